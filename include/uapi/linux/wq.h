@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
+/*
+ * wq: keyed work queues, the interface of /dev/wq.
+ *
+ * Open /dev/wq, bind the open file to one queue with WQ_IOC_OPEN, then add
+ * keys, get them, and say done.  The open file is the consumer: what it got
+ * and has not done is ready again, at the head of the queue, when the last
+ * reference to it goes (close, exit, crash, kill -9).  dup() and fork() share
+ * the open file and with it the keys it holds.
+ *
+ * Every verb takes a pointer to a struct that starts with its own size, so
+ * that structs can grow: a struct that is shorter than the kernel's is read as
+ * if zeros followed, a longer one must be zero where the kernel knows no field
+ * (else -E2BIG).  The layout is the same for 32-bit and 64-bit callers.
+ *
+ * Keys travel packed: any number of struct wq_rec behind each other in one
+ * buffer, at most WQ_MAX_ARRAY bytes.  A verb on an array handles the keys in
+ * order.  It writes how many it handled to .keys.count, on success and on
+ * error alike: those hold, the ones after were not touched.
+ *
+ * Errors, the same for every verb:
+ *
+ *  EINVAL     a key of length 0, an unknown flag, a reserved field that is not
+ *             zero, records that do not fill their buffer, a bad queue name
+ *  E2BIG      a key above WQ_MAX_KEY bytes, an array above WQ_MAX_ARRAY bytes,
+ *             bytes that are not zero past the fields that the kernel knows
+ *  ERANGE     a figure out of its range (max_keys, mode)
+ *  ENOTTY     an unknown verb
+ *  EFAULT     a bad pointer
+ *  ENOSPC     the queue holds max_keys keys already, or the user is at the
+ *             limit on queues or on the sum of their max_keys
+ *  ENOMEM     no memory
+ *  ENOTCONN   the file is not bound to a queue yet; EISCONN: it is already
+ *  EACCES     the queue's mode, or the file's own access mode (O_RDONLY,
+ *             O_WRONLY), does not allow it;  EPERM: only the owner may, or
+ *             the key is held by another consumer
+ *  ENOENT     no such queue, or the key is not in the state asked for
+ *  EEXIST     a queue of that name exists (WQ_OPEN_EXCL)
+ *  ESTALE     done: the key is not held by this consumer with this token
+ *  ESHUTDOWN  the queue is shut down: add is refused; get: and nothing is left
+ *  EAGAIN     get: nothing is ready, and it was told not to wait
+ *  ETIMEDOUT  get: nothing became ready in time
+ *  EMSGSIZE   get: the next key does not fit into the buffer; it stays
+ *  EINTR      a signal handler ended the wait
+ *  ECANCELED  drain: a plain shut down ended the wait
+ *
+ * Any error leaves the state as it was.
+ */
+#ifndef _UAPI_LINUX_WQ_H
+#define _UAPI_LINUX_WQ_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define WQ_DEVICE	"/dev/wq"
+#define WQ_API_VERSION	1
+
+#define WQ_MAX_KEY	1024		/* bytes of a key; the least is 1 */
+#define WQ_MAX_ARRAY	(1U << 20)	/* bytes of a packed array */
+#define WQ_MAX_KEYS	(1U << 25)	/* the most that max_keys may say */
+#define WQ_NAME_MAX	64		/* bytes of a queue's name, with its NUL */
+
+/* The state of a key, as WQ_IOC_QUERY, _CANCEL and _LIST tell it. */
+#define WQ_KEY_READY		(1U << 0)	/* dirty and in the queue */
+#define WQ_KEY_PROCESSING	(1U << 1)	/* got and not yet done */
+#define WQ_KEY_DIRTY		(1U << 2)	/* needs a run; with PROCESSING: one more */
+#define WQ_KEY_DELAYED		(1U << 3)	/* becomes dirty later */
+#define WQ_KEY_MINE		(1U << 4)	/* PROCESSING, held by this file */
+
+/**
+ * struct wq_rec - one key of a packed array
+ * @len: bytes of the key, 1 to WQ_MAX_KEY
+ * @flags: must be zero
+ * @state: list: out, WQ_KEY_*; other verbs: must be zero
+ * @token: get: out, which get this was (never 0); done: in, the same, or 0 to
+ *	go by the key alone; other verbs: must be zero
+ * @delay: must be zero
+ * @key: the key, followed by zeros up to a multiple of 8 bytes
+ *
+ * The bytes of padding behind the key are written as zeros and not read.
+ */
+struct wq_rec {
+	__u16 len;
+	__u16 flags;
+	__u32 state;
+	__aligned_u64 token;
+	__s64 delay __attribute__((aligned(8)));
+	__u8 key[];
+};
+
+/* Bytes that a record with a key of @len bytes takes in an array. */
+#define WQ_REC_SIZE(len) \
+	(sizeof(struct wq_rec) + (((len) + 7UL) & ~7UL))
+
+/**
+ * struct wq_keys - where a packed array is
+ * @addr: pointer to the first record, aligned to 8 bytes
+ * @size: in, bytes of the buffer; get and list: out, bytes used
+ * @count: in, add and done: records in the buffer, get and list: the most keys
+ *	wanted, 0 for as many as fit; out: keys handled
+ */
+struct wq_keys {
+	__aligned_u64 addr;
+	__u32 size;
+	__u32 count;
+};
+
+/* struct wq_info.features */
+#define WQ_FEATURE_NAMED	(1ULL << 0)	/* queues with a name */
+#define WQ_FEATURE_POLL		(1ULL << 1)	/* poll, select, epoll */
+
+/**
+ * struct wq_info - WQ_IOC_INFO: what this kernel's wq can do; needs no queue
+ * @size: sizeof(struct wq_info)
+ * @flags: in, must be zero
+ * @version: out, WQ_API_VERSION
+ * @max_key: out, bytes
+ * @features: out, WQ_FEATURE_*
+ * @max_array: out, bytes
+ * @max_keys: out, the most that wq_open.max_keys may say
+ * @default_keys: out, what wq_open.max_keys 0 stands for
+ * @user_queues: out, the most queues of one user
+ * @user_keys: out, the most that max_keys of all queues of a user may add up to
+ */
+struct wq_info {
+	__u32 size;
+	__u32 flags;
+	__u32 version;
+	__u32 max_key;
+	__aligned_u64 features;
+	__u32 max_array;
+	__u32 max_keys;
+	__u32 default_keys;
+	__u32 user_queues;
+	__aligned_u64 user_keys;
+};
+
+#define WQ_OPEN_CREATE	(1U << 0)	/* make the queue where there is none */
+#define WQ_OPEN_EXCL	(1U << 1)	/* with CREATE: EEXIST where there is one */
+
+/**
+ * struct wq_open - WQ_IOC_OPEN: bind the open file to a queue, once
+ * @size: sizeof(struct wq_open)
+ * @flags: WQ_OPEN_*; zero for a private queue
+ * @name: NUL-terminated, from A-Z a-z 0-9 . _ - + : @ and not starting with a
+ *	dot; empty: a private queue, which ends with its last open file
+ * @mode: permission bits of a new named queue, less the caller's umask.  Read
+ *	lets get, done, query and list, write lets add, cancel and shut down.  The
+ *	file's access mode (O_RDONLY, O_WRONLY, O_RDWR) says what is asked for.
+ * @max_keys: keys that a new queue may hold in any state, up to WQ_MAX_KEYS;
+ *	0: the default.  It counts against the user's limit while the queue is.
+ */
+struct wq_open {
+	__u32 size;
+	__u32 flags;
+	char name[WQ_NAME_MAX];
+	__u32 mode;
+	__u32 max_keys;
+};
+
+/**
+ * struct wq_add - WQ_IOC_ADD: these keys need a run
+ * @size: sizeof(struct wq_add)
+ * @flags: must be zero
+ * @keys: the keys
+ * @results: pointer to __s32[keys.count]: 1 newly dirty, 0 coalesced with a
+ *	run that has not started, or a negative errno; then the call goes through
+ *	all keys and returns 0.  Or 0: no results, and the call stops at the first
+ *	key that can't be added and returns its error.
+ */
+struct wq_add {
+	__u32 size;
+	__u32 flags;
+	struct wq_keys keys;
+	__aligned_u64 results;
+};
+
+/**
+ * struct wq_get - WQ_IOC_GET: take ready keys, in the queue's order
+ * @size: sizeof(struct wq_get)
+ * @flags: must be zero
+ * @keys: where to put them; waits for the first, takes what is there
+ * @timeout: ns to wait for the first; 0: not at all; negative: for ever.
+ *	O_NONBLOCK on the file: not at all, whatever stands here.  After EINTR it
+ *	holds what was left.
+ */
+struct wq_get {
+	__u32 size;
+	__u32 flags;
+	struct wq_keys keys;
+	__s64 timeout __attribute__((aligned(8)));
+};
+
+/**
+ * struct wq_done - WQ_IOC_DONE: the work on these keys is over
+ * @size: sizeof(struct wq_done)
+ * @flags: must be zero
+ * @keys: the keys, each as get told it
+ * @results: as in struct wq_add: 0 done, 1 done and ready again as it was added
+ *	during the work, or a negative errno
+ */
+struct wq_done {
+	__u32 size;
+	__u32 flags;
+	struct wq_keys keys;
+	__aligned_u64 results;
+};
+
+/**
+ * struct wq_key_state - WQ_IOC_QUERY: tell the state of a key;
+ *	WQ_IOC_CANCEL: drop what is to be done for a key, and tell the state that
+ *	it was in.  A run that has started goes on, without another one after it.
+ * @size: sizeof(struct wq_key_state)
+ * @flags: must be zero
+ * @key: pointer to the key
+ * @key_len: its bytes
+ * @state: in, must be zero; out, WQ_KEY_*
+ *
+ * ENOENT where the queue doesn't know the key.
+ */
+struct wq_key_state {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 key;
+	__u32 key_len;
+	__u32 state;
+};
+
+/**
+ * struct wq_list - WQ_IOC_LIST: the keys of the queue, in no useful order
+ * @size: sizeof(struct wq_list)
+ * @flags: must be zero
+ * @keys: where to put them
+ * @cursor: in, 0 to start, else what the last call said; out, where to go on,
+ *	0 at the end
+ *
+ * A key that is in the queue from the first call to the last is told once;
+ * one that comes or goes meanwhile, at most once.
+ */
+struct wq_list {
+	__u32 size;
+	__u32 flags;
+	struct wq_keys keys;
+	__aligned_u64 cursor;
+};
+
+/* struct wq_stat.state */
+#define WQ_STATE_SHUTDOWN	(1U << 0)	/* shut down: no new keys */
+#define WQ_STATE_DRAINING	(1U << 1)	/* and somebody waits for the rest */
+
+/**
+ * struct wq_stat - WQ_IOC_STAT: figures of the queue, all from one moment
+ * @size: sizeof(struct wq_stat)
+ * @flags: in, must be zero
+ * @name: the queue's name, empty for a private one
+ * @uid: owner, as the caller's user namespace sees it
+ * @gid: group, likewise
+ * @mode: permission bits
+ * @state: WQ_STATE_*
+ * @ready: keys that get would hand out
+ * @processing: keys that were got and are not done
+ * @held: those of them that this file holds
+ * @keys: keys known, in any state
+ * @max_keys: the most there may be
+ * @reserved: 0
+ * @adds: adds that made a key newly dirty
+ * @coalesced: adds of a key that was dirty already
+ * @gets: keys handed out
+ * @dones: runs ended by done
+ * @given_back: runs ended by the end of their consumer, or by a get whose copy
+ *	to the caller failed
+ * @canceled: runs dropped by cancel before they started
+ */
+struct wq_stat {
+	__u32 size;
+	__u32 flags;
+	char name[WQ_NAME_MAX];
+	__u32 uid;
+	__u32 gid;
+	__u32 mode;
+	__u32 state;
+	__u32 ready;
+	__u32 processing;
+	__u32 held;
+	__u32 keys;
+	__u32 max_keys;
+	__u32 reserved;
+	__aligned_u64 adds;
+	__aligned_u64 coalesced;
+	__aligned_u64 gets;
+	__aligned_u64 dones;
+	__aligned_u64 given_back;
+	__aligned_u64 canceled;
+};
+
+#define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until nothing is left */
+
+/**
+ * struct wq_shutdown - WQ_IOC_SHUTDOWN: no more adds; any number of times
+ * @size: sizeof(struct wq_shutdown)
+ * @flags: 0: ends the wait of every drain with ECANCELED; or WQ_SHUTDOWN_DRAIN:
+ *	waits until no key is ready or processing; only SIGKILL or another fatal
+ *	signal ends that wait, the queue stays shut down
+ */
+struct wq_shutdown {
+	__u32 size;
+	__u32 flags;
+};
+
+/**
+ * struct wq_unlink - WQ_IOC_UNLINK: take a queue's name away
+ * @size: sizeof(struct wq_unlink)
+ * @flags: must be zero
+ * @name: the queue; its owner may, and root
+ *
+ * The queue lives on without a name until its last open file goes; keys that
+ * are in it then are dropped.  Needs no queue bound to the file.
+ */
+struct wq_unlink {
+	__u32 size;
+	__u32 flags;
+	char name[WQ_NAME_MAX];
+};
+
+#define WQ_IOC_MAGIC	0xE7
+#define WQ_IOC_INFO	_IO(WQ_IOC_MAGIC, 0x00)
+#define WQ_IOC_OPEN	_IO(WQ_IOC_MAGIC, 0x01)
+#define WQ_IOC_UNLINK	_IO(WQ_IOC_MAGIC, 0x02)
+#define WQ_IOC_ADD	_IO(WQ_IOC_MAGIC, 0x03)
+#define WQ_IOC_GET	_IO(WQ_IOC_MAGIC, 0x04)
+#define WQ_IOC_DONE	_IO(WQ_IOC_MAGIC, 0x05)
+#define WQ_IOC_STAT	_IO(WQ_IOC_MAGIC, 0x06)
+#define WQ_IOC_QUERY	_IO(WQ_IOC_MAGIC, 0x07)
+#define WQ_IOC_CANCEL	_IO(WQ_IOC_MAGIC, 0x08)
+#define WQ_IOC_LIST	_IO(WQ_IOC_MAGIC, 0x09)
+#define WQ_IOC_SHUTDOWN	_IO(WQ_IOC_MAGIC, 0x0a)
+
+#endif /* _UAPI_LINUX_WQ_H */

@@ -47,10 +47,12 @@ struct wq_entry {
 	};
 	/* private: */
 	u64 token;
+	u32 hash;
+	u16 len;
 	u8 state;
 };
 
-const void *wq_entry_key(const struct wq_entry *entry, size_t *len);
+const void *wq_entry_key(struct wq_entry *entry, size_t *len);
 
 /**
  * struct wq_order_ops - an ordering policy: what client-go calls Queue

@@ -57,6 +57,7 @@
 
 #define WQ_MAX_KEY	1024		/* bytes of a key; the least is 1 */
 #define WQ_MAX_ARRAY	(1U << 20)	/* bytes of a packed array */
+#define WQ_MAX_OUT	8192U		/* bytes of records that one get or list tells */
 #define WQ_MAX_KEYS	(1U << 25)	/* the most that max_keys may say */
 #define WQ_NAME_MAX	64		/* bytes of a queue's name, with its NUL */
 
@@ -98,6 +99,8 @@ struct wq_rec {
  * @size: in, bytes of the buffer; get and list: out, bytes used
  * @count: in, add and done: records in the buffer, get and list: the most keys
  *	wanted, 0 for as many as fit; out: keys handled
+ *
+ * One call of get or list hands out at most WQ_MAX_OUT bytes of records.
  */
 struct wq_keys {
 	__aligned_u64 addr;
@@ -182,7 +185,7 @@ struct wq_add {
  * @keys: where to put them; waits for the first, takes what is there
  * @timeout: ns to wait for the first; 0: not at all; negative: for ever.
  *	O_NONBLOCK on the file: not at all, whatever stands here.  After EINTR it
- *	holds what was left.
+ *	holds what was left, and @keys what it held before the call.
  */
 struct wq_get {
 	__u32 size;
@@ -270,6 +273,11 @@ struct wq_list {
  * @given_back: runs ended by the end of their consumer, or by a get whose copy
  *	to the caller failed
  * @canceled: runs dropped by cancel before they started
+ * @merged: keys given back that were dirty as well: two runs became one
+ *
+ * Runs are conserved: adds + given_back = ready + gets + canceled + merged + the
+ * keys that are dirty while processing, and gets = processing + dones +
+ * given_back.
  */
 struct wq_stat {
 	__u32 size;
@@ -291,6 +299,7 @@ struct wq_stat {
 	__aligned_u64 dones;
 	__aligned_u64 given_back;
 	__aligned_u64 canceled;
+	__aligned_u64 merged;
 };
 
 #define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until nothing is left */

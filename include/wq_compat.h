@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What kernels from 6.1 on lack of the spelling that the rest of wq is written
+ * in.  Tests for a macro rather than for a version where there is one: stable
+ * kernels carry backports.
+ */
+#ifndef _WQ_COMPAT_H
+#define _WQ_COMPAT_H
+
+#include <linux/slab.h>
+#include <linux/version.h>
+
+#ifndef kmalloc_obj
+#define kmalloc_obj(VAR, GFP)	kmalloc(sizeof(typeof(VAR)), GFP)
+#define kzalloc_obj(VAR, GFP)	kzalloc(sizeof(typeof(VAR)), GFP)
+#endif
+
+/* <kunit/visibility.h> came with 6.2. */
+#if IS_ENABLED(CONFIG_KUNIT)
+#define WQ_EXPORT_FOR_KUNIT(sym)	EXPORT_SYMBOL_GPL(sym)
+#else
+#define WQ_EXPORT_FOR_KUNIT(sym)
+#endif
+
+#endif /* _WQ_COMPAT_H */

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of wq.ko share.  wq_table.c knows keys, wq_core.c the states
+ * of an entry and the verbs, wq_name.c names and whose they are, wq_dev.c the
+ * device.
+ */
+#ifndef _WQ_INTERNAL_H
+#define _WQ_INTERNAL_H
+
+#include <linux/refcount.h>
+#include <linux/siphash.h>
+#include <linux/sizes.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/wq.h>
+
+#include "wq_compat.h"
+
+/* wq_entry.state */
+#define WQ_DIRTY	BIT(0)	/* needs a run */
+#define WQ_PROCESSING	BIT(1)	/* its consumer holds it */
+#define WQ_RETURNED	BIT(2)	/* with DIRTY: in wq.returned, not in the policy */
+
+/* An entry that the table made for a key. */
+struct wq_key {
+	struct wq_entry entry;
+	u8 key[];
+};
+
+static inline struct wq_key *wq_key_of(struct wq_entry *e)
+{
+	return container_of(e, struct wq_key, entry);
+}
+
+/*
+ * The table: keys to entries.  Not locked by itself.
+ */
+#define WQ_SLOTS	7		/* of a bucket, which is a cache line */
+#define WQ_SEG_BYTES	SZ_4K
+#define WQ_SEG_BUCKETS	(WQ_SEG_BYTES / sizeof(struct wq_bucket))
+#define WQ_LEAF_SEGS	(WQ_SEG_BYTES / sizeof(struct wq_bucket *))
+#define WQ_LEAVES	256
+
+struct wq_bucket {
+	u8 tag[WQ_SLOTS];		/* top byte of each entry's hash */
+	u8 used;			/* slots in use, or WQ_CHAINED */
+	void *slot[WQ_SLOTS];		/* entries; if CHAINED the last: a bucket */
+};
+
+struct wq_table {
+	u32 count;			/* entries */
+	u32 buckets;
+	struct wq_bucket **leaf[WQ_LEAVES];
+};
+
+int wq_table_init(struct wq_table *t, gfp_t gfp);
+void wq_table_destroy(struct wq_table *t);
+struct wq_entry *wq_table_find(const struct wq_table *t, u32 hash,
+			       const void *key, size_t len);
+bool wq_table_has(const struct wq_table *t, u32 hash, const struct wq_entry *e);
+int wq_table_insert(struct wq_table *t, struct wq_entry *e,
+		    struct wq_bucket **spare, gfp_t gfp);
+void wq_table_remove(struct wq_table *t, struct wq_entry *e);
+struct wq_entry *wq_table_next(const struct wq_table *t, u64 *cursor);
+struct wq_bucket *wq_bucket_alloc(gfp_t gfp);
+void wq_bucket_free(struct wq_bucket *b);
+
+/**
+ * struct wq_consumer - who holds keys that are processing
+ * @held: L: its entries, in the order it got them
+ * @nheld: L: how many
+ * @nredo: L: how many of them are dirty again
+ * @gone: L: it ended; @held is part of wq.returned, and each entry learns of it
+ *	when it is next touched, see wq_settle()
+ * @q: the queue, constant
+ */
+struct wq_consumer {
+	struct list_head held;
+	unsigned int nheld;
+	unsigned int nredo;
+	bool gone;
+	struct wq *q;
+};
+
+/* Legend: L: protected by wq.lock; N: by wq_name.c's mutex; C: constant. */
+struct wq {
+	spinlock_t lock;
+	bool shut;			/* L: no more adds */
+	bool hup;			/* L: pollers were told that it is empty, too */
+	u32 nwake;			/* L: made ready under this hold of the lock */
+	u32 nfifo;			/* L: entries in fifo */
+	u32 nreturned;			/* L: entries in returned */
+	u32 nprocessing;		/* L: held by consumers that live */
+	u32 ndrainers;			/* L: waiting in wq_drain() */
+	u32 plain_shuts;		/* L: ends their wait */
+	u32 max_keys;			/* C */
+	struct list_head fifo;		/* L: ready, in order of push */
+	struct list_head returned;	/* L: ready again, ahead of all others */
+	const struct wq_order_ops *order; /* L: NULL: fifo; set once, cleared once */
+	void *order_data;		/* C */
+	u64 last_token;			/* L */
+
+	u64 adds;			/* L: these: struct wq_stat */
+	u64 coalesced;			/* L */
+	u64 gets;			/* L */
+	u64 dones;			/* L */
+	u64 given_back;			/* L */
+	u64 merged;			/* L */
+	u64 canceled;			/* L */
+
+	wait_queue_head_t getters;	/* exclusive */
+	wait_queue_head_t pollers;
+	wait_queue_head_t drainers;
+
+	hsiphash_key_t hash_key;	/* C */
+	refcount_t ref;
+	struct wq_consumer kernel;	/* who gets by the kernel API */
+
+	struct list_head names;		/* N: in the list of names */
+	struct wq_user *user;		/* C: whose limit it counts against */
+	kuid_t uid;			/* C */
+	kgid_t gid;			/* C */
+	umode_t mode;			/* C */
+	char name[WQ_NAME_MAX];		/* C */
+
+	struct wq_table table;		/* L */
+};
+
+/* A key on its way through a verb, hashed before the lock is taken. */
+struct wq_op {
+	const void *key;
+	u32 len;
+	u32 hash;
+	u64 token;
+	int result;			/* < 0 on entry: passed over */
+};
+
+/* Keys handled under one hold of the lock, and hashed ahead of it. */
+#define WQ_BATCH	32
+
+static inline u32 wq_hash(const struct wq *q, const void *key, size_t len)
+{
+	return hsiphash(key, len, &q->hash_key);
+}
+
+/* Of the queue, by any caller */
+struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp);
+void wq_purge(struct wq *q);
+void wq_put(struct wq *q);
+unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
+			bool stop, gfp_t gfp);
+unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
+			 unsigned int n, bool stop);
+int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
+		int (*take)(struct wq *q, void *arg), void *arg);
+int wq_key_query(struct wq *q, struct wq_consumer *c, struct wq_op *op);
+int wq_key_cancel(struct wq *q, struct wq_consumer *c, struct wq_op *op);
+__poll_t wq_poll_mask(struct wq *q);
+
+/* With wq.lock held, see wq_core.c */
+u32 wq_nready(const struct wq *q);
+u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e);
+struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c);
+void wq_unpop(struct wq *q, struct wq_entry *e);
+
+/* Consumers */
+struct wq_consumer *wq_consumer_new(void);
+void wq_consumer_end(struct wq_consumer *c);
+void wq_give_back(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
+		  unsigned int n);
+
+/* Names */
+int wq_name_open(const struct wq_open *args, fmode_t fmode, struct wq **qp);
+int wq_name_publish(struct wq *q);
+void wq_name_withdraw(struct wq *q);
+int wq_name_unlink(const char *name);
+int wq_name_check(const char *name);
+void wq_name_limits(struct wq_info *info);
+void wq_name_release(struct wq *q);
+void wq_name_exit(void);
+
+/* The device */
+int wq_dev_init(void);
+void wq_dev_exit(void);
+
+#endif /* _WQ_INTERNAL_H */

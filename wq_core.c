@@ -1,0 +1,1119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The queue: the states of an entry, the verbs, and the consumers.
+ *
+ * An entry is in one of these states, by the bits of wq_entry.state:
+ *
+ *  0                       nothing to do: the entry goes, nobody sees it
+ *  DIRTY                   ready: in the ordering policy
+ *  DIRTY | RETURNED        ready again: in wq.returned, ahead of the policy
+ *  PROCESSING              in its consumer's list
+ *  PROCESSING | DIRTY      the same, and to be ready again after done
+ *
+ *                add               pop                done
+ *   (no entry) ------> ready ------------> PROCESSING -----> (no entry)
+ *                        ^                   |    | add
+ *                        |   done            |    v
+ *                        +------------ PROCESSING | DIRTY
+ *                        |                   |
+ *                    RETURNED <--------------+ consumer ended, or copy failed
+ *
+ * A consumer that ends gives back all it holds in constant time: its list is
+ * moved to the head of wq.returned as it is, and it is marked gone.  Each entry
+ * learns of that when it is next touched (wq_settle()).  The consumer itself
+ * lives until the last of its entries has.
+ *
+ * wq.lock guards all of it, see struct wq.  It is taken with interrupts off, so
+ * that add works from any context but NMI; a hold is bounded by WQ_BATCH keys.
+ *
+ * Wake-ups: a waiter puts itself on the wait queue, then takes the lock and
+ * looks.  Who makes a key ready does so under the lock, and looks at the wait
+ * queue after that.  Whichever hold of the lock comes first, the other one sees
+ * it, so waitqueue_active() needs no barrier here.
+ *
+ * The verbs are those of client-go's util/workqueue, with its rules.
+ */
+#include <linux/cred.h>
+#include <linux/hrtimer.h>
+#include <linux/module.h>
+#include <linux/poll.h>
+#include <linux/random.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "wq_internal.h"
+
+/* Caches of entries by the room for the key; larger keys are rare. */
+static const u16 wq_key_room[] = { 16, 32, 64, 128, 256, 512, WQ_MAX_KEY };
+static struct kmem_cache *wq_key_cache[ARRAY_SIZE(wq_key_room)];
+
+static struct kmem_cache *wq_cache_for(u32 len)
+{
+	unsigned int i = 0;
+
+	while (wq_key_room[i] < len)
+		i++;
+	return wq_key_cache[i];
+}
+
+static struct wq_key *wq_key_new(const struct wq_op *op, gfp_t gfp)
+{
+	struct wq_key *k = kmem_cache_alloc(wq_cache_for(op->len), gfp);
+
+	if (!k)
+		return NULL;
+	memset(&k->entry, 0, sizeof(k->entry));
+	k->entry.hash = op->hash;
+	k->entry.len = op->len;
+	memcpy(k->key, op->key, op->len);
+	return k;
+}
+
+static void wq_key_free(struct wq_key *k)
+{
+	kmem_cache_free(wq_cache_for(k->entry.len), k);
+}
+
+/**
+ * wq_entry_key() - the key of an entry, for an ordering policy
+ * @entry: the entry
+ * @len: where to put the key's length in bytes
+ *
+ * Return: the key, valid as long as the entry is in the policy.
+ */
+const void *wq_entry_key(struct wq_entry *entry, size_t *len)
+{
+	*len = entry->len;
+	return wq_key_of(entry)->key;
+}
+EXPORT_SYMBOL_GPL(wq_entry_key);
+
+/*
+ * The state machine.  All of it with wq.lock held.
+ */
+
+u32 wq_nready(const struct wq *q)
+{
+	return q->nreturned + (q->order ? q->order->len(q->order_data) : q->nfifo);
+}
+
+static bool wq_idle(const struct wq *q)
+{
+	return !q->nprocessing && !wq_nready(q);
+}
+
+static void wq_push(struct wq *q, struct wq_entry *e)
+{
+	q->nwake++;
+	if (q->order) {
+		q->order->push(q->order_data, e);
+	} else {
+		list_add_tail(&e->link, &q->fifo);
+		q->nfifo++;
+	}
+}
+
+/* Let an entry know that its consumer has ended. */
+static void wq_settle(struct wq_entry *e)
+{
+	struct wq_consumer *c = e->consumer;
+
+	if (!(e->state & WQ_PROCESSING) || !c->gone)
+		return;
+	e->state = WQ_DIRTY | WQ_RETURNED;
+	if (!--c->nheld)
+		kfree(c);
+}
+
+/* The entry needs a run.  True: newly. */
+static bool wq_mark(struct wq *q, struct wq_entry *e)
+{
+	if (e->state & WQ_DIRTY) {
+		if (e->state == WQ_DIRTY && q->order && q->order->touch)
+			q->order->touch(q->order_data, e);
+		q->coalesced++;
+		return false;
+	}
+	e->state |= WQ_DIRTY;
+	if (e->state & WQ_PROCESSING)
+		e->consumer->nredo++;
+	else
+		wq_push(q, e);
+	q->adds++;
+	return true;
+}
+
+/* Take an entry that is ready out of where it waits. */
+static void wq_unqueue(struct wq *q, struct wq_entry *e)
+{
+	if (e->state & WQ_RETURNED) {
+		list_del(&e->link);
+		q->nreturned--;
+	} else if (q->order) {
+		q->order->remove(q->order_data, e);
+	} else {
+		list_del(&e->link);
+		q->nfifo--;
+	}
+}
+
+/* The next entry, now held by @c; NULL: none is ready. */
+struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c)
+{
+	struct wq_entry *e;
+
+	if (q->nreturned || !q->order) {
+		e = list_first_entry_or_null(q->nreturned ? &q->returned : &q->fifo,
+					     struct wq_entry, link);
+		if (!e)
+			return NULL;
+		wq_settle(e);
+		wq_unqueue(q, e);
+	} else {
+		if (!q->order->len(q->order_data))
+			return NULL;
+		e = q->order->pop(q->order_data);
+	}
+	e->state = WQ_PROCESSING;
+	e->consumer = c;
+	e->token = ++q->last_token;
+	list_add_tail(&e->link, &c->held);
+	c->nheld++;
+	q->nprocessing++;
+	q->gets++;
+	return e;
+}
+
+/* An entry leaves its consumer, who is alive. */
+static void wq_leave(struct wq *q, struct wq_entry *e)
+{
+	struct wq_consumer *c = e->consumer;
+
+	list_del(&e->link);
+	c->nheld--;
+	if (e->state & WQ_DIRTY)
+		c->nredo--;
+	q->nprocessing--;
+	e->state &= ~WQ_PROCESSING;
+}
+
+static void wq_return(struct wq *q, struct wq_entry *e)
+{
+	wq_leave(q, e);
+	if (e->state & WQ_DIRTY)
+		q->merged++;
+	e->state = WQ_DIRTY | WQ_RETURNED;
+	list_add(&e->link, &q->returned);
+	q->nreturned++;
+	q->nwake++;
+	q->given_back++;
+}
+
+/* Take back a pop before anybody saw it. */
+void wq_unpop(struct wq *q, struct wq_entry *e)
+{
+	wq_return(q, e);
+	q->nwake--;
+	q->given_back--;
+	q->gets--;
+}
+
+/*
+ * Take an entry out of the table once it has no state left; it goes on @freed,
+ * for wq_free_list() to free after the lock.
+ */
+static void wq_reap(struct wq *q, struct wq_entry *e, struct list_head *freed)
+{
+	if (e->state)
+		return;
+	wq_table_remove(&q->table, e);
+	list_add(&e->link, freed);
+}
+
+/* Whatever runs wait, they are off. */
+static void wq_drop(struct wq *q, struct wq_entry *e, struct list_head *freed)
+{
+	if (e->state & WQ_DIRTY) {
+		if (e->state & WQ_PROCESSING)
+			e->consumer->nredo--;
+		else
+			wq_unqueue(q, e);
+		e->state &= WQ_PROCESSING;
+		q->canceled++;
+	}
+	wq_reap(q, e, freed);
+}
+
+/* The state of an entry in the ABI's bits, as consumer @c sees it. */
+u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e)
+{
+	u32 bits = 0;
+
+	wq_settle(e);
+	if (e->state & WQ_DIRTY)
+		bits |= WQ_KEY_DIRTY;
+	if (!(e->state & WQ_PROCESSING))
+		bits |= WQ_KEY_READY;
+	else
+		bits |= WQ_KEY_PROCESSING | (e->consumer == c ? WQ_KEY_MINE : 0);
+	return bits;
+}
+
+static void wq_free_list(struct list_head *freed)
+{
+	struct wq_entry *e, *next;
+
+	list_for_each_entry_safe(e, next, freed, link)
+		wq_key_free(wq_key_of(e));
+}
+
+/*
+ * Unlock, and wake who waits for what happened under the lock: one getter for
+ * each key that became ready, pollers for any, drainers when nothing is left.
+ */
+static void wq_unlock(struct wq *q, unsigned long flags)
+{
+	bool empty = q->shut && !wq_nready(q), hup = empty && !q->hup;
+	bool drained = q->ndrainers && wq_idle(q);
+	u32 nwake = q->nwake;
+
+	q->nwake = 0;
+	q->hup = empty;
+	spin_unlock_irqrestore(&q->lock, flags);
+
+	if (nwake && waitqueue_active(&q->getters))
+		__wake_up(&q->getters, TASK_NORMAL, nwake, NULL);
+	if ((nwake || hup) && waitqueue_active(&q->pollers))
+		wake_up_poll(&q->pollers, hup ? EPOLLIN | EPOLLHUP : EPOLLIN | EPOLLRDNORM);
+	if (drained)
+		wake_up_all(&q->drainers);
+}
+
+/*
+ * Verbs on keys.
+ */
+
+/* What a retry of add may need that there was no memory for under the lock. */
+struct wq_spare {
+	struct wq_key *key;
+	struct wq_bucket *bucket;
+};
+
+static int wq_add_op(struct wq *q, const struct wq_op *op, struct wq_spare *spare,
+		     gfp_t gfp)
+{
+	struct wq_entry *e;
+	struct wq_key *k;
+
+	if (q->shut)
+		return -ESHUTDOWN;
+
+	e = wq_table_find(&q->table, op->hash, op->key, op->len);
+	if (e) {
+		wq_settle(e);
+		return wq_mark(q, e);
+	}
+	if (q->table.count >= q->max_keys)
+		return -ENOSPC;
+
+	k = spare->key ?: wq_key_new(op, gfp);
+	if (!k)
+		return -ENOMEM;
+	if (wq_table_insert(&q->table, &k->entry, &spare->bucket, gfp)) {
+		spare->key = k;
+		return -ENOMEM;
+	}
+	spare->key = NULL;
+	return wq_mark(q, &k->entry);
+}
+
+static void wq_spare_free(struct wq_spare *spare)
+{
+	if (spare->key)
+		wq_key_free(spare->key);
+	wq_bucket_free(spare->bucket);
+	*spare = (struct wq_spare){};
+}
+
+/*
+ * Add up to WQ_BATCH keys under one lock; each one's result goes into its op.
+ * Those whose result is negative on entry are passed over.  @stop: end at the
+ * first that fails, else go through all.  @gfp: where it allows to sleep, memory
+ * that is short under the lock is got outside of it.
+ *
+ * Return: how many were gone through; with @stop, short of @n: it failed.
+ */
+unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
+			bool stop, gfp_t gfp)
+{
+	gfp_t locked_gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
+	struct wq_spare spare = {};
+	unsigned long flags;
+	unsigned int i;
+
+	spin_lock_irqsave(&q->lock, flags);
+	for (i = 0; i < n; i++) {
+		struct wq_op *op = &ops[i];
+
+		if (op->result >= 0)
+			op->result = wq_add_op(q, op, &spare, locked_gfp);
+
+		if (op->result == -ENOMEM && gfpflags_allow_blocking(gfp)) {
+			wq_unlock(q, flags);
+			if (!spare.key)
+				spare.key = wq_key_new(op, gfp);
+			spare.bucket = wq_bucket_alloc(gfp);
+			spin_lock_irqsave(&q->lock, flags);
+			if (spare.key && spare.bucket)
+				op->result = wq_add_op(q, op, &spare, locked_gfp);
+		}
+		if (spare.key || spare.bucket)
+			wq_spare_free(&spare);
+		if (op->result < 0 && stop)
+			break;
+	}
+	wq_unlock(q, flags);
+	return i;
+}
+
+/* Why @c may not say done to this entry, if it may not. */
+static int wq_done_check(struct wq_consumer *c, struct wq_entry *e, u64 token)
+{
+	if (e)
+		wq_settle(e);
+	if (!e || !(e->state & WQ_PROCESSING))
+		return token ? -ESTALE : -ENOENT;
+	if (e->consumer != c)
+		return token ? -ESTALE : -EPERM;
+	return token && token != e->token ? -ESTALE : 0;
+}
+
+static int wq_done_entry(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
+			 u64 token, struct list_head *freed)
+{
+	int ret = wq_done_check(c, e, token);
+
+	if (ret)
+		return ret;
+	wq_leave(q, e);
+	q->dones++;
+	if (e->state & WQ_DIRTY) {
+		wq_push(q, e);
+		return 1;
+	}
+	wq_reap(q, e, freed);
+	return 0;
+}
+
+/* Done for up to WQ_BATCH keys, with the rules of wq_add_ops(). */
+unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
+			 unsigned int n, bool stop)
+{
+	LIST_HEAD(freed);
+	unsigned long flags;
+	unsigned int i;
+
+	spin_lock_irqsave(&q->lock, flags);
+	for (i = 0; i < n; i++) {
+		struct wq_op *op = &ops[i];
+
+		if (op->result >= 0) {
+			struct wq_entry *e = wq_table_find(&q->table, op->hash, op->key, op->len);
+
+			op->result = wq_done_entry(q, c, e, op->token, &freed);
+		}
+		if (op->result < 0 && stop)
+			break;
+	}
+	wq_unlock(q, flags);
+	wq_free_list(&freed);
+	return i;
+}
+
+/* One try of get under the lock. */
+static int wq_try_get(struct wq *q, int (*take)(struct wq *q, void *arg), void *arg)
+{
+	unsigned long flags;
+	int ret;
+
+	spin_lock_irqsave(&q->lock, flags);
+	ret = take(q, arg);
+	if (ret == -EAGAIN && q->shut)
+		ret = -ESHUTDOWN;
+	wq_unlock(q, flags);
+	return ret;
+}
+
+/*
+ * Get, for who waits: @take is called under the lock until it says something
+ * else than -EAGAIN, nothing is ready.  @timeout as in wq_get(); @left, if not
+ * NULL: where to put what is left of it.
+ */
+int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
+		int (*take)(struct wq *q, void *arg), void *arg)
+{
+	ktime_t deadline = 0, *expires = NULL;
+	bool expired = false;
+	unsigned long flags;
+	bool more;
+	int ret;
+	DEFINE_WAIT(wait);
+
+	ret = wq_try_get(q, take, arg);
+	if (ret != -EAGAIN || !timeout)
+		return ret;
+
+	if (timeout > 0) {
+		deadline = ktime_add_safe(ktime_get(), ns_to_ktime(timeout));
+		expires = &deadline;
+	}
+	for (;;) {
+		prepare_to_wait_exclusive(&q->getters, &wait, TASK_INTERRUPTIBLE);
+		ret = wq_try_get(q, take, arg);
+		if (ret != -EAGAIN)
+			break;
+		if (expired)
+			ret = -ETIMEDOUT;
+		else if (signal_pending(current))
+			ret = -ERESTARTSYS;
+		if (ret != -EAGAIN)
+			break;
+		expired = !schedule_hrtimeout_range(expires, current->timer_slack_ns,
+						    HRTIMER_MODE_ABS);
+	}
+	finish_wait(&q->getters, &wait);
+
+	/*
+	 * A wake-up may have chosen this waiter after its last look: take the key
+	 * even so, and where it needs none more, wake the next waiter for it.
+	 */
+	if (ret == -ETIMEDOUT || ret == -ERESTARTSYS) {
+		int last = wq_try_get(q, take, arg);
+
+		if (last != -EAGAIN)
+			ret = last;
+	}
+	spin_lock_irqsave(&q->lock, flags);
+	more = wq_nready(q);
+	spin_unlock_irqrestore(&q->lock, flags);
+	if (more && waitqueue_active(&q->getters))
+		wake_up(&q->getters);
+
+	if (left && expires)
+		*left = max_t(s64, 0, ktime_to_ns(ktime_sub(deadline, ktime_get())));
+	return ret;
+}
+
+/* The state of a key, WQ_KEY_*, or -ENOENT. */
+int wq_key_query(struct wq *q, struct wq_consumer *c, struct wq_op *op)
+{
+	struct wq_entry *e;
+	unsigned long flags;
+	int ret;
+
+	spin_lock_irqsave(&q->lock, flags);
+	e = wq_table_find(&q->table, op->hash, op->key, op->len);
+	ret = e ? wq_key_state_bits(q, c, e) : -ENOENT;
+	spin_unlock_irqrestore(&q->lock, flags);
+	return ret;
+}
+
+/* Drop a key's runs; the state it was in, or -ENOENT. */
+int wq_key_cancel(struct wq *q, struct wq_consumer *c, struct wq_op *op)
+{
+	struct wq_entry *e;
+	unsigned long flags;
+	LIST_HEAD(freed);
+	int ret = -ENOENT;
+
+	spin_lock_irqsave(&q->lock, flags);
+	e = wq_table_find(&q->table, op->hash, op->key, op->len);
+	if (e) {
+		ret = wq_key_state_bits(q, c, e);
+		wq_drop(q, e, &freed);
+	}
+	wq_unlock(q, flags);
+	wq_free_list(&freed);
+	return ret;
+}
+
+__poll_t wq_poll_mask(struct wq *q)
+{
+	__poll_t mask = 0;
+	unsigned long flags;
+
+	spin_lock_irqsave(&q->lock, flags);
+	if (wq_nready(q))
+		mask |= EPOLLIN | EPOLLRDNORM;
+	else if (q->shut)
+		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
+	if (!q->shut)
+		mask |= EPOLLOUT | EPOLLWRNORM;
+	spin_unlock_irqrestore(&q->lock, flags);
+	return mask;
+}
+
+/*
+ * Consumers.
+ */
+
+static void wq_consumer_init(struct wq_consumer *c, struct wq *q)
+{
+	INIT_LIST_HEAD(&c->held);
+	c->q = q;
+}
+
+/* A consumer without a queue yet. */
+struct wq_consumer *wq_consumer_new(void)
+{
+	struct wq_consumer *c = kzalloc_obj(*c, GFP_KERNEL_ACCOUNT);
+
+	if (c)
+		wq_consumer_init(c, NULL);
+	return c;
+}
+
+/* What @c holds is ready again, ahead of all else, in the order it was got. */
+void wq_consumer_end(struct wq_consumer *c)
+{
+	struct wq *q = c->q;
+	unsigned long flags;
+	unsigned int n;
+
+	spin_lock_irqsave(&q->lock, flags);
+	n = c->nheld;
+	c->gone = true;
+	list_splice(&c->held, &q->returned);
+	q->nprocessing -= n;
+	q->nreturned += n;
+	q->nwake += n;
+	q->given_back += n;
+	q->merged += c->nredo;
+	wq_unlock(q, flags);
+
+	/* Else the last of its entries frees it, see wq_settle(). */
+	if (!n)
+		kfree(c);
+}
+
+/* Give back those of up to WQ_BATCH keys that @c still holds with that token. */
+void wq_give_back(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
+		  unsigned int n)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&q->lock, flags);
+	while (n--) {
+		struct wq_op *op = &ops[n];
+		struct wq_entry *e = wq_table_find(&q->table, op->hash, op->key, op->len);
+
+		if (!wq_done_check(c, e, op->token))
+			wq_return(q, e);
+	}
+	wq_unlock(q, flags);
+}
+
+/*
+ * The queue's own life.
+ */
+
+struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
+{
+	struct wq *q = kzalloc_obj(*q, gfp);
+
+	if (!q)
+		return NULL;
+	if (wq_table_init(&q->table, gfp)) {
+		kfree(q);
+		return NULL;
+	}
+	spin_lock_init(&q->lock);
+	INIT_LIST_HEAD(&q->fifo);
+	INIT_LIST_HEAD(&q->returned);
+	INIT_LIST_HEAD(&q->names);
+	init_waitqueue_head(&q->getters);
+	init_waitqueue_head(&q->pollers);
+	init_waitqueue_head(&q->drainers);
+	get_random_bytes(&q->hash_key, sizeof(q->hash_key));
+	refcount_set(&q->ref, 1);
+	wq_consumer_init(&q->kernel, q);
+	q->max_keys = params->max_keys ?: WQ_MAX_KEYS;
+	q->order = params->order;
+	q->order_data = params->order_data;
+	q->mode = params->mode;
+	if (params->name)
+		strscpy(q->name, params->name, sizeof(q->name));
+	return q;
+}
+
+/* Drop every key, in whatever state; the queue is shut down. */
+void wq_purge(struct wq *q)
+{
+	unsigned long flags;
+	bool left;
+
+	do {
+		struct wq_entry *e;
+		LIST_HEAD(freed);
+		u64 cursor = 0;
+		int i;
+
+		spin_lock_irqsave(&q->lock, flags);
+		for (i = 0; i < WQ_BATCH; i++) {
+			e = wq_table_next(&q->table, &cursor);
+			if (!e)
+				break;
+			wq_settle(e);
+			if (e->state & WQ_PROCESSING)
+				wq_leave(q, e);
+			else
+				wq_unqueue(q, e);
+			e->state = 0;
+			wq_reap(q, e, &freed);
+		}
+		left = q->table.count;
+		wq_unlock(q, flags);
+		wq_free_list(&freed);
+		cond_resched();
+	} while (left);
+}
+
+void wq_put(struct wq *q)
+{
+	if (!refcount_dec_and_test(&q->ref))
+		return;
+	wq_purge(q);
+	wq_table_destroy(&q->table);
+	wq_name_release(q);
+	kfree(q);
+}
+
+/*
+ * The kernel API.
+ */
+
+/**
+ * wq_create() - make a queue
+ * @params: what kind of queue; NULL: unnamed, first in first out, up to
+ *	WQ_MAX_KEYS keys
+ *
+ * Context: process, may sleep.
+ *
+ * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, or a mode without
+ * one), -ERANGE (max_keys or mode), -EEXIST (the name is taken), -ENOMEM.
+ */
+struct wq *wq_create(const struct wq_params *params)
+{
+	static const struct wq_params none;
+	struct wq *q;
+	int ret;
+
+	if (!params)
+		params = &none;
+	if (params->name ? wq_name_check(params->name) : params->mode)
+		return ERR_PTR(-EINVAL);
+	if (params->max_keys > WQ_MAX_KEYS || params->mode & ~0777)
+		return ERR_PTR(-ERANGE);
+
+	q = wq_alloc(params, GFP_KERNEL);
+	if (!q)
+		return ERR_PTR(-ENOMEM);
+	if (q->mode) {
+		ret = wq_name_publish(q);
+		if (ret) {
+			wq_put(q);
+			return ERR_PTR(ret);
+		}
+	}
+	return q;
+}
+EXPORT_SYMBOL_GPL(wq_create);
+
+/**
+ * wq_destroy() - end a queue
+ * @q: the queue, from wq_create()
+ *
+ * Shuts it down and drops all keys, those that are being processed included.
+ * Processes that have it open find it shut down and empty from then on.  The
+ * caller sees to it that no other call of the kernel API runs or follows.
+ *
+ * Context: process, may sleep.
+ */
+void wq_destroy(struct wq *q)
+{
+	unsigned long flags;
+
+	wq_name_withdraw(q);
+	wq_shutdown(q);
+	wq_purge(q);
+
+	/* The policy's code and data may go now, though processes hold the queue. */
+	spin_lock_irqsave(&q->lock, flags);
+	q->order = NULL;
+	wq_unlock(q, flags);
+	wq_put(q);
+}
+EXPORT_SYMBOL_GPL(wq_destroy);
+
+static int wq_op_init(struct wq *q, struct wq_op *op, const void *key, size_t len)
+{
+	if (!len)
+		return -EINVAL;
+	if (len > WQ_MAX_KEY)
+		return -E2BIG;
+	*op = (struct wq_op){ .key = key, .len = len, .hash = wq_hash(q, key, len) };
+	return 0;
+}
+
+/**
+ * wq_add() - a key needs a run
+ * @q: the queue
+ * @key: the key, compared bytewise
+ * @len: its length, 1 to WQ_MAX_KEY bytes
+ *
+ * A key that waits for its run already is coalesced with it.  One that is being
+ * processed is run once more after that.  A new key costs an atomic allocation.
+ *
+ * Context: any but NMI; on PREEMPT_RT not hard interrupt.  Never sleeps.
+ *
+ * Return: 1 newly dirty, 0 coalesced, -ESHUTDOWN, -ENOSPC (the queue holds
+ * max_keys keys), -ENOMEM, -EINVAL (length 0) or -E2BIG (length above
+ * WQ_MAX_KEY).  On error nothing has changed.
+ */
+int wq_add(struct wq *q, const void *key, size_t len)
+{
+	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len);
+
+	if (ret)
+		return ret;
+	wq_add_ops(q, &op, 1, true, GFP_ATOMIC);
+	return op.result;
+}
+EXPORT_SYMBOL_GPL(wq_add);
+
+static int wq_take_item(struct wq *q, void *arg)
+{
+	struct wq_entry *e = wq_pop(q, &q->kernel);
+	struct wq_item *item = arg;
+
+	if (!e)
+		return -EAGAIN;
+	item->key = wq_key_of(e)->key;
+	item->len = e->len;
+	item->hash = e->hash;
+	item->token = e->token;
+	return 0;
+}
+
+/**
+ * wq_get() - take the next key
+ * @q: the queue
+ * @item: where to put it
+ * @timeout: how long to wait for one, in ns; 0: not at all; WQ_FOREVER (any
+ *	negative value): until there is one
+ *
+ * Context: process, may sleep; with @timeout 0 as wq_add().
+ *
+ * Return: 0; -ESHUTDOWN: the queue is shut down, and nothing is left; -EAGAIN:
+ * nothing is ready, and @timeout is 0; -ETIMEDOUT; -ERESTARTSYS: a signal.
+ */
+int wq_get(struct wq *q, struct wq_item *item, s64 timeout)
+{
+	return wq_get_wait(q, timeout, NULL, wq_take_item, item);
+}
+EXPORT_SYMBOL_GPL(wq_get);
+
+/**
+ * wq_done() - the work on a key is over
+ * @q: the queue
+ * @item: as wq_get() filled it in; its key must not be used any more
+ *
+ * An item that is done already or was never got does no harm.
+ *
+ * Context: as wq_add().
+ *
+ * Return: 0; 1: the key is ready again, as it was added meanwhile; -ESTALE: it
+ * isn't held (any more), nothing has changed.
+ */
+int wq_done(struct wq *q, const struct wq_item *item)
+{
+	struct wq_key *k = (void *)item->key - offsetof(struct wq_key, key);
+	struct wq_entry *e = &k->entry;
+	unsigned long flags;
+	LIST_HEAD(freed);
+	int ret = -ESTALE;
+
+	spin_lock_irqsave(&q->lock, flags);
+	/* The entry may be long gone: it is not read before the table knows it. */
+	if (item->token && wq_table_has(&q->table, item->hash, e))
+		ret = wq_done_entry(q, &q->kernel, e, item->token, &freed);
+	wq_unlock(q, flags);
+	wq_free_list(&freed);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(wq_done);
+
+/**
+ * wq_done_key() - the work on a key is over, by the key's bytes
+ * @q: the queue
+ * @key: the key
+ * @len: its length in bytes
+ *
+ * Context: as wq_add().
+ *
+ * Return: as wq_done(), but -ENOENT where the key isn't being processed, -EPERM
+ * where a process has it, -EINVAL or -E2BIG for its length.
+ */
+int wq_done_key(struct wq *q, const void *key, size_t len)
+{
+	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len);
+
+	if (ret)
+		return ret;
+	wq_done_ops(q, &q->kernel, &op, 1, true);
+	return op.result;
+}
+EXPORT_SYMBOL_GPL(wq_done_key);
+
+/**
+ * wq_query() - the state of a key
+ * @q: the queue
+ * @key: the key
+ * @len: its length in bytes
+ *
+ * Context: as wq_add().
+ *
+ * Return: WQ_KEY_* bits; -ENOENT: the queue doesn't know the key; -EINVAL or
+ * -E2BIG for its length.
+ */
+int wq_query(struct wq *q, const void *key, size_t len)
+{
+	struct wq_op op;
+
+	return wq_op_init(q, &op, key, len) ?: wq_key_query(q, &q->kernel, &op);
+}
+EXPORT_SYMBOL_GPL(wq_query);
+
+/**
+ * wq_cancel() - drop the run that a key waits for
+ * @q: the queue
+ * @key: the key
+ * @len: its length in bytes
+ *
+ * A run that has started goes on, and none comes after it.
+ *
+ * Context: as wq_add().
+ *
+ * Return: the state that the key was in, as wq_query().
+ */
+int wq_cancel(struct wq *q, const void *key, size_t len)
+{
+	struct wq_op op;
+
+	return wq_op_init(q, &op, key, len) ?: wq_key_cancel(q, &q->kernel, &op);
+}
+EXPORT_SYMBOL_GPL(wq_cancel);
+
+/**
+ * wq_len() - how many keys are ready
+ * @q: the queue
+ *
+ * Context: as wq_add().
+ *
+ * Return: what client-go calls Len: keys being processed don't count.
+ */
+unsigned int wq_len(struct wq *q)
+{
+	unsigned long flags;
+	unsigned int n;
+
+	spin_lock_irqsave(&q->lock, flags);
+	n = wq_nready(q);
+	spin_unlock_irqrestore(&q->lock, flags);
+	return n;
+}
+EXPORT_SYMBOL_GPL(wq_len);
+
+/**
+ * wq_stats() - the queue's figures, all from one moment
+ * @q: the queue
+ * @st: where to put them; @st->held is 0
+ *
+ * Context: as wq_add().
+ */
+void wq_stats(struct wq *q, struct wq_stat *st)
+{
+	unsigned long flags;
+
+	*st = (struct wq_stat){
+		.size = sizeof(*st),
+		.uid = from_kuid_munged(current_user_ns(), q->uid),
+		.gid = from_kgid_munged(current_user_ns(), q->gid),
+		.mode = q->mode,
+		.max_keys = q->max_keys,
+	};
+	strscpy(st->name, q->name, sizeof(st->name));
+
+	spin_lock_irqsave(&q->lock, flags);
+	st->state = (q->shut ? WQ_STATE_SHUTDOWN : 0) |
+		    (q->ndrainers ? WQ_STATE_DRAINING : 0);
+	st->ready = wq_nready(q);
+	st->processing = q->nprocessing;
+	st->keys = q->table.count;
+	st->adds = q->adds;
+	st->coalesced = q->coalesced;
+	st->gets = q->gets;
+	st->dones = q->dones;
+	st->given_back = q->given_back;
+	st->merged = q->merged;
+	st->canceled = q->canceled;
+	spin_unlock_irqrestore(&q->lock, flags);
+}
+EXPORT_SYMBOL_GPL(wq_stats);
+
+/* Shut down under the lock, for good, and wake all who wait for that. */
+static u32 wq_shut(struct wq *q, bool plain)
+{
+	unsigned long flags;
+	u32 shuts;
+
+	spin_lock_irqsave(&q->lock, flags);
+	WRITE_ONCE(q->shut, true);	/* for wq_shutting_down() */
+	if (plain)
+		q->plain_shuts++;
+	else
+		q->ndrainers++;
+	shuts = q->plain_shuts;
+	wq_unlock(q, flags);
+
+	wake_up_all(&q->getters);
+	wake_up_all(&q->drainers);
+	return shuts;
+}
+
+/**
+ * wq_shutdown() - no new keys from now on
+ * @q: the queue
+ *
+ * What is ready can still be got.  Getters that find nothing return; drainers
+ * return with -ECANCELED.  May be called any number of times.
+ *
+ * Context: as wq_add().
+ */
+void wq_shutdown(struct wq *q)
+{
+	wq_shut(q, true);
+}
+EXPORT_SYMBOL_GPL(wq_shutdown);
+
+static bool wq_drain_over(struct wq *q, u32 shuts, int *ret)
+{
+	unsigned long flags;
+	bool over = true;
+
+	spin_lock_irqsave(&q->lock, flags);
+	if (wq_idle(q))
+		*ret = 0;
+	else if (q->plain_shuts != shuts)
+		*ret = -ECANCELED;
+	else
+		over = false;
+	spin_unlock_irqrestore(&q->lock, flags);
+	return over;
+}
+
+/**
+ * wq_drain() - shut down, and wait until nothing is ready or processing
+ * @q: the queue
+ *
+ * Keys that were added again while they are processed are waited for as well.
+ * To be called by someone who holds none of the queue's keys.
+ *
+ * Context: process, may sleep.
+ *
+ * Return: 0; -ECANCELED: wq_shutdown() ended the wait; -EINTR: a fatal signal
+ * did.  In every case the queue stays shut down.
+ */
+int wq_drain(struct wq *q)
+{
+	u32 shuts = wq_shut(q, false);
+	unsigned long flags;
+	int ret = -EINTR;
+
+	if (wait_event_killable(q->drainers, wq_drain_over(q, shuts, &ret)))
+		ret = -EINTR;
+
+	spin_lock_irqsave(&q->lock, flags);
+	q->ndrainers--;
+	spin_unlock_irqrestore(&q->lock, flags);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(wq_drain);
+
+/**
+ * wq_shutting_down() - was the queue shut down?
+ * @q: the queue
+ *
+ * Context: as wq_add().
+ *
+ * Return: true, and so for ever, after wq_shutdown() or wq_drain().
+ */
+bool wq_shutting_down(struct wq *q)
+{
+	/* A single flag that only ever becomes true: the lock would add nothing. */
+	return READ_ONCE(q->shut);
+}
+EXPORT_SYMBOL_GPL(wq_shutting_down);
+
+static void wq_caches_destroy(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(wq_key_cache); i++)
+		kmem_cache_destroy(wq_key_cache[i]);
+}
+
+static int __init wq_caches_create(void)
+{
+	unsigned int i;
+	char name[24];
+
+	for (i = 0; i < ARRAY_SIZE(wq_key_cache); i++) {
+		snprintf(name, sizeof(name), "wq_key-%u", wq_key_room[i]);
+		wq_key_cache[i] = kmem_cache_create(name, sizeof(struct wq_key) + wq_key_room[i],
+						    0, 0, NULL);
+		if (!wq_key_cache[i]) {
+			wq_caches_destroy();
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+static int __init wq_init(void)
+{
+	int ret;
+
+	ret = wq_caches_create();
+	if (ret)
+		return ret;
+	ret = wq_dev_init();
+	if (ret)
+		wq_caches_destroy();
+	return ret;
+}
+module_init(wq_init);
+
+static void __exit wq_exit(void)
+{
+	wq_dev_exit();
+	wq_name_exit();
+	wq_caches_destroy();
+}
+module_exit(wq_exit);
+
+MODULE_DESCRIPTION("Keyed work queues: de-duplicating, crash-safe, for the kernel and for processes");
+MODULE_LICENSE("GPL");
+MODULE_VERSION("0.1");

@@ -1,0 +1,710 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /dev/wq: the queue for processes.
+ *
+ * An open file is a consumer: file->private_data is NULL until WQ_IOC_OPEN
+ * binds it, once and for good, to a struct wq_consumer.  What it holds goes back
+ * when the last reference to the file does.
+ *
+ * Every verb is a row of the table below.  Its struct is copied in, the verb
+ * works on the copy, and what it tells is copied out, on success and on error
+ * alike.  Nothing is read from the caller's memory twice.
+ *
+ * An array is copied in whole, then looked at; from then on its keys are
+ * handled WQ_BATCH at a time, each batch hashed before the lock is taken.
+ * Results are told after each batch, to places that were seen to be writable
+ * before it.
+ */
+#include <linux/compat.h>
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/poll.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "wq_internal.h"
+
+/* Arrays up to here, one key of 64 bytes or a few short ones, need no memory. */
+#define WQ_STACK_BYTES	256
+
+/* A verb on its way: whose file, the caller's struct, and how long that is. */
+struct wq_call {
+	struct file *file;
+	struct wq_consumer *c;
+	void __user *uarg;
+	u32 usize;
+	u32 ksize;
+};
+
+static struct wq_consumer *file_consumer(const struct file *file)
+{
+	/* Pairs with verb_open(), which sets it once: what it points to is complete. */
+	return smp_load_acquire(&file->private_data);
+}
+
+/* What the caller sees of @arg afterwards. */
+static int call_tell(const struct wq_call *call, const void *arg)
+{
+	if (copy_to_user(call->uarg, arg, min(call->usize, call->ksize)))
+		return -EFAULT;
+	return 0;
+}
+
+static int key_check(u32 len)
+{
+	if (!len)
+		return -EINVAL;
+	return len > WQ_MAX_KEY ? -E2BIG : 0;
+}
+
+/*
+ * Arrays on their way in.
+ */
+
+struct wq_array {
+	void *recs;
+	u32 size;		/* bytes of whole records */
+	u32 count;		/* records that could be read */
+	int err;		/* why those are not all of them */
+	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
+};
+
+/* The record at @off, if it is there as a whole; *@off moves behind it. */
+static struct wq_rec *array_next(const struct wq_array *a, u32 *off, u32 size)
+{
+	struct wq_rec *rec = a->recs + *off;
+
+	if (size - *off < sizeof(*rec) || size - *off < WQ_REC_SIZE(rec->len))
+		return NULL;
+	*off += WQ_REC_SIZE(rec->len);
+	return rec;
+}
+
+/*
+ * Copy an array in.  A fault midway leaves the records before it to be handled;
+ * records that don't add up to the whole buffer leave none.
+ */
+static int array_in(struct wq_array *a, const struct wq_keys *keys)
+{
+	u32 size = keys->size, left;
+
+	if (size > WQ_MAX_ARRAY)
+		return -E2BIG;
+	if (keys->addr % sizeof(u64) || keys->count > size / sizeof(struct wq_rec))
+		return -EINVAL;
+
+	a->recs = a->stack;
+	if (size > sizeof(a->stack))
+		a->recs = kvmalloc(size, GFP_KERNEL_ACCOUNT);
+	if (!a->recs)
+		return -ENOMEM;
+
+	left = copy_from_user(a->recs, u64_to_user_ptr(keys->addr), size);
+	a->err = left ? -EFAULT : 0;
+	a->size = 0;
+	for (a->count = 0; a->count < keys->count; a->count++)
+		if (!array_next(a, &a->size, size - left))
+			break;
+	if (!left && (a->count != keys->count || a->size != size)) {
+		a->count = 0;
+		a->err = -EINVAL;
+	}
+	return 0;
+}
+
+static void array_free(struct wq_array *a)
+{
+	if (a->recs != a->stack)
+		kvfree(a->recs);
+}
+
+/* Fill @ops with the next up to WQ_BATCH records. */
+static u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
+		     struct wq_op *ops, bool tokens)
+{
+	struct wq_rec *rec;
+	u32 n;
+
+	for (n = 0; n < WQ_BATCH; n++) {
+		rec = array_next(a, off, a->size);
+		if (!rec)
+			break;
+		ops[n].key = rec->key;
+		ops[n].len = rec->len;
+		ops[n].token = rec->token;
+		ops[n].result = key_check(rec->len);
+		if (rec->flags || rec->state || rec->delay || (rec->token && !tokens))
+			ops[n].result = -EINVAL;
+		if (!ops[n].result)
+			ops[n].hash = wq_hash(q, rec->key, rec->len);
+	}
+	return n;
+}
+
+/* How many of @n results can be written from @results on. */
+static u32 results_room(s32 __user *results, u32 n)
+{
+	unsigned long blocked = clear_user(results, n * sizeof(*results));
+
+	return n - DIV_ROUND_UP(blocked, sizeof(*results));
+}
+
+static int results_tell(s32 __user *results, const struct wq_op *ops, u32 n)
+{
+	s32 out[WQ_BATCH];
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		out[i] = ops[i].result;
+	return copy_to_user(results, out, n * sizeof(*out)) ? -EFAULT : 0;
+}
+
+/* Add or done an array of keys; on return keys->count says how many. */
+static int array_verb(struct wq_consumer *c, struct wq_keys *keys, u64 uresults, bool done)
+{
+	s32 __user *results = u64_to_user_ptr(uresults);
+	struct wq_op ops[WQ_BATCH];
+	struct wq_array a;
+	u32 off = 0, n, told;
+	int ret;
+
+	if (uresults % sizeof(*results))
+		return -EINVAL;
+	ret = array_in(&a, keys);
+	if (ret)
+		return ret;
+
+	keys->count = 0;
+	while (keys->count < a.count && !ret) {
+		n = array_ops(&a, c->q, &off, ops, done);
+		if (results) {
+			told = results_room(results + keys->count, n);
+			if (told < n)
+				ret = -EFAULT;
+			n = told;
+		}
+		if (done)
+			told = wq_done_ops(c->q, c, ops, n, !results);
+		else
+			told = wq_add_ops(c->q, ops, n, !results, GFP_KERNEL_ACCOUNT);
+		if (results)
+			ret = results_tell(results + keys->count, ops, n) ?: ret;
+		else if (told < n)
+			ret = ops[told].result;
+		keys->count += told;
+		cond_resched();
+	}
+	array_free(&a);
+	return ret ?: a.err;
+}
+
+/*
+ * The verbs.
+ */
+
+static int verb_info(struct wq_call *call, void *arg)
+{
+	struct wq_info *info = arg;
+
+	if (info->flags)
+		return -EINVAL;
+	*info = (struct wq_info){
+		.size = info->size,
+		.version = WQ_API_VERSION,
+		.max_key = WQ_MAX_KEY,
+		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL,
+		.max_array = WQ_MAX_ARRAY,
+		.max_keys = WQ_MAX_KEYS,
+	};
+	wq_name_limits(info);
+	return 0;
+}
+
+static int verb_open(struct wq_call *call, void *arg)
+{
+	static DEFINE_MUTEX(lock);	/* of two threads, the first binds the file */
+	struct wq_consumer *c;
+	int ret;
+
+	c = wq_consumer_new();
+	if (!c)
+		return -ENOMEM;
+
+	mutex_lock(&lock);
+	ret = -EISCONN;
+	if (!call->file->private_data)
+		ret = wq_name_open(arg, call->file->f_mode, &c->q);
+	/* Pairs with file_consumer(). */
+	if (!ret)
+		smp_store_release(&call->file->private_data, c);
+	mutex_unlock(&lock);
+
+	if (ret)
+		kfree(c);
+	return ret;
+}
+
+static int verb_unlink(struct wq_call *call, void *arg)
+{
+	struct wq_unlink *args = arg;
+
+	if (args->flags)
+		return -EINVAL;
+	return wq_name_unlink(args->name);
+}
+
+static int verb_add(struct wq_call *call, void *arg)
+{
+	struct wq_add *args = arg;
+
+	if (args->flags)
+		return -EINVAL;
+	return array_verb(call->c, &args->keys, args->results, false);
+}
+
+static int verb_done(struct wq_call *call, void *arg)
+{
+	struct wq_done *args = arg;
+
+	if (args->flags)
+		return -EINVAL;
+	return array_verb(call->c, &args->keys, args->results, true);
+}
+
+/* Where get and list put keys: a buffer of the kernel's, copied out at the end. */
+struct wq_out {
+	struct wq_consumer *c;
+	void *recs;
+	u32 room;		/* bytes */
+	u32 used;
+	u32 most;		/* records */
+	u32 count;
+	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
+};
+
+static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_keys *keys)
+{
+	if (keys->addr % sizeof(u64))
+		return -EINVAL;
+	out->c = c;
+	out->room = min(keys->size, WQ_MAX_OUT);
+	out->used = 0;
+	out->most = keys->count ?: U32_MAX;
+	out->count = 0;
+	out->recs = out->stack;
+	if (out->most == 1)
+		out->room = min_t(u32, out->room, WQ_REC_SIZE(WQ_MAX_KEY));
+	if (out->room > sizeof(out->stack))
+		out->recs = kmalloc(out->room, GFP_KERNEL_ACCOUNT);
+	return out->recs ? 0 : -ENOMEM;
+}
+
+static void out_free(struct wq_out *out)
+{
+	if (out->recs != out->stack)
+		kfree(out->recs);
+}
+
+static bool out_fits(const struct wq_out *out, const struct wq_entry *e)
+{
+	return out->count < out->most && WQ_REC_SIZE(e->len) <= out->room - out->used;
+}
+
+/* Append an entry; wq.lock is held. */
+static void out_put(struct wq_out *out, struct wq_entry *e, u64 token, u32 state)
+{
+	struct wq_rec *rec = out->recs + out->used;
+	u32 size = WQ_REC_SIZE(e->len);
+
+	*rec = (struct wq_rec){ .len = e->len, .token = token, .state = state };
+	/* The last 8 bytes first: the key then leaves just its padding zero. */
+	*(u64 *)(out->recs + out->used + size - sizeof(u64)) = 0;
+	memcpy(rec->key, wq_key_of(e)->key, e->len);
+	out->used += size;
+	out->count++;
+}
+
+/* Bytes of whole records at the start of @out that its first @bytes hold. */
+static u32 out_whole(const struct wq_out *out, u32 bytes, u32 *count)
+{
+	u32 off = 0, size;
+
+	for (*count = 0; *count < out->count; (*count)++) {
+		const struct wq_rec *rec = out->recs + off;
+
+		size = WQ_REC_SIZE(rec->len);
+		if (off + size > bytes)
+			break;
+		off += size;
+	}
+	return off;
+}
+
+static int take_recs(struct wq *q, void *arg)
+{
+	struct wq_out *out = arg;
+	struct wq_entry *e;
+
+	while (out->count < out->most && (e = wq_pop(q, out->c))) {
+		if (!out_fits(out, e)) {
+			wq_unpop(q, e);
+			if (!out->count)
+				return -EMSGSIZE;
+			break;
+		}
+		out_put(out, e, e->token, 0);
+	}
+	return out->count ? 0 : -EAGAIN;
+}
+
+/* The keys of @out from record @first on were got in vain: give them back. */
+static void out_give_back(struct wq_out *out, u32 first)
+{
+	struct wq_op ops[WQ_BATCH];
+	u32 from, i, n, off;
+
+	/* From the last batch to the first, for each goes ahead of the one before. */
+	while (out->count > first) {
+		n = min_t(u32, out->count - first, WQ_BATCH);
+		from = out->count - n;
+		for (i = 0, off = 0; i < out->count; i++) {
+			struct wq_rec *rec = out->recs + off;
+
+			if (i >= from)
+				ops[i - from] = (struct wq_op){
+					.key = rec->key,
+					.len = rec->len,
+					.hash = wq_hash(out->c->q, rec->key, rec->len),
+					.token = rec->token,
+				};
+			off += WQ_REC_SIZE(rec->len);
+		}
+		wq_give_back(out->c->q, out->c, ops, n);
+		out->count = from;
+	}
+}
+
+static int verb_get(struct wq_call *call, void *arg)
+{
+	struct wq_get *args = arg;
+	struct wq_keys keys = args->keys;
+	struct wq_out out;
+	s64 timeout;
+	u32 left, good;
+	int ret;
+
+	if (args->flags)
+		return -EINVAL;
+	ret = out_init(&out, call->c, &args->keys);
+	if (ret)
+		return ret;
+
+	timeout = call->file->f_flags & O_NONBLOCK ? 0 : args->timeout;
+	ret = wq_get_wait(call->c->q, timeout, timeout > 0 ? &args->timeout : NULL,
+			  take_recs, &out);
+
+	/* A fault leaves the caller those keys that it can know of. */
+	left = copy_to_user(u64_to_user_ptr(keys.addr), out.recs, out.used);
+	args->keys.size = out_whole(&out, out.used - left, &good);
+	args->keys.count = good;
+	if (left)
+		ret = -EFAULT;
+	/* Where no handler ran the call starts over, with the time that is left. */
+	if (ret == -ERESTARTSYS) {
+		args->keys = keys;
+		ret = -ERESTARTNOHAND;
+	}
+	if (call_tell(call, args)) {
+		good = 0;
+		ret = -EFAULT;
+	}
+	out_give_back(&out, good);
+	out_free(&out);
+	return ret;
+}
+
+static int verb_list(struct wq_call *call, void *arg)
+{
+	struct wq_list *args = arg;
+	struct wq *q = call->c->q;
+	struct wq_entry *e = NULL;
+	u64 cursor = args->cursor, next;
+	struct wq_out out;
+	unsigned long flags;
+	bool full = false;
+	int ret, i;
+
+	if (args->flags)
+		return -EINVAL;
+	if (cursor >> 48)
+		return -ERANGE;
+	ret = out_init(&out, call->c, &args->keys);
+	if (ret)
+		return ret;
+
+	do {
+		spin_lock_irqsave(&q->lock, flags);
+		for (i = 0; i < WQ_BATCH && !full; i++) {
+			next = cursor;
+			e = wq_table_next(&q->table, &next);
+			full = e && !out_fits(&out, e);
+			if (full)
+				break;
+			cursor = next;
+			if (!e)
+				break;
+			out_put(&out, e, 0, wq_key_state_bits(q, call->c, e));
+		}
+		spin_unlock_irqrestore(&q->lock, flags);
+		cond_resched();
+	} while (cursor && !full && out.count < out.most && !signal_pending(current));
+
+	if (full && !out.count)
+		ret = -EMSGSIZE;
+	else if (copy_to_user(u64_to_user_ptr(args->keys.addr), out.recs, out.used))
+		ret = -EFAULT;
+	if (ret) {
+		args->keys.count = 0;
+	} else {
+		args->keys.size = out.used;
+		args->keys.count = out.count;
+		args->cursor = cursor;
+	}
+	out_free(&out);
+	return ret;
+}
+
+static int verb_stat(struct wq_call *call, void *arg)
+{
+	struct wq_stat *st = arg;
+	u32 usize = st->size;
+	unsigned long flags;
+
+	if (st->flags)
+		return -EINVAL;
+	wq_stats(call->c->q, st);
+	st->size = usize;
+	spin_lock_irqsave(&call->c->q->lock, flags);
+	st->held = call->c->nheld;
+	spin_unlock_irqrestore(&call->c->q->lock, flags);
+	return 0;
+}
+
+static int key_state(struct wq_call *call, void *arg,
+		     int (*fn)(struct wq *q, struct wq_consumer *c, struct wq_op *op))
+{
+	struct wq_key_state *args = arg;
+	u8 small[64], *key = small;
+	struct wq_op op;
+	int ret;
+
+	if (args->flags || args->state)
+		return -EINVAL;
+	ret = key_check(args->key_len);
+	if (ret)
+		return ret;
+	if (args->key_len > sizeof(small))
+		key = kmalloc(args->key_len, GFP_KERNEL);
+	if (!key)
+		return -ENOMEM;
+
+	ret = -EFAULT;
+	if (!copy_from_user(key, u64_to_user_ptr(args->key), args->key_len)) {
+		op = (struct wq_op){
+			.key = key,
+			.len = args->key_len,
+			.hash = wq_hash(call->c->q, key, args->key_len),
+		};
+		ret = fn(call->c->q, call->c, &op);
+	}
+	if (key != small)
+		kfree(key);
+	if (ret < 0)
+		return ret;
+	args->state = ret;
+	return 0;
+}
+
+static int verb_query(struct wq_call *call, void *arg)
+{
+	return key_state(call, arg, wq_key_query);
+}
+
+static int verb_cancel(struct wq_call *call, void *arg)
+{
+	return key_state(call, arg, wq_key_cancel);
+}
+
+static int verb_shutdown(struct wq_call *call, void *arg)
+{
+	struct wq_shutdown *args = arg;
+
+	if (args->flags & ~WQ_SHUTDOWN_DRAIN)
+		return -EINVAL;
+	if (args->flags & WQ_SHUTDOWN_DRAIN)
+		return wq_drain(call->c->q);
+	wq_shutdown(call->c->q);
+	return 0;
+}
+
+union wq_args {
+	struct wq_info info;
+	struct wq_open open;
+	struct wq_unlink unlink;
+	struct wq_add add;
+	struct wq_get get;
+	struct wq_done done;
+	struct wq_stat stat;
+	struct wq_key_state key_state;
+	struct wq_list list;
+	struct wq_shutdown shutdown;
+};
+
+#define WQ_VERB(ioc, type, func, fmode, ...) \
+	[_IOC_NR(ioc)] = { .fn = func, .size = sizeof(type), .mode = fmode, __VA_ARGS__ }
+
+static const struct wq_verb {
+	int (*fn)(struct wq_call *call, void *arg);
+	u32 size;
+	fmode_t mode;		/* that the file needs, any of them; 0: no queue either */
+	bool tells;		/* the struct is copied out afterwards */
+} wq_verbs[] = {
+	WQ_VERB(WQ_IOC_INFO, struct wq_info, verb_info, 0, .tells = true),
+	WQ_VERB(WQ_IOC_OPEN, struct wq_open, verb_open, 0),
+	WQ_VERB(WQ_IOC_UNLINK, struct wq_unlink, verb_unlink, 0),
+	WQ_VERB(WQ_IOC_ADD, struct wq_add, verb_add, FMODE_WRITE, .tells = true),
+	WQ_VERB(WQ_IOC_GET, struct wq_get, verb_get, FMODE_READ),
+	WQ_VERB(WQ_IOC_DONE, struct wq_done, verb_done, FMODE_READ, .tells = true),
+	WQ_VERB(WQ_IOC_STAT, struct wq_stat, verb_stat, FMODE_READ | FMODE_WRITE,
+		.tells = true),
+	WQ_VERB(WQ_IOC_QUERY, struct wq_key_state, verb_query, FMODE_READ, .tells = true),
+	WQ_VERB(WQ_IOC_CANCEL, struct wq_key_state, verb_cancel, FMODE_WRITE, .tells = true),
+	WQ_VERB(WQ_IOC_LIST, struct wq_list, verb_list, FMODE_READ, .tells = true),
+	WQ_VERB(WQ_IOC_SHUTDOWN, struct wq_shutdown, verb_shutdown, FMODE_WRITE),
+};
+
+static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
+{
+	struct wq_call call = {
+		.file = file,
+		.c = file_consumer(file),
+		.uarg = (void __user *)uarg,
+	};
+	const struct wq_verb *verb;
+	union wq_args args;
+	int ret;
+
+	if (_IOC_TYPE(cmd) != WQ_IOC_MAGIC || _IOC_NR(cmd) >= ARRAY_SIZE(wq_verbs) ||
+	    cmd != _IO(WQ_IOC_MAGIC, _IOC_NR(cmd)))
+		return -ENOTTY;
+	verb = &wq_verbs[_IOC_NR(cmd)];
+
+	if (get_user(call.usize, (u32 __user *)call.uarg))
+		return -EFAULT;
+	/* The first version's structs are the least; there has been no other yet. */
+	if (call.usize < verb->size)
+		return -EINVAL;
+	if (call.usize > PAGE_SIZE)
+		return -E2BIG;
+	ret = copy_struct_from_user(&args, verb->size, call.uarg, call.usize);
+	if (ret)
+		return ret;
+	call.ksize = verb->size;
+	args.info.size = call.usize;	/* every struct begins so */
+
+	if (verb->mode) {
+		if (!call.c)
+			return -ENOTCONN;
+		if (!(file->f_mode & verb->mode))
+			return -EACCES;
+	}
+	ret = verb->fn(&call, &args);
+	if (verb->tells && call_tell(&call, &args))
+		ret = -EFAULT;
+	return ret;
+}
+
+static __poll_t wq_poll(struct file *file, poll_table *wait)
+{
+	struct wq_consumer *c = file_consumer(file);
+	__poll_t mask;
+
+	if (!c)
+		return EPOLLERR;
+	poll_wait(file, &c->q->pollers, wait);
+	mask = wq_poll_mask(c->q);
+	if (!(file->f_mode & FMODE_READ))
+		mask &= ~(EPOLLIN | EPOLLRDNORM);
+	if (!(file->f_mode & FMODE_WRITE))
+		mask &= ~(EPOLLOUT | EPOLLWRNORM);
+	return mask;
+}
+
+static int wq_fop_open(struct inode *inode, struct file *file)
+{
+	/* misc_open() left its own pointer there. */
+	file->private_data = NULL;
+	return stream_open(inode, file);
+}
+
+static int wq_fop_release(struct inode *inode, struct file *file)
+{
+	struct wq_consumer *c = file->private_data;
+
+	if (c) {
+		struct wq *q = c->q;
+
+		wq_consumer_end(c);
+		wq_put(q);
+	}
+	return 0;
+}
+
+static void wq_show_fdinfo(struct seq_file *m, struct file *file)
+{
+	struct wq_consumer *c = file_consumer(file);
+	struct wq_stat st;
+	unsigned long flags;
+	u32 held;
+
+	if (!c)
+		return;
+	wq_stats(c->q, &st);
+	spin_lock_irqsave(&c->q->lock, flags);
+	held = c->nheld;
+	spin_unlock_irqrestore(&c->q->lock, flags);
+	seq_printf(m, "wq-queue:\t%s\n", st.name[0] ? st.name : "-");
+	seq_printf(m, "wq-held:\t%u\n", held);
+	seq_printf(m, "wq-ready:\t%u\n", st.ready);
+	seq_printf(m, "wq-processing:\t%u\n", st.processing);
+}
+
+static const struct file_operations wq_fops = {
+	.owner = THIS_MODULE,
+	.open = wq_fop_open,
+	.release = wq_fop_release,
+	.unlocked_ioctl = wq_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.poll = wq_poll,
+	.show_fdinfo = wq_show_fdinfo,
+};
+
+static struct miscdevice wq_misc = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "wq",
+	.fops = &wq_fops,
+	.mode = 0600,
+};
+
+int wq_dev_init(void)
+{
+	return misc_register(&wq_misc);
+}
+
+void wq_dev_exit(void)
+{
+	misc_deregister(&wq_misc);
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Names of queues, who may open them, and how much one user may have.
+ *
+ * A named queue is in the list below until it is unlinked; while it is, the
+ * list holds a reference to it.  Owner, group and mode work as for a POSIX
+ * message queue: read permission lets a process receive (get, done), write
+ * permission lets it send (add).  A queue of a kernel module is there for
+ * processes when the module gave it a mode.
+ *
+ * As for message queues, a user is charged when a queue is made, with all the
+ * keys that it may hold.  An add then has nothing to count but the queue's own.
+ *
+ * One mutex guards it all; it is taken to open, unlink and end queues only.
+ */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/ctype.h>
+#include <linux/fs.h>
+#include <linux/fs_struct.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+
+#include "wq_internal.h"
+
+#define WQ_DEFAULT_KEYS	(1U << 16)
+
+static unsigned int user_queues = 1024;
+module_param(user_queues, uint, 0644);
+MODULE_PARM_DESC(user_queues, "Most queues of one user (CAP_SYS_RESOURCE exempts)");
+
+static unsigned long user_keys = 1UL << 24;
+module_param(user_keys, ulong, 0644);
+MODULE_PARM_DESC(user_keys, "Most keys that one user's queues may hold together (likewise)");
+
+/* Present while the user has queues. */
+struct wq_user {
+	struct list_head link;
+	kuid_t uid;
+	unsigned int queues;
+	u64 keys;
+};
+
+static DEFINE_MUTEX(wq_names_lock);
+static LIST_HEAD(wq_names);
+static LIST_HEAD(wq_users);
+
+/* Is this a name?  It has to serve as a file name, label and thread name, too. */
+int wq_name_check(const char *name)
+{
+	size_t i, len = strnlen(name, WQ_NAME_MAX);
+
+	if (!len || len == WQ_NAME_MAX || name[0] == '.')
+		return -EINVAL;
+	for (i = 0; i < len; i++)
+		if (!isascii(name[i]) || (!isalnum(name[i]) && !strchr("._-+:@", name[i])))
+			return -EINVAL;
+	return 0;
+}
+
+static struct wq *name_find(const char *name)
+{
+	struct wq *q;
+
+	lockdep_assert_held(&wq_names_lock);
+	list_for_each_entry(q, &wq_names, names)
+		if (!strcmp(q->name, name))
+			return q;
+	return NULL;
+}
+
+static void name_insert(struct wq *q)
+{
+	list_add_tail(&q->names, &wq_names);
+	refcount_inc(&q->ref);
+}
+
+/* Returns whether it was there; then its reference is the caller's to put. */
+static bool name_remove(struct wq *q)
+{
+	if (list_empty(&q->names))
+		return false;
+	list_del_init(&q->names);
+	return true;
+}
+
+static int name_permission(const struct wq *q, fmode_t fmode)
+{
+	umode_t want = 0, have = q->mode;
+
+	if (fmode & FMODE_READ)
+		want |= 4;
+	if (fmode & FMODE_WRITE)
+		want |= 2;
+
+	if (uid_eq(current_fsuid(), q->uid))
+		have >>= 6;
+	else if (in_group_p(q->gid))
+		have >>= 3;
+	if (!(want & ~have) || capable(CAP_DAC_OVERRIDE))
+		return 0;
+	return -EACCES;
+}
+
+/* Charge a queue of @keys keys to the caller. */
+static struct wq_user *user_charge(unsigned int keys)
+{
+	kuid_t uid = current_euid();
+	struct wq_user *user, *found = NULL;
+
+	lockdep_assert_held(&wq_names_lock);
+	list_for_each_entry(user, &wq_users, link) {
+		if (uid_eq(user->uid, uid)) {
+			found = user;
+			break;
+		}
+	}
+	if (!found) {
+		found = kzalloc_obj(*found, GFP_KERNEL_ACCOUNT);
+		if (!found)
+			return ERR_PTR(-ENOMEM);
+		found->uid = uid;
+		list_add(&found->link, &wq_users);
+	}
+	if ((found->queues >= user_queues || found->keys + keys > user_keys) &&
+	    !capable(CAP_SYS_RESOURCE)) {
+		if (!found->queues) {
+			list_del(&found->link);
+			kfree(found);
+		}
+		return ERR_PTR(-ENOSPC);
+	}
+	found->queues++;
+	found->keys += keys;
+	return found;
+}
+
+static void user_uncharge(struct wq_user *user, unsigned int keys)
+{
+	lockdep_assert_held(&wq_names_lock);
+	user->keys -= keys;
+	if (!--user->queues) {
+		list_del(&user->link);
+		kfree(user);
+	}
+}
+
+static struct wq *name_make(const struct wq_open *args)
+{
+	struct wq_params params = {
+		.name = args->name,
+		.max_keys = args->max_keys ?: WQ_DEFAULT_KEYS,
+		.mode = args->mode & ~current_umask(),
+	};
+	struct wq_user *user = user_charge(params.max_keys);
+	struct wq *q;
+
+	if (IS_ERR(user))
+		return ERR_CAST(user);
+	q = wq_alloc(&params, GFP_KERNEL_ACCOUNT);
+	if (!q) {
+		user_uncharge(user, params.max_keys);
+		return ERR_PTR(-ENOMEM);
+	}
+	q->user = user;
+	q->uid = current_fsuid();
+	q->gid = current_fsgid();
+	return q;
+}
+
+/* Open what WQ_IOC_OPEN asks for; *@qp is a reference for the caller. */
+int wq_name_open(const struct wq_open *args, fmode_t fmode, struct wq **qp)
+{
+	bool named = args->name[0];
+	struct wq *q;
+	int ret = 0;
+
+	if (args->flags & ~(WQ_OPEN_CREATE | WQ_OPEN_EXCL))
+		return -EINVAL;
+	if (named ? wq_name_check(args->name) : args->flags || args->mode ||
+						memchr_inv(args->name, 0, sizeof(args->name)))
+		return -EINVAL;
+	if (args->flags == WQ_OPEN_EXCL)
+		return -EINVAL;
+	if (args->mode & ~0777 || args->max_keys > WQ_MAX_KEYS)
+		return -ERANGE;
+
+	mutex_lock(&wq_names_lock);
+	q = named ? name_find(args->name) : NULL;
+	if (q) {
+		ret = args->flags & WQ_OPEN_EXCL ? -EEXIST : name_permission(q, fmode);
+		if (!ret)
+			refcount_inc(&q->ref);
+	} else if (named && !(args->flags & WQ_OPEN_CREATE)) {
+		ret = -ENOENT;
+	} else {
+		q = name_make(args);
+		if (IS_ERR(q))
+			ret = PTR_ERR(q);
+		else if (named)
+			name_insert(q);
+	}
+	mutex_unlock(&wq_names_lock);
+	*qp = q;
+	return ret;
+}
+
+/* Let processes open a kernel module's queue by its name. */
+int wq_name_publish(struct wq *q)
+{
+	int ret = -EEXIST;
+
+	mutex_lock(&wq_names_lock);
+	if (!name_find(q->name)) {
+		name_insert(q);
+		ret = 0;
+	}
+	mutex_unlock(&wq_names_lock);
+	return ret;
+}
+
+/* And no longer. */
+void wq_name_withdraw(struct wq *q)
+{
+	bool removed;
+
+	mutex_lock(&wq_names_lock);
+	removed = name_remove(q);
+	mutex_unlock(&wq_names_lock);
+	if (removed)
+		wq_put(q);
+}
+
+/* Unlink for a process: its owner may, and who may override that. */
+int wq_name_unlink(const char *name)
+{
+	struct wq *q;
+	int ret = wq_name_check(name);
+
+	if (ret)
+		return ret;
+	mutex_lock(&wq_names_lock);
+	q = name_find(name);
+	if (!q)
+		ret = -ENOENT;
+	else if (!q->user || (!uid_eq(current_fsuid(), q->uid) && !capable(CAP_FOWNER)))
+		ret = -EPERM;	/* without a user it is a kernel module's */
+	else
+		name_remove(q);
+	mutex_unlock(&wq_names_lock);
+	if (!ret)
+		wq_put(q);
+	return ret;
+}
+
+/* The last reference to a queue went. */
+void wq_name_release(struct wq *q)
+{
+	if (!q->user)
+		return;
+	mutex_lock(&wq_names_lock);
+	user_uncharge(q->user, q->max_keys);
+	mutex_unlock(&wq_names_lock);
+}
+
+void wq_name_limits(struct wq_info *info)
+{
+	info->default_keys = WQ_DEFAULT_KEYS;
+	info->user_queues = READ_ONCE(user_queues);
+	info->user_keys = READ_ONCE(user_keys);
+}
+
+/* The module goes: no file is open, and no module uses it. */
+void wq_name_exit(void)
+{
+	struct wq *q, *next;
+
+	list_for_each_entry_safe(q, next, &wq_names, names) {
+		name_remove(q);
+		wq_put(q);
+	}
+}

@@ -272,6 +272,7 @@ static void wq_free_list(struct list_head *freed)
  * each key that became ready, pollers for any, drainers when nothing is left.
  */
 static void wq_unlock(struct wq *q, unsigned long flags)
+	__releases(&q->lock)
 {
 	bool empty = q->shut && !wq_nready(q), hup = empty && !q->hup;
 	bool drained = q->ndrainers && wq_idle(q);
@@ -281,8 +282,10 @@ static void wq_unlock(struct wq *q, unsigned long flags)
 	q->hup = empty;
 	spin_unlock_irqrestore(&q->lock, flags);
 
+	/* Who waits looked under the lock after it began to, see the head. */
 	if (nwake && waitqueue_active(&q->getters))
 		__wake_up(&q->getters, TASK_NORMAL, nwake, NULL);
+	/* Likewise. */
 	if ((nwake || hup) && waitqueue_active(&q->pollers))
 		wake_up_poll(&q->pollers, hup ? EPOLLIN | EPOLLHUP : EPOLLIN | EPOLLRDNORM);
 	if (drained)
@@ -496,6 +499,7 @@ int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
 	spin_lock_irqsave(&q->lock, flags);
 	more = wq_nready(q);
 	spin_unlock_irqrestore(&q->lock, flags);
+	/* As in wq_unlock(). */
 	if (more && waitqueue_active(&q->getters))
 		wake_up(&q->getters);
 
@@ -650,12 +654,16 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 void wq_purge(struct wq *q)
 {
 	unsigned long flags;
+	u64 cursor = 0;
 	bool left;
 
+	/*
+	 * The cursor may miss a key whose hash is that of one just removed, and ends
+	 * where the table does: the walk starts over until nothing is left.
+	 */
 	do {
 		struct wq_entry *e;
 		LIST_HEAD(freed);
-		u64 cursor = 0;
 		int i;
 
 		spin_lock_irqsave(&q->lock, flags);
@@ -1082,8 +1090,10 @@ static int __init wq_caches_create(void)
 
 	for (i = 0; i < ARRAY_SIZE(wq_key_cache); i++) {
 		snprintf(name, sizeof(name), "wq_key-%u", wq_key_room[i]);
-		wq_key_cache[i] = kmem_cache_create(name, sizeof(struct wq_key) + wq_key_room[i],
-						    0, 0, NULL);
+		/* A cache that lets user copies at the key is never merged with others. */
+		wq_key_cache[i] = kmem_cache_create_usercopy(name,
+				sizeof(struct wq_key) + wq_key_room[i], 0, 0,
+				offsetof(struct wq_key, key), wq_key_room[i], NULL);
 		if (!wq_key_cache[i]) {
 			wq_caches_destroy();
 			return -ENOMEM;

@@ -144,12 +144,21 @@ static u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
 	return n;
 }
 
-/* How many of @n results can be written from @results on. */
+/*
+ * How many of @n results can be written from @results on.  One by one, for
+ * clear_user() may give up on a whole word.
+ */
 static u32 results_room(s32 __user *results, u32 n)
 {
-	unsigned long blocked = clear_user(results, n * sizeof(*results));
+	u32 i = 0;
 
-	return n - DIV_ROUND_UP(blocked, sizeof(*results));
+	if (!user_write_access_begin(results, n * sizeof(*results)))
+		return 0;
+	for (; i < n; i++)
+		unsafe_put_user(0, results + i, out);
+out:
+	user_write_access_end();
+	return i;
 }
 
 static int results_tell(s32 __user *results, const struct wq_op *ops, u32 n)
@@ -163,21 +172,23 @@ static int results_tell(s32 __user *results, const struct wq_op *ops, u32 n)
 }
 
 /* Add or done an array of keys; on return keys->count says how many. */
-static int array_verb(struct wq_consumer *c, struct wq_keys *keys, u64 uresults, bool done)
+static int array_verb(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
+		      u64 uresults, bool done)
 {
 	s32 __user *results = u64_to_user_ptr(uresults);
+	struct wq_keys in = *keys;
 	struct wq_op ops[WQ_BATCH];
 	struct wq_array a;
 	u32 off = 0, n, told;
 	int ret;
 
-	if (uresults % sizeof(*results))
+	keys->count = 0;
+	if (flags || uresults % sizeof(*results))
 		return -EINVAL;
-	ret = array_in(&a, keys);
+	ret = array_in(&a, &in);
 	if (ret)
 		return ret;
 
-	keys->count = 0;
 	while (keys->count < a.count && !ret) {
 		n = array_ops(&a, c->q, &off, ops, done);
 		if (results) {
@@ -237,13 +248,11 @@ static int verb_open(struct wq_call *call, void *arg)
 	ret = -EISCONN;
 	if (!call->file->private_data)
 		ret = wq_name_open(arg, call->file->f_mode, &c->q);
-	/* Pairs with file_consumer(). */
-	if (!ret)
-		smp_store_release(&call->file->private_data, c);
-	mutex_unlock(&lock);
-
 	if (ret)
 		kfree(c);
+	else	/* Pairs with file_consumer(). */
+		smp_store_release(&call->file->private_data, c);
+	mutex_unlock(&lock);
 	return ret;
 }
 
@@ -260,18 +269,14 @@ static int verb_add(struct wq_call *call, void *arg)
 {
 	struct wq_add *args = arg;
 
-	if (args->flags)
-		return -EINVAL;
-	return array_verb(call->c, &args->keys, args->results, false);
+	return array_verb(call->c, args->flags, &args->keys, args->results, false);
 }
 
 static int verb_done(struct wq_call *call, void *arg)
 {
 	struct wq_done *args = arg;
 
-	if (args->flags)
-		return -EINVAL;
-	return array_verb(call->c, &args->keys, args->results, true);
+	return array_verb(call->c, args->flags, &args->keys, args->results, true);
 }
 
 /* Where get and list put keys: a buffer of the kernel's, copied out at the end. */
@@ -287,6 +292,8 @@ struct wq_out {
 
 static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_keys *keys)
 {
+	if (keys->size > WQ_MAX_ARRAY)
+		return -E2BIG;
 	if (keys->addr % sizeof(u64))
 		return -EINVAL;
 	out->c = c;
@@ -396,12 +403,12 @@ static int verb_get(struct wq_call *call, void *arg)
 	u32 left, good;
 	int ret;
 
-	if (args->flags)
-		return -EINVAL;
-	ret = out_init(&out, call->c, &args->keys);
-	if (ret)
+	args->keys.count = 0;
+	ret = args->flags ? -EINVAL : out_init(&out, call->c, &keys);
+	if (ret) {
+		call_tell(call, args);
 		return ret;
-
+	}
 	timeout = call->file->f_flags & O_NONBLOCK ? 0 : args->timeout;
 	ret = wq_get_wait(call->c->q, timeout, timeout > 0 ? &args->timeout : NULL,
 			  take_recs, &out);
@@ -429,6 +436,7 @@ static int verb_get(struct wq_call *call, void *arg)
 static int verb_list(struct wq_call *call, void *arg)
 {
 	struct wq_list *args = arg;
+	struct wq_keys keys = args->keys;
 	struct wq *q = call->c->q;
 	struct wq_entry *e = NULL;
 	u64 cursor = args->cursor, next;
@@ -437,11 +445,12 @@ static int verb_list(struct wq_call *call, void *arg)
 	bool full = false;
 	int ret, i;
 
+	args->keys.count = 0;
 	if (args->flags)
 		return -EINVAL;
 	if (cursor >> 48)
 		return -ERANGE;
-	ret = out_init(&out, call->c, &args->keys);
+	ret = out_init(&out, call->c, &keys);
 	if (ret)
 		return ret;
 
@@ -464,11 +473,9 @@ static int verb_list(struct wq_call *call, void *arg)
 
 	if (full && !out.count)
 		ret = -EMSGSIZE;
-	else if (copy_to_user(u64_to_user_ptr(args->keys.addr), out.recs, out.used))
+	else if (copy_to_user(u64_to_user_ptr(keys.addr), out.recs, out.used))
 		ret = -EFAULT;
-	if (ret) {
-		args->keys.count = 0;
-	} else {
+	if (!ret) {
 		args->keys.size = out.used;
 		args->keys.count = out.count;
 		args->cursor = cursor;
@@ -604,8 +611,7 @@ static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 
 	if (get_user(call.usize, (u32 __user *)call.uarg))
 		return -EFAULT;
-	/* The first version's structs are the least; there has been no other yet. */
-	if (call.usize < verb->size)
+	if (call.usize < 2 * sizeof(u32))
 		return -EINVAL;
 	if (call.usize > PAGE_SIZE)
 		return -E2BIG;

@@ -9,9 +9,10 @@
  * the open file and with it the keys it holds.
  *
  * Every verb takes a pointer to a struct that starts with its own size, so
- * that structs can grow: a struct that is shorter than the kernel's is read as
- * if zeros followed, a longer one must be zero where the kernel knows no field
- * (else -E2BIG).  The layout is the same for 32-bit and 64-bit callers.
+ * that structs can grow: one that is shorter than the kernel's (but 8 bytes at
+ * least) is read as if zeros followed, a longer one must be zero where the
+ * kernel knows no field (else E2BIG).  The layout is the same for 32-bit and
+ * 64-bit callers.
  *
  * Keys travel packed: any number of struct wq_rec behind each other in one
  * buffer, at most WQ_MAX_ARRAY bytes.  A verb on an array handles the keys in
@@ -85,7 +86,7 @@ struct wq_rec {
 	__u16 flags;
 	__u32 state;
 	__aligned_u64 token;
-	__s64 delay __attribute__((aligned(8)));
+	__s64 delay;
 	__u8 key[];
 };
 
@@ -191,7 +192,7 @@ struct wq_get {
 	__u32 size;
 	__u32 flags;
 	struct wq_keys keys;
-	__s64 timeout __attribute__((aligned(8)));
+	__s64 timeout;
 };
 
 /**

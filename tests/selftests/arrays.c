@@ -1,0 +1,596 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Arrays of keys: a result per key, the count, and holes at every entry.
+ */
+#include "wq_test.h"
+
+#define N	5		/* keys of an array here */
+
+/* An array of the keys a, b, c, ... */
+static struct array letters(int n)
+{
+	struct array a = array_new(1 << 16);
+
+	for (int i = 0; i < n; i++)
+		array_putf(&a, "%c", 'a' + i);
+	return a;
+}
+
+/* The same with entry i, and all after it, in a hole. */
+static struct array letters_till(int n, int i)
+{
+	struct array from = letters(n), a = from;
+
+	a.recs = edge(i * WQ_REC_SIZE(1));
+	memcpy(a.recs, from.recs, i * WQ_REC_SIZE(1));
+	free(from.recs);
+	return a;
+}
+
+/* ---- add ---- */
+
+TEST_F(queue, an_add_of_an_array_tells_the_result_of_each_key)
+{
+	struct array a = array_new(4096);
+	__s32 results[6] = { 9, 9, 9, 9, 9, 9 };
+
+	q_add(self->q, "old");
+	array_putf(&a, "new");
+	array_putf(&a, "old");
+	array_putf(&a, "new");
+	array_putf(&a, "last");
+	a.results = results;
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	ASSERT_EQ(4, a.count);
+	ASSERT_EQ(1, results[0]);
+	ASSERT_EQ(0, results[1]);
+	ASSERT_EQ(0, results[2]);
+	ASSERT_EQ(1, results[3]);
+	ASSERT_EQ(9, results[4]);
+	ASSERT_EQ(3, q_stat(self->q).adds);
+	ASSERT_EQ(2, q_stat(self->q).coalesced);
+}
+
+TEST_F(queue, an_add_with_results_goes_through_all_keys)
+{
+	int q = q_private(2);
+	struct array a = letters(N);
+	__s32 results[N];
+
+	ASSERT_EQ(1, q_add(q, "d"));
+	a.results = results;
+	ASSERT_EQ(0, q_add_array(q, &a));
+	ASSERT_EQ(N, a.count);
+	ASSERT_EQ(1, results[0]);
+	ASSERT_EQ(-ENOSPC, results[1]);
+	ASSERT_EQ(-ENOSPC, results[2]);
+	ASSERT_EQ(0, results[3]);
+	ASSERT_EQ(-ENOSPC, results[4]);
+	ASSERT_EQ(2, q_stat(q).keys);
+}
+
+TEST_F(queue, an_add_without_results_stops_at_the_first_key_that_can_not_be_added)
+{
+	int q = q_private(2);
+	struct array a = letters(N);
+
+	ASSERT_EQ(1, q_add(q, "d"));
+	ASSERT_EQ(-ENOSPC, q_add_array(q, &a));
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(2, q_stat(q).adds);
+	ASSERT_EQ(0, q_stat(q).coalesced);
+	ASSERT_EQ(-ENOENT, q_query(q, "b"));
+}
+
+TEST_F(queue, a_key_of_a_bad_length_stops_an_add_without_results)
+{
+	static const struct {
+		int len, error;
+	} bad[] = { { 0, -EINVAL }, { WQ_MAX_KEY + 1, -E2BIG }, { 65535, -E2BIG } };
+	char *key = calloc(1, 65536);
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct array a = letters(2);
+		int q = q_private(0);
+
+		a.recs = realloc(a.recs, a.room = 1 << 18);
+		array_put(&a, key, bad[i].len, 0);
+		array_putf(&a, "z");
+		ASSERT_EQ(bad[i].error, q_add_array(q, &a));
+		ASSERT_EQ(2, a.count);
+		ASSERT_EQ(2, q_stat(q).adds);
+		ASSERT_EQ(2, q_stat(q).ready);
+		close(q);
+	}
+}
+
+TEST_F(queue, an_add_to_a_queue_shut_down_says_so_per_key_or_at_once)
+{
+	struct array a = letters(N);
+	__s32 results[N] = { 0 };
+
+	q_shutdown(self->q);
+	ASSERT_EQ(-ESHUTDOWN, q_add_array(self->q, &a));
+	ASSERT_EQ(0, a.count);
+	a = letters(N);
+	a.results = results;
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	ASSERT_EQ(N, a.count);
+	for (int i = 0; i < N; i++)
+		ASSERT_EQ(-ESHUTDOWN, results[i]);
+	ASSERT_EQ(0, q_stat(self->q).keys);
+}
+
+TEST_F(queue, a_hole_at_any_entry_of_an_add_lets_those_before_it_hold)
+{
+	for (int i = 0; i < N; i++) {
+		int q = q_private(0);
+		struct array a = letters_till(N, i);
+		__s32 results[N] = { 9, 9, 9, 9, 9 };
+
+		if (i % 2)
+			a.results = results;
+		ASSERT_EQ(-EFAULT, q_add_array(q, &a));
+		ASSERT_EQ(i, a.count);
+		ASSERT_EQ(i, q_stat(q).adds);
+		ASSERT_EQ(i, q_stat(q).ready);
+		close(q);
+	}
+}
+
+TEST_F(queue, a_hole_within_a_key_is_a_hole_at_its_entry)
+{
+	static const int cuts[] = { 8, 16, 24, 512, 1024 };
+
+	for (int i = 0; i < ARRAY_SIZE(cuts); i++) {
+		struct array whole = array_new(4096), a;
+		int q = q_private(0);
+		char key[WQ_MAX_KEY] = "k";
+
+		array_putf(&whole, "a");
+		array_put(&whole, key, sizeof(key), 0);
+		a = whole;
+		a.recs = edge(WQ_REC_SIZE(1) + cuts[i]);
+		memcpy(a.recs, whole.recs, WQ_REC_SIZE(1) + cuts[i]);
+		ASSERT_EQ(-EFAULT, q_add_array(q, &a));
+		ASSERT_EQ(1, a.count);
+		ASSERT_EQ(1, q_stat(q).adds);
+		ASSERT_EQ(1, q_stat(q).keys);
+		close(q);
+	}
+}
+
+TEST_F(queue, a_hole_at_any_result_of_an_add_leaves_a_count_that_is_true)
+{
+	for (int i = 0; i < N; i++) {
+		int q = q_private(0);
+		struct array a = letters(N);
+
+		a.results = edge(i * sizeof(__s32));
+		ASSERT_EQ(-EFAULT, q_add_array(q, &a));
+		ASSERT_LE(i, a.count);
+		ASSERT_GE(i + 1, a.count);
+		ASSERT_EQ(a.count, q_stat(q).adds);
+		for (int j = 0; j < i; j++)
+			ASSERT_EQ(1, a.results[j]);
+		close(q);
+	}
+}
+
+TEST_F(queue, records_that_do_not_fill_their_buffer_are_refused)
+{
+	static const struct {
+		int size, count;	/* more than there is */
+	} bad[] = {
+		{ 8, 0 }, { 1, 0 }, { -1, 0 }, { -8, 0 }, { -24, 0 }, { -32, 0 }, { 0, 1 },
+		{ 0, -1 }, { 0, -N }, { 32, 0 }, { 0, 1000000 }, { -N * 32, 0 },
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		for (int with = 0; with < 2; with++) {
+			__s32 *results = with ? calloc(2000000, sizeof(*results)) : NULL;
+			struct array a = letters(N);
+			int q = q_private(0);
+
+			a.used += bad[i].size;
+			a.count += bad[i].count;
+			a.results = results;
+			ASSERT_EQ(-EINVAL, q_add_array(q, &a)) {
+				TH_LOG("size %+d count %+d", bad[i].size, bad[i].count);
+			}
+			ASSERT_GE(N, a.count);
+			ASSERT_EQ(a.count, q_stat(q).adds);
+			close(q);
+			free(results);
+		}
+	}
+}
+
+TEST_F(queue, an_array_may_have_1_MiB_and_not_more)
+{
+	struct array a = array_new(WQ_MAX_ARRAY + 64);
+	const int n = WQ_MAX_ARRAY / 32;
+
+	for (int i = 0; i < n; i++)
+		array_putf(&a, "%08x", i);
+	ASSERT_EQ(WQ_MAX_ARRAY, a.used);
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	ASSERT_EQ(n, a.count);
+	ASSERT_EQ(n, q_stat(self->q).ready);
+
+	array_putf(&a, "%08x", n);
+	ASSERT_EQ(-E2BIG, q_add_array(self->q, &a));
+	ASSERT_EQ(0, a.count);
+	ASSERT_EQ(-ENOENT, q_query(self->q, "00008000"));
+	ASSERT_EQ(-E2BIG, q_get_array(self->q, &a, 0, 0));
+	ASSERT_EQ(n, q_stat(self->q).ready);
+	ASSERT_EQ(0, q_stat(self->q).coalesced);
+
+	for (int i = 0; i < n;) {
+		struct array got = array_new(WQ_MAX_ARRAY);
+		struct wq_rec *rec = got.recs;
+
+		ASSERT_EQ(0, q_get_array(self->q, &got, 0, 0));
+		for (int j = 0; j < got.count; j++, i++, rec = rec_next(rec)) {
+			char key[9];
+
+			snprintf(key, sizeof(key), "%08x", i);
+			ASSERT_EQ(0, memcmp(key, rec->key, 8));
+		}
+		free(got.recs);
+	}
+	a.used = WQ_MAX_ARRAY;
+	a.count = n;
+	ASSERT_EQ(0, q_done_array(self->q, &a));
+	ASSERT_EQ(n, a.count);
+	ASSERT_EQ(0, q_stat(self->q).keys);
+}
+
+/* ---- get ---- */
+
+TEST_F(queue, a_get_takes_what_is_there_and_at_most_what_was_wanted)
+{
+	struct array a = letters(N), got = array_new(4096);
+
+	q_add_array(self->q, &a);
+	ASSERT_EQ(0, q_get_array(self->q, &got, 2, 0));
+	ASSERT_EQ(2, got.count);
+	ASSERT_EQ(2 * WQ_REC_SIZE(1), got.used);
+	ASSERT_EQ('b', rec_at(&got, 1)->key[0]);
+	ASSERT_EQ(0, q_get_array(self->q, &got, 100, FOREVER));
+	ASSERT_EQ(3, got.count);
+	ASSERT_EQ(-EAGAIN, q_get_array(self->q, &got, 100, 0));
+	ASSERT_EQ(0, got.count);
+}
+
+TEST_F(queue, a_get_of_count_0_takes_as_many_as_fit)
+{
+	struct array a = letters(N), got = array_new(3 * WQ_REC_SIZE(1) + 8);
+
+	q_add_array(self->q, &a);
+	ASSERT_EQ(0, q_get_array(self->q, &got, 0, 0));
+	ASSERT_EQ(3, got.count);
+	ASSERT_EQ(3 * WQ_REC_SIZE(1), got.used);
+	ASSERT_EQ(2, q_stat(self->q).ready);
+	ASSERT_EQ(0, q_get_array(self->q, &got, 0, 0));
+	ASSERT_EQ(2, got.count);
+	ASSERT_EQ('d', rec_at(&got, 0)->key[0]);
+}
+
+TEST_F(queue, one_get_or_list_hands_out_8_KiB_and_not_more)
+{
+	struct array a = array_new(1 << 16), got = array_new(1 << 16);
+	__u64 cursor = 0;
+
+	for (int i = 0; i < 300; i++)
+		array_putf(&a, "%d", i);
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	ASSERT_EQ(0, q_list(self->q, &got, 0, &cursor));
+	ASSERT_GE(WQ_MAX_OUT, got.used);
+	ASSERT_NE(0, cursor);
+	ASSERT_EQ(0, q_get_array(self->q, &got, 0, 0));
+	ASSERT_EQ(WQ_MAX_OUT / 32, got.count);
+	ASSERT_EQ(WQ_MAX_OUT, got.used);
+	ASSERT_EQ(0, q_get_array(self->q, &got, 1000, 0));
+	ASSERT_EQ(300 - WQ_MAX_OUT / 32, got.count);
+}
+
+TEST_F(queue, a_get_fills_its_records_and_writes_nothing_behind_them)
+{
+	struct array got = array_new(4096);
+	struct wq_rec *rec = got.recs;
+
+	q_add(self->q, "abc");
+	memset(got.recs, 0x5a, got.room);
+	ASSERT_EQ(0, q_get_array(self->q, &got, 1, 0));
+	ASSERT_EQ(3, rec->len);
+	ASSERT_EQ(0, rec->flags);
+	ASSERT_EQ(0, rec->state);
+	ASSERT_EQ(0, rec->delay);
+	ASSERT_NE(0, rec->token);
+	ASSERT_EQ(0, memcmp("abc\0\0\0\0\0\x5a", rec->key, 9));
+}
+
+TEST_F(queue, a_key_that_does_not_fit_stays)
+{
+	struct wq_stat before;
+	struct array got = array_new(4096);
+	char key[100] = "long";
+
+	ASSERT_EQ(1, q_addn(self->q, key, sizeof(key)));
+	q_add(self->q, "short");
+	before = q_stat(self->q);
+	for (got.room = 0; got.room < WQ_REC_SIZE(sizeof(key)); got.room += 8) {
+		ASSERT_EQ(-EMSGSIZE, q_get_array(self->q, &got, 0, FOREVER));
+		ASSERT_EQ(0, got.count);
+		ASSERT_TRUE(same(&before, self->q));
+	}
+	ASSERT_EQ(0, q_get_array(self->q, &got, 0, FOREVER));
+	ASSERT_EQ(1, got.count);
+	ASSERT_EQ(sizeof(key), rec_at(&got, 0)->len);
+}
+
+TEST_F(queue, a_get_ends_before_a_key_that_does_not_fit)
+{
+	struct array got = array_new(128);
+	char key[200] = "long";
+
+	q_add(self->q, "a");
+	q_addn(self->q, key, sizeof(key));
+	q_add(self->q, "b");
+	ASSERT_EQ(0, q_get_array(self->q, &got, 0, 0));
+	ASSERT_EQ(1, got.count);
+	ASSERT_EQ(-EMSGSIZE, q_get_array(self->q, &got, 0, 0));
+	ASSERT_EQ(2, q_stat(self->q).ready);
+}
+
+TEST_F(queue, a_hole_at_any_entry_of_a_get_lets_those_before_it_hold)
+{
+	for (int i = 0; i < N; i++) {
+		struct array a = letters(N), got = { .recs = edge(i * WQ_REC_SIZE(1)), .room = 4096 };
+		int q = q_private(0);
+		struct item it;
+
+		q_add_array(q, &a);
+		ASSERT_EQ(-EFAULT, q_get_array(q, &got, 0, 0));
+		ASSERT_EQ(i, got.count);
+		ASSERT_EQ(i, q_stat(q).held);
+		ASSERT_EQ(N - i, q_stat(q).ready);
+		ASSERT_EQ(i, q_stat(q).gets - q_stat(q).given_back);
+		ASSERT_EQ(0, q_get(q, &it, 0));
+		ASSERT_EQ('a' + i, it.key[0]);
+		close(q);
+	}
+}
+
+/* ---- done ---- */
+
+TEST_F(queue, a_done_of_an_array_tells_the_result_of_each_key)
+{
+	struct array a = letters(3);
+	__s32 results[5] = { 9, 9, 9, 9, 9 };
+
+	q_add_array(self->q, &a);
+	q_get_array(self->q, &a, 0, 0);
+	q_add(self->q, "b");
+	rec_at(&a, 2)->token++;
+	array_putf(&a, "x");
+	a.results = results;
+	ASSERT_EQ(0, q_done_array(self->q, &a));
+	ASSERT_EQ(4, a.count);
+	ASSERT_EQ(0, results[0]);
+	ASSERT_EQ(1, results[1]);
+	ASSERT_EQ(-ESTALE, results[2]);
+	ASSERT_EQ(-ENOENT, results[3]);
+	ASSERT_EQ(9, results[4]);
+	ASSERT_EQ(1, q_stat(self->q).ready);
+	ASSERT_EQ(1, q_stat(self->q).held);
+}
+
+TEST_F(queue, a_done_without_results_stops_at_the_first_key_that_can_not_be_done)
+{
+	struct array a = letters(N);
+
+	q_add_array(self->q, &a);
+	q_get_array(self->q, &a, 0, 0);
+	rec_at(&a, 2)->token++;
+	ASSERT_EQ(-ESTALE, q_done_array(self->q, &a));
+	ASSERT_EQ(2, a.count);
+	ASSERT_EQ(3, q_stat(self->q).held);
+	ASSERT_EQ(2, q_stat(self->q).dones);
+}
+
+TEST_F(queue, a_hole_at_any_entry_of_a_done_lets_those_before_it_hold)
+{
+	for (int i = 0; i < N; i++) {
+		struct array a = letters(N), all = letters(N);
+		int q = q_private(0);
+
+		q_add_array(q, &a);
+		q_get_array(q, &a, 0, 0);
+		all.recs = edge(i * WQ_REC_SIZE(1));
+		memcpy(all.recs, a.recs, i * WQ_REC_SIZE(1));
+		ASSERT_EQ(-EFAULT, q_done_array(q, &all));
+		ASSERT_EQ(i, all.count);
+		ASSERT_EQ(i, q_stat(q).dones);
+		ASSERT_EQ(N - i, q_stat(q).held);
+		close(q);
+	}
+}
+
+TEST_F(queue, a_hole_at_any_result_of_a_done_leaves_a_count_that_is_true)
+{
+	for (int i = 0; i < N; i++) {
+		struct array a = letters(N);
+		int q = q_private(0);
+
+		q_add_array(q, &a);
+		q_get_array(q, &a, 0, 0);
+		a.results = edge(i * sizeof(__s32));
+		ASSERT_EQ(-EFAULT, q_done_array(q, &a));
+		ASSERT_LE(i, a.count);
+		ASSERT_GE(i + 1, a.count);
+		ASSERT_EQ(a.count, q_stat(q).dones);
+		ASSERT_EQ(N - a.count, q_stat(q).held);
+		for (int j = 0; j < i; j++)
+			ASSERT_EQ(0, a.results[j]);
+		close(q);
+	}
+}
+
+TEST_F(queue, a_done_whose_records_do_not_fill_their_buffer_is_refused)
+{
+	static const int more[] = { 8, -8, -32, 32 };
+
+	for (int i = 0; i < ARRAY_SIZE(more); i++) {
+		struct array a = letters(N);
+		int q = q_private(0);
+
+		q_add_array(q, &a);
+		q_get_array(q, &a, 0, 0);
+		a.used += more[i];
+		ASSERT_EQ(-EINVAL, q_done_array(q, &a));
+		ASSERT_GE(N, a.count);
+		ASSERT_EQ(a.count, q_stat(q).dones);
+		ASSERT_EQ(N - a.count, q_stat(q).held);
+		close(q);
+	}
+}
+
+/* ---- list ---- */
+
+TEST_F(queue, list_of_an_empty_queue_is_empty)
+{
+	struct array a = array_new(4096);
+	__u64 cursor = 0;
+
+	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+	ASSERT_EQ(0, a.count);
+	ASSERT_EQ(0, a.used);
+	ASSERT_EQ(0, cursor);
+}
+
+TEST_F(queue, list_tells_the_state_of_each_key)
+{
+	int other = q_attach(self->name, O_RDWR);
+	struct array a = letters(4);
+	struct item it;
+	__u64 cursor = 0;
+	__u32 state[4] = { 0 };
+
+	q_add_array(self->q, &a);
+	q_get(self->q, &it, 0);
+	q_get(other, &it, 0);
+	q_get(self->q, &it, 0);
+	q_add(self->q, "c");
+	do {
+		ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+		for (int i = 0; i < a.count; i++) {
+			ASSERT_EQ(1, rec_at(&a, i)->len);
+			ASSERT_EQ(0, state[rec_at(&a, i)->key[0] - 'a']);
+			state[rec_at(&a, i)->key[0] - 'a'] = rec_at(&a, i)->state;
+		}
+	} while (cursor);
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, state[0]);
+	ASSERT_EQ(WQ_KEY_PROCESSING, state[1]);
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_MINE, state[2]);
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, state[3]);
+}
+
+/* Lists the keys "s0", "s1", ... into seen; returns keys, or -errno. */
+static int list_all(int q, int *seen, int most, int pause_every)
+{
+	struct array a = array_new(8192);
+	int keys = 0, calls = 0, ret;
+	__u64 cursor = 0;
+
+	do {
+		struct wq_rec *rec = a.recs;
+
+		ret = q_list(q, &a, most, &cursor);
+		if (ret || (most && a.count > most))
+			return ret ?: -EBADMSG;
+		for (int i = 0; i < a.count; i++, rec = rec_next(rec)) {
+			if (rec->key[0] == 's') {
+				rec->key[rec->len] = 0;
+				seen[atoi((char *)rec->key + 1)]++;
+				keys++;
+			}
+		}
+		if (pause_every && ++calls % pause_every == 0)
+			sleep_ms(1);
+	} while (cursor);
+	free(a.recs);
+	return keys;
+}
+
+TEST_F(queue, list_tells_every_key_once)
+{
+	static const int most[] = { 1, 7, 64, 0 };
+	struct array a = array_new(1 << 18);
+
+	for (int i = 0; i < 3000; i++)
+		array_putf(&a, "s%d", i);
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	for (int i = 0; i < ARRAY_SIZE(most); i++) {
+		struct wq_stat before = q_stat(self->q);
+		int seen[3000] = { 0 };
+
+		ASSERT_EQ(3000, list_all(self->q, seen, most[i], 0));
+		for (int j = 0; j < 3000; j++)
+			ASSERT_EQ(1, seen[j]);
+		ASSERT_TRUE(same(&before, self->q));
+	}
+}
+
+TEST_F(queue, list_tells_every_key_that_stays_once_while_others_come_and_go)
+{
+	struct array a = array_new(1 << 18);
+	int rounds = 0;
+	pid_t pid;
+
+	for (int i = 0; i < 2000; i++)
+		array_putf(&a, "s%d", i);
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	pid = child();
+	while (!pid) {
+		char key[16];
+
+		array_reset(&a);
+		for (int i = 0; i < 5000; i++)
+			array_putf(&a, "x%d", i);
+		if (q_add_array(self->q, &a))
+			_exit(1);
+		for (int i = 0; i < 5000; i++) {
+			snprintf(key, sizeof(key), "x%d", i);
+			if (q_cancel(self->q, key) < 0)
+				_exit(1);
+		}
+	}
+	for (__s64 end = now_ns() + SEC; now_ns() < end; rounds++) {
+		int seen[2000] = { 0 };
+
+		ASSERT_EQ(2000, list_all(self->q, seen, 50, 8));
+		for (int j = 0; j < 2000; j++)
+			ASSERT_EQ(1, seen[j]);
+	}
+	ASSERT_LT(0, rounds);
+	ASSERT_TRUE(alive(pid));
+	kill(pid, SIGKILL);
+	reap(pid);
+}
+
+TEST_F(queue, a_list_into_a_hole_says_EFAULT_and_changes_nothing)
+{
+	struct array a = letters(N), got = { .recs = edge(0), .room = 4096 };
+	struct wq_stat before;
+	__u64 cursor = 0;
+
+	q_add_array(self->q, &a);
+	before = q_stat(self->q);
+	ASSERT_EQ(-EFAULT, q_list(self->q, &got, 0, &cursor));
+	ASSERT_EQ(0, got.count);
+	ASSERT_TRUE(same(&before, self->q));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,621 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Bad input: each is answered by its errno, and changes nothing.
+ */
+#include "wq_test.h"
+
+/* Every verb that wants a queue, in an order in which all of them succeed. */
+static const unsigned int verbs[] = {
+	WQ_IOC_ADD, WQ_IOC_QUERY, WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_GET, WQ_IOC_DONE,
+	WQ_IOC_ADD, WQ_IOC_CANCEL, WQ_IOC_SHUTDOWN,
+};
+
+struct args {
+	union {
+		__u32 size;
+		struct {
+			__u32 same_size;
+			__u32 flags;
+		};
+		struct wq_info info;
+		struct wq_open open;
+		struct wq_unlink unlink;
+		struct wq_add add;
+		struct wq_get get;
+		struct wq_done done;
+		struct wq_stat stat;
+		struct wq_key_state ks;
+		struct wq_list list;
+		struct wq_shutdown sd;
+		char bytes[2048];
+	};
+};
+
+static union one in, out;
+
+/* A call without fault, with the key "k". */
+static struct args good(unsigned int nr)
+{
+	struct args a = { .size = 0 };
+	struct wq_keys keys = { addr_of(rec_set(&in, "k", 1, 0)), WQ_REC_SIZE(1), 1 };
+	struct wq_keys room = { addr_of(&out), sizeof(out), 1 };
+
+	switch (nr) {
+	case WQ_IOC_INFO:
+		a.size = sizeof(a.info);
+		break;
+	case WQ_IOC_OPEN:
+		a.size = sizeof(a.open);
+		break;
+	case WQ_IOC_UNLINK:
+		a.size = sizeof(a.unlink);
+		strcpy(a.unlink.name, "nosuch");
+		break;
+	case WQ_IOC_ADD:
+		a.size = sizeof(a.add);
+		a.add.keys = keys;
+		break;
+	case WQ_IOC_GET:
+		a.size = sizeof(a.get);
+		a.get.keys = room;
+		break;
+	case WQ_IOC_DONE:
+		a.size = sizeof(a.done);
+		a.done.keys = keys;
+		break;
+	case WQ_IOC_STAT:
+		a.size = sizeof(a.stat);
+		break;
+	case WQ_IOC_QUERY:
+	case WQ_IOC_CANCEL:
+		a.size = sizeof(a.ks);
+		a.ks.key = addr_of("k");
+		a.ks.key_len = 1;
+		break;
+	case WQ_IOC_LIST:
+		a.size = sizeof(a.list);
+		a.list.keys = room;
+		break;
+	case WQ_IOC_SHUTDOWN:
+		a.size = sizeof(a.sd);
+		break;
+	}
+	return a;
+}
+
+/* A queue with a ready, a held and a held and dirty key. */
+FIXTURE(used) {
+	int q;
+	struct wq_stat before;
+};
+
+FIXTURE_SETUP(used)
+{
+	struct item it;
+
+	self->q = q_private(0);
+	ASSERT_LE(0, self->q);
+	q_add(self->q, "held");
+	q_add(self->q, "dirty");
+	q_get(self->q, &it, 0);
+	q_get(self->q, &it, 0);
+	q_add(self->q, "dirty");
+	q_add(self->q, "k");
+	self->before = q_stat(self->q);
+	ASSERT_EQ(2, self->before.held);
+}
+
+/* Whatever a test did wrong, nothing changed. */
+FIXTURE_TEARDOWN(used)
+{
+	EXPECT_TRUE(same(&self->before, self->q));
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "k"));
+	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "held"));
+	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_MINE, q_query(self->q, "dirty"));
+	close(self->q);
+}
+
+TEST(the_structs_have_one_layout_for_32_and_64_bit_callers)
+{
+	ASSERT_EQ(24, sizeof(struct wq_rec));
+	ASSERT_EQ(16, sizeof(struct wq_keys));
+	ASSERT_EQ(48, sizeof(struct wq_info));
+	ASSERT_EQ(80, sizeof(struct wq_open));
+	ASSERT_EQ(32, sizeof(struct wq_add));
+	ASSERT_EQ(32, sizeof(struct wq_get));
+	ASSERT_EQ(32, sizeof(struct wq_done));
+	ASSERT_EQ(24, sizeof(struct wq_key_state));
+	ASSERT_EQ(32, sizeof(struct wq_list));
+	ASSERT_EQ(168, sizeof(struct wq_stat));
+	ASSERT_EQ(8, sizeof(struct wq_shutdown));
+	ASSERT_EQ(72, sizeof(struct wq_unlink));
+	ASSERT_EQ(24, offsetof(struct wq_get, timeout));
+	ASSERT_EQ(16, offsetof(struct wq_rec, delay));
+}
+
+TEST_F(used, an_unknown_verb_says_ENOTTY)
+{
+	struct args a = good(WQ_IOC_ADD);
+	unsigned int nrs[] = {
+		_IO(WQ_IOC_MAGIC, 0x40), _IO(WQ_IOC_MAGIC, 0xfe), _IO(WQ_IOC_MAGIC, 0xff),
+		_IO(WQ_IOC_MAGIC + 1, 0x03), _IO('T', 0x03), 0x03,
+		_IOWR(WQ_IOC_MAGIC, 0x40, struct wq_add), 0xffffffff,
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(nrs); i++)
+		ASSERT_EQ(-ENOTTY, verb(self->q, nrs[i], &a));
+}
+
+TEST(every_verb_but_info_open_and_unlink_wants_a_queue)
+{
+	int fd = q_dev(O_RDWR);
+	struct args a;
+
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		a = good(verbs[i]);
+		ASSERT_EQ(-ENOTCONN, verb(fd, verbs[i], &a));
+	}
+	a = good(WQ_IOC_INFO);
+	ASSERT_EQ(0, verb(fd, WQ_IOC_INFO, &a));
+	a = good(WQ_IOC_UNLINK);
+	ASSERT_EQ(-ENOENT, verb(fd, WQ_IOC_UNLINK, &a));
+	a = good(WQ_IOC_OPEN);
+	ASSERT_EQ(0, verb(fd, WQ_IOC_OPEN, &a));
+	ASSERT_EQ(1, q_add(fd, "a"));
+}
+
+TEST_F(used, a_file_is_bound_once)
+{
+	ASSERT_EQ(-EISCONN, q_bind(self->q, "", 0, 0, 0));
+	ASSERT_EQ(-EISCONN, q_bind(self->q, "other", WQ_OPEN_CREATE, 0600, 0));
+	ASSERT_EQ(-ENOENT, q_unlink("other"));
+}
+
+TEST_F(used, an_unknown_flag_says_EINVAL)
+{
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		for (int bit = verbs[i] == WQ_IOC_SHUTDOWN; bit < 32; bit++) {
+			struct args a = good(verbs[i]);
+
+			a.flags = 1U << bit;
+			ASSERT_EQ(-EINVAL, verb(self->q, verbs[i], &a)) {
+				TH_LOG("verb %#x bit %d", verbs[i], bit);
+			}
+		}
+	}
+}
+
+TEST(an_unknown_flag_of_info_open_and_unlink_says_EINVAL)
+{
+	int fd = q_dev(O_RDWR);
+
+	for (int bit = 0; bit < 32; bit++) {
+		struct args a = good(WQ_IOC_INFO);
+
+		a.flags = 1U << bit;
+		ASSERT_EQ(-EINVAL, verb(fd, WQ_IOC_INFO, &a));
+		a = good(WQ_IOC_UNLINK);
+		a.flags = 1U << bit;
+		ASSERT_EQ(-EINVAL, verb(fd, WQ_IOC_UNLINK, &a));
+		a = good(WQ_IOC_OPEN);
+		a.flags = 1U << bit;
+		if (a.flags & (WQ_OPEN_CREATE | WQ_OPEN_EXCL))
+			continue;
+		ASSERT_EQ(-EINVAL, verb(fd, WQ_IOC_OPEN, &a));
+		a = good(WQ_IOC_STAT);
+		ASSERT_EQ(-ENOTCONN, verb(fd, WQ_IOC_STAT, &a));
+	}
+}
+
+TEST_F(used, a_bad_pointer_to_the_struct_says_EFAULT)
+{
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		struct args a = good(verbs[i]);
+		void *p;
+
+		ASSERT_EQ(-EFAULT, verb(self->q, verbs[i], NULL));
+		ASSERT_EQ(-EFAULT, verb(self->q, verbs[i], edge(0)));
+		ASSERT_EQ(-EFAULT, verb(self->q, verbs[i], (void *)-4096L));
+		p = edge(4);
+		memcpy(p, &a, 4);
+		ASSERT_EQ(-EFAULT, verb(self->q, verbs[i], p));
+		if (a.size > 8) {
+			p = edge(a.size - 8);
+			memcpy(p, &a, a.size - 8);
+			ASSERT_EQ(-EFAULT, verb(self->q, verbs[i], p));
+		}
+	}
+}
+
+TEST_F(used, a_struct_of_size_0_says_EINVAL)
+{
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		struct args a = good(verbs[i]);
+
+		a.size = 0;
+		ASSERT_EQ(-EINVAL, verb(self->q, verbs[i], &a)) {
+			TH_LOG("verb %#x", verbs[i]);
+		}
+	}
+}
+
+TEST_F(used, bytes_past_the_known_fields_that_are_not_zero_say_E2BIG)
+{
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		unsigned int known = good(verbs[i]).size;
+		static const int more[] = { 1, 4, 8, 512 };
+
+		for (int j = 0; j < ARRAY_SIZE(more); j++) {
+			struct args a = good(verbs[i]);
+
+			a.size = known + more[j];
+			a.bytes[known + more[j] - 1] = 1;
+			ASSERT_EQ(-E2BIG, verb(self->q, verbs[i], &a));
+		}
+	}
+}
+
+TEST_F(used, a_struct_of_a_huge_size_is_refused)
+{
+	static const __u32 huge[] = { 0x7fffffff, 0x80000000, 0xffffffff };
+
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		for (int j = 0; j < ARRAY_SIZE(huge); j++) {
+			struct args *a = edge(sizeof(*a));
+			int ret;
+
+			*a = good(verbs[i]);
+			a->size = huge[j];
+			ret = verb(self->q, verbs[i], a);
+			/* whichever it meets first: its own limit, or the hole */
+			ASSERT_TRUE(ret == -E2BIG || ret == -EFAULT) {
+				TH_LOG("verb %#x says %d", verbs[i], ret);
+			}
+			munmap((void *)((uintptr_t)a & -4096L), 8192);
+		}
+	}
+}
+
+TEST(a_longer_struct_with_zeros_behind_the_known_fields_works)
+{
+	static const int more[] = { 0, 1, 8, 64, 1024 };
+
+	for (int j = 0; j < ARRAY_SIZE(more); j++) {
+		int q = q_dev(O_RDWR);
+		struct args a = good(WQ_IOC_OPEN);
+
+		a.size += more[j];
+		ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &a));
+		a = good(WQ_IOC_INFO);
+		a.size += more[j];
+		ASSERT_EQ(0, verb(q, WQ_IOC_INFO, &a));
+		ASSERT_EQ(WQ_API_VERSION, a.info.version);
+		for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+			unsigned int known = good(verbs[i]).size;
+
+			a = good(verbs[i]);
+			a.size += more[j];
+			ASSERT_EQ(0, verb(q, verbs[i], &a)) {
+				TH_LOG("verb %#x %d longer", verbs[i], more[j]);
+			}
+			for (int k = 0; k < more[j]; k++)
+				ASSERT_EQ(0, a.bytes[known + k]);
+		}
+		ASSERT_EQ(2, q_stat(q).adds);
+		ASSERT_EQ(1, q_stat(q).dones);
+		ASSERT_EQ(1, q_stat(q).canceled);
+		ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(q).state);
+		close(q);
+	}
+}
+
+TEST(a_shorter_struct_is_read_as_if_zeros_followed_and_written_no_further)
+{
+	int q = q_dev(O_RDWR);
+	struct args a;
+
+	memset(&a, 0x5a, sizeof(a));
+	a.size = offsetof(struct wq_open, name);
+	a.flags = 0;
+	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &a));
+	ASSERT_STREQ("", q_stat(q).name);
+
+	/* no results: the call itself says the error */
+	a = good(WQ_IOC_ADD);
+	a.add.results = 1;
+	a.size = offsetof(struct wq_add, results);
+	ASSERT_EQ(0, verb(q, WQ_IOC_ADD, &a));
+	ASSERT_EQ(1, a.add.results);
+	ASSERT_EQ(1, q_stat(q).adds);
+
+	/* no timeout: it does not wait */
+	a = good(WQ_IOC_GET);
+	a.get.timeout = FOREVER;
+	a.size = offsetof(struct wq_get, timeout);
+	ASSERT_EQ(0, verb(q, WQ_IOC_GET, &a));
+	ASSERT_EQ(1, a.get.keys.count);
+	ASSERT_EQ(-EAGAIN, verb(q, WQ_IOC_GET, &a));
+	ASSERT_EQ(FOREVER, a.get.timeout);
+
+	a = good(WQ_IOC_STAT);
+	memset(&a.stat.name, 0x5a, sizeof(a) - offsetof(struct wq_stat, name));
+	a.size = offsetof(struct wq_stat, adds);
+	ASSERT_EQ(0, verb(q, WQ_IOC_STAT, &a));
+	ASSERT_EQ(1, a.stat.processing);
+	ASSERT_EQ(0x5a5a5a5a5a5a5a5aULL, a.stat.adds);
+
+	memset(&a, 0x5a, sizeof(a));
+	a.size = offsetof(struct wq_info, max_key);
+	a.flags = 0;
+	ASSERT_EQ(0, verb(q, WQ_IOC_INFO, &a));
+	ASSERT_EQ(WQ_API_VERSION, a.info.version);
+	ASSERT_EQ(0x5a5a5a5a, a.info.max_key);
+}
+
+TEST_F(used, a_field_of_a_record_that_must_be_zero_says_EINVAL)
+{
+	static const unsigned int nrs[] = { WQ_IOC_ADD, WQ_IOC_DONE };
+
+	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
+		for (int field = 0; field < 5; field++) {
+			struct args a = good(nrs[i]);
+
+			/* for done, of a key that could be done */
+			rec_set(&in, "held", 4, 0);
+			switch (field) {
+			case 0:
+				in.rec.flags = 1;
+				break;
+			case 1:
+				in.rec.state = WQ_KEY_READY;
+				break;
+			case 2:
+				in.rec.delay = 1;
+				break;
+			case 3:
+				in.rec.delay = INT64_MIN;
+				break;
+			case 4:
+				if (nrs[i] == WQ_IOC_DONE)
+					continue;
+				in.rec.token = 1;
+				break;
+			}
+			ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &a)) {
+				TH_LOG("verb %#x field %d", nrs[i], field);
+			}
+			ASSERT_EQ(0, a.add.keys.count);
+		}
+	}
+}
+
+TEST(a_bad_record_with_results_says_so_there_and_the_others_hold)
+{
+	struct array a = array_new(8192);
+	char key[WQ_MAX_KEY + 1] = "long";
+	__s32 results[5] = { 9, 9, 9, 9, 9 };
+	int q = q_private(0);
+
+	array_putf(&a, "a");
+	array_putf(&a, "b")->flags = 1;
+	array_put(&a, "", 0, 0);
+	array_put(&a, key, sizeof(key), 0);
+	array_putf(&a, "c");
+	a.results = results;
+	ASSERT_EQ(0, q_add_array(q, &a));
+	ASSERT_EQ(5, a.count);
+	ASSERT_EQ(1, results[0]);
+	ASSERT_EQ(-EINVAL, results[1]);
+	ASSERT_EQ(-EINVAL, results[2]);
+	ASSERT_EQ(-E2BIG, results[3]);
+	ASSERT_EQ(1, results[4]);
+	ASSERT_EQ(2, q_stat(q).keys);
+}
+
+TEST_F(used, a_key_of_a_bad_length_is_refused_by_every_verb)
+{
+	static const struct {
+		__u32 len;
+		int error;
+	} bad[] = {
+		{ 0, -EINVAL }, { WQ_MAX_KEY + 1, -E2BIG }, { 65535, -E2BIG },
+		{ 65536, -E2BIG }, { 0x80000000, -E2BIG }, { 0xffffffff, -E2BIG },
+	};
+	char *key = calloc(1, 65536);
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct array a = array_new(1 << 17);
+
+		ASSERT_EQ(bad[i].error,
+			  q_key_state(self->q, WQ_IOC_QUERY, key, bad[i].len));
+		ASSERT_EQ(bad[i].error,
+			  q_key_state(self->q, WQ_IOC_CANCEL, key, bad[i].len));
+		if (bad[i].len > 65535)
+			continue;
+		array_put(&a, key, bad[i].len, 0);
+		ASSERT_EQ(bad[i].error, q_add_array(self->q, &a));
+		ASSERT_EQ(0, a.count);
+		a.count = 1;
+		ASSERT_EQ(bad[i].error, q_done_array(self->q, &a));
+		ASSERT_EQ(0, a.count);
+	}
+}
+
+TEST_F(used, a_bad_key_of_query_and_cancel_is_refused)
+{
+	struct args a = good(WQ_IOC_QUERY);
+	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_CANCEL };
+
+	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
+		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], NULL, 1));
+		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], edge(0), 1));
+		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], edge(8), 9));
+		a.ks.state = 1;
+		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &a));
+	}
+}
+
+TEST_F(used, a_bad_pointer_to_an_array_says_EFAULT)
+{
+	static const __u64 bad[] = { 0, 4096, 0x8000000000000000ULL, (__u64)-4096 };
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct args a = good(WQ_IOC_ADD);
+
+		a.add.keys.addr = bad[i];
+		ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_ADD, &a));
+		ASSERT_EQ(0, a.add.keys.count);
+		a = good(WQ_IOC_DONE);
+		a.done.keys.addr = bad[i];
+		ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_DONE, &a));
+		ASSERT_EQ(0, a.done.keys.count);
+		a = good(WQ_IOC_LIST);
+		a.list.keys.addr = bad[i];
+		ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_LIST, &a));
+		ASSERT_EQ(0, a.list.keys.count);
+	}
+}
+
+TEST_F(used, an_array_that_is_too_long_says_E2BIG)
+{
+	static const __u32 sizes[] = { WQ_MAX_ARRAY + 8, 0x80000000, 0xfffffff8 };
+
+	for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
+		struct args a = good(WQ_IOC_ADD);
+
+		a.add.keys.size = sizes[i];
+		ASSERT_EQ(-E2BIG, verb(self->q, WQ_IOC_ADD, &a));
+		a = good(WQ_IOC_GET);
+		a.get.keys.size = sizes[i];
+		ASSERT_EQ(-E2BIG, verb(self->q, WQ_IOC_GET, &a));
+		a = good(WQ_IOC_DONE);
+		a.done.keys.size = sizes[i];
+		ASSERT_EQ(-E2BIG, verb(self->q, WQ_IOC_DONE, &a));
+		a = good(WQ_IOC_LIST);
+		a.list.keys.size = sizes[i];
+		ASSERT_EQ(-E2BIG, verb(self->q, WQ_IOC_LIST, &a));
+	}
+}
+
+TEST(a_figure_out_of_its_range_says_ERANGE_and_makes_no_queue)
+{
+	static const struct {
+		__u32 mode, max_keys;
+	} bad[] = {
+		{ 0600, WQ_MAX_KEYS + 1 }, { 0600, 0xffffffff }, { 01600, 0 },
+		{ 0200600, 0 }, { 0xffffffff, 0 },
+	};
+	int fd = q_dev(O_RDWR);
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		ASSERT_EQ(-ERANGE, q_bind(fd, "range", WQ_OPEN_CREATE, bad[i].mode,
+					  bad[i].max_keys));
+		ASSERT_EQ(-ENOENT, q_unlink("range"));
+		ASSERT_EQ(-ENOTCONN, q_shutdown(fd));
+	}
+	ASSERT_EQ(-ERANGE, q_bind(fd, "", 0, 0, WQ_MAX_KEYS + 1));
+	ASSERT_EQ(0, q_bind(fd, "", 0, 0, 1));
+}
+
+TEST_F(used, a_file_can_not_be_read_written_or_mapped)
+{
+	char c = 0;
+
+	ASSERT_EQ(-1, read(self->q, &c, 1));
+	ASSERT_EQ(-1, write(self->q, &c, 1));
+	ASSERT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ, MAP_SHARED, self->q, 0));
+}
+
+/* ---- a queue that is full ---- */
+
+TEST(a_full_queue_refuses_a_new_key_and_still_coalesces)
+{
+	int q = q_private(3);
+	struct wq_stat before;
+	struct item it;
+
+	ASSERT_EQ(3, q_stat(q).max_keys);
+	q_add(q, "a");
+	q_add(q, "b");
+	q_add(q, "c");
+	before = q_stat(q);
+	ASSERT_EQ(-ENOSPC, q_add(q, "d"));
+	ASSERT_EQ(-ENOENT, q_query(q, "d"));
+	ASSERT_TRUE(same(&before, q));
+	ASSERT_EQ(0, q_add(q, "a"));
+
+	/* a key counts in every state, and needs no room to become dirty */
+	ASSERT_EQ(0, q_get(q, &it, 0));
+	ASSERT_EQ(-ENOSPC, q_add(q, "d"));
+	ASSERT_EQ(1, q_add(q, "a"));
+	ASSERT_EQ(1, q_done(q, &it));
+	ASSERT_EQ(-ENOSPC, q_add(q, "d"));
+	ASSERT_EQ(0, q_get(q, &it, 0));
+	ASSERT_STREQ("b", it.key);
+	ASSERT_EQ(0, q_done(q, &it));
+	ASSERT_EQ(1, q_add(q, "d"));
+	ASSERT_EQ(-ENOSPC, q_add(q, "e"));
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_cancel(q, "c"));
+	ASSERT_EQ(1, q_add(q, "e"));
+	ASSERT_EQ(3, q_stat(q).keys);
+}
+
+TEST(a_queue_that_was_not_told_a_limit_has_the_default_one)
+{
+	int q = q_private(0);
+	struct wq_info info;
+
+	ASSERT_EQ(0, q_info(q, &info));
+	ASSERT_EQ(info.default_keys, q_stat(q).max_keys);
+}
+
+/* ---- anything ---- */
+
+static __u64 random_state = 88172645463325252ULL;
+
+static __u64 random64(void)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return random_state;
+}
+
+TEST(no_input_makes_the_kernel_warn)
+{
+	char *place = edge(8192);
+	int q = q_private(100);
+
+	/* the machine that runs this one watches the kernel's log */
+	fcntl(q, F_SETFL, O_NONBLOCK);
+	for (int i = 0; i < 30000; i++) {
+		unsigned int nr = verbs[random64() % (ARRAY_SIZE(verbs) - 1)];
+		struct args a = good(nr);
+		__u32 *words = (__u32 *)&a, known = a.size;
+
+		for (int n = random64() % 4; n; n--) {
+			__u32 word = random64() >> random64() % 64;
+
+			words[random64() % (known / 4)] = word;
+		}
+		/* what the kernel writes to must not be the test's own memory */
+		if (nr == WQ_IOC_GET || nr == WQ_IOC_LIST)
+			a.get.keys.addr = addr_of(place);
+		if (nr == WQ_IOC_ADD || nr == WQ_IOC_DONE)
+			a.add.results = random64() % 2 ? addr_of(place) : 0;
+		/* records made of noise, before a hole */
+		if (random64() % 2 && known == sizeof(a.add)) {
+			int size = random64() % 512 & ~7;
+
+			for (int j = 0; j < size; j++)
+				place[8192 - size + j] = random64() % 3 ? 0 : random64();
+			a.add.keys.addr = addr_of(place + 8192 - size);
+			a.add.keys.size = random64() % 4 ? size : random64();
+		}
+		verb(q, random64() % 64 ? nr : (unsigned int)random64(), &a);
+	}
+	ASSERT_EQ(q_stat(q).keys, q_stat(q).ready + q_stat(q).processing);
+	ASSERT_GE(100, q_stat(q).keys);
+}
+
+TEST_HARNESS_MAIN

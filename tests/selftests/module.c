@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The module comes and goes: not while a file is open, and without a trace.
+ * WQ_KO in the environment is the path of wq.ko; without it nothing is tried.
+ */
+#include "wq_test.h"
+
+#include <dirent.h>
+#include <sys/syscall.h>
+
+#define NAME	"selftest-module"
+
+static int module_out(void)
+{
+	return syscall(SYS_delete_module, "wq", O_NONBLOCK) ? -errno : 0;
+}
+
+static int module_in(void)
+{
+	const char *path = getenv("WQ_KO");
+	int fd = open(path, O_RDONLY | O_CLOEXEC), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+static bool slab_has_wq(void)
+{
+	DIR *dir = opendir("/sys/kernel/slab");
+	FILE *f = fopen("/proc/slabinfo", "r");
+	bool found = false;
+	struct dirent *e;
+	char line[512];
+
+	while (dir && (e = readdir(dir)))
+		found |= !strncmp(e->d_name, "wq_", 3);
+	while (f && fgets(line, sizeof(line), f))
+		found |= !strncmp(line, "wq_", 3);
+	if (dir)
+		closedir(dir);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+FIXTURE(module) { int unused; };
+
+FIXTURE_SETUP(module)
+{
+	if (!getenv("WQ_KO"))
+		SKIP(return, "WQ_KO is not set: it says where wq.ko is");
+	if (access(WQ_DEVICE, F_OK))
+		ASSERT_EQ(0, module_in());
+}
+
+FIXTURE_TEARDOWN(module)
+{
+	if (getenv("WQ_KO") && access(WQ_DEVICE, F_OK))
+		EXPECT_EQ(0, module_in());
+}
+
+static int refused(void)
+{
+	int ret = module_out();
+
+	return ret == -EBUSY || ret == -EWOULDBLOCK;
+}
+
+TEST_F(module, it_stays_while_a_file_is_open)
+{
+	int q, copy;
+	pid_t pid;
+
+	q = q_dev(O_RDONLY);
+	ASSERT_LE(0, q);
+	ASSERT_TRUE(refused());
+	close(q);
+
+	q = q_private(0);
+	ASSERT_LE(0, q);
+	ASSERT_TRUE(refused());
+	copy = dup(q);
+	close(q);
+	ASSERT_TRUE(refused());
+	ASSERT_EQ(1, q_add(copy, "a"));
+	pid = child();
+	if (!pid)
+		for (;;)
+			pause();
+	close(copy);
+	ASSERT_TRUE(refused());
+	kill(pid, SIGKILL);
+	reap(pid);
+}
+
+TEST_F(module, it_goes_after_the_last_close_and_comes_back)
+{
+	struct item it;
+
+	for (int i = 0; i < 5; i++) {
+		int q = q_open(NAME, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
+
+		/* a queue that is only a name does not hold it, and goes along */
+		ASSERT_LE(0, q);
+		q_add(q, "ready");
+		q_add(q, "held");
+		q_get(q, &it, 0);
+		close(q);
+		ASSERT_EQ(0, module_out());
+		ASSERT_EQ(-1, access(WQ_DEVICE, F_OK));
+		ASSERT_EQ(0, module_in());
+		ASSERT_EQ(-ENOENT, q_unlink(NAME));
+	}
+}
+
+TEST_F(module, it_leaves_no_slab_behind)
+{
+	bool found = true;
+	int q = q_private(0);
+
+	for (int i = 0; i < 1000; i++)
+		q_addn(q, &i, sizeof(i));
+	close(q);
+	ASSERT_EQ(0, module_out());
+	/* a cache may go only after a grace period */
+	for (int i = 0; i < 200 && found; i++) {
+		found = slab_has_wq();
+		sleep_ms(10);
+	}
+	ASSERT_FALSE(found);
+	ASSERT_EQ(0, module_in());
+	q = q_private(0);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, q_add(q, "a"));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * poll, select, epoll: readable when a get would not wait, hung up once the
+ * queue is shut down and empty.
+ */
+#include "wq_test.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+
+/* The events that there are, after up to so many ms. */
+static int events(int fd, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN | POLLRDNORM };
+	int ret = poll(&p, 1, ms);
+
+	return ret < 0 ? -errno : ret ? p.revents : 0;
+}
+
+/* A child that polls, and says by its exit status what it saw. */
+static pid_t poller(int fd)
+{
+	pid_t pid = child();
+
+	if (!pid)
+		_exit(events(fd, 20000) & (POLLIN | POLLHUP | POLLERR));
+	return pid;
+}
+
+TEST_F(queue, it_is_readable_when_a_get_would_not_wait)
+{
+	struct item it;
+
+	ASSERT_EQ(0, events(self->q, 0));
+	q_add(self->q, "a");
+	ASSERT_EQ(POLLIN | POLLRDNORM, events(self->q, 0));
+	q_get(self->q, &it, 0);
+	ASSERT_EQ(0, events(self->q, 0));
+	q_add(self->q, "a");
+	ASSERT_EQ(0, events(self->q, 0));
+	q_done(self->q, &it);
+	ASSERT_EQ(POLLIN | POLLRDNORM, events(self->q, 0));
+	q_cancel(self->q, "a");
+	ASSERT_EQ(0, events(self->q, 0));
+}
+
+TEST_F(queue, poll_times_out_where_nothing_comes)
+{
+	__s64 start = now_ns();
+
+	ASSERT_EQ(0, events(self->q, 50));
+	ASSERT_LE(50 * MS, now_ns() - start);
+}
+
+TEST_F(queue, an_add_wakes_poll)
+{
+	pid_t pid = poller(self->q);
+
+	ASSERT_TRUE(asleep(pid));
+	q_add(self->q, "a");
+	ASSERT_EQ(POLLIN, reap(pid));
+}
+
+TEST_F(queue, a_key_that_is_ready_again_wakes_poll)
+{
+	struct item it;
+	pid_t pid;
+
+	q_add(self->q, "a");
+	q_get(self->q, &it, 0);
+	q_add(self->q, "a");
+	pid = poller(self->q);
+	ASSERT_TRUE(asleep(pid));
+	q_done(self->q, &it);
+	ASSERT_EQ(POLLIN, reap(pid));
+}
+
+TEST_F(queue, a_key_given_back_wakes_poll)
+{
+	int other = q_attach(self->name, O_RDWR);
+	struct item it;
+	pid_t pid;
+
+	q_add(self->q, "a");
+	q_get(other, &it, 0);
+	pid = child();
+	if (!pid) {
+		close(other);
+		_exit(events(self->q, 20000) & (POLLIN | POLLHUP));
+	}
+	ASSERT_TRUE(asleep(pid));
+	close(other);
+	ASSERT_EQ(POLLIN, reap(pid));
+}
+
+TEST_F(queue, shut_down_of_an_empty_queue_wakes_poll_and_hangs_up)
+{
+	pid_t pid = poller(self->q);
+	int ret;
+
+	ASSERT_TRUE(asleep(pid));
+	q_shutdown(self->q);
+	ret = reap(pid);
+	ASSERT_EQ(POLLHUP, ret & ~POLLIN);
+	/* a get would not wait: it says ESHUTDOWN */
+	ASSERT_EQ(POLLIN | POLLHUP, ret);
+}
+
+TEST_F(queue, a_queue_that_is_shut_down_hangs_up_once_it_is_empty)
+{
+	struct item it;
+
+	q_add(self->q, "a");
+	q_add(self->q, "b");
+	q_shutdown(self->q);
+	ASSERT_EQ(POLLIN | POLLRDNORM, events(self->q, 0));
+	q_get(self->q, &it, 0);
+	ASSERT_EQ(POLLIN | POLLRDNORM, events(self->q, 0));
+	q_done(self->q, &it);
+	q_get(self->q, &it, 0);
+	q_done(self->q, &it);
+	ASSERT_EQ(POLLHUP, events(self->q, 0) & POLLHUP);
+}
+
+TEST_F(queue, the_last_get_of_a_queue_shut_down_wakes_poll_for_the_hang_up)
+{
+	struct item it;
+	struct pollfd p = { .fd = self->q };
+	pid_t pid;
+
+	q_add(self->q, "a");
+	q_shutdown(self->q);
+	pid = child();
+	if (!pid) {
+		/* no event asked for: POLLHUP comes always */
+		_exit(poll(&p, 1, 20000) == 1 && p.revents == POLLHUP ? 0 : 1);
+	}
+	ASSERT_TRUE(asleep(pid));
+	q_get(self->q, &it, 0);
+	q_done(self->q, &it);
+	ASSERT_EQ(0, reap(pid));
+}
+
+TEST_F(queue, a_cancel_of_the_last_key_of_a_queue_shut_down_wakes_poll_for_the_hang_up)
+{
+	struct pollfd p = { .fd = self->q };
+	pid_t pid;
+
+	q_add(self->q, "a");
+	q_shutdown(self->q);
+	pid = child();
+	if (!pid)
+		_exit(poll(&p, 1, 20000) == 1 && p.revents == POLLHUP ? 0 : 1);
+	ASSERT_TRUE(asleep(pid));
+	q_cancel(self->q, "a");
+	ASSERT_EQ(0, reap(pid));
+}
+
+TEST_F(queue, select_sees_the_same)
+{
+	struct timeval none = { 0 };
+	fd_set set;
+
+	FD_ZERO(&set);
+	FD_SET(self->q, &set);
+	ASSERT_EQ(0, select(self->q + 1, &set, NULL, NULL, &none));
+	q_add(self->q, "a");
+	FD_ZERO(&set);
+	FD_SET(self->q, &set);
+	ASSERT_EQ(1, select(self->q + 1, &set, NULL, NULL, &none));
+	ASSERT_TRUE(FD_ISSET(self->q, &set));
+}
+
+static int epoll_of(int fd, __u32 flags)
+{
+	struct epoll_event ev = { .events = EPOLLIN | flags };
+	int ep = epoll_create1(0);
+
+	return epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) ? -errno : ep;
+}
+
+static int epoll_events(int ep, int ms)
+{
+	struct epoll_event ev;
+	int ret = epoll_wait(ep, &ev, 1, ms);
+
+	return ret < 0 ? -errno : ret ? (int)ev.events : 0;
+}
+
+TEST_F(queue, level_triggered_epoll_tells_as_long_as_there_are_keys)
+{
+	int ep = epoll_of(self->q, 0);
+	struct item it;
+
+	ASSERT_LE(0, ep);
+	ASSERT_EQ(0, epoll_events(ep, 0));
+	q_add(self->q, "a");
+	ASSERT_EQ(EPOLLIN, epoll_events(ep, 0));
+	ASSERT_EQ(EPOLLIN, epoll_events(ep, 0));
+	q_get(self->q, &it, 0);
+	ASSERT_EQ(0, epoll_events(ep, 0));
+	q_shutdown(self->q);
+	ASSERT_EQ(EPOLLHUP, epoll_events(ep, 0) & EPOLLHUP);
+	ASSERT_EQ(EPOLLHUP, epoll_events(ep, 0) & EPOLLHUP);
+}
+
+TEST_F(queue, edge_triggered_epoll_tells_once_for_each_arrival)
+{
+	int ep = epoll_of(self->q, EPOLLET);
+	struct item it;
+
+	ASSERT_LE(0, ep);
+	for (int i = 0; i < 3; i++) {
+		q_add(self->q, "a");
+		ASSERT_EQ(EPOLLIN, epoll_events(ep, 0));
+		ASSERT_EQ(0, epoll_events(ep, 0));
+		/* nothing coalesced is an arrival */
+		q_add(self->q, "a");
+		q_get(self->q, &it, 0);
+		ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
+		q_done_key(self->q, "a");
+		ASSERT_EQ(0, epoll_events(ep, 0));
+	}
+	q_shutdown(self->q);
+	ASSERT_EQ(EPOLLHUP, epoll_events(ep, 0) & EPOLLHUP);
+	ASSERT_EQ(0, epoll_events(ep, 0));
+}
+
+TEST_F(queue, edge_triggered_epoll_tells_of_an_arrival_while_others_wait_to_be_got)
+{
+	int ep = epoll_of(self->q, EPOLLET);
+
+	q_add(self->q, "a");
+	ASSERT_EQ(EPOLLIN, epoll_events(ep, 0));
+	q_add(self->q, "b");
+	ASSERT_EQ(EPOLLIN, epoll_events(ep, 0));
+	ASSERT_EQ(0, epoll_events(ep, 0));
+}
+
+TEST_F(queue, an_edge_triggered_consumer_sees_every_key)
+{
+	enum { KEYS = 2000 };
+	pid_t pid = child();
+
+	if (!pid) {
+		int q = q_attach(self->name, O_RDWR | O_NONBLOCK);
+		int ep = epoll_of(q, EPOLLET), n = 0, ret;
+		struct item it;
+
+		do {
+			epoll_events(ep, 10000);
+			while (!(ret = q_get(q, &it, FOREVER))) {
+				q_done(q, &it);
+				n++;
+			}
+		} while (ret == -EAGAIN);
+		_exit(ret == -ESHUTDOWN && n == KEYS ? 0 : 1);
+	}
+	for (int i = 0; i < KEYS; i++) {
+		char key[16];
+
+		snprintf(key, sizeof(key), "%d", i);
+		ASSERT_EQ(1, q_add(self->q, key));
+		if (i % 100 == 0)
+			sleep_ms(1);
+	}
+	ASSERT_EQ(0, q_drain(self->q));
+	ASSERT_EQ(0, reap(pid));
+}
+
+TEST_F(queue, a_poller_and_a_getter_that_wait_both_wake)
+{
+	struct item it;
+	pid_t polling = poller(self->q), getter;
+
+	ASSERT_TRUE(asleep(polling));
+	getter = child();
+	if (!getter)
+		_exit(-q_get(self->q, &it, FOREVER));
+	ASSERT_TRUE(asleep(getter));
+	q_add(self->q, "a");
+	q_add(self->q, "b");
+	ASSERT_EQ(POLLIN, reap(polling));
+	ASSERT_EQ(0, reap(getter));
+}
+
+TEST_HARNESS_MAIN

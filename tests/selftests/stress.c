@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Many producers and consumers at once.  Every key has, in shared memory:
+ * how often it was asked for, whether somebody works on it, and how often it
+ * had been asked for when its latest run began.
+ */
+#include "wq_test.h"
+
+#include <pthread.h>
+
+#define KEYS		1000
+#define BATCH		64
+#define WORKERS		16
+#define MILLION		(977 * WORKERS * BATCH)	/* a little more */
+
+struct key {
+	unsigned int wanted, covered;
+	int busy;
+};
+
+struct state {
+	struct key key[KEYS];
+	unsigned int twice;		/* runs of a key that was being run */
+	unsigned int bad;		/* calls that failed, keys unknown */
+	unsigned int runs;
+};
+
+struct work {
+	struct state *s;
+	int q;
+	unsigned int adds, batch, seed;
+};
+
+static void add_one(unsigned int *what)
+{
+	__atomic_fetch_add(what, 1, __ATOMIC_SEQ_CST);
+}
+
+static void *produce(void *arg)
+{
+	struct work *w = arg;
+	struct array a = array_new(BATCH * WQ_REC_SIZE(8));
+
+	for (unsigned int i = 0; i < w->adds; i += w->batch) {
+		array_reset(&a);
+		for (unsigned int j = 0; j < w->batch; j++) {
+			__u64 key;
+
+			w->seed = w->seed * 1103515245 + 12345;
+			key = (w->seed >> 8) % KEYS;
+			add_one(&w->s->key[key].wanted);
+			array_put(&a, &key, sizeof(key), 0);
+		}
+		if (q_add_array(w->q, &a) || a.count != w->batch)
+			add_one(&w->s->bad);
+	}
+	free(a.recs);
+	return NULL;
+}
+
+static void *consume(void *arg)
+{
+	struct work *w = arg;
+	struct array a = array_new(BATCH * WQ_REC_SIZE(8));
+	struct wq_rec *rec;
+	int ret;
+
+	while (!(ret = q_get_array(w->q, &a, w->batch, FOREVER))) {
+		unsigned int n = a.count;
+
+		rec = a.recs;
+		for (int i = 0; i < n; i++, rec = rec_next(rec)) {
+			struct key *key = &w->s->key[*(__u64 *)rec->key % KEYS];
+
+			if (__atomic_exchange_n(&key->busy, 1, __ATOMIC_SEQ_CST))
+				add_one(&w->s->twice);
+			__atomic_store_n(&key->covered,
+					 __atomic_load_n(&key->wanted, __ATOMIC_SEQ_CST),
+					 __ATOMIC_SEQ_CST);
+		}
+		rec = a.recs;
+		for (int i = 0; i < n; i++, rec = rec_next(rec)) {
+			struct key *key = &w->s->key[*(__u64 *)rec->key % KEYS];
+
+			if (!__atomic_exchange_n(&key->busy, 0, __ATOMIC_SEQ_CST))
+				add_one(&w->s->twice);
+		}
+		__atomic_fetch_add(&w->s->runs, n, __ATOMIC_SEQ_CST);
+		if (q_done_array(w->q, &a) || a.count != n)
+			add_one(&w->s->bad);
+	}
+	if (ret != -ESHUTDOWN)
+		add_one(&w->s->bad);
+	free(a.recs);
+	return NULL;
+}
+
+/* Runs fn in a process with an open file of its own. */
+static pid_t process(void *(*fn)(void *), const char *name, struct work w)
+{
+	pid_t pid = child();
+
+	if (!pid) {
+		w.q = q_attach(name, O_RDWR);
+		fn(&w);
+		_exit(0);
+	}
+	return pid;
+}
+
+static const char *verdict(struct state *s, int q, unsigned int adds)
+{
+	struct wq_stat st = q_stat(q);
+	unsigned int wanted = 0;
+
+	for (int i = 0; i < KEYS; i++) {
+		wanted += s->key[i].wanted;
+		if (s->key[i].covered != s->key[i].wanted)
+			return "an add was not covered by a run that starts after it";
+		if (s->key[i].busy)
+			return "a run did not end";
+	}
+	if (wanted != adds)
+		return "the test lost count";
+	if (s->bad)
+		return "a call failed";
+	if (s->twice)
+		return "a key was processed twice at once";
+	if (st.keys || st.ready || st.processing)
+		return "keys are left after the drain";
+	if (st.adds + st.coalesced != adds)
+		return "adds and coalesced adds are not all adds";
+	if (st.adds != st.gets || st.gets != st.dones || st.gets != s->runs || st.given_back)
+		return "there is not one run to each newly dirty key";
+	return "";
+}
+
+static unsigned int in_processes(const char *name, int q, struct state *s,
+				 unsigned int adds, unsigned int batch)
+{
+	struct work w = { .s = s, .batch = batch };
+	pid_t producer[WORKERS], consumer[WORKERS];
+	unsigned int failed = 0;
+
+	w.adds = adds / WORKERS;
+	for (int i = 0; i < WORKERS; i++) {
+		w.seed = i * 7919;
+		consumer[i] = process(consume, name, w);
+		producer[i] = process(produce, name, w);
+	}
+	for (int i = 0; i < WORKERS; i++)
+		failed += reap(producer[i]) != 0;
+	failed += q_drain(q) != 0;
+	for (int i = 0; i < WORKERS; i++)
+		failed += reap(consumer[i]) != 0;
+	return failed;
+}
+
+TEST_F_TIMEOUT(queue, a_million_adds_by_16_processes_to_16_lose_nothing_and_run_nothing_twice, 60)
+{
+	struct state *s = shared(sizeof(*s));
+
+	ASSERT_EQ(0, in_processes(self->name, self->q, s, MILLION, BATCH));
+	ASSERT_STREQ("", verdict(s, self->q, MILLION));
+}
+
+TEST_F_TIMEOUT(queue, the_same_with_one_key_a_call, 60)
+{
+	struct state *s = shared(sizeof(*s));
+
+	ASSERT_EQ(0, in_processes(self->name, self->q, s, 16000, 1));
+	ASSERT_STREQ("", verdict(s, self->q, 16000));
+}
+
+TEST_F_TIMEOUT(queue, a_million_adds_by_16_threads_to_16_on_one_file_lose_nothing, 60)
+{
+	struct state *s = shared(sizeof(*s));
+	struct work producer[WORKERS], consumer[WORKERS];
+	pthread_t threads[2 * WORKERS];
+
+	for (int i = 0; i < WORKERS; i++) {
+		consumer[i] = (struct work){ .s = s, .q = self->q, .batch = BATCH };
+		producer[i] = (struct work){
+			.s = s, .q = self->q, .batch = BATCH,
+			.adds = MILLION / WORKERS, .seed = i * 7919,
+		};
+		ASSERT_EQ(0, pthread_create(&threads[i], NULL, produce, &producer[i]));
+		ASSERT_EQ(0, pthread_create(&threads[WORKERS + i], NULL, consume, &consumer[i]));
+	}
+	for (int i = 0; i < WORKERS; i++)
+		ASSERT_EQ(0, pthread_join(threads[i], NULL));
+	ASSERT_EQ(0, q_drain(self->q));
+	for (int i = 0; i < WORKERS; i++)
+		ASSERT_EQ(0, pthread_join(threads[WORKERS + i], NULL));
+	ASSERT_STREQ("", verdict(s, self->q, MILLION));
+}
+
+TEST_F_TIMEOUT(queue, consumers_killed_at_any_moment_lose_no_key_and_hold_none, 60)
+{
+	enum { ROUNDS = 60, N = 4 };
+	struct array a = array_new(KEYS * WQ_REC_SIZE(8));
+	struct work w = { .s = shared(sizeof(*w.s)), .batch = 8 };
+	pid_t pid[N];
+
+	for (int i = 0; i < N; i++)
+		pid[i] = process(consume, self->name, w);
+	for (int round = 0; round < ROUNDS; round++) {
+		array_reset(&a);
+		for (__u64 key = 0; key < KEYS; key++)
+			array_put(&a, &key, sizeof(key), 0);
+		ASSERT_EQ(0, q_add_array(self->q, &a));
+		for (int i = 0; i < N; i++) {
+			sleep_ms(round % 3);
+			kill(pid[i], SIGKILL);
+			ASSERT_EQ(1000 + SIGKILL, reap(pid[i]));
+			pid[i] = process(consume, self->name, w);
+		}
+	}
+	ASSERT_EQ(0, q_drain(self->q));
+	for (int i = 0; i < N; i++)
+		ASSERT_EQ(0, reap(pid[i]));
+	ASSERT_EQ(0, q_stat(self->q).keys);
+	/* every run that began either was done or came back, and then ran again */
+	ASSERT_EQ(q_stat(self->q).gets, q_stat(self->q).dones + q_stat(self->q).given_back);
+	ASSERT_EQ(0, w.s->bad);
+}
+
+TEST_F_TIMEOUT(queue, many_queues_made_used_and_left_at_once_do_no_harm, 60)
+{
+	pid_t pid[8];
+
+	for (int i = 0; i < ARRAY_SIZE(pid); i++) {
+		pid[i] = child();
+		if (pid[i])
+			continue;
+		for (int n = 0; n < 150; n++) {
+			char name[WQ_NAME_MAX];
+			struct item it;
+			int q;
+
+			/* four names for eight processes */
+			snprintf(name, sizeof(name), "%.40s-%d", self->name, (i + n) % 4);
+			q = q_open(name, O_RDWR, WQ_OPEN_CREATE, 0600, 100);
+			if (q < 0)
+				_exit(1);
+			q_addn(q, &n, sizeof(n));
+			q_get(q, &it, 0);
+			if (n % 3 == 0) {
+				int ret = q_unlink(name);
+
+				if (ret && ret != -ENOENT)
+					_exit(2);
+			}
+			if (n % 2)
+				close(q);
+		}
+		_exit(0);
+	}
+	for (int i = 0; i < ARRAY_SIZE(pid); i++)
+		ASSERT_EQ(0, reap(pid[i]));
+	for (int i = 0; i < 4; i++) {
+		char name[WQ_NAME_MAX];
+
+		snprintf(name, sizeof(name), "%.40s-%d", self->name, i);
+		q_unlink(name);
+	}
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the selftests of /dev/wq share: the verbs as one call each, packed
+ * arrays, children, and pages that end in a hole.
+ *
+ * A call returns what the verb says, or -errno.  Nothing here goes by libwq:
+ * these tests prove the ABI that libwq stands on.
+ */
+#ifndef WQ_TEST_H
+#define WQ_TEST_H
+
+#include <kselftest_harness.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <linux/wq.h>
+
+#define MS	1000000LL		/* in ns */
+#define SEC	(1000 * MS)
+#define FOREVER	(-1LL)
+
+#define addr_of(p)	((__u64)(uintptr_t)(p))
+
+static inline int verb(int fd, unsigned long nr, void *arg)
+{
+	int ret = ioctl(fd, nr, arg);
+
+	return ret < 0 ? -errno : ret;
+}
+
+/* ---- packed arrays ---- */
+
+struct array {
+	void *recs;
+	__u32 used, room;
+	__u32 count;		/* records in it; after a verb: keys handled */
+	__s32 *results;		/* NULL: the verb stops at the first error */
+};
+
+static inline struct array array_new(__u32 room)
+{
+	return (struct array){ .recs = calloc(1, room), .room = room };
+}
+
+static inline struct wq_rec *rec_next(struct wq_rec *rec)
+{
+	return (void *)((char *)rec + WQ_REC_SIZE(rec->len));
+}
+
+/* Record number i. */
+static inline struct wq_rec *rec_at(struct array *a, unsigned int i)
+{
+	struct wq_rec *rec = a->recs;
+
+	while (i--)
+		rec = rec_next(rec);
+	return rec;
+}
+
+static inline struct wq_rec *rec_set(void *at, const void *key, size_t len, __u64 token)
+{
+	struct wq_rec *rec = at;
+
+	memset(rec, 0, WQ_REC_SIZE(len));
+	rec->len = len;
+	rec->token = token;
+	memcpy(rec->key, key, len);
+	return rec;
+}
+
+static inline struct wq_rec *array_put(struct array *a, const void *key, size_t len, __u64 token)
+{
+	struct wq_rec *rec = (void *)((char *)a->recs + a->used);
+
+	if (a->used + WQ_REC_SIZE(len) > a->room)
+		abort();
+	rec_set(rec, key, len, token);
+	a->used += WQ_REC_SIZE(len);
+	a->count++;
+	return rec;
+}
+
+__attribute__((format(printf, 2, 3)))
+static inline struct wq_rec *array_putf(struct array *a, const char *fmt, ...)
+{
+	char key[WQ_MAX_KEY];
+	va_list ap;
+	int len;
+
+	va_start(ap, fmt);
+	len = vsnprintf(key, sizeof(key), fmt, ap);
+	va_end(ap);
+	return array_put(a, key, len, 0);
+}
+
+static inline void array_reset(struct array *a)
+{
+	a->used = 0;
+	a->count = 0;
+}
+
+static inline int q_add_array(int fd, struct array *a)
+{
+	struct wq_add add = {
+		.size = sizeof(add),
+		.keys = { addr_of(a->recs), a->used, a->count },
+		.results = addr_of(a->results),
+	};
+	int ret = verb(fd, WQ_IOC_ADD, &add);
+
+	a->count = add.keys.count;
+	return ret;
+}
+
+static inline int q_done_array(int fd, struct array *a)
+{
+	struct wq_done done = {
+		.size = sizeof(done),
+		.keys = { addr_of(a->recs), a->used, a->count },
+		.results = addr_of(a->results),
+	};
+	int ret = verb(fd, WQ_IOC_DONE, &done);
+
+	a->count = done.keys.count;
+	return ret;
+}
+
+/* Takes up to most keys (0: what fits) into a, instead of what was there. */
+static inline int q_get_array(int fd, struct array *a, __u32 most, __s64 timeout)
+{
+	struct wq_get get = {
+		.size = sizeof(get),
+		.keys = { addr_of(a->recs), a->room, most },
+		.timeout = timeout,
+	};
+	int ret = verb(fd, WQ_IOC_GET, &get);
+
+	a->used = get.keys.size;
+	a->count = get.keys.count;
+	return ret;
+}
+
+static inline int q_list(int fd, struct array *a, __u32 most, __u64 *cursor)
+{
+	struct wq_list list = {
+		.size = sizeof(list),
+		.keys = { addr_of(a->recs), a->room, most },
+		.cursor = *cursor,
+	};
+	int ret = verb(fd, WQ_IOC_LIST, &list);
+
+	a->used = list.keys.size;
+	a->count = list.keys.count;
+	*cursor = list.cursor;
+	return ret;
+}
+
+/* ---- one key ---- */
+
+struct item {
+	__u64 token;
+	size_t len;
+	char key[WQ_MAX_KEY + 1];	/* with a NUL behind it */
+};
+
+union one {
+	struct wq_rec rec;
+	__u64 room[WQ_REC_SIZE(WQ_MAX_KEY) / 8];
+};
+
+/* 1 newly dirty, 0 coalesced, or the key's own error. */
+static inline int q_addn(int fd, const void *key, size_t len)
+{
+	union one one;
+	__s32 result = 4711;
+	struct array a = {
+		.recs = rec_set(&one, key, len, 0), .used = WQ_REC_SIZE(len), .count = 1,
+		.results = &result,
+	};
+	int ret = q_add_array(fd, &a);
+
+	return ret ?: result;
+}
+
+static inline int q_add(int fd, const char *key)
+{
+	return q_addn(fd, key, strlen(key));
+}
+
+static inline int q_get(int fd, struct item *item, __s64 timeout)
+{
+	union one one;
+	struct array a = { .recs = &one, .room = sizeof(one) };
+	int ret = q_get_array(fd, &a, 1, timeout);
+
+	item->token = 0;
+	item->len = 0;
+	item->key[0] = 0;
+	if (ret)
+		return ret;
+	item->token = one.rec.token;
+	item->len = one.rec.len;
+	memcpy(item->key, one.rec.key, item->len);
+	item->key[item->len] = 0;
+	return 0;
+}
+
+/* 0 done, 1 ready again, or the key's own error. */
+static inline int q_donen(int fd, const void *key, size_t len, __u64 token)
+{
+	union one one;
+	__s32 result = 4711;
+	struct array a = {
+		.recs = rec_set(&one, key, len, token), .used = WQ_REC_SIZE(len), .count = 1,
+		.results = &result,
+	};
+	int ret = q_done_array(fd, &a);
+
+	return ret ?: result;
+}
+
+static inline int q_done(int fd, const struct item *item)
+{
+	return q_donen(fd, item->key, item->len, item->token);
+}
+
+static inline int q_done_key(int fd, const char *key)
+{
+	return q_donen(fd, key, strlen(key), 0);
+}
+
+static inline int q_key_state(int fd, unsigned long nr, const void *key, size_t len)
+{
+	struct wq_key_state ks = {
+		.size = sizeof(ks), .key = addr_of(key), .key_len = len,
+	};
+	int ret = verb(fd, nr, &ks);
+
+	return ret ?: (int)ks.state;
+}
+
+static inline int q_query(int fd, const char *key)
+{
+	return q_key_state(fd, WQ_IOC_QUERY, key, strlen(key));
+}
+
+static inline int q_cancel(int fd, const char *key)
+{
+	return q_key_state(fd, WQ_IOC_CANCEL, key, strlen(key));
+}
+
+/* ---- queues ---- */
+
+static inline int q_info(int fd, struct wq_info *info)
+{
+	memset(info, 0, sizeof(*info));
+	info->size = sizeof(*info);
+	return verb(fd, WQ_IOC_INFO, info);
+}
+
+/* All figures of 0xff... where the call fails, so that no comparison holds. */
+static inline struct wq_stat q_stat(int fd)
+{
+	struct wq_stat st = { .size = sizeof(st) };
+
+	if (verb(fd, WQ_IOC_STAT, &st))
+		memset(&st, 0xff, sizeof(st));
+	return st;
+}
+
+static inline bool same(const struct wq_stat *before, int fd)
+{
+	struct wq_stat now = q_stat(fd);
+
+	return !memcmp(before, &now, sizeof(now));
+}
+
+static inline int q_bind(int fd, const char *name, __u32 flags, __u32 mode, __u32 max_keys)
+{
+	struct wq_open op = {
+		.size = sizeof(op), .flags = flags, .mode = mode, .max_keys = max_keys,
+	};
+
+	memcpy(op.name, name, strnlen(name, sizeof(op.name)));
+	return verb(fd, WQ_IOC_OPEN, &op);
+}
+
+static inline int q_dev(int oflag)
+{
+	int fd = open(WQ_DEVICE, oflag);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Opens the device and binds it; an empty name makes a private queue. */
+static inline int q_open(const char *name, int oflag, __u32 flags, __u32 mode, __u32 max_keys)
+{
+	int fd = q_dev(oflag), ret;
+
+	if (fd < 0)
+		return fd;
+	ret = q_bind(fd, name, flags, mode, max_keys);
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	return fd;
+}
+
+static inline int q_private(__u32 max_keys)
+{
+	return q_open("", O_RDWR, 0, 0, max_keys);
+}
+
+static inline int q_attach(const char *name, int oflag)
+{
+	return q_open(name, oflag, 0, 0, 0);
+}
+
+static inline int q_unlink(const char *name)
+{
+	struct wq_unlink un = { .size = sizeof(un) };
+	int fd = q_dev(O_RDWR), ret;
+
+	if (fd < 0)
+		return fd;
+	memcpy(un.name, name, strnlen(name, sizeof(un.name)));
+	ret = verb(fd, WQ_IOC_UNLINK, &un);
+	close(fd);
+	return ret;
+}
+
+static inline int q_end(int fd, __u32 flags)
+{
+	struct wq_shutdown sd = { .size = sizeof(sd), .flags = flags };
+
+	return verb(fd, WQ_IOC_SHUTDOWN, &sd);
+}
+
+static inline int q_shutdown(int fd)
+{
+	return q_end(fd, 0);
+}
+
+static inline int q_drain(int fd)
+{
+	return q_end(fd, WQ_SHUTDOWN_DRAIN);
+}
+
+/* A named queue of this test's own, and one open file of it. */
+FIXTURE(queue) {
+	int q;
+	char name[WQ_NAME_MAX];
+};
+
+FIXTURE_SETUP(queue)
+{
+	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
+	self->q = q_open(self->name, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
+	ASSERT_LE(0, self->q);
+}
+
+FIXTURE_TEARDOWN(queue)
+{
+	struct wq_stat st = q_stat(self->q);
+
+	/* whatever happened: every run that began is going on, done or given back */
+	EXPECT_EQ(st.gets, st.processing + st.dones + st.given_back);
+	EXPECT_EQ(st.keys, st.ready + st.processing);
+	if (!st.processing)
+		EXPECT_EQ(st.adds + st.given_back, st.ready + st.gets + st.canceled + st.merged);
+	q_unlink(self->name);
+	close(self->q);
+}
+
+/* ---- children ---- */
+
+/* As fork(), but the child doesn't outlive the test. */
+static inline pid_t child(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return pid;
+}
+
+/* The child's exit status; 1000 and more: the signal that killed it. */
+static inline int reap(pid_t pid)
+{
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid)
+		return -errno;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+static inline bool alive(pid_t pid)
+{
+	siginfo_t si = { .si_pid = 0 };
+
+	return !waitid(P_PID, pid, &si, WEXITED | WNOHANG | WNOWAIT) && !si.si_pid;
+}
+
+static inline void sleep_ms(long ms)
+{
+	struct timespec ts = { ms / 1000, ms % 1000 * 1000000 };
+
+	while (nanosleep(&ts, &ts) && errno == EINTR)
+		;
+}
+
+static inline __s64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * SEC + ts.tv_nsec;
+}
+
+static inline char proc_state(pid_t pid)
+{
+	char path[64], line[512];
+	char state = '?';
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "r");
+	if (!f)
+		return state;
+	if (fgets(line, sizeof(line), f) && strrchr(line, ')'))
+		state = strrchr(line, ')')[2];
+	fclose(f);
+	return state;
+}
+
+/* Waits until the child waits; a short sleep is not it, so look four times. */
+static inline bool asleep(pid_t pid)
+{
+	int seen = 0;
+
+	for (int i = 0; i < 2000 && seen < 4; i++) {
+		char state = proc_state(pid);
+
+		seen = state == 'S' || state == 'D' ? seen + 1 : 0;
+		sleep_ms(3);
+	}
+	return seen == 4;
+}
+
+static inline void *shared(size_t size)
+{
+	return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
+/* A place of so many good bytes (a multiple of 8), with a hole behind it. */
+static inline void *edge(size_t good)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	size_t size = (good + page - 1) / page * page;
+	char *p = mmap(NULL, size + page, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED || mprotect(p + size, page, PROT_NONE))
+		abort();
+	return p + size - good;
+}
+
+static inline void no_action(int sig)
+{
+	(void)sig;
+}
+
+static inline void handle(int sig, int flags)
+{
+	struct sigaction sa = { .sa_handler = no_action, .sa_flags = flags };
+
+	sigaction(sig, &sa, NULL);
+}
+
+#endif /* WQ_TEST_H */

@@ -1,0 +1,2665 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wq: KUnit suites of the kernel API.
+ *
+ * One short test per sentence of the contract; the test's name is the
+ * sentence.  Every test starts with an empty queue.  What has to wait runs in
+ * an actor, a kthread of the test; the end of a test shuts its queue down and
+ * joins its actors, however the test went.
+ *
+ * The million adds under load take about 15 s under KASAN and lockdep on one CPU;
+ * the parameter stress_adds makes it fewer or more.
+ */
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/err.h>
+#include <linux/interrupt.h>
+#include <linux/irq_work.h>
+#include <linux/kthread.h>
+#include <linux/ktime.h>
+#include <linux/module.h>
+#include <linux/moduleparam.h>
+#include <linux/prandom.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+#include <linux/wq.h>
+
+static unsigned int stress_adds = 1000000;
+module_param(stress_adds, uint, 0444);
+MODULE_PARM_DESC(stress_adds, "adds of the test under load; a second one makes a quarter");
+
+#define MAX_ACTORS	40
+#define PRODUCERS	16
+#define CONSUMERS	16
+#define STRESS_KEYS	1000
+
+struct fixture;
+
+/* A thread of a test. */
+struct actor {
+	struct fixture *fx;
+	unsigned int id;
+	int (*fn)(struct actor *a);
+	struct task_struct *task;
+	struct completion ended;	/* fn returned */
+	int ret;			/* this */
+	s64 timeout;			/* of its wq_get(), ns */
+	s64 took;			/* wq_get(), ns */
+	struct wq_item item;
+};
+
+/* What happened to one key under load. */
+struct tally {
+	atomic_t asked;		/* adds that have begun */
+	atomic_t covered;	/* asked, as the last run saw it when it started */
+	atomic_t running;	/* runs at this moment, at most one */
+};
+
+struct fixture {
+	struct wq *q;
+	struct actor actors[MAX_ACTORS];
+	unsigned int nr_actors;
+	struct tally *tally;		/* [STRESS_KEYS] */
+	unsigned int adds;		/* of each producer */
+	bool cancels;			/* producers cancel as well */
+	atomic_t overlaps;
+	atomic_t errors;
+	struct wq_stat st, before, after;
+	u8 key[WQ_MAX_KEY + 16];
+};
+
+static int fixture_init(struct kunit *test)
+{
+	struct fixture *fx = kunit_kzalloc(test, sizeof(*fx), GFP_KERNEL);
+
+	if (!fx)
+		return -ENOMEM;
+	fx->q = wq_create(NULL);
+	if (IS_ERR_OR_NULL(fx->q))
+		return -ENOMEM;
+	test->priv = fx;
+	return 0;
+}
+
+static void join(struct actor *a)
+{
+	/* again and again: it may begin a drain only after the first one */
+	while (!wait_for_completion_timeout(&a->ended, HZ / 10))
+		wq_shutdown(a->fx->q);
+	kthread_stop(a->task);
+	put_task_struct(a->task);
+}
+
+static void fixture_exit(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	if (!fx)
+		return;
+	while (fx->nr_actors)
+		join(&fx->actors[--fx->nr_actors]);
+	if (!IS_ERR_OR_NULL(fx->q))
+		wq_destroy(fx->q);
+	vfree(fx->tally);
+}
+
+/* --- what the tests are written in --- */
+
+static struct wq *queue(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	return fx->q;
+}
+
+/* Replaces the test's queue. */
+static struct wq *queue_of(struct kunit *test, const struct wq_params *params)
+{
+	struct fixture *fx = test->priv;
+
+	wq_destroy(fx->q);
+	fx->q = wq_create(params);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fx->q);
+	return fx->q;
+}
+
+static int add(struct kunit *test, const char *key)
+{
+	return wq_add(queue(test), key, strlen(key));
+}
+
+static int query(struct kunit *test, const char *key)
+{
+	return wq_query(queue(test), key, strlen(key));
+}
+
+static int cancel(struct kunit *test, const char *key)
+{
+	return wq_cancel(queue(test), key, strlen(key));
+}
+
+static int done_key(struct kunit *test, const char *key)
+{
+	return wq_done_key(queue(test), key, strlen(key));
+}
+
+static int done(struct kunit *test, const struct wq_item *item)
+{
+	return wq_done(queue(test), item);
+}
+
+static bool is_key(const struct wq_item *item, const char *key)
+{
+	return item->len == strlen(key) && !memcmp(item->key, key, item->len);
+}
+
+/* The next key has to be this one. */
+static struct wq_item get(struct kunit *test, const char *key)
+{
+	struct wq_item item = {};
+
+	KUNIT_ASSERT_EQ(test, wq_get(queue(test), &item, 0), 0);
+	KUNIT_ASSERT_NOT_NULL(test, item.key);
+	if (!is_key(&item, key))
+		KUNIT_FAIL(test, "got \"%.*s\" for \"%s\"", (int)item.len,
+			   (const char *)item.key, key);
+	return item;
+}
+
+static int get_error(struct kunit *test)
+{
+	struct wq_item item;
+
+	return wq_get(queue(test), &item, 0);
+}
+
+static const struct wq_stat *stats(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	/* what isn't written shows */
+	memset(&fx->st, 0xa5, sizeof(fx->st));
+	fx->st.size = sizeof(fx->st);
+	fx->st.flags = 0;
+	wq_stats(fx->q, &fx->st);
+	return &fx->st;
+}
+
+static void remember(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	fx->before = *stats(test);
+}
+
+static bool unchanged(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	fx->after = *stats(test);
+	return !memcmp(&fx->before, &fx->after, sizeof(fx->before));
+}
+
+#define EXPECT_REFUSED(test, call, error) do {				\
+	remember(test);							\
+	KUNIT_EXPECT_EQ(test, call, error);				\
+	KUNIT_EXPECT_TRUE(test, unchanged(test));			\
+} while (0)
+
+static int actor_main(void *data)
+{
+	struct actor *a = data;
+
+	allow_signal(SIGUSR1);
+	allow_signal(SIGKILL);
+	a->ret = a->fn(a);
+	complete(&a->ended);
+	return 0;
+}
+
+static struct actor *start(struct kunit *test, int (*fn)(struct actor *a), s64 timeout)
+{
+	struct fixture *fx = test->priv;
+	struct actor *a = &fx->actors[fx->nr_actors];
+	struct task_struct *task;
+
+	KUNIT_ASSERT_LT(test, fx->nr_actors, (unsigned int)MAX_ACTORS);
+	a->fx = fx;
+	a->id = fx->nr_actors;
+	a->fn = fn;
+	a->timeout = timeout;
+	init_completion(&a->ended);
+	task = kthread_create(actor_main, a, "wq_kunit/%u", a->id);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, task);
+	/* it may be gone by the time of kthread_stop() */
+	get_task_struct(task);
+	a->task = task;
+	fx->nr_actors++;
+	wake_up_process(task);
+	return a;
+}
+
+static bool has_ended(struct actor *a)
+{
+	return completion_done(&a->ended);
+}
+
+/* Waits until the actor waits. */
+static void sleeps(struct kunit *test, struct actor *a)
+{
+	int tries = 1000;
+
+	while (tries-- && task_is_running(a->task) && !has_ended(a))
+		usleep_range(1000, 2000);
+	KUNIT_ASSERT_FALSE(test, has_ended(a));
+	KUNIT_ASSERT_FALSE(test, task_is_running(a->task));
+}
+
+static bool still_waits(struct actor *a)
+{
+	msleep(50);
+	return !has_ended(a);
+}
+
+/* What the actor returned. */
+static int result(struct kunit *test, struct actor *a)
+{
+	unsigned long left = wait_for_completion_timeout(&a->ended, 30 * HZ);
+
+	KUNIT_ASSERT_NE(test, left, 0UL);
+	/* for the next one who asks */
+	complete(&a->ended);
+	return a->ret;
+}
+
+static int getter(struct actor *a)
+{
+	s64 begun = ktime_get_ns();
+	int ret = wq_get(a->fx->q, &a->item, a->timeout);
+
+	a->took = ktime_get_ns() - begun;
+	return ret;
+}
+
+static int drainer(struct actor *a)
+{
+	return wq_drain(a->fx->q);
+}
+
+static bool is_interrupted(int ret)
+{
+	return ret == -EINTR || ret == -ERESTARTSYS;
+}
+
+/* --- add --- */
+
+static void add_of_a_new_key_is_newly_dirty(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+}
+
+static void add_of_a_ready_key_is_coalesced(struct kunit *test)
+{
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+}
+
+static void many_adds_before_the_start_cost_one_run(struct kunit *test)
+{
+	struct wq_item item;
+	int i;
+
+	for (i = 0; i < 1000; i++)
+		add(test, "a");
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+}
+
+static void a_coalesced_add_keeps_the_place_in_the_queue(struct kunit *test)
+{
+	add(test, "a");
+	add(test, "b");
+	add(test, "a");
+	get(test, "a");
+	get(test, "b");
+}
+
+static void add_during_processing_is_newly_dirty_once(struct kunit *test)
+{
+	add(test, "a");
+	get(test, "a");
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+}
+
+static void add_during_processing_is_not_ready(struct kunit *test)
+{
+	add(test, "a");
+	get(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 0U);
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+}
+
+static void adds_during_processing_cost_exactly_one_more_run(struct kunit *test)
+{
+	struct wq_item item;
+	int i;
+
+	add(test, "a");
+	item = get(test, "a");
+	for (i = 0; i < 100; i++)
+		add(test, "a");
+	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+}
+
+static void a_key_made_dirty_by_done_coalesces_further_adds(struct kunit *test)
+{
+	struct wq_item item;
+
+	add(test, "a");
+	item = get(test, "a");
+	add(test, "a");
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+}
+
+static void add_after_done_is_newly_dirty(struct kunit *test)
+{
+	struct wq_item item;
+
+	add(test, "a");
+	item = get(test, "a");
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	get(test, "a");
+}
+
+static void the_queue_keeps_a_copy_of_the_key(struct kunit *test)
+{
+	char key[] = "first";
+
+	add(test, key);
+	memcpy(key, "other", 5);
+	get(test, "first");
+}
+
+static void len_counts_ready_keys_only(struct kunit *test)
+{
+	struct wq *q = queue(test);
+	struct wq_item item;
+
+	KUNIT_EXPECT_EQ(test, wq_len(q), 0U);
+	add(test, "a");
+	add(test, "b");
+	add(test, "b");
+	KUNIT_EXPECT_EQ(test, wq_len(q), 2U);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_len(q), 1U);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_len(q), 1U);
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, wq_len(q), 2U);
+}
+
+static void two_queues_share_no_key(struct kunit *test)
+{
+	struct wq *other = wq_create(NULL);
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, other);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_query(other, "a", 1), -ENOENT);
+	KUNIT_EXPECT_EQ(test, wq_add(other, "a", 1), 1);
+	wq_destroy(other);
+	get(test, "a");
+}
+
+static struct kunit_case add_cases[] = {
+	KUNIT_CASE(add_of_a_new_key_is_newly_dirty),
+	KUNIT_CASE(add_of_a_ready_key_is_coalesced),
+	KUNIT_CASE(many_adds_before_the_start_cost_one_run),
+	KUNIT_CASE(a_coalesced_add_keeps_the_place_in_the_queue),
+	KUNIT_CASE(add_during_processing_is_newly_dirty_once),
+	KUNIT_CASE(add_during_processing_is_not_ready),
+	KUNIT_CASE(adds_during_processing_cost_exactly_one_more_run),
+	KUNIT_CASE(a_key_made_dirty_by_done_coalesces_further_adds),
+	KUNIT_CASE(add_after_done_is_newly_dirty),
+	KUNIT_CASE(the_queue_keeps_a_copy_of_the_key),
+	KUNIT_CASE(len_counts_ready_keys_only),
+	KUNIT_CASE(two_queues_share_no_key),
+	{}
+};
+
+/* --- get --- */
+
+static void ten_thousand_keys_leave_in_the_order_they_came(struct kunit *test)
+{
+	struct wq *q = queue(test);
+	unsigned int wrong = 0;
+	struct wq_item item;
+	u32 i;
+
+	for (i = 0; i < 10000; i++)
+		wrong += wq_add(q, &i, sizeof(i)) != 1;
+	for (i = 0; i < 10000; i++)
+		wrong += wq_get(q, &item, 0) || item.len != sizeof(i) ||
+			 memcmp(item.key, &i, sizeof(i));
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+}
+
+static void get_hands_a_key_out_once(struct kunit *test)
+{
+	add(test, "a");
+	get(test, "a");
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+}
+
+static void get_without_wait_of_an_empty_queue_is_eagain(struct kunit *test)
+{
+	EXPECT_REFUSED(test, get_error(test), -EAGAIN);
+}
+
+static void get_times_out_and_not_before_its_time(struct kunit *test)
+{
+	struct wq_item item;
+	s64 begun = ktime_get_ns();
+	s64 took;
+
+	KUNIT_EXPECT_EQ(test, wq_get(queue(test), &item, 30 * NSEC_PER_MSEC), -ETIMEDOUT);
+	took = ktime_get_ns() - begun;
+	KUNIT_EXPECT_GE(test, took, 30 * (s64)NSEC_PER_MSEC);
+	KUNIT_EXPECT_LT(test, took, 10 * (s64)NSEC_PER_SEC);
+}
+
+static void the_shortest_timeout_times_out(struct kunit *test)
+{
+	struct wq_item item;
+
+	KUNIT_EXPECT_EQ(test, wq_get(queue(test), &item, 1), -ETIMEDOUT);
+}
+
+static void the_longest_timeout_waits(struct kunit *test)
+{
+	struct actor *a = start(test, getter, S64_MAX);
+
+	sleeps(test, a);
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+static void a_timeout_is_no_wait_where_a_key_is_ready(struct kunit *test)
+{
+	struct actor *a;
+
+	add(test, "a");
+	a = start(test, getter, 20 * (s64)NSEC_PER_SEC);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_LT(test, a->took, 10 * (s64)NSEC_PER_SEC);
+}
+
+static void a_sleeping_get_is_woken_by_add(struct kunit *test)
+{
+	struct actor *a = start(test, getter, WQ_FOREVER);
+
+	sleeps(test, a);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_TRUE(test, is_key(&a->item, "a"));
+}
+
+static void a_get_with_timeout_is_woken_by_add(struct kunit *test)
+{
+	struct actor *a = start(test, getter, 20 * (s64)NSEC_PER_SEC);
+
+	sleeps(test, a);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_LT(test, a->took, 10 * (s64)NSEC_PER_SEC);
+}
+
+static void a_sleeping_get_is_woken_by_done_of_a_dirty_key(struct kunit *test)
+{
+	struct wq_item item;
+	struct actor *a;
+
+	add(test, "a");
+	item = get(test, "a");
+	a = start(test, getter, WQ_FOREVER);
+	sleeps(test, a);
+	add(test, "a");
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+static void a_sleeping_get_is_woken_by_shut_down(struct kunit *test)
+{
+	struct actor *a = start(test, getter, WQ_FOREVER);
+	struct actor *b = start(test, getter, 20 * (s64)NSEC_PER_SEC);
+
+	sleeps(test, a);
+	sleeps(test, b);
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, result(test, a), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, result(test, b), -ESHUTDOWN);
+}
+
+static void a_handled_signal_ends_the_wait_of_get(struct kunit *test)
+{
+	struct actor *a = start(test, getter, WQ_FOREVER);
+	struct actor *b = start(test, getter, 20 * (s64)NSEC_PER_SEC);
+
+	sleeps(test, a);
+	sleeps(test, b);
+	send_sig(SIGUSR1, a->task, 0);
+	send_sig(SIGUSR1, b->task, 0);
+	KUNIT_EXPECT_TRUE(test, is_interrupted(result(test, a)));
+	KUNIT_EXPECT_TRUE(test, is_interrupted(result(test, b)));
+}
+
+static void a_fatal_signal_ends_the_wait_of_get(struct kunit *test)
+{
+	struct actor *a = start(test, getter, WQ_FOREVER);
+
+	sleeps(test, a);
+	send_sig(SIGKILL, a->task, 1);
+	KUNIT_EXPECT_TRUE(test, is_interrupted(result(test, a)));
+}
+
+static unsigned long switches(struct actor *a)
+{
+	return READ_ONCE(a->task->nvcsw) + READ_ONCE(a->task->nivcsw);
+}
+
+/* The others do not even look: they have not been on a CPU. */
+static void one_add_wakes_one_of_many(struct kunit *test)
+{
+	unsigned long before[8];
+	struct actor *a[8];
+	int i, ended = 0, disturbed = 0;
+
+	for (i = 0; i < 8; i++)
+		a[i] = start(test, getter, WQ_FOREVER);
+	for (i = 0; i < 8; i++)
+		sleeps(test, a[i]);
+	msleep(20);
+	for (i = 0; i < 8; i++)
+		before[i] = switches(a[i]);
+	add(test, "a");
+	msleep(100);
+	for (i = 0; i < 8; i++) {
+		if (has_ended(a[i]))
+			ended++;
+		else if (switches(a[i]) != before[i])
+			disturbed++;
+	}
+	KUNIT_EXPECT_EQ(test, ended, 1);
+	KUNIT_EXPECT_EQ(test, disturbed, 0);
+}
+
+static void each_of_n_sleeping_gets_has_one_of_n_adds(struct kunit *test)
+{
+	u32 seen = 0, i, key;
+	struct actor *a[16];
+
+	for (i = 0; i < 16; i++)
+		a[i] = start(test, getter, WQ_FOREVER);
+	for (i = 0; i < 16; i++)
+		sleeps(test, a[i]);
+	for (i = 0; i < 16; i++)
+		wq_add(queue(test), &i, sizeof(i));
+	for (i = 0; i < 16; i++) {
+		KUNIT_ASSERT_EQ(test, result(test, a[i]), 0);
+		memcpy(&key, a[i]->item.key, sizeof(key));
+		seen |= BIT(key);
+	}
+	KUNIT_EXPECT_EQ(test, seen, 0xffffU);
+}
+
+static int consumer(struct actor *a);
+
+/* Adds keys one by one, disturbs the first consumer, and waits for the run. */
+static void add_and_disturb(struct kunit *test, int sig, s64 timeout)
+{
+	struct fixture *fx = test->priv;
+	struct actor *a;
+	unsigned int lost = 0;
+	int tries;
+	u32 i;
+
+	fx->tally = vzalloc(array_size(STRESS_KEYS, sizeof(*fx->tally)));
+	KUNIT_ASSERT_NOT_NULL(test, fx->tally);
+	a = start(test, consumer, timeout);
+	start(test, consumer, WQ_FOREVER);
+	for (i = 0; i < STRESS_KEYS && !lost; i++) {
+		wq_add(fx->q, &i, sizeof(i));
+		if (sig)
+			send_sig(sig, a->task, 0);
+		tries = 50000;
+		while (stats(test)->dones != i + 1 && --tries)
+			usleep_range(50, 100);
+		lost += !tries;
+	}
+	KUNIT_EXPECT_EQ(test, lost, 0U);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->errors), 0);
+}
+
+static void no_key_is_lost_to_a_signal(struct kunit *test)
+{
+	add_and_disturb(test, SIGUSR1, WQ_FOREVER);
+}
+
+static void no_key_is_lost_to_a_timeout(struct kunit *test)
+{
+	add_and_disturb(test, 0, 60 * NSEC_PER_USEC);
+}
+
+static struct kunit_case get_cases[] = {
+	KUNIT_CASE(ten_thousand_keys_leave_in_the_order_they_came),
+	KUNIT_CASE(get_hands_a_key_out_once),
+	KUNIT_CASE(get_without_wait_of_an_empty_queue_is_eagain),
+	KUNIT_CASE(get_times_out_and_not_before_its_time),
+	KUNIT_CASE(the_shortest_timeout_times_out),
+	KUNIT_CASE(the_longest_timeout_waits),
+	KUNIT_CASE(a_timeout_is_no_wait_where_a_key_is_ready),
+	KUNIT_CASE(a_sleeping_get_is_woken_by_add),
+	KUNIT_CASE(a_get_with_timeout_is_woken_by_add),
+	KUNIT_CASE(a_sleeping_get_is_woken_by_done_of_a_dirty_key),
+	KUNIT_CASE(a_sleeping_get_is_woken_by_shut_down),
+	KUNIT_CASE(a_handled_signal_ends_the_wait_of_get),
+	KUNIT_CASE(a_fatal_signal_ends_the_wait_of_get),
+	KUNIT_CASE(one_add_wakes_one_of_many),
+	KUNIT_CASE(each_of_n_sleeping_gets_has_one_of_n_adds),
+	KUNIT_CASE(no_key_is_lost_to_a_signal),
+	KUNIT_CASE(no_key_is_lost_to_a_timeout),
+	{}
+};
+
+/* --- done --- */
+
+static void done_ends_processing(struct kunit *test)
+{
+	struct wq_item item;
+
+	add(test, "a");
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+}
+
+static void done_of_a_dirty_key_puts_it_at_the_tail(struct kunit *test)
+{
+	struct wq_item item;
+
+	add(test, "a");
+	add(test, "b");
+	item = get(test, "a");
+	add(test, "a");
+	add(test, "c");
+	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
+	get(test, "b");
+	get(test, "c");
+	get(test, "a");
+}
+
+static void done_by_key_ends_processing(struct kunit *test)
+{
+	add(test, "a");
+	get(test, "a");
+	KUNIT_EXPECT_EQ(test, done_key(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+}
+
+static void done_by_key_of_a_dirty_key_makes_it_ready(struct kunit *test)
+{
+	add(test, "a");
+	get(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, done_key(test, "a"), 1);
+	get(test, "a");
+}
+
+static void done_twice_is_stale(struct kunit *test)
+{
+	struct wq_item item;
+
+	add(test, "a");
+	item = get(test, "a");
+	done(test, &item);
+	EXPECT_REFUSED(test, done(test, &item), -ESTALE);
+}
+
+static void done_twice_leaves_a_key_that_became_ready(struct kunit *test)
+{
+	struct wq_item item;
+
+	add(test, "a");
+	item = get(test, "a");
+	add(test, "a");
+	done(test, &item);
+	EXPECT_REFUSED(test, done(test, &item), -ESTALE);
+	get(test, "a");
+}
+
+static void done_with_the_item_of_an_earlier_run_is_stale(struct kunit *test)
+{
+	struct wq_item old, item;
+
+	add(test, "a");
+	old = get(test, "a");
+	add(test, "a");
+	done(test, &old);
+	item = get(test, "a");
+	EXPECT_REFUSED(test, done(test, &old), -ESTALE);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+}
+
+static void done_with_an_old_item_leaves_a_new_key_of_that_name(struct kunit *test)
+{
+	struct wq_item old, item;
+
+	add(test, "a");
+	old = get(test, "a");
+	done(test, &old);
+	add(test, "a");
+	item = get(test, "a");
+	EXPECT_REFUSED(test, done(test, &old), -ESTALE);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+}
+
+static void done_after_done_by_key_is_stale(struct kunit *test)
+{
+	struct wq_item item;
+
+	add(test, "a");
+	item = get(test, "a");
+	done_key(test, "a");
+	EXPECT_REFUSED(test, done(test, &item), -ESTALE);
+}
+
+static void done_with_an_item_that_was_never_got_is_stale(struct kunit *test)
+{
+	struct wq_item item = { .key = "a", .len = 1 };
+
+	EXPECT_REFUSED(test, done(test, &item), -ESTALE);
+	add(test, "a");
+	EXPECT_REFUSED(test, done(test, &item), -ESTALE);
+	get(test, "a");
+	EXPECT_REFUSED(test, done(test, &item), -ESTALE);
+}
+
+static void done_by_key_of_an_unknown_key_is_enoent(struct kunit *test)
+{
+	EXPECT_REFUSED(test, done_key(test, "a"), -ENOENT);
+}
+
+static void done_by_key_of_a_ready_key_is_enoent(struct kunit *test)
+{
+	add(test, "a");
+	EXPECT_REFUSED(test, done_key(test, "a"), -ENOENT);
+	get(test, "a");
+}
+
+static void done_by_key_twice_is_enoent(struct kunit *test)
+{
+	add(test, "a");
+	get(test, "a");
+	done_key(test, "a");
+	EXPECT_REFUSED(test, done_key(test, "a"), -ENOENT);
+}
+
+static void keys_may_be_done_in_any_order(struct kunit *test)
+{
+	struct wq_item a, b, c;
+
+	add(test, "a");
+	add(test, "b");
+	add(test, "c");
+	a = get(test, "a");
+	b = get(test, "b");
+	c = get(test, "c");
+	KUNIT_EXPECT_EQ(test, done(test, &b), 0);
+	KUNIT_EXPECT_EQ(test, done(test, &c), 0);
+	KUNIT_EXPECT_EQ(test, done(test, &a), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
+}
+
+static struct kunit_case done_cases[] = {
+	KUNIT_CASE(done_ends_processing),
+	KUNIT_CASE(done_of_a_dirty_key_puts_it_at_the_tail),
+	KUNIT_CASE(done_by_key_ends_processing),
+	KUNIT_CASE(done_by_key_of_a_dirty_key_makes_it_ready),
+	KUNIT_CASE(done_twice_is_stale),
+	KUNIT_CASE(done_twice_leaves_a_key_that_became_ready),
+	KUNIT_CASE(done_with_the_item_of_an_earlier_run_is_stale),
+	KUNIT_CASE(done_with_an_old_item_leaves_a_new_key_of_that_name),
+	KUNIT_CASE(done_after_done_by_key_is_stale),
+	KUNIT_CASE(done_with_an_item_that_was_never_got_is_stale),
+	KUNIT_CASE(done_by_key_of_an_unknown_key_is_enoent),
+	KUNIT_CASE(done_by_key_of_a_ready_key_is_enoent),
+	KUNIT_CASE(done_by_key_twice_is_enoent),
+	KUNIT_CASE(keys_may_be_done_in_any_order),
+	{}
+};
+
+/* --- shut down --- */
+
+static void a_new_queue_is_not_shutting_down(struct kunit *test)
+{
+	KUNIT_EXPECT_FALSE(test, wq_shutting_down(queue(test)));
+	KUNIT_EXPECT_EQ(test, stats(test)->state, 0U);
+}
+
+static void shutting_down_tells(struct kunit *test)
+{
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_TRUE(test, wq_shutting_down(queue(test)));
+	KUNIT_EXPECT_EQ(test, stats(test)->state, (u32)WQ_STATE_SHUTDOWN);
+}
+
+static void shut_down_refuses_a_new_key(struct kunit *test)
+{
+	wq_shutdown(queue(test));
+	EXPECT_REFUSED(test, add(test, "a"), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+}
+
+static void shut_down_refuses_a_ready_key(struct kunit *test)
+{
+	add(test, "a");
+	wq_shutdown(queue(test));
+	EXPECT_REFUSED(test, add(test, "a"), -ESHUTDOWN);
+}
+
+static void shut_down_refuses_a_key_in_processing(struct kunit *test)
+{
+	struct wq_item item;
+
+	add(test, "a");
+	item = get(test, "a");
+	wq_shutdown(queue(test));
+	EXPECT_REFUSED(test, add(test, "a"), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+}
+
+static void shut_down_hands_out_what_is_left(struct kunit *test)
+{
+	add(test, "a");
+	add(test, "b");
+	wq_shutdown(queue(test));
+	get(test, "a");
+	get(test, "b");
+	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
+}
+
+static void get_of_an_empty_shut_down_queue_never_waits(struct kunit *test)
+{
+	struct actor *a;
+
+	wq_shutdown(queue(test));
+	a = start(test, getter, WQ_FOREVER);
+	KUNIT_EXPECT_EQ(test, result(test, a), -ESHUTDOWN);
+	a = start(test, getter, 20 * (s64)NSEC_PER_SEC);
+	KUNIT_EXPECT_EQ(test, result(test, a), -ESHUTDOWN);
+}
+
+static void a_key_dirty_before_shut_down_runs_once_more(struct kunit *test)
+{
+	struct wq_item item;
+
+	add(test, "a");
+	item = get(test, "a");
+	add(test, "a");
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
+}
+
+static void no_item_comes_together_with_shut_down(struct kunit *test)
+{
+	struct actor *a[8];
+	int i, ret, items = 0, ends = 0;
+
+	for (i = 0; i < 8; i++)
+		a[i] = start(test, getter, WQ_FOREVER);
+	for (i = 0; i < 8; i++)
+		sleeps(test, a[i]);
+	add(test, "a");
+	add(test, "b");
+	add(test, "c");
+	wq_shutdown(queue(test));
+	for (i = 0; i < 8; i++) {
+		ret = result(test, a[i]);
+		items += !ret;
+		ends += ret == -ESHUTDOWN;
+	}
+	KUNIT_EXPECT_EQ(test, items, 3);
+	KUNIT_EXPECT_EQ(test, ends, 5);
+	KUNIT_EXPECT_EQ(test, stats(test)->gets, 3ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->processing, 3U);
+}
+
+static void shut_down_may_come_any_number_of_times(struct kunit *test)
+{
+	int i;
+
+	add(test, "a");
+	for (i = 0; i < 10; i++)
+		wq_shutdown(queue(test));
+	get(test, "a");
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
+}
+
+static void a_queue_with_ready_keys_can_be_destroyed(struct kunit *test)
+{
+	u32 i;
+
+	for (i = 0; i < 1000; i++)
+		wq_add(queue(test), &i, sizeof(i));
+	queue_of(test, NULL);
+}
+
+static void a_queue_with_keys_in_processing_can_be_destroyed(struct kunit *test)
+{
+	add(test, "clean");
+	add(test, "dirty");
+	get(test, "clean");
+	get(test, "dirty");
+	add(test, "dirty");
+	queue_of(test, NULL);
+}
+
+static struct kunit_case shutdown_cases[] = {
+	KUNIT_CASE(a_new_queue_is_not_shutting_down),
+	KUNIT_CASE(shutting_down_tells),
+	KUNIT_CASE(shut_down_refuses_a_new_key),
+	KUNIT_CASE(shut_down_refuses_a_ready_key),
+	KUNIT_CASE(shut_down_refuses_a_key_in_processing),
+	KUNIT_CASE(shut_down_hands_out_what_is_left),
+	KUNIT_CASE(get_of_an_empty_shut_down_queue_never_waits),
+	KUNIT_CASE(a_key_dirty_before_shut_down_runs_once_more),
+	KUNIT_CASE(no_item_comes_together_with_shut_down),
+	KUNIT_CASE(shut_down_may_come_any_number_of_times),
+	KUNIT_CASE(a_queue_with_ready_keys_can_be_destroyed),
+	KUNIT_CASE(a_queue_with_keys_in_processing_can_be_destroyed),
+	{}
+};
+
+/* --- drain --- */
+
+static void drain_of_an_empty_queue_returns_at_once(struct kunit *test)
+{
+	struct actor *a = start(test, drainer, 0);
+
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_TRUE(test, wq_shutting_down(queue(test)));
+}
+
+static void drain_shuts_down(struct kunit *test)
+{
+	struct actor *a;
+
+	add(test, "a");
+	a = start(test, drainer, 0);
+	sleeps(test, a);
+	KUNIT_EXPECT_TRUE(test, wq_shutting_down(queue(test)));
+	KUNIT_EXPECT_EQ(test, add(test, "b"), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, stats(test)->state,
+			(u32)(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING));
+}
+
+static void drain_wakes_a_sleeping_get(struct kunit *test)
+{
+	struct actor *a = start(test, getter, WQ_FOREVER);
+
+	sleeps(test, a);
+	start(test, drainer, 0);
+	KUNIT_EXPECT_EQ(test, result(test, a), -ESHUTDOWN);
+}
+
+static void drain_waits_for_ready_keys(struct kunit *test)
+{
+	struct wq_item item;
+	struct actor *a;
+
+	add(test, "a");
+	a = start(test, drainer, 0);
+	sleeps(test, a);
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	item = get(test, "a");
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+static void drain_waits_for_keys_in_processing(struct kunit *test)
+{
+	struct wq_item item;
+	struct actor *a;
+
+	add(test, "a");
+	item = get(test, "a");
+	a = start(test, drainer, 0);
+	sleeps(test, a);
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+static void drain_waits_for_keys_added_again_while_processing(struct kunit *test)
+{
+	struct wq_item item;
+	struct actor *a;
+
+	add(test, "a");
+	item = get(test, "a");
+	add(test, "a");
+	a = start(test, drainer, 0);
+	sleeps(test, a);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	item = get(test, "a");
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+static void drain_ends_when_the_last_ready_key_is_canceled(struct kunit *test)
+{
+	struct actor *a;
+
+	add(test, "a");
+	a = start(test, drainer, 0);
+	sleeps(test, a);
+	cancel(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+static void drain_ends_by_done_by_key(struct kunit *test)
+{
+	struct actor *a;
+
+	add(test, "a");
+	get(test, "a");
+	a = start(test, drainer, 0);
+	sleeps(test, a);
+	done_key(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+static void drain_after_shut_down_waits(struct kunit *test)
+{
+	struct actor *a;
+
+	add(test, "a");
+	wq_shutdown(queue(test));
+	a = start(test, drainer, 0);
+	sleeps(test, a);
+	get(test, "a");
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	done_key(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+static void every_drainer_wakes(struct kunit *test)
+{
+	struct actor *a, *b;
+
+	add(test, "a");
+	get(test, "a");
+	a = start(test, drainer, 0);
+	b = start(test, drainer, 0);
+	sleeps(test, a);
+	sleeps(test, b);
+	done_key(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_EQ(test, result(test, b), 0);
+}
+
+static void a_plain_shut_down_ends_every_drain(struct kunit *test)
+{
+	struct actor *a, *b;
+
+	add(test, "a");
+	get(test, "a");
+	a = start(test, drainer, 0);
+	b = start(test, drainer, 0);
+	sleeps(test, a);
+	sleeps(test, b);
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, result(test, a), -ECANCELED);
+	KUNIT_EXPECT_EQ(test, result(test, b), -ECANCELED);
+	KUNIT_EXPECT_TRUE(test, wq_shutting_down(queue(test)));
+	KUNIT_EXPECT_EQ(test, stats(test)->state, (u32)WQ_STATE_SHUTDOWN);
+}
+
+static void a_drain_after_a_plain_shut_down_waits_again(struct kunit *test)
+{
+	struct actor *a, *b;
+
+	add(test, "a");
+	get(test, "a");
+	a = start(test, drainer, 0);
+	sleeps(test, a);
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, result(test, a), -ECANCELED);
+	b = start(test, drainer, 0);
+	sleeps(test, b);
+	KUNIT_EXPECT_TRUE(test, still_waits(b));
+	done_key(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, b), 0);
+}
+
+static void drain_can_be_killed_and_the_queue_stays_shut_down(struct kunit *test)
+{
+	struct actor *a;
+
+	add(test, "a");
+	a = start(test, drainer, 0);
+	sleeps(test, a);
+	send_sig(SIGKILL, a->task, 1);
+	KUNIT_EXPECT_TRUE(test, is_interrupted(result(test, a)));
+	KUNIT_EXPECT_EQ(test, add(test, "b"), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, stats(test)->state, (u32)WQ_STATE_SHUTDOWN);
+	get(test, "a");
+}
+
+static void a_killed_drainer_leaves_the_others_waiting(struct kunit *test)
+{
+	struct actor *a, *b;
+
+	add(test, "a");
+	get(test, "a");
+	a = start(test, drainer, 0);
+	b = start(test, drainer, 0);
+	sleeps(test, a);
+	sleeps(test, b);
+	send_sig(SIGKILL, a->task, 1);
+	KUNIT_EXPECT_TRUE(test, is_interrupted(result(test, a)));
+	KUNIT_EXPECT_TRUE(test, still_waits(b));
+	done_key(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, b), 0);
+}
+
+static void a_signal_that_is_not_fatal_leaves_a_drain_waiting(struct kunit *test)
+{
+	struct actor *a;
+
+	add(test, "a");
+	get(test, "a");
+	a = start(test, drainer, 0);
+	sleeps(test, a);
+	send_sig(SIGUSR1, a->task, 0);
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	done_key(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+static struct kunit_case drain_cases[] = {
+	KUNIT_CASE(drain_of_an_empty_queue_returns_at_once),
+	KUNIT_CASE(drain_shuts_down),
+	KUNIT_CASE(drain_wakes_a_sleeping_get),
+	KUNIT_CASE(drain_waits_for_ready_keys),
+	KUNIT_CASE(drain_waits_for_keys_in_processing),
+	KUNIT_CASE(drain_waits_for_keys_added_again_while_processing),
+	KUNIT_CASE(drain_ends_when_the_last_ready_key_is_canceled),
+	KUNIT_CASE(drain_ends_by_done_by_key),
+	KUNIT_CASE(drain_after_shut_down_waits),
+	KUNIT_CASE(every_drainer_wakes),
+	KUNIT_CASE(a_plain_shut_down_ends_every_drain),
+	KUNIT_CASE(a_drain_after_a_plain_shut_down_waits_again),
+	KUNIT_CASE(drain_can_be_killed_and_the_queue_stays_shut_down),
+	KUNIT_CASE(a_killed_drainer_leaves_the_others_waiting),
+	KUNIT_CASE(a_signal_that_is_not_fatal_leaves_a_drain_waiting),
+	{}
+};
+
+/* --- query, cancel, stats --- */
+
+static void query_of_an_unknown_key_is_enoent(struct kunit *test)
+{
+	EXPECT_REFUSED(test, query(test, "a"), -ENOENT);
+}
+
+static void query_tells_ready(struct kunit *test)
+{
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_READY | WQ_KEY_DIRTY);
+}
+
+static void query_tells_processing(struct kunit *test)
+{
+	add(test, "a");
+	get(test, "a");
+	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_PROCESSING | WQ_KEY_MINE);
+}
+
+static void query_tells_processing_and_dirty(struct kunit *test)
+{
+	add(test, "a");
+	get(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, query(test, "a"),
+			WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_MINE);
+}
+
+static void query_changes_nothing(struct kunit *test)
+{
+	add(test, "a");
+	remember(test);
+	query(test, "a");
+	KUNIT_EXPECT_TRUE(test, unchanged(test));
+	get(test, "a");
+}
+
+static void cancel_of_an_unknown_key_is_enoent(struct kunit *test)
+{
+	EXPECT_REFUSED(test, cancel(test, "a"), -ENOENT);
+}
+
+static void cancel_drops_a_ready_key(struct kunit *test)
+{
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, cancel(test, "a"), WQ_KEY_READY | WQ_KEY_DIRTY);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 0U);
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+}
+
+static void cancel_leaves_the_other_keys_in_order(struct kunit *test)
+{
+	add(test, "a");
+	add(test, "b");
+	add(test, "c");
+	add(test, "d");
+	cancel(test, "b");
+	cancel(test, "d");
+	cancel(test, "a");
+	add(test, "e");
+	get(test, "c");
+	get(test, "e");
+}
+
+static void a_canceled_key_can_be_added_again(struct kunit *test)
+{
+	add(test, "a");
+	cancel(test, "a");
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	get(test, "a");
+}
+
+static void cancel_lets_a_run_that_has_started_go_on(struct kunit *test)
+{
+	struct wq_item item;
+
+	add(test, "a");
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, cancel(test, "a"), WQ_KEY_PROCESSING | WQ_KEY_MINE);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_PROCESSING | WQ_KEY_MINE);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+}
+
+static void cancel_drops_the_further_run_of_a_key_in_processing(struct kunit *test)
+{
+	struct wq_item item;
+
+	add(test, "a");
+	item = get(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, cancel(test, "a"),
+			WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_MINE);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_PROCESSING | WQ_KEY_MINE);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+}
+
+static void add_after_cancel_during_processing_runs_once_more(struct kunit *test)
+{
+	struct wq_item item;
+
+	add(test, "a");
+	item = get(test, "a");
+	add(test, "a");
+	cancel(test, "a");
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
+	get(test, "a");
+}
+
+static void cancel_of_a_shut_down_queue_drops_a_ready_key(struct kunit *test)
+{
+	add(test, "a");
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, cancel(test, "a"), WQ_KEY_READY | WQ_KEY_DIRTY);
+	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
+}
+
+static void the_figures_of_a_new_queue_are_zero(struct kunit *test)
+{
+	const struct wq_stat *st = stats(test);
+
+	KUNIT_EXPECT_EQ(test, (int)st->name[0], 0);
+	KUNIT_EXPECT_EQ(test, st->state | st->ready | st->processing | st->held |
+			st->keys | st->reserved, 0U);
+	KUNIT_EXPECT_EQ(test, st->adds | st->coalesced | st->gets | st->dones |
+			st->given_back | st->canceled | st->merged, 0ULL);
+	KUNIT_EXPECT_EQ(test, st->max_keys, WQ_MAX_KEYS);
+}
+
+static void the_figures_count_keys_by_state(struct kunit *test)
+{
+	const struct wq_stat *st;
+
+	add(test, "a");
+	add(test, "b");
+	add(test, "c");
+	get(test, "a");
+	get(test, "b");
+	add(test, "b");
+	st = stats(test);
+	KUNIT_EXPECT_EQ(test, st->keys, 3U);
+	KUNIT_EXPECT_EQ(test, st->ready, 1U);
+	KUNIT_EXPECT_EQ(test, st->processing, 2U);
+}
+
+static void the_figures_count_what_was_done(struct kunit *test)
+{
+	const struct wq_stat *st;
+
+	add(test, "a");
+	add(test, "a");
+	add(test, "b");
+	add(test, "c");
+	get(test, "a");
+	add(test, "a");
+	add(test, "a");
+	done_key(test, "a");
+	cancel(test, "b");
+	get(test, "c");
+	add(test, "c");
+	cancel(test, "c");
+	cancel(test, "c");
+	st = stats(test);
+	KUNIT_EXPECT_EQ(test, st->adds, 5ULL);
+	KUNIT_EXPECT_EQ(test, st->coalesced, 2ULL);
+	KUNIT_EXPECT_EQ(test, st->gets, 2ULL);
+	KUNIT_EXPECT_EQ(test, st->dones, 1ULL);
+	KUNIT_EXPECT_EQ(test, st->canceled, 2ULL);
+	KUNIT_EXPECT_EQ(test, st->given_back, 0ULL);
+	KUNIT_EXPECT_EQ(test, st->merged, 0ULL);
+}
+
+static struct kunit_case state_cases[] = {
+	KUNIT_CASE(query_of_an_unknown_key_is_enoent),
+	KUNIT_CASE(query_tells_ready),
+	KUNIT_CASE(query_tells_processing),
+	KUNIT_CASE(query_tells_processing_and_dirty),
+	KUNIT_CASE(query_changes_nothing),
+	KUNIT_CASE(cancel_of_an_unknown_key_is_enoent),
+	KUNIT_CASE(cancel_drops_a_ready_key),
+	KUNIT_CASE(cancel_leaves_the_other_keys_in_order),
+	KUNIT_CASE(a_canceled_key_can_be_added_again),
+	KUNIT_CASE(cancel_lets_a_run_that_has_started_go_on),
+	KUNIT_CASE(cancel_drops_the_further_run_of_a_key_in_processing),
+	KUNIT_CASE(add_after_cancel_during_processing_runs_once_more),
+	KUNIT_CASE(cancel_of_a_shut_down_queue_drops_a_ready_key),
+	KUNIT_CASE(the_figures_of_a_new_queue_are_zero),
+	KUNIT_CASE(the_figures_count_keys_by_state),
+	KUNIT_CASE(the_figures_count_what_was_done),
+	{}
+};
+
+/* --- keys, limits, creation --- */
+
+/* A long key that differs from its like only in its last byte. */
+static const void *long_key(struct kunit *test, size_t len, u8 last)
+{
+	struct fixture *fx = test->priv;
+
+	memset(fx->key, 'k', sizeof(fx->key));
+	if (len)
+		fx->key[len - 1] = last;
+	return fx->key;
+}
+
+static void a_key_of_no_bytes_is_einval(struct kunit *test)
+{
+	struct wq *q = queue(test);
+
+	EXPECT_REFUSED(test, wq_add(q, "", 0), -EINVAL);
+	EXPECT_REFUSED(test, wq_query(q, "", 0), -EINVAL);
+	EXPECT_REFUSED(test, wq_cancel(q, "", 0), -EINVAL);
+	EXPECT_REFUSED(test, wq_done_key(q, "", 0), -EINVAL);
+}
+
+static void a_key_of_1025_bytes_is_e2big(struct kunit *test)
+{
+	const void *key = long_key(test, 1025, 'x');
+	struct wq *q = queue(test);
+
+	EXPECT_REFUSED(test, wq_add(q, key, 1025), -E2BIG);
+	EXPECT_REFUSED(test, wq_query(q, key, 1025), -E2BIG);
+	EXPECT_REFUSED(test, wq_cancel(q, key, 1025), -E2BIG);
+	EXPECT_REFUSED(test, wq_done_key(q, key, 1025), -E2BIG);
+}
+
+static void a_key_length_beyond_32_bits_is_e2big(struct kunit *test)
+{
+	size_t len = SIZE_MAX - U32_MAX + 1;
+
+	EXPECT_REFUSED(test, wq_add(queue(test), "a", len), -E2BIG);
+	EXPECT_REFUSED(test, wq_add(queue(test), "a", SIZE_MAX), -E2BIG);
+}
+
+static void a_key_of_1024_bytes_goes_in_and_out(struct kunit *test)
+{
+	const void *key = long_key(test, 1024, 'x');
+	struct wq *q = queue(test);
+	struct wq_item item;
+
+	KUNIT_EXPECT_EQ(test, wq_add(q, key, 1024), 1);
+	KUNIT_EXPECT_EQ(test, wq_add(q, key, 1024), 0);
+	KUNIT_ASSERT_EQ(test, wq_get(q, &item, 0), 0);
+	KUNIT_EXPECT_EQ(test, item.len, 1024U);
+	KUNIT_EXPECT_EQ(test, memcmp(item.key, key, 1024), 0);
+	KUNIT_EXPECT_EQ(test, wq_done(q, &item), 0);
+}
+
+static void long_keys_that_differ_in_their_last_byte_are_two(struct kunit *test)
+{
+	struct wq *q = queue(test);
+
+	KUNIT_EXPECT_EQ(test, wq_add(q, long_key(test, 1024, 'x'), 1024), 1);
+	KUNIT_EXPECT_EQ(test, wq_add(q, long_key(test, 1024, 'y'), 1024), 1);
+	KUNIT_EXPECT_EQ(test, wq_len(q), 2U);
+}
+
+static void every_value_of_a_byte_is_a_key(struct kunit *test)
+{
+	struct wq *q = queue(test);
+	struct wq_item item;
+	int i, wrong = 0;
+	u8 byte;
+
+	for (i = 0; i < 256; i++) {
+		byte = i;
+		wrong += wq_add(q, &byte, 1) != 1;
+	}
+	for (i = 0; i < 256; i++)
+		wrong += wq_get(q, &item, 0) || item.len != 1 || *(u8 *)item.key != i;
+	KUNIT_EXPECT_EQ(test, wrong, 0);
+}
+
+static void keys_may_hold_nuls(struct kunit *test)
+{
+	struct wq *q = queue(test);
+	struct wq_item item;
+
+	KUNIT_EXPECT_EQ(test, wq_add(q, "a\0b", 3), 1);
+	KUNIT_EXPECT_EQ(test, wq_add(q, "a\0c", 3), 1);
+	KUNIT_EXPECT_EQ(test, wq_add(q, "a\0", 2), 1);
+	KUNIT_EXPECT_EQ(test, wq_add(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_add(q, "a\0b", 3), 0);
+	KUNIT_ASSERT_EQ(test, wq_get(q, &item, 0), 0);
+	KUNIT_EXPECT_EQ(test, item.len, 3U);
+	KUNIT_EXPECT_EQ(test, memcmp(item.key, "a\0b", 3), 0);
+}
+
+static void a_prefix_of_a_key_is_another_key(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct wq *q = queue(test);
+	struct wq_item item;
+	unsigned int wrong = 0;
+	u32 len;
+
+	memset(fx->key, 0, sizeof(fx->key));
+	for (len = 1; len <= WQ_MAX_KEY; len++)
+		wrong += wq_add(q, fx->key, len) != 1;
+	for (len = 1; len <= WQ_MAX_KEY; len++)
+		wrong += wq_get(q, &item, 0) || item.len != len ||
+			 memcmp(item.key, fx->key, len) || wq_done(q, &item);
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
+}
+
+static void a_key_may_lie_at_any_address(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct wq *q = queue(test);
+	int i, wrong = 0;
+
+	memcpy(fx->key, "0123456789abcdef", 16);
+	wq_add(q, fx->key, 16);
+	for (i = 1; i < 16; i++) {
+		memcpy(fx->key + i, "0123456789abcdef", 16);
+		wrong += wq_add(q, fx->key + i, 16) != 0;
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0);
+	KUNIT_EXPECT_EQ(test, wq_len(q), 1U);
+}
+
+static struct wq *full_queue_of_two(struct kunit *test)
+{
+	struct wq_params params = { .max_keys = 2 };
+	struct wq *q = queue_of(test, &params);
+
+	KUNIT_ASSERT_EQ(test, add(test, "a"), 1);
+	KUNIT_ASSERT_EQ(test, add(test, "b"), 1);
+	return q;
+}
+
+static void stats_tell_max_keys(struct kunit *test)
+{
+	full_queue_of_two(test);
+	KUNIT_EXPECT_EQ(test, stats(test)->max_keys, 2U);
+}
+
+static void a_full_queue_refuses_a_new_key(struct kunit *test)
+{
+	full_queue_of_two(test);
+	EXPECT_REFUSED(test, add(test, "c"), -ENOSPC);
+	KUNIT_EXPECT_EQ(test, query(test, "c"), -ENOENT);
+	get(test, "a");
+	get(test, "b");
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+}
+
+static void a_full_queue_still_coalesces(struct kunit *test)
+{
+	full_queue_of_two(test);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+}
+
+static void keys_in_processing_count_against_max_keys(struct kunit *test)
+{
+	full_queue_of_two(test);
+	get(test, "a");
+	EXPECT_REFUSED(test, add(test, "c"), -ENOSPC);
+}
+
+static void a_full_queue_still_marks_a_key_in_processing(struct kunit *test)
+{
+	full_queue_of_two(test);
+	get(test, "a");
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	KUNIT_EXPECT_EQ(test, done_key(test, "a"), 1);
+	get(test, "b");
+	get(test, "a");
+}
+
+static void there_is_room_again_after_done(struct kunit *test)
+{
+	full_queue_of_two(test);
+	get(test, "a");
+	done_key(test, "a");
+	KUNIT_EXPECT_EQ(test, add(test, "c"), 1);
+	EXPECT_REFUSED(test, add(test, "a"), -ENOSPC);
+}
+
+static void there_is_room_again_after_cancel(struct kunit *test)
+{
+	full_queue_of_two(test);
+	cancel(test, "b");
+	KUNIT_EXPECT_EQ(test, add(test, "c"), 1);
+}
+
+static void two_hundred_thousand_keys_go_in_and_out(struct kunit *test)
+{
+	struct wq *q = queue(test);
+	unsigned int wrong = 0;
+	struct wq_item item;
+	u64 key[2] = {};
+	u32 i;
+
+	for (i = 0; i < 200000; i++) {
+		key[1] = i;
+		wrong += wq_add(q, key, sizeof(key)) != 1;
+		cond_resched();
+	}
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 200000U);
+	for (i = 0; i < 200000; i++) {
+		key[1] = i;
+		wrong += wq_add(q, key, sizeof(key)) != 0;
+		cond_resched();
+	}
+	for (i = 0; i < 200000; i++) {
+		key[1] = i;
+		wrong += wq_get(q, &item, 0) || item.len != sizeof(key) ||
+			 memcmp(item.key, key, sizeof(key)) || wq_done(q, &item);
+		cond_resched();
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
+}
+
+/* Keys come and go while many stay: what was found once is found for ever. */
+static void keys_are_found_while_others_come_and_go(struct kunit *test)
+{
+	struct wq *q = queue(test);
+	unsigned int wrong = 0;
+	int state;
+	u32 i;
+
+	for (i = 0; i < 20000; i++) {
+		wrong += wq_add(q, &i, sizeof(i)) != 1;
+		cond_resched();
+	}
+	for (i = 0; i < 20000; i += 2) {
+		wrong += wq_cancel(q, &i, sizeof(i)) < 0;
+		cond_resched();
+	}
+	for (i = 0; i < 20000; i++) {
+		state = i % 2 ? WQ_KEY_READY | WQ_KEY_DIRTY : -ENOENT;
+		wrong += wq_query(q, &i, sizeof(i)) != state;
+		cond_resched();
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 10000U);
+}
+
+static struct kunit_case key_cases[] = {
+	KUNIT_CASE(a_key_of_no_bytes_is_einval),
+	KUNIT_CASE(a_key_of_1025_bytes_is_e2big),
+	KUNIT_CASE(a_key_length_beyond_32_bits_is_e2big),
+	KUNIT_CASE(a_key_of_1024_bytes_goes_in_and_out),
+	KUNIT_CASE(long_keys_that_differ_in_their_last_byte_are_two),
+	KUNIT_CASE(every_value_of_a_byte_is_a_key),
+	KUNIT_CASE(keys_may_hold_nuls),
+	KUNIT_CASE(a_prefix_of_a_key_is_another_key),
+	KUNIT_CASE(a_key_may_lie_at_any_address),
+	KUNIT_CASE(stats_tell_max_keys),
+	KUNIT_CASE(a_full_queue_refuses_a_new_key),
+	KUNIT_CASE(a_full_queue_still_coalesces),
+	KUNIT_CASE(keys_in_processing_count_against_max_keys),
+	KUNIT_CASE(a_full_queue_still_marks_a_key_in_processing),
+	KUNIT_CASE(there_is_room_again_after_done),
+	KUNIT_CASE(there_is_room_again_after_cancel),
+	KUNIT_CASE(two_hundred_thousand_keys_go_in_and_out),
+	KUNIT_CASE(keys_are_found_while_others_come_and_go),
+	{}
+};
+
+/* What wq_create() says: 0 or an errno. */
+static long create(const struct wq_params *params)
+{
+	struct wq *q = wq_create(params);
+
+	if (IS_ERR(q))
+		return PTR_ERR(q);
+	wq_destroy(q);
+	return 0;
+}
+
+static long create_named(const char *name)
+{
+	struct wq_params params = { .name = name, .mode = 0600 };
+
+	return create(&params);
+}
+
+static void max_keys_beyond_the_most_is_erange(struct kunit *test)
+{
+	struct wq_params params = { .max_keys = WQ_MAX_KEYS };
+
+	KUNIT_EXPECT_EQ(test, create(&params), 0L);
+	params.max_keys++;
+	KUNIT_EXPECT_EQ(test, create(&params), (long)-ERANGE);
+	params.max_keys = UINT_MAX;
+	KUNIT_EXPECT_EQ(test, create(&params), (long)-ERANGE);
+}
+
+static void a_mode_with_more_than_permission_bits_is_erange(struct kunit *test)
+{
+	struct wq_params params = { .name = "kunit", .mode = 0777 };
+
+	KUNIT_EXPECT_EQ(test, create(&params), 0L);
+	params.mode = 01600;
+	KUNIT_EXPECT_EQ(test, create(&params), (long)-ERANGE);
+	params.mode = S_IFREG | 0600;
+	KUNIT_EXPECT_EQ(test, create(&params), (long)-ERANGE);
+}
+
+static void stats_tell_name_and_mode(struct kunit *test)
+{
+	struct wq_params params = { .name = "kunit-Name_0.+:@", .mode = 0640 };
+
+	queue_of(test, &params);
+	KUNIT_EXPECT_STREQ(test, (const char *)stats(test)->name, "kunit-Name_0.+:@");
+	KUNIT_EXPECT_EQ(test, stats(test)->mode, 0640U);
+	KUNIT_EXPECT_EQ(test, stats(test)->uid | stats(test)->gid, 0U);
+}
+
+static void a_name_has_at_most_63_bytes(struct kunit *test)
+{
+	char name[WQ_NAME_MAX + 1] = {};
+
+	memset(name, 'n', WQ_NAME_MAX - 1);
+	KUNIT_EXPECT_EQ(test, create_named(name), 0L);
+	name[WQ_NAME_MAX - 1] = 'n';
+	KUNIT_EXPECT_EQ(test, create_named(name), (long)-EINVAL);
+}
+
+static void a_bad_name_is_einval(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, create_named(".hidden"), (long)-EINVAL);
+	KUNIT_EXPECT_EQ(test, create_named("a/b"), (long)-EINVAL);
+	KUNIT_EXPECT_EQ(test, create_named("a b"), (long)-EINVAL);
+	KUNIT_EXPECT_EQ(test, create_named("a\n"), (long)-EINVAL);
+	KUNIT_EXPECT_EQ(test, create_named("\xc3\xa4"), (long)-EINVAL);
+}
+
+static void a_name_in_use_is_eexist_and_free_after_destroy(struct kunit *test)
+{
+	struct wq_params params = { .name = "kunit", .mode = 0600 };
+
+	queue_of(test, &params);
+	KUNIT_EXPECT_EQ(test, create_named("kunit"), (long)-EEXIST);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	queue_of(test, NULL);
+	KUNIT_EXPECT_EQ(test, create_named("kunit"), 0L);
+}
+
+static void the_queue_keeps_a_copy_of_its_name(struct kunit *test)
+{
+	char name[] = "first";
+	struct wq_params params = { .name = name, .mode = 0600 };
+
+	queue_of(test, &params);
+	memcpy(name, "other", 5);
+	KUNIT_EXPECT_STREQ(test, (const char *)stats(test)->name, "first");
+}
+
+static struct kunit_case create_cases[] = {
+	KUNIT_CASE(max_keys_beyond_the_most_is_erange),
+	KUNIT_CASE(a_mode_with_more_than_permission_bits_is_erange),
+	KUNIT_CASE(stats_tell_name_and_mode),
+	KUNIT_CASE(a_name_has_at_most_63_bytes),
+	KUNIT_CASE(a_bad_name_is_einval),
+	KUNIT_CASE(a_name_in_use_is_eexist_and_free_after_destroy),
+	KUNIT_CASE(the_queue_keeps_a_copy_of_its_name),
+	{}
+};
+
+/* --- ordering policies --- */
+
+/* The policies of these tests keep their ready keys in a list or in a tree. */
+struct order {
+	struct list_head list;
+	struct rb_root tree;
+	unsigned int len;
+	unsigned int touches, pushes, pops, removes;
+	bool irqs_were_on;
+	bool popped_empty;
+};
+
+static void order_called(struct order *o)
+{
+	if (!irqs_disabled())
+		o->irqs_were_on = true;
+}
+
+static void order_touch(void *order, struct wq_entry *entry)
+{
+	struct order *o = order;
+
+	order_called(o);
+	o->touches++;
+}
+
+static void fifo_push(void *order, struct wq_entry *entry)
+{
+	struct order *o = order;
+
+	order_called(o);
+	o->pushes++;
+	o->len++;
+	list_add_tail(&entry->link, &o->list);
+}
+
+static unsigned int order_len(void *order)
+{
+	struct order *o = order;
+
+	order_called(o);
+	return o->len;
+}
+
+static struct wq_entry *list_pop(void *order)
+{
+	struct order *o = order;
+	struct wq_entry *entry;
+
+	order_called(o);
+	o->pops++;
+	entry = list_first_entry_or_null(&o->list, struct wq_entry, link);
+	if (!entry) {
+		o->popped_empty = true;
+		return NULL;
+	}
+	o->len--;
+	list_del(&entry->link);
+	return entry;
+}
+
+static void list_remove(void *order, struct wq_entry *entry)
+{
+	struct order *o = order;
+
+	order_called(o);
+	o->removes++;
+	o->len--;
+	list_del(&entry->link);
+}
+
+static void lifo_push(void *order, struct wq_entry *entry)
+{
+	struct order *o = order;
+
+	o->len++;
+	list_add(&entry->link, &o->list);
+}
+
+static void to_front(void *order, struct wq_entry *entry)
+{
+	struct order *o = order;
+
+	list_move(&entry->link, &o->list);
+}
+
+/* The least first byte first. */
+static bool key_less(struct rb_node *a, const struct rb_node *b)
+{
+	const u8 *key_a, *key_b;
+	size_t len;
+
+	key_a = wq_entry_key(rb_entry(a, struct wq_entry, node), &len);
+	key_b = wq_entry_key(rb_entry(b, struct wq_entry, node), &len);
+	return *key_a < *key_b;
+}
+
+static void tree_push(void *order, struct wq_entry *entry)
+{
+	struct order *o = order;
+
+	o->len++;
+	rb_add(&entry->node, &o->tree, key_less);
+}
+
+static struct wq_entry *tree_pop(void *order)
+{
+	struct order *o = order;
+	struct rb_node *first = rb_first(&o->tree);
+
+	o->len--;
+	rb_erase(first, &o->tree);
+	return rb_entry(first, struct wq_entry, node);
+}
+
+static void tree_remove(void *order, struct wq_entry *entry)
+{
+	struct order *o = order;
+
+	o->len--;
+	rb_erase(&entry->node, &o->tree);
+}
+
+static const struct wq_order_ops counted_fifo = {
+	.touch = order_touch,
+	.push = fifo_push,
+	.len = order_len,
+	.pop = list_pop,
+	.remove = list_remove,
+};
+
+static const struct wq_order_ops lifo = {
+	.push = lifo_push,
+	.len = order_len,
+	.pop = list_pop,
+	.remove = list_remove,
+};
+
+static const struct wq_order_ops touched_first = {
+	.touch = to_front,
+	.push = fifo_push,
+	.len = order_len,
+	.pop = list_pop,
+	.remove = list_remove,
+};
+
+static const struct wq_order_ops priority = {
+	.push = tree_push,
+	.len = order_len,
+	.pop = tree_pop,
+	.remove = tree_remove,
+};
+
+static struct order *ordered(struct kunit *test, const struct wq_order_ops *ops)
+{
+	struct order *o = kunit_kzalloc(test, sizeof(*o), GFP_KERNEL);
+	struct wq_params params = { .order = ops, .order_data = o };
+
+	KUNIT_ASSERT_NOT_NULL(test, o);
+	INIT_LIST_HEAD(&o->list);
+	o->tree = RB_ROOT;
+	queue_of(test, &params);
+	return o;
+}
+
+static void push_is_called_when_a_key_becomes_ready(struct kunit *test)
+{
+	struct order *o = ordered(test, &counted_fifo);
+
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, o->pushes, 1U);
+	get(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, o->pushes, 1U);
+	done_key(test, "a");
+	KUNIT_EXPECT_EQ(test, o->pushes, 2U);
+}
+
+static void touch_is_called_when_a_ready_key_is_added_again(struct kunit *test)
+{
+	struct order *o = ordered(test, &counted_fifo);
+
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, o->touches, 0U);
+	add(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, o->touches, 2U);
+	KUNIT_EXPECT_EQ(test, o->pushes, 1U);
+}
+
+static void touch_is_not_called_for_a_key_in_processing(struct kunit *test)
+{
+	struct order *o = ordered(test, &counted_fifo);
+
+	add(test, "a");
+	get(test, "a");
+	add(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, o->touches, 0U);
+}
+
+static void pop_is_called_once_a_get_and_never_on_an_empty_policy(struct kunit *test)
+{
+	struct order *o = ordered(test, &counted_fifo);
+
+	get_error(test);
+	add(test, "a");
+	get(test, "a");
+	get_error(test);
+	wq_shutdown(queue(test));
+	get_error(test);
+	KUNIT_EXPECT_EQ(test, o->pops, 1U);
+	KUNIT_EXPECT_FALSE(test, o->popped_empty);
+}
+
+static void remove_is_called_when_a_ready_key_is_canceled(struct kunit *test)
+{
+	struct order *o = ordered(test, &counted_fifo);
+
+	add(test, "a");
+	add(test, "b");
+	cancel(test, "a");
+	KUNIT_EXPECT_EQ(test, o->removes, 1U);
+	get(test, "b");
+	add(test, "b");
+	cancel(test, "b");
+	KUNIT_EXPECT_EQ(test, o->removes, 1U);
+	KUNIT_EXPECT_EQ(test, o->pops, 1U);
+}
+
+static void a_policy_is_called_with_interrupts_off(struct kunit *test)
+{
+	struct order *o = ordered(test, &counted_fifo);
+
+	add(test, "a");
+	add(test, "a");
+	add(test, "b");
+	get(test, "a");
+	cancel(test, "b");
+	wq_len(queue(test));
+	KUNIT_EXPECT_FALSE(test, o->irqs_were_on);
+}
+
+static void len_counts_the_keys_of_a_policy(struct kunit *test)
+{
+	ordered(test, &counted_fifo);
+	add(test, "a");
+	add(test, "b");
+	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 2U);
+	KUNIT_EXPECT_EQ(test, stats(test)->ready, 2U);
+	get(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
+	KUNIT_EXPECT_EQ(test, stats(test)->ready, 1U);
+}
+
+static void a_lifo_policy_hands_out_the_last_key_first(struct kunit *test)
+{
+	ordered(test, &lifo);
+	add(test, "a");
+	add(test, "b");
+	add(test, "c");
+	cancel(test, "b");
+	get(test, "c");
+	get(test, "a");
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+}
+
+static void touch_may_be_null(struct kunit *test)
+{
+	ordered(test, &lifo);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+	get(test, "a");
+}
+
+static void touch_may_move_a_key(struct kunit *test)
+{
+	ordered(test, &touched_first);
+	add(test, "a");
+	add(test, "b");
+	add(test, "c");
+	add(test, "c");
+	get(test, "c");
+	get(test, "a");
+	get(test, "b");
+}
+
+static void a_priority_policy_hands_out_the_least_key_first(struct kunit *test)
+{
+	ordered(test, &priority);
+	add(test, "5 first");
+	add(test, "9");
+	add(test, "1");
+	add(test, "5 second");
+	add(test, "3");
+	cancel(test, "3");
+	get(test, "1");
+	add(test, "0");
+	get(test, "0");
+	get(test, "5 first");
+	get(test, "5 second");
+	get(test, "9");
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+}
+
+static void a_policy_sorts_ten_thousand_keys(struct kunit *test)
+{
+	struct wq *q;
+	unsigned int wrong = 0;
+	struct wq_item item;
+	u8 key[3], last = 0;
+	u32 i;
+
+	ordered(test, &priority);
+	q = queue(test);
+	for (i = 0; i < 10000; i++) {
+		key[0] = i * 7919;
+		key[1] = i;
+		key[2] = i >> 8;
+		wrong += wq_add(q, key, sizeof(key)) != 1;
+		cond_resched();
+	}
+	for (i = 0; i < 10000; i++) {
+		if (wq_get(q, &item, 0))
+			break;
+		wrong += *(u8 *)item.key < last;
+		last = *(u8 *)item.key;
+		wrong += wq_done(q, &item) != 0;
+		cond_resched();
+	}
+	KUNIT_EXPECT_EQ(test, i, 10000U);
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+}
+
+static void wq_entry_key_tells_the_key(struct kunit *test)
+{
+	struct order *o = ordered(test, &counted_fifo);
+	struct wq_entry *entry;
+	const void *key;
+	size_t len = 0;
+
+	add(test, "some key");
+	entry = list_first_entry_or_null(&o->list, struct wq_entry, link);
+	KUNIT_ASSERT_NOT_NULL(test, entry);
+	key = wq_entry_key(entry, &len);
+	KUNIT_EXPECT_EQ(test, len, strlen("some key"));
+	KUNIT_EXPECT_EQ(test, memcmp(key, "some key", len), 0);
+}
+
+static void a_queue_with_a_policy_can_be_destroyed_with_keys_in_it(struct kunit *test)
+{
+	ordered(test, &priority);
+	add(test, "a");
+	add(test, "b");
+	get(test, "a");
+	add(test, "a");
+	queue_of(test, NULL);
+}
+
+static struct kunit_case order_cases[] = {
+	KUNIT_CASE(push_is_called_when_a_key_becomes_ready),
+	KUNIT_CASE(touch_is_called_when_a_ready_key_is_added_again),
+	KUNIT_CASE(touch_is_not_called_for_a_key_in_processing),
+	KUNIT_CASE(pop_is_called_once_a_get_and_never_on_an_empty_policy),
+	KUNIT_CASE(remove_is_called_when_a_ready_key_is_canceled),
+	KUNIT_CASE(a_policy_is_called_with_interrupts_off),
+	KUNIT_CASE(len_counts_the_keys_of_a_policy),
+	KUNIT_CASE(a_lifo_policy_hands_out_the_last_key_first),
+	KUNIT_CASE(touch_may_be_null),
+	KUNIT_CASE(touch_may_move_a_key),
+	KUNIT_CASE(a_priority_policy_hands_out_the_least_key_first),
+	KUNIT_CASE(a_policy_sorts_ten_thousand_keys),
+	KUNIT_CASE(wq_entry_key_tells_the_key),
+	KUNIT_CASE(a_queue_with_a_policy_can_be_destroyed_with_keys_in_it),
+	{}
+};
+
+/* --- no memory --- */
+
+#if defined(CONFIG_FAULT_INJECTION) && defined(CONFIG_FAILSLAB)
+
+/* Lets the nth allocation of this thread from now on fail. */
+static void fail_nth(unsigned int n)
+{
+	WRITE_ONCE(current->fail_nth, n);
+}
+
+/* Ends that, and tells whether it came to it. */
+static bool has_failed(void)
+{
+	bool failed = !READ_ONCE(current->fail_nth);
+
+	fail_nth(0);
+	return failed;
+}
+
+/* By default failslab spares allocations that may sleep. */
+static void skip_unless_sleepers_fail(struct kunit *test)
+{
+	void *p;
+
+	fail_nth(1);
+	p = kmalloc(8, GFP_KERNEL | __GFP_NOWARN);
+	fail_nth(0);
+	kfree(p);
+	if (p)
+		kunit_skip(test, "needs: echo N >/sys/kernel/debug/failslab/ignore-gfp-wait");
+}
+
+#else
+
+static void fail_nth(unsigned int n) { }
+static bool has_failed(void) { return false; }
+
+static void skip_unless_sleepers_fail(struct kunit *test)
+{
+	kunit_skip(test, "needs CONFIG_FAULT_INJECTION and CONFIG_FAILSLAB");
+}
+
+#endif
+
+static void skip_unless_adds_fail(struct kunit *test)
+{
+	void *p;
+
+	fail_nth(1);
+	p = kmalloc(8, GFP_ATOMIC | __GFP_NOWARN);
+	fail_nth(0);
+	kfree(p);
+	if (p)
+		kunit_skip(test, "needs CONFIG_FAULT_INJECTION and CONFIG_FAILSLAB");
+}
+
+static void each_allocation_of_create_may_fail(struct kunit *test)
+{
+	struct wq_params params = { .name = "kunit-nomem", .mode = 0600 };
+	bool failed = true;
+	unsigned int n;
+	long ret;
+
+	skip_unless_sleepers_fail(test);
+	for (n = 1; failed && n < 100; n++) {
+		fail_nth(n);
+		ret = create(&params);
+		failed = has_failed();
+		if (ret)
+			KUNIT_EXPECT_EQ(test, ret, (long)-ENOMEM);
+	}
+	KUNIT_EXPECT_GT(test, n, 2U);
+	KUNIT_EXPECT_FALSE(test, failed);
+	KUNIT_EXPECT_EQ(test, create(&params), 0L);
+}
+
+/*
+ * Adds with every allocation failing in turn until it works.  Returns how
+ * often it did not, or -1 where something was wrong.
+ */
+static int add_with_failures(struct kunit *test, u32 key)
+{
+	struct wq *q = queue(test);
+	unsigned int n;
+	int ret, refused = 0;
+
+	for (n = 1; n < 100; n++) {
+		remember(test);
+		fail_nth(n);
+		ret = wq_add(q, &key, sizeof(key));
+		has_failed();
+		if (ret == 1)
+			return refused;
+		if (ret != -ENOMEM || !unchanged(test) ||
+		    wq_query(q, &key, sizeof(key)) != -ENOENT)
+			return -1;
+		refused++;
+	}
+	return -1;
+}
+
+static void each_allocation_of_add_may_fail(struct kunit *test)
+{
+	skip_unless_adds_fail(test);
+	KUNIT_EXPECT_GE(test, add_with_failures(test, 0), 0);
+}
+
+static void allocations_may_fail_while_the_queue_grows(struct kunit *test)
+{
+	struct wq *q = queue(test);
+	unsigned int wrong = 0;
+	struct wq_item item;
+	int refused = 0;
+	u32 i;
+
+	skip_unless_adds_fail(test);
+	for (i = 0; i < 2000; i++) {
+		int ret = add_with_failures(test, i);
+
+		wrong += ret < 0;
+		refused += max(ret, 0);
+	}
+	KUNIT_EXPECT_GT(test, refused, 0);
+	for (i = 0; i < 2000; i++)
+		wrong += wq_get(q, &item, 0) || item.len != sizeof(i) ||
+			 memcmp(item.key, &i, sizeof(i)) || wq_done(q, &item);
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
+}
+
+static void a_repeat_add_allocates_nothing(struct kunit *test)
+{
+	skip_unless_adds_fail(test);
+	add(test, "a");
+	fail_nth(1);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+	KUNIT_EXPECT_FALSE(test, has_failed());
+	get(test, "a");
+	fail_nth(1);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	KUNIT_EXPECT_FALSE(test, has_failed());
+}
+
+static void get_and_done_need_no_memory(struct kunit *test)
+{
+	struct wq_item item;
+
+	skip_unless_adds_fail(test);
+	add(test, "a");
+	fail_nth(1);
+	item = get(test, "a");
+	KUNIT_EXPECT_FALSE(test, has_failed());
+	fail_nth(1);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	has_failed();
+}
+
+static struct kunit_case nomem_cases[] = {
+	KUNIT_CASE(each_allocation_of_create_may_fail),
+	KUNIT_CASE(each_allocation_of_add_may_fail),
+	KUNIT_CASE(allocations_may_fail_while_the_queue_grows),
+	KUNIT_CASE(a_repeat_add_allocates_nothing),
+	KUNIT_CASE(get_and_done_need_no_memory),
+	{}
+};
+
+/* --- load: many threads, every context --- */
+
+/* Counted before the add, as a user stores its data before the add. */
+static int add_counted(struct fixture *fx, u32 i)
+{
+	atomic_inc(&fx->tally[i].asked);
+	return wq_add(fx->q, &i, sizeof(i));
+}
+
+static int producer(struct actor *a)
+{
+	struct fixture *fx = a->fx;
+	struct rnd_state rnd;
+	unsigned int n;
+	u32 i;
+
+	prandom_seed_state(&rnd, a->id);
+	for (n = 0; n < fx->adds; n++) {
+		i = prandom_u32_state(&rnd) % STRESS_KEYS;
+		if (add_counted(fx, i) < 0)
+			atomic_inc(&fx->errors);
+		if (fx->cancels && !(n % 3)) {
+			i = prandom_u32_state(&rnd) % STRESS_KEYS;
+			wq_cancel(fx->q, &i, sizeof(i));
+		}
+		/* lets the consumers at it also where nothing preempts */
+		if (!(n % 16))
+			schedule();
+		cond_resched();
+	}
+	return 0;
+}
+
+static void run(struct fixture *fx, const struct wq_item *item, unsigned int n)
+{
+	struct tally *t;
+	u32 i;
+
+	memcpy(&i, item->key, sizeof(i));
+	if (item->len != sizeof(i) || i >= STRESS_KEYS) {
+		atomic_inc(&fx->errors);
+		return;
+	}
+	t = &fx->tally[i];
+	if (atomic_inc_return(&t->running) != 1)
+		atomic_inc(&fx->overlaps);
+	atomic_set(&t->covered, atomic_read(&t->asked));
+	if (!(n % 4))
+		schedule();
+	if (!(n % 1024))
+		usleep_range(50, 100);
+	atomic_dec(&t->running);
+}
+
+static int consumer(struct actor *a)
+{
+	struct fixture *fx = a->fx;
+	unsigned int n = 0;
+	struct wq_item item;
+	int ret;
+
+	for (;;) {
+		ret = wq_get(fx->q, &item, a->timeout);
+		if (!ret) {
+			run(fx, &item, ++n);
+			if (wq_done(fx->q, &item) < 0)
+				atomic_inc(&fx->errors);
+		} else if (is_interrupted(ret)) {
+			flush_signals(current);
+		} else if (ret != -ETIMEDOUT) {
+			return ret;
+		}
+		cond_resched();
+	}
+}
+
+static struct actor *start_consumers(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct actor *first = &fx->actors[fx->nr_actors];
+	int i;
+
+	fx->tally = vzalloc(array_size(STRESS_KEYS, sizeof(*fx->tally)));
+	KUNIT_ASSERT_NOT_NULL(test, fx->tally);
+	for (i = 0; i < CONSUMERS; i++)
+		start(test, consumer, WQ_FOREVER);
+	return first;
+}
+
+static void run_producers(struct kunit *test, unsigned int adds)
+{
+	struct fixture *fx = test->priv;
+	struct actor *first = &fx->actors[fx->nr_actors];
+	unsigned long left;
+	int i;
+
+	fx->adds = adds / PRODUCERS;
+	for (i = 0; i < PRODUCERS; i++)
+		start(test, producer, 0);
+	for (i = 0; i < PRODUCERS; i++) {
+		left = wait_for_completion_timeout(&first[i].ended, 200 * HZ);
+		KUNIT_ASSERT_NE(test, left, 0UL);
+		complete(&first[i].ended);
+	}
+}
+
+static void end_consumers(struct kunit *test, struct actor *first)
+{
+	struct actor *a = start(test, drainer, 0);
+	int i;
+
+	KUNIT_ASSERT_EQ(test, result(test, a), 0);
+	for (i = 0; i < CONSUMERS; i++)
+		KUNIT_EXPECT_EQ(test, result(test, &first[i]), -ESHUTDOWN);
+}
+
+static unsigned int keys_not_covered(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	unsigned int n = 0;
+	u32 i;
+
+	for (i = 0; i < STRESS_KEYS; i++)
+		n += atomic_read(&fx->tally[i].asked) != atomic_read(&fx->tally[i].covered);
+	return n;
+}
+
+/* What holds after every load of that many adds. */
+static void expect_all_is_well(struct kunit *test, u64 adds)
+{
+	struct fixture *fx = test->priv;
+	const struct wq_stat *st = stats(test);
+
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->overlaps), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->errors), 0);
+	KUNIT_EXPECT_EQ(test, st->keys, 0U);
+	KUNIT_EXPECT_EQ(test, st->gets, st->dones);
+	KUNIT_EXPECT_EQ(test, st->adds, st->gets + st->canceled);
+	KUNIT_EXPECT_EQ(test, st->adds + st->coalesced, adds);
+	kunit_info(test, "%llu adds, %llu runs, %llu canceled\n",
+		   st->adds + st->coalesced, st->gets, st->canceled);
+}
+
+static void under_load_each_add_is_covered_and_no_key_runs_twice_at_once(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct actor *first = start_consumers(test);
+
+	run_producers(test, stress_adds);
+	end_consumers(test, first);
+	expect_all_is_well(test, (u64)fx->adds * PRODUCERS);
+	KUNIT_EXPECT_EQ(test, keys_not_covered(test), 0U);
+}
+
+static void under_load_cancel_loses_no_key_but_those_canceled(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct actor *first = start_consumers(test);
+
+	fx->cancels = true;
+	run_producers(test, stress_adds / 4);
+	end_consumers(test, first);
+	expect_all_is_well(test, (u64)fx->adds * PRODUCERS);
+}
+
+static void add_leaves_interrupts_off_where_they_were_off(struct kunit *test)
+{
+	unsigned long flags;
+	bool off;
+	int ret;
+
+	local_irq_save(flags);
+	ret = add(test, "a");
+	off = irqs_disabled();
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, ret, 1);
+	KUNIT_EXPECT_TRUE(test, off);
+}
+
+static void shut_down_leaves_interrupts_off_where_they_were_off(struct kunit *test)
+{
+	unsigned long flags;
+	bool off;
+
+	local_irq_save(flags);
+	wq_shutdown(queue(test));
+	off = irqs_disabled();
+	local_irq_restore(flags);
+	KUNIT_EXPECT_TRUE(test, off);
+	KUNIT_EXPECT_TRUE(test, wq_shutting_down(queue(test)));
+}
+
+/* Adds from interrupts. */
+struct sources {
+	struct irq_work work;
+	struct tasklet_struct tasklet;
+	struct fixture *fx;
+	atomic_t hard, soft;	/* calls so far */
+	atomic_t strange;	/* of those, in another context than expected */
+};
+
+#define ADDS_PER_CALL	50
+#define CALLS		100
+
+static void add_some(struct sources *s, atomic_t *calls, bool right_context)
+{
+	u32 i, n = atomic_read(calls) * ADDS_PER_CALL;
+
+	if (!right_context)
+		atomic_inc(&s->strange);
+	for (i = 0; i < ADDS_PER_CALL; i++)
+		if (add_counted(s->fx, (n + i) % STRESS_KEYS) < 0)
+			atomic_inc(&s->fx->errors);
+	atomic_inc(calls);
+}
+
+static void add_from_hard_interrupt(struct irq_work *work)
+{
+	struct sources *s = container_of(work, struct sources, work);
+
+	add_some(s, &s->hard, in_hardirq());
+}
+
+static void add_from_soft_interrupt(struct tasklet_struct *tasklet)
+{
+	struct sources *s = container_of(tasklet, struct sources, tasklet);
+
+	add_some(s, &s->soft, in_serving_softirq());
+}
+
+static void adds_may_come_from_every_context_at_once(struct kunit *test)
+{
+	struct sources *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
+	unsigned long end = jiffies + 60 * HZ;
+	struct fixture *fx = test->priv;
+	struct actor *first;
+	u32 i = 0;
+
+	if (IS_ENABLED(CONFIG_PREEMPT_RT))
+		kunit_skip(test, "not from hard interrupt on PREEMPT_RT");
+	KUNIT_ASSERT_NOT_NULL(test, s);
+	s->fx = fx;
+	s->work = IRQ_WORK_INIT_HARD(add_from_hard_interrupt);
+	tasklet_setup(&s->tasklet, add_from_soft_interrupt);
+	first = start_consumers(test);
+
+	while ((atomic_read(&s->hard) < CALLS || atomic_read(&s->soft) < CALLS) &&
+	       time_before(jiffies, end)) {
+		irq_work_queue(&s->work);
+		tasklet_schedule(&s->tasklet);
+		if (add_counted(fx, i++ % STRESS_KEYS) < 0)
+			atomic_inc(&fx->errors);
+		cond_resched();
+	}
+	irq_work_sync(&s->work);
+	tasklet_kill(&s->tasklet);
+	KUNIT_EXPECT_GE(test, atomic_read(&s->hard), CALLS);
+	KUNIT_EXPECT_GE(test, atomic_read(&s->soft), CALLS);
+	KUNIT_EXPECT_EQ(test, atomic_read(&s->strange), 0);
+
+	end_consumers(test, first);
+	i += (atomic_read(&s->hard) + atomic_read(&s->soft)) * ADDS_PER_CALL;
+	expect_all_is_well(test, i);
+	KUNIT_EXPECT_EQ(test, keys_not_covered(test), 0U);
+}
+
+static void shut_down_from_interrupt(struct irq_work *work)
+{
+	struct sources *s = container_of(work, struct sources, work);
+
+	wq_shutdown(s->fx->q);
+}
+
+static void shut_down_may_come_from_hard_interrupt(struct kunit *test)
+{
+	struct sources *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
+	struct actor *a;
+
+	if (IS_ENABLED(CONFIG_PREEMPT_RT))
+		kunit_skip(test, "not from hard interrupt on PREEMPT_RT");
+	KUNIT_ASSERT_NOT_NULL(test, s);
+	s->fx = test->priv;
+	s->work = IRQ_WORK_INIT_HARD(shut_down_from_interrupt);
+	a = start(test, getter, WQ_FOREVER);
+	sleeps(test, a);
+	irq_work_queue(&s->work);
+	irq_work_sync(&s->work);
+	KUNIT_EXPECT_EQ(test, result(test, a), -ESHUTDOWN);
+}
+
+static struct kunit_case load_cases[] = {
+	KUNIT_CASE(add_leaves_interrupts_off_where_they_were_off),
+	KUNIT_CASE(shut_down_leaves_interrupts_off_where_they_were_off),
+	KUNIT_CASE(shut_down_may_come_from_hard_interrupt),
+	KUNIT_CASE(adds_may_come_from_every_context_at_once),
+	KUNIT_CASE(under_load_each_add_is_covered_and_no_key_runs_twice_at_once),
+	KUNIT_CASE(under_load_cancel_loses_no_key_but_those_canceled),
+	{}
+};
+
+#define SUITE(id)				\
+static struct kunit_suite id##_suite = {	\
+	.name = "wq_" #id,			\
+	.init = fixture_init,			\
+	.exit = fixture_exit,			\
+	.test_cases = id##_cases,		\
+}
+
+SUITE(add);
+SUITE(get);
+SUITE(done);
+SUITE(shutdown);
+SUITE(drain);
+SUITE(state);
+SUITE(key);
+SUITE(create);
+SUITE(order);
+SUITE(nomem);
+SUITE(load);
+
+kunit_test_suites(&add_suite, &get_suite, &done_suite, &shutdown_suite,
+		  &drain_suite, &state_suite, &key_suite, &create_suite,
+		  &order_suite, &nomem_suite, &load_suite);
+
+MODULE_DESCRIPTION("KUnit tests of wq");
+MODULE_LICENSE("GPL");

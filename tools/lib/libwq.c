@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: LGPL-2.1-only
+/*
+ * libwq: keyed work queues of the Linux kernel from C.
+ *
+ * Each call is one ioctl on /dev/wq.  A single key travels in a record on the
+ * stack; a batch owns one packed array of records, as the kernel reads and
+ * writes it, and the array of results that goes with it.
+ *
+ * ENODEV, which the kernel has no use for, says that there is no /dev/wq: a
+ * plain ENOENT would look like a queue that does not exist.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "libwq.h"
+
+/* The largest record, and so the room that a key of unknown length needs. */
+#define REC_MAX		WQ_REC_SIZE(WQ_MAX_KEY)
+
+union one_rec {
+	struct wq_rec rec;
+	char room[REC_MAX];
+};
+
+static uint64_t addr(const void *p)
+{
+	return (uintptr_t)p;
+}
+
+static int rec_fill(struct wq_rec *rec, const void *key, size_t len, uint64_t token)
+{
+	if (len == 0 || len > WQ_MAX_KEY) {
+		errno = len ? E2BIG : EINVAL;
+		return -1;
+	}
+	memset(rec, 0, sizeof(*rec));
+	rec->len = len;
+	rec->token = token;
+	memcpy(rec->key, key, len);
+	memset(rec->key + len, 0, -len & 7);
+	return 0;
+}
+
+/* Opening */
+
+static int device_open(int oflag)
+{
+	int fd = open(WQ_DEVICE, oflag | O_CLOEXEC);
+
+	if (fd < 0 && (errno == ENOENT || errno == ENXIO))
+		errno = ENODEV;
+	return fd;
+}
+
+/* Closes @fd where @ret is an error, and keeps errno. */
+static int close_on_error(int fd, int ret)
+{
+	int err = errno;
+
+	if (ret < 0) {
+		close(fd);
+		errno = err;
+	}
+	return ret;
+}
+
+static int copy_name(char *to, const char *name)
+{
+	/* An empty name means a private queue to the kernel, NULL does here. */
+	if (!name[0] || strlen(name) >= WQ_NAME_MAX) {
+		errno = EINVAL;
+		return -1;
+	}
+	strcpy(to, name);
+	return 0;
+}
+
+int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys)
+{
+	struct wq_open arg = { .size = sizeof(arg) };
+	int fd;
+
+	if (oflag & ~(O_ACCMODE | O_CREAT | O_EXCL | O_NONBLOCK | O_CLOEXEC)) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (name && copy_name(arg.name, name))
+		return -1;
+	if (name && oflag & O_CREAT) {
+		arg.flags = WQ_OPEN_CREATE | (oflag & O_EXCL ? WQ_OPEN_EXCL : 0);
+		arg.mode = mode;
+	}
+	if (!name || oflag & O_CREAT)
+		arg.max_keys = max_keys;
+
+	fd = device_open(oflag & (O_ACCMODE | O_NONBLOCK));
+	if (fd < 0)
+		return -1;
+	return close_on_error(fd, ioctl(fd, WQ_IOC_OPEN, &arg)) < 0 ? -1 : fd;
+}
+
+int wq_unlink(const char *name)
+{
+	struct wq_unlink arg = { .size = sizeof(arg) };
+	int fd;
+
+	if (copy_name(arg.name, name))
+		return -1;
+	fd = device_open(O_RDONLY);
+	if (fd < 0)
+		return -1;
+	if (close_on_error(fd, ioctl(fd, WQ_IOC_UNLINK, &arg)) < 0)
+		return -1;
+	close(fd);
+	return 0;
+}
+
+int wq_info(struct wq_info *info)
+{
+	int fd = device_open(O_RDONLY);
+
+	if (fd < 0)
+		return -1;
+	memset(info, 0, sizeof(*info));
+	info->size = sizeof(*info);
+	if (close_on_error(fd, ioctl(fd, WQ_IOC_INFO, info)) < 0)
+		return -1;
+	close(fd);
+	return 0;
+}
+
+/* One key */
+
+/* add or done of the records in @keys; writes back how many were handled */
+typedef int (*keys_verb)(int q, struct wq_keys *keys, int32_t *results);
+
+static int keys_add(int q, struct wq_keys *keys, int32_t *results)
+{
+	struct wq_add arg = {
+		.size = sizeof(arg),
+		.keys = *keys,
+		.results = addr(results),
+	};
+	int ret = ioctl(q, WQ_IOC_ADD, &arg);
+
+	keys->count = arg.keys.count;
+	return ret;
+}
+
+static int keys_done(int q, struct wq_keys *keys, int32_t *results)
+{
+	struct wq_done arg = {
+		.size = sizeof(arg),
+		.keys = *keys,
+		.results = addr(results),
+	};
+	int ret = ioctl(q, WQ_IOC_DONE, &arg);
+
+	keys->count = arg.keys.count;
+	return ret;
+}
+
+static int one_verb(int q, keys_verb verb, const void *key, size_t len, uint64_t token)
+{
+	union one_rec one;
+	struct wq_keys keys = {
+		.addr = addr(&one),
+		.size = WQ_REC_SIZE(len),
+		.count = 1,
+	};
+	int32_t result = 0;
+
+	if (rec_fill(&one.rec, key, len, token) || verb(q, &keys, &result) < 0)
+		return -1;
+	if (result < 0) {
+		errno = -result;
+		return -1;
+	}
+	return result;
+}
+
+int wq_add(int q, const void *key, size_t len)
+{
+	return one_verb(q, keys_add, key, len, 0);
+}
+
+int wq_get(int q, struct wq_item *item, int64_t timeout)
+{
+	union one_rec one;
+	struct wq_get arg = {
+		.size = sizeof(arg),
+		.keys = { .addr = addr(&one), .size = sizeof(one), .count = 1 },
+		.timeout = timeout,
+	};
+
+	if (ioctl(q, WQ_IOC_GET, &arg) < 0)
+		return -1;
+	memcpy(item->key, one.rec.key, one.rec.len);
+	item->key[one.rec.len] = '\0';
+	item->len = one.rec.len;
+	item->token = one.rec.token;
+	return 0;
+}
+
+int wq_done(int q, const struct wq_item *item)
+{
+	return one_verb(q, keys_done, item->key, item->len, item->token);
+}
+
+int wq_done_key(int q, const void *key, size_t len)
+{
+	return one_verb(q, keys_done, key, len, 0);
+}
+
+static int key_state(int q, unsigned long verb, const void *key, size_t len)
+{
+	struct wq_key_state arg = {
+		.size = sizeof(arg),
+		.key = addr(key),
+		.key_len = len,
+	};
+
+	if (len > WQ_MAX_KEY) {		/* key_len is 32 bits, len may be more */
+		errno = E2BIG;
+		return -1;
+	}
+	return ioctl(q, verb, &arg) < 0 ? -1 : (int)arg.state;
+}
+
+int wq_query(int q, const void *key, size_t len)
+{
+	return key_state(q, WQ_IOC_QUERY, key, len);
+}
+
+int wq_cancel(int q, const void *key, size_t len)
+{
+	return key_state(q, WQ_IOC_CANCEL, key, len);
+}
+
+/* The whole queue */
+
+static int shut_down(int q, uint32_t flags)
+{
+	struct wq_shutdown arg = { .size = sizeof(arg), .flags = flags };
+
+	return ioctl(q, WQ_IOC_SHUTDOWN, &arg) < 0 ? -1 : 0;
+}
+
+int wq_shutdown(int q)
+{
+	return shut_down(q, 0);
+}
+
+int wq_drain(int q)
+{
+	return shut_down(q, WQ_SHUTDOWN_DRAIN);
+}
+
+int wq_stat(int q, struct wq_stat *st)
+{
+	memset(st, 0, sizeof(*st));
+	st->size = sizeof(*st);
+	return ioctl(q, WQ_IOC_STAT, st) < 0 ? -1 : 0;
+}
+
+/*
+ * Batches
+ *
+ * wq_batch.next is where wq_batch_next() goes on, in two parts: the index of
+ * the record above the offset of the record in units of 8 bytes.  Both fit as
+ * an array has an end.
+ */
+#define NEXT_BITS	17
+#define NEXT_END	UINT32_MAX	/* a last record of 8 bytes: there is none */
+
+_Static_assert(WQ_MAX_ARRAY / 8 <= 1U << NEXT_BITS, "an offset fits below");
+_Static_assert(WQ_MAX_ARRAY / WQ_REC_SIZE(1) <= 1U << (32 - NEXT_BITS), "an index fits above");
+
+static struct wq_rec *rec_at(const struct wq_batch *b, uint32_t offset)
+{
+	return (struct wq_rec *)((char *)b->recs + offset);
+}
+
+#define batch_for_each(b, i, offset, rec)					\
+	for ((i) = 0, (offset) = 0;						\
+	     (i) < (b)->count && ((rec) = rec_at((b), (offset)));		\
+	     (i)++, (offset) += WQ_REC_SIZE((rec)->len))
+
+static int batch_room(struct wq_batch *b, uint32_t room)
+{
+	void *recs;
+
+	if (room <= b->room)
+		return 0;
+	recs = realloc(b->recs, room);
+	if (!recs)
+		return -1;
+	b->recs = recs;
+	b->room = room;
+	return 0;
+}
+
+/*
+ * Room for a result and a token of each record.  The tokens are where add puts
+ * them aside, behind the results.
+ */
+static int batch_results(struct wq_batch *b)
+{
+	uint32_t room = b->results_room ? b->results_room : 64;
+	int32_t *results;
+
+	if (b->count <= b->results_room)
+		return 0;
+	while (room < b->count)
+		room *= 2;
+	results = realloc(b->results, room * (sizeof(*results) + sizeof(uint64_t)));
+	if (!results)
+		return -1;
+	b->results = results;
+	b->results_room = room;
+	return 0;
+}
+
+/* Results of an earlier verb must not show with the keys of a later one. */
+static void batch_forget_results(struct wq_batch *b, uint32_t from, uint32_t to)
+{
+	if (to > b->results_room)
+		to = b->results_room;
+	if (from < to)
+		memset(b->results + from, 0, (to - from) * sizeof(*b->results));
+}
+
+int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token)
+{
+	uint32_t room = b->room ? b->room : 4096;
+	uint32_t size = len <= WQ_MAX_KEY ? WQ_REC_SIZE(len) : 0;
+
+	if (b->used + size > WQ_MAX_ARRAY) {
+		errno = E2BIG;
+		return -1;
+	}
+	while (room < b->used + size)
+		room *= 2;
+	if (batch_room(b, room) || rec_fill(rec_at(b, b->used), key, len, token))
+		return -1;
+	batch_forget_results(b, b->count, b->count + 1);
+	b->used += size;
+	b->count++;
+	b->next = 0;
+	return 0;
+}
+
+void wq_batch_reset(struct wq_batch *b)
+{
+	b->count = 0;
+	b->used = 0;
+	b->next = 0;
+}
+
+void wq_batch_free(struct wq_batch *b)
+{
+	free(b->recs);
+	free(b->results);
+	memset(b, 0, sizeof(*b));
+}
+
+bool wq_batch_next(struct wq_batch *b, struct wq_view *v)
+{
+	uint32_t index = b->next >> NEXT_BITS;
+	uint32_t offset = (b->next & ((1U << NEXT_BITS) - 1)) * 8;
+	const struct wq_rec *rec;
+
+	if (!b->count || b->next == NEXT_END) {
+		b->next = 0;
+		return false;
+	}
+	rec = rec_at(b, offset);
+	v->key = rec->key;
+	v->len = rec->len;
+	v->token = rec->token;
+	v->state = rec->state;
+	v->result = index < b->results_room ? b->results[index] : 0;
+
+	offset += WQ_REC_SIZE(rec->len);
+	index++;
+	b->next = index == b->count ? NEXT_END : index << NEXT_BITS | offset / 8;
+	return true;
+}
+
+static int batch_verb(int q, struct wq_batch *b, keys_verb verb)
+{
+	struct wq_keys keys = {
+		.addr = addr(b->recs),
+		.size = b->used,
+		.count = b->count,
+	};
+	uint32_t handled = b->count;
+	uint32_t i;
+	int err = 0;
+
+	if (verb(q, &keys, b->results) < 0) {
+		err = errno;
+		/* Not written back where the descriptor is none of wq's. */
+		handled = keys.count < b->count ? keys.count : 0;
+	}
+	for (i = handled; i < b->count; i++)
+		b->results[i] = -err;
+	if (!handled && err) {
+		errno = err;
+		return -1;
+	}
+	return handled;
+}
+
+int wq_add_batch(int q, struct wq_batch *b)
+{
+	struct wq_rec *rec;
+	uint32_t i, offset;
+	uint64_t *tokens;
+	int ret;
+
+	b->next = 0;
+	if (!b->count)
+		return 0;
+	if (batch_results(b))
+		return -1;
+
+	/* Keys from one queue may go to another, and be done in the first then. */
+	tokens = (uint64_t *)(b->results + b->results_room);
+	batch_for_each(b, i, offset, rec) {
+		tokens[i] = rec->token;
+		rec->token = 0;
+		rec->state = 0;
+	}
+	ret = batch_verb(q, b, keys_add);
+	batch_for_each(b, i, offset, rec)
+		rec->token = tokens[i];
+	return ret;
+}
+
+int wq_done_batch(int q, struct wq_batch *b)
+{
+	struct wq_rec *rec;
+	uint32_t i, offset;
+
+	b->next = 0;
+	if (!b->count)
+		return 0;
+	if (batch_results(b))
+		return -1;
+	batch_for_each(b, i, offset, rec)
+		rec->state = 0;
+	return batch_verb(q, b, keys_done);
+}
+
+/* Room for @most keys of any length, or what one array may have. */
+static int batch_begin(struct wq_batch *b, unsigned int most, struct wq_keys *keys)
+{
+	uint32_t room = WQ_MAX_ARRAY;
+
+	if (most && most < WQ_MAX_ARRAY / REC_MAX)
+		room = most * REC_MAX;
+	wq_batch_reset(b);
+	if (batch_room(b, room))
+		return -1;
+	keys->addr = addr(b->recs);
+	keys->size = b->room;
+	keys->count = most;
+	return 0;
+}
+
+static int batch_end(struct wq_batch *b, const struct wq_keys *keys)
+{
+	b->count = keys->count;
+	b->used = keys->size;
+	batch_forget_results(b, 0, b->count);
+	return b->count;
+}
+
+int wq_get_batch(int q, struct wq_batch *b, unsigned int most, int64_t timeout)
+{
+	struct wq_get arg = { .size = sizeof(arg), .timeout = timeout };
+
+	if (batch_begin(b, most, &arg.keys) || ioctl(q, WQ_IOC_GET, &arg) < 0)
+		return -1;
+	return batch_end(b, &arg.keys);
+}
+
+int wq_list(int q, struct wq_batch *b, unsigned int most, uint64_t *cursor)
+{
+	struct wq_list arg = { .size = sizeof(arg), .cursor = *cursor };
+
+	if (batch_begin(b, most, &arg.keys) || ioctl(q, WQ_IOC_LIST, &arg) < 0)
+		return -1;
+	*cursor = arg.cursor;
+	return batch_end(b, &arg.keys);
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * mirror: the process that starts the workers, feeds them, and ends them.
+ *
+ * SIGTERM or SIGINT: read the events that are there, wait until the queue is
+ * empty and nothing is worked on, shut it down, and account for every key.  A
+ * second one ends it at once.
+ */
+#include <err.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mirror.h"
+
+#define MAX_WORKERS	64
+
+int src_fd, dst_fd;
+char queue_name[WQ_NAME_MAX];
+struct work *work;
+
+static int queue;
+static int signals;		/* signalfd */
+static unsigned int stops;	/* SIGTERM and SIGINT so far */
+static pid_t main_pid;
+static pid_t workers[MAX_WORKERS];
+static unsigned int n_workers = 4;
+static unsigned int n_killed;
+static uint64_t given_back;	/* as of the last look */
+
+bool stop_at_once(void)
+{
+	return stops > 1;
+}
+
+static void remove_private(void)
+{
+	char name[32];
+	unsigned int i;
+
+	for (i = 0; i < MAX_WORKERS; i++) {
+		snprintf(name, sizeof(name), PRIVATE_DIR "/%u", i);
+		unlinkat(dst_fd, name, 0);
+	}
+	unlinkat(dst_fd, PRIVATE_DIR, AT_REMOVEDIR);
+}
+
+static void clean_up(void)
+{
+	unsigned int i;
+
+	if (getpid() != main_pid)
+		return;
+	for (i = 0; i < n_workers; i++)
+		if (workers[i] > 0 && !kill(workers[i], SIGKILL))
+			waitpid(workers[i], NULL, 0);
+	wq_unlink(queue_name);
+	remove_private();
+}
+
+static void start_worker(unsigned int slot)
+{
+	sigset_t none;
+
+	fflush(NULL);
+	workers[slot] = fork();
+	if (workers[slot] < 0)
+		err(1, "can't start a worker");
+	if (workers[slot])
+		return;
+
+	/* Ctrl-C reaches all of the terminal's processes; the main one decides */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != main_pid)
+		_exit(1);
+	close(queue);		/* or this file would live on in the workers */
+	_exit(worker(slot));
+}
+
+static void get_stat(struct wq_stat *st)
+{
+	if (wq_stat(queue, st) < 0)
+		err(1, "can't read the queue's figures");
+}
+
+/* The kernel has taken the keys back by the time that the process is reaped. */
+static void replace(unsigned int slot, int status)
+{
+	struct wq_stat st;
+
+	if (!WIFSIGNALED(status))
+		errx(1, "worker %u ended with status %d", slot, WEXITSTATUS(status));
+	get_stat(&st);
+	warnx("worker %u was killed by signal %d, %llu keys are ready again, a new one starts",
+	      slot, WTERMSIG(status), (unsigned long long)(st.given_back - given_back));
+	given_back = st.given_back;
+	n_killed++;
+	start_worker(slot);
+}
+
+static void reap(void)
+{
+	unsigned int i;
+	int status;
+
+	for (i = 0; i < n_workers; i++)
+		if (waitpid(workers[i], &status, WNOHANG) == workers[i])
+			replace(i, status);
+}
+
+void supervise(int fd, int ms)
+{
+	struct signalfd_siginfo info;
+	struct pollfd fds[] = {
+		{ .fd = signals, .events = POLLIN },
+		{ .fd = fd, .events = POLLIN },
+	};
+
+	if (poll(fds, 2, ms) < 0 && errno != EINTR)
+		err(1, "poll");
+	while (read(signals, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGCHLD)
+			reap();
+		else
+			stops++;
+	}
+}
+
+/* Events first: they may still bring keys. */
+static void run_until_quiet(void)
+{
+	struct wq_stat st;
+
+	while (!stop_at_once()) {
+		if (watch_read()) {
+			supervise(-1, 0);
+			continue;
+		}
+		if (!stops) {
+			supervise(watch_fd(), -1);
+			continue;
+		}
+		get_stat(&st);
+		if (!st.ready && !st.processing)
+			return;
+		supervise(watch_fd(), 10);
+	}
+}
+
+static int end_workers(void)
+{
+	unsigned int i;
+	int status, bad = 0;
+
+	if (wq_shutdown(queue) < 0)
+		err(1, "can't shut the queue down");
+	for (i = 0; i < n_workers; i++) {
+		if (stop_at_once())
+			kill(workers[i], SIGTERM);
+		/* one that is killed now shows in the figures if it held a key */
+		if (waitpid(workers[i], &status, 0) != workers[i] ||
+		    (WIFEXITED(status) && WEXITSTATUS(status)))
+			bad = 1;
+		workers[i] = 0;
+	}
+	return bad;
+}
+
+static void row(const char *what, unsigned long long n, const char *note)
+{
+	printf("%-14s %10llu  %s\n", what, n, note);
+}
+
+/* Each run that was asked for is accounted for: struct wq_stat tells the rule. */
+static int report(double seconds)
+{
+	struct wq_stat st;
+
+	get_stat(&st);
+	row("events", watch_stat.events, "read from inotify");
+	row("scans", watch_stat.scans, "of the whole tree, at the start and after lost events");
+	row("adds", st.adds, "a key that became dirty");
+	row("coalesced", st.coalesced, "a key that was dirty already: no run of its own");
+	row("runs", st.dones, "done");
+	row("given back", st.given_back, "runs that a kill ended, done by another worker");
+	row("merged", st.merged, "of those, also added again meanwhile: one run for both");
+	row("workers killed", n_killed, "");
+	row("failures", work->failures, "");
+	row("copied", work->copied, "files and links");
+	row("bytes", work->bytes, "");
+	row("removed", work->removed, "from the mirror");
+	printf("%-14s %10.1f\n", "seconds", seconds);
+
+	if (st.ready || st.processing) {
+		warnx("%u keys were left", st.ready + st.processing);
+		return 1;
+	}
+	if (st.gets != st.dones + st.given_back ||
+	    st.adds + st.given_back != st.gets + st.canceled + st.merged) {
+		warnx("a key was lost: gets %llu, canceled %llu; the other figures are above",
+		      (unsigned long long)st.gets, (unsigned long long)st.canceled);
+		return 1;
+	}
+	return 0;
+}
+
+static int open_top(const char *path, char *real)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || !realpath(path, real))
+		err(1, "%s", path);
+	return fd;
+}
+
+/* One mirror for a destination, which also makes its queue's name. */
+static void open_trees(const char *src, const char *dst)
+{
+	char from[PATH_MAX], to[PATH_MAX];
+	struct stat st;
+	size_t n;
+
+	src_fd = open_top(src, from);
+	dst_fd = open_top(dst, to);
+	n = strlen(from) < strlen(to) ? strlen(from) : strlen(to);
+	if (!strncmp(from, to, n) && (from[n] == '/' || to[n] == '/' || from[n] == to[n]))
+		errx(1, "one of %s and %s lies in the other", from, to);
+	if (flock(dst_fd, LOCK_EX | LOCK_NB) < 0)
+		err(1, "%s: another mirror works here", dst);
+	if (fstat(dst_fd, &st) < 0)
+		err(1, "%s", dst);
+	snprintf(queue_name, sizeof(queue_name), "mirror-%jx-%jx",
+		 (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+
+	remove_private();	/* of one that was killed */
+	if (mkdirat(dst_fd, PRIVATE_DIR, 0700) < 0)
+		err(1, "can't make %s/%s", dst, PRIVATE_DIR);
+}
+
+static void open_queue(void)
+{
+	wq_unlink(queue_name);
+	queue = wq_open(queue_name, O_RDWR | O_CREAT | O_EXCL, 0600, 0);
+	if (queue < 0)
+		err(1, "can't make a queue (is the module wq loaded?)");
+}
+
+static void block_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (signals < 0)
+		err(1, "signalfd");
+}
+
+static void usage(FILE *to, int status)
+{
+	fputs("usage: mirror [-j WORKERS] SRC DST\n"
+	      "Keep the directory DST equal to SRC until SIGTERM or Ctrl-C; then finish what\n"
+	      "is under way and print figures. What is in DST and not in SRC is deleted.\n"
+	      "Exit status: 0, or 1 where something failed or a key was lost.\n", to);
+	exit(status);
+}
+
+static void parse(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "help", no_argument, NULL, 'h' },
+		{ }
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "hj:", options, NULL)) != -1) {
+		if (c == 'h')
+			usage(stdout, 0);
+		n_workers = c == 'j' ? strtoul(optarg, NULL, 10) : 0;
+		if (!n_workers || n_workers > MAX_WORKERS)
+			usage(stderr, 2);
+	}
+	if (argc - optind != 2)
+		usage(stderr, 2);
+}
+
+int main(int argc, char **argv)
+{
+	struct timespec start, end;
+	unsigned int i;
+	int bad;
+
+	parse(argc, argv);
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	umask(0);
+	setlinebuf(stderr);	/* whole lines, of several processes */
+	work = mmap(NULL, sizeof(*work), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (work == MAP_FAILED)
+		err(1, NULL);
+	main_pid = getpid();
+	open_trees(argv[optind], argv[optind + 1]);
+	atexit(clean_up);
+	open_queue();
+	block_signals();
+
+	for (i = 0; i < n_workers; i++)
+		start_worker(i);
+	watch_start(queue);
+	run_until_quiet();
+
+	bad = end_workers();
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	bad |= report(end.tv_sec - start.tv_sec + (end.tv_nsec - start.tv_nsec) / 1e9);
+	return bad || stop_at_once();
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The producer: turns changes of the source into keys.
+ *
+ * inotify watches single directories, so a new directory is watched first and
+ * read afterwards: what comes in between is seen twice, which the queue makes
+ * one run of, and nothing is missed.  A directory that is moved loses its
+ * watches and gets new ones at its new place, as everything below it has to be
+ * looked at anyway.
+ *
+ * When the kernel drops events, everything in the source becomes a key, and the
+ * workers find what the mirror has beyond.  That is how it starts as well.
+ */
+#include <err.h>
+#include <errno.h>
+#include <fts.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <uthash.h>
+
+#include "mirror.h"
+
+#define EVENTS	(IN_CREATE | IN_DELETE | IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | \
+		 IN_MOVED_FROM | IN_MOVED_TO | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK)
+
+/* A watched directory.  Its path may be out of date until its move is read. */
+struct dir {
+	int wd;
+	char *path;
+	UT_hash_handle hh;
+};
+
+struct watch_stat watch_stat;
+
+static struct dir *dirs;
+static int inotify = -1;
+static int queue;
+static struct wq_batch batch = WQ_BATCH_INIT;
+
+/* A full queue only means that the workers have to catch up first. */
+static void add_patiently(const struct wq_view *key)
+{
+	while (wq_add(queue, key->key, key->len) < 0 && !stop_at_once()) {
+		if (errno != ENOSPC && errno != ENOMEM)
+			err(1, "can't add a key");
+		supervise(-1, 10);
+	}
+}
+
+static void flush_keys(void)
+{
+	struct wq_view key;
+
+	if (!batch.count)
+		return;
+	if (wq_add_batch(queue, &batch) != (int)batch.count && !stop_at_once())
+		err(1, "can't add keys");
+	while (wq_batch_next(&batch, &key))
+		if (key.result < 0)
+			add_patiently(&key);
+	wq_batch_reset(&batch);
+}
+
+static void add_key(const char *path)
+{
+	size_t len = strlen(path);
+
+	if (len > WQ_MAX_KEY) {
+		warnx("%.60s...: longer than %d bytes, not mirrored", path, WQ_MAX_KEY);
+		work->failures++;
+		return;
+	}
+	if (wq_batch_put(&batch, path, len, 0) < 0)
+		err(1, "can't add a key");
+	if (batch.count == 512)
+		flush_keys();
+}
+
+static void forget_dir(struct dir *dir)
+{
+	HASH_DEL(dirs, dir);
+	free(dir->path);
+	free(dir);
+}
+
+/*
+ * The same directory has the same wd wherever it is found, so one that was
+ * found at its new place before its move was read only gets its new path.
+ */
+static void watch_dir(const char *at, const char *path)
+{
+	struct dir *dir;
+	int wd;
+
+	wd = inotify_add_watch(inotify, at, EVENTS);
+	if (wd < 0) {
+		if (errno == ENOSPC)
+			errx(1, "too many directories to watch: raise fs.inotify.max_user_watches");
+		if (!is_gone(errno))
+			err(1, "can't watch %s", path);
+		return;		/* gone again, and the event that says so will come */
+	}
+
+	HASH_FIND_INT(dirs, &wd, dir);
+	if (dir) {
+		free(dir->path);
+	} else {
+		dir = calloc(1, sizeof(*dir));
+		if (!dir)
+			err(1, NULL);
+		dir->wd = wd;
+		HASH_ADD_INT(dirs, wd, dir);
+	}
+	dir->path = strdup(path);
+	if (!dir->path)
+		err(1, NULL);
+}
+
+static void unwatch_tree(const char *path)
+{
+	size_t len = strlen(path);
+	struct dir *dir, *tmp;
+
+	HASH_ITER(hh, dirs, dir, tmp) {
+		if (strncmp(dir->path, path, len) || (dir->path[len] && dir->path[len] != '/'))
+			continue;
+		inotify_rm_watch(inotify, dir->wd);	/* events under way find no dir */
+		forget_dir(dir);
+	}
+}
+
+/* fts tells of a directory before it reads it: time to watch it. */
+static void add_tree(const char *top)
+{
+	const bool all = !strcmp(top, ".");
+	char root[32], path[PATH_MAX];
+	char *roots[] = { root, NULL };
+	FTSENT *ent;
+	FTS *fts;
+	int fd;
+
+	add_key(top);
+	fd = open_below(src_fd, top);
+	if (fd < 0)
+		return;		/* no directory by now; another event says so */
+	/* the trailing slash has fts follow the link */
+	snprintf(root, sizeof(root), "/proc/self/fd/%d/", fd);
+	fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	if (!fts)
+		err(1, "can't read %s", top);
+
+	while (errno = 0, (ent = fts_read(fts)) && !stop_at_once()) {
+		const char *rel = ent->fts_path + strlen(root);
+
+		if (ent->fts_info == FTS_DP)
+			continue;
+		if (!ent->fts_level)
+			snprintf(path, sizeof(path), "%s", top);
+		else
+			snprintf(path, sizeof(path), "%s%s%s", all ? "" : top, all ? "" : "/", rel);
+		if (ent->fts_info == FTS_D)
+			watch_dir(ent->fts_path, path);
+		if (ent->fts_info == FTS_DNR && !is_gone(ent->fts_errno)) {
+			warnx("can't read %s: %s", path, strerror(ent->fts_errno));
+			work->failures++;
+		}
+		add_key(path);
+	}
+	if (!ent && errno)
+		err(1, "can't read %s", top);
+	fts_close(fts);
+	close(fd);
+}
+
+/*
+ * Everything there is, with a new inotify instance: after lost events there's
+ * no telling which of the old watches are still in the tree.
+ */
+static void start_over(void)
+{
+	struct dir *dir, *tmp;
+
+	HASH_ITER(hh, dirs, dir, tmp)
+		forget_dir(dir);
+	if (inotify >= 0)
+		close(inotify);
+	inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	if (inotify < 0)
+		err(1, "inotify");
+
+	watch_stat.scans++;
+	add_tree(".");
+	flush_keys();
+}
+
+static void handle(const struct inotify_event *ev)
+{
+	char path[PATH_MAX];
+	struct dir *dir;
+	int len;
+
+	HASH_FIND_INT(dirs, &ev->wd, dir);
+	if (!dir)
+		return;
+	if (ev->mask & IN_IGNORED) {
+		forget_dir(dir);
+		return;
+	}
+	if (!ev->len)
+		len = snprintf(path, sizeof(path), "%s", dir->path);
+	else if (!strcmp(dir->path, "."))
+		len = snprintf(path, sizeof(path), "%s", ev->name);
+	else
+		len = snprintf(path, sizeof(path), "%s/%s", dir->path, ev->name);
+	if (len >= (int)sizeof(path)) {
+		warnx("%.60s...: path too long, not mirrored", path);
+		work->failures++;
+		return;
+	}
+
+	add_key(path);
+	if (!(ev->mask & IN_ISDIR) || !ev->len)
+		return;
+	if (ev->mask & IN_MOVED_FROM)
+		unwatch_tree(path);
+	if (ev->mask & (IN_CREATE | IN_MOVED_TO))
+		add_tree(path);
+}
+
+/* Reads what there is; false: there was nothing. */
+bool watch_read(void)
+{
+	char buf[1 << 16] __attribute__((aligned(__alignof__(struct inotify_event))));
+	const struct inotify_event *ev;
+	ssize_t n;
+	char *p;
+
+	n = read(inotify, buf, sizeof(buf));
+	if (n < 0 && errno != EAGAIN && errno != EINTR)
+		err(1, "inotify");
+	if (n <= 0)
+		return false;
+
+	for (p = buf; p < buf + n; p += sizeof(*ev) + ev->len) {
+		ev = (const void *)p;
+		watch_stat.events++;
+		if (ev->mask & IN_Q_OVERFLOW) {
+			warnx("the kernel dropped events: looking at everything");
+			start_over();
+			return true;
+		}
+		handle(ev);
+	}
+	flush_keys();
+	return true;
+}
+
+int watch_fd(void)
+{
+	return inotify;
+}
+
+void watch_start(int q)
+{
+	queue = q;
+	start_over();
+}

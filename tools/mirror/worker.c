@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The consumer: takes keys and makes the mirror equal to the source at each.
+ *
+ * What happened to the path is not asked, only what is there now.  A change
+ * that comes during the work adds the key again, and the queue hands it out
+ * once more after this run.  A worker may be killed anywhere: its keys are
+ * ready again, and the next run starts from what it finds.
+ *
+ * The queue is the only lock: whatever is at a path of the mirror is made and
+ * removed by the worker that holds its key, and nobody else.  Where another
+ * path has to come first (the directory that a new file goes to, the files of
+ * one that is to be removed), its key is added, and then the own one again.
+ *
+ * Names are resolved below the two top directories and never through a
+ * symbolic link, which may point anywhere.
+ */
+#include <dirent.h>
+#include <err.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "mirror.h"
+
+#define KEYS_AT_ONCE	16
+
+/* What work on a key can end with, besides 0 and a negative errno. */
+enum {
+	LOOK_AGAIN = 1,		/* it changed under our hands */
+	LATER,			/* keys that were added have to come first */
+};
+
+/* A name in a directory that is open, and what is there (mode 0: nothing). */
+struct place {
+	int dir;
+	const char *name;
+	struct stat st;
+};
+
+static int queue;
+static int private_fd;		/* PRIVATE_DIR */
+static char temp[16];		/* this worker's file in it */
+
+bool is_gone(int err)
+{
+	return err == ENOENT || err == ENOTDIR || err == ELOOP;
+}
+
+/* The directory @path below @top, if every name on the way is one, too. */
+int open_below(int top, const char *path)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
+	};
+
+	return syscall(SYS_openat2, top, path, &how, sizeof(how));
+}
+
+/*
+ * Looks at @path below @top.  Where a directory on the way is none, nothing is
+ * at @path either, and @p->dir is -1.
+ */
+static int look(int top, const char *path, struct place *p)
+{
+	const char *slash = strrchr(path, '/');
+	char parent[WQ_MAX_KEY + 1] = ".";
+
+	if (slash)
+		snprintf(parent, sizeof(parent), "%.*s", (int)(slash - path), path);
+	p->name = slash ? slash + 1 : path;
+	p->st.st_mode = 0;
+	p->dir = open_below(top, parent);
+	if (p->dir < 0 && (errno == EXDEV || errno == EAGAIN))
+		return LOOK_AGAIN;	/* the kernel saw a rename on the way */
+	if (p->dir < 0)
+		return is_gone(errno) ? 0 : -errno;
+	if (fstatat(p->dir, p->name, &p->st, AT_SYMLINK_NOFOLLOW) < 0) {
+		p->st.st_mode = 0;
+		return is_gone(errno) ? 0 : -errno;
+	}
+	return 0;
+}
+
+static void look_away(struct place *p)
+{
+	if (p->dir >= 0)
+		close(p->dir);
+}
+
+static mode_t mode_for(const struct stat *st)
+{
+	/* a set-id bit must not come to mean another owner */
+	return st->st_mode & (geteuid() ? 0777 : 07777);
+}
+
+static bool same_owner_and_mode(const struct stat *a, const struct stat *b)
+{
+	return (geteuid() || (a->st_uid == b->st_uid && a->st_gid == b->st_gid)) &&
+		mode_for(a) == mode_for(b);
+}
+
+static bool same_time(const struct stat *a, const struct stat *b)
+{
+	return a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+		a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Owner first, as a change of it takes set-id bits away. */
+static int set_owner_and_mode(int dir, const char *name, const struct stat *st)
+{
+	if (!geteuid() && fchownat(dir, name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISLNK(st->st_mode) && fchmodat(dir, name, mode_for(st), 0) < 0)
+		return -errno;
+	return 0;
+}
+
+static int set_mtime(int dir, const char *name, const struct stat *st)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, st->st_mtim };
+
+	return utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+/* The temporary file takes its place; readers see the old or the new one. */
+static int move_in(const struct stat *st, const struct place *to)
+{
+	int err = set_owner_and_mode(private_fd, temp, st);
+
+	if (!err)
+		err = set_mtime(private_fd, temp, st);
+	if (!err && renameat(private_fd, temp, to->dir, to->name) < 0)
+		err = is_gone(errno) ? LOOK_AGAIN : -errno;
+	if (!err)
+		work->copied++;
+	return err;
+}
+
+/* A second write within one tick of the clock leaves size and time alone. */
+static bool same_bytes(int a, int b)
+{
+	static char buf_a[1 << 16], buf_b[1 << 16];
+	off_t pos = 0;
+	ssize_t n;
+
+	do {
+		n = pread(a, buf_a, sizeof(buf_a), pos);
+		if (n < 0 || pread(b, buf_b, sizeof(buf_b), pos) != n || memcmp(buf_a, buf_b, n))
+			return false;
+		pos += n;
+	} while (n > 0);
+	return true;
+}
+
+static int copy_bytes(int from, int to)
+{
+	ssize_t n;
+
+	while ((n = sendfile(to, from, NULL, 1 << 20)) > 0)
+		work->bytes += n;
+	return n < 0 ? -errno : 0;
+}
+
+static bool is_up_to_date(int from, const struct stat *st, const struct place *to)
+{
+	bool same;
+	int fd;
+
+	if (!S_ISREG(to->st.st_mode) || st->st_size != to->st.st_size || !same_time(st, &to->st))
+		return false;
+	fd = openat(to->dir, to->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	same = same_bytes(from, fd);
+	close(fd);
+	return same;
+}
+
+static int put_file(const struct place *from, const struct place *to)
+{
+	struct stat st;
+	int in, out;
+	int err;
+
+	/* it may be a FIFO by now, whose open would wait for a writer */
+	in = openat(from->dir, from->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (in < 0)
+		return is_gone(errno) ? LOOK_AGAIN : -errno;
+	/* time before bytes: a write from here on is a change that brings a run */
+	if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode)) {
+		close(in);
+		return LOOK_AGAIN;
+	}
+
+	if (is_up_to_date(in, &st, to)) {
+		close(in);
+		return same_owner_and_mode(&st, &to->st) ? 0 :
+			set_owner_and_mode(to->dir, to->name, &st);
+	}
+
+	unlinkat(private_fd, temp, 0);	/* of a worker that was killed */
+	out = openat(private_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (out < 0) {
+		err = -errno;
+	} else {
+		err = copy_bytes(in, out);
+		close(out);
+	}
+	close(in);
+	return err ? err : move_in(&st, to);
+}
+
+static int put_link(const struct place *from, const struct place *to)
+{
+	char want[PATH_MAX], have[PATH_MAX];
+	ssize_t n;
+
+	n = readlinkat(from->dir, from->name, want, sizeof(want) - 1);
+	if (n < 0)
+		return is_gone(errno) || errno == EINVAL ? LOOK_AGAIN : -errno;
+	want[n] = '\0';
+	if (S_ISLNK(to->st.st_mode) && same_time(&from->st, &to->st) &&
+	    same_owner_and_mode(&from->st, &to->st) &&
+	    readlinkat(to->dir, to->name, have, sizeof(have)) == n && !memcmp(want, have, n))
+		return 0;
+
+	unlinkat(private_fd, temp, 0);
+	if (symlinkat(want, private_fd, temp) < 0)
+		return -errno;
+	return move_in(&from->st, to);
+}
+
+static int add_batch(struct wq_batch *keys)
+{
+	struct wq_view key;
+	int err = 0;
+
+	if (keys->count && wq_add_batch(queue, keys) < 0)
+		return -errno;
+	while (wq_batch_next(keys, &key))
+		if (key.result < 0)
+			err = key.result;
+	wq_batch_reset(keys);
+	return err;
+}
+
+/* Adds what the mirror has in this directory: all, or what the source has not. */
+static int add_entries(const char *path, const struct place *of, const struct place *unless)
+{
+	static struct wq_batch keys = WQ_BATCH_INIT;
+	const bool top = !strcmp(path, ".");
+	char child[PATH_MAX];
+	struct dirent *ent;
+	struct stat st;
+	int source = -1;
+	int err = 0;
+	DIR *dir;
+	int fd;
+
+	fd = openat(of->dir, of->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return is_gone(errno) ? LOOK_AGAIN : -errno;
+	dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return -ENOMEM;
+	}
+	if (unless)
+		source = openat(unless->dir, unless->name,
+				O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	wq_batch_reset(&keys);
+	while (!err && (ent = readdir(dir))) {
+		if (!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, "..") ||
+		    (top && !strcmp(ent->d_name, PRIVATE_DIR)))
+			continue;
+		if (source >= 0 && !fstatat(source, ent->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		snprintf(child, sizeof(child), "%s%s%s", top ? "" : path, top ? "" : "/",
+			 ent->d_name);
+		if (wq_batch_put(&keys, child, strlen(child), 0) < 0)
+			err = -errno;
+		if (!err && keys.count == 512)
+			err = add_batch(&keys);
+	}
+	if (!err)
+		err = add_batch(&keys);
+	if (source >= 0)
+		close(source);
+	closedir(dir);
+	return err;
+}
+
+static int remove_dir(const char *path, const struct place *p)
+{
+	int err;
+
+	if (!unlinkat(p->dir, p->name, AT_REMOVEDIR)) {
+		work->removed++;
+		return 0;
+	}
+	if (errno != ENOTEMPTY)
+		return is_gone(errno) ? LOOK_AGAIN : -errno;
+	err = add_entries(path, p, NULL);
+	return err ? err : LATER;
+}
+
+static int remove_file(const struct place *p)
+{
+	if (unlinkat(p->dir, p->name, 0) < 0)
+		return is_gone(errno) ? LOOK_AGAIN : -errno;
+	work->removed++;
+	return 0;
+}
+
+/*
+ * What was moved away with a directory had no event of its own, and there may
+ * be another directory of that name by now: so look for what is left over.
+ */
+static int put_dir(const char *path, const struct place *from, const struct place *to)
+{
+	int err = 0;
+
+	if (to->st.st_mode && !S_ISDIR(to->st.st_mode))
+		err = remove_file(to);
+	if (!err && !S_ISDIR(to->st.st_mode) && mkdirat(to->dir, to->name, 0700) < 0)
+		err = is_gone(errno) ? LOOK_AGAIN : -errno;
+	if (!err && !(S_ISDIR(to->st.st_mode) && same_owner_and_mode(&from->st, &to->st)))
+		err = set_owner_and_mode(to->dir, to->name, &from->st);
+	return err ? err : add_entries(path, to, from);
+}
+
+static int put_parent_first(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return wq_add(queue, path, slash - path) < 0 ? -errno : LATER;
+}
+
+/* What is neither of these (a socket, a device) has no mirror. */
+static bool is_wanted(const struct place *p)
+{
+	return S_ISREG(p->st.st_mode) || S_ISLNK(p->st.st_mode) || S_ISDIR(p->st.st_mode);
+}
+
+static int make_equal(const char *path, const struct place *from, const struct place *to)
+{
+	int err;
+
+	if (to->dir < 0)
+		return is_wanted(from) ? put_parent_first(path) : 0;
+	if (S_ISDIR(from->st.st_mode))
+		return put_dir(path, from, to);
+	if (S_ISDIR(to->st.st_mode)) {
+		err = remove_dir(path, to);
+		return err || !is_wanted(from) ? err : LOOK_AGAIN;
+	}
+	if (S_ISREG(from->st.st_mode))
+		return put_file(from, to);
+	if (S_ISLNK(from->st.st_mode))
+		return put_link(from, to);
+	return to->st.st_mode ? remove_file(to) : 0;
+}
+
+/*
+ * What was put is looked for once more: only if the source has it even then
+ * does its end come with an event, or with that of a directory above, later
+ * than this.
+ */
+static int reconcile_once(const char *path)
+{
+	struct place from, to = { .dir = -1 }, now;
+	int err;
+
+	err = look(src_fd, path, &from);
+	if (!err)
+		err = look(dst_fd, path, &to);
+	if (!err)
+		err = make_equal(path, &from, &to);
+	if (!err && is_wanted(&from)) {
+		err = look(src_fd, path, &now);
+		if (!err && (now.st.st_mode ^ from.st.st_mode) & S_IFMT)
+			err = LOOK_AGAIN;
+		look_away(&now);
+	}
+	look_away(&from);
+	look_away(&to);
+	return err;
+}
+
+static int reconcile(const char *path)
+{
+	int tries = 100;
+	int err;
+
+	do {
+		err = reconcile_once(path);
+	} while (err == LOOK_AGAIN && --tries);
+	return err == LOOK_AGAIN ? LATER : err;
+}
+
+/* Others may add keys as well: nothing may lead out of the two trees. */
+static bool is_valid(const struct wq_view *key, char *path)
+{
+	const char *name;
+
+	memcpy(path, key->key, key->len);
+	path[key->len] = '\0';
+	name = strrchr(path, '/');
+	name = name ? name + 1 : path;
+	return strlen(path) == key->len && *name && strcmp(name, "..") &&
+		(strcmp(name, ".") || name == path) && strcmp(path, PRIVATE_DIR);
+}
+
+/* Return: for how many ms to pause, as the key has to be tried again. */
+static int handle(const struct wq_view *key)
+{
+	char path[WQ_MAX_KEY + 1];
+	int err;
+
+	if (!is_valid(key, path)) {
+		warnx("a key that is no path in the tree, ignored: %.60s", path);
+		work->failures++;
+		return 0;
+	}
+	err = reconcile(path);
+	if (!err)
+		return 0;
+	if (err < 0) {
+		warnx("%s: %s; it is tried again", path, strerror(-err));
+		work->failures++;
+	}
+	/* added before done: a worker that dies in between loses nothing */
+	if (wq_add(queue, key->key, key->len) < 0)
+		warn("%s: can't be tried again", path);
+	return err < 0 ? 100 : 1;
+}
+
+int worker(unsigned int slot)
+{
+	struct wq_batch keys = WQ_BATCH_INIT;
+	struct wq_view key;
+	int pause, ms;
+
+	/* by name, not inherited: keys belong to an open file */
+	queue = wq_open(queue_name, O_RDWR, 0, 0);
+	private_fd = openat(dst_fd, PRIVATE_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (queue < 0 || private_fd < 0) {
+		warn("a worker can't start");
+		return 1;
+	}
+	snprintf(temp, sizeof(temp), "%u", slot);
+
+	for (;;) {
+		if (wq_get_batch(queue, &keys, KEYS_AT_ONCE, WQ_FOREVER) < 0) {
+			if (errno == EINTR)
+				continue;
+			break;
+		}
+		pause = 0;
+		while (wq_batch_next(&keys, &key)) {
+			ms = handle(&key);
+			if (ms > pause)
+				pause = ms;
+		}
+		if (wq_done_batch(queue, &keys) != (int)keys.count) {
+			warn("done");
+			return 1;
+		}
+		usleep(pause * 1000);
+	}
+	if (errno == ESHUTDOWN)
+		return 0;
+	warn("get");
+	return 1;
+}

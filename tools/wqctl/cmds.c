@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* wqctl: the subcommands that are one or a few calls, in the order of a key's life. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "wqctl.h"
+
+/* Keys that get and list fetch at once. */
+#define PAGE	512
+
+/* The queue and its name */
+
+int cmd_create(const struct args *a)
+{
+	mode_t mode = a->mode < 0 ? 0600 : a->mode;
+
+	if (a->mode >= 0)
+		umask(0);
+	if (wq_open(a->queue, O_RDWR | O_CREAT | O_EXCL, mode, a->count) >= 0)
+		return DONE;
+	if (errno == EINVAL)
+		return queue_open(a, O_RDWR) < 0 ? FAILED : DONE;
+	if (errno == ERANGE)
+		message("can't make the queue '%s': -n %u is out of range; wqctl info tells max_keys",
+			a->queue, a->count);
+	else if (errno == ENOSPC)
+		message("can't make the queue '%s': you have as many queues, or keys in them, as a user may; unlink one, or give a smaller --max-keys (see wqctl info)",
+			a->queue);
+	else
+		return complain(a, "can't make the queue '%s'", a->queue);
+	return FAILED;
+}
+
+int cmd_unlink(const struct args *a)
+{
+	if (wq_unlink(a->queue))
+		return complain(a, "can't unlink the queue '%s'", a->queue);
+	return DONE;
+}
+
+int cmd_bind(const struct args *a)
+{
+	struct wq_open arg = { .size = sizeof(arg) };
+
+	/* libwq opens and binds at once; the shell has opened already. */
+	if (a->queue) {
+		if (!a->queue[0] || strlen(a->queue) >= WQ_NAME_MAX) {
+			message("can't bind: a queue's name has 1 to %d bytes", WQ_NAME_MAX - 1);
+			return FAILED;
+		}
+		strcpy(arg.name, a->queue);
+	}
+	if (ioctl(a->fd, WQ_IOC_OPEN, &arg))
+		return complain(a, "can't bind descriptor %d to the queue", a->fd);
+	return DONE;
+}
+
+/* Adding */
+
+struct adder {
+	const struct args *args;
+	int q;
+	struct wq_batch batch;
+	uint64_t added, coalesced;
+	bool refused;
+	uint64_t line;
+	int64_t shown;			/* when progress was, ns */
+};
+
+/* Adds what the batch holds; false where a key could not be added. */
+static bool add_flush(struct adder *ad)
+{
+	struct wq_view v;
+	int err = 0;
+
+	if (ad->batch.count && wq_add_batch(ad->q, &ad->batch) < 0) {
+		err = errno;
+		ad->refused = true;
+	} else {
+		while (wq_batch_next(&ad->batch, &v)) {
+			if (v.result < 0) {
+				err = err ? err : -v.result;
+				ad->refused = true;
+			} else {
+				ad->added += v.result;
+				ad->coalesced += !v.result;
+			}
+		}
+	}
+	wq_batch_reset(&ad->batch);
+	errno = err;
+	return !err;
+}
+
+static bool add_key(struct adder *ad, const void *key, size_t len)
+{
+	if (!wq_batch_put(&ad->batch, key, len, 0))
+		return true;
+	/* The batch is full, or the key is too long, which put says again. */
+	return errno == E2BIG && add_flush(ad) && !wq_batch_put(&ad->batch, key, len, 0);
+}
+
+static bool add_words(struct adder *ad)
+{
+	const struct args *a = ad->args;
+	unsigned int i;
+
+	for (i = 0; i < a->num_words; i++)
+		if (!add_key(ad, a->words[i], strlen(a->words[i])))
+			return false;
+	return add_flush(ad);
+}
+
+static bool add_line(struct adder *ad, const char *line, size_t len)
+{
+	ad->line++;
+	return len == 0 || add_key(ad, line, len);
+}
+
+/*
+ * Adds whatever one read brings at once: in arrays where the input is quick,
+ * and without delay where it comes line by line.
+ */
+static bool add_stream(struct adder *ad, int fd)
+{
+	char buf[64 * 1024];
+	const char *line, *end;
+	size_t have = 0;
+	ssize_t n;
+
+	while ((n = read(fd, buf + have, sizeof(buf) - have)) > 0) {
+		have += n;
+		for (line = buf; (end = memchr(line, ad->args->nul ? '\0' : '\n',
+					       buf + have - line)); line = end + 1)
+			if (!add_line(ad, line, end - line))
+				return false;
+		have -= line - buf;
+		memmove(buf, line, have);
+		if (have > WQ_MAX_KEY) {
+			ad->line++;
+			errno = E2BIG;
+			return false;
+		}
+		if (!add_flush(ad))
+			return false;
+		if (now_ns() - ad->shown > NSEC_PER_SEC / 4) {
+			progress("%" PRIu64 " added, %" PRIu64 " coalesced", ad->added,
+				 ad->coalesced);
+			ad->shown = now_ns();
+		}
+	}
+	/* The last line may end without a newline. */
+	return n == 0 && add_line(ad, buf, have) && add_flush(ad);
+}
+
+static int add_complain(struct adder *ad)
+{
+	int err = errno;
+
+	/* What was read before the line that is wrong is fine. */
+	if (ad->batch.count && !add_flush(ad))
+		err = errno;
+	errno = err;
+	if (err == E2BIG && ad->line)
+		message("line %" PRIu64 " of standard input is longer than a key may be (%d bytes); the keys before it were added",
+			ad->line, WQ_MAX_KEY);
+	else if (err == E2BIG || err == EINVAL)
+		message("can't add: a key has 1 to %d bytes", WQ_MAX_KEY);
+	else if (ad->refused)
+		return complain(ad->args, "not all keys were added");
+	else
+		return complain(ad->args, "can't add");
+	return FAILED;
+}
+
+int cmd_add(const struct args *a)
+{
+	struct adder ad = { .args = a, .batch = WQ_BATCH_INIT, .shown = now_ns() };
+	bool ok;
+	int ret;
+
+	ad.q = queue_open(a, O_WRONLY);
+	if (ad.q < 0)
+		return FAILED;
+	ok = a->num_words ? add_words(&ad) : add_stream(&ad, STDIN_FILENO);
+	ret = ok ? DONE : add_complain(&ad);
+	progress_end();
+	if (a->verbose || isatty(STDERR_FILENO))
+		fprintf(stderr, "%" PRIu64 " added, %" PRIu64 " coalesced\n", ad.added,
+			ad.coalesced);
+	wq_batch_free(&ad.batch);
+	return ret;
+}
+
+/* Getting */
+
+/*
+ * Prints the keys of a batch.  They are written when this returns true: a
+ * buffer that can't be written later would lose them.
+ */
+static bool print_keys(const struct args *a, struct wq_batch *b)
+{
+	struct wq_view v;
+
+	while (wq_batch_next(b, &v)) {
+		fwrite(v.key, 1, v.len, stdout);
+		putchar(a->nul ? '\0' : '\n');
+	}
+	return !fflush(stdout) && !ferror(stdout);
+}
+
+static int get_unprinted(const struct args *a, struct wq_batch *b)
+{
+	struct wq_view v;
+	int err = errno;
+
+	if (a->fd < 0) {
+		message("can't write to standard output: %s; the keys go back to the queue",
+			strerror(err));
+		return FAILED;
+	}
+	while (wq_batch_next(b, &v))
+		message("can't write to standard output: %s; descriptor %d holds the key '%s' now",
+			strerror(err), a->fd, key_text(v.key, v.len));
+	return FAILED;
+}
+
+static int batch_done(const struct args *a, int q, struct wq_batch *b)
+{
+	struct wq_view v;
+	int ret = DONE;
+
+	if (wq_done_batch(q, b) < 0 && errno != EPERM && errno != ENOENT && errno != ESTALE)
+		return complain(a, "can't say done");
+	while (wq_batch_next(b, &v)) {
+		if (v.result >= 0)
+			continue;
+		ret = FAILED;
+		if (a->fd >= 0)
+			message("descriptor %d does not hold the key '%s': %s", a->fd,
+				key_text(v.key, v.len),
+				v.result == -EPERM ? "another consumer does" :
+				v.result == -ENOENT ? "it was not got, or is done already" :
+				strerror(-v.result));
+		else
+			message("can't say done for the key '%s': %s", key_text(v.key, v.len),
+				strerror(-v.result));
+	}
+	return ret;
+}
+
+int cmd_get(const struct args *a)
+{
+	unsigned int left = a->count ? a->count : 1;
+	struct wq_batch b = WQ_BATCH_INIT;
+	int64_t timeout = a->timeout;
+	int ret = DONE, got = 0, q;
+	bool any = false;
+
+	q = queue_open(a, O_RDONLY);
+	if (q < 0)
+		return FAILED;
+	while (left && ret == DONE) {
+		got = wq_get_batch(q, &b, left < PAGE ? left : PAGE, timeout);
+		if (got < 0)
+			break;
+		if (!print_keys(a, &b))
+			ret = get_unprinted(a, &b);
+		else if (a->fd < 0)
+			ret = batch_done(a, q, &b);
+		any = true;
+		left -= got;
+		timeout = WQ_NOWAIT;
+	}
+	if (got < 0 && errno == ESHUTDOWN)
+		ret = any ? DONE : SHUT_DOWN;
+	else if (got < 0 && (errno == EAGAIN || errno == ETIMEDOUT))
+		ret = any ? DONE : NOTHING;
+	else if (got < 0)
+		ret = complain(a, "can't get a key");
+
+	/* Normal in a script, which asks for the status; a person wants a word. */
+	if ((ret == SHUT_DOWN || ret == NOTHING) && isatty(STDERR_FILENO))
+		complain(a, "no key");
+	wq_batch_free(&b);
+	return ret;
+}
+
+int cmd_done(const struct args *a)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	int ret = DONE, part;
+	unsigned int i;
+
+	for (i = 0; i < a->num_words && (ret == DONE || ret == FAILED); i++) {
+		const char *key = a->words[i];
+
+		if (wq_batch_put(&b, key, strlen(key), 0)) {
+			message("'%.32s' can't be a key: a key has 1 to %d bytes", key, WQ_MAX_KEY);
+			ret = FAILED;
+		}
+		if (b.count < PAGE && i + 1 < a->num_words)
+			continue;
+		part = batch_done(a, a->fd, &b);
+		ret = part ? part : ret;
+		wq_batch_reset(&b);
+	}
+	wq_batch_free(&b);
+	return ret;
+}
+
+/* Looking */
+
+static const char *state_text(unsigned int state)
+{
+	static char text[64];
+
+	/* Ready includes dirty: a word for it would say nothing. */
+	snprintf(text, sizeof(text), "%s%s%s%s%s",
+		 state & WQ_KEY_READY ? ",ready" : "",
+		 state & WQ_KEY_PROCESSING ? ",processing" : "",
+		 (state & (WQ_KEY_DIRTY | WQ_KEY_READY)) == WQ_KEY_DIRTY ? ",dirty" : "",
+		 state & WQ_KEY_DELAYED ? ",delayed" : "",
+		 state & WQ_KEY_MINE ? ",mine" : "");
+	return text[0] ? text + 1 : "idle";
+}
+
+static int each_state(const struct args *a, int oflag,
+		      int (*call)(int q, const void *key, size_t len))
+{
+	int q = queue_open(a, oflag);
+	int ret = DONE, state;
+	unsigned int i;
+
+	if (q < 0)
+		return FAILED;
+	for (i = 0; i < a->num_words; i++) {
+		const char *key = a->words[i];
+
+		state = call(q, key, strlen(key));
+		if (state >= 0) {
+			puts(state_text(state));
+		} else if (errno == ENOENT) {
+			message("the queue has no key '%s'", key_text(key, strlen(key)));
+			ret = ret ? ret : NOTHING;
+		} else if (errno == EINVAL || errno == E2BIG) {
+			message("'%.32s' can't be a key: a key has 1 to %d bytes", key, WQ_MAX_KEY);
+			ret = FAILED;
+		} else {
+			return complain(a, "key '%s'", key_text(key, strlen(key)));
+		}
+	}
+	return ret;
+}
+
+int cmd_query(const struct args *a)
+{
+	return each_state(a, O_RDONLY, wq_query);
+}
+
+int cmd_cancel(const struct args *a)
+{
+	return each_state(a, O_WRONLY, wq_cancel);
+}
+
+int cmd_list(const struct args *a)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	uint64_t cursor = 0;
+	struct wq_view v;
+	int q;
+
+	q = queue_open(a, O_RDONLY);
+	if (q < 0)
+		return FAILED;
+	do {
+		if (wq_list(q, &b, PAGE, &cursor) < 0)
+			return complain(a, "can't list the keys");
+		while (wq_batch_next(&b, &v)) {
+			if (a->nul) {
+				fwrite(v.key, 1, v.len, stdout);
+				putchar('\0');
+			} else {
+				printf("%s\t%s\n", key_text(v.key, v.len), state_text(v.state));
+			}
+		}
+	} while (cursor && !ferror(stdout));
+	wq_batch_free(&b);
+	return DONE;
+}
+
+/* All figures are JSON integers: 64 bits with a sign. */
+static json_t *stat_json(const struct wq_stat *st)
+{
+	char mode[8];
+
+	snprintf(mode, sizeof(mode), "%04o", st->mode & 07777);
+	return json_pack("{s:s, s:I, s:I, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+			 "name", st->name,
+			 "uid", (json_int_t)st->uid,
+			 "gid", (json_int_t)st->gid,
+			 "mode", mode,
+			 "shutdown", !!(st->state & WQ_STATE_SHUTDOWN),
+			 "draining", !!(st->state & WQ_STATE_DRAINING),
+			 "ready", (json_int_t)st->ready,
+			 "processing", (json_int_t)st->processing,
+			 "held", (json_int_t)st->held,
+			 "keys", (json_int_t)st->keys,
+			 "max_keys", (json_int_t)st->max_keys,
+			 "adds", (json_int_t)st->adds,
+			 "coalesced", (json_int_t)st->coalesced,
+			 "gets", (json_int_t)st->gets,
+			 "dones", (json_int_t)st->dones,
+			 "given_back", (json_int_t)st->given_back,
+			 "canceled", (json_int_t)st->canceled);
+}
+
+static void print_value(const char *name, const json_t *value)
+{
+	if (json_is_string(value))
+		printf("%-12s %s\n", name, json_string_value(value));
+	else if (json_is_boolean(value))
+		printf("%-12s %s\n", name, json_is_true(value) ? "yes" : "no");
+	else
+		printf("%-12s %" JSON_INTEGER_FORMAT "\n", name, json_integer_value(value));
+}
+
+int cmd_stat(const struct args *a)
+{
+	int q = queue_open(a, O_RDONLY);
+	struct wq_stat st;
+	const char *name;
+	json_t *json, *value;
+
+	if (q < 0)
+		return FAILED;
+	if (wq_stat(q, &st))
+		return complain(a, "can't read the figures");
+	json = stat_json(&st);
+	if (!json) {
+		message("not enough memory");
+		return FAILED;
+	}
+	if (a->json) {
+		json_dumpf(json, stdout, JSON_INDENT(2));
+		putchar('\n');
+	} else {
+		json_object_foreach(json, name, value)
+			print_value(name, value);
+	}
+	json_decref(json);
+	return DONE;
+}
+
+int cmd_info(const struct args *a)
+{
+	struct wq_info info;
+
+	if (wq_info(&info))
+		return complain(a, "can't ask the kernel");
+	printf("version      %u\n", info.version);
+	printf("features    %s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
+	       info.features & WQ_FEATURE_POLL ? " poll" : "");
+	printf("max_key      %u bytes\n", info.max_key);
+	printf("max_array    %u bytes\n", info.max_array);
+	printf("max_keys     %u\n", info.max_keys);
+	printf("default_keys %u\n", info.default_keys);
+	printf("user_queues  %u\n", info.user_queues);
+	printf("user_keys    %" PRIu64 "\n", (uint64_t)info.user_keys);
+	return DONE;
+}
+
+/* The end */
+
+int cmd_shutdown(const struct args *a)
+{
+	int q = queue_open(a, O_WRONLY);
+	struct wq_stat st;
+
+	if (q < 0)
+		return FAILED;
+	if (a->drain && isatty(STDERR_FILENO) && !wq_stat(q, &st) && st.ready + st.processing)
+		message("waiting for %u ready and %u processing keys; Ctrl-C ends the wait, the queue stays shut down",
+			st.ready, st.processing);
+	if (a->drain ? wq_drain(q) : wq_shutdown(q))
+		return complain(a, a->drain ? "shut down, but not drained" : "can't shut down");
+	return DONE;
+}

@@ -197,6 +197,7 @@ static void wq_leave(struct wq *q, struct wq_entry *e)
 	e->state &= ~WQ_PROCESSING;
 }
 
+/* A held entry is ready again, ahead of all others. */
 static void wq_return(struct wq *q, struct wq_entry *e)
 {
 	wq_leave(q, e);
@@ -205,16 +206,12 @@ static void wq_return(struct wq *q, struct wq_entry *e)
 	e->state = WQ_DIRTY | WQ_RETURNED;
 	list_add(&e->link, &q->returned);
 	q->nreturned++;
-	q->nwake++;
-	q->given_back++;
 }
 
 /* Take back a pop before anybody saw it. */
 void wq_unpop(struct wq *q, struct wq_entry *e)
 {
 	wq_return(q, e);
-	q->nwake--;
-	q->given_back--;
 	q->gets--;
 }
 
@@ -268,8 +265,9 @@ static void wq_free_list(struct list_head *freed)
 }
 
 /*
- * Unlock, and wake who waits for what happened under the lock: one getter for
- * each key that became ready, pollers for any, drainers when nothing is left.
+ * Unlock, and wake who waits for what happened under the lock: for each key that
+ * became ready one getter and one exclusive poller, and all other pollers; all
+ * pollers when the queue is shut down and empty; drainers when nothing is left.
  */
 static void wq_unlock(struct wq *q, unsigned long flags)
 	__releases(&q->lock)
@@ -287,7 +285,8 @@ static void wq_unlock(struct wq *q, unsigned long flags)
 		__wake_up(&q->getters, TASK_NORMAL, nwake, NULL);
 	/* Likewise. */
 	if ((nwake || hup) && waitqueue_active(&q->pollers))
-		wake_up_poll(&q->pollers, hup ? EPOLLIN | EPOLLHUP : EPOLLIN | EPOLLRDNORM);
+		__wake_up(&q->pollers, TASK_NORMAL, hup ? 0 : nwake,
+			  poll_to_key(EPOLLIN | EPOLLRDNORM | (hup ? EPOLLHUP : 0)));
 	if (drained)
 		wake_up_all(&q->drainers);
 }
@@ -295,6 +294,19 @@ static void wq_unlock(struct wq *q, unsigned long flags)
 /*
  * Verbs on keys.
  */
+
+/* An op for a key, from whomever; its result, too, says whether that is a key. */
+int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len)
+{
+	*op = (struct wq_op){ .key = key, .len = len };
+	if (!len)
+		op->result = -EINVAL;
+	else if (len > WQ_MAX_KEY)
+		op->result = -E2BIG;
+	else
+		op->hash = hsiphash(key, len, &q->hash_key);
+	return op->result;
+}
 
 /* What a retry of add may need that there was no memory for under the lock. */
 struct wq_spare {
@@ -611,8 +623,11 @@ void wq_give_back(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 		struct wq_op *op = &ops[n];
 		struct wq_entry *e = wq_table_find(&q->table, op->hash, op->key, op->len);
 
-		if (!wq_done_check(c, e, op->token))
-			wq_return(q, e);
+		if (wq_done_check(c, e, op->token))
+			continue;
+		wq_return(q, e);
+		q->given_back++;
+		q->nwake++;
 	}
 	wq_unlock(q, flags);
 }
@@ -657,10 +672,6 @@ void wq_purge(struct wq *q)
 	u64 cursor = 0;
 	bool left;
 
-	/*
-	 * The cursor may miss a key whose hash is that of one just removed, and ends
-	 * where the table does: the walk starts over until nothing is left.
-	 */
 	do {
 		struct wq_entry *e;
 		LIST_HEAD(freed);
@@ -672,12 +683,11 @@ void wq_purge(struct wq *q)
 			if (!e)
 				break;
 			wq_settle(e);
-			if (e->state & WQ_PROCESSING)
-				wq_leave(q, e);
-			else
-				wq_unqueue(q, e);
-			e->state = 0;
-			wq_reap(q, e, &freed);
+			if (e->state & WQ_PROCESSING) {
+				wq_return(q, e);
+				q->given_back++;
+			}
+			wq_drop(q, e, &freed);
 		}
 		left = q->table.count;
 		wq_unlock(q, flags);
@@ -763,16 +773,6 @@ void wq_destroy(struct wq *q)
 }
 EXPORT_SYMBOL_GPL(wq_destroy);
 
-static int wq_op_init(struct wq *q, struct wq_op *op, const void *key, size_t len)
-{
-	if (!len)
-		return -EINVAL;
-	if (len > WQ_MAX_KEY)
-		return -E2BIG;
-	*op = (struct wq_op){ .key = key, .len = len, .hash = wq_hash(q, key, len) };
-	return 0;
-}
-
 /**
  * wq_add() - a key needs a run
  * @q: the queue
@@ -782,7 +782,8 @@ static int wq_op_init(struct wq *q, struct wq_op *op, const void *key, size_t le
  * A key that waits for its run already is coalesced with it.  One that is being
  * processed is run once more after that.  A new key costs an atomic allocation.
  *
- * Context: any but NMI; on PREEMPT_RT not hard interrupt.  Never sleeps.
+ * Context: any but NMI, never sleeps.  On PREEMPT_RT, where its spinlock is a
+ * mutex, not from hard interrupt, nor with preemption or interrupts off.
  *
  * Return: 1 newly dirty, 0 coalesced, -ESHUTDOWN, -ENOSPC (the queue holds
  * max_keys keys), -ENOMEM, -EINVAL (length 0) or -E2BIG (length above
@@ -944,15 +945,10 @@ unsigned int wq_len(struct wq *q)
 }
 EXPORT_SYMBOL_GPL(wq_len);
 
-/**
- * wq_stats() - the queue's figures, all from one moment
- * @q: the queue
- * @st: where to put them; @st->held is 0
- *
- * Context: as wq_add().
- */
-void wq_stats(struct wq *q, struct wq_stat *st)
+/* The queue's figures, as its consumer @c sees them. */
+void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 {
+	struct wq *q = c->q;
 	unsigned long flags;
 
 	*st = (struct wq_stat){
@@ -969,6 +965,7 @@ void wq_stats(struct wq *q, struct wq_stat *st)
 		    (q->ndrainers ? WQ_STATE_DRAINING : 0);
 	st->ready = wq_nready(q);
 	st->processing = q->nprocessing;
+	st->held = c->nheld;
 	st->keys = q->table.count;
 	st->adds = q->adds;
 	st->coalesced = q->coalesced;
@@ -978,6 +975,18 @@ void wq_stats(struct wq *q, struct wq_stat *st)
 	st->merged = q->merged;
 	st->canceled = q->canceled;
 	spin_unlock_irqrestore(&q->lock, flags);
+}
+
+/**
+ * wq_stats() - the queue's figures, all from one moment
+ * @q: the queue
+ * @st: where to put them; @st->held is what was got by the kernel API
+ *
+ * Context: as wq_add().
+ */
+void wq_stats(struct wq *q, struct wq_stat *st)
+{
+	wq_consumer_stats(&q->kernel, st);
 }
 EXPORT_SYMBOL_GPL(wq_stats);
 
@@ -1037,7 +1046,9 @@ static bool wq_drain_over(struct wq *q, u32 shuts, int *ret)
  * @q: the queue
  *
  * Keys that were added again while they are processed are waited for as well.
- * To be called by someone who holds none of the queue's keys.
+ * To be called by someone who holds none of the queue's keys.  When it returns a
+ * consumer may still be on its way out of wq_done(): join the consumers before
+ * wq_destroy().
  *
  * Context: process, may sleep.
  *
@@ -1048,9 +1059,11 @@ int wq_drain(struct wq *q)
 {
 	u32 shuts = wq_shut(q, false);
 	unsigned long flags;
-	int ret = -EINTR;
+	int ret;
 
-	if (wait_event_killable(q->drainers, wq_drain_over(q, shuts, &ret)))
+	/* Freezable: a process must not keep the machine from going to sleep. */
+	if (wait_event_state(q->drainers, wq_drain_over(q, shuts, &ret),
+			     (TASK_KILLABLE | TASK_FREEZABLE)))
 		ret = -EINTR;
 
 	spin_lock_irqsave(&q->lock, flags);

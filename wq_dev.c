@@ -39,10 +39,15 @@ struct wq_call {
 	u32 ksize;
 };
 
-static struct wq_consumer *file_consumer(const struct file *file)
+/* What a file is bound to while verb_open() is at it. */
+static struct wq_consumer wq_binding;
+
+static struct wq_consumer *file_consumer(struct file *file)
 {
 	/* Pairs with verb_open(), which sets it once: what it points to is complete. */
-	return smp_load_acquire(&file->private_data);
+	struct wq_consumer *c = smp_load_acquire(&file->private_data);
+
+	return c == &wq_binding ? NULL : c;
 }
 
 /* What the caller sees of @arg afterwards. */
@@ -51,13 +56,6 @@ static int call_tell(const struct wq_call *call, const void *arg)
 	if (copy_to_user(call->uarg, arg, min(call->usize, call->ksize)))
 		return -EFAULT;
 	return 0;
-}
-
-static int key_check(u32 len)
-{
-	if (!len)
-		return -EINVAL;
-	return len > WQ_MAX_KEY ? -E2BIG : 0;
 }
 
 /*
@@ -132,14 +130,10 @@ static u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
 		rec = array_next(a, off, a->size);
 		if (!rec)
 			break;
-		ops[n].key = rec->key;
-		ops[n].len = rec->len;
+		wq_op_init(q, &ops[n], rec->key, rec->len);
 		ops[n].token = rec->token;
-		ops[n].result = key_check(rec->len);
 		if (rec->flags || rec->state || rec->delay || (rec->token && !tokens))
 			ops[n].result = -EINVAL;
-		if (!ops[n].result)
-			ops[n].hash = wq_hash(q, rec->key, rec->len);
 	}
 	return n;
 }
@@ -236,23 +230,23 @@ static int verb_info(struct wq_call *call, void *arg)
 
 static int verb_open(struct wq_call *call, void *arg)
 {
-	static DEFINE_MUTEX(lock);	/* of two threads, the first binds the file */
+	void **bound = &call->file->private_data;
 	struct wq_consumer *c;
-	int ret;
+	int ret = -ENOMEM;
+
+	/* Of two threads the first binds the file. */
+	if (cmpxchg(bound, NULL, &wq_binding))
+		return -EISCONN;
 
 	c = wq_consumer_new();
-	if (!c)
-		return -ENOMEM;
-
-	mutex_lock(&lock);
-	ret = -EISCONN;
-	if (!call->file->private_data)
+	if (c)
 		ret = wq_name_open(arg, call->file->f_mode, &c->q);
-	if (ret)
+	if (ret) {
 		kfree(c);
-	else	/* Pairs with file_consumer(). */
-		smp_store_release(&call->file->private_data, c);
-	mutex_unlock(&lock);
+		c = NULL;
+	}
+	/* Pairs with file_consumer(). */
+	smp_store_release(bound, c);
 	return ret;
 }
 
@@ -355,7 +349,15 @@ static int take_recs(struct wq *q, void *arg)
 	struct wq_out *out = arg;
 	struct wq_entry *e;
 
-	while (out->count < out->most && (e = wq_pop(q, out->c))) {
+	u32 n;
+
+	for (n = 0; n < WQ_BATCH && out->count < out->most; n++) {
+		/* A policy can't take a key back: ask it for none that may not fit. */
+		if (out->count && q->order && out->room - out->used < WQ_REC_SIZE(WQ_MAX_KEY))
+			break;
+		e = wq_pop(q, out->c);
+		if (!e)
+			break;
 		if (!out_fits(out, e)) {
 			wq_unpop(q, e);
 			if (!out->count)
@@ -380,13 +382,10 @@ static void out_give_back(struct wq_out *out, u32 first)
 		for (i = 0, off = 0; i < out->count; i++) {
 			struct wq_rec *rec = out->recs + off;
 
-			if (i >= from)
-				ops[i - from] = (struct wq_op){
-					.key = rec->key,
-					.len = rec->len,
-					.hash = wq_hash(out->c->q, rec->key, rec->len),
-					.token = rec->token,
-				};
+			if (i >= from) {
+				wq_op_init(out->c->q, &ops[i - from], rec->key, rec->len);
+				ops[i - from].token = rec->token;
+			}
 			off += WQ_REC_SIZE(rec->len);
 		}
 		wq_give_back(out->c->q, out->c, ops, n);
@@ -398,9 +397,9 @@ static int verb_get(struct wq_call *call, void *arg)
 {
 	struct wq_get *args = arg;
 	struct wq_keys keys = args->keys;
+	s64 timeout = args->timeout, rest = 0;
 	struct wq_out out;
-	s64 timeout;
-	u32 left, good;
+	u32 left, good, before;
 	int ret;
 
 	args->keys.count = 0;
@@ -409,9 +408,14 @@ static int verb_get(struct wq_call *call, void *arg)
 		call_tell(call, args);
 		return ret;
 	}
-	timeout = call->file->f_flags & O_NONBLOCK ? 0 : args->timeout;
-	ret = wq_get_wait(call->c->q, timeout, timeout > 0 ? &args->timeout : NULL,
-			  take_recs, &out);
+	if (call->file->f_flags & O_NONBLOCK)
+		timeout = 0;
+	ret = wq_get_wait(call->c->q, timeout, &rest, take_recs, &out);
+	/* A full batch: there may be more, and now without a wait. */
+	for (before = 0; !ret && out.count - before == WQ_BATCH;) {
+		before = out.count;
+		wq_get_wait(call->c->q, 0, NULL, take_recs, &out);
+	}
 
 	/* A fault leaves the caller those keys that it can know of. */
 	left = copy_to_user(u64_to_user_ptr(keys.addr), out.recs, out.used);
@@ -422,6 +426,7 @@ static int verb_get(struct wq_call *call, void *arg)
 	/* Where no handler ran the call starts over, with the time that is left. */
 	if (ret == -ERESTARTSYS) {
 		args->keys = keys;
+		args->timeout = timeout < 0 ? timeout : max_t(s64, rest, 1);
 		ret = -ERESTARTNOHAND;
 	}
 	if (call_tell(call, args)) {
@@ -448,8 +453,6 @@ static int verb_list(struct wq_call *call, void *arg)
 	args->keys.count = 0;
 	if (args->flags)
 		return -EINVAL;
-	if (cursor >> 48)
-		return -ERANGE;
 	ret = out_init(&out, call->c, &keys);
 	if (ret)
 		return ret;
@@ -488,15 +491,11 @@ static int verb_stat(struct wq_call *call, void *arg)
 {
 	struct wq_stat *st = arg;
 	u32 usize = st->size;
-	unsigned long flags;
 
 	if (st->flags)
 		return -EINVAL;
-	wq_stats(call->c->q, st);
+	wq_consumer_stats(call->c, st);
 	st->size = usize;
-	spin_lock_irqsave(&call->c->q->lock, flags);
-	st->held = call->c->nheld;
-	spin_unlock_irqrestore(&call->c->q->lock, flags);
 	return 0;
 }
 
@@ -510,23 +509,18 @@ static int key_state(struct wq_call *call, void *arg,
 
 	if (args->flags || args->state)
 		return -EINVAL;
-	ret = key_check(args->key_len);
-	if (ret)
-		return ret;
+	if (args->key_len > WQ_MAX_KEY)
+		return -E2BIG;
 	if (args->key_len > sizeof(small))
-		key = kmalloc(args->key_len, GFP_KERNEL);
+		key = kmalloc(args->key_len, GFP_KERNEL_ACCOUNT);
 	if (!key)
 		return -ENOMEM;
 
-	ret = -EFAULT;
-	if (!copy_from_user(key, u64_to_user_ptr(args->key), args->key_len)) {
-		op = (struct wq_op){
-			.key = key,
-			.len = args->key_len,
-			.hash = wq_hash(call->c->q, key, args->key_len),
-		};
-		ret = fn(call->c->q, call->c, &op);
-	}
+	if (copy_from_user(key, u64_to_user_ptr(args->key), args->key_len))
+		ret = -EFAULT;
+	else
+		ret = wq_op_init(call->c->q, &op, key, args->key_len) ?:
+			fn(call->c->q, call->c, &op);
 	if (key != small)
 		kfree(key);
 	if (ret < 0)
@@ -651,6 +645,9 @@ static __poll_t wq_poll(struct file *file, poll_table *wait)
 
 static int wq_fop_open(struct inode *inode, struct file *file)
 {
+	/* Access mode 3 is for ioctls alone: it would ask for no permission at all. */
+	if (!(file->f_mode & (FMODE_READ | FMODE_WRITE)))
+		return -EINVAL;
 	/* misc_open() left its own pointer there. */
 	file->private_data = NULL;
 	return stream_open(inode, file);
@@ -673,17 +670,12 @@ static void wq_show_fdinfo(struct seq_file *m, struct file *file)
 {
 	struct wq_consumer *c = file_consumer(file);
 	struct wq_stat st;
-	unsigned long flags;
-	u32 held;
 
 	if (!c)
 		return;
-	wq_stats(c->q, &st);
-	spin_lock_irqsave(&c->q->lock, flags);
-	held = c->nheld;
-	spin_unlock_irqrestore(&c->q->lock, flags);
+	wq_consumer_stats(c, &st);
 	seq_printf(m, "wq-queue:\t%s\n", st.name[0] ? st.name : "-");
-	seq_printf(m, "wq-held:\t%u\n", held);
+	seq_printf(m, "wq-held:\t%u\n", st.held);
 	seq_printf(m, "wq-ready:\t%u\n", st.ready);
 	seq_printf(m, "wq-processing:\t%u\n", st.processing);
 }

@@ -103,37 +103,33 @@ static int name_permission(const struct wq *q, fmode_t fmode)
 	return -EACCES;
 }
 
-/* Charge a queue of @keys keys to the caller. */
-static struct wq_user *user_charge(unsigned int keys)
+/*
+ * Charge a new queue to @user, which says who, or to what there is of that user
+ * already; then @user is freed.
+ */
+static int user_charge(struct wq *q, struct wq_user *user)
 {
-	kuid_t uid = current_euid();
-	struct wq_user *user, *found = NULL;
+	struct wq_user *u, *found = NULL;
 
 	lockdep_assert_held(&wq_names_lock);
-	list_for_each_entry(user, &wq_users, link) {
-		if (uid_eq(user->uid, uid)) {
-			found = user;
-			break;
-		}
+	list_for_each_entry(u, &wq_users, link)
+		if (uid_eq(u->uid, user->uid))
+			found = u;
+
+	if (((found ? found->queues : 0) >= user_queues ||
+	     (found ? found->keys : 0) + q->max_keys > user_keys) &&
+	    !capable(CAP_SYS_RESOURCE))
+		return -ENOSPC;
+	if (found) {
+		kfree(user);
+		user = found;
+	} else {
+		list_add(&user->link, &wq_users);
 	}
-	if (!found) {
-		found = kzalloc_obj(*found, GFP_KERNEL_ACCOUNT);
-		if (!found)
-			return ERR_PTR(-ENOMEM);
-		found->uid = uid;
-		list_add(&found->link, &wq_users);
-	}
-	if ((found->queues >= user_queues || found->keys + keys > user_keys) &&
-	    !capable(CAP_SYS_RESOURCE)) {
-		if (!found->queues) {
-			list_del(&found->link);
-			kfree(found);
-		}
-		return ERR_PTR(-ENOSPC);
-	}
-	found->queues++;
-	found->keys += keys;
-	return found;
+	user->queues++;
+	user->keys += q->max_keys;
+	q->user = user;
+	return 0;
 }
 
 static void user_uncharge(struct wq_user *user, unsigned int keys)
@@ -146,6 +142,7 @@ static void user_uncharge(struct wq_user *user, unsigned int keys)
 	}
 }
 
+/* A queue for the caller, charged to nobody yet. */
 static struct wq *name_make(const struct wq_open *args)
 {
 	struct wq_params params = {
@@ -153,56 +150,67 @@ static struct wq *name_make(const struct wq_open *args)
 		.max_keys = args->max_keys ?: WQ_DEFAULT_KEYS,
 		.mode = args->mode & ~current_umask(),
 	};
-	struct wq_user *user = user_charge(params.max_keys);
-	struct wq *q;
+	struct wq *q = wq_alloc(&params, GFP_KERNEL_ACCOUNT);
 
-	if (IS_ERR(user))
-		return ERR_CAST(user);
-	q = wq_alloc(&params, GFP_KERNEL_ACCOUNT);
-	if (!q) {
-		user_uncharge(user, params.max_keys);
-		return ERR_PTR(-ENOMEM);
+	if (q) {
+		q->uid = current_fsuid();
+		q->gid = current_fsgid();
 	}
-	q->user = user;
-	q->uid = current_fsuid();
-	q->gid = current_fsgid();
 	return q;
 }
 
 /* Open what WQ_IOC_OPEN asks for; *@qp is a reference for the caller. */
 int wq_name_open(const struct wq_open *args, fmode_t fmode, struct wq **qp)
 {
-	bool named = args->name[0];
-	struct wq *q;
+	bool named = args->name[0], make = !named || args->flags & WQ_OPEN_CREATE;
+	struct wq *q = NULL, *made = NULL;
+	struct wq_user *user = NULL;
 	int ret = 0;
 
-	if (args->flags & ~(WQ_OPEN_CREATE | WQ_OPEN_EXCL))
+	if (args->flags & ~(WQ_OPEN_CREATE | WQ_OPEN_EXCL) || args->flags == WQ_OPEN_EXCL)
 		return -EINVAL;
 	if (named ? wq_name_check(args->name) : args->flags || args->mode ||
 						memchr_inv(args->name, 0, sizeof(args->name)))
 		return -EINVAL;
-	if (args->flags == WQ_OPEN_EXCL)
-		return -EINVAL;
 	if (args->mode & ~0777 || args->max_keys > WQ_MAX_KEYS)
 		return -ERANGE;
 
+	/* Memory first: who is short of it must not keep others waiting for the lock. */
+	if (make) {
+		made = name_make(args);
+		user = kzalloc_obj(*user, GFP_KERNEL_ACCOUNT);
+		if (!made || !user) {
+			ret = -ENOMEM;
+			goto out;
+		}
+		user->uid = current_euid();
+	}
+
 	mutex_lock(&wq_names_lock);
-	q = named ? name_find(args->name) : NULL;
+	if (named)
+		q = name_find(args->name);
 	if (q) {
 		ret = args->flags & WQ_OPEN_EXCL ? -EEXIST : name_permission(q, fmode);
 		if (!ret)
 			refcount_inc(&q->ref);
-	} else if (named && !(args->flags & WQ_OPEN_CREATE)) {
+	} else if (!make) {
 		ret = -ENOENT;
 	} else {
-		q = name_make(args);
-		if (IS_ERR(q))
-			ret = PTR_ERR(q);
-		else if (named)
-			name_insert(q);
+		ret = user_charge(made, user);
+		if (!ret) {
+			q = made;
+			made = NULL;
+			user = NULL;
+			if (named)
+				name_insert(q);
+		}
 	}
 	mutex_unlock(&wq_names_lock);
 	*qp = q;
+out:
+	kfree(user);
+	if (made)
+		wq_put(made);
 	return ret;
 }
 

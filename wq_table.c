@@ -13,14 +13,19 @@
  * last slot.  Such chains are kept dense: all but the last bucket are full, and
  * the last holds two at least.  That is why a split never needs memory: two
  * chains never take more buckets than the one they came from (and its sibling).
+ * Their length is bounded: nobody who found out keys that collide, and no lack
+ * of memory to split buckets, can make a look-up long.  By chance a chain is
+ * never that long.
  *
- * Entries are walked in the order of their bit-reversed hash.  In that order a
- * bucket is an interval, a split cuts it in two, and the place of an entry never
+ * Entries are walked in the order of their place: the hash bit-reversed, then
+ * another hash for those that have the first in common.  In that order a bucket
+ * is an interval, a split cuts it in two, and the place of an entry never
  * changes: a cursor stays right whatever the table's size does.
  *
  * The caller locks.
  */
 #include <linux/bitrev.h>
+#include <linux/jhash.h>
 #include <linux/log2.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -30,7 +35,8 @@
 #define WQ_CHAINED	0xff	/* wq_bucket.used: the last slot is a bucket */
 #define WQ_LOAD_MAX	5	/* entries a bucket, above which one is split */
 #define WQ_LOAD_MIN	2	/* below which two are merged */
-#define WQ_WALK_MAX	64	/* buckets that wq_table_next() looks at */
+#define WQ_CHAIN_MAX	16	/* buckets of a chain */
+#define WQ_WALK_MAX	16	/* chains that wq_table_next() looks at */
 
 static_assert(sizeof(struct wq_bucket) <= 64);
 
@@ -108,11 +114,14 @@ static int chain_add(struct wq_bucket *b, struct wq_entry *e,
 		     struct wq_bucket **spare, gfp_t gfp)
 {
 	struct wq_bucket *more;
+	unsigned int len = 1;
 
-	while (b->used == WQ_CHAINED)
+	for (; b->used == WQ_CHAINED; len++)
 		b = b->slot[WQ_SLOTS - 1];
 
 	if (b->used == WQ_SLOTS) {
+		if (len == WQ_CHAIN_MAX)
+			return -ENOMEM;
 		more = spare ? *spare : NULL;
 		if (more)
 			*spare = more->slot[0];
@@ -329,51 +338,45 @@ void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_remove);
 
+/* Where an entry stands in the order of the walk. */
+static u64 entry_place(struct wq_entry *e)
+{
+	return (u64)bitrev32(e->hash) << 32 | jhash(wq_key_of(e)->key, e->len, 0);
+}
+
 /*
- * The entry at *cursor or the next one after it; *cursor moves behind it.
+ * The entry at place *cursor or the next one after it; *cursor moves behind it.
  * NULL with *cursor 0: that was all; NULL otherwise: call again, many buckets
- * in a row were empty.  The cursor is a bit-reversed hash, and in its low 16
- * bits how many entries of exactly that hash were told already.
+ * in a row were empty.
  */
 struct wq_entry *wq_table_next(const struct wq_table *t, u64 *cursor)
 {
-	u32 pos = *cursor >> 16, told = *cursor & 0xffff;
-	unsigned int walk;
+	unsigned int walk, i;
 
 	for (walk = 0; walk < WQ_WALK_MAX; walk++) {
-		u32 hash = bitrev32(pos), mask = hash_mask(t, hash), best_pos = 0, skip = told;
-		struct wq_bucket *b = bucket_at(t, hash & mask);
+		u32 pos = *cursor >> 32, hash = bitrev32(pos), mask = hash_mask(t, hash);
 		struct wq_entry *best = NULL;
-		unsigned int i;
-		u64 end;
+		struct wq_bucket *b;
+		u64 place, least = 0;
 
-		for (; b; b = bucket_next(b)) {
+		for (b = bucket_at(t, hash & mask); b; b = bucket_next(b)) {
 			for (i = 0; i < bucket_len(b); i++) {
-				struct wq_entry *e = b->slot[i];
-				u32 p = bitrev32(e->hash);
-
-				if (p < pos || (p == pos && skip && skip--))
-					continue;
-				if (!best || p < best_pos) {
-					best = e;
-					best_pos = p;
+				place = entry_place(b->slot[i]);
+				if (place >= *cursor && (!best || place < least)) {
+					best = b->slot[i];
+					least = place;
 				}
 			}
 		}
 		if (best) {
-			*cursor = (u64)best_pos << 16 | (best_pos == pos ? told + 1 : 1);
+			*cursor = least + 1;
 			return best;
 		}
-		/* The bucket is the interval of positions with the same top bits. */
-		end = (u64)(pos | ~bitrev32(mask)) + 1;
-		if (end > U32_MAX) {
-			*cursor = 0;
-			return NULL;
-		}
-		pos = end;
-		told = 0;
+		/* The bucket is the interval of places with the same top bits. */
+		*cursor = ((u64)(pos | ~bitrev32(mask)) + 1) << 32;
+		if (!*cursor)
+			break;
 	}
-	*cursor = (u64)pos << 16;
 	return NULL;
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_next);

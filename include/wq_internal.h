@@ -138,12 +138,8 @@ struct wq_op {
 /* Keys handled under one hold of the lock, and hashed ahead of it. */
 #define WQ_BATCH	32
 
-static inline u32 wq_hash(const struct wq *q, const void *key, size_t len)
-{
-	return hsiphash(key, len, &q->hash_key);
-}
-
 /* Of the queue, by any caller */
+int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len);
 struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp);
 void wq_purge(struct wq *q);
 void wq_put(struct wq *q);
@@ -165,6 +161,7 @@ void wq_unpop(struct wq *q, struct wq_entry *e);
 
 /* Consumers */
 struct wq_consumer *wq_consumer_new(void);
+void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st);
 void wq_consumer_end(struct wq_consumer *c);
 void wq_give_back(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 		  unsigned int n);

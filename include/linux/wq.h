@@ -64,7 +64,8 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  *
  * All are called with the queue's lock held and interrupts off: they may not
  * sleep, and can't fail.  Keys that a consumer gave back don't pass through
- * the policy a second time: they are handed out before it is asked.
+ * the policy a second time: they are handed out before it is asked.  Nor does one
+ * that was popped for a process whose buffer is too small for it.
  */
 struct wq_order_ops {
 	void (*touch)(void *order, struct wq_entry *entry);
@@ -77,7 +78,8 @@ struct wq_order_ops {
 /**
  * struct wq_params - what wq_create() makes
  * @name: the queue's name, as in struct wq_open; NULL: none
- * @max_keys: the most keys in any state; 0: WQ_MAX_KEYS
+ * @max_keys: the most keys in any state; 0: WQ_MAX_KEYS.  No user's limit holds
+ *	here: bound a queue that processes may open.
  * @mode: not 0: processes may open the queue by its name, with these
  *	permission bits; owner and group are root
  * @order: ordering policy; NULL: first in, first out

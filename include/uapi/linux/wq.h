@@ -17,7 +17,13 @@
  * Keys travel packed: any number of struct wq_rec behind each other in one
  * buffer, at most WQ_MAX_ARRAY bytes.  A verb on an array handles the keys in
  * order.  It writes how many it handled to .keys.count, on success and on
- * error alike: those hold, the ones after were not touched.
+ * error alike (unless it could not even begin: ENOTCONN, EACCES, a bad struct):
+ * those hold, the ones after were not touched.
+ *
+ * poll, select and epoll: readable when a get would not wait, writable until the
+ * queue is shut down, EPOLLHUP once it is shut down and empty.  A file that is
+ * not bound yet says EPOLLERR; bind it before it is added to an epoll, which
+ * would not learn of it later.
  *
  * Errors, the same for every verb:
  *

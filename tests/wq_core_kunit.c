@@ -27,6 +27,8 @@
 #include <linux/vmalloc.h>
 #include <linux/wq.h>
 
+#include "wq_kunit.h"
+
 static unsigned int stress_adds = 1000000;
 module_param(stress_adds, uint, 0444);
 MODULE_PARM_DESC(stress_adds, "adds of the test under load; a second one makes a quarter");
@@ -2659,7 +2661,7 @@ SUITE(load);
 
 kunit_test_suites(&add_suite, &get_suite, &done_suite, &shutdown_suite,
 		  &drain_suite, &state_suite, &key_suite, &create_suite,
-		  &order_suite, &nomem_suite, &load_suite);
+		  &order_suite, &nomem_suite, &load_suite, &wq_table_suite);
 
 MODULE_DESCRIPTION("KUnit tests of wq");
 MODULE_LICENSE("GPL");

@@ -500,4 +500,10 @@ TEST_F(names, the_max_keys_of_all_queues_of_a_user_add_up_to_so_much_and_no_more
 	ASSERT_EQ(0, reap(pid));
 }
 
+TEST(a_file_that_may_neither_read_nor_write_is_refused)
+{
+	ASSERT_EQ(-1, open(WQ_DEVICE, 3));
+	ASSERT_EQ(EINVAL, errno);
+}
+
 TEST_HARNESS_MAIN

@@ -285,4 +285,50 @@ TEST_F(queue, a_poller_and_a_getter_that_wait_both_wake)
 	ASSERT_EQ(0, reap(getter));
 }
 
+/* A child that waits exclusively on an open file of its own. */
+static pid_t exclusive_poller(const char *name)
+{
+	pid_t pid = child();
+
+	if (!pid) {
+		struct epoll_event ev = { .events = EPOLLIN | EPOLLEXCLUSIVE };
+		int q = q_attach(name, O_RDWR), ep = epoll_create1(0);
+
+		if (epoll_ctl(ep, EPOLL_CTL_ADD, q, &ev))
+			_exit(255);
+		_exit(epoll_wait(ep, &ev, 1, 20000) == 1 ? 0 : 1);
+	}
+	return pid;
+}
+
+TEST_F(queue, of_exclusive_pollers_one_wakes_for_each_key)
+{
+	struct array a = array_new(4096);
+	pid_t pid[4];
+
+	for (int i = 0; i < 4; i++)
+		pid[i] = exclusive_poller(self->name);
+	for (int i = 0; i < 4; i++)
+		ASSERT_TRUE(asleep(pid[i]));
+	for (int i = 0; i < 4; i++)
+		array_putf(&a, "%d", i);
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	for (int i = 0; i < 4; i++)
+		ASSERT_EQ(0, reap(pid[i]));
+	free(a.recs);
+}
+
+TEST_F(queue, shut_down_wakes_all_exclusive_pollers)
+{
+	pid_t pid[4];
+
+	for (int i = 0; i < 4; i++)
+		pid[i] = exclusive_poller(self->name);
+	for (int i = 0; i < 4; i++)
+		ASSERT_TRUE(asleep(pid[i]));
+	q_shutdown(self->q);
+	for (int i = 0; i < 4; i++)
+		ASSERT_EQ(0, reap(pid[i]));
+}
+
 TEST_HARNESS_MAIN

@@ -179,6 +179,20 @@ TEST_F(libwq, a_batch_has_up_to_1_MiB)
 	wq_batch_free(&b);
 }
 
+TEST_F(libwq, a_batch_that_was_full_can_be_got_into)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(1, wq_get_batch(self->q, &b, 900, WQ_NOWAIT));
+	while (!wq_batch_put(&b, "b", 1, 0))
+		;
+	ASSERT_EQ(E2BIG, errno);
+	ASSERT_EQ(1, wq_add(self->q, "c", 1));
+	ASSERT_EQ(1, wq_get_batch(self->q, &b, 900, WQ_NOWAIT));
+	wq_batch_free(&b);
+}
+
 TEST_F(libwq, list_walks_over_all_keys)
 {
 	struct wq_batch b = WQ_BATCH_INIT;

@@ -854,7 +854,7 @@ TEST_F(queue, a_key_that_was_canceled_can_be_added_again)
 TEST_F(queue, the_timeout_stays_as_it_was_after_a_success_and_after_ETIMEDOUT)
 {
 	struct wq_get get = { .size = sizeof(get), .timeout = 20 * MS };
-	char buf[2048] __attribute__((aligned(8)));
+	__u64 buf[256];
 
 	get.keys = (struct wq_keys){ .addr = (uintptr_t)buf, .size = sizeof(buf), .count = 1 };
 	ASSERT_EQ(-ETIMEDOUT, verb(self->q, WQ_IOC_GET, &get));

@@ -55,16 +55,25 @@ static int device_open(int oflag)
 	return fd;
 }
 
-/* Closes @fd where @ret is an error, and keeps errno. */
-static int close_on_error(int fd, int ret)
+static void close_keeping_errno(int fd)
 {
 	int err = errno;
 
-	if (ret < 0) {
-		close(fd);
-		errno = err;
-	}
-	return ret;
+	close(fd);
+	errno = err;
+}
+
+/* A verb that needs no queue. */
+static int device_call(unsigned long verb, void *arg)
+{
+	int fd = device_open(O_RDONLY);
+	int ret;
+
+	if (fd < 0)
+		return -1;
+	ret = ioctl(fd, verb, arg);
+	close_keeping_errno(fd);
+	return ret < 0 ? -1 : 0;
 }
 
 static int copy_name(char *to, const char *name)
@@ -99,37 +108,27 @@ int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys)
 	fd = device_open(oflag & (O_ACCMODE | O_NONBLOCK));
 	if (fd < 0)
 		return -1;
-	return close_on_error(fd, ioctl(fd, WQ_IOC_OPEN, &arg)) < 0 ? -1 : fd;
+	if (ioctl(fd, WQ_IOC_OPEN, &arg) < 0) {
+		close_keeping_errno(fd);
+		return -1;
+	}
+	return fd;
 }
 
 int wq_unlink(const char *name)
 {
 	struct wq_unlink arg = { .size = sizeof(arg) };
-	int fd;
 
 	if (copy_name(arg.name, name))
 		return -1;
-	fd = device_open(O_RDONLY);
-	if (fd < 0)
-		return -1;
-	if (close_on_error(fd, ioctl(fd, WQ_IOC_UNLINK, &arg)) < 0)
-		return -1;
-	close(fd);
-	return 0;
+	return device_call(WQ_IOC_UNLINK, &arg);
 }
 
 int wq_info(struct wq_info *info)
 {
-	int fd = device_open(O_RDONLY);
-
-	if (fd < 0)
-		return -1;
 	memset(info, 0, sizeof(*info));
 	info->size = sizeof(*info);
-	if (close_on_error(fd, ioctl(fd, WQ_IOC_INFO, info)) < 0)
-		return -1;
-	close(fd);
-	return 0;
+	return device_call(WQ_IOC_INFO, info);
 }
 
 /* One key */
@@ -266,18 +265,7 @@ int wq_stat(int q, struct wq_stat *st)
 	return ioctl(q, WQ_IOC_STAT, st) < 0 ? -1 : 0;
 }
 
-/*
- * Batches
- *
- * wq_batch.next is where wq_batch_next() goes on, in two parts: the index of
- * the record above the offset of the record in units of 8 bytes.  Both fit as
- * an array has an end.
- */
-#define NEXT_BITS	17
-#define NEXT_END	UINT32_MAX	/* a last record of 8 bytes: there is none */
-
-_Static_assert(WQ_MAX_ARRAY / 8 <= 1U << NEXT_BITS, "an offset fits below");
-_Static_assert(WQ_MAX_ARRAY / WQ_REC_SIZE(1) <= 1U << (32 - NEXT_BITS), "an index fits above");
+/* Batches */
 
 static struct wq_rec *rec_at(const struct wq_batch *b, uint32_t offset)
 {
@@ -333,6 +321,12 @@ static void batch_forget_results(struct wq_batch *b, uint32_t from, uint32_t to)
 		memset(b->results + from, 0, (to - from) * sizeof(*b->results));
 }
 
+static void batch_rewind(struct wq_batch *b)
+{
+	b->next = 0;
+	b->index = 0;
+}
+
 int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token)
 {
 	uint32_t room = b->room ? b->room : 4096;
@@ -349,7 +343,7 @@ int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token
 	batch_forget_results(b, b->count, b->count + 1);
 	b->used += size;
 	b->count++;
-	b->next = 0;
+	batch_rewind(b);
 	return 0;
 }
 
@@ -357,7 +351,7 @@ void wq_batch_reset(struct wq_batch *b)
 {
 	b->count = 0;
 	b->used = 0;
-	b->next = 0;
+	batch_rewind(b);
 }
 
 void wq_batch_free(struct wq_batch *b)
@@ -369,24 +363,20 @@ void wq_batch_free(struct wq_batch *b)
 
 bool wq_batch_next(struct wq_batch *b, struct wq_view *v)
 {
-	uint32_t index = b->next >> NEXT_BITS;
-	uint32_t offset = (b->next & ((1U << NEXT_BITS) - 1)) * 8;
 	const struct wq_rec *rec;
 
-	if (!b->count || b->next == NEXT_END) {
-		b->next = 0;
+	if (b->index == b->count) {
+		batch_rewind(b);
 		return false;
 	}
-	rec = rec_at(b, offset);
+	rec = rec_at(b, b->next);
 	v->key = rec->key;
 	v->len = rec->len;
 	v->token = rec->token;
 	v->state = rec->state;
-	v->result = index < b->results_room ? b->results[index] : 0;
-
-	offset += WQ_REC_SIZE(rec->len);
-	index++;
-	b->next = index == b->count ? NEXT_END : index << NEXT_BITS | offset / 8;
+	v->result = b->index < b->results_room ? b->results[b->index] : 0;
+	b->next += WQ_REC_SIZE(rec->len);
+	b->index++;
 	return true;
 }
 
@@ -422,7 +412,7 @@ int wq_add_batch(int q, struct wq_batch *b)
 	uint64_t *tokens;
 	int ret;
 
-	b->next = 0;
+	batch_rewind(b);
 	if (!b->count)
 		return 0;
 	if (batch_results(b))
@@ -446,7 +436,7 @@ int wq_done_batch(int q, struct wq_batch *b)
 	struct wq_rec *rec;
 	uint32_t i, offset;
 
-	b->next = 0;
+	batch_rewind(b);
 	if (!b->count)
 		return 0;
 	if (batch_results(b))
@@ -456,18 +446,14 @@ int wq_done_batch(int q, struct wq_batch *b)
 	return batch_verb(q, b, keys_done);
 }
 
-/* Room for @most keys of any length, or what one array may have. */
+/* Room for all that one call hands out. */
 static int batch_begin(struct wq_batch *b, unsigned int most, struct wq_keys *keys)
 {
-	uint32_t room = WQ_MAX_ARRAY;
-
-	if (most && most < WQ_MAX_ARRAY / REC_MAX)
-		room = most * REC_MAX;
 	wq_batch_reset(b);
-	if (batch_room(b, room))
+	if (batch_room(b, WQ_MAX_OUT))
 		return -1;
 	keys->addr = addr(b->recs);
-	keys->size = b->room;
+	keys->size = WQ_MAX_OUT;
 	keys->count = most;
 	return 0;
 }

@@ -7,7 +7,8 @@
  * last copy of the descriptor goes.
  *
  * Calls return -1 and set errno on error; <linux/wq.h> says what each errno
- * means.  No call but wq_batch_*() allocates memory; all are thread safe, a
+ * means.  wq_open(), wq_unlink() and wq_info() fail with ENODEV besides, where
+ * there is no /dev/wq: the module is not loaded.  No call but wq_batch_*() allocates memory; all are thread safe, a
  * struct wq_batch belongs to one thread at a time.
  *
  * Five lines that work through a queue:
@@ -102,7 +103,10 @@ int wq_shutdown(int q);
 /** wq_drain() - shut down, and wait until nothing is ready or processing */
 int wq_drain(int q);
 
+/** wq_stat() - figures of the queue, all from one moment */
 int wq_stat(int q, struct wq_stat *st);
+
+/** wq_info() - what this kernel's wq can do, and its limits; needs no queue */
 int wq_info(struct wq_info *info);
 
 /**
@@ -116,10 +120,11 @@ struct wq_batch {
 	/* private: */
 	uint32_t used;
 	uint32_t room;
-	uint32_t next;
+	uint32_t results_room;
+	uint32_t next;		/* offset of the record to walk on from */
+	uint32_t index;		/* and which one that is */
 	void *recs;
 	int32_t *results;
-	uint32_t results_room;
 };
 
 /** struct wq_view - a key within a batch; valid until the batch changes */
@@ -155,7 +160,8 @@ int wq_done_batch(int q, struct wq_batch *b);
 /**
  * wq_get_batch() - take up to @most keys into a batch, which is emptied first
  *
- * Waits for the first only.  Return: how many.
+ * Waits for the first only.  Return: how many; one call brings at most
+ * WQ_MAX_OUT bytes of records, so it may be fewer than there are.
  */
 int wq_get_batch(int q, struct wq_batch *b, unsigned int most, int64_t timeout);
 

@@ -227,6 +227,8 @@ static int open_top(const char *path, char *real)
 
 	if (fd < 0 || !realpath(path, real))
 		err(1, "%s", path);
+	if (!strcmp(real, "/"))
+		real[0] = '\0';	/* as all others end: without a slash */
 	return fd;
 }
 
@@ -241,7 +243,7 @@ static void open_trees(const char *src, const char *dst)
 	dst_fd = open_top(dst, to);
 	n = strlen(from) < strlen(to) ? strlen(from) : strlen(to);
 	if (!strncmp(from, to, n) && (from[n] == '/' || to[n] == '/' || from[n] == to[n]))
-		errx(1, "one of %s and %s lies in the other", from, to);
+		errx(1, "one of %s and %s lies in the other", src, dst);
 	if (flock(dst_fd, LOCK_EX | LOCK_NB) < 0)
 		err(1, "%s: another mirror works here", dst);
 	if (fstat(dst_fd, &st) < 0)

@@ -139,15 +139,20 @@ static void add_tree(const char *top)
 {
 	const bool all = !strcmp(top, ".");
 	char root[32], path[PATH_MAX];
-	char *roots[] = { root, NULL };
+	char *const roots[] = { root, NULL };
 	FTSENT *ent;
 	FTS *fts;
 	int fd;
 
 	add_key(top);
 	fd = open_below(src_fd, top);
-	if (fd < 0)
-		return;		/* no directory by now; another event says so */
+	if (fd < 0) {
+		if (is_gone(errno))
+			return;		/* another event says so */
+		warn("can't read %s", top);
+		work->failures++;
+		return;
+	}
 	/* the trailing slash has fts follow the link */
 	snprintf(root, sizeof(root), "/proc/self/fd/%d/", fd);
 	fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
@@ -235,7 +240,7 @@ static void handle(const struct inotify_event *ev)
 /* Reads what there is; false: there was nothing. */
 bool watch_read(void)
 {
-	char buf[1 << 16] __attribute__((aligned(__alignof__(struct inotify_event))));
+	_Alignas(struct inotify_event) char buf[1 << 16];
 	const struct inotify_event *ev;
 	ssize_t n;
 	char *p;

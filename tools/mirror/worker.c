@@ -213,7 +213,8 @@ static int put_file(const struct place *from, const struct place *to)
 		err = -errno;
 	} else {
 		err = copy_bytes(in, out);
-		close(out);
+		if (close(out) < 0 && !err)
+			err = -errno;	/* as of a file system of another machine */
 	}
 	close(in);
 	return err ? err : move_in(&st, to);
@@ -279,7 +280,13 @@ static int add_entries(const char *path, const struct place *of, const struct pl
 				O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	wq_batch_reset(&keys);
-	while (!err && (ent = readdir(dir))) {
+	while (!err) {
+		errno = 0;
+		ent = readdir(dir);
+		if (!ent) {
+			err = -errno;
+			break;
+		}
 		if (!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, "..") ||
 		    (top && !strcmp(ent->d_name, PRIVATE_DIR)))
 			continue;

@@ -25,8 +25,6 @@ int cmd_create(const struct args *a)
 		umask(0);
 	if (wq_open(a->queue, O_RDWR | O_CREAT | O_EXCL, mode, a->count) >= 0)
 		return DONE;
-	if (errno == EINVAL)
-		return queue_open(a, O_RDWR) < 0 ? FAILED : DONE;
 	if (errno == ERANGE)
 		message("can't make the queue '%s': -n %u is out of range; wqctl info tells max_keys",
 			a->queue, a->count);
@@ -52,8 +50,8 @@ int cmd_bind(const struct args *a)
 	/* libwq opens and binds at once; the shell has opened already. */
 	if (a->queue) {
 		if (!a->queue[0] || strlen(a->queue) >= WQ_NAME_MAX) {
-			message("can't bind: a queue's name has 1 to %d bytes", WQ_NAME_MAX - 1);
-			return FAILED;
+			errno = EINVAL;
+			return complain(a, "can't bind descriptor %d", a->fd);
 		}
 		strcpy(arg.name, a->queue);
 	}
@@ -237,7 +235,7 @@ static int batch_done(const struct args *a, int q, struct wq_batch *b)
 	struct wq_view v;
 	int ret = DONE;
 
-	if (wq_done_batch(q, b) < 0 && errno != EPERM && errno != ENOENT && errno != ESTALE)
+	if (wq_done_batch(q, b) < 0)
 		return complain(a, "can't say done");
 	while (wq_batch_next(b, &v)) {
 		if (v.result >= 0)
@@ -402,7 +400,7 @@ static json_t *stat_json(const struct wq_stat *st)
 	char mode[8];
 
 	snprintf(mode, sizeof(mode), "%04o", st->mode & 07777);
-	return json_pack("{s:s, s:I, s:I, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+	return json_pack("{s:s, s:I, s:I, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 			 "name", st->name,
 			 "uid", (json_int_t)st->uid,
 			 "gid", (json_int_t)st->gid,
@@ -419,7 +417,8 @@ static json_t *stat_json(const struct wq_stat *st)
 			 "gets", (json_int_t)st->gets,
 			 "dones", (json_int_t)st->dones,
 			 "given_back", (json_int_t)st->given_back,
-			 "canceled", (json_int_t)st->canceled);
+			 "canceled", (json_int_t)st->canceled,
+			 "merged", (json_int_t)st->merged);
 }
 
 static void print_value(const char *name, const json_t *value)

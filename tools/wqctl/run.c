@@ -42,18 +42,20 @@
  * @runs: commands that ended
  * @failed: of these, those that failed, and keys that could not be run
  * @kept: --once: keys that failed and are held until the end
+ * @no_command: the command of its key can't be executed
  */
 struct slot {
 	pid_t pid;
-	_Atomic uint64_t runs;
-	_Atomic uint64_t failed;
-	_Atomic uint32_t kept;
+	atomic_uint_least64_t runs;
+	atomic_uint_least64_t failed;
+	atomic_uint_least32_t kept;
+	atomic_bool no_command;
 };
 
 /**
  * struct shared - what the parent and the workers tell each other
  * @stop: start no more commands
- * @no_command: the command can't be executed
+ * @no_command: a command can't be executed, and the user was told so
  */
 static struct shared {
 	atomic_bool stop;
@@ -63,6 +65,10 @@ static struct shared {
 
 static const struct args *args;
 static sigset_t old_mask;
+
+/* SIGCHLD, and what ends the run; not what was ignored from the start, as by nohup. */
+static sigset_t signals;
+static const int stop_signals[] = { SIGTERM, SIGINT, SIGHUP, 0 };
 
 /* A worker */
 
@@ -108,7 +114,7 @@ static char *replace(const char *word, const char *key, bool *found)
 	return fclose(out) ? NULL : text;
 }
 
-static void exec_command(const struct wq_item *item, pid_t worker)
+static void exec_command(struct slot *slot, const struct wq_item *item, pid_t worker)
 {
 	char **argv = calloc(args->num_words + 2, sizeof(*argv));
 	bool found = false;
@@ -134,6 +140,7 @@ static void exec_command(const struct wq_item *item, pid_t worker)
 	execvp(argv[0], argv);
 
 	/* It would be the same for each key: end, and leave them in the queue. */
+	slot->no_command = true;
 	if (!atomic_exchange(&shared->no_command, true))
 		message("can't run '%s': %s; check its name and mode (the key goes back to the queue)",
 			argv[0], strerror(errno));
@@ -141,14 +148,14 @@ static void exec_command(const struct wq_item *item, pid_t worker)
 }
 
 /* The command's exit status as wait tells it, or -1. */
-static int run_command(const struct wq_item *item)
+static int run_command(struct slot *slot, const struct wq_item *item)
 {
 	pid_t worker = getpid();
 	pid_t pid = fork();
 	int status;
 
 	if (pid == 0)
-		exec_command(item, worker);
+		exec_command(slot, item, worker);
 	if (pid < 0)
 		return -1;
 	while (waitpid(pid, &status, 0) < 0)
@@ -217,8 +224,8 @@ static void run_key(struct slot *slot, const struct wq_item *item)
 		say_done(item);
 		return;
 	}
-	status = run_command(item);
-	if (shared->no_command)
+	status = run_command(slot, item);
+	if (slot->no_command)
 		return;		/* Still held, so it goes back. */
 	slot->runs++;
 	if (status)
@@ -250,7 +257,7 @@ static int worker_loop(struct slot *slot)
 			if (stopped())
 				break;
 			run_key(slot, &item);
-			if (shared->no_command)
+			if (slot->no_command)
 				return FAILED;
 		} else if (errno == ESHUTDOWN) {
 			break;
@@ -270,11 +277,9 @@ static int worker_loop(struct slot *slot)
 
 static void worker_main(struct slot *slot, pid_t parent)
 {
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 	struct sigaction sa = { .sa_handler = on_stop };
 	int null = open("/dev/null", O_RDONLY);
-	sigset_t mask;
-	size_t i;
+	const int *sig;
 
 	setpgid(0, 0);
 	if (null >= 0)
@@ -288,13 +293,10 @@ static void worker_main(struct slot *slot, pid_t parent)
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(FAILED);
-	sigemptyset(&mask);
-	for (i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-		sigaction(signals[i], &sa, NULL);
-		sigaddset(&mask, signals[i]);
-	}
-	sigaddset(&mask, SIGCHLD);
-	sigprocmask(SIG_UNBLOCK, &mask, NULL);
+	for (sig = stop_signals; *sig; sig++)
+		if (sigismember(&signals, *sig))
+			sigaction(*sig, &sa, NULL);
+	sigprocmask(SIG_UNBLOCK, &signals, NULL);
 	_exit(worker_loop(slot));
 }
 
@@ -414,6 +416,23 @@ static void summary(const struct totals *t, double secs)
 		kept);
 }
 
+static void block_signals(void)
+{
+	struct sigaction old;
+	const int *sig;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGCHLD);
+	for (sig = stop_signals; *sig; sig++) {
+		sigaction(*sig, NULL, &old);
+		/* Never without SIGTERM: the workers are stopped by it. */
+		if (old.sa_handler != SIG_IGN || *sig == SIGTERM)
+			sigaddset(&signals, *sig);
+	}
+	sigprocmask(SIG_BLOCK, &signals, &old_mask);
+	signal(SIGCHLD, SIG_DFL);	/* Ignored, there would be nothing to wait for. */
+}
+
 int cmd_run(const struct args *a)
 {
 	bool visible = !a->quiet && isatty(STDERR_FILENO);
@@ -424,7 +443,6 @@ int cmd_run(const struct args *a)
 	uint64_t runs = 0;
 	struct totals t;
 	unsigned int i;
-	sigset_t mask;
 	int sig, q;
 
 	/* The parent's own file, for the figures: errors show here, and once. */
@@ -438,21 +456,14 @@ int cmd_run(const struct args *a)
 		return FAILED;
 	}
 
-	sigemptyset(&mask);
-	sigaddset(&mask, SIGINT);
-	sigaddset(&mask, SIGTERM);
-	sigaddset(&mask, SIGHUP);
-	sigaddset(&mask, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &mask, &old_mask);
-	signal(SIGCHLD, SIG_DFL);	/* Ignored, there would be nothing to wait for. */
-
+	block_signals();
 	for (i = 0; i < a->jobs && ok; i++)
 		ok = worker_start(&shared->slots[i]);
 
 	while (t = sum(), t.alive) {
 		if (!ok && !shared->stop)
 			stop_all(SIGTERM);
-		sig = sigtimedwait(&mask, NULL, visible ? &second : NULL);
+		sig = sigtimedwait(&signals, NULL, visible ? &second : NULL);
 		if (sig == SIGCHLD) {
 			ok = reap(killed) && ok;
 		} else if (sig > 0 && !told) {

@@ -163,7 +163,7 @@ static const struct command commands[] = {
 		.doc = "Run COMMAND for each key, until the queue is shut down and empty."
 			"\v{} in COMMAND and its arguments becomes the key; without any, the key is the last argument. Standard input is /dev/null.\n\n"
 			"Where COMMAND exits with 0 the key is done; else it is added again, at the tail of the queue. (A key with a NUL byte can't be an argument, and after a shutdown nothing can be added: such a key is dropped, with a message.) A key whose worker or whole wqctl is killed goes back to the queue once its COMMAND is gone too.\n\n"
-			"SIGINT, SIGTERM and SIGHUP: the commands that run may end, no more start. A second one kills them; their keys go back.\n\n"
+			"SIGINT, SIGTERM and SIGHUP: the commands that run may end, no more start. A second one kills them; their keys go back. SIGINT and SIGHUP that were ignored before, as by nohup, still are.\n\n"
 			"0 every command succeeded, 1 one did not, or was killed by the second signal, or wqctl could not go on.",
 		.options = (const struct argp_option[]){
 			{ "jobs", 'j', "N", 0, "N commands at once (default: 1)", 0 },
@@ -177,7 +177,7 @@ static const struct command commands[] = {
 	},
 };
 
-#define NUM_COMMANDS	(sizeof(commands) / sizeof(commands[0]))
+#define NUM_COMMANDS	(sizeof(commands) / sizeof(*commands))
 
 /* Speaking */
 
@@ -264,6 +264,13 @@ static const char *reason(const struct args *a, int err)
 		snprintf(text, sizeof(text),
 			 "there is no queue of that name; make it first: wqctl create %s", q);
 		return text;
+	case EINVAL:
+		if (!a->queue)
+			return strerror(err);
+		snprintf(text, sizeof(text),
+			 "'%s' can't be a queue's name: up to %d of A-Z a-z 0-9 . _ - + : @, not starting with a dot",
+			 q, WQ_NAME_MAX - 1);
+		return text;
 	case EEXIST:
 		snprintf(text, sizeof(text),
 			 "there is a queue of that name; use it, or take its name away: wqctl unlink %s",
@@ -317,6 +324,7 @@ const char *key_text(const void *key, size_t len)
 	static const char plain[] = "\a\b\t\n\v\f\r\\", letters[] = "abtnvfr\\";
 	const char *from = key, *end = from + len, *found;
 	mbstate_t state = { 0 };
+	int err = errno;
 	char *to = text;
 	wchar_t wide;
 	size_t n;
@@ -338,6 +346,7 @@ const char *key_text(const void *key, size_t len)
 		}
 	}
 	*to = '\0';
+	errno = err;		/* mbrtowc() sets it where the key is not text */
 	return text;
 }
 
@@ -345,14 +354,9 @@ int queue_open(const struct args *a, int oflag)
 {
 	int q = a->fd >= 0 ? a->fd : wq_open(a->queue, oflag, 0, 0);
 
-	if (q >= 0)
-		return q;
-	if (errno == EINVAL)
-		message("'%s' can't be a queue's name: up to %d of A-Z a-z 0-9 . _ - + : @, not starting with a dot",
-			a->queue, WQ_NAME_MAX - 1);
-	else
+	if (q < 0)
 		complain(a, "can't open the queue '%s'", a->queue);
-	return -1;
+	return q;
 }
 
 /* Reading the command line */

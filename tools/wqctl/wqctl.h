@@ -65,7 +65,7 @@ void message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void progress_end(void);
 
-/* The key with everything that is not text escaped as in a C string. */
+/* The key with everything that is not text escaped as in a C string; keeps errno. */
 const char *key_text(const void *key, size_t len);
 
 int64_t now_ns(void);

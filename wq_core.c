@@ -10,6 +10,9 @@
  *  PROCESSING              in its consumer's list
  *  PROCESSING | DIRTY      the same, and to be ready again after done
  *
+ * With each of these, and with 0, goes DELAYED: the entry is in the heap as well,
+ * and needs a run at a time, see wq_delay.c.
+ *
  *                add               pop                done
  *   (no entry) ------> ready ------------> PROCESSING -----> (no entry)
  *                        ^                   |    | add
@@ -114,22 +117,22 @@ static void wq_push(struct wq *q, struct wq_entry *e)
 }
 
 /* Let an entry know that its consumer has ended. */
-static void wq_settle(struct wq_entry *e)
+void wq_settle(struct wq_entry *e)
 {
 	struct wq_consumer *c = e->consumer;
 
 	if (!(e->state & WQ_PROCESSING) || !c->gone)
 		return;
-	e->state = WQ_DIRTY | WQ_RETURNED;
+	e->state = (e->state & WQ_DELAYED) | WQ_DIRTY | WQ_RETURNED;
 	if (!--c->nheld)
 		kfree(c);
 }
 
 /* The entry needs a run.  True: newly. */
-static bool wq_mark(struct wq *q, struct wq_entry *e)
+bool wq_mark(struct wq *q, struct wq_entry *e)
 {
 	if (e->state & WQ_DIRTY) {
-		if (e->state == WQ_DIRTY && q->order && q->order->touch)
+		if (!(e->state & (WQ_PROCESSING | WQ_RETURNED)) && q->order && q->order->touch)
 			q->order->touch(q->order_data, e);
 		q->coalesced++;
 		return false;
@@ -174,7 +177,7 @@ struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c)
 			return NULL;
 		e = q->order->pop(q->order_data);
 	}
-	e->state = WQ_PROCESSING;
+	e->state = (e->state & WQ_DELAYED) | WQ_PROCESSING;
 	e->consumer = c;
 	e->token = ++q->last_token;
 	list_add_tail(&e->link, &c->held);
@@ -203,7 +206,7 @@ static void wq_return(struct wq *q, struct wq_entry *e)
 	wq_leave(q, e);
 	if (e->state & WQ_DIRTY)
 		q->merged++;
-	e->state = WQ_DIRTY | WQ_RETURNED;
+	e->state = (e->state & WQ_DELAYED) | WQ_DIRTY | WQ_RETURNED;
 	list_add(&e->link, &q->returned);
 	q->nreturned++;
 }
@@ -219,7 +222,7 @@ void wq_unpop(struct wq *q, struct wq_entry *e)
  * Take an entry out of the table once it has no state left; it goes on @freed,
  * for wq_free_list() to free after the lock.
  */
-static void wq_reap(struct wq *q, struct wq_entry *e, struct list_head *freed)
+void wq_reap(struct wq *q, struct wq_entry *e, struct list_head *freed)
 {
 	if (e->state)
 		return;
@@ -235,13 +238,15 @@ static void wq_drop(struct wq *q, struct wq_entry *e, struct list_head *freed)
 			e->consumer->nredo--;
 		else
 			wq_unqueue(q, e);
-		e->state &= WQ_PROCESSING;
+		e->state &= ~(WQ_DIRTY | WQ_RETURNED);
 		q->canceled++;
 	}
+	if (e->state & WQ_DELAYED)
+		wq_delay_drop(q, e);
 	wq_reap(q, e, freed);
 }
 
-/* The state of an entry in the ABI's bits, as consumer @c sees it. */
+/* The state of an entry in the ABI's bits, as consumer @c sees it; 0: no longer there. */
 u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e)
 {
 	u32 bits = 0;
@@ -249,14 +254,16 @@ u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e)
 	wq_settle(e);
 	if (e->state & WQ_DIRTY)
 		bits |= WQ_KEY_DIRTY;
-	if (!(e->state & WQ_PROCESSING))
-		bits |= WQ_KEY_READY;
-	else
+	if (e->state & WQ_PROCESSING)
 		bits |= WQ_KEY_PROCESSING | (e->consumer == c ? WQ_KEY_MINE : 0);
+	else if (e->state & WQ_DIRTY)
+		bits |= WQ_KEY_READY;
+	if (e->state & WQ_DELAYED && !q->shut)
+		bits |= WQ_KEY_DELAYED;
 	return bits;
 }
 
-static void wq_free_list(struct list_head *freed)
+void wq_free_list(struct list_head *freed)
 {
 	struct wq_entry *e, *next;
 
@@ -267,15 +274,18 @@ static void wq_free_list(struct list_head *freed)
 /*
  * Unlock, and wake who waits for what happened under the lock: for each key that
  * became ready one getter and one exclusive poller, and all other pollers; all
- * pollers when the queue is shut down and empty; drainers when nothing is left.
+ * pollers when the queue is shut down and empty; drainers when nothing is left;
+ * the delays' thread when there is an earlier time.
  */
-static void wq_unlock(struct wq *q, unsigned long flags)
+void wq_unlock(struct wq *q, unsigned long flags)
 	__releases(&q->lock)
 {
 	bool empty = q->shut && !wq_nready(q), hup = empty && !q->hup;
 	bool drained = q->ndrainers && wq_idle(q);
 	u32 nwake = q->nwake;
 
+	if (q->kick)
+		wq_delay_kick(q);
 	q->nwake = 0;
 	q->hup = empty;
 	spin_unlock_irqrestore(&q->lock, flags);
@@ -314,11 +324,29 @@ struct wq_spare {
 	struct wq_bucket *bucket;
 };
 
+static int wq_add_entry(struct wq *q, struct wq_entry *e, const struct wq_op *op,
+			s64 now, gfp_t gfp)
+{
+	int ret;
+
+	if (op->delay > 0) {
+		ret = wq_delay_add(q, e, op, now, gfp);
+	} else {
+		if (op->flags & WQ_ADD_DROP_DELAY && e->state & WQ_DELAYED)
+			wq_delay_drop(q, e);
+		ret = wq_mark(q, e);
+	}
+	if (ret >= 0 && (op->delay > 0 || op->flags & WQ_OP_RETRY))
+		q->retries++;
+	return ret;
+}
+
 static int wq_add_op(struct wq *q, const struct wq_op *op, struct wq_spare *spare,
-		     gfp_t gfp)
+		     s64 now, gfp_t gfp)
 {
 	struct wq_entry *e;
 	struct wq_key *k;
+	int ret;
 
 	if (q->shut)
 		return -ESHUTDOWN;
@@ -326,7 +354,7 @@ static int wq_add_op(struct wq *q, const struct wq_op *op, struct wq_spare *spar
 	e = wq_table_find(&q->table, op->hash, op->key, op->len);
 	if (e) {
 		wq_settle(e);
-		return wq_mark(q, e);
+		return wq_add_entry(q, e, op, now, gfp);
 	}
 	if (q->table.count >= q->max_keys)
 		return -ENOSPC;
@@ -338,8 +366,11 @@ static int wq_add_op(struct wq *q, const struct wq_op *op, struct wq_spare *spar
 		spare->key = k;
 		return -ENOMEM;
 	}
-	spare->key = NULL;
-	return wq_mark(q, &k->entry);
+	ret = wq_add_entry(q, &k->entry, op, now, gfp);
+	if (ret < 0)
+		wq_table_remove(&q->table, &k->entry);
+	spare->key = ret < 0 ? k : NULL;
+	return ret;
 }
 
 static void wq_spare_free(struct wq_spare *spare)
@@ -365,13 +396,17 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 	struct wq_spare spare = {};
 	unsigned long flags;
 	unsigned int i;
+	s64 now = -1;
 
 	spin_lock_irqsave(&q->lock, flags);
 	for (i = 0; i < n; i++) {
 		struct wq_op *op = &ops[i];
 
+		/* One look at the clock for all of them. */
+		if (op->delay > 0 && now < 0)
+			now = wq_now(q);
 		if (op->result >= 0)
-			op->result = wq_add_op(q, op, &spare, locked_gfp);
+			op->result = wq_add_op(q, op, &spare, now, locked_gfp);
 
 		if (op->result == -ENOMEM && gfpflags_allow_blocking(gfp)) {
 			wq_unlock(q, flags);
@@ -379,8 +414,13 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 				spare.key = wq_key_new(op, gfp);
 			spare.bucket = wq_bucket_alloc(gfp);
 			spin_lock_irqsave(&q->lock, flags);
+			/* That may have taken a while. */
+			if (op->delay > 0)
+				now = wq_now(q);
+			/* Some memory was had meanwhile; for the rest, reserves. */
 			if (spare.key && spare.bucket)
-				op->result = wq_add_op(q, op, &spare, locked_gfp);
+				op->result = wq_add_op(q, op, &spare, now,
+						       locked_gfp | __GFP_HIGH);
 		}
 		if (spare.key || spare.bucket)
 			wq_spare_free(&spare);
@@ -529,7 +569,7 @@ int wq_key_query(struct wq *q, struct wq_consumer *c, struct wq_op *op)
 
 	spin_lock_irqsave(&q->lock, flags);
 	e = wq_table_find(&q->table, op->hash, op->key, op->len);
-	ret = e ? wq_key_state_bits(q, c, e) : -ENOENT;
+	ret = e ? wq_key_state_bits(q, c, e) ?: -ENOENT : -ENOENT;
 	spin_unlock_irqrestore(&q->lock, flags);
 	return ret;
 }
@@ -545,7 +585,7 @@ int wq_key_cancel(struct wq *q, struct wq_consumer *c, struct wq_op *op)
 	spin_lock_irqsave(&q->lock, flags);
 	e = wq_table_find(&q->table, op->hash, op->key, op->len);
 	if (e) {
-		ret = wq_key_state_bits(q, c, e);
+		ret = wq_key_state_bits(q, c, e) ?: -ENOENT;
 		wq_drop(q, e, &freed);
 	}
 	wq_unlock(q, flags);
@@ -656,6 +696,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	get_random_bytes(&q->hash_key, sizeof(q->hash_key));
 	refcount_set(&q->ref, 1);
 	wq_consumer_init(&q->kernel, q);
+	wq_delay_init(q, params->clock);
 	q->max_keys = params->max_keys ?: WQ_MAX_KEYS;
 	q->order = params->order;
 	q->order_data = params->order_data;
@@ -700,8 +741,10 @@ void wq_put(struct wq *q)
 {
 	if (!refcount_dec_and_test(&q->ref))
 		return;
+	wq_delay_stop(q);
 	wq_purge(q);
 	wq_table_destroy(&q->table);
+	wq_vec_free(&q->heap.vec);
 	wq_name_release(q);
 	kfree(q);
 }
@@ -753,7 +796,8 @@ EXPORT_SYMBOL_GPL(wq_create);
  *
  * Shuts it down and drops all keys, those that are being processed included.
  * Processes that have it open find it shut down and empty from then on.  The
- * caller sees to it that no other call of the kernel API runs or follows.
+ * caller sees to it that no other call of the kernel API runs or follows, and
+ * that kernel threads are not frozen (it may wait for the queue's).
  *
  * Context: process, may sleep.
  */
@@ -763,11 +807,13 @@ void wq_destroy(struct wq *q)
 
 	wq_name_withdraw(q);
 	wq_shutdown(q);
+	wq_delay_stop(q);
 	wq_purge(q);
 
-	/* The policy's code and data may go now, though processes hold the queue. */
+	/* Policy and clock may go now, though processes hold the queue. */
 	spin_lock_irqsave(&q->lock, flags);
 	q->order = NULL;
+	q->clock = NULL;
 	wq_unlock(q, flags);
 	wq_put(q);
 }
@@ -800,6 +846,49 @@ int wq_add(struct wq *q, const void *key, size_t len)
 	return op.result;
 }
 EXPORT_SYMBOL_GPL(wq_add);
+
+/* Are these flags of add, for a key with this delay? */
+int wq_add_check(s64 delay, u32 flags)
+{
+	if (flags & ~(WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST | WQ_ADD_DROP_DELAY))
+		return -EINVAL;
+	if (flags & WQ_ADD_KEEP_FIRST && flags & WQ_ADD_TAKE_LATEST)
+		return -EINVAL;
+	return flags & WQ_ADD_DROP_DELAY && delay > 0 ? -EINVAL : 0;
+}
+
+/**
+ * wq_add_after() - a key needs a run, in a while
+ * @q: the queue
+ * @key: the key, compared bytewise
+ * @len: its length, 1 to WQ_MAX_KEY bytes
+ * @delay: ns from now, on the queue's clock; 0 or less: wq_add().  The far future
+ *	is clamped, never wrapped.
+ * @flags: WQ_ADD_*: what becomes of a delay that is pending for the key.  By
+ *	default the earlier time wins, and an add without delay leaves it pending
+ *	(client-go's rules).
+ *
+ * When its time comes the key is added as by wq_add().  Equal times come in the
+ * order they were added.  A shut down drops what is pending.  Once it has said
+ * yes, no lack of memory loses the key.
+ *
+ * Context: as wq_add().
+ *
+ * Return: as wq_add(); with a delay: 1 newly delayed, 0 delayed already.
+ */
+int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags)
+{
+	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len) ?: wq_add_check(delay, flags);
+
+	if (ret)
+		return ret;
+	op.delay = delay;
+	op.flags = flags | WQ_OP_RETRY;
+	wq_add_ops(q, &op, 1, true, GFP_ATOMIC);
+	return op.result;
+}
+EXPORT_SYMBOL_GPL(wq_add_after);
 
 static int wq_take_item(struct wq *q, void *arg)
 {
@@ -950,6 +1039,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 {
 	struct wq *q = c->q;
 	unsigned long flags;
+	s64 due;
 
 	*st = (struct wq_stat){
 		.size = sizeof(*st),
@@ -974,6 +1064,11 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->given_back = q->given_back;
 	st->merged = q->merged;
 	st->canceled = q->canceled;
+	st->delayed = q->shut ? 0 : q->heap.count;
+	st->retries = q->retries;
+	st->dropped = q->dropped;
+	due = wq_heap_due(&q->heap);
+	st->next_due = st->delayed ? max_t(s64, 0, due - wq_now(q)) : -1;
 	spin_unlock_irqrestore(&q->lock, flags);
 }
 
@@ -997,6 +1092,8 @@ static u32 wq_shut(struct wq *q, bool plain)
 	u32 shuts;
 
 	spin_lock_irqsave(&q->lock, flags);
+	if (!q->shut)
+		wq_delay_shut(q);
 	WRITE_ONCE(q->shut, true);	/* for wq_shutting_down() */
 	if (plain)
 		q->plain_shuts++;
@@ -1014,8 +1111,10 @@ static u32 wq_shut(struct wq *q, bool plain)
  * wq_shutdown() - no new keys from now on
  * @q: the queue
  *
- * What is ready can still be got.  Getters that find nothing return; drainers
- * return with -ECANCELED.  May be called any number of times.
+ * What is ready can still be got; what is delayed is dropped: at once for all who
+ * ask, though its memory and its part of wq_stat.keys go a little later.  Getters that find
+ * nothing return; drainers return with -ECANCELED.  May be called any number of
+ * times.
  *
  * Context: as wq_add().
  */

@@ -121,7 +121,7 @@ static void array_free(struct wq_array *a)
 
 /* Fill @ops with the next up to WQ_BATCH records. */
 static u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
-		     struct wq_op *ops, bool tokens)
+		     struct wq_op *ops, bool done)
 {
 	struct wq_rec *rec;
 	u32 n;
@@ -131,9 +131,16 @@ static u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
 		if (!rec)
 			break;
 		wq_op_init(q, &ops[n], rec->key, rec->len);
-		ops[n].token = rec->token;
-		if (rec->flags || rec->state || rec->delay || (rec->token && !tokens))
-			ops[n].result = -EINVAL;
+		if (done) {
+			ops[n].token = rec->token;
+			if (rec->state || rec->flags || rec->delay)
+				ops[n].result = -EINVAL;
+		} else {
+			ops[n].delay = rec->delay;
+			ops[n].flags = rec->flags;
+			if (rec->state || rec->token || wq_add_check(rec->delay, rec->flags))
+				ops[n].result = -EINVAL;
+		}
 	}
 	return n;
 }
@@ -220,7 +227,7 @@ static int verb_info(struct wq_call *call, void *arg)
 		.size = info->size,
 		.version = WQ_API_VERSION,
 		.max_key = WQ_MAX_KEY,
-		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL,
+		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL | WQ_FEATURE_DELAY,
 		.max_array = WQ_MAX_ARRAY,
 		.max_keys = WQ_MAX_KEYS,
 	};
@@ -447,6 +454,7 @@ static int verb_list(struct wq_call *call, void *arg)
 	u64 cursor = args->cursor, next;
 	struct wq_out out;
 	unsigned long flags;
+	u32 state;
 	bool full = false;
 	int ret, i;
 
@@ -462,13 +470,16 @@ static int verb_list(struct wq_call *call, void *arg)
 		for (i = 0; i < WQ_BATCH && !full; i++) {
 			next = cursor;
 			e = wq_table_next(&q->table, &next);
-			full = e && !out_fits(&out, e);
+			/* An entry whose delay a shut down dropped is as good as gone. */
+			state = e ? wq_key_state_bits(q, call->c, e) : 0;
+			full = state && !out_fits(&out, e);
 			if (full)
 				break;
 			cursor = next;
 			if (!e)
 				break;
-			out_put(&out, e, 0, wq_key_state_bits(q, call->c, e));
+			if (state)
+				out_put(&out, e, 0, state);
 		}
 		spin_unlock_irqrestore(&q->lock, flags);
 		cond_resched();
@@ -678,6 +689,9 @@ static void wq_show_fdinfo(struct seq_file *m, struct file *file)
 	seq_printf(m, "wq-held:\t%u\n", st.held);
 	seq_printf(m, "wq-ready:\t%u\n", st.ready);
 	seq_printf(m, "wq-processing:\t%u\n", st.processing);
+	seq_printf(m, "wq-delayed:\t%u\n", st.delayed);
+	if (st.delayed)
+		seq_printf(m, "wq-next-due-ns:\t%lld\n", st.next_due);
 }
 
 static const struct file_operations wq_fops = {

@@ -6,8 +6,8 @@
  * A bucket holds a byte of hash for each of its entries, so that "not there"
  * mostly costs that one line.  It grows by one bucket at a time, split off the
  * bucket whose turn it is, and shrinks the same way: no operation ever moves
- * more than one bucket's entries.  Buckets lie in segments of 4 KiB that leaves
- * of 4 KiB point to; nothing larger is allocated, whatever the table's size.
+ * more than one bucket's entries.  Nothing larger than 4 KiB is allocated, whatever
+ * the table's size: see wq_vec.c.
  *
  * A bucket that is full continues in another one, which takes the place of its
  * last slot.  Such chains are kept dense: all but the last bucket are full, and
@@ -35,6 +35,7 @@
 #define WQ_CHAINED	0xff	/* wq_bucket.used: the last slot is a bucket */
 #define WQ_LOAD_MAX	5	/* entries a bucket, above which one is split */
 #define WQ_LOAD_MIN	2	/* below which two are merged */
+#define WQ_SEG_BUCKETS	(WQ_SEG_BYTES / sizeof(struct wq_bucket))
 #define WQ_CHAIN_MAX	16	/* buckets of a chain */
 #define WQ_WALK_MAX	16	/* chains that wq_table_next() looks at */
 
@@ -68,9 +69,7 @@ static void bucket_set(struct wq_bucket *b, unsigned int i, struct wq_entry *e)
 
 static struct wq_bucket *bucket_at(const struct wq_table *t, u32 i)
 {
-	u32 seg = i / WQ_SEG_BUCKETS;
-
-	return &t->leaf[seg / WQ_LEAF_SEGS][seg % WQ_LEAF_SEGS][i % WQ_SEG_BUCKETS];
+	return wq_vec_at(&t->vec, i, WQ_SEG_BUCKETS, sizeof(struct wq_bucket));
 }
 
 /* The bits of the hash that choose between @buckets buckets. */
@@ -159,48 +158,6 @@ static struct wq_entry *chain_pop(struct wq_bucket *b)
 	return e;
 }
 
-/* Memory for bucket @i, the next one.  On failure the table is as it was. */
-static int table_extend(struct wq_table *t, u32 i, gfp_t gfp)
-{
-	u32 seg = i / WQ_SEG_BUCKETS;
-	struct wq_bucket ***leaf;
-	struct wq_bucket *buckets;
-
-	if (i % WQ_SEG_BUCKETS)
-		return 0;
-	if (seg >= WQ_LEAVES * WQ_LEAF_SEGS)
-		return -ENOSPC;
-
-	buckets = kzalloc(WQ_SEG_BYTES, gfp);
-	if (!buckets)
-		return -ENOMEM;
-
-	leaf = &t->leaf[seg / WQ_LEAF_SEGS];
-	if (!*leaf)
-		*leaf = kzalloc(WQ_SEG_BYTES, gfp);
-	if (!*leaf) {
-		kfree(buckets);
-		return -ENOMEM;
-	}
-	(*leaf)[seg % WQ_LEAF_SEGS] = buckets;
-	return 0;
-}
-
-/* Free the memory that table_extend() got for bucket @i, the last one. */
-static void table_trim(struct wq_table *t, u32 i)
-{
-	u32 seg = i / WQ_SEG_BUCKETS;
-
-	if (i % WQ_SEG_BUCKETS)
-		return;
-	kfree(t->leaf[seg / WQ_LEAF_SEGS][seg % WQ_LEAF_SEGS]);
-	t->leaf[seg / WQ_LEAF_SEGS][seg % WQ_LEAF_SEGS] = NULL;
-	if (seg % WQ_LEAF_SEGS == 0) {
-		kfree(t->leaf[seg / WQ_LEAF_SEGS]);
-		t->leaf[seg / WQ_LEAF_SEGS] = NULL;
-	}
-}
-
 /* Split one bucket.  Without memory the table just stays as dense as it is. */
 static void table_split(struct wq_table *t, gfp_t gfp)
 {
@@ -208,7 +165,7 @@ static void table_split(struct wq_table *t, gfp_t gfp)
 	struct wq_bucket *from, *to, *spare = NULL, *b, now;
 	unsigned int k;
 
-	if (table_extend(t, i, gfp))
+	if (wq_vec_extend(&t->vec, i, WQ_SEG_BUCKETS, gfp))
 		return;
 	from = bucket_sibling(t, i);
 	to = bucket_at(t, i);
@@ -249,12 +206,12 @@ static void table_merge(struct wq_table *t)
 	while (from->used)
 		bucket_set(to, to->used++, from->slot[--from->used]);
 	t->buckets--;
-	table_trim(t, i);
+	wq_vec_trim(&t->vec, i, WQ_SEG_BUCKETS);
 }
 
 int wq_table_init(struct wq_table *t, gfp_t gfp)
 {
-	int ret = table_extend(t, 0, gfp);
+	int ret = wq_vec_extend(&t->vec, 0, WQ_SEG_BUCKETS, gfp);
 
 	if (!ret)
 		t->buckets = 1;
@@ -270,8 +227,9 @@ void wq_table_destroy(struct wq_table *t)
 
 		while (b->used)
 			chain_pop(b);
-		table_trim(t, t->buckets);
+		wq_vec_trim(&t->vec, t->buckets, WQ_SEG_BUCKETS);
 	}
+	wq_vec_free(&t->vec);
 	t->count = 0;
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_destroy);

@@ -2,7 +2,7 @@
 /*
  * What the files of wq.ko share.  wq_table.c knows keys, wq_core.c the states
  * of an entry and the verbs, wq_name.c names and whose they are, wq_dev.c the
- * device.
+ * device; wq_delay.c delays, and wq_vec.c is the memory of table and heap.
  */
 #ifndef _WQ_INTERNAL_H
 #define _WQ_INTERNAL_H
@@ -12,6 +12,7 @@
 #include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
 #include <linux/wq.h>
 
 #include "wq_compat.h"
@@ -20,6 +21,7 @@
 #define WQ_DIRTY	BIT(0)	/* needs a run */
 #define WQ_PROCESSING	BIT(1)	/* its consumer holds it */
 #define WQ_RETURNED	BIT(2)	/* with DIRTY: in wq.returned, not in the policy */
+#define WQ_DELAYED	BIT(3)	/* in the heap; goes with each of the others */
 
 /* An entry that the table made for a key. */
 struct wq_key {
@@ -33,13 +35,32 @@ static inline struct wq_key *wq_key_of(struct wq_entry *e)
 }
 
 /*
+ * A vector that grows and shrinks at its end, element by element, and never
+ * moves one: segments of 4 KiB that a directory of two levels points to.  @per
+ * is how many elements of @size bytes a segment holds.  Not locked by itself.
+ */
+#define WQ_SEG_BYTES	SZ_4K
+#define WQ_SEG_PTRS	(WQ_SEG_BYTES / sizeof(void *))
+
+struct wq_vec {
+	void ***root;
+};
+
+int wq_vec_extend(struct wq_vec *v, u32 i, u32 per, gfp_t gfp);
+void wq_vec_trim(struct wq_vec *v, u32 i, u32 per);
+void wq_vec_free(struct wq_vec *v);
+
+static inline void *wq_vec_at(const struct wq_vec *v, u32 i, u32 per, u32 size)
+{
+	u32 seg = i / per;
+
+	return v->root[seg / WQ_SEG_PTRS][seg % WQ_SEG_PTRS] + i % per * size;
+}
+
+/*
  * The table: keys to entries.  Not locked by itself.
  */
 #define WQ_SLOTS	7		/* of a bucket, which is a cache line */
-#define WQ_SEG_BYTES	SZ_4K
-#define WQ_SEG_BUCKETS	(WQ_SEG_BYTES / sizeof(struct wq_bucket))
-#define WQ_LEAF_SEGS	(WQ_SEG_BYTES / sizeof(struct wq_bucket *))
-#define WQ_LEAVES	256
 
 struct wq_bucket {
 	u8 tag[WQ_SLOTS];		/* top byte of each entry's hash */
@@ -50,7 +71,7 @@ struct wq_bucket {
 struct wq_table {
 	u32 count;			/* entries */
 	u32 buckets;
-	struct wq_bucket **leaf[WQ_LEAVES];
+	struct wq_vec vec;		/* of buckets */
 };
 
 int wq_table_init(struct wq_table *t, gfp_t gfp);
@@ -64,6 +85,31 @@ void wq_table_remove(struct wq_table *t, struct wq_entry *e);
 struct wq_entry *wq_table_next(const struct wq_table *t, u64 *cursor);
 struct wq_bucket *wq_bucket_alloc(gfp_t gfp);
 void wq_bucket_free(struct wq_bucket *b);
+
+/*
+ * The heap: delayed entries by time.  Not locked by itself.
+ */
+struct wq_slot {
+	s64 due;			/* ns on the queue's clock */
+	struct wq_entry *entry;
+};
+
+struct wq_heap {
+	u32 count;
+	u32 seq;			/* of the next entry */
+	struct wq_vec vec;		/* of slots */
+};
+
+int wq_heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due, gfp_t gfp);
+void wq_heap_move(struct wq_heap *h, struct wq_entry *e, s64 due);
+void wq_heap_remove(struct wq_heap *h, struct wq_entry *e);
+struct wq_slot *wq_heap_slot(const struct wq_heap *h, u32 i);
+
+/* When the earliest entry is due; S64_MAX: never. */
+static inline s64 wq_heap_due(const struct wq_heap *h)
+{
+	return h->count ? wq_heap_slot(h, 0)->due : S64_MAX;
+}
 
 /**
  * struct wq_consumer - who holds keys that are processing
@@ -107,6 +153,8 @@ struct wq {
 	u64 given_back;			/* L */
 	u64 merged;			/* L */
 	u64 canceled;			/* L */
+	u64 retries;			/* L */
+	u64 dropped;			/* L */
 
 	wait_queue_head_t getters;	/* exclusive */
 	wait_queue_head_t pollers;
@@ -124,21 +172,36 @@ struct wq {
 	char name[WQ_NAME_MAX];		/* C */
 
 	struct wq_table table;		/* L */
+
+	struct wq_heap heap;		/* L: void once the queue is shut down */
+	s64 armed;			/* L: the thread looks again no later */
+	bool kick;			/* L: it must look now */
+	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; cleared once */
+	struct task_struct *thread;	/* L: from the first delayed add on */
+	struct delayed_work start;	/* makes the thread */
 };
 
 /* A key on its way through a verb, hashed before the lock is taken. */
 struct wq_op {
 	const void *key;
-	u32 len;
 	u32 hash;
-	u64 token;
+	u16 len;
+	u16 flags;			/* add: WQ_ADD_*, WQ_OP_RETRY */
+	union {
+		u64 token;		/* done: of the get, 0: any */
+		s64 delay;		/* add: ns, not above 0: now */
+	};
 	int result;			/* < 0 on entry: passed over */
 };
+
+/* wq_op.flags: a retry, though it has no delay; no flag of the ABI's */
+#define WQ_OP_RETRY	BIT(15)
 
 /* Keys handled under one hold of the lock, and hashed ahead of it. */
 #define WQ_BATCH	32
 
 /* Of the queue, by any caller */
+int wq_add_check(s64 delay, u32 flags);
 int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len);
 struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp);
 void wq_purge(struct wq *q);
@@ -158,6 +221,23 @@ u32 wq_nready(const struct wq *q);
 u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e);
 struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c);
 void wq_unpop(struct wq *q, struct wq_entry *e);
+
+/* Likewise, for wq_delay.c; wq_free_list() without it */
+void wq_unlock(struct wq *q, unsigned long flags) __releases(&q->lock);
+bool wq_mark(struct wq *q, struct wq_entry *e);
+void wq_settle(struct wq_entry *e);
+void wq_reap(struct wq *q, struct wq_entry *e, struct list_head *freed);
+void wq_free_list(struct list_head *freed);
+
+/* Delays */
+s64 wq_now(const struct wq *q);
+int wq_delay_add(struct wq *q, struct wq_entry *e, const struct wq_op *op, s64 now,
+		 gfp_t gfp);
+void wq_delay_drop(struct wq *q, struct wq_entry *e);
+void wq_delay_shut(struct wq *q);
+void wq_delay_kick(struct wq *q);
+void wq_delay_init(struct wq *q, struct wq_clock *clock);
+void wq_delay_stop(struct wq *q);
 
 /* Consumers */
 struct wq_consumer *wq_consumer_new(void);

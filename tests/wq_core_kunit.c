@@ -2175,60 +2175,6 @@ static struct kunit_case order_cases[] = {
 
 /* --- no memory --- */
 
-#if defined(CONFIG_FAULT_INJECTION) && defined(CONFIG_FAILSLAB)
-
-/* Lets the nth allocation of this thread from now on fail. */
-static void fail_nth(unsigned int n)
-{
-	WRITE_ONCE(current->fail_nth, n);
-}
-
-/* Ends that, and tells whether it came to it. */
-static bool has_failed(void)
-{
-	bool failed = !READ_ONCE(current->fail_nth);
-
-	fail_nth(0);
-	return failed;
-}
-
-/* By default failslab spares allocations that may sleep. */
-static void skip_unless_sleepers_fail(struct kunit *test)
-{
-	void *p;
-
-	fail_nth(1);
-	p = kmalloc(8, GFP_KERNEL | __GFP_NOWARN);
-	fail_nth(0);
-	kfree(p);
-	if (p)
-		kunit_skip(test, "needs: echo N >/sys/kernel/debug/failslab/ignore-gfp-wait");
-}
-
-#else
-
-static void fail_nth(unsigned int n) { }
-static bool has_failed(void) { return false; }
-
-static void skip_unless_sleepers_fail(struct kunit *test)
-{
-	kunit_skip(test, "needs CONFIG_FAULT_INJECTION and CONFIG_FAILSLAB");
-}
-
-#endif
-
-static void skip_unless_adds_fail(struct kunit *test)
-{
-	void *p;
-
-	fail_nth(1);
-	p = kmalloc(8, GFP_ATOMIC | __GFP_NOWARN);
-	fail_nth(0);
-	kfree(p);
-	if (p)
-		kunit_skip(test, "needs CONFIG_FAULT_INJECTION and CONFIG_FAILSLAB");
-}
-
 static void each_allocation_of_create_may_fail(struct kunit *test)
 {
 	struct wq_params params = { .name = "kunit-nomem", .mode = 0600 };
@@ -2661,7 +2607,8 @@ SUITE(load);
 
 kunit_test_suites(&add_suite, &get_suite, &done_suite, &shutdown_suite,
 		  &drain_suite, &state_suite, &key_suite, &create_suite,
-		  &order_suite, &nomem_suite, &load_suite, &wq_table_suite);
+		  &order_suite, &nomem_suite, &load_suite, &wq_table_suite,
+		  &wq_delay_suite, &wq_heap_suite);
 
 MODULE_DESCRIPTION("KUnit tests of wq");
 MODULE_LICENSE("GPL");

@@ -1,8 +1,73 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of wq_kunit.ko share.
+ */
 #ifndef _WQ_KUNIT_H
 #define _WQ_KUNIT_H
 
+#include <kunit/test.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
 /* Suites of files other than the one that registers all of them. */
 extern struct kunit_suite wq_table_suite;
+extern struct kunit_suite wq_delay_suite;
+extern struct kunit_suite wq_heap_suite;
+
+/* --- memory that fails --- */
+
+#if defined(CONFIG_FAULT_INJECTION) && defined(CONFIG_FAILSLAB)
+
+/* Lets the nth allocation of this thread from now on fail. */
+static inline void fail_nth(unsigned int n)
+{
+	WRITE_ONCE(current->fail_nth, n);
+}
+
+/* Ends that, and tells whether it came to it. */
+static inline bool has_failed(void)
+{
+	bool failed = !READ_ONCE(current->fail_nth);
+
+	fail_nth(0);
+	return failed;
+}
+
+/* By default failslab spares allocations that may sleep. */
+static inline void skip_unless_sleepers_fail(struct kunit *test)
+{
+	void *p;
+
+	fail_nth(1);
+	p = kmalloc(8, GFP_KERNEL | __GFP_NOWARN);
+	fail_nth(0);
+	kfree(p);
+	if (p)
+		kunit_skip(test, "needs: echo N >/sys/kernel/debug/failslab/ignore-gfp-wait");
+}
+
+#else
+
+static inline void fail_nth(unsigned int n) { }
+static inline bool has_failed(void) { return false; }
+
+static inline void skip_unless_sleepers_fail(struct kunit *test)
+{
+	kunit_skip(test, "needs CONFIG_FAULT_INJECTION and CONFIG_FAILSLAB");
+}
+
+#endif
+
+static inline void skip_unless_adds_fail(struct kunit *test)
+{
+	void *p;
+
+	fail_nth(1);
+	p = kmalloc(8, GFP_ATOMIC | __GFP_NOWARN);
+	fail_nth(0);
+	kfree(p);
+	if (p)
+		kunit_skip(test, "needs CONFIG_FAULT_INJECTION and CONFIG_FAILSLAB");
+}
 
 #endif /* _WQ_KUNIT_H */

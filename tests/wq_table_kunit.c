@@ -168,7 +168,7 @@ static void buckets_grow_and_go_with_the_keys(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, bad, 0U);
 	KUNIT_EXPECT_EQ(test, m->t.count, 0U);
 	KUNIT_EXPECT_EQ(test, m->t.buckets, 1U);
-	KUNIT_EXPECT_TRUE(test, m->t.leaf[0] && !m->t.leaf[0][1] && !m->t.leaf[1]);
+	KUNIT_EXPECT_TRUE(test, m->t.vec.root[0][0] && !m->t.vec.root[0][1]);
 }
 
 /* Even keys stay, odd ones come and go between any two steps of the walk. */

@@ -50,6 +50,8 @@ struct wq_entry {
 	u32 hash;
 	u16 len;
 	u8 state;
+	u32 heap;
+	u32 seq;
 };
 
 const void *wq_entry_key(struct wq_entry *entry, size_t *len);
@@ -76,6 +78,17 @@ struct wq_order_ops {
 };
 
 /**
+ * struct wq_clock - a clock in place of CLOCK_MONOTONIC, for tests
+ * @now: the time in ns, from 0 up; called in any context, with the queue's lock
+ *	held
+ *
+ * What becomes due as it moves becomes ready by wq_tick(), and by nothing else.
+ */
+struct wq_clock {
+	s64 (*now)(struct wq_clock *clock);
+};
+
+/**
  * struct wq_params - what wq_create() makes
  * @name: the queue's name, as in struct wq_open; NULL: none
  * @max_keys: the most keys in any state; 0: WQ_MAX_KEYS.  No user's limit holds
@@ -85,6 +98,8 @@ struct wq_order_ops {
  * @order: ordering policy; NULL: first in, first out
  * @order_data: first argument of the policy's functions; must live until
  *	wq_destroy() returns
+ * @clock: for delays; NULL: CLOCK_MONOTONIC, which stands still while the machine
+ *	sleeps: a delay doesn't run out in its sleep.  Must live as @order_data.
  */
 struct wq_params {
 	const char *name;
@@ -92,6 +107,7 @@ struct wq_params {
 	umode_t mode;
 	const struct wq_order_ops *order;
 	void *order_data;
+	struct wq_clock *clock;
 };
 
 /**
@@ -111,6 +127,8 @@ struct wq *wq_create(const struct wq_params *params);
 void wq_destroy(struct wq *q);
 
 int wq_add(struct wq *q, const void *key, size_t len);
+int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags);
+void wq_tick(struct wq *q);
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout);
 int wq_done(struct wq *q, const struct wq_item *item);
 int wq_done_key(struct wq *q, const void *key, size_t len);

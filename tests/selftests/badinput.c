@@ -126,7 +126,7 @@ TEST(the_structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(32, sizeof(struct wq_done));
 	ASSERT_EQ(24, sizeof(struct wq_key_state));
 	ASSERT_EQ(32, sizeof(struct wq_list));
-	ASSERT_EQ(168, sizeof(struct wq_stat));
+	ASSERT_EQ(200, sizeof(struct wq_stat));
 	ASSERT_EQ(8, sizeof(struct wq_shutdown));
 	ASSERT_EQ(72, sizeof(struct wq_unlink));
 	ASSERT_EQ(24, offsetof(struct wq_get, timeout));
@@ -364,15 +364,19 @@ TEST_F(used, a_field_of_a_record_that_must_be_zero_says_EINVAL)
 			rec_set(&in, "held", 4, 0);
 			switch (field) {
 			case 0:
-				in.rec.flags = 1;
+				in.rec.flags = nrs[i] == WQ_IOC_ADD ? 8 : WQ_ADD_KEEP_FIRST;
 				break;
 			case 1:
 				in.rec.state = WQ_KEY_READY;
 				break;
 			case 2:
+				if (nrs[i] == WQ_IOC_ADD)
+					continue;
 				in.rec.delay = 1;
 				break;
 			case 3:
+				if (nrs[i] == WQ_IOC_ADD)
+					continue;
 				in.rec.delay = INT64_MIN;
 				break;
 			case 4:
@@ -397,7 +401,7 @@ TEST(a_bad_record_with_results_says_so_there_and_the_others_hold)
 	int q = q_private(0);
 
 	array_putf(&a, "a");
-	array_putf(&a, "b")->flags = 1;
+	array_putf(&a, "b")->flags = 8;
 	array_put(&a, "", 0, 0);
 	array_put(&a, key, sizeof(key), 0);
 	array_putf(&a, "c");

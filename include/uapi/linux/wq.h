@@ -27,8 +27,8 @@
  *
  * Errors, the same for every verb:
  *
- *  EINVAL     a key of length 0, an unknown flag, a reserved field that is not
- *             zero, records that do not fill their buffer, a bad queue name
+ *  EINVAL     a key of length 0, an unknown flag or flags that contradict each
+ *             other, a reserved field that is not zero, records that do not fill their buffer, a bad queue name
  *  E2BIG      a key above WQ_MAX_KEY bytes, an array above WQ_MAX_ARRAY bytes,
  *             bytes that are not zero past the fields that the kernel knows
  *  ERANGE     a figure out of its range (max_keys, mode)
@@ -75,14 +75,25 @@
 #define WQ_KEY_DELAYED		(1U << 3)	/* becomes dirty later */
 #define WQ_KEY_MINE		(1U << 4)	/* PROCESSING, held by this file */
 
+/*
+ * wq_rec.flags for add.  A key that is delayed already is delayed once still: the
+ * earlier time wins, unless one of the first two says otherwise.  A key that is
+ * added without delay keeps a delay that is pending, and so is run a second time
+ * later, unless the third one says otherwise.
+ */
+#define WQ_ADD_KEEP_FIRST	(1U << 0)	/* the pending time stays */
+#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* this time counts, even if it is later */
+#define WQ_ADD_DROP_DELAY	(1U << 2)	/* with no delay: the pending one is off */
+
 /**
  * struct wq_rec - one key of a packed array
  * @len: bytes of the key, 1 to WQ_MAX_KEY
- * @flags: must be zero
+ * @flags: add: WQ_ADD_*; other verbs: must be zero
  * @state: list: out, WQ_KEY_*; other verbs: must be zero
  * @token: get: out, which get this was (never 0); done: in, the same, or 0 to
  *	go by the key alone; other verbs: must be zero
- * @delay: must be zero
+ * @delay: add: ns (CLOCK_MONOTONIC) until the key needs a run, 0 or less: it does
+ *	now; the far future is clamped, never wrapped; other verbs: must be zero
  * @key: the key, followed by zeros up to a multiple of 8 bytes
  *
  * The bytes of padding behind the key are written as zeros and not read.
@@ -118,6 +129,7 @@ struct wq_keys {
 /* struct wq_info.features */
 #define WQ_FEATURE_NAMED	(1ULL << 0)	/* queues with a name */
 #define WQ_FEATURE_POLL		(1ULL << 1)	/* poll, select, epoll */
+#define WQ_FEATURE_DELAY	(1ULL << 2)	/* wq_rec.delay */
 
 /**
  * struct wq_info - WQ_IOC_INFO: what this kernel's wq can do; needs no queue
@@ -173,8 +185,9 @@ struct wq_open {
  * @size: sizeof(struct wq_add)
  * @flags: must be zero
  * @keys: the keys
- * @results: pointer to __s32[keys.count]: 1 newly dirty, 0 coalesced with a
- *	run that has not started, or a negative errno; then the call goes through
+ * @results: pointer to __s32[keys.count]: 1 newly dirty or newly delayed, 0
+ *	coalesced with a run that has not started or a delay that is pending, or a
+ *	negative errno; then the call goes through
  *	all keys and returns 0.  Or 0: no results, and the call stops at the first
  *	key that can't be added and returns its error.
  */
@@ -281,6 +294,11 @@ struct wq_list {
  *	to the caller failed
  * @canceled: runs dropped by cancel before they started
  * @merged: keys given back that were dirty as well: two runs became one
+ * @delayed: keys that wait for their time
+ * @reserved2: 0
+ * @next_due: ns until the first of them is due, 0: now, negative: there is none
+ * @retries: adds with a delay, and all wq_add_after() of kernel modules
+ * @dropped: delayed keys that a shut down dropped
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + the
  * keys that are dirty while processing, and gets = processing + dones +
@@ -307,12 +325,18 @@ struct wq_stat {
 	__aligned_u64 given_back;
 	__aligned_u64 canceled;
 	__aligned_u64 merged;
+	__u32 delayed;
+	__u32 reserved2;
+	__s64 next_due;
+	__aligned_u64 retries;
+	__aligned_u64 dropped;
 };
 
 #define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until nothing is left */
 
 /**
- * struct wq_shutdown - WQ_IOC_SHUTDOWN: no more adds; any number of times
+ * struct wq_shutdown - WQ_IOC_SHUTDOWN: no more adds, and delayed keys are
+ *	dropped; any number of times
  * @size: sizeof(struct wq_shutdown)
  * @flags: 0: ends the wait of every drain with ECANCELED; or WQ_SHUTDOWN_DRAIN:
  *	waits until no key is ready or processing; only SIGKILL or another fatal

@@ -216,4 +216,36 @@ TEST_F(libwq, list_walks_over_all_keys)
 	wq_batch_free(&b);
 }
 
+TEST_F(libwq, a_key_can_be_added_for_later_alone_and_in_a_batch)
+{
+	const int64_t hour = 3600LL * 1000000000;
+	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_stat st;
+	struct wq_view v;
+
+	ASSERT_EQ(1, wq_add_after(self->q, "a", 1, 2 * hour, 0));
+	ASSERT_EQ(0, wq_add_after(self->q, "a", 1, 3 * hour, WQ_ADD_TAKE_LATEST));
+	ASSERT_EQ(1, wq_add_after(self->q, "b", 1, 0, WQ_ADD_DROP_DELAY));
+	ASSERT_EQ(-1, wq_add_after(self->q, "c", 1, hour, 1 << 16));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_add_after(self->q, "c", 1, hour, WQ_ADD_DROP_DELAY));
+	ASSERT_EQ(EINVAL, errno);
+
+	ASSERT_EQ(0, wq_batch_put_after(&b, "a", 1, hour, 0));
+	ASSERT_EQ(0, wq_batch_put_after(&b, "d", 1, hour, WQ_ADD_KEEP_FIRST));
+	ASSERT_EQ(0, wq_batch_put(&b, "e", 1, 0));
+	ASSERT_EQ(3, wq_add_batch(self->q, &b));
+	ASSERT_TRUE(wq_batch_next(&b, &v));
+	ASSERT_EQ(0, v.result);
+	ASSERT_TRUE(wq_batch_next(&b, &v));
+	ASSERT_EQ(1, v.result);
+	wq_batch_free(&b);
+
+	ASSERT_EQ(0, wq_stat(self->q, &st));
+	ASSERT_EQ(2, st.delayed);
+	ASSERT_EQ(2, st.ready);
+	ASSERT_GE(hour, st.next_due);
+	ASSERT_EQ(WQ_KEY_DELAYED, wq_query(self->q, "d", 1));
+}
+
 TEST_HARNESS_MAIN

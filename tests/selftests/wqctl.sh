@@ -165,6 +165,25 @@ add_lines() {
 	mapfile -d '' -t keys < <(wq get -0 -n 9 $q)
 	is "keys with NUL" $'a\nb c' "${keys[*]}"
 }
+add_after() {
+	status 0 wq add --after 2h $q later
+	is "delayed, ready" "1 0" "$(figures delayed ready)"
+	status 0 wq query $q later
+	is state delayed "$(<"$out")"
+	status 3 wq get $q
+	status 0 wq add --after 50ms $q sooner
+	is key sooner "$(wq get -t 20s $q)"
+	is "delayed, retries" "1 2" "$(figures delayed retries)"
+	local due
+	due=$(figures next_due_ns)
+	is "due in about 2 h" 1 $((due > 7000000000000 && due <= 7200000000000))
+	status 0 wq cancel $q later
+	is "was, due" "delayed -" "$(<"$out") $(figures next_due_ns)"
+	status 2 wq add --after soon $q k
+	says "not a time"
+}
+t "add --after adds later; stat shows how many are delayed and when the next is due" add_after
+
 t "add reads lines, leaves out empty ones, takes a last one without newline; with -0 keys may have newlines" add_lines
 
 add_many() {

@@ -162,17 +162,16 @@ static int keys_done(int q, struct wq_keys *keys, int32_t *results)
 	return ret;
 }
 
-static int one_verb(int q, keys_verb verb, const void *key, size_t len, uint64_t token)
+static int rec_verb(int q, keys_verb verb, struct wq_rec *rec)
 {
-	union one_rec one;
 	struct wq_keys keys = {
-		.addr = addr(&one),
-		.size = WQ_REC_SIZE(len),
+		.addr = addr(rec),
+		.size = WQ_REC_SIZE(rec->len),
 		.count = 1,
 	};
 	int32_t result = 0;
 
-	if (rec_fill(&one.rec, key, len, token) || verb(q, &keys, &result) < 0)
+	if (verb(q, &keys, &result) < 0)
 		return -1;
 	if (result < 0) {
 		errno = -result;
@@ -181,9 +180,37 @@ static int one_verb(int q, keys_verb verb, const void *key, size_t len, uint64_t
 	return result;
 }
 
+static int one_verb(int q, keys_verb verb, const void *key, size_t len, uint64_t token)
+{
+	union one_rec one;
+
+	return rec_fill(&one.rec, key, len, token) ? -1 : rec_verb(q, verb, &one.rec);
+}
+
 int wq_add(int q, const void *key, size_t len)
 {
 	return one_verb(q, keys_add, key, len, 0);
+}
+
+/* Sets a delay in a record; flags that have no room there are no flags. */
+static int rec_delay(struct wq_rec *rec, int64_t delay, unsigned int flags)
+{
+	if (flags > UINT16_MAX) {
+		errno = EINVAL;
+		return -1;
+	}
+	rec->delay = delay;
+	rec->flags = flags;
+	return 0;
+}
+
+int wq_add_after(int q, const void *key, size_t len, int64_t delay, unsigned int flags)
+{
+	union one_rec one;
+
+	if (rec_fill(&one.rec, key, len, 0) || rec_delay(&one.rec, delay, flags))
+		return -1;
+	return rec_verb(q, keys_add, &one.rec);
 }
 
 int wq_get(int q, struct wq_item *item, int64_t timeout)
@@ -345,6 +372,17 @@ int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token
 	b->count++;
 	batch_rewind(b);
 	return 0;
+}
+
+int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
+		       unsigned int flags)
+{
+	uint32_t at = b->used;
+	struct wq_rec none;
+
+	if (rec_delay(&none, delay, flags) || wq_batch_put(b, key, len, 0))
+		return -1;
+	return rec_delay(rec_at(b, at), delay, flags);
 }
 
 void wq_batch_reset(struct wq_batch *b)

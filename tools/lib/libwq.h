@@ -72,6 +72,16 @@ int wq_unlink(const char *name);
 int wq_add(int q, const void *key, size_t len);
 
 /**
+ * wq_add_after() - a key needs a run, in a while
+ * @delay: ns; 0 or less: now
+ * @flags: WQ_ADD_*: what becomes of a delay that is pending for the key; 0: the
+ *	earlier time wins
+ *
+ * Return: 1 newly delayed, 0 delayed already; without delay as wq_add().
+ */
+int wq_add_after(int q, const void *key, size_t len, int64_t delay, unsigned int flags);
+
+/**
  * wq_get() - take the next key
  * @q: the queue
  * @item: where to put it
@@ -140,6 +150,10 @@ struct wq_view {
 
 /** wq_batch_put() - add a key (token 0: none); E2BIG above WQ_MAX_ARRAY bytes */
 int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token);
+
+/** wq_batch_put_after() - add a key for wq_add_batch(), as wq_add_after() would */
+int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
+		       unsigned int flags);
 
 /** wq_batch_reset() - empty it, keep its memory; wq_batch_free() - free it too */
 void wq_batch_reset(struct wq_batch *b);

@@ -158,7 +158,7 @@ static void run_until_quiet(void)
 			continue;
 		}
 		get_stat(&st);
-		if (!st.ready && !st.processing)
+		if (!st.ready && !st.processing && !st.delayed)
 			return;
 		supervise(watch_fd(), 10);
 	}
@@ -196,6 +196,7 @@ static int report(double seconds)
 	get_stat(&st);
 	row("events", watch_stat.events, "read from inotify");
 	row("scans", watch_stat.scans, "of the whole tree, at the start and after lost events");
+	row("delayed adds", st.retries, "a path changed: looked at 50 ms after its last change");
 	row("adds", st.adds, "a key that became dirty");
 	row("coalesced", st.coalesced, "a key that was dirty already: no run of its own");
 	row("runs", st.dones, "done");

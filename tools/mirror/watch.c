@@ -28,6 +28,8 @@
 #define EVENTS	(IN_CREATE | IN_DELETE | IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | \
 		 IN_MOVED_FROM | IN_MOVED_TO | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK)
 
+#define DEBOUNCE	(50 * 1000 * 1000)	/* ns */
+
 /* A watched directory.  Its path may be out of date until its move is read. */
 struct dir {
 	int wd;
@@ -75,7 +77,8 @@ static void add_key(const char *path)
 		work->failures++;
 		return;
 	}
-	if (wq_batch_put(&batch, path, len, 0) < 0)
+	/* Once it has been left alone for a moment: a file is written in many steps. */
+	if (wq_batch_put_after(&batch, path, len, DEBOUNCE, WQ_ADD_TAKE_LATEST) < 0)
 		err(1, "can't add a key");
 	if (batch.count == 512)
 		flush_keys();

@@ -99,10 +99,13 @@ static bool add_flush(struct adder *ad)
 
 static bool add_key(struct adder *ad, const void *key, size_t len)
 {
-	if (!wq_batch_put(&ad->batch, key, len, 0))
+	int64_t after = ad->args->after;
+
+	if (!wq_batch_put_after(&ad->batch, key, len, after, 0))
 		return true;
 	/* The batch is full, or the key is too long, which put says again. */
-	return errno == E2BIG && add_flush(ad) && !wq_batch_put(&ad->batch, key, len, 0);
+	return errno == E2BIG && add_flush(ad) &&
+	       !wq_batch_put_after(&ad->batch, key, len, after, 0);
 }
 
 static bool add_words(struct adder *ad)
@@ -400,7 +403,7 @@ static json_t *stat_json(const struct wq_stat *st)
 	char mode[8];
 
 	snprintf(mode, sizeof(mode), "%04o", st->mode & 07777);
-	return json_pack("{s:s, s:I, s:I, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+	return json_pack("{s:s, s:I, s:I, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 			 "name", st->name,
 			 "uid", (json_int_t)st->uid,
 			 "gid", (json_int_t)st->gid,
@@ -410,6 +413,8 @@ static json_t *stat_json(const struct wq_stat *st)
 			 "ready", (json_int_t)st->ready,
 			 "processing", (json_int_t)st->processing,
 			 "held", (json_int_t)st->held,
+			 "delayed", (json_int_t)st->delayed,
+			 "next_due_ns", st->delayed ? json_integer(st->next_due) : json_null(),
 			 "keys", (json_int_t)st->keys,
 			 "max_keys", (json_int_t)st->max_keys,
 			 "adds", (json_int_t)st->adds,
@@ -418,7 +423,9 @@ static json_t *stat_json(const struct wq_stat *st)
 			 "dones", (json_int_t)st->dones,
 			 "given_back", (json_int_t)st->given_back,
 			 "canceled", (json_int_t)st->canceled,
-			 "merged", (json_int_t)st->merged);
+			 "merged", (json_int_t)st->merged,
+			 "retries", (json_int_t)st->retries,
+			 "dropped", (json_int_t)st->dropped);
 }
 
 static void print_value(const char *name, const json_t *value)
@@ -427,6 +434,8 @@ static void print_value(const char *name, const json_t *value)
 		printf("%-12s %s\n", name, json_string_value(value));
 	else if (json_is_boolean(value))
 		printf("%-12s %s\n", name, json_is_true(value) ? "yes" : "no");
+	else if (json_is_null(value))
+		printf("%-12s -\n", name);
 	else
 		printf("%-12s %" JSON_INTEGER_FORMAT "\n", name, json_integer_value(value));
 }
@@ -465,8 +474,9 @@ int cmd_info(const struct args *a)
 	if (wq_info(&info))
 		return complain(a, "can't ask the kernel");
 	printf("version      %u\n", info.version);
-	printf("features    %s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
-	       info.features & WQ_FEATURE_POLL ? " poll" : "");
+	printf("features    %s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
+	       info.features & WQ_FEATURE_POLL ? " poll" : "",
+	       info.features & WQ_FEATURE_DELAY ? " delay" : "");
 	printf("max_key      %u bytes\n", info.max_key);
 	printf("max_array    %u bytes\n", info.max_array);
 	printf("max_keys     %u\n", info.max_keys);

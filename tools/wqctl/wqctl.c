@@ -23,7 +23,7 @@
 
 const char *argp_program_version = "wqctl " VERSION;
 
-enum { OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE };
+enum { OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE, OPT_AFTER };
 
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
 	"the queue that the open descriptor N is bound to, in place of QUEUE", 0 }
@@ -71,6 +71,8 @@ static const struct command commands[] = {
 			"\vEmpty lines are left out. A key that waits already is there once still (\"coalesced\"); one that is being processed runs once more afterwards.\n\n"
 			"0 all added or coalesced, 1 failed, 4 the queue is shut down.",
 		.options = (const struct argp_option[]){
+			{ "after", OPT_AFTER, "TIME", 0,
+			  "not now, but after that time: 1.5s, 20ms, 3m, 2h (a number alone: seconds); of two times for a key the earlier one counts", 0 },
 			{ "null", '0', NULL, 0, "standard input: keys end with NUL, not newline", 0 },
 			{ "verbose", 'v', NULL, 0, "say how many were added, also where standard error is no terminal", 0 },
 			FD_OPTION, END
@@ -90,7 +92,7 @@ static const struct command commands[] = {
 			"0 got one, 1 failed, 3 no key was there (in time), 4 the queue is shut down and empty.",
 		.options = (const struct argp_option[]){
 			{ "count", 'n', "N", 0, "up to N keys; waits for the first only (default: 1)", 0 },
-			{ "timeout", 't', "SECONDS", 0, "wait that long for a key", 0 },
+			{ "timeout", 't', "TIME", 0, "wait that long for a key: 1.5s, 20ms, 3m (a number alone: seconds)", 0 },
 			{ "wait", OPT_WAIT, NULL, 0, "wait for a key for ever", 0 },
 			{ "null", '0', NULL, 0, "end each key with NUL, not newline", 0 },
 			FD_OPTION, END
@@ -117,7 +119,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "query", .args = "QUEUE KEY\n--fd N KEY",
 		.doc = "Print the state of a key."
-			"\vStates: ready (waits for a get), processing (got and not done), with dirty: runs once more afterwards; mine: by --fd's file.\n\n"
+			"\vStates: ready (waits for a get), processing (got and not done), with dirty: runs once more afterwards; delayed (comes later); mine: by --fd's file.\n\n"
 			"0 printed, 1 failed, 3 the queue doesn't know the key.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_query, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
@@ -380,15 +382,26 @@ static unsigned long number(struct argp_state *state, const char *what, const ch
 	return n;
 }
 
-static int64_t seconds(struct argp_state *state, const char *arg)
+/* A time as people write it, in ns. */
+static int64_t duration(struct argp_state *state, const char *option, const char *arg)
 {
+	static const struct {
+		const char *name;
+		double ns;
+	} units[] = {
+		{ "", 1e9 }, { "s", 1e9 }, { "ms", 1e6 }, { "us", 1e3 }, { "ns", 1 },
+		{ "m", 60e9 }, { "h", 3600e9 }, { NULL, 0 },
+	}, *unit = units;
 	char *end;
-	double s = strtod(arg, &end);
+	double n = strtod(arg, &end);
 
-	if (end == arg || *end || !(s >= 0) || s > 9e9)
-		argp_error(state, "--timeout: '%s' is not a number of seconds", arg);
+	while (unit->name && strcmp(unit->name, end))
+		unit++;
+	if (end == arg || !unit->name || !(n >= 0) || n * unit->ns > 9e18)
+		argp_error(state, "%s: '%s' is not a time; for instance 1.5s, 20ms, 3m or 2h",
+			   option, arg);
 	/* Rounded up: a wait that was asked for is not turned into none. */
-	return ceil(s * NSEC_PER_SEC);
+	return ceil(n * unit->ns);
 }
 
 static void check_words(struct argp_state *state, const struct parse *p)
@@ -425,7 +438,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		a->jobs = number(state, "--jobs", arg, 10, 1, 4096);
 		break;
 	case 't':
-		a->timeout = seconds(state, arg);
+		a->timeout = duration(state, "--timeout", arg);
 		break;
 	case OPT_WAIT:
 		a->timeout = WQ_FOREVER;
@@ -447,6 +460,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_DRAIN:
 		a->drain = true;
+		break;
+	case OPT_AFTER:
+		a->after = duration(state, "--after", arg);
 		break;
 	case OPT_ONCE:
 		a->once = true;

@@ -31,6 +31,7 @@ enum {
  * @count: -n, 0 where there is none
  * @jobs: -j
  * @timeout: --wait and -t, in ns as for wq_get()
+ * @after: --after, in ns
  */
 struct args {
 	const char *queue;
@@ -41,6 +42,7 @@ struct args {
 	unsigned int count;
 	unsigned int jobs;
 	int64_t timeout;
+	int64_t after;
 	bool nul;
 	bool verbose;
 	bool quiet;

@@ -28,7 +28,8 @@ tools:
 run:
 	@tools/run
 
-shell: tools
+shell:
+	@$(MAKE) -s --no-print-directory tools
 	@PATH=$(O):$$PATH tools/vm/vm shell
 
 test:

@@ -304,4 +304,52 @@ TEST(a_queue_has_a_thread_from_its_first_delayed_key_to_its_end)
 	ASSERT_EQ(0, threads("wq/tick"));
 }
 
+TEST_F(queue, fdinfo_tells_how_many_are_delayed_and_when_the_next_is_due)
+{
+	char path[64], line[128];
+	long long due = -1;
+	int delayed = -1;
+	FILE *f;
+
+	add_after(self->q, "a", HOUR);
+	add_after(self->q, "b", 2 * HOUR);
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", self->q);
+	f = fopen(path, "r");
+	ASSERT_NE(NULL, f);
+	while (fgets(line, sizeof(line), f)) {
+		sscanf(line, "wq-delayed:\t%d", &delayed);
+		sscanf(line, "wq-next-due-ns:\t%lld", &due);
+	}
+	fclose(f);
+	ASSERT_EQ(2, delayed);
+	ASSERT_GE(HOUR, due);
+	ASSERT_LT(HOUR - 60 * SEC, due);
+}
+
+/* The guest panics on a soft lockup, which is where this would show. */
+TEST_F_TIMEOUT(queue, a_million_keys_may_be_due_at_once, 120)
+{
+	const int n = 1000000;
+	struct array a = array_new(WQ_MAX_ARRAY);
+	int q = q_private(n);
+	__s64 due = now_ns() + 6 * SEC;
+
+	for (int i = 0; i < n;) {
+		__s64 delay = due - now_ns();
+
+		array_reset(&a);
+		for (; i < n && a.count < 8192; i++)
+			array_putf(&a, "%08x", i)->delay = delay > 1 ? delay : 1;
+		ASSERT_EQ(0, q_add_array(q, &a));
+	}
+	while (q_stat(q).ready < n)
+		sleep_ms(20);
+	TH_LOG("the last of %d keys was ready %lld ms after the time of all", n,
+	       (now_ns() - due) / MS);
+	ASSERT_EQ(0, q_stat(q).delayed);
+	ASSERT_EQ(n, q_stat(q).adds);
+	close(q);
+	free(a.recs);
+}
+
 TEST_HARNESS_MAIN

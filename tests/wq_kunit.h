@@ -24,6 +24,12 @@ static inline void fail_nth(unsigned int n)
 	WRITE_ONCE(current->fail_nth, n);
 }
 
+/* Ends that for another thread. */
+static inline void fail_no_more(struct task_struct *task)
+{
+	WRITE_ONCE(task->fail_nth, 0);
+}
+
 /* Ends that, and tells whether it came to it. */
 static inline bool has_failed(void)
 {
@@ -49,6 +55,7 @@ static inline void skip_unless_sleepers_fail(struct kunit *test)
 #else
 
 static inline void fail_nth(unsigned int n) { }
+static inline void fail_no_more(struct task_struct *task) { }
 static inline bool has_failed(void) { return false; }
 
 static inline void skip_unless_sleepers_fail(struct kunit *test)

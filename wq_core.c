@@ -9,9 +9,13 @@
  *  DIRTY | RETURNED        ready again: in wq.returned, ahead of the policy
  *  PROCESSING              in its consumer's list
  *  PROCESSING | DIRTY      the same, and to be ready again after done
+ *  KEPT                    nothing to do, but failures that the limiter goes by
  *
- * With each of these, and with 0, goes DELAYED: the entry is in the heap as well,
- * and needs a run at a time, see wq_delay.c.
+ * With each of these but the last, and with 0, goes DELAYED: the entry is in the
+ * heap as well, and needs a run at a time, see wq_delay.c.
+ *
+ * An entry counts its key's failures (retries by the limiter) until they are
+ * forgotten, or the key is canceled, or nothing keeps the entry.
  *
  *                add               pop                done
  *   (no entry) ------> ready ------------> PROCESSING -----> (no entry)
@@ -218,19 +222,77 @@ void wq_unpop(struct wq *q, struct wq_entry *e)
 	q->gets--;
 }
 
+/* An entry that was kept for its failures alone has something else to do, or lost them. */
+static void wq_unkeep(struct wq *q, struct wq_entry *e)
+{
+	if (!(e->state & WQ_KEPT))
+		return;
+	e->state &= ~WQ_KEPT;
+	q->nkept--;
+}
+
+static void wq_uncount(struct wq *q, struct wq_entry *e)
+{
+	if (!e->failures)
+		return;
+	e->failures = 0;
+	q->nfailed--;
+	wq_unkeep(q, e);
+}
+
+/* An entry as its limiter sees it. */
+static struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
+{
+	return (struct wq_failure){
+		.key = wq_key_of(e)->key,
+		.len = e->len,
+		.failures = e->failures,
+		.now = now,
+	};
+}
+
+/* The key of an entry failed: its delay. */
+static s64 wq_fail(struct wq *q, struct wq_entry *e, s64 now)
+{
+	struct wq_failure f = wq_failure_of(e, now);
+
+	if (!e->failures)
+		q->nfailed++;
+	if (e->failures != U32_MAX)
+		e->failures++;
+	return wq_limiter_when(q->limiter, &f);
+}
+
 /*
- * Take an entry out of the table once it has no state left; it goes on @freed,
- * for wq_free_list() to free after the lock.
+ * Take an entry out of the table once it has no state left, unless its failures
+ * have to be remembered; it goes on @freed, for wq_free_list() to free after the
+ * lock.
  */
 void wq_reap(struct wq *q, struct wq_entry *e, struct list_head *freed)
 {
 	if (e->state)
 		return;
+	if (e->failures && q->limiter->counts) {
+		e->state = WQ_KEPT;
+		q->nkept++;
+		return;
+	}
+	wq_uncount(q, e);
 	wq_table_remove(&q->table, e);
 	list_add(&e->link, freed);
 }
 
-/* Whatever runs wait, they are off. */
+/* Failures of a key, which may have an entry, count no more. */
+static void wq_forget_key(struct wq *q, struct wq_entry *e, const void *key, size_t len)
+{
+	/* None after wq_destroy(), when processes still have the queue. */
+	if (q->limiter)
+		wq_limiter_forget(q->limiter, key, len);
+	if (e)
+		wq_uncount(q, e);
+}
+
+/* Whatever runs wait, they are off, and what is known of failures with them. */
 static void wq_drop(struct wq *q, struct wq_entry *e, struct list_head *freed)
 {
 	if (e->state & WQ_DIRTY) {
@@ -243,6 +305,7 @@ static void wq_drop(struct wq *q, struct wq_entry *e, struct list_head *freed)
 	}
 	if (e->state & WQ_DELAYED)
 		wq_delay_drop(q, e);
+	wq_forget_key(q, e, wq_key_of(e)->key, e->len);
 	wq_reap(q, e, freed);
 }
 
@@ -260,6 +323,8 @@ u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e)
 		bits |= WQ_KEY_READY;
 	if (e->state & WQ_DELAYED && !q->shut)
 		bits |= WQ_KEY_DELAYED;
+	if (e->failures)
+		bits |= WQ_KEY_FAILED;
 	return bits;
 }
 
@@ -324,20 +389,35 @@ struct wq_spare {
 	struct wq_bucket *bucket;
 };
 
+/* Does this op go by the clock? */
+static bool wq_op_timed(const struct wq_op *op)
+{
+	return op->delay > 0 || op->flags & WQ_ADD_RATE_LIMITED;
+}
+
 static int wq_add_entry(struct wq *q, struct wq_entry *e, const struct wq_op *op,
 			s64 now, gfp_t gfp)
 {
+	s64 delay = op->delay;
 	int ret;
 
-	if (op->delay > 0) {
-		ret = wq_delay_add(q, e, op, now, gfp);
+	if (op->flags & WQ_ADD_RATE_LIMITED) {
+		/* Memory first: what the limiter has counted can't be taken back. */
+		if (!(e->state & WQ_DELAYED) && wq_heap_reserve(&q->heap, gfp))
+			return -ENOMEM;
+		delay = wq_fail(q, e, now);
+	}
+	if (delay > 0) {
+		ret = wq_delay_add(q, e, now, delay, op->flags, gfp);
 	} else {
 		if (op->flags & WQ_ADD_DROP_DELAY && e->state & WQ_DELAYED)
 			wq_delay_drop(q, e);
 		ret = wq_mark(q, e);
 	}
-	if (ret >= 0 && (op->delay > 0 || op->flags & WQ_OP_RETRY))
-		q->retries++;
+	if (ret >= 0) {
+		wq_unkeep(q, e);
+		q->retries += wq_op_timed(op) || op->flags & WQ_OP_RETRY;
+	}
 	return ret;
 }
 
@@ -403,7 +483,7 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 		struct wq_op *op = &ops[i];
 
 		/* One look at the clock for all of them. */
-		if (op->delay > 0 && now < 0)
+		if (wq_op_timed(op) && now < 0)
 			now = wq_now(q);
 		if (op->result >= 0)
 			op->result = wq_add_op(q, op, &spare, now, locked_gfp);
@@ -415,7 +495,7 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 			spare.bucket = wq_bucket_alloc(gfp);
 			spin_lock_irqsave(&q->lock, flags);
 			/* That may have taken a while. */
-			if (op->delay > 0)
+			if (wq_op_timed(op))
 				now = wq_now(q);
 			/* Some memory was had meanwhile; for the rest, reserves. */
 			if (spare.key && spare.bucket)
@@ -432,7 +512,7 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 }
 
 /* Why @c may not say done to this entry, if it may not. */
-static int wq_done_check(struct wq_consumer *c, struct wq_entry *e, u64 token)
+static int wq_held_check(struct wq_consumer *c, struct wq_entry *e, u64 token)
 {
 	if (e)
 		wq_settle(e);
@@ -444,38 +524,66 @@ static int wq_done_check(struct wq_consumer *c, struct wq_entry *e, u64 token)
 }
 
 static int wq_done_entry(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
-			 u64 token, struct list_head *freed)
+			 const struct wq_op *op, s64 now, gfp_t gfp,
+			 struct list_head *freed)
 {
-	int ret = wq_done_check(c, e, token);
+	int ret = wq_held_check(c, e, op->token);
 
 	if (ret)
 		return ret;
+	/* What may fail comes first. */
+	if (op->flags & WQ_OP_AGAIN && !q->shut) {
+		ret = wq_add_entry(q, e, op, now, gfp);
+		if (ret < 0)
+			return ret;
+		ret = e->state & WQ_DELAYED ? WQ_DONE_DELAYED : 0;
+	} else if (op->flags & WQ_OP_AGAIN) {
+		q->dropped++;
+	}
+	if (op->flags & WQ_OP_FORGET)
+		wq_forget_key(q, e, wq_key_of(e)->key, e->len);
+
 	wq_leave(q, e);
 	q->dones++;
 	if (e->state & WQ_DIRTY) {
 		wq_push(q, e);
-		return 1;
+		return ret | WQ_DONE_READY;
 	}
 	wq_reap(q, e, freed);
-	return 0;
+	return ret;
 }
 
 /* Done for up to WQ_BATCH keys, with the rules of wq_add_ops(). */
 unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
-			 unsigned int n, bool stop)
+			 unsigned int n, bool stop, gfp_t gfp)
 {
+	gfp_t locked_gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
 	LIST_HEAD(freed);
 	unsigned long flags;
 	unsigned int i;
+	s64 now = -1;
 
 	spin_lock_irqsave(&q->lock, flags);
 	for (i = 0; i < n; i++) {
 		struct wq_op *op = &ops[i];
+		bool last_try = !gfpflags_allow_blocking(gfp);
 
-		if (op->result >= 0) {
+		while (op->result >= 0) {
 			struct wq_entry *e = wq_table_find(&q->table, op->hash, op->key, op->len);
 
-			op->result = wq_done_entry(q, c, e, op->token, &freed);
+			if (wq_op_timed(op) && now < 0)
+				now = wq_now(q);
+			op->result = wq_done_entry(q, c, e, op, now, last_try ?
+						   locked_gfp | __GFP_HIGH : locked_gfp, &freed);
+			if (op->result != -ENOMEM || last_try)
+				break;
+			/* Have some memory made free; for the rest, reserves. */
+			wq_unlock(q, flags);
+			kfree(kmalloc(WQ_SEG_BYTES, gfp));
+			spin_lock_irqsave(&q->lock, flags);
+			op->result = 0;
+			last_try = true;
+			now = -1;
 		}
 		if (op->result < 0 && stop)
 			break;
@@ -560,8 +668,24 @@ int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
 	return ret;
 }
 
-/* The state of a key, WQ_KEY_*, or -ENOENT. */
-int wq_key_query(struct wq *q, struct wq_consumer *c, struct wq_op *op)
+/* What is known of a key; -ENOENT: nothing. */
+static int wq_key_tell(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
+		       struct wq_key_state *st)
+{
+	struct wq_failure f;
+	u32 state = e ? wq_key_state_bits(q, c, e) : 0;
+
+	if (!state)
+		return -ENOENT;
+	f = wq_failure_of(e, 0);
+	st->state = state;
+	st->failures = e->failures;
+	st->requeues = q->limiter ? wq_limiter_num_requeues(q->limiter, &f) : 0;
+	return 0;
+}
+
+int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+		 struct wq_key_state *st)
 {
 	struct wq_entry *e;
 	unsigned long flags;
@@ -569,25 +693,45 @@ int wq_key_query(struct wq *q, struct wq_consumer *c, struct wq_op *op)
 
 	spin_lock_irqsave(&q->lock, flags);
 	e = wq_table_find(&q->table, op->hash, op->key, op->len);
-	ret = e ? wq_key_state_bits(q, c, e) ?: -ENOENT : -ENOENT;
+	ret = wq_key_tell(q, c, e, st);
 	spin_unlock_irqrestore(&q->lock, flags);
 	return ret;
 }
 
-/* Drop a key's runs; the state it was in, or -ENOENT. */
-int wq_key_cancel(struct wq *q, struct wq_consumer *c, struct wq_op *op)
+/* Drop a key's runs; tells what it was like before. */
+int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+		  struct wq_key_state *st)
 {
 	struct wq_entry *e;
 	unsigned long flags;
 	LIST_HEAD(freed);
-	int ret = -ENOENT;
+	int ret;
 
 	spin_lock_irqsave(&q->lock, flags);
 	e = wq_table_find(&q->table, op->hash, op->key, op->len);
-	if (e) {
-		ret = wq_key_state_bits(q, c, e) ?: -ENOENT;
+	ret = wq_key_tell(q, c, e, st);
+	if (e)
 		wq_drop(q, e, &freed);
-	}
+	wq_unlock(q, flags);
+	wq_free_list(&freed);
+	return ret;
+}
+
+/* Drop the count of a key's failures; likewise. */
+int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+		  struct wq_key_state *st)
+{
+	struct wq_entry *e;
+	unsigned long flags;
+	LIST_HEAD(freed);
+	int ret;
+
+	spin_lock_irqsave(&q->lock, flags);
+	e = wq_table_find(&q->table, op->hash, op->key, op->len);
+	ret = wq_key_tell(q, c, e, st);
+	wq_forget_key(q, e, op->key, op->len);
+	if (e)
+		wq_reap(q, e, &freed);
 	wq_unlock(q, flags);
 	wq_free_list(&freed);
 	return ret;
@@ -663,7 +807,7 @@ void wq_give_back(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 		struct wq_op *op = &ops[n];
 		struct wq_entry *e = wq_table_find(&q->table, op->hash, op->key, op->len);
 
-		if (wq_done_check(c, e, op->token))
+		if (wq_held_check(c, e, op->token))
 			continue;
 		wq_return(q, e);
 		q->given_back++;
@@ -676,16 +820,18 @@ void wq_give_back(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
  * The queue's own life.
  */
 
+/* On failure params->limiter is still the caller's. */
 struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 {
 	struct wq *q = kzalloc_obj(*q, gfp);
 
 	if (!q)
 		return NULL;
-	if (wq_table_init(&q->table, gfp)) {
-		kfree(q);
-		return NULL;
-	}
+	q->limiter = params->limiter ?: wq_limiter_default_controller();
+	if (IS_ERR(q->limiter))
+		goto free;
+	if (wq_table_init(&q->table, gfp))
+		goto free_limiter;
 	spin_lock_init(&q->lock);
 	INIT_LIST_HEAD(&q->fifo);
 	INIT_LIST_HEAD(&q->returned);
@@ -704,6 +850,13 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
 	return q;
+
+free_limiter:
+	if (!params->limiter)
+		wq_limiter_drop(q->limiter);
+free:
+	kfree(q);
+	return NULL;
 }
 
 /* Drop every key, in whatever state; the queue is shut down. */
@@ -745,6 +898,7 @@ void wq_put(struct wq *q)
 	wq_purge(q);
 	wq_table_destroy(&q->table);
 	wq_vec_free(&q->heap.vec);
+	wq_limiter_drop(q->limiter);
 	wq_name_release(q);
 	kfree(q);
 }
@@ -761,24 +915,32 @@ void wq_put(struct wq *q)
  * Context: process, may sleep.
  *
  * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, or a mode without
- * one), -ERANGE (max_keys or mode), -EEXIST (the name is taken), -ENOMEM.
+ * one), -ERANGE (max_keys or mode), -EEXIST (the name is taken), -ENOMEM, the
+ * limiter where that is one, -EBUSY where the limiter belongs to somebody.
  */
 struct wq *wq_create(const struct wq_params *params)
 {
 	static const struct wq_params none;
-	struct wq *q;
-	int ret;
+	struct wq *q = NULL;
+	int ret = 0;
 
 	if (!params)
 		params = &none;
-	if (params->name ? wq_name_check(params->name) : params->mode)
-		return ERR_PTR(-EINVAL);
-	if (params->max_keys > WQ_MAX_KEYS || params->mode & ~0777)
-		return ERR_PTR(-ERANGE);
+	if (params->limiter)
+		ret = wq_limiter_take(params->limiter);
+	if (ret)
+		return ERR_PTR(ret);
 
-	q = wq_alloc(params, GFP_KERNEL);
-	if (!q)
-		return ERR_PTR(-ENOMEM);
+	if (params->name ? wq_name_check(params->name) : params->mode)
+		ret = -EINVAL;
+	else if (params->max_keys > WQ_MAX_KEYS || params->mode & ~0777)
+		ret = -ERANGE;
+	else
+		q = wq_alloc(params, GFP_KERNEL);
+	if (!q) {
+		wq_limiter_drop(params->limiter);
+		return ERR_PTR(ret ?: -ENOMEM);
+	}
 	if (q->mode) {
 		ret = wq_name_publish(q);
 		if (ret) {
@@ -803,6 +965,7 @@ EXPORT_SYMBOL_GPL(wq_create);
  */
 void wq_destroy(struct wq *q)
 {
+	struct wq_limiter *limiter;
 	unsigned long flags;
 
 	wq_name_withdraw(q);
@@ -810,11 +973,14 @@ void wq_destroy(struct wq *q)
 	wq_delay_stop(q);
 	wq_purge(q);
 
-	/* Policy and clock may go now, though processes hold the queue. */
+	/* These may be code of the caller's, and processes may hold the queue on. */
 	spin_lock_irqsave(&q->lock, flags);
+	limiter = q->limiter;
+	q->limiter = NULL;
 	q->order = NULL;
 	q->clock = NULL;
 	wq_unlock(q, flags);
+	wq_limiter_drop(limiter);
 	wq_put(q);
 }
 EXPORT_SYMBOL_GPL(wq_destroy);
@@ -850,9 +1016,12 @@ EXPORT_SYMBOL_GPL(wq_add);
 /* Are these flags of add, for a key with this delay? */
 int wq_add_check(s64 delay, u32 flags)
 {
-	if (flags & ~(WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST | WQ_ADD_DROP_DELAY))
+	if (flags & ~(WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST | WQ_ADD_DROP_DELAY |
+		      WQ_ADD_RATE_LIMITED))
 		return -EINVAL;
 	if (flags & WQ_ADD_KEEP_FIRST && flags & WQ_ADD_TAKE_LATEST)
+		return -EINVAL;
+	if (flags & WQ_ADD_RATE_LIMITED && (delay || flags & WQ_ADD_DROP_DELAY))
 		return -EINVAL;
 	return flags & WQ_ADD_DROP_DELAY && delay > 0 ? -EINVAL : 0;
 }
@@ -866,7 +1035,8 @@ int wq_add_check(s64 delay, u32 flags)
  *	is clamped, never wrapped.
  * @flags: WQ_ADD_*: what becomes of a delay that is pending for the key.  By
  *	default the earlier time wins, and an add without delay leaves it pending
- *	(client-go's rules).
+ *	(client-go's rules).  WQ_ADD_RATE_LIMITED: @delay is 0, and the limiter's
+ *	counts, as in wq_add_rate_limited().
  *
  * When its time comes the key is added as by wq_add().  Equal times come in the
  * order they were added.  A shut down drops what is pending.  Once it has said
@@ -890,6 +1060,77 @@ int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags
 }
 EXPORT_SYMBOL_GPL(wq_add_after);
 
+/**
+ * wq_add_rate_limited() - a key failed, and needs another run
+ * @q: the queue
+ * @key: the key, compared bytewise
+ * @len: its length, 1 to WQ_MAX_KEY bytes
+ *
+ * Counts the failure, and adds the key as wq_add_after() with the delay that the
+ * queue's limiter gives.  The count is kept, and takes one of the queue's
+ * max_keys, until wq_forget(), WQ_DONE_FORGET or wq_cancel().
+ *
+ * Context: as wq_add().
+ *
+ * Return: as wq_add_after(); on error nothing is counted.
+ */
+int wq_add_rate_limited(struct wq *q, const void *key, size_t len)
+{
+	return wq_add_after(q, key, len, 0, WQ_ADD_RATE_LIMITED);
+}
+EXPORT_SYMBOL_GPL(wq_add_rate_limited);
+
+/**
+ * wq_forget() - the failures of a key count no more
+ * @q: the queue
+ * @key: the key
+ * @len: its length in bytes
+ *
+ * Its next failure has the shortest delay again.  Does not replace wq_done(), and
+ * leaves a delay that is pending.
+ *
+ * Context: as wq_add().
+ *
+ * Return: 0, also where the queue doesn't know the key; -EINVAL or -E2BIG for its
+ * length.
+ */
+int wq_forget(struct wq *q, const void *key, size_t len)
+{
+	struct wq_key_state st;
+	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len);
+
+	if (!ret)
+		wq_key_forget(q, &q->kernel, &op, &st);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(wq_forget);
+
+/**
+ * wq_num_requeues() - how often a key failed
+ * @q: the queue
+ * @key: the key
+ * @len: its length in bytes
+ *
+ * Context: as wq_add().
+ *
+ * Return: how often since it was last forgotten, up to INT_MAX, as the limiter
+ * tells it: 0 where that doesn't go by it (a bucket alone), or the queue doesn't
+ * know the key.  -EINVAL or -E2BIG for its length.
+ */
+int wq_num_requeues(struct wq *q, const void *key, size_t len)
+{
+	struct wq_key_state st = {};
+	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len);
+
+	if (ret)
+		return ret;
+	wq_key_query(q, &q->kernel, &op, &st);
+	return min_t(u32, st.requeues, INT_MAX);
+}
+EXPORT_SYMBOL_GPL(wq_num_requeues);
+
 static int wq_take_item(struct wq *q, void *arg)
 {
 	struct wq_entry *e = wq_pop(q, &q->kernel);
@@ -899,6 +1140,7 @@ static int wq_take_item(struct wq *q, void *arg)
 		return -EAGAIN;
 	item->key = wq_key_of(e)->key;
 	item->len = e->len;
+	item->failures = e->failures;
 	item->hash = e->hash;
 	item->token = e->token;
 	return 0;
@@ -922,35 +1164,132 @@ int wq_get(struct wq *q, struct wq_item *item, s64 timeout)
 }
 EXPORT_SYMBOL_GPL(wq_get);
 
+/* Is this an outcome of done?  Sets @op to it. */
+int wq_done_check(struct wq_op *op, u32 outcome, s64 delay)
+{
+	if (outcome & ~(WQ_DONE_FORGET | WQ_DONE_RETRY | WQ_DONE_AFTER))
+		return -EINVAL;
+	if (outcome & WQ_DONE_RETRY && outcome != WQ_DONE_RETRY)
+		return -EINVAL;
+	if (delay && !(outcome & WQ_DONE_AFTER))
+		return -EINVAL;
+
+	op->delay = delay;
+	if (outcome & WQ_DONE_FORGET)
+		op->flags |= WQ_OP_FORGET;
+	if (outcome & WQ_DONE_RETRY)
+		op->flags |= WQ_OP_AGAIN | WQ_ADD_RATE_LIMITED;
+	if (outcome & WQ_DONE_AFTER)
+		op->flags |= WQ_OP_AGAIN | WQ_OP_RETRY;
+	return 0;
+}
+
+/* Done for what wq_get() handed out, with wq.lock held. */
+static int wq_done_item(struct wq *q, const struct wq_item *item, struct wq_op *op,
+			struct list_head *freed)
+{
+	struct wq_key *k = (void *)item->key - offsetof(struct wq_key, key);
+
+	/* The entry may be long gone: it is not read before the table knows it. */
+	if (!item->token || !wq_table_has(&q->table, item->hash, &k->entry))
+		return -ESTALE;
+	op->token = item->token;
+	return wq_done_entry(q, &q->kernel, &k->entry, op, wq_op_timed(op) ? wq_now(q) : 0,
+			     GFP_ATOMIC | __GFP_NOWARN, freed);
+}
+
+/**
+ * wq_done_with() - the work on a key is over, with this outcome
+ * @q: the queue
+ * @item: as wq_get() filled it in; its key must not be used any more
+ * @outcome: 0: as wq_done(); WQ_DONE_FORGET: its failures count no more;
+ *	WQ_DONE_RETRY: it failed, and comes again as by wq_add_rate_limited();
+ *	WQ_DONE_AFTER: it comes again as by wq_add_after(), which goes with FORGET
+ * @delay: WQ_DONE_AFTER: ns, 0 or less: at once; else 0
+ *
+ * Of a queue that is shut down no key comes again: it is done, and counts in
+ * wq_stat.dropped.
+ *
+ * Context: as wq_add().
+ *
+ * Return: WQ_DONE_READY: the key is ready again, as it was added meanwhile or has no
+ * delay; WQ_DONE_DELAYED: it will be, as told by RETRY or AFTER; both; or 0.
+ * -ESTALE: it isn't held (any more); -EINVAL: no such outcome; -ENOMEM: there was
+ * no memory for a delay, and it is still held.  On error nothing has changed.
+ */
+int wq_done_with(struct wq *q, const struct wq_item *item, u32 outcome, s64 delay)
+{
+	struct wq_op op = {};
+	unsigned long flags;
+	LIST_HEAD(freed);
+	int ret = wq_done_check(&op, outcome, delay);
+
+	if (ret)
+		return ret;
+	spin_lock_irqsave(&q->lock, flags);
+	ret = wq_done_item(q, item, &op, &freed);
+	wq_unlock(q, flags);
+	wq_free_list(&freed);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(wq_done_with);
+
 /**
  * wq_done() - the work on a key is over
  * @q: the queue
  * @item: as wq_get() filled it in; its key must not be used any more
  *
- * An item that is done already or was never got does no harm.
+ * An item that is done already or was never got does no harm.  Failures of the key
+ * stay counted.
  *
  * Context: as wq_add().
  *
- * Return: 0; 1: the key is ready again, as it was added meanwhile; -ESTALE: it
- * isn't held (any more), nothing has changed.
+ * Return: 0; WQ_DONE_READY: the key is ready again, as it was added meanwhile;
+ * -ESTALE: it isn't held (any more), nothing has changed.
  */
 int wq_done(struct wq *q, const struct wq_item *item)
 {
-	struct wq_key *k = (void *)item->key - offsetof(struct wq_key, key);
-	struct wq_entry *e = &k->entry;
-	unsigned long flags;
-	LIST_HEAD(freed);
-	int ret = -ESTALE;
-
-	spin_lock_irqsave(&q->lock, flags);
-	/* The entry may be long gone: it is not read before the table knows it. */
-	if (item->token && wq_table_has(&q->table, item->hash, e))
-		ret = wq_done_entry(q, &q->kernel, e, item->token, &freed);
-	wq_unlock(q, flags);
-	wq_free_list(&freed);
-	return ret;
+	return wq_done_with(q, item, 0, 0);
 }
 EXPORT_SYMBOL_GPL(wq_done);
+
+/**
+ * wq_done_get() - the work on a key is over; the next one
+ * @q: the queue
+ * @item: in, the key that is done; out, the next one
+ * @outcome: as in wq_done_with()
+ * @delay: likewise
+ * @timeout: as in wq_get()
+ *
+ * wq_done_with() and wq_get(), under one lock where a key is ready.
+ *
+ * Context: as wq_get().
+ *
+ * Return: 0, or as wq_get(), when @item is done and no other came: its token is 0,
+ * done with it again would be -ESTALE.  Or as wq_done_with(), where @item could not
+ * be done: then it is as it was, and none was got.
+ */
+int wq_done_get(struct wq *q, struct wq_item *item, u32 outcome, s64 delay, s64 timeout)
+{
+	struct wq_op op = {};
+	unsigned long flags;
+	LIST_HEAD(freed);
+	int next = -EAGAIN, ret = wq_done_check(&op, outcome, delay);
+
+	if (ret)
+		return ret;
+	spin_lock_irqsave(&q->lock, flags);
+	ret = wq_done_item(q, item, &op, &freed);
+	if (ret >= 0)
+		next = wq_take_item(q, item);
+	wq_unlock(q, flags);
+	wq_free_list(&freed);
+	if (ret < 0 || !next)
+		return min(ret, 0);
+	*item = (struct wq_item){};
+	return wq_get(q, item, timeout);
+}
+EXPORT_SYMBOL_GPL(wq_done_get);
 
 /**
  * wq_done_key() - the work on a key is over, by the key's bytes
@@ -970,7 +1309,7 @@ int wq_done_key(struct wq *q, const void *key, size_t len)
 
 	if (ret)
 		return ret;
-	wq_done_ops(q, &q->kernel, &op, 1, true);
+	wq_done_ops(q, &q->kernel, &op, 1, true, GFP_ATOMIC);
 	return op.result;
 }
 EXPORT_SYMBOL_GPL(wq_done_key);
@@ -988,9 +1327,10 @@ EXPORT_SYMBOL_GPL(wq_done_key);
  */
 int wq_query(struct wq *q, const void *key, size_t len)
 {
+	struct wq_key_state st;
 	struct wq_op op;
 
-	return wq_op_init(q, &op, key, len) ?: wq_key_query(q, &q->kernel, &op);
+	return wq_op_init(q, &op, key, len) ?: wq_key_query(q, &q->kernel, &op, &st) ?: st.state;
 }
 EXPORT_SYMBOL_GPL(wq_query);
 
@@ -1000,7 +1340,8 @@ EXPORT_SYMBOL_GPL(wq_query);
  * @key: the key
  * @len: its length in bytes
  *
- * A run that has started goes on, and none comes after it.
+ * A run that has started goes on, and none comes after it.  The key's failures are
+ * forgotten.
  *
  * Context: as wq_add().
  *
@@ -1008,9 +1349,10 @@ EXPORT_SYMBOL_GPL(wq_query);
  */
 int wq_cancel(struct wq *q, const void *key, size_t len)
 {
+	struct wq_key_state st;
 	struct wq_op op;
 
-	return wq_op_init(q, &op, key, len) ?: wq_key_cancel(q, &q->kernel, &op);
+	return wq_op_init(q, &op, key, len) ?: wq_key_cancel(q, &q->kernel, &op, &st) ?: st.state;
 }
 EXPORT_SYMBOL_GPL(wq_cancel);
 
@@ -1067,6 +1409,8 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->delayed = q->shut ? 0 : q->heap.count;
 	st->retries = q->retries;
 	st->dropped = q->dropped;
+	st->failed = q->nfailed;
+	st->kept = q->nkept;
 	due = wq_heap_due(&q->heap);
 	st->next_due = st->delayed ? max_t(s64, 0, due - wq_now(q)) : -1;
 	spin_unlock_irqrestore(&q->lock, flags);

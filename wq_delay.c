@@ -88,11 +88,17 @@ static void heap_place(struct wq_heap *h, u32 i, const struct wq_slot *s)
 	heap_set(h, i, s);
 }
 
+/* Memory for the next insert, which then can't fail.  -ENOMEM: nothing has changed. */
+int wq_heap_reserve(struct wq_heap *h, gfp_t gfp)
+{
+	return wq_vec_extend(&h->vec, h->count, WQ_SEG_SLOTS, gfp);
+}
+
 /* -ENOMEM: nothing has changed. */
 int wq_heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due, gfp_t gfp)
 {
 	struct wq_slot s = { .due = due, .entry = e };
-	int ret = wq_vec_extend(&h->vec, h->count, WQ_SEG_SLOTS, gfp);
+	int ret = wq_heap_reserve(h, gfp);
 
 	if (ret)
 		return ret;
@@ -131,15 +137,15 @@ s64 wq_now(const struct wq *q)
 	return q->clock ? q->clock->now(q->clock) : ktime_get_ns();
 }
 
-/* Add with op->delay above 0.  1: newly delayed, 0: it was, -ENOMEM. */
-int wq_delay_add(struct wq *q, struct wq_entry *e, const struct wq_op *op, s64 now,
+/* Add with a delay above 0 and WQ_ADD_* flags.  1: newly delayed, 0: it was, -ENOMEM. */
+int wq_delay_add(struct wq *q, struct wq_entry *e, s64 now, s64 delay, u32 flags,
 		 gfp_t gfp)
 {
 	bool newly = !(e->state & WQ_DELAYED);
 	s64 due;
 	int ret;
 
-	if (check_add_overflow(now, op->delay, &due))
+	if (check_add_overflow(now, delay, &due))
 		due = S64_MAX;
 
 	if (newly) {
@@ -147,8 +153,8 @@ int wq_delay_add(struct wq *q, struct wq_entry *e, const struct wq_op *op, s64 n
 		if (ret)
 			return ret;
 		e->state |= WQ_DELAYED;
-	} else if (op->flags & WQ_ADD_TAKE_LATEST ||
-		   (!(op->flags & WQ_ADD_KEEP_FIRST) &&
+	} else if (flags & WQ_ADD_TAKE_LATEST ||
+		   (!(flags & WQ_ADD_KEEP_FIRST) &&
 		    due < wq_heap_slot(&q->heap, e->heap)->due)) {
 		wq_heap_move(&q->heap, e, due);
 	}

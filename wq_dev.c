@@ -119,6 +119,19 @@ static void array_free(struct wq_array *a)
 		kvfree(a->recs);
 }
 
+static int op_for_add(struct wq_op *op, const struct wq_rec *rec)
+{
+	op->delay = rec->delay;
+	op->flags = rec->flags;
+	return rec->token ? -EINVAL : wq_add_check(rec->delay, rec->flags);
+}
+
+static int op_for_done(struct wq_op *op, const struct wq_rec *rec)
+{
+	op->token = rec->token;
+	return wq_done_check(op, rec->flags, rec->delay);
+}
+
 /* Fill @ops with the next up to WQ_BATCH records. */
 static u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
 		     struct wq_op *ops, bool done)
@@ -131,16 +144,9 @@ static u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
 		if (!rec)
 			break;
 		wq_op_init(q, &ops[n], rec->key, rec->len);
-		if (done) {
-			ops[n].token = rec->token;
-			if (rec->state || rec->flags || rec->delay)
-				ops[n].result = -EINVAL;
-		} else {
-			ops[n].delay = rec->delay;
-			ops[n].flags = rec->flags;
-			if (rec->state || rec->token || wq_add_check(rec->delay, rec->flags))
-				ops[n].result = -EINVAL;
-		}
+		if (rec->state ||
+		    (done ? op_for_done(&ops[n], rec) : op_for_add(&ops[n], rec)))
+			ops[n].result = -EINVAL;
 	}
 	return n;
 }
@@ -162,7 +168,7 @@ out:
 	return i;
 }
 
-static int results_tell(s32 __user *results, const struct wq_op *ops, u32 n)
+static noinline_for_stack int results_tell(s32 __user *results, const struct wq_op *ops, u32 n)
 {
 	s32 out[WQ_BATCH];
 	u32 i;
@@ -199,7 +205,7 @@ static int array_verb(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
 			n = told;
 		}
 		if (done)
-			told = wq_done_ops(c->q, c, ops, n, !results);
+			told = wq_done_ops(c->q, c, ops, n, !results, GFP_KERNEL_ACCOUNT);
 		else
 			told = wq_add_ops(c->q, ops, n, !results, GFP_KERNEL_ACCOUNT);
 		if (results)
@@ -227,7 +233,8 @@ static int verb_info(struct wq_call *call, void *arg)
 		.size = info->size,
 		.version = WQ_API_VERSION,
 		.max_key = WQ_MAX_KEY,
-		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL | WQ_FEATURE_DELAY,
+		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL | WQ_FEATURE_DELAY |
+			    WQ_FEATURE_LIMIT,
 		.max_array = WQ_MAX_ARRAY,
 		.max_keys = WQ_MAX_KEYS,
 	};
@@ -235,9 +242,25 @@ static int verb_info(struct wq_call *call, void *arg)
 	return 0;
 }
 
+/* The limiter that the caller asks for; NULL: the default one. */
+static struct wq_limiter *limiter_in(const struct wq_open *args)
+{
+	struct wq_limit limits[WQ_MAX_LIMITS];
+
+	if (!args->num_limits)
+		return NULL;
+	if (args->num_limits > WQ_MAX_LIMITS)
+		return ERR_PTR(-E2BIG);
+	if (copy_from_user(limits, u64_to_user_ptr(args->limits),
+			   args->num_limits * sizeof(limits[0])))
+		return ERR_PTR(-EFAULT);
+	return wq_limiter_from(limits, args->num_limits);
+}
+
 static int verb_open(struct wq_call *call, void *arg)
 {
 	void **bound = &call->file->private_data;
+	struct wq_limiter *limiter;
 	struct wq_consumer *c;
 	int ret = -ENOMEM;
 
@@ -245,9 +268,14 @@ static int verb_open(struct wq_call *call, void *arg)
 	if (cmpxchg(bound, NULL, &wq_binding))
 		return -EISCONN;
 
+	limiter = limiter_in(arg);
 	c = wq_consumer_new();
-	if (c)
-		ret = wq_name_open(arg, call->file->f_mode, &c->q);
+	if (IS_ERR(limiter))
+		ret = PTR_ERR(limiter);
+	else if (c)
+		ret = wq_name_open(arg, limiter, call->file->f_mode, &c->q);
+	else
+		wq_limiter_free(limiter);
 	if (ret) {
 		kfree(c);
 		c = NULL;
@@ -271,13 +299,6 @@ static int verb_add(struct wq_call *call, void *arg)
 	struct wq_add *args = arg;
 
 	return array_verb(call->c, args->flags, &args->keys, args->results, false);
-}
-
-static int verb_done(struct wq_call *call, void *arg)
-{
-	struct wq_done *args = arg;
-
-	return array_verb(call->c, args->flags, &args->keys, args->results, true);
 }
 
 /* Where get and list put keys: a buffer of the kernel's, copied out at the end. */
@@ -321,7 +342,7 @@ static bool out_fits(const struct wq_out *out, const struct wq_entry *e)
 	return out->count < out->most && WQ_REC_SIZE(e->len) <= out->room - out->used;
 }
 
-/* Append an entry; wq.lock is held. */
+/* Append an entry, with its state or, for get, its failures; wq.lock is held. */
 static void out_put(struct wq_out *out, struct wq_entry *e, u64 token, u32 state)
 {
 	struct wq_rec *rec = out->recs + out->used;
@@ -371,7 +392,7 @@ static int take_recs(struct wq *q, void *arg)
 				return -EMSGSIZE;
 			break;
 		}
-		out_put(out, e, e->token, 0);
+		out_put(out, e, e->token, e->failures);
 	}
 	return out->count ? 0 : -EAGAIN;
 }
@@ -400,47 +421,92 @@ static void out_give_back(struct wq_out *out, u32 first)
 	}
 }
 
-static int verb_get(struct wq_call *call, void *arg)
+/*
+ * Get into @keys, which is part of the caller's struct @arg, as @timeout is; and
+ * tell the caller all of it.  @out is set up.
+ */
+static int out_get(struct wq_out *out, struct wq_call *call, void *arg, struct wq_keys *keys,
+		   s64 *timeout, bool restart)
 {
-	struct wq_get *args = arg;
-	struct wq_keys keys = args->keys;
-	s64 timeout = args->timeout, rest = 0;
-	struct wq_out out;
+	void __user *to = u64_to_user_ptr(keys->addr);
+	s64 wait = call->file->f_flags & O_NONBLOCK ? 0 : *timeout, rest = 0;
+	struct wq_keys in = *keys;
+	struct wq *q = call->c->q;
 	u32 left, good, before;
 	int ret;
 
-	args->keys.count = 0;
-	ret = args->flags ? -EINVAL : out_init(&out, call->c, &keys);
-	if (ret) {
-		call_tell(call, args);
-		return ret;
-	}
-	if (call->file->f_flags & O_NONBLOCK)
-		timeout = 0;
-	ret = wq_get_wait(call->c->q, timeout, &rest, take_recs, &out);
+	ret = wq_get_wait(q, wait, &rest, take_recs, out);
 	/* A full batch: there may be more, and now without a wait. */
-	for (before = 0; !ret && out.count - before == WQ_BATCH;) {
-		before = out.count;
-		wq_get_wait(call->c->q, 0, NULL, take_recs, &out);
+	for (before = 0; !ret && out->count - before == WQ_BATCH;) {
+		before = out->count;
+		wq_get_wait(q, 0, NULL, take_recs, out);
 	}
 
 	/* A fault leaves the caller those keys that it can know of. */
-	left = copy_to_user(u64_to_user_ptr(keys.addr), out.recs, out.used);
-	args->keys.size = out_whole(&out, out.used - left, &good);
-	args->keys.count = good;
+	left = copy_to_user(to, out->recs, out->used);
+	keys->size = out_whole(out, out->used - left, &good);
+	keys->count = good;
 	if (left)
 		ret = -EFAULT;
 	/* Where no handler ran the call starts over, with the time that is left. */
-	if (ret == -ERESTARTSYS) {
-		args->keys = keys;
-		args->timeout = timeout < 0 ? timeout : max_t(s64, rest, 1);
+	if (ret == -ERESTARTSYS && restart) {
+		*keys = in;
+		*timeout = wait < 0 ? wait : max_t(s64, rest, 1);
 		ret = -ERESTARTNOHAND;
+	} else if (ret == -ERESTARTSYS) {
+		ret = -EINTR;
 	}
-	if (call_tell(call, args)) {
+	if (call_tell(call, arg)) {
 		good = 0;
 		ret = -EFAULT;
 	}
-	out_give_back(&out, good);
+	out_give_back(out, good);
+	return ret;
+}
+
+static int verb_get(struct wq_call *call, void *arg)
+{
+	struct wq_get *args = arg;
+	struct wq_out out;
+	int ret;
+
+	ret = args->flags ? -EINVAL : out_init(&out, call->c, &args->keys);
+	if (ret) {
+		args->keys.count = 0;
+		call_tell(call, args);
+		return ret;
+	}
+	ret = out_get(&out, call, args, &args->keys, &args->timeout, true);
+	out_free(&out);
+	return ret;
+}
+
+static int verb_done(struct wq_call *call, void *arg)
+{
+	static const struct wq_keys none;
+	struct wq_done *args = arg;
+	bool get = args->flags & WQ_DONE_GET;
+	struct wq_out out = { .recs = out.stack };
+	int ret = 0;
+
+	/* All that is wrong with the get is known before anything is done. */
+	if (get)
+		ret = out_init(&out, call->c, &args->next);
+	else if (args->timeout || memcmp(&args->next, &none, sizeof(none)))
+		ret = -EINVAL;
+	if (ret)
+		args->keys.count = 0;
+	else
+		ret = array_verb(call->c, args->flags & ~WQ_DONE_GET, &args->keys,
+				 args->results, true);
+	if (get && !ret) {
+		/* Begun, the done can't be undone: the call is not started over. */
+		ret = out_get(&out, call, args, &args->next, &args->timeout, false);
+	} else {
+		args->next.count = 0;
+		if (call_tell(call, args))
+			ret = -EFAULT;
+	}
 	out_free(&out);
 	return ret;
 }
@@ -511,14 +577,15 @@ static int verb_stat(struct wq_call *call, void *arg)
 }
 
 static int key_state(struct wq_call *call, void *arg,
-		     int (*fn)(struct wq *q, struct wq_consumer *c, struct wq_op *op))
+		     int (*fn)(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+			       struct wq_key_state *st))
 {
 	struct wq_key_state *args = arg;
 	u8 small[64], *key = small;
 	struct wq_op op;
 	int ret;
 
-	if (args->flags || args->state)
+	if (args->flags || args->state || args->requeues || args->failures)
 		return -EINVAL;
 	if (args->key_len > WQ_MAX_KEY)
 		return -E2BIG;
@@ -531,13 +598,10 @@ static int key_state(struct wq_call *call, void *arg,
 		ret = -EFAULT;
 	else
 		ret = wq_op_init(call->c->q, &op, key, args->key_len) ?:
-			fn(call->c->q, call->c, &op);
+			fn(call->c->q, call->c, &op, args);
 	if (key != small)
 		kfree(key);
-	if (ret < 0)
-		return ret;
-	args->state = ret;
-	return 0;
+	return ret;
 }
 
 static int verb_query(struct wq_call *call, void *arg)
@@ -548,6 +612,11 @@ static int verb_query(struct wq_call *call, void *arg)
 static int verb_cancel(struct wq_call *call, void *arg)
 {
 	return key_state(call, arg, wq_key_cancel);
+}
+
+static int verb_forget(struct wq_call *call, void *arg)
+{
+	return key_state(call, arg, wq_key_forget);
 }
 
 static int verb_shutdown(struct wq_call *call, void *arg)
@@ -589,13 +658,15 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_UNLINK, struct wq_unlink, verb_unlink, 0),
 	WQ_VERB(WQ_IOC_ADD, struct wq_add, verb_add, FMODE_WRITE, .tells = true),
 	WQ_VERB(WQ_IOC_GET, struct wq_get, verb_get, FMODE_READ),
-	WQ_VERB(WQ_IOC_DONE, struct wq_done, verb_done, FMODE_READ, .tells = true),
+	WQ_VERB(WQ_IOC_DONE, struct wq_done, verb_done, FMODE_READ),
 	WQ_VERB(WQ_IOC_STAT, struct wq_stat, verb_stat, FMODE_READ | FMODE_WRITE,
 		.tells = true),
 	WQ_VERB(WQ_IOC_QUERY, struct wq_key_state, verb_query, FMODE_READ, .tells = true),
 	WQ_VERB(WQ_IOC_CANCEL, struct wq_key_state, verb_cancel, FMODE_WRITE, .tells = true),
 	WQ_VERB(WQ_IOC_LIST, struct wq_list, verb_list, FMODE_READ, .tells = true),
 	WQ_VERB(WQ_IOC_SHUTDOWN, struct wq_shutdown, verb_shutdown, FMODE_WRITE),
+	WQ_VERB(WQ_IOC_FORGET, struct wq_key_state, verb_forget, FMODE_READ | FMODE_WRITE,
+		.tells = true),
 };
 
 static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)

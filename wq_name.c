@@ -142,13 +142,14 @@ static void user_uncharge(struct wq_user *user, unsigned int keys)
 	}
 }
 
-/* A queue for the caller, charged to nobody yet. */
-static struct wq *name_make(const struct wq_open *args)
+/* A queue for the caller, charged to nobody yet; takes over @limiter, if it's made. */
+static struct wq *name_make(const struct wq_open *args, struct wq_limiter *limiter)
 {
 	struct wq_params params = {
 		.name = args->name,
 		.max_keys = args->max_keys ?: WQ_DEFAULT_KEYS,
 		.mode = args->mode & ~current_umask(),
+		.limiter = limiter,
 	};
 	struct wq *q = wq_alloc(&params, GFP_KERNEL_ACCOUNT);
 
@@ -159,25 +160,41 @@ static struct wq *name_make(const struct wq_open *args)
 	return q;
 }
 
-/* Open what WQ_IOC_OPEN asks for; *@qp is a reference for the caller. */
-int wq_name_open(const struct wq_open *args, fmode_t fmode, struct wq **qp)
+static int open_check(const struct wq_open *args)
+{
+	bool named = args->name[0];
+
+	if (args->flags & ~(WQ_OPEN_CREATE | WQ_OPEN_EXCL) || args->flags == WQ_OPEN_EXCL)
+		return -EINVAL;
+	if (args->reserved)
+		return -EINVAL;
+	if (named ? wq_name_check(args->name) : args->flags || args->mode ||
+						memchr_inv(args->name, 0, sizeof(args->name)))
+		return -EINVAL;
+	return args->mode & ~0777 || args->max_keys > WQ_MAX_KEYS ? -ERANGE : 0;
+}
+
+/*
+ * Open what WQ_IOC_OPEN asks for; *@qp is a reference for the caller.  Takes over
+ * @limiter (NULL: the default one), for a new queue.
+ */
+int wq_name_open(const struct wq_open *args, struct wq_limiter *limiter, fmode_t fmode,
+		 struct wq **qp)
 {
 	bool named = args->name[0], make = !named || args->flags & WQ_OPEN_CREATE;
 	struct wq *q = NULL, *made = NULL;
 	struct wq_user *user = NULL;
 	int ret = 0;
 
-	if (args->flags & ~(WQ_OPEN_CREATE | WQ_OPEN_EXCL) || args->flags == WQ_OPEN_EXCL)
-		return -EINVAL;
-	if (named ? wq_name_check(args->name) : args->flags || args->mode ||
-						memchr_inv(args->name, 0, sizeof(args->name)))
-		return -EINVAL;
-	if (args->mode & ~0777 || args->max_keys > WQ_MAX_KEYS)
-		return -ERANGE;
+	ret = open_check(args);
+	if (ret)
+		goto out;
 
 	/* Memory first: who is short of it must not keep others waiting for the lock. */
 	if (make) {
-		made = name_make(args);
+		made = name_make(args, limiter);
+		if (made)
+			limiter = NULL;
 		user = kzalloc_obj(*user, GFP_KERNEL_ACCOUNT);
 		if (!made || !user) {
 			ret = -ENOMEM;
@@ -209,6 +226,7 @@ int wq_name_open(const struct wq_open *args, fmode_t fmode, struct wq **qp)
 	*qp = q;
 out:
 	kfree(user);
+	wq_limiter_drop(limiter);
 	if (made)
 		wq_put(made);
 	return ret;

@@ -2,7 +2,9 @@
 /*
  * What the files of wq.ko share.  wq_table.c knows keys, wq_core.c the states
  * of an entry and the verbs, wq_name.c names and whose they are, wq_dev.c the
- * device; wq_delay.c delays, and wq_vec.c is the memory of table and heap.
+ * device; wq_delay.c delays, wq_ratelimit.c how long they are after a failure, and
+ * wq_vec.c is the memory of table and heap.  wq_backoff.c and wq_controller.c
+ * stand on the kernel API alone.
  */
 #ifndef _WQ_INTERNAL_H
 #define _WQ_INTERNAL_H
@@ -21,7 +23,8 @@
 #define WQ_DIRTY	BIT(0)	/* needs a run */
 #define WQ_PROCESSING	BIT(1)	/* its consumer holds it */
 #define WQ_RETURNED	BIT(2)	/* with DIRTY: in wq.returned, not in the policy */
-#define WQ_DELAYED	BIT(3)	/* in the heap; goes with each of the others */
+#define WQ_DELAYED	BIT(3)	/* in the heap; goes with each of the above */
+#define WQ_KEPT		BIT(4)	/* alone: nothing to do, but failures to remember */
 
 /* An entry that the table made for a key. */
 struct wq_key {
@@ -100,6 +103,7 @@ struct wq_heap {
 	struct wq_vec vec;		/* of slots */
 };
 
+int wq_heap_reserve(struct wq_heap *h, gfp_t gfp);
 int wq_heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due, gfp_t gfp);
 void wq_heap_move(struct wq_heap *h, struct wq_entry *e, s64 due);
 void wq_heap_remove(struct wq_heap *h, struct wq_entry *e);
@@ -139,6 +143,8 @@ struct wq {
 	u32 nprocessing;		/* L: held by consumers that live */
 	u32 ndrainers;			/* L: waiting in wq_drain() */
 	u32 plain_shuts;		/* L: ends their wait */
+	u32 nfailed;			/* L: entries with failures */
+	u32 nkept;			/* L: of these, in state KEPT */
 	u32 max_keys;			/* C */
 	struct list_head fifo;		/* L: ready, in order of push */
 	struct list_head returned;	/* L: ready again, ahead of all others */
@@ -179,6 +185,8 @@ struct wq {
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; cleared once */
 	struct task_struct *thread;	/* L: from the first delayed add on */
 	struct delayed_work start;	/* makes the thread */
+
+	struct wq_limiter *limiter;	/* L: set once, cleared once */
 };
 
 /* A key on its way through a verb, hashed before the lock is taken. */
@@ -186,22 +194,23 @@ struct wq_op {
 	const void *key;
 	u32 hash;
 	u16 len;
-	u16 flags;			/* add: WQ_ADD_*, WQ_OP_RETRY */
-	union {
-		u64 token;		/* done: of the get, 0: any */
-		s64 delay;		/* add: ns, not above 0: now */
-	};
+	u16 flags;			/* WQ_ADD_*, WQ_OP_* */
 	int result;			/* < 0 on entry: passed over */
+	u64 token;			/* done: of the get, 0: any */
+	s64 delay;			/* add: ns, not above 0: now */
 };
 
-/* wq_op.flags: a retry, though it has no delay; no flag of the ABI's */
-#define WQ_OP_RETRY	BIT(15)
+/* wq_op.flags, none of the ABI's */
+#define WQ_OP_RETRY	BIT(15)		/* add: counts as a retry, though it has no delay */
+#define WQ_OP_AGAIN	BIT(14)		/* done: then add, by the rest of the op */
+#define WQ_OP_FORGET	BIT(13)		/* done: forget the failures */
 
 /* Keys handled under one hold of the lock, and hashed ahead of it. */
 #define WQ_BATCH	32
 
 /* Of the queue, by any caller */
 int wq_add_check(s64 delay, u32 flags);
+int wq_done_check(struct wq_op *op, u32 outcome, s64 delay);
 int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len);
 struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp);
 void wq_purge(struct wq *q);
@@ -209,11 +218,15 @@ void wq_put(struct wq *q);
 unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 			bool stop, gfp_t gfp);
 unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
-			 unsigned int n, bool stop);
+			 unsigned int n, bool stop, gfp_t gfp);
 int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
 		int (*take)(struct wq *q, void *arg), void *arg);
-int wq_key_query(struct wq *q, struct wq_consumer *c, struct wq_op *op);
-int wq_key_cancel(struct wq *q, struct wq_consumer *c, struct wq_op *op);
+int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+		 struct wq_key_state *st);
+int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+		  struct wq_key_state *st);
+int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+		  struct wq_key_state *st);
 __poll_t wq_poll_mask(struct wq *q);
 
 /* With wq.lock held, see wq_core.c */
@@ -231,13 +244,18 @@ void wq_free_list(struct list_head *freed);
 
 /* Delays */
 s64 wq_now(const struct wq *q);
-int wq_delay_add(struct wq *q, struct wq_entry *e, const struct wq_op *op, s64 now,
+int wq_delay_add(struct wq *q, struct wq_entry *e, s64 now, s64 delay, u32 flags,
 		 gfp_t gfp);
 void wq_delay_drop(struct wq *q, struct wq_entry *e);
 void wq_delay_shut(struct wq *q);
 void wq_delay_kick(struct wq *q);
 void wq_delay_init(struct wq *q, struct wq_clock *clock);
 void wq_delay_stop(struct wq *q);
+
+/* Limiters */
+int wq_limiter_take(struct wq_limiter *l);
+void wq_limiter_drop(struct wq_limiter *l);
+struct wq_limiter *wq_limiter_from(const struct wq_limit *limits, u32 n);
 
 /* Consumers */
 struct wq_consumer *wq_consumer_new(void);
@@ -247,7 +265,8 @@ void wq_give_back(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 		  unsigned int n);
 
 /* Names */
-int wq_name_open(const struct wq_open *args, fmode_t fmode, struct wq **qp);
+int wq_name_open(const struct wq_open *args, struct wq_limiter *limiter, fmode_t fmode,
+		 struct wq **qp);
 int wq_name_publish(struct wq *q);
 void wq_name_withdraw(struct wq *q);
 int wq_name_unlink(const char *name);

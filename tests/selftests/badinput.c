@@ -7,7 +7,7 @@
 /* Every verb that wants a queue, in an order in which all of them succeed. */
 static const unsigned int verbs[] = {
 	WQ_IOC_ADD, WQ_IOC_QUERY, WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_GET, WQ_IOC_DONE,
-	WQ_IOC_ADD, WQ_IOC_CANCEL, WQ_IOC_SHUTDOWN,
+	WQ_IOC_ADD, WQ_IOC_CANCEL, WQ_IOC_FORGET, WQ_IOC_SHUTDOWN,
 };
 
 struct args {
@@ -67,6 +67,7 @@ static struct args good(unsigned int nr)
 		a.size = sizeof(a.stat);
 		break;
 	case WQ_IOC_QUERY:
+	case WQ_IOC_FORGET:
 	case WQ_IOC_CANCEL:
 		a.size = sizeof(a.ks);
 		a.ks.key = addr_of("k");
@@ -120,13 +121,14 @@ TEST(the_structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(16, sizeof(struct wq_keys));
 	ASSERT_EQ(48, sizeof(struct wq_info));
-	ASSERT_EQ(80, sizeof(struct wq_open));
+	ASSERT_EQ(96, sizeof(struct wq_open));
+	ASSERT_EQ(32, sizeof(struct wq_limit));
 	ASSERT_EQ(32, sizeof(struct wq_add));
 	ASSERT_EQ(32, sizeof(struct wq_get));
-	ASSERT_EQ(32, sizeof(struct wq_done));
-	ASSERT_EQ(24, sizeof(struct wq_key_state));
+	ASSERT_EQ(56, sizeof(struct wq_done));
+	ASSERT_EQ(32, sizeof(struct wq_key_state));
 	ASSERT_EQ(32, sizeof(struct wq_list));
-	ASSERT_EQ(200, sizeof(struct wq_stat));
+	ASSERT_EQ(208, sizeof(struct wq_stat));
 	ASSERT_EQ(8, sizeof(struct wq_shutdown));
 	ASSERT_EQ(72, sizeof(struct wq_unlink));
 	ASSERT_EQ(24, offsetof(struct wq_get, timeout));
@@ -174,7 +176,9 @@ TEST_F(used, a_file_is_bound_once)
 TEST_F(used, an_unknown_flag_says_EINVAL)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
-		for (int bit = verbs[i] == WQ_IOC_SHUTDOWN; bit < 32; bit++) {
+		bool one = verbs[i] == WQ_IOC_SHUTDOWN || verbs[i] == WQ_IOC_DONE;
+
+		for (int bit = one; bit < 32; bit++) {
 			struct args a = good(verbs[i]);
 
 			a.flags = 1U << bit;
@@ -364,7 +368,7 @@ TEST_F(used, a_field_of_a_record_that_must_be_zero_says_EINVAL)
 			rec_set(&in, "held", 4, 0);
 			switch (field) {
 			case 0:
-				in.rec.flags = nrs[i] == WQ_IOC_ADD ? 8 : WQ_ADD_KEEP_FIRST;
+				in.rec.flags = nrs[i] == WQ_IOC_ADD ? 16 : 8;
 				break;
 			case 1:
 				in.rec.state = WQ_KEY_READY;
@@ -401,7 +405,7 @@ TEST(a_bad_record_with_results_says_so_there_and_the_others_hold)
 	int q = q_private(0);
 
 	array_putf(&a, "a");
-	array_putf(&a, "b")->flags = 8;
+	array_putf(&a, "b")->flags = 16;
 	array_put(&a, "", 0, 0);
 	array_put(&a, key, sizeof(key), 0);
 	array_putf(&a, "c");
@@ -448,7 +452,7 @@ TEST_F(used, a_key_of_a_bad_length_is_refused_by_every_verb)
 TEST_F(used, a_bad_key_of_query_and_cancel_is_refused)
 {
 	struct args a = good(WQ_IOC_QUERY);
-	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_CANCEL };
+	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_CANCEL, WQ_IOC_FORGET };
 
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
 		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], NULL, 1));

@@ -28,10 +28,13 @@
  * Errors, the same for every verb:
  *
  *  EINVAL     a key of length 0, an unknown flag or flags that contradict each
- *             other, a reserved field that is not zero, records that do not fill their buffer, a bad queue name
+ *             other, a reserved field that is not zero, records that do not fill
+ *             their buffer, a bad queue name, an unknown limiter, or limiters
+ *             nested too deep
  *  E2BIG      a key above WQ_MAX_KEY bytes, an array above WQ_MAX_ARRAY bytes,
- *             bytes that are not zero past the fields that the kernel knows
- *  ERANGE     a figure out of its range (max_keys, mode)
+ *             more than WQ_MAX_LIMITS limiters, bytes that are not zero past the
+ *             fields that the kernel knows
+ *  ERANGE     a figure out of its range (max_keys, mode, those of a limiter)
  *  ENOTTY     an unknown verb
  *  EFAULT     a bad pointer
  *  ENOSPC     the queue holds max_keys keys already, or the user is at the
@@ -67,6 +70,8 @@
 #define WQ_MAX_OUT	8192U		/* bytes of records that one get or list tells */
 #define WQ_MAX_KEYS	(1U << 25)	/* the most that max_keys may say */
 #define WQ_NAME_MAX	64		/* bytes of a queue's name, with its NUL */
+#define WQ_MAX_LIMITS	16		/* limiters of a queue, composed ones included */
+#define WQ_MAX_NESTED	4		/* how deep one may be within others */
 
 /* The state of a key, as WQ_IOC_QUERY, _CANCEL and _LIST tell it. */
 #define WQ_KEY_READY		(1U << 0)	/* dirty and in the queue */
@@ -74,6 +79,7 @@
 #define WQ_KEY_DIRTY		(1U << 2)	/* needs a run; with PROCESSING: one more */
 #define WQ_KEY_DELAYED		(1U << 3)	/* becomes dirty later */
 #define WQ_KEY_MINE		(1U << 4)	/* PROCESSING, held by this file */
+#define WQ_KEY_FAILED		(1U << 5)	/* it failed, and that was not forgotten */
 
 /*
  * wq_rec.flags for add.  A key that is delayed already is delayed once still: the
@@ -85,15 +91,35 @@
 #define WQ_ADD_TAKE_LATEST	(1U << 1)	/* this time counts, even if it is later */
 #define WQ_ADD_DROP_DELAY	(1U << 2)	/* with no delay: the pending one is off */
 
+/*
+ * wq_rec.flags for add: the key failed, and the queue's limiter says what its
+ * delay is; wq_rec.delay must be zero, and WQ_ADD_DROP_DELAY off.
+ */
+#define WQ_ADD_RATE_LIMITED	(1U << 3)
+
+/*
+ * wq_rec.flags for done, the outcome of the run.  None: it is over, and failures
+ * of the key stay counted.  The first goes alone or with the third.
+ */
+#define WQ_DONE_FORGET		(1U << 0)	/* the key's failures are forgotten */
+#define WQ_DONE_RETRY		(1U << 1)	/* it failed: again, as WQ_ADD_RATE_LIMITED */
+#define WQ_DONE_AFTER		(1U << 2)	/* again, after wq_rec.delay */
+
+/* Results of done; a negative one is an errno. */
+#define WQ_DONE_READY		(1U << 0)	/* the key is ready again */
+#define WQ_DONE_DELAYED		(1U << 1)	/* RETRY or AFTER: it will be, later */
+
 /**
  * struct wq_rec - one key of a packed array
  * @len: bytes of the key, 1 to WQ_MAX_KEY
- * @flags: add: WQ_ADD_*; other verbs: must be zero
- * @state: list: out, WQ_KEY_*; other verbs: must be zero
+ * @flags: add: WQ_ADD_*; done: WQ_DONE_*; other verbs: must be zero
+ * @state: list: out, WQ_KEY_*; add and done: must be zero
+ * @failures: get: out, how often the key failed since that was last forgotten
  * @token: get: out, which get this was (never 0); done: in, the same, or 0 to
  *	go by the key alone; other verbs: must be zero
  * @delay: add: ns (CLOCK_MONOTONIC) until the key needs a run, 0 or less: it does
- *	now; the far future is clamped, never wrapped; other verbs: must be zero
+ *	now; the far future is clamped, never wrapped; done: the same for
+ *	WQ_DONE_AFTER; else must be zero
  * @key: the key, followed by zeros up to a multiple of 8 bytes
  *
  * The bytes of padding behind the key are written as zeros and not read.
@@ -101,7 +127,10 @@
 struct wq_rec {
 	__u16 len;
 	__u16 flags;
-	__u32 state;
+	union {
+		__u32 state;
+		__u32 failures;
+	};
 	__aligned_u64 token;
 	__s64 delay;
 	__u8 key[];
@@ -130,6 +159,7 @@ struct wq_keys {
 #define WQ_FEATURE_NAMED	(1ULL << 0)	/* queues with a name */
 #define WQ_FEATURE_POLL		(1ULL << 1)	/* poll, select, epoll */
 #define WQ_FEATURE_DELAY	(1ULL << 2)	/* wq_rec.delay */
+#define WQ_FEATURE_LIMIT	(1ULL << 3)	/* limiters, outcomes of done */
 
 /**
  * struct wq_info - WQ_IOC_INFO: what this kernel's wq can do; needs no queue
@@ -157,6 +187,41 @@ struct wq_info {
 	__aligned_u64 user_keys;
 };
 
+/* struct wq_limit.kind */
+#define WQ_LIMIT_EXPONENTIAL	1	/* base * 2^failures of the key, at most max */
+#define WQ_LIMIT_FAST_SLOW	2	/* base for its first n failures, then max */
+#define WQ_LIMIT_BUCKET		3	/* a token bucket that all keys share */
+#define WQ_LIMIT_MAX_OF		4	/* the longest delay of the n limiters behind */
+#define WQ_LIMIT_MAX_WAIT	5	/* that of the limiter behind, at most max */
+
+#define WQ_QPS(n)		((n) * 1000000000ULL)	/* struct wq_limit.rate */
+
+/**
+ * struct wq_limit - how long a key waits that is added WQ_ADD_RATE_LIMITED
+ * @kind: WQ_LIMIT_*
+ * @n: FAST_SLOW: failures; BUCKET: tokens that it holds, and has at first;
+ *	MAX_OF: how many limiters, at least one
+ * @base: EXPONENTIAL: delay after the first failure; FAST_SLOW: the fast delay;
+ *	ns, not negative
+ * @max: EXPONENTIAL, MAX_WAIT: the longest delay; FAST_SLOW: the slow delay; ns,
+ *	not negative
+ * @rate: BUCKET: tokens per 10^9 seconds, that is WQ_QPS(n) for n a second; below
+ *	2^63, and it must not take 2^63 ns or more to fill the bucket.  A key takes
+ *	one; where there is none it waits until the debt is paid.  0: no more
+ *	tokens than at first, and who finds none waits for ever.
+ *
+ * Fields that a kind has no use for must be zero.  A limiter that is made from
+ * others is followed by them, so that an array expresses one: MAX_OF 2,
+ * EXPONENTIAL, BUCKET.  Limiters and figures are those of client-go.
+ */
+struct wq_limit {
+	__u32 kind;
+	__u32 n;
+	__s64 base;
+	__s64 max;
+	__aligned_u64 rate;
+};
+
 #define WQ_OPEN_CREATE	(1U << 0)	/* make the queue where there is none */
 #define WQ_OPEN_EXCL	(1U << 1)	/* with CREATE: EEXIST where there is one */
 
@@ -167,10 +232,15 @@ struct wq_info {
  * @name: NUL-terminated, from A-Z a-z 0-9 . _ - + : @ and not starting with a
  *	dot; empty: a private queue, which ends with its last open file
  * @mode: permission bits of a new named queue, less the caller's umask.  Read
- *	lets get, done, query and list, write lets add, cancel and shut down.  The
+ *	lets get, done, query and list, write lets add, cancel and shut down, both
+ *	let forget.  The
  *	file's access mode (O_RDONLY, O_WRONLY, O_RDWR) says what is asked for.
  * @max_keys: keys that a new queue may hold in any state, up to WQ_MAX_KEYS;
  *	0: the default.  It counts against the user's limit while the queue is.
+ * @limits: pointer to the struct wq_limit of a new queue's limiter
+ * @num_limits: how many; 0: the longest of EXPONENTIAL, 5 ms to 1000 s, and BUCKET,
+ *	10 a second and 100 at once (client-go's default for controllers)
+ * @reserved: must be zero
  */
 struct wq_open {
 	__u32 size;
@@ -178,6 +248,9 @@ struct wq_open {
 	char name[WQ_NAME_MAX];
 	__u32 mode;
 	__u32 max_keys;
+	__aligned_u64 limits;
+	__u32 num_limits;
+	__u32 reserved;
 };
 
 /**
@@ -214,30 +287,48 @@ struct wq_get {
 	__s64 timeout;
 };
 
+#define WQ_DONE_GET	(1U << 0)	/* wq_done.flags: then get, as WQ_IOC_GET */
+
 /**
  * struct wq_done - WQ_IOC_DONE: the work on these keys is over
  * @size: sizeof(struct wq_done)
- * @flags: must be zero
- * @keys: the keys, each as get told it
- * @results: as in struct wq_add: 0 done, 1 done and ready again as it was added
- *	during the work, or a negative errno
+ * @flags: 0 or WQ_DONE_GET
+ * @keys: the keys, each as get told it, with the outcome in its flags
+ * @results: as in struct wq_add: 0 done, WQ_DONE_* of the results, or a negative
+ *	errno.  READY: it was added during the work, or retried without delay.
+ *	Of a queue that is shut down no key comes again by RETRY or AFTER: it is
+ *	done, and counted as dropped.
+ * @next: WQ_DONE_GET: as wq_get.keys; else must be zero
+ * @timeout: WQ_DONE_GET: as wq_get.timeout; else must be zero
+ *
+ * With WQ_DONE_GET: where done failed without @results, nothing is got, and
+ * @keys.count says so.  Else an error is that of the get, and the keys are done
+ * even so; a signal ends its wait with EINTR whether it has a handler or not.
  */
 struct wq_done {
 	__u32 size;
 	__u32 flags;
 	struct wq_keys keys;
 	__aligned_u64 results;
+	struct wq_keys next;
+	__s64 timeout;
 };
 
 /**
  * struct wq_key_state - WQ_IOC_QUERY: tell the state of a key;
- *	WQ_IOC_CANCEL: drop what is to be done for a key, and tell the state that
- *	it was in.  A run that has started goes on, without another one after it.
+ *	WQ_IOC_CANCEL: drop what is to be done for a key, its failures included, and
+ *	tell the state that it was in.  A run that has started goes on, without
+ *	another one after it;
+ *	WQ_IOC_FORGET: its failures count no more; does not replace done.
  * @size: sizeof(struct wq_key_state)
  * @flags: must be zero
  * @key: pointer to the key
  * @key_len: its bytes
- * @state: in, must be zero; out, WQ_KEY_*
+ * @state: in, must be zero; out, WQ_KEY_* as it was before
+ * @requeues: in, must be zero; out, its failures as the limiter counts them
+ *	(client-go's NumRequeues; of a bucket: 0), likewise
+ * @failures: in, must be zero; out, how often it failed since that was last
+ *	forgotten, whatever the limiter, likewise
  *
  * ENOENT where the queue doesn't know the key.
  */
@@ -247,6 +338,8 @@ struct wq_key_state {
 	__aligned_u64 key;
 	__u32 key_len;
 	__u32 state;
+	__u32 requeues;
+	__u32 failures;
 };
 
 /**
@@ -297,8 +390,12 @@ struct wq_list {
  * @delayed: keys that wait for their time
  * @reserved2: 0
  * @next_due: ns until the first of them is due, 0: now, negative: there is none
- * @retries: adds with a delay, and all wq_add_after() of kernel modules
- * @dropped: delayed keys that a shut down dropped
+ * @retries: adds with a delay or rate limited, RETRY and AFTER of done, and all
+ *	wq_add_after() of kernel modules
+ * @dropped: delayed keys that a shut down dropped, and retries that came after it
+ * @failed: keys that failed, which was not forgotten
+ * @kept: of these, keys that are known for that alone, and have nothing to do;
+ *	they count in @keys until they are forgotten or canceled
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + the
  * keys that are dirty while processing, and gets = processing + dones +
@@ -330,6 +427,8 @@ struct wq_stat {
 	__s64 next_due;
 	__aligned_u64 retries;
 	__aligned_u64 dropped;
+	__u32 failed;
+	__u32 kept;
 };
 
 #define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until nothing is left */
@@ -374,5 +473,6 @@ struct wq_unlink {
 #define WQ_IOC_CANCEL	_IO(WQ_IOC_MAGIC, 0x08)
 #define WQ_IOC_LIST	_IO(WQ_IOC_MAGIC, 0x09)
 #define WQ_IOC_SHUTDOWN	_IO(WQ_IOC_MAGIC, 0x0a)
+#define WQ_IOC_FORGET	_IO(WQ_IOC_MAGIC, 0x0b)
 
 #endif /* _UAPI_LINUX_WQ_H */

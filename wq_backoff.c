@@ -97,7 +97,7 @@ static void manager_start_over(struct wq_backoff_manager *m)
  * wq_backoff_manager_init() - set up a backoff manager
  * @m: the manager
  * @init: the first delay, ns
- * @max: the longest delay before jitter, ns; 0 or less: there is none
+ * @max: the longest that it grows to, before jitter, ns; 0 or less: without end
  * @reset: ns without a call after which it starts again from @init
  * @factor: as in struct wq_backoff
  * @jitter: likewise
@@ -184,6 +184,7 @@ void wq_backoff_until(void (*fn)(void *data), void *data, struct wq_backoff_mana
 		if (sliding)
 			end = backoff_end(m);
 		backoff_sleep(end);
+		cond_resched();		/* where there was nothing to sleep for */
 	}
 }
 EXPORT_SYMBOL_GPL(wq_backoff_until);

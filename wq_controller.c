@@ -3,10 +3,11 @@
  * The controller: threads that work on the keys of a queue, retry those that
  * failed, and end.
  *
- * It stands on the kernel API alone.  Each thread gets a key, calls the caller's
- * function, and says done with the outcome; the queue sees to it that no two
- * threads have the same key.  A stop shuts the queue down, so that a thread that
- * waits for a key ends; one that works ends after that key.
+ * It stands on the kernel API.  Each thread gets a key, calls the caller's function,
+ * and says done with the outcome; the queue sees to it that no two threads have the
+ * same key.  A stop shuts the queue down, so that a thread that waits for a key ends;
+ * one that works ends after that key.  But for a stop no thread ends: of a queue that
+ * is shut down a key may still become ready, when another consumer gives it back.
  */
 #include <linux/err.h>
 #include <linux/kthread.h>
@@ -51,7 +52,7 @@ static u32 controller_work(const struct wq_controller_params *p, const struct wq
 	if (ret < 0 && item->failures < p->max_retries)
 		return WQ_DONE_RETRY;
 	if (ret < 0)
-		controller_give_up(p, item, ret);
+		controller_give_up(p, item, max_t(s64, ret, INT_MIN));
 	return WQ_DONE_FORGET;
 }
 
@@ -79,18 +80,23 @@ static int controller_next(struct wq_controller *c, struct wq_item *item, u32 ou
 static int controller_thread(void *arg)
 {
 	struct wq_controller *c = arg;
+	struct wq *q = c->params.q;
 	struct wq_item item;
 	u32 outcome;
 	s64 delay;
-	int ret = 0;
+	int ret;
 
-	/* It is set before the shut down that wakes a thread out of get. */
-	while (ret != -ESHUTDOWN && !READ_ONCE(c->stopping)) {
-		ret = wq_get(c->params.q, &item, WQ_FOREVER);
+	/* It is set before the shut down that wakes a thread out of its wait. */
+	while (!READ_ONCE(c->stopping)) {
+		ret = wq_get(q, &item, WQ_FOREVER);
 		while (!ret) {
 			outcome = controller_work(&c->params, &item, &delay);
+			cond_resched();
 			ret = controller_next(c, &item, outcome, delay);
 		}
+		/* As in get, but that has nothing to wait for any more. */
+		wait_event_idle_exclusive(q->getters, READ_ONCE(c->stopping) ||
+					  !wq_shutting_down(q) || wq_len(q));
 	}
 	return 0;
 }
@@ -149,8 +155,8 @@ EXPORT_SYMBOL_GPL(wq_controller_start);
 /**
  * wq_controller_stop() - end a controller
  * @c: the controller, from wq_controller_start(), gone afterwards
- * @drain: first work on all that is ready or processing, and what is added again
- *	while it is processed; else each thread ends after the key that it has
+ * @drain: first work on all that is ready or processing, and what becomes ready
+ *	meanwhile; else each thread ends after the key that it has
  *
  * Shuts the queue down in either case: what is delayed, retries included, is
  * dropped and counted.  When it returns no thread runs and none calls the

@@ -1115,19 +1115,29 @@ EXPORT_SYMBOL_GPL(wq_forget);
  * Context: as wq_add().
  *
  * Return: how often since it was last forgotten, up to INT_MAX, as the limiter
- * tells it: 0 where that doesn't go by it (a bucket alone), or the queue doesn't
- * know the key.  -EINVAL or -E2BIG for its length.
+ * tells it; of the built-in ones: 0 where it doesn't go by it (a bucket alone), or
+ * the queue doesn't know the key.  -EINVAL or -E2BIG for its length.
  */
 int wq_num_requeues(struct wq *q, const void *key, size_t len)
 {
-	struct wq_key_state st = {};
+	struct wq_failure f = { .key = key, .len = len };
+	struct wq_entry *e;
+	unsigned long flags;
 	struct wq_op op;
+	u32 n = 0;
 	int ret = wq_op_init(q, &op, key, len);
 
 	if (ret)
 		return ret;
-	wq_key_query(q, &q->kernel, &op, &st);
-	return min_t(u32, st.requeues, INT_MAX);
+	spin_lock_irqsave(&q->lock, flags);
+	e = wq_table_find(&q->table, op.hash, key, len);
+	if (e)
+		f.failures = e->failures;
+	/* Of a key that is not known, too: a limiter may have a count of its own. */
+	if (q->limiter)
+		n = wq_limiter_num_requeues(q->limiter, &f);
+	spin_unlock_irqrestore(&q->lock, flags);
+	return min_t(u32, n, INT_MAX);
 }
 EXPORT_SYMBOL_GPL(wq_num_requeues);
 
@@ -1456,9 +1466,9 @@ static u32 wq_shut(struct wq *q, bool plain)
  * @q: the queue
  *
  * What is ready can still be got; what is delayed is dropped: at once for all who
- * ask, though its memory and its part of wq_stat.keys go a little later.  Getters that find
- * nothing return; drainers return with -ECANCELED.  May be called any number of
- * times.
+ * ask, though its memory and its part of wq_stat.keys go a little later, and keys
+ * that failed are in wq_stat.kept as late.  Getters that find nothing return;
+ * drainers return with -ECANCELED.  May be called any number of times.
  *
  * Context: as wq_add().
  */

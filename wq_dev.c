@@ -123,7 +123,7 @@ static int op_for_add(struct wq_op *op, const struct wq_rec *rec)
 {
 	op->delay = rec->delay;
 	op->flags = rec->flags;
-	return rec->token ? -EINVAL : wq_add_check(rec->delay, rec->flags);
+	return rec->token || rec->state ? -EINVAL : wq_add_check(rec->delay, rec->flags);
 }
 
 static int op_for_done(struct wq_op *op, const struct wq_rec *rec)
@@ -144,8 +144,7 @@ static u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
 		if (!rec)
 			break;
 		wq_op_init(q, &ops[n], rec->key, rec->len);
-		if (rec->state ||
-		    (done ? op_for_done(&ops[n], rec) : op_for_add(&ops[n], rec)))
+		if (done ? op_for_done(&ops[n], rec) : op_for_add(&ops[n], rec))
 			ops[n].result = -EINVAL;
 	}
 	return n;
@@ -448,13 +447,14 @@ static int out_get(struct wq_out *out, struct wq_call *call, void *arg, struct w
 	keys->count = good;
 	if (left)
 		ret = -EFAULT;
-	/* Where no handler ran the call starts over, with the time that is left. */
-	if (ret == -ERESTARTSYS && restart) {
-		*keys = in;
+	if (ret == -ERESTARTSYS) {
 		*timeout = wait < 0 ? wait : max_t(s64, rest, 1);
-		ret = -ERESTARTNOHAND;
-	} else if (ret == -ERESTARTSYS) {
 		ret = -EINTR;
+		/* Where no handler ran the call starts over, with the time that is left. */
+		if (restart) {
+			*keys = in;
+			ret = -ERESTARTNOHAND;
+		}
 	}
 	if (call_tell(call, arg)) {
 		good = 0;

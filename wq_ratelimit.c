@@ -220,7 +220,7 @@ EXPORT_SYMBOL_GPL(wq_limiter_fast_slow);
  */
 
 struct span {
-	s64 ns;
+	u64 ns;
 	u64 part;
 };
 
@@ -237,10 +237,10 @@ struct bucket {
 static bool span_add(struct span *s, const struct span *add, u64 rate)
 {
 	u64 part = s->part + add->part;
-	s64 ns;
+	u64 ns;
 
 	if (check_add_overflow(s->ns, add->ns, &ns) ||
-	    (part >= rate && check_add_overflow(ns, (s64)1, &ns)))
+	    (part >= rate && check_add_overflow(ns, (u64)1, &ns)))
 		return false;
 	s->ns = ns;
 	s->part = part >= rate ? part - rate : part;
@@ -262,7 +262,7 @@ static bool span_mul(struct span *to, const struct span *s, u32 n, u64 rate)
 static s64 bucket_when(struct wq_limiter *l, const struct wq_failure *f)
 {
 	struct bucket *b = container_of(l, struct bucket, limiter);
-	s64 wait;
+	u64 empty;
 
 	if (!b->rate && b->left) {
 		b->left--;
@@ -274,8 +274,11 @@ static s64 bucket_when(struct wq_limiter *l, const struct wq_failure *f)
 		b->full = (struct span){ .ns = f->now };
 	if (!span_add(&b->full, &b->token, b->rate))
 		return S64_MAX;
-	wait = b->full.ns - f->now - b->burst.ns - (b->full.part < b->burst.part);
-	return max_t(s64, wait, 0);
+	/* Of two times below 2^63 the sum is in range. */
+	empty = f->now + b->burst.ns;
+	if (b->full.ns <= empty)
+		return 0;
+	return min_t(u64, S64_MAX, b->full.ns - empty - (b->full.part < b->burst.part));
 }
 
 static void bucket_free(struct wq_limiter *l)
@@ -315,11 +318,10 @@ struct wq_limiter *wq_limiter_bucket(u64 rate, u32 burst)
 	wq_limiter_init(&b->limiter, &bucket_ops, false);
 	b->rate = rate;
 	b->left = rate ? 0 : burst;
-	b->full.ns = S64_MIN;
 	if (rate) {
 		b->token.ns = div64_u64_rem(NSEC_PER_SEC * (u64)NSEC_PER_SEC, rate,
 					    &b->token.part);
-		if (!span_mul(&b->burst, &b->token, burst, rate)) {
+		if (!span_mul(&b->burst, &b->token, burst, rate) || b->burst.ns > S64_MAX) {
 			kfree(b);
 			return ERR_PTR(-ERANGE);
 		}

@@ -13,6 +13,10 @@
 extern struct kunit_suite wq_table_suite;
 extern struct kunit_suite wq_delay_suite;
 extern struct kunit_suite wq_heap_suite;
+extern struct kunit_suite wq_limiter_suite;
+extern struct kunit_suite wq_ratelimit_suite;
+extern struct kunit_suite wq_backoff_suite;
+extern struct kunit_suite wq_controller_suite;
 
 /* --- memory that fails --- */
 

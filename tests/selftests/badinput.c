@@ -7,7 +7,7 @@
 /* Every verb that wants a queue, in an order in which all of them succeed. */
 static const unsigned int verbs[] = {
 	WQ_IOC_ADD, WQ_IOC_QUERY, WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_GET, WQ_IOC_DONE,
-	WQ_IOC_ADD, WQ_IOC_CANCEL, WQ_IOC_FORGET, WQ_IOC_SHUTDOWN,
+	WQ_IOC_ADD, WQ_IOC_FORGET, WQ_IOC_CANCEL, WQ_IOC_SHUTDOWN,
 };
 
 struct args {
@@ -371,6 +371,9 @@ TEST_F(used, a_field_of_a_record_that_must_be_zero_says_EINVAL)
 				in.rec.flags = nrs[i] == WQ_IOC_ADD ? 16 : 8;
 				break;
 			case 1:
+				/* done takes a record as get told it, with failures */
+				if (nrs[i] == WQ_IOC_DONE)
+					continue;
 				in.rec.state = WQ_KEY_READY;
 				break;
 			case 2:

@@ -4,7 +4,13 @@
  */
 #include <kselftest_harness.h>
 
+#include <signal.h>
+#include <sys/time.h>
+
 #include <libwq.h>
+
+#define SEC	1000000000LL		/* in ns */
+#define HOUR	(3600 * SEC)
 
 FIXTURE(libwq) {
 	int q;
@@ -218,21 +224,20 @@ TEST_F(libwq, list_walks_over_all_keys)
 
 TEST_F(libwq, a_key_can_be_added_for_later_alone_and_in_a_batch)
 {
-	const int64_t hour = 3600LL * 1000000000;
 	struct wq_batch b = WQ_BATCH_INIT;
 	struct wq_stat st;
 	struct wq_view v;
 
-	ASSERT_EQ(1, wq_add_after(self->q, "a", 1, 2 * hour, 0));
-	ASSERT_EQ(0, wq_add_after(self->q, "a", 1, 3 * hour, WQ_ADD_TAKE_LATEST));
+	ASSERT_EQ(1, wq_add_after(self->q, "a", 1, 2 * HOUR, 0));
+	ASSERT_EQ(0, wq_add_after(self->q, "a", 1, 3 * HOUR, WQ_ADD_TAKE_LATEST));
 	ASSERT_EQ(1, wq_add_after(self->q, "b", 1, 0, WQ_ADD_DROP_DELAY));
-	ASSERT_EQ(-1, wq_add_after(self->q, "c", 1, hour, 1 << 16));
+	ASSERT_EQ(-1, wq_add_after(self->q, "c", 1, HOUR, 1 << 16));
 	ASSERT_EQ(EINVAL, errno);
-	ASSERT_EQ(-1, wq_add_after(self->q, "c", 1, hour, WQ_ADD_DROP_DELAY));
+	ASSERT_EQ(-1, wq_add_after(self->q, "c", 1, HOUR, WQ_ADD_DROP_DELAY));
 	ASSERT_EQ(EINVAL, errno);
 
-	ASSERT_EQ(0, wq_batch_put_after(&b, "a", 1, hour, 0));
-	ASSERT_EQ(0, wq_batch_put_after(&b, "d", 1, hour, WQ_ADD_KEEP_FIRST));
+	ASSERT_EQ(0, wq_batch_put_after(&b, "a", 1, HOUR, 0));
+	ASSERT_EQ(0, wq_batch_put_after(&b, "d", 1, HOUR, WQ_ADD_KEEP_FIRST));
 	ASSERT_EQ(0, wq_batch_put(&b, "e", 1, 0));
 	ASSERT_EQ(3, wq_add_batch(self->q, &b));
 	ASSERT_TRUE(wq_batch_next(&b, &v));
@@ -244,8 +249,423 @@ TEST_F(libwq, a_key_can_be_added_for_later_alone_and_in_a_batch)
 	ASSERT_EQ(0, wq_stat(self->q, &st));
 	ASSERT_EQ(2, st.delayed);
 	ASSERT_EQ(2, st.ready);
-	ASSERT_GE(hour, st.next_due);
+	ASSERT_GE(HOUR, st.next_due);
 	ASSERT_EQ(WQ_KEY_DELAYED, wq_query(self->q, "d", 1));
+}
+
+static int open_limited(struct wq_limit *limits, unsigned int n)
+{
+	struct wq_open attr = {
+		.size = sizeof(attr), .limits = (uintptr_t)limits, .num_limits = n,
+	};
+
+	return wq_open_attr(NULL, O_RDWR, 0, &attr);
+}
+
+/* A private queue whose failed keys wait an hour, then two. */
+static int open_exponential(void)
+{
+	struct wq_limit hours = { WQ_LIMIT_EXPONENTIAL, .base = HOUR, .max = 2 * HOUR };
+
+	return open_limited(&hours, 1);
+}
+
+TEST_F(libwq, open_attr_says_all_that_can_be_said_of_a_new_queue)
+{
+	struct wq_limit hour = { WQ_LIMIT_FAST_SLOW, .base = HOUR, .max = 2 * HOUR, .n = 1 };
+	struct wq_open attr = {
+		.size = sizeof(attr), .max_keys = 7, .limits = (uintptr_t)&hour, .num_limits = 1,
+	};
+	struct wq_stat st;
+	int q;
+
+	ASSERT_EQ(0, wq_unlink(self->name));
+	q = wq_open_attr(self->name, O_RDWR | O_CREAT | O_EXCL, 0640, &attr);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
+	ASSERT_EQ(0, wq_stat(q, &st));
+	ASSERT_STREQ(self->name, st.name);
+	ASSERT_EQ(0640, st.mode);
+	ASSERT_EQ(7, st.max_keys);
+	ASSERT_GE(HOUR, st.next_due);
+	ASSERT_LT(HOUR / 2, st.next_due);
+
+	ASSERT_LE(0, wq_open_attr(self->name, O_RDWR, 0, &attr));
+	q = wq_open_attr(NULL, O_RDWR, 0, NULL);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(0, wq_stat(q, &st));
+	ASSERT_NE(7, st.max_keys);
+	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
+	ASSERT_EQ(0, wq_stat(q, &st));
+	ASSERT_GT(SEC, st.next_due);
+}
+
+TEST_F(libwq, open_attr_takes_a_shorter_and_a_longer_struct)
+{
+	struct wq_limit hour = { WQ_LIMIT_EXPONENTIAL, .base = HOUR, .max = HOUR };
+	struct {
+		struct wq_open attr;
+		char later[16];
+	} with = { .attr = { .max_keys = 7, .limits = (uintptr_t)&hour, .num_limits = 1 } };
+	struct wq_stat st;
+	int q;
+
+	with.attr.size = offsetof(struct wq_open, limits);
+	q = wq_open_attr(NULL, O_RDWR, 0, &with.attr);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
+	ASSERT_EQ(0, wq_stat(q, &st));
+	ASSERT_EQ(7, st.max_keys);
+	ASSERT_GT(SEC, st.next_due);
+
+	with.attr.size = sizeof(with);
+	q = wq_open_attr(NULL, O_RDWR, 0, &with.attr);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
+	ASSERT_EQ(0, wq_stat(q, &st));
+	ASSERT_LT(HOUR / 2, st.next_due);
+
+	with.later[15] = 1;
+	ASSERT_EQ(-1, wq_open_attr(NULL, O_RDWR, 0, &with.attr));
+	ASSERT_EQ(E2BIG, errno);
+	with.attr.size = 4;
+	ASSERT_EQ(-1, wq_open_attr(NULL, O_RDWR, 0, &with.attr));
+	ASSERT_EQ(EINVAL, errno);
+}
+
+TEST_F(libwq, open_attr_refuses_what_is_said_by_its_other_parameters)
+{
+	struct wq_open attr = { .size = sizeof(attr), .flags = WQ_OPEN_EXCL };
+	struct wq_limit none = { 0 };
+
+	ASSERT_EQ(-1, wq_open_attr("selftest-new", O_RDWR | O_CREAT, 0600, &attr));
+	ASSERT_EQ(EINVAL, errno);
+	attr = (struct wq_open){ .size = sizeof(attr), .mode = 0600 };
+	ASSERT_EQ(-1, wq_open_attr("selftest-new", O_RDWR | O_CREAT, 0600, &attr));
+	ASSERT_EQ(EINVAL, errno);
+	attr = (struct wq_open){ .size = sizeof(attr), .name = "selftest-other" };
+	ASSERT_EQ(-1, wq_open_attr("selftest-new", O_RDWR | O_CREAT, 0600, &attr));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, open_limited(&none, 1));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_open("selftest-new", O_RDWR, 0, 0));
+	ASSERT_EQ(ENOENT, errno);
+}
+
+TEST_F(libwq, failures_are_counted_until_they_are_forgotten)
+{
+	int q = open_exponential();
+	struct wq_key_state ks;
+	struct wq_stat st;
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(0, wq_num_requeues(q, "a", 1));
+	ASSERT_EQ(0, wq_forget(q, "a", 1));
+	ASSERT_EQ(-1, wq_key_state(q, "a", 1, &ks));
+	ASSERT_EQ(ENOENT, errno);
+	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
+	ASSERT_EQ(0, wq_add_rate_limited(q, "a", 1));
+	ASSERT_EQ(2, wq_num_requeues(q, "a", 1));
+	ASSERT_EQ(0, wq_key_state(q, "a", 1, &ks));
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, ks.state);
+	ASSERT_EQ(2, ks.requeues);
+	ASSERT_EQ(2, ks.failures);
+	ASSERT_EQ(0, wq_stat(q, &st));
+	ASSERT_EQ(1, st.failed);
+	ASSERT_EQ(0, wq_forget(q, "a", 1));
+	ASSERT_EQ(0, wq_num_requeues(q, "a", 1));
+	ASSERT_EQ(WQ_KEY_DELAYED, wq_query(q, "a", 1));
+
+	ASSERT_EQ(-1, wq_add_rate_limited(q, "a", 0));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_forget(q, "a", 0));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_forget(q, "a", (1ULL << 32) + 1));
+	ASSERT_EQ(E2BIG, errno);
+	ASSERT_EQ(-1, wq_num_requeues(q, "a", WQ_MAX_KEY + 1));
+	ASSERT_EQ(E2BIG, errno);
+}
+
+TEST_F(libwq, a_bucket_has_no_requeues_but_the_key_has_failures)
+{
+	struct wq_limit bucket = { WQ_LIMIT_BUCKET, .n = 1, .rate = WQ_QPS(1) };
+	int q = open_limited(&bucket, 1);
+	struct wq_key_state ks;
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
+	ASSERT_EQ(0, wq_num_requeues(q, "a", 1));
+	ASSERT_EQ(0, wq_key_state(q, "a", 1, &ks));
+	ASSERT_EQ(1, ks.failures);
+}
+
+TEST_F(libwq, done_with_tells_what_became_of_the_key)
+{
+	int q = open_exponential();
+	struct wq_item item;
+	struct wq_stat st;
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, wq_add(q, "a", 1));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(0, item.failures);
+	ASSERT_EQ(WQ_DONE_DELAYED, wq_done_with(q, &item, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(0, wq_stat(q, &st));
+	ASSERT_LT(HOUR / 2, st.next_due);
+	ASSERT_EQ(1, wq_add(q, "a", 1));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(1, item.failures);
+	ASSERT_EQ(1, wq_add(q, "a", 1));
+	ASSERT_EQ(WQ_DONE_READY | WQ_DONE_DELAYED, wq_done_with(q, &item, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(2, item.failures);
+	ASSERT_LE(0, wq_cancel(q, "a", 1));
+	ASSERT_EQ(WQ_DONE_READY, wq_done_with(q, &item, WQ_DONE_AFTER, 0));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(WQ_DONE_DELAYED, wq_done_with(q, &item, WQ_DONE_AFTER | WQ_DONE_FORGET, HOUR));
+	ASSERT_EQ(WQ_KEY_DELAYED, wq_cancel(q, "a", 1));
+	ASSERT_EQ(1, wq_add(q, "a", 1));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(0, wq_done_with(q, &item, WQ_DONE_FORGET, 0));
+	ASSERT_EQ(-1, wq_query(q, "a", 1));
+	ASSERT_EQ(ENOENT, errno);
+	ASSERT_EQ(-1, wq_done_with(q, &item, WQ_DONE_FORGET, 0));
+	ASSERT_EQ(ESTALE, errno);
+}
+
+TEST_F(libwq, done_with_refuses_what_is_no_outcome_and_drops_what_comes_after_shutdown)
+{
+	struct wq_item item;
+	struct wq_stat st;
+
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
+	ASSERT_EQ(-1, wq_done_with(self->q, &item, WQ_DONE_RETRY | WQ_DONE_FORGET, 0));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_done_with(self->q, &item, WQ_DONE_RETRY, 1));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_done_with(self->q, &item, 1 << 16, 0));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, wq_query(self->q, "a", 1));
+	ASSERT_EQ(0, wq_shutdown(self->q));
+	ASSERT_EQ(0, wq_done_with(self->q, &item, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(0, wq_stat(self->q, &st));
+	ASSERT_EQ(0, st.processing);
+	ASSERT_EQ(1, st.dropped);
+}
+
+TEST_F(libwq, done_get_brings_the_next_key_and_the_first)
+{
+	struct wq_item item = { .token = 0 };
+	uint64_t token;
+	int q = open_exponential();
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, wq_add(q, "bob", 3));
+	ASSERT_EQ(1, wq_add(q, "alice", 5));
+	ASSERT_EQ(0, wq_done_get(q, &item, WQ_DONE_RETRY, 0, WQ_FOREVER));
+	ASSERT_STREQ("bob", item.key);
+	token = item.token;
+	ASSERT_NE(0, token);
+	ASSERT_EQ(0, wq_done_get(q, &item, WQ_DONE_RETRY, 0, WQ_FOREVER));
+	ASSERT_STREQ("alice", item.key);
+	ASSERT_EQ(5, item.len);
+	ASSERT_EQ(0, item.failures);
+	ASSERT_NE(0, item.token);
+	ASSERT_NE(token, item.token);
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, wq_query(q, "bob", 3));
+	ASSERT_EQ(1, wq_add(q, "bob", 3));
+	ASSERT_EQ(0, wq_done_get(q, &item, WQ_DONE_AFTER, HOUR, WQ_FOREVER));
+	ASSERT_STREQ("bob", item.key);
+	ASSERT_EQ(1, item.failures);
+	ASSERT_EQ(WQ_KEY_DELAYED, wq_query(q, "alice", 5));
+}
+
+TEST_F(libwq, done_get_tells_by_the_token_whether_the_done_held)
+{
+	struct wq_item item, was;
+	int unbound;
+
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
+	was = item;
+
+	/* done fails: in the key, before it began, and in the library */
+	item.token++;
+	ASSERT_EQ(1, wq_add(self->q, "b", 1));
+	ASSERT_EQ(-1, wq_done_get(self->q, &item, 0, 0, WQ_NOWAIT));
+	ASSERT_EQ(ESTALE, errno);
+	ASSERT_EQ(was.token + 1, item.token);
+	ASSERT_STREQ("a", item.key);
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, wq_cancel(self->q, "b", 1));
+	item = was;
+	unbound = open(WQ_DEVICE, O_RDWR);
+	ASSERT_LE(0, unbound);
+	ASSERT_EQ(-1, wq_done_get(unbound, &item, 0, 0, WQ_NOWAIT));
+	ASSERT_EQ(ENOTCONN, errno);
+	ASSERT_EQ(was.token, item.token);
+	ASSERT_EQ(-1, wq_done_get(-1, &item, 0, 0, WQ_NOWAIT));
+	ASSERT_EQ(EBADF, errno);
+	ASSERT_EQ(was.token, item.token);
+	ASSERT_EQ(-1, wq_done_get(self->q, &item, WQ_DONE_RETRY | WQ_DONE_FORGET, 0, WQ_NOWAIT));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(was.token, item.token);
+	ASSERT_EQ(-1, wq_done_get(self->q, &item, 1 << 16, 0, WQ_NOWAIT));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(was.token, item.token);
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, wq_query(self->q, "a", 1));
+
+	/* done holds, and get fails */
+	ASSERT_EQ(-1, wq_done_get(self->q, &item, 0, 0, WQ_NOWAIT));
+	ASSERT_EQ(EAGAIN, errno);
+	ASSERT_EQ(0, item.token);
+	ASSERT_EQ(-1, wq_query(self->q, "a", 1));
+	ASSERT_EQ(-1, wq_done_get(self->q, &item, 0, 0, 1000000));
+	ASSERT_EQ(ETIMEDOUT, errno);
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_done_get(self->q, &item, 0, 0, WQ_NOWAIT));
+	ASSERT_EQ(-1, wq_done_get(self->q, &item, 0, 0, 1000000));
+	ASSERT_EQ(ETIMEDOUT, errno);
+	ASSERT_EQ(0, item.token);
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_done_get(self->q, &item, 0, 0, WQ_NOWAIT));
+	ASSERT_EQ(0, wq_shutdown(self->q));
+	ASSERT_EQ(-1, wq_done_get(self->q, &item, 0, 0, WQ_FOREVER));
+	ASSERT_EQ(ESHUTDOWN, errno);
+	ASSERT_EQ(0, item.token);
+}
+
+static void no_action(int sig)
+{
+	(void)sig;
+}
+
+TEST_F(libwq, a_signal_ends_the_wait_of_done_get_and_the_done_holds)
+{
+	struct sigaction sa = { .sa_handler = no_action, .sa_flags = SA_RESTART };
+	struct itimerval soon = { .it_value.tv_usec = 100000, .it_interval.tv_usec = 100000 };
+	struct wq_item item;
+
+	sigaction(SIGALRM, &sa, NULL);
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
+	setitimer(ITIMER_REAL, &soon, NULL);
+	ASSERT_EQ(-1, wq_done_get(self->q, &item, 0, 0, WQ_FOREVER));
+	ASSERT_EQ(EINTR, errno);
+	ASSERT_EQ(0, item.token);
+	ASSERT_EQ(-1, wq_query(self->q, "a", 1));
+}
+
+/* Puts a key of one letter that was got, with an outcome. */
+static int put_done(struct wq_batch *b, const struct wq_view *v, unsigned int flags,
+		    int64_t delay)
+{
+	return wq_batch_put_done(b, v->key, v->len, v->token, flags, delay);
+}
+
+TEST_F(libwq, each_key_of_a_batch_has_its_own_outcome)
+{
+	struct wq_batch got = WQ_BATCH_INIT, done = WQ_BATCH_INIT;
+	const int result[] = { 0, WQ_DONE_DELAYED, WQ_DONE_DELAYED, -ESTALE };
+	const unsigned int flags[] = { WQ_DONE_FORGET, WQ_DONE_RETRY, WQ_DONE_AFTER, 0 };
+	int q = open_exponential(), n = 0;
+	uint64_t cursor = 0;
+	struct wq_view v;
+
+	ASSERT_LE(0, q);
+	for (char c = 'a'; c < 'd'; c++)
+		ASSERT_EQ(1, wq_add(q, &c, 1));
+	ASSERT_EQ(3, wq_get_batch(q, &got, 10, WQ_NOWAIT));
+	while (wq_batch_next(&got, &v)) {
+		ASSERT_EQ(0, v.failures);
+		ASSERT_EQ(0, put_done(&done, &v, flags[n], flags[n] == WQ_DONE_AFTER ? HOUR : 0));
+		n++;
+	}
+	ASSERT_EQ(0, wq_batch_put_done(&done, "x", 1, 4711, 0, 0));
+	ASSERT_EQ(-1, wq_batch_put_done(&done, "y", 1, 0, 1 << 16, 0));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(4, wq_done_batch(q, &done));
+	for (n = 0; wq_batch_next(&done, &v); n++)
+		ASSERT_EQ(result[n], v.result);
+	ASSERT_EQ(4, n);
+
+	/* list tells the state, get the failures */
+	ASSERT_EQ(2, wq_list(q, &got, 0, &cursor));
+	while (wq_batch_next(&got, &v)) {
+		ASSERT_EQ(WQ_KEY_DELAYED | (*(const char *)v.key == 'b' ? WQ_KEY_FAILED : 0),
+			  v.state);
+		ASSERT_EQ(0, v.failures);
+	}
+	ASSERT_EQ(1, wq_add(q, "b", 1));
+	ASSERT_EQ(1, wq_get_batch(q, &got, 0, WQ_NOWAIT));
+	ASSERT_TRUE(wq_batch_next(&got, &v));
+	ASSERT_EQ(0, v.state);
+	ASSERT_EQ(1, v.failures);
+	wq_batch_free(&got);
+	wq_batch_free(&done);
+}
+
+TEST_F(libwq, a_batch_is_added_rate_limited)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	int q = open_exponential();
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(0, wq_batch_put_after(&b, "a", 1, 0, WQ_ADD_RATE_LIMITED));
+	ASSERT_EQ(0, wq_batch_put_after(&b, "b", 1, 0, 0));
+	ASSERT_EQ(2, wq_add_batch(q, &b));
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, wq_query(q, "a", 1));
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, wq_query(q, "b", 1));
+	wq_batch_free(&b);
+}
+
+TEST_F(libwq, done_get_batch_does_both_in_one_call)
+{
+	struct wq_batch done = WQ_BATCH_INIT, next = WQ_BATCH_INIT;
+	int q = open_exponential(), n = 0;
+	struct wq_view v;
+
+	ASSERT_LE(0, q);
+	for (char c = 'a'; c < 'f'; c++)
+		ASSERT_EQ(1, wq_add(q, &c, 1));
+	ASSERT_EQ(2, wq_done_get_batch(q, &done, &next, 2, WQ_FOREVER));
+	while (wq_batch_next(&next, &v))
+		ASSERT_EQ(0, put_done(&done, &v, n++ ? WQ_DONE_RETRY : WQ_DONE_FORGET, 0));
+	ASSERT_EQ(0, wq_batch_put(&done, "x", 1, 0));
+	ASSERT_EQ(-1, wq_done_get_batch(q, &done, &done, 2, WQ_NOWAIT));
+	ASSERT_EQ(EINVAL, errno);
+
+	/* one could not be done, which keeps nothing from the others */
+	ASSERT_EQ(3, wq_done_get_batch(q, &done, &next, 0, WQ_FOREVER));
+	ASSERT_EQ(3, done.count);
+	ASSERT_TRUE(wq_batch_next(&done, &v));
+	ASSERT_EQ(0, v.result);
+	ASSERT_TRUE(wq_batch_next(&done, &v));
+	ASSERT_EQ(WQ_DONE_DELAYED, v.result);
+	ASSERT_TRUE(wq_batch_next(&done, &v));
+	ASSERT_EQ(-ENOENT, v.result);
+	for (n = 0; wq_batch_next(&next, &v); n++)
+		ASSERT_EQ('c' + n, *(const char *)v.key);
+	ASSERT_EQ(3, n);
+
+	/* nothing came, and yet they are done */
+	wq_batch_reset(&done);
+	while (wq_batch_next(&next, &v))
+		ASSERT_EQ(0, put_done(&done, &v, WQ_DONE_FORGET, 0));
+	ASSERT_EQ(-1, wq_done_get_batch(q, &done, &next, 0, WQ_NOWAIT));
+	ASSERT_EQ(EAGAIN, errno);
+	ASSERT_EQ(0, next.count);
+	while (wq_batch_next(&done, &v))
+		ASSERT_EQ(0, v.result);
+	ASSERT_EQ(-1, wq_query(q, "c", 1));
+
+	/* it could not begin */
+	ASSERT_EQ(-1, wq_done_get_batch(-1, &done, &next, 0, WQ_NOWAIT));
+	ASSERT_EQ(EBADF, errno);
+	while (wq_batch_next(&done, &v))
+		ASSERT_EQ(-EBADF, v.result);
+	wq_batch_free(&done);
+	wq_batch_free(&next);
 }
 
 TEST_HARNESS_MAIN

@@ -10,6 +10,7 @@
  * plain ENOENT would look like a queue that does not exist.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -87,7 +88,35 @@ static int copy_name(char *to, const char *name)
 	return 0;
 }
 
-int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys)
+/*
+ * What the caller says of a new queue, in our struct, however long the caller's is:
+ * both sides may be newer than the other.
+ */
+static int copy_attr(struct wq_open *to, const struct wq_open *attr)
+{
+	const size_t known = sizeof(*to);
+	size_t i;
+
+	if (attr->size < 2 * sizeof(uint32_t)) {
+		errno = EINVAL;
+		return -1;
+	}
+	for (i = known; i < attr->size; i++) {
+		if (((const char *)attr)[i]) {
+			errno = E2BIG;
+			return -1;
+		}
+	}
+	memcpy(to, attr, attr->size < known ? attr->size : known);
+	to->size = known;
+	if (to->flags || to->mode || to->name[0]) {
+		errno = EINVAL;
+		return -1;
+	}
+	return 0;
+}
+
+int wq_open_attr(const char *name, int oflag, mode_t mode, const struct wq_open *attr)
 {
 	struct wq_open arg = { .size = sizeof(arg) };
 	int fd;
@@ -96,14 +125,14 @@ int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys)
 		errno = EINVAL;
 		return -1;
 	}
+	if (attr && (!name || oflag & O_CREAT) && copy_attr(&arg, attr))
+		return -1;
 	if (name && copy_name(arg.name, name))
 		return -1;
 	if (name && oflag & O_CREAT) {
 		arg.flags = WQ_OPEN_CREATE | (oflag & O_EXCL ? WQ_OPEN_EXCL : 0);
 		arg.mode = mode;
 	}
-	if (!name || oflag & O_CREAT)
-		arg.max_keys = max_keys;
 
 	fd = device_open(oflag & (O_ACCMODE | O_NONBLOCK));
 	if (fd < 0)
@@ -113,6 +142,13 @@ int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys)
 		return -1;
 	}
 	return fd;
+}
+
+int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys)
+{
+	const struct wq_open attr = { .size = sizeof(attr), .max_keys = max_keys };
+
+	return wq_open_attr(name, oflag, mode, &attr);
 }
 
 int wq_unlink(const char *name)
@@ -213,6 +249,20 @@ int wq_add_after(int q, const void *key, size_t len, int64_t delay, unsigned int
 	return rec_verb(q, keys_add, &one.rec);
 }
 
+int wq_add_rate_limited(int q, const void *key, size_t len)
+{
+	return wq_add_after(q, key, len, 0, WQ_ADD_RATE_LIMITED);
+}
+
+static void item_fill(struct wq_item *item, const struct wq_rec *rec)
+{
+	memcpy(item->key, rec->key, rec->len);
+	item->key[rec->len] = '\0';
+	item->len = rec->len;
+	item->token = rec->token;
+	item->failures = rec->failures;
+}
+
 int wq_get(int q, struct wq_item *item, int64_t timeout)
 {
 	union one_rec one;
@@ -224,10 +274,7 @@ int wq_get(int q, struct wq_item *item, int64_t timeout)
 
 	if (ioctl(q, WQ_IOC_GET, &arg) < 0)
 		return -1;
-	memcpy(item->key, one.rec.key, one.rec.len);
-	item->key[one.rec.len] = '\0';
-	item->len = one.rec.len;
-	item->token = one.rec.token;
+	item_fill(item, &one.rec);
 	return 0;
 }
 
@@ -241,29 +288,91 @@ int wq_done_key(int q, const void *key, size_t len)
 	return one_verb(q, keys_done, key, len, 0);
 }
 
-static int key_state(int q, unsigned long verb, const void *key, size_t len)
+int wq_done_with(int q, const struct wq_item *item, unsigned int flags, int64_t delay)
 {
-	struct wq_key_state arg = {
+	union one_rec one;
+
+	if (rec_fill(&one.rec, item->key, item->len, item->token) ||
+	    rec_delay(&one.rec, delay, flags))
+		return -1;
+	return rec_verb(q, keys_done, &one.rec);
+}
+
+int wq_done_get(int q, struct wq_item *item, unsigned int flags, int64_t delay,
+		int64_t timeout)
+{
+	union one_rec one, next;
+	struct wq_done arg = {
 		.size = sizeof(arg),
-		.key = addr(key),
-		.key_len = len,
+		.flags = WQ_DONE_GET,
+		.keys = { .addr = addr(&one), .count = 1 },
+		.next = { .addr = addr(&next), .size = sizeof(next), .count = 1 },
+		.timeout = timeout,
 	};
 
+	if (!item->token)
+		return wq_get(q, item, timeout);
+	if (rec_fill(&one.rec, item->key, item->len, item->token) ||
+	    rec_delay(&one.rec, delay, flags))
+		return -1;
+	arg.keys.size = WQ_REC_SIZE(item->len);
+	if (ioctl(q, WQ_IOC_DONE, &arg) < 0) {
+		/* Where the kernel could not begin both counts are still ours. */
+		if (arg.keys.count && !arg.next.count)
+			item->token = 0;
+		return -1;
+	}
+	item_fill(item, &next.rec);
+	return 0;
+}
+
+static int key_call(int q, unsigned long verb, const void *key, size_t len,
+		    struct wq_key_state *ks)
+{
+	memset(ks, 0, sizeof(*ks));
+	ks->size = sizeof(*ks);
+	ks->key = addr(key);
+	ks->key_len = len;
 	if (len > WQ_MAX_KEY) {		/* key_len is 32 bits, len may be more */
 		errno = E2BIG;
 		return -1;
 	}
-	return ioctl(q, verb, &arg) < 0 ? -1 : (int)arg.state;
+	return ioctl(q, verb, ks) < 0 ? -1 : 0;
+}
+
+int wq_key_state(int q, const void *key, size_t len, struct wq_key_state *ks)
+{
+	return key_call(q, WQ_IOC_QUERY, key, len, ks);
 }
 
 int wq_query(int q, const void *key, size_t len)
 {
-	return key_state(q, WQ_IOC_QUERY, key, len);
+	struct wq_key_state ks;
+
+	return wq_key_state(q, key, len, &ks) ? -1 : (int)ks.state;
+}
+
+int wq_num_requeues(int q, const void *key, size_t len)
+{
+	struct wq_key_state ks;
+
+	if (wq_key_state(q, key, len, &ks))
+		return errno == ENOENT ? 0 : -1;
+	return ks.requeues < INT_MAX ? (int)ks.requeues : INT_MAX;
+}
+
+int wq_forget(int q, const void *key, size_t len)
+{
+	struct wq_key_state ks;
+
+	return key_call(q, WQ_IOC_FORGET, key, len, &ks) && errno != ENOENT ? -1 : 0;
 }
 
 int wq_cancel(int q, const void *key, size_t len)
 {
-	return key_state(q, WQ_IOC_CANCEL, key, len);
+	struct wq_key_state ks;
+
+	return key_call(q, WQ_IOC_CANCEL, key, len, &ks) ? -1 : (int)ks.state;
 }
 
 /* The whole queue */
@@ -374,21 +483,28 @@ int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token
 	return 0;
 }
 
-int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
-		       unsigned int flags)
+int wq_batch_put_done(struct wq_batch *b, const void *key, size_t len, uint64_t token,
+		      unsigned int flags, int64_t delay)
 {
 	uint32_t at = b->used;
 	struct wq_rec none;
 
-	if (rec_delay(&none, delay, flags) || wq_batch_put(b, key, len, 0))
+	if (rec_delay(&none, delay, flags) || wq_batch_put(b, key, len, token))
 		return -1;
 	return rec_delay(rec_at(b, at), delay, flags);
+}
+
+int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
+		       unsigned int flags)
+{
+	return wq_batch_put_done(b, key, len, 0, flags, delay);
 }
 
 void wq_batch_reset(struct wq_batch *b)
 {
 	b->count = 0;
 	b->used = 0;
+	b->listed = false;
 	batch_rewind(b);
 }
 
@@ -411,7 +527,8 @@ bool wq_batch_next(struct wq_batch *b, struct wq_view *v)
 	v->key = rec->key;
 	v->len = rec->len;
 	v->token = rec->token;
-	v->state = rec->state;
+	v->state = b->listed ? rec->state : 0;
+	v->failures = b->listed ? 0 : rec->failures;
 	v->result = b->index < b->results_room ? b->results[b->index] : 0;
 	b->next += WQ_REC_SIZE(rec->len);
 	b->index++;
@@ -469,19 +586,25 @@ int wq_add_batch(int q, struct wq_batch *b)
 	return ret;
 }
 
-int wq_done_batch(int q, struct wq_batch *b)
+/* Makes ready for done: keys as list or get told them have what done has no use for. */
+static int batch_done_begin(struct wq_batch *b)
 {
 	struct wq_rec *rec;
 	uint32_t i, offset;
 
 	batch_rewind(b);
-	if (!b->count)
-		return 0;
 	if (batch_results(b))
 		return -1;
 	batch_for_each(b, i, offset, rec)
 		rec->state = 0;
-	return batch_verb(q, b, keys_done);
+	return 0;
+}
+
+int wq_done_batch(int q, struct wq_batch *b)
+{
+	if (batch_done_begin(b))
+		return -1;
+	return b->count ? batch_verb(q, b, keys_done) : 0;
 }
 
 /* Room for all that one call hands out. */
@@ -513,6 +636,47 @@ int wq_get_batch(int q, struct wq_batch *b, unsigned int most, int64_t timeout)
 	return batch_end(b, &arg.keys);
 }
 
+/* No result: the kernel did not come to this key. */
+#define UNTOUCHED	INT32_MIN
+
+int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsigned int most,
+		      int64_t timeout)
+{
+	struct wq_done arg = {
+		.size = sizeof(arg),
+		.flags = WQ_DONE_GET,
+		.timeout = timeout,
+	};
+	int err = 0;
+	uint32_t i;
+
+	if (done == next) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (!done->count)
+		return wq_get_batch(q, next, most, timeout);
+	if (batch_begin(next, most, &arg.next) || batch_done_begin(done))
+		return -1;
+	for (i = 0; i < done->count; i++)
+		done->results[i] = UNTOUCHED;
+	arg.keys.addr = addr(done->recs);
+	arg.keys.size = done->used;
+	arg.keys.count = done->count;
+	arg.results = addr(done->results);
+
+	if (ioctl(q, WQ_IOC_DONE, &arg) < 0)
+		err = errno;
+	for (i = 0; i < done->count; i++)
+		if (done->results[i] == UNTOUCHED)
+			done->results[i] = -err;
+	if (err) {
+		errno = err;
+		return -1;
+	}
+	return batch_end(next, &arg.next);
+}
+
 int wq_list(int q, struct wq_batch *b, unsigned int most, uint64_t *cursor)
 {
 	struct wq_list arg = { .size = sizeof(arg), .cursor = *cursor };
@@ -520,5 +684,6 @@ int wq_list(int q, struct wq_batch *b, unsigned int most, uint64_t *cursor)
 	if (batch_begin(b, most, &arg.keys) || ioctl(q, WQ_IOC_LIST, &arg) < 0)
 		return -1;
 	*cursor = arg.cursor;
+	b->listed = true;
 	return batch_end(b, &arg.keys);
 }

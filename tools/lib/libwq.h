@@ -7,9 +7,10 @@
  * last copy of the descriptor goes.
  *
  * Calls return -1 and set errno on error; <linux/wq.h> says what each errno
- * means.  wq_open(), wq_unlink() and wq_info() fail with ENODEV besides, where
- * there is no /dev/wq: the module is not loaded.  No call but wq_batch_*() allocates memory; all are thread safe, a
- * struct wq_batch belongs to one thread at a time.
+ * means.  wq_open(), wq_open_attr(), wq_unlink() and wq_info() fail with ENODEV
+ * besides, where there is no /dev/wq: the module is not loaded.  No call but those
+ * on batches allocates memory; all are thread safe, a struct wq_batch belongs to
+ * one thread at a time.
  *
  * Five lines that work through a queue:
  *
@@ -20,6 +21,14 @@
  *	while (wq_get(q, &item, WQ_FOREVER) == 0) {
  *		deliver(item.key, item.len);
  *		wq_done(q, &item);
+ *	}
+ *
+ * The same where work may fail; what fails comes again, later each time:
+ *
+ *	while (wq_get(q, &item, WQ_FOREVER) == 0) {
+ *		bool ok = deliver(item.key, item.len);
+ *
+ *		wq_done_with(q, &item, ok ? WQ_DONE_FORGET : WQ_DONE_RETRY, 0);
  *	}
  */
 #ifndef LIBWQ_H
@@ -45,11 +54,13 @@ extern "C" {
  * @key: its bytes, followed by a NUL
  * @len: how many, without that NUL
  * @token: which get it was
+ * @failures: how often the key failed since that was last forgotten
  */
 struct wq_item {
 	char key[WQ_MAX_KEY + 1];
 	size_t len;
 	uint64_t token;
+	uint32_t failures;
 };
 
 /**
@@ -64,6 +75,19 @@ struct wq_item {
  * Return: a file descriptor.
  */
 int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys);
+
+/**
+ * wq_open_attr() - the same, with all that can be said of a new queue
+ * @name: as in wq_open(), as are @oflag and @mode
+ * @oflag: likewise
+ * @mode: likewise
+ * @attr: size: sizeof(struct wq_open); flags, name and mode: zero; the rest as
+ *	<linux/wq.h> has it: max_keys, limits (how long a key waits that failed).
+ *	NULL: the kernel's defaults.  Says nothing to a queue that is there already.
+ *
+ * Return: a file descriptor.
+ */
+int wq_open_attr(const char *name, int oflag, mode_t mode, const struct wq_open *attr);
 
 /** wq_unlink() - take a queue's name away; it ends with its last descriptor */
 int wq_unlink(const char *name);
@@ -80,6 +104,23 @@ int wq_add(int q, const void *key, size_t len);
  * Return: 1 newly delayed, 0 delayed already; without delay as wq_add().
  */
 int wq_add_after(int q, const void *key, size_t len, int64_t delay, unsigned int flags);
+
+/**
+ * wq_add_rate_limited() - a key failed, and needs a run after the delay that the
+ * queue's limiter gives it; its failures count until they are forgotten
+ *
+ * Return: as wq_add_after().
+ */
+int wq_add_rate_limited(int q, const void *key, size_t len);
+
+/** wq_forget() - a key's failures count no more; 0 also where it is not known */
+int wq_forget(int q, const void *key, size_t len);
+
+/**
+ * wq_num_requeues() - a key's failures as the queue's limiter counts them; 0 where
+ * that doesn't (a bucket), or the key is not known
+ */
+int wq_num_requeues(int q, const void *key, size_t len);
 
 /**
  * wq_get() - take the next key
@@ -101,10 +142,39 @@ int wq_done(int q, const struct wq_item *item);
 /** wq_done_key() - the same by the key alone */
 int wq_done_key(int q, const void *key, size_t len);
 
+/**
+ * wq_done_with() - the work on a key is over, with this outcome
+ * @flags: WQ_DONE_FORGET: it succeeded, its failures are forgotten; WQ_DONE_RETRY: it
+ *	failed, and comes again as by wq_add_rate_limited(); WQ_DONE_AFTER: it comes
+ *	again after @delay, and FORGET may stand beside; 0: as wq_done()
+ * @delay: ns, for WQ_DONE_AFTER; else 0
+ *
+ * Return: WQ_DONE_READY: the key is ready again; WQ_DONE_DELAYED: it will be;
+ * both; 0: neither, and so also where a queue that is shut down dropped it.  On
+ * error it is held as before: ENOMEM may be tried again.
+ */
+int wq_done_with(int q, const struct wq_item *item, unsigned int flags, int64_t delay);
+
+/**
+ * wq_done_get() - wq_done_with(), and then wq_get(), in one call
+ * @item: in, the key that is done; with token 0: none, so that the first key is had
+ *	in the same way; out, the next key
+ *
+ * Return: 0, and the next key in @item.  Or -1: with @item->token 0 the done held
+ * and it is the get that failed, for instance as there was nothing (EAGAIN,
+ * ETIMEDOUT, ESHUTDOWN, EINTR); with the token as it was the done failed, and
+ * nothing was got.
+ */
+int wq_done_get(int q, struct wq_item *item, unsigned int flags, int64_t delay,
+		int64_t timeout);
+
 /** wq_query() - the state of a key, WQ_KEY_*; ENOENT: not known */
 int wq_query(int q, const void *key, size_t len);
 
-/** wq_cancel() - drop a key's run; the state that it was in, WQ_KEY_* */
+/** wq_key_state() - the same with the key's failures, all from one moment */
+int wq_key_state(int q, const void *key, size_t len, struct wq_key_state *ks);
+
+/** wq_cancel() - drop a key's run and failures; the state that it was in, WQ_KEY_* */
 int wq_cancel(int q, const void *key, size_t len);
 
 /** wq_shutdown() - no more adds; what is ready can still be got */
@@ -133,16 +203,26 @@ struct wq_batch {
 	uint32_t results_room;
 	uint32_t next;		/* offset of the record to walk on from */
 	uint32_t index;		/* and which one that is */
+	bool listed;		/* the records tell states, not failures */
 	void *recs;
 	int32_t *results;
 };
 
-/** struct wq_view - a key within a batch; valid until the batch changes */
+/**
+ * struct wq_view - a key within a batch; valid until the batch changes
+ * @key: its bytes
+ * @len: how many
+ * @token: which get it was
+ * @state: after wq_list(): WQ_KEY_*
+ * @failures: after a get, as in struct wq_item
+ * @result: of the last wq_add_batch(), wq_done_batch() or wq_done_get_batch()
+ */
 struct wq_view {
 	const void *key;
 	size_t len;
 	uint64_t token;
 	uint32_t state;
+	uint32_t failures;
 	int result;
 };
 
@@ -151,9 +231,16 @@ struct wq_view {
 /** wq_batch_put() - add a key (token 0: none); E2BIG above WQ_MAX_ARRAY bytes */
 int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token);
 
-/** wq_batch_put_after() - add a key for wq_add_batch(), as wq_add_after() would */
+/**
+ * wq_batch_put_after() - add a key for wq_add_batch(), as wq_add_after() would; with
+ * @delay 0 and WQ_ADD_RATE_LIMITED as wq_add_rate_limited()
+ */
 int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
 		       unsigned int flags);
+
+/** wq_batch_put_done() - add a key for wq_done_batch(), as wq_done_with() would */
+int wq_batch_put_done(struct wq_batch *b, const void *key, size_t len, uint64_t token,
+		      unsigned int flags, int64_t delay);
 
 /** wq_batch_reset() - empty it, keep its memory; wq_batch_free() - free it too */
 void wq_batch_reset(struct wq_batch *b);
@@ -166,7 +253,7 @@ bool wq_batch_next(struct wq_batch *b, struct wq_view *v);
  * wq_add_batch(), wq_done_batch() - add or done all keys of a batch
  *
  * Return: the number of keys handled, each with its result in wq_view.result
- * (as wq_add() and wq_done(), or a negative errno); -1 where none could be.
+ * (as wq_add() and wq_done_with(), or a negative errno); -1 where none could be.
  */
 int wq_add_batch(int q, struct wq_batch *b);
 int wq_done_batch(int q, struct wq_batch *b);
@@ -178,6 +265,18 @@ int wq_done_batch(int q, struct wq_batch *b);
  * WQ_MAX_OUT bytes of records, so it may be fewer than there are.
  */
 int wq_get_batch(int q, struct wq_batch *b, unsigned int most, int64_t timeout);
+
+/**
+ * wq_done_get_batch() - wq_done_batch(), and then wq_get_batch(), in one call
+ * @done: keys to be done, none is fine; afterwards each has its result, whatever the
+ *	call returns
+ * @next: another batch, which is emptied first
+ *
+ * A key that could not be done keeps none of the others from being done, nor the
+ * get.  Return: as wq_get_batch().
+ */
+int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsigned int most,
+		      int64_t timeout);
 
 /**
  * wq_list() - the next up to @most keys of the queue, in no useful order

@@ -191,19 +191,28 @@ static void row(const char *what, unsigned long long n, const char *note)
 /* Each run that was asked for is accounted for: struct wq_stat tells the rule. */
 static int report(double seconds)
 {
+	char what[16], note[64];
 	struct wq_stat st;
+	unsigned int i;
 
 	get_stat(&st);
 	row("events", watch_stat.events, "read from inotify");
 	row("scans", watch_stat.scans, "of the whole tree, at the start and after lost events");
-	row("delayed adds", st.retries, "a path changed: looked at 50 ms after its last change");
+	row("delayed", st.retries, "50 ms after a path's last change; or after a failure");
 	row("adds", st.adds, "a key that became dirty");
 	row("coalesced", st.coalesced, "a key that was dirty already: no run of its own");
 	row("runs", st.dones, "done");
 	row("given back", st.given_back, "runs that a kill ended, done by another worker");
 	row("merged", st.merged, "of those, also added again meanwhile: one run for both");
 	row("workers killed", n_killed, "");
-	row("failures", work->failures, "");
+	row("failures", work->failures, "tried again, and again");
+	for (i = 0; i < MAX_RETRIES && work->retries[i].count; i++) {
+		snprintf(what, sizeof(what), "  retry %u", i + 1);
+		snprintf(note, sizeof(note), "%.1f ms after the failure, on average",
+			 (double)work->retries[i].waited / work->retries[i].count / 1000);
+		row(what, work->retries[i].count, note);
+	}
+	row("skipped", work->skipped, "that can't be a key, or could not be watched");
 	row("copied", work->copied, "files and links");
 	row("bytes", work->bytes, "");
 	row("removed", work->removed, "from the mirror");
@@ -259,8 +268,16 @@ static void open_trees(const char *src, const char *dst)
 
 static void open_queue(void)
 {
+	/* 20 ms after the first failure of a path, then twice as long each, up to 1 s */
+	static const struct wq_limit limit = {
+		.kind = WQ_LIMIT_EXPONENTIAL, .base = 20000000, .max = 1000000000,
+	};
+	const struct wq_open attr = {
+		.size = sizeof(attr), .limits = (uintptr_t)&limit, .num_limits = 1,
+	};
+
 	wq_unlink(queue_name);
-	queue = wq_open(queue_name, O_RDWR | O_CREAT | O_EXCL, 0600, 0);
+	queue = wq_open_attr(queue_name, O_RDWR | O_CREAT | O_EXCL, 0600, &attr);
 	if (queue < 0)
 		err(1, "can't make a queue (is the module wq loaded?)");
 }

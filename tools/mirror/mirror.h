@@ -19,12 +19,21 @@
 /* A directory at the top of the mirror: for files that are not whole yet. */
 #define PRIVATE_DIR	".wq-mirror"
 
+/* The first retries of a key that are told apart in the figures. */
+#define MAX_RETRIES	8
+
 /* What the workers count, in memory that all processes share. */
 struct work {
 	atomic_ulong copied;
 	atomic_ulong bytes;
 	atomic_ulong removed;
 	atomic_ulong failures;
+	atomic_ulong skipped;			/* what can't be a key */
+	struct {
+		atomic_ulong count;
+		atomic_ulong waited;		/* us, from the failure to the retry */
+	} retries[MAX_RETRIES];
+	atomic_llong failed_at[4096];		/* us, by a hash of the key */
 };
 
 extern int src_fd;		/* the top of the source */

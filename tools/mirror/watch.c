@@ -74,7 +74,7 @@ static void add_key(const char *path)
 
 	if (len > WQ_MAX_KEY) {
 		warnx("%.60s...: longer than %d bytes, not mirrored", path, WQ_MAX_KEY);
-		work->failures++;
+		work->skipped++;
 		return;
 	}
 	/* Once it has been left alone for a moment: a file is written in many steps. */
@@ -153,7 +153,7 @@ static void add_tree(const char *top)
 		if (is_gone(errno))
 			return;		/* another event says so */
 		warn("can't read %s", top);
-		work->failures++;
+		work->skipped++;
 		return;
 	}
 	/* the trailing slash has fts follow the link */
@@ -175,7 +175,7 @@ static void add_tree(const char *top)
 			watch_dir(ent->fts_path, path);
 		if (ent->fts_info == FTS_DNR && !is_gone(ent->fts_errno)) {
 			warnx("can't read %s: %s", path, strerror(ent->fts_errno));
-			work->failures++;
+			work->skipped++;
 		}
 		add_key(path);
 	}
@@ -227,7 +227,7 @@ static void handle(const struct inotify_event *ev)
 		len = snprintf(path, sizeof(path), "%s/%s", dir->path, ev->name);
 	if (len >= (int)sizeof(path)) {
 		warnx("%.60s...: path too long, not mirrored", path);
-		work->failures++;
+		work->skipped++;
 		return;
 	}
 

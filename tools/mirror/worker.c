@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The consumer: takes keys and makes the mirror equal to the source at each.
+ * A key that fails comes back by the queue's limiter, later each time, for ever:
+ * a file that can't be read now may be readable one day, and nobody says when.
  *
  * What happened to the path is not asked, only what is there now.  A change
  * that comes during the work adds the key again, and the queue hands it out
@@ -26,6 +28,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mirror.h"
@@ -428,35 +431,75 @@ static bool is_valid(const struct wq_view *key, char *path)
 		(strcmp(name, ".") || name == path) && strcmp(path, PRIVATE_DIR);
 }
 
-/* Return: for how many ms to pause, as the key has to be tried again. */
-static int handle(const struct wq_view *key)
+static atomic_llong *failed_at(const struct wq_view *key)
 {
-	char path[WQ_MAX_KEY + 1];
-	int err;
+	const unsigned char *byte = key->key;
+	unsigned int hash = 5381;
+	size_t i;
 
-	if (!is_valid(key, path)) {
+	for (i = 0; i < key->len; i++)
+		hash = hash * 33 + byte[i];
+	return &work->failed_at[hash % (sizeof(work->failed_at) / sizeof(*work->failed_at))];
+}
+
+static long long now_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000LL + ts.tv_nsec / 1000;
+}
+
+/* How long a key waited that failed before. */
+static void count_retry(const struct wq_view *key)
+{
+	unsigned int n = key->failures - 1;
+
+	if (n >= MAX_RETRIES)
+		return;
+	work->retries[n].count++;
+	work->retries[n].waited += now_us() - *failed_at(key);
+}
+
+static void report_failure(const struct wq_view *key, const char *path, int err)
+{
+	work->failures++;
+	*failed_at(key) = now_us();
+	/* each key once, or one that fails for long would bury all else */
+	if (!key->failures)
+		warnx("%s: %s; it is tried again, later each time", path, strerror(-err));
+}
+
+/* Work on a key; notes down in @done what comes of it. */
+static int handle(const struct wq_view *key, struct wq_batch *done)
+{
+	unsigned int outcome = WQ_DONE_FORGET;
+	char path[WQ_MAX_KEY + 1];
+	int64_t delay = 0;
+	int err = 0;
+
+	if (key->failures)
+		count_retry(key);
+	if (is_valid(key, path)) {
+		err = reconcile(path);
+	} else {
 		warnx("a key that is no path in the tree, ignored: %.60s", path);
-		work->failures++;
-		return 0;
+		work->skipped++;
 	}
-	err = reconcile(path);
-	if (!err)
-		return 0;
 	if (err < 0) {
-		warnx("%s: %s; it is tried again", path, strerror(-err));
-		work->failures++;
+		report_failure(key, path, err);
+		outcome = WQ_DONE_RETRY;
+	} else if (err) {
+		outcome = WQ_DONE_AFTER;
+		delay = 1000000;
 	}
-	/* added before done: a worker that dies in between loses nothing */
-	if (wq_add(queue, key->key, key->len) < 0)
-		warn("%s: can't be tried again", path);
-	return err < 0 ? 100 : 1;
+	return wq_batch_put_done(done, key->key, key->len, key->token, outcome, delay);
 }
 
 int worker(unsigned int slot)
 {
-	struct wq_batch keys = WQ_BATCH_INIT;
+	struct wq_batch keys = WQ_BATCH_INIT, done = WQ_BATCH_INIT;
 	struct wq_view key;
-	int pause, ms;
 
 	/* by name, not inherited: keys belong to an open file */
 	queue = wq_open(queue_name, O_RDWR, 0, 0);
@@ -468,22 +511,19 @@ int worker(unsigned int slot)
 	snprintf(temp, sizeof(temp), "%u", slot);
 
 	for (;;) {
-		if (wq_get_batch(queue, &keys, KEYS_AT_ONCE, WQ_FOREVER) < 0) {
-			if (errno == EINTR)
-				continue;
+		if (wq_done_get_batch(queue, &done, &keys, KEYS_AT_ONCE, WQ_FOREVER) < 0 &&
+		    errno != EINTR)
 			break;
+		while (wq_batch_next(&done, &key)) {
+			if (key.result < 0) {
+				warnx("done: %s", strerror(-key.result));
+				return 1;
+			}
 		}
-		pause = 0;
-		while (wq_batch_next(&keys, &key)) {
-			ms = handle(&key);
-			if (ms > pause)
-				pause = ms;
-		}
-		if (wq_done_batch(queue, &keys) != (int)keys.count) {
-			warn("done");
-			return 1;
-		}
-		usleep(pause * 1000);
+		wq_batch_reset(&done);
+		while (wq_batch_next(&keys, &key))
+			if (handle(&key, &done) < 0)
+				err(1, NULL);
 	}
 	if (errno == ESHUTDOWN)
 		return 0;

@@ -17,23 +17,45 @@
 
 /* The queue and its name */
 
+static int create_complain(const struct args *a)
+{
+	int err = errno;
+	struct wq_info info;
+
+	if (err == ERANGE && a->count && !wq_info(&info) && a->count > info.max_keys) {
+		message("can't make the queue '%s': -n %u is out of range; it may be up to %u",
+			a->queue, a->count, info.max_keys);
+	} else if (err == ERANGE) {
+		message("can't make the queue '%s': --limiter: a bucket must not take 292 years or more to fill; give a smaller BURST, or a higher QPS",
+			a->queue);
+	} else if (err == E2BIG) {
+		message("can't make the queue '%s': this kernel's wq has no limiters (see wqctl info); load a newer wq.ko",
+			a->queue);
+	} else if (err == ENOSPC) {
+		message("can't make the queue '%s': you have as many queues, or keys in them, as a user may; unlink one, or give a smaller --max-keys (see wqctl info)",
+			a->queue);
+	} else {
+		errno = err;
+		return complain(a, "can't make the queue '%s'", a->queue);
+	}
+	return FAILED;
+}
+
 int cmd_create(const struct args *a)
 {
+	const struct wq_open attr = {
+		.size = sizeof(attr),
+		.max_keys = a->count,
+		.limits = a->num_limits ? (uintptr_t)a->limits : 0,
+		.num_limits = a->num_limits,
+	};
 	mode_t mode = a->mode < 0 ? 0600 : a->mode;
 
 	if (a->mode >= 0)
 		umask(0);
-	if (wq_open(a->queue, O_RDWR | O_CREAT | O_EXCL, mode, a->count) >= 0)
-		return DONE;
-	if (errno == ERANGE)
-		message("can't make the queue '%s': -n %u is out of range; wqctl info tells max_keys",
-			a->queue, a->count);
-	else if (errno == ENOSPC)
-		message("can't make the queue '%s': you have as many queues, or keys in them, as a user may; unlink one, or give a smaller --max-keys (see wqctl info)",
-			a->queue);
-	else
-		return complain(a, "can't make the queue '%s'", a->queue);
-	return FAILED;
+	if (wq_open_attr(a->queue, O_RDWR | O_CREAT | O_EXCL, mode, &attr) < 0)
+		return create_complain(a);
+	return DONE;
 }
 
 int cmd_unlink(const struct args *a)
@@ -99,13 +121,14 @@ static bool add_flush(struct adder *ad)
 
 static bool add_key(struct adder *ad, const void *key, size_t len)
 {
+	unsigned int flags = ad->args->rate_limited ? WQ_ADD_RATE_LIMITED : 0;
 	int64_t after = ad->args->after;
 
-	if (!wq_batch_put_after(&ad->batch, key, len, after, 0))
+	if (!wq_batch_put_after(&ad->batch, key, len, after, flags))
 		return true;
 	/* The batch is full, or the key is too long, which put says again. */
 	return errno == E2BIG && add_flush(ad) &&
-	       !wq_batch_put_after(&ad->batch, key, len, after, 0);
+	       !wq_batch_put_after(&ad->batch, key, len, after, flags);
 }
 
 static bool add_words(struct adder *ad)
@@ -235,12 +258,18 @@ static int get_unprinted(const struct args *a, struct wq_batch *b)
 
 static int batch_done(const struct args *a, int q, struct wq_batch *b)
 {
+	bool again = a->outcome & (WQ_DONE_RETRY | WQ_DONE_AFTER);
 	struct wq_view v;
 	int ret = DONE;
 
 	if (wq_done_batch(q, b) < 0)
 		return complain(a, "can't say done");
 	while (wq_batch_next(b, &v)) {
+		if (v.result == 0 && again) {
+			message("the key '%s' is done and does not come again, as the queue is shut down",
+				key_text(v.key, v.len));
+			ret = ret ? ret : SHUT_DOWN;
+		}
 		if (v.result >= 0)
 			continue;
 		ret = FAILED;
@@ -300,17 +329,17 @@ int cmd_done(const struct args *a)
 	int ret = DONE, part;
 	unsigned int i;
 
-	for (i = 0; i < a->num_words && (ret == DONE || ret == FAILED); i++) {
+	for (i = 0; i < a->num_words; i++) {
 		const char *key = a->words[i];
 
-		if (wq_batch_put(&b, key, strlen(key), 0)) {
+		if (wq_batch_put_done(&b, key, strlen(key), 0, a->outcome, a->after)) {
 			message("'%.32s' can't be a key: a key has 1 to %d bytes", key, WQ_MAX_KEY);
 			ret = FAILED;
 		}
 		if (b.count < PAGE && i + 1 < a->num_words)
 			continue;
 		part = batch_done(a, a->fd, &b);
-		ret = part ? part : ret;
+		ret = ret == FAILED || !part ? ret : part;
 		wq_batch_reset(&b);
 	}
 	wq_batch_free(&b);
@@ -324,20 +353,22 @@ static const char *state_text(unsigned int state)
 	static char text[64];
 
 	/* Ready includes dirty: a word for it would say nothing. */
-	snprintf(text, sizeof(text), "%s%s%s%s%s",
+	snprintf(text, sizeof(text), "%s%s%s%s%s%s",
 		 state & WQ_KEY_READY ? ",ready" : "",
 		 state & WQ_KEY_PROCESSING ? ",processing" : "",
 		 (state & (WQ_KEY_DIRTY | WQ_KEY_READY)) == WQ_KEY_DIRTY ? ",dirty" : "",
 		 state & WQ_KEY_DELAYED ? ",delayed" : "",
+		 state & WQ_KEY_FAILED ? ",failed" : "",
 		 state & WQ_KEY_MINE ? ",mine" : "");
 	return text[0] ? text + 1 : "idle";
 }
 
-static int each_state(const struct args *a, int oflag,
-		      int (*call)(int q, const void *key, size_t len))
+/* @call for each key; it prints what it has to say, and returns -1 on error. */
+static int each_key(const struct args *a, int oflag,
+		    int (*call)(int q, const void *key, size_t len))
 {
 	int q = queue_open(a, oflag);
-	int ret = DONE, state;
+	int ret = DONE;
 	unsigned int i;
 
 	if (q < 0)
@@ -345,10 +376,9 @@ static int each_state(const struct args *a, int oflag,
 	for (i = 0; i < a->num_words; i++) {
 		const char *key = a->words[i];
 
-		state = call(q, key, strlen(key));
-		if (state >= 0) {
-			puts(state_text(state));
-		} else if (errno == ENOENT) {
+		if (!call(q, key, strlen(key)))
+			continue;
+		if (errno == ENOENT) {
 			message("the queue has no key '%s'", key_text(key, strlen(key)));
 			ret = ret ? ret : NOTHING;
 		} else if (errno == EINVAL || errno == E2BIG) {
@@ -361,14 +391,41 @@ static int each_state(const struct args *a, int oflag,
 	return ret;
 }
 
+static int query_print(int q, const void *key, size_t len)
+{
+	struct wq_key_state ks;
+
+	if (wq_key_state(q, key, len, &ks))
+		return -1;
+	puts(state_text(ks.state));
+	if (ks.failures)
+		printf("failures %u\n", ks.failures);
+	return 0;
+}
+
 int cmd_query(const struct args *a)
 {
-	return each_state(a, O_RDONLY, wq_query);
+	return each_key(a, O_RDONLY, query_print);
+}
+
+static int cancel_print(int q, const void *key, size_t len)
+{
+	int state = wq_cancel(q, key, len);
+
+	if (state < 0)
+		return -1;
+	puts(state_text(state));
+	return 0;
 }
 
 int cmd_cancel(const struct args *a)
 {
-	return each_state(a, O_WRONLY, wq_cancel);
+	return each_key(a, O_WRONLY, cancel_print);
+}
+
+int cmd_forget(const struct args *a)
+{
+	return each_key(a, O_RDONLY, wq_forget);
 }
 
 int cmd_list(const struct args *a)
@@ -403,7 +460,7 @@ static json_t *stat_json(const struct wq_stat *st)
 	char mode[8];
 
 	snprintf(mode, sizeof(mode), "%04o", st->mode & 07777);
-	return json_pack("{s:s, s:I, s:I, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+	return json_pack("{s:s, s:I, s:I, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 			 "name", st->name,
 			 "uid", (json_int_t)st->uid,
 			 "gid", (json_int_t)st->gid,
@@ -415,6 +472,8 @@ static json_t *stat_json(const struct wq_stat *st)
 			 "held", (json_int_t)st->held,
 			 "delayed", (json_int_t)st->delayed,
 			 "next_due_ns", st->delayed ? json_integer(st->next_due) : json_null(),
+			 "failed", (json_int_t)st->failed,
+			 "kept", (json_int_t)st->kept,
 			 "keys", (json_int_t)st->keys,
 			 "max_keys", (json_int_t)st->max_keys,
 			 "adds", (json_int_t)st->adds,
@@ -474,9 +533,10 @@ int cmd_info(const struct args *a)
 	if (wq_info(&info))
 		return complain(a, "can't ask the kernel");
 	printf("version      %u\n", info.version);
-	printf("features    %s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
+	printf("features    %s%s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
 	       info.features & WQ_FEATURE_POLL ? " poll" : "",
-	       info.features & WQ_FEATURE_DELAY ? " delay" : "");
+	       info.features & WQ_FEATURE_DELAY ? " delay" : "",
+	       info.features & WQ_FEATURE_LIMIT ? " limit" : "");
 	printf("max_key      %u bytes\n", info.max_key);
 	printf("max_array    %u bytes\n", info.max_array);
 	printf("max_keys     %u\n", info.max_keys);

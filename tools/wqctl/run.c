@@ -8,19 +8,23 @@
  *
  * No key is lost and none runs twice at once, whoever is killed:
  *
- *  - A worker holds one key (with --once also those that failed).  Its open file
- *    is inherited by the command on purpose: the key goes back when the worker
- *    and all of the command are gone, not while the command still works on it.
+ *  - A worker holds one key.  Its open file is inherited by the command on
+ *    purpose: the key goes back when the worker and all of the command are gone,
+ *    not while the command still works on it.
  *  - A worker and its command are one process group.  When a worker dies, the
  *    parent kills what is left of the group and forks a new worker.
  *  - When the parent dies, its workers end after the command that they run.
- *  - A command that fails: add, then done.  The other way round the key would be
- *    nowhere in between.
+ *  - A command that fails: the key is done and waits for its retry by one call, so
+ *    that there is no moment when it is neither here nor there.  The queue counts
+ *    its failures: they outlive this worker, and wqctl.
+ *  - A command that succeeds: the key is done by the call that gets the next one.
+ *    A worker that is killed before that has it run again.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +36,7 @@
 
 #include "wqctl.h"
 
-/* What a worker waits after a failure, so that a key that always fails is no hot loop. */
+/* What is waited where there was no memory, for a new worker, and by --once to look. */
 #define PAUSE_MS	100
 
 /**
@@ -40,15 +44,20 @@
  *	while there is none
  * @pid: the worker, 0: none
  * @runs: commands that ended
- * @failed: of these, those that failed, and keys that could not be run
- * @kept: --once: keys that failed and are held until the end
+ * @retries: of these, those that failed and whose key comes again
+ * @given_up: keys that failed too often
+ * @dropped: keys that could not be run, or not be retried
+ * @open: keys that wait for a retry by a delay of this run, less those that had
+ *	failed before and came to an end here; it takes all workers for a sum
  * @no_command: the command of its key can't be executed
  */
 struct slot {
 	pid_t pid;
 	atomic_uint_least64_t runs;
-	atomic_uint_least64_t failed;
-	atomic_uint_least32_t kept;
+	atomic_uint_least64_t retries;
+	atomic_uint_least64_t given_up;
+	atomic_uint_least64_t dropped;
+	atomic_int_least64_t open;
 	atomic_bool no_command;
 };
 
@@ -147,11 +156,33 @@ static void exec_command(struct slot *slot, const struct wq_item *item, pid_t wo
 	_exit(127);
 }
 
-/* The command's exit status as wait tells it, or -1. */
+static void pause_ms(long ms)
+{
+	struct timespec ts = { .tv_nsec = ms * 1000000 };
+
+	nanosleep(&ts, NULL);
+}
+
+/* Forks until it works: that it doesn't is no failure of the key.  -1: stopped. */
+static pid_t fork_patiently(void)
+{
+	bool told = args->quiet;
+	pid_t pid;
+
+	while ((pid = fork()) < 0 && !stopped()) {
+		if (!told)
+			message("can't fork: %s; trying again", strerror(errno));
+		told = true;
+		pause_ms(PAUSE_MS);
+	}
+	return pid;
+}
+
+/* The command's exit status as wait tells it, or -1: it was not run. */
 static int run_command(struct slot *slot, const struct wq_item *item)
 {
 	pid_t worker = getpid();
-	pid_t pid = fork();
+	pid_t pid = fork_patiently();
 	int status;
 
 	if (pid == 0)
@@ -161,117 +192,146 @@ static int run_command(struct slot *slot, const struct wq_item *item)
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return -1;
-	return status;
+	return slot->no_command ? -1 : status;
 }
 
-static void report_failure(const struct wq_item *item, int status, const char *then)
+__attribute__((format(printf, 3, 4)))
+static void report_failure(const struct wq_item *item, int status, const char *format, ...)
 {
 	const char *key = key_text(item->key, item->len);
+	char then[64];
+	va_list ap;
 
-	if (status == -1)
-		message("key '%s': can't fork: %s; %s", key, strerror(errno), then);
-	else if (WIFSIGNALED(status))
+	va_start(ap, format);
+	vsnprintf(then, sizeof(then), format, ap);
+	va_end(ap);
+	if (WIFSIGNALED(status))
 		message("key '%s': killed by signal %d (%s); %s", key, WTERMSIG(status),
 			sigdescr_np(WTERMSIG(status)) ?: "unknown", then);
 	else
 		message("key '%s': exit status %d; %s", key, WEXITSTATUS(status), then);
 }
 
-static void pause_ms(long ms)
+static void cant_say_done(const struct wq_item *item)
 {
-	struct timespec ts = { .tv_nsec = ms * 1000000 };
-
-	nanosleep(&ts, NULL);
+	message("can't say done for the key '%s': %s; it may run again",
+		key_text(item->key, item->len), strerror(errno));
 }
 
-static void say_done(const struct wq_item *item)
+/* A key that had failed before this run of it does not wait any more. */
+static void close_key(struct slot *slot, const struct wq_item *item)
 {
-	if (wq_done(queue, item) < 0)
-		message("can't say done for the key '%s': %s; it may run again",
-			key_text(item->key, item->len), strerror(errno));
+	if (item->failures)
+		slot->open--;
 }
 
-/* A key whose command failed comes again. */
-static void fail_key(struct slot *slot, const struct wq_item *item, int status)
+static void give_up(struct slot *slot, const struct wq_item *item, int status)
 {
-	slot->failed++;
-	if (args->once) {
-		slot->kept++;
+	slot->given_up++;
+	close_key(slot, item);
+	/* Not silent, even with --quiet: there is no key any more. */
+	report_failure(item, status, "given up after %u %s", item->failures,
+		       item->failures == 1 ? "retry" : "retries");
+}
+
+/* A key whose command failed comes again.  Where it can't yet it stays held. */
+static void retry(struct slot *slot, const struct wq_item *item, int status)
+{
+	int again;
+
+	while ((again = wq_done_with(queue, item, WQ_DONE_RETRY, 0)) < 0 && errno == ENOMEM) {
+		if (stopped())
+			return;		/* It goes back as this worker exits. */
+		pause_ms(PAUSE_MS);
+	}
+	if (again < 0) {
+		cant_say_done(item);
+	} else if (again == 0) {
+		slot->dropped++;
+		close_key(slot, item);
+		wq_forget(queue, item->key, item->len);
+		report_failure(item, status, "dropped, as the queue is shut down");
+	} else {
+		slot->retries++;
+		if (!item->failures && again & WQ_DONE_DELAYED)
+			slot->open++;
 		if (!args->quiet)
-			report_failure(item, status, "back to the queue at the end");
-		return;
+			report_failure(item, status, "retry %u of %u", item->failures + 1,
+				       args->max_retries);
 	}
-	if (wq_add(queue, item->key, item->len) < 0) {
-		/* Not silent, even with --quiet: there is no key any more. */
-		report_failure(item, status, errno == ESHUTDOWN ?
-			       "dropped, as the queue is shut down" :
-			       "dropped, as it can't be added again");
-	} else if (!args->quiet) {
-		report_failure(item, status, "added again");
-	}
-	say_done(item);
-	pause_ms(PAUSE_MS);
 }
 
-static void run_key(struct slot *slot, const struct wq_item *item)
+/*
+ * Runs the command.  True: the key has come to an end, and is to be done and
+ * forgotten.  False: that is not for the caller, it was retried or goes back.
+ */
+static bool run_key(struct slot *slot, const struct wq_item *item)
 {
 	int status;
 
 	if (memchr(item->key, '\0', item->len)) {
 		message("key '%s': a NUL can't be in an argument; dropped",
 			key_text(item->key, item->len));
-		slot->failed++;
-		say_done(item);
-		return;
+		slot->dropped++;
+		return true;
 	}
 	status = run_command(slot, item);
-	if (slot->no_command)
-		return;		/* Still held, so it goes back. */
+	if (status == -1)
+		return false;
 	slot->runs++;
+	if (status && item->failures < args->max_retries) {
+		retry(slot, item, status);
+		return false;
+	}
 	if (status)
-		fail_key(slot, item, status);
+		give_up(slot, item, status);
 	else
-		say_done(item);
+		close_key(slot, item);
+	return true;
 }
 
-/* --once: nothing is ready, and nothing processing but what failed here. */
+/*
+ * --once: nothing is ready or processing, and nothing that failed is delayed: what
+ * failed and has nothing else to do is just kept.
+ */
 static bool all_done(void)
 {
 	struct wq_stat st;
-	uint32_t kept = 0;
-	unsigned int i;
 
-	for (i = 0; i < args->jobs; i++)
-		kept += shared->slots[i].kept;
-	return !wq_stat(queue, &st) && !st.ready && st.processing <= kept;
+	return !wq_stat(queue, &st) && !st.ready && !st.processing && st.failed <= st.kept;
 }
 
 static int worker_loop(struct slot *slot)
 {
 	int64_t timeout = args->once ? PAUSE_MS * NSEC_PER_SEC / 1000 : WQ_FOREVER;
-	struct wq_item item;
+	struct wq_item item = { .token = 0 };	/* the key to be done, if any */
 
 	while (!stopped()) {
-		if (!wq_get(queue, &item, timeout)) {
+		if (!wq_done_get(queue, &item, WQ_DONE_FORGET, 0, timeout)) {
 			/* Held but not run, it goes back as this worker exits. */
 			if (stopped())
-				break;
-			run_key(slot, &item);
+				return DONE;
+			if (!run_key(slot, &item))
+				item.token = 0;
 			if (slot->no_command)
 				return FAILED;
+		} else if (errno == ENOMEM) {
+			pause_ms(PAUSE_MS);
+		} else if (item.token) {
+			cant_say_done(&item);
+			item.token = 0;
 		} else if (errno == ESHUTDOWN) {
-			break;
+			return DONE;
 		} else if (args->once && errno == ETIMEDOUT && all_done()) {
-			/*
-			 * Told before anyone exits: what an exit gives back is
-			 * not for those that still look.
-			 */
+			/* Told to all: what an exit gives back is not for them. */
 			shared->stop = true;
 		} else if (errno != EINTR && errno != EAGAIN && errno != ETIMEDOUT) {
 			complain(args, "can't get a key");
 			return FAILED;
 		}
 	}
+	if (item.token && wq_done_with(queue, &item, WQ_DONE_FORGET, 0) < 0)
+		cant_say_done(&item);
 	return DONE;
 }
 
@@ -330,8 +390,8 @@ static void stop_all(int sig)
 }
 
 struct totals {
-	uint64_t runs, failed;
-	uint32_t kept;
+	uint64_t runs, retries, given_up, dropped;
+	int64_t open;
 	unsigned int alive;
 };
 
@@ -344,8 +404,10 @@ static struct totals sum(void)
 		const struct slot *slot = &shared->slots[i];
 
 		t.runs += slot->runs;
-		t.failed += slot->failed;
-		t.kept += slot->kept;
+		t.retries += slot->retries;
+		t.given_up += slot->given_up;
+		t.dropped += slot->dropped;
+		t.open += slot->open;
 		t.alive += slot->pid != 0;
 	}
 	return t;
@@ -377,7 +439,6 @@ static bool reap(bool killed)
 			ok = ok && info.si_status == DONE;
 			continue;
 		}
-		slot->kept = 0;		/* They went back. */
 		if (killed)
 			continue;
 		message("worker %d was killed by signal %d; its key goes back to the queue%s",
@@ -399,21 +460,40 @@ static void show(int q, int64_t *when, uint64_t *runs)
 
 	if (wq_stat(q, &st))
 		return;
-	progress("%" PRIu64 " runs, %" PRIu64 " failed; %u ready, %u processing; %.1f runs/s",
-		 t.runs, t.failed, st.ready, st.processing,
+	progress("%" PRIu64 " runs, %" PRIu64 " retries, %" PRIu64 " given up; %u ready, %u processing, %u delayed; %.1f runs/s",
+		 t.runs, t.retries, t.given_up, st.ready, st.processing, st.delayed,
 		 (double)(t.runs - *runs) * NSEC_PER_SEC / (now - *when + 1));
 	*when = now;
 	*runs = t.runs;
 }
 
+/*
+ * A shut down drops the keys that wait for their retry, and no worker sees that.
+ * @dropped is what the queue had dropped before.
+ */
+static void count_lost(int q, uint64_t dropped, struct totals *t)
+{
+	uint64_t lost = t->open > 0 ? t->open : 0;
+	struct wq_stat st;
+
+	if (wq_stat(q, &st) || !(st.state & WQ_STATE_SHUTDOWN))
+		return;
+	if (lost > st.dropped - dropped)
+		lost = st.dropped - dropped;
+	if (lost)
+		message("%" PRIu64 " keys that waited for a retry were dropped, as the queue is shut down",
+			lost);
+	t->dropped += lost;
+}
+
 static void summary(const struct totals *t, double secs)
 {
-	char kept[64] = "";
+	char dropped[64] = "";
 
-	if (t->kept)
-		snprintf(kept, sizeof(kept), "; %u keys are back in the queue", t->kept);
-	message("%" PRIu64 " runs, %" PRIu64 " failed, in %.1f s%s", t->runs, t->failed, secs,
-		kept);
+	if (t->dropped)
+		snprintf(dropped, sizeof(dropped), ", %" PRIu64 " dropped", t->dropped);
+	message("%" PRIu64 " runs, %" PRIu64 " retries, %" PRIu64 " given up%s, in %.1f s",
+		t->runs, t->retries, t->given_up, dropped, secs);
 }
 
 static void block_signals(void)
@@ -440,6 +520,7 @@ int cmd_run(const struct args *a)
 	size_t size = sizeof(*shared) + a->jobs * sizeof(shared->slots[0]);
 	int64_t begin = now_ns(), when = begin;
 	bool ok = true, told = false, killed = false;
+	struct wq_stat st;
 	uint64_t runs = 0;
 	struct totals t;
 	unsigned int i;
@@ -449,6 +530,8 @@ int cmd_run(const struct args *a)
 	q = queue_open(a, O_RDWR);
 	if (q < 0)
 		return FAILED;
+	if (wq_stat(q, &st))
+		return complain(a, "can't read the queue's figures");
 	args = a;
 	shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED) {
@@ -482,7 +565,8 @@ int cmd_run(const struct args *a)
 	if (killed)
 		message("killed; the keys are back in the queue");
 	progress_end();
+	count_lost(q, st.dropped, &t);
 	if (!a->quiet)
 		summary(&t, (double)(now_ns() - begin) / NSEC_PER_SEC);
-	return ok && !killed && !t.failed ? DONE : FAILED;
+	return ok && !killed && !t.given_up && !t.dropped ? DONE : FAILED;
 }

@@ -3,14 +3,14 @@
  * wqctl: work queues of the kernel from the shell.
  *
  * This file reads the command line and speaks to the user; the subcommands are
- * in cmds.c, `wqctl run` in run.c.  One parser serves all subcommands: each
- * has a table of the options it takes, and says how many words it wants.
+ * in cmds.c, `wqctl run` in run.c, and limiter.c reads --limiter.  One parser
+ * serves all subcommands: each has a table of the options it takes, and says how
+ * many words it wants.
  */
 #include <argp.h>
 #include <errno.h>
 #include <error.h>
 #include <locale.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,10 @@
 
 const char *argp_program_version = "wqctl " VERSION;
 
-enum { OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE, OPT_AFTER };
+enum {
+	OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE, OPT_AFTER, OPT_LIMITER,
+	OPT_RATE_LIMITED, OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES,
+};
 
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
 	"the queue that the open descriptor N is bound to, in place of QUEUE", 0 }
@@ -51,12 +54,22 @@ static const struct command commands[] = {
 	{
 		.name = "create", .args = "QUEUE",
 		.doc = "Make a queue with a name; it stays until it is unlinked."
-			"\v0 made, 1 failed (there is one of that name).",
+			"\vA key that fails comes again after a delay that the queue's limiter gives it. SPEC is one or more of these, with commas between; the longest delay counts:\n\n"
+			"  exponential:BASE:MAX   BASE, doubled at each further failure, up to MAX\n"
+			"  fast-slow:FAST:SLOW:N  FAST for its first N failures, then SLOW\n"
+			"  bucket:QPS:BURST       a wait for one of BURST tokens that all keys share;\n"
+			"                         QPS (such as 10 or 0.1) new ones come in a second\n"
+			"  default-controller     exponential:5ms:1000s,bucket:10:100\n"
+			"  default-item           exponential:1ms:1000s\n"
+			"  max-wait:T             the delay of all of the list is T at most\n\n"
+			"0 made, 1 failed (there is one of that name).",
 		.options = (const struct argp_option[]){
 			{ "mode", 'm', "MODE", 0,
-			  "permissions in octal, whatever the umask (default: 0600); read is to get, done, query and list, write is to add, cancel and shut down", 0 },
+			  "permissions in octal, whatever the umask (default: 0600); read is to get, done, query and list, write is to add, cancel and shut down, either is to forget", 0 },
 			{ "max-keys", 'n', "N", 0,
 			  "the most keys that it holds (default: see wqctl info)", 0 },
+			{ "limiter", OPT_LIMITER, "SPEC", 0,
+			  "how long a key waits that failed, as below (default: default-controller)", 0 },
 			END
 		},
 		.run = cmd_create, .queue = BY_NAME,
@@ -73,6 +86,8 @@ static const struct command commands[] = {
 		.options = (const struct argp_option[]){
 			{ "after", OPT_AFTER, "TIME", 0,
 			  "not now, but after that time: 1.5s, 20ms, 3m, 2h (a number alone: seconds); of two times for a key the earlier one counts", 0 },
+			{ "rate-limited", OPT_RATE_LIMITED, NULL, 0,
+			  "the keys failed: count that, and add them after the delay that the queue's limiter gives", 0 },
 			{ "null", '0', NULL, 0, "standard input: keys end with NUL, not newline", 0 },
 			{ "verbose", 'v', NULL, 0, "say how many were added, also where standard error is no terminal", 0 },
 			FD_OPTION, END
@@ -101,10 +116,24 @@ static const struct command commands[] = {
 	}, {
 		.name = "done", .args = "--fd N KEY...",
 		.doc = "Say that the work on keys is over which descriptor N got."
-			"\vOnly the open file that got a key can say so: see wqctl get --help.\n\n"
-			"0 all done, 1 at least one was not held by the descriptor (the others are done).",
-		.options = (const struct argp_option[]){ FD_OPTION, END },
+			"\vOnly the open file that got a key can say so: see wqctl get --help. That a key failed is remembered until it is forgotten.\n\n"
+			"0 all done, 1 at least one was not held by the descriptor (the others are done), 4 all done, but at least one that was to come again does not, as the queue is shut down.",
+		.options = (const struct argp_option[]){
+			{ "forget", OPT_FORGET, NULL, 0, "it succeeded: forget its failures", 0 },
+			{ "retry", OPT_RETRY, NULL, 0,
+			  "it failed: count that, and run it again after the delay that the queue's limiter gives", 0 },
+			{ "after", OPT_AFTER, "TIME", 0,
+			  "run it again after that time, as in wqctl add; may stand beside --forget", 0 },
+			FD_OPTION, END
+		},
 		.run = cmd_done, .queue = BY_FD, .words_min = 1, .words_max = -1,
+	}, {
+		.name = "forget", .args = "QUEUE KEY...\n--fd N KEY...",
+		.doc = "Forget that keys failed: the next failure has the shortest delay again."
+			"\vDoes not replace done, and leaves a delay that is pending.\n\n"
+			"0 forgotten, or there was nothing to forget, 1 failed.",
+		.options = (const struct argp_option[]){ FD_OPTION, END },
+		.run = cmd_forget, .queue = BY_EITHER, .words_min = 1, .words_max = -1,
 	}, {
 		.name = "bind", .args = "--fd N [QUEUE]",
 		.doc = "Bind a descriptor of the shell to a queue; without QUEUE to a new private one."
@@ -119,14 +148,14 @@ static const struct command commands[] = {
 	}, {
 		.name = "query", .args = "QUEUE KEY\n--fd N KEY",
 		.doc = "Print the state of a key."
-			"\vStates: ready (waits for a get), processing (got and not done), with dirty: runs once more afterwards; delayed (comes later); mine: by --fd's file.\n\n"
+			"\vStates: ready (waits for a get), processing (got and not done), with dirty: runs once more afterwards; delayed (comes later); failed (which was not forgotten; a second line tells how often, as in \"failures 3\"); mine: by --fd's file.\n\n"
 			"0 printed, 1 failed, 3 the queue doesn't know the key.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_query, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
 	}, {
 		.name = "cancel", .args = "QUEUE KEY...\n--fd N KEY...",
 		.doc = "Drop what is to be done for keys, and print the state that each was in."
-			"\vA run that has started goes on, without another one after it.\n\n"
+			"\vA run that has started goes on, without another one after it. Its failures are forgotten.\n\n"
 			"0 dropped, 1 failed, 3 the queue doesn't know a key.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_cancel, .queue = BY_EITHER, .words_min = 1, .words_max = -1,
@@ -164,14 +193,16 @@ static const struct command commands[] = {
 		.name = "run", .args = "QUEUE [--] COMMAND [ARG|{}]...",
 		.doc = "Run COMMAND for each key, until the queue is shut down and empty."
 			"\v{} in COMMAND and its arguments becomes the key; without any, the key is the last argument. Standard input is /dev/null.\n\n"
-			"Where COMMAND exits with 0 the key is done; else it is added again, at the tail of the queue. (A key with a NUL byte can't be an argument, and after a shutdown nothing can be added: such a key is dropped, with a message.) A key whose worker or whole wqctl is killed goes back to the queue once its COMMAND is gone too.\n\n"
-			"SIGINT, SIGTERM and SIGHUP: the commands that run may end, no more start. A second one kills them; their keys go back. SIGINT and SIGHUP that were ignored before, as by nohup, still are.\n\n"
-			"0 every command succeeded, 1 one did not, or was killed by the second signal, or wqctl could not go on.",
+			"Where COMMAND exits with 0 the key is done, and its failures are forgotten; else it runs again after the delay that the queue's limiter gives (see wqctl create --help). A key that failed N + 1 times is given up: reported, and forgotten. (A key with a NUL byte can't be an argument, and in a queue that is shut down nothing is retried: such a key is dropped, with a message.) A key whose worker or whole wqctl is killed goes back to the queue once its COMMAND is gone too; that is no failure.\n\n"
+			"SIGINT, SIGTERM and SIGHUP: the commands that run may end, no more start; keys that wait for a retry stay in the queue. A second one kills the commands; their keys go back. SIGINT and SIGHUP that were ignored before, as by nohup, still are.\n\n"
+			"0 no key was given up or dropped, 1 one was, or commands were killed by the second signal, or wqctl could not go on.",
 		.options = (const struct argp_option[]){
 			{ "jobs", 'j', "N", 0, "N commands at once (default: 1)", 0 },
 			{ "once", OPT_ONCE, NULL, 0,
-			  "stop when no key is ready or processing; keys that failed go back to the queue then", 0 },
-			{ "quiet", 'q', NULL, 0, "no progress, no summary, no word on commands that failed", 0 },
+			  "stop when no key is ready, is processing, or waits for a retry", 0 },
+			{ "max-retries", OPT_MAX_RETRIES, "N", 0,
+			  "how often a key that fails is tried again (default: 5)", 0 },
+			{ "quiet", 'q', NULL, 0, "no progress, no summary, no word on commands that are retried", 0 },
 			END
 		},
 		.run = cmd_run, .queue = BY_NAME,
@@ -382,26 +413,14 @@ static unsigned long number(struct argp_state *state, const char *what, const ch
 	return n;
 }
 
-/* A time as people write it, in ns. */
 static int64_t duration(struct argp_state *state, const char *option, const char *arg)
 {
-	static const struct {
-		const char *name;
-		double ns;
-	} units[] = {
-		{ "", 1e9 }, { "s", 1e9 }, { "ms", 1e6 }, { "us", 1e3 }, { "ns", 1 },
-		{ "m", 60e9 }, { "h", 3600e9 }, { NULL, 0 },
-	}, *unit = units;
-	char *end;
-	double n = strtod(arg, &end);
+	int64_t ns = 0;
 
-	while (unit->name && strcmp(unit->name, end))
-		unit++;
-	if (end == arg || !unit->name || !(n >= 0) || n * unit->ns > 9e18)
+	if (!parse_time(arg, &ns))
 		argp_error(state, "%s: '%s' is not a time; for instance 1.5s, 20ms, 3m or 2h",
 			   option, arg);
-	/* Rounded up: a wait that was asked for is not turned into none. */
-	return ceil(n * unit->ns);
+	return ns;
 }
 
 static void check_words(struct argp_state *state, const struct parse *p)
@@ -419,6 +438,10 @@ static void check_words(struct argp_state *state, const struct parse *p)
 		argp_error(state, c->raw ? "which command shall run?" : "which key?");
 	if (a->num_words > c->words_max)
 		argp_error(state, "'%s' is one word too many", a->words[c->words_max]);
+	if (a->rate_limited && a->outcome & WQ_DONE_AFTER)
+		argp_error(state, "--rate-limited or --after: either the queue's limiter says when, or you do");
+	if (a->outcome & WQ_DONE_RETRY && a->outcome != WQ_DONE_RETRY)
+		argp_error(state, "--retry counts a failure and waits as the limiter says: it goes neither with --forget nor with --after");
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -426,6 +449,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	struct parse *p = state->input;
 	struct args *a = &p->args;
 	bool by_name = p->command->queue != NO_QUEUE && p->command->queue != BY_FD;
+	char *error;
 
 	switch (key) {
 	case 'm':
@@ -463,6 +487,24 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_AFTER:
 		a->after = duration(state, "--after", arg);
+		a->outcome |= WQ_DONE_AFTER;
+		break;
+	case OPT_RATE_LIMITED:
+		a->rate_limited = true;
+		break;
+	case OPT_FORGET:
+		a->outcome |= WQ_DONE_FORGET;
+		break;
+	case OPT_RETRY:
+		a->outcome |= WQ_DONE_RETRY;
+		break;
+	case OPT_MAX_RETRIES:
+		a->max_retries = number(state, "--max-retries", arg, 10, 0, UINT32_MAX);
+		break;
+	case OPT_LIMITER:
+		error = parse_limiter(arg, a->limits, &a->num_limits);
+		if (error)
+			argp_error(state, "--limiter: %s", error);
 		break;
 	case OPT_ONCE:
 		a->once = true;
@@ -494,7 +536,7 @@ static int run_command(const struct command *c, int argc, char **argv)
 	};
 	struct parse p = {
 		.command = c,
-		.args = { .fd = -1, .mode = -1, .jobs = 1, .timeout = WQ_NOWAIT },
+		.args = { .fd = -1, .mode = -1, .jobs = 1, .timeout = WQ_NOWAIT, .max_retries = 5 },
 	};
 	char name[32];
 	int ret;

@@ -32,6 +32,11 @@ enum {
  * @jobs: -j
  * @timeout: --wait and -t, in ns as for wq_get()
  * @after: --after, in ns
+ * @outcome: WQ_DONE_*: --forget, --retry, --after
+ * @rate_limited: --rate-limited
+ * @max_retries: --max-retries
+ * @limits: --limiter
+ * @num_limits: how many, 0 where there is none
  */
 struct args {
 	const char *queue;
@@ -43,6 +48,11 @@ struct args {
 	unsigned int jobs;
 	int64_t timeout;
 	int64_t after;
+	unsigned int outcome;
+	unsigned int max_retries;
+	struct wq_limit limits[WQ_MAX_LIMITS];
+	unsigned int num_limits;
+	bool rate_limited;
 	bool nul;
 	bool verbose;
 	bool quiet;
@@ -72,12 +82,19 @@ const char *key_text(const void *key, size_t len);
 
 int64_t now_ns(void);
 
+/* A time as people write it; false: it is none. */
+bool parse_time(const char *text, int64_t *ns);
+
+/* What --limiter says.  NULL, or what is wrong with it. */
+char *parse_limiter(const char *spec, struct wq_limit limits[WQ_MAX_LIMITS], unsigned int *num);
+
 int cmd_create(const struct args *a);
 int cmd_unlink(const struct args *a);
 int cmd_bind(const struct args *a);
 int cmd_add(const struct args *a);
 int cmd_get(const struct args *a);
 int cmd_done(const struct args *a);
+int cmd_forget(const struct args *a);
 int cmd_query(const struct args *a);
 int cmd_cancel(const struct args *a);
 int cmd_list(const struct args *a);

@@ -113,8 +113,9 @@
  * struct wq_rec - one key of a packed array
  * @len: bytes of the key, 1 to WQ_MAX_KEY
  * @flags: add: WQ_ADD_*; done: WQ_DONE_*; other verbs: must be zero
- * @state: list: out, WQ_KEY_*; add and done: must be zero
- * @failures: get: out, how often the key failed since that was last forgotten
+ * @state: list: out, WQ_KEY_*; add: must be zero
+ * @failures: get: out, how often the key failed since that was last forgotten;
+ *	done: not looked at, so that a record may be as get told it
  * @token: get: out, which get this was (never 0); done: in, the same, or 0 to
  *	go by the key alone; other verbs: must be zero
  * @delay: add: ns (CLOCK_MONOTONIC) until the key needs a run, 0 or less: it does
@@ -232,14 +233,15 @@ struct wq_limit {
  * @name: NUL-terminated, from A-Z a-z 0-9 . _ - + : @ and not starting with a
  *	dot; empty: a private queue, which ends with its last open file
  * @mode: permission bits of a new named queue, less the caller's umask.  Read
- *	lets get, done, query and list, write lets add, cancel and shut down, both
- *	let forget.  The
- *	file's access mode (O_RDONLY, O_WRONLY, O_RDWR) says what is asked for.
+ *	lets get, done, query and list, write lets add, cancel and shut down, either
+ *	lets forget.  The file's access mode (O_RDONLY, O_WRONLY, O_RDWR) says what
+ *	is asked for.
  * @max_keys: keys that a new queue may hold in any state, up to WQ_MAX_KEYS;
  *	0: the default.  It counts against the user's limit while the queue is.
  * @limits: pointer to the struct wq_limit of a new queue's limiter
  * @num_limits: how many; 0: the longest of EXPONENTIAL, 5 ms to 1000 s, and BUCKET,
- *	10 a second and 100 at once (client-go's default for controllers)
+ *	10 a second and 100 at once (client-go's default for controllers).  Checked,
+ *	though not used, where the queue is there already.
  * @reserved: must be zero
  */
 struct wq_open {
@@ -297,13 +299,15 @@ struct wq_get {
  * @results: as in struct wq_add: 0 done, WQ_DONE_* of the results, or a negative
  *	errno.  READY: it was added during the work, or retried without delay.
  *	Of a queue that is shut down no key comes again by RETRY or AFTER: it is
- *	done, and counted as dropped.
+ *	done, and the retry is counted as dropped.
  * @next: WQ_DONE_GET: as wq_get.keys; else must be zero
  * @timeout: WQ_DONE_GET: as wq_get.timeout; else must be zero
  *
  * With WQ_DONE_GET: where done failed without @results, nothing is got, and
  * @keys.count says so.  Else an error is that of the get, and the keys are done
  * even so; a signal ends its wait with EINTR whether it has a handler or not.
+ * @next.count is 0 after any error, but left as it was where the call could not
+ * even begin.
  */
 struct wq_done {
 	__u32 size;

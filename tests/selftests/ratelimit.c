@@ -1,0 +1,2286 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Limiters, retries, and what becomes of a key that failed.
+ *
+ * Most delays here are hours, so that what the limiter said can be read from the
+ * queue's next_due, however slow the machine; a few are ms, and waited for.
+ */
+#include "wq_test.h"
+
+#define MINUTE	(60 * SEC)
+#define HOUR	(60 * MINUTE)
+
+/* In minutes: INT64_MAX ns are 292 years. */
+#define FOR_EVER	(290LL * 365 * 24 * 60)
+
+#define RATE_LIMITED	WQ_ADD_RATE_LIMITED
+#define TAKE_LATEST	WQ_ADD_TAKE_LATEST
+
+/* Limiters as WQ_IOC_OPEN takes them. */
+#define EXPONENTIAL(b, m)	{ .kind = WQ_LIMIT_EXPONENTIAL, .base = (b), .max = (m) }
+#define FAST_SLOW(f, s, k)	{ .kind = WQ_LIMIT_FAST_SLOW, .n = (k), .base = (f), .max = (s) }
+#define BUCKET(r, k)		{ .kind = WQ_LIMIT_BUCKET, .n = (k), .rate = (r) }
+#define MAX_OF(k)		{ .kind = WQ_LIMIT_MAX_OF, .n = (k) }
+#define MAX_WAIT(m)		{ .kind = WQ_LIMIT_MAX_WAIT, .max = (m) }
+
+/* A failed key is ready again at once. */
+#define AT_ONCE		EXPONENTIAL(0, 0)
+/* One token an hour. */
+#define HOURLY(burst)	BUCKET(277778, burst)
+
+static struct wq_open opening(const char *name, const struct wq_limit *limits, __u32 num)
+{
+	struct wq_open op = {
+		.size = sizeof(op), .limits = addr_of(limits), .num_limits = num,
+	};
+
+	if (name[0]) {
+		strcpy(op.name, name);
+		op.flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL;
+		op.mode = 0600;
+	}
+	return op;
+}
+
+static int open_limited(const char *name, __u32 max_keys, const struct wq_limit *limits)
+{
+	int fd = q_dev(O_RDWR), num = 0, ret;
+	struct wq_open op;
+
+	while (limits[num].kind)
+		num++;
+	op = opening(name, limits, num);
+	op.max_keys = max_keys;
+	ret = verb(fd, WQ_IOC_OPEN, &op);
+	if (ret)
+		close(fd);
+	return ret ?: fd;
+}
+
+/* A private queue with these limiters. */
+#define limited(...)	open_limited("", 0, (struct wq_limit[]){ __VA_ARGS__, {} })
+
+static int add_flags(int fd, const char *key, __s64 delay, __u16 flags)
+{
+	union one one;
+	__s32 result = 4711;
+	struct array a = { .recs = rec_set(&one, key, strlen(key), 0), .count = 1,
+			   .used = WQ_REC_SIZE(strlen(key)), .results = &result };
+	int ret;
+
+	one.rec.delay = delay;
+	one.rec.flags = flags;
+	ret = q_add_array(fd, &a);
+	return ret ?: result;
+}
+
+static int retry(int fd, const char *key)
+{
+	return add_flags(fd, key, 0, RATE_LIMITED);
+}
+
+/* Minutes until the next key is due, rounded up: a test takes no minute. */
+static __s64 due(int fd)
+{
+	struct wq_stat st = q_stat(fd);
+
+	return st.delayed ? st.next_due / MINUTE + !!(st.next_due % MINUTE) : 0;
+}
+
+/* The minutes that the limiter gives the key, the only one in its queue. */
+static __s64 minutes(int fd, const char *key)
+{
+	int ret = add_flags(fd, key, 0, RATE_LIMITED | TAKE_LATEST);
+
+	return ret < 0 ? ret : due(fd);
+}
+
+static int ask(int fd, unsigned long nr, const char *key, struct wq_key_state *ks)
+{
+	*ks = (struct wq_key_state){
+		.size = sizeof(*ks), .key = addr_of(key), .key_len = strlen(key),
+	};
+	return verb(fd, nr, ks);
+}
+
+static int failures(int fd, const char *key)
+{
+	struct wq_key_state ks;
+
+	return ask(fd, WQ_IOC_QUERY, key, &ks) ?: (int)ks.failures;
+}
+
+static int requeues(int fd, const char *key)
+{
+	struct wq_key_state ks;
+
+	return ask(fd, WQ_IOC_QUERY, key, &ks) ?: (int)ks.requeues;
+}
+
+/* The state that the key was in, or an error. */
+static int forget(int fd, const char *key)
+{
+	return q_key_state(fd, WQ_IOC_FORGET, key, strlen(key));
+}
+
+/* The failures that get tells of the next key, or an error. */
+static int get_failed(int fd, struct item *it, __s64 timeout)
+{
+	union one one;
+	struct array a = { .recs = &one, .room = sizeof(one) };
+	int ret = q_get_array(fd, &a, 1, timeout);
+
+	if (ret)
+		return ret;
+	it->token = one.rec.token;
+	it->len = one.rec.len;
+	memcpy(it->key, one.rec.key, it->len);
+	it->key[it->len] = 0;
+	return one.rec.failures;
+}
+
+static struct wq_rec *put_done(struct array *a, const struct item *it, __u16 flags, __s64 delay)
+{
+	struct wq_rec *rec = array_put(a, it->key, it->len, it->token);
+
+	rec->flags = flags;
+	rec->delay = delay;
+	return rec;
+}
+
+/* The result of the key, or its error. */
+static int done_with(int fd, const struct item *it, __u16 flags, __s64 delay)
+{
+	struct array a = array_new(WQ_REC_SIZE(WQ_MAX_KEY));
+	__s32 result = 4711;
+	int ret;
+
+	put_done(&a, it, flags, delay);
+	a.results = &result;
+	ret = q_done_array(fd, &a);
+	free(a.recs);
+	return ret ?: result;
+}
+
+static int done_get(int fd, struct array *a, struct array *next, __u32 most, __s64 timeout)
+{
+	struct wq_done done = {
+		.size = sizeof(done),
+		.flags = WQ_DONE_GET,
+		.keys = { addr_of(a->recs), a->used, a->count },
+		.results = addr_of(a->results),
+		.next = { addr_of(next->recs), next->room, most },
+		.timeout = timeout,
+	};
+	int ret = verb(fd, WQ_IOC_DONE, &done);
+
+	a->count = done.keys.count;
+	next->used = done.next.size;
+	next->count = done.next.count;
+	return ret;
+}
+
+/* Adds a key and gets it; no other key is ready. */
+static int hold(int fd, const char *key, struct item *it)
+{
+	int ret = add_flags(fd, key, 0, WQ_ADD_DROP_DELAY);
+
+	if (ret < 0)
+		return ret;
+	return q_get(fd, it, 0) ?: strcmp(it->key, key) ? -EBADMSG : 0;
+}
+
+/* The key fails so often, and is known for that alone then. */
+static int keep(int fd, const char *key, int times)
+{
+	struct item it;
+	int ret = 0;
+
+	while (ret >= 0 && times--)
+		ret = retry(fd, key);
+	return ret < 0 ? ret : hold(fd, key, &it) ?: q_done(fd, &it);
+}
+
+/* Gets keys a, b, c, ... of which none was there before. */
+static int hold_letters(int fd, int n, struct item *its)
+{
+	for (int i = 0; i < n; i++) {
+		int ret = hold(fd, (char[]){ 'a' + i, 0 }, &its[i]);
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* What always holds between the figures. */
+static bool balanced(int fd)
+{
+	struct wq_stat st = q_stat(fd);
+
+	if (st.kept > st.failed || st.failed > st.keys ||
+	    st.gets != st.processing + st.dones + st.given_back ||
+	    st.ready + st.processing + st.kept > st.keys)
+		return false;
+	if (!st.delayed && !st.dropped && st.keys != st.ready + st.processing + st.kept)
+		return false;
+	return st.processing ||
+	       st.adds + st.given_back == st.ready + st.gets + st.canceled + st.merged;
+}
+
+/* A named queue whose keys are retried after 1, 2, 4, ... hours. */
+FIXTURE(hours) {
+	int q;
+	char name[WQ_NAME_MAX];
+};
+
+FIXTURE_SETUP(hours)
+{
+	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
+	self->q = open_limited(self->name, 0,
+			       (struct wq_limit[]){ EXPONENTIAL(HOUR, 1000 * HOUR), {} });
+	ASSERT_LE(0, self->q);
+}
+
+FIXTURE_TEARDOWN(hours)
+{
+	EXPECT_TRUE(balanced(self->q));
+	q_unlink(self->name);
+	close(self->q);
+}
+
+/* A queue whose keys are retried at once. */
+FIXTURE(at_once) { int q; };
+
+FIXTURE_SETUP(at_once)
+{
+	self->q = limited(AT_ONCE);
+	ASSERT_LE(0, self->q);
+}
+
+FIXTURE_TEARDOWN(at_once)
+{
+	EXPECT_TRUE(balanced(self->q));
+	close(self->q);
+}
+
+TEST(info_tells_of_limiters)
+{
+	struct wq_info info;
+
+	ASSERT_EQ(0, q_info(q_dev(O_RDWR), &info));
+	ASSERT_TRUE(info.features & WQ_FEATURE_LIMIT);
+}
+
+TEST(the_structs_have_one_layout_for_32_and_64_bit_callers)
+{
+	ASSERT_EQ(32, sizeof(struct wq_limit));
+	ASSERT_EQ(96, sizeof(struct wq_open));
+	ASSERT_EQ(80, offsetof(struct wq_open, limits));
+	ASSERT_EQ(56, sizeof(struct wq_done));
+	ASSERT_EQ(32, offsetof(struct wq_done, next));
+	ASSERT_EQ(48, offsetof(struct wq_done, timeout));
+	ASSERT_EQ(32, sizeof(struct wq_key_state));
+	ASSERT_EQ(24, offsetof(struct wq_key_state, requeues));
+	ASSERT_EQ(208, sizeof(struct wq_stat));
+	ASSERT_EQ(200, offsetof(struct wq_stat, failed));
+	ASSERT_EQ(24, sizeof(struct wq_rec));
+	ASSERT_EQ(offsetof(struct wq_rec, state), offsetof(struct wq_rec, failures));
+}
+
+/* ---- what the limiters say ---- */
+
+TEST(exponential_doubles_with_each_failure_up_to_its_longest)
+{
+	static const int want[] = { 60, 120, 210, 210, 210 };
+	int q = limited(EXPONENTIAL(HOUR, 7 * HOUR / 2));
+
+	for (int i = 0; i < ARRAY_SIZE(want); i++)
+		ASSERT_EQ(want[i], minutes(q, "a"));
+	/* even the first time */
+	ASSERT_EQ(30, minutes(limited(EXPONENTIAL(HOUR, HOUR / 2)), "a"));
+}
+
+TEST(exponential_saturates_and_never_fires_early)
+{
+	static const __s64 bases[] = { 1, 3LL << 60, 1LL << 62, INT64_MAX };
+
+	for (int i = 0; i < ARRAY_SIZE(bases); i++) {
+		int q = limited(EXPONENTIAL(bases[i], INT64_MAX));
+		__s64 last = -1, now = -1;
+
+		for (int n = 0; n < 140; n++) {
+			now = minutes(q, "a");
+			/* below a minute it may be ready meanwhile, and 292 years run out */
+			if (n > 41 || bases[i] > 1) {
+				ASSERT_LE(last, now + 1) {
+					TH_LOG("base %lld failure %d", bases[i], n);
+				}
+			}
+			last = now;
+		}
+		ASSERT_LT(FOR_EVER, now);
+		ASSERT_EQ(140, failures(q, "a"));
+		close(q);
+	}
+}
+
+TEST(fast_slow_is_fast_for_the_first_failures_and_slow_after)
+{
+	static const int want[] = { 60, 60, 300, 300 };
+	int q = limited(FAST_SLOW(HOUR, 5 * HOUR, 2));
+
+	for (int i = 0; i < ARRAY_SIZE(want); i++)
+		ASSERT_EQ(want[i], minutes(q, "a"));
+	ASSERT_EQ(300, minutes(limited(FAST_SLOW(HOUR, 5 * HOUR, 0)), "a"));
+	/* slow may be the shorter one */
+	q = limited(FAST_SLOW(5 * HOUR, HOUR, 1));
+	ASSERT_EQ(300, minutes(q, "a"));
+	ASSERT_EQ(60, minutes(q, "a"));
+}
+
+TEST(a_bucket_lets_its_burst_through_and_then_counts_a_debt_of_all_keys)
+{
+	int q = limited(HOURLY(2));
+
+	ASSERT_EQ(1, retry(q, "a"));
+	ASSERT_EQ(1, retry(q, "b"));
+	ASSERT_EQ(2, q_stat(q).ready);
+	ASSERT_EQ(0, q_stat(q).delayed);
+	ASSERT_EQ(60, minutes(q, "c"));
+	ASSERT_EQ(120, minutes(q, "c"));
+	/* to forget a key pays no debt */
+	ASSERT_LE(0, forget(q, "c"));
+	ASSERT_EQ(180, minutes(q, "c"));
+}
+
+TEST(a_bucket_fills_up_as_time_goes_by)
+{
+	int q = limited(BUCKET(WQ_QPS(20), 1));
+	__s64 start = now_ns();
+	struct item it;
+
+	retry(q, "a");
+	retry(q, "b");
+	retry(q, "c");
+	ASSERT_EQ(0, q_get(q, &it, 0));
+	ASSERT_STREQ("a", it.key);
+	ASSERT_EQ(0, q_get(q, &it, 20 * SEC));
+	ASSERT_STREQ("b", it.key);
+	ASSERT_LE(50 * MS - 1, now_ns() - start);
+	ASSERT_EQ(0, q_get(q, &it, 20 * SEC));
+	ASSERT_STREQ("c", it.key);
+	ASSERT_LE(100 * MS - 1, now_ns() - start);
+	/* 60 ms make a token */
+	sleep_ms(60);
+	ASSERT_EQ(1, retry(q, "d"));
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_FAILED, q_query(q, "d"));
+}
+
+TEST(a_bucket_holds_no_more_than_its_burst)
+{
+	int q = limited(BUCKET(WQ_QPS(2), 1));
+	struct array a = array_new(4096);
+
+	/* time enough for two */
+	retry(q, "a");
+	sleep_ms(1200);
+	array_putf(&a, "b")->flags = RATE_LIMITED;
+	array_putf(&a, "c")->flags = RATE_LIMITED;
+	ASSERT_EQ(0, q_add_array(q, &a));
+	ASSERT_EQ(2, q_stat(q).ready);
+	ASSERT_EQ(1, q_stat(q).delayed);
+	free(a.recs);
+}
+
+TEST(a_bucket_of_rate_0_lets_no_more_than_its_burst_through)
+{
+	int q = limited(BUCKET(0, 2));
+
+	retry(q, "a");
+	retry(q, "b");
+	ASSERT_EQ(2, q_stat(q).ready);
+	ASSERT_LT(FOR_EVER, minutes(q, "c"));
+	ASSERT_LT(FOR_EVER, minutes(q, "d"));
+}
+
+/* As x/time/rate, whose Reserve can't be granted then. */
+TEST(a_bucket_that_holds_nothing_lets_nothing_through)
+{
+	int q = limited(BUCKET(WQ_QPS(1000), 0));
+
+	ASSERT_LE(0, q);
+	ASSERT_LT(FOR_EVER, minutes(q, "a"));
+}
+
+TEST(max_of_says_the_longest_of_all)
+{
+	int q = limited(MAX_OF(3), EXPONENTIAL(HOUR, 100 * HOUR), FAST_SLOW(3 * HOUR, SEC, 1),
+			BUCKET(27778, 2));
+
+	ASSERT_EQ(180, minutes(q, "a"));	/* fast, 1 h, a token */
+	ASSERT_EQ(120, minutes(q, "a"));	/* slow, 2 h, a token */
+	ASSERT_EQ(600, minutes(q, "a"));	/* slow, 4 h, the first debt */
+	ASSERT_EQ(1200, minutes(q, "a"));	/* slow, 8 h, the second debt */
+	ASSERT_EQ(60, minutes(limited(MAX_OF(1), EXPONENTIAL(HOUR, HOUR)), "a"));
+}
+
+TEST(max_wait_cuts_what_the_limiter_behind_it_says)
+{
+	static const int want[] = { 60, 120, 180, 180 };
+	int q = limited(MAX_WAIT(3 * HOUR), EXPONENTIAL(HOUR, 100 * HOUR));
+
+	for (int i = 0; i < ARRAY_SIZE(want); i++)
+		ASSERT_EQ(want[i], minutes(q, "a"));
+	q = limited(MAX_WAIT(0), EXPONENTIAL(HOUR, HOUR));
+	ASSERT_EQ(1, retry(q, "a"));
+	ASSERT_EQ(1, q_stat(q).ready);
+}
+
+TEST(max_wait_may_hold_a_max_of)
+{
+	static const int want[] = { 180, 120, 300, 300 };
+	int q = limited(MAX_WAIT(5 * HOUR), MAX_OF(3), EXPONENTIAL(HOUR, 100 * HOUR),
+			FAST_SLOW(3 * HOUR, SEC, 1), BUCKET(27778, 2));
+
+	for (int i = 0; i < ARRAY_SIZE(want); i++)
+		ASSERT_EQ(want[i], minutes(q, "a"));
+}
+
+TEST(max_of_may_hold_a_max_wait_that_takes_just_the_next_one)
+{
+	static const int want[] = { 60, 120, 120, 180 };
+	int q = limited(MAX_OF(2), MAX_WAIT(2 * HOUR), EXPONENTIAL(HOUR, 100 * HOUR),
+			FAST_SLOW(HOUR / 2, 3 * HOUR, 3));
+
+	for (int i = 0; i < ARRAY_SIZE(want); i++)
+		ASSERT_EQ(want[i], minutes(q, "a"));
+}
+
+TEST(without_limits_it_is_the_longest_of_an_exponential_and_a_bucket)
+{
+	int q = q_private(0);
+
+	/* 5 ms doubled 16 times */
+	for (int i = 0; i < 16; i++)
+		minutes(q, "a");
+	ASSERT_EQ(6, minutes(q, "a"));
+	for (int i = 0; i < 5; i++)
+		minutes(q, "a");
+	ASSERT_EQ(17, minutes(q, "a"));	/* 1000 s */
+
+	/* a key that is forgotten each time has just the debt: 100 s after 1,100 */
+	q = q_private(0);
+	for (int i = 0; i < 1100; i++) {
+		add_flags(q, "b", 0, RATE_LIMITED | TAKE_LATEST);
+		forget(q, "b");
+	}
+	ASSERT_GE(100 * SEC, q_stat(q).next_due);
+	ASSERT_LT(60 * SEC, q_stat(q).next_due);
+}
+
+/* ---- limiters that are refused ---- */
+
+struct refused {
+	int error;
+	int num;
+	struct wq_limit limits[WQ_MAX_LIMITS + 1];
+};
+
+static const struct refused refused[] = {
+	/* unknown kinds */
+	{ -EINVAL, 1, { { .kind = 0 } } },
+	{ -EINVAL, 1, { { .kind = 6, .base = 1, .max = 1 } } },
+	{ -EINVAL, 1, { { .kind = 0xffffffff } } },
+	{ -EINVAL, 3, { MAX_OF(2), EXPONENTIAL(1, 2), { .kind = 6 } } },
+	/* figures out of their range */
+	{ -ERANGE, 1, { EXPONENTIAL(-1, 1) } },
+	{ -ERANGE, 1, { EXPONENTIAL(1, -1) } },
+	{ -ERANGE, 1, { EXPONENTIAL(INT64_MIN, 1) } },
+	{ -ERANGE, 1, { FAST_SLOW(-1, 1, 1) } },
+	{ -ERANGE, 1, { FAST_SLOW(1, -1, 1) } },
+	{ -ERANGE, 2, { MAX_WAIT(-1), EXPONENTIAL(1, 2) } },
+	{ -ERANGE, 2, { MAX_WAIT(INT64_MIN), EXPONENTIAL(1, 2) } },
+	{ -ERANGE, 1, { BUCKET(1ULL << 63, 1) } },
+	{ -ERANGE, 1, { BUCKET(~0ULL, 1) } },
+	{ -ERANGE, 1, { BUCKET(1, 10) } },		/* 10^19 ns to fill it */
+	{ -ERANGE, 1, { BUCKET(1, 0xffffffff) } },
+	{ -ERANGE, 3, { MAX_OF(2), EXPONENTIAL(1, 2), EXPONENTIAL(1, -2) } },
+	/* fields that the kind has no use for */
+	{ -EINVAL, 1, { { .kind = WQ_LIMIT_EXPONENTIAL, .n = 1, .base = 1, .max = 1 } } },
+	{ -EINVAL, 1, { { .kind = WQ_LIMIT_EXPONENTIAL, .rate = 1, .base = 1, .max = 1 } } },
+	{ -EINVAL, 1, { { .kind = WQ_LIMIT_FAST_SLOW, .n = 1, .base = 1, .max = 1, .rate = 1 } } },
+	{ -EINVAL, 1, { { .kind = WQ_LIMIT_BUCKET, .n = 1, .rate = 1, .base = 1 } } },
+	{ -EINVAL, 1, { { .kind = WQ_LIMIT_BUCKET, .n = 1, .rate = 1, .max = 1 } } },
+	{ -EINVAL, 2, { { .kind = WQ_LIMIT_MAX_OF, .n = 1, .base = 1 }, EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 2, { { .kind = WQ_LIMIT_MAX_OF, .n = 1, .max = 1 }, EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 2, { { .kind = WQ_LIMIT_MAX_OF, .n = 1, .rate = 1 }, EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 2, { { .kind = WQ_LIMIT_MAX_WAIT, .max = 1, .n = 1 }, EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 2, { { .kind = WQ_LIMIT_MAX_WAIT, .max = 1, .base = 1 }, EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 2, { { .kind = WQ_LIMIT_MAX_WAIT, .max = 1, .rate = 1 }, EXPONENTIAL(1, 2) } },
+	/* fewer than they say, or more */
+	{ -EINVAL, 1, { MAX_OF(0) } },
+	{ -EINVAL, 2, { MAX_OF(0), EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 1, { MAX_OF(1) } },
+	{ -EINVAL, 2, { MAX_OF(2), EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 3, { MAX_OF(4), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 1, { MAX_WAIT(1) } },
+	{ -EINVAL, 2, { MAX_OF(1), MAX_WAIT(1) } },
+	{ -EINVAL, 2, { EXPONENTIAL(1, 2), EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 3, { MAX_OF(1), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 3, { MAX_WAIT(1), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2) } },
+	/* nested too deep */
+	{ -EINVAL, 6, { MAX_WAIT(1), MAX_WAIT(1), MAX_WAIT(1), MAX_WAIT(1), MAX_WAIT(1),
+			EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 6, { MAX_OF(1), MAX_OF(1), MAX_OF(1), MAX_OF(1), MAX_OF(1),
+			EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 8, { MAX_OF(3), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), MAX_WAIT(1), MAX_WAIT(1),
+			MAX_WAIT(1), MAX_WAIT(1), EXPONENTIAL(1, 2) } },
+	/* too many, whether they are there or not */
+	{ -E2BIG, 2, { MAX_OF(0xffffffff), EXPONENTIAL(1, 2) } },
+	{ -E2BIG, WQ_MAX_LIMITS + 1, { MAX_OF(WQ_MAX_LIMITS),
+		EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2),
+		EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2),
+		EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2),
+		EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2) } },
+};
+
+TEST(limits_that_are_refused_leave_nothing_half_made)
+{
+	int fd = q_dev(O_RDWR);
+
+	for (int i = 0; i < ARRAY_SIZE(refused); i++) {
+		const struct refused *r = &refused[i];
+		struct wq_open named = opening("refused", r->limits, r->num);
+		struct wq_open private = opening("", r->limits, r->num);
+
+		ASSERT_EQ(r->error, verb(fd, WQ_IOC_OPEN, &named)) {
+			TH_LOG("limits number %d, the first of kind %u", i, r->limits[0].kind);
+		}
+		ASSERT_EQ(-ENOENT, q_unlink("refused"));
+		ASSERT_EQ(r->error, verb(fd, WQ_IOC_OPEN, &private));
+		ASSERT_EQ(-ENOTCONN, q_shutdown(fd));
+	}
+	ASSERT_EQ(0, q_bind(fd, "", 0, 0, 0));
+	ASSERT_EQ(1, q_add(fd, "a"));
+}
+
+TEST(limits_at_their_bounds_are_taken)
+{
+	struct wq_limit many[WQ_MAX_LIMITS + 1] = { MAX_OF(WQ_MAX_LIMITS - 1) };
+	int q;
+
+	for (int i = 1; i < WQ_MAX_LIMITS; i++)
+		many[i] = (struct wq_limit)EXPONENTIAL(i * HOUR, i * HOUR);
+	q = open_limited("", 0, many);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(15 * 60, minutes(q, "a"));
+
+	q = limited(MAX_WAIT(9 * HOUR), MAX_WAIT(4 * HOUR), MAX_WAIT(5 * HOUR),
+		    MAX_WAIT(9 * HOUR), EXPONENTIAL(3 * HOUR, 9 * HOUR));
+	ASSERT_LE(0, q);
+	ASSERT_EQ(180, minutes(q, "a"));
+	ASSERT_EQ(240, minutes(q, "a"));
+
+	/* depth is that of one, not of all together */
+	q = limited(MAX_OF(5), MAX_WAIT(HOUR), MAX_WAIT(HOUR), EXPONENTIAL(1, 2),
+		    MAX_WAIT(HOUR), MAX_WAIT(HOUR), EXPONENTIAL(1, 2),
+		    MAX_WAIT(HOUR), MAX_WAIT(HOUR), EXPONENTIAL(1, 2),
+		    MAX_WAIT(HOUR), MAX_WAIT(HOUR), EXPONENTIAL(1, 2),
+		    MAX_WAIT(2 * HOUR), MAX_WAIT(2 * HOUR), EXPONENTIAL(9 * HOUR, 9 * HOUR));
+	ASSERT_LE(0, q);
+	ASSERT_EQ(120, minutes(q, "a"));
+
+	/* 9 * 10^18 ns to fill it, and all that it may hold at the highest rate */
+	ASSERT_LE(0, limited(BUCKET(1, 9)));
+	ASSERT_LE(0, limited(BUCKET(INT64_MAX, 0xffffffff)));
+	ASSERT_LE(0, limited(BUCKET(0, 0xffffffff)));
+	ASSERT_LE(0, limited(EXPONENTIAL(INT64_MAX, INT64_MAX)));
+	ASSERT_LE(0, limited(FAST_SLOW(INT64_MAX, INT64_MAX, 0xffffffff)));
+	ASSERT_LE(0, limited(MAX_WAIT(INT64_MAX), EXPONENTIAL(0, 0)));
+}
+
+TEST(a_bad_pointer_to_limits_says_EFAULT)
+{
+	struct wq_limit *part = edge(sizeof(*part));
+	void *bad[] = { NULL, edge(0), edge(sizeof(*part) - 8), (void *)-4096L, part };
+	struct wq_limit whole[] = { MAX_OF(1), EXPONENTIAL(1, 2) };
+	int fd = q_dev(O_RDWR);
+
+	*part = whole[0];
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct wq_open op = opening("no-limits", bad[i], 2);
+
+		ASSERT_EQ(-EFAULT, verb(fd, WQ_IOC_OPEN, &op));
+		ASSERT_EQ(-ENOENT, q_unlink("no-limits"));
+		ASSERT_EQ(-ENOTCONN, q_shutdown(fd));
+	}
+	ASSERT_EQ(0, q_bind(fd, "", 0, 0, 0));
+}
+
+TEST(a_huge_number_of_limits_says_E2BIG)
+{
+	static const __u32 num[] = { WQ_MAX_LIMITS + 1, 1 << 27, 0x80000000, 0xffffffff };
+	static const struct wq_limit one[] = { EXPONENTIAL(1, 2) };
+	int fd = q_dev(O_RDWR);
+
+	for (int i = 0; i < ARRAY_SIZE(num); i++) {
+		struct wq_open op = opening("", one, num[i]);
+
+		ASSERT_EQ(-E2BIG, verb(fd, WQ_IOC_OPEN, &op));
+	}
+	ASSERT_EQ(0, q_bind(fd, "", 0, 0, 0));
+}
+
+TEST(a_reserved_field_of_open_that_is_not_zero_says_EINVAL)
+{
+	static const struct wq_limit one[] = { EXPONENTIAL(1, 2) };
+	int fd = q_dev(O_RDWR);
+
+	for (int num = 0; num < 2; num++) {
+		struct wq_open op = opening("", one, num);
+
+		op.reserved = 1;
+		ASSERT_EQ(-EINVAL, verb(fd, WQ_IOC_OPEN, &op));
+		ASSERT_EQ(-ENOTCONN, q_shutdown(fd));
+	}
+	ASSERT_EQ(0, q_bind(fd, "", 0, 0, 0));
+}
+
+/* Binds files that root opened, as a user who owns nothing and may no more than that. */
+static int charge_check(const int *fds, const struct wq_info *info)
+{
+	struct wq_open op;
+
+	if (setresuid(54321, 54321, 54321))
+		return 101;
+	for (int n = 0; n < 2000; n++) {
+		const struct refused *r = &refused[n % ARRAY_SIZE(refused)];
+
+		op = opening(n % 2 ? "refused" : "", r->limits, r->num);
+		op.max_keys = info->user_keys;
+		if (verb(fds[0], WQ_IOC_OPEN, &op) != r->error)
+			return 102;
+	}
+	/* all that the user may have, and then nothing more */
+	if (q_bind(fds[0], "", 0, 0, info->user_keys))
+		return 103;
+	return q_bind(fds[1], "", 0, 0, 1) == -ENOSPC ? 0 : 104;
+}
+
+TEST(limits_that_are_refused_charge_the_user_nothing)
+{
+	int fds[] = { q_dev(O_RDWR), q_dev(O_RDWR) };
+	struct wq_info info;
+	pid_t pid;
+
+	ASSERT_EQ(0, q_info(fds[0], &info));
+	if (info.user_keys > info.max_keys)
+		SKIP(return, "a user may have more keys than a queue");
+	pid = child();
+	if (!pid)
+		_exit(charge_check(fds, &info));
+	ASSERT_EQ(0, reap(pid));
+}
+
+TEST(an_open_that_attaches_leaves_the_limiter_that_is_there)
+{
+	static const struct wq_limit hour[] = { EXPONENTIAL(HOUR, HOUR) };
+	static const struct wq_limit day[] = { EXPONENTIAL(24 * HOUR, 24 * HOUR) };
+	static const struct wq_limit bad[] = { EXPONENTIAL(-1, 1) };
+	struct wq_open op = opening("limits-stay", hour, 1);
+	int a = q_dev(O_RDWR), b = q_dev(O_RDWR);
+
+	ASSERT_EQ(0, verb(a, WQ_IOC_OPEN, &op));
+	op = opening("limits-stay", day, 1);
+	EXPECT_EQ(-EEXIST, verb(b, WQ_IOC_OPEN, &op));
+	/* checked, though not used */
+	for (int flags = 0; flags <= WQ_OPEN_CREATE; flags += WQ_OPEN_CREATE) {
+		op.flags = flags;
+		op.limits = addr_of(bad);
+		EXPECT_EQ(-ERANGE, verb(b, WQ_IOC_OPEN, &op));
+		op.limits = 0;
+		EXPECT_EQ(-EFAULT, verb(b, WQ_IOC_OPEN, &op));
+		EXPECT_EQ(-ENOTCONN, q_shutdown(b));
+	}
+	op.limits = addr_of(day);
+	EXPECT_EQ(0, verb(b, WQ_IOC_OPEN, &op));
+	EXPECT_EQ(60, minutes(b, "a"));
+	EXPECT_EQ(0, q_unlink("limits-stay"));
+}
+
+/* ---- callers that know nothing of all this ---- */
+
+TEST(a_shorter_struct_open_makes_a_queue_with_the_default_limiter)
+{
+	struct wq_open op;
+	int fd = q_dev(O_RDWR);
+
+	memset(&op, 0x5a, sizeof(op));
+	memset(&op, 0, offsetof(struct wq_open, limits));
+	op.size = offsetof(struct wq_open, limits);
+	ASSERT_EQ(0, verb(fd, WQ_IOC_OPEN, &op));
+	for (int i = 0; i < 20; i++)
+		minutes(fd, "a");
+	ASSERT_EQ(17, minutes(fd, "a"));
+}
+
+TEST_F(hours, a_shorter_struct_done_has_outcomes_and_no_get)
+{
+	union one one;
+	struct wq_done done;
+	struct item it;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	q_add(self->q, "b");
+	rec_set(&one, "a", 1, it.token)->flags = WQ_DONE_RETRY;
+	memset(&done, 0x5a, sizeof(done));
+	done.size = offsetof(struct wq_done, next);
+	done.flags = 0;
+	done.keys = (struct wq_keys){ addr_of(&one), WQ_REC_SIZE(1), 1 };
+	done.results = 0;
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_DONE, &done));
+	ASSERT_EQ(1, done.keys.count);
+	ASSERT_EQ(0x5a5a5a5a5a5a5a5aLL, done.timeout);
+	ASSERT_EQ(60, due(self->q));
+	ASSERT_EQ(1, q_stat(self->q).ready);
+}
+
+TEST_F(hours, shorter_structs_of_query_forget_and_stat_are_written_no_further)
+{
+	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_FORGET, WQ_IOC_CANCEL };
+	struct wq_key_state ks;
+	struct wq_stat st;
+
+	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
+		retry(self->q, "a");
+		memset(&ks, 0x5a, sizeof(ks));
+		ks.size = offsetof(struct wq_key_state, requeues);
+		ks.flags = ks.state = 0;
+		ks.key = addr_of("a");
+		ks.key_len = 1;
+		ASSERT_EQ(0, verb(self->q, nrs[i], &ks));
+		ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, ks.state);
+		ASSERT_EQ(0x5a5a5a5a, ks.requeues);
+		ASSERT_EQ(0x5a5a5a5a, ks.failures);
+	}
+	memset(&st, 0x5a, sizeof(st));
+	st.size = offsetof(struct wq_stat, failed);
+	st.flags = 0;
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_STAT, &st));
+	ASSERT_EQ(0, st.dropped);
+	ASSERT_EQ(0x5a5a5a5a, st.failed);
+}
+
+/* ---- add ---- */
+
+TEST_F(hours, a_rate_limited_key_waits_and_counts_a_failure_and_a_retry)
+{
+	ASSERT_EQ(1, retry(self->q, "a"));
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, q_query(self->q, "a"));
+	ASSERT_EQ(60, due(self->q));
+	ASSERT_EQ(1, failures(self->q, "a"));
+	ASSERT_EQ(1, requeues(self->q, "a"));
+	ASSERT_EQ(1, q_stat(self->q).retries);
+	ASSERT_EQ(1, q_stat(self->q).failed);
+	ASSERT_EQ(0, q_stat(self->q).kept);
+	ASSERT_EQ(0, q_stat(self->q).adds);
+}
+
+TEST_F(hours, a_key_retried_while_it_waits_waits_once_and_counts_twice)
+{
+	ASSERT_EQ(1, retry(self->q, "a"));
+	ASSERT_EQ(0, retry(self->q, "a"));
+	ASSERT_EQ(60, due(self->q));
+	ASSERT_EQ(1, q_stat(self->q).delayed);
+	ASSERT_EQ(2, failures(self->q, "a"));
+	ASSERT_EQ(2, q_stat(self->q).retries);
+	ASSERT_EQ(1, q_stat(self->q).failed);
+}
+
+TEST_F(hours, keep_first_and_take_latest_go_with_rate_limited)
+{
+	retry(self->q, "a");
+	ASSERT_EQ(0, add_flags(self->q, "a", 0, RATE_LIMITED | TAKE_LATEST));
+	ASSERT_EQ(120, due(self->q));
+	add_flags(self->q, "b", 3 * HOUR, 0);
+	ASSERT_EQ(0, add_flags(self->q, "b", 0, RATE_LIMITED | WQ_ADD_KEEP_FIRST));
+	ASSERT_EQ(1, failures(self->q, "b"));
+	q_cancel(self->q, "a");
+	ASSERT_EQ(180, due(self->q));
+}
+
+TEST_F(at_once, a_key_that_the_limiter_lets_through_is_ready_now)
+{
+	ASSERT_EQ(1, retry(self->q, "a"));
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_FAILED, q_query(self->q, "a"));
+	ASSERT_EQ(0, retry(self->q, "a"));
+	ASSERT_EQ(2, failures(self->q, "a"));
+	ASSERT_EQ(2, q_stat(self->q).retries);
+	ASSERT_EQ(1, q_stat(self->q).adds);
+	ASSERT_EQ(0, q_stat(self->q).delayed);
+}
+
+TEST_F(hours, in_an_array_each_key_waits_by_its_own_failures)
+{
+	struct array a = array_new(4096);
+	__s32 results[2] = { 9, 9 };
+
+	ASSERT_EQ(0, keep(self->q, "old", 3));
+	array_putf(&a, "old")->flags = RATE_LIMITED;
+	array_putf(&a, "new")->flags = RATE_LIMITED;
+	a.results = results;
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	ASSERT_EQ(1, results[0]);
+	ASSERT_EQ(1, results[1]);
+	ASSERT_EQ(4, failures(self->q, "old"));
+	ASSERT_EQ(1, failures(self->q, "new"));
+	ASSERT_EQ(60, due(self->q));
+	q_cancel(self->q, "new");
+	ASSERT_EQ(480, due(self->q));
+	free(a.recs);
+}
+
+TEST_F(hours, a_key_that_is_twice_in_an_array_failed_twice)
+{
+	struct array a = array_new(4096);
+	__s32 results[3] = { 9, 9, 9 };
+
+	for (int i = 0; i < 3; i++)
+		array_putf(&a, "a")->flags = RATE_LIMITED | TAKE_LATEST;
+	a.results = results;
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	ASSERT_EQ(1, results[0]);
+	ASSERT_EQ(0, results[1]);
+	ASSERT_EQ(0, results[2]);
+	ASSERT_EQ(3, failures(self->q, "a"));
+	ASSERT_EQ(240, due(self->q));
+	free(a.recs);
+}
+
+TEST_F(hours, a_large_array_of_keys_of_different_histories_charges_each_its_own)
+{
+	enum { KEYS = 1000 };
+	struct array a = array_new(1 << 16);
+
+	/* the key number i fails i % 7 times, in arrays of fewer and fewer */
+	for (int round = 1; round < 7; round++) {
+		array_reset(&a);
+		for (int i = 0; i < KEYS; i++)
+			if (i % 7 >= round)
+				array_putf(&a, "%03d", i)->flags = RATE_LIMITED | TAKE_LATEST;
+		ASSERT_EQ(0, q_add_array(self->q, &a));
+	}
+	for (int i = 0; i < KEYS; i++) {
+		char key[8];
+
+		snprintf(key, sizeof(key), "%03d", i);
+		ASSERT_EQ(i % 7 ?: -ENOENT, failures(self->q, key));
+	}
+	/* without those that failed less often than n times: 2^(n-1) hours */
+	for (int n = 1; n < 7; n++) {
+		ASSERT_EQ(60 << (n - 1), due(self->q));
+		for (int i = n; i < KEYS; i += 7) {
+			char key[8];
+
+			snprintf(key, sizeof(key), "%03d", i);
+			ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, q_cancel(self->q, key));
+		}
+	}
+	ASSERT_EQ(0, q_stat(self->q).keys);
+	free(a.recs);
+}
+
+TEST(the_tokens_of_a_bucket_go_to_an_array_in_its_order)
+{
+	struct array a = array_new(4096);
+	int q = limited(HOURLY(3));
+
+	for (int i = 0; i < 5; i++)
+		array_putf(&a, "%c", 'a' + i)->flags = RATE_LIMITED;
+	ASSERT_EQ(0, q_add_array(q, &a));
+	ASSERT_EQ(3, q_stat(q).ready);
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_FAILED, q_query(q, "c"));
+	ASSERT_EQ(60, due(q));
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, q_cancel(q, "d"));
+	ASSERT_EQ(120, due(q));
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, q_cancel(q, "e"));
+	free(a.recs);
+}
+
+TEST_F(hours, a_delay_or_drop_delay_beside_rate_limited_says_EINVAL)
+{
+	static const struct {
+		__s64 delay;
+		__u16 flags;
+	} bad[] = {
+		{ 1, RATE_LIMITED }, { -1, RATE_LIMITED }, { INT64_MIN, RATE_LIMITED },
+		{ HOUR, RATE_LIMITED | TAKE_LATEST }, { 0, RATE_LIMITED | WQ_ADD_DROP_DELAY },
+		{ 0, RATE_LIMITED | TAKE_LATEST | WQ_ADD_KEEP_FIRST },
+		{ 0, RATE_LIMITED | TAKE_LATEST | WQ_ADD_DROP_DELAY },
+		{ 0, RATE_LIMITED | 1 << 4 }, { 0, 1 << 4 }, { 0, 1 << 15 },
+	};
+	struct wq_stat before;
+
+	keep(self->q, "a", 1);
+	before = q_stat(self->q);
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		ASSERT_EQ(-EINVAL, add_flags(self->q, "a", bad[i].delay, bad[i].flags)) {
+			TH_LOG("flags %#x", bad[i].flags);
+		}
+		ASSERT_EQ(-EINVAL, add_flags(self->q, "b", bad[i].delay, bad[i].flags));
+	}
+	ASSERT_TRUE(same(&before, self->q));
+	ASSERT_EQ(1, failures(self->q, "a"));
+}
+
+TEST(a_full_queue_refuses_a_retried_key_and_takes_no_token_for_it)
+{
+	static const struct wq_limit limits[] = { HOURLY(1), {} };
+	int q = open_limited("", 1, limits);
+	struct wq_stat before;
+
+	ASSERT_EQ(1, q_add(q, "a"));
+	before = q_stat(q);
+	for (int i = 0; i < 5; i++)
+		ASSERT_EQ(-ENOSPC, retry(q, "b"));
+	ASSERT_TRUE(same(&before, q));
+	ASSERT_EQ(-ENOENT, q_query(q, "b"));
+	q_cancel(q, "a");
+	ASSERT_EQ(1, retry(q, "b"));
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_FAILED, q_query(q, "b"));
+}
+
+TEST_F(hours, a_retry_after_shut_down_is_refused_and_not_counted)
+{
+	struct wq_stat before;
+
+	ASSERT_EQ(0, keep(self->q, "a", 2));
+	q_shutdown(self->q);
+	before = q_stat(self->q);
+	ASSERT_EQ(-ESHUTDOWN, retry(self->q, "a"));
+	ASSERT_EQ(-ESHUTDOWN, retry(self->q, "b"));
+	ASSERT_TRUE(same(&before, self->q));
+	ASSERT_EQ(2, failures(self->q, "a"));
+}
+
+TEST_F(hours, a_plain_add_or_a_delay_is_no_failure)
+{
+	struct item it;
+
+	add_flags(self->q, "a", HOUR, 0);
+	q_add(self->q, "a");
+	ASSERT_EQ(0, failures(self->q, "a"));
+	ASSERT_EQ(0, requeues(self->q, "a"));
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_DELAYED, q_query(self->q, "a"));
+	ASSERT_EQ(0, get_failed(self->q, &it, 0));
+	ASSERT_EQ(0, q_stat(self->q).failed);
+}
+
+/* ---- get ---- */
+
+TEST_F(hours, get_tells_how_often_a_key_failed)
+{
+	struct array a = array_new(4096);
+
+	retry(self->q, "twice");
+	retry(self->q, "twice");
+	q_add(self->q, "never");
+	q_add(self->q, "twice");
+	ASSERT_EQ(0, q_get_array(self->q, &a, 0, 0));
+	ASSERT_EQ(2, a.count);
+	ASSERT_EQ(0, rec_at(&a, 0)->failures);
+	ASSERT_EQ(2, rec_at(&a, 1)->failures);
+	ASSERT_EQ(0, rec_at(&a, 1)->flags);
+	ASSERT_EQ(0, rec_at(&a, 1)->delay);
+	free(a.recs);
+}
+
+/* "The keys, each as get told it": one that failed says so in its record. */
+TEST_F(hours, an_array_is_done_as_get_told_it)
+{
+	struct array a = array_new(4096);
+	struct item it;
+
+	ASSERT_EQ(0, keep(self->q, "failed", 2));
+	q_add(self->q, "failed");
+	q_add(self->q, "fresh");
+	ASSERT_EQ(0, q_get_array(self->q, &a, 0, 0));
+	ASSERT_EQ(2, a.count);
+	EXPECT_EQ(0, q_done_array(self->q, &a));
+	EXPECT_EQ(2, a.count);
+	EXPECT_EQ(0, q_stat(self->q).held);
+	EXPECT_EQ(-EAGAIN, q_get(self->q, &it, 0));
+	free(a.recs);
+}
+
+/* ---- done ---- */
+
+TEST_F(hours, done_leaves_the_failures_and_keeps_the_key_for_them)
+{
+	struct wq_stat st;
+	struct item it;
+
+	ASSERT_EQ(0, keep(self->q, "a", 2));
+	ASSERT_EQ(WQ_KEY_FAILED, q_query(self->q, "a"));
+	ASSERT_EQ(2, failures(self->q, "a"));
+	st = q_stat(self->q);
+	ASSERT_EQ(1, st.keys);
+	ASSERT_EQ(1, st.failed);
+	ASSERT_EQ(1, st.kept);
+	ASSERT_EQ(0, st.ready);
+	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
+
+	/* it goes on where it was */
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(0, q_stat(self->q).kept);
+	ASSERT_EQ(1, q_stat(self->q).failed);
+	ASSERT_EQ(2, get_failed(self->q, &it, 0));
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE | WQ_KEY_FAILED, q_query(self->q, "a"));
+	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(240, due(self->q));
+}
+
+TEST_F(hours, done_and_forget_leaves_nothing_of_the_key)
+{
+	struct item it;
+
+	ASSERT_EQ(0, keep(self->q, "a", 2));
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	ASSERT_EQ(0, done_with(self->q, &it, WQ_DONE_FORGET, 0));
+	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
+	ASSERT_EQ(0, q_stat(self->q).keys);
+	ASSERT_EQ(0, q_stat(self->q).failed);
+	ASSERT_EQ(0, q_stat(self->q).kept);
+	ASSERT_EQ(60, minutes(self->q, "a"));
+}
+
+TEST_F(hours, done_and_retry_waits_as_the_limiter_says)
+{
+	struct item it;
+
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(0, hold(self->q, "a", &it));
+		ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+		ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, q_query(self->q, "a"));
+		ASSERT_EQ(i + 1, failures(self->q, "a"));
+		ASSERT_EQ(60 << i, due(self->q));
+		ASSERT_EQ(i + 1, q_stat(self->q).retries);
+		ASSERT_EQ(i + 1, q_stat(self->q).dones);
+		ASSERT_EQ(0, q_stat(self->q).processing);
+	}
+}
+
+TEST_F(at_once, done_and_retry_without_a_delay_makes_the_key_ready)
+{
+	struct item it;
+
+	q_add(self->q, "other");
+	q_add(self->q, "a");
+	q_get(self->q, &it, 0);
+	ASSERT_EQ(WQ_DONE_READY, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(1, failures(self->q, "other"));
+	/* at the tail */
+	ASSERT_EQ(0, get_failed(self->q, &it, 0));
+	ASSERT_STREQ("a", it.key);
+	ASSERT_EQ(1, get_failed(self->q, &it, 0));
+	ASSERT_STREQ("other", it.key);
+}
+
+TEST_F(hours, done_and_after_waits_as_told_and_is_no_failure)
+{
+	static const __s64 now[] = { 0, -1, INT64_MIN };
+	struct item it;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_AFTER, 3 * HOUR));
+	ASSERT_EQ(WQ_KEY_DELAYED, q_query(self->q, "a"));
+	ASSERT_EQ(180, due(self->q));
+	ASSERT_EQ(0, failures(self->q, "a"));
+	ASSERT_EQ(1, q_stat(self->q).retries);
+
+	/* 0 or less: now */
+	for (int i = 0; i < ARRAY_SIZE(now); i++) {
+		ASSERT_EQ(0, hold(self->q, "a", &it));
+		ASSERT_EQ(WQ_DONE_READY, done_with(self->q, &it, WQ_DONE_AFTER, now[i]));
+		ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
+	}
+	/* the far future waits */
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_AFTER, INT64_MAX));
+	ASSERT_LT(FOR_EVER, due(self->q));
+}
+
+TEST_F(hours, after_leaves_the_failures_and_forget_with_it_does_not)
+{
+	struct item it;
+
+	ASSERT_EQ(0, keep(self->q, "a", 2));
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_AFTER, HOUR));
+	ASSERT_EQ(2, failures(self->q, "a"));
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	ASSERT_EQ(WQ_DONE_DELAYED,
+		  done_with(self->q, &it, WQ_DONE_FORGET | WQ_DONE_AFTER, HOUR));
+	ASSERT_EQ(0, failures(self->q, "a"));
+	ASSERT_EQ(WQ_KEY_DELAYED, q_query(self->q, "a"));
+	ASSERT_EQ(0, q_stat(self->q).failed);
+}
+
+TEST_F(hours, a_key_added_during_the_work_is_ready_whatever_the_outcome)
+{
+	static const struct {
+		__u16 flags;
+		int result;
+	} outcomes[] = {
+		{ 0, WQ_DONE_READY },
+		{ WQ_DONE_FORGET, WQ_DONE_READY },
+		{ WQ_DONE_RETRY, WQ_DONE_READY | WQ_DONE_DELAYED },
+		{ WQ_DONE_AFTER, WQ_DONE_READY | WQ_DONE_DELAYED },
+		{ WQ_DONE_AFTER | WQ_DONE_FORGET, WQ_DONE_READY | WQ_DONE_DELAYED },
+	};
+	struct item it;
+
+	for (int i = 0; i < ARRAY_SIZE(outcomes); i++) {
+		__u16 flags = outcomes[i].flags;
+
+		ASSERT_EQ(0, hold(self->q, "a", &it));
+		ASSERT_EQ(1, q_add(self->q, "a"));
+		ASSERT_EQ(outcomes[i].result,
+			  done_with(self->q, &it, flags, flags & WQ_DONE_AFTER ? HOUR : 0)) {
+			TH_LOG("outcome %#x", flags);
+		}
+		ASSERT_EQ(1, q_stat(self->q).ready);
+		ASSERT_LT(0, q_cancel(self->q, "a"));
+		ASSERT_EQ(0, q_stat(self->q).keys);
+	}
+}
+
+TEST_F(hours, a_retry_leaves_an_earlier_time_that_is_pending)
+{
+	struct item it;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	add_flags(self->q, "a", HOUR / 2, 0);
+	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(30, due(self->q));
+	ASSERT_EQ(1, failures(self->q, "a"));
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	add_flags(self->q, "a", 9 * HOUR, 0);
+	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_AFTER, HOUR));
+	ASSERT_EQ(60, due(self->q));
+}
+
+TEST_F(hours, outcomes_of_an_array_are_each_key_s_own)
+{
+	struct array a = array_new(4096);
+	__s32 results[9] = { 9, 9, 9, 9, 9, 9, 9, 9, 9 };
+	struct item its[7], none = { .len = 4, .key = "none", .token = 0 };
+
+	ASSERT_EQ(0, hold_letters(self->q, 7, its));
+	q_add(self->q, "g");
+	put_done(&a, &its[0], 0, 0);
+	put_done(&a, &its[1], WQ_DONE_FORGET, 0);
+	put_done(&a, &its[2], WQ_DONE_RETRY, 0);
+	put_done(&a, &its[3], WQ_DONE_AFTER, 5 * HOUR);
+	put_done(&a, &its[4], WQ_DONE_AFTER, 0);
+	put_done(&a, &its[5], WQ_DONE_FORGET | WQ_DONE_RETRY, 0);
+	put_done(&a, &its[6], WQ_DONE_RETRY, 0);
+	put_done(&a, &none, WQ_DONE_RETRY, 0);
+	put_done(&a, &its[0], WQ_DONE_RETRY, 0);
+	a.results = results;
+	ASSERT_EQ(0, q_done_array(self->q, &a));
+	ASSERT_EQ(9, a.count);
+	ASSERT_EQ(0, results[0]);
+	ASSERT_EQ(0, results[1]);
+	ASSERT_EQ(WQ_DONE_DELAYED, results[2]);
+	ASSERT_EQ(WQ_DONE_DELAYED, results[3]);
+	ASSERT_EQ(WQ_DONE_READY, results[4]);
+	ASSERT_EQ(-EINVAL, results[5]);
+	ASSERT_EQ(WQ_DONE_READY | WQ_DONE_DELAYED, results[6]);
+	ASSERT_EQ(-ENOENT, results[7]);
+	ASSERT_EQ(-ESTALE, results[8]);
+	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
+	ASSERT_EQ(-ENOENT, q_query(self->q, "b"));
+	ASSERT_EQ(1, failures(self->q, "c"));
+	ASSERT_EQ(0, failures(self->q, "d"));
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "f"));
+	ASSERT_EQ(1, q_stat(self->q).held);
+	ASSERT_EQ(4, q_stat(self->q).retries);
+	ASSERT_EQ(0, q_done(self->q, &its[5]));
+	free(a.recs);
+}
+
+TEST_F(hours, a_large_array_is_retried_each_key_by_its_own_failures)
+{
+	enum { KEYS = 200 };
+	struct array a = array_new(1 << 16), got = array_new(1 << 16);
+	__s32 results[KEYS];
+
+	/* the key number i failed i % 3 times before */
+	for (int round = 0; round < 3; round++)
+		for (int i = 0; i < KEYS; i++)
+			if (i % 3 > round)
+				array_putf(&a, "%03d", i)->flags = RATE_LIMITED;
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	array_reset(&a);
+	for (int i = 0; i < KEYS; i++)
+		array_putf(&a, "%03d", i)->flags = WQ_ADD_DROP_DELAY;
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+
+	ASSERT_EQ(0, q_get_array(self->q, &got, 0, 0));
+	ASSERT_EQ(KEYS, got.count);
+	array_reset(&a);
+	for (struct wq_rec *rec = got.recs; a.count < KEYS; rec = rec_next(rec)) {
+		int i = a.count;
+
+		ASSERT_EQ(i % 3, rec->failures);
+		array_put(&a, rec->key, rec->len, rec->token)->flags = WQ_DONE_RETRY;
+	}
+	a.results = results;
+	ASSERT_EQ(0, q_done_array(self->q, &a));
+	ASSERT_EQ(KEYS, a.count);
+	for (int i = 0; i < KEYS; i++)
+		ASSERT_EQ(WQ_DONE_DELAYED, results[i]);
+	for (int n = 0; n < 3; n++) {
+		ASSERT_EQ(60 << n, due(self->q));
+		for (int i = n; i < KEYS; i += 3) {
+			char key[8];
+
+			snprintf(key, sizeof(key), "%03d", i);
+			ASSERT_EQ(n + 1, failures(self->q, key));
+			ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, q_cancel(self->q, key));
+		}
+	}
+	ASSERT_EQ(0, q_stat(self->q).keys);
+	free(a.recs);
+	free(got.recs);
+}
+
+TEST_F(hours, outcomes_that_contradict_each_other_leave_the_key_held)
+{
+	static const struct {
+		__u16 flags;
+		__s64 delay;
+	} bad[] = {
+		{ WQ_DONE_FORGET | WQ_DONE_RETRY, 0 },
+		{ WQ_DONE_RETRY | WQ_DONE_AFTER, 0 },
+		{ WQ_DONE_RETRY | WQ_DONE_AFTER, HOUR },
+		{ WQ_DONE_FORGET | WQ_DONE_RETRY | WQ_DONE_AFTER, HOUR },
+		{ 0, 1 }, { 0, -1 }, { WQ_DONE_FORGET, 1 }, { WQ_DONE_RETRY, 1 },
+		{ WQ_DONE_RETRY, INT64_MIN }, { 1 << 3, 0 }, { WQ_DONE_RETRY | 1 << 4, 0 },
+		{ 1 << 15, 0 },
+	};
+	struct wq_stat before;
+	struct item it;
+
+	ASSERT_EQ(0, keep(self->q, "a", 1));
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	before = q_stat(self->q);
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		ASSERT_EQ(-EINVAL, done_with(self->q, &it, bad[i].flags, bad[i].delay)) {
+			TH_LOG("flags %#x delay %lld", bad[i].flags, bad[i].delay);
+		}
+	}
+	ASSERT_TRUE(same(&before, self->q));
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE | WQ_KEY_FAILED, q_query(self->q, "a"));
+	ASSERT_EQ(1, failures(self->q, "a"));
+	ASSERT_EQ(0, done_with(self->q, &it, WQ_DONE_FORGET, 0));
+}
+
+TEST_F(hours, without_results_a_contradiction_stops_done_at_its_key)
+{
+	struct array a = array_new(4096);
+	struct item its[3];
+
+	ASSERT_EQ(0, hold_letters(self->q, 3, its));
+	put_done(&a, &its[0], WQ_DONE_RETRY, 0);
+	put_done(&a, &its[1], WQ_DONE_FORGET | WQ_DONE_RETRY, 0);
+	put_done(&a, &its[2], WQ_DONE_RETRY, 0);
+	ASSERT_EQ(-EINVAL, q_done_array(self->q, &a));
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(2, q_stat(self->q).held);
+	ASSERT_EQ(1, failures(self->q, "a"));
+	ASSERT_EQ(0, failures(self->q, "c"));
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "c"));
+	free(a.recs);
+}
+
+TEST_F(hours, a_key_that_is_not_held_can_not_be_retried)
+{
+	int stranger = q_attach(self->name, O_RDWR);
+	struct wq_stat before;
+	struct item it, old;
+
+	ASSERT_EQ(0, hold(self->q, "a", &old));
+	ASSERT_EQ(0, q_done(self->q, &old));
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	before = q_stat(self->q);
+	ASSERT_EQ(-ESTALE, done_with(self->q, &old, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(-ESTALE, done_with(stranger, &it, WQ_DONE_RETRY, 0));
+	it.token = 0;
+	ASSERT_EQ(-EPERM, done_with(stranger, &it, WQ_DONE_RETRY, 0));
+	ASSERT_TRUE(same(&before, self->q));
+	ASSERT_EQ(0, failures(self->q, "a"));
+	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+	close(stranger);
+}
+
+TEST(retries_come_back_with_growing_gaps)
+{
+	int q = limited(EXPONENTIAL(20 * MS, 80 * MS));
+	static const int gaps[] = { 20, 40, 80, 80 };
+	struct item it;
+
+	q_add(q, "a");
+	ASSERT_EQ(0, get_failed(q, &it, 0));
+	for (int i = 0; i < ARRAY_SIZE(gaps); i++) {
+		__s64 start = now_ns();
+
+		ASSERT_EQ(WQ_DONE_DELAYED, done_with(q, &it, WQ_DONE_RETRY, 0));
+		ASSERT_EQ(i + 1, get_failed(q, &it, 20 * SEC));
+		ASSERT_LE(gaps[i] * MS, now_ns() - start);
+	}
+	ASSERT_EQ(0, done_with(q, &it, WQ_DONE_FORGET, 0));
+	ASSERT_TRUE(balanced(q));
+	ASSERT_EQ(0, q_stat(q).keys);
+}
+
+/* ---- shut down ---- */
+
+TEST_F(hours, retries_after_shut_down_are_dropped_and_counted)
+{
+	struct item its[5], it;
+	struct wq_stat st;
+
+	ASSERT_EQ(0, hold_letters(self->q, 5, its));
+	q_add(self->q, "d");
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_EQ(0, done_with(self->q, &its[0], WQ_DONE_RETRY, 0));
+	ASSERT_EQ(1, q_stat(self->q).dropped);
+	ASSERT_EQ(0, done_with(self->q, &its[1], WQ_DONE_AFTER, HOUR));
+	ASSERT_EQ(0, done_with(self->q, &its[2], WQ_DONE_AFTER, 0));
+	/* the run that was asked for before it comes */
+	ASSERT_EQ(WQ_DONE_READY, done_with(self->q, &its[3], WQ_DONE_AFTER, HOUR));
+	ASSERT_EQ(0, done_with(self->q, &its[4], WQ_DONE_FORGET, 0));
+	st = q_stat(self->q);
+	ASSERT_EQ(4, st.dropped);
+	ASSERT_EQ(5, st.dones);
+	ASSERT_EQ(0, st.delayed);
+	ASSERT_EQ(1, st.ready);
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_STREQ("d", it.key);
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
+}
+
+TEST_F(hours, a_shut_down_drops_a_retry_and_not_that_the_key_failed)
+{
+	retry(self->q, "a");
+	retry(self->q, "b");
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_EQ(2, q_stat(self->q).dropped);
+	ASSERT_EQ(WQ_KEY_FAILED, q_query(self->q, "a"));
+	ASSERT_EQ(1, failures(self->q, "a"));
+	ASSERT_EQ(2, q_stat(self->q).failed);
+	/* the queue's thread cleans up behind it */
+	for (int i = 0; i < 2000 && q_stat(self->q).kept < 2; i++)
+		sleep_ms(5);
+	ASSERT_EQ(2, q_stat(self->q).kept);
+	ASSERT_EQ(2, q_stat(self->q).keys);
+	ASSERT_EQ(WQ_KEY_FAILED, forget(self->q, "a"));
+	ASSERT_EQ(WQ_KEY_FAILED, q_cancel(self->q, "b"));
+	ASSERT_EQ(0, q_stat(self->q).keys);
+	ASSERT_EQ(0, q_stat(self->q).failed);
+}
+
+TEST_F(at_once, a_drain_ends_though_the_last_key_is_retried)
+{
+	struct item it;
+	pid_t pid;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	pid = child();
+	if (!pid)
+		_exit(-q_drain(self->q));
+	ASSERT_TRUE(asleep(pid));
+	ASSERT_EQ(0, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(1, q_stat(self->q).dropped);
+}
+
+/* ---- done, and get in the same call ---- */
+
+TEST_F(hours, the_next_keys_come_in_the_same_call)
+{
+	struct array a = array_new(4096), next = array_new(4096);
+	struct item it;
+	struct wq_rec *rec;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	retry(self->q, "b");
+	q_add(self->q, "b");
+	q_add(self->q, "c");
+	q_add(self->q, "d");
+	put_done(&a, &it, WQ_DONE_RETRY, 0);
+	ASSERT_EQ(0, done_get(self->q, &a, &next, 2, 0));
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(2, next.count);
+	ASSERT_EQ(2 * WQ_REC_SIZE(1), next.used);
+	rec = rec_at(&next, 0);
+	ASSERT_EQ('b', rec->key[0]);
+	ASSERT_EQ(1, rec->failures);
+	rec = rec_at(&next, 1);
+	ASSERT_EQ('c', rec->key[0]);
+	ASSERT_EQ(0, rec->failures);
+	ASSERT_EQ(2, q_stat(self->q).held);
+	ASSERT_EQ(1, q_stat(self->q).ready);
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, q_query(self->q, "a"));
+	/* they are got as by a get */
+	ASSERT_EQ(0, q_donen(self->q, "c", 1, rec->token));
+	free(a.recs);
+	free(next.recs);
+}
+
+TEST_F(hours, one_buffer_serves_both_and_a_loop_starts_with_an_empty_one)
+{
+	struct array a = array_new(4096);
+
+	for (int i = 0; i < 100; i++)
+		array_putf(&a, "%02d", i);
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	array_reset(&a);
+	for (int i = 0; i < 100; i += 10) {
+		struct array next = a;
+
+		ASSERT_EQ(0, done_get(self->q, &a, &next, 10, FOREVER));
+		ASSERT_EQ(i ? 10 : 0, a.count);
+		ASSERT_EQ(10, next.count);
+		ASSERT_EQ('0' + i / 10, rec_at(&next, 9)->key[0]);
+		ASSERT_EQ(i, q_stat(self->q).dones);
+		a = next;
+	}
+	ASSERT_EQ(10, q_stat(self->q).keys);
+	free(a.recs);
+}
+
+TEST_F(at_once, a_key_that_done_makes_ready_may_be_the_next)
+{
+	struct array a = array_new(4096), next = array_new(4096);
+	struct item it;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	put_done(&a, &it, WQ_DONE_RETRY, 0);
+	for (int i = 1; i < 5; i++) {
+		ASSERT_EQ(0, done_get(self->q, &a, &next, 0, 0));
+		ASSERT_EQ(1, next.count);
+		ASSERT_EQ(i, rec_at(&next, 0)->failures);
+		rec_at(&a, 0)->token = rec_at(&next, 0)->token;
+	}
+	rec_at(&a, 0)->flags = WQ_DONE_FORGET;
+	q_add(self->q, "a");
+	ASSERT_EQ(0, done_get(self->q, &a, &next, 0, 0));
+	ASSERT_EQ(1, next.count);
+	ASSERT_EQ(0, rec_at(&next, 0)->failures);
+	free(a.recs);
+	free(next.recs);
+}
+
+TEST_F(hours, done_holds_where_there_is_no_next_key)
+{
+	int nonblock = q_attach(self->name, O_RDWR | O_NONBLOCK);
+	struct array a = array_new(4096), next = array_new(4096);
+	__s64 start;
+	struct item it;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	put_done(&a, &it, WQ_DONE_RETRY, 0);
+	ASSERT_EQ(-EAGAIN, done_get(self->q, &a, &next, 0, 0));
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(0, next.count);
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, q_query(self->q, "a"));
+
+	array_reset(&a);
+	ASSERT_EQ(0, hold(self->q, "b", &it));
+	put_done(&a, &it, 0, 0);
+	start = now_ns();
+	ASSERT_EQ(-ETIMEDOUT, done_get(self->q, &a, &next, 0, 50 * MS));
+	ASSERT_LE(50 * MS, now_ns() - start);
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(0, next.count);
+	ASSERT_EQ(-ENOENT, q_query(self->q, "b"));
+
+	array_reset(&a);
+	ASSERT_EQ(0, hold(nonblock, "c", &it));
+	put_done(&a, &it, 0, 0);
+	ASSERT_EQ(-EAGAIN, done_get(nonblock, &a, &next, 0, FOREVER));
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(0, next.count);
+	ASSERT_EQ(0, q_stat(nonblock).held);
+
+	array_reset(&a);
+	ASSERT_EQ(0, hold(self->q, "d", &it));
+	put_done(&a, &it, 0, 0);
+	q_shutdown(self->q);
+	ASSERT_EQ(-ESHUTDOWN, done_get(self->q, &a, &next, 0, FOREVER));
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(0, next.count);
+	ASSERT_EQ(0, q_stat(self->q).processing);
+	close(nonblock);
+	free(a.recs);
+	free(next.recs);
+}
+
+TEST_F(hours, it_waits_for_the_next_key_with_the_first_one_done)
+{
+	struct array a = array_new(4096), next = array_new(4096);
+	struct item it;
+	pid_t pid;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	put_done(&a, &it, 0, 0);
+	pid = child();
+	if (!pid)
+		_exit(done_get(self->q, &a, &next, 0, FOREVER) || next.count != 1 ||
+		      rec_at(&next, 0)->key[0] != 'b');
+	ASSERT_TRUE(asleep(pid));
+	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
+	ASSERT_EQ(1, q_add(self->q, "b"));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(2, q_stat(self->q).gets);
+	free(a.recs);
+	free(next.recs);
+}
+
+TEST_F(hours, a_fault_of_the_next_keys_buffer_gives_them_back_and_done_holds)
+{
+	void *bad[] = { NULL, edge(0), (void *)-4096L };
+	struct array a = array_new(4096), next;
+	struct item it;
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		q_add(self->q, "a");
+		ASSERT_EQ(0, q_get(self->q, &it, 0));
+		ASSERT_STREQ("a", it.key);
+		q_add(self->q, "b");
+		q_add(self->q, "c");
+		array_reset(&a);
+		put_done(&a, &it, 0, 0);
+		next = (struct array){ .recs = bad[i], .room = 4096 };
+		ASSERT_EQ(-EFAULT, done_get(self->q, &a, &next, 0, 0));
+		ASSERT_EQ(1, a.count);
+		ASSERT_EQ(0, next.count);
+		ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
+		ASSERT_EQ(0, q_stat(self->q).held);
+		ASSERT_EQ(2, q_stat(self->q).ready);
+		ASSERT_EQ(2 * (i + 1), q_stat(self->q).given_back);
+		/* at the head, in their order, and no failure */
+		q_add(self->q, "d");
+		for (int j = 0; j < 3; j++) {
+			ASSERT_EQ(0, get_failed(self->q, &it, 0));
+			ASSERT_EQ('b' + j, it.key[0]);
+			ASSERT_EQ(0, q_done(self->q, &it));
+		}
+	}
+	free(a.recs);
+}
+
+TEST_F(hours, a_fault_amid_the_next_keys_leaves_those_before_it)
+{
+	struct array a = array_new(4096), next;
+	struct item it;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	put_done(&a, &it, 0, 0);
+	q_add(self->q, "b");
+	q_add(self->q, "c");
+	q_add(self->q, "d");
+	next = (struct array){ .recs = edge(WQ_REC_SIZE(1)), .room = 4096 };
+	ASSERT_EQ(-EFAULT, done_get(self->q, &a, &next, 0, 0));
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(1, next.count);
+	ASSERT_EQ(WQ_REC_SIZE(1), next.used);
+	ASSERT_EQ('b', rec_at(&next, 0)->key[0]);
+	ASSERT_EQ(1, q_stat(self->q).held);
+	ASSERT_EQ(2, q_stat(self->q).given_back);
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_STREQ("c", it.key);
+	free(a.recs);
+}
+
+TEST_F(hours, a_struct_that_can_not_be_written_loses_no_next_key)
+{
+	struct array a = array_new(4096), next = array_new(4096);
+	struct wq_done *done = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct item it;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	put_done(&a, &it, 0, 0);
+	q_add(self->q, "b");
+	*done = (struct wq_done){
+		.size = sizeof(*done), .flags = WQ_DONE_GET,
+		.keys = { addr_of(a.recs), a.used, 1 },
+		.next = { addr_of(next.recs), next.room, 0 },
+	};
+	ASSERT_EQ(0, mprotect(done, 4096, PROT_READ));
+	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_DONE, done));
+	ASSERT_EQ(0, q_stat(self->q).held);
+	ASSERT_EQ(1, q_stat(self->q).ready);
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "b"));
+	munmap(done, 4096);
+	free(a.recs);
+	free(next.recs);
+}
+
+TEST_F(hours, a_buffer_too_small_for_the_next_key_says_EMSGSIZE_and_leaves_it)
+{
+	struct array a = array_new(4096), next = array_new(4096);
+	struct item it;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	put_done(&a, &it, 0, 0);
+	q_add(self->q, "longer-than-8-bytes");
+	next.room = WQ_REC_SIZE(8);
+	ASSERT_EQ(-EMSGSIZE, done_get(self->q, &a, &next, 0, 0));
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(0, next.count);
+	ASSERT_EQ(0, q_stat(self->q).held);
+	ASSERT_EQ(1, q_stat(self->q).ready);
+	free(a.recs);
+	free(next.recs);
+}
+
+TEST_F(hours, bad_figures_of_the_next_buffer_leave_a_count_that_is_true)
+{
+	struct array a = array_new(4096);
+	static const struct {
+		int error;
+		__u64 addr;
+		__u32 size;
+	} bad[] = {
+		{ -EINVAL, 4097, 4096 }, { -E2BIG, 4096, WQ_MAX_ARRAY + 8 },
+		{ -E2BIG, 4096, 0xfffffff8 },
+	};
+	struct item it;
+
+	q_add(self->q, "next");
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct array next = { .recs = (void *)(uintptr_t)bad[i].addr,
+				      .room = bad[i].size };
+		__u64 dones = q_stat(self->q).dones;
+
+		q_cancel(self->q, "next");
+		ASSERT_EQ(0, hold(self->q, "a", &it));
+		q_add(self->q, "next");
+		array_reset(&a);
+		put_done(&a, &it, 0, 0);
+		ASSERT_EQ(bad[i].error, done_get(self->q, &a, &next, 0, 0));
+		ASSERT_EQ(a.count, q_stat(self->q).dones - dones);
+		ASSERT_EQ(1 - a.count, q_stat(self->q).held);
+		ASSERT_EQ(1, q_stat(self->q).ready);
+		if (!a.count)
+			ASSERT_EQ(0, q_done(self->q, &it));
+	}
+	free(a.recs);
+}
+
+TEST_F(hours, where_done_fails_without_results_nothing_is_got)
+{
+	struct array a = array_new(4096), next = array_new(4096);
+	struct item its[3], none = { .len = 4, .key = "none" };
+
+	ASSERT_EQ(0, hold_letters(self->q, 3, its));
+	q_add(self->q, "next");
+	put_done(&a, &its[0], WQ_DONE_RETRY, 0);
+	put_done(&a, &none, 0, 0);
+	put_done(&a, &its[1], 0, 0);
+	ASSERT_EQ(-ENOENT, done_get(self->q, &a, &next, 5, FOREVER));
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(0, next.count);
+	ASSERT_EQ(1, q_stat(self->q).ready);
+	ASSERT_EQ(2, q_stat(self->q).held);
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "b"));
+
+	array_reset(&a);
+	put_done(&a, &its[1], WQ_DONE_FORGET | WQ_DONE_RETRY, 0);
+	ASSERT_EQ(-EINVAL, done_get(self->q, &a, &next, 5, FOREVER));
+	ASSERT_EQ(0, a.count);
+	ASSERT_EQ(0, next.count);
+	ASSERT_EQ(2, q_stat(self->q).held);
+	free(a.recs);
+	free(next.recs);
+}
+
+TEST_F(hours, with_results_the_next_keys_come_whatever_done_said)
+{
+	struct array a = array_new(4096), next = array_new(4096);
+	struct item its[2], none = { .len = 4, .key = "none" };
+	__s32 results[3] = { 9, 9, 9 };
+
+	ASSERT_EQ(0, hold_letters(self->q, 2, its));
+	q_add(self->q, "next");
+	put_done(&a, &its[0], WQ_DONE_AFTER, HOUR);
+	put_done(&a, &none, 0, 0);
+	put_done(&a, &its[1], WQ_DONE_FORGET | WQ_DONE_RETRY, 0);
+	a.results = results;
+	ASSERT_EQ(0, done_get(self->q, &a, &next, 0, 0));
+	ASSERT_EQ(3, a.count);
+	ASSERT_EQ(WQ_DONE_DELAYED, results[0]);
+	ASSERT_EQ(-ENOENT, results[1]);
+	ASSERT_EQ(-EINVAL, results[2]);
+	ASSERT_EQ(1, next.count);
+	ASSERT_EQ(2, q_stat(self->q).held);
+	free(a.recs);
+	free(next.recs);
+}
+
+/* A done of one key, in shared memory, that a child waits in. */
+struct waiting {
+	struct wq_done done;
+	union one key, next;
+};
+
+static struct waiting *waiting_done(const struct item *it, __s64 timeout)
+{
+	struct waiting *w = shared(sizeof(*w));
+
+	rec_set(&w->key, it->key, it->len, it->token)->flags = WQ_DONE_RETRY;
+	w->done = (struct wq_done){
+		.size = sizeof(w->done), .flags = WQ_DONE_GET,
+		.keys = { addr_of(&w->key), WQ_REC_SIZE(it->len), 1 },
+		.next = { addr_of(&w->next), sizeof(w->next), 1 },
+		.timeout = timeout,
+	};
+	return w;
+}
+
+TEST_F(hours, a_signal_ends_the_wait_with_EINTR_and_done_holds)
+{
+	static const int flags[] = { 0, SA_RESTART };
+
+	for (int i = 0; i < ARRAY_SIZE(flags); i++) {
+		struct waiting *w;
+		struct item it;
+		pid_t pid;
+
+		ASSERT_EQ(0, hold(self->q, "a", &it));
+		w = waiting_done(&it, 20 * SEC);
+		pid = child();
+		if (!pid) {
+			handle(SIGUSR1, flags[i]);
+			_exit(-verb(self->q, WQ_IOC_DONE, &w->done));
+		}
+		ASSERT_TRUE(asleep(pid));
+		sleep_ms(100);
+		kill(pid, SIGUSR1);
+		ASSERT_EQ(EINTR, reap(pid));
+		ASSERT_EQ(1, w->done.keys.count);
+		ASSERT_EQ(0, q_stat(self->q).held);
+		ASSERT_EQ(i + 1, failures(self->q, "a"));
+		ASSERT_EQ(0, w->done.next.count);
+		/* as after a get: what was left */
+		ASSERT_GE(20 * SEC - 100 * MS, w->done.timeout);
+		ASSERT_LT(5 * SEC, w->done.timeout);
+	}
+}
+
+TEST_F(hours, stop_and_continue_end_it_with_EINTR_for_done_can_not_start_over)
+{
+	struct waiting *w;
+	struct item it;
+	pid_t pid;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	w = waiting_done(&it, FOREVER);
+	pid = child();
+	if (!pid)
+		_exit(-verb(self->q, WQ_IOC_DONE, &w->done));
+	ASSERT_TRUE(asleep(pid));
+	kill(pid, SIGSTOP);
+	while (proc_state(pid) != 'T')
+		sleep_ms(1);
+	kill(pid, SIGCONT);
+	ASSERT_EQ(EINTR, reap(pid));
+	ASSERT_EQ(1, w->done.keys.count);
+	ASSERT_EQ(0, q_stat(self->q).held);
+	ASSERT_EQ(1, failures(self->q, "a"));
+	ASSERT_GT(0, w->done.timeout);
+}
+
+TEST_F(hours, a_kill_in_the_wait_leaves_the_key_done)
+{
+	struct waiting *w;
+	struct item it;
+	pid_t pid;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	w = waiting_done(&it, FOREVER);
+	pid = child();
+	if (!pid)
+		_exit(-verb(self->q, WQ_IOC_DONE, &w->done));
+	ASSERT_TRUE(asleep(pid));
+	kill(pid, SIGKILL);
+	ASSERT_EQ(1000 + SIGKILL, reap(pid));
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, q_query(self->q, "a"));
+	ASSERT_EQ(0, q_stat(self->q).processing);
+}
+
+TEST_F(hours, next_and_timeout_without_the_flag_say_EINVAL)
+{
+	struct wq_stat before;
+	union one key, next;
+	struct item it;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	q_add(self->q, "b");
+	before = q_stat(self->q);
+	rec_set(&key, "a", 1, it.token);
+	for (int field = 0; field < 5; field++) {
+		struct wq_done done = {
+			.size = sizeof(done), .keys = { addr_of(&key), WQ_REC_SIZE(1), 1 },
+		};
+
+		if (field == 0)
+			done.next.addr = addr_of(&next);
+		if (field == 1)
+			done.next.size = sizeof(next);
+		if (field == 2)
+			done.next.count = 1;
+		if (field == 3)
+			done.timeout = 1;
+		if (field == 4)
+			done.timeout = FOREVER;
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_DONE, &done)) {
+			TH_LOG("field %d", field);
+		}
+		ASSERT_EQ(0, done.keys.count);
+	}
+	ASSERT_TRUE(same(&before, self->q));
+	ASSERT_EQ(0, q_done(self->q, &it));
+}
+
+TEST_F(hours, an_unknown_flag_of_done_says_EINVAL)
+{
+	struct wq_stat before;
+	union one key, next;
+	struct item it;
+
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	q_add(self->q, "b");
+	before = q_stat(self->q);
+	rec_set(&key, "a", 1, it.token);
+	for (int bit = 1; bit < 32; bit++) {
+		for (int with = 0; with < 2; with++) {
+			struct wq_done done = {
+				.size = sizeof(done), .flags = 1U << bit | with,
+				.keys = { addr_of(&key), WQ_REC_SIZE(1), 1 },
+			};
+
+			if (with)
+				done.next = (struct wq_keys){ addr_of(&next), sizeof(next), 1 };
+			ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_DONE, &done));
+		}
+	}
+	ASSERT_TRUE(same(&before, self->q));
+}
+
+/* ---- query, forget, cancel, list ---- */
+
+TEST_F(hours, query_tells_failures_in_every_state)
+{
+	struct wq_key_state ks;
+	struct item it;
+
+	ASSERT_EQ(-ENOENT, ask(self->q, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(0, ks.failures);
+	retry(self->q, "a");
+	retry(self->q, "a");
+	for (int i = 0; i < 4; i++) {
+		static const int states[] = {
+			WQ_KEY_DELAYED | WQ_KEY_FAILED,
+			WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_FAILED,
+			WQ_KEY_PROCESSING | WQ_KEY_MINE | WQ_KEY_FAILED,
+			WQ_KEY_FAILED,
+		};
+
+		if (i == 1)
+			add_flags(self->q, "a", 0, WQ_ADD_DROP_DELAY);
+		if (i == 2)
+			q_get(self->q, &it, 0);
+		if (i == 3)
+			q_done(self->q, &it);
+		ASSERT_EQ(0, ask(self->q, WQ_IOC_QUERY, "a", &ks));
+		ASSERT_EQ(states[i], ks.state);
+		ASSERT_EQ(2, ks.failures);
+		ASSERT_EQ(2, ks.requeues);
+	}
+}
+
+TEST(requeues_are_counted_as_the_limiter_does_and_failures_always)
+{
+	static const struct {
+		int requeues;
+		struct wq_limit limits[6];
+	} by[] = {
+		{ 3, { EXPONENTIAL(HOUR, HOUR) } },
+		{ 3, { FAST_SLOW(HOUR, HOUR, 1) } },
+		{ 0, { HOURLY(1) } },
+		{ 3, { MAX_OF(2), HOURLY(1), EXPONENTIAL(HOUR, HOUR) } },
+		{ 3, { MAX_OF(2), FAST_SLOW(HOUR, HOUR, 1), HOURLY(1) } },
+		{ 0, { MAX_OF(2), HOURLY(1), HOURLY(2) } },
+		{ 0, { MAX_WAIT(HOUR), HOURLY(1) } },
+		{ 3, { MAX_WAIT(HOUR), MAX_OF(2), HOURLY(1), EXPONENTIAL(HOUR, HOUR) } },
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(by); i++) {
+		int q = open_limited("", 0, by[i].limits);
+
+		for (int n = 0; n < 3; n++)
+			retry(q, "a");
+		ASSERT_EQ(by[i].requeues, requeues(q, "a")) {
+			TH_LOG("limits number %d", i);
+		}
+		ASSERT_EQ(3, failures(q, "a"));
+		ASSERT_LE(0, forget(q, "a"));
+		ASSERT_EQ(0, requeues(q, "a"));
+		ASSERT_EQ(0, failures(q, "a"));
+		close(q);
+	}
+}
+
+/* include/linux/wq.h: it is remembered where the limiter goes by it. */
+TEST(a_bucket_keeps_no_key_for_its_failures)
+{
+	int q = limited(BUCKET(WQ_QPS(1), 100));
+
+	ASSERT_EQ(0, keep(q, "a", 3));
+	ASSERT_EQ(-ENOENT, q_query(q, "a"));
+	ASSERT_EQ(0, q_stat(q).keys);
+	ASSERT_EQ(0, q_stat(q).failed);
+	ASSERT_EQ(0, q_stat(q).kept);
+	ASSERT_TRUE(balanced(q));
+}
+
+TEST_F(hours, forget_resets_the_failures_and_tells_what_they_were)
+{
+	struct wq_key_state ks;
+
+	retry(self->q, "a");
+	retry(self->q, "a");
+	ASSERT_EQ(0, ask(self->q, WQ_IOC_FORGET, "a", &ks));
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, ks.state);
+	ASSERT_EQ(2, ks.failures);
+	ASSERT_EQ(2, ks.requeues);
+	/* it leaves the delay, and the next one is the first again */
+	ASSERT_EQ(WQ_KEY_DELAYED, q_query(self->q, "a"));
+	ASSERT_EQ(0, failures(self->q, "a"));
+	ASSERT_EQ(0, q_stat(self->q).failed);
+	ASSERT_EQ(1, q_stat(self->q).delayed);
+	ASSERT_EQ(60, minutes(self->q, "a"));
+}
+
+TEST_F(hours, forget_of_a_key_that_did_not_fail_changes_nothing)
+{
+	struct wq_stat before;
+
+	q_add(self->q, "a");
+	before = q_stat(self->q);
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, forget(self->q, "a"));
+	ASSERT_EQ(-ENOENT, forget(self->q, "b"));
+	ASSERT_TRUE(same(&before, self->q));
+}
+
+TEST_F(hours, forget_does_not_replace_done)
+{
+	struct item it;
+
+	ASSERT_EQ(0, keep(self->q, "a", 1));
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE | WQ_KEY_FAILED, forget(self->q, "a"));
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "a"));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
+}
+
+TEST_F(hours, a_kept_key_goes_by_forget_or_cancel)
+{
+	struct wq_key_state ks;
+
+	ASSERT_EQ(0, keep(self->q, "a", 2));
+	ASSERT_EQ(WQ_KEY_FAILED, forget(self->q, "a"));
+	ASSERT_EQ(-ENOENT, forget(self->q, "a"));
+	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
+	ASSERT_EQ(0, keep(self->q, "a", 2));
+	ASSERT_EQ(0, ask(self->q, WQ_IOC_CANCEL, "a", &ks));
+	ASSERT_EQ(WQ_KEY_FAILED, ks.state);
+	ASSERT_EQ(2, ks.failures);
+	ASSERT_EQ(2, ks.requeues);
+	ASSERT_EQ(-ENOENT, q_cancel(self->q, "a"));
+	ASSERT_EQ(0, q_stat(self->q).canceled);
+	ASSERT_EQ(0, q_stat(self->q).keys);
+	ASSERT_EQ(0, q_stat(self->q).kept);
+}
+
+TEST_F(hours, cancel_drops_the_failures_of_a_key_in_work)
+{
+	struct item it;
+
+	ASSERT_EQ(0, keep(self->q, "a", 2));
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE | WQ_KEY_FAILED, q_cancel(self->q, "a"));
+	ASSERT_EQ(0, failures(self->q, "a"));
+	ASSERT_EQ(0, q_stat(self->q).failed);
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(0, q_stat(self->q).keys);
+}
+
+TEST(kept_keys_count_against_max_keys_until_they_are_forgotten_or_canceled)
+{
+	static const struct wq_limit limits[] = { EXPONENTIAL(HOUR, HOUR), {} };
+	int q = open_limited("", 2, limits);
+	struct item it;
+
+	ASSERT_EQ(0, keep(q, "a", 1));
+	ASSERT_EQ(0, keep(q, "b", 1));
+	ASSERT_EQ(2, q_stat(q).kept);
+	ASSERT_EQ(2, q_stat(q).keys);
+	ASSERT_EQ(-ENOSPC, q_add(q, "c"));
+	ASSERT_EQ(-ENOSPC, retry(q, "c"));
+	/* who is there needs no room */
+	ASSERT_EQ(0, hold(q, "a", &it));
+	ASSERT_EQ(0, q_done(q, &it));
+	ASSERT_EQ(1, failures(q, "a"));
+
+	ASSERT_EQ(WQ_KEY_FAILED, forget(q, "a"));
+	ASSERT_EQ(1, q_add(q, "c"));
+	ASSERT_EQ(-ENOSPC, q_add(q, "d"));
+	ASSERT_EQ(WQ_KEY_FAILED, q_cancel(q, "b"));
+	ASSERT_EQ(1, q_add(q, "d"));
+	ASSERT_EQ(0, q_stat(q).kept);
+	ASSERT_TRUE(balanced(q));
+}
+
+TEST_F(hours, list_tells_which_keys_failed)
+{
+	struct array a = array_new(4096);
+	__u64 cursor = 0;
+	int seen = 0;
+
+	ASSERT_EQ(0, keep(self->q, "kept", 1));
+	retry(self->q, "delayed");
+	retry(self->q, "ready");
+	add_flags(self->q, "ready", 0, WQ_ADD_DROP_DELAY);
+	q_add(self->q, "fresh");
+	do {
+		ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+		for (int i = 0; i < a.count; i++, seen++) {
+			struct wq_rec *rec = rec_at(&a, i);
+			int want = rec->key[0] == 'k' ? WQ_KEY_FAILED :
+				   rec->key[0] == 'd' ? WQ_KEY_FAILED | WQ_KEY_DELAYED :
+				   rec->key[0] == 'r' ?
+					WQ_KEY_FAILED | WQ_KEY_READY | WQ_KEY_DIRTY :
+					WQ_KEY_READY | WQ_KEY_DIRTY;
+
+			ASSERT_EQ(want, rec->state) {
+				TH_LOG("key %.*s", rec->len, rec->key);
+			}
+		}
+	} while (cursor);
+	ASSERT_EQ(4, seen);
+	ASSERT_EQ(3, q_stat(self->q).failed);
+	ASSERT_EQ(1, q_stat(self->q).kept);
+	free(a.recs);
+}
+
+TEST_F(hours, bad_input_of_query_cancel_and_forget_is_refused)
+{
+	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_CANCEL, WQ_IOC_FORGET };
+	char *key = calloc(1, WQ_MAX_KEY + 1);
+	struct wq_stat before;
+
+	ASSERT_EQ(0, keep(self->q, "a", 1));
+	before = q_stat(self->q);
+	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
+		struct wq_key_state ks, good = {
+			.size = sizeof(good), .key = addr_of("a"), .key_len = 1,
+		};
+
+		ks = good;
+		ks.flags = 1;
+		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks));
+		ks = good;
+		ks.state = 1;
+		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks));
+		ks = good;
+		ks.requeues = 1;
+		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks)) {
+			TH_LOG("verb %#x", nrs[i]);
+		}
+		ks = good;
+		ks.failures = 1;
+		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks));
+		ks = good;
+		ks.size = 7;
+		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks));
+		ASSERT_EQ(-EINVAL, q_key_state(self->q, nrs[i], key, 0));
+		ASSERT_EQ(-E2BIG, q_key_state(self->q, nrs[i], key, WQ_MAX_KEY + 1));
+		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], NULL, 1));
+		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], edge(8), 9));
+		ASSERT_EQ(-EFAULT, verb(self->q, nrs[i], edge(0)));
+		ASSERT_EQ(-ENOTCONN, q_key_state(q_dev(O_RDWR), nrs[i], "a", 1));
+	}
+	ASSERT_TRUE(same(&before, self->q));
+	ASSERT_EQ(1, failures(self->q, "a"));
+	free(key);
+}
+
+/* ---- who may ---- */
+
+TEST_F(hours, forget_is_for_readers_and_writers)
+{
+	int reader = q_attach(self->name, O_RDONLY), writer = q_attach(self->name, O_WRONLY);
+
+	ASSERT_EQ(0, keep(self->q, "a", 1));
+	ASSERT_EQ(0, keep(self->q, "b", 1));
+	ASSERT_EQ(WQ_KEY_FAILED, forget(reader, "a"));
+	ASSERT_EQ(WQ_KEY_FAILED, forget(writer, "b"));
+	ASSERT_EQ(0, q_stat(self->q).keys);
+	close(reader);
+	close(writer);
+}
+
+TEST_F(hours, a_reader_retries_what_it_got_and_a_writer_by_add)
+{
+	int reader = q_attach(self->name, O_RDONLY), writer = q_attach(self->name, O_WRONLY);
+	struct array a = array_new(4096), next = array_new(4096);
+	struct wq_key_state ks;
+	struct item it;
+
+	ASSERT_EQ(-EACCES, retry(reader, "a"));
+	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
+	ASSERT_EQ(1, retry(writer, "a"));
+	q_add(writer, "b");
+	q_add(writer, "c");
+	ASSERT_EQ(0, q_get(reader, &it, 0));
+	ASSERT_STREQ("b", it.key);
+	ASSERT_EQ(-EACCES, ask(writer, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(0, ask(reader, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(-EACCES, q_cancel(reader, "a"));
+	ASSERT_EQ(1, failures(reader, "a"));
+	ASSERT_EQ(-EACCES, done_with(writer, &it, WQ_DONE_RETRY, 0));
+	put_done(&a, &it, 0, 0);
+	ASSERT_EQ(-EACCES, done_get(writer, &a, &next, 0, 0));
+	ASSERT_EQ(1, q_stat(reader).held);
+	ASSERT_EQ(WQ_DONE_DELAYED, done_with(reader, &it, WQ_DONE_RETRY, 0));
+	array_reset(&a);
+	ASSERT_EQ(0, q_get(reader, &it, 0));
+	put_done(&a, &it, 0, 0);
+	ASSERT_EQ(-EAGAIN, done_get(reader, &a, &next, 0, 0));
+	ASSERT_EQ(1, a.count);
+	close(reader);
+	close(writer);
+	free(a.recs);
+	free(next.recs);
+}
+
+/* ---- consumers that die ---- */
+
+TEST_F(hours, a_crash_of_a_consumer_is_no_failure)
+{
+	int other = q_attach(self->name, O_RDWR);
+	struct item it;
+	pid_t pid;
+
+	ASSERT_EQ(0, keep(self->q, "old", 2));
+	q_add(self->q, "old");
+	q_add(self->q, "new");
+	ASSERT_EQ(0, q_get(other, &it, 0));
+	ASSERT_EQ(0, q_get(other, &it, 0));
+	pid = child();
+	if (!pid)
+		for (;;)
+			pause();
+	close(other);
+	kill(pid, SIGKILL);
+	ASSERT_EQ(1000 + SIGKILL, reap(pid));
+
+	ASSERT_EQ(2, q_stat(self->q).given_back);
+	ASSERT_EQ(1, q_stat(self->q).failed);
+	ASSERT_EQ(2, q_stat(self->q).retries);
+	ASSERT_EQ(2, failures(self->q, "old"));
+	ASSERT_EQ(0, failures(self->q, "new"));
+	ASSERT_EQ(2, get_failed(self->q, &it, 0));
+	ASSERT_STREQ("old", it.key);
+	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(240, due(self->q));
+	ASSERT_EQ(0, get_failed(self->q, &it, 0));
+	ASSERT_STREQ("new", it.key);
+}
+
+/* Fails each key three times, now and then later, until the queue is shut down. */
+static int worker(const char *name)
+{
+	int q = q_attach(name, O_RDWR), ret;
+	struct array a = array_new(8192), next = array_new(8192);
+
+	for (;;) {
+		ret = done_get(q, &a, &next, 4, FOREVER);
+		if (ret)
+			return -ret;
+		array_reset(&a);
+		for (int i = 0; i < next.count; i++) {
+			struct wq_rec *rec = rec_at(&next, i);
+			struct wq_rec *done = array_put(&a, rec->key, rec->len, rec->token);
+
+			done->flags = rec->failures < 3 ? WQ_DONE_RETRY : WQ_DONE_FORGET;
+			if (rec->failures == 3 && !(rec->token % 4)) {
+				done->flags = WQ_DONE_AFTER;
+				done->delay = MS;
+			}
+		}
+	}
+}
+
+TEST_F(hours, workers_that_retry_and_one_that_is_killed_lose_nothing)
+{
+	static const struct wq_limit limits[] = {
+		MAX_OF(2), EXPONENTIAL(MS / 4, 2 * MS), BUCKET(WQ_QPS(100000), 100), {}
+	};
+	enum { KEYS = 1000, WORKERS = 4 };
+	int q = open_limited("selftest-workers", 0, limits);
+	struct wq_stat st;
+	pid_t pids[WORKERS];
+
+	ASSERT_LE(0, q);
+	for (int i = 0; i < WORKERS; i++) {
+		pids[i] = child();
+		if (!pids[i])
+			_exit(worker("selftest-workers"));
+	}
+	for (int i = 0; i < KEYS; i++) {
+		char key[8];
+
+		snprintf(key, sizeof(key), "%d", i);
+		EXPECT_EQ(1, q_add(q, key));
+		if (i == KEYS / 2)
+			kill(pids[0], SIGKILL);
+	}
+	for (int i = 0; i < 2000 && q_stat(q).keys; i++)
+		sleep_ms(10);
+	st = q_stat(q);
+	EXPECT_EQ(0, st.keys);
+	EXPECT_EQ(0, st.failed);
+	EXPECT_LE(3 * KEYS, st.retries);
+	EXPECT_LE(4 * KEYS, st.dones);
+	/* each run but the last one of a key made the next */
+	EXPECT_EQ(st.dones, KEYS + st.retries);
+	EXPECT_TRUE(balanced(q));
+	q_unlink("selftest-workers");
+	q_shutdown(q);
+	EXPECT_EQ(1000 + SIGKILL, reap(pids[0]));
+	for (int i = 1; i < WORKERS; i++)
+		EXPECT_EQ(ESHUTDOWN, reap(pids[i]));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,1469 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wq: KUnit suite of backoff: the figures, on a clock that only the test moves, and
+ * the loops, in real time.
+ *
+ * As in wq_core_kunit.c a test's name is the sentence that it proves.  The figures
+ * are computed by hand, or are those of client-go's own tests.  A loop runs in a
+ * kthread of the test, which ends with it.  That something comes soon enough is
+ * judged only where it would take many times as long if it were wrong: the machine
+ * may be busy.
+ */
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/err.h>
+#include <linux/kthread.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
+#include <linux/overflow.h>
+#include <linux/prandom.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <linux/wq.h>
+
+#include "wq_kunit.h"
+
+#define SEC	((s64)NSEC_PER_SEC)
+#define MSEC	((s64)NSEC_PER_MSEC)
+#define HOUR	(3600 * SEC)
+#define BEGIN	(1000 * SEC)	/* what the test's clock shows at first */
+
+/* Tenths of a factor or of a jitter. */
+#define TENTHS(n)	((n) * (WQ_ONE / 10))
+
+/* Far more than a stop takes, and far less than the waits that it ends. */
+#define AT_ONCE		(20 * SEC)
+#define LONG		(60 * SEC)
+
+#define MAX_RUNS	16
+#define MAX_EVENTS	64
+
+struct fixture {
+	struct wq_clock clock;		/* moved by the test */
+	s64 now;
+	struct wq_clock watched;	/* in real time, and logs who asks */
+	struct wq_backoff_manager m;
+
+	/* A loop. */
+	struct task_struct *task;
+	struct completion ended;
+	void (*loop)(struct fixture *fx);
+	void (*fn)(void *data);
+	bool sliding;
+	s64 period;
+	bool starts_late;		/* when it has been stopped */
+	bool started;
+	bool ended_unasked;
+	s64 stop_took;
+
+	/* What it ran. */
+	unsigned int takes;		/* ms */
+	unsigned int runs;
+	s64 began[MAX_RUNS], finished[MAX_RUNS];
+	bool others_ran, starved;
+	char events[MAX_EVENTS + 1];
+	unsigned int nr_events;
+};
+
+static s64 clock_now(struct wq_clock *clock)
+{
+	return container_of(clock, struct fixture, clock)->now;
+}
+
+/* Any number of equal events in a row is one. */
+static void event(struct fixture *fx, char c)
+{
+	if (fx->nr_events == MAX_EVENTS ||
+	    (fx->nr_events && fx->events[fx->nr_events - 1] == c))
+		return;
+	fx->events[fx->nr_events++] = c;
+}
+
+static s64 watched_now(struct wq_clock *clock)
+{
+	event(container_of(clock, struct fixture, watched), 'w');
+	return ktime_get_ns();
+}
+
+static int backoff_init(struct kunit *test)
+{
+	struct fixture *fx = kunit_kzalloc(test, sizeof(*fx), GFP_KERNEL);
+
+	if (!fx)
+		return -ENOMEM;
+	fx->clock.now = clock_now;
+	fx->now = BEGIN;
+	fx->watched.now = watched_now;
+	init_completion(&fx->ended);
+	test->priv = fx;
+	return 0;
+}
+
+static void end_loop(struct fixture *fx)
+{
+	s64 begun = ktime_get_ns();
+
+	kthread_stop(fx->task);
+	fx->stop_took = ktime_get_ns() - begun;
+	put_task_struct(fx->task);
+	fx->task = NULL;
+}
+
+static void backoff_exit(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	if (fx && fx->task)
+		end_loop(fx);
+}
+
+/* --- what the tests are written in --- */
+
+/* What d * f comes to, cut off as Go does it, and never more than an s64 holds. */
+static s64 times(s64 d, u32 f)
+{
+	u64 product;
+	u32 rest;
+
+	if (check_mul_overflow(div_u64_rem(d, WQ_ONE, &rest), (u64)f, &product) ||
+	    check_add_overflow(product, div_u64((u64)rest * f, WQ_ONE), &product) ||
+	    product > S64_MAX)
+		return S64_MAX;
+	return product;
+}
+
+/* The most that jitter makes of it. */
+static s64 at_most(s64 d, u32 jitter)
+{
+	s64 sum;
+
+	return check_add_overflow(d, times(d, jitter), &sum) ? S64_MAX : sum;
+}
+
+/* Steps without jitter: exactly these. */
+static void expect_steps(struct kunit *test, struct wq_backoff *b, const s64 *want, int n)
+{
+	s64 got;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		got = wq_backoff_step(b);
+		if (got != want[i])
+			KUNIT_FAIL(test, "step %d is %lld for %lld", i, got, want[i]);
+	}
+}
+
+#define EXPECT_STEPS(test, b, ...) do {					\
+	const s64 want_[] = { __VA_ARGS__ };				\
+	expect_steps(test, b, want_, ARRAY_SIZE(want_));		\
+} while (0)
+
+static u64 rnd64(struct rnd_state *rnd)
+{
+	u64 high = prandom_u32_state(rnd);
+
+	return high << 32 | prandom_u32_state(rnd);
+}
+
+/* Waits for what has to come, 30 s. */
+#define ASSERT_EVENTUALLY(test, cond) do {				\
+	unsigned long end_ = jiffies + 30 * HZ;				\
+	bool is_;							\
+	while (!(is_ = (cond)) && time_before(jiffies, end_))		\
+		usleep_range(500, 1000);				\
+	if (!is_)							\
+		KUNIT_FAIL(test, "not so after 30 s: %s", #cond);	\
+	KUNIT_ASSERT_TRUE(test, is_);					\
+} while (0)
+
+/* --- step: the figures --- */
+
+struct figures {
+	const char *name;
+	struct wq_backoff b;
+	s64 want[9];		/* before jitter */
+	u32 left;		/* steps, after these 9 */
+};
+
+static const struct figures figures[] = { {
+	"client-go's retry.DefaultRetry",
+	{ 10 * MSEC, WQ_ONE, TENTHS(1), 5, 0 },
+	{ 10 * MSEC, 10 * MSEC, 10 * MSEC, 10 * MSEC, 10 * MSEC,
+	  10 * MSEC, 10 * MSEC, 10 * MSEC, 10 * MSEC }, 0
+}, {
+	"client-go's retry.DefaultBackoff",
+	{ 10 * MSEC, 5 * WQ_ONE, TENTHS(1), 4, 0 },
+	{ 10 * MSEC, 50 * MSEC, 250 * MSEC, 1250 * MSEC, 6250 * MSEC,
+	  6250 * MSEC, 6250 * MSEC, 6250 * MSEC, 6250 * MSEC }, 0
+}, {
+	"client-go's test: no steps",
+	{ SEC, 0, 0, 0, 0 },
+	{ SEC, SEC, SEC, SEC, SEC, SEC, SEC, SEC, SEC }, 0
+}, {
+	"client-go's test: one step, no factor",
+	{ SEC, 0, 0, 1, 0 },
+	{ SEC, SEC, SEC, SEC, SEC, SEC, SEC, SEC, SEC }, 0
+}, {
+	"client-go's test: one step, factor 1",
+	{ SEC, WQ_ONE, 0, 1, 0 },
+	{ SEC, SEC, SEC, SEC, SEC, SEC, SEC, SEC, SEC }, 0
+}, {
+	"client-go's test: three steps",
+	{ SEC, 2 * WQ_ONE, 0, 3, 0 },
+	{ SEC, 2 * SEC, 4 * SEC, 8 * SEC, 8 * SEC, 8 * SEC, 8 * SEC, 8 * SEC, 8 * SEC }, 0
+}, {
+	"client-go's test: three steps and a cap",
+	{ SEC, 2 * WQ_ONE, 0, 3, 3 * SEC },
+	{ SEC, 2 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC }, 0
+}, {
+	"client-go's test: two steps, a cap, jitter",
+	{ SEC, 2 * WQ_ONE, TENTHS(5), 2, 3 * SEC },
+	{ SEC, 2 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC }, 0
+}, {
+	"client-go's test: six steps, much jitter",
+	{ SEC, 2 * WQ_ONE, 4 * WQ_ONE, 6, 0 },
+	{ SEC, 2 * SEC, 4 * SEC, 8 * SEC, 16 * SEC, 32 * SEC, 64 * SEC, 64 * SEC, 64 * SEC }, 0
+}, {
+	"1 s doubled up to 30 s",
+	{ SEC, 2 * WQ_ONE, 0, 10, 30 * SEC },
+	{ SEC, 2 * SEC, 4 * SEC, 8 * SEC, 16 * SEC, 30 * SEC, 30 * SEC, 30 * SEC, 30 * SEC }, 0
+}, {
+	"100 ms and half as much again",
+	{ 100 * MSEC, TENTHS(15), 0, 10, 0 },
+	{ 100000000, 150000000, 225000000, 337500000, 506250000, 759375000, 1139062500,
+	  1708593750, 2562890625LL }, 1
+}, {
+	"a part of a ns is cut off, in each step",
+	{ 7, TENTHS(15), 0, 100, 0 },
+	{ 7, 10, 15, 22, 33, 49, 73, 109, 163 }, 91
+}, {
+	"halves, to 0",
+	{ 10, TENTHS(5), 0, 7, 0 },
+	{ 10, 5, 2, 1, 0, 0, 0, 0, 0 }, 0
+}, {
+	"the least factor",
+	{ 5 * SEC, 1, 0, 20, 0 },
+	{ 5 * SEC, 5000, 0, 0, 0, 0, 0, 0, 0 }, 11
+}, {
+	"a factor a millionth above 1",
+	{ SEC, WQ_ONE + 1, 0, 3, 0 },
+	{ SEC, SEC + 1000, SEC + 2000, SEC + 3000, SEC + 3000, SEC + 3000, SEC + 3000,
+	  SEC + 3000, SEC + 3000 }, 0
+}, {
+	"the greatest factor",
+	{ WQ_ONE, U32_MAX, 0, 1, 0 },
+	{ WQ_ONE, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX }, 0
+} };
+
+static void the_figures_of_a_backoff_are_client_gos(struct kunit *test)
+{
+	const struct figures *f;
+	struct wq_backoff b;
+	s64 got;
+	int i;
+
+	for (f = figures; f < figures + ARRAY_SIZE(figures); f++) {
+		b = f->b;
+		for (i = 0; i < ARRAY_SIZE(f->want); i++) {
+			got = wq_backoff_step(&b);
+			if (got < f->want[i] || got > at_most(f->want[i], b.jitter))
+				KUNIT_FAIL(test, "%s: step %d is %lld for %lld", f->name, i,
+					   got, f->want[i]);
+		}
+		if (b.steps != f->left)
+			KUNIT_FAIL(test, "%s: %u steps are left for %u", f->name, b.steps,
+				   f->left);
+	}
+}
+
+static void a_step_returns_the_present_duration_and_then_multiplies_it(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = 10, .factor = 3 * WQ_ONE, .steps = 2 };
+
+	KUNIT_EXPECT_EQ(test, wq_backoff_step(&b), 10LL);
+	KUNIT_EXPECT_EQ(test, b.duration, 30LL);
+	KUNIT_EXPECT_EQ(test, b.steps, 1U);
+	KUNIT_EXPECT_EQ(test, wq_backoff_step(&b), 30LL);
+	KUNIT_EXPECT_EQ(test, b.duration, 90LL);
+	KUNIT_EXPECT_EQ(test, b.steps, 0U);
+	KUNIT_EXPECT_EQ(test, wq_backoff_step(&b), 90LL);
+	KUNIT_EXPECT_EQ(test, b.duration, 90LL);
+	KUNIT_EXPECT_EQ(test, b.steps, 0U);
+}
+
+static void a_step_changes_nothing_but_duration_and_steps(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = 10, .factor = 3 * WQ_ONE, .jitter = 7, .steps = 3,
+				.cap = 50 };
+	int i;
+
+	for (i = 0; i < 5; i++)
+		wq_backoff_step(&b);
+	KUNIT_EXPECT_EQ(test, b.factor, 3 * WQ_ONE);
+	KUNIT_EXPECT_EQ(test, b.jitter, 7U);
+	KUNIT_EXPECT_EQ(test, b.cap, 50LL);
+}
+
+static void without_steps_the_duration_stays(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = 10, .factor = 3 * WQ_ONE, .cap = 5 };
+
+	EXPECT_STEPS(test, &b, 10, 10, 10);
+	KUNIT_EXPECT_EQ(test, b.steps, 0U);
+}
+
+static void a_product_above_the_cap_becomes_it_and_ends_the_steps(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = 10, .factor = 2 * WQ_ONE, .steps = 100, .cap = 35 };
+
+	EXPECT_STEPS(test, &b, 10, 20);
+	KUNIT_EXPECT_EQ(test, b.duration, 35LL);
+	KUNIT_EXPECT_EQ(test, b.steps, 0U);
+	EXPECT_STEPS(test, &b, 35, 35, 35);
+}
+
+static void a_product_that_is_the_cap_ends_no_steps(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = 10, .factor = 2 * WQ_ONE, .steps = 100, .cap = 20 };
+
+	EXPECT_STEPS(test, &b, 10);
+	KUNIT_EXPECT_EQ(test, b.duration, 20LL);
+	KUNIT_EXPECT_EQ(test, b.steps, 99U);
+	EXPECT_STEPS(test, &b, 20);
+	KUNIT_EXPECT_EQ(test, b.duration, 20LL);
+	KUNIT_EXPECT_EQ(test, b.steps, 0U);
+}
+
+/* The steps that it ended were shrinking ones as well. */
+static void a_duration_above_the_cap_is_one_step_long(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = 100, .factor = WQ_ONE, .steps = 100, .cap = 35 };
+	struct wq_backoff shrinks = { .duration = 100, .factor = TENTHS(5), .steps = 100,
+				      .cap = 35 };
+
+	EXPECT_STEPS(test, &b, 100, 35, 35);
+	EXPECT_STEPS(test, &shrinks, 100, 35, 35);
+	KUNIT_EXPECT_EQ(test, shrinks.steps, 0U);
+}
+
+static void a_cap_of_0_or_below_is_none(struct kunit *test)
+{
+	s64 caps[] = { 0, -1, -HOUR, S64_MIN };
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(caps); i++) {
+		struct wq_backoff b = { .duration = 10, .factor = 2 * WQ_ONE, .steps = 3,
+					.cap = caps[i] };
+
+		EXPECT_STEPS(test, &b, 10, 20, 40, 80, 80);
+	}
+}
+
+static void a_factor_of_0_leaves_the_duration_as_it_is(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = 10, .steps = 3 };
+	struct wq_backoff capped = { .duration = 10, .steps = 3, .cap = 5 };
+
+	EXPECT_STEPS(test, &b, 10, 10, 10, 10, 10);
+	EXPECT_STEPS(test, &capped, 10, 10, 10, 10, 10);
+	KUNIT_EXPECT_EQ(test, b.steps, 0U);
+}
+
+static void a_factor_below_1_shrinks_the_duration(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = 1000, .factor = TENTHS(9), .steps = 4, .cap = 2000 };
+
+	EXPECT_STEPS(test, &b, 1000, 900, 810, 729, 656, 656);
+}
+
+static void a_duration_of_0_stays_0(struct kunit *test)
+{
+	struct wq_backoff b = { .factor = U32_MAX, .jitter = U32_MAX, .steps = 3, .cap = 5 };
+
+	EXPECT_STEPS(test, &b, 0, 0, 0, 0, 0);
+}
+
+static void jitter_never_feeds_back(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = SEC, .factor = 2 * WQ_ONE, .jitter = WQ_ONE,
+				.steps = 20 };
+	s64 want = SEC, got;
+	bool jittered = false;
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		KUNIT_EXPECT_EQ(test, b.duration, want);
+		got = wq_backoff_step(&b);
+		KUNIT_EXPECT_GE(test, got, want);
+		KUNIT_EXPECT_LE(test, got, 2 * want);
+		jittered |= got != want;
+		if (i < 20)
+			want *= 2;
+	}
+	KUNIT_EXPECT_TRUE(test, jittered);
+}
+
+static void a_jitter_of_0_is_none(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = HOUR, .factor = WQ_ONE, .steps = 500 };
+	unsigned int wrong = 0;
+	int i;
+
+	for (i = 0; i < 1000; i++)
+		wrong += wq_backoff_step(&b) != HOUR;
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+}
+
+/* The cap is one of the duration: client-go adds jitter to that as well. */
+static void a_capped_duration_has_its_jitter(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = SEC, .factor = 10 * WQ_ONE, .jitter = TENTHS(5),
+				.steps = 20, .cap = 2 * SEC };
+	unsigned int wrong = 0, above = 0;
+	s64 got;
+	int i;
+
+	wq_backoff_step(&b);
+	for (i = 0; i < 1000; i++) {
+		got = wq_backoff_step(&b);
+		wrong += got < 2 * SEC || got > 3 * SEC;
+		above += got > 2500 * MSEC;
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+	KUNIT_EXPECT_GT(test, above, 0U);
+	KUNIT_EXPECT_LT(test, above, 1000U);
+}
+
+/* --- step: the extremes --- */
+
+static void the_longest_duration_is_not_exceeded(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = S64_MAX, .factor = U32_MAX, .jitter = U32_MAX,
+				.steps = 3 };
+	struct wq_backoff twice = { .duration = S64_MAX / 2 + 1, .factor = 2 * WQ_ONE,
+				    .steps = 3 };
+	struct wq_backoff least = { .duration = S64_MAX, .factor = WQ_ONE + 1, .steps = 3 };
+
+	EXPECT_STEPS(test, &b, S64_MAX, S64_MAX, S64_MAX, S64_MAX, S64_MAX);
+	EXPECT_STEPS(test, &twice, S64_MAX / 2 + 1, S64_MAX, S64_MAX, S64_MAX, S64_MAX);
+	EXPECT_STEPS(test, &least, S64_MAX, S64_MAX, S64_MAX, S64_MAX, S64_MAX);
+}
+
+static void a_product_above_the_longest_duration_is_above_every_cap(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = S64_MAX / 2, .factor = U32_MAX, .steps = 3,
+				.cap = HOUR };
+
+	EXPECT_STEPS(test, &b, S64_MAX / 2, HOUR, HOUR);
+	KUNIT_EXPECT_EQ(test, b.steps, 0U);
+}
+
+static void the_longest_duration_is_multiplied_exactly(struct kunit *test)
+{
+	struct wq_backoff same = { .duration = S64_MAX, .factor = WQ_ONE, .steps = 3 };
+	struct wq_backoff half = { .duration = S64_MAX, .factor = TENTHS(5), .steps = 1 };
+	struct wq_backoff tenth = { .duration = S64_MAX, .factor = TENTHS(1), .steps = 1 };
+
+	EXPECT_STEPS(test, &same, S64_MAX, S64_MAX, S64_MAX, S64_MAX);
+	EXPECT_STEPS(test, &half, S64_MAX, 4611686018427387903LL);
+	EXPECT_STEPS(test, &tenth, S64_MAX, 922337203685477580LL);
+}
+
+static void a_backoff_grows_to_the_longest_duration_and_stays_there(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = 1, .factor = TENTHS(15), .jitter = TENTHS(3),
+				.steps = U32_MAX };
+	s64 last, wrong = 0;
+	int i;
+
+	/* 1.5 times 1 is 1 */
+	b.duration = 2;
+	for (i = 0; i < 300; i++) {
+		last = b.duration;
+		wrong += wq_backoff_step(&b) < last;
+		wrong += b.duration <= last && b.duration != S64_MAX;
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0LL);
+	KUNIT_EXPECT_EQ(test, b.duration, S64_MAX);
+	KUNIT_EXPECT_EQ(test, wq_backoff_step(&b), S64_MAX);
+}
+
+/* What they are is not said; but they don't turn into a wait. */
+static void a_negative_duration_never_becomes_a_wait(struct kunit *test)
+{
+	s64 durations[] = { -1, -10, -HOUR, S64_MIN / 2, S64_MIN + 1, S64_MIN };
+	u32 factors[] = { 0, 1, TENTHS(5), WQ_ONE, WQ_ONE + 1, 2 * WQ_ONE, U32_MAX };
+	unsigned int wrong = 0;
+	int i, j, k, n;
+
+	for (i = 0; i < ARRAY_SIZE(durations); i++)
+		for (j = 0; j < ARRAY_SIZE(factors); j++)
+			for (k = 0; k < ARRAY_SIZE(factors); k++) {
+				struct wq_backoff b = { durations[i], factors[j], factors[k],
+							4, HOUR * (k % 2) };
+
+				for (n = 0; n < 8; n++)
+					wrong += wq_backoff_step(&b) > 0;
+			}
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+}
+
+/* Most at the ends and near powers of two. */
+static u64 any(struct rnd_state *rnd)
+{
+	u64 x = rnd64(rnd) >> prandom_u32_state(rnd) % 64;
+
+	switch (prandom_u32_state(rnd) % 8) {
+	case 0:
+		return 0;
+	case 1:
+		return U64_MAX;
+	case 2:
+		return (1ULL << prandom_u32_state(rnd) % 64) + prandom_u32_state(rnd) % 3 - 1;
+	default:
+		return x;
+	}
+}
+
+static void any_figures_agree_with_a_model(struct kunit *test)
+{
+	struct wq_backoff b, before;
+	struct rnd_state rnd;
+	s64 got, next;
+	u32 left;
+	int i;
+
+	prandom_seed_state(&rnd, 1);
+	for (i = 0; i < 100000; i++) {
+		b.duration = any(&rnd) & S64_MAX;
+		b.factor = i % 3 ? any(&rnd) : prandom_u32_state(&rnd) % (3 * WQ_ONE);
+		b.jitter = any(&rnd);
+		b.steps = any(&rnd);
+		b.cap = any(&rnd);
+		before = b;
+
+		left = b.steps ? b.steps - 1 : 0;
+		next = b.steps && b.factor ? times(b.duration, b.factor) : b.duration;
+		if (b.steps && b.factor && b.cap > 0 && next > b.cap) {
+			next = b.cap;
+			left = 0;
+		}
+		got = wq_backoff_step(&b);
+		if (got < before.duration || got > at_most(before.duration, b.jitter) ||
+		    b.duration != next || b.steps != left)
+			break;
+		cond_resched();
+	}
+	if (i < 100000)
+		KUNIT_FAIL(test, "%lld * %u, jitter %u, %u to %lld: %lld, %lld for %lld, %u for %u",
+			   before.duration, before.factor, before.jitter, before.steps,
+			   before.cap, got, b.duration, next, b.steps, left);
+}
+
+/* --- jitter --- */
+
+#define DRAWS	100000
+#define BINS	16
+
+/*
+ * Draws, and looks at where they fell.  The bounds are 5 times the standard
+ * deviation, or more; a part of a ns of each is cut off from the mean.
+ */
+static void expect_uniform(struct kunit *test, s64 d, u32 f, s64 spread)
+{
+	unsigned int bins[BINS] = {}, wrong = 0, i;
+	s64 mean = 0, off;
+
+	for (i = 0; i < DRAWS; i++) {
+		off = wq_jitter(d, f) - d;
+		if (off < 0 || off > spread) {
+			wrong++;
+			continue;
+		}
+		mean += div_s64(off, DRAWS);
+		bins[min_t(u64, div64_u64(off, div_u64(spread, BINS) + 1), BINS - 1)]++;
+		cond_resched();
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+	for (i = 0; i < BINS; i++) {
+		if (bins[i] < DRAWS / BINS * 9 / 10 || bins[i] > DRAWS / BINS * 11 / 10)
+			KUNIT_FAIL(test, "%u of %u fell into part %u of %u", bins[i], DRAWS, i,
+				   BINS);
+	}
+	KUNIT_EXPECT_GT(test, mean, spread / 200 * 99);
+	KUNIT_EXPECT_LT(test, mean, spread / 200 * 101);
+}
+
+static void a_jitter_is_uniform_up_to_its_part_of_the_duration(struct kunit *test)
+{
+	expect_uniform(test, 100 * SEC, TENTHS(1), 10 * SEC);
+}
+
+static void a_jitter_is_uniform_up_to_a_multiple_of_the_duration(struct kunit *test)
+{
+	expect_uniform(test, 10 * SEC, TENTHS(25), 25 * SEC);
+}
+
+static void a_jitter_by_0_is_one_by_1(struct kunit *test)
+{
+	expect_uniform(test, 10 * SEC, 0, 10 * SEC);
+}
+
+static void a_jitter_of_a_century_is_uniform(struct kunit *test)
+{
+	expect_uniform(test, 876600 * HOUR, WQ_ONE, 876600 * HOUR);
+}
+
+static void the_widest_jitter_is_uniform(struct kunit *test)
+{
+	/* 2^50 times 4294.967295 */
+	expect_uniform(test, 1LL << 50, U32_MAX, 4835703277332616791LL);
+}
+
+static void a_step_jitters_as_wq_jitter_does(struct kunit *test)
+{
+	struct wq_backoff b = { .duration = 8000, .jitter = TENTHS(5) };
+	unsigned int low = 0, high = 0, wrong = 0, i;
+	s64 got;
+
+	for (i = 0; i < DRAWS; i++) {
+		got = wq_backoff_step(&b);
+		wrong += got < 8000 || got > 12000;
+		low += got < 9000;
+		high += got >= 11000;
+		cond_resched();
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+	KUNIT_EXPECT_GT(test, low, DRAWS / 100U * 23);
+	KUNIT_EXPECT_LT(test, low, DRAWS / 100U * 27);
+	KUNIT_EXPECT_GT(test, high, DRAWS / 100U * 23);
+	KUNIT_EXPECT_LT(test, high, DRAWS / 100U * 27);
+}
+
+static void a_jitter_of_few_ns_meets_each_of_them(struct kunit *test)
+{
+	unsigned int met[4] = {}, wrong = 0, i;
+	s64 got;
+
+	for (i = 0; i < 10000; i++) {
+		got = wq_jitter(3, WQ_ONE);
+		if (got >= 3 && got <= 6)
+			met[got - 3]++;
+		else
+			wrong++;
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+	for (i = 0; i < 3; i++)
+		KUNIT_EXPECT_GT(test, met[i], 2000U);
+}
+
+static void a_jitter_of_less_than_a_ns_is_none(struct kunit *test)
+{
+	unsigned int wrong = 0;
+	int i;
+
+	for (i = 0; i < 10000; i++) {
+		wrong += wq_jitter(0, 0) != 0;
+		wrong += wq_jitter(0, U32_MAX) != 0;
+		wrong += wq_jitter(1, TENTHS(9)) != 1;
+		wrong += wq_jitter(WQ_ONE - 1, 1) != WQ_ONE - 1;
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+}
+
+static void a_duration_of_0_or_below_has_no_jitter(struct kunit *test)
+{
+	s64 durations[] = { 0, -1, -HOUR, S64_MIN + 1, S64_MIN };
+	u32 factors[] = { 0, 1, WQ_ONE, U32_MAX };
+	unsigned int wrong = 0;
+	int i, j, n;
+
+	for (i = 0; i < ARRAY_SIZE(durations); i++)
+		for (j = 0; j < ARRAY_SIZE(factors); j++)
+			for (n = 0; n < 100; n++)
+				wrong += wq_jitter(durations[i], factors[j]) != durations[i];
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+}
+
+static void jitters_differ_from_call_to_call(struct kunit *test)
+{
+	s64 last = wq_jitter(S64_MAX / 4, WQ_ONE), got;
+	unsigned int same = 0;
+	int i;
+
+	for (i = 0; i < 1000; i++) {
+		got = wq_jitter(S64_MAX / 4, WQ_ONE);
+		same += got == last;
+		last = got;
+	}
+	KUNIT_EXPECT_LT(test, same, 2U);
+}
+
+static void a_jitter_never_exceeds_the_longest_duration(struct kunit *test)
+{
+	s64 durations[] = { S64_MAX, S64_MAX - 1, S64_MAX - 1000, S64_MAX / 2 + 1, S64_MAX / 4000,
+			    1LL << 62 };
+	u32 factors[] = { 0, 1, TENTHS(1), WQ_ONE, 2 * WQ_ONE, U32_MAX };
+	unsigned int wrong = 0;
+	int i, j, n;
+
+	for (i = 0; i < ARRAY_SIZE(durations); i++)
+		for (j = 0; j < ARRAY_SIZE(factors); j++)
+			for (n = 0; n < 1000; n++)
+				wrong += wq_jitter(durations[i], factors[j]) < durations[i];
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+	KUNIT_EXPECT_EQ(test, wq_jitter(S64_MAX, 0), S64_MAX);
+	KUNIT_EXPECT_EQ(test, wq_jitter(S64_MAX, 1), S64_MAX);
+	KUNIT_EXPECT_EQ(test, wq_jitter(S64_MAX, U32_MAX), S64_MAX);
+}
+
+/* --- manager --- */
+
+static void managed(struct kunit *test, s64 init, s64 max, s64 reset, u32 factor, u32 jitter)
+{
+	struct fixture *fx = test->priv;
+
+	/* what isn't written shows */
+	memset(&fx->m, 0xa5, sizeof(fx->m));
+	wq_backoff_manager_init(&fx->m, init, max, reset, factor, jitter, &fx->clock);
+}
+
+static s64 next(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	return wq_backoff_manager_next(&fx->m);
+}
+
+static void pass(struct kunit *test, s64 ns)
+{
+	struct fixture *fx = test->priv;
+
+	fx->now += ns;
+}
+
+/* client-go's reflector, but for its jitter. */
+static void a_manager_takes_the_next_step_with_every_call(struct kunit *test)
+{
+	s64 want[] = { 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000, 30000 };
+	int i;
+
+	managed(test, 800 * MSEC, 30 * SEC, 120 * SEC, 2 * WQ_ONE, 0);
+	for (i = 0; i < ARRAY_SIZE(want); i++) {
+		KUNIT_EXPECT_EQ(test, next(test), want[i] * MSEC);
+		pass(test, want[i] * MSEC);
+	}
+}
+
+static void a_manager_stays_at_its_longest_step_for_ever(struct kunit *test)
+{
+	unsigned int wrong = 0;
+	int i;
+
+	managed(test, MSEC, SEC, HOUR, 2 * WQ_ONE, 0);
+	for (i = 0; i < 10; i++)
+		next(test);
+	for (i = 0; i < 100000; i++) {
+		wrong += next(test) != SEC;
+		pass(test, SEC);
+		cond_resched();
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+}
+
+static void a_call_more_than_reset_after_the_last_starts_again(struct kunit *test)
+{
+	managed(test, SEC, HOUR, 100 * SEC, 2 * WQ_ONE, 0);
+	KUNIT_EXPECT_EQ(test, next(test), SEC);
+	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
+	KUNIT_EXPECT_EQ(test, next(test), 4 * SEC);
+	pass(test, 100 * SEC + 1);
+	KUNIT_EXPECT_EQ(test, next(test), SEC);
+	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
+}
+
+static void a_call_exactly_reset_after_the_last_goes_on(struct kunit *test)
+{
+	managed(test, SEC, HOUR, 100 * SEC, 2 * WQ_ONE, 0);
+	KUNIT_EXPECT_EQ(test, next(test), SEC);
+	pass(test, 100 * SEC);
+	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
+	pass(test, 100 * SEC);
+	KUNIT_EXPECT_EQ(test, next(test), 4 * SEC);
+}
+
+static void a_manager_at_its_longest_step_starts_again_as_well(struct kunit *test)
+{
+	int i, round;
+
+	managed(test, SEC, 3 * SEC, 100 * SEC, 2 * WQ_ONE, 0);
+	for (round = 0; round < 3; round++) {
+		KUNIT_EXPECT_EQ(test, next(test), SEC);
+		KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
+		for (i = 0; i < 5; i++)
+			KUNIT_EXPECT_EQ(test, next(test), 3 * SEC);
+		pass(test, 101 * SEC);
+	}
+}
+
+/* Where a wait is longer than the reset, the wait itself is calm enough. */
+static void the_time_of_the_last_call_is_not_the_end_of_its_wait(struct kunit *test)
+{
+	managed(test, 60 * SEC, HOUR, 100 * SEC, 2 * WQ_ONE, 0);
+	KUNIT_EXPECT_EQ(test, next(test), 60 * SEC);
+	pass(test, 60 * SEC);
+	KUNIT_EXPECT_EQ(test, next(test), 120 * SEC);
+	pass(test, 120 * SEC);
+	KUNIT_EXPECT_EQ(test, next(test), 60 * SEC);
+}
+
+static void a_call_that_goes_on_counts_as_the_last_one(struct kunit *test)
+{
+	s64 want = SEC;
+	int i;
+
+	managed(test, SEC, 10000 * HOUR, 100 * SEC, 2 * WQ_ONE, 0);
+	for (i = 0; i < 20; i++) {
+		KUNIT_EXPECT_EQ(test, next(test), want);
+		pass(test, 60 * SEC);
+		want *= 2;
+	}
+}
+
+static void the_first_call_has_the_first_step_however_late_it_comes(struct kunit *test)
+{
+	managed(test, SEC, HOUR, 100 * SEC, 2 * WQ_ONE, 0);
+	pass(test, HOUR);
+	KUNIT_EXPECT_EQ(test, next(test), SEC);
+	pass(test, 100 * SEC);
+	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
+}
+
+static void a_reset_of_0_goes_on_within_one_moment_only(struct kunit *test)
+{
+	managed(test, SEC, HOUR, 0, 2 * WQ_ONE, 0);
+	KUNIT_EXPECT_EQ(test, next(test), SEC);
+	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
+	pass(test, 1);
+	KUNIT_EXPECT_EQ(test, next(test), SEC);
+}
+
+static void the_longest_reset_never_comes(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	fx->now = 0;
+	managed(test, SEC, HOUR, S64_MAX, 2 * WQ_ONE, 0);
+	KUNIT_EXPECT_EQ(test, next(test), SEC);
+	fx->now = S64_MAX;
+	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
+}
+
+static void a_manager_without_max_grows_to_the_longest_duration(struct kunit *test)
+{
+	s64 last = 0, got;
+	int i;
+
+	managed(test, 1, 0, S64_MAX, 10 * WQ_ONE, 0);
+	for (i = 0; i < 40; i++) {
+		got = next(test);
+		KUNIT_EXPECT_GE(test, got, last);
+		last = got;
+	}
+	KUNIT_EXPECT_EQ(test, last, S64_MAX);
+	managed(test, 1, -1, S64_MAX, 10 * WQ_ONE, 0);
+	KUNIT_EXPECT_EQ(test, next(test), 1LL);
+	KUNIT_EXPECT_EQ(test, next(test), 10LL);
+}
+
+static void a_manager_without_factor_stays_at_its_first_step(struct kunit *test)
+{
+	int i;
+
+	managed(test, 5 * SEC, HOUR, HOUR, 0, 0);
+	for (i = 0; i < 10; i++)
+		KUNIT_EXPECT_EQ(test, next(test), 5 * SEC);
+}
+
+static void the_steps_of_a_manager_have_jitter_that_does_not_feed_back(struct kunit *test)
+{
+	unsigned int jittered = 0, i, round;
+	s64 want, got;
+
+	managed(test, 800 * MSEC, 30 * SEC, 120 * SEC, 2 * WQ_ONE, WQ_ONE);
+	for (round = 0; round < 10; round++) {
+		for (i = 0, want = 800 * MSEC; i < 10; i++) {
+			got = next(test);
+			KUNIT_EXPECT_GE(test, got, want);
+			KUNIT_EXPECT_LE(test, got, 2 * want);
+			jittered += got != want;
+			want = min(2 * want, 30 * SEC);
+		}
+		pass(test, 121 * SEC);
+	}
+	KUNIT_EXPECT_GT(test, jittered, 50U);
+}
+
+static void two_managers_share_nothing(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct wq_backoff_manager other;
+
+	managed(test, SEC, HOUR, HOUR, 2 * WQ_ONE, 0);
+	wq_backoff_manager_init(&other, 3 * SEC, HOUR, HOUR, 3 * WQ_ONE, 0, &fx->clock);
+	KUNIT_EXPECT_EQ(test, next(test), SEC);
+	KUNIT_EXPECT_EQ(test, wq_backoff_manager_next(&other), 3 * SEC);
+	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
+	KUNIT_EXPECT_EQ(test, wq_backoff_manager_next(&other), 9 * SEC);
+}
+
+/* A reset that is long against the test, and one that is short. */
+static void a_manager_without_a_clock_goes_by_real_time(struct kunit *test)
+{
+	struct wq_backoff_manager m;
+
+	wq_backoff_manager_init(&m, SEC, HOUR, 24 * HOUR, 2 * WQ_ONE, 0, NULL);
+	KUNIT_EXPECT_EQ(test, wq_backoff_manager_next(&m), SEC);
+	msleep(20);
+	KUNIT_EXPECT_EQ(test, wq_backoff_manager_next(&m), 2 * SEC);
+
+	wq_backoff_manager_init(&m, SEC, HOUR, MSEC, 2 * WQ_ONE, 0, NULL);
+	KUNIT_EXPECT_EQ(test, wq_backoff_manager_next(&m), SEC);
+	msleep(20);
+	KUNIT_EXPECT_EQ(test, wq_backoff_manager_next(&m), SEC);
+}
+
+/* --- loops --- */
+
+static void until_stopped(void)
+{
+	while (!kthread_should_stop())
+		schedule_timeout_idle(1);
+}
+
+static void run(void *data)
+{
+	struct fixture *fx = data;
+	unsigned int i = fx->runs;
+
+	event(fx, 'f');
+	if (i < MAX_RUNS)
+		fx->began[i] = ktime_get_ns();
+	if (fx->takes)
+		msleep(fx->takes);
+	if (i < MAX_RUNS)
+		fx->finished[i] = ktime_get_ns();
+	WRITE_ONCE(fx->runs, i + 1);
+}
+
+/* Is stopped while it runs. */
+static void run_until_stopped(void *data)
+{
+	struct fixture *fx = data;
+
+	WRITE_ONCE(fx->runs, fx->runs + 1);
+	until_stopped();
+}
+
+/* Neither sleeps nor yields, for 5 s. */
+static void run_greedily(void *data)
+{
+	struct fixture *fx = data;
+
+	if (!fx->runs)
+		fx->began[0] = ktime_get_ns();
+	if (!READ_ONCE(fx->others_ran) && ktime_get_ns() - fx->began[0] > 5 * SEC)
+		fx->starved = true;
+	if (fx->starved)
+		msleep(20);
+	WRITE_ONCE(fx->runs, fx->runs + 1);
+}
+
+static void by_manager(struct fixture *fx)
+{
+	wq_backoff_until(fx->fn, fx, &fx->m, fx->sliding);
+}
+
+static void by_period(struct fixture *fx)
+{
+	wq_until(fx->fn, fx, fx->period);
+}
+
+static int loop_main(void *data)
+{
+	struct fixture *fx = data;
+
+	WRITE_ONCE(fx->started, true);
+	if (fx->starts_late)
+		until_stopped();
+	fx->loop(fx);
+	fx->ended_unasked = !kthread_should_stop();
+	complete(&fx->ended);
+	return 0;
+}
+
+static void start(struct kunit *test, void (*loop)(struct fixture *fx), void (*fn)(void *data))
+{
+	struct fixture *fx = test->priv;
+	struct task_struct *task;
+
+	KUNIT_ASSERT_NULL(test, fx->task);
+	fx->loop = loop;
+	fx->fn = fn;
+	fx->started = false;
+	fx->runs = 0;
+	memset(fx->events, 0, sizeof(fx->events));
+	fx->nr_events = 0;
+	reinit_completion(&fx->ended);
+	task = kthread_create(loop_main, fx, "wq_kunit/loop");
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, task);
+	/* it may be gone by the time of kthread_stop() */
+	get_task_struct(task);
+	fx->task = task;
+	wake_up_process(task);
+}
+
+static void start_sliding(struct kunit *test, bool sliding, void (*fn)(void *data))
+{
+	struct fixture *fx = test->priv;
+
+	fx->sliding = sliding;
+	start(test, by_manager, fn);
+}
+
+static void start_until(struct kunit *test, s64 period, void (*fn)(void *data))
+{
+	struct fixture *fx = test->priv;
+
+	fx->period = period;
+	start(test, by_period, fn);
+}
+
+/* The same wait each time. */
+static void every(struct kunit *test, s64 period)
+{
+	managed(test, period, 0, S64_MAX, 0, 0);
+}
+
+static unsigned int runs(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	return READ_ONCE(fx->runs);
+}
+
+static bool waits(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	return runs(test) && !task_is_running(fx->task);
+}
+
+/* Ends the loop, which has to go on until then and no longer. */
+static void stop(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	KUNIT_EXPECT_FALSE(test, completion_done(&fx->ended));
+	end_loop(fx);
+	KUNIT_EXPECT_TRUE(test, completion_done(&fx->ended));
+	KUNIT_EXPECT_FALSE(test, fx->ended_unasked);
+	KUNIT_EXPECT_LT(test, fx->stop_took, AT_ONCE);
+}
+
+static void backoff_until_runs_fn_at_once_and_then_waits(struct kunit *test)
+{
+	int sliding;
+
+	for (sliding = 0; sliding < 2; sliding++) {
+		every(test, LONG);
+		start_sliding(test, sliding, run);
+		ASSERT_EVENTUALLY(test, waits(test));
+		msleep(50);
+		KUNIT_EXPECT_EQ(test, runs(test), 1U);
+		stop(test);
+		KUNIT_EXPECT_EQ(test, runs(test), 1U);
+	}
+}
+
+static void backoff_until_runs_fn_again_and_again(struct kunit *test)
+{
+	int sliding;
+
+	for (sliding = 0; sliding < 2; sliding++) {
+		every(test, MSEC);
+		start_sliding(test, sliding, run);
+		ASSERT_EVENTUALLY(test, runs(test) >= 10);
+		stop(test);
+	}
+}
+
+static void backoff_until_waits_as_the_manager_says(struct kunit *test)
+{
+	s64 want[] = { 10, 20, 40, 40, 40 };
+	struct fixture *fx = test->priv;
+	int i;
+
+	managed(test, 10 * MSEC, 40 * MSEC, S64_MAX, 2 * WQ_ONE, 0);
+	start_sliding(test, true, run);
+	ASSERT_EVENTUALLY(test, runs(test) >= 6);
+	stop(test);
+	for (i = 0; i < ARRAY_SIZE(want); i++)
+		KUNIT_EXPECT_GE(test, fx->began[i + 1] - fx->finished[i], want[i] * MSEC);
+}
+
+static void watch(struct kunit *test, s64 period)
+{
+	struct fixture *fx = test->priv;
+
+	wq_backoff_manager_init(&fx->m, period, 0, S64_MAX, 0, 0, &fx->watched);
+}
+
+static void sliding_the_manager_is_asked_after_fn(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	watch(test, MSEC);
+	start_sliding(test, true, run);
+	ASSERT_EVENTUALLY(test, runs(test) >= 3);
+	stop(test);
+	KUNIT_EXPECT_EQ(test, strncmp(fx->events, "fwfwf", 5), 0);
+}
+
+static void not_sliding_the_manager_is_asked_before_fn(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	watch(test, MSEC);
+	start_sliding(test, false, run);
+	ASSERT_EVENTUALLY(test, runs(test) >= 3);
+	stop(test);
+	KUNIT_EXPECT_EQ(test, strncmp(fx->events, "wfwfwf", 6), 0);
+}
+
+static void sliding_the_wait_starts_after_fn(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	int i;
+
+	every(test, 50 * MSEC);
+	fx->takes = 40;
+	start_sliding(test, true, run);
+	ASSERT_EVENTUALLY(test, runs(test) >= 4);
+	stop(test);
+	for (i = 0; i < 3; i++)
+		KUNIT_EXPECT_GE(test, fx->began[i + 1] - fx->finished[i], 50 * MSEC);
+}
+
+/* The least of some gaps: the machine may be busy at some of them. */
+static s64 least_gap(struct fixture *fx, int n)
+{
+	s64 least = S64_MAX;
+	int i;
+
+	for (i = 0; i < n; i++)
+		least = min(least, fx->began[i + 1] - fx->finished[i]);
+	return least;
+}
+
+static void not_sliding_the_wait_starts_before_fn(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	every(test, 1000 * MSEC);
+	fx->takes = 800;
+	start_sliding(test, false, run);
+	ASSERT_EVENTUALLY(test, runs(test) >= 4);
+	stop(test);
+	KUNIT_EXPECT_LT(test, least_gap(fx, 3), 900 * MSEC);
+}
+
+/* Four waits, less what may pass between the start of the first one and fn. */
+static void not_sliding_there_is_a_wait_from_run_to_run(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	every(test, 100 * MSEC);
+	start_sliding(test, false, run);
+	ASSERT_EVENTUALLY(test, runs(test) >= 5);
+	stop(test);
+	KUNIT_EXPECT_GE(test, fx->began[4] - fx->began[0], 300 * MSEC);
+}
+
+static void not_sliding_a_run_longer_than_the_wait_is_followed_by_the_next_at_once(
+		struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	every(test, 500 * MSEC);
+	fx->takes = 600;
+	start_sliding(test, false, run);
+	ASSERT_EVENTUALLY(test, runs(test) >= 5);
+	stop(test);
+	KUNIT_EXPECT_LT(test, least_gap(fx, 4), 400 * MSEC);
+}
+
+static void a_stop_is_seen_at_once_in_a_minute_of_sleep(struct kunit *test)
+{
+	int sliding;
+
+	for (sliding = 0; sliding < 2; sliding++) {
+		every(test, LONG);
+		start_sliding(test, sliding, run);
+		ASSERT_EVENTUALLY(test, waits(test));
+		stop(test);
+		KUNIT_EXPECT_EQ(test, runs(test), 1U);
+	}
+	start_until(test, LONG, run);
+	ASSERT_EVENTUALLY(test, waits(test));
+	stop(test);
+	KUNIT_EXPECT_EQ(test, runs(test), 1U);
+}
+
+static void a_stop_is_seen_at_once_in_hours_of_sleep(struct kunit *test)
+{
+	s64 periods[] = { HOUR, 1000 * HOUR, S64_MAX - 1, S64_MAX };
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(periods); i++) {
+		every(test, periods[i]);
+		start_sliding(test, i % 2, run);
+		ASSERT_EVENTUALLY(test, waits(test));
+		msleep(20);
+		stop(test);
+		KUNIT_EXPECT_EQ(test, runs(test), 1U);
+
+		start_until(test, periods[i], run);
+		ASSERT_EVENTUALLY(test, waits(test));
+		msleep(20);
+		stop(test);
+		KUNIT_EXPECT_EQ(test, runs(test), 1U);
+	}
+}
+
+/* At any moment of the loop's way to its sleep. */
+static void a_stop_is_seen_whenever_it_comes(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	unsigned long end;
+	int i;
+
+	for (i = 0; i < 300; i++) {
+		every(test, LONG);
+		if (i % 3)
+			start_sliding(test, i % 2, run);
+		else
+			start_until(test, LONG, run);
+		for (end = jiffies + 30 * HZ; i % 5 && !runs(test); cond_resched())
+			KUNIT_ASSERT_TRUE(test, time_before(jiffies, end));
+		udelay(i % 7);
+		end_loop(fx);
+		KUNIT_ASSERT_LT(test, fx->stop_took, AT_ONCE);
+		KUNIT_ASSERT_LT(test, runs(test), 2U);
+	}
+}
+
+static void stopped_before_the_start_fn_is_never_run(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	int sliding;
+
+	fx->starts_late = true;
+	for (sliding = 0; sliding < 2; sliding++) {
+		every(test, 0);
+		start_sliding(test, sliding, run);
+		ASSERT_EVENTUALLY(test, READ_ONCE(fx->started));
+		stop(test);
+		KUNIT_EXPECT_EQ(test, runs(test), 0U);
+	}
+	start_until(test, 0, run);
+	ASSERT_EVENTUALLY(test, READ_ONCE(fx->started));
+	stop(test);
+	KUNIT_EXPECT_EQ(test, runs(test), 0U);
+}
+
+static void stopped_during_a_run_there_is_no_other(struct kunit *test)
+{
+	s64 periods[] = { 0, 1, MSEC, LONG };
+	int i, sliding;
+
+	for (i = 0; i < ARRAY_SIZE(periods); i++) {
+		for (sliding = 0; sliding < 2; sliding++) {
+			every(test, periods[i]);
+			start_sliding(test, sliding, run_until_stopped);
+			ASSERT_EVENTUALLY(test, runs(test));
+			msleep(20);
+			stop(test);
+			KUNIT_EXPECT_EQ(test, runs(test), 1U);
+		}
+		start_until(test, periods[i], run_until_stopped);
+		ASSERT_EVENTUALLY(test, runs(test));
+		msleep(20);
+		stop(test);
+		KUNIT_EXPECT_EQ(test, runs(test), 1U);
+	}
+}
+
+static void until_waits_its_period_after_each_run(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	int i;
+
+	fx->takes = 20;
+	start_until(test, 50 * MSEC, run);
+	ASSERT_EVENTUALLY(test, runs(test) >= 4);
+	stop(test);
+	for (i = 0; i < 3; i++)
+		KUNIT_EXPECT_GE(test, fx->began[i + 1] - fx->finished[i], 50 * MSEC);
+}
+
+/* Where others have their turn from the first run on. */
+static void expect_turns(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	ASSERT_EVENTUALLY(test, runs(test) >= 100);
+	WRITE_ONCE(fx->others_ran, true);
+	stop(test);
+	KUNIT_ASSERT_FALSE(test, fx->starved);
+	fx->others_ran = false;
+}
+
+static void a_wait_of_0_or_below_is_none_but_leaves_the_cpu_to_others(struct kunit *test)
+{
+	s64 periods[] = { 0, -1, S64_MIN };
+	int i, sliding;
+
+	for (i = 0; i < ARRAY_SIZE(periods); i++) {
+		start_until(test, periods[i], run_greedily);
+		expect_turns(test);
+		for (sliding = 0; sliding < 2; sliding++) {
+			every(test, periods[i]);
+			start_sliding(test, sliding, run_greedily);
+			expect_turns(test);
+		}
+	}
+}
+
+/* Not sliding, the wait is over when fn returns. */
+static void a_wait_of_1_ns_leaves_the_cpu_to_others(struct kunit *test)
+{
+	int sliding;
+
+	start_until(test, 1, run_greedily);
+	expect_turns(test);
+	for (sliding = 0; sliding < 2; sliding++) {
+		every(test, 1);
+		start_sliding(test, sliding, run_greedily);
+		expect_turns(test);
+	}
+}
+
+static void a_wake_up_for_no_reason_does_not_shorten_the_wait(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	int i;
+
+	every(test, LONG);
+	start_sliding(test, true, run);
+	ASSERT_EVENTUALLY(test, waits(test));
+	for (i = 0; i < 50; i++) {
+		wake_up_process(fx->task);
+		usleep_range(500, 1000);
+	}
+	KUNIT_EXPECT_EQ(test, runs(test), 1U);
+	stop(test);
+	KUNIT_EXPECT_EQ(test, runs(test), 1U);
+}
+
+static void a_long_wait_does_not_look_hung(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	unsigned int state;
+
+	every(test, HOUR);
+	start_sliding(test, true, run);
+	ASSERT_EVENTUALLY(test, waits(test));
+	/* as khungtaskd and the load average see it */
+	state = READ_ONCE(fx->task->__state);
+	KUNIT_EXPECT_NE(test, state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD),
+			(unsigned int)TASK_UNINTERRUPTIBLE);
+	stop(test);
+}
+
+static struct kunit_case backoff_cases[] = {
+	KUNIT_CASE(the_figures_of_a_backoff_are_client_gos),
+	KUNIT_CASE(a_step_returns_the_present_duration_and_then_multiplies_it),
+	KUNIT_CASE(a_step_changes_nothing_but_duration_and_steps),
+	KUNIT_CASE(without_steps_the_duration_stays),
+	KUNIT_CASE(a_product_above_the_cap_becomes_it_and_ends_the_steps),
+	KUNIT_CASE(a_product_that_is_the_cap_ends_no_steps),
+	KUNIT_CASE(a_duration_above_the_cap_is_one_step_long),
+	KUNIT_CASE(a_cap_of_0_or_below_is_none),
+	KUNIT_CASE(a_factor_of_0_leaves_the_duration_as_it_is),
+	KUNIT_CASE(a_factor_below_1_shrinks_the_duration),
+	KUNIT_CASE(a_duration_of_0_stays_0),
+	KUNIT_CASE(jitter_never_feeds_back),
+	KUNIT_CASE(a_jitter_of_0_is_none),
+	KUNIT_CASE(a_capped_duration_has_its_jitter),
+	KUNIT_CASE(the_longest_duration_is_not_exceeded),
+	KUNIT_CASE(a_product_above_the_longest_duration_is_above_every_cap),
+	KUNIT_CASE(the_longest_duration_is_multiplied_exactly),
+	KUNIT_CASE(a_backoff_grows_to_the_longest_duration_and_stays_there),
+	KUNIT_CASE(a_negative_duration_never_becomes_a_wait),
+	KUNIT_CASE(any_figures_agree_with_a_model),
+	KUNIT_CASE(a_jitter_is_uniform_up_to_its_part_of_the_duration),
+	KUNIT_CASE(a_jitter_is_uniform_up_to_a_multiple_of_the_duration),
+	KUNIT_CASE(a_jitter_by_0_is_one_by_1),
+	KUNIT_CASE(a_jitter_of_a_century_is_uniform),
+	KUNIT_CASE(the_widest_jitter_is_uniform),
+	KUNIT_CASE(a_step_jitters_as_wq_jitter_does),
+	KUNIT_CASE(a_jitter_of_few_ns_meets_each_of_them),
+	KUNIT_CASE(a_jitter_of_less_than_a_ns_is_none),
+	KUNIT_CASE(a_duration_of_0_or_below_has_no_jitter),
+	KUNIT_CASE(jitters_differ_from_call_to_call),
+	KUNIT_CASE(a_jitter_never_exceeds_the_longest_duration),
+	KUNIT_CASE(a_manager_takes_the_next_step_with_every_call),
+	KUNIT_CASE(a_manager_stays_at_its_longest_step_for_ever),
+	KUNIT_CASE(a_call_more_than_reset_after_the_last_starts_again),
+	KUNIT_CASE(a_call_exactly_reset_after_the_last_goes_on),
+	KUNIT_CASE(a_manager_at_its_longest_step_starts_again_as_well),
+	KUNIT_CASE(the_time_of_the_last_call_is_not_the_end_of_its_wait),
+	KUNIT_CASE(a_call_that_goes_on_counts_as_the_last_one),
+	KUNIT_CASE(the_first_call_has_the_first_step_however_late_it_comes),
+	KUNIT_CASE(a_reset_of_0_goes_on_within_one_moment_only),
+	KUNIT_CASE(the_longest_reset_never_comes),
+	KUNIT_CASE(a_manager_without_max_grows_to_the_longest_duration),
+	KUNIT_CASE(a_manager_without_factor_stays_at_its_first_step),
+	KUNIT_CASE(the_steps_of_a_manager_have_jitter_that_does_not_feed_back),
+	KUNIT_CASE(two_managers_share_nothing),
+	KUNIT_CASE(a_manager_without_a_clock_goes_by_real_time),
+	KUNIT_CASE(backoff_until_runs_fn_at_once_and_then_waits),
+	KUNIT_CASE(backoff_until_runs_fn_again_and_again),
+	KUNIT_CASE(backoff_until_waits_as_the_manager_says),
+	KUNIT_CASE(sliding_the_manager_is_asked_after_fn),
+	KUNIT_CASE(not_sliding_the_manager_is_asked_before_fn),
+	KUNIT_CASE(sliding_the_wait_starts_after_fn),
+	KUNIT_CASE(not_sliding_the_wait_starts_before_fn),
+	KUNIT_CASE(not_sliding_there_is_a_wait_from_run_to_run),
+	KUNIT_CASE(not_sliding_a_run_longer_than_the_wait_is_followed_by_the_next_at_once),
+	KUNIT_CASE(a_stop_is_seen_at_once_in_a_minute_of_sleep),
+	KUNIT_CASE(a_stop_is_seen_at_once_in_hours_of_sleep),
+	KUNIT_CASE(a_stop_is_seen_whenever_it_comes),
+	KUNIT_CASE(stopped_before_the_start_fn_is_never_run),
+	KUNIT_CASE(stopped_during_a_run_there_is_no_other),
+	KUNIT_CASE(until_waits_its_period_after_each_run),
+	KUNIT_CASE(a_wait_of_0_or_below_is_none_but_leaves_the_cpu_to_others),
+	KUNIT_CASE(a_wait_of_1_ns_leaves_the_cpu_to_others),
+	KUNIT_CASE(a_wake_up_for_no_reason_does_not_shorten_the_wait),
+	KUNIT_CASE(a_long_wait_does_not_look_hung),
+	{}
+};
+
+struct kunit_suite wq_backoff_suite = {
+	.name = "wq_backoff",
+	.init = backoff_init,
+	.exit = backoff_exit,
+	.test_cases = backoff_cases,
+};

@@ -1,0 +1,2063 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wq: KUnit suite of controllers: threads that work on the keys of a queue.
+ *
+ * As in wq_core_kunit.c a test's name is the sentence that it proves.  Every test
+ * starts with an empty queue in real time, whose limiter gives a ms or few; it tells
+ * by a function how each run of a key ends.  A key is one byte, or a u32, and has a
+ * tally.  Each run sees to it that no other of its key is under way, and that its
+ * controller has not been stopped.
+ */
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/err.h>
+#include <linux/kthread.h>
+#include <linux/ktime.h>
+#include <linux/prandom.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <linux/wq.h>
+
+#include "wq_kunit.h"
+
+#define SEC	((s64)NSEC_PER_SEC)
+#define MSEC	((s64)NSEC_PER_MSEC)
+#define HOUR	(3600 * SEC)
+
+/* Far more than a stop takes, and far less than the waits that it ends. */
+#define AT_ONCE	(20 * SEC)
+
+#define THREADS		"kctl"
+#define MAX_ACTORS	8
+#define KEYS		1024
+#define MAX_TIMES	16
+#define MAX_WORKERS	1024
+
+#define WAITS_AGAIN	(WQ_KEY_DELAYED | WQ_KEY_FAILED)
+
+struct fixture;
+
+/* A thread of a test. */
+struct actor {
+	struct fixture *fx;
+	int (*fn)(struct actor *a);
+	struct task_struct *task;
+	struct completion ended;	/* fn returned */
+	int ret;			/* this */
+	s64 took;			/* ns */
+	struct wq_controller *c;	/* to stop */
+	bool drain;
+	u32 seed;
+};
+
+/* What happened to one key. */
+struct tally {
+	atomic_t runs;
+	atomic_t running;	/* at this moment, at most one */
+	atomic_t asked;		/* adds that have begun */
+	atomic_t covered;	/* asked, as the last run saw it when it started */
+};
+
+/* A limiter that counts its calls. */
+struct own_limiter {
+	struct wq_limiter l;
+	atomic_t whens, forgets;
+};
+
+/* How the nth run of a key ends. */
+typedef s64 (*ending)(struct fixture *fx, struct tally *t, int n);
+
+struct fixture {
+	struct wq *q;
+	struct wq_controller *c, *second;
+	struct wq_controller_params params;
+	struct own_limiter own;
+	struct wq_clock clock;	/* moved by the test, where it is used */
+	s64 now;
+	struct actor actors[MAX_ACTORS];
+	unsigned int nr_actors;
+	bool stopped;		/* the controller: nothing may run any more */
+
+	/* Runs. */
+	ending fn;
+	int fails;		/* runs that fail_first() lets fail */
+	s64 after;		/* what again_after() asks for */
+	struct completion entered, go;
+	struct tally tally[KEYS];
+	atomic_t runs;		/* of all keys */
+	atomic_t running, most;	/* at this moment, and at any */
+	atomic_t overlaps;	/* of runs of one key */
+	atomic_t strange;	/* runs of no such key, or after the stop */
+	atomic_t wrong;		/* whatever else a run saw */
+	s64 began[MAX_TIMES], finished[MAX_TIMES];
+	int without_memory;	/* allocations that failed */
+	bool others_ran, starved;
+
+	/* Keys that were given up. */
+	atomic_t given_up;
+	int error;
+	int state;
+	size_t len;
+	u8 key[WQ_MAX_KEY];
+
+	atomic_t accepted;	/* adds */
+	struct wq_stat st;
+};
+
+static const struct wq_limiter_ops own_limiter_ops;
+
+static struct wq *new_queue(struct wq_limiter *l)
+{
+	struct wq_params params = { .limiter = l };
+
+	return wq_create(&params);
+}
+
+static int controller_init(struct kunit *test)
+{
+	struct fixture *fx = kunit_kzalloc(test, sizeof(*fx), GFP_KERNEL);
+
+	if (!fx)
+		return -ENOMEM;
+	init_completion(&fx->entered);
+	init_completion(&fx->go);
+	wq_limiter_init(&fx->own.l, &own_limiter_ops, true);
+	fx->q = new_queue(wq_limiter_exponential(MSEC, 4 * MSEC));
+	if (IS_ERR(fx->q))
+		return PTR_ERR(fx->q);
+	test->priv = fx;
+	return 0;
+}
+
+static void join(struct actor *a)
+{
+	/* again and again: it may begin a drain only after the first one */
+	while (!wait_for_completion_timeout(&a->ended, HZ / 10))
+		wq_shutdown(a->fx->q);
+	kthread_stop(a->task);
+	put_task_struct(a->task);
+}
+
+static void join_all(struct fixture *fx)
+{
+	while (fx->nr_actors)
+		join(&fx->actors[--fx->nr_actors]);
+}
+
+static void controller_exit(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	if (!fx)
+		return;
+	complete_all(&fx->go);
+	join_all(fx);
+	if (fx->c)
+		wq_controller_stop(fx->c, false);
+	if (fx->second)
+		wq_controller_stop(fx->second, false);
+	if (!IS_ERR_OR_NULL(fx->q))
+		wq_destroy(fx->q);
+}
+
+/* --- what the tests are written in --- */
+
+static struct wq *queue(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	return fx->q;
+}
+
+/* Replaces the test's queue. */
+static struct wq *queue_of(struct kunit *test, const struct wq_params *params)
+{
+	struct fixture *fx = test->priv;
+
+	wq_destroy(fx->q);
+	fx->q = wq_create(params);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fx->q);
+	return fx->q;
+}
+
+static struct wq *limited(struct kunit *test, struct wq_limiter *l)
+{
+	struct wq_params params = { .limiter = l };
+
+	return queue_of(test, &params);
+}
+
+static int add(struct kunit *test, const char *key)
+{
+	return wq_add(queue(test), key, strlen(key));
+}
+
+/* One key for each character. */
+static void add_each(struct kunit *test, const char *keys)
+{
+	for (; *keys; keys++)
+		KUNIT_ASSERT_EQ(test, wq_add(queue(test), keys, 1), 1);
+}
+
+static int query(struct kunit *test, const char *key)
+{
+	return wq_query(queue(test), key, strlen(key));
+}
+
+static int requeues(struct kunit *test, const char *key)
+{
+	return wq_num_requeues(queue(test), key, strlen(key));
+}
+
+static const struct wq_stat *stats(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	/* what isn't written shows */
+	memset(&fx->st, 0xa5, sizeof(fx->st));
+	wq_stats(fx->q, &fx->st);
+	return &fx->st;
+}
+
+static int runs(struct kunit *test, char key)
+{
+	struct fixture *fx = test->priv;
+
+	return atomic_read(&fx->tally[(u8)key].runs);
+}
+
+static int runs_of_all(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	return atomic_read(&fx->runs);
+}
+
+static int given_up(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	return atomic_read(&fx->given_up);
+}
+
+/* Waits for what has to come, 30 s. */
+#define ASSERT_EVENTUALLY(test, cond) do {				\
+	unsigned long end_ = jiffies + 30 * HZ;				\
+	bool is_;							\
+	while (!(is_ = (cond)) && time_before(jiffies, end_))		\
+		usleep_range(500, 1000);				\
+	if (!is_)							\
+		KUNIT_FAIL(test, "not so after 30 s: %s", #cond);	\
+	KUNIT_ASSERT_TRUE(test, is_);					\
+} while (0)
+
+static int actor_main(void *data)
+{
+	struct actor *a = data;
+
+	a->ret = a->fn(a);
+	complete(&a->ended);
+	return 0;
+}
+
+static struct actor *new_actor(struct kunit *test, int (*fn)(struct actor *a))
+{
+	struct fixture *fx = test->priv;
+	struct actor *a = &fx->actors[fx->nr_actors];
+	struct task_struct *task;
+
+	KUNIT_ASSERT_LT(test, fx->nr_actors, (unsigned int)MAX_ACTORS);
+	memset(a, 0, sizeof(*a));
+	a->fx = fx;
+	a->fn = fn;
+	init_completion(&a->ended);
+	task = kthread_create(actor_main, a, "wq_kunit/%u", fx->nr_actors);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, task);
+	/* it may be gone by the time of kthread_stop() */
+	get_task_struct(task);
+	a->task = task;
+	fx->nr_actors++;
+	return a;
+}
+
+static struct actor *start(struct kunit *test, int (*fn)(struct actor *a))
+{
+	struct actor *a = new_actor(test, fn);
+
+	wake_up_process(a->task);
+	return a;
+}
+
+static bool still_waits(struct actor *a)
+{
+	msleep(50);
+	return !completion_done(&a->ended);
+}
+
+/* What the actor returned. */
+static int result(struct kunit *test, struct actor *a)
+{
+	unsigned long left = wait_for_completion_timeout(&a->ended, 30 * HZ);
+
+	KUNIT_ASSERT_NE(test, left, 0UL);
+	/* for the next one who asks */
+	complete(&a->ended);
+	return a->ret;
+}
+
+/* --- runs --- */
+
+static s64 succeed(struct fixture *fx, struct tally *t, int n)
+{
+	return 0;
+}
+
+/* A different error each time, from -101 on. */
+static s64 fail(struct fixture *fx, struct tally *t, int n)
+{
+	return -100 - n;
+}
+
+/* That many failures, and a success, and again. */
+static s64 fail_first(struct fixture *fx, struct tally *t, int n)
+{
+	return n % (fx->fails + 1) ? -EIO : 0;
+}
+
+static s64 again_after(struct fixture *fx, struct tally *t, int n)
+{
+	return n == 1 ? fx->after : 0;
+}
+
+/* Always, and gives way to others only after 5 s. */
+static s64 fail_greedily(struct fixture *fx, struct tally *t, int n)
+{
+	if (!READ_ONCE(fx->others_ran) && ktime_get_ns() - READ_ONCE(fx->began[0]) > 5 * SEC)
+		WRITE_ONCE(fx->starved, true);
+	if (READ_ONCE(fx->starved))
+		msleep(20);
+	return -EIO;
+}
+
+/* Says that it is under way, and waits until it is let go. */
+static s64 hold(struct fixture *fx, struct tally *t, int n)
+{
+	complete(&fx->entered);
+	if (!wait_for_completion_timeout(&fx->go, 60 * HZ))
+		atomic_inc(&fx->wrong);
+	return 0;
+}
+
+static s64 hold_and_fail(struct fixture *fx, struct tally *t, int n)
+{
+	hold(fx, t, n);
+	return -EIO;
+}
+
+static s64 hold_and_fail_first(struct fixture *fx, struct tally *t, int n)
+{
+	hold(fx, t, n);
+	return fail_first(fx, t, n);
+}
+
+static s64 hold_and_again_after(struct fixture *fx, struct tally *t, int n)
+{
+	hold(fx, t, n);
+	return fx->after;
+}
+
+static struct tally *tally_of(struct fixture *fx, const void *key, size_t len)
+{
+	u32 i;
+
+	if (len == 1)
+		return &fx->tally[*(u8 *)key];
+	if (len != sizeof(i))
+		return NULL;
+	memcpy(&i, key, sizeof(i));
+	return i < KEYS ? &fx->tally[i] : NULL;
+}
+
+static void rise(atomic_t *most, int now)
+{
+	int old = atomic_read(most);
+
+	while (now > old && !atomic_try_cmpxchg(most, &old, now))
+		;
+}
+
+static s64 work(void *data, const void *key, size_t len)
+{
+	struct fixture *fx = data;
+	struct tally *t = tally_of(fx, key, len);
+	int i;
+	s64 ret;
+
+	if (!t || READ_ONCE(fx->stopped)) {
+		atomic_inc(&fx->strange);
+		return 0;
+	}
+	if (atomic_inc_return(&t->running) != 1)
+		atomic_inc(&fx->overlaps);
+	rise(&fx->most, atomic_inc_return(&fx->running));
+	atomic_set(&t->covered, atomic_read(&t->asked));
+	i = atomic_inc_return(&fx->runs) - 1;
+	if (i < MAX_TIMES)
+		WRITE_ONCE(fx->began[i], ktime_get_ns());
+	ret = fx->fn(fx, t, atomic_inc_return(&t->runs));
+	if (i < MAX_TIMES)
+		fx->finished[i] = ktime_get_ns();
+	atomic_dec(&fx->running);
+	atomic_dec(&t->running);
+	return ret;
+}
+
+static void gave_up(void *data, const void *key, size_t len, int error)
+{
+	struct fixture *fx = data;
+
+	fx->error = error;
+	fx->state = wq_query(fx->q, key, len);
+	fx->len = len;
+	memcpy(fx->key, key, min_t(size_t, len, sizeof(fx->key)));
+	atomic_inc(&fx->given_up);
+}
+
+static struct wq_controller_params *params(struct kunit *test, unsigned int workers,
+					   unsigned int max_retries, ending fn)
+{
+	struct fixture *fx = test->priv;
+
+	fx->fn = fn;
+	fx->params = (struct wq_controller_params) {
+		.q = fx->q,
+		.name = THREADS,
+		.workers = workers,
+		.max_retries = max_retries,
+		.fn = work,
+		.gave_up = gave_up,
+		.data = fx,
+	};
+	return &fx->params;
+}
+
+/* The controller has its own copy of them. */
+static void start_by(struct kunit *test, struct wq_controller_params *p)
+{
+	struct fixture *fx = test->priv;
+	struct wq_controller *c = wq_controller_start(p);
+
+	memset(p, 0xa5, sizeof(*p));
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c);
+	fx->c = c;
+}
+
+static void control(struct kunit *test, unsigned int workers, unsigned int max_retries, ending fn)
+{
+	start_by(test, params(test, workers, max_retries, fn));
+}
+
+/* So many runs are under way. */
+static void entered(struct kunit *test, unsigned int n)
+{
+	struct fixture *fx = test->priv;
+	unsigned long left;
+
+	while (n--) {
+		left = wait_for_completion_timeout(&fx->entered, 30 * HZ);
+		KUNIT_ASSERT_NE(test, left, 0UL);
+	}
+}
+
+static void let_go(struct kunit *test, unsigned int n)
+{
+	struct fixture *fx = test->priv;
+
+	while (n--)
+		complete(&fx->go);
+}
+
+static void let_all_go(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	complete_all(&fx->go);
+}
+
+static int stopper(struct actor *a)
+{
+	s64 begun = ktime_get_ns();
+	int ret = wq_controller_stop(a->c, a->drain);
+
+	a->took = ktime_get_ns() - begun;
+	WRITE_ONCE(a->fx->stopped, true);
+	return ret;
+}
+
+static struct actor *begin_stop(struct kunit *test, bool drain)
+{
+	struct fixture *fx = test->priv;
+	struct actor *a = new_actor(test, stopper);
+
+	a->drain = drain;
+	a->c = fx->c;
+	fx->c = NULL;
+	wake_up_process(a->task);
+	return a;
+}
+
+/* What holds after every stop. */
+static int end_stop(struct kunit *test, struct actor *a)
+{
+	struct fixture *fx = test->priv;
+	int ret = result(test, a);
+
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->overlaps), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->strange), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->wrong), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
+	KUNIT_EXPECT_TRUE(test, wq_shutting_down(fx->q));
+	return ret;
+}
+
+static int stop(struct kunit *test, bool drain)
+{
+	return end_stop(test, begin_stop(test, drain));
+}
+
+static void expect_stop_at_once(struct kunit *test, bool drain)
+{
+	struct actor *a = begin_stop(test, drain);
+
+	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
+	KUNIT_EXPECT_LT(test, a->took, AT_ONCE);
+}
+
+/* Nothing runs, and nothing will. */
+static bool idle(struct kunit *test)
+{
+	const struct wq_stat *st = stats(test);
+
+	return !st->ready && !st->processing && !st->delayed;
+}
+
+/* Threads that have such names; of these, those that wait; those that look hung. */
+struct threads {
+	unsigned int all, waiting, hung;
+	char names[8][TASK_COMM_LEN];
+};
+
+static struct threads threads(const char *prefix)
+{
+	struct threads n = {};
+	struct task_struct *p;
+	unsigned int state;
+
+	rcu_read_lock();
+	for_each_process(p) {
+		if (!(p->flags & PF_KTHREAD) || strncmp(p->comm, prefix, strlen(prefix)))
+			continue;
+		state = READ_ONCE(p->__state);
+		if (state & TASK_DEAD)
+			continue;
+		if (n.all < ARRAY_SIZE(n.names))
+			memcpy(n.names[n.all], p->comm, TASK_COMM_LEN);
+		n.all++;
+		n.waiting += state != TASK_RUNNING;
+		/* as khungtaskd and the load average see it */
+		n.hung += (state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) == TASK_UNINTERRUPTIBLE;
+	}
+	rcu_read_unlock();
+	return n;
+}
+
+/* --- work --- */
+
+static void a_ready_key_is_worked_on(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	add(test, "a");
+	control(test, 1, 0, succeed);
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
+	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	KUNIT_EXPECT_EQ(test, add(test, "b"), 1);
+	ASSERT_EVENTUALLY(test, runs(test, 'b') == 1);
+	KUNIT_EXPECT_FALSE(test, wq_shutting_down(fx->q));
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 2);
+	KUNIT_EXPECT_EQ(test, given_up(test), 0);
+}
+
+static void all_keys_are_worked_on(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	unsigned int wrong = 0;
+	u32 i;
+
+	control(test, 4, 0, succeed);
+	for (i = 0; i < KEYS; i++)
+		wrong += wq_add(fx->q, &i, sizeof(i)) != 1;
+	ASSERT_EVENTUALLY(test, idle(test));
+	for (i = 0; i < KEYS; i++)
+		wrong += atomic_read(&fx->tally[i].runs) != 1;
+	KUNIT_EXPECT_EQ(test, wrong, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->dones, (u64)KEYS);
+}
+
+static s64 peek(void *data, const void *key, size_t len)
+{
+	gave_up(data, key, len, 0);
+	return 0;
+}
+
+static void fn_sees_the_key_bytewise(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct wq_controller_params *p = params(test, 1, 0, NULL);
+	u8 *key = kunit_kzalloc(test, WQ_MAX_KEY, GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, key);
+	for (i = 0; i < WQ_MAX_KEY; i++)
+		key[i] = i * 7;
+	p->fn = peek;
+	start_by(test, p);
+	wq_add(fx->q, key, WQ_MAX_KEY);
+	ASSERT_EVENTUALLY(test, given_up(test) == 1);
+	KUNIT_EXPECT_EQ(test, fx->len, (size_t)WQ_MAX_KEY);
+	KUNIT_EXPECT_EQ(test, memcmp(fx->key, key, WQ_MAX_KEY), 0);
+	KUNIT_EXPECT_TRUE(test, fx->state > 0 && fx->state & WQ_KEY_PROCESSING);
+	wq_add(fx->q, "a\0b", 3);
+	ASSERT_EVENTUALLY(test, given_up(test) == 2);
+	KUNIT_EXPECT_EQ(test, fx->len, (size_t)3);
+	KUNIT_EXPECT_EQ(test, memcmp(fx->key, "a\0b", 3), 0);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void n_workers_run_n_keys_at_once(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	add_each(test, "abcdefgh");
+	control(test, 8, 0, hold);
+	entered(test, 8);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 8);
+	let_all_go(test);
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+}
+
+static void n_workers_run_no_more_than_n_keys_at_once(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	add_each(test, "abcdefgh");
+	control(test, 3, 0, hold);
+	entered(test, 3);
+	msleep(50);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 3);
+	KUNIT_EXPECT_EQ(test, wq_len(fx->q), 5U);
+	let_go(test, 1);
+	entered(test, 1);
+	let_all_go(test);
+	ASSERT_EVENTUALLY(test, idle(test));
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->most), 3);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 8);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void no_number_of_workers_is_one(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	add_each(test, "abc");
+	control(test, 0, 0, hold);
+	entered(test, 1);
+	msleep(50);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 1);
+	KUNIT_EXPECT_EQ(test, threads(THREADS).all, 1U);
+	let_all_go(test);
+	ASSERT_EVENTUALLY(test, idle(test));
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->most), 1);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void a_key_never_runs_twice_at_once(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	control(test, 4, 0, hold);
+	add(test, "a");
+	entered(test, 1);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	msleep(50);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 1);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
+	let_all_go(test);
+	ASSERT_EVENTUALLY(test, idle(test));
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->most), 1);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void a_key_added_while_it_runs_runs_once_more(struct kunit *test)
+{
+	int i;
+
+	control(test, 2, 0, hold);
+	add(test, "a");
+	entered(test, 1);
+	for (i = 0; i < 100; i++)
+		add(test, "a");
+	let_all_go(test);
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 2);
+	ASSERT_EVENTUALLY(test, idle(test));
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
+}
+
+static s64 add_others(struct fixture *fx, struct tally *t, int n)
+{
+	if (t == &fx->tally['a'] && n == 1 &&
+	    (wq_add(fx->q, "a", 1) != 1 || wq_add(fx->q, "b", 1) != 1 ||
+	     wq_add_after(fx->q, "c", 1, MSEC, 0) != 1))
+		atomic_inc(&fx->wrong);
+	return 0;
+}
+
+static void fn_may_add_keys_its_own_included(struct kunit *test)
+{
+	control(test, 1, 0, add_others);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 2 && runs(test, 'b') == 1 &&
+			  runs(test, 'c') == 1);
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 4);
+}
+
+static void two_controllers_may_share_a_queue(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct wq_controller *c;
+
+	add_each(test, "abcdef");
+	control(test, 2, 0, hold);
+	c = wq_controller_start(params(test, 2, 0, hold));
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c);
+	fx->second = c;
+	entered(test, 4);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 4);
+	let_all_go(test);
+	ASSERT_EVENTUALLY(test, idle(test));
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 6);
+	fx->second = NULL;
+	KUNIT_EXPECT_EQ(test, wq_controller_stop(c, true), 0);
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+}
+
+static void each_worker_has_the_name_and_a_number(struct kunit *test)
+{
+	struct threads n;
+
+	control(test, 3, 0, succeed);
+	ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 3);
+	n = threads(THREADS);
+	KUNIT_EXPECT_EQ(test, n.all, 3U);
+	KUNIT_EXPECT_STRNEQ(test, n.names[0], n.names[1]);
+	KUNIT_EXPECT_STRNEQ(test, n.names[1], n.names[2]);
+	KUNIT_EXPECT_STRNEQ(test, n.names[2], n.names[0]);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
+}
+
+static void the_name_is_no_format_and_may_be_long(struct kunit *test)
+{
+	struct wq_controller_params *p = params(test, 2, 0, succeed);
+
+	p->name = "%s%d%n, and far longer than the name of a thread may be, or of a file";
+	start_by(test, p);
+	ASSERT_EVENTUALLY(test, threads("%s%d%n").all == 2);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void the_name_may_be_null(struct kunit *test)
+{
+	struct wq_controller_params *p = params(test, 2, 0, succeed);
+
+	p->name = NULL;
+	start_by(test, p);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void workers_that_wait_do_not_look_hung(struct kunit *test)
+{
+	control(test, 3, 0, succeed);
+	ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 3);
+	KUNIT_EXPECT_EQ(test, threads(THREADS).hung, 0U);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+/* --- results --- */
+
+static void a_key_that_is_done_is_forgotten(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	/* a failure from before */
+	limited(test, wq_limiter_exponential(0, 0));
+	KUNIT_ASSERT_EQ(test, wq_add_rate_limited(fx->q, "a", 1), 1);
+	KUNIT_ASSERT_EQ(test, requeues(test, "a"), 1);
+	control(test, 1, 3, succeed);
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
+	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->failed, 0U);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void a_key_that_failed_is_tried_again(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	fx->fails = 1;
+	control(test, 1, 3, fail_first);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 2);
+	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	KUNIT_EXPECT_EQ(test, given_up(test), 0);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
+}
+
+static void a_key_that_failed_waits_as_the_limiter_says(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	int i;
+
+	limited(test, wq_limiter_exponential(10 * MSEC, HOUR));
+	fx->fails = 3;
+	control(test, 2, 3, fail_first);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 4);
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+	for (i = 0; i < 3; i++)
+		KUNIT_EXPECT_GE(test, fx->began[i + 1] - fx->finished[i], 10 * MSEC << i);
+}
+
+static s64 clock_now(struct wq_clock *clock)
+{
+	return container_of(clock, struct fixture, clock)->now;
+}
+
+/* Its clock is in the test's hands. */
+static struct wq *on_the_clock(struct kunit *test, struct wq_limiter *l)
+{
+	struct fixture *fx = test->priv;
+	struct wq_params params = { .clock = &fx->clock, .limiter = l };
+
+	fx->clock.now = clock_now;
+	return queue_of(test, &params);
+}
+
+static void pass(struct kunit *test, s64 ns)
+{
+	struct fixture *fx = test->priv;
+
+	fx->now += ns;
+	wq_tick(fx->q);
+}
+
+static void retries_come_to_the_ns_when_the_limiter_says(struct kunit *test)
+{
+	s64 delays[] = { 300 * SEC, 600 * SEC, 1000 * SEC, 1000 * SEC };
+	struct fixture *fx = test->priv;
+	int i;
+
+	on_the_clock(test, wq_limiter_exponential(300 * SEC, 1000 * SEC));
+	fx->fails = ARRAY_SIZE(delays);
+	control(test, 2, 10, fail_first);
+	add(test, "a");
+	for (i = 0; i < ARRAY_SIZE(delays); i++) {
+		ASSERT_EVENTUALLY(test, query(test, "a") == (int)WAITS_AGAIN);
+		pass(test, delays[i] - 1);
+		KUNIT_EXPECT_EQ(test, query(test, "a"), (int)WAITS_AGAIN);
+		KUNIT_EXPECT_EQ(test, runs(test, 'a'), i + 1);
+		pass(test, 1);
+		ASSERT_EVENTUALLY(test, runs(test, 'a') == i + 2);
+	}
+	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void a_key_that_waits_for_its_retry_is_delayed_and_has_failed(struct kunit *test)
+{
+	limited(test, wq_limiter_exponential(1000 * SEC, 1000 * SEC));
+	control(test, 1, 3, fail);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WAITS_AGAIN);
+	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 1);
+	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
+	KUNIT_EXPECT_EQ(test, given_up(test), 0);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+/* The worker goes on meanwhile. */
+static void a_key_that_waits_for_its_retry_holds_up_no_other(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	limited(test, wq_limiter_exponential(1000 * SEC, 1000 * SEC));
+	fx->fails = 1;
+	control(test, 1, 3, fail_first);
+	add_each(test, "abc");
+	ASSERT_EVENTUALLY(test, stats(test)->delayed == 3);
+	add_each(test, "abc");
+	ASSERT_EVENTUALLY(test, runs_of_all(test) == 6);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static s64 fail_and_count(struct fixture *fx, struct tally *t, int n)
+{
+	if (wq_num_requeues(fx->q, "a", 1) != n - 1)
+		atomic_inc(&fx->wrong);
+	return -EIO;
+}
+
+static void each_failure_counts_once(struct kunit *test)
+{
+	control(test, 1, 5, fail_and_count);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, given_up(test) == 1);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 6);
+}
+
+/* Of a key that always fails. */
+static void expect_given_up(struct kunit *test, int max_retries)
+{
+	struct fixture *fx = test->priv;
+
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	ASSERT_EVENTUALLY(test, given_up(test) == 1);
+	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
+	msleep(50);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1 + max_retries);
+	KUNIT_EXPECT_EQ(test, given_up(test), 1);
+	KUNIT_EXPECT_EQ(test, fx->error, -101 - max_retries);
+	KUNIT_EXPECT_EQ(test, fx->len, (size_t)1);
+	KUNIT_EXPECT_EQ(test, fx->key[0], (u8)'a');
+}
+
+static void a_key_is_given_up_after_max_retries_with_the_last_error(struct kunit *test)
+{
+	control(test, 2, 3, fail);
+	expect_given_up(test, 3);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void without_retries_a_key_is_given_up_at_its_first_failure(struct kunit *test)
+{
+	control(test, 1, 0, fail);
+	expect_given_up(test, 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->retries, 0ULL);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+/* num_requeues is always 0. */
+static void max_retries_holds_where_the_limiter_is_a_bucket_alone(struct kunit *test)
+{
+	limited(test, wq_limiter_bucket(WQ_QPS(1000), 100));
+	control(test, 1, 4, fail);
+	expect_given_up(test, 4);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void max_retries_holds_where_the_limiter_has_no_delay(struct kunit *test)
+{
+	limited(test, wq_limiter_exponential(0, 0));
+	control(test, 3, 4, fail);
+	expect_given_up(test, 4);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void max_retries_holds_with_the_default_limiter(struct kunit *test)
+{
+	limited(test, NULL);
+	control(test, 1, 3, fail);
+	expect_given_up(test, 3);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static s64 own_when(struct wq_limiter *l, const struct wq_failure *f)
+{
+	atomic_inc(&container_of(l, struct own_limiter, l)->whens);
+	return MSEC;
+}
+
+static void own_forget(struct wq_limiter *l, const void *key, size_t len)
+{
+	atomic_inc(&container_of(l, struct own_limiter, l)->forgets);
+}
+
+static void own_free(struct wq_limiter *l)
+{
+}
+
+static const struct wq_limiter_ops own_limiter_ops = {
+	.when = own_when,
+	.forget = own_forget,
+	.free = own_free,
+};
+
+static void the_limiter_is_asked_once_a_retry_and_told_to_forget(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	limited(test, &fx->own.l);
+	control(test, 1, 3, fail);
+	expect_given_up(test, 3);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->own.whens), 3);
+	KUNIT_EXPECT_GE(test, atomic_read(&fx->own.forgets), 1);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void max_retries_may_be_any_number(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	fx->fails = 5;
+	control(test, 1, UINT_MAX, fail_first);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 6);
+	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	KUNIT_EXPECT_EQ(test, given_up(test), 0);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void gave_up_is_told_before_the_key_is_done(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	control(test, 1, 1, fail);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, given_up(test) == 1);
+	KUNIT_EXPECT_TRUE(test, fx->state > 0 && fx->state & WQ_KEY_PROCESSING);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void gave_up_and_add(void *data, const void *key, size_t len, int error)
+{
+	struct fixture *fx = data;
+
+	if (!atomic_read(&fx->given_up) && wq_add(fx->q, key, len) != 1)
+		atomic_inc(&fx->wrong);
+	gave_up(data, key, len, error);
+}
+
+static void gave_up_may_add_the_key_again(struct kunit *test)
+{
+	struct wq_controller_params *p = params(test, 1, 2, fail);
+
+	p->gave_up = gave_up_and_add;
+	start_by(test, p);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, given_up(test) == 2);
+	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 6);
+}
+
+static void gave_up_may_be_null(struct kunit *test)
+{
+	struct wq_controller_params *p = params(test, 1, 1, fail);
+
+	p->gave_up = NULL;
+	start_by(test, p);
+	add(test, "a");
+	wq_add(queue(test), "\xff", 1);
+	ASSERT_EVENTUALLY(test, runs_of_all(test) == 4);
+	ASSERT_EVENTUALLY(test, !stats(test)->keys);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 4);
+}
+
+static s64 refuse(void *data, const void *key, size_t len)
+{
+	return -EIO;
+}
+
+static void a_key_of_any_bytes_may_be_given_up_without_gave_up(struct kunit *test)
+{
+	struct wq_controller_params *p = params(test, 1, 0, NULL);
+	u8 *key = kunit_kzalloc(test, WQ_MAX_KEY, GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, key);
+	for (i = 0; i < WQ_MAX_KEY; i++)
+		key[i] = i;
+	p->fn = refuse;
+	p->gave_up = NULL;
+	start_by(test, p);
+	KUNIT_EXPECT_EQ(test, wq_add(queue(test), key, WQ_MAX_KEY), 1);
+	KUNIT_EXPECT_EQ(test, add(test, "%s%n%p\n\033[m"), 1);
+	ASSERT_EVENTUALLY(test, !stats(test)->keys);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->dones, 2ULL);
+}
+
+static void a_key_that_was_given_up_has_all_its_retries_again(struct kunit *test)
+{
+	control(test, 1, 2, fail);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, given_up(test) == 1 && query(test, "a") == -ENOENT);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, given_up(test) == 2);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 6);
+}
+
+static void a_success_forgets_the_failures_before_it(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	int i;
+
+	fx->fails = 2;
+	control(test, 1, 2, fail_first);
+	for (i = 1; i <= 3; i++) {
+		add(test, "a");
+		ASSERT_EVENTUALLY(test, runs(test, 'a') == 3 * i);
+		ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	}
+	KUNIT_EXPECT_EQ(test, given_up(test), 0);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void one_key_s_failures_are_not_another_s(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	fx->fails = 2;
+	control(test, 3, 2, fail_first);
+	add_each(test, "abcdefghij");
+	ASSERT_EVENTUALLY(test, !stats(test)->keys);
+	KUNIT_EXPECT_EQ(test, given_up(test), 0);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 30);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void a_key_added_while_it_fails_runs_again(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	fx->fails = 1;
+	control(test, 1, 3, hold_and_fail_first);
+	add(test, "a");
+	entered(test, 1);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	let_all_go(test);
+	ASSERT_EVENTUALLY(test, runs(test, 'a') >= 2);
+	ASSERT_EVENTUALLY(test, idle(test));
+	KUNIT_EXPECT_LE(test, runs(test, 'a'), 4);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void a_key_added_while_it_is_given_up_runs_again(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	fx->fails = 1;
+	control(test, 1, 0, hold_and_fail_first);
+	add(test, "a");
+	entered(test, 1);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	let_all_go(test);
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 2);
+	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	KUNIT_EXPECT_EQ(test, given_up(test), 1);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void a_key_is_tried_again_in_a_full_queue(struct kunit *test)
+{
+	struct wq_params full = { .max_keys = 1, .limiter = wq_limiter_exponential(MSEC, MSEC) };
+	struct fixture *fx = test->priv;
+
+	queue_of(test, &full);
+	fx->fails = 2;
+	control(test, 1, 2, fail_first);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 3);
+	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void a_result_above_0_is_the_time_to_the_next_run(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	fx->after = 30 * MSEC;
+	control(test, 2, 0, again_after);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 2);
+	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	KUNIT_EXPECT_GE(test, fx->began[1] - fx->finished[0], 30 * MSEC);
+	KUNIT_EXPECT_EQ(test, given_up(test), 0);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
+}
+
+static void a_result_above_0_comes_to_the_ns(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	on_the_clock(test, NULL);
+	fx->after = 1000 * HOUR;
+	control(test, 2, 0, again_after);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WQ_KEY_DELAYED);
+	pass(test, 1000 * HOUR - 1);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), (int)WQ_KEY_DELAYED);
+	pass(test, 1);
+	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void a_result_of_1_ns_is_a_time(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	fx->after = 1;
+	control(test, 1, 0, again_after);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 2);
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+}
+
+static s64 fail_twice_then_far_away(struct fixture *fx, struct tally *t, int n)
+{
+	return n % 3 ? -EIO : fx->after;
+}
+
+static void a_result_above_0_forgets_the_failures_before_it(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	fx->after = HOUR;
+	control(test, 1, 2, fail_twice_then_far_away);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WQ_KEY_DELAYED);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 3);
+	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 0);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 6);
+	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WQ_KEY_DELAYED);
+	KUNIT_EXPECT_EQ(test, given_up(test), 0);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void the_greatest_result_waits_for_ever(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	fx->after = S64_MAX;
+	control(test, 1, 0, again_after);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WQ_KEY_DELAYED);
+	msleep(50);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
+	expect_stop_at_once(test, true);
+}
+
+/* --- stop --- */
+
+static void stop_ends_the_workers_that_wait(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	int drain;
+
+	for (drain = 0; drain < 2; drain++) {
+		fx->stopped = false;
+		control(test, 5, 0, succeed);
+		ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 5);
+		expect_stop_at_once(test, drain);
+		KUNIT_EXPECT_EQ(test, add(test, "a"), -ESHUTDOWN);
+		ASSERT_EVENTUALLY(test, !threads(THREADS).all);
+		limited(test, NULL);
+	}
+}
+
+static void stop_may_come_before_the_workers_run(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		fx->q = limited(test, NULL);
+		add_each(test, "abc");
+		control(test, 1 + i % 4, 0, succeed);
+		if (i % 5 == 0)
+			schedule();
+		KUNIT_EXPECT_EQ(test, wq_controller_stop(fx->c, i % 2), 0);
+		fx->c = NULL;
+		KUNIT_EXPECT_EQ(test, stats(test)->gets + stats(test)->ready, 3ULL);
+		if (i % 2)
+			KUNIT_EXPECT_EQ(test, wq_len(fx->q), 0U);
+	}
+	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->overlaps) + atomic_read(&fx->strange), 0);
+}
+
+static void stop_finishes_the_keys_in_hand_and_leaves_what_is_ready(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct wq_item item;
+	struct actor *a;
+
+	add_each(test, "abcde");
+	control(test, 2, 0, hold);
+	entered(test, 2);
+	a = begin_stop(test, false);
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	KUNIT_EXPECT_EQ(test, add(test, "f"), -ESHUTDOWN);
+	let_all_go(test);
+	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a') + runs(test, 'b'), 2);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 2);
+	KUNIT_EXPECT_EQ(test, wq_len(fx->q), 3U);
+	msleep(20);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 2);
+
+	KUNIT_ASSERT_EQ(test, wq_get(fx->q, &item, 0), 0);
+	KUNIT_EXPECT_EQ(test, memcmp(item.key, "c", 1), 0);
+	KUNIT_EXPECT_EQ(test, wq_done(fx->q, &item), 0);
+}
+
+/* It was added while it ran: that run is owed, and stays so. */
+static void stop_leaves_a_key_ready_that_was_added_while_it_ran(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct actor *a;
+
+	add(test, "a");
+	control(test, 2, 0, hold);
+	entered(test, 1);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	a = begin_stop(test, false);
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	let_all_go(test);
+	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
+	KUNIT_EXPECT_EQ(test, wq_len(fx->q), 1U);
+}
+
+static void stop_with_drain_runs_first_all_that_is_ready_or_processing(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	unsigned int workers, wrong;
+	struct actor *a;
+	u32 i;
+
+	for (workers = 1; workers <= 4; workers += 3) {
+		memset(fx->tally, 0, sizeof(fx->tally));
+		reinit_completion(&fx->entered);
+		reinit_completion(&fx->go);
+		fx->stopped = false;
+		for (i = 0; i < 200; i++)
+			wq_add(fx->q, &i, sizeof(i));
+		control(test, workers, 0, hold);
+		entered(test, workers);
+		i = 0;
+		KUNIT_EXPECT_EQ(test, wq_add(fx->q, &i, sizeof(i)), 1);
+		i = KEYS - 1;
+		KUNIT_EXPECT_EQ(test, wq_add_after(fx->q, &i, sizeof(i), HOUR, 0), 1);
+		a = begin_stop(test, true);
+		KUNIT_EXPECT_TRUE(test, still_waits(a));
+		let_all_go(test);
+		KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
+
+		wrong = atomic_read(&fx->tally[0].runs) != 2;
+		for (i = 1; i < 200; i++)
+			wrong += atomic_read(&fx->tally[i].runs) != 1;
+		KUNIT_EXPECT_EQ(test, wrong, 0U);
+		KUNIT_EXPECT_EQ(test, atomic_read(&fx->tally[KEYS - 1].runs), 0);
+		KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
+		KUNIT_EXPECT_EQ(test, wq_len(fx->q), 0U);
+		limited(test, NULL);
+	}
+}
+
+/* The other workers had nothing to do, and ended. */
+static void stop_with_drain_runs_a_key_again_that_was_added_while_it_ran(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct actor *a;
+
+	add(test, "a");
+	control(test, 4, 0, hold);
+	entered(test, 1);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	a = begin_stop(test, true);
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	let_all_go(test);
+	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
+	KUNIT_EXPECT_EQ(test, wq_len(fx->q), 0U);
+}
+
+static void stop_with_drain_waits_for_a_key_that_another_consumer_holds(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct wq_item item;
+	struct actor *a;
+
+	add(test, "x");
+	KUNIT_ASSERT_EQ(test, wq_get(fx->q, &item, 0), 0);
+	control(test, 2, 0, succeed);
+	a = begin_stop(test, true);
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	KUNIT_EXPECT_EQ(test, wq_done(fx->q, &item), 0);
+	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 0);
+}
+
+/* All workers found nothing ready by then. */
+static void stop_with_drain_runs_what_another_consumer_makes_ready(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct wq_item item;
+	struct actor *a;
+
+	add(test, "x");
+	KUNIT_ASSERT_EQ(test, wq_get(fx->q, &item, 0), 0);
+	KUNIT_EXPECT_EQ(test, add(test, "x"), 1);
+	control(test, 2, 0, succeed);
+	a = begin_stop(test, true);
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	KUNIT_EXPECT_EQ(test, wq_done(fx->q, &item), 1);
+	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
+	KUNIT_EXPECT_EQ(test, runs(test, 'x'), 1);
+	KUNIT_EXPECT_EQ(test, wq_len(fx->q), 0U);
+}
+
+static void a_plain_stop_leaves_a_key_that_another_consumer_holds(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct wq_item item;
+	struct actor *a;
+
+	add(test, "x");
+	KUNIT_ASSERT_EQ(test, wq_get(fx->q, &item, 0), 0);
+	control(test, 2, 0, succeed);
+	a = begin_stop(test, false);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_LT(test, a->took, AT_ONCE);
+	KUNIT_EXPECT_EQ(test, wq_done(fx->q, &item), 0);
+}
+
+static void stop_drops_a_key_that_waits_for_its_retry(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	int drain;
+
+	for (drain = 0; drain < 2; drain++) {
+		limited(test, wq_limiter_exponential(1000 * SEC, 1000 * SEC));
+		fx->stopped = false;
+		atomic_set(&fx->tally['a'].runs, 0);
+		control(test, 2, 3, fail);
+		add(test, "a");
+		ASSERT_EVENTUALLY(test, query(test, "a") == (int)WAITS_AGAIN);
+		expect_stop_at_once(test, drain);
+		KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
+		KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
+		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
+	}
+}
+
+static void stop_ends_where_the_key_in_hand_fails(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct actor *a;
+	int drain;
+
+	for (drain = 0; drain < 2; drain++) {
+		limited(test, wq_limiter_exponential(MSEC, MSEC));
+		reinit_completion(&fx->go);
+		fx->stopped = false;
+		atomic_set(&fx->tally['a'].runs, 0);
+		control(test, 2, 3, hold_and_fail);
+		add(test, "a");
+		entered(test, 1);
+		a = begin_stop(test, drain);
+		KUNIT_EXPECT_TRUE(test, still_waits(a));
+		let_all_go(test);
+		KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
+		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
+	}
+}
+
+static void stop_ends_where_the_key_in_hand_wants_another_run(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct actor *a;
+	int drain;
+
+	fx->after = 1;
+	for (drain = 0; drain < 2; drain++) {
+		limited(test, NULL);
+		reinit_completion(&fx->go);
+		fx->stopped = false;
+		atomic_set(&fx->tally['a'].runs, 0);
+		control(test, 2, 3, hold_and_again_after);
+		add(test, "a");
+		entered(test, 1);
+		a = begin_stop(test, drain);
+		KUNIT_EXPECT_TRUE(test, still_waits(a));
+		let_all_go(test);
+		KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
+		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
+	}
+}
+
+/* The limiter has no delay: no worker ever finds nothing to do. */
+static void keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	int drain;
+
+	for (drain = 0; drain < 2; drain++) {
+		limited(test, wq_limiter_exponential(0, 0));
+		fx->stopped = false;
+		fx->others_ran = false;
+		atomic_set(&fx->runs, 0);
+		control(test, 3, UINT_MAX, fail_greedily);
+		add_each(test, "abcdefgh");
+		ASSERT_EVENTUALLY(test, runs_of_all(test) > 100);
+		WRITE_ONCE(fx->others_ran, true);
+		expect_stop_at_once(test, drain);
+		KUNIT_EXPECT_FALSE(test, fx->starved);
+	}
+}
+
+/* Another consumer's key may still become ready, so they have to stay. */
+static void a_queue_shut_down_by_another_leaves_the_workers_asleep(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	int drain;
+
+	for (drain = 0; drain < 2; drain++) {
+		fx->stopped = false;
+		control(test, 3, 0, succeed);
+		ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 3);
+		wq_shutdown(fx->q);
+		msleep(20);
+		KUNIT_EXPECT_EQ(test, threads(THREADS).all, 3);
+		ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 3);
+		expect_stop_at_once(test, drain);
+		limited(test, NULL);
+	}
+}
+
+static void workers_run_what_a_shut_down_by_another_left_ready(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	add_each(test, "abcde");
+	control(test, 2, 0, hold);
+	entered(test, 2);
+	wq_shutdown(fx->q);
+	let_all_go(test);
+	ASSERT_EVENTUALLY(test, runs_of_all(test) == 5);
+	ASSERT_EVENTUALLY(test, idle(test));
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static int drainer(struct actor *a)
+{
+	return wq_drain(a->fx->q);
+}
+
+static void another_may_drain_the_queue(struct kunit *test)
+{
+	struct actor *a;
+
+	add_each(test, "abcde");
+	control(test, 2, 0, hold);
+	entered(test, 2);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	a = start(test, drainer);
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	let_all_go(test);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 6);
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+}
+
+/* It tells so, but the threads are ended even so. */
+static void a_shut_down_by_another_ends_the_drain_of_stop(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct actor *a;
+
+	add_each(test, "abcde");
+	control(test, 2, 0, hold);
+	entered(test, 2);
+	a = begin_stop(test, true);
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	wq_shutdown(fx->q);
+	/* the keys in hand are finished first */
+	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	let_all_go(test);
+	KUNIT_EXPECT_EQ(test, end_stop(test, a), -ECANCELED);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test) + (int)wq_len(fx->q), 5);
+	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
+}
+
+static void stop_leaves_the_queue_to_its_owner(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct wq_item item;
+
+	control(test, 1, 0, succeed);
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+	KUNIT_EXPECT_EQ(test, wq_get(fx->q, &item, 0), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, wq_query(fx->q, "a", 1), -ENOENT);
+}
+
+/* --- what is refused, and no memory --- */
+
+/* As if nothing had happened. */
+static void expect_not_started(struct kunit *test, struct wq_controller *c, int error)
+{
+	struct fixture *fx = test->priv;
+
+	if (!IS_ERR_OR_NULL(c))
+		fx->c = c;
+	KUNIT_ASSERT_TRUE(test, IS_ERR(c));
+	if (error)
+		KUNIT_EXPECT_EQ(test, (int)PTR_ERR(c), error);
+	KUNIT_EXPECT_FALSE(test, wq_shutting_down(fx->q));
+	KUNIT_EXPECT_EQ(test, stats(test)->ready, 1U);
+	KUNIT_EXPECT_EQ(test, stats(test)->gets, 0ULL);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 0);
+}
+
+static void start_refuses_bad_parameters(struct kunit *test)
+{
+	struct wq_controller_params *p;
+
+	add(test, "a");
+	p = params(test, 2, 0, succeed);
+	p->q = NULL;
+	expect_not_started(test, wq_controller_start(p), -EINVAL);
+	p = params(test, 2, 0, succeed);
+	p->fn = NULL;
+	expect_not_started(test, wq_controller_start(p), -EINVAL);
+	p = params(test, MAX_WORKERS + 1, 0, succeed);
+	expect_not_started(test, wq_controller_start(p), -ERANGE);
+	p = params(test, UINT_MAX, 0, succeed);
+	expect_not_started(test, wq_controller_start(p), -ERANGE);
+	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
+}
+
+static void as_many_workers_as_are_allowed_may_work(struct kunit *test)
+{
+	control(test, MAX_WORKERS, 0, succeed);
+	add_each(test, "abc");
+	ASSERT_EVENTUALLY(test, runs_of_all(test) == 3);
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+}
+
+static void start_in_a_queue_that_is_shut_down_runs_what_is_left(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	add_each(test, "abc");
+	wq_shutdown(fx->q);
+	control(test, 2, 0, succeed);
+	ASSERT_EVENTUALLY(test, runs_of_all(test) == 3);
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+}
+
+static void each_allocation_of_start_may_fail(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct wq_controller_params *p;
+	struct wq_controller *c;
+	unsigned int n, refused = 0;
+	bool failed = true;
+
+	skip_unless_sleepers_fail(test);
+	add(test, "a");
+	for (n = 1; failed && n < 100; n++) {
+		p = params(test, 3, 0, succeed);
+		fail_nth(n);
+		c = wq_controller_start(p);
+		failed = has_failed();
+		if (IS_ERR(c)) {
+			KUNIT_EXPECT_TRUE(test, failed);
+			expect_not_started(test, c, -ENOMEM);
+			ASSERT_EVENTUALLY(test, !threads(THREADS).all);
+			refused++;
+			continue;
+		}
+		/* one that can be done without, a checker's; or the end */
+		KUNIT_ASSERT_NOT_NULL(test, c);
+		fx->c = c;
+		KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
+		join_all(fx);
+		fx->stopped = false;
+		atomic_set(&fx->runs, 0);
+		atomic_set(&fx->tally['a'].runs, 0);
+		limited(test, NULL);
+		add(test, "a");
+	}
+	KUNIT_EXPECT_FALSE(test, failed);
+	/* its own, and those of the threads */
+	KUNIT_EXPECT_GE(test, refused, 4U);
+}
+
+/* kthread_create() does not wait for a thread where a fatal signal is pending. */
+static int start_while_killed(struct actor *a)
+{
+	allow_signal(SIGKILL);
+	send_sig(SIGKILL, current, 1);
+	a->c = wq_controller_start(&a->fx->params);
+	flush_signals(current);
+	return 0;
+}
+
+static void start_without_threads_leaves_nothing_behind(struct kunit *test)
+{
+	struct actor *a;
+
+	add(test, "a");
+	params(test, 3, 0, succeed);
+	a = start(test, start_while_killed);
+	KUNIT_ASSERT_EQ(test, result(test, a), 0);
+	expect_not_started(test, a->c, -EINTR);
+	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
+	msleep(20);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 0);
+}
+
+/* Sees to it that the next allocation of its thread fails, that of the retry. */
+static s64 without_memory(struct fixture *fx, int n, s64 ret)
+{
+	if (n > 1 && has_failed())
+		fx->without_memory++;
+	if (wq_num_requeues(fx->q, "a", 1) != (ret < 0 ? n - 1 : 0) && n <= fx->fails)
+		atomic_inc(&fx->wrong);
+	if (n > fx->fails)
+		return 0;
+	fail_nth(1);
+	return ret;
+}
+
+static s64 fail_without_memory(struct fixture *fx, struct tally *t, int n)
+{
+	return without_memory(fx, n, -EIO);
+}
+
+static s64 after_without_memory(struct fixture *fx, struct tally *t, int n)
+{
+	return without_memory(fx, n, MSEC);
+}
+
+static void a_retry_without_memory_is_not_lost(struct kunit *test)
+{
+	ending endings[] = { fail_without_memory, after_without_memory };
+	struct fixture *fx = test->priv;
+	int i;
+
+	skip_unless_adds_fail(test);
+	fx->fails = 3;
+	for (i = 0; i < ARRAY_SIZE(endings); i++) {
+		limited(test, wq_limiter_exponential(MSEC, MSEC));
+		fx->without_memory = 0;
+		fx->stopped = false;
+		atomic_set(&fx->tally['a'].runs, 0);
+		control(test, 1, 5, endings[i]);
+		add(test, "a");
+		ASSERT_EVENTUALLY(test, runs(test, 'a') == 4);
+		ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+		KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+		KUNIT_EXPECT_GE(test, fx->without_memory, 1);
+		KUNIT_EXPECT_EQ(test, given_up(test), 0);
+	}
+}
+
+/* Nor does a stop wait for memory. */
+static s64 hold_and_fail_without_memory(struct fixture *fx, struct tally *t, int n)
+{
+	hold(fx, t, n);
+	fail_nth(1);
+	return -EIO;
+}
+
+static void stop_ends_where_a_retry_has_no_memory(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	int drain;
+
+	skip_unless_adds_fail(test);
+	for (drain = 0; drain < 2; drain++) {
+		limited(test, wq_limiter_exponential(1000 * SEC, 1000 * SEC));
+		reinit_completion(&fx->go);
+		fx->stopped = false;
+		control(test, 2, 3, hold_and_fail_without_memory);
+		add(test, "a");
+		entered(test, 1);
+		let_all_go(test);
+		expect_stop_at_once(test, drain);
+	}
+}
+
+/* --- load --- */
+
+#define CYCLES	200
+
+static int cycle_producer(struct actor *a)
+{
+	struct fixture *fx = a->fx;
+	int ret = 0;
+	u32 i;
+
+	for (i = 0; i < 256 && ret != -ESHUTDOWN; i++) {
+		ret = wq_add(fx->q, &i, sizeof(i));
+		if (ret == 1)
+			atomic_inc(&fx->accepted);
+		else if (ret != -ESHUTDOWN)
+			atomic_inc(&fx->wrong);
+		if (i % 16 == 0)
+			schedule();
+	}
+	return 0;
+}
+
+static s64 succeed_slowly_at_times(struct fixture *fx, struct tally *t, int n)
+{
+	int i = t - fx->tally;
+
+	if (i % 16 == 1)
+		schedule();
+	if (i % 64 == 2)
+		usleep_range(20, 50);
+	return 0;
+}
+
+static void two_hundred_starts_and_stops_under_load_lose_no_key(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	unsigned int lost = 0, left = 0, ran = 0;
+	struct rnd_state rnd;
+	struct actor *a;
+	int i;
+
+	prandom_seed_state(&rnd, 1);
+	for (i = 0; i < CYCLES; i++) {
+		limited(test, wq_limiter_exponential(MSEC, MSEC));
+		atomic_set(&fx->accepted, 0);
+		atomic_set(&fx->runs, 0);
+		WRITE_ONCE(fx->stopped, false);
+		a = start(test, cycle_producer);
+		control(test, 1 + i % 4, 0, succeed_slowly_at_times);
+		if (i % 4)
+			usleep_range(1, 1 + prandom_u32_state(&rnd) % 2000);
+		KUNIT_EXPECT_EQ(test, wq_controller_stop(fx->c, i % 2), 0);
+		fx->c = NULL;
+		WRITE_ONCE(fx->stopped, true);
+		KUNIT_ASSERT_EQ(test, result(test, a), 0);
+		join_all(fx);
+
+		lost += runs_of_all(test) + wq_len(fx->q) != atomic_read(&fx->accepted);
+		lost += stats(test)->processing != 0;
+		if (i % 2)
+			lost += wq_len(fx->q) != 0;
+		left += wq_len(fx->q);
+		ran += runs_of_all(test);
+	}
+	KUNIT_EXPECT_EQ(test, lost, 0U);
+	/* else it showed nothing */
+	KUNIT_EXPECT_GT(test, left, 0U);
+	KUNIT_EXPECT_GT(test, ran, 0U);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->overlaps), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->strange), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->wrong), 0);
+	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
+	kunit_info(test, "%u keys ran, %u were left\n", ran, left);
+}
+
+#define LOAD_KEYS	64
+#define LOAD_ADDS	5000
+#define LOAD_PRODUCERS	4
+
+static int load_producer(struct actor *a)
+{
+	struct fixture *fx = a->fx;
+	struct rnd_state rnd;
+	int n;
+	u32 i;
+
+	prandom_seed_state(&rnd, a->seed);
+	for (n = 0; n < LOAD_ADDS; n++) {
+		i = prandom_u32_state(&rnd) % LOAD_KEYS;
+		/* counted before the add, as a user stores its data before the add */
+		atomic_inc(&fx->tally[i].asked);
+		if (wq_add(fx->q, &i, sizeof(i)) < 0)
+			atomic_inc(&fx->wrong);
+		if (n % 16 == 0)
+			schedule();
+		if (n % 256 == 0)
+			usleep_range(500, 1000);
+		cond_resched();
+	}
+	return 0;
+}
+
+static s64 end_somehow(struct fixture *fx, struct tally *t, int n)
+{
+	if (n % 4 == 0)
+		schedule();
+	if (n % 5 == 0)
+		return -EIO;
+	if (n % 97 < 3)
+		return -EAGAIN;
+	if (n % 11 == 0)
+		return 1 + n % 1000;
+	return 0;
+}
+
+/* By several workers at once. */
+static void count_given_up(void *data, const void *key, size_t len, int error)
+{
+	struct fixture *fx = data;
+
+	if (error != -EIO && error != -EAGAIN)
+		atomic_inc(&fx->wrong);
+	atomic_inc(&fx->given_up);
+}
+
+static void under_load_each_add_is_covered_whatever_becomes_of_the_runs(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct actor *a[LOAD_PRODUCERS];
+	struct wq_controller_params *p = params(test, 4, 1, end_somehow);
+	unsigned int uncovered = 0;
+	int i;
+
+	p->gave_up = count_given_up;
+	start_by(test, p);
+	for (i = 0; i < LOAD_PRODUCERS; i++) {
+		a[i] = new_actor(test, load_producer);
+		a[i]->seed = i;
+		wake_up_process(a[i]->task);
+	}
+	for (i = 0; i < LOAD_PRODUCERS; i++)
+		KUNIT_ASSERT_EQ(test, result(test, a[i]), 0);
+	/* all that failed is done, or was given up, in the end */
+	ASSERT_EVENTUALLY(test, !stats(test)->keys);
+	for (i = 0; i < LOAD_KEYS; i++)
+		uncovered += atomic_read(&fx->tally[i].asked) !=
+			     atomic_read(&fx->tally[i].covered);
+	KUNIT_EXPECT_EQ(test, uncovered, 0U);
+	KUNIT_EXPECT_GT(test, given_up(test), 0);
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->gets, (u64)runs_of_all(test));
+	KUNIT_EXPECT_EQ(test, stats(test)->dones, stats(test)->gets);
+	kunit_info(test, "%d runs, %d given up\n", runs_of_all(test), given_up(test));
+}
+
+static struct kunit_case controller_cases[] = {
+	KUNIT_CASE(a_ready_key_is_worked_on),
+	KUNIT_CASE(all_keys_are_worked_on),
+	KUNIT_CASE(fn_sees_the_key_bytewise),
+	KUNIT_CASE(n_workers_run_n_keys_at_once),
+	KUNIT_CASE(n_workers_run_no_more_than_n_keys_at_once),
+	KUNIT_CASE(no_number_of_workers_is_one),
+	KUNIT_CASE(a_key_never_runs_twice_at_once),
+	KUNIT_CASE(a_key_added_while_it_runs_runs_once_more),
+	KUNIT_CASE(fn_may_add_keys_its_own_included),
+	KUNIT_CASE(two_controllers_may_share_a_queue),
+	KUNIT_CASE(each_worker_has_the_name_and_a_number),
+	KUNIT_CASE(the_name_is_no_format_and_may_be_long),
+	KUNIT_CASE(the_name_may_be_null),
+	KUNIT_CASE(workers_that_wait_do_not_look_hung),
+	KUNIT_CASE(a_key_that_is_done_is_forgotten),
+	KUNIT_CASE(a_key_that_failed_is_tried_again),
+	KUNIT_CASE(a_key_that_failed_waits_as_the_limiter_says),
+	KUNIT_CASE(retries_come_to_the_ns_when_the_limiter_says),
+	KUNIT_CASE(a_key_that_waits_for_its_retry_is_delayed_and_has_failed),
+	KUNIT_CASE(a_key_that_waits_for_its_retry_holds_up_no_other),
+	KUNIT_CASE(each_failure_counts_once),
+	KUNIT_CASE(a_key_is_given_up_after_max_retries_with_the_last_error),
+	KUNIT_CASE(without_retries_a_key_is_given_up_at_its_first_failure),
+	KUNIT_CASE(max_retries_holds_where_the_limiter_is_a_bucket_alone),
+	KUNIT_CASE(max_retries_holds_where_the_limiter_has_no_delay),
+	KUNIT_CASE(max_retries_holds_with_the_default_limiter),
+	KUNIT_CASE(the_limiter_is_asked_once_a_retry_and_told_to_forget),
+	KUNIT_CASE(max_retries_may_be_any_number),
+	KUNIT_CASE(gave_up_is_told_before_the_key_is_done),
+	KUNIT_CASE(gave_up_may_add_the_key_again),
+	KUNIT_CASE(gave_up_may_be_null),
+	KUNIT_CASE(a_key_of_any_bytes_may_be_given_up_without_gave_up),
+	KUNIT_CASE(a_key_that_was_given_up_has_all_its_retries_again),
+	KUNIT_CASE(a_success_forgets_the_failures_before_it),
+	KUNIT_CASE(one_key_s_failures_are_not_another_s),
+	KUNIT_CASE(a_key_added_while_it_fails_runs_again),
+	KUNIT_CASE(a_key_added_while_it_is_given_up_runs_again),
+	KUNIT_CASE(a_key_is_tried_again_in_a_full_queue),
+	KUNIT_CASE(a_result_above_0_is_the_time_to_the_next_run),
+	KUNIT_CASE(a_result_above_0_comes_to_the_ns),
+	KUNIT_CASE(a_result_of_1_ns_is_a_time),
+	KUNIT_CASE(a_result_above_0_forgets_the_failures_before_it),
+	KUNIT_CASE(the_greatest_result_waits_for_ever),
+	KUNIT_CASE(stop_ends_the_workers_that_wait),
+	KUNIT_CASE(stop_may_come_before_the_workers_run),
+	KUNIT_CASE(stop_finishes_the_keys_in_hand_and_leaves_what_is_ready),
+	KUNIT_CASE(stop_leaves_a_key_ready_that_was_added_while_it_ran),
+	KUNIT_CASE(stop_with_drain_runs_first_all_that_is_ready_or_processing),
+	KUNIT_CASE(stop_with_drain_runs_a_key_again_that_was_added_while_it_ran),
+	KUNIT_CASE(stop_with_drain_waits_for_a_key_that_another_consumer_holds),
+	KUNIT_CASE(stop_with_drain_runs_what_another_consumer_makes_ready),
+	KUNIT_CASE(a_plain_stop_leaves_a_key_that_another_consumer_holds),
+	KUNIT_CASE(stop_drops_a_key_that_waits_for_its_retry),
+	KUNIT_CASE(stop_ends_where_the_key_in_hand_fails),
+	KUNIT_CASE(stop_ends_where_the_key_in_hand_wants_another_run),
+	KUNIT_CASE(keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end),
+	KUNIT_CASE(a_queue_shut_down_by_another_leaves_the_workers_asleep),
+	KUNIT_CASE(workers_run_what_a_shut_down_by_another_left_ready),
+	KUNIT_CASE(another_may_drain_the_queue),
+	KUNIT_CASE(a_shut_down_by_another_ends_the_drain_of_stop),
+	KUNIT_CASE(stop_leaves_the_queue_to_its_owner),
+	KUNIT_CASE(start_refuses_bad_parameters),
+	KUNIT_CASE(as_many_workers_as_are_allowed_may_work),
+	KUNIT_CASE(start_in_a_queue_that_is_shut_down_runs_what_is_left),
+	KUNIT_CASE(each_allocation_of_start_may_fail),
+	KUNIT_CASE(start_without_threads_leaves_nothing_behind),
+	KUNIT_CASE(a_retry_without_memory_is_not_lost),
+	KUNIT_CASE(stop_ends_where_a_retry_has_no_memory),
+	KUNIT_CASE(two_hundred_starts_and_stops_under_load_lose_no_key),
+	KUNIT_CASE(under_load_each_add_is_covered_whatever_becomes_of_the_runs),
+	{}
+};
+
+struct kunit_suite wq_controller_suite = {
+	.name = "wq_controller",
+	.init = controller_init,
+	.exit = controller_exit,
+	.test_cases = controller_cases,
+};

@@ -303,11 +303,11 @@ struct wq_get {
  * @next: WQ_DONE_GET: as wq_get.keys; else must be zero
  * @timeout: WQ_DONE_GET: as wq_get.timeout; else must be zero
  *
- * With WQ_DONE_GET: where done failed without @results, nothing is got, and
- * @keys.count says so.  Else an error is that of the get, and the keys are done
- * even so; a signal ends its wait with EINTR whether it has a handler or not.
- * @next.count is 0 after any error, but left as it was where the call could not
- * even begin.
+ * With WQ_DONE_GET: where @next is wrong nothing is done, and where done failed
+ * without @results nothing is got; @keys.count says so.  Else an error is that of
+ * the get, and the keys are done even so; a signal ends its wait with EINTR whether
+ * it has a handler or not.  After an error @next.count is 0, or what came before an
+ * EFAULT amid the records; it is as it was where the call could not even begin.
  */
 struct wq_done {
 	__u32 size;

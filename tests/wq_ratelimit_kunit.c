@@ -242,7 +242,7 @@ static void expect_delays(struct kunit *test, const s64 *delays, u32 n)
 		KUNIT_ASSERT_EQ_MSG(test, when(test, i), delays[i], "after %u failures", i);
 }
 
-/* What a constructor refuses; how often the probe that it was given was freed. */
+/* What a constructor refuses. */
 #define EXPECT_ERROR(test, make, error) do {				\
 	struct wq_limiter *l_ = (make);					\
 	KUNIT_EXPECT_TRUE_MSG(test, IS_ERR(l_), "%s", #make);		\

@@ -70,7 +70,7 @@
 #define WQ_MAX_OUT	8192U		/* bytes of records that one get or list tells */
 #define WQ_MAX_KEYS	(1U << 25)	/* the most that max_keys may say */
 #define WQ_NAME_MAX	64		/* bytes of a queue's name, with its NUL */
-#define WQ_MAX_LIMITS	16		/* limiters of a queue, composed ones included */
+#define WQ_MAX_LIMITS	16		/* wq_open.num_limits; limiters of one MAX_OF */
 #define WQ_MAX_NESTED	4		/* how deep one may be within others */
 
 /* The state of a key, as WQ_IOC_QUERY, _CANCEL and _LIST tell it. */
@@ -107,7 +107,7 @@
 
 /* Results of done; a negative one is an errno. */
 #define WQ_DONE_READY		(1U << 0)	/* the key is ready again */
-#define WQ_DONE_DELAYED		(1U << 1)	/* RETRY or AFTER: it will be, later */
+#define WQ_DONE_DELAYED		(1U << 1)	/* RETRY or AFTER: it is delayed */
 
 /**
  * struct wq_rec - one key of a packed array
@@ -399,7 +399,8 @@ struct wq_list {
  * @dropped: delayed keys that a shut down dropped, and retries that came after it
  * @failed: keys that failed, which was not forgotten
  * @kept: of these, keys that are known for that alone, and have nothing to do;
- *	they count in @keys until they are forgotten or canceled
+ *	they count in @keys until they are forgotten or canceled.  Of delayed ones
+ *	that a shut down drops it is so a little later, as the memory of others goes.
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + the
  * keys that are dirty while processing, and gets = processing + dones +

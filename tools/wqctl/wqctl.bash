@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=bash
+#
+# Completion for wqctl.  Commands, their options and which of these take a value
+# are read from wqctl's own help when they are wanted, so that there is no second
+# list; names of queues come from `wqctl ls`.  Needs the package bash-completion.
+
+_wqctl_help() # WQCTL [COMMAND]
+{
+	# in argp's own layout, whatever the user likes
+	ARGP_HELP_FMT='' LC_ALL=C "$@" --help 2>/dev/null
+}
+
+_wqctl_takes_value() # HELP OPTION
+{
+	[[ $1 =~ $'\n'\ +("$2",\ --[a-z-]+|(-.,\ )?"$2")=[A-Z] ]]
+}
+
+_wqctl()
+{
+	# shellcheck disable=SC2034  # what _init_completion sets
+	local cur prev words cword split
+	_init_completion -s -n : || return
+
+	local wqctl=${1/#\~/$HOME} help usage='' found='' command='' i args=0 needs_queue=1 typed raw=0
+	help=$(_wqctl_help "$wqctl")
+	for ((i = 1; i < cword; i++)); do
+		case ${words[i]} in
+		--) continue ;;
+		-*)
+			[[ ${words[i]} != --fd* || $command == bind ]] || needs_queue=
+			if _wqctl_takes_value "$help" "${words[i]}"; then ((++i)); fi
+			continue
+			;;
+		esac
+		if [[ ! $command ]]; then
+			command=${words[i]}
+			help=$(_wqctl_help "$wqctl" "$command")
+			usage=$(sed '1!{/^[^ ]/Q}' <<<"$help")
+		elif [[ $args -eq 1 && $usage == *" COMMAND "* ]]; then
+			break
+		else
+			((++args))
+		fi
+	done
+
+	if [[ $split == true ]] || _wqctl_takes_value "$help" "$prev"; then
+		return	# a value: a number or a time
+	elif [[ $args -eq 1 && $usage == *" COMMAND "* && ($i -lt $cword || $cur != -*) ]]; then
+		# wqctl run QUEUE [--] COMMAND: from there on it is COMMAND's matter.
+		# _command_offset counts words that are split at colons too.
+		typed=$(IFS='' && echo "${words[*]:0:i}")
+		while [[ $(IFS='' && echo "${COMP_WORDS[*]:0:raw}") != "$typed" ]]; do
+			((++raw <= COMP_CWORD)) || return
+		done
+		_command_offset "$raw"
+		return
+	elif [[ $cur == -* ]]; then
+		found=$(_parse_help - <<<"$help")
+	elif [[ ! $command ]]; then
+		found=$(sed -nE '/^ Commands:$/,/^$/s/^  ([a-z][a-z-]*)( .*)?$/\1/p' <<<"$help")
+	elif [[ $args -eq 0 && $needs_queue && $command != create && $usage == *QUEUE* ]]; then
+		found=$("$wqctl" ls 2>/dev/null |
+			sed -nE 's/^([A-Za-z0-9_+:@-][A-Za-z0-9._+:@-]*)([[:space:]].*)?$/\1/p')
+	fi
+	mapfile -t COMPREPLY < <(compgen -W "$found" -- "$cur")
+	[[ ${COMPREPLY-} != *= ]] || compopt -o nospace
+	__ltrim_colon_completions "$cur"
+} &&
+	complete -F _wqctl wqctl

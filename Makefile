@@ -4,20 +4,36 @@
 KDIR	?= /lib/modules/$(shell uname -r)/build
 PREFIX	?= /usr/local
 DESTDIR	?=
+override DESTDIR := $(abspath $(DESTDIR))
 O	?= $(CURDIR)/build/tools
+MANDIR	?= $(PREFIX)/share/man
+UDEVDIR	?= $(PREFIX)/lib/udev/rules.d
 
 # Kbuild's own output folder is not ours.
 TOOLS	:= $(MAKE) --no-print-directory O=$(O) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 
-.PHONY: all modules tools run shell test check install uninstall clean help
+# The kernel that KDIR is of; where that is gone, as its name says.
+RELEASE	= $(or $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' \
+	$(KDIR)/include/generated/utsrelease.h 2>/dev/null),$(patsubst /lib/modules/%/build,%,$(KDIR)))
+MODDIR	= $(DESTDIR)/lib/modules/$(RELEASE)/updates
+# A distribution's headers come without its key, and signing would fail with a fuss.
+SIG_KEY	= $(shell sed -n 's/^CONFIG_MODULE_SIG_KEY="\(.*\)"/\1/p' $(KDIR)/.config)
+NO_KEY	= $(if $(filter pkcs11:%,$(SIG_KEY))$(wildcard $(SIG_KEY) \
+	$(addprefix $(KDIR)/,$(SIG_KEY))),,CONFIG_MODULE_SIG_ALL=)
+MAN	:= $(wildcard tools/man/*.[1345])
+
+.PHONY: all modules tools run shell test check headers may-install install uninstall \
+	install-tools uninstall-tools clean help
 
 all: modules tools
 
-modules:
+headers:
 	@test -e $(KDIR)/Makefile || { \
 		echo "wq: no kernel headers at $(KDIR): install linux-headers-$$(uname -r)," >&2; \
 		echo "wq: or say where they are: make KDIR=..." >&2; exit 1; }
-	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
+
+modules: headers
+	$(MAKE) -C $(KDIR) M=$(CURDIR) $(MODARGS) modules
 
 tools:
 	@tools/deps gcc libc6-dev linux-libc-dev pkg-config libjansson-dev uthash-dev
@@ -38,20 +54,40 @@ test:
 check:
 	@tests/check
 
-install: all
-	$(MAKE) -C $(KDIR) M=$(CURDIR) $(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR)) modules_install
+# What install puts somewhere, uninstall takes away again, and nothing else: keep the
+# two alike.  The KUnit suites are not for use.
+install: MODARGS = CONFIG_KUNIT=
+install: may-install all
+	$(MAKE) -C $(KDIR) M=$(CURDIR) $(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR)) \
+		INSTALL_MOD_DIR=updates DEPMOD=true $(NO_KEY) modules_install
+	@test -n "$(DESTDIR)" || depmod $(RELEASE)
+	$(MAKE) --no-print-directory install-tools
+	@echo "wq: installed for the kernel $(RELEASE); now: modprobe wq"
+
+uninstall: may-install uninstall-tools
+	rm -f $(MODDIR)/wq.ko $(addprefix $(MODDIR)/wq.ko.,gz xz zst)
+	@test -n "$(DESTDIR)" || test ! -d $(MODDIR)/.. || depmod $(RELEASE)
+
+may-install:
+	@test -n "$(DESTDIR)" || test "$$(id -u)" -eq 0 || { \
+		echo "wq: $(MAKECMDGOALS) writes to the system: run it by sudo," >&2; \
+		echo "wq: or work in a folder: make $(MAKECMDGOALS) DESTDIR=..." >&2; exit 1; }
+
+install-tools:
 	$(TOOLS) -C tools/lib install
 	$(TOOLS) -C tools/wqctl install
-	install -D -m 644 tools/60-wq.rules $(DESTDIR)/usr/lib/udev/rules.d/60-wq.rules
-	@test -n "$(DESTDIR)" || { depmod && ldconfig; }
-	@echo "wq: installed; now: modprobe wq"
+	install -D -m 644 tools/60-wq.rules $(DESTDIR)$(UDEVDIR)/60-wq.rules
+	for page in $(MAN); do \
+		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit; done
+	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig
 
-uninstall:
+uninstall-tools:
 	$(TOOLS) -C tools/lib uninstall
 	$(TOOLS) -C tools/wqctl uninstall
-	rm -f $(DESTDIR)/usr/lib/udev/rules.d/60-wq.rules
-	rm -f $(DESTDIR)/lib/modules/*/extra/wq.ko* $(DESTDIR)/lib/modules/*/updates/wq.ko*
-	@test -n "$(DESTDIR)" || { depmod && ldconfig; }
+	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules
+	for page in $(MAN); do \
+		rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/} || exit; done
+	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig
 
 clean:
 	rm -rf build
@@ -63,5 +99,7 @@ help:
 	@echo "make shell    a prompt in that virtual machine, with wq.ko loaded"
 	@echo "make test     all tests, in virtual machines"
 	@echo "make check    static checks"
-	@echo "make install  modules, libwq, wqctl, udev rule (PREFIX, DESTDIR); uninstall"
+	@echo "make install  module, libwq, wqctl, man pages, completion, udev rule (PREFIX,"
+	@echo "              DESTDIR, KDIR); uninstall takes away what install put there"
+	@echo "make install-tools  the same without the module; uninstall-tools"
 	@echo "make clean    remove what was built here"

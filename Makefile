@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # wq out of tree.  "make help" tells the targets.
 
+include tools/version.mk
+
 KDIR	?= /lib/modules/$(shell uname -r)/build
 PREFIX	?= /usr/local
 DESTDIR	?=
@@ -22,8 +24,12 @@ NO_KEY	= $(if $(filter pkcs11:%,$(SIG_KEY))$(wildcard $(SIG_KEY) \
 	$(addprefix $(KDIR)/,$(SIG_KEY))),,CONFIG_MODULE_SIG_ALL=)
 MAN	:= $(wildcard tools/man/*.[1345])
 
+DKMSDIR	:= /usr/src/wq-$(WQ_VERSION)
+LICENCES := $(wildcard COPYING* LICENSES)
+MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
+
 .PHONY: all modules tools run shell test check headers may-install install uninstall \
-	install-tools uninstall-tools clean help
+	install-tools uninstall-tools dkms-tree dkms-install dkms-uninstall clean help
 
 all: modules tools
 
@@ -89,6 +95,27 @@ uninstall-tools:
 		rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/} || exit; done
 	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig
 
+# The module's source for dkms.
+dkms-tree:
+	install -d $(DESTDIR)$(DKMSDIR)
+	cp -r --no-preserve=mode,ownership --parents $(MODULE_FILES) $(DESTDIR)$(DKMSDIR)
+	sed 's/#MODULE_VERSION#/$(WQ_VERSION)/' tools/pkg/dkms.conf >$(DESTDIR)$(DKMSDIR)/dkms.conf
+
+dkms-install: headers dkms-uninstall
+	@$(MAKE) -s --no-print-directory dkms-tree
+	dkms add wq/$(WQ_VERSION)
+	dkms install wq/$(WQ_VERSION) -k $(RELEASE)
+	@echo "wq: installed for the kernel $(RELEASE); now: modprobe wq"
+
+dkms-uninstall:
+	@test "$$(id -u)" -eq 0 || { \
+		echo "wq: dkms works on the system: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
+	@! dpkg-query -S $(DKMSDIR)/dkms.conf 2>/dev/null || { \
+		echo "wq: that is the package's: apt-get purge wq-dkms" >&2; exit 1; }
+	@command -v dkms >/dev/null || tools/deps dkms
+	@test -z "$$(dkms status wq/$(WQ_VERSION))" || dkms remove wq/$(WQ_VERSION) --all
+	rm -rf $(DKMSDIR)
+
 clean:
 	rm -rf build
 	@test ! -e $(KDIR)/Makefile || $(MAKE) -C $(KDIR) M=$(CURDIR) clean
@@ -102,4 +129,6 @@ help:
 	@echo "make install  module, libwq, wqctl, man pages, completion, udev rule (PREFIX,"
 	@echo "              DESTDIR, KDIR); uninstall takes away what install put there"
 	@echo "make install-tools  the same without the module; uninstall-tools"
+	@echo "make dkms-install   the module by dkms, which builds it for later kernels too;"
+	@echo "              dkms-uninstall"
 	@echo "make clean    remove what was built here"

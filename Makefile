@@ -27,9 +27,11 @@ MAN	:= $(wildcard tools/man/*.[1345])
 DKMSDIR	:= /usr/src/wq-$(WQ_VERSION)
 LICENCES := $(wildcard COPYING* LICENSES)
 MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
+DIST	:= wq-$(WQ_VERSION)
+DIST_FILES := $(MODULE_FILES) Makefile README.md tests tools $(wildcard .ci .gitignore)
 
 .PHONY: all modules tools run shell test check headers may-install install uninstall \
-	install-tools uninstall-tools dkms-tree dkms-install dkms-uninstall clean help
+	install-tools uninstall-tools dkms-tree dkms-install dkms-uninstall dist deb clean help
 
 all: modules tools
 
@@ -116,6 +118,15 @@ dkms-uninstall:
 	@test -z "$$(dkms status wq/$(WQ_VERSION))" || dkms remove wq/$(WQ_VERSION) --all
 	rm -rf $(DKMSDIR)
 
+# The sources as they are here, committed or not.
+dist:
+	@mkdir -p build
+	tar -caf build/$(DIST).tar.xz --transform='s,^,$(DIST)/,rSh' --exclude-from=.gitignore \
+		--sort=name --owner=0 --group=0 --numeric-owner $(DIST_FILES)
+
+deb:
+	@tools/pkg/deb $(WQ_VERSION)
+
 clean:
 	rm -rf build
 	@test ! -e $(KDIR)/Makefile || $(MAKE) -C $(KDIR) M=$(CURDIR) clean
@@ -131,4 +142,6 @@ help:
 	@echo "make install-tools  the same without the module; uninstall-tools"
 	@echo "make dkms-install   the module by dkms, which builds it for later kernels too;"
 	@echo "              dkms-uninstall"
+	@echo "make deb      Debian packages, in build/deb"
+	@echo "make dist     the sources as build/$(DIST).tar.xz"
 	@echo "make clean    remove what was built here"

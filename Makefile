@@ -30,7 +30,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md tests tools $(wildcard .ci .gitignore)
 
-.PHONY: all modules tools run shell test check headers may-install install uninstall \
+.PHONY: all modules tools run shell test test-packaging check headers may-install install uninstall \
 	install-tools uninstall-tools dkms-tree dkms-install dkms-uninstall dist deb clean help
 
 all: modules tools
@@ -61,6 +61,9 @@ test:
 
 check:
 	@tests/check
+
+test-packaging:
+	@tests/packaging
 
 # What install puts somewhere, uninstall takes away again, and nothing else: keep the
 # two alike.  The KUnit suites are not for use.
@@ -144,4 +147,5 @@ help:
 	@echo "              dkms-uninstall"
 	@echo "make deb      Debian packages, in build/deb"
 	@echo "make dist     the sources as build/$(DIST).tar.xz"
+	@echo "make test-packaging  tests of the above (root)"
 	@echo "make clean    remove what was built here"

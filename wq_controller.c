@@ -9,6 +9,7 @@
  * one that works ends after that key.  But for a stop no thread ends: of a queue that
  * is shut down a key may still become ready, when another consumer gives it back.
  */
+#include <linux/completion.h>
 #include <linux/err.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
@@ -19,12 +20,13 @@
 #include "wq_internal.h"
 
 #define WQ_MAX_WORKERS	1024
-#define WQ_SHOWN_KEY	64		/* bytes of a key in the log */
+#define WQ_SHOWN_KEY	128		/* bytes of an escaped key in the log, with its NUL */
 #define WQ_NOMEM_PAUSE	(HZ / 10 ?: 1)	/* before a retry is tried again to be noted down */
 
 struct wq_controller {
 	struct wq_controller_params params;
 	bool stopping;
+	struct completion ended;	/* by each thread */
 	unsigned int n;
 	struct task_struct *threads[];
 };
@@ -32,12 +34,16 @@ struct wq_controller {
 static void controller_give_up(const struct wq_controller_params *p, const struct wq_item *item,
 			       int error)
 {
-	if (p->gave_up)
+	char key[WQ_SHOWN_KEY];
+
+	if (p->gave_up) {
 		p->gave_up(p->data, item->key, item->len, error);
-	else
-		pr_warn_ratelimited("wq: %s: gave up on \"%*pE\" after %u retries: error %d\n",
-				    current->comm, min_t(int, item->len, WQ_SHOWN_KEY),
-				    (const char *)item->key, p->max_retries, error);
+		return;
+	}
+	/* Constant while the key is held. */
+	wq_key_text(key, sizeof(key), wq_item_entry(item));
+	pr_warn_ratelimited("wq: %s: gave up on \"%s\" after %u retries: error %d\n",
+			    current->comm, key, p->max_retries, error);
 }
 
 /* One run of a key: its outcome for wq_done_with(). */
@@ -98,6 +104,10 @@ static int controller_thread(void *arg)
 		wait_event_idle_exclusive(q->getters, READ_ONCE(c->stopping) ||
 					  !wq_shutting_down(q) || wq_len(q));
 	}
+	/* The wake-up for a key may have come here, where nobody takes it any more. */
+	if (wq_len(q))
+		wake_up(&q->getters);
+	complete(&c->ended);
 	return 0;
 }
 
@@ -135,6 +145,7 @@ struct wq_controller *wq_controller_start(const struct wq_controller_params *par
 	if (!c)
 		return ERR_PTR(-ENOMEM);
 	c->params = *params;
+	init_completion(&c->ended);
 
 	while (c->n < workers) {
 		struct task_struct *thread = kthread_create(controller_thread, c, "%s/%u",
@@ -170,9 +181,13 @@ EXPORT_SYMBOL_GPL(wq_controller_start);
 int wq_controller_stop(struct wq_controller *c, bool drain)
 {
 	int ret = drain ? wq_drain(c->params.q) : 0;
+	unsigned int i;
 
 	WRITE_ONCE(c->stopping, true);
 	wq_shutdown(c->params.q);
+	/* kthread_stop() would end a sleep within the work, as a signal does. */
+	for (i = 0; i < c->n; i++)
+		wait_for_completion(&c->ended);
 	controller_join(c);
 	return ret;
 }

@@ -33,6 +33,11 @@
  * wq.lock guards all of it, see struct wq.  It is taken with interrupts off, so
  * that add works from any context but NMI; a hold is bounded by WQ_BATCH keys.
  *
+ * A queue with a name has times: since when a key needs a run, and when it was got.
+ * The sum of the latter, and the order of consumers by their first key's, tell at
+ * any moment how long work goes on, in constant time.  One look at the clock under
+ * a hold of the lock serves all that happens under it.
+ *
  * Wake-ups: a waiter puts itself on the wait queue, then takes the lock and
  * looks.  Who makes a key ready does so under the lock, and looks at the wait
  * queue after that.  Whichever hold of the lock comes first, the other one sees
@@ -49,6 +54,9 @@
 #include <linux/slab.h>
 
 #include "wq_internal.h"
+
+#define CREATE_TRACE_POINTS
+#include <trace/events/wq.h>
 
 /* Caches of entries by the room for the key; larger keys are rare. */
 static const u16 wq_key_room[] = { 16, 32, 64, 128, 256, 512, WQ_MAX_KEY };
@@ -74,6 +82,12 @@ static struct wq_key *wq_key_new(const struct wq_op *op, gfp_t gfp)
 	k->entry.len = op->len;
 	memcpy(k->key, op->key, op->len);
 	return k;
+}
+
+/* What a key's entry takes of memory. */
+static u32 wq_key_bytes(u32 len)
+{
+	return kmem_cache_size(wq_cache_for(len));
 }
 
 static void wq_key_free(struct wq_key *k)
@@ -104,6 +118,12 @@ u32 wq_nready(const struct wq *q)
 	return q->nreturned + (q->order ? q->order->len(q->order_data) : q->nfifo);
 }
 
+/* Keys that need a run, by the rule of struct wq_stat: ready, and dirty in processing. */
+u32 wq_ndirty(const struct wq *q)
+{
+	return q->adds + q->given_back - q->gets - q->canceled - q->merged;
+}
+
 static bool wq_idle(const struct wq *q)
 {
 	return !q->nprocessing && !wq_nready(q);
@@ -127,6 +147,8 @@ void wq_settle(struct wq_entry *e)
 
 	if (!(e->state & WQ_PROCESSING) || !c->gone)
 		return;
+	if (!(e->state & WQ_DIRTY))
+		e->since = c->ended;
 	e->state = (e->state & WQ_DELAYED) | WQ_DIRTY | WQ_RETURNED;
 	if (!--c->nheld)
 		kfree(c);
@@ -139,14 +161,18 @@ bool wq_mark(struct wq *q, struct wq_entry *e)
 		if (!(e->state & (WQ_PROCESSING | WQ_RETURNED)) && q->order && q->order->touch)
 			q->order->touch(q->order_data, e);
 		q->coalesced++;
+		trace_wq_add(q, e, true);
 		return false;
 	}
 	e->state |= WQ_DIRTY;
+	if (q->timed)
+		e->since = wq_now(q);
 	if (e->state & WQ_PROCESSING)
 		e->consumer->nredo++;
 	else
 		wq_push(q, e);
 	q->adds++;
+	trace_wq_add(q, e, false);
 	return true;
 }
 
@@ -162,6 +188,39 @@ static void wq_unqueue(struct wq *q, struct wq_entry *e)
 		list_del(&e->link);
 		q->nfifo--;
 	}
+}
+
+static bool running_before(struct rb_node *a, const struct rb_node *b)
+{
+	struct wq_consumer *x = rb_entry(a, struct wq_consumer, node);
+	struct wq_consumer *y = rb_entry(b, struct wq_consumer, node);
+
+	return list_first_entry(&x->held, struct wq_entry, link)->start <
+	       list_first_entry(&y->held, struct wq_entry, link)->start;
+}
+
+/* The first entry of @c changes: out of the order before, and in again after that. */
+static void wq_running_del(struct wq *q, struct wq_consumer *c)
+{
+	if (q->timed && c->nheld)
+		rb_erase_cached(&c->node, &q->running);
+}
+
+static void wq_running_add(struct wq *q, struct wq_consumer *c)
+{
+	if (q->timed && c->nheld)
+		rb_add_cached(&c->node, &q->running, running_before);
+}
+
+/* An entry was got: time starts to run. */
+static void wq_start(struct wq *q, struct wq_entry *e)
+{
+	struct wq_consumer *c = e->consumer;
+	s64 now = wq_now(q);
+
+	e->start = now;
+	c->starts += now;
+	q->starts += now;
 }
 
 /* The next entry, now held by @c; NULL: none is ready. */
@@ -184,28 +243,46 @@ struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c)
 	e->state = (e->state & WQ_DELAYED) | WQ_PROCESSING;
 	e->consumer = c;
 	e->token = ++q->last_token;
+	if (q->timed)
+		wq_start(q, e);
 	list_add_tail(&e->link, &c->held);
-	c->nheld++;
+	if (!c->nheld++)
+		wq_running_add(q, c);
 	q->nprocessing++;
-	q->gets++;
 	return e;
+}
+
+/* Its consumer gets to see what was popped. */
+void wq_hand_out(struct wq *q, struct wq_entry *e)
+{
+	q->gets++;
+	if (q->timed)
+		wq_hist_add(&q->waits, e->start - e->since);
+	trace_wq_get(q, e, q->timed ? e->start - e->since : 0);
 }
 
 /* An entry leaves its consumer, who is alive. */
 static void wq_leave(struct wq *q, struct wq_entry *e)
 {
 	struct wq_consumer *c = e->consumer;
+	bool first = c->held.next == &e->link;
 
+	if (first)
+		wq_running_del(q, c);
 	list_del(&e->link);
 	c->nheld--;
+	if (first)
+		wq_running_add(q, c);
+	c->starts -= e->start;
+	q->starts -= e->start;
 	if (e->state & WQ_DIRTY)
 		c->nredo--;
 	q->nprocessing--;
 	e->state &= ~WQ_PROCESSING;
 }
 
-/* A held entry is ready again, ahead of all others. */
-static void wq_return(struct wq *q, struct wq_entry *e)
+/* A held entry is ready again, ahead of all others: it was not handed out, or came back. */
+void wq_return(struct wq *q, struct wq_entry *e)
 {
 	wq_leave(q, e);
 	if (e->state & WQ_DIRTY)
@@ -215,11 +292,14 @@ static void wq_return(struct wq *q, struct wq_entry *e)
 	q->nreturned++;
 }
 
-/* Take back a pop before anybody saw it. */
-void wq_unpop(struct wq *q, struct wq_entry *e)
+/* A consumer that lives gives a held entry back. */
+static void wq_give_back_entry(struct wq *q, struct wq_entry *e)
 {
+	if (q->timed && !(e->state & WQ_DIRTY))
+		e->since = wq_now(q);
 	wq_return(q, e);
-	q->gets--;
+	q->given_back++;
+	trace_wq_give_back(q, e, 1);
 }
 
 /* An entry that was kept for its failures alone has something else to do, or lost them. */
@@ -240,27 +320,35 @@ static void wq_uncount(struct wq *q, struct wq_entry *e)
 	wq_unkeep(q, e);
 }
 
+/* How often the key of an entry failed; more than can be counted is U32_MAX. */
+u32 wq_failures(const struct wq_entry *e)
+{
+	return e->failures == WQ_MAX_FAILURES ? U32_MAX : e->failures;
+}
+
 /* An entry as its limiter sees it. */
 static struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
 {
 	return (struct wq_failure){
 		.key = wq_key_of(e)->key,
 		.len = e->len,
-		.failures = e->failures,
+		.failures = wq_failures(e),
 		.now = now,
 	};
 }
 
 /* The key of an entry failed: its delay. */
-static s64 wq_fail(struct wq *q, struct wq_entry *e, s64 now)
+static s64 wq_fail(struct wq *q, struct wq_entry *e)
 {
-	struct wq_failure f = wq_failure_of(e, now);
+	struct wq_failure f = wq_failure_of(e, wq_now(q));
+	s64 delay = wq_limiter_when(q->limiter, &f);
 
 	if (!e->failures)
 		q->nfailed++;
-	if (e->failures != U32_MAX)
+	if (e->failures != WQ_MAX_FAILURES)
 		e->failures++;
-	return wq_limiter_when(q->limiter, &f);
+	trace_wq_retry(q, e, delay);
+	return delay;
 }
 
 /*
@@ -279,12 +367,15 @@ void wq_reap(struct wq *q, struct wq_entry *e, struct list_head *freed)
 	}
 	wq_uncount(q, e);
 	wq_table_remove(&q->table, e);
+	q->key_bytes -= wq_key_bytes(e->len);
 	list_add(&e->link, freed);
 }
 
 /* Failures of a key, which may have an entry, count no more. */
 static void wq_forget_key(struct wq *q, struct wq_entry *e, const void *key, size_t len)
 {
+	if (e && e->failures)
+		trace_wq_forget(q, e);
 	/* None after wq_destroy(), when processes still have the queue. */
 	if (q->limiter)
 		wq_limiter_forget(q->limiter, key, len);
@@ -352,6 +443,7 @@ void wq_unlock(struct wq *q, unsigned long flags)
 	if (q->kick)
 		wq_delay_kick(q);
 	q->nwake = 0;
+	q->now = -1;
 	q->hup = empty;
 	spin_unlock_irqrestore(&q->lock, flags);
 
@@ -389,14 +481,8 @@ struct wq_spare {
 	struct wq_bucket *bucket;
 };
 
-/* Does this op go by the clock? */
-static bool wq_op_timed(const struct wq_op *op)
-{
-	return op->delay > 0 || op->flags & WQ_ADD_RATE_LIMITED;
-}
-
 static int wq_add_entry(struct wq *q, struct wq_entry *e, const struct wq_op *op,
-			s64 now, gfp_t gfp)
+			gfp_t gfp)
 {
 	s64 delay = op->delay;
 	int ret;
@@ -405,10 +491,10 @@ static int wq_add_entry(struct wq *q, struct wq_entry *e, const struct wq_op *op
 		/* Memory first: what the limiter has counted can't be taken back. */
 		if (!(e->state & WQ_DELAYED) && wq_heap_reserve(&q->heap, gfp))
 			return -ENOMEM;
-		delay = wq_fail(q, e, now);
+		delay = wq_fail(q, e);
 	}
 	if (delay > 0) {
-		ret = wq_delay_add(q, e, now, delay, op->flags, gfp);
+		ret = wq_delay_add(q, e, delay, op->flags, gfp);
 	} else {
 		if (op->flags & WQ_ADD_DROP_DELAY && e->state & WQ_DELAYED)
 			wq_delay_drop(q, e);
@@ -416,13 +502,14 @@ static int wq_add_entry(struct wq *q, struct wq_entry *e, const struct wq_op *op
 	}
 	if (ret >= 0) {
 		wq_unkeep(q, e);
-		q->retries += wq_op_timed(op) || op->flags & WQ_OP_RETRY;
+		q->retries += op->delay > 0 ||
+			      op->flags & (WQ_ADD_RATE_LIMITED | WQ_OP_RETRY);
 	}
 	return ret;
 }
 
 static int wq_add_op(struct wq *q, const struct wq_op *op, struct wq_spare *spare,
-		     s64 now, gfp_t gfp)
+		     gfp_t gfp)
 {
 	struct wq_entry *e;
 	struct wq_key *k;
@@ -434,7 +521,7 @@ static int wq_add_op(struct wq *q, const struct wq_op *op, struct wq_spare *spar
 	e = wq_table_find(&q->table, op->hash, op->key, op->len);
 	if (e) {
 		wq_settle(e);
-		return wq_add_entry(q, e, op, now, gfp);
+		return wq_add_entry(q, e, op, gfp);
 	}
 	if (q->table.count >= q->max_keys)
 		return -ENOSPC;
@@ -446,9 +533,11 @@ static int wq_add_op(struct wq *q, const struct wq_op *op, struct wq_spare *spar
 		spare->key = k;
 		return -ENOMEM;
 	}
-	ret = wq_add_entry(q, &k->entry, op, now, gfp);
+	ret = wq_add_entry(q, &k->entry, op, gfp);
 	if (ret < 0)
 		wq_table_remove(&q->table, &k->entry);
+	else
+		q->key_bytes += wq_key_bytes(op->len);
 	spare->key = ret < 0 ? k : NULL;
 	return ret;
 }
@@ -476,17 +565,13 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 	struct wq_spare spare = {};
 	unsigned long flags;
 	unsigned int i;
-	s64 now = -1;
 
 	spin_lock_irqsave(&q->lock, flags);
 	for (i = 0; i < n; i++) {
 		struct wq_op *op = &ops[i];
 
-		/* One look at the clock for all of them. */
-		if (wq_op_timed(op) && now < 0)
-			now = wq_now(q);
 		if (op->result >= 0)
-			op->result = wq_add_op(q, op, &spare, now, locked_gfp);
+			op->result = wq_add_op(q, op, &spare, locked_gfp);
 
 		if (op->result == -ENOMEM && gfpflags_allow_blocking(gfp)) {
 			wq_unlock(q, flags);
@@ -494,13 +579,9 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 				spare.key = wq_key_new(op, gfp);
 			spare.bucket = wq_bucket_alloc(gfp);
 			spin_lock_irqsave(&q->lock, flags);
-			/* That may have taken a while. */
-			if (wq_op_timed(op))
-				now = wq_now(q);
 			/* Some memory was had meanwhile; for the rest, reserves. */
 			if (spare.key && spare.bucket)
-				op->result = wq_add_op(q, op, &spare, now,
-						       locked_gfp | __GFP_HIGH);
+				op->result = wq_add_op(q, op, &spare, locked_gfp | __GFP_HIGH);
 		}
 		if (spare.key || spare.bucket)
 			wq_spare_free(&spare);
@@ -524,8 +605,7 @@ static int wq_held_check(struct wq_consumer *c, struct wq_entry *e, u64 token)
 }
 
 static int wq_done_entry(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
-			 const struct wq_op *op, s64 now, gfp_t gfp,
-			 struct list_head *freed)
+			 const struct wq_op *op, gfp_t gfp, struct list_head *freed)
 {
 	int ret = wq_held_check(c, e, op->token);
 
@@ -533,7 +613,7 @@ static int wq_done_entry(struct wq *q, struct wq_consumer *c, struct wq_entry *e
 		return ret;
 	/* What may fail comes first. */
 	if (op->flags & WQ_OP_AGAIN && !q->shut) {
-		ret = wq_add_entry(q, e, op, now, gfp);
+		ret = wq_add_entry(q, e, op, gfp);
 		if (ret < 0)
 			return ret;
 		ret = e->state & WQ_DELAYED ? WQ_DONE_DELAYED : 0;
@@ -543,6 +623,9 @@ static int wq_done_entry(struct wq *q, struct wq_consumer *c, struct wq_entry *e
 	if (op->flags & WQ_OP_FORGET)
 		wq_forget_key(q, e, wq_key_of(e)->key, e->len);
 
+	if (q->timed)
+		wq_hist_add(&q->works, wq_now(q) - e->start);
+	trace_wq_done(q, e, q->timed ? wq_now(q) - e->start : 0);
 	wq_leave(q, e);
 	q->dones++;
 	if (e->state & WQ_DIRTY) {
@@ -561,7 +644,6 @@ unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 	LIST_HEAD(freed);
 	unsigned long flags;
 	unsigned int i;
-	s64 now = -1;
 
 	spin_lock_irqsave(&q->lock, flags);
 	for (i = 0; i < n; i++) {
@@ -571,9 +653,7 @@ unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 		while (op->result >= 0) {
 			struct wq_entry *e = wq_table_find(&q->table, op->hash, op->key, op->len);
 
-			if (wq_op_timed(op) && now < 0)
-				now = wq_now(q);
-			op->result = wq_done_entry(q, c, e, op, now, last_try ?
+			op->result = wq_done_entry(q, c, e, op, last_try ?
 						   locked_gfp | __GFP_HIGH : locked_gfp, &freed);
 			if (op->result != -ENOMEM || last_try)
 				break;
@@ -583,7 +663,6 @@ unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 			spin_lock_irqsave(&q->lock, flags);
 			op->result = 0;
 			last_try = true;
-			now = -1;
 		}
 		if (op->result < 0 && stop)
 			break;
@@ -673,13 +752,17 @@ static int wq_key_tell(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
 		       struct wq_key_state *st)
 {
 	struct wq_failure f;
-	u32 state = e ? wq_key_state_bits(q, c, e) : 0;
+	struct wq_row row;
 
-	if (!state)
+	if (!e || !wq_key_state_bits(q, c, e))
 		return -ENOENT;
+	wq_entry_row(q, c, e, &row);
+	st->state = row.state;
+	st->failures = row.failures;
+	st->age = row.age;
+	st->due = row.due;
+	st->holder = row.holder;
 	f = wq_failure_of(e, 0);
-	st->state = state;
-	st->failures = e->failures;
 	st->requeues = q->limiter ? wq_limiter_num_requeues(q->limiter, &f) : 0;
 	return 0;
 }
@@ -694,7 +777,7 @@ int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 	spin_lock_irqsave(&q->lock, flags);
 	e = wq_table_find(&q->table, op->hash, op->key, op->len);
 	ret = wq_key_tell(q, c, e, st);
-	spin_unlock_irqrestore(&q->lock, flags);
+	wq_unlock(q, flags);
 	return ret;
 }
 
@@ -710,8 +793,11 @@ int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 	spin_lock_irqsave(&q->lock, flags);
 	e = wq_table_find(&q->table, op->hash, op->key, op->len);
 	ret = wq_key_tell(q, c, e, st);
-	if (e)
+	if (e) {
+		if (!ret)
+			trace_wq_cancel(q, e, st->state);
 		wq_drop(q, e, &freed);
+	}
 	wq_unlock(q, flags);
 	wq_free_list(&freed);
 	return ret;
@@ -768,28 +854,53 @@ struct wq_consumer *wq_consumer_new(void)
 {
 	struct wq_consumer *c = kzalloc_obj(*c, GFP_KERNEL_ACCOUNT);
 
-	if (c)
+	if (c) {
 		wq_consumer_init(c, NULL);
+		c->pid = get_pid(task_tgid(current));
+	}
 	return c;
 }
 
-/* What @c holds is ready again, ahead of all else, in the order it was got. */
+/* An open file is a consumer of @q from now on. */
+void wq_consumer_bind(struct wq *q)
+{
+	spin_lock_irq(&q->lock);
+	q->nconsumers++;
+	spin_unlock_irq(&q->lock);
+}
+
+/* What @c holds is ready again, ahead of all else, in the order it was got.  @c ends. */
 void wq_consumer_end(struct wq_consumer *c)
 {
+	struct pid *pid = c->pid;
 	struct wq *q = c->q;
 	unsigned long flags;
 	unsigned int n;
 
+	if (!q) {
+		put_pid(pid);
+		kfree(c);
+		return;
+	}
 	spin_lock_irqsave(&q->lock, flags);
 	n = c->nheld;
+	wq_running_del(q, c);
 	c->gone = true;
+	c->pid = NULL;
+	if (q->timed)
+		c->ended = wq_now(q);
 	list_splice(&c->held, &q->returned);
+	q->nconsumers--;
+	q->starts -= c->starts;
 	q->nprocessing -= n;
 	q->nreturned += n;
 	q->nwake += n;
 	q->given_back += n;
 	q->merged += c->nredo;
+	if (n)
+		trace_wq_give_back(q, NULL, n);
 	wq_unlock(q, flags);
+	put_pid(pid);
 
 	/* Else the last of its entries frees it, see wq_settle(). */
 	if (!n)
@@ -809,8 +920,7 @@ void wq_give_back(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 
 		if (wq_held_check(c, e, op->token))
 			continue;
-		wq_return(q, e);
-		q->given_back++;
+		wq_give_back_entry(q, e);
 		q->nwake++;
 	}
 	wq_unlock(q, flags);
@@ -849,6 +959,9 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->mode = params->mode;
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
+	q->timed = q->name[0];
+	q->now = -1;
+	q->running = RB_ROOT_CACHED;
 	return q;
 
 free_limiter:
@@ -877,10 +990,10 @@ void wq_purge(struct wq *q)
 			if (!e)
 				break;
 			wq_settle(e);
-			if (e->state & WQ_PROCESSING) {
-				wq_return(q, e);
-				q->given_back++;
-			}
+			if (e->state & WQ_PROCESSING)
+				wq_give_back_entry(q, e);
+			if (trace_wq_cancel_enabled())
+				trace_wq_cancel(q, e, wq_key_state_bits(q, NULL, e));
 			wq_drop(q, e, &freed);
 		}
 		left = q->table.count;
@@ -941,12 +1054,10 @@ struct wq *wq_create(const struct wq_params *params)
 		wq_limiter_drop(params->limiter);
 		return ERR_PTR(ret ?: -ENOMEM);
 	}
-	if (q->mode) {
-		ret = wq_name_publish(q);
-		if (ret) {
-			wq_put(q);
-			return ERR_PTR(ret);
-		}
+	ret = wq_name_publish(q);
+	if (ret) {
+		wq_put(q);
+		return ERR_PTR(ret);
 	}
 	return q;
 }
@@ -1132,7 +1243,7 @@ int wq_num_requeues(struct wq *q, const void *key, size_t len)
 	spin_lock_irqsave(&q->lock, flags);
 	e = wq_table_find(&q->table, op.hash, key, len);
 	if (e)
-		f.failures = e->failures;
+		f.failures = wq_failures(e);
 	/* Of a key that is not known, too: a limiter may have a count of its own. */
 	if (q->limiter)
 		n = wq_limiter_num_requeues(q->limiter, &f);
@@ -1148,9 +1259,10 @@ static int wq_take_item(struct wq *q, void *arg)
 
 	if (!e)
 		return -EAGAIN;
+	wq_hand_out(q, e);
 	item->key = wq_key_of(e)->key;
 	item->len = e->len;
-	item->failures = e->failures;
+	item->failures = wq_failures(e);
 	item->hash = e->hash;
 	item->token = e->token;
 	return 0;
@@ -1198,14 +1310,13 @@ int wq_done_check(struct wq_op *op, u32 outcome, s64 delay)
 static int wq_done_item(struct wq *q, const struct wq_item *item, struct wq_op *op,
 			struct list_head *freed)
 {
-	struct wq_key *k = (void *)item->key - offsetof(struct wq_key, key);
+	struct wq_entry *e = wq_item_entry(item);
 
 	/* The entry may be long gone: it is not read before the table knows it. */
-	if (!item->token || !wq_table_has(&q->table, item->hash, &k->entry))
+	if (!item->token || !wq_table_has(&q->table, item->hash, e))
 		return -ESTALE;
 	op->token = item->token;
-	return wq_done_entry(q, &q->kernel, &k->entry, op, wq_op_timed(op) ? wq_now(q) : 0,
-			     GFP_ATOMIC | __GFP_NOWARN, freed);
+	return wq_done_entry(q, &q->kernel, e, op, GFP_ATOMIC | __GFP_NOWARN, freed);
 }
 
 /**
@@ -1386,59 +1497,6 @@ unsigned int wq_len(struct wq *q)
 }
 EXPORT_SYMBOL_GPL(wq_len);
 
-/* The queue's figures, as its consumer @c sees them. */
-void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
-{
-	struct wq *q = c->q;
-	unsigned long flags;
-	s64 due;
-
-	*st = (struct wq_stat){
-		.size = sizeof(*st),
-		.uid = from_kuid_munged(current_user_ns(), q->uid),
-		.gid = from_kgid_munged(current_user_ns(), q->gid),
-		.mode = q->mode,
-		.max_keys = q->max_keys,
-	};
-	strscpy(st->name, q->name, sizeof(st->name));
-
-	spin_lock_irqsave(&q->lock, flags);
-	st->state = (q->shut ? WQ_STATE_SHUTDOWN : 0) |
-		    (q->ndrainers ? WQ_STATE_DRAINING : 0);
-	st->ready = wq_nready(q);
-	st->processing = q->nprocessing;
-	st->held = c->nheld;
-	st->keys = q->table.count;
-	st->adds = q->adds;
-	st->coalesced = q->coalesced;
-	st->gets = q->gets;
-	st->dones = q->dones;
-	st->given_back = q->given_back;
-	st->merged = q->merged;
-	st->canceled = q->canceled;
-	st->delayed = q->shut ? 0 : q->heap.count;
-	st->retries = q->retries;
-	st->dropped = q->dropped;
-	st->failed = q->nfailed;
-	st->kept = q->nkept;
-	due = wq_heap_due(&q->heap);
-	st->next_due = st->delayed ? max_t(s64, 0, due - wq_now(q)) : -1;
-	spin_unlock_irqrestore(&q->lock, flags);
-}
-
-/**
- * wq_stats() - the queue's figures, all from one moment
- * @q: the queue
- * @st: where to put them; @st->held is what was got by the kernel API
- *
- * Context: as wq_add().
- */
-void wq_stats(struct wq *q, struct wq_stat *st)
-{
-	wq_consumer_stats(&q->kernel, st);
-}
-EXPORT_SYMBOL_GPL(wq_stats);
-
 /* Shut down under the lock, for good, and wake all who wait for that. */
 static u32 wq_shut(struct wq *q, bool plain)
 {
@@ -1446,6 +1504,7 @@ static u32 wq_shut(struct wq *q, bool plain)
 	u32 shuts;
 
 	spin_lock_irqsave(&q->lock, flags);
+	trace_wq_shutdown(q, !plain, wq_nready(q), q->shut ? 0 : q->heap.count);
 	if (!q->shut)
 		wq_delay_shut(q);
 	WRITE_ONCE(q->shut, true);	/* for wq_shutting_down() */
@@ -1478,6 +1537,8 @@ void wq_shutdown(struct wq *q)
 }
 EXPORT_SYMBOL_GPL(wq_shutdown);
 
+#define WQ_DRAIN_LONG	(30 * HZ)	/* after which a drain says what it waits for */
+
 static bool wq_drain_over(struct wq *q, u32 shuts, int *ret)
 {
 	unsigned long flags;
@@ -1501,7 +1562,7 @@ static bool wq_drain_over(struct wq *q, u32 shuts, int *ret)
  * Keys that were added again while they are processed are waited for as well.
  * To be called by someone who holds none of the queue's keys.  When it returns a
  * consumer may still be on its way out of wq_done(): join the consumers before
- * wq_destroy().
+ * wq_destroy().  After 30 s it warns of the keys that it waits for.
  *
  * Context: process, may sleep.
  *
@@ -1512,11 +1573,19 @@ int wq_drain(struct wq *q)
 {
 	u32 shuts = wq_shut(q, false);
 	unsigned long flags;
+	long left;
 	int ret;
 
 	/* Freezable: a process must not keep the machine from going to sleep. */
-	if (wait_event_state(q->drainers, wq_drain_over(q, shuts, &ret),
-			     (TASK_KILLABLE | TASK_FREEZABLE)))
+	left = ___wait_event(q->drainers, ___wait_cond_timeout(wq_drain_over(q, shuts, &ret)),
+			     (TASK_KILLABLE | TASK_FREEZABLE), 0, WQ_DRAIN_LONG,
+			     __ret = schedule_timeout(__ret));
+	if (!left) {
+		wq_drain_warn(q);
+		left = wait_event_state(q->drainers, wq_drain_over(q, shuts, &ret),
+					(TASK_KILLABLE | TASK_FREEZABLE));
+	}
+	if (left < 0)
 		ret = -EINTR;
 
 	spin_lock_irqsave(&q->lock, flags);
@@ -1575,9 +1644,12 @@ static int __init wq_init(void)
 	ret = wq_caches_create();
 	if (ret)
 		return ret;
+	wq_debugfs_init();
 	ret = wq_dev_init();
-	if (ret)
+	if (ret) {
+		wq_debugfs_exit();
 		wq_caches_destroy();
+	}
 	return ret;
 }
 module_init(wq_init);
@@ -1586,6 +1658,7 @@ static void __exit wq_exit(void)
 {
 	wq_dev_exit();
 	wq_name_exit();
+	wq_debugfs_exit();
 	wq_caches_destroy();
 }
 module_exit(wq_exit);

@@ -30,6 +30,8 @@
 #include <linux/overflow.h>
 #include <linux/sched.h>
 
+#include <trace/events/wq.h>
+
 #include "wq_internal.h"
 
 #define WQ_ARITY	4
@@ -132,20 +134,22 @@ WQ_EXPORT_FOR_KUNIT(wq_heap_remove);
  * The rules of a delay, with wq.lock held.
  */
 
-s64 wq_now(const struct wq *q)
+/* The time, looked at once under each hold of the lock. */
+s64 wq_now(struct wq *q)
 {
-	return q->clock ? q->clock->now(q->clock) : ktime_get_ns();
+	if (q->now < 0)
+		q->now = q->clock ? q->clock->now(q->clock) : ktime_get_ns();
+	return q->now;
 }
 
 /* Add with a delay above 0 and WQ_ADD_* flags.  1: newly delayed, 0: it was, -ENOMEM. */
-int wq_delay_add(struct wq *q, struct wq_entry *e, s64 now, s64 delay, u32 flags,
-		 gfp_t gfp)
+int wq_delay_add(struct wq *q, struct wq_entry *e, s64 delay, u32 flags, gfp_t gfp)
 {
 	bool newly = !(e->state & WQ_DELAYED);
 	s64 due;
 	int ret;
 
-	if (check_add_overflow(now, delay, &due))
+	if (check_add_overflow(wq_now(q), delay, &due))
 		due = S64_MAX;
 
 	if (newly) {
@@ -159,12 +163,21 @@ int wq_delay_add(struct wq *q, struct wq_entry *e, s64 now, s64 delay, u32 flags
 		wq_heap_move(&q->heap, e, due);
 	}
 
+	trace_wq_delay(q, e, delay);
 	due = wq_heap_due(&q->heap);
 	if (due < q->armed) {
 		q->armed = due;
 		q->kick = true;
 	}
 	return newly;
+}
+
+/* How long the delay of this entry still is, in ns; -1: it has none. */
+s64 wq_delay_left(struct wq *q, struct wq_entry *e)
+{
+	if (!(e->state & WQ_DELAYED) || q->shut)
+		return -1;
+	return max_t(s64, 0, wq_heap_slot(&q->heap, e->heap)->due - wq_now(q));
 }
 
 /* The delay of this entry is off. */
@@ -189,6 +202,7 @@ static s64 wq_delay_run(struct wq *q)
 {
 	LIST_HEAD(freed);
 	unsigned long flags;
+	struct wq_slot *slot;
 	struct wq_entry *e;
 	s64 now, next = 0;
 	int i;
@@ -201,7 +215,10 @@ static s64 wq_delay_run(struct wq *q)
 			break;
 		next = 0;
 		/* Of a void heap the last one: nothing has to move up then. */
-		e = wq_heap_slot(&q->heap, q->shut ? q->heap.count - 1 : 0)->entry;
+		slot = wq_heap_slot(&q->heap, q->shut ? q->heap.count - 1 : 0);
+		e = slot->entry;
+		if (!q->shut)
+			trace_wq_due(q, e, now - slot->due);
 		wq_delay_drop(q, e);
 		if (q->shut) {
 			wq_reap(q, e, &freed);

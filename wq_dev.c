@@ -2,9 +2,9 @@
 /*
  * /dev/wq: the queue for processes.
  *
- * An open file is a consumer: file->private_data is NULL until WQ_IOC_OPEN
- * binds it, once and for good, to a struct wq_consumer.  What it holds goes back
- * when the last reference to the file does.
+ * An open file is a consumer, a struct wq_consumer from its open on, which
+ * WQ_IOC_OPEN binds to a queue, once and for good.  What it holds goes back when the
+ * last reference to the file does.
  *
  * Every verb is a row of the table below.  Its struct is copied in, the verb
  * works on the copy, and what it tells is copied out, on success and on error
@@ -39,15 +39,16 @@ struct wq_call {
 	u32 ksize;
 };
 
-/* What a file is bound to while verb_open() is at it. */
-static struct wq_consumer wq_binding;
+/* The queue of a file while verb_open() is at it. */
+#define WQ_BINDING	((struct wq *)ERR_PTR(-EBUSY))
 
+/* The file as a consumer; NULL: it isn't bound. */
 static struct wq_consumer *file_consumer(struct file *file)
 {
-	/* Pairs with verb_open(), which sets it once: what it points to is complete. */
-	struct wq_consumer *c = smp_load_acquire(&file->private_data);
+	struct wq_consumer *c = file->private_data;
 
-	return c == &wq_binding ? NULL : c;
+	/* Pairs with verb_open(), which sets it once: what it points to is complete. */
+	return IS_ERR_OR_NULL(smp_load_acquire(&c->q)) ? NULL : c;
 }
 
 /* What the caller sees of @arg afterwards. */
@@ -233,7 +234,7 @@ static int verb_info(struct wq_call *call, void *arg)
 		.version = WQ_API_VERSION,
 		.max_key = WQ_MAX_KEY,
 		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL | WQ_FEATURE_DELAY |
-			    WQ_FEATURE_LIMIT,
+			    WQ_FEATURE_LIMIT | WQ_FEATURE_METRICS,
 		.max_array = WQ_MAX_ARRAY,
 		.max_keys = WQ_MAX_KEYS,
 	};
@@ -258,30 +259,56 @@ static struct wq_limiter *limiter_in(const struct wq_open *args)
 
 static int verb_open(struct wq_call *call, void *arg)
 {
-	void **bound = &call->file->private_data;
+	struct wq_consumer *c = call->file->private_data;
 	struct wq_limiter *limiter;
-	struct wq_consumer *c;
-	int ret = -ENOMEM;
+	struct wq *q = NULL;
+	int ret;
 
 	/* Of two threads the first binds the file. */
-	if (cmpxchg(bound, NULL, &wq_binding))
+	if (cmpxchg(&c->q, NULL, WQ_BINDING))
 		return -EISCONN;
 
 	limiter = limiter_in(arg);
-	c = wq_consumer_new();
 	if (IS_ERR(limiter))
 		ret = PTR_ERR(limiter);
-	else if (c)
-		ret = wq_name_open(arg, limiter, call->file->f_mode, &c->q);
 	else
-		wq_limiter_free(limiter);
-	if (ret) {
-		kfree(c);
-		c = NULL;
-	}
+		ret = wq_name_open(arg, limiter, call->file->f_mode, &q);
+	if (ret)
+		q = NULL;
+	else
+		wq_consumer_bind(q);
 	/* Pairs with file_consumer(). */
-	smp_store_release(bound, c);
+	smp_store_release(&c->q, q);
 	return ret;
+}
+
+static int verb_queues(struct wq_call *call, void *arg)
+{
+	struct wq_queues *args = arg;
+	u32 most = min_t(u32, args->count, WQ_MAX_OUT / sizeof(struct wq_queue)), i;
+	void __user *to = u64_to_user_ptr(args->addr);
+	u32 each = min_t(u32, args->each, sizeof(struct wq_queue));
+	u64 cursor = args->cursor;
+	struct wq_queue *list;
+
+	args->count = 0;
+	if (args->flags || !most || args->each % sizeof(u32) || args->each < WQ_NAME_MAX)
+		return -EINVAL;
+	if (args->each > PAGE_SIZE)
+		return -E2BIG;
+	list = kmalloc_array(most, sizeof(*list), GFP_KERNEL_ACCOUNT);
+	if (!list)
+		return -ENOMEM;
+	most = wq_name_list(list, most, &cursor);
+	for (i = 0; i < most; i++, to += args->each)
+		if (copy_to_user(to, &list[i], each))
+			break;
+	kfree(list);
+	if (i < most)
+		return -EFAULT;
+	args->count = most;
+	args->cursor = cursor;
+	return 0;
 }
 
 static int verb_unlink(struct wq_call *call, void *arg)
@@ -324,7 +351,7 @@ static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_k
 	out->count = 0;
 	out->recs = out->stack;
 	if (out->most == 1)
-		out->room = min_t(u32, out->room, WQ_REC_SIZE(WQ_MAX_KEY));
+		out->room = min_t(u32, out->room, WQ_ROW_SIZE(WQ_MAX_KEY));
 	if (out->room > sizeof(out->stack))
 		out->recs = kmalloc(out->room, GFP_KERNEL_ACCOUNT);
 	return out->recs ? 0 : -ENOMEM;
@@ -336,23 +363,37 @@ static void out_free(struct wq_out *out)
 		kfree(out->recs);
 }
 
-static bool out_fits(const struct wq_out *out, const struct wq_entry *e)
+static bool out_fits(const struct wq_out *out, u32 size)
 {
-	return out->count < out->most && WQ_REC_SIZE(e->len) <= out->room - out->used;
+	return out->count < out->most && size <= out->room - out->used;
 }
 
-/* Append an entry, with its state or, for get, its failures; wq.lock is held. */
-static void out_put(struct wq_out *out, struct wq_entry *e, u64 token, u32 state)
+/* Append an entry's key, behind a head of @size bytes; wq.lock is held. */
+static void out_key(struct wq_out *out, struct wq_entry *e, u32 size)
 {
-	struct wq_rec *rec = out->recs + out->used;
-	u32 size = WQ_REC_SIZE(e->len);
+	u8 *key = out->recs + out->used + size;
 
-	*rec = (struct wq_rec){ .len = e->len, .token = token, .state = state };
 	/* The last 8 bytes first: the key then leaves just its padding zero. */
+	size += round_up((u32)e->len, sizeof(u64));
 	*(u64 *)(out->recs + out->used + size - sizeof(u64)) = 0;
-	memcpy(rec->key, wq_key_of(e)->key, e->len);
+	memcpy(key, wq_key_of(e)->key, e->len);
 	out->used += size;
 	out->count++;
+}
+
+static void out_rec(struct wq_out *out, struct wq_entry *e)
+{
+	struct wq_rec *rec = out->recs + out->used;
+
+	*rec = (struct wq_rec){ .len = e->len, .token = e->token,
+				.failures = wq_failures(e) };
+	out_key(out, e, sizeof(*rec));
+}
+
+static void out_row(struct wq_out *out, struct wq *q, struct wq_entry *e)
+{
+	wq_entry_row(q, out->c, e, out->recs + out->used);
+	out_key(out, e, sizeof(struct wq_row));
 }
 
 /* Bytes of whole records at the start of @out that its first @bytes hold. */
@@ -385,13 +426,14 @@ static int take_recs(struct wq *q, void *arg)
 		e = wq_pop(q, out->c);
 		if (!e)
 			break;
-		if (!out_fits(out, e)) {
-			wq_unpop(q, e);
+		if (!out_fits(out, WQ_REC_SIZE(e->len))) {
+			wq_return(q, e);
 			if (!out->count)
 				return -EMSGSIZE;
 			break;
 		}
-		out_put(out, e, e->token, e->failures);
+		wq_hand_out(q, e);
+		out_rec(out, e);
 	}
 	return out->count ? 0 : -EAGAIN;
 }
@@ -538,16 +580,16 @@ static int verb_list(struct wq_call *call, void *arg)
 			e = wq_table_next(&q->table, &next);
 			/* An entry whose delay a shut down dropped is as good as gone. */
 			state = e ? wq_key_state_bits(q, call->c, e) : 0;
-			full = state && !out_fits(&out, e);
+			full = state && !out_fits(&out, WQ_ROW_SIZE(e->len));
 			if (full)
 				break;
 			cursor = next;
 			if (!e)
 				break;
 			if (state)
-				out_put(&out, e, 0, state);
+				out_row(&out, q, e);
 		}
-		spin_unlock_irqrestore(&q->lock, flags);
+		wq_unlock(q, flags);
 		cond_resched();
 	} while (cursor && !full && out.count < out.most && !signal_pending(current));
 
@@ -585,7 +627,8 @@ static int key_state(struct wq_call *call, void *arg,
 	struct wq_op op;
 	int ret;
 
-	if (args->flags || args->state || args->requeues || args->failures)
+	if (args->flags || args->state || args->requeues || args->failures || args->age ||
+	    args->due || args->holder || args->reserved)
 		return -EINVAL;
 	if (args->key_len > WQ_MAX_KEY)
 		return -E2BIG;
@@ -601,6 +644,11 @@ static int key_state(struct wq_call *call, void *arg,
 			fn(call->c->q, call->c, &op, args);
 	if (key != small)
 		kfree(key);
+	/* Who may not read a queue learns no more than it takes to know what was done. */
+	if (!(call->file->f_mode & FMODE_READ)) {
+		args->requeues = args->failures = args->holder = 0;
+		args->age = args->due = 0;
+	}
 	return ret;
 }
 
@@ -641,6 +689,7 @@ union wq_args {
 	struct wq_stat stat;
 	struct wq_key_state key_state;
 	struct wq_list list;
+	struct wq_queues queues;
 	struct wq_shutdown shutdown;
 };
 
@@ -656,6 +705,7 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_INFO, struct wq_info, verb_info, 0, .tells = true),
 	WQ_VERB(WQ_IOC_OPEN, struct wq_open, verb_open, 0),
 	WQ_VERB(WQ_IOC_UNLINK, struct wq_unlink, verb_unlink, 0),
+	WQ_VERB(WQ_IOC_QUEUES, struct wq_queues, verb_queues, 0, .tells = true),
 	WQ_VERB(WQ_IOC_ADD, struct wq_add, verb_add, FMODE_WRITE, .tells = true),
 	WQ_VERB(WQ_IOC_GET, struct wq_get, verb_get, FMODE_READ),
 	WQ_VERB(WQ_IOC_DONE, struct wq_done, verb_done, FMODE_READ),
@@ -731,20 +781,20 @@ static int wq_fop_open(struct inode *inode, struct file *file)
 	if (!(file->f_mode & (FMODE_READ | FMODE_WRITE)))
 		return -EINVAL;
 	/* misc_open() left its own pointer there. */
-	file->private_data = NULL;
+	file->private_data = wq_consumer_new();
+	if (!file->private_data)
+		return -ENOMEM;
 	return stream_open(inode, file);
 }
 
 static int wq_fop_release(struct inode *inode, struct file *file)
 {
 	struct wq_consumer *c = file->private_data;
+	struct wq *q = c->q;
 
-	if (c) {
-		struct wq *q = c->q;
-
-		wq_consumer_end(c);
+	wq_consumer_end(c);
+	if (q)
 		wq_put(q);
-	}
 	return 0;
 }
 

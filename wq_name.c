@@ -11,7 +11,9 @@
  * As for message queues, a user is charged when a queue is made, with all the
  * keys that it may hold.  An add then has nothing to count but the queue's own.
  *
- * One mutex guards it all; it is taken to open, unlink and end queues only.
+ * One mutex guards it all; it is taken to open, unlink and end queues only.  Another
+ * one, taken before it, is for the folders in debugfs: who makes one needs memory, and
+ * who removes one waits for its readers, which must not keep others from opening.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -42,6 +44,7 @@ struct wq_user {
 	u64 keys;
 };
 
+static DEFINE_MUTEX(wq_folders_lock);
 static DEFINE_MUTEX(wq_names_lock);
 static LIST_HEAD(wq_names);
 static LIST_HEAD(wq_users);
@@ -72,6 +75,9 @@ static struct wq *name_find(const char *name)
 
 static void name_insert(struct wq *q)
 {
+	static u64 last_id;
+
+	q->id = ++last_id;
 	list_add_tail(&q->names, &wq_names);
 	refcount_inc(&q->ref);
 }
@@ -83,6 +89,23 @@ static bool name_remove(struct wq *q)
 		return false;
 	list_del_init(&q->names);
 	return true;
+}
+
+/*
+ * The folder of a queue whose name was inserted.  Whoever took the same name away
+ * before holds wq_folders_lock until its folder is gone, too.
+ */
+static void folder_add(struct wq *q)
+{
+	bool named;
+
+	mutex_lock(&wq_folders_lock);
+	mutex_lock(&wq_names_lock);
+	named = !list_empty(&q->names);
+	mutex_unlock(&wq_names_lock);
+	if (named)
+		wq_debugfs_add(q, q->name);
+	mutex_unlock(&wq_folders_lock);
 }
 
 static int name_permission(const struct wq *q, fmode_t fmode)
@@ -182,6 +205,7 @@ int wq_name_open(const struct wq_open *args, struct wq_limiter *limiter, fmode_t
 		 struct wq **qp)
 {
 	bool named = args->name[0], make = !named || args->flags & WQ_OPEN_CREATE;
+	bool inserted = false;
 	struct wq *q = NULL, *made = NULL;
 	struct wq_user *user = NULL;
 	int ret = 0;
@@ -218,11 +242,14 @@ int wq_name_open(const struct wq_open *args, struct wq_limiter *limiter, fmode_t
 			q = made;
 			made = NULL;
 			user = NULL;
+			inserted = named;
 			if (named)
 				name_insert(q);
 		}
 	}
 	mutex_unlock(&wq_names_lock);
+	if (inserted)
+		folder_add(q);
 	*qp = q;
 out:
 	kfree(user);
@@ -232,17 +259,31 @@ out:
 	return ret;
 }
 
-/* Let processes open a kernel module's queue by its name. */
+/*
+ * Let processes open a kernel module's queue by its name, where it has a mode.  One
+ * without is in debugfs alone, by a name that is no other's.
+ */
 int wq_name_publish(struct wq *q)
 {
+	static atomic_t unlisted = ATOMIC_INIT(0);
+	char name[WQ_NAME_MAX + 12];
 	int ret = -EEXIST;
 
+	if (!q->mode) {
+		snprintf(name, sizeof(name), "%s#%u", q->name,
+			 (u32)atomic_inc_return(&unlisted));
+		if (q->name[0])
+			wq_debugfs_add(q, name);
+		return 0;
+	}
 	mutex_lock(&wq_names_lock);
 	if (!name_find(q->name)) {
 		name_insert(q);
 		ret = 0;
 	}
 	mutex_unlock(&wq_names_lock);
+	if (!ret)
+		folder_add(q);
 	return ret;
 }
 
@@ -251,9 +292,12 @@ void wq_name_withdraw(struct wq *q)
 {
 	bool removed;
 
+	mutex_lock(&wq_folders_lock);
 	mutex_lock(&wq_names_lock);
 	removed = name_remove(q);
 	mutex_unlock(&wq_names_lock);
+	wq_debugfs_remove(q);
+	mutex_unlock(&wq_folders_lock);
 	if (removed)
 		wq_put(q);
 }
@@ -266,6 +310,7 @@ int wq_name_unlink(const char *name)
 
 	if (ret)
 		return ret;
+	mutex_lock(&wq_folders_lock);
 	mutex_lock(&wq_names_lock);
 	q = name_find(name);
 	if (!q)
@@ -276,8 +321,52 @@ int wq_name_unlink(const char *name)
 		name_remove(q);
 	mutex_unlock(&wq_names_lock);
 	if (!ret)
+		wq_debugfs_remove(q);
+	mutex_unlock(&wq_folders_lock);
+	if (!ret)
 		wq_put(q);
 	return ret;
+}
+
+/* May the caller open it in any way? */
+static bool name_visible(const struct wq *q, bool all)
+{
+	umode_t mode = q->mode;
+
+	if (uid_eq(current_fsuid(), q->uid))
+		mode >>= 6;
+	else if (in_group_p(q->gid))
+		mode >>= 3;
+	return all || mode & 6;
+}
+
+/* Up to @most of the queues that the caller may open, from @cursor on. */
+u32 wq_name_list(struct wq_queue *to, u32 most, u64 *cursor)
+{
+	bool all = ns_capable_noaudit(&init_user_ns, CAP_DAC_OVERRIDE);
+	u32 n = 0;
+	struct wq_stat st;
+	struct wq *q;
+
+	mutex_lock(&wq_names_lock);
+	list_for_each_entry(q, &wq_names, names) {
+		if (q->id <= *cursor || !name_visible(q, all))
+			continue;
+		if (n == most)
+			break;
+		wq_stats(q, &st);
+		to[n] = (struct wq_queue){
+			.uid = st.uid, .gid = st.gid, .mode = st.mode, .state = st.state,
+			.ready = st.ready, .processing = st.processing,
+			.delayed = st.delayed, .keys = st.keys,
+		};
+		strscpy_pad(to[n++].name, q->name, WQ_NAME_MAX);
+		*cursor = q->id;
+	}
+	if (list_entry_is_head(q, &wq_names, names))
+		*cursor = 0;
+	mutex_unlock(&wq_names_lock);
+	return n;
 }
 
 /* The last reference to a queue went. */
@@ -304,6 +393,7 @@ void wq_name_exit(void)
 
 	list_for_each_entry_safe(q, next, &wq_names, names) {
 		name_remove(q);
+		wq_debugfs_remove(q);
 		wq_put(q);
 	}
 }

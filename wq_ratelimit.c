@@ -408,38 +408,39 @@ static struct wq_limiter *composed_new(const struct wq_limiter_ops *ops,
 				       struct wq_limiter *const *of, unsigned int n, s64 max,
 				       int ret)
 {
+	struct wq_limiter *taken = NULL, *l;
 	struct composed *c = NULL;
-	unsigned int i, nested = 0;
-	bool counts = false;
+	unsigned int i;
 
-	if (!ret) {
-		c = kzalloc(struct_size(c, of, n), GFP_KERNEL_ACCOUNT);
-		if (!c)
-			ret = -ENOMEM;
-	}
+	/* All first: none is freed that may be mentioned once more. */
 	for (i = 0; i < n; i++) {
 		int err = wq_limiter_take(of[i]);
 
+		if (!err) {
+			of[i]->next = taken;
+			taken = of[i];
+			if (of[i]->nested == WQ_MAX_NESTED)
+				err = -EINVAL;
+		}
 		ret = ret ?: err;
-		if (!err && !c)
-			wq_limiter_drop(of[i]);
-		if (err || !c)
-			continue;
-		c->of[c->n++] = of[i];
-		counts |= of[i]->counts;
-		nested = max(nested, of[i]->nested + 1U);
 	}
-	if (!c)
-		return ERR_PTR(ret);
+	if (!ret)
+		c = kzalloc(struct_size(c, of, n), GFP_KERNEL_ACCOUNT);
+	if (!c) {
+		while ((l = taken)) {
+			taken = l->next;
+			wq_limiter_drop(l);
+		}
+		return ERR_PTR(ret ?: -ENOMEM);
+	}
 
-	wq_limiter_init(&c->limiter, ops, counts);
-	c->limiter.nested = nested;
+	wq_limiter_init(&c->limiter, ops, false);
 	c->max = max;
-	if (!ret && nested > WQ_MAX_NESTED)
-		ret = -EINVAL;
-	if (ret) {
-		composed_free(&c->limiter);
-		return ERR_PTR(ret);
+	c->n = n;
+	for (i = 0; i < n; i++) {
+		c->of[i] = of[i];
+		c->limiter.counts |= of[i]->counts;
+		c->limiter.nested = max_t(u8, c->limiter.nested, of[i]->nested + 1);
 	}
 	return &c->limiter;
 }

@@ -291,8 +291,10 @@ void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 		bucket_set(b, i, last);
 	}
 	t->count--;
-	if (t->buckets > 1 && t->count / WQ_LOAD_MIN < t->buckets)
-		table_merge(t);
+	/* Twice, so that one that can't be now is made up for by later removals. */
+	for (i = 0; i < 2; i++)
+		if (t->buckets > 1 && t->count / WQ_LOAD_MIN < t->buckets)
+			table_merge(t);
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_remove);
 

@@ -3,12 +3,14 @@
  * What the files of wq.ko share.  wq_table.c knows keys, wq_core.c the states
  * of an entry and the verbs, wq_name.c names and whose they are, wq_dev.c the
  * device; wq_delay.c delays, wq_ratelimit.c how long they are after a failure, and
- * wq_vec.c is the memory of table and heap.  wq_backoff.c and wq_controller.c
+ * wq_vec.c is the memory of table and heap; wq_metrics.c what is seen from outside.
+ * wq_backoff.c and wq_controller.c
  * stand on the kernel API alone.
  */
 #ifndef _WQ_INTERNAL_H
 #define _WQ_INTERNAL_H
 
+#include <linux/rbtree.h>
 #include <linux/refcount.h>
 #include <linux/siphash.h>
 #include <linux/sizes.h>
@@ -26,6 +28,12 @@
 #define WQ_DELAYED	BIT(3)	/* in the heap; goes with each of the above */
 #define WQ_KEPT		BIT(4)	/* alone: nothing to do, but failures to remember */
 
+/* The fields of wq_entry hold as much. */
+#define WQ_MAX_FAILURES	(BIT(21) - 1)	/* that many or more */
+static_assert(WQ_MAX_KEYS <= 1 << 25);	/* heap */
+static_assert(WQ_MAX_KEY < 1 << 11);	/* len */
+static_assert(!IS_ENABLED(CONFIG_64BIT) || sizeof(struct wq_entry) == 64);
+
 /* An entry that the table made for a key. */
 struct wq_key {
 	struct wq_entry entry;
@@ -35,6 +43,14 @@ struct wq_key {
 static inline struct wq_key *wq_key_of(struct wq_entry *e)
 {
 	return container_of(e, struct wq_key, entry);
+}
+
+/* The entry that wq_get() handed out, if it is still there. */
+static inline struct wq_entry *wq_item_entry(const struct wq_item *item)
+{
+	struct wq_key *k = (void *)item->key - offsetof(struct wq_key, key);
+
+	return &k->entry;
 }
 
 /*
@@ -122,7 +138,12 @@ static inline s64 wq_heap_due(const struct wq_heap *h)
  * @nredo: L: how many of them are dirty again
  * @gone: L: it ended; @held is part of wq.returned, and each entry learns of it
  *	when it is next touched, see wq_settle()
- * @q: the queue, constant
+ * @q: the queue, constant once it is set
+ * @pid: the process that opened it, NULL: the kernel, or it ended
+ * @starts: L: sum of the times when its entries were got, as are all below only of
+ *	a queue that is timed
+ * @ended: L: when it did
+ * @node: L: in wq.running while it holds entries
  */
 struct wq_consumer {
 	struct list_head held;
@@ -130,6 +151,10 @@ struct wq_consumer {
 	unsigned int nredo;
 	bool gone;
 	struct wq *q;
+	struct pid *pid;
+	u64 starts;
+	s64 ended;
+	struct rb_node node;
 };
 
 /* Legend: L: protected by wq.lock; N: by wq_name.c's mutex; C: constant. */
@@ -145,12 +170,15 @@ struct wq {
 	u32 plain_shuts;		/* L: ends their wait */
 	u32 nfailed;			/* L: entries with failures */
 	u32 nkept;			/* L: of these, in state KEPT */
+	u32 nconsumers;			/* L: open files */
 	u32 max_keys;			/* C */
 	struct list_head fifo;		/* L: ready, in order of push */
 	struct list_head returned;	/* L: ready again, ahead of all others */
 	const struct wq_order_ops *order; /* L: NULL: fifo; set once, cleared once */
 	void *order_data;		/* C */
 	u64 last_token;			/* L */
+	s64 now;			/* L: what wq_now() told under this hold, or -1 */
+	bool timed;			/* C: it has a name, and so times */
 
 	u64 adds;			/* L: these: struct wq_stat */
 	u64 coalesced;			/* L */
@@ -178,6 +206,7 @@ struct wq {
 	char name[WQ_NAME_MAX];		/* C */
 
 	struct wq_table table;		/* L */
+	u64 key_bytes;			/* L: memory of its entries */
 
 	struct wq_heap heap;		/* L: void once the queue is shut down */
 	s64 armed;			/* L: the thread looks again no later */
@@ -187,6 +216,13 @@ struct wq {
 	struct delayed_work start;	/* makes the thread */
 
 	struct wq_limiter *limiter;	/* L: set once, cleared once */
+
+	u64 starts;			/* L: when all that is processing was got, summed */
+	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
+	struct wq_hist waits;		/* L */
+	struct wq_hist works;		/* L */
+	u64 id;				/* N: in order of making */
+	struct dentry *dir;		/* C: in debugfs, while the name is there */
 };
 
 /* A key on its way through a verb, hashed before the lock is taken. */
@@ -206,7 +242,7 @@ struct wq_op {
 #define WQ_OP_FORGET	BIT(13)		/* done: forget the failures */
 
 /* Keys handled under one hold of the lock, and hashed ahead of it. */
-#define WQ_BATCH	32
+#define WQ_BATCH	(IS_ENABLED(CONFIG_64BIT) ? 32 : 16)
 
 /* Of the queue, by any caller */
 int wq_add_check(s64 delay, u32 flags);
@@ -231,21 +267,24 @@ __poll_t wq_poll_mask(struct wq *q);
 
 /* With wq.lock held, see wq_core.c */
 u32 wq_nready(const struct wq *q);
+u32 wq_failures(const struct wq_entry *e);
 u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e);
 struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c);
-void wq_unpop(struct wq *q, struct wq_entry *e);
+void wq_hand_out(struct wq *q, struct wq_entry *e);
+void wq_return(struct wq *q, struct wq_entry *e);
 
 /* Likewise, for wq_delay.c; wq_free_list() without it */
 void wq_unlock(struct wq *q, unsigned long flags) __releases(&q->lock);
 bool wq_mark(struct wq *q, struct wq_entry *e);
+u32 wq_ndirty(const struct wq *q);
 void wq_settle(struct wq_entry *e);
 void wq_reap(struct wq *q, struct wq_entry *e, struct list_head *freed);
 void wq_free_list(struct list_head *freed);
 
 /* Delays */
-s64 wq_now(const struct wq *q);
-int wq_delay_add(struct wq *q, struct wq_entry *e, s64 now, s64 delay, u32 flags,
-		 gfp_t gfp);
+s64 wq_now(struct wq *q);
+int wq_delay_add(struct wq *q, struct wq_entry *e, s64 delay, u32 flags, gfp_t gfp);
+s64 wq_delay_left(struct wq *q, struct wq_entry *e);
 void wq_delay_drop(struct wq *q, struct wq_entry *e);
 void wq_delay_shut(struct wq *q);
 void wq_delay_kick(struct wq *q);
@@ -257,9 +296,21 @@ int wq_limiter_take(struct wq_limiter *l);
 void wq_limiter_drop(struct wq_limiter *l);
 struct wq_limiter *wq_limiter_from(const struct wq_limit *limits, u32 n);
 
+/* What is seen from outside */
+size_t wq_key_text(char *to, size_t size, struct wq_entry *e);
+void wq_hist_add(struct wq_hist *h, s64 ns);
+void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st);
+void wq_entry_row(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
+		  struct wq_row *row);
+void wq_drain_warn(struct wq *q);
+void wq_debugfs_add(struct wq *q, const char *name);
+void wq_debugfs_remove(struct wq *q);
+void wq_debugfs_init(void);
+void wq_debugfs_exit(void);
+
 /* Consumers */
 struct wq_consumer *wq_consumer_new(void);
-void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st);
+void wq_consumer_bind(struct wq *q);
 void wq_consumer_end(struct wq_consumer *c);
 void wq_give_back(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 		  unsigned int n);
@@ -272,6 +323,7 @@ void wq_name_withdraw(struct wq *q);
 int wq_name_unlink(const char *name);
 int wq_name_check(const char *name);
 void wq_name_limits(struct wq_info *info);
+u32 wq_name_list(struct wq_queue *to, u32 most, u64 *cursor);
 void wq_name_release(struct wq *q);
 void wq_name_exit(void);
 

@@ -1551,6 +1551,29 @@ static void keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end(str
 	}
 }
 
+/* What is left of its sleep, which a signal would end. */
+static s64 sleep_lightly(struct fixture *fx, struct tally *t, int n)
+{
+	complete(&fx->entered);
+	if (msleep_interruptible(300))
+		atomic_inc(&fx->wrong);
+	return 0;
+}
+
+static void a_stop_does_not_end_a_sleep_within_the_work(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct actor *a;
+
+	add_each(test, "a");
+	control(test, 1, 0, sleep_lightly);
+	entered(test, 1);
+	a = begin_stop(test, false);
+	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->wrong), 0);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 1);
+}
+
 /* Another consumer's key may still become ready, so they have to stay. */
 static void a_queue_shut_down_by_another_leaves_the_workers_asleep(struct kunit *test)
 {
@@ -2038,6 +2061,7 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE(stop_ends_where_the_key_in_hand_fails),
 	KUNIT_CASE(stop_ends_where_the_key_in_hand_wants_another_run),
 	KUNIT_CASE(keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end),
+	KUNIT_CASE(a_stop_does_not_end_a_sleep_within_the_work),
 	KUNIT_CASE(a_queue_shut_down_by_another_leaves_the_workers_asleep),
 	KUNIT_CASE(workers_run_what_a_shut_down_by_another_left_ready),
 	KUNIT_CASE(another_may_drain_the_queue),

@@ -17,6 +17,7 @@ extern struct kunit_suite wq_limiter_suite;
 extern struct kunit_suite wq_ratelimit_suite;
 extern struct kunit_suite wq_backoff_suite;
 extern struct kunit_suite wq_controller_suite;
+extern struct kunit_suite wq_metrics_suite;
 
 /* --- memory that fails --- */
 

@@ -1275,6 +1275,25 @@ static void the_same_limiter_twice_is_ebusy_and_freed_once(struct kunit *test)
 	}
 }
 
+/* Of real memory, so that a look at it after its end is seen. */
+static void too_many_times_the_same_is_e2big_and_freed_once(struct kunit *test)
+{
+	struct wq_limiter *ls[WQ_MAX_LIMITS + 1];
+	u32 i;
+
+	ls[0] = wq_limiter_exponential(1, 2);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, ls[0]);
+	for (i = 1; i < ARRAY_SIZE(ls); i++)
+		ls[i] = ls[0];
+	EXPECT_ERROR(test, wq_limiter_max_of(ls, ARRAY_SIZE(ls)), -E2BIG);
+
+	probe(test, 0);
+	for (i = 0; i < ARRAY_SIZE(ls); i++)
+		ls[i] = &((struct fixture *)test->priv)->probes[0].l;
+	EXPECT_ERROR(test, wq_limiter_max_of(ls, ARRAY_SIZE(ls)), -E2BIG);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+}
+
 static void the_same_composed_limiter_twice_is_ebusy_and_freed_once(struct kunit *test)
 {
 	struct wq_limiter *two[2];
@@ -1749,6 +1768,7 @@ static struct kunit_case limiter_cases[] = {
 	KUNIT_CASE(the_error_of_a_limiter_is_that_of_max_wait),
 	KUNIT_CASE(an_error_goes_all_the_way_up),
 	KUNIT_CASE(the_same_limiter_twice_is_ebusy_and_freed_once),
+	KUNIT_CASE(too_many_times_the_same_is_e2big_and_freed_once),
 	KUNIT_CASE(the_same_composed_limiter_twice_is_ebusy_and_freed_once),
 	KUNIT_CASE(a_limiter_that_is_part_of_another_is_ebusy_and_stays),
 	KUNIT_CASE(free_of_nothing_or_of_an_error_does_nothing),

@@ -49,12 +49,14 @@ struct wq_entry {
 	};
 	/* private: */
 	u64 token;
+	s64 since;
+	s64 start;
 	u32 hash;
-	u16 len;
-	u8 state;
-	u32 heap;
 	u32 seq;
-	u32 failures;
+	u32 heap : 25;
+	u32 state : 7;
+	u32 failures : 21;
+	u32 len : 11;
 };
 
 const void *wq_entry_key(struct wq_entry *entry, size_t *len);
@@ -97,7 +99,8 @@ struct wq_limiter;
  * struct wq_failure - a key that failed, as a limiter sees it
  * @key: its bytes
  * @len: how many
- * @failures: how often it failed before, since that was last forgotten
+ * @failures: how often it failed before, since that was last forgotten; from
+ *	2,097,151 on the queue counts no further, and this is U32_MAX
  * @now: ns on the queue's clock
  */
 struct wq_failure {
@@ -142,6 +145,7 @@ struct wq_limiter {
 	/* private: */
 	bool owned;
 	u8 nested;
+	struct wq_limiter *next;
 };
 
 void wq_limiter_init(struct wq_limiter *l, const struct wq_limiter_ops *ops, bool counts);
@@ -159,7 +163,8 @@ void wq_limiter_free(struct wq_limiter *l);
 
 /**
  * struct wq_params - what wq_create() makes
- * @name: the queue's name, as in struct wq_open; NULL: none
+ * @name: the queue's name, as in struct wq_open; NULL: none.  A queue with a name
+ *	keeps times, for metrics, and is in debugfs.
  * @max_keys: the most keys in any state; 0: WQ_MAX_KEYS.  No user's limit holds
  *	here: bound a queue that processes may open.
  * @mode: not 0: processes may open the queue by its name, with these

@@ -126,9 +126,13 @@ TEST(the_structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(32, sizeof(struct wq_add));
 	ASSERT_EQ(32, sizeof(struct wq_get));
 	ASSERT_EQ(56, sizeof(struct wq_done));
-	ASSERT_EQ(32, sizeof(struct wq_key_state));
+	ASSERT_EQ(56, sizeof(struct wq_key_state));
+	ASSERT_EQ(32, sizeof(struct wq_row));
 	ASSERT_EQ(32, sizeof(struct wq_list));
-	ASSERT_EQ(208, sizeof(struct wq_stat));
+	ASSERT_EQ(96, sizeof(struct wq_queue));
+	ASSERT_EQ(32, sizeof(struct wq_queues));
+	ASSERT_EQ(96, sizeof(struct wq_hist));
+	ASSERT_EQ(432, sizeof(struct wq_stat));
 	ASSERT_EQ(8, sizeof(struct wq_shutdown));
 	ASSERT_EQ(72, sizeof(struct wq_unlink));
 	ASSERT_EQ(24, offsetof(struct wq_get, timeout));

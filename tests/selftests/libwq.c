@@ -214,12 +214,103 @@ TEST_F(libwq, list_walks_over_all_keys)
 		ASSERT_GE(7, ret);
 		while (wq_batch_next(&b, &v)) {
 			ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, v.state);
+			ASSERT_EQ(sizeof(int), v.len);
 			seen[*(const int *)v.key]++;
 		}
 	} while (cursor);
 	for (int i = 0; i < 50; i++)
 		ASSERT_EQ(1, seen[i]);
 	wq_batch_free(&b);
+}
+
+TEST_F(libwq, list_tells_all_that_is_known_of_a_key)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	uint64_t cursor = 0;
+	struct wq_view v;
+	struct wq_item item;
+	int seen = 0;
+
+	ASSERT_EQ(1, wq_add(self->q, "held", 4));
+	ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
+	ASSERT_EQ(1, wq_add(self->q, "ready", 5));
+	ASSERT_EQ(1, wq_add_after(self->q, "later", 5, HOUR, 0));
+	ASSERT_LE(0, wq_add_rate_limited(self->q, "held", 4));
+	usleep(1000);
+	ASSERT_EQ(3, wq_list(self->q, &b, 0, &cursor));
+	while (wq_batch_next(&b, &v)) {
+		ASSERT_EQ(0, v.token);
+		ASSERT_EQ(*(const char *)v.key == 'h' ? getpid() : 0, v.holder);
+		ASSERT_EQ(*(const char *)v.key == 'h' ? 1 : 0, v.failures);
+		ASSERT_EQ(!(v.state & WQ_KEY_DELAYED), v.due == -1);
+		ASSERT_LE(-1, v.due);
+		ASSERT_EQ(*(const char *)v.key == 'l', v.age == 0);
+		ASSERT_EQ(*(const char *)v.key != 'l', v.age >= 1000000);
+		seen += *(const char *)v.key;
+	}
+	ASSERT_EQ('h' + 'r' + 'l', seen);
+	wq_batch_free(&b);
+}
+
+TEST_F(libwq, a_batch_that_was_listed_is_no_verbs_input_until_it_is_reset)
+{
+	struct wq_batch b = WQ_BATCH_INIT, next = WQ_BATCH_INIT;
+	uint64_t cursor = 0;
+
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(1, wq_list(self->q, &b, 0, &cursor));
+	ASSERT_EQ(-1, wq_add_batch(self->q, &b));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_done_batch(self->q, &b));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_done_get_batch(self->q, &b, &next, 1, WQ_NOWAIT));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_batch_put(&b, "b", 1, 0));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(1, b.count);
+	wq_batch_reset(&b);
+	ASSERT_EQ(0, wq_batch_put(&b, "b", 1, 0));
+	ASSERT_EQ(1, wq_add_batch(self->q, &b));
+	ASSERT_EQ(2, wq_get_batch(self->q, &b, 0, WQ_NOWAIT));
+	ASSERT_EQ(2, wq_done_batch(self->q, &b));
+	wq_batch_free(&b);
+	wq_batch_free(&next);
+}
+
+TEST_F(libwq, queues_walks_over_all_that_the_caller_may_open)
+{
+	struct wq_queue page[3];
+	char name[WQ_NAME_MAX + 12];
+	int seen[10] = { 0 }, ret, n;
+	uint64_t cursor = 0;
+
+	for (int i = 0; i < 10; i++) {
+		snprintf(name, sizeof(name), "%s-%d", self->name, i);
+		ASSERT_LE(0, wq_open(name, O_RDWR | O_CREAT | O_EXCL, 0640, 0));
+	}
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	do {
+		ret = wq_queues(page, 3, &cursor);
+		ASSERT_LE(0, ret);
+		ASSERT_GE(3, ret);
+		for (int i = 0; i < ret; i++) {
+			if (!strcmp(page[i].name, self->name)) {
+				ASSERT_EQ(1, page[i].ready);
+				ASSERT_EQ(1, page[i].keys);
+				ASSERT_EQ(0600, page[i].mode);
+			} else if (sscanf(page[i].name, "selftest-%*d-%d", &n) == 1) {
+				ASSERT_EQ(0640, page[i].mode);
+				ASSERT_EQ(geteuid(), page[i].uid);
+				ASSERT_EQ(0, page[i].keys);
+				seen[n]++;
+			}
+		}
+	} while (cursor);
+	for (int i = 0; i < 10; i++) {
+		ASSERT_EQ(1, seen[i]);
+		snprintf(name, sizeof(name), "%s-%d", self->name, i);
+		ASSERT_EQ(0, wq_unlink(name));
+	}
 }
 
 TEST_F(libwq, a_key_can_be_added_for_later_alone_and_in_a_batch)
@@ -589,12 +680,12 @@ TEST_F(libwq, each_key_of_a_batch_has_its_own_outcome)
 		ASSERT_EQ(result[n], v.result);
 	ASSERT_EQ(4, n);
 
-	/* list tells the state, get the failures */
+	/* list tells the state and the failures, get the failures */
 	ASSERT_EQ(2, wq_list(q, &got, 0, &cursor));
 	while (wq_batch_next(&got, &v)) {
 		ASSERT_EQ(WQ_KEY_DELAYED | (*(const char *)v.key == 'b' ? WQ_KEY_FAILED : 0),
 			  v.state);
-		ASSERT_EQ(0, v.failures);
+		ASSERT_EQ(*(const char *)v.key == 'b', v.failures);
 	}
 	ASSERT_EQ(1, wq_add(q, "b", 1));
 	ASSERT_EQ(1, wq_get_batch(q, &got, 0, WQ_NOWAIT));

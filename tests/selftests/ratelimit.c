@@ -280,9 +280,9 @@ TEST(the_structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(56, sizeof(struct wq_done));
 	ASSERT_EQ(32, offsetof(struct wq_done, next));
 	ASSERT_EQ(48, offsetof(struct wq_done, timeout));
-	ASSERT_EQ(32, sizeof(struct wq_key_state));
+	ASSERT_EQ(56, sizeof(struct wq_key_state));
 	ASSERT_EQ(24, offsetof(struct wq_key_state, requeues));
-	ASSERT_EQ(208, sizeof(struct wq_stat));
+	ASSERT_EQ(432, sizeof(struct wq_stat));
 	ASSERT_EQ(200, offsetof(struct wq_stat, failed));
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(offsetof(struct wq_rec, state), offsetof(struct wq_rec, failures));
@@ -2075,7 +2075,7 @@ TEST_F(hours, list_tells_which_keys_failed)
 	do {
 		ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
 		for (int i = 0; i < a.count; i++, seen++) {
-			struct wq_rec *rec = rec_at(&a, i);
+			struct wq_row *rec = row_at(&a, i);
 			int want = rec->key[0] == 'k' ? WQ_KEY_FAILED :
 				   rec->key[0] == 'd' ? WQ_KEY_FAILED | WQ_KEY_DELAYED :
 				   rec->key[0] == 'r' ?

@@ -38,6 +38,8 @@ c() {
 	# shellcheck disable=SC2046  # flags
 	gcc -Wall -Wextra -o mail mail.c $(pkg-config --cflags --libs libwq)
 	[ "$(./mail)" = "deliver to alice" ]
+	# as the example leaves it; other tests look at all queues there are
+	"$SRC/build/tools/wqctl" unlink mail
 }
 
 echo 1..2

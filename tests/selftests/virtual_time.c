@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Delays up to 30 days, by the queue's thread and its hrtimer.
+ * Delays up to 30 days, by the queue's thread and its hrtimer; and drains that
+ * wait for long.
  *
  * For a machine whose time jumps to the next timer when it has nothing to do, as
  * User-mode Linux's with time-travel=inf-cpu: see tests/virtual-time.  Anywhere
  * else it takes 30 days.
  */
 #include "wq_test.h"
+
+#include <sys/klog.h>
 
 #define HOUR	(3600 * SEC)
 #define DAY	(24 * HOUR)
@@ -108,6 +111,235 @@ TEST_F_TIMEOUT(virtual, an_earlier_time_wakes_a_thread_that_sleeps_for_2_days, L
 	due = delay(self->q, "soon", SEC) + SEC;
 	EXPECT_IN_TIME(lateness(self->q, "soon", due));
 	EXPECT_IN_TIME(lateness(self->q, "days", days));
+}
+
+/* ---- a drain that waits for more than 30 s says so in the kernel's log ---- */
+
+FIXTURE(drain) {
+	int q;
+	char name[WQ_NAME_MAX];
+};
+
+FIXTURE_SETUP(drain)
+{
+	snprintf(self->name, sizeof(self->name), "drain-%d", getpid());
+	self->q = q_open(self->name, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
+	ASSERT_LE(0, self->q);
+}
+
+FIXTURE_TEARDOWN(drain)
+{
+	q_unlink(self->name);
+	close(self->q);
+}
+
+/* How many lines of the kernel's log have this text; line: the last one. */
+static int logged(const char *text, char *line, size_t size)
+{
+	static char log[1 << 19];
+	int len = klogctl(3 /* SYSLOG_ACTION_READ_ALL */, log, sizeof(log) - 1), n = 0;
+	char *rest = log, *at;
+
+	log[len < 0 ? 0 : len] = 0;
+	while ((at = strsep(&rest, "\n"))) {
+		if (!strstr(at, text))
+			continue;
+		n++;
+		if (line)
+			snprintf(line, size, "%s", at);
+	}
+	return len < 0 ? -errno : n;
+}
+
+/* The test's end discards what isn't written yet. */
+static void say(const char *line)
+{
+	printf("# %s\n", line);
+	fflush(stdout);
+}
+
+static bool plain(const char *text)
+{
+	while (*text >= ' ' && *text <= '~')
+		text++;
+	return !*text;
+}
+
+/* A child that drains the queue, and does so by now. */
+static pid_t drainer(int q)
+{
+	pid_t pid = child();
+
+	if (!pid)
+		_exit(-q_drain(q));
+	if (!asleep(pid))
+		abort();
+	return pid;
+}
+
+/* Ends all that is left of it. */
+static void work_off(int q)
+{
+	struct array a = array_new(WQ_MAX_OUT);
+
+	while (!q_get_array(q, &a, 0, 0))
+		q_done_array(q, &a);
+	free(a.recs);
+}
+
+TEST_F_TIMEOUT(drain, a_drain_names_what_it_waits_for_after_30_s_and_once, LIMIT)
+{
+	char line[2048];
+	struct item it;
+	pid_t pid;
+
+	ASSERT_EQ(0, logged(self->name, NULL, 0));
+	q_add(self->q, "is-held");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	q_add(self->q, "is-ready");
+	pid = drainer(self->q);
+	sleep_ms(29500);
+	ASSERT_EQ(0, logged(self->name, NULL, 0));
+	sleep_ms(1000);
+	ASSERT_EQ(1, logged(self->name, line, sizeof(line))) {
+		TH_LOG("at 30.5 s");
+	}
+	say(line);
+	EXPECT_NE(NULL, strstr(line, "\"is-held\""));
+	EXPECT_NE(NULL, strstr(line, "1 ready"));
+	EXPECT_NE(NULL, strstr(line, "1 processing"));
+	/* <4>: a warning */
+	EXPECT_EQ(0, strncmp("<4>", line, 3));
+	sleep_ms(3600 * 1000);
+	ASSERT_EQ(1, logged(self->name, NULL, 0)) {
+		TH_LOG("an hour later");
+	}
+	ASSERT_TRUE(alive(pid));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	work_off(self->q);
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(1, logged(self->name, NULL, 0));
+}
+
+TEST_F_TIMEOUT(drain, each_drain_warns_for_itself, LIMIT)
+{
+	pid_t first, second;
+	struct item it;
+
+	q_add(self->q, "a");
+	q_get(self->q, &it, 0);
+	first = drainer(self->q);
+	sleep_ms(20000);
+	second = drainer(self->q);
+	sleep_ms(12000);
+	ASSERT_EQ(1, logged(self->name, NULL, 0));
+	sleep_ms(20000);
+	ASSERT_EQ(2, logged(self->name, NULL, 0));
+	sleep_ms(3600 * 1000);
+	ASSERT_EQ(2, logged(self->name, NULL, 0));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(0, reap(first));
+	ASSERT_EQ(0, reap(second));
+}
+
+TEST_F_TIMEOUT(drain, a_drain_that_ends_within_30_s_says_nothing, LIMIT)
+{
+	struct item it;
+	pid_t pid;
+
+	q_add(self->q, "a");
+	q_get(self->q, &it, 0);
+	pid = drainer(self->q);
+	sleep_ms(29000);
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(0, reap(pid));
+	sleep_ms(60000);
+	ASSERT_EQ(0, logged(self->name, NULL, 0));
+}
+
+TEST_F_TIMEOUT(drain, a_drain_that_was_killed_or_canceled_says_nothing_later, LIMIT)
+{
+	struct item it;
+	pid_t pid;
+
+	q_add(self->q, "a");
+	q_get(self->q, &it, 0);
+	pid = drainer(self->q);
+	sleep_ms(10000);
+	kill(pid, SIGKILL);
+	ASSERT_EQ(1000 + SIGKILL, reap(pid));
+	pid = drainer(self->q);
+	sleep_ms(10000);
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_EQ(ECANCELED, reap(pid));
+	sleep_ms(60000);
+	ASSERT_EQ(0, logged(self->name, NULL, 0));
+	ASSERT_EQ(0, q_done(self->q, &it));
+}
+
+TEST_F_TIMEOUT(drain, the_keys_that_a_drain_names_are_escaped, LIMIT)
+{
+	static const struct {
+		const char *key, *escaped;
+	} keys[] = {
+		{ "new\nline", "new\\nline" },
+		{ "\x1b[31mred", "[31mred" },
+		{ "\xff\xfe\xa0", "\\377\\376\\240" },
+		{ "back\\slash", "back\\\\slash" },
+		{ "say \"so\"", "say \\\"so\\\"" },
+	};
+	pid_t pids[ARRAY_SIZE(keys)];
+
+	for (int i = 0; i < ARRAY_SIZE(keys); i++) {
+		char name[WQ_NAME_MAX + 8], line[2048];
+		struct item it;
+		int q;
+
+		snprintf(name, sizeof(name), "%s-%d", self->name, i);
+		q = q_open(name, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
+		q_add(q, keys[i].key);
+		ASSERT_EQ(0, q_get(q, &it, 0));
+		pids[i] = drainer(q);
+		sleep_ms(31000);
+		ASSERT_EQ(1, logged(name, line, sizeof(line)));
+		say(line);
+		EXPECT_NE(NULL, strstr(line, keys[i].escaped)) {
+			TH_LOG("no %s", keys[i].escaped);
+		}
+		EXPECT_TRUE(plain(line));
+		ASSERT_EQ(0, q_done(q, &it));
+		ASSERT_EQ(0, reap(pids[i]));
+		q_unlink(name);
+		close(q);
+	}
+}
+
+TEST_F_TIMEOUT(drain, a_drain_of_many_long_keys_says_one_line_that_says_how_many, LIMIT)
+{
+	struct array a = array_new(WQ_REC_SIZE(WQ_MAX_KEY));
+	char key[WQ_MAX_KEY], line[4096];
+	pid_t pid;
+
+	memset(key, '\xfd', sizeof(key));
+	for (int i = 0; i < 321; i++) {
+		memcpy(key, &i, sizeof(i));
+		ASSERT_EQ(1, q_addn(self->q, key, sizeof(key)));
+	}
+	for (int i = 0; i < 100; i++)
+		ASSERT_EQ(0, q_get_array(self->q, &a, 0, 0));
+	pid = drainer(self->q);
+	sleep_ms(31000);
+	ASSERT_EQ(1, logged(self->name, line, sizeof(line)));
+	say(line);
+	EXPECT_NE(NULL, strstr(line, "100 processing"));
+	EXPECT_NE(NULL, strstr(line, "221 ready"));
+	EXPECT_GT(1024, strlen(line));
+	/* a line that was too long for the log would go on in another one */
+	EXPECT_EQ(1, logged("\\375", NULL, 0));
+	close(self->q);
+	ASSERT_EQ(1000 + SIGKILL, (kill(pid, SIGKILL), reap(pid)));
+	self->q = q_attach(self->name, O_RDWR);
+	free(a.recs);
 }
 
 TEST_HARNESS_MAIN

@@ -161,6 +161,21 @@ static inline int q_list(int fd, struct array *a, __u32 most, __u64 *cursor)
 	return ret;
 }
 
+/* Row number i of what list told. */
+static inline struct wq_row *row_at(struct array *a, unsigned int i)
+{
+	char *row = a->recs;
+
+	while (i--)
+		row += WQ_ROW_SIZE(((struct wq_row *)row)->len);
+	return (struct wq_row *)row;
+}
+
+static inline struct wq_row *row_next(struct wq_row *row)
+{
+	return (void *)((char *)row + WQ_ROW_SIZE(row->len));
+}
+
 /* ---- one key ---- */
 
 struct item {
@@ -274,11 +289,17 @@ static inline struct wq_stat q_stat(int fd)
 	return st;
 }
 
+/* Whether all figures are as before, but for those that only time moves. */
 static inline bool same(const struct wq_stat *before, int fd)
 {
-	struct wq_stat now = q_stat(fd);
+	struct wq_stat was = *before, now = q_stat(fd);
 
-	return !memcmp(before, &now, sizeof(now));
+	if (!!was.longest != !!now.longest)
+		return false;
+	was.unfinished = now.unfinished;
+	was.longest = now.longest;
+	was.next_due = now.next_due;
+	return !memcmp(&was, &now, sizeof(now));
 }
 
 static inline int q_bind(int fd, const char *name, __u32 flags, __u32 mode, __u32 max_keys)

@@ -9,7 +9,7 @@
 #
 # The tests are called by name, the queue has nothing to quote in its name, wq done
 # is no end of a loop, and some expansions are for the inner shell.
-# shellcheck disable=SC2317,SC2086,SC1010,SC2016
+# shellcheck disable=SC2317,SC2086,SC1010,SC2016,SC1003
 set -u
 
 : "${WQCTL:?set WQCTL to the path of wqctl}" "${SRC:?set SRC to the path of the project}"
@@ -40,6 +40,7 @@ end_test() {
 	[ -z "$test" ] || kill -9 -- "-$test"
 	[ -z "$watchdog" ] || kill "$watchdog"
 	[ -z "$queue" ] || wq unlink $q
+	[ ! -S "$top/tmux" ] || tmux -S "$top/tmux" kill-server
 	test='' watchdog='' queue=''
 } 2>/dev/null
 
@@ -103,6 +104,9 @@ soon() {
 # lines FILE: its lines in one; file_has FILE N: at least N of them
 lines() { local l; mapfile -t l <"$1"; echo "${l[*]}"; }
 file_has() { local l; [ -e "$1" ] && mapfile -t l <"$1" && [ ${#l[@]} -ge "$2" ]; }
+
+# words: those of standard input, with one blank between
+words() { local w; read -rd '' -a w; echo "${w[*]}"; }
 
 gone() { ! kill -0 "$1" 2>/dev/null; }
 asleep() { # PID: a wqctl that waits
@@ -280,14 +284,14 @@ add_rate_limited() {
 	is query $'delayed,failed\nfailures 1' "$(<"$out")"
 	status 0 wq add --rate-limited $q < <(echo k)
 	is query $'delayed,failed\nfailures 2' "$(wq query $q k)"
-	is list $'k\tdelayed,failed' "$(wq list $q)"
+	[[ "$(wq ls $q)" = *$'\n'"delayed,failed "* ]] || exit 1
 	is "failed, kept, retries" "1 0 2" "$(figures failed kept retries)"
 	is cancel delayed,failed "$(wq cancel $q k)"
 	is "keys, failed" "0 0" "$(figures keys failed)"
 	status 2 wq add --rate-limited --after 1s $q k
 	says "either the queue's limiter says when, or you do"
 }
-t "add --rate-limited counts a failure, which query, list and stat show, until cancel drops it" add_rate_limited --limiter exponential:1h:1h
+t "add --rate-limited counts a failure, which query, ls and stat show, until cancel drops it" add_rate_limited --limiter exponential:1h:1h
 
 t "add reads lines, leaves out empty ones, takes a last one without newline; with -0 keys may have newlines" add_lines
 
@@ -344,7 +348,8 @@ get_full() {
 	wq add $q k
 	status 1 full wq get $q
 	says "the keys go back"
-	status 1 full wq list $q
+	status 1 full wq ls $q
+	status 1 full wq ls --json $q
 	says "can't write to standard output"
 	exec 8> >(:)
 	wait $!
@@ -452,7 +457,7 @@ fd_wrong() {
 }
 no_q "a descriptor that is no queue is said to be none; bind makes it a private one, and a second bind fails" fd_wrong
 
-# ---- query, cancel, list, stat, info, shutdown
+# ---- query, cancel, forget
 
 cancel_it() {
 	wq add $q a b
@@ -479,40 +484,601 @@ forget_them() {
 }
 t "forget drops the count of failures, not the delay; a key that is not known has none" forget_them --limiter exponential:1h:1h
 
-list_them() {
+# ---- ls, show, stat
+
+# holds FILTER: jq's, true of the last status' output
+holds() {
+	jq -e "$1" <"$out" >"$dir/holds" || { echo "# not so: $1, in: $(head -c 2000 "$out")"; exit 1; }
+}
+
+# row KEY: the line of ls for it
+row() { wq ls $q | while read -r line; do [[ $line != *"  $1" ]] || echo "$line"; done; }
+
+ls_keys() {
 	local got line
 	local -A seen
 	wq add $q < <(printf '%s\n' {1..1000})
-	mapfile -t got < <(wq list $q)
-	for line in "${got[@]}"; do
-		[ "${line#*$'\t'}" = ready ] || exit 1
-		seen[${line%%$'\t'*}]=1
+	mapfile -t got < <(wq ls $q)
+	is head "STATE AGE DUE FAILURES HOLDER KEY" "$(words <<<"${got[0]}")"
+	for line in "${got[@]:1}"; do
+		[ "${line%% *}" = ready ] || exit 1
+		seen[${line##* }]=1
 	done
-	is "keys, different ones" "1000 1000" "${#got[@]} ${#seen[@]}"
+	is "keys, different ones" "1000 1000" "$((${#got[@]} - 1)) ${#seen[@]}"
 	[ "${seen[1]}${seen[1000]}" = 11 ]
 }
-t "list tells 1,000 keys, each once" list_them
+t "ls QUEUE tells 1,000 keys, each once" ls_keys
 
-list_escapes() {
-	local raw
-	printf 'a\tb\\\377\n\0' | wq add -0 $q
-	is list 'a\tb\\\377\n	ready' "$(LC_ALL=C wq list $q)"
-	mapfile -d '' -t raw < <(wq list -0 $q)
-	is raw $'a\tb\\\377\n' "${raw[*]}"
+# hold_key: a worker, $pid, holds the next key until let_go, or the test's end
+hold_key() {
+	"$WQCTL" run -q $q -- sh -c "echo \$PPID >$dir/worker; read -r _ <$gate" 2>/dev/null &
+	run=$!
+	trap let_go EXIT
+	soon file_has "$dir/worker" 1
+	read -r pid <"$dir/worker"
 }
-t "list escapes what is not text, and -0 does not" list_escapes
+let_go() {
+	trap - EXIT
+	# once more kills what runs
+	while kill $run 2>/dev/null; do nap 0.1; done
+	wait $run 2>/dev/null || true
+}
+
+ls_columns() {
+	local pid run
+	wq add $q held
+	hold_key
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq add $q again
+	wq get --fd 7 >/dev/null
+	wq add $q again ready
+	wq add --after 2h $q later
+	wq add --rate-limited $q failed
+	wq add --rate-limited $q failed
+	[[ $(row held) =~ ^processing\ +[0-9.]+[mu]?s\ +-\ +0\ +$pid\  ]] || exit 1
+	[[ $(row again) =~ ^processing,dirty\ +[0-9.]+[mu]?s\ +-\ +0\ +[0-9]+\  ]] || exit 1
+	[[ $(row ready) =~ ^ready\ +[0-9.]+[mu]?s\ +-\ +0\ +-\  ]] || exit 1
+	[[ $(row later) =~ ^delayed\ +-\ +1h59m\ +0\ +-\  ]] || exit 1
+	[[ $(row failed) =~ ^delayed,failed\ +-\ +[0-9]+m[0-9]+s\ +2\ +-\  ]] || exit 1
+	[[ $(wq ls --fd 7) = *$'\n'processing,dirty,mine* ]] || exit 1
+	status 0 wq ls --json $q
+	holds '[.[].key] | sort == ["again", "failed", "held", "later", "ready"]'
+	holds '.[] | select(.key == "held") | .holder == "process" and .pid == '$pid
+	holds 'all(.[]; (.state[0] == "processing") == (.holder != null) and (.holder == null) == (.pid == null))'
+	holds '.[] | select(.key == "again") | .state == ["processing", "dirty"]'
+	holds 'all(.[]; (.age_ns == null) == (.state[0] == "delayed") and (.due_ns == null) == (.state[0] != "delayed"))'
+	holds 'all(.[] | .age_ns | numbers; . > 0 and . < 60e9)'
+	holds '.[] | select(.key == "later") | .due_ns > 7100e9 and .due_ns <= 7200e9'
+	holds '[.[] | select(.failures > 0) | [.key, .failures]] == [["failed", 2]]'
+	let_go
+}
+t "ls QUEUE tells of each key its state, age, due time, failures and holder; --json the same" ls_columns --limiter exponential:5m:1h
+
+ls_no_name() {
+	exec 7<>/dev/wq
+	wq bind --fd 7
+	status 0 wq ls --json --fd 7
+	holds '. == []'
+	wq add --fd 7 k
+	status 0 wq ls --json --fd 7
+	holds '.[0] | .key == "k" and .state == ["ready"] and .age_ns == null'
+	status 0 wq stat --json --fd 7
+	holds 'has("queue_duration") and .queue_duration == null and .longest_ns == null and .consumers == 1'
+}
+no_q "a queue without a name has no times: null, not 0; ls --json of an empty one is an empty array" ls_no_name
+
+ls_many() {
+	local i before after moved=0
+	wq add $q < <(seq -f 's%.0f' 100000)
+	(
+		while :; do
+			printf '%s\n' x{1..20000} | wq add $q
+			wq cancel $q x{1..20000}
+		done
+	) >/dev/null 2>&1 &
+	for ((i = 0; i < 10; i++)); do
+		before=$(figures canceled)
+		wq ls -0 $q >"$dir/keys"
+		after=$(figures canceled)
+		is "steady keys, told twice" "100000 0" "$(tr '\0' '\n' <"$dir/keys" |
+			awk '/^s/ { n++; if (seen[$0]++) twice++ } END { print n, twice + 0 }')"
+		((before == after)) || moved=$((moved + 1))
+	done
+	is "others came and went" 1 $((moved > 0))
+	kill $!
+}
+t "ls -0 of 100,000 keys tells each once while others come and go" ls_many -n 200000
+
+ls_queues() {
+	local line head
+	wq add $q a b c
+	wq get $q >/dev/null
+	wq add --after 1h $q later
+	wq create -m 0640 $q.zz
+	wq shutdown $q.zz
+	status 0 wq ls
+	mapfile -t line <"$out"
+	is head "NAME OWNER GROUP MODE STATE READY PROCESSING DELAYED KEYS" "$(words <<<"${line[0]}")"
+	[[ $(<"$out") =~ $'\n'"$q "\ +root\ +root\ +0600\ +open\ +2\ +0\ +1\ +3$'\n' ]] || exit 1
+	[[ $(<"$out") =~ $'\n'"$q.zz "\ +root\ +root\ +0640\ +shutdown\ +0\ +0\ +0\ +0($|$'\n') ]] || exit 1
+	head=${line[0]%% READY*}
+	for line in "${line[@]}"; do
+		is "aligned" ' ' "${line:${#head}:1}"
+	done
+	status 0 wq ls --json
+	holds '[.[].name] | sort == . and unique == .'
+	holds '.[] | select(.name == "'$q'") | [.uid, .mode, .shutdown, .ready, .delayed, .keys] == [0, "0600", false, 2, 1, 3]'
+	holds '.[] | select(.name == "'$q'.zz") | [.mode, .shutdown] == ["0640", true]'
+	wq unlink $q.zz
+	status 2 wq ls -0
+	status 2 wq ls -0 --json $q
+	status 2 wq ls $q extra
+}
+t "ls tells all queues by name: owner, group, mode, state and keys, in columns; --json the same" ls_queues
+
+as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$WQCTL" "$@"; }
+
+ls_allowed() {
+	trap 'chmod 600 /dev/wq; wq unlink $q.w; wq unlink $q.r' EXIT
+	chmod 666 /dev/wq
+	wq create -m 602 $q.w
+	wq create -m 604 $q.r
+	wq add $q.w k
+	status 0 as_nobody ls --json
+	holds '[.[].name | select(startswith("'$q'"))] == ["'$q'.r", "'$q'.w"]'
+	status 1 as_nobody ls $q.w
+	says "mode does not allow"
+	status 0 as_nobody stat --json $q.w
+	holds '.ready == 1'
+	status 0 as_nobody metrics $q.r $q.w
+	status 1 as_nobody metrics $q $q.w no.such
+	says "can't read the figures of the queue '$q': the queue's mode does not allow it"
+	says "can't read the figures of the queue 'no.such': there is no queue of that name"
+	[[ $(<"$out") = *"{name=\"$q.w\"} 1"* && $(<"$out") != *"\"$q\""* ]]
+}
+t "ls leaves out queues that you may not open; to add is enough for stat and metrics, which skips what it can't read with a message" ls_allowed
+
+# Keys that mean harm, each as in a C string
+hostile=('new\nline' '\r\n' '"quoted\047 \\' 'tab\tand\001\033[2J\033]0;title\007' '\377\376'
+	'cut \343\201' '\302\233\062J' 'turned \342\200\256' 'wide \346\274\242\345\255\227'
+	'e\314\201' '{}' '  ' '# HELP' '\360\237\246\212' '\355\240\200' 'key",\n"x":"')
+add_hostile() {
+	local k
+	for k in "${hostile[@]}"; do printf '%b\0' "$k"; done | wq add -0 $q || exit 1
+	printf 'a\0nul\n%01024d' 7 | wq add $q || exit 1
+}
+
+hostile_keys() {
+	local locale
+	add_hostile
+	wq ls -0 $q >"$dir/raw"
+	status 0 wq ls --json $q
+	cp "$out" "$dir/json"
+	for locale in C C.UTF-8; do LC_ALL=$locale wq ls $q >"$dir/$locale"; done
+	python3 -IS - "$dir" "${hostile[@]}" <<-'END' || exit 1
+	import base64, codecs, json, re, sys, unicodedata
+	dir = sys.argv[1]
+	unescape = lambda b: codecs.escape_decode(b)[0]
+	want = sorted([unescape(k.encode()) for k in sys.argv[2:]] + [b"a\0nul", b"0" * 1023 + b"7"])
+	def same(what, got):
+	    if sorted(got) != want:
+	        print("#", what, [k for k in got if k not in want], [k for k in want if k not in got])
+	        sys.exit(1)
+	raw = open(dir + "/json", "rb").read()
+	assert not re.search(rb"[^ -~\n]", raw), "JSON that is not plain ASCII"
+	rows = json.loads(raw)
+	same("base64", [base64.b64decode(r["key_base64"]) for r in rows])
+	for r in rows:
+	    key = base64.b64decode(r["key_base64"])
+	    try:
+	        text = key.decode()
+	    except UnicodeDecodeError:
+	        text = None
+	    if text and any(unicodedata.category(c) == "Cc" for c in text):
+	        text = None
+	    assert r["key"] == text, (key, r["key"])
+	keys = open(dir + "/raw", "rb").read().replace(b"a\0nul\0", b"a\1nul\0").split(b"\0")
+	same("-0", [b"a\0nul" if k == b"a\1nul" else k for k in keys[:-1]])
+	for locale in "C", "C.UTF-8":
+	    text = open(dir + "/" + locale, "rb").read()
+	    lines = text.split(b"\n")[1:-1]
+	    at = text.index(b"KEY")
+	    same(locale, [unescape(line[at:]) for line in lines])
+	    if locale == "C":
+	        assert not re.search(rb"[^ -~\n]", text), "not plain ASCII"
+	    else:
+	        for c in text.decode():
+	            assert c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Cs"), hex(ord(c))
+	        assert "wide \u6f22\u5b57" in text.decode()
+	END
+}
+t "keys with newlines, quotes, escape sequences, invalid UTF-8, wide characters, 1,024 bytes: ls, --json and -0 tell each as it was, and none reaches the terminal raw" hostile_keys
+
+show_it() {
+	local key=$'a\n\e[2J' pid run
+	wq add --rate-limited $q k
+	wq add --rate-limited $q k
+	wq add $q k
+	hold_key
+	wq add $q k
+	status 0 wq show $q k
+	[[ $(words <"$out") =~ ^key\ k\ state\ processing,dirty,delayed,failed\ age\ [0-9.]+[mu]?s\ due\ [0-9]+m[0-9]+s\ failures\ 2\ requeues\ 2\ holder\ $pid$ ]] ||
+		{ echo "# $(<"$out")"; exit 1; }
+	status 0 wq show --json $q k
+	holds '.key == "k" and .key_base64 == "aw==" and .state == ["processing", "dirty", "delayed", "failed"]'
+	holds '.failures == 2 and .requeues == 2 and .holder == "process" and .pid == '$pid
+	let_go
+	holds '.age_ns > 0 and .age_ns < 60e9 and .due_ns > 200e9 and .due_ns <= 300e9'
+	wq add -0 $q < <(printf '%s' "$key")
+	status 0 wq show $q "$key"
+	is key 'key a\n\033[2J' "$(head -n 1 "$out" | tr -s ' ')"
+	status 0 wq show --json $q "$key"
+	holds '.key == null and (.key_base64 | @base64d) == "a\n\u001b[2J"'
+	status 3 wq show $q other
+	says "has no key 'other'"
+	status 2 wq show $q
+	status 1 wq show $q ''
+	says "a key has 1 to"
+}
+t "show tells all of one key: state, age, due time, failures, requeues and holder; exit status 3 where there is none" show_it --limiter exponential:5m:1h
 
 stat_json() {
 	local f
-	wq add $q a b a
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq add $q a b c a
 	wq get $q >/dev/null
+	is key b "$(wq get --fd 7)"
+	wq add $q b
 	status 0 wq stat --json $q
-	for f in "\"name\": \"$q\"" '"ready": 1' '"adds": 2' '"coalesced": 1' '"gets": 1' \
-		 '"dones": 1' '"merged": 0' '"failed": 0' '"kept": 0' '"shutdown": false' '"mode": "0600"'; do
-		[[ $(<"$out") = *"$f"* ]] || { echo "# no $f in: $(<"$out")"; exit 1; }
+	holds '[.name, .mode, .shutdown, .draining] == ["'$q'", "0600", false, false]'
+	holds '[.ready, .processing, .depth, .keys] == [1, 1, 2, 2]'
+	holds '[.adds, .coalesced, .gets, .dones, .merged, .failed, .kept] == [4, 1, 2, 1, 0, 0, 0]'
+	holds '.consumers == 1 and .memory > 0 and .unfinished_ns > 0 and .unfinished_ns <= .longest_ns and .longest_ns < 60e9'
+	holds '[.work_duration.buckets[].up_to_ns] == [10, 100, 1000, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, null]'
+	holds 'all(.queue_duration, .work_duration; .count == ([.buckets[].count] | add))'
+	holds '[.queue_duration.count, .work_duration.count] == [2, 1]'
+	holds '.work_duration | .mean_ns == .sum_ns and .sum_ns > 0'
+	is "depth, consumers, counts" "2 1 2 1" \
+		"$(figures depth consumers queue_duration_count work_duration_count)"
+	for f in memory unfinished_ns longest_ns queue_duration_mean_ns work_duration_mean_ns; do
+		[ "$(figures $f)" -gt 0 ] || { echo "# no $f"; exit 1; }
 	done
 }
-t "stat --json has the figures" stat_json
+t "stat has the figures, depth, memory, consumers and durations among them; --json each bucket" stat_json
+
+# ---- metrics
+
+metrics_format() {
+	local name
+	wq create $q.b
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq add $q a b c a
+	wq get $q >/dev/null
+	is key b "$(wq get --fd 7)"
+	wq add --after 1h $q later
+	status 0 wq metrics
+	is said '' "$(<"$err")"
+	cp "$out" "$dir/all"
+	status 0 "${PROMTOOL:-promtool}" check metrics <"$dir/all"
+	is promtool '' "$(<"$out")$(<"$err")"
+	for name in workqueue_{depth,adds_total,queue_duration_seconds,work_duration_seconds} \
+		workqueue_{unfinished_work_seconds,longest_running_processor_seconds,retries_total} \
+		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,kept_keys} \
+		wq_{coalesced,given_back,canceled,dropped}_total; do
+		is "TYPE lines of $name" 1 "$(grep -c "^# TYPE $name " "$dir/all")"
+		is "HELP lines of $name" 1 "$(grep -c "^# HELP $name ." "$dir/all")"
+		is "samples of $name" 2 "$(grep -Ec "^$name(_count)?\{name=\"$q(\.b)?\"\} [0-9.]+$" "$dir/all")"
+	done
+	wq unlink $q.b
+}
+t "metrics prints client-go's names and wq's own for each queue, in a form that promtool has nothing to say against" metrics_format
+
+metrics_figures() {
+	local k
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	for k in a b c; do
+		wq add $q $k
+		wq get $q >/dev/null
+	done
+	wq add $q held ready held
+	wq get --fd 7 >/dev/null
+	wq add $q held
+	wq add --after 1h $q later
+	wq metrics $q $q >"$dir/metrics" || exit 1
+	status 0 wq stat --json $q
+	python3 -IS - "$dir/metrics" "$out" $q <<-'END' || exit 1
+	import itertools, json, sys
+	m = [line.rsplit(" ", 1) for line in open(sys.argv[1]) if line[0] != "#"]
+	assert len(dict(m)) == len(m), "a sample stands there twice"
+	m = {k: v.strip() for k, v in m}
+	st = json.load(open(sys.argv[2]))
+	name = 'name="%s"' % sys.argv[3]
+	def same(what, want):
+	    got = m.pop(what + "{" + name + "}")
+	    if got != want:
+	        print("#", what, "wanted", want, "got", got)
+	        sys.exit(1)
+	for what, figure in ("workqueue_depth", "depth"), ("workqueue_adds_total", "adds"), (
+	        "workqueue_retries_total", "retries"):
+	    same(what, str(st[figure]))
+	for figure in "processing", "delayed", "keys", "max_keys", "consumers":
+	    same("wq_" + figure, str(st[figure]))
+	for figure in "coalesced", "given_back", "canceled", "dropped":
+	    same("wq_" + figure + "_total", str(st[figure]))
+	for figure in "failed", "kept":
+	    same("wq_" + figure + "_keys", str(st[figure]))
+	same("wq_memory_bytes", str(st["memory"]))
+	assert [st[f] for f in ("depth", "adds", "retries", "processing", "delayed", "keys",
+	    "coalesced", "consumers")] == [2, 6, 1, 1, 1, 3, 1, 1], st
+	bounds = ["1e-08", "1e-07", "1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1", "1", "10", "+Inf"]
+	for figure, count in ("queue_duration", 4), ("work_duration", 3):
+	    what, h = "workqueue_%s_seconds" % figure, st[figure]
+	    assert h["count"] == count, h
+	    same(what + "_count", str(count))
+	    same(what + "_sum", "%d.%09d" % divmod(h["sum_ns"], 10 ** 9))
+	    for le, n in zip(bounds, itertools.accumulate(b["count"] for b in h["buckets"])):
+	        got = m.pop('%s_bucket{%s,le="%s"}' % (what, name, le))
+	        assert got == str(n), (what, le, n, got)
+	for what, figure in ("unfinished_work", "unfinished_ns"), ("longest_running_processor", "longest_ns"):
+	    got = m.pop("workqueue_%s_seconds{%s}" % (what, name))
+	    assert len(got.split(".")[1]) == 9, got
+	    assert 0 < int(got.replace(".", "")) <= st[figure] < 60e9, (got, st[figure])
+	assert not m, m
+	END
+}
+t "metrics tells the same as stat, sums and bounds to the nanosecond, buckets cumulative, and each queue once" metrics_figures
+
+metrics_file() {
+	local f=$dir/wq.prom inode
+	wq create $q.b
+	umask 022
+	status 0 wq metrics -o "$f"
+	is "out, mode" "0 644" "$(stat -c %s "$out") $(stat -c %a "$f")"
+	status 0 "${PROMTOOL:-promtool}" check metrics <"$f"
+	exec 8<"$f"
+	inode=$(stat -c %i "$f")
+	status 0 wq metrics -o "$f" $q
+	[ "$inode" != "$(stat -c %i "$f")" ] || { echo "# was not replaced"; exit 1; }
+	grep -q "\"$q.b\"" <&8 || { echo "# was written over"; exit 1; }
+	is files wq.prom "$(ls -A "$dir")"
+	status 1 wq metrics -o /dev/null $q
+	says "is not a regular file"
+	[ -c /dev/null ] || exit 1
+	status 1 wq metrics -o "$dir/none/wq.prom"
+	says "No such file"
+
+	mkdir "$dir/full"
+	mount -t tmpfs -o size=4k,nr_inodes=9 tmpfs "$dir/full" || exit 1
+	trap 'umount "$dir/full"' EXIT
+	echo old >"$dir/full/wq.prom"
+	status 1 wq metrics -o "$dir/full/wq.prom"
+	says "No space left"
+	is "file, files" "old wq.prom" "$(<"$dir/full/wq.prom") $(ls -A "$dir/full")"
+	wq unlink $q.b
+}
+t "metrics -o replaces the file as a whole: who has the old one open reads that to its end, and where the disk is full it stays" metrics_file
+
+metrics_gone() {
+	cat >"$dir/shim.c" <<-END
+	#include <linux/wq.h>
+	#include <string.h>
+	#include <sys/syscall.h>
+	#include <unistd.h>
+	/* Each queue NAME.x goes as soon as it was listed. */
+	int ioctl(int fd, unsigned long nr, void *arg)
+	{
+		struct wq_queues *qs = arg;
+		int ret = syscall(SYS_ioctl, fd, nr, arg);
+		for (unsigned int i = 0; nr == WQ_IOC_QUEUES && i < qs->count; i++) {
+			char *name = ((struct wq_queue *)qs->addr)[i].name;
+			if (strstr(name, ".x"))
+				strcpy(name, "gone");
+		}
+		return ret;
+	}
+	END
+	gcc -shared -fPIC -I"$SRC/include/uapi" -o "$dir/shim.so" "$dir/shim.c" || exit 1
+	wq create $q.x
+	status 0 env LD_PRELOAD="$dir/shim.so" "$WQCTL" metrics
+	is said '' "$(<"$err")"
+	[[ $(<"$out") = *"\"$q\""* && $(<"$out") != *gone* && $(<"$out") != *"$q.x"* ]] || exit 1
+	wq unlink $q.x
+}
+t "metrics says nothing of a queue that goes meanwhile, and leaves it out" metrics_gone
+
+# ---- top
+
+# in_tmux COMMAND...: runs it on a terminal of 100 x 30, after a line "before"
+in_tmux() {
+	printf '%q ' "$@" >"$dir/command"
+	cat >"$dir/session" <<-END
+	trap : INT
+	echo before
+	stty -a >"$dir/tty"
+	. "$dir/command"
+	echo "after \$?"
+	stty -a >"$dir/tty-after"
+	read -r _ <$gate
+	END
+	LC_ALL=C.UTF-8 tmux -S "$top/tmux" -f /dev/null -u new-session -d -x 100 -y 30 \
+		"LC_ALL=C.UTF-8 sh '$dir/session'" || exit 1
+	# to the end of this test; it has no other clients
+	tmux -S "$top/tmux" set -g status off
+}
+press() { tmux -S "$top/tmux" send-keys "$@"; }
+screen() { tmux -S "$top/tmux" -u capture-pane -p; }
+# shows REGEX: the screen does, as one text
+shows() { local s; s=$(screen) && [[ $s =~ $1 ]]; }
+shows_no() { local s; s=$(screen) && ! [[ $s =~ $1 ]]; }
+# sees REGEX, sees_no REGEX: soon
+sees() { soon_screen shows "$1"; }
+sees_no() { soon_screen shows_no "$1"; }
+soon_screen() {
+	local i
+	for ((i = 0; i < 100; i++)); do
+		"$@" && return
+		nap 0.1
+	done
+	echo "# never: $*, but:"
+	screen | sed 's/^/# /'
+	exit 1
+}
+
+top_queues() {
+	wq create $q.b
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q.b
+	wq add $q 1 2 3 4 5
+	wq add $q.b held a b
+	wq get --fd 7 >/dev/null
+	wq add --after 1h $q.b c d e
+	in_tmux "$WQCTL" top -d 0.2
+	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99"
+	sees "$q +0 +0 +5 +0 +0 +- +- +- +- +-.*$q.b +0 +0 +2 +1 +3 +[0-9.]+[mu]?s +- +- +- +-"
+	shows "2 queues, depth 7, processing 1, delayed 3; by DEPTH" || exit 1
+	press Right
+	sees "by PROC.*$q\.b .*$q "
+	press r
+	sees "by PROC, reversed.*$q .*$q\.b "
+	press r Left Left Left Left
+	sees "by QUEUE.*$q .*$q\.b "
+	press Left
+	sees "by WORK99"
+	wq create $q.c
+	sees "3 queues.*$q\.c "
+	wq unlink $q.c
+	sees "2 queues"
+	sees_no "$q\.c"
+	press q
+	sees "^before"$'\n'"after 0"
+	soon file_has "$dir/tty-after" 1
+	is "terminal's settings" "$(<"$dir/tty")" "$(<"$dir/tty-after")"
+	wq unlink $q.b
+}
+t "top shows each queue's figures; arrows choose the column to sort by, queues come and go, and q ends with the terminal as it was" top_queues
+
+top_rates() {
+	(
+		while :; do
+			wq add $q a b c
+			wq get -n 3 $q
+		done
+	) >/dev/null 2>&1 &
+	in_tmux "$WQCTL" top -d 1
+	sees "$q +[1-9][0-9.]* +[1-9][0-9.]* +[0-9]+ +[0-9]+ +0 +[^ ]+ +<[0-9]+[mun]?s +<[0-9]+[mun]?s +<[0-9]+[mun]?s +<[0-9]+[mun]?s"
+	kill $!
+	sees "$q +0 +0 +[0-9]+ +0 +0 +- +- +- +- +-"
+}
+t "top shows adds and dones a second, and percentiles of the last interval alone" top_rates
+
+top_keys() {
+	wq create $q.b
+	local pid run
+	wq add $q held
+	hold_key
+	wq add $q ready
+	wq add --after 2h $q later
+	in_tmux "$WQCTL" top -d 0.2
+	sees "by DEPTH.*$q .*$q\.b "
+	press Enter
+	sees "STATE +AGE +DUE +FAILURES +HOLDER +KEY"$'\n'"processing +[0-9.]+[mu]?s +- +0 +$pid +held *"$'\n'"ready +[0-9.]+[mu]?s +- +0 +- +ready *"$'\n'"delayed +- +1h59m +0 +- +later"
+	wq add $q more
+	sees "ready +[0-9.]+[mu]?s +- +0 +- +more"
+	wq cancel $q later >/dev/null
+	sees_no later
+	press q
+	sees "$q .*$q\.b "
+	press Down Enter
+	sees "QUEUE.*$q\.b .*STATE"
+	wq unlink $q.b
+	sees "the queue $q\.b is gone"
+	press Escape
+	sees "by DEPTH"
+	press Escape
+	sees "after 0"
+	let_go
+}
+t "top: Enter shows the keys of the selected queue, those held first; they come and go; a queue that goes is said to be gone" top_keys
+
+top_hostile() {
+	local i line
+	add_hostile
+	in_tmux "$WQCTL" top -d 0.2 $q
+	sees 'new\\nline'
+	shows '  "quoted. \\\\' || exit 1
+	shows '  \\377\\376' || exit 1
+	shows '  tab\\tand\\001\\033\[2J\\033\]0;title\\a' || exit 1
+	shows $'  wide \346\274\242\345\255\227' || exit 1
+	shows '  \\302\\2332J' || exit 1
+	# each line is a key, and the footer where it belongs
+	mapfile -t line < <(screen)
+	for ((i = 4; i < 4 + ${#hostile[@]} + 2; i++)); do
+		[[ ${line[i]} = "ready  "* ]] || { echo "# line $i: ${line[i]}"; exit 1; }
+	done
+	[[ ${line[29]} = "q back"* ]] || exit 1
+	press q
+	sees "^before"$'\n'"after 0"
+}
+t "top shows hostile keys escaped, one a line" top_hostile
+
+top_sizes() {
+	local size line
+	wq add $q {1..40}
+	in_tmux "$WQCTL" top -d 0.2
+	sees "$q "
+	for size in "60 10" "12 4" "3 2" "1 1" "200 60"; do
+		tmux -S "$top/tmux" resize-window -x ${size% *} -y ${size#* }
+		nap 0.3
+		press Enter Down NPage
+		nap 0.3
+		press Up q
+	done
+	sees "by DEPTH.*$q "
+	tmux -S "$top/tmux" resize-window -x 80 -y 24
+	sees "WORK99"
+	tmux -S "$top/tmux" resize-window -x 60 -y 10
+	sees_no "WORK99"
+	mapfile -t line < <(screen)
+	[[ ${line[9]} = "q quit"* && ${line[2]} = "${q:0:10}"* && ${line[1]} = *WAIT50 ]] || { printf '# %s\n' "${line[@]}"; exit 1; }
+	press Enter
+	sees "STATE.*ready"
+	press NPage NPage NPage NPage NPage NPage NPage NPage
+	mapfile -t line < <(screen)
+	[[ ${line[9]} = "q back"* && ${line[8]} = "ready "* ]] || { printf '# %s\n' "${line[@]}"; exit 1; }
+	press q q
+	sees "after 0"
+}
+t "top fits any terminal, however small, also while its size changes" top_sizes
+
+top_killed() {
+	in_tmux "$WQCTL" top -d 0.2
+	sees "$q "
+	press C-c
+	sees "^before"$'\n'"after "
+	soon file_has "$dir/tty-after" 1
+	is "terminal's settings" "$(<"$dir/tty")" "$(<"$dir/tty-after")"
+}
+t "top leaves the terminal as it was also after Ctrl-C" top_killed
+
+top_batch() {
+	status 1 wq top
+	says "top needs a terminal"
+	status 1 wq top --batch no.such
+	says "there is no queue of that name"
+	status 2 wq top -d 0 $q
+	wq add $q a b
+	status 0 wq top --batch -d 0.1 -n 2
+	is "frames" 2 "$(grep -Ec "^$q +0 +0 +2 +0 +0 +- +- +- +- +-$" "$out")"
+	status 0 wq top -b -d 0.1 -n 1 $q
+	is keys 2 "$(grep -Ec '^ready .*  [ab]$' "$out")"
+}
+t "top without a terminal says so; --batch prints frames of queues, or of a queue's keys" top_batch
+
+# ---- shutdown
 
 shut() {
 	wq add $q a
@@ -720,7 +1286,7 @@ t "where memory is short run waits and tries again: no key is lost, run twice or
 
 run_nul() {
 	printf 'a\0b' | wq add $q
-	is list 'a\000b	ready' "$(wq list $q)"
+	[[ "$(wq ls $q)" = *'  a\000b' ]] || exit 1
 	status 1 wq run --once $q -- touch "$dir/never"
 	says "key 'a\\000b': a NUL can't be in an argument; dropped"
 	is keys 0 "$(figures keys)"
@@ -905,12 +1471,13 @@ no_q "a wrong command line exits with 2 and says what is wrong" usage
 help() {
 	local c all
 	all=$(wq --help) || exit 1
-	for c in create unlink add get done forget bind query cancel list stat info shutdown run; do
+	for c in create unlink add get done forget bind query cancel ls show stat top metrics info \
+		shutdown run; do
 		[[ $all = *$'\n'"  $c "* ]] || { echo "# --help leaves out $c"; exit 1; }
 		status 0 wq $c --help
 	done
 	status 0 wq info
-	[[ $(<"$out") = *' limit'*'max_key      1024 bytes'* ]]
+	[[ $(<"$out") = *' limit metrics'*'max_key      1024 bytes'* ]]
 }
 no_q "--help names each command, and each has a --help; info tells the longest key, and that there are limiters" help
 
@@ -938,6 +1505,7 @@ for ((i = 0; i < ${#tests[@]}; i++)); do
 	else
 		echo "not ok $((i + 1)) $name"
 		failed=1 queue=$q
+		for name in $q.{b,c,r,w,x,zz}; do wq unlink "$name" 2>/dev/null; done
 	fi
 	end_test
 done

@@ -167,6 +167,22 @@ int wq_info(struct wq_info *info)
 	return device_call(WQ_IOC_INFO, info);
 }
 
+int wq_queues(struct wq_queue *list, unsigned int most, uint64_t *cursor)
+{
+	struct wq_queues arg = {
+		.size = sizeof(arg),
+		.addr = addr(list),
+		.count = most,
+		.each = sizeof(*list),
+		.cursor = *cursor,
+	};
+
+	if (device_call(WQ_IOC_QUEUES, &arg))
+		return -1;
+	*cursor = arg.cursor;
+	return arg.count;
+}
+
 /* One key */
 
 /* add or done of the records in @keys; writes back how many were handled */
@@ -463,11 +479,21 @@ static void batch_rewind(struct wq_batch *b)
 	b->index = 0;
 }
 
+/* What list told is there to be looked at: its records are no verb's input. */
+static bool batch_listed(const struct wq_batch *b)
+{
+	if (b->listed)
+		errno = EINVAL;
+	return b->listed;
+}
+
 int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token)
 {
 	uint32_t room = b->room ? b->room : 4096;
 	uint32_t size = len <= WQ_MAX_KEY ? WQ_REC_SIZE(len) : 0;
 
+	if (batch_listed(b))
+		return -1;
 	if (b->used + size > WQ_MAX_ARRAY) {
 		errno = E2BIG;
 		return -1;
@@ -515,22 +541,43 @@ void wq_batch_free(struct wq_batch *b)
 	memset(b, 0, sizeof(*b));
 }
 
+static uint32_t view_rec(struct wq_view *v, const struct wq_rec *rec)
+{
+	*v = (struct wq_view){
+		.key = rec->key,
+		.len = rec->len,
+		.token = rec->token,
+		.failures = rec->failures,
+		.due = -1,
+	};
+	return WQ_REC_SIZE(rec->len);
+}
+
+static uint32_t view_row(struct wq_view *v, const struct wq_row *row)
+{
+	*v = (struct wq_view){
+		.key = row->key,
+		.len = row->len,
+		.state = row->state,
+		.failures = row->failures,
+		.holder = row->holder,
+		.age = row->age,
+		.due = row->due,
+	};
+	return WQ_ROW_SIZE(row->len);
+}
+
 bool wq_batch_next(struct wq_batch *b, struct wq_view *v)
 {
-	const struct wq_rec *rec;
+	const void *at;
 
 	if (b->index == b->count) {
 		batch_rewind(b);
 		return false;
 	}
-	rec = rec_at(b, b->next);
-	v->key = rec->key;
-	v->len = rec->len;
-	v->token = rec->token;
-	v->state = b->listed ? rec->state : 0;
-	v->failures = b->listed ? 0 : rec->failures;
+	at = rec_at(b, b->next);
+	b->next += b->listed ? view_row(v, at) : view_rec(v, at);
 	v->result = b->index < b->results_room ? b->results[b->index] : 0;
-	b->next += WQ_REC_SIZE(rec->len);
 	b->index++;
 	return true;
 }
@@ -570,7 +617,7 @@ int wq_add_batch(int q, struct wq_batch *b)
 	batch_rewind(b);
 	if (!b->count)
 		return 0;
-	if (batch_results(b))
+	if (batch_listed(b) || batch_results(b))
 		return -1;
 
 	/* Keys from one queue may go to another, and be done in the first then. */
@@ -593,7 +640,7 @@ static int batch_done_begin(struct wq_batch *b)
 	uint32_t i, offset;
 
 	batch_rewind(b);
-	if (batch_results(b))
+	if (batch_listed(b) || batch_results(b))
 		return -1;
 	batch_for_each(b, i, offset, rec)
 		rec->state = 0;

@@ -171,7 +171,7 @@ int wq_done_get(int q, struct wq_item *item, unsigned int flags, int64_t delay,
 /** wq_query() - the state of a key, WQ_KEY_*; ENOENT: not known */
 int wq_query(int q, const void *key, size_t len);
 
-/** wq_key_state() - the same with the key's failures, all from one moment */
+/** wq_key_state() - the same with all else that is known of it, from one moment */
 int wq_key_state(int q, const void *key, size_t len, struct wq_key_state *ks);
 
 /** wq_cancel() - drop a key's run and failures; the state that it was in, WQ_KEY_* */
@@ -190,6 +190,14 @@ int wq_stat(int q, struct wq_stat *st);
 int wq_info(struct wq_info *info);
 
 /**
+ * wq_queues() - the next up to @most of the queues that the caller may open
+ * @cursor: 0 to start with; 0 again at the end
+ *
+ * Needs no queue.  Return: how many; one call tells 8 KiB of them at most.
+ */
+int wq_queues(struct wq_queue *list, unsigned int most, uint64_t *cursor);
+
+/**
  * struct wq_batch - keys that travel together, in one call and under one lock
  * @count: keys in it
  *
@@ -203,7 +211,7 @@ struct wq_batch {
 	uint32_t results_room;
 	uint32_t next;		/* offset of the record to walk on from */
 	uint32_t index;		/* and which one that is */
-	bool listed;		/* the records tell states, not failures */
+	bool listed;		/* the records are struct wq_row */
 	void *recs;
 	int32_t *results;
 };
@@ -214,8 +222,11 @@ struct wq_batch {
  * @len: how many
  * @token: which get it was
  * @state: after wq_list(): WQ_KEY_*
- * @failures: after a get, as in struct wq_item
+ * @failures: after a get or wq_list(): how often it failed
  * @result: of the last wq_add_batch(), wq_done_batch() or wq_done_get_batch()
+ * @holder: after wq_list(), as in struct wq_row
+ * @age: likewise
+ * @due: likewise
  */
 struct wq_view {
 	const void *key;
@@ -224,6 +235,9 @@ struct wq_view {
 	uint32_t state;
 	uint32_t failures;
 	int result;
+	uint32_t holder;
+	int64_t age;
+	int64_t due;
 };
 
 #define WQ_BATCH_INIT	{ 0 }
@@ -282,7 +296,8 @@ int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsig
  * wq_list() - the next up to @most keys of the queue, in no useful order
  * @cursor: 0 to start with; 0 again at the end
  *
- * Return: how many; may be 0 before the end.
+ * The batch is for wq_batch_next() alone then: what adds to it or works on it says
+ * EINVAL until it is reset.  Return: how many; may be 0 before the end.
  */
 int wq_list(int q, struct wq_batch *b, unsigned int most, uint64_t *cursor);
 

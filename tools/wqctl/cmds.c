@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -12,7 +11,7 @@
 
 #include "wqctl.h"
 
-/* Keys that get and list fetch at once. */
+/* Keys that get fetches at once. */
 #define PAGE	512
 
 /* The queue and its name */
@@ -348,7 +347,7 @@ int cmd_done(const struct args *a)
 
 /* Looking */
 
-static const char *state_text(unsigned int state)
+const char *state_text(unsigned int state)
 {
 	static char text[64];
 
@@ -428,104 +427,6 @@ int cmd_forget(const struct args *a)
 	return each_key(a, O_RDONLY, wq_forget);
 }
 
-int cmd_list(const struct args *a)
-{
-	struct wq_batch b = WQ_BATCH_INIT;
-	uint64_t cursor = 0;
-	struct wq_view v;
-	int q;
-
-	q = queue_open(a, O_RDONLY);
-	if (q < 0)
-		return FAILED;
-	do {
-		if (wq_list(q, &b, PAGE, &cursor) < 0)
-			return complain(a, "can't list the keys");
-		while (wq_batch_next(&b, &v)) {
-			if (a->nul) {
-				fwrite(v.key, 1, v.len, stdout);
-				putchar('\0');
-			} else {
-				printf("%s\t%s\n", key_text(v.key, v.len), state_text(v.state));
-			}
-		}
-	} while (cursor && !ferror(stdout));
-	wq_batch_free(&b);
-	return DONE;
-}
-
-/* All figures are JSON integers: 64 bits with a sign. */
-static json_t *stat_json(const struct wq_stat *st)
-{
-	char mode[8];
-
-	snprintf(mode, sizeof(mode), "%04o", st->mode & 07777);
-	return json_pack("{s:s, s:I, s:I, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-			 "name", st->name,
-			 "uid", (json_int_t)st->uid,
-			 "gid", (json_int_t)st->gid,
-			 "mode", mode,
-			 "shutdown", !!(st->state & WQ_STATE_SHUTDOWN),
-			 "draining", !!(st->state & WQ_STATE_DRAINING),
-			 "ready", (json_int_t)st->ready,
-			 "processing", (json_int_t)st->processing,
-			 "held", (json_int_t)st->held,
-			 "delayed", (json_int_t)st->delayed,
-			 "next_due_ns", st->delayed ? json_integer(st->next_due) : json_null(),
-			 "failed", (json_int_t)st->failed,
-			 "kept", (json_int_t)st->kept,
-			 "keys", (json_int_t)st->keys,
-			 "max_keys", (json_int_t)st->max_keys,
-			 "adds", (json_int_t)st->adds,
-			 "coalesced", (json_int_t)st->coalesced,
-			 "gets", (json_int_t)st->gets,
-			 "dones", (json_int_t)st->dones,
-			 "given_back", (json_int_t)st->given_back,
-			 "canceled", (json_int_t)st->canceled,
-			 "merged", (json_int_t)st->merged,
-			 "retries", (json_int_t)st->retries,
-			 "dropped", (json_int_t)st->dropped);
-}
-
-static void print_value(const char *name, const json_t *value)
-{
-	if (json_is_string(value))
-		printf("%-12s %s\n", name, json_string_value(value));
-	else if (json_is_boolean(value))
-		printf("%-12s %s\n", name, json_is_true(value) ? "yes" : "no");
-	else if (json_is_null(value))
-		printf("%-12s -\n", name);
-	else
-		printf("%-12s %" JSON_INTEGER_FORMAT "\n", name, json_integer_value(value));
-}
-
-int cmd_stat(const struct args *a)
-{
-	int q = queue_open(a, O_RDONLY);
-	struct wq_stat st;
-	const char *name;
-	json_t *json, *value;
-
-	if (q < 0)
-		return FAILED;
-	if (wq_stat(q, &st))
-		return complain(a, "can't read the figures");
-	json = stat_json(&st);
-	if (!json) {
-		message("not enough memory");
-		return FAILED;
-	}
-	if (a->json) {
-		json_dumpf(json, stdout, JSON_INDENT(2));
-		putchar('\n');
-	} else {
-		json_object_foreach(json, name, value)
-			print_value(name, value);
-	}
-	json_decref(json);
-	return DONE;
-}
-
 int cmd_info(const struct args *a)
 {
 	struct wq_info info;
@@ -533,10 +434,11 @@ int cmd_info(const struct args *a)
 	if (wq_info(&info))
 		return complain(a, "can't ask the kernel");
 	printf("version      %u\n", info.version);
-	printf("features    %s%s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
+	printf("features    %s%s%s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
 	       info.features & WQ_FEATURE_POLL ? " poll" : "",
 	       info.features & WQ_FEATURE_DELAY ? " delay" : "",
-	       info.features & WQ_FEATURE_LIMIT ? " limit" : "");
+	       info.features & WQ_FEATURE_LIMIT ? " limit" : "",
+	       info.features & WQ_FEATURE_METRICS ? " metrics" : "");
 	printf("max_key      %u bytes\n", info.max_key);
 	printf("max_array    %u bytes\n", info.max_array);
 	printf("max_keys     %u\n", info.max_keys);

@@ -3,9 +3,10 @@
  * wqctl: work queues of the kernel from the shell.
  *
  * This file reads the command line and speaks to the user; the subcommands are
- * in cmds.c, `wqctl run` in run.c, and limiter.c reads --limiter.  One parser
- * serves all subcommands: each has a table of the options it takes, and says how
- * many words it wants.
+ * in cmds.c, those that look at queues and keys in look.c, metrics.c and top.c,
+ * `wqctl run` in run.c, and limiter.c reads --limiter.  One parser serves all
+ * subcommands: each has a table of the options it takes, and says how many words
+ * it wants.
  */
 #include <argp.h>
 #include <errno.h>
@@ -36,7 +37,7 @@ enum {
  * struct command - a subcommand
  * @words_min: words wanted behind the queue
  * @words_max: the most of them
- * @queue: whether it needs a queue: by its name, or by a descriptor
+ * @queue: whether it needs a queue: by its name, or by a descriptor; or may have one
  * @raw: the words are a command line, nothing in it is an option
  */
 struct command {
@@ -46,7 +47,7 @@ struct command {
 	const struct argp_option *options;
 	int (*run)(const struct args *a);
 	unsigned int words_min, words_max;
-	enum { NO_QUEUE, BY_NAME, BY_FD, BY_EITHER, BY_BOTH } queue;
+	enum { NO_QUEUE, BY_NAME, BY_FD, BY_EITHER, BY_BOTH, OPTIONAL } queue;
 	bool raw;
 };
 
@@ -65,7 +66,7 @@ static const struct command commands[] = {
 			"0 made, 1 failed (there is one of that name).",
 		.options = (const struct argp_option[]){
 			{ "mode", 'm', "MODE", 0,
-			  "permissions in octal, whatever the umask (default: 0600); read is to get, done, query and list, write is to add, cancel and shut down, either is to forget", 0 },
+			  "permissions in octal, whatever the umask (default: 0600); read is to get, done, query and ls, write is to add, cancel and shut down, either is to forget", 0 },
 			{ "max-keys", 'n', "N", 0,
 			  "the most keys that it holds (default: see wqctl info)", 0 },
 			{ "limiter", OPT_LIMITER, "SPEC", 0,
@@ -147,7 +148,7 @@ static const struct command commands[] = {
 		.run = cmd_bind, .queue = BY_BOTH,
 	}, {
 		.name = "query", .args = "QUEUE KEY\n--fd N KEY",
-		.doc = "Print the state of a key."
+		.doc = "Print the state of a key; wqctl show tells more."
 			"\vStates: ready (waits for a get), processing (got and not done), with dirty: runs once more afterwards; delayed (comes later); failed (which was not forgotten; a second line tells how often, as in \"failures 3\"); mine: by --fd's file.\n\n"
 			"0 printed, 1 failed, 3 the queue doesn't know the key.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
@@ -160,22 +161,64 @@ static const struct command commands[] = {
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_cancel, .queue = BY_EITHER, .words_min = 1, .words_max = -1,
 	}, {
-		.name = "list", .args = "QUEUE\n--fd N",
-		.doc = "Print all keys of a queue, each with a tab and its state behind, in no useful order."
-			"\vBytes that are not text are printed as in a C string: \\n, \\\\, \\303.",
+		.name = "ls", .args = "[QUEUE]\n--fd N",
+		.doc = "Print all queues that you may open; with QUEUE all its keys."
+			"\vOf a key: its state (see wqctl query --help), how long it is processing or else ready, when it is due, how often it failed, and the process that holds it (or \"kernel\", or \"?\" for one that you can't see). Keys come in no useful order; one that is there all the while comes once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
+			"--json prints an array of objects, one a line. A queue has name, uid, gid, mode, shutdown, draining, ready, processing, delayed, keys. A key has key_base64 (its bytes), key (the same as a string, or null where it is not UTF-8 or has control characters), state (an array of words), age_ns, due_ns, failures, holder (\"process\" or \"kernel\") and pid; what it has not is null. Output that was cut short lacks the end of the array.\n\n"
+			"For instance, the keys that somebody holds, and all keys into another queue:\n\n"
+			"  wqctl ls --json mail | jq -r '.[] | select(.holder) | .key'\n"
+			"  wqctl ls -0 mail | wqctl add -0 spare",
 		.options = (const struct argp_option[]){
 			{ "null", '0', NULL, 0, "the keys alone, as they are, each ended by NUL", 0 },
+			{ "json", OPT_JSON, NULL, 0, "as a JSON array", 0 },
 			FD_OPTION, END
 		},
-		.run = cmd_list, .queue = BY_EITHER,
+		.run = cmd_ls, .queue = OPTIONAL,
+	}, {
+		.name = "show", .args = "QUEUE KEY\n--fd N KEY",
+		.doc = "Print all that is known of a key."
+			"\vWhat wqctl ls tells of it, and requeues: its failures as the queue's limiter counts them.\n\n"
+			"0 printed, 1 failed, 3 the queue doesn't know the key.",
+		.options = (const struct argp_option[]){
+			{ "json", OPT_JSON, NULL, 0, "as a JSON object, as in wqctl ls", 0 },
+			FD_OPTION, END
+		},
+		.run = cmd_show, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
 	}, {
 		.name = "stat", .args = "QUEUE\n--fd N",
-		.doc = "Print the figures of a queue.",
+		.doc = "Print the figures of a queue."
+			"\vqueue_duration is the time that keys waited for a get, work_duration that from get to done. A queue without a name has no times. Without --fd, wqctl itself is none of the consumers.",
 		.options = (const struct argp_option[]){
-			{ "json", OPT_JSON, NULL, 0, "as a JSON object", 0 },
+			{ "json", OPT_JSON, NULL, 0, "as a JSON object, durations with all their buckets", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_stat, .queue = BY_EITHER,
+	}, {
+		.name = "top", .args = "[QUEUE]",
+		.doc = "Show queues as they change; with QUEUE its keys."
+			"\vRates, and how long keys waited for a get (WAIT) and were worked on (WORK): the 50th and 99th percentile of the last interval, as the power of ten that it is below. OLDEST is the key that is longest in processing. Of a queue's keys those come first that somebody holds, then those that are ready, the oldest first; of a large queue only the first 2,048 that ls tells are looked at.\n\n"
+			"Left and Right (or < and >) choose the column to sort by, r reverses; Up and Down (or k and j) select a queue, Enter shows its keys; q or Esc goes back, and ends.\n\n"
+			"For instance, an hour's figures as a log:\n\n"
+			"  wqctl top --batch -d 60 -n 60 >top.log",
+		.options = (const struct argp_option[]){
+			{ "delay", 'd', "TIME", 0, "read the figures that often: 0.5s, 1m (a number alone: seconds; default: 2)", 0 },
+			{ "batch", 'b', NULL, 0, "print frames as text; needs no terminal", 0 },
+			{ "count", 'n', "N", 0, "--batch: N frames (default: no end)", 0 },
+			END
+		},
+		.run = cmd_top, .queue = OPTIONAL,
+	}, {
+		.name = "metrics", .args = "[QUEUE...]",
+		.doc = "Print the figures of queues in Prometheus' text format; of all that you may open, or those named."
+			"\vWhat client-go's workqueue has as well is called as there, workqueue_depth and so on, the rest wq_...; each has the label name. wqctl itself is none of the consumers. A queue that can't be read is told, and left out.\n\n"
+			"For the node exporter's textfile collector, from cron or a timer:\n\n"
+			"  wqctl metrics -o /var/lib/prometheus/node-exporter/wq.prom\n\n"
+			"0 printed, 1 failed, or a queue was left out.",
+		.options = (const struct argp_option[]){
+			{ "output", 'o', "FILE", 0, "to FILE, which is replaced at once when all is written", 0 },
+			END
+		},
+		.run = cmd_metrics, .words_max = -1,
 	}, {
 		.name = "info", .args = "",
 		.doc = "Print what the kernel's wq can do, and its limits.",
@@ -351,6 +394,13 @@ int complain(const struct args *a, const char *what, ...)
 	return err == EAGAIN || err == ETIMEDOUT ? NOTHING : FAILED;
 }
 
+/* What changes the direction of writing would make a line look like another one. */
+static bool turns(wchar_t c)
+{
+	return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
+	       (c >= 0x2066 && c <= 0x2069);
+}
+
 const char *key_text(const void *key, size_t len)
 {
 	static char text[4 * WQ_MAX_KEY + 1];
@@ -369,7 +419,7 @@ const char *key_text(const void *key, size_t len)
 			*to++ = '\\';
 			*to++ = letters[found - plain];
 			from++;
-		} else if (n && n <= (size_t)(end - from) && iswprint(wide)) {
+		} else if (n && n <= (size_t)(end - from) && iswprint(wide) && !turns(wide)) {
 			to = mempcpy(to, from, n);
 			from += n;
 		} else {
@@ -461,6 +511,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'j':
 		a->jobs = number(state, "--jobs", arg, 10, 1, 4096);
 		break;
+	case 'd':
+		a->interval = duration(state, "--delay", arg);
+		if (a->interval < NSEC_PER_SEC / 100)
+			argp_error(state, "--delay: 10ms is the shortest");
+		break;
+	case 'o':
+		a->output = arg;
+		break;
+	case 'b':
+		a->batch = true;
+		break;
 	case 't':
 		a->timeout = duration(state, "--timeout", arg);
 		break;
@@ -536,7 +597,8 @@ static int run_command(const struct command *c, int argc, char **argv)
 	};
 	struct parse p = {
 		.command = c,
-		.args = { .fd = -1, .mode = -1, .jobs = 1, .timeout = WQ_NOWAIT, .max_retries = 5 },
+		.args = { .fd = -1, .mode = -1, .jobs = 1, .timeout = WQ_NOWAIT, .max_retries = 5,
+			  .interval = 2 * NSEC_PER_SEC },
 	};
 	char name[32];
 	int ret;

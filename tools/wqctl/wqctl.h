@@ -37,6 +37,8 @@ enum {
  * @max_retries: --max-retries
  * @limits: --limiter
  * @num_limits: how many, 0 where there is none
+ * @interval: -d, in ns
+ * @output: -o, NULL where there is none
  */
 struct args {
 	const char *queue;
@@ -52,6 +54,8 @@ struct args {
 	unsigned int max_retries;
 	struct wq_limit limits[WQ_MAX_LIMITS];
 	unsigned int num_limits;
+	int64_t interval;
+	const char *output;
 	bool rate_limited;
 	bool nul;
 	bool verbose;
@@ -59,6 +63,7 @@ struct args {
 	bool json;
 	bool drain;
 	bool once;
+	bool batch;
 };
 
 /* Opens the queue that @a names; where that fails, says so and returns -1. */
@@ -80,6 +85,9 @@ void progress_end(void);
 /* The key with everything that is not text escaped as in a C string; keeps errno. */
 const char *key_text(const void *key, size_t len);
 
+/* The state of a key, WQ_KEY_*, in words with commas between. */
+const char *state_text(unsigned int state);
+
 int64_t now_ns(void);
 
 /* A time as people write it; false: it is none. */
@@ -97,10 +105,13 @@ int cmd_done(const struct args *a);
 int cmd_forget(const struct args *a);
 int cmd_query(const struct args *a);
 int cmd_cancel(const struct args *a);
-int cmd_list(const struct args *a);
+int cmd_ls(const struct args *a);
+int cmd_show(const struct args *a);
 int cmd_stat(const struct args *a);
 int cmd_info(const struct args *a);
 int cmd_shutdown(const struct args *a);
 int cmd_run(const struct args *a);
+int cmd_metrics(const struct args *a);
+int cmd_top(const struct args *a);
 
 #endif /* WQCTL_H */

@@ -113,8 +113,9 @@
  * struct wq_rec - one key of a packed array
  * @len: bytes of the key, 1 to WQ_MAX_KEY
  * @flags: add: WQ_ADD_*; done: WQ_DONE_*; other verbs: must be zero
- * @state: list: out, WQ_KEY_*; add: must be zero
- * @failures: get: out, how often the key failed since that was last forgotten;
+ * @state: add: must be zero
+ * @failures: get: out, how often the key failed since that was last forgotten
+ *	(from 2,097,151 on it is not counted further, and 2^32 - 1 is told);
  *	done: not looked at, so that a record may be as get told it
  * @token: get: out, which get this was (never 0); done: in, the same, or 0 to
  *	go by the key alone; other verbs: must be zero
@@ -148,7 +149,8 @@ struct wq_rec {
  * @count: in, add and done: records in the buffer, get and list: the most keys
  *	wanted, 0 for as many as fit; out: keys handled
  *
- * One call of get or list hands out at most WQ_MAX_OUT bytes of records.
+ * One call of get or list hands out at most WQ_MAX_OUT bytes of records; those of
+ * list are struct wq_row.
  */
 struct wq_keys {
 	__aligned_u64 addr;
@@ -161,6 +163,7 @@ struct wq_keys {
 #define WQ_FEATURE_POLL		(1ULL << 1)	/* poll, select, epoll */
 #define WQ_FEATURE_DELAY	(1ULL << 2)	/* wq_rec.delay */
 #define WQ_FEATURE_LIMIT	(1ULL << 3)	/* limiters, outcomes of done */
+#define WQ_FEATURE_METRICS	(1ULL << 4)	/* times and histograms, list of queues */
 
 /**
  * struct wq_info - WQ_IOC_INFO: what this kernel's wq can do; needs no queue
@@ -333,6 +336,12 @@ struct wq_done {
  *	(client-go's NumRequeues; of a bucket: 0), likewise
  * @failures: in, must be zero; out, how often it failed since that was last
  *	forgotten, whatever the limiter, likewise
+ * @age: in, must be zero; out, as in struct wq_row
+ * @due: likewise
+ * @holder: likewise
+ * @reserved: must be zero
+ *
+ * A file that can't read (O_WRONLY) is told @state alone.
  *
  * ENOENT where the queue doesn't know the key.
  */
@@ -344,7 +353,42 @@ struct wq_key_state {
 	__u32 state;
 	__u32 requeues;
 	__u32 failures;
+	__s64 age;
+	__s64 due;
+	__u32 holder;
+	__u32 reserved;
 };
+
+#define WQ_HELD_BY_KERNEL	0xffffffffU	/* wq_row.holder */
+
+/**
+ * struct wq_row - a key as list tells it
+ * @len: bytes of the key
+ * @flags: 0
+ * @state: WQ_KEY_*
+ * @failures: how often it failed since that was last forgotten
+ * @holder: PROCESSING: the process that opened the file which holds it, as the
+ *	caller's pid namespace sees it, 0 where it does not, or it has ended; or
+ *	WQ_HELD_BY_KERNEL
+ * @age: ns that it is processing, or else ready; 0 where it is neither, and of
+ *	a queue without a name, which has no times
+ * @due: DELAYED: ns until then, 0: now; else -1
+ * @key: the key, followed by zeros up to a multiple of 8 bytes
+ */
+struct wq_row {
+	__u16 len;
+	__u16 flags;
+	__u32 state;
+	__u32 failures;
+	__u32 holder;
+	__s64 age;
+	__s64 due;
+	__u8 key[];
+};
+
+/* Bytes that a row with a key of @len bytes takes in an array. */
+#define WQ_ROW_SIZE(len) \
+	(sizeof(struct wq_row) + (((len) + 7UL) & ~7UL))
 
 /**
  * struct wq_list - WQ_IOC_LIST: the keys of the queue, in no useful order
@@ -362,6 +406,68 @@ struct wq_list {
 	__u32 flags;
 	struct wq_keys keys;
 	__aligned_u64 cursor;
+};
+
+/**
+ * struct wq_queue - a queue as WQ_IOC_QUEUES tells it
+ * @name: its name
+ * @uid: owner, as the caller's user namespace sees it
+ * @gid: group, likewise
+ * @mode: permission bits
+ * @state: WQ_STATE_*
+ * @ready: keys that get would hand out
+ * @processing: keys that were got and are not done
+ * @delayed: keys that wait for their time
+ * @keys: keys known, in any state
+ */
+struct wq_queue {
+	char name[WQ_NAME_MAX];
+	__u32 uid;
+	__u32 gid;
+	__u32 mode;
+	__u32 state;
+	__u32 ready;
+	__u32 processing;
+	__u32 delayed;
+	__u32 keys;
+};
+
+/**
+ * struct wq_queues - WQ_IOC_QUEUES: the queues that the caller may open, for reading
+ *	or for writing, in the order they were made; needs no queue
+ * @size: sizeof(struct wq_queues)
+ * @flags: must be zero
+ * @addr: pointer to struct wq_queue[]
+ * @count: in, the most that fit there, at least one; out, how many, at most
+ *	WQ_MAX_OUT bytes; 0 on error
+ * @each: sizeof(struct wq_queue): of a longer one the kernel's part is written, of
+ *	a shorter one no more than that; a multiple of 4, from WQ_NAME_MAX up
+ * @cursor: in, 0 to start, else what the last call said; out, where to go on, 0 at
+ *	the end
+ */
+struct wq_queues {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 addr;
+	__u32 count;
+	__u32 each;
+	__aligned_u64 cursor;
+};
+
+/*
+ * Upper bounds of a histogram's counts are 10 ns, 100 ns, ... 10 s; the last one has
+ * what is above.  A duration counts in one of them.
+ */
+#define WQ_HIST_COUNTS	11
+
+/**
+ * struct wq_hist - a histogram of durations
+ * @sum: of all, ns, modulo 2^64
+ * @counts: how many there were
+ */
+struct wq_hist {
+	__aligned_u64 sum;
+	__aligned_u64 counts[WQ_HIST_COUNTS];
 };
 
 /* struct wq_stat.state */
@@ -401,6 +507,15 @@ struct wq_list {
  * @kept: of these, keys that are known for that alone, and have nothing to do;
  *	they count in @keys until they are forgotten or canceled.  Of delayed ones
  *	that a shut down drops it is so a little later, as the memory of others goes.
+ * @memory: bytes of keys, table and heap
+ * @depth: keys that need a run: ready, or dirty while they are processed (what
+ *	client-go calls depth)
+ * @consumers: open files that are bound to the queue
+ * @unfinished: ns that all keys in processing were so together, modulo 2^64 (584
+ *	years).  This and what follows is 0 for a queue without a name, which has no times.
+ * @longest: ns that the one longest in processing was
+ * @waits: from needing a run to the get
+ * @works: from get to done
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + the
  * keys that are dirty while processing, and gets = processing + dones +
@@ -434,6 +549,13 @@ struct wq_stat {
 	__aligned_u64 dropped;
 	__u32 failed;
 	__u32 kept;
+	__aligned_u64 memory;
+	__u32 depth;
+	__u32 consumers;
+	__aligned_u64 unfinished;
+	__aligned_u64 longest;
+	struct wq_hist waits;
+	struct wq_hist works;
 };
 
 #define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until nothing is left */
@@ -479,5 +601,6 @@ struct wq_unlink {
 #define WQ_IOC_LIST	_IO(WQ_IOC_MAGIC, 0x09)
 #define WQ_IOC_SHUTDOWN	_IO(WQ_IOC_MAGIC, 0x0a)
 #define WQ_IOC_FORGET	_IO(WQ_IOC_MAGIC, 0x0b)
+#define WQ_IOC_QUEUES	_IO(WQ_IOC_MAGIC, 0x0c)
 
 #endif /* _UAPI_LINUX_WQ_H */

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Tracepoints: every change of a key's state.  A key is told by its first bytes,
+ * escaped as in a C string; times are in ns, and 0 for a queue without a name,
+ * which has none.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM wq
+
+#if !defined(_TRACE_WQ_H) || defined(TRACE_HEADER_MULTI_READ)
+#define _TRACE_WQ_H
+
+#include <linux/tracepoint.h>
+
+#include "wq_internal.h"
+
+#ifndef WQ_TRACE_KEY
+#define WQ_TRACE_KEY	64	/* bytes of an escaped key, with its NUL */
+
+static inline void wq_trace_key(char *to, struct wq_entry *e)
+{
+	to[0] = '\0';
+	if (e)
+		wq_key_text(to, WQ_TRACE_KEY, e);
+}
+#endif
+
+DECLARE_EVENT_CLASS(wq_key_ns,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns),
+	TP_ARGS(q, e, ns),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+		__field(s64, ns)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_trace_key(__entry->key, e);
+		__entry->ns = ns;
+	),
+	TP_printk("queue=%s key=%s ns=%lld", __entry->queue, __entry->key, __entry->ns)
+);
+
+/* The key was ready, or dirty, so long. */
+DEFINE_EVENT(wq_key_ns, wq_get,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
+
+/* The work took so long. */
+DEFINE_EVENT(wq_key_ns, wq_done,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
+
+/* The key comes after this delay. */
+DEFINE_EVENT(wq_key_ns, wq_delay,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
+
+/* Its time has come, and this late. */
+DEFINE_EVENT(wq_key_ns, wq_due,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
+
+/* The key needs a run, newly or not. */
+TRACE_EVENT(wq_add,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, bool coalesced),
+	TP_ARGS(q, e, coalesced),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+		__field(bool, coalesced)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_trace_key(__entry->key, e);
+		__entry->coalesced = coalesced;
+	),
+	TP_printk("queue=%s key=%s coalesced=%d", __entry->queue, __entry->key,
+		  __entry->coalesced)
+);
+
+/* The key failed, for the nth time; what the limiter said. */
+TRACE_EVENT(wq_retry,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 delay),
+	TP_ARGS(q, e, delay),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+		__field(u32, failures)
+		__field(s64, delay)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_trace_key(__entry->key, e);
+		__entry->failures = e->failures;
+		__entry->delay = delay;
+	),
+	TP_printk("queue=%s key=%s failures=%u delay=%lld", __entry->queue, __entry->key,
+		  __entry->failures, __entry->delay)
+);
+
+/* So many failures of the key count no more. */
+TRACE_EVENT(wq_forget,
+	TP_PROTO(const struct wq *q, struct wq_entry *e),
+	TP_ARGS(q, e),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+		__field(u32, failures)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_trace_key(__entry->key, e);
+		__entry->failures = e->failures;
+	),
+	TP_printk("queue=%s key=%s failures=%u", __entry->queue, __entry->key,
+		  __entry->failures)
+);
+
+/* A consumer gave back this key, or all of its keys as it ended; then there's no key. */
+TRACE_EVENT(wq_give_back,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, u32 keys),
+	TP_ARGS(q, e, keys),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+		__field(u32, keys)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_trace_key(__entry->key, e);
+		__entry->keys = keys;
+	),
+	TP_printk("queue=%s key=%s keys=%u", __entry->queue, __entry->key, __entry->keys)
+);
+
+/* What the key had to do is off; the state that it was in, WQ_KEY_*. */
+TRACE_EVENT(wq_cancel,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, u32 state),
+	TP_ARGS(q, e, state),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+		__field(u32, state)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_trace_key(__entry->key, e);
+		__entry->state = state;
+	),
+	TP_printk("queue=%s key=%s state=0x%x", __entry->queue, __entry->key, __entry->state)
+);
+
+/* The queue is shut down, or once more; what is left, and what is dropped. */
+TRACE_EVENT(wq_shutdown,
+	TP_PROTO(const struct wq *q, bool drain, u32 ready, u32 dropped),
+	TP_ARGS(q, drain, ready, dropped),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__field(bool, drain)
+		__field(u32, ready)
+		__field(u32, dropped)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		__entry->drain = drain;
+		__entry->ready = ready;
+		__entry->dropped = dropped;
+	),
+	TP_printk("queue=%s drain=%d ready=%u dropped=%u", __entry->queue, __entry->drain,
+		  __entry->ready, __entry->dropped)
+);
+
+#endif /* _TRACE_WQ_H */
+
+#include <trace/define_trace.h>

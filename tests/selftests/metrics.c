@@ -1,0 +1,1412 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What is seen from outside: the figures of stat with several consumers, the
+ * list of queues, and what list and query tell of a key.
+ *
+ * Times are real here, so each figure is held between two looks at the clock.
+ * To the nanosecond they are in wq_metrics_kunit.c.
+ */
+#include "wq_test.h"
+
+#include <grp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+#define HOUR	(3600 * SEC)
+#define CREATE	WQ_OPEN_CREATE
+#define EXCL	(WQ_OPEN_CREATE | WQ_OPEN_EXCL)
+
+#define READY	(WQ_KEY_READY | WQ_KEY_DIRTY)
+#define HELD	WQ_KEY_PROCESSING
+#define MINE	(WQ_KEY_PROCESSING | WQ_KEY_MINE)
+
+/* Users that own nothing else on this machine. */
+enum { ALICE = 54301, BOB, GROUP = 54401, OTHERS };
+
+/* A comment; the test's end discards what isn't written yet. */
+#define SAY(...) do {							\
+	printf("# " __VA_ARGS__);					\
+	fflush(stdout);							\
+} while (0)
+
+static int add_flags(int fd, const char *key, __s64 delay, __u16 flags)
+{
+	union one one;
+	__s32 result = 4711;
+	struct array a = { .recs = rec_set(&one, key, strlen(key), 0), .count = 1,
+			   .used = WQ_REC_SIZE(strlen(key)), .results = &result };
+	int ret;
+
+	one.rec.delay = delay;
+	one.rec.flags = flags;
+	ret = q_add_array(fd, &a);
+	return ret ?: result;
+}
+
+static int add_after(int fd, const char *key, __s64 delay)
+{
+	return add_flags(fd, key, delay, 0);
+}
+
+static __u64 total(struct wq_hist h)
+{
+	__u64 n = 0;
+
+	for (int i = 0; i < WQ_HIST_COUNTS; i++)
+		n += h.counts[i];
+	return n;
+}
+
+/* What query, cancel or forget says of a key; its state, or -errno. */
+static int key_state(int fd, unsigned int nr, const char *key, struct wq_key_state *ks)
+{
+	int ret;
+
+	*ks = (struct wq_key_state){
+		.size = sizeof(*ks), .key = addr_of(key), .key_len = strlen(key),
+	};
+	ret = verb(fd, nr, ks);
+	return ret ?: (int)ks->state;
+}
+
+/* Two looks at the clock, with something between them. */
+struct span {
+	__s64 from, to;
+};
+
+/* Is this the time from something in began to something in now? */
+static bool is_age(__s64 age, struct span began, struct span now)
+{
+	bool is = age >= now.from - began.to && age <= now.to - began.from;
+
+	if (!is)
+		SAY("%lld ns are not between %lld and %lld\n", (long long)age,
+		       (long long)(now.from - began.to), (long long)(now.to - began.from));
+	return is;
+}
+
+#define TIMED(span, call) ({						\
+	(span).from = now_ns();						\
+	typeof(call) ret_ = (call);					\
+	(span).to = now_ns();						\
+	ret_;								\
+})
+
+/* Waits for what has to come, 20 s. */
+#define ASSERT_SOON(cond) do {						\
+	for (int i_ = 0; i_ < 4000 && !(cond); i_++)			\
+		sleep_ms(5);						\
+	ASSERT_TRUE(cond);						\
+} while (0)
+
+/* ---- keys in work, of several consumers ---- */
+
+struct held {
+	bool is;
+	int fd;
+	struct item item;
+	struct span got;
+};
+
+/* Unfinished and longest, as far as two looks at the clock can tell. */
+static bool running_is_right(int q, const struct held *held, int n)
+{
+	__s64 oldest_from = INT64_MAX, oldest_to = INT64_MAX;
+	__u64 least = 0, most = 0, count = 0;
+	struct wq_stat st;
+	struct span now;
+
+	st = TIMED(now, q_stat(q));
+	for (int i = 0; i < n; i++) {
+		if (!held[i].is)
+			continue;
+		count++;
+		least += now.from - held[i].got.to;
+		most += now.to - held[i].got.from;
+		if (held[i].got.from < oldest_from)
+			oldest_from = held[i].got.from;
+		if (held[i].got.to < oldest_to)
+			oldest_to = held[i].got.to;
+	}
+	if (st.processing == count && st.unfinished >= least && st.unfinished <= most &&
+	    (count ? st.longest >= now.from - oldest_to && st.longest <= now.to - oldest_from :
+	     !st.longest))
+		return true;
+	SAY("%u of %llu keys, %llu ns in all for %llu to %llu, %llu ns the longest\n",
+	       st.processing, count, st.unfinished, least, most, st.longest);
+	return false;
+}
+
+#define CONSUMERS	5
+#define KEYS		20
+
+TEST_F(queue, unfinished_and_longest_hold_for_keys_of_several_consumers_in_any_order_of_done)
+{
+	struct held held[KEYS] = { 0 };
+	int fds[CONSUMERS];
+	char key[16];
+
+	srandom(1);
+	for (int i = 0; i < CONSUMERS; i++)
+		fds[i] = q_attach(self->name, O_RDWR);
+	ASSERT_TRUE(running_is_right(self->q, held, KEYS));
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < KEYS; i++) {
+			snprintf(key, sizeof(key), "%d", i);
+			ASSERT_EQ(1, q_add(self->q, key));
+		}
+		for (int i = 0; i < KEYS; i++) {
+			held[i].fd = fds[random() % CONSUMERS];
+			ASSERT_EQ(0, TIMED(held[i].got, q_get(held[i].fd, &held[i].item, 0)));
+			held[i].is = true;
+			ASSERT_TRUE(running_is_right(self->q, held, KEYS));
+		}
+		for (int left = KEYS; left; left--) {
+			int i = random() % KEYS;
+
+			while (!held[i].is)
+				i = (i + 1) % KEYS;
+			ASSERT_EQ(0, q_done(held[i].fd, &held[i].item));
+			held[i].is = false;
+			ASSERT_TRUE(running_is_right(self->q, held, KEYS));
+		}
+	}
+	ASSERT_EQ(20 * KEYS, total(q_stat(self->q).works));
+	ASSERT_EQ(20 * KEYS, total(q_stat(self->q).waits));
+}
+
+TEST_F(queue, unfinished_and_longest_hold_when_consumers_end_with_keys)
+{
+	struct held held[KEYS] = { 0 };
+	int fds[CONSUMERS];
+
+	for (int i = 0; i < CONSUMERS; i++)
+		fds[i] = q_attach(self->name, O_RDWR);
+	for (int i = 0; i < KEYS; i++) {
+		held[i].fd = fds[i % CONSUMERS];
+		q_add(self->q, (char[]){ 'a' + i, 0 });
+		ASSERT_EQ(0, TIMED(held[i].got, q_get(held[i].fd, &held[i].item, 0)));
+		held[i].is = true;
+	}
+	/* the one with the oldest key first, and the others with one less */
+	for (int i = 0; i < CONSUMERS; i++) {
+		close(fds[i]);
+		for (int j = i; j < KEYS; j += CONSUMERS)
+			held[j].is = false;
+		ASSERT_TRUE(running_is_right(self->q, held, KEYS));
+		if (i + 1 == CONSUMERS)
+			break;
+		ASSERT_EQ(0, q_done(fds[i + 1], &held[i + 1].item));
+		held[i + 1].is = false;
+		ASSERT_TRUE(running_is_right(self->q, held, KEYS));
+	}
+	ASSERT_EQ(CONSUMERS - 1, total(q_stat(self->q).works));
+	ASSERT_EQ(KEYS - CONSUMERS + 1, q_stat(self->q).ready);
+}
+
+TEST_F(queue, the_work_of_a_consumer_that_was_killed_is_over_and_its_keys_wait_anew)
+{
+	struct span death, now, got;
+	struct wq_stat before, st;
+	struct wq_key_state ks;
+	struct item it;
+	pid_t pid;
+
+	q_add(self->q, "a");
+	q_add(self->q, "b");
+	pid = child();
+	if (!pid) {
+		int fd = q_attach(self->name, O_RDWR);
+
+		q_get(fd, &it, 0);
+		q_get(fd, &it, 0);
+		pause();
+		_exit(1);
+	}
+	ASSERT_SOON(q_stat(self->q).processing == 2);
+	sleep_ms(30);
+	before = q_stat(self->q);
+	ASSERT_LE(60 * MS, before.unfinished);
+	death.from = now_ns();
+	kill(pid, SIGKILL);
+	ASSERT_EQ(1000 + SIGKILL, reap(pid));
+	death.to = now_ns();
+
+	st = q_stat(self->q);
+	ASSERT_EQ(0, st.processing);
+	ASSERT_EQ(0, st.unfinished);
+	ASSERT_EQ(0, st.longest);
+	ASSERT_EQ(2, st.ready);
+	ASSERT_EQ(2, st.depth);
+	ASSERT_EQ(0, total(st.works));
+	sleep_ms(10);
+	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "b", &ks)));
+	ASSERT_TRUE(is_age(ks.age, death, now));
+	sleep_ms(10);
+	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
+	st = q_stat(self->q);
+	ASSERT_TRUE(is_age(st.waits.sum - before.waits.sum, death, got));
+	ASSERT_EQ(3, total(st.waits));
+	ASSERT_EQ(1, st.processing);
+	sleep_ms(10);
+	ASSERT_EQ(MINE, TIMED(now, key_state(self->q, WQ_IOC_QUERY, it.key, &ks)));
+	ASSERT_TRUE(is_age(ks.age, got, now));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(1, total(q_stat(self->q).works));
+}
+
+TEST_F(queue, a_get_that_does_not_fit_leaves_all_times_as_they_were)
+{
+	struct array small = array_new(WQ_REC_SIZE(1));
+	struct span added, got, now;
+	struct wq_stat before, st;
+	struct wq_key_state ks;
+	struct item it;
+
+	ASSERT_EQ(1, TIMED(added, q_add(self->q, "a longer key")));
+	before = q_stat(self->q);
+	sleep_ms(20);
+	ASSERT_EQ(-EMSGSIZE, q_get_array(self->q, &small, 0, 0));
+	ASSERT_TRUE(same(&before, self->q));
+	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a longer key", &ks)));
+	ASSERT_TRUE(is_age(ks.age, added, now));
+	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
+	st = q_stat(self->q);
+	ASSERT_EQ(1, total(st.waits));
+	ASSERT_TRUE(is_age(st.waits.sum, added, got));
+	free(small.recs);
+}
+
+/* It counts as got and given back, so it ends one wait and begins the next. */
+TEST_F(queue, a_get_whose_copy_failed_is_no_work)
+{
+	struct array hole = { .recs = edge(0), .room = 4096 };
+	struct span added, failed, got, now;
+	struct wq_key_state ks;
+	struct wq_stat st;
+	struct item it;
+
+	ASSERT_EQ(1, TIMED(added, q_add(self->q, "a")));
+	sleep_ms(20);
+	ASSERT_EQ(-EFAULT, TIMED(failed, q_get_array(self->q, &hole, 0, 0)));
+	st = q_stat(self->q);
+	ASSERT_EQ(st.gets, total(st.waits));
+	ASSERT_EQ(0, total(st.works));
+	ASSERT_EQ(0, st.unfinished);
+	ASSERT_EQ(0, st.longest);
+	ASSERT_EQ(1, st.depth);
+	sleep_ms(20);
+	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
+	ASSERT_TRUE(is_age(ks.age, failed, now));
+	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
+	st = q_stat(self->q);
+	ASSERT_EQ(st.gets, total(st.waits));
+	/* both together are all the time since the add, but for that of the call itself */
+	ASSERT_LE(got.from - added.to - (failed.to - failed.from), st.waits.sum);
+	ASSERT_GE(got.to - added.from, st.waits.sum);
+}
+
+TEST_F(queue, waits_and_works_are_what_the_clock_says)
+{
+	struct span added, got, done;
+	struct wq_stat st;
+	struct item it;
+
+	ASSERT_EQ(1, TIMED(added, q_add(self->q, "a")));
+	sleep_ms(15);
+	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
+	sleep_ms(25);
+	ASSERT_EQ(0, TIMED(done, q_done(self->q, &it)));
+	st = q_stat(self->q);
+	ASSERT_TRUE(is_age(st.waits.sum, added, got));
+	ASSERT_TRUE(is_age(st.works.sum, got, done));
+	/* of 15 and 25 ms: above 10 */
+	for (int i = 0; i < 7; i++)
+		ASSERT_EQ(0, st.waits.counts[i] + st.works.counts[i]);
+	ASSERT_EQ(1, total(st.waits));
+	ASSERT_EQ(1, total(st.works));
+}
+
+TEST_F(queue, depth_is_ready_and_dirty_while_processing)
+{
+	struct item it;
+
+	q_add(self->q, "a");
+	q_add(self->q, "b");
+	q_get(self->q, &it, 0);
+	ASSERT_EQ(1, q_stat(self->q).depth);
+	q_add(self->q, "a");
+	ASSERT_EQ(2, q_stat(self->q).depth);
+	add_after(self->q, "c", HOUR);
+	ASSERT_EQ(2, q_stat(self->q).depth);
+	ASSERT_EQ(1, q_done(self->q, &it));
+	ASSERT_EQ(2, q_stat(self->q).depth);
+	ASSERT_EQ(2, q_stat(self->q).ready);
+}
+
+TEST(a_queue_without_a_name_has_no_times)
+{
+	int q = q_private(0);
+	struct wq_key_state ks;
+	struct wq_stat st;
+	struct item it;
+
+	q_add(q, "a");
+	q_add(q, "b");
+	add_after(q, "c", HOUR);
+	sleep_ms(2);
+	q_get(q, &it, 0);
+	sleep_ms(2);
+	ASSERT_EQ(MINE, key_state(q, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(0, ks.age);
+	ASSERT_EQ(getpid(), ks.holder);
+	ASSERT_EQ(READY, key_state(q, WQ_IOC_QUERY, "b", &ks));
+	ASSERT_EQ(0, ks.age);
+	ASSERT_EQ(WQ_KEY_DELAYED, key_state(q, WQ_IOC_QUERY, "c", &ks));
+	ASSERT_LT(HOUR - 60 * SEC, ks.due);
+	st = q_stat(q);
+	ASSERT_EQ(1, st.depth);
+	ASSERT_EQ(1, st.processing);
+	ASSERT_EQ(0, st.unfinished);
+	ASSERT_EQ(0, st.longest);
+	ASSERT_EQ(0, q_done(q, &it));
+	st = q_stat(q);
+	ASSERT_EQ(0, total(st.waits) + total(st.works) + st.waits.sum + st.works.sum);
+	close(q);
+}
+
+TEST_F(queue, consumers_counts_open_files_that_are_bound)
+{
+	int unbound = q_dev(O_RDWR), a, b;
+	pid_t pid;
+
+	ASSERT_EQ(1, q_stat(self->q).consumers);
+	a = q_attach(self->name, O_RDONLY);
+	b = q_attach(self->name, O_WRONLY);
+	ASSERT_EQ(3, q_stat(self->q).consumers);
+	/* a second descriptor is no second open file */
+	close(dup(a));
+	ASSERT_EQ(3, q_stat(self->q).consumers);
+	pid = child();
+	if (!pid)
+		_exit(q_stat(self->q).consumers);
+	ASSERT_EQ(3, reap(pid));
+	pid = child();
+	if (!pid) {
+		q_attach(self->name, O_RDWR);
+		_exit(q_stat(self->q).consumers);
+	}
+	ASSERT_EQ(4, reap(pid));
+	ASSERT_EQ(3, q_stat(self->q).consumers);
+	close(a);
+	close(b);
+	close(unbound);
+	ASSERT_EQ(1, q_stat(self->q).consumers);
+	ASSERT_EQ(0, q_unlink(self->name));
+	ASSERT_EQ(1, q_stat(self->q).consumers);
+}
+
+#define MANY	20000
+
+/* So many keys of 16 bytes. */
+static void put_many(struct array *a)
+{
+	array_reset(a);
+	for (int i = 0; i < MANY; i++)
+		array_putf(a, "%016d", i);
+}
+
+TEST_F(queue, memory_grows_with_the_keys_and_comes_back_when_they_go)
+{
+	__u64 empty = q_stat(self->q).memory, full, each;
+	struct array a = array_new(MANY * WQ_REC_SIZE(16));
+	char key[17];
+
+	put_many(&a);
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	full = q_stat(self->q).memory;
+	each = (full - empty) / MANY;
+	SAY("a key of 16 bytes takes %llu bytes\n", each);
+	/* the key and its state, and not above 128 with its share of the table */
+	ASSERT_LE(16 + 64, each);
+	ASSERT_GE(128, each);
+	for (int i = 0; i < MANY; i++) {
+		snprintf(key, sizeof(key), "%016d", i);
+		ASSERT_LT(0, q_cancel(self->q, key));
+	}
+	ASSERT_EQ(0, q_stat(self->q).keys);
+	/* the table may have a part of its buckets yet */
+	ASSERT_GE(empty + (full - empty) / 10, q_stat(self->q).memory);
+	free(a.recs);
+}
+
+TEST_F(queue, memory_of_delayed_keys_has_the_heap_and_comes_back_after_a_shut_down)
+{
+	__u64 empty = q_stat(self->q).memory, full, each;
+	struct array a = array_new(MANY * WQ_REC_SIZE(16));
+	struct wq_rec *rec = a.recs;
+
+	put_many(&a);
+	for (int i = 0; i < MANY; i++, rec = rec_next(rec))
+		rec->delay = HOUR + i;
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	full = q_stat(self->q).memory;
+	each = (full - empty) / MANY;
+	SAY("a delayed key of 16 bytes takes %llu bytes\n", each);
+	ASSERT_LE(16 + 64 + 16, each);
+	ASSERT_GE(160, each);
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_EQ(MANY, q_stat(self->q).dropped);
+	/* the queue's thread takes them out */
+	ASSERT_SOON(!q_stat(self->q).keys);
+	ASSERT_GE(empty + (full - empty) / 10, q_stat(self->q).memory);
+	free(a.recs);
+}
+
+TEST_F(queue, a_stat_from_before_the_metrics_gets_what_it_has_room_for)
+{
+	struct wq_stat st;
+
+	memset(&st, 0xa5, sizeof(st));
+	st.size = offsetof(struct wq_stat, memory);
+	st.flags = 0;
+	memset(st.name, 0, st.size - offsetof(struct wq_stat, name));
+	q_add(self->q, "a");
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_STAT, &st));
+	ASSERT_EQ(1, st.ready);
+	ASSERT_EQ(0xa5a5a5a5a5a5a5a5, st.memory);
+	ASSERT_EQ(0xa5a5a5a5, st.depth);
+	ASSERT_EQ(0xa5a5a5a5a5a5a5a5, st.works.counts[WQ_HIST_COUNTS - 1]);
+}
+
+/* ---- what query tells of a key ---- */
+
+TEST_F(queue, query_tells_age_due_and_holder_of_a_key_in_every_state)
+{
+	struct span added, delayed, got, now;
+	struct wq_key_state ks;
+	struct item it;
+
+	ASSERT_EQ(1, TIMED(added, q_add(self->q, "a")));
+	sleep_ms(5);
+	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
+	ASSERT_TRUE(is_age(ks.age, added, now));
+	ASSERT_EQ(-1, ks.due);
+	ASSERT_EQ(0, ks.holder);
+
+	/* ready and delayed */
+	ASSERT_EQ(1, TIMED(delayed, add_after(self->q, "a", HOUR)));
+	sleep_ms(5);
+	ASSERT_EQ(READY | WQ_KEY_DELAYED, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
+	ASSERT_TRUE(is_age(ks.age, added, now));
+	ASSERT_TRUE(is_age(HOUR - ks.due, delayed, now));
+
+	/* processing, delayed and then dirty: its age is that of the work */
+	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
+	sleep_ms(5);
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	sleep_ms(5);
+	ASSERT_EQ(MINE | WQ_KEY_DIRTY | WQ_KEY_DELAYED,
+		  TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
+	ASSERT_TRUE(is_age(ks.age, got, now));
+	ASSERT_TRUE(is_age(HOUR - ks.due, delayed, now));
+	ASSERT_EQ(getpid(), ks.holder);
+
+	/* what cancel tells is how it was before */
+	ASSERT_EQ(MINE | WQ_KEY_DIRTY | WQ_KEY_DELAYED,
+		  TIMED(now, key_state(self->q, WQ_IOC_CANCEL, "a", &ks)));
+	ASSERT_TRUE(is_age(ks.age, got, now));
+	ASSERT_TRUE(is_age(HOUR - ks.due, delayed, now));
+	ASSERT_EQ(getpid(), ks.holder);
+	ASSERT_EQ(MINE, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(-1, ks.due);
+
+	/* delayed alone */
+	add_after(self->q, "b", HOUR);
+	ASSERT_EQ(WQ_KEY_DELAYED, key_state(self->q, WQ_IOC_QUERY, "b", &ks));
+	ASSERT_EQ(0, ks.age);
+	ASSERT_EQ(0, ks.holder);
+	ASSERT_LT(HOUR - 60 * SEC, ks.due);
+	ASSERT_GE(HOUR, ks.due);
+}
+
+TEST_F(queue, query_of_a_key_that_is_kept_for_its_failures_tells_no_time)
+{
+	struct wq_key_state ks;
+	struct item it;
+
+	ASSERT_EQ(1, add_flags(self->q, "a", 0, WQ_ADD_RATE_LIMITED));
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(1, ks.failures);
+	ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
+	ASSERT_EQ(MINE | WQ_KEY_FAILED, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(getpid(), ks.holder);
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(WQ_KEY_FAILED, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(0, ks.age);
+	ASSERT_EQ(-1, ks.due);
+	ASSERT_EQ(0, ks.holder);
+	ASSERT_EQ(1, ks.failures);
+	ASSERT_EQ(1, q_stat(self->q).kept);
+	ASSERT_EQ(WQ_KEY_FAILED, q_cancel(self->q, "a"));
+}
+
+TEST_F(queue, query_of_a_key_that_was_due_tells_the_time_since_then)
+{
+	struct span added, now;
+	struct wq_key_state ks;
+
+	ASSERT_EQ(1, TIMED(added, add_after(self->q, "a", 10 * MS)));
+	ASSERT_SOON(q_stat(self->q).ready == 1);
+	sleep_ms(5);
+	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
+	ASSERT_LE(5 * MS, ks.age);
+	ASSERT_GE(now.to - added.from - 10 * MS, ks.age);
+	ASSERT_EQ(-1, ks.due);
+}
+
+TEST_F(queue, query_cancel_and_forget_refuse_what_only_comes_out)
+{
+	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_CANCEL, WQ_IOC_FORGET };
+	struct wq_key_state good = {
+		.size = sizeof(good), .key = addr_of("a"), .key_len = 1,
+	}, bad;
+
+	q_add(self->q, "a");
+	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
+		bad = good;
+		bad.age = 1;
+		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &bad));
+		bad = good;
+		bad.due = -1;
+		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &bad));
+		bad = good;
+		bad.holder = 1;
+		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &bad));
+		bad = good;
+		bad.reserved = 1;
+		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &bad));
+	}
+	ASSERT_EQ(READY, q_query(self->q, "a"));
+}
+
+TEST_F(queue, a_query_from_before_the_metrics_gets_what_it_has_room_for)
+{
+	struct wq_key_state ks;
+
+	memset(&ks, 0xa5, sizeof(ks));
+	ks = (struct wq_key_state){
+		.size = offsetof(struct wq_key_state, age), .key = addr_of("a"), .key_len = 1,
+		.age = 0x11, .due = 0x22, .holder = 0x33, .reserved = 0x44,
+	};
+	q_add(self->q, "a");
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_QUERY, &ks));
+	ASSERT_EQ(READY, ks.state);
+	ASSERT_EQ(0x11, ks.age);
+	ASSERT_EQ(0x22, ks.due);
+	ASSERT_EQ(0x33, ks.holder);
+	ASSERT_EQ(0x44, ks.reserved);
+}
+
+/* ---- who holds a key ---- */
+
+static __u32 holder(int fd, const char *key)
+{
+	struct wq_key_state ks;
+	int ret = key_state(fd, WQ_IOC_QUERY, key, &ks);
+
+	return ret < 0 ? ret : ks.holder;
+}
+
+TEST_F(queue, a_key_is_held_by_the_process_that_opened_the_file)
+{
+	int inherited = q_attach(self->name, O_RDWR), others;
+	struct item it;
+	pid_t pid, got;
+
+	q_add(self->q, "parent");
+	q_add(self->q, "child");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	pid = child();
+	if (!pid) {
+		q_get(q_attach(self->name, O_RDWR), &it, 0);
+		pause();
+		_exit(1);
+	}
+	ASSERT_SOON(q_stat(self->q).processing == 2);
+	ASSERT_EQ(getpid(), holder(self->q, "parent"));
+	ASSERT_EQ(pid, holder(self->q, "child"));
+	/* through another file, it is the same */
+	others = q_attach(self->name, O_RDONLY);
+	ASSERT_EQ(getpid(), holder(others, "parent"));
+
+	/* who inherits a file and gets by it is not who opened it */
+	q_add(self->q, "inherited");
+	got = child();
+	if (!got)
+		_exit(q_get(inherited, &it, 0) ? 1 : 0);
+	ASSERT_EQ(0, reap(got));
+	ASSERT_EQ(getpid(), holder(self->q, "inherited"));
+	kill(pid, SIGKILL);
+	reap(pid);
+	ASSERT_EQ(0, holder(self->q, "child"));
+}
+
+TEST_F(queue, a_key_is_held_by_who_opened_the_file_though_another_process_bound_it)
+{
+	struct item it;
+	int fd = q_dev(O_RDWR);
+	pid_t pid;
+
+	/* as a shell does that has the descriptor, by wqctl bind and get */
+	q_add(self->q, "a");
+	pid = child();
+	if (!pid)
+		_exit(q_bind(fd, self->name, 0, 0, 0) || q_get(fd, &it, 0));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(getpid(), holder(self->q, "a"));
+}
+
+static void *open_and_get(void *name)
+{
+	struct item it;
+
+	if (q_get(q_attach(name, O_RDWR), &it, 0))
+		abort();
+	return NULL;
+}
+
+TEST_F(queue, a_key_is_held_by_a_process_and_not_by_its_thread)
+{
+	pthread_t thread;
+
+	q_add(self->q, "a");
+	ASSERT_EQ(0, pthread_create(&thread, NULL, open_and_get, self->name));
+	pthread_join(thread, NULL);
+	ASSERT_EQ(getpid(), holder(self->q, "a"));
+}
+
+TEST_F(queue, a_file_that_outlives_its_opener_is_not_held_by_the_kernel)
+{
+	int *stage = shared(sizeof(*stage));
+	pid_t opener;
+	__u32 is;
+
+	/* the opener's child keeps the file, and gets by it once the opener is gone */
+	q_add(self->q, "a");
+	opener = child();
+	if (!opener) {
+		int fd = q_attach(self->name, O_RDWR);
+		struct item it;
+
+		if (fork())
+			_exit(0);
+		for (int i = 0; i < 4000 && __atomic_load_n(stage, __ATOMIC_ACQUIRE) < 1; i++)
+			sleep_ms(5);
+		q_get(fd, &it, 0);
+		for (int i = 0; i < 4000 && __atomic_load_n(stage, __ATOMIC_ACQUIRE) < 2; i++)
+			sleep_ms(5);
+		_exit(0);
+	}
+	ASSERT_EQ(0, reap(opener));
+	__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
+	ASSERT_SOON(q_stat(self->q).processing == 1);
+	is = holder(self->q, "a");
+	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
+	/* its number may be told still, but no other one */
+	ASSERT_TRUE(is == 0 || is == opener) {
+		TH_LOG("held by %u, opened by %d", is, opener);
+	}
+}
+
+TEST_F(queue, a_holder_has_the_number_of_the_callers_pid_namespace_or_0)
+{
+	struct item it;
+	__u32 *told = shared(4 * sizeof(*told));
+	pid_t pid;
+
+	q_add(self->q, "outer");
+	q_add(self->q, "inner");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	pid = child();
+	if (!pid) {
+		pid_t inner;
+
+		if (unshare(CLONE_NEWPID))
+			_exit(2);
+		inner = fork();
+		if (!inner) {
+			int fd = q_attach(self->name, O_RDWR);
+
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			q_get(fd, &it, 0);
+			told[0] = holder(fd, "outer");
+			told[1] = holder(fd, "inner");
+			__atomic_store_n(&told[3], 1, __ATOMIC_RELEASE);
+			pause();
+			_exit(1);
+		}
+		told[2] = inner;
+		_exit(reap(inner) == 1000 + SIGKILL ? 0 : 3);
+	}
+	ASSERT_SOON(__atomic_load_n(&told[3], __ATOMIC_ACQUIRE) || !alive(pid));
+	ASSERT_TRUE(alive(pid)) {
+		TH_LOG("no pid namespace here?");
+	}
+	EXPECT_EQ(0, told[0]);
+	EXPECT_EQ(1, told[1]);
+	EXPECT_EQ(getpid(), holder(self->q, "outer"));
+	EXPECT_EQ(told[2], holder(self->q, "inner"));
+	EXPECT_LT(1, told[2]);
+	kill(told[2], SIGKILL);
+	ASSERT_EQ(0, reap(pid));
+}
+
+/* ---- list ---- */
+
+/* The row of this key, of a queue that one call can tell; NULL where there is none. */
+static struct wq_row *find_row(int q, struct array *a, const char *key)
+{
+	struct wq_row *row = a->recs;
+	__u64 cursor = 0;
+
+	memset(a->recs, 0xa5, a->room);
+	if (q_list(q, a, 0, &cursor) || cursor)
+		return NULL;
+	for (int i = 0; i < a->count; i++, row = row_next(row))
+		if (row->len == strlen(key) && !memcmp(row->key, key, row->len))
+			return row;
+	return NULL;
+}
+
+TEST_F(queue, list_tells_state_age_due_failures_and_holder)
+{
+	struct span added, got, delayed, now;
+	struct array a = array_new(4096);
+	struct wq_row *row;
+	struct item it;
+
+	/* one that failed and has nothing to do */
+	add_flags(self->q, "kept", 0, WQ_ADD_RATE_LIMITED);
+	ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	q_add(self->q, "held");
+	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
+	ASSERT_EQ(1, q_add(self->q, "held"));
+	ASSERT_EQ(1, TIMED(added, q_add(self->q, "ready")));
+	ASSERT_EQ(1, TIMED(delayed, add_after(self->q, "delayed", HOUR)));
+	sleep_ms(5);
+
+	row = TIMED(now, find_row(self->q, &a, "held"));
+	ASSERT_NE(NULL, row);
+	ASSERT_EQ(4, a.count);
+	ASSERT_EQ(MINE | WQ_KEY_DIRTY, row->state);
+	ASSERT_EQ(getpid(), row->holder);
+	ASSERT_TRUE(is_age(row->age, got, now));
+	ASSERT_EQ(-1, row->due);
+	ASSERT_EQ(0, row->failures);
+	ASSERT_EQ(0, row->flags);
+	/* zeros up to the next row */
+	ASSERT_EQ(0, memcmp("held\0\0\0", row->key, 8));
+
+	row = TIMED(now, find_row(self->q, &a, "ready"));
+	ASSERT_NE(NULL, row);
+	ASSERT_EQ(READY, row->state);
+	ASSERT_EQ(0, row->holder);
+	ASSERT_TRUE(is_age(row->age, added, now));
+	ASSERT_EQ(-1, row->due);
+
+	row = TIMED(now, find_row(self->q, &a, "delayed"));
+	ASSERT_NE(NULL, row);
+	ASSERT_EQ(WQ_KEY_DELAYED, row->state);
+	ASSERT_EQ(0, row->holder);
+	ASSERT_EQ(0, row->age);
+	ASSERT_TRUE(is_age(HOUR - row->due, delayed, now));
+
+	row = find_row(self->q, &a, "kept");
+	ASSERT_NE(NULL, row);
+	ASSERT_EQ(WQ_KEY_FAILED, row->state);
+	ASSERT_EQ(1, row->failures);
+	ASSERT_EQ(0, row->holder);
+	ASSERT_EQ(0, row->age);
+	ASSERT_EQ(-1, row->due);
+	ASSERT_EQ(WQ_KEY_FAILED, q_cancel(self->q, "kept"));
+	free(a.recs);
+}
+
+TEST_F(queue, list_tells_what_query_tells)
+{
+	struct array a = array_new(8192);
+	struct wq_row *row = a.recs;
+	__u64 cursor = 0;
+	char key[16];
+	struct item it;
+
+	for (int i = 0; i < 60; i++) {
+		snprintf(key, sizeof(key), "%d", i);
+		if (i % 3)
+			q_add(self->q, key);
+		if (i % 4 == 1)
+			add_after(self->q, key, HOUR + i * SEC);
+		if (i % 5 == 2)
+			q_get(self->q, &it, 0);
+	}
+	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+	ASSERT_EQ(0, cursor);
+	ASSERT_EQ(q_stat(self->q).keys, a.count);
+	for (int i = 0; i < a.count; i++, row = row_next(row)) {
+		struct wq_key_state ks;
+
+		snprintf(key, sizeof(key), "%.*s", row->len, row->key);
+		ASSERT_EQ(row->state, key_state(self->q, WQ_IOC_QUERY, key, &ks));
+		ASSERT_EQ(row->holder, ks.holder);
+		ASSERT_EQ(row->failures, ks.failures);
+		ASSERT_LE(row->age, ks.age);
+		ASSERT_EQ(!row->age, !ks.age);
+		ASSERT_LE(ks.due, row->due);
+		ASSERT_EQ(row->due == -1, ks.due == -1);
+	}
+	ASSERT_EQ(a.used, (char *)row - (char *)a.recs);
+	free(a.recs);
+}
+
+TEST_F(queue, list_says_EMSGSIZE_where_the_next_row_does_not_fit)
+{
+	struct array a = array_new(4096);
+	char key[101] = { 0 };
+	__u64 cursor = 0;
+
+	memset(key, 'k', 100);
+	q_add(self->q, key);
+	for (a.room = 0; a.room < WQ_ROW_SIZE(100); a.room += 8) {
+		ASSERT_EQ(-EMSGSIZE, q_list(self->q, &a, 0, &cursor)) {
+			TH_LOG("%u bytes", a.room);
+		}
+		ASSERT_EQ(0, a.count);
+		ASSERT_EQ(0, cursor);
+	}
+	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(WQ_ROW_SIZE(100), a.used);
+	ASSERT_EQ(0, cursor);
+	free(a.recs);
+}
+
+TEST_F(queue, list_into_small_buffers_tells_every_key_once)
+{
+	static const int rooms[] = { WQ_ROW_SIZE(WQ_MAX_KEY), WQ_ROW_SIZE(WQ_MAX_KEY) + 40, 5000 };
+	char key[WQ_MAX_KEY + 1];
+
+	for (int i = 1; i <= 200; i++) {
+		int len = i * 5 + 24;
+
+		memset(key, 'k', len);
+		key[len] = 0;
+		ASSERT_EQ(1, q_add(self->q, key));
+	}
+	for (int r = 0; r < ARRAY_SIZE(rooms); r++) {
+		struct array a = { .recs = edge(rooms[r]), .room = rooms[r] };
+		int seen[WQ_MAX_KEY + 1] = { 0 }, keys = 0;
+		__u64 cursor = 0;
+
+		do {
+			struct wq_row *row = a.recs;
+
+			ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+			for (int i = 0; i < a.count; i++, row = row_next(row), keys++)
+				ASSERT_EQ(1, ++seen[row->len]);
+		} while (cursor);
+		ASSERT_EQ(200, keys);
+	}
+}
+
+/* One thread's keys, each with a name of its own, that come and go again. */
+#define TRANSIENT	100000
+#define AT_ONCE		2000
+
+static int come_and_go_queue;
+
+static void *come_and_go(void *failed)
+{
+	struct array a = array_new(AT_ONCE * WQ_REC_SIZE(8)), got = array_new(8192);
+	int q = come_and_go_queue;
+
+	for (int n = 0; n < TRANSIENT; n += AT_ONCE) {
+		array_reset(&a);
+		for (int i = n; i < n + AT_ONCE; i++)
+			array_putf(&a, "x%d", i);
+		if (q_add_array(q, &a))
+			*(int *)failed = __LINE__;
+		while (!q_get_array(q, &got, 0, 0))
+			if (q_done_array(q, &got))
+				*(int *)failed = __LINE__;
+	}
+	__atomic_store_n(&come_and_go_queue, -1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+TEST_F(queue, a_key_that_stays_is_told_once_while_a_hundred_thousand_others_come_and_go)
+{
+	int walks = 0, others = 0, failed = 0;
+	struct array a = array_new(8192);
+	struct item it;
+	pthread_t thread;
+	char *seen;
+
+	/* one that is held, and one that waits for its time */
+	q_add(self->q, "held");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	add_after(self->q, "delayed", HOUR);
+	come_and_go_queue = q_attach(self->name, O_RDWR);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, come_and_go, &failed));
+	do {
+		int stay[2] = { 0 };
+		__u64 cursor = 0;
+
+		seen = calloc(1, TRANSIENT);
+		do {
+			struct wq_row *row = a.recs;
+
+			ASSERT_EQ(0, q_list(self->q, &a, 40, &cursor));
+			for (int i = 0; i < a.count; i++, row = row_next(row)) {
+				/* each row's key is followed by a row or by room */
+				char key[16] = { 0 };
+
+				ASSERT_GE(8, row->len);
+				memcpy(key, row->key, row->len);
+				if (key[0] != 'x') {
+					stay[key[0] == 'd']++;
+					continue;
+				}
+				others++;
+				ASSERT_EQ(1, ++seen[atoi(key + 1)]);
+			}
+		} while (cursor);
+		free(seen);
+		ASSERT_EQ(1, stay[0]);
+		ASSERT_EQ(1, stay[1]);
+		walks++;
+	} while (__atomic_load_n(&come_and_go_queue, __ATOMIC_ACQUIRE) >= 0);
+	pthread_join(thread, NULL);
+	ASSERT_EQ(0, failed);
+	SAY("%d walks saw %d of the others\n", walks, others);
+	ASSERT_LT(0, others);
+	ASSERT_EQ(TRANSIENT + 1, q_stat(self->q).gets);
+	free(a.recs);
+}
+
+/* ---- the list of queues ---- */
+
+static int q_queues(int fd, void *to, __u32 *count, __u32 each, __u64 *cursor)
+{
+	struct wq_queues qs = {
+		.size = sizeof(qs), .addr = addr_of(to), .count = *count, .each = each,
+		.cursor = *cursor,
+	};
+	int ret = verb(fd, WQ_IOC_QUEUES, &qs);
+
+	*count = qs.count;
+	*cursor = qs.cursor;
+	return ret;
+}
+
+/* How often a queue of this name is told; the last one told is in found. */
+static int told(const char *name, struct wq_queue *found)
+{
+	struct wq_queue queues[16];
+	int fd = q_dev(O_RDWR), n = 0;
+	__u64 cursor = 0;
+
+	do {
+		__u32 count = 16;
+		int ret = q_queues(fd, queues, &count, sizeof(*queues), &cursor);
+
+		if (ret || count > 16) {
+			close(fd);
+			return ret ?: -EBADMSG;
+		}
+		for (int i = 0; i < count; i++) {
+			if (strncmp(name, queues[i].name, WQ_NAME_MAX))
+				continue;
+			n++;
+			if (found)
+				*found = queues[i];
+		}
+	} while (cursor);
+	close(fd);
+	return n;
+}
+
+/* A child that is this user; groups holds one more group, or 0. */
+static pid_t user(uid_t uid, gid_t gid, gid_t group)
+{
+	pid_t pid = child();
+
+	if (!pid) {
+		if (setgroups(!!group, &group) || setresgid(gid, gid, gid) ||
+		    setresuid(uid, uid, uid))
+			_exit(255);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	}
+	return pid;
+}
+
+static int told_to(uid_t uid, gid_t gid, gid_t group, const char *name)
+{
+	pid_t pid = user(uid, gid, group);
+
+	if (!pid)
+		_exit(told(name, NULL));
+	return reap(pid);
+}
+
+/* A device that all users may open. */
+FIXTURE(users) {
+	char name[WQ_NAME_MAX];
+	struct stat device;
+};
+
+FIXTURE_SETUP(users)
+{
+	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
+	ASSERT_EQ(0, stat(WQ_DEVICE, &self->device));
+	ASSERT_EQ(0, chmod(WQ_DEVICE, 0666));
+}
+
+FIXTURE_TEARDOWN(users)
+{
+	chmod(WQ_DEVICE, self->device.st_mode & 07777);
+	q_unlink(self->name);
+}
+
+TEST_F(users, a_queue_is_told_to_those_who_may_read_or_write_it_and_to_nobody_else)
+{
+	static const struct {
+		uid_t uid;
+		gid_t gid, group;
+		int shift;
+	} who[] = {
+		{ ALICE, GROUP, 0, 6 },
+		{ ALICE, OTHERS, 0, 6 },
+		{ BOB, GROUP, 0, 3 },
+		{ BOB, OTHERS, GROUP, 3 },
+		{ BOB, OTHERS, 0, 0 },
+	};
+
+	for (int bits = 0; bits <= 6; bits += 2) {
+		for (int i = 0; i < ARRAY_SIZE(who); i++) {
+			/* the other two classes have all the rights that this one lacks */
+			__u32 mode = (0666 & ~(7 << who[i].shift)) | (bits << who[i].shift);
+			pid_t pid = user(ALICE, GROUP, 0);
+			struct wq_queue found;
+
+			if (!pid) {
+				umask(0);
+				_exit(q_open(self->name, O_RDWR, EXCL, mode, 10) < 0);
+			}
+			ASSERT_EQ(0, reap(pid));
+			ASSERT_EQ(!!bits, told_to(who[i].uid, who[i].gid, who[i].group,
+						  self->name)) {
+				TH_LOG("who %d mode %#o", i, mode);
+			}
+			/* root sees all */
+			ASSERT_EQ(1, told(self->name, &found));
+			ASSERT_EQ(mode, found.mode);
+			ASSERT_EQ(ALICE, found.uid);
+			ASSERT_EQ(GROUP, found.gid);
+			ASSERT_EQ(0, q_unlink(self->name));
+		}
+	}
+}
+
+TEST_F(queue, a_queue_is_told_with_its_figures)
+{
+	struct wq_queue found;
+	struct item it;
+	struct wq_stat st;
+
+	ASSERT_EQ(1, told(self->name, &found));
+	ASSERT_EQ(0, found.ready + found.processing + found.delayed + found.keys + found.state);
+	q_add(self->q, "a");
+	q_add(self->q, "b");
+	q_add(self->q, "c");
+	q_get(self->q, &it, 0);
+	add_after(self->q, "d", HOUR);
+	add_after(self->q, "e", HOUR);
+	add_after(self->q, "f", HOUR);
+	ASSERT_EQ(1, told(self->name, &found));
+	st = q_stat(self->q);
+	ASSERT_EQ(2, found.ready);
+	ASSERT_EQ(1, found.processing);
+	ASSERT_EQ(3, found.delayed);
+	ASSERT_EQ(6, found.keys);
+	ASSERT_EQ(0, found.state);
+	ASSERT_EQ(st.uid, found.uid);
+	ASSERT_EQ(st.gid, found.gid);
+	ASSERT_EQ(0600, found.mode);
+	q_shutdown(self->q);
+	ASSERT_EQ(1, told(self->name, &found));
+	ASSERT_EQ(WQ_STATE_SHUTDOWN, found.state);
+	ASSERT_EQ(0, found.delayed);
+	ASSERT_EQ(0, q_unlink(self->name));
+	ASSERT_EQ(0, told(self->name, &found));
+}
+
+TEST(a_queue_without_a_name_is_not_told)
+{
+	int q = q_private(0);
+
+	ASSERT_EQ(0, told("", NULL));
+	close(q);
+}
+
+/* Hundreds of queues, all of root's. */
+#define QUEUES	300
+
+FIXTURE(hundreds) {
+	char prefix[32];
+	int dev;
+};
+
+static char *name_of(const char *prefix, int i)
+{
+	static char name[WQ_NAME_MAX];
+
+	snprintf(name, sizeof(name), "%s%d", prefix, i);
+	return name;
+}
+
+FIXTURE_SETUP(hundreds)
+{
+	snprintf(self->prefix, sizeof(self->prefix), "selftest-%d-", getpid());
+	for (int i = 0; i < QUEUES; i++) {
+		int q = q_open(name_of(self->prefix, i), O_RDWR, EXCL, 0600, 1);
+
+		ASSERT_LE(0, q);
+		close(q);
+	}
+	self->dev = q_dev(O_RDWR);
+}
+
+FIXTURE_TEARDOWN(hundreds)
+{
+	for (int i = 0; i < QUEUES + 1; i++)
+		q_unlink(name_of(self->prefix, i));
+	close(self->dev);
+}
+
+/*
+ * Appends the numbers of this fixture's queues that one call tells to seen[], which
+ * has *n; returns the call's result.
+ */
+static int tell_some(int dev, const char *prefix, __u32 count, __u64 *cursor, int *seen, int *n)
+{
+	struct wq_queue queues[128] = { 0 };
+	__u32 most = count;
+	int ret = q_queues(dev, queues, &count, sizeof(*queues), cursor);
+
+	if (ret)
+		return ret;
+	if (count > most || count * sizeof(*queues) > WQ_MAX_OUT)
+		return -EBADMSG;
+	for (int i = 0; i < count; i++)
+		if (!strncmp(queues[i].name, prefix, strlen(prefix)) && *n < 2 * QUEUES)
+			seen[(*n)++] = atoi(queues[i].name + strlen(prefix));
+	return 0;
+}
+
+TEST_F(hundreds, all_are_told_once_in_the_order_they_were_made_by_calls_of_any_count)
+{
+	static const __u32 counts[] = { 1, 7, 64, 85, 128 };
+
+	for (int c = 0; c < ARRAY_SIZE(counts); c++) {
+		int seen[2 * QUEUES], n = 0;
+		__u64 cursor = 0;
+
+		do {
+			ASSERT_EQ(0, tell_some(self->dev, self->prefix, counts[c], &cursor,
+					       seen, &n));
+		} while (cursor);
+		ASSERT_EQ(QUEUES, n);
+		for (int i = 0; i < QUEUES; i++)
+			ASSERT_EQ(i, seen[i]);
+	}
+}
+
+TEST_F(hundreds, one_call_tells_8_KiB_and_not_more)
+{
+	struct wq_queue *queues = edge((WQ_MAX_OUT + 95) / 96 * 96);
+	__u32 count = 0xffffffff;
+	__u64 cursor = 0;
+
+	ASSERT_EQ(0, q_queues(self->dev, queues, &count, sizeof(*queues), &cursor));
+	ASSERT_EQ(WQ_MAX_OUT / sizeof(*queues), count);
+	ASSERT_NE(0, cursor);
+}
+
+TEST_F(hundreds, those_that_are_unlinked_or_made_meanwhile_disturb_no_walk)
+{
+	int seen[2 * QUEUES], n = 0, q, last, want;
+	__u64 cursor = 0;
+
+	/* up to the first that is one of these */
+	do {
+		ASSERT_EQ(0, tell_some(self->dev, self->prefix, 5, &cursor, seen, &n));
+	} while (n < 20);
+	last = seen[n - 1];
+	/* the one that the cursor stands at, those around it, some before and after */
+	for (int i = last - 2; i <= last + 2; i++)
+		ASSERT_EQ(0, q_unlink(name_of(self->prefix, i)));
+	ASSERT_EQ(0, q_unlink(name_of(self->prefix, 0)));
+	for (int i = last + 3; i < QUEUES; i += 2)
+		ASSERT_EQ(0, q_unlink(name_of(self->prefix, i)));
+	q = q_open(name_of(self->prefix, QUEUES), O_RDWR, EXCL, 0600, 1);
+	ASSERT_LE(0, q);
+	/* one of a name that was told is a new one */
+	close(q_open(name_of(self->prefix, 0), O_RDWR, EXCL, 0600, 1));
+
+	want = last + 4;
+	n = 0;
+	do {
+		ASSERT_EQ(0, tell_some(self->dev, self->prefix, 5, &cursor, seen, &n));
+	} while (cursor);
+	for (int i = 0; i < n - 2; i++, want += 2)
+		ASSERT_EQ(want, seen[i]);
+	ASSERT_LE(QUEUES - 1, want);
+	ASSERT_EQ(QUEUES, seen[n - 2]);
+	ASSERT_EQ(0, seen[n - 1]);
+	close(q);
+}
+
+TEST_F(hundreds, a_shorter_each_gets_no_more_than_it_holds_and_a_longer_one_keeps_its_rest)
+{
+	static const __u32 sizes[] = { WQ_NAME_MAX, 72, 88, 96, 104, 4096 };
+	char *place = malloc(8 * 4096);
+	__u64 start = 0;
+
+	/* where this test's first queue is told */
+	for (__u64 next = 0;; start = next) {
+		int seen[2 * QUEUES], n = 0;
+
+		ASSERT_EQ(0, tell_some(self->dev, self->prefix, 1, &next, seen, &n));
+		if (n)
+			break;
+	}
+	for (int e = 0; e < ARRAY_SIZE(sizes); e++) {
+		__u32 each = sizes[e], count = 2;
+		__u64 cursor = start;
+
+		memset(place, 0xa5, 8 * 4096);
+		ASSERT_EQ(0, q_queues(self->dev, place, &count, each, &cursor));
+		ASSERT_EQ(2, count);
+		for (int i = 0; i < 2; i++) {
+			struct wq_queue *q = (void *)(place + i * each);
+
+			ASSERT_STREQ(name_of(self->prefix, i), q->name) {
+				TH_LOG("each %u", each);
+			}
+			if (each >= offsetof(struct wq_queue, state))
+				ASSERT_EQ(0600, q->mode);
+			for (__u32 at = sizeof(*q); at < each; at++)
+				ASSERT_EQ('\xa5', place[i * each + at]);
+		}
+		for (int at = 2 * each; at < 8 * 4096; at++)
+			ASSERT_EQ('\xa5', place[at]);
+	}
+	free(place);
+}
+
+TEST_F(hundreds, bad_input_is_refused)
+{
+	struct {
+		struct wq_queues qs;
+		__u64 more;
+	} good, bad;
+	struct wq_queue queues[8];
+
+	good = (typeof(good)){ .qs = {
+		.size = sizeof(good.qs), .addr = addr_of(queues), .count = 8,
+		.each = sizeof(*queues),
+	} };
+	bad = good;
+	ASSERT_EQ(0, verb(self->dev, WQ_IOC_QUEUES, &bad));
+	ASSERT_EQ(8, bad.qs.count);
+	for (int bit = 0; bit < 32; bit++) {
+		bad = good;
+		bad.qs.flags = 1U << bit;
+		ASSERT_EQ(-EINVAL, verb(self->dev, WQ_IOC_QUEUES, &bad));
+	}
+	bad = good;
+	bad.qs.count = 0;
+	ASSERT_EQ(-EINVAL, verb(self->dev, WQ_IOC_QUEUES, &bad));
+	/* too short for a name */
+	for (__u32 each = 0; each < WQ_NAME_MAX; each += each ? 21 : 1) {
+		bad = good;
+		bad.qs.each = each;
+		ASSERT_EQ(-EINVAL, verb(self->dev, WQ_IOC_QUEUES, &bad)) {
+			TH_LOG("each %u", each);
+		}
+		ASSERT_EQ(0, bad.qs.count);
+	}
+	for (__u32 size = 0; size < 8; size++) {
+		bad = good;
+		bad.qs.size = size;
+		ASSERT_EQ(-EINVAL, verb(self->dev, WQ_IOC_QUEUES, &bad));
+	}
+	bad = good;
+	bad.qs.size = sizeof(bad);
+	ASSERT_EQ(0, verb(self->dev, WQ_IOC_QUEUES, &bad));
+	bad = good;
+	bad.qs.size = sizeof(bad);
+	bad.more = 1;
+	ASSERT_EQ(-E2BIG, verb(self->dev, WQ_IOC_QUEUES, &bad));
+	ASSERT_EQ(-EFAULT, verb(self->dev, WQ_IOC_QUEUES, NULL));
+	ASSERT_EQ(-EFAULT, verb(self->dev, WQ_IOC_QUEUES, edge(0)));
+}
+
+TEST_F(hundreds, a_bad_pointer_says_EFAULT)
+{
+	const __u64 bad[] = {
+		0, 4096, 0x8000000000000000ULL, (__u64)-4096, addr_of(edge(0)),
+		addr_of(edge(3 * sizeof(struct wq_queue))),
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct wq_queues qs = {
+			.size = sizeof(qs), .addr = bad[i], .count = 8,
+			.each = sizeof(struct wq_queue),
+		};
+
+		ASSERT_EQ(-EFAULT, verb(self->dev, WQ_IOC_QUEUES, &qs)) {
+			TH_LOG("pointer %d", i);
+		}
+		/* a walk may go on from there */
+		ASSERT_EQ(0, qs.count);
+		ASSERT_EQ(0, qs.cursor);
+	}
+}
+
+TEST_F(hundreds, no_figures_make_the_kernel_warn)
+{
+	char *place = edge(8192);
+
+	/* the machine that runs this one watches the kernel's log */
+	srandom(2);
+	for (int i = 0; i < 3000; i++) {
+		struct wq_queues qs = {
+			.size = sizeof(qs),
+			.flags = random() % 8 ? 0 : random(),
+			.addr = addr_of(place + random() % 8192),
+			.count = (__u32)random() * 2 >> random() % 32,
+			.each = (__u32)random() * 2 >> random() % 32,
+			.cursor = random() % 2 ? 0 : (__u64)random() << random() % 33,
+		};
+
+		verb(self->dev, WQ_IOC_QUEUES, &qs);
+	}
+	/* and a walk does what it did */
+	ASSERT_EQ(1, told(name_of(self->prefix, QUEUES - 1), NULL));
+}
+
+TEST_HARNESS_MAIN

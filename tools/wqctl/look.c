@@ -1,0 +1,590 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wqctl ls, show and stat: what there is, for people and as JSON.
+ *
+ * Text is aligned, and a key is always the last column: as it may be anything, it
+ * is printed as in a C string.  JSON is ASCII alone, whatever a key is; there it has
+ * its bytes in base64, and is a string as well where it is text.
+ *
+ * A queue without a name, which only a descriptor can be bound to, has no times.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "look.h"
+
+/* Keys, or queues, that are fetched at once. */
+#define PAGE	512
+
+/* As text */
+
+const char *time_text(int64_t ns)
+{
+	static const struct {
+		const char *name;
+		int64_t ns;
+	} units[] = {
+		{ "us", 1000 }, { "ms", 1000000 }, { "s", NSEC_PER_SEC },
+	};
+	static char texts[4][24];
+	static unsigned int turn;
+	char *text = texts[turn++ % 4];
+	int64_t whole, part, mins = ns / NSEC_PER_SEC / 60;
+	size_t i = 0;
+
+	if (mins >= 24 * 60)
+		sprintf(text, "%" PRId64 "d%02dh", mins / 60 / 24, (int)(mins / 60 % 24));
+	else if (mins >= 60)
+		sprintf(text, "%dh%02dm", (int)mins / 60, (int)mins % 60);
+	else if (mins)
+		sprintf(text, "%dm%02ds", (int)mins, (int)(ns / NSEC_PER_SEC % 60));
+	else if (ns < 1000)
+		sprintf(text, "%dns", (int)ns);
+	if (mins || ns < 1000)
+		return text;
+
+	/* Cut, not rounded: 999.9us are no 1000us. */
+	while (i < 2 && ns >= units[i + 1].ns)
+		i++;
+	whole = ns / units[i].ns;
+	part = ns % units[i].ns * 100 / units[i].ns;
+	if (whole >= 100)
+		sprintf(text, "%d%s", (int)whole, units[i].name);
+	else if (whole >= 10)
+		sprintf(text, "%d.%d%s", (int)whole, (int)part / 10, units[i].name);
+	else
+		sprintf(text, "%d.%02d%s", (int)whole, (int)part, units[i].name);
+	return text;
+}
+
+/* Whether it says something that it is 0 is known by the queue's name alone. */
+static bool has_age(const struct wq_view *v)
+{
+	return v->state & (WQ_KEY_PROCESSING | WQ_KEY_READY);
+}
+
+const char *age_text(const struct wq_view *v)
+{
+	return has_age(v) && v->age ? time_text(v->age) : "-";
+}
+
+const char *due_text(const struct wq_view *v)
+{
+	return v->due >= 0 ? time_text(v->due) : "-";
+}
+
+const char *holder_text(const struct wq_view *v)
+{
+	static char text[16];
+
+	if (!(v->state & WQ_KEY_PROCESSING))
+		return "-";
+	if (v->holder == WQ_HELD_BY_KERNEL)
+		return "kernel";
+	if (!v->holder)
+		return "?";
+	snprintf(text, sizeof(text), "%u", v->holder);
+	return text;
+}
+
+uint64_t hist_count(const struct wq_hist *h)
+{
+	uint64_t count = 0;
+	size_t i;
+
+	for (i = 0; i < NUM_COUNTS(h); i++)
+		count += h->counts[i];
+	return count;
+}
+
+/* As JSON */
+
+static void base64(char *to, const unsigned char *from, size_t len)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	uint32_t bits;
+	size_t i, j;
+
+	for (i = 0; i < len; i += 3) {
+		bits = from[i] << 16;
+		bits |= i + 1 < len ? from[i + 1] << 8 : 0;
+		bits |= i + 2 < len ? from[i + 2] : 0;
+		for (j = 0; j < 4; j++)
+			*to++ = i + j > len ? '=' : digits[bits >> (18 - 6 * j) & 63];
+	}
+	*to = '\0';
+}
+
+/* A string where the key is UTF-8 without control characters, else null. */
+static json_t *text_json(const unsigned char *key, size_t len)
+{
+	json_t *text;
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if (key[i] < 0x20 || key[i] == 0x7f ||
+		    (i && key[i - 1] == 0xc2 && key[i] < 0xa0))
+			return json_null();
+	text = json_stringn((const char *)key, len);
+	return text ? text : json_null();
+}
+
+static json_t *states_json(unsigned int state)
+{
+	char words[64], *word, *rest = words;
+	json_t *list = json_array();
+
+	strcpy(words, state_text(state));
+	while ((word = strsep(&rest, ",")))
+		json_array_append_new(list, json_string(word));
+	return list;
+}
+
+static void set_number(json_t *to, const char *name, uint64_t n)
+{
+	/* JSON's integers have 64 bits with a sign here; no figure gets there. */
+	json_object_set_new(to, name, json_integer(n < INT64_MAX ? n : INT64_MAX));
+}
+
+static void set_number_if(json_t *to, const char *name, bool is, uint64_t n)
+{
+	if (is)
+		set_number(to, name, n);
+	else
+		json_object_set_new(to, name, json_null());
+}
+
+static json_t *key_json(const struct wq_view *v, bool timed)
+{
+	bool processing = v->state & WQ_KEY_PROCESSING;
+	bool kernel = v->holder == WQ_HELD_BY_KERNEL;
+	char coded[(WQ_MAX_KEY + 2) / 3 * 4 + 1];
+	json_t *json = json_object();
+
+	base64(coded, v->key, v->len);
+	json_object_set_new(json, "key", text_json(v->key, v->len));
+	json_object_set_new(json, "key_base64", json_string(coded));
+	json_object_set_new(json, "state", states_json(v->state));
+	set_number_if(json, "age_ns", timed && has_age(v), v->age);
+	set_number_if(json, "due_ns", v->due >= 0, v->due);
+	set_number(json, "failures", v->failures);
+	json_object_set_new(json, "holder", !processing ? json_null() :
+			    json_string(kernel ? "kernel" : "process"));
+	set_number_if(json, "pid", processing && !kernel && v->holder, v->holder);
+	return json;
+}
+
+/* Writes @json, which may be NULL where memory lacks, and frees it. */
+static int print_json(json_t *json, size_t flags)
+{
+	if (!json || json_dumpf(json, stdout, flags | JSON_ENSURE_ASCII)) {
+		/* Where it is standard output that failed, its end says so. */
+		if (!ferror(stdout))
+			message("not enough memory");
+		json_decref(json);
+		return FAILED;
+	}
+	json_decref(json);
+	return DONE;
+}
+
+static int print_object(json_t *json)
+{
+	int ret = print_json(json, JSON_INDENT(2));
+
+	putchar('\n');
+	return ret;
+}
+
+/*
+ * An array, written as it comes: opened by the first element or, where there is
+ * none, by its end.  One that lacks its end was cut short.
+ */
+static int print_element(json_t *json, bool first)
+{
+	fputs(first ? "[\n" : ",\n", stdout);
+	return print_json(json, JSON_COMPACT);
+}
+
+static void print_array_end(bool empty)
+{
+	puts(empty ? "[]" : "\n]");
+}
+
+/* Queues */
+
+static int by_name(const void *x, const void *y)
+{
+	return strcmp(((const struct wq_queue *)x)->name, ((const struct wq_queue *)y)->name);
+}
+
+int queues_get(struct queues *qs)
+{
+	uint64_t cursor = 0;
+	void *list;
+	int n;
+
+	*qs = (struct queues){ 0 };
+	do {
+		list = realloc(qs->list, (qs->count + PAGE) * sizeof(*qs->list));
+		if (!list)
+			goto fail;
+		qs->list = list;
+		n = wq_queues(qs->list + qs->count, PAGE, &cursor);
+		if (n < 0)
+			goto fail;
+		qs->count += n;
+	} while (cursor);
+	qsort(qs->list, qs->count, sizeof(*qs->list), by_name);
+	return 0;
+fail:
+	free(qs->list);
+	return -1;
+}
+
+/* To read is to get, too, but figures are for those as well who may only add. */
+static int open_to_look(const char *name)
+{
+	int q = wq_open(name, O_RDONLY, 0, 0);
+
+	return q < 0 && errno == EACCES ? wq_open(name, O_WRONLY, 0, 0) : q;
+}
+
+int figures_get(const char *name, struct wq_stat *st)
+{
+	int q = open_to_look(name), ret, err;
+
+	if (q < 0)
+		return -1;
+	ret = wq_stat(q, st);
+	err = errno;
+	close(q);
+	errno = err;
+	if (!ret && st->consumers)
+		st->consumers--;
+	return ret;
+}
+
+static const char *owner_text(uint32_t uid)
+{
+	const struct passwd *pw = getpwuid(uid);
+	static char text[16];
+
+	snprintf(text, sizeof(text), "%u", uid);
+	return pw ? pw->pw_name : text;
+}
+
+static const char *group_text(uint32_t gid)
+{
+	const struct group *gr = getgrgid(gid);
+	static char text[16];
+
+	snprintf(text, sizeof(text), "%u", gid);
+	return gr ? gr->gr_name : text;
+}
+
+static const char *mode_text(uint32_t mode)
+{
+	static char text[8];
+
+	snprintf(text, sizeof(text), "%04o", mode & 07777);
+	return text;
+}
+
+static json_t *queue_json(const struct wq_queue *q)
+{
+	json_t *json = json_object();
+
+	json_object_set_new(json, "name", json_string(q->name));
+	set_number(json, "uid", q->uid);
+	set_number(json, "gid", q->gid);
+	json_object_set_new(json, "mode", json_string(mode_text(q->mode)));
+	json_object_set_new(json, "shutdown", json_boolean(q->state & WQ_STATE_SHUTDOWN));
+	json_object_set_new(json, "draining", json_boolean(q->state & WQ_STATE_DRAINING));
+	set_number(json, "ready", q->ready);
+	set_number(json, "processing", q->processing);
+	set_number(json, "delayed", q->delayed);
+	set_number(json, "keys", q->keys);
+	return json;
+}
+
+#define LS_COLUMNS	9
+#define LS_TEXT		4	/* of these, columns of text: to the left */
+
+struct ls_line {
+	char cell[LS_COLUMNS][WQ_NAME_MAX];
+};
+
+static void ls_line(struct ls_line *line, const struct wq_queue *q)
+{
+	const uint32_t figures[] = { q->ready, q->processing, q->delayed, q->keys };
+	size_t i;
+
+	snprintf(line->cell[0], sizeof(*line->cell), "%s", q->name);
+	snprintf(line->cell[1], sizeof(*line->cell), "%s", owner_text(q->uid));
+	snprintf(line->cell[2], sizeof(*line->cell), "%s", group_text(q->gid));
+	snprintf(line->cell[3], sizeof(*line->cell), "%s", mode_text(q->mode));
+	snprintf(line->cell[4], sizeof(*line->cell), "%s",
+		 q->state & WQ_STATE_DRAINING ? "draining" :
+		 q->state & WQ_STATE_SHUTDOWN ? "shutdown" : "open");
+	for (i = 0; i < 4; i++)
+		snprintf(line->cell[5 + i], sizeof(*line->cell), "%u", figures[i]);
+}
+
+static int ls_table(const struct queues *qs)
+{
+	static const struct ls_line head = { {
+		"NAME", "OWNER", "GROUP", "MODE", "STATE", "READY", "PROCESSING", "DELAYED", "KEYS",
+	} };
+	struct ls_line *lines = calloc(qs->count + 1, sizeof(*lines));
+	int width[LS_COLUMNS] = { 0 }, len;
+	size_t i, c;
+
+	if (!lines) {
+		message("not enough memory");
+		return FAILED;
+	}
+	for (i = 0; i <= qs->count; i++) {
+		if (i)
+			ls_line(&lines[i], &qs->list[i - 1]);
+		else
+			lines[i] = head;
+		for (c = 0; c < LS_COLUMNS; c++) {
+			len = strlen(lines[i].cell[c]);
+			width[c] = width[c] < len ? len : width[c];
+		}
+	}
+	for (i = 0; i <= qs->count; i++)
+		for (c = 0; c < LS_COLUMNS; c++)
+			printf("%*s%s", c <= LS_TEXT ? -width[c] : width[c], lines[i].cell[c],
+			       c + 1 < LS_COLUMNS ? "  " : "\n");
+	free(lines);
+	return DONE;
+}
+
+static int ls_queues(const struct args *a)
+{
+	int ret = DONE;
+	struct queues qs;
+	size_t i;
+
+	if (queues_get(&qs))
+		return complain(a, "can't list the queues");
+	if (!a->json) {
+		ret = ls_table(&qs);
+	} else {
+		for (i = 0; i < qs.count && ret == DONE; i++)
+			ret = print_element(queue_json(&qs.list[i]), !i);
+		if (ret == DONE)
+			print_array_end(!qs.count);
+	}
+	free(qs.list);
+	return ret;
+}
+
+/* Keys */
+
+/* What a key is listed as; false: it can't be written. */
+static bool print_key(const struct args *a, const struct wq_view *v, bool timed, bool first)
+{
+	if (a->json)
+		return print_element(key_json(v, timed), first) == DONE;
+	if (a->nul) {
+		fwrite(v->key, 1, v->len, stdout);
+		putchar('\0');
+	} else {
+		printf("%-18s %8s %8s %8u %8s  %s\n", state_text(v->state), age_text(v),
+		       due_text(v), v->failures, holder_text(v), key_text(v->key, v->len));
+	}
+	return !ferror(stdout);
+}
+
+static int ls_keys(const struct args *a)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	bool first = true, ok = true;
+	int q = queue_open(a, O_RDONLY);
+	uint64_t cursor = 0;
+	struct wq_stat st;
+	struct wq_view v;
+
+	if (q < 0)
+		return FAILED;
+	if (wq_stat(q, &st))
+		return complain(a, "can't list the keys");
+	if (!a->json && !a->nul)
+		printf("%-18s %8s %8s %8s %8s  %s\n", "STATE", "AGE", "DUE", "FAILURES",
+		       "HOLDER", "KEY");
+	do {
+		if (wq_list(q, &b, PAGE, &cursor) < 0)
+			return complain(a, "can't list the keys");
+		while (ok && wq_batch_next(&b, &v)) {
+			ok = print_key(a, &v, st.name[0], first);
+			first = false;
+		}
+	} while (ok && cursor);
+	if (ok && a->json)
+		print_array_end(first);
+	wq_batch_free(&b);
+	return ok ? DONE : FAILED;
+}
+
+int cmd_ls(const struct args *a)
+{
+	if (a->nul && a->json) {
+		message("-0 or --json: either the keys alone, or all that is known of them");
+		return USAGE;
+	}
+	if (a->queue || a->fd >= 0)
+		return ls_keys(a);
+	if (a->nul) {
+		message("-0 is for the keys of a queue: give its name, or --fd N");
+		return USAGE;
+	}
+	return ls_queues(a);
+}
+
+int cmd_show(const struct args *a)
+{
+	const char *key = a->words[0];
+	int q = queue_open(a, O_RDONLY);
+	struct wq_key_state ks;
+	struct wq_stat st;
+	struct wq_view v;
+	json_t *json;
+
+	if (q < 0)
+		return FAILED;
+	if (wq_key_state(q, key, strlen(key), &ks) || wq_stat(q, &st)) {
+		if (errno == ENOENT) {
+			message("the queue has no key '%s'", key_text(key, strlen(key)));
+			return NOTHING;
+		}
+		if (errno != EINVAL && errno != E2BIG)
+			return complain(a, "key '%s'", key_text(key, strlen(key)));
+		message("'%.32s' can't be a key: a key has 1 to %d bytes", key, WQ_MAX_KEY);
+		return FAILED;
+	}
+	v = (struct wq_view){
+		.key = key, .len = strlen(key), .state = ks.state, .failures = ks.failures,
+		.holder = ks.holder, .age = ks.age, .due = ks.due,
+	};
+	if (a->json) {
+		json = key_json(&v, st.name[0]);
+		set_number(json, "requeues", ks.requeues);
+		return print_object(json);
+	}
+	printf("key          %s\n", key_text(key, v.len));
+	printf("state        %s\n", state_text(v.state));
+	printf("age          %s\n", age_text(&v));
+	printf("due          %s\n", due_text(&v));
+	printf("failures     %u\n", v.failures);
+	printf("requeues     %u\n", ks.requeues);
+	printf("holder       %s\n", holder_text(&v));
+	return DONE;
+}
+
+/* Figures */
+
+static json_t *hist_json(const struct wq_hist *h)
+{
+	uint64_t count = hist_count(h), bound = 10;
+	json_t *json = json_object(), *buckets = json_array(), *bucket;
+	size_t i;
+
+	set_number(json, "count", count);
+	set_number(json, "sum_ns", h->sum);
+	set_number_if(json, "mean_ns", count, count ? h->sum / count : 0);
+	for (i = 0; i < NUM_COUNTS(h); i++, bound *= 10) {
+		bucket = json_object();
+		set_number_if(bucket, "up_to_ns", i + 1 < NUM_COUNTS(h), bound);
+		set_number(bucket, "count", h->counts[i]);
+		json_array_append_new(buckets, bucket);
+	}
+	json_object_set_new(json, "buckets", buckets);
+	return json;
+}
+
+static json_t *stat_json(const struct wq_stat *st)
+{
+	bool timed = st->name[0];
+	json_t *json = json_object();
+
+	json_object_set_new(json, "name", json_string(st->name));
+	set_number(json, "uid", st->uid);
+	set_number(json, "gid", st->gid);
+	json_object_set_new(json, "mode", json_string(mode_text(st->mode)));
+	json_object_set_new(json, "shutdown", json_boolean(st->state & WQ_STATE_SHUTDOWN));
+	json_object_set_new(json, "draining", json_boolean(st->state & WQ_STATE_DRAINING));
+	set_number(json, "depth", st->depth);
+	set_number(json, "ready", st->ready);
+	set_number(json, "processing", st->processing);
+	set_number(json, "held", st->held);
+	set_number(json, "delayed", st->delayed);
+	set_number_if(json, "next_due_ns", st->delayed, st->next_due);
+	set_number(json, "failed", st->failed);
+	set_number(json, "kept", st->kept);
+	set_number(json, "keys", st->keys);
+	set_number(json, "max_keys", st->max_keys);
+	set_number(json, "memory", st->memory);
+	set_number(json, "consumers", st->consumers);
+	set_number(json, "adds", st->adds);
+	set_number(json, "coalesced", st->coalesced);
+	set_number(json, "gets", st->gets);
+	set_number(json, "dones", st->dones);
+	set_number(json, "given_back", st->given_back);
+	set_number(json, "canceled", st->canceled);
+	set_number(json, "merged", st->merged);
+	set_number(json, "retries", st->retries);
+	set_number(json, "dropped", st->dropped);
+	set_number_if(json, "unfinished_ns", timed, st->unfinished);
+	set_number_if(json, "longest_ns", timed, st->longest);
+	json_object_set_new(json, "queue_duration", timed ? hist_json(&st->waits) : json_null());
+	json_object_set_new(json, "work_duration", timed ? hist_json(&st->works) : json_null());
+	return json;
+}
+
+static void print_value(const char *name, const json_t *value)
+{
+	char part[64];
+
+	if (json_is_object(value)) {
+		snprintf(part, sizeof(part), "%s_count", name);
+		print_value(part, json_object_get(value, "count"));
+		snprintf(part, sizeof(part), "%s_mean_ns", name);
+		print_value(part, json_object_get(value, "mean_ns"));
+	} else if (json_is_string(value)) {
+		printf("%-22s %s\n", name, json_string_value(value));
+	} else if (json_is_boolean(value)) {
+		printf("%-22s %s\n", name, json_is_true(value) ? "yes" : "no");
+	} else if (json_is_null(value)) {
+		printf("%-22s -\n", name);
+	} else {
+		printf("%-22s %" JSON_INTEGER_FORMAT "\n", name, json_integer_value(value));
+	}
+}
+
+int cmd_stat(const struct args *a)
+{
+	struct wq_stat st;
+	json_t *json, *value;
+	const char *name;
+
+	if (a->fd >= 0 ? wq_stat(a->fd, &st) : figures_get(a->queue, &st))
+		return complain(a, "can't read the figures of the queue");
+	json = stat_json(&st);
+	if (a->json)
+		return print_object(json);
+	json_object_foreach(json, name, value)
+		print_value(name, value);
+	json_decref(json);
+	return DONE;
+}

@@ -1,0 +1,713 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wqctl top: queues, or the keys of one, as they change.
+ *
+ * Every so often all figures are read; what is shown is what lies between two
+ * readings.  No file stays open in between: a queue that is looked at ends as if it
+ * were not, and the module may go.
+ *
+ * The kernel's histograms have a bucket for each power of ten, so a percentile is
+ * known to be within one: it is shown as that bucket's upper bound, "<10ms", and no
+ * digits are made up.
+ *
+ * A frame is made of lines of text, for the terminal or, with --batch, for a pipe.
+ */
+#include <curses.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include "look.h"
+
+#define FIRST_NS	(NSEC_PER_SEC / 4)	/* rates soon, whatever the interval */
+#define MOST_KEYS	2048			/* that are looked at, of one queue */
+#define NAME_MIN	10			/* columns */
+
+enum column {
+	QUEUE, ADDS, DONES, DEPTH, PROCESSING, DELAYED, OLDEST, WAIT50, WAIT99, WORK50, WORK99,
+	NUM_COLUMNS
+};
+
+static const struct {
+	const char *head;
+	int width;
+} columns[NUM_COLUMNS] = {
+	[QUEUE] = { "QUEUE", 0 },
+	[ADDS] = { "ADDS/S", 7 },
+	[DONES] = { "DONES/S", 8 },
+	[DEPTH] = { "DEPTH", 6 },
+	[PROCESSING] = { "PROC", 6 },
+	[DELAYED] = { "DELAYED", 8 },
+	[OLDEST] = { "OLDEST", 7 },
+	[WAIT50] = { "WAIT50", 7 },
+	[WAIT99] = { "WAIT99", 7 },
+	[WORK50] = { "WORK50", 7 },
+	[WORK99] = { "WORK99", 7 },
+};
+
+/**
+ * struct track - a queue over time
+ * @now: its figures
+ * @when: when they were read
+ * @was: those of the reading before
+ * @before: when that was, 0: there was none
+ * @value: what it is sorted by, for each column but its name
+ */
+struct track {
+	struct wq_stat now, was;
+	int64_t when, before;
+	double value[NUM_COLUMNS];
+};
+
+/* A key of the queue that is looked into. */
+struct seen {
+	struct wq_view v;
+	char *text;
+};
+
+static struct top {
+	const struct args *args;
+	bool curses;
+	int rows, cols;			/* of the terminal */
+	int shown, name;		/* columns of figures, and the first one's width */
+	struct track *tracks;
+	size_t count;
+	enum column sort;
+	bool reverse;
+	char queue[WQ_NAME_MAX];	/* looked into; empty: all are shown */
+	char selected[WQ_NAME_MAX];
+	struct seen *keys;
+	size_t num_keys, more_keys;
+	size_t first;			/* row at the top */
+	char error[256];
+} top;
+
+/* Reading */
+
+static int compare(const void *x, const void *y)
+{
+	const struct track *a = x, *b = y;
+	double d = b->value[top.sort] - a->value[top.sort];
+	int order = d > 0 ? 1 : d < 0 ? -1 : 0;
+
+	/* Figures: the largest first; names, and where figures are equal: from A on. */
+	if (top.sort != QUEUE && order)
+		return top.reverse ? -order : order;
+	order = strcmp(a->now.name, b->now.name);
+	return top.sort == QUEUE && top.reverse ? -order : order;
+}
+
+static void sort_tracks(void)
+{
+	qsort(top.tracks, top.count, sizeof(*top.tracks), compare);
+}
+
+static double rate(const struct track *t, uint64_t now, uint64_t was)
+{
+	return t->before ? (double)(now - was) * NSEC_PER_SEC / (t->when - t->before) : -1;
+}
+
+/* The bucket that the percentile of what is new in a histogram is in; -1: nothing is. */
+static int percentile(const struct wq_hist *now, const struct wq_hist *was, unsigned int percent)
+{
+	uint64_t new[WQ_HIST_COUNTS], count = 0, rank;
+	int i;
+
+	for (i = 0; i < WQ_HIST_COUNTS; i++) {
+		/* Less than before, where a get was taken back. */
+		new[i] = now->counts[i] > was->counts[i] ? now->counts[i] - was->counts[i] : 0;
+		count += new[i];
+	}
+	if (!count)
+		return -1;
+	rank = (count * percent + 99) / 100;
+	for (i = 0; i < WQ_HIST_COUNTS - 1 && rank > new[i]; i++)
+		rank -= new[i];
+	return i;
+}
+
+static void evaluate(struct track *t)
+{
+	const struct wq_stat *now = &t->now, *was = &t->was;
+
+	t->value[ADDS] = rate(t, now->adds, was->adds);
+	t->value[DONES] = rate(t, now->dones, was->dones);
+	t->value[DEPTH] = now->depth;
+	t->value[PROCESSING] = now->processing;
+	t->value[DELAYED] = now->delayed;
+	t->value[OLDEST] = now->longest;
+	t->value[WAIT50] = t->before ? percentile(&now->waits, &was->waits, 50) : -1;
+	t->value[WAIT99] = t->before ? percentile(&now->waits, &was->waits, 99) : -1;
+	t->value[WORK50] = t->before ? percentile(&now->works, &was->works, 50) : -1;
+	t->value[WORK99] = t->before ? percentile(&now->works, &was->works, 99) : -1;
+}
+
+static const struct track *track_find(const struct track *tracks, size_t count, const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		if (!strcmp(tracks[i].now.name, name))
+			return &tracks[i];
+	return NULL;
+}
+
+/* Reads a queue's figures; false: it is gone, or not to be read. */
+static bool track_read(struct track *t, const char *name)
+{
+	const struct track *old = track_find(top.tracks, top.count, name);
+
+	memset(t, 0, sizeof(*t));
+	if (figures_get(name, &t->now))
+		return false;
+	t->when = now_ns();
+	/* Counters never fall: where one did, it is another queue of the same name. */
+	if (old && t->now.adds >= old->now.adds && t->now.gets >= old->now.gets &&
+	    t->now.dones >= old->now.dones && t->when > old->when) {
+		t->was = old->now;
+		t->before = old->when;
+	}
+	evaluate(t);
+	return true;
+}
+
+static int by_urgency(const void *x, const void *y)
+{
+	const struct wq_view *a = &((const struct seen *)x)->v, *b = &((const struct seen *)y)->v;
+	const unsigned int order[] = { WQ_KEY_PROCESSING, WQ_KEY_READY, WQ_KEY_DELAYED, 0 };
+	size_t i;
+
+	for (i = 0; order[i]; i++)
+		if ((a->state ^ b->state) & order[i])
+			return a->state & order[i] ? -1 : 1;
+		else if (a->state & order[i])
+			break;
+	if (a->age != b->age)
+		return a->age > b->age ? -1 : 1;
+	return a->due > b->due ? 1 : a->due < b->due ? -1 : 0;
+}
+
+static void keys_drop(void)
+{
+	while (top.num_keys)
+		free(top.keys[--top.num_keys].text);
+	top.more_keys = 0;
+}
+
+/* The first keys that list tells: those that somebody holds first, the oldest first. */
+static void keys_read(void)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	uint64_t cursor = 0;
+	struct wq_stat st;
+	struct wq_view v;
+	struct seen *seen;
+	int q;
+
+	keys_drop();
+	q = wq_open(top.queue, O_RDONLY, 0, 0);
+	if (q < 0) {
+		if (errno != ENOENT)
+			snprintf(top.error, sizeof(top.error), "can't list its keys: %s",
+				 strerror(errno));
+		return;
+	}
+	while (top.num_keys < MOST_KEYS && wq_list(q, &b, MOST_KEYS - top.num_keys, &cursor) >= 0) {
+		while (wq_batch_next(&b, &v)) {
+			seen = &top.keys[top.num_keys];
+			seen->v = v;
+			seen->text = strdup(key_text(v.key, v.len));
+			top.num_keys += seen->text != NULL;
+		}
+		if (!cursor)
+			break;
+	}
+	if (cursor && !wq_stat(q, &st) && st.keys > top.num_keys)
+		top.more_keys = st.keys - top.num_keys;
+	wq_batch_free(&b);
+	close(q);
+	qsort(top.keys, top.num_keys, sizeof(*top.keys), by_urgency);
+}
+
+/* All figures anew. */
+static void sample(void)
+{
+	struct queues qs = { 0 };
+	struct track *tracks;
+	size_t i, n = 0;
+
+	top.error[0] = '\0';
+	if (!top.args->queue && queues_get(&qs)) {
+		snprintf(top.error, sizeof(top.error), "can't list the queues: %s",
+			 errno == ENODEV ? "there is no " WQ_DEVICE " any more" : strerror(errno));
+		qs.count = 0;
+	}
+	tracks = calloc(qs.count + 1, sizeof(*tracks));
+	if (!tracks) {
+		snprintf(top.error, sizeof(top.error), "not enough memory");
+		free(qs.list);
+		return;
+	}
+	for (i = 0; i < qs.count; i++)
+		n += track_read(&tracks[n], qs.list[i].name);
+	if (top.args->queue)
+		n += track_read(&tracks[n], top.args->queue);
+	free(qs.list);
+	free(top.tracks);
+	top.tracks = tracks;
+	top.count = n;
+	sort_tracks();
+	if (top.queue[0])
+		keys_read();
+}
+
+/* Lines */
+
+/* How many bytes of @text @cols columns have room for. */
+static size_t fit(const char *text, int cols)
+{
+	mbstate_t state = { 0 };
+	const char *at = text;
+	wchar_t wide;
+	size_t n;
+	int w;
+
+	while (*at) {
+		n = mbrtowc(&wide, at, MB_CUR_MAX, &state);
+		if (n == (size_t)-1 || n == (size_t)-2)
+			break;
+		w = wcwidth(wide);
+		cols -= w > 0 ? w : 0;
+		if (cols < 0)
+			break;
+		at += n;
+	}
+	return at - text;
+}
+
+__attribute__((format(printf, 3, 4)))
+static void put(int y, attr_t attr, const char *format, ...)
+{
+	va_list ap;
+	char *text;
+	int n;
+
+	va_start(ap, format);
+	n = vasprintf(&text, format, ap);
+	va_end(ap);
+	if (n < 0)
+		return;
+	if (!top.curses) {
+		while (n && text[n - 1] == ' ')
+			n--;
+		printf("%.*s\n", n, text);
+	} else if (y >= 0 && y < top.rows) {
+		mvaddnstr(y, 0, text, fit(text, top.cols));
+		if (attr)
+			mvchgat(y, 0, -1, attr, 0, NULL);
+	}
+	free(text);
+}
+
+static void put_number(char *to, size_t size, double n)
+{
+	if (n < 0)
+		snprintf(to, size, "-");
+	else if (n < 100000)
+		snprintf(to, size, "%.0f", n);
+	else if (n < 1e6)
+		snprintf(to, size, "%.0fk", n / 1e3);
+	else if (n < 1e9)
+		snprintf(to, size, "%.1fM", n / 1e6);
+	else
+		snprintf(to, size, "%.1fG", n / 1e9);
+}
+
+static void put_rate(char *to, size_t size, double n)
+{
+	if (n > 0 && n < 1000)
+		snprintf(to, size, "%.1f", n);
+	else
+		put_number(to, size, n);
+}
+
+static void put_cell(char *to, size_t size, const struct track *t, enum column c)
+{
+	static const char * const buckets[] = {
+		"<10ns", "<100ns", "<1us", "<10us", "<100us", "<1ms", "<10ms", "<100ms", "<1s",
+		"<10s", ">10s",
+	};
+	double n = t->value[c];
+
+	switch (c) {
+	case ADDS:
+	case DONES:
+		put_rate(to, size, n);
+		break;
+	case OLDEST:
+		snprintf(to, size, "%s", t->now.processing ? time_text(n) : "-");
+		break;
+	case WAIT50:
+	case WAIT99:
+	case WORK50:
+	case WORK99:
+		snprintf(to, size, "%s", n < 0 ? "-" : buckets[(int)n]);
+		break;
+	default:
+		put_number(to, size, n);
+	}
+}
+
+/* How many columns there is room for, and what then is left for the names. */
+static void lay_out(void)
+{
+	int longest = NAME_MIN, width = 0, len, c;
+	size_t i;
+
+	for (i = 0; i < top.count; i++) {
+		len = strlen(top.tracks[i].now.name);
+		longest = longest < len ? len : longest;
+	}
+	for (c = 1; c < NUM_COLUMNS && width + columns[c].width + NAME_MIN <= top.cols; c++)
+		width += columns[c].width;
+	top.shown = c;
+	top.name = longest < top.cols - width ? longest : top.cols - width;
+}
+
+static void put_head(int y)
+{
+	char line[256];
+	int c, n;
+
+	n = snprintf(line, sizeof(line), "%-*s", top.name, columns[QUEUE].head);
+	for (c = 1; c < top.shown; c++)
+		n += snprintf(line + n, sizeof(line) - n, "%*s", columns[c].width,
+			      columns[c].head);
+	put(y, A_REVERSE, "%s", line);
+}
+
+static void put_track(int y, attr_t attr, const struct track *t)
+{
+	bool cut = strlen(t->now.name) > (size_t)top.name;
+	char line[256], cell[32];
+	int c, n;
+
+	n = snprintf(line, sizeof(line), "%-*.*s%s", top.name - cut, top.name - cut,
+		     t->now.name, cut ? "~" : "");
+	for (c = 1; c < top.shown; c++) {
+		put_cell(cell, sizeof(cell), t, c);
+		n += snprintf(line + n, sizeof(line) - n, "%*s", columns[c].width, cell);
+	}
+	put(y, attr, "%s", line);
+}
+
+/* Frames */
+
+static void put_title(int y)
+{
+	uint64_t depth = 0, processing = 0, delayed = 0;
+	time_t now = time(NULL);
+	char clock[16] = "";
+	struct tm tm;
+	size_t i;
+
+	if (localtime_r(&now, &tm))
+		strftime(clock, sizeof(clock), "%T", &tm);
+	for (i = 0; i < top.count; i++) {
+		depth += top.tracks[i].now.depth;
+		processing += top.tracks[i].now.processing;
+		delayed += top.tracks[i].now.delayed;
+	}
+	if (top.error[0])
+		put(y, A_BOLD, "%s  %s", clock, top.error);
+	else if (top.queue[0] && !track_find(top.tracks, top.count, top.queue))
+		put(y, A_BOLD, "%s  the queue %s is gone", clock, top.queue);
+	else
+		put(y, 0, "%s  %zu queue%s, depth %" PRIu64 ", processing %" PRIu64 ", delayed %"
+		    PRIu64 "; by %s%s", clock, top.count, top.count == 1 ? "" : "s", depth,
+		    processing, delayed, columns[top.sort].head, top.reverse ? ", reversed" : "");
+}
+
+/* The first row to show, so that row @at of @count is among @room. */
+static size_t scroll_to(size_t first, size_t at, size_t count, size_t room)
+{
+	if (at < first)
+		first = at;
+	if (room && at >= first + room)
+		first = at - room + 1;
+	if (first + room > count)
+		first = count > room ? count - room : 0;
+	return first;
+}
+
+static size_t selected(void)
+{
+	const struct track *t = track_find(top.tracks, top.count, top.selected);
+
+	return t ? t - top.tracks : 0;
+}
+
+static void frame_queues(void)
+{
+	size_t room = top.curses && top.rows > 3 ? top.rows - 3 : 0, i, at = selected();
+
+	put_title(0);
+	put_head(1);
+	if (!top.curses)
+		room = top.count;
+	top.first = scroll_to(top.first, at, top.count, room);
+	for (i = 0; i < room && top.first + i < top.count; i++)
+		put_track(2 + i, top.curses && top.first + i == at ? A_BOLD | A_UNDERLINE : 0,
+			  &top.tracks[top.first + i]);
+	if (top.curses)
+		put(top.rows - 1, A_REVERSE, "q quit  Enter its keys  Up/Down select  Left/Right sort by  r reverse");
+}
+
+static void frame_keys(void)
+{
+	const struct track *t = track_find(top.tracks, top.count, top.queue);
+	size_t room = top.curses && top.rows > 5 ? top.rows - 5 : 0, i;
+	const struct seen *seen;
+	char more[64] = "";
+
+	put_title(0);
+	put_head(1);
+	if (t)
+		put_track(2, A_BOLD, t);
+	if (top.more_keys)
+		snprintf(more, sizeof(more), " (%zu of %zu)", top.num_keys,
+			 top.num_keys + top.more_keys);
+	put(3, A_REVERSE, "%-18s %8s %8s %8s %8s  KEY%s", "STATE", "AGE", "DUE", "FAILURES",
+	    "HOLDER", more);
+	if (!top.curses)
+		room = top.num_keys;
+	top.first = scroll_to(top.first, top.first, top.num_keys, room);
+	for (i = 0; i < room && top.first + i < top.num_keys; i++) {
+		seen = &top.keys[top.first + i];
+		put(4 + i, 0, "%-18s %8s %8s %8u %8s  %s", state_text(seen->v.state),
+		    age_text(&seen->v), due_text(&seen->v), seen->v.failures,
+		    holder_text(&seen->v), seen->text);
+	}
+	if (top.curses)
+		put(top.rows - 1, A_REVERSE, "q back  Up/Down PgUp/PgDn scroll");
+}
+
+static void frame(void)
+{
+	if (top.curses) {
+		getmaxyx(stdscr, top.rows, top.cols);
+		erase();
+	}
+	lay_out();
+	if (top.queue[0])
+		frame_keys();
+	else
+		frame_queues();
+	if (top.curses)
+		refresh();
+}
+
+/* Keys of the keyboard */
+
+static void look_into(const char *queue)
+{
+	snprintf(top.queue, sizeof(top.queue), "%s", queue);
+	top.first = 0;
+	keys_read();
+}
+
+/* Back to all queues; false: there is no way back but out. */
+static bool look_out(void)
+{
+	if (!top.queue[0] || top.args->queue)
+		return false;
+	top.queue[0] = '\0';
+	top.first = 0;
+	keys_drop();
+	return true;
+}
+
+static void move_by(long n)
+{
+	long at = top.queue[0] ? (long)top.first : (long)selected();
+	long last = (long)(top.queue[0] ? top.num_keys : top.count) - 1;
+
+	at += n;
+	at = at > last ? last : at;
+	at = at < 0 ? 0 : at;
+	if (top.queue[0])
+		top.first = at;
+	else if (top.count)
+		strcpy(top.selected, top.tracks[at].now.name);
+}
+
+static void sort_by(int step)
+{
+	if (top.queue[0])
+		return;
+	top.sort = (top.sort + NUM_COLUMNS + step) % NUM_COLUMNS;
+	sort_tracks();
+}
+
+/* false: the user wants out. */
+static bool on_key(int key)
+{
+	int page = top.rows > 6 ? top.rows - 6 : 1;
+
+	switch (key) {
+	case 'q':
+	case 27:
+		return look_out();
+	case KEY_UP:
+	case 'k':
+		move_by(-1);
+		break;
+	case KEY_DOWN:
+	case 'j':
+		move_by(1);
+		break;
+	case KEY_PPAGE:
+		move_by(-page);
+		break;
+	case KEY_NPAGE:
+		move_by(page);
+		break;
+	case KEY_LEFT:
+	case '<':
+		sort_by(-1);
+		break;
+	case KEY_RIGHT:
+	case '>':
+		sort_by(1);
+		break;
+	case 'r':
+		top.reverse = !top.reverse;
+		sort_tracks();
+		break;
+	case '\r':
+	case '\n':
+	case KEY_ENTER:
+		if (!top.queue[0] && top.count)
+			look_into(top.tracks[selected()].now.name);
+		break;
+	}
+	return true;
+}
+
+/* Waits for a key until @end; false: the user wants out, or the terminal is gone. */
+static bool wait_until(int64_t end)
+{
+	struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+	int64_t left = end - now_ns();
+	int key;
+
+	if (left <= 0)
+		return true;
+	left = (left + 999999) / 1000000;
+	poll(&in, 1, left < INT_MAX ? (int)left : INT_MAX);
+	if (in.revents & (POLLHUP | POLLERR | POLLNVAL))
+		return false;
+	/* Also where a signal ended the wait: a new size comes as a key. */
+	while ((key = getch()) != ERR) {
+		if (!on_key(key))
+			return false;
+		frame();
+	}
+	return true;
+}
+
+static int run_terminal(const struct args *a)
+{
+	SCREEN *screen = newterm(NULL, stdout, stdin);
+	int64_t next;
+
+	if (!screen) {
+		message("this terminal (TERM=%s) is not known; use wqctl top --batch",
+			getenv("TERM") ? getenv("TERM") : "");
+		return FAILED;
+	}
+	top.curses = true;
+	set_escdelay(25);
+	cbreak();
+	noecho();
+	nonl();
+	curs_set(0);
+	keypad(stdscr, TRUE);
+	nodelay(stdscr, TRUE);
+
+	sample();
+	frame();
+	next = now_ns() + (a->interval < FIRST_NS ? a->interval : FIRST_NS);
+	while (wait_until(next)) {
+		if (now_ns() < next)
+			continue;
+		sample();
+		frame();
+		next = now_ns() + a->interval;
+	}
+	endwin();
+	delscreen(screen);
+	return DONE;
+}
+
+static int run_batch(const struct args *a)
+{
+	const struct timespec ts = {
+		.tv_sec = a->interval / NSEC_PER_SEC, .tv_nsec = a->interval % NSEC_PER_SEC,
+	};
+	unsigned int i;
+
+	top.cols = INT_MAX;
+	sample();
+	for (i = 0; !a->count || i < a->count; i++) {
+		nanosleep(&ts, NULL);
+		sample();
+		if (i)
+			putchar('\n');
+		frame();
+		if (fflush(stdout))
+			return FAILED;
+	}
+	return DONE;
+}
+
+int cmd_top(const struct args *a)
+{
+	struct wq_stat st;
+	struct queues qs;
+	int ret;
+
+	if (!a->batch && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
+		message("top needs a terminal; wqctl top --batch does not, nor do wqctl stat and metrics");
+		return FAILED;
+	}
+	if (a->queue && figures_get(a->queue, &st))
+		return complain(a, "can't look at the queue '%s'", a->queue);
+	if (!a->queue) {
+		if (queues_get(&qs))
+			return complain(a, "can't list the queues");
+		free(qs.list);
+	}
+	top.args = a;
+	top.sort = DEPTH;
+	top.keys = calloc(MOST_KEYS, sizeof(*top.keys));
+	if (!top.keys) {
+		message("not enough memory");
+		return FAILED;
+	}
+	if (a->queue)
+		snprintf(top.queue, sizeof(top.queue), "%s", a->queue);
+	ret = a->batch ? run_batch(a) : run_terminal(a);
+	keys_drop();
+	free(top.keys);
+	free(top.tracks);
+	return ret;
+}

@@ -41,7 +41,7 @@ static void controller_give_up(const struct wq_controller_params *p, const struc
 		return;
 	}
 	/* Constant while the key is held. */
-	wq_key_text(key, sizeof(key), wq_item_entry(item));
+	wq_key_text(key, sizeof(key), item->entry);
 	pr_warn_ratelimited("wq: %s: gave up on \"%s\" after %u retries: error %d\n",
 			    current->comm, key, p->max_retries, error);
 }

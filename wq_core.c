@@ -30,6 +30,8 @@
  * learns of that when it is next touched (wq_settle()).  The consumer itself
  * lives until the last of its entries has.
  *
+ * Where the queue has leases, wq_lease.c gives back what is held too long.
+ *
  * wq.lock guards all of it, see struct wq.  It is taken with interrupts off, so
  * that add works from any context but NMI; a hold is bounded by WQ_BATCH keys.
  *
@@ -58,41 +60,54 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/wq.h>
 
-/* Caches of entries by the room for the key; larger keys are rare. */
-static const u16 wq_key_room[] = { 16, 32, 64, 128, 256, 512, WQ_MAX_KEY };
+/* Caches of entries by the room for lease and key; larger keys are rare. */
+static const u16 wq_key_room[] = {
+	16, 32, 64, 128, 256, 512, WQ_MAX_KEY + sizeof(struct wq_lease)
+};
 static struct kmem_cache *wq_key_cache[ARRAY_SIZE(wq_key_room)];
 
-static struct kmem_cache *wq_cache_for(u32 len)
+/* Bytes ahead of each entry. */
+static u32 wq_key_ahead(const struct wq *q)
 {
+	return q->lease ? sizeof(struct wq_lease) : 0;
+}
+
+static struct kmem_cache *wq_cache_for(const struct wq *q, u32 len)
+{
+	u32 room = wq_key_ahead(q) + len;
 	unsigned int i = 0;
 
-	while (wq_key_room[i] < len)
+	while (wq_key_room[i] < room)
 		i++;
 	return wq_key_cache[i];
 }
 
-static struct wq_key *wq_key_new(const struct wq_op *op, gfp_t gfp)
+static struct wq_key *wq_key_new(const struct wq *q, const struct wq_op *op, gfp_t gfp)
 {
-	struct wq_key *k = kmem_cache_alloc(wq_cache_for(op->len), gfp);
+	void *mem = kmem_cache_alloc(wq_cache_for(q, op->len), gfp);
+	struct wq_key *k;
 
-	if (!k)
+	if (!mem)
 		return NULL;
+	k = mem + wq_key_ahead(q);
 	memset(&k->entry, 0, sizeof(k->entry));
 	k->entry.hash = op->hash;
 	k->entry.len = op->len;
 	memcpy(k->key, op->key, op->len);
+	if (q->lease)
+		INIT_LIST_HEAD(&wq_lease_of(&k->entry)->link);
 	return k;
 }
 
 /* What a key's entry takes of memory. */
-static u32 wq_key_bytes(u32 len)
+static u32 wq_key_bytes(const struct wq *q, u32 len)
 {
-	return kmem_cache_size(wq_cache_for(len));
+	return kmem_cache_size(wq_cache_for(q, len));
 }
 
-static void wq_key_free(struct wq_key *k)
+static void wq_key_free(const struct wq *q, struct wq_key *k)
 {
-	kmem_cache_free(wq_cache_for(k->entry.len), k);
+	kmem_cache_free(wq_cache_for(q, k->entry.len), (void *)k - wq_key_ahead(q));
 }
 
 /**
@@ -147,6 +162,8 @@ void wq_settle(struct wq_entry *e)
 
 	if (!(e->state & WQ_PROCESSING) || !c->gone)
 		return;
+	if (c->q->lease)
+		list_del_init(&wq_lease_of(e)->link);
 	if (!(e->state & WQ_DIRTY))
 		e->since = c->ended;
 	e->state = (e->state & WQ_DELAYED) | WQ_DIRTY | WQ_RETURNED;
@@ -245,6 +262,8 @@ struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c)
 	e->token = ++q->last_token;
 	if (q->timed)
 		wq_start(q, e);
+	if (q->lease && c != &q->kernel)
+		wq_lease_start(q, e);
 	list_add_tail(&e->link, &c->held);
 	if (!c->nheld++)
 		wq_running_add(q, c);
@@ -277,6 +296,8 @@ static void wq_leave(struct wq *q, struct wq_entry *e)
 	q->starts -= e->start;
 	if (e->state & WQ_DIRTY)
 		c->nredo--;
+	if (q->lease)
+		list_del_init(&wq_lease_of(e)->link);
 	q->nprocessing--;
 	e->state &= ~WQ_PROCESSING;
 }
@@ -292,8 +313,8 @@ void wq_return(struct wq *q, struct wq_entry *e)
 	q->nreturned++;
 }
 
-/* A consumer that lives gives a held entry back. */
-static void wq_give_back_entry(struct wq *q, struct wq_entry *e)
+/* A consumer that lives gives a held entry back, or has to. */
+void wq_give_back_entry(struct wq *q, struct wq_entry *e)
 {
 	if (q->timed && !(e->state & WQ_DIRTY))
 		e->since = wq_now(q);
@@ -367,7 +388,7 @@ void wq_reap(struct wq *q, struct wq_entry *e, struct list_head *freed)
 	}
 	wq_uncount(q, e);
 	wq_table_remove(&q->table, e);
-	q->key_bytes -= wq_key_bytes(e->len);
+	q->key_bytes -= wq_key_bytes(q, e->len);
 	list_add(&e->link, freed);
 }
 
@@ -419,12 +440,12 @@ u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e)
 	return bits;
 }
 
-void wq_free_list(struct list_head *freed)
+void wq_free_list(struct wq *q, struct list_head *freed)
 {
 	struct wq_entry *e, *next;
 
 	list_for_each_entry_safe(e, next, freed, link)
-		wq_key_free(wq_key_of(e));
+		wq_key_free(q, wq_key_of(e));
 }
 
 /*
@@ -526,7 +547,7 @@ static int wq_add_op(struct wq *q, const struct wq_op *op, struct wq_spare *spar
 	if (q->table.count >= q->max_keys)
 		return -ENOSPC;
 
-	k = spare->key ?: wq_key_new(op, gfp);
+	k = spare->key ?: wq_key_new(q, op, gfp);
 	if (!k)
 		return -ENOMEM;
 	if (wq_table_insert(&q->table, &k->entry, &spare->bucket, gfp)) {
@@ -537,15 +558,15 @@ static int wq_add_op(struct wq *q, const struct wq_op *op, struct wq_spare *spar
 	if (ret < 0)
 		wq_table_remove(&q->table, &k->entry);
 	else
-		q->key_bytes += wq_key_bytes(op->len);
+		q->key_bytes += wq_key_bytes(q, op->len);
 	spare->key = ret < 0 ? k : NULL;
 	return ret;
 }
 
-static void wq_spare_free(struct wq_spare *spare)
+static void wq_spare_free(struct wq *q, struct wq_spare *spare)
 {
 	if (spare->key)
-		wq_key_free(spare->key);
+		wq_key_free(q, spare->key);
 	wq_bucket_free(spare->bucket);
 	*spare = (struct wq_spare){};
 }
@@ -576,7 +597,7 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 		if (op->result == -ENOMEM && gfpflags_allow_blocking(gfp)) {
 			wq_unlock(q, flags);
 			if (!spare.key)
-				spare.key = wq_key_new(op, gfp);
+				spare.key = wq_key_new(q, op, gfp);
 			spare.bucket = wq_bucket_alloc(gfp);
 			spin_lock_irqsave(&q->lock, flags);
 			/* Some memory was had meanwhile; for the rest, reserves. */
@@ -584,7 +605,7 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 				op->result = wq_add_op(q, op, &spare, locked_gfp | __GFP_HIGH);
 		}
 		if (spare.key || spare.bucket)
-			wq_spare_free(&spare);
+			wq_spare_free(q, &spare);
 		if (op->result < 0 && stop)
 			break;
 	}
@@ -593,7 +614,7 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 }
 
 /* Why @c may not say done to this entry, if it may not. */
-static int wq_held_check(struct wq_consumer *c, struct wq_entry *e, u64 token)
+int wq_held_check(struct wq_consumer *c, struct wq_entry *e, u64 token)
 {
 	if (e)
 		wq_settle(e);
@@ -668,7 +689,7 @@ unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 			break;
 	}
 	wq_unlock(q, flags);
-	wq_free_list(&freed);
+	wq_free_list(q, &freed);
 	return i;
 }
 
@@ -762,6 +783,7 @@ static int wq_key_tell(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
 	st->age = row.age;
 	st->due = row.due;
 	st->holder = row.holder;
+	st->lease = wq_lease_left(q, e);
 	f = wq_failure_of(e, 0);
 	st->requeues = q->limiter ? wq_limiter_num_requeues(q->limiter, &f) : 0;
 	return 0;
@@ -799,7 +821,7 @@ int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 		wq_drop(q, e, &freed);
 	}
 	wq_unlock(q, flags);
-	wq_free_list(&freed);
+	wq_free_list(q, &freed);
 	return ret;
 }
 
@@ -819,7 +841,7 @@ int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 	if (e)
 		wq_reap(q, e, &freed);
 	wq_unlock(q, flags);
-	wq_free_list(&freed);
+	wq_free_list(q, &freed);
 	return ret;
 }
 
@@ -946,6 +968,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	INIT_LIST_HEAD(&q->fifo);
 	INIT_LIST_HEAD(&q->returned);
 	INIT_LIST_HEAD(&q->names);
+	INIT_LIST_HEAD(&q->leases);
 	init_waitqueue_head(&q->getters);
 	init_waitqueue_head(&q->pollers);
 	init_waitqueue_head(&q->drainers);
@@ -956,6 +979,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->max_keys = params->max_keys ?: WQ_MAX_KEYS;
 	q->order = params->order;
 	q->order_data = params->order_data;
+	q->lease = params->lease;
 	q->mode = params->mode;
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
@@ -998,7 +1022,7 @@ void wq_purge(struct wq *q)
 		}
 		left = q->table.count;
 		wq_unlock(q, flags);
-		wq_free_list(&freed);
+		wq_free_list(q, &freed);
 		cond_resched();
 	} while (left);
 }
@@ -1028,7 +1052,7 @@ void wq_put(struct wq *q)
  * Context: process, may sleep.
  *
  * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, or a mode without
- * one), -ERANGE (max_keys or mode), -EEXIST (the name is taken), -ENOMEM, the
+ * one), -ERANGE (max_keys, mode or lease), -EEXIST (the name is taken), -ENOMEM, the
  * limiter where that is one, -EBUSY where the limiter belongs to somebody.
  */
 struct wq *wq_create(const struct wq_params *params)
@@ -1046,7 +1070,8 @@ struct wq *wq_create(const struct wq_params *params)
 
 	if (params->name ? wq_name_check(params->name) : params->mode)
 		ret = -EINVAL;
-	else if (params->max_keys > WQ_MAX_KEYS || params->mode & ~0777)
+	else if (params->max_keys > WQ_MAX_KEYS || params->mode & ~0777 ||
+		 (params->lease && params->lease < WQ_MIN_LEASE))
 		ret = -ERANGE;
 	else
 		q = wq_alloc(params, GFP_KERNEL);
@@ -1252,6 +1277,18 @@ int wq_num_requeues(struct wq *q, const void *key, size_t len)
 }
 EXPORT_SYMBOL_GPL(wq_num_requeues);
 
+static void wq_fill_item(struct wq_item *item, struct wq_entry *e)
+{
+	*item = (struct wq_item){
+		.key = wq_key_of(e)->key,
+		.len = e->len,
+		.failures = wq_failures(e),
+		.hash = e->hash,
+		.entry = e,
+		.token = e->token,
+	};
+}
+
 static int wq_take_item(struct wq *q, void *arg)
 {
 	struct wq_entry *e = wq_pop(q, &q->kernel);
@@ -1260,11 +1297,7 @@ static int wq_take_item(struct wq *q, void *arg)
 	if (!e)
 		return -EAGAIN;
 	wq_hand_out(q, e);
-	item->key = wq_key_of(e)->key;
-	item->len = e->len;
-	item->failures = wq_failures(e);
-	item->hash = e->hash;
-	item->token = e->token;
+	wq_fill_item(item, e);
 	return 0;
 }
 
@@ -1286,6 +1319,55 @@ int wq_get(struct wq *q, struct wq_item *item, s64 timeout)
 }
 EXPORT_SYMBOL_GPL(wq_get);
 
+struct wq_leased {
+	struct wq_item *item;
+	void *buf;
+	size_t size;
+};
+
+static int wq_take_leased(struct wq *q, void *arg)
+{
+	struct wq_entry *e = wq_pop(q, &q->kernel);
+	struct wq_leased *to = arg;
+
+	if (!e)
+		return -EAGAIN;
+	if (e->len > to->size) {
+		wq_return(q, e);
+		return -EMSGSIZE;
+	}
+	wq_lease_start(q, e);
+	wq_hand_out(q, e);
+	wq_fill_item(to->item, e);
+	/* Others may be done with the key before the caller looks at it. */
+	to->item->key = memcpy(to->buf, wq_key_of(e)->key, e->len);
+	return 0;
+}
+
+/**
+ * wq_get_leased() - take the next key, for as long as the queue's lease
+ * @q: the queue, which has leases
+ * @item: where to put it
+ * @buf: where to put the key, at which @item points then
+ * @size: bytes there
+ * @timeout: as in wq_get()
+ *
+ * As wq_get(), whose keys are held until done.  This one is ready again, for
+ * others, when the lease is over: then done and wq_touch() say -ESTALE.
+ *
+ * Context: as wq_get().
+ *
+ * Return: as wq_get(); -EMSGSIZE: the key is longer than @size, and stays;
+ * -EINVAL: the queue has no leases.
+ */
+int wq_get_leased(struct wq *q, struct wq_item *item, void *buf, size_t size, s64 timeout)
+{
+	struct wq_leased to = { .item = item, .buf = buf, .size = size };
+
+	return q->lease ? wq_get_wait(q, timeout, NULL, wq_take_leased, &to) : -EINVAL;
+}
+EXPORT_SYMBOL_GPL(wq_get_leased);
+
 /* Is this an outcome of done?  Sets @op to it. */
 int wq_done_check(struct wq_op *op, u32 outcome, s64 delay)
 {
@@ -1306,14 +1388,25 @@ int wq_done_check(struct wq_op *op, u32 outcome, s64 delay)
 	return 0;
 }
 
+/* The entry that get handed out, if it is still held by that; wq.lock is held. */
+struct wq_entry *wq_item_entry(struct wq *q, const struct wq_item *item)
+{
+	struct wq_entry *e = item->entry;
+
+	/* The entry may be long gone: it is not read before the table knows it. */
+	if (!item->token || !wq_table_has(&q->table, item->hash, e) ||
+	    wq_held_check(&q->kernel, e, item->token))
+		return NULL;
+	return e;
+}
+
 /* Done for what wq_get() handed out, with wq.lock held. */
 static int wq_done_item(struct wq *q, const struct wq_item *item, struct wq_op *op,
 			struct list_head *freed)
 {
-	struct wq_entry *e = wq_item_entry(item);
+	struct wq_entry *e = wq_item_entry(q, item);
 
-	/* The entry may be long gone: it is not read before the table knows it. */
-	if (!item->token || !wq_table_has(&q->table, item->hash, e))
+	if (!e)
 		return -ESTALE;
 	op->token = item->token;
 	return wq_done_entry(q, &q->kernel, e, op, GFP_ATOMIC | __GFP_NOWARN, freed);
@@ -1350,7 +1443,7 @@ int wq_done_with(struct wq *q, const struct wq_item *item, u32 outcome, s64 dela
 	spin_lock_irqsave(&q->lock, flags);
 	ret = wq_done_item(q, item, &op, &freed);
 	wq_unlock(q, flags);
-	wq_free_list(&freed);
+	wq_free_list(q, &freed);
 	return ret;
 }
 EXPORT_SYMBOL_GPL(wq_done_with);
@@ -1404,7 +1497,7 @@ int wq_done_get(struct wq *q, struct wq_item *item, u32 outcome, s64 delay, s64 
 	if (ret >= 0)
 		next = wq_take_item(q, item);
 	wq_unlock(q, flags);
-	wq_free_list(&freed);
+	wq_free_list(q, &freed);
 	if (ret < 0 || !next)
 		return min(ret, 0);
 	*item = (struct wq_item){};

@@ -21,6 +21,8 @@
  * A shut down voids the heap in constant time: the entries count as dropped at
  * once, and the thread, or else the end of the queue, takes them out.
  *
+ * The thread ends leases as well, see wq_lease.c.
+ *
  * wq.lock guards all of it.
  */
 #include <linux/freezer.h>
@@ -191,45 +193,54 @@ void wq_delay_drop(struct wq *q, struct wq_entry *e)
 void wq_delay_shut(struct wq *q)
 {
 	q->dropped += q->heap.count;
-	q->kick = q->heap.count;
+	q->kick |= q->heap.count;
+}
+
+/* The first delay is over, or off. */
+static void wq_delay_end(struct wq *q, struct list_head *freed)
+{
+	/* Of a void heap the last one: nothing has to move up then. */
+	struct wq_slot *slot = wq_heap_slot(&q->heap, q->shut ? q->heap.count - 1 : 0);
+	struct wq_entry *e = slot->entry;
+
+	if (!q->shut)
+		trace_wq_due(q, e, wq_now(q) - slot->due);
+	wq_delay_drop(q, e);
+	if (q->shut) {
+		wq_reap(q, e, freed);
+	} else {
+		wq_settle(e);
+		wq_mark(q, e);
+	}
 }
 
 /*
- * One batch of what is due.  Returns when to look again: 0, at once; S64_MAX,
- * when told to.
+ * One batch of what is due, delays and leases.  Returns when to look again: 0, at
+ * once; S64_MAX, when told to.
  */
 static s64 wq_delay_run(struct wq *q)
 {
 	LIST_HEAD(freed);
 	unsigned long flags;
-	struct wq_slot *slot;
-	struct wq_entry *e;
-	s64 now, next = 0;
+	s64 delay, lease, next = 0;
 	int i;
 
 	spin_lock_irqsave(&q->lock, flags);
-	now = wq_now(q);
 	for (i = 0; i < WQ_BATCH; i++) {
-		next = wq_heap_due(&q->heap);
-		if (!q->heap.count || (!q->shut && (next > now || next == S64_MAX)))
+		delay = q->shut && q->heap.count ? 0 : wq_heap_due(&q->heap);
+		lease = wq_lease_due(q);
+		next = min(delay, lease);
+		if (next > wq_now(q) || next == S64_MAX)
 			break;
 		next = 0;
-		/* Of a void heap the last one: nothing has to move up then. */
-		slot = wq_heap_slot(&q->heap, q->shut ? q->heap.count - 1 : 0);
-		e = slot->entry;
-		if (!q->shut)
-			trace_wq_due(q, e, now - slot->due);
-		wq_delay_drop(q, e);
-		if (q->shut) {
-			wq_reap(q, e, &freed);
-		} else {
-			wq_settle(e);
-			wq_mark(q, e);
-		}
+		if (delay <= lease)
+			wq_delay_end(q, &freed);
+		else
+			wq_lease_expire(q);
 	}
 	q->armed = next;
 	wq_unlock(q, flags);
-	wq_free_list(&freed);
+	wq_free_list(q, &freed);
 	return next;
 }
 
@@ -307,7 +318,10 @@ void wq_delay_init(struct wq *q, struct wq_clock *clock)
 	INIT_DELAYED_WORK(&q->start, wq_delay_start);
 }
 
-/* The queue is shut down or nobody has it any more: no delayed add follows. */
+/*
+ * The queue is shut down or nobody has it any more: no delayed add follows.  A
+ * process that gets a key with a lease may yet have the thread made again.
+ */
 void wq_delay_stop(struct wq *q)
 {
 	struct task_struct *thread;

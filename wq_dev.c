@@ -133,9 +133,40 @@ static int op_for_done(struct wq_op *op, const struct wq_rec *rec)
 	return wq_done_check(op, rec->flags, rec->delay);
 }
 
+static int op_for_touch(struct wq_op *op, const struct wq_rec *rec)
+{
+	op->token = rec->token;
+	return rec->flags || rec->delay ? -EINVAL : 0;
+}
+
+static unsigned int run_add(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop)
+{
+	return wq_add_ops(c->q, ops, n, stop, GFP_KERNEL_ACCOUNT);
+}
+
+static unsigned int run_done(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop)
+{
+	return wq_done_ops(c->q, c, ops, n, stop, GFP_KERNEL_ACCOUNT);
+}
+
+static unsigned int run_touch(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop)
+{
+	return wq_touch_ops(c->q, c, ops, n, stop);
+}
+
+/* What a verb does with an array. */
+struct wq_array_verb {
+	int (*op_for)(struct wq_op *op, const struct wq_rec *rec);
+	unsigned int (*run)(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop);
+};
+
+static const struct wq_array_verb array_add = { op_for_add, run_add };
+static const struct wq_array_verb array_done = { op_for_done, run_done };
+static const struct wq_array_verb array_touch = { op_for_touch, run_touch };
+
 /* Fill @ops with the next up to WQ_BATCH records. */
 static u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
-		     struct wq_op *ops, bool done)
+		     struct wq_op *ops, const struct wq_array_verb *verb)
 {
 	struct wq_rec *rec;
 	u32 n;
@@ -145,7 +176,7 @@ static u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
 		if (!rec)
 			break;
 		wq_op_init(q, &ops[n], rec->key, rec->len);
-		if (done ? op_for_done(&ops[n], rec) : op_for_add(&ops[n], rec))
+		if (verb->op_for(&ops[n], rec))
 			ops[n].result = -EINVAL;
 	}
 	return n;
@@ -178,9 +209,9 @@ static noinline_for_stack int results_tell(s32 __user *results, const struct wq_
 	return copy_to_user(results, out, n * sizeof(*out)) ? -EFAULT : 0;
 }
 
-/* Add or done an array of keys; on return keys->count says how many. */
-static int array_verb(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
-		      u64 uresults, bool done)
+/* A verb on an array of keys; on return keys->count says how many. */
+static int array_run(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
+		     u64 uresults, const struct wq_array_verb *verb)
 {
 	s32 __user *results = u64_to_user_ptr(uresults);
 	struct wq_keys in = *keys;
@@ -197,17 +228,14 @@ static int array_verb(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
 		return ret;
 
 	while (keys->count < a.count && !ret) {
-		n = array_ops(&a, c->q, &off, ops, done);
+		n = array_ops(&a, c->q, &off, ops, verb);
 		if (results) {
 			told = results_room(results + keys->count, n);
 			if (told < n)
 				ret = -EFAULT;
 			n = told;
 		}
-		if (done)
-			told = wq_done_ops(c->q, c, ops, n, !results, GFP_KERNEL_ACCOUNT);
-		else
-			told = wq_add_ops(c->q, ops, n, !results, GFP_KERNEL_ACCOUNT);
+		told = verb->run(c, ops, n, !results);
 		if (results)
 			ret = results_tell(results + keys->count, ops, n) ?: ret;
 		else if (told < n)
@@ -234,7 +262,7 @@ static int verb_info(struct wq_call *call, void *arg)
 		.version = WQ_API_VERSION,
 		.max_key = WQ_MAX_KEY,
 		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL | WQ_FEATURE_DELAY |
-			    WQ_FEATURE_LIMIT | WQ_FEATURE_METRICS,
+			    WQ_FEATURE_LIMIT | WQ_FEATURE_METRICS | WQ_FEATURE_LEASE,
 		.max_array = WQ_MAX_ARRAY,
 		.max_keys = WQ_MAX_KEYS,
 	};
@@ -324,7 +352,14 @@ static int verb_add(struct wq_call *call, void *arg)
 {
 	struct wq_add *args = arg;
 
-	return array_verb(call->c, args->flags, &args->keys, args->results, false);
+	return array_run(call->c, args->flags, &args->keys, args->results, &array_add);
+}
+
+static int verb_touch(struct wq_call *call, void *arg)
+{
+	struct wq_touch *args = arg;
+
+	return array_run(call->c, args->flags, &args->keys, args->results, &array_touch);
 }
 
 /* Where get and list put keys: a buffer of the kernel's, copied out at the end. */
@@ -539,8 +574,8 @@ static int verb_done(struct wq_call *call, void *arg)
 	if (ret)
 		args->keys.count = 0;
 	else
-		ret = array_verb(call->c, args->flags & ~WQ_DONE_GET, &args->keys,
-				 args->results, true);
+		ret = array_run(call->c, args->flags & ~WQ_DONE_GET, &args->keys,
+				args->results, &array_done);
 	if (get && !ret) {
 		/* Begun, the done can't be undone: the call is not started over. */
 		ret = out_get(&out, call, args, &args->next, &args->timeout, false);
@@ -628,7 +663,7 @@ static int key_state(struct wq_call *call, void *arg,
 	int ret;
 
 	if (args->flags || args->state || args->requeues || args->failures || args->age ||
-	    args->due || args->holder || args->reserved)
+	    args->due || args->holder || args->reserved || args->lease)
 		return -EINVAL;
 	if (args->key_len > WQ_MAX_KEY)
 		return -E2BIG;
@@ -647,7 +682,7 @@ static int key_state(struct wq_call *call, void *arg,
 	/* Who may not read a queue learns no more than it takes to know what was done. */
 	if (!(call->file->f_mode & FMODE_READ)) {
 		args->requeues = args->failures = args->holder = 0;
-		args->age = args->due = 0;
+		args->age = args->due = args->lease = 0;
 	}
 	return ret;
 }
@@ -691,6 +726,7 @@ union wq_args {
 	struct wq_list list;
 	struct wq_queues queues;
 	struct wq_shutdown shutdown;
+	struct wq_touch touch;
 };
 
 #define WQ_VERB(ioc, type, func, fmode, ...) \
@@ -717,6 +753,7 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_SHUTDOWN, struct wq_shutdown, verb_shutdown, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_FORGET, struct wq_key_state, verb_forget, FMODE_READ | FMODE_WRITE,
 		.tells = true),
+	WQ_VERB(WQ_IOC_TOUCH, struct wq_touch, verb_touch, FMODE_READ, .tells = true),
 };
 
 static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
@@ -813,6 +850,8 @@ static void wq_show_fdinfo(struct seq_file *m, struct file *file)
 	seq_printf(m, "wq-delayed:\t%u\n", st.delayed);
 	if (st.delayed)
 		seq_printf(m, "wq-next-due-ns:\t%lld\n", st.next_due);
+	if (st.lease)
+		seq_printf(m, "wq-lease-ns:\t%lld\n", st.lease);
 }
 
 static const struct file_operations wq_fops = {

@@ -157,6 +157,8 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->consumers = q->nconsumers;
 	st->waits = q->waits;
 	st->works = q->works;
+	st->lease = q->lease;
+	st->expired = q->expired;
 	if (st->delayed)
 		st->next_due = max_t(s64, 0, wq_heap_due(&q->heap) - wq_now(q));
 	first = q->timed ? running_first(q) : NULL;
@@ -288,6 +290,7 @@ static int metrics_show(struct seq_file *m, void *unused)
 	seq_printf(m, "%-36s %u\n", "delayed", st.delayed);
 	seq_printf(m, "%-36s %llu\n", "coalesced_total", st.coalesced);
 	seq_printf(m, "%-36s %llu\n", "given_back_total", st.given_back);
+	seq_printf(m, "%-36s %llu\n", "expired_total", st.expired);
 	seq_printf(m, "%-36s %llu\n", "canceled_total", st.canceled);
 	seq_printf(m, "%-36s %llu\n", "dropped_total", st.dropped);
 	seq_printf(m, "%-36s %u\n", "failed", st.failed);
@@ -303,8 +306,10 @@ static void show_entry(struct seq_file *m, struct wq *q, struct wq_entry *e)
 {
 	char key[WQ_SHOWN_BYTES];
 	struct wq_row row;
+	s64 lease;
 
 	wq_entry_row(q, &q->kernel, e, &row);
+	lease = wq_lease_left(q, e);
 	wq_key_text(key, sizeof(key), e);
 	seq_printf(m, "  \"%s\"", key);
 	if (row.state & WQ_KEY_PROCESSING && row.holder == WQ_HELD_BY_KERNEL)
@@ -313,6 +318,8 @@ static void show_entry(struct seq_file *m, struct wq *q, struct wq_entry *e)
 		seq_printf(m, " by process %u", row.holder);
 	if (row.state & (WQ_KEY_PROCESSING | WQ_KEY_READY))
 		seq_printf(m, ", for %lld ns", row.age);
+	if (lease >= 0)
+		seq_printf(m, ", lease ends in %lld ns", lease);
 	if (row.state & WQ_KEY_PROCESSING && row.state & WQ_KEY_DIRTY)
 		seq_puts(m, ", dirty");
 	if (row.due >= 0)

@@ -173,6 +173,7 @@ static struct wq *name_make(const struct wq_open *args, struct wq_limiter *limit
 		.max_keys = args->max_keys ?: WQ_DEFAULT_KEYS,
 		.mode = args->mode & ~current_umask(),
 		.limiter = limiter,
+		.lease = args->lease,
 	};
 	struct wq *q = wq_alloc(&params, GFP_KERNEL_ACCOUNT);
 
@@ -194,7 +195,10 @@ static int open_check(const struct wq_open *args)
 	if (named ? wq_name_check(args->name) : args->flags || args->mode ||
 						memchr_inv(args->name, 0, sizeof(args->name)))
 		return -EINVAL;
-	return args->mode & ~0777 || args->max_keys > WQ_MAX_KEYS ? -ERANGE : 0;
+	if (args->mode & ~0777 || args->max_keys > WQ_MAX_KEYS ||
+	    (args->lease && args->lease < WQ_MIN_LEASE))
+		return -ERANGE;
+	return 0;
 }
 
 /*

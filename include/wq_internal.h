@@ -2,10 +2,10 @@
 /*
  * What the files of wq.ko share.  wq_table.c knows keys, wq_core.c the states
  * of an entry and the verbs, wq_name.c names and whose they are, wq_dev.c the
- * device; wq_delay.c delays, wq_ratelimit.c how long they are after a failure, and
- * wq_vec.c is the memory of table and heap; wq_metrics.c what is seen from outside.
- * wq_backoff.c and wq_controller.c
- * stand on the kernel API alone.
+ * device; wq_delay.c delays, wq_ratelimit.c how long they are after a failure,
+ * wq_lease.c how long a key may be held, and wq_vec.c is the memory of table and heap;
+ * wq_metrics.c what is seen from outside.  wq_backoff.c and wq_controller.c stand on
+ * the kernel API alone.
  */
 #ifndef _WQ_INTERNAL_H
 #define _WQ_INTERNAL_H
@@ -45,12 +45,15 @@ static inline struct wq_key *wq_key_of(struct wq_entry *e)
 	return container_of(e, struct wq_key, entry);
 }
 
-/* The entry that wq_get() handed out, if it is still there. */
-static inline struct wq_entry *wq_item_entry(const struct wq_item *item)
-{
-	struct wq_key *k = (void *)item->key - offsetof(struct wq_key, key);
+/* Of a queue that has leases: right ahead of each entry. */
+struct wq_lease {
+	struct list_head link;	/* in wq.leases while it runs, or else alone */
+	s64 end;		/* when it ends, ns on the queue's clock */
+};
 
-	return &k->entry;
+static inline struct wq_lease *wq_lease_of(struct wq_entry *e)
+{
+	return (struct wq_lease *)wq_key_of(e) - 1;
 }
 
 /*
@@ -217,6 +220,10 @@ struct wq {
 
 	struct wq_limiter *limiter;	/* L: set once, cleared once */
 
+	s64 lease;			/* C: ns; 0: keys are held for ever */
+	struct list_head leases;	/* L: entries, by the end of their lease */
+	u64 expired;			/* L: struct wq_stat */
+
 	u64 starts;			/* L: when all that is processing was got, summed */
 	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
 	struct wq_hist waits;		/* L */
@@ -255,6 +262,8 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 			bool stop, gfp_t gfp);
 unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 			 unsigned int n, bool stop, gfp_t gfp);
+unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
+			  unsigned int n, bool stop);
 int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
 		int (*take)(struct wq *q, void *arg), void *arg);
 int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
@@ -272,14 +281,17 @@ u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e);
 struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c);
 void wq_hand_out(struct wq *q, struct wq_entry *e);
 void wq_return(struct wq *q, struct wq_entry *e);
+void wq_give_back_entry(struct wq *q, struct wq_entry *e);
+int wq_held_check(struct wq_consumer *c, struct wq_entry *e, u64 token);
+struct wq_entry *wq_item_entry(struct wq *q, const struct wq_item *item);
 
-/* Likewise, for wq_delay.c; wq_free_list() without it */
+/* Likewise, for wq_delay.c and wq_lease.c; wq_free_list() without it */
 void wq_unlock(struct wq *q, unsigned long flags) __releases(&q->lock);
 bool wq_mark(struct wq *q, struct wq_entry *e);
 u32 wq_ndirty(const struct wq *q);
 void wq_settle(struct wq_entry *e);
 void wq_reap(struct wq *q, struct wq_entry *e, struct list_head *freed);
-void wq_free_list(struct list_head *freed);
+void wq_free_list(struct wq *q, struct list_head *freed);
 
 /* Delays */
 s64 wq_now(struct wq *q);
@@ -290,6 +302,12 @@ void wq_delay_shut(struct wq *q);
 void wq_delay_kick(struct wq *q);
 void wq_delay_init(struct wq *q, struct wq_clock *clock);
 void wq_delay_stop(struct wq *q);
+
+/* Leases, with wq.lock held */
+void wq_lease_start(struct wq *q, struct wq_entry *e);
+s64 wq_lease_left(struct wq *q, struct wq_entry *e);
+s64 wq_lease_due(struct wq *q);
+void wq_lease_expire(struct wq *q);
 
 /* Limiters */
 int wq_limiter_take(struct wq_limiter *l);

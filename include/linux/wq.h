@@ -177,6 +177,7 @@ void wq_limiter_free(struct wq_limiter *l);
  * @limiter: for wq_add_rate_limited(); NULL: wq_limiter_default_controller().
  *	wq_create() takes it over, even where it fails, and takes an ERR_PTR, which
  *	it then returns.
+ * @lease: ns, as in struct wq_open, for processes and wq_get_leased(); 0: none
  */
 struct wq_params {
 	const char *name;
@@ -186,11 +187,12 @@ struct wq_params {
 	void *order_data;
 	struct wq_clock *clock;
 	struct wq_limiter *limiter;
+	s64 lease;
 };
 
 /**
  * struct wq_item - a key that wq_get() handed out
- * @key: its bytes, valid until wq_done()
+ * @key: its bytes, valid until wq_done(); of wq_get_leased(): in the caller's buffer
  * @len: how many
  * @failures: how often it failed since that was last forgotten
  */
@@ -200,6 +202,7 @@ struct wq_item {
 	u32 failures;
 	/* private: */
 	u32 hash;
+	struct wq_entry *entry;
 	u64 token;
 };
 
@@ -210,6 +213,8 @@ int wq_add(struct wq *q, const void *key, size_t len);
 int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags);
 void wq_tick(struct wq *q);
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout);
+int wq_get_leased(struct wq *q, struct wq_item *item, void *buf, size_t size, s64 timeout);
+int wq_touch(struct wq *q, const struct wq_item *item);
 int wq_done(struct wq *q, const struct wq_item *item);
 int wq_done_key(struct wq *q, const void *key, size_t len);
 int wq_done_with(struct wq *q, const struct wq_item *item, u32 outcome, s64 delay);

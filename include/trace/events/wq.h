@@ -49,6 +49,10 @@ DEFINE_EVENT(wq_key_ns, wq_get,
 DEFINE_EVENT(wq_key_ns, wq_done,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
 
+/* Its lease ended; it was held so long. */
+DEFINE_EVENT(wq_key_ns, wq_expire,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
+
 /* The key comes after this delay. */
 DEFINE_EVENT(wq_key_ns, wq_delay,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));

@@ -5,8 +5,9 @@
  * Open /dev/wq, bind the open file to one queue with WQ_IOC_OPEN, then add
  * keys, get them, and say done.  The open file is the consumer: what it got
  * and has not done is ready again, at the head of the queue, when the last
- * reference to it goes (close, exit, crash, kill -9).  dup() and fork() share
- * the open file and with it the keys it holds.
+ * reference to it goes (close, exit, crash, kill -9), or when its lease ends, where
+ * the queue has leases.  dup() and fork() share the open file and with it the keys
+ * it holds.
  *
  * Every verb takes a pointer to a struct that starts with its own size, so
  * that structs can grow: one that is shorter than the kernel's (but 8 bytes at
@@ -34,7 +35,7 @@
  *  E2BIG      a key above WQ_MAX_KEY bytes, an array above WQ_MAX_ARRAY bytes,
  *             more than WQ_MAX_LIMITS limiters, bytes that are not zero past the
  *             fields that the kernel knows
- *  ERANGE     a figure out of its range (max_keys, mode, those of a limiter)
+ *  ERANGE     a figure out of its range (max_keys, mode, lease, those of a limiter)
  *  ENOTTY     an unknown verb
  *  EFAULT     a bad pointer
  *  ENOSPC     the queue holds max_keys keys already, or the user is at the
@@ -46,7 +47,7 @@
  *             the key is held by another consumer
  *  ENOENT     no such queue, or the key is not in the state asked for
  *  EEXIST     a queue of that name exists (WQ_OPEN_EXCL)
- *  ESTALE     done: the key is not held by this consumer with this token
+ *  ESTALE     done, touch: the key is not held by this consumer with this token
  *  ESHUTDOWN  the queue is shut down: add is refused; get: and nothing is left
  *  EAGAIN     get: nothing is ready, and it was told not to wait
  *  ETIMEDOUT  get: nothing became ready in time
@@ -72,6 +73,7 @@
 #define WQ_NAME_MAX	64		/* bytes of a queue's name, with its NUL */
 #define WQ_MAX_LIMITS	16		/* wq_open.num_limits; limiters of one MAX_OF */
 #define WQ_MAX_NESTED	4		/* how deep one may be within others */
+#define WQ_MIN_LEASE	1000000		/* ns, the least that wq_open.lease may say */
 
 /* The state of a key, as WQ_IOC_QUERY, _CANCEL and _LIST tell it. */
 #define WQ_KEY_READY		(1U << 0)	/* dirty and in the queue */
@@ -116,9 +118,9 @@
  * @state: add: must be zero
  * @failures: get: out, how often the key failed since that was last forgotten
  *	(from 2,097,151 on it is not counted further, and 2^32 - 1 is told);
- *	done: not looked at, so that a record may be as get told it
- * @token: get: out, which get this was (never 0); done: in, the same, or 0 to
- *	go by the key alone; other verbs: must be zero
+ *	done, touch: not looked at, so that a record may be as get told it
+ * @token: get: out, which get this was (never 0); done, touch: in, the same, or
+ *	0 to go by the key alone; other verbs: must be zero
  * @delay: add: ns (CLOCK_MONOTONIC) until the key needs a run, 0 or less: it does
  *	now; the far future is clamped, never wrapped; done: the same for
  *	WQ_DONE_AFTER; else must be zero
@@ -164,6 +166,7 @@ struct wq_keys {
 #define WQ_FEATURE_DELAY	(1ULL << 2)	/* wq_rec.delay */
 #define WQ_FEATURE_LIMIT	(1ULL << 3)	/* limiters, outcomes of done */
 #define WQ_FEATURE_METRICS	(1ULL << 4)	/* times and histograms, list of queues */
+#define WQ_FEATURE_LEASE	(1ULL << 5)	/* wq_open.lease, touch */
 
 /**
  * struct wq_info - WQ_IOC_INFO: what this kernel's wq can do; needs no queue
@@ -246,6 +249,9 @@ struct wq_limit {
  *	10 a second and 100 at once (client-go's default for controllers).  Checked,
  *	though not used, where the queue is there already.
  * @reserved: must be zero
+ * @lease: how long, in ns, a file may hold a key of a new queue that it neither does
+ *	nor touches; then the key is ready again, for others and for this file.
+ *	0: for ever; else from WQ_MIN_LEASE up
  */
 struct wq_open {
 	__u32 size;
@@ -256,6 +262,7 @@ struct wq_open {
 	__aligned_u64 limits;
 	__u32 num_limits;
 	__u32 reserved;
+	__s64 lease;
 };
 
 /**
@@ -322,6 +329,23 @@ struct wq_done {
 };
 
 /**
+ * struct wq_touch - WQ_IOC_TOUCH: the work on these keys goes on
+ * @size: sizeof(struct wq_touch)
+ * @flags: must be zero
+ * @keys: the keys, each as get told it
+ * @results: as in struct wq_add: 0, or a negative errno
+ *
+ * The lease of each key begins anew.  Of a queue without leases it tells whether
+ * the file holds the key (still), and does nothing.
+ */
+struct wq_touch {
+	__u32 size;
+	__u32 flags;
+	struct wq_keys keys;
+	__aligned_u64 results;
+};
+
+/**
  * struct wq_key_state - WQ_IOC_QUERY: tell the state of a key;
  *	WQ_IOC_CANCEL: drop what is to be done for a key, its failures included, and
  *	tell the state that it was in.  A run that has started goes on, without
@@ -340,6 +364,8 @@ struct wq_done {
  * @due: likewise
  * @holder: likewise
  * @reserved: must be zero
+ * @lease: in, must be zero; out, ns until the lease of a key in processing ends, 0:
+ *	now; -1: it has none
  *
  * A file that can't read (O_WRONLY) is told @state alone.
  *
@@ -357,6 +383,7 @@ struct wq_key_state {
 	__s64 due;
 	__u32 holder;
 	__u32 reserved;
+	__s64 lease;
 };
 
 #define WQ_HELD_BY_KERNEL	0xffffffffU	/* wq_row.holder */
@@ -493,8 +520,8 @@ struct wq_hist {
  * @coalesced: adds of a key that was dirty already
  * @gets: keys handed out
  * @dones: runs ended by done
- * @given_back: runs ended by the end of their consumer, or by a get whose copy
- *	to the caller failed
+ * @given_back: runs ended by the end of their consumer or lease, or by a get whose
+ *	copy to the caller failed
  * @canceled: runs dropped by cancel before they started
  * @merged: keys given back that were dirty as well: two runs became one
  * @delayed: keys that wait for their time
@@ -516,6 +543,8 @@ struct wq_hist {
  * @longest: ns that the one longest in processing was
  * @waits: from needing a run to the get
  * @works: from get to done
+ * @lease: of the queue, ns; 0: none
+ * @expired: of @given_back, those whose lease ended
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + the
  * keys that are dirty while processing, and gets = processing + dones +
@@ -556,6 +585,8 @@ struct wq_stat {
 	__aligned_u64 longest;
 	struct wq_hist waits;
 	struct wq_hist works;
+	__s64 lease;
+	__aligned_u64 expired;
 };
 
 #define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until nothing is left */
@@ -602,5 +633,6 @@ struct wq_unlink {
 #define WQ_IOC_SHUTDOWN	_IO(WQ_IOC_MAGIC, 0x0a)
 #define WQ_IOC_FORGET	_IO(WQ_IOC_MAGIC, 0x0b)
 #define WQ_IOC_QUEUES	_IO(WQ_IOC_MAGIC, 0x0c)
+#define WQ_IOC_TOUCH	_IO(WQ_IOC_MAGIC, 0x0d)
 
 #endif /* _UAPI_LINUX_WQ_H */

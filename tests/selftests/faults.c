@@ -1,0 +1,662 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Every verb of /dev/wq, with each of its allocations and each of its copies from
+ * and to the caller failing in turn, by the kernel's fail-nth.  After each: the
+ * figures of the queue add up, no key is lost and none is there that was not added;
+ * where the call failed, the queue is as before, unless all that failed was to tell
+ * the caller; the same call once more succeeds, and leaves what it would have left
+ * without a fault.
+ *
+ * Needs a kernel with FAILSLAB, FAIL_PAGE_ALLOC and FAULT_INJECTION_USERCOPY.
+ */
+#include "wq_test.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+
+#define DEBUGFS	"/sys/kernel/debug/"
+
+/* What a test has before its call. */
+struct world {
+	int dev;		/* open, not bound */
+	int q;			/* a queue of a name, with a lease */
+	int other;		/* a second consumer of it */
+	int made;		/* what the call opened */
+	char name[WQ_NAME_MAX];
+	char new_name[WQ_NAME_MAX];	/* for a queue that the call makes */
+	struct array keys;
+	struct array out;
+	__s32 results[512];
+};
+
+FIXTURE(faults) {
+	struct dump *before, *end, *now;
+};
+
+FIXTURE_VARIANT(faults) {
+	void (*setup)(struct world *w);
+	int (*call)(struct world *w);
+	int again;		/* what may be told once more after EFAULT */
+	bool counts;		/* and then it counts a second failure */
+};
+
+static void put(const char *file, const char *text)
+{
+	int fd = open(file, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0) {
+		fprintf(stderr, "faults: %s: %m; the kernel needs fault injection\n", file);
+		exit(KSFT_FAIL);
+	}
+	close(fd);
+}
+
+static int fail_nth = -1;
+
+static void inject(int n)
+{
+	char text[12];
+	int len = snprintf(text, sizeof(text), "%d", n);
+
+	if (fail_nth < 0)
+		fail_nth = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
+	/* Once more, for what is still to fail may be this copy. */
+	if (pwrite(fail_nth, text, len, 0) < 0 && pwrite(fail_nth, text, len, 0) < 0) {
+		perror("faults: fail-nth");
+		exit(KSFT_FAIL);
+	}
+}
+
+/* Was there a fault since?  Also where it's this very read that would have failed: no. */
+static bool injected(void)
+{
+	char text[12] = "";
+	bool was = pread(fail_nth, text, sizeof(text) - 1, 0) > 0 && atoi(text) == 0;
+
+	inject(0);
+	return was;
+}
+
+static void world_new(struct world *w)
+{
+	/* no delay and no lease ends during a test */
+	static const struct wq_limit hours = {
+		.kind = WQ_LIMIT_EXPONENTIAL, .base = 3600 * SEC, .max = 7200 * SEC,
+	};
+	struct wq_open op = {
+		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL, .mode = 0600,
+		.max_keys = 20000, .limits = addr_of(&hours), .num_limits = 1,
+		.lease = 3600 * SEC,
+	};
+
+	memset(w, 0, sizeof(*w));
+	snprintf(w->name, sizeof(w->name), "faults-%d", getpid());
+	snprintf(w->new_name, sizeof(w->new_name), "faults-new-%d", getpid());
+	strcpy(op.name, w->name);
+	w->made = -1;
+	w->dev = q_dev(O_RDWR);
+	w->q = q_dev(O_RDWR);
+	if (w->dev < 0 || w->q < 0 || verb(w->q, WQ_IOC_OPEN, &op))
+		abort();
+	w->other = q_attach(w->name, O_RDWR);
+	w->keys = array_new(512 * WQ_REC_SIZE(128));
+	w->out = array_new(16384);
+}
+
+static void world_end(struct world *w)
+{
+	q_unlink(w->name);
+	q_unlink(w->new_name);
+	close(w->dev);
+	close(w->q);
+	close(w->other);
+	if (w->made >= 0)
+		close(w->made);
+	free(w->keys.recs);
+	free(w->out.recs);
+}
+
+/* ---- what there is in the queue ---- */
+
+struct row {
+	char key[24];		/* its first bytes */
+	__u32 len, state, failures;
+};
+
+struct dump {
+	int n;
+	struct row rows[4096];
+};
+
+static int by_key(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(((struct row *)0)->key)) ?:
+	       (int)((struct row *)a)->len - (int)((struct row *)b)->len;
+}
+
+static void dump_of(struct world *w, struct dump *d)
+{
+	struct array a = array_new(WQ_MAX_OUT);
+	__u64 cursor = 0;
+
+	memset(d, 0, sizeof(*d));
+	do {
+		if (q_list(w->q, &a, 0, &cursor) || d->n + a.count > 4096)
+			abort();
+		for (__u32 i = 0; i < a.count; i++) {
+			struct wq_row *row = row_at(&a, i);
+			struct row *to = &d->rows[d->n++];
+
+			memcpy(to->key, row->key, row->len < 24 ? row->len : 24);
+			to->len = row->len;
+			to->state = row->state;
+			to->failures = row->failures;
+		}
+	} while (cursor);
+	qsort(d->rows, d->n, sizeof(d->rows[0]), by_key);
+	free(a.recs);
+}
+
+static bool dump_same(const struct dump *a, const struct dump *b, bool counts)
+{
+	if (a->n != b->n)
+		return false;
+	for (int i = 0; i < a->n; i++)
+		if (by_key(&a->rows[i], &b->rows[i]) || a->rows[i].state != b->rows[i].state ||
+		    (!counts && a->rows[i].failures != b->rows[i].failures))
+			return false;
+	return true;
+}
+
+static bool adds_up(struct world *w)
+{
+	struct wq_stat st = q_stat(w->q);
+
+	return st.gets == st.processing + st.dones + st.given_back &&
+	       st.adds + st.given_back == st.depth + st.gets + st.canceled + st.merged;
+}
+
+/* ---- setups ---- */
+
+static void put_keys(struct world *w, int n, const char *format)
+{
+	array_reset(&w->keys);
+	for (int i = 0; i < n; i++)
+		array_putf(&w->keys, format, i);
+}
+
+static void must(int ret)
+{
+	if (ret < 0) {
+		fprintf(stderr, "faults: a setup failed: %s\n", strerror(-ret));
+		abort();
+	}
+}
+
+static void no_keys(struct world *w)
+{
+	(void)w;
+}
+
+static void one_key(struct world *w)
+{
+	put_keys(w, 1, "key %d");
+}
+
+static void one_long_key(struct world *w)
+{
+	char key[WQ_MAX_KEY];
+
+	memset(key, 'k', sizeof(key));
+	array_reset(&w->keys);
+	array_put(&w->keys, key, sizeof(key), 0);
+}
+
+static void forty_keys(struct world *w)
+{
+	put_keys(w, 40, "key %d");
+	w->keys.results = w->results;
+}
+
+static void large_array(struct world *w)
+{
+	put_keys(w, 70, "%0128d");
+}
+
+/* So many that the table grows meanwhile. */
+static void keys_onto_many(struct world *w)
+{
+	put_keys(w, 380, "many %d");
+	must(q_add_array(w->q, &w->keys));
+	put_keys(w, 70, "key %d");
+}
+
+static void each_delayed(struct world *w)
+{
+	struct wq_rec *rec = w->keys.recs;
+
+	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec))
+		rec->delay = 3600 * SEC;
+}
+
+static void one_delayed(struct world *w)
+{
+	one_key(w);
+	each_delayed(w);
+}
+
+static void many_delayed(struct world *w)
+{
+	put_keys(w, 70, "key %d");
+	each_delayed(w);
+}
+
+static void rate_limited(struct world *w)
+{
+	struct wq_rec *rec;
+
+	put_keys(w, 40, "key %d");
+	rec = w->keys.recs;
+	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec))
+		rec->flags = WQ_ADD_RATE_LIMITED;
+	w->keys.results = w->results;
+}
+
+static void ready_keys(struct world *w)
+{
+	forty_keys(w);
+	must(q_add_array(w->q, &w->keys));
+}
+
+static void a_ready_long_key(struct world *w)
+{
+	one_long_key(w);
+	must(q_add_array(w->q, &w->keys));
+}
+
+/* Of forty keys twenty are got, ten of these dirty again. */
+static void held_keys(struct world *w)
+{
+	struct array ten = array_new(4096);
+
+	ready_keys(w);
+	must(q_get_array(w->q, &w->keys, 20, 0));
+	for (int i = 0; i < 10; i++)
+		array_putf(&ten, "key %d", i);
+	must(q_add_array(w->q, &ten));
+	free(ten.recs);
+}
+
+static void keys_to_held_ones(struct world *w)
+{
+	held_keys(w);
+	forty_keys(w);
+}
+
+static void held_with(struct world *w, __u16 flags, __s64 delay)
+{
+	struct wq_rec *rec;
+
+	held_keys(w);
+	rec = w->keys.recs;
+	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec)) {
+		rec->flags = flags;
+		rec->delay = delay;
+	}
+}
+
+static void held_for_retry(struct world *w)
+{
+	held_with(w, WQ_DONE_RETRY, 0);
+}
+
+static void held_for_later(struct world *w)
+{
+	held_with(w, WQ_DONE_AFTER | WQ_DONE_FORGET, 3600 * SEC);
+}
+
+static void a_failed_long_key(struct world *w)
+{
+	one_long_key(w);
+	((struct wq_rec *)w->keys.recs)->flags = WQ_ADD_RATE_LIMITED;
+	must(q_add_array(w->q, &w->keys));
+}
+
+/* ---- calls ---- */
+
+/* The first error that a key was told is the call's. */
+static int first_error(struct world *w, int ret)
+{
+	for (__u32 i = 0; !ret && w->keys.results && i < w->keys.count; i++)
+		if (w->results[i] < 0)
+			ret = w->results[i];
+	return ret;
+}
+
+static int call_add(struct world *w)
+{
+	__u32 count = w->keys.count;
+	int ret = first_error(w, q_add_array(w->q, &w->keys));
+
+	w->keys.count = count;
+	return ret;
+}
+
+static int call_done(struct world *w)
+{
+	__u32 count = w->keys.count;
+	int ret = first_error(w, q_done_array(w->q, &w->keys));
+
+	w->keys.count = count;
+	return ret;
+}
+
+static int call_touch(struct world *w)
+{
+	struct wq_touch touch = {
+		.size = sizeof(touch),
+		.keys = { addr_of(w->keys.recs), w->keys.used, w->keys.count },
+		.results = addr_of(w->keys.results),
+	};
+
+	return first_error(w, verb(w->q, WQ_IOC_TOUCH, &touch));
+}
+
+static int call_get(struct world *w)
+{
+	return q_get_array(w->q, &w->out, 10, 0);
+}
+
+static int call_get_all(struct world *w)
+{
+	return q_get_array(w->q, &w->out, 0, 0);
+}
+
+/* Five of them by the consumer that is to end. */
+static void held_by_the_other(struct world *w)
+{
+	ready_keys(w);
+	must(q_get_array(w->other, &w->out, 5, 0));
+}
+
+static int call_done_get(struct world *w)
+{
+	struct wq_done done = {
+		.size = sizeof(done), .flags = WQ_DONE_GET,
+		.keys = { addr_of(w->keys.recs), w->keys.used, w->keys.count },
+		.results = addr_of(w->results),
+		.next = { addr_of(w->out.recs), w->out.room, 0 },
+	};
+
+	return verb(w->q, WQ_IOC_DONE, &done);
+}
+
+static int key_call(struct world *w, unsigned long nr)
+{
+	struct wq_rec *rec = w->keys.recs;
+	int ret = q_key_state(w->q, nr, rec->key, rec->len);
+
+	return ret < 0 ? ret : 0;
+}
+
+static int call_query(struct world *w)
+{
+	return key_call(w, WQ_IOC_QUERY);
+}
+
+static int call_cancel(struct world *w)
+{
+	return key_call(w, WQ_IOC_CANCEL);
+}
+
+static int call_forget(struct world *w)
+{
+	return key_call(w, WQ_IOC_FORGET);
+}
+
+static int call_list(struct world *w)
+{
+	__u64 cursor = 0;
+	int ret;
+
+	do
+		ret = q_list(w->q, &w->out, 0, &cursor);
+	while (!ret && cursor);
+	return ret;
+}
+
+static int call_stat(struct world *w)
+{
+	struct wq_stat st = { .size = sizeof(st) };
+
+	return verb(w->q, WQ_IOC_STAT, &st);
+}
+
+static int call_info(struct world *w)
+{
+	struct wq_info info;
+
+	return q_info(w->dev, &info);
+}
+
+static int call_queues(struct world *w)
+{
+	struct wq_queue list[8];
+	struct wq_queues args = {
+		.size = sizeof(args), .addr = addr_of(list), .count = 8, .each = sizeof(list[0]),
+	};
+
+	return verb(w->dev, WQ_IOC_QUEUES, &args);
+}
+
+static int call_open_device(struct world *w)
+{
+	int fd = q_dev(O_RDWR);
+
+	if (fd >= 0)
+		w->made = fd;
+	return fd < 0 ? fd : 0;
+}
+
+static int call_open_private(struct world *w)
+{
+	return q_bind(w->dev, "", 0, 0, 0);
+}
+
+static int call_open_limited(struct world *w)
+{
+	struct wq_limit limits[] = {
+		{ .kind = WQ_LIMIT_MAX_WAIT, .max = SEC },
+		{ .kind = WQ_LIMIT_MAX_OF, .n = 3 },
+		{ .kind = WQ_LIMIT_EXPONENTIAL, .base = MS, .max = SEC },
+		{ .kind = WQ_LIMIT_BUCKET, .n = 10, .rate = WQ_QPS(10) },
+		{ .kind = WQ_LIMIT_FAST_SLOW, .n = 3, .base = MS, .max = SEC },
+	};
+	struct wq_open op = {
+		.size = sizeof(op), .limits = addr_of(limits), .num_limits = 5, .lease = SEC,
+	};
+
+	return verb(w->dev, WQ_IOC_OPEN, &op);
+}
+
+static int call_open_create(struct world *w)
+{
+	return q_bind(w->dev, w->new_name, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
+}
+
+static int call_open_attach(struct world *w)
+{
+	return q_bind(w->dev, w->name, 0, 0, 0);
+}
+
+static int call_unlink(struct world *w)
+{
+	struct wq_unlink un = { .size = sizeof(un) };
+
+	strcpy(un.name, w->name);
+	return verb(w->dev, WQ_IOC_UNLINK, &un);
+}
+
+static int call_shutdown(struct world *w)
+{
+	return q_shutdown(w->q);
+}
+
+static int call_drain(struct world *w)
+{
+	return q_drain(w->q);
+}
+
+static int call_poll(struct world *w)
+{
+	struct pollfd p[2] = { { .fd = w->q, .events = POLLIN }, { .fd = w->other } };
+
+	return poll(p, 2, 0) < 0 ? -errno : 0;
+}
+
+static int call_epoll(struct world *w)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int ep = epoll_create1(0), ret = -errno;
+
+	if (ep < 0)
+		return ret;
+	ret = epoll_ctl(ep, EPOLL_CTL_ADD, w->q, &ev) || epoll_wait(ep, &ev, 1, 0) < 0 ?
+		-errno : 0;
+	close(ep);
+	return ret;
+}
+
+static int call_fdinfo(struct world *w)
+{
+	char path[40], text[1024];
+	int fd, ret;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", w->q);
+	fd = open(path, O_RDONLY);
+	if (fd < 0)
+		return -errno;
+	ret = read(fd, text, sizeof(text)) < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+/* The end of a consumer can't fail, whatever does. */
+static int call_close(struct world *w)
+{
+	close(w->other);
+	w->other = -1;
+	return 0;
+}
+
+#define CASE(name, s, c, ...) \
+	FIXTURE_VARIANT_ADD(faults, name) { .setup = (s), .call = (c), ##__VA_ARGS__ }
+
+CASE(open_of_the_device, no_keys, call_open_device);
+CASE(OPEN_of_a_private_queue, no_keys, call_open_private);
+CASE(OPEN_with_limiters_and_a_lease, no_keys, call_open_limited);
+CASE(OPEN_of_a_new_name, no_keys, call_open_create);
+CASE(OPEN_of_a_name, no_keys, call_open_attach);
+CASE(UNLINK, no_keys, call_unlink);
+CASE(INFO, no_keys, call_info);
+CASE(QUEUES, no_keys, call_queues);
+CASE(ADD_of_one_key, one_key, call_add);
+CASE(ADD_of_the_longest_key, one_long_key, call_add);
+CASE(ADD_with_results, forty_keys, call_add);
+CASE(ADD_without_results, large_array, call_add);
+CASE(ADD_where_the_table_grows, keys_onto_many, call_add);
+CASE(ADD_of_what_is_there, ready_keys, call_add);
+CASE(ADD_of_what_is_processed, keys_to_held_ones, call_add);
+CASE(ADD_of_a_first_delayed_key, one_delayed, call_add);
+CASE(ADD_of_delayed_keys, many_delayed, call_add);
+CASE(ADD_rate_limited, rate_limited, call_add, .counts = true);
+CASE(GET_of_some, ready_keys, call_get);
+CASE(GET_of_all, ready_keys, call_get_all);
+CASE(GET_of_the_longest_key, a_ready_long_key, call_get);
+CASE(DONE, held_keys, call_done, .again = -ESTALE);
+CASE(DONE_and_retry, held_for_retry, call_done, .again = -ESTALE);
+CASE(DONE_and_after, held_for_later, call_done, .again = -ESTALE);
+CASE(DONE_and_get, held_keys, call_done_get, .again = -ESTALE);
+CASE(TOUCH, held_keys, call_touch);
+CASE(QUERY, a_ready_long_key, call_query);
+CASE(CANCEL, a_ready_long_key, call_cancel, .again = -ENOENT);
+CASE(CANCEL_of_a_failed_key, a_failed_long_key, call_cancel, .again = -ENOENT);
+CASE(FORGET, a_failed_long_key, call_forget);
+CASE(LIST, held_for_retry, call_list);
+CASE(STAT, held_keys, call_stat);
+CASE(SHUTDOWN, many_delayed, call_shutdown);
+CASE(SHUTDOWN_and_drain, no_keys, call_drain);
+CASE(poll, ready_keys, call_poll);
+CASE(epoll, ready_keys, call_epoll);
+CASE(fdinfo, held_keys, call_fdinfo);
+CASE(close, held_by_the_other, call_close);
+
+FIXTURE_SETUP(faults)
+{
+	put(DEBUGFS "failslab/ignore-gfp-wait", "N");
+	put(DEBUGFS "failslab/verbose", "0");
+	put(DEBUGFS "fail_page_alloc/ignore-gfp-wait", "N");
+	put(DEBUGFS "fail_page_alloc/min-order", "0");
+	put(DEBUGFS "fail_page_alloc/verbose", "0");
+	put(DEBUGFS "fail_usercopy/verbose", "0");
+	self->before = malloc(sizeof(struct dump));
+	self->end = malloc(sizeof(struct dump));
+	self->now = malloc(sizeof(struct dump));
+}
+
+FIXTURE_TEARDOWN(faults)
+{
+	inject(0);
+}
+
+TEST_F_TIMEOUT(faults, each_allocation_and_each_copy_may_fail, 600)
+{
+	struct world w;
+	int ret, told, n;
+	bool fired;
+
+	world_new(&w);
+	variant->setup(&w);
+	ASSERT_EQ(0, variant->call(&w));
+	dump_of(&w, self->end);
+	world_end(&w);
+
+	for (n = 1;; n++) {
+		world_new(&w);
+		variant->setup(&w);
+		dump_of(&w, self->before);
+		inject(n);
+		ret = variant->call(&w);
+		fired = injected();
+		ASSERT_TRUE(adds_up(&w)) TH_LOG("fault %d: figures don't add up", n);
+		dump_of(&w, self->now);
+		if (!fired || !ret) {
+			/* no fault, or none that mattered */
+			ASSERT_EQ(0, ret);
+			ASSERT_TRUE(dump_same(self->now, self->end, false))
+				TH_LOG("fault %d: succeeded, and left something else", n);
+		} else {
+			ASSERT_TRUE(ret == -ENOMEM || ret == -EFAULT || ret == -EAGAIN)
+				TH_LOG("fault %d: %s", n, strerror(-ret));
+			/* no key that was there is gone, unless the call says so */
+			if (!variant->again)
+				ASSERT_LE(self->before->n, self->now->n);
+			told = ret;
+			ret = variant->call(&w);
+			ASSERT_TRUE(!ret || (told == -EFAULT && ret == variant->again))
+				TH_LOG("fault %d: once more: %s", n, strerror(-ret));
+			dump_of(&w, self->now);
+			ASSERT_TRUE(dump_same(self->now, self->end, variant->counts && told == -EFAULT))
+				TH_LOG("fault %d: once more left something else", n);
+			ASSERT_TRUE(adds_up(&w));
+		}
+		world_end(&w);
+		if (!fired)
+			break;
+		/* without an end there is something wrong with the injection */
+		ASSERT_GT(1000, n);
+	}
+	TH_LOG("faults injected: %d", n - 1);
+}
+
+TEST_HARNESS_MAIN

@@ -30,7 +30,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md tests tools $(wildcard .ci .gitignore)
 
-.PHONY: all modules tools run shell test test-packaging check headers may-install install uninstall \
+.PHONY: all modules tools run shell test test-packaging check bench headers may-install install uninstall \
 	install-tools uninstall-tools dkms-tree dkms-install dkms-uninstall dist deb clean help
 
 all: modules tools
@@ -64,6 +64,9 @@ check:
 
 test-packaging:
 	@tests/packaging
+
+bench:
+	@tests/bench/run
 
 # What install puts somewhere, uninstall takes away again, and nothing else: keep the
 # two alike.  The KUnit suites are not for use.
@@ -140,6 +143,7 @@ help:
 	@echo "make shell    a prompt in that virtual machine, with wq.ko loaded"
 	@echo "make test     all tests, in virtual machines"
 	@echo "make check    static checks"
+	@echo "make bench    what wq costs, beside client-go's workqueue and queue_work()"
 	@echo "make install  module, libwq, wqctl, man pages, completion, udev rule (PREFIX,"
 	@echo "              DESTDIR, KDIR); uninstall takes away what install put there"
 	@echo "make install-tools  the same without the module; uninstall-tools"

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * wq_bench.ko: what its files share.  bench_main.c takes commands, bench_wq.c
+ * measures wq, bench_work.c the kernel's own queue_work() at the same work.
+ */
+#ifndef _WQ_BENCH_H
+#define _WQ_BENCH_H
+
+#include <linux/bits.h>
+#include <linux/ktime.h>
+#include <linux/types.h>
+
+struct task_struct;
+
+/* The answer to a command: a line "NAME VALUE" for each figure. */
+struct bench {
+	char *text;
+	size_t room;
+	size_t len;
+};
+
+/**
+ * struct bench_cmd - something to measure
+ * @who: wq or work
+ * @what: the measurement
+ * @run: with its two numbers, usually keys or works, and rounds
+ */
+struct bench_cmd {
+	const char *who;
+	const char *what;
+	int (*run)(struct bench *b, u64 n, u64 m);
+};
+
+extern const struct bench_cmd bench_wq_cmds[];
+extern const struct bench_cmd bench_work_cmds[];
+
+void bench_wq_exit(void);
+
+/*
+ * Time taken in laps of so many operations.  Beside the whole it tells "calm": each
+ * lap counts as twice the median lap at most, so that what other programs took of the
+ * CPU meanwhile is hardly in it; nor is a stall of the operation's own.
+ */
+#define BENCH_LAP	1024
+#define BENCH_LAPS	16384	/* that are remembered */
+
+struct bench_laps {
+	u64 last;
+	u64 sum;
+	u64 part;	/* of a lap that is not over, before it was halted */
+	u32 ops;	/* likewise */
+	u32 count;
+	u32 *lap;
+};
+
+int laps_init(struct bench_laps *l);
+void laps_free(struct bench_laps *l);
+void laps_lap(struct bench_laps *l);
+void laps_tell(struct bench *b, struct bench_laps *l, const char *name, u64 n);
+
+static inline void laps_go(struct bench_laps *l)
+{
+	l->last = ktime_get_ns();
+}
+
+static inline void laps_halt(struct bench_laps *l)
+{
+	l->part += ktime_get_ns() - l->last;
+}
+
+/* An operation is over.  Looks at the scheduler at the end of each lap. */
+static inline void laps_op(struct bench_laps *l)
+{
+	if (++l->ops == BENCH_LAP)
+		laps_lap(l);
+}
+
+void bench_tell(struct bench *b, const char *name, u64 sum, u64 n);
+void bench_tell_late(struct bench *b, s64 *late, u32 n);
+
+/* Runs of a measurement of @n keys, so that it takes long enough to be one. */
+#define BENCH_LEAST	1000000ULL
+
+static inline u64 bench_reps(u64 n)
+{
+	return n < BENCH_LEAST ? BENCH_LEAST / n : 1;
+}
+
+struct task_struct *bench_thread(int (*fn)(void *data), void *data, int cpu);
+int bench_join(struct task_struct *t);
+
+/* Interrupts that this CPU had, as far as the kernel counts them here. */
+unsigned long bench_interrupts(void);
+
+/* Numbers without an order, and the same ones each time. */
+static inline u64 bench_mix(u64 i)
+{
+	i = (i + 1) * 0x9e3779b97f4a7c15ULL;
+	return i ^ i >> 32;
+}
+
+/* The key with this number: 16 bytes. */
+struct bench_key {
+	u64 space;
+	u64 id;
+};
+
+static inline struct bench_key bench_key(u64 i)
+{
+	return (struct bench_key){ .space = 0x746c75616665640aULL, .id = i };
+}
+
+/*
+ * An array of any size, made of pieces that the page allocator has: vmalloc() of
+ * hundreds of MB takes User-mode Linux more mappings than its host grants.
+ */
+#define BENCH_PIECE	12	/* elements of a piece, as a power of two */
+
+struct bench_array {
+	void **piece;
+	u64 pieces;
+};
+
+int bench_array_init(struct bench_array *a, u64 n, size_t size);
+void bench_array_free(struct bench_array *a);
+
+static inline void *bench_at(const struct bench_array *a, u64 i, size_t size)
+{
+	return a->piece[i >> BENCH_PIECE] + (i & (BIT(BENCH_PIECE) - 1)) * size;
+}
+
+#endif /* _WQ_BENCH_H */

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wq_bench.ko takes a command, and answers with figures:
+ *
+ *	exec 3<>/sys/kernel/debug/wq_bench
+ *	echo wq phases 1000000 >&3
+ *	cat <&3
+ *
+ * A command runs once, and its answer is in ns unless it says otherwise.  Rounds,
+ * peers and figures to reach are the business of tests/bench/run.
+ */
+#include <linux/debugfs.h>
+#include <linux/kernel_stat.h>
+#include <linux/kthread.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <linux/sort.h>
+#include <linux/string.h>
+
+#include "bench.h"
+
+/* The figure @sum / @n, with three digits behind the point. */
+void bench_tell(struct bench *b, const char *name, u64 sum, u64 n)
+{
+	u32 rest;
+	u64 ns;
+
+	n = n ?: 1;
+	/* In thousandths, and no overflow: nothing here takes 200 days. */
+	ns = div_u64_rem(div64_u64(sum * 1000, n), 1000, &rest);
+	b->len += scnprintf(b->text + b->len, b->room - b->len, "%s %llu.%03u\n", name, ns, rest);
+}
+
+static int compare_s64(const void *a, const void *b)
+{
+	s64 x = *(const s64 *)a, y = *(const s64 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Median, 99th percentile and worst of @n times. */
+void bench_tell_late(struct bench *b, s64 *late, u32 n)
+{
+	sort(late, n, sizeof(*late), compare_s64, NULL);
+	bench_tell(b, "median", max(late[n / 2], 0LL), 1);
+	bench_tell(b, "p99", max(late[(u64)n * 99 / 100], 0LL), 1);
+	bench_tell(b, "worst", max(late[n - 1], 0LL), 1);
+}
+
+int laps_init(struct bench_laps *l)
+{
+	*l = (struct bench_laps){ .lap = kvcalloc(BENCH_LAPS, sizeof(*l->lap), GFP_KERNEL) };
+	return l->lap ? 0 : -ENOMEM;
+}
+
+void laps_free(struct bench_laps *l)
+{
+	kvfree(l->lap);
+}
+
+void laps_lap(struct bench_laps *l)
+{
+	u64 now = ktime_get_ns(), lap = l->part + now - l->last;
+
+	if (l->count < BENCH_LAPS)
+		l->lap[l->count++] = min_t(u64, lap, U32_MAX);
+	l->sum += lap;
+	l->part = 0;
+	l->ops = 0;
+	l->last = now;
+	cond_resched();
+}
+
+static int compare_u32(const void *a, const void *b)
+{
+	u32 x = *(const u32 *)a, y = *(const u32 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+void laps_tell(struct bench *b, struct bench_laps *l, const char *name, u64 n)
+{
+	char text[24];
+	u64 most, calm = 0;
+	u32 i;
+
+	bench_tell(b, name, l->sum + l->part, n);
+	if (!l->count)
+		return;
+	sort(l->lap, l->count, sizeof(*l->lap), compare_u32, NULL);
+	most = 2 * (u64)l->lap[l->count / 2];
+	for (i = 0; i < l->count; i++)
+		calm += min_t(u64, l->lap[i], most);
+	snprintf(text, sizeof(text), "%s-calm", name);
+	bench_tell(b, text, calm, (u64)l->count * BENCH_LAP);
+}
+
+unsigned long bench_interrupts(void)
+{
+	return raw_cpu_read(kstat.irqs_sum);
+}
+
+/* A thread that can be waited for even where it ended already; -1: on any CPU. */
+struct task_struct *bench_thread(int (*fn)(void *data), void *data, int cpu)
+{
+	struct task_struct *t = kthread_create(fn, data, "wq_bench");
+
+	if (!IS_ERR(t)) {
+		get_task_struct(t);
+		if (cpu >= 0)
+			kthread_bind(t, cpu);
+	}
+	return t;
+}
+
+int bench_join(struct task_struct *t)
+{
+	int ret = kthread_stop(t);
+
+	put_task_struct(t);
+	return ret;
+}
+
+int bench_array_init(struct bench_array *a, u64 n, size_t size)
+{
+	u64 i;
+
+	a->pieces = (n >> BENCH_PIECE) + 1;
+	a->piece = kvcalloc(a->pieces, sizeof(*a->piece), GFP_KERNEL);
+	if (!a->piece)
+		return -ENOMEM;
+	for (i = 0; i < a->pieces; i++) {
+		a->piece[i] = kvzalloc(size << BENCH_PIECE, GFP_KERNEL);
+		if (!a->piece[i]) {
+			bench_array_free(a);
+			return -ENOMEM;
+		}
+		cond_resched();
+	}
+	return 0;
+}
+
+void bench_array_free(struct bench_array *a)
+{
+	u64 i;
+
+	for (i = 0; a->piece && i < a->pieces; i++)
+		kvfree(a->piece[i]);
+	kvfree(a->piece);
+	a->piece = NULL;
+}
+
+/*
+ * Touch @mb MB of memory once: a guest's first use of a page is a fault in its
+ * host, which a machine's kernel would not have.
+ */
+static int bench_warm(struct bench *b, u64 mb, u64 unused)
+{
+	const unsigned int order = 8;
+	u64 todo = (mb << 20 >> PAGE_SHIFT) >> order, done;
+	struct page *page, *next;
+	LIST_HEAD(pages);
+
+	for (done = 0; done < todo; done++) {
+		page = alloc_pages(GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN | __GFP_ZERO, order);
+		if (!page)
+			break;
+		list_add(&page->lru, &pages);
+		cond_resched();
+	}
+	list_for_each_entry_safe(page, next, &pages, lru)
+		__free_pages(page, order);
+	bench_tell(b, "mb", done << order << PAGE_SHIFT >> 20, 1);
+	return 0;
+}
+
+static const struct bench_cmd bench_main_cmds[] = {
+	{ "main", "warm", bench_warm },
+	{ }
+};
+
+static const struct bench_cmd *const bench_cmds[] = {
+	bench_main_cmds, bench_wq_cmds, bench_work_cmds,
+};
+
+static ssize_t bench_command(struct file *file, const char __user *buf, size_t size, loff_t *pos)
+{
+	char who[16] = "", what[24] = "";
+	const struct bench_cmd *cmd;
+	struct bench b = {};
+	u64 n = 0, m = 0;
+	unsigned int i;
+	char *text;
+	int ret;
+
+	text = simple_transaction_get(file, buf, size);
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	if (sscanf(text, "%15s %23s %llu %llu", who, what, &n, &m) < 2)
+		return -EINVAL;
+
+	for (i = 0; i < ARRAY_SIZE(bench_cmds); i++) {
+		for (cmd = bench_cmds[i]; cmd->who; cmd++) {
+			if (strcmp(cmd->who, who) || strcmp(cmd->what, what))
+				continue;
+			b.text = text;
+			b.room = SIMPLE_TRANSACTION_LIMIT;
+			ret = cmd->run(&b, n, m);
+			if (ret)
+				return ret;
+			simple_transaction_set(file, b.len);
+			return size;
+		}
+	}
+	return -ENOENT;
+}
+
+static const struct file_operations bench_fops = {
+	.owner = THIS_MODULE,
+	.write = bench_command,
+	.read = simple_transaction_read,
+	.release = simple_transaction_release,
+	.llseek = default_llseek,
+};
+
+static struct dentry *bench_file;
+
+static int __init bench_init(void)
+{
+	bench_file = debugfs_create_file("wq_bench", 0600, NULL, NULL, &bench_fops);
+	return PTR_ERR_OR_ZERO(bench_file);
+}
+module_init(bench_init);
+
+static void __exit bench_exit(void)
+{
+	debugfs_remove(bench_file);
+	bench_wq_exit();
+}
+module_exit(bench_exit);
+
+MODULE_DESCRIPTION("Measures wq, and the kernel's own work queues beside it");
+MODULE_LICENSE("GPL");

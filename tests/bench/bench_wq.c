@@ -1,0 +1,732 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What wq costs.  All keys have 16 bytes; queues have no name, and so no times,
+ * unless it says "named".
+ */
+#include <linux/completion.h>
+#include <linux/err.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/wq.h>
+
+#include "bench.h"
+
+#define BENCH_HOUR	(3600LL * NSEC_PER_SEC)
+
+/* Look at the scheduler now and then. */
+static void bench_rest(u64 i)
+{
+	if (!(i % BENCH_LAP))
+		cond_resched();
+}
+
+static int bench_add(struct wq *q, u64 i, int expect)
+{
+	struct bench_key key = bench_key(i);
+	int ret = wq_add(q, &key, sizeof(key));
+
+	return ret == expect ? 0 : ret < 0 ? ret : -EBADE;
+}
+
+static int bench_take(struct wq *q)
+{
+	struct wq_item item;
+
+	return wq_get(q, &item, 0) ?: wq_done(q, &item);
+}
+
+static int bench_add_after(struct wq *q, u64 i, s64 delay)
+{
+	struct bench_key key = bench_key(i);
+	int ret = wq_add_after(q, &key, sizeof(key), delay, 0);
+
+	return ret == 1 ? 0 : ret < 0 ? ret : -EBADE;
+}
+
+/* Delays of an hour and more, in no order. */
+static s64 bench_far(u64 i)
+{
+	return BENCH_HOUR + bench_mix(i) % BENCH_HOUR;
+}
+
+/* add, get and done of one of @n keys, @m times. */
+static int cycle(struct bench *b, u64 n, u64 m, const char *name)
+{
+	struct wq *q = wq_create(&(struct wq_params){ .name = name });
+	struct bench_laps laps;
+	u64 i, k;
+	int ret;
+
+	if (IS_ERR(q))
+		return PTR_ERR(q);
+	ret = laps_init(&laps);
+	for (i = 0, k = 0; i < m && !ret; i++) {
+		/* The first round of all makes caches warm. */
+		if (i == n)
+			laps_go(&laps);
+		ret = bench_add(q, k, 1) ?: bench_take(q);
+		if (++k >= n)
+			k = 0;
+		if (i >= n)
+			laps_op(&laps);
+	}
+	laps_halt(&laps);
+	laps_tell(b, &laps, "each", m - n);
+	laps_free(&laps);
+	wq_destroy(q);
+	return ret;
+}
+
+static int wq_cycle(struct bench *b, u64 n, u64 m)
+{
+	return cycle(b, n, m, NULL);
+}
+
+static int wq_cycle_named(struct bench *b, u64 n, u64 m)
+{
+	return cycle(b, n, m, "wq_bench");
+}
+
+static int add_new(struct wq *q, u64 i)
+{
+	return bench_add(q, i, 1);
+}
+
+static int add_again(struct wq *q, u64 i)
+{
+	return bench_add(q, i, 0);
+}
+
+static int take(struct wq *q, u64 i)
+{
+	return bench_take(q);
+}
+
+static int add_far(struct wq *q, u64 i)
+{
+	return bench_add_after(q, i, bench_far(i));
+}
+
+static int cancel(struct wq *q, u64 i)
+{
+	struct bench_key key = bench_key(i);
+
+	return min(wq_cancel(q, &key, sizeof(key)), 0);
+}
+
+/* @n operations of a kind; inlined, so that the kind is known to the compiler. */
+static __always_inline int ops(struct bench_laps *l, u64 n, struct wq *q,
+			       int (*op)(struct wq *q, u64 i))
+{
+	int ret = 0;
+	u64 i;
+
+	laps_go(l);
+	for (i = 0; i < n && !ret; i++) {
+		ret = op(q, i);
+		laps_op(l);
+	}
+	laps_halt(l);
+	return ret;
+}
+
+/* @n distinct keys: add them, add them again, get and done all. */
+static int wq_phases(struct bench *b, u64 n, u64 unused)
+{
+	struct bench_laps l[3];
+	u64 reps = bench_reps(n), rep;
+	struct wq *q;
+	int ret;
+
+	ret = laps_init(&l[0]) | laps_init(&l[1]) | laps_init(&l[2]);
+	for (rep = 0; rep < reps && !ret; rep++) {
+		q = wq_create(NULL);
+		if (IS_ERR(q)) {
+			ret = PTR_ERR(q);
+			break;
+		}
+		ret = ops(&l[0], n, q, add_new) ?: ops(&l[1], n, q, add_again) ?:
+		      ops(&l[2], n, q, take);
+		wq_destroy(q);
+	}
+	laps_tell(b, &l[0], "add", n * reps);
+	laps_tell(b, &l[1], "again", n * reps);
+	laps_tell(b, &l[2], "take", n * reps);
+	laps_free(&l[0]);
+	laps_free(&l[1]);
+	laps_free(&l[2]);
+	return ret;
+}
+
+/* add_after of @n distinct keys. */
+static int wq_delayed(struct bench *b, u64 n, u64 unused)
+{
+	u64 reps = bench_reps(n), rep;
+	struct bench_laps laps;
+	struct wq *q;
+	int ret;
+
+	ret = laps_init(&laps);
+	for (rep = 0; rep < reps && !ret; rep++) {
+		q = wq_create(NULL);
+		if (IS_ERR(q)) {
+			ret = PTR_ERR(q);
+			break;
+		}
+		/* The first one has a thread made. */
+		ret = bench_add_after(q, U64_MAX, BENCH_HOUR) ?: ops(&laps, n, q, add_far);
+		wq_destroy(q);
+	}
+	laps_tell(b, &laps, "each", n * reps);
+	laps_free(&laps);
+	return ret;
+}
+
+struct bench_clock {
+	struct wq_clock clock;
+	s64 ns;
+};
+
+static s64 bench_clock_now(struct wq_clock *clock)
+{
+	return READ_ONCE(container_of(clock, struct bench_clock, clock)->ns);
+}
+
+/* @n delayed keys become due at once, on a clock of ours. */
+static int wq_due(struct bench *b, u64 n, u64 unused)
+{
+	struct bench_clock clock = { .clock.now = bench_clock_now };
+	u64 sum = 0, reps = bench_reps(n), rep, i;
+	struct wq *q;
+	int ret = 0;
+
+	for (rep = 0; rep < reps && !ret; rep++) {
+		clock.ns = 0;
+		q = wq_create(&(struct wq_params){ .clock = &clock.clock });
+		if (IS_ERR(q))
+			return PTR_ERR(q);
+		for (i = 0; i < n && !ret; i++) {
+			ret = bench_add_after(q, i, bench_far(i));
+			bench_rest(i);
+		}
+		WRITE_ONCE(clock.ns, 3 * BENCH_HOUR);
+		sum -= ktime_get_ns();
+		wq_tick(q);
+		sum += ktime_get_ns();
+		if (!ret && wq_len(q) != n)
+			ret = -EBADE;
+		wq_destroy(q);
+	}
+	bench_tell(b, "each", sum, n * reps);
+	return ret;
+}
+
+struct bench_late {
+	struct wq *q;
+	s64 *due;	/* and then how late it was */
+	u64 n;
+	struct completion over;
+};
+
+static int late_consumer(void *data)
+{
+	struct bench_late *l = data;
+	struct bench_key key;
+	struct wq_item item;
+	u64 i;
+
+	for (i = 0; i < l->n && !wq_get(l->q, &item, WQ_FOREVER); i++) {
+		s64 now = ktime_get_ns();
+
+		memcpy(&key, item.key, sizeof(key));
+		l->due[key.id] = now - l->due[key.id];
+		wq_done(l->q, &item);
+	}
+	complete(&l->over);
+	return i == l->n ? 0 : -EBADE;
+}
+
+/* How late are @n keys, delayed by up to @m ms, when a waiting thread has got them? */
+static int wq_late(struct bench *b, u64 n, u64 m)
+{
+	struct bench_late l = { .n = n };
+	struct task_struct *t;
+	int ret = 0;
+	u64 i;
+
+	init_completion(&l.over);
+	l.due = kvcalloc(n, sizeof(*l.due), GFP_KERNEL);
+	if (!l.due)
+		return -ENOMEM;
+	l.q = wq_create(NULL);
+	if (IS_ERR(l.q)) {
+		kvfree(l.due);
+		return PTR_ERR(l.q);
+	}
+	t = bench_thread(late_consumer, &l, -1);
+	if (IS_ERR(t)) {
+		ret = PTR_ERR(t);
+		goto out;
+	}
+	wake_up_process(t);
+	for (i = 0; i < n && !ret; i++) {
+		s64 delay = NSEC_PER_MSEC + bench_mix(i) % (m * NSEC_PER_MSEC);
+
+		l.due[i] = ktime_get_ns() + delay;
+		ret = bench_add_after(l.q, i, delay);
+	}
+	if (ret)
+		wq_shutdown(l.q);
+	wait_for_completion(&l.over);
+	ret = bench_join(t) ?: ret;
+	if (!ret)
+		bench_tell_late(b, l.due, n);
+out:
+	wq_destroy(l.q);
+	kvfree(l.due);
+	return ret;
+}
+
+/* when() of @n keys by turns, @m times. */
+static int when(struct bench *b, u64 n, u64 m, struct wq_limiter *l, bool clock)
+{
+	u32 *failures = kvcalloc(n, sizeof(*failures), GFP_KERNEL);
+	struct bench_laps laps;
+	struct bench_key key;
+	u64 i, k, sum = 0;
+
+	if (IS_ERR(l) || !failures || laps_init(&laps)) {
+		wq_limiter_free(l);
+		kvfree(failures);
+		return IS_ERR(l) ? PTR_ERR(l) : -ENOMEM;
+	}
+	laps_go(&laps);
+	for (i = 0, k = 0; i < m; i++) {
+		struct wq_failure f = { .key = &key, .len = sizeof(key), .now = laps.last };
+
+		key = bench_key(k);
+		f.failures = failures[k]++;
+		if (clock)
+			f.now = ktime_get_ns();
+		sum += wq_limiter_when(l, &f);
+		if (++k >= n)
+			k = 0;
+		laps_op(&laps);
+	}
+	laps_halt(&laps);
+	laps_tell(b, &laps, "each", m);
+	laps_free(&laps);
+	wq_limiter_free(l);
+	kvfree(failures);
+	return sum ? 0 : -EBADE;
+}
+
+static int wq_when_exponential(struct bench *b, u64 n, u64 m)
+{
+	return when(b, n, m, wq_limiter_exponential(5 * NSEC_PER_MSEC, 1000LL * NSEC_PER_SEC),
+		    false);
+}
+
+/* With the look at the clock that its bucket needs. */
+static int wq_when_default(struct bench *b, u64 n, u64 m)
+{
+	return when(b, n, m, wq_limiter_default_controller(), true);
+}
+
+/* add_rate_limited of @n keys by turns, @m times, by a limiter that says: at once. */
+static int wq_retry(struct bench *b, u64 n, u64 m)
+{
+	struct wq *q = wq_create(&(struct wq_params){ .limiter = wq_limiter_exponential(0, 0) });
+	struct bench_laps laps;
+	u64 i, k;
+	int ret;
+
+	if (IS_ERR(q))
+		return PTR_ERR(q);
+	ret = laps_init(&laps);
+	for (i = 0, k = 0; i < m && ret >= 0; i++) {
+		struct bench_key key = bench_key(k);
+
+		/* The first n make the keys known. */
+		if (i == n)
+			laps_go(&laps);
+		ret = wq_add_rate_limited(q, &key, sizeof(key));
+		if (++k >= n)
+			k = 0;
+		if (i >= n)
+			laps_op(&laps);
+	}
+	laps_halt(&laps);
+	laps_tell(b, &laps, "each", m - n);
+	laps_free(&laps);
+	wq_destroy(q);
+	return min(ret, 0);
+}
+
+struct bench_pair {
+	struct wq *q;
+	u64 n;
+	struct completion over;
+};
+
+static int pair_producer(void *data)
+{
+	struct bench_pair *p = data;
+	int ret = 0;
+	u64 i;
+
+	for (i = 0; i < p->n && !ret; i++) {
+		ret = bench_add(p->q, i, 1);
+		cond_resched();
+	}
+	if (ret)
+		wq_shutdown(p->q);
+	return ret;
+}
+
+static int pair_consumer(void *data)
+{
+	struct bench_pair *p = data;
+	struct wq_item item;
+	int ret = 0;
+	u64 i;
+
+	for (i = 0; i < p->n && !ret; i++) {
+		ret = wq_get(p->q, &item, WQ_FOREVER) ?: wq_done(p->q, &item);
+		cond_resched();
+	}
+	complete(&p->over);
+	return ret;
+}
+
+/* One thread adds @n distinct keys, another gets and does them. */
+static int wq_pair(struct bench *b, u64 n, u64 unused)
+{
+	struct bench_pair p = { .n = n };
+	struct task_struct *t[2];
+	u64 start;
+	int ret;
+
+	init_completion(&p.over);
+	p.q = wq_create(NULL);
+	if (IS_ERR(p.q))
+		return PTR_ERR(p.q);
+	t[0] = bench_thread(pair_consumer, &p, -1);
+	t[1] = bench_thread(pair_producer, &p, -1);
+	if (IS_ERR(t[0]) || IS_ERR(t[1])) {
+		ret = -ENOMEM;
+		if (!IS_ERR(t[0]))
+			bench_join(t[0]);
+		if (!IS_ERR(t[1]))
+			bench_join(t[1]);
+		goto out;
+	}
+	start = ktime_get_ns();
+	wake_up_process(t[0]);
+	wake_up_process(t[1]);
+	wait_for_completion(&p.over);
+	bench_tell(b, "each", ktime_get_ns() - start, n);
+	ret = bench_join(t[1]);
+	ret = bench_join(t[0]) ?: ret;
+out:
+	wq_destroy(p.q);
+	return ret;
+}
+
+/*
+ * Memory.  Keys are held from one command to the next, so that the slab's own
+ * figures can be read meanwhile.
+ */
+static struct {
+	struct wq *q;
+	u64 n;
+	u64 free;
+} held;
+
+static u64 free_bytes(void)
+{
+	struct sysinfo i;
+
+	si_meminfo(&i);
+	return (u64)i.freeram * i.mem_unit;
+}
+
+/* It failed once, and has nothing to do. */
+static int add_failed(struct wq *q, u64 i)
+{
+	struct bench_key key = bench_key(i);
+	int ret = wq_add_rate_limited(q, &key, sizeof(key));
+
+	return ret < 0 ? ret : bench_take(q);
+}
+
+static void tell_memory(struct bench *b, u64 n)
+{
+	struct wq_stat st = {};
+	u64 now = free_bytes();
+
+	wq_stats(held.q, &st);
+	bench_tell(b, "stat", st.memory, n);
+	bench_tell(b, "pages", held.free > now ? held.free - now : 0, n);
+}
+
+static int hold(struct bench *b, u64 n, int (*add)(struct wq *q, u64 i))
+{
+	int ret = 0;
+	u64 i;
+
+	bench_wq_exit();
+	held.q = wq_create(&(struct wq_params){ .limiter = wq_limiter_exponential(0, 0) });
+	if (IS_ERR(held.q)) {
+		ret = PTR_ERR(held.q);
+		held.q = NULL;
+		return ret;
+	}
+	held.n = n;
+	/* The thread, and what each CPU keeps of a cache, are not the keys'. */
+	ret = add_far(held.q, U64_MAX);
+	held.free = free_bytes();
+	for (i = 0; i < n && !ret; i++) {
+		ret = add(held.q, i);
+		bench_rest(i);
+	}
+	tell_memory(b, n);
+	return ret;
+}
+
+static int wq_hold_ready(struct bench *b, u64 n, u64 unused)
+{
+	return hold(b, n, add_new);
+}
+
+static int wq_hold_delayed(struct bench *b, u64 n, u64 unused)
+{
+	return hold(b, n, add_far);
+}
+
+static int wq_hold_failed(struct bench *b, u64 n, u64 unused)
+{
+	return hold(b, n, add_failed);
+}
+
+/* The keys go, the queue stays: what is left of their memory? */
+static int wq_release(struct bench *b, u64 unused, u64 unused2)
+{
+	int ret = 0;
+	u64 i;
+
+	if (!held.q)
+		return -ENOENT;
+	for (i = 0; i < held.n && !ret; i++) {
+		ret = cancel(held.q, i);
+		bench_rest(i);
+	}
+	tell_memory(b, held.n);
+	bench_wq_exit();
+	return ret;
+}
+
+void bench_wq_exit(void)
+{
+	if (held.q)
+		wq_destroy(held.q);
+	held.q = NULL;
+}
+
+/*
+ * The worst single operation.  A stall of wq's own, such as a table that is made
+ * anew, comes at the same operation in every round; one of the machine's does not.
+ * So of each operation the least of all rounds counts, and then the most of all
+ * operations.  Beside it: the worst of the best round, without the operations that
+ * an interrupt of this kernel fell into; the host's are in there.
+ */
+struct bench_worst {
+	struct bench_array least;	/* u32: ns of each operation */
+	u64 round;			/* the most of the present round */
+	u64 best;			/* the least of those */
+};
+
+static void worst_note(struct bench_worst *w, u64 i, u64 ns, bool interrupted)
+{
+	u32 *least = bench_at(&w->least, i, sizeof(u32));
+
+	if (!*least || ns < *least)
+		*least = clamp_val(ns, 1, U32_MAX);
+	if (!interrupted)
+		w->round = max(w->round, ns);
+}
+
+static void worst_round_ends(struct bench_worst *w)
+{
+	w->best = min(w->best ?: U64_MAX, w->round);
+	w->round = 0;
+}
+
+static void worst_tell(struct bench *b, struct bench_worst *w, const char *name, u64 n)
+{
+	char text[24];
+	u32 most = 0;
+	u64 i;
+
+	for (i = 0; i < n; i++)
+		most = max(most, *(u32 *)bench_at(&w->least, i, sizeof(u32)));
+	bench_tell(b, name, most, 1);
+	snprintf(text, sizeof(text), "%s-round", name);
+	bench_tell(b, text, w->best, 1);
+}
+
+/* What the measuring itself, and the machine, have for a worst. */
+static int nothing(struct wq *q, u64 i)
+{
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	int (*op)(struct wq *q, u64 i);
+} worst_ops[] = {
+	{ "nothing", nothing },
+	{ "add", add_new },
+	{ "again", add_again },
+	{ "take", take },
+	{ "after", add_far },
+	{ "cancel", cancel },
+};
+
+/* The worst of @n operations each, of @m rounds. */
+static int wq_worst(struct bench *b, u64 n, u64 m)
+{
+	struct bench_worst w[ARRAY_SIZE(worst_ops)] = {};
+	unsigned int op;
+	struct wq *q;
+	int ret = 0;
+	u64 r, i;
+
+	for (op = 0; op < ARRAY_SIZE(w) && !ret; op++)
+		ret = bench_array_init(&w[op].least, n, sizeof(u32));
+
+	for (r = 0; r < m && !ret; r++) {
+		q = wq_create(NULL);
+		if (IS_ERR(q)) {
+			ret = PTR_ERR(q);
+			break;
+		}
+		ret = bench_add_after(q, U64_MAX, BENCH_HOUR);
+		for (op = 0; op < ARRAY_SIZE(w); op++) {
+			for (i = 0; i < n && !ret; i++) {
+				unsigned long irqs = bench_interrupts();
+				u64 t = ktime_get_ns();
+
+				ret = worst_ops[op].op(q, i);
+				worst_note(&w[op], i, ktime_get_ns() - t,
+					   irqs != bench_interrupts());
+				bench_rest(i);
+			}
+			worst_round_ends(&w[op]);
+		}
+		wq_destroy(q);
+	}
+	for (op = 0; op < ARRAY_SIZE(w) && !ret; op++)
+		worst_tell(b, &w[op], worst_ops[op].name, n);
+	for (op = 0; op < ARRAY_SIZE(w); op++)
+		bench_array_free(&w[op].least);
+	return ret;
+}
+
+/*
+ * Throughput: @n threads, a CPU each, that add, get and do keys of one queue for
+ * @m ms.  They share 1,000 keys, but none adds another's.
+ */
+struct bench_smp {
+	struct wq *q;
+	struct task_struct *thread;
+	u64 first;
+	u64 keys;
+	u64 until;
+	u64 count;
+	struct completion over;
+};
+
+static int smp_thread(void *data)
+{
+	struct bench_smp *s = data;
+	unsigned int i;
+	int ret = 0;
+	u64 k = 0;
+
+	while (!ret && ktime_get_ns() < s->until) {
+		for (i = 0; i < 16 && !ret; i++) {
+			ret = bench_add(s->q, s->first + k, 1) ?: bench_take(s->q);
+			if (++k >= s->keys)
+				k = 0;
+			s->count++;
+		}
+		cond_resched();
+	}
+	complete(&s->over);
+	return ret;
+}
+
+static int wq_smp(struct bench *b, u64 n, u64 m)
+{
+	struct bench_smp *s = kvcalloc(n, sizeof(*s), GFP_KERNEL);
+	struct wq *q = wq_create(NULL);
+	u64 i, made, count = 0, start;
+	int cpu = -1, ret = 0;
+
+	if (IS_ERR(q) || !s || !n || n > num_online_cpus()) {
+		ret = IS_ERR(q) || !s ? -ENOMEM : -ERANGE;
+		goto out;
+	}
+	for (made = 0; made < n && !ret; made++) {
+		cpu = cpumask_next(cpu, cpu_online_mask);
+		s[made].q = q;
+		s[made].first = made * 1000;
+		s[made].keys = 1000 / n;
+		init_completion(&s[made].over);
+		s[made].thread = bench_thread(smp_thread, &s[made], cpu);
+		ret = PTR_ERR_OR_ZERO(s[made].thread);
+	}
+	if (ret)
+		made--;
+	start = ktime_get_ns();
+	for (i = 0; i < made && !ret; i++) {
+		s[i].until = start + m * NSEC_PER_MSEC;
+		wake_up_process(s[i].thread);
+	}
+	for (i = 0; i < made && !ret; i++) {
+		wait_for_completion(&s[i].over);
+		count += s[i].count;
+	}
+	bench_tell(b, "rate", div64_u64(count * NSEC_PER_SEC, ktime_get_ns() - start), 1);
+	for (i = 0; i < made; i++)
+		ret = bench_join(s[i].thread) ?: ret;
+out:
+	if (!IS_ERR(q))
+		wq_destroy(q);
+	kvfree(s);
+	return ret;
+}
+
+const struct bench_cmd bench_wq_cmds[] = {
+	{ "wq", "cycle", wq_cycle },
+	{ "wq", "cycle-named", wq_cycle_named },
+	{ "wq", "phases", wq_phases },
+	{ "wq", "delayed", wq_delayed },
+	{ "wq", "due", wq_due },
+	{ "wq", "late", wq_late },
+	{ "wq", "when-exponential", wq_when_exponential },
+	{ "wq", "when-default", wq_when_default },
+	{ "wq", "retry", wq_retry },
+	{ "wq", "pair", wq_pair },
+	{ "wq", "hold-ready", wq_hold_ready },
+	{ "wq", "hold-delayed", wq_hold_delayed },
+	{ "wq", "hold-failed", wq_hold_failed },
+	{ "wq", "release-ready", wq_release },
+	{ "wq", "release-delayed", wq_release },
+	{ "wq", "release-failed", wq_release },
+	{ "wq", "worst", wq_worst },
+	{ "wq", "smp", wq_smp },
+	{ }
+};

@@ -1388,16 +1388,15 @@ int wq_done_check(struct wq_op *op, u32 outcome, s64 delay)
 	return 0;
 }
 
-/* The entry that get handed out, if it is still held by that; wq.lock is held. */
+/*
+ * The entry that get handed out, if it is still there, whoever has it; wq.lock is held.
+ * It may be long gone: it is not read before the table knows it.
+ */
 struct wq_entry *wq_item_entry(struct wq *q, const struct wq_item *item)
 {
-	struct wq_entry *e = item->entry;
-
-	/* The entry may be long gone: it is not read before the table knows it. */
-	if (!item->token || !wq_table_has(&q->table, item->hash, e) ||
-	    wq_held_check(&q->kernel, e, item->token))
+	if (!item->token || !wq_table_has(&q->table, item->hash, item->entry))
 		return NULL;
-	return e;
+	return item->entry;
 }
 
 /* Done for what wq_get() handed out, with wq.lock held. */

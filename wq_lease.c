@@ -122,12 +122,15 @@ int wq_touch(struct wq *q, const struct wq_item *item)
 {
 	struct wq_entry *e;
 	unsigned long flags;
+	int ret = -ESTALE;
 
 	spin_lock_irqsave(&q->lock, flags);
 	e = wq_item_entry(q, item);
-	if (e && wq_lease_left(q, e) >= 0)
+	if (e)
+		ret = wq_held_check(&q->kernel, e, item->token);
+	if (!ret && wq_lease_left(q, e) >= 0)
 		wq_lease_start(q, e);
 	wq_unlock(q, flags);
-	return e ? 0 : -ESTALE;
+	return ret;
 }
 EXPORT_SYMBOL_GPL(wq_touch);

@@ -51,6 +51,7 @@
 #include <linux/hrtimer.h>
 #include <linux/module.h>
 #include <linux/poll.h>
+#include <linux/prefetch.h>
 #include <linux/random.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -72,37 +73,56 @@ static u32 wq_key_ahead(const struct wq *q)
 	return q->lease ? sizeof(struct wq_lease) : 0;
 }
 
-static struct kmem_cache *wq_cache_for(const struct wq *q, u32 len)
+static unsigned int wq_cache_index(const struct wq *q, u32 len)
 {
 	u32 room = wq_key_ahead(q) + len;
 	unsigned int i = 0;
 
 	while (wq_key_room[i] < room)
 		i++;
-	return wq_key_cache[i];
+	return i;
 }
 
-static struct wq_key *wq_key_new(const struct wq *q, const struct wq_op *op, gfp_t gfp)
+static struct kmem_cache *wq_cache_for(const struct wq *q, u32 len)
 {
-	void *mem = kmem_cache_alloc(wq_cache_for(q, op->len), gfp);
-	struct wq_key *k;
+	return wq_key_cache[wq_cache_index(q, len)];
+}
 
-	if (!mem)
-		return NULL;
-	k = mem + wq_key_ahead(q);
+static void wq_key_init(const struct wq *q, struct wq_key *k, const struct wq_op *op)
+{
 	memset(&k->entry, 0, sizeof(k->entry));
 	k->entry.hash = op->hash;
 	k->entry.len = op->len;
 	memcpy(k->key, op->key, op->len);
 	if (q->lease)
 		INIT_LIST_HEAD(&wq_lease_of(&k->entry)->link);
-	return k;
+}
+
+static struct wq_key *wq_key_new(const struct wq *q, const struct wq_op *op, gfp_t gfp)
+{
+	void *mem = kmem_cache_alloc(wq_cache_for(q, op->len), gfp);
+
+	if (!mem)
+		return NULL;
+	wq_key_init(q, mem + wq_key_ahead(q), op);
+	return mem + wq_key_ahead(q);
+}
+
+/*
+ * One entry that went is kept for the next one, where both are of the kernel's own
+ * memory (which is nobody's limit) and of the size most keys have: an allocator takes
+ * longer than all else that a new key costs.  KASAN is to see a use after free.
+ */
+static bool wq_may_spare(const struct wq *q, u32 len)
+{
+	return !q->user && !q->mode && !q->lease && len <= wq_key_room[0] &&
+	       !IS_ENABLED(CONFIG_KASAN);
 }
 
 /* What a key's entry takes of memory. */
 static u32 wq_key_bytes(const struct wq *q, u32 len)
 {
-	return kmem_cache_size(wq_cache_for(q, len));
+	return sizeof(struct wq_key) + wq_key_room[wq_cache_index(q, len)];
 }
 
 static void wq_key_free(const struct wq *q, struct wq_key *k)
@@ -155,13 +175,11 @@ static void wq_push(struct wq *q, struct wq_entry *e)
 	}
 }
 
-/* Let an entry know that its consumer has ended. */
-void wq_settle(struct wq_entry *e)
+/* Its consumer has ended: the entry came back. */
+void wq_settle_gone(struct wq_entry *e)
 {
 	struct wq_consumer *c = e->consumer;
 
-	if (!(e->state & WQ_PROCESSING) || !c->gone)
-		return;
 	if (c->q->lease)
 		list_del_init(&wq_lease_of(e)->link);
 	if (!(e->state & WQ_DIRTY))
@@ -240,6 +258,25 @@ static void wq_start(struct wq *q, struct wq_entry *e)
 	q->starts += now;
 }
 
+/*
+ * Have what the gets to come and their dones look at first in the cache by then: the
+ * bucket of the second next entry, which itself is there since the last get, and the
+ * entry behind that one.
+ */
+static void wq_prefetch_next(struct wq *q)
+{
+	struct wq_entry *first = list_first_entry(&q->fifo, struct wq_entry, link);
+	struct wq_entry *second = list_next_entry(first, link), *third;
+
+	if (list_is_head(&second->link, &q->fifo))
+		return;
+	wq_table_prefetch(&q->table, second->hash);
+	/* Behind the last one that is a part of the queue, which does no harm. */
+	third = list_next_entry(second, link);
+	prefetchw(third);
+	prefetch(&third->hash);
+}
+
 /* The next entry, now held by @c; NULL: none is ready. */
 struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c)
 {
@@ -252,6 +289,8 @@ struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c)
 			return NULL;
 		wq_settle(e);
 		wq_unqueue(q, e);
+		if (q->nfifo)
+			wq_prefetch_next(q);
 	} else {
 		if (!q->order->len(q->order_data))
 			return NULL;
@@ -389,7 +428,10 @@ void wq_reap(struct wq *q, struct wq_entry *e, struct list_head *freed)
 	wq_uncount(q, e);
 	wq_table_remove(&q->table, e);
 	q->key_bytes -= wq_key_bytes(q, e->len);
-	list_add(&e->link, freed);
+	if (!q->spare && wq_may_spare(q, e->len))
+		q->spare = wq_key_of(e);
+	else
+		list_add(&e->link, freed);
 }
 
 /* Failures of a key, which may have an entry, count no more. */
@@ -457,15 +499,20 @@ void wq_free_list(struct wq *q, struct list_head *freed)
 void wq_unlock(struct wq *q, unsigned long flags)
 	__releases(&q->lock)
 {
-	bool empty = q->shut && !wq_nready(q), hup = empty && !q->hup;
-	bool drained = q->ndrainers && wq_idle(q);
+	bool hup = false, drained = false;
 	u32 nwake = q->nwake;
 
-	if (q->kick)
+	if (unlikely(q->kick))
 		wq_delay_kick(q);
+	if (unlikely(q->shut)) {
+		bool empty = !wq_nready(q);
+
+		hup = empty && !q->hup;
+		q->hup = empty;
+		drained = q->ndrainers && wq_idle(q);
+	}
 	q->nwake = 0;
 	q->now = -1;
-	q->hup = empty;
 	spin_unlock_irqrestore(&q->lock, flags);
 
 	/* Who waits looked under the lock after it began to, see the head. */
@@ -483,8 +530,8 @@ void wq_unlock(struct wq *q, unsigned long flags)
  * Verbs on keys.
  */
 
-/* An op for a key, from whomever; its result, too, says whether that is a key. */
-int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len)
+static __always_inline int op_init(const struct wq *q, struct wq_op *op, const void *key,
+				   size_t len)
 {
 	*op = (struct wq_op){ .key = key, .len = len };
 	if (!len)
@@ -496,13 +543,19 @@ int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len
 	return op->result;
 }
 
+/* An op for a key, from whomever; its result, too, says whether that is a key. */
+int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len)
+{
+	return op_init(q, op, key, len);
+}
+
 /* What a retry of add may need that there was no memory for under the lock. */
 struct wq_spare {
 	struct wq_key *key;
 	struct wq_bucket *bucket;
 };
 
-static int wq_add_entry(struct wq *q, struct wq_entry *e, const struct wq_op *op,
+static int wq_add_again(struct wq *q, struct wq_entry *e, const struct wq_op *op,
 			gfp_t gfp)
 {
 	s64 delay = op->delay;
@@ -529,8 +582,18 @@ static int wq_add_entry(struct wq *q, struct wq_entry *e, const struct wq_op *op
 	return ret;
 }
 
-static int wq_add_op(struct wq *q, const struct wq_op *op, struct wq_spare *spare,
-		     gfp_t gfp)
+static __always_inline int wq_add_entry(struct wq *q, struct wq_entry *e,
+					const struct wq_op *op, gfp_t gfp)
+{
+	/* A plain add is most of them, and can't fail. */
+	if (op->flags || op->delay > 0)
+		return wq_add_again(q, e, op, gfp);
+	wq_unkeep(q, e);
+	return wq_mark(q, e);
+}
+
+static __always_inline int wq_add_op(struct wq *q, const struct wq_op *op,
+				     struct wq_spare *spare, gfp_t gfp)
 {
 	struct wq_entry *e;
 	struct wq_key *k;
@@ -547,7 +610,14 @@ static int wq_add_op(struct wq *q, const struct wq_op *op, struct wq_spare *spar
 	if (q->table.count >= q->max_keys)
 		return -ENOSPC;
 
-	k = spare->key ?: wq_key_new(q, op, gfp);
+	k = spare->key;
+	if (!k && q->spare && op->len <= wq_key_room[0]) {
+		k = q->spare;
+		q->spare = NULL;
+		wq_key_init(q, k, op);
+	}
+	if (!k)
+		k = wq_key_new(q, op, gfp);
 	if (!k)
 		return -ENOMEM;
 	if (wq_table_insert(&q->table, &k->entry, &spare->bucket, gfp)) {
@@ -572,6 +642,22 @@ static void wq_spare_free(struct wq *q, struct wq_spare *spare)
 }
 
 /*
+ * All look-ups of a batch wait for memory at the same time, and not each for the one
+ * before it: first for the buckets, then for the keys in them.
+ */
+static void wq_prefetch_ops(struct wq *q, const struct wq_op *ops, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (ops[i].result >= 0)
+			wq_table_prefetch(&q->table, ops[i].hash);
+	for (i = 0; i < n; i++)
+		if (ops[i].result >= 0)
+			wq_table_prefetch_entry(&q->table, ops[i].hash);
+}
+
+/*
  * Add up to WQ_BATCH keys under one lock; each one's result goes into its op.
  * Those whose result is negative on entry are passed over.  @stop: end at the
  * first that fails, else go through all.  @gfp: where it allows to sleep, memory
@@ -579,8 +665,8 @@ static void wq_spare_free(struct wq *q, struct wq_spare *spare)
  *
  * Return: how many were gone through; with @stop, short of @n: it failed.
  */
-unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
-			bool stop, gfp_t gfp)
+static __always_inline unsigned int add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
+					    bool stop, gfp_t gfp)
 {
 	gfp_t locked_gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
 	struct wq_spare spare = {};
@@ -588,6 +674,8 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 	unsigned int i;
 
 	spin_lock_irqsave(&q->lock, flags);
+	if (n > 1)
+		wq_prefetch_ops(q, ops, n);
 	for (i = 0; i < n; i++) {
 		struct wq_op *op = &ops[i];
 
@@ -613,6 +701,11 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 	return i;
 }
 
+unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool stop, gfp_t gfp)
+{
+	return add_ops(q, ops, n, stop, gfp);
+}
+
 /* Why @c may not say done to this entry, if it may not. */
 int wq_held_check(struct wq_consumer *c, struct wq_entry *e, u64 token)
 {
@@ -625,8 +718,9 @@ int wq_held_check(struct wq_consumer *c, struct wq_entry *e, u64 token)
 	return token && token != e->token ? -ESTALE : 0;
 }
 
-static int wq_done_entry(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
-			 const struct wq_op *op, gfp_t gfp, struct list_head *freed)
+static __always_inline int wq_done_entry(struct wq *q, struct wq_consumer *c,
+					 struct wq_entry *e, const struct wq_op *op, gfp_t gfp,
+					 struct list_head *freed)
 {
 	int ret = wq_held_check(c, e, op->token);
 
@@ -667,6 +761,8 @@ unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 	unsigned int i;
 
 	spin_lock_irqsave(&q->lock, flags);
+	if (n > 1)
+		wq_prefetch_ops(q, ops, n);
 	for (i = 0; i < n; i++) {
 		struct wq_op *op = &ops[i];
 		bool last_try = !gfpflags_allow_blocking(gfp);
@@ -694,7 +790,7 @@ unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 }
 
 /* One try of get under the lock. */
-static int wq_try_get(struct wq *q, int (*take)(struct wq *q, void *arg), void *arg)
+static __always_inline int wq_try_get(struct wq *q, int (*take)(struct wq *q, void *arg), void *arg)
 {
 	unsigned long flags;
 	int ret;
@@ -712,7 +808,7 @@ static int wq_try_get(struct wq *q, int (*take)(struct wq *q, void *arg), void *
  * else than -EAGAIN, nothing is ready.  @timeout as in wq_get(); @left, if not
  * NULL: where to put what is left of it.
  */
-int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
+static int wq_get_slow(struct wq *q, s64 timeout, s64 *left,
 		int (*take)(struct wq *q, void *arg), void *arg)
 {
 	ktime_t deadline = 0, *expires = NULL;
@@ -721,10 +817,6 @@ int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
 	bool more;
 	int ret;
 	DEFINE_WAIT(wait);
-
-	ret = wq_try_get(q, take, arg);
-	if (ret != -EAGAIN || !timeout)
-		return ret;
 
 	if (timeout > 0) {
 		deadline = ktime_add_safe(ktime_get(), ns_to_ktime(timeout));
@@ -766,6 +858,20 @@ int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
 	if (left && expires)
 		*left = max_t(s64, 0, ktime_to_ns(ktime_sub(deadline, ktime_get())));
 	return ret;
+}
+
+static __always_inline int get_wait(struct wq *q, s64 timeout, s64 *left,
+				    int (*take)(struct wq *q, void *arg), void *arg)
+{
+	int ret = wq_try_get(q, take, arg);
+
+	return ret != -EAGAIN || !timeout ? ret : wq_get_slow(q, timeout, left, take, arg);
+}
+
+int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
+		int (*take)(struct wq *q, void *arg), void *arg)
+{
+	return get_wait(q, timeout, left, take, arg);
 }
 
 /* What is known of a key; -ENOENT: nothing. */
@@ -1033,6 +1139,8 @@ void wq_put(struct wq *q)
 		return;
 	wq_delay_stop(q);
 	wq_purge(q);
+	if (q->spare)
+		wq_key_free(q, q->spare);
 	wq_table_destroy(&q->table);
 	wq_vec_free(&q->heap.vec);
 	wq_limiter_drop(q->limiter);
@@ -1140,11 +1248,11 @@ EXPORT_SYMBOL_GPL(wq_destroy);
 int wq_add(struct wq *q, const void *key, size_t len)
 {
 	struct wq_op op;
-	int ret = wq_op_init(q, &op, key, len);
+	int ret = op_init(q, &op, key, len);
 
 	if (ret)
 		return ret;
-	wq_add_ops(q, &op, 1, true, GFP_ATOMIC);
+	add_ops(q, &op, 1, true, GFP_ATOMIC);
 	return op.result;
 }
 EXPORT_SYMBOL_GPL(wq_add);
@@ -1315,7 +1423,7 @@ static int wq_take_item(struct wq *q, void *arg)
  */
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout)
 {
-	return wq_get_wait(q, timeout, NULL, wq_take_item, item);
+	return get_wait(q, timeout, NULL, wq_take_item, item);
 }
 EXPORT_SYMBOL_GPL(wq_get);
 
@@ -1400,8 +1508,8 @@ struct wq_entry *wq_item_entry(struct wq *q, const struct wq_item *item)
 }
 
 /* Done for what wq_get() handed out, with wq.lock held. */
-static int wq_done_item(struct wq *q, const struct wq_item *item, struct wq_op *op,
-			struct list_head *freed)
+static __always_inline int wq_done_item(struct wq *q, const struct wq_item *item,
+					struct wq_op *op, struct list_head *freed)
 {
 	struct wq_entry *e = wq_item_entry(q, item);
 
@@ -1409,6 +1517,19 @@ static int wq_done_item(struct wq *q, const struct wq_item *item, struct wq_op *
 		return -ESTALE;
 	op->token = item->token;
 	return wq_done_entry(q, &q->kernel, e, op, GFP_ATOMIC | __GFP_NOWARN, freed);
+}
+
+static __always_inline int done_item(struct wq *q, const struct wq_item *item, struct wq_op *op)
+{
+	unsigned long flags;
+	LIST_HEAD(freed);
+	int ret;
+
+	spin_lock_irqsave(&q->lock, flags);
+	ret = wq_done_item(q, item, op, &freed);
+	wq_unlock(q, flags);
+	wq_free_list(q, &freed);
+	return ret;
 }
 
 /**
@@ -1433,17 +1554,8 @@ static int wq_done_item(struct wq *q, const struct wq_item *item, struct wq_op *
 int wq_done_with(struct wq *q, const struct wq_item *item, u32 outcome, s64 delay)
 {
 	struct wq_op op = {};
-	unsigned long flags;
-	LIST_HEAD(freed);
-	int ret = wq_done_check(&op, outcome, delay);
 
-	if (ret)
-		return ret;
-	spin_lock_irqsave(&q->lock, flags);
-	ret = wq_done_item(q, item, &op, &freed);
-	wq_unlock(q, flags);
-	wq_free_list(q, &freed);
-	return ret;
+	return wq_done_check(&op, outcome, delay) ?: done_item(q, item, &op);
 }
 EXPORT_SYMBOL_GPL(wq_done_with);
 
@@ -1462,7 +1574,9 @@ EXPORT_SYMBOL_GPL(wq_done_with);
  */
 int wq_done(struct wq *q, const struct wq_item *item)
 {
-	return wq_done_with(q, item, 0, 0);
+	struct wq_op op = {};
+
+	return done_item(q, item, &op);
 }
 EXPORT_SYMBOL_GPL(wq_done);
 

@@ -27,12 +27,19 @@
 #include <linux/bitrev.h>
 #include <linux/jhash.h>
 #include <linux/log2.h>
+#include <linux/prefetch.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
 #include "wq_internal.h"
 
-#define WQ_CHAINED	0xff	/* wq_bucket.used: the last slot is a bucket */
+/*
+ * wq_bucket.head: from the low end a byte for each slot, its tag, the top byte of the
+ * entry's hash; then a byte that says how many slots are in use.  It is always read
+ * and written as a whole: a part of what was just written can't be read as quickly.
+ */
+#define WQ_USED_SHIFT	(8 * WQ_SLOTS)
+#define WQ_CHAINED	0xffu	/* slots in use: all, and the last is a bucket */
 #define WQ_LOAD_MAX	5	/* entries a bucket, above which one is split */
 #define WQ_LOAD_MIN	2	/* below which two are merged */
 #define WQ_SEG_BUCKETS	(WQ_SEG_BYTES / sizeof(struct wq_bucket))
@@ -51,20 +58,85 @@ void wq_bucket_free(struct wq_bucket *b)
 	kfree(b);
 }
 
-static struct wq_bucket *bucket_next(const struct wq_bucket *b)
+static unsigned int bucket_used(const struct wq_bucket *b)
 {
-	return b->used == WQ_CHAINED ? b->slot[WQ_SLOTS - 1] : NULL;
+	return b->head >> WQ_USED_SHIFT;
 }
 
+static void bucket_use(struct wq_bucket *b, u64 used)
+{
+	b->head = (b->head & (BIT_ULL(WQ_USED_SHIFT) - 1)) | used << WQ_USED_SHIFT;
+}
+
+static bool bucket_chained(const struct wq_bucket *b)
+{
+	return bucket_used(b) == WQ_CHAINED;
+}
+
+static struct wq_bucket *bucket_next(const struct wq_bucket *b)
+{
+	return bucket_chained(b) ? b->slot[WQ_SLOTS - 1] : NULL;
+}
+
+/* Entries in it. */
 static unsigned int bucket_len(const struct wq_bucket *b)
 {
-	return b->used == WQ_CHAINED ? WQ_SLOTS - 1 : b->used;
+	return bucket_chained(b) ? WQ_SLOTS - 1 : bucket_used(b);
+}
+
+/*
+ * Slots of @b whose tag is that of @hash, a bit each at the top of a byte, and perhaps
+ * some more: a carry may add the byte above a match.  All tags are looked at at once,
+ * without a branch to mispredict.
+ */
+static u64 bucket_match(const struct wq_bucket *b, u32 hash)
+{
+	const u64 ones = 0x0101010101010101ULL, tops = ones << 7;
+	u64 diff = b->head ^ ones * (hash >> 24);
+
+	return (diff - ones) & ~diff & tops & (BIT_ULL(8 * bucket_len(b)) - 1);
+}
+
+/* Walks over what bucket_match() found. */
+#define for_each_match(i, m) \
+	for (; (m) && ((i) = __ffs64(m) / 8, true); (m) &= (m) - 1)
+
+/* Are these keys the same?  Short ones mostly, for which memcmp() takes too long. */
+static bool key_same(const u8 *a, const u8 *b, u32 len)
+{
+	u32 i;
+
+	if (len < sizeof(u64))
+		return !memcmp(a, b, len);
+	for (i = 0; i + sizeof(u64) <= len; i += sizeof(u64))
+		if (get_unaligned((const u64 *)(a + i)) != get_unaligned((const u64 *)(b + i)))
+			return false;
+	i = len - sizeof(u64);
+	return get_unaligned((const u64 *)(a + i)) == get_unaligned((const u64 *)(b + i));
 }
 
 static void bucket_set(struct wq_bucket *b, unsigned int i, struct wq_entry *e)
 {
-	b->tag[i] = e->hash >> 24;
+	b->head = (b->head & ~(0xffULL << 8 * i)) | (u64)(e->hash >> 24) << 8 * i;
 	b->slot[i] = e;
+}
+
+/* @b has room. */
+static void bucket_append(struct wq_bucket *b, struct wq_entry *e)
+{
+	unsigned int used = bucket_used(b);
+
+	bucket_set(b, used, e);
+	bucket_use(b, used + 1);
+}
+
+/* @b is not empty, and not chained. */
+static struct wq_entry *bucket_pop(struct wq_bucket *b)
+{
+	unsigned int used = bucket_used(b) - 1;
+
+	bucket_use(b, used);
+	return b->slot[used];
 }
 
 static struct wq_bucket *bucket_at(const struct wq_table *t, u32 i)
@@ -78,15 +150,19 @@ static u32 bucket_mask(u32 buckets)
 	return roundup_pow_of_two(buckets) - 1;
 }
 
+static void table_resize(struct wq_table *t, u32 buckets)
+{
+	t->buckets = buckets;
+	t->mask = bucket_mask(buckets);
+}
+
 /* The mask that applies to @hash: one bit less where the split is yet to come. */
 static u32 hash_mask(const struct wq_table *t, u32 hash)
 {
-	u32 mask = bucket_mask(t->buckets);
-
-	return (hash & mask) < t->buckets ? mask : mask >> 1;
+	return (hash & t->mask) < t->buckets ? t->mask : t->mask >> 1;
 }
 
-static struct wq_bucket *bucket_of(const struct wq_table *t, u32 hash)
+static __always_inline struct wq_bucket *bucket_of(const struct wq_table *t, u32 hash)
 {
 	return bucket_at(t, hash & hash_mask(t, hash));
 }
@@ -97,14 +173,18 @@ static struct wq_bucket *bucket_sibling(const struct wq_table *t, u32 i)
 	return bucket_at(t, i - rounddown_pow_of_two(i));
 }
 
-/* The slot that holds @e, which is in the chain of @b. */
-static struct wq_bucket *chain_find(struct wq_bucket *b, const struct wq_entry *e,
-				    unsigned int *i)
+/* The slot that holds @e, whose hash it is and which may be in the chain of @b. */
+static __always_inline struct wq_bucket *chain_find(struct wq_bucket *b, u32 hash,
+						    const struct wq_entry *e, unsigned int *i)
 {
-	for (; b; b = bucket_next(b))
-		for (*i = 0; *i < bucket_len(b); (*i)++)
+	u64 m;
+
+	for (; b; b = bucket_next(b)) {
+		m = bucket_match(b, hash);
+		for_each_match(*i, m)
 			if (b->slot[*i] == e)
 				return b;
+	}
 	return NULL;
 }
 
@@ -115,10 +195,10 @@ static int chain_add(struct wq_bucket *b, struct wq_entry *e,
 	struct wq_bucket *more;
 	unsigned int len = 1;
 
-	for (; b->used == WQ_CHAINED; len++)
+	for (; bucket_chained(b); len++)
 		b = b->slot[WQ_SLOTS - 1];
 
-	if (b->used == WQ_SLOTS) {
+	if (bucket_used(b) == WQ_SLOTS) {
 		if (len == WQ_CHAIN_MAX)
 			return -ENOMEM;
 		more = spare ? *spare : NULL;
@@ -129,30 +209,30 @@ static int chain_add(struct wq_bucket *b, struct wq_entry *e,
 		if (!more)
 			return -ENOMEM;
 
-		bucket_set(more, 0, b->slot[WQ_SLOTS - 1]);
-		more->used = 1;
+		more->head = 0;
+		bucket_append(more, b->slot[WQ_SLOTS - 1]);
 		b->slot[WQ_SLOTS - 1] = more;
-		b->used = WQ_CHAINED;
+		bucket_use(b, WQ_CHAINED);
 		b = more;
 	}
-	bucket_set(b, b->used++, e);
+	bucket_append(b, e);
 	return 0;
 }
 
 /* Take the last entry off a chain that isn't empty, and keep the chain dense. */
-static struct wq_entry *chain_pop(struct wq_bucket *b)
+static __always_inline struct wq_entry *chain_pop(struct wq_bucket *b)
 {
 	struct wq_bucket *prev = NULL;
 	struct wq_entry *e;
 
-	while (b->used == WQ_CHAINED) {
+	while (bucket_chained(b)) {
 		prev = b;
 		b = b->slot[WQ_SLOTS - 1];
 	}
-	e = b->slot[--b->used];
-	if (prev && b->used == 1) {
+	e = bucket_pop(b);
+	if (prev && bucket_used(b) == 1) {
 		bucket_set(prev, WQ_SLOTS - 1, b->slot[0]);
-		prev->used = WQ_SLOTS;
+		bucket_use(prev, WQ_SLOTS);
 		wq_bucket_free(b);
 	}
 	return e;
@@ -171,7 +251,7 @@ static void table_split(struct wq_table *t, gfp_t gfp)
 	to = bucket_at(t, i);
 
 	now = *from;
-	from->used = 0;
+	from->head = 0;
 	for (;;) {
 		for (k = 0; k < bucket_len(&now); k++) {
 			struct wq_entry *e = now.slot[k];
@@ -190,7 +270,7 @@ static void table_split(struct wq_table *t, gfp_t gfp)
 		spare = b->slot[0];
 		wq_bucket_free(b);
 	}
-	t->buckets++;
+	table_resize(t, i + 1);
 }
 
 /* Merge the last bucket into its sibling, if one bucket can hold both. */
@@ -199,13 +279,13 @@ static void table_merge(struct wq_table *t)
 	u32 i = t->buckets - 1;
 	struct wq_bucket *from = bucket_at(t, i), *to = bucket_sibling(t, i);
 
-	if (from->used == WQ_CHAINED || to->used == WQ_CHAINED ||
-	    from->used + to->used > WQ_SLOTS)
+	if (bucket_chained(from) || bucket_chained(to) ||
+	    bucket_used(from) + bucket_used(to) > WQ_SLOTS)
 		return;
 
-	while (from->used)
-		bucket_set(to, to->used++, from->slot[--from->used]);
-	t->buckets--;
+	while (bucket_used(from))
+		bucket_append(to, bucket_pop(from));
+	table_resize(t, i);
 	wq_vec_trim(&t->vec, i, WQ_SEG_BUCKETS);
 }
 
@@ -214,7 +294,7 @@ int wq_table_init(struct wq_table *t, gfp_t gfp)
 	int ret = wq_vec_extend(&t->vec, 0, WQ_SEG_BUCKETS, gfp);
 
 	if (!ret)
-		t->buckets = 1;
+		table_resize(t, 1);
 	return ret;
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_init);
@@ -225,7 +305,7 @@ void wq_table_destroy(struct wq_table *t)
 	while (t->buckets) {
 		struct wq_bucket *b = bucket_at(t, --t->buckets);
 
-		while (b->used)
+		while (bucket_used(b))
 			chain_pop(b);
 		wq_vec_trim(&t->vec, t->buckets, WQ_SEG_BUCKETS);
 	}
@@ -238,15 +318,16 @@ struct wq_entry *wq_table_find(const struct wq_table *t, u32 hash,
 			       const void *key, size_t len)
 {
 	const struct wq_bucket *b;
-	u8 tag = hash >> 24;
 	unsigned int i;
+	u64 m;
 
 	for (b = bucket_of(t, hash); b; b = bucket_next(b)) {
-		for (i = 0; i < bucket_len(b); i++) {
+		m = bucket_match(b, hash);
+		for_each_match(i, m) {
 			struct wq_entry *e = b->slot[i];
 
-			if (b->tag[i] == tag && e->hash == hash && e->len == len &&
-			    !memcmp(wq_key_of(e)->key, key, len))
+			if (e->hash == hash && e->len == len &&
+			    key_same(wq_key_of(e)->key, key, len))
 				return e;
 		}
 	}
@@ -254,12 +335,31 @@ struct wq_entry *wq_table_find(const struct wq_table *t, u32 hash,
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_find);
 
+/* A look-up of this hash is to come: have its bucket in the cache by then. */
+void wq_table_prefetch(const struct wq_table *t, u32 hash)
+{
+	prefetchw(bucket_of(t, hash));
+}
+
+/* Likewise what it will compare its key with. */
+void wq_table_prefetch_entry(const struct wq_table *t, u32 hash)
+{
+	const struct wq_bucket *b = bucket_of(t, hash);
+	u64 m = bucket_match(b, hash);
+	struct wq_entry *e;
+
+	if (!m)
+		return;
+	e = b->slot[__ffs64(m) / 8];
+	prefetchw(&e->hash);
+}
+
 /* Is @e, which may be freed memory, an entry with this hash?  Never reads it. */
 bool wq_table_has(const struct wq_table *t, u32 hash, const struct wq_entry *e)
 {
 	unsigned int i;
 
-	return chain_find(bucket_of(t, hash), e, &i);
+	return chain_find(bucket_of(t, hash), hash, e, &i);
 }
 
 /*
@@ -287,7 +387,7 @@ void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 
 	/* The last one of the chain takes the place of the one that goes. */
 	if (last != e) {
-		b = chain_find(head, e, &i);
+		b = chain_find(head, e->hash, e, &i);
 		bucket_set(b, i, last);
 	}
 	t->count--;

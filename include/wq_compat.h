@@ -15,6 +15,13 @@
 #define kzalloc_obj(VAR, GFP)	kzalloc(sizeof(typeof(VAR)), GFP)
 #endif
 
+/* It was <asm/unaligned.h> before 6.12. */
+#if __has_include(<linux/unaligned.h>)
+#include <linux/unaligned.h>
+#else
+#include <asm/unaligned.h>
+#endif
+
 /* <kunit/visibility.h> came with 6.2. */
 #if IS_ENABLED(CONFIG_KUNIT)
 #define WQ_EXPORT_FOR_KUNIT(sym)	EXPORT_SYMBOL_GPL(sym)

@@ -85,14 +85,14 @@ static inline void *wq_vec_at(const struct wq_vec *v, u32 i, u32 per, u32 size)
 #define WQ_SLOTS	7		/* of a bucket, which is a cache line */
 
 struct wq_bucket {
-	u8 tag[WQ_SLOTS];		/* top byte of each entry's hash */
-	u8 used;			/* slots in use, or WQ_CHAINED */
+	u64 head;			/* a tag for each slot, see wq_table.c */
 	void *slot[WQ_SLOTS];		/* entries; if CHAINED the last: a bucket */
 };
 
 struct wq_table {
 	u32 count;			/* entries */
 	u32 buckets;
+	u32 mask;			/* of a hash: chooses between the buckets */
 	struct wq_vec vec;		/* of buckets */
 };
 
@@ -100,6 +100,8 @@ int wq_table_init(struct wq_table *t, gfp_t gfp);
 void wq_table_destroy(struct wq_table *t);
 struct wq_entry *wq_table_find(const struct wq_table *t, u32 hash,
 			       const void *key, size_t len);
+void wq_table_prefetch(const struct wq_table *t, u32 hash);
+void wq_table_prefetch_entry(const struct wq_table *t, u32 hash);
 bool wq_table_has(const struct wq_table *t, u32 hash, const struct wq_entry *e);
 int wq_table_insert(struct wq_table *t, struct wq_entry *e,
 		    struct wq_bucket **spare, gfp_t gfp);
@@ -209,6 +211,7 @@ struct wq {
 	char name[WQ_NAME_MAX];		/* C */
 
 	struct wq_table table;		/* L */
+	struct wq_key *spare;		/* L: an entry that went, for the next one */
 	u64 key_bytes;			/* L: memory of its entries */
 
 	struct wq_heap heap;		/* L: void once the queue is shut down */
@@ -289,9 +292,16 @@ struct wq_entry *wq_item_entry(struct wq *q, const struct wq_item *item);
 void wq_unlock(struct wq *q, unsigned long flags) __releases(&q->lock);
 bool wq_mark(struct wq *q, struct wq_entry *e);
 u32 wq_ndirty(const struct wq *q);
-void wq_settle(struct wq_entry *e);
+void wq_settle_gone(struct wq_entry *e);
 void wq_reap(struct wq *q, struct wq_entry *e, struct list_head *freed);
 void wq_free_list(struct wq *q, struct list_head *freed);
+
+/* Let an entry know where its consumer has ended. */
+static inline void wq_settle(struct wq_entry *e)
+{
+	if (e->state & WQ_PROCESSING && e->consumer->gone)
+		wq_settle_gone(e);
+}
 
 /* Delays */
 s64 wq_now(struct wq *q);

@@ -658,6 +658,12 @@ static void wq_prefetch_ops(struct wq *q, const struct wq_op *ops, unsigned int 
 }
 
 /*
+ * Who adds is told that there is no memory, at the end of it all.  The OOM killer would
+ * take some other process, and of a queue with a name not one key.
+ */
+#define WQ_GFP_REFUSED	(__GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+
+/*
  * Add up to WQ_BATCH keys under one lock; each one's result goes into its op.
  * Those whose result is negative on entry are passed over.  @stop: end at the
  * first that fails, else go through all.  @gfp: where it allows to sleep, memory
@@ -669,6 +675,7 @@ static __always_inline unsigned int add_ops(struct wq *q, struct wq_op *ops, uns
 					    bool stop, gfp_t gfp)
 {
 	gfp_t locked_gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
+	gfp_t unlocked_gfp = gfp | WQ_GFP_REFUSED;
 	struct wq_spare spare = {};
 	unsigned long flags;
 	unsigned int i;
@@ -685,8 +692,8 @@ static __always_inline unsigned int add_ops(struct wq *q, struct wq_op *ops, uns
 		if (op->result == -ENOMEM && gfpflags_allow_blocking(gfp)) {
 			wq_unlock(q, flags);
 			if (!spare.key)
-				spare.key = wq_key_new(q, op, gfp);
-			spare.bucket = wq_bucket_alloc(gfp);
+				spare.key = wq_key_new(q, op, unlocked_gfp);
+			spare.bucket = wq_bucket_alloc(unlocked_gfp);
 			spin_lock_irqsave(&q->lock, flags);
 			/* Some memory was had meanwhile; for the rest, reserves. */
 			if (spare.key && spare.bucket)
@@ -776,7 +783,7 @@ unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 				break;
 			/* Have some memory made free; for the rest, reserves. */
 			wq_unlock(q, flags);
-			kfree(kmalloc(WQ_SEG_BYTES, gfp));
+			kfree(kmalloc(WQ_SEG_BYTES, gfp | WQ_GFP_REFUSED));
 			spin_lock_irqsave(&q->lock, flags);
 			op->result = 0;
 			last_try = true;

@@ -23,6 +23,7 @@
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
+#include <linux/user_namespace.h>
 
 #include "wq_internal.h"
 
@@ -127,6 +128,22 @@ static int name_permission(const struct wq *q, fmode_t fmode)
 }
 
 /*
+ * Whose limit holds for the caller.  The users of a user namespace cost who made it
+ * nothing, and so have no more together than that one.  Unless it is root, who
+ * answers for what is in there.
+ */
+static kuid_t user_to_charge(void)
+{
+	const struct user_namespace *ns;
+	kuid_t uid = current_euid();
+
+	for (ns = current_user_ns(); ns->parent; ns = ns->parent)
+		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
+			uid = ns->owner;
+	return uid;
+}
+
+/*
  * Charge a new queue to @user, which says who, or to what there is of that user
  * already; then @user is freed.
  */
@@ -228,7 +245,7 @@ int wq_name_open(const struct wq_open *args, struct wq_limiter *limiter, fmode_t
 			ret = -ENOMEM;
 			goto out;
 		}
-		user->uid = current_euid();
+		user->uid = user_to_charge();
 	}
 
 	mutex_lock(&wq_names_lock);

@@ -1,36 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The memory of keys is charged to the memory cgroup of who adds them.
+ * Memory is charged to the memory cgroup of who makes the queue or adds the key, and
+ * given back to it when they go; and a group that has no more of it harms nobody else.
  */
-#include "wq_test.h"
-
-#include <sys/stat.h>
+#include "wq_users.h"
 
 #define ROOT	"/sys/fs/cgroup"
-#define GROUP	ROOT "/wq-selftest"
-
-static int put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC), ret;
-
-	if (fd < 0)
-		return -errno;
-	ret = write(fd, text, strlen(text)) < 0 ? -errno : 0;
-	close(fd);
-	return ret;
-}
+#define CGROUP	ROOT "/wq-selftest"
 
 static long long charged(void)
 {
-	FILE *f = fopen(GROUP "/memory.current", "r");
-	long long bytes = -1;
-
-	if (!f)
-		return -1;
-	if (fscanf(f, "%lld", &bytes) != 1)
-		bytes = -1;
-	fclose(f);
-	return bytes;
+	return number(CGROUP "/memory.current");
 }
 
 FIXTURE(memory) { int q; };
@@ -38,8 +18,8 @@ FIXTURE(memory) { int q; };
 FIXTURE_SETUP(memory)
 {
 	put(ROOT "/cgroup.subtree_control", "+memory");
-	rmdir(GROUP);
-	if (mkdir(GROUP, 0755) || charged() < 0)
+	rmdir(CGROUP);
+	if (mkdir(CGROUP, 0755) || charged() < 0)
 		SKIP(return, "no memory controller of cgroup v2");
 	self->q = q_private(1000000);
 	ASSERT_LE(0, self->q);
@@ -48,7 +28,7 @@ FIXTURE_SETUP(memory)
 FIXTURE_TEARDOWN(memory)
 {
 	close(self->q);
-	rmdir(GROUP);
+	rmdir(CGROUP);
 }
 
 /* Adds keys of 64 bytes, 100 a call, until n are in or one is refused. */
@@ -78,7 +58,7 @@ TEST_F(memory, keys_are_charged_to_the_cgroup_of_who_adds_them)
 	pid_t pid = child();
 
 	if (!pid) {
-		if (put(GROUP "/cgroup.procs", "0"))
+		if (put(CGROUP "/cgroup.procs", "0"))
 			_exit(255);
 		_exit(-add_keys(self->q, KEYS, added));
 	}
@@ -103,10 +83,10 @@ TEST_F(memory, an_add_beyond_the_limit_of_the_cgroup_loses_nothing)
 	pid_t pid;
 	int ret;
 
-	ASSERT_EQ(0, put(GROUP "/memory.max", "8388608"));
+	ASSERT_EQ(0, put(CGROUP "/memory.max", "8388608"));
 	pid = child();
 	if (!pid) {
-		if (put(GROUP "/cgroup.procs", "0"))
+		if (put(CGROUP "/cgroup.procs", "0"))
 			_exit(255);
 		_exit(-add_keys(self->q, 1000000, added));
 	}
@@ -121,6 +101,346 @@ TEST_F(memory, an_add_beyond_the_limit_of_the_cgroup_loses_nothing)
 	if (ret == ENOMEM)
 		ASSERT_EQ(*added, q_stat(self->q).adds);
 	ASSERT_EQ(1, q_add(self->q, "from another group"));
+}
+
+#define SLACK	(128 << 10)
+
+/* The same without what CPUs have charged in advance, and what can be reclaimed. */
+static long long settled(void)
+{
+	put(CGROUP "/memory.high", "0");
+	/* other CPUs see to it in a while */
+	sleep_ms(20);
+	put(CGROUP "/memory.high", "max");
+	return charged();
+}
+
+/* A child in the group. */
+static pid_t member(void)
+{
+	pid_t pid = child();
+
+	if (!pid && put(CGROUP "/cgroup.procs", "0"))
+		_exit(255);
+	return pid;
+}
+
+enum way { READY, DELAYED, RETRIED, HELD };
+
+/* Keys of len bytes, n of them, in this state. */
+static int add_many(int q, enum way way, int n, int len)
+{
+	struct array a = array_new(WQ_MAX_OUT);
+	int most = WQ_MAX_OUT / WQ_REC_SIZE(len);
+
+	for (int done = 0; done < n;) {
+		int count = n - done < most ? n - done : most, ret;
+
+		array_reset(&a);
+		for (int i = 0; i < count; i++) {
+			struct wq_rec *rec = array_putf(&a, "%0*d", len, done + i);
+
+			rec->delay = way == DELAYED ? 3600 * SEC : 0;
+			rec->flags = way == RETRIED ? WQ_ADD_RATE_LIMITED : 0;
+		}
+		ret = q_add_array(q, &a);
+		if (!ret && way == HELD)
+			ret = q_get_array(q, &a, 0, 0);
+		if (ret || a.count != count)
+			return 1;
+		done += count;
+	}
+	free(a.recs);
+	return 0;
+}
+
+/* And away with them, from outside of the group. */
+static int end_keys(int q, enum way way, int n, int len)
+{
+	struct array a = array_new(WQ_MAX_OUT);
+	char key[WQ_MAX_KEY + 1];
+	struct item it;
+
+	for (int i = 0; i < n; i++) {
+		snprintf(key, sizeof(key), "%0*d", len, i);
+		if (way == READY ? q_get(q, &it, 0) || q_done(q, &it) :
+		    way == HELD ? q_done_key(q, key) : q_cancel(q, key) <= 0)
+			return 1;
+	}
+	free(a.recs);
+	return 0;
+}
+
+static int private_with_lease(__s64 lease)
+{
+	struct wq_open op = { .size = sizeof(op), .max_keys = 1000000, .lease = lease };
+	int fd = q_dev(O_RDWR), ret = verb(fd, WQ_IOC_OPEN, &op);
+
+	return ret ?: fd;
+}
+
+TEST_F_TIMEOUT(memory, the_group_pays_what_stat_tells_and_has_it_back_when_the_keys_go, 120)
+{
+	static const struct {
+		enum way way;
+		int len;
+		__s64 lease;
+	} how[] = {
+		{ READY, 16, 0 }, { DELAYED, 16, 0 }, { RETRIED, 40, 0 }, { HELD, 200, 0 },
+		{ HELD, 16, 3600 * SEC },
+	};
+	enum { KEYS = 20000 };
+
+	for (int i = 0; i < ARRAY_SIZE(how); i++) {
+		int q = private_with_lease(how[i].lease);
+		long long told = -q_stat(q).memory, paid = -settled();
+		pid_t pid = member();
+
+		if (!pid)
+			_exit(add_many(q, how[i].way, KEYS, how[i].len));
+		ASSERT_EQ(0, reap(pid));
+		told += q_stat(q).memory;
+		paid += settled();
+		/* a key and its state, in the table, and in the heap where it's delayed */
+		ASSERT_LT(KEYS * (64LL + how[i].len + 8), told);
+		/* to each object belongs a pointer to who pays */
+		told += KEYS * 8LL;
+		ASSERT_TRUE(paid > told - SLACK && paid < told + SLACK) {
+			TH_LOG("%d: %lld are told, %lld paid", i, told, paid);
+		}
+		ASSERT_EQ(0, end_keys(q, how[i].way, KEYS, how[i].len));
+		ASSERT_EQ(0, q_stat(q).keys);
+		ASSERT_GT(SLACK, settled()) {
+			TH_LOG("%d: %lld are left", i, settled());
+		}
+		close(q);
+	}
+}
+
+TEST_F(memory, what_goes_with_a_queue_or_its_shut_down_is_given_back_too)
+{
+	for (int i = 0; i < 3; i++) {
+		int q = q_private(1000000);
+		pid_t pid = member();
+
+		if (!pid)
+			_exit(add_many(q, i ? DELAYED : READY, 20000, 16));
+		ASSERT_EQ(0, reap(pid));
+		ASSERT_LT(20000 * 80LL, settled());
+		/* shut down: the queue's thread takes them out */
+		if (i < 2)
+			close(q);
+		ASSERT_EQ(0, i < 2 ? 0 : q_shutdown(q));
+		ASSERT_SOON(settled() < SLACK);
+		if (i == 2)
+			close(q);
+	}
+}
+
+TEST_F(memory, a_queue_is_charged_to_who_makes_it_named_or_not)
+{
+	enum { QUEUES = 400 };
+	int *stage = shared(sizeof(*stage));
+	pid_t pid = member();
+	char name[WQ_NAME_MAX];
+	long long paid = -settled();
+
+	if (!pid) {
+		for (int i = 0; i < QUEUES; i++) {
+			snprintf(name, sizeof(name), "selftest-%d-%d", getppid(), i);
+			if ((i % 2 ? q_private(1) :
+			     q_open(name, O_RDWR, EXCL, 0600, 1)) < 0)
+				_exit(1);
+		}
+		__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
+		pause();
+	}
+	ASSERT_SOON(__atomic_load_n(stage, __ATOMIC_ACQUIRE) || !alive(pid));
+	ASSERT_TRUE(alive(pid));
+	paid += settled();
+	/* each has a first piece of its table, and the way to it */
+	ASSERT_LT(QUEUES * 3 * 4096LL, paid);
+	ASSERT_GT(QUEUES * 32768LL, paid);
+	kill(pid, SIGKILL);
+	reap(pid);
+	ASSERT_LT(QUEUES / 2 * 3 * 4096LL, settled());
+	for (int i = 0; i < QUEUES; i += 2) {
+		snprintf(name, sizeof(name), "selftest-%d-%d", getpid(), i);
+		ASSERT_EQ(0, q_unlink(name));
+	}
+	ASSERT_SOON(settled() < SLACK);
+}
+
+TEST_F(memory, an_array_is_charged_while_the_call_lasts)
+{
+	struct array a = array_new(WQ_MAX_ARRAY);
+	int *stage = shared(sizeof(*stage));
+	long long before, peak;
+	pid_t pid;
+
+	if (number(CGROUP "/memory.peak") < 0)
+		SKIP(return, "no memory.peak in this kernel");
+	/* all refused: none is kept */
+	while (a.used + WQ_REC_SIZE(WQ_MAX_KEY) <= a.room)
+		array_putf(&a, "%01024d", a.count)->flags = WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST;
+	a.results = calloc(a.count, sizeof(*a.results));
+	pid = member();
+	if (!pid) {
+		__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
+		while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) != 2)
+			sleep_ms(1);
+		_exit(-q_add_array(self->q, &a));
+	}
+	ASSERT_SOON(__atomic_load_n(stage, __ATOMIC_ACQUIRE) || !alive(pid));
+	before = settled();
+	ASSERT_GT(before + SLACK, number(CGROUP "/memory.peak"));
+	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
+	ASSERT_EQ(0, reap(pid));
+	peak = number(CGROUP "/memory.peak");
+	ASSERT_LT(before + WQ_MAX_ARRAY - SLACK, peak);
+	ASSERT_EQ(0, q_stat(self->q).keys);
+	ASSERT_GT(SLACK, settled());
+}
+
+TEST_F(memory, keys_outlive_the_group_that_paid_for_them)
+{
+	pid_t pid = member();
+	struct item it;
+
+	if (!pid)
+		_exit(add_many(self->q, READY, 5000, 100));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(0, rmdir(CGROUP));
+	ASSERT_EQ(5000, q_stat(self->q).ready);
+	for (int i = 0; i < 5000; i++) {
+		ASSERT_EQ(0, q_get(self->q, &it, 0));
+		ASSERT_EQ(0, q_done(self->q, &it));
+	}
+	ASSERT_EQ(0, mkdir(CGROUP, 0755));
+}
+
+/* ---- a group that has no more memory ---- */
+
+struct run {
+	long inside;		/* keys that the member added to the named queue */
+	long rounds, adds;	/* of the worker outside; keys that it added there */
+	__s64 longest;		/* of its rounds */
+	bool stop;
+};
+
+/* Adds to a queue of its own and to the named one, until it has no more memory. */
+static int use_up(const char *name, struct run *run)
+{
+	int own = q_private(1000000), q = q_attach(name, O_RDWR), ret;
+	char key[128];
+
+	for (int i = 0;; i++) {
+		snprintf(key, sizeof(key), "%0120d", i);
+		ret = q_add(own, key);
+		if (ret != 1)
+			return -ret;
+		ret = q_add(q, key);
+		if (ret != 1)
+			return -ret;
+		run->inside++;
+	}
+}
+
+/* Uses the named queue in all ways, and another one, as if nothing was. */
+static int work_on(const char *name, struct run *run)
+{
+	int q = q_attach(name, O_RDWR), other = q_private(0), ret;
+	struct item it;
+
+	for (; !__atomic_load_n(&run->stop, __ATOMIC_ACQUIRE); run->rounds++) {
+		__s64 start = now_ns();
+
+		ret = q_add(q, "outside");
+		CHECK(ret >= 0);
+		run->adds += ret;
+		CHECK(q_query(q, "outside") == (WQ_KEY_READY | WQ_KEY_DIRTY));
+		CHECK(!q_get(q, &it, 0));
+		CHECK(!q_done(q, &it));
+		CHECK(q_stat(q).processing == 0);
+		CHECK(q_add(other, "a") == 1);
+		CHECK(!q_get(other, &it, 0));
+		CHECK(!q_done(other, &it));
+		if (now_ns() - start > run->longest)
+			run->longest = now_ns() - start;
+		sleep_ms(1);
+	}
+	return 0;
+}
+
+/* What else goes on: a process of 64 MiB. */
+static int something_else(void)
+{
+	char *p = malloc(64 << 20);
+
+	if (!p)
+		return 1;
+	memset(p, 1, 64 << 20);
+	return p[12345678] - 1;
+}
+
+TEST_F_TIMEOUT(memory, a_group_without_memory_stops_alone_and_all_others_go_on, 120)
+{
+	struct run *run = shared(sizeof(*run));
+	long long at_limit;
+	char name[WQ_NAME_MAX];
+	struct wq_stat st;
+	pid_t pid, worker, else_;
+	long rounds, got = 0;
+	struct item it;
+	int q, ret;
+
+	snprintf(name, sizeof(name), "selftest-%d", getpid());
+	q = q_open(name, O_RDWR, EXCL, 0600, 1000000);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(0, put(CGROUP "/memory.max", "16777216"));
+	worker = child();
+	if (!worker)
+		_exit(work_on(name, run));
+	pid = member();
+	if (!pid)
+		_exit(use_up(name, run));
+	else_ = child();
+	if (!else_)
+		_exit(something_else());
+
+	/* refused, or else killed by the group's own limit */
+	ret = reap(pid);
+	at_limit = settled();
+	EXPECT_TRUE(ret == ENOMEM || ret == 1000 + SIGKILL) {
+		TH_LOG("it ended with %d", ret);
+	}
+	EXPECT_LT(5000, run->inside);
+	EXPECT_EQ(0, reap(else_));
+	/* its own queue went with it, the keys in the named one are there still */
+	EXPECT_GT(12 << 20, at_limit);
+	EXPECT_LT(4 << 20, at_limit);
+	rounds = run->rounds;
+	EXPECT_LT(10, rounds);
+	ASSERT_SOON(run->rounds > rounds + 20 || !alive(worker));
+	__atomic_store_n(&run->stop, true, __ATOMIC_RELEASE);
+	EXPECT_EQ(0, reap(worker));
+	EXPECT_GT(5 * SEC, run->longest);
+	SAY("%ld keys inside, %ld rounds outside, the longest %lld us, end %d\n", run->inside,
+	    run->rounds, (long long)run->longest / 1000, ret);
+
+	/* killed between the add and its count, it has added one more than it says */
+	st = q_stat(q);
+	EXPECT_LE(run->inside + run->adds, st.adds);
+	EXPECT_GE(run->inside + run->adds + (ret != ENOMEM), st.adds);
+	while (!q_get(q, &it, 0)) {
+		ASSERT_EQ(0, q_done(q, &it));
+		got++;
+	}
+	EXPECT_EQ(st.ready, got);
+	EXPECT_EQ(st.adds, got + run->rounds);
+	EXPECT_GT(SLACK, settled());
+	q_unlink(name);
+	close(q);
 }
 
 TEST_HARNESS_MAIN

@@ -6,29 +6,16 @@
  * Times are real here, so each figure is held between two looks at the clock.
  * To the nanosecond they are in wq_metrics_kunit.c.
  */
-#include "wq_test.h"
+#include "wq_users.h"
 
-#include <grp.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/stat.h>
 
 #define HOUR	(3600 * SEC)
-#define CREATE	WQ_OPEN_CREATE
-#define EXCL	(WQ_OPEN_CREATE | WQ_OPEN_EXCL)
 
 #define READY	(WQ_KEY_READY | WQ_KEY_DIRTY)
 #define HELD	WQ_KEY_PROCESSING
 #define MINE	(WQ_KEY_PROCESSING | WQ_KEY_MINE)
-
-/* Users that own nothing else on this machine. */
-enum { ALICE = 54301, BOB, GROUP = 54401, OTHERS };
-
-/* A comment; the test's end discards what isn't written yet. */
-#define SAY(...) do {							\
-	printf("# " __VA_ARGS__);					\
-	fflush(stdout);							\
-} while (0)
 
 static int add_flags(int fd, const char *key, __s64 delay, __u16 flags)
 {
@@ -92,13 +79,6 @@ static bool is_age(__s64 age, struct span began, struct span now)
 	(span).to = now_ns();						\
 	ret_;								\
 })
-
-/* Waits for what has to come, 20 s. */
-#define ASSERT_SOON(cond) do {						\
-	for (int i_ = 0; i_ < 4000 && !(cond); i_++)			\
-		sleep_ms(5);						\
-	ASSERT_TRUE(cond);						\
-} while (0)
 
 /* ---- keys in work, of several consumers ---- */
 
@@ -998,60 +978,6 @@ TEST_F(queue, a_key_that_stays_is_told_once_while_a_hundred_thousand_others_come
 
 /* ---- the list of queues ---- */
 
-static int q_queues(int fd, void *to, __u32 *count, __u32 each, __u64 *cursor)
-{
-	struct wq_queues qs = {
-		.size = sizeof(qs), .addr = addr_of(to), .count = *count, .each = each,
-		.cursor = *cursor,
-	};
-	int ret = verb(fd, WQ_IOC_QUEUES, &qs);
-
-	*count = qs.count;
-	*cursor = qs.cursor;
-	return ret;
-}
-
-/* How often a queue of this name is told; the last one told is in found. */
-static int told(const char *name, struct wq_queue *found)
-{
-	struct wq_queue queues[16];
-	int fd = q_dev(O_RDWR), n = 0;
-	__u64 cursor = 0;
-
-	do {
-		__u32 count = 16;
-		int ret = q_queues(fd, queues, &count, sizeof(*queues), &cursor);
-
-		if (ret || count > 16) {
-			close(fd);
-			return ret ?: -EBADMSG;
-		}
-		for (int i = 0; i < count; i++) {
-			if (strncmp(name, queues[i].name, WQ_NAME_MAX))
-				continue;
-			n++;
-			if (found)
-				*found = queues[i];
-		}
-	} while (cursor);
-	close(fd);
-	return n;
-}
-
-/* A child that is this user; groups holds one more group, or 0. */
-static pid_t user(uid_t uid, gid_t gid, gid_t group)
-{
-	pid_t pid = child();
-
-	if (!pid) {
-		if (setgroups(!!group, &group) || setresgid(gid, gid, gid) ||
-		    setresuid(uid, uid, uid))
-			_exit(255);
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	}
-	return pid;
-}
-
 static int told_to(uid_t uid, gid_t gid, gid_t group, const char *name)
 {
 	pid_t pid = user(uid, gid, group);
@@ -1059,25 +985,6 @@ static int told_to(uid_t uid, gid_t gid, gid_t group, const char *name)
 	if (!pid)
 		_exit(told(name, NULL));
 	return reap(pid);
-}
-
-/* A device that all users may open. */
-FIXTURE(users) {
-	char name[WQ_NAME_MAX];
-	struct stat device;
-};
-
-FIXTURE_SETUP(users)
-{
-	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
-	ASSERT_EQ(0, stat(WQ_DEVICE, &self->device));
-	ASSERT_EQ(0, chmod(WQ_DEVICE, 0666));
-}
-
-FIXTURE_TEARDOWN(users)
-{
-	chmod(WQ_DEVICE, self->device.st_mode & 07777);
-	q_unlink(self->name);
 }
 
 TEST_F(users, a_queue_is_told_to_those_who_may_read_or_write_it_and_to_nobody_else)

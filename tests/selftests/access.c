@@ -1,0 +1,600 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Who may what: owner, group, others and root in every verb; capabilities, of this
+ * machine and of user namespaces; and that nobody learns of a key who may not read
+ * its queue.
+ */
+#include "wq_users.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+
+#include <linux/capability.h>
+#include <linux/perf_event.h>
+
+#define DEBUG		"/sys/kernel/debug"
+#define TRACING		"/sys/kernel/tracing"
+
+/* ---- every verb ---- */
+
+enum { R = 4, W = 2 };
+
+static int may_of(int oflag)
+{
+	return oflag == O_RDONLY ? R : oflag == O_WRONLY ? W : R | W;
+}
+
+static int touch_key(int fd, const char *key)
+{
+	union one one;
+	__s32 result = 4711;
+	struct wq_touch touch = {
+		.size = sizeof(touch), .results = addr_of(&result),
+		.keys = { addr_of(rec_set(&one, key, strlen(key), 0)),
+			  WQ_REC_SIZE(strlen(key)), 1 },
+	};
+	int ret = verb(fd, WQ_IOC_TOUCH, &touch);
+
+	return ret ?: result;
+}
+
+static int do_stat(int q)
+{
+	struct wq_stat st = { .size = sizeof(st) };
+
+	return verb(q, WQ_IOC_STAT, &st);
+}
+
+static int do_forget(int q)
+{
+	return q_key_state(q, WQ_IOC_FORGET, "k", 1);
+}
+
+static int do_query(int q)
+{
+	return q_query(q, "k");
+}
+
+static int do_list(int q)
+{
+	struct array a = array_new(4096);
+	__u64 cursor = 0;
+	int ret = q_list(q, &a, 0, &cursor);
+
+	free(a.recs);
+	return ret;
+}
+
+static int do_get(int q)
+{
+	struct item it;
+
+	return q_get(q, &it, 0);
+}
+
+static int do_touch(int q)
+{
+	return touch_key(q, "k");
+}
+
+static int do_done(int q)
+{
+	return q_done_key(q, "k");
+}
+
+static int do_add(int q)
+{
+	return q_add(q, "k");
+}
+
+static int do_cancel(int q)
+{
+	return q_cancel(q, "k");
+}
+
+/*
+ * Every verb that wants a queue, and what a file needs for it, any of them.  In an
+ * order in which each succeeds that is allowed, on a queue where "k" is ready.
+ */
+static const struct {
+	const char *name;
+	int (*call)(int q);
+	int needs;
+} verbs[] = {
+	{ "stat", do_stat, R | W }, { "forget", do_forget, R | W }, { "query", do_query, R },
+	{ "list", do_list, R }, { "get", do_get, R }, { "touch", do_touch, R },
+	{ "done", do_done, R }, { "add", do_add, W }, { "cancel", do_cancel, W },
+	{ "shutdown", q_shutdown, W }, { "drain", q_drain, W },
+};
+
+/* With a file for this, which the mode allows or not. */
+static int every_verb(const char *name, int oflag, bool allowed)
+{
+	struct pollfd p = { .fd = q_dev(oflag), .events = POLLIN | POLLOUT };
+	int may = may_of(oflag);
+
+	CHECK(p.fd >= 0);
+	CHECK(q_bind(p.fd, name, 0, 0, 0) == (allowed ? 0 : -EACCES));
+	CHECK(q_bind(p.fd, name, CREATE, 0777, 0) == (allowed ? -EISCONN : -EACCES));
+	for (int i = 0; i < ARRAY_SIZE(verbs) && !allowed; i++)
+		CHECK(verbs[i].call(p.fd) == -ENOTCONN);
+	if (!allowed)
+		return 0;
+
+	CHECK(poll(&p, 1, 0) == 1);
+	CHECK(p.revents == ((may & R ? POLLIN : 0) | (may & W ? POLLOUT : 0)));
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		int ret = verbs[i].call(p.fd);
+
+		if (may & verbs[i].needs ? ret < 0 : ret != -EACCES) {
+			SAY("%s says %d\n", verbs[i].name, ret);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+TEST_F_TIMEOUT(users, every_verb_asks_for_the_class_of_its_caller_and_what_the_file_is_open_for, 120)
+{
+	static const struct {
+		uid_t uid;
+		gid_t gid, group;
+		int shift;		/* of the class's bits in the mode; -1: root */
+		int unlink;
+	} who[] = {
+		{ ALICE, OTHERS, 0, 6, 0 },
+		{ BOB, GROUP, 0, 3, -EPERM },
+		{ BOB, OTHERS, GROUP, 3, -EPERM },
+		{ CAROL, OTHERS, 0, 0, -EPERM },
+		{ 0, 0, 0, -1, 0 },
+	};
+	static const __u32 modes[] = { 0600, 0060, 0006, 0640, 0426, 0 };
+
+	for (int n = 0; n < ARRAY_SIZE(who) * ARRAY_SIZE(modes) * 3; n++) {
+		int i = n % ARRAY_SIZE(who), oflag = n / ARRAY_SIZE(who) % 3;
+		__u32 mode = modes[n / ARRAY_SIZE(who) / 3];
+		int bits = who[i].shift < 0 ? 7 : mode >> who[i].shift;
+		int may = may_of(oflag);
+		bool allowed = !(may & ~bits);
+		struct wq_stat st;
+		pid_t pid;
+		int q;
+
+		ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, mode));
+		q = q_attach(self->name, O_RDWR);
+		ASSERT_EQ(1, q_add(q, "k"));
+		pid = user(who[i].uid, who[i].gid, who[i].group);
+		if (!pid) {
+			int fd = q_dev(oflag);
+			struct wq_info info;
+
+			/* these need no queue, and so no right */
+			if (q_info(fd, &info) || told(self->name, NULL) != !!(bits & (R | W)))
+				_exit(2);
+			if (every_verb(self->name, oflag, allowed))
+				_exit(1);
+			_exit(q_unlink(self->name) == who[i].unlink ? 0 : 3);
+		}
+		ASSERT_EQ(0, reap(pid)) {
+			TH_LOG("who %d mode %#o oflag %d", i, mode, oflag);
+		}
+		/* what was refused has changed nothing */
+		st = q_stat(q);
+		ASSERT_EQ(allowed && may & R, st.gets);
+		ASSERT_EQ(allowed && may & R, st.dones);
+		ASSERT_EQ(allowed && may & W ? WQ_STATE_SHUTDOWN : 0, st.state);
+		ASSERT_EQ(allowed && may & W, st.canceled);
+		ASSERT_EQ(allowed && may == (R | W) ? 2 : 1, st.adds);
+		if (who[i].unlink)
+			ASSERT_EQ(0, q_unlink(self->name));
+		close(q);
+	}
+}
+
+TEST_F(users, a_file_opened_anew_by_proc_has_no_queue)
+{
+	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0), again;
+	int reader = q_attach(self->name, O_RDONLY);
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", reader);
+	again = open(path, O_RDWR);
+	ASSERT_LE(0, again);
+	ASSERT_EQ(-ENOTCONN, q_add(again, "k"));
+	ASSERT_EQ(-ENOTCONN, q_shutdown(again));
+	ASSERT_EQ(-EACCES, q_add(reader, "k"));
+	ASSERT_EQ(0, q_stat(q).adds);
+}
+
+/* ---- capabilities ---- */
+
+/* A child that is BOB with this capability and no other; -1: with none. */
+static pid_t capable(int cap)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = { 0 };
+	pid_t pid = child();
+
+	if (!pid) {
+		if (cap >= 0) {
+			data[cap / 32].permitted = 1U << cap % 32;
+			data[cap / 32].effective = 1U << cap % 32;
+		}
+		if (setgroups(0, NULL) || setresgid(OTHERS, OTHERS, OTHERS) ||
+		    prctl(PR_SET_KEEPCAPS, 1) || setresuid(BOB, BOB, BOB) ||
+		    syscall(SYS_capset, &head, data))
+			_exit(255);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	}
+	return pid;
+}
+
+/* ALICE's queue, which she alone may use; the limit is that of one queue a user. */
+static int use_capability(const char *name, int cap)
+{
+	bool override = cap == CAP_DAC_OVERRIDE;
+	int own = q_private(1);
+
+	CHECK(own >= 0);
+	for (int oflag = O_RDONLY; oflag <= O_RDWR; oflag++)
+		CHECK(close_and_tell(q_attach(name, oflag)) == (override ? 0 : EACCES));
+	CHECK(told(name, NULL) == override);
+	CHECK(close_and_tell(q_private(1)) == (cap == CAP_SYS_RESOURCE ? 0 : ENOSPC));
+	CHECK(q_unlink(name) == (cap == CAP_FOWNER ? 0 : -EPERM));
+	return 0;
+}
+
+#define USER_QUEUES	"/sys/module/wq/parameters/user_queues"
+
+TEST_F_TIMEOUT(users, of_all_capabilities_three_each_allow_one_thing, 60)
+{
+	int last = number("/proc/sys/kernel/cap_last_cap");
+	char queues[16];
+
+	ASSERT_LE(CAP_SYS_RESOURCE, last);
+	snprintf(queues, sizeof(queues), "%lld", number(USER_QUEUES));
+	for (int cap = -1; cap <= last; cap++) {
+		pid_t pid;
+		int ret;
+
+		ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
+		ASSERT_EQ(0, put(USER_QUEUES, "1"));
+		pid = capable(cap);
+		if (!pid)
+			_exit(use_capability(self->name, cap));
+		ret = reap(pid);
+		ASSERT_EQ(0, put(USER_QUEUES, queues));
+		ASSERT_EQ(0, ret) {
+			TH_LOG("with capability %d", cap);
+		}
+		ASSERT_EQ(cap == CAP_FOWNER ? -ENOENT : 0, q_unlink(self->name));
+	}
+}
+
+TEST_F(users, root_without_capabilities_is_a_user_as_others_are)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = { 0 };
+	pid_t pid;
+
+	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
+	pid = child();
+	if (!pid) {
+		if (syscall(SYS_capset, &head, none))
+			_exit(255);
+		_exit(close_and_tell(q_attach(self->name, O_RDONLY)) == EACCES &&
+		      !told(self->name, NULL) && q_unlink(self->name) == -EPERM ? 0 : 1);
+	}
+	ASSERT_EQ(0, reap(pid));
+}
+
+/* ---- user namespaces ---- */
+
+/* Writes a map of a namespace that the child made, from outside it. */
+static int put_map(pid_t pid, const char *file, const char *map)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+	return put(path, map);
+}
+
+/*
+ * A child that is BOB of group OTHERS in a namespace of his own with these maps, and
+ * has all capabilities there; after that it runs fn.
+ */
+static int in_namespace(const char *uids, const char *gids, const char *name,
+			int (*fn)(const char *name))
+{
+	int *stage = shared(sizeof(*stage)), ret;
+	pid_t pid = user(BOB, OTHERS, 0);
+
+	if (!pid) {
+		if (unshare(CLONE_NEWUSER))
+			_exit(254);
+		__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
+		while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) != 2)
+			sleep_ms(1);
+		_exit(fn(name));
+	}
+	while (alive(pid) && !__atomic_load_n(stage, __ATOMIC_ACQUIRE))
+		sleep_ms(1);
+	ret = put_map(pid, "uid_map", uids) ?: put_map(pid, "gid_map", gids);
+	if (ret) {
+		kill(pid, SIGKILL);
+		SAY("maps of process %d: %s\n", pid, strerror(-ret));
+	}
+	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
+	ret = reap(pid);
+	munmap(stage, sizeof(*stage));
+	return ret;
+}
+
+static bool have_all_capabilities(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+
+	return !syscall(SYS_capget, &head, data) && data[0].effective == ~0U;
+}
+
+#define MAP(fmt, ...) ({						\
+	static char map_[128];						\
+	snprintf(map_, sizeof(map_), fmt, __VA_ARGS__);			\
+	map_;								\
+})
+
+static int root_of_a_namespace(const char *name)
+{
+	int own = q_private(1);
+
+	CHECK(geteuid() == 0);
+	CHECK(have_all_capabilities());
+	CHECK(own >= 0);
+	for (int oflag = O_RDONLY; oflag <= O_RDWR; oflag++)
+		CHECK(close_and_tell(q_attach(name, oflag)) == EACCES);
+	CHECK(!told(name, NULL));
+	CHECK(q_unlink(name) == -EPERM);
+	CHECK(close_and_tell(q_private(1)) == ENOSPC);
+	return 0;
+}
+
+TEST_F(users, root_of_a_user_namespace_is_nobody_in_queues_of_others)
+{
+	char queues[16];
+	int ret[2];
+
+	snprintf(queues, sizeof(queues), "%lld", number(USER_QUEUES));
+	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
+	ASSERT_EQ(0, put(USER_QUEUES, "1"));
+	ret[0] = in_namespace(MAP("0 %d 1", BOB), MAP("0 %d 1", OTHERS), self->name,
+			      root_of_a_namespace);
+	/* nor where the owner is known in the namespace */
+	ret[1] = in_namespace(MAP("0 %d 1\n1 %d 1", BOB, ALICE),
+			      MAP("0 %d 1\n1 %d 1", OTHERS, GROUP), self->name,
+			      root_of_a_namespace);
+	ASSERT_EQ(0, put(USER_QUEUES, queues));
+	ASSERT_EQ(0, ret[0]);
+	ASSERT_EQ(0, ret[1]);
+	ASSERT_EQ(0, q_unlink(self->name));
+}
+
+/* What stat and the list of queues say of owner and group. */
+static int told_ids(const char *name, uid_t uid, gid_t gid)
+{
+	struct wq_queue queue;
+	int q = q_attach(name, O_RDONLY);
+	struct wq_stat st;
+
+	CHECK(q >= 0);
+	st = q_stat(q);
+	close(q);
+	CHECK(st.uid == uid);
+	CHECK(st.gid == gid);
+	CHECK(told(name, &queue) == 1);
+	CHECK(queue.uid == uid);
+	CHECK(queue.gid == gid);
+	return 0;
+}
+
+static int ids_unmapped(const char *name)
+{
+	char own[WQ_NAME_MAX];
+	int q;
+
+	CHECK(!told_ids(name, number("/proc/sys/kernel/overflowuid"),
+			number("/proc/sys/kernel/overflowgid")));
+	snprintf(own, sizeof(own), "%.40s-own", name);
+	umask(0);
+	q = q_open(own, O_RDWR, EXCL, 0666, 0);
+	CHECK(q >= 0);
+	CHECK(!told_ids(own, 5, 6));
+	return 0;
+}
+
+static int ids_mapped(const char *name)
+{
+	CHECK(!told_ids(name, 7, 8));
+	/* and whoever becomes that user is the queue's owner */
+	CHECK(!setresuid(7, 7, 7));
+	CHECK(!q_unlink(name));
+	return 0;
+}
+
+TEST_F(users, owner_and_group_are_told_as_the_callers_namespace_knows_them)
+{
+	char own[WQ_NAME_MAX];
+
+	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0644));
+	ASSERT_EQ(0, in_namespace(MAP("5 %d 1", BOB), MAP("6 %d 1", OTHERS), self->name,
+				  ids_unmapped));
+	/* what was made in there, seen from here */
+	snprintf(own, sizeof(own), "%.40s-own", self->name);
+	EXPECT_EQ(0, told_ids(own, BOB, OTHERS));
+	ASSERT_EQ(0, q_unlink(own));
+	ASSERT_EQ(0, told_ids(self->name, ALICE, GROUP));
+	ASSERT_EQ(0, in_namespace(MAP("5 %d 1\n7 %d 1", BOB, ALICE),
+				  MAP("6 %d 1\n8 %d 1", OTHERS, GROUP), self->name,
+				  ids_mapped));
+	ASSERT_EQ(-ENOENT, q_unlink(self->name));
+}
+
+/* ---- nobody learns of a key who may not read its queue ---- */
+
+/* What open says, to read; 0, or -errno. */
+static int may_open(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : close(fd);
+}
+
+#define CHECK_CLOSED(...) do {						\
+	char path_[256];						\
+									\
+	snprintf(path_, sizeof(path_), __VA_ARGS__);			\
+	errno = -may_open(path_);					\
+	if (errno != EACCES && errno != EPERM) {			\
+		SAY("%s: %s\n", path_, strerror(errno));		\
+		return 1;						\
+	}								\
+} while (0)
+
+/* As BOB, of a queue of ALICE's that this process has open. */
+static int peep(const char *name, pid_t holder, int fd, __u64 tracepoint)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_TRACEPOINT, .size = sizeof(attr), .config = tracepoint,
+		.sample_type = PERF_SAMPLE_RAW, .sample_period = 1,
+	};
+
+	CHECK(close_and_tell(q_attach(name, O_RDONLY)) == EACCES);
+	CHECK(!told(name, NULL));
+	CHECK_CLOSED("/proc/%d/fdinfo/%d", holder, fd);
+	CHECK_CLOSED("/proc/%d/fd/%d", holder, fd);
+	CHECK_CLOSED(DEBUG "/wq/%s/state", name);
+	CHECK_CLOSED(DEBUG "/wq/%s/metrics", name);
+	CHECK_CLOSED(TRACING "/trace_pipe");
+	CHECK_CLOSED(TRACING "/events/wq/wq_add/format");
+	if (tracepoint) {
+		CHECK(syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0) < 0);
+		CHECK(errno == EACCES || errno == EPERM);
+		CHECK(syscall(SYS_perf_event_open, &attr, -1, 0, -1, 0) < 0);
+		CHECK(errno == EACCES || errno == EPERM);
+	}
+	return 0;
+}
+
+TEST_F(users, a_queue_that_one_may_not_read_tells_nothing_anywhere)
+{
+	static const char paranoid[] = "/proc/sys/kernel/perf_event_paranoid";
+	long long level = number(paranoid), id;
+	struct stat debug, tracing;
+	pid_t holder, pid;
+	char was[16];
+	int q, ret;
+
+	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
+	q = q_attach(self->name, O_RDWR);
+	ASSERT_EQ(1, q_add(q, "secret"));
+	holder = user(ALICE, GROUP, 0);
+	if (!holder) {
+		pause();
+		_exit(0);
+	}
+	/* the files by themselves, even where the way to them is open */
+	ASSERT_EQ(0, stat(DEBUG, &debug));
+	ASSERT_EQ(0, stat(TRACING, &tracing));
+	id = number(TRACING "/events/wq/wq_add/id");
+	ASSERT_LT(0, id);
+	snprintf(was, sizeof(was), "%lld", level);
+	chmod(DEBUG, 0755);
+	chmod(TRACING, 0755);
+	put(paranoid, "1");
+	pid = user(BOB, OTHERS, 0);
+	if (!pid)
+		_exit(peep(self->name, holder, q, id));
+	ret = reap(pid);
+	put(paranoid, was);
+	chmod(DEBUG, debug.st_mode & 07777);
+	chmod(TRACING, tracing.st_mode & 07777);
+	kill(holder, SIGKILL);
+	reap(holder);
+	ASSERT_EQ(0, ret);
+	/* and by default there is no way, not even to names */
+	ASSERT_EQ(0, debug.st_mode & 077);
+	ASSERT_EQ(0, tracing.st_mode & 077);
+}
+
+/* Is there something like an address of the kernel's in this file? */
+static bool has_address(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	bool found = false;
+	char line[512];
+
+	if (!f) {
+		SAY("%s: %s\n", path, strerror(errno));
+		return true;
+	}
+	while (fgets(line, sizeof(line), f) && !found) {
+		size_t run = 0;
+
+		/* 0xffff..., or 16 figures in a row as %p writes a hashed one */
+		for (const char *c = line; *c && !found; c++) {
+			run = strchr("0123456789abcdef", *c) ? run + 1 : 0;
+			found = !strncmp(c, "ffff", 4) || run >= 16;
+		}
+		if (found)
+			SAY("%s: %s", path, line);
+	}
+	fclose(f);
+	return found;
+}
+
+TEST_F(users, what_is_told_to_read_has_no_kernel_addresses)
+{
+	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0);
+	char path[256];
+	struct item it;
+
+	q_add(q, "held");
+	q_get(q, &it, 0);
+	q_add(q, "ready");
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", q);
+	ASSERT_FALSE(has_address(path));
+	snprintf(path, sizeof(path), DEBUG "/wq/%s/state", self->name);
+	ASSERT_FALSE(has_address(path));
+	snprintf(path, sizeof(path), DEBUG "/wq/%s/metrics", self->name);
+	ASSERT_FALSE(has_address(path));
+}
+
+TEST(no_field_of_a_tracepoint_is_a_pointer)
+{
+	DIR *dir = opendir(TRACING "/events/wq");
+	struct dirent *d;
+	int n = 0;
+
+	ASSERT_NE(NULL, dir);
+	while ((d = readdir(dir))) {
+		char path[512], line[512];
+		FILE *f;
+
+		snprintf(path, sizeof(path), TRACING "/events/wq/%s/format", d->d_name);
+		f = fopen(path, "r");
+		if (!f)
+			continue;
+		while (fgets(line, sizeof(line), f))
+			ASSERT_FALSE(strstr(line, "field:") && strchr(line, '*')) {
+				TH_LOG("%s: %s", path, line);
+			}
+		fclose(f);
+		n++;
+	}
+	closedir(dir);
+	ASSERT_LE(10, n);
+}
+
+TEST_HARNESS_MAIN

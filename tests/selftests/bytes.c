@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Which bytes the kernel writes to its caller's memory: those that a verb tells, to
+ * the last one, and none that were the kernel's own.
+ */
+#include "wq_test.h"
+
+#define MARK	0x5a	/* in what the kernel must not write */
+#define DIRT	0xee	/* in what it copied in before, and might have in its memory still */
+
+static bool all(const void *p, int c, size_t n)
+{
+	const unsigned char *b = p;
+
+	while (n && *b++ == c)
+		n--;
+	return !n;
+}
+
+/* ---- structs ---- */
+
+struct out { __u16 off, len; };
+
+#define OUT(type, field) \
+	{ offsetof(struct type, field), sizeof(((struct type *)NULL)->field) }
+
+/* What each verb writes to its struct, apart from what it leaves as it was. */
+static const struct verb {
+	const char *name;
+	unsigned int nr;
+	__u32 size;
+	struct out outs[10];
+} verbs[] = {
+	{ "info", WQ_IOC_INFO, sizeof(struct wq_info),
+	  { { offsetof(struct wq_info, version),
+	      sizeof(struct wq_info) - offsetof(struct wq_info, version) } } },
+	{ "open", WQ_IOC_OPEN, sizeof(struct wq_open), { { 0 } } },
+	{ "unlink", WQ_IOC_UNLINK, sizeof(struct wq_unlink), { { 0 } } },
+	{ "add", WQ_IOC_ADD, sizeof(struct wq_add), { OUT(wq_add, keys.count) } },
+	{ "get", WQ_IOC_GET, sizeof(struct wq_get),
+	  { OUT(wq_get, keys.size), OUT(wq_get, keys.count) } },
+	{ "done", WQ_IOC_DONE, sizeof(struct wq_done),
+	  { OUT(wq_done, keys.count), OUT(wq_done, next.count) } },
+	{ "touch", WQ_IOC_TOUCH, sizeof(struct wq_touch), { OUT(wq_touch, keys.count) } },
+	{ "stat", WQ_IOC_STAT, sizeof(struct wq_stat),
+	  { { offsetof(struct wq_stat, name),
+	      sizeof(struct wq_stat) - offsetof(struct wq_stat, name) } } },
+	{ "query", WQ_IOC_QUERY, sizeof(struct wq_key_state),
+	  { OUT(wq_key_state, state), OUT(wq_key_state, requeues), OUT(wq_key_state, failures),
+	    OUT(wq_key_state, age), OUT(wq_key_state, due), OUT(wq_key_state, holder),
+	    OUT(wq_key_state, lease) } },
+	{ "cancel", WQ_IOC_CANCEL, sizeof(struct wq_key_state),
+	  { OUT(wq_key_state, state), OUT(wq_key_state, requeues), OUT(wq_key_state, failures),
+	    OUT(wq_key_state, age), OUT(wq_key_state, due), OUT(wq_key_state, holder),
+	    OUT(wq_key_state, lease) } },
+	{ "forget", WQ_IOC_FORGET, sizeof(struct wq_key_state),
+	  { OUT(wq_key_state, state), OUT(wq_key_state, requeues), OUT(wq_key_state, failures),
+	    OUT(wq_key_state, age), OUT(wq_key_state, due), OUT(wq_key_state, holder),
+	    OUT(wq_key_state, lease) } },
+	{ "list", WQ_IOC_LIST, sizeof(struct wq_list),
+	  { OUT(wq_list, keys.size), OUT(wq_list, keys.count), OUT(wq_list, cursor) } },
+	{ "queues", WQ_IOC_QUEUES, sizeof(struct wq_queues),
+	  { OUT(wq_queues, count), OUT(wq_queues, cursor) } },
+	{ "shutdown", WQ_IOC_SHUTDOWN, sizeof(struct wq_shutdown), { { 0 } } },
+};
+
+struct args {
+	union {
+		__u32 size;
+		struct wq_open open;
+		struct wq_unlink unlink;
+		struct wq_add add;
+		struct wq_get get;
+		struct wq_done done;
+		struct wq_touch touch;
+		struct wq_key_state ks;
+		struct wq_list list;
+		struct wq_queues queues;
+		unsigned char bytes[4096];
+	};
+};
+
+static union one in, to;
+
+/* A call with the key "k" that succeeds on the queue of used_queue(). */
+static void fill(struct args *a, const struct verb *v)
+{
+	struct wq_keys keys = { addr_of(&in), WQ_REC_SIZE(1), 1 };
+	struct wq_keys room = { addr_of(&to), sizeof(to), 1 };
+
+	memset(a, MARK, sizeof(*a));
+	memset(a, 0, v->size);
+	a->size = v->size;
+	rec_set(&in, v->nr == WQ_IOC_DONE || v->nr == WQ_IOC_TOUCH ? "h" : "k", 1, 0);
+	switch (v->nr) {
+	case WQ_IOC_UNLINK:
+		strcpy(a->unlink.name, "nosuch");
+		break;
+	case WQ_IOC_ADD:
+	case WQ_IOC_DONE:
+	case WQ_IOC_TOUCH:
+		a->add.keys = keys;
+		break;
+	case WQ_IOC_GET:
+	case WQ_IOC_LIST:
+		a->get.keys = room;
+		break;
+	case WQ_IOC_QUERY:
+	case WQ_IOC_CANCEL:
+	case WQ_IOC_FORGET:
+		a->ks.key = addr_of("k");
+		a->ks.key_len = 1;
+		break;
+	case WQ_IOC_QUEUES:
+		a->queues.addr = addr_of(&to);
+		a->queues.count = 1;
+		a->queues.each = sizeof(struct wq_queue);
+		break;
+	}
+}
+
+/* A private queue with a key that is ready and one that is held. */
+static int used_queue(void)
+{
+	int q = q_private(0);
+	struct item it;
+
+	q_add(q, "h");
+	q_get(q, &it, 0);
+	q_add(q, "k");
+	return q;
+}
+
+/* Is all of the struct as it was, but for what the verb tells there? */
+static bool written_right(const struct verb *v, const struct args *was, const struct args *now)
+{
+	struct args told = *was;
+
+	for (int i = 0; i < ARRAY_SIZE(v->outs); i++)
+		memcpy(told.bytes + v->outs[i].off, now->bytes + v->outs[i].off, v->outs[i].len);
+	return !memcmp(&told, now, sizeof(told));
+}
+
+TEST(a_verb_writes_what_it_tells_to_its_struct_and_leaves_all_else)
+{
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		int q = verbs[i].nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : used_queue(), ret;
+		struct args was, now;
+
+		fill(&was, &verbs[i]);
+		now = was;
+		ret = verb(q, verbs[i].nr, &now);
+		ASSERT_EQ(verbs[i].nr == WQ_IOC_UNLINK ? -ENOENT : 0, ret);
+		ASSERT_TRUE(written_right(&verbs[i], &was, &now)) {
+			TH_LOG("%s", verbs[i].name);
+		}
+		close(q);
+	}
+}
+
+TEST(a_verb_that_fails_writes_no_more)
+{
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		for (int how = 0; how < 3; how++) {
+			struct args was, now;
+			int q = used_queue();
+
+			fill(&was, &verbs[i]);
+			if (how == 0)		/* an unknown flag */
+				was.add.flags = 1U << 31;
+			else if (how == 1)	/* a bad address, where there is one */
+				was.add.keys.addr = 0;
+			else			/* nothing there any more */
+				close(q), q = q_private(0);
+			now = was;
+			verb(q, verbs[i].nr, &now);
+			ASSERT_TRUE(written_right(&verbs[i], &was, &now)) {
+				TH_LOG("%s %d", verbs[i].name, how);
+			}
+			close(q);
+		}
+	}
+}
+
+TEST(a_struct_of_any_size_is_written_to_its_end_and_no_further)
+{
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		for (__u32 size = 8; size <= verbs[i].size; size++) {
+			int q = verbs[i].nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : used_queue();
+			struct args was, now;
+
+			fill(&was, &verbs[i]);
+			was.size = size;
+			memset(was.bytes + size, MARK, sizeof(was) - size);
+			now = was;
+			verb(q, verbs[i].nr, &now);
+			ASSERT_TRUE(written_right(&verbs[i], &was, &now)) {
+				TH_LOG("%s of %u bytes", verbs[i].name, size);
+			}
+			ASSERT_TRUE(all(now.bytes + size, MARK, sizeof(now) - size)) {
+				TH_LOG("%s of %u bytes", verbs[i].name, size);
+			}
+			close(q);
+		}
+	}
+}
+
+TEST(a_longer_struct_is_written_as_far_as_the_kernel_knows_it)
+{
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		int q = verbs[i].nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : used_queue();
+		struct args was, now;
+
+		fill(&was, &verbs[i]);
+		was.size = verbs[i].size + 100;
+		memset(was.bytes + verbs[i].size, 0, 100);
+		now = was;
+		verb(q, verbs[i].nr, &now);
+		ASSERT_TRUE(written_right(&verbs[i], &was, &now)) {
+			TH_LOG("%s", verbs[i].name);
+		}
+		close(q);
+	}
+}
+
+TEST_F(queue, reserved_fields_of_stat_and_the_rest_of_a_name_are_zero)
+{
+	struct wq_stat st;
+	int q = q_private(0);
+
+	memset(&st, MARK, sizeof(st));
+	st.size = sizeof(st);
+	st.flags = 0;
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_STAT, &st));
+	ASSERT_EQ(0, st.reserved);
+	ASSERT_EQ(0, st.reserved2);
+	ASSERT_TRUE(all(st.name + strlen(self->name), 0, sizeof(st.name) - strlen(self->name)));
+	memset(&st.name, MARK, sizeof(st) - offsetof(struct wq_stat, name));
+	ASSERT_EQ(0, verb(q, WQ_IOC_STAT, &st));
+	ASSERT_TRUE(all(st.name, 0, sizeof(st.name)));
+	close(q);
+}
+
+TEST_F(queue, a_file_that_can_not_read_is_told_of_a_key_its_state_alone)
+{
+	static const unsigned int nrs[] = { WQ_IOC_FORGET, WQ_IOC_CANCEL };
+	int writer = q_attach(self->name, O_WRONLY);
+	struct item it;
+
+	q_add(self->q, "k");
+	q_get(self->q, &it, 0);
+	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
+		struct wq_key_state ks = {
+			.size = sizeof(ks), .key = addr_of("k"), .key_len = 1,
+		};
+
+		ASSERT_EQ(0, verb(writer, nrs[i], &ks));
+		ASSERT_EQ(WQ_KEY_PROCESSING, ks.state);
+		ks.state = 0;
+		ASSERT_TRUE(all(&ks.requeues, 0,
+				sizeof(ks) - offsetof(struct wq_key_state, requeues)));
+	}
+	close(writer);
+}
+
+/* ---- arrays ---- */
+
+/* Lets the kernel take as much memory as a call with this room will, and dirty it. */
+static void dirty(int q, __u32 room)
+{
+	void *dirt = malloc(room);
+	struct array a = { .recs = dirt, .used = room, .count = 1 };
+
+	memset(dirt, DIRT, room);
+	for (int i = 0; i < 4; i++) {
+		q_add_array(q, &a);
+		a.count = 1;
+	}
+	free(dirt);
+}
+
+TEST_F(queue, of_records_the_key_is_told_and_zeros_up_to_the_next)
+{
+	unsigned char key[WQ_MAX_KEY];
+	struct array got = array_new(2048);
+
+	memset(key, 'k', sizeof(key));
+	for (int len = 1; len <= WQ_MAX_KEY; len += len < 40 ? 1 : 123) {
+		for (int room = WQ_REC_SIZE(len); room < 2048; room *= 2) {
+			struct wq_rec *rec = got.recs;
+			__u32 size = WQ_REC_SIZE(len);
+
+			ASSERT_EQ(1, q_addn(self->q, key, len));
+			memset(got.recs, MARK, got.room);
+			got.room = room;
+			dirty(self->q, room);
+			ASSERT_EQ(0, q_get_array(self->q, &got, 0, 0));
+			got.room = 2048;
+			ASSERT_EQ(size, got.used);
+			ASSERT_EQ(len, rec->len);
+			ASSERT_TRUE(!rec->flags && !rec->failures && !rec->delay);
+			ASSERT_TRUE(all(rec->key, 'k', len));
+			ASSERT_TRUE(all(rec->key + len, 0, size - sizeof(*rec) - len)) {
+				TH_LOG("behind a key of %d bytes", len);
+			}
+			ASSERT_TRUE(all(got.recs + size, MARK, 2048 - size));
+			ASSERT_EQ(0, q_donen(self->q, key, len, rec->token));
+		}
+	}
+	free(got.recs);
+}
+
+TEST_F(queue, of_rows_the_key_is_told_and_zeros_up_to_the_next)
+{
+	unsigned char key[WQ_MAX_KEY];
+	struct array got = array_new(2048);
+
+	memset(key, 'k', sizeof(key));
+	for (int len = 1; len <= WQ_MAX_KEY; len += len < 40 ? 1 : 123) {
+		for (int room = WQ_ROW_SIZE(len); room < 2048; room *= 2) {
+			struct wq_row *row = got.recs;
+			__u32 size = WQ_ROW_SIZE(len);
+			__u64 cursor = 0;
+
+			ASSERT_EQ(1, q_addn(self->q, key, len));
+			memset(got.recs, MARK, got.room);
+			got.room = room;
+			dirty(self->q, room);
+			ASSERT_EQ(0, q_list(self->q, &got, 0, &cursor));
+			got.room = 2048;
+			ASSERT_EQ(size, got.used);
+			ASSERT_EQ(len, row->len);
+			ASSERT_TRUE(!row->flags && !row->failures && !row->holder &&
+				    row->due == -1);
+			ASSERT_TRUE(all(row->key, 'k', len));
+			ASSERT_TRUE(all(row->key + len, 0, size - sizeof(*row) - len)) {
+				TH_LOG("behind a key of %d bytes", len);
+			}
+			ASSERT_TRUE(all(got.recs + size, MARK, 2048 - size));
+			ASSERT_LT(0, q_key_state(self->q, WQ_IOC_CANCEL, key, len));
+		}
+	}
+	free(got.recs);
+}
+
+TEST_F(queue, what_hands_out_nothing_writes_nothing_to_the_array)
+{
+	struct array a = array_new(4096);
+	__u64 cursor = 0;
+
+	memset(a.recs, MARK, a.room);
+	dirty(self->q, a.room);
+	ASSERT_EQ(-EAGAIN, q_get_array(self->q, &a, 0, 0));
+	ASSERT_EQ(-ETIMEDOUT, q_get_array(self->q, &a, 0, MS));
+	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+	ASSERT_EQ(0, a.count);
+	ASSERT_TRUE(all(a.recs, MARK, a.room));
+	/* nor where the key does not fit */
+	ASSERT_EQ(1, q_addn(self->q, "0123456789", 10));
+	for (a.room = 0; a.room < WQ_REC_SIZE(10); a.room += 8)
+		ASSERT_EQ(-EMSGSIZE, q_get_array(self->q, &a, 0, 0));
+	for (a.room = 0; a.room < WQ_ROW_SIZE(10); a.room += 8)
+		ASSERT_EQ(-EMSGSIZE, q_list(self->q, &a, 0, &cursor));
+	ASSERT_TRUE(all(a.recs, MARK, 4096));
+	free(a.recs);
+}
+
+TEST_F(queue, results_are_told_for_each_key_and_for_no_more)
+{
+	enum { MOST = 100 };
+	struct array a = array_new(MOST * WQ_REC_SIZE(16));
+	__s32 results[MOST + 1];
+
+	for (int n = 1; n <= MOST; n += n < 40 ? 1 : 15) {
+		for (int what = 0; what < 3; what++) {
+			int ret;
+
+			array_reset(&a);
+			for (int i = 0; i < n; i++)
+				array_putf(&a, "%d", i);
+			memset(results, MARK, sizeof(results));
+			a.results = results;
+			if (what == 2) {
+				ret = q_done_array(self->q, &a);
+			} else {
+				struct wq_touch touch = {
+					.size = sizeof(touch), .results = addr_of(results),
+					.keys = { addr_of(a.recs), a.used, a.count },
+				};
+
+				ret = what ? verb(self->q, WQ_IOC_TOUCH, &touch) :
+				      q_add_array(self->q, &a);
+			}
+			ASSERT_EQ(0, ret);
+			ASSERT_TRUE(all(results + n, MARK, sizeof(results) - n * sizeof(*results)));
+			for (int i = 0; i < n; i++)
+				ASSERT_EQ(what ? 0 : 1, results[i]);
+			for (struct item it; !what && !q_get(self->q, &it, 0);)
+				;
+		}
+	}
+	free(a.recs);
+}
+
+TEST_F(queue, of_the_list_of_queues_names_are_told_and_zeros_behind_them)
+{
+	struct wq_queue *list = malloc(64 * sizeof(*list));
+	__u64 cursor = 0;
+	bool found = false;
+
+	do {
+		struct wq_queues qs = {
+			.size = sizeof(qs), .addr = addr_of(list), .count = 64,
+			.each = sizeof(*list), .cursor = cursor,
+		};
+
+		memset(list, MARK, 64 * sizeof(*list));
+		dirty(self->q, 64 * sizeof(*list));
+		ASSERT_EQ(0, verb(self->q, WQ_IOC_QUEUES, &qs));
+		for (int i = 0; i < qs.count; i++) {
+			size_t len = strnlen(list[i].name, WQ_NAME_MAX);
+
+			ASSERT_TRUE(all(list[i].name + len, 0, WQ_NAME_MAX - len));
+			found |= !strcmp(list[i].name, self->name);
+		}
+		ASSERT_TRUE(all(list + qs.count, MARK, (64 - qs.count) * sizeof(*list)));
+		cursor = qs.cursor;
+	} while (cursor);
+	ASSERT_TRUE(found);
+	free(list);
+}
+
+TEST_HARNESS_MAIN

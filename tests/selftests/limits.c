@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How much: keys of a queue, queues and keys of a user, each also where many
+ * processes come up against the limit at once.
+ */
+#include "wq_users.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#define USER_QUEUES	"/sys/module/wq/parameters/user_queues"
+#define USER_KEYS	"/sys/module/wq/parameters/user_keys"
+
+enum { PROCS = 8 };
+
+/* ---- keys of a queue ---- */
+
+/* Adds 500 keys of its own in arrays; how many were taken, or -1: a wrong answer. */
+static int add_500(int q, int who)
+{
+	struct array a = array_new(50 * WQ_REC_SIZE(16));
+	__s32 results[50];
+	int taken = 0;
+
+	a.results = results;
+	for (int n = 0; n < 500; n += 50) {
+		array_reset(&a);
+		for (int i = 0; i < 50; i++)
+			array_putf(&a, "%d-%d", who, n + i);
+		if (q_add_array(q, &a) || a.count != 50)
+			return -1;
+		for (int i = 0; i < 50; i++) {
+			if (results[i] != 1 && results[i] != -ENOSPC)
+				return -1;
+			taken += results[i] == 1;
+		}
+	}
+	free(a.recs);
+	return taken;
+}
+
+TEST(a_queue_takes_max_keys_and_not_one_more_from_many_at_once)
+{
+	int *taken = shared(PROCS * sizeof(*taken)), q = q_private(1000), sum = 0;
+	pid_t pid[PROCS];
+
+	for (int i = 0; i < PROCS; i++) {
+		pid[i] = child();
+		if (!pid[i]) {
+			taken[i] = add_500(q, i);
+			_exit(taken[i] < 0);
+		}
+	}
+	for (int i = 0; i < PROCS; i++) {
+		ASSERT_EQ(0, reap(pid[i]));
+		sum += taken[i];
+	}
+	ASSERT_EQ(1000, sum);
+	ASSERT_EQ(1000, q_stat(q).keys);
+	ASSERT_EQ(1000, q_stat(q).adds);
+	munmap(taken, PROCS * sizeof(*taken));
+}
+
+TEST(a_full_queue_works_on_and_takes_a_key_for_each_that_goes)
+{
+	int q = q_private(100);
+	struct item it;
+
+	for (int i = 0; i < 100; i++) {
+		char key[8];
+
+		snprintf(key, sizeof(key), "%d", i);
+		ASSERT_EQ(1, q_add(q, key));
+	}
+	for (int i = 0; i < 300; i++) {
+		char key[8];
+
+		ASSERT_EQ(0, q_get(q, &it, 0));
+		snprintf(key, sizeof(key), "%d", 100 + i);
+		ASSERT_EQ(-ENOSPC, q_add(q, key));
+		ASSERT_EQ(0, q_done(q, &it));
+		ASSERT_EQ(1, q_add(q, key));
+		ASSERT_EQ(100, q_stat(q).keys);
+	}
+}
+
+TEST(a_queue_may_have_room_for_33554432_keys_and_memory_is_taken_by_those_that_are_there)
+{
+	int q = q_private(WQ_MAX_KEYS);
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(WQ_MAX_KEYS, q_stat(q).max_keys);
+	ASSERT_GT(65536, q_stat(q).memory);
+}
+
+/* ---- of a user ---- */
+
+FIXTURE(limits) {
+	char queues[24], keys[24];
+	struct stat device;
+	char name[WQ_NAME_MAX];
+};
+
+FIXTURE_SETUP(limits)
+{
+	struct rlimit files = { 65536, 65536 };
+
+	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
+	snprintf(self->queues, sizeof(self->queues), "%lld", number(USER_QUEUES));
+	snprintf(self->keys, sizeof(self->keys), "%lld", number(USER_KEYS));
+	ASSERT_EQ(0, stat(WQ_DEVICE, &self->device));
+	ASSERT_EQ(0, chmod(WQ_DEVICE, 0666));
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &files));
+}
+
+FIXTURE_TEARDOWN(limits)
+{
+	put(USER_QUEUES, self->queues);
+	put(USER_KEYS, self->keys);
+	chmod(WQ_DEVICE, self->device.st_mode & 07777);
+	q_unlink(self->name);
+}
+
+/* As user(), which starts with the others: a barrier of so many. */
+static void meet(int *met, int all)
+{
+	__atomic_add_fetch(met, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(met, __ATOMIC_SEQ_CST) < all)
+		sched_yield();
+}
+
+/*
+ * Private and named queues until one is refused; how many.  Nobody gives one back
+ * before all have met their limit.
+ */
+static int queues_until_refused(const char *name, int who, __u32 max_keys, int *met)
+{
+	int n = 0, q = 0;
+
+	meet(met, PROCS);
+	for (; q >= 0; n++) {
+		char own[WQ_NAME_MAX];
+
+		snprintf(own, sizeof(own), "%.40s-%d-%d", name, who, n);
+		q = n % 2 ? q_open(own, O_RDWR, EXCL, 0600, max_keys) : q_private(max_keys);
+	}
+	meet(met + 1, PROCS);
+	for (int i = 1; i < n; i += 2) {
+		char own[WQ_NAME_MAX];
+
+		snprintf(own, sizeof(own), "%.40s-%d-%d", name, who, i);
+		if (q_unlink(own) != (i < n - 1 ? 0 : -ENOENT))
+			return -1;
+	}
+	return q == -ENOSPC ? n - 1 : -1;
+}
+
+/* PROCS processes of BOB at once; how many queues they had in all, or -1. */
+static int all_at_once(const char *name, __u32 max_keys)
+{
+	int *shm = shared(4096), *met = shm + PROCS, sum = 0;
+	pid_t pid[PROCS];
+
+	for (int i = 0; i < PROCS; i++) {
+		pid[i] = user(BOB, OTHERS, 0);
+		if (!pid[i]) {
+			shm[i] = queues_until_refused(name, i, max_keys, met);
+			_exit(shm[i] < 0);
+		}
+	}
+	for (int i = 0; i < PROCS; i++)
+		sum = reap(pid[i]) || sum < 0 ? -1 : sum + shm[i];
+	munmap(shm, 4096);
+	return sum;
+}
+
+TEST_F(limits, many_processes_of_a_user_have_so_many_queues_together)
+{
+	ASSERT_EQ(0, put(USER_QUEUES, "100"));
+	for (int round = 0; round < 5; round++)
+		ASSERT_EQ(100, all_at_once(self->name, 1));
+}
+
+TEST_F(limits, many_processes_of_a_user_have_queues_for_so_many_keys_together)
+{
+	ASSERT_EQ(0, put(USER_KEYS, "100000"));
+	for (int round = 0; round < 5; round++)
+		ASSERT_EQ(99, all_at_once(self->name, 1010));
+}
+
+static int fork_and_dup(const char *name)
+{
+	int q = q_private(1), named = q_open(name, O_RDWR, EXCL, 0600, 1);
+	pid_t pid;
+
+	/* two of two: more files of them are no more queues */
+	CHECK(named >= 0);
+	CHECK(q >= 0 && dup(q) >= 0 && dup(named) >= 0);
+	for (int i = 0; i < 10; i++)
+		CHECK(q_attach(name, O_RDWR) >= 0);
+	pid = child();
+	if (!pid)
+		_exit(q_private(1) == -ENOSPC ? 0 : 1);
+	CHECK(!reap(pid));
+	/* and as long as one file is left it is one */
+	pid = child();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	close(q);
+	CHECK(q_private(1) == -ENOSPC);
+	kill(pid, SIGKILL);
+	CHECK(reap(pid) == 1000 + SIGKILL);
+	CHECK(q_private(1) == -ENOSPC);
+	return 0;
+}
+
+TEST_F(limits, a_queue_counts_once_however_many_files_and_processes_have_it)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, put(USER_QUEUES, "2"));
+	pid = user(BOB, OTHERS, 0);
+	if (!pid)
+		_exit(fork_and_dup(self->name));
+	ASSERT_EQ(0, reap(pid));
+}
+
+/* Sends a file over a socket, or takes one from it. */
+static int pass(int sock, int fd)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	char c = 0;
+	struct iovec iov = { &c, 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+
+	if (fd < 0) {
+		if (recvmsg(sock, &msg, 0) != 1 || !CMSG_FIRSTHDR(&msg))
+			return -1;
+		memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
+		return fd;
+	}
+	control.head.cmsg_level = SOL_SOCKET;
+	control.head.cmsg_type = SCM_RIGHTS;
+	control.head.cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	return sendmsg(sock, &msg, 0) == 1 ? 0 : -1;
+}
+
+static int give_away(int sock)
+{
+	int q = q_private(1);
+
+	CHECK(q >= 0);
+	CHECK(!pass(sock, q));
+	close(q);
+	/* in the socket, it counts as well */
+	CHECK(q_private(1) == -ENOSPC);
+	return 0;
+}
+
+static int be_given(int sock)
+{
+	int q = pass(sock, -1);
+
+	CHECK(q >= 0);
+	CHECK(q_add(q, "k") == 1);
+	/* another's queue, which leaves room for one's own */
+	CHECK(q_private(1) >= 0);
+	CHECK(q_private(1) == -ENOSPC);
+	pause();
+	return 1;
+}
+
+static int one_private(void)
+{
+	return close_and_tell(q_private(1));
+}
+
+static int run_as(uid_t uid, int (*fn)(void))
+{
+	pid_t pid = user(uid, OTHERS, 0);
+
+	if (!pid)
+		_exit(fn());
+	return reap(pid);
+}
+
+TEST_F(limits, a_queue_given_away_counts_for_who_made_it_until_its_last_file_goes)
+{
+	pid_t pid, taker;
+	int sock[2];
+
+	ASSERT_EQ(0, put(USER_QUEUES, "1"));
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_DGRAM, 0, sock));
+	pid = user(BOB, OTHERS, 0);
+	if (!pid)
+		_exit(give_away(sock[0]));
+	ASSERT_EQ(0, reap(pid));
+	taker = user(CAROL, OTHERS, 0);
+	if (!taker)
+		_exit(be_given(sock[1]));
+	ASSERT_TRUE(asleep(taker));
+	ASSERT_EQ(ENOSPC, run_as(BOB, one_private));
+	kill(taker, SIGKILL);
+	ASSERT_EQ(1000 + SIGKILL, reap(taker));
+	ASSERT_EQ(0, run_as(BOB, one_private));
+}
+
+static int eleven(void)
+{
+	for (int i = 0; i < 10; i++)
+		CHECK(q_private(1) >= 0);
+	CHECK(q_private(1) == -ENOSPC);
+	return 0;
+}
+
+TEST_F(limits, a_limit_that_is_set_lower_holds_at_once_and_leaves_what_there_is)
+{
+	int *stage = shared(sizeof(*stage));
+	pid_t pid;
+
+	ASSERT_EQ(0, put(USER_QUEUES, "10"));
+	ASSERT_EQ(0, run_as(BOB, eleven));
+	pid = user(BOB, OTHERS, 0);
+	if (!pid) {
+		int q[10];
+
+		for (int i = 0; i < 10; i++)
+			q[i] = q_private(1);
+		*stage = 1;
+		while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) != 2)
+			sleep_ms(1);
+		/* 10 of 5: they work, and there's room when 6 of them are gone */
+		for (int i = 0; i < 10; i++) {
+			if (q_add(q[i], "k") != 1)
+				_exit(1);
+			close(q[i]);
+			if (close_and_tell(q_private(1)) != (i < 5 ? ENOSPC : 0))
+				_exit(2);
+		}
+		_exit(0);
+	}
+	while (alive(pid) && !__atomic_load_n(stage, __ATOMIC_ACQUIRE))
+		sleep_ms(1);
+	ASSERT_EQ(0, put(USER_QUEUES, "5"));
+	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(0, put(USER_QUEUES, "0"));
+	ASSERT_EQ(ENOSPC, run_as(BOB, one_private));
+	munmap(stage, sizeof(*stage));
+}
+
+TEST_F(limits, no_limit_is_so_large_that_sums_go_round)
+{
+	int q[3];
+
+	ASSERT_EQ(0, put(USER_KEYS, "18446744073709551615"));
+	ASSERT_EQ(0, put(USER_QUEUES, "4294967295"));
+	ASSERT_EQ(0, run_as(BOB, one_private));
+	ASSERT_EQ(0, put(USER_KEYS, "4294967295"));
+	for (int i = 0; i < 3; i++) {
+		q[i] = q_private(WQ_MAX_KEYS);
+		ASSERT_LE(0, q[i]);
+	}
+	/* and none so small */
+	ASSERT_EQ(0, put(USER_KEYS, "0"));
+	ASSERT_EQ(ENOSPC, run_as(BOB, one_private));
+	for (int i = 0; i < 3; i++)
+		close(q[i]);
+}
+
+TEST_F(limits, root_is_exempt)
+{
+	ASSERT_EQ(0, put(USER_QUEUES, "0"));
+	ASSERT_EQ(0, put(USER_KEYS, "0"));
+	ASSERT_LE(0, q_private(WQ_MAX_KEYS));
+	ASSERT_LE(0, q_open(self->name, O_RDWR, EXCL, 0600, WQ_MAX_KEYS));
+}
+
+/* ---- of a user who has user namespaces ---- */
+
+/* In BOB's namespace, as each of its users: how many queues they have in all. */
+static int queues_of_all_users(int *sum)
+{
+	for (int uid = 0; uid < 3; uid++) {
+		int before = *sum;
+		pid_t pid = child();
+
+		if (!pid) {
+			if (setresuid(uid, uid, uid))
+				_exit(1);
+			while (q_private(1) >= 0)
+				++*sum;
+			__atomic_add_fetch(sum, 1000, __ATOMIC_SEQ_CST);
+			pause();
+			_exit(0);
+		}
+		while (alive(pid) && __atomic_load_n(sum, __ATOMIC_SEQ_CST) < before + 1000)
+			sleep_ms(1);
+		CHECK(alive(pid));
+	}
+	return 0;
+}
+
+/* The same in a namespace that this user makes. */
+static int queues_of_a_namespace_of(uid_t maker, const char *map)
+{
+	int *sum = shared(2 * sizeof(*sum)), *stage = sum + 1, ret;
+	pid_t pid = user(maker, OTHERS, 0);
+	char path[64];
+
+	if (!pid) {
+		if (unshare(CLONE_NEWUSER))
+			_exit(254);
+		__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
+		while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) != 2)
+			sleep_ms(1);
+		_exit(queues_of_all_users(sum));
+	}
+	while (alive(pid) && !__atomic_load_n(stage, __ATOMIC_ACQUIRE))
+		sleep_ms(1);
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+	ret = put(path, map);
+	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
+	ret = reap(pid) ? -1 : ret ?: *sum - 3000;
+	munmap(sum, 2 * sizeof(*sum));
+	return ret;
+}
+
+TEST_F(limits, the_users_of_a_namespace_have_together_what_its_maker_may_have)
+{
+	char map[64];
+
+	ASSERT_EQ(0, put(USER_QUEUES, "10"));
+	/* as newuidmap does, by /etc/subuid: 65,536 users more for BOB */
+	snprintf(map, sizeof(map), "0 %d 1\n1 100000 65536", BOB);
+	ASSERT_EQ(10, queues_of_a_namespace_of(BOB, map));
+	/* but one that root made is many users as this machine is */
+	ASSERT_EQ(30, queues_of_a_namespace_of(0, "0 100000 65536"));
+}
+
+TEST_HARNESS_MAIN

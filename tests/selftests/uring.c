@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * io_uring's poll: a request that waits for a queue is answered when a get would
+ * not wait, and when the queue hangs up.
+ */
+#include "wq_test.h"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <linux/io_uring.h>
+
+enum { ENTRIES = 8 };
+
+struct ring {
+	int fd;
+	unsigned int *sq_tail, *sq_array, *cq_head, *cq_tail, sq_mask, cq_mask;
+	struct io_uring_sqe *sqes;
+	struct io_uring_cqe *cqes;
+};
+
+static int ring_init(struct ring *r)
+{
+	struct io_uring_params p = { 0 };
+	char *sq, *cq;
+
+	r->fd = syscall(SYS_io_uring_setup, ENTRIES, &p);
+	if (r->fd < 0)
+		return -errno;
+	sq = mmap(NULL, p.sq_off.array + p.sq_entries * sizeof(__u32), PROT_READ | PROT_WRITE,
+		  MAP_SHARED | MAP_POPULATE, r->fd, IORING_OFF_SQ_RING);
+	cq = mmap(NULL, p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe),
+		  PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd, IORING_OFF_CQ_RING);
+	r->sqes = mmap(NULL, p.sq_entries * sizeof(struct io_uring_sqe), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_POPULATE, r->fd, IORING_OFF_SQES);
+	if (sq == MAP_FAILED || cq == MAP_FAILED || r->sqes == MAP_FAILED)
+		return -ENOMEM;
+	r->sq_tail = (void *)(sq + p.sq_off.tail);
+	r->sq_array = (void *)(sq + p.sq_off.array);
+	r->sq_mask = *(unsigned int *)(sq + p.sq_off.ring_mask);
+	r->cq_head = (void *)(cq + p.cq_off.head);
+	r->cq_tail = (void *)(cq + p.cq_off.tail);
+	r->cq_mask = *(unsigned int *)(cq + p.cq_off.ring_mask);
+	r->cqes = (void *)(cq + p.cq_off.cqes);
+	return 0;
+}
+
+static int ring_submit(struct ring *r, const struct io_uring_sqe *sqe)
+{
+	unsigned int tail = *r->sq_tail, i = tail & r->sq_mask;
+
+	r->sqes[i] = *sqe;
+	r->sq_array[i] = i;
+	__atomic_store_n(r->sq_tail, tail + 1, __ATOMIC_RELEASE);
+	return syscall(SYS_io_uring_enter, r->fd, 1, 0, 0, NULL, 0) == 1 ? 0 : -errno;
+}
+
+/* Asks for these events of a file, once or each time. */
+static int ring_poll(struct ring *r, int fd, unsigned int events, bool multi, __u64 data)
+{
+	struct io_uring_sqe sqe = {
+		.opcode = IORING_OP_POLL_ADD, .fd = fd, .poll32_events = events,
+		.len = multi ? IORING_POLL_ADD_MULTI : 0, .user_data = data,
+	};
+
+	return ring_submit(r, &sqe);
+}
+
+/* The next answer, after up to so many ms; false: none came. */
+static bool ring_next(struct ring *r, struct io_uring_cqe *cqe, int ms)
+{
+	struct pollfd p = { .fd = r->fd, .events = POLLIN };
+	unsigned int head = *r->cq_head;
+
+	if (head == __atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE)) {
+		poll(&p, 1, ms);
+		/* what was to be done in this task is done by a call */
+		syscall(SYS_io_uring_enter, r->fd, 0, 0, IORING_ENTER_GETEVENTS, NULL, 0);
+		if (head == __atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE))
+			return false;
+	}
+	*cqe = r->cqes[head & r->cq_mask];
+	__atomic_store_n(r->cq_head, head + 1, __ATOMIC_RELEASE);
+	return true;
+}
+
+/* What the next answer says, which came within 20 s to this request. */
+static int answer(struct ring *r, __u64 data)
+{
+	struct io_uring_cqe cqe;
+
+	if (!ring_next(r, &cqe, 20000))
+		return -ETIME;
+	return cqe.user_data == data ? cqe.res : -EBADMSG;
+}
+
+static bool silent(struct ring *r)
+{
+	struct io_uring_cqe cqe;
+
+	return !ring_next(r, &cqe, 50);
+}
+
+FIXTURE(uring) {
+	struct ring ring;
+	int q;
+	char name[WQ_NAME_MAX];
+};
+
+FIXTURE_SETUP(uring)
+{
+	if (ring_init(&self->ring))
+		SKIP(return, "no io_uring here");
+	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
+	self->q = q_open(self->name, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
+	ASSERT_LE(0, self->q);
+}
+
+FIXTURE_TEARDOWN(uring)
+{
+	q_unlink(self->name);
+	close(self->q);
+	close(self->ring.fd);
+}
+
+TEST_F(uring, a_request_is_answered_at_once_where_a_get_would_not_wait)
+{
+	q_add(self->q, "a");
+	ASSERT_EQ(0, ring_poll(&self->ring, self->q, POLLIN, false, 1));
+	ASSERT_EQ(POLLIN, answer(&self->ring, 1));
+	ASSERT_TRUE(silent(&self->ring));
+}
+
+TEST_F(uring, a_request_waits_for_an_add)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, ring_poll(&self->ring, self->q, POLLIN, false, 2));
+	ASSERT_TRUE(silent(&self->ring));
+	pid = child();
+	if (!pid)
+		_exit(q_add(self->q, "a") != 1);
+	ASSERT_EQ(POLLIN, answer(&self->ring, 2));
+	ASSERT_EQ(0, reap(pid));
+}
+
+TEST_F(uring, a_request_waits_for_a_delay_to_end_and_for_a_key_given_back)
+{
+	int other = q_attach(self->name, O_RDWR);
+	union one one;
+	struct array a = { .recs = rec_set(&one, "a", 1, 0), .used = WQ_REC_SIZE(1), .count = 1 };
+	struct item it;
+
+	one.rec.delay = 20 * MS;
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	ASSERT_EQ(0, ring_poll(&self->ring, self->q, POLLIN, false, 3));
+	ASSERT_EQ(POLLIN, answer(&self->ring, 3));
+	ASSERT_EQ(0, q_get(other, &it, 0));
+	ASSERT_EQ(0, ring_poll(&self->ring, self->q, POLLIN, false, 4));
+	ASSERT_TRUE(silent(&self->ring));
+	close(other);
+	ASSERT_EQ(POLLIN, answer(&self->ring, 4));
+}
+
+TEST_F(uring, a_shut_down_answers_with_a_hang_up_also_who_asked_for_nothing)
+{
+	ASSERT_EQ(0, ring_poll(&self->ring, self->q, POLLIN, false, 5));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_EQ(POLLIN | POLLHUP, answer(&self->ring, 5));
+	ASSERT_EQ(0, ring_poll(&self->ring, self->q, 0, false, 6));
+	ASSERT_EQ(POLLHUP, answer(&self->ring, 6));
+}
+
+TEST_F(uring, the_hang_up_comes_with_the_last_get_after_a_shut_down)
+{
+	struct item it;
+
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_EQ(0, ring_poll(&self->ring, self->q, 0, false, 7));
+	ASSERT_TRUE(silent(&self->ring));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(POLLHUP, answer(&self->ring, 7));
+}
+
+TEST_F(uring, a_request_for_many_is_answered_for_each_arrival_until_the_hang_up)
+{
+	struct io_uring_cqe cqe;
+	struct item it;
+
+	ASSERT_EQ(0, ring_poll(&self->ring, self->q, POLLIN, true, 8));
+	for (int i = 0; i < 5; i++) {
+		ASSERT_EQ(1, q_add(self->q, "a"));
+		ASSERT_TRUE(ring_next(&self->ring, &cqe, 20000));
+		ASSERT_EQ(8, cqe.user_data);
+		ASSERT_EQ(POLLIN, cqe.res);
+		ASSERT_TRUE(cqe.flags & IORING_CQE_F_MORE);
+		ASSERT_TRUE(silent(&self->ring));
+		ASSERT_EQ(0, q_get(self->q, &it, 0));
+		ASSERT_EQ(0, q_done(self->q, &it));
+	}
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_TRUE(ring_next(&self->ring, &cqe, 20000));
+	ASSERT_EQ(POLLHUP, cqe.res & POLLHUP);
+}
+
+TEST_F(uring, a_request_that_is_removed_is_answered_no_more)
+{
+	struct io_uring_sqe remove = {
+		.opcode = IORING_OP_POLL_REMOVE, .addr = 9, .user_data = 10,
+	};
+	struct io_uring_cqe cqe;
+
+	ASSERT_EQ(0, ring_poll(&self->ring, self->q, POLLIN, false, 9));
+	ASSERT_EQ(0, ring_submit(&self->ring, &remove));
+	for (int i = 0; i < 2; i++) {
+		ASSERT_TRUE(ring_next(&self->ring, &cqe, 20000));
+		ASSERT_EQ(cqe.user_data == 9 ? -ECANCELED : 0, cqe.res);
+	}
+	q_add(self->q, "a");
+	ASSERT_TRUE(silent(&self->ring));
+}
+
+TEST_F(uring, a_file_that_can_not_read_is_told_that_it_can_write)
+{
+	int writer = q_attach(self->name, O_WRONLY);
+
+	q_add(self->q, "a");
+	ASSERT_EQ(0, ring_poll(&self->ring, writer, POLLIN | POLLOUT, false, 11));
+	ASSERT_EQ(POLLOUT, answer(&self->ring, 11));
+	close(writer);
+}
+
+TEST_F(uring, a_request_holds_the_file_and_its_keys_until_the_process_ends)
+{
+	int *stage = shared(sizeof(*stage));
+	pid_t pid = child();
+
+	if (!pid) {
+		struct ring ring;
+		struct item it;
+		int q = q_attach(self->name, O_RDWR);
+
+		q_add(q, "a");
+		if (ring_init(&ring) || q_get(q, &it, 0) ||
+		    ring_poll(&ring, q, POLLIN, false, 12))
+			_exit(1);
+		close(q);
+		__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
+		pause();
+	}
+	for (int i = 0; i < 4000 && alive(pid) && !__atomic_load_n(stage, __ATOMIC_ACQUIRE); i++)
+		sleep_ms(5);
+	ASSERT_TRUE(alive(pid));
+	ASSERT_EQ(WQ_KEY_PROCESSING, q_query(self->q, "a"));
+	kill(pid, SIGKILL);
+	ASSERT_EQ(1000 + SIGKILL, reap(pid));
+	/* a ring is taken down in the background */
+	for (int i = 0; i < 4000 && q_query(self->q, "a") == WQ_KEY_PROCESSING; i++)
+		sleep_ms(5);
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
+	munmap(stage, sizeof(*stage));
+}
+
+TEST_HARNESS_MAIN

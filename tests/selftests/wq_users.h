@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What tests with several users share: who they are, children that are one of
+ * them, a device that all may open, and files of the system's that root writes.
+ */
+#ifndef WQ_USERS_H
+#define WQ_USERS_H
+
+#include "wq_test.h"
+
+#include <grp.h>
+#include <sys/stat.h>
+
+#define CREATE	WQ_OPEN_CREATE
+#define EXCL	(WQ_OPEN_CREATE | WQ_OPEN_EXCL)
+
+/* Users that own nothing else on this machine. */
+enum { ALICE = 54301, BOB, CAROL, GROUP = 54401, OTHERS };
+
+/* A comment; the test's end discards what isn't written yet. */
+#define SAY(...) do {							\
+	printf("# " __VA_ARGS__);					\
+	fflush(stdout);							\
+} while (0)
+
+/* For what runs in a child: returns 0, or 1 and says which line failed. */
+#define CHECK(cond) do {						\
+	if (!(cond)) {							\
+		SAY("%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);	\
+		return 1;						\
+	}								\
+} while (0)
+
+/* Waits for what has to come, 20 s. */
+#define ASSERT_SOON(cond) do {						\
+	for (int i_ = 0; i_ < 4000 && !(cond); i_++)			\
+		sleep_ms(5);						\
+	ASSERT_TRUE(cond);						\
+} while (0)
+
+/* What a call that makes a file answers, as an exit status. */
+static inline int close_and_tell(int fd)
+{
+	if (fd < 0)
+		return -fd;
+	close(fd);
+	return 0;
+}
+
+/* A child that is this user; groups holds one more group, or 0. */
+static inline pid_t user(uid_t uid, gid_t gid, gid_t group)
+{
+	pid_t pid = child();
+
+	if (!pid) {
+		if (setgroups(!!group, &group) || setresgid(gid, gid, gid) ||
+		    setresuid(uid, uid, uid))
+			_exit(255);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	}
+	return pid;
+}
+
+static inline int create_as(uid_t uid, gid_t gid, const char *name, __u32 mode)
+{
+	pid_t pid = user(uid, gid, 0);
+
+	if (!pid) {
+		umask(0);
+		_exit(close_and_tell(q_open(name, O_RDWR, EXCL, mode, 10)));
+	}
+	return reap(pid);
+}
+
+static inline int q_queues(int fd, void *to, __u32 *count, __u32 each, __u64 *cursor)
+{
+	struct wq_queues qs = {
+		.size = sizeof(qs), .addr = addr_of(to), .count = *count, .each = each,
+		.cursor = *cursor,
+	};
+	int ret = verb(fd, WQ_IOC_QUEUES, &qs);
+
+	*count = qs.count;
+	*cursor = qs.cursor;
+	return ret;
+}
+
+/* How often a queue of this name is told; the last one told is in found. */
+static inline int told(const char *name, struct wq_queue *found)
+{
+	struct wq_queue queues[16];
+	int fd = q_dev(O_RDWR), n = 0;
+	__u64 cursor = 0;
+
+	if (found)
+		memset(found, 0, sizeof(*found));
+	do {
+		__u32 count = 16;
+		int ret = q_queues(fd, queues, &count, sizeof(*queues), &cursor);
+
+		if (ret || count > 16) {
+			close(fd);
+			return ret ?: -EBADMSG;
+		}
+		for (int i = 0; i < count; i++) {
+			if (strncmp(name, queues[i].name, WQ_NAME_MAX))
+				continue;
+			n++;
+			if (found)
+				*found = queues[i];
+		}
+	} while (cursor);
+	close(fd);
+	return n;
+}
+
+/* Writes a file of the kernel's: 0, or -errno. */
+static inline int put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = write(fd, text, strlen(text)) < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+/* The number that a file of the kernel's tells, or -1. */
+static inline long long number(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	long long n = -1;
+
+	if (!f)
+		return -1;
+	if (fscanf(f, "%lld", &n) != 1)
+		n = -1;
+	fclose(f);
+	return n;
+}
+
+/* A name that is free, and a device that all users may open. */
+FIXTURE(users) {
+	char name[WQ_NAME_MAX];
+	struct stat device;
+};
+
+FIXTURE_SETUP(users)
+{
+	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
+	ASSERT_EQ(0, stat(WQ_DEVICE, &self->device));
+	ASSERT_EQ(0, chmod(WQ_DEVICE, 0666));
+}
+
+FIXTURE_TEARDOWN(users)
+{
+	chmod(WQ_DEVICE, self->device.st_mode & 07777);
+	q_unlink(self->name);
+}
+
+#endif /* WQ_USERS_H */

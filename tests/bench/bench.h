@@ -79,7 +79,7 @@ void bench_tell(struct bench *b, const char *name, u64 sum, u64 n);
 void bench_tell_late(struct bench *b, s64 *late, u32 n);
 
 /* Runs of a measurement of @n keys, so that it takes long enough to be one. */
-#define BENCH_LEAST	1000000ULL
+#define BENCH_LEAST	300000ULL
 
 static inline u64 bench_reps(u64 n)
 {

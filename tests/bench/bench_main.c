@@ -208,8 +208,9 @@ static ssize_t bench_command(struct file *file, const char __user *buf, size_t s
 			b.text = text;
 			b.room = SIMPLE_TRANSACTION_LIMIT;
 			ret = cmd->run(&b, n, m);
+			/* A number above 0 would be a part of the command written. */
 			if (ret)
-				return ret;
+				return ret < 0 ? ret : -EBADE;
 			simple_transaction_set(file, b.len);
 			return size;
 		}

@@ -33,7 +33,8 @@ static int bench_take(struct wq *q)
 {
 	struct wq_item item;
 
-	return wq_get(q, &item, 0) ?: wq_done(q, &item);
+	/* 1: it was added meanwhile, by another thread. */
+	return wq_get(q, &item, 0) ?: min(wq_done(q, &item), 0);
 }
 
 static int bench_add_after(struct wq *q, u64 i, s64 delay)
@@ -585,13 +586,14 @@ static int nothing(struct wq *q, u64 i)
 static const struct {
 	const char *name;
 	int (*op)(struct wq *q, u64 i);
+	u64 most;	/* operations; more would tell nothing new */
 } worst_ops[] = {
-	{ "nothing", nothing },
-	{ "add", add_new },
-	{ "again", add_again },
-	{ "take", take },
-	{ "after", add_far },
-	{ "cancel", cancel },
+	{ "nothing", nothing, 1000000 },
+	{ "add", add_new, U64_MAX },
+	{ "again", add_again, U64_MAX },
+	{ "take", take, U64_MAX },
+	{ "after", add_far, U64_MAX },
+	{ "cancel", cancel, U64_MAX },
 };
 
 /* The worst of @n operations each, of @m rounds. */
@@ -614,7 +616,7 @@ static int wq_worst(struct bench *b, u64 n, u64 m)
 		}
 		ret = bench_add_after(q, U64_MAX, BENCH_HOUR);
 		for (op = 0; op < ARRAY_SIZE(w); op++) {
-			for (i = 0; i < n && !ret; i++) {
+			for (i = 0; i < min(n, worst_ops[op].most) && !ret; i++) {
 				unsigned long irqs = bench_interrupts();
 				u64 t = ktime_get_ns();
 
@@ -635,8 +637,8 @@ static int wq_worst(struct bench *b, u64 n, u64 m)
 }
 
 /*
- * Throughput: @n threads, a CPU each, that add, get and do keys of one queue for
- * @m ms.  They share 1,000 keys, but none adds another's.
+ * Throughput: @n threads, a CPU each, that add, get and do keys for @m ms, of one
+ * queue or of one each.  They share 1,000 keys, but none adds another's.
  */
 struct bench_smp {
 	struct wq *q;
@@ -657,10 +659,19 @@ static int smp_thread(void *data)
 
 	while (!ret && ktime_get_ns() < s->until) {
 		for (i = 0; i < 16 && !ret; i++) {
-			ret = bench_add(s->q, s->first + k, 1) ?: bench_take(s->q);
+			struct bench_key key = bench_key(s->first + k);
+
 			if (++k >= s->keys)
 				k = 0;
-			s->count++;
+			/*
+			 * Where another thread holds the key, and has no CPU, there may
+			 * be nothing to get: that was none of the operations then.
+			 */
+			ret = min(wq_add(s->q, &key, sizeof(key)), 0) ?: bench_take(s->q);
+			if (ret == -EAGAIN)
+				ret = 0;
+			else
+				s->count++;
 		}
 		cond_resched();
 	}
@@ -668,20 +679,26 @@ static int smp_thread(void *data)
 	return ret;
 }
 
-static int wq_smp(struct bench *b, u64 n, u64 m)
+static int smp(struct bench *b, u64 n, u64 m, unsigned int queues)
 {
 	struct bench_smp *s = kvcalloc(n, sizeof(*s), GFP_KERNEL);
-	struct wq *q = wq_create(NULL);
+	struct wq **q = kvcalloc(n, sizeof(*q), GFP_KERNEL);
 	u64 i, made, count = 0, start;
 	int cpu = -1, ret = 0;
 
-	if (IS_ERR(q) || !s || !n || n > num_online_cpus()) {
-		ret = IS_ERR(q) || !s ? -ENOMEM : -ERANGE;
+	if (!q || !s || !n || n > num_online_cpus()) {
+		ret = q && s ? -ERANGE : -ENOMEM;
 		goto out;
 	}
+	for (i = 0; i < queues && !ret; i++) {
+		q[i] = wq_create(NULL);
+		ret = PTR_ERR_OR_ZERO(q[i]);
+	}
+	if (ret)
+		goto out;
 	for (made = 0; made < n && !ret; made++) {
 		cpu = cpumask_next(cpu, cpu_online_mask);
-		s[made].q = q;
+		s[made].q = q[made % queues];
 		s[made].first = made * 1000;
 		s[made].keys = 1000 / n;
 		init_completion(&s[made].over);
@@ -703,10 +720,21 @@ static int wq_smp(struct bench *b, u64 n, u64 m)
 	for (i = 0; i < made; i++)
 		ret = bench_join(s[i].thread) ?: ret;
 out:
-	if (!IS_ERR(q))
-		wq_destroy(q);
+	for (i = 0; q && i < n && !IS_ERR_OR_NULL(q[i]); i++)
+		wq_destroy(q[i]);
+	kvfree(q);
 	kvfree(s);
 	return ret;
+}
+
+static int wq_smp(struct bench *b, u64 n, u64 m)
+{
+	return smp(b, n, m, 1);
+}
+
+static int wq_smp_own(struct bench *b, u64 n, u64 m)
+{
+	return smp(b, n, m, n);
 }
 
 const struct bench_cmd bench_wq_cmds[] = {
@@ -728,5 +756,6 @@ const struct bench_cmd bench_wq_cmds[] = {
 	{ "wq", "release-failed", wq_release },
 	{ "wq", "worst", wq_worst },
 	{ "wq", "smp", wq_smp },
+	{ "wq", "smp-own", wq_smp_own },
 	{ }
 };

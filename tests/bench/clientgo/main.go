@@ -18,7 +18,7 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[string]
 
-const least = 1000000 // operations that take long enough to be measured
+const least = 300000 // operations that take long enough to be measured
 
 func newQueue() queue {
 	return workqueue.NewTypedRateLimitingQueue(
@@ -210,7 +210,7 @@ func smp(n, m int) {
 	start := time.Now()
 	for t := range n {
 		go func() {
-			keys, k, count := newKeys(1000*(t+1))[1000*t:][:1000/n], 0, 0
+			keys, k, count := newKeys(1000 * (t + 1))[1000*t:][:1000/n], 0, 0
 			for time.Since(start) < time.Duration(m)*time.Millisecond {
 				for range 16 {
 					q.Add(keys[k])

@@ -33,7 +33,7 @@ if (what eq "keys") {
 	set xrange [0.5:8.5]
 	set yrange [0:*]
 	set xtics (1, 2, 4, 8)
-	set format y "%.0s %c"
+	set format y "%.1s %c"
 	plot data index 1 using 1:2:3:4 with yerrorlines pt 7 title "wq, one queue for all", \
 		"" index 0 using 1:2:3:4 with yerrorlines pt 5 title "wq, a queue each", \
 		"" index 0 using 1:5:6:7 with yerrorlines pt 9 title "queue\\\_work, each on its own CPU"

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=bash disable=SC2154  # out: set by the script that reads this
+# What the scripts that run tests in guests share.  They set out, a folder, and are in
+# the project's.
+
+say() { echo "wq: $*" >&2; }
+
+need_test_tools() {
+	tools/deps gcc libc6-dev gcc-multilib perl python3 make busybox-static cpio qemu-system-x86 \
+		kmod xz-utils jq tmux bpftrace trace-cmd
+	get_promtool
+	kernel=$(realpath "$(tools/vm/vm kdir uml)/source")
+}
+
+build_selftests() {
+	make -s --no-print-directory tools
+	make -s --no-print-directory -C tests/selftests O="$out" \
+		KSELFTEST="$kernel/tools/testing/selftests"
+}
+
+# promtool, without the server that its package would start.  It is kept in the cache,
+# and unpacked here, as the guest may not see the cache.
+get_promtool() {
+	local cache=${WQ_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wq}/debs new as_root=()
+	if [ -x "$out/bin/promtool" ]; then return; fi
+	mkdir -p "$cache" "$out/bin"
+	if ! compgen -G "$cache/prometheus_*.deb" >/dev/null; then
+		say "downloading promtool, about 20 MB, into $cache"
+		[ "$(id -u)" -eq 0 ] || as_root=(sudo)
+		apt-cache show prometheus >/dev/null 2>&1 || "${as_root[@]}" apt-get update -qq
+		new=$(mktemp -d "$cache/.new.XXXXXX")
+		# as root, apt would want to download as another user who can't write here
+		if ! (cd "$new" && apt-get -qq -o APT::Sandbox::User=root download prometheus); then
+			rm -rf "$new"
+			say "couldn't download the package prometheus; try apt-get update"
+			exit 1
+		fi
+		mv "$new"/*.deb "$cache/"
+		rmdir "$new"
+	fi
+	dpkg-deb --fsys-tarfile "$cache"/prometheus_*.deb | tar -xO ./usr/bin/promtool >"$out/bin/promtool.new"
+	chmod +x "$out/bin/promtool.new"
+	mv "$out/bin/promtool.new" "$out/bin/promtool"
+}
+
+# Runs the KUnit suites in a guest; prints "PASSED FAILED SKIPPED".  The kernel's own
+# kunit.py reads the results of each suite.
+run_suites() { # KERNEL SUITES.ko DIR VM-OPTION...
+	local guest=0 file sum good=0 bad=0 skipped=0 g b s
+	rm -rf "$3"
+	mkdir -p "$3"
+	# failslab spares allocations that may sleep unless told otherwise
+	# shellcheck disable=SC2016  # for the guest's shell
+	tools/vm/vm run --kernel "$1" "${@:4}" -- bash -c '
+		failslab=/sys/kernel/debug/failslab/ignore-gfp-wait
+		[ ! -e $failslab ] || echo N >$failslab
+		insmod "$1"
+		for suite in /sys/kernel/debug/kunit/wq*; do
+			cat "$suite/results" >"$2/${suite##*/}"
+		done
+		rmmod wq_kunit' guest "$2" "$3" >&2 || guest=$?
+	for file in "$3"/*; do
+		[ -e "$file" ] || continue
+		python3 "$kernel/tools/testing/kunit/kunit.py" parse --json="$file.json" "$file" >&2 || true
+		sum=$(python3 -c '
+import collections, json, sys
+
+found = collections.Counter()
+def count(group):
+    found.update(case["status"] for case in group.get("test_cases", []))
+    for sub in group.get("sub_groups", []):
+        count(sub)
+
+count(json.load(open(sys.argv[1])))
+passed, skipped = found["PASS"], found["SKIP"]
+print(passed, found.total() - passed - skipped, skipped)' "$file.json") || sum="0 1 0"
+		read -r g b s <<<"$sum"
+		good=$((good + g)) bad=$((bad + b)) skipped=$((skipped + s))
+	done
+	# a guest that failed, or ran nothing, is a failure, whatever each case says
+	if [ $bad -eq 0 ] && { [ $guest -ne 0 ] || [ $good -eq 0 ]; }; then bad=1; fi
+	echo "$good $bad $skipped"
+}
+
+# Prints "PASSED FAILED SKIPPED".  TAP::Harness, perl's own, reads the results; a file
+# whose plan doesn't hold counts as a failure.
+sum_tap() { # FILE...
+	perl -MTAP::Harness -e '
+		my $all = TAP::Harness->new({
+			exec => ["cat"], stdout => \*STDERR, errors => 1, failures => 1 })->runtests(@ARGV);
+		my $skipped = $all->skipped;
+		print $all->passed - $skipped, " ", $all->failed + $all->parse_errors, " $skipped\n";
+		' "$@" || echo "0 1 0"
+}

@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <sys/time.h>
+#include <time.h>
 
 #include <libwq.h>
 
@@ -265,6 +266,8 @@ TEST_F(libwq, a_batch_that_was_listed_is_no_verbs_input_until_it_is_reset)
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(-1, wq_done_get_batch(self->q, &b, &next, 1, WQ_NOWAIT));
 	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_touch_batch(-1, &b));
+	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(-1, wq_batch_put(&b, "b", 1, 0));
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(1, b.count);
@@ -522,6 +525,183 @@ TEST_F(libwq, done_with_tells_what_became_of_the_key)
 	ASSERT_EQ(ENOENT, errno);
 	ASSERT_EQ(-1, wq_done_with(q, &item, WQ_DONE_FORGET, 0));
 	ASSERT_EQ(ESTALE, errno);
+}
+
+/*
+ * A private queue with leases of so many ns.  A key that fails comes again at once.
+ */
+static int open_leased(int64_t lease)
+{
+	struct wq_limit at_once = { .kind = WQ_LIMIT_EXPONENTIAL };
+	const struct wq_open attr = {
+		.size = sizeof(attr), .limits = (uintptr_t)&at_once, .num_limits = 1,
+		.lease = lease,
+	};
+
+	return wq_open_attr(NULL, O_RDWR, 0, &attr);
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * SEC + ts.tv_nsec;
+}
+
+static int64_t lease_left(int q, const char *key)
+{
+	struct wq_key_state ks;
+
+	return wq_key_state(q, key, strlen(key), &ks) ? -errno : ks.lease;
+}
+
+/* An hour's lease of the key began at or after so many ns on the clock. */
+static bool began_after(int q, const char *key, int64_t when)
+{
+	int64_t left = lease_left(q, key);
+
+	return left > 0 && left >= HOUR - (now_ns() - when);
+}
+
+/* Waits until so many leases of the queue have ended, 20 s at most. */
+static bool expired(int q, uint64_t keys)
+{
+	struct wq_stat st;
+
+	for (int i = 0; i < 4000; i++) {
+		if (!wq_stat(q, &st) && st.expired == keys)
+			return true;
+		usleep(5000);
+	}
+	return false;
+}
+
+TEST_F(libwq, touch_begins_the_lease_of_a_key_anew)
+{
+	int q = open_leased(HOUR);
+	struct wq_item item;
+	struct wq_stat st;
+	int64_t now;
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(0, wq_stat(q, &st));
+	ASSERT_EQ(HOUR, st.lease);
+	ASSERT_EQ(1, wq_add(q, "a", 1));
+	ASSERT_EQ(-1, lease_left(q, "a"));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	sleep(1);
+	now = now_ns();
+	ASSERT_FALSE(began_after(q, "a", now));
+	ASSERT_EQ(0, wq_touch(q, &item));
+	ASSERT_TRUE(began_after(q, "a", now));
+	sleep(1);
+	now = now_ns();
+	ASSERT_EQ(0, wq_touch_key(q, "a", 1));
+	ASSERT_TRUE(began_after(q, "a", now));
+	ASSERT_EQ(0, wq_done(q, &item));
+}
+
+TEST_F(libwq, a_key_whose_lease_ended_is_another_gets_and_done_and_touch_are_stale)
+{
+	int q = open_leased(20000000);
+	struct wq_item item, again;
+	struct wq_stat st;
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, wq_add(q, "a", 1));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_TRUE(expired(q, 1));
+	ASSERT_EQ(-1, wq_touch(q, &item));
+	ASSERT_EQ(ESTALE, errno);
+	ASSERT_EQ(-1, wq_touch_key(q, "a", 1));
+	ASSERT_EQ(ENOENT, errno);
+	ASSERT_EQ(-1, wq_done(q, &item));
+	ASSERT_EQ(ESTALE, errno);
+	ASSERT_EQ(0, wq_get(q, &again, WQ_NOWAIT));
+	ASSERT_EQ(0, again.failures);
+	ASSERT_NE(item.token, again.token);
+	ASSERT_EQ(-1, wq_touch(q, &item));
+	ASSERT_EQ(ESTALE, errno);
+	ASSERT_EQ(-1, wq_done_get(q, &item, WQ_DONE_RETRY, 0, WQ_NOWAIT));
+	ASSERT_EQ(ESTALE, errno);
+	ASSERT_NE(0, item.token);
+	ASSERT_EQ(0, wq_stat(q, &st));
+	ASSERT_EQ(st.expired, st.given_back);
+	ASSERT_EQ(0, st.failed);
+	ASSERT_EQ(0, st.dones);
+}
+
+TEST_F(libwq, touch_says_why_it_could_not_be)
+{
+	int other = wq_open(self->name, O_RDWR, 0, 0);
+	int writer = wq_open(self->name, O_WRONLY, 0, 0);
+	char key[WQ_MAX_KEY + 1] = "";
+	struct wq_item item;
+
+	/* a queue without leases: only whether it is held */
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(-1, wq_touch_key(self->q, "a", 1));
+	ASSERT_EQ(ENOENT, errno);
+	ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
+	ASSERT_EQ(0, wq_touch(self->q, &item));
+	ASSERT_EQ(0, wq_touch_key(self->q, "a", 1));
+	ASSERT_EQ(-1, lease_left(self->q, "a"));
+	ASSERT_EQ(-1, wq_touch(other, &item));
+	ASSERT_EQ(ESTALE, errno);
+	ASSERT_EQ(-1, wq_touch_key(other, "a", 1));
+	ASSERT_EQ(EPERM, errno);
+	ASSERT_EQ(-1, wq_touch(writer, &item));
+	ASSERT_EQ(EACCES, errno);
+	ASSERT_EQ(-1, wq_touch_key(self->q, "a", 0));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_touch_key(self->q, key, sizeof(key)));
+	ASSERT_EQ(E2BIG, errno);
+	ASSERT_EQ(-1, wq_touch(-1, &item));
+	ASSERT_EQ(EBADF, errno);
+	ASSERT_EQ(0, wq_done(self->q, &item));
+}
+
+TEST_F(libwq, touch_batch_tells_of_each_key_whether_it_is_held_and_a_walk_goes_on)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	const int result[] = { 0, -ESTALE, 0, -ENOENT, -EINVAL };
+	int q = open_leased(HOUR), n;
+	struct wq_view v;
+	int64_t now;
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(0, wq_touch_batch(q, &b));
+	for (char c = 'a'; c < 'd'; c++)
+		ASSERT_EQ(1, wq_add_rate_limited(q, &c, 1));
+	ASSERT_EQ(3, wq_get_batch(q, &b, 0, WQ_NOWAIT));
+	ASSERT_EQ(0, wq_done_key(q, "b", 1));
+	sleep(1);
+	now = now_ns();
+
+	ASSERT_TRUE(wq_batch_next(&b, &v));
+	ASSERT_EQ(3, wq_touch_batch(q, &b));
+	for (n = 1; wq_batch_next(&b, &v); n++) {
+		ASSERT_EQ('a' + n, *(const char *)v.key);
+		ASSERT_EQ(result[n], v.result);
+		ASSERT_EQ(1, v.failures);
+	}
+	ASSERT_EQ(3, n);
+	ASSERT_TRUE(began_after(q, "c", now));
+
+	/* what get did not tell */
+	ASSERT_EQ(0, wq_batch_put(&b, "d", 1, 0));
+	ASSERT_EQ(0, wq_batch_put_done(&b, "a", 1, 0, WQ_DONE_FORGET, 0));
+	ASSERT_EQ(5, wq_touch_batch(q, &b));
+	for (n = 0; wq_batch_next(&b, &v); n++)
+		ASSERT_EQ(result[n], v.result);
+	ASSERT_EQ(5, n);
+
+	ASSERT_EQ(-1, wq_touch_batch(-1, &b));
+	ASSERT_EQ(EBADF, errno);
+	while (wq_batch_next(&b, &v))
+		ASSERT_EQ(-EBADF, v.result);
+	wq_batch_free(&b);
 }
 
 TEST_F(libwq, done_with_refuses_what_is_no_outcome_and_drops_what_comes_after_shutdown)

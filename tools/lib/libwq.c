@@ -185,7 +185,7 @@ int wq_queues(struct wq_queue *list, unsigned int most, uint64_t *cursor)
 
 /* One key */
 
-/* add or done of the records in @keys; writes back how many were handled */
+/* add, done or touch of the records in @keys; writes back how many were handled */
 typedef int (*keys_verb)(int q, struct wq_keys *keys, int32_t *results);
 
 static int keys_add(int q, struct wq_keys *keys, int32_t *results)
@@ -209,6 +209,19 @@ static int keys_done(int q, struct wq_keys *keys, int32_t *results)
 		.results = addr(results),
 	};
 	int ret = ioctl(q, WQ_IOC_DONE, &arg);
+
+	keys->count = arg.keys.count;
+	return ret;
+}
+
+static int keys_touch(int q, struct wq_keys *keys, int32_t *results)
+{
+	struct wq_touch arg = {
+		.size = sizeof(arg),
+		.keys = *keys,
+		.results = addr(results),
+	};
+	int ret = ioctl(q, WQ_IOC_TOUCH, &arg);
 
 	keys->count = arg.keys.count;
 	return ret;
@@ -292,6 +305,16 @@ int wq_get(int q, struct wq_item *item, int64_t timeout)
 		return -1;
 	item_fill(item, &one.rec);
 	return 0;
+}
+
+int wq_touch(int q, const struct wq_item *item)
+{
+	return one_verb(q, keys_touch, item->key, item->len, item->token);
+}
+
+int wq_touch_key(int q, const void *key, size_t len)
+{
+	return one_verb(q, keys_touch, key, len, 0);
 }
 
 int wq_done(int q, const struct wq_item *item)
@@ -631,6 +654,14 @@ int wq_add_batch(int q, struct wq_batch *b)
 	batch_for_each(b, i, offset, rec)
 		rec->token = tokens[i];
 	return ret;
+}
+
+/* A walk over the batch is not disturbed: touch is what is called amid the work. */
+int wq_touch_batch(int q, struct wq_batch *b)
+{
+	if (batch_listed(b) || batch_results(b))
+		return -1;
+	return b->count ? batch_verb(q, b, keys_touch) : 0;
 }
 
 /* Makes ready for done: keys as list or get told them have what done has no use for. */

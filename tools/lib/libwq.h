@@ -4,7 +4,8 @@
  *
  * A queue is a file descriptor: poll it, pass it on, close it.  Keys that a
  * process got and has not done are ready again, ahead of all others, when the
- * last copy of the descriptor goes.
+ * last copy of the descriptor goes, or when their lease ends, where the queue has
+ * leases.
  *
  * Calls return -1 and set errno on error; <linux/wq.h> says what each errno
  * means.  wq_open(), wq_open_attr(), wq_unlink() and wq_info() fail with ENODEV
@@ -30,6 +31,14 @@
  *
  *		wq_done_with(q, &item, ok ? WQ_DONE_FORGET : WQ_DONE_RETRY, 0);
  *	}
+ *
+ * In a queue with leases, work that takes longer than one touches its key now and
+ * then, at a third of the lease for instance, and ends where it does not hold it
+ * any more:
+ *
+ *	while (work_a_little(item.key))
+ *		if (wq_touch(q, &item) && errno == ESTALE)
+ *			break;
  */
 #ifndef LIBWQ_H
 #define LIBWQ_H
@@ -82,7 +91,8 @@ int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys);
  * @oflag: likewise
  * @mode: likewise
  * @attr: size: sizeof(struct wq_open); flags, name and mode: zero; the rest as
- *	<linux/wq.h> has it: max_keys, limits (how long a key waits that failed).
+ *	<linux/wq.h> has it: max_keys, limits (how long a key waits that failed),
+ *	lease (ns that a key may be held without a touch).
  *	NULL: the kernel's defaults.  Says nothing to a queue that is there already.
  *
  * Return: a file descriptor.
@@ -131,6 +141,19 @@ int wq_num_requeues(int q, const void *key, size_t len);
  * Return: 0.  ESHUTDOWN says that there will be none any more.
  */
 int wq_get(int q, struct wq_item *item, int64_t timeout);
+
+/**
+ * wq_touch() - the work on a key goes on: its lease begins anew
+ *
+ * In a queue without leases it tells whether the key is held, and does nothing else.
+ *
+ * Return: 0.  ESTALE says that the key is not held any more: its lease ended, it is
+ * ready again or another consumer has it, and a done would change nothing.
+ */
+int wq_touch(int q, const struct wq_item *item);
+
+/** wq_touch_key() - the same by the key alone; ENOENT, EPERM in place of ESTALE */
+int wq_touch_key(int q, const void *key, size_t len);
 
 /**
  * wq_done() - the work on a key is over
@@ -223,7 +246,8 @@ struct wq_batch {
  * @token: which get it was
  * @state: after wq_list(): WQ_KEY_*
  * @failures: after a get or wq_list(): how often it failed
- * @result: of the last wq_add_batch(), wq_done_batch() or wq_done_get_batch()
+ * @result: of the last wq_add_batch(), wq_done_batch(), wq_done_get_batch() or
+ *	wq_touch_batch()
  * @holder: after wq_list(), as in struct wq_row
  * @age: likewise
  * @due: likewise
@@ -271,6 +295,16 @@ bool wq_batch_next(struct wq_batch *b, struct wq_view *v);
  */
 int wq_add_batch(int q, struct wq_batch *b);
 int wq_done_batch(int q, struct wq_batch *b);
+
+/**
+ * wq_touch_batch() - touch all keys of a batch, as get told them
+ *
+ * A walk by wq_batch_next() goes on where it is, so that it may be called amid the
+ * work on a batch.  Where a key was put with an outcome its result is -EINVAL.
+ *
+ * Return: as wq_done_batch(), with results as of wq_touch().
+ */
+int wq_touch_batch(int q, struct wq_batch *b);
 
 /**
  * wq_get_batch() - take up to @most keys into a batch, which is emptied first

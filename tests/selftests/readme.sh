@@ -30,6 +30,18 @@ shell() {
 	grep -q '^delayed *1$' "$top/out"
 }
 
+leases() {
+	local got=cat.jpg ran='resized cat.jpg'
+	example "Leases" >"$top/leases"
+	grep -q 'wqctl create --lease' "$top/leases"
+	PATH=$SRC/build/tools:$PATH bash -eux "$top/leases" >"$top/out" 2>&1
+	# what it prints, in that order
+	[ "$(grep -xE "$got|$ran|too late" "$top/out" | tr '\n' '|')" = "$got|$ran|too late|" ]
+	grep -q "does not hold the key '$got'" "$top/out"
+	grep -q '^expired *1$' "$top/out"
+	grep -q '^dones *1$' "$top/out"
+}
+
 c() {
 	make -s -C "$SRC/tools/lib" O="$SRC/build/tools" PREFIX="$top/usr" install >"$top/out"
 	example "Use it from C" >"$top/mail.c"
@@ -42,9 +54,9 @@ c() {
 	"$SRC/build/tools/wqctl" unlink mail
 }
 
-echo 1..2
+echo 1..3
 n=0 failed=0
-for test in shell c; do
+for test in shell leases c; do
 	n=$((n + 1))
 	# not in a condition, which would switch -e off
 	set +e

@@ -202,6 +202,30 @@ create_bad_limiters() {
 }
 no_q "create --limiter names the part that is wrong, and shows how it is written" create_bad_limiters
 
+create_lease() {
+	local time
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq add $q held ready
+	wq get --fd 7 >/dev/null
+	is "lease, expired" "7200000000000 0" "$(figures lease_ns expired)"
+	status 0 wq show --json $q held
+	holds '.lease_ns > 7000e9 and .lease_ns < 7200e9'
+	status 0 wq show --json $q ready
+	holds 'has("lease_ns") and .lease_ns == null'
+	is show "lease 1h59m" "$(wq show $q held | tail -n 1 | words)"
+	is show "lease -" "$(wq show $q ready | tail -n 1 | words)"
+	for time in 0 999us 999999ns -1 soon ''; do
+		status 2 wq create --lease "$time" $q.b
+		says "--lease: "
+	done
+	status 0 wq create --lease 1ms $q.b
+	status 0 wq stat --json $q.b
+	holds '.lease_ns == 1000000'
+	wq unlink $q.b
+}
+t "create --lease gives a queue leases, 1ms at least; stat tells how long they are, show what is left of a key's" create_lease --lease 2h
+
 create_fails() {
 	local name
 	status 1 wq create $q
@@ -457,6 +481,51 @@ fd_wrong() {
 }
 no_q "a descriptor that is no queue is said to be none; bind makes it a private one, and a second bind fails" fd_wrong
 
+lease_ends() {
+	exec 7<>/dev/wq 6<>/dev/wq
+	wq bind --fd 7 $q
+	wq bind --fd 6 $q
+	wq add $q slow other
+	is key slow "$(wq get --fd 6)"
+	exec 6>&-
+	is key slow "$(wq get --fd 7)"
+	is key slow "$(soon figure_is expired 1; wq get $q)"
+	status 1 wq done --fd 7 slow
+	says "descriptor 7 does not hold the key 'slow': it was not got, is done already, or its lease ended"
+	is "expired, given back, failed, dones" "1 2 0 1" "$(figures expired given_back failed dones)"
+	is metrics "workqueue_expired_total{name=\"$q\"} 1" "$(wq metrics $q | grep ^workqueue_expired_total)"
+	is left other "$(wq get -n 9 $q)"
+}
+t "a key that a descriptor holds for longer than the lease is ready again, ahead of the others, and counts as expired, not as failed" lease_ends --lease 300ms
+
+touch_it() {
+	# age and what is left make up the lease, of a key that was touched later more
+	local lease='.age_ns + .lease_ns | . > 3599e9 and . < 3601e9' more='.age_ns + .lease_ns > 3602e9'
+	exec 7<>/dev/wq 6<>/dev/wq
+	wq bind --fd 7 $q
+	wq bind --fd 6 $q
+	wq add $q a b
+	wq get -n 2 --fd 7 >/dev/null
+	nap 3
+	status 0 wq show --json $q a
+	holds "$lease"
+	status 0 wq touch --fd 7 a
+	status 0 wq show --json $q a
+	holds "$more"
+	status 0 wq show --json $q b
+	holds "$lease"
+	status 1 wq touch --fd 6 b
+	says "descriptor 6 does not hold the key 'b': another consumer does"
+	status 1 wq touch --fd 7 none b
+	says "descriptor 7 does not hold the key 'none': it was not got"
+	status 0 wq show --json $q b
+	holds "$more"
+	status 2 wq touch --fd 7
+	status 2 wq touch a
+	says "Give --fd N"
+}
+t "touch --fd begins the lease of a key anew, and says which keys the descriptor does not hold" touch_it --lease 1h
+
 # ---- query, cancel, forget
 
 cancel_it() {
@@ -704,7 +773,7 @@ show_it() {
 	hold_key
 	wq add $q k
 	status 0 wq show $q k
-	[[ $(words <"$out") =~ ^key\ k\ state\ processing,dirty,delayed,failed\ age\ [0-9.]+[mu]?s\ due\ [0-9]+m[0-9]+s\ failures\ 2\ requeues\ 2\ holder\ $pid$ ]] ||
+	[[ $(words <"$out") =~ ^key\ k\ state\ processing,dirty,delayed,failed\ age\ [0-9.]+[mu]?s\ due\ [0-9]+m[0-9]+s\ failures\ 2\ requeues\ 2\ holder\ $pid\ lease\ -$ ]] ||
 		{ echo "# $(<"$out")"; exit 1; }
 	status 0 wq show --json $q k
 	holds '.key == "k" and .key_base64 == "aw==" and .state == ["processing", "dirty", "delayed", "failed"]'
@@ -739,6 +808,7 @@ stat_json() {
 	holds '.consumers == 1 and .memory > 0 and .unfinished_ns > 0 and .unfinished_ns <= .longest_ns and .longest_ns < 60e9'
 	holds '[.work_duration.buckets[].up_to_ns] == [10, 100, 1000, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, null]'
 	holds 'all(.queue_duration, .work_duration; .count == ([.buckets[].count] | add))'
+	holds '.expired == 0 and has("lease_ns") and .lease_ns == null'
 	holds '[.queue_duration.count, .work_duration.count] == [2, 1]'
 	holds '.work_duration | .mean_ns == .sum_ns and .sum_ns > 0'
 	is "depth, consumers, counts" "2 1 2 1" \
@@ -767,6 +837,7 @@ metrics_format() {
 	is promtool '' "$(<"$out")$(<"$err")"
 	for name in workqueue_{depth,adds_total,queue_duration_seconds,work_duration_seconds} \
 		workqueue_{unfinished_work_seconds,longest_running_processor_seconds,retries_total} \
+		workqueue_expired_total \
 		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,kept_keys} \
 		wq_{coalesced,given_back,canceled,dropped}_total; do
 		is "TYPE lines of $name" 1 "$(grep -c "^# TYPE $name " "$dir/all")"
@@ -804,7 +875,7 @@ metrics_figures() {
 	        print("#", what, "wanted", want, "got", got)
 	        sys.exit(1)
 	for what, figure in ("workqueue_depth", "depth"), ("workqueue_adds_total", "adds"), (
-	        "workqueue_retries_total", "retries"):
+	        "workqueue_retries_total", "retries"), ("workqueue_expired_total", "expired"):
 	    same(what, str(st[figure]))
 	for figure in "processing", "delayed", "keys", "max_keys", "consumers":
 	    same("wq_" + figure, str(st[figure]))
@@ -977,7 +1048,7 @@ top_rates() {
 t "top shows adds and dones a second, and percentiles of the last interval alone" top_rates
 
 top_keys() {
-	wq create $q.b
+	wq create --lease 30s $q.b
 	local pid run
 	wq add $q held
 	hold_key
@@ -994,7 +1065,7 @@ top_keys() {
 	press q
 	sees "$q .*$q\.b "
 	press Down Enter
-	sees "QUEUE.*$q\.b .*STATE"
+	sees "QUEUE.*$q\.b .*STATE.*KEY  lease 30.0s, 0 expired"
 	wq unlink $q.b
 	sees "the queue $q\.b is gone"
 	press Escape
@@ -1454,6 +1525,77 @@ run_one_at_a_time() {
 }
 t "run never runs a key twice at once, however often it is added" run_one_at_a_time
 
+run_lease() {
+	wq add $q k
+	status 0 wq run -j 2 --once $q -- sh -c "echo >>$dir/ran; exec sleep 5"
+	is "runs, expired, dones" "1 0 1" "$(wc -l <"$dir/ran") $(figures expired dones)"
+	says "1 runs, 0 retries, 0 given up, in "
+}
+t "a command that takes longer than the lease is run once: its key is touched" run_lease --lease 2s
+
+# over PID: it ended, buried or not
+over() {
+	local stat
+	! read -r stat <"/proc/$1/stat" || [[ $stat = *") Z "* ]]
+} 2>/dev/null
+
+run_stopped() {
+	local second run worker command child
+	"$WQCTL" run -q $q -- sh -c "[ {} = k ] || { : >$dir/goes-on; exit; }
+		echo \$PPID \$\$ >$dir/first
+		sh -c 'echo \$\$ >$dir/child; read -r _ <$gate'
+		: >$dir/survived" 2>"$err" &
+	run=$!
+	wq add $q k
+	soon file_has "$dir/child" 1
+	read -r worker command <"$dir/first"
+	read -r child <"$dir/child"
+	kill -STOP -- $run -"$worker"
+	"$WQCTL" run --once $q -- sh -c "echo {} >>$dir/second; read -r _ <$gate" 2>"$dir/err" &
+	second=$!
+	soon file_has "$dir/second" 1
+	is "expired, processing" "1 1" "$(figures expired processing)"
+	# the worker alone: what it has to end stands still
+	kill -CONT $run "$worker"
+	soon said "key 'k': its lease ended, as wqctl was stopped or could not touch it in time, and it runs again; its command here is ended"
+	soon gone "$command"
+	soon gone "$child"
+	is processing 1 "$(figures processing)"
+	let_through
+	wait $second
+	is status 0 $?
+	is "runs elsewhere, expired, dones, failed, keys" "k 1 1 0 0" \
+		"$(lines "$dir/second") $(figures expired dones failed keys)"
+	wq add $q more
+	soon test -e "$dir/goes-on"
+	wq shutdown $q
+	wait $run
+	is status 0 $?
+	[ ! -e "$dir/survived" ]
+}
+t "a wqctl run that is stopped for longer than the lease loses its key to another one; continued, it says so, ends the command with all that this started, and goes on" run_stopped --lease 2s
+
+run_stopped_outcome() {
+	local run worker command
+	wq add $q k
+	"$WQCTL" run --once --max-retries 0 $q -- sh -c "echo \$PPID \$\$ >>$dir/ran
+		[ -e $dir/again ] || { : >$dir/again; read -r _ <$gate; exit 7; }" 2>"$err" &
+	run=$!
+	soon file_has "$dir/ran" 1
+	read -r worker command <"$dir/ran"
+	kill -STOP "$worker"
+	soon figure_is expired 1
+	let_through
+	soon over "$command"
+	kill -CONT "$worker"
+	wait $run
+	is status 0 $?
+	says "and it runs again; what its command did here does not count"
+	says "1 runs, 0 retries, 0 given up, 1 expired, in "
+	is "runs, dones, failed, keys" "2 1 0 0" "$(wc -l <"$dir/ran") $(figures dones failed keys)"
+}
+t "a command that ends after its key's lease has no outcome: it neither succeeded nor failed" run_stopped_outcome --lease 1s
+
 # ---- the command line
 
 usage() {
@@ -1472,15 +1614,15 @@ no_q "a wrong command line exits with 2 and says what is wrong" usage
 help() {
 	local c all
 	all=$(wq --help) || exit 1
-	for c in create unlink add get done forget bind query cancel ls show stat top metrics info \
-		shutdown run; do
+	for c in create unlink add get touch done forget bind query cancel ls show stat top metrics \
+		info shutdown run; do
 		[[ $all = *$'\n'"  $c "* ]] || { echo "# --help leaves out $c"; exit 1; }
 		status 0 wq $c --help
 	done
 	status 0 wq info
-	[[ $(<"$out") = *' limit metrics'*'max_key      1024 bytes'* ]]
+	[[ $(<"$out") = *' limit metrics leases'*'max_key      1024 bytes'* ]]
 }
-no_q "--help names each command, and each has a --help; info tells the longest key, and that there are limiters" help
+no_q "--help names each command, and each has a --help; info tells the longest key, and that there are limiters and leases" help
 
 # ----
 

@@ -27,6 +27,9 @@ static int create_complain(const struct args *a)
 	} else if (err == ERANGE) {
 		message("can't make the queue '%s': --limiter: a bucket must not take 292 years or more to fill; give a smaller BURST, or a higher QPS",
 			a->queue);
+	} else if (err == E2BIG && a->lease) {
+		message("can't make the queue '%s': this kernel's wq has no leases (see wqctl info); load a newer wq.ko",
+			a->queue);
 	} else if (err == E2BIG) {
 		message("can't make the queue '%s': this kernel's wq has no limiters (see wqctl info); load a newer wq.ko",
 			a->queue);
@@ -47,6 +50,7 @@ int cmd_create(const struct args *a)
 		.max_keys = a->count,
 		.limits = a->num_limits ? (uintptr_t)a->limits : 0,
 		.num_limits = a->num_limits,
+		.lease = a->lease,
 	};
 	mode_t mode = a->mode < 0 ? 0600 : a->mode;
 
@@ -255,6 +259,21 @@ static int get_unprinted(const struct args *a, struct wq_batch *b)
 	return FAILED;
 }
 
+/* Why a key is not held any more by who says done or touches it. */
+static const char *not_held(int err)
+{
+	switch (err) {
+	case EPERM:
+		return "another consumer does";
+	case ENOENT:
+		return "it was not got, is done already, or its lease ended";
+	case ESTALE:
+		return "its lease ended, and it runs again";
+	default:
+		return strerror(err);
+	}
+}
+
 static int batch_done(const struct args *a, int q, struct wq_batch *b)
 {
 	bool again = a->outcome & (WQ_DONE_RETRY | WQ_DONE_AFTER);
@@ -274,13 +293,10 @@ static int batch_done(const struct args *a, int q, struct wq_batch *b)
 		ret = FAILED;
 		if (a->fd >= 0)
 			message("descriptor %d does not hold the key '%s': %s", a->fd,
-				key_text(v.key, v.len),
-				v.result == -EPERM ? "another consumer does" :
-				v.result == -ENOENT ? "it was not got, or is done already" :
-				strerror(-v.result));
+				key_text(v.key, v.len), not_held(-v.result));
 		else
 			message("can't say done for the key '%s': %s", key_text(v.key, v.len),
-				strerror(-v.result));
+				not_held(-v.result));
 	}
 	return ret;
 }
@@ -322,7 +338,26 @@ int cmd_get(const struct args *a)
 	return ret;
 }
 
-int cmd_done(const struct args *a)
+static int batch_touch(const struct args *a, int q, struct wq_batch *b)
+{
+	struct wq_view v;
+	int ret = DONE;
+
+	if (wq_touch_batch(q, b) < 0)
+		return complain(a, "can't touch the keys");
+	while (wq_batch_next(b, &v)) {
+		if (v.result >= 0)
+			continue;
+		ret = FAILED;
+		message("descriptor %d does not hold the key '%s': %s", a->fd,
+			key_text(v.key, v.len), not_held(-v.result));
+	}
+	return ret;
+}
+
+/* @call for the keys that are named, many at once. */
+static int each_page(const struct args *a,
+		     int (*call)(const struct args *a, int q, struct wq_batch *b))
 {
 	struct wq_batch b = WQ_BATCH_INIT;
 	int ret = DONE, part;
@@ -337,12 +372,22 @@ int cmd_done(const struct args *a)
 		}
 		if (b.count < PAGE && i + 1 < a->num_words)
 			continue;
-		part = batch_done(a, a->fd, &b);
+		part = call(a, a->fd, &b);
 		ret = ret == FAILED || !part ? ret : part;
 		wq_batch_reset(&b);
 	}
 	wq_batch_free(&b);
 	return ret;
+}
+
+int cmd_touch(const struct args *a)
+{
+	return each_page(a, batch_touch);
+}
+
+int cmd_done(const struct args *a)
+{
+	return each_page(a, batch_done);
 }
 
 /* Looking */
@@ -434,11 +479,12 @@ int cmd_info(const struct args *a)
 	if (wq_info(&info))
 		return complain(a, "can't ask the kernel");
 	printf("version      %u\n", info.version);
-	printf("features    %s%s%s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
+	printf("features    %s%s%s%s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
 	       info.features & WQ_FEATURE_POLL ? " poll" : "",
 	       info.features & WQ_FEATURE_DELAY ? " delay" : "",
 	       info.features & WQ_FEATURE_LIMIT ? " limit" : "",
-	       info.features & WQ_FEATURE_METRICS ? " metrics" : "");
+	       info.features & WQ_FEATURE_METRICS ? " metrics" : "",
+	       info.features & WQ_FEATURE_LEASE ? " leases" : "");
 	printf("max_key      %u bytes\n", info.max_key);
 	printf("max_array    %u bytes\n", info.max_array);
 	printf("max_keys     %u\n", info.max_keys);

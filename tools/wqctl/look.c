@@ -480,6 +480,7 @@ int cmd_show(const struct args *a)
 	if (a->json) {
 		json = key_json(&v, st.name[0]);
 		set_number(json, "requeues", ks.requeues);
+		set_number_if(json, "lease_ns", ks.lease >= 0, ks.lease);
 		return print_object(json);
 	}
 	printf("key          %s\n", key_text(key, v.len));
@@ -489,6 +490,7 @@ int cmd_show(const struct args *a)
 	printf("failures     %u\n", v.failures);
 	printf("requeues     %u\n", ks.requeues);
 	printf("holder       %s\n", holder_text(&v));
+	printf("lease        %s\n", ks.lease >= 0 ? time_text(ks.lease) : "-");
 	return DONE;
 }
 
@@ -534,6 +536,7 @@ static json_t *stat_json(const struct wq_stat *st)
 	set_number(json, "kept", st->kept);
 	set_number(json, "keys", st->keys);
 	set_number(json, "max_keys", st->max_keys);
+	set_number_if(json, "lease_ns", st->lease, st->lease);
 	set_number(json, "memory", st->memory);
 	set_number(json, "consumers", st->consumers);
 	set_number(json, "adds", st->adds);
@@ -541,6 +544,7 @@ static json_t *stat_json(const struct wq_stat *st)
 	set_number(json, "gets", st->gets);
 	set_number(json, "dones", st->dones);
 	set_number(json, "given_back", st->given_back);
+	set_number(json, "expired", st->expired);
 	set_number(json, "canceled", st->canceled);
 	set_number(json, "merged", st->merged);
 	set_number(json, "retries", st->retries);

@@ -19,6 +19,9 @@
  *    its failures: they outlive this worker, and wqctl.
  *  - A command that succeeds: the key is done by the call that gets the next one.
  *    A worker that is killed before that has it run again.
+ *  - In a queue with leases the worker touches its key as long as the command runs.
+ *    Where that comes too late, as the worker was stopped for longer than a lease,
+ *    others have the key: the worker ends the command, and takes no outcome from it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,6 +50,7 @@
  * @retries: of these, those that failed and whose key comes again
  * @given_up: keys that failed too often
  * @dropped: keys that could not be run, or not be retried
+ * @expired: keys whose lease ended while a worker had them
  * @open: keys that wait for a retry by a delay of this run, less those that had
  *	failed before and came to an end here; it takes all workers for a sum
  * @no_command: the command of its key can't be executed
@@ -57,6 +61,7 @@ struct slot {
 	atomic_uint_least64_t retries;
 	atomic_uint_least64_t given_up;
 	atomic_uint_least64_t dropped;
+	atomic_uint_least64_t expired;
 	atomic_int_least64_t open;
 	atomic_bool no_command;
 };
@@ -83,16 +88,23 @@ static const int stop_signals[] = { SIGTERM, SIGINT, SIGHUP, 0 };
 
 static volatile sig_atomic_t stopping;
 static int queue = -1;
+static pid_t parent;
+static int64_t lease;		/* of the queue, in ns; 0: there are none */
+static int64_t touch_time;	/* when the key that is held is to be touched */
 
 /*
  * A signal between the test of @stopping and the wait in get would be lost; a
  * file that does not wait any more is not.
  */
-static void on_stop(int sig)
+static void on_stop(int sig, siginfo_t *info, void *context)
 {
 	int err = errno;
 
 	(void)sig;
+	(void)context;
+	/* For the command alone, see end_command(). */
+	if (info->si_code == SI_USER && info->si_pid == getpid())
+		return;
 	stopping = 1;
 	fcntl(queue, F_SETFL, O_NONBLOCK);
 	errno = err;
@@ -156,42 +168,132 @@ static void exec_command(struct slot *slot, const struct wq_item *item, pid_t wo
 	_exit(127);
 }
 
+static struct timespec to_timespec(int64_t ns)
+{
+	return (struct timespec){
+		.tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC,
+	};
+}
+
 static void pause_ms(long ms)
 {
-	struct timespec ts = { .tv_nsec = ms * 1000000 };
+	struct timespec ts = to_timespec(ms * 1000000);
 
 	nanosleep(&ts, NULL);
 }
 
-/* Forks until it works: that it doesn't is no failure of the key.  -1: stopped. */
-static pid_t fork_patiently(void)
+static void touch_later(void)
 {
-	bool told = args->quiet;
+	touch_time = now_ns() + lease / 3;
+}
+
+static int64_t touch_left(void)
+{
+	int64_t left = touch_time - now_ns();
+
+	return left > 0 ? left : 0;
+}
+
+/* Touches the key where it is time to.  False: its lease has ended. */
+static bool touch(const struct wq_item *item)
+{
+	if (!lease || touch_left())
+		return true;
+	touch_later();
+	return !wq_touch(queue, item) || errno != ESTALE;
+}
+
+static void lost(struct slot *slot, const struct wq_item *item, const char *then)
+{
+	slot->expired++;
+	message("key '%s': its lease ended, as wqctl was stopped or could not touch it in time, and it runs again; %s",
+		key_text(item->key, item->len), then);
+}
+
+/* Waits a little with a key in hand; returns as touch(). */
+static bool pause_touching(const struct wq_item *item)
+{
+	int64_t ns = PAUSE_MS * 1000000LL;
+	struct timespec ts = to_timespec(lease && touch_left() < ns ? touch_left() : ns);
+
+	nanosleep(&ts, NULL);
+	return touch(item);
+}
+
+/*
+ * Forks until it works: that it doesn't is no failure of the key.  -1: stopped, or
+ * the key is not held any more.
+ */
+static pid_t fork_patiently(struct slot *slot, const struct wq_item *item)
+{
+	bool told = args->quiet, held = touch(item);
 	pid_t pid;
 
-	while ((pid = fork()) < 0 && !stopped()) {
+	while (held) {
+		pid = fork();
+		if (pid >= 0 || stopped())
+			return pid;
 		if (!told)
 			message("can't fork: %s; trying again", strerror(errno));
 		told = true;
-		pause_ms(PAUSE_MS);
+		held = pause_touching(item);
 	}
-	return pid;
+	lost(slot, item, "its command is not started here");
+	return -1;
 }
 
-/* The command's exit status as wait tells it, or -1: it was not run. */
+/*
+ * SIGTERM for the command and all that it started: the worker's process group, but for
+ * the worker.  One from the parent at the same time may be lost with that, but not
+ * what it stands for.
+ */
+static void end_command(void)
+{
+	kill(-getpid(), SIGTERM);
+	kill(-getpid(), SIGCONT);	/* What is stopped does not end. */
+	if (getppid() != parent)
+		stopping = 1;
+}
+
+/* The command's exit status as wait tells it, or -1: the key is not held any more. */
+static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid)
+{
+	struct timespec ts;
+	bool held = true;
+	sigset_t child;
+	int status;
+	pid_t ret;
+
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	while ((ret = waitpid(pid, &status, WNOHANG)) == 0) {
+		if (held && !touch(item)) {
+			lost(slot, item, "its command here is ended");
+			end_command();
+			held = false;
+		}
+		ts = to_timespec(touch_left());
+		sigtimedwait(&child, NULL, lease && held ? &ts : NULL);
+	}
+	if (held && !touch(item)) {
+		lost(slot, item, "what its command did here does not count");
+		held = false;
+	}
+	return ret < 0 || !held ? -1 : status;
+}
+
+/* The command's exit status as wait tells it, or -1: the run does not count. */
 static int run_command(struct slot *slot, const struct wq_item *item)
 {
 	pid_t worker = getpid();
-	pid_t pid = fork_patiently();
+	pid_t pid = fork_patiently(slot, item);
 	int status;
 
 	if (pid == 0)
 		exec_command(slot, item, worker);
 	if (pid < 0)
 		return -1;
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -1;
+	status = wait_command(slot, item, pid);
 	return slot->no_command ? -1 : status;
 }
 
@@ -212,8 +314,12 @@ static void report_failure(const struct wq_item *item, int status, const char *f
 		message("key '%s': exit status %d; %s", key, WEXITSTATUS(status), then);
 }
 
-static void cant_say_done(const struct wq_item *item)
+static void cant_say_done(struct slot *slot, const struct wq_item *item)
 {
+	if (errno == ESTALE) {
+		lost(slot, item, "what its command did here does not count");
+		return;
+	}
 	message("can't say done for the key '%s': %s; it may run again",
 		key_text(item->key, item->len), strerror(errno));
 }
@@ -242,10 +348,10 @@ static void retry(struct slot *slot, const struct wq_item *item, int status)
 	while ((again = wq_done_with(queue, item, WQ_DONE_RETRY, 0)) < 0 && errno == ENOMEM) {
 		if (stopped())
 			return;		/* It goes back as this worker exits. */
-		pause_ms(PAUSE_MS);
+		pause_touching(item);
 	}
 	if (again < 0) {
-		cant_say_done(item);
+		cant_say_done(slot, item);
 	} else if (again == 0) {
 		slot->dropped++;
 		close_key(slot, item);
@@ -308,6 +414,7 @@ static int worker_loop(struct slot *slot)
 
 	while (!stopped()) {
 		if (!wq_done_get(queue, &item, WQ_DONE_FORGET, 0, timeout)) {
+			touch_later();
 			/* Held but not run, it goes back as this worker exits. */
 			if (stopped())
 				return DONE;
@@ -316,9 +423,12 @@ static int worker_loop(struct slot *slot)
 			if (slot->no_command)
 				return FAILED;
 		} else if (errno == ENOMEM) {
-			pause_ms(PAUSE_MS);
+			if (item.token)
+				pause_touching(&item);
+			else
+				pause_ms(PAUSE_MS);
 		} else if (item.token) {
-			cant_say_done(&item);
+			cant_say_done(slot, &item);
 			item.token = 0;
 		} else if (errno == ESHUTDOWN) {
 			return DONE;
@@ -331,14 +441,16 @@ static int worker_loop(struct slot *slot)
 		}
 	}
 	if (item.token && wq_done_with(queue, &item, WQ_DONE_FORGET, 0) < 0)
-		cant_say_done(&item);
+		cant_say_done(slot, &item);
 	return DONE;
 }
 
-static void worker_main(struct slot *slot, pid_t parent)
+static void worker_main(struct slot *slot)
 {
-	struct sigaction sa = { .sa_handler = on_stop };
+	struct sigaction sa = { .sa_sigaction = on_stop, .sa_flags = SA_SIGINFO };
 	int null = open("/dev/null", O_RDONLY);
+	sigset_t stops = signals;
+	struct wq_stat st;
 	const int *sig;
 
 	setpgid(0, 0);
@@ -349,6 +461,9 @@ static void worker_main(struct slot *slot, pid_t parent)
 	queue = queue_open(args, O_RDWR);
 	if (queue < 0)
 		_exit(FAILED);
+	if (wq_stat(queue, &st))
+		_exit(complain(args, "can't read the queue's figures"));
+	lease = st.lease;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
@@ -356,7 +471,9 @@ static void worker_main(struct slot *slot, pid_t parent)
 	for (sig = stop_signals; *sig; sig++)
 		if (sigismember(&signals, *sig))
 			sigaction(*sig, &sa, NULL);
-	sigprocmask(SIG_UNBLOCK, &signals, NULL);
+	/* SIGCHLD stays blocked: it is waited for. */
+	sigdelset(&stops, SIGCHLD);
+	sigprocmask(SIG_UNBLOCK, &stops, NULL);
 	_exit(worker_loop(slot));
 }
 
@@ -364,11 +481,12 @@ static void worker_main(struct slot *slot, pid_t parent)
 
 static bool worker_start(struct slot *slot)
 {
-	pid_t parent = getpid();
-	pid_t pid = fork();
+	pid_t pid;
 
+	parent = getpid();
+	pid = fork();
 	if (pid == 0)
-		worker_main(slot, parent);
+		worker_main(slot);
 	if (pid < 0) {
 		message("can't fork a worker: %s", strerror(errno));
 		return false;
@@ -390,7 +508,7 @@ static void stop_all(int sig)
 }
 
 struct totals {
-	uint64_t runs, retries, given_up, dropped;
+	uint64_t runs, retries, given_up, dropped, expired;
 	int64_t open;
 	unsigned int alive;
 };
@@ -407,6 +525,7 @@ static struct totals sum(void)
 		t.retries += slot->retries;
 		t.given_up += slot->given_up;
 		t.dropped += slot->dropped;
+		t.expired += slot->expired;
 		t.open += slot->open;
 		t.alive += slot->pid != 0;
 	}
@@ -488,12 +607,14 @@ static void count_lost(int q, uint64_t dropped, struct totals *t)
 
 static void summary(const struct totals *t, double secs)
 {
-	char dropped[64] = "";
+	char dropped[64] = "", expired[64] = "";
 
 	if (t->dropped)
 		snprintf(dropped, sizeof(dropped), ", %" PRIu64 " dropped", t->dropped);
-	message("%" PRIu64 " runs, %" PRIu64 " retries, %" PRIu64 " given up%s, in %.1f s",
-		t->runs, t->retries, t->given_up, dropped, secs);
+	if (t->expired)
+		snprintf(expired, sizeof(expired), ", %" PRIu64 " expired", t->expired);
+	message("%" PRIu64 " runs, %" PRIu64 " retries, %" PRIu64 " given up%s%s, in %.1f s",
+		t->runs, t->retries, t->given_up, dropped, expired, secs);
 }
 
 static void block_signals(void)

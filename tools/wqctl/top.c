@@ -476,7 +476,7 @@ static void frame_keys(void)
 	const struct track *t = track_find(top.tracks, top.count, top.queue);
 	size_t room = top.curses && top.rows > 5 ? top.rows - 5 : 0, i;
 	const struct seen *seen;
-	char more[64] = "";
+	char more[64] = "", leases[64] = "";
 
 	put_title(0);
 	put_head(1);
@@ -485,8 +485,11 @@ static void frame_keys(void)
 	if (top.more_keys)
 		snprintf(more, sizeof(more), " (%zu of %zu)", top.num_keys,
 			 top.num_keys + top.more_keys);
-	put(3, A_REVERSE, "%-18s %8s %8s %8s %8s  KEY%s", "STATE", "AGE", "DUE", "FAILURES",
-	    "HOLDER", more);
+	if (t && t->now.lease)
+		snprintf(leases, sizeof(leases), "  lease %s, %" PRIu64 " expired",
+			 time_text(t->now.lease), (uint64_t)t->now.expired);
+	put(3, A_REVERSE, "%-18s %8s %8s %8s %8s  KEY%s%s", "STATE", "AGE", "DUE", "FAILURES",
+	    "HOLDER", more, leases);
 	if (!top.curses)
 		room = top.num_keys;
 	top.first = scroll_to(top.first, top.first, top.num_keys, room);

@@ -25,7 +25,7 @@
 const char *argp_program_version = "wqctl " VERSION;
 
 enum {
-	OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE, OPT_AFTER, OPT_LIMITER,
+	OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE, OPT_AFTER, OPT_LIMITER, OPT_LEASE,
 	OPT_RATE_LIMITED, OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES,
 };
 
@@ -63,6 +63,7 @@ static const struct command commands[] = {
 			"  default-controller     exponential:5ms:1000s,bucket:10:100\n"
 			"  default-item           exponential:1ms:1000s\n"
 			"  max-wait:T             the delay of all of the list is T at most\n\n"
+			"With a lease, a consumer that is stopped, or hangs, does not keep its keys: others get them. wqctl run touches a key as long as its command runs; who holds keys by a descriptor does so by wqctl touch.\n\n"
 			"0 made, 1 failed (there is one of that name).",
 		.options = (const struct argp_option[]){
 			{ "mode", 'm', "MODE", 0,
@@ -71,6 +72,8 @@ static const struct command commands[] = {
 			  "the most keys that it holds (default: see wqctl info)", 0 },
 			{ "limiter", OPT_LIMITER, "SPEC", 0,
 			  "how long a key waits that failed, as below (default: default-controller)", 0 },
+			{ "lease", OPT_LEASE, "TIME", 0,
+			  "how long a consumer may hold a key without a touch, from 1ms up (default: for ever); then the key is ready again, which is no failure", 0 },
 			END
 		},
 		.run = cmd_create, .queue = BY_NAME,
@@ -114,6 +117,13 @@ static const struct command commands[] = {
 			FD_OPTION, END
 		},
 		.run = cmd_get, .queue = BY_EITHER,
+	}, {
+		.name = "touch", .args = "--fd N KEY...",
+		.doc = "Say that the work on keys goes on which descriptor N got: their lease begins anew."
+			"\vFor work that takes longer than the queue's lease (see wqctl create --help). In a queue without leases it only tells whether the descriptor holds the keys.\n\n"
+			"0 all touched, 1 at least one is not held by the descriptor, for instance as its lease ended (the others are touched).",
+		.options = (const struct argp_option[]){ FD_OPTION, END },
+		.run = cmd_touch, .queue = BY_FD, .words_min = 1, .words_max = -1,
 	}, {
 		.name = "done", .args = "--fd N KEY...",
 		.doc = "Say that the work on keys is over which descriptor N got."
@@ -177,17 +187,17 @@ static const struct command commands[] = {
 	}, {
 		.name = "show", .args = "QUEUE KEY\n--fd N KEY",
 		.doc = "Print all that is known of a key."
-			"\vWhat wqctl ls tells of it, and requeues: its failures as the queue's limiter counts them.\n\n"
+			"\vWhat wqctl ls tells of it, requeues: its failures as the queue's limiter counts them, and lease: the time until its lease ends.\n\n"
 			"0 printed, 1 failed, 3 the queue doesn't know the key.",
 		.options = (const struct argp_option[]){
-			{ "json", OPT_JSON, NULL, 0, "as a JSON object, as in wqctl ls", 0 },
+			{ "json", OPT_JSON, NULL, 0, "as a JSON object, as in wqctl ls, with requeues and lease_ns", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_show, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
 	}, {
 		.name = "stat", .args = "QUEUE\n--fd N",
 		.doc = "Print the figures of a queue."
-			"\vqueue_duration is the time that keys waited for a get, work_duration that from get to done. A queue without a name has no times. Without --fd, wqctl itself is none of the consumers.",
+			"\vqueue_duration is the time that keys waited for a get, work_duration that from get to done. Of the keys given back, those are expired whose lease ended. A queue without a name has no times. Without --fd, wqctl itself is none of the consumers.",
 		.options = (const struct argp_option[]){
 			{ "json", OPT_JSON, NULL, 0, "as a JSON object, durations with all their buckets", 0 },
 			FD_OPTION, END
@@ -210,7 +220,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "metrics", .args = "[QUEUE...]",
 		.doc = "Print the figures of queues in Prometheus' text format; of all that you may open, or those named."
-			"\vWhat client-go's workqueue has as well is called as there, workqueue_depth and so on, the rest wq_...; each has the label name. wqctl itself is none of the consumers. A queue that can't be read is told, and left out.\n\n"
+			"\vWhat client-go's workqueue has as well is called as there, workqueue_depth and so on, the rest wq_..., but for workqueue_expired_total; each has the label name. wqctl itself is none of the consumers. A queue that can't be read is told, and left out.\n\n"
 			"For the node exporter's textfile collector, from cron or a timer:\n\n"
 			"  wqctl metrics -o /var/lib/prometheus/node-exporter/wq.prom\n\n"
 			"0 printed, 1 failed, or a queue was left out.",
@@ -237,6 +247,7 @@ static const struct command commands[] = {
 		.doc = "Run COMMAND for each key, until the queue is shut down and empty."
 			"\v{} in COMMAND and its arguments becomes the key; without any, the key is the last argument. Standard input is /dev/null.\n\n"
 			"Where COMMAND exits with 0 the key is done, and its failures are forgotten; else it runs again after the delay that the queue's limiter gives (see wqctl create --help). A key that failed N + 1 times is given up: reported, and forgotten. (A key with a NUL byte can't be an argument, and in a queue that is shut down nothing is retried: such a key is dropped, with a message.) A key whose worker or whole wqctl is killed goes back to the queue once its COMMAND is gone too; that is no failure.\n\n"
+			"In a queue with leases (see wqctl create --help) a key is touched every third of the lease as long as its COMMAND runs. Where that comes too late, as wqctl was stopped for longer than a lease, others have the key: that is said, COMMAND and what it started get SIGTERM, and whatever comes of it does not count.\n\n"
 			"SIGINT, SIGTERM and SIGHUP: the commands that run may end, no more start; keys that wait for a retry stay in the queue. A second one kills the commands; their keys go back. SIGINT and SIGHUP that were ignored before, as by nohup, still are.\n\n"
 			"0 no key was given up or dropped, 1 one was, or commands were killed by the second signal, or wqctl could not go on.",
 		.options = (const struct argp_option[]){
@@ -566,6 +577,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		error = parse_limiter(arg, a->limits, &a->num_limits);
 		if (error)
 			argp_error(state, "--limiter: %s", error);
+		break;
+	case OPT_LEASE:
+		a->lease = duration(state, "--lease", arg);
+		if (a->lease < WQ_MIN_LEASE)
+			argp_error(state, "--lease: 1ms is the shortest; without --lease keys are held for ever");
 		break;
 	case OPT_ONCE:
 		a->once = true;

@@ -37,6 +37,7 @@ enum {
  * @max_retries: --max-retries
  * @limits: --limiter
  * @num_limits: how many, 0 where there is none
+ * @lease: --lease, in ns, 0 where there is none
  * @interval: -d, in ns
  * @output: -o, NULL where there is none
  */
@@ -54,6 +55,7 @@ struct args {
 	unsigned int max_retries;
 	struct wq_limit limits[WQ_MAX_LIMITS];
 	unsigned int num_limits;
+	int64_t lease;
 	int64_t interval;
 	const char *output;
 	bool rate_limited;
@@ -101,6 +103,7 @@ int cmd_unlink(const struct args *a);
 int cmd_bind(const struct args *a);
 int cmd_add(const struct args *a);
 int cmd_get(const struct args *a);
+int cmd_touch(const struct args *a);
 int cmd_done(const struct args *a);
 int cmd_forget(const struct args *a);
 int cmd_query(const struct args *a);

@@ -207,6 +207,26 @@ events_of_a_death() {
 }
 t "a consumer that is killed gives back its keys: one event says how many" events_of_a_death
 
+events_of_an_expiry() {
+	trace_on
+	consume
+	wq add $q k
+	wq get --fd 7 >/dev/null
+	soon figure_is expired 1
+	is key k "$(wq get $q)"
+	read_events
+	saw wq_add 'key=k coalesced=0'
+	saw wq_get 'key=k ns=[0-9]+'
+	saw wq_expire 'key=k ns=([0-9]+)'
+	among "ns that it was held" 300000000 20000000000 "${BASH_REMATCH[1]}"
+	saw wq_give_back 'key=k keys=1'
+	saw wq_get 'key=k ns=[0-9]+'
+	saw wq_done 'key=k ns=[0-9]+'
+	saw_all
+	is expired 1 "$(shows expired_total)"
+}
+t "the end of a lease is an event that says how long the key was held, and one that gives it back; debugfs counts it" events_of_an_expiry --lease 300ms
+
 events_of_the_end() {
 	consume
 	wq add $q a b held

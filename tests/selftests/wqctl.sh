@@ -3,6 +3,8 @@
 #
 # What wqctl promises, each test a sentence.  Prints TAP.  Runs as root where
 # the module is loaded; WQCTL is the path of wqctl, SRC that of the project.
+# WQ_LS_KEYS (100000) is how many keys stay in the queue whose keys are listed while
+# others come and go, and WQ_LIMIT (60) how many seconds a test may take.
 #
 # To start a program is what takes time in an emulated CPU, so the shell's own
 # words do what they can, and who waits looks for what is waited for.
@@ -13,6 +15,7 @@
 set -u
 
 : "${WQCTL:?set WQCTL to the path of wqctl}" "${SRC:?set SRC to the path of the project}"
+: "${WQ_LS_KEYS:=100000}" "${WQ_LIMIT:=60}"
 q=wqctl-test.$$
 top=$(mktemp -d)
 dir=$top/test out=$top/out err=$top/err
@@ -45,7 +48,8 @@ end_test() {
 } 2>/dev/null
 
 # t SENTENCE FUNCTION [OPTION...]: a test; it runs in a shell of its own, with a new
-# queue $q, made with these options, and an empty folder $dir, for a minute at most.
+# queue $q, made with these options, and an empty folder $dir, for $WQ_LIMIT seconds at
+# most.
 # no_q: without that queue.
 t() { tests+=("$1"$'\t'"$2"$'\t'"$q ${*:3}"); }
 no_q() { tests+=("$1"$'\t'"$2"); }
@@ -639,11 +643,11 @@ no_q "a queue without a name has no times: null, not 0; ls --json of an empty on
 
 ls_many() {
 	local i before after moved=0
-	wq add $q < <(seq -f 's%.0f' 100000)
+	wq add $q < <(seq -f 's%.0f' "$WQ_LS_KEYS")
 	(
-		while :; do
-			printf '%s\n' x{1..20000} | wq add $q
-			wq cancel $q x{1..20000}
+		for ((i = 0; ; i++)); do
+			wq add $q < <(printf "x$i-%d\n" {1..20000})
+			printf "x$i-%d\n" {1..20000} | xargs -n 20000 "$WQCTL" cancel $q
 		done
 	) >/dev/null 2>&1 &
 	# more often where the machine is so busy that nothing moved meanwhile
@@ -651,14 +655,15 @@ ls_many() {
 		before=$(figures adds canceled)
 		wq ls -0 $q >"$dir/keys"
 		after=$(figures adds canceled)
-		is "steady keys, told twice" "100000 0" "$(tr '\0' '\n' <"$dir/keys" |
+		is "steady keys, told twice" "$WQ_LS_KEYS 0" "$(tr '\0' '\n' <"$dir/keys" |
 			awk '/^s/ { n++; if (seen[$0]++) twice++ } END { print n, twice + 0 }')"
 		[ "$before" = "$after" ] || moved=$((moved + 1))
 	done
 	is "others came and went" 1 $((moved > 0))
 	kill $!
+	echo "# $(($(figures adds) - WQ_LS_KEYS)) came meanwhile, $(figures canceled) went"
 }
-t "ls -0 of 100,000 keys tells each once while others come and go" ls_many -n 200000
+t "ls -0 of $WQ_LS_KEYS keys tells each once while others come and go" ls_many -n $((WQ_LS_KEYS + 100000))
 
 ls_queues() {
 	local line head
@@ -1641,7 +1646,7 @@ for ((i = 0; i < ${#tests[@]}; i++)); do
 	(set +m; $function) &
 	test=$!
 	set +m
-	(nap 60; kill -9 -- -$test) >/dev/null 2>&1 &
+	(nap "$WQ_LIMIT"; kill -9 -- -$test) >/dev/null 2>&1 &
 	watchdog=$!
 	if wait $test; then
 		echo "ok $((i + 1)) $name"

@@ -30,8 +30,9 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md tests tools $(wildcard .ci .gitignore)
 
-.PHONY: all modules tools run shell test test-packaging check bench headers may-install install uninstall \
-	install-tools uninstall-tools dkms-tree dkms-install dkms-uninstall dist deb clean help
+.PHONY: all modules tools run shell test test-packaging fuzz test-fuzz check bench headers \
+	may-install install uninstall install-tools uninstall-tools dkms-tree dkms-install \
+	dkms-uninstall dist deb clean help
 
 all: modules tools
 
@@ -58,6 +59,12 @@ shell:
 
 test:
 	@tests/run
+
+test-fuzz:
+	@tests/fuzz/run --replay
+
+fuzz:
+	@tests/fuzz/run --minutes $(or $(MINUTES),10)
 
 check:
 	@tests/check
@@ -142,6 +149,8 @@ help:
 	@echo "make run      watch wq work: a mirror of a directory tree, in a virtual machine"
 	@echo "make shell    a prompt in that virtual machine, with wq.ko loaded"
 	@echo "make test     all tests, in virtual machines"
+	@echo "make fuzz     fuzz /dev/wq for MINUTES=10 in a kernel with every checker"
+	@echo "make test-fuzz  run the inputs that were kept from that, a minute"
 	@echo "make check    static checks"
 	@echo "make bench    what wq costs, beside client-go's workqueue and queue_work()"
 	@echo "make install  module, libwq, wqctl, man pages, completion, udev rule (PREFIX,"

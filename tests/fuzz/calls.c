@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a program calls that is no verb of /dev/wq: its files opened, closed, waited for,
+ * passed on, and looked at from outside; and what files of other kinds can do.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/fs.h>
+
+#include "exec.h"
+
+static int slot[FUZZ_SLOTS];
+static int epoll_fd, sockets[2];	/* -1 until they are wanted */
+static int kept[FUZZ_CALLS];		/* files of debugfs that stay open */
+static unsigned int nkept;
+
+static const __u32 poll_events[] = {
+	EPOLLIN, EPOLLOUT, EPOLLIN | EPOLLOUT, EPOLLIN | EPOLLET, EPOLLIN | EPOLLONESHOT,
+	~(EPOLLEXCLUSIVE | EPOLLET | EPOLLONESHOT | EPOLLWAKEUP), 0, EPOLLIN | EPOLLEXCLUSIVE,
+};
+
+int slot_of(const struct call *c, enum arg a)
+{
+	return __atomic_load_n(&slot[c->arg[a]], __ATOMIC_RELAXED);
+}
+
+void calls_reset(void)
+{
+	for (int i = 0; i < FUZZ_SLOTS; i++)
+		slot[i] = -1;
+	epoll_fd = -1;
+	sockets[0] = -1;
+	sockets[1] = -1;
+	nkept = 0;
+}
+
+static void slot_set(__u8 i, int fd)
+{
+	int old = __atomic_exchange_n(&slot[i], fd, __ATOMIC_RELAXED);
+
+	if (old >= 0)
+		close(old);
+}
+
+void calls_close(void)
+{
+	if (epoll_fd >= 0)
+		close(epoll_fd);
+	for (__u32 i = 0; i < nkept; i++)
+		close(kept[i]);
+	for (int i = 0; i < FUZZ_SLOTS; i++)
+		slot_set(i, -1);
+	if (sockets[0] >= 0) {
+		close(sockets[0]);
+		close(sockets[1]);
+	}
+}
+
+static int open_flags(__u8 how)
+{
+	static const int flags[] = {
+		O_RDWR, O_RDONLY, O_WRONLY, O_RDWR | O_NONBLOCK, O_RDONLY | O_NONBLOCK,
+		O_ACCMODE, O_PATH, O_RDWR | O_APPEND, O_RDWR | O_TRUNC, O_RDWR | O_CREAT | O_EXCL,
+		O_RDWR | O_DIRECTORY, O_RDWR | O_ASYNC,
+	};
+
+	return PICK(flags, how);
+}
+
+__s32 do_open(struct task *t, const struct call *c)
+{
+	__s32 ret = CALL(t, open(WQ_DEVICE, open_flags(c->arg[A_HOW]), 0));
+
+	if (ret >= 0)
+		slot_set(c->arg[A_FD], ret);
+	return ret < 0 ? ret : 0;
+}
+
+__s32 do_close(struct task *t, const struct call *c)
+{
+	int fd = __atomic_exchange_n(&slot[c->arg[A_FD]], -1, __ATOMIC_RELAXED);
+
+	return CALL(t, close(fd));
+}
+
+__s32 do_dup(struct task *t, const struct call *c)
+{
+	char path[32];
+	__s32 ret;
+
+	if (c->arg[A_HOW] % 2) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", slot_of(c, A_FD));
+		ret = CALL(t, open(path, open_flags(c->arg[A_HOW] / 2)));
+	} else {
+		ret = CALL(t, dup(slot_of(c, A_FD)));
+	}
+	if (ret >= 0)
+		slot_set(c->arg[A_FD2], ret);
+	return ret < 0 ? ret : 0;
+}
+
+__s32 do_ioctl(struct task *t, const struct call *c)
+{
+	static const unsigned int cmds[] = {
+		_IO(WQ_IOC_MAGIC, 0x0e), _IO(WQ_IOC_MAGIC, 0xff), _IOR(WQ_IOC_MAGIC, 3, int),
+		_IOWR(WQ_IOC_MAGIC, 1, struct wq_open), 0, ~0U, FIONBIO, FIOASYNC, FIOCLEX,
+		FIONREAD, FS_IOC_GETFLAGS, _IO(0, 3), FIGETBSZ, WQ_IOC_INFO | 1U << 31,
+		FIOQSIZE,
+	};
+	struct spot s;
+
+	memset(t->image[ARG], 0, 64);
+	t->image[ARG][0] = 64;
+	s = place(t, ARG, c->arg[A_ARG], 64);
+	return CALL(t, ioctl(slot_of(c, A_FD), PICK(cmds, c->arg[A_HOW]), s.user));
+}
+
+__s32 do_poll(struct task *t, const struct call *c)
+{
+	__s16 events = PICK(poll_events, c->arg[A_EVENTS]);
+	struct pollfd p[] = { { slot_of(c, A_FD), events, 0 }, { slot_of(c, A_FD2), events, 0 } };
+	struct timespec ts = { .tv_nsec = c->arg[A_TIMEOUT] % 3 * MS };
+	__s32 ret = CALL(t, ppoll(p, 2, &ts, NULL));
+
+	for (int i = 0; i < 2 && ret > 0; i++)
+		if (p[i].revents & ~(events | POLLERR | POLLHUP | POLLNVAL))
+			fault(t, "events 0x%x of 0x%x", p[i].revents, events);
+	return ret;
+}
+
+__s32 do_epoll(struct task *t, const struct call *c)
+{
+	static const int ctl[] = { EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL };
+	struct epoll_event ev = { .events = PICK(poll_events, c->arg[A_EVENTS]) }, got[4];
+	__u8 how = c->arg[A_HOW] % 5;
+
+	if (epoll_fd < 0)
+		epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (how < ARRAY_SIZE(ctl))
+		return CALL(t, epoll_ctl(epoll_fd, ctl[how], slot_of(c, A_FD), &ev));
+	return CALL(t, epoll_wait(epoll_fd, got, ARRAY_SIZE(got), how - 3));
+}
+
+__s32 do_fcntl(struct task *t, const struct call *c)
+{
+	struct flock lock = { .l_type = F_WRLCK };
+	int fd = slot_of(c, A_FD);
+
+	switch (c->arg[A_HOW]) {
+	case 0:
+		return CALL(t, fcntl(fd, F_SETFL, O_NONBLOCK));
+	case 1:
+		return CALL(t, fcntl(fd, F_SETFL, 0));
+	case 2:
+		return CALL(t, fcntl(fd, F_SETFL, O_ASYNC));
+	case 3:
+		return CALL(t, fcntl(fd, F_SETFL, O_DIRECT));
+	case 4:
+		return CALL(t, fcntl(fd, F_SETLK, &lock));
+	case 5:
+		return CALL(t, fcntl(fd, F_SETLEASE, F_WRLCK));
+	case 6:
+		return CALL(t, fcntl(fd, F_SETOWN, getpid()));
+	case 7:
+		return CALL(t, fcntl(fd, F_NOTIFY, DN_MODIFY));
+	}
+	return CALL(t, fcntl(fd, F_GETFL));
+}
+
+__s32 do_file(struct task *t, const struct call *c)
+{
+	int fd = slot_of(c, A_FD);
+	struct stat st;
+	char buf[64];
+	void *p;
+
+	switch (c->arg[A_HOW]) {
+	case 0:
+		return CALL(t, read(fd, buf, sizeof(buf)));
+	case 1:
+		return CALL(t, write(fd, buf, sizeof(buf)));
+	case 2:
+		return CALL(t, pread(fd, buf, sizeof(buf), 8));
+	case 3:
+		return CALL(t, pwrite(fd, buf, sizeof(buf), 8));
+	case 4:
+		return CALL(t, lseek(fd, 8, SEEK_SET));
+	case 5:
+		return CALL(t, ftruncate(fd, 0));
+	case 6:
+		return CALL(t, fsync(fd));
+	case 7:
+		return CALL(t, fallocate(fd, 0, 0, PAGE));
+	case 8:
+		return CALL(t, sendfile(sockets[0], fd, NULL, 8));
+	case 9:
+		return CALL(t, flock(fd, LOCK_EX | LOCK_NB));
+	case 10:
+		return CALL(t, fstat(fd, &st));
+	case 11:
+		return CALL(t, splice(fd, NULL, sockets[0], NULL, 8, SPLICE_F_NONBLOCK));
+	case 12:
+		return CALL(t, fchmod(fd, 0666));
+	case 13:
+		return CALL(t, syscall(SYS_getdents64, fd, buf, sizeof(buf)));
+	}
+	begin(t);
+	p = mmap(NULL, PAGE, PROT_READ, c->arg[A_HOW] == 14 ? MAP_SHARED : MAP_PRIVATE, fd, 0);
+	if (p != MAP_FAILED)
+		fault(t, "it can be mapped");
+	return end(t, p == MAP_FAILED ? -1 : 0);
+}
+
+static void text_check(struct task *t, const char *s, ssize_t n)
+{
+	for (ssize_t i = 0; i < n; i++)
+		if ((s[i] < ' ' && s[i] != '\n' && s[i] != '\t') || s[i] > '~')
+			fault(t, "byte 0x%02x in a text", (__u8)s[i]);
+}
+
+__s32 do_fdinfo(struct task *t, const struct call *c)
+{
+	char path[40], text[1024];
+	__s32 ret;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", slot_of(c, A_FD));
+	fd = open(path, O_RDONLY);
+	ret = CALL(t, read(fd, text, sizeof(text)));
+	text_check(t, text, ret);
+	close(fd);
+	return ret < 0 ? ret : 0;
+}
+
+__s32 do_debugfs(struct task *t, const struct call *c)
+{
+	char path[128], text[16 * KIB];
+	__u8 how = c->arg[A_HOW];
+	__s32 ret;
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/kernel/debug/wq/%.*s/%s", WQ_NAME_MAX,
+		 PICK(names, c->arg[A_NAME]), how & 1 ? "metrics" : "state");
+	/* Never what is above it. */
+	if (strchr(PICK(names, c->arg[A_NAME]), '/'))
+		return 0;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	ret = CALL(t, read(fd, text, how & 2 ? 7 : sizeof(text)));
+	text_check(t, text, ret);
+	if (how & 4 && t->nr == 0 && nkept < FUZZ_CALLS)
+		kept[nkept++] = fd;
+	else
+		close(fd);
+	return ret < 0 ? ret : 0;
+}
+
+/* Its own user again, or another one, for this thread alone. */
+__s32 do_uid(struct task *t, const struct call *c)
+{
+	uid_t id = c->arg[A_HOW] % 3 ? 999 + c->arg[A_HOW] % 3 : 0;
+
+	if (id && syscall(SYS_setresgid, -1, id, -1))
+		return -errno;
+	if (syscall(SYS_setresuid, -1, id, -1))
+		return -errno;
+	if (!id && syscall(SYS_setresgid, -1, 0, -1))
+		return -errno;
+	return 0;
+}
+
+__s32 do_sleep(struct task *t, const struct call *c)
+{
+	static const __s64 times[] = { 0, 200 * US, MS, 3 * MS };
+	struct timespec ts = { .tv_nsec = PICK(times, c->arg[A_HOW] % 4) };
+
+	if (!ts.tv_nsec)
+		sched_yield();
+	else
+		nanosleep(&ts, NULL);
+	return 0;
+}
+
+/* The file is on its way until the program's end, and the sockets go with it. */
+__s32 do_pass(struct task *t, const struct call *c)
+{
+	char control[CMSG_SPACE(sizeof(int))] = "", byte = 0;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = control, .msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+	int fd = slot_of(c, A_FD);
+	__s32 ret;
+
+	if (sockets[0] < 0 && socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, sockets))
+		return -errno;
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SCM_RIGHTS;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(cmsg), &fd, sizeof(fd));
+	ret = CALL(t, sendmsg(sockets[0], &msg, MSG_DONTWAIT | MSG_NOSIGNAL));
+	if (ret > 0)
+		slot_set(c->arg[A_FD], -1);
+	return ret;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the files of the worker share. */
+#ifndef EXEC_H
+#define EXEC_H
+
+#include "fuzz.h"
+
+#define KIB		1024
+#define PAGE		4096
+#define US		1000LL
+#define MS		1000000LL
+#define SEC		1000000000LL
+
+/* From a table, by a byte: its last entry, where it is too large. */
+#define PICK(table, i)	((table)[(i) < ARRAY_SIZE(table) ? (i) : ARRAY_SIZE(table) - 1])
+
+/* Memory between two holes. */
+struct area {
+	char *at;
+	size_t size;
+};
+
+enum { ARG, KEYS, RESULTS, NEXT, LIMITS, AREAS };
+
+extern const size_t area_sizes[AREAS];
+
+#define FILL		0xc3	/* what is in memory that the kernel may write */
+
+/* A thing in the caller's memory, as it was handed to the kernel. */
+struct spot {
+	char *user;
+	const char *image;	/* what was there before */
+	size_t len;
+	size_t seen;		/* bytes that we can look at afterwards */
+	bool guarded;
+};
+
+/* Who makes calls: a thread, or a child of one. */
+struct task {
+	int nr;
+	struct area area[AREAS];
+	char *image[AREAS];
+	struct area readonly;
+	char *readonly_alias;
+	struct area pausing;
+	char *pausing_shadow;	/* what comes to be in the part that pauses */
+	int fail_fd;
+	const struct call *call;
+	struct outcome *outcome;
+	__u64 began;
+	struct spot arg;
+	bool paused;		/* one of this call's pointers pauses */
+	bool self;		/* one of them is the struct itself */
+	__u64 cursor;
+	__u32 last_size, last_count;
+	__u64 last[WQ_MAX_OUT / 8];	/* what get told last */
+};
+
+typedef __s32 do_call(struct task *t, const struct call *c);
+
+/* ---- exec.c ---- */
+
+#define TASKS	(FUZZ_TASKS - 1)	/* a child goes by a copy of its parent's */
+
+extern struct task tasks[TASKS];
+
+void die(const char *what) __attribute__((noreturn));
+/* What is wrong with what the kernel did; only the first of a program is kept. */
+void fault(struct task *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The one system call that a call of the program is; 0 or more, or a negative errno. */
+#define CALL(t, expr)	(begin(t), end(t, expr))
+void begin(struct task *t);
+__s32 end(struct task *t, long ret);
+bool is_delicate(const struct call *c);
+void tick_block(int how);
+/* In a child of its own, which is killed after a while. */
+void fork_for(struct task *t, void (*fn)(struct task *t, void *arg), void *arg);
+
+/* ---- mem.c ---- */
+
+void task_init(struct task *t, int nr);
+void pager_start(void);
+/* Put the first @len bytes of an area's image there, or elsewhere. */
+struct spot place(struct task *t, int area, __u8 where, size_t len);
+void spot_check(struct task *t, const struct spot *s, size_t from, const char *what);
+void leak_check(struct task *t, const struct spot *s, size_t n, const char *what);
+void address_check(struct task *t, const char *user, size_t n, const char *what);
+__u32 load32(const void *p);
+
+/* ---- verbs.c ---- */
+
+#define NAMES	16
+
+extern const char names[NAMES][WQ_NAME_MAX];
+
+void verbs_reset(void);
+__s32 verb(struct task *t, unsigned int cmd, void *args, __u32 size, bool tells);
+do_call do_bind, do_recs, do_get, do_done, do_key, do_list, do_queues, do_stat, do_info,
+	do_unlink, do_shutdown;
+
+/* ---- calls.c ---- */
+
+void calls_reset(void);
+void calls_close(void);
+int slot_of(const struct call *c, enum arg a);
+do_call do_open, do_close, do_dup, do_ioctl, do_poll, do_epoll, do_fcntl, do_file, do_fdinfo,
+	do_debugfs, do_uid, do_sleep, do_pass;
+
+#endif

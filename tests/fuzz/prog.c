@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Programs: their text, and how they are made and changed.
+ *
+ * As text a call is a line: its name, and those arguments that are not 0.  A blank
+ * line ends a program; the comment above it is its title.
+ */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+
+const char * const op_names[OPS] = {
+	[OP_OPEN] = "open", [OP_BIND] = "bind", [OP_ADD] = "add", [OP_GET] = "get",
+	[OP_DONE] = "done", [OP_TOUCH] = "touch", [OP_STAT] = "stat", [OP_QUERY] = "query",
+	[OP_CANCEL] = "cancel", [OP_FORGET] = "forget", [OP_LIST] = "list",
+	[OP_QUEUES] = "queues", [OP_INFO] = "info", [OP_SHUTDOWN] = "shutdown",
+	[OP_UNLINK] = "unlink", [OP_IOCTL] = "ioctl", [OP_CLOSE] = "close",
+	[OP_DUP] = "dup", [OP_POLL] = "poll", [OP_EPOLL] = "epoll", [OP_FCNTL] = "fcntl",
+	[OP_FILE] = "file", [OP_FDINFO] = "fdinfo", [OP_DEBUGFS] = "debugfs",
+	[OP_FORK] = "fork", [OP_UID] = "uid", [OP_SLEEP] = "sleep", [OP_PASS] = "pass",
+};
+
+static const char * const arg_names[ARGS] = {
+	[A_THREAD] = "thread", [A_FAIL] = "fail", [A_FD] = "fd", [A_FD2] = "fd2",
+	[A_HOW] = "how", [A_ARG] = "arg", [A_SIZE] = "size", [A_FLAGS] = "flags",
+	[A_RESERVED] = "reserved", [A_NAME] = "name", [A_MODE] = "mode",
+	[A_MAX_KEYS] = "max_keys", [A_LIMITS] = "limits", [A_TWEAK] = "tweak",
+	[A_LIMITS_AT] = "limits_at", [A_LEASE] = "lease", [A_KEYS] = "keys",
+	[A_SOURCE] = "source", [A_N] = "n", [A_KEY] = "key", [A_LEN] = "len",
+	[A_OUTCOME] = "outcome", [A_OUTCOME2] = "outcome2", [A_DELAY] = "delay",
+	[A_TOKEN] = "token", [A_BAD] = "bad", [A_RESULTS] = "results", [A_NEXT] = "next",
+	[A_ROOM] = "room", [A_COUNT] = "count", [A_TIMEOUT] = "timeout",
+	[A_CURSOR] = "cursor", [A_EACH] = "each", [A_EVENTS] = "events",
+};
+
+/* The tables behind these are in verbs.c and calls.c; a value beyond a table is its last one. */
+const __u8 arg_values[ARGS] = {
+	[A_THREAD] = 2, [A_FAIL] = 24, [A_FD] = FUZZ_SLOTS, [A_FD2] = FUZZ_SLOTS,
+	[A_HOW] = 16, [A_ARG] = PTR_VALUES, [A_SIZE] = 16, [A_FLAGS] = 12, [A_RESERVED] = 8,
+	[A_NAME] = 16, [A_MODE] = 8, [A_MAX_KEYS] = 9, [A_LIMITS] = 20, [A_TWEAK] = 50,
+	[A_LIMITS_AT] = PTR_VALUES, [A_LEASE] = 8, [A_KEYS] = PTR_VALUES, [A_SOURCE] = 2,
+	[A_N] = 14, [A_KEY] = 12, [A_LEN] = 16, [A_OUTCOME] = 20, [A_OUTCOME2] = 20,
+	[A_DELAY] = 14, [A_TOKEN] = 6, [A_BAD] = 18, [A_RESULTS] = PTR_VALUES + 1,
+	[A_NEXT] = PTR_VALUES, [A_ROOM] = 18, [A_COUNT] = 10, [A_TIMEOUT] = 8, [A_CURSOR] = 8,
+	[A_EACH] = 12, [A_EVENTS] = 8,
+};
+
+#define B(arg)		(1ULL << (arg))
+#define ANY		(B(A_THREAD) | B(A_FAIL))
+#define VERB		(ANY | B(A_FD) | B(A_ARG) | B(A_SIZE))
+#define RECS		(B(A_KEYS) | B(A_SOURCE) | B(A_N) | B(A_KEY) | B(A_LEN) | B(A_OUTCOME) | \
+			 B(A_OUTCOME2) | B(A_DELAY) | B(A_TOKEN) | B(A_BAD) | B(A_RESULTS))
+#define OUT		(B(A_NEXT) | B(A_ROOM) | B(A_COUNT))
+#define ONE_KEY		(B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_FLAGS) | B(A_RESERVED))
+
+const __u64 op_args[OPS] = {
+	[OP_OPEN] = ANY | B(A_FD) | B(A_HOW),
+	[OP_BIND] = VERB | B(A_FLAGS) | B(A_NAME) | B(A_MODE) | B(A_MAX_KEYS) | B(A_LIMITS) |
+		    B(A_TWEAK) | B(A_LIMITS_AT) | B(A_RESERVED) | B(A_LEASE),
+	[OP_ADD] = VERB | B(A_FLAGS) | RECS,
+	[OP_GET] = VERB | B(A_FLAGS) | OUT | B(A_TIMEOUT),
+	[OP_DONE] = VERB | B(A_FLAGS) | RECS | OUT | B(A_TIMEOUT),
+	[OP_TOUCH] = VERB | B(A_FLAGS) | RECS,
+	[OP_STAT] = VERB | B(A_FLAGS),
+	[OP_QUERY] = VERB | ONE_KEY,
+	[OP_CANCEL] = VERB | ONE_KEY,
+	[OP_FORGET] = VERB | ONE_KEY,
+	[OP_LIST] = VERB | B(A_FLAGS) | OUT | B(A_CURSOR),
+	[OP_QUEUES] = VERB | B(A_FLAGS) | B(A_NEXT) | B(A_COUNT) | B(A_CURSOR) | B(A_EACH),
+	[OP_INFO] = VERB | B(A_FLAGS),
+	[OP_SHUTDOWN] = VERB | B(A_FLAGS),
+	[OP_UNLINK] = VERB | B(A_FLAGS) | B(A_NAME),
+	[OP_IOCTL] = ANY | B(A_FD) | B(A_HOW) | B(A_ARG),
+	[OP_CLOSE] = ANY | B(A_FD),
+	[OP_DUP] = ANY | B(A_FD) | B(A_FD2) | B(A_HOW),
+	[OP_POLL] = ANY | B(A_FD) | B(A_FD2) | B(A_EVENTS) | B(A_TIMEOUT),
+	[OP_EPOLL] = ANY | B(A_FD) | B(A_HOW) | B(A_EVENTS),
+	[OP_FCNTL] = ANY | B(A_FD) | B(A_HOW),
+	[OP_FILE] = ANY | B(A_FD) | B(A_HOW),
+	[OP_FDINFO] = ANY | B(A_FD),
+	[OP_DEBUGFS] = ANY | B(A_NAME) | B(A_HOW),
+	[OP_FORK] = B(A_N) | B(A_HOW),
+	[OP_UID] = B(A_THREAD) | B(A_HOW),
+	[OP_SLEEP] = B(A_THREAD) | B(A_HOW),
+	[OP_PASS] = ANY | B(A_FD),
+};
+
+/* How often an op is chosen. */
+static const __u8 op_weight[OPS] = {
+	[OP_OPEN] = 10, [OP_BIND] = 12, [OP_ADD] = 22, [OP_GET] = 20, [OP_DONE] = 20,
+	[OP_TOUCH] = 6, [OP_STAT] = 5, [OP_QUERY] = 6, [OP_CANCEL] = 6, [OP_FORGET] = 4,
+	[OP_LIST] = 6, [OP_QUEUES] = 4, [OP_INFO] = 1, [OP_SHUTDOWN] = 4, [OP_UNLINK] = 3,
+	[OP_IOCTL] = 1, [OP_CLOSE] = 6, [OP_DUP] = 2, [OP_POLL] = 3, [OP_EPOLL] = 4,
+	[OP_FCNTL] = 3, [OP_FILE] = 1, [OP_FDINFO] = 2, [OP_DEBUGFS] = 2, [OP_FORK] = 4,
+	[OP_UID] = 2, [OP_SLEEP] = 4, [OP_PASS] = 1,
+};
+
+/* ---- chance: splitmix64 ---- */
+
+static __u64 random_state;
+
+void fuzz_seed(__u64 seed)
+{
+	random_state = seed;
+}
+
+__u64 fuzz_random(void)
+{
+	__u64 x = random_state += 0x9e3779b97f4a7c15;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+	return x ^ (x >> 31);
+}
+
+__u32 fuzz_below(__u32 n)
+{
+	return (fuzz_random() >> 32) * n >> 32;
+}
+
+static bool one_in(__u32 n)
+{
+	return !fuzz_below(n);
+}
+
+/* ---- making and changing ---- */
+
+static __u8 arg_random(enum arg a)
+{
+	__u8 v = fuzz_below(arg_values[a]);
+
+	/* Thousands of keys take long. */
+	return a == A_N && v > 10 && !one_in(16) ? v - 8 : v;
+}
+
+static enum op op_random(void)
+{
+	static __u32 sum;
+	__u32 i, at;
+
+	if (!sum)
+		for (i = 0; i < OPS; i++)
+			sum += op_weight[i];
+	at = fuzz_below(sum);
+	for (i = 0; at >= op_weight[i]; i++)
+		at -= op_weight[i];
+	return i;
+}
+
+/* Most arguments stay what they should be, or nothing would ever succeed. */
+static struct call call_make(enum op op)
+{
+	struct call c = { .op = op };
+	__u32 odds = 4 + fuzz_below(16);
+
+	for (enum arg a = A_FD; a < ARGS; a++)
+		if (op_args[op] & B(a) && one_in(odds))
+			c.arg[a] = arg_random(a);
+	if (op_args[op] & B(A_THREAD) && one_in(8))
+		c.arg[A_THREAD] = 1;
+	if (op_args[op] & B(A_FAIL) && one_in(16))
+		c.arg[A_FAIL] = 1 + fuzz_below(6);
+	/* A few names and keys, that programs meet. */
+	if (op_args[op] & B(A_NAME) && one_in(2))
+		c.arg[A_NAME] = fuzz_below(3);
+	if (op_args[op] & B(A_KEY) && one_in(2))
+		c.arg[A_KEY] = fuzz_below(4);
+	if ((op == OP_DONE || op == OP_TOUCH) && one_in(2))
+		c.arg[A_SOURCE] = 1;
+	if (op == OP_DEBUGFS)
+		c.arg[A_NAME] = 1 + fuzz_below(2);
+	return c;
+}
+
+static void prog_insert(struct prog *p, __u32 i, struct call c)
+{
+	if (p->n == FUZZ_CALLS)
+		return;
+	memmove(&p->call[i + 1], &p->call[i], (p->n - i) * sizeof(c));
+	p->call[i] = c;
+	p->n++;
+}
+
+void prog_remove(struct prog *p, __u32 i)
+{
+	p->n--;
+	memmove(&p->call[i], &p->call[i + 1], (p->n - i) * sizeof(p->call[0]));
+}
+
+/* One or two files of one queue, and something done with them. */
+void prog_make(struct prog *p)
+{
+	__u32 n = 2 + fuzz_below(10), files = 1 + one_in(3), i;
+	__u8 name = files > 1 ? 1 : fuzz_below(2);
+
+	p->n = 0;
+	for (i = 0; i < files; i++) {
+		struct call open = { .op = OP_OPEN }, bind = call_make(OP_BIND);
+
+		open.arg[A_FD] = bind.arg[A_FD] = i;
+		bind.arg[A_NAME] = name;
+		bind.arg[A_FAIL] = 0;
+		if (one_in(2))
+			memset(&bind.arg[A_ARG], 0, A_NAME - A_ARG);
+		prog_insert(p, p->n, open);
+		prog_insert(p, p->n, bind);
+	}
+	for (i = 0; i < n; i++)
+		prog_insert(p, p->n, call_make(op_random()));
+}
+
+static void call_tweak(struct call *c)
+{
+	__u64 args = op_args[c->op];
+	__u32 skip = fuzz_below(__builtin_popcountll(args));
+
+	while (skip--)
+		args &= args - 1;
+
+	enum arg a = __builtin_ctzll(args);
+
+	if (a == A_FAIL && !one_in(4))
+		c->arg[a] = c->arg[a] ? c->arg[a] - 1 : 1 + fuzz_below(4);
+	else
+		c->arg[a] = one_in(3) ? 0 : arg_random(a);
+}
+
+/* Put the end of @other behind the beginning of @p. */
+static void prog_splice(struct prog *p, const struct prog *other)
+{
+	__u32 head = fuzz_below(p->n + 1), from = fuzz_below(other->n), i;
+
+	p->n = head;
+	for (i = from; i < other->n && p->n < FUZZ_CALLS; i++)
+		p->call[p->n++] = other->call[i];
+}
+
+static void prog_mutate_once(struct prog *p, const struct prog *other)
+{
+	__u32 i = fuzz_below(p->n), j = fuzz_below(p->n);
+	struct call c;
+
+	switch (fuzz_below(20)) {
+	case 0 ... 8:
+		call_tweak(&p->call[i]);
+		break;
+	case 9 ... 12:
+		prog_insert(p, fuzz_below(p->n + 1), call_make(op_random()));
+		break;
+	case 13:
+		prog_insert(p, fuzz_below(p->n + 1), p->call[i]);
+		break;
+	case 14 ... 15:
+		if (p->n > 1)
+			prog_remove(p, i);
+		break;
+	case 16:
+		c = p->call[i];
+		p->call[i] = p->call[j];
+		p->call[j] = c;
+		break;
+	case 17:
+		prog_insert(p, j, other->call[fuzz_below(other->n)]);
+		break;
+	case 18:
+		prog_splice(p, other);
+		break;
+	case 19:
+		/* from here on it's a race */
+		for (; i < p->n; i++)
+			if (op_args[p->call[i].op] & B(A_THREAD) && one_in(2))
+				p->call[i].arg[A_THREAD] ^= 1;
+		break;
+	}
+}
+
+void prog_mutate(struct prog *p, const struct prog *other)
+{
+	do {
+		prog_mutate_once(p, other);
+	} while (!one_in(2) || !p->n);
+}
+
+/* ---- text ---- */
+
+int call_print(char *s, size_t size, const struct call *c)
+{
+	int n = snprintf(s, size, "%s", op_names[c->op]);
+
+	for (enum arg a = 0; a < ARGS; a++)
+		if (c->arg[a] && op_args[c->op] & B(a))
+			n += snprintf(s + n, size - n, " %s=%u", arg_names[a], c->arg[a]);
+	return n;
+}
+
+void prog_print(FILE *f, const struct prog *p)
+{
+	char line[512];
+
+	for (__u32 i = 0; i < p->n; i++) {
+		call_print(line, sizeof(line), &p->call[i]);
+		fprintf(f, "%s\n", line);
+	}
+}
+
+static bool call_read(struct call *c, char *line)
+{
+	char *word = strtok(line, " \t\n"), *eq;
+	enum arg a;
+
+	*c = (struct call){};
+	for (c->op = 0; c->op < OPS; c->op++)
+		if (!strcmp(word, op_names[c->op]))
+			break;
+	if (c->op == OPS)
+		return false;
+	while ((word = strtok(NULL, " \t\n"))) {
+		eq = strchr(word, '=');
+		if (!eq)
+			return false;
+		*eq = '\0';
+		for (a = 0; a < ARGS; a++)
+			if (!strcmp(word, arg_names[a]))
+				break;
+		if (a == ARGS || !(op_args[c->op] & B(a)))
+			return false;
+		c->arg[a] = strtoul(eq + 1, NULL, 10);
+		if (c->arg[a] >= arg_values[a])
+			return false;
+	}
+	return true;
+}
+
+bool prog_read(FILE *f, struct prog *p, char *title, size_t size)
+{
+	char line[512], copy[512];
+
+	p->n = 0;
+	title[0] = '\0';
+	while (fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (line[0] == '#') {
+			if (!p->n && line[1] == ' ')
+				snprintf(title, size, "%s", line + 2);
+			continue;
+		}
+		if (!line[strspn(line, " \t")]) {
+			if (p->n)
+				return true;
+			continue;
+		}
+		strcpy(copy, line);
+		if (p->n == FUZZ_CALLS || !call_read(&p->call[p->n++], copy)) {
+			fprintf(stderr, "fuzz: in \"%s\": this is no call: %s\n", title, line);
+			exit(2);
+		}
+	}
+	return p->n;
+}

@@ -1,0 +1,789 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The verbs of /dev/wq: what the bytes of a program stand for, and whether what a verb
+ * tells makes sense.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "exec.h"
+
+#define TOKENS	64
+
+/* What get told last of each key, and before that. */
+static __u64 token_last[TOKENS], token_before[TOKENS];
+
+/* ---- what the bytes stand for ---- */
+
+const char names[NAMES][WQ_NAME_MAX] = {
+	"", "fuzz-a", "fuzz-b",
+	"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn",
+	"mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm",
+	".x", "a/b", "../fuzz", "new\nline", "\xff\xfd\xff", "fuzz-a\0behind", "a b", "%s%n",
+	"\"", "-", ":@+",
+};
+
+static const __u32 flag_values[] = {
+	0, 1, 2, 3, 4, 5, 6, 7, 8, 1U << 16, 1U << 31, ~0U,
+};
+
+static const __u32 modes[] = { 0600, 0, 0666, 0200, 0400, 0777, 01000, ~0U };
+
+static const __u32 max_keys_values[] = {
+	0, 1, 2, 3, 16, 65536, WQ_MAX_KEYS, WQ_MAX_KEYS + 1, ~0U,
+};
+
+static const __s64 leases[] = {
+	0, WQ_MIN_LEASE, 2 * WQ_MIN_LEASE, 3600 * SEC, WQ_MIN_LEASE - 1, 1, -1, INT64_MAX,
+};
+
+static const __u32 counts_of_records[] = {
+	1, 2, 3, 16, 17, 0, 5, 15, 33, 64, 300, 4096, 32768, 32769,
+};
+
+static const __u32 key_ids[] = { 0, 1, 2, 3, 4, 5, 6, 7, 100, 1000, 20000, 60000 };
+
+static const __u16 key_lens[] = {
+	8, 1, 16, 17, 64, 65, 24, 128, 256, 512, 1023, 1024, 0, 1025, 0xffff, 4,
+};
+
+static const __s64 delays[] = {
+	0, 1, US, 100 * US, MS, 2 * MS, 5 * MS, SEC, 3600 * SEC, -1, INT64_MIN, INT64_MAX,
+	INT64_MAX - 1, 1LL << 62,
+};
+
+static const __u32 rooms[] = {
+	WQ_MAX_OUT, 0, 1, 8, 23, 24, 31, 32, 33, 64, 256, 257, 1048, 1064, WQ_MAX_OUT + 8,
+	WQ_MAX_ARRAY, WQ_MAX_ARRAY + 1, ~0U,
+};
+
+static const __u32 counts[] = { 0, 1, 2, 3, 16, 17, 64, ~0U, 1U << 31, 5 };
+
+static const __s64 timeouts[] = {
+	0, -1, 100 * US, 5 * MS, 1, INT64_MAX, INT64_MIN, SEC,
+};
+
+static const __u32 eaches[] = {
+	sizeof(struct wq_queue), WQ_NAME_MAX, WQ_NAME_MAX + 4, sizeof(struct wq_queue) - 4,
+	sizeof(struct wq_queue) + 4, 0, WQ_NAME_MAX - 4, WQ_NAME_MAX + 2, PAGE, PAGE + 4,
+	1U << 31, ~0U,
+};
+
+static __u16 outcome_flags(__u8 i)
+{
+	static const __u16 odd[] = { 0x10, 0x20, 0x8000, 0xffff };
+
+	return i < 16 ? i : PICK(odd, i - 16);
+}
+
+#define EXP(b, m)	{ .kind = WQ_LIMIT_EXPONENTIAL, .base = (b), .max = (m) }
+#define FAST(b, m, k)	{ .kind = WQ_LIMIT_FAST_SLOW, .base = (b), .max = (m), .n = (k) }
+#define BUCKET(r, k)	{ .kind = WQ_LIMIT_BUCKET, .rate = (r), .n = (k) }
+#define MAX_OF(k)	{ .kind = WQ_LIMIT_MAX_OF, .n = (k) }
+#define MAX_WAIT(m)	{ .kind = WQ_LIMIT_MAX_WAIT, .max = (m) }
+
+static const struct {
+	__u32 n;
+	struct wq_limit limit[WQ_MAX_LIMITS + 1];
+} limiters[] = {
+	{ 0 },
+	{ 1, { EXP(MS, 10 * MS) } },
+	{ 1, { FAST(100 * US, MS, 2) } },
+	{ 1, { BUCKET(WQ_QPS(1000), 2) } },
+	{ 3, { MAX_OF(2), EXP(MS, 10 * MS), BUCKET(WQ_QPS(100), 1) } },
+	{ 2, { MAX_WAIT(MS), EXP(MS, 10 * MS) } },
+	{ 5, { MAX_OF(1), MAX_WAIT(5), MAX_OF(1), MAX_WAIT(MS), EXP(MS, 10 * MS) } },
+	{ 6, { MAX_OF(1), MAX_OF(1), MAX_OF(1), MAX_OF(1), MAX_OF(1), EXP(MS, 10 * MS) } },
+	{ 16, { MAX_OF(15), [1 ... 15] = EXP(1, 2) } },
+	{ 17, { MAX_OF(16), [1 ... 16] = EXP(1, 2) } },
+	{ 1, { BUCKET(0, 0) } },
+	{ 1, { EXP(0, 0) } },
+	{ 1, { EXP(INT64_MAX, INT64_MAX) } },
+	{ 1, { BUCKET(INT64_MAX, ~0U) } },
+	{ 1, { MAX_OF(0) } },
+	{ 1, { MAX_WAIT(MS) } },
+	{ 2, { EXP(MS, 10 * MS), EXP(MS, 10 * MS) } },
+	{ 4, { MAX_OF(3), EXP(MS, 10 * MS), EXP(-1, 10 * MS), EXP(MS, 10 * MS) } },
+	{ 4, { MAX_OF(17), EXP(MS, 10 * MS), EXP(MS, 10 * MS), EXP(MS, 10 * MS) } },
+	{ 3, { MAX_OF(2), MAX_WAIT(0), FAST(0, 0, 0) } },
+};
+
+/* The size that a struct says it has, and whether what lies beyond its end is zero. */
+static __u32 struct_size(__u8 i, __u32 size, bool *dirty)
+{
+	*dirty = false;
+	switch (i) {
+	case 1:
+		return 0;
+	case 2:
+		return 4;
+	case 3:
+		return 7;
+	case 4:
+		return 8;
+	case 5:
+		return size - 8;
+	case 6:
+		return size - 4;
+	case 7:
+		return size - 1;
+	case 8:
+		return size + 8;
+	case 9:
+		*dirty = true;
+		return size + 8;
+	case 10:
+		*dirty = true;
+		return size + 1;
+	case 11:
+		return PAGE;
+	case 12:
+		*dirty = true;
+		return PAGE;
+	case 13:
+		return PAGE + 1;
+	case 14:
+		return 1U << 31;
+	case 15:
+		return ~0U;
+	}
+	return size;
+}
+
+/* Letters that are no poison; some keys hold what would break a text. */
+static void key_fill(__u8 *to, __u32 id, __u32 len)
+{
+	static const __u8 hostile[] = "\n\"\\\0\x1b[2J\xff\x7f%n\xc3\xa9\r\t";
+
+	for (__u32 i = 0; i < len; i++)
+		to[i] = i >= 4 && id % 16 == 7 ? hostile[i % sizeof(hostile)] :
+			'A' + (id >> i % 4 * 4) % 16;
+}
+
+static __u32 key_id(const __u8 *key, __u32 len)
+{
+	__u32 id = 0;
+
+	for (__u32 i = 0; i < len && i < 4; i++)
+		id |= (key[i] - 'A') % 16 << i * 4;
+	return id % TOKENS;
+}
+
+void verbs_reset(void)
+{
+	memset(token_last, 0, sizeof(token_last));
+	memset(token_before, 0, sizeof(token_before));
+}
+
+/* Make a verb's call with @args, of @size bytes, which then is what the caller sees. */
+__s32 verb(struct task *t, unsigned int cmd, void *args, __u32 size, bool tells)
+{
+	const struct call *c = t->call;
+	char *image = t->image[ARG];
+	__u32 usize, room, n;
+	bool dirty;
+	__s32 ret;
+
+	usize = struct_size(c->arg[A_SIZE], size, &dirty);
+	room = usize < 8 ? 8 : usize > PAGE ? PAGE + 8 : usize;
+	n = size < room ? size : room;
+	memset(image, dirty ? 0x11 : 0, room);
+	memcpy(image, args, n);
+	memcpy(image, &usize, sizeof(usize));
+	/* PTR_SELF of itself is no use. */
+	t->arg = place(t, ARG, c->arg[A_ARG] == PTR_SELF ? PTR_OK : c->arg[A_ARG], room);
+
+	ret = CALL(t, ioctl(slot_of(c, A_FD), cmd, t->arg.user));
+
+	if (ret > 0 || (ret < 0 && !error_name(ret)))
+		fault(t, "returned %d", ret);
+	if (!t->self) {
+		spot_check(t, &t->arg, tells ? (usize < size ? usize : size) : 0, "the struct");
+		leak_check(t, &t->arg, size, "the struct");
+		if (t->arg.seen >= n)
+			memcpy(args, t->arg.user, n);
+	}
+	return ret;
+}
+
+/* Struct and memory are as the caller meant them: what it sees must make sense. */
+static bool plain(const struct task *t)
+{
+	return !t->self && t->call->arg[A_SIZE] == 0 && t->call->arg[A_ARG] == PTR_OK;
+}
+
+/* ---- records ---- */
+
+static __u64 token_pick(__u8 how, __u32 id, __u64 told)
+{
+	switch (how) {
+	case 1:
+		return 0;
+	case 2:
+		return token_before[id];
+	case 3:
+		return 0x4142434445464748;
+	case 4:
+		return told + 1;
+	case 5:
+		return ~0ULL;
+	}
+	return told;
+}
+
+static struct wq_rec *rec_next(struct wq_rec *rec)
+{
+	return (void *)((char *)rec + WQ_REC_SIZE(rec->len));
+}
+
+/* Of a done only AFTER has one. */
+static __s64 delay_pick(const struct call *c, __u16 flags)
+{
+	return c->op == OP_ADD || flags & WQ_DONE_AFTER ? PICK(delays, c->arg[A_DELAY]) : 0;
+}
+
+static __u32 recs_make(struct task *t, struct wq_rec *rec, __u32 *count)
+{
+	const struct call *c = t->call;
+	__u32 n = PICK(counts_of_records, c->arg[A_N]), id = PICK(key_ids, c->arg[A_KEY]);
+	__u16 len = PICK(key_lens, c->arg[A_LEN]);
+	char *from = (char *)rec;
+
+	for (*count = 0; *count < n; ++*count) {
+		if ((char *)rec - from + WQ_REC_SIZE(len) > area_sizes[KEYS] - PAGE)
+			break;
+		memset(rec, 0, WQ_REC_SIZE(len));
+		rec->len = len;
+		rec->flags = outcome_flags(c->arg[*count % 2 ? A_OUTCOME2 : A_OUTCOME]);
+		rec->delay = delay_pick(c, rec->flags);
+		key_fill(rec->key, id + *count, len);
+		if (c->op != OP_ADD || c->arg[A_TOKEN])
+			rec->token = token_pick(c->arg[A_TOKEN], (id + *count) % TOKENS,
+						c->op == OP_ADD ? 0 :
+						token_last[(id + *count) % TOKENS]);
+		rec = rec_next(rec);
+	}
+	return (char *)rec - from;
+}
+
+static __u32 recs_last(struct task *t, struct wq_rec *rec, __u32 *count)
+{
+	const struct call *c = t->call;
+
+	memcpy(rec, t->last, t->last_size);
+	*count = t->last_count;
+	for (__u32 i = 0; i < *count; i++, rec = rec_next(rec)) {
+		rec->flags = outcome_flags(c->arg[i % 2 ? A_OUTCOME2 : A_OUTCOME]);
+		rec->delay = delay_pick(c, rec->flags);
+		rec->token = c->op == OP_ADD ? 0 :
+			     token_pick(c->arg[A_TOKEN], key_id(rec->key, rec->len), rec->token);
+		if (c->op == OP_ADD)
+			rec->state = 0;
+	}
+	return t->last_size;
+}
+
+/* Break something about an array. */
+static void recs_spoil(__u8 how, struct wq_rec *recs, struct wq_keys *keys)
+{
+	struct wq_rec *last = recs, *middle = recs;
+
+	for (__u32 i = 0; i + 1 < keys->count; i++) {
+		last = rec_next(last);
+		if (i < keys->count / 2)
+			middle = last;
+	}
+	switch (how) {
+	case 1:
+		keys->count++;
+		break;
+	case 2:
+		keys->count--;
+		break;
+	case 3:
+		keys->size += 8;
+		break;
+	case 4:
+		keys->size -= 8;
+		break;
+	case 5:
+		keys->size -= 1;
+		break;
+	case 6:
+		keys->size = 0;
+		break;
+	case 7:
+		keys->count = 0;
+		break;
+	case 8:
+		keys->count = ~0U;
+		break;
+	case 9:
+		keys->size = ~0U;
+		break;
+	case 10:
+		keys->size = WQ_MAX_ARRAY + 8;
+		break;
+	case 11:
+		last->len += 8;
+		break;
+	case 12:
+		last->len = 0;
+		break;
+	case 13:
+		recs->len = WQ_MAX_KEY + 1;
+		break;
+	case 14:
+		middle->len = 0xffff;
+		break;
+	case 15:
+		recs->state = 1;
+		break;
+	case 16:
+		memset(rec_next(last) - 1, 0x11, (8 - last->len % 8) % 8);
+		break;
+	case 17:
+		middle->delay = 1;
+		break;
+	}
+}
+
+static void results_check(struct task *t, const struct spot *s, __u32 handled, __u32 n,
+			  __s32 ret)
+{
+	__s32 result;
+
+	/* It didn't even begin. */
+	if (ret < 0 && handled == n)
+		handled = 0;
+	for (__u32 i = 0; i < n && (i + 1) * sizeof(result) <= s->seen; i++) {
+		memcpy(&result, s->user + i * sizeof(result), sizeof(result));
+		if (i >= handled && result != 0 && load32(s->image) != (__u32)result)
+			fault(t, "result %u of %u is %d", i, handled, result);
+		if (i < handled && (result > 3 || (result < 0 && !error_name(result))))
+			fault(t, "result %u is %d", i, result);
+	}
+}
+
+/* The array of an add, done or touch. */
+static void recs_place(struct task *t, struct wq_keys *keys, struct spot *s)
+{
+	const struct call *c = t->call;
+	struct wq_rec *recs = (void *)t->image[KEYS];
+	__u32 count, size, room;
+
+	size = c->arg[A_SOURCE] ? recs_last(t, recs, &count) : recs_make(t, recs, &count);
+	memset(t->image[KEYS] + size, 0, PAGE);
+	keys->size = size;
+	keys->count = count;
+	recs_spoil(c->arg[A_BAD], recs, keys);
+	room = keys->size > area_sizes[KEYS] - PAGE ? size : keys->size > size ? keys->size : size;
+	*s = place(t, KEYS, c->arg[A_KEYS], room);
+	keys->addr = (uintptr_t)s->user;
+}
+
+static __u64 results_place(struct task *t, __u32 n, struct spot *s)
+{
+	__u8 where = t->call->arg[A_RESULTS];
+	size_t len = n * sizeof(__s32);
+
+	*s = (struct spot){};
+	if (!where)
+		return 0;
+	if (len > area_sizes[RESULTS] - PAGE)
+		len = area_sizes[RESULTS] - PAGE;
+	memset(t->image[RESULTS], FILL, len);
+	*s = place(t, RESULTS, where - 1, len);
+	return (uintptr_t)s->user;
+}
+
+/* ---- what get and list tell ---- */
+
+static struct wq_keys out_place(struct task *t, struct spot *s)
+{
+	const struct call *c = t->call;
+	__u32 room = PICK(rooms, c->arg[A_ROOM]);
+	size_t len = room < area_sizes[NEXT] - PAGE ? room : area_sizes[NEXT] - PAGE;
+
+	memset(t->image[NEXT], FILL, len < 16 * KIB ? len : 16 * KIB);
+	*s = place(t, NEXT, c->arg[A_NEXT], len);
+	return (struct wq_keys){
+		.addr = (uintptr_t)s->user, .size = room, .count = PICK(counts, c->arg[A_COUNT]),
+	};
+}
+
+static void token_note(const struct wq_rec *rec)
+{
+	__u32 id = key_id(rec->key, rec->len);
+
+	token_before[id] = token_last[id];
+	token_last[id] = rec->token;
+}
+
+static void out_check(struct task *t, const struct spot *s, const struct wq_keys *keys,
+		      __u32 most, bool rows)
+{
+	__u32 off = 0, size, i, head = rows ? sizeof(struct wq_row) : sizeof(struct wq_rec);
+
+	leak_check(t, s, WQ_MAX_OUT, "the records");
+	if (keys->size > WQ_MAX_OUT || keys->size > s->len)
+		fault(t, "%u bytes were told", keys->size);
+	else
+		spot_check(t, s, keys->size, "the buffer behind the records");
+	if (s->seen < s->len || shared->fault[0])
+		return;
+	if (most && keys->count > most)
+		fault(t, "%u keys instead of %u", keys->count, most);
+
+	for (i = 0; i < keys->count && off + head <= keys->size; i++, off += size) {
+		struct wq_rec *rec = (void *)(s->user + off);
+
+		size = head + ((rec->len + 7U) & ~7U);
+		if (!rec->len || rec->len > WQ_MAX_KEY || off + size > keys->size || rec->flags) {
+			fault(t, "record %u is broken", i);
+			return;
+		}
+		address_check(t, s->user + off, rows ? offsetof(struct wq_row, age) : head,
+			      "a record");
+		address_check(t, (char *)rec + head, rec->len, "a key");
+		for (__u32 b = off + head + rec->len; b < off + size; b++)
+			if (s->user[b])
+				fault(t, "the padding of record %u is not zero", i);
+		if (!rows && !rec->token)
+			fault(t, "record %u has no token", i);
+		if (!rows)
+			token_note(rec);
+	}
+	if (i < keys->count || off != keys->size)
+		fault(t, "%u records in %u bytes, said to be %u", i, keys->size, keys->count);
+	if (rows || keys->size > sizeof(t->last))
+		return;
+	memcpy(t->last, s->user, keys->size);
+	t->last_size = keys->size;
+	t->last_count = keys->count;
+}
+
+/* Who gets no signal must not wait for one. */
+static __s64 timeout_pick(const struct call *c)
+{
+	__s64 timeout = PICK(timeouts, c->arg[A_TIMEOUT]);
+
+	return is_delicate(c) && (timeout < 0 || timeout > 5 * MS) ? 5 * MS : timeout;
+}
+
+/* After a get, or the get of a done. */
+static void get_check(struct task *t, const struct spot *s, const struct wq_keys *keys,
+		      const struct wq_keys *in, __s32 ret)
+{
+	if (ret == 0 && !keys->count)
+		fault(t, "no key, and no error");
+	if (ret == 0)
+		out_check(t, s, keys, in->count, false);
+	else
+		leak_check(t, s, WQ_MAX_OUT, "the records");
+}
+
+/* ---- the verbs ---- */
+
+__s32 do_bind(struct task *t, const struct call *c)
+{
+	struct wq_open args = { .max_keys = PICK(max_keys_values, c->arg[A_MAX_KEYS]) };
+	__u8 name = c->arg[A_NAME], tweak = c->arg[A_TWEAK];
+	struct wq_limit *limits = (void *)t->image[LIMITS];
+	__u32 n = PICK(limiters, c->arg[A_LIMITS]).n;
+	struct spot s = {};
+	__s32 ret;
+
+	memcpy(args.name, PICK(names, name), sizeof(args.name));
+	args.flags = PICK(flag_values, c->arg[A_FLAGS]);
+	args.mode = PICK(modes, c->arg[A_MODE]);
+	/* By default: a private queue, or a named one that is made if need be. */
+	if (!c->arg[A_FLAGS] && name)
+		args.flags = WQ_OPEN_CREATE;
+	if (!c->arg[A_MODE] && !name)
+		args.mode = 0;
+	args.lease = PICK(leases, c->arg[A_LEASE]);
+	args.reserved = c->arg[A_RESERVED];
+	args.num_limits = n;
+	if (n) {
+		memcpy(limits, PICK(limiters, c->arg[A_LIMITS]).limit,
+		       sizeof(limiters[0].limit));
+		/* One figure of the first or second limiter. */
+		if (tweak) {
+			static const __s64 odd[] = { 0, 1, -1, INT64_MAX, INT64_MIN };
+			struct wq_limit *l = &limits[tweak / 25];
+			__s64 v = odd[tweak % 5];
+
+			switch (tweak / 5 % 5) {
+			case 0:
+				l->kind = v == 1 ? 6 : v;
+				break;
+			case 1:
+				l->n = v;
+				break;
+			case 2:
+				l->base = v;
+				break;
+			case 3:
+				l->max = v;
+				break;
+			case 4:
+				l->rate = v;
+				break;
+			}
+		}
+		s = place(t, LIMITS, c->arg[A_LIMITS_AT], n * sizeof(*limits));
+		args.limits = (uintptr_t)s.user;
+	}
+	/* Before: another thread may see it end, and a child may be killed. */
+	if (name)
+		__atomic_fetch_or(&shared->named, 1U << name, __ATOMIC_RELAXED);
+	ret = verb(t, WQ_IOC_OPEN, &args, sizeof(args), false);
+	spot_check(t, &s, 0, "the limiters");
+	return ret;
+}
+
+/* Add and touch: their structs are alike. */
+__s32 do_recs(struct task *t, const struct call *c)
+{
+	struct wq_add args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
+	unsigned int cmd = c->op == OP_ADD ? WQ_IOC_ADD : WQ_IOC_TOUCH;
+	struct spot recs, results;
+	__u32 n;
+	__s32 ret;
+
+	recs_place(t, &args.keys, &recs);
+	n = args.keys.count;
+	args.results = results_place(t, n, &results);
+	ret = verb(t, cmd, &args, sizeof(args), true);
+	spot_check(t, &recs, 0, "the keys");
+	if (plain(t)) {
+		if (args.keys.count > n || (ret == 0 && args.keys.count != n))
+			fault(t, "%u of %u keys handled", args.keys.count, n);
+		results_check(t, &results, args.keys.count, n, ret);
+	}
+	return ret;
+}
+
+__s32 do_get(struct task *t, const struct call *c)
+{
+	struct spot out;
+	struct wq_get args = {
+		.flags = PICK(flag_values, c->arg[A_FLAGS]),
+		.keys = out_place(t, &out),
+		.timeout = timeout_pick(c),
+	};
+	const struct wq_keys in = args.keys;
+	__s32 ret = verb(t, WQ_IOC_GET, &args, sizeof(args), true);
+
+	if (plain(t))
+		get_check(t, &out, &args.keys, &in, ret);
+	return ret;
+}
+
+__s32 do_done(struct task *t, const struct call *c)
+{
+	struct wq_done args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
+	struct spot recs, results, out = {};
+	struct wq_keys in = {};
+	__s32 ret;
+	__u32 n;
+
+	recs_place(t, &args.keys, &recs);
+	n = args.keys.count;
+	args.results = results_place(t, n, &results);
+	if (args.flags & WQ_DONE_GET)
+		args.next = in = out_place(t, &out);
+	if (args.flags & WQ_DONE_GET || c->arg[A_TIMEOUT])
+		args.timeout = timeout_pick(c);
+	ret = verb(t, WQ_IOC_DONE, &args, sizeof(args), true);
+	spot_check(t, &recs, 0, "the keys");
+	if (plain(t)) {
+		if (args.keys.count > n)
+			fault(t, "%u of %u keys handled", args.keys.count, n);
+		results_check(t, &results, args.keys.count, n, ret);
+		if (args.flags & WQ_DONE_GET)
+			get_check(t, &out, &args.next, &in, ret);
+	}
+	return ret;
+}
+
+__s32 do_key(struct task *t, const struct call *c)
+{
+	static const unsigned int cmds[OPS] = {
+		[OP_QUERY] = WQ_IOC_QUERY, [OP_CANCEL] = WQ_IOC_CANCEL, [OP_FORGET] = WQ_IOC_FORGET,
+	};
+	struct wq_key_state args = {
+		.flags = PICK(flag_values, c->arg[A_FLAGS]),
+		.key_len = PICK(key_lens, c->arg[A_LEN]),
+	};
+	struct spot key;
+	__s32 ret;
+
+	switch (c->arg[A_RESERVED]) {
+	case 1:
+		args.state = 1;
+		break;
+	case 2:
+		args.requeues = 1;
+		break;
+	case 3:
+		args.failures = 1;
+		break;
+	case 4:
+		args.age = 1;
+		break;
+	case 5:
+		args.due = 1;
+		break;
+	case 6:
+		args.holder = 1;
+		break;
+	case 7:
+		args.reserved = 1;
+		args.lease = 1;
+		break;
+	}
+	key_fill((void *)t->image[KEYS], PICK(key_ids, c->arg[A_KEY]), args.key_len);
+	key = place(t, KEYS, c->arg[A_KEYS], args.key_len);
+	args.key = (uintptr_t)key.user;
+	ret = verb(t, cmds[c->op], &args, sizeof(args), true);
+	spot_check(t, &key, 0, "the key");
+	if (plain(t) && ret == 0) {
+		if (!args.state || args.state >= 1U << 6)
+			fault(t, "state 0x%x", args.state);
+		if (args.state & WQ_KEY_MINE && !(args.state & WQ_KEY_PROCESSING))
+			fault(t, "state 0x%x: mine, and not in processing", args.state);
+	}
+	return ret;
+}
+
+static __u64 cursor_pick(const struct task *t, __u8 how)
+{
+	const __u64 odd[] = {
+		0, t->cursor, 1, ~0ULL, 1ULL << 63, 1ULL << 32, ~0U, t->cursor + 1,
+	};
+
+	return PICK(odd, how);
+}
+
+__s32 do_list(struct task *t, const struct call *c)
+{
+	struct spot out;
+	struct wq_list args = {
+		.flags = PICK(flag_values, c->arg[A_FLAGS]),
+		.keys = out_place(t, &out),
+		.cursor = cursor_pick(t, c->arg[A_CURSOR]),
+	};
+	__u32 most = args.keys.count;
+	__s32 ret = verb(t, WQ_IOC_LIST, &args, sizeof(args), true);
+
+	if (plain(t)) {
+		if (ret == 0) {
+			out_check(t, &out, &args.keys, most, true);
+			t->cursor = args.cursor;
+		} else {
+			leak_check(t, &out, WQ_MAX_OUT, "the rows");
+		}
+	}
+	return ret;
+}
+
+__s32 do_queues(struct task *t, const struct call *c)
+{
+	struct wq_queues args = {
+		.flags = PICK(flag_values, c->arg[A_FLAGS]),
+		.count = c->arg[A_COUNT] ? PICK(counts, c->arg[A_COUNT]) : 8,
+		.each = PICK(eaches, c->arg[A_EACH]),
+		.cursor = cursor_pick(t, c->arg[A_CURSOR]),
+	};
+	__u64 len = (__u64)args.count * args.each;
+	__u32 most = args.count;
+	struct spot out;
+	__s32 ret;
+
+	if (len > area_sizes[NEXT] - PAGE)
+		len = area_sizes[NEXT] - PAGE;
+	memset(t->image[NEXT], FILL, len);
+	out = place(t, NEXT, c->arg[A_NEXT], len);
+	args.addr = (uintptr_t)out.user;
+	ret = verb(t, WQ_IOC_QUEUES, &args, sizeof(args), true);
+	leak_check(t, &out, out.len, "the queues");
+	address_check(t, out.user, out.seen, "the queues");
+	if (ret || !plain(t))
+		return ret;
+	t->cursor = args.cursor;
+	if (args.count > most)
+		fault(t, "%u queues instead of %u", args.count, most);
+	spot_check(t, &out, (size_t)args.count * args.each, "the buffer behind the queues");
+	for (__u32 i = 0; i < args.count && (i + 1) * args.each <= out.seen; i++)
+		if (strnlen(out.user + i * args.each, WQ_NAME_MAX) == WQ_NAME_MAX)
+			fault(t, "queue %u's name has no end", i);
+	return ret;
+}
+
+__s32 do_stat(struct task *t, const struct call *c)
+{
+	struct wq_stat st = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
+	__s32 ret = verb(t, WQ_IOC_STAT, &st, sizeof(st), true);
+
+	if (ret || !plain(t))
+		return ret;
+	address_check(t, (char *)&st, offsetof(struct wq_stat, next_due), "the figures");
+	if (st.gets != st.processing + st.dones + st.given_back)
+		fault(t, "gets %llu, processing %u, dones %llu, given back %llu",
+		      (unsigned long long)st.gets, st.processing, (unsigned long long)st.dones,
+		      (unsigned long long)st.given_back);
+	if (st.depth < st.ready || st.depth > st.ready + st.processing)
+		fault(t, "depth %u, ready %u, processing %u", st.depth, st.ready, st.processing);
+	if (st.adds + st.given_back != st.gets + st.canceled + st.merged + st.depth)
+		fault(t, "adds %llu, back %llu, gets %llu, canceled %llu, merged %llu, depth %u",
+		      (unsigned long long)st.adds, (unsigned long long)st.given_back,
+		      (unsigned long long)st.gets, (unsigned long long)st.canceled,
+		      (unsigned long long)st.merged, st.depth);
+	if (st.keys > st.max_keys || st.held > st.processing || st.kept > st.failed ||
+	    st.failed > st.keys || st.expired > st.given_back || st.reserved || st.reserved2 ||
+	    st.ready > st.keys || st.processing > st.keys || st.delayed > st.keys)
+		fault(t, "keys %u of %u: ready %u, processing %u, held %u, delayed %u, "
+		      "failed %u, kept %u, expired %llu", st.keys, st.max_keys, st.ready,
+		      st.processing, st.held, st.delayed, st.failed, st.kept,
+		      (unsigned long long)st.expired);
+	return ret;
+}
+
+__s32 do_info(struct task *t, const struct call *c)
+{
+	struct wq_info info = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
+	__s32 ret = verb(t, WQ_IOC_INFO, &info, sizeof(info), true);
+
+	if (!ret && plain(t))
+		address_check(t, (char *)&info, sizeof(info), "the struct");
+	if (!ret && plain(t) && (info.version != WQ_API_VERSION || info.max_key != WQ_MAX_KEY))
+		fault(t, "version %u, key %u", info.version, info.max_key);
+	return ret;
+}
+
+__s32 do_unlink(struct task *t, const struct call *c)
+{
+	struct wq_unlink args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
+
+	memcpy(args.name, PICK(names, c->arg[A_NAME]), sizeof(args.name));
+	return verb(t, WQ_IOC_UNLINK, &args, sizeof(args), false);
+}
+
+static void drain(struct task *t, void *args)
+{
+	verb(t, WQ_IOC_SHUTDOWN, args, sizeof(struct wq_shutdown), false);
+}
+
+__s32 do_shutdown(struct task *t, const struct call *c)
+{
+	struct wq_shutdown args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
+
+	if (args.flags != WQ_SHUTDOWN_DRAIN || t->nr >= TASKS)
+		return verb(t, WQ_IOC_SHUTDOWN, &args, sizeof(args), false);
+	/* Only a kill ends a drain. */
+	fork_for(t, drain, &args);
+	return 0;
+}

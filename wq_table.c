@@ -86,8 +86,8 @@ static unsigned int bucket_len(const struct wq_bucket *b)
 
 /*
  * Slots of @b whose tag is that of @hash, a bit each at the top of a byte, and perhaps
- * some more: a carry may add the byte above a match.  All tags are looked at at once,
- * without a branch to mispredict.
+ * some more: a carry may add the byte above a match.  One look for all tags, without a
+ * branch to mispredict.
  */
 static u64 bucket_match(const struct wq_bucket *b, u32 hash)
 {

@@ -16,7 +16,7 @@
 #endif
 
 /* It was <asm/unaligned.h> before 6.12. */
-#if __has_include(<linux/unaligned.h>)
+#if __has_include("linux/unaligned.h")
 #include <linux/unaligned.h>
 #else
 #include <asm/unaligned.h>

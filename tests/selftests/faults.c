@@ -549,47 +549,64 @@ static int call_close(struct world *w)
 	return 0;
 }
 
-#define CASE(name, s, c, ...) \
-	FIXTURE_VARIANT_ADD(faults, name) { .setup = (s), .call = (c), ##__VA_ARGS__ }
-
-CASE(open_of_the_device, no_keys, call_open_device);
-CASE(OPEN_of_a_private_queue, no_keys, call_open_private);
-CASE(OPEN_with_limiters_and_a_lease, no_keys, call_open_limited);
-CASE(OPEN_of_a_new_name, no_keys, call_open_create);
-CASE(OPEN_of_a_name, no_keys, call_open_attach);
-CASE(UNLINK, no_keys, call_unlink);
-CASE(INFO, no_keys, call_info);
-CASE(QUEUES, no_keys, call_queues);
-CASE(ADD_of_one_key, one_key, call_add);
-CASE(ADD_of_the_longest_key, one_long_key, call_add);
-CASE(ADD_with_results, forty_keys, call_add);
-CASE(ADD_without_results, large_array, call_add);
-CASE(ADD_where_the_table_grows, keys_onto_many, call_add);
-CASE(ADD_of_what_is_there, ready_keys, call_add);
-CASE(ADD_of_what_is_processed, keys_to_held_ones, call_add);
-CASE(ADD_of_a_first_delayed_key, one_delayed, call_add);
-CASE(ADD_of_delayed_keys, many_delayed, call_add);
-CASE(ADD_rate_limited, rate_limited, call_add, .counts = true);
-CASE(GET_of_some, ready_keys, call_get);
-CASE(GET_of_all, ready_keys, call_get_all);
-CASE(GET_of_the_longest_key, a_ready_long_key, call_get);
-CASE(DONE, held_keys, call_done, .again = -ESTALE);
-CASE(DONE_and_retry, held_for_retry, call_done, .again = -ESTALE);
-CASE(DONE_and_after, held_for_later, call_done, .again = -ESTALE);
-CASE(DONE_and_get, held_keys, call_done_get, .again = -ESTALE);
-CASE(TOUCH, held_keys, call_touch);
-CASE(QUERY, a_ready_long_key, call_query);
-CASE(CANCEL, a_ready_long_key, call_cancel, .again = -ENOENT);
-CASE(CANCEL_of_a_failed_key, a_failed_long_key, call_cancel, .again = -ENOENT);
-CASE(FORGET, a_failed_long_key, call_forget);
-CASE(LIST, held_for_retry, call_list);
-CASE(STAT, held_keys, call_stat);
-CASE(SHUTDOWN, many_delayed, call_shutdown);
-CASE(SHUTDOWN_and_drain, no_keys, call_drain);
-CASE(poll, ready_keys, call_poll);
-CASE(epoll, ready_keys, call_epoll);
-CASE(fdinfo, held_keys, call_fdinfo);
-CASE(close, held_by_the_other, call_close);
+FIXTURE_VARIANT_ADD(faults, open_of_the_device) { .setup = no_keys, .call = call_open_device };
+FIXTURE_VARIANT_ADD(faults, OPEN_of_a_private_queue) {
+	.setup = no_keys, .call = call_open_private
+};
+FIXTURE_VARIANT_ADD(faults, OPEN_with_limiters_and_a_lease) {
+	.setup = no_keys, .call = call_open_limited
+};
+FIXTURE_VARIANT_ADD(faults, OPEN_of_a_new_name) { .setup = no_keys, .call = call_open_create };
+FIXTURE_VARIANT_ADD(faults, OPEN_of_a_name) { .setup = no_keys, .call = call_open_attach };
+FIXTURE_VARIANT_ADD(faults, UNLINK) { .setup = no_keys, .call = call_unlink };
+FIXTURE_VARIANT_ADD(faults, INFO) { .setup = no_keys, .call = call_info };
+FIXTURE_VARIANT_ADD(faults, QUEUES) { .setup = no_keys, .call = call_queues };
+FIXTURE_VARIANT_ADD(faults, ADD_of_one_key) { .setup = one_key, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, ADD_of_the_longest_key) { .setup = one_long_key, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, ADD_with_results) { .setup = forty_keys, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, ADD_without_results) { .setup = large_array, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, ADD_where_the_table_grows) {
+	.setup = keys_onto_many, .call = call_add
+};
+FIXTURE_VARIANT_ADD(faults, ADD_of_what_is_there) { .setup = ready_keys, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, ADD_of_what_is_processed) {
+	.setup = keys_to_held_ones, .call = call_add
+};
+FIXTURE_VARIANT_ADD(faults, ADD_of_a_first_delayed_key) { .setup = one_delayed, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, ADD_of_delayed_keys) { .setup = many_delayed, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, ADD_rate_limited) {
+	.setup = rate_limited, .call = call_add, .counts = true
+};
+FIXTURE_VARIANT_ADD(faults, GET_of_some) { .setup = ready_keys, .call = call_get };
+FIXTURE_VARIANT_ADD(faults, GET_of_all) { .setup = ready_keys, .call = call_get_all };
+FIXTURE_VARIANT_ADD(faults, GET_of_the_longest_key) { .setup = a_ready_long_key, .call = call_get };
+FIXTURE_VARIANT_ADD(faults, DONE) { .setup = held_keys, .call = call_done, .again = -ESTALE };
+FIXTURE_VARIANT_ADD(faults, DONE_and_retry) {
+	.setup = held_for_retry, .call = call_done, .again = -ESTALE
+};
+FIXTURE_VARIANT_ADD(faults, DONE_and_after) {
+	.setup = held_for_later, .call = call_done, .again = -ESTALE
+};
+FIXTURE_VARIANT_ADD(faults, DONE_and_get) {
+	.setup = held_keys, .call = call_done_get, .again = -ESTALE
+};
+FIXTURE_VARIANT_ADD(faults, TOUCH) { .setup = held_keys, .call = call_touch };
+FIXTURE_VARIANT_ADD(faults, QUERY) { .setup = a_ready_long_key, .call = call_query };
+FIXTURE_VARIANT_ADD(faults, CANCEL) {
+	.setup = a_ready_long_key, .call = call_cancel, .again = -ENOENT
+};
+FIXTURE_VARIANT_ADD(faults, CANCEL_of_a_failed_key) {
+	.setup = a_failed_long_key, .call = call_cancel, .again = -ENOENT
+};
+FIXTURE_VARIANT_ADD(faults, FORGET) { .setup = a_failed_long_key, .call = call_forget };
+FIXTURE_VARIANT_ADD(faults, LIST) { .setup = held_for_retry, .call = call_list };
+FIXTURE_VARIANT_ADD(faults, STAT) { .setup = held_keys, .call = call_stat };
+FIXTURE_VARIANT_ADD(faults, SHUTDOWN) { .setup = many_delayed, .call = call_shutdown };
+FIXTURE_VARIANT_ADD(faults, SHUTDOWN_and_drain) { .setup = no_keys, .call = call_drain };
+FIXTURE_VARIANT_ADD(faults, poll) { .setup = ready_keys, .call = call_poll };
+FIXTURE_VARIANT_ADD(faults, epoll) { .setup = ready_keys, .call = call_epoll };
+FIXTURE_VARIANT_ADD(faults, fdinfo) { .setup = held_keys, .call = call_fdinfo };
+FIXTURE_VARIANT_ADD(faults, close) { .setup = held_by_the_other, .call = call_close };
 
 FIXTURE_SETUP(faults)
 {

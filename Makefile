@@ -30,7 +30,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md tests tools $(wildcard .ci .gitignore)
 
-.PHONY: all modules tools run shell test test-packaging fuzz test-fuzz check bench headers \
+.PHONY: all modules tools run shell test test-packaging fuzz test-fuzz check model bench headers \
 	may-install install uninstall install-tools uninstall-tools dkms-tree dkms-install \
 	dkms-uninstall dist deb clean help
 
@@ -68,6 +68,9 @@ fuzz:
 
 check:
 	@tests/check
+
+model:
+	@tests/model/run
 
 test-packaging:
 	@tests/packaging
@@ -152,6 +155,7 @@ help:
 	@echo "make fuzz     fuzz /dev/wq for MINUTES=10 in a kernel with every checker"
 	@echo "make test-fuzz  run the inputs that were kept from that, a minute"
 	@echo "make check    static checks"
+	@echo "make model    wq beside a model of it: all short sequences, long random ones"
 	@echo "make bench    what wq costs, beside client-go's workqueue and queue_work()"
 	@echo "make install  module, libwq, wqctl, man pages, completion, udev rule (PREFIX,"
 	@echo "              DESTDIR, KDIR); uninstall takes away what install put there"

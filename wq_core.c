@@ -258,6 +258,19 @@ static void wq_start(struct wq *q, struct wq_entry *e)
 	q->starts += now;
 }
 
+/* Bytes of the next key; 0: none is ready, or only the policy knows. */
+u32 wq_next_len(struct wq *q)
+{
+	const struct wq_entry *e;
+
+	if (q->order && !q->nreturned)
+		return 0;
+	e = list_first_entry_or_null(q->nreturned ? &q->returned : &q->fifo,
+				     struct wq_entry, link);
+	return e ? e->len : 0;
+}
+WQ_EXPORT_FOR_KUNIT(wq_next_len);
+
 /*
  * Have what the gets to come and their dones look at first in the cache by then: the
  * bucket of the second next entry, which itself is there since the last get, and the
@@ -309,6 +322,7 @@ struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c)
 	q->nprocessing++;
 	return e;
 }
+WQ_EXPORT_FOR_KUNIT(wq_pop);
 
 /* Its consumer gets to see what was popped. */
 void wq_hand_out(struct wq *q, struct wq_entry *e)
@@ -318,6 +332,7 @@ void wq_hand_out(struct wq *q, struct wq_entry *e)
 		wq_hist_add(&q->waits, e->start - e->since);
 	trace_wq_get(q, e, q->timed ? e->start - e->since : 0);
 }
+WQ_EXPORT_FOR_KUNIT(wq_hand_out);
 
 /* An entry leaves its consumer, who is alive. */
 static void wq_leave(struct wq *q, struct wq_entry *e)
@@ -385,6 +400,7 @@ u32 wq_failures(const struct wq_entry *e)
 {
 	return e->failures == WQ_MAX_FAILURES ? U32_MAX : e->failures;
 }
+WQ_EXPORT_FOR_KUNIT(wq_failures);
 
 /* An entry as its limiter sees it. */
 static struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
@@ -477,7 +493,8 @@ u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e)
 		bits |= WQ_KEY_READY;
 	if (e->state & WQ_DELAYED && !q->shut)
 		bits |= WQ_KEY_DELAYED;
-	if (e->failures)
+	/* What a shut down dropped may still be there; nothing keeps it for its failures. */
+	if (e->failures && (bits || (q->limiter && q->limiter->counts)))
 		bits |= WQ_KEY_FAILED;
 	return bits;
 }
@@ -548,6 +565,7 @@ int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len
 {
 	return op_init(q, op, key, len);
 }
+WQ_EXPORT_FOR_KUNIT(wq_op_init);
 
 /* What a retry of add may need that there was no memory for under the lock. */
 struct wq_spare {
@@ -712,6 +730,7 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool st
 {
 	return add_ops(q, ops, n, stop, gfp);
 }
+WQ_EXPORT_FOR_KUNIT(wq_add_ops);
 
 /* Why @c may not say done to this entry, if it may not. */
 int wq_held_check(struct wq_consumer *c, struct wq_entry *e, u64 token)
@@ -795,6 +814,7 @@ unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 	wq_free_list(q, &freed);
 	return i;
 }
+WQ_EXPORT_FOR_KUNIT(wq_done_ops);
 
 /* One try of get under the lock. */
 static __always_inline int wq_try_get(struct wq *q, int (*take)(struct wq *q, void *arg), void *arg)
@@ -880,6 +900,7 @@ int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
 {
 	return get_wait(q, timeout, left, take, arg);
 }
+WQ_EXPORT_FOR_KUNIT(wq_get_wait);
 
 /* What is known of a key; -ENOENT: nothing. */
 static int wq_key_tell(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
@@ -915,6 +936,7 @@ int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 	wq_unlock(q, flags);
 	return ret;
 }
+WQ_EXPORT_FOR_KUNIT(wq_key_query);
 
 /* Drop a key's runs; tells what it was like before. */
 int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
@@ -937,6 +959,7 @@ int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 	wq_free_list(q, &freed);
 	return ret;
 }
+WQ_EXPORT_FOR_KUNIT(wq_key_cancel);
 
 /* Drop the count of a key's failures; likewise. */
 int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
@@ -957,6 +980,7 @@ int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 	wq_free_list(q, &freed);
 	return ret;
 }
+WQ_EXPORT_FOR_KUNIT(wq_key_forget);
 
 __poll_t wq_poll_mask(struct wq *q)
 {
@@ -973,6 +997,7 @@ __poll_t wq_poll_mask(struct wq *q)
 	spin_unlock_irqrestore(&q->lock, flags);
 	return mask;
 }
+WQ_EXPORT_FOR_KUNIT(wq_poll_mask);
 
 /*
  * Consumers.
@@ -995,6 +1020,7 @@ struct wq_consumer *wq_consumer_new(void)
 	}
 	return c;
 }
+WQ_EXPORT_FOR_KUNIT(wq_consumer_new);
 
 /* An open file is a consumer of @q from now on. */
 void wq_consumer_bind(struct wq *q)
@@ -1003,6 +1029,7 @@ void wq_consumer_bind(struct wq *q)
 	q->nconsumers++;
 	spin_unlock_irq(&q->lock);
 }
+WQ_EXPORT_FOR_KUNIT(wq_consumer_bind);
 
 /* What @c holds is ready again, ahead of all else, in the order it was got.  @c ends. */
 void wq_consumer_end(struct wq_consumer *c)
@@ -1041,6 +1068,7 @@ void wq_consumer_end(struct wq_consumer *c)
 	if (!n)
 		kfree(c);
 }
+WQ_EXPORT_FOR_KUNIT(wq_consumer_end);
 
 /* Give back those of up to WQ_BATCH keys that @c still holds with that token. */
 void wq_give_back(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
@@ -1060,6 +1088,7 @@ void wq_give_back(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 	}
 	wq_unlock(q, flags);
 }
+WQ_EXPORT_FOR_KUNIT(wq_give_back);
 
 /*
  * The queue's own life.
@@ -1276,6 +1305,7 @@ int wq_add_check(s64 delay, u32 flags)
 		return -EINVAL;
 	return flags & WQ_ADD_DROP_DELAY && delay > 0 ? -EINVAL : 0;
 }
+WQ_EXPORT_FOR_KUNIT(wq_add_check);
 
 /**
  * wq_add_after() - a key needs a run, in a while
@@ -1442,11 +1472,15 @@ struct wq_leased {
 
 static int wq_take_leased(struct wq *q, void *arg)
 {
-	struct wq_entry *e = wq_pop(q, &q->kernel);
 	struct wq_leased *to = arg;
+	struct wq_entry *e;
 
+	if (wq_next_len(q) > to->size)
+		return -EMSGSIZE;
+	e = wq_pop(q, &q->kernel);
 	if (!e)
 		return -EAGAIN;
+	/* A policy's key is known only now. */
 	if (e->len > to->size) {
 		wq_return(q, e);
 		return -EMSGSIZE;
@@ -1502,6 +1536,7 @@ int wq_done_check(struct wq_op *op, u32 outcome, s64 delay)
 		op->flags |= WQ_OP_AGAIN | WQ_OP_RETRY;
 	return 0;
 }
+WQ_EXPORT_FOR_KUNIT(wq_done_check);
 
 /*
  * The entry that get handed out, if it is still there, whoever has it; wq.lock is held.

@@ -451,16 +451,19 @@ static int take_recs(struct wq *q, void *arg)
 {
 	struct wq_out *out = arg;
 	struct wq_entry *e;
-
-	u32 n;
+	u32 n, len;
 
 	for (n = 0; n < WQ_BATCH && out->count < out->most; n++) {
+		len = wq_next_len(q);
+		if (len && !out_fits(out, WQ_REC_SIZE(len)))
+			return out->count ? 0 : -EMSGSIZE;
 		/* A policy can't take a key back: ask it for none that may not fit. */
 		if (out->count && q->order && out->room - out->used < WQ_REC_SIZE(WQ_MAX_KEY))
 			break;
 		e = wq_pop(q, out->c);
 		if (!e)
 			break;
+		/* A policy's key is known only now. */
 		if (!out_fits(out, WQ_REC_SIZE(e->len))) {
 			wq_return(q, e);
 			if (!out->count)

@@ -106,6 +106,7 @@ unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops
 	wq_unlock(q, flags);
 	return i;
 }
+WQ_EXPORT_FOR_KUNIT(wq_touch_ops);
 
 /**
  * wq_touch() - the work on a key goes on

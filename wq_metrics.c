@@ -169,6 +169,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	}
 	wq_unlock(q, flags);
 }
+WQ_EXPORT_FOR_KUNIT(wq_consumer_stats);
 
 /**
  * wq_stats() - the queue's figures, all from one moment

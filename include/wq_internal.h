@@ -281,6 +281,7 @@ __poll_t wq_poll_mask(struct wq *q);
 u32 wq_nready(const struct wq *q);
 u32 wq_failures(const struct wq_entry *e);
 u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e);
+u32 wq_next_len(struct wq *q);
 struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c);
 void wq_hand_out(struct wq *q, struct wq_entry *e);
 void wq_return(struct wq *q, struct wq_entry *e);

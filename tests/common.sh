@@ -45,7 +45,7 @@ get_promtool() {
 
 # Runs the KUnit suites in a guest; prints "PASSED FAILED SKIPPED".  The kernel's own
 # kunit.py reads the results of each suite.
-run_suites() { # KERNEL SUITES.ko DIR VM-OPTION...
+run_suites() { # KERNEL FOLDER-OF-SUITES DIR VM-OPTION...
 	local guest=0 file sum good=0 bad=0 skipped=0 g b s
 	rm -rf "$3"
 	mkdir -p "$3"
@@ -54,11 +54,14 @@ run_suites() { # KERNEL SUITES.ko DIR VM-OPTION...
 	tools/vm/vm run --kernel "$1" "${@:4}" -- bash -c '
 		failslab=/sys/kernel/debug/failslab/ignore-gfp-wait
 		[ ! -e $failslab ] || echo N >$failslab
-		insmod "$1"
+		for suites in "$1"/wq_kunit*.ko; do insmod "$suites"; done
 		for suite in /sys/kernel/debug/kunit/wq*; do
 			cat "$suite/results" >"$2/${suite##*/}"
 		done
-		rmmod wq_kunit' guest "$2" "$3" >&2 || guest=$?
+		for suites in "$1"/wq_kunit*.ko; do
+			suites=${suites##*/}
+			rmmod "${suites%.ko}"
+		done' guest "$2" "$3" >&2 || guest=$?
 	for file in "$3"/*; do
 		[ -e "$file" ] || continue
 		python3 "$kernel/tools/testing/kunit/kunit.py" parse --json="$file.json" "$file" >&2 || true

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A model of wq, see wq_model.h.
+ */
+#include "wq_model.h"
+
+void wm_init(struct wm *m, const struct wm_params *p, s64 now)
+{
+	memset(m, 0, offsetof(struct wm, key[p->keys]));
+	m->p = *p;
+	m->now = now;
+	m->full_at = now;
+}
+
+static bool is_busy(const struct wm_key *key)
+{
+	return key->dirty || key->holder || key->time[WM_DUE].set;
+}
+
+static bool is_kept(const struct wm *m, const struct wm_key *key)
+{
+	return !is_busy(key) && key->failures && m->p.exponential;
+}
+
+static bool is_known(const struct wm *m, const struct wm_key *key)
+{
+	return is_busy(key) || is_kept(m, key);
+}
+
+/* A key that is not known any more has no failures either. */
+static void settle(struct wm *m, struct wm_key *key)
+{
+	if (!is_known(m, key))
+		key->failures = 0;
+}
+
+/* --- times --- */
+
+static void set_time(struct wm *m, struct wm_time *time, s64 wait)
+{
+	time->set = true;
+	time->at = wait > S64_MAX - m->now ? S64_MAX : m->now + wait;
+	time->order = ++m->order;
+}
+
+static bool is_before(const struct wm_time *a, const struct wm_time *b)
+{
+	return a->at < b->at || (a->at == b->at && a->order < b->order);
+}
+
+u32 wm_first(const struct wm *m, u32 which)
+{
+	const struct wm_time *time, *first = NULL;
+	u32 k, ret = WM_KEYS;
+
+	for (k = 0; k < m->p.keys; k++) {
+		time = &m->key[k].time[which];
+		if (!time->set || (first && !is_before(time, first)))
+			continue;
+		first = time;
+		ret = k;
+	}
+	return ret;
+}
+
+s64 wm_next(const struct wm *m, u32 which)
+{
+	u32 k = wm_first(m, which);
+
+	return k < WM_KEYS ? m->key[k].time[which].at : S64_MAX;
+}
+
+/* --- the order of hand-out --- */
+
+static void insert(struct wm *m, u32 at, u32 k)
+{
+	memmove(&m->ready[at + 1], &m->ready[at], m->nready++ - at);
+	m->ready[at] = k;
+}
+
+static void take_out(struct wm *m, u32 at)
+{
+	memmove(&m->ready[at], &m->ready[at + 1], --m->nready - at);
+	m->nback -= at < m->nback;
+}
+
+/* A key needs a run: 1 newly dirty, 0 it did already. */
+static int mark(struct wm *m, u32 k)
+{
+	struct wm_key *key = &m->key[k];
+
+	if (key->dirty) {
+		m->st.coalesced++;
+		return 0;
+	}
+	key->dirty = true;
+	key->since = m->now;
+	m->st.adds++;
+	if (!key->holder)
+		insert(m, m->nready, k);
+	return 1;
+}
+
+static void release(struct wm_key *key)
+{
+	key->holder = 0;
+	key->time[WM_LEASE].set = false;
+}
+
+/* A run ended without a done: the key is ready again, ahead of those never handed out. */
+static void give_back(struct wm *m, u32 k, u32 at)
+{
+	struct wm_key *key = &m->key[k];
+
+	m->st.given_back++;
+	if (key->dirty)
+		m->st.merged++;
+	else
+		key->since = m->now;
+	key->dirty = true;
+	release(key);
+	insert(m, at, k);
+	m->nback++;
+}
+
+/* --- the verbs --- */
+
+/* A drain ends when nothing is left, or else at a plain shut down. */
+static void end_drain(struct wm *m, int ret)
+{
+	const struct wm_key *key;
+	bool left = m->nready;
+
+	for (key = m->key; key < m->key + m->p.keys; key++)
+		left |= key->holder;
+	if (!m->draining || (left && !ret))
+		return;
+	m->draining = false;
+	m->drained = ret;
+}
+
+/* A key failed: how long it waits. */
+static s64 fail(struct wm *m, struct wm_key *key)
+{
+	s64 wait = 0;
+	u32 i;
+
+	if (m->p.exponential)
+		wait = min(m->p.base, m->p.longest);
+	for (i = 0; m->p.exponential && i < key->failures; i++)
+		wait = wait > m->p.longest / 2 ? m->p.longest : wait * 2;
+	if (m->p.burst) {
+		m->full_at = max(m->full_at, m->now) + m->p.token;
+		wait = max(wait, m->full_at - m->now - m->p.burst * m->p.token);
+	}
+	key->failures++;
+	return wait;
+}
+
+static int delay_key(struct wm *m, u32 k, s64 delay, u32 flags)
+{
+	struct wm_time *due = &m->key[k].time[WM_DUE], old = *due;
+
+	set_time(m, due, delay);
+	if (old.set && ((flags & WQ_ADD_KEEP_FIRST) ||
+			(!(flags & WQ_ADD_TAKE_LATEST) && due->at >= old.at)))
+		*due = old;
+	return !old.set;
+}
+
+static bool bad_add(s64 delay, u32 flags)
+{
+	u32 both = WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST;
+	bool limited = flags & WQ_ADD_RATE_LIMITED;
+
+	return (flags & ~(both | WQ_ADD_DROP_DELAY | WQ_ADD_RATE_LIMITED)) ||
+		(flags & both) == both || (limited && delay) ||
+		((flags & WQ_ADD_DROP_DELAY) && (limited || delay > 0));
+}
+
+int wm_add(struct wm *m, u32 k, s64 delay, u32 flags, bool retry)
+{
+	struct wm_key *key = &m->key[k];
+	struct wq_stat st;
+
+	if (bad_add(delay, flags))
+		return -EINVAL;
+	if (m->shut)
+		return -ESHUTDOWN;
+	wm_stat(m, 0, &st);
+	if (!is_known(m, key) && st.keys == m->p.max_keys)
+		return -ENOSPC;
+
+	m->st.retries += retry;
+	if (flags & WQ_ADD_RATE_LIMITED)
+		delay = fail(m, key);
+	if (delay > 0)
+		return delay_key(m, k, delay, flags);
+	if (flags & WQ_ADD_DROP_DELAY)
+		key->time[WM_DUE].set = false;
+	return mark(m, k);
+}
+
+int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
+{
+	struct wm_key *key;
+
+	if (!m->nready)
+		return m->shut ? -ESHUTDOWN : -EAGAIN;
+	*k = m->ready[0];
+	take_out(m, 0);
+	key = &m->key[*k];
+	key->dirty = false;
+	key->holder = c;
+	key->token = ++m->st.gets;
+	key->start = m->now;
+	m->st.waits.sum += m->now - key->since;
+	if (leased)
+		set_time(m, &key->time[WM_LEASE], m->p.lease);
+	return 0;
+}
+
+/* Does the consumer hold it?  Token 0: by whatever get. */
+static int check_held(const struct wm *m, u32 c, u32 k, u64 token)
+{
+	const struct wm_key *key = &m->key[k];
+
+	if (token)
+		return key->holder == c && key->token == token ? 0 : -ESTALE;
+	return !key->holder ? -ENOENT : key->holder != c ? -EPERM : 0;
+}
+
+static bool bad_outcome(u32 outcome, s64 delay)
+{
+	return (outcome & ~(WQ_DONE_FORGET | WQ_DONE_RETRY | WQ_DONE_AFTER)) ||
+		((outcome & WQ_DONE_RETRY) && outcome != WQ_DONE_RETRY) ||
+		(delay && !(outcome & WQ_DONE_AFTER));
+}
+
+int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
+{
+	bool again = outcome & (WQ_DONE_RETRY | WQ_DONE_AFTER);
+	struct wm_key *key = &m->key[k];
+	int ret = bad_outcome(outcome, delay) ? -EINVAL : check_held(m, c, k, token);
+
+	if (ret)
+		return ret;
+	m->st.dones++;
+	m->st.works.sum += m->now - key->start;
+	release(key);
+	if (key->dirty)
+		insert(m, m->nready, k);
+	if (outcome & WQ_DONE_FORGET)
+		key->failures = 0;
+	if (again && m->shut) {
+		m->st.dropped++;
+	} else if (again) {
+		m->st.retries++;
+		if (outcome & WQ_DONE_RETRY)
+			delay = fail(m, key);
+		if (delay > 0)
+			delay_key(m, k, delay, 0);
+		else
+			mark(m, k);
+		if (key->time[WM_DUE].set)
+			ret = WQ_DONE_DELAYED;
+	}
+	settle(m, key);
+	end_drain(m, 0);
+	return ret | (key->dirty ? WQ_DONE_READY : 0);
+}
+
+int wm_touch(struct wm *m, u32 c, u32 k, u64 token)
+{
+	struct wm_time *lease = &m->key[k].time[WM_LEASE];
+	int ret = check_held(m, c, k, token);
+
+	if (!ret && lease->set)
+		set_time(m, lease, m->p.lease);
+	return ret;
+}
+
+int wm_query(const struct wm *m, u32 c, u32 k)
+{
+	const struct wm_key *key = &m->key[k];
+	int ret = key->dirty ? WQ_KEY_DIRTY : 0;
+
+	if (!is_known(m, key))
+		return -ENOENT;
+	if (key->holder)
+		ret |= WQ_KEY_PROCESSING | (key->holder == c ? WQ_KEY_MINE : 0);
+	else if (key->dirty)
+		ret |= WQ_KEY_READY;
+	return ret | (key->time[WM_DUE].set ? WQ_KEY_DELAYED : 0) |
+		(key->failures ? WQ_KEY_FAILED : 0);
+}
+
+int wm_cancel(struct wm *m, u32 c, u32 k)
+{
+	struct wm_key *key = &m->key[k];
+	int ret = wm_query(m, c, k);
+	u32 i;
+
+	for (i = 0; i < m->nready; i++)
+		if (m->ready[i] == k)
+			take_out(m, i);
+	m->st.canceled += key->dirty;
+	key->dirty = false;
+	key->time[WM_DUE].set = false;
+	key->failures = 0;
+	end_drain(m, 0);
+	return ret;
+}
+
+int wm_forget(struct wm *m, u32 c, u32 k)
+{
+	int ret = wm_query(m, c, k);
+
+	m->key[k].failures = 0;
+	return ret;
+}
+
+void wm_give_back(struct wm *m, u32 k)
+{
+	give_back(m, k, 0);
+}
+
+/* What a consumer held is ahead of all, in the order in which it got it. */
+void wm_end(struct wm *m, u32 c)
+{
+	u32 at, first, k;
+
+	for (at = 0;; at++) {
+		for (first = WM_KEYS, k = 0; k < m->p.keys; k++)
+			if (m->key[k].holder == c &&
+			    (first == WM_KEYS || m->key[k].token < m->key[first].token))
+				first = k;
+		if (first == WM_KEYS)
+			break;
+		give_back(m, first, at);
+	}
+}
+
+static void shut(struct wm *m)
+{
+	struct wm_key *key;
+
+	m->sweep |= wm_first(m, WM_DUE) < WM_KEYS;
+	m->shut = true;
+	for (key = m->key; key < m->key + m->p.keys; key++) {
+		m->st.dropped += key->time[WM_DUE].set;
+		key->time[WM_DUE].set = false;
+		settle(m, key);
+	}
+}
+
+void wm_shutdown(struct wm *m)
+{
+	shut(m);
+	end_drain(m, -ECANCELED);
+}
+
+void wm_drain(struct wm *m)
+{
+	shut(m);
+	m->draining = true;
+	end_drain(m, 0);
+}
+
+/* Delays and leases end in the order of their times, delays first where those are equal. */
+void wm_tick(struct wm *m)
+{
+	s64 due, lease;
+	u32 k;
+
+	m->sweep = false;
+	for (;;) {
+		due = wm_next(m, WM_DUE);
+		lease = wm_next(m, WM_LEASE);
+		if (min(due, lease) > m->now)
+			break;
+		if (due <= lease) {
+			k = wm_first(m, WM_DUE);
+			m->key[k].time[WM_DUE].set = false;
+			mark(m, k);
+		} else {
+			m->st.expired++;
+			give_back(m, wm_first(m, WM_LEASE), m->nback);
+		}
+	}
+}
+
+/* --- what can be seen --- */
+
+void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
+{
+	u32 due = wm_first(m, WM_DUE);
+	const struct wm_key *key;
+	u64 held;
+
+	*st = m->st;
+	st->state = (m->shut ? WQ_STATE_SHUTDOWN : 0) | (m->draining ? WQ_STATE_DRAINING : 0);
+	st->max_keys = m->p.max_keys;
+	st->lease = m->p.lease;
+	st->ready = m->nready;
+	st->next_due = due < WM_KEYS ? wm_left(m, due, WM_DUE) : -1;
+	for (key = m->key; key < m->key + m->p.keys; key++) {
+		st->keys += is_known(m, key);
+		st->kept += is_kept(m, key);
+		st->failed += key->failures > 0;
+		st->delayed += key->time[WM_DUE].set;
+		st->depth += key->dirty;
+		st->processing += key->holder > 0;
+		st->held += key->holder && key->holder == c;
+		held = key->holder ? m->now - key->start : 0;
+		st->unfinished += held;
+		st->longest = max(st->longest, held);
+	}
+	if (!m->p.timed) {
+		st->unfinished = 0;
+		st->longest = 0;
+		st->waits.sum = 0;
+		st->works.sum = 0;
+	}
+}
+
+u32 wm_requeues(const struct wm *m, u32 k)
+{
+	return m->p.exponential ? m->key[k].failures : 0;
+}
+
+s64 wm_left(const struct wm *m, u32 k, u32 which)
+{
+	const struct wm_time *time = &m->key[k].time[which];
+
+	return !time->set ? -1 : time->at > m->now ? time->at - m->now : 0;
+}
+
+s64 wm_age(const struct wm *m, u32 k)
+{
+	const struct wm_key *key = &m->key[k];
+
+	if (!m->p.timed || !(key->holder || key->dirty))
+		return 0;
+	return m->now - (key->holder ? key->start : key->since);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A model of wq: the whole contract, as short as it can be said.
+ *
+ * The module is compared with it step by step, in the kernel by wq_model_kunit.c, and
+ * through /dev/wq by ../selftests/model.c.  Keys and consumers are numbers, all there
+ * is lies in arrays, and nothing is quick.  It was written from the contract alone:
+ * where it and the module differ, one of them is wrong.
+ */
+#ifndef _WQ_MODEL_H
+#define _WQ_MODEL_H
+
+#ifdef __KERNEL__
+#include <linux/errno.h>
+#include <linux/limits.h>
+#include <linux/minmax.h>
+#include <linux/stddef.h>
+#include <linux/string.h>
+#include <linux/types.h>
+#else
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+typedef uint8_t u8;
+typedef uint32_t u32;
+typedef int64_t s64;
+typedef uint64_t u64;
+#define S64_MAX		INT64_MAX
+#define min(a, b)	({ __auto_type _a = (a); __auto_type _b = (b); _a < _b ? _a : _b; })
+#define max(a, b)	({ __auto_type _a = (a); __auto_type _b = (b); _a > _b ? _a : _b; })
+#endif
+#include <linux/wq.h>
+
+#define WM_KEYS		64
+
+/* What a queue is made with. */
+struct wm_params {
+	u32 keys;		/* up to WM_KEYS that there are at all */
+	u32 max_keys;
+	s64 lease;		/* ns, 0: none */
+	bool timed;		/* it has a name, and so times */
+	/* its limiter: the longest of those that are there */
+	bool exponential;
+	s64 base, longest;	/* of the exponential, ns */
+	u32 burst;		/* of the bucket, tokens; 0: there is none */
+	s64 token;		/* ns until the next one */
+};
+
+/* A point in time; equal ones are in the order in which they were set. */
+struct wm_time {
+	bool set;
+	s64 at;
+	u64 order;
+};
+
+enum { WM_DUE, WM_LEASE, WM_TIMES };	/* WM_LEASE: it ends */
+
+struct wm_key {
+	u32 holder;		/* consumer, from 1 up; 0: nobody */
+	bool dirty;
+	struct wm_time time[WM_TIMES];
+	u32 failures;
+	u64 token;		/* of the last get */
+	s64 since;		/* dirty: when it became so */
+	s64 start;		/* held: when it was got */
+};
+
+struct wm {
+	struct wm_params p;
+	s64 now;
+	bool shut;
+	bool sweep;		/* keys that this dropped may count in st.keys, .kept, .failed */
+	bool draining;		/* somebody waits for the rest */
+	int drained;		/* or, what the last drain returned */
+	u32 nready;
+	u8 ready[WM_KEYS];	/* in the order of hand-out; */
+	u32 nback;		/* the first of them were given back */
+	s64 full_at;		/* when the bucket is full again */
+	u64 order;		/* the last wm_time.order */
+	struct wq_stat st;	/* its counters; wm_stat() fills in the rest */
+	struct wm_key key[WM_KEYS];
+};
+
+void wm_init(struct wm *m, const struct wm_params *p, s64 now);
+
+/* The verbs, of key @k by consumer @c; results as headers and man pages tell them. */
+int wm_add(struct wm *m, u32 k, s64 delay, u32 flags, bool retry);
+int wm_get(struct wm *m, u32 c, bool leased, u32 *k);
+int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay);
+int wm_touch(struct wm *m, u32 c, u32 k, u64 token);
+int wm_query(const struct wm *m, u32 c, u32 k);
+int wm_cancel(struct wm *m, u32 c, u32 k);
+int wm_forget(struct wm *m, u32 c, u32 k);
+void wm_give_back(struct wm *m, u32 k);		/* the get of it was in vain */
+void wm_end(struct wm *m, u32 c);
+void wm_shutdown(struct wm *m);
+void wm_drain(struct wm *m);			/* see wm.draining: one at a time */
+void wm_tick(struct wm *m);			/* m->now was moved */
+
+/* What can be seen; times in ns until then, -1: there is none. */
+void wm_stat(const struct wm *m, u32 c, struct wq_stat *st);
+u32 wm_requeues(const struct wm *m, u32 k);
+s64 wm_left(const struct wm *m, u32 k, u32 which);
+s64 wm_age(const struct wm *m, u32 k);
+u32 wm_first(const struct wm *m, u32 which);	/* key of the next such time, or WM_KEYS */
+s64 wm_next(const struct wm *m, u32 which);	/* that time, or S64_MAX */
+
+#endif /* _WQ_MODEL_H */

@@ -1,0 +1,1029 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wq: KUnit suite that compares the module with a model of it, see wq_model.h.
+ *
+ * A rig is a queue, its consumers and a clock that only the rig moves, and beside
+ * them the model.  A step is done to both, and after it all that can be seen of both
+ * must be the same: the result, every figure, every key's state.  In which order
+ * keys wait is seen as they are got, which is how each sequence ends.
+ *
+ * Two drivers make the steps.  One takes every sequence of few steps, the shorter ones
+ * first, so that the first one that fails is a shortest; the other takes random ones
+ * of many steps over many keys, and leaves out of a sequence that fails what it can.
+ *
+ * As a KUnit suite both are quick.  Parameters of the module start long runs, at its
+ * init, for on 6.1 suites run before there are parameters: see tests/model/run.
+ */
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/err.h>
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
+#include <linux/math64.h>
+#include <linux/module.h>
+#include <linux/moduleparam.h>
+#include <linux/poll.h>
+#include <linux/sched.h>
+#include <linux/vmalloc.h>
+
+#include "../../include/wq_internal.h"
+#include "wq_steps.h"
+
+static unsigned int depth;
+module_param(depth, uint, 0444);
+MODULE_PARM_DESC(depth, "steps of the longest of all sequences to take, up to 8");
+
+static unsigned int steps;
+module_param(steps, uint, 0444);
+MODULE_PARM_DESC(steps, "random steps to take");
+
+static ulong seed = 1;
+module_param(seed, ulong, 0444);
+MODULE_PARM_DESC(seed, "of the first random sequence; each further one has the next");
+
+#define MAX_DEPTH	8
+#define SEQUENCE	1000			/* random steps of one queue */
+#define UNIT		(10 * NSEC_PER_MSEC)	/* of delays, and the lease */
+#define PROGRESS	(10 * HZ)
+#define PATIENCE	(10 * HZ)		/* with a thread */
+
+#define say(fmt, ...)	pr_info("wq_model: " fmt, ##__VA_ARGS__)
+
+struct config {
+	const char *name;
+	bool kernel;
+	u32 consumers;
+	struct wm_params p;
+};
+
+struct rig {
+	struct ws_run run;		/* the model */
+	struct wq *q;
+	struct wq_clock clock;
+	s64 now;
+	u32 consumers;
+	struct wq_consumer *c[WS_CONSUMERS + 1];	/* [0]: none */
+	struct wq_op op[WM_KEYS];
+	struct wq_item item[WM_KEYS][2];	/* the kernel's: of the last get, and before */
+	u64 last_token;
+	u8 buf[WQ_MAX_KEY];
+	struct task_struct *drainer;	/* NULL: nobody drains */
+	struct completion drained;
+	int drain_ret;
+	char why[160];			/* what differs */
+};
+
+/* --- keys --- */
+
+static u8 key_bytes[WM_KEYS][WQ_MAX_KEY];
+static u16 key_len[WM_KEYS];
+
+/* Of all lengths; the first byte tells which one it is. */
+static void make_keys(void)
+{
+	u32 k;
+
+	for (k = 0; k < WM_KEYS; k++) {
+		key_len[k] = k % 16 == 15 ? WQ_MAX_KEY - k / 16 : 1 + k % 16 * 3;
+		memset(key_bytes[k], 0xa5, key_len[k]);
+		key_bytes[k][0] = k;
+	}
+}
+
+static int key_of(const u8 *key, size_t len)
+{
+	u32 k = key[0];
+
+	if (k >= WM_KEYS || len != key_len[k] || memcmp(key, key_bytes[k], len))
+		return -EBADMSG;
+	return k;
+}
+
+/* --- the rig --- */
+
+static s64 rig_now(struct wq_clock *clock)
+{
+	return container_of(clock, struct rig, clock)->now;
+}
+
+static struct wq_limiter *limiter_of(const struct wm_params *p)
+{
+	struct wq_limiter *both[2];
+	u32 n = 0;
+
+	if (p->exponential)
+		both[n++] = wq_limiter_exponential(p->base, p->longest);
+	if (p->burst)
+		both[n++] = wq_limiter_bucket(div64_u64(1000000000ULL * NSEC_PER_SEC, p->token),
+					      p->burst);
+	return n == 1 ? both[0] : wq_limiter_max_of(both, n);
+}
+
+/* An open file, as wq_dev.c makes one. */
+static struct wq_consumer *consumer_of(struct rig *rig)
+{
+	struct wq_consumer *c = wq_consumer_new();
+
+	if (c) {
+		c->q = rig->q;
+		wq_consumer_bind(rig->q);
+	}
+	return c;
+}
+
+/* The drain has ended, or is about to.  False: it doesn't. */
+static bool rig_drained(struct rig *rig)
+{
+	if (!wait_for_completion_timeout(&rig->drained, PATIENCE))
+		return false;
+	kthread_stop(rig->drainer);
+	rig->drainer = NULL;
+	return true;
+}
+
+static void rig_stop(struct rig *rig)
+{
+	u32 i;
+
+	if (IS_ERR_OR_NULL(rig->q))
+		return;
+	if (rig->drainer)
+		wq_shutdown(rig->q);
+	while (rig->drainer && !rig_drained(rig))
+		say("a drain doesn't end with a shut down\n");
+	for (i = 1; i <= rig->consumers; i++)
+		if (rig->c[i] && rig->c[i] != &rig->q->kernel)
+			wq_consumer_end(rig->c[i]);
+	wq_destroy(rig->q);
+	rig->q = NULL;
+}
+
+/* On failure there is no memory. */
+static int rig_start(struct rig *rig, const struct config *cfg)
+{
+	struct wq_params params = {
+		.name = cfg->p.timed ? "wq-model" : NULL,
+		.max_keys = cfg->p.max_keys,
+		.lease = cfg->p.lease,
+		.clock = &rig->clock,
+		.limiter = limiter_of(&cfg->p),
+	};
+	u32 i;
+
+	rig->now = UNIT;
+	rig->clock.now = rig_now;
+	rig->consumers = cfg->consumers;
+	rig->last_token = 0;
+	memset(rig->c, 0, sizeof(rig->c));
+	memset(rig->item, 0, cfg->p.keys * sizeof(rig->item[0]));
+	ws_start(&rig->run, &cfg->p, cfg->kernel, rig->now);
+
+	rig->q = wq_create(&params);
+	if (IS_ERR(rig->q))
+		return PTR_ERR(rig->q);
+	for (i = 0; i < cfg->p.keys; i++)
+		wq_op_init(rig->q, &rig->op[i], key_bytes[i], key_len[i]);
+	for (i = 1; i <= cfg->consumers; i++) {
+		rig->c[i] = i == 1 && cfg->kernel ? &rig->q->kernel : consumer_of(rig);
+		if (!rig->c[i]) {
+			rig_stop(rig);
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+/* --- a step of the module --- */
+
+static int real_add(struct rig *rig, const struct ws_step *s)
+{
+	struct wq_op op = rig->op[s->key];
+	u32 flags = s->flags & ~WS_AFTER;
+
+	if (!flags && !s->ns && !(s->flags & WS_AFTER))
+		return wq_add(rig->q, op.key, op.len);
+	if (flags == WQ_ADD_RATE_LIMITED && !s->ns && s->flags & WS_AFTER)
+		return wq_add_rate_limited(rig->q, op.key, op.len);
+	if (s->flags & WS_AFTER)
+		return wq_add_after(rig->q, op.key, op.len, s->ns, flags);
+
+	/* as WQ_IOC_ADD */
+	op.delay = s->ns;
+	op.flags = flags;
+	if (wq_add_check(s->ns, flags))
+		return -EINVAL;
+	wq_add_ops(rig->q, &op, 1, true, GFP_KERNEL);
+	return op.result;
+}
+
+/* What a get handed out. */
+struct taken {
+	struct wq_consumer *c;
+	bool small;
+	int key;
+	u64 token;
+	u32 failures;
+};
+
+/* As WQ_IOC_GET. */
+static int take(struct wq *q, void *arg)
+{
+	struct taken *t = arg;
+	struct wq_entry *e;
+
+	if (t->small && wq_next_len(q))
+		return -EMSGSIZE;
+	e = wq_pop(q, t->c);
+	if (!e)
+		return -EAGAIN;
+	wq_hand_out(q, e);
+	t->key = key_of(wq_key_of(e)->key, e->len);
+	t->token = e->token;
+	t->failures = wq_failures(e);
+	return 0;
+}
+
+static void fill_taken(struct rig *rig, struct taken *t, const struct wq_item *item)
+{
+	t->key = key_of(item->key, item->len);
+	t->token = item->token;
+	t->failures = item->failures;
+	if (t->key < 0)
+		return;
+	rig->item[t->key][1] = rig->item[t->key][0];
+	rig->item[t->key][0] = *item;
+}
+
+static int kernel_get(struct rig *rig, const struct ws_step *s, struct taken *t)
+{
+	size_t size = s->flags & WS_SMALL ? 0 : sizeof(rig->buf);
+	struct wq_item item;
+	int ret;
+
+	if (s->flags & WS_UNLEASED)
+		ret = wq_get(rig->q, &item, 0);
+	else
+		ret = wq_get_leased(rig->q, &item, rig->buf, size, 0);
+	if (!ret)
+		fill_taken(rig, t, &item);
+	return ret;
+}
+
+static int real_get(struct rig *rig, const struct ws_step *s, struct taken *t)
+{
+	bool kernel = ws_is_kernel(&rig->run, s);
+	struct wq_op op;
+	int ret;
+
+	t->c = rig->c[s->who];
+	t->small = s->flags & WS_SMALL;
+	if (kernel)
+		ret = kernel_get(rig, s, t);
+	else
+		ret = wq_get_wait(rig->q, 0, NULL, take, t);
+	if (ret || t->key < 0 || kernel || !(s->flags & WS_FAULT))
+		return ret ?: t->key;
+
+	op = rig->op[t->key];
+	op.token = t->token;
+	wq_give_back(rig->q, t->c, &op, 1);
+	return -EFAULT;
+}
+
+/* The kernel's item that a step means. */
+static struct wq_item *item_of(struct rig *rig, const struct ws_step *s)
+{
+	return &rig->item[s->key][s->token == WS_OLD];
+}
+
+static int real_done(struct rig *rig, const struct ws_step *s, u64 token)
+{
+	struct wq_op op = rig->op[s->key];
+
+	if (ws_is_kernel(&rig->run, s))
+		return token ? wq_done_with(rig->q, item_of(rig, s), s->flags, s->ns) :
+			       wq_done_key(rig->q, op.key, op.len);
+	op.token = token;
+	if (wq_done_check(&op, s->flags, s->ns))
+		return -EINVAL;
+	wq_done_ops(rig->q, rig->c[s->who], &op, 1, true, GFP_KERNEL);
+	return op.result;
+}
+
+static int real_done_get(struct rig *rig, const struct ws_step *s, u64 token, struct taken *t)
+{
+	struct ws_step get = { .verb = WS_GET, .who = s->who, .flags = WS_UNLEASED };
+	struct wq_item item;
+	int ret;
+
+	if (!ws_is_kernel(&rig->run, s)) {
+		ret = real_done(rig, s, token);
+		return ret < 0 ? ret : real_get(rig, &get, t);
+	}
+	item = *item_of(rig, s);
+	ret = wq_done_get(rig->q, &item, s->flags, s->ns, 0);
+	if (ret)
+		return ret;
+	fill_taken(rig, t, &item);
+	return t->key;
+}
+
+static int real_touch(struct rig *rig, const struct ws_step *s, u64 token)
+{
+	struct wq_op op = rig->op[s->key];
+
+	if (ws_is_kernel(&rig->run, s))
+		return wq_touch(rig->q, item_of(rig, s));
+	op.token = token;
+	wq_touch_ops(rig->q, rig->c[s->who], &op, 1, true);
+	return op.result;
+}
+
+static int real_forget(struct rig *rig, const struct ws_step *s)
+{
+	struct wq_op *op = &rig->op[s->key];
+	struct wq_key_state st = {};
+
+	if (ws_is_kernel(&rig->run, s))
+		return wq_forget(rig->q, op->key, op->len);
+	return wq_key_forget(rig->q, rig->c[s->who], op, &st) ?: (int)st.state;
+}
+
+static int real_cancel(struct rig *rig, const struct ws_step *s)
+{
+	struct wq_op *op = &rig->op[s->key];
+	struct wq_key_state st = {};
+
+	if (ws_is_kernel(&rig->run, s))
+		return wq_cancel(rig->q, op->key, op->len);
+	return wq_key_cancel(rig->q, rig->c[s->who], op, &st) ?: (int)st.state;
+}
+
+static int real_end(struct rig *rig, const struct ws_step *s)
+{
+	if (ws_is_kernel(&rig->run, s))
+		return 0;
+	wq_consumer_end(rig->c[s->who]);
+	rig->c[s->who] = consumer_of(rig);
+	return rig->c[s->who] ? 0 : -ENOMEM;
+}
+
+static int drainer(void *arg)
+{
+	struct rig *rig = arg;
+
+	rig->drain_ret = wq_drain(rig->q);
+	complete(&rig->drained);
+	/* until it is joined */
+	set_current_state(TASK_INTERRUPTIBLE);
+	while (!kthread_should_stop()) {
+		schedule();
+		set_current_state(TASK_INTERRUPTIBLE);
+	}
+	__set_current_state(TASK_RUNNING);
+	return 0;
+}
+
+/* Returns when it waits, or has ended. */
+static int real_drain(struct rig *rig)
+{
+	ulong until = jiffies + PATIENCE;
+	struct task_struct *task;
+	struct wq_stat st;
+
+	if (rig->drainer)
+		return 0;
+	init_completion(&rig->drained);
+	task = kthread_run(drainer, rig, "wq_model");
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	rig->drainer = task;
+	do {
+		usleep_range(10, 50);
+		wq_stats(rig->q, &st);
+		if (st.state & WQ_STATE_DRAINING || completion_done(&rig->drained))
+			return 0;
+	} while (time_before(jiffies, until));
+	return -ETIMEDOUT;
+}
+
+static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct taken *t)
+{
+	switch (s->verb) {
+	case WS_ADD:
+		return real_add(rig, s);
+	case WS_GET:
+		return real_get(rig, s, t);
+	case WS_DONE:
+		return real_done(rig, s, token);
+	case WS_DONE_GET:
+		return real_done_get(rig, s, token, t);
+	case WS_TOUCH:
+		return real_touch(rig, s, token);
+	case WS_FORGET:
+		return real_forget(rig, s);
+	case WS_CANCEL:
+		return real_cancel(rig, s);
+	case WS_END:
+		return real_end(rig, s);
+	case WS_SHUTDOWN:
+		wq_shutdown(rig->q);
+		return 0;
+	case WS_DRAIN:
+		return real_drain(rig);
+	case WS_TICK:
+	case WS_PASS:
+		wq_tick(rig->q);
+		return 0;
+	}
+	return 0;
+}
+
+/* --- the comparison --- */
+
+#define DIFFERS(rig, fmt, ...) \
+	(scnprintf((rig)->why, sizeof((rig)->why), fmt, ##__VA_ARGS__), false)
+
+static bool same_key(struct rig *rig, u32 c, u32 k)
+{
+	const struct ws_run *run = &rig->run;
+	struct wq_key_state st = {};
+	int ret = wq_key_query(rig->q, rig->c[c], &rig->op[k], &st) ?: (int)st.state;
+	int want = wm_query(&run->m, c, k);
+	s64 real[] = { st.failures, st.requeues, st.due, st.lease, st.age };
+	s64 model[] = {
+		run->m.key[k].failures, wm_requeues(&run->m, k),
+		wm_left(&run->m, k, WM_DUE), wm_left(&run->m, k, WM_LEASE), wm_age(&run->m, k),
+	};
+	static const char * const name[] = { "failures", "requeues", "due", "lease", "age" };
+	u32 i;
+
+	if (ret != want)
+		return DIFFERS(rig, "state of key %u, seen by %u: module %d, model %d",
+			       k, c, ret, want);
+	for (i = 0; want >= 0 && i < ARRAY_SIZE(real); i++)
+		if (real[i] != model[i])
+			return DIFFERS(rig, "%s of key %u: module %lld, model %lld",
+				       name[i], k, real[i], model[i]);
+	return true;
+}
+
+static __poll_t want_poll(const struct wm *m)
+{
+	__poll_t mask = m->shut ? 0 : EPOLLOUT | EPOLLWRNORM;
+
+	if (m->nready || m->shut)
+		mask |= EPOLLIN | EPOLLRDNORM;
+	return mask | (m->shut && !m->nready ? EPOLLHUP : 0);
+}
+
+static bool same_queue(struct rig *rig, u32 c)
+{
+	struct wm *m = &rig->run.m;
+	struct wq_stat st;
+	__poll_t mask = wq_poll_mask(rig->q);
+
+	wq_consumer_stats(rig->c[c], &st);
+	if (ws_stat_differs(&rig->run, c, true, &st, rig->why, sizeof(rig->why)))
+		return false;
+	if (wq_len(rig->q) != m->nready)
+		return DIFFERS(rig, "wq_len(): module %u, model %u", wq_len(rig->q), m->nready);
+	if (wq_shutting_down(rig->q) != m->shut)
+		return DIFFERS(rig, "wq_shutting_down(): model %d", m->shut);
+	if (mask != want_poll(m))
+		return DIFFERS(rig, "poll: module %#x, model %#x", (__force u32)mask,
+			       (__force u32)want_poll(m));
+	return true;
+}
+
+/* Everything, as every consumer sees it. */
+static bool same_all(struct rig *rig)
+{
+	u32 c, k;
+
+	for (c = 1; c <= rig->consumers; c++) {
+		if (!same_queue(rig, c))
+			return false;
+		for (k = 0; k < rig->run.m.p.keys; k++)
+			if (!same_key(rig, c, k))
+				return false;
+	}
+	return true;
+}
+
+/* A ns before there is something to do a tick does nothing. */
+static bool same_before(struct rig *rig)
+{
+	struct wm *m = &rig->run.m;
+	s64 next = ws_next_time(m);
+
+	if (next - 1 <= m->now)
+		return true;
+	m->now = next - 1;
+	wm_tick(m);
+	rig->now = m->now;
+	wq_tick(rig->q);
+	return same_queue(rig, 1);
+}
+
+/* Does a step to both.  True: with the same result. */
+static bool rig_step(struct rig *rig, const struct ws_step *s)
+{
+	u64 token = ws_token(&rig->run, s).real;
+	struct taken t = {};
+	int want, ret;
+
+	if (s->verb == WS_TICK && !same_before(rig))
+		return false;
+	want = ws_do(&rig->run, s);
+	rig->now = rig->run.m.now;
+	ret = real_do(rig, s, token, &t);
+	if (ret != want)
+		return DIFFERS(rig, "result: module %d, model %d", ret, want);
+	if (rig->drainer && !rig->run.m.draining) {
+		if (!rig_drained(rig))
+			return DIFFERS(rig, "a drain goes on");
+		if (rig->drain_ret != rig->run.m.drained)
+			return DIFFERS(rig, "result of drain: module %d, model %d",
+				       rig->drain_ret, rig->run.m.drained);
+	}
+	if (!t.token || ret < 0)
+		return true;
+
+	/* a key was handed out */
+	if (t.failures != rig->run.m.key[ret].failures)
+		return DIFFERS(rig, "failures as get told them: module %u, model %u",
+			       t.failures, rig->run.m.key[ret].failures);
+	if (t.token <= rig->last_token)
+		return DIFFERS(rig, "token %llu after %llu", t.token, rig->last_token);
+	rig->last_token = t.token;
+	ws_told(&rig->run, s->who, ret, t.token);
+	return true;
+}
+
+/* Gets all there is: the keys must come in the same order. */
+static bool rig_empty(struct rig *rig)
+{
+	struct ws_step get = { .verb = WS_GET, .who = rig->consumers, .flags = WS_UNLEASED };
+	u32 n = rig->run.m.nready;
+
+	for (; n; n--) {
+		if (rig_step(rig, &get))
+			continue;
+		strlcat(rig->why, ", as all were got at the end", sizeof(rig->why));
+		return false;
+	}
+	return rig_step(rig, &get);
+}
+
+/* --- sequences --- */
+
+struct driver {
+	struct rig rig;
+	const struct config *cfg;
+	struct config random;
+	struct ws_step path[SEQUENCE], spare[SEQUENCE];
+	struct ws_run run[MAX_DEPTH + 1];	/* models after each step of a path */
+	u32 length;				/* of all sequences; 0: random ones */
+	u64 sequences, steps;
+	ulong next;				/* jiffies of the next line of progress */
+};
+
+/* Is all the same, on the way and at the end? */
+static bool agrees(struct driver *d, const struct ws_step *path, u32 n)
+{
+	struct rig *rig = &d->rig;
+	bool same = !rig_start(rig, d->cfg);
+	u32 i;
+
+	for (i = 0; i < n && same; i++)
+		same = rig_step(rig, &path[i]) && same_queue(rig, max_t(u32, path[i].who, 1)) &&
+		       same_key(rig, rig->consumers, path[i].key);
+	same = same && same_all(rig) && rig_empty(rig) && same_all(rig);
+	rig_stop(rig);
+	cond_resched();
+	return same;
+}
+
+static bool differs(void *arg, const struct ws_step *path, u32 n)
+{
+	return !agrees(arg, path, n);
+}
+
+/* A sequence as a reader can follow it, with the results of the model. */
+static void tell(struct driver *d, u32 n)
+{
+	const struct wm_params *p = &d->cfg->p;
+	struct ws_run *run = &d->run[0];
+	char text[128];
+	int ret;
+	u32 i;
+
+	say("queue: %s; max_keys %u, lease %lld, exponential %lld to %lld, bucket %u %lld\n",
+	    d->cfg->name, p->max_keys, p->lease, p->exponential ? p->base : -1, p->longest,
+	    p->burst, p->token);
+	ws_start(run, p, d->cfg->kernel, UNIT);
+	for (i = 0; i < n; i++) {
+		ws_print(text, sizeof(text), run, &d->path[i]);
+		ret = ws_do(run, &d->path[i]);
+		if (ret >= 0 && (d->path[i].verb == WS_GET || d->path[i].verb == WS_DONE_GET))
+			ws_told(run, d->path[i].who, ret, 1);
+		say("%3u. %-50s = %d\n", i + 1, text, ret);
+	}
+}
+
+/* The first n steps of the path fail: tell the shortest sequence to be had from them. */
+static void tell_failure(struct driver *d, u32 n)
+{
+	say("FAILED: module and model differ after %u steps: %s\n", n, d->rig.why);
+	rig_stop(&d->rig);
+	if (agrees(d, d->path, n)) {
+		say("but not so the second time\n");
+	} else {
+		n = ws_shrink(d->path, n, d->spare, differs, d);
+		agrees(d, d->path, n);
+		say("%u steps suffice: %s\n", n, d->rig.why);
+	}
+	tell(d, n);
+}
+
+static void progress(struct driver *d, bool end)
+{
+	cond_resched();
+	if (!end && time_before(jiffies, d->next))
+		return;
+	d->next = jiffies + PROGRESS;
+	if (d->length)
+		say("all sequences of %u steps, %s: %llu%s\n", d->length, d->cfg->name,
+		    d->sequences, end ? "" : " so far");
+	else
+		say("random sequences: %llu, of %llu steps%s\n", d->sequences, d->steps,
+		    end ? "" : " so far");
+}
+
+/* --- every sequence --- */
+
+static const struct config configs[] = {
+	{
+		.name = "two processes, leases", .consumers = 2, .p = {
+			.keys = 2, .max_keys = 2, .lease = UNIT,
+			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
+		},
+	}, {
+		.name = "kernel and process, leases, full with one key", .consumers = 2,
+		.kernel = true, .p = {
+			.keys = 2, .max_keys = 1, .lease = UNIT,
+			.exponential = true, .base = 0, .longest = UNIT,
+		},
+	}, {
+		.name = "kernel and process, no leases, bucket", .consumers = 2,
+		.kernel = true, .p = {
+			.keys = 2, .max_keys = 2, .burst = 1, .token = UNIT / 2,
+		},
+	}
+};
+
+/* Who is 0: the key's holder. */
+static struct ws_step alphabet[64];
+static u32 letters;
+
+static void letter(struct ws_step s)
+{
+	if (!WARN_ON(letters == ARRAY_SIZE(alphabet)))
+		alphabet[letters++] = s;
+}
+
+#define LETTER(v, ...)	letter((struct ws_step){ .verb = WS_##v, ##__VA_ARGS__ })
+
+static void make_key_letters(u8 k)
+{
+	static const u32 outcomes[] = {
+		0, WQ_DONE_FORGET, WQ_DONE_RETRY, WQ_DONE_AFTER, WQ_DONE_FORGET | WQ_DONE_AFTER,
+	};
+	static const u32 flags[] = { 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST };
+	u8 c;
+	u32 i;
+
+	LETTER(ADD, .key = k);
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		LETTER(ADD, .key = k, .ns = UNIT / 2, .flags = WS_AFTER | flags[i]);
+		LETTER(ADD, .key = k, .ns = UNIT, .flags = flags[i]);
+	}
+	LETTER(ADD, .key = k, .ns = S64_MAX, .flags = WQ_ADD_TAKE_LATEST);
+	LETTER(ADD, .key = k, .flags = WQ_ADD_DROP_DELAY);
+	LETTER(ADD, .key = k, .flags = WS_AFTER | WQ_ADD_RATE_LIMITED);
+	for (i = 0; i < ARRAY_SIZE(outcomes); i++)
+		LETTER(DONE, .key = k, .flags = outcomes[i],
+		       .ns = outcomes[i] & WQ_DONE_AFTER ? UNIT / 2 : 0);
+	LETTER(DONE, .key = k, .flags = WQ_DONE_AFTER);
+	LETTER(TOUCH, .key = k);
+	LETTER(CANCEL, .key = k, .who = 1);
+	LETTER(FORGET, .key = k, .who = 1);
+	for (c = 1; c <= 2; c++) {
+		LETTER(DONE, .key = k, .who = c);
+		LETTER(DONE, .key = k, .who = c, .token = WS_NONE);
+		LETTER(TOUCH, .key = k, .who = c);
+	}
+}
+
+static void make_alphabet(void)
+{
+	u8 c;
+
+	letters = 0;
+	make_key_letters(0);
+	make_key_letters(1);
+	for (c = 1; c <= 2; c++) {
+		LETTER(GET, .who = c);
+		LETTER(END, .who = c);
+	}
+	LETTER(GET, .who = 1, .flags = WS_UNLEASED);
+	LETTER(GET, .who = 2, .flags = WS_FAULT);
+	LETTER(TICK);
+	LETTER(PASS, .ns = UNIT);
+	LETTER(MOVE, .ns = UNIT / 2);
+	LETTER(SHUTDOWN);
+}
+
+/* Is this a step here, and not the same as another one?  Sets who does it. */
+static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 consumers)
+{
+	const struct wm *m = &run->m;
+	u32 holder = m->key[s->key].holder;
+
+	switch (s->verb) {
+	case WS_DONE:
+	case WS_TOUCH:
+		if (!s->who) {
+			s->who = holder;
+			if (!holder)
+				return false;
+		} else if (s->who == holder && s->token == WS_MINE) {
+			return false;
+		}
+		break;
+	case WS_GET:
+		if (s->flags & WS_UNLEASED && !run->kernel)
+			return false;
+		break;
+	case WS_TICK:
+	case WS_PASS:
+	case WS_MOVE:
+		/* time means nothing to a queue in which nothing waits for it */
+		if (ws_next_time(m) == m->now && wm_next(m, WM_DUE) == S64_MAX &&
+		    wm_next(m, WM_LEASE) == S64_MAX && m->full_at <= m->now && !m->sweep)
+			return false;
+		break;
+	}
+	/* a new key or process is like any other */
+	return s->key <= keys && (run->kernel || s->who <= consumers + 1);
+}
+
+/* The path of this length as a sequence of its own. */
+static bool run_path(struct driver *d, u32 n)
+{
+	struct rig *rig = &d->rig;
+	bool same = !rig_start(rig, d->cfg);
+	u32 i;
+
+	for (i = 0; i < n && same; i++)
+		same = rig_step(rig, &d->path[i]);
+	d->steps += n;
+	return same;
+}
+
+/*
+ * The last step of a path.  Those that change nothing, by the model, are done one
+ * after another to the same queue: the module, too, must be as before.
+ */
+static bool walk_end(struct driver *d, u32 at, const struct ws_step *last, bool changes)
+{
+	bool same;
+
+	d->sequences++;
+	progress(d, false);
+	if (!changes) {
+		d->steps++;
+		return rig_step(&d->rig, last) && same_all(&d->rig);
+	}
+	same = run_path(d, at + 1) && same_all(&d->rig) && rig_empty(&d->rig);
+	if (same)
+		rig_stop(&d->rig);
+	return same;
+}
+
+static bool walk(struct driver *d, u32 at, u32 keys, u32 consumers);
+
+/* All steps from here that change something, or all others. */
+static bool walk_steps(struct driver *d, u32 at, u32 keys, u32 consumers, bool changes)
+{
+	const struct ws_run *run = &d->run[at];
+	struct ws_run *next = &d->run[at + 1];
+	bool same = true;
+	struct ws_step s;
+	u32 i;
+	int ret;
+
+	for (i = 0; i < letters && same; i++) {
+		s = alphabet[i];
+		if (!applies(run, &s, keys, consumers))
+			continue;
+		ws_copy(next, run);
+		ret = ws_do(next, &s);
+		if (ret >= 0 && s.verb == WS_GET)
+			ws_told(next, s.who, ret, 1);
+		if (!!memcmp(&next->m, &run->m, WS_SIZE(&run->m)) != changes)
+			continue;
+		d->path[at] = s;
+		if (at + 1 == d->length)
+			same = walk_end(d, at, &s, changes);
+		else
+			same = walk(d, at + 1, max_t(u32, keys, s.key + 1),
+				    max_t(u32, consumers, s.who));
+	}
+	return same;
+}
+
+static bool walk(struct driver *d, u32 at, u32 keys, u32 consumers)
+{
+	if (at + 1 == d->length) {
+		if (!run_path(d, at) || !walk_steps(d, at, keys, consumers, false) ||
+		    !rig_empty(&d->rig))
+			return false;
+		rig_stop(&d->rig);
+	}
+	return walk_steps(d, at, keys, consumers, true);
+}
+
+/* The shorter ones first.  False: one of them failed. */
+static bool all_agree(struct driver *d, u32 longest)
+{
+	const struct config *cfg;
+	bool same = true;
+
+	make_keys();
+	make_alphabet();
+	for (d->length = 1; d->length <= longest && same; d->length++) {
+		for (cfg = configs; cfg < configs + ARRAY_SIZE(configs) && same; cfg++) {
+			d->cfg = cfg;
+			d->sequences = 0;
+			d->next = jiffies + PROGRESS;
+			ws_start(&d->run[0], &cfg->p, cfg->kernel, UNIT);
+			same = walk(d, 0, 0, 0);
+			if (!same)
+				tell_failure(d, d->length);
+			progress(d, true);
+		}
+	}
+	return same;
+}
+
+/* --- random sequences --- */
+
+/* A queue of some kind. */
+static void random_config(struct config *cfg, u64 *rnd)
+{
+	static const u32 max_keys[] = { WM_KEYS, WM_KEYS, WM_KEYS / 2, 8, 2 };
+
+	*cfg = (struct config){
+		.name = "random",
+		.kernel = ws_rnd(rnd, 2),
+		.consumers = 1 + ws_rnd(rnd, WS_CONSUMERS),
+		.p = {
+			.keys = WM_KEYS,
+			.max_keys = max_keys[ws_rnd(rnd, ARRAY_SIZE(max_keys))],
+			.lease = ws_rnd(rnd, 3) ? UNIT : 0,
+			.timed = !ws_rnd(rnd, 4),
+		},
+	};
+	if (ws_rnd(rnd, 4)) {
+		cfg->p.exponential = true;
+		cfg->p.base = ws_rnd(rnd, 3) * UNIT / 2;
+		cfg->p.longest = cfg->p.base + ws_rnd(rnd, 100) * UNIT;
+	}
+	if (!cfg->p.exponential || !ws_rnd(rnd, 3)) {
+		cfg->p.burst = 1 + ws_rnd(rnd, 10);
+		cfg->p.token = UNIT / 2 << ws_rnd(rnd, 5);
+	}
+}
+
+/* One queue, and up to SEQUENCE steps; returns how many were done when they differed. */
+static u32 random_sequence(struct driver *d, struct ws_gen *g, u32 n)
+{
+	struct rig *rig = &d->rig;
+	struct ws_step *s = d->path;
+	u32 i;
+
+	if (rig_start(rig, d->cfg))
+		return 1;
+	for (i = 0; i < n; i++, s++) {
+		ws_random(g, &rig->run, s);
+		d->steps++;
+		if (!rig_step(rig, s) || !same_queue(rig, max_t(u32, s->who, 1)) ||
+		    !same_key(rig, rig->consumers, s->key) || (i % 64 == 63 && !same_all(rig)))
+			return i + 1;
+	}
+	if (!same_all(rig) || !rig_empty(rig) || !same_all(rig))
+		return n;
+	rig_stop(rig);
+	return 0;
+}
+
+static bool random_agree(struct driver *d, u32 todo, u64 first)
+{
+	struct ws_gen g;
+	u32 n, bad;
+
+	make_keys();
+	d->length = 0;
+	d->cfg = &d->random;
+	d->sequences = 0;
+	d->steps = 0;
+	d->next = jiffies + PROGRESS;
+	for (; todo; todo -= n, first++) {
+		n = min_t(u32, todo, SEQUENCE);
+		g = (struct ws_gen){ .seed = first, .keys = WM_KEYS, .clock = true,
+				     .unit = UNIT / 8 };
+		random_config(&d->random, &g.seed);
+		g.consumers = d->random.consumers;
+		ws_gen_init(&g);
+		d->sequences++;
+		bad = random_sequence(d, &g, n);
+		if (bad) {
+			say("seed=%llu steps=%u is this sequence\n", first, SEQUENCE);
+			tell_failure(d, bad);
+			return false;
+		}
+		progress(d, false);
+	}
+	progress(d, true);
+	return true;
+}
+
+/* --- the suite --- */
+
+static int model_init(struct kunit *test)
+{
+	struct driver *d = vzalloc(sizeof(*d));
+
+	test->priv = d;
+	return d ? 0 : -ENOMEM;
+}
+
+static void model_exit(struct kunit *test)
+{
+	vfree(test->priv);
+}
+
+static void every_sequence_of_2_steps_agrees_with_the_model(struct kunit *test)
+{
+	KUNIT_EXPECT_TRUE(test, all_agree(test->priv, 2));
+}
+
+static void random_steps_agree_with_the_model(struct kunit *test)
+{
+	KUNIT_EXPECT_TRUE(test, random_agree(test->priv, 100000, 1));
+}
+
+static struct kunit_case model_cases[] = {
+	KUNIT_CASE(every_sequence_of_2_steps_agrees_with_the_model),
+	KUNIT_CASE(random_steps_agree_with_the_model),
+	{}
+};
+
+static struct kunit_suite model_suite = {
+	.name = "wq_model",
+	.init = model_init,
+	.exit = model_exit,
+	.test_cases = model_cases,
+};
+kunit_test_suite(model_suite);
+
+/* --- long runs --- */
+
+static int __init long_init(void)
+{
+	struct driver *d = vzalloc(sizeof(*d));
+	u32 good = 0, bad = 0;
+
+	if (!d)
+		return -ENOMEM;
+	if (depth)
+		*(all_agree(d, min_t(u32, depth, MAX_DEPTH)) ? &good : &bad) += 1;
+	if (steps)
+		*(random_agree(d, steps, seed) ? &good : &bad) += 1;
+	vfree(d);
+	if (good || bad)
+		say("%u passed, %u failed\n", good, bad);
+	return 0;
+}
+module_init(long_init);
+
+static void __exit long_exit(void)
+{
+}
+module_exit(long_exit);
+
+MODULE_DESCRIPTION("Comparison of wq with a model of it");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Random steps through /dev/wq, compared with the model of tests/model.
+ *
+ * Consumers are open files of a named queue.  Nobody drives the clock here: delays are
+ * over at once (and then waited for), or not during the test; leases likewise.  Times
+ * are compared to a quarter of an hour, as the model's clock all but stands still.  The
+ * short lease that some queues have is kept alive by touching all keys that are held,
+ * until a step lets all of them end.
+ *
+ * WQ_MODEL_STEPS and WQ_MODEL_SEED in the environment make it longer, or other.
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "wq_test.h"
+#include "wq_steps.h"
+
+#define SEQUENCE	1000
+#define HOUR		(3600 * SEC)
+#define SHORT_LEASE	(400 * MS)
+
+struct rig {
+	struct ws_run run;		/* the model */
+	char name[WQ_NAME_MAX];
+	struct wm_params p;
+	int consumers;
+	int fd[WS_CONSUMERS + 1];
+	__u64 last_token;
+	int drain_fd;			/* 0: nobody drains */
+	pthread_t drainer;
+	bool drained;
+	int drain_ret;
+	__s64 touched;			/* when the leases were last kept alive */
+	bool late;			/* and that was not in time: nothing is said */
+	__s64 patience;			/* ns, with what may be late */
+	void *hole;			/* no memory */
+	char why[160];			/* what differs */
+	struct ws_step path[SEQUENCE], spare[SEQUENCE];
+};
+
+/* Of all lengths; the first byte tells which one it is. */
+static size_t key_of(unsigned int k, char *key)
+{
+	size_t len = k % 16 == 15 ? WQ_MAX_KEY - k / 16 : 1 + k % 16 * 3;
+
+	memset(key, 0xa5, len);
+	key[0] = k;
+	return len;
+}
+
+#define DIFFERS(rig, ...) \
+	(snprintf((rig)->why, sizeof((rig)->why), __VA_ARGS__), false)
+
+/* ---- the rig ---- */
+
+static bool rig_start(struct rig *rig)
+{
+	struct wq_limit limits[3], *l = limits;
+	struct wq_open op = {
+		.size = sizeof(op), .flags = WQ_OPEN_CREATE, .mode = 0600,
+		.max_keys = rig->p.max_keys, .limits = addr_of(limits), .lease = rig->p.lease,
+	};
+	int i;
+
+	if (rig->p.exponential && rig->p.burst)
+		*l++ = (struct wq_limit){ .kind = WQ_LIMIT_MAX_OF, .n = 2 };
+	if (rig->p.exponential)
+		*l++ = (struct wq_limit){
+			.kind = WQ_LIMIT_EXPONENTIAL, .base = rig->p.base, .max = rig->p.longest,
+		};
+	if (rig->p.burst)
+		*l++ = (struct wq_limit){
+			.kind = WQ_LIMIT_BUCKET, .n = rig->p.burst,
+			.rate = 1000000000ULL * SEC / rig->p.token,
+		};
+	op.num_limits = l - limits;
+	strcpy(op.name, rig->name);
+
+	ws_start(&rig->run, &rig->p, false, 0);
+	rig->last_token = 0;
+	rig->late = false;
+	for (i = 1; i <= rig->consumers; i++) {
+		rig->fd[i] = q_dev(O_RDWR);
+		if (rig->fd[i] < 0 || verb(rig->fd[i], WQ_IOC_OPEN, &op))
+			return DIFFERS(rig, "can't open the queue");
+	}
+	rig->touched = now_ns();
+	return true;
+}
+
+static void rig_drained(struct rig *rig)
+{
+	pthread_join(rig->drainer, NULL);
+	close(rig->drain_fd);
+	rig->drain_fd = 0;
+}
+
+static void rig_stop(struct rig *rig)
+{
+	int i;
+
+	if (rig->drain_fd) {
+		q_shutdown(rig->drain_fd);
+		rig_drained(rig);
+	}
+	q_unlink(rig->name);
+	for (i = 1; i <= rig->consumers; i++)
+		close(rig->fd[i]);
+}
+
+/* ---- a step of the module ---- */
+
+/* One key's result of an array verb. */
+static int array_of_one(struct rig *rig, unsigned long nr, const struct ws_step *s, __u64 token)
+{
+	union one one;
+	char key[WQ_MAX_KEY];
+	size_t len = key_of(s->key, key);
+	__s32 result = -4711;
+	/* the same for all verbs, up to there; done's is longest */
+	struct wq_done args = {
+		.size = nr == WQ_IOC_DONE ? sizeof(args) : sizeof(struct wq_touch),
+		.keys = { addr_of(&one), WQ_REC_SIZE(len), 1 }, .results = addr_of(&result),
+	};
+	int ret;
+
+	rec_set(&one, key, len, token);
+	if (nr != WQ_IOC_TOUCH) {
+		one.rec.flags = s->flags;
+		one.rec.delay = s->ns;
+	}
+	ret = verb(rig->fd[s->who ?: 1], nr, &args);
+	return ret ?: result;
+}
+
+static int got(const union one *one, const struct wq_keys *keys, __u64 *token)
+{
+	char key[WQ_MAX_KEY];
+	unsigned int k = (__u8)one->rec.key[0];
+
+	if (keys->count != 1 || k >= WM_KEYS || one->rec.len != key_of(k, key) ||
+	    memcmp(one->rec.key, key, one->rec.len))
+		return -EBADMSG;
+	*token = one->rec.token;
+	return k;
+}
+
+static int real_get(struct rig *rig, const struct ws_step *s, union one *one, __u64 *token)
+{
+	struct wq_get args = { .size = sizeof(args), .keys = { addr_of(one), sizeof(*one), 1 } };
+	int ret;
+
+	if (s->flags & WS_FAULT)
+		args.keys.addr = addr_of(rig->hole);
+	if (s->flags & WS_SMALL)
+		args.keys.size = 8;
+	ret = verb(rig->fd[s->who], WQ_IOC_GET, &args);
+	return ret ?: got(one, &args.keys, token);
+}
+
+static int real_done_get(struct rig *rig, const struct ws_step *s, __u64 of, union one *one,
+			 __u64 *token)
+{
+	char key[WQ_MAX_KEY];
+	size_t len = key_of(s->key, key);
+	struct wq_done args = {
+		.size = sizeof(args), .flags = WQ_DONE_GET,
+		.keys = { addr_of(one), WQ_REC_SIZE(len), 1 },
+		.next = { addr_of(one), sizeof(*one), 1 },
+	};
+	struct wq_rec *rec = rec_set(one, key, len, of);
+	int ret;
+
+	rec->flags = s->flags;
+	rec->delay = s->ns;
+	ret = verb(rig->fd[s->who], WQ_IOC_DONE, &args);
+	return ret ?: got(one, &args.next, token);
+}
+
+static int key_state(struct rig *rig, int c, unsigned long nr, unsigned int k,
+		     struct wq_key_state *ks)
+{
+	char key[WQ_MAX_KEY];
+	int ret;
+
+	*ks = (struct wq_key_state){
+		.size = sizeof(*ks), .key = addr_of(key), .key_len = key_of(k, key),
+	};
+	ret = verb(rig->fd[c], nr, ks);
+	return ret ?: (int)ks->state;
+}
+
+static int real_end(struct rig *rig, const struct ws_step *s)
+{
+	int fd = q_dev(O_RDWR), ret;
+
+	/* first the new one, that the queue always has one */
+	ret = fd < 0 ? fd : q_bind(fd, rig->name, 0, 0, 0);
+	close(rig->fd[s->who]);
+	rig->fd[s->who] = fd;
+	return ret;
+}
+
+static void *drainer(void *arg)
+{
+	struct rig *rig = arg;
+
+	rig->drain_ret = q_drain(rig->drain_fd);
+	__atomic_store_n(&rig->drained, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* By a file that holds no keys.  Returns when it waits, or has ended. */
+static int real_drain(struct rig *rig)
+{
+	if (rig->drain_fd)
+		return 0;
+	rig->drained = false;
+	rig->drain_fd = q_attach(rig->name, O_RDWR);
+	if (rig->drain_fd < 0 || pthread_create(&rig->drainer, NULL, drainer, rig))
+		abort();
+	while (!__atomic_load_n(&rig->drained, __ATOMIC_ACQUIRE) &&
+	       !(q_stat(rig->fd[1]).state & WQ_STATE_DRAINING))
+		sched_yield();
+	return 0;
+}
+
+/* Before the model does it: for each key that is held, its holder's. */
+static bool touch_all(struct rig *rig)
+{
+	struct ws_step s = { .verb = WS_TOUCH };
+	int ret;
+
+	rig->touched = now_ns();
+	for (s.key = 0; s.key < rig->p.keys; s.key++) {
+		s.who = rig->run.m.key[s.key].holder;
+		if (!s.who)
+			continue;
+		ret = array_of_one(rig, WQ_IOC_TOUCH, &s, ws_token(&rig->run, &s).real);
+		if (ret)
+			return DIFFERS(rig, "touch of %u by %u: module %d", s.key, s.who, ret);
+	}
+	return true;
+}
+
+static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one *one,
+		   __u64 *token)
+{
+	struct wq_key_state ks;
+
+	switch (s->verb) {
+	case WS_ADD:
+	case WS_SOON:
+		return array_of_one(rig, WQ_IOC_ADD, s, 0);
+	case WS_GET:
+		return real_get(rig, s, one, token);
+	case WS_DONE:
+		return array_of_one(rig, WQ_IOC_DONE, s, of);
+	case WS_DONE_GET:
+		return real_done_get(rig, s, of, one, token);
+	case WS_TOUCH:
+		return array_of_one(rig, WQ_IOC_TOUCH, s, of);
+	case WS_FORGET:
+		return key_state(rig, s->who, WQ_IOC_FORGET, s->key, &ks);
+	case WS_CANCEL:
+		return key_state(rig, s->who, WQ_IOC_CANCEL, s->key, &ks);
+	case WS_END:
+		return real_end(rig, s);
+	case WS_SHUTDOWN:
+		return q_shutdown(rig->fd[1]);
+	case WS_DRAIN:
+		return real_drain(rig);
+	}
+	return 0;
+}
+
+/* ---- the comparison ---- */
+
+/* Of two times until then, -1: never. */
+static bool same_time(__s64 real, __s64 model)
+{
+	if (real < 0 || model < 0)
+		return real == model;
+	/* the end of time is as far from both clocks */
+	if (model > INT64_MAX / 2)
+		return real > INT64_MAX / 2;
+	return real < model + HOUR / 4 && real > model - HOUR / 4;
+}
+
+static bool same_key(struct rig *rig, int c, unsigned int k)
+{
+	const struct wm *m = &rig->run.m;
+	struct wq_key_state ks;
+	int ret = key_state(rig, c, WQ_IOC_QUERY, k, &ks), want = wm_query(m, c, k);
+
+	if (ret != want)
+		return DIFFERS(rig, "state of key %u, seen by %d: module %d, model %d",
+			       k, c, ret, want);
+	if (ret < 0)
+		return true;
+	if (ks.failures != m->key[k].failures || ks.requeues != wm_requeues(m, k))
+		return DIFFERS(rig, "failures, requeues of key %u: module %u, %u, model %u, %u", k,
+			       ks.failures, ks.requeues, m->key[k].failures, wm_requeues(m, k));
+	if (!same_time(ks.due, wm_left(m, k, WM_DUE)) ||
+	    !same_time(ks.lease, wm_left(m, k, WM_LEASE)))
+		return DIFFERS(rig, "due, lease of key %u: module %lld, %lld, model %lld, %lld", k,
+			       (long long)ks.due, (long long)ks.lease,
+			       (long long)wm_left(m, k, WM_DUE),
+			       (long long)wm_left(m, k, WM_LEASE));
+	return true;
+}
+
+static bool same_queue(struct rig *rig, int c)
+{
+	const struct wm *m = &rig->run.m;
+	struct pollfd pfd = { .fd = rig->fd[c], .events = POLLIN | POLLOUT };
+	struct wq_stat st = q_stat(rig->fd[c]);
+	unsigned int first = wm_first(m, WM_DUE);
+	short want = (m->shut ? 0 : POLLOUT) | (m->nready || m->shut ? POLLIN : 0) |
+		     (m->shut && !m->nready ? POLLHUP : 0);
+
+	if (ws_stat_differs(&rig->run, c, false, &st, rig->why, sizeof(rig->why)))
+		return false;
+	if (!same_time(st.next_due, first < WM_KEYS ? wm_left(m, first, WM_DUE) : -1))
+		return DIFFERS(rig, "next_due: module %lld", (long long)st.next_due);
+	if (poll(&pfd, 1, 0) < 0 || pfd.revents != want)
+		return DIFFERS(rig, "poll: module %#x, model %#x", pfd.revents, want);
+	return true;
+}
+
+/* Each key, as one of the consumers sees it. */
+static bool same_all(struct rig *rig)
+{
+	unsigned int k;
+	int c;
+
+	for (c = 1; c <= rig->consumers; c++)
+		if (!same_queue(rig, c))
+			return false;
+	for (k = 0; k < rig->p.keys; k++)
+		if (!same_key(rig, 1 + k % rig->consumers, k))
+			return false;
+	return true;
+}
+
+/* What the queue's thread does it does soon: due keys, leases; what a shut down dropped. */
+static bool settles(struct rig *rig, const struct ws_step *s)
+{
+	bool waits = s->verb == WS_SOON || s->verb == WS_EXPIRE;
+	__s64 until = now_ns() + rig->patience;
+
+	if (!waits && !rig->run.m.shut)
+		return true;
+	/* the figures that may be late are told apart by this */
+	rig->run.m.sweep = !waits;
+	if (!waits && !same_queue(rig, 1))
+		return false;
+	rig->run.m.sweep = false;
+	while (!same_queue(rig, 1)) {
+		if (now_ns() > until)
+			return false;
+		sleep_ms(1);
+	}
+	if (s->verb == WS_EXPIRE)
+		rig->touched = now_ns();
+	return true;
+}
+
+/*
+ * Leases that end by themselves, because the machine is slow, are no failure of the
+ * module's: true as long as none can have.
+ */
+static bool in_time(struct rig *rig)
+{
+	__s64 since = now_ns() - rig->touched;
+
+	if (rig->p.lease != SHORT_LEASE || since < SHORT_LEASE / 4)
+		return true;
+	if (since < SHORT_LEASE * 3 / 4 && touch_all(rig)) {
+		ws_touch_all(&rig->run);
+		return true;
+	}
+	rig->late = true;
+	return false;
+}
+
+/* Does a step to both.  True: with the same result, and as late as it may be. */
+static bool rig_step(struct rig *rig, const struct ws_step *s)
+{
+	__u64 of = ws_token(&rig->run, s).real, token = 0;
+	static union one one;
+	int want, ret;
+
+	if (!in_time(rig))
+		return false;
+	if (s->verb == WS_EXPIRE && !touch_all(rig))
+		return false;
+	want = ws_do(&rig->run, s);
+	ret = real_do(rig, s, of, &one, &token);
+	if (ret != want)
+		return DIFFERS(rig, "result: module %d, model %d", ret, want);
+	if (rig->drain_fd && !rig->run.m.draining) {
+		rig_drained(rig);
+		if (rig->drain_ret != rig->run.m.drained)
+			return DIFFERS(rig, "result of drain: module %d, model %d",
+				       rig->drain_ret, rig->run.m.drained);
+	}
+	if (token) {
+		if (one.rec.failures != rig->run.m.key[ret].failures)
+			return DIFFERS(rig, "failures as get told them: module %u, model %u",
+				       one.rec.failures, rig->run.m.key[ret].failures);
+		if (token <= rig->last_token)
+			return DIFFERS(rig, "a token that is not new");
+		rig->last_token = token;
+		ws_told(&rig->run, s->who, ret, token);
+	}
+	return settles(rig, s);
+}
+
+static bool rig_empty(struct rig *rig)
+{
+	struct ws_step get = { .verb = WS_GET, .who = 1 };
+	unsigned int n = rig->run.m.nready + 1;
+
+	while (n--)
+		if (!rig_step(rig, &get))
+			return false;
+	return true;
+}
+
+/* All of a sequence; makes up the steps from g where that is not NULL.  The steps done. */
+static unsigned int sequence(struct rig *rig, struct ws_step *path, unsigned int n,
+			     struct ws_gen *g, bool *same)
+{
+	unsigned int i;
+
+	*same = rig_start(rig);
+	for (i = 0; i < n && *same; i++) {
+		if (g)
+			ws_random(g, &rig->run, &path[i]);
+		*same = rig_step(rig, &path[i]) && same_queue(rig, path[i].who ?: 1) &&
+			same_key(rig, rig->consumers, path[i].key) &&
+			(i % 64 != 63 || same_all(rig));
+	}
+	*same = *same && same_all(rig) && rig_empty(rig) && same_all(rig);
+	*same |= rig->late;
+	rig_stop(rig);
+	return i;
+}
+
+static bool differs(void *arg, const struct ws_step *path, u32 n)
+{
+	bool same;
+
+	sequence(arg, (struct ws_step *)path, n, NULL, &same);
+	return !same;
+}
+
+/* ---- random queues ---- */
+
+static void random_queue(struct rig *rig, struct ws_gen *g)
+{
+	static const __u32 max_keys[] = { WM_KEYS, WM_KEYS, WM_KEYS / 2, 8, 2 };
+	bool expires = g->seed % 8 == 3;
+
+	rig->consumers = 1 + ws_rnd(&g->seed, WS_CONSUMERS);
+	rig->p = (struct wm_params){
+		.keys = WM_KEYS,
+		.max_keys = max_keys[ws_rnd(&g->seed, ARRAY_SIZE(max_keys))],
+		.lease = expires ? SHORT_LEASE : ws_rnd(&g->seed, 2) ? HOUR : 0,
+		.timed = true,
+	};
+	if (ws_rnd(&g->seed, 4)) {
+		rig->p.exponential = true;
+		rig->p.base = ws_rnd(&g->seed, 3) * HOUR;
+		rig->p.longest = rig->p.base + ws_rnd(&g->seed, 100) * HOUR;
+	}
+	if (!rig->p.exponential || !ws_rnd(&g->seed, 3)) {
+		rig->p.burst = 1 + ws_rnd(&g->seed, 10);
+		rig->p.token = 4000 * SEC;	/* as a rate it is exact */
+	}
+	g->consumers = rig->consumers;
+	g->expires = expires;
+	ws_gen_init(g);
+}
+
+static void tell(struct rig *rig, unsigned int n)
+{
+	struct ws_run *run = &rig->run;
+	char text[128];
+	unsigned int i;
+	int ret;
+
+	printf("# %u steps suffice: %s\n", n, rig->why);
+	printf("# queue: max_keys %u, lease %lld, exponential %lld to %lld, bucket %u\n",
+	       rig->p.max_keys, (long long)rig->p.lease,
+	       (long long)(rig->p.exponential ? rig->p.base : -1), (long long)rig->p.longest,
+	       rig->p.burst);
+	ws_start(run, &rig->p, false, 0);
+	for (i = 0; i < n; i++) {
+		ws_print(text, sizeof(text), run, &rig->path[i]);
+		ret = ws_do(run, &rig->path[i]);
+		if (ret >= 0 && (rig->path[i].verb == WS_GET || rig->path[i].verb == WS_DONE_GET))
+			ws_told(run, rig->path[i].who, ret, 1);
+		printf("# %3u. %-50s = %d\n", i + 1, text, ret);
+	}
+	fflush(stdout);
+}
+
+static unsigned long env(const char *name, unsigned long otherwise)
+{
+	const char *s = getenv(name);
+
+	return s ? strtoul(s, NULL, 0) : otherwise;
+}
+
+FIXTURE(model) {
+	struct rig *rig;
+};
+
+FIXTURE_SETUP(model)
+{
+	self->rig = calloc(1, sizeof(*self->rig));
+	ASSERT_NE(NULL, self->rig);
+	self->rig->hole = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+FIXTURE_TEARDOWN(model)
+{
+	rig_stop(self->rig);
+	free(self->rig);
+}
+
+TEST_F_TIMEOUT(model, random_steps_agree_with_the_model, 3000)
+{
+	unsigned long left = env("WQ_MODEL_STEPS", 20000), seed = env("WQ_MODEL_SEED", 1);
+	unsigned long steps = 0, sequences = 0, late = 0, expired = 0;
+	struct rig *rig = self->rig;
+	__s64 next = now_ns() + 10 * SEC;
+	struct ws_gen g;
+	unsigned int n, done;
+	bool same;
+
+	for (; left; left -= n, seed++) {
+		snprintf(rig->name, sizeof(rig->name), "model-%d-%lu", getpid(), seed);
+		g = (struct ws_gen){ .seed = seed, .keys = WM_KEYS, .unit = HOUR };
+		random_queue(rig, &g);
+		rig->patience = 20 * SEC;
+		n = min(left, SEQUENCE);
+		done = sequence(rig, rig->path, n, &g, &same);
+		steps += done;
+		sequences++;
+		late += rig->late;
+		expired += rig->run.m.st.expired;
+		if (!same) {
+			printf("# WQ_MODEL_SEED=%lu begins with this sequence: %s\n", seed, rig->why);
+			rig->patience = SEC;
+			n = ws_shrink(rig->path, done, rig->spare, differs, rig);
+			differs(rig, rig->path, n);
+			tell(rig, n);
+		}
+		ASSERT_TRUE(same);
+		if (now_ns() > next) {
+			printf("# %lu random steps so far\n", steps);
+			fflush(stdout);
+			next += 10 * SEC;
+		}
+	}
+	printf("# random sequences: %lu, of %lu steps; leases that ended: %lu; ended early on a slow machine: %lu\n",
+	       sequences, steps, expired, late);
+	fflush(stdout);
+}
+
+TEST_HARNESS_MAIN

@@ -1183,6 +1183,7 @@ void wq_put(struct wq *q)
 	wq_name_release(q);
 	kfree(q);
 }
+WQ_EXPORT_FOR_KUNIT(wq_put);
 
 /*
  * The kernel API.

@@ -2609,7 +2609,7 @@ kunit_test_suites(&add_suite, &get_suite, &done_suite, &shutdown_suite,
 		  &drain_suite, &state_suite, &key_suite, &create_suite,
 		  &order_suite, &nomem_suite, &load_suite, &wq_table_suite,
 		  &wq_delay_suite, &wq_heap_suite, &wq_limiter_suite, &wq_ratelimit_suite,
-		  &wq_backoff_suite, &wq_controller_suite, &wq_metrics_suite);
+		  &wq_backoff_suite, &wq_controller_suite, &wq_metrics_suite, &wq_lease_suite);
 
 MODULE_DESCRIPTION("KUnit tests of wq");
 MODULE_LICENSE("GPL");

@@ -18,6 +18,7 @@ extern struct kunit_suite wq_ratelimit_suite;
 extern struct kunit_suite wq_backoff_suite;
 extern struct kunit_suite wq_controller_suite;
 extern struct kunit_suite wq_metrics_suite;
+extern struct kunit_suite wq_lease_suite;
 
 /* --- memory that fails --- */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Delays up to 30 days, by the queue's thread and its hrtimer; and drains that
- * wait for long.
+ * Delays and leases up to 30 days, by the queue's thread and its hrtimer; and drains
+ * that wait for long.
  *
  * For a machine whose time jumps to the next timer when it has nothing to do, as
  * User-mode Linux's with time-travel=inf-cpu: see tests/virtual-time.  Anywhere
@@ -111,6 +111,112 @@ TEST_F_TIMEOUT(virtual, an_earlier_time_wakes_a_thread_that_sleeps_for_2_days, L
 	due = delay(self->q, "soon", SEC) + SEC;
 	EXPECT_IN_TIME(lateness(self->q, "soon", due));
 	EXPECT_IN_TIME(lateness(self->q, "days", days));
+}
+
+/* ---- leases ---- */
+
+/* Binds the test's queue anew, to one with leases. */
+static int with_lease(int *q, __s64 lease)
+{
+	struct wq_open op = { .size = sizeof(op), .lease = lease };
+
+	close(*q);
+	*q = q_dev(O_RDWR);
+	return verb(*q, WQ_IOC_OPEN, &op);
+}
+
+/* Gets a key that is ready; tells when that was. */
+static __s64 hold(int fd, const char *key, struct item *it)
+{
+	__s64 begun = now_ns();
+
+	if (q_get(fd, it, 0) || strcmp(it->key, key))
+		abort();
+	return begun;
+}
+
+static int q_touch(int fd, const struct item *it)
+{
+	union one one;
+	struct wq_touch touch = {
+		.size = sizeof(touch),
+		.keys = {
+			addr_of(rec_set(&one, it->key, it->len, it->token)),
+			WQ_REC_SIZE(it->len), 1,
+		},
+	};
+
+	return verb(fd, WQ_IOC_TOUCH, &touch);
+}
+
+TEST_F_TIMEOUT(virtual, leases_up_to_30_days_end_within_1_ms, LIMIT)
+{
+	static const __s64 leases[] = { SEC, HOUR, 2 * DAY, 30 * DAY };
+	struct item old;
+	__s64 end;
+
+	for (int i = 0; i < ARRAY_SIZE(leases); i++) {
+		ASSERT_EQ(0, with_lease(&self->q, leases[i]));
+		q_add(self->q, "held");
+		end = hold(self->q, "held", &old) + leases[i];
+		EXPECT_IN_TIME(lateness(self->q, "held", end));
+		EXPECT_EQ(1, q_stat(self->q).expired);
+		EXPECT_EQ(-ESTALE, q_done(self->q, &old));
+	}
+}
+
+TEST_F_TIMEOUT(virtual, touches_keep_a_key_for_a_day_and_an_hour_later_it_is_ready, LIMIT)
+{
+	struct item it;
+	__s64 end = 0;
+
+	ASSERT_EQ(0, with_lease(&self->q, HOUR));
+	q_add(self->q, "held");
+	hold(self->q, "held", &it);
+	for (int i = 0; i < 24; i++) {
+		sleep_ms(3599 * 1000);
+		end = now_ns() + HOUR;
+		ASSERT_EQ(0, q_touch(self->q, &it));
+	}
+	ASSERT_EQ(0, q_stat(self->q).expired);
+	EXPECT_IN_TIME(lateness(self->q, "held", end));
+	EXPECT_EQ(-ESTALE, q_touch(self->q, &it));
+}
+
+TEST_F_TIMEOUT(virtual, leases_and_delays_end_each_within_1_ms, LIMIT)
+{
+	__s64 hour, days, first, second;
+	struct item a, b;
+
+	ASSERT_EQ(0, with_lease(&self->q, DAY));
+	days = delay(self->q, "days", 2 * DAY) + 2 * DAY;
+	q_add(self->q, "first");
+	first = hold(self->q, "first", &a) + DAY;
+	sleep_ms(1000);
+	q_add(self->q, "second");
+	second = hold(self->q, "second", &b) + DAY;
+	hour = delay(self->q, "hour", HOUR) + HOUR;
+	EXPECT_IN_TIME(lateness(self->q, "hour", hour));
+	EXPECT_IN_TIME(lateness(self->q, "first", first));
+	EXPECT_IN_TIME(lateness(self->q, "second", second));
+	EXPECT_IN_TIME(lateness(self->q, "days", days));
+}
+
+TEST_F_TIMEOUT(virtual, a_lease_of_an_hour_ends_after_a_shut_down, LIMIT)
+{
+	struct item old, it;
+	__s64 end;
+
+	ASSERT_EQ(0, with_lease(&self->q, HOUR));
+	q_add(self->q, "held");
+	end = hold(self->q, "held", &old) + HOUR;
+	ASSERT_EQ(0, q_shutdown(self->q));
+	/* a get does not wait for it */
+	ASSERT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
+	sleep_ms(3599 * 1000);
+	ASSERT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
+	sleep_ms(1001);
+	EXPECT_IN_TIME(lateness(self->q, "held", end) - 1 * MS);
 }
 
 /* ---- a drain that waits for more than 30 s says so in the kernel's log ---- */

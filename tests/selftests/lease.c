@@ -1,0 +1,1626 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Leases: a consumer that stops or hangs loses its keys to others, and whatever it
+ * says late changes nothing.
+ *
+ * The exact rules are in tests/wq_lease_kunit.c, on a clock that the test moves.
+ * Here are real processes in real time, on a machine that may be busy: leases that
+ * have to end are a second or less, those that must not are an hour; and where a
+ * busy machine may keep a test from touching in time, the test knows, and tries again.
+ */
+#include "wq_test.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/ptrace.h>
+
+#define HOUR		(3600 * SEC)
+#define LIMIT		120		/* of a test, in s */
+#define TRIES		10		/* where the machine was too busy */
+
+/* A queue's name; the queue is the test's to make. */
+FIXTURE(lease) {
+	int q;
+	char name[WQ_NAME_MAX];
+};
+
+FIXTURE_SETUP(lease)
+{
+	self->q = -1;
+	snprintf(self->name, sizeof(self->name), "lease-%d", getpid());
+}
+
+FIXTURE_TEARDOWN(lease)
+{
+	if (self->q < 0)
+		return;
+	struct wq_stat st = q_stat(self->q);
+
+	/* whatever happened: every run that began is going on, done or given back */
+	EXPECT_EQ(st.gets, st.processing + st.dones + st.given_back);
+	EXPECT_LE(st.expired, st.given_back);
+	if (!st.processing)
+		EXPECT_EQ(st.adds + st.given_back, st.ready + st.gets + st.canceled + st.merged);
+	q_unlink(self->name);
+	close(self->q);
+}
+
+static int bind_lease(int fd, const char *name, __s64 lease)
+{
+	struct wq_open op = {
+		.size = sizeof(op), .flags = name[0] ? WQ_OPEN_CREATE | WQ_OPEN_EXCL : 0,
+		.mode = name[0] ? 0600 : 0, .lease = lease,
+	};
+
+	strcpy(op.name, name);
+	return verb(fd, WQ_IOC_OPEN, &op);
+}
+
+static int open_lease(const char *name, __s64 lease)
+{
+	int fd = q_dev(O_RDWR), ret = fd < 0 ? fd : bind_lease(fd, name, lease);
+
+	if (fd >= 0 && ret) {
+		close(fd);
+		return ret;
+	}
+	return fd;
+}
+
+static int q_touch_array(int fd, struct array *a)
+{
+	struct wq_touch touch = {
+		.size = sizeof(touch),
+		.keys = { addr_of(a->recs), a->used, a->count },
+		.results = addr_of(a->results),
+	};
+	int ret = verb(fd, WQ_IOC_TOUCH, &touch);
+
+	a->count = touch.keys.count;
+	return ret;
+}
+
+static int q_touchn(int fd, const void *key, size_t len, __u64 token)
+{
+	union one one;
+	__s32 result = 4711;
+	struct array a = {
+		.recs = rec_set(&one, key, len, token), .used = WQ_REC_SIZE(len), .count = 1,
+		.results = &result,
+	};
+	int ret = q_touch_array(fd, &a);
+
+	return ret ?: result;
+}
+
+static int q_touch(int fd, const struct item *item)
+{
+	return q_touchn(fd, item->key, item->len, item->token);
+}
+
+static int q_touch_key(int fd, const char *key)
+{
+	return q_touchn(fd, key, strlen(key), 0);
+}
+
+static struct wq_key_state q_state(int fd, unsigned long nr, const char *key)
+{
+	struct wq_key_state ks = {
+		.size = sizeof(ks), .key = addr_of(key), .key_len = strlen(key),
+	};
+
+	if (verb(fd, nr, &ks))
+		memset(&ks, 0xff, sizeof(ks));
+	return ks;
+}
+
+/* How long the key's lease is still. */
+static __s64 q_lease(int fd, const char *key)
+{
+	return q_state(fd, WQ_IOC_QUERY, key).lease;
+}
+
+/*
+ * Did the key's lease of an hour begin after that time?  One that began 20 ms before
+ * it, or earlier, did not.
+ */
+static bool began_after(int fd, const char *key, __s64 when)
+{
+	__s64 from, left;
+
+	/* the right time goes with it where nothing came between */
+	do {
+		from = now_ns();
+		left = q_lease(fd, key);
+	} while (now_ns() - from > 5 * MS);
+	return from + left >= when + HOUR - 10 * MS;
+}
+
+/* Waits for what has to come, 60 s. */
+#define EVENTUALLY(cond) ({						\
+	int left_ = 60000;						\
+	while (!(cond) && --left_)					\
+		sleep_ms(1);						\
+	left_ > 0;							\
+})
+
+/*
+ * Touches again and again, for so long.  0: it kept the key; 1: a lease passed between
+ * two touches, as the machine is busy; -1: the key was lost though it was touched.
+ */
+static int keep(int fd, const struct item *it, __s64 lease, __s64 ns)
+{
+	__s64 begun = now_ns(), last = begun, now;
+
+	do {
+		sleep_ms(lease / MS / 20);
+		now = now_ns();
+		if (q_touch(fd, it))
+			return now_ns() - last >= lease ? 1 : -1;
+		last = now;
+	} while (now - begun < ns);
+	return 0;
+}
+
+/*
+ * Done, and where the lease was over before, as the machine is busy, after another
+ * get.  Tells how many of those it took.
+ */
+static int finish(int fd, struct item *it)
+{
+	int ret, again;
+
+	for (again = 0; again < TRIES; again++) {
+		ret = q_done(fd, it);
+		if (ret != -ESTALE)
+			return ret ?: again;
+		ret = q_get(fd, it, 20 * SEC);
+		if (ret)
+			return ret;
+	}
+	return -ETIME;
+}
+
+/* ---- a consumer that stops ---- */
+
+/* What a child that hangs and its parent tell each other. */
+struct hung {
+	volatile int got, go;
+	int touched, done, by_key;
+	struct item it;
+};
+
+/* Gets a key on a file of its own, and is done when it is told to go on. */
+static pid_t hang(const char *name, struct hung *h)
+{
+	pid_t pid = child();
+
+	if (!pid) {
+		int q = q_attach(name, O_RDWR);
+
+		if (q_get(q, &h->it, 0))
+			_exit(1);
+		h->got = 1;
+		while (!h->go)
+			sleep_ms(1);
+		h->touched = q_touch(q, &h->it);
+		h->done = q_done(q, &h->it);
+		h->by_key = q_done_key(q, h->it.key);
+		_exit(0);
+	}
+	while (!h->got && alive(pid))
+		sleep_ms(1);
+	return pid;
+}
+
+/* Waits until a child is stopped, or its tracer has it. */
+static bool stopped(pid_t pid)
+{
+	int status;
+
+	return waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status);
+}
+
+TEST_F_TIMEOUT(lease, a_stopped_process_loses_its_key_and_its_late_done_says_ESTALE, LIMIT)
+{
+	struct hung *h = shared(sizeof(*h));
+	struct item it;
+	pid_t pid;
+	int again;
+
+	self->q = open_lease(self->name, SEC);
+	ASSERT_LE(0, self->q);
+	q_add(self->q, "a");
+	pid = hang(self->name, h);
+	ASSERT_EQ(0, kill(pid, SIGSTOP));
+	ASSERT_TRUE(stopped(pid));
+	ASSERT_EQ(0, q_get(self->q, &it, 60 * SEC));
+	ASSERT_STREQ("a", it.key);
+	ASSERT_NE(h->it.token, it.token);
+	ASSERT_EQ(1, q_stat(self->q).expired);
+	ASSERT_EQ(1, q_stat(self->q).given_back);
+
+	h->go = 1;
+	ASSERT_EQ(0, kill(pid, SIGCONT));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(-ESTALE, h->touched);
+	ASSERT_EQ(-ESTALE, h->done);
+	/* by the key alone: another has it, or, on a very busy machine, had it */
+	ASSERT_TRUE(h->by_key == -EPERM || h->by_key == -ENOENT);
+	again = finish(self->q, &it);
+	ASSERT_LE(0, again);
+	ASSERT_EQ(1 + again, q_stat(self->q).expired);
+	ASSERT_EQ(1 + again, q_stat(self->q).given_back);
+	ASSERT_EQ(1, q_stat(self->q).dones);
+	ASSERT_EQ(0, q_stat(self->q).keys);
+}
+
+TEST_F_TIMEOUT(lease, a_traced_process_loses_its_key_and_its_late_done_says_ESTALE, LIMIT)
+{
+	struct hung *h = shared(sizeof(*h));
+	struct item it;
+	pid_t pid;
+
+	self->q = open_lease(self->name, SEC);
+	q_add(self->q, "a");
+	pid = hang(self->name, h);
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, pid, NULL, NULL));
+	ASSERT_EQ(0, ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
+	ASSERT_TRUE(stopped(pid));
+	ASSERT_EQ(0, q_get(self->q, &it, 60 * SEC));
+	ASSERT_NE(h->it.token, it.token);
+	ASSERT_LE(0, finish(self->q, &it));
+	h->go = 1;
+	ASSERT_EQ(0, ptrace(PTRACE_DETACH, pid, NULL, NULL));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(-ESTALE, h->touched);
+	ASSERT_EQ(-ESTALE, h->done);
+	ASSERT_EQ(-ENOENT, h->by_key);
+	ASSERT_EQ(1, q_stat(self->q).dones);
+}
+
+TEST_F_TIMEOUT(lease, a_process_that_loses_its_key_and_gets_it_again_has_a_new_token, LIMIT)
+{
+	struct item old, new;
+
+	self->q = open_lease(self->name, 300 * MS);
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(self->q, &old, 0));
+	ASSERT_EQ(0, q_get(self->q, &new, 60 * SEC));
+	ASSERT_STREQ("a", new.key);
+	ASSERT_NE(old.token, new.token);
+	ASSERT_EQ(-ESTALE, q_touch(self->q, &old));
+	ASSERT_EQ(-ESTALE, q_done(self->q, &old));
+	ASSERT_LE(0, finish(self->q, &new));
+	ASSERT_EQ(-ESTALE, q_done(self->q, &old));
+	ASSERT_EQ(0, q_stat(self->q).keys);
+}
+
+TEST_F_TIMEOUT(lease, an_expiry_is_no_failure_and_the_failures_before_stay, LIMIT)
+{
+	union one one;
+	struct array a = { .recs = &one, .room = sizeof(one) };
+	struct item it;
+
+	self->q = open_lease(self->name, 300 * MS);
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
+	ASSERT_EQ(0, q_stat(self->q).failed);
+	ASSERT_EQ(0, q_state(self->q, WQ_IOC_QUERY, "a").failures);
+
+	ASSERT_EQ(0, q_get_array(self->q, &a, 1, 0));
+	one.rec.flags = WQ_DONE_RETRY;
+	ASSERT_EQ(0, q_done_array(self->q, &a));
+	ASSERT_EQ(0, q_get_array(self->q, &a, 1, 20 * SEC));
+	ASSERT_EQ(1, one.rec.failures);
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
+	ASSERT_EQ(1, q_state(self->q, WQ_IOC_QUERY, "a").failures);
+	ASSERT_EQ(1, q_stat(self->q).failed);
+}
+
+TEST_F_TIMEOUT(lease, keys_that_expire_come_in_the_order_they_were_got_ahead_of_others, LIMIT)
+{
+	enum { KEYS = 200 };
+	int other, n;
+	struct array a = array_new(1 << 14);
+	struct item it;
+	char key[8];
+
+	self->q = open_lease(self->name, SEC);
+	other = q_attach(self->name, O_RDWR);
+	/* the order of the gets, not that of names or memory */
+	for (int i = 0; i < KEYS; i++)
+		array_putf(&a, "%d", i * 77 % KEYS);
+	ASSERT_EQ(0, q_add_array(other, &a));
+	for (n = 0; n < KEYS; n++)
+		ASSERT_EQ(0, q_get(other, &it, 0));
+	q_add(self->q, "fresh");
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).expired == KEYS));
+	ASSERT_EQ(0, q_stat(other).held);
+	ASSERT_EQ(KEYS + 1, q_stat(self->q).ready);
+	for (int i = 0; i < KEYS; i++) {
+		snprintf(key, sizeof(key), "%d", i * 77 % KEYS);
+		ASSERT_EQ(0, q_get(self->q, &it, 0));
+		ASSERT_STREQ(key, it.key);
+	}
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_STREQ("fresh", it.key);
+	free(a.recs);
+}
+
+TEST_F_TIMEOUT(lease, a_fresh_key_that_did_not_fit_comes_behind_expired_ones, LIMIT)
+{
+	struct array a = array_new(WQ_REC_SIZE(8));
+	struct item it;
+
+	self->q = open_lease(self->name, SEC);
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	q_add(self->q, "too long for it");
+	ASSERT_EQ(-EMSGSIZE, q_get_array(self->q, &a, 0, 0));
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).expired));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_STREQ("a", it.key);
+	free(a.recs);
+}
+
+TEST_F_TIMEOUT(lease, a_key_that_was_dirty_as_it_expired_runs_once, LIMIT)
+{
+	struct item it;
+
+	self->q = open_lease(self->name, 300 * MS);
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
+	ASSERT_EQ(1, q_stat(self->q).merged);
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_LE(0, finish(self->q, &it));
+	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
+}
+
+/* ---- a consumer that ends ---- */
+
+TEST_F_TIMEOUT(lease, the_keys_of_a_killed_process_are_back_at_once_and_not_expired, LIMIT)
+{
+	struct hung *h = shared(sizeof(*h));
+	struct item it;
+	pid_t pid;
+
+	self->q = open_lease(self->name, HOUR);
+	q_add(self->q, "a");
+	pid = hang(self->name, h);
+	kill(pid, SIGKILL);
+	ASSERT_EQ(1000 + SIGKILL, reap(pid));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(1, q_stat(self->q).given_back);
+	ASSERT_EQ(0, q_stat(self->q).expired);
+	ASSERT_EQ(0, q_done(self->q, &it));
+}
+
+/* One try: the lease of the killed process would have ended while another has its key. */
+static int kill_and_keep(const char *name, int q, int *kept)
+{
+	struct hung *h = shared(sizeof(*h));
+	struct item it;
+	pid_t pid;
+
+	q_add(q, "a");
+	pid = hang(name, h);
+	kill(pid, SIGKILL);
+	if (reap(pid) != 1000 + SIGKILL || q_get(q, &it, 0))
+		return -1;
+	*kept = keep(q, &it, SEC, 2 * SEC);
+	return 0;
+}
+
+TEST_F_TIMEOUT(lease, the_lease_of_a_killed_process_does_not_end_that_of_the_next, LIMIT)
+{
+	struct wq_stat st;
+	int kept = 1;
+
+	for (int i = 0; i < TRIES && kept; i++) {
+		if (self->q >= 0) {
+			q_unlink(self->name);
+			close(self->q);
+		}
+		self->q = open_lease(self->name, SEC);
+		ASSERT_EQ(0, kill_and_keep(self->name, self->q, &kept));
+		ASSERT_LE(0, kept);
+	}
+	ASSERT_EQ(0, kept);
+	st = q_stat(self->q);
+	/* one, where the machine was so busy that the lease ended before the kill */
+	ASSERT_EQ(1, st.given_back);
+	ASSERT_GE(1, st.expired);
+}
+
+TEST_F_TIMEOUT(lease, a_process_that_is_killed_after_its_key_expired_gives_back_no_more, LIMIT)
+{
+	struct hung *h = shared(sizeof(*h));
+	struct item it;
+	pid_t pid;
+
+	self->q = open_lease(self->name, 300 * MS);
+	q_add(self->q, "a");
+	pid = hang(self->name, h);
+	kill(pid, SIGSTOP);
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
+	kill(pid, SIGKILL);
+	ASSERT_EQ(1000 + SIGKILL, reap(pid));
+	ASSERT_EQ(1, q_stat(self->q).given_back);
+	ASSERT_EQ(1, q_stat(self->q).expired);
+	ASSERT_EQ(1, q_stat(self->q).ready);
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
+}
+
+TEST_F_TIMEOUT(lease, what_a_get_could_not_tell_is_given_back_and_does_not_expire, LIMIT)
+{
+	struct array a = { .recs = edge(0), .room = 4096 };
+
+	self->q = open_lease(self->name, 50 * MS);
+	q_add(self->q, "a");
+	ASSERT_EQ(-EFAULT, q_get_array(self->q, &a, 0, 0));
+	ASSERT_EQ(1, q_stat(self->q).ready);
+	sleep_ms(300);
+	ASSERT_EQ(1, q_stat(self->q).ready);
+	ASSERT_EQ(1, q_stat(self->q).given_back);
+	/* one, where the machine was so busy that the lease ended before that */
+	ASSERT_GE(1, q_stat(self->q).expired);
+}
+
+TEST_F_TIMEOUT(lease, fork_shares_the_keys_and_their_leases, LIMIT)
+{
+	struct item a, b;
+	__s64 begun;
+	pid_t pid;
+
+	self->q = open_lease(self->name, HOUR);
+	q_add(self->q, "a");
+	q_add(self->q, "b");
+	ASSERT_EQ(0, q_get(self->q, &a, 0));
+	ASSERT_EQ(0, q_get(self->q, &b, 0));
+	sleep_ms(20);
+	begun = now_ns();
+	pid = child();
+	if (!pid)
+		_exit(q_touch(self->q, &a) || q_touch_key(self->q, "a") ||
+		      q_done(self->q, &b));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_TRUE(began_after(self->q, "a", begun));
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "a"));
+	ASSERT_EQ(-ESTALE, q_done(self->q, &b));
+	ASSERT_EQ(0, q_done(self->q, &a));
+	ASSERT_EQ(0, q_stat(self->q).given_back);
+}
+
+TEST_F_TIMEOUT(lease, what_expires_is_lost_to_all_who_share_the_file, LIMIT)
+{
+	struct item it, none;
+	pid_t pid;
+
+	self->q = open_lease(self->name, 300 * MS);
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
+	pid = child();
+	if (!pid)
+		_exit(q_touch(self->q, &it) != -ESTALE || q_done(self->q, &it) != -ESTALE);
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(-ESTALE, q_done(dup(self->q), &it));
+	ASSERT_EQ(0, q_get(self->q, &none, 0));
+}
+
+/* ---- touch ---- */
+
+TEST_F_TIMEOUT(lease, touch_keeps_a_key_for_many_leases, LIMIT)
+{
+	struct item it;
+	int kept = 1;
+
+	self->q = open_lease(self->name, 200 * MS);
+	q_add(self->q, "a");
+	for (int i = 0; i < TRIES && kept; i++) {
+		ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
+		kept = keep(self->q, &it, 200 * MS, 2 * SEC);
+		ASSERT_LE(0, kept);
+	}
+	ASSERT_EQ(0, kept);
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
+	ASSERT_EQ(-ESTALE, q_touch(self->q, &it));
+}
+
+TEST_F_TIMEOUT(lease, touch_begins_the_lease_anew, LIMIT)
+{
+	struct item it;
+	__s64 begun;
+
+	self->q = open_lease(self->name, HOUR);
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	sleep_ms(20);
+	begun = now_ns();
+	ASSERT_FALSE(began_after(self->q, "a", begun));
+	ASSERT_EQ(0, q_touch(self->q, &it));
+	ASSERT_TRUE(began_after(self->q, "a", begun));
+	ASSERT_GE(HOUR, q_lease(self->q, "a"));
+	sleep_ms(20);
+	begun = now_ns();
+	ASSERT_FALSE(began_after(self->q, "a", begun));
+	ASSERT_EQ(0, q_touch_key(self->q, "a"));
+	ASSERT_TRUE(began_after(self->q, "a", begun));
+}
+
+TEST_F_TIMEOUT(lease, a_touch_of_an_array_tells_the_result_of_each_key, LIMIT)
+{
+	struct array a = array_new(1 << 14);
+	struct item it[4], theirs;
+	char longest[WQ_MAX_KEY + 1] = "long";
+	static const int expected[] = {
+		0, 0, -ESTALE, -EPERM, -ESTALE, -ENOENT, -ESTALE, -ENOENT, -ESTALE,
+		-EINVAL, -E2BIG, -EINVAL, -EINVAL, -EINVAL, 0, 0,
+	};
+	__s32 results[ARRAY_SIZE(expected) + 1];
+	__s64 begun;
+	int other;
+
+	self->q = open_lease(self->name, HOUR);
+	other = q_attach(self->name, O_RDWR);
+	for (int i = 0; i < 4; i++) {
+		char key[2] = { 'a' + i };
+
+		q_add(self->q, key);
+		ASSERT_EQ(0, q_get(self->q, &it[i], 0));
+	}
+	q_add(self->q, "theirs");
+	ASSERT_EQ(0, q_get(other, &theirs, 0));
+	q_add(self->q, "ready");
+	sleep_ms(20);
+	begun = now_ns();
+
+	array_put(&a, "a", 1, it[0].token);
+	array_put(&a, "b", 1, 0);
+	array_put(&a, "c", 1, it[2].token + 1);
+	array_put(&a, "theirs", 6, 0);
+	array_put(&a, "theirs", 6, theirs.token);
+	array_put(&a, "ready", 5, 0);
+	array_put(&a, "ready", 5, 1);
+	array_put(&a, "none", 4, 0);
+	array_put(&a, "none", 4, 1);
+	array_put(&a, "", 0, 0);
+	array_put(&a, longest, sizeof(longest), 0);
+	array_put(&a, "c", 1, it[2].token)->flags = 1;
+	array_put(&a, "c", 1, it[2].token)->delay = 1;
+	array_put(&a, "c", 1, 0)->delay = -1;
+	/* as get told it of a key that failed */
+	array_put(&a, "d", 1, it[3].token)->failures = 3;
+	array_put(&a, "d", 1, it[3].token);
+	memset(results, 9, sizeof(results));
+	a.results = results;
+	ASSERT_EQ(0, q_touch_array(self->q, &a));
+	ASSERT_EQ(ARRAY_SIZE(expected), a.count);
+	for (int i = 0; i < ARRAY_SIZE(expected); i++) {
+		ASSERT_EQ(expected[i], results[i]) {
+			TH_LOG("key %d", i);
+		}
+	}
+	ASSERT_EQ(0x09090909, results[ARRAY_SIZE(expected)]);
+	for (int i = 0; i < 4; i++)
+		ASSERT_EQ(i != 2, began_after(self->q, it[i].key, begun));
+	for (int i = 0; i < 4; i++)
+		ASSERT_EQ(0, q_done(self->q, &it[i]));
+	ASSERT_EQ(0, q_done(other, &theirs));
+	free(a.recs);
+}
+
+/* Gets n keys, and has them in an array; their leases are some ms old. */
+static struct array held(int q, int n)
+{
+	struct array a = array_new(1 << 16), got = array_new(1 << 16);
+	struct wq_rec *rec;
+
+	for (int i = 0; i < n; i++)
+		array_putf(&a, "%03d", i);
+	q_add_array(q, &a);
+	array_reset(&a);
+	while (!q_get_array(q, &got, 0, 0)) {
+		rec = got.recs;
+		for (int i = 0; i < got.count; i++, rec = rec_next(rec))
+			array_put(&a, rec->key, rec->len, rec->token);
+	}
+	free(got.recs);
+	sleep_ms(20);
+	return a;
+}
+
+/* How many of them, from the first on, have a lease that began after that time. */
+static int touched(int q, int n, __s64 when)
+{
+	int i;
+
+	for (i = 0; i < n; i++) {
+		char key[8];
+
+		snprintf(key, sizeof(key), "%03d", i);
+		if (!began_after(q, key, when))
+			break;
+	}
+	return i;
+}
+
+TEST_F_TIMEOUT(lease, a_touch_without_results_stops_at_the_first_error, LIMIT)
+{
+	enum { N = 100 };
+	static const int at[] = { 0, 1, 31, 32, 33, 64, 99 };
+
+	for (int i = 0; i < ARRAY_SIZE(at); i++) {
+		int q = open_lease("", HOUR);
+		struct array a = held(q, N);
+		__s64 begun = now_ns();
+
+		ASSERT_EQ(N, a.count);
+		rec_at(&a, at[i])->token += 1000;
+		ASSERT_EQ(-ESTALE, q_touch_array(q, &a));
+		ASSERT_EQ(at[i], a.count);
+		ASSERT_EQ(at[i], touched(q, N, begun));
+		ASSERT_EQ(N, q_stat(q).held);
+		free(a.recs);
+		close(q);
+	}
+}
+
+TEST_F_TIMEOUT(lease, a_touch_of_hundreds_of_keys_touches_them_all, LIMIT)
+{
+	enum { N = 500 };
+	__s32 results[N];
+	struct array a;
+	__s64 begun;
+
+	self->q = open_lease(self->name, HOUR);
+	a = held(self->q, N);
+	begun = now_ns();
+	ASSERT_EQ(0, q_touch_array(self->q, &a));
+	ASSERT_EQ(N, a.count);
+	ASSERT_EQ(N, touched(self->q, N, begun));
+	sleep_ms(20);
+	begun = now_ns();
+	memset(results, 9, sizeof(results));
+	a.results = results;
+	ASSERT_EQ(0, q_touch_array(self->q, &a));
+	ASSERT_EQ(N, a.count);
+	for (int i = 0; i < N; i++)
+		ASSERT_EQ(0, results[i]);
+	ASSERT_EQ(N, touched(self->q, N, begun));
+	free(a.recs);
+}
+
+TEST_F_TIMEOUT(lease, an_empty_array_touches_nothing, LIMIT)
+{
+	struct array a = array_new(64);
+
+	self->q = open_lease(self->name, HOUR);
+	ASSERT_EQ(0, q_touch_array(self->q, &a));
+	ASSERT_EQ(0, a.count);
+}
+
+TEST_F_TIMEOUT(lease, touch_in_a_queue_without_leases_tells_whether_the_key_is_held, LIMIT)
+{
+	struct wq_stat before;
+	struct item it;
+	int other;
+
+	self->q = open_lease(self->name, 0);
+	other = q_attach(self->name, O_RDWR);
+	q_add(self->q, "a");
+	ASSERT_EQ(-ENOENT, q_touch_key(self->q, "a"));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	before = q_stat(self->q);
+	ASSERT_EQ(0, before.lease);
+	ASSERT_EQ(0, q_touch(self->q, &it));
+	ASSERT_EQ(0, q_touch_key(self->q, "a"));
+	ASSERT_EQ(-EPERM, q_touch_key(other, "a"));
+	ASSERT_EQ(-ESTALE, q_touch(other, &it));
+	it.token++;
+	ASSERT_EQ(-ESTALE, q_touch(self->q, &it));
+	ASSERT_TRUE(same(&before, self->q));
+	ASSERT_EQ(-1, q_lease(self->q, "a"));
+	it.token--;
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(-ESTALE, q_touch(self->q, &it));
+	ASSERT_EQ(-ENOENT, q_touch_key(self->q, "a"));
+}
+
+/*
+ * On more than one CPU touch and the end of the lease happen at once.  Whoever comes
+ * first, the word holds: 0 is a whole lease from before the call, ESTALE comes no
+ * earlier than a lease after the get.
+ */
+TEST_F_TIMEOUT(lease, a_touch_that_races_with_the_end_keeps_its_word, LIMIT)
+{
+	enum { ROUNDS = 2000 };
+	int kept = 0, lost = 0, wrong = 0;
+	const __s64 lease = 2 * MS;
+	struct wq_stat st;
+
+	self->q = open_lease(self->name, lease);
+	srandom(1);
+	for (int i = 0; i < ROUNDS; i++) {
+		__s64 got, before, wait = lease - 300000 + random() % 400000;
+		struct item it;
+		int ret;
+
+		q_add(self->q, "a");
+		got = now_ns();
+		ASSERT_EQ(0, q_get(self->q, &it, 0));
+		while (now_ns() - got < wait)
+			;
+		before = now_ns();
+		ret = q_touch(self->q, &it);
+		if (ret) {
+			wrong += ret != -ESTALE || now_ns() - got < lease;
+			lost++;
+		} else {
+			ret = q_done(self->q, &it);
+			wrong += ret && (ret != -ESTALE || now_ns() - before < lease);
+			kept++;
+		}
+		q_cancel(self->q, "a");
+	}
+	TH_LOG("%d touches came in time, %d too late", kept, lost);
+	ASSERT_EQ(0, wrong);
+	st = q_stat(self->q);
+	ASSERT_EQ(0, st.keys);
+	ASSERT_EQ(ROUNDS, st.gets);
+	ASSERT_EQ(st.gets, st.dones + st.expired);
+	ASSERT_EQ(st.expired, st.given_back);
+}
+
+/* ---- bad input of touch ---- */
+
+/* A queue with a held, a held and dirty, and a ready key. */
+FIXTURE(used) {
+	int q;
+	struct item held;
+	struct wq_stat before;
+	__s64 begun;
+};
+
+FIXTURE_SETUP(used)
+{
+	struct item it;
+
+	self->q = open_lease("", HOUR);
+	ASSERT_LE(0, self->q);
+	q_add(self->q, "held");
+	q_add(self->q, "dirty");
+	q_get(self->q, &self->held, 0);
+	q_get(self->q, &it, 0);
+	q_add(self->q, "dirty");
+	q_add(self->q, "k");
+	sleep_ms(20);
+	self->before = q_stat(self->q);
+	self->begun = now_ns();
+	ASSERT_EQ(2, self->before.held);
+}
+
+/* Whatever a test did wrong, nothing changed, and no lease began anew. */
+FIXTURE_TEARDOWN(used)
+{
+	EXPECT_TRUE(same(&self->before, self->q));
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "k"));
+	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "held"));
+	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_MINE, q_query(self->q, "dirty"));
+	EXPECT_FALSE(began_after(self->q, "held", self->begun));
+	EXPECT_FALSE(began_after(self->q, "dirty", self->begun));
+	EXPECT_EQ(0, q_touch(self->q, &self->held));
+	close(self->q);
+}
+
+/* A call without fault, but for what the test changes. */
+struct args {
+	struct wq_touch touch;
+	char more[1024];
+};
+
+static union one in;
+
+static struct args good(void)
+{
+	struct args a = {
+		.touch = {
+			.size = sizeof(a.touch),
+			.keys = { addr_of(rec_set(&in, "held", 4, 0)), WQ_REC_SIZE(4), 1 },
+		},
+	};
+
+	return a;
+}
+
+static int call(int q, struct args *a)
+{
+	return verb(q, WQ_IOC_TOUCH, &a->touch);
+}
+
+TEST(the_struct_of_touch_has_one_layout_for_32_and_64_bit_callers)
+{
+	ASSERT_EQ(32, sizeof(struct wq_touch));
+	ASSERT_EQ(8, offsetof(struct wq_touch, keys));
+	ASSERT_EQ(24, offsetof(struct wq_touch, results));
+	ASSERT_EQ(96, offsetof(struct wq_open, lease));
+	ASSERT_EQ(104, sizeof(struct wq_open));
+	ASSERT_EQ(56, offsetof(struct wq_key_state, lease));
+	ASSERT_EQ(64, sizeof(struct wq_key_state));
+	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
+	ASSERT_EQ(440, offsetof(struct wq_stat, expired));
+	ASSERT_EQ(448, sizeof(struct wq_stat));
+	ASSERT_EQ(0xe70d, WQ_IOC_TOUCH);
+}
+
+TEST_F(used, an_unknown_flag_of_touch_says_EINVAL)
+{
+	for (int bit = 0; bit < 32; bit++) {
+		struct args a = good();
+
+		a.touch.flags = 1U << bit;
+		ASSERT_EQ(-EINVAL, call(self->q, &a));
+		ASSERT_EQ(0, a.touch.keys.count);
+	}
+}
+
+TEST_F(used, flags_and_delay_of_a_record_of_touch_must_be_0)
+{
+	static const __s64 delays[] = { 1, -1, INT64_MAX, INT64_MIN };
+	struct args a;
+
+	for (int bit = 0; bit < 16; bit++) {
+		a = good();
+		in.rec.flags = 1 << bit;
+		ASSERT_EQ(-EINVAL, call(self->q, &a));
+		ASSERT_EQ(0, a.touch.keys.count);
+	}
+	for (int i = 0; i < ARRAY_SIZE(delays); i++) {
+		a = good();
+		in.rec.delay = delays[i];
+		ASSERT_EQ(-EINVAL, call(self->q, &a));
+		ASSERT_EQ(0, a.touch.keys.count);
+	}
+}
+
+TEST_F(used, a_bad_pointer_to_the_struct_of_touch_says_EFAULT)
+{
+	struct args a = good();
+	void *p;
+
+	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_TOUCH, NULL));
+	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_TOUCH, edge(0)));
+	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_TOUCH, (void *)-4096L));
+	p = edge(4);
+	memcpy(p, &a, 4);
+	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_TOUCH, p));
+	p = edge(sizeof(a.touch) - 8);
+	memcpy(p, &a, sizeof(a.touch) - 8);
+	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_TOUCH, p));
+}
+
+TEST_F(used, a_struct_of_touch_of_a_bad_size_is_refused)
+{
+	static const __u32 more[] = { 1, 4, 8, 512 }, huge[] = { 0x7fffffff, 0xffffffff };
+	struct args a;
+
+	for (int size = 0; size < 8; size++) {
+		a = good();
+		a.touch.size = size;
+		ASSERT_EQ(-EINVAL, call(self->q, &a));
+	}
+	for (int i = 0; i < ARRAY_SIZE(more); i++) {
+		a = good();
+		a.touch.size += more[i];
+		a.more[more[i] - 1] = 1;
+		ASSERT_EQ(-E2BIG, call(self->q, &a));
+	}
+	for (int i = 0; i < ARRAY_SIZE(huge); i++) {
+		int ret;
+
+		a = good();
+		a.touch.size = huge[i];
+		ret = call(self->q, &a);
+		/* whichever it meets first: its own limit, or a hole */
+		ASSERT_TRUE(ret == -E2BIG || ret == -EFAULT);
+	}
+	/* as if zeros followed: no key */
+	a = good();
+	a.touch.size = 8;
+	ASSERT_EQ(0, call(self->q, &a));
+	ASSERT_EQ(1, a.touch.keys.count);
+}
+
+TEST(a_longer_struct_of_touch_with_zeros_behind_works)
+{
+	static const int more[] = { 0, 1, 8, 512 };
+	int q = open_lease("", HOUR);
+	struct item it;
+
+	q_add(q, "held");
+	ASSERT_EQ(0, q_get(q, &it, 0));
+	for (int i = 0; i < ARRAY_SIZE(more); i++) {
+		__s64 begun;
+		struct args a;
+
+		sleep_ms(20);
+		begun = now_ns();
+		a = good();
+		a.touch.size += more[i];
+		ASSERT_EQ(0, call(q, &a));
+		ASSERT_EQ(1, a.touch.keys.count);
+		ASSERT_TRUE(began_after(q, "held", begun));
+	}
+}
+
+TEST_F(used, touch_wants_a_file_that_is_bound)
+{
+	struct args a = good();
+	int fd = q_dev(O_RDWR);
+
+	ASSERT_EQ(-ENOTCONN, call(fd, &a));
+	ASSERT_EQ(1, a.touch.keys.count);
+}
+
+TEST_F_TIMEOUT(lease, touch_wants_a_file_that_can_read, LIMIT)
+{
+	struct item it;
+	int w, r;
+
+	self->q = open_lease(self->name, HOUR);
+	w = q_attach(self->name, O_WRONLY);
+	r = q_attach(self->name, O_RDONLY);
+	q_add(w, "a");
+	ASSERT_EQ(-EACCES, q_touch_key(w, "a"));
+	ASSERT_EQ(0, q_get(r, &it, 0));
+	ASSERT_EQ(-EACCES, q_touch(w, &it));
+	ASSERT_EQ(0, q_touch(r, &it));
+	ASSERT_EQ(0, q_done(r, &it));
+}
+
+TEST_F(used, a_bad_pointer_to_the_array_of_touch_is_refused)
+{
+	static const __u64 bad[] = { 0, 4096, 0x8000000000000000ULL, (__u64)-4096 };
+	struct args a;
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		a = good();
+		a.touch.keys.addr = bad[i];
+		ASSERT_EQ(-EFAULT, call(self->q, &a));
+		ASSERT_EQ(0, a.touch.keys.count);
+	}
+	for (int i = 1; i < 8; i++) {
+		a = good();
+		a.touch.keys.addr += i;
+		ASSERT_EQ(-EINVAL, call(self->q, &a));
+		ASSERT_EQ(0, a.touch.keys.count);
+	}
+}
+
+TEST_F(used, a_bad_pointer_to_the_results_of_touch_is_refused)
+{
+	static __s32 results[2];
+	struct args a;
+
+	for (int i = 1; i < 4; i++) {
+		a = good();
+		a.touch.results = addr_of(results) + i;
+		ASSERT_EQ(-EINVAL, call(self->q, &a));
+		ASSERT_EQ(0, a.touch.keys.count);
+	}
+	a = good();
+	a.touch.results = addr_of(edge(0));
+	ASSERT_EQ(-EFAULT, call(self->q, &a));
+	ASSERT_EQ(0, a.touch.keys.count);
+	a = good();
+	a.touch.results = (__u64)-4096;
+	ASSERT_EQ(-EFAULT, call(self->q, &a));
+	ASSERT_EQ(0, a.touch.keys.count);
+}
+
+TEST_F(used, records_of_touch_that_do_not_fill_their_buffer_are_refused)
+{
+	static const struct {
+		int size, count;	/* more than there is */
+	} bad[] = {
+		{ 8, 0 }, { 1, 0 }, { -1, 0 }, { -8, 0 }, { -24, 0 }, { -32, 0 }, { 0, 1 },
+		{ 0, -1 }, { 0, 1000000 }, { 24, 1 },
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct args a = good();
+
+		memset(in.room + WQ_REC_SIZE(4) / 8, 0, 64);
+		/* none of them is good: else the one before a bad end would hold */
+		in.rec.token = 1000;
+		a.touch.keys.size += bad[i].size;
+		a.touch.keys.count += bad[i].count;
+		ASSERT_GT(0, call(self->q, &a)) {
+			TH_LOG("size %+d count %+d", bad[i].size, bad[i].count);
+		}
+		ASSERT_EQ(0, a.touch.keys.count);
+	}
+	for (int i = 0; i < 3; i++) {
+		static const __u32 sizes[] = { WQ_MAX_ARRAY + 8, 0x80000000, 0xfffffff8 };
+		struct args a = good();
+
+		a.touch.keys.size = sizes[i];
+		ASSERT_EQ(-E2BIG, call(self->q, &a));
+		ASSERT_EQ(0, a.touch.keys.count);
+	}
+}
+
+TEST_F(used, a_key_of_a_bad_length_is_refused_by_touch)
+{
+	static const struct {
+		__u32 len;
+		int error;
+	} bad[] = { { 0, -EINVAL }, { WQ_MAX_KEY + 1, -E2BIG }, { 65535, -E2BIG } };
+	char *key = calloc(1, 65536);
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct array a = array_new(1 << 17);
+
+		array_put(&a, key, bad[i].len, 0);
+		ASSERT_EQ(bad[i].error, q_touch_array(self->q, &a));
+		ASSERT_EQ(0, a.count);
+		free(a.recs);
+	}
+	free(key);
+}
+
+TEST_F_TIMEOUT(lease, a_hole_at_any_entry_of_a_touch_lets_those_before_it_hold, LIMIT)
+{
+	enum { N = 5 };
+
+	for (int i = 0; i < N; i++) {
+		int q = open_lease("", HOUR);
+		struct array a = held(q, N), all = a;
+		__s64 begun = now_ns();
+		__s32 results[N] = { 9, 9, 9, 9, 9 };
+
+		all.recs = edge(i * WQ_REC_SIZE(3));
+		memcpy(all.recs, a.recs, i * WQ_REC_SIZE(3));
+		if (i % 2)
+			all.results = results;
+		ASSERT_EQ(-EFAULT, q_touch_array(q, &all));
+		ASSERT_EQ(i, all.count);
+		ASSERT_EQ(i, touched(q, N, begun));
+		ASSERT_EQ(N, q_stat(q).held);
+		free(a.recs);
+		close(q);
+	}
+}
+
+TEST_F_TIMEOUT(lease, a_hole_at_any_result_of_a_touch_leaves_a_count_that_is_true, LIMIT)
+{
+	enum { N = 5 };
+
+	for (int i = 0; i < N; i++) {
+		int q = open_lease("", HOUR);
+		struct array a = held(q, N);
+		__s64 begun = now_ns();
+
+		a.results = edge(i * sizeof(__s32));
+		memset(a.results, 9, i * sizeof(__s32));
+		ASSERT_EQ(-EFAULT, q_touch_array(q, &a));
+		ASSERT_LE(i, a.count);
+		ASSERT_GE(i + 1, a.count);
+		ASSERT_EQ(a.count, touched(q, N, begun));
+		for (int j = 0; j < i; j++)
+			ASSERT_EQ(0, a.results[j]);
+		free(a.recs);
+		close(q);
+	}
+}
+
+/* ---- the lease of a new queue ---- */
+
+TEST_F(lease, a_lease_below_the_least_or_negative_says_ERANGE_and_makes_no_queue)
+{
+	static const __s64 bad[] = { 1, WQ_MIN_LEASE - 1, -1, -WQ_MIN_LEASE, INT64_MIN };
+	int fd = q_dev(O_RDWR);
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		ASSERT_EQ(-ERANGE, bind_lease(fd, self->name, bad[i]));
+		ASSERT_EQ(-ENOENT, q_unlink(self->name));
+		ASSERT_EQ(-ERANGE, bind_lease(fd, "", bad[i]));
+		ASSERT_EQ(-ENOTCONN, q_shutdown(fd));
+	}
+	ASSERT_EQ(0, bind_lease(fd, "", WQ_MIN_LEASE));
+	ASSERT_EQ(WQ_MIN_LEASE, q_stat(fd).lease);
+}
+
+TEST_F_TIMEOUT(lease, the_least_lease_ends_and_the_longest_never_does, LIMIT)
+{
+	int forever = open_lease("", INT64_MAX);
+	struct item it;
+
+	self->q = open_lease(self->name, WQ_MIN_LEASE);
+	q_add(self->q, "a");
+	q_add(forever, "a");
+	ASSERT_EQ(0, q_get(forever, &it, 0));
+	ASSERT_EQ(INT64_MAX, q_stat(forever).lease);
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
+	sleep_ms(50);
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(forever, "a"));
+	ASSERT_EQ(0, q_touch_key(forever, "a"));
+	/* clamped to the end of time, and so a little less than it was asked for */
+	ASSERT_LT(INT64_MAX / 2, q_lease(forever, "a"));
+	ASSERT_EQ(0, q_done_key(forever, "a"));
+}
+
+TEST_F(lease, a_struct_of_open_that_ends_before_the_lease_asks_for_none)
+{
+	struct wq_open op;
+	int fd = q_dev(O_RDWR);
+
+	memset(&op, 0, sizeof(op));
+	op.size = offsetof(struct wq_open, lease);
+	op.lease = SEC;
+	ASSERT_EQ(0, verb(fd, WQ_IOC_OPEN, &op));
+	ASSERT_EQ(0, q_stat(fd).lease);
+}
+
+TEST_F(lease, who_attaches_has_the_queues_lease)
+{
+	struct wq_open op = {
+		.size = sizeof(op), .flags = WQ_OPEN_CREATE, .mode = 0600, .lease = 5 * SEC,
+	};
+	int fd = q_dev(O_RDWR), other;
+
+	self->q = open_lease(self->name, HOUR);
+	other = q_attach(self->name, O_RDWR);
+	ASSERT_EQ(HOUR, q_stat(other).lease);
+	strcpy(op.name, self->name);
+	ASSERT_EQ(0, verb(fd, WQ_IOC_OPEN, &op));
+	ASSERT_EQ(HOUR, q_stat(fd).lease);
+	ASSERT_EQ(HOUR, q_stat(self->q).lease);
+}
+
+TEST(info_says_that_there_are_leases)
+{
+	struct wq_info info;
+	int fd = q_dev(O_RDONLY);
+
+	ASSERT_EQ(0, q_info(fd, &info));
+	ASSERT_EQ(WQ_FEATURE_LEASE, info.features & WQ_FEATURE_LEASE);
+}
+
+/* ---- what is seen of leases ---- */
+
+TEST_F_TIMEOUT(lease, query_tells_how_long_the_lease_is_still, LIMIT)
+{
+	struct wq_key_state ks = { .size = sizeof(ks) };
+	struct item it;
+	__s64 before, left;
+	int w;
+
+	self->q = open_lease(self->name, HOUR);
+	w = q_attach(self->name, O_WRONLY);
+	q_add(self->q, "a");
+	ASSERT_EQ(-1, q_lease(self->q, "a"));
+	before = now_ns();
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	left = q_lease(self->q, "a");
+	ASSERT_GE(HOUR, left);
+	ASSERT_LE(HOUR - (now_ns() - before), left);
+	/* others are told the same */
+	ASSERT_GE(left, q_lease(q_attach(self->name, O_RDONLY), "a"));
+	/* forget and cancel tell it, but to those alone who can read */
+	ASSERT_LT(0, q_state(self->q, WQ_IOC_FORGET, "a").lease);
+	ASSERT_LT(0, q_state(self->q, WQ_IOC_CANCEL, "a").lease);
+	ASSERT_EQ(0, q_state(w, WQ_IOC_CANCEL, "a").lease);
+	ASSERT_EQ(WQ_KEY_PROCESSING, q_state(w, WQ_IOC_CANCEL, "a").state);
+
+	ks.key = addr_of("a");
+	ks.key_len = 1;
+	ks.lease = 1;
+	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_QUERY, &ks));
+	ks.lease = -1;
+	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_CANCEL, &ks));
+	/* as a caller who knows of no leases calls it */
+	ks.size = offsetof(struct wq_key_state, lease);
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_QUERY, &ks));
+	ASSERT_EQ(-1, ks.lease);
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, (int)ks.state);
+}
+
+TEST_F_TIMEOUT(lease, a_key_that_expired_is_listed_as_ready_and_held_by_nobody, LIMIT)
+{
+	struct array a = array_new(4096);
+	struct item it;
+	__u64 cursor = 0;
+
+	self->q = open_lease(self->name, SEC);
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+	ASSERT_EQ(1, a.count);
+	ASSERT_TRUE(row_at(&a, 0)->state == (WQ_KEY_PROCESSING | WQ_KEY_MINE) ||
+		    q_stat(self->q).expired);
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
+	cursor = 0;
+	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, row_at(&a, 0)->state);
+	ASSERT_EQ(0, row_at(&a, 0)->holder);
+	ASSERT_EQ(0, q_state(self->q, WQ_IOC_QUERY, "a").holder);
+	ASSERT_EQ(-1, q_lease(self->q, "a"));
+	free(a.recs);
+}
+
+/* The number in a line of a file that begins with this word; -1: there is none. */
+static long long number(const char *path, const char *word)
+{
+	long long value = -1;
+	char line[512];
+	FILE *f = fopen(path, "r");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		size_t len = strlen(word);
+
+		if (!strncmp(line, word, len) && strchr(" \t", line[len]))
+			value = strtoll(line + len, NULL, 0);
+	}
+	if (f)
+		fclose(f);
+	return value;
+}
+
+TEST_F_TIMEOUT(lease, stat_fdinfo_and_debugfs_tell_of_leases, LIMIT)
+{
+	char fdinfo[64], metrics[128];
+	struct item it;
+	int other, plain;
+
+	self->q = open_lease(self->name, 300 * MS);
+	plain = q_private(0);
+	other = q_attach(self->name, O_RDWR);
+	snprintf(fdinfo, sizeof(fdinfo), "/proc/self/fdinfo/%d", other);
+	snprintf(metrics, sizeof(metrics), "/sys/kernel/debug/wq/%s/metrics", self->name);
+	ASSERT_EQ(300 * MS, q_stat(self->q).lease);
+	ASSERT_EQ(300 * MS, number(fdinfo, "wq-lease-ns:"));
+	q_add(self->q, "a");
+	q_add(self->q, "b");
+	ASSERT_EQ(0, number(metrics, "expired_total"));
+	ASSERT_EQ(0, q_get(other, &it, 0));
+	ASSERT_EQ(0, q_get(other, &it, 0));
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).expired == 2));
+	ASSERT_EQ(0, number(fdinfo, "wq-held:"));
+	ASSERT_EQ(2, number(fdinfo, "wq-ready:"));
+	ASSERT_EQ(2, number(metrics, "expired_total"));
+	ASSERT_EQ(2, number(metrics, "given_back_total"));
+	ASSERT_EQ(0, q_stat(other).held);
+	ASSERT_EQ(0, q_stat(other).processing);
+	ASSERT_EQ(0, q_stat(other).longest);
+	ASSERT_EQ(0, q_stat(other).unfinished);
+	/* a queue without leases has no such line */
+	snprintf(fdinfo, sizeof(fdinfo), "/proc/self/fdinfo/%d", plain);
+	ASSERT_EQ(-1, number(fdinfo, "wq-lease-ns:"));
+	ASSERT_EQ(0, number(fdinfo, "wq-held:"));
+}
+
+#define TRACING "/sys/kernel/tracing/"
+
+static int set(const char *path, const char *value)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = write(fd, value, strlen(value)) < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+TEST_F_TIMEOUT(lease, an_expiry_is_a_tracepoint_that_tells_how_long_the_key_was_held, LIMIT)
+{
+	char line[512], word[128];
+	struct item it;
+	int seen = 0;
+	FILE *f;
+
+	self->q = open_lease(self->name, 200 * MS);
+	ASSERT_EQ(0, set(TRACING "trace", ""));
+	ASSERT_EQ(0, set(TRACING "events/wq/wq_expire/enable", "1"));
+	q_add(self->q, "traced key");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	/* from the get on, whatever was touched */
+	sleep_ms(100);
+	q_touch(self->q, &it);
+	EXPECT_TRUE(EVENTUALLY(q_stat(self->q).ready));
+	set(TRACING "events/wq/wq_expire/enable", "0");
+	snprintf(word, sizeof(word), "wq_expire: queue=%s key=", self->name);
+	f = fopen(TRACING "trace", "r");
+	ASSERT_NE(NULL, f);
+	while (fgets(line, sizeof(line), f)) {
+		if (!strstr(line, word))
+			continue;
+		seen++;
+		EXPECT_NE(NULL, strstr(line, "key=traced key ns="));
+		EXPECT_LE(200 * MS, strtoll(strstr(line, "ns=") + 3, NULL, 10));
+		EXPECT_GE(60 * SEC, strtoll(strstr(line, "ns=") + 3, NULL, 10));
+	}
+	fclose(f);
+	ASSERT_EQ(1, seen);
+}
+
+/* ---- who waits wakes ---- */
+
+TEST_F_TIMEOUT(lease, the_end_of_a_lease_wakes_get_and_not_before_its_time, LIMIT)
+{
+	struct item old, new;
+	__s64 begun;
+
+	self->q = open_lease(self->name, 200 * MS);
+	for (int i = 0; i < 5; i++) {
+		q_add(self->q, "a");
+		begun = now_ns();
+		ASSERT_EQ(0, q_get(self->q, &old, 0));
+		ASSERT_EQ(0, q_get(self->q, &new, 60 * SEC));
+		ASSERT_LE(200 * MS, now_ns() - begun);
+		ASSERT_LE(0, finish(self->q, &new));
+	}
+}
+
+TEST_F_TIMEOUT(lease, the_end_of_a_lease_wakes_poll_and_epoll, LIMIT)
+{
+	static const __u32 flags[] = { 0, EPOLLET, EPOLLEXCLUSIVE };
+	struct pollfd p = { .events = POLLIN };
+	struct epoll_event ev;
+	struct item it;
+	int ep;
+
+	self->q = open_lease(self->name, 300 * MS);
+	p.fd = self->q;
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(1, poll(&p, 1, 60000));
+	ASSERT_EQ(POLLIN, p.revents);
+	ASSERT_EQ(1, q_stat(self->q).expired);
+	for (int i = 0; i < ARRAY_SIZE(flags); i++) {
+		ASSERT_EQ(0, q_get(self->q, &it, 0));
+		ep = epoll_create1(0);
+		ev = (struct epoll_event){ .events = EPOLLIN | flags[i] };
+		ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, self->q, &ev));
+		ASSERT_EQ(1, epoll_wait(ep, &ev, 1, 60000));
+		ASSERT_EQ(EPOLLIN, ev.events);
+		close(ep);
+	}
+	ASSERT_EQ(4, q_stat(self->q).expired);
+}
+
+TEST_F_TIMEOUT(lease, of_a_queue_that_is_shut_down_poll_tells_of_the_end_of_a_lease, LIMIT)
+{
+	struct pollfd p = { .events = POLLIN };
+	struct item it;
+
+	self->q = open_lease(self->name, SEC);
+	p.fd = self->q;
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	q_shutdown(self->q);
+	ASSERT_EQ(1, poll(&p, 1, 0));
+	ASSERT_TRUE(p.revents & POLLHUP || q_stat(self->q).expired);
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
+	ASSERT_EQ(1, poll(&p, 1, 0));
+	ASSERT_EQ(POLLIN, p.revents);
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_LE(0, finish(self->q, &it));
+	ASSERT_EQ(1, poll(&p, 1, 0));
+	ASSERT_EQ(POLLIN | POLLHUP, p.revents);
+	ASSERT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
+}
+
+TEST_F_TIMEOUT(lease, a_drain_ends_although_a_process_is_stopped, LIMIT)
+{
+	struct hung *h = shared(sizeof(*h));
+	struct item it;
+	pid_t pid, drain;
+	int ret;
+
+	self->q = open_lease(self->name, 500 * MS);
+	q_add(self->q, "a");
+	pid = hang(self->name, h);
+	kill(pid, SIGSTOP);
+	drain = child();
+	if (!drain)
+		_exit(-q_drain(self->q));
+	/* get says that nothing is ready, until it is again */
+	ASSERT_TRUE(EVENTUALLY(!(ret = q_get(self->q, &it, 0)) || ret != -ESHUTDOWN));
+	while (ret == -EAGAIN)
+		ret = q_get(self->q, &it, SEC);
+	ASSERT_TRUE(ret == 0 || ret == -ESHUTDOWN);
+	if (ret)
+		ASSERT_TRUE(EVENTUALLY(!q_get(self->q, &it, 0)));
+	ASSERT_LE(0, finish(self->q, &it));
+	ASSERT_EQ(0, reap(drain));
+	h->go = 1;
+	kill(pid, SIGCONT);
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(-ESTALE, h->done);
+	ASSERT_EQ(0, q_stat(self->q).keys);
+}
+
+TEST_F_TIMEOUT(lease, done_and_get_in_one_call_begins_a_lease, LIMIT)
+{
+	union one one, next;
+	struct wq_done done = {
+		.size = sizeof(done), .flags = WQ_DONE_GET,
+		.next = { addr_of(&next), sizeof(next), 1 },
+	};
+	struct item it;
+	__s64 left;
+
+	self->q = open_lease(self->name, 300 * MS);
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	q_add(self->q, "b");
+	done.keys = (struct wq_keys){
+		addr_of(rec_set(&one, "a", 1, it.token)), WQ_REC_SIZE(1), 1,
+	};
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_DONE, &done));
+	ASSERT_EQ(1, done.next.count);
+	left = q_lease(self->q, "b");
+	/* where the machine was too busy it has expired by now */
+	ASSERT_TRUE(left > 0 || q_stat(self->q).expired);
+	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
+	ASSERT_EQ(1, q_stat(self->q).expired);
+	/* a done that is stale, with a get: nothing is got */
+	done.keys = (struct wq_keys){
+		addr_of(rec_set(&one, "b", 1, next.rec.token)), WQ_REC_SIZE(1), 1,
+	};
+	done.next.size = sizeof(next);
+	done.next.count = 1;
+	ASSERT_EQ(-ESTALE, verb(self->q, WQ_IOC_DONE, &done));
+	ASSERT_EQ(0, done.keys.count);
+	ASSERT_EQ(0, done.next.count);
+	ASSERT_EQ(1, q_stat(self->q).ready);
+}
+
+/* ---- load ---- */
+
+#define LOAD_KEYS	20
+#define LOAD_WORKERS	3
+
+/* What all processes of the load see. */
+struct load {
+	volatile int stop;
+	unsigned int asked[LOAD_KEYS];		/* adds that have begun */
+	unsigned int covered[LOAD_KEYS];	/* asked, as the last run that was done saw it */
+	unsigned int errors;
+	struct {
+		unsigned long gets, dones, stale;
+	} of[LOAD_WORKERS];
+};
+
+/* Another may be at it who was done with an earlier or later run. */
+static void cover(unsigned int *covered, unsigned int asked)
+{
+	unsigned int was = __atomic_load_n(covered, __ATOMIC_SEQ_CST);
+
+	while (was < asked && !__atomic_compare_exchange_n(covered, &was, asked, false,
+							   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		;
+}
+
+/* Gets, dawdles, touches or not, and is done, until the queue is shut down and empty. */
+static void load_work(const char *name, struct load *l, int n)
+{
+	int q = q_attach(name, O_RDWR), ret;
+	struct item it;
+
+	srandom(n);
+	while ((ret = q_get(q, &it, 20 * MS)) != -ESHUTDOWN || q_stat(q).keys) {
+		unsigned int key, asked;
+
+		if (ret) {
+			if (ret != -ETIMEDOUT && ret != -ESHUTDOWN)
+				__atomic_add_fetch(&l->errors, 1, __ATOMIC_RELAXED);
+			sleep_ms(1);
+			continue;
+		}
+		key = strtoul(it.key, NULL, 10);
+		asked = __atomic_load_n(&l->asked[key], __ATOMIC_SEQ_CST);
+		l->of[n].gets++;
+		for (int i = random() % 4; i; i--) {
+			sleep_ms(random() % 6);
+			ret = q_touch(q, &it);
+			if (ret)
+				break;
+		}
+		if (!ret)
+			ret = q_done(q, &it);
+		if (ret == -ESTALE)
+			l->of[n].stale++;
+		else if (ret < 0)
+			__atomic_add_fetch(&l->errors, 1, __ATOMIC_RELAXED);
+		else
+			l->of[n].dones++;
+		if (ret >= 0)
+			cover(&l->covered[key], asked);
+	}
+	_exit(0);
+}
+
+static void load_add(const char *name, struct load *l)
+{
+	int q = q_attach(name, O_RDWR);
+
+	srandom(4711);
+	while (!l->stop) {
+		unsigned int key = random() % LOAD_KEYS;
+		char text[8];
+
+		snprintf(text, sizeof(text), "%u", key);
+		__atomic_add_fetch(&l->asked[key], 1, __ATOMIC_SEQ_CST);
+		if (q_add(q, text) < 0)
+			__atomic_add_fetch(&l->errors, 1, __ATOMIC_RELAXED);
+		if (random() % 4 == 0)
+			sleep_ms(1);
+	}
+	_exit(0);
+}
+
+TEST_F_TIMEOUT(lease, under_load_with_stopped_workers_every_add_is_covered_and_runs_add_up, LIMIT)
+{
+	struct load *l = shared(sizeof(*l));
+	unsigned long gets = 0, dones = 0, stale = 0;
+	pid_t worker[LOAD_WORKERS], producer;
+	struct wq_stat st;
+	__s64 end;
+
+	self->q = open_lease(self->name, 8 * MS);
+	for (int i = 0; i < LOAD_WORKERS; i++) {
+		worker[i] = child();
+		if (!worker[i])
+			load_work(self->name, l, i);
+	}
+	producer = child();
+	if (!producer)
+		load_add(self->name, l);
+
+	for (end = now_ns() + 3 * SEC; now_ns() < end;) {
+		pid_t pid = worker[random() % LOAD_WORKERS];
+
+		kill(pid, SIGSTOP);
+		sleep_ms(random() % 25);
+		kill(pid, SIGCONT);
+		sleep_ms(random() % 10);
+		st = q_stat(self->q);
+		ASSERT_EQ(st.gets, st.processing + st.dones + st.given_back);
+		ASSERT_EQ(st.given_back, st.expired);
+		ASSERT_GE(LOAD_KEYS, st.keys);
+		ASSERT_LE(st.processing, LOAD_WORKERS);
+	}
+	l->stop = 1;
+	ASSERT_EQ(0, reap(producer));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	for (int i = 0; i < LOAD_WORKERS; i++) {
+		ASSERT_EQ(0, reap(worker[i]));
+		gets += l->of[i].gets;
+		dones += l->of[i].dones;
+		stale += l->of[i].stale;
+	}
+	st = q_stat(self->q);
+	TH_LOG("%lu runs, %lu of them expired", gets, stale);
+	ASSERT_EQ(0, l->errors);
+	ASSERT_EQ(0, st.keys);
+	ASSERT_EQ(gets, st.gets);
+	ASSERT_EQ(dones, st.dones);
+	ASSERT_EQ(stale, st.expired);
+	ASSERT_EQ(stale, st.given_back);
+	ASSERT_LT(20, stale);
+	ASSERT_LT(20, dones);
+	for (int i = 0; i < LOAD_KEYS; i++)
+		ASSERT_EQ(l->asked[i], l->covered[i]);
+}
+
+TEST_HARNESS_MAIN

@@ -30,7 +30,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md tests tools $(wildcard .ci .gitignore)
 
-.PHONY: all modules tools run shell test test-packaging fuzz test-fuzz check model bench headers \
+.PHONY: all modules tools run shell test test-packaging fuzz test-fuzz check model bench torture headers \
 	may-install install uninstall install-tools uninstall-tools dkms-tree dkms-install \
 	dkms-uninstall dist deb clean help
 
@@ -77,6 +77,9 @@ test-packaging:
 
 bench:
 	@tests/bench/run
+
+torture:
+	@tests/torture
 
 # What install puts somewhere, uninstall takes away again, and nothing else: keep the
 # two alike.  The KUnit suites are not for use.
@@ -165,4 +168,5 @@ help:
 	@echo "make deb      Debian packages, in build/deb"
 	@echo "make dist     the sources as build/$(DIST).tar.xz"
 	@echo "make test-packaging  tests of the above (root)"
+	@echo "make torture  everything at once, under all checkers (MINUTES=5 for each kernel)"
 	@echo "make clean    remove what was built here"

@@ -7,6 +7,7 @@
 #ifndef _WQ_COMPAT_H
 #define _WQ_COMPAT_H
 
+#include <linux/hrtimer.h>
 #include <linux/slab.h>
 #include <linux/version.h>
 
@@ -21,6 +22,19 @@
 #else
 #include <asm/unaligned.h>
 #endif
+
+/* hrtimer_setup() came with 6.13, and hrtimer_init() went. */
+static inline void wq_hrtimer_setup(struct hrtimer *timer,
+				    enum hrtimer_restart (*fn)(struct hrtimer *timer),
+				    clockid_t clock, enum hrtimer_mode mode)
+{
+#if KERNEL_VERSION(6, 13, 0) > LINUX_VERSION_CODE
+	hrtimer_init(timer, clock, mode);
+	timer->function = fn;
+#else
+	hrtimer_setup(timer, fn, clock, mode);
+#endif
+}
 
 /* <kunit/visibility.h> came with 6.2. */
 #if IS_ENABLED(CONFIG_KUNIT)

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The half of the torture test that is in processes: while wq_torture.ko makes, uses
+ * and destroys its queues, processes open those that are for them, do all there is to
+ * do, and are killed, stopped, and interrupted at any moment.
+ *
+ *	torture_user SECONDS [PROCESSES [QUEUES]]
+ *
+ * Keys of its own begin with "u".  Of queues torture-w-N it uses no others, for there
+ * the module follows all of its keys; those of torture-rw-N are anybody's.  Ends with
+ * 1 where a call gave an answer that it may not give, or the figures of a queue do not
+ * add up.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <libwq.h>
+
+#define US		1000LL
+#define MS		1000000LL
+#define KEYS		64
+#define MAX_PROCESSES	64
+
+/* Shared by all processes. */
+static struct {
+	unsigned long calls, opened, gets, dones, killed, stopped, interrupted, failed;
+} *all;
+
+static unsigned int rnd;	/* state of chance, each process's own */
+static bool any_key;		/* the queue is for all */
+static const char *queue;	/* its name */
+
+static unsigned int below(unsigned int n)
+{
+	rnd = rnd * 1103515245 + 12345;
+	return (rnd >> 8) % n;
+}
+
+static void note(unsigned long *what)
+{
+	__atomic_fetch_add(what, 1, __ATOMIC_RELAXED);
+}
+
+static void bad(const char *what)
+{
+	note(&all->failed);
+	fprintf(stderr, "torture_user: %s: %s: %s\n", queue, what, strerror(errno));
+}
+
+/* A call: its result, where it is one of success, or an errno that may be. */
+static int may(const char *what, int ret)
+{
+	note(&all->calls);
+	if (ret >= 0)
+		return ret;
+	switch (errno) {
+	case ESHUTDOWN: case EAGAIN: case ETIMEDOUT: case ENOSPC: case ENOMEM: case ENOENT:
+	case ESTALE: case ECANCELED:
+		break;
+	case EINTR:
+		note(&all->interrupted);
+		break;
+	case EPERM:	/* done by the key alone, which another one has */
+		if (any_key)
+			break;
+		/* fall through */
+	default:
+		bad(what);
+	}
+	return -1;
+}
+
+static size_t some_key(char *key)
+{
+	unsigned int n = below(KEYS);
+
+	memset(key, 'u', WQ_MAX_KEY);
+	if (any_key && below(2)) {
+		/* as the module makes them, of their first kind */
+		memcpy(key, "K\0\0\0", 4);
+		key[1] = n % 5 * 10;
+		return 4;
+	}
+	key[1] = 'A' + n;
+	return n % 7 ? 2 + n : WQ_MAX_KEY - n;
+}
+
+static long long some_time(long long most)
+{
+	return most >> below(16);
+}
+
+static void add(int q)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	char key[WQ_MAX_KEY];
+	unsigned int n;
+	size_t len;
+
+	switch (below(4)) {
+	case 0:
+		may("add after", wq_add_after(q, key, some_key(key), some_time(10 * MS), 0));
+		break;
+	case 1:
+		may("add rate limited", wq_add_rate_limited(q, key, some_key(key)));
+		break;
+	case 2:
+		for (n = 1 + below(40); n; n--) {
+			len = some_key(key);
+			wq_batch_put_after(&b, key, len, below(2) ? some_time(MS) : 0, 0);
+		}
+		may("add batch", wq_add_batch(q, &b));
+		wq_batch_free(&b);
+		break;
+	default:
+		may("add", wq_add(q, key, some_key(key)));
+	}
+	if (!below(8))
+		may("cancel", wq_cancel(q, key, some_key(key)));
+	if (!below(8))
+		may("forget", wq_forget(q, key, some_key(key)));
+}
+
+static void touch(int q, const struct wq_item *it)
+{
+#ifdef WQ_IOC_TOUCH
+	union {
+		struct wq_rec rec;
+		char room[WQ_REC_SIZE(WQ_MAX_KEY)];
+	} r = { .rec = { .len = it->len, .token = it->token } };
+	struct wq_touch args = {
+		.size = sizeof(args),
+		.keys = { .addr = (uintptr_t)&r, .size = WQ_REC_SIZE(it->len), .count = 1 },
+	};
+
+	memcpy(r.rec.key, it->key, it->len);
+	may("touch", ioctl(q, WQ_IOC_TOUCH, &args));
+#endif
+}
+
+static void finish(int q, struct wq_item *it)
+{
+	switch (below(6)) {
+	case 0:
+		may("retry", wq_done_with(q, it, WQ_DONE_RETRY, 0));
+		break;
+	case 1:
+		may("again", wq_done_with(q, it, WQ_DONE_AFTER, some_time(2 * MS)));
+		break;
+	case 2:
+		may("done key", wq_done_key(q, it->key, it->len));
+		break;
+	case 3:
+		return;		/* it is given back when the file is closed */
+	default:
+		may("done", wq_done_with(q, it, below(2) ? WQ_DONE_FORGET : 0, 0));
+	}
+	note(&all->dones);
+}
+
+static void get(int q)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_view v;
+	struct wq_item it;
+
+	if (!below(3)) {
+		if (may("get batch", wq_get_batch(q, &b, 1 + below(10), some_time(5 * MS))) > 0 &&
+		    below(4)) {
+			while (wq_batch_next(&b, &v))
+				note(&all->gets);
+			may("done batch", wq_done_batch(q, &b));
+		}
+		wq_batch_free(&b);
+		return;
+	}
+	if (may("get", wq_get(q, &it, below(4) ? some_time(20 * MS) : WQ_NOWAIT)))
+		return;
+	note(&all->gets);
+	if (!below(4))
+		usleep(some_time(10 * MS) / US);
+	if (!below(4))
+		touch(q, &it);
+	if (!below(3) && may("done and get", wq_done_get(q, &it, below(2) ? WQ_DONE_FORGET : 0, 0,
+							some_time(5 * MS))))
+		return;
+	finish(q, &it);
+}
+
+static void look(int q)
+{
+	struct pollfd p = { .fd = q, .events = POLLIN | POLLOUT };
+	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_key_state ks;
+	char key[WQ_MAX_KEY];
+	struct wq_queue list[8];
+	uint64_t cursor = 0;
+	struct wq_stat st;
+	unsigned long long redo;
+
+	switch (below(5)) {
+	case 0:
+		if (may("stat", wq_stat(q, &st)))
+			break;
+		redo = st.adds + st.given_back - st.gets - st.canceled - st.merged - st.ready;
+		if (redo > st.processing || st.gets != st.processing + st.dones + st.given_back)
+			bad("the figures do not add up");
+		break;
+	case 1:
+		may("key state", wq_key_state(q, key, some_key(key), &ks));
+		may("requeues", wq_num_requeues(q, key, some_key(key)));
+		break;
+	case 2:
+		do {
+			if (may("list", wq_list(q, &b, 32, &cursor)) < 0)
+				break;
+			wq_batch_reset(&b);
+		} while (cursor);
+		wq_batch_free(&b);
+		break;
+	case 3:
+		may("queues", wq_queues(list, 8, &cursor));
+		break;
+	default:
+		may("poll", poll(&p, 1, below(10)));
+	}
+}
+
+/* Some calls on a queue that there may be. */
+static void use(unsigned int queues)
+{
+	int q, writer, n;
+	char name[32];
+
+	any_key = below(2);
+	snprintf(name, sizeof(name), "torture-%s-%u", any_key ? "rw" : "w", below(queues));
+	queue = name;
+	writer = !any_key || !below(4);
+	q = wq_open(name, writer ? O_WRONLY : O_RDWR, 0, 0);
+	note(&all->calls);
+	if (q < 0) {
+		if (errno != ENOENT && errno != ENOMEM && errno != EINTR)
+			bad("open");
+		usleep(200);
+		return;
+	}
+	note(&all->opened);
+	for (n = below(200); n; n--) {
+		switch (below(10)) {
+		case 0: case 1: case 2: case 3:
+			add(q);
+			break;
+		case 4: case 5: case 6: case 7:
+			if (!writer)
+				get(q);
+			break;
+		case 8:
+			if (!writer)
+				look(q);
+			break;
+		default:
+			if (!below(300))
+				may("shut down", wq_shutdown(q));
+			else if (!below(300))
+				may("drain", wq_drain(q));
+		}
+	}
+	close(q);
+}
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+}
+
+static void worker(unsigned int seed, unsigned int queues)
+{
+	struct sigaction act = { .sa_handler = on_alarm };
+	struct itimerval every = { { 0, 7000 }, { 0, 7000 } };
+
+	rnd = seed;
+	if (below(2)) {
+		sigaction(SIGALRM, &act, NULL);
+		setitimer(ITIMER_REAL, &every, NULL);
+	}
+	for (;;)
+		use(queues);
+}
+
+static pid_t begin(unsigned int queues)
+{
+	unsigned int seed = below(1 << 24) + getpid();
+	pid_t pid = fork();
+
+	if (!pid)
+		worker(seed, queues);
+	return pid;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int seconds, processes, queues, i;
+	pid_t pids[MAX_PROCESSES];
+	time_t end;
+
+	if (argc < 2 || argc > 4) {
+		fprintf(stderr, "usage: torture_user SECONDS [PROCESSES [QUEUES]]\n");
+		return 2;
+	}
+	seconds = atoi(argv[1]);
+	processes = argc > 2 ? atoi(argv[2]) : 4;
+	queues = argc > 3 ? atoi(argv[3]) : 3;
+	if (!processes || processes > MAX_PROCESSES || !queues) {
+		fprintf(stderr, "torture_user: 1 to %d processes, and a queue at least\n",
+			MAX_PROCESSES);
+		return 2;
+	}
+	all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (all == MAP_FAILED) {
+		perror("torture_user: mmap");
+		return 1;
+	}
+	rnd = time(NULL);
+	for (i = 0; i < processes; i++)
+		pids[i] = begin(queues);
+
+	end = time(NULL) + seconds;
+	while (time(NULL) < end) {
+		usleep(some_time(50 * MS) / US);
+		i = below(processes);
+		if (pids[i] < 0) {
+			pids[i] = begin(queues);	/* there was no memory for one */
+		} else if (!below(4)) {
+			/* One that stops keeps its keys; where they are leased, others get them. */
+			note(&all->stopped);
+			kill(pids[i], SIGSTOP);
+			usleep(some_time(100 * MS) / US);
+			kill(pids[i], SIGCONT);
+		} else {
+			note(&all->killed);
+			kill(pids[i], SIGKILL);
+			waitpid(pids[i], NULL, 0);
+			pids[i] = begin(queues);
+		}
+	}
+	for (i = 0; i < processes; i++) {
+		if (pids[i] < 0)
+			continue;
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+	printf("processes: %lu calls, %lu failures, %lu files, gets %lu, dones %lu, killed %lu, stopped %lu, interrupted %lu\n",
+	       all->calls, all->failed, all->opened, all->gets, all->dones, all->killed,
+	       all->stopped, all->interrupted);
+	return all->failed ? 1 : 0;
+}

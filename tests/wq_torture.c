@@ -1,0 +1,2138 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wq_torture: everything at once, for minutes, and a verdict.
+ *
+ * Each of a few slots holds a queue.  Its keeper makes it, with traits drawn by lot,
+ * and in the end shuts down, drains and destroys it, while all others go on:
+ *
+ *	producer	any verb that does not sleep, from any context: process, interrupts
+ *			off, bottom halves off, spinlocks held, irq_work, hrtimers, timers,
+ *			tasklets, work items, calls to other CPUs
+ *	consumer	get, work, done, in all their kinds
+ *	prober		adds a key that is all its own, and waits for the run
+ *	racer		drains and shut downs while a queue ends
+ *	signaller	signals to who waits
+ *	monitor		looks at the figures of each queue, and for queues that stand still
+ *
+ * Whoever uses a queue is within a read section of one of two SRCU domains, as the
+ * queue must outlive all calls.
+ *
+ * What is seen to:
+ *
+ *  - No two consumers hold a key, unless the lease of the first is over.  A run is the
+ *    key's owner from its get to its done.
+ *  - An add is followed by a run that began after it.  A tally of each key counts adds
+ *    before they are made; a run notes what it finds there.  Now and then a keeper lets
+ *    the queue settle: producers leave it alone, and then the last add of every key
+ *    must have been seen by a run, or else dropped by a cancel or a shut down.  Then it
+ *    adds single keys, one after the other: a wake-up that is lost shows, as nobody
+ *    makes up for it.
+ *  - The figures add up, at any moment; in a queue that has settled they are those of
+ *    the tallies.
+ *  - Drain returns where nothing is left, and in the end no key is left.
+ *  - Nothing stands still while keys are ready.
+ *  - Each verb gives no other answer than those it may give.
+ *
+ * A failure is logged and counted, with no warning of the kernel's that might end the
+ * machine before the verdict is known: the last line in the log, and the parameter
+ * "verdict".
+ */
+#define pr_fmt(fmt) "wq-torture: " fmt
+
+#include <linux/atomic.h>
+#include <linux/delay.h>
+#include <linux/err.h>
+#include <linux/hrtimer.h>
+#include <linux/interrupt.h>
+#include <linux/irq_work.h>
+#include <linux/kthread.h>
+#include <linux/ktime.h>
+#include <linux/list.h>
+#include <linux/module.h>
+#include <linux/percpu.h>
+#include <linux/prandom.h>
+#include <linux/random.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/srcu.h>
+#include <linux/timer.h>
+#include <linux/workqueue.h>
+#include <linux/wq.h>
+
+#include "wq_compat.h"
+
+#define PARAM(type, name, value, about) \
+	static type name = value; \
+	module_param(name, type, 0444); \
+	MODULE_PARM_DESC(name, about)
+
+PARAM(uint, duration, 0, "Seconds until the verdict; 0: until the module goes");
+PARAM(uint, producers, 0, "Threads that add; 0: one for each CPU, two at least");
+PARAM(uint, consumers, 0, "Threads that get; 0: two for each queue");
+PARAM(uint, queues, 3, "Queues at a time");
+PARAM(uint, keys, 1000, "Keys of a queue, at most; up to 4096");
+PARAM(uint, seed, 0, "Of all random choices; 0: another one each time");
+PARAM(uint, stat_interval, 15, "Seconds from one line of figures to the next; 0: none");
+PARAM(uint, stall, 30, "Seconds without progress that are a failure");
+PARAM(bool, races, true, "Shut down and drain while the queue is in use");
+PARAM(bool, irqs, true, "Use queues from interrupts as well");
+PARAM(bool, controllers, true, "Start and stop controllers");
+PARAM(bool, leases, true, "Queues with leases");
+PARAM(bool, signals, true, "Signals to who waits");
+PARAM(bool, open_queues, true, "Queues that processes may open: torture-w-N and torture-rw-N");
+PARAM(bool, faults, false, "Let failslab's task-filter have the module's threads");
+
+#define MOST_KEYS	4096
+#define LEAST_KEYS	16
+#define MAX_SHOWN	20	/* failures in the log; all are counted */
+#define HELD		3	/* keys that a consumer holds at a time */
+#define PROBED		6	/* of the keys, the last ones are the probers' */
+#define PINGS		10	/* keys that are added singly, once a queue has settled */
+#define US		((s64)NSEC_PER_USEC)
+#define MS		((s64)NSEC_PER_MSEC)
+#define HOUR		(3600 * (s64)NSEC_PER_SEC)
+#define GRACE		(HZ / 5 ?: 1)	/* then settling cancels what is still delayed */
+
+/* Where interrupts, or what may not sleep on PREEMPT_RT, may not take a spinlock. */
+#define HARD_CONTEXTS \
+	(!IS_ENABLED(CONFIG_PREEMPT_RT) && !IS_ENABLED(CONFIG_PROVE_RAW_LOCK_NESTING))
+
+/*
+ * Figures and failures.
+ */
+
+enum what {
+	ADDS, DELAYS, LIMITED, GETS, RUNS, RETRIES, STALE, TOUCHES, EXPIRED, CANCELS, LOOKS,
+	SHUTDOWNS, DRAINS, QUEUES, SETTLED, PROBES, CONTROLLERS, SIGNALS, INTERRUPTS, REFUSED,
+	NO_MEMORY,
+	NR_WHAT
+};
+
+static const char *const what_names[NR_WHAT] = {
+	"adds", "delayed", "rate limited", "gets", "runs", "retries", "stale dones", "touches",
+	"expired", "cancels", "looks", "shut downs", "drains", "queues", "settled", "probes",
+	"controllers", "signals", "in interrupts", "refused", "without memory",
+};
+
+/* Of these, which are calls of verbs. */
+#define CALLS	(BIT(ADDS) | BIT(DELAYS) | BIT(LIMITED) | BIT(GETS) | BIT(RUNS) | BIT(STALE) | \
+		 BIT(TOUCHES) | BIT(CANCELS) | BIT(LOOKS) | BIT(SHUTDOWNS) | BIT(DRAINS) | \
+		 BIT(QUEUES) | BIT(PROBES) | BIT(CONTROLLERS))
+
+static DEFINE_PER_CPU(unsigned long[NR_WHAT], counts);
+static atomic_t failures;
+static unsigned long began;
+static bool over;
+
+static void count(enum what w)
+{
+	this_cpu_inc(counts[w]);
+}
+
+static unsigned long sum(enum what w)
+{
+	unsigned long n = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		n += READ_ONCE(per_cpu(counts, cpu)[w]);
+	return n;
+}
+
+/* True: it was told, and so may be what goes with it. */
+#define failed(fmt, ...) ({						\
+	bool tell_ = atomic_inc_return(&failures) <= MAX_SHOWN;		\
+	if (tell_)							\
+		pr_alert("failure: " fmt "\n", ##__VA_ARGS__);		\
+	tell_;								\
+})
+
+/*
+ * Chance.
+ */
+
+static u32 below(struct rnd_state *r, u32 n)
+{
+	return ((u64)prandom_u32_state(r) * n) >> 32;
+}
+
+static bool one_in(struct rnd_state *r, u32 n)
+{
+	return !below(r, n);
+}
+
+static void seed_next(struct rnd_state *r)
+{
+	static u64 n;
+
+	n += 0x9e3779b97f4a7c15ULL;
+	prandom_seed_state(r, seed + n);
+}
+
+/* Up to @max, and small as often as large. */
+static s64 some_time(struct rnd_state *r, s64 max)
+{
+	return max >> below(r, 16);
+}
+
+/*
+ * Keys: an index, and bytes that go with it.
+ */
+
+static const u16 key_lens[] = { 4, 8, 15, 16, 17, 40, 100, 250, 600, WQ_MAX_KEY };
+static u8 (*key_bytes)[WQ_MAX_KEY];
+
+static size_t key_len(u32 i)
+{
+	return key_lens[i % ARRAY_SIZE(key_lens)];
+}
+
+static int keys_init(void)
+{
+	u32 i, j;
+
+	key_bytes = kvcalloc(keys, sizeof(*key_bytes), GFP_KERNEL);
+	if (!key_bytes)
+		return -ENOMEM;
+	for (i = 0; i < keys; i++) {
+		for (j = 0; j < WQ_MAX_KEY; j++)
+			key_bytes[i][j] = i + j;
+		memcpy(key_bytes[i], "K", 1);
+		memcpy(key_bytes[i] + 1, &i, 3);
+	}
+	return 0;
+}
+
+/* Which key that is; negative: none of ours. */
+static int key_index(const void *key, size_t len)
+{
+	u32 i = 0;
+
+	if (len < 4 || *(u8 *)key != 'K')
+		return -1;
+	memcpy(&i, key + 1, 3);
+	return i < keys && len == key_len(i) && !memcmp(key, key_bytes[i], len) ? i : -1;
+}
+
+/*
+ * A queue, and what is known of it.
+ */
+
+#define BOUNDED		BIT(0)	/* fewer keys fit than there are */
+#define PATIENT		BIT(1)	/* consumers wait for ever */
+#define OWN_CLOCK	BIT(2)	/* ticked by the keeper */
+#define NAMED		BIT(3)	/* it has times */
+#define FOR_WRITERS	BIT(4)	/* processes add, and cancel, keys of their own */
+#define FOR_ALL		BIT(5)	/* processes do all there is */
+
+struct tally {
+	atomic_t wanted;	/* adds that began */
+	atomic_t now;		/* of these, the last one that wq took, without delay */
+	atomic_t later;		/* likewise, with a delay: a shut down drops it */
+	atomic_t off;		/* those up to this a cancel may have dropped */
+	atomic_t seen;		/* what the last run found in wanted */
+	atomic_t gets, dones, lost, canceled;
+	atomic64_t owner;	/* run that has the key, see struct run */
+	atomic_t probed;	/* a prober is at it */
+};
+
+struct arena {
+	struct wq *q;
+	u32 keys;		/* how many */
+	u32 traits;
+	u32 pace;		/* producers come one in so many times */
+	s64 lease;
+	bool quiet;		/* nobody adds */
+	bool ending;
+	atomic_t hanging;	/* a consumer does, and another one is to get its key */
+	char name[24];
+	atomic_t runs;
+	struct wq_controller *controller;
+	struct wq_clock clock;
+	struct list_head order;
+	unsigned int nr_order;
+	struct tally tally[];
+};
+
+struct slot {
+	struct arena __rcu *arena;
+	unsigned int nr;
+	/* The monitor's. */
+	struct arena *last;
+	u64 gets;
+	unsigned long since;
+};
+
+/* Sections that may make a key dirty or delayed; and those of everybody else. */
+DEFINE_STATIC_SRCU(adders);
+DEFINE_STATIC_SRCU(users);
+
+static struct slot *slots;
+
+/* A key that is anybody's. */
+static u32 some_key(struct arena *a, struct rnd_state *r)
+{
+	return below(r, a->keys - PROBED);
+}
+
+/* The highest of what it is and @value. */
+static void raise(atomic_t *v, int value)
+{
+	int old = atomic_read(v);
+
+	while (old - value < 0 && !atomic_try_cmpxchg(v, &old, value))
+		;
+}
+
+/* An ordering policy: last in, first out; a touch moves the key to the front. */
+static void lifo_touch(void *order, struct wq_entry *entry)
+{
+	list_move(&entry->link, &((struct arena *)order)->order);
+}
+
+static void lifo_push(void *order, struct wq_entry *entry)
+{
+	struct arena *a = order;
+
+	list_add(&entry->link, &a->order);
+	a->nr_order++;
+}
+
+static unsigned int lifo_len(void *order)
+{
+	return ((struct arena *)order)->nr_order;
+}
+
+static void lifo_remove(void *order, struct wq_entry *entry)
+{
+	list_del(&entry->link);
+	((struct arena *)order)->nr_order--;
+}
+
+static struct wq_entry *lifo_pop(void *order)
+{
+	struct arena *a = order;
+	struct wq_entry *e = list_first_entry(&a->order, struct wq_entry, link);
+
+	lifo_remove(a, e);
+	return e;
+}
+
+static const struct wq_order_ops lifo = {
+	.touch = lifo_touch,
+	.push = lifo_push,
+	.len = lifo_len,
+	.pop = lifo_pop,
+	.remove = lifo_remove,
+};
+
+static s64 clock_now(struct wq_clock *clock)
+{
+	return ktime_get_ns();
+}
+
+static struct wq_limiter *some_limiter(struct rnd_state *r)
+{
+	struct wq_limiter *two[2];
+
+	switch (below(r, 6)) {
+	case 0:
+		return wq_limiter_exponential(10 * US, 5 * MS);
+	case 1:
+		return wq_limiter_fast_slow(0, MS, 3);
+	case 2:
+		return wq_limiter_bucket(WQ_QPS(1000), 10);
+	case 3:
+		two[0] = wq_limiter_exponential(US, MS);
+		two[1] = wq_limiter_bucket(WQ_QPS(2000), 100);
+		return wq_limiter_max_of(two, 2);
+	case 4:
+		return wq_limiter_max_wait(wq_limiter_default_controller(), 2 * MS);
+	default:
+		return NULL;
+	}
+}
+
+/*
+ * Answers.
+ */
+
+/* Did wq take an add? */
+static bool accepted(struct arena *a, const char *verb, int ret)
+{
+	switch (ret) {
+	case 0:
+	case 1:
+		return true;
+	case -ESHUTDOWN:
+		count(REFUSED);
+		if (!wq_shutting_down(a->q))
+			failed("%s: %s: shut down, while it is not", a->name, verb);
+		return false;
+	case -ENOSPC:
+		count(REFUSED);
+		if (!(a->traits & (BOUNDED | FOR_WRITERS | FOR_ALL)))
+			failed("%s: %s: full, while it is not", a->name, verb);
+		return false;
+	case -ENOMEM:
+		count(NO_MEMORY);
+		return false;
+	default:
+		failed("%s: %s: %d", a->name, verb, ret);
+		return false;
+	}
+}
+
+static u64 hist_total(const struct wq_hist *h)
+{
+	u64 n = 0;
+	int i;
+
+	for (i = 0; i < WQ_HIST_COUNTS; i++)
+		n += h->counts[i];
+	return n;
+}
+
+/* Has no run seen this add of a key, and nothing dropped it? */
+static bool unseen(struct tally *t, int w)
+{
+	return w - atomic_read(&t->seen) > 0 && w - atomic_read(&t->off) > 0;
+}
+
+static void tell_stats(struct arena *a, const struct wq_stat *st)
+{
+	pr_alert("%s: traits %#x, lease %lld, state %#x, quiet %d, ending %d\n", a->name, a->traits,
+		 a->lease, st->state, READ_ONCE(a->quiet), READ_ONCE(a->ending));
+	pr_alert("%s: ready %u, processing %u, delayed %u, depth %u, keys %u of %u\n", a->name,
+		 st->ready, st->processing, st->delayed, st->depth, st->keys, st->max_keys);
+	pr_alert("%s: adds %llu, gets %llu, dones %llu, canceled %llu, dropped %llu\n", a->name,
+		 st->adds, st->gets, st->dones, st->canceled, st->dropped);
+	pr_alert("%s: given back %llu, expired %llu, merged %llu, failed %u, kept %u\n", a->name,
+		 st->given_back, st->expired, st->merged, st->failed, st->kept);
+}
+
+/* What holds at every moment. */
+static void check_stats(struct arena *a, struct wq_stat *st)
+{
+	/* Keys that need a run, and which of them are in processing. */
+	u64 depth = st->adds + st->given_back - st->gets - st->canceled - st->merged;
+	u64 redo = depth - st->ready;
+
+	if (st->depth == depth && redo <= st->processing &&
+	    st->gets == st->processing + st->dones + st->given_back &&
+	    st->expired <= st->given_back &&
+	    (u64)st->ready + st->processing <= st->keys && st->delayed <= st->keys &&
+	    st->keys <= st->max_keys && st->kept <= st->failed && st->failed <= st->keys &&
+	    (!st->name[0] || (hist_total(&st->waits) == st->gets &&
+			      hist_total(&st->works) == st->dones)))
+		return;
+	if (failed("%s: the figures do not add up", a->name))
+		tell_stats(a, st);
+}
+
+static void look(struct arena *a, struct wq_stat *st)
+{
+	count(LOOKS);
+	wq_stats(a->q, st);
+	check_stats(a, st);
+}
+
+static void dump(struct arena *a)
+{
+	unsigned int shown = 0;
+	struct wq_stat st;
+	int state;
+	u32 i;
+
+	wq_stats(a->q, &st);
+	tell_stats(a, &st);
+	for (i = 0; i < a->keys && shown < MAX_SHOWN; i++) {
+		struct tally *t = &a->tally[i];
+
+		state = wq_query(a->q, key_bytes[i], key_len(i));
+		if (state < 0)
+			state = 0;
+		if (!(state & ~WQ_KEY_FAILED) && !unseen(t, atomic_read(&t->now)) &&
+		    !unseen(t, atomic_read(&t->later)))
+			continue;
+		shown++;
+		pr_alert("%s: key %u: state %#x, owner %#llx\n", a->name, i, state,
+			 atomic64_read(&t->owner));
+		pr_alert("%s: key %u: wanted %d, now %d, later %d, off %d, seen %d\n", a->name,
+			 i, atomic_read(&t->wanted), atomic_read(&t->now),
+			 atomic_read(&t->later), atomic_read(&t->off), atomic_read(&t->seen));
+	}
+}
+
+/*
+ * Runs.  The owner of a key is a number of the run, and in its lower half, where it
+ * holds the key by a lease, a time when that had not begun yet, in units of 1,024 ns.
+ */
+
+struct run {
+	struct arena *a;
+	struct tally *t;	/* NULL: the key is a process's */
+	u32 key;
+	bool leased;
+	bool owns;
+	u64 me;
+	struct wq_item item;
+};
+
+static u32 stamp(void)
+{
+	return (ktime_get_ns() >> 10) | 1;
+}
+
+/* May the lease of this owner be over? */
+static bool may_be_over(struct arena *a, u64 owner)
+{
+	u32 from = owner;
+
+	return from && (u64)(stamp() - from) + 4 > a->lease >> 10;
+}
+
+/*
+ * Become the key's owner.  Who may have lost the key already, for it came here late, does
+ * not: that could be taken for a second one's.
+ */
+static void own(struct run *run)
+{
+	struct arena *a = run->a;
+	u64 old;
+
+	run->owns = false;
+	while (run->t && !may_be_over(a, run->me)) {
+		old = atomic64_read(&run->t->owner);
+		if (old && !may_be_over(a, old)) {
+			failed("%s: key %u is with two consumers: %#llx and %#llx", a->name,
+			       run->key, old, run->me);
+			return;
+		}
+		if (atomic64_cmpxchg(&run->t->owner, old, run->me) == old) {
+			run->owns = true;
+			return;
+		}
+	}
+}
+
+/* Before done: from then on it may be another's.  False: it was taken away. */
+static bool disown(struct run *run)
+{
+	if (!run->owns)
+		return true;
+	run->owns = false;
+	if (atomic64_cmpxchg(&run->t->owner, run->me, 0) == run->me)
+		return true;
+	if (!may_be_over(run->a, run->me))
+		failed("%s: key %u was taken away", run->a->name, run->key);
+	return false;
+}
+
+/* A key was handed out; @from: when that had not happened yet, for a lease. */
+static void begin(struct arena *a, struct run *run, u32 from)
+{
+	int i = key_index(run->item.key, run->item.len);
+	struct tally *t;
+
+	run->a = a;
+	run->t = NULL;
+	run->owns = false;
+	run->me = (u64)atomic_inc_return(&a->runs) << 32 | (run->leased ? from : 0);
+	if (i < 0 || i >= a->keys) {
+		if (!(a->traits & (FOR_WRITERS | FOR_ALL)))
+			failed("%s: got a key that nobody added", a->name);
+		return;
+	}
+	t = &a->tally[i];
+	run->key = i;
+	run->t = t;
+	raise(&t->seen, atomic_read(&t->wanted));
+	atomic_inc(&t->gets);
+	own(run);
+}
+
+/* What done said; @held: nobody else had the key before. */
+static void ended(struct run *run, bool held, int ret)
+{
+	if (ret >= 0) {
+		if (!held)
+			failed("%s: key %u: done by who had lost it", run->a->name, run->key);
+		if (ret & ~(int)(WQ_DONE_READY | WQ_DONE_DELAYED))
+			failed("%s: done: %d", run->a->name, ret);
+		if (run->t)
+			atomic_inc(&run->t->dones);
+		return;
+	}
+	if (ret == -ESTALE && may_be_over(run->a, run->me)) {
+		count(EXPIRED);
+		if (run->t)
+			atomic_inc(&run->t->lost);
+		return;
+	}
+	failed("%s: key %u: done: %d", run->a->name, run->key, ret);
+}
+
+/* An item that is done does no harm. */
+static void done_again(struct run *run)
+{
+	int ret;
+
+	count(STALE);
+	ret = wq_done(run->a->q, &run->item);
+	if (ret != -ESTALE)
+		failed("%s: key %u: done twice: %d", run->a->name, run->key, ret);
+}
+
+/* The outcome of a run, by lot; true: the key is to come again. */
+static bool some_outcome(struct rnd_state *r, u32 *outcome, s64 *delay)
+{
+	*delay = 0;
+	switch (below(r, 8)) {
+	case 0:
+		*outcome = WQ_DONE_RETRY;
+		return true;
+	case 1:
+		*outcome = WQ_DONE_AFTER | (one_in(r, 2) ? WQ_DONE_FORGET : 0);
+		*delay = some_time(r, 4 * MS) - 100;
+		return true;
+	case 2:
+	case 3:
+		*outcome = 0;
+		return false;
+	default:
+		*outcome = WQ_DONE_FORGET;
+		return false;
+	}
+}
+
+static void finish(struct run *run, struct rnd_state *r)
+{
+	struct arena *a = run->a;
+	struct wq_item *item = &run->item;
+	bool again, held;
+	u32 outcome;
+	s64 delay;
+	int w = 0, ret, idx;
+
+	count(RUNS);
+	idx = srcu_read_lock(&adders);
+	again = some_outcome(r, &outcome, &delay);
+	/* Another run would make up for one that was lost. */
+	if (again && (READ_ONCE(a->quiet) || (run->t && run->key >= a->keys - PROBED))) {
+		again = false;
+		outcome = 0;
+		delay = 0;
+	}
+	if (again && run->t)
+		w = atomic_inc_return(&run->t->wanted);
+	held = disown(run);
+	if (outcome || one_in(r, 2))
+		ret = wq_done_with(a->q, item, outcome, delay);
+	else if (run->leased || one_in(r, 2))
+		ret = wq_done(a->q, item);
+	else	/* nobody else can have it, so the key is enough */
+		ret = wq_done_key(a->q, item->key, item->len);
+	if (ret == -ENOMEM && again) {
+		count(NO_MEMORY);
+		again = false;
+		own(run);
+		held = disown(run);
+		ret = wq_done(a->q, item);
+	}
+	srcu_read_unlock(&adders, idx);
+
+	ended(run, held, ret);
+	if (again && ret >= 0) {
+		count(RETRIES);
+		if (w)
+			raise(&run->t->later, w);
+	}
+	if (one_in(r, 16))
+		done_again(run);
+}
+
+/*
+ * Verbs that do not sleep.
+ */
+
+static void verb_add(struct arena *a, struct rnd_state *r)
+{
+	u32 i = some_key(a, r);
+	int w = atomic_inc_return(&a->tally[i].wanted);
+
+	count(ADDS);
+	if (accepted(a, "add", wq_add(a->q, key_bytes[i], key_len(i))))
+		raise(&a->tally[i].now, w);
+}
+
+static s64 some_delay(struct arena *a, struct rnd_state *r)
+{
+	static const s64 odd[] = { 0, -1, S64_MIN, 1, HOUR, S64_MAX };
+
+	/* Where there are many keys the heap is to grow and shrink. */
+	if (a->keys > 256 && one_in(r, 2))
+		return HOUR;
+	return one_in(r, 8) ? odd[below(r, ARRAY_SIZE(odd))] : some_time(r, 10 * MS);
+}
+
+static void verb_add_after(struct arena *a, struct rnd_state *r)
+{
+	static const u32 flags[] = { 0, 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST };
+	u32 i = some_key(a, r), f = flags[below(r, ARRAY_SIZE(flags))];
+	struct tally *t = &a->tally[i];
+	s64 delay = some_delay(a, r);
+	int w;
+
+	if (one_in(r, 4)) {
+		f |= WQ_ADD_DROP_DELAY;
+		delay = min_t(s64, delay, 0);
+	}
+	count(DELAYS);
+	w = atomic_inc_return(&t->wanted);
+	if (accepted(a, "add after", wq_add_after(a->q, key_bytes[i], key_len(i), delay, f)))
+		raise(delay > 0 ? &t->later : &t->now, w);
+}
+
+static void verb_add_rate_limited(struct arena *a, struct rnd_state *r)
+{
+	static const u32 flags[] = { 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST };
+	u32 i = some_key(a, r);
+	int w = atomic_inc_return(&a->tally[i].wanted);
+	int ret;
+
+	count(LIMITED);
+	if (one_in(r, 2))
+		ret = wq_add_rate_limited(a->q, key_bytes[i], key_len(i));
+	else
+		ret = wq_add_after(a->q, key_bytes[i], key_len(i), 0, WQ_ADD_RATE_LIMITED |
+				   flags[below(r, ARRAY_SIZE(flags))]);
+	if (accepted(a, "add rate limited", ret))
+		raise(&a->tally[i].later, w);
+}
+
+static void verb_get(struct arena *a, struct rnd_state *r)
+{
+	struct run run = {};
+	int ret;
+
+	count(GETS);
+	ret = wq_get(a->q, &run.item, 0);
+	if (!ret) {
+		begin(a, &run, 0);
+		if (one_in(r, 4))
+			udelay(below(r, 10));
+		finish(&run, r);
+	} else if (ret != -EAGAIN && (ret != -ESHUTDOWN || !wq_shutting_down(a->q))) {
+		failed("%s: get: %d", a->name, ret);
+	}
+}
+
+static void cancel_key(struct arena *a, u32 i)
+{
+	struct tally *t = &a->tally[i];
+	int state;
+
+	count(CANCELS);
+	state = wq_cancel(a->q, key_bytes[i], key_len(i));
+	if (state < 0) {
+		if (state != -ENOENT)
+			failed("%s: cancel: %d", a->name, state);
+		return;
+	}
+	/* Adds that begin from here on it has not dropped. */
+	if (state & (WQ_KEY_DIRTY | WQ_KEY_DELAYED))
+		raise(&t->off, atomic_read(&t->wanted));
+	if (state & WQ_KEY_DIRTY)
+		atomic_inc(&t->canceled);
+}
+
+static void verb_cancel(struct arena *a, struct rnd_state *r)
+{
+	cancel_key(a, some_key(a, r));
+}
+
+static void verb_query(struct arena *a, struct rnd_state *r)
+{
+	u32 i = some_key(a, r);
+	int state;
+
+	count(LOOKS);
+	state = wq_query(a->q, key_bytes[i], key_len(i));
+	if (state == -ENOENT)
+		return;
+	if (state <= 0 || (state & WQ_KEY_READY && !(state & WQ_KEY_DIRTY)) ||
+	    (state & WQ_KEY_READY && state & WQ_KEY_PROCESSING) ||
+	    (state & WQ_KEY_MINE && !(state & WQ_KEY_PROCESSING)))
+		failed("%s: query: %#x", a->name, state);
+}
+
+static void verb_look(struct arena *a, struct rnd_state *r)
+{
+	u32 i = some_key(a, r);
+	struct wq_stat st;
+
+	count(LOOKS);
+	switch (below(r, 4)) {
+	case 0:
+		look(a, &st);
+		break;
+	case 1:
+		if (wq_len(a->q) > WQ_MAX_KEYS)
+			failed("%s: len", a->name);
+		break;
+	case 2:
+		if (wq_num_requeues(a->q, key_bytes[i], key_len(i)) < 0)
+			failed("%s: num_requeues", a->name);
+		break;
+	default:
+		wq_shutting_down(a->q);
+	}
+}
+
+static void verb_forget(struct arena *a, struct rnd_state *r)
+{
+	u32 i = some_key(a, r);
+
+	count(LOOKS);
+	if (wq_forget(a->q, key_bytes[i], key_len(i)))
+		failed("%s: forget", a->name);
+}
+
+static void verb_bad_input(struct arena *a, struct rnd_state *r)
+{
+	struct wq_item none = {};
+
+	count(LOOKS);
+	if (wq_add(a->q, key_bytes[0], 0) != -EINVAL ||
+	    wq_add(a->q, key_bytes[0], WQ_MAX_KEY + 1) != -E2BIG ||
+	    wq_add_after(a->q, key_bytes[0], key_len(0), 1, ~0) != -EINVAL ||
+	    wq_add_after(a->q, key_bytes[0], key_len(0), 1, WQ_ADD_DROP_DELAY) != -EINVAL ||
+	    wq_done(a->q, &none) != -ESTALE || wq_touch(a->q, &none) != -ESTALE ||
+	    wq_done_with(a->q, &none, ~0, 0) != -EINVAL)
+		failed("%s: bad input was taken", a->name);
+}
+
+static void verb_shutdown(struct arena *a, struct rnd_state *r)
+{
+	/* Most are done by keeper and racers. */
+	if (!races || !one_in(r, 500))
+		return;
+	count(SHUTDOWNS);
+	wq_shutdown(a->q);
+	if (!wq_shutting_down(a->q))
+		failed("%s: not shut down", a->name);
+}
+
+static const struct verb {
+	void (*fn)(struct arena *a, struct rnd_state *r);
+	unsigned int weight;	/* of 100 */
+} verbs[] = {
+	{ verb_add, 35 }, { verb_add_after, 20 }, { verb_add_rate_limited, 8 }, { verb_get, 8 },
+	{ verb_cancel, 5 }, { verb_query, 8 }, { verb_look, 8 }, { verb_forget, 5 },
+	{ verb_bad_input, 1 }, { verb_shutdown, 2 },
+};
+
+static struct slot *some_slot(struct rnd_state *r)
+{
+	return &slots[below(r, queues)];
+}
+
+/* A few verbs, in any context. */
+static void produce(struct rnd_state *r)
+{
+	unsigned int i, n = 1 + below(r, 6);
+	const struct verb *v;
+	struct arena *a;
+	int idx, lot;
+
+	idx = srcu_read_lock(&adders);
+	a = srcu_dereference(some_slot(r)->arena, &adders);
+	for (i = 0; a && i < n && !READ_ONCE(a->quiet) && one_in(r, a->pace); i++) {
+		lot = below(r, 100);
+		for (v = verbs; lot >= (int)v->weight; v++)
+			lot -= v->weight;
+		v->fn(a, r);
+	}
+	srcu_read_unlock(&adders, idx);
+}
+
+/*
+ * Threads.
+ */
+
+struct thread {
+	struct task_struct *task;
+	int (*fn)(struct thread *t);
+	const char *role;
+	struct slot *slot;
+	struct rnd_state rnd;
+	const char *doing;	/* for a dump */
+	void *data;
+};
+
+static struct thread *threads;
+static unsigned int nr_threads;
+
+static int thread_main(void *arg)
+{
+	struct thread *t = arg;
+
+#ifdef CONFIG_FAULT_INJECTION
+	current->make_it_fail = faults;
+#endif
+	return t->fn(t);
+}
+
+static int start(const char *role, int (*fn)(struct thread *t), struct slot *slot, void *data)
+{
+	struct thread *t = &threads[nr_threads];
+	struct task_struct *task;
+
+	*t = (struct thread){ .fn = fn, .role = role, .slot = slot, .data = data };
+	seed_next(&t->rnd);
+	task = kthread_create(thread_main, t, "wqt_%s/%u", role, nr_threads);
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	t->task = get_task_struct(task);
+	nr_threads++;
+	wake_up_process(task);
+	return 0;
+}
+
+static void stop(const char *role)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr_threads; i++) {
+		struct thread *t = &threads[i];
+
+		if (!t->task || strcmp(t->role, role))
+			continue;
+		kthread_stop(t->task);
+		put_task_struct(t->task);
+		t->task = NULL;
+	}
+}
+
+/*
+ * Producers, and what carries their verbs into interrupts.
+ */
+
+struct carrier {
+	struct irq_work irq_work;
+	struct hrtimer hrtimer, soft, hard;
+	struct timer_list timer;
+	struct tasklet_struct tasklet;
+	struct work_struct work;
+	struct rnd_state rnd[8];	/* one for each of them, and for a call to a CPU */
+};
+
+static struct carrier *carriers;
+
+static void in_interrupt_do(struct rnd_state *r)
+{
+	count(INTERRUPTS);
+	produce(r);
+}
+
+static void by_irq_work(struct irq_work *w)
+{
+	in_interrupt_do(&container_of(w, struct carrier, irq_work)->rnd[0]);
+}
+
+static enum hrtimer_restart by_hrtimer(struct hrtimer *t)
+{
+	in_interrupt_do(&container_of(t, struct carrier, hrtimer)->rnd[1]);
+	return HRTIMER_NORESTART;
+}
+
+static enum hrtimer_restart by_soft_hrtimer(struct hrtimer *t)
+{
+	in_interrupt_do(&container_of(t, struct carrier, soft)->rnd[2]);
+	return HRTIMER_NORESTART;
+}
+
+static enum hrtimer_restart by_hard_hrtimer(struct hrtimer *t)
+{
+	in_interrupt_do(&container_of(t, struct carrier, hard)->rnd[3]);
+	return HRTIMER_NORESTART;
+}
+
+static void by_timer(struct timer_list *t)
+{
+	in_interrupt_do(&container_of(t, struct carrier, timer)->rnd[4]);
+}
+
+static void by_tasklet(struct tasklet_struct *t)
+{
+	in_interrupt_do(&container_of(t, struct carrier, tasklet)->rnd[5]);
+}
+
+static void by_work(struct work_struct *w)
+{
+	produce(&container_of(w, struct carrier, work)->rnd[6]);
+}
+
+static void by_call(void *arg)
+{
+	in_interrupt_do(&((struct carrier *)arg)->rnd[7]);
+}
+
+static void carrier_init(struct carrier *c)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(c->rnd); i++)
+		seed_next(&c->rnd[i]);
+	init_irq_work(&c->irq_work, by_irq_work);
+	wq_hrtimer_setup(&c->hrtimer, by_hrtimer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	wq_hrtimer_setup(&c->soft, by_soft_hrtimer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	wq_hrtimer_setup(&c->hard, by_hard_hrtimer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+	timer_setup(&c->timer, by_timer, 0);
+	tasklet_setup(&c->tasklet, by_tasklet);
+	INIT_WORK(&c->work, by_work);
+}
+
+/* Their producer has ended. */
+static void carrier_stop(struct carrier *c)
+{
+	irq_work_sync(&c->irq_work);
+	hrtimer_cancel(&c->hrtimer);
+	hrtimer_cancel(&c->soft);
+	hrtimer_cancel(&c->hard);
+	timer_delete_sync(&c->timer);
+	tasklet_kill(&c->tasklet);
+	cancel_work_sync(&c->work);
+}
+
+static void carry(struct carrier *c, struct rnd_state *r)
+{
+	switch (below(r, HARD_CONTEXTS ? 8 : 6)) {
+	case 0:
+		irq_work_queue(&c->irq_work);
+		break;
+	case 1:
+		hrtimer_start(&c->hrtimer, some_time(r, MS), HRTIMER_MODE_REL);
+		break;
+	case 2:
+		hrtimer_start(&c->soft, some_time(r, MS), HRTIMER_MODE_REL_SOFT);
+		break;
+	case 3:
+		mod_timer(&c->timer, jiffies + below(r, 3));
+		break;
+	case 4:
+		tasklet_schedule(&c->tasklet);
+		break;
+	case 5:
+		queue_work(system_unbound_wq, &c->work);
+		break;
+	case 6:
+		hrtimer_start(&c->hard, some_time(r, MS), HRTIMER_MODE_REL_HARD);
+		break;
+	case 7:
+		/* one that is offline says so */
+		smp_call_function_single(below(r, nr_cpu_ids), by_call, c, 1);
+		break;
+	}
+}
+
+/* With a lock of the caller's held, or something off. */
+static void produce_atomic(struct rnd_state *r)
+{
+	static DEFINE_SPINLOCK(plain);
+	static DEFINE_SPINLOCK(bh_off);
+	static DEFINE_SPINLOCK(irqs_off);
+	unsigned long flags;
+
+	switch (below(r, IS_ENABLED(CONFIG_PREEMPT_RT) ? 4 : 6)) {
+	case 0:
+		spin_lock(&plain);
+		produce(r);
+		spin_unlock(&plain);
+		break;
+	case 1:
+		spin_lock_bh(&bh_off);
+		produce(r);
+		spin_unlock_bh(&bh_off);
+		break;
+	case 2:
+		spin_lock_irqsave(&irqs_off, flags);
+		produce(r);
+		spin_unlock_irqrestore(&irqs_off, flags);
+		break;
+	case 3:
+		local_bh_disable();
+		produce(r);
+		local_bh_enable();
+		break;
+	case 4:
+		local_irq_save(flags);
+		produce(r);
+		local_irq_restore(flags);
+		break;
+	case 5:
+		preempt_disable();
+		produce(r);
+		preempt_enable();
+		break;
+	}
+}
+
+static int producer(struct thread *t)
+{
+	struct rnd_state *r = &t->rnd;
+
+	while (!kthread_should_stop()) {
+		switch (below(r, 4)) {
+		case 0:
+			produce_atomic(r);
+			break;
+		case 1:
+			if (irqs)
+				carry(t->data, r);
+			break;
+		default:
+			produce(r);
+		}
+		if (one_in(r, 32))
+			usleep_range(20, 20 + some_time(r, 2 * MS) / US);
+		cond_resched();
+	}
+	return 0;
+}
+
+/*
+ * Consumers.
+ */
+
+struct consumer {
+	struct run runs[HELD];
+	unsigned int n;
+	u8 buf[HELD][WQ_MAX_KEY];
+};
+
+/* An error of get that it may give; @took: ns. */
+static void check_get(struct arena *a, int ret, s64 timeout, s64 took)
+{
+	switch (ret) {
+	case -ESHUTDOWN:
+		if (!wq_shutting_down(a->q))
+			failed("%s: get: shut down, while it is not", a->name);
+		return;
+	case -EAGAIN:
+		if (timeout)
+			failed("%s: get with a timeout did not wait", a->name);
+		return;
+	case -ETIMEDOUT:
+		if (timeout <= 0 || took < timeout)
+			failed("%s: get: timeout after %lld of %lld ns", a->name, took, timeout);
+		return;
+	case -ERESTARTSYS:
+		if (!timeout || !signals || !signal_pending(current))
+			failed("%s: get: there was no signal", a->name);
+		flush_signals(current);
+		return;
+	default:
+		failed("%s: get: %d", a->name, ret);
+	}
+}
+
+static int get(struct arena *a, struct consumer *c, struct rnd_state *r, s64 timeout)
+{
+	struct run *run = &c->runs[c->n];
+	ktime_t start = ktime_get();
+	u32 from = stamp();
+	int ret;
+
+	count(GETS);
+	run->leased = a->lease && one_in(r, 2);
+	if (run->leased)
+		ret = wq_get_leased(a->q, &run->item, c->buf[c->n], WQ_MAX_KEY, timeout);
+	else
+		ret = wq_get(a->q, &run->item, timeout);
+	if (ret) {
+		check_get(a, ret, timeout, ktime_to_ns(ktime_sub(ktime_get(), start)));
+	} else {
+		begin(a, run, from);
+		c->n++;
+	}
+	return ret;
+}
+
+/* The lease begins anew, or is found over. */
+static void touch_run(struct run *run)
+{
+	u64 was = run->me;
+	u32 from = stamp();
+	int ret;
+
+	count(TOUCHES);
+	ret = wq_touch(run->a->q, &run->item);
+	if (!ret) {
+		if (!run->leased)
+			return;
+		run->me = (was & ~(u64)U32_MAX) | from;
+		if (run->owns && atomic64_cmpxchg(&run->t->owner, was, run->me) != was) {
+			run->owns = false;
+			if (!may_be_over(run->a, run->me))
+				failed("%s: key %u: touched, and yet taken away", run->a->name,
+				       run->key);
+		}
+	} else if (ret != -ESTALE || !may_be_over(run->a, was)) {
+		failed("%s: key %u: touch: %d", run->a->name, run->key, ret);
+	}
+}
+
+/* As if its consumer had died: once the lease is over somebody else has to get the key. */
+static void hang(struct run *run)
+{
+	struct arena *a = run->a;
+	struct tally *t = run->t;
+	int gets = atomic_read(&t->gets), canceled = atomic_read(&t->canceled);
+	unsigned long late = jiffies + stall * HZ;
+
+	while (atomic_read(&t->gets) == gets && atomic_read(&t->canceled) == canceled &&
+	       !wq_shutting_down(a->q)) {
+		if (time_after(jiffies, late)) {
+			if (failed("%s: key %u: its lease is over, and nobody got it", a->name,
+				   run->key))
+				dump(a);
+			break;
+		}
+		usleep_range(50, 500);
+	}
+}
+
+static void work(struct thread *t, struct run *run)
+{
+	struct rnd_state *r = &t->rnd;
+	u32 n;
+
+	switch (below(r, 16)) {
+	case 0:
+		usleep_range(10, 10 + some_time(r, 3 * MS) / US);
+		break;
+	case 1:
+		produce(r);
+		break;
+	case 2:
+	case 3:
+		udelay(below(r, 20));
+		break;
+	case 4:
+		cond_resched();
+		break;
+	}
+	if (run->leased && run->t && !(run->a->traits & FOR_ALL) && consumers >= 2 * queues &&
+	    one_in(r, READ_ONCE(run->a->quiet) ? 4 : 100) && !atomic_xchg(&run->a->hanging, 1)) {
+		hang(run);
+		atomic_set(&run->a->hanging, 0);
+	} else if (run->leased && one_in(r, 4)) {
+		for (n = below(r, 4); n; n--) {
+			usleep_range(10, 10 + some_time(r, run->a->lease) / US);
+			touch_run(run);
+		}
+		/* overstay it, sometimes */
+		if (one_in(r, 4))
+			usleep_range(run->a->lease / US, 2 * run->a->lease / US);
+	} else if (one_in(r, 16)) {
+		touch_run(run);
+	}
+}
+
+/* Done with the only key in hand, and the next one. */
+static int finish_and_get(struct arena *a, struct consumer *c, struct rnd_state *r, s64 timeout)
+{
+	struct run *run = &c->runs[0], was = *run;
+	ktime_t start = ktime_get();
+	bool held = disown(&was);
+	int ret;
+
+	count(RUNS);
+	count(GETS);
+	/* It may then wait for long. */
+	ended(&was, held, 0);
+	ret = wq_done_get(a->q, &run->item, one_in(r, 2) ? WQ_DONE_FORGET : 0, 0, timeout);
+	if (ret && run->item.token) {
+		failed("%s: done and get: %d", a->name, ret);
+		c->n = 0;
+	} else if (ret) {
+		c->n = 0;
+		check_get(a, ret, timeout, ktime_to_ns(ktime_sub(ktime_get(), start)));
+	} else {
+		begin(a, run, 0);
+	}
+	return ret;
+}
+
+static s64 some_timeout(struct arena *a, struct rnd_state *r)
+{
+	if (a->traits & PATIENT)
+		return WQ_FOREVER;
+	switch (below(r, 4)) {
+	case 0:
+		return 0;
+	case 1:
+		return WQ_FOREVER;
+	default:
+		return some_time(r, 20 * MS);
+	}
+}
+
+/* Some runs of a queue; false: there is nothing to get. */
+static bool consume(struct thread *t, struct arena *a)
+{
+	struct consumer *c = t->data;
+	struct rnd_state *r = &t->rnd;
+	unsigned int i, n = 1 + below(r, 50);
+	int ret = 0;
+
+	for (i = 0; i < n && ret != -ESHUTDOWN && ret != -EAGAIN; i++) {
+		/* Who holds a key doesn't wait for others: the queue would never settle. */
+		WRITE_ONCE(t->doing, "get");
+		if (!c->n)
+			ret = get(a, c, r, some_timeout(a, r));
+		while (c->n && c->n < HELD && one_in(r, 4) && !ret)
+			ret = get(a, c, r, 0);
+		if (!c->n)
+			continue;
+		WRITE_ONCE(t->doing, "work");
+		work(t, &c->runs[below(r, c->n)]);
+		if (c->n == 1 && !c->runs[0].leased && one_in(r, 3)) {
+			WRITE_ONCE(t->doing, "done and get");
+			ret = finish_and_get(a, c, r, some_timeout(a, r));
+		}
+		WRITE_ONCE(t->doing, "done");
+		while (c->n && !(c->n < HELD && one_in(r, 8)))
+			finish(&c->runs[--c->n], r);
+	}
+	while (c->n)
+		finish(&c->runs[--c->n], r);
+	return ret != -ESHUTDOWN && ret != -EAGAIN;
+}
+
+static int consumer(struct thread *t)
+{
+	struct arena *a;
+	bool more;
+	int idx;
+
+	allow_signal(SIGUSR1);
+	while (!kthread_should_stop()) {
+		more = false;
+		idx = srcu_read_lock(&users);
+		a = srcu_dereference(t->slot->arena, &users);
+		if (a)
+			more = consume(t, a);
+		srcu_read_unlock(&users, idx);
+		WRITE_ONCE(t->doing, "nothing");
+		if (!more)
+			usleep_range(100, 1000);
+		cond_resched();
+	}
+	return 0;
+}
+
+/*
+ * Probers: one key, one add, and its run, while all others use the queue.
+ */
+
+/*
+ * One add of a key that nobody else adds, and the begin of its run, in which the next one
+ * comes; false: the queue is not for it now.
+ */
+static bool probe(struct arena *a, u32 i, struct rnd_state *r)
+{
+	unsigned long late = jiffies + stall * HZ;
+	struct tally *t = &a->tally[i];
+	s64 delay = one_in(r, 4) ? some_time(r, MS) : 0;
+	bool taken = false;
+	int w, idx;
+
+	idx = srcu_read_lock(&adders);
+	w = atomic_inc_return(&t->wanted);
+	if (!READ_ONCE(a->quiet))
+		taken = accepted(a, "probe", wq_add_after(a->q, key_bytes[i], key_len(i), delay,
+							  0));
+	if (taken)
+		raise(delay > 0 ? &t->later : &t->now, w);
+	srcu_read_unlock(&adders, idx);
+	if (!taken)
+		return false;
+	count(PROBES);
+	while (unseen(t, w)) {
+		/* From here on that is seen to by the keeper. */
+		if (READ_ONCE(a->quiet) || wq_shutting_down(a->q) || kthread_should_stop())
+			return false;
+		if (time_after(jiffies, late)) {
+			if (failed("%s: key %u of a prober was lost", a->name, i))
+				dump(a);
+			return false;
+		}
+		usleep_range(20, 100);
+	}
+	return true;
+}
+
+static int prober(struct thread *t)
+{
+	struct rnd_state *r = &t->rnd;
+	struct arena *a;
+	unsigned int n;
+	int idx;
+	u32 i;
+
+	while (!kthread_should_stop()) {
+		idx = srcu_read_lock(&users);
+		a = srcu_dereference(some_slot(r)->arena, &users);
+		i = below(r, PROBED);
+		if (a)
+			i += a->keys - PROBED;
+		/* Of a queue for all a process may have taken it. */
+		if (a && !(a->traits & FOR_ALL) && !atomic_xchg(&a->tally[i].probed, 1)) {
+			for (n = below(r, 50); n && probe(a, i, r); n--)
+				cond_resched();
+			atomic_set(&a->tally[i].probed, 0);
+		}
+		srcu_read_unlock(&users, idx);
+		usleep_range(50, 500);
+	}
+	return 0;
+}
+
+/*
+ * Racers: drain and shut down while a queue ends, each with the others.
+ */
+
+static void check_drained(struct arena *a, int ret, bool may_be_ended)
+{
+	struct wq_stat st;
+
+	count(DRAINS);
+	look(a, &st);
+	if (!(st.state & WQ_STATE_SHUTDOWN))
+		failed("%s: drained, and not shut down", a->name);
+	if (!ret && (st.ready || st.processing))
+		failed("%s: drained, with %u ready, %u processing", a->name, st.ready,
+		       st.processing);
+	if (ret && ret != -EINTR && !(ret == -ECANCELED && may_be_ended))
+		failed("%s: drain: %d", a->name, ret);
+	if (ret == -EINTR && !fatal_signal_pending(current))
+		failed("%s: drain: there was no signal", a->name);
+}
+
+static int racer(struct thread *t)
+{
+	struct rnd_state *r = &t->rnd;
+	struct arena *a;
+	int idx;
+
+	allow_signal(SIGKILL);
+	while (!kthread_should_stop()) {
+		idx = srcu_read_lock(&users);
+		a = srcu_dereference(some_slot(r)->arena, &users);
+		if (a && READ_ONCE(a->ending)) {
+			if (one_in(r, 3)) {
+				count(SHUTDOWNS);
+				wq_shutdown(a->q);
+			} else {
+				check_drained(a, wq_drain(a->q), true);
+			}
+		}
+		srcu_read_unlock(&users, idx);
+		flush_signals(current);
+		usleep_range(100, 100 + some_time(r, 10 * MS) / US);
+	}
+	return 0;
+}
+
+static void send(struct thread *t, int sig)
+{
+	send_sig(sig, t->task, 1);
+	count(SIGNALS);
+}
+
+static int signaller(struct thread *t)
+{
+	struct rnd_state *r = &t->rnd;
+	struct thread *to;
+	struct arena *a;
+	bool quiet;
+	int idx;
+
+	while (!kthread_should_stop()) {
+		to = &threads[below(r, nr_threads)];
+		if (!strcmp(to->role, "racer")) {
+			send(to, SIGKILL);
+		} else if (!strcmp(to->role, "consumer")) {
+			idx = srcu_read_lock(&users);
+			a = srcu_dereference(to->slot->arena, &users);
+			/* It would make up for a wake-up that was lost. */
+			quiet = a && READ_ONCE(a->quiet);
+			srcu_read_unlock(&users, idx);
+			if (!quiet)
+				send(to, SIGUSR1);
+		}
+		usleep_range(50, 50 + some_time(r, 10 * MS) / US);
+	}
+	return 0;
+}
+
+/*
+ * Controllers.
+ */
+
+static s64 controlled_run(void *data, const void *key, size_t len)
+{
+	struct arena *a = data;
+	/* as begin() wants it: the controller has the item itself */
+	struct run run = { .item = { .key = key, .len = len } };
+	u32 lot = get_random_u32();
+
+	begin(a, &run, 0);
+	if (!(lot & 0x1f))
+		usleep_range(10, 10 + (lot >> 22));
+	else if (!(lot & 0x7))
+		cond_resched();
+	disown(&run);
+	count(RUNS);
+	/* Done comes right after this. */
+	if (run.t)
+		atomic_inc(&run.t->dones);
+	if (!run.t || run.key >= a->keys - PROBED || READ_ONCE(a->quiet) || lot & 0x300)
+		return 0;
+	raise(&run.t->later, atomic_inc_return(&run.t->wanted));
+	return lot & 0x400 ? -EIO : 1 + (lot >> 16);
+}
+
+static void controlled_gave_up(void *data, const void *key, size_t len, int error)
+{
+	struct arena *a = data;
+	int i = key_index(key, len);
+
+	if (i >= 0 && i < a->keys)
+		raise(&a->tally[i].off, atomic_read(&a->tally[i].wanted));
+	if (error != -EIO)
+		failed("%s: given up: %d", a->name, error);
+}
+
+static void controller_begin(struct arena *a, struct rnd_state *r)
+{
+	struct wq_controller_params params = {
+		.q = a->q,
+		.name = "wqt_controller",
+		.workers = 1 + below(r, 4),
+		.max_retries = below(r, 4),
+		.fn = controlled_run,
+		.gave_up = controlled_gave_up,
+		.data = a,
+	};
+	struct wq_controller *c = wq_controller_start(&params);
+
+	if (!IS_ERR(c)) {
+		count(CONTROLLERS);
+		a->controller = c;
+	} else if (PTR_ERR(c) == -ENOMEM) {
+		count(NO_MEMORY);
+	} else {
+		failed("%s: controller: %ld", a->name, PTR_ERR(c));
+	}
+}
+
+static int controller_end(struct arena *a, bool drain)
+{
+	struct wq_controller *c = a->controller;
+
+	a->controller = NULL;
+	return wq_controller_stop(c, drain);
+}
+
+/*
+ * Keepers.
+ */
+
+static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
+{
+	struct wq_params params = {};
+	u32 nr = one_in(r, 3) ? keys : min(keys, LEAST_KEYS << below(r, 3));
+	struct arena *a = kvzalloc(struct_size(a, tally, nr), GFP_KERNEL);
+	static const char *const kinds[] = { "", "", "-n", "-w", "-rw" };
+	u32 kind = below(r, open_queues ? 5 : 3);
+
+	if (!a)
+		return NULL;
+	a->keys = nr;
+	INIT_LIST_HEAD(&a->order);
+	a->pace = one_in(r, 2) ? 1 : 1 + below(r, 200);
+	if (one_in(r, 2))
+		a->traits |= PATIENT;
+	snprintf(a->name, sizeof(a->name), "torture%s-%u", kinds[kind], slot->nr);
+	if (kind > 1) {
+		a->traits |= NAMED;
+		params.name = a->name;
+	}
+	if (kind > 2) {
+		a->traits |= kind == 3 ? FOR_WRITERS : FOR_ALL;
+		params.mode = 0600;
+	}
+	if (one_in(r, 6)) {
+		a->traits |= BOUNDED;
+		params.max_keys = nr / 2 + 1;
+	}
+	if (one_in(r, 6)) {
+		a->traits |= OWN_CLOCK;
+		a->clock.now = clock_now;
+		params.clock = &a->clock;
+	}
+	if (one_in(r, 4)) {
+		params.order = &lifo;
+		params.order_data = a;
+	}
+	if (leases && one_in(r, 3)) {
+		a->lease = WQ_MIN_LEASE + some_time(r, 10 * MS);
+		params.lease = a->lease;
+	}
+	params.limiter = some_limiter(r);
+
+	a->q = wq_create(&params);
+	if (!IS_ERR(a->q)) {
+		count(QUEUES);
+		return a;
+	}
+	if (PTR_ERR(a->q) == -ENOMEM)
+		count(NO_MEMORY);
+	else if (PTR_ERR(a->q) != -EEXIST || !(a->traits & (FOR_WRITERS | FOR_ALL)))
+		failed("%s: create: %ld", a->name, PTR_ERR(a->q));
+	kvfree(a);
+	return NULL;
+}
+
+static void tick(struct arena *a)
+{
+	/* Of other queues it does nothing. */
+	wq_tick(a->q);
+}
+
+/* Ticks, and ends early where the module goes or the queue is shut down. */
+static void wait_some(struct arena *a, unsigned int ms)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(ms);
+
+	while (time_before(jiffies, end) && !kthread_should_stop() && !wq_shutting_down(a->q)) {
+		tick(a);
+		usleep_range(500, 2000);
+	}
+}
+
+/* Keys whose last add no run has seen; @later: of those with a delay. */
+static unsigned int nr_unseen(struct arena *a, bool later)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < a->keys; i++) {
+		struct tally *t = &a->tally[i];
+
+		n += unseen(t, atomic_read(later ? &t->later : &t->now));
+	}
+	return n;
+}
+
+static bool idle(struct arena *a)
+{
+	struct wq_stat st;
+
+	look(a, &st);
+	return !st.ready && !st.processing && !st.delayed;
+}
+
+static bool is_private(struct arena *a)
+{
+	return !(a->traits & (FOR_WRITERS | FOR_ALL));
+}
+
+static void cancel_delayed_keys(struct arena *a)
+{
+	u32 i;
+
+	for (i = 0; i < a->keys; i++) {
+		int state = wq_query(a->q, key_bytes[i], key_len(i));
+
+		if (state > 0 && state & WQ_KEY_DELAYED)
+			cancel_key(a, i);
+	}
+}
+
+/* The figures of a queue that has settled are those of the tallies. */
+static bool tallies_agree(struct arena *a, bool tell)
+{
+	u64 gets = 0, dones = 0, lost = 0, canceled = 0;
+	struct wq_stat st;
+	u32 i;
+
+	look(a, &st);
+	for (i = 0; i < a->keys; i++) {
+		gets += (u32)atomic_read(&a->tally[i].gets);
+		dones += (u32)atomic_read(&a->tally[i].dones);
+		lost += (u32)atomic_read(&a->tally[i].lost);
+		canceled += (u32)atomic_read(&a->tally[i].canceled);
+	}
+	if (st.gets == gets && st.dones == dones && st.expired == lost &&
+	    st.given_back == lost && st.canceled == canceled)
+		return true;
+	if (tell && failed("%s: we know of %llu gets, %llu dones, %llu expired, %llu canceled",
+			   a->name, gets, dones, lost, canceled))
+		tell_stats(a, &st);
+	return false;
+}
+
+/* What holds in a queue that has settled, or ended so. */
+static void check_settled(struct arena *a)
+{
+	struct wq_stat st;
+	u32 i;
+
+	look(a, &st);
+	for (i = 0; i < a->keys; i++)
+		if (atomic64_read(&a->tally[i].owner))
+			failed("%s: key %u has an owner", a->name, i);
+	if ((st.depth || st.gets != st.dones + st.given_back || wq_len(a->q) ||
+	     (!(st.state & WQ_STATE_SHUTDOWN) && st.keys != st.kept)) &&
+	    failed("%s: settled, and yet there is something", a->name))
+		tell_stats(a, &st);
+}
+
+/* Every add was seen, and nothing goes on. */
+static bool settled(struct arena *a)
+{
+	if (nr_unseen(a, false) || nr_unseen(a, true))
+		return false;
+	/* Processes know of no quiet. */
+	if (!is_private(a))
+		return true;
+	/* Who has lost a lease, or is done, may yet have to note it down. */
+	return idle(a) && tallies_agree(a, false);
+}
+
+/* Wait for that.  1: it is so; 0: it is not to be had, of this queue; negative: failed. */
+static int come_to_rest(struct arena *a)
+{
+	unsigned long start = jiffies, late = start + stall * HZ;
+
+	/* Of a queue for all a process may have what we wait for. */
+	while (!wq_shutting_down(a->q) && !(a->traits & FOR_ALL)) {
+		tick(a);
+		if (settled(a)) {
+			if (is_private(a))
+				check_settled(a);
+			return 1;
+		}
+		if (time_after(jiffies, start + GRACE))
+			cancel_delayed_keys(a);
+		if (time_after(jiffies, late)) {
+			if (failed("%s: not settled after %u s: %u keys, %u with a delay unseen",
+				   a->name, stall, nr_unseen(a, false), nr_unseen(a, true)))
+				dump(a);
+			tallies_agree(a, is_private(a));
+			return -1;
+		}
+		usleep_range(100, 1000);
+	}
+	return 0;
+}
+
+/* A single key, while nobody else adds one. */
+static void ping(struct arena *a, struct rnd_state *r)
+{
+	u32 i = below(r, a->keys);
+	struct tally *t = &a->tally[i];
+	s64 delay = one_in(r, 4) ? some_time(r, MS) : 0;
+	int w = atomic_inc_return(&t->wanted);
+
+	count(PROBES);
+	if (accepted(a, "ping", wq_add_after(a->q, key_bytes[i], key_len(i), delay, 0)))
+		raise(delay > 0 ? &t->later : &t->now, w);
+}
+
+/* Let it come to rest, and look; false: it does not. */
+static bool settle(struct arena *a, struct rnd_state *r)
+{
+	unsigned int n;
+	int ret;
+
+	WRITE_ONCE(a->quiet, true);
+	synchronize_srcu(&adders);
+	ret = come_to_rest(a);
+	if (ret > 0)
+		count(SETTLED);
+	for (n = 0; ret > 0 && n < PINGS; n++) {
+		ping(a, r);
+		ret = come_to_rest(a);
+	}
+	WRITE_ONCE(a->quiet, false);
+	return ret >= 0;
+}
+
+/* After a shut down consumers take what is left. */
+static bool wait_empty(struct arena *a)
+{
+	unsigned long late = jiffies + stall * HZ;
+	struct wq_stat st;
+
+	for (;;) {
+		tick(a);
+		look(a, &st);
+		if (!st.ready && !st.processing)
+			return true;
+		if (time_after(jiffies, late))
+			break;
+		usleep_range(100, 1000);
+	}
+	if (failed("%s: not empty %u s after the shut down", a->name, stall))
+		dump(a);
+	return false;
+}
+
+/* Drain, for a queue with a clock of its own: leases end by its tick alone. */
+static int drain(struct arena *a)
+{
+	unsigned long late = jiffies + stall * HZ;
+
+	if (a->lease && a->traits & OWN_CLOCK) {
+		count(SHUTDOWNS);
+		wq_shutdown(a->q);
+		while (!idle(a) && time_before(jiffies, late)) {
+			tick(a);
+			usleep_range(100, 1000);
+		}
+	}
+	return wq_drain(a->q);
+}
+
+/* All adds that were taken were seen, and no key is left; nobody uses the queue any more. */
+static void check_ended(struct arena *a)
+{
+	unsigned long late = jiffies + stall * HZ;
+	unsigned int lost = nr_unseen(a, false), delayed = nr_unseen(a, true);
+	struct wq_stat st;
+	u32 i;
+
+	look(a, &st);
+	if (lost && !(a->traits & FOR_ALL) && failed("%s: %u keys were lost", a->name, lost))
+		dump(a);
+	if (st.ready || st.processing || st.delayed)
+		failed("%s: ended, with %u ready, %u processing, %u delayed", a->name, st.ready,
+		       st.processing, st.delayed);
+	if (!is_private(a))
+		return;
+	if (delayed > st.dropped)
+		failed("%s: %u delayed keys were lost, %llu dropped", a->name, delayed, st.dropped);
+	tallies_agree(a, true);
+	check_settled(a);
+	for (i = 0; i < a->keys; i++)
+		wq_forget(a->q, key_bytes[i], key_len(i));
+	for (;;) {
+		/* What a shut down drops goes a little later. */
+		tick(a);
+		look(a, &st);
+		if (!st.keys)
+			break;
+		if (time_after(jiffies, late)) {
+			if (failed("%s: %u keys are left", a->name, st.keys))
+				dump(a);
+			break;
+		}
+		usleep_range(100, 1000);
+	}
+}
+
+static void arena_end(struct slot *slot, struct arena *a, struct rnd_state *r)
+{
+	bool empty = true, by_controller = a->controller && one_in(r, 2);
+	unsigned long gone;
+	int ret;
+
+	if (races)
+		WRITE_ONCE(a->ending, true);
+	switch (below(r, 4)) {
+	case 0:
+		empty = false;	/* all of a sudden */
+		break;
+	case 1:
+		count(SHUTDOWNS);
+		wq_shutdown(a->q);
+		empty = wait_empty(a);
+		break;
+	default:
+		ret = by_controller && !(a->lease && a->traits & OWN_CLOCK) ?
+			controller_end(a, true) : drain(a);
+		check_drained(a, ret, races || !is_private(a));
+		if (ret)
+			empty = wait_empty(a);
+	}
+
+	rcu_assign_pointer(slot->arena, NULL);
+	if (a->controller)
+		controller_end(a, false);
+	/* Who waits goes, and so does a drain that began just now. */
+	gone = start_poll_synchronize_srcu(&users);
+	do {
+		wq_shutdown(a->q);
+		usleep_range(100, 500);
+	} while (!poll_state_synchronize_srcu(&users, gone));
+	synchronize_srcu(&adders);
+
+	if (empty)
+		check_ended(a);
+	wq_destroy(a->q);
+	kvfree(a);
+}
+
+static int keeper(struct thread *t)
+{
+	struct slot *slot = t->slot;
+	struct rnd_state *r = &t->rnd;
+	struct arena *a;
+	unsigned int n;
+	bool good;
+
+	while (!kthread_should_stop()) {
+		a = arena_new(slot, r);
+		if (!a) {
+			usleep_range(1000, 2000);
+			continue;
+		}
+		if (controllers && one_in(r, 3))
+			controller_begin(a, r);
+		rcu_assign_pointer(slot->arena, a);
+
+		good = true;
+		n = below(r, one_in(r, 4) ? 20 : 4);
+		for (; n && good && !kthread_should_stop(); n--) {
+			wait_some(a, some_time(r, 2000));
+			good = settle(a, r);
+		}
+		wait_some(a, some_time(r, 100));
+		arena_end(slot, a, r);
+	}
+	return 0;
+}
+
+/*
+ * The monitor.
+ */
+
+static void report(const char *how)
+{
+	unsigned long calls = 0, n;
+	char line[600];
+	int w, len = 0;
+
+	for (w = 0; w < NR_WHAT; w++) {
+		n = sum(w);
+		if (BIT(w) & CALLS)
+			calls += n;
+		len += scnprintf(line + len, sizeof(line) - len, ", %s %lu", what_names[w], n);
+	}
+	pr_info("%s: %u s, %lu calls, %d failures%s\n", how,
+		jiffies_to_msecs(jiffies - began) / 1000, calls, atomic_read(&failures), line);
+}
+
+static void tell_who(struct slot *slot)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr_threads; i++) {
+		if (threads[i].task && threads[i].slot == slot && threads[i].data)
+			pr_alert("%s/%u: %s\n", threads[i].role, i, READ_ONCE(threads[i].doing));
+	}
+}
+
+static void watch(struct slot *slot)
+{
+	struct wq_stat st;
+	struct arena *a;
+	int idx;
+
+	idx = srcu_read_lock(&users);
+	a = srcu_dereference(slot->arena, &users);
+	if (a) {
+		look(a, &st);
+		if (a != slot->last || st.gets != slot->gets || !st.ready) {
+			slot->since = jiffies;
+		} else if (time_after(jiffies, slot->since + stall * HZ)) {
+			if (failed("%s: no get for %u s, while keys are ready", a->name, stall)) {
+				dump(a);
+				tell_who(slot);
+			}
+			slot->since = jiffies;
+		}
+		slot->gets = st.gets;
+	}
+	slot->last = a;
+	srcu_read_unlock(&users, idx);
+}
+
+static int monitor(struct thread *t)
+{
+	unsigned long next = jiffies + stat_interval * HZ;
+	unsigned int i;
+
+	while (!kthread_should_stop()) {
+		for (i = 0; i < queues; i++)
+			watch(&slots[i]);
+		if (stat_interval && time_after(jiffies, next)) {
+			report("so far");
+			next = jiffies + stat_interval * HZ;
+		}
+		schedule_timeout_interruptible(HZ / 5 ?: 1);
+	}
+	return 0;
+}
+
+/*
+ * The whole.
+ */
+
+static struct task_struct *conductor;
+
+static int verdict_get(char *to, const struct kernel_param *kp)
+{
+	return sysfs_emit(to, "%s\n", !READ_ONCE(over) ? "RUNNING" :
+			  atomic_read(&failures) ? "FAILURE" : "SUCCESS");
+}
+
+static const struct kernel_param_ops verdict_ops = { .get = verdict_get };
+module_param_cb(verdict, &verdict_ops, NULL, 0444);
+MODULE_PARM_DESC(verdict, "RUNNING, SUCCESS or FAILURE");
+
+/* From the source to the sink; each role needs those that are stopped after it. */
+static void stop_all(void)
+{
+	unsigned int i;
+
+	stop("producer");
+	for (i = 0; carriers && i < producers; i++)
+		carrier_stop(&carriers[i]);
+	stop("signaller");
+	stop("prober");
+	stop("racer");
+	stop("keeper");
+	stop("consumer");
+	stop("monitor");
+	synchronize_srcu(&users);
+	synchronize_srcu(&adders);
+}
+
+static void free_all(void)
+{
+	unsigned int i;
+
+	for (i = 0; threads && i < nr_threads; i++)
+		if (!strcmp(threads[i].role, "consumer"))
+			kfree(threads[i].data);
+	kvfree(carriers);
+	kvfree(threads);
+	kvfree(slots);
+	kvfree(key_bytes);
+}
+
+/* Ends the run when its time is over, or the module goes. */
+static int conduct(void *unused)
+{
+	unsigned long end = jiffies + duration * HZ;
+
+	while (!kthread_should_stop() && (!duration || time_before(jiffies, end)))
+		schedule_timeout_interruptible(HZ / 5 ?: 1);
+	stop_all();
+	if (!sum(RUNS) || !sum(ADDS))
+		failed("nothing was done");
+	report(atomic_read(&failures) ? "FAILURE" : "SUCCESS");
+	WRITE_ONCE(over, true);
+	while (!kthread_should_stop())
+		schedule_timeout_interruptible(HZ);
+	return 0;
+}
+
+static int start_all(void)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < consumers; i++) {
+		struct consumer *c = kzalloc(sizeof(*c), GFP_KERNEL);
+
+		ret = c ? start("consumer", consumer, &slots[i % queues], c) : -ENOMEM;
+		if (ret)
+			kfree(c);
+	}
+	for (i = 0; !ret && i < queues; i++)
+		ret = start("keeper", keeper, &slots[i], NULL);
+	for (i = 0; !ret && i < producers; i++)
+		ret = start("producer", producer, NULL, &carriers[i]);
+	for (i = 0; !ret && i < 2; i++)
+		ret = start("prober", prober, NULL, NULL);
+	for (i = 0; !ret && races && i < 2; i++)
+		ret = start("racer", racer, NULL, NULL);
+	if (!ret)
+		ret = start("monitor", monitor, NULL, NULL);
+	/* The last one, as it looks at all others. */
+	if (!ret && signals)
+		ret = start("signaller", signaller, NULL, NULL);
+	return ret;
+}
+
+static int __init torture_init(void)
+{
+	unsigned int i;
+	int ret = -ENOMEM;
+
+	queues = clamp(queues, 1U, 64U);
+	keys = clamp_t(unsigned int, keys, LEAST_KEYS, MOST_KEYS);
+	producers = clamp(producers ?: max(num_online_cpus(), 2U), 1U, 256U);
+	consumers = clamp(consumers ?: 2 * queues, queues, 256U);
+	seed = seed ?: get_random_u32();
+	stall = max(stall, 1U);
+	began = jiffies;
+
+	slots = kvcalloc(queues, sizeof(*slots), GFP_KERNEL);
+	threads = kvcalloc(producers + consumers + queues + 8, sizeof(*threads), GFP_KERNEL);
+	carriers = kvcalloc(producers, sizeof(*carriers), GFP_KERNEL);
+	if (!slots || !threads || !carriers || keys_init())
+		goto err_free;
+	for (i = 0; i < queues; i++)
+		slots[i].nr = i;
+	for (i = 0; i < producers; i++)
+		carrier_init(&carriers[i]);
+
+	pr_info("%u producers, %u consumers, %u queues of up to %u keys, seed %u, %u s\n",
+		producers, consumers, queues, keys, seed, duration);
+	ret = start_all();
+	if (ret)
+		goto err_stop;
+	conductor = kthread_run(conduct, NULL, "wqt_conductor");
+	if (IS_ERR(conductor)) {
+		ret = PTR_ERR(conductor);
+		goto err_stop;
+	}
+	return 0;
+
+err_stop:
+	stop_all();
+err_free:
+	free_all();
+	return ret;
+}
+module_init(torture_init);
+
+static void __exit torture_exit(void)
+{
+	kthread_stop(conductor);
+	free_all();
+}
+module_exit(torture_exit);
+
+MODULE_DESCRIPTION("Stress of wq's kernel API, with a verdict");
+MODULE_LICENSE("GPL");

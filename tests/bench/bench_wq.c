@@ -116,47 +116,55 @@ static int cancel(struct wq *q, u64 i)
 	return min(wq_cancel(q, &key, sizeof(key)), 0);
 }
 
+/* From key to key, so that all come once, but not as they were added: a prime. */
+#define BENCH_STRIDE	514229
+
 /* @n operations of a kind; inlined, so that the kind is known to the compiler. */
-static __always_inline int ops(struct bench_laps *l, u64 n, struct wq *q,
+static __always_inline int ops(struct bench_laps *l, u64 n, struct wq *q, u64 stride,
 			       int (*op)(struct wq *q, u64 i))
 {
+	u64 i, k = 0;
 	int ret = 0;
-	u64 i;
 
+	stride %= n;
 	laps_go(l);
 	for (i = 0; i < n && !ret; i++) {
-		ret = op(q, i);
+		ret = op(q, k);
+		k += stride;
+		if (k >= n)
+			k -= n;
 		laps_op(l);
 	}
 	laps_halt(l);
 	return ret;
 }
 
-/* @n distinct keys: add them, add them again, get and done all. */
+/* @n distinct keys: add them, add them again, in another order too, get and done all. */
 static int wq_phases(struct bench *b, u64 n, u64 unused)
 {
-	struct bench_laps l[3];
+	static const char *const name[] = { "add", "again", "mixed", "take" };
+	struct bench_laps l[ARRAY_SIZE(name)];
 	u64 reps = bench_reps(n), rep;
+	unsigned int i;
 	struct wq *q;
-	int ret;
+	int ret = 0;
 
-	ret = laps_init(&l[0]) | laps_init(&l[1]) | laps_init(&l[2]);
+	for (i = 0; i < ARRAY_SIZE(l); i++)
+		ret |= laps_init(&l[i]);
 	for (rep = 0; rep < reps && !ret; rep++) {
 		q = wq_create(NULL);
 		if (IS_ERR(q)) {
 			ret = PTR_ERR(q);
 			break;
 		}
-		ret = ops(&l[0], n, q, add_new) ?: ops(&l[1], n, q, add_again) ?:
-		      ops(&l[2], n, q, take);
+		ret = ops(&l[0], n, q, 1, add_new) ?: ops(&l[1], n, q, 1, add_again) ?:
+		      ops(&l[2], n, q, BENCH_STRIDE, add_again) ?: ops(&l[3], n, q, 1, take);
 		wq_destroy(q);
 	}
-	laps_tell(b, &l[0], "add", n * reps);
-	laps_tell(b, &l[1], "again", n * reps);
-	laps_tell(b, &l[2], "take", n * reps);
-	laps_free(&l[0]);
-	laps_free(&l[1]);
-	laps_free(&l[2]);
+	for (i = 0; i < ARRAY_SIZE(l); i++) {
+		laps_tell(b, &l[i], name[i], n * reps);
+		laps_free(&l[i]);
+	}
 	return ret;
 }
 
@@ -176,7 +184,7 @@ static int wq_delayed(struct bench *b, u64 n, u64 unused)
 			break;
 		}
 		/* The first one has a thread made. */
-		ret = bench_add_after(q, U64_MAX, BENCH_HOUR) ?: ops(&laps, n, q, add_far);
+		ret = bench_add_after(q, U64_MAX, BENCH_HOUR) ?: ops(&laps, n, q, 1, add_far);
 		wq_destroy(q);
 	}
 	laps_tell(b, &laps, "each", n * reps);
@@ -586,11 +594,11 @@ static int nothing(struct wq *q, u64 i)
 static const struct {
 	const char *name;
 	int (*op)(struct wq *q, u64 i);
-	u64 most;	/* operations; more would tell nothing new */
+	u64 most;	/* operations: more of these would tell nothing new */
 } worst_ops[] = {
 	{ "nothing", nothing, 1000000 },
 	{ "add", add_new, U64_MAX },
-	{ "again", add_again, U64_MAX },
+	{ "again", add_again, 1000000 },
 	{ "take", take, U64_MAX },
 	{ "after", add_far, U64_MAX },
 	{ "cancel", cancel, U64_MAX },

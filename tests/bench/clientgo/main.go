@@ -18,7 +18,10 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[string]
 
-const least = 300000 // operations that take long enough to be measured
+const (
+	least  = 300000 // operations that take long enough to be measured
+	stride = 514229 // from key to key, so that all come once, but not as they were added
+)
 
 func newQueue() queue {
 	return workqueue.NewTypedRateLimitingQueue(
@@ -81,7 +84,7 @@ func cycle(n, m int) {
 }
 
 func phases(n, _ int) {
-	var add, again, took time.Duration
+	var add, again, mixed, took time.Duration
 	keys := newKeys(n)
 	for range reps(n) {
 		q := newQueue()
@@ -96,6 +99,14 @@ func phases(n, _ int) {
 		}
 		again += time.Since(start)
 		start = time.Now()
+		for i, k := 0, 0; i < n; i++ {
+			q.Add(keys[k])
+			if k += stride % n; k >= n {
+				k -= n
+			}
+		}
+		mixed += time.Since(start)
+		start = time.Now()
 		for range keys {
 			take(q)
 		}
@@ -104,6 +115,7 @@ func phases(n, _ int) {
 	}
 	tell("add", add, n*reps(n))
 	tell("again", again, n*reps(n))
+	tell("mixed", mixed, n*reps(n))
 	tell("take", took, n*reps(n))
 }
 

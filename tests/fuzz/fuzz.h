@@ -30,7 +30,7 @@
 #define FUZZ_SLOTS	4	/* open files of a program */
 #define FUZZ_TASKS	3	/* the first thread, the racing one, and a child */
 #define FUZZ_PCS	(1 << 18)	/* that one task's trace holds, and its count */
-#define FUZZ_TEXT	(8 << 20)	/* bytes of wq's code, at most */
+#define FUZZ_TEXT	(1 << 20)	/* bytes of wq's code, at most */
 
 /* ---- programs ---- */
 

@@ -503,12 +503,6 @@ static void corpus_save(void)
 	fclose(f);
 }
 
-static void corpus_show(__u32 left)
-{
-	printf("fuzz: %u programs kept, %u to go\n", ncorpus, left);
-	fflush(stdout);
-}
-
 static void summary(void)
 {
 	printf("fuzz: %-9s %10s %14s %10s  answers\n", "verb", "calls", "longest, us", "blocks");
@@ -623,70 +617,90 @@ static void fuzz(__u64 seconds)
 	progress(now - start);
 }
 
-/* What a program reaches that none before did, blocks and answers only. */
-static __u32 fresh_of(const struct prog *p)
-{
-	__u32 fresh = 0;
+/* What one program reaches: blocks and answers. */
+struct reach {
+	__u32 n;
+	__u8 **at;
+};
 
+static struct reach reach_of(const struct prog *p)
+{
+	struct reach r = {};
+
+	memset(pc_seen, 0, sizeof(pc_seen));
+	memset(edge_seen, 0, sizeof(edge_seen));
+	memset(answer_seen, 0, sizeof(answer_seen));
 	news.n = 0;
 	if (run(p))
 		notice();
-	for (__u32 k = 0; k < news.n; k++) {
-		mark(news.what[k].at, false);
-		fresh += !news.what[k].edge;
-	}
+	r.at = calloc(news.n, sizeof(*r.at));
+	for (__u32 i = 0; i < news.n; i++)
+		if (!news.what[i].edge)
+			r.at[r.n++] = news.what[i].at;
+	return r;
+}
+
+static __u32 fresh_of(const struct reach *r)
+{
+	__u32 fresh = 0;
+
+	for (__u32 i = 0; i < r->n; i++)
+		fresh += !*r->at[i];
 	return fresh;
 }
 
-static void minimise_keep(const struct entry *e)
+static void minimise_keep(const struct entry *e, const struct reach *r)
 {
 	corpus[ncorpus++] = *e;
-	if (run(&e->prog))
-		notice();
+	for (__u32 i = 0; i < r->n; i++)
+		mark(r->at[i], true);
 }
 
-/* Those that reach what those before don't, the one that reaches most first. */
+/* Those with a title, and those that reach what those before don't, most of it first. */
 static void minimise(char **files)
 {
 	static struct entry all[KEPT];
-	__u32 n = 0, left = 0, most, at, fresh;
+	static struct reach reach[KEPT];
+	__u32 n = 0, most, at;
 
 	for (; *files; files++) {
 		FILE *f = fopen(*files, "r");
 
 		if (!f)
 			die(*files);
-		while (n < KEPT && prog_read(f, &all[left].prog, all[left].title,
-					     sizeof(all[left].title))) {
+		while (n < KEPT && prog_read(f, &all[n].prog, all[n].title, sizeof(all[n].title)))
 			n++;
-			if (all[left].title[0])
-				minimise_keep(&all[left]);
-			else
-				left++;
-		}
 		fclose(f);
 	}
-	for (; left; corpus_show(left)) {
+	for (__u32 i = 0; i < n; i++) {
+		reach[i] = reach_of(&all[i].prog);
+		if (i % 50 == 0) {
+			printf("fuzz: %u of %u programs run\n", i, n);
+			fflush(stdout);
+		}
+	}
+	memset(pc_seen, 0, sizeof(pc_seen));
+	memset(answer_seen, 0, sizeof(answer_seen));
+	npcs = 0;
+	nanswers = 0;
+	for (__u32 i = 0; i < n; i++)
+		if (all[i].title[0])
+			minimise_keep(&all[i], &reach[i]);
+	do {
 		most = 0;
-		at = 0;
-		for (__u32 i = 0; i < left;) {
-			fresh = fresh_of(&all[i].prog);
-			if (!fresh) {
-				all[i] = all[--left];
-				continue;
-			}
+		for (__u32 i = 0; i < n; i++) {
+			__u32 fresh = fresh_of(&reach[i]);
+
 			if (fresh > most) {
 				most = fresh;
 				at = i;
 			}
-			i++;
 		}
-		if (!most)
-			break;
-		minimise_keep(&all[at]);
-		all[at] = all[--left];
-	}
-	printf("fuzz: %u programs instead of %u reach %u blocks\n", ncorpus, n, npcs);
+		if (most)
+			minimise_keep(&all[at], &reach[at]);
+	} while (most);
+	printf("fuzz: %u programs instead of %u reach %u blocks and %u answers\n", ncorpus, n,
+	       npcs, nanswers);
 }
 
 int main(int argc, char **argv)

@@ -499,8 +499,8 @@ __s32 do_bind(struct task *t, const struct call *c)
 	args.flags = PICK(flag_values, c->arg[A_FLAGS]);
 	args.mode = PICK(modes, c->arg[A_MODE]);
 	/* By default: a private queue, or a named one that is made if need be. */
-	if (!c->arg[A_FLAGS] && name)
-		args.flags = WQ_OPEN_CREATE;
+	if (name && args.flags <= WQ_OPEN_CREATE)
+		args.flags ^= WQ_OPEN_CREATE;
 	if (!c->arg[A_MODE] && !name)
 		args.mode = 0;
 	args.lease = PICK(leases, c->arg[A_LEASE]);

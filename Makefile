@@ -30,8 +30,8 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md tests tools $(wildcard .ci .gitignore)
 
-.PHONY: all modules tools run shell test test-packaging fuzz test-fuzz check model bench torture headers \
-	may-install install uninstall install-tools uninstall-tools dkms-tree dkms-install \
+.PHONY: all modules tools run shell test test-packaging matrix torture model fuzz test-fuzz check \
+	bench headers may-install install uninstall install-tools uninstall-tools dkms-tree dkms-install \
 	dkms-uninstall dist deb clean help
 
 all: modules tools
@@ -65,6 +65,9 @@ test-fuzz:
 
 fuzz:
 	@tests/fuzz/run --minutes $(or $(MINUTES),10)
+
+matrix:
+	@tests/matrix
 
 check:
 	@tests/check
@@ -157,6 +160,7 @@ help:
 	@echo "make test     all tests, in virtual machines"
 	@echo "make fuzz     fuzz /dev/wq for MINUTES=10 in a kernel with every checker"
 	@echo "make test-fuzz  run the inputs that were kept from that, a minute"
+	@echo "make matrix   builds by gcc and clang, and tests, for a range of kernels (30 minutes)"
 	@echo "make check    static checks"
 	@echo "make model    wq beside a model of it: all short sequences, long random ones"
 	@echo "make bench    what wq costs, beside client-go's workqueue and queue_work()"

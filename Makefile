@@ -30,9 +30,9 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md tests tools $(wildcard .ci .gitignore)
 
-.PHONY: all modules tools run shell test test-packaging matrix torture model fuzz test-fuzz check \
-	bench headers may-install install uninstall install-tools uninstall-tools dkms-tree dkms-install \
-	dkms-uninstall dist deb clean help
+.PHONY: all modules tools run shell test test-packaging matrix torture test-torture model fuzz test-fuzz \
+	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
+	dkms-install dkms-uninstall dist deb clean help
 
 all: modules tools
 
@@ -83,6 +83,9 @@ bench:
 
 torture:
 	@tests/torture
+
+test-torture:
+	@tests/torture --ci
 
 # What install puts somewhere, uninstall takes away again, and nothing else: keep the
 # two alike.  The KUnit suites are not for use.
@@ -160,6 +163,8 @@ help:
 	@echo "make test     all tests, in virtual machines"
 	@echo "make fuzz     fuzz /dev/wq for MINUTES=10 in a kernel with every checker"
 	@echo "make test-fuzz  run the inputs that were kept from that, a minute"
+	@echo "make torture  everything at once, under all checkers (MINUTES=5 for each kernel)"
+	@echo "make test-torture  two kernels of that, a minute each"
 	@echo "make matrix   builds by gcc and clang, and tests, for a range of kernels (30 minutes)"
 	@echo "make check    static checks"
 	@echo "make model    wq beside a model of it: all short sequences, long random ones"
@@ -172,5 +177,4 @@ help:
 	@echo "make deb      Debian packages, in build/deb"
 	@echo "make dist     the sources as build/$(DIST).tar.xz"
 	@echo "make test-packaging  tests of the above (root)"
-	@echo "make torture  everything at once, under all checkers (MINUTES=5 for each kernel)"
 	@echo "make clean    remove what was built here"

@@ -4,7 +4,7 @@
 # What wqctl promises, each test a sentence.  Prints TAP.  Runs as root where
 # the module is loaded; WQCTL is the path of wqctl, SRC that of the project.
 # WQ_LS_KEYS (100000) is how many keys stay in the queue whose keys are listed while
-# others come and go, and WQ_LIMIT (60) how many seconds a test may take.
+# others come and go, and WQ_LIMIT (180) how many seconds a test may take.
 #
 # To start a program is what takes time in an emulated CPU, so the shell's own
 # words do what they can, and who waits looks for what is waited for.
@@ -15,7 +15,7 @@
 set -u
 
 : "${WQCTL:?set WQCTL to the path of wqctl}" "${SRC:?set SRC to the path of the project}"
-: "${WQ_LS_KEYS:=100000}" "${WQ_LIMIT:=60}"
+: "${WQ_LS_KEYS:=100000}" "${WQ_LIMIT:=180}"
 q=wqctl-test.$$
 top=$(mktemp -d)
 dir=$top/test out=$top/out err=$top/err

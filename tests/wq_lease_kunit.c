@@ -55,6 +55,7 @@ struct actor {
 	int ret;			/* this */
 	s64 timeout;			/* of its get, ns */
 	unsigned int keys;		/* that it was done with */
+	bool stop;			/* it must end, whatever is left */
 	struct held held;
 };
 
@@ -102,6 +103,7 @@ static void lease_exit(struct kunit *test)
 	while (fx->nr_actors) {
 		struct actor *a = &fx->actors[--fx->nr_actors];
 
+		WRITE_ONCE(a->stop, true);
 		/* again and again: it may begin a drain only after the first one */
 		while (!wait_for_completion_timeout(&a->ended, HZ / 10))
 			wq_shutdown(a->q);
@@ -537,7 +539,8 @@ static int worker(struct actor *a)
 			a->keys += wq_done(a->q, &a->held.item) >= 0;
 		else
 			usleep_range(1000, 2000);
-	} while (!ret || (ret == -ESHUTDOWN && (is_held(a->q) || wq_len(a->q))));
+	} while (!READ_ONCE(a->stop) &&
+		 (!ret || (ret == -ESHUTDOWN && (is_held(a->q) || wq_len(a->q)))));
 	return ret;
 }
 
@@ -1526,7 +1529,7 @@ static void a_key_that_does_not_fit_says_emsgsize_and_stays(struct kunit *test)
 	add(test, "2");
 	memset(&h, 0x5a, sizeof(h));
 	EXPECT_REFUSED(test, wq_get_leased(q, &h.item, h.key, 4, 0), -EMSGSIZE);
-	EXPECT_REFUSED(test, wq_get_leased(q, &h.item, h.key, 0, WQ_FOREVER), -EMSGSIZE);
+	EXPECT_REFUSED(test, wq_get_leased(q, &h.item, h.key, 0, 30 * SEC), -EMSGSIZE);
 	KUNIT_EXPECT_EQ(test, h.key[0], 0x5a);
 	KUNIT_EXPECT_EQ(test, query(test, "first"), READY);
 	KUNIT_EXPECT_EQ(test, lease_left(test, "first"), -1LL);
@@ -1578,7 +1581,7 @@ static void without_leases_wq_get_leased_is_einval(struct kunit *test)
 	leases_of(test, 0);
 	add(test, "a");
 	EXPECT_REFUSED(test, lease_any(queue(test), &h, 0), -EINVAL);
-	EXPECT_REFUSED(test, lease_any(queue(test), &h, WQ_FOREVER), -EINVAL);
+	EXPECT_REFUSED(test, lease_any(queue(test), &h, MSEC), -EINVAL);
 	run_all(test, "a");
 }
 

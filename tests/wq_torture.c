@@ -917,6 +917,17 @@ static void stop(const char *role)
 	}
 }
 
+/* What the consumers of a slot do. */
+static void tell_who(struct slot *slot)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr_threads; i++) {
+		if (threads[i].task && threads[i].slot == slot && threads[i].data)
+			pr_alert("%s/%u: %s\n", threads[i].role, i, READ_ONCE(threads[i].doing));
+	}
+}
+
 /*
  * Producers, and what carries their verbs into interrupts.
  */
@@ -1162,8 +1173,8 @@ static int get(struct arena *a, struct consumer *c, struct rnd_state *r, s64 tim
 	return ret;
 }
 
-/* The lease begins anew, or is found over. */
-static void touch_run(struct run *run)
+/* The lease begins anew; false: it is over. */
+static bool touch_run(struct run *run)
 {
 	u64 was = run->me;
 	u32 from = stamp();
@@ -1173,7 +1184,7 @@ static void touch_run(struct run *run)
 	ret = wq_touch(run->a->q, &run->item);
 	if (!ret) {
 		if (!run->leased)
-			return;
+			return true;
 		run->me = (was & ~(u64)U32_MAX) | from;
 		if (run->owns && atomic64_cmpxchg(&run->t->owner, was, run->me) != was) {
 			run->owns = false;
@@ -1184,6 +1195,7 @@ static void touch_run(struct run *run)
 	} else if (ret != -ESTALE || !may_be_over(run->a, was)) {
 		failed("%s: key %u: touch: %d", run->a->name, run->key, ret);
 	}
+	return !ret;
 }
 
 /* As if its consumer had died: once the lease is over somebody else has to get the key. */
@@ -1194,6 +1206,9 @@ static void hang(struct run *run)
 	int gets = atomic_read(&t->gets), canceled = atomic_read(&t->canceled);
 	unsigned long late = jiffies + stall * HZ;
 
+	/* It may be over already, and its key may have been got, and be done. */
+	if (!touch_run(run))
+		return;
 	while (atomic_read(&t->gets) == gets && atomic_read(&t->canceled) == canceled &&
 	       !wq_shutting_down(a->q)) {
 		if (time_after(jiffies, late)) {
@@ -1851,7 +1866,7 @@ static void check_ended(struct arena *a)
 static void arena_end(struct slot *slot, struct arena *a, struct rnd_state *r)
 {
 	bool empty = true, by_controller = a->controller && one_in(r, 2);
-	unsigned long gone;
+	unsigned long gone, late;
 	int ret;
 
 	if (races)
@@ -1878,9 +1893,15 @@ static void arena_end(struct slot *slot, struct arena *a, struct rnd_state *r)
 		controller_end(a, false);
 	/* Who waits goes, and so does a drain that began just now. */
 	gone = start_poll_synchronize_srcu(&users);
+	late = jiffies + stall * HZ;
 	do {
 		wq_shutdown(a->q);
 		usleep_range(100, 500);
+		if (time_after(jiffies, late)) {
+			late += stall * HZ;
+			if (failed("%s: shut down, and somebody still waits", a->name))
+				tell_who(slot);
+		}
 	} while (!poll_state_synchronize_srcu(&users, gone));
 	synchronize_srcu(&adders);
 
@@ -1938,16 +1959,6 @@ static void report(const char *how)
 	}
 	pr_info("%s: %u s, %lu calls, %d failures%s\n", how,
 		jiffies_to_msecs(jiffies - began) / 1000, calls, atomic_read(&failures), line);
-}
-
-static void tell_who(struct slot *slot)
-{
-	unsigned int i;
-
-	for (i = 0; i < nr_threads; i++) {
-		if (threads[i].task && threads[i].slot == slot && threads[i].data)
-			pr_alert("%s/%u: %s\n", threads[i].role, i, READ_ONCE(threads[i].doing));
-	}
 }
 
 static void watch(struct slot *slot)

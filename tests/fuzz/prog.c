@@ -37,12 +37,12 @@ static const char * const arg_names[ARGS] = {
 
 /* The tables behind these are in verbs.c and calls.c; a value beyond a table is its last one. */
 const __u8 arg_values[ARGS] = {
-	[A_THREAD] = 2, [A_FAIL] = 24, [A_FD] = FUZZ_SLOTS, [A_FD2] = FUZZ_SLOTS,
+	[A_THREAD] = 2, [A_FAIL] = 64, [A_FD] = FUZZ_SLOTS, [A_FD2] = FUZZ_SLOTS,
 	[A_HOW] = 16, [A_ARG] = PTR_VALUES, [A_SIZE] = 16, [A_FLAGS] = 12, [A_RESERVED] = 8,
 	[A_NAME] = 16, [A_MODE] = 8, [A_MAX_KEYS] = 9, [A_LIMITS] = 20, [A_TWEAK] = 50,
 	[A_LIMITS_AT] = PTR_VALUES, [A_LEASE] = 8, [A_KEYS] = PTR_VALUES, [A_SOURCE] = 2,
 	[A_N] = 14, [A_KEY] = 12, [A_LEN] = 16, [A_OUTCOME] = 20, [A_OUTCOME2] = 20,
-	[A_DELAY] = 14, [A_TOKEN] = 6, [A_BAD] = 18, [A_RESULTS] = PTR_VALUES + 1,
+	[A_DELAY] = 14, [A_TOKEN] = 6, [A_BAD] = 20, [A_RESULTS] = PTR_VALUES + 1,
 	[A_NEXT] = PTR_VALUES, [A_ROOM] = 18, [A_COUNT] = 10, [A_TIMEOUT] = 8, [A_CURSOR] = 8,
 	[A_EACH] = 12, [A_EVENTS] = 8,
 };
@@ -169,6 +169,8 @@ static struct call call_make(enum op op)
 		c.arg[A_KEY] = fuzz_below(4);
 	if ((op == OP_DONE || op == OP_TOUCH) && one_in(2))
 		c.arg[A_SOURCE] = 1;
+	if (op_args[op] & B(A_BAD) && one_in(4))
+		c.arg[A_BAD] = arg_random(A_BAD);
 	if (op == OP_DEBUGFS)
 		c.arg[A_NAME] = 1 + fuzz_below(2);
 	return c;

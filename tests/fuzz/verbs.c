@@ -346,6 +346,15 @@ static void recs_spoil(__u8 how, struct wq_rec *recs, struct wq_keys *keys)
 	case 17:
 		middle->delay = 1;
 		break;
+	case 18:
+		/* The next one would begin behind the end. */
+		last->len += 8;
+		keys->count++;
+		break;
+	case 19:
+		last->len = WQ_MAX_KEY;
+		keys->count += 2;
+		break;
 	}
 }
 
@@ -354,6 +363,9 @@ static void results_check(struct task *t, const struct spot *s, __u32 handled, _
 {
 	__s32 result;
 
+	/* It may be the struct that could not be told. */
+	if (ret == -EFAULT && t->call->arg[A_FAIL])
+		return;
 	/* It didn't even begin. */
 	if (ret < 0 && handled == n)
 		handled = 0;

@@ -358,23 +358,36 @@ TEST_F(limits, a_limit_that_is_set_lower_holds_at_once_and_leaves_what_there_is)
 	munmap(stage, sizeof(*stage));
 }
 
-TEST_F(limits, no_limit_is_so_large_that_sums_go_round)
+/* Beyond 2^32 keys, of 4,300,000,000. */
+static int sum_above_32_bits(void)
 {
-	int q[3];
+	int q = -1;
 
-	ASSERT_EQ(0, put(USER_KEYS, "18446744073709551615"));
-	ASSERT_EQ(0, put(USER_QUEUES, "4294967295"));
-	ASSERT_EQ(0, run_as(BOB, one_private));
-	ASSERT_EQ(0, put(USER_KEYS, "4294967295"));
-	for (int i = 0; i < 3; i++) {
-		q[i] = q_private(WQ_MAX_KEYS);
-		ASSERT_LE(0, q[i]);
+	for (int i = 0; i < 128; i++) {
+		q = q_private(WQ_MAX_KEYS);
+		CHECK(q >= 0);
 	}
-	/* and none so small */
+	CHECK(q_private(WQ_MAX_KEYS) == -ENOSPC);
+	CHECK(q_private(1000) >= 0);
+	/* and what goes leaves just its own room */
+	for (int i = 0; i < 10; i++) {
+		close(q);
+		q = q_private(WQ_MAX_KEYS);
+		CHECK(q >= 0);
+		CHECK(q_private(WQ_MAX_KEYS) == -ENOSPC);
+	}
+	return 0;
+}
+
+TEST_F(limits, no_limit_is_so_large_that_sums_go_round_and_none_so_small)
+{
+	ASSERT_EQ(0, put(USER_QUEUES, "4294967295"));
+	ASSERT_EQ(0, put(USER_KEYS, "18446744073709551615"));
+	ASSERT_EQ(0, run_as(BOB, one_private));
+	ASSERT_EQ(0, put(USER_KEYS, "4300000000"));
+	ASSERT_EQ(0, run_as(BOB, sum_above_32_bits));
 	ASSERT_EQ(0, put(USER_KEYS, "0"));
 	ASSERT_EQ(ENOSPC, run_as(BOB, one_private));
-	for (int i = 0; i < 3; i++)
-		close(q[i]);
 }
 
 TEST_F(limits, root_is_exempt)
@@ -387,14 +400,16 @@ TEST_F(limits, root_is_exempt)
 
 /* ---- of a user who has user namespaces ---- */
 
-/* In BOB's namespace, as each of its users: how many queues they have in all. */
+/* As each user of a namespace: how many queues three of them have in all. */
 static int queues_of_all_users(int *sum)
 {
+	pid_t pid[3];
+
 	for (int uid = 0; uid < 3; uid++) {
 		int before = *sum;
-		pid_t pid = child();
 
-		if (!pid) {
+		pid[uid] = child();
+		if (!pid[uid]) {
 			if (setresuid(uid, uid, uid))
 				_exit(1);
 			while (q_private(1) >= 0)
@@ -403,9 +418,14 @@ static int queues_of_all_users(int *sum)
 			pause();
 			_exit(0);
 		}
-		while (alive(pid) && __atomic_load_n(sum, __ATOMIC_SEQ_CST) < before + 1000)
+		while (alive(pid[uid]) && __atomic_load_n(sum, __ATOMIC_SEQ_CST) < before + 1000)
 			sleep_ms(1);
-		CHECK(alive(pid));
+		CHECK(alive(pid[uid]));
+	}
+	/* who changes the user no longer ends with its parent */
+	for (int uid = 0; uid < 3; uid++) {
+		kill(pid[uid], SIGKILL);
+		CHECK(reap(pid[uid]) == 1000 + SIGKILL);
 	}
 	return 0;
 }

@@ -275,14 +275,16 @@ TEST(info_tells_of_limiters)
 TEST(the_structs_have_one_layout_for_32_and_64_bit_callers)
 {
 	ASSERT_EQ(32, sizeof(struct wq_limit));
-	ASSERT_EQ(96, sizeof(struct wq_open));
+	ASSERT_EQ(104, sizeof(struct wq_open));
+	ASSERT_EQ(96, offsetof(struct wq_open, lease));
 	ASSERT_EQ(80, offsetof(struct wq_open, limits));
 	ASSERT_EQ(56, sizeof(struct wq_done));
 	ASSERT_EQ(32, offsetof(struct wq_done, next));
 	ASSERT_EQ(48, offsetof(struct wq_done, timeout));
-	ASSERT_EQ(56, sizeof(struct wq_key_state));
+	ASSERT_EQ(64, sizeof(struct wq_key_state));
+	ASSERT_EQ(56, offsetof(struct wq_key_state, lease));
 	ASSERT_EQ(24, offsetof(struct wq_key_state, requeues));
-	ASSERT_EQ(432, sizeof(struct wq_stat));
+	ASSERT_EQ(448, sizeof(struct wq_stat));
 	ASSERT_EQ(200, offsetof(struct wq_stat, failed));
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(offsetof(struct wq_rec, state), offsetof(struct wq_rec, failures));

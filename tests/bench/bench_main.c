@@ -200,6 +200,8 @@ static ssize_t bench_command(struct file *file, const char __user *buf, size_t s
 		return PTR_ERR(text);
 	if (sscanf(text, "%15s %23s %llu %llu", who, what, &n, &m) < 2)
 		return -EINVAL;
+	n = n ?: 1;
+	m = m ?: 1;
 
 	for (i = 0; i < ARRAY_SIZE(bench_cmds); i++) {
 		for (cmd = bench_cmds[i]; cmd->who; cmd++) {

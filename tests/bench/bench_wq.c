@@ -51,7 +51,7 @@ static s64 bench_far(u64 i)
 	return BENCH_HOUR + bench_mix(i) % BENCH_HOUR;
 }
 
-/* add, get and done of one of @n keys, @m times. */
+/* add, get and done of one of @n keys, @m times less those that make caches warm. */
 static int cycle(struct bench *b, u64 n, u64 m, const char *name)
 {
 	struct wq *q = wq_create(&(struct wq_params){ .name = name });
@@ -61,9 +61,10 @@ static int cycle(struct bench *b, u64 n, u64 m, const char *name)
 
 	if (IS_ERR(q))
 		return PTR_ERR(q);
-	ret = laps_init(&laps);
+	ret = m > n ? laps_init(&laps) : -EINVAL;
+	if (ret)
+		goto out;
 	for (i = 0, k = 0; i < m && !ret; i++) {
-		/* The first round of all makes caches warm. */
 		if (i == n)
 			laps_go(&laps);
 		ret = bench_add(q, k, 1) ?: bench_take(q);
@@ -75,6 +76,7 @@ static int cycle(struct bench *b, u64 n, u64 m, const char *name)
 	laps_halt(&laps);
 	laps_tell(b, &laps, "each", m - n);
 	laps_free(&laps);
+out:
 	wq_destroy(q);
 	return ret;
 }
@@ -118,18 +120,33 @@ static int cancel(struct wq *q, u64 i)
 
 /* From key to key, so that all come once, but not as they were added: a prime. */
 #define BENCH_STRIDE	514229
+#define BENCH_MIXED	1000000ULL	/* operations: more would tell nothing new */
 
 /* @n operations of a kind; inlined, so that the kind is known to the compiler. */
-static __always_inline int ops(struct bench_laps *l, u64 n, struct wq *q, u64 stride,
+static __always_inline int ops(struct bench_laps *l, u64 n, struct wq *q,
 			       int (*op)(struct wq *q, u64 i))
 {
-	u64 i, k = 0;
 	int ret = 0;
+	u64 i;
 
-	stride %= n;
 	laps_go(l);
 	for (i = 0; i < n && !ret; i++) {
-		ret = op(q, k);
+		ret = op(q, i);
+		laps_op(l);
+	}
+	laps_halt(l);
+	return ret;
+}
+
+/* Keys out of @n that are there, in another order. */
+static int add_mixed(struct bench_laps *l, u64 n, struct wq *q)
+{
+	u64 stride = BENCH_STRIDE % n, most = min(n, BENCH_MIXED), i, k = 0;
+	int ret = 0;
+
+	laps_go(l);
+	for (i = 0; i < most && !ret; i++) {
+		ret = add_again(q, k);
 		k += stride;
 		if (k >= n)
 			k -= n;
@@ -157,12 +174,12 @@ static int wq_phases(struct bench *b, u64 n, u64 unused)
 			ret = PTR_ERR(q);
 			break;
 		}
-		ret = ops(&l[0], n, q, 1, add_new) ?: ops(&l[1], n, q, 1, add_again) ?:
-		      ops(&l[2], n, q, BENCH_STRIDE, add_again) ?: ops(&l[3], n, q, 1, take);
+		ret = ops(&l[0], n, q, add_new) ?: ops(&l[1], n, q, add_again) ?:
+		      add_mixed(&l[2], n, q) ?: ops(&l[3], n, q, take);
 		wq_destroy(q);
 	}
 	for (i = 0; i < ARRAY_SIZE(l); i++) {
-		laps_tell(b, &l[i], name[i], n * reps);
+		laps_tell(b, &l[i], name[i], reps * (i == 2 ? min(n, BENCH_MIXED) : n));
 		laps_free(&l[i]);
 	}
 	return ret;
@@ -184,7 +201,7 @@ static int wq_delayed(struct bench *b, u64 n, u64 unused)
 			break;
 		}
 		/* The first one has a thread made. */
-		ret = bench_add_after(q, U64_MAX, BENCH_HOUR) ?: ops(&laps, n, q, 1, add_far);
+		ret = bench_add_after(q, U64_MAX, BENCH_HOUR) ?: ops(&laps, n, q, add_far);
 		wq_destroy(q);
 	}
 	laps_tell(b, &laps, "each", n * reps);
@@ -353,7 +370,9 @@ static int wq_retry(struct bench *b, u64 n, u64 m)
 
 	if (IS_ERR(q))
 		return PTR_ERR(q);
-	ret = laps_init(&laps);
+	ret = m > n ? laps_init(&laps) : -EINVAL;
+	if (ret)
+		goto out;
 	for (i = 0, k = 0; i < m && ret >= 0; i++) {
 		struct bench_key key = bench_key(k);
 
@@ -369,6 +388,7 @@ static int wq_retry(struct bench *b, u64 n, u64 m)
 	laps_halt(&laps);
 	laps_tell(b, &laps, "each", m - n);
 	laps_free(&laps);
+out:
 	wq_destroy(q);
 	return min(ret, 0);
 }

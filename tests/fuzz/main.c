@@ -656,6 +656,14 @@ static void minimise_keep(const struct entry *e, const struct reach *r)
 		mark(r->at[i], true);
 }
 
+static bool is_known(const struct entry *e)
+{
+	for (__u32 i = 0; i < ncorpus; i++)
+		if (!strcmp(corpus[i].title, e->title))
+			return true;
+	return false;
+}
+
 /* Those with a title, and those that reach what those before don't, most of it first. */
 static void minimise(char **files)
 {
@@ -684,7 +692,7 @@ static void minimise(char **files)
 	npcs = 0;
 	nanswers = 0;
 	for (__u32 i = 0; i < n; i++)
-		if (all[i].title[0])
+		if (all[i].title[0] && !is_known(&all[i]))
 			minimise_keep(&all[i], &reach[i]);
 	do {
 		most = 0;

@@ -17,7 +17,7 @@
 #endif
 
 /* It was <asm/unaligned.h> before 6.12. */
-#if __has_include("linux/unaligned.h")
+#if KERNEL_VERSION(6, 12, 0) <= LINUX_VERSION_CODE
 #include <linux/unaligned.h>
 #else
 #include <asm/unaligned.h>

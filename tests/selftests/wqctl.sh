@@ -497,7 +497,7 @@ lease_ends() {
 	status 1 wq done --fd 7 slow
 	says "descriptor 7 does not hold the key 'slow': it was not got, is done already, or its lease ended"
 	is "expired, given back, failed, dones" "1 2 0 1" "$(figures expired given_back failed dones)"
-	is metrics "workqueue_expired_total{name=\"$q\"} 1" "$(wq metrics $q | grep ^workqueue_expired_total)"
+	is metrics "wq_expired_total{name=\"$q\"} 1" "$(wq metrics $q | grep ^wq_expired_total)"
 	is left other "$(wq get -n 9 $q)"
 }
 t "a key that a descriptor holds for longer than the lease is ready again, ahead of the others, and counts as expired, not as failed" lease_ends --lease 300ms
@@ -842,7 +842,7 @@ metrics_format() {
 	is promtool '' "$(<"$out")$(<"$err")"
 	for name in workqueue_{depth,adds_total,queue_duration_seconds,work_duration_seconds} \
 		workqueue_{unfinished_work_seconds,longest_running_processor_seconds,retries_total} \
-		workqueue_expired_total \
+		wq_expired_total \
 		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,kept_keys} \
 		wq_{coalesced,given_back,canceled,dropped}_total; do
 		is "TYPE lines of $name" 1 "$(grep -c "^# TYPE $name " "$dir/all")"
@@ -880,7 +880,7 @@ metrics_figures() {
 	        print("#", what, "wanted", want, "got", got)
 	        sys.exit(1)
 	for what, figure in ("workqueue_depth", "depth"), ("workqueue_adds_total", "adds"), (
-	        "workqueue_retries_total", "retries"), ("workqueue_expired_total", "expired"):
+	        "workqueue_retries_total", "retries"), ("wq_expired_total", "expired"):
 	    same(what, str(st[figure]))
 	for figure in "processing", "delayed", "keys", "max_keys", "consumers":
 	    same("wq_" + figure, str(st[figure]))

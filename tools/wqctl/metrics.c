@@ -57,7 +57,7 @@ static const struct family {
 	       "Adds of a key that needed a run already."),
 	FAMILY("wq_given_back_total", COUNTER, given_back,
 	       "Runs ended by the end of their consumer or lease."),
-	FAMILY("workqueue_expired_total", COUNTER, expired,
+	FAMILY("wq_expired_total", COUNTER, expired,
 	       "Runs ended by the end of their lease."),
 	FAMILY("wq_canceled_total", COUNTER, canceled,
 	       "Runs dropped by cancel before they started."),

@@ -220,7 +220,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "metrics", .args = "[QUEUE...]",
 		.doc = "Print the figures of queues in Prometheus' text format; of all that you may open, or those named."
-			"\vWhat client-go's workqueue has as well is called as there, workqueue_depth and so on, the rest wq_..., but for workqueue_expired_total; each has the label name. wqctl itself is none of the consumers. A queue that can't be read is told, and left out.\n\n"
+			"\vWhat client-go's workqueue has as well is called as there, workqueue_depth and so on, the rest wq_...; each has the label name. wqctl itself is none of the consumers. A queue that can't be read is told, and left out.\n\n"
 			"For the node exporter's textfile collector, from cron or a timer:\n\n"
 			"  wqctl metrics -o /var/lib/prometheus/node-exporter/wq.prom\n\n"
 			"0 printed, 1 failed, or a queue was left out.",

@@ -10,9 +10,9 @@
  * All leases of a queue are of one length, and so end in the order in which they
  * began or were touched: a list holds them, and its first is the next to end.  What
  * a lease needs is allocated with each entry of such a queue: no get and no touch can
- * fail for want of memory.  The queue's thread, which drives the delays,
- * wakes up for the first lease as well, and goes on with that after a shut down, so
- * that a drain doesn't wait for ever.
+ * fail for want of memory.  The queue's thread, which drives the delays, wakes up for
+ * the first lease as well, and goes on with that after a shut down: what a drain waits
+ * for can then be had by a consumer that still asks.
  *
  * A consumer that ends gives its keys back in constant time, and leaves their leases
  * in the list until wq_settle() comes upon the entry, or the lease ends.

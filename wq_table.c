@@ -115,28 +115,47 @@ static bool key_same(const u8 *a, const u8 *b, u32 len)
 	return get_unaligned((const u64 *)(a + i)) == get_unaligned((const u64 *)(b + i));
 }
 
-static void bucket_set(struct wq_bucket *b, unsigned int i, struct wq_entry *e)
+/*
+ * What a slot holds.  It moves from slot to slot as it is: to look into the entry for its
+ * hash would be a wait for memory.
+ */
+struct wq_place {
+	struct wq_entry *entry;
+	u8 tag;
+};
+
+static struct wq_place place_of(struct wq_entry *e)
 {
-	b->head = (b->head & ~(0xffULL << 8 * i)) | (u64)(e->hash >> 24) << 8 * i;
-	b->slot[i] = e;
+	return (struct wq_place){ .entry = e, .tag = e->hash >> 24 };
+}
+
+static struct wq_place bucket_get(const struct wq_bucket *b, unsigned int i)
+{
+	return (struct wq_place){ .entry = b->slot[i], .tag = b->head >> 8 * i };
+}
+
+static void bucket_set(struct wq_bucket *b, unsigned int i, struct wq_place p)
+{
+	b->head = (b->head & ~(0xffULL << 8 * i)) | (u64)p.tag << 8 * i;
+	b->slot[i] = p.entry;
 }
 
 /* @b has room. */
-static void bucket_append(struct wq_bucket *b, struct wq_entry *e)
+static void bucket_append(struct wq_bucket *b, struct wq_place p)
 {
 	unsigned int used = bucket_used(b);
 
-	bucket_set(b, used, e);
+	bucket_set(b, used, p);
 	bucket_use(b, used + 1);
 }
 
 /* @b is not empty, and not chained. */
-static struct wq_entry *bucket_pop(struct wq_bucket *b)
+static struct wq_place bucket_pop(struct wq_bucket *b)
 {
 	unsigned int used = bucket_used(b) - 1;
 
 	bucket_use(b, used);
-	return b->slot[used];
+	return bucket_get(b, used);
 }
 
 static struct wq_bucket *bucket_at(const struct wq_table *t, u32 i)
@@ -188,8 +207,8 @@ static __always_inline struct wq_bucket *chain_find(struct wq_bucket *b, u32 has
 	return NULL;
 }
 
-/* Append @e to a chain; a new bucket is taken from @spare, or else allocated. */
-static int chain_add(struct wq_bucket *b, struct wq_entry *e,
+/* Append to a chain; a new bucket is taken from @spare, or else allocated. */
+static int chain_add(struct wq_bucket *b, struct wq_place p,
 		     struct wq_bucket **spare, gfp_t gfp)
 {
 	struct wq_bucket *more;
@@ -210,32 +229,46 @@ static int chain_add(struct wq_bucket *b, struct wq_entry *e,
 			return -ENOMEM;
 
 		more->head = 0;
-		bucket_append(more, b->slot[WQ_SLOTS - 1]);
+		bucket_append(more, bucket_get(b, WQ_SLOTS - 1));
 		b->slot[WQ_SLOTS - 1] = more;
 		bucket_use(b, WQ_CHAINED);
 		b = more;
 	}
-	bucket_append(b, e);
+	bucket_append(b, p);
 	return 0;
 }
 
 /* Take the last entry off a chain that isn't empty, and keep the chain dense. */
-static __always_inline struct wq_entry *chain_pop(struct wq_bucket *b)
+static __always_inline struct wq_place chain_pop(struct wq_bucket *b)
 {
 	struct wq_bucket *prev = NULL;
-	struct wq_entry *e;
+	struct wq_place p;
 
 	while (bucket_chained(b)) {
 		prev = b;
 		b = b->slot[WQ_SLOTS - 1];
 	}
-	e = bucket_pop(b);
+	p = bucket_pop(b);
 	if (prev && bucket_used(b) == 1) {
-		bucket_set(prev, WQ_SLOTS - 1, b->slot[0]);
+		bucket_set(prev, WQ_SLOTS - 1, bucket_get(b, 0));
 		bucket_use(prev, WQ_SLOTS);
 		wq_bucket_free(b);
 	}
-	return e;
+	return p;
+}
+
+/*
+ * Buckets are split in turn: what the next split will read, the hashes of the bucket's
+ * entries, is on its way by then, and so is the bucket of the one after that.
+ */
+static void table_prefetch_split(const struct wq_table *t)
+{
+	const struct wq_bucket *b = bucket_sibling(t, t->buckets);
+	unsigned int i;
+
+	for (i = 0; i < bucket_len(b); i++)
+		prefetch(&((const struct wq_entry *)b->slot[i])->hash);
+	prefetchw(bucket_sibling(t, t->buckets + 1));
 }
 
 /* Split one bucket.  Without memory the table just stays as dense as it is. */
@@ -254,10 +287,10 @@ static void table_split(struct wq_table *t, gfp_t gfp)
 	from->head = 0;
 	for (;;) {
 		for (k = 0; k < bucket_len(&now); k++) {
-			struct wq_entry *e = now.slot[k];
+			struct wq_place p = bucket_get(&now, k);
 
 			/* Can't fail: see the head of this file. */
-			chain_add((e->hash & mask) == i ? to : from, e, &spare, 0);
+			chain_add((p.entry->hash & mask) == i ? to : from, p, &spare, 0);
 		}
 		b = bucket_next(&now);
 		if (!b)
@@ -271,6 +304,7 @@ static void table_split(struct wq_table *t, gfp_t gfp)
 		wq_bucket_free(b);
 	}
 	table_resize(t, i + 1);
+	table_prefetch_split(t);
 }
 
 /* Merge the last bucket into its sibling, if one bucket can hold both. */
@@ -287,6 +321,10 @@ static void table_merge(struct wq_table *t)
 		bucket_append(to, bucket_pop(from));
 	table_resize(t, i);
 	wq_vec_trim(&t->vec, i, WQ_SEG_BUCKETS);
+	if (i > 1) {
+		prefetchw(bucket_at(t, i - 1));
+		prefetchw(bucket_sibling(t, i - 1));
+	}
 }
 
 int wq_table_init(struct wq_table *t, gfp_t gfp)
@@ -369,7 +407,7 @@ bool wq_table_has(const struct wq_table *t, u32 hash, const struct wq_entry *e)
 int wq_table_insert(struct wq_table *t, struct wq_entry *e,
 		    struct wq_bucket **spare, gfp_t gfp)
 {
-	int ret = chain_add(bucket_of(t, e->hash), e, spare, gfp);
+	int ret = chain_add(bucket_of(t, e->hash), place_of(e), spare, gfp);
 
 	if (ret)
 		return ret;
@@ -382,11 +420,11 @@ WQ_EXPORT_FOR_KUNIT(wq_table_insert);
 void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 {
 	struct wq_bucket *head = bucket_of(t, e->hash), *b;
-	struct wq_entry *last = chain_pop(head);
+	struct wq_place last = chain_pop(head);
 	unsigned int i;
 
 	/* The last one of the chain takes the place of the one that goes. */
-	if (last != e) {
+	if (last.entry != e) {
 		b = chain_find(head, e->hash, e, &i);
 		bucket_set(b, i, last);
 	}

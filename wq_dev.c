@@ -160,12 +160,12 @@ struct wq_array_verb {
 	unsigned int (*run)(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop);
 };
 
-static const struct wq_array_verb array_add = { op_for_add, run_add };
-static const struct wq_array_verb array_done = { op_for_done, run_done };
-static const struct wq_array_verb array_touch = { op_for_touch, run_touch };
+static const struct wq_array_verb verb_of_add = { op_for_add, run_add };
+static const struct wq_array_verb verb_of_done = { op_for_done, run_done };
+static const struct wq_array_verb verb_of_touch = { op_for_touch, run_touch };
 
 /* Fill @ops with the next up to WQ_BATCH records. */
-static u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
+static __always_inline u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
 		     struct wq_op *ops, const struct wq_array_verb *verb)
 {
 	struct wq_rec *rec;
@@ -199,24 +199,32 @@ out:
 	return i;
 }
 
-static noinline_for_stack int results_tell(s32 __user *results, const struct wq_op *ops, u32 n)
+static int results_tell(s32 __user *results, const struct wq_op *ops, u32 n)
 {
-	s32 out[WQ_BATCH];
 	u32 i;
 
+	if (!user_write_access_begin(results, n * sizeof(*results)))
+		return -EFAULT;
 	for (i = 0; i < n; i++)
-		out[i] = ops[i].result;
-	return copy_to_user(results, out, n * sizeof(*out)) ? -EFAULT : 0;
+		unsafe_put_user(ops[i].result, results + i, fault);
+	user_write_access_end();
+	return 0;
+fault:
+	user_write_access_end();
+	return -EFAULT;
 }
 
-/* A verb on an array of keys; on return keys->count says how many. */
-static int array_run(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
-		     u64 uresults, const struct wq_array_verb *verb)
+/*
+ * A verb on an array of keys; on return keys->count says how many.  Inlined, so that the
+ * compiler knows the verb: an indirect call for each key costs as much as its look-up.
+ */
+static __always_inline int array_run(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
+				     u64 uresults, const struct wq_array_verb *verb)
 {
 	s32 __user *results = u64_to_user_ptr(uresults);
+	struct wq_op ops[WQ_BATCH] __uninitialized;
+	struct wq_array a __uninitialized;
 	struct wq_keys in = *keys;
-	struct wq_op ops[WQ_BATCH];
-	struct wq_array a;
 	u32 off = 0, n, told;
 	int ret;
 
@@ -245,6 +253,25 @@ static int array_run(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
 	}
 	array_free(&a);
 	return ret ?: a.err;
+}
+
+/* A function for each, so that the ops are not on the stack during a get. */
+static noinline_for_stack int array_add(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
+					u64 results)
+{
+	return array_run(c, flags, keys, results, &verb_of_add);
+}
+
+static noinline_for_stack int array_done(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
+					 u64 results)
+{
+	return array_run(c, flags, keys, results, &verb_of_done);
+}
+
+static noinline_for_stack int array_touch(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
+					  u64 results)
+{
+	return array_run(c, flags, keys, results, &verb_of_touch);
 }
 
 /*
@@ -348,31 +375,53 @@ static int verb_unlink(struct wq_call *call, void *arg)
 	return wq_name_unlink(args->name);
 }
 
+/* Of an array all of whose keys were handled the caller's struct says so already. */
 static int verb_add(struct wq_call *call, void *arg)
 {
 	struct wq_add *args = arg;
+	u32 count = args->keys.count;
+	int ret = array_add(call->c, args->flags, &args->keys, args->results);
 
-	return array_run(call->c, args->flags, &args->keys, args->results, &array_add);
+	return args->keys.count != count && call_tell(call, args) ? -EFAULT : ret;
 }
 
 static int verb_touch(struct wq_call *call, void *arg)
 {
 	struct wq_touch *args = arg;
+	u32 count = args->keys.count;
+	int ret = array_touch(call->c, args->flags, &args->keys, args->results);
 
-	return array_run(call->c, args->flags, &args->keys, args->results, &array_touch);
+	return args->keys.count != count && call_tell(call, args) ? -EFAULT : ret;
 }
 
 /* Where get and list put keys: a buffer of the kernel's, copied out at the end. */
 struct wq_out {
 	struct wq_consumer *c;
 	void *recs;
-	u32 room;		/* bytes */
+	u32 room;		/* bytes there */
+	u32 most_room;		/* bytes that the caller has room for */
 	u32 used;
 	u32 most;		/* records */
 	u32 count;
 	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
 };
 
+/* All the room that the caller has, before anything is in @out. */
+static int out_extend(struct wq_out *out)
+{
+	void *recs;
+
+	if (out->room == out->most_room)
+		return 0;
+	recs = kmalloc(out->most_room, GFP_KERNEL_ACCOUNT);
+	if (!recs)
+		return -ENOMEM;
+	out->recs = recs;
+	out->room = out->most_room;
+	return 0;
+}
+
+/* One key has room on the stack, unless it shows that it hasn't: see out_get(). */
 static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_keys *keys)
 {
 	if (keys->size > WQ_MAX_ARRAY)
@@ -380,16 +429,16 @@ static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_k
 	if (keys->addr % sizeof(u64))
 		return -EINVAL;
 	out->c = c;
-	out->room = min(keys->size, WQ_MAX_OUT);
+	out->most_room = min(keys->size, WQ_MAX_OUT);
+	out->room = min_t(u32, out->most_room, sizeof(out->stack));
 	out->used = 0;
 	out->most = keys->count ?: U32_MAX;
 	out->count = 0;
 	out->recs = out->stack;
-	if (out->most == 1)
-		out->room = min_t(u32, out->room, WQ_ROW_SIZE(WQ_MAX_KEY));
-	if (out->room > sizeof(out->stack))
-		out->recs = kmalloc(out->room, GFP_KERNEL_ACCOUNT);
-	return out->recs ? 0 : -ENOMEM;
+	if (out->most != 1)
+		return out_extend(out);
+	out->most_room = min_t(u32, out->most_room, WQ_ROW_SIZE(WQ_MAX_KEY));
+	return 0;
 }
 
 static void out_free(struct wq_out *out)
@@ -477,9 +526,9 @@ static int take_recs(struct wq *q, void *arg)
 }
 
 /* The keys of @out from record @first on were got in vain: give them back. */
-static void out_give_back(struct wq_out *out, u32 first)
+static noinline_for_stack void out_give_back(struct wq_out *out, u32 first)
 {
-	struct wq_op ops[WQ_BATCH];
+	struct wq_op ops[WQ_BATCH] __uninitialized;
 	u32 from, i, n, off;
 
 	/* From the last batch to the first, for each goes ahead of the one before. */
@@ -508,13 +557,18 @@ static int out_get(struct wq_out *out, struct wq_call *call, void *arg, struct w
 		   s64 *timeout, bool restart)
 {
 	void __user *to = u64_to_user_ptr(keys->addr);
-	s64 wait = call->file->f_flags & O_NONBLOCK ? 0 : *timeout, rest = 0;
+	s64 wait = call->file->f_flags & O_NONBLOCK ? 0 : *timeout, rest = wait;
 	struct wq_keys in = *keys;
 	struct wq *q = call->c->q;
 	u32 left, good, before;
 	int ret;
 
 	ret = wq_get_wait(q, wait, &rest, take_recs, out);
+	if (ret == -EMSGSIZE && out->room < out->most_room) {
+		if (wait > 0)
+			wait = max_t(s64, rest, 1);
+		ret = out_extend(out) ?: wq_get_wait(q, wait, &rest, take_recs, out);
+	}
 	/* A full batch: there may be more, and now without a wait. */
 	for (before = 0; !ret && out->count - before == WQ_BATCH;) {
 		before = out->count;
@@ -540,14 +594,15 @@ static int out_get(struct wq_out *out, struct wq_call *call, void *arg, struct w
 		good = 0;
 		ret = -EFAULT;
 	}
-	out_give_back(out, good);
+	if (out->count > good)
+		out_give_back(out, good);
 	return ret;
 }
 
 static int verb_get(struct wq_call *call, void *arg)
 {
 	struct wq_get *args = arg;
-	struct wq_out out;
+	struct wq_out out __uninitialized;
 	int ret;
 
 	ret = args->flags ? -EINVAL : out_init(&out, call->c, &args->keys);
@@ -566,9 +621,11 @@ static int verb_done(struct wq_call *call, void *arg)
 	static const struct wq_keys none;
 	struct wq_done *args = arg;
 	bool get = args->flags & WQ_DONE_GET;
-	struct wq_out out = { .recs = out.stack };
+	u32 count = args->keys.count;
+	struct wq_out out __uninitialized;
 	int ret = 0;
 
+	out.recs = out.stack;
 	/* All that is wrong with the get is known before anything is done. */
 	if (get)
 		ret = out_init(&out, call->c, &args->next);
@@ -577,12 +634,12 @@ static int verb_done(struct wq_call *call, void *arg)
 	if (ret)
 		args->keys.count = 0;
 	else
-		ret = array_run(call->c, args->flags & ~WQ_DONE_GET, &args->keys,
-				args->results, &array_done);
+		ret = array_done(call->c, args->flags & ~WQ_DONE_GET, &args->keys,
+				 args->results);
 	if (get && !ret) {
 		/* Begun, the done can't be undone: the call is not started over. */
 		ret = out_get(&out, call, args, &args->next, &args->timeout, false);
-	} else {
+	} else if (get || args->keys.count != count) {
 		args->next.count = 0;
 		if (call_tell(call, args))
 			ret = -EFAULT;
@@ -598,7 +655,7 @@ static int verb_list(struct wq_call *call, void *arg)
 	struct wq *q = call->c->q;
 	struct wq_entry *e = NULL;
 	u64 cursor = args->cursor, next;
-	struct wq_out out;
+	struct wq_out out __uninitialized;
 	unsigned long flags;
 	u32 state;
 	bool full = false;
@@ -607,7 +664,7 @@ static int verb_list(struct wq_call *call, void *arg)
 	args->keys.count = 0;
 	if (args->flags)
 		return -EINVAL;
-	ret = out_init(&out, call->c, &keys);
+	ret = out_init(&out, call->c, &keys) ?: out_extend(&out);
 	if (ret)
 		return ret;
 
@@ -661,7 +718,7 @@ static int key_state(struct wq_call *call, void *arg,
 			       struct wq_key_state *st))
 {
 	struct wq_key_state *args = arg;
-	u8 small[64], *key = small;
+	u8 small[64] __uninitialized, *key = small;
 	struct wq_op op;
 	int ret;
 
@@ -745,7 +802,7 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_OPEN, struct wq_open, verb_open, 0),
 	WQ_VERB(WQ_IOC_UNLINK, struct wq_unlink, verb_unlink, 0),
 	WQ_VERB(WQ_IOC_QUEUES, struct wq_queues, verb_queues, 0, .tells = true),
-	WQ_VERB(WQ_IOC_ADD, struct wq_add, verb_add, FMODE_WRITE, .tells = true),
+	WQ_VERB(WQ_IOC_ADD, struct wq_add, verb_add, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_GET, struct wq_get, verb_get, FMODE_READ),
 	WQ_VERB(WQ_IOC_DONE, struct wq_done, verb_done, FMODE_READ),
 	WQ_VERB(WQ_IOC_STAT, struct wq_stat, verb_stat, FMODE_READ | FMODE_WRITE,
@@ -756,7 +813,7 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_SHUTDOWN, struct wq_shutdown, verb_shutdown, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_FORGET, struct wq_key_state, verb_forget, FMODE_READ | FMODE_WRITE,
 		.tells = true),
-	WQ_VERB(WQ_IOC_TOUCH, struct wq_touch, verb_touch, FMODE_READ, .tells = true),
+	WQ_VERB(WQ_IOC_TOUCH, struct wq_touch, verb_touch, FMODE_READ),
 };
 
 static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
@@ -767,7 +824,7 @@ static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 		.uarg = (void __user *)uarg,
 	};
 	const struct wq_verb *verb;
-	union wq_args args;
+	union wq_args args __uninitialized;
 	int ret;
 
 	if (_IOC_TYPE(cmd) != WQ_IOC_MAGIC || _IOC_NR(cmd) >= ARRAY_SIZE(wq_verbs) ||

@@ -29,7 +29,7 @@
 
 #define WQ_DEFAULT_KEYS	(1U << 16)
 
-static unsigned int user_queues = 1024;
+static unsigned int user_queues = 256;
 module_param(user_queues, uint, 0644);
 MODULE_PARM_DESC(user_queues, "Most queues of one user (CAP_SYS_RESOURCE exempts)");
 

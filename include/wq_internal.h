@@ -10,6 +10,7 @@
 #ifndef _WQ_INTERNAL_H
 #define _WQ_INTERNAL_H
 
+#include <linux/cache.h>
 #include <linux/rbtree.h>
 #include <linux/refcount.h>
 #include <linux/siphash.h>
@@ -162,77 +163,79 @@ struct wq_consumer {
 	struct rb_node node;
 };
 
-/* Legend: L: protected by wq.lock; N: by wq_name.c's mutex; C: constant. */
+/*
+ * Legend: L: protected by wq.lock; N: by wq_name.c's mutex; C: constant.
+ *
+ * In groups of cache lines, by who writes them: what is read without the lock, as the key
+ * of the hash is, is not on a line that others write.
+ */
 struct wq {
-	spinlock_t lock;
+	/* Read by each verb, and hardly ever written */
+	hsiphash_key_t hash_key;	/* C */
+	u32 max_keys;			/* C */
+	umode_t mode;			/* C */
+	bool timed;			/* C: it has a name, and so times */
+	const struct wq_order_ops *order; /* L: NULL: fifo; set once, cleared once */
+	void *order_data;		/* C */
+	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; cleared once */
+	struct wq_limiter *limiter;	/* L: set once, cleared once */
+	s64 lease;			/* C: ns; 0: keys are held for ever */
+
+	/* Written by most verbs */
+	spinlock_t lock ____cacheline_aligned_in_smp;
 	bool shut;			/* L: no more adds */
 	bool hup;			/* L: pollers were told that it is empty, too */
+	bool kick;			/* L: the thread must look now */
 	u32 nwake;			/* L: made ready under this hold of the lock */
 	u32 nfifo;			/* L: entries in fifo */
 	u32 nreturned;			/* L: entries in returned */
 	u32 nprocessing;		/* L: held by consumers that live */
-	u32 ndrainers;			/* L: waiting in wq_drain() */
-	u32 plain_shuts;		/* L: ends their wait */
-	u32 nfailed;			/* L: entries with failures */
-	u32 nkept;			/* L: of these, in state KEPT */
-	u32 nconsumers;			/* L: open files */
-	u32 max_keys;			/* C */
 	struct list_head fifo;		/* L: ready, in order of push */
 	struct list_head returned;	/* L: ready again, ahead of all others */
-	const struct wq_order_ops *order; /* L: NULL: fifo; set once, cleared once */
-	void *order_data;		/* C */
-	u64 last_token;			/* L */
 	s64 now;			/* L: what wq_now() told under this hold, or -1 */
-	bool timed;			/* C: it has a name, and so times */
-
+	struct wq_table table;		/* L */
+	struct wq_key *spare;		/* L: an entry that went, for the next one */
+	u64 key_bytes;			/* L: memory of its entries */
+	u64 last_token;			/* L */
 	u64 adds;			/* L: these: struct wq_stat */
-	u64 coalesced;			/* L */
 	u64 gets;			/* L */
 	u64 dones;			/* L */
+	struct wq_consumer kernel;	/* who gets by the kernel API */
+	struct wq_heap heap;		/* L: void once the queue is shut down */
+	s64 armed;			/* L: the thread looks again no later */
+	struct list_head leases;	/* L: entries, by the end of their lease */
+	u64 starts;			/* L: when all that is processing was got, summed */
+	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
+	struct wq_hist waits;		/* L */
+	struct wq_hist works;		/* L */
+	u64 coalesced;			/* L: these: struct wq_stat */
 	u64 given_back;			/* L */
 	u64 merged;			/* L */
 	u64 canceled;			/* L */
 	u64 retries;			/* L */
 	u64 dropped;			/* L */
+	u64 expired;			/* L */
+	u32 nfailed;			/* L: entries with failures */
+	u32 nkept;			/* L: of these, in state KEPT */
+	u32 ndrainers;			/* L: waiting in wq_drain() */
+	u32 plain_shuts;		/* L: ends their wait */
+	u32 nconsumers;			/* L: open files */
 
-	wait_queue_head_t getters;	/* exclusive */
+	/* Written by who waits, read by who ends a wait */
+	wait_queue_head_t getters ____cacheline_aligned_in_smp;	/* exclusive */
 	wait_queue_head_t pollers;
+
 	wait_queue_head_t drainers;
-
-	hsiphash_key_t hash_key;	/* C */
-	refcount_t ref;
-	struct wq_consumer kernel;	/* who gets by the kernel API */
-
-	struct list_head names;		/* N: in the list of names */
-	struct wq_user *user;		/* C: whose limit it counts against */
-	kuid_t uid;			/* C */
-	kgid_t gid;			/* C */
-	umode_t mode;			/* C */
-	char name[WQ_NAME_MAX];		/* C */
-
-	struct wq_table table;		/* L */
-	struct wq_key *spare;		/* L: an entry that went, for the next one */
-	u64 key_bytes;			/* L: memory of its entries */
-
-	struct wq_heap heap;		/* L: void once the queue is shut down */
-	s64 armed;			/* L: the thread looks again no later */
-	bool kick;			/* L: it must look now */
-	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; cleared once */
 	struct task_struct *thread;	/* L: from the first delayed add on */
 	struct delayed_work start;	/* makes the thread */
-
-	struct wq_limiter *limiter;	/* L: set once, cleared once */
-
-	s64 lease;			/* C: ns; 0: keys are held for ever */
-	struct list_head leases;	/* L: entries, by the end of their lease */
-	u64 expired;			/* L: struct wq_stat */
-
-	u64 starts;			/* L: when all that is processing was got, summed */
-	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
-	struct wq_hist waits;		/* L */
-	struct wq_hist works;		/* L */
+	refcount_t ref;
+	kuid_t uid;			/* C */
+	kgid_t gid;			/* C */
+	struct wq_user *user;		/* C: whose limit it counts against */
+	struct list_head names;		/* N: in the list of names */
 	u64 id;				/* N: in order of making */
 	struct dentry *dir;		/* C: in debugfs, while the name is there */
+	char name[WQ_NAME_MAX];		/* C */
 };
 
 /* A key on its way through a verb, hashed before the lock is taken. */

@@ -557,18 +557,16 @@ static int out_get(struct wq_out *out, struct wq_call *call, void *arg, struct w
 		   s64 *timeout, bool restart)
 {
 	void __user *to = u64_to_user_ptr(keys->addr);
-	s64 wait = call->file->f_flags & O_NONBLOCK ? 0 : *timeout, rest = wait;
+	s64 wait = call->file->f_flags & O_NONBLOCK ? 0 : *timeout, rest = 0;
 	struct wq_keys in = *keys;
 	struct wq *q = call->c->q;
 	u32 left, good, before;
 	int ret;
 
-	ret = wq_get_wait(q, wait, &rest, take_recs, out);
-	if (ret == -EMSGSIZE && out->room < out->most_room) {
-		if (wait > 0)
-			wait = max_t(s64, rest, 1);
+	/* Room for what may come is there before the wait: a woken getter takes its key. */
+	ret = wq_get_wait(q, out->room < out->most_room ? 0 : wait, &rest, take_recs, out);
+	if (out->room < out->most_room && (ret == -EMSGSIZE || (ret == -EAGAIN && wait)))
 		ret = out_extend(out) ?: wq_get_wait(q, wait, &rest, take_recs, out);
-	}
 	/* A full batch: there may be more, and now without a wait. */
 	for (before = 0; !ret && out->count - before == WQ_BATCH;) {
 		before = out->count;
@@ -639,7 +637,7 @@ static int verb_done(struct wq_call *call, void *arg)
 	if (get && !ret) {
 		/* Begun, the done can't be undone: the call is not started over. */
 		ret = out_get(&out, call, args, &args->next, &args->timeout, false);
-	} else if (get || args->keys.count != count) {
+	} else if (get || ret || args->keys.count != count) {
 		args->next.count = 0;
 		if (call_tell(call, args))
 			ret = -EFAULT;

@@ -16,6 +16,15 @@
 #define kzalloc_obj(VAR, GFP)	kzalloc(sizeof(typeof(VAR)), GFP)
 #endif
 
+/* Came with 6.9, and to those before as a backport. */
+#ifndef __uninitialized
+#if __has_attribute(__uninitialized__)
+#define __uninitialized	__attribute__((__uninitialized__))
+#else
+#define __uninitialized
+#endif
+#endif
+
 /* It was <asm/unaligned.h> before 6.12. */
 #if KERNEL_VERSION(6, 12, 0) <= LINUX_VERSION_CODE
 #include <linux/unaligned.h>

@@ -72,7 +72,8 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  * All are called with the queue's lock held and interrupts off: they may not
  * sleep, and can't fail.  Keys that a consumer gave back don't pass through
  * the policy a second time: they are handed out before it is asked.  Nor does one
- * that was popped for a process whose buffer is too small for it.
+ * that was popped for a process whose buffer is too small for it, or for which it
+ * first has to have memory.
  */
 struct wq_order_ops {
 	void (*touch)(void *order, struct wq_entry *entry);

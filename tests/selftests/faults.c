@@ -274,6 +274,21 @@ static void a_ready_long_key(struct world *w)
 	must(q_add_array(w->q, &w->keys));
 }
 
+/* A key is held, and the next one is long. */
+static void one_held_before_a_long_key(struct world *w)
+{
+	struct array next = array_new(4096);
+	char key[WQ_MAX_KEY];
+
+	one_key(w);
+	must(q_add_array(w->q, &w->keys));
+	must(q_get_array(w->q, &w->keys, 1, 0));
+	memset(key, 'k', sizeof(key));
+	array_put(&next, key, sizeof(key), 0);
+	must(q_add_array(w->q, &next));
+	free(next.recs);
+}
+
 /* Of forty keys twenty are got, ten of these dirty again. */
 static void held_keys(struct world *w)
 {
@@ -367,6 +382,11 @@ static int call_get(struct world *w)
 	return q_get_array(w->q, &w->out, 10, 0);
 }
 
+static int call_get_one(struct world *w)
+{
+	return q_get_array(w->q, &w->out, 1, 0);
+}
+
 static int call_get_all(struct world *w)
 {
 	return q_get_array(w->q, &w->out, 0, 0);
@@ -379,16 +399,26 @@ static void held_by_the_other(struct world *w)
 	must(q_get_array(w->other, &w->out, 5, 0));
 }
 
-static int call_done_get(struct world *w)
+static int done_get(struct world *w, __u32 most)
 {
 	struct wq_done done = {
 		.size = sizeof(done), .flags = WQ_DONE_GET,
 		.keys = { addr_of(w->keys.recs), w->keys.used, w->keys.count },
 		.results = addr_of(w->results),
-		.next = { addr_of(w->out.recs), w->out.room, 0 },
+		.next = { addr_of(w->out.recs), w->out.room, most },
 	};
 
 	return verb(w->q, WQ_IOC_DONE, &done);
+}
+
+static int call_done_get(struct world *w)
+{
+	return done_get(w, 0);
+}
+
+static int call_done_get_one(struct world *w)
+{
+	return done_get(w, 1);
 }
 
 static int key_call(struct world *w, unsigned long nr)
@@ -580,6 +610,9 @@ FIXTURE_VARIANT_ADD(faults, ADD_rate_limited) {
 FIXTURE_VARIANT_ADD(faults, GET_of_some) { .setup = ready_keys, .call = call_get };
 FIXTURE_VARIANT_ADD(faults, GET_of_all) { .setup = ready_keys, .call = call_get_all };
 FIXTURE_VARIANT_ADD(faults, GET_of_the_longest_key) { .setup = a_ready_long_key, .call = call_get };
+FIXTURE_VARIANT_ADD(faults, GET_of_one_long_key) {
+	.setup = a_ready_long_key, .call = call_get_one
+};
 FIXTURE_VARIANT_ADD(faults, DONE) { .setup = held_keys, .call = call_done, .again = -ESTALE };
 FIXTURE_VARIANT_ADD(faults, DONE_and_retry) {
 	.setup = held_for_retry, .call = call_done, .again = -ESTALE
@@ -589,6 +622,9 @@ FIXTURE_VARIANT_ADD(faults, DONE_and_after) {
 };
 FIXTURE_VARIANT_ADD(faults, DONE_and_get) {
 	.setup = held_keys, .call = call_done_get, .again = -ESTALE
+};
+FIXTURE_VARIANT_ADD(faults, DONE_and_get_of_one_long_key) {
+	.setup = one_held_before_a_long_key, .call = call_done_get_one, .again = -ESTALE
 };
 FIXTURE_VARIANT_ADD(faults, TOUCH) { .setup = held_keys, .call = call_touch };
 FIXTURE_VARIANT_ADD(faults, QUERY) { .setup = a_ready_long_key, .call = call_query };

@@ -2030,6 +2030,7 @@ static void a_policy_is_called_with_interrupts_off(struct kunit *test)
 {
 	struct order *o = ordered(test, &counted_fifo);
 
+	skip_on_preempt_rt(test);
 	add(test, "a");
 	add(test, "a");
 	add(test, "b");
@@ -2456,6 +2457,7 @@ static void add_leaves_interrupts_off_where_they_were_off(struct kunit *test)
 	bool off;
 	int ret;
 
+	skip_on_preempt_rt(test);
 	local_irq_save(flags);
 	ret = add(test, "a");
 	off = irqs_disabled();
@@ -2469,6 +2471,7 @@ static void shut_down_leaves_interrupts_off_where_they_were_off(struct kunit *te
 	unsigned long flags;
 	bool off;
 
+	skip_on_preempt_rt(test);
 	local_irq_save(flags);
 	wq_shutdown(queue(test));
 	off = irqs_disabled();
@@ -2523,8 +2526,7 @@ static void adds_may_come_from_every_context_at_once(struct kunit *test)
 	struct actor *first;
 	u32 i = 0;
 
-	if (IS_ENABLED(CONFIG_PREEMPT_RT))
-		kunit_skip(test, "not from hard interrupt on PREEMPT_RT");
+	skip_on_preempt_rt(test);
 	KUNIT_ASSERT_NOT_NULL(test, s);
 	s->fx = fx;
 	s->work = IRQ_WORK_INIT_HARD(add_from_hard_interrupt);
@@ -2563,8 +2565,7 @@ static void shut_down_may_come_from_hard_interrupt(struct kunit *test)
 	struct sources *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
 	struct actor *a;
 
-	if (IS_ENABLED(CONFIG_PREEMPT_RT))
-		kunit_skip(test, "not from hard interrupt on PREEMPT_RT");
+	skip_on_preempt_rt(test);
 	KUNIT_ASSERT_NOT_NULL(test, s);
 	s->fx = test->priv;
 	s->work = IRQ_WORK_INIT_HARD(shut_down_from_interrupt);

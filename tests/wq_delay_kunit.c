@@ -1640,6 +1640,7 @@ static void a_thread_that_there_is_no_memory_for_is_made_later(struct kunit *tes
 	struct wq *q;
 	int tries;
 
+	skip_on_preempt_rt(test);
 	skip_unless_sleepers_fail(test);
 	KUNIT_ASSERT_NOT_NULL(test, p);
 	INIT_WORK(&p->before, poison_before);
@@ -2047,8 +2048,7 @@ static void keys_may_be_delayed_from_every_context_while_the_thread_works(struct
 	struct sources *s;
 	u32 i, lost = 0;
 
-	if (IS_ENABLED(CONFIG_PREEMPT_RT))
-		kunit_skip(test, "not from hard interrupt on PREEMPT_RT");
+	skip_on_preempt_rt(test);
 	s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, s);
 	for (i = 0; i < 3; i++)

@@ -71,6 +71,13 @@ static inline void skip_unless_sleepers_fail(struct kunit *test)
 
 #endif
 
+/* There a spinlock is a mutex: not for who has interrupts or preemption off. */
+static inline void skip_on_preempt_rt(struct kunit *test)
+{
+	if (IS_ENABLED(CONFIG_PREEMPT_RT))
+		kunit_skip(test, "spinlocks sleep on PREEMPT_RT");
+}
+
 static inline void skip_unless_adds_fail(struct kunit *test)
 {
 	void *p;

@@ -1129,8 +1129,7 @@ static void touch_may_come_from_hard_interrupt(struct kunit *test)
 	struct irq_touch t = { .q = queue(test), .ret = 4711 };
 	struct held a;
 
-	if (IS_ENABLED(CONFIG_PREEMPT_RT))
-		kunit_skip(test, "not from hard interrupt on PREEMPT_RT");
+	skip_on_preempt_rt(test);
 	add_and_lease(test, &a, "a");
 	pass(test, LEASE - 1);
 	t.item = &a.item;
@@ -2958,6 +2957,7 @@ static void a_lease_ends_where_there_is_no_memory_for_the_thread_at_first(struct
 	struct held h;
 	int tries;
 
+	skip_on_preempt_rt(test);
 	skip_unless_sleepers_fail(test);
 	KUNIT_ASSERT_NOT_NULL(test, p);
 	INIT_WORK(&p->before, poison_before);

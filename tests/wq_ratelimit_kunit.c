@@ -2371,8 +2371,7 @@ static void add_rate_limited_leaves_interrupts_off_where_they_were_off(struct ku
 	bool off;
 	int ret;
 
-	if (IS_ENABLED(CONFIG_PREEMPT_RT))
-		kunit_skip(test, "not with interrupts off on PREEMPT_RT");
+	skip_on_preempt_rt(test);
 	local_irq_save(flags);
 	ret = retry(test, "a");
 	off = irqs_disabled();

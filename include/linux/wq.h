@@ -69,8 +69,8 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  * @pop: takes the entry to hand out next; never called where @len is 0
  * @remove: takes out this entry, which is in the policy (it was canceled)
  *
- * All are called with the queue's lock held and interrupts off: they may not
- * sleep, and can't fail.  Keys that a consumer gave back don't pass through
+ * All are called with the queue's lock held and interrupts off (on, on PREEMPT_RT): they
+ * may not sleep, and can't fail.  Keys that a consumer gave back don't pass through
  * the policy a second time: they are handed out before it is asked.  Nor does one
  * that was popped for a process whose buffer is too small for it, or for which it
  * first has to have memory.

@@ -164,7 +164,7 @@ static bool wq_idle(const struct wq *q)
 	return !q->nprocessing && !wq_nready(q);
 }
 
-static void wq_push(struct wq *q, struct wq_entry *e)
+static __always_inline void wq_push(struct wq *q, struct wq_entry *e)
 {
 	q->nwake++;
 	if (q->order) {
@@ -212,7 +212,7 @@ bool wq_mark(struct wq *q, struct wq_entry *e)
 }
 
 /* Take an entry that is ready out of where it waits. */
-static void wq_unqueue(struct wq *q, struct wq_entry *e)
+static __always_inline void wq_unqueue(struct wq *q, struct wq_entry *e)
 {
 	if (e->state & WQ_RETURNED) {
 		list_del(&e->link);
@@ -235,13 +235,13 @@ static bool running_before(struct rb_node *a, const struct rb_node *b)
 }
 
 /* The first entry of @c changes: out of the order before, and in again after that. */
-static void wq_running_del(struct wq *q, struct wq_consumer *c)
+static __always_inline void wq_running_del(struct wq *q, struct wq_consumer *c)
 {
 	if (q->timed && c->nheld)
 		rb_erase_cached(&c->node, &q->running);
 }
 
-static void wq_running_add(struct wq *q, struct wq_consumer *c)
+static __always_inline void wq_running_add(struct wq *q, struct wq_consumer *c)
 {
 	if (q->timed && c->nheld)
 		rb_add_cached(&c->node, &q->running, running_before);
@@ -335,7 +335,7 @@ void wq_hand_out(struct wq *q, struct wq_entry *e)
 WQ_EXPORT_FOR_KUNIT(wq_hand_out);
 
 /* An entry leaves its consumer, who is alive. */
-static void wq_leave(struct wq *q, struct wq_entry *e)
+static __always_inline void wq_leave(struct wq *q, struct wq_entry *e)
 {
 	struct wq_consumer *c = e->consumer;
 	bool first = c->held.next == &e->link;
@@ -513,7 +513,7 @@ void wq_free_list(struct wq *q, struct list_head *freed)
  * pollers when the queue is shut down and empty; drainers when nothing is left;
  * the delays' thread when there is an earlier time.
  */
-void wq_unlock(struct wq *q, unsigned long flags)
+static __always_inline void unlock(struct wq *q, unsigned long flags)
 	__releases(&q->lock)
 {
 	bool hup = false, drained = false;
@@ -541,6 +541,12 @@ void wq_unlock(struct wq *q, unsigned long flags)
 			  poll_to_key(EPOLLIN | EPOLLRDNORM | (hup ? EPOLLHUP : 0)));
 	if (drained)
 		wake_up_all(&q->drainers);
+}
+
+void wq_unlock(struct wq *q, unsigned long flags)
+	__releases(&q->lock)
+{
+	unlock(q, flags);
 }
 
 /*
@@ -722,7 +728,7 @@ static __always_inline unsigned int add_ops(struct wq *q, struct wq_op *ops, uns
 		if (op->result < 0 && stop)
 			break;
 	}
-	wq_unlock(q, flags);
+	unlock(q, flags);
 	return i;
 }
 
@@ -826,7 +832,7 @@ static __always_inline int wq_try_get(struct wq *q, int (*take)(struct wq *q, vo
 	ret = take(q, arg);
 	if (ret == -EAGAIN && q->shut)
 		ret = -ESHUTDOWN;
-	wq_unlock(q, flags);
+	unlock(q, flags);
 	return ret;
 }
 
@@ -1570,7 +1576,7 @@ static __always_inline int done_item(struct wq *q, const struct wq_item *item, s
 
 	spin_lock_irqsave(&q->lock, flags);
 	ret = wq_done_item(q, item, op, &freed);
-	wq_unlock(q, flags);
+	unlock(q, flags);
 	wq_free_list(q, &freed);
 	return ret;
 }

@@ -6,6 +6,7 @@
  */
 #include <linux/completion.h>
 #include <linux/err.h>
+#include <linux/hrtimer.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
@@ -179,6 +180,54 @@ out:
 	return ret;
 }
 
+struct timer_late {
+	s64 *late;
+	u64 n;
+	u64 step;	/* ns from time to time */
+	struct completion over;
+};
+
+static int timer_sleeper(void *data)
+{
+	struct timer_late *t = data;
+	ktime_t due = ktime_get(), expires;
+	u64 i;
+
+	for (i = 0; i < t->n; i++) {
+		due = ktime_add_ns(due, t->step);
+		expires = due;
+		set_current_state(TASK_IDLE);
+		schedule_hrtimeout_range(&expires, 0, HRTIMER_MODE_ABS);
+		t->late[i] = ktime_to_ns(ktime_sub(ktime_get(), due));
+	}
+	complete(&t->over);
+	return 0;
+}
+
+/* How late is a thread that sleeps to @n times within @m ms?  Nobody can be sooner. */
+static int timer_late(struct bench *b, u64 n, u64 m)
+{
+	struct timer_late t = { .n = n, .step = div64_u64(m * NSEC_PER_MSEC, n) };
+	struct task_struct *thread;
+	int ret;
+
+	init_completion(&t.over);
+	t.late = kvcalloc(n, sizeof(*t.late), GFP_KERNEL);
+	if (!t.late)
+		return -ENOMEM;
+	thread = bench_thread(timer_sleeper, &t, -1);
+	ret = PTR_ERR_OR_ZERO(thread);
+	if (!ret) {
+		wake_up_process(thread);
+		wait_for_completion(&t.over);
+		ret = bench_join(thread);
+	}
+	if (!ret)
+		bench_tell_late(b, t.late, n);
+	kvfree(t.late);
+	return ret;
+}
+
 struct bench_pair {
 	struct workqueue_struct *wq;
 	struct bench_array works;
@@ -323,6 +372,7 @@ const struct bench_cmd bench_work_cmds[] = {
 	{ "work", "phases", work_phases },
 	{ "work", "delayed", work_delayed },
 	{ "work", "late", work_late },
+	{ "timer", "late", timer_late },
 	{ "work", "pair", work_pair },
 	{ "work", "smp", work_smp },
 	{ }

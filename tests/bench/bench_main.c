@@ -176,7 +176,73 @@ static int bench_warm(struct bench *b, u64 mb, u64 unused)
 	return 0;
 }
 
+#define BENCH_CHAINS	8	/* walked at once */
+#define BENCH_LOADS	(1 << 18)
+
+/* A cache line on the way through all others. */
+struct bench_line {
+	struct bench_line *next;
+} __aligned(64);
+
+static u64 bench_walk(struct bench_line **at, unsigned int chains)
+{
+	u64 start = ktime_get_ns();
+	unsigned int i, k;
+
+	for (i = 0; i < BENCH_LOADS; i += chains)
+		for (k = 0; k < chains; k++)
+			at[k] = READ_ONCE(at[k]->next);
+	return ktime_get_ns() - start;
+}
+
+/*
+ * What a load costs that no cache has, from @mb MB: one after the other, as each look-up
+ * of wq's is two, of the table and then of the entry; and several at a time.
+ */
+static int bench_miss(struct bench *b, u64 mb, u64 unused)
+{
+	const unsigned int order = 8, per = (PAGE_SIZE << order) / sizeof(struct bench_line);
+	u64 pieces = (mb << 20 >> PAGE_SHIFT) >> order, n = pieces * per, i, k, made;
+	struct bench_line **piece = kvcalloc(pieces, sizeof(*piece), GFP_KERNEL);
+	struct bench_line *at[BENCH_CHAINS], *line;
+	int ret = -ENOMEM;
+
+	for (made = 0; piece && made < pieces; made++) {
+		piece[made] = (void *)__get_free_pages(GFP_KERNEL | __GFP_NOWARN, order);
+		if (!piece[made])
+			goto free;
+		cond_resched();
+	}
+	if (!made)
+		goto free;
+
+	/* One ring through all, in an order that nothing foresees (Sattolo). */
+	for (i = 0; i < n; i++)
+		piece[i / per][i % per].next = &piece[i / per][i % per];
+	for (i = n - 1; i; i--) {
+		k = bench_mix(i) % i;
+		line = piece[k / per][k % per].next;
+		piece[k / per][k % per].next = piece[i / per][i % per].next;
+		piece[i / per][i % per].next = line;
+		if (!(i % 65536))
+			cond_resched();
+	}
+	for (i = 0; i < BENCH_CHAINS; i++) {
+		k = n / BENCH_CHAINS * i;
+		at[i] = &piece[k / per][k % per];
+	}
+	bench_tell(b, "alone", bench_walk(at, 1), BENCH_LOADS);
+	bench_tell(b, "together", bench_walk(at, BENCH_CHAINS), BENCH_LOADS);
+	ret = 0;
+free:
+	while (made)
+		free_pages((unsigned long)piece[--made], order);
+	kvfree(piece);
+	return ret;
+}
+
 static const struct bench_cmd bench_main_cmds[] = {
+	{ "main", "miss", bench_miss },
 	{ "main", "warm", bench_warm },
 	{ }
 };

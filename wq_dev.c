@@ -8,7 +8,8 @@
  *
  * Every verb is a row of the table below.  Its struct is copied in, the verb
  * works on the copy, and what it tells is copied out, on success and on error
- * alike.  Nothing is read from the caller's memory twice.
+ * alike, unless the caller's struct says so already.  Nothing is read from the
+ * caller's memory twice.
  *
  * An array is copied in whole, then looked at; from then on its keys are
  * handled WQ_BATCH at a time, each batch hashed before the lock is taken.
@@ -166,7 +167,7 @@ static const struct wq_array_verb verb_of_touch = { op_for_touch, run_touch };
 
 /* Fill @ops with the next up to WQ_BATCH records. */
 static __always_inline u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
-		     struct wq_op *ops, const struct wq_array_verb *verb)
+				     struct wq_op *ops, const struct wq_array_verb *verb)
 {
 	struct wq_rec *rec;
 	u32 n;
@@ -375,7 +376,7 @@ static int verb_unlink(struct wq_call *call, void *arg)
 	return wq_name_unlink(args->name);
 }
 
-/* Of an array all of whose keys were handled the caller's struct says so already. */
+/* Of an array whose keys were all handled the caller's struct says so already. */
 static int verb_add(struct wq_call *call, void *arg)
 {
 	struct wq_add *args = arg;

@@ -166,17 +166,6 @@ static u64 rnd64(struct rnd_state *rnd)
 	return high << 32 | prandom_u32_state(rnd);
 }
 
-/* Waits for what has to come, 30 s. */
-#define ASSERT_EVENTUALLY(test, cond) do {				\
-	unsigned long end_ = jiffies + 30 * HZ;				\
-	bool is_;							\
-	while (!(is_ = (cond)) && time_before(jiffies, end_))		\
-		usleep_range(500, 1000);				\
-	if (!is_)							\
-		KUNIT_FAIL(test, "not so after 30 s: %s", #cond);	\
-	KUNIT_ASSERT_TRUE(test, is_);					\
-} while (0)
-
 /* --- step: the figures --- */
 
 struct figures {

@@ -243,17 +243,6 @@ static int given_up(struct kunit *test)
 	return atomic_read(&fx->given_up);
 }
 
-/* Waits for what has to come, 30 s. */
-#define ASSERT_EVENTUALLY(test, cond) do {				\
-	unsigned long end_ = jiffies + 30 * HZ;				\
-	bool is_;							\
-	while (!(is_ = (cond)) && time_before(jiffies, end_))		\
-		usleep_range(500, 1000);				\
-	if (!is_)							\
-		KUNIT_FAIL(test, "not so after 30 s: %s", #cond);	\
-	KUNIT_ASSERT_TRUE(test, is_);					\
-} while (0)
-
 static int actor_main(void *data)
 {
 	struct actor *a = data;

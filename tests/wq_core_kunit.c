@@ -205,12 +205,6 @@ static bool unchanged(struct kunit *test)
 	return !memcmp(&fx->before, &fx->after, sizeof(fx->before));
 }
 
-#define EXPECT_REFUSED(test, call, error) do {				\
-	remember(test);							\
-	KUNIT_EXPECT_EQ(test, call, error);				\
-	KUNIT_EXPECT_TRUE(test, unchanged(test));			\
-} while (0)
-
 static int actor_main(void *data)
 {
 	struct actor *a = data;

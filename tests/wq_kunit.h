@@ -6,6 +6,8 @@
 #define _WQ_KUNIT_H
 
 #include <kunit/test.h>
+#include <linux/delay.h>
+#include <linux/jiffies.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 
@@ -19,6 +21,24 @@ extern struct kunit_suite wq_backoff_suite;
 extern struct kunit_suite wq_controller_suite;
 extern struct kunit_suite wq_metrics_suite;
 extern struct kunit_suite wq_lease_suite;
+
+/* Refused, and without a trace: remember() and unchanged() are the suite's own. */
+#define EXPECT_REFUSED(test, call, error) do {				\
+	remember(test);							\
+	KUNIT_EXPECT_EQ(test, call, error);				\
+	KUNIT_EXPECT_TRUE(test, unchanged(test));			\
+} while (0)
+
+/* Waits for what has to come, 30 s. */
+#define ASSERT_EVENTUALLY(test, cond) do {				\
+	unsigned long end_ = jiffies + 30 * HZ;				\
+	bool is_;							\
+	while (!(is_ = (cond)) && time_before(jiffies, end_))		\
+		usleep_range(500, 1000);				\
+	if (!is_)							\
+		KUNIT_FAIL(test, "not so after 30 s: %s", #cond);	\
+	KUNIT_ASSERT_TRUE(test, is_);					\
+} while (0)
 
 /* --- memory that fails --- */
 

@@ -282,23 +282,6 @@ static bool unchanged(struct kunit *test)
 	return !memcmp(&fx->before, &fx->after, sizeof(fx->before));
 }
 
-#define EXPECT_REFUSED(test, call, error) do {				\
-	remember(test);							\
-	KUNIT_EXPECT_EQ(test, call, error);				\
-	KUNIT_EXPECT_TRUE(test, unchanged(test));			\
-} while (0)
-
-/* Waits for what has to come, 30 s. */
-#define ASSERT_EVENTUALLY(test, cond) do {				\
-	unsigned long end_ = jiffies + 30 * HZ;				\
-	bool is_;							\
-	while (!(is_ = (cond)) && time_before(jiffies, end_))		\
-		usleep_range(500, 1000);				\
-	if (!is_)							\
-		KUNIT_FAIL(test, "not so after 30 s: %s", #cond);	\
-	KUNIT_ASSERT_TRUE(test, is_);					\
-} while (0)
-
 /* Whoever held this once does no longer: whatever it says changes nothing. */
 static void expect_stale(struct kunit *test, const struct held *h)
 {

@@ -216,17 +216,6 @@ static const struct wq_stat *stats(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, st_->longest, (u64)(oldest));			\
 } while (0)
 
-/* Waits for what has to come, 30 s. */
-#define ASSERT_EVENTUALLY(test, cond) do {				\
-	unsigned long end_ = jiffies + 30 * HZ;				\
-	bool is_;							\
-	while (!(is_ = (cond)) && time_before(jiffies, end_))		\
-		usleep_range(500, 1000);				\
-	if (!is_)							\
-		KUNIT_FAIL(test, "not so after 30 s: %s", #cond);	\
-	KUNIT_ASSERT_TRUE(test, is_);					\
-} while (0)
-
 /* --- counters --- */
 
 static void depth_is_ready_and_dirty_while_processing(struct kunit *test)

@@ -2022,12 +2022,6 @@ static bool unchanged(struct kunit *test)
 	return !memcmp(&fx->before, &fx->after, sizeof(fx->before));
 }
 
-#define EXPECT_REFUSED(test, call, error) do {				\
-	remember(test);							\
-	KUNIT_EXPECT_EQ(test, call, error);				\
-	KUNIT_EXPECT_TRUE(test, unchanged(test));			\
-} while (0)
-
 /* A key that failed n times and has nothing to do. */
 static void keep(struct kunit *test, const char *key, u32 n)
 {

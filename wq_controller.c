@@ -54,12 +54,12 @@ static u32 controller_work(const struct wq_controller_params *p, const struct wq
 
 	*delay = max_t(s64, ret, 0);
 	if (ret > 0)
-		return WQ_DONE_FORGET | WQ_DONE_AFTER;
+		return WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER;
 	if (ret < 0 && item->failures < p->max_retries)
-		return WQ_DONE_RETRY;
+		return WQ_OUTCOME_RETRY;
 	if (ret < 0)
 		controller_give_up(p, item, max_t(s64, ret, INT_MIN));
-	return WQ_DONE_FORGET;
+	return WQ_OUTCOME_FORGET;
 }
 
 /* Done with a key; then the next one, with the result of wq_get(). */
@@ -70,9 +70,9 @@ static int controller_next(struct wq_controller *c, struct wq_item *item, u32 ou
 
 	for (;;) {
 		if (!READ_ONCE(c->stopping)) {
-			ret = wq_done_get(c->params.q, item, outcome, delay, WQ_FOREVER);
+			ret = wq_done_get(c->params.q, item, delay, outcome, WQ_FOREVER);
 		} else {
-			ret = wq_done_with(c->params.q, item, outcome, delay);
+			ret = wq_done_with(c->params.q, item, delay, outcome);
 			if (ret >= 0)
 				return -ESHUTDOWN;
 		}

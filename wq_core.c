@@ -403,7 +403,7 @@ u32 wq_failures(const struct wq_entry *e)
 WQ_EXPORT_FOR_KUNIT(wq_failures);
 
 /* An entry as its limiter sees it. */
-static struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
+struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
 {
 	return (struct wq_failure){
 		.key = wq_key_of(e)->key,
@@ -763,7 +763,7 @@ static __always_inline int wq_done_entry(struct wq *q, struct wq_consumer *c,
 		ret = wq_add_entry(q, e, op, gfp);
 		if (ret < 0)
 			return ret;
-		ret = e->state & WQ_DELAYED ? WQ_DONE_DELAYED : 0;
+		ret = e->state & WQ_DELAYED ? WQ_RESULT_DELAYED : 0;
 	} else if (op->flags & WQ_OP_AGAIN) {
 		q->dropped++;
 	}
@@ -777,7 +777,7 @@ static __always_inline int wq_done_entry(struct wq *q, struct wq_consumer *c,
 	q->dones++;
 	if (e->state & WQ_DIRTY) {
 		wq_push(q, e);
-		return ret | WQ_DONE_READY;
+		return ret | WQ_RESULT_READY;
 	}
 	wq_reap(q, e, freed);
 	return ret;
@@ -910,27 +910,17 @@ WQ_EXPORT_FOR_KUNIT(wq_get_wait);
 
 /* What is known of a key; -ENOENT: nothing. */
 static int wq_key_tell(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
-		       struct wq_key_state *st)
+		       struct wq_key_info *info)
 {
-	struct wq_failure f;
-	struct wq_row row;
 
 	if (!e || !wq_key_state_bits(q, c, e))
 		return -ENOENT;
-	wq_entry_row(q, c, e, &row);
-	st->state = row.state;
-	st->failures = row.failures;
-	st->age = row.age;
-	st->due = row.due;
-	st->holder = row.holder;
-	st->lease = wq_lease_left(q, e);
-	f = wq_failure_of(e, 0);
-	st->requeues = q->limiter ? wq_limiter_num_requeues(q->limiter, &f) : 0;
+	wq_key_info_fill(q, c, e, info);
 	return 0;
 }
 
 int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		 struct wq_key_state *st)
+		 struct wq_key_info *info)
 {
 	struct wq_entry *e;
 	unsigned long flags;
@@ -938,7 +928,7 @@ int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 
 	spin_lock_irqsave(&q->lock, flags);
 	e = wq_table_find(&q->table, op->hash, op->key, op->len);
-	ret = wq_key_tell(q, c, e, st);
+	ret = wq_key_tell(q, c, e, info);
 	wq_unlock(q, flags);
 	return ret;
 }
@@ -946,7 +936,7 @@ WQ_EXPORT_FOR_KUNIT(wq_key_query);
 
 /* Drop a key's runs; tells what it was like before. */
 int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		  struct wq_key_state *st)
+		  struct wq_key_info *info)
 {
 	struct wq_entry *e;
 	unsigned long flags;
@@ -955,10 +945,10 @@ int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 
 	spin_lock_irqsave(&q->lock, flags);
 	e = wq_table_find(&q->table, op->hash, op->key, op->len);
-	ret = wq_key_tell(q, c, e, st);
+	ret = wq_key_tell(q, c, e, info);
 	if (e) {
 		if (!ret)
-			trace_wq_cancel(q, e, st->state);
+			trace_wq_cancel(q, e, info->state);
 		wq_drop(q, e, &freed);
 	}
 	wq_unlock(q, flags);
@@ -969,7 +959,7 @@ WQ_EXPORT_FOR_KUNIT(wq_key_cancel);
 
 /* Drop the count of a key's failures; likewise. */
 int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		  struct wq_key_state *st)
+		  struct wq_key_info *info)
 {
 	struct wq_entry *e;
 	unsigned long flags;
@@ -978,7 +968,7 @@ int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 
 	spin_lock_irqsave(&q->lock, flags);
 	e = wq_table_find(&q->table, op->hash, op->key, op->len);
-	ret = wq_key_tell(q, c, e, st);
+	ret = wq_key_tell(q, c, e, info);
 	wq_forget_key(q, e, op->key, op->len);
 	if (e)
 		wq_reap(q, e, &freed);
@@ -1356,7 +1346,7 @@ EXPORT_SYMBOL_GPL(wq_add_after);
  *
  * Counts the failure, and adds the key as wq_add_after() with the delay that the
  * queue's limiter gives.  The count is kept, and takes one of the queue's
- * max_keys, until wq_forget(), WQ_DONE_FORGET or wq_cancel().
+ * max_keys, until wq_forget(), WQ_OUTCOME_FORGET or wq_cancel().
  *
  * Context: as wq_add().
  *
@@ -1384,12 +1374,12 @@ EXPORT_SYMBOL_GPL(wq_add_rate_limited);
  */
 int wq_forget(struct wq *q, const void *key, size_t len)
 {
-	struct wq_key_state st;
+	struct wq_key_info info;
 	struct wq_op op;
 	int ret = wq_op_init(q, &op, key, len);
 
 	if (!ret)
-		wq_key_forget(q, &q->kernel, &op, &st);
+		wq_key_forget(q, &q->kernel, &op, &info);
 	return ret;
 }
 EXPORT_SYMBOL_GPL(wq_forget);
@@ -1527,19 +1517,19 @@ EXPORT_SYMBOL_GPL(wq_get_leased);
 /* Is this an outcome of done?  Sets @op to it. */
 int wq_done_check(struct wq_op *op, u32 outcome, s64 delay)
 {
-	if (outcome & ~(WQ_DONE_FORGET | WQ_DONE_RETRY | WQ_DONE_AFTER))
+	if (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER))
 		return -EINVAL;
-	if (outcome & WQ_DONE_RETRY && outcome != WQ_DONE_RETRY)
+	if (outcome & WQ_OUTCOME_RETRY && outcome != WQ_OUTCOME_RETRY)
 		return -EINVAL;
-	if (delay && !(outcome & WQ_DONE_AFTER))
+	if (delay && !(outcome & WQ_OUTCOME_AFTER))
 		return -EINVAL;
 
 	op->delay = delay;
-	if (outcome & WQ_DONE_FORGET)
+	if (outcome & WQ_OUTCOME_FORGET)
 		op->flags |= WQ_OP_FORGET;
-	if (outcome & WQ_DONE_RETRY)
+	if (outcome & WQ_OUTCOME_RETRY)
 		op->flags |= WQ_OP_AGAIN | WQ_ADD_RATE_LIMITED;
-	if (outcome & WQ_DONE_AFTER)
+	if (outcome & WQ_OUTCOME_AFTER)
 		op->flags |= WQ_OP_AGAIN | WQ_OP_RETRY;
 	return 0;
 }
@@ -1585,22 +1575,22 @@ static __always_inline int done_item(struct wq *q, const struct wq_item *item, s
  * wq_done_with() - the work on a key is over, with this outcome
  * @q: the queue
  * @item: as wq_get() filled it in; its key must not be used any more
- * @outcome: 0: as wq_done(); WQ_DONE_FORGET: its failures count no more;
- *	WQ_DONE_RETRY: it failed, and comes again as by wq_add_rate_limited();
- *	WQ_DONE_AFTER: it comes again as by wq_add_after(), which goes with FORGET
- * @delay: WQ_DONE_AFTER: ns, 0 or less: at once; else 0
+ * @outcome: 0: as wq_done(); WQ_OUTCOME_FORGET: its failures count no more;
+ *	WQ_OUTCOME_RETRY: it failed, and comes again as by wq_add_rate_limited();
+ *	WQ_OUTCOME_AFTER: it comes again as by wq_add_after(), which goes with FORGET
+ * @delay: WQ_OUTCOME_AFTER: ns, 0 or less: at once; else 0
  *
  * Of a queue that is shut down no key comes again: it is done, and counts in
  * wq_stat.dropped.
  *
  * Context: as wq_add().
  *
- * Return: WQ_DONE_READY: the key is ready again, as it was added meanwhile or has no
- * delay; WQ_DONE_DELAYED: it will be, as told by RETRY or AFTER; both; or 0.
+ * Return: WQ_RESULT_READY: the key is ready again, as it was added meanwhile or has no
+ * delay; WQ_RESULT_DELAYED: it will be, as told by RETRY or AFTER; both; or 0.
  * -ESTALE: it isn't held (any more); -EINVAL: no such outcome; -ENOMEM: there was
  * no memory for a delay, and it is still held.  On error nothing has changed.
  */
-int wq_done_with(struct wq *q, const struct wq_item *item, u32 outcome, s64 delay)
+int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcome)
 {
 	struct wq_op op = {};
 
@@ -1618,7 +1608,7 @@ EXPORT_SYMBOL_GPL(wq_done_with);
  *
  * Context: as wq_add().
  *
- * Return: 0; WQ_DONE_READY: the key is ready again, as it was added meanwhile;
+ * Return: 0; WQ_RESULT_READY: the key is ready again, as it was added meanwhile;
  * -ESTALE: it isn't held (any more), nothing has changed.
  */
 int wq_done(struct wq *q, const struct wq_item *item)
@@ -1645,7 +1635,7 @@ EXPORT_SYMBOL_GPL(wq_done);
  * done with it again would be -ESTALE.  Or as wq_done_with(), where @item could not
  * be done: then it is as it was, and none was got.
  */
-int wq_done_get(struct wq *q, struct wq_item *item, u32 outcome, s64 delay, s64 timeout)
+int wq_done_get(struct wq *q, struct wq_item *item, s64 delay, u32 outcome, s64 timeout)
 {
 	struct wq_op op = {};
 	unsigned long flags;
@@ -1703,10 +1693,10 @@ EXPORT_SYMBOL_GPL(wq_done_key);
  */
 int wq_query(struct wq *q, const void *key, size_t len)
 {
-	struct wq_key_state st;
+	struct wq_key_info info;
 	struct wq_op op;
 
-	return wq_op_init(q, &op, key, len) ?: wq_key_query(q, &q->kernel, &op, &st) ?: st.state;
+	return wq_op_init(q, &op, key, len) ?: wq_key_query(q, &q->kernel, &op, &info) ?: info.state;
 }
 EXPORT_SYMBOL_GPL(wq_query);
 
@@ -1725,10 +1715,10 @@ EXPORT_SYMBOL_GPL(wq_query);
  */
 int wq_cancel(struct wq *q, const void *key, size_t len)
 {
-	struct wq_key_state st;
+	struct wq_key_info info;
 	struct wq_op op;
 
-	return wq_op_init(q, &op, key, len) ?: wq_key_cancel(q, &q->kernel, &op, &st) ?: st.state;
+	return wq_op_init(q, &op, key, len) ?: wq_key_cancel(q, &q->kernel, &op, &info) ?: info.state;
 }
 EXPORT_SYMBOL_GPL(wq_cancel);
 
@@ -1781,7 +1771,7 @@ static u32 wq_shut(struct wq *q, bool plain)
  *
  * What is ready can still be got; what is delayed is dropped: at once for all who
  * ask, though its memory and its part of wq_stat.keys go a little later, and keys
- * that failed are in wq_stat.kept as late.  Getters that find nothing return;
+ * that failed are in wq_stat.retained as late.  Getters that find nothing return;
  * drainers return with -ECANCELED.  May be called any number of times.
  *
  * Context: as wq_add().

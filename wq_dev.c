@@ -290,7 +290,7 @@ static int verb_info(struct wq_call *call, void *arg)
 		.version = WQ_API_VERSION,
 		.max_key = WQ_MAX_KEY,
 		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL | WQ_FEATURE_DELAY |
-			    WQ_FEATURE_LIMIT | WQ_FEATURE_METRICS | WQ_FEATURE_LEASE,
+			    WQ_FEATURE_LIMITER | WQ_FEATURE_METRICS | WQ_FEATURE_LEASE,
 		.max_array = WQ_MAX_ARRAY,
 		.max_keys = WQ_MAX_KEYS,
 	};
@@ -301,16 +301,16 @@ static int verb_info(struct wq_call *call, void *arg)
 /* The limiter that the caller asks for; NULL: the default one. */
 static struct wq_limiter *limiter_in(const struct wq_open *args)
 {
-	struct wq_limit limits[WQ_MAX_LIMITS];
+	struct wq_limiter_spec limits[WQ_MAX_LIMITERS];
 
-	if (!args->num_limits)
+	if (!args->num_limiters)
 		return NULL;
-	if (args->num_limits > WQ_MAX_LIMITS)
+	if (args->num_limiters > WQ_MAX_LIMITERS)
 		return ERR_PTR(-E2BIG);
-	if (copy_from_user(limits, u64_to_user_ptr(args->limits),
-			   args->num_limits * sizeof(limits[0])))
+	if (copy_from_user(limits, u64_to_user_ptr(args->limiters),
+			   args->num_limiters * sizeof(limits[0])))
 		return ERR_PTR(-EFAULT);
-	return wq_limiter_from(limits, args->num_limits);
+	return wq_limiter_from(limits, args->num_limiters);
 }
 
 static int verb_open(struct wq_call *call, void *arg)
@@ -438,7 +438,7 @@ static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_k
 	out->recs = out->stack;
 	if (out->most != 1)
 		return out_extend(out);
-	out->most_room = min_t(u32, out->most_room, WQ_ROW_SIZE(WQ_MAX_KEY));
+	out->most_room = min_t(u32, out->most_room, WQ_LIST_REC_SIZE(WQ_MAX_KEY));
 	return 0;
 }
 
@@ -477,8 +477,11 @@ static void out_rec(struct wq_out *out, struct wq_entry *e)
 
 static void out_row(struct wq_out *out, struct wq *q, struct wq_entry *e)
 {
-	wq_entry_row(q, out->c, e, out->recs + out->used);
-	out_key(out, e, sizeof(struct wq_row));
+	struct wq_list_rec *rec = out->recs + out->used;
+
+	*rec = (struct wq_list_rec){ .len = e->len };
+	wq_key_info_fill(q, out->c, e, &rec->info);
+	out_key(out, e, sizeof(*rec));
 }
 
 /* Bytes of whole records at the start of @out that its first @bytes hold. */
@@ -674,7 +677,7 @@ static int verb_list(struct wq_call *call, void *arg)
 			e = wq_table_next(&q->table, &next);
 			/* An entry whose delay a shut down dropped is as good as gone. */
 			state = e ? wq_key_state_bits(q, call->c, e) : 0;
-			full = state && !out_fits(&out, WQ_ROW_SIZE(e->len));
+			full = state && !out_fits(&out, WQ_LIST_REC_SIZE(e->len));
 			if (full)
 				break;
 			cursor = next;
@@ -714,15 +717,14 @@ static int verb_stat(struct wq_call *call, void *arg)
 
 static int key_state(struct wq_call *call, void *arg,
 		     int (*fn)(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-			       struct wq_key_state *st))
+			       struct wq_key_info *info))
 {
-	struct wq_key_state *args = arg;
+	struct wq_query *args = arg;
 	u8 small[64] __uninitialized, *key = small;
 	struct wq_op op;
 	int ret;
 
-	if (args->flags || args->state || args->requeues || args->failures || args->age ||
-	    args->due || args->holder || args->reserved || args->lease)
+	if (args->flags || args->reserved || memchr_inv(&args->info, 0, sizeof(args->info)))
 		return -EINVAL;
 	if (args->key_len > WQ_MAX_KEY)
 		return -E2BIG;
@@ -735,14 +737,12 @@ static int key_state(struct wq_call *call, void *arg,
 		ret = -EFAULT;
 	else
 		ret = wq_op_init(call->c->q, &op, key, args->key_len) ?:
-			fn(call->c->q, call->c, &op, args);
+			fn(call->c->q, call->c, &op, &args->info);
 	if (key != small)
 		kfree(key);
 	/* Who may not read a queue learns no more than it takes to know what was done. */
-	if (!(call->file->f_mode & FMODE_READ)) {
-		args->requeues = args->failures = args->holder = 0;
-		args->age = args->due = args->lease = 0;
-	}
+	if (!(call->file->f_mode & FMODE_READ))
+		args->info = (struct wq_key_info){ .state = args->info.state };
 	return ret;
 }
 
@@ -781,7 +781,7 @@ union wq_args {
 	struct wq_get get;
 	struct wq_done done;
 	struct wq_stat stat;
-	struct wq_key_state key_state;
+	struct wq_query query;
 	struct wq_list list;
 	struct wq_queues queues;
 	struct wq_shutdown shutdown;
@@ -806,11 +806,11 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_DONE, struct wq_done, verb_done, FMODE_READ),
 	WQ_VERB(WQ_IOC_STAT, struct wq_stat, verb_stat, FMODE_READ | FMODE_WRITE,
 		.tells = true),
-	WQ_VERB(WQ_IOC_QUERY, struct wq_key_state, verb_query, FMODE_READ, .tells = true),
-	WQ_VERB(WQ_IOC_CANCEL, struct wq_key_state, verb_cancel, FMODE_WRITE, .tells = true),
+	WQ_VERB(WQ_IOC_QUERY, struct wq_query, verb_query, FMODE_READ, .tells = true),
+	WQ_VERB(WQ_IOC_CANCEL, struct wq_query, verb_cancel, FMODE_WRITE, .tells = true),
 	WQ_VERB(WQ_IOC_LIST, struct wq_list, verb_list, FMODE_READ, .tells = true),
 	WQ_VERB(WQ_IOC_SHUTDOWN, struct wq_shutdown, verb_shutdown, FMODE_WRITE),
-	WQ_VERB(WQ_IOC_FORGET, struct wq_key_state, verb_forget, FMODE_READ | FMODE_WRITE,
+	WQ_VERB(WQ_IOC_FORGET, struct wq_query, verb_forget, FMODE_READ | FMODE_WRITE,
 		.tells = true),
 	WQ_VERB(WQ_IOC_TOUCH, struct wq_touch, verb_touch, FMODE_READ),
 };

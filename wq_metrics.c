@@ -151,7 +151,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->retries = q->retries;
 	st->dropped = q->dropped;
 	st->failed = q->nfailed;
-	st->kept = q->nkept;
+	st->retained = q->nkept;
 	st->memory = memory_of(q);
 	st->depth = wq_ndirty(q);
 	st->consumers = q->nconsumers;
@@ -202,19 +202,23 @@ static u32 holder_of(const struct wq_consumer *c)
 }
 
 /* What consumer @c may know of an entry, but its key; wq.lock is held. */
-void wq_entry_row(struct wq *q, struct wq_consumer *c, struct wq_entry *e, struct wq_row *row)
+void wq_key_info_fill(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
+		      struct wq_key_info *info)
 {
-	*row = (struct wq_row){
-		.len = e->len,
+	struct wq_failure f = wq_failure_of(e, 0);
+
+	*info = (struct wq_key_info){
 		.state = wq_key_state_bits(q, c, e),
 		.failures = wq_failures(e),
+		.requeues = q->limiter ? wq_limiter_num_requeues(q->limiter, &f) : 0,
 		.due = wq_delay_left(q, e),
+		.lease = wq_lease_left(q, e),
 	};
 	if (e->state & WQ_PROCESSING)
-		row->holder = holder_of(e->consumer);
+		info->holder = holder_of(e->consumer);
 	if (q->timed && e->state & (WQ_PROCESSING | WQ_DIRTY))
-		row->age = max_t(s64, 0, wq_now(q) -
-				 (e->state & WQ_PROCESSING ? e->start : e->since));
+		info->age = max_t(s64, 0, wq_now(q) -
+				  (e->state & WQ_PROCESSING ? e->start : e->since));
 }
 
 /*
@@ -295,7 +299,7 @@ static int metrics_show(struct seq_file *m, void *unused)
 	seq_printf(m, "%-36s %llu\n", "canceled_total", st.canceled);
 	seq_printf(m, "%-36s %llu\n", "dropped_total", st.dropped);
 	seq_printf(m, "%-36s %u\n", "failed", st.failed);
-	seq_printf(m, "%-36s %u\n", "kept", st.kept);
+	seq_printf(m, "%-36s %u\n", "retained", st.retained);
 	seq_printf(m, "%-36s %u of %u\n", "keys", st.keys, st.max_keys);
 	seq_printf(m, "%-36s %u\n", "consumers", st.consumers);
 	seq_printf(m, "%-36s %llu bytes\n", "memory", st.memory);
@@ -306,27 +310,25 @@ DEFINE_SHOW_ATTRIBUTE(metrics);
 static void show_entry(struct seq_file *m, struct wq *q, struct wq_entry *e)
 {
 	char key[WQ_SHOWN_BYTES];
-	struct wq_row row;
-	s64 lease;
+	struct wq_key_info info;
 
-	wq_entry_row(q, &q->kernel, e, &row);
-	lease = wq_lease_left(q, e);
+	wq_key_info_fill(q, &q->kernel, e, &info);
 	wq_key_text(key, sizeof(key), e);
 	seq_printf(m, "  \"%s\"", key);
-	if (row.state & WQ_KEY_PROCESSING && row.holder == WQ_HELD_BY_KERNEL)
+	if (info.state & WQ_KEY_PROCESSING && info.holder == WQ_HELD_BY_KERNEL)
 		seq_puts(m, " by the kernel");
-	else if (row.state & WQ_KEY_PROCESSING)
-		seq_printf(m, " by process %u", row.holder);
-	if (row.state & (WQ_KEY_PROCESSING | WQ_KEY_READY))
-		seq_printf(m, ", for %lld ns", row.age);
-	if (lease >= 0)
-		seq_printf(m, ", lease ends in %lld ns", lease);
-	if (row.state & WQ_KEY_PROCESSING && row.state & WQ_KEY_DIRTY)
+	else if (info.state & WQ_KEY_PROCESSING)
+		seq_printf(m, " by process %u", info.holder);
+	if (info.state & (WQ_KEY_PROCESSING | WQ_KEY_READY))
+		seq_printf(m, ", for %lld ns", info.age);
+	if (info.lease >= 0)
+		seq_printf(m, ", lease ends in %lld ns", info.lease);
+	if (info.state & WQ_KEY_PROCESSING && info.state & WQ_KEY_DIRTY)
 		seq_puts(m, ", dirty");
-	if (row.due >= 0)
-		seq_printf(m, ", due in %lld ns", row.due);
-	if (row.failures)
-		seq_printf(m, ", failed %u times", row.failures);
+	if (info.due >= 0)
+		seq_printf(m, ", due in %lld ns", info.due);
+	if (info.failures)
+		seq_printf(m, ", failed %u times", info.failures);
 	seq_putc(m, '\n');
 }
 

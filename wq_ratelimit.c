@@ -449,7 +449,7 @@ static struct wq_limiter *composed_new(const struct wq_limiter_ops *ops,
  * wq_limiter_max_of() - the longest delay that one of several limiters gives
  * @limiters: which; taken over, even where it fails, in which case they are freed.
  *	One may be an ERR_PTR, which is returned then.
- * @n: how many, 1 to WQ_MAX_LIMITS
+ * @n: how many, 1 to WQ_MAX_LIMITERS
  *
  * Each of them counts each failure.  What client-go calls MaxOfRateLimiter.
  *
@@ -457,12 +457,12 @@ static struct wq_limiter *composed_new(const struct wq_limiter_ops *ops,
  *
  * Return: the limiter, or an ERR_PTR: the first of @limiters; -EBUSY (one that
  * belongs to somebody, or twice the same), -EINVAL (no limiter, or more than
- * WQ_MAX_NESTED within each other), -E2BIG (above WQ_MAX_LIMITS), -ENOMEM.
+ * WQ_MAX_NESTED within each other), -E2BIG (above WQ_MAX_LIMITERS), -ENOMEM.
  */
 struct wq_limiter *wq_limiter_max_of(struct wq_limiter *const *limiters, unsigned int n)
 {
 	return composed_new(&max_of_ops, limiters, n, 0,
-			    !n ? -EINVAL : n > WQ_MAX_LIMITS ? -E2BIG : 0);
+			    !n ? -EINVAL : n > WQ_MAX_LIMITERS ? -E2BIG : 0);
 }
 EXPORT_SYMBOL_GPL(wq_limiter_max_of);
 
@@ -524,13 +524,13 @@ EXPORT_SYMBOL_GPL(wq_limiter_default_item);
  */
 
 struct limits {
-	const struct wq_limit *next, *end;
+	const struct wq_limiter_spec *next, *end;
 };
 
 static struct wq_limiter *limit_make(struct limits *in, unsigned int nested)
 {
-	struct wq_limiter *of[WQ_MAX_LIMITS];
-	const struct wq_limit *l = in->next;
+	struct wq_limiter *of[WQ_MAX_LIMITERS];
+	const struct wq_limiter_spec *l = in->next;
 	u32 n = 0;
 
 	if (l == in->end || nested > WQ_MAX_NESTED)
@@ -538,22 +538,22 @@ static struct wq_limiter *limit_make(struct limits *in, unsigned int nested)
 	in->next++;
 
 	switch (l->kind) {
-	case WQ_LIMIT_EXPONENTIAL:
+	case WQ_LIMITER_EXPONENTIAL:
 		if (l->n || l->rate)
 			break;
 		return wq_limiter_exponential(l->base, l->max);
-	case WQ_LIMIT_FAST_SLOW:
+	case WQ_LIMITER_FAST_SLOW:
 		if (l->rate)
 			break;
 		return wq_limiter_fast_slow(l->base, l->max, l->n);
-	case WQ_LIMIT_BUCKET:
+	case WQ_LIMITER_BUCKET:
 		if (l->base || l->max)
 			break;
 		return wq_limiter_bucket(l->rate, l->n);
-	case WQ_LIMIT_MAX_OF:
+	case WQ_LIMITER_MAX_OF:
 		if (l->base || l->max || l->rate)
 			break;
-		if (l->n > WQ_MAX_LIMITS)
+		if (l->n > WQ_MAX_LIMITERS)
 			return ERR_PTR(-E2BIG);
 		while (n < l->n) {
 			of[n] = limit_make(in, nested + 1);
@@ -561,7 +561,7 @@ static struct wq_limiter *limit_make(struct limits *in, unsigned int nested)
 				break;
 		}
 		return wq_limiter_max_of(of, n);
-	case WQ_LIMIT_MAX_WAIT:
+	case WQ_LIMITER_MAX_WAIT:
 		if (l->base || l->n || l->rate)
 			break;
 		return wq_limiter_max_wait(limit_make(in, nested + 1), l->max);
@@ -570,7 +570,7 @@ static struct wq_limiter *limit_make(struct limits *in, unsigned int nested)
 }
 
 /* The limiter that an array expresses, or an ERR_PTR. */
-struct wq_limiter *wq_limiter_from(const struct wq_limit *limits, u32 n)
+struct wq_limiter *wq_limiter_from(const struct wq_limiter_spec *limits, u32 n)
 {
 	struct limits in = { .next = limits, .end = limits + n };
 	struct wq_limiter *l = limit_make(&in, 0);

@@ -273,16 +273,17 @@ unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops
 int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
 		int (*take)(struct wq *q, void *arg), void *arg);
 int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		 struct wq_key_state *st);
+		 struct wq_key_info *info);
 int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		  struct wq_key_state *st);
+		  struct wq_key_info *info);
 int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		  struct wq_key_state *st);
+		  struct wq_key_info *info);
 __poll_t wq_poll_mask(struct wq *q);
 
 /* With wq.lock held, see wq_core.c */
 u32 wq_nready(const struct wq *q);
 u32 wq_failures(const struct wq_entry *e);
+struct wq_failure wq_failure_of(struct wq_entry *e, s64 now);
 u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e);
 u32 wq_next_len(struct wq *q);
 struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c);
@@ -326,14 +327,14 @@ void wq_lease_expire(struct wq *q);
 /* Limiters */
 int wq_limiter_take(struct wq_limiter *l);
 void wq_limiter_drop(struct wq_limiter *l);
-struct wq_limiter *wq_limiter_from(const struct wq_limit *limits, u32 n);
+struct wq_limiter *wq_limiter_from(const struct wq_limiter_spec *limits, u32 n);
 
 /* What is seen from outside */
 size_t wq_key_text(char *to, size_t size, struct wq_entry *e);
 void wq_hist_add(struct wq_hist *h, s64 ns);
 void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st);
-void wq_entry_row(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
-		  struct wq_row *row);
+void wq_key_info_fill(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
+		      struct wq_key_info *info);
 void wq_drain_warn(struct wq *q);
 void wq_debugfs_add(struct wq *q, const char *name);
 void wq_debugfs_remove(struct wq *q);

@@ -152,10 +152,10 @@ static void finish(int q, struct wq_item *it)
 {
 	switch (below(6)) {
 	case 0:
-		may("retry", wq_done_with(q, it, WQ_DONE_RETRY, 0));
+		may("retry", wq_done_with(q, it, 0, WQ_OUTCOME_RETRY));
 		break;
 	case 1:
-		may("again", wq_done_with(q, it, WQ_DONE_AFTER, some_time(2 * MS)));
+		may("again", wq_done_with(q, it, some_time(2 * MS), WQ_OUTCOME_AFTER));
 		break;
 	case 2:
 		may("done key", wq_done_key(q, it->key, it->len));
@@ -163,7 +163,7 @@ static void finish(int q, struct wq_item *it)
 	case 3:
 		return;		/* it is given back when the file is closed */
 	default:
-		may("done", wq_done_with(q, it, below(2) ? WQ_DONE_FORGET : 0, 0));
+		may("done", wq_done_with(q, it, 0, below(2) ? WQ_OUTCOME_FORGET : 0));
 	}
 	note(&all->dones);
 }
@@ -191,7 +191,7 @@ static void get(int q)
 		usleep(some_time(10 * MS) / US);
 	if (!below(4))
 		touch(q, &it);
-	if (!below(3) && may("done and get", wq_done_get(q, &it, below(2) ? WQ_DONE_FORGET : 0, 0,
+	if (!below(3) && may("done and get", wq_done_get(q, &it, 0, below(2) ? WQ_OUTCOME_FORGET : 0,
 							some_time(5 * MS))))
 		return;
 	finish(q, &it);
@@ -201,7 +201,7 @@ static void look(int q)
 {
 	struct pollfd p = { .fd = q, .events = POLLIN | POLLOUT };
 	struct wq_batch b = WQ_BATCH_INIT;
-	struct wq_key_state ks;
+	struct wq_query ks;
 	char key[WQ_MAX_KEY];
 	struct wq_queue list[8];
 	uint64_t cursor = 0;
@@ -217,7 +217,7 @@ static void look(int q)
 			bad("the figures do not add up");
 		break;
 	case 1:
-		may("key state", wq_key_state(q, key, some_key(key), &ks));
+		may("key state", wq_query_info(q, key, some_key(key), &ks));
 		may("requeues", wq_num_requeues(q, key, some_key(key)));
 		break;
 	case 2:

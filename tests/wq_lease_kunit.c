@@ -286,16 +286,16 @@ static bool unchanged(struct kunit *test)
 static void expect_stale(struct kunit *test, const struct held *h)
 {
 	static const u32 outcomes[] = {
-		0, WQ_DONE_FORGET, WQ_DONE_RETRY, WQ_DONE_AFTER, WQ_DONE_AFTER | WQ_DONE_FORGET,
+		0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER, WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET,
 	};
 	struct wq_item item = h->item;
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(outcomes); i++) {
-		s64 delay = outcomes[i] & WQ_DONE_AFTER ? SEC : 0;
+		s64 delay = outcomes[i] & WQ_OUTCOME_AFTER ? SEC : 0;
 
-		EXPECT_REFUSED(test, wq_done_with(queue(test), &item, outcomes[i], delay), -ESTALE);
-		EXPECT_REFUSED(test, wq_done_get(queue(test), &item, outcomes[i], delay, 0),
+		EXPECT_REFUSED(test, wq_done_with(queue(test), &item, delay, outcomes[i]), -ESTALE);
+		EXPECT_REFUSED(test, wq_done_get(queue(test), &item, delay, outcomes[i], 0),
 			       -ESTALE);
 		KUNIT_EXPECT_EQ(test, memcmp(&item, &h->item, sizeof(item)), 0);
 	}
@@ -415,13 +415,13 @@ static void expect_file_stale(struct kunit *test, struct wq_consumer *c, const s
 /* As query tells it; below -1: an error. */
 static s64 lease_left(struct kunit *test, const char *key)
 {
-	struct wq_key_state st = {};
+	struct wq_key_info info = {};
 	struct wq_op op;
 	int ret;
 
 	ret = wq_op_init(queue(test), &op, key, strlen(key)) ?:
-	      wq_key_query(queue(test), &queue(test)->kernel, &op, &st);
-	return ret ? -1000 + ret : st.lease;
+	      wq_key_query(queue(test), &queue(test)->kernel, &op, &info);
+	return ret ? -1000 + ret : info.lease;
 }
 
 /* --- actors --- */
@@ -622,7 +622,7 @@ static void a_key_that_is_done_and_ready_again_does_not_expire(struct kunit *tes
 
 	add_and_lease(test, &a, "a");
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, done(test, &a), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, done(test, &a), WQ_RESULT_READY);
 	pass(test, LEASE);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
 	run_all(test, "a");
@@ -908,7 +908,7 @@ static void expired_keys_come_ahead_of_those_that_are_done_and_ready_again(struc
 	add_and_lease(test, &b, "b");
 	add_and_lease(test, &a, "a");
 	add(test, "b");
-	KUNIT_EXPECT_EQ(test, done(test, &b), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, done(test, &b), WQ_RESULT_READY);
 	pass(test, LEASE);
 	run_all(test, "ab");
 }
@@ -1202,7 +1202,7 @@ static void a_delay_and_a_lease_that_are_over_in_one_tick_make_one_run(struct ku
 
 static int fail(struct kunit *test, struct held *h)
 {
-	return wq_done_with(queue(test), &h->item, WQ_DONE_RETRY, 0);
+	return wq_done_with(queue(test), &h->item, 0, WQ_OUTCOME_RETRY);
 }
 
 static void an_expiry_is_no_failure(struct kunit *test)
@@ -1246,7 +1246,7 @@ static void failures_from_before_stay_counted_over_an_expiry(struct kunit *test)
 	lease(test, &a, "a");
 	KUNIT_EXPECT_EQ(test, a.item.failures, 2U);
 	/* the third failure waits for 4 s */
-	KUNIT_EXPECT_EQ(test, fail(test, &a), WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, fail(test, &a), WQ_RESULT_DELAYED);
 	pass(test, 4 * SEC - 1);
 	expect_nothing_ready(test);
 	pass(test, 1);
@@ -1282,7 +1282,7 @@ static void a_key_that_expired_and_failed_again_is_kept_for_its_failures(struct 
 	pass(test, LEASE);
 	run_all(test, "a");
 	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_FAILED);
-	KUNIT_EXPECT_EQ(test, stats(test)->kept, 1U);
+	KUNIT_EXPECT_EQ(test, stats(test)->retained, 1U);
 	/* kept is not held: nothing expires */
 	pass(test, HOUR);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
@@ -1470,7 +1470,7 @@ static void tokens_are_never_0_and_never_the_same(struct kunit *test)
 			pass(test, LEASE);
 		} else {
 			add(test, "a");
-			wrong += (i % 2 ? file_done(c, &h) : done(test, &h)) != WQ_DONE_READY;
+			wrong += (i % 2 ? file_done(c, &h) : done(test, &h)) != WQ_RESULT_READY;
 		}
 	}
 	KUNIT_EXPECT_EQ(test, wrong, 0U);
@@ -2272,7 +2272,7 @@ static void a_key_that_is_done_and_ready_again_passes_the_policy(struct kunit *t
 	lease(test, &h, "b");
 	add(test, "b");
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, done(test, &h), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, done(test, &h), WQ_RESULT_READY);
 	KUNIT_EXPECT_EQ(test, o->pushes, 3U);
 	run_all(test, "ab");
 }
@@ -2392,7 +2392,7 @@ static void a_done_that_there_is_no_memory_for_leaves_the_lease_as_it_is(struct 
 	for (n = 1; n < 20; n++) {
 		remember(test);
 		fail_nth(n);
-		ret = wq_done_with(queue(test), &a.item, WQ_DONE_AFTER, HOUR);
+		ret = wq_done_with(queue(test), &a.item, HOUR, WQ_OUTCOME_AFTER);
 		failed = has_failed();
 		if (ret == -ENOMEM)
 			break;
@@ -2494,7 +2494,7 @@ static void chaos_done(struct kunit *test, struct chaos *c)
 	if (hold->c)
 		ret = file_done(hold->c, &hold->h);
 	else
-		ret = wq_done_with(queue(test), &hold->h.item, rnd(c, 4) ? 0 : WQ_DONE_RETRY, 0);
+		ret = wq_done_with(queue(test), &hold->h.item, 0, rnd(c, 4) ? 0 : WQ_OUTCOME_RETRY);
 	c->wrong += hold->live ? ret < 0 : ret != -ESTALE;
 	c->stale += ret == -ESTALE;
 	/* sometimes it says so once more, later */

@@ -286,12 +286,12 @@ static void retries_count_every_add_after_and_rate_limited_and_outcome(struct ku
 	limited(test, "c");
 	KUNIT_EXPECT_EQ(test, stats(test)->retries, 5ULL);
 	item = get(test, "plain");
-	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, WQ_DONE_RETRY, 0), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_READY);
 	item = get(test, "b");
-	wq_done_with(queue(test), &item, WQ_DONE_AFTER, HOUR);
+	wq_done_with(queue(test), &item, HOUR, WQ_OUTCOME_AFTER);
 	KUNIT_EXPECT_EQ(test, stats(test)->retries, 7ULL);
 	item = get(test, "c");
-	wq_done_with(queue(test), &item, WQ_DONE_FORGET, 0);
+	wq_done_with(queue(test), &item, 0, WQ_OUTCOME_FORGET);
 	KUNIT_EXPECT_EQ(test, stats(test)->retries, 7ULL);
 }
 
@@ -419,7 +419,7 @@ static void a_retry_waits_from_its_time_on(struct kunit *test)
 	add(test, "a");
 	item = get(test, "a");
 	pass(test, 17);
-	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, WQ_DONE_RETRY, 0), WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
 	pass(test, SEC);
 	pass(test, 4);
 	item = get(test, "a");
@@ -428,7 +428,7 @@ static void a_retry_waits_from_its_time_on(struct kunit *test)
 
 	/* one without delay: from the end of the run before */
 	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, WQ_DONE_AFTER, 0), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, 0, WQ_OUTCOME_AFTER), WQ_RESULT_READY);
 	pass(test, 6);
 	get(test, "a");
 	EXPECT_WAITS(test, 3, 10);
@@ -469,19 +469,19 @@ static void a_key_that_is_kept_for_its_failures_has_no_wait(struct kunit *test)
 	item = get(test, "a");
 	pass(test, 3);
 	wq_done(queue(test), &item);
-	KUNIT_EXPECT_EQ(test, stats(test)->kept, 1U);
+	KUNIT_EXPECT_EQ(test, stats(test)->retained, 1U);
 	KUNIT_EXPECT_EQ(test, stats(test)->failed, 1U);
 	KUNIT_EXPECT_EQ(test, stats(test)->depth, 0U);
 	pass(test, HOUR);
 	EXPECT_RUNNING(test, 0, 0);
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->kept, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->retained, 0U);
 	KUNIT_EXPECT_EQ(test, stats(test)->depth, 1U);
 	pass(test, 2);
 	item = get(test, "a");
 	EXPECT_WAITS(test, 2, 2);
 	pass(test, 4);
-	wq_done_with(queue(test), &item, WQ_DONE_FORGET, 0);
+	wq_done_with(queue(test), &item, 0, WQ_OUTCOME_FORGET);
 	EXPECT_WORKS(test, 2, 7);
 	KUNIT_EXPECT_EQ(test, stats(test)->failed, 0U);
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
@@ -1005,14 +1005,14 @@ static bool model_step(struct kunit *test, struct model *m, struct rnd_state *st
 			return true;
 		model_done(m, k);
 		model_limited(m, k);
-		return wq_done_with(q, &k->item, WQ_DONE_RETRY, 0) > 0;
+		return wq_done_with(q, &k->item, 0, WQ_OUTCOME_RETRY) > 0;
 	case 12:
 		if (!k->processing)
 			return true;
 		item = k->item;
 		model_done(m, k);
 		k->failures = 0;
-		return wq_done_get(q, &item, WQ_DONE_FORGET, 0, 0) || model_got(m, &item);
+		return wq_done_get(q, &item, 0, WQ_OUTCOME_FORGET, 0) || model_got(m, &item);
 	case 13:
 		if (prandom_u32_state(state) % 2) {
 			wq_cancel(q, &key, 1);
@@ -1129,7 +1129,7 @@ static unsigned int most_reads(struct kunit *test, unsigned int *all)
 	READS(wq_done(fx->q, &item));
 	READS(wq_get(fx->q, &item, WQ_FOREVER));
 	READS(wq_done_get(fx->q, &item, 0, 0, 0));
-	READS(wq_done_get(fx->q, &item, WQ_DONE_FORGET, 0, 0));
+	READS(wq_done_get(fx->q, &item, 0, WQ_OUTCOME_FORGET, 0));
 	READS(wq_get(fx->q, &item, 0));
 	READS(wq_add_after(fx->q, "a", 1, 0, 0));
 	READS(wq_get(fx->q, &item, SEC));
@@ -1177,10 +1177,10 @@ static void delays_and_retries_read_the_clock_once_at_most(struct kunit *test)
 	add(test, "c");
 	item = get(test, "b");
 	fx->reads = 0;
-	wq_done_get(fx->q, &item, WQ_DONE_RETRY, 0, 0);
+	wq_done_get(fx->q, &item, 0, WQ_OUTCOME_RETRY, 0);
 	KUNIT_EXPECT_EQ(test, fx->reads, 1U);
 	fx->reads = 0;
-	wq_done_with(fx->q, &item, WQ_DONE_AFTER, HOUR);
+	wq_done_with(fx->q, &item, HOUR, WQ_OUTCOME_AFTER);
 	KUNIT_EXPECT_EQ(test, fx->reads, 1U);
 }
 
@@ -1228,7 +1228,7 @@ static void after_a_shut_down_what_is_left_is_measured_still(struct kunit *test)
 	pass(test, 3);
 	EXPECT_RUNNING(test, 7, 7);
 	/* comes no more, but its work was one */
-	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, WQ_DONE_AFTER, 1), 0);
+	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, 1, WQ_OUTCOME_AFTER), 0);
 	EXPECT_WORKS(test, 1, 7);
 	get(test, "b");
 	EXPECT_WAITS(test, 2, 7);

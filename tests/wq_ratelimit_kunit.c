@@ -33,7 +33,7 @@
 #define DELAYED		WQ_KEY_DELAYED
 #define FAILED		WQ_KEY_FAILED
 
-#define PROBES		(WQ_MAX_LIMITS + 1)
+#define PROBES		(WQ_MAX_LIMITERS + 1)
 
 /* A limiter that says @delay and @requeues, and notes what it is asked. */
 struct probe {
@@ -1194,8 +1194,8 @@ static void max_of_15_makes_16_limiters(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
 
-	hold_max_of(test, WQ_MAX_LIMITS - 1);
-	fx->probes[WQ_MAX_LIMITS - 2].delay = 5;
+	hold_max_of(test, WQ_MAX_LIMITERS - 1);
+	fx->probes[WQ_MAX_LIMITERS - 2].delay = 5;
 	KUNIT_EXPECT_EQ(test, when(test, 0), 5LL);
 }
 
@@ -1278,7 +1278,7 @@ static void the_same_limiter_twice_is_ebusy_and_freed_once(struct kunit *test)
 /* Of real memory, so that a look at it after its end is seen. */
 static void too_many_times_the_same_is_e2big_and_freed_once(struct kunit *test)
 {
-	struct wq_limiter *ls[WQ_MAX_LIMITS + 1];
+	struct wq_limiter *ls[WQ_MAX_LIMITERS + 1];
 	u32 i;
 
 	ls[0] = wq_limiter_exponential(1, 2);
@@ -1941,7 +1941,7 @@ static void expect_nothing_ready(struct kunit *test)
 
 static int finish_after(struct kunit *test, const struct wq_item *item, u32 outcome, s64 delay)
 {
-	return wq_done_with(queue(test), item, outcome, delay);
+	return wq_done_with(queue(test), item, delay, outcome);
 }
 
 static int finish(struct kunit *test, const struct wq_item *item, u32 outcome)
@@ -1994,7 +1994,7 @@ static void expect_counts(struct kunit *test, u32 keys, u32 failed, u32 kept)
 
 	KUNIT_EXPECT_EQ(test, st->keys, keys);
 	KUNIT_EXPECT_EQ(test, st->failed, failed);
-	KUNIT_EXPECT_EQ(test, st->kept, kept);
+	KUNIT_EXPECT_EQ(test, st->retained, kept);
 }
 
 /* @redo: keys that are dirty while processing. */
@@ -2179,7 +2179,7 @@ static void a_delay_of_0_makes_a_key_in_processing_dirty(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, retry(test, "a"), 1);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING | WQ_KEY_DIRTY | FAILED);
 	expect_runs_conserved(test, 1);
-	KUNIT_EXPECT_EQ(test, finish(test, &item, 0), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, 0), WQ_RESULT_READY);
 	run(test, "a");
 }
 
@@ -2268,7 +2268,7 @@ static void a_queue_that_is_made_without_anything_retries_in_real_time(struct ku
 	KUNIT_EXPECT_GE(test, (s64)ktime_get_ns() - begun, 5 * MSEC);
 	KUNIT_EXPECT_EQ(test, item.failures, 1U);
 	expect_key(test, &item, "a");
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_FORGET), 0);
 	expect_counts(test, 0, 0, 0);
 }
 
@@ -2324,9 +2324,9 @@ static void a_limiter_is_asked_by_no_other_verb(struct kunit *test)
 	query(test, "a");
 	finish(test, &item, 0);
 	item = start(test, "a");
-	finish(test, &item, WQ_DONE_FORGET);
+	finish(test, &item, WQ_OUTCOME_FORGET);
 	item = start(test, "a");
-	finish_after(test, &item, WQ_DONE_AFTER, 5);
+	finish_after(test, &item, WQ_OUTCOME_AFTER, 5);
 	forget(test, "a");
 	requeues(test, "a");
 	cancel(test, "a");
@@ -2401,7 +2401,7 @@ static void failures_are_counted_past_100(struct kunit *test)
 	pass(test, 5 * MSEC);
 	item = get(test, "a");
 	KUNIT_EXPECT_EQ(test, item.failures, 1000U);
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_RETRY), WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
 	KUNIT_EXPECT_EQ(test, next_due(test), 1000 * SEC);
 	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 1001);
 }
@@ -2477,7 +2477,7 @@ static void forget_does_not_replace_done(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->processing, 1U);
 	add(test, "a");
 	expect_nothing_ready(test);
-	KUNIT_EXPECT_EQ(test, finish(test, &item, 0), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, 0), WQ_RESULT_READY);
 	run(test, "a");
 	expect_counts(test, 0, 0, 0);
 }
@@ -2779,7 +2779,7 @@ static void a_bucket_alone_keeps_no_key(struct kunit *test)
 	expect_counts(test, 0, 0, 0);
 
 	item = start(test, "b");
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_RETRY), WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
 	KUNIT_EXPECT_EQ(test, requeues(test, "b"), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 1U);
 	pass(test, SEC);
@@ -2799,7 +2799,7 @@ static void with_a_bucket_alone_failures_count_as_long_as_the_key_is_known(struc
 	expect_counts(test, 1, 1, 0);
 	item = get(test, "a");
 	KUNIT_EXPECT_EQ(test, item.failures, 1U);
-	finish(test, &item, WQ_DONE_RETRY);
+	finish(test, &item, WQ_OUTCOME_RETRY);
 	pass(test, SEC);
 	item = get(test, "a");
 	KUNIT_EXPECT_EQ(test, item.failures, 2U);
@@ -3087,7 +3087,7 @@ static void done_with_no_outcome_tells_ready_and_not_delayed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
 	item = start(test, "a");
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, finish(test, &item, 0), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, 0), WQ_RESULT_READY);
 	run(test, "a");
 }
 
@@ -3097,7 +3097,7 @@ static void done_forget_forgets(struct kunit *test)
 
 	keep(test, "a", 3);
 	item = start(test, "a");
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_FORGET), 0);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
 	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->dones, 2ULL);
@@ -3112,7 +3112,7 @@ static void done_forget_of_a_dirty_key_leaves_it_ready(struct kunit *test)
 	keep(test, "a", 3);
 	item = start(test, "a");
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_FORGET), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_FORGET), WQ_RESULT_READY);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
 	item = get(test, "a");
 	KUNIT_EXPECT_EQ(test, item.failures, 0U);
@@ -3125,7 +3125,7 @@ static void done_forget_leaves_a_delay_in_place(struct kunit *test)
 	struct wq_item item = start(test, "a");
 
 	retry(test, "a");
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_FORGET), 0);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
 	pass(test, 5 * MSEC);
 	run(test, "a");
@@ -3142,16 +3142,16 @@ static void done_forget_tells_the_limiter_and_done_does_not(struct kunit *test)
 	finish(test, &item, 0);
 	KUNIT_EXPECT_EQ(test, p->forgot, 0U);
 	item = start(test, "a");
-	finish(test, &item, WQ_DONE_FORGET);
+	finish(test, &item, WQ_OUTCOME_FORGET);
 	KUNIT_EXPECT_EQ(test, p->forgot, 1U);
 	KUNIT_EXPECT_TRUE(test, saw(p, "a"));
 	/* also of a key that didn't fail by the queue's count */
 	item = start(test, "b");
-	finish(test, &item, WQ_DONE_FORGET);
+	finish(test, &item, WQ_OUTCOME_FORGET);
 	KUNIT_EXPECT_EQ(test, p->forgot, 2U);
 	KUNIT_EXPECT_TRUE(test, saw(p, "b"));
 	item = start(test, "c");
-	finish_after(test, &item, WQ_DONE_FORGET | WQ_DONE_AFTER, 5);
+	finish_after(test, &item, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, 5);
 	KUNIT_EXPECT_EQ(test, p->forgot, 3U);
 	KUNIT_EXPECT_TRUE(test, saw(p, "c"));
 	KUNIT_EXPECT_EQ(test, p->asked, 1U);
@@ -3161,7 +3161,7 @@ static void done_retry_delays_by_the_limiter_and_counts(struct kunit *test)
 {
 	struct wq_item item = start(test, "a");
 
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_RETRY), WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
 	KUNIT_EXPECT_EQ(test, next_due(test), 5 * MSEC);
 	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 1);
@@ -3170,7 +3170,7 @@ static void done_retry_delays_by_the_limiter_and_counts(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
 	pass(test, 5 * MSEC);
 	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_RETRY), WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
 	KUNIT_EXPECT_EQ(test, next_due(test), 10 * MSEC);
 	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 2);
 	KUNIT_EXPECT_EQ(test, stats(test)->retries, 2ULL);
@@ -3184,14 +3184,14 @@ static void done_retry_asks_the_limiter_once(struct kunit *test)
 	struct wq_item item = start(test, "a");
 
 	fx->now += 7;
-	finish(test, &item, WQ_DONE_RETRY);
+	finish(test, &item, WQ_OUTCOME_RETRY);
 	KUNIT_EXPECT_EQ(test, p->asked, 1U);
 	KUNIT_EXPECT_EQ(test, p->seen.failures, 0U);
 	KUNIT_EXPECT_EQ(test, p->seen.now, BEGIN + 7);
 	KUNIT_EXPECT_TRUE(test, saw(p, "a"));
 	pass(test, 10);
 	item = get(test, "a");
-	finish(test, &item, WQ_DONE_RETRY);
+	finish(test, &item, WQ_OUTCOME_RETRY);
 	KUNIT_EXPECT_EQ(test, p->asked, 2U);
 	KUNIT_EXPECT_EQ(test, p->seen.failures, 1U);
 }
@@ -3203,14 +3203,14 @@ static void done_retry_without_delay_is_ready_behind_the_others(struct kunit *te
 	probed(test, 0);
 	item = start(test, "a");
 	add(test, "b");
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_RETRY), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_RETRY), WQ_RESULT_READY);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | FAILED);
 	KUNIT_EXPECT_EQ(test, stats(test)->adds, 3ULL);
 	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
 	run(test, "b");
 	item = get(test, "a");
 	KUNIT_EXPECT_EQ(test, item.failures, 1U);
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_FORGET), 0);
 	expect_counts(test, 0, 0, 0);
 	expect_runs_conserved(test, 0);
 }
@@ -3220,7 +3220,7 @@ static void done_retry_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *t
 	struct wq_item item = start(test, "a");
 
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_RETRY), WQ_DONE_READY | WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_RETRY), WQ_RESULT_READY | WQ_RESULT_DELAYED);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | DELAYED | FAILED);
 	expect_runs_conserved(test, 0);
 	run(test, "a");
@@ -3239,7 +3239,7 @@ static void done_retry_without_delay_of_a_dirty_key_is_one_run(struct kunit *tes
 	probed(test, 0);
 	item = start(test, "a");
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_RETRY), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_RETRY), WQ_RESULT_READY);
 	KUNIT_EXPECT_EQ(test, stats(test)->adds, 2ULL);
 	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 1ULL);
 	run(test, "a");
@@ -3252,13 +3252,13 @@ static void done_retry_of_a_delayed_key_waits_once_and_not_longer(struct kunit *
 	struct wq_item item = start(test, "a");
 
 	after(test, "a", 2 * MSEC);
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_RETRY), WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
 	KUNIT_EXPECT_EQ(test, next_due(test), 2 * MSEC);
 	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 1);
 	pass(test, 2 * MSEC);
 	item = get(test, "a");
 	after(test, "a", HOUR);
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_RETRY), WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
 	KUNIT_EXPECT_EQ(test, next_due(test), 10 * MSEC);
 	pass(test, 10 * MSEC);
 	run(test, "a");
@@ -3270,7 +3270,7 @@ static void done_after_delays_and_is_no_failure(struct kunit *test)
 {
 	struct wq_item item = start(test, "a");
 
-	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_DONE_AFTER, HOUR), WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_OUTCOME_AFTER, HOUR), WQ_RESULT_DELAYED);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
 	KUNIT_EXPECT_EQ(test, next_due(test), HOUR);
 	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 0);
@@ -3288,7 +3288,7 @@ static void done_after_leaves_the_failures_counted(struct kunit *test)
 
 	keep(test, "a", 3);
 	item = start(test, "a");
-	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_DONE_AFTER, 10), WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_OUTCOME_AFTER, 10), WQ_RESULT_DELAYED);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
 	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 3);
 }
@@ -3300,8 +3300,8 @@ static void done_after_no_delay_is_ready(struct kunit *test)
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(delays); i++) {
-		KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_DONE_AFTER, delays[i]),
-				WQ_DONE_READY);
+		KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_OUTCOME_AFTER, delays[i]),
+				WQ_RESULT_READY);
 		KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
 		KUNIT_EXPECT_EQ(test, stats(test)->retries, i + 1ULL);
 		item = get(test, "a");
@@ -3314,7 +3314,7 @@ static void done_after_the_longest_delay_waits_for_ever(struct kunit *test)
 {
 	struct wq_item item = start(test, "a");
 
-	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_DONE_AFTER, S64_MAX), WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_OUTCOME_AFTER, S64_MAX), WQ_RESULT_DELAYED);
 	KUNIT_EXPECT_EQ(test, next_due(test), S64_MAX - BEGIN);
 	pass(test, 1000 * HOUR);
 	expect_nothing_ready(test);
@@ -3325,8 +3325,8 @@ static void done_after_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *t
 	struct wq_item item = start(test, "a");
 
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_DONE_AFTER, 10),
-			WQ_DONE_READY | WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_OUTCOME_AFTER, 10),
+			WQ_RESULT_READY | WQ_RESULT_DELAYED);
 	run(test, "a");
 	pass(test, 10);
 	run(test, "a");
@@ -3334,7 +3334,7 @@ static void done_after_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *t
 
 	item = start(test, "a");
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_DONE_AFTER, 0), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_OUTCOME_AFTER, 0), WQ_RESULT_READY);
 	run(test, "a");
 	expect_nothing_ready(test);
 	expect_runs_conserved(test, 0);
@@ -3346,16 +3346,16 @@ static void done_forget_and_after_does_both(struct kunit *test)
 
 	keep(test, "a", 3);
 	item = start(test, "a");
-	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_DONE_FORGET | WQ_DONE_AFTER, 10),
-			WQ_DONE_DELAYED);
+	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, 10),
+			WQ_RESULT_DELAYED);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
 	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 0);
 	expect_counts(test, 1, 0, 0);
 	pass(test, 10);
 	item = get(test, "a");
 	KUNIT_EXPECT_EQ(test, item.failures, 0U);
-	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_DONE_FORGET | WQ_DONE_AFTER, 0),
-			WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, 0),
+			WQ_RESULT_READY);
 	run(test, "a");
 	expect_counts(test, 0, 0, 0);
 }
@@ -3363,13 +3363,13 @@ static void done_forget_and_after_does_both(struct kunit *test)
 static void outcomes_that_contradict_each_other_are_einval(struct kunit *test)
 {
 	static const struct { u32 outcome; s64 delay; } bad[] = {
-		{ WQ_DONE_RETRY | WQ_DONE_AFTER, 0 },
-		{ WQ_DONE_RETRY | WQ_DONE_AFTER, 10 },
-		{ WQ_DONE_RETRY | WQ_DONE_FORGET, 0 },
-		{ WQ_DONE_RETRY | WQ_DONE_FORGET | WQ_DONE_AFTER, 10 },
-		{ WQ_DONE_RETRY, 1 }, { WQ_DONE_RETRY, -1 }, { WQ_DONE_RETRY, S64_MAX },
+		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, 0 },
+		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, 10 },
+		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_FORGET, 0 },
+		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, 10 },
+		{ WQ_OUTCOME_RETRY, 1 }, { WQ_OUTCOME_RETRY, -1 }, { WQ_OUTCOME_RETRY, S64_MAX },
 		{ 0, 1 }, { 0, -1 }, { 0, S64_MIN },
-		{ WQ_DONE_FORGET, 1 }, { WQ_DONE_FORGET, -1 },
+		{ WQ_OUTCOME_FORGET, 1 }, { WQ_OUTCOME_FORGET, -1 },
 		{ U32_MAX, 0 },
 	};
 	struct probe *p = probed(test, 0);
@@ -3386,20 +3386,20 @@ static void outcomes_that_contradict_each_other_are_einval(struct kunit *test)
 	}
 	for (i = 3; i < 32; i++) {
 		EXPECT_REFUSED(test, finish(test, &item, BIT(i)), -EINVAL);
-		EXPECT_REFUSED(test, finish(test, &item, BIT(i) | WQ_DONE_FORGET), -EINVAL);
-		EXPECT_REFUSED(test, finish_after(test, &item, BIT(i) | WQ_DONE_AFTER, 10),
+		EXPECT_REFUSED(test, finish(test, &item, BIT(i) | WQ_OUTCOME_FORGET), -EINVAL);
+		EXPECT_REFUSED(test, finish_after(test, &item, BIT(i) | WQ_OUTCOME_AFTER, 10),
 			       -EINVAL);
 		KUNIT_ASSERT_EQ(test, query(test, "a"), RUNNING | FAILED);
 	}
 	KUNIT_EXPECT_EQ(test, p->asked + p->forgot, 0U);
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_FORGET), 0);
 	expect_counts(test, 0, 0, 0);
 }
 
 static void every_outcome_of_a_key_that_is_not_held_is_estale(struct kunit *test)
 {
 	static const u32 outcomes[] = {
-		0, WQ_DONE_FORGET, WQ_DONE_RETRY, WQ_DONE_AFTER, WQ_DONE_FORGET | WQ_DONE_AFTER,
+		0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER,
 	};
 	struct probe *p = probed(test, 0);
 	struct wq_item old, item, never = {};
@@ -3408,7 +3408,7 @@ static void every_outcome_of_a_key_that_is_not_held_is_estale(struct kunit *test
 	old = start(test, "gone");
 	finish(test, &old, 0);
 	item = start(test, "a");
-	finish(test, &item, WQ_DONE_RETRY);
+	finish(test, &item, WQ_OUTCOME_RETRY);
 	p->asked = 0;
 	for (i = 0; i < ARRAY_SIZE(outcomes); i++) {
 		/* done, and its entry gone; done, and ready again; never got */
@@ -3435,8 +3435,8 @@ static void an_item_of_a_kept_key_is_estale(struct kunit *test)
 	item = get(test, "a");
 	finish(test, &item, 0);
 	EXPECT_REFUSED(test, finish(test, &item, 0), -ESTALE);
-	EXPECT_REFUSED(test, finish(test, &item, WQ_DONE_FORGET), -ESTALE);
-	EXPECT_REFUSED(test, finish(test, &item, WQ_DONE_RETRY), -ESTALE);
+	EXPECT_REFUSED(test, finish(test, &item, WQ_OUTCOME_FORGET), -ESTALE);
+	EXPECT_REFUSED(test, finish(test, &item, WQ_OUTCOME_RETRY), -ESTALE);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), FAILED);
 }
 
@@ -3447,11 +3447,11 @@ static void get_tells_the_failures(struct kunit *test)
 
 	for (k = 0; k < 10; k++) {
 		KUNIT_ASSERT_EQ(test, item.failures, k);
-		finish(test, &item, WQ_DONE_RETRY);
+		finish(test, &item, WQ_OUTCOME_RETRY);
 		pass(test, 1000 * SEC);
 		item = get(test, "a");
 	}
-	finish(test, &item, WQ_DONE_FORGET);
+	finish(test, &item, WQ_OUTCOME_FORGET);
 	item = start(test, "a");
 	KUNIT_EXPECT_EQ(test, item.failures, 0U);
 }
@@ -3464,7 +3464,7 @@ static void a_key_retried_20_times_waits_3310715_ms_in_all(struct kunit *test)
 
 	for (k = 0; k < 20; k++) {
 		KUNIT_ASSERT_EQ(test, item.failures, k);
-		KUNIT_ASSERT_EQ(test, finish(test, &item, WQ_DONE_RETRY), WQ_DONE_DELAYED);
+		KUNIT_ASSERT_EQ(test, finish(test, &item, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
 		pass(test, next_due(test) - 1);
 		expect_nothing_ready(test);
 		pass(test, 1);
@@ -3472,7 +3472,7 @@ static void a_key_retried_20_times_waits_3310715_ms_in_all(struct kunit *test)
 	}
 	/* 5 ms * (2^18 - 1), and 1000 s twice */
 	KUNIT_EXPECT_EQ(test, fx->now - BEGIN, 3310715 * MSEC);
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_FORGET), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->retries, 20ULL);
 	expect_counts(test, 0, 0, 0);
 	expect_runs_conserved(test, 0);
@@ -3485,11 +3485,11 @@ static void retry_after_a_shut_down_ends_the_run_and_counts_as_dropped(struct ku
 	struct wq_item a = start(test, "a"), b = start(test, "b");
 
 	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, finish(test, &a, WQ_DONE_RETRY), 0);
+	KUNIT_EXPECT_EQ(test, finish(test, &a, WQ_OUTCOME_RETRY), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
 	KUNIT_EXPECT_EQ(test, stats(test)->dones, 1ULL);
 	KUNIT_EXPECT_EQ(test, stats(test)->processing, 1U);
-	KUNIT_EXPECT_EQ(test, finish_after(test, &b, WQ_DONE_AFTER, 10), 0);
+	KUNIT_EXPECT_EQ(test, finish_after(test, &b, WQ_OUTCOME_AFTER, 10), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 2ULL);
 	KUNIT_EXPECT_EQ(test, stats(test)->dones, 2ULL);
 	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
@@ -3510,8 +3510,8 @@ static void retry_without_delay_after_a_shut_down_is_dropped_as_well(struct kuni
 	a = start(test, "a");
 	b = start(test, "b");
 	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, finish(test, &a, WQ_DONE_RETRY), 0);
-	KUNIT_EXPECT_EQ(test, finish_after(test, &b, WQ_DONE_AFTER, 0), 0);
+	KUNIT_EXPECT_EQ(test, finish(test, &a, WQ_OUTCOME_RETRY), 0);
+	KUNIT_EXPECT_EQ(test, finish_after(test, &b, WQ_OUTCOME_AFTER, 0), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 2ULL);
 	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 	expect_runs_conserved(test, 0);
@@ -3523,10 +3523,10 @@ static void a_dirty_key_that_is_retried_after_a_shut_down_has_its_other_run(stru
 
 	add(test, "a");
 	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_RETRY), WQ_DONE_READY);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_RETRY), WQ_RESULT_READY);
 	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
 	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_FORGET), 0);
 	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 	expect_counts(test, 0, 0, 0);
 	expect_runs_conserved(test, 0);
@@ -3541,7 +3541,7 @@ static void done_and_done_forget_after_a_shut_down_drop_nothing(struct kunit *te
 	b = get(test, "b");
 	wq_shutdown(queue(test));
 	KUNIT_EXPECT_EQ(test, finish(test, &a, 0), 0);
-	KUNIT_EXPECT_EQ(test, finish(test, &b, WQ_DONE_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, finish(test, &b, WQ_OUTCOME_FORGET), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 0ULL);
 	expect_counts(test, 0, 0, 0);
 }
@@ -3553,7 +3553,7 @@ static void forget_and_after_after_a_shut_down_forgets_and_is_dropped(struct kun
 	keep(test, "a", 3);
 	item = start(test, "a");
 	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_DONE_FORGET | WQ_DONE_AFTER, 10), 0);
+	KUNIT_EXPECT_EQ(test, finish_after(test, &item, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, 10), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
 	expect_counts(test, 0, 0, 0);
@@ -3580,7 +3580,7 @@ static int retry_in_a_while(void *arg)
 	h->state = wq_get(h->q, &item, 30 * SEC);
 	msleep(30);
 	if (!h->state)
-		h->state = wq_done_with(h->q, &item, WQ_DONE_RETRY, 0);
+		h->state = wq_done_with(h->q, &item, 0, WQ_OUTCOME_RETRY);
 	return stay(h);
 }
 
@@ -3619,7 +3619,7 @@ static void a_retry_ends_a_drain(struct kunit *test)
 /* As retries_refused(), of done with an outcome that delays. */
 static u32 dones_refused(struct kunit *test, u32 outcome, s64 delay, bool dirty)
 {
-	bool fails = outcome & WQ_DONE_RETRY, failed = true;
+	bool fails = outcome & WQ_OUTCOME_RETRY, failed = true;
 	u32 nth, refused = 0;
 
 	for (nth = 1; failed && nth < 100; nth++) {
@@ -3643,7 +3643,7 @@ static u32 dones_refused(struct kunit *test, u32 outcome, s64 delay, bool dirty)
 			KUNIT_EXPECT_EQ(test, p->asked + p->forgot, 0U);
 			ret = finish_after(test, &item, outcome, delay);
 		}
-		KUNIT_EXPECT_EQ(test, ret, WQ_DONE_DELAYED | (dirty ? WQ_DONE_READY : 0));
+		KUNIT_EXPECT_EQ(test, ret, WQ_RESULT_DELAYED | (dirty ? WQ_RESULT_READY : 0));
 		KUNIT_EXPECT_EQ(test, p->asked, fails ? 1U : 0U);
 		KUNIT_EXPECT_EQ(test, stats(test)->failed, fails ? 1U : 0U);
 		KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
@@ -3658,17 +3658,17 @@ static u32 dones_refused(struct kunit *test, u32 outcome, s64 delay, bool dirty)
 static void a_retry_without_memory_leaves_the_key_held_and_uncounted(struct kunit *test)
 {
 	skip_unless_adds_fail(test);
-	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_DONE_RETRY, 0, false), 1U);
-	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_DONE_RETRY, 0, true), 1U);
+	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_OUTCOME_RETRY, 0, false), 1U);
+	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_OUTCOME_RETRY, 0, true), 1U);
 }
 
 static void an_after_without_memory_leaves_the_key_held(struct kunit *test)
 {
-	u32 both = WQ_DONE_FORGET | WQ_DONE_AFTER;
+	u32 both = WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER;
 
 	skip_unless_adds_fail(test);
-	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_DONE_AFTER, 10, false), 1U);
-	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_DONE_AFTER, 10, true), 1U);
+	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_OUTCOME_AFTER, 10, false), 1U);
+	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_OUTCOME_AFTER, 10, true), 1U);
 	KUNIT_EXPECT_GE(test, dones_refused(test, both, 10, false), 1U);
 }
 
@@ -3686,7 +3686,7 @@ static void done_and_done_forget_need_no_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ret, 0);
 	item = start(test, "a");
 	fail_nth(1);
-	ret = finish(test, &item, WQ_DONE_FORGET);
+	ret = finish(test, &item, WQ_OUTCOME_FORGET);
 	KUNIT_EXPECT_FALSE(test, has_failed());
 	KUNIT_EXPECT_EQ(test, ret, 0);
 }
@@ -3733,23 +3733,23 @@ static void done_get_takes_each_outcome(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, retry(test, "failed before"), 1);
 	pass(test, 5 * MSEC);
 
-	KUNIT_EXPECT_EQ(test, wq_done_get(q, &item, WQ_DONE_FORGET, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, wq_done_get(q, &item, 0, WQ_OUTCOME_FORGET, 0), 0);
 	expect_key(test, &item, "retried");
 	KUNIT_EXPECT_EQ(test, item.failures, 0U);
 	KUNIT_EXPECT_EQ(test, query(test, "forgotten"), -ENOENT);
 
-	KUNIT_EXPECT_EQ(test, wq_done_get(q, &item, WQ_DONE_RETRY, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, wq_done_get(q, &item, 0, WQ_OUTCOME_RETRY, 0), 0);
 	expect_key(test, &item, "after");
 	KUNIT_EXPECT_EQ(test, query(test, "retried"), DELAYED | FAILED);
 	KUNIT_EXPECT_EQ(test, next_due(test), 5 * MSEC);
 
-	KUNIT_EXPECT_EQ(test, wq_done_get(q, &item, WQ_DONE_AFTER, 7, 0), 0);
+	KUNIT_EXPECT_EQ(test, wq_done_get(q, &item, 7, WQ_OUTCOME_AFTER, 0), 0);
 	expect_key(test, &item, "failed before");
 	KUNIT_EXPECT_EQ(test, item.failures, 1U);
 	KUNIT_EXPECT_EQ(test, query(test, "after"), DELAYED);
 	KUNIT_EXPECT_EQ(test, next_due(test), 7LL);
 
-	KUNIT_EXPECT_EQ(test, wq_done_get(q, &item, WQ_DONE_FORGET | WQ_DONE_AFTER, 3, 0),
+	KUNIT_EXPECT_EQ(test, wq_done_get(q, &item, 3, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, 0),
 			-EAGAIN);
 	KUNIT_EXPECT_EQ(test, query(test, "failed before"), DELAYED);
 	expect_runs_conserved(test, 0);
@@ -3762,7 +3762,7 @@ static void done_get_gets_what_is_ahead_of_a_key_retried_without_delay(struct ku
 	probed(test, 0);
 	item = start(test, "a");
 	add(test, "b");
-	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, WQ_DONE_RETRY, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, 0, WQ_OUTCOME_RETRY, 0), 0);
 	expect_key(test, &item, "b");
 	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, 0, 0, 0), 0);
 	expect_key(test, &item, "a");
@@ -3779,9 +3779,9 @@ static void done_holds_even_where_the_get_is_eagain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, finish(test, &item, 0), -ESTALE);
 
 	item = start(test, "b");
-	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, WQ_DONE_RETRY, 0, 0), -EAGAIN);
+	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, 0, WQ_OUTCOME_RETRY, 0), -EAGAIN);
 	KUNIT_EXPECT_EQ(test, query(test, "b"), DELAYED | FAILED);
-	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_DONE_RETRY), -ESTALE);
+	KUNIT_EXPECT_EQ(test, finish(test, &item, WQ_OUTCOME_RETRY), -ESTALE);
 	KUNIT_EXPECT_EQ(test, requeues(test, "b"), 1);
 }
 
@@ -3807,7 +3807,7 @@ static void done_holds_even_where_the_queue_is_shut_down(struct kunit *test)
 	/* what is left first */
 	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, 0, 0, WQ_FOREVER), 0);
 	expect_key(test, &item, "b");
-	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, WQ_DONE_RETRY, 0, WQ_FOREVER), 0);
+	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, 0, WQ_OUTCOME_RETRY, WQ_FOREVER), 0);
 	expect_key(test, &item, "c");
 	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
 	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, 0, 0, WQ_FOREVER), -ESHUTDOWN);
@@ -3829,11 +3829,11 @@ static void done_get_whose_done_fails_gets_nothing(struct kunit *test)
 	item = start(test, "b");
 	add(test, "c");
 	EXPECT_REFUSED(test, wq_done_get(q, &old, 0, 0, 0), -ESTALE);
-	EXPECT_REFUSED(test, wq_done_get(q, &old, WQ_DONE_RETRY, 0, WQ_FOREVER), -ESTALE);
-	EXPECT_REFUSED(test, wq_done_get(q, &item, WQ_DONE_RETRY, 1, 0), -EINVAL);
-	EXPECT_REFUSED(test, wq_done_get(q, &item, 0, 1, 0), -EINVAL);
-	EXPECT_REFUSED(test, wq_done_get(q, &item, WQ_DONE_RETRY | WQ_DONE_FORGET, 0, 0), -EINVAL);
-	EXPECT_REFUSED(test, wq_done_get(q, &item, BIT(3), 0, WQ_FOREVER), -EINVAL);
+	EXPECT_REFUSED(test, wq_done_get(q, &old, 0, WQ_OUTCOME_RETRY, WQ_FOREVER), -ESTALE);
+	EXPECT_REFUSED(test, wq_done_get(q, &item, 1, WQ_OUTCOME_RETRY, 0), -EINVAL);
+	EXPECT_REFUSED(test, wq_done_get(q, &item, 1, 0, 0), -EINVAL);
+	EXPECT_REFUSED(test, wq_done_get(q, &item, 0, WQ_OUTCOME_RETRY | WQ_OUTCOME_FORGET, 0), -EINVAL);
+	EXPECT_REFUSED(test, wq_done_get(q, &item, 0, BIT(3), WQ_FOREVER), -EINVAL);
 	KUNIT_EXPECT_EQ(test, p->asked + p->forgot, 0U);
 	KUNIT_EXPECT_EQ(test, query(test, "b"), RUNNING);
 	KUNIT_EXPECT_EQ(test, query(test, "c"), READY);
@@ -3856,7 +3856,7 @@ static void done_get_without_memory_gets_nothing(struct kunit *test)
 		add(test, "b");
 		remember(test);
 		fail_nth(nth);
-		ret = wq_done_get(queue(test), &item, WQ_DONE_RETRY, 0, 0);
+		ret = wq_done_get(queue(test), &item, 0, WQ_OUTCOME_RETRY, 0);
 		failed = has_failed();
 		if (ret == -ENOMEM) {
 			refused++;
@@ -3864,7 +3864,7 @@ static void done_get_without_memory_gets_nothing(struct kunit *test)
 			KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
 			KUNIT_EXPECT_EQ(test, p->asked, 0U);
 			expect_key(test, &item, "a");
-			ret = wq_done_get(queue(test), &item, WQ_DONE_RETRY, 0, 0);
+			ret = wq_done_get(queue(test), &item, 0, WQ_OUTCOME_RETRY, 0);
 		}
 		KUNIT_EXPECT_EQ(test, ret, 0);
 		expect_key(test, &item, "b");
@@ -3913,7 +3913,7 @@ static void done_get_waits_for_ever_where_it_is_told_to(struct kunit *test)
 	struct fixture *fx = test->priv;
 
 	help(test, add_in_a_while);
-	KUNIT_ASSERT_EQ(test, wq_done_get(fx->q, &item, WQ_DONE_RETRY, 0, WQ_FOREVER), 0);
+	KUNIT_ASSERT_EQ(test, wq_done_get(fx->q, &item, 0, WQ_OUTCOME_RETRY, WQ_FOREVER), 0);
 	expect_key(test, &item, "b");
 	helper_stop(fx);
 	KUNIT_EXPECT_EQ(test, fx->helper.state, DELAYED | FAILED);
@@ -4026,16 +4026,16 @@ static int model_done(struct model *m, u32 n, s64 now, u32 outcome, s64 delay)
 	k->running = false;
 	if (k->dirty)
 		m->fifo[m->ready++] = n;
-	if (outcome & WQ_DONE_FORGET)
+	if (outcome & WQ_OUTCOME_FORGET)
 		k->failures = 0;
-	if (outcome & WQ_DONE_RETRY)
+	if (outcome & WQ_OUTCOME_RETRY)
 		model_retry(m, n, now);
-	if (outcome & WQ_DONE_AFTER)
+	if (outcome & WQ_OUTCOME_AFTER)
 		model_after(m, n, now, delay);
 	/* of a delay that pends from before nothing is said without a new one */
-	return (k->dirty ? WQ_DONE_READY : 0) |
-	       (outcome & (WQ_DONE_RETRY | WQ_DONE_AFTER) && k->delayed &&
-		!(was_delayed && k->dirty) ? WQ_DONE_DELAYED : 0);
+	return (k->dirty ? WQ_RESULT_READY : 0) |
+	       (outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER) && k->delayed &&
+		!(was_delayed && k->dirty) ? WQ_RESULT_DELAYED : 0);
 }
 
 static void model_unqueue(struct model *m, u32 n)
@@ -4085,8 +4085,8 @@ static void model_tick(struct model *m, s64 now)
 static u32 model_finish(struct fixture *fx, struct model *m, u32 n)
 {
 	static const u32 outcomes[] = {
-		0, WQ_DONE_FORGET, WQ_DONE_RETRY, WQ_DONE_RETRY, WQ_DONE_RETRY, WQ_DONE_AFTER,
-		WQ_DONE_FORGET | WQ_DONE_AFTER,
+		0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_RETRY, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER,
+		WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER,
 	};
 	u32 outcome = outcomes[rnd(&m->rnd, ARRAY_SIZE(outcomes))];
 	struct model_key *k = &m->keys[n];
@@ -4094,14 +4094,14 @@ static u32 model_finish(struct fixture *fx, struct model *m, u32 n)
 	s64 delay = 0;
 	int ret, want;
 
-	if (outcome & WQ_DONE_AFTER)
+	if (outcome & WQ_OUTCOME_AFTER)
 		delay = (s64)rnd(&m->rnd, 14) - 2;
-	ret = wq_done_with(fx->q, &k->item, outcome, delay);
+	ret = wq_done_with(fx->q, &k->item, delay, outcome);
 	want = model_done(m, n, fx->now, outcome, delay);
 	/* whether DELAYED tells of a delay from before is not written anywhere */
 	if (was_delayed && ret > 0) {
-		ret &= ~WQ_DONE_DELAYED;
-		want &= ~WQ_DONE_DELAYED;
+		ret &= ~WQ_RESULT_DELAYED;
+		want &= ~WQ_RESULT_DELAYED;
 	}
 	return ret != want;
 }
@@ -4189,7 +4189,7 @@ static u32 model_compare(struct kunit *test, struct model *m)
 		wrong += wq_num_requeues(fx->q, &n, sizeof(n)) != (int)k->failures;
 	}
 	wrong += st->keys != known || st->processing != running || st->ready != m->ready;
-	wrong += st->failed != failed || st->kept != kept || st->delayed != delayed;
+	wrong += st->failed != failed || st->retained != kept || st->delayed != delayed;
 	wrong += st->next_due != (delayed ? max(due - fx->now, 0LL) : -1);
 	wrong += st->adds != m->adds || st->coalesced != m->coalesced;
 	wrong += st->gets != m->gets || st->dones != m->dones || st->canceled != m->canceled;
@@ -4222,7 +4222,7 @@ static void random_steps_of_the_queue_agree_with_a_model(struct kunit *test)
 
 	for (n = 0; n < MODEL_KEYS; n++) {
 		wq_cancel(fx->q, &n, sizeof(n));
-		wq_done_with(fx->q, &m->keys[n].item, WQ_DONE_FORGET, 0);
+		wq_done_with(fx->q, &m->keys[n].item, 0, WQ_OUTCOME_FORGET);
 	}
 	expect_counts(test, 0, 0, 0);
 	expect_runs_conserved(test, 0);

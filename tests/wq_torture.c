@@ -410,7 +410,7 @@ static void tell_stats(struct arena *a, const struct wq_stat *st)
 	pr_alert("%s: adds %llu, gets %llu, dones %llu, canceled %llu, dropped %llu\n", a->name,
 		 st->adds, st->gets, st->dones, st->canceled, st->dropped);
 	pr_alert("%s: given back %llu, expired %llu, merged %llu, failed %u, kept %u\n", a->name,
-		 st->given_back, st->expired, st->merged, st->failed, st->kept);
+		 st->given_back, st->expired, st->merged, st->failed, st->retained);
 }
 
 /* What holds at every moment. */
@@ -424,7 +424,7 @@ static void check_stats(struct arena *a, struct wq_stat *st)
 	    st->gets == st->processing + st->dones + st->given_back &&
 	    st->expired <= st->given_back &&
 	    (u64)st->ready + st->processing <= st->keys && st->delayed <= st->keys &&
-	    st->keys <= st->max_keys && st->kept <= st->failed && st->failed <= st->keys &&
+	    st->keys <= st->max_keys && st->retained <= st->failed && st->failed <= st->keys &&
 	    (!st->name[0] || (hist_total(&st->waits) == st->gets &&
 			      hist_total(&st->works) == st->dones)))
 		return;
@@ -560,7 +560,7 @@ static void ended(struct run *run, bool held, int ret)
 	if (ret >= 0) {
 		if (!held)
 			failed("%s: key %u: done by who had lost it", run->a->name, run->key);
-		if (ret & ~(int)(WQ_DONE_READY | WQ_DONE_DELAYED))
+		if (ret & ~(int)(WQ_RESULT_READY | WQ_RESULT_DELAYED))
 			failed("%s: done: %d", run->a->name, ret);
 		if (run->t)
 			atomic_inc(&run->t->dones);
@@ -592,10 +592,10 @@ static bool some_outcome(struct rnd_state *r, u32 *outcome, s64 *delay)
 	*delay = 0;
 	switch (below(r, 8)) {
 	case 0:
-		*outcome = WQ_DONE_RETRY;
+		*outcome = WQ_OUTCOME_RETRY;
 		return true;
 	case 1:
-		*outcome = WQ_DONE_AFTER | (one_in(r, 2) ? WQ_DONE_FORGET : 0);
+		*outcome = WQ_OUTCOME_AFTER | (one_in(r, 2) ? WQ_OUTCOME_FORGET : 0);
 		*delay = some_time(r, 4 * MS) - 100;
 		return true;
 	case 2:
@@ -603,7 +603,7 @@ static bool some_outcome(struct rnd_state *r, u32 *outcome, s64 *delay)
 		*outcome = 0;
 		return false;
 	default:
-		*outcome = WQ_DONE_FORGET;
+		*outcome = WQ_OUTCOME_FORGET;
 		return false;
 	}
 }
@@ -630,7 +630,7 @@ static void finish(struct run *run, struct rnd_state *r)
 		w = atomic_inc_return(&run->t->wanted);
 	held = disown(run);
 	if (outcome || one_in(r, 2))
-		ret = wq_done_with(a->q, item, outcome, delay);
+		ret = wq_done_with(a->q, item, delay, outcome);
 	else if (run->leased || one_in(r, 2))
 		ret = wq_done(a->q, item);
 	else	/* nobody else can have it, so the key is enough */
@@ -811,7 +811,7 @@ static void verb_bad_input(struct arena *a, struct rnd_state *r)
 	    wq_add_after(a->q, key_bytes[0], key_len(0), 1, ~0) != -EINVAL ||
 	    wq_add_after(a->q, key_bytes[0], key_len(0), 1, WQ_ADD_DROP_DELAY) != -EINVAL ||
 	    wq_done(a->q, &none) != -ESTALE || wq_touch(a->q, &none) != -ESTALE ||
-	    wq_done_with(a->q, &none, ~0, 0) != -EINVAL)
+	    wq_done_with(a->q, &none, 0, ~0) != -EINVAL)
 		failed("%s: bad input was taken", a->name);
 }
 
@@ -1270,7 +1270,7 @@ static int finish_and_get(struct arena *a, struct consumer *c, struct rnd_state 
 	count(GETS);
 	/* It may then wait for long. */
 	ended(&was, held, 0);
-	ret = wq_done_get(a->q, &run->item, one_in(r, 2) ? WQ_DONE_FORGET : 0, 0, timeout);
+	ret = wq_done_get(a->q, &run->item, 0, one_in(r, 2) ? WQ_OUTCOME_FORGET : 0, timeout);
 	if (ret && run->item.token) {
 		failed("%s: done and get: %d", a->name, ret);
 		c->n = 0;
@@ -1714,7 +1714,7 @@ static void check_settled(struct arena *a)
 		if (atomic64_read(&a->tally[i].owner))
 			failed("%s: key %u has an owner", a->name, i);
 	if ((st.depth || st.gets != st.dones + st.given_back || wq_len(a->q) ||
-	     (!(st.state & WQ_STATE_SHUTDOWN) && st.keys != st.kept)) &&
+	     (!(st.state & WQ_STATE_SHUTDOWN) && st.keys != st.retained)) &&
 	    failed("%s: settled, and yet there is something", a->name))
 		tell_stats(a, &st);
 }

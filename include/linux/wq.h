@@ -218,8 +218,8 @@ int wq_get_leased(struct wq *q, struct wq_item *item, void *buf, size_t size, s6
 int wq_touch(struct wq *q, const struct wq_item *item);
 int wq_done(struct wq *q, const struct wq_item *item);
 int wq_done_key(struct wq *q, const void *key, size_t len);
-int wq_done_with(struct wq *q, const struct wq_item *item, u32 outcome, s64 delay);
-int wq_done_get(struct wq *q, struct wq_item *item, u32 outcome, s64 delay, s64 timeout);
+int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcome);
+int wq_done_get(struct wq *q, struct wq_item *item, s64 delay, u32 outcome, s64 timeout);
 int wq_add_rate_limited(struct wq *q, const void *key, size_t len);
 int wq_forget(struct wq *q, const void *key, size_t len);
 int wq_num_requeues(struct wq *q, const void *key, size_t len);

@@ -77,15 +77,15 @@ static __u16 outcome_flags(__u8 i)
 	return i < 16 ? i : PICK(odd, i - 16);
 }
 
-#define EXP(b, m)	{ .kind = WQ_LIMIT_EXPONENTIAL, .base = (b), .max = (m) }
-#define FAST(b, m, k)	{ .kind = WQ_LIMIT_FAST_SLOW, .base = (b), .max = (m), .n = (k) }
-#define BUCKET(r, k)	{ .kind = WQ_LIMIT_BUCKET, .rate = (r), .n = (k) }
-#define MAX_OF(k)	{ .kind = WQ_LIMIT_MAX_OF, .n = (k) }
-#define MAX_WAIT(m)	{ .kind = WQ_LIMIT_MAX_WAIT, .max = (m) }
+#define EXP(b, m)	{ .kind = WQ_LIMITER_EXPONENTIAL, .base = (b), .max = (m) }
+#define FAST(b, m, k)	{ .kind = WQ_LIMITER_FAST_SLOW, .base = (b), .max = (m), .n = (k) }
+#define BUCKET(r, k)	{ .kind = WQ_LIMITER_BUCKET, .rate = (r), .n = (k) }
+#define MAX_OF(k)	{ .kind = WQ_LIMITER_MAX_OF, .n = (k) }
+#define MAX_WAIT(m)	{ .kind = WQ_LIMITER_MAX_WAIT, .max = (m) }
 
 static const struct {
 	__u32 n;
-	struct wq_limit limit[WQ_MAX_LIMITS + 1];
+	struct wq_limiter_spec limit[WQ_MAX_LIMITERS + 1];
 } limiters[] = {
 	{ 0 },
 	{ 1, { EXP(MS, 10 * MS) } },
@@ -240,7 +240,7 @@ static struct wq_rec *rec_next(struct wq_rec *rec)
 /* Of a done only AFTER has one. */
 static __s64 delay_pick(const struct call *c, __u16 flags)
 {
-	return c->op == OP_ADD || flags & WQ_DONE_AFTER ? PICK(delays, c->arg[A_DELAY]) : 0;
+	return c->op == OP_ADD || flags & WQ_OUTCOME_AFTER ? PICK(delays, c->arg[A_DELAY]) : 0;
 }
 
 static __u32 recs_make(struct task *t, struct wq_rec *rec, __u32 *count)
@@ -436,7 +436,7 @@ static void token_note(const struct wq_rec *rec)
 static void out_check(struct task *t, const struct spot *s, const struct wq_keys *keys,
 		      __u32 most, bool rows)
 {
-	__u32 off = 0, size, i, head = rows ? sizeof(struct wq_row) : sizeof(struct wq_rec);
+	__u32 off = 0, size, i, head = rows ? sizeof(struct wq_list_rec) : sizeof(struct wq_rec);
 
 	leak_check(t, s, WQ_MAX_OUT, "the records");
 	if (keys->size > WQ_MAX_OUT || keys->size > s->len)
@@ -456,7 +456,7 @@ static void out_check(struct task *t, const struct spot *s, const struct wq_keys
 			fault(t, "record %u is broken", i);
 			return;
 		}
-		address_check(t, s->user + off, rows ? offsetof(struct wq_row, age) : head,
+		address_check(t, s->user + off, rows ? offsetof(struct wq_list_rec, info.age) : head,
 			      "a record");
 		address_check(t, (char *)rec + head, rec->len, "a key");
 		for (__u32 b = off + head + rec->len; b < off + size; b++)
@@ -502,7 +502,7 @@ __s32 do_bind(struct task *t, const struct call *c)
 {
 	struct wq_open args = { .max_keys = PICK(max_keys_values, c->arg[A_MAX_KEYS]) };
 	__u8 name = c->arg[A_NAME], tweak = c->arg[A_TWEAK];
-	struct wq_limit *limits = (void *)t->image[LIMITS];
+	struct wq_limiter_spec *limits = (void *)t->image[LIMITS];
 	__u32 n = PICK(limiters, c->arg[A_LIMITS]).n;
 	struct spot s = {};
 	__s32 ret;
@@ -517,14 +517,14 @@ __s32 do_bind(struct task *t, const struct call *c)
 		args.mode = 0;
 	args.lease = PICK(leases, c->arg[A_LEASE]);
 	args.reserved = c->arg[A_RESERVED];
-	args.num_limits = n;
+	args.num_limiters = n;
 	if (n) {
 		memcpy(limits, PICK(limiters, c->arg[A_LIMITS]).limit,
 		       sizeof(limiters[0].limit));
 		/* One figure of the first or second limiter. */
 		if (tweak) {
 			static const __s64 odd[] = { 0, 1, -1, INT64_MAX, INT64_MIN };
-			struct wq_limit *l = &limits[tweak / 25];
+			struct wq_limiter_spec *l = &limits[tweak / 25];
 			__s64 v = odd[tweak % 5];
 
 			switch (tweak / 5 % 5) {
@@ -546,7 +546,7 @@ __s32 do_bind(struct task *t, const struct call *c)
 			}
 		}
 		s = place(t, LIMITS, c->arg[A_LIMITS_AT], n * sizeof(*limits));
-		args.limits = (uintptr_t)s.user;
+		args.limiters = (uintptr_t)s.user;
 	}
 	/* Before: another thread may see it end, and a child may be killed. */
 	if (name)
@@ -626,7 +626,7 @@ __s32 do_key(struct task *t, const struct call *c)
 	static const unsigned int cmds[OPS] = {
 		[OP_QUERY] = WQ_IOC_QUERY, [OP_CANCEL] = WQ_IOC_CANCEL, [OP_FORGET] = WQ_IOC_FORGET,
 	};
-	struct wq_key_state args = {
+	struct wq_query args = {
 		.flags = PICK(flag_values, c->arg[A_FLAGS]),
 		.key_len = PICK(key_lens, c->arg[A_LEN]),
 	};
@@ -635,26 +635,26 @@ __s32 do_key(struct task *t, const struct call *c)
 
 	switch (c->arg[A_RESERVED]) {
 	case 1:
-		args.state = 1;
+		args.info.state = 1;
 		break;
 	case 2:
-		args.requeues = 1;
+		args.info.requeues = 1;
 		break;
 	case 3:
-		args.failures = 1;
+		args.info.failures = 1;
 		break;
 	case 4:
-		args.age = 1;
+		args.info.age = 1;
 		break;
 	case 5:
-		args.due = 1;
+		args.info.due = 1;
 		break;
 	case 6:
-		args.holder = 1;
+		args.info.holder = 1;
 		break;
 	case 7:
 		args.reserved = 1;
-		args.lease = 1;
+		args.info.lease = 1;
 		break;
 	}
 	key_fill((void *)t->image[KEYS], PICK(key_ids, c->arg[A_KEY]), args.key_len);
@@ -663,10 +663,10 @@ __s32 do_key(struct task *t, const struct call *c)
 	ret = verb(t, cmds[c->op], &args, sizeof(args), true);
 	spot_check(t, &key, 0, "the key");
 	if (plain(t) && ret == 0) {
-		if (!args.state || args.state >= 1U << 6)
-			fault(t, "state 0x%x", args.state);
-		if (args.state & WQ_KEY_MINE && !(args.state & WQ_KEY_PROCESSING))
-			fault(t, "state 0x%x: mine, and not in processing", args.state);
+		if (!args.info.state || args.info.state >= 1U << 6)
+			fault(t, "state 0x%x", args.info.state);
+		if (args.info.state & WQ_KEY_MINE && !(args.info.state & WQ_KEY_PROCESSING))
+			fault(t, "state 0x%x: mine, and not in processing", args.info.state);
 	}
 	return ret;
 }
@@ -754,12 +754,12 @@ __s32 do_stat(struct task *t, const struct call *c)
 		      (unsigned long long)st.adds, (unsigned long long)st.given_back,
 		      (unsigned long long)st.gets, (unsigned long long)st.canceled,
 		      (unsigned long long)st.merged, st.depth);
-	if (st.keys > st.max_keys || st.held > st.processing || st.kept > st.failed ||
+	if (st.keys > st.max_keys || st.held > st.processing || st.retained > st.failed ||
 	    st.failed > st.keys || st.expired > st.given_back || st.reserved || st.reserved2 ||
 	    st.ready > st.keys || st.processing > st.keys || st.delayed > st.keys)
 		fault(t, "keys %u of %u: ready %u, processing %u, held %u, delayed %u, "
 		      "failed %u, kept %u, expired %llu", st.keys, st.max_keys, st.ready,
-		      st.processing, st.held, st.delayed, st.failed, st.kept,
+		      st.processing, st.held, st.delayed, st.failed, st.retained,
 		      (unsigned long long)st.expired);
 	return ret;
 }

@@ -232,14 +232,14 @@ static int check_held(const struct wm *m, u32 c, u32 k, u64 token)
 
 static bool bad_outcome(u32 outcome, s64 delay)
 {
-	return (outcome & ~(WQ_DONE_FORGET | WQ_DONE_RETRY | WQ_DONE_AFTER)) ||
-		((outcome & WQ_DONE_RETRY) && outcome != WQ_DONE_RETRY) ||
-		(delay && !(outcome & WQ_DONE_AFTER));
+	return (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER)) ||
+		((outcome & WQ_OUTCOME_RETRY) && outcome != WQ_OUTCOME_RETRY) ||
+		(delay && !(outcome & WQ_OUTCOME_AFTER));
 }
 
 int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 {
-	bool again = outcome & (WQ_DONE_RETRY | WQ_DONE_AFTER);
+	bool again = outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER);
 	struct wm_key *key = &m->key[k];
 	int ret = bad_outcome(outcome, delay) ? -EINVAL : check_held(m, c, k, token);
 
@@ -250,24 +250,24 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	release(key);
 	if (key->dirty)
 		insert(m, m->nready, k);
-	if (outcome & WQ_DONE_FORGET)
+	if (outcome & WQ_OUTCOME_FORGET)
 		key->failures = 0;
 	if (again && m->shut) {
 		m->st.dropped++;
 	} else if (again) {
 		m->st.retries++;
-		if (outcome & WQ_DONE_RETRY)
+		if (outcome & WQ_OUTCOME_RETRY)
 			delay = fail(m, key);
 		if (delay > 0)
 			delay_key(m, k, delay, 0);
 		else
 			mark(m, k);
 		if (key->time[WM_DUE].set)
-			ret = WQ_DONE_DELAYED;
+			ret = WQ_RESULT_DELAYED;
 	}
 	settle(m, key);
 	end_drain(m, 0);
-	return ret | (key->dirty ? WQ_DONE_READY : 0);
+	return ret | (key->dirty ? WQ_RESULT_READY : 0);
 }
 
 int wm_touch(struct wm *m, u32 c, u32 k, u64 token)
@@ -406,7 +406,7 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 	st->next_due = due < WM_KEYS ? wm_left(m, due, WM_DUE) : -1;
 	for (key = m->key; key < m->key + m->p.keys; key++) {
 		st->keys += is_known(m, key);
-		st->kept += is_kept(m, key);
+		st->retained += is_kept(m, key);
 		st->failed += key->failures > 0;
 		st->delayed += key->time[WM_DUE].set;
 		st->depth += key->dirty;

@@ -71,7 +71,7 @@ struct wm {
 	struct wm_params p;
 	s64 now;
 	bool shut;
-	bool sweep;		/* keys that this dropped may count in st.keys, .kept, .failed */
+	bool sweep;		/* keys that this dropped may count in st.keys, .retained, .failed */
 	bool draining;		/* somebody waits for the rest */
 	int drained;		/* or, what the last drain returned */
 	u32 nready;

@@ -302,7 +302,7 @@ static int real_done(struct rig *rig, const struct ws_step *s, u64 token)
 	struct wq_op op = rig->op[s->key];
 
 	if (ws_is_kernel(&rig->run, s))
-		return token ? wq_done_with(rig->q, item_of(rig, s), s->flags, s->ns) :
+		return token ? wq_done_with(rig->q, item_of(rig, s), s->ns, s->flags) :
 			       wq_done_key(rig->q, op.key, op.len);
 	op.token = token;
 	if (wq_done_check(&op, s->flags, s->ns))
@@ -322,7 +322,7 @@ static int real_done_get(struct rig *rig, const struct ws_step *s, u64 token, st
 		return ret < 0 ? ret : real_get(rig, &get, t);
 	}
 	item = *item_of(rig, s);
-	ret = wq_done_get(rig->q, &item, s->flags, s->ns, 0);
+	ret = wq_done_get(rig->q, &item, s->ns, s->flags, 0);
 	if (ret)
 		return ret;
 	fill_taken(rig, t, &item);
@@ -343,21 +343,21 @@ static int real_touch(struct rig *rig, const struct ws_step *s, u64 token)
 static int real_forget(struct rig *rig, const struct ws_step *s)
 {
 	struct wq_op *op = &rig->op[s->key];
-	struct wq_key_state st = {};
+	struct wq_key_info info = {};
 
 	if (ws_is_kernel(&rig->run, s))
 		return wq_forget(rig->q, op->key, op->len);
-	return wq_key_forget(rig->q, rig->c[s->who], op, &st) ?: (int)st.state;
+	return wq_key_forget(rig->q, rig->c[s->who], op, &info) ?: (int)info.state;
 }
 
 static int real_cancel(struct rig *rig, const struct ws_step *s)
 {
 	struct wq_op *op = &rig->op[s->key];
-	struct wq_key_state st = {};
+	struct wq_key_info info = {};
 
 	if (ws_is_kernel(&rig->run, s))
 		return wq_cancel(rig->q, op->key, op->len);
-	return wq_key_cancel(rig->q, rig->c[s->who], op, &st) ?: (int)st.state;
+	return wq_key_cancel(rig->q, rig->c[s->who], op, &info) ?: (int)info.state;
 }
 
 static int real_end(struct rig *rig, const struct ws_step *s)
@@ -448,10 +448,10 @@ static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct t
 static bool same_key(struct rig *rig, u32 c, u32 k)
 {
 	const struct ws_run *run = &rig->run;
-	struct wq_key_state st = {};
-	int ret = wq_key_query(rig->q, rig->c[c], &rig->op[k], &st) ?: (int)st.state;
+	struct wq_key_info info = {};
+	int ret = wq_key_query(rig->q, rig->c[c], &rig->op[k], &info) ?: (int)info.state;
 	int want = wm_query(&run->m, c, k);
-	s64 real[] = { st.failures, st.requeues, st.due, st.lease, st.age };
+	s64 real[] = { info.failures, info.requeues, info.due, info.lease, info.age };
 	s64 model[] = {
 		run->m.key[k].failures, wm_requeues(&run->m, k),
 		wm_left(&run->m, k, WM_DUE), wm_left(&run->m, k, WM_LEASE), wm_age(&run->m, k),
@@ -699,7 +699,7 @@ static void letter(struct ws_step s)
 static void make_key_letters(u8 k)
 {
 	static const u32 outcomes[] = {
-		0, WQ_DONE_FORGET, WQ_DONE_RETRY, WQ_DONE_AFTER, WQ_DONE_FORGET | WQ_DONE_AFTER,
+		0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER,
 	};
 	static const u32 flags[] = { 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST };
 	u8 c;
@@ -715,8 +715,8 @@ static void make_key_letters(u8 k)
 	LETTER(ADD, .key = k, .flags = WS_AFTER | WQ_ADD_RATE_LIMITED);
 	for (i = 0; i < ARRAY_SIZE(outcomes); i++)
 		LETTER(DONE, .key = k, .flags = outcomes[i],
-		       .ns = outcomes[i] & WQ_DONE_AFTER ? UNIT / 2 : 0);
-	LETTER(DONE, .key = k, .flags = WQ_DONE_AFTER);
+		       .ns = outcomes[i] & WQ_OUTCOME_AFTER ? UNIT / 2 : 0);
+	LETTER(DONE, .key = k, .flags = WQ_OUTCOME_AFTER);
 	LETTER(TOUCH, .key = k);
 	LETTER(CANCEL, .key = k, .who = 1);
 	LETTER(FORGET, .key = k, .who = 1);

@@ -242,13 +242,13 @@ static void random_add(struct ws_gen *g, struct ws_step *s)
 static void random_outcome(struct ws_gen *g, struct ws_step *s)
 {
 	static const u32 outcome[] = {
-		0, 0, WQ_DONE_FORGET, WQ_DONE_RETRY, WQ_DONE_RETRY, WQ_DONE_AFTER,
-		WQ_DONE_AFTER | WQ_DONE_FORGET,
+		0, 0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER,
+		WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET,
 	};
 
 	s->flags = ws_rnd(&g->seed, 50) ? outcome[ws_rnd(&g->seed, ARRAY_SIZE(outcome))] :
 					  ws_rnd(&g->seed, 16);
-	if (s->flags & WQ_DONE_AFTER)
+	if (s->flags & WQ_OUTCOME_AFTER)
 		s->ns = random_delay(g);
 }
 
@@ -353,7 +353,7 @@ static const struct name add_flags[] = {
 };
 
 static const struct name outcomes[] = {
-	{ WQ_DONE_FORGET, "forget" }, { WQ_DONE_RETRY, "retry" }, { WQ_DONE_AFTER, "after" }, {}
+	{ WQ_OUTCOME_FORGET, "forget" }, { WQ_OUTCOME_RETRY, "retry" }, { WQ_OUTCOME_AFTER, "after" }, {}
 };
 
 static const struct name get_flags[] = {
@@ -439,7 +439,7 @@ static const struct {
 	FIELD(adds), FIELD(coalesced), FIELD(gets), FIELD(dones), FIELD(given_back),
 	FIELD(canceled), FIELD(merged), FIELD(delayed), FIELD(retries), FIELD(dropped),
 	FIELD(depth), FIELD(lease), FIELD(expired),
-	LAZY(keys), LAZY(failed), LAZY(kept),
+	LAZY(keys), LAZY(failed), LAZY(retained),
 	TIME(next_due), TIME(unfinished), TIME(longest), TIME(waits.sum), TIME(works.sum),
 };
 

@@ -287,7 +287,7 @@ TEST_F(queue, one_get_or_list_hands_out_8_KiB_and_not_more)
 	ASSERT_EQ(0, q_add_array(self->q, &a));
 	ASSERT_EQ(0, q_list(self->q, &got, 0, &cursor));
 	ASSERT_GE(WQ_MAX_OUT, got.used);
-	ASSERT_LT(WQ_MAX_OUT - WQ_ROW_SIZE(3), got.used);
+	ASSERT_LT(WQ_MAX_OUT - WQ_LIST_REC_SIZE(3), got.used);
 	ASSERT_NE(0, cursor);
 	ASSERT_EQ(0, q_get_array(self->q, &got, 0, 0));
 	ASSERT_EQ(WQ_MAX_OUT / 32, got.count);
@@ -487,16 +487,16 @@ TEST_F(queue, list_tells_the_state_of_each_key)
 	do {
 		ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
 		for (int i = 0; i < a.count; i++) {
-			struct wq_row *row = row_at(&a, i);
+			struct wq_list_rec *row = row_at(&a, i);
 
 			ASSERT_EQ(1, row->len);
 			ASSERT_EQ(0, row->flags);
 			ASSERT_EQ(0, state[row->key[0] - 'a']);
-			state[row->key[0] - 'a'] = row->state;
-			ASSERT_EQ(row->key[0] < 'd' ? getpid() : 0, row->holder);
-			ASSERT_LE(0, row->age);
-			ASSERT_EQ(-1, row->due);
-			ASSERT_EQ(0, row->failures);
+			state[row->key[0] - 'a'] = row->info.state;
+			ASSERT_EQ(row->key[0] < 'd' ? getpid() : 0, row->info.holder);
+			ASSERT_LE(0, row->info.age);
+			ASSERT_EQ(-1, row->info.due);
+			ASSERT_EQ(0, row->info.failures);
 		}
 	} while (cursor);
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, state[0]);
@@ -513,7 +513,7 @@ static int list_all(int q, int *seen, int most, int pause_every)
 	__u64 cursor = 0;
 
 	do {
-		struct wq_row *row = a.recs;
+		struct wq_list_rec *row = a.recs;
 
 		ret = q_list(q, &a, most, &cursor);
 		if (ret || (most && a.count > most))

@@ -24,7 +24,7 @@ struct args {
 		struct wq_get get;
 		struct wq_done done;
 		struct wq_stat stat;
-		struct wq_key_state ks;
+		struct wq_query ks;
 		struct wq_list list;
 		struct wq_shutdown sd;
 		char bytes[2048];
@@ -123,13 +123,13 @@ TEST(the_structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(48, sizeof(struct wq_info));
 	ASSERT_EQ(104, sizeof(struct wq_open));
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
-	ASSERT_EQ(32, sizeof(struct wq_limit));
+	ASSERT_EQ(32, sizeof(struct wq_limiter_spec));
 	ASSERT_EQ(32, sizeof(struct wq_add));
 	ASSERT_EQ(32, sizeof(struct wq_get));
 	ASSERT_EQ(56, sizeof(struct wq_done));
-	ASSERT_EQ(64, sizeof(struct wq_key_state));
-	ASSERT_EQ(56, offsetof(struct wq_key_state, lease));
-	ASSERT_EQ(32, sizeof(struct wq_row));
+	ASSERT_EQ(64, sizeof(struct wq_query));
+	ASSERT_EQ(56, offsetof(struct wq_query, info.lease));
+	ASSERT_EQ(48, sizeof(struct wq_list_rec));
 	ASSERT_EQ(32, sizeof(struct wq_list));
 	ASSERT_EQ(96, sizeof(struct wq_queue));
 	ASSERT_EQ(32, sizeof(struct wq_queues));
@@ -469,7 +469,7 @@ TEST_F(used, a_bad_key_of_query_and_cancel_is_refused)
 		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], NULL, 1));
 		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], edge(0), 1));
 		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], edge(8), 9));
-		a.ks.state = 1;
+		a.ks.info.state = 1;
 		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &a));
 	}
 }

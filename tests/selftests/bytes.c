@@ -45,18 +45,18 @@ static const struct verb {
 	{ "stat", WQ_IOC_STAT, sizeof(struct wq_stat),
 	  { { offsetof(struct wq_stat, name),
 	      sizeof(struct wq_stat) - offsetof(struct wq_stat, name) } } },
-	{ "query", WQ_IOC_QUERY, sizeof(struct wq_key_state),
-	  { OUT(wq_key_state, state), OUT(wq_key_state, requeues), OUT(wq_key_state, failures),
-	    OUT(wq_key_state, age), OUT(wq_key_state, due), OUT(wq_key_state, holder),
-	    OUT(wq_key_state, lease) } },
-	{ "cancel", WQ_IOC_CANCEL, sizeof(struct wq_key_state),
-	  { OUT(wq_key_state, state), OUT(wq_key_state, requeues), OUT(wq_key_state, failures),
-	    OUT(wq_key_state, age), OUT(wq_key_state, due), OUT(wq_key_state, holder),
-	    OUT(wq_key_state, lease) } },
-	{ "forget", WQ_IOC_FORGET, sizeof(struct wq_key_state),
-	  { OUT(wq_key_state, state), OUT(wq_key_state, requeues), OUT(wq_key_state, failures),
-	    OUT(wq_key_state, age), OUT(wq_key_state, due), OUT(wq_key_state, holder),
-	    OUT(wq_key_state, lease) } },
+	{ "query", WQ_IOC_QUERY, sizeof(struct wq_query),
+	  { OUT(wq_query, info.state), OUT(wq_query, info.requeues), OUT(wq_query, info.failures),
+	    OUT(wq_query, info.age), OUT(wq_query, info.due), OUT(wq_query, info.holder),
+	    OUT(wq_query, info.lease) } },
+	{ "cancel", WQ_IOC_CANCEL, sizeof(struct wq_query),
+	  { OUT(wq_query, info.state), OUT(wq_query, info.requeues), OUT(wq_query, info.failures),
+	    OUT(wq_query, info.age), OUT(wq_query, info.due), OUT(wq_query, info.holder),
+	    OUT(wq_query, info.lease) } },
+	{ "forget", WQ_IOC_FORGET, sizeof(struct wq_query),
+	  { OUT(wq_query, info.state), OUT(wq_query, info.requeues), OUT(wq_query, info.failures),
+	    OUT(wq_query, info.age), OUT(wq_query, info.due), OUT(wq_query, info.holder),
+	    OUT(wq_query, info.lease) } },
 	{ "list", WQ_IOC_LIST, sizeof(struct wq_list),
 	  { OUT(wq_list, keys.size), OUT(wq_list, keys.count), OUT(wq_list, cursor) } },
 	{ "queues", WQ_IOC_QUEUES, sizeof(struct wq_queues),
@@ -73,7 +73,7 @@ struct args {
 		struct wq_get get;
 		struct wq_done done;
 		struct wq_touch touch;
-		struct wq_key_state ks;
+		struct wq_query ks;
 		struct wq_list list;
 		struct wq_queues queues;
 		unsigned char bytes[4096];
@@ -250,15 +250,15 @@ TEST_F(queue, a_file_that_can_not_read_is_told_of_a_key_its_state_alone)
 	q_add(self->q, "k");
 	q_get(self->q, &it, 0);
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
-		struct wq_key_state ks = {
+		struct wq_query ks = {
 			.size = sizeof(ks), .key = addr_of("k"), .key_len = 1,
 		};
 
 		ASSERT_EQ(0, verb(writer, nrs[i], &ks));
-		ASSERT_EQ(WQ_KEY_PROCESSING, ks.state);
-		ks.state = 0;
-		ASSERT_TRUE(all(&ks.requeues, 0,
-				sizeof(ks) - offsetof(struct wq_key_state, requeues)));
+		ASSERT_EQ(WQ_KEY_PROCESSING, ks.info.state);
+		ks.info.state = 0;
+		ASSERT_TRUE(all(&ks.info.failures, 0,
+				sizeof(ks) - offsetof(struct wq_query, info.failures)));
 	}
 	close(writer);
 }
@@ -317,9 +317,9 @@ TEST_F(queue, of_rows_the_key_is_told_and_zeros_up_to_the_next)
 
 	memset(key, 'k', sizeof(key));
 	for (int len = 1; len <= WQ_MAX_KEY; len += len < 40 ? 1 : 123) {
-		for (int room = WQ_ROW_SIZE(len); room < 2048; room *= 2) {
-			struct wq_row *row = got.recs;
-			__u32 size = WQ_ROW_SIZE(len);
+		for (int room = WQ_LIST_REC_SIZE(len); room < 2048; room *= 2) {
+			struct wq_list_rec *row = got.recs;
+			__u32 size = WQ_LIST_REC_SIZE(len);
 			__u64 cursor = 0;
 
 			ASSERT_EQ(1, q_addn(self->q, key, len));
@@ -330,8 +330,8 @@ TEST_F(queue, of_rows_the_key_is_told_and_zeros_up_to_the_next)
 			got.room = 2048;
 			ASSERT_EQ(size, got.used);
 			ASSERT_EQ(len, row->len);
-			ASSERT_TRUE(!row->flags && !row->failures && !row->holder &&
-				    row->due == -1);
+			ASSERT_TRUE(!row->flags && !row->info.failures && !row->info.holder &&
+				    row->info.due == -1);
 			ASSERT_TRUE(all(row->key, 'k', len));
 			ASSERT_TRUE(all(row->key + len, 0, size - sizeof(*row) - len)) {
 				TH_LOG("behind a key of %d bytes", len);
@@ -359,7 +359,7 @@ TEST_F(queue, what_hands_out_nothing_writes_nothing_to_the_array)
 	ASSERT_EQ(1, q_addn(self->q, "0123456789", 10));
 	for (a.room = 0; a.room < WQ_REC_SIZE(10); a.room += 8)
 		ASSERT_EQ(-EMSGSIZE, q_get_array(self->q, &a, 0, 0));
-	for (a.room = 0; a.room < WQ_ROW_SIZE(10); a.room += 8)
+	for (a.room = 0; a.room < WQ_LIST_REC_SIZE(10); a.room += 8)
 		ASSERT_EQ(-EMSGSIZE, q_list(self->q, &a, 0, &cursor));
 	ASSERT_TRUE(all(a.recs, MARK, 4096));
 	free(a.recs);

@@ -267,10 +267,10 @@ TEST_F(queue, list_tells_delayed_keys)
 	add_after(self->q, "a", HOUR);
 	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
 	ASSERT_EQ(1, a.count);
-	ASSERT_EQ(WQ_KEY_DELAYED, row_at(&a, 0)->state);
-	ASSERT_GE(HOUR, row_at(&a, 0)->due);
-	ASSERT_LT(HOUR / 2, row_at(&a, 0)->due);
-	ASSERT_EQ(0, row_at(&a, 0)->age);
+	ASSERT_EQ(WQ_KEY_DELAYED, row_at(&a, 0)->info.state);
+	ASSERT_GE(HOUR, row_at(&a, 0)->info.due);
+	ASSERT_LT(HOUR / 2, row_at(&a, 0)->info.due);
+	ASSERT_EQ(0, row_at(&a, 0)->info.age);
 	free(a.recs);
 }
 

@@ -80,12 +80,12 @@ static bool injected(void)
 static void world_new(struct world *w)
 {
 	/* no delay and no lease ends during a test */
-	static const struct wq_limit hours = {
-		.kind = WQ_LIMIT_EXPONENTIAL, .base = 3600 * SEC, .max = 7200 * SEC,
+	static const struct wq_limiter_spec hours = {
+		.kind = WQ_LIMITER_EXPONENTIAL, .base = 3600 * SEC, .max = 7200 * SEC,
 	};
 	struct wq_open op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL, .mode = 0600,
-		.max_keys = 20000, .limits = addr_of(&hours), .num_limits = 1,
+		.max_keys = 20000, .limiters = addr_of(&hours), .num_limiters = 1,
 		.lease = 3600 * SEC,
 	};
 
@@ -144,13 +144,13 @@ static void dump_of(struct world *w, struct dump *d)
 		if (q_list(w->q, &a, 0, &cursor) || d->n + a.count > 4096)
 			abort();
 		for (__u32 i = 0; i < a.count; i++) {
-			struct wq_row *row = row_at(&a, i);
+			struct wq_list_rec *row = row_at(&a, i);
 			struct row *to = &d->rows[d->n++];
 
 			memcpy(to->key, row->key, row->len < 24 ? row->len : 24);
 			to->len = row->len;
-			to->state = row->state;
-			to->failures = row->failures;
+			to->state = row->info.state;
+			to->failures = row->info.failures;
 		}
 	} while (cursor);
 	qsort(d->rows, d->n, sizeof(d->rows[0]), by_key);
@@ -322,12 +322,12 @@ static void held_with(struct world *w, __u16 flags, __s64 delay)
 
 static void held_for_retry(struct world *w)
 {
-	held_with(w, WQ_DONE_RETRY, 0);
+	held_with(w, WQ_OUTCOME_RETRY, 0);
 }
 
 static void held_for_later(struct world *w)
 {
-	held_with(w, WQ_DONE_AFTER | WQ_DONE_FORGET, 3600 * SEC);
+	held_with(w, WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET, 3600 * SEC);
 }
 
 static void a_failed_long_key(struct world *w)
@@ -495,15 +495,15 @@ static int call_open_private(struct world *w)
 
 static int call_open_limited(struct world *w)
 {
-	struct wq_limit limits[] = {
-		{ .kind = WQ_LIMIT_MAX_WAIT, .max = SEC },
-		{ .kind = WQ_LIMIT_MAX_OF, .n = 3 },
-		{ .kind = WQ_LIMIT_EXPONENTIAL, .base = MS, .max = SEC },
-		{ .kind = WQ_LIMIT_BUCKET, .n = 10, .rate = WQ_QPS(10) },
-		{ .kind = WQ_LIMIT_FAST_SLOW, .n = 3, .base = MS, .max = SEC },
+	struct wq_limiter_spec limits[] = {
+		{ .kind = WQ_LIMITER_MAX_WAIT, .max = SEC },
+		{ .kind = WQ_LIMITER_MAX_OF, .n = 3 },
+		{ .kind = WQ_LIMITER_EXPONENTIAL, .base = MS, .max = SEC },
+		{ .kind = WQ_LIMITER_BUCKET, .n = 10, .rate = WQ_QPS(10) },
+		{ .kind = WQ_LIMITER_FAST_SLOW, .n = 3, .base = MS, .max = SEC },
 	};
 	struct wq_open op = {
-		.size = sizeof(op), .limits = addr_of(limits), .num_limits = 5, .lease = SEC,
+		.size = sizeof(op), .limiters = addr_of(limits), .num_limiters = 5, .lease = SEC,
 	};
 
 	return verb(w->dev, WQ_IOC_OPEN, &op);

@@ -95,12 +95,12 @@ static void work(int q, struct array *a, struct array *next)
 
 			if (ledger->step[key] == ENDED || ledger->step[key] == NONE)
 				wrong("a key that is not there was handed out", 0);
-			rec->flags = chance(4) ? WQ_DONE_FORGET : WQ_DONE_RETRY;
-			if (rec->flags == WQ_DONE_FORGET && !chance(4)) {
-				rec->flags |= WQ_DONE_AFTER;
+			rec->flags = chance(4) ? WQ_OUTCOME_FORGET : WQ_OUTCOME_RETRY;
+			if (rec->flags == WQ_OUTCOME_FORGET && !chance(4)) {
+				rec->flags |= WQ_OUTCOME_AFTER;
 				rec->delay = chance(20) * MS;
 			}
-			if (rec->flags == WQ_DONE_FORGET)
+			if (rec->flags == WQ_OUTCOME_FORGET)
 				ledger->step[key] = ENDING;
 		}
 		if (!chance(8))
@@ -120,7 +120,7 @@ static void work(int q, struct array *a, struct array *next)
 		for (__u32 i = 0; i < n; i++, rec = rec_next(rec)) {
 			if (results[i] < 0)
 				wrong("done of one", results[i]);
-			if (rec->flags == WQ_DONE_FORGET)
+			if (rec->flags == WQ_OUTCOME_FORGET)
 				ledger->step[key_of(rec)] = ENDED;
 		}
 		if (!done.flags || ret)
@@ -191,10 +191,10 @@ FIXTURE(kill) {
 
 FIXTURE_SETUP(kill)
 {
-	struct wq_limit soon = { .kind = WQ_LIMIT_EXPONENTIAL, .base = MS, .max = 20 * MS };
+	struct wq_limiter_spec soon = { .kind = WQ_LIMITER_EXPONENTIAL, .base = MS, .max = 20 * MS };
 	struct wq_open op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL, .mode = 0600,
-		.max_keys = KEYS, .limits = addr_of(&soon), .num_limits = 1,
+		.max_keys = KEYS, .limiters = addr_of(&soon), .num_limiters = 1,
 	};
 	const char *seconds = getenv("KILL_SECONDS");
 
@@ -240,13 +240,13 @@ static void take_the_rest(struct __test_metadata *_metadata, int q, __u32 *rest)
 			seen[key] = 1;
 			ASSERT_NE(ENDED, ledger->step[key]) TH_LOG("key %u was done", key);
 			ASSERT_NE(NONE, ledger->step[key]) TH_LOG("key %u was not added", key);
-			rec->flags = WQ_DONE_FORGET;
+			rec->flags = WQ_OUTCOME_FORGET;
 			++*rest;
 		}
 		ASSERT_EQ(0, q_done_array(q, &a));
 	}
 	ASSERT_EQ(0, st.processing);
-	ASSERT_EQ(st.keys, st.kept);
+	ASSERT_EQ(st.keys, st.retained);
 	for (__u32 key = 0; key < ledger->next && key < KEYS; key++) {
 		if (ledger->step[key] == ADDED)
 			ASSERT_EQ(1, seen[key]) TH_LOG("key %u is lost", key);

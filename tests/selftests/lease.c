@@ -103,9 +103,9 @@ static int q_touch_key(int fd, const char *key)
 	return q_touchn(fd, key, strlen(key), 0);
 }
 
-static struct wq_key_state q_state(int fd, unsigned long nr, const char *key)
+static struct wq_query q_state(int fd, unsigned long nr, const char *key)
 {
-	struct wq_key_state ks = {
+	struct wq_query ks = {
 		.size = sizeof(ks), .key = addr_of(key), .key_len = strlen(key),
 	};
 
@@ -117,7 +117,7 @@ static struct wq_key_state q_state(int fd, unsigned long nr, const char *key)
 /* How long the key's lease is still. */
 static __s64 q_lease(int fd, const char *key)
 {
-	return q_state(fd, WQ_IOC_QUERY, key).lease;
+	return q_state(fd, WQ_IOC_QUERY, key).info.lease;
 }
 
 /*
@@ -307,15 +307,15 @@ TEST_F_TIMEOUT(lease, an_expiry_is_no_failure_and_the_failures_before_stay, LIMI
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
 	ASSERT_EQ(0, q_stat(self->q).failed);
-	ASSERT_EQ(0, q_state(self->q, WQ_IOC_QUERY, "a").failures);
+	ASSERT_EQ(0, q_state(self->q, WQ_IOC_QUERY, "a").info.failures);
 
 	ASSERT_EQ(0, q_get_array(self->q, &a, 1, 0));
-	one.rec.flags = WQ_DONE_RETRY;
+	one.rec.flags = WQ_OUTCOME_RETRY;
 	ASSERT_EQ(0, q_done_array(self->q, &a));
 	ASSERT_EQ(0, q_get_array(self->q, &a, 1, 20 * SEC));
 	ASSERT_EQ(1, one.rec.failures);
 	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
-	ASSERT_EQ(1, q_state(self->q, WQ_IOC_QUERY, "a").failures);
+	ASSERT_EQ(1, q_state(self->q, WQ_IOC_QUERY, "a").info.failures);
 	ASSERT_EQ(1, q_stat(self->q).failed);
 }
 
@@ -850,8 +850,8 @@ TEST(the_struct_of_touch_has_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(24, offsetof(struct wq_touch, results));
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
 	ASSERT_EQ(104, sizeof(struct wq_open));
-	ASSERT_EQ(56, offsetof(struct wq_key_state, lease));
-	ASSERT_EQ(64, sizeof(struct wq_key_state));
+	ASSERT_EQ(56, offsetof(struct wq_query, info.lease));
+	ASSERT_EQ(64, sizeof(struct wq_query));
 	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
 	ASSERT_EQ(440, offsetof(struct wq_stat, expired));
 	ASSERT_EQ(448, sizeof(struct wq_stat));
@@ -1197,7 +1197,7 @@ TEST(info_says_that_there_are_leases)
 
 TEST_F_TIMEOUT(lease, query_tells_how_long_the_lease_is_still, LIMIT)
 {
-	struct wq_key_state ks = { .size = sizeof(ks) };
+	struct wq_query ks = { .size = sizeof(ks) };
 	struct item it;
 	__s64 before, left;
 	int w;
@@ -1214,22 +1214,22 @@ TEST_F_TIMEOUT(lease, query_tells_how_long_the_lease_is_still, LIMIT)
 	/* others are told the same */
 	ASSERT_GE(left, q_lease(q_attach(self->name, O_RDONLY), "a"));
 	/* forget and cancel tell it, but to those alone who can read */
-	ASSERT_LT(0, q_state(self->q, WQ_IOC_FORGET, "a").lease);
-	ASSERT_LT(0, q_state(self->q, WQ_IOC_CANCEL, "a").lease);
-	ASSERT_EQ(0, q_state(w, WQ_IOC_CANCEL, "a").lease);
-	ASSERT_EQ(WQ_KEY_PROCESSING, q_state(w, WQ_IOC_CANCEL, "a").state);
+	ASSERT_LT(0, q_state(self->q, WQ_IOC_FORGET, "a").info.lease);
+	ASSERT_LT(0, q_state(self->q, WQ_IOC_CANCEL, "a").info.lease);
+	ASSERT_EQ(0, q_state(w, WQ_IOC_CANCEL, "a").info.lease);
+	ASSERT_EQ(WQ_KEY_PROCESSING, q_state(w, WQ_IOC_CANCEL, "a").info.state);
 
 	ks.key = addr_of("a");
 	ks.key_len = 1;
-	ks.lease = 1;
+	ks.info.lease = 1;
 	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_QUERY, &ks));
-	ks.lease = -1;
+	ks.info.lease = -1;
 	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_CANCEL, &ks));
 	/* as a caller who knows of no leases calls it */
-	ks.size = offsetof(struct wq_key_state, lease);
+	ks.size = offsetof(struct wq_query, info.lease);
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_QUERY, &ks));
-	ASSERT_EQ(-1, ks.lease);
-	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, (int)ks.state);
+	ASSERT_EQ(-1, ks.info.lease);
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, (int)ks.info.state);
 }
 
 TEST_F_TIMEOUT(lease, a_key_that_expired_is_listed_as_ready_and_held_by_nobody, LIMIT)
@@ -1243,15 +1243,15 @@ TEST_F_TIMEOUT(lease, a_key_that_expired_is_listed_as_ready_and_held_by_nobody, 
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
 	ASSERT_EQ(1, a.count);
-	ASSERT_TRUE(row_at(&a, 0)->state == (WQ_KEY_PROCESSING | WQ_KEY_MINE) ||
+	ASSERT_TRUE(row_at(&a, 0)->info.state == (WQ_KEY_PROCESSING | WQ_KEY_MINE) ||
 		    q_stat(self->q).expired);
 	ASSERT_TRUE(EVENTUALLY(q_stat(self->q).ready));
 	cursor = 0;
 	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
 	ASSERT_EQ(1, a.count);
-	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, row_at(&a, 0)->state);
-	ASSERT_EQ(0, row_at(&a, 0)->holder);
-	ASSERT_EQ(0, q_state(self->q, WQ_IOC_QUERY, "a").holder);
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, row_at(&a, 0)->info.state);
+	ASSERT_EQ(0, row_at(&a, 0)->info.holder);
+	ASSERT_EQ(0, q_state(self->q, WQ_IOC_QUERY, "a").info.holder);
 	ASSERT_EQ(-1, q_lease(self->q, "a"));
 	free(a.recs);
 }

@@ -214,7 +214,7 @@ TEST_F(libwq, list_walks_over_all_keys)
 		ASSERT_LE(0, ret);
 		ASSERT_GE(7, ret);
 		while (wq_batch_next(&b, &v)) {
-			ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, v.state);
+			ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, v.info.state);
 			ASSERT_EQ(sizeof(int), v.len);
 			seen[*(const int *)v.key]++;
 		}
@@ -241,12 +241,12 @@ TEST_F(libwq, list_tells_all_that_is_known_of_a_key)
 	ASSERT_EQ(3, wq_list(self->q, &b, 0, &cursor));
 	while (wq_batch_next(&b, &v)) {
 		ASSERT_EQ(0, v.token);
-		ASSERT_EQ(*(const char *)v.key == 'h' ? getpid() : 0, v.holder);
-		ASSERT_EQ(*(const char *)v.key == 'h' ? 1 : 0, v.failures);
-		ASSERT_EQ(!(v.state & WQ_KEY_DELAYED), v.due == -1);
-		ASSERT_LE(-1, v.due);
-		ASSERT_EQ(*(const char *)v.key == 'l', v.age == 0);
-		ASSERT_EQ(*(const char *)v.key != 'l', v.age >= 1000000);
+		ASSERT_EQ(*(const char *)v.key == 'h' ? getpid() : 0, v.info.holder);
+		ASSERT_EQ(*(const char *)v.key == 'h' ? 1 : 0, v.info.failures);
+		ASSERT_EQ(!(v.info.state & WQ_KEY_DELAYED), v.info.due == -1);
+		ASSERT_LE(-1, v.info.due);
+		ASSERT_EQ(*(const char *)v.key == 'l', v.info.age == 0);
+		ASSERT_EQ(*(const char *)v.key != 'l', v.info.age >= 1000000);
 		seen += *(const char *)v.key;
 	}
 	ASSERT_EQ('h' + 'r' + 'l', seen);
@@ -347,10 +347,10 @@ TEST_F(libwq, a_key_can_be_added_for_later_alone_and_in_a_batch)
 	ASSERT_EQ(WQ_KEY_DELAYED, wq_query(self->q, "d", 1));
 }
 
-static int open_limited(struct wq_limit *limits, unsigned int n)
+static int open_limited(struct wq_limiter_spec *limits, unsigned int n)
 {
 	struct wq_open attr = {
-		.size = sizeof(attr), .limits = (uintptr_t)limits, .num_limits = n,
+		.size = sizeof(attr), .limiters = (uintptr_t)limits, .num_limiters = n,
 	};
 
 	return wq_open_attr(NULL, O_RDWR, 0, &attr);
@@ -359,16 +359,16 @@ static int open_limited(struct wq_limit *limits, unsigned int n)
 /* A private queue whose failed keys wait an hour, then two. */
 static int open_exponential(void)
 {
-	struct wq_limit hours = { WQ_LIMIT_EXPONENTIAL, .base = HOUR, .max = 2 * HOUR };
+	struct wq_limiter_spec hours = { WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = 2 * HOUR };
 
 	return open_limited(&hours, 1);
 }
 
 TEST_F(libwq, open_attr_says_all_that_can_be_said_of_a_new_queue)
 {
-	struct wq_limit hour = { WQ_LIMIT_FAST_SLOW, .base = HOUR, .max = 2 * HOUR, .n = 1 };
+	struct wq_limiter_spec hour = { WQ_LIMITER_FAST_SLOW, .base = HOUR, .max = 2 * HOUR, .n = 1 };
 	struct wq_open attr = {
-		.size = sizeof(attr), .max_keys = 7, .limits = (uintptr_t)&hour, .num_limits = 1,
+		.size = sizeof(attr), .max_keys = 7, .limiters = (uintptr_t)&hour, .num_limiters = 1,
 	};
 	struct wq_stat st;
 	int q;
@@ -396,15 +396,15 @@ TEST_F(libwq, open_attr_says_all_that_can_be_said_of_a_new_queue)
 
 TEST_F(libwq, open_attr_takes_a_shorter_and_a_longer_struct)
 {
-	struct wq_limit hour = { WQ_LIMIT_EXPONENTIAL, .base = HOUR, .max = HOUR };
+	struct wq_limiter_spec hour = { WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = HOUR };
 	struct {
 		struct wq_open attr;
 		char later[16];
-	} with = { .attr = { .max_keys = 7, .limits = (uintptr_t)&hour, .num_limits = 1 } };
+	} with = { .attr = { .max_keys = 7, .limiters = (uintptr_t)&hour, .num_limiters = 1 } };
 	struct wq_stat st;
 	int q;
 
-	with.attr.size = offsetof(struct wq_open, limits);
+	with.attr.size = offsetof(struct wq_open, limiters);
 	q = wq_open_attr(NULL, O_RDWR, 0, &with.attr);
 	ASSERT_LE(0, q);
 	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
@@ -430,7 +430,7 @@ TEST_F(libwq, open_attr_takes_a_shorter_and_a_longer_struct)
 TEST_F(libwq, open_attr_refuses_what_is_said_by_its_other_parameters)
 {
 	struct wq_open attr = { .size = sizeof(attr), .flags = WQ_OPEN_EXCL };
-	struct wq_limit none = { 0 };
+	struct wq_limiter_spec none = { 0 };
 
 	ASSERT_EQ(-1, wq_open_attr("selftest-new", O_RDWR | O_CREAT, 0600, &attr));
 	ASSERT_EQ(EINVAL, errno);
@@ -449,21 +449,21 @@ TEST_F(libwq, open_attr_refuses_what_is_said_by_its_other_parameters)
 TEST_F(libwq, failures_are_counted_until_they_are_forgotten)
 {
 	int q = open_exponential();
-	struct wq_key_state ks;
+	struct wq_key_info info;
 	struct wq_stat st;
 
 	ASSERT_LE(0, q);
 	ASSERT_EQ(0, wq_num_requeues(q, "a", 1));
 	ASSERT_EQ(0, wq_forget(q, "a", 1));
-	ASSERT_EQ(-1, wq_key_state(q, "a", 1, &ks));
+	ASSERT_EQ(-1, wq_query_info(q, "a", 1, &info));
 	ASSERT_EQ(ENOENT, errno);
 	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
 	ASSERT_EQ(0, wq_add_rate_limited(q, "a", 1));
 	ASSERT_EQ(2, wq_num_requeues(q, "a", 1));
-	ASSERT_EQ(0, wq_key_state(q, "a", 1, &ks));
-	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, ks.state);
-	ASSERT_EQ(2, ks.requeues);
-	ASSERT_EQ(2, ks.failures);
+	ASSERT_EQ(0, wq_query_info(q, "a", 1, &info));
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, info.state);
+	ASSERT_EQ(2, info.requeues);
+	ASSERT_EQ(2, info.failures);
 	ASSERT_EQ(0, wq_stat(q, &st));
 	ASSERT_EQ(1, st.failed);
 	ASSERT_EQ(0, wq_forget(q, "a", 1));
@@ -482,15 +482,15 @@ TEST_F(libwq, failures_are_counted_until_they_are_forgotten)
 
 TEST_F(libwq, a_bucket_has_no_requeues_but_the_key_has_failures)
 {
-	struct wq_limit bucket = { WQ_LIMIT_BUCKET, .n = 1, .rate = WQ_QPS(1) };
+	struct wq_limiter_spec bucket = { WQ_LIMITER_BUCKET, .n = 1, .rate = WQ_QPS(1) };
 	int q = open_limited(&bucket, 1);
-	struct wq_key_state ks;
+	struct wq_key_info info;
 
 	ASSERT_LE(0, q);
 	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
 	ASSERT_EQ(0, wq_num_requeues(q, "a", 1));
-	ASSERT_EQ(0, wq_key_state(q, "a", 1, &ks));
-	ASSERT_EQ(1, ks.failures);
+	ASSERT_EQ(0, wq_query_info(q, "a", 1, &info));
+	ASSERT_EQ(1, info.failures);
 }
 
 TEST_F(libwq, done_with_tells_what_became_of_the_key)
@@ -503,27 +503,27 @@ TEST_F(libwq, done_with_tells_what_became_of_the_key)
 	ASSERT_EQ(1, wq_add(q, "a", 1));
 	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
 	ASSERT_EQ(0, item.failures);
-	ASSERT_EQ(WQ_DONE_DELAYED, wq_done_with(q, &item, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(WQ_RESULT_DELAYED, wq_done_with(q, &item, 0, WQ_OUTCOME_RETRY));
 	ASSERT_EQ(0, wq_stat(q, &st));
 	ASSERT_LT(HOUR / 2, st.next_due);
 	ASSERT_EQ(1, wq_add(q, "a", 1));
 	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
 	ASSERT_EQ(1, item.failures);
 	ASSERT_EQ(1, wq_add(q, "a", 1));
-	ASSERT_EQ(WQ_DONE_READY | WQ_DONE_DELAYED, wq_done_with(q, &item, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(WQ_RESULT_READY | WQ_RESULT_DELAYED, wq_done_with(q, &item, 0, WQ_OUTCOME_RETRY));
 	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
 	ASSERT_EQ(2, item.failures);
 	ASSERT_LE(0, wq_cancel(q, "a", 1));
-	ASSERT_EQ(WQ_DONE_READY, wq_done_with(q, &item, WQ_DONE_AFTER, 0));
+	ASSERT_EQ(WQ_RESULT_READY, wq_done_with(q, &item, 0, WQ_OUTCOME_AFTER));
 	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
-	ASSERT_EQ(WQ_DONE_DELAYED, wq_done_with(q, &item, WQ_DONE_AFTER | WQ_DONE_FORGET, HOUR));
+	ASSERT_EQ(WQ_RESULT_DELAYED, wq_done_with(q, &item, HOUR, WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET));
 	ASSERT_EQ(WQ_KEY_DELAYED, wq_cancel(q, "a", 1));
 	ASSERT_EQ(1, wq_add(q, "a", 1));
 	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
-	ASSERT_EQ(0, wq_done_with(q, &item, WQ_DONE_FORGET, 0));
+	ASSERT_EQ(0, wq_done_with(q, &item, 0, WQ_OUTCOME_FORGET));
 	ASSERT_EQ(-1, wq_query(q, "a", 1));
 	ASSERT_EQ(ENOENT, errno);
-	ASSERT_EQ(-1, wq_done_with(q, &item, WQ_DONE_FORGET, 0));
+	ASSERT_EQ(-1, wq_done_with(q, &item, 0, WQ_OUTCOME_FORGET));
 	ASSERT_EQ(ESTALE, errno);
 }
 
@@ -532,9 +532,9 @@ TEST_F(libwq, done_with_tells_what_became_of_the_key)
  */
 static int open_leased(int64_t lease)
 {
-	struct wq_limit at_once = { .kind = WQ_LIMIT_EXPONENTIAL };
+	struct wq_limiter_spec at_once = { .kind = WQ_LIMITER_EXPONENTIAL };
 	const struct wq_open attr = {
-		.size = sizeof(attr), .limits = (uintptr_t)&at_once, .num_limits = 1,
+		.size = sizeof(attr), .limiters = (uintptr_t)&at_once, .num_limiters = 1,
 		.lease = lease,
 	};
 
@@ -551,9 +551,9 @@ static int64_t now_ns(void)
 
 static int64_t lease_left(int q, const char *key)
 {
-	struct wq_key_state ks;
+	struct wq_key_info info;
 
-	return wq_key_state(q, key, strlen(key), &ks) ? -errno : ks.lease;
+	return wq_query_info(q, key, strlen(key), &info) ? -errno : info.lease;
 }
 
 /* An hour's lease of the key began at or after so many ns on the clock. */
@@ -623,7 +623,7 @@ TEST_F(libwq, a_key_whose_lease_ended_is_another_gets_and_done_and_touch_are_sta
 	ASSERT_NE(item.token, again.token);
 	ASSERT_EQ(-1, wq_touch(q, &item));
 	ASSERT_EQ(ESTALE, errno);
-	ASSERT_EQ(-1, wq_done_get(q, &item, WQ_DONE_RETRY, 0, WQ_NOWAIT));
+	ASSERT_EQ(-1, wq_done_get(q, &item, 0, WQ_OUTCOME_RETRY, WQ_NOWAIT));
 	ASSERT_EQ(ESTALE, errno);
 	ASSERT_NE(0, item.token);
 	ASSERT_EQ(0, wq_stat(q, &st));
@@ -684,14 +684,14 @@ TEST_F(libwq, touch_batch_tells_of_each_key_whether_it_is_held_and_a_walk_goes_o
 	for (n = 1; wq_batch_next(&b, &v); n++) {
 		ASSERT_EQ('a' + n, *(const char *)v.key);
 		ASSERT_EQ(result[n], v.result);
-		ASSERT_EQ(1, v.failures);
+		ASSERT_EQ(1, v.info.failures);
 	}
 	ASSERT_EQ(3, n);
 	ASSERT_TRUE(began_after(q, "c", now));
 
 	/* what get did not tell */
 	ASSERT_EQ(0, wq_batch_put(&b, "d", 1, 0));
-	ASSERT_EQ(0, wq_batch_put_done(&b, "a", 1, 0, WQ_DONE_FORGET, 0));
+	ASSERT_EQ(0, wq_batch_put_done(&b, "a", 1, 0, 0, WQ_OUTCOME_FORGET));
 	ASSERT_EQ(5, wq_touch_batch(q, &b));
 	for (n = 0; wq_batch_next(&b, &v); n++)
 		ASSERT_EQ(result[n], v.result);
@@ -711,15 +711,15 @@ TEST_F(libwq, done_with_refuses_what_is_no_outcome_and_drops_what_comes_after_sh
 
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));
 	ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
-	ASSERT_EQ(-1, wq_done_with(self->q, &item, WQ_DONE_RETRY | WQ_DONE_FORGET, 0));
+	ASSERT_EQ(-1, wq_done_with(self->q, &item, 0, WQ_OUTCOME_RETRY | WQ_OUTCOME_FORGET));
 	ASSERT_EQ(EINVAL, errno);
-	ASSERT_EQ(-1, wq_done_with(self->q, &item, WQ_DONE_RETRY, 1));
+	ASSERT_EQ(-1, wq_done_with(self->q, &item, 1, WQ_OUTCOME_RETRY));
 	ASSERT_EQ(EINVAL, errno);
-	ASSERT_EQ(-1, wq_done_with(self->q, &item, 1 << 16, 0));
+	ASSERT_EQ(-1, wq_done_with(self->q, &item, 0, 1 << 16));
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, wq_query(self->q, "a", 1));
 	ASSERT_EQ(0, wq_shutdown(self->q));
-	ASSERT_EQ(0, wq_done_with(self->q, &item, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(0, wq_done_with(self->q, &item, 0, WQ_OUTCOME_RETRY));
 	ASSERT_EQ(0, wq_stat(self->q, &st));
 	ASSERT_EQ(0, st.processing);
 	ASSERT_EQ(1, st.dropped);
@@ -734,11 +734,11 @@ TEST_F(libwq, done_get_brings_the_next_key_and_the_first)
 	ASSERT_LE(0, q);
 	ASSERT_EQ(1, wq_add(q, "bob", 3));
 	ASSERT_EQ(1, wq_add(q, "alice", 5));
-	ASSERT_EQ(0, wq_done_get(q, &item, WQ_DONE_RETRY, 0, WQ_FOREVER));
+	ASSERT_EQ(0, wq_done_get(q, &item, 0, WQ_OUTCOME_RETRY, WQ_FOREVER));
 	ASSERT_STREQ("bob", item.key);
 	token = item.token;
 	ASSERT_NE(0, token);
-	ASSERT_EQ(0, wq_done_get(q, &item, WQ_DONE_RETRY, 0, WQ_FOREVER));
+	ASSERT_EQ(0, wq_done_get(q, &item, 0, WQ_OUTCOME_RETRY, WQ_FOREVER));
 	ASSERT_STREQ("alice", item.key);
 	ASSERT_EQ(5, item.len);
 	ASSERT_EQ(0, item.failures);
@@ -746,7 +746,7 @@ TEST_F(libwq, done_get_brings_the_next_key_and_the_first)
 	ASSERT_NE(token, item.token);
 	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, wq_query(q, "bob", 3));
 	ASSERT_EQ(1, wq_add(q, "bob", 3));
-	ASSERT_EQ(0, wq_done_get(q, &item, WQ_DONE_AFTER, HOUR, WQ_FOREVER));
+	ASSERT_EQ(0, wq_done_get(q, &item, HOUR, WQ_OUTCOME_AFTER, WQ_FOREVER));
 	ASSERT_STREQ("bob", item.key);
 	ASSERT_EQ(1, item.failures);
 	ASSERT_EQ(WQ_KEY_DELAYED, wq_query(q, "alice", 5));
@@ -778,10 +778,10 @@ TEST_F(libwq, done_get_tells_by_the_token_whether_the_done_held)
 	ASSERT_EQ(-1, wq_done_get(-1, &item, 0, 0, WQ_NOWAIT));
 	ASSERT_EQ(EBADF, errno);
 	ASSERT_EQ(was.token, item.token);
-	ASSERT_EQ(-1, wq_done_get(self->q, &item, WQ_DONE_RETRY | WQ_DONE_FORGET, 0, WQ_NOWAIT));
+	ASSERT_EQ(-1, wq_done_get(self->q, &item, 0, WQ_OUTCOME_RETRY | WQ_OUTCOME_FORGET, WQ_NOWAIT));
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(was.token, item.token);
-	ASSERT_EQ(-1, wq_done_get(self->q, &item, 1 << 16, 0, WQ_NOWAIT));
+	ASSERT_EQ(-1, wq_done_get(self->q, &item, 0, 1 << 16, WQ_NOWAIT));
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(was.token, item.token);
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, wq_query(self->q, "a", 1));
@@ -831,14 +831,14 @@ TEST_F(libwq, a_signal_ends_the_wait_of_done_get_and_the_done_holds)
 static int put_done(struct wq_batch *b, const struct wq_view *v, unsigned int flags,
 		    int64_t delay)
 {
-	return wq_batch_put_done(b, v->key, v->len, v->token, flags, delay);
+	return wq_batch_put_done(b, v->key, v->len, v->token, delay, flags);
 }
 
 TEST_F(libwq, each_key_of_a_batch_has_its_own_outcome)
 {
 	struct wq_batch got = WQ_BATCH_INIT, done = WQ_BATCH_INIT;
-	const int result[] = { 0, WQ_DONE_DELAYED, WQ_DONE_DELAYED, -ESTALE };
-	const unsigned int flags[] = { WQ_DONE_FORGET, WQ_DONE_RETRY, WQ_DONE_AFTER, 0 };
+	const int result[] = { 0, WQ_RESULT_DELAYED, WQ_RESULT_DELAYED, -ESTALE };
+	const unsigned int flags[] = { WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER, 0 };
 	int q = open_exponential(), n = 0;
 	uint64_t cursor = 0;
 	struct wq_view v;
@@ -848,12 +848,12 @@ TEST_F(libwq, each_key_of_a_batch_has_its_own_outcome)
 		ASSERT_EQ(1, wq_add(q, &c, 1));
 	ASSERT_EQ(3, wq_get_batch(q, &got, 10, WQ_NOWAIT));
 	while (wq_batch_next(&got, &v)) {
-		ASSERT_EQ(0, v.failures);
-		ASSERT_EQ(0, put_done(&done, &v, flags[n], flags[n] == WQ_DONE_AFTER ? HOUR : 0));
+		ASSERT_EQ(0, v.info.failures);
+		ASSERT_EQ(0, put_done(&done, &v, flags[n], flags[n] == WQ_OUTCOME_AFTER ? HOUR : 0));
 		n++;
 	}
 	ASSERT_EQ(0, wq_batch_put_done(&done, "x", 1, 4711, 0, 0));
-	ASSERT_EQ(-1, wq_batch_put_done(&done, "y", 1, 0, 1 << 16, 0));
+	ASSERT_EQ(-1, wq_batch_put_done(&done, "y", 1, 0, 0, 1 << 16));
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(4, wq_done_batch(q, &done));
 	for (n = 0; wq_batch_next(&done, &v); n++)
@@ -864,14 +864,14 @@ TEST_F(libwq, each_key_of_a_batch_has_its_own_outcome)
 	ASSERT_EQ(2, wq_list(q, &got, 0, &cursor));
 	while (wq_batch_next(&got, &v)) {
 		ASSERT_EQ(WQ_KEY_DELAYED | (*(const char *)v.key == 'b' ? WQ_KEY_FAILED : 0),
-			  v.state);
-		ASSERT_EQ(*(const char *)v.key == 'b', v.failures);
+			  v.info.state);
+		ASSERT_EQ(*(const char *)v.key == 'b', v.info.failures);
 	}
 	ASSERT_EQ(1, wq_add(q, "b", 1));
 	ASSERT_EQ(1, wq_get_batch(q, &got, 0, WQ_NOWAIT));
 	ASSERT_TRUE(wq_batch_next(&got, &v));
-	ASSERT_EQ(0, v.state);
-	ASSERT_EQ(1, v.failures);
+	ASSERT_EQ(0, v.info.state);
+	ASSERT_EQ(1, v.info.failures);
 	wq_batch_free(&got);
 	wq_batch_free(&done);
 }
@@ -901,7 +901,7 @@ TEST_F(libwq, done_get_batch_does_both_in_one_call)
 		ASSERT_EQ(1, wq_add(q, &c, 1));
 	ASSERT_EQ(2, wq_done_get_batch(q, &done, &next, 2, WQ_FOREVER));
 	while (wq_batch_next(&next, &v))
-		ASSERT_EQ(0, put_done(&done, &v, n++ ? WQ_DONE_RETRY : WQ_DONE_FORGET, 0));
+		ASSERT_EQ(0, put_done(&done, &v, n++ ? WQ_OUTCOME_RETRY : WQ_OUTCOME_FORGET, 0));
 	ASSERT_EQ(0, wq_batch_put(&done, "x", 1, 0));
 	ASSERT_EQ(-1, wq_done_get_batch(q, &done, &done, 2, WQ_NOWAIT));
 	ASSERT_EQ(EINVAL, errno);
@@ -912,7 +912,7 @@ TEST_F(libwq, done_get_batch_does_both_in_one_call)
 	ASSERT_TRUE(wq_batch_next(&done, &v));
 	ASSERT_EQ(0, v.result);
 	ASSERT_TRUE(wq_batch_next(&done, &v));
-	ASSERT_EQ(WQ_DONE_DELAYED, v.result);
+	ASSERT_EQ(WQ_RESULT_DELAYED, v.result);
 	ASSERT_TRUE(wq_batch_next(&done, &v));
 	ASSERT_EQ(-ENOENT, v.result);
 	for (n = 0; wq_batch_next(&next, &v); n++)
@@ -922,7 +922,7 @@ TEST_F(libwq, done_get_batch_does_both_in_one_call)
 	/* nothing came, and yet they are done */
 	wq_batch_reset(&done);
 	while (wq_batch_next(&next, &v))
-		ASSERT_EQ(0, put_done(&done, &v, WQ_DONE_FORGET, 0));
+		ASSERT_EQ(0, put_done(&done, &v, WQ_OUTCOME_FORGET, 0));
 	ASSERT_EQ(-1, wq_done_get_batch(q, &done, &next, 0, WQ_NOWAIT));
 	ASSERT_EQ(EAGAIN, errno);
 	ASSERT_EQ(0, next.count);

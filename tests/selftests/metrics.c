@@ -46,15 +46,15 @@ static __u64 total(struct wq_hist h)
 }
 
 /* What query, cancel or forget says of a key; its state, or -errno. */
-static int key_state(int fd, unsigned int nr, const char *key, struct wq_key_state *ks)
+static int key_state(int fd, unsigned int nr, const char *key, struct wq_query *ks)
 {
 	int ret;
 
-	*ks = (struct wq_key_state){
+	*ks = (struct wq_query){
 		.size = sizeof(*ks), .key = addr_of(key), .key_len = strlen(key),
 	};
 	ret = verb(fd, nr, ks);
-	return ret ?: (int)ks->state;
+	return ret ?: (int)ks->info.state;
 }
 
 /* Two looks at the clock, with something between them. */
@@ -189,7 +189,7 @@ TEST_F(queue, the_work_of_a_consumer_that_was_killed_is_over_and_its_keys_wait_a
 {
 	struct span death, now, got;
 	struct wq_stat before, st;
-	struct wq_key_state ks;
+	struct wq_query ks;
 	struct item it;
 	pid_t pid;
 
@@ -222,7 +222,7 @@ TEST_F(queue, the_work_of_a_consumer_that_was_killed_is_over_and_its_keys_wait_a
 	ASSERT_EQ(0, total(st.works));
 	sleep_ms(10);
 	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "b", &ks)));
-	ASSERT_TRUE(is_age(ks.age, death, now));
+	ASSERT_TRUE(is_age(ks.info.age, death, now));
 	sleep_ms(10);
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	st = q_stat(self->q);
@@ -231,7 +231,7 @@ TEST_F(queue, the_work_of_a_consumer_that_was_killed_is_over_and_its_keys_wait_a
 	ASSERT_EQ(1, st.processing);
 	sleep_ms(10);
 	ASSERT_EQ(MINE, TIMED(now, key_state(self->q, WQ_IOC_QUERY, it.key, &ks)));
-	ASSERT_TRUE(is_age(ks.age, got, now));
+	ASSERT_TRUE(is_age(ks.info.age, got, now));
 	ASSERT_EQ(0, q_done(self->q, &it));
 	ASSERT_EQ(1, total(q_stat(self->q).works));
 }
@@ -241,7 +241,7 @@ TEST_F(queue, a_get_that_does_not_fit_leaves_all_times_as_they_were)
 	struct array small = array_new(WQ_REC_SIZE(1));
 	struct span added, got, now;
 	struct wq_stat before, st;
-	struct wq_key_state ks;
+	struct wq_query ks;
 	struct item it;
 
 	ASSERT_EQ(1, TIMED(added, q_add(self->q, "a longer key")));
@@ -250,7 +250,7 @@ TEST_F(queue, a_get_that_does_not_fit_leaves_all_times_as_they_were)
 	ASSERT_EQ(-EMSGSIZE, q_get_array(self->q, &small, 0, 0));
 	ASSERT_TRUE(same(&before, self->q));
 	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a longer key", &ks)));
-	ASSERT_TRUE(is_age(ks.age, added, now));
+	ASSERT_TRUE(is_age(ks.info.age, added, now));
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	st = q_stat(self->q);
 	ASSERT_EQ(1, total(st.waits));
@@ -263,7 +263,7 @@ TEST_F(queue, a_get_whose_copy_failed_is_no_work)
 {
 	struct array hole = { .recs = edge(0), .room = 4096 };
 	struct span added, failed, got, now;
-	struct wq_key_state ks;
+	struct wq_query ks;
 	struct wq_stat st;
 	struct item it;
 
@@ -278,7 +278,7 @@ TEST_F(queue, a_get_whose_copy_failed_is_no_work)
 	ASSERT_EQ(1, st.depth);
 	sleep_ms(20);
 	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
-	ASSERT_TRUE(is_age(ks.age, failed, now));
+	ASSERT_TRUE(is_age(ks.info.age, failed, now));
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	st = q_stat(self->q);
 	ASSERT_EQ(st.gets, total(st.waits));
@@ -328,7 +328,7 @@ TEST_F(queue, depth_is_ready_and_dirty_while_processing)
 TEST(a_queue_without_a_name_has_no_times)
 {
 	int q = q_private(0);
-	struct wq_key_state ks;
+	struct wq_query ks;
 	struct wq_stat st;
 	struct item it;
 
@@ -339,12 +339,12 @@ TEST(a_queue_without_a_name_has_no_times)
 	q_get(q, &it, 0);
 	sleep_ms(2);
 	ASSERT_EQ(MINE, key_state(q, WQ_IOC_QUERY, "a", &ks));
-	ASSERT_EQ(0, ks.age);
-	ASSERT_EQ(getpid(), ks.holder);
+	ASSERT_EQ(0, ks.info.age);
+	ASSERT_EQ(getpid(), ks.info.holder);
 	ASSERT_EQ(READY, key_state(q, WQ_IOC_QUERY, "b", &ks));
-	ASSERT_EQ(0, ks.age);
+	ASSERT_EQ(0, ks.info.age);
 	ASSERT_EQ(WQ_KEY_DELAYED, key_state(q, WQ_IOC_QUERY, "c", &ks));
-	ASSERT_LT(HOUR - 60 * SEC, ks.due);
+	ASSERT_LT(HOUR - 60 * SEC, ks.info.due);
 	st = q_stat(q);
 	ASSERT_EQ(1, st.depth);
 	ASSERT_EQ(1, st.processing);
@@ -465,22 +465,22 @@ TEST_F(queue, a_stat_from_before_the_metrics_gets_what_it_has_room_for)
 TEST_F(queue, query_tells_age_due_and_holder_of_a_key_in_every_state)
 {
 	struct span added, delayed, got, now;
-	struct wq_key_state ks;
+	struct wq_query ks;
 	struct item it;
 
 	ASSERT_EQ(1, TIMED(added, q_add(self->q, "a")));
 	sleep_ms(5);
 	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
-	ASSERT_TRUE(is_age(ks.age, added, now));
-	ASSERT_EQ(-1, ks.due);
-	ASSERT_EQ(0, ks.holder);
+	ASSERT_TRUE(is_age(ks.info.age, added, now));
+	ASSERT_EQ(-1, ks.info.due);
+	ASSERT_EQ(0, ks.info.holder);
 
 	/* ready and delayed */
 	ASSERT_EQ(1, TIMED(delayed, add_after(self->q, "a", HOUR)));
 	sleep_ms(5);
 	ASSERT_EQ(READY | WQ_KEY_DELAYED, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
-	ASSERT_TRUE(is_age(ks.age, added, now));
-	ASSERT_TRUE(is_age(HOUR - ks.due, delayed, now));
+	ASSERT_TRUE(is_age(ks.info.age, added, now));
+	ASSERT_TRUE(is_age(HOUR - ks.info.due, delayed, now));
 
 	/* processing, delayed and then dirty: its age is that of the work */
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
@@ -489,80 +489,80 @@ TEST_F(queue, query_tells_age_due_and_holder_of_a_key_in_every_state)
 	sleep_ms(5);
 	ASSERT_EQ(MINE | WQ_KEY_DIRTY | WQ_KEY_DELAYED,
 		  TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
-	ASSERT_TRUE(is_age(ks.age, got, now));
-	ASSERT_TRUE(is_age(HOUR - ks.due, delayed, now));
-	ASSERT_EQ(getpid(), ks.holder);
+	ASSERT_TRUE(is_age(ks.info.age, got, now));
+	ASSERT_TRUE(is_age(HOUR - ks.info.due, delayed, now));
+	ASSERT_EQ(getpid(), ks.info.holder);
 
 	/* what cancel tells is how it was before */
 	ASSERT_EQ(MINE | WQ_KEY_DIRTY | WQ_KEY_DELAYED,
 		  TIMED(now, key_state(self->q, WQ_IOC_CANCEL, "a", &ks)));
-	ASSERT_TRUE(is_age(ks.age, got, now));
-	ASSERT_TRUE(is_age(HOUR - ks.due, delayed, now));
-	ASSERT_EQ(getpid(), ks.holder);
+	ASSERT_TRUE(is_age(ks.info.age, got, now));
+	ASSERT_TRUE(is_age(HOUR - ks.info.due, delayed, now));
+	ASSERT_EQ(getpid(), ks.info.holder);
 	ASSERT_EQ(MINE, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
-	ASSERT_EQ(-1, ks.due);
+	ASSERT_EQ(-1, ks.info.due);
 
 	/* delayed alone */
 	add_after(self->q, "b", HOUR);
 	ASSERT_EQ(WQ_KEY_DELAYED, key_state(self->q, WQ_IOC_QUERY, "b", &ks));
-	ASSERT_EQ(0, ks.age);
-	ASSERT_EQ(0, ks.holder);
-	ASSERT_LT(HOUR - 60 * SEC, ks.due);
-	ASSERT_GE(HOUR, ks.due);
+	ASSERT_EQ(0, ks.info.age);
+	ASSERT_EQ(0, ks.info.holder);
+	ASSERT_LT(HOUR - 60 * SEC, ks.info.due);
+	ASSERT_GE(HOUR, ks.info.due);
 }
 
 TEST_F(queue, query_of_a_key_that_is_kept_for_its_failures_tells_no_time)
 {
-	struct wq_key_state ks;
+	struct wq_query ks;
 	struct item it;
 
 	ASSERT_EQ(1, add_flags(self->q, "a", 0, WQ_ADD_RATE_LIMITED));
 	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
-	ASSERT_EQ(1, ks.failures);
+	ASSERT_EQ(1, ks.info.failures);
 	ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
 	ASSERT_EQ(MINE | WQ_KEY_FAILED, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
-	ASSERT_EQ(getpid(), ks.holder);
+	ASSERT_EQ(getpid(), ks.info.holder);
 	ASSERT_EQ(0, q_done(self->q, &it));
 	ASSERT_EQ(WQ_KEY_FAILED, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
-	ASSERT_EQ(0, ks.age);
-	ASSERT_EQ(-1, ks.due);
-	ASSERT_EQ(0, ks.holder);
-	ASSERT_EQ(1, ks.failures);
-	ASSERT_EQ(1, q_stat(self->q).kept);
+	ASSERT_EQ(0, ks.info.age);
+	ASSERT_EQ(-1, ks.info.due);
+	ASSERT_EQ(0, ks.info.holder);
+	ASSERT_EQ(1, ks.info.failures);
+	ASSERT_EQ(1, q_stat(self->q).retained);
 	ASSERT_EQ(WQ_KEY_FAILED, q_cancel(self->q, "a"));
 }
 
 TEST_F(queue, query_of_a_key_that_was_due_tells_the_time_since_then)
 {
 	struct span added, now;
-	struct wq_key_state ks;
+	struct wq_query ks;
 
 	ASSERT_EQ(1, TIMED(added, add_after(self->q, "a", 10 * MS)));
 	ASSERT_SOON(q_stat(self->q).ready == 1);
 	sleep_ms(5);
 	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
-	ASSERT_LE(5 * MS, ks.age);
-	ASSERT_GE(now.to - added.from - 10 * MS, ks.age);
-	ASSERT_EQ(-1, ks.due);
+	ASSERT_LE(5 * MS, ks.info.age);
+	ASSERT_GE(now.to - added.from - 10 * MS, ks.info.age);
+	ASSERT_EQ(-1, ks.info.due);
 }
 
 TEST_F(queue, query_cancel_and_forget_refuse_what_only_comes_out)
 {
 	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_CANCEL, WQ_IOC_FORGET };
-	struct wq_key_state good = {
+	struct wq_query good = {
 		.size = sizeof(good), .key = addr_of("a"), .key_len = 1,
 	}, bad;
 
 	q_add(self->q, "a");
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
 		bad = good;
-		bad.age = 1;
+		bad.info.age = 1;
 		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &bad));
 		bad = good;
-		bad.due = -1;
+		bad.info.due = -1;
 		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &bad));
 		bad = good;
-		bad.holder = 1;
+		bad.info.holder = 1;
 		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &bad));
 		bad = good;
 		bad.reserved = 1;
@@ -573,30 +573,29 @@ TEST_F(queue, query_cancel_and_forget_refuse_what_only_comes_out)
 
 TEST_F(queue, a_query_from_before_the_metrics_gets_what_it_has_room_for)
 {
-	struct wq_key_state ks;
+	struct wq_query ks;
 
 	memset(&ks, 0xa5, sizeof(ks));
-	ks = (struct wq_key_state){
-		.size = offsetof(struct wq_key_state, age), .key = addr_of("a"), .key_len = 1,
-		.age = 0x11, .due = 0x22, .holder = 0x33, .reserved = 0x44,
+	ks = (struct wq_query){
+		.size = offsetof(struct wq_query, info.age), .key = addr_of("a"), .key_len = 1,
+		.info = { .age = 0x11, .due = 0x22, .lease = 0x33 },
 	};
 	q_add(self->q, "a");
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_QUERY, &ks));
-	ASSERT_EQ(READY, ks.state);
-	ASSERT_EQ(0x11, ks.age);
-	ASSERT_EQ(0x22, ks.due);
-	ASSERT_EQ(0x33, ks.holder);
-	ASSERT_EQ(0x44, ks.reserved);
+	ASSERT_EQ(READY, ks.info.state);
+	ASSERT_EQ(0x11, ks.info.age);
+	ASSERT_EQ(0x22, ks.info.due);
+	ASSERT_EQ(0x33, ks.info.lease);
 }
 
 /* ---- who holds a key ---- */
 
 static __u32 holder(int fd, const char *key)
 {
-	struct wq_key_state ks;
+	struct wq_query ks;
 	int ret = key_state(fd, WQ_IOC_QUERY, key, &ks);
 
-	return ret < 0 ? ret : ks.holder;
+	return ret < 0 ? ret : ks.info.holder;
 }
 
 TEST_F(queue, a_key_is_held_by_the_process_that_opened_the_file)
@@ -746,9 +745,9 @@ TEST_F(queue, a_holder_has_the_number_of_the_callers_pid_namespace_or_0)
 /* ---- list ---- */
 
 /* The row of this key, of a queue that one call can tell; NULL where there is none. */
-static struct wq_row *find_row(int q, struct array *a, const char *key)
+static struct wq_list_rec *find_row(int q, struct array *a, const char *key)
 {
-	struct wq_row *row = a->recs;
+	struct wq_list_rec *row = a->recs;
 	__u64 cursor = 0;
 
 	memset(a->recs, 0xa5, a->room);
@@ -764,7 +763,7 @@ TEST_F(queue, list_tells_state_age_due_failures_and_holder)
 {
 	struct span added, got, delayed, now;
 	struct array a = array_new(4096);
-	struct wq_row *row;
+	struct wq_list_rec *row;
 	struct item it;
 
 	/* one that failed and has nothing to do */
@@ -781,36 +780,36 @@ TEST_F(queue, list_tells_state_age_due_failures_and_holder)
 	row = TIMED(now, find_row(self->q, &a, "held"));
 	ASSERT_NE(NULL, row);
 	ASSERT_EQ(4, a.count);
-	ASSERT_EQ(MINE | WQ_KEY_DIRTY, row->state);
-	ASSERT_EQ(getpid(), row->holder);
-	ASSERT_TRUE(is_age(row->age, got, now));
-	ASSERT_EQ(-1, row->due);
-	ASSERT_EQ(0, row->failures);
+	ASSERT_EQ(MINE | WQ_KEY_DIRTY, row->info.state);
+	ASSERT_EQ(getpid(), row->info.holder);
+	ASSERT_TRUE(is_age(row->info.age, got, now));
+	ASSERT_EQ(-1, row->info.due);
+	ASSERT_EQ(0, row->info.failures);
 	ASSERT_EQ(0, row->flags);
 	/* zeros up to the next row */
 	ASSERT_EQ(0, memcmp("held\0\0\0", row->key, 8));
 
 	row = TIMED(now, find_row(self->q, &a, "ready"));
 	ASSERT_NE(NULL, row);
-	ASSERT_EQ(READY, row->state);
-	ASSERT_EQ(0, row->holder);
-	ASSERT_TRUE(is_age(row->age, added, now));
-	ASSERT_EQ(-1, row->due);
+	ASSERT_EQ(READY, row->info.state);
+	ASSERT_EQ(0, row->info.holder);
+	ASSERT_TRUE(is_age(row->info.age, added, now));
+	ASSERT_EQ(-1, row->info.due);
 
 	row = TIMED(now, find_row(self->q, &a, "delayed"));
 	ASSERT_NE(NULL, row);
-	ASSERT_EQ(WQ_KEY_DELAYED, row->state);
-	ASSERT_EQ(0, row->holder);
-	ASSERT_EQ(0, row->age);
-	ASSERT_TRUE(is_age(HOUR - row->due, delayed, now));
+	ASSERT_EQ(WQ_KEY_DELAYED, row->info.state);
+	ASSERT_EQ(0, row->info.holder);
+	ASSERT_EQ(0, row->info.age);
+	ASSERT_TRUE(is_age(HOUR - row->info.due, delayed, now));
 
 	row = find_row(self->q, &a, "kept");
 	ASSERT_NE(NULL, row);
-	ASSERT_EQ(WQ_KEY_FAILED, row->state);
-	ASSERT_EQ(1, row->failures);
-	ASSERT_EQ(0, row->holder);
-	ASSERT_EQ(0, row->age);
-	ASSERT_EQ(-1, row->due);
+	ASSERT_EQ(WQ_KEY_FAILED, row->info.state);
+	ASSERT_EQ(1, row->info.failures);
+	ASSERT_EQ(0, row->info.holder);
+	ASSERT_EQ(0, row->info.age);
+	ASSERT_EQ(-1, row->info.due);
 	ASSERT_EQ(WQ_KEY_FAILED, q_cancel(self->q, "kept"));
 	free(a.recs);
 }
@@ -818,7 +817,7 @@ TEST_F(queue, list_tells_state_age_due_failures_and_holder)
 TEST_F(queue, list_tells_what_query_tells)
 {
 	struct array a = array_new(8192);
-	struct wq_row *row = a.recs;
+	struct wq_list_rec *row = a.recs;
 	__u64 cursor = 0;
 	char key[16];
 	struct item it;
@@ -836,16 +835,16 @@ TEST_F(queue, list_tells_what_query_tells)
 	ASSERT_EQ(0, cursor);
 	ASSERT_EQ(q_stat(self->q).keys, a.count);
 	for (int i = 0; i < a.count; i++, row = row_next(row)) {
-		struct wq_key_state ks;
+		struct wq_query ks;
 
 		snprintf(key, sizeof(key), "%.*s", row->len, row->key);
-		ASSERT_EQ(row->state, key_state(self->q, WQ_IOC_QUERY, key, &ks));
-		ASSERT_EQ(row->holder, ks.holder);
-		ASSERT_EQ(row->failures, ks.failures);
-		ASSERT_LE(row->age, ks.age);
-		ASSERT_EQ(!row->age, !ks.age);
-		ASSERT_LE(ks.due, row->due);
-		ASSERT_EQ(row->due == -1, ks.due == -1);
+		ASSERT_EQ(row->info.state, key_state(self->q, WQ_IOC_QUERY, key, &ks));
+		ASSERT_EQ(row->info.holder, ks.info.holder);
+		ASSERT_EQ(row->info.failures, ks.info.failures);
+		ASSERT_LE(row->info.age, ks.info.age);
+		ASSERT_EQ(!row->info.age, !ks.info.age);
+		ASSERT_LE(ks.info.due, row->info.due);
+		ASSERT_EQ(row->info.due == -1, ks.info.due == -1);
 	}
 	ASSERT_EQ(a.used, (char *)row - (char *)a.recs);
 	free(a.recs);
@@ -859,7 +858,7 @@ TEST_F(queue, list_says_EMSGSIZE_where_the_next_row_does_not_fit)
 
 	memset(key, 'k', 100);
 	q_add(self->q, key);
-	for (a.room = 0; a.room < WQ_ROW_SIZE(100); a.room += 8) {
+	for (a.room = 0; a.room < WQ_LIST_REC_SIZE(100); a.room += 8) {
 		ASSERT_EQ(-EMSGSIZE, q_list(self->q, &a, 0, &cursor)) {
 			TH_LOG("%u bytes", a.room);
 		}
@@ -868,14 +867,14 @@ TEST_F(queue, list_says_EMSGSIZE_where_the_next_row_does_not_fit)
 	}
 	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
 	ASSERT_EQ(1, a.count);
-	ASSERT_EQ(WQ_ROW_SIZE(100), a.used);
+	ASSERT_EQ(WQ_LIST_REC_SIZE(100), a.used);
 	ASSERT_EQ(0, cursor);
 	free(a.recs);
 }
 
 TEST_F(queue, list_into_small_buffers_tells_every_key_once)
 {
-	static const int rooms[] = { WQ_ROW_SIZE(WQ_MAX_KEY), WQ_ROW_SIZE(WQ_MAX_KEY) + 40, 5000 };
+	static const int rooms[] = { WQ_LIST_REC_SIZE(WQ_MAX_KEY), WQ_LIST_REC_SIZE(WQ_MAX_KEY) + 40, 5000 };
 	char key[WQ_MAX_KEY + 1];
 
 	for (int i = 1; i <= 200; i++) {
@@ -891,7 +890,7 @@ TEST_F(queue, list_into_small_buffers_tells_every_key_once)
 		__u64 cursor = 0;
 
 		do {
-			struct wq_row *row = a.recs;
+			struct wq_list_rec *row = a.recs;
 
 			ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
 			for (int i = 0; i < a.count; i++, row = row_next(row), keys++)
@@ -946,7 +945,7 @@ TEST_F(queue, a_key_that_stays_is_told_once_while_a_hundred_thousand_others_come
 
 		seen = calloc(1, TRANSIENT);
 		do {
-			struct wq_row *row = a.recs;
+			struct wq_list_rec *row = a.recs;
 
 			ASSERT_EQ(0, q_list(self->q, &a, 40, &cursor));
 			for (int i = 0; i < a.count; i++, row = row_next(row)) {

@@ -57,25 +57,25 @@ static size_t key_of(unsigned int k, char *key)
 
 static bool rig_start(struct rig *rig)
 {
-	struct wq_limit limits[3], *l = limits;
+	struct wq_limiter_spec limits[3], *l = limits;
 	struct wq_open op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE, .mode = 0600,
-		.max_keys = rig->p.max_keys, .limits = addr_of(limits), .lease = rig->p.lease,
+		.max_keys = rig->p.max_keys, .limiters = addr_of(limits), .lease = rig->p.lease,
 	};
 	int i;
 
 	if (rig->p.exponential && rig->p.burst)
-		*l++ = (struct wq_limit){ .kind = WQ_LIMIT_MAX_OF, .n = 2 };
+		*l++ = (struct wq_limiter_spec){ .kind = WQ_LIMITER_MAX_OF, .n = 2 };
 	if (rig->p.exponential)
-		*l++ = (struct wq_limit){
-			.kind = WQ_LIMIT_EXPONENTIAL, .base = rig->p.base, .max = rig->p.longest,
+		*l++ = (struct wq_limiter_spec){
+			.kind = WQ_LIMITER_EXPONENTIAL, .base = rig->p.base, .max = rig->p.longest,
 		};
 	if (rig->p.burst)
-		*l++ = (struct wq_limit){
-			.kind = WQ_LIMIT_BUCKET, .n = rig->p.burst,
+		*l++ = (struct wq_limiter_spec){
+			.kind = WQ_LIMITER_BUCKET, .n = rig->p.burst,
 			.rate = 1000000000ULL * SEC / rig->p.token,
 		};
-	op.num_limits = l - limits;
+	op.num_limiters = l - limits;
 	strcpy(op.name, rig->name);
 
 	ws_start(&rig->run, &rig->p, false, 0);
@@ -180,16 +180,16 @@ static int real_done_get(struct rig *rig, const struct ws_step *s, __u64 of, uni
 }
 
 static int key_state(struct rig *rig, int c, unsigned long nr, unsigned int k,
-		     struct wq_key_state *ks)
+		     struct wq_query *ks)
 {
 	char key[WQ_MAX_KEY];
 	int ret;
 
-	*ks = (struct wq_key_state){
+	*ks = (struct wq_query){
 		.size = sizeof(*ks), .key = addr_of(key), .key_len = key_of(k, key),
 	};
 	ret = verb(rig->fd[c], nr, ks);
-	return ret ?: (int)ks->state;
+	return ret ?: (int)ks->info.state;
 }
 
 static int real_end(struct rig *rig, const struct ws_step *s)
@@ -248,7 +248,7 @@ static bool touch_all(struct rig *rig)
 static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one *one,
 		   __u64 *token)
 {
-	struct wq_key_state ks;
+	struct wq_query ks;
 
 	switch (s->verb) {
 	case WS_ADD:
@@ -292,7 +292,7 @@ static bool same_time(__s64 real, __s64 model)
 static bool same_key(struct rig *rig, int c, unsigned int k)
 {
 	const struct wm *m = &rig->run.m;
-	struct wq_key_state ks;
+	struct wq_query ks;
 	int ret = key_state(rig, c, WQ_IOC_QUERY, k, &ks), want = wm_query(m, c, k);
 
 	if (ret != want)
@@ -300,13 +300,13 @@ static bool same_key(struct rig *rig, int c, unsigned int k)
 			       k, c, ret, want);
 	if (ret < 0)
 		return true;
-	if (ks.failures != m->key[k].failures || ks.requeues != wm_requeues(m, k))
+	if (ks.info.failures != m->key[k].failures || ks.info.requeues != wm_requeues(m, k))
 		return DIFFERS(rig, "failures, requeues of key %u: module %u, %u, model %u, %u", k,
-			       ks.failures, ks.requeues, m->key[k].failures, wm_requeues(m, k));
-	if (!same_time(ks.due, wm_left(m, k, WM_DUE)) ||
-	    !same_time(ks.lease, wm_left(m, k, WM_LEASE)))
+			       ks.info.failures, ks.info.requeues, m->key[k].failures, wm_requeues(m, k));
+	if (!same_time(ks.info.due, wm_left(m, k, WM_DUE)) ||
+	    !same_time(ks.info.lease, wm_left(m, k, WM_LEASE)))
 		return DIFFERS(rig, "due, lease of key %u: module %lld, %lld, model %lld, %lld", k,
-			       (long long)ks.due, (long long)ks.lease,
+			       (long long)ks.info.due, (long long)ks.info.lease,
 			       (long long)wm_left(m, k, WM_DUE),
 			       (long long)wm_left(m, k, WM_LEASE));
 	return true;

@@ -17,21 +17,21 @@
 #define TAKE_LATEST	WQ_ADD_TAKE_LATEST
 
 /* Limiters as WQ_IOC_OPEN takes them. */
-#define EXPONENTIAL(b, m)	{ .kind = WQ_LIMIT_EXPONENTIAL, .base = (b), .max = (m) }
-#define FAST_SLOW(f, s, k)	{ .kind = WQ_LIMIT_FAST_SLOW, .n = (k), .base = (f), .max = (s) }
-#define BUCKET(r, k)		{ .kind = WQ_LIMIT_BUCKET, .n = (k), .rate = (r) }
-#define MAX_OF(k)		{ .kind = WQ_LIMIT_MAX_OF, .n = (k) }
-#define MAX_WAIT(m)		{ .kind = WQ_LIMIT_MAX_WAIT, .max = (m) }
+#define EXPONENTIAL(b, m)	{ .kind = WQ_LIMITER_EXPONENTIAL, .base = (b), .max = (m) }
+#define FAST_SLOW(f, s, k)	{ .kind = WQ_LIMITER_FAST_SLOW, .n = (k), .base = (f), .max = (s) }
+#define BUCKET(r, k)		{ .kind = WQ_LIMITER_BUCKET, .n = (k), .rate = (r) }
+#define MAX_OF(k)		{ .kind = WQ_LIMITER_MAX_OF, .n = (k) }
+#define MAX_WAIT(m)		{ .kind = WQ_LIMITER_MAX_WAIT, .max = (m) }
 
 /* A failed key is ready again at once. */
 #define AT_ONCE		EXPONENTIAL(0, 0)
 /* One token an hour. */
 #define HOURLY(burst)	BUCKET(277778, burst)
 
-static struct wq_open opening(const char *name, const struct wq_limit *limits, __u32 num)
+static struct wq_open opening(const char *name, const struct wq_limiter_spec *limiters, __u32 num)
 {
 	struct wq_open op = {
-		.size = sizeof(op), .limits = addr_of(limits), .num_limits = num,
+		.size = sizeof(op), .limiters = addr_of(limiters), .num_limiters = num,
 	};
 
 	if (name[0]) {
@@ -42,14 +42,14 @@ static struct wq_open opening(const char *name, const struct wq_limit *limits, _
 	return op;
 }
 
-static int open_limited(const char *name, __u32 max_keys, const struct wq_limit *limits)
+static int open_limited(const char *name, __u32 max_keys, const struct wq_limiter_spec *limiters)
 {
 	int fd = q_dev(O_RDWR), num = 0, ret;
 	struct wq_open op;
 
-	while (limits[num].kind)
+	while (limiters[num].kind)
 		num++;
-	op = opening(name, limits, num);
+	op = opening(name, limiters, num);
 	op.max_keys = max_keys;
 	ret = verb(fd, WQ_IOC_OPEN, &op);
 	if (ret)
@@ -58,7 +58,7 @@ static int open_limited(const char *name, __u32 max_keys, const struct wq_limit 
 }
 
 /* A private queue with these limiters. */
-#define limited(...)	open_limited("", 0, (struct wq_limit[]){ __VA_ARGS__, {} })
+#define limited(...)	open_limited("", 0, (struct wq_limiter_spec[]){ __VA_ARGS__, {} })
 
 static int add_flags(int fd, const char *key, __s64 delay, __u16 flags)
 {
@@ -95,9 +95,9 @@ static __s64 minutes(int fd, const char *key)
 	return ret < 0 ? ret : due(fd);
 }
 
-static int ask(int fd, unsigned long nr, const char *key, struct wq_key_state *ks)
+static int ask(int fd, unsigned long nr, const char *key, struct wq_query *ks)
 {
-	*ks = (struct wq_key_state){
+	*ks = (struct wq_query){
 		.size = sizeof(*ks), .key = addr_of(key), .key_len = strlen(key),
 	};
 	return verb(fd, nr, ks);
@@ -105,16 +105,16 @@ static int ask(int fd, unsigned long nr, const char *key, struct wq_key_state *k
 
 static int failures(int fd, const char *key)
 {
-	struct wq_key_state ks;
+	struct wq_query ks;
 
-	return ask(fd, WQ_IOC_QUERY, key, &ks) ?: (int)ks.failures;
+	return ask(fd, WQ_IOC_QUERY, key, &ks) ?: (int)ks.info.failures;
 }
 
 static int requeues(int fd, const char *key)
 {
-	struct wq_key_state ks;
+	struct wq_query ks;
 
-	return ask(fd, WQ_IOC_QUERY, key, &ks) ?: (int)ks.requeues;
+	return ask(fd, WQ_IOC_QUERY, key, &ks) ?: (int)ks.info.requeues;
 }
 
 /* The state that the key was in, or an error. */
@@ -218,11 +218,11 @@ static bool balanced(int fd)
 {
 	struct wq_stat st = q_stat(fd);
 
-	if (st.kept > st.failed || st.failed > st.keys ||
+	if (st.retained > st.failed || st.failed > st.keys ||
 	    st.gets != st.processing + st.dones + st.given_back ||
-	    st.ready + st.processing + st.kept > st.keys)
+	    st.ready + st.processing + st.retained > st.keys)
 		return false;
-	if (!st.delayed && !st.dropped && st.keys != st.ready + st.processing + st.kept)
+	if (!st.delayed && !st.dropped && st.keys != st.ready + st.processing + st.retained)
 		return false;
 	return st.processing ||
 	       st.adds + st.given_back == st.ready + st.gets + st.canceled + st.merged;
@@ -238,7 +238,7 @@ FIXTURE_SETUP(hours)
 {
 	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
 	self->q = open_limited(self->name, 0,
-			       (struct wq_limit[]){ EXPONENTIAL(HOUR, 1000 * HOUR), {} });
+			       (struct wq_limiter_spec[]){ EXPONENTIAL(HOUR, 1000 * HOUR), {} });
 	ASSERT_LE(0, self->q);
 }
 
@@ -269,21 +269,21 @@ TEST(info_tells_of_limiters)
 	struct wq_info info;
 
 	ASSERT_EQ(0, q_info(q_dev(O_RDWR), &info));
-	ASSERT_TRUE(info.features & WQ_FEATURE_LIMIT);
+	ASSERT_TRUE(info.features & WQ_FEATURE_LIMITER);
 }
 
 TEST(the_structs_have_one_layout_for_32_and_64_bit_callers)
 {
-	ASSERT_EQ(32, sizeof(struct wq_limit));
+	ASSERT_EQ(32, sizeof(struct wq_limiter_spec));
 	ASSERT_EQ(104, sizeof(struct wq_open));
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
-	ASSERT_EQ(80, offsetof(struct wq_open, limits));
+	ASSERT_EQ(80, offsetof(struct wq_open, limiters));
 	ASSERT_EQ(56, sizeof(struct wq_done));
 	ASSERT_EQ(32, offsetof(struct wq_done, next));
 	ASSERT_EQ(48, offsetof(struct wq_done, timeout));
-	ASSERT_EQ(64, sizeof(struct wq_key_state));
-	ASSERT_EQ(56, offsetof(struct wq_key_state, lease));
-	ASSERT_EQ(24, offsetof(struct wq_key_state, requeues));
+	ASSERT_EQ(64, sizeof(struct wq_query));
+	ASSERT_EQ(56, offsetof(struct wq_query, info.lease));
+	ASSERT_EQ(32, offsetof(struct wq_query, info.requeues));
 	ASSERT_EQ(448, sizeof(struct wq_stat));
 	ASSERT_EQ(200, offsetof(struct wq_stat, failed));
 	ASSERT_EQ(24, sizeof(struct wq_rec));
@@ -486,7 +486,7 @@ TEST(without_limits_it_is_the_longest_of_an_exponential_and_a_bucket)
 struct refused {
 	int error;
 	int num;
-	struct wq_limit limits[WQ_MAX_LIMITS + 1];
+	struct wq_limiter_spec limiters[WQ_MAX_LIMITERS + 1];
 };
 
 static const struct refused refused[] = {
@@ -509,17 +509,17 @@ static const struct refused refused[] = {
 	{ -ERANGE, 1, { BUCKET(1, 0xffffffff) } },
 	{ -ERANGE, 3, { MAX_OF(2), EXPONENTIAL(1, 2), EXPONENTIAL(1, -2) } },
 	/* fields that the kind has no use for */
-	{ -EINVAL, 1, { { .kind = WQ_LIMIT_EXPONENTIAL, .n = 1, .base = 1, .max = 1 } } },
-	{ -EINVAL, 1, { { .kind = WQ_LIMIT_EXPONENTIAL, .rate = 1, .base = 1, .max = 1 } } },
-	{ -EINVAL, 1, { { .kind = WQ_LIMIT_FAST_SLOW, .n = 1, .base = 1, .max = 1, .rate = 1 } } },
-	{ -EINVAL, 1, { { .kind = WQ_LIMIT_BUCKET, .n = 1, .rate = 1, .base = 1 } } },
-	{ -EINVAL, 1, { { .kind = WQ_LIMIT_BUCKET, .n = 1, .rate = 1, .max = 1 } } },
-	{ -EINVAL, 2, { { .kind = WQ_LIMIT_MAX_OF, .n = 1, .base = 1 }, EXPONENTIAL(1, 2) } },
-	{ -EINVAL, 2, { { .kind = WQ_LIMIT_MAX_OF, .n = 1, .max = 1 }, EXPONENTIAL(1, 2) } },
-	{ -EINVAL, 2, { { .kind = WQ_LIMIT_MAX_OF, .n = 1, .rate = 1 }, EXPONENTIAL(1, 2) } },
-	{ -EINVAL, 2, { { .kind = WQ_LIMIT_MAX_WAIT, .max = 1, .n = 1 }, EXPONENTIAL(1, 2) } },
-	{ -EINVAL, 2, { { .kind = WQ_LIMIT_MAX_WAIT, .max = 1, .base = 1 }, EXPONENTIAL(1, 2) } },
-	{ -EINVAL, 2, { { .kind = WQ_LIMIT_MAX_WAIT, .max = 1, .rate = 1 }, EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 1, { { .kind = WQ_LIMITER_EXPONENTIAL, .n = 1, .base = 1, .max = 1 } } },
+	{ -EINVAL, 1, { { .kind = WQ_LIMITER_EXPONENTIAL, .rate = 1, .base = 1, .max = 1 } } },
+	{ -EINVAL, 1, { { .kind = WQ_LIMITER_FAST_SLOW, .n = 1, .base = 1, .max = 1, .rate = 1 } } },
+	{ -EINVAL, 1, { { .kind = WQ_LIMITER_BUCKET, .n = 1, .rate = 1, .base = 1 } } },
+	{ -EINVAL, 1, { { .kind = WQ_LIMITER_BUCKET, .n = 1, .rate = 1, .max = 1 } } },
+	{ -EINVAL, 2, { { .kind = WQ_LIMITER_MAX_OF, .n = 1, .base = 1 }, EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 2, { { .kind = WQ_LIMITER_MAX_OF, .n = 1, .max = 1 }, EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 2, { { .kind = WQ_LIMITER_MAX_OF, .n = 1, .rate = 1 }, EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 2, { { .kind = WQ_LIMITER_MAX_WAIT, .max = 1, .n = 1 }, EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 2, { { .kind = WQ_LIMITER_MAX_WAIT, .max = 1, .base = 1 }, EXPONENTIAL(1, 2) } },
+	{ -EINVAL, 2, { { .kind = WQ_LIMITER_MAX_WAIT, .max = 1, .rate = 1 }, EXPONENTIAL(1, 2) } },
 	/* fewer than they say, or more */
 	{ -EINVAL, 1, { MAX_OF(0) } },
 	{ -EINVAL, 2, { MAX_OF(0), EXPONENTIAL(1, 2) } },
@@ -540,7 +540,7 @@ static const struct refused refused[] = {
 			MAX_WAIT(1), MAX_WAIT(1), EXPONENTIAL(1, 2) } },
 	/* too many, whether they are there or not */
 	{ -E2BIG, 2, { MAX_OF(0xffffffff), EXPONENTIAL(1, 2) } },
-	{ -E2BIG, WQ_MAX_LIMITS + 1, { MAX_OF(WQ_MAX_LIMITS),
+	{ -E2BIG, WQ_MAX_LIMITERS + 1, { MAX_OF(WQ_MAX_LIMITERS),
 		EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2),
 		EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2),
 		EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2),
@@ -553,11 +553,11 @@ TEST(limits_that_are_refused_leave_nothing_half_made)
 
 	for (int i = 0; i < ARRAY_SIZE(refused); i++) {
 		const struct refused *r = &refused[i];
-		struct wq_open named = opening("refused", r->limits, r->num);
-		struct wq_open private = opening("", r->limits, r->num);
+		struct wq_open named = opening("refused", r->limiters, r->num);
+		struct wq_open private = opening("", r->limiters, r->num);
 
 		ASSERT_EQ(r->error, verb(fd, WQ_IOC_OPEN, &named)) {
-			TH_LOG("limits number %d, the first of kind %u", i, r->limits[0].kind);
+			TH_LOG("limiters number %d, the first of kind %u", i, r->limiters[0].kind);
 		}
 		ASSERT_EQ(-ENOENT, q_unlink("refused"));
 		ASSERT_EQ(r->error, verb(fd, WQ_IOC_OPEN, &private));
@@ -569,11 +569,11 @@ TEST(limits_that_are_refused_leave_nothing_half_made)
 
 TEST(limits_at_their_bounds_are_taken)
 {
-	struct wq_limit many[WQ_MAX_LIMITS + 1] = { MAX_OF(WQ_MAX_LIMITS - 1) };
+	struct wq_limiter_spec many[WQ_MAX_LIMITERS + 1] = { MAX_OF(WQ_MAX_LIMITERS - 1) };
 	int q;
 
-	for (int i = 1; i < WQ_MAX_LIMITS; i++)
-		many[i] = (struct wq_limit)EXPONENTIAL(i * HOUR, i * HOUR);
+	for (int i = 1; i < WQ_MAX_LIMITERS; i++)
+		many[i] = (struct wq_limiter_spec)EXPONENTIAL(i * HOUR, i * HOUR);
 	q = open_limited("", 0, many);
 	ASSERT_LE(0, q);
 	ASSERT_EQ(15 * 60, minutes(q, "a"));
@@ -604,9 +604,9 @@ TEST(limits_at_their_bounds_are_taken)
 
 TEST(a_bad_pointer_to_limits_says_EFAULT)
 {
-	struct wq_limit *part = edge(sizeof(*part));
+	struct wq_limiter_spec *part = edge(sizeof(*part));
 	void *bad[] = { NULL, edge(0), edge(sizeof(*part) - 8), (void *)-4096L, part };
-	struct wq_limit whole[] = { MAX_OF(1), EXPONENTIAL(1, 2) };
+	struct wq_limiter_spec whole[] = { MAX_OF(1), EXPONENTIAL(1, 2) };
 	int fd = q_dev(O_RDWR);
 
 	*part = whole[0];
@@ -622,8 +622,8 @@ TEST(a_bad_pointer_to_limits_says_EFAULT)
 
 TEST(a_huge_number_of_limits_says_E2BIG)
 {
-	static const __u32 num[] = { WQ_MAX_LIMITS + 1, 1 << 27, 0x80000000, 0xffffffff };
-	static const struct wq_limit one[] = { EXPONENTIAL(1, 2) };
+	static const __u32 num[] = { WQ_MAX_LIMITERS + 1, 1 << 27, 0x80000000, 0xffffffff };
+	static const struct wq_limiter_spec one[] = { EXPONENTIAL(1, 2) };
 	int fd = q_dev(O_RDWR);
 
 	for (int i = 0; i < ARRAY_SIZE(num); i++) {
@@ -636,7 +636,7 @@ TEST(a_huge_number_of_limits_says_E2BIG)
 
 TEST(a_reserved_field_of_open_that_is_not_zero_says_EINVAL)
 {
-	static const struct wq_limit one[] = { EXPONENTIAL(1, 2) };
+	static const struct wq_limiter_spec one[] = { EXPONENTIAL(1, 2) };
 	int fd = q_dev(O_RDWR);
 
 	for (int num = 0; num < 2; num++) {
@@ -659,7 +659,7 @@ static int charge_check(const int *fds, const struct wq_info *info)
 	for (int n = 0; n < 2000; n++) {
 		const struct refused *r = &refused[n % ARRAY_SIZE(refused)];
 
-		op = opening(n % 2 ? "refused" : "", r->limits, r->num);
+		op = opening(n % 2 ? "refused" : "", r->limiters, r->num);
 		op.max_keys = info->user_keys;
 		if (verb(fds[0], WQ_IOC_OPEN, &op) != r->error)
 			return 102;
@@ -687,9 +687,9 @@ TEST(limits_that_are_refused_charge_the_user_nothing)
 
 TEST(an_open_that_attaches_leaves_the_limiter_that_is_there)
 {
-	static const struct wq_limit hour[] = { EXPONENTIAL(HOUR, HOUR) };
-	static const struct wq_limit day[] = { EXPONENTIAL(24 * HOUR, 24 * HOUR) };
-	static const struct wq_limit bad[] = { EXPONENTIAL(-1, 1) };
+	static const struct wq_limiter_spec hour[] = { EXPONENTIAL(HOUR, HOUR) };
+	static const struct wq_limiter_spec day[] = { EXPONENTIAL(24 * HOUR, 24 * HOUR) };
+	static const struct wq_limiter_spec bad[] = { EXPONENTIAL(-1, 1) };
 	struct wq_open op = opening("limits-stay", hour, 1);
 	int a = q_dev(O_RDWR), b = q_dev(O_RDWR);
 
@@ -699,13 +699,13 @@ TEST(an_open_that_attaches_leaves_the_limiter_that_is_there)
 	/* checked, though not used */
 	for (int flags = 0; flags <= WQ_OPEN_CREATE; flags += WQ_OPEN_CREATE) {
 		op.flags = flags;
-		op.limits = addr_of(bad);
+		op.limiters = addr_of(bad);
 		EXPECT_EQ(-ERANGE, verb(b, WQ_IOC_OPEN, &op));
-		op.limits = 0;
+		op.limiters = 0;
 		EXPECT_EQ(-EFAULT, verb(b, WQ_IOC_OPEN, &op));
 		EXPECT_EQ(-ENOTCONN, q_shutdown(b));
 	}
-	op.limits = addr_of(day);
+	op.limiters = addr_of(day);
 	EXPECT_EQ(0, verb(b, WQ_IOC_OPEN, &op));
 	EXPECT_EQ(60, minutes(b, "a"));
 	EXPECT_EQ(0, q_unlink("limits-stay"));
@@ -719,8 +719,8 @@ TEST(a_shorter_struct_open_makes_a_queue_with_the_default_limiter)
 	int fd = q_dev(O_RDWR);
 
 	memset(&op, 0x5a, sizeof(op));
-	memset(&op, 0, offsetof(struct wq_open, limits));
-	op.size = offsetof(struct wq_open, limits);
+	memset(&op, 0, offsetof(struct wq_open, limiters));
+	op.size = offsetof(struct wq_open, limiters);
 	ASSERT_EQ(0, verb(fd, WQ_IOC_OPEN, &op));
 	for (int i = 0; i < 20; i++)
 		minutes(fd, "a");
@@ -735,7 +735,7 @@ TEST_F(hours, a_shorter_struct_done_has_outcomes_and_no_get)
 
 	ASSERT_EQ(0, hold(self->q, "a", &it));
 	q_add(self->q, "b");
-	rec_set(&one, "a", 1, it.token)->flags = WQ_DONE_RETRY;
+	rec_set(&one, "a", 1, it.token)->flags = WQ_OUTCOME_RETRY;
 	memset(&done, 0x5a, sizeof(done));
 	done.size = offsetof(struct wq_done, next);
 	done.flags = 0;
@@ -751,20 +751,23 @@ TEST_F(hours, a_shorter_struct_done_has_outcomes_and_no_get)
 TEST_F(hours, shorter_structs_of_query_forget_and_stat_are_written_no_further)
 {
 	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_FORGET, WQ_IOC_CANCEL };
-	struct wq_key_state ks;
+	struct wq_query ks;
 	struct wq_stat st;
 
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
 		retry(self->q, "a");
 		memset(&ks, 0x5a, sizeof(ks));
-		ks.size = offsetof(struct wq_key_state, requeues);
-		ks.flags = ks.state = 0;
+		ks.size = offsetof(struct wq_query, info.requeues);
+		ks.flags = ks.reserved = 0;
+		ks.info.state = ks.info.failures = 0;
 		ks.key = addr_of("a");
 		ks.key_len = 1;
 		ASSERT_EQ(0, verb(self->q, nrs[i], &ks));
-		ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, ks.state);
-		ASSERT_EQ(0x5a5a5a5a, ks.requeues);
-		ASSERT_EQ(0x5a5a5a5a, ks.failures);
+		ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, ks.info.state);
+		/* counted by query, and by forget before it resets them */
+		ASSERT_EQ(i == 1 ? 2 : 1, ks.info.failures);
+		ASSERT_EQ(0x5a5a5a5a, ks.info.requeues);
+		ASSERT_EQ(0x5a5a5a5a, ks.info.holder);
 	}
 	memset(&st, 0x5a, sizeof(st));
 	st.size = offsetof(struct wq_stat, failed);
@@ -785,7 +788,7 @@ TEST_F(hours, a_rate_limited_key_waits_and_counts_a_failure_and_a_retry)
 	ASSERT_EQ(1, requeues(self->q, "a"));
 	ASSERT_EQ(1, q_stat(self->q).retries);
 	ASSERT_EQ(1, q_stat(self->q).failed);
-	ASSERT_EQ(0, q_stat(self->q).kept);
+	ASSERT_EQ(0, q_stat(self->q).retained);
 	ASSERT_EQ(0, q_stat(self->q).adds);
 }
 
@@ -938,8 +941,8 @@ TEST_F(hours, a_delay_or_drop_delay_beside_rate_limited_says_EINVAL)
 
 TEST(a_full_queue_refuses_a_retried_key_and_takes_no_token_for_it)
 {
-	static const struct wq_limit limits[] = { HOURLY(1), {} };
-	int q = open_limited("", 1, limits);
+	static const struct wq_limiter_spec limiters[] = { HOURLY(1), {} };
+	int q = open_limited("", 1, limiters);
 	struct wq_stat before;
 
 	ASSERT_EQ(1, q_add(q, "a"));
@@ -1029,17 +1032,17 @@ TEST_F(hours, done_leaves_the_failures_and_keeps_the_key_for_them)
 	st = q_stat(self->q);
 	ASSERT_EQ(1, st.keys);
 	ASSERT_EQ(1, st.failed);
-	ASSERT_EQ(1, st.kept);
+	ASSERT_EQ(1, st.retained);
 	ASSERT_EQ(0, st.ready);
 	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
 
 	/* it goes on where it was */
 	ASSERT_EQ(1, q_add(self->q, "a"));
-	ASSERT_EQ(0, q_stat(self->q).kept);
+	ASSERT_EQ(0, q_stat(self->q).retained);
 	ASSERT_EQ(1, q_stat(self->q).failed);
 	ASSERT_EQ(2, get_failed(self->q, &it, 0));
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE | WQ_KEY_FAILED, q_query(self->q, "a"));
-	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(WQ_RESULT_DELAYED, done_with(self->q, &it, WQ_OUTCOME_RETRY, 0));
 	ASSERT_EQ(240, due(self->q));
 }
 
@@ -1049,11 +1052,11 @@ TEST_F(hours, done_and_forget_leaves_nothing_of_the_key)
 
 	ASSERT_EQ(0, keep(self->q, "a", 2));
 	ASSERT_EQ(0, hold(self->q, "a", &it));
-	ASSERT_EQ(0, done_with(self->q, &it, WQ_DONE_FORGET, 0));
+	ASSERT_EQ(0, done_with(self->q, &it, WQ_OUTCOME_FORGET, 0));
 	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
 	ASSERT_EQ(0, q_stat(self->q).keys);
 	ASSERT_EQ(0, q_stat(self->q).failed);
-	ASSERT_EQ(0, q_stat(self->q).kept);
+	ASSERT_EQ(0, q_stat(self->q).retained);
 	ASSERT_EQ(60, minutes(self->q, "a"));
 }
 
@@ -1063,7 +1066,7 @@ TEST_F(hours, done_and_retry_waits_as_the_limiter_says)
 
 	for (int i = 0; i < 3; i++) {
 		ASSERT_EQ(0, hold(self->q, "a", &it));
-		ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+		ASSERT_EQ(WQ_RESULT_DELAYED, done_with(self->q, &it, WQ_OUTCOME_RETRY, 0));
 		ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, q_query(self->q, "a"));
 		ASSERT_EQ(i + 1, failures(self->q, "a"));
 		ASSERT_EQ(60 << i, due(self->q));
@@ -1080,7 +1083,7 @@ TEST_F(at_once, done_and_retry_without_a_delay_makes_the_key_ready)
 	q_add(self->q, "other");
 	q_add(self->q, "a");
 	q_get(self->q, &it, 0);
-	ASSERT_EQ(WQ_DONE_READY, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(WQ_RESULT_READY, done_with(self->q, &it, WQ_OUTCOME_RETRY, 0));
 	ASSERT_EQ(1, failures(self->q, "other"));
 	/* at the tail */
 	ASSERT_EQ(0, get_failed(self->q, &it, 0));
@@ -1095,7 +1098,7 @@ TEST_F(hours, done_and_after_waits_as_told_and_is_no_failure)
 	struct item it;
 
 	ASSERT_EQ(0, hold(self->q, "a", &it));
-	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_AFTER, 3 * HOUR));
+	ASSERT_EQ(WQ_RESULT_DELAYED, done_with(self->q, &it, WQ_OUTCOME_AFTER, 3 * HOUR));
 	ASSERT_EQ(WQ_KEY_DELAYED, q_query(self->q, "a"));
 	ASSERT_EQ(180, due(self->q));
 	ASSERT_EQ(0, failures(self->q, "a"));
@@ -1104,12 +1107,12 @@ TEST_F(hours, done_and_after_waits_as_told_and_is_no_failure)
 	/* 0 or less: now */
 	for (int i = 0; i < ARRAY_SIZE(now); i++) {
 		ASSERT_EQ(0, hold(self->q, "a", &it));
-		ASSERT_EQ(WQ_DONE_READY, done_with(self->q, &it, WQ_DONE_AFTER, now[i]));
+		ASSERT_EQ(WQ_RESULT_READY, done_with(self->q, &it, WQ_OUTCOME_AFTER, now[i]));
 		ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
 	}
 	/* the far future waits */
 	ASSERT_EQ(0, hold(self->q, "a", &it));
-	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_AFTER, INT64_MAX));
+	ASSERT_EQ(WQ_RESULT_DELAYED, done_with(self->q, &it, WQ_OUTCOME_AFTER, INT64_MAX));
 	ASSERT_LT(FOR_EVER, due(self->q));
 }
 
@@ -1119,11 +1122,11 @@ TEST_F(hours, after_leaves_the_failures_and_forget_with_it_does_not)
 
 	ASSERT_EQ(0, keep(self->q, "a", 2));
 	ASSERT_EQ(0, hold(self->q, "a", &it));
-	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_AFTER, HOUR));
+	ASSERT_EQ(WQ_RESULT_DELAYED, done_with(self->q, &it, WQ_OUTCOME_AFTER, HOUR));
 	ASSERT_EQ(2, failures(self->q, "a"));
 	ASSERT_EQ(0, hold(self->q, "a", &it));
-	ASSERT_EQ(WQ_DONE_DELAYED,
-		  done_with(self->q, &it, WQ_DONE_FORGET | WQ_DONE_AFTER, HOUR));
+	ASSERT_EQ(WQ_RESULT_DELAYED,
+		  done_with(self->q, &it, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, HOUR));
 	ASSERT_EQ(0, failures(self->q, "a"));
 	ASSERT_EQ(WQ_KEY_DELAYED, q_query(self->q, "a"));
 	ASSERT_EQ(0, q_stat(self->q).failed);
@@ -1135,11 +1138,11 @@ TEST_F(hours, a_key_added_during_the_work_is_ready_whatever_the_outcome)
 		__u16 flags;
 		int result;
 	} outcomes[] = {
-		{ 0, WQ_DONE_READY },
-		{ WQ_DONE_FORGET, WQ_DONE_READY },
-		{ WQ_DONE_RETRY, WQ_DONE_READY | WQ_DONE_DELAYED },
-		{ WQ_DONE_AFTER, WQ_DONE_READY | WQ_DONE_DELAYED },
-		{ WQ_DONE_AFTER | WQ_DONE_FORGET, WQ_DONE_READY | WQ_DONE_DELAYED },
+		{ 0, WQ_RESULT_READY },
+		{ WQ_OUTCOME_FORGET, WQ_RESULT_READY },
+		{ WQ_OUTCOME_RETRY, WQ_RESULT_READY | WQ_RESULT_DELAYED },
+		{ WQ_OUTCOME_AFTER, WQ_RESULT_READY | WQ_RESULT_DELAYED },
+		{ WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET, WQ_RESULT_READY | WQ_RESULT_DELAYED },
 	};
 	struct item it;
 
@@ -1149,7 +1152,7 @@ TEST_F(hours, a_key_added_during_the_work_is_ready_whatever_the_outcome)
 		ASSERT_EQ(0, hold(self->q, "a", &it));
 		ASSERT_EQ(1, q_add(self->q, "a"));
 		ASSERT_EQ(outcomes[i].result,
-			  done_with(self->q, &it, flags, flags & WQ_DONE_AFTER ? HOUR : 0)) {
+			  done_with(self->q, &it, flags, flags & WQ_OUTCOME_AFTER ? HOUR : 0)) {
 			TH_LOG("outcome %#x", flags);
 		}
 		ASSERT_EQ(1, q_stat(self->q).ready);
@@ -1164,12 +1167,12 @@ TEST_F(hours, a_retry_leaves_an_earlier_time_that_is_pending)
 
 	ASSERT_EQ(0, hold(self->q, "a", &it));
 	add_flags(self->q, "a", HOUR / 2, 0);
-	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(WQ_RESULT_DELAYED, done_with(self->q, &it, WQ_OUTCOME_RETRY, 0));
 	ASSERT_EQ(30, due(self->q));
 	ASSERT_EQ(1, failures(self->q, "a"));
 	ASSERT_EQ(0, hold(self->q, "a", &it));
 	add_flags(self->q, "a", 9 * HOUR, 0);
-	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_AFTER, HOUR));
+	ASSERT_EQ(WQ_RESULT_DELAYED, done_with(self->q, &it, WQ_OUTCOME_AFTER, HOUR));
 	ASSERT_EQ(60, due(self->q));
 }
 
@@ -1182,24 +1185,24 @@ TEST_F(hours, outcomes_of_an_array_are_each_key_s_own)
 	ASSERT_EQ(0, hold_letters(self->q, 7, its));
 	q_add(self->q, "g");
 	put_done(&a, &its[0], 0, 0);
-	put_done(&a, &its[1], WQ_DONE_FORGET, 0);
-	put_done(&a, &its[2], WQ_DONE_RETRY, 0);
-	put_done(&a, &its[3], WQ_DONE_AFTER, 5 * HOUR);
-	put_done(&a, &its[4], WQ_DONE_AFTER, 0);
-	put_done(&a, &its[5], WQ_DONE_FORGET | WQ_DONE_RETRY, 0);
-	put_done(&a, &its[6], WQ_DONE_RETRY, 0);
-	put_done(&a, &none, WQ_DONE_RETRY, 0);
-	put_done(&a, &its[0], WQ_DONE_RETRY, 0);
+	put_done(&a, &its[1], WQ_OUTCOME_FORGET, 0);
+	put_done(&a, &its[2], WQ_OUTCOME_RETRY, 0);
+	put_done(&a, &its[3], WQ_OUTCOME_AFTER, 5 * HOUR);
+	put_done(&a, &its[4], WQ_OUTCOME_AFTER, 0);
+	put_done(&a, &its[5], WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY, 0);
+	put_done(&a, &its[6], WQ_OUTCOME_RETRY, 0);
+	put_done(&a, &none, WQ_OUTCOME_RETRY, 0);
+	put_done(&a, &its[0], WQ_OUTCOME_RETRY, 0);
 	a.results = results;
 	ASSERT_EQ(0, q_done_array(self->q, &a));
 	ASSERT_EQ(9, a.count);
 	ASSERT_EQ(0, results[0]);
 	ASSERT_EQ(0, results[1]);
-	ASSERT_EQ(WQ_DONE_DELAYED, results[2]);
-	ASSERT_EQ(WQ_DONE_DELAYED, results[3]);
-	ASSERT_EQ(WQ_DONE_READY, results[4]);
+	ASSERT_EQ(WQ_RESULT_DELAYED, results[2]);
+	ASSERT_EQ(WQ_RESULT_DELAYED, results[3]);
+	ASSERT_EQ(WQ_RESULT_READY, results[4]);
 	ASSERT_EQ(-EINVAL, results[5]);
-	ASSERT_EQ(WQ_DONE_READY | WQ_DONE_DELAYED, results[6]);
+	ASSERT_EQ(WQ_RESULT_READY | WQ_RESULT_DELAYED, results[6]);
 	ASSERT_EQ(-ENOENT, results[7]);
 	ASSERT_EQ(-ESTALE, results[8]);
 	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
@@ -1237,13 +1240,13 @@ TEST_F(hours, a_large_array_is_retried_each_key_by_its_own_failures)
 		int i = a.count;
 
 		ASSERT_EQ(i % 3, rec->failures);
-		array_put(&a, rec->key, rec->len, rec->token)->flags = WQ_DONE_RETRY;
+		array_put(&a, rec->key, rec->len, rec->token)->flags = WQ_OUTCOME_RETRY;
 	}
 	a.results = results;
 	ASSERT_EQ(0, q_done_array(self->q, &a));
 	ASSERT_EQ(KEYS, a.count);
 	for (int i = 0; i < KEYS; i++)
-		ASSERT_EQ(WQ_DONE_DELAYED, results[i]);
+		ASSERT_EQ(WQ_RESULT_DELAYED, results[i]);
 	for (int n = 0; n < 3; n++) {
 		ASSERT_EQ(60 << n, due(self->q));
 		for (int i = n; i < KEYS; i += 3) {
@@ -1265,12 +1268,12 @@ TEST_F(hours, outcomes_that_contradict_each_other_leave_the_key_held)
 		__u16 flags;
 		__s64 delay;
 	} bad[] = {
-		{ WQ_DONE_FORGET | WQ_DONE_RETRY, 0 },
-		{ WQ_DONE_RETRY | WQ_DONE_AFTER, 0 },
-		{ WQ_DONE_RETRY | WQ_DONE_AFTER, HOUR },
-		{ WQ_DONE_FORGET | WQ_DONE_RETRY | WQ_DONE_AFTER, HOUR },
-		{ 0, 1 }, { 0, -1 }, { WQ_DONE_FORGET, 1 }, { WQ_DONE_RETRY, 1 },
-		{ WQ_DONE_RETRY, INT64_MIN }, { 1 << 3, 0 }, { WQ_DONE_RETRY | 1 << 4, 0 },
+		{ WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY, 0 },
+		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, 0 },
+		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, HOUR },
+		{ WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, HOUR },
+		{ 0, 1 }, { 0, -1 }, { WQ_OUTCOME_FORGET, 1 }, { WQ_OUTCOME_RETRY, 1 },
+		{ WQ_OUTCOME_RETRY, INT64_MIN }, { 1 << 3, 0 }, { WQ_OUTCOME_RETRY | 1 << 4, 0 },
 		{ 1 << 15, 0 },
 	};
 	struct wq_stat before;
@@ -1287,7 +1290,7 @@ TEST_F(hours, outcomes_that_contradict_each_other_leave_the_key_held)
 	ASSERT_TRUE(same(&before, self->q));
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE | WQ_KEY_FAILED, q_query(self->q, "a"));
 	ASSERT_EQ(1, failures(self->q, "a"));
-	ASSERT_EQ(0, done_with(self->q, &it, WQ_DONE_FORGET, 0));
+	ASSERT_EQ(0, done_with(self->q, &it, WQ_OUTCOME_FORGET, 0));
 }
 
 TEST_F(hours, without_results_a_contradiction_stops_done_at_its_key)
@@ -1296,9 +1299,9 @@ TEST_F(hours, without_results_a_contradiction_stops_done_at_its_key)
 	struct item its[3];
 
 	ASSERT_EQ(0, hold_letters(self->q, 3, its));
-	put_done(&a, &its[0], WQ_DONE_RETRY, 0);
-	put_done(&a, &its[1], WQ_DONE_FORGET | WQ_DONE_RETRY, 0);
-	put_done(&a, &its[2], WQ_DONE_RETRY, 0);
+	put_done(&a, &its[0], WQ_OUTCOME_RETRY, 0);
+	put_done(&a, &its[1], WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY, 0);
+	put_done(&a, &its[2], WQ_OUTCOME_RETRY, 0);
 	ASSERT_EQ(-EINVAL, q_done_array(self->q, &a));
 	ASSERT_EQ(1, a.count);
 	ASSERT_EQ(2, q_stat(self->q).held);
@@ -1318,13 +1321,13 @@ TEST_F(hours, a_key_that_is_not_held_can_not_be_retried)
 	ASSERT_EQ(0, q_done(self->q, &old));
 	ASSERT_EQ(0, hold(self->q, "a", &it));
 	before = q_stat(self->q);
-	ASSERT_EQ(-ESTALE, done_with(self->q, &old, WQ_DONE_RETRY, 0));
-	ASSERT_EQ(-ESTALE, done_with(stranger, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(-ESTALE, done_with(self->q, &old, WQ_OUTCOME_RETRY, 0));
+	ASSERT_EQ(-ESTALE, done_with(stranger, &it, WQ_OUTCOME_RETRY, 0));
 	it.token = 0;
-	ASSERT_EQ(-EPERM, done_with(stranger, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(-EPERM, done_with(stranger, &it, WQ_OUTCOME_RETRY, 0));
 	ASSERT_TRUE(same(&before, self->q));
 	ASSERT_EQ(0, failures(self->q, "a"));
-	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(WQ_RESULT_DELAYED, done_with(self->q, &it, WQ_OUTCOME_RETRY, 0));
 	close(stranger);
 }
 
@@ -1339,11 +1342,11 @@ TEST(retries_come_back_with_growing_gaps)
 	for (int i = 0; i < ARRAY_SIZE(gaps); i++) {
 		__s64 start = now_ns();
 
-		ASSERT_EQ(WQ_DONE_DELAYED, done_with(q, &it, WQ_DONE_RETRY, 0));
+		ASSERT_EQ(WQ_RESULT_DELAYED, done_with(q, &it, WQ_OUTCOME_RETRY, 0));
 		ASSERT_EQ(i + 1, get_failed(q, &it, 20 * SEC));
 		ASSERT_LE(gaps[i] * MS, now_ns() - start);
 	}
-	ASSERT_EQ(0, done_with(q, &it, WQ_DONE_FORGET, 0));
+	ASSERT_EQ(0, done_with(q, &it, WQ_OUTCOME_FORGET, 0));
 	ASSERT_TRUE(balanced(q));
 	ASSERT_EQ(0, q_stat(q).keys);
 }
@@ -1358,13 +1361,13 @@ TEST_F(hours, retries_after_shut_down_are_dropped_and_counted)
 	ASSERT_EQ(0, hold_letters(self->q, 5, its));
 	q_add(self->q, "d");
 	ASSERT_EQ(0, q_shutdown(self->q));
-	ASSERT_EQ(0, done_with(self->q, &its[0], WQ_DONE_RETRY, 0));
+	ASSERT_EQ(0, done_with(self->q, &its[0], WQ_OUTCOME_RETRY, 0));
 	ASSERT_EQ(1, q_stat(self->q).dropped);
-	ASSERT_EQ(0, done_with(self->q, &its[1], WQ_DONE_AFTER, HOUR));
-	ASSERT_EQ(0, done_with(self->q, &its[2], WQ_DONE_AFTER, 0));
+	ASSERT_EQ(0, done_with(self->q, &its[1], WQ_OUTCOME_AFTER, HOUR));
+	ASSERT_EQ(0, done_with(self->q, &its[2], WQ_OUTCOME_AFTER, 0));
 	/* the run that was asked for before it comes */
-	ASSERT_EQ(WQ_DONE_READY, done_with(self->q, &its[3], WQ_DONE_AFTER, HOUR));
-	ASSERT_EQ(0, done_with(self->q, &its[4], WQ_DONE_FORGET, 0));
+	ASSERT_EQ(WQ_RESULT_READY, done_with(self->q, &its[3], WQ_OUTCOME_AFTER, HOUR));
+	ASSERT_EQ(0, done_with(self->q, &its[4], WQ_OUTCOME_FORGET, 0));
 	st = q_stat(self->q);
 	ASSERT_EQ(4, st.dropped);
 	ASSERT_EQ(5, st.dones);
@@ -1386,9 +1389,9 @@ TEST_F(hours, a_shut_down_drops_a_retry_and_not_that_the_key_failed)
 	ASSERT_EQ(1, failures(self->q, "a"));
 	ASSERT_EQ(2, q_stat(self->q).failed);
 	/* the queue's thread cleans up behind it */
-	for (int i = 0; i < 2000 && q_stat(self->q).kept < 2; i++)
+	for (int i = 0; i < 2000 && q_stat(self->q).retained < 2; i++)
 		sleep_ms(5);
-	ASSERT_EQ(2, q_stat(self->q).kept);
+	ASSERT_EQ(2, q_stat(self->q).retained);
 	ASSERT_EQ(2, q_stat(self->q).keys);
 	ASSERT_EQ(WQ_KEY_FAILED, forget(self->q, "a"));
 	ASSERT_EQ(WQ_KEY_FAILED, q_cancel(self->q, "b"));
@@ -1406,7 +1409,7 @@ TEST_F(at_once, a_drain_ends_though_the_last_key_is_retried)
 	if (!pid)
 		_exit(-q_drain(self->q));
 	ASSERT_TRUE(asleep(pid));
-	ASSERT_EQ(0, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(0, done_with(self->q, &it, WQ_OUTCOME_RETRY, 0));
 	ASSERT_EQ(0, reap(pid));
 	ASSERT_EQ(1, q_stat(self->q).dropped);
 }
@@ -1424,7 +1427,7 @@ TEST_F(hours, the_next_keys_come_in_the_same_call)
 	q_add(self->q, "b");
 	q_add(self->q, "c");
 	q_add(self->q, "d");
-	put_done(&a, &it, WQ_DONE_RETRY, 0);
+	put_done(&a, &it, WQ_OUTCOME_RETRY, 0);
 	ASSERT_EQ(0, done_get(self->q, &a, &next, 2, 0));
 	ASSERT_EQ(1, a.count);
 	ASSERT_EQ(2, next.count);
@@ -1472,14 +1475,14 @@ TEST_F(at_once, a_key_that_done_makes_ready_may_be_the_next)
 	struct item it;
 
 	ASSERT_EQ(0, hold(self->q, "a", &it));
-	put_done(&a, &it, WQ_DONE_RETRY, 0);
+	put_done(&a, &it, WQ_OUTCOME_RETRY, 0);
 	for (int i = 1; i < 5; i++) {
 		ASSERT_EQ(0, done_get(self->q, &a, &next, 0, 0));
 		ASSERT_EQ(1, next.count);
 		ASSERT_EQ(i, rec_at(&next, 0)->failures);
 		rec_at(&a, 0)->token = rec_at(&next, 0)->token;
 	}
-	rec_at(&a, 0)->flags = WQ_DONE_FORGET;
+	rec_at(&a, 0)->flags = WQ_OUTCOME_FORGET;
 	q_add(self->q, "a");
 	ASSERT_EQ(0, done_get(self->q, &a, &next, 0, 0));
 	ASSERT_EQ(1, next.count);
@@ -1496,7 +1499,7 @@ TEST_F(hours, done_holds_where_there_is_no_next_key)
 	struct item it;
 
 	ASSERT_EQ(0, hold(self->q, "a", &it));
-	put_done(&a, &it, WQ_DONE_RETRY, 0);
+	put_done(&a, &it, WQ_OUTCOME_RETRY, 0);
 	ASSERT_EQ(-EAGAIN, done_get(self->q, &a, &next, 0, 0));
 	ASSERT_EQ(1, a.count);
 	ASSERT_EQ(0, next.count);
@@ -1694,7 +1697,7 @@ TEST_F(hours, where_done_fails_without_results_nothing_is_got)
 
 	ASSERT_EQ(0, hold_letters(self->q, 3, its));
 	q_add(self->q, "next");
-	put_done(&a, &its[0], WQ_DONE_RETRY, 0);
+	put_done(&a, &its[0], WQ_OUTCOME_RETRY, 0);
 	put_done(&a, &none, 0, 0);
 	put_done(&a, &its[1], 0, 0);
 	ASSERT_EQ(-ENOENT, done_get(self->q, &a, &next, 5, FOREVER));
@@ -1705,7 +1708,7 @@ TEST_F(hours, where_done_fails_without_results_nothing_is_got)
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "b"));
 
 	array_reset(&a);
-	put_done(&a, &its[1], WQ_DONE_FORGET | WQ_DONE_RETRY, 0);
+	put_done(&a, &its[1], WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY, 0);
 	ASSERT_EQ(-EINVAL, done_get(self->q, &a, &next, 5, FOREVER));
 	ASSERT_EQ(0, a.count);
 	ASSERT_EQ(0, next.count);
@@ -1722,13 +1725,13 @@ TEST_F(hours, with_results_the_next_keys_come_whatever_done_said)
 
 	ASSERT_EQ(0, hold_letters(self->q, 2, its));
 	q_add(self->q, "next");
-	put_done(&a, &its[0], WQ_DONE_AFTER, HOUR);
+	put_done(&a, &its[0], WQ_OUTCOME_AFTER, HOUR);
 	put_done(&a, &none, 0, 0);
-	put_done(&a, &its[1], WQ_DONE_FORGET | WQ_DONE_RETRY, 0);
+	put_done(&a, &its[1], WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY, 0);
 	a.results = results;
 	ASSERT_EQ(0, done_get(self->q, &a, &next, 0, 0));
 	ASSERT_EQ(3, a.count);
-	ASSERT_EQ(WQ_DONE_DELAYED, results[0]);
+	ASSERT_EQ(WQ_RESULT_DELAYED, results[0]);
 	ASSERT_EQ(-ENOENT, results[1]);
 	ASSERT_EQ(-EINVAL, results[2]);
 	ASSERT_EQ(1, next.count);
@@ -1747,7 +1750,7 @@ static struct waiting *waiting_done(const struct item *it, __s64 timeout)
 {
 	struct waiting *w = shared(sizeof(*w));
 
-	rec_set(&w->key, it->key, it->len, it->token)->flags = WQ_DONE_RETRY;
+	rec_set(&w->key, it->key, it->len, it->token)->flags = WQ_OUTCOME_RETRY;
 	w->done = (struct wq_done){
 		.size = sizeof(w->done), .flags = WQ_DONE_GET,
 		.keys = { addr_of(&w->key), WQ_REC_SIZE(it->len), 1 },
@@ -1891,11 +1894,11 @@ TEST_F(hours, an_unknown_flag_of_done_says_EINVAL)
 
 TEST_F(hours, query_tells_failures_in_every_state)
 {
-	struct wq_key_state ks;
+	struct wq_query ks;
 	struct item it;
 
 	ASSERT_EQ(-ENOENT, ask(self->q, WQ_IOC_QUERY, "a", &ks));
-	ASSERT_EQ(0, ks.failures);
+	ASSERT_EQ(0, ks.info.failures);
 	retry(self->q, "a");
 	retry(self->q, "a");
 	for (int i = 0; i < 4; i++) {
@@ -1913,9 +1916,9 @@ TEST_F(hours, query_tells_failures_in_every_state)
 		if (i == 3)
 			q_done(self->q, &it);
 		ASSERT_EQ(0, ask(self->q, WQ_IOC_QUERY, "a", &ks));
-		ASSERT_EQ(states[i], ks.state);
-		ASSERT_EQ(2, ks.failures);
-		ASSERT_EQ(2, ks.requeues);
+		ASSERT_EQ(states[i], ks.info.state);
+		ASSERT_EQ(2, ks.info.failures);
+		ASSERT_EQ(2, ks.info.requeues);
 	}
 }
 
@@ -1923,7 +1926,7 @@ TEST(requeues_are_counted_as_the_limiter_does_and_failures_always)
 {
 	static const struct {
 		int requeues;
-		struct wq_limit limits[6];
+		struct wq_limiter_spec limiters[6];
 	} by[] = {
 		{ 3, { EXPONENTIAL(HOUR, HOUR) } },
 		{ 3, { FAST_SLOW(HOUR, HOUR, 1) } },
@@ -1936,12 +1939,12 @@ TEST(requeues_are_counted_as_the_limiter_does_and_failures_always)
 	};
 
 	for (int i = 0; i < ARRAY_SIZE(by); i++) {
-		int q = open_limited("", 0, by[i].limits);
+		int q = open_limited("", 0, by[i].limiters);
 
 		for (int n = 0; n < 3; n++)
 			retry(q, "a");
 		ASSERT_EQ(by[i].requeues, requeues(q, "a")) {
-			TH_LOG("limits number %d", i);
+			TH_LOG("limiters number %d", i);
 		}
 		ASSERT_EQ(3, failures(q, "a"));
 		ASSERT_LE(0, forget(q, "a"));
@@ -1960,20 +1963,20 @@ TEST(a_bucket_keeps_no_key_for_its_failures)
 	ASSERT_EQ(-ENOENT, q_query(q, "a"));
 	ASSERT_EQ(0, q_stat(q).keys);
 	ASSERT_EQ(0, q_stat(q).failed);
-	ASSERT_EQ(0, q_stat(q).kept);
+	ASSERT_EQ(0, q_stat(q).retained);
 	ASSERT_TRUE(balanced(q));
 }
 
 TEST_F(hours, forget_resets_the_failures_and_tells_what_they_were)
 {
-	struct wq_key_state ks;
+	struct wq_query ks;
 
 	retry(self->q, "a");
 	retry(self->q, "a");
 	ASSERT_EQ(0, ask(self->q, WQ_IOC_FORGET, "a", &ks));
-	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, ks.state);
-	ASSERT_EQ(2, ks.failures);
-	ASSERT_EQ(2, ks.requeues);
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, ks.info.state);
+	ASSERT_EQ(2, ks.info.failures);
+	ASSERT_EQ(2, ks.info.requeues);
 	/* it leaves the delay, and the next one is the first again */
 	ASSERT_EQ(WQ_KEY_DELAYED, q_query(self->q, "a"));
 	ASSERT_EQ(0, failures(self->q, "a"));
@@ -2007,7 +2010,7 @@ TEST_F(hours, forget_does_not_replace_done)
 
 TEST_F(hours, a_kept_key_goes_by_forget_or_cancel)
 {
-	struct wq_key_state ks;
+	struct wq_query ks;
 
 	ASSERT_EQ(0, keep(self->q, "a", 2));
 	ASSERT_EQ(WQ_KEY_FAILED, forget(self->q, "a"));
@@ -2015,13 +2018,13 @@ TEST_F(hours, a_kept_key_goes_by_forget_or_cancel)
 	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
 	ASSERT_EQ(0, keep(self->q, "a", 2));
 	ASSERT_EQ(0, ask(self->q, WQ_IOC_CANCEL, "a", &ks));
-	ASSERT_EQ(WQ_KEY_FAILED, ks.state);
-	ASSERT_EQ(2, ks.failures);
-	ASSERT_EQ(2, ks.requeues);
+	ASSERT_EQ(WQ_KEY_FAILED, ks.info.state);
+	ASSERT_EQ(2, ks.info.failures);
+	ASSERT_EQ(2, ks.info.requeues);
 	ASSERT_EQ(-ENOENT, q_cancel(self->q, "a"));
 	ASSERT_EQ(0, q_stat(self->q).canceled);
 	ASSERT_EQ(0, q_stat(self->q).keys);
-	ASSERT_EQ(0, q_stat(self->q).kept);
+	ASSERT_EQ(0, q_stat(self->q).retained);
 }
 
 TEST_F(hours, cancel_drops_the_failures_of_a_key_in_work)
@@ -2039,13 +2042,13 @@ TEST_F(hours, cancel_drops_the_failures_of_a_key_in_work)
 
 TEST(kept_keys_count_against_max_keys_until_they_are_forgotten_or_canceled)
 {
-	static const struct wq_limit limits[] = { EXPONENTIAL(HOUR, HOUR), {} };
-	int q = open_limited("", 2, limits);
+	static const struct wq_limiter_spec limiters[] = { EXPONENTIAL(HOUR, HOUR), {} };
+	int q = open_limited("", 2, limiters);
 	struct item it;
 
 	ASSERT_EQ(0, keep(q, "a", 1));
 	ASSERT_EQ(0, keep(q, "b", 1));
-	ASSERT_EQ(2, q_stat(q).kept);
+	ASSERT_EQ(2, q_stat(q).retained);
 	ASSERT_EQ(2, q_stat(q).keys);
 	ASSERT_EQ(-ENOSPC, q_add(q, "c"));
 	ASSERT_EQ(-ENOSPC, retry(q, "c"));
@@ -2059,7 +2062,7 @@ TEST(kept_keys_count_against_max_keys_until_they_are_forgotten_or_canceled)
 	ASSERT_EQ(-ENOSPC, q_add(q, "d"));
 	ASSERT_EQ(WQ_KEY_FAILED, q_cancel(q, "b"));
 	ASSERT_EQ(1, q_add(q, "d"));
-	ASSERT_EQ(0, q_stat(q).kept);
+	ASSERT_EQ(0, q_stat(q).retained);
 	ASSERT_TRUE(balanced(q));
 }
 
@@ -2077,21 +2080,21 @@ TEST_F(hours, list_tells_which_keys_failed)
 	do {
 		ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
 		for (int i = 0; i < a.count; i++, seen++) {
-			struct wq_row *rec = row_at(&a, i);
+			struct wq_list_rec *rec = row_at(&a, i);
 			int want = rec->key[0] == 'k' ? WQ_KEY_FAILED :
 				   rec->key[0] == 'd' ? WQ_KEY_FAILED | WQ_KEY_DELAYED :
 				   rec->key[0] == 'r' ?
 					WQ_KEY_FAILED | WQ_KEY_READY | WQ_KEY_DIRTY :
 					WQ_KEY_READY | WQ_KEY_DIRTY;
 
-			ASSERT_EQ(want, rec->state) {
+			ASSERT_EQ(want, rec->info.state) {
 				TH_LOG("key %.*s", rec->len, rec->key);
 			}
 		}
 	} while (cursor);
 	ASSERT_EQ(4, seen);
 	ASSERT_EQ(3, q_stat(self->q).failed);
-	ASSERT_EQ(1, q_stat(self->q).kept);
+	ASSERT_EQ(1, q_stat(self->q).retained);
 	free(a.recs);
 }
 
@@ -2104,7 +2107,7 @@ TEST_F(hours, bad_input_of_query_cancel_and_forget_is_refused)
 	ASSERT_EQ(0, keep(self->q, "a", 1));
 	before = q_stat(self->q);
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
-		struct wq_key_state ks, good = {
+		struct wq_query ks, good = {
 			.size = sizeof(good), .key = addr_of("a"), .key_len = 1,
 		};
 
@@ -2112,15 +2115,15 @@ TEST_F(hours, bad_input_of_query_cancel_and_forget_is_refused)
 		ks.flags = 1;
 		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks));
 		ks = good;
-		ks.state = 1;
+		ks.info.state = 1;
 		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks));
 		ks = good;
-		ks.requeues = 1;
+		ks.info.requeues = 1;
 		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks)) {
 			TH_LOG("verb %#x", nrs[i]);
 		}
 		ks = good;
-		ks.failures = 1;
+		ks.info.failures = 1;
 		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks));
 		ks = good;
 		ks.size = 7;
@@ -2156,7 +2159,7 @@ TEST_F(hours, a_reader_retries_what_it_got_and_a_writer_by_add)
 {
 	int reader = q_attach(self->name, O_RDONLY), writer = q_attach(self->name, O_WRONLY);
 	struct array a = array_new(4096), next = array_new(4096);
-	struct wq_key_state ks;
+	struct wq_query ks;
 	struct item it;
 
 	ASSERT_EQ(-EACCES, retry(reader, "a"));
@@ -2170,11 +2173,11 @@ TEST_F(hours, a_reader_retries_what_it_got_and_a_writer_by_add)
 	ASSERT_EQ(0, ask(reader, WQ_IOC_QUERY, "a", &ks));
 	ASSERT_EQ(-EACCES, q_cancel(reader, "a"));
 	ASSERT_EQ(1, failures(reader, "a"));
-	ASSERT_EQ(-EACCES, done_with(writer, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(-EACCES, done_with(writer, &it, WQ_OUTCOME_RETRY, 0));
 	put_done(&a, &it, 0, 0);
 	ASSERT_EQ(-EACCES, done_get(writer, &a, &next, 0, 0));
 	ASSERT_EQ(1, q_stat(reader).held);
-	ASSERT_EQ(WQ_DONE_DELAYED, done_with(reader, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(WQ_RESULT_DELAYED, done_with(reader, &it, WQ_OUTCOME_RETRY, 0));
 	array_reset(&a);
 	ASSERT_EQ(0, q_get(reader, &it, 0));
 	put_done(&a, &it, 0, 0);
@@ -2214,7 +2217,7 @@ TEST_F(hours, a_crash_of_a_consumer_is_no_failure)
 	ASSERT_EQ(0, failures(self->q, "new"));
 	ASSERT_EQ(2, get_failed(self->q, &it, 0));
 	ASSERT_STREQ("old", it.key);
-	ASSERT_EQ(WQ_DONE_DELAYED, done_with(self->q, &it, WQ_DONE_RETRY, 0));
+	ASSERT_EQ(WQ_RESULT_DELAYED, done_with(self->q, &it, WQ_OUTCOME_RETRY, 0));
 	ASSERT_EQ(240, due(self->q));
 	ASSERT_EQ(0, get_failed(self->q, &it, 0));
 	ASSERT_STREQ("new", it.key);
@@ -2235,9 +2238,9 @@ static int worker(const char *name)
 			struct wq_rec *rec = rec_at(&next, i);
 			struct wq_rec *done = array_put(&a, rec->key, rec->len, rec->token);
 
-			done->flags = rec->failures < 3 ? WQ_DONE_RETRY : WQ_DONE_FORGET;
+			done->flags = rec->failures < 3 ? WQ_OUTCOME_RETRY : WQ_OUTCOME_FORGET;
 			if (rec->failures == 3 && !(rec->token % 4)) {
-				done->flags = WQ_DONE_AFTER;
+				done->flags = WQ_OUTCOME_AFTER;
 				done->delay = MS;
 			}
 		}
@@ -2246,11 +2249,11 @@ static int worker(const char *name)
 
 TEST_F(hours, workers_that_retry_and_one_that_is_killed_lose_nothing)
 {
-	static const struct wq_limit limits[] = {
+	static const struct wq_limiter_spec limiters[] = {
 		MAX_OF(2), EXPONENTIAL(MS / 4, 2 * MS), BUCKET(WQ_QPS(100000), 100), {}
 	};
 	enum { KEYS = 1000, WORKERS = 4 };
-	int q = open_limited("selftest-workers", 0, limits);
+	int q = open_limited("selftest-workers", 0, limiters);
 	struct wq_stat st;
 	pid_t pids[WORKERS];
 

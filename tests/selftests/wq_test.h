@@ -162,18 +162,18 @@ static inline int q_list(int fd, struct array *a, __u32 most, __u64 *cursor)
 }
 
 /* Row number i of what list told. */
-static inline struct wq_row *row_at(struct array *a, unsigned int i)
+static inline struct wq_list_rec *row_at(struct array *a, unsigned int i)
 {
 	char *row = a->recs;
 
 	while (i--)
-		row += WQ_ROW_SIZE(((struct wq_row *)row)->len);
-	return (struct wq_row *)row;
+		row += WQ_LIST_REC_SIZE(((struct wq_list_rec *)row)->len);
+	return (struct wq_list_rec *)row;
 }
 
-static inline struct wq_row *row_next(struct wq_row *row)
+static inline struct wq_list_rec *row_next(struct wq_list_rec *row)
 {
-	return (void *)((char *)row + WQ_ROW_SIZE(row->len));
+	return (void *)((char *)row + WQ_LIST_REC_SIZE(row->len));
 }
 
 /* ---- one key ---- */
@@ -252,12 +252,12 @@ static inline int q_done_key(int fd, const char *key)
 
 static inline int q_key_state(int fd, unsigned long nr, const void *key, size_t len)
 {
-	struct wq_key_state ks = {
+	struct wq_query ks = {
 		.size = sizeof(ks), .key = addr_of(key), .key_len = len,
 	};
 	int ret = verb(fd, nr, &ks);
 
-	return ret ?: (int)ks.state;
+	return ret ?: (int)ks.info.state;
 }
 
 static inline int q_query(int fd, const char *key)

@@ -809,7 +809,7 @@ stat_json() {
 	status 0 wq stat --json $q
 	holds '[.name, .mode, .shutdown, .draining] == ["'$q'", "0600", false, false]'
 	holds '[.ready, .processing, .depth, .keys] == [1, 1, 2, 2]'
-	holds '[.adds, .coalesced, .gets, .dones, .merged, .failed, .kept] == [4, 1, 2, 1, 0, 0, 0]'
+	holds '[.adds, .coalesced, .gets, .dones, .merged, .failed, .retained] == [4, 1, 2, 1, 0, 0, 0]'
 	holds '.consumers == 1 and .memory > 0 and .unfinished_ns > 0 and .unfinished_ns <= .longest_ns and .longest_ns < 60e9'
 	holds '[.work_duration.buckets[].up_to_ns] == [10, 100, 1000, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, null]'
 	holds 'all(.queue_duration, .work_duration; .count == ([.buckets[].count] | add))'
@@ -886,7 +886,7 @@ metrics_figures() {
 	    same("wq_" + figure, str(st[figure]))
 	for figure in "coalesced", "given_back", "canceled", "dropped":
 	    same("wq_" + figure + "_total", str(st[figure]))
-	for figure in "failed", "kept":
+	for figure in "failed", "retained":
 	    same("wq_" + figure + "_keys", str(st[figure]))
 	same("wq_memory_bytes", str(st["memory"]))
 	assert [st[f] for f in ("depth", "adds", "retries", "processing", "delayed", "keys",

@@ -327,7 +327,7 @@ int wq_done_key(int q, const void *key, size_t len)
 	return one_verb(q, keys_done, key, len, 0);
 }
 
-int wq_done_with(int q, const struct wq_item *item, unsigned int flags, int64_t delay)
+int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int flags)
 {
 	union one_rec one;
 
@@ -337,7 +337,7 @@ int wq_done_with(int q, const struct wq_item *item, unsigned int flags, int64_t 
 	return rec_verb(q, keys_done, &one.rec);
 }
 
-int wq_done_get(int q, struct wq_item *item, unsigned int flags, int64_t delay,
+int wq_done_get(int q, struct wq_item *item, int64_t delay, unsigned int flags,
 		int64_t timeout)
 {
 	union one_rec one, next;
@@ -366,7 +366,7 @@ int wq_done_get(int q, struct wq_item *item, unsigned int flags, int64_t delay,
 }
 
 static int key_call(int q, unsigned long verb, const void *key, size_t len,
-		    struct wq_key_state *ks)
+		    struct wq_query *ks)
 {
 	memset(ks, 0, sizeof(*ks));
 	ks->size = sizeof(*ks);
@@ -379,39 +379,44 @@ static int key_call(int q, unsigned long verb, const void *key, size_t len,
 	return ioctl(q, verb, ks) < 0 ? -1 : 0;
 }
 
-int wq_key_state(int q, const void *key, size_t len, struct wq_key_state *ks)
+int wq_query_info(int q, const void *key, size_t len, struct wq_key_info *info)
 {
-	return key_call(q, WQ_IOC_QUERY, key, len, ks);
+	struct wq_query arg;
+
+	if (key_call(q, WQ_IOC_QUERY, key, len, &arg))
+		return -1;
+	*info = arg.info;
+	return 0;
 }
 
 int wq_query(int q, const void *key, size_t len)
 {
-	struct wq_key_state ks;
+	struct wq_key_info info;
 
-	return wq_key_state(q, key, len, &ks) ? -1 : (int)ks.state;
+	return wq_query_info(q, key, len, &info) ? -1 : (int)info.state;
 }
 
 int wq_num_requeues(int q, const void *key, size_t len)
 {
-	struct wq_key_state ks;
+	struct wq_key_info info;
 
-	if (wq_key_state(q, key, len, &ks))
+	if (wq_query_info(q, key, len, &info))
 		return errno == ENOENT ? 0 : -1;
-	return ks.requeues < INT_MAX ? (int)ks.requeues : INT_MAX;
+	return info.requeues < INT_MAX ? (int)info.requeues : INT_MAX;
 }
 
 int wq_forget(int q, const void *key, size_t len)
 {
-	struct wq_key_state ks;
+	struct wq_query ks;
 
 	return key_call(q, WQ_IOC_FORGET, key, len, &ks) && errno != ENOENT ? -1 : 0;
 }
 
 int wq_cancel(int q, const void *key, size_t len)
 {
-	struct wq_key_state ks;
+	struct wq_query ks;
 
-	return key_call(q, WQ_IOC_CANCEL, key, len, &ks) ? -1 : (int)ks.state;
+	return key_call(q, WQ_IOC_CANCEL, key, len, &ks) ? -1 : (int)ks.info.state;
 }
 
 /* The whole queue */
@@ -533,7 +538,7 @@ int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token
 }
 
 int wq_batch_put_done(struct wq_batch *b, const void *key, size_t len, uint64_t token,
-		      unsigned int flags, int64_t delay)
+		      int64_t delay, unsigned int flags)
 {
 	uint32_t at = b->used;
 	struct wq_rec none;
@@ -546,7 +551,7 @@ int wq_batch_put_done(struct wq_batch *b, const void *key, size_t len, uint64_t 
 int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
 		       unsigned int flags)
 {
-	return wq_batch_put_done(b, key, len, 0, flags, delay);
+	return wq_batch_put_done(b, key, len, 0, delay, flags);
 }
 
 void wq_batch_reset(struct wq_batch *b)
@@ -570,24 +575,19 @@ static uint32_t view_rec(struct wq_view *v, const struct wq_rec *rec)
 		.key = rec->key,
 		.len = rec->len,
 		.token = rec->token,
-		.failures = rec->failures,
-		.due = -1,
+		.info = { .failures = rec->failures, .due = -1, .lease = -1 },
 	};
 	return WQ_REC_SIZE(rec->len);
 }
 
-static uint32_t view_row(struct wq_view *v, const struct wq_row *row)
+static uint32_t view_row(struct wq_view *v, const struct wq_list_rec *row)
 {
 	*v = (struct wq_view){
 		.key = row->key,
 		.len = row->len,
-		.state = row->state,
-		.failures = row->failures,
-		.holder = row->holder,
-		.age = row->age,
-		.due = row->due,
+		.info = row->info,
 	};
-	return WQ_ROW_SIZE(row->len);
+	return WQ_LIST_REC_SIZE(row->len);
 }
 
 bool wq_batch_next(struct wq_batch *b, struct wq_view *v)

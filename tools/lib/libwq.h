@@ -29,7 +29,7 @@
  *	while (wq_get(q, &item, WQ_FOREVER) == 0) {
  *		bool ok = deliver(item.key, item.len);
  *
- *		wq_done_with(q, &item, ok ? WQ_DONE_FORGET : WQ_DONE_RETRY, 0);
+ *		wq_done_with(q, &item, 0, ok ? WQ_OUTCOME_FORGET : WQ_OUTCOME_RETRY);
  *	}
  *
  * In a queue with leases, work that takes longer than one touches its key now and
@@ -167,16 +167,16 @@ int wq_done_key(int q, const void *key, size_t len);
 
 /**
  * wq_done_with() - the work on a key is over, with this outcome
- * @flags: WQ_DONE_FORGET: it succeeded, its failures are forgotten; WQ_DONE_RETRY: it
- *	failed, and comes again as by wq_add_rate_limited(); WQ_DONE_AFTER: it comes
+ * @flags: WQ_OUTCOME_FORGET: it succeeded, its failures are forgotten; WQ_OUTCOME_RETRY: it
+ *	failed, and comes again as by wq_add_rate_limited(); WQ_OUTCOME_AFTER: it comes
  *	again after @delay, and FORGET may stand beside; 0: as wq_done()
- * @delay: ns, for WQ_DONE_AFTER; else 0
+ * @delay: ns, for WQ_OUTCOME_AFTER; else 0
  *
- * Return: WQ_DONE_READY: the key is ready again; WQ_DONE_DELAYED: it will be;
+ * Return: WQ_RESULT_READY: the key is ready again; WQ_RESULT_DELAYED: it will be;
  * both; 0: neither, and so also where a queue that is shut down dropped it.  On
  * error it is held as before: ENOMEM may be tried again.
  */
-int wq_done_with(int q, const struct wq_item *item, unsigned int flags, int64_t delay);
+int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int flags);
 
 /**
  * wq_done_get() - wq_done_with(), and then wq_get(), in one call
@@ -188,14 +188,14 @@ int wq_done_with(int q, const struct wq_item *item, unsigned int flags, int64_t 
  * ETIMEDOUT, ESHUTDOWN, EINTR); with the token as it was the done failed, and
  * nothing was got.
  */
-int wq_done_get(int q, struct wq_item *item, unsigned int flags, int64_t delay,
+int wq_done_get(int q, struct wq_item *item, int64_t delay, unsigned int flags,
 		int64_t timeout);
 
 /** wq_query() - the state of a key, WQ_KEY_*; ENOENT: not known */
 int wq_query(int q, const void *key, size_t len);
 
-/** wq_key_state() - the same with all else that is known of it, from one moment */
-int wq_key_state(int q, const void *key, size_t len, struct wq_key_state *ks);
+/** wq_query_info() - the same with all else that is known of it, from one moment */
+int wq_query_info(int q, const void *key, size_t len, struct wq_key_info *info);
 
 /** wq_cancel() - drop a key's run and failures; the state that it was in, WQ_KEY_* */
 int wq_cancel(int q, const void *key, size_t len);
@@ -234,7 +234,7 @@ struct wq_batch {
 	uint32_t results_room;
 	uint32_t next;		/* offset of the record to walk on from */
 	uint32_t index;		/* and which one that is */
-	bool listed;		/* the records are struct wq_row */
+	bool listed;		/* the records are struct wq_list_rec */
 	void *recs;
 	int32_t *results;
 };
@@ -244,24 +244,16 @@ struct wq_batch {
  * @key: its bytes
  * @len: how many
  * @token: which get it was
- * @state: after wq_list(): WQ_KEY_*
- * @failures: after a get or wq_list(): how often it failed
  * @result: of the last wq_add_batch(), wq_done_batch(), wq_done_get_batch() or
  *	wq_touch_batch()
- * @holder: after wq_list(), as in struct wq_row
- * @age: likewise
- * @due: likewise
+ * @info: after wq_list(): the state of the key; after a get: @info.failures alone
  */
 struct wq_view {
 	const void *key;
 	size_t len;
 	uint64_t token;
-	uint32_t state;
-	uint32_t failures;
 	int result;
-	uint32_t holder;
-	int64_t age;
-	int64_t due;
+	struct wq_key_info info;
 };
 
 #define WQ_BATCH_INIT	{ 0 }
@@ -278,7 +270,7 @@ int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t 
 
 /** wq_batch_put_done() - add a key for wq_done_batch(), as wq_done_with() would */
 int wq_batch_put_done(struct wq_batch *b, const void *key, size_t len, uint64_t token,
-		      unsigned int flags, int64_t delay);
+		      int64_t delay, unsigned int flags);
 
 /** wq_batch_reset() - empty it, keep its memory; wq_batch_free() - free it too */
 void wq_batch_reset(struct wq_batch *b);

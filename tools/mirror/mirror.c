@@ -269,11 +269,11 @@ static void open_trees(const char *src, const char *dst)
 static void open_queue(void)
 {
 	/* 20 ms after the first failure of a path, then twice as long each, up to 1 s */
-	static const struct wq_limit limit = {
-		.kind = WQ_LIMIT_EXPONENTIAL, .base = 20000000, .max = 1000000000,
+	static const struct wq_limiter_spec limit = {
+		.kind = WQ_LIMITER_EXPONENTIAL, .base = 20000000, .max = 1000000000,
 	};
 	const struct wq_open attr = {
-		.size = sizeof(attr), .limits = (uintptr_t)&limit, .num_limits = 1,
+		.size = sizeof(attr), .limiters = (uintptr_t)&limit, .num_limiters = 1,
 	};
 
 	wq_unlink(queue_name);

@@ -453,7 +453,7 @@ static long long now_us(void)
 /* How long a key waited that failed before. */
 static void count_retry(const struct wq_view *key)
 {
-	unsigned int n = key->failures - 1;
+	unsigned int n = key->info.failures - 1;
 
 	if (n >= MAX_RETRIES)
 		return;
@@ -466,19 +466,19 @@ static void report_failure(const struct wq_view *key, const char *path, int err)
 	work->failures++;
 	*failed_at(key) = now_us();
 	/* each key once, or one that fails for long would bury all else */
-	if (!key->failures)
+	if (!key->info.failures)
 		warnx("%s: %s; it is tried again, later each time", path, strerror(-err));
 }
 
 /* Work on a key; notes down in @done what comes of it. */
 static int handle(const struct wq_view *key, struct wq_batch *done)
 {
-	unsigned int outcome = WQ_DONE_FORGET;
+	unsigned int outcome = WQ_OUTCOME_FORGET;
 	char path[WQ_MAX_KEY + 1];
 	int64_t delay = 0;
 	int err = 0;
 
-	if (key->failures)
+	if (key->info.failures)
 		count_retry(key);
 	if (is_valid(key, path)) {
 		err = reconcile(path);
@@ -488,12 +488,12 @@ static int handle(const struct wq_view *key, struct wq_batch *done)
 	}
 	if (err < 0) {
 		report_failure(key, path, err);
-		outcome = WQ_DONE_RETRY;
+		outcome = WQ_OUTCOME_RETRY;
 	} else if (err) {
-		outcome = WQ_DONE_AFTER;
+		outcome = WQ_OUTCOME_AFTER;
 		delay = 1000000;
 	}
-	return wq_batch_put_done(done, key->key, key->len, key->token, outcome, delay);
+	return wq_batch_put_done(done, key->key, key->len, key->token, delay, outcome);
 }
 
 int worker(unsigned int slot)

@@ -48,8 +48,8 @@ int cmd_create(const struct args *a)
 	const struct wq_open attr = {
 		.size = sizeof(attr),
 		.max_keys = a->count,
-		.limits = a->num_limits ? (uintptr_t)a->limits : 0,
-		.num_limits = a->num_limits,
+		.limiters = a->num_limiters ? (uintptr_t)a->limiters : 0,
+		.num_limiters = a->num_limiters,
 		.lease = a->lease,
 	};
 	mode_t mode = a->mode < 0 ? 0600 : a->mode;
@@ -276,7 +276,7 @@ static const char *not_held(int err)
 
 static int batch_done(const struct args *a, int q, struct wq_batch *b)
 {
-	bool again = a->outcome & (WQ_DONE_RETRY | WQ_DONE_AFTER);
+	bool again = a->outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER);
 	struct wq_view v;
 	int ret = DONE;
 
@@ -366,7 +366,7 @@ static int each_page(const struct args *a,
 	for (i = 0; i < a->num_words; i++) {
 		const char *key = a->words[i];
 
-		if (wq_batch_put_done(&b, key, strlen(key), 0, a->outcome, a->after)) {
+		if (wq_batch_put_done(&b, key, strlen(key), 0, a->after, a->outcome)) {
 			message("'%.32s' can't be a key: a key has 1 to %d bytes", key, WQ_MAX_KEY);
 			ret = FAILED;
 		}
@@ -437,13 +437,13 @@ static int each_key(const struct args *a, int oflag,
 
 static int query_print(int q, const void *key, size_t len)
 {
-	struct wq_key_state ks;
+	struct wq_key_info info;
 
-	if (wq_key_state(q, key, len, &ks))
+	if (wq_query_info(q, key, len, &info))
 		return -1;
-	puts(state_text(ks.state));
-	if (ks.failures)
-		printf("failures %u\n", ks.failures);
+	puts(state_text(info.state));
+	if (info.failures)
+		printf("failures %u\n", info.failures);
 	return 0;
 }
 
@@ -482,7 +482,7 @@ int cmd_info(const struct args *a)
 	printf("features    %s%s%s%s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
 	       info.features & WQ_FEATURE_POLL ? " poll" : "",
 	       info.features & WQ_FEATURE_DELAY ? " delay" : "",
-	       info.features & WQ_FEATURE_LIMIT ? " limit" : "",
+	       info.features & WQ_FEATURE_LIMITER ? " limit" : "",
 	       info.features & WQ_FEATURE_METRICS ? " metrics" : "",
 	       info.features & WQ_FEATURE_LEASE ? " leases" : "");
 	printf("max_key      %u bytes\n", info.max_key);

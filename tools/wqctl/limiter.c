@@ -2,7 +2,7 @@
 /*
  * wqctl: the limiter of a queue as people write it, and the numbers in it.
  *
- * A list becomes one WQ_LIMIT_MAX_OF of all its parts, within a WQ_LIMIT_MAX_WAIT
+ * A list becomes one WQ_LIMITER_MAX_OF of all its parts, within a WQ_LIMITER_MAX_WAIT
  * where it has a max-wait.  A part that stands for a list adds that list's parts:
  * the longest delay is the same, however it is nested.
  */
@@ -18,7 +18,7 @@ enum figure { NONE, TIME, RATE, COUNT };
 
 /**
  * struct kind - a word that a part of the list begins with
- * @kind: WQ_LIMIT_*
+ * @kind: WQ_LIMITER_*
  * @form: what is written
  * @example: for instance
  * @figures: what stands behind the word, in that order
@@ -32,37 +32,37 @@ static const struct kind {
 	struct {
 		const char *name;
 		enum figure figure;
-		size_t offset;		/* in struct wq_limit */
+		size_t offset;		/* in struct wq_limiter_spec */
 	} figures[3];
 	const char *stands_for;
 } kinds[] = {
 	{
-		.word = "exponential", .kind = WQ_LIMIT_EXPONENTIAL,
+		.word = "exponential", .kind = WQ_LIMITER_EXPONENTIAL,
 		.form = "exponential:BASE:MAX", .example = "exponential:5ms:1000s",
 		.figures = {
-			{ "BASE", TIME, offsetof(struct wq_limit, base) },
-			{ "MAX", TIME, offsetof(struct wq_limit, max) },
+			{ "BASE", TIME, offsetof(struct wq_limiter_spec, base) },
+			{ "MAX", TIME, offsetof(struct wq_limiter_spec, max) },
 		},
 	}, {
-		.word = "fast-slow", .kind = WQ_LIMIT_FAST_SLOW,
+		.word = "fast-slow", .kind = WQ_LIMITER_FAST_SLOW,
 		.form = "fast-slow:FAST:SLOW:N", .example = "fast-slow:20ms:1m:3",
 		.figures = {
-			{ "FAST", TIME, offsetof(struct wq_limit, base) },
-			{ "SLOW", TIME, offsetof(struct wq_limit, max) },
-			{ "N", COUNT, offsetof(struct wq_limit, n) },
+			{ "FAST", TIME, offsetof(struct wq_limiter_spec, base) },
+			{ "SLOW", TIME, offsetof(struct wq_limiter_spec, max) },
+			{ "N", COUNT, offsetof(struct wq_limiter_spec, n) },
 		},
 	}, {
-		.word = "bucket", .kind = WQ_LIMIT_BUCKET,
+		.word = "bucket", .kind = WQ_LIMITER_BUCKET,
 		.form = "bucket:QPS:BURST", .example = "bucket:10:100 or bucket:0.1:5",
 		.figures = {
-			{ "QPS", RATE, offsetof(struct wq_limit, rate) },
-			{ "BURST", COUNT, offsetof(struct wq_limit, n) },
+			{ "QPS", RATE, offsetof(struct wq_limiter_spec, rate) },
+			{ "BURST", COUNT, offsetof(struct wq_limiter_spec, n) },
 		},
 	}, {
-		.word = "max-wait", .kind = WQ_LIMIT_MAX_WAIT,
+		.word = "max-wait", .kind = WQ_LIMITER_MAX_WAIT,
 		.form = "max-wait:T", .example = "max-wait:30s",
 		.figures = {
-			{ "T", TIME, offsetof(struct wq_limit, max) },
+			{ "T", TIME, offsetof(struct wq_limiter_spec, max) },
 		},
 	}, {
 		.word = "default-controller", .form = "default-controller",
@@ -137,7 +137,7 @@ bool parse_time(const char *text, int64_t *ns)
 /* The list */
 
 struct list {
-	struct wq_limit *parts;
+	struct wq_limiter_spec *parts;
 	unsigned int num, room;
 	int64_t max_wait;		/* negative: none */
 	char *error;
@@ -156,7 +156,7 @@ static bool wrong(struct list *l, const char *format, ...)
 }
 
 static bool read_figure(struct list *l, const struct kind *k, unsigned int i, const char *text,
-			struct wq_limit *limit)
+			struct wq_limiter_spec *limit)
 {
 	const char *name = k->figures[i].name;
 	void *to = (char *)limit + k->figures[i].offset;
@@ -196,7 +196,7 @@ static bool read_part(struct list *l, char *part)
 {
 	char *word = strsep(&part, ":"), *text;
 	const struct kind *k;
-	struct wq_limit limit;
+	struct wq_limiter_spec limit;
 	unsigned int i;
 
 	for (k = kinds; k < kinds + NUM_KINDS; k++)
@@ -208,7 +208,7 @@ static bool read_part(struct list *l, char *part)
 		return wrong(l, "there is no limiter '%s'; there are exponential, fast-slow, bucket, max-wait, default-controller and default-item; for instance %s",
 			     word, EXAMPLE);
 
-	limit = (struct wq_limit){ .kind = k->kind };
+	limit = (struct wq_limiter_spec){ .kind = k->kind };
 	for (i = 0; i < 3 && k->figures[i].name; i++) {
 		text = strsep(&part, ":");
 		if (!text)
@@ -222,7 +222,7 @@ static bool read_part(struct list *l, char *part)
 			     part, k->word, k->form, k->example);
 	if (k->stands_for)
 		return read_list(l, k->stands_for);
-	if (k->kind != WQ_LIMIT_MAX_WAIT) {
+	if (k->kind != WQ_LIMITER_MAX_WAIT) {
 		if (l->num < l->room)
 			l->parts[l->num] = limit;
 		l->num++;
@@ -246,10 +246,10 @@ static bool read_list(struct list *l, const char *spec)
 	return ok;
 }
 
-char *parse_limiter(const char *spec, struct wq_limit limits[WQ_MAX_LIMITS], unsigned int *num)
+char *parse_limiter(const char *spec, struct wq_limiter_spec specs[WQ_MAX_LIMITERS], unsigned int *num)
 {
-	struct wq_limit parts[WQ_MAX_LIMITS];
-	struct list l = { .parts = parts, .room = WQ_MAX_LIMITS, .max_wait = -1 };
+	struct wq_limiter_spec parts[WQ_MAX_LIMITERS];
+	struct list l = { .parts = parts, .room = WQ_MAX_LIMITERS, .max_wait = -1 };
 	unsigned int heads;
 
 	if (!read_list(&l, spec))
@@ -258,20 +258,20 @@ char *parse_limiter(const char *spec, struct wq_limit limits[WQ_MAX_LIMITS], uns
 	if (!l.num)
 		wrong(&l, "max-wait needs a limiter that it bounds; for instance %s,max-wait:30s",
 		      EXAMPLE);
-	else if (heads + l.num > WQ_MAX_LIMITS)
+	else if (heads + l.num > WQ_MAX_LIMITERS)
 		wrong(&l, "%u limiters are more than fit: a list of %u%s is the longest; for instance %s",
-		      l.num, WQ_MAX_LIMITS - heads, l.max_wait >= 0 ? " and a max-wait" : "", EXAMPLE);
+		      l.num, WQ_MAX_LIMITERS - heads, l.max_wait >= 0 ? " and a max-wait" : "", EXAMPLE);
 	if (l.error)
 		return l.error;
 
 	*num = 0;
 	if (l.max_wait >= 0)
-		limits[(*num)++] = (struct wq_limit){
-			.kind = WQ_LIMIT_MAX_WAIT, .max = l.max_wait,
+		specs[(*num)++] = (struct wq_limiter_spec){
+			.kind = WQ_LIMITER_MAX_WAIT, .max = l.max_wait,
 		};
 	if (l.num > 1)
-		limits[(*num)++] = (struct wq_limit){ .kind = WQ_LIMIT_MAX_OF, .n = l.num };
-	memcpy(limits + *num, parts, l.num * sizeof(*parts));
+		specs[(*num)++] = (struct wq_limiter_spec){ .kind = WQ_LIMITER_MAX_OF, .n = l.num };
+	memcpy(specs + *num, parts, l.num * sizeof(*parts));
 	*num += l.num;
 	return NULL;
 }

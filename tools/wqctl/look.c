@@ -67,30 +67,30 @@ const char *time_text(int64_t ns)
 /* Whether it says something that it is 0 is known by the queue's name alone. */
 static bool has_age(const struct wq_view *v)
 {
-	return v->state & (WQ_KEY_PROCESSING | WQ_KEY_READY);
+	return v->info.state & (WQ_KEY_PROCESSING | WQ_KEY_READY);
 }
 
 const char *age_text(const struct wq_view *v)
 {
-	return has_age(v) && v->age ? time_text(v->age) : "-";
+	return has_age(v) && v->info.age ? time_text(v->info.age) : "-";
 }
 
 const char *due_text(const struct wq_view *v)
 {
-	return v->due >= 0 ? time_text(v->due) : "-";
+	return v->info.due >= 0 ? time_text(v->info.due) : "-";
 }
 
 const char *holder_text(const struct wq_view *v)
 {
 	static char text[16];
 
-	if (!(v->state & WQ_KEY_PROCESSING))
+	if (!(v->info.state & WQ_KEY_PROCESSING))
 		return "-";
-	if (v->holder == WQ_HELD_BY_KERNEL)
+	if (v->info.holder == WQ_HELD_BY_KERNEL)
 		return "kernel";
-	if (!v->holder)
+	if (!v->info.holder)
 		return "?";
-	snprintf(text, sizeof(text), "%u", v->holder);
+	snprintf(text, sizeof(text), "%u", v->info.holder);
 	return text;
 }
 
@@ -164,21 +164,21 @@ static void set_number_if(json_t *to, const char *name, bool is, uint64_t n)
 
 static json_t *key_json(const struct wq_view *v, bool timed)
 {
-	bool processing = v->state & WQ_KEY_PROCESSING;
-	bool kernel = v->holder == WQ_HELD_BY_KERNEL;
+	bool processing = v->info.state & WQ_KEY_PROCESSING;
+	bool kernel = v->info.holder == WQ_HELD_BY_KERNEL;
 	char coded[(WQ_MAX_KEY + 2) / 3 * 4 + 1];
 	json_t *json = json_object();
 
 	base64(coded, v->key, v->len);
 	json_object_set_new(json, "key", text_json(v->key, v->len));
 	json_object_set_new(json, "key_base64", json_string(coded));
-	json_object_set_new(json, "state", states_json(v->state));
-	set_number_if(json, "age_ns", timed && has_age(v), v->age);
-	set_number_if(json, "due_ns", v->due >= 0, v->due);
-	set_number(json, "failures", v->failures);
+	json_object_set_new(json, "state", states_json(v->info.state));
+	set_number_if(json, "age_ns", timed && has_age(v), v->info.age);
+	set_number_if(json, "due_ns", v->info.due >= 0, v->info.due);
+	set_number(json, "failures", v->info.failures);
 	json_object_set_new(json, "holder", !processing ? json_null() :
 			    json_string(kernel ? "kernel" : "process"));
-	set_number_if(json, "pid", processing && !kernel && v->holder, v->holder);
+	set_number_if(json, "pid", processing && !kernel && v->info.holder, v->info.holder);
 	return json;
 }
 
@@ -401,8 +401,8 @@ static bool print_key(const struct args *a, const struct wq_view *v, bool timed,
 		fwrite(v->key, 1, v->len, stdout);
 		putchar('\0');
 	} else {
-		printf("%-18s %8s %8s %8u %8s  %s\n", state_text(v->state), age_text(v),
-		       due_text(v), v->failures, holder_text(v), key_text(v->key, v->len));
+		printf("%-18s %8s %8s %8u %8s  %s\n", state_text(v->info.state), age_text(v),
+		       due_text(v), v->info.failures, holder_text(v), key_text(v->key, v->len));
 	}
 	return !ferror(stdout);
 }
@@ -456,14 +456,14 @@ int cmd_show(const struct args *a)
 {
 	const char *key = a->words[0];
 	int q = queue_open(a, O_RDONLY);
-	struct wq_key_state ks;
+	struct wq_key_info info;
 	struct wq_stat st;
 	struct wq_view v;
 	json_t *json;
 
 	if (q < 0)
 		return FAILED;
-	if (wq_key_state(q, key, strlen(key), &ks) || wq_stat(q, &st)) {
+	if (wq_query_info(q, key, strlen(key), &info) || wq_stat(q, &st)) {
 		if (errno == ENOENT) {
 			message("the queue has no key '%s'", key_text(key, strlen(key)));
 			return NOTHING;
@@ -473,24 +473,21 @@ int cmd_show(const struct args *a)
 		message("'%.32s' can't be a key: a key has 1 to %d bytes", key, WQ_MAX_KEY);
 		return FAILED;
 	}
-	v = (struct wq_view){
-		.key = key, .len = strlen(key), .state = ks.state, .failures = ks.failures,
-		.holder = ks.holder, .age = ks.age, .due = ks.due,
-	};
+	v = (struct wq_view){ .key = key, .len = strlen(key), .info = info };
 	if (a->json) {
 		json = key_json(&v, st.name[0]);
-		set_number(json, "requeues", ks.requeues);
-		set_number_if(json, "lease_ns", ks.lease >= 0, ks.lease);
+		set_number(json, "requeues", info.requeues);
+		set_number_if(json, "lease_ns", info.lease >= 0, info.lease);
 		return print_object(json);
 	}
 	printf("key          %s\n", key_text(key, v.len));
-	printf("state        %s\n", state_text(v.state));
+	printf("state        %s\n", state_text(v.info.state));
 	printf("age          %s\n", age_text(&v));
 	printf("due          %s\n", due_text(&v));
-	printf("failures     %u\n", v.failures);
-	printf("requeues     %u\n", ks.requeues);
+	printf("failures     %u\n", v.info.failures);
+	printf("requeues     %u\n", info.requeues);
 	printf("holder       %s\n", holder_text(&v));
-	printf("lease        %s\n", ks.lease >= 0 ? time_text(ks.lease) : "-");
+	printf("lease        %s\n", info.lease >= 0 ? time_text(info.lease) : "-");
 	return DONE;
 }
 
@@ -533,7 +530,7 @@ static json_t *stat_json(const struct wq_stat *st)
 	set_number(json, "delayed", st->delayed);
 	set_number_if(json, "next_due_ns", st->delayed, st->next_due);
 	set_number(json, "failed", st->failed);
-	set_number(json, "kept", st->kept);
+	set_number(json, "retained", st->retained);
 	set_number(json, "keys", st->keys);
 	set_number(json, "max_keys", st->max_keys);
 	set_number_if(json, "lease_ns", st->lease, st->lease);

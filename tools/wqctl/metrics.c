@@ -65,7 +65,7 @@ static const struct family {
 	       "Delayed keys and retries dropped by a shut down."),
 	FAMILY("wq_failed_keys", GAUGE, failed,
 	       "Keys that failed, which was not forgotten."),
-	FAMILY("wq_kept_keys", GAUGE, kept,
+	FAMILY("wq_retained_keys", GAUGE, retained,
 	       "Keys known for their failures alone, with nothing to do."),
 	FAMILY("wq_keys", GAUGE, keys,
 	       "Keys known, in any state."),

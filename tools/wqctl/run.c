@@ -345,7 +345,7 @@ static void retry(struct slot *slot, const struct wq_item *item, int status)
 {
 	int again;
 
-	while ((again = wq_done_with(queue, item, WQ_DONE_RETRY, 0)) < 0 && errno == ENOMEM) {
+	while ((again = wq_done_with(queue, item, 0, WQ_OUTCOME_RETRY)) < 0 && errno == ENOMEM) {
 		if (stopped())
 			return;		/* It goes back as this worker exits. */
 		pause_touching(item);
@@ -359,7 +359,7 @@ static void retry(struct slot *slot, const struct wq_item *item, int status)
 		report_failure(item, status, "dropped, as the queue is shut down");
 	} else {
 		slot->retries++;
-		if (!item->failures && again & WQ_DONE_DELAYED)
+		if (!item->failures && again & WQ_RESULT_DELAYED)
 			slot->open++;
 		if (!args->quiet)
 			report_failure(item, status, "retry %u of %u", item->failures + 1,
@@ -404,7 +404,7 @@ static bool all_done(void)
 {
 	struct wq_stat st;
 
-	return !wq_stat(queue, &st) && !st.ready && !st.processing && st.failed <= st.kept;
+	return !wq_stat(queue, &st) && !st.ready && !st.processing && st.failed <= st.retained;
 }
 
 static int worker_loop(struct slot *slot)
@@ -413,7 +413,7 @@ static int worker_loop(struct slot *slot)
 	struct wq_item item = { .token = 0 };	/* the key to be done, if any */
 
 	while (!stopped()) {
-		if (!wq_done_get(queue, &item, WQ_DONE_FORGET, 0, timeout)) {
+		if (!wq_done_get(queue, &item, 0, WQ_OUTCOME_FORGET, timeout)) {
 			touch_later();
 			/* Held but not run, it goes back as this worker exits. */
 			if (stopped())
@@ -440,7 +440,7 @@ static int worker_loop(struct slot *slot)
 			return FAILED;
 		}
 	}
-	if (item.token && wq_done_with(queue, &item, WQ_DONE_FORGET, 0) < 0)
+	if (item.token && wq_done_with(queue, &item, 0, WQ_OUTCOME_FORGET) < 0)
 		cant_say_done(slot, &item);
 	return DONE;
 }

@@ -186,13 +186,13 @@ static int by_urgency(const void *x, const void *y)
 	size_t i;
 
 	for (i = 0; order[i]; i++)
-		if ((a->state ^ b->state) & order[i])
-			return a->state & order[i] ? -1 : 1;
-		else if (a->state & order[i])
+		if ((a->info.state ^ b->info.state) & order[i])
+			return a->info.state & order[i] ? -1 : 1;
+		else if (a->info.state & order[i])
 			break;
-	if (a->age != b->age)
-		return a->age > b->age ? -1 : 1;
-	return a->due > b->due ? 1 : a->due < b->due ? -1 : 0;
+	if (a->info.age != b->info.age)
+		return a->info.age > b->info.age ? -1 : 1;
+	return a->info.due > b->info.due ? 1 : a->info.due < b->info.due ? -1 : 0;
 }
 
 static void keys_drop(void)
@@ -495,8 +495,8 @@ static void frame_keys(void)
 	top.first = scroll_to(top.first, top.first, top.num_keys, room);
 	for (i = 0; i < room && top.first + i < top.num_keys; i++) {
 		seen = &top.keys[top.first + i];
-		put(4 + i, 0, "%-18s %8s %8s %8u %8s  %s", state_text(seen->v.state),
-		    age_text(&seen->v), due_text(&seen->v), seen->v.failures,
+		put(4 + i, 0, "%-18s %8s %8s %8u %8s  %s", state_text(seen->v.info.state),
+		    age_text(&seen->v), due_text(&seen->v), seen->v.info.failures,
 		    holder_text(&seen->v), seen->text);
 	}
 	if (top.curses)

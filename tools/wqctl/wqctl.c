@@ -499,9 +499,9 @@ static void check_words(struct argp_state *state, const struct parse *p)
 		argp_error(state, c->raw ? "which command shall run?" : "which key?");
 	if (a->num_words > c->words_max)
 		argp_error(state, "'%s' is one word too many", a->words[c->words_max]);
-	if (a->rate_limited && a->outcome & WQ_DONE_AFTER)
+	if (a->rate_limited && a->outcome & WQ_OUTCOME_AFTER)
 		argp_error(state, "--rate-limited or --after: either the queue's limiter says when, or you do");
-	if (a->outcome & WQ_DONE_RETRY && a->outcome != WQ_DONE_RETRY)
+	if (a->outcome & WQ_OUTCOME_RETRY && a->outcome != WQ_OUTCOME_RETRY)
 		argp_error(state, "--retry counts a failure and waits as the limiter says: it goes neither with --forget nor with --after");
 }
 
@@ -559,22 +559,22 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_AFTER:
 		a->after = duration(state, "--after", arg);
-		a->outcome |= WQ_DONE_AFTER;
+		a->outcome |= WQ_OUTCOME_AFTER;
 		break;
 	case OPT_RATE_LIMITED:
 		a->rate_limited = true;
 		break;
 	case OPT_FORGET:
-		a->outcome |= WQ_DONE_FORGET;
+		a->outcome |= WQ_OUTCOME_FORGET;
 		break;
 	case OPT_RETRY:
-		a->outcome |= WQ_DONE_RETRY;
+		a->outcome |= WQ_OUTCOME_RETRY;
 		break;
 	case OPT_MAX_RETRIES:
 		a->max_retries = number(state, "--max-retries", arg, 10, 0, UINT32_MAX);
 		break;
 	case OPT_LIMITER:
-		error = parse_limiter(arg, a->limits, &a->num_limits);
+		error = parse_limiter(arg, a->limiters, &a->num_limiters);
 		if (error)
 			argp_error(state, "--limiter: %s", error);
 		break;

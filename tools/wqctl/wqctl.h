@@ -35,8 +35,8 @@ enum {
  * @outcome: WQ_DONE_*: --forget, --retry, --after
  * @rate_limited: --rate-limited
  * @max_retries: --max-retries
- * @limits: --limiter
- * @num_limits: how many, 0 where there is none
+ * @limiters: --limiter
+ * @num_limiters: how many, 0 where there is none
  * @lease: --lease, in ns, 0 where there is none
  * @interval: -d, in ns
  * @output: -o, NULL where there is none
@@ -53,8 +53,8 @@ struct args {
 	int64_t after;
 	unsigned int outcome;
 	unsigned int max_retries;
-	struct wq_limit limits[WQ_MAX_LIMITS];
-	unsigned int num_limits;
+	struct wq_limiter_spec limiters[WQ_MAX_LIMITERS];
+	unsigned int num_limiters;
 	int64_t lease;
 	int64_t interval;
 	const char *output;
@@ -96,7 +96,7 @@ int64_t now_ns(void);
 bool parse_time(const char *text, int64_t *ns);
 
 /* What --limiter says.  NULL, or what is wrong with it. */
-char *parse_limiter(const char *spec, struct wq_limit limits[WQ_MAX_LIMITS], unsigned int *num);
+char *parse_limiter(const char *spec, struct wq_limiter_spec specs[WQ_MAX_LIMITERS], unsigned int *num);
 
 int cmd_create(const struct args *a);
 int cmd_unlink(const struct args *a);

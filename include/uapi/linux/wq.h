@@ -33,7 +33,7 @@
  *             their buffer, a bad queue name, an unknown limiter, or limiters
  *             nested too deep
  *  E2BIG      a key above WQ_MAX_KEY bytes, an array above WQ_MAX_ARRAY bytes,
- *             more than WQ_MAX_LIMITS limiters, bytes that are not zero past the
+ *             more than WQ_MAX_LIMITERS limiters, bytes that are not zero past the
  *             fields that the kernel knows
  *  ERANGE     a figure out of its range (max_keys, mode, lease, those of a limiter)
  *  ENOTTY     an unknown verb
@@ -71,7 +71,7 @@
 #define WQ_MAX_OUT	8192U		/* bytes of records that one get or list tells */
 #define WQ_MAX_KEYS	(1U << 25)	/* the most that max_keys may say */
 #define WQ_NAME_MAX	64		/* bytes of a queue's name, with its NUL */
-#define WQ_MAX_LIMITS	16		/* wq_open.num_limits; limiters of one MAX_OF */
+#define WQ_MAX_LIMITERS	16		/* wq_open.num_limiters; limiters of one MAX_OF */
 #define WQ_MAX_NESTED	4		/* how deep one may be within others */
 #define WQ_MIN_LEASE	1000000		/* ns, the least that wq_open.lease may say */
 
@@ -103,13 +103,13 @@
  * wq_rec.flags for done, the outcome of the run.  None: it is over, and failures
  * of the key stay counted.  The first goes alone or with the third.
  */
-#define WQ_DONE_FORGET		(1U << 0)	/* the key's failures are forgotten */
-#define WQ_DONE_RETRY		(1U << 1)	/* it failed: again, as WQ_ADD_RATE_LIMITED */
-#define WQ_DONE_AFTER		(1U << 2)	/* again, after wq_rec.delay */
+#define WQ_OUTCOME_FORGET		(1U << 0)	/* the key's failures are forgotten */
+#define WQ_OUTCOME_RETRY		(1U << 1)	/* it failed: again, as WQ_ADD_RATE_LIMITED */
+#define WQ_OUTCOME_AFTER		(1U << 2)	/* again, after wq_rec.delay */
 
 /* Results of done; a negative one is an errno. */
-#define WQ_DONE_READY		(1U << 0)	/* the key is ready again */
-#define WQ_DONE_DELAYED		(1U << 1)	/* RETRY or AFTER: it is delayed */
+#define WQ_RESULT_READY		(1U << 0)	/* the key is ready again */
+#define WQ_RESULT_DELAYED		(1U << 1)	/* RETRY or AFTER: it is delayed */
 
 /**
  * struct wq_rec - one key of a packed array
@@ -123,7 +123,7 @@
  *	0 to go by the key alone; other verbs: must be zero
  * @delay: add: ns (CLOCK_MONOTONIC) until the key needs a run, 0 or less: it does
  *	now; the far future is clamped, never wrapped; done: the same for
- *	WQ_DONE_AFTER; else must be zero
+ *	WQ_OUTCOME_AFTER; else must be zero
  * @key: the key, followed by zeros up to a multiple of 8 bytes
  *
  * The bytes of padding behind the key are written as zeros and not read.
@@ -152,7 +152,7 @@ struct wq_rec {
  *	wanted, 0 for as many as fit; out: keys handled
  *
  * One call of get or list hands out at most WQ_MAX_OUT bytes of records; those of
- * list are struct wq_row.
+ * list are struct wq_list_rec.
  */
 struct wq_keys {
 	__aligned_u64 addr;
@@ -164,7 +164,7 @@ struct wq_keys {
 #define WQ_FEATURE_NAMED	(1ULL << 0)	/* queues with a name */
 #define WQ_FEATURE_POLL		(1ULL << 1)	/* poll, select, epoll */
 #define WQ_FEATURE_DELAY	(1ULL << 2)	/* wq_rec.delay */
-#define WQ_FEATURE_LIMIT	(1ULL << 3)	/* limiters, outcomes of done */
+#define WQ_FEATURE_LIMITER	(1ULL << 3)	/* limiters, outcomes of done */
 #define WQ_FEATURE_METRICS	(1ULL << 4)	/* times and histograms, list of queues */
 #define WQ_FEATURE_LEASE	(1ULL << 5)	/* wq_open.lease, touch */
 
@@ -194,18 +194,18 @@ struct wq_info {
 	__aligned_u64 user_keys;
 };
 
-/* struct wq_limit.kind */
-#define WQ_LIMIT_EXPONENTIAL	1	/* base * 2^failures of the key, at most max */
-#define WQ_LIMIT_FAST_SLOW	2	/* base for its first n failures, then max */
-#define WQ_LIMIT_BUCKET		3	/* a token bucket that all keys share */
-#define WQ_LIMIT_MAX_OF		4	/* the longest delay of the n limiters behind */
-#define WQ_LIMIT_MAX_WAIT	5	/* that of the limiter behind, at most max */
+/* struct wq_limiter_spec.kind */
+#define WQ_LIMITER_EXPONENTIAL	1	/* base * 2^failures of the key, at most max */
+#define WQ_LIMITER_FAST_SLOW	2	/* base for its first n failures, then max */
+#define WQ_LIMITER_BUCKET		3	/* a token bucket that all keys share */
+#define WQ_LIMITER_MAX_OF		4	/* the longest delay of the n limiters behind */
+#define WQ_LIMITER_MAX_WAIT	5	/* that of the limiter behind, at most max */
 
-#define WQ_QPS(n)		((n) * 1000000000ULL)	/* struct wq_limit.rate */
+#define WQ_QPS(n)		((n) * 1000000000ULL)	/* struct wq_limiter_spec.rate */
 
 /**
- * struct wq_limit - how long a key waits that is added WQ_ADD_RATE_LIMITED
- * @kind: WQ_LIMIT_*
+ * struct wq_limiter_spec - how long a key waits that is added WQ_ADD_RATE_LIMITED
+ * @kind: WQ_LIMITER_*
  * @n: FAST_SLOW: failures; BUCKET: tokens that it holds, and has at first;
  *	MAX_OF: how many limiters, at least one
  * @base: EXPONENTIAL: delay after the first failure; FAST_SLOW: the fast delay;
@@ -221,7 +221,7 @@ struct wq_info {
  * others is followed by them, so that an array expresses one: MAX_OF 2,
  * EXPONENTIAL, BUCKET.  Limiters and figures are those of client-go.
  */
-struct wq_limit {
+struct wq_limiter_spec {
 	__u32 kind;
 	__u32 n;
 	__s64 base;
@@ -244,8 +244,8 @@ struct wq_limit {
  *	is asked for.
  * @max_keys: keys that a new queue may hold in any state, up to WQ_MAX_KEYS;
  *	0: the default.  It counts against the user's limit while the queue is.
- * @limits: pointer to the struct wq_limit of a new queue's limiter
- * @num_limits: how many; 0: the longest of EXPONENTIAL, 5 ms to 1000 s, and BUCKET,
+ * @limiters: pointer to the struct wq_limiter_spec of a new queue's limiter
+ * @num_limiters: how many; 0: the longest of EXPONENTIAL, 5 ms to 1000 s, and BUCKET,
  *	10 a second and 100 at once (client-go's default for controllers).  Checked,
  *	though not used, where the queue is there already.
  * @reserved: must be zero
@@ -259,8 +259,8 @@ struct wq_open {
 	char name[WQ_NAME_MAX];
 	__u32 mode;
 	__u32 max_keys;
-	__aligned_u64 limits;
-	__u32 num_limits;
+	__aligned_u64 limiters;
+	__u32 num_limiters;
 	__u32 reserved;
 	__s64 lease;
 };
@@ -345,77 +345,78 @@ struct wq_touch {
 	__aligned_u64 results;
 };
 
+#define WQ_HELD_BY_KERNEL	0xffffffffU	/* wq_key_info.holder */
+
 /**
- * struct wq_key_state - WQ_IOC_QUERY: tell the state of a key;
- *	WQ_IOC_CANCEL: drop what is to be done for a key, its failures included, and
- *	tell the state that it was in.  A run that has started goes on, without
- *	another one after it;
- *	WQ_IOC_FORGET: its failures count no more; does not replace done.
- * @size: sizeof(struct wq_key_state)
+ * struct wq_key_info - a key's state, as query, cancel, forget and list report it
+ * @state: WQ_KEY_*
+ * @failures: how often the key failed since its failures were last forgotten
+ * @requeues: the failures as the queue's limiter counts them (client-go's
+ *	NumRequeues); 0 if the limiter does not count by key, as a bucket
+ * @holder: PROCESSING: the process that opened the file which holds the key, as
+ *	the caller's pid namespace sees it; 0 if that namespace does not see the
+ *	process or the process has ended; WQ_HELD_BY_KERNEL for a kernel consumer;
+ *	0 in all other states
+ * @age: ns since the key was got if it is PROCESSING, else since it became READY;
+ *	0 in all other states, and in a queue without a name, which keeps no times
+ * @due: DELAYED: ns until the key needs a run, 0: now; -1 in all other states
+ * @lease: ns until the lease of a PROCESSING key expires, 0: now; -1: no lease
+ */
+struct wq_key_info {
+	__u32 state;
+	__u32 failures;
+	__u32 requeues;
+	__u32 holder;
+	__s64 age;
+	__s64 due;
+	__s64 lease;
+};
+
+/**
+ * struct wq_query - WQ_IOC_QUERY: report the state of a key;
+ *	WQ_IOC_CANCEL: drop the runs that the key waits for and its failures, and
+ *	report its state from before.  A run in progress goes on, and no other run
+ *	follows it;
+ *	WQ_IOC_FORGET: reset the key's failures, and report its state from before.
+ *	Forget does not replace done.
+ * @size: sizeof(struct wq_query)
  * @flags: must be zero
  * @key: pointer to the key
- * @key_len: its bytes
- * @state: in, must be zero; out, WQ_KEY_* as it was before
- * @requeues: in, must be zero; out, its failures as the limiter counts them
- *	(client-go's NumRequeues; of a bucket: 0), likewise
- * @failures: in, must be zero; out, how often it failed since that was last
- *	forgotten, whatever the limiter, likewise
- * @age: in, must be zero; out, as in struct wq_row
- * @due: likewise
- * @holder: likewise
+ * @key_len: length of the key in bytes
  * @reserved: must be zero
- * @lease: in, must be zero; out, ns until the lease of a key in processing ends, 0:
- *	now; -1: it has none
+ * @info: in, must be zero; out, the state of the key.  A file opened O_WRONLY gets
+ *	@info.state alone, and zeros in the other fields.
  *
- * A file that can't read (O_WRONLY) is told @state alone.
- *
- * ENOENT where the queue doesn't know the key.
+ * ENOENT if the queue doesn't know the key.
  */
-struct wq_key_state {
+struct wq_query {
 	__u32 size;
 	__u32 flags;
 	__aligned_u64 key;
 	__u32 key_len;
-	__u32 state;
-	__u32 requeues;
-	__u32 failures;
-	__s64 age;
-	__s64 due;
-	__u32 holder;
 	__u32 reserved;
-	__s64 lease;
+	struct wq_key_info info;
 };
 
-#define WQ_HELD_BY_KERNEL	0xffffffffU	/* wq_row.holder */
-
 /**
- * struct wq_row - a key as list tells it
- * @len: bytes of the key
+ * struct wq_list_rec - one key in the array that list fills
+ * @len: length of the key in bytes
  * @flags: 0
- * @state: WQ_KEY_*
- * @failures: how often it failed since that was last forgotten
- * @holder: PROCESSING: the process that opened the file which holds it, as the
- *	caller's pid namespace sees it, 0 where it does not, or it has ended; or
- *	WQ_HELD_BY_KERNEL
- * @age: ns that it is processing, or else ready; 0 where it is neither, and of
- *	a queue without a name, which has no times
- * @due: DELAYED: ns until then, 0: now; else -1
+ * @reserved: 0
+ * @info: the state of the key
  * @key: the key, followed by zeros up to a multiple of 8 bytes
  */
-struct wq_row {
+struct wq_list_rec {
 	__u16 len;
 	__u16 flags;
-	__u32 state;
-	__u32 failures;
-	__u32 holder;
-	__s64 age;
-	__s64 due;
+	__u32 reserved;
+	struct wq_key_info info;
 	__u8 key[];
 };
 
-/* Bytes that a row with a key of @len bytes takes in an array. */
-#define WQ_ROW_SIZE(len) \
-	(sizeof(struct wq_row) + (((len) + 7UL) & ~7UL))
+/* Bytes that such a record with a key of @len bytes takes in the array. */
+#define WQ_LIST_REC_SIZE(len) \
+	(sizeof(struct wq_list_rec) + (((len) + 7UL) & ~7UL))
 
 /**
  * struct wq_list - WQ_IOC_LIST: the keys of the queue, in no useful order
@@ -531,7 +532,7 @@ struct wq_hist {
  *	wq_add_after() of kernel modules
  * @dropped: delayed keys that a shut down dropped, and retries that came after it
  * @failed: keys that failed, which was not forgotten
- * @kept: of these, keys that are known for that alone, and have nothing to do;
+ * @retained: of these, keys that are known for that alone, and have nothing to do;
  *	they count in @keys until they are forgotten or canceled.  Of delayed ones
  *	that a shut down drops it is so a little later, as the memory of others goes.
  * @memory: bytes of keys, table and heap
@@ -577,7 +578,7 @@ struct wq_stat {
 	__aligned_u64 retries;
 	__aligned_u64 dropped;
 	__u32 failed;
-	__u32 kept;
+	__u32 retained;
 	__aligned_u64 memory;
 	__u32 depth;
 	__u32 consumers;

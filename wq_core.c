@@ -816,6 +816,7 @@ static void wq_prefetch_ops(struct wq *q, const struct wq_op *ops, unsigned int 
 			wq_table_prefetch_entry(&q->table, ops[i].hash);
 }
 
+/* @pre is NULL if there is no second attempt. */
 typedef int (*wq_op_fn)(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
 			struct wq_prealloc *pre, gfp_t gfp);
 
@@ -833,9 +834,15 @@ static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer 
 					       gfp_t gfp, wq_op_fn run, bool new_key)
 {
 	gfp_t locked_gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
-	struct wq_prealloc pre = {};
+	struct wq_prealloc *pre = NULL, memory;
 	struct wq_cs cs;
 	unsigned int i;
+
+	/* A caller in atomic context, as wq_add(), has no second attempt. */
+	if (gfpflags_allow_blocking(gfp)) {
+		memory = (struct wq_prealloc){};
+		pre = &memory;
+	}
 
 	__wq_lock(&cs, q);
 	if (n > 1)
@@ -844,21 +851,18 @@ static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer 
 		struct wq_op *op = &ops[i];
 
 		if (op->result >= 0)
-			op->result = run(&cs, c, op, &pre, locked_gfp);
+			op->result = run(&cs, c, op, pre, locked_gfp);
 
-		if (unlikely(op->result == -ENOMEM)) {
-			if (gfpflags_allow_blocking(gfp)) {
-				wq_unlock(&cs);
-				if (!wq_prealloc(q, op, new_key, &pre, gfp | WQ_GFP_REFUSE)) {
-					wq_lock(&cs, q);
-					/* The table may still need a bucket: from reserves. */
-					op->result = run(&cs, c, op, &pre,
-							 locked_gfp | __GFP_HIGH);
-				} else {
-					wq_lock(&cs, q);
-				}
-			}
-			wq_prealloc_free(q, op, &pre);
+		if (unlikely(op->result == -ENOMEM) && pre) {
+			int ret;
+
+			wq_unlock(&cs);
+			ret = wq_prealloc(q, op, new_key, pre, gfp | WQ_GFP_REFUSE);
+			wq_lock(&cs, q);
+			/* For more than @pre holds there are the reserves. */
+			if (!ret)
+				op->result = run(&cs, c, op, pre, locked_gfp | __GFP_HIGH);
+			wq_prealloc_free(q, op, pre);
 		}
 		if (op->result < 0 && stop)
 			break;
@@ -915,15 +919,17 @@ static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
 static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_op *op,
 						 struct wq_prealloc *pre, gfp_t gfp)
 {
-	struct wq_key *k = pre->key;
+	struct wq_key *k = NULL;
 
-	pre->key = NULL;
-	if (!k && q->recycled && op->len <= WQ_MIN_ROOM) {
+	if (pre && pre->key) {
+		k = pre->key;
+		pre->key = NULL;
+	} else if (q->recycled && op->len <= WQ_MIN_ROOM) {
 		k = q->recycled;
 		q->recycled = NULL;
-	}
-	if (!k)
+	} else {
 		k = wq_key_alloc(q->leases.duration, op->len, gfp);
+	}
 	if (k)
 		wq_key_init(k, q->leases.duration, op->hash, op->key, op->len);
 	return k;
@@ -949,7 +955,7 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 	k = wq_new_key(q, op, pre, gfp);
 	if (!k)
 		return -ENOMEM;
-	ret = wq_table_insert(&q->table, &k->entry, &pre->bucket, gfp);
+	ret = wq_table_insert(&q->table, &k->entry, pre ? &pre->bucket : NULL, gfp);
 	if (ret)
 		goto err_key;
 	ret = wq_add_entry(cs, &k->entry, op, pre, gfp);
@@ -961,8 +967,11 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 err_remove:
 	wq_table_remove(&q->table, &k->entry);
 err_key:
-	/* wq_run_ops() frees it, or adds it at the second attempt. */
-	pre->key = k;
+	/* wq_run_ops() uses it for the second attempt, or frees it. */
+	if (pre)
+		pre->key = k;
+	else
+		wq_key_free(k, q->leases.duration);
 	return ret;
 }
 

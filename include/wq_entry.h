@@ -67,7 +67,7 @@ static inline struct wq_lease *wq_lease_of(struct wq_entry *e)
 	return &container_of(wq_key_of(e), struct wq_leased_key, key)->lease;
 }
 
-/* Memory of entries comes in powers of two, but for the largest, by the room of: */
+/* The room of an entry's memory is a power of two between these, or the latter. */
 #define WQ_MIN_ROOM	16
 #define WQ_MAX_ROOM	(WQ_MAX_KEY + sizeof(struct wq_lease))
 
@@ -80,7 +80,12 @@ static inline u32 wq_key_needs(bool leased, u32 len)
 /* Bytes beside struct wq_key that its memory has. */
 static inline u32 wq_key_room(bool leased, u32 len)
 {
-	return min_t(u32, roundup_pow_of_two(wq_key_needs(leased, len)), WQ_MAX_ROOM);
+	u32 needs = wq_key_needs(leased, len);
+
+	/* Most keys are short. */
+	if (needs == WQ_MIN_ROOM)
+		return WQ_MIN_ROOM;
+	return min_t(u32, roundup_pow_of_two(needs), WQ_MAX_ROOM);
 }
 
 /* Memory of an entry in bytes. */

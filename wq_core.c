@@ -141,9 +141,10 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 	}
 	spin_unlock_irqrestore(&q->lock, cs->flags);
 
-	/* Both waitqueue_active() are ordered by the lock, see the head of this file. */
+	/* The lock orders the look at the wait queue, see the head of this file. */
 	if (cs->nr_ready && waitqueue_active(&q->getters))
 		__wake_up(&q->getters, TASK_NORMAL, cs->nr_ready, NULL);
+	/* The lock orders this look as well. */
 	if ((cs->nr_ready || hup) && waitqueue_active(&q->pollers))
 		__wake_up(&q->pollers, TASK_NORMAL, hup ? 0 : cs->nr_ready,
 			  poll_to_key(EPOLLIN | EPOLLRDNORM | (hup ? EPOLLHUP : 0)));

@@ -626,7 +626,7 @@ void wq_run_expired(struct wq_cs *cs)
 }
 
 /*
- * What is reported of a key.
+ * Reports of a key's state.
  */
 
 /* WQ_KEY_* of an entry, as consumer @c sees it; 0: the key counts as unknown. */

@@ -6,10 +6,11 @@
  * WQ_IOC_OPEN binds it to a queue once.  Its keys are given back when the last
  * reference to the file goes.
  *
- * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in; the verb
- * works on that copy; the copy is copied out on success and on error.  Verbs on arrays
- * copy it out themselves, and only if it differs from the caller's.  The struct's size
- * is read twice, and the value of the first read counts.  All else is read once.
+ * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in, the verb
+ * works on that copy, and the copy is copied out on success and on error.  Verbs on
+ * arrays copy it out themselves, and only if it differs from the caller's.  The
+ * struct's size is read twice, and the value of the first read counts.  All else is
+ * read once.
  *
  * An array of keys is copied in whole and then checked.  Its keys are handled in batches
  * of WQ_BATCH, each in one critical section, and hashed before that.  Results are

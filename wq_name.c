@@ -80,7 +80,7 @@ static bool name_remove(struct wq *q)
 
 /*
  * Make the directory of a queue whose name was inserted.  A queue that had the same
- * name before was unlinked under wq_dirs_lock, so its directory is gone by now.
+ * name before was unlinked under wq_dirs_lock, so its directory does not exist any more.
  */
 static void dir_add(struct wq *q)
 {

@@ -19,7 +19,7 @@
 #include "wq_quota.h"
 #include "wq_thread.h"
 
-/* Check the limits of a new queue, whichever way it is created. */
+/* Check the limits of a new queue, of a process or of a kernel module. */
 int wq_check_limits(u32 max_keys, u32 mode, s64 lease)
 {
 	if (max_keys > WQ_MAX_KEYS || mode & ~0777 || (lease && lease < WQ_MIN_LEASE))

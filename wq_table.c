@@ -6,8 +6,8 @@
  * an absent key mostly reads that one cache line.
  *
  * The table grows by one bucket at a time: it splits the bucket whose turn it is, and
- * it shrinks in the reverse order.  No operation moves the entries of more than one
- * bucket, and none allocates more than 4 KiB, whatever the table's size.
+ * it shrinks in the reverse order.  At any size of the table, no operation moves the
+ * entries of more than one bucket, and none allocates more than 4 KiB.
  *
  * A full bucket is continued by another bucket, which takes its last slot.  Such a
  * chain is dense: all of its buckets but the last are full, and the last holds at
@@ -24,11 +24,13 @@
  * interval, a split cuts the interval in two, and the place of an entry never
  * changes.  So a cursor stays valid while the table grows and shrinks.
  *
- * Why not rhashtable: its buckets are linked lists, a cache miss for each entry; it
- * grows in a work item, to an array of 8 MiB for a million keys, and chains grow until
- * that work has run; and a walk returns entries twice if the table was resized
- * meanwhile.  Here each add pays its own share of the growth: the slowest of
- * 10,000,000 adds took 5.6 us.
+ * Why not rhashtable:
+ *
+ *  - its buckets are linked lists, which cost a cache miss for each entry;
+ *  - it grows in a work item, to an array of 8 MiB for a million keys, and its chains
+ *    grow until that work has run.  Here each add pays its own share of the growth,
+ *    and the slowest of 10,000,000 adds took 5.6 us;
+ *  - a walk returns entries twice if the table was resized meanwhile.
  *
  * The caller serializes.
  */

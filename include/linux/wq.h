@@ -267,8 +267,8 @@ bool wq_shutting_down(struct wq *q);
  * @jitter: upper bound of the random part added to a step, as a fraction of the step,
  *	in millionths; 0: none
  * @steps: number of steps left; at 0 @duration no longer changes
- * @cap: ns; if a product exceeds it, @duration becomes @cap and @steps becomes 0;
- *	0 or less: no cap
+ * @cap: ns; 0 or less: no cap.  If a product exceeds it, @duration becomes @cap and
+ *	@steps becomes 0.
  */
 struct wq_backoff {
 	s64 duration;

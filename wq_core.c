@@ -76,9 +76,9 @@ static __always_inline void __wq_lock(struct wq_cs *cs, struct wq *q)
 {
 	cs->q = q;
 	cs->now = -1;
-	cs->nr_ready = 0;
-	cs->kick = false;
 	cs->freed = NULL;
+	cs->nr_ready = 0;
+	cs->kick = 0;
 	spin_lock_irqsave(&q->lock, cs->flags);
 }
 
@@ -114,6 +114,18 @@ static void wq_free_entries(struct wq *q, struct wq_entry *e)
 	}
 }
 
+/* Wake waiters for @nr_ready entries; @hup: the queue is shut down and became empty. */
+static __always_inline void wq_wake(struct wq *q, u32 nr_ready, bool hup)
+{
+	/* The lock orders the look at the wait queue, see the head of this file. */
+	if (nr_ready && waitqueue_active(&q->getters))
+		__wake_up(&q->getters, TASK_NORMAL, nr_ready, NULL);
+	/* The lock orders this look as well. */
+	if (waitqueue_active(&q->pollers))
+		__wake_up(&q->pollers, TASK_NORMAL, hup ? 0 : nr_ready,
+			  poll_to_key(EPOLLIN | EPOLLRDNORM | (hup ? EPOLLHUP : 0)));
+}
+
 /*
  * Leave a critical section, and do what follows from it:
  *
@@ -141,13 +153,8 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 	}
 	spin_unlock_irqrestore(&q->lock, cs->flags);
 
-	/* The lock orders the look at the wait queue, see the head of this file. */
-	if (cs->nr_ready && waitqueue_active(&q->getters))
-		__wake_up(&q->getters, TASK_NORMAL, cs->nr_ready, NULL);
-	/* The lock orders this look as well. */
-	if ((cs->nr_ready || hup) && waitqueue_active(&q->pollers))
-		__wake_up(&q->pollers, TASK_NORMAL, hup ? 0 : cs->nr_ready,
-			  poll_to_key(EPOLLIN | EPOLLRDNORM | (hup ? EPOLLHUP : 0)));
+	if (cs->nr_ready || hup)
+		wq_wake(q, cs->nr_ready, hup);
 	if (drained)
 		wake_up_all(&q->drainers);
 	if (cs->freed)
@@ -168,7 +175,7 @@ static __always_inline void wq_arm(struct wq_cs *cs, s64 when)
 	wq_assert_locked(cs);
 	if (when < cs->q->armed) {
 		cs->q->armed = when;
-		cs->kick = true;
+		cs->kick = 1;
 	}
 }
 
@@ -307,20 +314,11 @@ static __always_inline void wq_unqueue(struct wq_cs *cs, struct wq_entry *e)
 	}
 }
 
-/* The entry needs a run.  Returns 1 if it is newly dirty, 0 if the add is coalesced. */
-static int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
+static noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	if (e->state & ENTRY_DIRTY) {
-		if (!(e->state & (ENTRY_PROCESSING | ENTRY_REQUEUED)) && q->order &&
-		    q->order->touch)
-			q->order->touch(q->order_data, e);
-		q->coalesced++;
-		trace_wq_add(q, e, true);
-		return 0;
-	}
 	e->state |= ENTRY_DIRTY;
 	if (q->timed)
 		e->since = wq_now(cs);
@@ -330,7 +328,26 @@ static int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 		wq_push(cs, e);
 	q->adds++;
 	trace_wq_add(q, e, false);
-	return 1;
+}
+
+/*
+ * The entry needs a run.  Returns 1 if it is newly dirty, 0 if the add is coalesced, which
+ * is the path that a repeat add takes without a further call.
+ */
+static __always_inline int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (!(e->state & ENTRY_DIRTY)) {
+		wq_set_newly_dirty(cs, e);
+		return 1;
+	}
+	if (!(e->state & (ENTRY_PROCESSING | ENTRY_REQUEUED)) && q->order && q->order->touch)
+		q->order->touch(q->order_data, e);
+	q->coalesced++;
+	trace_wq_add(q, e, true);
+	return 0;
 }
 
 /* Drop the run that the entry waits for.  The caller releases the entry if it is idle. */

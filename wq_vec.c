@@ -27,23 +27,11 @@ static void *seg_alloc(struct wq_vec_prealloc *pre, gfp_t gfp)
 	return kzalloc(WQ_SEG_BYTES, gfp);
 }
 
-/**
- * wq_vec_extend() - make room for element @i, the next one
- * @v: the vector
- * @i: index of the element
- * @per: elements of a segment
- * @pre: segments to use before any is allocated, or NULL
- * @gfp: how to allocate
- *
- * Return: 0, or -ENOMEM, and the vector is unchanged.
- */
-int wq_vec_extend(struct wq_vec *v, u32 i, u32 per, struct wq_vec_prealloc *pre, gfp_t gfp)
+/* Add segment @seg, unless wq_vec_trim() has left it, see wq_vec_extend(). */
+int wq_vec_add_segment(struct wq_vec *v, u32 seg, struct wq_vec_prealloc *pre, gfp_t gfp)
 {
-	u32 seg = i / per;
 	void ***leaf, *mem;
 
-	if (i % per)
-		return 0;
 	if (v->root && v->root[seg / WQ_SEG_PTRS] &&
 	    v->root[seg / WQ_SEG_PTRS][seg % WQ_SEG_PTRS])
 		return 0;

@@ -131,9 +131,9 @@ struct wq {
  * @q: the queue
  * @flags: interrupt flags
  * @now: the time on the queue's clock, read at most once; -1: not read yet
- * @nr_ready: entries that became ready: wq_unlock() wakes as many waiters
- * @kick: wq_unlock() wakes the thread, as it has to look earlier than planned
  * @freed: entries that wq_unlock() frees
+ * @nr_ready: entries that became ready: wq_unlock() wakes as many waiters
+ * @kick: not 0: wq_unlock() wakes the thread, as it has to look earlier than planned
  *
  * On the stack, initialized by wq_lock().
  */
@@ -141,9 +141,9 @@ struct wq_cs {
 	struct wq *q;
 	unsigned long flags;
 	s64 now;
-	u32 nr_ready;
-	bool kick;
 	struct wq_entry *freed;
+	u32 nr_ready;
+	u32 kick;
 };
 
 /**

@@ -20,12 +20,28 @@ struct wq_vec_prealloc {
 	void *seg[3];
 };
 
-int wq_vec_extend(struct wq_vec *v, u32 i, u32 per, struct wq_vec_prealloc *pre, gfp_t gfp);
+int wq_vec_add_segment(struct wq_vec *v, u32 seg, struct wq_vec_prealloc *pre, gfp_t gfp);
 void wq_vec_trim(struct wq_vec *v, u32 i, u32 per);
 void wq_vec_free(struct wq_vec *v);
 
 int wq_vec_prealloc(struct wq_vec_prealloc *pre, gfp_t gfp);
 void wq_vec_prealloc_free(struct wq_vec_prealloc *pre);
+
+/**
+ * wq_vec_extend() - make room for element @i, the next one
+ * @v: the vector
+ * @i: index of the element
+ * @per: elements of a segment
+ * @pre: segments to use before any is allocated, or NULL
+ * @gfp: how to allocate
+ *
+ * Return: 0, or -ENOMEM, and the vector is unchanged.
+ */
+static inline int wq_vec_extend(struct wq_vec *v, u32 i, u32 per, struct wq_vec_prealloc *pre,
+				gfp_t gfp)
+{
+	return i % per ? 0 : wq_vec_add_segment(v, i / per, pre, gfp);
+}
 
 /* Element @i of @size bytes; a segment holds @per elements. */
 static inline void *wq_vec_at(const struct wq_vec *v, u32 i, u32 per, u32 size)

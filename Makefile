@@ -44,7 +44,7 @@ all: modules tools
 headers:
 	@test -e $(KDIR)/Makefile || { \
 		echo "wq: no kernel headers at $(KDIR): install linux-headers-$$(uname -r)," >&2; \
-		echo "wq: or name their folder: make KDIR=..." >&2; exit 1; }
+		echo "wq: or name their directory: make KDIR=..." >&2; exit 1; }
 
 modules: headers
 	$(MAKE) -C $(KDIR) M=$(CURDIR) $(MODARGS) modules
@@ -112,7 +112,7 @@ uninstall: may-install uninstall-tools
 may-install:
 	@test -n "$(DESTDIR)" || test "$$(id -u)" -eq 0 || { \
 		echo "wq: make $(MAKECMDGOALS) changes the system: run it with sudo," >&2; \
-		echo "wq: or name another folder: make $(MAKECMDGOALS) DESTDIR=..." >&2; exit 1; }
+		echo "wq: or name another directory: make $(MAKECMDGOALS) DESTDIR=..." >&2; exit 1; }
 
 install-tools:
 	@tools/deps python3
@@ -185,9 +185,9 @@ help:
 	@echo "  make shell            a shell with wq.ko loaded"
 	@echo
 	@echo "Install (PREFIX=/usr/local, DESTDIR=, KDIR=/lib/modules/RELEASE/build):"
-	@echo "  make install          the module, libwq, wqctl, man pages, bash completion, udev"
-	@echo "                        rule, and headers and Module.symvers for other modules"
-	@echo "  make install-tools    the same without the module"
+	@echo "  make install          the module, its headers and Module.symvers for the build of"
+	@echo "                        other modules, and all of install-tools"
+	@echo "  make install-tools    libwq, wqctl, man pages, bash completion, udev rule, sample"
 	@echo "  make dkms-install     the module by dkms, which rebuilds it for later kernels"
 	@echo "  make uninstall, uninstall-tools, dkms-uninstall"
 	@echo "                        remove what the target of that name installed"

@@ -193,6 +193,6 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout = None  # type: ignore[assignment]
         return FAILED
     except OSError as error:
-        say(f"{error.strerror}: {error.filename or 'no file is named'}; this is not a failure of "
-            "the guest")
+        say(f"{error.filename or 'a system call'}: {error.strerror}; no guest has run, or its "
+            "result is lost")
         return FAILED

@@ -10,28 +10,24 @@ import fcntl
 import os
 import re
 import resource
-import shutil
 import sys
-import tempfile
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from .build import need_kernel
 from .definition import Kernel
 from .initramfs import pack
-from .jobs import Job, copy_lines, install
+from .jobs import Job, copy_new, install, job, temporary
 from .modules import build_modules
 from .output import FAILED, VmError, say
 from .places import CACHE, HERE, SRC
 
-# How often output is passed on, and how long a guest may take to end when asked.
+# How often output is passed on, in seconds.
 _POLL = 0.1
-_KILL_AFTER = 3.0
 
 
 @dataclass
@@ -176,77 +172,66 @@ class _Guest:
         for name in ("console", "qemu.log", "result/out", "result/err", "result/status"):
             (tmp / name).touch()
 
-    def _start(self) -> Job:
-        """Boot. User-mode Linux needs its channels as file descriptors of fixed numbers."""
+    def _boot(self, stack: contextlib.ExitStack) -> Job:
+        """Start the guest, which ends with the stack."""
         assert self.kernel.image
-        uml = self.kernel.definition.arch == "um"
-        null = "/dev/null"
-        with contextlib.ExitStack() as stack:
-            def opened(path: Path | str, mode: str = "ab") -> int:
-                # out of the way of the numbers that follow
-                file = stack.enter_context(open(path, mode))
-                number = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 20)
-                stack.callback(os.close, number)
-                return number
+        shell = self.request.shell
 
-            limit_core: Callable[[], None] = lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            if not uml:
-                shell = self.request.shell
-                return Job(qemu_command(self.request, self.kernel.image, self.tmp, self.share,
-                                        kvm_works()),
-                           stdin=0 if shell else opened(null, "rb"),
-                           stdout=1 if shell else opened(null),
-                           stderr=opened(self.tmp / "qemu.log"), preexec_fn=limit_core)
-            if self.request.shell:
-                channels = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 20) for number in (0, 1)]
-                for number in channels:
-                    stack.callback(os.close, number)
-            else:
-                channels = [opened(null, "rb"), opened(null)]
-            channels += [opened(self.tmp / "result" / name) for name in ("out", "err", "status")]
+        def numbered(number: int) -> int:
+            # above the numbers that User-mode Linux's channels have
+            number = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 20)
+            stack.callback(os.close, number)
+            return number
 
-            def place_channels() -> None:
-                limit_core()
-                for wanted, number in enumerate(channels, 3):
-                    os.dup2(number, wanted)
+        def opened(path: Path | str, mode: str = "ab") -> int:
+            with open(path, mode) as file:
+                return numbered(file.fileno())
 
-            console = opened(self.tmp / "console")
-            return Job(uml_command(self.request, self.kernel.image, self.tmp),
-                       stdout=console, stderr=console, close_fds=False,
-                       preexec_fn=place_channels, env=dict(os.environ, TMPDIR=str(self.tmp)))
+        def limit_core() -> None:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+        keyboard = numbered(0) if shell else opened(os.devnull, "rb")
+        screen = numbered(1) if shell else opened(os.devnull)
+        if self.kernel.definition.arch != "um":
+            return stack.enter_context(job(
+                qemu_command(self.request, self.kernel.image, self.tmp, self.share, kvm_works()),
+                stdin=keyboard, stdout=screen, stderr=opened(self.tmp / "qemu.log"),
+                preexec_fn=limit_core))
+
+        channels = [keyboard, screen,
+                    *(opened(self.tmp / "result" / name) for name in ("out", "err", "status"))]
+
+        def place_channels() -> None:
+            limit_core()
+            for wanted, number in enumerate(channels, 3):
+                os.dup2(number, wanted)
+
+        console = opened(self.tmp / "console")
+        return stack.enter_context(job(
+            uml_command(self.request, self.kernel.image, self.tmp), stdout=console,
+            stderr=console, close_fds=False, preexec_fn=place_channels,
+            env=dict(os.environ, TMPDIR=str(self.tmp))))
 
     def run(self) -> None:
         """Boot, and pass the output on until the guest has ended."""
         limit = 0.0 if self.request.shell else seconds_of(self.request.timeout)
         deadline = time.monotonic() + limit if limit else None
-        child = self._start()
-        try:
-            with contextlib.ExitStack() as stack:
-                pumps = [(stack.enter_context((self.tmp / name).open("rb")), target)
-                         for name, target in self._outputs()]
-                while True:
-                    ended = child.wait(_POLL) is not None
-                    pumps = [pump for pump in pumps if copy_lines(*pump)]
-                    if ended:
-                        break
-                    if deadline and time.monotonic() > deadline:
-                        self._stop(child)
-                        deadline = None
-        finally:
-            # what a killed guest may leave of its session
-            child.end()
+        with contextlib.ExitStack() as stack:
+            guest = self._boot(stack)
+            pumps = [(stack.enter_context((self.tmp / name).open("rb")), target)
+                     for name, target in self._outputs()]
+            ended = False
+            while not ended:
+                ended = guest.wait(_POLL) is not None
+                pumps = [pump for pump in pumps if copy_new(*pump)]
+                if deadline and not ended and time.monotonic() > deadline:
+                    self.timed_out = ended = True
 
-    def _outputs(self) -> list[tuple[str, IO[bytes]]]:
-        outputs = [("result/out", sys.stdout.buffer), ("result/err", sys.stderr.buffer)]
+    def _outputs(self) -> list[tuple[str, int]]:
+        outputs = [("result/out", 1), ("result/err", 2)]
         if self.request.verbose:
-            outputs.append(("console", sys.stderr.buffer))
+            outputs.append(("console", 2))
         return outputs
-
-    def _stop(self, child: Job) -> None:
-        self.timed_out = True
-        child.terminate()
-        if child.wait(_KILL_AFTER) is None:
-            child.kill()
 
     def verdict(self) -> int:
         """The command's exit status; the guest's failure is this tool's."""
@@ -309,8 +294,7 @@ def run_guest(request: Request) -> int:
     if kernel.definition.arch != "um":
         install("qemu-system-x86", "kmod")
 
-    tmp = Path(tempfile.mkdtemp(prefix="wq-vm."))
-    try:
+    with temporary("wq-vm.") as tmp:
         guest = _Guest(request, kernel, tmp, share)
         rows, columns = _terminal_size()
         values = {
@@ -324,5 +308,3 @@ def run_guest(request: Request) -> int:
         with _raw_terminal(request.shell):
             guest.run()
         return guest.verdict()
-    finally:
-        shutil.rmtree(tmp, ignore_errors=True)

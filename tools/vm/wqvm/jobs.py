@@ -14,6 +14,7 @@ import select
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -77,64 +78,53 @@ def catch_signals() -> None:
 
 
 class Job:
-    """A child with a session of its own."""
+    """A child with a session of its own. It is reaped only by end(), so that its number
+    still means this child and its process group when they are signalled."""
 
     def __init__(self, command: Sequence[str | Path], **options: Any) -> None:
         options.setdefault("stdin", subprocess.DEVNULL)
-        with _signals.held():
-            try:
-                self.child = subprocess.Popen([str(word) for word in command],
-                                              start_new_session=True, **options)
-            except OSError as error:
-                raise VmError(f"can't run {command[0]}: {error.strerror}; "
-                              "is its package installed?") from error
-        self.ended = os.pidfd_open(self.child.pid)
+        try:
+            self.child = subprocess.Popen([str(word) for word in command],
+                                          start_new_session=True, **options)
+        except OSError as error:
+            raise VmError(f"can't run {command[0]}: {error.strerror}; "
+                          "is its package installed?") from error
+        self.pidfd = os.pidfd_open(self.child.pid)
 
     def wait(self, seconds: float) -> int | None:
         """Wait that long at most; return the child's status, or None if it still runs."""
-        if self.child.returncode is None and select.select([self.ended], [], [], seconds)[0]:
-            self.child.wait()
-        return self.child.returncode
+        if not select.select([self.pidfd], [], [], seconds)[0]:
+            return None
+        end = os.waitid(os.P_PID, self.child.pid, os.WEXITED | os.WNOWAIT)
+        assert end
+        return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
 
-    def _signal(self, signum: int) -> bool:
-        try:
-            os.killpg(self.child.pid, signum)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
+    def signal(self, signum: int) -> None:
+        """Signal the child and all of its process group."""
+        os.killpg(self.child.pid, signum)
 
     def end(self) -> None:
-        """End the child and what it may have left of its session."""
-        # the group keeps its number as long as a member or the unreaped child exists
-        alive = self._signal(signal.SIGTERM)
-        deadline = time.monotonic() + GRACE
-        while alive and time.monotonic() < deadline:
-            self.wait(0.05)
-            alive = self._signal(0)
-            if alive and self.child.returncode is not None:
-                time.sleep(0.05)
-        if alive:
-            self._signal(signal.SIGKILL)
+        """End the child, and what it may have left of its process group."""
+        if self.wait(0) is None:
+            self.signal(signal.SIGTERM)
+            self.wait(GRACE)
+        self.signal(signal.SIGKILL)
         self.child.wait()
-        os.close(self.ended)
-
-    def terminate(self) -> None:
-        """Ask the child's whole session to end."""
-        self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End the child's whole session at once."""
-        self._signal(signal.SIGKILL)
+        os.close(self.pidfd)
 
 
 @contextlib.contextmanager
 def job(command: Sequence[str | Path], **options: Any) -> Iterator[Job]:
     """A child that has ended when the block is left, in whatever way."""
-    child = Job(command, **options)
+    child = None
     try:
+        with _signals.held():
+            child = Job(command, **options)
         yield child
     finally:
-        child.end()
+        if child:
+            with _signals.held():
+                child.end()
 
 
 def run(command: Sequence[str | Path], **options: Any) -> int:
@@ -156,13 +146,15 @@ def text_of(command: Sequence[str | Path], **options: Any) -> str:
 def install(*packages: str) -> None:
     """Install the missing ones of these Debian packages, or fail."""
     # not a session of its own: sudo asks for a password on the terminal
-    with _signals.held():
-        child = subprocess.Popen([HERE.parent / "deps", *packages], stdin=subprocess.DEVNULL)
+    child = None
     try:
+        with _signals.held():
+            child = subprocess.Popen([HERE.parent / "deps", *packages], stdin=subprocess.DEVNULL)
         status = child.wait()
     except Stopped:
-        child.terminate()
-        child.wait()
+        if child:
+            child.terminate()
+            child.wait()
         raise
     if status:
         raise VmError(f"needs the packages {' '.join(packages)}; the message above says why "
@@ -204,21 +196,38 @@ def lock(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def scratch(path: Path) -> Iterator[Path]:
-    """A new folder that is removed with the block, unless it was renamed meanwhile."""
+def _removed_later(path: Path) -> Iterator[Path]:
     try:
-        path.mkdir(parents=True)
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        with _signals.held():
+            shutil.rmtree(path, ignore_errors=True)
 
 
-def copy_lines(stream: IO[bytes], target: IO[bytes]) -> bool:
-    """Copy what a growing file has gained. False: nobody reads the target any more."""
-    while data := stream.read(1 << 16):
+@contextlib.contextmanager
+def scratch(path: Path) -> Iterator[Path]:
+    """A new folder that is removed with the block, unless it was renamed meanwhile."""
+    with _removed_later(path):
+        path.mkdir(parents=True)
+        yield path
+
+
+@contextlib.contextmanager
+def temporary(prefix: str) -> Iterator[Path]:
+    """A new folder in TMPDIR that is removed with the block."""
+    with contextlib.ExitStack() as stack:
+        with _signals.held():
+            path = stack.enter_context(_removed_later(Path(tempfile.mkdtemp(prefix=prefix))))
+        yield path
+
+
+def copy_new(source: IO[bytes], target: int) -> bool:
+    """Copy what a growing file has gained to a file descriptor. False: nobody reads it any
+    more."""
+    while data := source.read(1 << 16):
         try:
-            target.write(data)
-            target.flush()
+            while data:
+                data = data[os.write(target, data):]
         except BrokenPipeError:
             return False
     return True

@@ -329,12 +329,17 @@ class Jobs(unittest.TestCase):
     def test_a_failed_step_shows_the_end_of_its_log(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             log = Path(name, "log")
+            log.write_text("of an earlier step\n")
             text = io.StringIO()
             with contextlib.redirect_stderr(text), self.assertRaisesRegex(VmError, f"{log}$"):
                 jobs.step("trying", log, ["sh", "-c", "seq 30; exit 1"])
+            with contextlib.redirect_stderr(text), self.assertRaises(VmError):
+                jobs.step("again", log, ["sh", "-c", "echo last; exit 1"])
+        self.assertTrue(text.getvalue().endswith(f"wq: again (log: {log})\nwq: last\n"))
         self.assertIn(f"wq: trying (log: {log})", text.getvalue())
         self.assertIn("wq: 30", text.getvalue())
         self.assertNotIn("wq: 15\n", text.getvalue())
+        self.assertNotIn("earlier", text.getvalue())
 
     def test_a_long_step_reports(self) -> None:
         with tempfile.TemporaryDirectory() as name:

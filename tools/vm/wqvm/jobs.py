@@ -161,8 +161,10 @@ def install(*packages: str) -> None:
                       "they could not be installed")
 
 
-def _last_lines(path: Path, count: int) -> str:
-    return "\n".join(path.read_text(errors="replace").splitlines()[-count:])
+def _last_lines(path: Path, offset: int, count: int) -> list[str]:
+    with path.open(errors="replace") as file:
+        file.seek(offset)
+        return file.read().splitlines()[-count:]
 
 
 def step(text: str, log: Path, command: Sequence[str | Path], *, minutes: float = 0,
@@ -172,13 +174,17 @@ def step(text: str, log: Path, command: Sequence[str | Path], *, minutes: float 
     say(f"{text} (log: {log})")
     started = time.monotonic()
     usual = f" of usually {about(minutes * 60)}" if minutes else ""
-    with log.open("ab") as out, job(command, stdout=out, stderr=subprocess.STDOUT,
-                                    **options) as child:
+    with contextlib.ExitStack() as stack:
+        out = stack.enter_context(log.open("ab"))
+        # the output of earlier steps is before this
+        offset = out.tell()
+        child = stack.enter_context(job(command, stdout=out, stderr=subprocess.STDOUT, **options))
         while (status := child.wait(REPORT_EVERY)) is None:
             done = f", {progress()}" if progress else ""
             say(f"  still {text.split(',')[0]}: {about(time.monotonic() - started)}{usual}{done}")
     if status:
-        say(_last_lines(log, 15).replace("\n", "\nwq: "))
+        for line in _last_lines(log, offset, 15):
+            say(line)
         raise VmError(f"failed: {text}; the log's end is above, all of it is in {log}")
 
 

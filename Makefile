@@ -171,9 +171,15 @@ dist:
 deb:
 	@tools/pkg/deb $(WQ_VERSION)
 
+# What Kbuild leaves in a module's folders, so that no kernel headers are needed: they may
+# be gone since the build.
+KBUILD_OUTPUTS := *.o *.ko *.ko.* *.mod *.mod.c *.a *.i *.s *.lst *.su *.dwo *.gcno *.ll *.usyms \
+	*.symtypes .*.cmd .*.d .*.tmp .tmp_* modules.order Module.symvers
+
 clean:
 	rm -rf build
-	@test ! -e $(KDIR)/Makefile || $(MAKE) -C $(KDIR) M=$(CURDIR) clean
+	@find . \( -name .git -o -path ./build \) -prune -o -type f \
+		\( -false $(foreach name,$(KBUILD_OUTPUTS),-o -name '$(name)') \) -exec rm -f {} +
 
 help:
 	@echo "Build:"

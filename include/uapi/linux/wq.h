@@ -38,7 +38,7 @@
  * struct must be zero.  The layout is the same for 32-bit and 64-bit callers.
  *
  * Arrays: keys travel as packed arrays of struct wq_rec, at most WQ_MAX_ARRAY bytes in
- * one call.  add, done and touch handle the keys of an array in order.  A call is not
+ * one call.  Add, done and touch handle the keys of an array in order.  A call is not
  * atomic: the kernel takes the queue's lock for up to 32 keys at a time, and other
  * calls can take effect in between.  On return .keys.count is the number of keys that
  * the call handled, on success and on error.  The remaining keys were not touched.
@@ -136,13 +136,13 @@
  * @flags: add: WQ_ADD_*; done: WQ_OUTCOME_*; get: out, 0; touch: must be 0
  * @state: add: must be 0
  * @failures: get: out, how often the key failed since its failures were last forgotten.
- *	Above 2,097,150 failures it is 2^32 - 1.  done and touch ignore this field, so that
+ *	Above 2,097,150 failures it is 2^32 - 1.  Done and touch ignore this field, so that
  *	they accept a record that get wrote.
- * @token: get: out, the number of this get, never 0.  done and touch: in, the token that
- *	get returned, or 0 to identify the run by the key alone.  add: must be 0.
+ * @token: get: out, the number of this get, never 0.  Done and touch: in, the token that
+ *	get returned, or 0 to identify the run by the key alone.  Add: must be 0.
  * @delay: add: ns of CLOCK_MONOTONIC until the key needs a run; 0 or less: now.  A time
- *	beyond the end of the clock never comes.  done: as for add if @flags has
- *	WQ_OUTCOME_AFTER, else must be 0.  get: out, 0.  touch: must be 0.
+ *	beyond the end of the clock never comes.  Done: as for add if @flags has
+ *	WQ_OUTCOME_AFTER, else must be 0.  Get: out, 0.  Touch: must be 0.
  * @key: the key, and padding up to a multiple of 8 bytes.  The kernel writes the padding
  *	as zeros and does not read it.
  */
@@ -165,10 +165,11 @@ struct wq_rec {
 /**
  * struct wq_keys - the buffer of a packed array
  * @addr: address of the first record, a multiple of 8
- * @size: add, done and touch: bytes of all records.  get and list: in, bytes of the
+ * @size: add, done and touch: bytes of all records.  Get and list: in, bytes of the
  *	buffer, out, bytes that the kernel wrote
  * @count: in, add, done and touch: number of records; get and list: the largest number
- *	of records to return, 0 for as many as fit.  Out, number of keys handled or returned
+ *	of records to return, 0 for as many as fit.  Out, number of keys that the call
+ *	handled or returned
  *
  * One call of get or list returns at most WQ_MAX_OUT bytes of records.
  */
@@ -466,7 +467,7 @@ struct wq_done {
  * @results: address of __s32[keys.count], or 0.  A key's result is 0 if this file holds
  *	the key, or -errno
  *
- * In a queue without leases touch reports if the file holds the keys and changes nothing.
+ * In a queue without leases touch reports whether the file holds the keys and changes nothing.
  *
  * Errors of WQ_IOC_TOUCH for a key.  The key's lease is as before:
  *
@@ -504,7 +505,7 @@ struct wq_touch {
  * @failures: how often the key failed since its failures were last forgotten.  Above
  *	2,097,150 failures it is 2^32 - 1.
  * @requeues: the failures as the queue's limiter counts them (client-go's
- *	NumRequeues); 0 if the limiter does not count by key, as a bucket
+ *	NumRequeues); 0 if the limiter does not count by key, for example a bucket
  * @holder: PROCESSING: the process that opened the file which holds the key, as a number
  *	of the caller's pid namespace; 0 if that namespace does not have the process or the
  *	process has ended; WQ_HELD_BY_KERNEL if a kernel consumer holds the key.  0 in all
@@ -738,10 +739,10 @@ struct wq_hist {
  * @memory: bytes of memory for keys, the hash table and the heap of delayed keys
  * @depth: number of dirty keys: ready, or dirty while processing (client-go's depth)
  * @consumers: number of open files that are bound to the queue
- * @unfinished: ns since they were handed out, summed over all keys in processing, modulo
+ * @unfinished: ns that the keys in processing have been processing, summed up, modulo
  *	2^64.  This field, @longest, @waits and @works are 0 in a queue without a name,
  *	which records no times
- * @longest: ns since the key that is processing longest was handed out
+ * @longest: ns that the key which is processing longest has been processing
  * @waits: durations from dirty to handed out
  * @works: durations from handed out to done
  * @lease: the queue's lease, ns; 0: none

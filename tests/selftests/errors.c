@@ -451,7 +451,7 @@ TEST_F(queue, add_fails_with_EINVAL_for_an_address_that_is_not_aligned)
 	EXPECT_UNCHANGED(before, self->q);
 }
 
-TEST_F(queue, add_fails_with_EFAULT_if_the_struct_can_not_be_written_and_keys_before_the_error_are_added)
+TEST_F(queue, add_fails_with_EFAULT_after_some_keys_if_the_struct_can_not_be_written)
 {
 	struct array a = array_new(4096);
 	struct wq_add add = { .size = sizeof(add) };
@@ -511,6 +511,39 @@ TEST_F(queue, get_fails_with_ESHUTDOWN_though_a_key_that_is_processing_can_be_re
 	EXPECT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
 }
 
+TEST_F(queue, get_fails_with_EINTR_and_the_same_struct_can_be_passed_again)
+{
+	struct wq_get *get = shared(4096), was;
+	union one *one = (union one *)(get + 1);
+	struct wq_stat before;
+	pid_t pid;
+
+	*get = (struct wq_get){
+		.size = sizeof(*get), .keys = { addr_of(one), sizeof(*one), 1 },
+		.timeout = 20 * SEC,
+	};
+	was = *get;
+	before = q_stat(self->q);
+	pid = child();
+	if (!pid) {
+		handle(SIGUSR1, 0);
+		_exit(-verb(self->q, WQ_IOC_GET, get));
+	}
+	ASSERT_TRUE(asleep(pid));
+	kill(pid, SIGUSR1);
+	EXPECT_EQ(EINTR, reap(pid));
+	EXPECT_UNCHANGED(before, self->q);
+	EXPECT_EQ(was.keys.addr, get->keys.addr);
+	EXPECT_EQ(was.keys.size, get->keys.size);
+	EXPECT_EQ(was.keys.count, get->keys.count);
+	EXPECT_GT(was.timeout, get->timeout);
+	EXPECT_LT(0, get->timeout);
+	q_add(self->q, "a");
+	EXPECT_EQ(0, verb(self->q, WQ_IOC_GET, get));
+	EXPECT_EQ(1, get->keys.count);
+	munmap(get, 4096);
+}
+
 /* ---- done ---- */
 
 TEST_F(queue, done_fails_with_EINVAL_for_an_address_that_is_not_aligned)
@@ -555,7 +588,7 @@ static struct array hold_three(int q)
 	return a;
 }
 
-TEST_F(queue, done_fails_with_EFAULT_if_the_struct_can_not_be_written_and_keys_before_the_error_are_done)
+TEST_F(queue, done_fails_with_EFAULT_after_some_keys_if_the_struct_can_not_be_written)
 {
 	struct array a = hold_three(self->q);
 	struct wq_done done = {
@@ -634,6 +667,29 @@ TEST_F(queue, touch_fails_with_EFAULT_if_the_struct_can_not_be_written)
 	/* a struct that can be written has the error and the count */
 	EXPECT_EQ(-ESTALE, verb(self->q, WQ_IOC_TOUCH, &touch));
 	EXPECT_EQ(1, touch.keys.count);
+	free(a.recs);
+}
+
+TEST_F(queue, touch_fails_with_EINVAL_if_the_records_do_not_fill_the_buffer)
+{
+	static const struct { int size, count; } more[] = {
+		{ 8, 0 }, { -8, 0 }, { -32, 0 }, { 0, 1 }, { 0, -1 }, { 0, 1000000 },
+	};
+	struct array a = hold_three(self->q);
+	struct wq_stat before = q_stat(self->q);
+
+	for (int i = 0; i < ARRAY_SIZE(more); i++) {
+		struct wq_touch touch = {
+			.size = sizeof(touch),
+			.keys = { addr_of(a.recs), a.used + more[i].size, a.count + more[i].count },
+		};
+
+		EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_TOUCH, &touch)) {
+			TH_LOG("size %+d count %+d", more[i].size, more[i].count);
+		}
+		EXPECT_EQ(0, touch.keys.count);
+	}
+	EXPECT_UNCHANGED(before, self->q);
 	free(a.recs);
 }
 

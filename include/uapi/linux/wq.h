@@ -46,8 +46,9 @@
  * An array has results or not:
  *
  *  - If .results points to an array of __s32, the call handles all keys and returns 0
- *    even if some keys fail.  Each key has its own result, which is negative if the key
- *    failed: -errno, as listed for the verb's keys.
+ *    even if some keys fail.  Each key has its own result, which is -errno if the key
+ *    failed.  If another thread unmaps the results during the call, up to 32 keys can be
+ *    handled without a result.
  *  - If .results is 0, the call stops at the first key that fails and returns the error
  *    of that key.  .keys.count is the number of keys before it.
  *
@@ -279,8 +280,8 @@ struct wq_limiter_spec {
  * If the queue exists, @mode, @max_keys, @limiters and @lease must be valid but have no
  * effect.
  *
- * Errors of WQ_IOC_OPEN.  After each of them the file is bound as it was before (not at
- * all, except for EISCONN), no queue was created, and the user is charged for none:
+ * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.
+ * After each error but EISCONN the file is not bound, and the call can be repeated:
  *
  *  EISCONN    the file is bound already, or another thread is binding it
  *  EINVAL     - @flags has an unknown bit, or WQ_OPEN_EXCL without WQ_OPEN_CREATE
@@ -335,7 +336,7 @@ struct wq_open {
  *  ENOSPC     the key is new, and the queue holds max_keys keys
  *  ENOMEM     there is not enough memory for the key or for its delay
  *
- * Errors of WQ_IOC_ADD for the call.  keys.count keys were added, 0 of them unless the
+ * Errors of WQ_IOC_ADD for the call.  keys.count keys were handled, 0 of them unless the
  * error is EFAULT:
  *
  *  EINVAL     - @flags is not 0
@@ -345,7 +346,7 @@ struct wq_open {
  *  ENOMEM     there is not enough memory for a copy of the array
  *  EFAULT     the array can't be read from record keys.count on, or result keys.count
  *             can't be written.  If the struct itself can't be written, keys.count is not
- *             valid, and any number of the keys were added
+ *             valid, and any number of the keys were handled
  */
 struct wq_add {
 	__u32 size;
@@ -378,7 +379,7 @@ struct wq_add {
  *  EMSGSIZE   the next key does not fit into the buffer; it stays the next key
  *  EINVAL     @flags is not 0, or keys.addr is not a multiple of 8
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
- *  ENOMEM     there is not enough memory for the keys' copy
+ *  ENOMEM     there is not enough memory for a copy of the keys
  *  EFAULT     a record or the struct can't be written.  keys.count is the number of whole
  *             records that were written, and the file holds these keys.  The other keys of
  *             the call are given back.  If the struct itself can't be written, keys.count is
@@ -414,8 +415,8 @@ struct wq_get {
  *             - its flags are not an outcome
  *             - its delay is not 0, and WQ_OUTCOME_AFTER is not set
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
- *  ESTALE     the record has a token, and this file does not hold the key from that get:
- *             the key was done, or given back when its lease expired
+ *  ESTALE     the record has a token, and this file does not hold the key from that get,
+ *             for example because the key was done or its lease expired
  *  ENOENT     the record has no token, and the key is not processing
  *  EPERM      the record has no token, and another consumer holds the key
  *  ENOMEM     RETRY or AFTER: there is not enough memory for the delay
@@ -467,14 +468,15 @@ struct wq_done {
  * @results: address of __s32[keys.count], or 0.  A key's result is 0 if this file holds
  *	the key, or -errno
  *
- * In a queue without leases touch reports whether the file holds the keys and changes nothing.
+ * In a queue without leases, touch reports whether the file holds the keys, and changes
+ * nothing.
  *
  * Errors of WQ_IOC_TOUCH for a key.  The key's lease is as before:
  *
  *  EINVAL     the key's length is 0, or its flags or delay is not 0
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
- *  ESTALE     the record has a token, and this file does not hold the key from that get:
- *             the key was done, or given back when its lease expired
+ *  ESTALE     the record has a token, and this file does not hold the key from that get,
+ *             for example because the key was done or its lease expired
  *  ENOENT     the record has no token, and the key is not processing
  *  EPERM      the record has no token, and another consumer holds the key
  *
@@ -488,7 +490,7 @@ struct wq_done {
  *  ENOMEM     there is not enough memory for a copy of the array
  *  EFAULT     the array can't be read from record keys.count on, or result keys.count
  *             can't be written.  If the struct itself can't be written, keys.count is not
- *             valid, and any number of the keys were touched
+ *             valid, and any number of the keys were handled
  */
 struct wq_touch {
 	__u32 size;
@@ -613,7 +615,7 @@ struct wq_list_rec {
  *  EINVAL     @flags is not 0, or keys.addr is not a multiple of 8
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  EMSGSIZE   the next record does not fit into the buffer
- *  ENOMEM     there is not enough memory for the records' copy
+ *  ENOMEM     there is not enough memory for a copy of the records
  *  EFAULT     the records or the struct can't be written.  Some of the records may have
  *             been written
  */
@@ -739,10 +741,10 @@ struct wq_hist {
  * @memory: bytes of memory for keys, the hash table and the heap of delayed keys
  * @depth: number of dirty keys: ready, or dirty while processing (client-go's depth)
  * @consumers: number of open files that are bound to the queue
- * @unfinished: ns that the keys in processing have been processing, summed up, modulo
- *	2^64.  This field, @longest, @waits and @works are 0 in a queue without a name,
- *	which records no times
- * @longest: ns that the key which is processing longest has been processing
+ * @unfinished: ns since their get, summed over all keys in processing, modulo 2^64.  This
+ *	field, @longest, @waits and @works are 0 in a queue without a name, which records no
+ *	times
+ * @longest: ns since the get of the key that is processing longest
  * @waits: durations from dirty to handed out
  * @works: durations from handed out to done
  * @lease: the queue's lease, ns; 0: none

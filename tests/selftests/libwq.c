@@ -347,11 +347,9 @@ TEST_F(libwq, a_key_can_be_added_for_later_alone_and_in_a_batch)
 	ASSERT_EQ(WQ_KEY_DELAYED, wq_query(self->q, "d", 1));
 }
 
-static int open_limited(struct wq_limiter_spec *limits, unsigned int n)
+static int open_limited(const struct wq_limiter_spec *limiters, unsigned int n)
 {
-	struct wq_open attr = {
-		.size = sizeof(attr), .limiters = (uintptr_t)limits, .num_limiters = n,
-	};
+	const struct wq_attr attr = { .limiters = limiters, .num_limiters = n };
 
 	return wq_open_attr(NULL, O_RDWR, 0, &attr);
 }
@@ -364,12 +362,14 @@ static int open_exponential(void)
 	return open_limited(&hours, 1);
 }
 
-TEST_F(libwq, open_attr_says_all_that_can_be_said_of_a_new_queue)
+TEST_F(libwq, open_attr_gives_a_new_queue_its_attributes_and_NULL_or_zeros_the_defaults)
 {
 	struct wq_limiter_spec hour = { WQ_LIMITER_FAST_SLOW, .base = HOUR, .max = 2 * HOUR, .n = 1 };
-	struct wq_open attr = {
-		.size = sizeof(attr), .max_keys = 7, .limiters = (uintptr_t)&hour, .num_limiters = 1,
+	const struct wq_attr attr = {
+		.max_keys = 7, .limiters = &hour, .num_limiters = 1, .lease = HOUR,
 	};
+	const struct wq_attr zeros = { 0 };
+	struct wq_info info;
 	struct wq_stat st;
 	int q;
 
@@ -384,66 +384,138 @@ TEST_F(libwq, open_attr_says_all_that_can_be_said_of_a_new_queue)
 	ASSERT_GE(HOUR, st.next_due);
 	ASSERT_LT(HOUR / 2, st.next_due);
 
+	ASSERT_EQ(HOUR, st.lease);
+
 	ASSERT_LE(0, wq_open_attr(self->name, O_RDWR, 0, &attr));
-	q = wq_open_attr(NULL, O_RDWR, 0, NULL);
-	ASSERT_LE(0, q);
-	ASSERT_EQ(0, wq_stat(q, &st));
-	ASSERT_NE(7, st.max_keys);
-	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
-	ASSERT_EQ(0, wq_stat(q, &st));
-	ASSERT_GT(SEC, st.next_due);
+	ASSERT_EQ(0, wq_info(&info));
+	for (int i = 0; i < 2; i++) {
+		q = wq_open_attr(NULL, O_RDWR, 0, i ? &zeros : NULL);
+		ASSERT_LE(0, q);
+		ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
+		ASSERT_EQ(0, wq_stat(q, &st));
+		ASSERT_EQ(info.default_keys, st.max_keys);
+		ASSERT_EQ(0, st.lease);
+		ASSERT_GT(SEC, st.next_due);
+	}
 }
 
-TEST_F(libwq, open_attr_takes_a_shorter_and_a_longer_struct)
+TEST_F(libwq, open_attr_takes_the_attributes_of_an_older_and_a_newer_program)
 {
 	struct wq_limiter_spec hour = { WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = HOUR };
 	struct {
-		struct wq_open attr;
+		struct wq_attr attr;
 		char later[16];
-	} with = { .attr = { .max_keys = 7, .limiters = (uintptr_t)&hour, .num_limiters = 1 } };
+	} with = { .attr = { .max_keys = 7, .limiters = &hour, .num_limiters = 1, .lease = HOUR } };
 	struct wq_stat st;
 	int q;
 
-	with.attr.size = offsetof(struct wq_open, limiters);
-	q = wq_open_attr(NULL, O_RDWR, 0, &with.attr);
+	q = wq_open_attr_sized(NULL, O_RDWR, 0, &with.attr, offsetof(struct wq_attr, lease));
 	ASSERT_LE(0, q);
 	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
 	ASSERT_EQ(0, wq_stat(q, &st));
 	ASSERT_EQ(7, st.max_keys);
-	ASSERT_GT(SEC, st.next_due);
-
-	with.attr.size = sizeof(with);
-	q = wq_open_attr(NULL, O_RDWR, 0, &with.attr);
-	ASSERT_LE(0, q);
-	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
-	ASSERT_EQ(0, wq_stat(q, &st));
 	ASSERT_LT(HOUR / 2, st.next_due);
+	ASSERT_EQ(0, st.lease);
+
+	q = wq_open_attr_sized(NULL, O_RDWR, 0, &with.attr, sizeof(with));
+	ASSERT_LE(0, q);
+	ASSERT_EQ(0, wq_stat(q, &st));
+	ASSERT_EQ(HOUR, st.lease);
 
 	with.later[15] = 1;
-	ASSERT_EQ(-1, wq_open_attr(NULL, O_RDWR, 0, &with.attr));
+	ASSERT_EQ(-1, wq_open_attr_sized(NULL, O_RDWR, 0, &with.attr, sizeof(with)));
 	ASSERT_EQ(E2BIG, errno);
-	with.attr.size = 4;
-	ASSERT_EQ(-1, wq_open_attr(NULL, O_RDWR, 0, &with.attr));
-	ASSERT_EQ(EINVAL, errno);
 }
 
-TEST_F(libwq, open_attr_refuses_what_is_said_by_its_other_parameters)
+TEST_F(libwq, open_attr_refuses_a_bad_limiter_and_creates_no_queue)
 {
-	struct wq_open attr = { .size = sizeof(attr), .flags = WQ_OPEN_EXCL };
 	struct wq_limiter_spec none = { 0 };
+	const struct wq_attr attr = { .limiters = &none, .num_limiters = 1 };
 
-	ASSERT_EQ(-1, wq_open_attr("selftest-new", O_RDWR | O_CREAT, 0600, &attr));
-	ASSERT_EQ(EINVAL, errno);
-	attr = (struct wq_open){ .size = sizeof(attr), .mode = 0600 };
-	ASSERT_EQ(-1, wq_open_attr("selftest-new", O_RDWR | O_CREAT, 0600, &attr));
-	ASSERT_EQ(EINVAL, errno);
-	attr = (struct wq_open){ .size = sizeof(attr), .name = "selftest-other" };
 	ASSERT_EQ(-1, wq_open_attr("selftest-new", O_RDWR | O_CREAT, 0600, &attr));
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(-1, open_limited(&none, 1));
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(-1, wq_open("selftest-new", O_RDWR, 0, 0));
 	ASSERT_EQ(ENOENT, errno);
+}
+
+/* A newer program's struct @s has 64 bytes more, which are 0xff before the call. */
+#define LONGER(type) union { struct type s; unsigned char bytes[sizeof(struct type) + 64]; }
+
+static bool is_all(const unsigned char *bytes, size_t n, unsigned char value)
+{
+	while (n && bytes[n - 1] == value)
+		n--;
+	return !n;
+}
+
+TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byte_more)
+{
+	LONGER(wq_stat) st;
+	LONGER(wq_info) info;
+	LONGER(wq_key_info) key;
+	LONGER(wq_view) view;
+	LONGER(wq_queue) queue;
+	struct wq_batch b = WQ_BATCH_INIT;
+	uint64_t cursor = 0;
+	size_t size;
+
+#define NEWER(var) (memset(&(var), 0xff, sizeof(var)), &(var).s), sizeof(var)
+#define IS_ZERO_BEHIND(var) is_all((var).bytes + sizeof((var).s), 64, 0)
+#define IS_UNTOUCHED_FROM(var, n) is_all((var).bytes + (n), sizeof(var) - (n), 0xff)
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_stat_sized(self->q, NEWER(st)));
+	ASSERT_EQ(1, st.s.ready);
+	ASSERT_TRUE(IS_ZERO_BEHIND(st));
+	ASSERT_EQ(0, wq_info_sized(NEWER(info)));
+	ASSERT_EQ(WQ_API_VERSION, info.s.version);
+	ASSERT_TRUE(IS_ZERO_BEHIND(info));
+	ASSERT_EQ(0, wq_query_info_sized(self->q, "a", 1, NEWER(key)));
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, key.s.state);
+	ASSERT_TRUE(IS_ZERO_BEHIND(key));
+	ASSERT_EQ(0, wq_batch_put(&b, "a", 1, 0));
+	ASSERT_TRUE(wq_batch_next_sized(&b, NEWER(view)));
+	ASSERT_EQ(1, view.s.len);
+	ASSERT_TRUE(IS_ZERO_BEHIND(view));
+	memset(&queue, 0xff, sizeof(queue));
+	ASSERT_EQ(1, wq_queues_sized(&queue.s, 1, &cursor, sizeof(queue)));
+	ASSERT_EQ(0, queue.s.name[WQ_NAME_MAX - 1]);
+
+	size = offsetof(struct wq_stat, keys);
+	memset(&st, 0xff, sizeof(st));
+	ASSERT_EQ(0, wq_stat_sized(self->q, &st.s, size));
+	ASSERT_EQ(1, st.s.ready);
+	ASSERT_TRUE(IS_UNTOUCHED_FROM(st, size));
+	size = offsetof(struct wq_info, max_keys);
+	memset(&info, 0xff, sizeof(info));
+	ASSERT_EQ(0, wq_info_sized(&info.s, size));
+	ASSERT_EQ(WQ_MAX_KEY, info.s.max_key);
+	ASSERT_TRUE(IS_UNTOUCHED_FROM(info, size));
+	size = offsetof(struct wq_key_info, due);
+	memset(&key, 0xff, sizeof(key));
+	ASSERT_EQ(0, wq_query_info_sized(self->q, "a", 1, &key.s, size));
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, key.s.state);
+	ASSERT_TRUE(IS_UNTOUCHED_FROM(key, size));
+	size = offsetof(struct wq_view, info);
+	memset(&view, 0xff, sizeof(view));
+	ASSERT_FALSE(wq_batch_next_sized(&b, &view.s, size));
+	ASSERT_TRUE(wq_batch_next_sized(&b, &view.s, size));
+	ASSERT_EQ(1, view.s.len);
+	ASSERT_TRUE(IS_UNTOUCHED_FROM(view, size));
+	size = offsetof(struct wq_queue, processing);
+	memset(&queue, 0xff, sizeof(queue));
+	cursor = 0;
+	ASSERT_EQ(1, wq_queues_sized(&queue.s, 1, &cursor, size));
+	ASSERT_TRUE(IS_UNTOUCHED_FROM(queue, size));
+
+	ASSERT_EQ(-1, wq_stat_sized(self->q, &st.s, 7));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_info_sized(&info.s, 7));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_queues_sized(&queue.s, 1, &cursor, 7));
+	ASSERT_EQ(EINVAL, errno);
+	wq_batch_free(&b);
 }
 
 TEST_F(libwq, failures_are_counted_until_they_are_forgotten)
@@ -533,9 +605,8 @@ TEST_F(libwq, done_with_tells_what_became_of_the_key)
 static int open_leased(int64_t lease)
 {
 	struct wq_limiter_spec at_once = { .kind = WQ_LIMITER_EXPONENTIAL };
-	const struct wq_open attr = {
-		.size = sizeof(attr), .limiters = (uintptr_t)&at_once, .num_limiters = 1,
-		.lease = lease,
+	const struct wq_attr attr = {
+		.limiters = &at_once, .num_limiters = 1, .lease = lease,
 	};
 
 	return wq_open_attr(NULL, O_RDWR, 0, &attr);

@@ -268,13 +268,11 @@ static void open_trees(const char *src, const char *dst)
 
 static void open_queue(void)
 {
-	/* 20 ms after the first failure of a path, then twice as long each, up to 1 s */
-	static const struct wq_limiter_spec limit = {
+	/* 20 ms after the first failure of a path, twice as long after each other, up to 1 s */
+	static const struct wq_limiter_spec limiter = {
 		.kind = WQ_LIMITER_EXPONENTIAL, .base = 20000000, .max = 1000000000,
 	};
-	const struct wq_open attr = {
-		.size = sizeof(attr), .limiters = (uintptr_t)&limit, .num_limiters = 1,
-	};
+	const struct wq_attr attr = { .limiters = &limiter, .num_limiters = 1 };
 
 	wq_unlink(queue_name);
 	queue = wq_open_attr(queue_name, O_RDWR | O_CREAT | O_EXCL, 0600, &attr);

@@ -45,10 +45,9 @@ static int create_complain(const struct args *a)
 
 int cmd_create(const struct args *a)
 {
-	const struct wq_open attr = {
-		.size = sizeof(attr),
+	const struct wq_attr attr = {
 		.max_keys = a->count,
-		.limiters = a->num_limiters ? (uintptr_t)a->limiters : 0,
+		.limiters = a->limiters,
 		.num_limiters = a->num_limiters,
 		.lease = a->lease,
 	};

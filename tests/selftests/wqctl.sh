@@ -1733,12 +1733,17 @@ info_usage() {
 t "info shows what the user's named queues use of the limits: the sum of max_keys, not the keys" info_usage
 
 run_argument() {
-	wq add $q "\$(touch $dir/executed)" '-n'
+	status 0 wq add $q -- "\$(touch $dir/executed)" '-n'
 	status 0 wq run --once $q -- sh -c 'printf "%s;" "$1" >>'"$dir/ran" sh {}
 	is ran "\$(touch $dir/executed);-n;" "$(<"$dir/ran")"
 	[ ! -e "$dir/executed" ]
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	status 0 wq add --fd 7 -- -n
+	wq get --fd 7 >/dev/null
+	status 0 wq done --fd 7 --forget -- -n
 }
-t "run: a key that is passed as an argument of its own is not executed by the command's shell" run_argument
+t "run: a key that is passed as an argument of its own is not executed by the command's shell; -- ends the options before a key" run_argument
 
 # ----
 

@@ -461,21 +461,21 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 	uint64_t cursor = 0;
 	size_t size;
 
-#define NEWER(var) (memset(&(var), 0xff, sizeof(var)), &(var).s), sizeof(var)
+#define FILL(var) (memset(&(var), 0xff, sizeof(var)), &(var).s)
 #define IS_ZERO_BEHIND(var) is_all((var).bytes + sizeof((var).s), 64, 0)
 #define IS_UNTOUCHED_FROM(var, n) is_all((var).bytes + (n), sizeof(var) - (n), 0xff)
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));
-	ASSERT_EQ(0, wq_stat_sized(self->q, NEWER(st)));
+	ASSERT_EQ(0, wq_stat_sized(self->q, FILL(st), sizeof(st)));
 	ASSERT_EQ(1, st.s.ready);
 	ASSERT_TRUE(IS_ZERO_BEHIND(st));
-	ASSERT_EQ(0, wq_info_sized(NEWER(info)));
+	ASSERT_EQ(0, wq_info_sized(FILL(info), sizeof(info)));
 	ASSERT_EQ(WQ_API_VERSION, info.s.version);
 	ASSERT_TRUE(IS_ZERO_BEHIND(info));
-	ASSERT_EQ(0, wq_query_info_sized(self->q, "a", 1, NEWER(key)));
+	ASSERT_EQ(0, wq_query_info_sized(self->q, "a", 1, FILL(key), sizeof(key)));
 	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, key.s.state);
 	ASSERT_TRUE(IS_ZERO_BEHIND(key));
 	ASSERT_EQ(0, wq_batch_put(&b, "a", 1, 0));
-	ASSERT_TRUE(wq_batch_next_sized(&b, NEWER(view)));
+	ASSERT_TRUE(wq_batch_next_sized(&b, FILL(view), sizeof(view)));
 	ASSERT_EQ(1, view.s.len);
 	ASSERT_TRUE(IS_ZERO_BEHIND(view));
 	memset(&queue, 0xff, sizeof(queue));

@@ -374,8 +374,8 @@ static int batch_touch(const struct args *a, int q, struct wq_batch *b)
 }
 
 /* Pass the keys on the command line to @call, in batches. */
-static int for_each_batch(const struct args *a,
-			  int (*call)(const struct args *a, int q, struct wq_batch *b))
+static int each_batch(const struct args *a,
+		      int (*call)(const struct args *a, int q, struct wq_batch *b))
 {
 	struct wq_batch b = WQ_BATCH_INIT;
 	int ret = DONE, part;
@@ -400,12 +400,12 @@ static int for_each_batch(const struct args *a,
 
 int cmd_touch(const struct args *a)
 {
-	return for_each_batch(a, batch_touch);
+	return each_batch(a, batch_touch);
 }
 
 int cmd_done(const struct args *a)
 {
-	return for_each_batch(a, batch_done);
+	return each_batch(a, batch_done);
 }
 
 /* Query, cancel and forget */
@@ -426,8 +426,8 @@ const char *state_text(unsigned int state)
 }
 
 /* Pass each key on the command line to @call, which returns -1 with errno on error. */
-static int for_each_key(const struct args *a, int oflag,
-			int (*call)(int q, const void *key, size_t len))
+static int each_key(const struct args *a, int oflag,
+		    int (*call)(int q, const void *key, size_t len))
 {
 	int q = queue_open(a, oflag);
 	int ret = DONE;
@@ -469,7 +469,7 @@ static int query_print(int q, const void *key, size_t len)
 
 int cmd_query(const struct args *a)
 {
-	return for_each_key(a, O_RDONLY, query_print);
+	return each_key(a, O_RDONLY, query_print);
 }
 
 static int cancel_print(int q, const void *key, size_t len)
@@ -484,12 +484,12 @@ static int cancel_print(int q, const void *key, size_t len)
 
 int cmd_cancel(const struct args *a)
 {
-	return for_each_key(a, O_WRONLY, cancel_print);
+	return each_key(a, O_WRONLY, cancel_print);
 }
 
 int cmd_forget(const struct args *a)
 {
-	return for_each_key(a, O_RDONLY, wq_forget);
+	return each_key(a, O_RDONLY, wq_forget);
 }
 
 /* Info */

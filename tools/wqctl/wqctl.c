@@ -719,7 +719,7 @@ static error_t parse_main(int key, char *arg, struct argp_state *state)
 /* wqctl without a command */
 static int list_queues(void)
 {
-	char *argv[] = { NULL, NULL };
+	char *argv[2] = { NULL };
 	int ret = run_command(find_command("ls"), 1, argv);
 
 	if (ret == DONE)

@@ -5,7 +5,7 @@
  * inotify watches single directories.  A new directory is first watched and then read,
  * so that no file is missed.  A file that is created in between is added twice, which
  * the queue coalesces to one run.  If a directory is moved, it and all directories in
- * it are watched anew, and all files in it become keys.
+ * it get new watches, and all files in it become keys.
  *
  * At the start, and if the kernel dropped events, everything in the source becomes a
  * key.  The workers find files that are only in the mirror.

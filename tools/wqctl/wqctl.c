@@ -754,7 +754,7 @@ int main(int argc, char **argv)
 		};
 	}
 
-	/* The command parses its own options: stop there, and parse the rest anew. */
+	/* The command parses its own options: so stop there, and start a new parser. */
 	for (used = 1; used < argc && argv[used][0] == '-'; used++)
 		;
 	argp_parse(&argp, used < argc ? used + 1 : argc, argv, ARGP_IN_ORDER, NULL, &command);

@@ -478,9 +478,9 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 	ASSERT_TRUE(wq_batch_next_sized(&b, FILL(view), sizeof(view)));
 	ASSERT_EQ(1, view.s.len);
 	ASSERT_TRUE(IS_ZERO_BEHIND(view));
-	memset(&queue, 0xff, sizeof(queue));
-	ASSERT_EQ(1, wq_queues_sized(&queue.s, 1, &cursor, sizeof(queue)));
+	ASSERT_EQ(1, wq_queues_sized(FILL(queue), 1, &cursor, sizeof(queue)));
 	ASSERT_EQ(0, queue.s.name[WQ_NAME_MAX - 1]);
+	ASSERT_TRUE(IS_ZERO_BEHIND(queue));
 
 	size = offsetof(struct wq_stat, keys);
 	memset(&st, 0xff, sizeof(st));

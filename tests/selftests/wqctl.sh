@@ -1676,13 +1676,13 @@ unlink_drops() {
 	wq bind --fd 7 $q
 	wq get --fd 7 >/dev/null
 	status 0 wq unlink $q
-	says "unlinked '$q', with 2 ready, 1 processing and 1 delayed keys; keys that are left when the last of 1 open files is closed are dropped"
+	says "unlinked '$q' with 2 ready, 1 processing and 1 delayed keys; 1 open file still uses it, and keys that are left when it is closed are dropped"
 	is left $'b\nc' "$(wq get -n 9 --fd 7)"
 	exec 7>&-
 	wq create $q
 	wq add $q a
 	status 0 wq unlink $q
-	says "with 1 ready, 0 processing and 0 delayed keys; these keys are dropped"
+	says "with 1 ready, 0 processing and 0 delayed keys; they are dropped"
 }
 t "unlink prints which keys are dropped, and whether at once or when the last open file is closed" unlink_drops
 

@@ -193,7 +193,11 @@ int wq_queues_sized(struct wq_queue *list, unsigned int max, uint64_t *cursor, s
 		.cursor = *cursor,
 	};
 
-	if (check_size(size) || device_call(WQ_IOC_QUEUES, &arg))
+	if (check_size(size))
+		return -1;
+	/* The kernel does not write fields that it does not know. */
+	memset(list, 0, max * size);
+	if (device_call(WQ_IOC_QUEUES, &arg))
 		return -1;
 	*cursor = arg.cursor;
 	return arg.count;

@@ -4,17 +4,17 @@
  *
  * A queue is a file descriptor.  It can be polled, passed to another process and
  * closed.  Each descriptor that wq_open() returns is one consumer; copies of it
- * (dup, fork, SCM_RIGHTS) are the same consumer.
+ * (dup, fork, SCM_RIGHTS) are the same consumer.  libwq(3) has the details.
  *
  * A consumer holds a key from the get that returned it until the done.  If the last
  * copy of its descriptor is closed, or if the key's lease expires, the key is given
  * back and another consumer gets it.  So each run happens at least once, and the
- * work must be idempotent: it has to cope with a run that was started before.
+ * work must be idempotent: to do it twice has the same effect as to do it once.
  *
  * A call that fails returns -1 and sets errno.  <linux/wq.h> describes the errors.
- * One is libwq's own: ENODEV if there is no /dev/wq, because the module is not
- * loaded.  Only calls on batches allocate memory.  All calls are thread safe, but a
- * struct wq_batch must not be used by two threads at once.
+ * ENODEV is libwq's own: there is no /dev/wq, because the module is not loaded.  Only
+ * calls on batches allocate memory.  All calls are thread safe, but a struct wq_batch
+ * must not be used by two threads at once.
  *
  * Work through a queue:
  *

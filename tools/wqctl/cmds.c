@@ -60,17 +60,18 @@ int cmd_create(const struct args *a)
 /* @st: statistics after the unlink; this process is one of its consumers. */
 static void report_unlinked(const char *name, const struct wq_stat *st)
 {
-	char users[96] = "these keys are dropped";
+	char then[96] = "they are dropped";
+	unsigned int others = st->consumers - 1;
 
 	/* Retained keys have nothing to do. */
 	if (st->keys <= st->retained)
 		return;
-	if (st->consumers > 1)
-		snprintf(users, sizeof(users),
-			 "keys that are left when the last of %u open files is closed are dropped",
-			 st->consumers - 1);
-	message("unlinked '%s', with %u ready, %u processing and %u delayed keys; %s", name,
-		st->ready, st->processing, st->delayed, users);
+	if (others)
+		snprintf(then, sizeof(then), "%u open file%s still use%s it, and keys that are left when %s closed are dropped",
+			 others, others == 1 ? "" : "s", others == 1 ? "s" : "",
+			 others == 1 ? "it is" : "all are");
+	message("unlinked '%s' with %u ready, %u processing and %u delayed keys; %s", name,
+		st->ready, st->processing, st->delayed, then);
 }
 
 int cmd_unlink(const struct args *a)

@@ -61,7 +61,7 @@ static const struct command commands[] = {
 			"A key that failed runs again after a delay, which the queue's limiter determines. SPEC is a list of limiters, separated by commas; the longest delay applies:\n\n"
 			"  exponential:BASE:MAX   BASE after the first failure of a key, twice as long\n"
 			"                         after each other, at most MAX\n"
-			"  fast-slow:FAST:SLOW:N  FAST after the first N failures of a key, then SLOW\n"
+			"  fast-slow:FAST:SLOW:N  FAST after each of a key's first N failures, then SLOW\n"
 			"  bucket:QPS:BURST       a token bucket for all keys: BURST retries at once,\n"
 			"                         then QPS (such as 10 or 0.1) per second\n"
 			"  default-controller     exponential:5ms:1000s,bucket:10:100\n"

@@ -418,7 +418,8 @@ static const char *reason(const struct args *a, int err)
 	case EACCES:
 		return access_denied(a, text, sizeof(text));
 	case EPERM:
-		return "only the queue's owner and root may do that; use sudo";
+		return geteuid() ? "only the queue's owner and root may do that; use sudo" :
+			"the queue belongs to a kernel module; remove the module to free it";
 	case ENOSPC:
 		snprintf(text, sizeof(text),
 			 "the queue is full; process some keys, or compare keys with max_keys: wqctl stat %s",

@@ -125,7 +125,7 @@ create_options() {
 	status 0 wq add -v $q a b a
 	says "2 added, 1 coalesced"
 	status 1 wq add $q a c
-	says "as many keys as it may"
+	says "the queue is full"
 	is "mode, max_keys, ready" "0640 2 2" "$(figures mode max_keys ready)"
 	status 0 wq unlink $q
 }
@@ -143,7 +143,7 @@ create_limiter() { # SPEC NS KEY...: fails the keys in a queue with this limiter
 create_limiters() {
 	local hour=3600000000000
 	create_limiter exponential:1h:3h $hour k
-	create_limiter exponential:2h:1.5h $((hour * 3 / 2)) k
+	create_limiter exponential:90m:90m $((hour * 3 / 2)) k
 	create_limiter fast-slow:1h:2h:1 $hour k
 	create_limiter fast-slow:1h:2h:0 $((hour * 2)) k
 	create_limiter bucket:0.0005:1 2000000000000 a b
@@ -179,29 +179,30 @@ bad_limiter() { # SPEC TEXT
 create_bad_limiters() {
 	bad_limiter '' "a part of the list is empty"
 	bad_limiter exponential:5ms:1s, "a part of the list is empty"
-	bad_limiter linear:1s "there is no limiter 'linear'; there are exponential,"
-	bad_limiter exponential "'exponential' lacks BASE: it is written exponential:BASE:MAX"
+	bad_limiter linear:1s "there is no limiter 'linear'; use exponential,"
+	bad_limiter exponential "'exponential' lacks BASE; its syntax is exponential:BASE:MAX"
 	bad_limiter exponential:5ms "'exponential' lacks MAX"
 	bad_limiter bucket:10:100,fast-slow:1s:2s "'fast-slow' lacks N"
-	bad_limiter exponential:5ms:1s:2s "'2s' is too much for 'exponential'"
-	bad_limiter default-item:1s "'1s' is too much for 'default-item'"
+	bad_limiter exponential:5ms:1s:2s "'2s' is one parameter too many for 'exponential'"
+	bad_limiter default-item:1s "'1s' is one parameter too many for 'default-item'"
 	bad_limiter exponential:soon:1s "BASE 'soon' of 'exponential:BASE:MAX' is not a time"
 	bad_limiter exponential:5ms:-1s "MAX '-1s' of"
+	bad_limiter exponential:10s:1s "MAX of 'exponential:BASE:MAX' is below BASE"
 	bad_limiter exponential:1ms:300000000h "MAX '300000000h' of"
 	bad_limiter max-wait:,default-item "T '' of 'max-wait:T' is not a time"
 	bad_limiter bucket:ten:1 "QPS 'ten' of 'bucket:QPS:BURST' is not a number"
-	bad_limiter bucket:10000000000:1 "QPS '10000000000' of 'bucket:QPS:BURST' is not a number, or too large"
-	bad_limiter bucket:0.0000000001:1 "has more than 9 digits behind the point"
+	bad_limiter bucket:10000000000:1 "QPS '10000000000' of 'bucket:QPS:BURST' is not a number, or it is too large"
+	bad_limiter bucket:0.0000000001:1 "has more than 9 digits after the point"
 	bad_limiter bucket:1:0.5 "BURST '0.5' of 'bucket:QPS:BURST' is not a whole number from 0 to 4294967295"
 	bad_limiter fast-slow:1s:2s:4294967296 "N '4294967296' of"
-	bad_limiter max-wait:1s "max-wait needs a limiter that it bounds"
-	bad_limiter max-wait:1s,default-item,max-wait:2s "can't stand there twice"
-	bad_limiter "$(printf 'bucket:1:1,%.0s' {1..15})default-item" "16 limiters are more than fit: a list of 15 is the longest"
-	bad_limiter "max-wait:1s,$(printf 'bucket:1:1,%.0s' {1..14})default-item" "a list of 14 and a max-wait is the longest"
+	bad_limiter max-wait:1s "max-wait needs another limiter, whose delay it limits"
+	bad_limiter max-wait:1s,default-item,max-wait:2s "can't be given twice"
+	bad_limiter "$(printf 'bucket:1:1,%.0s' {1..15})default-item" "16 limiters are too many; the maximum is 15"
+	bad_limiter "max-wait:1s,$(printf 'bucket:1:1,%.0s' {1..14})default-item" "the maximum is 14 and a max-wait"
 	status 1 wq create --limiter bucket:0.000000001:4000000000 $q
 	says "a bucket must not take 292 years or more to fill"
 	status 1 wq create --limiter default-item -n 4294967295 $q
-	says "-n 4294967295 is out of range; it may be up to"
+	says "-n 4294967295 is out of range; the maximum is"
 	status 1 wq stat $q
 }
 no_q "create --limiter names the part that is wrong, and shows how it is written" create_bad_limiters
@@ -233,7 +234,7 @@ t "create --lease gives a queue leases, 1ms at least; stat tells how long they a
 create_fails() {
 	local name
 	status 1 wq create $q
-	says "there is a queue of that name"
+	says "the queue exists; use it, or remove it first: wqctl unlink $q"
 	for name in .hidden a/b "$(printf '%064d' 0)"; do
 		status 1 wq create "$name"
 		says "can't be a queue's name"
@@ -313,11 +314,11 @@ add_rate_limited() {
 	status 0 wq add --rate-limited $q < <(echo k)
 	is query $'delayed,failed\nfailures 2' "$(wq query $q k)"
 	[[ "$(wq ls $q)" = *$'\n'"delayed,failed "* ]] || exit 1
-	is "failed, kept, retries" "1 0 2" "$(figures failed kept retries)"
+	is "failed, retained, retries" "1 0 2" "$(figures failed retained retries)"
 	is cancel delayed,failed "$(wq cancel $q k)"
 	is "keys, failed" "0 0" "$(figures keys failed)"
 	status 2 wq add --rate-limited --after 1s $q k
-	says "either the queue's limiter says when, or you do"
+	says "--rate-limited can't be combined with --after"
 }
 t "add --rate-limited counts a failure, which query, ls and stat show, until cancel drops it" add_rate_limited --limiter exponential:1h:1h
 
@@ -409,7 +410,7 @@ fd_done() {
 	wq add $q a
 	is state "processing,dirty" "$(wq query $q a)"
 	status 1 wq done --fd 6 a
-	says "another consumer does"
+	says "another consumer holds it"
 	status 0 wq done --fd 7 a
 	is state ready "$(wq query $q a)"
 	status 1 wq done --fd 7 a
@@ -433,7 +434,7 @@ fd_outcome() {
 	is query delayed "$(wq query $q both)"
 	for k in --forget '--after 1s'; do
 		status 2 wq done --fd 7 --retry $k k
-		says "--retry counts a failure"
+		says "--retry can't be combined with"
 	done
 }
 t "done --retry counts a failure and has the key again as the limiter says, --after when you say, and --forget beside it forgets failures" fd_outcome --limiter exponential:1h:1h
@@ -445,13 +446,13 @@ fd_kept() {
 	is key k "$(wq get -t 20 --fd 7)"
 	status 0 wq done --fd 7 k
 	is query $'failed\nfailures 1' "$(wq query $q k)"
-	is "failed, kept, keys" "1 1 1" "$(figures failed kept keys)"
+	is "failed, retained, keys" "1 1 1" "$(figures failed retained keys)"
 	wq add $q k
 	is query $'ready,failed\nfailures 1' "$(wq query $q k)"
 	wq get --fd 7 >/dev/null
 	status 0 wq done --fd 7 --forget k
 	status 3 wq query $q k
-	is "failed, kept, keys" "0 0 0" "$(figures failed kept keys)"
+	is "failed, retained, keys" "0 0 0" "$(figures failed retained keys)"
 }
 t "a key that failed is known after done, until done --forget" fd_kept --limiter fast-slow:1ms:1h:1
 
@@ -462,7 +463,7 @@ fd_shut() {
 	wq get -n 3 --fd 7 >/dev/null
 	wq shutdown $q
 	status 4 wq done --fd 7 --retry a
-	says "the key 'a' is done and does not come again"
+	says "the key 'a' is done, but it does not run again"
 	status 4 wq done --fd 7 --after 1s b
 	status 0 wq done --fd 7 --forget c
 	is "processing, keys, dropped" "0 0 2" "$(figures processing keys dropped)"
@@ -476,12 +477,12 @@ fd_wrong() {
 	status 1 wq get --fd 63
 	says "is not open"
 	status 1 wq get --fd 0 </dev/null
-	says "is not a wq"
+	says "is not /dev/wq; open it first: exec 0<>/dev/wq"
 	status 0 wq bind --fd 7
 	wq add --fd 7 x
 	is key x "$(wq get --fd 7)"
 	status 1 wq bind --fd 7 $q
-	says "has a queue already"
+	says "already has a queue"
 }
 no_q "a descriptor that is no queue is said to be none; bind makes it a private one, and a second bind fails" fd_wrong
 
@@ -495,7 +496,7 @@ lease_ends() {
 	is key slow "$(wq get --fd 7)"
 	is key slow "$(soon figure_is expired 1; wq get $q)"
 	status 1 wq done --fd 7 slow
-	says "descriptor 7 does not hold the key 'slow': it was not got, is done already, or its lease ended"
+	says "descriptor 7 does not hold the key 'slow': nobody got it, it is done already, or its lease expired"
 	is "expired, given back, failed, dones" "1 2 0 1" "$(figures expired given_back failed dones)"
 	is metrics "wq_expired_total{name=\"$q\"} 1" "$(wq metrics $q | grep ^wq_expired_total)"
 	is left other "$(wq get -n 9 $q)"
@@ -519,14 +520,14 @@ touch_it() {
 	status 0 wq show --json $q b
 	holds "$lease"
 	status 1 wq touch --fd 6 b
-	says "descriptor 6 does not hold the key 'b': another consumer does"
+	says "descriptor 6 does not hold the key 'b': another consumer holds it"
 	status 1 wq touch --fd 7 none b
-	says "descriptor 7 does not hold the key 'none': it was not got"
+	says "descriptor 7 does not hold the key 'none': nobody got it"
 	status 0 wq show --json $q b
 	holds "$more"
 	status 2 wq touch --fd 7
 	status 2 wq touch a
-	says "Give --fd N"
+	says "give --fd N"
 }
 t "touch --fd begins the lease of a key anew, and says which keys the descriptor does not hold" touch_it --lease 1h
 
@@ -553,7 +554,7 @@ forget_them() {
 	status 1 wq forget $q ''
 	says "a key has 1 to 1024 bytes"
 	status 2 wq forget $q
-	says "which key?"
+	says "a key is missing"
 }
 t "forget drops the count of failures, not the delay; a key that is not known has none" forget_them --limiter exponential:1h:1h
 
@@ -703,13 +704,13 @@ ls_allowed() {
 	status 0 as_nobody ls --json
 	holds '[.[].name | select(startswith("'$q'"))] == ["'$q'.r", "'$q'.w"]'
 	status 1 as_nobody ls $q.w
-	says "mode does not allow"
+	says "the queue has mode 0602 and uid 0, gid 0, which allow you only to write"
 	status 0 as_nobody stat --json $q.w
 	holds '.ready == 1'
 	status 0 as_nobody metrics $q.r $q.w
 	status 1 as_nobody metrics $q $q.w no.such
-	says "can't read the figures of the queue '$q': the queue's mode does not allow it"
-	says "can't read the figures of the queue 'no.such': there is no queue of that name"
+	says "can't read the statistics of the queue '$q': the queue's mode allows you neither to read nor to write; root can see its mode and owner: sudo wqctl stat $q"
+	says "can't read the statistics of the queue 'no.such': there is no queue of that name"
 	[[ $(<"$out") = *"{name=\"$q.w\"} 1"* && $(<"$out") != *"\"$q\""* ]]
 }
 t "ls leaves out queues that you may not open; to add is enough for stat and metrics, which skips what it can't read with a message" ls_allowed
@@ -843,7 +844,7 @@ metrics_format() {
 	for name in workqueue_{depth,adds_total,queue_duration_seconds,work_duration_seconds} \
 		workqueue_{unfinished_work_seconds,longest_running_processor_seconds,retries_total} \
 		wq_expired_total \
-		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,kept_keys} \
+		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,retained_keys} \
 		wq_{coalesced,given_back,canceled,dropped}_total; do
 		is "TYPE lines of $name" 1 "$(grep -c "^# TYPE $name " "$dir/all")"
 		is "HELP lines of $name" 1 "$(grep -c "^# HELP $name ." "$dir/all")"
@@ -1173,7 +1174,7 @@ drain() {
 	wq shutdown $q
 	wait $!
 	is status 1 $?
-	says "another shutdown"
+	says "a shutdown without --drain"
 	"$WQCTL" shutdown --drain $q &
 	soon figure_is draining yes
 	gone $! && { echo "# did not wait"; exit 1; }
@@ -1286,7 +1287,7 @@ run_once_kept() {
 	wq bind --fd 7 $q
 	wq get -t 20 --fd 7 >/dev/null
 	wq done --fd 7 k
-	is "failed, kept" "1 1" "$(figures failed kept)"
+	is "failed, retained" "1 1" "$(figures failed retained)"
 	status 0 wq run --once $q -- true
 	says "0 runs"
 }
@@ -1300,7 +1301,7 @@ run_retry_dropped() {
 	wq shutdown $q
 	wait $!
 	is status 1 $?
-	says "1 keys that waited for a retry were dropped, as the queue is shut down"
+	says "dropped 1 key that waited for a retry, because the queue is shut down"
 	says "2 runs, 1 retries, 0 given up, 1 dropped, in "
 }
 t "a key whose retry a shutdown drops is told, and run exits with 1" run_retry_dropped --limiter exponential:1h:1h
@@ -1365,7 +1366,7 @@ run_nul() {
 	printf 'a\0b' | wq add $q
 	[[ "$(wq ls $q)" = *'  a\000b' ]] || exit 1
 	status 1 wq run --once $q -- touch "$dir/never"
-	says "key 'a\\000b': a NUL can't be in an argument; dropped"
+	says "key 'a\\000b': dropped, because an argument of a command can't have a NUL"
 	is keys 0 "$(figures keys)"
 	[ ! -e "$dir/never" ]
 }
@@ -1378,7 +1379,7 @@ run_no_command() {
 	is state ready "$(wq query $q k)"
 	wq shutdown $q
 	status 1 wq run $q -- sh -c 'exit 127'
-	says "exit status 127; dropped, as the queue is shut down"
+	says "exit status 127; dropped, because the queue is shut down"
 }
 t "run leaves the key where the command does not exist; a command's own exit status 127 is a failure" run_no_command
 
@@ -1463,7 +1464,7 @@ run_term_twice() {
 	local run=$!
 	soon file_has "$dir/ran" 1
 	kill -TERM $run
-	soon said "once more"
+	soon said "send the signal again"
 	kill -TERM $run
 	wait $run
 	is status 1 $?
@@ -1562,7 +1563,7 @@ run_stopped() {
 	is "expired, processing" "1 1" "$(figures expired processing)"
 	# the worker alone: what it has to end stands still
 	kill -CONT $run "$worker"
-	soon said "key 'k': its lease ended, as wqctl was stopped or could not touch it in time, and it runs again; its command here is ended"
+	soon said "key 'k': its lease expired, because wqctl was stopped or could not touch it in time, and it runs again; wqctl terminates its command"
 	soon gone "$command"
 	soon gone "$child"
 	is processing 1 "$(figures processing)"
@@ -1595,7 +1596,7 @@ run_stopped_outcome() {
 	kill -CONT "$worker"
 	wait $run
 	is status 0 $?
-	says "and it runs again; what its command did here does not count"
+	says "and it runs again; wqctl ignores the outcome of its command"
 	says "1 runs, 0 retries, 0 given up, 1 expired, in "
 	is "runs, dones, failed, keys" "2 1 0 0" "$(wc -l <"$dir/ran") $(figures dones failed keys)"
 }
@@ -1604,11 +1605,10 @@ t "a command that ends after its key's lease has no outcome: it neither succeede
 # ---- the command line
 
 usage() {
-	status 2 wq
 	status 2 wq nonsense
 	status 2 wq get
 	status 2 wq done $q k
-	says "Give --fd N"
+	says "give --fd N"
 	status 2 wq get -t never $q
 	status 2 wq create -m 888 $q
 	status 2 wq run $q
@@ -1625,9 +1625,125 @@ help() {
 		status 0 wq $c --help
 	done
 	status 0 wq info
-	[[ $(<"$out") = *' limit metrics leases'*'max_key      1024 bytes'* ]]
+	[[ $(<"$out") = *' limiter metrics lease'*'max_key      1024 bytes'* ]]
 }
 no_q "--help names each command, and each has a --help; info tells the longest key, and that there are limiters and leases" help
+
+# ---- advice, and what is dropped
+
+no_queue_advice() {
+	local c
+	for c in "add no.such k" "get no.such" "bind --fd 7 no.such" "run no.such -- true"; do
+		exec 7<>/dev/wq
+		status 1 wq $c
+		says "create it first: wqctl create no.such"
+	done
+	for c in "unlink no.such" "stat no.such" "ls no.such" "show no.such k" "query no.such k" \
+		"cancel no.such k" "forget no.such k" "shutdown no.such" "metrics no.such" \
+		"top --batch no.such"; do
+		status 1 wq $c
+		says "there is no queue of that name; wqctl ls lists the queues"
+		if said "wqctl create"; then echo "# $c advises to create it"; exit 1; fi
+	done
+}
+no_q "a missing queue: commands that fill or process it advise to create it, the others do not" no_queue_advice
+
+denied_advice() {
+	trap 'chmod 600 /dev/wq' EXIT
+	status 1 as_nobody stat $q
+	says "you cannot open /dev/wq; use sudo"
+	chmod 666 /dev/wq
+	status 1 as_nobody stat $q
+	says "sudo wqctl stat $q"
+	status 0 wq stat $q
+	status 1 as_nobody unlink $q
+	says "only the queue's owner and root may do that"
+	status 0 wq stat $q
+	wq create -m 604 $q.r
+	status 1 as_nobody add $q.r k
+	says "the queue has mode 0604 and uid 0, gid 0, which allow you only to read"
+	wq unlink $q.r
+}
+t "a denied command names the mode, or a command that shows it to root" denied_advice
+
+unlink_drops() {
+	status 0 wq unlink $q
+	is said '' "$(<"$err")"
+	wq create $q
+	wq add $q a b c
+	wq add --after 1h $q later
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq get --fd 7 >/dev/null
+	status 0 wq unlink $q
+	says "unlinked '$q' with 2 ready, 1 processing and 1 delayed keys; 1 open file still uses it, and keys that are left when it is closed are dropped"
+	is left $'b\nc' "$(wq get -n 9 --fd 7)"
+	exec 7>&-
+	wq create $q
+	wq add $q a
+	status 0 wq unlink $q
+	says "with 1 ready, 0 processing and 0 delayed keys; they are dropped"
+}
+t "unlink prints which keys are dropped, and whether at once or when the last open file is closed" unlink_drops
+
+shutdown_drops() {
+	wq add --after 1h $q a b
+	wq add $q ready
+	status 0 wq shutdown $q
+	says "dropped 2 delayed keys or retries"
+	status 0 wq shutdown $q
+	is said '' "$(<"$err")"
+}
+t "shutdown prints how many delayed keys it dropped, if any" shutdown_drops
+
+drain_drops() {
+	wq add --after 1h $q a
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq add $q k
+	wq get --fd 7 >/dev/null
+	"$WQCTL" shutdown --drain $q 2>"$dir/drain" &
+	soon figure_is draining yes
+	status 4 wq done --fd 7 --retry k
+	wait $!
+	is status 0 $?
+	is said "wqctl: dropped 2 delayed keys or retries" "$(<"$dir/drain")"
+}
+t "shutdown --drain counts retries that come while it waits, too" drain_drops
+
+no_command() {
+	status 0 wq
+	is "lists the queues" "$(wq ls)" "$(<"$out")"
+	says "wqctl --help lists the commands"
+	status 2 wq --json
+}
+t "wqctl without a command lists the queues" no_command
+
+info_usage() {
+	trap 'chmod 600 /dev/wq; wq unlink $q.b' EXIT
+	chmod 666 /dev/wq
+	status 0 as_nobody info
+	[[ $(<"$out") =~ user_queues\ +[0-9]+\ \(used\ by\ your\ named\ queues:\ 0\) ]] || exit 1
+	status 0 as_nobody create -n 70 $q.b
+	wq add $q.b k
+	status 0 as_nobody info
+	[[ $(<"$out") =~ user_queues\ +[0-9]+\ \(used\ by\ your\ named\ queues:\ 1\) ]] || exit 1
+	[[ $(<"$out") =~ user_keys\ +[0-9]+\ \(sum\ of\ their\ max_keys:\ 70\) ]] || exit 1
+}
+t "info shows what the user's named queues use of the limits: the sum of max_keys, not the keys" info_usage
+
+run_argument() {
+	status 0 wq add $q -- "\$(touch $dir/executed)" '-n'
+	status 0 wq run --once $q -- sh -c 'printf "%s;" "$1" >>'"$dir/ran" sh {}
+	is ran "\$(touch $dir/executed);-n;" "$(<"$dir/ran")"
+	[ ! -e "$dir/executed" ]
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	status 0 wq add --fd 7 -- -n
+	wq get --fd 7 >/dev/null
+	status 0 wq done --fd 7 --forget -- -n
+}
+t "run: a key that is passed as an argument of its own is not executed by the command's shell; -- ends the options before a key" run_argument
 
 # ----
 

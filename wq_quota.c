@@ -125,9 +125,18 @@ void wq_user_uncharge(struct wq_user *user, u32 keys)
 	mutex_unlock(&wq_users_lock);
 }
 
-/* The quota of each user, for WQ_IOC_INFO. */
+/* The caller's quota and the part of it that is charged, for WQ_IOC_INFO. */
 void wq_quota_info(struct wq_info *info)
 {
+	struct wq_user *user;
+
 	info->user_queues = READ_ONCE(user_queues);
 	info->user_keys = READ_ONCE(user_keys);
+	mutex_lock(&wq_users_lock);
+	user = user_find(user_to_charge());
+	if (user) {
+		info->charged_queues = user->queues;
+		info->charged_keys = user->keys;
+	}
+	mutex_unlock(&wq_users_lock);
 }

@@ -467,4 +467,22 @@ TEST_F(limits, the_users_of_a_namespace_have_together_what_its_maker_may_have)
 	ASSERT_EQ(30, queues_of_a_namespace_of(0, "0 100000 65536"));
 }
 
+TEST(info_reports_the_queues_and_keys_charged_to_the_user)
+{
+	struct wq_info before, after;
+	int fd = q_dev(O_RDWR), q;
+
+	ASSERT_EQ(0, q_info(fd, &before));
+	q = q_private(0);
+	ASSERT_EQ(0, q_info(fd, &after));
+	EXPECT_EQ(before.charged_queues + 1, after.charged_queues);
+	EXPECT_EQ(before.charged_keys + after.default_keys, after.charged_keys);
+	EXPECT_EQ(0, after.reserved);
+	close(q);
+	ASSERT_EQ(0, q_info(fd, &after));
+	EXPECT_EQ(before.charged_queues, after.charged_queues);
+	EXPECT_EQ(before.charged_keys, after.charged_keys);
+	close(fd);
+}
+
 TEST_HARNESS_MAIN

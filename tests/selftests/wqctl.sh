@@ -1723,14 +1723,14 @@ info_usage() {
 	trap 'chmod 600 /dev/wq; wq unlink $q.b' EXIT
 	chmod 666 /dev/wq
 	status 0 as_nobody info
-	[[ $(<"$out") =~ user_queues\ +[0-9]+\ \(used\ by\ your\ named\ queues:\ 0\) ]] || exit 1
+	[[ $(<"$out") =~ user_queues\ +[0-9]+\ \(you\ have\ 0\) ]] || exit 1
 	status 0 as_nobody create -n 70 $q.b
 	wq add $q.b k
 	status 0 as_nobody info
-	[[ $(<"$out") =~ user_queues\ +[0-9]+\ \(used\ by\ your\ named\ queues:\ 1\) ]] || exit 1
-	[[ $(<"$out") =~ user_keys\ +[0-9]+\ \(sum\ of\ their\ max_keys:\ 70\) ]] || exit 1
+	[[ $(<"$out") =~ user_queues\ +[0-9]+\ \(you\ have\ 1\) ]] || exit 1
+	[[ $(<"$out") =~ user_keys\ +[0-9]+\ \(your\ queues\ may\ hold\ 70\) ]] || exit 1
 }
-t "info shows what the user's named queues use of the limits: the sum of max_keys, not the keys" info_usage
+t "info shows the part of the limits that the user's queues use: the sum of max_keys, not the keys" info_usage
 
 run_argument() {
 	status 0 wq add $q -- "\$(touch $dir/executed)" '-n'

@@ -495,43 +495,12 @@ int cmd_forget(const struct args *a)
 
 /* Info */
 
-/*
- * Count the named queues of this user, and the keys that they may hold.  That is a part
- * of what the kernel compares with its limits: private and unlinked queues count, too.
- */
-static bool own_queues(unsigned int *count, uint64_t *max_keys)
-{
-	struct queues qs;
-	struct wq_stat st;
-	size_t i;
-
-	if (queues_get(&qs))
-		return false;
-	*count = 0;
-	*max_keys = 0;
-	for (i = 0; i < qs.count; i++) {
-		if (qs.list[i].uid != geteuid() || stat_get(qs.list[i].name, &st))
-			continue;
-		++*count;
-		*max_keys += st.max_keys;
-	}
-	free(qs.list);
-	return true;
-}
-
 int cmd_info(const struct args *a)
 {
-	char queues[64] = "", keys[64] = "";
 	struct wq_info info;
-	unsigned int count;
-	uint64_t max_keys;
 
 	if (wq_info(&info))
 		return complain(a, "can't read the features of wq");
-	if (own_queues(&count, &max_keys)) {
-		snprintf(queues, sizeof(queues), " (used by your named queues: %u)", count);
-		snprintf(keys, sizeof(keys), " (sum of their max_keys: %" PRIu64 ")", max_keys);
-	}
 	printf("version      %u\n", info.version);
 	printf("features    %s%s%s%s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
 	       info.features & WQ_FEATURE_POLL ? " poll" : "",
@@ -543,8 +512,9 @@ int cmd_info(const struct args *a)
 	printf("max_array    %u bytes\n", info.max_array);
 	printf("max_keys     %u\n", info.max_keys);
 	printf("default_keys %u\n", info.default_keys);
-	printf("user_queues  %u%s\n", info.user_queues, queues);
-	printf("user_keys    %" PRIu64 "%s\n", (uint64_t)info.user_keys, keys);
+	printf("user_queues  %u (you have %u)\n", info.user_queues, info.charged_queues);
+	printf("user_keys    %" PRIu64 " (your queues may hold %" PRIu64 ")\n",
+	       (uint64_t)info.user_keys, (uint64_t)info.charged_keys);
 	return DONE;
 }
 

@@ -237,7 +237,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "info", .args = "",
 		.doc = "Print the features and limits of the kernel's wq."
-			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. The numbers in parentheses are for your named queues. Private and unlinked queues count against the limits, too, but wqctl cannot see them.",
+			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. The numbers in parentheses are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
 		.run = cmd_info,
 	}, {
 		.name = "shutdown", .args = "QUEUE\n--fd N",

@@ -201,6 +201,11 @@ struct wq_keys {
  * @user_queues: out, how many queues a user may have
  * @user_keys: out, how many keys all queues of a user may hold together: the limit on the
  *	sum of their max_keys
+ * @charged_keys: out, the sum of max_keys of the user's queues.  It does not depend on
+ *	how many keys the queues hold.
+ * @charged_queues: out, how many queues the user has.  Private queues and queues that
+ *	were unlinked count as long as they are open.
+ * @reserved: out, 0
  *
  * Errors of WQ_IOC_INFO:
  *
@@ -218,6 +223,9 @@ struct wq_info {
 	__u32 default_keys;
 	__u32 user_queues;
 	__aligned_u64 user_keys;
+	__aligned_u64 charged_keys;
+	__u32 charged_queues;
+	__u32 reserved;
 };
 
 /* wq_limiter_spec.kind */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# wq out of tree.  "make help" tells the targets.
+# wq out of tree.  "make help" lists the targets.
 
 include tools/version.mk
 
@@ -10,25 +10,30 @@ override DESTDIR := $(abspath $(DESTDIR))
 O	?= $(CURDIR)/build/tools
 MANDIR	?= $(PREFIX)/share/man
 UDEVDIR	?= $(PREFIX)/lib/udev/rules.d
+SHAREDIR ?= $(PREFIX)/share/wq
 
-# Kbuild's own output folder is not ours.
+# Kbuild exports an O of its own, so each call names ours.
 TOOLS	:= $(MAKE) --no-print-directory O=$(O) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 
-# The kernel that KDIR is of; where that is gone, as its name says.
+# The release of the kernel in KDIR.  If KDIR is gone, its name has to do.
 RELEASE	= $(or $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' \
 	$(KDIR)/include/generated/utsrelease.h 2>/dev/null),$(patsubst /lib/modules/%/build,%,$(KDIR)))
 MODDIR	= $(DESTDIR)/lib/modules/$(RELEASE)/updates
-# A distribution's headers come without its key, and signing would fail with a fuss.
+# For the build of other modules: see tools/doc/kernel-module.md.
+DEVDIR	= $(DESTDIR)/lib/modules/$(RELEASE)/wq
+# A distribution's headers come without its signing key, so signing would fail.
 SIG_KEY	= $(shell sed -n 's/^CONFIG_MODULE_SIG_KEY="\(.*\)"/\1/p' $(KDIR)/.config)
 NO_KEY	= $(if $(filter pkcs11:%,$(SIG_KEY))$(wildcard $(SIG_KEY) \
 	$(addprefix $(KDIR)/,$(SIG_KEY))),,CONFIG_MODULE_SIG_ALL=)
 MAN	:= $(wildcard tools/man/*.[1345])
+# It makes the pages of section 9 from the comments in the sources, and prints their names.
+KERNEL_API := $(or $(wildcard tools/man/kernel-api),true)
 
 DKMSDIR	:= /usr/src/wq-$(WQ_VERSION)
 LICENCES := $(wildcard COPYING* LICENSES)
 MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
-DIST_FILES := $(MODULE_FILES) Makefile README.md tests tools $(wildcard .ci .gitignore)
+DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore)
 
 .PHONY: all modules tools run shell test test-packaging matrix torture test-torture model fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
@@ -39,7 +44,7 @@ all: modules tools
 headers:
 	@test -e $(KDIR)/Makefile || { \
 		echo "wq: no kernel headers at $(KDIR): install linux-headers-$$(uname -r)," >&2; \
-		echo "wq: or say where they are: make KDIR=..." >&2; exit 1; }
+		echo "wq: or name their directory: make KDIR=..." >&2; exit 1; }
 
 modules: headers
 	$(MAKE) -C $(KDIR) M=$(CURDIR) $(MODARGS) modules
@@ -87,31 +92,41 @@ torture:
 test-torture:
 	@tests/torture --ci
 
-# What install puts somewhere, uninstall takes away again, and nothing else: keep the
-# two alike.  The KUnit suites are not for use.
+# "make uninstall" removes all that "make install" creates, and nothing else, so a change
+# of the list below needs the same change of the other.  The KUnit suites are not
+# installed.
 install: MODARGS = CONFIG_KUNIT=
 install: may-install all
 	$(MAKE) -C $(KDIR) M=$(CURDIR) $(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR)) \
 		INSTALL_MOD_DIR=updates DEPMOD=true $(NO_KEY) modules_install
+	tools/pkg/kernel-dev install Module.symvers $(DEVDIR)
 	@test -n "$(DESTDIR)" || depmod $(RELEASE)
 	$(MAKE) --no-print-directory install-tools
-	@echo "wq: installed for the kernel $(RELEASE); now: modprobe wq"
+	@echo "wq: installed for the kernel $(RELEASE). Load the module: modprobe wq"
 
 uninstall: may-install uninstall-tools
 	rm -f $(MODDIR)/wq.ko $(addprefix $(MODDIR)/wq.ko.,gz xz zst)
+	tools/pkg/kernel-dev remove $(DEVDIR)
 	@test -n "$(DESTDIR)" || test ! -d $(MODDIR)/.. || depmod $(RELEASE)
 
 may-install:
 	@test -n "$(DESTDIR)" || test "$$(id -u)" -eq 0 || { \
-		echo "wq: $(MAKECMDGOALS) writes to the system: run it by sudo," >&2; \
-		echo "wq: or work in a folder: make $(MAKECMDGOALS) DESTDIR=..." >&2; exit 1; }
+		echo "wq: make $(MAKECMDGOALS) changes the system: run it with sudo," >&2; \
+		echo "wq: or name another directory: make $(MAKECMDGOALS) DESTDIR=..." >&2; exit 1; }
 
 install-tools:
+	@tools/deps python3
 	$(TOOLS) -C tools/lib install
 	$(TOOLS) -C tools/wqctl install
 	install -D -m 644 tools/60-wq.rules $(DESTDIR)$(UDEVDIR)/60-wq.rules
 	for page in $(MAN); do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit; done
+	pages=$$($(KERNEL_API) $(O)/man9) && for page in $$pages; do \
+		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man9 $(O)/man9/$$page || exit; done
+	install -D -m 755 -t $(DESTDIR)$(SHAREDIR) tools/wq-latency.bt
+	install -D -m 644 -t $(DESTDIR)$(SHAREDIR)/samples tools/samples/wq_ifwatch.c
+	sed -n '/^```make$$/,/^```$$/{//!p}' tools/doc/kernel-module.md \
+		>$(DESTDIR)$(SHAREDIR)/samples/Makefile
 	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig
 
 uninstall-tools:
@@ -120,30 +135,34 @@ uninstall-tools:
 	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules
 	for page in $(MAN); do \
 		rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/} || exit; done
+	pages=$$($(KERNEL_API) --list) && for page in $$pages; do \
+		rm -f $(DESTDIR)$(MANDIR)/man9/$$page || exit; done
+	rm -rf $(DESTDIR)$(SHAREDIR)
 	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig
 
-# The module's source for dkms.
+# The module's source tree for dkms.
 dkms-tree:
 	install -d $(DESTDIR)$(DKMSDIR)
 	cp -r --no-preserve=mode,ownership --parents $(MODULE_FILES) $(DESTDIR)$(DKMSDIR)
 	sed 's/#MODULE_VERSION#/$(WQ_VERSION)/' tools/pkg/dkms.conf >$(DESTDIR)$(DKMSDIR)/dkms.conf
+	install -m 755 tools/pkg/kernel-dev $(DESTDIR)$(DKMSDIR)
 
 dkms-install: headers dkms-uninstall
 	@$(MAKE) -s --no-print-directory dkms-tree
 	dkms add wq/$(WQ_VERSION)
 	dkms install wq/$(WQ_VERSION) -k $(RELEASE)
-	@echo "wq: installed for the kernel $(RELEASE); now: modprobe wq"
+	@echo "wq: installed for the kernel $(RELEASE). Load the module: modprobe wq"
 
 dkms-uninstall:
 	@test "$$(id -u)" -eq 0 || { \
-		echo "wq: dkms works on the system: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
+		echo "wq: dkms changes the system: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
 	@! dpkg-query -S $(DKMSDIR)/dkms.conf 2>/dev/null || { \
-		echo "wq: that is the package's: apt-get purge wq-dkms" >&2; exit 1; }
+		echo "wq: the package wq-dkms owns $(DKMSDIR): apt-get purge wq-dkms" >&2; exit 1; }
 	@command -v dkms >/dev/null || tools/deps dkms
 	@test -z "$$(dkms status wq/$(WQ_VERSION))" || dkms remove wq/$(WQ_VERSION) --all
 	rm -rf $(DKMSDIR)
 
-# The sources as they are here, committed or not.
+# The sources in their present state, with changes that are not committed.
 dist:
 	@mkdir -p build
 	tar -caf build/$(DIST).tar.xz --transform='s,^,$(DIST)/,rSh' --exclude-from=.gitignore \
@@ -152,29 +171,46 @@ dist:
 deb:
 	@tools/pkg/deb $(WQ_VERSION)
 
+# What Kbuild leaves in a module's folders, so that no kernel headers are needed: they may
+# be gone since the build.
+KBUILD_OUTPUTS := *.o *.ko *.ko.* *.mod *.mod.c *.a *.i *.s *.lst *.su *.dwo *.gcno *.ll *.usyms \
+	*.symtypes .*.cmd .*.d .*.tmp .tmp_* modules.order Module.symvers
+
 clean:
 	rm -rf build
-	@test ! -e $(KDIR)/Makefile || $(MAKE) -C $(KDIR) M=$(CURDIR) clean
+	@find . \( -name .git -o -path ./build \) -prune -o -type f \
+		\( -false $(foreach name,$(KBUILD_OUTPUTS),-o -name '$(name)') \) -exec rm -f {} +
 
 help:
-	@echo "make          build wq.ko for the kernel of KDIR, libwq and wqctl"
-	@echo "make run      watch wq work: a mirror of a directory tree, in a virtual machine"
-	@echo "make shell    a prompt in that virtual machine, with wq.ko loaded"
-	@echo "make test     all tests, in virtual machines"
-	@echo "make fuzz     fuzz /dev/wq for MINUTES=10 in a kernel with every checker"
-	@echo "make test-fuzz  run the inputs that were kept from that, a minute"
-	@echo "make torture  everything at once, under all checkers (MINUTES=5 for each kernel)"
-	@echo "make test-torture  two kernels of that, a minute each"
-	@echo "make matrix   builds by gcc and clang, and tests, for a range of kernels (30 minutes)"
-	@echo "make check    static checks"
-	@echo "make model    wq beside a model of it: all short sequences, long random ones"
-	@echo "make bench    what wq costs, beside client-go's workqueue and queue_work()"
-	@echo "make install  module, libwq, wqctl, man pages, completion, udev rule (PREFIX,"
-	@echo "              DESTDIR, KDIR); uninstall takes away what install put there"
-	@echo "make install-tools  the same without the module; uninstall-tools"
-	@echo "make dkms-install   the module by dkms, which builds it for later kernels too;"
-	@echo "              dkms-uninstall"
-	@echo "make deb      Debian packages, in build/deb"
-	@echo "make dist     the sources as build/$(DIST).tar.xz"
-	@echo "make test-packaging  tests of the above (root)"
-	@echo "make clean    remove what was built here"
+	@echo "Build:"
+	@echo "  make                  wq.ko for the kernel in KDIR, libwq and wqctl"
+	@echo "  make clean            remove all that was built"
+	@echo
+	@echo "Try it in a virtual machine:"
+	@echo "  make run              a demonstration: mirror a directory tree"
+	@echo "  make shell            a shell with wq.ko loaded"
+	@echo
+	@echo "Install (PREFIX=/usr/local, DESTDIR=, KDIR=/lib/modules/RELEASE/build):"
+	@echo "  make install          the module, its headers and Module.symvers for the build of"
+	@echo "                        other modules, and all of install-tools"
+	@echo "  make install-tools    libwq, wqctl, man pages, bash completion, udev rule, sample"
+	@echo "  make dkms-install     the module by dkms, which rebuilds it for later kernels"
+	@echo "  make uninstall, uninstall-tools, dkms-uninstall"
+	@echo "                        remove what the target of that name installed"
+	@echo "  make deb              Debian packages, in build/deb"
+	@echo "  make dist             the sources as build/$(DIST).tar.xz"
+	@echo
+	@echo "Test:"
+	@echo "  make test             all tests, in virtual machines"
+	@echo "  make check            static checks"
+	@echo "  make test-packaging   install, dkms and the Debian packages (needs root)"
+	@echo "  make model            compare wq with a model: all short sequences, long random ones"
+	@echo "  make fuzz             fuzz /dev/wq under all checkers for MINUTES=10"
+	@echo "  make test-fuzz        replay the inputs that fuzzing has kept (1 minute)"
+	@echo "  make torture          all operations at once under all checkers, MINUTES=5 a kernel"
+	@echo "  make test-torture     the same on two kernels, 1 minute each"
+	@echo "  make matrix           build with gcc and clang, and test, for several kernels"
+	@echo "                        (30 minutes)"
+	@echo
+	@echo "Measure:"
+	@echo "  make bench            the cost of wq beside client-go's workqueue and queue_work()"

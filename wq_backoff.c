@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Backoff, for code that loops itself: growing delays without a queue.
+ * Backoff for code that has a loop of its own: growing delays without a queue.
  *
- * The rules are those of client-go's wait.Backoff, BackoffManager and
- * BackoffUntil, in integers: a factor and a jitter are in millionths.  No delay
- * ever wraps: what would be above S64_MAX is S64_MAX.
+ * The rules are those of client-go's wait.Backoff, BackoffManager and BackoffUntil, in
+ * integers: a factor and a jitter are in millionths.  No delay wraps; a result above
+ * S64_MAX is S64_MAX.
  *
- * Nothing here has a lock: a backoff and a manager belong to one caller at a time.
+ * Nothing here has a lock: the caller serializes the uses of a backoff or a manager.
  */
 #include <linux/freezer.h>
 #include <linux/hrtimer.h>
@@ -18,9 +18,9 @@
 #include <linux/random.h>
 #include <linux/sched.h>
 
-#include "wq_internal.h"
+#include <linux/wq.h>
 
-/* d * factor, rounded down; of a delay that is none: the same. */
+/* d * factor, rounded down; d if it is 0 or less. */
 static s64 backoff_scale(s64 d, u32 factor)
 {
 	s64 product;
@@ -36,9 +36,10 @@ static s64 backoff_scale(s64 d, u32 factor)
 }
 
 /**
- * wq_jitter() - a delay made longer by chance
- * @duration: the delay, ns; 0 or less stays as it is
- * @factor: the most that is added, as a part of @duration, in millionths; 0: WQ_ONE
+ * wq_jitter() - make a delay longer by a random part
+ * @duration: the delay, ns; 0 or less is returned unchanged
+ * @factor: upper bound of the random part, as a fraction of @duration, in millionths;
+ *	0: WQ_ONE
  *
  * Context: any.
  *
@@ -57,13 +58,14 @@ s64 wq_jitter(s64 duration, u32 factor)
 EXPORT_SYMBOL_GPL(wq_jitter);
 
 /**
- * wq_backoff_step() - the next delay
+ * wq_backoff_step() - take the next step of a backoff
  * @b: the backoff
  *
- * Context: any; calls for one @b are the caller's to keep apart.
+ * While steps are left, multiplies @b->duration for the next step.
  *
- * Return: @b->duration as it was, ns, with jitter.  While steps are left it is
- * multiplied for the next time.
+ * Context: any; the caller serializes calls for one @b.
+ *
+ * Return: the delay of this step with jitter, ns.
  */
 s64 wq_backoff_step(struct wq_backoff *b)
 {
@@ -94,14 +96,14 @@ static void manager_start_over(struct wq_backoff_manager *m)
 }
 
 /**
- * wq_backoff_manager_init() - set up a backoff manager
+ * wq_backoff_manager_init() - initialize a backoff manager
  * @m: the manager
- * @init: the first delay, ns
- * @max: the longest that it grows to, before jitter, ns; 0 or less: without end
- * @reset: ns without a call after which it starts again from @init
- * @factor: as in struct wq_backoff
- * @jitter: likewise
- * @clock: for @reset; NULL: CLOCK_MONOTONIC
+ * @init: first delay, ns
+ * @max: longest delay before jitter, ns; 0 or less: no bound
+ * @reset: if no call came for longer than this time, ns, the delays start over at @init
+ * @factor: each step multiplies the delay by it, in millionths; 0: the delay stays
+ * @jitter: upper bound of the random part of a delay, in millionths of it; 0: none
+ * @clock: clock for @reset; NULL: CLOCK_MONOTONIC
  *
  * Context: any.
  */
@@ -120,12 +122,12 @@ void wq_backoff_manager_init(struct wq_backoff_manager *m, s64 init, s64 max, s6
 EXPORT_SYMBOL_GPL(wq_backoff_manager_init);
 
 /**
- * wq_backoff_manager_next() - the next delay
+ * wq_backoff_manager_next() - the next delay of a backoff manager
  * @m: the manager
  *
- * Context: any; calls for one @m are the caller's to keep apart.
+ * Context: any; the caller serializes calls for one @m.
  *
- * Return: ns.
+ * Return: the delay with jitter, ns.
  */
 s64 wq_backoff_manager_next(struct wq_backoff_manager *m)
 {
@@ -134,17 +136,17 @@ s64 wq_backoff_manager_next(struct wq_backoff_manager *m)
 	if (now - m->last > m->reset)
 		manager_start_over(m);
 	else if (m->backoff.steps)
-		m->backoff.steps = U32_MAX;	/* endless, but where the longest was reached */
+		m->backoff.steps = U32_MAX;	/* steps without end, until @max is reached */
 	m->last = now;
 	return wq_backoff_step(&m->backoff);
 }
 EXPORT_SYMBOL_GPL(wq_backoff_manager_next);
 
-/* Sleep until then, or kthread_stop(). */
+/* Sleep until a time, or until kthread_stop(). */
 static void backoff_sleep(ktime_t until)
 {
 	for (;;) {
-		/* To sleep first, then look: a stop from here on wakes. */
+		/* Set the state before the look, so that a stop after the look wakes. */
 		set_current_state(TASK_IDLE);
 		if (kthread_should_stop() ||
 		    !schedule_hrtimeout_range(until == KTIME_MAX ? NULL : &until, 0,
@@ -161,14 +163,15 @@ static ktime_t backoff_end(struct wq_backoff_manager *m)
 }
 
 /**
- * wq_backoff_until() - call a function again and again, until told to stop
+ * wq_backoff_until() - call a function repeatedly, with backoff, until a stop
  * @fn: the function
- * @data: its argument
- * @m: tells the delays; sleeps in real time, whatever its clock
- * @sliding: the wait starts when @fn has returned, else before it is called
+ * @data: argument of @fn
+ * @m: the manager that provides the delays between calls.  The sleeps are in real time,
+ *	also if the manager has a clock of its own.
+ * @sliding: true: a delay starts when @fn has returned; false: before @fn is called
  *
- * To be called by a kthread, whose stop is kthread_stop(): a sleep ends at once
- * then, and @fn is never called after the stop was seen.
+ * Runs in a kthread, until kthread_stop().  A stop ends a sleep at once, and @fn is not
+ * called after it.
  *
  * Context: kthread, sleeps.
  */
@@ -184,18 +187,18 @@ void wq_backoff_until(void (*fn)(void *data), void *data, struct wq_backoff_mana
 		if (sliding)
 			end = backoff_end(m);
 		backoff_sleep(end);
-		cond_resched();		/* where there was nothing to sleep for */
+		cond_resched();		/* the delay may be 0 */
 	}
 }
 EXPORT_SYMBOL_GPL(wq_backoff_until);
 
 /**
- * wq_until() - call a function periodically, until told to stop
+ * wq_until() - call a function periodically, until a stop
  * @fn: the function
- * @data: its argument
- * @period: from its return to its next call, ns
+ * @data: argument of @fn
+ * @period: time from a return of @fn to its next call, ns
  *
- * As wq_backoff_until(), sliding.
+ * Runs in a kthread, until kthread_stop(), as wq_backoff_until() does.
  *
  * Context: kthread, sleeps.
  */

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The controller: threads that work on the keys of a queue, retry those that
- * failed, and end.
+ * The controller: threads that process the keys of a queue and retry those that failed.
  *
- * It stands on the kernel API.  Each thread gets a key, calls the caller's function,
- * and says done with the outcome; the queue sees to it that no two threads have the
- * same key.  A stop shuts the queue down, so that a thread that waits for a key ends;
- * one that works ends after that key.  But for a stop no thread ends: of a queue that
- * is shut down a key may still become ready, when another consumer gives it back.
+ * It uses the kernel API alone, but for two looks at the wait queue of getters.  Each
+ * thread gets a key, calls the caller's function, and calls done with the outcome.
+ *
+ * A stop shuts the queue down, which wakes the threads that wait for a key.  A thread
+ * that processes a key ends after that key.  Threads end for no other reason: a key of a
+ * queue that is shut down can become ready again, when another consumer gives it back.
+ *
+ * A thread holds wq.drain_map while it calls the caller's function.  So lockdep reports
+ * a drain or a stop from within that function, which would wait for itself.
  */
 #include <linux/completion.h>
 #include <linux/err.h>
@@ -17,17 +20,17 @@
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 
-#include "wq_internal.h"
+#include "wq_core.h"
 
 #define WQ_MAX_WORKERS	1024
 #define WQ_SHOWN_KEY	128		/* bytes of an escaped key in the log, with its NUL */
-#define WQ_NOMEM_PAUSE	(HZ / 10 ?: 1)	/* before a retry is tried again to be noted down */
+#define WQ_NOMEM_PAUSE	(HZ / 10 ?: 1)	/* until the next attempt at a done without memory */
 
 struct wq_controller {
 	struct wq_controller_params params;
-	bool stopping;
-	struct completion ended;	/* by each thread */
-	unsigned int n;
+	bool stopping;			/* set once, before the shut down */
+	struct completion ended;	/* completed by each thread */
+	unsigned int n;			/* threads */
 	struct task_struct *threads[];
 };
 
@@ -40,17 +43,21 @@ static void controller_give_up(const struct wq_controller_params *p, const struc
 		p->gave_up(p->data, item->key, item->len, error);
 		return;
 	}
-	/* Constant while the key is held. */
+	/* The entry does not change while the key is held. */
 	wq_key_text(key, sizeof(key), item->entry);
 	pr_warn_ratelimited("wq: %s: gave up on \"%s\" after %u retries: error %d\n",
 			    current->comm, key, p->max_retries, error);
 }
 
-/* One run of a key: its outcome for wq_done_with(). */
+/* Process a key.  Returns the outcome and the delay for wq_done_with(). */
 static u32 controller_work(const struct wq_controller_params *p, const struct wq_item *item,
 			   s64 *delay)
 {
-	s64 ret = p->fn(p->data, item->key, item->len);
+	s64 ret;
+
+	lock_map_acquire(&p->q->drain_map);
+	ret = p->fn(p->data, item->key, item->len);
+	lock_map_release(&p->q->drain_map);
 
 	*delay = max_t(s64, ret, 0);
 	if (ret > 0)
@@ -62,7 +69,7 @@ static u32 controller_work(const struct wq_controller_params *p, const struct wq
 	return WQ_OUTCOME_FORGET;
 }
 
-/* Done with a key; then the next one, with the result of wq_get(). */
+/* End the run of a key and take the next key.  Returns the result of the get. */
 static int controller_next(struct wq_controller *c, struct wq_item *item, u32 outcome,
 			   s64 delay)
 {
@@ -78,7 +85,7 @@ static int controller_next(struct wq_controller *c, struct wq_item *item, u32 ou
 		}
 		if (ret != -ENOMEM)
 			return ret;
-		/* Its retry can't be noted down: it stays ours until it can. */
+		/* No memory for the retry: the thread holds the key until there is some. */
 		schedule_timeout_idle(WQ_NOMEM_PAUSE);
 	}
 }
@@ -92,7 +99,7 @@ static int controller_thread(void *arg)
 	s64 delay;
 	int ret;
 
-	/* It is set before the shut down that wakes a thread out of its wait. */
+	/* Pairs with the WRITE_ONCE() in wq_controller_stop(), ahead of the shut down. */
 	while (!READ_ONCE(c->stopping)) {
 		ret = wq_get(q, &item, WQ_FOREVER);
 		while (!ret) {
@@ -100,11 +107,11 @@ static int controller_thread(void *arg)
 			cond_resched();
 			ret = controller_next(c, &item, outcome, delay);
 		}
-		/* As in get, but that has nothing to wait for any more. */
+		/* A get no longer waits after a shut down, so wait for a key here. */
 		wait_event_idle_exclusive(q->getters, READ_ONCE(c->stopping) ||
 					  !wq_shutting_down(q) || wq_len(q));
 	}
-	/* The wake-up for a key may have come here, where nobody takes it any more. */
+	/* Pass on a wake-up for a key that this thread will not take. */
 	if (wq_len(q))
 		wake_up(&q->getters);
 	complete(&c->ended);
@@ -123,14 +130,14 @@ static void controller_join(struct wq_controller *c)
 }
 
 /**
- * wq_controller_start() - start threads that work on the keys of a queue
- * @params: what they do; copied
+ * wq_controller_start() - start threads that process the keys of a queue
+ * @params: parameters, which are copied
  *
  * Context: process, may sleep.
  *
  * Return: the controller, or an ERR_PTR: -EINVAL (no queue, or no function), -ERANGE
- * (more than 1024 workers), -ENOMEM or another error of kthread_create(); then no
- * key was touched.
+ * (more than 1024 workers), -ENOMEM or another error of kthread_create().  On error no
+ * key was taken.
  */
 struct wq_controller *wq_controller_start(const struct wq_controller_params *params)
 {
@@ -152,7 +159,7 @@ struct wq_controller *wq_controller_start(const struct wq_controller_params *par
 							    params->name ?: "wq", c->n);
 
 		if (IS_ERR(thread)) {
-			controller_join(c);	/* None has run yet, and none will. */
+			controller_join(c);	/* no thread has run yet, and none will */
 			return ERR_CAST(thread);
 		}
 		c->threads[c->n++] = get_task_struct(thread);
@@ -164,28 +171,35 @@ struct wq_controller *wq_controller_start(const struct wq_controller_params *par
 EXPORT_SYMBOL_GPL(wq_controller_start);
 
 /**
- * wq_controller_stop() - end a controller
- * @c: the controller, from wq_controller_start(), gone afterwards
- * @drain: first work on all that is ready or processing, and what becomes ready
- *	meanwhile; else each thread ends after the key that it has
+ * wq_controller_stop() - stop and free a controller
+ * @c: the controller, from wq_controller_start()
+ * @drain: true: first process all keys that are ready or processing, and keys that
+ *	become ready meanwhile; false: each thread ends after its current key
  *
- * Shuts the queue down in either case: what is delayed, retries included, is
- * dropped and counted.  When it returns no thread runs and none calls the
- * controller's functions any more, so that a module may go after wq_destroy().
- * What adds keys is to be ended first, or finds the queue shut down.
+ * In both cases the queue is shut down: delayed keys, also retries, are dropped and
+ * counted, and adds fail.  When the function returns, the threads have ended and none
+ * of the caller's functions is called any more.  So a module may be unloaded after
+ * wq_destroy().
  *
- * Context: process, may sleep; not from the controller's own functions.
+ * Context: process, may sleep; not from the controller's own functions, which lockdep
+ * reports.
  *
- * Return: 0, or what wq_drain() returned; the threads are ended even so.
+ * Return: 0, or the error of wq_drain(); the threads have ended in either case.
  */
 int wq_controller_stop(struct wq_controller *c, bool drain)
 {
-	int ret = drain ? wq_drain(c->params.q) : 0;
+	struct wq *q = c->params.q;
 	unsigned int i;
+	int ret;
 
+	lock_map_acquire(&q->drain_map);
+	lock_map_release(&q->drain_map);
+	ret = drain ? wq_drain(q) : 0;
+
+	/* Pairs with the READ_ONCE() in controller_thread(). */
 	WRITE_ONCE(c->stopping, true);
-	wq_shutdown(c->params.q);
-	/* kthread_stop() would end a sleep within the work, as a signal does. */
+	wq_shutdown(q);
+	/* Wait first: kthread_stop() would interrupt a sleep of the caller's function. */
 	for (i = 0; i < c->n; i++)
 		wait_for_completion(&c->ended);
 	controller_join(c);

@@ -2,227 +2,367 @@
 /*
  * The queue: the states of an entry, the verbs, and the consumers.
  *
- * An entry is in one of these states, by the bits of wq_entry.state:
+ * wq_entry.state has one of these values:
  *
- *  0                       nothing to do: the entry goes, nobody sees it
- *  DIRTY                   ready: in the ordering policy
- *  DIRTY | RETURNED        ready again: in wq.returned, ahead of the policy
- *  PROCESSING              in its consumer's list
- *  PROCESSING | DIRTY      the same, and to be ready again after done
- *  KEPT                    nothing to do, but failures that the limiter goes by
+ *  0                        idle: the entry is freed in this critical section
+ *  DIRTY                    ready, in the ordering policy
+ *  DIRTY | REQUEUED         ready, in wq.requeued, which is handed out first
+ *  PROCESSING               in its consumer's list
+ *  PROCESSING | DIRTY       in its consumer's list, and ready again after done
+ *  RETAINED                 idle, but the limiter uses its failures
  *
- * With each of these but the last, and with 0, goes DELAYED: the entry is in the
- * heap as well, and needs a run at a time, see wq_delay.c.
+ * All of them but RETAINED combine with DELAYED: the entry is in the heap as well, and
+ * becomes dirty at a time, see wq_delay.c.
  *
- * An entry counts its key's failures (retries by the limiter) until they are
- * forgotten, or the key is canceled, or nothing keeps the entry.
+ *                add               get                done
+ *   (no entry) ------> DIRTY ------------> PROCESSING -----> (no entry)
+ *                        ^                  |     | add
+ *                        |      done        |     v
+ *                        +-------------- PROCESSING | DIRTY
+ *                                           |     |
+ *               DIRTY | REQUEUED <----------+-----+ the consumer died, the lease
+ *                                                   expired, or a get failed
  *
- *                add               pop                done
- *   (no entry) ------> ready ------------> PROCESSING -----> (no entry)
- *                        ^                   |    | add
- *                        |   done            |    v
- *                        +------------ PROCESSING | DIRTY
- *                        |                   |
- *                    RETURNED <--------------+ consumer ended, or copy failed
+ * Failures of a key are counted in its entry, until they are forgotten, the key is
+ * canceled, or the entry becomes idle and the limiter does not use them.
  *
- * A consumer that ends gives back all it holds in constant time: its list is
- * moved to the head of wq.returned as it is, and it is marked gone.  Each entry
- * learns of that when it is next touched (wq_settle()).  The consumer itself
- * lives until the last of its entries has.
+ * Locking: wq.lock protects all of it.  Interrupts are off while it is held, so that
+ * an add works from any context but NMI.  A struct wq_cs on the stack stands for one
+ * hold of the lock, and wq_unlock() does all that follows from the changes: it wakes
+ * waiters and the thread, and frees entries.  A hold handles at most WQ_BATCH keys.
  *
- * Where the queue has leases, wq_lease.c gives back what is held too long.
+ * Dead consumers: a consumer that ends gives back all of its keys in constant time.
+ * Its list is spliced to the head of wq.requeued and the consumer is marked dead; the
+ * state of its entries is out of date then.  Therefore entries come from
+ * wq_entry_of() alone, which fixes up such an orphan.
  *
- * wq.lock guards all of it, see struct wq.  It is taken with interrupts off, so
- * that add works from any context but NMI; a hold is bounded by WQ_BATCH keys.
+ * Wake-ups: a waiter adds itself to the wait queue, then takes the lock and looks for
+ * a key.  A waker makes a key ready under the lock, and looks at the wait queue after
+ * that.  If the waiter's hold of the lock came first, the waker sees the waiter; else
+ * the waiter sees the key.  So waitqueue_active() needs no further barrier.
  *
- * A queue with a name has times: since when a key needs a run, and when it was got.
- * The sum of the latter, and the order of consumers by their first key's, tell at
- * any moment how long work goes on, in constant time.  One look at the clock under
- * a hold of the lock serves all that happens under it.
+ * Times: a queue with a name records when a key became dirty and when it was got.  It
+ * also keeps the sum of the latter times, and its consumers in the order of their
+ * first key, so that the age of all runs is known in constant time.
  *
- * Wake-ups: a waiter puts itself on the wait queue, then takes the lock and
- * looks.  Who makes a key ready does so under the lock, and looks at the wait
- * queue after that.  Whichever hold of the lock comes first, the other one sees
- * it, so waitqueue_active() needs no barrier here.
+ * wq_add(), wq_get() and wq_done() are in this file so that the compiler inlines the
+ * state machine into them.  An add, get and done of one key takes 1,219 instructions
+ * that way and 1,729 without inlining, in Debian's 6.1.  The rest of the kernel API is
+ * in wq_kernel.c.
  *
- * The verbs are those of client-go's util/workqueue, with its rules.
+ * The verbs and their rules are those of client-go's util/workqueue.
  */
 #include <linux/cred.h>
+#include <linux/export.h>
 #include <linux/hrtimer.h>
-#include <linux/module.h>
-#include <linux/poll.h>
+#include <linux/overflow.h>
+#include <linux/pid_namespace.h>
+#include <linux/preempt.h>
 #include <linux/prefetch.h>
-#include <linux/random.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "wq_internal.h"
+#include "wq_core.h"
+#include "wq_hist.h"
 
 #define CREATE_TRACE_POINTS
 #include <trace/events/wq.h>
 
-/* Caches of entries by the room for lease and key; larger keys are rare. */
-static const u16 wq_key_room[] = {
-	16, 32, 64, 128, 256, 512, WQ_MAX_KEY + sizeof(struct wq_lease)
-};
-static struct kmem_cache *wq_key_cache[ARRAY_SIZE(wq_key_room)];
+/*
+ * The critical section.
+ */
 
-/* Bytes ahead of each entry. */
-static u32 wq_key_ahead(const struct wq *q)
+static __always_inline void __wq_lock(struct wq_cs *cs, struct wq *q)
+	__acquires(&q->lock)
 {
-	return q->lease ? sizeof(struct wq_lease) : 0;
+	cs->q = q;
+	cs->now = -1;
+	cs->freed = NULL;
+	cs->nr_ready = 0;
+	cs->kick = 0;
+	spin_lock_irqsave(&q->lock, cs->flags);
 }
 
-static unsigned int wq_cache_index(const struct wq *q, u32 len)
+/* Enter a critical section of @q. */
+void wq_lock(struct wq_cs *cs, struct wq *q)
+	__acquires(&q->lock)
 {
-	u32 room = wq_key_ahead(q) + len;
-	unsigned int i = 0;
+	__wq_lock(cs, q);
+}
+WQ_EXPORT_FOR_KUNIT(wq_lock);
 
-	while (wq_key_room[i] < room)
-		i++;
-	return i;
+/*
+ * Wake the thread, or have it made.  With the lock held, as the thread could end
+ * otherwise.  A queue with a clock of its own has no thread.
+ */
+static void wq_kick_thread(struct wq *q)
+{
+	if (q->clock)
+		return;
+	if (q->thread)
+		wake_up_process(q->thread);
+	else
+		schedule_delayed_work(&q->start_thread, 0);
 }
 
-static struct kmem_cache *wq_cache_for(const struct wq *q, u32 len)
+static void wq_free_entries(struct wq *q, struct wq_entry *e)
 {
-	return wq_key_cache[wq_cache_index(q, len)];
+	while (e) {
+		struct wq_entry *next = e->next_freed;
+
+		wq_key_free(wq_key_of(e), q->leases.duration);
+		e = next;
+	}
 }
 
-static void wq_key_init(const struct wq *q, struct wq_key *k, const struct wq_op *op)
+/* Wake waiters for @nr_ready entries; @hup: the queue is shut down and became empty. */
+static __always_inline void wq_wake(struct wq *q, u32 nr_ready, bool hup)
 {
-	memset(&k->entry, 0, sizeof(k->entry));
-	k->entry.hash = op->hash;
-	k->entry.len = op->len;
-	memcpy(k->key, op->key, op->len);
-	if (q->lease)
-		INIT_LIST_HEAD(&wq_lease_of(&k->entry)->link);
-}
-
-static struct wq_key *wq_key_new(const struct wq *q, const struct wq_op *op, gfp_t gfp)
-{
-	void *mem = kmem_cache_alloc(wq_cache_for(q, op->len), gfp);
-
-	if (!mem)
-		return NULL;
-	wq_key_init(q, mem + wq_key_ahead(q), op);
-	return mem + wq_key_ahead(q);
+	/* The lock orders the look at the wait queue, see the head of this file. */
+	if (nr_ready && waitqueue_active(&q->getters))
+		__wake_up(&q->getters, TASK_NORMAL, nr_ready, NULL);
+	/* The lock orders this look as well. */
+	if (waitqueue_active(&q->pollers))
+		__wake_up(&q->pollers, TASK_NORMAL, hup ? 0 : nr_ready,
+			  poll_to_key(EPOLLIN | EPOLLRDNORM | (hup ? EPOLLHUP : 0)));
 }
 
 /*
- * One entry that went is kept for the next one, where both are of the kernel's own
- * memory (which is nobody's limit) and of the size most keys have: an allocator takes
- * longer than all else that a new key costs.  KASAN is to see a use after free.
- */
-static bool wq_may_spare(const struct wq *q, u32 len)
-{
-	return !q->user && !q->mode && !q->lease && len <= wq_key_room[0] &&
-	       !IS_ENABLED(CONFIG_KASAN);
-}
-
-/* What a key's entry takes of memory. */
-static u32 wq_key_bytes(const struct wq *q, u32 len)
-{
-	return sizeof(struct wq_key) + wq_key_room[wq_cache_index(q, len)];
-}
-
-static void wq_key_free(const struct wq *q, struct wq_key *k)
-{
-	kmem_cache_free(wq_cache_for(q, k->entry.len), (void *)k - wq_key_ahead(q));
-}
-
-/**
- * wq_entry_key() - the key of an entry, for an ordering policy
- * @entry: the entry
- * @len: where to put the key's length in bytes
+ * Leave a critical section, and do what follows from it:
  *
- * Return: the key, valid as long as the entry is in the policy.
+ *  - for each entry that became ready, wake one getter and one exclusive poller;
+ *  - if any entry became ready, wake all other pollers;
+ *  - if the queue is shut down and became empty, wake all pollers;
+ *  - if nothing is ready or processing any more, wake the drainers;
+ *  - if the thread has to look earlier than planned, wake it;
+ *  - free entries.
  */
-const void *wq_entry_key(struct wq_entry *entry, size_t *len)
+static __always_inline void __wq_unlock(struct wq_cs *cs)
+	__releases(&cs->q->lock)
 {
-	*len = entry->len;
-	return wq_key_of(entry)->key;
+	struct wq *q = cs->q;
+	bool hup = false, drained = false;
+
+	if (unlikely(cs->kick))
+		wq_kick_thread(q);
+	if (unlikely(q->shut)) {
+		bool empty = !wq_nr_ready(q);
+
+		hup = empty && !q->hup;
+		q->hup = empty;
+		drained = q->nr_drainers && wq_is_idle(q);
+	}
+	spin_unlock_irqrestore(&q->lock, cs->flags);
+
+	if (cs->nr_ready || hup)
+		wq_wake(q, cs->nr_ready, hup);
+	if (drained)
+		wake_up_all(&q->drainers);
+	if (cs->freed)
+		wq_free_entries(q, cs->freed);
 }
-EXPORT_SYMBOL_GPL(wq_entry_key);
+
+/* Leave a critical section, see __wq_unlock(). */
+void wq_unlock(struct wq_cs *cs)
+	__releases(&cs->q->lock)
+{
+	__wq_unlock(cs);
+}
+WQ_EXPORT_FOR_KUNIT(wq_unlock);
+
+/* The thread has to look at time @when, at the latest. */
+static __always_inline void wq_arm(struct wq_cs *cs, s64 when)
+{
+	wq_assert_locked(cs);
+	if (when < cs->q->armed) {
+		cs->q->armed = when;
+		cs->kick = 1;
+	}
+}
 
 /*
- * The state machine.  All of it with wq.lock held.
+ * Entries.  Every entry that a structure returns passes through wq_entry_of().
  */
 
-u32 wq_nready(const struct wq *q)
+/* Requeue an entry whose consumer has died: the entry is in wq.requeued already. */
+static void wq_fixup_orphan(struct wq_cs *cs, struct wq_entry *e)
 {
-	return q->nreturned + (q->order ? q->order->len(q->order_data) : q->nfifo);
+	struct wq_consumer *c = e->consumer;
+
+	wq_assert_locked(cs);
+	wq_lease_stop(&cs->q->leases, e);
+	if (!(e->state & ENTRY_DIRTY))
+		e->since = c->ended;
+	e->state = (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED;
+	if (!--c->nr_held)
+		kfree(c);
 }
 
-/* Keys that need a run, by the rule of struct wq_stat: ready, and dirty in processing. */
-u32 wq_ndirty(const struct wq *q)
+static __always_inline struct wq_entry *wq_entry_of(struct wq_cs *cs, struct wq_found found)
 {
+	struct wq_entry *e = found.entry;
+
+	if (e && e->state & ENTRY_PROCESSING && e->consumer->dead)
+		wq_fixup_orphan(cs, e);
+	return e;
+}
+
+static __always_inline struct wq_entry *__wq_lookup(struct wq_cs *cs, u32 hash, const void *key,
+						    size_t len)
+{
+	wq_assert_locked(cs);
+	return wq_entry_of(cs, wq_table_find(&cs->q->table, hash, key, len));
+}
+
+/* The entry of a key, or NULL. */
+struct wq_entry *wq_lookup(struct wq_cs *cs, u32 hash, const void *key, size_t len)
+{
+	return __wq_lookup(cs, hash, key, len);
+}
+
+/*
+ * The entry that an item was filled from, or NULL if it is no longer there.  The item's
+ * pointer may be out of date, so the entry is not read before the table has it.
+ */
+static __always_inline struct wq_entry *__wq_lookup_item(struct wq_cs *cs,
+							 const struct wq_item *item)
+{
+	wq_assert_locked(cs);
+	if (!item->token)
+		return NULL;
+	return wq_entry_of(cs, wq_table_find_entry(&cs->q->table, item->hash, item->entry));
+}
+
+struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item)
+{
+	return __wq_lookup_item(cs, item);
+}
+
+/* The entry at or behind *@cursor in the order of the table, see wq_table_next(). */
+struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor)
+{
+	wq_assert_locked(cs);
+	return wq_entry_of(cs, wq_table_next(&cs->q->table, cursor));
+}
+
+/* An entry of one of the queue's lists. */
+struct wq_entry *wq_listed(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	return wq_entry_of(cs, (struct wq_found){ e });
+}
+
+/* The first entry of wq.requeued or wq.fifo; NULL if both are empty. */
+static __always_inline struct wq_entry *wq_first_ready(struct wq *q)
+{
+	return list_first_entry_or_null(q->nr_requeued ? &q->requeued : &q->fifo,
+					struct wq_entry, link);
+}
+
+/*
+ * The state machine.
+ */
+
+u32 wq_nr_ready(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return q->nr_requeued + (q->order ? q->order->len(q->order_data) : q->nr_fifo);
+}
+
+/* Keys that need a run, which client-go calls depth: ready, or dirty in processing. */
+u32 wq_depth(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	/* The conservation of runs, see struct wq_stat. */
 	return q->adds + q->given_back - q->gets - q->canceled - q->merged;
 }
 
-static bool wq_idle(const struct wq *q)
+bool wq_is_idle(const struct wq *q)
 {
-	return !q->nprocessing && !wq_nready(q);
+	lockdep_assert_held(&q->lock);
+	return !q->nr_processing && !wq_nr_ready(q);
 }
 
-static __always_inline void wq_push(struct wq *q, struct wq_entry *e)
+/* Make a dirty entry ready. */
+static __always_inline void wq_push(struct wq_cs *cs, struct wq_entry *e)
 {
-	q->nwake++;
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	cs->nr_ready++;
 	if (q->order) {
 		q->order->push(q->order_data, e);
 	} else {
 		list_add_tail(&e->link, &q->fifo);
-		q->nfifo++;
+		q->nr_fifo++;
 	}
 }
 
-/* Its consumer has ended: the entry came back. */
-void wq_settle_gone(struct wq_entry *e)
+/* Take a ready entry out of the policy or out of wq.requeued. */
+static __always_inline void wq_unqueue(struct wq_cs *cs, struct wq_entry *e)
 {
-	struct wq_consumer *c = e->consumer;
+	struct wq *q = cs->q;
 
-	if (c->q->lease)
-		list_del_init(&wq_lease_of(e)->link);
-	if (!(e->state & WQ_DIRTY))
-		e->since = c->ended;
-	e->state = (e->state & WQ_DELAYED) | WQ_DIRTY | WQ_RETURNED;
-	if (!--c->nheld)
-		kfree(c);
-}
-
-/* The entry needs a run.  True: newly. */
-bool wq_mark(struct wq *q, struct wq_entry *e)
-{
-	if (e->state & WQ_DIRTY) {
-		if (!(e->state & (WQ_PROCESSING | WQ_RETURNED)) && q->order && q->order->touch)
-			q->order->touch(q->order_data, e);
-		q->coalesced++;
-		trace_wq_add(q, e, true);
-		return false;
-	}
-	e->state |= WQ_DIRTY;
-	if (q->timed)
-		e->since = wq_now(q);
-	if (e->state & WQ_PROCESSING)
-		e->consumer->nredo++;
-	else
-		wq_push(q, e);
-	q->adds++;
-	trace_wq_add(q, e, false);
-	return true;
-}
-
-/* Take an entry that is ready out of where it waits. */
-static __always_inline void wq_unqueue(struct wq *q, struct wq_entry *e)
-{
-	if (e->state & WQ_RETURNED) {
+	wq_assert_locked(cs);
+	if (e->state & ENTRY_REQUEUED) {
 		list_del(&e->link);
-		q->nreturned--;
+		q->nr_requeued--;
 	} else if (q->order) {
 		q->order->remove(q->order_data, e);
 	} else {
 		list_del(&e->link);
-		q->nfifo--;
+		q->nr_fifo--;
 	}
+}
+
+static noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	e->state |= ENTRY_DIRTY;
+	if (q->timed)
+		e->since = wq_now(cs);
+	if (e->state & ENTRY_PROCESSING)
+		e->consumer->nr_dirty++;
+	else
+		wq_push(cs, e);
+	q->adds++;
+	trace_wq_add(q, e, false);
+}
+
+/*
+ * The entry needs a run.  Returns 1 if it is newly dirty, 0 if the add is coalesced, which
+ * is the path that a repeat add takes without a further call.
+ */
+static __always_inline int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (!(e->state & ENTRY_DIRTY)) {
+		wq_set_newly_dirty(cs, e);
+		return 1;
+	}
+	if (!(e->state & (ENTRY_PROCESSING | ENTRY_REQUEUED)) && q->order && q->order->touch)
+		q->order->touch(q->order_data, e);
+	q->coalesced++;
+	trace_wq_add(q, e, true);
+	return 0;
+}
+
+/* Drop the run that the entry waits for.  The caller releases the entry if it is idle. */
+static void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	if (!(e->state & ENTRY_DIRTY))
+		return;
+	if (e->state & ENTRY_PROCESSING)
+		e->consumer->nr_dirty--;
+	else
+		wq_unqueue(cs, e);
+	e->state &= ~(ENTRY_DIRTY | ENTRY_REQUEUED);
+	cs->q->canceled++;
 }
 
 static bool running_before(struct rb_node *a, const struct rb_node *b)
@@ -234,176 +374,128 @@ static bool running_before(struct rb_node *a, const struct rb_node *b)
 	       list_first_entry(&y->held, struct wq_entry, link)->start;
 }
 
-/* The first entry of @c changes: out of the order before, and in again after that. */
+/* Remove @c from wq.running before its first entry changes, and insert it after that. */
 static __always_inline void wq_running_del(struct wq *q, struct wq_consumer *c)
 {
-	if (q->timed && c->nheld)
+	if (q->timed && c->nr_held)
 		rb_erase_cached(&c->node, &q->running);
 }
 
 static __always_inline void wq_running_add(struct wq *q, struct wq_consumer *c)
 {
-	if (q->timed && c->nheld)
+	if (q->timed && c->nr_held)
 		rb_add_cached(&c->node, &q->running, running_before);
 }
 
-/* An entry was got: time starts to run. */
-static void wq_start(struct wq *q, struct wq_entry *e)
+/* Give an entry, which is in no list, to a consumer. */
+static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e)
 {
-	struct wq_consumer *c = e->consumer;
-	s64 now = wq_now(q);
+	struct wq *q = cs->q;
 
-	e->start = now;
-	c->starts += now;
-	q->starts += now;
-}
-
-/* Bytes of the next key; 0: none is ready, or only the policy knows. */
-u32 wq_next_len(struct wq *q)
-{
-	const struct wq_entry *e;
-
-	if (q->order && !q->nreturned)
-		return 0;
-	e = list_first_entry_or_null(q->nreturned ? &q->returned : &q->fifo,
-				     struct wq_entry, link);
-	return e ? e->len : 0;
-}
-WQ_EXPORT_FOR_KUNIT(wq_next_len);
-
-/*
- * Have what the gets to come and their dones look at first in the cache by then: the
- * bucket of the second next entry, which itself is there since the last get, and the
- * entry behind that one.
- */
-static void wq_prefetch_next(struct wq *q)
-{
-	struct wq_entry *first = list_first_entry(&q->fifo, struct wq_entry, link);
-	struct wq_entry *second = list_next_entry(first, link), *third;
-
-	if (list_is_head(&second->link, &q->fifo))
-		return;
-	wq_table_prefetch(&q->table, second->hash);
-	/* Behind the last one that is a part of the queue, which does no harm. */
-	third = list_next_entry(second, link);
-	prefetchw(third);
-	prefetch(&third->hash);
-}
-
-/* The next entry, now held by @c; NULL: none is ready. */
-struct wq_entry *wq_pop(struct wq *q, struct wq_consumer *c)
-{
-	struct wq_entry *e;
-
-	if (q->nreturned || !q->order) {
-		e = list_first_entry_or_null(q->nreturned ? &q->returned : &q->fifo,
-					     struct wq_entry, link);
-		if (!e)
-			return NULL;
-		wq_settle(e);
-		wq_unqueue(q, e);
-		if (q->nfifo)
-			wq_prefetch_next(q);
-	} else {
-		if (!q->order->len(q->order_data))
-			return NULL;
-		e = q->order->pop(q->order_data);
-	}
-	e->state = (e->state & WQ_DELAYED) | WQ_PROCESSING;
+	wq_assert_locked(cs);
+	e->state = (e->state & ENTRY_DELAYED) | ENTRY_PROCESSING;
 	e->consumer = c;
 	e->token = ++q->last_token;
-	if (q->timed)
-		wq_start(q, e);
-	if (q->lease && c != &q->kernel)
-		wq_lease_start(q, e);
+	if (q->timed) {
+		e->start = wq_now(cs);
+		c->starts += e->start;
+		q->starts += e->start;
+	}
+	/* The kernel API starts a lease only in wq_get_leased(). */
+	if (q->leases.duration && c != &q->kernel)
+		wq_touch_entry(cs, e);
 	list_add_tail(&e->link, &c->held);
-	if (!c->nheld++)
+	if (!c->nr_held++)
 		wq_running_add(q, c);
-	q->nprocessing++;
-	return e;
+	q->nr_processing++;
 }
-WQ_EXPORT_FOR_KUNIT(wq_pop);
 
-/* Its consumer gets to see what was popped. */
-void wq_hand_out(struct wq *q, struct wq_entry *e)
+/* Take an entry away from its consumer. */
+static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 {
-	q->gets++;
-	if (q->timed)
-		wq_hist_add(&q->waits, e->start - e->since);
-	trace_wq_get(q, e, q->timed ? e->start - e->since : 0);
-}
-WQ_EXPORT_FOR_KUNIT(wq_hand_out);
-
-/* An entry leaves its consumer, who is alive. */
-static __always_inline void wq_leave(struct wq *q, struct wq_entry *e)
-{
+	struct wq *q = cs->q;
 	struct wq_consumer *c = e->consumer;
 	bool first = c->held.next == &e->link;
 
+	wq_assert_locked(cs);
 	if (first)
 		wq_running_del(q, c);
 	list_del(&e->link);
-	c->nheld--;
+	c->nr_held--;
 	if (first)
 		wq_running_add(q, c);
 	c->starts -= e->start;
 	q->starts -= e->start;
-	if (e->state & WQ_DIRTY)
-		c->nredo--;
-	if (q->lease)
-		list_del_init(&wq_lease_of(e)->link);
-	q->nprocessing--;
-	e->state &= ~WQ_PROCESSING;
+	if (e->state & ENTRY_DIRTY)
+		c->nr_dirty--;
+	wq_lease_stop(&q->leases, e);
+	q->nr_processing--;
+	e->state &= ~ENTRY_PROCESSING;
 }
 
-/* A held entry is ready again, ahead of all others: it was not handed out, or came back. */
-void wq_return(struct wq *q, struct wq_entry *e)
+/* Start or restart the lease of an entry in processing. */
+void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e)
 {
-	wq_leave(q, e);
-	if (e->state & WQ_DIRTY)
+	wq_assert_locked(cs);
+	wq_arm(cs, wq_lease_start(&cs->q->leases, e, wq_now(cs)));
+}
+
+/* Take an entry away from its consumer and hand it out ahead of all others. */
+static void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	wq_unhold(cs, e);
+	if (e->state & ENTRY_DIRTY)
 		q->merged++;
-	e->state = (e->state & WQ_DELAYED) | WQ_DIRTY | WQ_RETURNED;
-	list_add(&e->link, &q->returned);
-	q->nreturned++;
+	e->state = (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED;
+	list_add(&e->link, &q->requeued);
+	q->nr_requeued++;
+	cs->nr_ready++;
 }
 
-/* A consumer that lives gives a held entry back, or has to. */
-void wq_give_back_entry(struct wq *q, struct wq_entry *e)
+/* Requeue an entry that a live consumer gives back, or loses. */
+void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e)
 {
-	if (q->timed && !(e->state & WQ_DIRTY))
-		e->since = wq_now(q);
-	wq_return(q, e);
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->timed && !(e->state & ENTRY_DIRTY))
+		e->since = wq_now(cs);
+	wq_requeue(cs, e);
 	q->given_back++;
 	trace_wq_give_back(q, e, 1);
 }
 
-/* An entry that was kept for its failures alone has something else to do, or lost them. */
-static void wq_unkeep(struct wq *q, struct wq_entry *e)
+/* A retained entry gets work, or loses its failures. */
+static void wq_unretain(struct wq_cs *cs, struct wq_entry *e)
 {
-	if (!(e->state & WQ_KEPT))
+	wq_assert_locked(cs);
+	if (!(e->state & ENTRY_RETAINED))
 		return;
-	e->state &= ~WQ_KEPT;
-	q->nkept--;
+	e->state &= ~ENTRY_RETAINED;
+	cs->q->nr_retained--;
 }
 
-static void wq_uncount(struct wq *q, struct wq_entry *e)
+static void wq_reset_failures(struct wq_cs *cs, struct wq_entry *e)
 {
+	wq_assert_locked(cs);
 	if (!e->failures)
 		return;
 	e->failures = 0;
-	q->nfailed--;
-	wq_unkeep(q, e);
+	cs->q->nr_failed--;
+	wq_unretain(cs, e);
 }
 
-/* How often the key of an entry failed; more than can be counted is U32_MAX. */
+/* Failures of an entry's key; U32_MAX if they are more than the entry can count. */
 u32 wq_failures(const struct wq_entry *e)
 {
 	return e->failures == WQ_MAX_FAILURES ? U32_MAX : e->failures;
 }
 WQ_EXPORT_FOR_KUNIT(wq_failures);
 
-/* An entry as its limiter sees it. */
-struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
+static struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
 {
 	return (struct wq_failure){
 		.key = wq_key_of(e)->key,
@@ -413,148 +505,219 @@ struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
 	};
 }
 
-/* The key of an entry failed: its delay. */
-static s64 wq_fail(struct wq *q, struct wq_entry *e)
+/* Count a failure of an entry's key.  Returns the limiter's delay. */
+static s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e)
 {
-	struct wq_failure f = wq_failure_of(e, wq_now(q));
-	s64 delay = wq_limiter_when(q->limiter, &f);
+	struct wq_failure f = wq_failure_of(e, wq_now(cs));
+	s64 delay = wq_limiter_when(cs->q->limiter, &f);
 
+	wq_assert_locked(cs);
 	if (!e->failures)
-		q->nfailed++;
+		cs->q->nr_failed++;
 	if (e->failures != WQ_MAX_FAILURES)
 		e->failures++;
-	trace_wq_retry(q, e, delay);
+	trace_wq_retry(cs->q, e, delay);
 	return delay;
 }
 
-/*
- * Take an entry out of the table once it has no state left, unless its failures
- * have to be remembered; it goes on @freed, for wq_free_list() to free after the
- * lock.
- */
-void wq_reap(struct wq *q, struct wq_entry *e, struct list_head *freed)
+/* Reset the failures of a key, whose entry @e may be NULL. */
+static void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key, size_t len)
 {
+	wq_assert_locked(cs);
+	if (e && e->failures)
+		trace_wq_forget(cs->q, e);
+	/* wq_destroy() frees the limiter while processes may still have the queue open. */
+	if (cs->q->limiter)
+		wq_limiter_forget(cs->q->limiter, key, len);
+	if (e)
+		wq_reset_failures(cs, e);
+}
+
+/*
+ * The memory of one freed entry is reused by the next new key, because the allocator
+ * costs more than all else that a new key needs.  Only in queues of kernel modules that
+ * processes cannot open: other memory is charged to the process that adds the key.  Not
+ * with KASAN, which would miss a use after free.
+ */
+static bool wq_may_recycle(const struct wq *q, u32 len)
+{
+	return !q->user && !q->mode && !q->leases.duration && len <= WQ_MIN_ROOM &&
+	       !IS_ENABLED(CONFIG_KASAN);
+}
+
+/* Remove the entry from the table if it is idle, unless the limiter uses its failures. */
+static void wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
 	if (e->state)
 		return;
 	if (e->failures && q->limiter->counts) {
-		e->state = WQ_KEPT;
-		q->nkept++;
+		e->state = ENTRY_RETAINED;
+		q->nr_retained++;
 		return;
 	}
-	wq_uncount(q, e);
+	wq_reset_failures(cs, e);
 	wq_table_remove(&q->table, e);
-	q->key_bytes -= wq_key_bytes(q, e->len);
-	if (!q->spare && wq_may_spare(q, e->len))
-		q->spare = wq_key_of(e);
-	else
-		list_add(&e->link, freed);
-}
-
-/* Failures of a key, which may have an entry, count no more. */
-static void wq_forget_key(struct wq *q, struct wq_entry *e, const void *key, size_t len)
-{
-	if (e && e->failures)
-		trace_wq_forget(q, e);
-	/* None after wq_destroy(), when processes still have the queue. */
-	if (q->limiter)
-		wq_limiter_forget(q->limiter, key, len);
-	if (e)
-		wq_uncount(q, e);
-}
-
-/* Whatever runs wait, they are off, and what is known of failures with them. */
-static void wq_drop(struct wq *q, struct wq_entry *e, struct list_head *freed)
-{
-	if (e->state & WQ_DIRTY) {
-		if (e->state & WQ_PROCESSING)
-			e->consumer->nredo--;
-		else
-			wq_unqueue(q, e);
-		e->state &= ~(WQ_DIRTY | WQ_RETURNED);
-		q->canceled++;
+	q->key_bytes -= wq_key_bytes(q->leases.duration, e->len);
+	if (!q->recycled && wq_may_recycle(q, e->len)) {
+		q->recycled = wq_key_of(e);
+	} else {
+		e->next_freed = cs->freed;
+		cs->freed = e;
 	}
-	if (e->state & WQ_DELAYED)
-		wq_delay_drop(q, e);
-	wq_forget_key(q, e, wq_key_of(e)->key, e->len);
-	wq_reap(q, e, freed);
 }
 
-/* The state of an entry in the ABI's bits, as consumer @c sees it; 0: no longer there. */
-u32 wq_key_state_bits(struct wq *q, struct wq_consumer *c, struct wq_entry *e)
+/* Cancel: drop the runs that the entry waits for, and its failures. */
+void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	wq_clear_dirty(cs, e);
+	if (e->state & ENTRY_DELAYED)
+		wq_delay_clear(&cs->q->heap, e);
+	wq_forget_key(cs, e, wq_key_of(e)->key, e->len);
+	wq_release_if_idle(cs, e);
+}
+
+/*
+ * Shut down and due times, for wq_queue.c and wq_thread.c.
+ */
+
+/* Refuse adds from now on.  Delayed entries count as dropped; the thread releases them. */
+void wq_set_shut(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->shut)
+		return;
+	q->dropped += q->heap.count;
+	cs->kick |= q->heap.count;
+	/* wq_shutting_down() reads it without the lock. */
+	WRITE_ONCE(q->shut, true);
+}
+
+/* The first delayed entry is due.  After a shut down: release a delayed entry. */
+void wq_run_due(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	if (q->shut) {
+		e = wq_entry_of(cs, wq_heap_last(&q->heap));
+		wq_delay_clear(&q->heap, e);
+		wq_release_if_idle(cs, e);
+		return;
+	}
+	e = wq_entry_of(cs, wq_heap_first(&q->heap));
+	trace_wq_due(q, e, wq_now(cs) - wq_delay_due(&q->heap, e));
+	wq_delay_clear(&q->heap, e);
+	wq_set_dirty(cs, e);
+}
+
+/* The entry that is due next, or NULL. */
+struct wq_entry *wq_next_due(struct wq_cs *cs)
+{
+	wq_assert_locked(cs);
+	if (!cs->q->heap.count)
+		return NULL;
+	return wq_entry_of(cs, wq_heap_first(&cs->q->heap));
+}
+
+/* The first lease has expired. */
+void wq_run_expired(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e = wq_entry_of(cs, wq_leases_first(&q->leases));
+
+	wq_assert_locked(cs);
+	/* The lease of an orphan; fixing up the entry has stopped it. */
+	if (!(e->state & ENTRY_PROCESSING))
+		return;
+	trace_wq_expire(q, e, q->timed ? wq_now(cs) - e->start : 0);
+	wq_give_back_entry(cs, e);
+	/* A key that hangs its consumers must not be first again and again. */
+	list_move_tail(&e->link, &q->requeued);
+	q->expired++;
+}
+
+/*
+ * Reports of a key's state.
+ */
+
+/* WQ_KEY_* of an entry, as consumer @c sees it; 0: the key counts as unknown. */
+u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq_entry *e)
 {
 	u32 bits = 0;
 
-	wq_settle(e);
-	if (e->state & WQ_DIRTY)
+	lockdep_assert_held(&q->lock);
+	if (e->state & ENTRY_DIRTY)
 		bits |= WQ_KEY_DIRTY;
-	if (e->state & WQ_PROCESSING)
+	if (e->state & ENTRY_PROCESSING)
 		bits |= WQ_KEY_PROCESSING | (e->consumer == c ? WQ_KEY_MINE : 0);
-	else if (e->state & WQ_DIRTY)
+	else if (e->state & ENTRY_DIRTY)
 		bits |= WQ_KEY_READY;
-	if (e->state & WQ_DELAYED && !q->shut)
+	if (e->state & ENTRY_DELAYED && !q->shut)
 		bits |= WQ_KEY_DELAYED;
-	/* What a shut down dropped may still be there; nothing keeps it for its failures. */
+	/* The thread is yet to release an entry whose delay a shut down dropped. */
 	if (e->failures && (bits || (q->limiter && q->limiter->counts)))
 		bits |= WQ_KEY_FAILED;
 	return bits;
 }
 
-void wq_free_list(struct wq *q, struct list_head *freed)
+/* wq_key_info.holder of an entry that @c holds. */
+static u32 wq_holder(const struct wq_consumer *c)
 {
-	struct wq_entry *e, *next;
+	struct pid_namespace *ns;
+	u32 nr = 0;
 
-	list_for_each_entry_safe(e, next, freed, link)
-		wq_key_free(q, wq_key_of(e));
+	if (c == &c->q->kernel)
+		return WQ_HELD_BY_KERNEL;
+	/* An interrupt may hit a task that has left its namespaces. */
+	ns = in_task() ? task_active_pid_ns(current) : NULL;
+	rcu_read_lock();
+	/* The number of a process that has ended may belong to another process. */
+	if (ns && pid_task(c->pid, PIDTYPE_TGID))
+		nr = pid_nr_ns(c->pid, ns);
+	rcu_read_unlock();
+	return nr;
+}
+
+/* Fill @info, as consumer @c may know it. */
+void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry *e,
+		 struct wq_key_info *info)
+{
+	struct wq *q = cs->q;
+	struct wq_failure f = wq_failure_of(e, 0);
+	s64 lease = wq_lease_end(&q->leases, e);
+
+	wq_assert_locked(cs);
+	*info = (struct wq_key_info){
+		.state = wq_key_bits(q, c, e),
+		.failures = wq_failures(e),
+		.requeues = q->limiter ? wq_limiter_num_requeues(q->limiter, &f) : 0,
+		.due = -1,
+		.lease = -1,
+	};
+	if (e->state & ENTRY_DELAYED && !q->shut)
+		info->due = max_t(s64, 0, wq_delay_due(&q->heap, e) - wq_now(cs));
+	if (lease >= 0)
+		info->lease = max_t(s64, 0, lease - wq_now(cs));
+	if (e->state & ENTRY_PROCESSING)
+		info->holder = wq_holder(e->consumer);
+	if (q->timed && e->state & (ENTRY_PROCESSING | ENTRY_DIRTY))
+		info->age = max_t(s64, 0, wq_now(cs) - (e->state & ENTRY_PROCESSING ?
+							e->start : e->since));
 }
 
 /*
- * Unlock, and wake who waits for what happened under the lock: for each key that
- * became ready one getter and one exclusive poller, and all other pollers; all
- * pollers when the queue is shut down and empty; drainers when nothing is left;
- * the delays' thread when there is an earlier time.
- */
-static __always_inline void unlock(struct wq *q, unsigned long flags)
-	__releases(&q->lock)
-{
-	bool hup = false, drained = false;
-	u32 nwake = q->nwake;
-
-	if (unlikely(q->kick))
-		wq_delay_kick(q);
-	if (unlikely(q->shut)) {
-		bool empty = !wq_nready(q);
-
-		hup = empty && !q->hup;
-		q->hup = empty;
-		drained = q->ndrainers && wq_idle(q);
-	}
-	q->nwake = 0;
-	q->now = -1;
-	spin_unlock_irqrestore(&q->lock, flags);
-
-	/* Who waits looked under the lock after it began to, see the head. */
-	if (nwake && waitqueue_active(&q->getters))
-		__wake_up(&q->getters, TASK_NORMAL, nwake, NULL);
-	/* Likewise. */
-	if ((nwake || hup) && waitqueue_active(&q->pollers))
-		__wake_up(&q->pollers, TASK_NORMAL, hup ? 0 : nwake,
-			  poll_to_key(EPOLLIN | EPOLLRDNORM | (hup ? EPOLLHUP : 0)));
-	if (drained)
-		wake_up_all(&q->drainers);
-}
-
-void wq_unlock(struct wq *q, unsigned long flags)
-	__releases(&q->lock)
-{
-	unlock(q, flags);
-}
-
-/*
- * Verbs on keys.
+ * Verbs on arrays.
  */
 
-static __always_inline int op_init(const struct wq *q, struct wq_op *op, const void *key,
-				   size_t len)
+static __always_inline int __wq_op_init(const struct wq *q, struct wq_op *op, const void *key,
+					size_t len)
 {
 	*op = (struct wq_op){ .key = key, .len = len };
 	if (!len)
@@ -566,108 +729,99 @@ static __always_inline int op_init(const struct wq *q, struct wq_op *op, const v
 	return op->result;
 }
 
-/* An op for a key, from whomever; its result, too, says whether that is a key. */
+/* Initialize an op for a key.  Returns, and sets as its result, an error for its length. */
 int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len)
 {
-	return op_init(q, op, key, len);
+	return __wq_op_init(q, op, key, len);
 }
 WQ_EXPORT_FOR_KUNIT(wq_op_init);
 
-/* What a retry of add may need that there was no memory for under the lock. */
-struct wq_spare {
+/* Check the delay and the flags of an add, and set them. */
+int wq_op_set_add(struct wq_op *op, s64 delay, u32 flags)
+{
+	if (flags & ~(WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST | WQ_ADD_DROP_DELAY |
+		      WQ_ADD_RATE_LIMITED))
+		return -EINVAL;
+	if (flags & WQ_ADD_KEEP_FIRST && flags & WQ_ADD_TAKE_LATEST)
+		return -EINVAL;
+	if (flags & WQ_ADD_RATE_LIMITED && (delay || flags & WQ_ADD_DROP_DELAY))
+		return -EINVAL;
+	if (flags & WQ_ADD_DROP_DELAY && delay > 0)
+		return -EINVAL;
+
+	op->delay = delay;
+	op->flags = flags;
+	return 0;
+}
+WQ_EXPORT_FOR_KUNIT(wq_op_set_add);
+
+/* Check the outcome of a done and its delay, and set them. */
+int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
+{
+	if (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER))
+		return -EINVAL;
+	if (outcome & WQ_OUTCOME_RETRY && outcome != WQ_OUTCOME_RETRY)
+		return -EINVAL;
+	if (delay && !(outcome & WQ_OUTCOME_AFTER))
+		return -EINVAL;
+
+	op->delay = delay;
+	if (outcome & WQ_OUTCOME_FORGET)
+		op->flags |= OP_FORGET;
+	if (outcome & WQ_OUTCOME_RETRY)
+		op->flags |= OP_ADD | WQ_ADD_RATE_LIMITED;
+	if (outcome & WQ_OUTCOME_AFTER)
+		op->flags |= OP_ADD | OP_RETRY;
+	return 0;
+}
+WQ_EXPORT_FOR_KUNIT(wq_op_set_done);
+
+/*
+ * Memory for one op, allocated outside of the lock after an attempt under the lock has
+ * failed: with it the next attempt needs no allocation.
+ */
+struct wq_prealloc {
 	struct wq_key *key;
 	struct wq_bucket *bucket;
+	struct wq_vec_prealloc heap;
 };
 
-static int wq_add_again(struct wq *q, struct wq_entry *e, const struct wq_op *op,
-			gfp_t gfp)
+/*
+ * Fail with -ENOMEM rather than invoke the OOM killer, which would kill some other
+ * process and would free no key of a named queue.
+ */
+#define WQ_GFP_REFUSE	(__GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+
+/* Allocate what the op may need.  Even on error @pre may hold memory to be freed. */
+static int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
+		       struct wq_prealloc *pre, gfp_t gfp)
 {
-	s64 delay = op->delay;
-	int ret;
-
-	if (op->flags & WQ_ADD_RATE_LIMITED) {
-		/* Memory first: what the limiter has counted can't be taken back. */
-		if (!(e->state & WQ_DELAYED) && wq_heap_reserve(&q->heap, gfp))
-			return -ENOMEM;
-		delay = wq_fail(q, e);
-	}
-	if (delay > 0) {
-		ret = wq_delay_add(q, e, delay, op->flags, gfp);
-	} else {
-		if (op->flags & WQ_ADD_DROP_DELAY && e->state & WQ_DELAYED)
-			wq_delay_drop(q, e);
-		ret = wq_mark(q, e);
-	}
-	if (ret >= 0) {
-		wq_unkeep(q, e);
-		q->retries += op->delay > 0 ||
-			      op->flags & (WQ_ADD_RATE_LIMITED | WQ_OP_RETRY);
-	}
-	return ret;
-}
-
-static __always_inline int wq_add_entry(struct wq *q, struct wq_entry *e,
-					const struct wq_op *op, gfp_t gfp)
-{
-	/* A plain add is most of them, and can't fail. */
-	if (op->flags || op->delay > 0)
-		return wq_add_again(q, e, op, gfp);
-	wq_unkeep(q, e);
-	return wq_mark(q, e);
-}
-
-static __always_inline int wq_add_op(struct wq *q, const struct wq_op *op,
-				     struct wq_spare *spare, gfp_t gfp)
-{
-	struct wq_entry *e;
-	struct wq_key *k;
-	int ret;
-
-	if (q->shut)
-		return -ESHUTDOWN;
-
-	e = wq_table_find(&q->table, op->hash, op->key, op->len);
-	if (e) {
-		wq_settle(e);
-		return wq_add_entry(q, e, op, gfp);
-	}
-	if (q->table.count >= q->max_keys)
-		return -ENOSPC;
-
-	k = spare->key;
-	if (!k && q->spare && op->len <= wq_key_room[0]) {
-		k = q->spare;
-		q->spare = NULL;
-		wq_key_init(q, k, op);
-	}
-	if (!k)
-		k = wq_key_new(q, op, gfp);
-	if (!k)
+	if (new_key && !pre->key)
+		pre->key = wq_key_alloc(q->leases.duration, op->len, gfp);
+	if (new_key && !pre->bucket)
+		pre->bucket = wq_bucket_alloc(gfp);
+	if (new_key && (!pre->key || !pre->bucket))
 		return -ENOMEM;
-	if (wq_table_insert(&q->table, &k->entry, &spare->bucket, gfp)) {
-		spare->key = k;
-		return -ENOMEM;
-	}
-	ret = wq_add_entry(q, &k->entry, op, gfp);
-	if (ret < 0)
-		wq_table_remove(&q->table, &k->entry);
-	else
-		q->key_bytes += wq_key_bytes(q, op->len);
-	spare->key = ret < 0 ? k : NULL;
-	return ret;
+	if (op->delay > 0 || op->flags & WQ_ADD_RATE_LIMITED)
+		return wq_vec_prealloc(&pre->heap, gfp);
+	return 0;
 }
 
-static void wq_spare_free(struct wq *q, struct wq_spare *spare)
+static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct wq_prealloc *pre)
 {
-	if (spare->key)
-		wq_key_free(q, spare->key);
-	wq_bucket_free(spare->bucket);
-	*spare = (struct wq_spare){};
+	if (pre->key) {
+		/* A key that was not inserted may not have been initialized. */
+		pre->key->entry.len = op->len;
+		wq_key_free(pre->key, q->leases.duration);
+	}
+	wq_bucket_free(pre->bucket);
+	wq_vec_prealloc_free(&pre->heap);
+	*pre = (struct wq_prealloc){};
 }
 
 /*
- * All look-ups of a batch wait for memory at the same time, and not each for the one
- * before it: first for the buckets, then for the keys in them.
+ * Fetch the memory of all look-ups of a batch at once, first the buckets, then the
+ * entries: look-ups one after another would each wait for their own.
  */
 static void wq_prefetch_ops(struct wq *q, const struct wq_op *ops, unsigned int n)
 {
@@ -681,173 +835,450 @@ static void wq_prefetch_ops(struct wq *q, const struct wq_op *ops, unsigned int 
 			wq_table_prefetch_entry(&q->table, ops[i].hash);
 }
 
-/*
- * Who adds is told that there is no memory, at the end of it all.  The OOM killer would
- * take some other process, and of a queue with a name not one key.
- */
-#define WQ_GFP_REFUSED	(__GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+/* @pre is NULL if there is no second attempt. */
+typedef int (*wq_op_fn)(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
+			struct wq_prealloc *pre, gfp_t gfp);
 
 /*
- * Add up to WQ_BATCH keys under one lock; each one's result goes into its op.
- * Those whose result is negative on entry are passed over.  @stop: end at the
- * first that fails, else go through all.  @gfp: where it allows to sleep, memory
- * that is short under the lock is got outside of it.
+ * Run a verb on up to WQ_BATCH keys in one critical section.
  *
- * Return: how many were gone through; with @stop, short of @n: it failed.
+ * An op whose result is below 0 on entry is skipped.  @stop: end at the first op that
+ * fails.  If @gfp allows to sleep, an op that fails for lack of memory is tried once
+ * more with memory allocated outside of the lock.  @new_key: the verb may insert keys.
+ *
+ * Return: the number of ops handled; below @n: the op at this index has failed.
  */
-static __always_inline unsigned int add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
-					    bool stop, gfp_t gfp)
+static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer *c,
+					       struct wq_op *ops, unsigned int n, bool stop,
+					       gfp_t gfp, wq_op_fn run, bool new_key)
 {
 	gfp_t locked_gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
-	gfp_t unlocked_gfp = gfp | WQ_GFP_REFUSED;
-	struct wq_spare spare = {};
-	unsigned long flags;
+	struct wq_prealloc *pre = NULL, memory;
+	struct wq_cs cs;
 	unsigned int i;
 
-	spin_lock_irqsave(&q->lock, flags);
+	/* A caller in atomic context, as wq_add(), has no second attempt. */
+	if (gfpflags_allow_blocking(gfp)) {
+		memory = (struct wq_prealloc){};
+		pre = &memory;
+	}
+
+	__wq_lock(&cs, q);
 	if (n > 1)
 		wq_prefetch_ops(q, ops, n);
 	for (i = 0; i < n; i++) {
 		struct wq_op *op = &ops[i];
 
 		if (op->result >= 0)
-			op->result = wq_add_op(q, op, &spare, locked_gfp);
+			op->result = run(&cs, c, op, pre, locked_gfp);
 
-		if (op->result == -ENOMEM && gfpflags_allow_blocking(gfp)) {
-			wq_unlock(q, flags);
-			if (!spare.key)
-				spare.key = wq_key_new(q, op, unlocked_gfp);
-			spare.bucket = wq_bucket_alloc(unlocked_gfp);
-			spin_lock_irqsave(&q->lock, flags);
-			/* Some memory was had meanwhile; for the rest, reserves. */
-			if (spare.key && spare.bucket)
-				op->result = wq_add_op(q, op, &spare, locked_gfp | __GFP_HIGH);
+		if (unlikely(op->result == -ENOMEM) && pre) {
+			int ret;
+
+			wq_unlock(&cs);
+			ret = wq_prealloc(q, op, new_key, pre, gfp | WQ_GFP_REFUSE);
+			wq_lock(&cs, q);
+			/* For more than @pre holds there are the reserves. */
+			if (!ret)
+				op->result = run(&cs, c, op, pre, locked_gfp | __GFP_HIGH);
+			wq_prealloc_free(q, op, pre);
 		}
-		if (spare.key || spare.bucket)
-			wq_spare_free(q, &spare);
 		if (op->result < 0 && stop)
 			break;
 	}
-	unlock(q, flags);
+	__wq_unlock(&cs);
 	return i;
 }
 
+static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
+		       struct wq_prealloc *pre, gfp_t gfp)
+{
+	struct wq_vec_prealloc *heap = pre ? &pre->heap : NULL;
+	struct wq *q = cs->q;
+	s64 delay = op->delay, due;
+	int ret;
+
+	wq_assert_locked(cs);
+	if (op->flags & WQ_ADD_RATE_LIMITED) {
+		/* Reserve memory first: the limiter cannot take a failure back. */
+		if (!(e->state & ENTRY_DELAYED) && wq_heap_reserve(&q->heap, heap, gfp))
+			return -ENOMEM;
+		delay = wq_count_failure(cs, e);
+	}
+	if (delay > 0) {
+		if (check_add_overflow(wq_now(cs), delay, &due))
+			due = S64_MAX;
+		ret = wq_delay_set(&q->heap, e, due, op->flags, heap, gfp);
+		if (ret < 0)
+			return ret;
+		trace_wq_delay(q, e, delay);
+		wq_arm(cs, wq_heap_due(&q->heap));
+	} else {
+		if (op->flags & WQ_ADD_DROP_DELAY && e->state & ENTRY_DELAYED)
+			wq_delay_clear(&q->heap, e);
+		ret = wq_set_dirty(cs, e);
+	}
+	wq_unretain(cs, e);
+	q->retries += op->delay > 0 || op->flags & (WQ_ADD_RATE_LIMITED | OP_RETRY);
+	return ret;
+}
+
+/* Add a key that has an entry.  Most adds have no delay and no flags, and cannot fail. */
+static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
+					const struct wq_op *op, struct wq_prealloc *pre,
+					gfp_t gfp)
+{
+	if (op->flags || op->delay > 0)
+		return wq_add_slow(cs, e, op, pre, gfp);
+	wq_unretain(cs, e);
+	return wq_set_dirty(cs, e);
+}
+
+/* An initialized entry for a new key: preallocated, recycled, or allocated. */
+static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_op *op,
+						 struct wq_prealloc *pre, gfp_t gfp)
+{
+	struct wq_key *k = NULL;
+
+	if (pre && pre->key) {
+		k = pre->key;
+		pre->key = NULL;
+	} else if (q->recycled && op->len <= WQ_MIN_ROOM) {
+		k = q->recycled;
+		q->recycled = NULL;
+	} else {
+		k = wq_key_alloc(q->leases.duration, op->len, gfp);
+	}
+	if (k)
+		wq_key_init(k, q->leases.duration, op->hash, op->key, op->len);
+	return k;
+}
+
+static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
+				     const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	struct wq_key *k;
+	int ret;
+
+	if (q->shut)
+		return -ESHUTDOWN;
+
+	e = __wq_lookup(cs, op->hash, op->key, op->len);
+	if (e)
+		return wq_add_entry(cs, e, op, pre, gfp);
+	if (q->table.count >= q->max_keys)
+		return -ENOSPC;
+
+	k = wq_new_key(q, op, pre, gfp);
+	if (!k)
+		return -ENOMEM;
+	ret = wq_table_insert(&q->table, &k->entry, pre ? &pre->bucket : NULL, gfp);
+	if (ret)
+		goto err_key;
+	ret = wq_add_entry(cs, &k->entry, op, pre, gfp);
+	if (ret < 0)
+		goto err_remove;
+	q->key_bytes += wq_key_bytes(q->leases.duration, op->len);
+	return ret;
+
+err_remove:
+	wq_table_remove(&q->table, &k->entry);
+err_key:
+	/* wq_run_ops() uses it for the second attempt, or frees it. */
+	if (pre)
+		pre->key = k;
+	else
+		wq_key_free(k, q->leases.duration);
+	return ret;
+}
+
+static __always_inline unsigned int __wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
+						 bool stop, gfp_t gfp)
+{
+	return wq_run_ops(q, NULL, ops, n, stop, gfp, wq_add_op, true);
+}
+
+/* Add up to WQ_BATCH keys, by the rules of wq_run_ops(). */
 unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool stop, gfp_t gfp)
 {
-	return add_ops(q, ops, n, stop, gfp);
+	return __wq_add_ops(q, ops, n, stop, gfp);
 }
 WQ_EXPORT_FOR_KUNIT(wq_add_ops);
 
-/* Why @c may not say done to this entry, if it may not. */
-int wq_held_check(struct wq_consumer *c, struct wq_entry *e, u64 token)
+/* Check that @c holds the entry, which may be NULL, with this token; 0: any token. */
+int wq_check_held(const struct wq_consumer *c, const struct wq_entry *e, u64 token)
 {
-	if (e)
-		wq_settle(e);
-	if (!e || !(e->state & WQ_PROCESSING))
+	if (!e || !(e->state & ENTRY_PROCESSING))
 		return token ? -ESTALE : -ENOENT;
 	if (e->consumer != c)
 		return token ? -ESTALE : -EPERM;
 	return token && token != e->token ? -ESTALE : 0;
 }
 
-static __always_inline int wq_done_entry(struct wq *q, struct wq_consumer *c,
-					 struct wq_entry *e, const struct wq_op *op, gfp_t gfp,
-					 struct list_head *freed)
+/* End the run of an entry, which may be NULL, with the op's outcome. */
+static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c,
+					 struct wq_entry *e, const struct wq_op *op,
+					 struct wq_prealloc *pre, gfp_t gfp)
 {
-	int ret = wq_held_check(c, e, op->token);
+	struct wq *q = cs->q;
+	int ret = wq_check_held(c, e, op->token);
 
 	if (ret)
 		return ret;
-	/* What may fail comes first. */
-	if (op->flags & WQ_OP_AGAIN && !q->shut) {
-		ret = wq_add_entry(q, e, op, gfp);
+	/* The only step that can fail comes first. */
+	if (op->flags & OP_ADD && !q->shut) {
+		ret = wq_add_entry(cs, e, op, pre, gfp);
 		if (ret < 0)
 			return ret;
-		ret = e->state & WQ_DELAYED ? WQ_RESULT_DELAYED : 0;
-	} else if (op->flags & WQ_OP_AGAIN) {
+		ret = e->state & ENTRY_DELAYED ? WQ_RESULT_DELAYED : 0;
+	} else if (op->flags & OP_ADD) {
 		q->dropped++;
 	}
-	if (op->flags & WQ_OP_FORGET)
-		wq_forget_key(q, e, wq_key_of(e)->key, e->len);
+	if (op->flags & OP_FORGET)
+		wq_forget_key(cs, e, wq_key_of(e)->key, e->len);
 
 	if (q->timed)
-		wq_hist_add(&q->works, wq_now(q) - e->start);
-	trace_wq_done(q, e, q->timed ? wq_now(q) - e->start : 0);
-	wq_leave(q, e);
+		wq_hist_add(&q->works, wq_now(cs) - e->start);
+	trace_wq_done(q, e, q->timed ? wq_now(cs) - e->start : 0);
+	wq_unhold(cs, e);
 	q->dones++;
-	if (e->state & WQ_DIRTY) {
-		wq_push(q, e);
+	if (e->state & ENTRY_DIRTY) {
+		wq_push(cs, e);
 		return ret | WQ_RESULT_READY;
 	}
-	wq_reap(q, e, freed);
+	wq_release_if_idle(cs, e);
 	return ret;
 }
 
-/* Done for up to WQ_BATCH keys, with the rules of wq_add_ops(). */
-unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
-			 unsigned int n, bool stop, gfp_t gfp)
+static __always_inline int wq_done_op(struct wq_cs *cs, struct wq_consumer *c,
+				      const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp)
 {
-	gfp_t locked_gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
-	LIST_HEAD(freed);
-	unsigned long flags;
-	unsigned int i;
+	struct wq_entry *e = __wq_lookup(cs, op->hash, op->key, op->len);
 
-	spin_lock_irqsave(&q->lock, flags);
-	if (n > 1)
-		wq_prefetch_ops(q, ops, n);
-	for (i = 0; i < n; i++) {
-		struct wq_op *op = &ops[i];
-		bool last_try = !gfpflags_allow_blocking(gfp);
+	return wq_done_entry(cs, c, e, op, pre, gfp);
+}
 
-		while (op->result >= 0) {
-			struct wq_entry *e = wq_table_find(&q->table, op->hash, op->key, op->len);
-
-			op->result = wq_done_entry(q, c, e, op, last_try ?
-						   locked_gfp | __GFP_HIGH : locked_gfp, &freed);
-			if (op->result != -ENOMEM || last_try)
-				break;
-			/* Have some memory made free; for the rest, reserves. */
-			wq_unlock(q, flags);
-			kfree(kmalloc(WQ_SEG_BYTES, gfp | WQ_GFP_REFUSED));
-			spin_lock_irqsave(&q->lock, flags);
-			op->result = 0;
-			last_try = true;
-		}
-		if (op->result < 0 && stop)
-			break;
-	}
-	wq_unlock(q, flags);
-	wq_free_list(q, &freed);
-	return i;
+/* End the runs of up to WQ_BATCH keys, by the rules of wq_run_ops(). */
+unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n,
+			 bool stop, gfp_t gfp)
+{
+	return wq_run_ops(q, c, ops, n, stop, gfp, wq_done_op, false);
 }
 WQ_EXPORT_FOR_KUNIT(wq_done_ops);
 
-/* One try of get under the lock. */
-static __always_inline int wq_try_get(struct wq *q, int (*take)(struct wq *q, void *arg), void *arg)
+static int wq_touch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
+		       struct wq_prealloc *pre, gfp_t gfp)
 {
-	unsigned long flags;
-	int ret;
+	struct wq_entry *e = __wq_lookup(cs, op->hash, op->key, op->len);
+	int ret = wq_check_held(c, e, op->token);
 
-	spin_lock_irqsave(&q->lock, flags);
-	ret = take(q, arg);
-	if (ret == -EAGAIN && q->shut)
-		ret = -ESHUTDOWN;
-	unlock(q, flags);
+	if (!ret && cs->q->leases.duration)
+		wq_touch_entry(cs, e);
 	return ret;
 }
 
+/* Restart the leases of up to WQ_BATCH keys, by the rules of wq_run_ops(). */
+unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
+			  unsigned int n, bool stop)
+{
+	return wq_run_ops(q, c, ops, n, stop, GFP_NOWAIT, wq_touch_op, false);
+}
+WQ_EXPORT_FOR_KUNIT(wq_touch_ops);
+
+/* Give back those of up to WQ_BATCH keys that @c still holds with the op's token. */
+void wq_give_back_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n)
+{
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	/* Each entry goes ahead of the one before, so start with the last. */
+	while (n--) {
+		struct wq_entry *e = wq_lookup(&cs, ops[n].hash, ops[n].key, ops[n].len);
+
+		if (!wq_check_held(c, e, ops[n].token))
+			wq_give_back_entry(&cs, e);
+	}
+	wq_unlock(&cs);
+}
+WQ_EXPORT_FOR_KUNIT(wq_give_back_ops);
+
 /*
- * Get, for who waits: @take is called under the lock until it says something
- * else than -EAGAIN, nothing is ready.  @timeout as in wq_get(); @left, if not
- * NULL: where to put what is left of it.
+ * Verbs on one key.  All three report the state from before; -ENOENT: unknown key.
  */
+
+static int wq_report(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
+		     struct wq_key_info *info)
+{
+	if (!e || !wq_key_bits(cs->q, c, e))
+		return -ENOENT;
+	wq_key_info(cs, c, e, info);
+	return 0;
+}
+
+int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+		 struct wq_key_info *info)
+{
+	struct wq_cs cs;
+	int ret;
+
+	wq_lock(&cs, q);
+	ret = wq_report(&cs, c, wq_lookup(&cs, op->hash, op->key, op->len), info);
+	wq_unlock(&cs);
+	return ret;
+}
+WQ_EXPORT_FOR_KUNIT(wq_key_query);
+
+int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+		  struct wq_key_info *info)
+{
+	struct wq_entry *e;
+	struct wq_cs cs;
+	int ret;
+
+	wq_lock(&cs, q);
+	e = wq_lookup(&cs, op->hash, op->key, op->len);
+	ret = wq_report(&cs, c, e, info);
+	if (!ret)
+		trace_wq_cancel(q, e, info->state);
+	if (e)
+		wq_drop_entry(&cs, e);
+	wq_unlock(&cs);
+	return ret;
+}
+WQ_EXPORT_FOR_KUNIT(wq_key_cancel);
+
+int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+		  struct wq_key_info *info)
+{
+	struct wq_entry *e;
+	struct wq_cs cs;
+	int ret;
+
+	wq_lock(&cs, q);
+	e = wq_lookup(&cs, op->hash, op->key, op->len);
+	ret = wq_report(&cs, c, e, info);
+	wq_forget_key(&cs, e, op->key, op->len);
+	if (e)
+		wq_release_if_idle(&cs, e);
+	wq_unlock(&cs);
+	return ret;
+}
+WQ_EXPORT_FOR_KUNIT(wq_key_forget);
+
+/*
+ * Get.
+ */
+
+/*
+ * Fetch what the next gets and their dones will read first: the bucket of the second
+ * next entry, which the last get has fetched, and the entry behind it.
+ */
+static void wq_prefetch_next(struct wq *q)
+{
+	struct wq_entry *first = list_first_entry(&q->fifo, struct wq_entry, link);
+	struct wq_entry *second = list_next_entry(first, link), *third;
+
+	if (list_is_head(&second->link, &q->fifo))
+		return;
+	wq_table_prefetch(&q->table, second->hash);
+	/* If the second entry is the last one, this is an address within struct wq. */
+	third = list_next_entry(second, link);
+	prefetchw(third);
+	prefetch(&third->hash);
+}
+
+/* Pop the next entry in the queue's order, or NULL. */
+static __always_inline struct wq_entry *wq_pop(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	if (q->nr_requeued || !q->order) {
+		e = wq_entry_of(cs, (struct wq_found){ wq_first_ready(q) });
+		if (!e)
+			return NULL;
+		wq_unqueue(cs, e);
+		if (q->nr_fifo)
+			wq_prefetch_next(q);
+		return e;
+	}
+	return q->order->len(q->order_data) ? q->order->pop(q->order_data) : NULL;
+}
+
+static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
+				     bool first, struct wq_entry **ep)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	if (room < WQ_MAX_KEY) {
+		if (q->nr_requeued || !q->order) {
+			e = wq_first_ready(q);
+			if (e && e->len > room)
+				return -EMSGSIZE;
+		} else if (!first) {
+			/* A policy does not reveal its next key, nor take it back. */
+			return -EMSGSIZE;
+		}
+	}
+	e = wq_pop(cs);
+	if (!e)
+		return -EAGAIN;
+	wq_hold(cs, c, e);
+	if (e->len > room) {
+		wq_requeue(cs, e);
+		return -EMSGSIZE;
+	}
+	q->gets++;
+	if (q->timed)
+		wq_hist_add(&q->waits, e->start - e->since);
+	trace_wq_get(q, e, q->timed ? e->start - e->since : 0);
+	*ep = e;
+	return 0;
+}
+
+/**
+ * wq_take() - hand the next entry out to a consumer
+ * @cs: the critical section
+ * @c: the consumer
+ * @room: longest key that the caller has room for, in bytes
+ * @first: the caller has taken no key yet, so it needs to know whether a key is ready
+ * @ep: receives the entry
+ *
+ * Return: 0; -EAGAIN: no key is ready; -EMSGSIZE: the next key is longer than @room
+ * and stays the next one.  With a policy and @first unset, -EMSGSIZE is returned
+ * unless every key would fit.
+ */
+int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep)
+{
+	return __wq_take(cs, c, room, first, ep);
+}
+WQ_EXPORT_FOR_KUNIT(wq_take);
+
+static __always_inline int wq_try_get(struct wq *q, int (*take)(struct wq_cs *cs, void *arg),
+				      void *arg)
+{
+	struct wq_cs cs;
+	int ret;
+
+	__wq_lock(&cs, q);
+	ret = take(&cs, arg);
+	if (ret == -EAGAIN && q->shut)
+		ret = -ESHUTDOWN;
+	__wq_unlock(&cs);
+	return ret;
+}
+
 static int wq_get_slow(struct wq *q, s64 timeout, s64 *left,
-		int (*take)(struct wq *q, void *arg), void *arg)
+		       int (*take)(struct wq_cs *cs, void *arg), void *arg)
 {
 	ktime_t deadline = 0, *expires = NULL;
-	bool expired = false;
-	unsigned long flags;
-	bool more;
+	bool expired = false, more;
+	struct wq_cs cs;
 	int ret;
 	DEFINE_WAIT(wait);
 
@@ -872,8 +1303,8 @@ static int wq_get_slow(struct wq *q, s64 timeout, s64 *left,
 	finish_wait(&q->getters, &wait);
 
 	/*
-	 * A wake-up may have chosen this waiter after its last look: take the key
-	 * even so, and where it needs none more, wake the next waiter for it.
+	 * A waker may have chosen this getter after its last look.  So it takes the key in
+	 * spite of the timeout or signal; if it does not need all keys, it wakes the next.
 	 */
 	if (ret == -ETIMEDOUT || ret == -ERESTARTSYS) {
 		int last = wq_try_get(q, take, arg);
@@ -881,10 +1312,10 @@ static int wq_get_slow(struct wq *q, s64 timeout, s64 *left,
 		if (last != -EAGAIN)
 			ret = last;
 	}
-	spin_lock_irqsave(&q->lock, flags);
-	more = wq_nready(q);
-	spin_unlock_irqrestore(&q->lock, flags);
-	/* As in wq_unlock(). */
+	wq_lock(&cs, q);
+	more = wq_nr_ready(q);
+	wq_unlock(&cs);
+	/* Ordered by the lock, as in __wq_unlock(). */
 	if (more && waitqueue_active(&q->getters))
 		wake_up(&q->getters);
 
@@ -893,104 +1324,44 @@ static int wq_get_slow(struct wq *q, s64 timeout, s64 *left,
 	return ret;
 }
 
-static __always_inline int get_wait(struct wq *q, s64 timeout, s64 *left,
-				    int (*take)(struct wq *q, void *arg), void *arg)
+static __always_inline int __wq_get_wait(struct wq *q, s64 timeout, s64 *left,
+					 int (*take)(struct wq_cs *cs, void *arg), void *arg)
 {
 	int ret = wq_try_get(q, take, arg);
 
 	return ret != -EAGAIN || !timeout ? ret : wq_get_slow(q, timeout, left, take, arg);
 }
 
+/**
+ * wq_get_wait() - wait for keys
+ * @q: the queue
+ * @timeout: as for wq_get()
+ * @left: if not NULL and @timeout is above 0, receives the rest of it
+ * @take: called in a critical section until it returns something else than -EAGAIN
+ * @arg: argument of @take
+ *
+ * Return: the result of @take, or an error of wq_get().
+ */
 int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
-		int (*take)(struct wq *q, void *arg), void *arg)
+		int (*take)(struct wq_cs *cs, void *arg), void *arg)
 {
-	return get_wait(q, timeout, left, take, arg);
+	return __wq_get_wait(q, timeout, left, take, arg);
 }
 WQ_EXPORT_FOR_KUNIT(wq_get_wait);
-
-/* What is known of a key; -ENOENT: nothing. */
-static int wq_key_tell(struct wq *q, struct wq_consumer *c, struct wq_entry *e,
-		       struct wq_key_info *info)
-{
-
-	if (!e || !wq_key_state_bits(q, c, e))
-		return -ENOENT;
-	wq_key_info_fill(q, c, e, info);
-	return 0;
-}
-
-int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		 struct wq_key_info *info)
-{
-	struct wq_entry *e;
-	unsigned long flags;
-	int ret;
-
-	spin_lock_irqsave(&q->lock, flags);
-	e = wq_table_find(&q->table, op->hash, op->key, op->len);
-	ret = wq_key_tell(q, c, e, info);
-	wq_unlock(q, flags);
-	return ret;
-}
-WQ_EXPORT_FOR_KUNIT(wq_key_query);
-
-/* Drop a key's runs; tells what it was like before. */
-int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		  struct wq_key_info *info)
-{
-	struct wq_entry *e;
-	unsigned long flags;
-	LIST_HEAD(freed);
-	int ret;
-
-	spin_lock_irqsave(&q->lock, flags);
-	e = wq_table_find(&q->table, op->hash, op->key, op->len);
-	ret = wq_key_tell(q, c, e, info);
-	if (e) {
-		if (!ret)
-			trace_wq_cancel(q, e, info->state);
-		wq_drop(q, e, &freed);
-	}
-	wq_unlock(q, flags);
-	wq_free_list(q, &freed);
-	return ret;
-}
-WQ_EXPORT_FOR_KUNIT(wq_key_cancel);
-
-/* Drop the count of a key's failures; likewise. */
-int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		  struct wq_key_info *info)
-{
-	struct wq_entry *e;
-	unsigned long flags;
-	LIST_HEAD(freed);
-	int ret;
-
-	spin_lock_irqsave(&q->lock, flags);
-	e = wq_table_find(&q->table, op->hash, op->key, op->len);
-	ret = wq_key_tell(q, c, e, info);
-	wq_forget_key(q, e, op->key, op->len);
-	if (e)
-		wq_reap(q, e, &freed);
-	wq_unlock(q, flags);
-	wq_free_list(q, &freed);
-	return ret;
-}
-WQ_EXPORT_FOR_KUNIT(wq_key_forget);
 
 __poll_t wq_poll_mask(struct wq *q)
 {
 	__poll_t mask = 0;
-	unsigned long flags;
+	struct wq_cs cs;
 
-	spin_lock_irqsave(&q->lock, flags);
-	if (wq_nready(q))
+	wq_lock(&cs, q);
+	if (wq_nr_ready(q))
 		mask |= EPOLLIN | EPOLLRDNORM;
 	else if (q->shut)
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
 	if (!q->shut)
 		mask |= EPOLLOUT | EPOLLWRNORM;
-	spin_unlock_irqrestore(&q->lock, flags);
+	wq_unlock(&cs);
 	return mask;
 }
 WQ_EXPORT_FOR_KUNIT(wq_poll_mask);
@@ -999,13 +1370,13 @@ WQ_EXPORT_FOR_KUNIT(wq_poll_mask);
  * Consumers.
  */
 
-static void wq_consumer_init(struct wq_consumer *c, struct wq *q)
+void wq_consumer_init(struct wq_consumer *c, struct wq *q)
 {
 	INIT_LIST_HEAD(&c->held);
 	c->q = q;
 }
 
-/* A consumer without a queue yet. */
+/* A consumer of the current process, without a queue yet. */
 struct wq_consumer *wq_consumer_new(void)
 {
 	struct wq_consumer *c = kzalloc_obj(*c, GFP_KERNEL_ACCOUNT);
@@ -1018,21 +1389,23 @@ struct wq_consumer *wq_consumer_new(void)
 }
 WQ_EXPORT_FOR_KUNIT(wq_consumer_new);
 
-/* An open file is a consumer of @q from now on. */
+/* Count an open file as a consumer of @q. */
 void wq_consumer_bind(struct wq *q)
 {
-	spin_lock_irq(&q->lock);
-	q->nconsumers++;
-	spin_unlock_irq(&q->lock);
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	q->nr_consumers++;
+	wq_unlock(&cs);
 }
 WQ_EXPORT_FOR_KUNIT(wq_consumer_bind);
 
-/* What @c holds is ready again, ahead of all else, in the order it was got.  @c ends. */
+/* End a consumer, and give back its keys ahead of all others, in the order of their gets. */
 void wq_consumer_end(struct wq_consumer *c)
 {
 	struct pid *pid = c->pid;
 	struct wq *q = c->q;
-	unsigned long flags;
+	struct wq_cs cs;
 	unsigned int n;
 
 	if (!q) {
@@ -1040,386 +1413,66 @@ void wq_consumer_end(struct wq_consumer *c)
 		kfree(c);
 		return;
 	}
-	spin_lock_irqsave(&q->lock, flags);
-	n = c->nheld;
+	wq_lock(&cs, q);
+	n = c->nr_held;
 	wq_running_del(q, c);
-	c->gone = true;
+	c->dead = true;
 	c->pid = NULL;
 	if (q->timed)
-		c->ended = wq_now(q);
-	list_splice(&c->held, &q->returned);
-	q->nconsumers--;
+		c->ended = wq_now(&cs);
+	list_splice(&c->held, &q->requeued);
+	q->nr_consumers--;
 	q->starts -= c->starts;
-	q->nprocessing -= n;
-	q->nreturned += n;
-	q->nwake += n;
+	q->nr_processing -= n;
+	q->nr_requeued += n;
+	cs.nr_ready += n;
 	q->given_back += n;
-	q->merged += c->nredo;
+	q->merged += c->nr_dirty;
 	if (n)
 		trace_wq_give_back(q, NULL, n);
-	wq_unlock(q, flags);
+	wq_unlock(&cs);
 	put_pid(pid);
 
-	/* Else the last of its entries frees it, see wq_settle(). */
+	/* Otherwise wq_fixup_orphan() of its last entry frees it. */
 	if (!n)
 		kfree(c);
 }
 WQ_EXPORT_FOR_KUNIT(wq_consumer_end);
 
-/* Give back those of up to WQ_BATCH keys that @c still holds with that token. */
-void wq_give_back(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
-		  unsigned int n)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&q->lock, flags);
-	while (n--) {
-		struct wq_op *op = &ops[n];
-		struct wq_entry *e = wq_table_find(&q->table, op->hash, op->key, op->len);
-
-		if (wq_held_check(c, e, op->token))
-			continue;
-		wq_give_back_entry(q, e);
-		q->nwake++;
-	}
-	wq_unlock(q, flags);
-}
-WQ_EXPORT_FOR_KUNIT(wq_give_back);
-
 /*
- * The queue's own life.
+ * The kernel API's most frequent verbs, see the head of this file.
  */
-
-/* On failure params->limiter is still the caller's. */
-struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
-{
-	struct wq *q = kzalloc_obj(*q, gfp);
-
-	if (!q)
-		return NULL;
-	q->limiter = params->limiter ?: wq_limiter_default_controller();
-	if (IS_ERR(q->limiter))
-		goto free;
-	if (wq_table_init(&q->table, gfp))
-		goto free_limiter;
-	spin_lock_init(&q->lock);
-	INIT_LIST_HEAD(&q->fifo);
-	INIT_LIST_HEAD(&q->returned);
-	INIT_LIST_HEAD(&q->names);
-	INIT_LIST_HEAD(&q->leases);
-	init_waitqueue_head(&q->getters);
-	init_waitqueue_head(&q->pollers);
-	init_waitqueue_head(&q->drainers);
-	get_random_bytes(&q->hash_key, sizeof(q->hash_key));
-	refcount_set(&q->ref, 1);
-	wq_consumer_init(&q->kernel, q);
-	wq_delay_init(q, params->clock);
-	q->max_keys = params->max_keys ?: WQ_MAX_KEYS;
-	q->order = params->order;
-	q->order_data = params->order_data;
-	q->lease = params->lease;
-	q->mode = params->mode;
-	if (params->name)
-		strscpy(q->name, params->name, sizeof(q->name));
-	q->timed = q->name[0];
-	q->now = -1;
-	q->running = RB_ROOT_CACHED;
-	return q;
-
-free_limiter:
-	if (!params->limiter)
-		wq_limiter_drop(q->limiter);
-free:
-	kfree(q);
-	return NULL;
-}
-
-/* Drop every key, in whatever state; the queue is shut down. */
-void wq_purge(struct wq *q)
-{
-	unsigned long flags;
-	u64 cursor = 0;
-	bool left;
-
-	do {
-		struct wq_entry *e;
-		LIST_HEAD(freed);
-		int i;
-
-		spin_lock_irqsave(&q->lock, flags);
-		for (i = 0; i < WQ_BATCH; i++) {
-			e = wq_table_next(&q->table, &cursor);
-			if (!e)
-				break;
-			wq_settle(e);
-			if (e->state & WQ_PROCESSING)
-				wq_give_back_entry(q, e);
-			if (trace_wq_cancel_enabled())
-				trace_wq_cancel(q, e, wq_key_state_bits(q, NULL, e));
-			wq_drop(q, e, &freed);
-		}
-		left = q->table.count;
-		wq_unlock(q, flags);
-		wq_free_list(q, &freed);
-		cond_resched();
-	} while (left);
-}
-
-void wq_put(struct wq *q)
-{
-	if (!refcount_dec_and_test(&q->ref))
-		return;
-	wq_delay_stop(q);
-	wq_purge(q);
-	if (q->spare)
-		wq_key_free(q, q->spare);
-	wq_table_destroy(&q->table);
-	wq_vec_free(&q->heap.vec);
-	wq_limiter_drop(q->limiter);
-	wq_name_release(q);
-	kfree(q);
-}
-WQ_EXPORT_FOR_KUNIT(wq_put);
-
-/*
- * The kernel API.
- */
-
-/**
- * wq_create() - make a queue
- * @params: what kind of queue; NULL: unnamed, first in first out, up to
- *	WQ_MAX_KEYS keys
- *
- * Context: process, may sleep.
- *
- * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, or a mode without
- * one), -ERANGE (max_keys, mode or lease), -EEXIST (the name is taken), -ENOMEM, the
- * limiter where that is one, -EBUSY where the limiter belongs to somebody.
- */
-struct wq *wq_create(const struct wq_params *params)
-{
-	static const struct wq_params none;
-	struct wq *q = NULL;
-	int ret = 0;
-
-	if (!params)
-		params = &none;
-	if (params->limiter)
-		ret = wq_limiter_take(params->limiter);
-	if (ret)
-		return ERR_PTR(ret);
-
-	if (params->name ? wq_name_check(params->name) : params->mode)
-		ret = -EINVAL;
-	else if (params->max_keys > WQ_MAX_KEYS || params->mode & ~0777 ||
-		 (params->lease && params->lease < WQ_MIN_LEASE))
-		ret = -ERANGE;
-	else
-		q = wq_alloc(params, GFP_KERNEL);
-	if (!q) {
-		wq_limiter_drop(params->limiter);
-		return ERR_PTR(ret ?: -ENOMEM);
-	}
-	ret = wq_name_publish(q);
-	if (ret) {
-		wq_put(q);
-		return ERR_PTR(ret);
-	}
-	return q;
-}
-EXPORT_SYMBOL_GPL(wq_create);
-
-/**
- * wq_destroy() - end a queue
- * @q: the queue, from wq_create()
- *
- * Shuts it down and drops all keys, those that are being processed included.
- * Processes that have it open find it shut down and empty from then on.  The
- * caller sees to it that no other call of the kernel API runs or follows, and
- * that kernel threads are not frozen (it may wait for the queue's).
- *
- * Context: process, may sleep.
- */
-void wq_destroy(struct wq *q)
-{
-	struct wq_limiter *limiter;
-	unsigned long flags;
-
-	wq_name_withdraw(q);
-	wq_shutdown(q);
-	wq_delay_stop(q);
-	wq_purge(q);
-
-	/* These may be code of the caller's, and processes may hold the queue on. */
-	spin_lock_irqsave(&q->lock, flags);
-	limiter = q->limiter;
-	q->limiter = NULL;
-	q->order = NULL;
-	q->clock = NULL;
-	wq_unlock(q, flags);
-	wq_limiter_drop(limiter);
-	wq_put(q);
-}
-EXPORT_SYMBOL_GPL(wq_destroy);
 
 /**
  * wq_add() - a key needs a run
  * @q: the queue
  * @key: the key, compared bytewise
- * @len: its length, 1 to WQ_MAX_KEY bytes
+ * @len: length of the key, 1 to WQ_MAX_KEY bytes
  *
- * A key that waits for its run already is coalesced with it.  One that is being
- * processed is run once more after that.  A new key costs an atomic allocation.
+ * If the key waits for its run already, the add is coalesced with that run.  If the
+ * key is being processed, it has one more run after that.  A new key needs memory,
+ * which is allocated with GFP_ATOMIC.
  *
- * Context: any but NMI, never sleeps.  On PREEMPT_RT, where its spinlock is a
- * mutex, not from hard interrupt, nor with preemption or interrupts off.
+ * Context: any but NMI; never sleeps.  On PREEMPT_RT, where the queue's lock sleeps,
+ * neither from hard interrupt nor with preemption or interrupts off.
  *
- * Return: 1 newly dirty, 0 coalesced, -ESHUTDOWN, -ENOSPC (the queue holds
- * max_keys keys), -ENOMEM, -EINVAL (length 0) or -E2BIG (length above
- * WQ_MAX_KEY).  On error nothing has changed.
+ * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -ENOSPC:
+ * the queue holds max_keys keys; -ENOMEM; -EINVAL: @len is 0; -E2BIG: @len is above
+ * WQ_MAX_KEY.  On error nothing has changed.
  */
 int wq_add(struct wq *q, const void *key, size_t len)
 {
 	struct wq_op op;
-	int ret = op_init(q, &op, key, len);
+	int ret = __wq_op_init(q, &op, key, len);
 
 	if (ret)
 		return ret;
-	add_ops(q, &op, 1, true, GFP_ATOMIC);
+	__wq_add_ops(q, &op, 1, true, GFP_ATOMIC);
 	return op.result;
 }
 EXPORT_SYMBOL_GPL(wq_add);
 
-/* Are these flags of add, for a key with this delay? */
-int wq_add_check(s64 delay, u32 flags)
-{
-	if (flags & ~(WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST | WQ_ADD_DROP_DELAY |
-		      WQ_ADD_RATE_LIMITED))
-		return -EINVAL;
-	if (flags & WQ_ADD_KEEP_FIRST && flags & WQ_ADD_TAKE_LATEST)
-		return -EINVAL;
-	if (flags & WQ_ADD_RATE_LIMITED && (delay || flags & WQ_ADD_DROP_DELAY))
-		return -EINVAL;
-	return flags & WQ_ADD_DROP_DELAY && delay > 0 ? -EINVAL : 0;
-}
-WQ_EXPORT_FOR_KUNIT(wq_add_check);
-
-/**
- * wq_add_after() - a key needs a run, in a while
- * @q: the queue
- * @key: the key, compared bytewise
- * @len: its length, 1 to WQ_MAX_KEY bytes
- * @delay: ns from now, on the queue's clock; 0 or less: wq_add().  The far future
- *	is clamped, never wrapped.
- * @flags: WQ_ADD_*: what becomes of a delay that is pending for the key.  By
- *	default the earlier time wins, and an add without delay leaves it pending
- *	(client-go's rules).  WQ_ADD_RATE_LIMITED: @delay is 0, and the limiter's
- *	counts, as in wq_add_rate_limited().
- *
- * When its time comes the key is added as by wq_add().  Equal times come in the
- * order they were added.  A shut down drops what is pending.  Once it has said
- * yes, no lack of memory loses the key.
- *
- * Context: as wq_add().
- *
- * Return: as wq_add(); with a delay: 1 newly delayed, 0 delayed already.
- */
-int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags)
-{
-	struct wq_op op;
-	int ret = wq_op_init(q, &op, key, len) ?: wq_add_check(delay, flags);
-
-	if (ret)
-		return ret;
-	op.delay = delay;
-	op.flags = flags | WQ_OP_RETRY;
-	wq_add_ops(q, &op, 1, true, GFP_ATOMIC);
-	return op.result;
-}
-EXPORT_SYMBOL_GPL(wq_add_after);
-
-/**
- * wq_add_rate_limited() - a key failed, and needs another run
- * @q: the queue
- * @key: the key, compared bytewise
- * @len: its length, 1 to WQ_MAX_KEY bytes
- *
- * Counts the failure, and adds the key as wq_add_after() with the delay that the
- * queue's limiter gives.  The count is kept, and takes one of the queue's
- * max_keys, until wq_forget(), WQ_OUTCOME_FORGET or wq_cancel().
- *
- * Context: as wq_add().
- *
- * Return: as wq_add_after(); on error nothing is counted.
- */
-int wq_add_rate_limited(struct wq *q, const void *key, size_t len)
-{
-	return wq_add_after(q, key, len, 0, WQ_ADD_RATE_LIMITED);
-}
-EXPORT_SYMBOL_GPL(wq_add_rate_limited);
-
-/**
- * wq_forget() - the failures of a key count no more
- * @q: the queue
- * @key: the key
- * @len: its length in bytes
- *
- * Its next failure has the shortest delay again.  Does not replace wq_done(), and
- * leaves a delay that is pending.
- *
- * Context: as wq_add().
- *
- * Return: 0, also where the queue doesn't know the key; -EINVAL or -E2BIG for its
- * length.
- */
-int wq_forget(struct wq *q, const void *key, size_t len)
-{
-	struct wq_key_info info;
-	struct wq_op op;
-	int ret = wq_op_init(q, &op, key, len);
-
-	if (!ret)
-		wq_key_forget(q, &q->kernel, &op, &info);
-	return ret;
-}
-EXPORT_SYMBOL_GPL(wq_forget);
-
-/**
- * wq_num_requeues() - how often a key failed
- * @q: the queue
- * @key: the key
- * @len: its length in bytes
- *
- * Context: as wq_add().
- *
- * Return: how often since it was last forgotten, up to INT_MAX, as the limiter
- * tells it; of the built-in ones: 0 where it doesn't go by it (a bucket alone), or
- * the queue doesn't know the key.  -EINVAL or -E2BIG for its length.
- */
-int wq_num_requeues(struct wq *q, const void *key, size_t len)
-{
-	struct wq_failure f = { .key = key, .len = len };
-	struct wq_entry *e;
-	unsigned long flags;
-	struct wq_op op;
-	u32 n = 0;
-	int ret = wq_op_init(q, &op, key, len);
-
-	if (ret)
-		return ret;
-	spin_lock_irqsave(&q->lock, flags);
-	e = wq_table_find(&q->table, op.hash, key, len);
-	if (e)
-		f.failures = wq_failures(e);
-	/* Of a key that is not known, too: a limiter may have a count of its own. */
-	if (q->limiter)
-		n = wq_limiter_num_requeues(q->limiter, &f);
-	spin_unlock_irqrestore(&q->lock, flags);
-	return min_t(u32, n, INT_MAX);
-}
-EXPORT_SYMBOL_GPL(wq_num_requeues);
-
-static void wq_fill_item(struct wq_item *item, struct wq_entry *e)
+void wq_fill_item(struct wq_item *item, struct wq_entry *e)
 {
 	*item = (struct wq_item){
 		.key = wq_key_of(e)->key,
@@ -1431,483 +1484,140 @@ static void wq_fill_item(struct wq_item *item, struct wq_entry *e)
 	};
 }
 
-static int wq_take_item(struct wq *q, void *arg)
+static int wq_take_item(struct wq_cs *cs, void *arg)
 {
-	struct wq_entry *e = wq_pop(q, &q->kernel);
-	struct wq_item *item = arg;
+	struct wq_entry *e;
+	int ret = __wq_take(cs, &cs->q->kernel, WQ_MAX_KEY, true, &e);
 
-	if (!e)
-		return -EAGAIN;
-	wq_hand_out(q, e);
-	wq_fill_item(item, e);
-	return 0;
+	if (!ret)
+		wq_fill_item(arg, e);
+	return ret;
 }
 
 /**
  * wq_get() - take the next key
  * @q: the queue
- * @item: where to put it
- * @timeout: how long to wait for one, in ns; 0: not at all; WQ_FOREVER (any
- *	negative value): until there is one
+ * @item: receives the key
+ * @timeout: how long to wait for a key, in ns; 0: do not wait; WQ_FOREVER, or any
+ *	negative value: wait until a key is ready
  *
- * Context: process, may sleep; with @timeout 0 as wq_add().
+ * Context: process, may sleep.  With @timeout 0: as for wq_add().
  *
- * Return: 0; -ESHUTDOWN: the queue is shut down, and nothing is left; -EAGAIN:
- * nothing is ready, and @timeout is 0; -ETIMEDOUT; -ERESTARTSYS: a signal.
+ * Return: 0; -ESHUTDOWN: the queue is shut down and no key is ready; -EAGAIN: no key
+ * is ready and @timeout is 0; -ETIMEDOUT; -ERESTARTSYS: a signal ended the wait.
  */
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout)
 {
-	return get_wait(q, timeout, NULL, wq_take_item, item);
+	return __wq_get_wait(q, timeout, NULL, wq_take_item, item);
 }
 EXPORT_SYMBOL_GPL(wq_get);
 
-struct wq_leased {
-	struct wq_item *item;
-	void *buf;
-	size_t size;
-};
-
-static int wq_take_leased(struct wq *q, void *arg)
+static __always_inline int wq_done_item(struct wq_cs *cs, const struct wq_item *item,
+					struct wq_op *op)
 {
-	struct wq_leased *to = arg;
-	struct wq_entry *e;
-
-	if (wq_next_len(q) > to->size)
-		return -EMSGSIZE;
-	e = wq_pop(q, &q->kernel);
-	if (!e)
-		return -EAGAIN;
-	/* A policy's key is known only now. */
-	if (e->len > to->size) {
-		wq_return(q, e);
-		return -EMSGSIZE;
-	}
-	wq_lease_start(q, e);
-	wq_hand_out(q, e);
-	wq_fill_item(to->item, e);
-	/* Others may be done with the key before the caller looks at it. */
-	to->item->key = memcpy(to->buf, wq_key_of(e)->key, e->len);
-	return 0;
-}
-
-/**
- * wq_get_leased() - take the next key, for as long as the queue's lease
- * @q: the queue, which has leases
- * @item: where to put it
- * @buf: where to put the key, at which @item points then
- * @size: bytes there
- * @timeout: as in wq_get()
- *
- * As wq_get(), whose keys are held until done.  This one is ready again, for
- * others, when the lease is over: then done and wq_touch() say -ESTALE.
- *
- * Context: as wq_get().
- *
- * Return: as wq_get(); -EMSGSIZE: the key is longer than @size, and stays;
- * -EINVAL: the queue has no leases.
- */
-int wq_get_leased(struct wq *q, struct wq_item *item, void *buf, size_t size, s64 timeout)
-{
-	struct wq_leased to = { .item = item, .buf = buf, .size = size };
-
-	return q->lease ? wq_get_wait(q, timeout, NULL, wq_take_leased, &to) : -EINVAL;
-}
-EXPORT_SYMBOL_GPL(wq_get_leased);
-
-/* Is this an outcome of done?  Sets @op to it. */
-int wq_done_check(struct wq_op *op, u32 outcome, s64 delay)
-{
-	if (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER))
-		return -EINVAL;
-	if (outcome & WQ_OUTCOME_RETRY && outcome != WQ_OUTCOME_RETRY)
-		return -EINVAL;
-	if (delay && !(outcome & WQ_OUTCOME_AFTER))
-		return -EINVAL;
-
-	op->delay = delay;
-	if (outcome & WQ_OUTCOME_FORGET)
-		op->flags |= WQ_OP_FORGET;
-	if (outcome & WQ_OUTCOME_RETRY)
-		op->flags |= WQ_OP_AGAIN | WQ_ADD_RATE_LIMITED;
-	if (outcome & WQ_OUTCOME_AFTER)
-		op->flags |= WQ_OP_AGAIN | WQ_OP_RETRY;
-	return 0;
-}
-WQ_EXPORT_FOR_KUNIT(wq_done_check);
-
-/*
- * The entry that get handed out, if it is still there, whoever has it; wq.lock is held.
- * It may be long gone: it is not read before the table knows it.
- */
-struct wq_entry *wq_item_entry(struct wq *q, const struct wq_item *item)
-{
-	if (!item->token || !wq_table_has(&q->table, item->hash, item->entry))
-		return NULL;
-	return item->entry;
-}
-
-/* Done for what wq_get() handed out, with wq.lock held. */
-static __always_inline int wq_done_item(struct wq *q, const struct wq_item *item,
-					struct wq_op *op, struct list_head *freed)
-{
-	struct wq_entry *e = wq_item_entry(q, item);
+	struct wq_entry *e = __wq_lookup_item(cs, item);
 
 	if (!e)
 		return -ESTALE;
 	op->token = item->token;
-	return wq_done_entry(q, &q->kernel, e, op, GFP_ATOMIC | __GFP_NOWARN, freed);
+	return wq_done_entry(cs, &cs->q->kernel, e, op, NULL, GFP_ATOMIC | __GFP_NOWARN);
 }
 
-static __always_inline int done_item(struct wq *q, const struct wq_item *item, struct wq_op *op)
+static __always_inline int __wq_done(struct wq *q, const struct wq_item *item, struct wq_op *op)
 {
-	unsigned long flags;
-	LIST_HEAD(freed);
+	struct wq_cs cs;
 	int ret;
 
-	spin_lock_irqsave(&q->lock, flags);
-	ret = wq_done_item(q, item, op, &freed);
-	unlock(q, flags);
-	wq_free_list(q, &freed);
+	__wq_lock(&cs, q);
+	ret = wq_done_item(&cs, item, op);
+	__wq_unlock(&cs);
 	return ret;
 }
 
 /**
- * wq_done_with() - the work on a key is over, with this outcome
+ * wq_done() - end the run of a key
  * @q: the queue
- * @item: as wq_get() filled it in; its key must not be used any more
- * @outcome: 0: as wq_done(); WQ_OUTCOME_FORGET: its failures count no more;
- *	WQ_OUTCOME_RETRY: it failed, and comes again as by wq_add_rate_limited();
- *	WQ_OUTCOME_AFTER: it comes again as by wq_add_after(), which goes with FORGET
- * @delay: WQ_OUTCOME_AFTER: ns, 0 or less: at once; else 0
+ * @item: the key, as a get filled it in.  item->key is not valid any more.
  *
- * Of a queue that is shut down no key comes again: it is done, and counts in
- * wq_stat.dropped.
+ * The failures of the key stay counted.
  *
- * Context: as wq_add().
+ * Context: as for wq_add().
  *
- * Return: WQ_RESULT_READY: the key is ready again, as it was added meanwhile or has no
- * delay; WQ_RESULT_DELAYED: it will be, as told by RETRY or AFTER; both; or 0.
- * -ESTALE: it isn't held (any more); -EINVAL: no such outcome; -ENOMEM: there was
- * no memory for a delay, and it is still held.  On error nothing has changed.
- */
-int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcome)
-{
-	struct wq_op op = {};
-
-	return wq_done_check(&op, outcome, delay) ?: done_item(q, item, &op);
-}
-EXPORT_SYMBOL_GPL(wq_done_with);
-
-/**
- * wq_done() - the work on a key is over
- * @q: the queue
- * @item: as wq_get() filled it in; its key must not be used any more
- *
- * An item that is done already or was never got does no harm.  Failures of the key
- * stay counted.
- *
- * Context: as wq_add().
- *
- * Return: 0; WQ_RESULT_READY: the key is ready again, as it was added meanwhile;
- * -ESTALE: it isn't held (any more), nothing has changed.
+ * Return: 0; WQ_RESULT_READY: the key was added during the run and is ready again;
+ * -ESTALE: the caller no longer holds the key, or never held it, and nothing has
+ * changed.
  */
 int wq_done(struct wq *q, const struct wq_item *item)
 {
 	struct wq_op op = {};
 
-	return done_item(q, item, &op);
+	return __wq_done(q, item, &op);
 }
 EXPORT_SYMBOL_GPL(wq_done);
 
 /**
- * wq_done_get() - the work on a key is over; the next one
+ * wq_done_with() - end the run of a key, with an outcome
  * @q: the queue
- * @item: in, the key that is done; out, the next one
- * @outcome: as in wq_done_with()
- * @delay: likewise
- * @timeout: as in wq_get()
+ * @item: the key, as a get filled it in.  item->key is not valid any more.
+ * @delay: ns, with WQ_OUTCOME_AFTER; 0 or less: none.  Otherwise 0.
+ * @outcome: 0: as wq_done(); WQ_OUTCOME_FORGET: the key's failures are reset;
+ *	WQ_OUTCOME_RETRY: the key failed and is added by the rules of
+ *	wq_add_rate_limited(); WQ_OUTCOME_AFTER: the key is added by the rules of
+ *	wq_add_after().  FORGET combines with AFTER.
  *
- * wq_done_with() and wq_get(), under one lock where a key is ready.
+ * If the queue is shut down, RETRY and AFTER do not add the key: the run ends, and
+ * wq_stat.dropped counts the add.
  *
- * Context: as wq_get().
+ * Context: as for wq_add().
  *
- * Return: 0, or as wq_get(), when @item is done and no other came: its token is 0,
- * done with it again would be -ESTALE.  Or as wq_done_with(), where @item could not
- * be done: then it is as it was, and none was got.
+ * Return: 0 or WQ_RESULT_* bits.  WQ_RESULT_READY: the key is ready again, because it
+ * was added during the run or the outcome adds it without a delay.
+ * WQ_RESULT_DELAYED: the key is delayed.  -ESTALE: the caller no longer holds the key,
+ * or never held it; -EINVAL: no such outcome, or a delay without AFTER; -ENOMEM: no
+ * memory for the delay, and the caller still holds the key.  On error nothing has
+ * changed.
+ */
+int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcome)
+{
+	struct wq_op op = {};
+
+	return wq_op_set_done(&op, delay, outcome) ?: __wq_done(q, item, &op);
+}
+EXPORT_SYMBOL_GPL(wq_done_with);
+
+/**
+ * wq_done_get() - end the run of a key, and take the next key
+ * @q: the queue
+ * @item: in, the key whose run ends; out, the next key
+ * @delay: as for wq_done_with()
+ * @outcome: as for wq_done_with()
+ * @timeout: as for wq_get()
+ *
+ * Equal to wq_done_with() and wq_get(), but in one critical section if a key is ready.
+ *
+ * Context: as for wq_get().
+ *
+ * Return: 0.  If the done failed: an error of wq_done_with(), and @item is unchanged.
+ * If the get failed: an error of wq_get(); the run has ended, and item->token is 0, so
+ * that a second done returns -ESTALE.
  */
 int wq_done_get(struct wq *q, struct wq_item *item, s64 delay, u32 outcome, s64 timeout)
 {
+	int ret, next = -EAGAIN;
 	struct wq_op op = {};
-	unsigned long flags;
-	LIST_HEAD(freed);
-	int next = -EAGAIN, ret = wq_done_check(&op, outcome, delay);
+	struct wq_cs cs;
 
+	ret = wq_op_set_done(&op, delay, outcome);
 	if (ret)
 		return ret;
-	spin_lock_irqsave(&q->lock, flags);
-	ret = wq_done_item(q, item, &op, &freed);
+	__wq_lock(&cs, q);
+	ret = wq_done_item(&cs, item, &op);
 	if (ret >= 0)
-		next = wq_take_item(q, item);
-	wq_unlock(q, flags);
-	wq_free_list(q, &freed);
+		next = wq_take_item(&cs, item);
+	__wq_unlock(&cs);
 	if (ret < 0 || !next)
 		return min(ret, 0);
 	*item = (struct wq_item){};
 	return wq_get(q, item, timeout);
 }
 EXPORT_SYMBOL_GPL(wq_done_get);
-
-/**
- * wq_done_key() - the work on a key is over, by the key's bytes
- * @q: the queue
- * @key: the key
- * @len: its length in bytes
- *
- * Context: as wq_add().
- *
- * Return: as wq_done(), but -ENOENT where the key isn't being processed, -EPERM
- * where a process has it, -EINVAL or -E2BIG for its length.
- */
-int wq_done_key(struct wq *q, const void *key, size_t len)
-{
-	struct wq_op op;
-	int ret = wq_op_init(q, &op, key, len);
-
-	if (ret)
-		return ret;
-	wq_done_ops(q, &q->kernel, &op, 1, true, GFP_ATOMIC);
-	return op.result;
-}
-EXPORT_SYMBOL_GPL(wq_done_key);
-
-/**
- * wq_query() - the state of a key
- * @q: the queue
- * @key: the key
- * @len: its length in bytes
- *
- * Context: as wq_add().
- *
- * Return: WQ_KEY_* bits; -ENOENT: the queue doesn't know the key; -EINVAL or
- * -E2BIG for its length.
- */
-int wq_query(struct wq *q, const void *key, size_t len)
-{
-	struct wq_key_info info;
-	struct wq_op op;
-
-	return wq_op_init(q, &op, key, len) ?: wq_key_query(q, &q->kernel, &op, &info) ?: info.state;
-}
-EXPORT_SYMBOL_GPL(wq_query);
-
-/**
- * wq_cancel() - drop the run that a key waits for
- * @q: the queue
- * @key: the key
- * @len: its length in bytes
- *
- * A run that has started goes on, and none comes after it.  The key's failures are
- * forgotten.
- *
- * Context: as wq_add().
- *
- * Return: the state that the key was in, as wq_query().
- */
-int wq_cancel(struct wq *q, const void *key, size_t len)
-{
-	struct wq_key_info info;
-	struct wq_op op;
-
-	return wq_op_init(q, &op, key, len) ?: wq_key_cancel(q, &q->kernel, &op, &info) ?: info.state;
-}
-EXPORT_SYMBOL_GPL(wq_cancel);
-
-/**
- * wq_len() - how many keys are ready
- * @q: the queue
- *
- * Context: as wq_add().
- *
- * Return: what client-go calls Len: keys being processed don't count.
- */
-unsigned int wq_len(struct wq *q)
-{
-	unsigned long flags;
-	unsigned int n;
-
-	spin_lock_irqsave(&q->lock, flags);
-	n = wq_nready(q);
-	spin_unlock_irqrestore(&q->lock, flags);
-	return n;
-}
-EXPORT_SYMBOL_GPL(wq_len);
-
-/* Shut down under the lock, for good, and wake all who wait for that. */
-static u32 wq_shut(struct wq *q, bool plain)
-{
-	unsigned long flags;
-	u32 shuts;
-
-	spin_lock_irqsave(&q->lock, flags);
-	trace_wq_shutdown(q, !plain, wq_nready(q), q->shut ? 0 : q->heap.count);
-	if (!q->shut)
-		wq_delay_shut(q);
-	WRITE_ONCE(q->shut, true);	/* for wq_shutting_down() */
-	if (plain)
-		q->plain_shuts++;
-	else
-		q->ndrainers++;
-	shuts = q->plain_shuts;
-	wq_unlock(q, flags);
-
-	wake_up_all(&q->getters);
-	wake_up_all(&q->drainers);
-	return shuts;
-}
-
-/**
- * wq_shutdown() - no new keys from now on
- * @q: the queue
- *
- * What is ready can still be got; what is delayed is dropped: at once for all who
- * ask, though its memory and its part of wq_stat.keys go a little later, and keys
- * that failed are in wq_stat.retained as late.  Getters that find nothing return;
- * drainers return with -ECANCELED.  May be called any number of times.
- *
- * Context: as wq_add().
- */
-void wq_shutdown(struct wq *q)
-{
-	wq_shut(q, true);
-}
-EXPORT_SYMBOL_GPL(wq_shutdown);
-
-#define WQ_DRAIN_LONG	(30 * HZ)	/* after which a drain says what it waits for */
-
-static bool wq_drain_over(struct wq *q, u32 shuts, int *ret)
-{
-	unsigned long flags;
-	bool over = true;
-
-	spin_lock_irqsave(&q->lock, flags);
-	if (wq_idle(q))
-		*ret = 0;
-	else if (q->plain_shuts != shuts)
-		*ret = -ECANCELED;
-	else
-		over = false;
-	spin_unlock_irqrestore(&q->lock, flags);
-	return over;
-}
-
-/**
- * wq_drain() - shut down, and wait until nothing is ready or processing
- * @q: the queue
- *
- * Keys that were added again while they are processed are waited for as well.
- * To be called by someone who holds none of the queue's keys.  When it returns a
- * consumer may still be on its way out of wq_done(): join the consumers before
- * wq_destroy().  After 30 s it warns of the keys that it waits for.
- *
- * Context: process, may sleep.
- *
- * Return: 0; -ECANCELED: wq_shutdown() ended the wait; -EINTR: a fatal signal
- * did.  In every case the queue stays shut down.
- */
-int wq_drain(struct wq *q)
-{
-	u32 shuts = wq_shut(q, false);
-	unsigned long flags;
-	long left;
-	int ret;
-
-	/* Freezable: a process must not keep the machine from going to sleep. */
-	left = ___wait_event(q->drainers, ___wait_cond_timeout(wq_drain_over(q, shuts, &ret)),
-			     (TASK_KILLABLE | TASK_FREEZABLE), 0, WQ_DRAIN_LONG,
-			     __ret = schedule_timeout(__ret));
-	if (!left) {
-		wq_drain_warn(q);
-		left = wait_event_state(q->drainers, wq_drain_over(q, shuts, &ret),
-					(TASK_KILLABLE | TASK_FREEZABLE));
-	}
-	if (left < 0)
-		ret = -EINTR;
-
-	spin_lock_irqsave(&q->lock, flags);
-	q->ndrainers--;
-	spin_unlock_irqrestore(&q->lock, flags);
-	return ret;
-}
-EXPORT_SYMBOL_GPL(wq_drain);
-
-/**
- * wq_shutting_down() - was the queue shut down?
- * @q: the queue
- *
- * Context: as wq_add().
- *
- * Return: true, and so for ever, after wq_shutdown() or wq_drain().
- */
-bool wq_shutting_down(struct wq *q)
-{
-	/* A single flag that only ever becomes true: the lock would add nothing. */
-	return READ_ONCE(q->shut);
-}
-EXPORT_SYMBOL_GPL(wq_shutting_down);
-
-static void wq_caches_destroy(void)
-{
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(wq_key_cache); i++)
-		kmem_cache_destroy(wq_key_cache[i]);
-}
-
-static int __init wq_caches_create(void)
-{
-	unsigned int i;
-	char name[24];
-
-	for (i = 0; i < ARRAY_SIZE(wq_key_cache); i++) {
-		snprintf(name, sizeof(name), "wq_key-%u", wq_key_room[i]);
-		/* A cache that lets user copies at the key is never merged with others. */
-		wq_key_cache[i] = kmem_cache_create_usercopy(name,
-				sizeof(struct wq_key) + wq_key_room[i], 0, 0,
-				offsetof(struct wq_key, key), wq_key_room[i], NULL);
-		if (!wq_key_cache[i]) {
-			wq_caches_destroy();
-			return -ENOMEM;
-		}
-	}
-	return 0;
-}
-
-static int __init wq_init(void)
-{
-	int ret;
-
-	ret = wq_caches_create();
-	if (ret)
-		return ret;
-	wq_debugfs_init();
-	ret = wq_dev_init();
-	if (ret) {
-		wq_debugfs_exit();
-		wq_caches_destroy();
-	}
-	return ret;
-}
-module_init(wq_init);
-
-static void __exit wq_exit(void)
-{
-	wq_dev_exit();
-	wq_name_exit();
-	wq_debugfs_exit();
-	wq_caches_destroy();
-}
-module_exit(wq_exit);
-
-MODULE_DESCRIPTION("Keyed work queues: de-duplicating, crash-safe, for the kernel and for processes");
-MODULE_LICENSE("GPL");
-MODULE_VERSION("0.1");

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/wq: the queue for processes.
+ * /dev/wq: queues for processes.
  *
- * An open file is a consumer, a struct wq_consumer from its open on, which
- * WQ_IOC_OPEN binds to a queue, once and for good.  What it holds goes back when the
- * last reference to the file does.
+ * An open file is a consumer: its struct wq_consumer exists from open on, and
+ * WQ_IOC_OPEN binds it to a queue once.  Its keys are given back when the last
+ * reference to the file goes.
  *
- * Every verb is a row of the table below.  Its struct is copied in, the verb
- * works on the copy, and what it tells is copied out, on success and on error
- * alike, unless the caller's struct says so already.  Nothing is read from the
- * caller's memory twice.
+ * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in, the verb
+ * works on that copy, and the copy is copied out on success and on error.  Verbs on
+ * arrays copy it out themselves, and only if it differs from the caller's.  The
+ * struct's size is read twice, and the value of the first read counts.  All else is
+ * read once.
  *
- * An array is copied in whole, then looked at; from then on its keys are
- * handled WQ_BATCH at a time, each batch hashed before the lock is taken.
- * Results are told after each batch, to places that were seen to be writable
- * before it.
+ * An array of keys is copied in whole and then checked.  Its keys are handled in batches
+ * of WQ_BATCH, each in one critical section, and hashed before that.  Results are
+ * written after each batch, to memory that was probed for writing before the batch.
  */
 #include <linux/compat.h>
 #include <linux/fs.h>
@@ -26,34 +26,39 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "wq_internal.h"
+#include "wq_core.h"
+#include "wq_dev.h"
+#include "wq_metrics.h"
+#include "wq_name.h"
+#include "wq_queue.h"
+#include "wq_quota.h"
 
-/* Arrays up to here, one key of 64 bytes or a few short ones, need no memory. */
+/* Arrays up to this size, one key of 64 bytes or a few short ones, are on the stack. */
 #define WQ_STACK_BYTES	256
 
-/* A verb on its way: whose file, the caller's struct, and how long that is. */
+/* A call of a verb. */
 struct wq_call {
 	struct file *file;
-	struct wq_consumer *c;
-	void __user *uarg;
-	u32 usize;
-	u32 ksize;
+	struct wq_consumer *c;		/* NULL if the file is not bound */
+	void __user *uarg;		/* the caller's struct */
+	u32 usize;			/* its size */
+	u32 ksize;			/* size of the kernel's struct */
 };
 
-/* The queue of a file while verb_open() is at it. */
+/* wq_consumer.q while verb_open() binds the file. */
 #define WQ_BINDING	((struct wq *)ERR_PTR(-EBUSY))
 
-/* The file as a consumer; NULL: it isn't bound. */
+/* The file's consumer, or NULL if the file is not bound. */
 static struct wq_consumer *file_consumer(struct file *file)
 {
 	struct wq_consumer *c = file->private_data;
 
-	/* Pairs with verb_open(), which sets it once: what it points to is complete. */
+	/* Pairs with the store-release in verb_open(): the queue is initialized. */
 	return IS_ERR_OR_NULL(smp_load_acquire(&c->q)) ? NULL : c;
 }
 
-/* What the caller sees of @arg afterwards. */
-static int call_tell(const struct wq_call *call, const void *arg)
+/* Copy @arg out to the caller's struct, as much as that has room for. */
+static int call_copy_out(const struct wq_call *call, const void *arg)
 {
 	if (copy_to_user(call->uarg, arg, min(call->usize, call->ksize)))
 		return -EFAULT;
@@ -66,13 +71,13 @@ static int call_tell(const struct wq_call *call, const void *arg)
 
 struct wq_array {
 	void *recs;
-	u32 size;		/* bytes of whole records */
-	u32 count;		/* records that could be read */
-	int err;		/* why those are not all of them */
+	u32 size;		/* bytes of the records that were read whole */
+	u32 count;		/* number of these records */
+	int err;		/* why they are not all, or 0 */
 	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
 };
 
-/* The record at @off, if it is there as a whole; *@off moves behind it. */
+/* The record at *@off, or NULL if it is not whole.  *@off moves behind it. */
 static struct wq_rec *array_next(const struct wq_array *a, u32 *off, u32 size)
 {
 	struct wq_rec *rec = a->recs + *off;
@@ -84,8 +89,8 @@ static struct wq_rec *array_next(const struct wq_array *a, u32 *off, u32 size)
 }
 
 /*
- * Copy an array in.  A fault midway leaves the records before it to be handled;
- * records that don't add up to the whole buffer leave none.
+ * Copy an array in.  After a fault the records before it are handled.  If the records do
+ * not fill the buffer exactly, no record is handled.
  */
 static int array_in(struct wq_array *a, const struct wq_keys *keys)
 {
@@ -123,15 +128,15 @@ static void array_free(struct wq_array *a)
 
 static int op_for_add(struct wq_op *op, const struct wq_rec *rec)
 {
-	op->delay = rec->delay;
-	op->flags = rec->flags;
-	return rec->token || rec->state ? -EINVAL : wq_add_check(rec->delay, rec->flags);
+	if (rec->token || rec->state)
+		return -EINVAL;
+	return wq_op_set_add(op, rec->delay, rec->flags);
 }
 
 static int op_for_done(struct wq_op *op, const struct wq_rec *rec)
 {
 	op->token = rec->token;
-	return wq_done_check(op, rec->flags, rec->delay);
+	return wq_op_set_done(op, rec->delay, rec->flags);
 }
 
 static int op_for_touch(struct wq_op *op, const struct wq_rec *rec)
@@ -155,7 +160,7 @@ static unsigned int run_touch(struct wq_consumer *c, struct wq_op *ops, unsigned
 	return wq_touch_ops(c->q, c, ops, n, stop);
 }
 
-/* What a verb does with an array. */
+/* A verb on an array. */
 struct wq_array_verb {
 	int (*op_for)(struct wq_op *op, const struct wq_rec *rec);
 	unsigned int (*run)(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop);
@@ -165,7 +170,7 @@ static const struct wq_array_verb verb_of_add = { op_for_add, run_add };
 static const struct wq_array_verb verb_of_done = { op_for_done, run_done };
 static const struct wq_array_verb verb_of_touch = { op_for_touch, run_touch };
 
-/* Fill @ops with the next up to WQ_BATCH records. */
+/* Fill @ops from the next records, WQ_BATCH at most.  Returns their number. */
 static __always_inline u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
 				     struct wq_op *ops, const struct wq_array_verb *verb)
 {
@@ -184,10 +189,10 @@ static __always_inline u32 array_ops(const struct wq_array *a, const struct wq *
 }
 
 /*
- * How many of @n results can be written from @results on.  One by one, for
- * clear_user() may give up on a whole word.
+ * Write @n zeros to @results, to find out whether the results can be written.  Returns
+ * the number of writable results.  clear_user() is not exact: it may stop a word early.
  */
-static u32 results_room(s32 __user *results, u32 n)
+static u32 results_probe(s32 __user *results, u32 n)
 {
 	u32 i = 0;
 
@@ -200,7 +205,7 @@ out:
 	return i;
 }
 
-static int results_tell(s32 __user *results, const struct wq_op *ops, u32 n)
+static int results_copy_out(s32 __user *results, const struct wq_op *ops, u32 n)
 {
 	u32 i;
 
@@ -216,8 +221,8 @@ fault:
 }
 
 /*
- * A verb on an array of keys; on return keys->count says how many.  Inlined, so that the
- * compiler knows the verb: an indirect call for each key costs as much as its look-up.
+ * Run a verb on an array of keys; keys->count receives the number of keys handled.
+ * Inlined for each verb, as an indirect call for each key costs as much as its look-up.
  */
 static __always_inline int array_run(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
 				     u64 uresults, const struct wq_array_verb *verb)
@@ -226,7 +231,7 @@ static __always_inline int array_run(struct wq_consumer *c, u32 flags, struct wq
 	struct wq_op ops[WQ_BATCH] __uninitialized;
 	struct wq_array a __uninitialized;
 	struct wq_keys in = *keys;
-	u32 off = 0, n, told;
+	u32 off = 0, n, done;
 	int ret;
 
 	keys->count = 0;
@@ -239,24 +244,24 @@ static __always_inline int array_run(struct wq_consumer *c, u32 flags, struct wq
 	while (keys->count < a.count && !ret) {
 		n = array_ops(&a, c->q, &off, ops, verb);
 		if (results) {
-			told = results_room(results + keys->count, n);
-			if (told < n)
+			done = results_probe(results + keys->count, n);
+			if (done < n)
 				ret = -EFAULT;
-			n = told;
+			n = done;
 		}
-		told = verb->run(c, ops, n, !results);
+		done = verb->run(c, ops, n, !results);
 		if (results)
-			ret = results_tell(results + keys->count, ops, n) ?: ret;
-		else if (told < n)
-			ret = ops[told].result;
-		keys->count += told;
+			ret = results_copy_out(results + keys->count, ops, n) ?: ret;
+		else if (done < n)
+			ret = ops[done].result;
+		keys->count += done;
 		cond_resched();
 	}
 	array_free(&a);
 	return ret ?: a.err;
 }
 
-/* A function for each, so that the ops are not on the stack during a get. */
+/* A function for each verb, so that the ops are not on the stack during a get. */
 static noinline_for_stack int array_add(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
 					u64 results)
 {
@@ -293,24 +298,25 @@ static int verb_info(struct wq_call *call, void *arg)
 			    WQ_FEATURE_LIMITER | WQ_FEATURE_METRICS | WQ_FEATURE_LEASE,
 		.max_array = WQ_MAX_ARRAY,
 		.max_keys = WQ_MAX_KEYS,
+		.default_keys = WQ_DEFAULT_KEYS,
 	};
-	wq_name_limits(info);
+	wq_quota_info(info);
 	return 0;
 }
 
-/* The limiter that the caller asks for; NULL: the default one. */
-static struct wq_limiter *limiter_in(const struct wq_open *args)
+/* The limiter that the caller describes; NULL: the default one. */
+static struct wq_limiter *limiter_copy_in(const struct wq_open *args)
 {
-	struct wq_limiter_spec limits[WQ_MAX_LIMITERS];
+	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
 
 	if (!args->num_limiters)
 		return NULL;
 	if (args->num_limiters > WQ_MAX_LIMITERS)
 		return ERR_PTR(-E2BIG);
-	if (copy_from_user(limits, u64_to_user_ptr(args->limiters),
-			   args->num_limiters * sizeof(limits[0])))
+	if (copy_from_user(specs, u64_to_user_ptr(args->limiters),
+			   args->num_limiters * sizeof(specs[0])))
 		return ERR_PTR(-EFAULT);
-	return wq_limiter_from(limits, args->num_limiters);
+	return wq_limiter_from_specs(specs, args->num_limiters);
 }
 
 static int verb_open(struct wq_call *call, void *arg)
@@ -320,11 +326,11 @@ static int verb_open(struct wq_call *call, void *arg)
 	struct wq *q = NULL;
 	int ret;
 
-	/* Of two threads the first binds the file. */
+	/* If several threads bind the file, the first one wins. */
 	if (cmpxchg(&c->q, NULL, WQ_BINDING))
 		return -EISCONN;
 
-	limiter = limiter_in(arg);
+	limiter = limiter_copy_in(arg);
 	if (IS_ERR(limiter))
 		ret = PTR_ERR(limiter);
 	else
@@ -376,14 +382,14 @@ static int verb_unlink(struct wq_call *call, void *arg)
 	return wq_name_unlink(args->name);
 }
 
-/* Of an array whose keys were all handled the caller's struct says so already. */
+/* If all keys were handled, the caller's struct has the right count already. */
 static int verb_add(struct wq_call *call, void *arg)
 {
 	struct wq_add *args = arg;
 	u32 count = args->keys.count;
 	int ret = array_add(call->c, args->flags, &args->keys, args->results);
 
-	return args->keys.count != count && call_tell(call, args) ? -EFAULT : ret;
+	return args->keys.count != count && call_copy_out(call, args) ? -EFAULT : ret;
 }
 
 static int verb_touch(struct wq_call *call, void *arg)
@@ -392,37 +398,37 @@ static int verb_touch(struct wq_call *call, void *arg)
 	u32 count = args->keys.count;
 	int ret = array_touch(call->c, args->flags, &args->keys, args->results);
 
-	return args->keys.count != count && call_tell(call, args) ? -EFAULT : ret;
+	return args->keys.count != count && call_copy_out(call, args) ? -EFAULT : ret;
 }
 
-/* Where get and list put keys: a buffer of the kernel's, copied out at the end. */
+/* The records that get and list write: a buffer in the kernel, copied out at the end. */
 struct wq_out {
 	struct wq_consumer *c;
 	void *recs;
-	u32 room;		/* bytes there */
-	u32 most_room;		/* bytes that the caller has room for */
-	u32 used;
-	u32 most;		/* records */
-	u32 count;
+	u32 room;		/* bytes of the buffer */
+	u32 max_room;		/* bytes that the caller's buffer has room for */
+	u32 used;		/* bytes */
+	u32 max;		/* records that the caller wants */
+	u32 count;		/* records */
 	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
 };
 
-/* All the room that the caller has, before anything is in @out. */
+/* Replace the buffer, which is empty, by one as large as the caller's. */
 static int out_extend(struct wq_out *out)
 {
 	void *recs;
 
-	if (out->room == out->most_room)
+	if (out->room == out->max_room)
 		return 0;
-	recs = kmalloc(out->most_room, GFP_KERNEL_ACCOUNT);
+	recs = kmalloc(out->max_room, GFP_KERNEL_ACCOUNT);
 	if (!recs)
 		return -ENOMEM;
 	out->recs = recs;
-	out->room = out->most_room;
+	out->room = out->max_room;
 	return 0;
 }
 
-/* One key has room on the stack, unless it shows that it hasn't: see out_get(). */
+/* The buffer for one key is on the stack, until out_get() meets a longer key. */
 static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_keys *keys)
 {
 	if (keys->size > WQ_MAX_ARRAY)
@@ -430,15 +436,15 @@ static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_k
 	if (keys->addr % sizeof(u64))
 		return -EINVAL;
 	out->c = c;
-	out->most_room = min(keys->size, WQ_MAX_OUT);
-	out->room = min_t(u32, out->most_room, sizeof(out->stack));
+	out->max_room = min(keys->size, WQ_MAX_OUT);
+	out->room = min_t(u32, out->max_room, sizeof(out->stack));
 	out->used = 0;
-	out->most = keys->count ?: U32_MAX;
+	out->max = keys->count ?: U32_MAX;
 	out->count = 0;
 	out->recs = out->stack;
-	if (out->most != 1)
+	if (out->max != 1)
 		return out_extend(out);
-	out->most_room = min_t(u32, out->most_room, WQ_LIST_REC_SIZE(WQ_MAX_KEY));
+	out->max_room = min_t(u32, out->max_room, WQ_LIST_REC_SIZE(WQ_MAX_KEY));
 	return 0;
 }
 
@@ -448,17 +454,20 @@ static void out_free(struct wq_out *out)
 		kfree(out->recs);
 }
 
-static bool out_fits(const struct wq_out *out, u32 size)
+/* Longest key that fits behind a record of @size bytes; 0: none. */
+static u32 out_key_room(const struct wq_out *out, u32 size)
 {
-	return out->count < out->most && size <= out->room - out->used;
+	u32 rest = out->room - out->used;
+
+	return rest > size ? min_t(u32, round_down(rest - size, sizeof(u64)), WQ_MAX_KEY) : 0;
 }
 
-/* Append an entry's key, behind a head of @size bytes; wq.lock is held. */
+/* Append an entry's key, behind a record of @size bytes.  The queue's lock is held. */
 static void out_key(struct wq_out *out, struct wq_entry *e, u32 size)
 {
 	u8 *key = out->recs + out->used + size;
 
-	/* The last 8 bytes first: the key then leaves just its padding zero. */
+	/* Clear the last 8 bytes first: the key overwrites all of them but its padding. */
 	size += round_up((u32)e->len, sizeof(u64));
 	*(u64 *)(out->recs + out->used + size - sizeof(u64)) = 0;
 	memcpy(key, wq_key_of(e)->key, e->len);
@@ -466,25 +475,7 @@ static void out_key(struct wq_out *out, struct wq_entry *e, u32 size)
 	out->count++;
 }
 
-static void out_rec(struct wq_out *out, struct wq_entry *e)
-{
-	struct wq_rec *rec = out->recs + out->used;
-
-	*rec = (struct wq_rec){ .len = e->len, .token = e->token,
-				.failures = wq_failures(e) };
-	out_key(out, e, sizeof(*rec));
-}
-
-static void out_row(struct wq_out *out, struct wq *q, struct wq_entry *e)
-{
-	struct wq_list_rec *rec = out->recs + out->used;
-
-	*rec = (struct wq_list_rec){ .len = e->len };
-	wq_key_info_fill(q, out->c, e, &rec->info);
-	out_key(out, e, sizeof(*rec));
-}
-
-/* Bytes of whole records at the start of @out that its first @bytes hold. */
+/* Bytes of the whole records within the first @bytes of @out, and their number. */
 static u32 out_whole(const struct wq_out *out, u32 bytes, u32 *count)
 {
 	u32 off = 0, size;
@@ -500,42 +491,34 @@ static u32 out_whole(const struct wq_out *out, u32 bytes, u32 *count)
 	return off;
 }
 
-static int take_recs(struct wq *q, void *arg)
+/* Take keys as long as there are some and they fit, WQ_BATCH at most. */
+static int take_recs(struct wq_cs *cs, void *arg)
 {
 	struct wq_out *out = arg;
+	struct wq_rec *rec;
 	struct wq_entry *e;
-	u32 n, len;
+	int ret = 0;
+	u32 n;
 
-	for (n = 0; n < WQ_BATCH && out->count < out->most; n++) {
-		len = wq_next_len(q);
-		if (len && !out_fits(out, WQ_REC_SIZE(len)))
-			return out->count ? 0 : -EMSGSIZE;
-		/* A policy can't take a key back: ask it for none that may not fit. */
-		if (out->count && q->order && out->room - out->used < WQ_REC_SIZE(WQ_MAX_KEY))
+	for (n = 0; n < WQ_BATCH && out->count < out->max; n++) {
+		ret = wq_take(cs, out->c, out_key_room(out, sizeof(*rec)), !out->count, &e);
+		if (ret)
 			break;
-		e = wq_pop(q, out->c);
-		if (!e)
-			break;
-		/* A policy's key is known only now. */
-		if (!out_fits(out, WQ_REC_SIZE(e->len))) {
-			wq_return(q, e);
-			if (!out->count)
-				return -EMSGSIZE;
-			break;
-		}
-		wq_hand_out(q, e);
-		out_rec(out, e);
+		rec = out->recs + out->used;
+		*rec = (struct wq_rec){ .len = e->len, .token = e->token,
+					.failures = wq_failures(e) };
+		out_key(out, e, sizeof(*rec));
 	}
-	return out->count ? 0 : -EAGAIN;
+	return out->count ? 0 : ret;
 }
 
-/* The keys of @out from record @first on were got in vain: give them back. */
+/* Give back the keys of @out from record @first on, which the caller does not receive. */
 static noinline_for_stack void out_give_back(struct wq_out *out, u32 first)
 {
 	struct wq_op ops[WQ_BATCH] __uninitialized;
 	u32 from, i, n, off;
 
-	/* From the last batch to the first, for each goes ahead of the one before. */
+	/* The last batch first, as each batch goes ahead of the one before. */
 	while (out->count > first) {
 		n = min_t(u32, out->count - first, WQ_BATCH);
 		from = out->count - n;
@@ -548,14 +531,15 @@ static noinline_for_stack void out_give_back(struct wq_out *out, u32 first)
 			}
 			off += WQ_REC_SIZE(rec->len);
 		}
-		wq_give_back(out->c->q, out->c, ops, n);
+		wq_give_back_ops(out->c->q, out->c, ops, n);
 		out->count = from;
 	}
 }
 
 /*
- * Get into @keys, which is part of the caller's struct @arg, as @timeout is; and
- * tell the caller all of it.  @out is set up.
+ * Get keys, and copy the caller's struct out.  @keys and @timeout are fields of that
+ * struct, @arg.  @restart: the system call may be restarted if a signal without a
+ * handler interrupts the wait.
  */
 static int out_get(struct wq_out *out, struct wq_call *call, void *arg, struct wq_keys *keys,
 		   s64 *timeout, bool restart)
@@ -567,17 +551,17 @@ static int out_get(struct wq_out *out, struct wq_call *call, void *arg, struct w
 	u32 left, good, before;
 	int ret;
 
-	/* Room for what may come is there before the wait: a woken getter takes its key. */
-	ret = wq_get_wait(q, out->room < out->most_room ? 0 : wait, &rest, take_recs, out);
-	if (out->room < out->most_room && (ret == -EMSGSIZE || (ret == -EAGAIN && wait)))
+	/* Allocate room before the wait, so that a woken getter can take its key. */
+	ret = wq_get_wait(q, out->room < out->max_room ? 0 : wait, &rest, take_recs, out);
+	if (out->room < out->max_room && (ret == -EMSGSIZE || (ret == -EAGAIN && wait)))
 		ret = out_extend(out) ?: wq_get_wait(q, wait, &rest, take_recs, out);
-	/* A full batch: there may be more, and now without a wait. */
+	/* After a full batch more keys may be ready; take them without waiting. */
 	for (before = 0; !ret && out->count - before == WQ_BATCH;) {
 		before = out->count;
 		wq_get_wait(q, 0, NULL, take_recs, out);
 	}
 
-	/* A fault leaves the caller those keys that it can know of. */
+	/* After a fault the caller holds the keys whose records it received. */
 	left = copy_to_user(to, out->recs, out->used);
 	keys->size = out_whole(out, out->used - left, &good);
 	keys->count = good;
@@ -586,13 +570,13 @@ static int out_get(struct wq_out *out, struct wq_call *call, void *arg, struct w
 	if (ret == -ERESTARTSYS) {
 		*timeout = wait < 0 ? wait : max_t(s64, rest, 1);
 		ret = -EINTR;
-		/* Where no handler ran the call starts over, with the time that is left. */
+		/* If no handler runs, the call is restarted with the rest of the time. */
 		if (restart) {
 			*keys = in;
 			ret = -ERESTARTNOHAND;
 		}
 	}
-	if (call_tell(call, arg)) {
+	if (call_copy_out(call, arg)) {
 		good = 0;
 		ret = -EFAULT;
 	}
@@ -610,7 +594,7 @@ static int verb_get(struct wq_call *call, void *arg)
 	ret = args->flags ? -EINVAL : out_init(&out, call->c, &args->keys);
 	if (ret) {
 		args->keys.count = 0;
-		call_tell(call, args);
+		call_copy_out(call, args);
 		return ret;
 	}
 	ret = out_get(&out, call, args, &args->keys, &args->timeout, true);
@@ -628,7 +612,7 @@ static int verb_done(struct wq_call *call, void *arg)
 	int ret = 0;
 
 	out.recs = out.stack;
-	/* All that is wrong with the get is known before anything is done. */
+	/* Check the get before any run ends. */
 	if (get)
 		ret = out_init(&out, call->c, &args->next);
 	else if (args->timeout || memcmp(&args->next, &none, sizeof(none)))
@@ -639,14 +623,50 @@ static int verb_done(struct wq_call *call, void *arg)
 		ret = array_done(call->c, args->flags & ~WQ_DONE_GET, &args->keys,
 				 args->results);
 	if (get && !ret) {
-		/* Begun, the done can't be undone: the call is not started over. */
+		/* The runs have ended, so the call must not be restarted. */
 		ret = out_get(&out, call, args, &args->next, &args->timeout, false);
 	} else if (get || ret || args->keys.count != count) {
 		args->next.count = 0;
-		if (call_tell(call, args))
+		if (call_copy_out(call, args))
 			ret = -EFAULT;
 	}
 	out_free(&out);
+	return ret;
+}
+
+/*
+ * Append keys from *@cursor on, WQ_BATCH at most, to @out.  Returns -EMSGSIZE if the next
+ * key does not fit; *@cursor then still points to it.
+ */
+static int list_batch(struct wq_out *out, u64 *cursor)
+{
+	struct wq *q = out->c->q;
+	struct wq_list_rec *rec;
+	struct wq_entry *e;
+	struct wq_cs cs;
+	int i, ret = 0;
+	u64 next;
+
+	wq_lock(&cs, q);
+	for (i = 0; i < WQ_BATCH && out->count < out->max; i++) {
+		next = *cursor;
+		e = wq_walk(&cs, &next);
+		/* An entry whose delay a shut down dropped counts as unknown. */
+		if (e && wq_key_bits(q, out->c, e)) {
+			if (e->len > out_key_room(out, sizeof(*rec))) {
+				ret = -EMSGSIZE;
+				break;
+			}
+			rec = out->recs + out->used;
+			*rec = (struct wq_list_rec){ .len = e->len };
+			wq_key_info(&cs, out->c, e, &rec->info);
+			out_key(out, e, sizeof(*rec));
+		}
+		*cursor = next;
+		if (!e)
+			break;
+	}
+	wq_unlock(&cs);
 	return ret;
 }
 
@@ -654,14 +674,9 @@ static int verb_list(struct wq_call *call, void *arg)
 {
 	struct wq_list *args = arg;
 	struct wq_keys keys = args->keys;
-	struct wq *q = call->c->q;
-	struct wq_entry *e = NULL;
-	u64 cursor = args->cursor, next;
+	u64 cursor = args->cursor;
 	struct wq_out out __uninitialized;
-	unsigned long flags;
-	u32 state;
-	bool full = false;
-	int ret, i;
+	int ret;
 
 	args->keys.count = 0;
 	if (args->flags)
@@ -671,28 +686,13 @@ static int verb_list(struct wq_call *call, void *arg)
 		return ret;
 
 	do {
-		spin_lock_irqsave(&q->lock, flags);
-		for (i = 0; i < WQ_BATCH && !full; i++) {
-			next = cursor;
-			e = wq_table_next(&q->table, &next);
-			/* An entry whose delay a shut down dropped is as good as gone. */
-			state = e ? wq_key_state_bits(q, call->c, e) : 0;
-			full = state && !out_fits(&out, WQ_LIST_REC_SIZE(e->len));
-			if (full)
-				break;
-			cursor = next;
-			if (!e)
-				break;
-			if (state)
-				out_row(&out, q, e);
-		}
-		wq_unlock(q, flags);
+		ret = list_batch(&out, &cursor);
 		cond_resched();
-	} while (cursor && !full && out.count < out.most && !signal_pending(current));
+	} while (!ret && cursor && out.count < out.max && !signal_pending(current));
 
-	if (full && !out.count)
-		ret = -EMSGSIZE;
-	else if (copy_to_user(u64_to_user_ptr(keys.addr), out.recs, out.used))
+	if (out.count)
+		ret = 0;
+	if (!ret && copy_to_user(u64_to_user_ptr(keys.addr), out.recs, out.used))
 		ret = -EFAULT;
 	if (!ret) {
 		args->keys.size = out.used;
@@ -740,7 +740,7 @@ static int key_state(struct wq_call *call, void *arg,
 			fn(call->c->q, call->c, &op, &args->info);
 	if (key != small)
 		kfree(key);
-	/* Who may not read a queue learns no more than it takes to know what was done. */
+	/* A writer learns which state its call has changed, and no more. */
 	if (!(call->file->f_mode & FMODE_READ))
 		args->info = (struct wq_key_info){ .state = args->info.state };
 	return ret;
@@ -768,7 +768,7 @@ static int verb_shutdown(struct wq_call *call, void *arg)
 	if (args->flags & ~WQ_SHUTDOWN_DRAIN)
 		return -EINVAL;
 	if (args->flags & WQ_SHUTDOWN_DRAIN)
-		return wq_drain(call->c->q);
+		return wq_wait_drained(call->c->q);
 	wq_shutdown(call->c->q);
 	return 0;
 }
@@ -794,24 +794,24 @@ union wq_args {
 static const struct wq_verb {
 	int (*fn)(struct wq_call *call, void *arg);
 	u32 size;
-	fmode_t mode;		/* that the file needs, any of them; 0: no queue either */
-	bool tells;		/* the struct is copied out afterwards */
+	fmode_t mode;		/* any of these the file needs; 0: not even a queue */
+	bool copy_out;		/* wq_ioctl() copies the struct out */
 } wq_verbs[] = {
-	WQ_VERB(WQ_IOC_INFO, struct wq_info, verb_info, 0, .tells = true),
+	WQ_VERB(WQ_IOC_INFO, struct wq_info, verb_info, 0, .copy_out = true),
 	WQ_VERB(WQ_IOC_OPEN, struct wq_open, verb_open, 0),
 	WQ_VERB(WQ_IOC_UNLINK, struct wq_unlink, verb_unlink, 0),
-	WQ_VERB(WQ_IOC_QUEUES, struct wq_queues, verb_queues, 0, .tells = true),
+	WQ_VERB(WQ_IOC_QUEUES, struct wq_queues, verb_queues, 0, .copy_out = true),
 	WQ_VERB(WQ_IOC_ADD, struct wq_add, verb_add, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_GET, struct wq_get, verb_get, FMODE_READ),
 	WQ_VERB(WQ_IOC_DONE, struct wq_done, verb_done, FMODE_READ),
 	WQ_VERB(WQ_IOC_STAT, struct wq_stat, verb_stat, FMODE_READ | FMODE_WRITE,
-		.tells = true),
-	WQ_VERB(WQ_IOC_QUERY, struct wq_query, verb_query, FMODE_READ, .tells = true),
-	WQ_VERB(WQ_IOC_CANCEL, struct wq_query, verb_cancel, FMODE_WRITE, .tells = true),
-	WQ_VERB(WQ_IOC_LIST, struct wq_list, verb_list, FMODE_READ, .tells = true),
+		.copy_out = true),
+	WQ_VERB(WQ_IOC_QUERY, struct wq_query, verb_query, FMODE_READ, .copy_out = true),
+	WQ_VERB(WQ_IOC_CANCEL, struct wq_query, verb_cancel, FMODE_WRITE, .copy_out = true),
+	WQ_VERB(WQ_IOC_LIST, struct wq_list, verb_list, FMODE_READ, .copy_out = true),
 	WQ_VERB(WQ_IOC_SHUTDOWN, struct wq_shutdown, verb_shutdown, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_FORGET, struct wq_query, verb_forget, FMODE_READ | FMODE_WRITE,
-		.tells = true),
+		.copy_out = true),
 	WQ_VERB(WQ_IOC_TOUCH, struct wq_touch, verb_touch, FMODE_READ),
 };
 
@@ -841,7 +841,7 @@ static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 	if (ret)
 		return ret;
 	call.ksize = verb->size;
-	args.info.size = call.usize;	/* every struct begins so */
+	args.info.size = call.usize;	/* the first field of every struct */
 
 	if (verb->mode) {
 		if (!call.c)
@@ -850,7 +850,7 @@ static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 			return -EACCES;
 	}
 	ret = verb->fn(&call, &args);
-	if (verb->tells && call_tell(&call, &args))
+	if (verb->copy_out && call_copy_out(&call, &args))
 		ret = -EFAULT;
 	return ret;
 }
@@ -873,10 +873,10 @@ static __poll_t wq_poll(struct file *file, poll_table *wait)
 
 static int wq_fop_open(struct inode *inode, struct file *file)
 {
-	/* Access mode 3 is for ioctls alone: it would ask for no permission at all. */
+	/* Access mode 3 grants ioctls without any permission on the queue. */
 	if (!(file->f_mode & (FMODE_READ | FMODE_WRITE)))
 		return -EINVAL;
-	/* misc_open() left its own pointer there. */
+	/* Replaces the pointer that misc_open() has stored. */
 	file->private_data = wq_consumer_new();
 	if (!file->private_data)
 		return -ENOMEM;

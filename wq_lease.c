@@ -1,137 +1,67 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Leases: how long a key may be held.
+ * Leases: how long a consumer may hold a key.
  *
- * A consumer that is stopped, or hangs, keeps its file open, and with it its keys.
- * Where the queue has leases, a key that was neither done nor touched for so long
- * is ready again.  Its consumer's late done or touch has a token that is no longer
- * the key's, and changes nothing.
+ * A consumer that is stopped or hangs keeps its file open, and with it its keys.  In a
+ * queue with leases, a key that is neither done nor touched for the lease's duration
+ * is given back.  A late done or touch of its former consumer fails with -ESTALE,
+ * because its token is out of date.
  *
- * All leases of a queue are of one length, and so end in the order in which they
- * began or were touched: a list holds them, and its first is the next to end.  What
- * a lease needs is allocated with each entry of such a queue: no get and no touch can
- * fail for want of memory.  The queue's thread, which drives the delays, wakes up for
- * the first lease as well, and goes on with that after a shut down: what a drain waits
- * for can then be had by a consumer that still asks.
+ * All leases of a queue have the same duration.  So they expire in the order in which
+ * they started or were touched, and a list holds them in that order: start, touch and
+ * stop are O(1).  The lease is part of the entry's memory, so no get and no touch can
+ * fail for lack of memory.
  *
- * A consumer that ends gives its keys back in constant time, and leaves their leases
- * in the list until wq_settle() comes upon the entry, or the lease ends.
+ * The leases of a dead consumer stay in the list until wq_core.c fixes up their
+ * entries, or until they expire.
  *
- * wq.lock guards all of it.
+ * This file knows no queue.  The queue's lock protects the list; wq_thread.c gives
+ * back the keys whose lease expired.
  */
+#include <linux/limits.h>
 #include <linux/overflow.h>
 
-#include <trace/events/wq.h>
+#include "wq_lease.h"
 
-#include "wq_internal.h"
-
-static struct wq_lease *lease_first(struct wq *q)
+void wq_leases_init(struct wq_leases *ls, s64 duration)
 {
-	return list_first_entry_or_null(&q->leases, struct wq_lease, link);
+	INIT_LIST_HEAD(&ls->list);
+	ls->duration = duration;
 }
 
-/* The lease of an entry in processing begins, or begins anew. */
-void wq_lease_start(struct wq *q, struct wq_entry *e)
+/* Start or restart the lease of an entry.  Returns its end. */
+s64 wq_lease_start(struct wq_leases *ls, struct wq_entry *e, s64 now)
 {
 	struct wq_lease *l = wq_lease_of(e);
 
-	if (check_add_overflow(wq_now(q), q->lease, &l->end))
+	if (check_add_overflow(now, ls->duration, &l->end))
 		l->end = S64_MAX;
-	list_move_tail(&l->link, &q->leases);
-	/* The thread finds later ends by itself, when it looks for this one. */
-	if (l->end < q->armed) {
-		q->armed = l->end;
-		q->kick = true;
-	}
+	list_move_tail(&l->link, &ls->list);
+	return l->end;
 }
 
-/* How long the lease of this entry still runs, in ns; -1: it has none. */
-s64 wq_lease_left(struct wq *q, struct wq_entry *e)
+/* When the lease of this entry expires; -1: no lease runs. */
+s64 wq_lease_end(const struct wq_leases *ls, struct wq_entry *e)
 {
-	if (!q->lease || list_empty(&wq_lease_of(e)->link))
+	if (!ls->duration || list_empty(&wq_lease_of(e)->link))
 		return -1;
-	return max_t(s64, 0, wq_lease_of(e)->end - wq_now(q));
+	return wq_lease_of(e)->end;
 }
 
-/* When the first lease ends; S64_MAX: never. */
-s64 wq_lease_due(struct wq *q)
+/* The entry whose lease expires first, if any lease runs. */
+struct wq_found wq_leases_first(struct wq_leases *ls)
 {
-	struct wq_lease *l = lease_first(q);
+	struct wq_lease *l = list_first_entry_or_null(&ls->list, struct wq_lease, link);
+
+	if (!l)
+		return WQ_NOT_FOUND;
+	return (struct wq_found){ &container_of(l, struct wq_leased_key, lease)->key.entry };
+}
+
+/* When the first lease expires; S64_MAX: never. */
+s64 wq_leases_due(struct wq_leases *ls)
+{
+	struct wq_lease *l = list_first_entry_or_null(&ls->list, struct wq_lease, link);
 
 	return l ? l->end : S64_MAX;
 }
-
-/* The first lease has ended. */
-void wq_lease_expire(struct wq *q)
-{
-	struct wq_key *k = (struct wq_key *)(lease_first(q) + 1);
-	struct wq_entry *e = &k->entry;
-
-	wq_settle(e);
-	if (!(e->state & WQ_PROCESSING))
-		return;
-	trace_wq_expire(q, e, q->timed ? wq_now(q) - e->start : 0);
-	wq_give_back_entry(q, e);
-	/* Behind what came back before: no key that hangs its consumers is always first. */
-	list_move_tail(&e->link, &q->returned);
-	q->nwake++;
-	q->expired++;
-}
-
-/*
- * The verb.
- */
-
-/* Touch up to WQ_BATCH keys, with the rules of wq_add_ops(). */
-unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
-			  unsigned int n, bool stop)
-{
-	struct wq_entry *e;
-	unsigned long flags;
-	unsigned int i;
-
-	spin_lock_irqsave(&q->lock, flags);
-	for (i = 0; i < n; i++) {
-		struct wq_op *op = &ops[i];
-
-		if (op->result >= 0) {
-			e = wq_table_find(&q->table, op->hash, op->key, op->len);
-			op->result = wq_held_check(c, e, op->token);
-			if (!op->result && q->lease)
-				wq_lease_start(q, e);
-		}
-		if (op->result < 0 && stop)
-			break;
-	}
-	wq_unlock(q, flags);
-	return i;
-}
-WQ_EXPORT_FOR_KUNIT(wq_touch_ops);
-
-/**
- * wq_touch() - the work on a key goes on
- * @q: the queue
- * @item: as wq_get_leased() or wq_get() filled it in
- *
- * The lease of a key that has one begins anew.
- *
- * Context: as wq_add().
- *
- * Return: 0; -ESTALE: the key isn't held (any more), nothing has changed.
- */
-int wq_touch(struct wq *q, const struct wq_item *item)
-{
-	struct wq_entry *e;
-	unsigned long flags;
-	int ret = -ESTALE;
-
-	spin_lock_irqsave(&q->lock, flags);
-	e = wq_item_entry(q, item);
-	if (e)
-		ret = wq_held_check(&q->kernel, e, item->token);
-	if (!ret && wq_lease_left(q, e) >= 0)
-		wq_lease_start(q, e);
-	wq_unlock(q, flags);
-	return ret;
-}
-EXPORT_SYMBOL_GPL(wq_touch);

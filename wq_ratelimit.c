@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Limiters: how long a key that failed waits for its next run.
+ * Rate limits: how long a failed key waits for its next run.
  *
- * A limiter says so by its ops.  It knows the key's failures from the queue, which
- * keeps their count in the key's entry, and has no memory of its own for a key;
- * what all keys share, such as a bucket's tokens, is its own.  Limiters can be
- * made from others, which then belong to it: a tree, that a queue owns.
+ * The queue counts the failures of a key in the key's entry and passes them to the
+ * limiter.  So a limiter needs no memory for each key.  State that all keys share,
+ * such as the tokens of a bucket, belongs to the limiter.  A limiter that is composed
+ * of others owns these, and a queue owns the resulting tree.
  *
- * The queue calls them with its lock held, which guards all that they keep.
+ * The queue calls its limiter with the queue's lock held, and that lock protects the
+ * limiter's state.  This file knows no queue.
  *
- * The rules and figures are those of client-go (util/workqueue and, for the
- * bucket, golang.org/x/time/rate), in integers: exact, where those are floating
- * point.
+ * Rules and numbers are those of client-go's util/workqueue and, for the bucket, of
+ * golang.org/x/time/rate.  The arithmetic is in integers: exact where client-go is
+ * exact, and within 1 ns of x/time/rate otherwise.
  */
 #include <linux/err.h>
 #include <linux/math64.h>
@@ -20,13 +21,14 @@
 #include <linux/overflow.h>
 #include <linux/slab.h>
 
-#include "wq_internal.h"
+#include "wq_compat.h"
+#include "wq_ratelimit.h"
 
 /**
- * wq_limiter_init() - set up the head of a limiter of one's own
- * @l: the head, in a struct of the caller's that its ops know
- * @ops: what it does
- * @counts: it goes by wq_failure.failures, see struct wq_limiter
+ * wq_limiter_init() - initialize a limiter of the caller's own kind
+ * @l: the limiter, embedded in a struct of the caller's
+ * @ops: its operations
+ * @counts: the limiter uses wq_failure.failures, see struct wq_limiter
  *
  * Context: any.
  */
@@ -37,15 +39,16 @@ void wq_limiter_init(struct wq_limiter *l, const struct wq_limiter_ops *ops, boo
 EXPORT_SYMBOL_GPL(wq_limiter_init);
 
 /**
- * wq_limiter_when() - how long a key waits that failed just now
+ * wq_limiter_when() - count a failure, and return the key's delay
  * @l: the limiter
- * @f: the key
+ * @f: the failed key
  *
- * For limiters that are made from others.  Whose queue is at work holds its lock.
+ * For limiters that are composed of others.
  *
- * Context: any.
+ * Context: any; the caller serializes calls for one limiter, which the queue's lock
+ * does for a limiter's operations.
  *
- * Return: ns; 0 or less: not at all.
+ * Return: the delay in ns; 0 or less: none.
  */
 s64 wq_limiter_when(struct wq_limiter *l, const struct wq_failure *f)
 {
@@ -54,12 +57,12 @@ s64 wq_limiter_when(struct wq_limiter *l, const struct wq_failure *f)
 EXPORT_SYMBOL_GPL(wq_limiter_when);
 
 /**
- * wq_limiter_forget() - a key's failures count no more
+ * wq_limiter_forget() - reset what a limiter keeps about the failures of a key
  * @l: the limiter
  * @key: the key
  * @len: its length in bytes
  *
- * Context: as wq_limiter_when().
+ * Context: as for wq_limiter_when().
  */
 void wq_limiter_forget(struct wq_limiter *l, const void *key, size_t len)
 {
@@ -71,11 +74,11 @@ EXPORT_SYMBOL_GPL(wq_limiter_forget);
 /**
  * wq_limiter_num_requeues() - how often a limiter saw a key fail
  * @l: the limiter
- * @f: the key; @f->failures are all that are not forgotten
+ * @f: the key; @f->failures includes the last failure, and @f->now is not used
  *
- * Context: as wq_limiter_when().
+ * Context: as for wq_limiter_when().
  *
- * Return: the number; 0 for a limiter that does not go by it, as a bucket.
+ * Return: the number of failures; 0 if the limiter does not count by key, as a bucket.
  */
 u32 wq_limiter_num_requeues(struct wq_limiter *l, const struct wq_failure *f)
 {
@@ -85,7 +88,7 @@ u32 wq_limiter_num_requeues(struct wq_limiter *l, const struct wq_failure *f)
 }
 EXPORT_SYMBOL_GPL(wq_limiter_num_requeues);
 
-/* Free a limiter for its owner. */
+/* Free a limiter on behalf of its owner; @l may be NULL. */
 void wq_limiter_drop(struct wq_limiter *l)
 {
 	if (l)
@@ -93,9 +96,9 @@ void wq_limiter_drop(struct wq_limiter *l)
 }
 
 /**
- * wq_limiter_free() - free a limiter that nobody took over
- * @l: the limiter; NULL, an ERR_PTR, and one that a queue or another limiter owns
- *	are left alone
+ * wq_limiter_free() - free a limiter that has no owner
+ * @l: the limiter.  NULL, an ERR_PTR, and a limiter that a queue or another limiter
+ *	has taken over are ignored.
  *
  * Context: process, may sleep.
  */
@@ -106,7 +109,7 @@ void wq_limiter_free(struct wq_limiter *l)
 }
 EXPORT_SYMBOL_GPL(wq_limiter_free);
 
-/* Make @l the caller's own.  On error it is not, and needs no free. */
+/* Take a limiter over.  On error its owner has not changed. */
 int wq_limiter_take(struct wq_limiter *l)
 {
 	if (IS_ERR_OR_NULL(l))
@@ -118,7 +121,7 @@ int wq_limiter_take(struct wq_limiter *l)
 }
 
 /*
- * By the failures of the key.
+ * Limiters that use the failures of the key.
  */
 
 struct by_failures {
@@ -155,7 +158,7 @@ static s64 exponential_when(struct wq_limiter *l, const struct wq_failure *f)
 	const struct by_failures *b = container_of(l, struct by_failures, limiter);
 	u32 shift = min(f->failures, 63U);
 
-	/* Compared before the shift, so that nothing is ever shifted out. */
+	/* Compare before the shift, so that no bit is shifted out. */
 	return b->base > b->max >> shift ? b->max : b->base << shift;
 }
 
@@ -166,14 +169,14 @@ static const struct wq_limiter_ops exponential_ops = {
 
 /**
  * wq_limiter_exponential() - each failure of a key doubles its delay
- * @base: after the first failure, ns
- * @max: the longest delay, ns
+ * @base: delay after the first failure, ns
+ * @max: longest delay, ns
  *
- * What client-go calls ItemExponentialFailureRateLimiter.
+ * client-go's ItemExponentialFailureRateLimiter, but saturating at all inputs.
  *
  * Context: process, may sleep.
  *
- * Return: the limiter, or an ERR_PTR: -ERANGE (below 0), -ENOMEM.
+ * Return: the limiter, or an ERR_PTR: -ERANGE (@base or @max is negative), -ENOMEM.
  */
 struct wq_limiter *wq_limiter_exponential(s64 base, s64 max)
 {
@@ -194,16 +197,16 @@ static const struct wq_limiter_ops fast_slow_ops = {
 };
 
 /**
- * wq_limiter_fast_slow() - the first failures of a key have a short delay
- * @fast: for the first @n failures, ns
- * @slow: after those, ns
- * @n: how many
+ * wq_limiter_fast_slow() - a short delay for the first failures of a key
+ * @fast: delay after each of the first @n failures, ns
+ * @slow: delay after each later failure, ns
+ * @n: number of failures with the delay @fast
  *
- * What client-go calls ItemFastSlowRateLimiter.
+ * client-go's ItemFastSlowRateLimiter.
  *
  * Context: process, may sleep.
  *
- * Return: as wq_limiter_exponential().
+ * Return: the limiter, or an ERR_PTR: -ERANGE (@fast or @slow is negative), -ENOMEM.
  */
 struct wq_limiter *wq_limiter_fast_slow(s64 fast, s64 slow, u32 n)
 {
@@ -212,28 +215,32 @@ struct wq_limiter *wq_limiter_fast_slow(s64 fast, s64 slow, u32 n)
 EXPORT_SYMBOL_GPL(wq_limiter_fast_slow);
 
 /*
- * The token bucket.  Its state is the time when it is full again, if nobody takes
- * a token: taking one moves that by the time that a token needs.  A bucket that
- * is full in the time for all its tokens is just empty; what it takes beyond that
- * is the time that the taker waits.  Times are in ns and parts of one, n / rate,
- * so that nothing is ever rounded but the result, which is rounded down.
+ * The token bucket.
+ *
+ * Its state is one time: when the bucket will be full, if no more tokens are taken.
+ * Taking a token moves that time by the time that a token needs to arrive.  If the
+ * bucket will be full after exactly the time for all its tokens, it is empty now.  A
+ * later time means debt, and the excess is the delay of the key that took the token.
+ *
+ * Times are in ns plus a fraction of a ns, part / rate.  So only the result is
+ * rounded, and it is rounded down.
  */
 
 struct span {
 	u64 ns;
-	u64 part;
+	u64 part;		/* fraction of a ns, in units of 1 / rate */
 };
 
 struct bucket {
 	struct wq_limiter limiter;
 	u64 rate;		/* tokens per 10^9 s */
 	u32 left;		/* rate 0: tokens that are left */
-	struct span token;	/* to get one */
-	struct span burst;	/* to get all that it holds */
-	struct span full;	/* when it is */
+	struct span token;	/* time for one token to arrive */
+	struct span burst;	/* time for all tokens of a full bucket to arrive */
+	struct span full;	/* when the bucket will be full */
 };
 
-/* False: it would pass the range, and nothing has changed. */
+/* Returns false if the sum is out of range, and *@s is unchanged. */
 static bool span_add(struct span *s, const struct span *add, u64 rate)
 {
 	u64 part = s->part + add->part;
@@ -247,7 +254,7 @@ static bool span_add(struct span *s, const struct span *add, u64 rate)
 	return true;
 }
 
-/* n times @s, by doubling: the product may need more than 64 bits on its way. */
+/* n times @s, by doubling, as an intermediate product may need more than 64 bits. */
 static bool span_mul(struct span *to, const struct span *s, u32 n, u64 rate)
 {
 	int bit;
@@ -274,7 +281,7 @@ static s64 bucket_when(struct wq_limiter *l, const struct wq_failure *f)
 		b->full = (struct span){ .ns = f->now };
 	if (!span_add(&b->full, &b->token, b->rate))
 		return S64_MAX;
-	/* Of two times below 2^63 the sum is in range. */
+	/* Both times are below 2^63, so their sum is in range. */
 	empty = f->now + b->burst.ns;
 	if (b->full.ns <= empty)
 		return 0;
@@ -292,19 +299,20 @@ static const struct wq_limiter_ops bucket_ops = {
 };
 
 /**
- * wq_limiter_bucket() - all keys share a bucket of tokens
- * @rate: tokens per 10^9 seconds, that is WQ_QPS(n) for n a second, and below 2^63;
- *	0: none come
- * @burst: tokens that it holds, and has at first; 0: never one
+ * wq_limiter_bucket() - a token bucket that all keys share
+ * @rate: tokens that arrive in 10^9 seconds, below 2^63; WQ_QPS(n) for n a second.
+ *	0: no tokens arrive
+ * @burst: tokens that a full bucket holds; a new bucket is full.  0: the bucket never
+ *	has a token
  *
- * A key that fails takes a token.  Where there is none it goes into debt, and waits
- * until that is paid: S64_MAX, where it never will be.  What client-go calls
+ * A failed key takes a token.  If the bucket is empty, it goes into debt, and the key
+ * waits until the debt is paid; S64_MAX if that will never be.  client-go's
  * BucketRateLimiter, over rate.Limiter's Reserve.
  *
  * Context: process, may sleep.
  *
- * Return: the limiter, or an ERR_PTR: -ERANGE (@rate, or it would take 2^63 ns or
- * more to fill the bucket), -ENOMEM.
+ * Return: the limiter, or an ERR_PTR: -ERANGE (@rate is too high, or filling the
+ * bucket takes 2^63 ns or more), -ENOMEM.
  */
 struct wq_limiter *wq_limiter_bucket(u64 rate, u32 burst)
 {
@@ -331,7 +339,7 @@ struct wq_limiter *wq_limiter_bucket(u64 rate, u32 burst)
 EXPORT_SYMBOL_GPL(wq_limiter_bucket);
 
 /*
- * Made from others.
+ * Limiters composed of others.
  */
 
 struct composed {
@@ -403,7 +411,10 @@ static const struct wq_limiter_ops max_wait_ops = {
 	.free = composed_free,
 };
 
-/* Take over all of @of, or free those that could be taken over. */
+/*
+ * Compose a limiter.  Takes over all of @of, and frees on error those that it could
+ * take over.  @ret: an error that the caller found, or 0.
+ */
 static struct wq_limiter *composed_new(const struct wq_limiter_ops *ops,
 				       struct wq_limiter *const *of, unsigned int n, s64 max,
 				       int ret)
@@ -412,7 +423,7 @@ static struct wq_limiter *composed_new(const struct wq_limiter_ops *ops,
 	struct composed *c = NULL;
 	unsigned int i;
 
-	/* All first: none is freed that may be mentioned once more. */
+	/* Take all before any is freed: @of may hold a limiter twice. */
 	for (i = 0; i < n; i++) {
 		int err = wq_limiter_take(of[i]);
 
@@ -446,18 +457,19 @@ static struct wq_limiter *composed_new(const struct wq_limiter_ops *ops,
 }
 
 /**
- * wq_limiter_max_of() - the longest delay that one of several limiters gives
- * @limiters: which; taken over, even where it fails, in which case they are freed.
- *	One may be an ERR_PTR, which is returned then.
- * @n: how many, 1 to WQ_MAX_LIMITERS
+ * wq_limiter_max_of() - the longest delay of several limiters
+ * @limiters: the limiters, which the new limiter takes over.  On error they are freed.
+ *	An ERR_PTR among them is returned, so that a constructor's result can be
+ *	passed unchecked.
+ * @n: number of limiters, 1 to WQ_MAX_LIMITERS
  *
- * Each of them counts each failure.  What client-go calls MaxOfRateLimiter.
+ * Each of the limiters counts each failure.  client-go's MaxOfRateLimiter.
  *
  * Context: process, may sleep.
  *
- * Return: the limiter, or an ERR_PTR: the first of @limiters; -EBUSY (one that
- * belongs to somebody, or twice the same), -EINVAL (no limiter, or more than
- * WQ_MAX_NESTED within each other), -E2BIG (above WQ_MAX_LIMITERS), -ENOMEM.
+ * Return: the limiter, or an ERR_PTR: the first ERR_PTR among @limiters; -EBUSY (a
+ * limiter has an owner, or is listed twice), -EINVAL (@n is 0, or limiters are nested
+ * deeper than WQ_MAX_NESTED), -E2BIG (@n is above WQ_MAX_LIMITERS), -ENOMEM.
  */
 struct wq_limiter *wq_limiter_max_of(struct wq_limiter *const *limiters, unsigned int n)
 {
@@ -467,15 +479,17 @@ struct wq_limiter *wq_limiter_max_of(struct wq_limiter *const *limiters, unsigne
 EXPORT_SYMBOL_GPL(wq_limiter_max_of);
 
 /**
- * wq_limiter_max_wait() - the delay of a limiter, up to a longest one
- * @l: the limiter, taken over as by wq_limiter_max_of()
- * @max: the longest delay, ns
+ * wq_limiter_max_wait() - the delay of a limiter, but at most @max
+ * @l: the limiter, which the new limiter takes over; freed on error
+ * @max: longest delay, ns
  *
- * What client-go calls WithMaxWaitRateLimiter.
+ * client-go's WithMaxWaitRateLimiter.
  *
  * Context: process, may sleep.
  *
- * Return: as wq_limiter_max_of(), and -ERANGE (@max below 0).
+ * Return: the limiter, or an ERR_PTR: @l if it is an ERR_PTR; -EBUSY (@l has an
+ * owner), -EINVAL (@l is NULL or nested deeper than WQ_MAX_NESTED), -ERANGE (@max is
+ * negative), -ENOMEM.
  */
 struct wq_limiter *wq_limiter_max_wait(struct wq_limiter *l, s64 max)
 {
@@ -486,8 +500,8 @@ EXPORT_SYMBOL_GPL(wq_limiter_max_wait);
 /**
  * wq_limiter_default_controller() - client-go's default for controllers
  *
- * The longest of: 5 ms, doubled up to 1000 s; and a bucket that all keys share, of
- * 100 tokens, 10 more a second.
+ * The longer delay of two limiters: exponential from 5 ms to 1000 s for each key, and
+ * a bucket of 100 tokens for all keys, to which 10 tokens a second arrive.
  *
  * Context: process, may sleep.
  *
@@ -505,9 +519,9 @@ struct wq_limiter *wq_limiter_default_controller(void)
 EXPORT_SYMBOL_GPL(wq_limiter_default_controller);
 
 /**
- * wq_limiter_default_item() - client-go's default by item alone
+ * wq_limiter_default_item() - client-go's default that counts by key alone
  *
- * 1 ms, doubled up to 1000 s.
+ * Exponential from 1 ms to 1000 s.
  *
  * Context: process, may sleep.
  *
@@ -520,60 +534,61 @@ struct wq_limiter *wq_limiter_default_item(void)
 EXPORT_SYMBOL_GPL(wq_limiter_default_item);
 
 /*
- * From the ABI's array: each limiter is followed by those it is made from.
+ * Limiters from the ABI's array of specs, in prefix order: the spec of a composed
+ * limiter is followed by the specs of the limiters it is composed of.
  */
 
-struct limits {
+struct spec_cursor {
 	const struct wq_limiter_spec *next, *end;
 };
 
-static struct wq_limiter *limit_make(struct limits *in, unsigned int nested)
+static struct wq_limiter *limiter_parse(struct spec_cursor *in, unsigned int nested)
 {
 	struct wq_limiter *of[WQ_MAX_LIMITERS];
-	const struct wq_limiter_spec *l = in->next;
+	const struct wq_limiter_spec *s = in->next;
 	u32 n = 0;
 
-	if (l == in->end || nested > WQ_MAX_NESTED)
+	if (s == in->end || nested > WQ_MAX_NESTED)
 		return ERR_PTR(-EINVAL);
 	in->next++;
 
-	switch (l->kind) {
+	switch (s->kind) {
 	case WQ_LIMITER_EXPONENTIAL:
-		if (l->n || l->rate)
+		if (s->n || s->rate)
 			break;
-		return wq_limiter_exponential(l->base, l->max);
+		return wq_limiter_exponential(s->base, s->max);
 	case WQ_LIMITER_FAST_SLOW:
-		if (l->rate)
+		if (s->rate)
 			break;
-		return wq_limiter_fast_slow(l->base, l->max, l->n);
+		return wq_limiter_fast_slow(s->base, s->max, s->n);
 	case WQ_LIMITER_BUCKET:
-		if (l->base || l->max)
+		if (s->base || s->max)
 			break;
-		return wq_limiter_bucket(l->rate, l->n);
+		return wq_limiter_bucket(s->rate, s->n);
 	case WQ_LIMITER_MAX_OF:
-		if (l->base || l->max || l->rate)
+		if (s->base || s->max || s->rate)
 			break;
-		if (l->n > WQ_MAX_LIMITERS)
+		if (s->n > WQ_MAX_LIMITERS)
 			return ERR_PTR(-E2BIG);
-		while (n < l->n) {
-			of[n] = limit_make(in, nested + 1);
+		while (n < s->n) {
+			of[n] = limiter_parse(in, nested + 1);
 			if (IS_ERR(of[n++]))
 				break;
 		}
 		return wq_limiter_max_of(of, n);
 	case WQ_LIMITER_MAX_WAIT:
-		if (l->base || l->n || l->rate)
+		if (s->base || s->n || s->rate)
 			break;
-		return wq_limiter_max_wait(limit_make(in, nested + 1), l->max);
+		return wq_limiter_max_wait(limiter_parse(in, nested + 1), s->max);
 	}
 	return ERR_PTR(-EINVAL);
 }
 
-/* The limiter that an array expresses, or an ERR_PTR. */
-struct wq_limiter *wq_limiter_from(const struct wq_limiter_spec *limits, u32 n)
+/* The limiter that @n specs describe, or an ERR_PTR. */
+struct wq_limiter *wq_limiter_from_specs(const struct wq_limiter_spec *specs, u32 n)
 {
-	struct limits in = { .next = limits, .end = limits + n };
-	struct wq_limiter *l = limit_make(&in, 0);
+	struct spec_cursor in = { .next = specs, .end = specs + n };
+	struct wq_limiter *l = limiter_parse(&in, 0);
 
 	if (IS_ERR(l) || in.next == in.end)
 		return l;

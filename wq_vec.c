@@ -1,39 +1,54 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The memory of table and heap: a vector in segments of 4 KiB.
+ * A vector in segments of 4 KiB, the memory of the table and of the heap.
  *
- * It never moves an element and never allocates more than 4 KiB at once, so that
- * it can grow under a spinlock, in constant time, to any size.
+ * It never moves an element and never allocates more than 4 KiB at once.  So it can
+ * grow under a spinlock, in constant time, up to 2^18 segments.
+ *
+ * Why not genradix: that frees memory only as a whole, and a queue must return the
+ * memory of a million keys once they are done.  Why not kvrealloc(): it copies, 32 MiB
+ * for the heap of two million keys, and it may sleep.
+ *
+ * The caller serializes.
  */
 #include <linux/slab.h>
 
-#include "wq_internal.h"
+#include "wq_compat.h"
+#include "wq_vec.h"
 
-/* Memory for element @i, the next one.  On failure the vector is as it was. */
-int wq_vec_extend(struct wq_vec *v, u32 i, u32 per, gfp_t gfp)
+/* A zeroed segment: from @pre as long as it has some, else allocated. */
+static void *seg_alloc(struct wq_vec_prealloc *pre, gfp_t gfp)
 {
-	u32 seg = i / per;
+	unsigned int i;
+
+	for (i = 0; pre && i < ARRAY_SIZE(pre->seg); i++)
+		if (pre->seg[i])
+			return xchg(&pre->seg[i], NULL);
+	return kzalloc(WQ_SEG_BYTES, gfp);
+}
+
+/* Add segment @seg, unless wq_vec_trim() has left it, see wq_vec_extend(). */
+int wq_vec_add_segment(struct wq_vec *v, u32 seg, struct wq_vec_prealloc *pre, gfp_t gfp)
+{
 	void ***leaf, *mem;
 
-	if (i % per)
-		return 0;
 	if (v->root && v->root[seg / WQ_SEG_PTRS] &&
 	    v->root[seg / WQ_SEG_PTRS][seg % WQ_SEG_PTRS])
 		return 0;
 	if (seg >= WQ_SEG_PTRS * WQ_SEG_PTRS)
 		return -ENOMEM;
 
-	mem = kzalloc(WQ_SEG_BYTES, gfp);
+	mem = seg_alloc(pre, gfp);
 	if (!mem)
 		return -ENOMEM;
 
 	if (!v->root)
-		v->root = kzalloc(WQ_SEG_BYTES, gfp);
+		v->root = seg_alloc(pre, gfp);
 	if (!v->root)
 		goto free;
 	leaf = (void ***)&v->root[seg / WQ_SEG_PTRS];
 	if (!*leaf)
-		*leaf = kzalloc(WQ_SEG_BYTES, gfp);
+		*leaf = seg_alloc(pre, gfp);
 	if (!*leaf)
 		goto free_root;
 	(*leaf)[seg % WQ_SEG_PTRS] = mem;
@@ -50,8 +65,8 @@ free:
 }
 
 /*
- * Element @i, the last one, went.  A segment is freed when the one before it is
- * half empty: elements that come and go at a boundary cost no allocation.
+ * Element @i, the last one, was removed.  A segment is freed when the one before it is
+ * half empty, so that elements added and removed at a boundary cost no allocation.
  */
 void wq_vec_trim(struct wq_vec *v, u32 i, u32 per)
 {
@@ -71,7 +86,7 @@ void wq_vec_trim(struct wq_vec *v, u32 i, u32 per)
 	}
 }
 
-/* All elements went: the first segment is left. */
+/* Free the vector, which has no elements: wq_vec_trim() has left the first segment. */
 void wq_vec_free(struct wq_vec *v)
 {
 	if (!v->root)
@@ -82,3 +97,27 @@ void wq_vec_free(struct wq_vec *v)
 	v->root = NULL;
 }
 WQ_EXPORT_FOR_KUNIT(wq_vec_free);
+
+/* Fill @pre, outside of the lock.  -ENOMEM: @pre may hold some segments, to be freed. */
+int wq_vec_prealloc(struct wq_vec_prealloc *pre, gfp_t gfp)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(pre->seg); i++) {
+		if (!pre->seg[i])
+			pre->seg[i] = kzalloc(WQ_SEG_BYTES, gfp);
+		if (!pre->seg[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void wq_vec_prealloc_free(struct wq_vec_prealloc *pre)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(pre->seg); i++) {
+		kfree(pre->seg[i]);
+		pre->seg[i] = NULL;
+	}
+}

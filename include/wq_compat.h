@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What kernels from 6.1 on lack of the spelling that the rest of wq is written
- * in.  Tests for a macro rather than for a version where there is one: stable
- * kernels carry backports.
+ * Interfaces of newer kernels that kernels from 6.1 on lack.  The rest of wq is written
+ * for the newest spelling.  A macro is tested for rather than a version, if there is
+ * one, because stable kernels carry backports.
  */
 #ifndef _WQ_COMPAT_H
 #define _WQ_COMPAT_H
@@ -16,7 +16,7 @@
 #define kzalloc_obj(VAR, GFP)	kzalloc(sizeof(typeof(VAR)), GFP)
 #endif
 
-/* Came with 6.9, and to those before as a backport. */
+/* Came with 6.9, and with backports to older kernels. */
 #ifndef __uninitialized
 #if __has_attribute(__uninitialized__)
 #define __uninitialized	__attribute__((__uninitialized__))
@@ -25,14 +25,14 @@
 #endif
 #endif
 
-/* It was <asm/unaligned.h> before 6.12. */
+/* Before 6.12 the header is <asm/unaligned.h>. */
 #if KERNEL_VERSION(6, 12, 0) <= LINUX_VERSION_CODE
 #include <linux/unaligned.h>
 #else
 #include <asm/unaligned.h>
 #endif
 
-/* hrtimer_setup() came with 6.13, and hrtimer_init() went. */
+/* 6.13 replaced hrtimer_init() by hrtimer_setup(). */
 static inline void wq_hrtimer_setup(struct hrtimer *timer,
 				    enum hrtimer_restart (*fn)(struct hrtimer *timer),
 				    clockid_t clock, enum hrtimer_mode mode)

@@ -6,10 +6,11 @@
 say() { echo "wq: $*" >&2; }
 
 need_test_tools() {
-	tools/deps gcc libc6-dev gcc-multilib perl python3 make busybox-static cpio qemu-system-x86 \
-		kmod xz-utils jq tmux bpftrace trace-cmd
+	# with what tools/vm needs to build kernels, so that it installs nothing in between
+	tools/deps gcc libc6-dev gcc-multilib perl python3 make busybox-static qemu-system-x86 \
+		kmod xz-utils jq tmux bpftrace trace-cmd bc bison flex libelf-dev libssl-dev dwarves patch
 	get_promtool
-	kernel=$(realpath "$(tools/vm/vm kdir uml)/source")
+	kernel=$(tools/vm/vm source uml)
 }
 
 build_selftests() {

@@ -79,7 +79,7 @@ static int fixture_init(struct kunit *test)
 
 	if (!fx)
 		return -ENOMEM;
-	fx->q = wq_create(NULL);
+	fx->q = wq_create(&(struct wq_params){ .max_keys = WQ_MAX_KEYS });
 	if (IS_ERR_OR_NULL(fx->q))
 		return -ENOMEM;
 	test->priv = fx;
@@ -1343,6 +1343,17 @@ static void cancel_of_a_shut_down_queue_drops_a_ready_key(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 }
 
+static void by_default_a_queue_holds_65536_keys(struct kunit *test)
+{
+	struct wq *q = wq_create(NULL);
+	struct wq_stat st;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(q));
+	wq_stats(q, &st);
+	wq_destroy(q);
+	KUNIT_EXPECT_EQ(test, st.max_keys, 65536U);
+}
+
 static void the_figures_of_a_new_queue_are_zero(struct kunit *test)
 {
 	const struct wq_stat *st = stats(test);
@@ -1412,6 +1423,7 @@ static struct kunit_case state_cases[] = {
 	KUNIT_CASE(cancel_drops_the_further_run_of_a_key_in_processing),
 	KUNIT_CASE(add_after_cancel_during_processing_runs_once_more),
 	KUNIT_CASE(cancel_of_a_shut_down_queue_drops_a_ready_key),
+	KUNIT_CASE(by_default_a_queue_holds_65536_keys),
 	KUNIT_CASE(the_figures_of_a_new_queue_are_zero),
 	KUNIT_CASE(the_figures_count_keys_by_state),
 	KUNIT_CASE(the_figures_count_what_was_done),

@@ -24,7 +24,7 @@
 #include <linux/sort.h>
 #include <linux/vmalloc.h>
 
-#include "../include/wq_internal.h"
+#include "../include/wq_core.h"
 #include "wq_kunit.h"
 
 #define SEC	((s64)NSEC_PER_SEC)
@@ -106,7 +106,7 @@ static struct wq *queue_of(struct kunit *test, const struct wq_params *params)
 
 static struct wq *in_real_time(struct kunit *test)
 {
-	struct wq_params params = { .name = QUEUE };
+	struct wq_params params = { .name = QUEUE, .max_keys = WQ_MAX_KEYS };
 
 	return queue_of(test, &params);
 }
@@ -2204,14 +2204,23 @@ struct heap_test {
 	struct wq_heap h;
 	struct wq_entry entries[HEAP_ENTRIES];
 	/* the model: who is in, sorted */
-	struct wq_slot sorted[HEAP_ENTRIES];
+	struct wq_heap_slot sorted[HEAP_ENTRIES];
 	u32 count;
 };
 
-static struct wq_slot *slot_at(const struct wq_heap *h, u32 i)
+static struct wq_heap_slot *slot_at(const struct wq_heap *h, u32 i)
 {
-	return wq_vec_at(&h->vec, i, WQ_SEG_BYTES / sizeof(struct wq_slot),
-			 sizeof(struct wq_slot));
+	return wq_vec_at(&h->vec, i, WQ_SEG_BYTES / sizeof(struct wq_heap_slot),
+			 sizeof(struct wq_heap_slot));
+}
+
+static int heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due, gfp_t gfp)
+{
+	int ret = wq_heap_reserve(h, NULL, gfp);
+
+	if (!ret)
+		wq_heap_insert(h, e, due);
+	return ret;
 }
 
 static s64 first_due(const struct wq_heap *h)
@@ -2248,7 +2257,7 @@ static void sorted_put(struct heap_test *t, struct wq_entry *e, s64 due)
 	/* equal times: behind those that are there */
 	for (; i && t->sorted[i - 1].due > due; i--)
 		t->sorted[i] = t->sorted[i - 1];
-	t->sorted[i] = (struct wq_slot){ .due = due, .entry = e };
+	t->sorted[i] = (struct wq_heap_slot){ .due = due, .entry = e };
 }
 
 static void sorted_take(struct heap_test *t, struct wq_entry *e)
@@ -2273,7 +2282,7 @@ static u32 heap_faults(const struct wq_heap *h)
 /* The heap's first is the model's first. */
 static bool same_first(const struct heap_test *t)
 {
-	const struct wq_slot *s;
+	const struct wq_heap_slot *s;
 
 	if (t->h.count != t->count)
 		return false;
@@ -2293,7 +2302,7 @@ static u32 pops_that_differ(struct heap_test *t)
 	u32 i, wrong = t->h.count != t->count;
 
 	for (i = 0; !wrong && i < t->count; i++) {
-		struct wq_slot *s = slot_at(&t->h, 0);
+		struct wq_heap_slot *s = slot_at(&t->h, 0);
 
 		wrong += s->entry != t->sorted[i].entry || s->due != t->sorted[i].due ||
 			 heap_faults(&t->h);
@@ -2306,7 +2315,7 @@ static u32 pops_that_differ(struct heap_test *t)
 /* The heap of one permutation, and its model, to start from again and again. */
 struct heap_copy {
 	u32 count;
-	struct wq_slot heap[PERM], sorted[PERM];
+	struct wq_heap_slot heap[PERM], sorted[PERM];
 	struct wq_entry entries[PERM];
 };
 
@@ -2368,7 +2377,7 @@ static u32 permutation_differs(struct heap_test *t, const u8 *order, u32 n)
 	u32 i, wrong = 0;
 
 	for (i = 0; i < n; i++) {
-		wrong += !!wq_heap_insert(&t->h, &t->entries[i], 2 * order[i] + 2, GFP_KERNEL);
+		wrong += !!heap_insert(&t->h, &t->entries[i], 2 * order[i] + 2, GFP_KERNEL);
 		sorted_put(t, &t->entries[i], 2 * order[i] + 2);
 	}
 	wrong += moves_and_cancels_that_differ(t);
@@ -2424,9 +2433,9 @@ static u32 heap_step(struct heap_test *t, struct rnd_state *state, bool growing)
 	if (!in) {
 		if (!growing)
 			return 0;
-		e->state = WQ_DELAYED;
+		e->state = ENTRY_DELAYED;
 		sorted_put(t, e, due);
-		return !!wq_heap_insert(&t->h, e, due, GFP_KERNEL);
+		return !!heap_insert(&t->h, e, due, GFP_KERNEL);
 	}
 	if (rnd(state, 8) < (growing ? 5 : 1)) {
 		sorted_take(t, e);
@@ -2471,7 +2480,7 @@ static void an_entry_moved_to_its_own_time_leaves_behind_its_equals(struct kunit
 	u32 i;
 
 	for (i = 0; i < 20; i++)
-		wq_heap_insert(&t->h, &t->entries[i], 5, GFP_KERNEL);
+		heap_insert(&t->h, &t->entries[i], 5, GFP_KERNEL);
 	wq_heap_move(&t->h, &t->entries[0], 5);
 	for (i = 1; i < 20; i++) {
 		KUNIT_EXPECT_PTR_EQ(test, slot_at(&t->h, 0)->entry, &t->entries[i]);
@@ -2487,10 +2496,10 @@ static void equal_times_keep_their_order_where_the_sequence_wraps(struct kunit *
 
 	t->h.seq = -10;
 	for (i = 0; i < 20; i++)
-		wq_heap_insert(&t->h, &t->entries[i], 5, GFP_KERNEL);
+		heap_insert(&t->h, &t->entries[i], 5, GFP_KERNEL);
 	t->h.seq = S32_MAX - 10;
 	for (i = 20; i < 40; i++)
-		wq_heap_insert(&t->h, &t->entries[i], 6, GFP_KERNEL);
+		heap_insert(&t->h, &t->entries[i], 6, GFP_KERNEL);
 	for (i = 0; i < 40; i++) {
 		wrong += slot_at(&t->h, 0)->entry != &t->entries[i];
 		wq_heap_remove(&t->h, slot_at(&t->h, 0)->entry);
@@ -2506,7 +2515,7 @@ static void the_extremes_of_time_sort_as_numbers(struct kunit *test)
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(dues); i++)
-		wq_heap_insert(&t->h, &t->entries[i], dues[i], GFP_KERNEL);
+		heap_insert(&t->h, &t->entries[i], dues[i], GFP_KERNEL);
 	while (t->h.count) {
 		KUNIT_EXPECT_LE(test, last, first_due(&t->h));
 		last = first_due(&t->h);
@@ -2525,7 +2534,7 @@ static void an_insert_without_memory_changes_nothing(struct kunit *test)
 	for (i = 0; i < HEAP_ENTRIES; i++) {
 		for (n = 1; n < 10; n++) {
 			fail_nth(n);
-			ret = wq_heap_insert(&t->h, &t->entries[i], 1000 - i, GFP_KERNEL);
+			ret = heap_insert(&t->h, &t->entries[i], 1000 - i, GFP_KERNEL);
 			has_failed();
 			if (!ret)
 				break;
@@ -2552,7 +2561,7 @@ static void a_hundred_thousand_entries_come_and_their_memory_goes(struct kunit *
 	KUNIT_ASSERT_NOT_NULL(test, entries);
 	prandom_seed_state(&state, 1);
 	for (i = 0; i < HEAP_MANY; i++) {
-		wrong += !!wq_heap_insert(&t->h, &entries[i], rnd(&state, HEAP_MANY), GFP_KERNEL);
+		wrong += !!heap_insert(&t->h, &entries[i], rnd(&state, HEAP_MANY), GFP_KERNEL);
 		cond_resched();
 	}
 	for (i = 0; i < HEAP_MANY; i++) {

@@ -21,7 +21,7 @@
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 
-#include "../include/wq_internal.h"
+#include "../include/wq_queue.h"
 #include "wq_kunit.h"
 
 #define SEC	((s64)NSEC_PER_SEC)
@@ -340,16 +340,16 @@ struct file_want {
 	struct held *h;
 };
 
-static int file_take(struct wq *q, void *arg)
+static int file_take(struct wq_cs *cs, void *arg)
 {
 	struct file_want *want = arg;
-	struct wq_entry *e = wq_pop(q, want->c);
 	struct held *h = want->h;
+	struct wq_entry *e;
 	size_t len;
+	int ret = wq_take(cs, want->c, WQ_MAX_KEY, true, &e);
 
-	if (!e)
-		return -EAGAIN;
-	wq_hand_out(q, e);
+	if (ret)
+		return ret;
 	memcpy(h->key, wq_entry_key(e, &len), min_t(size_t, e->len, sizeof(h->key)));
 	h->item = (struct wq_item){
 		.key = h->key, .len = len, .failures = e->failures, .token = e->token,
@@ -1826,11 +1826,11 @@ static void a_file_gets_every_key_with_a_lease(struct kunit *test)
 	pass(test, 1);
 	file_get(test, c, &b, "b");
 	KUNIT_EXPECT_EQ(test, lease_left(test, "a"), LEASE - 1);
-	KUNIT_EXPECT_EQ(test, c->nheld, 2U);
+	KUNIT_EXPECT_EQ(test, c->nr_held, 2U);
 	pass(test, LEASE - 1);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
 	KUNIT_EXPECT_EQ(test, query(test, "b"), WQ_KEY_PROCESSING);
-	KUNIT_EXPECT_EQ(test, c->nheld, 1U);
+	KUNIT_EXPECT_EQ(test, c->nr_held, 1U);
 	expect_file_stale(test, c, &a);
 	KUNIT_EXPECT_EQ(test, file_touch(c, &b), 0);
 	pass(test, LEASE - 1);
@@ -1848,9 +1848,9 @@ static void an_expired_key_is_ready_for_the_same_file_too(struct kunit *test)
 	pass(test, LEASE);
 	file_get(test, c, &new, "a");
 	expect_file_stale(test, c, &old);
-	KUNIT_EXPECT_EQ(test, c->nheld, 1U);
+	KUNIT_EXPECT_EQ(test, c->nr_held, 1U);
 	KUNIT_EXPECT_EQ(test, file_done(c, &new), 0);
-	KUNIT_EXPECT_EQ(test, c->nheld, 0U);
+	KUNIT_EXPECT_EQ(test, c->nr_held, 0U);
 	expect_file_stale(test, c, &old);
 }
 
@@ -2025,7 +2025,7 @@ static void file_gives_back(struct wq_consumer *c, const struct held *h)
 	struct wq_op op;
 
 	file_op(c, &op, h, h->item.token);
-	wq_give_back(c->q, c, &op, 1);
+	wq_give_back_ops(c->q, c, &op, 1);
 }
 
 static void what_could_not_be_told_is_given_back_and_does_not_expire(struct kunit *test)

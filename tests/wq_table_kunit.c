@@ -10,7 +10,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
-#include "../include/wq_internal.h"
+#include "../include/wq_table.h"
 #include "wq_kunit.h"
 
 #define KEYS		8192
@@ -94,7 +94,7 @@ static bool agrees(struct model *m, u32 n)
 
 	if (!k)
 		return true;
-	e = wq_table_find(&m->t, k->entry.hash, &n, sizeof(n));
+	e = wq_table_find(&m->t, k->entry.hash, &n, sizeof(n)).entry;
 	return e == (m->keys[n].in ? &k->entry : NULL);
 }
 
@@ -182,7 +182,7 @@ static void tell_all_while_others_move(struct kunit *test, u32 hashes)
 	for (n = 0; n < KEYS / 2; n += 2)
 		bad += !!insert(m, n, hashes ? rnd(m, hashes) : prandom_u32_state(&m->rnd));
 	do {
-		e = wq_table_next(&m->t, &cursor);
+		e = wq_table_next(&m->t, &cursor).entry;
 		if (e)
 			m->keys[*(u32 *)wq_key_of(e)->key].told++;
 		/* Grow for a while, then shrink, so that buckets split and merge. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * wq: keyed work queues.
+ * wq: keyed work queues, the kernel API.
  *
- * Producers say "this key needs work", many times and from anywhere; consumers
- * get one key at a time, work on it, and say done.  A key is never worked on by
- * two consumers at once, any number of adds before the work starts cost one
- * run, and an add during the work costs exactly one more run afterwards.
+ * A producer adds a key when the key needs work.  A consumer gets one key at a
+ * time, works on it and calls done.  Two consumers never work on the same key at
+ * once.  All adds of a key before its run starts cost one run, and an add during
+ * the run costs exactly one more run.
  *
  *	q = wq_create(NULL);
  *	wq_add(q, &ifindex, sizeof(ifindex));
@@ -15,7 +15,10 @@
  *		wq_done(q, &item);
  *	}
  *
- * A controller has such a loop, with its threads, retries and end, ready made.
+ * A controller, see wq_controller_start(), runs this loop in threads of its own and
+ * retries the keys that failed.
+ *
+ * The kernel-doc of each function is beside its definition, in wq_*.c.
  */
 #ifndef _LINUX_WQ_H
 #define _LINUX_WQ_H
@@ -33,27 +36,38 @@ struct wq_consumer;
 
 /**
  * struct wq_entry - the state of one key
- * @link: for the ordering policy while the key is ready
- * @node: likewise; an ordering policy uses one of both
+ * @link: an ordering policy may use it while the key is in the policy
+ * @node: an ordering policy may use it instead of @link
  *
- * Everything in it belongs to the queue's lock.
+ * The queue's lock protects all fields.
  */
 struct wq_entry {
+	/*
+	 * An entry is in at most one of: an ordering policy, the queue's list of
+	 * requeued entries, its consumer's list, a list of entries to free.
+	 */
 	union {
 		struct rb_node node;
 		struct {
 			struct list_head link;
-			/* private: */
+			/* private: valid while the key is processing */
 			struct wq_consumer *consumer;
 		};
+		/* private: the next entry to free */
+		struct wq_entry *next_freed;
 	};
-	/* private: */
+	/* private: which get handed the key out last */
 	u64 token;
+	/* private: ns, since when the key is dirty; of queues that keep times */
 	s64 since;
+	/* private: ns, when the key was handed out; of queues that keep times */
 	s64 start;
 	u32 hash;
+	/* private: order among equal due times */
 	u32 seq;
+	/* private: index in the heap of delayed entries, while delayed */
 	u32 heap : 25;
+	/* private: ENTRY_*, see wq_entry.h */
 	u32 state : 7;
 	u32 failures : 21;
 	u32 len : 11;
@@ -62,18 +76,19 @@ struct wq_entry {
 const void *wq_entry_key(struct wq_entry *entry, size_t *len);
 
 /**
- * struct wq_order_ops - an ordering policy: what client-go calls Queue
- * @touch: an entry that is in the policy was added again; may be NULL
- * @push: an entry became ready
- * @len: how many are in the policy
- * @pop: takes the entry to hand out next; never called where @len is 0
- * @remove: takes out this entry, which is in the policy (it was canceled)
+ * struct wq_order_ops - an ordering policy, which client-go calls Queue
+ * @touch: a key that is in the policy was added once more; may be NULL
+ * @push: a key became ready
+ * @len: number of keys in the policy
+ * @pop: remove and return the key to hand out next; not called while @len is 0
+ * @remove: remove this key, which was canceled
  *
- * All are called with the queue's lock held and interrupts off (on, on PREEMPT_RT): they
- * may not sleep, and can't fail.  Keys that a consumer gave back don't pass through
- * the policy a second time: they are handed out before it is asked.  Nor does one
- * that was popped for a process whose buffer is too small for it, or for which it
- * first has to have memory.
+ * The queue calls all operations with its lock held and interrupts off (on
+ * PREEMPT_RT: interrupts on).  They must not sleep and cannot fail.
+ *
+ * A requeued key bypasses the policy and is handed out ahead of it.  Two kinds of
+ * keys are requeued: a key that was given back, and a key that a process popped
+ * but could not take because its buffer was too small.
  */
 struct wq_order_ops {
 	void (*touch)(void *order, struct wq_entry *entry);
@@ -84,11 +99,12 @@ struct wq_order_ops {
 };
 
 /**
- * struct wq_clock - a clock in place of CLOCK_MONOTONIC, for tests
- * @now: the time in ns, from 0 up; called in any context, with the queue's lock
- *	held
+ * struct wq_clock - replaces CLOCK_MONOTONIC, for tests
+ * @now: returns the time in ns, 0 or above; called in any context with the queue's
+ *	lock held
  *
- * What becomes due as it moves becomes ready by wq_tick(), and by nothing else.
+ * A queue with such a clock has no thread.  After the clock has moved, wq_tick()
+ * makes the keys ready that have become due.
  */
 struct wq_clock {
 	s64 (*now)(struct wq_clock *clock);
@@ -97,11 +113,11 @@ struct wq_clock {
 struct wq_limiter;
 
 /**
- * struct wq_failure - a key that failed, as a limiter sees it
- * @key: its bytes
- * @len: how many
- * @failures: how often it failed before, since that was last forgotten; from
- *	2,097,151 on the queue counts no further, and this is U32_MAX
+ * struct wq_failure - a failed key, as a limiter sees it
+ * @key: the key
+ * @len: length of the key in bytes
+ * @failures: earlier failures of the key since its failures were last forgotten;
+ *	U32_MAX from 2,097,151 on, where the queue stops counting
  * @now: ns on the queue's clock
  */
 struct wq_failure {
@@ -112,19 +128,19 @@ struct wq_failure {
 };
 
 /**
- * struct wq_limiter_ops - a limiter: what client-go calls RateLimiter
- * @when: how long the key waits, in ns; 0 or less: not at all.  Called once for
- *	each failure.
- * @forget: the key's failures count no more; NULL: there is nothing to do, as the
- *	queue itself counts them
- * @num_requeues: how often the limiter saw the key fail; @f->failures includes the
- *	last one here, and @f->now is not set.  NULL: it tells wq_failure.failures
- *	where wq_limiter.counts is set, else 0
- * @free: frees it, with all that it holds
+ * struct wq_limiter_ops - a limiter, which client-go calls RateLimiter
+ * @when: return how long the key waits, in ns; 0 or less: it does not wait.  Called
+ *	once for each failure.
+ * @forget: the failures of the key are reset.  NULL if the limiter keeps nothing by
+ *	key; the queue resets its own count.
+ * @num_requeues: return how often the limiter saw the key fail; @f->failures
+ *	includes the last failure, and @f->now is not set.  NULL:
+ *	wq_failure.failures if wq_limiter.counts is set, else 0
+ * @free: free the limiter with all that it owns
  *
- * A limiter belongs to one queue.  All but @free are called with that queue's
- * lock held and interrupts off: they need no lock of their own for what they
- * keep, may not sleep, and can't fail.
+ * A limiter belongs to one queue.  The queue calls all operations but @free with
+ * its lock held and interrupts off.  So a limiter needs no lock of its own, must
+ * not sleep and cannot fail.
  */
 struct wq_limiter_ops {
 	s64 (*when)(struct wq_limiter *l, const struct wq_failure *f);
@@ -134,18 +150,20 @@ struct wq_limiter_ops {
 };
 
 /**
- * struct wq_limiter - the head of every limiter, see wq_limiter_init()
- * @counts: it goes by wq_failure.failures, so that the queue has to remember
- *	those of a key that has nothing else to be remembered for
+ * struct wq_limiter - the base of every limiter, see wq_limiter_init()
+ * @counts: the limiter uses wq_failure.failures, so a failed key keeps its entry
+ *	even when it is idle
  */
 struct wq_limiter {
 	/* private: */
 	const struct wq_limiter_ops *ops;
 	/* public: */
 	bool counts;
-	/* private: */
+	/* private: a queue or another limiter has taken it over */
 	bool owned;
+	/* private: levels of limiters below it */
 	u8 nested;
+	/* private: links the limiters that composed_new() takes over */
 	struct wq_limiter *next;
 };
 
@@ -163,22 +181,24 @@ u32 wq_limiter_num_requeues(struct wq_limiter *l, const struct wq_failure *f);
 void wq_limiter_free(struct wq_limiter *l);
 
 /**
- * struct wq_params - what wq_create() makes
- * @name: the queue's name, as in struct wq_open; NULL: none.  A queue with a name
- *	keeps times, for metrics, and is in debugfs.
- * @max_keys: the most keys in any state; 0: WQ_MAX_KEYS.  No user's limit holds
- *	here: bound a queue that processes may open.
- * @mode: not 0: processes may open the queue by its name, with these
- *	permission bits; owner and group are root
+ * struct wq_params - parameters of wq_create()
+ * @name: name of the queue, by the rules of struct wq_open; NULL: no name.  A queue
+ *	with a name keeps times for its metrics and has a directory in debugfs.
+ * @max_keys: upper bound on keys in any state; 0: 65,536.  The limits of users do
+ *	not apply, so choose the bound with care if processes may open the queue.
+ * @mode: permission bits with which processes may open the queue by its name; owner
+ *	and group are root.  0: processes may not open it.
  * @order: ordering policy; NULL: first in, first out
- * @order_data: first argument of the policy's functions; must live until
+ * @order_data: first argument of the policy's operations; must live until
  *	wq_destroy() returns
- * @clock: for delays; NULL: CLOCK_MONOTONIC, which stands still while the machine
- *	sleeps: a delay doesn't run out in its sleep.  Must live as @order_data.
- * @limiter: for wq_add_rate_limited(); NULL: wq_limiter_default_controller().
- *	wq_create() takes it over, even where it fails, and takes an ERR_PTR, which
- *	it then returns.
- * @lease: ns, as in struct wq_open, for processes and wq_get_leased(); 0: none
+ * @clock: clock for delays and leases; NULL: CLOCK_MONOTONIC, which does not advance
+ *	while the machine is suspended.  Must live until wq_destroy() returns.
+ * @limiter: limiter for failed keys; NULL: wq_limiter_default_controller().
+ *	wq_create() takes the limiter over even if it fails.  An ERR_PTR is
+ *	returned by wq_create(), so that a constructor's result can be passed
+ *	unchecked.
+ * @lease: ns, as in struct wq_open, for processes and for wq_get_leased(); 0: no
+ *	leases
  */
 struct wq_params {
 	const char *name;
@@ -193,9 +213,10 @@ struct wq_params {
 
 /**
  * struct wq_item - a key that wq_get() handed out
- * @key: its bytes, valid until wq_done(); of wq_get_leased(): in the caller's buffer
- * @len: how many
- * @failures: how often it failed since that was last forgotten
+ * @key: the key.  After wq_get(): memory of the queue, valid until wq_done().  After
+ *	wq_get_leased(): the caller's buffer.
+ * @len: length of the key in bytes
+ * @failures: failures of the key since they were last forgotten
  */
 struct wq_item {
 	const void *key;
@@ -233,19 +254,21 @@ int wq_drain(struct wq *q);
 bool wq_shutting_down(struct wq *q);
 
 /*
- * Backoff, for code that loops itself: what client-go calls wait.Backoff.
+ * Backoff, for code that has a loop of its own; client-go calls it wait.Backoff.
  */
 
-/* 1.0 of a factor or a jitter: both are in millionths. */
+/* A factor or jitter of 1.0: both are in millionths. */
 #define WQ_ONE	1000000U
 
 /**
  * struct wq_backoff - delays that grow step by step
- * @duration: ns, of the next step, before jitter
- * @factor: that @duration is multiplied with after a step, in millionths; 0: none
- * @jitter: the most that is added to a step, as a part of it, in millionths; 0: none
- * @steps: how many are left; after that the duration stays
- * @cap: ns; a product above it becomes it, and ends the steps; 0 or less: none
+ * @duration: ns, delay of the next step, before jitter
+ * @factor: each step multiplies @duration by it, in millionths; 0: @duration stays
+ * @jitter: upper bound of the random part added to a step, as a fraction of the step,
+ *	in millionths; 0: none
+ * @steps: number of steps left; at 0 @duration no longer changes
+ * @cap: ns; 0 or less: no cap.  If a product exceeds it, @duration becomes @cap and
+ *	@steps becomes 0.
  */
 struct wq_backoff {
 	s64 duration;
@@ -259,9 +282,11 @@ s64 wq_jitter(s64 duration, u32 factor);
 s64 wq_backoff_step(struct wq_backoff *b);
 
 /**
- * struct wq_backoff_manager - delays that grow endlessly, and start again after calm
+ * struct wq_backoff_manager - delays that grow without end, and start over after a
+ *	quiet time
  *
- * Set up by wq_backoff_manager_init(); not locked by itself.
+ * Initialized by wq_backoff_manager_init().  It has no lock: the caller serializes
+ * its uses.
  */
 struct wq_backoff_manager {
 	/* private: */
@@ -281,25 +306,27 @@ void wq_backoff_until(void (*fn)(void *data), void *data, struct wq_backoff_mana
 void wq_until(void (*fn)(void *data), void *data, s64 period);
 
 /*
- * A controller: threads that work on the keys of a queue.
+ * A controller: threads that process the keys of a queue.
  */
 
 struct wq_controller;
 
 /**
- * struct wq_controller_params - what wq_controller_start() starts
- * @q: the queue; belongs to the caller, and must outlive the controller
- * @name: of the threads, which get a number each; NULL: "wq"
- * @workers: how many; 0: one
- * @max_retries: how often a key that failed is tried again, each time after the
- *	delay of the queue's limiter; then its failures are forgotten and it is
- *	given up
- * @fn: works on a key.  0: it is done, and its failures are forgotten; a negative
- *	errno: it failed; above 0: it is done, and needs the next run after that
- *	many ns.  May sleep; must not stop the controller, nor drain the queue.
- * @gave_up: told of each key that was given up, with the last error of @fn, before
- *	the key is done; NULL: it is logged
- * @data: first argument of both
+ * struct wq_controller_params - parameters of wq_controller_start()
+ * @q: the queue.  The caller keeps it, and must not destroy it before the controller
+ *	has stopped.
+ * @name: name of the threads, followed by a number; NULL: "wq"
+ * @workers: number of threads; 0: one
+ * @max_retries: upper bound on retries of a failed key, each after the delay of the
+ *	queue's limiter.  After that the controller forgets the key's failures and
+ *	gives the key up.
+ * @fn: process a key.  0: done, its failures are forgotten; negative errno: the key
+ *	failed; above 0: done, and the key needs its next run after that many ns.
+ *	May sleep.  Must neither stop the controller nor drain the queue: both wait
+ *	for @fn, and lockdep reports the deadlock.
+ * @gave_up: called before done for each key that is given up, with the last error of
+ *	@fn; NULL: the controller logs the key
+ * @data: first argument of @fn and @gave_up
  */
 struct wq_controller_params {
 	struct wq *q;

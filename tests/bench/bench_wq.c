@@ -12,6 +12,9 @@
 
 #include "bench.h"
 
+/* Room for all keys that any part adds. */
+static const struct wq_params large = { .max_keys = WQ_MAX_KEYS };
+
 #define BENCH_HOUR	(3600LL * NSEC_PER_SEC)
 
 /* Look at the scheduler now and then. */
@@ -169,7 +172,7 @@ static int wq_phases(struct bench *b, u64 n, u64 unused)
 	for (i = 0; i < ARRAY_SIZE(l); i++)
 		ret |= laps_init(&l[i]);
 	for (rep = 0; rep < reps && !ret; rep++) {
-		q = wq_create(NULL);
+		q = wq_create(&large);
 		if (IS_ERR(q)) {
 			ret = PTR_ERR(q);
 			break;
@@ -195,7 +198,7 @@ static int wq_delayed(struct bench *b, u64 n, u64 unused)
 
 	ret = laps_init(&laps);
 	for (rep = 0; rep < reps && !ret; rep++) {
-		q = wq_create(NULL);
+		q = wq_create(&large);
 		if (IS_ERR(q)) {
 			ret = PTR_ERR(q);
 			break;
@@ -285,7 +288,7 @@ static int wq_late(struct bench *b, u64 n, u64 m)
 	l.due = kvcalloc(n, sizeof(*l.due), GFP_KERNEL);
 	if (!l.due)
 		return -ENOMEM;
-	l.q = wq_create(NULL);
+	l.q = wq_create(&large);
 	if (IS_ERR(l.q)) {
 		kvfree(l.due);
 		return PTR_ERR(l.q);
@@ -438,7 +441,7 @@ static int wq_pair(struct bench *b, u64 n, u64 unused)
 	int ret;
 
 	init_completion(&p.over);
-	p.q = wq_create(NULL);
+	p.q = wq_create(&large);
 	if (IS_ERR(p.q))
 		return PTR_ERR(p.q);
 	t[0] = bench_thread(pair_consumer, &p, -1);
@@ -637,7 +640,7 @@ static int wq_worst(struct bench *b, u64 n, u64 m)
 		ret = bench_array_init(&w[op].least, n, sizeof(u32));
 
 	for (r = 0; r < m && !ret; r++) {
-		q = wq_create(NULL);
+		q = wq_create(&large);
 		if (IS_ERR(q)) {
 			ret = PTR_ERR(q);
 			break;
@@ -719,7 +722,7 @@ static int smp(struct bench *b, u64 n, u64 m, unsigned int queues)
 		goto out;
 	}
 	for (i = 0; i < queues && !ret; i++) {
-		q[i] = wq_create(NULL);
+		q[i] = wq_create(&large);
 		ret = PTR_ERR_OR_ZERO(q[i]);
 	}
 	if (ret)

@@ -27,7 +27,8 @@
 #include <linux/sched.h>
 #include <linux/vmalloc.h>
 
-#include "../../include/wq_internal.h"
+#include "../../include/wq_metrics.h"
+#include "../../include/wq_queue.h"
 #include "wq_steps.h"
 
 static unsigned int depth;
@@ -211,7 +212,7 @@ static int real_add(struct rig *rig, const struct ws_step *s)
 	/* as WQ_IOC_ADD */
 	op.delay = s->ns;
 	op.flags = flags;
-	if (wq_add_check(s->ns, flags))
+	if (wq_op_set_add(&op, s->ns, flags))
 		return -EINVAL;
 	wq_add_ops(rig->q, &op, 1, true, GFP_KERNEL);
 	return op.result;
@@ -227,17 +228,14 @@ struct taken {
 };
 
 /* As WQ_IOC_GET. */
-static int take(struct wq *q, void *arg)
+static int take(struct wq_cs *cs, void *arg)
 {
 	struct taken *t = arg;
 	struct wq_entry *e;
+	int ret = wq_take(cs, t->c, t->small ? 0 : WQ_MAX_KEY, true, &e);
 
-	if (t->small && wq_next_len(q))
-		return -EMSGSIZE;
-	e = wq_pop(q, t->c);
-	if (!e)
-		return -EAGAIN;
-	wq_hand_out(q, e);
+	if (ret)
+		return ret;
 	t->key = key_of(wq_key_of(e)->key, e->len);
 	t->token = e->token;
 	t->failures = wq_failures(e);
@@ -287,7 +285,7 @@ static int real_get(struct rig *rig, const struct ws_step *s, struct taken *t)
 
 	op = rig->op[t->key];
 	op.token = t->token;
-	wq_give_back(rig->q, t->c, &op, 1);
+	wq_give_back_ops(rig->q, t->c, &op, 1);
 	return -EFAULT;
 }
 
@@ -305,7 +303,7 @@ static int real_done(struct rig *rig, const struct ws_step *s, u64 token)
 		return token ? wq_done_with(rig->q, item_of(rig, s), s->ns, s->flags) :
 			       wq_done_key(rig->q, op.key, op.len);
 	op.token = token;
-	if (wq_done_check(&op, s->flags, s->ns))
+	if (wq_op_set_done(&op, s->ns, s->flags))
 		return -EINVAL;
 	wq_done_ops(rig->q, rig->c[s->who], &op, 1, true, GFP_KERNEL);
 	return op.result;

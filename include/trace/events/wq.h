@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tracepoints: every change of a key's state.  A key is told by its first bytes,
- * escaped as in a C string; times are in ns, and 0 for a queue without a name,
- * which has none.
+ * Tracepoints: every change of a key's state.
+ *
+ * A key is shown by its first bytes, escaped as in a C string.  Times are in ns; they
+ * are 0 for a queue without a name, which keeps no times.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM wq
@@ -12,7 +13,7 @@
 
 #include <linux/tracepoint.h>
 
-#include "wq_internal.h"
+#include "wq_core.h"
 
 #ifndef WQ_TRACE_KEY
 #define WQ_TRACE_KEY	64	/* bytes of an escaped key, with its NUL */
@@ -41,27 +42,27 @@ DECLARE_EVENT_CLASS(wq_key_ns,
 	TP_printk("queue=%s key=%s ns=%lld", __entry->queue, __entry->key, __entry->ns)
 );
 
-/* The key was ready, or dirty, so long. */
+/* A key was handed out; ns: how long it was dirty. */
 DEFINE_EVENT(wq_key_ns, wq_get,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
 
-/* The work took so long. */
+/* A run ended by done; ns: how long it took. */
 DEFINE_EVENT(wq_key_ns, wq_done,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
 
-/* Its lease ended; it was held so long. */
+/* A lease expired; ns: how long the key was held. */
 DEFINE_EVENT(wq_key_ns, wq_expire,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
 
-/* The key comes after this delay. */
+/* A key was delayed; ns: the delay. */
 DEFINE_EVENT(wq_key_ns, wq_delay,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
 
-/* Its time has come, and this late. */
+/* A delayed key is due; ns: how late the thread is. */
 DEFINE_EVENT(wq_key_ns, wq_due,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
 
-/* The key needs a run, newly or not. */
+/* A key was added; coalesced: it was dirty before. */
 TRACE_EVENT(wq_add,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, bool coalesced),
 	TP_ARGS(q, e, coalesced),
@@ -79,7 +80,7 @@ TRACE_EVENT(wq_add,
 		  __entry->coalesced)
 );
 
-/* The key failed, for the nth time; what the limiter said. */
+/* A key failed; failures includes this one, delay is the limiter's, ns. */
 TRACE_EVENT(wq_retry,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 delay),
 	TP_ARGS(q, e, delay),
@@ -99,7 +100,7 @@ TRACE_EVENT(wq_retry,
 		  __entry->failures, __entry->delay)
 );
 
-/* So many failures of the key count no more. */
+/* The failures of a key were reset; failures: how many. */
 TRACE_EVENT(wq_forget,
 	TP_PROTO(const struct wq *q, struct wq_entry *e),
 	TP_ARGS(q, e),
@@ -117,7 +118,7 @@ TRACE_EVENT(wq_forget,
 		  __entry->failures)
 );
 
-/* A consumer gave back this key, or all of its keys as it ended; then there's no key. */
+/* A key was given back; or, with an empty key, all keys of a consumer that ended. */
 TRACE_EVENT(wq_give_back,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, u32 keys),
 	TP_ARGS(q, e, keys),
@@ -134,7 +135,7 @@ TRACE_EVENT(wq_give_back,
 	TP_printk("queue=%s key=%s keys=%u", __entry->queue, __entry->key, __entry->keys)
 );
 
-/* What the key had to do is off; the state that it was in, WQ_KEY_*. */
+/* A key was canceled; state: WQ_KEY_* from before. */
 TRACE_EVENT(wq_cancel,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, u32 state),
 	TP_ARGS(q, e, state),
@@ -151,7 +152,7 @@ TRACE_EVENT(wq_cancel,
 	TP_printk("queue=%s key=%s state=0x%x", __entry->queue, __entry->key, __entry->state)
 );
 
-/* The queue is shut down, or once more; what is left, and what is dropped. */
+/* A shut down, the first or a further one; ready: keys left, dropped: delayed keys. */
 TRACE_EVENT(wq_shutdown,
 	TP_PROTO(const struct wq *q, bool drain, u32 ready, u32 dropped),
 	TP_ARGS(q, drain, ready, dropped),

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The queue: its data, its critical section, and the verbs of wq_core.c.
+ */
+#ifndef _WQ_CORE_H
+#define _WQ_CORE_H
+
+#include <linux/cache.h>
+#include <linux/ktime.h>
+#include <linux/lockdep.h>
+#include <linux/poll.h>
+#include <linux/rbtree.h>
+#include <linux/refcount.h>
+#include <linux/siphash.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/wq.h>
+
+#include "wq_compat.h"
+#include "wq_delay.h"
+#include "wq_entry.h"
+#include "wq_lease.h"
+#include "wq_ratelimit.h"
+#include "wq_table.h"
+
+struct wq_user;
+
+/**
+ * struct wq_consumer - a holder of keys: an open file, or all callers of the kernel API
+ * @held: L: entries that it holds, in the order of their gets
+ * @nr_held: L: number of entries in @held
+ * @nr_dirty: L: how many of these are dirty again
+ * @dead: L: the consumer has ended.  Its entries are part of wq.requeued, and their
+ *	state is out of date until wq_fixup_orphan().  The last of these entries frees
+ *	the consumer.
+ * @q: the queue, constant once it is set
+ * @pid: the process that opened the file; NULL for the kernel and for a dead consumer
+ * @starts: L: sum of the times at which its entries were got; this field and the
+ *	following ones are used if wq.timed
+ * @ended: L: when it ended
+ * @node: L: in wq.running while it holds entries
+ */
+struct wq_consumer {
+	struct list_head held;
+	unsigned int nr_held;
+	unsigned int nr_dirty;
+	bool dead;
+	struct wq *q;
+	struct pid *pid;
+	u64 starts;
+	s64 ended;
+	struct rb_node node;
+};
+
+/*
+ * Legend: L: protected by wq.lock; N: by wq_name.c's mutex; C: constant.
+ *
+ * Fields are grouped by the CPUs that write them.  Fields that are read without the
+ * lock, as the hash key is, share no cache line with fields that others write.
+ */
+struct wq {
+	/* Read by each verb, and hardly ever written */
+	hsiphash_key_t hash_key;	/* C */
+	u32 max_keys;			/* C */
+	umode_t mode;			/* C */
+	bool timed;			/* C: it has a name, so it keeps times */
+	const struct wq_order_ops *order; /* L: NULL: fifo; only changes to NULL */
+	void *order_data;		/* C */
+	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
+	struct wq_limiter *limiter;	/* L: only changes to NULL */
+
+	/* Written by most verbs */
+	spinlock_t lock ____cacheline_aligned_in_smp;
+	bool shut;			/* L: adds are refused; only changes to true */
+	bool hup;			/* L: pollers were woken for EPOLLHUP */
+	u32 nr_fifo;			/* L: entries in fifo */
+	u32 nr_requeued;		/* L: entries in requeued */
+	u32 nr_processing;		/* L: entries that live consumers hold */
+	struct list_head fifo;		/* L: ready entries, in the order of their adds */
+	struct list_head requeued;	/* L: ready entries ahead of all others */
+	struct wq_table table;		/* L */
+	struct wq_key *recycled;	/* L: memory of a freed entry, for the next one */
+	u64 key_bytes;			/* L: memory of entries */
+	u64 last_token;			/* L */
+	u64 adds;			/* L: statistics, see struct wq_stat */
+	u64 gets;			/* L */
+	u64 dones;			/* L */
+	struct wq_consumer kernel;	/* holds the keys got by the kernel API */
+	struct wq_heap heap;		/* L: delayed entries; void after a shut down */
+	s64 armed;			/* L: when the thread looks next, at the latest */
+	struct wq_leases leases;	/* L */
+	u64 starts;			/* L: sum of the times at which held entries were got */
+	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
+	struct wq_hist waits;		/* L */
+	struct wq_hist works;		/* L */
+	u64 coalesced;			/* L: statistics, see struct wq_stat */
+	u64 given_back;			/* L */
+	u64 merged;			/* L */
+	u64 canceled;			/* L */
+	u64 retries;			/* L */
+	u64 dropped;			/* L */
+	u64 expired;			/* L */
+	u32 nr_failed;			/* L: entries with failures */
+	u32 nr_retained;		/* L: how many of these are ENTRY_RETAINED */
+	u32 nr_drainers;		/* L: tasks that wait in a drain */
+	u32 plain_shutdowns;		/* L: shut downs without a drain, which end that wait */
+	u32 nr_consumers;		/* L: open files */
+
+	/* Written by waiters, read by wakers */
+	wait_queue_head_t getters ____cacheline_aligned_in_smp;	/* exclusive */
+	wait_queue_head_t pollers;
+
+	wait_queue_head_t drainers;
+	struct task_struct *thread;	/* L: drives delays and leases, see wq_thread.c */
+	struct delayed_work start_thread;
+	refcount_t ref;
+	kuid_t uid;			/* C */
+	kgid_t gid;			/* C */
+	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
+	struct list_head names;		/* N: in the list of named queues */
+	u64 id;				/* N: position in that list */
+	struct dentry *dir;		/* N: its directory in debugfs */
+	char name[WQ_NAME_MAX];		/* C */
+	struct lock_class_key drain_key;
+	struct lockdep_map drain_map;	/* workers hold it; wq_drain() acquires it */
+};
+
+/**
+ * struct wq_cs - a critical section: all that belongs to one hold of wq.lock
+ * @q: the queue
+ * @flags: interrupt flags
+ * @now: the time on the queue's clock, read at most once; -1: not read yet
+ * @freed: entries that wq_unlock() frees
+ * @nr_ready: entries that became ready: wq_unlock() wakes as many waiters
+ * @kick: not 0: wq_unlock() wakes the thread, as it has to look earlier than planned
+ *
+ * On the stack, initialized by wq_lock().
+ */
+struct wq_cs {
+	struct wq *q;
+	unsigned long flags;
+	s64 now;
+	struct wq_entry *freed;
+	u32 nr_ready;
+	u32 kick;
+};
+
+/**
+ * struct wq_op - one key on its way through a verb on an array
+ * @key: the key
+ * @hash: its hash, computed before the lock is taken
+ * @len: its length in bytes
+ * @flags: WQ_ADD_* and OP_*
+ * @result: below 0 before the verb: the verb skips this key; after it: the result
+ * @token: done, touch, give back: token of the get; 0: any
+ * @delay: add: ns; 0 or less: none
+ */
+struct wq_op {
+	const void *key;
+	u32 hash;
+	u16 len;
+	u16 flags;
+	int result;
+	u64 token;
+	s64 delay;
+};
+
+/* wq_op.flags beside those of the ABI */
+#define OP_RETRY	BIT(15)		/* add: counts as a retry even without a delay */
+#define OP_ADD		BIT(14)		/* done: add the key again, with the op's delay */
+#define OP_FORGET	BIT(13)		/* done: reset the failures */
+
+/* Keys handled in one critical section, which bounds its length. */
+#define WQ_BATCH	(IS_ENABLED(CONFIG_64BIT) ? 32 : 16)
+
+/* Critical section. */
+void wq_lock(struct wq_cs *cs, struct wq *q) __acquires(&q->lock);
+void wq_unlock(struct wq_cs *cs) __releases(&cs->q->lock);
+
+static inline void wq_assert_locked(const struct wq_cs *cs)
+{
+	lockdep_assert_held(&cs->q->lock);
+}
+
+/* The time on the queue's clock.  In a critical section it stands still. */
+static inline s64 wq_now(struct wq_cs *cs)
+{
+	wq_assert_locked(cs);
+	if (cs->now < 0)
+		cs->now = cs->q->clock ? cs->q->clock->now(cs->q->clock) : ktime_get_ns();
+	return cs->now;
+}
+
+/* In a critical section. */
+struct wq_entry *wq_lookup(struct wq_cs *cs, u32 hash, const void *key, size_t len);
+struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item);
+struct wq_entry *wq_listed(struct wq_cs *cs, struct wq_entry *e);
+struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor);
+u32 wq_nr_ready(const struct wq *q);
+u32 wq_depth(const struct wq *q);
+bool wq_is_idle(const struct wq *q);
+u32 wq_failures(const struct wq_entry *e);
+u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq_entry *e);
+void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry *e,
+		 struct wq_key_info *info);
+int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep);
+int wq_check_held(const struct wq_consumer *c, const struct wq_entry *e, u64 token);
+void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e);
+void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e);
+void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e);
+void wq_fill_item(struct wq_item *item, struct wq_entry *e);
+struct wq_entry *wq_next_due(struct wq_cs *cs);
+void wq_run_due(struct wq_cs *cs);
+void wq_run_expired(struct wq_cs *cs);
+void wq_set_shut(struct wq_cs *cs);
+
+/* Verbs on arrays. */
+int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len);
+int wq_op_set_add(struct wq_op *op, s64 delay, u32 flags);
+int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome);
+unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool stop, gfp_t gfp);
+unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n,
+			 bool stop, gfp_t gfp);
+unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
+			  unsigned int n, bool stop);
+void wq_give_back_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n);
+
+/* Verbs on one key. */
+int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+		 struct wq_key_info *info);
+int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+		  struct wq_key_info *info);
+int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
+		  struct wq_key_info *info);
+
+/* Waiting. */
+int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
+		int (*take)(struct wq_cs *cs, void *arg), void *arg);
+__poll_t wq_poll_mask(struct wq *q);
+
+/* Consumers. */
+void wq_consumer_init(struct wq_consumer *c, struct wq *q);
+struct wq_consumer *wq_consumer_new(void);
+void wq_consumer_bind(struct wq *q);
+void wq_consumer_end(struct wq_consumer *c);
+
+#endif /* _WQ_CORE_H */

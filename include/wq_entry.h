@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Entries: the states of a key, and the memory of an entry, see wq_entry.c.
+ */
+#ifndef _WQ_ENTRY_H
+#define _WQ_ENTRY_H
+
+#include <linux/bits.h>
+#include <linux/build_bug.h>
+#include <linux/container_of.h>
+#include <linux/list.h>
+#include <linux/log2.h>
+#include <linux/minmax.h>
+#include <linux/string.h>
+#include <linux/wq.h>
+
+/* wq_entry.state; wq_core.c has the diagram */
+#define ENTRY_DIRTY		BIT(0)	/* needs a run */
+#define ENTRY_PROCESSING	BIT(1)	/* a consumer holds it */
+#define ENTRY_REQUEUED		BIT(2)	/* with DIRTY: in wq.requeued, not in the policy */
+#define ENTRY_DELAYED		BIT(3)	/* in the heap; combines with each of the above */
+#define ENTRY_RETAINED		BIT(4)	/* alone: idle, its failures are remembered */
+
+/* The bit fields of struct wq_entry are wide enough. */
+#define WQ_MAX_FAILURES	(BIT(21) - 1)	/* this many failures, or more */
+static_assert(WQ_MAX_KEYS <= 1 << 25);	/* heap */
+static_assert(WQ_MAX_KEY < 1 << 11);	/* len */
+static_assert(!IS_ENABLED(CONFIG_64BIT) || sizeof(struct wq_entry) == 64);
+
+/* An entry together with its key. */
+struct wq_key {
+	struct wq_entry entry;
+	u8 key[];
+};
+
+/* The lease of an entry, see wq_lease.c. */
+struct wq_lease {
+	struct list_head link;	/* in wq_leases.list while the lease runs, else empty */
+	s64 end;		/* ns on the queue's clock */
+};
+
+/* An entry of a queue that has leases. */
+struct wq_leased_key {
+	struct wq_lease lease;
+	struct wq_key key;
+};
+
+/*
+ * An entry as the table, the heap or the list of leases returns it.  Its consumer may
+ * have died, and then its state is out of date.  Only wq_core.c turns it into an entry,
+ * by wq_entry_of(), which brings the state up to date; a wrapped pointer keeps other
+ * code from looking at the state before that.
+ */
+struct wq_found {
+	struct wq_entry *entry;
+};
+
+#define WQ_NOT_FOUND	((struct wq_found){ NULL })
+
+static inline struct wq_key *wq_key_of(struct wq_entry *e)
+{
+	return container_of(e, struct wq_key, entry);
+}
+
+static inline struct wq_lease *wq_lease_of(struct wq_entry *e)
+{
+	return &container_of(wq_key_of(e), struct wq_leased_key, key)->lease;
+}
+
+/* The room of an entry's memory is a power of two between these, or the latter. */
+#define WQ_MIN_ROOM	16
+#define WQ_MAX_ROOM	(WQ_MAX_KEY + sizeof(struct wq_lease))
+
+/* Bytes beside struct wq_key that an entry needs: its key and, if @leased, its lease. */
+static inline u32 wq_key_needs(bool leased, u32 len)
+{
+	return max_t(u32, WQ_MIN_ROOM, leased ? sizeof(struct wq_lease) + len : len);
+}
+
+/* Bytes beside struct wq_key that its memory has. */
+static inline u32 wq_key_room(bool leased, u32 len)
+{
+	u32 needs = wq_key_needs(leased, len);
+
+	/* Most keys are short. */
+	if (needs == WQ_MIN_ROOM)
+		return WQ_MIN_ROOM;
+	return min_t(u32, roundup_pow_of_two(needs), WQ_MAX_ROOM);
+}
+
+/* Memory of an entry in bytes. */
+static inline u32 wq_key_bytes(bool leased, u32 len)
+{
+	return sizeof(struct wq_key) + wq_key_room(leased, len);
+}
+
+static inline void wq_key_init(struct wq_key *k, bool leased, u32 hash, const void *key, u32 len)
+{
+	memset(&k->entry, 0, sizeof(k->entry));
+	k->entry.hash = hash;
+	k->entry.len = len;
+	memcpy(k->key, key, len);
+	if (leased)
+		INIT_LIST_HEAD(&wq_lease_of(&k->entry)->link);
+}
+
+struct wq_key *wq_key_alloc(bool leased, u32 len, gfp_t gfp);
+void wq_key_free(struct wq_key *k, bool leased);
+size_t wq_key_text(char *to, size_t size, struct wq_entry *e);
+
+int wq_entry_init(void);
+void wq_entry_exit(void);
+
+#endif /* _WQ_ENTRY_H */

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Named queues, see wq_name.c.
+ */
+#ifndef _WQ_NAME_H
+#define _WQ_NAME_H
+
+#include <linux/fs.h>
+#include <linux/wq.h>
+
+int wq_name_check(const char *name);
+int wq_name_open(const struct wq_open *args, struct wq_limiter *limiter, fmode_t fmode,
+		 struct wq **qp);
+int wq_name_publish(struct wq *q);
+void wq_name_withdraw(struct wq *q);
+int wq_name_unlink(const char *name);
+u32 wq_name_list(struct wq_queue *to, u32 most, u64 *cursor);
+void wq_name_exit(void);
+
+#endif /* _WQ_NAME_H */

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The life of a queue, see wq_queue.c.
+ */
+#ifndef _WQ_QUEUE_H
+#define _WQ_QUEUE_H
+
+#include <linux/refcount.h>
+
+#include "wq_core.h"
+
+/* Keys of a queue whose creator does not choose a bound. */
+#define WQ_DEFAULT_KEYS	(1U << 16)
+
+int wq_check_limits(u32 max_keys, u32 mode, s64 lease);
+struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp);
+void wq_purge(struct wq *q);
+void wq_put(struct wq *q);
+int wq_wait_drained(struct wq *q);
+
+static inline struct wq *wq_ref(struct wq *q)
+{
+	refcount_inc(&q->ref);
+	return q;
+}
+
+#endif /* _WQ_QUEUE_H */

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Quotas: how many queues and keys one user may have, see wq_quota.c.
+ */
+#ifndef _WQ_QUOTA_H
+#define _WQ_QUOTA_H
+
+#include <linux/wq.h>
+
+struct wq_user;
+
+struct wq_user *wq_user_alloc(void);
+void wq_user_free(struct wq_user *user);
+int wq_user_charge(struct wq_user **user, u32 keys);
+void wq_user_uncharge(struct wq_user *user, u32 keys);
+void wq_quota_info(struct wq_info *info);
+
+#endif /* _WQ_QUOTA_H */

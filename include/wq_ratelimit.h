@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Limiters and their owners, see wq_ratelimit.c.
+ */
+#ifndef _WQ_RATELIMIT_H
+#define _WQ_RATELIMIT_H
+
+#include <linux/wq.h>
+
+int wq_limiter_take(struct wq_limiter *l);
+void wq_limiter_drop(struct wq_limiter *l);
+struct wq_limiter *wq_limiter_from_specs(const struct wq_limiter_spec *specs, u32 n);
+
+#endif /* _WQ_RATELIMIT_H */

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A vector that grows and shrinks at its end and never moves an element, see wq_vec.c.
+ */
+#ifndef _WQ_VEC_H
+#define _WQ_VEC_H
+
+#include <linux/sizes.h>
+#include <linux/types.h>
+
+#define WQ_SEG_BYTES	SZ_4K
+#define WQ_SEG_PTRS	(WQ_SEG_BYTES / sizeof(void *))
+
+struct wq_vec {
+	void ***root;		/* two levels of pointers, then segments of elements */
+};
+
+/* Memory for one wq_vec_extend(), which allocates up to three segments. */
+struct wq_vec_prealloc {
+	void *seg[3];
+};
+
+int wq_vec_add_segment(struct wq_vec *v, u32 seg, struct wq_vec_prealloc *pre, gfp_t gfp);
+void wq_vec_trim(struct wq_vec *v, u32 i, u32 per);
+void wq_vec_free(struct wq_vec *v);
+
+int wq_vec_prealloc(struct wq_vec_prealloc *pre, gfp_t gfp);
+void wq_vec_prealloc_free(struct wq_vec_prealloc *pre);
+
+/**
+ * wq_vec_extend() - make room for element @i, the next one
+ * @v: the vector
+ * @i: index of the element
+ * @per: elements of a segment
+ * @pre: segments to use before any is allocated, or NULL
+ * @gfp: how to allocate
+ *
+ * Return: 0, or -ENOMEM, and the vector is unchanged.
+ */
+static inline int wq_vec_extend(struct wq_vec *v, u32 i, u32 per, struct wq_vec_prealloc *pre,
+				gfp_t gfp)
+{
+	return i % per ? 0 : wq_vec_add_segment(v, i / per, pre, gfp);
+}
+
+/* Element @i of @size bytes; a segment holds @per elements. */
+static inline void *wq_vec_at(const struct wq_vec *v, u32 i, u32 per, u32 size)
+{
+	u32 seg = i / per;
+
+	return v->root[seg / WQ_SEG_PTRS][seg % WQ_SEG_PTRS] + i % per * size;
+}
+
+#endif /* _WQ_VEC_H */

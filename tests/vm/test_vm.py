@@ -1,0 +1,460 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tests of the parts of tools/vm that neither build nor boot anything.
+
+    tests/vm/run, or with names: tests/vm/run test_vm.Guests
+"""
+
+import contextlib
+import io
+import os
+import pty
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(TOP / "tools/vm"))
+
+from wqvm import apt, build, cli, definition, guest, initramfs, jobs, modules  # noqa: E402
+from wqvm.output import FAILED, VmError, about  # noqa: E402
+
+
+class Definitions(unittest.TestCase):
+    def test_all_of_the_project_are_read(self) -> None:
+        for name in definition.names():
+            made = definition.define(name)
+            self.assertRegex(made.hash, "^[0-9a-f]{12}$", name)
+            self.assertTrue(made.about, name)
+            self.assertIn(made.arch, ("x86", "um", "i386"), name)
+
+    def test_fields_lists_and_comments(self) -> None:
+        made = definition.parse("x", '# a comment\nabout="two words" # more\nfrom=source\n'
+                                'config="a b"\tminutes=8\nmake_args="A=1\n\tB=2"\nimage=\n')
+        self.assertEqual("two words", made.about)
+        self.assertEqual("source", made.origin)
+        self.assertEqual(["a", "b"], made.config)
+        self.assertEqual(["A=1", "B=2"], made.make_args)
+        self.assertEqual(8, made.minutes)
+        self.assertFalse(made.image)
+
+    def test_defaults(self) -> None:
+        made = definition.parse("x", "from=packages")
+        self.assertEqual(("x86", "", [], 5, True),
+                         (made.arch, made.suite, made.patches, made.minutes, made.image))
+
+    def test_nothing_is_executed(self) -> None:
+        self.assertEqual("$(date)", definition.parse("x", "from=clang about='$(date)'").about)
+
+    def test_refused(self) -> None:
+        for text in ("from=source\nfor x in y; do :; done", "from=source colour=red", "from=nowhere",
+                     "about=x", "from=source minutes=many", "from=source image=n",
+                     "from=source about='open"):
+            with self.subTest(text), self.assertRaisesRegex(VmError, "kernels/x"):
+                definition.parse("x", text)
+
+    def test_unknown_name_lists_the_names(self) -> None:
+        with self.assertRaisesRegex(VmError, "no kernel \"nix\".* stock .*uml"):
+            definition.define("nix")
+
+    def test_hash_is_that_of_the_concatenated_files(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "k").write_text("from=source config=a.config patches=b.patch\n")
+            (folder / "a.config").write_text("CONFIG_A=y\n")
+            (folder / "b.patch").write_text("x")
+            before = definition.define("k", folder).hash
+            sha = subprocess.run("cat k a.config b.patch | sha256sum", shell=True, cwd=folder,
+                                 capture_output=True, text=True, check=True).stdout
+            self.assertEqual(sha[:12], before)
+            (folder / "a.config").write_text("CONFIG_A=n\n")
+            self.assertNotEqual(before, definition.define("k", folder).hash)
+            (folder / "b.patch").unlink()
+            with self.assertRaisesRegex(VmError, "k names b.patch"):
+                definition.define("k", folder)
+
+    def test_module_flags(self) -> None:
+        def flags(text: str) -> str:
+            return " ".join(definition.parse("x", text).make_flags())
+        self.assertEqual("CONFIG_DEBUG_INFO_BTF_MODULES=", flags("from=packages"))
+        self.assertEqual("ARCH=um", flags("from=source arch=um"))
+        self.assertEqual("ARCH=i386 KBUILD_MODPOST_WARN=1", flags("from=source arch=i386 image="))
+        self.assertEqual("CONFIG_DEBUG_INFO_BTF_MODULES= CONFIG_FTRACE_MCOUNT_USE_OBJTOOL= LLVM=-19",
+                         flags("from=clang llvm=-19"))
+
+
+class Versions(unittest.TestCase):
+    def test_order(self) -> None:
+        ordered = ["6.1.9-1", "6.1.10-1~bpo", "6.1.10-1", "6.1.10-1a", "6.1.10-1+a", "6.1.10-2", "6.12.1", "7.3"]
+        self.assertEqual(ordered, sorted(reversed(ordered), key=definition.version_key))
+
+    def test_newest_cached_kernel(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            made = definition.parse("k", "from=packages")
+            made.hash = "abc"
+            folder = Path(name)
+            for entry in ("6.1.9-abc", "6.1.10-abc", "6.1.11-other", ".new.12-abc"):
+                (folder / entry).mkdir()
+            type(made).folder, saved = property(lambda self: folder), type(made).folder
+            try:
+                found = made.cached()
+            finally:
+                type(made).folder = saved
+            assert found
+            self.assertEqual("6.1.10-abc", found.folder.name)
+
+
+class Packages(unittest.TestCase):
+    TARGETS = ("http://m/debian/ bookworm main\nhttp://m/debian/ bookworm main\n"
+               "http://m/debian/ bookworm contrib\nhttp://m/debian/ bookworm-updates main\n"
+               "http://m/security/ bookworm-security main\nhttp://o/other/ jammy main\n")
+
+    def test_sources_of_the_system(self) -> None:
+        self.assertEqual(["deb http://m/debian/ bookworm main",
+                          "deb http://m/debian/ bookworm-updates main",
+                          "deb http://m/security/ bookworm-security main"],
+                         apt.sources_list(self.TARGETS, "bookworm", ""))
+
+    def test_sources_of_a_suite(self) -> None:
+        self.assertEqual(["deb http://m/debian/ trixie main",
+                          "deb http://m/security/ trixie-security main"],
+                         apt.sources_list(self.TARGETS, "bookworm", "trixie"))
+
+    def test_backports_have_no_security_suite(self) -> None:
+        self.assertEqual(["deb http://m/debian/ bookworm-backports main"],
+                         apt.sources_list(self.TARGETS, "bookworm", "bookworm-backports"))
+
+    def test_no_mirror(self) -> None:
+        self.assertEqual([], apt.sources_list("http://o/other/ jammy main\n", "bookworm", ""))
+        self.assertEqual([], apt.sources_list("", "bookworm", "trixie"))
+
+    def test_codename(self) -> None:
+        self.assertEqual("bookworm", apt.codename("NAME=x\nVERSION_CODENAME=bookworm\n"))
+        self.assertEqual("stable", apt.codename("NAME=x\n"))
+
+    def test_release_of_headers(self) -> None:
+        text = ("linux-headers-amd64\n  Depends: linux-headers-6.1.0-42-amd64\n"
+                "  Depends: linux-headers-6.1.0-42-common\n  Recommends: x\n")
+        depends = apt.dependencies(text)
+        self.assertEqual("6.1.0-42-amd64", build.release_of("linux-headers-amd64", depends))
+        self.assertEqual("7.3.4+deb13-amd64",
+                         build.release_of("linux-headers-7.3.4+deb13-amd64", ["gcc-14"]))
+
+    def test_paths_of_headers_move(self) -> None:
+        text = b"include /usr/src/linux-headers-6.1-common/M\nx=/a/usr/lib/linux-kbuild-6.1 /usr/lib/x"
+        self.assertEqual(b"include /c/root/usr/src/linux-headers-6.1-common/M\n"
+                         b"x=/a/usr/lib/linux-kbuild-6.1 /usr/lib/x",
+                         build.move_paths(text, build._INSTALLED, "/c/root"))
+
+
+class Configuration(unittest.TestCase):
+    def test_what_kconfig_dropped_is_found(self) -> None:
+        have = "CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_N=16\nCONFIG_LONG=y\n"
+        self.assertEqual([], build.lost_options("# c\nCONFIG_A=y\nCONFIG_B=n\nCONFIG_N=16\n", have))
+        self.assertEqual(["CONFIG_A=n", "CONFIG_B=y", "CONFIG_C=y", "CONFIG_N=1", "CONFIG_LON=y"],
+                         build.lost_options("CONFIG_A=n\nCONFIG_B=y\nCONFIG_C=y\nCONFIG_N=1\n"
+                                            "CONFIG_LON=y\nCONFIG_LONGER=n\n", have))
+
+
+class Arguments(unittest.TestCase):
+    def test_defaults(self) -> None:
+        self.assertEqual(guest.Request(command=["true"]), cli.parse_run("run", ["--", "true"]))
+
+    def test_all_options(self) -> None:
+        request = cli.parse_run("run", [
+            "--kernel", "uml", "--smp", "3", "--cpu", "cx16=off", "--icount", "--mem", "512", "--share",
+            "/x", "--module", "a.ko", "--module", "b.ko", "--no-module", "--no-leak-check", "--append",
+            "a=1 b", "--timeout", "9", "--verbose", "--", "--smp", "7"])
+        self.assertEqual(guest.Request(
+            kernel="uml", smp="3", cpu="cx16=off", icount=True, mem="512", share="/x",
+            modules=["a.ko", "b.ko"], own_module=False, leak_check=False, append="a=1 b", timeout="9",
+            verbose=True, command=["--smp", "7"]), request)
+
+    def test_refused(self) -> None:
+        for arguments, why in ((["--smp"], "--smp needs a value"), (["--nix", "--", "x"], "--nix"),
+                               (["true"], "a command goes after --"), ([], "no command"),
+                               (["--module"], "--module needs a value"), (["--"], "no command")):
+            with self.subTest(arguments), self.assertRaisesRegex(VmError, why):
+                cli.parse_run("run", arguments)
+
+    def test_a_shell_needs_no_command(self) -> None:
+        self.assertTrue(cli.parse_run("shell", ["--smp", "1"]).shell)
+
+    def test_time_limits(self) -> None:
+        self.assertEqual([600, 1.5, 600, 7200, 0],
+                         [guest.seconds_of(text) for text in ("600", "1.5", "10m", "2h", "0")])
+        for text in ("", "x", "-1", "5 s", "1e3"):
+            with self.subTest(text), self.assertRaisesRegex(VmError, "--timeout"):
+                guest.seconds_of(text)
+
+    def test_exit_statuses(self) -> None:
+        for arguments, status in (([], 0), (["help"], 0), (["run", "--help"], 0), (["nix"], FAILED),
+                                  (["run"], FAILED), (["packages", "sid"], 2), (["kdir", "nix"], FAILED)):
+            done = subprocess.run([TOP / "tools/vm/vm", *arguments], capture_output=True, check=False)
+            self.assertEqual(status, done.returncode, arguments)
+            self.assertEqual(status == 0, bool(done.stdout), arguments)
+            self.assertEqual(status != 0, bool(done.stderr), arguments)
+
+
+class Guests(unittest.TestCase):
+    SPLAT = guest.splat_pattern((TOP / "tools/vm/splat").read_text())
+
+    def judge(self, final: str, console: str = "", limit: str | None = None) -> tuple[int, str]:
+        return guest.judge(final, console, self.SPLAT, limit)
+
+    def test_only_ok_passes(self) -> None:
+        self.assertEqual((0, ""), self.judge("ok 0"))
+        self.assertEqual((3, ""), self.judge("ok 3", "all well\n"))
+        for final in ("", "ok", "ok x", "ok 0 ", "oops"):
+            with self.subTest(final):
+                self.assertEqual((FAILED, "it ended without a result"), self.judge(final))
+
+    def test_a_report_fails_a_run_that_is_ok(self) -> None:
+        for line in ("WARNING: CPU: 0", "BUG: sleeping", "UBSAN: shift", "BUG: KASAN: x",
+                     "suspicious RCU usage", "unreferenced object 0x"):
+            with self.subTest(line):
+                self.assertEqual(f"[ 1.0] {line}", self.judge("ok 0", f"a\n[ 1.0] {line}\r\nb\n")[1])
+        self.assertEqual("", self.judge("ok 0", "a WARNING without a colon\n")[1])
+
+    def test_why_a_guest_failed(self) -> None:
+        self.assertEqual((FAILED, "can't load x"), self.judge("fail can't load x", "BUG: y", "5"))
+        self.assertEqual((FAILED, "no end within 5 s (--timeout)"), self.judge("", "BUG: y", "5"))
+        self.assertEqual((FAILED, "BUG: y"), self.judge("", "wq: z\nBUG: y"))
+        self.assertEqual((FAILED, "wq: z"), self.judge("", "a\nwq: z"))
+
+    def test_qemu(self) -> None:
+        def command(request: guest.Request, kvm: bool = False) -> str:
+            return " ".join(guest.qemu_command(request, Path("/k"), Path("/t"), Path("/a,b"), kvm))
+        text = command(guest.Request(smp="4", mem="512", cpu="cx16=off", append="x=1 y"))
+        self.assertIn("-accel tcg,thread=multi -cpu max,la57=off,cx16=off -smp 4 -m 512", text)
+        self.assertIn("path=/a,,b,security_model=none,multidevs=remap", text)
+        self.assertIn("path=/,security_model=none,readonly=on", text)
+        self.assertIn("random.trust_cpu=on x=1 y", text)
+        self.assertNotIn("chardev", text)
+        self.assertIn("-icount shift=0,sleep=off -accel tcg,thread=single -cpu max,la57=off -smp 1",
+                      command(guest.Request(smp="4", icount=True), kvm=True))
+        self.assertIn("-accel kvm -cpu host -smp 2", command(guest.Request(), kvm=True))
+        self.assertIn("-serial chardev:tty", command(guest.Request(shell=True)))
+
+    def test_user_mode_linux(self) -> None:
+        words = guest.uml_command(guest.Request(mem="512", append="time-travel=inf-cpu"), Path("/k"),
+                                  Path("/t"))
+        self.assertEqual("/k", words[0])
+        for word in ("mem=512M", "con1=fd:3,fd:4", "ssl3=null,fd:7", "time-travel=inf-cpu"):
+            self.assertIn(word, words)
+
+
+class Initramfs(unittest.TestCase):
+    def test_cpio_reads_the_archive(self) -> None:
+        data = initramfs.newc([initramfs.folder("d"), initramfs.program("d/p", b"hello"),
+                               ("d/\xe4 b", stat.S_IFREG | 0o644, b"")])
+        fields = [int(data[6 + 8 * i:14 + 8 * i], 16) for i in range(13)]
+        self.assertEqual(b"070701", data[:6])
+        self.assertEqual((stat.S_IFDIR | 0o755, 2, 0, 2), (fields[1], fields[4], fields[6], fields[11]))
+        self.assertEqual(0, len(data) % 4)
+        self.assertEqual(b"d\0", data[110:112])
+        second = 112
+        self.assertEqual(b"070701", data[second:second + 6])
+        self.assertEqual(5, int(data[second + 54:second + 62], 16))
+        self.assertEqual(b"d/p\0\0\0hello\0\0\0" b"070701", data[second + 110:second + 110 + 20])
+        self.assertIn(b"TRAILER!!!\0", data)
+
+    def test_boot_modules(self) -> None:
+        config = "CONFIG_VIRTIO_PCI=y\nCONFIG_9P_FS=m\nCONFIG_OVERLAY_FS=m\n# CONFIG_NET_9P_VIRTIO=m\n"
+        self.assertEqual(["9p", "overlay"], initramfs.boot_modules(config))
+
+    def test_modules_in_the_order_of_modprobe(self) -> None:
+        self.assertEqual(["/a.ko", "/b.ko.xz", "/c.ko"], initramfs.insmod_order(
+            "insmod /a.ko \nbuiltin x\ninsmod /b.ko.xz \ninsmod /a.ko \ninsmod /c.ko \n"))
+
+    def test_variables_survive_a_shell(self) -> None:
+        value = "it's \"$(x)\" \\ a\nb"
+        done = subprocess.run(["sh", "-c", initramfs.assignments({"v": value}) + 'printf %s "$v"'],
+                              capture_output=True, text=True, check=True)
+        self.assertEqual(value, done.stdout)
+
+
+class Sources(unittest.TestCase):
+    def test_links_follow_the_sources(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            src = Path(name).resolve()
+            built = src / "build/k"
+            built.mkdir(parents=True)
+            (src / "sub").mkdir()
+            for file in ("Kbuild", "a.c", "b.c", "sub/c.h", "README.md", "build/no.c"):
+                (src / file).touch()
+            (src / ".git").mkdir()
+            (src / ".git/x.c").touch()
+            modules.link_sources(src, built)
+            found = sorted(str(path.relative_to(built)) for path in built.rglob("*") if path.is_symlink())
+            self.assertEqual(["Kbuild", "a.c", "b.c", "sub/c.h"], found)
+            (built / "a.o").touch()
+            (built / "b.o").touch()
+            (src / "b.c").unlink()
+            modules.link_sources(src, built)
+            self.assertEqual(["Kbuild", "a.c", "a.o"], sorted(p.name for p in built.iterdir() if not p.is_dir()))
+
+
+class Jobs(unittest.TestCase):
+    def test_status(self) -> None:
+        self.assertEqual(3, jobs.run(["sh", "-c", "exit 3"]))
+
+    def test_a_missing_program_is_named(self) -> None:
+        with self.assertRaisesRegex(VmError, "can't run /nix/program"):
+            jobs.run(["/nix/program"])
+
+    def test_what_a_job_started_ends_with_it(self) -> None:
+        with jobs.job(["sh", "-c", "trap '' TERM; sleep 99 & echo $!; wait; sleep 99"],
+                      stdout=subprocess.PIPE) as child:
+            sleeper = int(child.child.stdout.readline())
+            started = time.monotonic()
+        child.child.stdout.close()
+        self.assertLess(time.monotonic() - started, 5)
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline and self.runs(sleeper):
+            time.sleep(0.05)
+        self.assertFalse(self.runs(sleeper))
+
+    @staticmethod
+    def runs(pid: int) -> bool:
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return False
+
+    def test_a_failed_step_shows_the_end_of_its_log(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            log = Path(name, "log")
+            log.write_text("of an earlier step\n")
+            text = io.StringIO()
+            with contextlib.redirect_stderr(text), self.assertRaisesRegex(VmError, f"{log}$"):
+                jobs.step("trying", log, ["sh", "-c", "seq 30; exit 1"])
+            with contextlib.redirect_stderr(text), self.assertRaises(VmError):
+                jobs.step("again", log, ["sh", "-c", "echo last; exit 1"])
+        self.assertTrue(text.getvalue().endswith(f"wq: again (log: {log})\nwq: last\n"))
+        self.assertIn(f"wq: trying (log: {log})", text.getvalue())
+        self.assertIn("wq: 30", text.getvalue())
+        self.assertNotIn("wq: 15\n", text.getvalue())
+        self.assertNotIn("earlier", text.getvalue())
+
+    def test_a_long_step_reports(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            text = io.StringIO()
+            saved, jobs.REPORT_EVERY = jobs.REPORT_EVERY, 0.05
+            try:
+                with contextlib.redirect_stderr(text):
+                    jobs.step("waiting, long", Path(name, "log"), ["sleep", "0.3"], minutes=2,
+                              progress=lambda: "5 files")
+            finally:
+                jobs.REPORT_EVERY = saved
+        self.assertIn("still waiting: 0 s of usually 2 min, 5 files", text.getvalue())
+
+    def test_scratch_folders_go(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            with self.assertRaises(KeyError), jobs.scratch(Path(name, "a/b")) as folder:
+                (folder / "file").touch()
+                raise KeyError
+            self.assertFalse(Path(name, "a/b").exists())
+            with jobs.scratch(Path(name, "c")) as folder:
+                folder.rename(Path(name, "kept"))
+            self.assertTrue(Path(name, "kept").exists())
+
+    def test_a_signal_ends_the_child_and_cleans_up(self) -> None:
+        script = ("import sys; sys.path.insert(0, sys.argv[1])\n"
+                  "from pathlib import Path\n"
+                  "from wqvm import jobs\n"
+                  "jobs.catch_signals()\n"
+                  "try:\n"
+                  "    with jobs.scratch(Path(sys.argv[2])):\n"
+                  "        with jobs.job(['sleep', '99']) as child:\n"
+                  "            print(child.child.pid, flush=True)\n"
+                  "            child.wait(99)\n"
+                  "except jobs.Stopped as stopped:\n"
+                  "    sys.exit(stopped.status)\n")
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with tempfile.TemporaryDirectory() as name:
+                tool = subprocess.Popen([sys.executable, "-B", "-c", script, TOP / "tools/vm", f"{name}/s"],
+                                        stdout=subprocess.PIPE)
+                sleeper = int(tool.stdout.readline())
+                tool.stdout.close()
+                self.assertTrue(Path(name, "s").exists())
+                tool.send_signal(signum)
+                self.assertEqual(128 + signum, tool.wait(10))
+                self.assertFalse(Path(name, "s").exists())
+                self.assertFalse(self.runs(sleeper))
+
+    def test_a_signal_waits_while_a_child_is_half_started(self) -> None:
+        saved = {signum: signal.getsignal(signum) for signum in jobs.SIGNALS}
+        reached = False
+        try:
+            jobs.catch_signals()
+            with self.assertRaises(jobs.Stopped) as stopped:
+                with jobs._signals.held():
+                    os.kill(os.getpid(), signal.SIGHUP)
+                    reached = True
+            self.assertEqual(128 + signal.SIGHUP, stopped.exception.status)
+        finally:
+            for signum, handler in saved.items():
+                signal.signal(signum, handler)
+        self.assertTrue(reached)
+
+    def test_an_ignored_signal_stays_ignored(self) -> None:
+        saved = {signum: signal.getsignal(signum) for signum in jobs.SIGNALS}
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            jobs.catch_signals()
+            self.assertEqual(signal.SIG_IGN, signal.getsignal(signal.SIGINT))
+            self.assertNotEqual(saved[signal.SIGTERM], signal.getsignal(signal.SIGTERM))
+        finally:
+            for signum, handler in saved.items():
+                signal.signal(signum, handler)
+
+    def test_output_is_copied_until_nobody_reads_it(self) -> None:
+        reader, writer = os.pipe()
+        with tempfile.TemporaryFile() as file:
+            file.write(b"abc" * 1000)
+            file.seek(0)
+            self.assertTrue(jobs.copy_new(file, writer))
+            self.assertEqual(b"abc" * 1000, os.read(reader, 9999))
+            os.close(reader)
+            self.assertTrue(jobs.copy_new(file, writer))
+            file.seek(0)
+            self.assertFalse(jobs.copy_new(file, writer))
+        os.close(writer)
+
+    def test_a_lock_excludes(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name, "sub/lock")
+            with jobs.lock(path):
+                self.assertNotEqual(0, subprocess.run(["flock", "-s", "-n", path, "true"], check=False).returncode)
+            self.assertEqual(0, subprocess.run(["flock", "-n", path, "true"], check=False).returncode)
+
+
+class Terminal(unittest.TestCase):
+    def test_settings_come_back(self) -> None:
+        import termios
+        _, ours = pty.openpty()
+        saved = os.dup(0)
+        os.dup2(ours, 0)
+        try:
+            before = termios.tcgetattr(0)
+            with self.assertRaises(KeyError), guest._raw_terminal(True):
+                self.assertNotEqual(before, termios.tcgetattr(0))
+                raise KeyError
+            self.assertEqual(before, termios.tcgetattr(0))
+        finally:
+            os.dup2(saved, 0)
+            os.close(saved)
+
+
+class Output(unittest.TestCase):
+    def test_durations(self) -> None:
+        self.assertEqual(["45 s", "2 min", "10 min"], [about(s) for s in (45, 100, 600)])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Kernels: from Debian's packages, from source, or with modules by clang."""
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import apt
+from .definition import Definition, Kernel, define, version_key
+from .jobs import install, lock, run, scratch, step, text_of
+from .output import VmError, say
+from .places import CACHE, JOBS, KERNELS
+
+_SBIN = dict(os.environ, PATH=os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin")
+# Header packages expect to be installed below /.
+_INSTALLED = r"(?<![a-zA-Z0-9_.])/usr/(?:src|lib)/linux-(?:headers|kbuild)"
+
+
+def need_kernel(name: str) -> Kernel:
+    """The kernel of this name, made first if it is not in the cache."""
+    definition = define(name)
+    kernel = definition.cached()
+    if kernel:
+        return kernel
+    with lock(definition.folder / "lock"):
+        kernel = definition.cached()
+        if kernel:
+            return kernel
+        apt.need_build_tools()
+        kernel = {"source": _from_source, "packages": _from_packages,
+                  "clang": _from_clang}[definition.origin](definition)
+    say(f"the kernel {name} is ready: {kernel.release}")
+    return kernel
+
+
+def need_source(name: str) -> Path:
+    """The source that a kernel is made from, without making the kernel."""
+    definition = define(name)
+    if definition.origin != "source":
+        raise VmError(f"the kernel {name} isn't made from source; uml is, for example")
+    kernel = definition.cached()
+    if kernel and (kernel.kdir / "source").exists():
+        return (kernel.kdir / "source").resolve()
+    apt.need_build_tools()
+    return _source_tree(definition, definition.source)
+
+
+@dataclass
+class _New:
+    """A kernel in the making. The caller holds its lock."""
+
+    definition: Definition
+    folder: Path                # where it is made
+    entry: Path                 # where it goes
+
+    @property
+    def kdir(self) -> Path:
+        return self.folder / "kdir"
+
+    @property
+    def log(self) -> Path:
+        return self.definition.folder / "build.log"
+
+
+@contextlib.contextmanager
+def _making(definition: Definition, version: str) -> Iterator[_New]:
+    """A folder for a kernel, which gets its final name when the block succeeds."""
+    apt.remove_leftovers(definition.folder)
+    entry = definition.folder / f"{version}-{definition.hash}"
+    with scratch(definition.folder / f".new.{os.getpid()}") as folder:
+        new = _New(definition, folder, entry)
+        yield new
+        if not new.kdir.is_symlink():
+            # newer kernels note their own folder's name
+            makefile = new.kdir / "Makefile"
+            makefile.write_text(makefile.read_text().replace(f"{folder}/", f"{entry}/"))
+        folder.rename(entry)
+
+
+def move_paths(text: bytes, pattern: str, prefix: str) -> bytes:
+    """Put a prefix ahead of each path that the pattern matches."""
+    return re.sub(pattern.encode(), lambda found: os.fsencode(prefix) + found[0], text)
+
+
+# --- from source ---------------------------------------------------------------
+
+def _source_tree(definition: Definition, package: str) -> Path:
+    """The unpacked, patched source of a package, shared by the kernels that use it."""
+    view = apt.view(definition.suite)
+    for name in view.depends(package):
+        if re.fullmatch(r"linux-source-[0-9.]*", name):
+            package = name
+            break
+    version = view.version(package)
+    patches = b"".join((KERNELS / name).read_bytes() for name in definition.patches)
+    folder = CACHE / "src"
+    tree = folder / f"{package}-{version}-{hashlib.sha256(patches).hexdigest()[:12]}"
+    if tree.is_dir():
+        return tree
+    # one kernel's run unpacks; the runs for others wait for it
+    with lock(folder / f"{tree.name}.lock"):
+        if tree.is_dir():
+            return tree
+        with scratch(folder / f".new.{os.getpid()}") as new:
+            root = view.unpack(new, package)
+            (new / "tree").mkdir()
+            step(f"unpacking {package}", CACHE / "log",
+                 ["tar", "-C", new / "tree", "--strip-components=1", "-xf",
+                  root / f"usr/src/{package}.tar.xz"])
+            for name in definition.patches:
+                with (KERNELS / name).open("rb") as patch:
+                    if run(["patch", "-s", "-d", new / "tree", "-p1"], stdin=patch, stdout=2):
+                        raise VmError(f"{name} doesn't fit {package} {version}; adapt it")
+            (new / "tree").rename(tree)
+    return tree
+
+
+def lost_options(fragment: str, config: str) -> list[str]:
+    """The lines of a fragment that a configuration did not take: kconfig drops in silence
+    what it can't have."""
+    have = set(config.splitlines())
+    names = {line.partition("=")[0] for line in have if line.startswith("CONFIG_")}
+    lost = []
+    for line in fragment.splitlines():
+        if not line.startswith("CONFIG_"):
+            continue
+        name, _, value = line.partition("=")
+        if name in names if value == "n" else line not in have:
+            lost.append(line)
+    return lost
+
+
+def _compiled(log: Path) -> str:
+    """How much of a build is done, by its log."""
+    return f"{log.read_bytes().count(b'  CC ')} files compiled"
+
+
+def _from_source(definition: Definition) -> Kernel:
+    image, targets = "arch/x86/boot/bzImage", ["bzImage", "modules"]
+    if definition.arch == "um":
+        image, targets = "linux", ["linux", "modules"]
+    if not definition.image:
+        image, targets = "", ["modules_prepare"]
+    tree = _source_tree(definition, definition.source)
+    version = text_of(["make", "-s", "-C", tree, "kernelversion"]).strip()
+    with _making(definition, version) as new:
+        new.log.write_text("")
+        fragment = new.folder / "fragment"
+        fragment.write_text("".join((KERNELS / name).read_text() for name in definition.config))
+        make = ["make", "-C", tree, f"O={new.kdir}", f"ARCH={definition.arch}"]
+        step(f"configuring the kernel {definition.name}", new.log,
+             [*make, f"KCONFIG_ALLCONFIG={fragment}", "alldefconfig"])
+        lost = lost_options(fragment.read_text(), (new.kdir / ".config").read_text())
+        if lost:
+            raise VmError(f"the kernel {definition.name} can't have: {' '.join(lost)}; "
+                          "fix tools/vm/kernels/")
+        step(f"building the kernel {definition.name} {new.entry.name}, "
+             f"about {definition.minutes} minutes on 2 CPUs", new.log,
+             ["nice", *make, f"-j{JOBS}", *definition.make_args, *targets],
+             minutes=definition.minutes, progress=lambda: _compiled(new.log))
+        if image:
+            shutil.copy(new.kdir / image, new.folder / "kernel")
+        shutil.copy(new.kdir / "include/config/kernel.release", new.folder / "release")
+        _remove_objects(new.kdir)
+    return Kernel(definition, new.entry)
+
+
+def _remove_objects(kdir: Path) -> None:
+    """Modules need the headers and host programs, not the kernel's own objects."""
+    for folder, dirs, files in os.walk(kdir):
+        dirs[:] = [name for name in dirs if name not in ("scripts", "tools")]
+        for name in files:
+            if name.endswith((".o", ".a")):
+                os.unlink(os.path.join(folder, name))
+
+
+# --- from Debian's packages ------------------------------------------------------
+
+def release_of(headers: str, depends: list[str]) -> str:
+    """The release that a package of headers is for; a meta package depends on it."""
+    for name in depends:
+        if re.fullmatch(r"linux-headers-[0-9].*-amd64", name):
+            return name.removeprefix("linux-headers-")
+    return headers.removeprefix("linux-headers-")
+
+
+def _from_packages(definition: Definition) -> Kernel:
+    view = apt.view(definition.suite)
+    # the newest package that matches
+    matching = [name for name in view.names("linux-headers-")
+                if re.fullmatch(definition.headers, name)]
+    if not matching:
+        raise VmError(f"the suite {definition.suite or 'of this system'} has no package like "
+                      f"kernels/{definition.name} asks for: {definition.headers}")
+    headers = max(matching, key=version_key)
+    release = release_of(headers, view.depends(headers))
+    package = f"linux-headers-{release}"
+    with _making(definition, view.version(package)) as new:
+        (new.folder / "release").write_text(f"{release}\n")
+        # the newest headers may be there some days before their kernel is
+        image = f"linux-image-{release}"
+        has_image = view.has(image)
+        view.unpack(new.folder, package, *([image] if has_image else []))
+        if has_image:
+            _use_image(new, release)
+        _use_headers(new, release)
+    return Kernel(definition, new.entry)
+
+
+def _use_image(new: _New, release: str) -> None:
+    """Set up kernel and modules."""
+    root = new.folder / "root"
+    base = root / "usr" if (root / "usr/lib/modules").is_dir() else root
+    images = [*root.glob("boot/vmlinuz-*"), base / "lib/modules" / release / "vmlinuz"]
+    image = next((path for path in images if path.exists()), None)
+    if not image:
+        raise VmError(f"the package linux-image-{release} holds no kernel where one is expected: "
+                      f"{images[-1].relative_to(root)}")
+    shutil.copy(image, new.folder / "kernel")
+    modules = base / "lib/modules" / release
+    (new.folder / "modules").symlink_to(modules.relative_to(new.folder))
+    if run(["depmod", "-b", base, release], env=_SBIN, stderr=subprocess.DEVNULL):
+        raise VmError(f"depmod fails for the modules of {release}; is the disk full?")
+
+
+def _use_headers(new: _New, release: str) -> None:
+    """Set up kdir from unpacked packages of headers."""
+    root = new.folder / "root"
+    headers = root / "usr/src" / f"linux-headers-{release}"
+    if not headers.is_dir():
+        raise VmError(f"the package linux-headers-{release} holds no headers of {release}")
+    final = new.entry / "root"
+    for folder, dirs, files in os.walk(root / "usr"):
+        for path in (Path(folder, name) for name in dirs + files):
+            if path.is_symlink() and os.readlink(path).startswith("/usr/"):
+                target = f"{final}{os.readlink(path)}"
+                path.unlink()
+                path.symlink_to(target)
+    for folder, dirs, files in os.walk(root / "usr/src"):
+        dirs[:] = [name for name in dirs if name != "include"]
+        for path in (Path(folder, name) for name in files):
+            if path.is_symlink():
+                continue
+            text = path.read_bytes()
+            moved = move_paths(text, _INSTALLED, str(final))
+            if moved != text:
+                path.write_bytes(moved)
+    if _fits_this_machine(root, headers):
+        new.kdir.symlink_to(headers.relative_to(new.folder))
+    else:
+        _prepare_source(new, release, headers)
+
+
+def _fits_this_machine(root: Path, headers: Path) -> bool:
+    """Whether the compiler that the headers name is here and their host programs run."""
+    named = re.findall(r"[a-z0-9_-]*gcc-[0-9]+", "".join(
+        path.read_text() for path in (headers / ".kernelvariables", headers / "Makefile")
+        if path.exists()))
+    if not shutil.which(named[0] if named else "gcc"):
+        return False
+    programs = [path for path in root.glob("usr/lib/linux-kbuild-*/**/*")
+                if re.fullmatch("fixdep|modpost.*|objtool", path.name) and path.is_file()
+                and os.access(path, os.X_OK)]
+    needed = text_of(["ldd", *programs], stderr=subprocess.STDOUT)
+    return not re.search("GLIBC.*not found", needed)
+
+
+def _prepare_source(new: _New, release: str, headers: Path) -> None:
+    """Make kdir from the source, with host programs built here. Its configuration is the
+    headers', but for what this compiler can do."""
+    definition = new.definition
+    series = ".".join(release.split(".")[:2])
+    tree = _source_tree(definition, f"linux-source-{series}")
+    new.kdir.mkdir()
+    shutil.copy(headers / ".config", new.kdir)
+    shutil.copy(headers / "Module.symvers", new.kdir)
+    make = ["-C", tree, f"O={new.kdir}", "ARCH=x86", f"KERNELRELEASE={release}", f"-j{JOBS}"]
+    if definition.llvm:
+        make.append(f"LLVM={definition.llvm}")
+    step(f"preparing {tree.name} to build modules for {release}, about 2 minutes", new.log,
+         ["sh", "-c", 'make "$@" olddefconfig && make "$@" modules_prepare', "sh", *make],
+         minutes=2)
+
+
+# --- by clang --------------------------------------------------------------------
+
+def _from_clang(definition: Definition) -> Kernel:
+    """The packaged kernel of another definition, and its source prepared by clang: the
+    headers of the package hold what gcc can do."""
+    base = need_kernel(definition.base)
+    install(*(f"{name}{definition.llvm}" for name in ("clang", "lld", "llvm")))
+    with _making(definition, base.folder.name.rpartition("-")[0]) as new:
+        shutil.copy(base.folder / "release", new.folder)
+        for name in ("kernel", "modules"):
+            (new.folder / name).symlink_to(base.folder / name)
+        _prepare_source(new, base.release, base.kdir)
+    return Kernel(definition, new.entry)

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Guests: boot a kernel on the host's files, run a command there, and judge the end.
+
+The guest's half is ../init. A guest has passed only when init wrote "ok STATUS" on a
+channel of its own and the kernel's log is clean; any other end is a failure.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import resource
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .build import need_kernel
+from .definition import Kernel
+from .initramfs import pack
+from .jobs import Job, copy_new, install, job, temporary
+from .modules import build_modules
+from .output import FAILED, VmError, say
+from .places import CACHE, HERE, SRC
+
+# How often output is passed on, in seconds.
+_POLL = 0.1
+
+
+@dataclass
+class Request:
+    """What vm run and vm shell are asked for."""
+
+    shell: bool = False
+    kernel: str = "stock"
+    smp: str = "2"
+    cpu: str = ""
+    icount: bool = False
+    mem: str = "1024"
+    share: str = ""
+    modules: list[str] = field(default_factory=list)
+    own_module: bool = True
+    leak_check: bool = True
+    append: str = ""
+    timeout: str = "600"
+    verbose: bool = False
+    command: list[str] = field(default_factory=list)
+
+
+def seconds_of(text: str) -> float:
+    """A time limit as timeout(1) takes it: a number, perhaps with s, m, h or d; 0: none."""
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)([smhd]?)", text)
+    if not found:
+        raise VmError(f"--timeout {text}: expected a number of seconds, or e.g. 10m")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+
+
+def splat_pattern(text: str) -> re.Pattern[str]:
+    """The regular expression in the file splat."""
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return re.compile("|".join(lines))
+
+
+def first_match(pattern: re.Pattern[str], log: str) -> str | None:
+    """The first line of a log that matches."""
+    return next((line.rstrip("\r") for line in log.split("\n") if pattern.search(line)), None)
+
+
+def judge(final: str, console: str, splat: re.Pattern[str], limit: str | None) -> tuple[int, str]:
+    """The command's status and why the guest failed ("" if it did not), from the last line
+    of its channel, the kernel's log, and the time limit if that has passed."""
+    report = first_match(splat, console)
+    ok = re.fullmatch(r"ok (\d+)", final)
+    if ok:
+        return int(ok[1]), report or ""
+    if final.startswith("fail "):
+        return FAILED, final.removeprefix("fail ")
+    if limit:
+        return FAILED, f"no end within {limit} s (--timeout)"
+    return FAILED, (report or first_match(re.compile("^wq: "), console)
+                    or "it ended without a result")
+
+
+def kvm_works() -> bool:
+    """Whether QEMU can use KVM: the device may be there and yet run no stock guest."""
+    try:
+        if not re.search(r"^flags.*\b(vmx|svm)\b", Path("/proc/cpuinfo").read_text(),
+                         re.MULTILINE):
+            return False
+        os.close(os.open("/dev/kvm", os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def kernel_arguments(append: str) -> list[str]:
+    """What every guest's kernel is booted with: any trouble ends it."""
+    return ["rdinit=/init", "panic=-1", "oops=panic", "panic_on_warn=1", "softlockup_panic=1",
+            "sysctl.kernel.hung_task_panic=1", "sysctl.kernel.panic_on_rcu_stall=1",
+            "random.trust_cpu=on", *append.split()]
+
+
+def uml_command(request: Request, kernel: Path, tmp: Path) -> list[str]:
+    """User-mode Linux; its serial lines end in our file descriptors 3 to 7."""
+    return [str(kernel), f"mem={request.mem}M", f"initrd={tmp}/initramfs", f"uml_dir={tmp}",
+            "umid=uml", "con=null", "con0=null,fd:1", "con1=fd:3,fd:4", "console=tty0", "ssl=null",
+            "ssl1=null,fd:5", "ssl2=null,fd:6", "ssl3=null,fd:7",
+            *kernel_arguments(request.append)]
+
+
+def qemu_command(request: Request, kernel: Path, tmp: Path, share: Path, kvm: bool) -> list[str]:
+    """QEMU, with the host's files and our folders by 9p."""
+    smp = request.smp
+    cpu = "max,la57=off" + (f",{request.cpu}" if request.cpu else "")
+    if request.icount:
+        smp = "1"
+        machine = ["-icount", "shift=0,sleep=off", "-accel", "tcg,thread=single", "-cpu", cpu]
+    elif kvm:
+        machine = ["-accel", "kvm", "-cpu", "host"]
+    else:
+        machine = ["-accel", "tcg,thread=multi", "-cpu", cpu]
+    serial = ["-serial", f"file:{tmp}/console"]
+    if request.shell:
+        serial += ["-chardev", "stdio,id=tty,signal=off", "-serial", "chardev:tty"]
+    files = []
+    for tag, path, options in (("root", "/", ",readonly=on,multidevs=remap"),
+                               ("share", str(share), ",multidevs=remap"),
+                               ("result", f"{tmp}/result", "")):
+        files += ["-fsdev", f"local,id={tag},path={path.replace(',', ',,')},"
+                            f"security_model=none{options}",
+                  "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+    return ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
+            "-no-reboot", *machine, "-smp", smp, "-m", request.mem, *serial,
+            "-kernel", str(kernel), "-initrd", f"{tmp}/initramfs", "-append",
+            " ".join(["console=ttyS0", "mitigations=off", *kernel_arguments(request.append)]),
+            *files]
+
+
+@contextlib.contextmanager
+def _raw_terminal(wanted: bool) -> Iterator[None]:
+    """The guest's shell handles keys such as Ctrl-C, so that the host's terminal must not."""
+    if not wanted or not os.isatty(0):
+        yield
+        return
+    settings = termios.tcgetattr(0)
+    try:
+        tty.setraw(0)
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, settings)
+
+
+def _terminal_size() -> tuple[int, int]:
+    try:
+        size = os.get_terminal_size(0)
+    except OSError:
+        return 24, 80
+    # some terminals don't know their size
+    return size.lines or 24, size.columns or 80
+
+
+class _Guest:
+    """A guest under way, and the files that it writes."""
+
+    def __init__(self, request: Request, kernel: Kernel, tmp: Path, share: Path) -> None:
+        self.request, self.kernel, self.tmp, self.share = request, kernel, tmp, share
+        self.timed_out = False
+        (tmp / "result").mkdir()
+        for name in ("console", "qemu.log", "result/out", "result/err", "result/status"):
+            (tmp / name).touch()
+
+    def _boot(self, stack: contextlib.ExitStack) -> Job:
+        """Start the guest, which ends with the stack."""
+        assert self.kernel.image
+        shell = self.request.shell
+
+        def numbered(number: int) -> int:
+            # above the numbers that User-mode Linux's channels have
+            number = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 20)
+            stack.callback(os.close, number)
+            return number
+
+        def opened(path: Path | str, mode: str = "ab") -> int:
+            with open(path, mode) as file:
+                return numbered(file.fileno())
+
+        def limit_core() -> None:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+        keyboard = numbered(0) if shell else opened(os.devnull, "rb")
+        screen = numbered(1) if shell else opened(os.devnull)
+        if self.kernel.definition.arch != "um":
+            return stack.enter_context(job(
+                qemu_command(self.request, self.kernel.image, self.tmp, self.share, kvm_works()),
+                stdin=keyboard, stdout=screen, stderr=opened(self.tmp / "qemu.log"),
+                preexec_fn=limit_core))
+
+        channels = [keyboard, screen,
+                    *(opened(self.tmp / "result" / name) for name in ("out", "err", "status"))]
+
+        def place_channels() -> None:
+            limit_core()
+            for wanted, number in enumerate(channels, 3):
+                os.dup2(number, wanted)
+
+        console = opened(self.tmp / "console")
+        return stack.enter_context(job(
+            uml_command(self.request, self.kernel.image, self.tmp), stdout=console,
+            stderr=console, close_fds=False, preexec_fn=place_channels,
+            env=dict(os.environ, TMPDIR=str(self.tmp))))
+
+    def run(self) -> None:
+        """Boot, and pass the output on until the guest has ended."""
+        limit = 0.0 if self.request.shell else seconds_of(self.request.timeout)
+        deadline = time.monotonic() + limit if limit else None
+        with contextlib.ExitStack() as stack:
+            guest = self._boot(stack)
+            pumps = [(stack.enter_context((self.tmp / name).open("rb")), target)
+                     for name, target in self._outputs()]
+            ended = False
+            while not ended:
+                ended = guest.wait(_POLL) is not None
+                pumps = [pump for pump in pumps if copy_new(*pump)]
+                if deadline and not ended and time.monotonic() > deadline:
+                    self.timed_out = ended = True
+
+    def _outputs(self) -> list[tuple[str, int]]:
+        outputs = [("result/out", 1), ("result/err", 2)]
+        if self.request.verbose:
+            outputs.append(("console", 2))
+        return outputs
+
+    def verdict(self) -> int:
+        """The command's exit status; the guest's failure is this tool's."""
+        console = (self.tmp / "console").read_text(errors="replace")
+        lines = (self.tmp / "result/status").read_text(errors="replace").splitlines() or [""]
+        status, why = judge(lines[-1].strip("\r"), console,
+                            splat_pattern((HERE / "splat").read_text()),
+                            self.request.timeout if self.timed_out else None)
+        if why:
+            self._failed(why, console)
+        return status
+
+    def _failed(self, why: str, console: str) -> None:
+        name = self.kernel.definition.name
+        log = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+        kept = SRC / "build/vm" / log
+        with contextlib.suppress(OSError):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(kept.parent, os.W_OK):
+            kept = CACHE / log      # the project may be read-only
+        text = console + (self.tmp / "qemu.log").read_text(errors="replace")
+        kept.write_text(text)
+        for line in text.replace("\r", "").splitlines()[-30:]:
+            print(line, file=sys.stderr)
+        say(f"the guest ({name}, {self.kernel.release}) failed: {why}")
+        raise VmError(f"its kernel log: {kept}")
+
+
+def _shared_folder(name: str) -> Path:
+    if not os.path.isdir(name):
+        raise VmError(f"--share: there's no folder {name}")
+    share = Path(name).resolve()
+    if share == Path("/"):
+        raise VmError("--share /: the guest must not write to all of the host")
+    return share
+
+
+def run_guest(request: Request) -> int:
+    """Run the request's command, or a shell, in a guest; return the exit status."""
+    share = _shared_folder(request.share or str(SRC))
+    if not request.shell:
+        seconds_of(request.timeout)
+    modules = [Path(name) for name in request.modules]
+    if request.own_module:
+        kernel, built = build_modules(request.kernel)
+        modules.insert(0, built / "wq.ko")
+    else:
+        kernel = need_kernel(request.kernel)
+    for ko in modules:
+        if not os.access(ko, os.R_OK):
+            raise VmError(f"there's no module {ko}")
+    if not kernel.image:
+        raise VmError(f"{request.kernel} ({kernel.release}) is only to build against: it has no "
+                      "kernel, or its suite none of that version yet")
+    if request.shell:
+        # a convenience: the shell works without
+        with contextlib.suppress(VmError):
+            install("bash-completion", "man-db")
+    install("busybox-static")
+    if kernel.definition.arch != "um":
+        install("qemu-system-x86", "kmod")
+
+    with temporary("wq-vm.") as tmp:
+        guest = _Guest(request, kernel, tmp, share)
+        rows, columns = _terminal_size()
+        values = {
+            "name": request.kernel, "arch": kernel.definition.arch,
+            "mode": "shell" if request.shell else "run", "leak_check": int(request.leak_check),
+            "rows": rows, "cols": columns, "share": share, "src": SRC.resolve(),
+            "modules": kernel.modules or "", "term": os.environ.get("TERM") or "dumb",
+            "path": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin",
+        }
+        (tmp / "initramfs").write_bytes(pack(kernel, modules, values, share, request.command))
+        with _raw_terminal(request.shell):
+            guest.run()
+        return guest.verdict()

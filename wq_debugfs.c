@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Queues for people: in debugfs and, if a drain takes long, in the kernel log.
+ *
+ * Each queue with a name has a directory:
+ *
+ *	wq/NAME/metrics		the statistics
+ *	wq/NAME/state		which keys are held by which process, the longest run
+ *				first, and which keys come next
+ *
+ * At most WQ_SHOWN_KEYS keys of each kind are shown, so that the lock is held for a
+ * bounded time.
+ */
+#include <linux/debugfs.h>
+#include <linux/list.h>
+#include <linux/math64.h>
+#include <linux/seq_file.h>
+
+#include "wq_debugfs.h"
+#include "wq_metrics.h"
+
+#define WQ_SHOWN_KEYS	16	/* of each kind */
+#define WQ_SHOWN_BYTES	128	/* of a key, escaped, with its NUL */
+#define WQ_LOGGED_KEYS	4
+#define WQ_LOGGED_BYTES	32	/* of a key, escaped, with its NUL */
+
+static struct dentry *wq_debugfs;
+
+static void show_count(struct seq_file *m, const char *name, u64 value)
+{
+	seq_printf(m, "%-36s %llu\n", name, value);
+}
+
+/* Seconds, as the names of the metrics promise. */
+static void show_seconds(struct seq_file *m, const char *name, u64 ns)
+{
+	u32 rest;
+	u64 s = div_u64_rem(ns, NSEC_PER_SEC, &rest);
+
+	seq_printf(m, "%-36s %llu.%09u\n", name, s, rest);
+}
+
+/* A duration with a unit that fits. */
+static void show_duration(struct seq_file *m, s64 ns)
+{
+	static const struct {
+		u32 ns;
+		const char *name;
+	} units[] = { { NSEC_PER_SEC, "s" }, { NSEC_PER_MSEC, "ms" }, { NSEC_PER_USEC, "us" } };
+	unsigned int i;
+	u32 rest;
+	u64 n;
+
+	for (i = 0; i < ARRAY_SIZE(units); i++) {
+		if (ns < units[i].ns)
+			continue;
+		n = div_u64_rem(ns, units[i].ns, &rest);
+		seq_printf(m, "%llu.%03u %s", n, rest / (units[i].ns / 1000), units[i].name);
+		return;
+	}
+	seq_printf(m, "%lld ns", ns);
+}
+
+static void show_hist(struct seq_file *m, const char *name, const struct wq_hist *h)
+{
+	static const char * const bounds[WQ_HIST_COUNTS] = {
+		"10 ns", "100 ns", "1 us", "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s",
+		"10 s", "+Inf",
+	};
+	u64 count = 0;
+	int i;
+
+	for (i = 0; i < WQ_HIST_COUNTS; i++)
+		count += h->counts[i];
+	show_seconds(m, name, h->sum);
+	seq_printf(m, "  of %llu, mean ", count);
+	show_duration(m, count ? div64_u64(h->sum, count) : 0);
+	seq_putc(m, '\n');
+	for (i = 0; i < WQ_HIST_COUNTS; i++)
+		if (h->counts[i])
+			seq_printf(m, "  up to %-28s %llu\n", bounds[i], h->counts[i]);
+}
+
+static int metrics_show(struct seq_file *m, void *unused)
+{
+	struct wq *q = m->private;
+	struct wq_stat st;
+
+	wq_stats(q, &st);
+	show_count(m, "depth", st.depth);
+	show_count(m, "adds_total", st.adds);
+	show_hist(m, "queue_duration_seconds", &st.waits);
+	show_hist(m, "work_duration_seconds", &st.works);
+	show_seconds(m, "unfinished_work_seconds", st.unfinished);
+	show_seconds(m, "longest_running_processor_seconds", st.longest);
+	show_count(m, "retries_total", st.retries);
+	show_count(m, "ready", st.ready);
+	show_count(m, "processing", st.processing);
+	show_count(m, "delayed", st.delayed);
+	show_count(m, "coalesced_total", st.coalesced);
+	show_count(m, "given_back_total", st.given_back);
+	show_count(m, "expired_total", st.expired);
+	show_count(m, "canceled_total", st.canceled);
+	show_count(m, "dropped_total", st.dropped);
+	show_count(m, "failed", st.failed);
+	show_count(m, "retained", st.retained);
+	show_count(m, "keys", st.keys);
+	show_count(m, "max_keys", st.max_keys);
+	show_count(m, "consumers", st.consumers);
+	show_count(m, "memory_bytes", st.memory);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(metrics);
+
+static void show_entry(struct seq_file *m, struct wq_cs *cs, struct wq_entry *e)
+{
+	char key[WQ_SHOWN_BYTES];
+	struct wq_key_info info;
+
+	wq_key_info(cs, &cs->q->kernel, e, &info);
+	wq_key_text(key, sizeof(key), e);
+	seq_printf(m, "  \"%s\"", key);
+	if (info.state & WQ_KEY_PROCESSING && info.holder == WQ_HELD_BY_KERNEL)
+		seq_puts(m, " by the kernel");
+	else if (info.state & WQ_KEY_PROCESSING)
+		seq_printf(m, " by process %u", info.holder);
+	if (info.state & (WQ_KEY_PROCESSING | WQ_KEY_READY)) {
+		seq_puts(m, ", for ");
+		show_duration(m, info.age);
+	}
+	if (info.lease >= 0) {
+		seq_puts(m, ", lease ends in ");
+		show_duration(m, info.lease);
+	}
+	if (info.state & WQ_KEY_PROCESSING && info.state & WQ_KEY_DIRTY)
+		seq_puts(m, ", dirty");
+	if (info.due >= 0) {
+		seq_puts(m, ", due in ");
+		show_duration(m, info.due);
+	}
+	if (info.failures)
+		seq_printf(m, ", failed %u times", info.failures);
+	seq_putc(m, '\n');
+}
+
+/* Show the entries of a list, *@room at most. */
+static void show_list(struct seq_file *m, struct wq_cs *cs, struct list_head *list, int *room)
+{
+	struct wq_entry *e;
+
+	list_for_each_entry(e, list, link) {
+		if (!*room)
+			break;
+		--*room;
+		show_entry(m, cs, wq_listed(cs, e));
+	}
+}
+
+static int state_show(struct seq_file *m, void *unused)
+{
+	struct wq *q = m->private;
+	struct wq_consumer *c;
+	struct wq_cs cs;
+	int room;
+
+	wq_lock(&cs, q);
+	seq_printf(m, "%s%s, %u drainers, %u consumers\n", q->name,
+		   q->shut ? ": shut down" : ": open", q->nr_drainers, q->nr_consumers);
+	seq_printf(m, "processing: %u\n", q->nr_processing);
+	room = WQ_SHOWN_KEYS;
+	for_each_running(q, c) {
+		show_list(m, &cs, &c->held, &room);
+		if (!room)
+			break;
+	}
+	seq_printf(m, "ready: %u, of these given back: %u\n", wq_nr_ready(q), q->nr_requeued);
+	room = WQ_SHOWN_KEYS;
+	show_list(m, &cs, &q->requeued, &room);
+	if (!q->order)
+		show_list(m, &cs, &q->fifo, &room);
+	seq_printf(m, "delayed: %u\n", q->shut ? 0 : q->heap.count);
+	if (!q->shut && q->heap.count)
+		show_entry(m, &cs, wq_next_due(&cs));
+	wq_unlock(&cs);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(state);
+
+/*
+ * Make the directory of a queue.  Errors are ignored, as is usual for debugfs: nothing
+ * depends on it.  Its files may be read until wq_debugfs_remove() returns.
+ */
+void wq_debugfs_add(struct wq *q, const char *name)
+{
+	q->dir = debugfs_create_dir(name, wq_debugfs);
+	debugfs_create_file("metrics", 0400, q->dir, q, &metrics_fops);
+	debugfs_create_file("state", 0400, q->dir, q, &state_fops);
+}
+
+void wq_debugfs_remove(struct wq *q)
+{
+	debugfs_remove(q->dir);
+	q->dir = NULL;
+}
+
+void wq_debugfs_init(void)
+{
+	wq_debugfs = debugfs_create_dir("wq", NULL);
+}
+
+void wq_debugfs_exit(void)
+{
+	debugfs_remove(wq_debugfs);
+}
+
+/* Log which keys a drain waits for. */
+void wq_log_drain(struct wq *q)
+{
+	unsigned int n = 0, ready, processing;
+	struct wq_consumer *c;
+	struct wq_entry *e;
+	struct wq_cs cs;
+	char keys[256];
+	size_t len = 0;
+
+	keys[0] = '\0';
+	wq_lock(&cs, q);
+	ready = wq_nr_ready(q);
+	processing = q->nr_processing;
+	for_each_running(q, c) {
+		list_for_each_entry(e, &c->held, link) {
+			if (n++ == WQ_LOGGED_KEYS)
+				goto out;
+			len += scnprintf(keys + len, sizeof(keys) - len, " \"");
+			len += wq_key_text(keys + len, WQ_LOGGED_BYTES, e);
+			len += scnprintf(keys + len, sizeof(keys) - len, "\"");
+		}
+	}
+out:
+	wq_unlock(&cs);
+	pr_warn_ratelimited("wq: %s: a drain has waited for 30 s, for %u ready and %u processing keys:%s%s\n",
+			    q->name[0] ? q->name : "a queue without a name", ready, processing,
+			    keys, n > WQ_LOGGED_KEYS ? " ..." : "");
+}

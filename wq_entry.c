@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Entries: their memory, and their keys as text.
+ *
+ * An entry and its key are one allocation.  Caches by size waste less than kmalloc(),
+ * whose smallest fit for an entry of 64 bytes and a key of 16 is 96, and keep other
+ * kernel objects apart from memory that users fill.
+ */
+#include <linux/export.h>
+#include <linux/log2.h>
+#include <linux/slab.h>
+#include <linux/string_helpers.h>
+
+#include "wq_compat.h"
+#include "wq_entry.h"
+
+/* One for each power of two from WQ_MIN_ROOM on; the last one has WQ_MAX_ROOM. */
+#define WQ_CACHES	8
+
+static struct kmem_cache *key_caches[WQ_CACHES];
+
+static struct kmem_cache *key_cache(bool leased, u32 len)
+{
+	return key_caches[order_base_2(wq_key_needs(leased, len)) - ilog2(WQ_MIN_ROOM)];
+}
+
+/* Memory for an entry and a key of @len bytes; wq_key_init() makes it an entry. */
+struct wq_key *wq_key_alloc(bool leased, u32 len, gfp_t gfp)
+{
+	void *mem = kmem_cache_alloc(key_cache(leased, len), gfp);
+
+	return mem && leased ? &((struct wq_leased_key *)mem)->key : mem;
+}
+
+void wq_key_free(struct wq_key *k, bool leased)
+{
+	void *mem = leased ? (void *)container_of(k, struct wq_leased_key, key) : k;
+
+	kmem_cache_free(key_cache(leased, k->entry.len), mem);
+}
+
+/**
+ * wq_entry_key() - the key of an entry, for an ordering policy
+ * @entry: the entry
+ * @len: receives the key's length in bytes
+ *
+ * Context: any; the queue's lock is held.
+ *
+ * Return: the key, valid as long as the entry is in the policy.
+ */
+const void *wq_entry_key(struct wq_entry *entry, size_t *len)
+{
+	*len = entry->len;
+	return wq_key_of(entry)->key;
+}
+EXPORT_SYMBOL_GPL(wq_entry_key);
+
+/**
+ * wq_key_text() - a key for people, escaped as in a C string
+ * @to: the text's buffer
+ * @size: size of @to in bytes; the text ends with the last byte that fits whole
+ * @e: the key's entry
+ *
+ * printk's %*pE does not fit: it prints Latin-1 as it is, and neither backslash nor
+ * quote is escaped.
+ *
+ * Context: any; the entry must not go away.
+ *
+ * Return: length of the text without its NUL.
+ */
+size_t wq_key_text(char *to, size_t size, struct wq_entry *e)
+{
+	const char *key = wq_key_of(e)->key;
+	size_t len = 0;
+	char one[4];
+	u32 i;
+	int n;
+
+	for (i = 0; i < e->len; i++) {
+		n = string_escape_mem(key + i, 1, one, sizeof(one), ESCAPE_ANY | ESCAPE_NAP |
+				      ESCAPE_APPEND, "\"\\");
+		if (len + n >= size)
+			break;
+		memcpy(to + len, one, n);
+		len += n;
+	}
+	to[len] = '\0';
+	return len;
+}
+
+void wq_entry_exit(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < WQ_CACHES; i++)
+		kmem_cache_destroy(key_caches[i]);
+}
+
+int __init wq_entry_init(void)
+{
+	unsigned int i;
+	char name[24];
+	u32 room;
+
+	BUILD_BUG_ON(WQ_MIN_ROOM << (WQ_CACHES - 1) < WQ_MAX_ROOM);
+	for (i = 0; i < WQ_CACHES; i++) {
+		room = min_t(u32, WQ_MIN_ROOM << i, WQ_MAX_ROOM);
+		snprintf(name, sizeof(name), "wq_key-%u", room);
+		/* A usercopy region keeps the cache from being merged with others. */
+		key_caches[i] = kmem_cache_create_usercopy(name, sizeof(struct wq_key) + room, 0, 0,
+							   offsetof(struct wq_key, key), room,
+							   NULL);
+		if (!key_caches[i]) {
+			wq_entry_exit();
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The kernel API, but for its most frequent verbs, which are in wq_core.c, and for
+ * shutting down, which is in wq_queue.c.
+ */
+#include <linux/export.h>
+
+#include "wq_core.h"
+#include "wq_name.h"
+#include "wq_queue.h"
+#include "wq_thread.h"
+
+/**
+ * wq_create() - create a queue
+ * @params: its parameters; NULL: no name, first in first out, up to 65,536 keys
+ *
+ * Context: process, may sleep.
+ *
+ * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, or a mode without a name),
+ * -ERANGE (max_keys, mode or lease), -EEXIST (the name is taken), -ENOMEM, -EBUSY (the
+ * limiter has an owner), or params->limiter if that is an ERR_PTR.
+ */
+struct wq *wq_create(const struct wq_params *params)
+{
+	static const struct wq_params none;
+	struct wq *q = NULL;
+	int ret = 0;
+
+	if (!params)
+		params = &none;
+	if (params->limiter)
+		ret = wq_limiter_take(params->limiter);
+	if (ret)
+		return ERR_PTR(ret);
+
+	if (params->name ? wq_name_check(params->name) : params->mode)
+		ret = -EINVAL;
+	if (!ret)
+		ret = wq_check_limits(params->max_keys, params->mode, params->lease);
+	if (!ret)
+		q = wq_alloc(params, GFP_KERNEL);
+	if (!q) {
+		wq_limiter_drop(params->limiter);
+		return ERR_PTR(ret ?: -ENOMEM);
+	}
+	lockdep_register_key(&q->drain_key);
+	lockdep_init_map(&q->drain_map, "wq_drain", &q->drain_key, 0);
+	ret = wq_name_publish(q);
+	if (ret) {
+		lockdep_unregister_key(&q->drain_key);
+		wq_put(q);
+		return ERR_PTR(ret);
+	}
+	return q;
+}
+EXPORT_SYMBOL_GPL(wq_create);
+
+/**
+ * wq_destroy() - end a queue
+ * @q: the queue, from wq_create()
+ *
+ * Shuts the queue down and drops all of its keys, also the keys that are being
+ * processed.  For processes that have it open, the queue is shut down and empty.
+ *
+ * The caller ensures that no other call of the kernel API for this queue is in
+ * progress or follows.  It must not call this while kernel threads are frozen, because
+ * the function waits for the queue's thread.
+ *
+ * Context: process, may sleep.
+ */
+void wq_destroy(struct wq *q)
+{
+	struct wq_limiter *limiter;
+	struct wq_cs cs;
+
+	wq_name_withdraw(q);
+	wq_shutdown(q);
+	wq_thread_stop(q);
+	wq_purge(q);
+
+	/* Processes may keep the queue open, but the caller's code may be unloaded. */
+	wq_lock(&cs, q);
+	limiter = q->limiter;
+	q->limiter = NULL;
+	q->order = NULL;
+	q->clock = NULL;
+	wq_unlock(&cs);
+	wq_limiter_drop(limiter);
+	lockdep_unregister_key(&q->drain_key);
+	wq_put(q);
+}
+EXPORT_SYMBOL_GPL(wq_destroy);
+
+/**
+ * wq_add_after() - a key needs a run after a delay
+ * @q: the queue
+ * @key: the key, compared bytewise
+ * @len: length of the key, 1 to WQ_MAX_KEY bytes
+ * @delay: ns from now on the queue's clock; 0 or less: none.  A time beyond S64_MAX is
+ *	clamped.
+ * @flags: WQ_ADD_*.  By default, of two delays the earlier time applies, and an add
+ *	without delay leaves a pending delay in place; these are client-go's rules.
+ *	WQ_ADD_RATE_LIMITED: the limiter chooses the delay, and @delay must be 0.
+ *
+ * When the time has come, the key is added by the rules of wq_add().  Keys with the same
+ * time become ready in the order of their adds.  A shut down drops delayed keys.  After
+ * a successful return no lack of memory loses the key.
+ *
+ * Each successful call counts as a retry in wq_stat.retries, also without a delay.
+ *
+ * Context: as for wq_add().
+ *
+ * Return: without a delay: as for wq_add(); with a delay: 1: newly delayed; 0: the key
+ * was delayed already; or an error of wq_add().  -EINVAL also for bad flags.
+ */
+int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags)
+{
+	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len) ?: wq_op_set_add(&op, delay, flags);
+
+	if (ret)
+		return ret;
+	op.flags |= OP_RETRY;
+	wq_add_ops(q, &op, 1, true, GFP_ATOMIC);
+	return op.result;
+}
+EXPORT_SYMBOL_GPL(wq_add_after);
+
+/**
+ * wq_add_rate_limited() - a key failed, and needs another run
+ * @q: the queue
+ * @key: the key, compared bytewise
+ * @len: length of the key, 1 to WQ_MAX_KEY bytes
+ *
+ * Counts the failure, and adds the key after the delay of the queue's limiter.  The key
+ * keeps its failures, and counts in max_keys, until wq_forget(), WQ_OUTCOME_FORGET or
+ * wq_cancel().
+ *
+ * Context: as for wq_add().
+ *
+ * Return: as for wq_add_after().  On error no failure is counted.
+ */
+int wq_add_rate_limited(struct wq *q, const void *key, size_t len)
+{
+	return wq_add_after(q, key, len, 0, WQ_ADD_RATE_LIMITED);
+}
+EXPORT_SYMBOL_GPL(wq_add_rate_limited);
+
+/**
+ * wq_forget() - reset the failures of a key
+ * @q: the queue
+ * @key: the key
+ * @len: length of the key in bytes
+ *
+ * The key's next failure has the shortest delay again.  Does not replace wq_done(), and
+ * leaves a pending delay in place.
+ *
+ * Context: as for wq_add().
+ *
+ * Return: 0, also if the queue does not know the key; -EINVAL or -E2BIG for @len.
+ */
+int wq_forget(struct wq *q, const void *key, size_t len)
+{
+	struct wq_key_info info;
+	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len);
+
+	if (!ret)
+		wq_key_forget(q, &q->kernel, &op, &info);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(wq_forget);
+
+/**
+ * wq_num_requeues() - how often a key failed
+ * @q: the queue
+ * @key: the key
+ * @len: length of the key in bytes
+ *
+ * Context: as for wq_add().
+ *
+ * Return: failures since they were last forgotten, up to INT_MAX, as the limiter counts
+ * them.  A built-in limiter returns 0 if it does not count by key (a bucket alone), or
+ * if the queue does not know the key.  -EINVAL or -E2BIG for @len.
+ */
+int wq_num_requeues(struct wq *q, const void *key, size_t len)
+{
+	struct wq_failure f = { .key = key, .len = len };
+	struct wq_entry *e;
+	struct wq_cs cs;
+	struct wq_op op;
+	u32 n = 0;
+	int ret = wq_op_init(q, &op, key, len);
+
+	if (ret)
+		return ret;
+	wq_lock(&cs, q);
+	e = wq_lookup(&cs, op.hash, key, len);
+	if (e)
+		f.failures = wq_failures(e);
+	/* Also for an unknown key: a limiter may have a count of its own. */
+	if (q->limiter)
+		n = wq_limiter_num_requeues(q->limiter, &f);
+	wq_unlock(&cs);
+	return min_t(u32, n, INT_MAX);
+}
+EXPORT_SYMBOL_GPL(wq_num_requeues);
+
+struct leased_get {
+	struct wq_item *item;
+	void *buf;
+	size_t size;
+};
+
+static int wq_take_leased(struct wq_cs *cs, void *arg)
+{
+	struct leased_get *get = arg;
+	u32 room = min_t(size_t, get->size, WQ_MAX_KEY);
+	struct wq_entry *e;
+	int ret = wq_take(cs, &cs->q->kernel, room, true, &e);
+
+	if (ret)
+		return ret;
+	wq_touch_entry(cs, e);
+	wq_fill_item(get->item, e);
+	/* If the lease expires, the entry may go away before the caller reads the key. */
+	get->item->key = memcpy(get->buf, wq_key_of(e)->key, e->len);
+	return 0;
+}
+
+/**
+ * wq_get_leased() - take the next key for the duration of the queue's lease
+ * @q: the queue, which has leases
+ * @item: receives the key; item->key points to @buf
+ * @buf: receives the key's bytes
+ * @size: size of @buf in bytes
+ * @timeout: as for wq_get()
+ *
+ * A key that wq_get() hands out is held until done.  This key is given back when the
+ * lease expires; wq_done() and wq_touch() then fail with -ESTALE.
+ *
+ * Context: as for wq_get().
+ *
+ * Return: as for wq_get(); -EMSGSIZE: the next key is longer than @size and stays the
+ * next one; -EINVAL: the queue has no leases.
+ */
+int wq_get_leased(struct wq *q, struct wq_item *item, void *buf, size_t size, s64 timeout)
+{
+	struct leased_get get = { .item = item, .buf = buf, .size = size };
+
+	return q->leases.duration ? wq_get_wait(q, timeout, NULL, wq_take_leased, &get) : -EINVAL;
+}
+EXPORT_SYMBOL_GPL(wq_get_leased);
+
+/**
+ * wq_touch() - restart the lease of a key
+ * @q: the queue
+ * @item: the key, as a get filled it in
+ *
+ * For a key without a lease, only checks that the caller holds it.
+ *
+ * Context: as for wq_add().
+ *
+ * Return: 0; -ESTALE: the caller no longer holds the key, or never held it, and nothing
+ * has changed.
+ */
+int wq_touch(struct wq *q, const struct wq_item *item)
+{
+	struct wq_entry *e;
+	struct wq_cs cs;
+	int ret = -ESTALE;
+
+	wq_lock(&cs, q);
+	e = wq_lookup_item(&cs, item);
+	if (e)
+		ret = wq_check_held(&q->kernel, e, item->token);
+	if (!ret && wq_lease_end(&q->leases, e) >= 0)
+		wq_touch_entry(&cs, e);
+	wq_unlock(&cs);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(wq_touch);
+
+/**
+ * wq_done_key() - end the run of a key, identified by its bytes
+ * @q: the queue
+ * @key: the key
+ * @len: length of the key in bytes
+ *
+ * Context: as for wq_add().
+ *
+ * Return: as for wq_done(), but -ENOENT: the key is not being processed; -EPERM: a
+ * process holds it; -EINVAL or -E2BIG for @len.
+ */
+int wq_done_key(struct wq *q, const void *key, size_t len)
+{
+	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len);
+
+	if (ret)
+		return ret;
+	wq_done_ops(q, &q->kernel, &op, 1, true, GFP_ATOMIC);
+	return op.result;
+}
+EXPORT_SYMBOL_GPL(wq_done_key);
+
+/**
+ * wq_query() - report the state of a key
+ * @q: the queue
+ * @key: the key
+ * @len: length of the key in bytes
+ *
+ * Context: as for wq_add().
+ *
+ * Return: WQ_KEY_* bits; -ENOENT: the queue does not know the key; -EINVAL or -E2BIG for
+ * @len.
+ */
+int wq_query(struct wq *q, const void *key, size_t len)
+{
+	struct wq_key_info info;
+	struct wq_op op;
+
+	return wq_op_init(q, &op, key, len) ?: wq_key_query(q, &q->kernel, &op, &info) ?:
+	       info.state;
+}
+EXPORT_SYMBOL_GPL(wq_query);
+
+/**
+ * wq_cancel() - drop the runs that a key waits for
+ * @q: the queue
+ * @key: the key
+ * @len: length of the key in bytes
+ *
+ * A run in progress goes on, and no other run follows it.  The failures of the key are
+ * reset.
+ *
+ * Context: as for wq_add().
+ *
+ * Return: the key's state from before, as for wq_query().
+ */
+int wq_cancel(struct wq *q, const void *key, size_t len)
+{
+	struct wq_key_info info;
+	struct wq_op op;
+
+	return wq_op_init(q, &op, key, len) ?: wq_key_cancel(q, &q->kernel, &op, &info) ?:
+	       info.state;
+}
+EXPORT_SYMBOL_GPL(wq_cancel);
+
+/**
+ * wq_len() - number of ready keys
+ * @q: the queue
+ *
+ * Context: as for wq_add().
+ *
+ * Return: the number, which client-go calls Len.  Keys in processing do not count.
+ */
+unsigned int wq_len(struct wq *q)
+{
+	struct wq_cs cs;
+	unsigned int n;
+
+	wq_lock(&cs, q);
+	n = wq_nr_ready(q);
+	wq_unlock(&cs);
+	return n;
+}
+EXPORT_SYMBOL_GPL(wq_len);

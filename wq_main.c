@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The module: what it sets up when it is loaded, and takes down when it is unloaded.
+ */
+#include <linux/module.h>
+
+#include "wq_debugfs.h"
+#include "wq_dev.h"
+#include "wq_entry.h"
+#include "wq_name.h"
+
+static int __init wq_init(void)
+{
+	int ret;
+
+	ret = wq_entry_init();
+	if (ret)
+		return ret;
+	wq_debugfs_init();
+	/* Last, as processes can use wq from here on. */
+	ret = wq_dev_init();
+	if (ret)
+		goto err_debugfs;
+	return 0;
+
+err_debugfs:
+	wq_debugfs_exit();
+	wq_entry_exit();
+	return ret;
+}
+module_init(wq_init);
+
+static void __exit wq_exit(void)
+{
+	wq_dev_exit();
+	wq_name_exit();
+	wq_debugfs_exit();
+	wq_entry_exit();
+}
+module_exit(wq_exit);
+
+MODULE_DESCRIPTION("Keyed work queues: de-duplicating, crash-safe, for the kernel and for processes");
+MODULE_LICENSE("GPL");
+MODULE_VERSION("0.1");

@@ -136,7 +136,7 @@ static int every_verb(const char *name, int oflag, bool allowed)
 	return 0;
 }
 
-TEST_F_TIMEOUT(users, every_verb_asks_for_the_class_of_its_caller_and_what_the_file_is_open_for, 120)
+TEST_F_TIMEOUT(users, every_verb_checks_the_caller_class_and_the_file_mode, 120)
 {
 	static const struct {
 		uid_t uid;
@@ -193,7 +193,7 @@ TEST_F_TIMEOUT(users, every_verb_asks_for_the_class_of_its_caller_and_what_the_f
 	}
 }
 
-TEST_F(users, a_file_opened_anew_by_proc_has_no_queue)
+TEST_F(users, open_of_proc_self_fd_has_no_queue)
 {
 	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0), again;
 	int reader = q_attach(self->name, O_RDONLY);
@@ -248,24 +248,24 @@ static int use_capability(const char *name, int cap)
 
 #define USER_QUEUES	"/sys/module/wq/parameters/user_queues"
 
-TEST_F_TIMEOUT(users, of_all_capabilities_three_each_allow_one_thing, 60)
+TEST_F_TIMEOUT(users, capabilities_dac_override_fowner_and_sys_resource_allow_one_thing_each, 60)
 {
-	int last = number("/proc/sys/kernel/cap_last_cap");
+	int last = read_number("/proc/sys/kernel/cap_last_cap");
 	char queues[16];
 
 	ASSERT_LE(CAP_SYS_RESOURCE, last);
-	snprintf(queues, sizeof(queues), "%lld", number(USER_QUEUES));
+	snprintf(queues, sizeof(queues), "%lld", read_number(USER_QUEUES));
 	for (int cap = -1; cap <= last; cap++) {
 		pid_t pid;
 		int ret;
 
 		ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
-		ASSERT_EQ(0, put(USER_QUEUES, "1"));
+		ASSERT_EQ(0, write_file(USER_QUEUES, "1"));
 		pid = capable(cap);
 		if (!pid)
 			_exit(use_capability(self->name, cap));
 		ret = reap(pid);
-		ASSERT_EQ(0, put(USER_QUEUES, queues));
+		ASSERT_EQ(0, write_file(USER_QUEUES, queues));
 		ASSERT_EQ(0, ret) {
 			TH_LOG("with capability %d", cap);
 		}
@@ -273,7 +273,7 @@ TEST_F_TIMEOUT(users, of_all_capabilities_three_each_allow_one_thing, 60)
 	}
 }
 
-TEST_F(users, root_without_capabilities_is_a_user_as_others_are)
+TEST_F(users, root_without_capabilities_has_the_rights_of_a_user)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[2] = { 0 };
@@ -298,7 +298,7 @@ static int put_map(pid_t pid, const char *file, const char *map)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
-	return put(path, map);
+	return write_file(path, map);
 }
 
 /*
@@ -361,21 +361,21 @@ static int root_of_a_namespace(const char *name)
 	return 0;
 }
 
-TEST_F(users, root_of_a_user_namespace_is_nobody_in_queues_of_others)
+TEST_F(users, root_of_a_user_namespace_has_no_rights_in_other_queues)
 {
 	char queues[16];
 	int ret[2];
 
-	snprintf(queues, sizeof(queues), "%lld", number(USER_QUEUES));
+	snprintf(queues, sizeof(queues), "%lld", read_number(USER_QUEUES));
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
-	ASSERT_EQ(0, put(USER_QUEUES, "1"));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "1"));
 	ret[0] = in_namespace(MAP("0 %d 1", BOB), MAP("0 %d 1", OTHERS), self->name,
 			      root_of_a_namespace);
 	/* nor where the owner is known in the namespace */
 	ret[1] = in_namespace(MAP("0 %d 1\n1 %d 1", BOB, ALICE),
 			      MAP("0 %d 1\n1 %d 1", OTHERS, GROUP), self->name,
 			      root_of_a_namespace);
-	ASSERT_EQ(0, put(USER_QUEUES, queues));
+	ASSERT_EQ(0, write_file(USER_QUEUES, queues));
 	ASSERT_EQ(0, ret[0]);
 	ASSERT_EQ(0, ret[1]);
 	ASSERT_EQ(0, q_unlink(self->name));
@@ -404,8 +404,8 @@ static int ids_unmapped(const char *name)
 	char own[WQ_NAME_MAX];
 	int q;
 
-	CHECK(!told_ids(name, number("/proc/sys/kernel/overflowuid"),
-			number("/proc/sys/kernel/overflowgid")));
+	CHECK(!told_ids(name, read_number("/proc/sys/kernel/overflowuid"),
+			read_number("/proc/sys/kernel/overflowgid")));
 	snprintf(own, sizeof(own), "%.40s-own", name);
 	umask(0);
 	q = q_open(own, O_RDWR, EXCL, 0666, 0);
@@ -423,7 +423,7 @@ static int ids_mapped(const char *name)
 	return 0;
 }
 
-TEST_F(users, owner_and_group_are_told_as_the_callers_namespace_knows_them)
+TEST_F(users, queues_and_stat_map_owner_and_group_to_the_callers_namespace)
 {
 	char own[WQ_NAME_MAX];
 
@@ -487,10 +487,10 @@ static int peep(const char *name, pid_t holder, int fd, __u64 tracepoint)
 	return 0;
 }
 
-TEST_F(users, a_queue_that_one_may_not_read_tells_nothing_anywhere)
+TEST_F(users, an_unreadable_queue_leaks_nothing)
 {
 	static const char paranoid[] = "/proc/sys/kernel/perf_event_paranoid";
-	long long level = number(paranoid), id;
+	long long level = read_number(paranoid), id;
 	struct stat debug, tracing;
 	pid_t holder, pid;
 	char was[16];
@@ -507,17 +507,17 @@ TEST_F(users, a_queue_that_one_may_not_read_tells_nothing_anywhere)
 	/* the files by themselves, even where the way to them is open */
 	ASSERT_EQ(0, stat(DEBUG, &debug));
 	ASSERT_EQ(0, stat(TRACING, &tracing));
-	id = number(TRACING "/events/wq/wq_add/id");
+	id = read_number(TRACING "/events/wq/wq_add/id");
 	ASSERT_LT(0, id);
 	snprintf(was, sizeof(was), "%lld", level);
 	chmod(DEBUG, 0755);
 	chmod(TRACING, 0755);
-	put(paranoid, "1");
+	write_file(paranoid, "1");
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
 		_exit(peep(self->name, holder, q, id));
 	ret = reap(pid);
-	put(paranoid, was);
+	write_file(paranoid, was);
 	chmod(DEBUG, debug.st_mode & 07777);
 	chmod(TRACING, tracing.st_mode & 07777);
 	kill(holder, SIGKILL);
@@ -554,7 +554,7 @@ static bool has_address(const char *path)
 	return found;
 }
 
-TEST_F(users, what_is_told_to_read_has_no_kernel_addresses)
+TEST_F(users, output_has_no_kernel_addresses)
 {
 	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0);
 	char path[256];
@@ -571,7 +571,7 @@ TEST_F(users, what_is_told_to_read_has_no_kernel_addresses)
 	ASSERT_FALSE(has_address(path));
 }
 
-TEST(no_field_of_a_tracepoint_is_a_pointer)
+TEST(tracepoints_have_no_pointer_fields)
 {
 	DIR *dir = opendir(TRACING "/events/wq");
 	struct dirent *d;

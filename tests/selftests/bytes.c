@@ -141,7 +141,7 @@ static bool written_right(const struct verb *v, const struct args *was, const st
 	return !memcmp(&told, now, sizeof(told));
 }
 
-TEST(a_verb_writes_what_it_tells_to_its_struct_and_leaves_all_else)
+TEST(verb_writes_its_output_fields_only)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		int q = verbs[i].nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : used_queue(), ret;
@@ -158,7 +158,7 @@ TEST(a_verb_writes_what_it_tells_to_its_struct_and_leaves_all_else)
 	}
 }
 
-TEST(a_verb_that_fails_writes_no_more)
+TEST(failed_verb_writes_no_more)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		for (int how = 0; how < 3; how++) {
@@ -182,7 +182,7 @@ TEST(a_verb_that_fails_writes_no_more)
 	}
 }
 
-TEST(a_struct_of_any_size_is_written_to_its_end_and_no_further)
+TEST(struct_of_any_size_is_written_to_its_end_only)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		for (__u32 size = 8; size <= verbs[i].size; size++) {
@@ -205,7 +205,7 @@ TEST(a_struct_of_any_size_is_written_to_its_end_and_no_further)
 	}
 }
 
-TEST(a_longer_struct_is_written_as_far_as_the_kernel_knows_it)
+TEST(longer_struct_is_written_up_to_the_known_fields)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		int q = verbs[i].nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : used_queue();
@@ -223,7 +223,7 @@ TEST(a_longer_struct_is_written_as_far_as_the_kernel_knows_it)
 	}
 }
 
-TEST_F(queue, reserved_fields_of_stat_and_the_rest_of_a_name_are_zero)
+TEST_F(queue, stat_reserved_fields_and_the_rest_of_a_name_are_zero)
 {
 	struct wq_stat st;
 	int q = q_private(0);
@@ -241,7 +241,7 @@ TEST_F(queue, reserved_fields_of_stat_and_the_rest_of_a_name_are_zero)
 	close(q);
 }
 
-TEST_F(queue, a_file_that_can_not_read_is_told_of_a_key_its_state_alone)
+TEST_F(queue, query_of_a_write_only_file_returns_the_state_only)
 {
 	static const unsigned int nrs[] = { WQ_IOC_FORGET, WQ_IOC_CANCEL };
 	int writer = q_attach(self->name, O_WRONLY);
@@ -279,7 +279,7 @@ static void dirty(int q, __u32 room)
 	free(dirt);
 }
 
-TEST_F(queue, of_records_the_key_is_told_and_zeros_up_to_the_next)
+TEST_F(queue, get_pads_records_with_zeros)
 {
 	unsigned char key[WQ_MAX_KEY];
 	struct array got = array_new(2048);
@@ -310,7 +310,7 @@ TEST_F(queue, of_records_the_key_is_told_and_zeros_up_to_the_next)
 	free(got.recs);
 }
 
-TEST_F(queue, of_rows_the_key_is_told_and_zeros_up_to_the_next)
+TEST_F(queue, list_pads_records_with_zeros)
 {
 	unsigned char key[WQ_MAX_KEY];
 	struct array got = array_new(2048);
@@ -343,7 +343,7 @@ TEST_F(queue, of_rows_the_key_is_told_and_zeros_up_to_the_next)
 	free(got.recs);
 }
 
-TEST_F(queue, what_hands_out_nothing_writes_nothing_to_the_array)
+TEST_F(queue, verb_that_returns_no_key_writes_nothing_to_the_array)
 {
 	struct array a = array_new(4096);
 	__u64 cursor = 0;
@@ -365,7 +365,7 @@ TEST_F(queue, what_hands_out_nothing_writes_nothing_to_the_array)
 	free(a.recs);
 }
 
-TEST_F(queue, results_are_told_for_each_key_and_for_no_more)
+TEST_F(queue, results_are_written_for_each_key_and_no_further)
 {
 	enum { MOST = 100 };
 	struct array a = array_new(MOST * WQ_REC_SIZE(16));
@@ -402,7 +402,7 @@ TEST_F(queue, results_are_told_for_each_key_and_for_no_more)
 	free(a.recs);
 }
 
-TEST_F(queue, of_the_list_of_queues_names_are_told_and_zeros_behind_them)
+TEST_F(queue, queues_pads_names_with_zeros)
 {
 	struct wq_queue *list = malloc(64 * sizeof(*list));
 	__u64 cursor = 0;

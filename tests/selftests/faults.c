@@ -42,13 +42,13 @@ FIXTURE_VARIANT(faults) {
 
 static void put(const char *file, const char *text)
 {
-	int fd = open(file, O_WRONLY | O_CLOEXEC);
+	int ret = write_file(file, text);
 
-	if (fd < 0 || write(fd, text, strlen(text)) < 0) {
-		fprintf(stderr, "faults: %s: %m; the kernel needs fault injection\n", file);
+	if (ret) {
+		fprintf(stderr, "faults: %s: %s; the kernel needs fault injection\n", file,
+			strerror(-ret));
 		exit(KSFT_FAIL);
 	}
-	close(fd);
 }
 
 static int fail_nth = -1;
@@ -662,7 +662,7 @@ FIXTURE_TEARDOWN(faults)
 	inject(0);
 }
 
-TEST_F_TIMEOUT(faults, each_allocation_and_each_copy_may_fail, 600)
+TEST_F_TIMEOUT(faults, verb_survives_failure_of_each_allocation_and_copy, 600)
 {
 	struct world w;
 	int ret, told, n;

@@ -254,7 +254,7 @@ static void take_the_rest(struct __test_metadata *_metadata, int q, __u32 *rest)
 	free(seen);
 }
 
-TEST_F_TIMEOUT(kill, whoever_is_killed_no_key_is_lost, 3600)
+TEST_F_TIMEOUT(kill, kill_of_any_process_at_any_time_loses_no_key, 3600)
 {
 	pid_t pids[WORKERS] = { 0 };
 	__u32 kills = 0, rest;

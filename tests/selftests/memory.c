@@ -10,14 +10,14 @@
 
 static long long charged(void)
 {
-	return number(CGROUP "/memory.current");
+	return read_number(CGROUP "/memory.current");
 }
 
 FIXTURE(memory) { int q; };
 
 FIXTURE_SETUP(memory)
 {
-	put(ROOT "/cgroup.subtree_control", "+memory");
+	write_file(ROOT "/cgroup.subtree_control", "+memory");
 	rmdir(CGROUP);
 	if (mkdir(CGROUP, 0755) || charged() < 0)
 		SKIP(return, "no memory controller of cgroup v2");
@@ -50,7 +50,7 @@ static int add_keys(int q, int n, int *added)
 	return 0;
 }
 
-TEST_F(memory, keys_are_charged_to_the_cgroup_of_who_adds_them)
+TEST_F(memory, add_charges_the_cgroup_of_the_caller)
 {
 	enum { KEYS = 50000 };
 	int *added = shared(sizeof(*added));
@@ -58,7 +58,7 @@ TEST_F(memory, keys_are_charged_to_the_cgroup_of_who_adds_them)
 	pid_t pid = child();
 
 	if (!pid) {
-		if (put(CGROUP "/cgroup.procs", "0"))
+		if (write_file(CGROUP "/cgroup.procs", "0"))
 			_exit(255);
 		_exit(-add_keys(self->q, KEYS, added));
 	}
@@ -77,16 +77,16 @@ TEST_F(memory, keys_are_charged_to_the_cgroup_of_who_adds_them)
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
-TEST_F(memory, an_add_beyond_the_limit_of_the_cgroup_loses_nothing)
+TEST_F(memory, add_beyond_the_cgroup_limit_fails_and_loses_no_key)
 {
 	int *added = shared(sizeof(*added));
 	pid_t pid;
 	int ret;
 
-	ASSERT_EQ(0, put(CGROUP "/memory.max", "8388608"));
+	ASSERT_EQ(0, write_file(CGROUP "/memory.max", "8388608"));
 	pid = child();
 	if (!pid) {
-		if (put(CGROUP "/cgroup.procs", "0"))
+		if (write_file(CGROUP "/cgroup.procs", "0"))
 			_exit(255);
 		_exit(-add_keys(self->q, 1000000, added));
 	}
@@ -108,10 +108,10 @@ TEST_F(memory, an_add_beyond_the_limit_of_the_cgroup_loses_nothing)
 /* The same without what CPUs have charged in advance, and what can be reclaimed. */
 static long long settled(void)
 {
-	put(CGROUP "/memory.high", "0");
+	write_file(CGROUP "/memory.high", "0");
 	/* other CPUs see to it in a while */
 	sleep_ms(20);
-	put(CGROUP "/memory.high", "max");
+	write_file(CGROUP "/memory.high", "max");
 	return charged();
 }
 
@@ -120,7 +120,7 @@ static pid_t member(void)
 {
 	pid_t pid = child();
 
-	if (!pid && put(CGROUP "/cgroup.procs", "0"))
+	if (!pid && write_file(CGROUP "/cgroup.procs", "0"))
 		_exit(255);
 	return pid;
 }
@@ -171,15 +171,7 @@ static int end_keys(int q, enum way way, int n, int len)
 	return 0;
 }
 
-static int private_with_lease(__s64 lease)
-{
-	struct wq_open op = { .size = sizeof(op), .max_keys = 1000000, .lease = lease };
-	int fd = q_dev(O_RDWR), ret = verb(fd, WQ_IOC_OPEN, &op);
-
-	return ret ?: fd;
-}
-
-TEST_F_TIMEOUT(memory, the_group_pays_what_stat_tells_and_has_it_back_when_the_keys_go, 120)
+TEST_F_TIMEOUT(memory, stat_memory_equals_the_cgroup_charge_until_the_keys_leave, 120)
 {
 	static const struct {
 		enum way way;
@@ -192,7 +184,7 @@ TEST_F_TIMEOUT(memory, the_group_pays_what_stat_tells_and_has_it_back_when_the_k
 	enum { KEYS = 20000 };
 
 	for (int i = 0; i < ARRAY_SIZE(how); i++) {
-		int q = private_with_lease(how[i].lease);
+		int q = q_open_lease("", 1000000, how[i].lease);
 		long long told = -q_stat(q).memory, paid = -settled();
 		pid_t pid = member();
 
@@ -217,7 +209,7 @@ TEST_F_TIMEOUT(memory, the_group_pays_what_stat_tells_and_has_it_back_when_the_k
 	}
 }
 
-TEST_F(memory, what_goes_with_a_queue_or_its_shut_down_is_given_back_too)
+TEST_F(memory, shutdown_and_close_uncharge_the_cgroup)
 {
 	for (int i = 0; i < 3; i++) {
 		int q = q_private(1000000);
@@ -231,13 +223,13 @@ TEST_F(memory, what_goes_with_a_queue_or_its_shut_down_is_given_back_too)
 		if (i < 2)
 			close(q);
 		ASSERT_EQ(0, i < 2 ? 0 : q_shutdown(q));
-		ASSERT_SOON(settled() < SLACK);
+		ASSERT_EVENTUALLY(settled() < SLACK);
 		if (i == 2)
 			close(q);
 	}
 }
 
-TEST_F(memory, a_queue_is_charged_to_who_makes_it_named_or_not)
+TEST_F(memory, open_charges_the_cgroup_of_the_creator)
 {
 	enum { QUEUES = 400 };
 	int *stage = shared(sizeof(*stage));
@@ -255,7 +247,7 @@ TEST_F(memory, a_queue_is_charged_to_who_makes_it_named_or_not)
 		__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
 		pause();
 	}
-	ASSERT_SOON(__atomic_load_n(stage, __ATOMIC_ACQUIRE) || !alive(pid));
+	ASSERT_EVENTUALLY(__atomic_load_n(stage, __ATOMIC_ACQUIRE) || !alive(pid));
 	ASSERT_TRUE(alive(pid));
 	paid += settled();
 	/* each has a first piece of its table, and the way to it */
@@ -268,17 +260,17 @@ TEST_F(memory, a_queue_is_charged_to_who_makes_it_named_or_not)
 		snprintf(name, sizeof(name), "selftest-%d-%d", getpid(), i);
 		ASSERT_EQ(0, q_unlink(name));
 	}
-	ASSERT_SOON(settled() < SLACK);
+	ASSERT_EVENTUALLY(settled() < SLACK);
 }
 
-TEST_F(memory, an_array_is_charged_while_the_call_lasts)
+TEST_F(memory, add_array_is_charged_during_the_call)
 {
 	struct array a = array_new(WQ_MAX_ARRAY);
 	int *stage = shared(sizeof(*stage));
 	long long before, peak;
 	pid_t pid;
 
-	if (number(CGROUP "/memory.peak") < 0)
+	if (read_number(CGROUP "/memory.peak") < 0)
 		SKIP(return, "no memory.peak in this kernel");
 	/* all refused: none is kept */
 	while (a.used + WQ_REC_SIZE(WQ_MAX_KEY) <= a.room)
@@ -291,18 +283,18 @@ TEST_F(memory, an_array_is_charged_while_the_call_lasts)
 			sleep_ms(1);
 		_exit(-q_add_array(self->q, &a));
 	}
-	ASSERT_SOON(__atomic_load_n(stage, __ATOMIC_ACQUIRE) || !alive(pid));
+	ASSERT_EVENTUALLY(__atomic_load_n(stage, __ATOMIC_ACQUIRE) || !alive(pid));
 	before = settled();
-	ASSERT_GT(before + SLACK, number(CGROUP "/memory.peak"));
+	ASSERT_GT(before + SLACK, read_number(CGROUP "/memory.peak"));
 	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
 	ASSERT_EQ(0, reap(pid));
-	peak = number(CGROUP "/memory.peak");
+	peak = read_number(CGROUP "/memory.peak");
 	ASSERT_LT(before + WQ_MAX_ARRAY - SLACK, peak);
 	ASSERT_EQ(0, q_stat(self->q).keys);
 	ASSERT_GT(SLACK, settled());
 }
 
-TEST_F(memory, keys_outlive_the_group_that_paid_for_them)
+TEST_F(memory, keys_outlive_their_cgroup)
 {
 	pid_t pid = member();
 	struct item it;
@@ -383,7 +375,7 @@ static int something_else(void)
 	return p[12345678] - 1;
 }
 
-TEST_F_TIMEOUT(memory, a_group_without_memory_stops_alone_and_all_others_go_on, 120)
+TEST_F_TIMEOUT(memory, cgroup_without_memory_does_not_stop_other_cgroups, 120)
 {
 	struct run *run = shared(sizeof(*run));
 	long long at_limit;
@@ -397,7 +389,7 @@ TEST_F_TIMEOUT(memory, a_group_without_memory_stops_alone_and_all_others_go_on, 
 	snprintf(name, sizeof(name), "selftest-%d", getpid());
 	q = q_open(name, O_RDWR, EXCL, 0600, 1000000);
 	ASSERT_LE(0, q);
-	ASSERT_EQ(0, put(CGROUP "/memory.max", "16777216"));
+	ASSERT_EQ(0, write_file(CGROUP "/memory.max", "16777216"));
 	worker = child();
 	if (!worker)
 		_exit(work_on(name, run));
@@ -421,7 +413,7 @@ TEST_F_TIMEOUT(memory, a_group_without_memory_stops_alone_and_all_others_go_on, 
 	EXPECT_LT(4 << 20, at_limit);
 	rounds = run->rounds;
 	EXPECT_LT(10, rounds);
-	ASSERT_SOON(run->rounds > rounds + 20 || !alive(worker));
+	ASSERT_EVENTUALLY(run->rounds > rounds + 20 || !alive(worker));
 	__atomic_store_n(&run->stop, true, __ATOMIC_RELEASE);
 	EXPECT_EQ(0, reap(worker));
 	EXPECT_GT(5 * SEC, run->longest);

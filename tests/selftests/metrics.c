@@ -11,30 +11,10 @@
 #include <pthread.h>
 #include <sched.h>
 
-#define HOUR	(3600 * SEC)
 
 #define READY	(WQ_KEY_READY | WQ_KEY_DIRTY)
 #define HELD	WQ_KEY_PROCESSING
 #define MINE	(WQ_KEY_PROCESSING | WQ_KEY_MINE)
-
-static int add_flags(int fd, const char *key, __s64 delay, __u16 flags)
-{
-	union one one;
-	__s32 result = 4711;
-	struct array a = { .recs = rec_set(&one, key, strlen(key), 0), .count = 1,
-			   .used = WQ_REC_SIZE(strlen(key)), .results = &result };
-	int ret;
-
-	one.rec.delay = delay;
-	one.rec.flags = flags;
-	ret = q_add_array(fd, &a);
-	return ret ?: result;
-}
-
-static int add_after(int fd, const char *key, __s64 delay)
-{
-	return add_flags(fd, key, delay, 0);
-}
 
 static __u64 total(struct wq_hist h)
 {
@@ -48,13 +28,7 @@ static __u64 total(struct wq_hist h)
 /* What query, cancel or forget says of a key; its state, or -errno. */
 static int key_state(int fd, unsigned int nr, const char *key, struct wq_query *ks)
 {
-	int ret;
-
-	*ks = (struct wq_query){
-		.size = sizeof(*ks), .key = addr_of(key), .key_len = strlen(key),
-	};
-	ret = verb(fd, nr, ks);
-	return ret ?: (int)ks->info.state;
+	return q_key_call(fd, nr, key, strlen(key), ks) ?: (int)ks->info.state;
 }
 
 /* Two looks at the clock, with something between them. */
@@ -121,7 +95,7 @@ static bool running_is_right(int q, const struct held *held, int n)
 #define CONSUMERS	5
 #define KEYS		20
 
-TEST_F(queue, unfinished_and_longest_hold_for_keys_of_several_consumers_in_any_order_of_done)
+TEST_F(queue, stat_unfinished_and_longest_are_exact_for_several_consumers)
 {
 	struct held held[KEYS] = { 0 };
 	int fds[CONSUMERS];
@@ -156,7 +130,7 @@ TEST_F(queue, unfinished_and_longest_hold_for_keys_of_several_consumers_in_any_o
 	ASSERT_EQ(20 * KEYS, total(q_stat(self->q).waits));
 }
 
-TEST_F(queue, unfinished_and_longest_hold_when_consumers_end_with_keys)
+TEST_F(queue, stat_unfinished_and_longest_are_exact_after_consumers_die)
 {
 	struct held held[KEYS] = { 0 };
 	int fds[CONSUMERS];
@@ -185,7 +159,7 @@ TEST_F(queue, unfinished_and_longest_hold_when_consumers_end_with_keys)
 	ASSERT_EQ(KEYS - CONSUMERS + 1, q_stat(self->q).ready);
 }
 
-TEST_F(queue, the_work_of_a_consumer_that_was_killed_is_over_and_its_keys_wait_anew)
+TEST_F(queue, stat_give_back_ends_processing_and_restarts_the_wait)
 {
 	struct span death, now, got;
 	struct wq_stat before, st;
@@ -204,7 +178,7 @@ TEST_F(queue, the_work_of_a_consumer_that_was_killed_is_over_and_its_keys_wait_a
 		pause();
 		_exit(1);
 	}
-	ASSERT_SOON(q_stat(self->q).processing == 2);
+	ASSERT_EVENTUALLY(q_stat(self->q).processing == 2);
 	sleep_ms(30);
 	before = q_stat(self->q);
 	ASSERT_LE(60 * MS, before.unfinished);
@@ -236,7 +210,7 @@ TEST_F(queue, the_work_of_a_consumer_that_was_killed_is_over_and_its_keys_wait_a
 	ASSERT_EQ(1, total(q_stat(self->q).works));
 }
 
-TEST_F(queue, a_get_that_does_not_fit_leaves_all_times_as_they_were)
+TEST_F(queue, stat_get_EMSGSIZE_leaves_all_times)
 {
 	struct array small = array_new(WQ_REC_SIZE(1));
 	struct span added, got, now;
@@ -259,7 +233,7 @@ TEST_F(queue, a_get_that_does_not_fit_leaves_all_times_as_they_were)
 }
 
 /* It counts as got and given back, so it ends one wait and begins the next. */
-TEST_F(queue, a_get_whose_copy_failed_is_no_work)
+TEST_F(queue, stat_get_EFAULT_is_no_work)
 {
 	struct array hole = { .recs = edge(0), .room = 4096 };
 	struct span added, failed, got, now;
@@ -287,7 +261,7 @@ TEST_F(queue, a_get_whose_copy_failed_is_no_work)
 	ASSERT_GE(got.to - added.from, st.waits.sum);
 }
 
-TEST_F(queue, waits_and_works_are_what_the_clock_says)
+TEST_F(queue, stat_queue_and_work_durations_equal_the_clock)
 {
 	struct span added, got, done;
 	struct wq_stat st;
@@ -308,7 +282,7 @@ TEST_F(queue, waits_and_works_are_what_the_clock_says)
 	ASSERT_EQ(1, total(st.works));
 }
 
-TEST_F(queue, depth_is_ready_and_dirty_while_processing)
+TEST_F(queue, stat_depth_is_ready_plus_dirty_while_processing)
 {
 	struct item it;
 
@@ -318,14 +292,14 @@ TEST_F(queue, depth_is_ready_and_dirty_while_processing)
 	ASSERT_EQ(1, q_stat(self->q).depth);
 	q_add(self->q, "a");
 	ASSERT_EQ(2, q_stat(self->q).depth);
-	add_after(self->q, "c", HOUR);
+	q_add_after(self->q, "c", HOUR);
 	ASSERT_EQ(2, q_stat(self->q).depth);
 	ASSERT_EQ(1, q_done(self->q, &it));
 	ASSERT_EQ(2, q_stat(self->q).depth);
 	ASSERT_EQ(2, q_stat(self->q).ready);
 }
 
-TEST(a_queue_without_a_name_has_no_times)
+TEST(stat_of_an_unnamed_queue_has_no_times)
 {
 	int q = q_private(0);
 	struct wq_query ks;
@@ -334,7 +308,7 @@ TEST(a_queue_without_a_name_has_no_times)
 
 	q_add(q, "a");
 	q_add(q, "b");
-	add_after(q, "c", HOUR);
+	q_add_after(q, "c", HOUR);
 	sleep_ms(2);
 	q_get(q, &it, 0);
 	sleep_ms(2);
@@ -356,7 +330,7 @@ TEST(a_queue_without_a_name_has_no_times)
 	close(q);
 }
 
-TEST_F(queue, consumers_counts_open_files_that_are_bound)
+TEST_F(queue, stat_consumers_counts_bound_files)
 {
 	int unbound = q_dev(O_RDWR), a, b;
 	pid_t pid;
@@ -397,7 +371,7 @@ static void put_many(struct array *a)
 		array_putf(a, "%016d", i);
 }
 
-TEST_F(queue, memory_grows_with_the_keys_and_comes_back_when_they_go)
+TEST_F(queue, stat_memory_follows_the_keys)
 {
 	__u64 empty = q_stat(self->q).memory, full, each;
 	struct array a = array_new(MANY * WQ_REC_SIZE(16));
@@ -421,7 +395,7 @@ TEST_F(queue, memory_grows_with_the_keys_and_comes_back_when_they_go)
 	free(a.recs);
 }
 
-TEST_F(queue, memory_of_delayed_keys_has_the_heap_and_comes_back_after_a_shut_down)
+TEST_F(queue, stat_memory_includes_the_heap_until_shutdown)
 {
 	__u64 empty = q_stat(self->q).memory, full, each;
 	struct array a = array_new(MANY * WQ_REC_SIZE(16));
@@ -439,12 +413,12 @@ TEST_F(queue, memory_of_delayed_keys_has_the_heap_and_comes_back_after_a_shut_do
 	ASSERT_EQ(0, q_shutdown(self->q));
 	ASSERT_EQ(MANY, q_stat(self->q).dropped);
 	/* the queue's thread takes them out */
-	ASSERT_SOON(!q_stat(self->q).keys);
+	ASSERT_EVENTUALLY(!q_stat(self->q).keys);
 	ASSERT_GE(empty + (full - empty) / 10, q_stat(self->q).memory);
 	free(a.recs);
 }
 
-TEST_F(queue, a_stat_from_before_the_metrics_gets_what_it_has_room_for)
+TEST_F(queue, stat_of_a_shorter_struct_is_not_overrun)
 {
 	struct wq_stat st;
 
@@ -462,7 +436,7 @@ TEST_F(queue, a_stat_from_before_the_metrics_gets_what_it_has_room_for)
 
 /* ---- what query tells of a key ---- */
 
-TEST_F(queue, query_tells_age_due_and_holder_of_a_key_in_every_state)
+TEST_F(queue, query_returns_age_due_and_holder_in_every_state)
 {
 	struct span added, delayed, got, now;
 	struct wq_query ks;
@@ -476,7 +450,7 @@ TEST_F(queue, query_tells_age_due_and_holder_of_a_key_in_every_state)
 	ASSERT_EQ(0, ks.info.holder);
 
 	/* ready and delayed */
-	ASSERT_EQ(1, TIMED(delayed, add_after(self->q, "a", HOUR)));
+	ASSERT_EQ(1, TIMED(delayed, q_add_after(self->q, "a", HOUR)));
 	sleep_ms(5);
 	ASSERT_EQ(READY | WQ_KEY_DELAYED, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
 	ASSERT_TRUE(is_age(ks.info.age, added, now));
@@ -503,7 +477,7 @@ TEST_F(queue, query_tells_age_due_and_holder_of_a_key_in_every_state)
 	ASSERT_EQ(-1, ks.info.due);
 
 	/* delayed alone */
-	add_after(self->q, "b", HOUR);
+	q_add_after(self->q, "b", HOUR);
 	ASSERT_EQ(WQ_KEY_DELAYED, key_state(self->q, WQ_IOC_QUERY, "b", &ks));
 	ASSERT_EQ(0, ks.info.age);
 	ASSERT_EQ(0, ks.info.holder);
@@ -511,12 +485,12 @@ TEST_F(queue, query_tells_age_due_and_holder_of_a_key_in_every_state)
 	ASSERT_GE(HOUR, ks.info.due);
 }
 
-TEST_F(queue, query_of_a_key_that_is_kept_for_its_failures_tells_no_time)
+TEST_F(queue, query_of_a_retained_key_has_no_times)
 {
 	struct wq_query ks;
 	struct item it;
 
-	ASSERT_EQ(1, add_flags(self->q, "a", 0, WQ_ADD_RATE_LIMITED));
+	ASSERT_EQ(1, q_add_flags(self->q, "a", 0, WQ_ADD_RATE_LIMITED));
 	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
 	ASSERT_EQ(1, ks.info.failures);
 	ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
@@ -532,13 +506,13 @@ TEST_F(queue, query_of_a_key_that_is_kept_for_its_failures_tells_no_time)
 	ASSERT_EQ(WQ_KEY_FAILED, q_cancel(self->q, "a"));
 }
 
-TEST_F(queue, query_of_a_key_that_was_due_tells_the_time_since_then)
+TEST_F(queue, query_of_a_key_that_was_due_returns_the_time_since_then)
 {
 	struct span added, now;
 	struct wq_query ks;
 
-	ASSERT_EQ(1, TIMED(added, add_after(self->q, "a", 10 * MS)));
-	ASSERT_SOON(q_stat(self->q).ready == 1);
+	ASSERT_EQ(1, TIMED(added, q_add_after(self->q, "a", 10 * MS)));
+	ASSERT_EVENTUALLY(q_stat(self->q).ready == 1);
 	sleep_ms(5);
 	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
 	ASSERT_LE(5 * MS, ks.info.age);
@@ -546,7 +520,7 @@ TEST_F(queue, query_of_a_key_that_was_due_tells_the_time_since_then)
 	ASSERT_EQ(-1, ks.info.due);
 }
 
-TEST_F(queue, query_cancel_and_forget_refuse_what_only_comes_out)
+TEST_F(queue, query_cancel_and_forget_with_nonzero_output_fields_fail)
 {
 	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_CANCEL, WQ_IOC_FORGET };
 	struct wq_query good = {
@@ -571,7 +545,7 @@ TEST_F(queue, query_cancel_and_forget_refuse_what_only_comes_out)
 	ASSERT_EQ(READY, q_query(self->q, "a"));
 }
 
-TEST_F(queue, a_query_from_before_the_metrics_gets_what_it_has_room_for)
+TEST_F(queue, query_of_a_shorter_struct_is_not_overrun)
 {
 	struct wq_query ks;
 
@@ -598,7 +572,7 @@ static __u32 holder(int fd, const char *key)
 	return ret < 0 ? ret : ks.info.holder;
 }
 
-TEST_F(queue, a_key_is_held_by_the_process_that_opened_the_file)
+TEST_F(queue, query_holder_is_the_process_that_opened_the_file)
 {
 	int inherited = q_attach(self->name, O_RDWR), others;
 	struct item it;
@@ -613,7 +587,7 @@ TEST_F(queue, a_key_is_held_by_the_process_that_opened_the_file)
 		pause();
 		_exit(1);
 	}
-	ASSERT_SOON(q_stat(self->q).processing == 2);
+	ASSERT_EVENTUALLY(q_stat(self->q).processing == 2);
 	ASSERT_EQ(getpid(), holder(self->q, "parent"));
 	ASSERT_EQ(pid, holder(self->q, "child"));
 	/* through another file, it is the same */
@@ -632,7 +606,7 @@ TEST_F(queue, a_key_is_held_by_the_process_that_opened_the_file)
 	ASSERT_EQ(0, holder(self->q, "child"));
 }
 
-TEST_F(queue, a_key_is_held_by_who_opened_the_file_though_another_process_bound_it)
+TEST_F(queue, query_holder_is_the_opener_even_if_another_process_bound_the_file)
 {
 	struct item it;
 	int fd = q_dev(O_RDWR);
@@ -656,7 +630,7 @@ static void *open_and_get(void *name)
 	return NULL;
 }
 
-TEST_F(queue, a_key_is_held_by_a_process_and_not_by_its_thread)
+TEST_F(queue, query_holder_is_the_process_not_the_thread)
 {
 	pthread_t thread;
 
@@ -666,7 +640,7 @@ TEST_F(queue, a_key_is_held_by_a_process_and_not_by_its_thread)
 	ASSERT_EQ(getpid(), holder(self->q, "a"));
 }
 
-TEST_F(queue, a_file_that_outlives_its_opener_is_not_held_by_the_kernel)
+TEST_F(queue, query_holder_of_a_file_that_outlives_its_opener_is_the_opener_or_0)
 {
 	int *stage = shared(sizeof(*stage));
 	pid_t opener;
@@ -681,16 +655,15 @@ TEST_F(queue, a_file_that_outlives_its_opener_is_not_held_by_the_kernel)
 
 		if (fork())
 			_exit(0);
-		for (int i = 0; i < 4000 && __atomic_load_n(stage, __ATOMIC_ACQUIRE) < 1; i++)
-			sleep_ms(5);
+		if (!EVENTUALLY(__atomic_load_n(stage, __ATOMIC_ACQUIRE) >= 1))
+			_exit(1);
 		q_get(fd, &it, 0);
-		for (int i = 0; i < 4000 && __atomic_load_n(stage, __ATOMIC_ACQUIRE) < 2; i++)
-			sleep_ms(5);
+		(void)EVENTUALLY(__atomic_load_n(stage, __ATOMIC_ACQUIRE) >= 2);
 		_exit(0);
 	}
 	ASSERT_EQ(0, reap(opener));
 	__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
-	ASSERT_SOON(q_stat(self->q).processing == 1);
+	ASSERT_EVENTUALLY(q_stat(self->q).processing == 1);
 	is = holder(self->q, "a");
 	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
 	/* its number may be told still, but no other one */
@@ -699,7 +672,7 @@ TEST_F(queue, a_file_that_outlives_its_opener_is_not_held_by_the_kernel)
 	}
 }
 
-TEST_F(queue, a_holder_has_the_number_of_the_callers_pid_namespace_or_0)
+TEST_F(queue, query_holder_pid_is_of_the_callers_pid_namespace_or_0)
 {
 	struct item it;
 	__u32 *told = shared(4 * sizeof(*told));
@@ -729,7 +702,7 @@ TEST_F(queue, a_holder_has_the_number_of_the_callers_pid_namespace_or_0)
 		told[2] = inner;
 		_exit(reap(inner) == 1000 + SIGKILL ? 0 : 3);
 	}
-	ASSERT_SOON(__atomic_load_n(&told[3], __ATOMIC_ACQUIRE) || !alive(pid));
+	ASSERT_EVENTUALLY(__atomic_load_n(&told[3], __ATOMIC_ACQUIRE) || !alive(pid));
 	ASSERT_TRUE(alive(pid)) {
 		TH_LOG("no pid namespace here?");
 	}
@@ -759,7 +732,7 @@ static struct wq_list_rec *find_row(int q, struct array *a, const char *key)
 	return NULL;
 }
 
-TEST_F(queue, list_tells_state_age_due_failures_and_holder)
+TEST_F(queue, list_returns_state_age_due_failures_and_holder)
 {
 	struct span added, got, delayed, now;
 	struct array a = array_new(4096);
@@ -767,14 +740,14 @@ TEST_F(queue, list_tells_state_age_due_failures_and_holder)
 	struct item it;
 
 	/* one that failed and has nothing to do */
-	add_flags(self->q, "kept", 0, WQ_ADD_RATE_LIMITED);
+	q_add_flags(self->q, "kept", 0, WQ_ADD_RATE_LIMITED);
 	ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
 	ASSERT_EQ(0, q_done(self->q, &it));
 	q_add(self->q, "held");
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	ASSERT_EQ(1, q_add(self->q, "held"));
 	ASSERT_EQ(1, TIMED(added, q_add(self->q, "ready")));
-	ASSERT_EQ(1, TIMED(delayed, add_after(self->q, "delayed", HOUR)));
+	ASSERT_EQ(1, TIMED(delayed, q_add_after(self->q, "delayed", HOUR)));
 	sleep_ms(5);
 
 	row = TIMED(now, find_row(self->q, &a, "held"));
@@ -814,7 +787,7 @@ TEST_F(queue, list_tells_state_age_due_failures_and_holder)
 	free(a.recs);
 }
 
-TEST_F(queue, list_tells_what_query_tells)
+TEST_F(queue, list_equals_query)
 {
 	struct array a = array_new(8192);
 	struct wq_list_rec *row = a.recs;
@@ -827,7 +800,7 @@ TEST_F(queue, list_tells_what_query_tells)
 		if (i % 3)
 			q_add(self->q, key);
 		if (i % 4 == 1)
-			add_after(self->q, key, HOUR + i * SEC);
+			q_add_after(self->q, key, HOUR + i * SEC);
 		if (i % 5 == 2)
 			q_get(self->q, &it, 0);
 	}
@@ -850,7 +823,7 @@ TEST_F(queue, list_tells_what_query_tells)
 	free(a.recs);
 }
 
-TEST_F(queue, list_says_EMSGSIZE_where_the_next_row_does_not_fit)
+TEST_F(queue, list_fails_with_EMSGSIZE_if_the_next_record_does_not_fit)
 {
 	struct array a = array_new(4096);
 	char key[101] = { 0 };
@@ -872,7 +845,7 @@ TEST_F(queue, list_says_EMSGSIZE_where_the_next_row_does_not_fit)
 	free(a.recs);
 }
 
-TEST_F(queue, list_into_small_buffers_tells_every_key_once)
+TEST_F(queue, list_into_small_buffers_returns_every_key_once)
 {
 	static const int rooms[] = { WQ_LIST_REC_SIZE(WQ_MAX_KEY), WQ_LIST_REC_SIZE(WQ_MAX_KEY) + 40, 5000 };
 	char key[WQ_MAX_KEY + 1];
@@ -925,7 +898,7 @@ static void *come_and_go(void *failed)
 	return NULL;
 }
 
-TEST_F(queue, a_key_that_stays_is_told_once_while_a_hundred_thousand_others_come_and_go)
+TEST_F(queue, list_returns_a_key_once_while_100000_others_come_and_go)
 {
 	int walks = 0, others = 0, failed = 0;
 	struct array a = array_new(8192);
@@ -936,7 +909,7 @@ TEST_F(queue, a_key_that_stays_is_told_once_while_a_hundred_thousand_others_come
 	/* one that is held, and one that waits for its time */
 	q_add(self->q, "held");
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	add_after(self->q, "delayed", HOUR);
+	q_add_after(self->q, "delayed", HOUR);
 	come_and_go_queue = q_attach(self->name, O_RDWR);
 	ASSERT_EQ(0, pthread_create(&thread, NULL, come_and_go, &failed));
 	do {
@@ -986,7 +959,7 @@ static int told_to(uid_t uid, gid_t gid, gid_t group, const char *name)
 	return reap(pid);
 }
 
-TEST_F(users, a_queue_is_told_to_those_who_may_read_or_write_it_and_to_nobody_else)
+TEST_F(users, queues_returns_only_queues_that_the_caller_may_open)
 {
 	static const struct {
 		uid_t uid;
@@ -1026,7 +999,7 @@ TEST_F(users, a_queue_is_told_to_those_who_may_read_or_write_it_and_to_nobody_el
 	}
 }
 
-TEST_F(queue, a_queue_is_told_with_its_figures)
+TEST_F(queue, queues_returns_statistics)
 {
 	struct wq_queue found;
 	struct item it;
@@ -1038,9 +1011,9 @@ TEST_F(queue, a_queue_is_told_with_its_figures)
 	q_add(self->q, "b");
 	q_add(self->q, "c");
 	q_get(self->q, &it, 0);
-	add_after(self->q, "d", HOUR);
-	add_after(self->q, "e", HOUR);
-	add_after(self->q, "f", HOUR);
+	q_add_after(self->q, "d", HOUR);
+	q_add_after(self->q, "e", HOUR);
+	q_add_after(self->q, "f", HOUR);
 	ASSERT_EQ(1, told(self->name, &found));
 	st = q_stat(self->q);
 	ASSERT_EQ(2, found.ready);
@@ -1059,7 +1032,7 @@ TEST_F(queue, a_queue_is_told_with_its_figures)
 	ASSERT_EQ(0, told(self->name, &found));
 }
 
-TEST(a_queue_without_a_name_is_not_told)
+TEST(queues_omits_unnamed_queues)
 {
 	int q = q_private(0);
 
@@ -1122,7 +1095,7 @@ static int tell_some(int dev, const char *prefix, __u32 count, __u64 *cursor, in
 	return 0;
 }
 
-TEST_F(hundreds, all_are_told_once_in_the_order_they_were_made_by_calls_of_any_count)
+TEST_F(hundreds, queues_returns_all_once_in_order_for_any_count)
 {
 	static const __u32 counts[] = { 1, 7, 64, 85, 128 };
 
@@ -1140,7 +1113,7 @@ TEST_F(hundreds, all_are_told_once_in_the_order_they_were_made_by_calls_of_any_c
 	}
 }
 
-TEST_F(hundreds, one_call_tells_8_KiB_and_not_more)
+TEST_F(hundreds, queues_returns_8_KiB_at_most)
 {
 	struct wq_queue *queues = edge((WQ_MAX_OUT + 95) / 96 * 96);
 	__u32 count = 0xffffffff;
@@ -1151,7 +1124,7 @@ TEST_F(hundreds, one_call_tells_8_KiB_and_not_more)
 	ASSERT_NE(0, cursor);
 }
 
-TEST_F(hundreds, those_that_are_unlinked_or_made_meanwhile_disturb_no_walk)
+TEST_F(hundreds, queues_walk_survives_create_and_unlink)
 {
 	int seen[2 * QUEUES], n = 0, q, last, want;
 	__u64 cursor = 0;
@@ -1185,7 +1158,7 @@ TEST_F(hundreds, those_that_are_unlinked_or_made_meanwhile_disturb_no_walk)
 	close(q);
 }
 
-TEST_F(hundreds, a_shorter_each_gets_no_more_than_it_holds_and_a_longer_one_keeps_its_rest)
+TEST_F(hundreds, queues_with_a_shorter_or_longer_record_are_not_overrun)
 {
 	static const __u32 sizes[] = { WQ_NAME_MAX, 72, 88, 96, 104, 4096 };
 	char *place = malloc(8 * 4096);
@@ -1223,7 +1196,7 @@ TEST_F(hundreds, a_shorter_each_gets_no_more_than_it_holds_and_a_longer_one_keep
 	free(place);
 }
 
-TEST_F(hundreds, bad_input_is_refused)
+TEST_F(hundreds, queues_with_bad_input_fails)
 {
 	struct {
 		struct wq_queues qs;
@@ -1271,7 +1244,7 @@ TEST_F(hundreds, bad_input_is_refused)
 	ASSERT_EQ(-EFAULT, verb(self->dev, WQ_IOC_QUEUES, edge(0)));
 }
 
-TEST_F(hundreds, a_bad_pointer_says_EFAULT)
+TEST_F(hundreds, queues_at_a_bad_address_fails_with_EFAULT)
 {
 	const __u64 bad[] = {
 		0, 4096, 0x8000000000000000ULL, (__u64)-4096, addr_of(edge(0)),
@@ -1293,7 +1266,7 @@ TEST_F(hundreds, a_bad_pointer_says_EFAULT)
 	}
 }
 
-TEST_F(hundreds, no_figures_make_the_kernel_warn)
+TEST_F(hundreds, queues_with_random_input_causes_no_kernel_warning)
 {
 	char *place = edge(8192);
 

@@ -29,7 +29,7 @@ struct rig {
 	int fd[WS_CONSUMERS + 1];
 	__u64 last_token;
 	int drain_fd;			/* 0: nobody drains */
-	pthread_t drainer;
+	pthread_t drain_thread;
 	bool drained;
 	int drain_ret;
 	__s64 touched;			/* when the leases were last kept alive */
@@ -92,7 +92,7 @@ static bool rig_start(struct rig *rig)
 
 static void rig_drained(struct rig *rig)
 {
-	pthread_join(rig->drainer, NULL);
+	pthread_join(rig->drain_thread, NULL);
 	close(rig->drain_fd);
 	rig->drain_fd = 0;
 }
@@ -203,7 +203,7 @@ static int real_end(struct rig *rig, const struct ws_step *s)
 	return ret;
 }
 
-static void *drainer(void *arg)
+static void *drain_thread(void *arg)
 {
 	struct rig *rig = arg;
 
@@ -219,7 +219,7 @@ static int real_drain(struct rig *rig)
 		return 0;
 	rig->drained = false;
 	rig->drain_fd = q_attach(rig->name, O_RDWR);
-	if (rig->drain_fd < 0 || pthread_create(&rig->drainer, NULL, drainer, rig))
+	if (rig->drain_fd < 0 || pthread_create(&rig->drain_thread, NULL, drain_thread, rig))
 		abort();
 	while (!__atomic_load_n(&rig->drained, __ATOMIC_ACQUIRE) &&
 	       !(q_stat(rig->fd[1]).state & WQ_STATE_DRAINING))
@@ -533,7 +533,7 @@ FIXTURE_TEARDOWN(model)
 	free(self->rig);
 }
 
-TEST_F_TIMEOUT(model, random_steps_agree_with_the_model, 3000)
+TEST_F_TIMEOUT(model, random_calls_agree_with_the_model, 3000)
 {
 	unsigned long left = env("WQ_MODEL_STEPS", 20000), seed = env("WQ_MODEL_SEED", 1);
 	unsigned long steps = 0, sequences = 0, late = 0, expired = 0;

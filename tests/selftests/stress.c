@@ -156,7 +156,7 @@ static unsigned int in_processes(const char *name, int q, struct state *s,
 	return failed;
 }
 
-TEST_F_TIMEOUT(queue, a_million_adds_by_16_processes_to_16_lose_nothing_and_run_nothing_twice, 60)
+TEST_F_TIMEOUT(queue, stress_add_of_a_million_keys_by_16_processes, 60)
 {
 	struct state *s = shared(sizeof(*s));
 
@@ -164,7 +164,7 @@ TEST_F_TIMEOUT(queue, a_million_adds_by_16_processes_to_16_lose_nothing_and_run_
 	ASSERT_STREQ("", verdict(s, self->q, MILLION));
 }
 
-TEST_F_TIMEOUT(queue, the_same_with_one_key_a_call, 60)
+TEST_F_TIMEOUT(queue, stress_add_of_a_key_per_call_by_16_processes, 60)
 {
 	struct state *s = shared(sizeof(*s));
 
@@ -172,7 +172,7 @@ TEST_F_TIMEOUT(queue, the_same_with_one_key_a_call, 60)
 	ASSERT_STREQ("", verdict(s, self->q, 16000));
 }
 
-TEST_F_TIMEOUT(queue, a_million_adds_by_16_threads_to_16_on_one_file_lose_nothing, 60)
+TEST_F_TIMEOUT(queue, stress_add_of_a_million_keys_by_16_threads_on_one_file, 60)
 {
 	struct state *s = shared(sizeof(*s));
 	struct work producer[WORKERS], consumer[WORKERS];
@@ -195,7 +195,7 @@ TEST_F_TIMEOUT(queue, a_million_adds_by_16_threads_to_16_on_one_file_lose_nothin
 	ASSERT_STREQ("", verdict(s, self->q, MILLION));
 }
 
-TEST_F_TIMEOUT(queue, consumers_killed_at_any_moment_lose_no_key_and_hold_none, 60)
+TEST_F_TIMEOUT(queue, stress_give_back_of_consumers_killed_at_any_time, 60)
 {
 	enum { ROUNDS = 60, N = 4 };
 	struct array a = array_new(KEYS * WQ_REC_SIZE(8));
@@ -225,7 +225,7 @@ TEST_F_TIMEOUT(queue, consumers_killed_at_any_moment_lose_no_key_and_hold_none, 
 	ASSERT_EQ(0, w.s->bad);
 }
 
-TEST_F_TIMEOUT(queue, many_queues_made_used_and_left_at_once_do_no_harm, 60)
+TEST_F_TIMEOUT(queue, stress_open_and_unlink_of_many_queues, 60)
 {
 	pid_t pid[8];
 

@@ -11,8 +11,6 @@
 
 #include <sys/klog.h>
 
-#define HOUR	(3600 * SEC)
-#define DAY	(24 * HOUR)
 
 /* Of a test, for the harness's alarm: in virtual time, too. */
 #define LIMIT	(60 * 24 * 3600)
@@ -74,22 +72,22 @@ static __s64 lateness_of(int fd, const char *key, __s64 ns)
 	return lateness(fd, key, due);
 }
 
-TEST_F_TIMEOUT(virtual, a_delay_of_1_second_comes_within_1_ms, LIMIT)
+TEST_F_TIMEOUT(virtual, add_after_1_second_is_due_within_1_ms, LIMIT)
 {
 	EXPECT_IN_TIME(lateness_of(self->q, "second", SEC));
 }
 
-TEST_F_TIMEOUT(virtual, a_delay_of_1_hour_comes_within_1_ms, LIMIT)
+TEST_F_TIMEOUT(virtual, add_after_1_hour_is_due_within_1_ms, LIMIT)
 {
 	EXPECT_IN_TIME(lateness_of(self->q, "hour", HOUR));
 }
 
-TEST_F_TIMEOUT(virtual, a_delay_of_2_days_comes_within_1_ms, LIMIT)
+TEST_F_TIMEOUT(virtual, add_after_2_days_is_due_within_1_ms, LIMIT)
 {
 	EXPECT_IN_TIME(lateness_of(self->q, "days", 2 * DAY));
 }
 
-TEST_F_TIMEOUT(virtual, delays_up_to_30_days_come_each_within_1_ms, LIMIT)
+TEST_F_TIMEOUT(virtual, add_after_up_to_30_days_is_due_within_1_ms, LIMIT)
 {
 	__s64 month = delay(self->q, "month", 30 * DAY) + 30 * DAY;
 	__s64 second = delay(self->q, "second", SEC) + SEC;
@@ -102,7 +100,7 @@ TEST_F_TIMEOUT(virtual, delays_up_to_30_days_come_each_within_1_ms, LIMIT)
 	EXPECT_IN_TIME(lateness(self->q, "month", month));
 }
 
-TEST_F_TIMEOUT(virtual, an_earlier_time_wakes_a_thread_that_sleeps_for_2_days, LIMIT)
+TEST_F_TIMEOUT(virtual, add_after_an_earlier_time_wakes_a_thread_that_sleeps_for_2_days, LIMIT)
 {
 	__s64 due, days = delay(self->q, "days", 2 * DAY) + 2 * DAY;
 	struct item item;
@@ -118,11 +116,9 @@ TEST_F_TIMEOUT(virtual, an_earlier_time_wakes_a_thread_that_sleeps_for_2_days, L
 /* Binds the test's queue anew, to one with leases. */
 static int with_lease(int *q, __s64 lease)
 {
-	struct wq_open op = { .size = sizeof(op), .lease = lease };
-
 	close(*q);
-	*q = q_dev(O_RDWR);
-	return verb(*q, WQ_IOC_OPEN, &op);
+	*q = q_open_lease("", 0, lease);
+	return *q < 0 ? *q : 0;
 }
 
 /* Gets a key that is ready; tells when that was. */
@@ -135,21 +131,7 @@ static __s64 hold(int fd, const char *key, struct item *it)
 	return begun;
 }
 
-static int q_touch(int fd, const struct item *it)
-{
-	union one one;
-	struct wq_touch touch = {
-		.size = sizeof(touch),
-		.keys = {
-			addr_of(rec_set(&one, it->key, it->len, it->token)),
-			WQ_REC_SIZE(it->len), 1,
-		},
-	};
-
-	return verb(fd, WQ_IOC_TOUCH, &touch);
-}
-
-TEST_F_TIMEOUT(virtual, leases_up_to_30_days_end_within_1_ms, LIMIT)
+TEST_F_TIMEOUT(virtual, lease_up_to_30_days_expires_within_1_ms, LIMIT)
 {
 	static const __s64 leases[] = { SEC, HOUR, 2 * DAY, 30 * DAY };
 	struct item old;
@@ -165,7 +147,7 @@ TEST_F_TIMEOUT(virtual, leases_up_to_30_days_end_within_1_ms, LIMIT)
 	}
 }
 
-TEST_F_TIMEOUT(virtual, touches_keep_a_key_for_a_day_and_an_hour_later_it_is_ready, LIMIT)
+TEST_F_TIMEOUT(virtual, touch_keeps_a_key_for_a_day_and_its_lease_expires_an_hour_later, LIMIT)
 {
 	struct item it;
 	__s64 end = 0;
@@ -183,7 +165,7 @@ TEST_F_TIMEOUT(virtual, touches_keep_a_key_for_a_day_and_an_hour_later_it_is_rea
 	EXPECT_EQ(-ESTALE, q_touch(self->q, &it));
 }
 
-TEST_F_TIMEOUT(virtual, leases_and_delays_end_each_within_1_ms, LIMIT)
+TEST_F_TIMEOUT(virtual, lease_and_add_after_end_within_1_ms, LIMIT)
 {
 	__s64 hour, days, first, second;
 	struct item a, b;
@@ -202,7 +184,7 @@ TEST_F_TIMEOUT(virtual, leases_and_delays_end_each_within_1_ms, LIMIT)
 	EXPECT_IN_TIME(lateness(self->q, "days", days));
 }
 
-TEST_F_TIMEOUT(virtual, a_lease_of_an_hour_ends_after_a_shut_down, LIMIT)
+TEST_F_TIMEOUT(virtual, lease_expires_after_shutdown, LIMIT)
 {
 	struct item old, it;
 	__s64 end;
@@ -272,12 +254,10 @@ static bool plain(const char *text)
 }
 
 /* A child that drains the queue, and does so by now. */
-static pid_t drainer(int q)
+static pid_t waiting_drainer(int q)
 {
-	pid_t pid = child();
+	pid_t pid = drainer(q);
 
-	if (!pid)
-		_exit(-q_drain(q));
 	if (!asleep(pid))
 		abort();
 	return pid;
@@ -293,7 +273,7 @@ static void work_off(int q)
 	free(a.recs);
 }
 
-TEST_F_TIMEOUT(drain, a_drain_names_what_it_waits_for_after_30_s_and_once, LIMIT)
+TEST_F_TIMEOUT(drain, drain_logs_pending_keys_once_after_30_s, LIMIT)
 {
 	char line[2048];
 	struct item it;
@@ -303,7 +283,7 @@ TEST_F_TIMEOUT(drain, a_drain_names_what_it_waits_for_after_30_s_and_once, LIMIT
 	q_add(self->q, "is-held");
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	q_add(self->q, "is-ready");
-	pid = drainer(self->q);
+	pid = waiting_drainer(self->q);
 	sleep_ms(29500);
 	ASSERT_EQ(0, logged(self->name, NULL, 0));
 	sleep_ms(1000);
@@ -327,16 +307,16 @@ TEST_F_TIMEOUT(drain, a_drain_names_what_it_waits_for_after_30_s_and_once, LIMIT
 	ASSERT_EQ(1, logged(self->name, NULL, 0));
 }
 
-TEST_F_TIMEOUT(drain, each_drain_warns_for_itself, LIMIT)
+TEST_F_TIMEOUT(drain, drain_logs_for_each_drainer, LIMIT)
 {
 	pid_t first, second;
 	struct item it;
 
 	q_add(self->q, "a");
 	q_get(self->q, &it, 0);
-	first = drainer(self->q);
+	first = waiting_drainer(self->q);
 	sleep_ms(20000);
-	second = drainer(self->q);
+	second = waiting_drainer(self->q);
 	sleep_ms(12000);
 	ASSERT_EQ(1, logged(self->name, NULL, 0));
 	sleep_ms(20000);
@@ -348,14 +328,14 @@ TEST_F_TIMEOUT(drain, each_drain_warns_for_itself, LIMIT)
 	ASSERT_EQ(0, reap(second));
 }
 
-TEST_F_TIMEOUT(drain, a_drain_that_ends_within_30_s_says_nothing, LIMIT)
+TEST_F_TIMEOUT(drain, drain_within_30_s_logs_nothing, LIMIT)
 {
 	struct item it;
 	pid_t pid;
 
 	q_add(self->q, "a");
 	q_get(self->q, &it, 0);
-	pid = drainer(self->q);
+	pid = waiting_drainer(self->q);
 	sleep_ms(29000);
 	ASSERT_EQ(0, q_done(self->q, &it));
 	ASSERT_EQ(0, reap(pid));
@@ -363,18 +343,18 @@ TEST_F_TIMEOUT(drain, a_drain_that_ends_within_30_s_says_nothing, LIMIT)
 	ASSERT_EQ(0, logged(self->name, NULL, 0));
 }
 
-TEST_F_TIMEOUT(drain, a_drain_that_was_killed_or_canceled_says_nothing_later, LIMIT)
+TEST_F_TIMEOUT(drain, drain_killed_or_canceled_logs_nothing, LIMIT)
 {
 	struct item it;
 	pid_t pid;
 
 	q_add(self->q, "a");
 	q_get(self->q, &it, 0);
-	pid = drainer(self->q);
+	pid = waiting_drainer(self->q);
 	sleep_ms(10000);
 	kill(pid, SIGKILL);
 	ASSERT_EQ(1000 + SIGKILL, reap(pid));
-	pid = drainer(self->q);
+	pid = waiting_drainer(self->q);
 	sleep_ms(10000);
 	ASSERT_EQ(0, q_shutdown(self->q));
 	ASSERT_EQ(ECANCELED, reap(pid));
@@ -383,7 +363,7 @@ TEST_F_TIMEOUT(drain, a_drain_that_was_killed_or_canceled_says_nothing_later, LI
 	ASSERT_EQ(0, q_done(self->q, &it));
 }
 
-TEST_F_TIMEOUT(drain, the_keys_that_a_drain_names_are_escaped, LIMIT)
+TEST_F_TIMEOUT(drain, drain_log_escapes_keys, LIMIT)
 {
 	static const struct {
 		const char *key, *escaped;
@@ -405,7 +385,7 @@ TEST_F_TIMEOUT(drain, the_keys_that_a_drain_names_are_escaped, LIMIT)
 		q = q_open(name, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
 		q_add(q, keys[i].key);
 		ASSERT_EQ(0, q_get(q, &it, 0));
-		pids[i] = drainer(q);
+		pids[i] = waiting_drainer(q);
 		sleep_ms(31000);
 		ASSERT_EQ(1, logged(name, line, sizeof(line)));
 		say(line);
@@ -420,7 +400,7 @@ TEST_F_TIMEOUT(drain, the_keys_that_a_drain_names_are_escaped, LIMIT)
 	}
 }
 
-TEST_F_TIMEOUT(drain, a_drain_of_many_long_keys_says_one_line_that_says_how_many, LIMIT)
+TEST_F_TIMEOUT(drain, drain_log_of_many_long_keys_is_one_line_with_the_number, LIMIT)
 {
 	struct array a = array_new(WQ_REC_SIZE(WQ_MAX_KEY));
 	char key[WQ_MAX_KEY], line[4096];
@@ -433,7 +413,7 @@ TEST_F_TIMEOUT(drain, a_drain_of_many_long_keys_says_one_line_that_says_how_many
 	}
 	for (int i = 0; i < 100; i++)
 		ASSERT_EQ(0, q_get_array(self->q, &a, 0, 0));
-	pid = drainer(self->q);
+	pid = waiting_drainer(self->q);
 	sleep_ms(31000);
 	ASSERT_EQ(1, logged(self->name, line, sizeof(line)));
 	say(line);

@@ -23,7 +23,20 @@
 
 #define MS	1000000LL		/* in ns */
 #define SEC	(1000 * MS)
+#define MINUTE	(60 * SEC)
+#define HOUR	(3600 * SEC)
+#define DAY	(24 * HOUR)
 #define FOREVER	(-1LL)
+
+/* Waits up to 60 s until cond is true; false after a timeout. */
+#define EVENTUALLY(cond) ({						\
+	__s64 end_ = now_ns() + 60 * SEC;				\
+	bool met_;							\
+	while (!(met_ = (cond)) && now_ns() < end_)			\
+		sleep_ms(2);						\
+	met_;								\
+})
+#define ASSERT_EVENTUALLY(cond)	ASSERT_TRUE(EVENTUALLY(cond))
 
 #define addr_of(p)	((__u64)(uintptr_t)(p))
 
@@ -32,6 +45,24 @@ static inline int verb(int fd, unsigned long nr, void *arg)
 	int ret = ioctl(fd, nr, arg);
 
 	return ret < 0 ? -errno : ret;
+}
+
+/* ---- time ---- */
+
+static inline void sleep_ms(long ms)
+{
+	struct timespec ts = { ms / 1000, ms % 1000 * 1000000 };
+
+	while (nanosleep(&ts, &ts) && errno == EINTR)
+		;
+}
+
+static inline __s64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * SEC + ts.tv_nsec;
 }
 
 /* ---- packed arrays ---- */
@@ -131,7 +162,20 @@ static inline int q_done_array(int fd, struct array *a)
 	return ret;
 }
 
-/* Takes up to most keys (0: what fits) into a, instead of what was there. */
+static inline int q_touch_array(int fd, struct array *a)
+{
+	struct wq_touch touch = {
+		.size = sizeof(touch),
+		.keys = { addr_of(a->recs), a->used, a->count },
+		.results = addr_of(a->results),
+	};
+	int ret = verb(fd, WQ_IOC_TOUCH, &touch);
+
+	a->count = touch.keys.count;
+	return ret;
+}
+
+/* Gets up to most keys, or as many as fit if most is 0, and replaces the content of a. */
 static inline int q_get_array(int fd, struct array *a, __u32 most, __s64 timeout)
 {
 	struct wq_get get = {
@@ -208,6 +252,28 @@ static inline int q_add(int fd, const char *key)
 	return q_addn(fd, key, strlen(key));
 }
 
+/* As q_add(), with the delay and the flags of the record. */
+static inline int q_add_flags(int fd, const char *key, __s64 delay, __u16 flags)
+{
+	union one one;
+	__s32 result = 4711;
+	struct array a = {
+		.recs = rec_set(&one, key, strlen(key), 0), .used = WQ_REC_SIZE(strlen(key)),
+		.count = 1, .results = &result,
+	};
+	int ret;
+
+	one.rec.delay = delay;
+	one.rec.flags = flags;
+	ret = q_add_array(fd, &a);
+	return ret ?: result;
+}
+
+static inline int q_add_after(int fd, const char *key, __s64 delay)
+{
+	return q_add_flags(fd, key, delay, 0);
+}
+
 static inline int q_get(int fd, struct item *item, __s64 timeout)
 {
 	union one one;
@@ -250,14 +316,46 @@ static inline int q_done_key(int fd, const char *key)
 	return q_donen(fd, key, strlen(key), 0);
 }
 
+/* 0 touched, or the key's own error. */
+static inline int q_touchn(int fd, const void *key, size_t len, __u64 token)
+{
+	union one one;
+	__s32 result = 4711;
+	struct array a = {
+		.recs = rec_set(&one, key, len, token), .used = WQ_REC_SIZE(len), .count = 1,
+		.results = &result,
+	};
+	int ret = q_touch_array(fd, &a);
+
+	return ret ?: result;
+}
+
+static inline int q_touch(int fd, const struct item *item)
+{
+	return q_touchn(fd, item->key, item->len, item->token);
+}
+
+static inline int q_touch_key(int fd, const char *key)
+{
+	return q_touchn(fd, key, strlen(key), 0);
+}
+
+/* Query, cancel or forget: 0 or -errno. */
+static inline int q_key_call(int fd, unsigned long nr, const void *key, size_t len,
+			     struct wq_query *query)
+{
+	*query = (struct wq_query){
+		.size = sizeof(*query), .key = addr_of(key), .key_len = len,
+	};
+	return verb(fd, nr, query);
+}
+
+/* Query, cancel or forget: the state or -errno. */
 static inline int q_key_state(int fd, unsigned long nr, const void *key, size_t len)
 {
-	struct wq_query ks = {
-		.size = sizeof(ks), .key = addr_of(key), .key_len = len,
-	};
-	int ret = verb(fd, nr, &ks);
+	struct wq_query query;
 
-	return ret ?: (int)ks.info.state;
+	return q_key_call(fd, nr, key, len, &query) ?: (int)query.info.state;
 }
 
 static inline int q_query(int fd, const char *key)
@@ -342,6 +440,32 @@ static inline int q_private(__u32 max_keys)
 static inline int q_attach(const char *name, int oflag)
 {
 	return q_open(name, oflag, 0, 0, 0);
+}
+
+/* Binds a file to a new queue with leases; an empty name makes a private queue. */
+static inline int q_bind_lease(int fd, const char *name, __u32 max_keys, __s64 lease)
+{
+	struct wq_open op = {
+		.size = sizeof(op), .flags = name[0] ? WQ_OPEN_CREATE | WQ_OPEN_EXCL : 0,
+		.mode = name[0] ? 0600 : 0, .max_keys = max_keys, .lease = lease,
+	};
+
+	memcpy(op.name, name, strnlen(name, sizeof(op.name)));
+	return verb(fd, WQ_IOC_OPEN, &op);
+}
+
+static inline int q_open_lease(const char *name, __u32 max_keys, __s64 lease)
+{
+	int fd = q_dev(O_RDWR), ret;
+
+	if (fd < 0)
+		return fd;
+	ret = q_bind_lease(fd, name, max_keys, lease);
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	return fd;
 }
 
 static inline int q_unlink(const char *name)
@@ -432,22 +556,6 @@ static inline bool alive(pid_t pid)
 	return !waitid(P_PID, pid, &si, WEXITED | WNOHANG | WNOWAIT) && !si.si_pid;
 }
 
-static inline void sleep_ms(long ms)
-{
-	struct timespec ts = { ms / 1000, ms % 1000 * 1000000 };
-
-	while (nanosleep(&ts, &ts) && errno == EINTR)
-		;
-}
-
-static inline __s64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * SEC + ts.tv_nsec;
-}
-
 static inline char proc_state(pid_t pid)
 {
 	char path[64], line[512];
@@ -477,6 +585,64 @@ static inline bool asleep(pid_t pid)
 	}
 	return seen == 4;
 }
+
+/* A child that drains the queue; its exit status is the errno of drain. */
+static inline pid_t drainer(int q)
+{
+	pid_t pid = child();
+
+	if (!pid)
+		_exit(-q_drain(q));
+	return pid;
+}
+
+/* ---- files of the kernel ---- */
+
+/* 0, or -errno. */
+static inline int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = write(fd, text, strlen(text)) < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+/* The number that the file consists of, or -1. */
+static inline long long read_number(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	long long n = -1;
+
+	if (!f)
+		return -1;
+	if (fscanf(f, "%lld", &n) != 1)
+		n = -1;
+	fclose(f);
+	return n;
+}
+
+/* The number in the line that begins with this word, or -1. */
+static inline long long read_field(const char *path, const char *word)
+{
+	long long value = -1;
+	char line[512];
+	FILE *f = fopen(path, "r");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		size_t len = strlen(word);
+
+		if (!strncmp(line, word, len) && strchr(" \t", line[len]))
+			value = strtoll(line + len, NULL, 0);
+	}
+	if (f)
+		fclose(f);
+	return value;
+}
+
+/* ---- memory ---- */
 
 static inline void *shared(size_t size)
 {

@@ -31,13 +31,6 @@ enum { ALICE = 54301, BOB, CAROL, GROUP = 54401, OTHERS };
 	}								\
 } while (0)
 
-/* Waits for what has to come, 20 s. */
-#define ASSERT_SOON(cond) do {						\
-	for (int i_ = 0; i_ < 4000 && !(cond); i_++)			\
-		sleep_ms(5);						\
-	ASSERT_TRUE(cond);						\
-} while (0)
-
 /* What a call that makes a file answers, as an exit status. */
 static inline int close_and_tell(int fd)
 {
@@ -111,32 +104,6 @@ static inline int told(const char *name, struct wq_queue *found)
 		}
 	} while (cursor);
 	close(fd);
-	return n;
-}
-
-/* Writes a file of the kernel's: 0, or -errno. */
-static inline int put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC), ret;
-
-	if (fd < 0)
-		return -errno;
-	ret = write(fd, text, strlen(text)) < 0 ? -errno : 0;
-	close(fd);
-	return ret;
-}
-
-/* The number that a file of the kernel's tells, or -1. */
-static inline long long number(const char *path)
-{
-	FILE *f = fopen(path, "r");
-	long long n = -1;
-
-	if (!f)
-		return -1;
-	if (fscanf(f, "%lld", &n) != 1)
-		n = -1;
-	fclose(f);
 	return n;
 }
 

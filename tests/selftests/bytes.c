@@ -8,15 +8,6 @@
 #define MARK	0x5a	/* in what the kernel must not write */
 #define DIRT	0xee	/* in what it copied in before, and might have in its memory still */
 
-static bool all(const void *p, int c, size_t n)
-{
-	const unsigned char *b = p;
-
-	while (n && *b++ == c)
-		n--;
-	return !n;
-}
-
 /* ---- structs ---- */
 
 struct out { __u16 off, len; };
@@ -138,7 +129,7 @@ static bool written_right(const struct verb *v, const struct args *was, const st
 
 	for (int i = 0; i < ARRAY_SIZE(v->outs); i++)
 		memcpy(told.bytes + v->outs[i].off, now->bytes + v->outs[i].off, v->outs[i].len);
-	return !memcmp(&told, now, sizeof(told));
+	return equal_bytes("struct", &told, now, sizeof(told));
 }
 
 TEST(verb_writes_its_output_fields_only)
@@ -298,7 +289,9 @@ TEST_F(queue, get_pads_records_with_zeros)
 			got.room = 2048;
 			ASSERT_EQ(size, got.used);
 			ASSERT_EQ(len, rec->len);
-			ASSERT_TRUE(!rec->flags && !rec->failures && !rec->delay);
+			ASSERT_EQ(0, rec->flags);
+			ASSERT_EQ(0, rec->failures);
+			ASSERT_EQ(0, rec->delay);
 			ASSERT_TRUE(all(rec->key, 'k', len));
 			ASSERT_TRUE(all(rec->key + len, 0, size - sizeof(*rec) - len)) {
 				TH_LOG("behind a key of %d bytes", len);
@@ -330,8 +323,10 @@ TEST_F(queue, list_pads_records_with_zeros)
 			got.room = 2048;
 			ASSERT_EQ(size, got.used);
 			ASSERT_EQ(len, row->len);
-			ASSERT_TRUE(!row->flags && !row->info.failures && !row->info.holder &&
-				    row->info.due == -1);
+			ASSERT_EQ(0, row->flags);
+			ASSERT_EQ(0, row->info.failures);
+			ASSERT_EQ(0, row->info.holder);
+			ASSERT_EQ(-1, row->info.due);
 			ASSERT_TRUE(all(row->key, 'k', len));
 			ASSERT_TRUE(all(row->key + len, 0, size - sizeof(*row) - len)) {
 				TH_LOG("behind a key of %d bytes", len);

@@ -10,9 +10,7 @@
 /* Whether the next key is due in about that time. */
 static bool due_in(int fd, __s64 delay)
 {
-	__s64 due = q_stat(fd).next_due;
-
-	return due <= delay && due > delay - 60 * SEC;
+	return within("next_due", delay - 60 * SEC + 1, delay, q_stat(fd).next_due);
 }
 
 TEST_F(queue, add_after_0_or_less_makes_the_key_ready)

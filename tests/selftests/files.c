@@ -383,13 +383,18 @@ static bool numbers_are_back(int q, int from, int to)
 	struct item it;
 	char key[16];
 
-	if (st.processing || st.held || st.ready != to - from ||
-	    st.gets - st.given_back != st.dones)
+	if (!equal("processing", 0, st.processing) || !equal("held", 0, st.held) ||
+	    !equal("ready", to - from, st.ready) ||
+	    !equal("gets - given_back", st.dones, st.gets - st.given_back))
 		return false;
 	for (int i = from; i < to; i++) {
 		snprintf(key, sizeof(key), "%d", i);
-		if (q_get(q, &it, 0) || strcmp(key, it.key))
+		if (!equal("get", 0, q_get(q, &it, 0)))
 			return false;
+		if (strcmp(key, it.key)) {
+			SAY("key: expected %s, seen %s\n", key, it.key);
+			return false;
+		}
 	}
 	return true;
 }

@@ -59,21 +59,22 @@ static __s64 q_lease(int fd, const char *key)
 	return q_state(fd, WQ_IOC_QUERY, key).info.lease;
 }
 
-/*
- * Did the key's lease of an hour begin after that time?  One that began 20 ms before
- * it, or earlier, did not.
- */
-static bool began_after(int fd, const char *key, __s64 when)
+/* When the key's lease of an hour began, exact to 10 ms. */
+static __s64 lease_began(int fd, const char *key)
 {
 	__s64 from, left;
 
-	/* the right time goes with it where nothing came between */
+	/* repeated if the task was preempted between the two times */
 	do {
 		from = now_ns();
 		left = q_lease(fd, key);
 	} while (now_ns() - from > 5 * MS);
-	return from + left >= when + HOUR - 10 * MS;
+	return from + left - HOUR;
 }
+
+/* A lease that began at or after that time, and one that began 20 ms or more before it */
+#define ASSERT_BEGAN_AFTER(when, fd, key)	ASSERT_LE((when) - 10 * MS, lease_began(fd, key))
+#define ASSERT_BEGAN_BEFORE(when, fd, key)	ASSERT_GT((when) - 10 * MS, lease_began(fd, key))
 
 /*
  * Touches again and again, for so long.  0: it kept the key; 1: a lease passed between
@@ -420,7 +421,7 @@ TEST_F_TIMEOUT(lease, lease_is_shared_after_fork, LIMIT)
 		_exit(q_touch(self->q, &a) || q_touch_key(self->q, "a") ||
 		      q_done(self->q, &b));
 	ASSERT_EQ(0, reap(pid));
-	ASSERT_TRUE(began_after(self->q, "a", begun));
+	ASSERT_BEGAN_AFTER(begun, self->q, "a");
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "a"));
 	ASSERT_EQ(-ESTALE, q_done(self->q, &b));
 	ASSERT_EQ(0, q_done(self->q, &a));
@@ -473,15 +474,15 @@ TEST_F_TIMEOUT(lease, touch_restarts_the_lease, LIMIT)
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	sleep_ms(20);
 	begun = now_ns();
-	ASSERT_FALSE(began_after(self->q, "a", begun));
+	ASSERT_BEGAN_BEFORE(begun, self->q, "a");
 	ASSERT_EQ(0, q_touch(self->q, &it));
-	ASSERT_TRUE(began_after(self->q, "a", begun));
+	ASSERT_BEGAN_AFTER(begun, self->q, "a");
 	ASSERT_GE(HOUR, q_lease(self->q, "a"));
 	sleep_ms(20);
 	begun = now_ns();
-	ASSERT_FALSE(began_after(self->q, "a", begun));
+	ASSERT_BEGAN_BEFORE(begun, self->q, "a");
 	ASSERT_EQ(0, q_touch_key(self->q, "a"));
-	ASSERT_TRUE(began_after(self->q, "a", begun));
+	ASSERT_BEGAN_AFTER(begun, self->q, "a");
 }
 
 TEST_F_TIMEOUT(lease, touch_array_returns_the_result_of_each_key, LIMIT)
@@ -539,7 +540,11 @@ TEST_F_TIMEOUT(lease, touch_array_returns_the_result_of_each_key, LIMIT)
 	}
 	ASSERT_EQ(0x09090909, results[ARRAY_SIZE(expected)]);
 	for (int i = 0; i < 4; i++)
-		ASSERT_EQ(i != 2, began_after(self->q, it[i].key, begun));
+		if (i == 2) {
+			ASSERT_BEGAN_BEFORE(begun, self->q, it[i].key);
+		} else {
+			ASSERT_BEGAN_AFTER(begun, self->q, it[i].key);
+		}
 	for (int i = 0; i < 4; i++)
 		ASSERT_EQ(0, q_done(self->q, &it[i]));
 	ASSERT_EQ(0, q_done(other, &theirs));
@@ -575,7 +580,7 @@ static int touched(int q, int n, __s64 when)
 		char key[8];
 
 		snprintf(key, sizeof(key), "%03d", i);
-		if (!began_after(q, key, when))
+		if (lease_began(q, key) < when - 10 * MS)
 			break;
 	}
 	return i;
@@ -664,14 +669,14 @@ TEST_F_TIMEOUT(lease, touch_without_leases_checks_that_the_key_is_held, LIMIT)
 }
 
 /*
- * On more than one CPU touch and the end of the lease happen at once.  Whoever comes
- * first, the word holds: 0 is a whole lease from before the call, ESTALE comes no
- * earlier than a lease after the get.
+ * On several CPUs touch and the end of the lease happen at the same time.  If touch returns
+ * 0, the key is held for a whole lease from before the call.  If it fails with ESTALE, at
+ * least a lease has passed since the get.
  */
 TEST_F_TIMEOUT(lease, touch_racing_with_the_end_of_the_lease_is_exact, LIMIT)
 {
 	enum { ROUNDS = 2000 };
-	int kept = 0, lost = 0, wrong = 0;
+	int kept = 0, lost = 0;
 	const __s64 lease = 2 * MS;
 	struct wq_stat st;
 
@@ -690,17 +695,20 @@ TEST_F_TIMEOUT(lease, touch_racing_with_the_end_of_the_lease_is_exact, LIMIT)
 		before = now_ns();
 		ret = q_touch(self->q, &it);
 		if (ret) {
-			wrong += ret != -ESTALE || now_ns() - got < lease;
+			ASSERT_EQ(-ESTALE, ret);
+			ASSERT_LE(lease, now_ns() - got);
 			lost++;
 		} else {
 			ret = q_done(self->q, &it);
-			wrong += ret && (ret != -ESTALE || now_ns() - before < lease);
+			if (ret) {
+				ASSERT_EQ(-ESTALE, ret);
+				ASSERT_LE(lease, now_ns() - before);
+			}
 			kept++;
 		}
 		q_cancel(self->q, "a");
 	}
 	TH_LOG("%d touches came in time, %d too late", kept, lost);
-	ASSERT_EQ(0, wrong);
 	st = q_stat(self->q);
 	ASSERT_EQ(0, st.keys);
 	ASSERT_EQ(ROUNDS, st.gets);
@@ -743,8 +751,8 @@ FIXTURE_TEARDOWN(used)
 	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "k"));
 	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "held"));
 	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_MINE, q_query(self->q, "dirty"));
-	EXPECT_FALSE(began_after(self->q, "held", self->begun));
-	EXPECT_FALSE(began_after(self->q, "dirty", self->begun));
+	EXPECT_GT(self->begun - 10 * MS, lease_began(self->q, "held"));
+	EXPECT_GT(self->begun - 10 * MS, lease_began(self->q, "dirty"));
 	EXPECT_EQ(0, q_touch(self->q, &self->held));
 	close(self->q);
 }
@@ -885,7 +893,7 @@ TEST(touch_longer_struct_with_zeros_works)
 		a.touch.size += more[i];
 		ASSERT_EQ(0, call(q, &a));
 		ASSERT_EQ(1, a.touch.keys.count);
-		ASSERT_TRUE(began_after(q, "held", begun));
+		ASSERT_BEGAN_AFTER(begun, q, "held");
 	}
 }
 

@@ -39,12 +39,7 @@ struct span {
 /* Is this the time from something in began to something in now? */
 static bool is_age(__s64 age, struct span began, struct span now)
 {
-	bool is = age >= now.from - began.to && age <= now.to - began.from;
-
-	if (!is)
-		SAY("%lld ns are not between %lld and %lld\n", (long long)age,
-		       (long long)(now.from - began.to), (long long)(now.to - began.from));
-	return is;
+	return within("ns", now.from - began.to, now.to - began.from, age);
 }
 
 #define TIMED(span, call) ({						\
@@ -83,13 +78,10 @@ static bool running_is_right(int q, const struct held *held, int n)
 		if (held[i].got.to < oldest_to)
 			oldest_to = held[i].got.to;
 	}
-	if (st.processing == count && st.unfinished >= least && st.unfinished <= most &&
-	    (count ? st.longest >= now.from - oldest_to && st.longest <= now.to - oldest_from :
-	     !st.longest))
-		return true;
-	SAY("%u of %llu keys, %llu ns in all for %llu to %llu, %llu ns the longest\n",
-	       st.processing, count, st.unfinished, least, most, st.longest);
-	return false;
+	return equal("processing", count, st.processing) &&
+	       within("unfinished", least, most, st.unfinished) &&
+	       (count ? within("longest", now.from - oldest_to, now.to - oldest_from, st.longest) :
+		equal("longest", 0, st.longest));
 }
 
 #define CONSUMERS	5
@@ -879,20 +871,28 @@ TEST_F(queue, list_into_small_buffers_returns_every_key_once)
 
 static int come_and_go_queue;
 
-static void *come_and_go(void *failed)
+struct failure {
+	int line, ret;
+};
+
+static void *come_and_go(void *arg)
 {
+	struct failure *failure = arg;
 	struct array a = array_new(AT_ONCE * WQ_REC_SIZE(8)), got = array_new(8192);
-	int q = come_and_go_queue;
+	int q = come_and_go_queue, ret;
 
 	for (int n = 0; n < TRANSIENT; n += AT_ONCE) {
 		array_reset(&a);
 		for (int i = n; i < n + AT_ONCE; i++)
 			array_putf(&a, "x%d", i);
-		if (q_add_array(q, &a))
-			*(int *)failed = __LINE__;
-		while (!q_get_array(q, &got, 0, 0))
-			if (q_done_array(q, &got))
-				*(int *)failed = __LINE__;
+		ret = q_add_array(q, &a);
+		if (ret)
+			*failure = (struct failure){ __LINE__, ret };
+		while (!q_get_array(q, &got, 0, 0)) {
+			ret = q_done_array(q, &got);
+			if (ret)
+				*failure = (struct failure){ __LINE__, ret };
+		}
 	}
 	__atomic_store_n(&come_and_go_queue, -1, __ATOMIC_RELEASE);
 	return NULL;
@@ -900,7 +900,8 @@ static void *come_and_go(void *failed)
 
 TEST_F(queue, list_returns_a_key_once_while_100000_others_come_and_go)
 {
-	int walks = 0, others = 0, failed = 0;
+	struct failure failure = { 0 };
+	int walks = 0, others = 0;
 	struct array a = array_new(8192);
 	struct item it;
 	pthread_t thread;
@@ -911,7 +912,7 @@ TEST_F(queue, list_returns_a_key_once_while_100000_others_come_and_go)
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	q_add_after(self->q, "delayed", HOUR);
 	come_and_go_queue = q_attach(self->name, O_RDWR);
-	ASSERT_EQ(0, pthread_create(&thread, NULL, come_and_go, &failed));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, come_and_go, &failure));
 	do {
 		int stay[2] = { 0 };
 		__u64 cursor = 0;
@@ -941,7 +942,9 @@ TEST_F(queue, list_returns_a_key_once_while_100000_others_come_and_go)
 		walks++;
 	} while (__atomic_load_n(&come_and_go_queue, __ATOMIC_ACQUIRE) >= 0);
 	pthread_join(thread, NULL);
-	ASSERT_EQ(0, failed);
+	ASSERT_EQ(0, failure.ret) {
+		TH_LOG("line %d", failure.line);
+	}
 	SAY("%d walks saw %d of the others\n", walks, others);
 	ASSERT_LT(0, others);
 	ASSERT_EQ(TRANSIENT + 1, q_stat(self->q).gets);

@@ -194,14 +194,19 @@ static bool balanced(int fd)
 {
 	struct wq_stat st = q_stat(fd);
 
-	if (st.retained > st.failed || st.failed > st.keys ||
-	    st.gets != st.processing + st.dones + st.given_back ||
-	    st.ready + st.processing + st.retained > st.keys)
+	if (!within("retained", 0, st.failed, st.retained) ||
+	    !within("failed", 0, st.keys, st.failed) ||
+	    !equal("gets", st.processing + st.dones + st.given_back, st.gets) ||
+	    !within("ready + processing + retained", 0, st.keys,
+		    st.ready + st.processing + st.retained))
 		return false;
-	if (!st.delayed && !st.dropped && st.keys != st.ready + st.processing + st.retained)
+	/* A delayed key may be ready or processing as well, so keys is no sum then. */
+	if (!st.delayed && !st.dropped &&
+	    !equal("keys", st.ready + st.processing + st.retained, st.keys))
 		return false;
-	return st.processing ||
-	       st.adds + st.given_back == st.ready + st.gets + st.canceled + st.merged;
+	return st.processing || equal("adds + given_back",
+				      st.ready + st.gets + st.canceled + st.merged,
+				      st.adds + st.given_back);
 }
 
 /* A named queue whose keys are retried after 1, 2, 4, ... hours. */

@@ -99,7 +99,10 @@ static bool silent(struct ring *r)
 {
 	struct io_uring_cqe cqe;
 
-	return !ring_next(r, &cqe, 50);
+	if (!ring_next(r, &cqe, 50))
+		return true;
+	SAY("expected no completion, seen data %llu result %d\n", cqe.user_data, cqe.res);
+	return false;
 }
 
 FIXTURE(uring) {

@@ -47,6 +47,58 @@ static inline int verb(int fd, unsigned long nr, void *arg)
 	return ret < 0 ? -errno : ret;
 }
 
+/* ---- verdicts that print the first difference ---- */
+
+/* A comment in the TAP output. */
+#define SAY(...) do {							\
+	printf("# " __VA_ARGS__);					\
+	fflush(stdout);							\
+} while (0)
+
+static inline bool equal(const char *what, long long expected, long long seen)
+{
+	if (expected != seen)
+		SAY("%s: expected %lld, seen %lld\n", what, expected, seen);
+	return expected == seen;
+}
+
+static inline bool within(const char *what, long long least, long long most, long long seen)
+{
+	bool is = seen >= least && seen <= most;
+
+	if (!is)
+		SAY("%s: expected %lld to %lld, seen %lld\n", what, least, most, seen);
+	return is;
+}
+
+/* Compares bytes; prints the offset of the first difference. */
+static inline bool equal_bytes(const char *what, const void *expected, const void *seen, size_t size)
+{
+	const unsigned char *e = expected, *s = seen;
+
+	for (size_t i = 0; i < size; i++) {
+		if (e[i] != s[i]) {
+			SAY("%s: byte %zu: expected %#x, seen %#x\n", what, i, e[i], s[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Whether all n bytes at p are c. */
+static inline bool all(const void *p, int c, size_t n)
+{
+	const unsigned char *b = p;
+
+	for (size_t i = 0; i < n; i++) {
+		if (b[i] != c) {
+			SAY("byte %zu of %zu: expected %#x, seen %#x\n", i, n, c, b[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
 /* ---- time ---- */
 
 static inline void sleep_ms(long ms)
@@ -377,7 +429,7 @@ static inline int q_info(int fd, struct wq_info *info)
 	return verb(fd, WQ_IOC_INFO, info);
 }
 
-/* All figures of 0xff... where the call fails, so that no comparison holds. */
+/* If the call fails, all statistics are 0xff..., so that no comparison holds. */
 static inline struct wq_stat q_stat(int fd)
 {
 	struct wq_stat st = { .size = sizeof(st) };
@@ -387,17 +439,47 @@ static inline struct wq_stat q_stat(int fd)
 	return st;
 }
 
-/* Whether all figures are as before, but for those that only time moves. */
+/*
+ * Whether all statistics are as before.  Not compared are the values of unfinished,
+ * longest and next_due, which change with the time alone; that longest is 0 or not is
+ * compared.
+ */
 static inline bool same(const struct wq_stat *before, int fd)
 {
+#define FIELD(f) { #f, offsetof(struct wq_stat, f), sizeof(((struct wq_stat *)0)->f) }
+	static const struct {
+		const char *name;
+		size_t off, size;
+	} fields[] = {
+		FIELD(size), FIELD(flags), FIELD(name), FIELD(uid), FIELD(gid), FIELD(mode),
+		FIELD(state), FIELD(ready), FIELD(processing), FIELD(held), FIELD(keys),
+		FIELD(max_keys), FIELD(reserved), FIELD(adds), FIELD(coalesced), FIELD(gets),
+		FIELD(dones), FIELD(given_back), FIELD(canceled), FIELD(merged), FIELD(delayed),
+		FIELD(reserved2), FIELD(retries), FIELD(dropped), FIELD(failed), FIELD(retained),
+		FIELD(memory), FIELD(depth), FIELD(consumers), FIELD(waits), FIELD(works),
+		FIELD(lease), FIELD(expired),
+	};
+#undef FIELD
 	struct wq_stat was = *before, now = q_stat(fd);
 
-	if (!!was.longest != !!now.longest)
+	if (!equal("stat.longest is not 0", !!was.longest, !!now.longest))
 		return false;
 	was.unfinished = now.unfinished;
 	was.longest = now.longest;
 	was.next_due = now.next_due;
-	return !memcmp(&was, &now, sizeof(now));
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		const char *a = (char *)&was + fields[i].off, *b = (char *)&now + fields[i].off;
+		__u64 expected = 0, seen = 0;
+
+		if (!memcmp(a, b, fields[i].size))
+			continue;
+		if (fields[i].size > sizeof(expected))
+			return equal_bytes(fields[i].name, a, b, fields[i].size);
+		memcpy(&expected, a, fields[i].size);
+		memcpy(&seen, b, fields[i].size);
+		return equal(fields[i].name, expected, seen);
+	}
+	return equal_bytes("stat", &was, &now, sizeof(now));
 }
 
 static inline int q_bind(int fd, const char *name, __u32 flags, __u32 mode, __u32 max_keys)
@@ -572,17 +654,19 @@ static inline char proc_state(pid_t pid)
 	return state;
 }
 
-/* Waits until the child waits; a short sleep is not it, so look four times. */
+/* Waits until the child waits.  A short sleep looks the same, so it must be seen four times. */
 static inline bool asleep(pid_t pid)
 {
+	char state = '?';
 	int seen = 0;
 
 	for (int i = 0; i < 2000 && seen < 4; i++) {
-		char state = proc_state(pid);
-
+		state = proc_state(pid);
 		seen = state == 'S' || state == 'D' ? seen + 1 : 0;
 		sleep_ms(3);
 	}
+	if (seen < 4)
+		SAY("process %d: expected state S or D, seen %c\n", pid, state);
 	return seen == 4;
 }
 

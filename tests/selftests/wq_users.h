@@ -17,16 +17,10 @@
 /* Users that own nothing else on this machine. */
 enum { ALICE = 54301, BOB, CAROL, GROUP = 54401, OTHERS };
 
-/* A comment; the test's end discards what isn't written yet. */
-#define SAY(...) do {							\
-	printf("# " __VA_ARGS__);					\
-	fflush(stdout);							\
-} while (0)
-
 /* For what runs in a child: returns 0, or 1 and says which line failed. */
 #define CHECK(cond) do {						\
 	if (!(cond)) {							\
-		SAY("%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);	\
+		SAY("%s:%d: expected %s, seen false\n", __FILE__, __LINE__, #cond);	\
 		return 1;						\
 	}								\
 } while (0)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who may what: owner, group, others and root in every verb; capabilities, of this
- * machine and of user namespaces; and that nobody learns of a key who may not read
- * its queue.
+ * Permissions: owner, group, others and root in every verb, capabilities of the machine and of
+ * user namespaces, and that a user learns nothing about the keys of a queue that the user may
+ * not read.
  */
 #include "wq_users.h"
 
@@ -95,8 +95,8 @@ static int do_cancel(int q)
 }
 
 /*
- * Every verb that wants a queue, and what a file needs for it, any of them.  In an
- * order in which each succeeds that is allowed, on a queue where "k" is ready.
+ * Every verb that needs a queue, and the access modes that allow it (one is enough). In this
+ * order every allowed verb succeeds on a queue where "k" is ready.
  */
 static const struct {
 	const char *name;
@@ -129,7 +129,7 @@ static int every_verb(const char *name, int oflag, bool allowed)
 		int ret = verbs[i].call(p.fd);
 
 		if (may & verbs[i].needs ? ret < 0 : ret != -EACCES) {
-			SAY("%s says %d\n", verbs[i].name, ret);
+			COMMENT("%s returned %d\n", verbs[i].name, ret);
 			return 1;
 		}
 	}
@@ -141,7 +141,7 @@ TEST_F_TIMEOUT(users, every_verb_checks_the_caller_class_and_the_file_mode, 120)
 	static const struct {
 		uid_t uid;
 		gid_t gid, group;
-		int shift;		/* of the class's bits in the mode; -1: root */
+		int shift;		/* the class's bits in the mode; -1: root */
 		int unlink;
 	} who[] = {
 		{ ALICE, OTHERS, 0, 6, 0 },
@@ -171,7 +171,7 @@ TEST_F_TIMEOUT(users, every_verb_checks_the_caller_class_and_the_file_mode, 120)
 			struct wq_info info;
 
 			/* these need no queue, and so no right */
-			if (q_info(fd, &info) || told(self->name, NULL) != !!(bits & (R | W)))
+			if (q_info(fd, &info) || times_listed(self->name, NULL) != !!(bits & (R | W)))
 				_exit(2);
 			if (every_verb(self->name, oflag, allowed))
 				_exit(1);
@@ -180,7 +180,7 @@ TEST_F_TIMEOUT(users, every_verb_checks_the_caller_class_and_the_file_mode, 120)
 		ASSERT_EQ(0, reap(pid)) {
 			TH_LOG("who %d mode %#o oflag %d", i, mode, oflag);
 		}
-		/* what was refused has changed nothing */
+		/* a call that failed changed nothing */
 		st = q_stat(q);
 		ASSERT_EQ(allowed && may & R, st.gets);
 		ASSERT_EQ(allowed && may & R, st.dones);
@@ -239,9 +239,9 @@ static int use_capability(const char *name, int cap)
 
 	CHECK(own >= 0);
 	for (int oflag = O_RDONLY; oflag <= O_RDWR; oflag++)
-		CHECK(close_and_tell(q_attach(name, oflag)) == (override ? 0 : EACCES));
-	CHECK(told(name, NULL) == override);
-	CHECK(close_and_tell(q_private(1)) == (cap == CAP_SYS_RESOURCE ? 0 : ENOSPC));
+		CHECK(open_status(q_attach(name, oflag)) == (override ? 0 : EACCES));
+	CHECK(times_listed(name, NULL) == override);
+	CHECK(open_status(q_private(1)) == (cap == CAP_SYS_RESOURCE ? 0 : ENOSPC));
 	CHECK(q_unlink(name) == (cap == CAP_FOWNER ? 0 : -EPERM));
 	return 0;
 }
@@ -284,15 +284,15 @@ TEST_F(users, root_without_capabilities_has_the_rights_of_a_user)
 	if (!pid) {
 		if (syscall(SYS_capset, &head, none))
 			_exit(255);
-		_exit(close_and_tell(q_attach(self->name, O_RDONLY)) == EACCES &&
-		      !told(self->name, NULL) && q_unlink(self->name) == -EPERM ? 0 : 1);
+		_exit(open_status(q_attach(self->name, O_RDONLY)) == EACCES &&
+		      !times_listed(self->name, NULL) && q_unlink(self->name) == -EPERM ? 0 : 1);
 	}
 	ASSERT_EQ(0, reap(pid));
 }
 
 /* ---- user namespaces ---- */
 
-/* Writes a map of a namespace that the child made, from outside it. */
+/* Writes a map of a namespace that the child created, from outside the namespace. */
 static int put_map(pid_t pid, const char *file, const char *map)
 {
 	char path[64];
@@ -324,7 +324,7 @@ static int in_namespace(const char *uids, const char *gids, const char *name,
 	ret = put_map(pid, "uid_map", uids) ?: put_map(pid, "gid_map", gids);
 	if (ret) {
 		kill(pid, SIGKILL);
-		SAY("maps of process %d: %s\n", pid, strerror(-ret));
+		COMMENT("maps of process %d: %s\n", pid, strerror(-ret));
 	}
 	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
 	ret = reap(pid);
@@ -354,10 +354,10 @@ static int root_of_a_namespace(const char *name)
 	CHECK(have_all_capabilities());
 	CHECK(own >= 0);
 	for (int oflag = O_RDONLY; oflag <= O_RDWR; oflag++)
-		CHECK(close_and_tell(q_attach(name, oflag)) == EACCES);
-	CHECK(!told(name, NULL));
+		CHECK(open_status(q_attach(name, oflag)) == EACCES);
+	CHECK(!times_listed(name, NULL));
 	CHECK(q_unlink(name) == -EPERM);
-	CHECK(close_and_tell(q_private(1)) == ENOSPC);
+	CHECK(open_status(q_private(1)) == ENOSPC);
 	return 0;
 }
 
@@ -371,7 +371,7 @@ TEST_F(users, root_of_a_user_namespace_has_no_rights_in_other_queues)
 	ASSERT_EQ(0, write_file(USER_QUEUES, "1"));
 	ret[0] = in_namespace(MAP("0 %d 1", BOB), MAP("0 %d 1", OTHERS), self->name,
 			      root_of_a_namespace);
-	/* nor where the owner is known in the namespace */
+	/* nor if the namespace maps the owner */
 	ret[1] = in_namespace(MAP("0 %d 1\n1 %d 1", BOB, ALICE),
 			      MAP("0 %d 1\n1 %d 1", OTHERS, GROUP), self->name,
 			      root_of_a_namespace);
@@ -381,8 +381,8 @@ TEST_F(users, root_of_a_user_namespace_has_no_rights_in_other_queues)
 	ASSERT_EQ(0, q_unlink(self->name));
 }
 
-/* What stat and the list of queues say of owner and group. */
-static int told_ids(const char *name, uid_t uid, gid_t gid)
+/* Compares owner and group in stat and in the list of queues. */
+static int stat_ids(const char *name, uid_t uid, gid_t gid)
 {
 	struct wq_queue queue;
 	int q = q_attach(name, O_RDONLY);
@@ -393,7 +393,7 @@ static int told_ids(const char *name, uid_t uid, gid_t gid)
 	close(q);
 	CHECK(st.uid == uid);
 	CHECK(st.gid == gid);
-	CHECK(told(name, &queue) == 1);
+	CHECK(times_listed(name, &queue) == 1);
 	CHECK(queue.uid == uid);
 	CHECK(queue.gid == gid);
 	return 0;
@@ -404,20 +404,20 @@ static int ids_unmapped(const char *name)
 	char own[WQ_NAME_MAX];
 	int q;
 
-	CHECK(!told_ids(name, read_number("/proc/sys/kernel/overflowuid"),
+	CHECK(!stat_ids(name, read_number("/proc/sys/kernel/overflowuid"),
 			read_number("/proc/sys/kernel/overflowgid")));
 	snprintf(own, sizeof(own), "%.40s-own", name);
 	umask(0);
 	q = q_open(own, O_RDWR, EXCL, 0666, 0);
 	CHECK(q >= 0);
-	CHECK(!told_ids(own, 5, 6));
+	CHECK(!stat_ids(own, 5, 6));
 	return 0;
 }
 
 static int ids_mapped(const char *name)
 {
-	CHECK(!told_ids(name, 7, 8));
-	/* and whoever becomes that user is the queue's owner */
+	CHECK(!stat_ids(name, 7, 8));
+	/* a process that becomes that user owns the queue */
 	CHECK(!setresuid(7, 7, 7));
 	CHECK(!q_unlink(name));
 	return 0;
@@ -430,20 +430,20 @@ TEST_F(users, queues_and_stat_map_owner_and_group_to_the_callers_namespace)
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0644));
 	ASSERT_EQ(0, in_namespace(MAP("5 %d 1", BOB), MAP("6 %d 1", OTHERS), self->name,
 				  ids_unmapped));
-	/* what was made in there, seen from here */
+	/* a queue created in the namespace, seen from here */
 	snprintf(own, sizeof(own), "%.40s-own", self->name);
-	EXPECT_EQ(0, told_ids(own, BOB, OTHERS));
+	EXPECT_EQ(0, stat_ids(own, BOB, OTHERS));
 	ASSERT_EQ(0, q_unlink(own));
-	ASSERT_EQ(0, told_ids(self->name, ALICE, GROUP));
+	ASSERT_EQ(0, stat_ids(self->name, ALICE, GROUP));
 	ASSERT_EQ(0, in_namespace(MAP("5 %d 1\n7 %d 1", BOB, ALICE),
 				  MAP("6 %d 1\n8 %d 1", OTHERS, GROUP), self->name,
 				  ids_mapped));
 	ASSERT_EQ(-ENOENT, q_unlink(self->name));
 }
 
-/* ---- nobody learns of a key who may not read its queue ---- */
+/* ---- a user who may not read a queue learns nothing about its keys ---- */
 
-/* What open says, to read; 0, or -errno. */
+/* Opens a file for reading: 0 or -errno. */
 static int may_open(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -457,12 +457,12 @@ static int may_open(const char *path)
 	snprintf(path_, sizeof(path_), __VA_ARGS__);			\
 	errno = -may_open(path_);					\
 	if (errno != EACCES && errno != EPERM) {			\
-		SAY("%s: %s\n", path_, strerror(errno));		\
+		COMMENT("%s: %s\n", path_, strerror(errno));		\
 		return 1;						\
 	}								\
 } while (0)
 
-/* As BOB, of a queue of ALICE's that this process has open. */
+/* As BOB, with a queue of ALICE that this process has open. */
 static int peep(const char *name, pid_t holder, int fd, __u64 tracepoint)
 {
 	struct perf_event_attr attr = {
@@ -470,8 +470,8 @@ static int peep(const char *name, pid_t holder, int fd, __u64 tracepoint)
 		.sample_type = PERF_SAMPLE_RAW, .sample_period = 1,
 	};
 
-	CHECK(close_and_tell(q_attach(name, O_RDONLY)) == EACCES);
-	CHECK(!told(name, NULL));
+	CHECK(open_status(q_attach(name, O_RDONLY)) == EACCES);
+	CHECK(!times_listed(name, NULL));
 	CHECK_CLOSED("/proc/%d/fdinfo/%d", holder, fd);
 	CHECK_CLOSED("/proc/%d/fd/%d", holder, fd);
 	CHECK_CLOSED(DEBUG "/wq/%s/state", name);
@@ -504,7 +504,7 @@ TEST_F(users, an_unreadable_queue_leaks_nothing)
 		pause();
 		_exit(0);
 	}
-	/* the files by themselves, even where the way to them is open */
+	/* the files themselves, even if their directories are accessible */
 	ASSERT_EQ(0, stat(DEBUG, &debug));
 	ASSERT_EQ(0, stat(TRACING, &tracing));
 	id = read_number(TRACING "/events/wq/wq_add/id");
@@ -528,7 +528,7 @@ TEST_F(users, an_unreadable_queue_leaks_nothing)
 	ASSERT_EQ(0, tracing.st_mode & 077);
 }
 
-/* Is there something like an address of the kernel's in this file? */
+/* Whether the file has something that looks like a kernel address. */
 static bool has_address(const char *path)
 {
 	FILE *f = fopen(path, "r");
@@ -536,19 +536,19 @@ static bool has_address(const char *path)
 	char line[512];
 
 	if (!f) {
-		SAY("%s: %s\n", path, strerror(errno));
+		COMMENT("%s: %s\n", path, strerror(errno));
 		return true;
 	}
 	while (fgets(line, sizeof(line), f) && !found) {
 		size_t run = 0;
 
-		/* 0xffff..., or 16 figures in a row as %p writes a hashed one */
+		/* 0xffff..., or 16 hexadecimal digits as %p prints a hashed address */
 		for (const char *c = line; *c && !found; c++) {
 			run = strchr("0123456789abcdef", *c) ? run + 1 : 0;
 			found = !strncmp(c, "ffff", 4) || run >= 16;
 		}
 		if (found)
-			SAY("%s: %s", path, line);
+			COMMENT("%s: %s", path, line);
 	}
 	fclose(f);
 	return found;

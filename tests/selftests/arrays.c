@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Arrays of keys: a result per key, the count, and holes at every entry.
- */
+/* Arrays of keys: a result for each key, the count, and EFAULT at every record. */
 #include "wq_test.h"
 
 #define N	5		/* keys of an array here */
@@ -16,7 +14,7 @@ static struct array letters(int n)
 	return a;
 }
 
-/* The same with entry i, and all after it, in a hole. */
+/* As new_array(), but record i and all after it are in unmapped memory. */
 static struct array letters_till(int n, int i)
 {
 	struct array from = letters(n), a = from;

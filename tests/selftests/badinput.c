@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Bad input: each is answered by its errno, and changes nothing.
- */
+/* Bad input: each call fails with its errno and changes nothing. */
 #include "wq_test.h"
 
-/* Every verb that wants a queue, in an order in which all of them succeed. */
+/* Every verb that needs a queue, in an order in which all succeed. */
 static const unsigned int verbs[] = {
 	WQ_IOC_ADD, WQ_IOC_QUERY, WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_GET, WQ_IOC_DONE,
 	WQ_IOC_ADD, WQ_IOC_FORGET, WQ_IOC_CANCEL, WQ_IOC_SHUTDOWN,
@@ -33,7 +31,7 @@ struct args {
 
 static union one in, out;
 
-/* A call without fault, with the key "k". */
+/* A correct call, with the key "k". */
 static struct args good(unsigned int nr)
 {
 	struct args a = { .size = 0 };
@@ -106,7 +104,7 @@ FIXTURE_SETUP(used)
 	ASSERT_EQ(2, self->before.held);
 }
 
-/* Whatever a test did wrong, nothing changed. */
+/* No bad call changed anything. */
 FIXTURE_TEARDOWN(used)
 {
 	EXPECT_TRUE(same(&self->before, self->q));
@@ -279,9 +277,9 @@ TEST_F(used, struct_of_a_huge_size_fails)
 			*a = good(verbs[i]);
 			a->size = huge[j];
 			ret = verb(self->q, verbs[i], a);
-			/* whichever it meets first: its own limit, or the hole */
+			/* the limit of the size or the unmapped memory, in any order */
 			ASSERT_TRUE(ret == -E2BIG || ret == -EFAULT) {
-				TH_LOG("verb %#x says %d", verbs[i], ret);
+				TH_LOG("verb %#x returned %d", verbs[i], ret);
 			}
 			munmap((void *)((uintptr_t)a & -4096L), 8192);
 		}
@@ -332,7 +330,7 @@ TEST(shorter_struct_is_extended_by_zeros_and_not_overrun)
 	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &a));
 	ASSERT_STREQ("", q_stat(q).name);
 
-	/* no results: the call itself says the error */
+	/* no results: the call itself returns the error */
 	a = good(WQ_IOC_ADD);
 	a.add.results = 1;
 	a.size = offsetof(struct wq_add, results);
@@ -340,7 +338,7 @@ TEST(shorter_struct_is_extended_by_zeros_and_not_overrun)
 	ASSERT_EQ(1, a.add.results);
 	ASSERT_EQ(1, q_stat(q).adds);
 
-	/* no timeout: it does not wait */
+	/* no timeout: the call does not wait */
 	a = good(WQ_IOC_GET);
 	a.get.timeout = FOREVER;
 	a.size = offsetof(struct wq_get, timeout);
@@ -372,14 +370,14 @@ TEST_F(used, nonzero_reserved_field_of_a_record_fails_with_EINVAL)
 		for (int field = 0; field < 5; field++) {
 			struct args a = good(nrs[i]);
 
-			/* for done, of a key that could be done */
+			/* for done, a key that the file holds */
 			rec_set(&in, "held", 4, 0);
 			switch (field) {
 			case 0:
 				in.rec.flags = nrs[i] == WQ_IOC_ADD ? 16 : 8;
 				break;
 			case 1:
-				/* done takes a record as get told it, with failures */
+				/* done accepts a record as get returned it, with failures */
 				if (nrs[i] == WQ_IOC_DONE)
 					continue;
 				in.rec.state = WQ_KEY_READY;
@@ -588,7 +586,7 @@ TEST(open_with_max_keys_0_uses_the_default)
 	ASSERT_EQ(info.default_keys, q_stat(q).max_keys);
 }
 
-/* ---- anything ---- */
+/* ---- random input ---- */
 
 static __u64 random_state = 88172645463325252ULL;
 
@@ -605,7 +603,7 @@ TEST(bad_input_causes_no_kernel_warning)
 	char *place = edge(8192);
 	int q = q_private(100);
 
-	/* the machine that runs this one watches the kernel's log */
+	/* the script that runs the guest fails if the kernel log has a warning */
 	fcntl(q, F_SETFL, O_NONBLOCK);
 	for (int i = 0; i < 30000; i++) {
 		unsigned int nr = verbs[random64() % (ARRAY_SIZE(verbs) - 1)];
@@ -617,12 +615,12 @@ TEST(bad_input_causes_no_kernel_warning)
 
 			words[random64() % (known / 4)] = word;
 		}
-		/* what the kernel writes to must not be the test's own memory */
+		/* the kernel must not write to the test's own memory */
 		if (nr == WQ_IOC_GET || nr == WQ_IOC_LIST)
 			a.get.keys.addr = addr_of(place);
 		if (nr == WQ_IOC_ADD || nr == WQ_IOC_DONE)
 			a.add.results = random64() % 2 ? addr_of(place) : 0;
-		/* records made of noise, before a hole */
+		/* random records, before unmapped memory */
 		if (random64() % 2 && known == sizeof(a.add)) {
 			int size = random64() % 512 & ~7;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which bytes the kernel writes to its caller's memory: those that a verb tells, to
- * the last one, and none that were the kernel's own.
+ * Which bytes the kernel writes to the caller's memory: exactly the output of the verb, and no
+ * uninitialised kernel memory.
  */
 #include "wq_test.h"
 
-#define MARK	0x5a	/* in what the kernel must not write */
-#define DIRT	0xee	/* in what it copied in before, and might have in its memory still */
+#define MARK	0x5a	/* in memory that the kernel must not write */
+#define DIRT	0xee	/* in memory that an earlier call copied in */
 
 /* ---- structs ---- */
 
@@ -15,7 +15,7 @@ struct out { __u16 off, len; };
 #define OUT(type, field) \
 	{ offsetof(struct type, field), sizeof(((struct type *)NULL)->field) }
 
-/* What each verb writes to its struct, apart from what it leaves as it was. */
+/* The fields that each verb writes to its struct. It leaves all other bytes. */
 static const struct verb {
 	const char *name;
 	unsigned int nr;
@@ -122,14 +122,14 @@ static int used_queue(void)
 	return q;
 }
 
-/* Is all of the struct as it was, but for what the verb tells there? */
+/* Whether all bytes of the struct but the output fields of the verb are unchanged. */
 static bool written_right(const struct verb *v, const struct args *was, const struct args *now)
 {
-	struct args told = *was;
+	struct args expected = *was;
 
 	for (int i = 0; i < ARRAY_SIZE(v->outs); i++)
-		memcpy(told.bytes + v->outs[i].off, now->bytes + v->outs[i].off, v->outs[i].len);
-	return equal_bytes("struct", &told, now, sizeof(told));
+		memcpy(expected.bytes + v->outs[i].off, now->bytes + v->outs[i].off, v->outs[i].len);
+	return equal_bytes("struct", &expected, now, sizeof(expected));
 }
 
 TEST(verb_writes_its_output_fields_only)
@@ -159,7 +159,7 @@ TEST(failed_verb_writes_no_more)
 			fill(&was, &verbs[i]);
 			if (how == 0)		/* an unknown flag */
 				was.add.flags = 1U << 31;
-			else if (how == 1)	/* a bad address, where there is one */
+			else if (how == 1)	/* a bad address, if the struct has one */
 				was.add.keys.addr = 0;
 			else			/* nothing there any more */
 				close(q), q = q_private(0);
@@ -350,7 +350,7 @@ TEST_F(queue, verb_that_returns_no_key_writes_nothing_to_the_array)
 	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
 	ASSERT_EQ(0, a.count);
 	ASSERT_TRUE(all(a.recs, MARK, a.room));
-	/* nor where the key does not fit */
+	/* nor if the key does not fit */
 	ASSERT_EQ(1, q_addn(self->q, "0123456789", 10));
 	for (a.room = 0; a.room < WQ_REC_SIZE(10); a.room += 8)
 		ASSERT_EQ(-EMSGSIZE, q_get_array(self->q, &a, 0, 0));

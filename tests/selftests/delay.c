@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Adds with a delay, and what cancel, query, stat and shut down say of them.
- * Delays are far in the future or a few ms: what takes hours is tested on clocks
- * that tests move (KUnit, virtual_time.c).
+ * Adds with a delay, and cancel, query, stat and shutdown of delayed keys. Delays are far in
+ * the future or a few ms. Delays of hours are tested with clocks that tests set (KUnit,
+ * virtual_time.c).
  */
 #include "wq_test.h"
 
@@ -304,7 +304,10 @@ TEST_F(queue, fdinfo_has_the_number_of_delayed_keys_and_the_next_due_time)
 	ASSERT_LT(HOUR - 60 * SEC, due);
 }
 
-/* The guest panics on a soft lockup, which is where this would show. */
+/*
+ * The guest panics on a soft lockup, so a queue that expires all keys without a break fails
+ * here.
+ */
 TEST_F_TIMEOUT(queue, add_after_a_million_keys_due_at_once_are_all_handed_out, 120)
 {
 	const int n = 1000000;

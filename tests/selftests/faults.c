@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Every verb of /dev/wq, with each of its allocations and each of its copies from
- * and to the caller failing in turn, by the kernel's fail-nth.  After each: the
- * figures of the queue add up, no key is lost and none is there that was not added;
- * where the call failed, the queue is as before, unless all that failed was to tell
- * the caller; the same call once more succeeds, and leaves what it would have left
- * without a fault.
+ * Every verb of /dev/wq, with each of its allocations and each copy from and to the caller
+ * failing in turn, by the kernel's fail-nth. After each fault:
+ *
+ * - the statistics of the queue add up;
+ * - no key is lost, and no key is there that was not added;
+ * - a call that failed changed nothing, unless only the copy to the caller failed;
+ * - the repeated call succeeds and leaves the same keys as without a fault.
  *
  * Needs a kernel with FAILSLAB, FAIL_PAGE_ALLOC and FAULT_INJECTION_USERCOPY.
  */
@@ -16,12 +17,12 @@
 
 #define DEBUGFS	"/sys/kernel/debug/"
 
-/* What a test has before its call. */
+/* The state of a test before its call. */
 struct world {
 	int dev;		/* open, not bound */
-	int q;			/* a queue of a name, with a lease */
+	int q;			/* a named queue with a lease */
 	int other;		/* a second consumer of it */
-	int made;		/* what the call opened */
+	int made;		/* the file that the call opened */
 	char name[WQ_NAME_MAX];
 	char new_name[WQ_NAME_MAX];	/* for a queue that the call makes */
 	struct array keys;
@@ -36,8 +37,8 @@ FIXTURE(faults) {
 FIXTURE_VARIANT(faults) {
 	void (*setup)(struct world *w);
 	int (*call)(struct world *w);
-	int again;		/* what may be told once more after EFAULT */
-	bool counts;		/* and then it counts a second failure */
+	int again;		/* error that the repeated call may return after EFAULT */
+	bool counts;		/* the repeated call counts a second failure */
 };
 
 static void put(const char *file, const char *text)
@@ -60,14 +61,14 @@ static void inject(int n)
 
 	if (fail_nth < 0)
 		fail_nth = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
-	/* Once more, for what is still to fail may be this copy. */
+	/* Repeated, because the pending fault may hit the copy of this write. */
 	if (pwrite(fail_nth, text, len, 0) < 0 && pwrite(fail_nth, text, len, 0) < 0) {
 		perror("faults: fail-nth");
 		exit(KSFT_FAIL);
 	}
 }
 
-/* Was there a fault since?  Also where it's this very read that would have failed: no. */
+/* Whether a fault was injected since inject(). A fault in this read does not count. */
 static bool injected(void)
 {
 	char text[12] = "";
@@ -116,7 +117,7 @@ static void world_end(struct world *w)
 	free(w->out.recs);
 }
 
-/* ---- what there is in the queue ---- */
+/* ---- the keys of the queue ---- */
 
 struct row {
 	char key[24];		/* its first bytes */
@@ -165,7 +166,7 @@ static bool dump_same(const struct dump *a, const struct dump *b, bool counts)
 		if (!by_key(seen, expected) && seen->state == expected->state &&
 		    (counts || seen->failures == expected->failures))
 			continue;
-		SAY("expected key %.24s state %#x failures %u, seen key %.24s state %#x failures %u\n",
+		COMMENT("expected key %.24s state %#x failures %u, seen key %.24s state %#x failures %u\n",
 		    expected->key, expected->state, expected->failures,
 		    seen->key, seen->state, seen->failures);
 		return false;
@@ -229,7 +230,7 @@ static void large_array(struct world *w)
 	put_keys(w, 70, "%0128d");
 }
 
-/* So many that the table grows meanwhile. */
+/* So many keys that the table grows during the call. */
 static void keys_onto_many(struct world *w)
 {
 	put_keys(w, 380, "many %d");
@@ -345,7 +346,7 @@ static void a_failed_long_key(struct world *w)
 
 /* ---- calls ---- */
 
-/* The first error that a key was told is the call's. */
+/* The first error among the results, or that of the call. */
 static int first_error(struct world *w, int ret)
 {
 	for (__u32 i = 0; !ret && w->keys.results && i < w->keys.count; i++)
@@ -577,7 +578,7 @@ static int call_fdinfo(struct world *w)
 	return ret;
 }
 
-/* The end of a consumer can't fail, whatever does. */
+/* The release of a consumer can't fail. */
 static int call_close(struct world *w)
 {
 	close(w->other);
@@ -671,7 +672,7 @@ FIXTURE_TEARDOWN(faults)
 TEST_F_TIMEOUT(faults, verb_survives_failure_of_each_allocation_and_copy, 600)
 {
 	struct world w;
-	int ret, told, n;
+	int ret, first, n;
 	bool fired;
 
 	world_new(&w);
@@ -687,26 +688,26 @@ TEST_F_TIMEOUT(faults, verb_survives_failure_of_each_allocation_and_copy, 600)
 		inject(n);
 		ret = variant->call(&w);
 		fired = injected();
-		ASSERT_TRUE(adds_up(&w)) TH_LOG("fault %d: figures don't add up", n);
+		ASSERT_TRUE(adds_up(&w)) TH_LOG("fault %d: statistics", n);
 		dump_of(&w, self->now);
 		if (!fired || !ret) {
-			/* no fault, or none that mattered */
+			/* no fault, or one that the call survived */
 			ASSERT_EQ(0, ret);
 			ASSERT_TRUE(dump_same(self->now, self->end, false))
-				TH_LOG("fault %d: succeeded, and left something else", n);
+				TH_LOG("fault %d: success, but other keys", n);
 		} else {
 			ASSERT_TRUE(ret == -ENOMEM || ret == -EFAULT || ret == -EAGAIN)
 				TH_LOG("fault %d: %s", n, strerror(-ret));
-			/* no key that was there is gone, unless the call says so */
+			/* no key was lost, unless the call removes keys */
 			if (!variant->again)
 				ASSERT_LE(self->before->n, self->now->n);
-			told = ret;
+			first = ret;
 			ret = variant->call(&w);
-			ASSERT_TRUE(!ret || (told == -EFAULT && ret == variant->again))
-				TH_LOG("fault %d: once more: %s", n, strerror(-ret));
+			ASSERT_TRUE(!ret || (first == -EFAULT && ret == variant->again))
+				TH_LOG("fault %d: repeated call: %s", n, strerror(-ret));
 			dump_of(&w, self->now);
-			ASSERT_TRUE(dump_same(self->now, self->end, variant->counts && told == -EFAULT))
-				TH_LOG("fault %d: once more left something else", n);
+			ASSERT_TRUE(dump_same(self->now, self->end, variant->counts && first == -EFAULT))
+				TH_LOG("fault %d: repeated call: other keys", n);
 			ASSERT_TRUE(adds_up(&w));
 		}
 		world_end(&w);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * An open file is a consumer: what it holds comes back when its last reference
- * goes, and a get that could not reach its caller gives back what it took.
+ * An open file is a consumer. The last close gives back the keys that it holds, and a get that
+ * fails to copy keys to its caller gives them back.
  */
 #include "wq_test.h"
 
@@ -47,7 +47,7 @@ TEST_F(queue, give_back_of_a_killed_consumers_1000_keys_requeues_them_in_order)
 		int q = q_attach(self->name, O_RDWR);
 		struct item it;
 
-		/* the order of the gets is another than that of the adds */
+		/* the order of the gets differs from that of the adds */
 		for (int i = 0; i < 10; i++) {
 			if (q_get(q, &it, 0))
 				_exit(1);
@@ -282,7 +282,7 @@ TEST_F(queue, exec_keeps_keys_except_for_close_on_exec_files)
 			execlp("cat", "cat", NULL);
 			_exit(127);
 		}
-		/* cat's answer says that the exec is over */
+		/* cat's output shows that the exec has finished */
 		ASSERT_EQ(1, write(in[1], &c, 1));
 		close(out[1]);
 		ASSERT_EQ(1, read(out[0], &c, 1));
@@ -374,9 +374,9 @@ TEST_F(queue, file_lost_in_a_socket_gives_back_keys)
 	ASSERT_EVENTUALLY(q_stat(self->q).ready == 1);
 }
 
-/* ---- a get that can't reach its caller ---- */
+/* ---- a get that can't copy to its caller ---- */
 
-/* The order and number of the keys is as it was, and none is held. */
+/* The keys from..to are ready, in their order, and none is held. */
 static bool numbers_are_back(int q, int from, int to)
 {
 	struct wq_stat st = q_stat(q);
@@ -392,7 +392,7 @@ static bool numbers_are_back(int q, int from, int to)
 		if (!equal("get", 0, q_get(q, &it, 0)))
 			return false;
 		if (strcmp(key, it.key)) {
-			SAY("key: expected %s, seen %s\n", key, it.key);
+			COMMENT("key: expected %s, seen %s\n", key, it.key);
 			return false;
 		}
 	}
@@ -459,7 +459,7 @@ TEST_F(queue, get_EFAULT_halfway_returns_the_keys_before_it)
 {
 	for (int n = 1; n < 4; n++) {
 		int q = q_attach(self->name, O_RDWR);
-		/* keys of one byte: every record has the same size */
+		/* keys of one byte, so that all records have one size */
 		struct array a = { .recs = edge(n * WQ_REC_SIZE(1)), .room = 4096 };
 
 		add_numbers(self->q, 0, 5);
@@ -481,7 +481,7 @@ TEST_F(queue, get_EFAULT_halfway_returns_the_keys_before_it)
 	}
 }
 
-/* ---- what the file tells ---- */
+/* ---- fdinfo, info, mode ---- */
 
 static int fdinfo(int fd, const char *word, char *value, size_t size)
 {
@@ -527,7 +527,7 @@ TEST(device_mode_is_0600)
 
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, q_info(fd, &info));
-	/* the mode that devtmpfs was told, before any udev rule */
+	/* the mode in devtmpfs, before any udev rule */
 	f = fopen("/sys/class/misc/wq/uevent", "r");
 	ASSERT_NE(NULL, f);
 	while (f) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How much: keys of a queue, queues and keys of a user, each also where many
- * processes come up against the limit at once.
+ * Limits: keys of a queue, queues and keys of a user. Each is also reached by many processes at
+ * once.
  */
 #include "wq_users.h"
 
@@ -14,9 +14,9 @@
 
 enum { PROCS = 8 };
 
-/* ---- keys of a queue ---- */
+/* ---- max_keys of a queue ---- */
 
-/* Adds 500 keys of its own in arrays; how many were taken, or -1: a wrong answer. */
+/* Adds 500 keys in arrays. Returns the number of accepted keys, or -1 for an unexpected result. */
 static int add_500(int q, int who)
 {
 	struct array a = array_new(50 * WQ_REC_SIZE(16));
@@ -94,7 +94,7 @@ TEST(max_keys_of_33554432_takes_memory_only_for_existing_keys)
 	ASSERT_GT(65536, q_stat(q).memory);
 }
 
-/* ---- of a user ---- */
+/* ---- quota of a user ---- */
 
 FIXTURE(limits) {
 	char queues[24], keys[24];
@@ -131,8 +131,8 @@ static void meet(int *met, int all)
 }
 
 /*
- * Private and named queues until one is refused; how many.  Nobody gives one back
- * before all have met their limit.
+ * Opens private and named queues until a call fails; returns their number. No process closes a
+ * queue before all have met the limit.
  */
 static int queues_until_refused(const char *name, int who, __u32 max_keys, int *met)
 {
@@ -229,7 +229,7 @@ TEST_F(limits, quota_counts_a_shared_queue_once)
 	ASSERT_EQ(0, reap(pid));
 }
 
-/* Sends a file over a socket, or takes one from it. */
+/* Sends a file over a socket, or receives one from it. */
 static int pass(int sock, int fd)
 {
 	union {
@@ -281,7 +281,7 @@ static int be_given(int sock)
 
 static int one_private(void)
 {
-	return close_and_tell(q_private(1));
+	return open_status(q_private(1));
 }
 
 static int run_as(uid_t uid, int (*fn)(void))
@@ -338,12 +338,12 @@ TEST_F(limits, quota_lowered_takes_effect_at_once_and_keeps_existing_queues)
 		*stage = 1;
 		while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) != 2)
 			sleep_ms(1);
-		/* 10 of 5: they work, and there's room when 6 of them are gone */
+		/* 10 queues with a limit of 5 work; after 6 are closed there is room for one */
 		for (int i = 0; i < 10; i++) {
 			if (q_add(q[i], "k") != 1)
 				_exit(1);
 			close(q[i]);
-			if (close_and_tell(q_private(1)) != (i < 5 ? ENOSPC : 0))
+			if (open_status(q_private(1)) != (i < 5 ? ENOSPC : 0))
 				_exit(2);
 		}
 		_exit(0);
@@ -369,7 +369,7 @@ static int sum_above_32_bits(void)
 	}
 	CHECK(q_private(WQ_MAX_KEYS) == -ENOSPC);
 	CHECK(q_private(1000) >= 0);
-	/* and what goes leaves just its own room */
+	/* a closed queue makes room for itself only */
 	for (int i = 0; i < 10; i++) {
 		close(q);
 		q = q_private(WQ_MAX_KEYS);
@@ -398,9 +398,9 @@ TEST_F(limits, quota_exempts_root)
 	ASSERT_LE(0, q_open(self->name, O_RDWR, EXCL, 0600, WQ_MAX_KEYS));
 }
 
-/* ---- of a user who has user namespaces ---- */
+/* ---- quota of a user with user namespaces ---- */
 
-/* As each user of a namespace: how many queues three of them have in all. */
+/* The number of queues that three users of a namespace get in all. */
 static int queues_of_all_users(int *sum)
 {
 	pid_t pid[3];
@@ -422,7 +422,7 @@ static int queues_of_all_users(int *sum)
 			sleep_ms(1);
 		CHECK(alive(pid[uid]));
 	}
-	/* who changes the user no longer ends with its parent */
+	/* PDEATHSIG is cleared by the change of the user */
 	for (int uid = 0; uid < 3; uid++) {
 		kill(pid[uid], SIGKILL);
 		CHECK(reap(pid[uid]) == 1000 + SIGKILL);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory is charged to the memory cgroup of who makes the queue or adds the key, and
- * given back to it when they go; and a group that has no more of it harms nobody else.
+ * The memory of a queue or key is charged to the memory cgroup of the process that creates the
+ * queue or adds the key, and uncharged when it is freed. A cgroup without memory does not
+ * affect other cgroups.
  */
 #include "wq_users.h"
 
@@ -62,7 +63,7 @@ TEST_F(memory, add_charges_the_cgroup_of_the_caller)
 			_exit(255);
 		_exit(-add_keys(self->q, KEYS, added));
 	}
-	/* the queue is another's: who adds pays, not who made it */
+	/* another process created the queue: the process that adds is charged */
 	ASSERT_EQ(0, reap(pid));
 	ASSERT_EQ(KEYS, *added);
 	after = charged();
@@ -90,10 +91,10 @@ TEST_F(memory, add_beyond_the_cgroup_limit_fails_and_loses_no_key)
 			_exit(255);
 		_exit(-add_keys(self->q, 1000000, added));
 	}
-	/* the kernel kills within the group where it can't refuse */
+	/* where the kernel can't fail an allocation, it kills a process of the group */
 	ret = reap(pid);
 	ASSERT_TRUE(ret == ENOMEM || ret == 1000 + SIGKILL) {
-		TH_LOG("it ended with %d", ret);
+		TH_LOG("exit status %d", ret);
 	}
 	ASSERT_LT(1000, *added);
 	ASSERT_LE(*added, q_stat(self->q).ready);
@@ -105,11 +106,11 @@ TEST_F(memory, add_beyond_the_cgroup_limit_fails_and_loses_no_key)
 
 #define SLACK	(128 << 10)
 
-/* The same without what CPUs have charged in advance, and what can be reclaimed. */
+/* The charge without the stocks of the CPUs and reclaimable memory. */
 static long long settled(void)
 {
 	write_file(CGROUP "/memory.high", "0");
-	/* other CPUs see to it in a while */
+	/* other CPUs drain their stocks after a while */
 	sleep_ms(20);
 	write_file(CGROUP "/memory.high", "max");
 	return charged();
@@ -154,7 +155,7 @@ static int add_many(int q, enum way way, int n, int len)
 	return 0;
 }
 
-/* And away with them, from outside of the group. */
+/* Removes the keys, from outside of the group. */
 static int end_keys(int q, enum way way, int n, int len)
 {
 	struct array a = array_new(WQ_MAX_OUT);
@@ -185,25 +186,25 @@ TEST_F_TIMEOUT(memory, stat_memory_equals_the_cgroup_charge_until_the_keys_leave
 
 	for (int i = 0; i < ARRAY_SIZE(how); i++) {
 		int q = q_open_lease("", 1000000, how[i].lease);
-		long long told = -q_stat(q).memory, paid = -settled();
+		long long reported = -q_stat(q).memory, paid = -settled();
 		pid_t pid = member();
 
 		if (!pid)
 			_exit(add_many(q, how[i].way, KEYS, how[i].len));
 		ASSERT_EQ(0, reap(pid));
-		told += q_stat(q).memory;
+		reported += q_stat(q).memory;
 		paid += settled();
-		/* a key and its state, in the table, and in the heap where it's delayed */
-		ASSERT_LT(KEYS * (64LL + how[i].len + 8), told);
-		/* to each object belongs a pointer to who pays */
-		told += KEYS * 8LL;
-		ASSERT_TRUE(paid > told - SLACK && paid < told + SLACK) {
-			TH_LOG("%d: %lld are told, %lld paid", i, told, paid);
+		/* the key, its entry in the table, and the slot in the heap if it is delayed */
+		ASSERT_LT(KEYS * (64LL + how[i].len + 8), reported);
+		/* each object has a pointer to its cgroup */
+		reported += KEYS * 8LL;
+		ASSERT_TRUE(paid > reported - SLACK && paid < reported + SLACK) {
+			TH_LOG("%d: stat reports %lld, charged are %lld", i, reported, paid);
 		}
 		ASSERT_EQ(0, end_keys(q, how[i].way, KEYS, how[i].len));
 		ASSERT_EQ(0, q_stat(q).keys);
 		ASSERT_GT(SLACK, settled()) {
-			TH_LOG("%d: %lld are left", i, settled());
+			TH_LOG("%d: %lld are still charged", i, settled());
 		}
 		close(q);
 	}
@@ -219,7 +220,7 @@ TEST_F(memory, shutdown_and_close_uncharge_the_cgroup)
 			_exit(add_many(q, i ? DELAYED : READY, 20000, 16));
 		ASSERT_EQ(0, reap(pid));
 		ASSERT_LT(20000 * 80LL, settled());
-		/* shut down: the queue's thread takes them out */
+		/* after shutdown the queue's thread frees the keys */
 		if (i < 2)
 			close(q);
 		ASSERT_EQ(0, i < 2 ? 0 : q_shutdown(q));
@@ -272,7 +273,7 @@ TEST_F(memory, add_array_is_charged_during_the_call)
 
 	if (read_number(CGROUP "/memory.peak") < 0)
 		SKIP(return, "no memory.peak in this kernel");
-	/* all refused: none is kept */
+	/* all keys fail: none is stored */
 	while (a.used + WQ_REC_SIZE(WQ_MAX_KEY) <= a.room)
 		array_putf(&a, "%01024d", a.count)->flags = WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST;
 	a.results = calloc(a.count, sizeof(*a.results));
@@ -315,7 +316,7 @@ TEST_F(memory, keys_outlive_their_cgroup)
 
 struct run {
 	long inside;		/* keys that the member added to the named queue */
-	long rounds, adds;	/* of the worker outside; keys that it added there */
+	long rounds, adds;	/* of the worker outside: keys that it added */
 	__s64 longest;		/* of its rounds */
 	bool stop;
 };
@@ -364,7 +365,7 @@ static int work_on(const char *name, struct run *run)
 	return 0;
 }
 
-/* What else goes on: a process of 64 MiB. */
+/* Other load: a process of 64 MiB. */
 static int something_else(void)
 {
 	char *p = malloc(64 << 20);
@@ -404,11 +405,11 @@ TEST_F_TIMEOUT(memory, cgroup_without_memory_does_not_stop_other_cgroups, 120)
 	ret = reap(pid);
 	at_limit = settled();
 	EXPECT_TRUE(ret == ENOMEM || ret == 1000 + SIGKILL) {
-		TH_LOG("it ended with %d", ret);
+		TH_LOG("exit status %d", ret);
 	}
 	EXPECT_LT(5000, run->inside);
 	EXPECT_EQ(0, reap(else_));
-	/* its own queue went with it, the keys in the named one are there still */
+	/* its private queue was freed with it; the named queue still has its keys */
 	EXPECT_GT(12 << 20, at_limit);
 	EXPECT_LT(4 << 20, at_limit);
 	rounds = run->rounds;
@@ -417,10 +418,10 @@ TEST_F_TIMEOUT(memory, cgroup_without_memory_does_not_stop_other_cgroups, 120)
 	__atomic_store_n(&run->stop, true, __ATOMIC_RELEASE);
 	EXPECT_EQ(0, reap(worker));
 	EXPECT_GT(5 * SEC, run->longest);
-	SAY("%ld keys inside, %ld rounds outside, the longest %lld us, end %d\n", run->inside,
+	COMMENT("%ld keys inside, %ld rounds outside, the longest %lld us, end %d\n", run->inside,
 	    run->rounds, (long long)run->longest / 1000, ret);
 
-	/* killed between the add and its count, it has added one more than it says */
+	/* if it was killed between the add and the count, it added one key more than it counted */
 	st = q_stat(q);
 	EXPECT_LE(run->inside + run->adds, st.adds);
 	EXPECT_GE(run->inside + run->adds + (ret != ENOMEM), st.adds);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is seen from outside: the figures of stat with several consumers, the
- * list of queues, and what list and query tell of a key.
+ * Statistics with several consumers, the list of queues, and the description of a key by list
+ * and query.
  *
- * Times are real here, so each figure is held between two looks at the clock.
- * To the nanosecond they are in wq_metrics_kunit.c.
+ * Times are real here, so each time is compared with two readings of the clock.
+ * wq_metrics_kunit.c tests them to the nanosecond.
  */
 #include "wq_users.h"
 
@@ -25,7 +25,7 @@ static __u64 total(struct wq_hist h)
 	return n;
 }
 
-/* What query, cancel or forget says of a key; its state, or -errno. */
+/* Query, cancel or forget: the state of the key, or -errno. */
 static int key_state(int fd, unsigned int nr, const char *key, struct wq_query *ks)
 {
 	return q_key_call(fd, nr, key, strlen(key), ks) ?: (int)ks->info.state;
@@ -49,7 +49,7 @@ static bool is_age(__s64 age, struct span began, struct span now)
 	ret_;								\
 })
 
-/* ---- keys in work, of several consumers ---- */
+/* ---- processing keys of several consumers ---- */
 
 struct held {
 	bool is;
@@ -58,7 +58,7 @@ struct held {
 	struct span got;
 };
 
-/* Unfinished and longest, as far as two looks at the clock can tell. */
+/* Compares unfinished and longest with bounds from two readings of the clock. */
 static bool running_is_right(int q, const struct held *held, int n)
 {
 	__s64 oldest_from = INT64_MAX, oldest_to = INT64_MAX;
@@ -248,7 +248,7 @@ TEST_F(queue, stat_get_EFAULT_is_no_work)
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	st = q_stat(self->q);
 	ASSERT_EQ(st.gets, total(st.waits));
-	/* both together are all the time since the add, but for that of the call itself */
+	/* wait and work together are the time since the add, except for the call itself */
 	ASSERT_LE(got.from - added.to - (failed.to - failed.from), st.waits.sum);
 	ASSERT_GE(got.to - added.from, st.waits.sum);
 }
@@ -373,8 +373,8 @@ TEST_F(queue, stat_memory_follows_the_keys)
 	ASSERT_EQ(0, q_add_array(self->q, &a));
 	full = q_stat(self->q).memory;
 	each = (full - empty) / MANY;
-	SAY("a key of 16 bytes takes %llu bytes\n", each);
-	/* the key and its state, and not above 128 with its share of the table */
+	COMMENT("a key of 16 bytes takes %llu bytes\n", each);
+	/* key and state, at most 128 bytes with its share of the table */
 	ASSERT_LE(16 + 64, each);
 	ASSERT_GE(128, each);
 	for (int i = 0; i < MANY; i++) {
@@ -399,7 +399,7 @@ TEST_F(queue, stat_memory_includes_the_heap_until_shutdown)
 	ASSERT_EQ(0, q_add_array(self->q, &a));
 	full = q_stat(self->q).memory;
 	each = (full - empty) / MANY;
-	SAY("a delayed key of 16 bytes takes %llu bytes\n", each);
+	COMMENT("a delayed key of 16 bytes takes %llu bytes\n", each);
 	ASSERT_LE(16 + 64 + 16, each);
 	ASSERT_GE(160, each);
 	ASSERT_EQ(0, q_shutdown(self->q));
@@ -426,7 +426,7 @@ TEST_F(queue, stat_of_a_shorter_struct_is_not_overrun)
 	ASSERT_EQ(0xa5a5a5a5a5a5a5a5, st.works.counts[WQ_HIST_COUNTS - 1]);
 }
 
-/* ---- what query tells of a key ---- */
+/* ---- query ---- */
 
 TEST_F(queue, query_returns_age_due_and_holder_in_every_state)
 {
@@ -448,7 +448,7 @@ TEST_F(queue, query_returns_age_due_and_holder_in_every_state)
 	ASSERT_TRUE(is_age(ks.info.age, added, now));
 	ASSERT_TRUE(is_age(HOUR - ks.info.due, delayed, now));
 
-	/* processing, delayed and then dirty: its age is that of the work */
+	/* processing, delayed and then dirty: the age counts from the get */
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	sleep_ms(5);
 	ASSERT_EQ(1, q_add(self->q, "a"));
@@ -459,7 +459,7 @@ TEST_F(queue, query_returns_age_due_and_holder_in_every_state)
 	ASSERT_TRUE(is_age(HOUR - ks.info.due, delayed, now));
 	ASSERT_EQ(getpid(), ks.info.holder);
 
-	/* what cancel tells is how it was before */
+	/* cancel returns the state before the cancel */
 	ASSERT_EQ(MINE | WQ_KEY_DIRTY | WQ_KEY_DELAYED,
 		  TIMED(now, key_state(self->q, WQ_IOC_CANCEL, "a", &ks)));
 	ASSERT_TRUE(is_age(ks.info.age, got, now));
@@ -554,7 +554,7 @@ TEST_F(queue, query_of_a_shorter_struct_is_not_overrun)
 	ASSERT_EQ(0x33, ks.info.lease);
 }
 
-/* ---- who holds a key ---- */
+/* ---- the holder of a key ---- */
 
 static __u32 holder(int fd, const char *key)
 {
@@ -582,11 +582,11 @@ TEST_F(queue, query_holder_is_the_process_that_opened_the_file)
 	ASSERT_EVENTUALLY(q_stat(self->q).processing == 2);
 	ASSERT_EQ(getpid(), holder(self->q, "parent"));
 	ASSERT_EQ(pid, holder(self->q, "child"));
-	/* through another file, it is the same */
+	/* the same holder through another file */
 	others = q_attach(self->name, O_RDONLY);
 	ASSERT_EQ(getpid(), holder(others, "parent"));
 
-	/* who inherits a file and gets by it is not who opened it */
+	/* a process that inherits a file and gets through it is not its opener */
 	q_add(self->q, "inherited");
 	got = child();
 	if (!got)
@@ -638,7 +638,7 @@ TEST_F(queue, query_holder_of_a_file_that_outlives_its_opener_is_the_opener_or_0
 	pid_t opener;
 	__u32 is;
 
-	/* the opener's child keeps the file, and gets by it once the opener is gone */
+	/* the opener's child keeps the file and gets through it after the opener has exited */
 	q_add(self->q, "a");
 	opener = child();
 	if (!opener) {
@@ -658,7 +658,7 @@ TEST_F(queue, query_holder_of_a_file_that_outlives_its_opener_is_the_opener_or_0
 	ASSERT_EVENTUALLY(q_stat(self->q).processing == 1);
 	is = holder(self->q, "a");
 	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
-	/* its number may be told still, but no other one */
+	/* the opener's number or 0, but no other */
 	ASSERT_TRUE(is == 0 || is == opener) {
 		TH_LOG("held by %u, opened by %d", is, opener);
 	}
@@ -667,7 +667,7 @@ TEST_F(queue, query_holder_of_a_file_that_outlives_its_opener_is_the_opener_or_0
 TEST_F(queue, query_holder_pid_is_of_the_callers_pid_namespace_or_0)
 {
 	struct item it;
-	__u32 *told = shared(4 * sizeof(*told));
+	__u32 *pids = shared(4 * sizeof(*pids));
 	pid_t pid;
 
 	q_add(self->q, "outer");
@@ -685,31 +685,31 @@ TEST_F(queue, query_holder_pid_is_of_the_callers_pid_namespace_or_0)
 
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			q_get(fd, &it, 0);
-			told[0] = holder(fd, "outer");
-			told[1] = holder(fd, "inner");
-			__atomic_store_n(&told[3], 1, __ATOMIC_RELEASE);
+			pids[0] = holder(fd, "outer");
+			pids[1] = holder(fd, "inner");
+			__atomic_store_n(&pids[3], 1, __ATOMIC_RELEASE);
 			pause();
 			_exit(1);
 		}
-		told[2] = inner;
+		pids[2] = inner;
 		_exit(reap(inner) == 1000 + SIGKILL ? 0 : 3);
 	}
-	ASSERT_EVENTUALLY(__atomic_load_n(&told[3], __ATOMIC_ACQUIRE) || !alive(pid));
+	ASSERT_EVENTUALLY(__atomic_load_n(&pids[3], __ATOMIC_ACQUIRE) || !alive(pid));
 	ASSERT_TRUE(alive(pid)) {
-		TH_LOG("no pid namespace here?");
+		TH_LOG("can't create a pid namespace");
 	}
-	EXPECT_EQ(0, told[0]);
-	EXPECT_EQ(1, told[1]);
+	EXPECT_EQ(0, pids[0]);
+	EXPECT_EQ(1, pids[1]);
 	EXPECT_EQ(getpid(), holder(self->q, "outer"));
-	EXPECT_EQ(told[2], holder(self->q, "inner"));
-	EXPECT_LT(1, told[2]);
-	kill(told[2], SIGKILL);
+	EXPECT_EQ(pids[2], holder(self->q, "inner"));
+	EXPECT_LT(1, pids[2]);
+	kill(pids[2], SIGKILL);
 	ASSERT_EQ(0, reap(pid));
 }
 
 /* ---- list ---- */
 
-/* The row of this key, of a queue that one call can tell; NULL where there is none. */
+/* The record of this key in a queue that one call can list, or NULL. */
 static struct wq_list_rec *find_row(int q, struct array *a, const char *key)
 {
 	struct wq_list_rec *row = a->recs;
@@ -945,7 +945,7 @@ TEST_F(queue, list_returns_a_key_once_while_100000_others_come_and_go)
 	ASSERT_EQ(0, failure.ret) {
 		TH_LOG("line %d", failure.line);
 	}
-	SAY("%d walks saw %d of the others\n", walks, others);
+	COMMENT("%d walks saw %d of the others\n", walks, others);
 	ASSERT_LT(0, others);
 	ASSERT_EQ(TRANSIENT + 1, q_stat(self->q).gets);
 	free(a.recs);
@@ -953,12 +953,12 @@ TEST_F(queue, list_returns_a_key_once_while_100000_others_come_and_go)
 
 /* ---- the list of queues ---- */
 
-static int told_to(uid_t uid, gid_t gid, gid_t group, const char *name)
+static int listed_to(uid_t uid, gid_t gid, gid_t group, const char *name)
 {
 	pid_t pid = user(uid, gid, group);
 
 	if (!pid)
-		_exit(told(name, NULL));
+		_exit(times_listed(name, NULL));
 	return reap(pid);
 }
 
@@ -988,12 +988,12 @@ TEST_F(users, queues_returns_only_queues_that_the_caller_may_open)
 				_exit(q_open(self->name, O_RDWR, EXCL, mode, 10) < 0);
 			}
 			ASSERT_EQ(0, reap(pid));
-			ASSERT_EQ(!!bits, told_to(who[i].uid, who[i].gid, who[i].group,
+			ASSERT_EQ(!!bits, listed_to(who[i].uid, who[i].gid, who[i].group,
 						  self->name)) {
 				TH_LOG("who %d mode %#o", i, mode);
 			}
 			/* root sees all */
-			ASSERT_EQ(1, told(self->name, &found));
+			ASSERT_EQ(1, times_listed(self->name, &found));
 			ASSERT_EQ(mode, found.mode);
 			ASSERT_EQ(ALICE, found.uid);
 			ASSERT_EQ(GROUP, found.gid);
@@ -1008,7 +1008,7 @@ TEST_F(queue, queues_returns_statistics)
 	struct item it;
 	struct wq_stat st;
 
-	ASSERT_EQ(1, told(self->name, &found));
+	ASSERT_EQ(1, times_listed(self->name, &found));
 	ASSERT_EQ(0, found.ready + found.processing + found.delayed + found.keys + found.state);
 	q_add(self->q, "a");
 	q_add(self->q, "b");
@@ -1017,7 +1017,7 @@ TEST_F(queue, queues_returns_statistics)
 	q_add_after(self->q, "d", HOUR);
 	q_add_after(self->q, "e", HOUR);
 	q_add_after(self->q, "f", HOUR);
-	ASSERT_EQ(1, told(self->name, &found));
+	ASSERT_EQ(1, times_listed(self->name, &found));
 	st = q_stat(self->q);
 	ASSERT_EQ(2, found.ready);
 	ASSERT_EQ(1, found.processing);
@@ -1028,18 +1028,18 @@ TEST_F(queue, queues_returns_statistics)
 	ASSERT_EQ(st.gid, found.gid);
 	ASSERT_EQ(0600, found.mode);
 	q_shutdown(self->q);
-	ASSERT_EQ(1, told(self->name, &found));
+	ASSERT_EQ(1, times_listed(self->name, &found));
 	ASSERT_EQ(WQ_STATE_SHUTDOWN, found.state);
 	ASSERT_EQ(0, found.delayed);
 	ASSERT_EQ(0, q_unlink(self->name));
-	ASSERT_EQ(0, told(self->name, &found));
+	ASSERT_EQ(0, times_listed(self->name, &found));
 }
 
 TEST(queues_omits_unnamed_queues)
 {
 	int q = q_private(0);
 
-	ASSERT_EQ(0, told("", NULL));
+	ASSERT_EQ(0, times_listed("", NULL));
 	close(q);
 }
 
@@ -1079,10 +1079,10 @@ FIXTURE_TEARDOWN(hundreds)
 }
 
 /*
- * Appends the numbers of this fixture's queues that one call tells to seen[], which
- * has *n; returns the call's result.
+ * Appends the numbers of this fixture's queues that one call returns to seen[], which has *n;
+ * returns the call's result.
  */
-static int tell_some(int dev, const char *prefix, __u32 count, __u64 *cursor, int *seen, int *n)
+static int list_some(int dev, const char *prefix, __u32 count, __u64 *cursor, int *seen, int *n)
 {
 	struct wq_queue queues[128] = { 0 };
 	__u32 most = count;
@@ -1107,7 +1107,7 @@ TEST_F(hundreds, queues_returns_all_once_in_order_for_any_count)
 		__u64 cursor = 0;
 
 		do {
-			ASSERT_EQ(0, tell_some(self->dev, self->prefix, counts[c], &cursor,
+			ASSERT_EQ(0, list_some(self->dev, self->prefix, counts[c], &cursor,
 					       seen, &n));
 		} while (cursor);
 		ASSERT_EQ(QUEUES, n);
@@ -1134,10 +1134,10 @@ TEST_F(hundreds, queues_walk_survives_create_and_unlink)
 
 	/* up to the first that is one of these */
 	do {
-		ASSERT_EQ(0, tell_some(self->dev, self->prefix, 5, &cursor, seen, &n));
+		ASSERT_EQ(0, list_some(self->dev, self->prefix, 5, &cursor, seen, &n));
 	} while (n < 20);
 	last = seen[n - 1];
-	/* the one that the cursor stands at, those around it, some before and after */
+	/* the queue at the cursor, its neighbours, and some before and after */
 	for (int i = last - 2; i <= last + 2; i++)
 		ASSERT_EQ(0, q_unlink(name_of(self->prefix, i)));
 	ASSERT_EQ(0, q_unlink(name_of(self->prefix, 0)));
@@ -1145,13 +1145,13 @@ TEST_F(hundreds, queues_walk_survives_create_and_unlink)
 		ASSERT_EQ(0, q_unlink(name_of(self->prefix, i)));
 	q = q_open(name_of(self->prefix, QUEUES), O_RDWR, EXCL, 0600, 1);
 	ASSERT_LE(0, q);
-	/* one of a name that was told is a new one */
+	/* a queue with the name of an unlinked one is a new queue */
 	close(q_open(name_of(self->prefix, 0), O_RDWR, EXCL, 0600, 1));
 
 	want = last + 4;
 	n = 0;
 	do {
-		ASSERT_EQ(0, tell_some(self->dev, self->prefix, 5, &cursor, seen, &n));
+		ASSERT_EQ(0, list_some(self->dev, self->prefix, 5, &cursor, seen, &n));
 	} while (cursor);
 	for (int i = 0; i < n - 2; i++, want += 2)
 		ASSERT_EQ(want, seen[i]);
@@ -1167,11 +1167,11 @@ TEST_F(hundreds, queues_with_a_shorter_or_longer_record_are_not_overrun)
 	char *place = malloc(8 * 4096);
 	__u64 start = 0;
 
-	/* where this test's first queue is told */
+	/* the position of this test's first queue */
 	for (__u64 next = 0;; start = next) {
 		int seen[2 * QUEUES], n = 0;
 
-		ASSERT_EQ(0, tell_some(self->dev, self->prefix, 1, &next, seen, &n));
+		ASSERT_EQ(0, list_some(self->dev, self->prefix, 1, &next, seen, &n));
 		if (n)
 			break;
 	}
@@ -1273,7 +1273,7 @@ TEST_F(hundreds, queues_with_random_input_causes_no_kernel_warning)
 {
 	char *place = edge(8192);
 
-	/* the machine that runs this one watches the kernel's log */
+	/* the script that runs the guest fails if the kernel log has a warning */
 	srandom(2);
 	for (int i = 0; i < 3000; i++) {
 		struct wq_queues qs = {
@@ -1287,8 +1287,8 @@ TEST_F(hundreds, queues_with_random_input_causes_no_kernel_warning)
 
 		verb(self->dev, WQ_IOC_QUEUES, &qs);
 	}
-	/* and a walk does what it did */
-	ASSERT_EQ(1, told(name_of(self->prefix, QUEUES - 1), NULL));
+	/* and a walk still works */
+	ASSERT_EQ(1, times_listed(name_of(self->prefix, QUEUES - 1), NULL));
 }
 
 TEST_HARNESS_MAIN

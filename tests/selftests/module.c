@@ -51,7 +51,7 @@ FIXTURE(module) { int unused; };
 FIXTURE_SETUP(module)
 {
 	if (!getenv("WQ_KO"))
-		SKIP(return, "WQ_KO is not set: it says where wq.ko is");
+		SKIP(return, "WQ_KO is not set: the path of wq.ko");
 	if (access(WQ_DEVICE, F_OK))
 		ASSERT_EQ(0, module_in());
 }

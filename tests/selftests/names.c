@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Queues by name: create, attach, unlink, who may, and how much of it.
- */
+/* Named queues: create, attach, unlink, permissions and quota. */
 #include "wq_users.h"
 
 static int open_as(uid_t uid, gid_t gid, gid_t group, const char *name, int oflag)
@@ -9,7 +7,7 @@ static int open_as(uid_t uid, gid_t gid, gid_t group, const char *name, int ofla
 	pid_t pid = user(uid, gid, group);
 
 	if (!pid)
-		_exit(close_and_tell(q_attach(name, oflag)));
+		_exit(open_status(q_attach(name, oflag)));
 	return reap(pid);
 }
 
@@ -179,7 +177,7 @@ TEST(open_without_a_name_creates_separate_queues)
 	ASSERT_EQ(1, q_add(b, "b"));
 }
 
-/* ---- who may ---- */
+/* ---- permissions ---- */
 
 TEST_F(users, open_CREATE_mode_is_reduced_by_the_umask)
 {
@@ -250,7 +248,7 @@ TEST_F(users, open_CREATE_of_another_users_queue_checks_its_mode)
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
-		_exit(close_and_tell(q_open(self->name, O_RDWR, CREATE, 0666, 0)));
+		_exit(open_status(q_open(self->name, O_RDWR, CREATE, 0666, 0)));
 	ASSERT_EQ(EACCES, reap(pid));
 }
 
@@ -340,7 +338,7 @@ static int queues_of_a_user(const char *name)
 	CHECK(!q_info(fd, &info));
 	for (n = 0; n < info.user_queues; n++) {
 		snprintf(names, sizeof(names), "%.40s-%d", name, n);
-		CHECK(!close_and_tell(q_open(names, O_RDWR, EXCL, 0600, 1)));
+		CHECK(!open_status(q_open(names, O_RDWR, EXCL, 0600, 1)));
 	}
 	/* full: nothing more, named or private, but attaching needs no room */
 	snprintf(names, sizeof(names), "%.40s-%d", name, n);
@@ -348,7 +346,7 @@ static int queues_of_a_user(const char *name)
 	CHECK(q_bind(fd, "", 0, 0, 1) == -ENOSPC);
 	CHECK(q_unlink(names) == -ENOENT);
 	snprintf(names, sizeof(names), "%.40s-0", name);
-	CHECK(!close_and_tell(q_attach(names, O_RDWR)));
+	CHECK(!open_status(q_attach(names, O_RDWR)));
 
 	/* one less makes room for one more, and a private one ends with its file */
 	CHECK(!q_unlink(names));
@@ -409,7 +407,7 @@ TEST_F(users, quota_of_queues_of_a_user_is_exact)
 	/* his limit is his alone */
 	pid = user(CAROL, GROUP, 0);
 	if (!pid)
-		_exit(close_and_tell(q_private(1)));
+		_exit(open_status(q_private(1)));
 	EXPECT_EQ(0, reap(pid));
 
 	ASSERT_EQ(0, q_info(fd, &info));

@@ -18,7 +18,7 @@ static int events(int fd, int ms)
 	return ret < 0 ? -errno : ret ? p.revents : 0;
 }
 
-/* A child that polls, and says by its exit status what it saw. */
+/* A child that polls and exits with the events. */
 static pid_t poller(int fd)
 {
 	pid_t pid = child();
@@ -103,7 +103,7 @@ TEST_F(queue, poll_wakes_with_POLLHUP_for_shutdown_of_an_empty_queue)
 	q_shutdown(self->q);
 	ret = reap(pid);
 	ASSERT_EQ(POLLHUP, ret & ~POLLIN);
-	/* a get would not wait: it says ESHUTDOWN */
+	/* a get would not wait but fail with ESHUTDOWN */
 	ASSERT_EQ(POLLIN | POLLHUP, ret);
 }
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * add, get, done, shut down: the life of a key, through /dev/wq.
- */
+/* add, get, done, cancel, shutdown: the life of a key, through /dev/wq. */
 #include "wq_test.h"
 
 TEST_F(queue, add_of_a_new_key_returns_1)

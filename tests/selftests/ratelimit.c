@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Limiters, retries, and what becomes of a key that failed.
+ * Limiters, retries and failed keys.
  *
- * Most delays here are hours, so that what the limiter said can be read from the
- * queue's next_due, however slow the machine; a few are ms, and waited for.
+ * Most delays here are hours, so that the limiter's delay can be read from the queue's next_due
+ * on a machine of any speed. A few are ms, and the test waits for them.
  */
 #include "wq_test.h"
 
@@ -21,7 +21,7 @@
 #define MAX_OF(k)		{ .kind = WQ_LIMITER_MAX_OF, .n = (k) }
 #define MAX_WAIT(m)		{ .kind = WQ_LIMITER_MAX_WAIT, .max = (m) }
 
-/* A failed key is ready again at once. */
+/* A failed key is ready at once. */
 #define AT_ONCE		EXPONENTIAL(0, 0)
 /* One token an hour. */
 #define HOURLY(burst)	BUCKET(277778, burst)
@@ -63,7 +63,7 @@ static int retry(int fd, const char *key)
 	return q_add_flags(fd, key, 0, RATE_LIMITED);
 }
 
-/* Minutes until the next key is due, rounded up: a test takes no minute. */
+/* Minutes until the next key is due, rounded up, because a test takes less than a minute. */
 static __s64 due(int fd)
 {
 	struct wq_stat st = q_stat(fd);
@@ -93,13 +93,13 @@ static int requeues(int fd, const char *key)
 	return q_key_call(fd, WQ_IOC_QUERY, key, strlen(key), &ks) ?: (int)ks.info.requeues;
 }
 
-/* The state that the key was in, or an error. */
+/* The state before the forget, or -errno. */
 static int forget(int fd, const char *key)
 {
 	return q_key_state(fd, WQ_IOC_FORGET, key, strlen(key));
 }
 
-/* The failures that get tells of the next key, or an error. */
+/* The failures of the next key, as get returns them, or -errno. */
 static int get_failed(int fd, struct item *it, __s64 timeout)
 {
 	union one one;
@@ -124,7 +124,7 @@ static struct wq_rec *put_done(struct array *a, const struct item *it, __u16 fla
 	return rec;
 }
 
-/* The result of the key, or its error. */
+/* The key's result or error. */
 static int done_with(int fd, const struct item *it, __u16 flags, __s64 delay)
 {
 	struct array a = array_new(WQ_REC_SIZE(WQ_MAX_KEY));
@@ -177,7 +177,7 @@ static int keep(int fd, const char *key, int times)
 	return ret < 0 ? ret : hold(fd, key, &it) ?: q_done(fd, &it);
 }
 
-/* Gets keys a, b, c, ... of which none was there before. */
+/* Gets keys a, b, c, ... that were not in the queue before. */
 static int hold_letters(int fd, int n, struct item *its)
 {
 	for (int i = 0; i < n; i++) {
@@ -189,7 +189,7 @@ static int hold_letters(int fd, int n, struct item *its)
 	return 0;
 }
 
-/* What always holds between the figures. */
+/* Relations between the statistics that hold in every state. */
 static bool balanced(int fd)
 {
 	struct wq_stat st = q_stat(fd);
@@ -271,7 +271,7 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(offsetof(struct wq_rec, state), offsetof(struct wq_rec, failures));
 }
 
-/* ---- what the limiters say ---- */
+/* ---- delays of the limiters ---- */
 
 TEST(limiter_exponential_doubles_up_to_its_maximum)
 {
@@ -294,7 +294,10 @@ TEST(limiter_exponential_saturates_and_does_not_expire_early)
 
 		for (int n = 0; n < 140; n++) {
 			now = minutes(q, "a");
-			/* below a minute it may be ready meanwhile, and 292 years run out */
+			/*
+			 * below a minute the key may become ready during the test, and 292
+			 * years is the maximum
+			 */
 			if (n > 41 || bases[i] > 1) {
 				ASSERT_LE(last, now + 1) {
 					TH_LOG("base %lld failure %d", bases[i], n);
@@ -476,7 +479,7 @@ static const struct refused refused[] = {
 	{ -EINVAL, 1, { { .kind = 6, .base = 1, .max = 1 } } },
 	{ -EINVAL, 1, { { .kind = 0xffffffff } } },
 	{ -EINVAL, 3, { MAX_OF(2), EXPONENTIAL(1, 2), { .kind = 6 } } },
-	/* figures out of their range */
+	/* numbers out of their range */
 	{ -ERANGE, 1, { EXPONENTIAL(-1, 1) } },
 	{ -ERANGE, 1, { EXPONENTIAL(1, -1) } },
 	{ -ERANGE, 1, { EXPONENTIAL(INT64_MIN, 1) } },
@@ -501,7 +504,7 @@ static const struct refused refused[] = {
 	{ -EINVAL, 2, { { .kind = WQ_LIMITER_MAX_WAIT, .max = 1, .n = 1 }, EXPONENTIAL(1, 2) } },
 	{ -EINVAL, 2, { { .kind = WQ_LIMITER_MAX_WAIT, .max = 1, .base = 1 }, EXPONENTIAL(1, 2) } },
 	{ -EINVAL, 2, { { .kind = WQ_LIMITER_MAX_WAIT, .max = 1, .rate = 1 }, EXPONENTIAL(1, 2) } },
-	/* fewer than they say, or more */
+	/* fewer limiters than they contain, or more */
 	{ -EINVAL, 1, { MAX_OF(0) } },
 	{ -EINVAL, 2, { MAX_OF(0), EXPONENTIAL(1, 2) } },
 	{ -EINVAL, 1, { MAX_OF(1) } },
@@ -630,7 +633,7 @@ TEST(open_with_a_nonzero_reserved_field_fails_with_EINVAL)
 	ASSERT_EQ(0, q_bind(fd, "", 0, 0, 0));
 }
 
-/* Binds files that root opened, as a user who owns nothing and may no more than that. */
+/* Binds files that root opened, as a user without files and privileges. */
 static int charge_check(const int *fds, const struct wq_info *info)
 {
 	struct wq_open op;
@@ -863,7 +866,7 @@ TEST_F(hours, add_rate_limited_large_array_delays_each_key_by_its_own_failures)
 		snprintf(key, sizeof(key), "%03d", i);
 		ASSERT_EQ(i % 7 ?: -ENOENT, failures(self->q, key));
 	}
-	/* without those that failed less often than n times: 2^(n-1) hours */
+	/* a key that failed n times waits 2^(n-1) hours */
 	for (int n = 1; n < 7; n++) {
 		ASSERT_EQ(60 << (n - 1), due(self->q));
 		for (int i = n; i < KEYS; i += 7) {
@@ -982,7 +985,7 @@ TEST_F(hours, get_returns_the_failures_of_a_key)
 	free(a.recs);
 }
 
-/* "The keys, each as get told it": one that failed says so in its record. */
+/* The ABI says "The keys, each as get told it": the record of a failed key has its failures. */
 TEST_F(hours, done_accepts_the_array_of_get)
 {
 	struct array a = array_new(4096);
@@ -1017,7 +1020,7 @@ TEST_F(hours, done_retains_a_failed_key)
 	ASSERT_EQ(0, st.ready);
 	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
 
-	/* it goes on where it was */
+	/* the failures continue from their count */
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	ASSERT_EQ(0, q_stat(self->q).retained);
 	ASSERT_EQ(1, q_stat(self->q).failed);
@@ -1393,7 +1396,7 @@ TEST_F(at_once, drain_ends_if_the_last_key_is_done_RETRY)
 	ASSERT_EQ(1, q_stat(self->q).dropped);
 }
 
-/* ---- done, and get in the same call ---- */
+/* ---- done_get ---- */
 
 TEST_F(hours, done_get_returns_the_next_keys)
 {
@@ -1763,7 +1766,7 @@ TEST_F(hours, done_get_fails_with_EINTR_and_keeps_the_done)
 		ASSERT_EQ(0, q_stat(self->q).held);
 		ASSERT_EQ(i + 1, failures(self->q, "a"));
 		ASSERT_EQ(0, w->done.next.count);
-		/* as after a get: what was left */
+		/* the rest of the timeout, as after a get */
 		ASSERT_GE(20 * SEC - 100 * MS, w->done.timeout);
 		ASSERT_LT(5 * SEC, w->done.timeout);
 	}
@@ -1933,7 +1936,7 @@ TEST(query_requeues_are_the_limiters_and_failures_are_always_counted)
 	}
 }
 
-/* include/linux/wq.h: it is remembered where the limiter goes by it. */
+/* include/linux/wq.h: failures are retained if the limiter uses them. */
 TEST(limiter_bucket_retains_no_key)
 {
 	int q = limited(BUCKET(WQ_QPS(1), 100));
@@ -2031,7 +2034,7 @@ TEST(max_keys_counts_retained_keys_until_forget_or_cancel)
 	ASSERT_EQ(2, q_stat(q).keys);
 	ASSERT_EQ(-ENOSPC, q_add(q, "c"));
 	ASSERT_EQ(-ENOSPC, retry(q, "c"));
-	/* who is there needs no room */
+	/* a key that is there needs no room */
 	ASSERT_EQ(0, hold(q, "a", &it));
 	ASSERT_EQ(0, q_done(q, &it));
 	ASSERT_EQ(1, failures(q, "a"));
@@ -2119,7 +2122,7 @@ TEST_F(hours, query_cancel_and_forget_with_bad_input_fail)
 	free(key);
 }
 
-/* ---- who may ---- */
+/* ---- permissions ---- */
 
 TEST_F(hours, forget_works_on_read_only_and_write_only_files)
 {
@@ -2256,7 +2259,7 @@ TEST_F(hours, done_RETRY_with_a_killed_worker_loses_no_key)
 	EXPECT_EQ(0, st.failed);
 	EXPECT_LE(3 * KEYS, st.retries);
 	EXPECT_LE(4 * KEYS, st.dones);
-	/* each run but the last one of a key made the next */
+	/* each run of a key but the last caused the next one */
 	EXPECT_EQ(st.dones, KEYS + st.retries);
 	EXPECT_TRUE(balanced(q));
 	q_unlink("selftest-workers");

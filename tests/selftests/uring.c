@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * io_uring's poll: a request that waits for a queue is answered when a get would
- * not wait, and when the queue hangs up.
- */
+/* io_uring's poll: a request completes when a get would not wait, and when the queue hangs up. */
 #include "wq_test.h"
 
 #include <poll.h>
@@ -56,7 +53,7 @@ static int ring_submit(struct ring *r, const struct io_uring_sqe *sqe)
 	return syscall(SYS_io_uring_enter, r->fd, 1, 0, 0, NULL, 0) == 1 ? 0 : -errno;
 }
 
-/* Asks for these events of a file, once or each time. */
+/* Requests these events of a file, once or each time. */
 static int ring_poll(struct ring *r, int fd, unsigned int events, bool multi, __u64 data)
 {
 	struct io_uring_sqe sqe = {
@@ -67,7 +64,7 @@ static int ring_poll(struct ring *r, int fd, unsigned int events, bool multi, __
 	return ring_submit(r, &sqe);
 }
 
-/* The next answer, after up to so many ms; false: none came. */
+/* The next completion within ms, or false. */
 static bool ring_next(struct ring *r, struct io_uring_cqe *cqe, int ms)
 {
 	struct pollfd p = { .fd = r->fd, .events = POLLIN };
@@ -75,7 +72,7 @@ static bool ring_next(struct ring *r, struct io_uring_cqe *cqe, int ms)
 
 	if (head == __atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE)) {
 		poll(&p, 1, ms);
-		/* what was to be done in this task is done by a call */
+		/* a system call runs the pending work of this task */
 		syscall(SYS_io_uring_enter, r->fd, 0, 0, IORING_ENTER_GETEVENTS, NULL, 0);
 		if (head == __atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE))
 			return false;
@@ -85,7 +82,7 @@ static bool ring_next(struct ring *r, struct io_uring_cqe *cqe, int ms)
 	return true;
 }
 
-/* What the next answer says, which came within 20 s to this request. */
+/* The result of the next completion, which is of this request and comes within 20 s. */
 static int answer(struct ring *r, __u64 data)
 {
 	struct io_uring_cqe cqe;
@@ -101,7 +98,7 @@ static bool silent(struct ring *r)
 
 	if (!ring_next(r, &cqe, 50))
 		return true;
-	SAY("expected no completion, seen data %llu result %d\n", cqe.user_data, cqe.res);
+	COMMENT("expected no completion, seen data %llu result %d\n", cqe.user_data, cqe.res);
 	return false;
 }
 

@@ -12,7 +12,7 @@
 #include <sys/klog.h>
 
 
-/* Of a test, for the harness's alarm: in virtual time, too. */
+/* Time limit of a test, also in virtual time. */
 #define LIMIT	(60 * 24 * 3600)
 
 FIXTURE(virtual) { int q; };
@@ -113,7 +113,7 @@ TEST_F_TIMEOUT(virtual, add_after_an_earlier_time_wakes_a_thread_that_sleeps_for
 
 /* ---- leases ---- */
 
-/* Binds the test's queue anew, to one with leases. */
+/* Replaces the test's queue by one with leases. */
 static int with_lease(int *q, __s64 lease)
 {
 	close(*q);
@@ -121,7 +121,7 @@ static int with_lease(int *q, __s64 lease)
 	return *q < 0 ? *q : 0;
 }
 
-/* Gets a key that is ready; tells when that was. */
+/* Gets a ready key; returns the time of the get. */
 static __s64 hold(int fd, const char *key, struct item *it)
 {
 	__s64 begun = now_ns();
@@ -201,7 +201,7 @@ TEST_F_TIMEOUT(virtual, lease_expires_after_shutdown, LIMIT)
 	EXPECT_IN_TIME(lateness(self->q, "held", end) - 1 * MS);
 }
 
-/* ---- a drain that waits for more than 30 s says so in the kernel's log ---- */
+/* ---- the kernel log of a drain that waits for more than 30 s ---- */
 
 FIXTURE(drain) {
 	int q;
@@ -221,7 +221,7 @@ FIXTURE_TEARDOWN(drain)
 	close(self->q);
 }
 
-/* How many lines of the kernel's log have this text; line: the last one. */
+/* The number of lines of the kernel log that have this text; line is the last of them. */
 static int logged(const char *text, char *line, size_t size)
 {
 	static char log[1 << 19];
@@ -239,8 +239,8 @@ static int logged(const char *text, char *line, size_t size)
 	return len < 0 ? -errno : n;
 }
 
-/* The test's end discards what isn't written yet. */
-static void say(const char *line)
+/* The end of the test discards output that is still buffered. */
+static void print_line(const char *line)
 {
 	printf("# %s\n", line);
 	fflush(stdout);
@@ -290,7 +290,7 @@ TEST_F_TIMEOUT(drain, drain_logs_pending_keys_once_after_30_s, LIMIT)
 	ASSERT_EQ(1, logged(self->name, line, sizeof(line))) {
 		TH_LOG("at 30.5 s");
 	}
-	say(line);
+	print_line(line);
 	EXPECT_NE(NULL, strstr(line, "\"is-held\""));
 	EXPECT_NE(NULL, strstr(line, "1 ready"));
 	EXPECT_NE(NULL, strstr(line, "1 processing"));
@@ -388,7 +388,7 @@ TEST_F_TIMEOUT(drain, drain_log_escapes_keys, LIMIT)
 		pids[i] = waiting_drainer(q);
 		sleep_ms(31000);
 		ASSERT_EQ(1, logged(name, line, sizeof(line)));
-		say(line);
+		print_line(line);
 		EXPECT_NE(NULL, strstr(line, keys[i].escaped)) {
 			TH_LOG("no %s", keys[i].escaped);
 		}
@@ -416,7 +416,7 @@ TEST_F_TIMEOUT(drain, drain_log_of_many_long_keys_is_one_line_with_the_number, L
 	pid = waiting_drainer(self->q);
 	sleep_ms(31000);
 	ASSERT_EQ(1, logged(self->name, line, sizeof(line)));
-	say(line);
+	print_line(line);
 	EXPECT_NE(NULL, strstr(line, "100 processing"));
 	EXPECT_NE(NULL, strstr(line, "221 ready"));
 	EXPECT_GT(1024, strlen(line));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the selftests of /dev/wq share: the verbs as one call each, packed
- * arrays, children, and pages that end in a hole.
+ * Shared by the selftests of /dev/wq: a function for each verb, packed arrays, children, and
+ * memory that ends before an unmapped page.
  *
- * A call returns what the verb says, or -errno.  Nothing here goes by libwq:
- * these tests prove the ABI that libwq stands on.
+ * A call returns the verb's result, or -errno. libwq is not used, because these tests prove the
+ * ABI that libwq needs.
  */
 #ifndef WQ_TEST_H
 #define WQ_TEST_H
@@ -50,7 +50,7 @@ static inline int verb(int fd, unsigned long nr, void *arg)
 /* ---- verdicts that print the first difference ---- */
 
 /* A comment in the TAP output. */
-#define SAY(...) do {							\
+#define COMMENT(...) do {							\
 	printf("# " __VA_ARGS__);					\
 	fflush(stdout);							\
 } while (0)
@@ -58,7 +58,7 @@ static inline int verb(int fd, unsigned long nr, void *arg)
 static inline bool equal(const char *what, long long expected, long long seen)
 {
 	if (expected != seen)
-		SAY("%s: expected %lld, seen %lld\n", what, expected, seen);
+		COMMENT("%s: expected %lld, seen %lld\n", what, expected, seen);
 	return expected == seen;
 }
 
@@ -67,7 +67,7 @@ static inline bool within(const char *what, long long least, long long most, lon
 	bool is = seen >= least && seen <= most;
 
 	if (!is)
-		SAY("%s: expected %lld to %lld, seen %lld\n", what, least, most, seen);
+		COMMENT("%s: expected %lld to %lld, seen %lld\n", what, least, most, seen);
 	return is;
 }
 
@@ -78,7 +78,7 @@ static inline bool equal_bytes(const char *what, const void *expected, const voi
 
 	for (size_t i = 0; i < size; i++) {
 		if (e[i] != s[i]) {
-			SAY("%s: byte %zu: expected %#x, seen %#x\n", what, i, e[i], s[i]);
+			COMMENT("%s: byte %zu: expected %#x, seen %#x\n", what, i, e[i], s[i]);
 			return false;
 		}
 	}
@@ -92,7 +92,7 @@ static inline bool all(const void *p, int c, size_t n)
 
 	for (size_t i = 0; i < n; i++) {
 		if (b[i] != c) {
-			SAY("byte %zu of %zu: expected %#x, seen %#x\n", i, n, c, b[i]);
+			COMMENT("byte %zu of %zu: expected %#x, seen %#x\n", i, n, c, b[i]);
 			return false;
 		}
 	}
@@ -257,7 +257,7 @@ static inline int q_list(int fd, struct array *a, __u32 most, __u64 *cursor)
 	return ret;
 }
 
-/* Row number i of what list told. */
+/* Record number i of an array that list filled. */
 static inline struct wq_list_rec *row_at(struct array *a, unsigned int i)
 {
 	char *row = a->recs;
@@ -277,7 +277,7 @@ static inline struct wq_list_rec *row_next(struct wq_list_rec *row)
 struct item {
 	__u64 token;
 	size_t len;
-	char key[WQ_MAX_KEY + 1];	/* with a NUL behind it */
+	char key[WQ_MAX_KEY + 1];	/* with a NUL at the end */
 };
 
 union one {
@@ -285,7 +285,7 @@ union one {
 	__u64 room[WQ_REC_SIZE(WQ_MAX_KEY) / 8];
 };
 
-/* 1 newly dirty, 0 coalesced, or the key's own error. */
+/* 1 newly dirty, 0 coalesced, or the key's error. */
 static inline int q_addn(int fd, const void *key, size_t len)
 {
 	union one one;
@@ -344,7 +344,7 @@ static inline int q_get(int fd, struct item *item, __s64 timeout)
 	return 0;
 }
 
-/* 0 done, 1 ready again, or the key's own error. */
+/* 0 done, 1 ready again, or the key's error. */
 static inline int q_donen(int fd, const void *key, size_t len, __u64 token)
 {
 	union one one;
@@ -368,7 +368,7 @@ static inline int q_done_key(int fd, const char *key)
 	return q_donen(fd, key, strlen(key), 0);
 }
 
-/* 0 touched, or the key's own error. */
+/* 0 touched, or the key's error. */
 static inline int q_touchn(int fd, const void *key, size_t len, __u64 token)
 {
 	union one one;
@@ -467,7 +467,7 @@ static inline bool same(const struct wq_stat *before, int fd)
 	was.unfinished = now.unfinished;
 	was.longest = now.longest;
 	was.next_due = now.next_due;
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		const char *a = (char *)&was + fields[i].off, *b = (char *)&now + fields[i].off;
 		__u64 expected = 0, seen = 0;
 
@@ -499,7 +499,7 @@ static inline int q_dev(int oflag)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Opens the device and binds it; an empty name makes a private queue. */
+/* Opens the device and binds it to a queue; an empty name creates a private queue. */
 static inline int q_open(const char *name, int oflag, __u32 flags, __u32 mode, __u32 max_keys)
 {
 	int fd = q_dev(oflag), ret;
@@ -524,7 +524,7 @@ static inline int q_attach(const char *name, int oflag)
 	return q_open(name, oflag, 0, 0, 0);
 }
 
-/* Binds a file to a new queue with leases; an empty name makes a private queue. */
+/* Binds a file to a new queue with leases; an empty name creates a private queue. */
 static inline int q_bind_lease(int fd, const char *name, __u32 max_keys, __s64 lease)
 {
 	struct wq_open op = {
@@ -580,7 +580,7 @@ static inline int q_drain(int fd)
 	return q_end(fd, WQ_SHUTDOWN_DRAIN);
 }
 
-/* A named queue of this test's own, and one open file of it. */
+/* A named queue for this test, and an open file of it. */
 FIXTURE(queue) {
 	int q;
 	char name[WQ_NAME_MAX];
@@ -597,9 +597,9 @@ FIXTURE_TEARDOWN(queue)
 {
 	struct wq_stat st = q_stat(self->q);
 
-	/* whatever happened: every run that began is going on, done or given back */
+	/* in every state: a key that was got is processing, done or given back */
 	EXPECT_EQ(st.gets, st.processing + st.dones + st.given_back);
-	/* a key may be delayed and something else as well */
+	/* a delayed key may be ready or processing as well, so keys is no sum then */
 	EXPECT_LE(st.ready + st.processing, st.keys);
 	if (!st.delayed && !st.dropped)
 		EXPECT_EQ(st.keys, st.ready + st.processing);
@@ -611,7 +611,7 @@ FIXTURE_TEARDOWN(queue)
 
 /* ---- children ---- */
 
-/* As fork(), but the child doesn't outlive the test. */
+/* As fork(), but the child is killed when the test ends. */
 static inline pid_t child(void)
 {
 	pid_t pid = fork();
@@ -621,7 +621,7 @@ static inline pid_t child(void)
 	return pid;
 }
 
-/* The child's exit status; 1000 and more: the signal that killed it. */
+/* The child's exit status, or 1000 plus the signal that killed it. */
 static inline int reap(pid_t pid)
 {
 	int status;
@@ -654,7 +654,7 @@ static inline char proc_state(pid_t pid)
 	return state;
 }
 
-/* Waits until the child waits.  A short sleep looks the same, so it must be seen four times. */
+/* Waits until the child sleeps. Four samples tell a wait from a short sleep. */
 static inline bool asleep(pid_t pid)
 {
 	char state = '?';
@@ -666,7 +666,7 @@ static inline bool asleep(pid_t pid)
 		sleep_ms(3);
 	}
 	if (seen < 4)
-		SAY("process %d: expected state S or D, seen %c\n", pid, state);
+		COMMENT("process %d: expected state S or D, seen %c\n", pid, state);
 	return seen == 4;
 }
 
@@ -733,7 +733,7 @@ static inline void *shared(size_t size)
 	return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
-/* A place of so many good bytes (a multiple of 8), with a hole behind it. */
+/* A buffer of good bytes (a multiple of 8) that ends before an unmapped page. */
 static inline void *edge(size_t good)
 {
 	size_t page = sysconf(_SC_PAGESIZE);

@@ -112,6 +112,9 @@ stats() {
 }
 stat_is() { [ "$(stats "$1")" = "$2" ]; }
 
+# queue [OPTION...]: creates the test's queue $q; unlink it in cleanup
+queue() { succeeds wq create "${q:?}" "$@"; }
+
 # unlink_queues PREFIX: all queues with a name that begins so
 unlink_queues() {
 	local name

@@ -28,9 +28,6 @@ mkfifo "$gate"
 exec 9<>"$gate"
 let_through() { echo >&9; }
 
-# queue [OPTION...]: creates $q; cleanup unlinks it
-queue() { succeeds wq create $q "$@"; }
-
 cleanup() {
 	local mount=$dir/full
 	[ ! -S "$top/tmux" ] || tmux -S "$top/tmux" kill-server

@@ -587,65 +587,65 @@ static int call_close(struct world *w)
 }
 
 FIXTURE_VARIANT_ADD(faults, open_of_the_device) { .setup = no_keys, .call = call_open_device };
-FIXTURE_VARIANT_ADD(faults, OPEN_of_a_private_queue) {
+FIXTURE_VARIANT_ADD(faults, open_of_a_private_queue) {
 	.setup = no_keys, .call = call_open_private
 };
-FIXTURE_VARIANT_ADD(faults, OPEN_with_limiters_and_a_lease) {
+FIXTURE_VARIANT_ADD(faults, open_with_limiters_and_a_lease) {
 	.setup = no_keys, .call = call_open_limited
 };
-FIXTURE_VARIANT_ADD(faults, OPEN_of_a_new_name) { .setup = no_keys, .call = call_open_create };
-FIXTURE_VARIANT_ADD(faults, OPEN_of_a_name) { .setup = no_keys, .call = call_open_attach };
-FIXTURE_VARIANT_ADD(faults, UNLINK) { .setup = no_keys, .call = call_unlink };
-FIXTURE_VARIANT_ADD(faults, INFO) { .setup = no_keys, .call = call_info };
-FIXTURE_VARIANT_ADD(faults, QUEUES) { .setup = no_keys, .call = call_queues };
-FIXTURE_VARIANT_ADD(faults, ADD_of_one_key) { .setup = one_key, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_of_the_longest_key) { .setup = one_long_key, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_with_results) { .setup = forty_keys, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_without_results) { .setup = large_array, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_where_the_table_grows) {
+FIXTURE_VARIANT_ADD(faults, open_of_a_new_name) { .setup = no_keys, .call = call_open_create };
+FIXTURE_VARIANT_ADD(faults, open_of_a_name) { .setup = no_keys, .call = call_open_attach };
+FIXTURE_VARIANT_ADD(faults, unlink) { .setup = no_keys, .call = call_unlink };
+FIXTURE_VARIANT_ADD(faults, info) { .setup = no_keys, .call = call_info };
+FIXTURE_VARIANT_ADD(faults, queues) { .setup = no_keys, .call = call_queues };
+FIXTURE_VARIANT_ADD(faults, add_of_one_key) { .setup = one_key, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_of_the_longest_key) { .setup = one_long_key, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_with_results) { .setup = forty_keys, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_without_results) { .setup = large_array, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_that_grows_the_table) {
 	.setup = keys_onto_many, .call = call_add
 };
-FIXTURE_VARIANT_ADD(faults, ADD_of_what_is_there) { .setup = ready_keys, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_of_what_is_processed) {
+FIXTURE_VARIANT_ADD(faults, add_of_ready_keys) { .setup = ready_keys, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_of_processing_keys) {
 	.setup = keys_to_held_ones, .call = call_add
 };
-FIXTURE_VARIANT_ADD(faults, ADD_of_a_first_delayed_key) { .setup = one_delayed, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_of_delayed_keys) { .setup = many_delayed, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_rate_limited) {
+FIXTURE_VARIANT_ADD(faults, add_of_a_first_delayed_key) { .setup = one_delayed, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_of_delayed_keys) { .setup = many_delayed, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_rate_limited) {
 	.setup = rate_limited, .call = call_add, .counts = true
 };
-FIXTURE_VARIANT_ADD(faults, GET_of_some) { .setup = ready_keys, .call = call_get };
-FIXTURE_VARIANT_ADD(faults, GET_of_all) { .setup = ready_keys, .call = call_get_all };
-FIXTURE_VARIANT_ADD(faults, GET_of_the_longest_key) { .setup = a_ready_long_key, .call = call_get };
-FIXTURE_VARIANT_ADD(faults, GET_of_one_long_key) {
+FIXTURE_VARIANT_ADD(faults, get_of_some) { .setup = ready_keys, .call = call_get };
+FIXTURE_VARIANT_ADD(faults, get_of_all) { .setup = ready_keys, .call = call_get_all };
+FIXTURE_VARIANT_ADD(faults, get_of_the_longest_key) { .setup = a_ready_long_key, .call = call_get };
+FIXTURE_VARIANT_ADD(faults, get_of_one_long_key) {
 	.setup = a_ready_long_key, .call = call_get_one
 };
-FIXTURE_VARIANT_ADD(faults, DONE) { .setup = held_keys, .call = call_done, .again = -ESTALE };
-FIXTURE_VARIANT_ADD(faults, DONE_and_retry) {
+FIXTURE_VARIANT_ADD(faults, done) { .setup = held_keys, .call = call_done, .again = -ESTALE };
+FIXTURE_VARIANT_ADD(faults, done_retry) {
 	.setup = held_for_retry, .call = call_done, .again = -ESTALE
 };
-FIXTURE_VARIANT_ADD(faults, DONE_and_after) {
+FIXTURE_VARIANT_ADD(faults, done_after) {
 	.setup = held_for_later, .call = call_done, .again = -ESTALE
 };
-FIXTURE_VARIANT_ADD(faults, DONE_and_get) {
+FIXTURE_VARIANT_ADD(faults, done_get) {
 	.setup = held_keys, .call = call_done_get, .again = -ESTALE
 };
-FIXTURE_VARIANT_ADD(faults, DONE_and_get_of_one_long_key) {
+FIXTURE_VARIANT_ADD(faults, done_get_of_one_long_key) {
 	.setup = one_held_before_a_long_key, .call = call_done_get_one, .again = -ESTALE
 };
-FIXTURE_VARIANT_ADD(faults, TOUCH) { .setup = held_keys, .call = call_touch };
-FIXTURE_VARIANT_ADD(faults, QUERY) { .setup = a_ready_long_key, .call = call_query };
-FIXTURE_VARIANT_ADD(faults, CANCEL) {
+FIXTURE_VARIANT_ADD(faults, touch) { .setup = held_keys, .call = call_touch };
+FIXTURE_VARIANT_ADD(faults, query) { .setup = a_ready_long_key, .call = call_query };
+FIXTURE_VARIANT_ADD(faults, cancel) {
 	.setup = a_ready_long_key, .call = call_cancel, .again = -ENOENT
 };
-FIXTURE_VARIANT_ADD(faults, CANCEL_of_a_failed_key) {
+FIXTURE_VARIANT_ADD(faults, cancel_of_a_failed_key) {
 	.setup = a_failed_long_key, .call = call_cancel, .again = -ENOENT
 };
-FIXTURE_VARIANT_ADD(faults, FORGET) { .setup = a_failed_long_key, .call = call_forget };
-FIXTURE_VARIANT_ADD(faults, LIST) { .setup = held_for_retry, .call = call_list };
-FIXTURE_VARIANT_ADD(faults, STAT) { .setup = held_keys, .call = call_stat };
-FIXTURE_VARIANT_ADD(faults, SHUTDOWN) { .setup = many_delayed, .call = call_shutdown };
-FIXTURE_VARIANT_ADD(faults, SHUTDOWN_and_drain) { .setup = no_keys, .call = call_drain };
+FIXTURE_VARIANT_ADD(faults, forget) { .setup = a_failed_long_key, .call = call_forget };
+FIXTURE_VARIANT_ADD(faults, list) { .setup = held_for_retry, .call = call_list };
+FIXTURE_VARIANT_ADD(faults, stat) { .setup = held_keys, .call = call_stat };
+FIXTURE_VARIANT_ADD(faults, shutdown) { .setup = many_delayed, .call = call_shutdown };
+FIXTURE_VARIANT_ADD(faults, drain) { .setup = no_keys, .call = call_drain };
 FIXTURE_VARIANT_ADD(faults, poll) { .setup = ready_keys, .call = call_poll };
 FIXTURE_VARIANT_ADD(faults, epoll) { .setup = ready_keys, .call = call_epoll };
 FIXTURE_VARIANT_ADD(faults, fdinfo) { .setup = held_keys, .call = call_fdinfo };

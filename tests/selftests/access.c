@@ -302,8 +302,8 @@ static int put_map(pid_t pid, const char *file, const char *map)
 }
 
 /*
- * A child that is BOB of group OTHERS in a namespace of his own with these maps, and
- * has all capabilities there; after that it runs fn.
+ * A child that runs fn as BOB of group OTHERS, in a user namespace of its own with these maps
+ * and all capabilities.
  */
 static int in_namespace(const char *uids, const char *gids, const char *name,
 			int (*fn)(const char *name))
@@ -523,7 +523,7 @@ TEST_F(users, an_unreadable_queue_leaks_nothing)
 	kill(holder, SIGKILL);
 	reap(holder);
 	ASSERT_EQ(0, ret);
-	/* and by default there is no way, not even to names */
+	/* by default the directories are not accessible, so not even names are visible */
 	ASSERT_EQ(0, debug.st_mode & 077);
 	ASSERT_EQ(0, tracing.st_mode & 077);
 }

@@ -178,7 +178,7 @@ TEST_F(queue, add_EFAULT_at_any_result_returns_the_right_count)
 TEST_F(queue, add_fails_with_EINVAL_if_records_do_not_fill_their_buffer)
 {
 	static const struct {
-		int size, count;	/* more than there is */
+		int size, count;	/* more than the array has */
 	} bad[] = {
 		{ 8, 0 }, { 1, 0 }, { -1, 0 }, { -8, 0 }, { -24, 0 }, { -32, 0 }, { 0, 1 },
 		{ 0, -1 }, { 0, -N }, { 32, 0 }, { 0, 1000000 }, { -N * 32, 0 },

@@ -161,7 +161,7 @@ TEST(failed_verb_writes_no_more)
 				was.add.flags = 1U << 31;
 			else if (how == 1)	/* a bad address, if the struct has one */
 				was.add.keys.addr = 0;
-			else			/* nothing there any more */
+			else			/* no such key any more */
 				close(q), q = q_private(0);
 			now = was;
 			verb(q, verbs[i].nr, &now);
@@ -256,7 +256,7 @@ TEST_F(queue, query_of_a_write_only_file_returns_the_state_only)
 
 /* ---- arrays ---- */
 
-/* Lets the kernel take as much memory as a call with this room will, and dirty it. */
+/* Makes the kernel allocate as much memory as a call with this room does, and fill it. */
 static void dirty(int q, __u32 room)
 {
 	void *dirt = malloc(room);

@@ -713,7 +713,7 @@ TEST_F_TIMEOUT(faults, verb_survives_failure_of_each_allocation_and_copy, 600)
 		world_end(&w);
 		if (!fired)
 			break;
-		/* without an end there is something wrong with the injection */
+		/* if there is no end, the injection does not work */
 		ASSERT_GT(1000, n);
 	}
 	TH_LOG("faults injected: %d", n - 1);

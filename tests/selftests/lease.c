@@ -866,7 +866,7 @@ TEST_F(used, touch_struct_of_a_bad_size_fails)
 		a = good();
 		a.touch.size = huge[i];
 		ret = call(self->q, &a);
-		/* whichever it meets first: its own limit, or a hole */
+		/* the limit of the size or unmapped memory, in any order */
 		ASSERT_TRUE(ret == -E2BIG || ret == -EFAULT);
 	}
 	/* as if zeros followed: no key */
@@ -966,7 +966,7 @@ TEST_F(used, touch_results_at_a_bad_address_fail_with_EFAULT)
 TEST_F(used, touch_fails_with_EINVAL_if_records_do_not_fill_their_buffer)
 {
 	static const struct {
-		int size, count;	/* more than there is */
+		int size, count;	/* more than the array has */
 	} bad[] = {
 		{ 8, 0 }, { 1, 0 }, { -1, 0 }, { -8, 0 }, { -24, 0 }, { -32, 0 }, { 0, 1 },
 		{ 0, -1 }, { 0, 1000000 }, { 24, 1 },
@@ -976,7 +976,10 @@ TEST_F(used, touch_fails_with_EINVAL_if_records_do_not_fill_their_buffer)
 		struct args a = good();
 
 		memset(in.room + WQ_REC_SIZE(4) / 8, 0, 64);
-		/* none of them is good: else the one before a bad end would hold */
+		/*
+		 * all records are bad, because a good record before the bad end would take
+		 * effect
+		 */
 		in.rec.token = 1000;
 		a.touch.keys.size += bad[i].size;
 		a.touch.keys.count += bad[i].count;

@@ -122,7 +122,7 @@ FIXTURE_TEARDOWN(limits)
 	q_unlink(self->name);
 }
 
-/* As user(), which starts with the others: a barrier of so many. */
+/* Waits for all others: a barrier. */
 static void meet(int *met, int all)
 {
 	__atomic_add_fetch(met, 1, __ATOMIC_SEQ_CST);
@@ -156,7 +156,7 @@ static int queues_until_refused(const char *name, int who, __u32 max_keys, int *
 	return q == -ENOSPC ? n - 1 : -1;
 }
 
-/* PROCS processes of BOB at once; how many queues they had in all, or -1. */
+/* Runs PROCS processes of BOB; returns the number of their queues in all, or -1. */
 static int all_at_once(const char *name, __u32 max_keys)
 {
 	int *shm = shared(4096), *met = shm + PROCS, sum = 0;
@@ -203,7 +203,7 @@ static int fork_and_dup(const char *name)
 	if (!pid)
 		_exit(q_private(1) == -ENOSPC ? 0 : 1);
 	CHECK(!reap(pid));
-	/* and as long as one file is left it is one */
+	/* the queue counts as long as a file is open */
 	pid = child();
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -463,7 +463,7 @@ TEST_F(limits, quota_of_a_user_namespace_is_its_creators)
 	/* as newuidmap does, by /etc/subuid: 65,536 users more for BOB */
 	snprintf(map, sizeof(map), "0 %d 1\n1 100000 65536", BOB);
 	ASSERT_EQ(10, queues_of_a_namespace_of(BOB, map));
-	/* but one that root made is many users as this machine is */
+	/* the users of a namespace that root created are separate users */
 	ASSERT_EQ(30, queues_of_a_namespace_of(0, "0 100000 65536"));
 }
 

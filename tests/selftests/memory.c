@@ -321,7 +321,7 @@ struct run {
 	bool stop;
 };
 
-/* Adds to a queue of its own and to the named one, until it has no more memory. */
+/* Adds to a private queue and to the named one, until the cgroup has no more memory. */
 static int use_up(const char *name, struct run *run)
 {
 	int own = q_private(1000000), q = q_attach(name, O_RDWR), ret;

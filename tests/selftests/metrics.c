@@ -135,7 +135,7 @@ TEST_F(queue, stat_unfinished_and_longest_are_exact_after_consumers_die)
 		ASSERT_EQ(0, TIMED(held[i].got, q_get(held[i].fd, &held[i].item, 0)));
 		held[i].is = true;
 	}
-	/* the one with the oldest key first, and the others with one less */
+	/* the consumer with the oldest key first, then the others */
 	for (int i = 0; i < CONSUMERS; i++) {
 		close(fds[i]);
 		for (int j = i; j < KEYS; j += CONSUMERS)
@@ -404,7 +404,7 @@ TEST_F(queue, stat_memory_includes_the_heap_until_shutdown)
 	ASSERT_GE(160, each);
 	ASSERT_EQ(0, q_shutdown(self->q));
 	ASSERT_EQ(MANY, q_stat(self->q).dropped);
-	/* the queue's thread takes them out */
+	/* the queue's thread frees the keys */
 	ASSERT_EVENTUALLY(!q_stat(self->q).keys);
 	ASSERT_GE(empty + (full - empty) / 10, q_stat(self->q).memory);
 	free(a.recs);
@@ -731,7 +731,7 @@ TEST_F(queue, list_returns_state_age_due_failures_and_holder)
 	struct wq_list_rec *row;
 	struct item it;
 
-	/* one that failed and has nothing to do */
+	/* a retained key */
 	q_add_flags(self->q, "kept", 0, WQ_ADD_RATE_LIMITED);
 	ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
 	ASSERT_EQ(0, q_done(self->q, &it));
@@ -865,7 +865,7 @@ TEST_F(queue, list_into_small_buffers_returns_every_key_once)
 	}
 }
 
-/* One thread's keys, each with a name of its own, that come and go again. */
+/* Keys that a thread adds and finishes, each of them once. */
 #define TRANSIENT	100000
 #define AT_ONCE		2000
 
@@ -907,7 +907,7 @@ TEST_F(queue, list_returns_a_key_once_while_100000_others_come_and_go)
 	pthread_t thread;
 	char *seen;
 
-	/* one that is held, and one that waits for its time */
+	/* a held and a delayed key */
 	q_add(self->q, "held");
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	q_add_after(self->q, "delayed", HOUR);
@@ -1132,7 +1132,7 @@ TEST_F(hundreds, queues_walk_survives_create_and_unlink)
 	int seen[2 * QUEUES], n = 0, q, last, want;
 	__u64 cursor = 0;
 
-	/* up to the first that is one of these */
+	/* up to the first of these */
 	do {
 		ASSERT_EQ(0, list_some(self->dev, self->prefix, 5, &cursor, seen, &n));
 	} while (n < 20);
@@ -1263,7 +1263,7 @@ TEST_F(hundreds, queues_at_a_bad_address_fails_with_EFAULT)
 		ASSERT_EQ(-EFAULT, verb(self->dev, WQ_IOC_QUEUES, &qs)) {
 			TH_LOG("pointer %d", i);
 		}
-		/* a walk may go on from there */
+		/* a walk may continue from there */
 		ASSERT_EQ(0, qs.count);
 		ASSERT_EQ(0, qs.cursor);
 	}

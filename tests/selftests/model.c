@@ -483,7 +483,7 @@ static void random_queue(struct rig *rig, struct ws_gen *g)
 	}
 	if (!rig->p.exponential || !ws_rnd(&g->seed, 3)) {
 		rig->p.burst = 1 + ws_rnd(&g->seed, 10);
-		rig->p.token = 4000 * SEC;	/* as a rate it is exact */
+		rig->p.token = 4000 * SEC;	/* this rate is exact */
 	}
 	g->consumers = rig->consumers;
 	g->expires = expires;

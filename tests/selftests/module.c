@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The module comes and goes: not while a file is open, and without a trace.
- * WQ_KO in the environment is the path of wq.ko; without it nothing is tried.
+ * Loading and removing the module: rmmod fails while a file is open, and leaves nothing behind.
+ * WQ_KO in the environment is the path of wq.ko; without it the tests are skipped.
  */
 #include "wq_test.h"
 
@@ -103,7 +103,7 @@ TEST_F(module, rmmod_after_the_last_close_and_insmod_work)
 	for (int i = 0; i < 5; i++) {
 		int q = q_open(NAME, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
 
-		/* a queue that is only a name does not hold it, and goes along */
+		/* a named queue without open files does not hold the module and is freed with it */
 		ASSERT_LE(0, q);
 		q_add(q, "ready");
 		q_add(q, "held");

@@ -147,7 +147,7 @@ TEST_F(users, unlink_frees_the_name_and_keeps_the_queue_for_open_files)
 	ASSERT_STREQ("old", it.key);
 	ASSERT_EQ(0, q_get(a, &it, 0));
 	ASSERT_STREQ("more", it.key);
-	/* a consumer's keys come back in a queue without a name too */
+	/* an unlinked queue gives back the keys of a consumer, too */
 	close(a);
 	ASSERT_EQ(2, q_stat(b).ready);
 	close(b);
@@ -424,7 +424,7 @@ TEST_F(users, quota_of_keys_of_a_user_is_exact)
 	if (!pid)
 		_exit(keys_of_a_user(self->name));
 	ASSERT_EQ(0, reap(pid));
-	/* and it is free again with his last file */
+	/* the quota is free again after the last close */
 	pid = user(CAROL, GROUP, 0);
 	if (!pid)
 		_exit(keys_of_a_user(self->name));

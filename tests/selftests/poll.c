@@ -9,7 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 
-/* The events that there are, after up to so many ms. */
+/* The events within ms. */
 static int events(int fd, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN | POLLRDNORM };
@@ -133,7 +133,7 @@ TEST_F(queue, poll_wakes_with_POLLHUP_for_the_last_get_after_shutdown)
 	q_shutdown(self->q);
 	pid = child();
 	if (!pid) {
-		/* no event asked for: POLLHUP comes always */
+		/* no event requested: POLLHUP is always reported */
 		_exit(poll(&p, 1, 20000) == 1 && p.revents == POLLHUP ? 0 : 1);
 	}
 	ASSERT_TRUE(asleep(pid));

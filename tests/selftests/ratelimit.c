@@ -14,7 +14,7 @@
 #define RATE_LIMITED	WQ_ADD_RATE_LIMITED
 #define TAKE_LATEST	WQ_ADD_TAKE_LATEST
 
-/* Limiters as WQ_IOC_OPEN takes them. */
+/* Limiters in the form of WQ_IOC_OPEN. */
 #define EXPONENTIAL(b, m)	{ .kind = WQ_LIMITER_EXPONENTIAL, .base = (b), .max = (m) }
 #define FAST_SLOW(f, s, k)	{ .kind = WQ_LIMITER_FAST_SLOW, .n = (k), .base = (f), .max = (s) }
 #define BUCKET(r, k)		{ .kind = WQ_LIMITER_BUCKET, .n = (k), .rate = (r) }
@@ -522,7 +522,7 @@ static const struct refused refused[] = {
 			EXPONENTIAL(1, 2) } },
 	{ -EINVAL, 8, { MAX_OF(3), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), MAX_WAIT(1), MAX_WAIT(1),
 			MAX_WAIT(1), MAX_WAIT(1), EXPONENTIAL(1, 2) } },
-	/* too many, whether they are there or not */
+	/* too many, even if they are at that address */
 	{ -E2BIG, 2, { MAX_OF(0xffffffff), EXPONENTIAL(1, 2) } },
 	{ -E2BIG, WQ_MAX_LIMITERS + 1, { MAX_OF(WQ_MAX_LIMITERS),
 		EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2), EXPONENTIAL(1, 2),
@@ -577,7 +577,7 @@ TEST(open_with_limiters_at_their_bounds_works)
 	ASSERT_LE(0, q);
 	ASSERT_EQ(120, minutes(q, "a"));
 
-	/* 9 * 10^18 ns to fill it, and all that it may hold at the highest rate */
+	/* a time to fill of 9 * 10^18 ns, and the largest burst at the highest rate */
 	ASSERT_LE(0, limited(BUCKET(1, 9)));
 	ASSERT_LE(0, limited(BUCKET(INT64_MAX, 0xffffffff)));
 	ASSERT_LE(0, limited(BUCKET(0, 0xffffffff)));
@@ -1349,7 +1349,7 @@ TEST_F(hours, done_RETRY_after_shutdown_is_dropped_and_counted)
 	ASSERT_EQ(1, q_stat(self->q).dropped);
 	ASSERT_EQ(0, done_with(self->q, &its[1], WQ_OUTCOME_AFTER, HOUR));
 	ASSERT_EQ(0, done_with(self->q, &its[2], WQ_OUTCOME_AFTER, 0));
-	/* the run that was asked for before it comes */
+	/* the pending run, from before the shutdown, is handed out */
 	ASSERT_EQ(WQ_RESULT_READY, done_with(self->q, &its[3], WQ_OUTCOME_AFTER, HOUR));
 	ASSERT_EQ(0, done_with(self->q, &its[4], WQ_OUTCOME_FORGET, 0));
 	st = q_stat(self->q);
@@ -1372,7 +1372,7 @@ TEST_F(hours, shutdown_drops_a_retry_and_keeps_the_failures)
 	ASSERT_EQ(WQ_KEY_FAILED, q_query(self->q, "a"));
 	ASSERT_EQ(1, failures(self->q, "a"));
 	ASSERT_EQ(2, q_stat(self->q).failed);
-	/* the queue's thread cleans up behind it */
+	/* the queue's thread cleans up later */
 	ASSERT_EVENTUALLY(q_stat(self->q).retained == 2);
 	ASSERT_EQ(2, q_stat(self->q).keys);
 	ASSERT_EQ(WQ_KEY_FAILED, forget(self->q, "a"));

@@ -247,7 +247,7 @@ TEST_F_TIMEOUT(queue, stress_give_back_of_consumers_killed_at_any_time, 60)
 	for (int i = 0; i < N; i++)
 		ASSERT_EQ(0, reap(pid[i]));
 	ASSERT_EQ(0, q_stat(self->q).keys);
-	/* every run that began either was done or came back, and then ran again */
+	/* every key that was got was done, or given back and got again */
 	ASSERT_EQ(q_stat(self->q).gets, q_stat(self->q).dones + q_stat(self->q).given_back);
 	ASSERT_EQ(0, w.s->bad);
 }

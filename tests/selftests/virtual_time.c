@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Delays and leases up to 30 days, by the queue's thread and its hrtimer; and drains
- * that wait for long.
- *
- * For a machine whose time jumps to the next timer when it has nothing to do, as
- * User-mode Linux's with time-travel=inf-cpu: see tests/virtual-time.  Anywhere
- * else it takes 30 days.
+ * Delays and leases of up to 30 days with the queue's thread and its hrtimer, and drains that
+ * wait for long. The tests need a machine whose time jumps to the next timer when it is idle,
+ * as User-mode Linux with time-travel=inf-cpu (tests/run virtual-time). On any other machine
+ * they take 30 days.
  */
 #include "wq_test.h"
 

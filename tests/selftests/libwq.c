@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Every call of libwq once, on what its header promises.
- */
+/* Each call of libwq, as its header documents it. */
 #include <kselftest_harness.h>
 
 #include <signal.h>
@@ -31,7 +29,7 @@ FIXTURE_TEARDOWN(libwq)
 	close(self->q);
 }
 
-TEST_F(libwq, a_key_is_added_got_and_done)
+TEST_F(libwq, add_get_and_done_of_a_key)
 {
 	struct wq_item item;
 
@@ -68,7 +66,7 @@ TEST_F(libwq, a_key_has_up_to_1024_bytes)
 	ASSERT_EQ(EINVAL, errno);
 }
 
-TEST_F(libwq, a_get_of_nothing_says_why)
+TEST_F(libwq, get_of_nothing_fails_with_EAGAIN_ETIMEDOUT_or_ESHUTDOWN)
 {
 	struct wq_item item;
 
@@ -84,7 +82,7 @@ TEST_F(libwq, a_get_of_nothing_says_why)
 	ASSERT_EQ(0, wq_drain(self->q));
 }
 
-TEST_F(libwq, query_and_cancel_tell_the_state)
+TEST_F(libwq, query_and_cancel_return_the_state)
 {
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));
 	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, wq_query(self->q, "a", 1));
@@ -95,7 +93,7 @@ TEST_F(libwq, query_and_cancel_tell_the_state)
 	ASSERT_EQ(ENOENT, errno);
 }
 
-TEST_F(libwq, stat_and_info_tell_the_figures)
+TEST_F(libwq, stat_and_info_fill_in_the_statistics_and_limits)
 {
 	struct wq_info info;
 	struct wq_stat st;
@@ -109,7 +107,7 @@ TEST_F(libwq, stat_and_info_tell_the_figures)
 	ASSERT_EQ(WQ_API_VERSION, info.version);
 }
 
-TEST_F(libwq, open_knows_the_flags_of_mq_open)
+TEST_F(libwq, open_accepts_the_flags_of_mq_open)
 {
 	struct wq_stat st;
 	int q;
@@ -135,7 +133,7 @@ TEST_F(libwq, open_knows_the_flags_of_mq_open)
 	ASSERT_EQ(5, st.max_keys);
 }
 
-TEST_F(libwq, a_batch_travels_in_one_call)
+TEST_F(libwq, a_batch_is_added_got_and_done_in_one_call_each)
 {
 	struct wq_batch in = WQ_BATCH_INIT, out = WQ_BATCH_INIT;
 	struct wq_view v;
@@ -186,7 +184,7 @@ TEST_F(libwq, a_batch_has_up_to_1_MiB)
 	wq_batch_free(&b);
 }
 
-TEST_F(libwq, a_batch_that_was_full_can_be_got_into)
+TEST_F(libwq, get_batch_works_with_a_batch_that_was_full)
 {
 	struct wq_batch b = WQ_BATCH_INIT;
 
@@ -200,7 +198,7 @@ TEST_F(libwq, a_batch_that_was_full_can_be_got_into)
 	wq_batch_free(&b);
 }
 
-TEST_F(libwq, list_walks_over_all_keys)
+TEST_F(libwq, list_returns_all_keys)
 {
 	struct wq_batch b = WQ_BATCH_INIT;
 	int seen[50] = { 0 }, ret;
@@ -224,7 +222,7 @@ TEST_F(libwq, list_walks_over_all_keys)
 	wq_batch_free(&b);
 }
 
-TEST_F(libwq, list_tells_all_that_is_known_of_a_key)
+TEST_F(libwq, list_returns_state_failures_holder_and_times_of_each_key)
 {
 	struct wq_batch b = WQ_BATCH_INIT;
 	uint64_t cursor = 0;
@@ -253,7 +251,7 @@ TEST_F(libwq, list_tells_all_that_is_known_of_a_key)
 	wq_batch_free(&b);
 }
 
-TEST_F(libwq, a_batch_that_was_listed_is_no_verbs_input_until_it_is_reset)
+TEST_F(libwq, calls_on_a_listed_batch_fail_with_EINVAL_until_batch_reset)
 {
 	struct wq_batch b = WQ_BATCH_INIT, next = WQ_BATCH_INIT;
 	uint64_t cursor = 0;
@@ -280,7 +278,7 @@ TEST_F(libwq, a_batch_that_was_listed_is_no_verbs_input_until_it_is_reset)
 	wq_batch_free(&next);
 }
 
-TEST_F(libwq, queues_walks_over_all_that_the_caller_may_open)
+TEST_F(libwq, queues_returns_all_queues_that_the_caller_can_open)
 {
 	struct wq_queue page[3];
 	char name[WQ_NAME_MAX + 12];
@@ -316,7 +314,7 @@ TEST_F(libwq, queues_walks_over_all_that_the_caller_may_open)
 	}
 }
 
-TEST_F(libwq, a_key_can_be_added_for_later_alone_and_in_a_batch)
+TEST_F(libwq, add_after_and_batch_put_after_delay_a_key)
 {
 	struct wq_batch b = WQ_BATCH_INIT;
 	struct wq_stat st;
@@ -347,16 +345,14 @@ TEST_F(libwq, a_key_can_be_added_for_later_alone_and_in_a_batch)
 	ASSERT_EQ(WQ_KEY_DELAYED, wq_query(self->q, "d", 1));
 }
 
-static int open_limited(struct wq_limiter_spec *limits, unsigned int n)
+static int open_limited(const struct wq_limiter_spec *limiters, unsigned int n)
 {
-	struct wq_open attr = {
-		.size = sizeof(attr), .limiters = (uintptr_t)limits, .num_limiters = n,
-	};
+	const struct wq_attr attr = { .limiters = limiters, .num_limiters = n };
 
 	return wq_open_attr(NULL, O_RDWR, 0, &attr);
 }
 
-/* A private queue whose failed keys wait an hour, then two. */
+/* A private queue; the delay of a key is 1 h after its first failure, then 2 h. */
 static int open_exponential(void)
 {
 	struct wq_limiter_spec hours = { WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = 2 * HOUR };
@@ -364,12 +360,14 @@ static int open_exponential(void)
 	return open_limited(&hours, 1);
 }
 
-TEST_F(libwq, open_attr_says_all_that_can_be_said_of_a_new_queue)
+TEST_F(libwq, open_attr_gives_a_new_queue_its_attributes_and_NULL_or_zeros_the_defaults)
 {
 	struct wq_limiter_spec hour = { WQ_LIMITER_FAST_SLOW, .base = HOUR, .max = 2 * HOUR, .n = 1 };
-	struct wq_open attr = {
-		.size = sizeof(attr), .max_keys = 7, .limiters = (uintptr_t)&hour, .num_limiters = 1,
+	const struct wq_attr attr = {
+		.max_keys = 7, .limiters = &hour, .num_limiters = 1, .lease = HOUR,
 	};
+	const struct wq_attr zeros = { 0 };
+	struct wq_info info;
 	struct wq_stat st;
 	int q;
 
@@ -384,60 +382,54 @@ TEST_F(libwq, open_attr_says_all_that_can_be_said_of_a_new_queue)
 	ASSERT_GE(HOUR, st.next_due);
 	ASSERT_LT(HOUR / 2, st.next_due);
 
+	ASSERT_EQ(HOUR, st.lease);
+
 	ASSERT_LE(0, wq_open_attr(self->name, O_RDWR, 0, &attr));
-	q = wq_open_attr(NULL, O_RDWR, 0, NULL);
-	ASSERT_LE(0, q);
-	ASSERT_EQ(0, wq_stat(q, &st));
-	ASSERT_NE(7, st.max_keys);
-	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
-	ASSERT_EQ(0, wq_stat(q, &st));
-	ASSERT_GT(SEC, st.next_due);
+	ASSERT_EQ(0, wq_info(&info));
+	for (int i = 0; i < 2; i++) {
+		q = wq_open_attr(NULL, O_RDWR, 0, i ? &zeros : NULL);
+		ASSERT_LE(0, q);
+		ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
+		ASSERT_EQ(0, wq_stat(q, &st));
+		ASSERT_EQ(info.default_keys, st.max_keys);
+		ASSERT_EQ(0, st.lease);
+		ASSERT_GT(SEC, st.next_due);
+	}
 }
 
-TEST_F(libwq, open_attr_takes_a_shorter_and_a_longer_struct)
+TEST_F(libwq, open_attr_takes_the_attributes_of_an_older_and_a_newer_program)
 {
 	struct wq_limiter_spec hour = { WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = HOUR };
 	struct {
-		struct wq_open attr;
+		struct wq_attr attr;
 		char later[16];
-	} with = { .attr = { .max_keys = 7, .limiters = (uintptr_t)&hour, .num_limiters = 1 } };
+	} with = { .attr = { .max_keys = 7, .limiters = &hour, .num_limiters = 1, .lease = HOUR } };
 	struct wq_stat st;
 	int q;
 
-	with.attr.size = offsetof(struct wq_open, limiters);
-	q = wq_open_attr(NULL, O_RDWR, 0, &with.attr);
+	q = wq_open_attr_sized(NULL, O_RDWR, 0, &with.attr, offsetof(struct wq_attr, lease));
 	ASSERT_LE(0, q);
 	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
 	ASSERT_EQ(0, wq_stat(q, &st));
 	ASSERT_EQ(7, st.max_keys);
-	ASSERT_GT(SEC, st.next_due);
-
-	with.attr.size = sizeof(with);
-	q = wq_open_attr(NULL, O_RDWR, 0, &with.attr);
-	ASSERT_LE(0, q);
-	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
-	ASSERT_EQ(0, wq_stat(q, &st));
 	ASSERT_LT(HOUR / 2, st.next_due);
+	ASSERT_EQ(0, st.lease);
+
+	q = wq_open_attr_sized(NULL, O_RDWR, 0, &with.attr, sizeof(with));
+	ASSERT_LE(0, q);
+	ASSERT_EQ(0, wq_stat(q, &st));
+	ASSERT_EQ(HOUR, st.lease);
 
 	with.later[15] = 1;
-	ASSERT_EQ(-1, wq_open_attr(NULL, O_RDWR, 0, &with.attr));
+	ASSERT_EQ(-1, wq_open_attr_sized(NULL, O_RDWR, 0, &with.attr, sizeof(with)));
 	ASSERT_EQ(E2BIG, errno);
-	with.attr.size = 4;
-	ASSERT_EQ(-1, wq_open_attr(NULL, O_RDWR, 0, &with.attr));
-	ASSERT_EQ(EINVAL, errno);
 }
 
-TEST_F(libwq, open_attr_refuses_what_is_said_by_its_other_parameters)
+TEST_F(libwq, open_attr_refuses_a_bad_limiter_and_creates_no_queue)
 {
-	struct wq_open attr = { .size = sizeof(attr), .flags = WQ_OPEN_EXCL };
 	struct wq_limiter_spec none = { 0 };
+	const struct wq_attr attr = { .limiters = &none, .num_limiters = 1 };
 
-	ASSERT_EQ(-1, wq_open_attr("selftest-new", O_RDWR | O_CREAT, 0600, &attr));
-	ASSERT_EQ(EINVAL, errno);
-	attr = (struct wq_open){ .size = sizeof(attr), .mode = 0600 };
-	ASSERT_EQ(-1, wq_open_attr("selftest-new", O_RDWR | O_CREAT, 0600, &attr));
-	ASSERT_EQ(EINVAL, errno);
-	attr = (struct wq_open){ .size = sizeof(attr), .name = "selftest-other" };
 	ASSERT_EQ(-1, wq_open_attr("selftest-new", O_RDWR | O_CREAT, 0600, &attr));
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(-1, open_limited(&none, 1));
@@ -446,7 +438,85 @@ TEST_F(libwq, open_attr_refuses_what_is_said_by_its_other_parameters)
 	ASSERT_EQ(ENOENT, errno);
 }
 
-TEST_F(libwq, failures_are_counted_until_they_are_forgotten)
+/* The struct of a newer program, which has 64 bytes more. */
+#define LONGER(type) union { struct type s; unsigned char bytes[sizeof(struct type) + 64]; }
+
+static bool is_all(const unsigned char *bytes, size_t n, unsigned char value)
+{
+	while (n && bytes[n - 1] == value)
+		n--;
+	return !n;
+}
+
+TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byte_more)
+{
+	LONGER(wq_stat) st;
+	LONGER(wq_info) info;
+	LONGER(wq_key_info) key;
+	LONGER(wq_view) view;
+	LONGER(wq_queue) queue;
+	struct wq_batch b = WQ_BATCH_INIT;
+	uint64_t cursor = 0;
+	size_t size;
+
+#define FILL(var) (memset(&(var), 0xff, sizeof(var)), &(var).s)
+#define IS_ZERO_BEHIND(var) is_all((var).bytes + sizeof((var).s), 64, 0)
+#define IS_UNTOUCHED_FROM(var, n) is_all((var).bytes + (n), sizeof(var) - (n), 0xff)
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_stat_sized(self->q, FILL(st), sizeof(st)));
+	ASSERT_EQ(1, st.s.ready);
+	ASSERT_TRUE(IS_ZERO_BEHIND(st));
+	ASSERT_EQ(0, wq_info_sized(FILL(info), sizeof(info)));
+	ASSERT_EQ(WQ_API_VERSION, info.s.version);
+	ASSERT_TRUE(IS_ZERO_BEHIND(info));
+	ASSERT_EQ(0, wq_query_info_sized(self->q, "a", 1, FILL(key), sizeof(key)));
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, key.s.state);
+	ASSERT_TRUE(IS_ZERO_BEHIND(key));
+	ASSERT_EQ(0, wq_batch_put(&b, "a", 1, 0));
+	ASSERT_TRUE(wq_batch_next_sized(&b, FILL(view), sizeof(view)));
+	ASSERT_EQ(1, view.s.len);
+	ASSERT_TRUE(IS_ZERO_BEHIND(view));
+	ASSERT_EQ(1, wq_queues_sized(FILL(queue), 1, &cursor, sizeof(queue)));
+	ASSERT_EQ(0, queue.s.name[WQ_NAME_MAX - 1]);
+	ASSERT_TRUE(IS_ZERO_BEHIND(queue));
+
+	size = offsetof(struct wq_stat, keys);
+	memset(&st, 0xff, sizeof(st));
+	ASSERT_EQ(0, wq_stat_sized(self->q, &st.s, size));
+	ASSERT_EQ(1, st.s.ready);
+	ASSERT_TRUE(IS_UNTOUCHED_FROM(st, size));
+	size = offsetof(struct wq_info, max_keys);
+	memset(&info, 0xff, sizeof(info));
+	ASSERT_EQ(0, wq_info_sized(&info.s, size));
+	ASSERT_EQ(WQ_MAX_KEY, info.s.max_key);
+	ASSERT_TRUE(IS_UNTOUCHED_FROM(info, size));
+	size = offsetof(struct wq_key_info, due);
+	memset(&key, 0xff, sizeof(key));
+	ASSERT_EQ(0, wq_query_info_sized(self->q, "a", 1, &key.s, size));
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, key.s.state);
+	ASSERT_TRUE(IS_UNTOUCHED_FROM(key, size));
+	size = offsetof(struct wq_view, info);
+	memset(&view, 0xff, sizeof(view));
+	ASSERT_FALSE(wq_batch_next_sized(&b, &view.s, size));
+	ASSERT_TRUE(wq_batch_next_sized(&b, &view.s, size));
+	ASSERT_EQ(1, view.s.len);
+	ASSERT_TRUE(IS_UNTOUCHED_FROM(view, size));
+	size = offsetof(struct wq_queue, processing);
+	memset(&queue, 0xff, sizeof(queue));
+	cursor = 0;
+	ASSERT_EQ(1, wq_queues_sized(&queue.s, 1, &cursor, size));
+	ASSERT_TRUE(IS_UNTOUCHED_FROM(queue, size));
+
+	ASSERT_EQ(-1, wq_stat_sized(self->q, &st.s, 7));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_info_sized(&info.s, 7));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_queues_sized(&queue.s, 1, &cursor, 7));
+	ASSERT_EQ(EINVAL, errno);
+	wq_batch_free(&b);
+}
+
+TEST_F(libwq, failures_are_counted_until_forget)
 {
 	int q = open_exponential();
 	struct wq_key_info info;
@@ -480,7 +550,7 @@ TEST_F(libwq, failures_are_counted_until_they_are_forgotten)
 	ASSERT_EQ(E2BIG, errno);
 }
 
-TEST_F(libwq, a_bucket_has_no_requeues_but_the_key_has_failures)
+TEST_F(libwq, num_requeues_of_a_bucket_is_0_but_the_key_has_failures)
 {
 	struct wq_limiter_spec bucket = { WQ_LIMITER_BUCKET, .n = 1, .rate = WQ_QPS(1) };
 	int q = open_limited(&bucket, 1);
@@ -493,7 +563,7 @@ TEST_F(libwq, a_bucket_has_no_requeues_but_the_key_has_failures)
 	ASSERT_EQ(1, info.failures);
 }
 
-TEST_F(libwq, done_with_tells_what_became_of_the_key)
+TEST_F(libwq, done_with_returns_whether_the_key_is_ready_or_delayed)
 {
 	int q = open_exponential();
 	struct wq_item item;
@@ -527,15 +597,12 @@ TEST_F(libwq, done_with_tells_what_became_of_the_key)
 	ASSERT_EQ(ESTALE, errno);
 }
 
-/*
- * A private queue with leases of so many ns.  A key that fails comes again at once.
- */
+/* A private queue with leases.  A key that failed is ready again without a delay. */
 static int open_leased(int64_t lease)
 {
 	struct wq_limiter_spec at_once = { .kind = WQ_LIMITER_EXPONENTIAL };
-	const struct wq_open attr = {
-		.size = sizeof(attr), .limiters = (uintptr_t)&at_once, .num_limiters = 1,
-		.lease = lease,
+	const struct wq_attr attr = {
+		.limiters = &at_once, .num_limiters = 1, .lease = lease,
 	};
 
 	return wq_open_attr(NULL, O_RDWR, 0, &attr);
@@ -556,7 +623,7 @@ static int64_t lease_left(int q, const char *key)
 	return wq_query_info(q, key, strlen(key), &info) ? -errno : info.lease;
 }
 
-/* An hour's lease of the key began at or after so many ns on the clock. */
+/* Whether the key's lease of 1 h started at @when or later, in ns of CLOCK_MONOTONIC. */
 static bool began_after(int q, const char *key, int64_t when)
 {
 	int64_t left = lease_left(q, key);
@@ -564,7 +631,7 @@ static bool began_after(int q, const char *key, int64_t when)
 	return left > 0 && left >= HOUR - (now_ns() - when);
 }
 
-/* Waits until so many leases of the queue have ended, 20 s at most. */
+/* Wait up to 20 s until @keys leases of the queue expired. */
 static bool expired(int q, uint64_t keys)
 {
 	struct wq_stat st;
@@ -577,7 +644,7 @@ static bool expired(int q, uint64_t keys)
 	return false;
 }
 
-TEST_F(libwq, touch_begins_the_lease_of_a_key_anew)
+TEST_F(libwq, touch_restarts_the_lease_of_a_key)
 {
 	int q = open_leased(HOUR);
 	struct wq_item item;
@@ -602,7 +669,7 @@ TEST_F(libwq, touch_begins_the_lease_of_a_key_anew)
 	ASSERT_EQ(0, wq_done(q, &item));
 }
 
-TEST_F(libwq, a_key_whose_lease_ended_is_another_gets_and_done_and_touch_are_stale)
+TEST_F(libwq, done_and_touch_fail_with_ESTALE_after_the_lease_expired)
 {
 	int q = open_leased(20000000);
 	struct wq_item item, again;
@@ -632,14 +699,14 @@ TEST_F(libwq, a_key_whose_lease_ended_is_another_gets_and_done_and_touch_are_sta
 	ASSERT_EQ(0, st.dones);
 }
 
-TEST_F(libwq, touch_says_why_it_could_not_be)
+TEST_F(libwq, touch_fails_with_ESTALE_ENOENT_or_EPERM)
 {
 	int other = wq_open(self->name, O_RDWR, 0, 0);
 	int writer = wq_open(self->name, O_WRONLY, 0, 0);
 	char key[WQ_MAX_KEY + 1] = "";
 	struct wq_item item;
 
-	/* a queue without leases: only whether it is held */
+	/* In a queue without leases, touch only checks that the key is held. */
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));
 	ASSERT_EQ(-1, wq_touch_key(self->q, "a", 1));
 	ASSERT_EQ(ENOENT, errno);
@@ -662,7 +729,7 @@ TEST_F(libwq, touch_says_why_it_could_not_be)
 	ASSERT_EQ(0, wq_done(self->q, &item));
 }
 
-TEST_F(libwq, touch_batch_tells_of_each_key_whether_it_is_held_and_a_walk_goes_on)
+TEST_F(libwq, touch_batch_has_a_result_per_key_and_batch_next_continues)
 {
 	struct wq_batch b = WQ_BATCH_INIT;
 	const int result[] = { 0, -ESTALE, 0, -ENOENT, -EINVAL };
@@ -689,7 +756,7 @@ TEST_F(libwq, touch_batch_tells_of_each_key_whether_it_is_held_and_a_walk_goes_o
 	ASSERT_EQ(3, n);
 	ASSERT_TRUE(began_after(q, "c", now));
 
-	/* what get did not tell */
+	/* A key that was not got, and a key with an outcome. */
 	ASSERT_EQ(0, wq_batch_put(&b, "d", 1, 0));
 	ASSERT_EQ(0, wq_batch_put_done(&b, "a", 1, 0, 0, WQ_OUTCOME_FORGET));
 	ASSERT_EQ(5, wq_touch_batch(q, &b));
@@ -704,7 +771,7 @@ TEST_F(libwq, touch_batch_tells_of_each_key_whether_it_is_held_and_a_walk_goes_o
 	wq_batch_free(&b);
 }
 
-TEST_F(libwq, done_with_refuses_what_is_no_outcome_and_drops_what_comes_after_shutdown)
+TEST_F(libwq, done_with_refuses_a_bad_outcome_and_drops_retries_after_shutdown)
 {
 	struct wq_item item;
 	struct wq_stat st;
@@ -725,7 +792,7 @@ TEST_F(libwq, done_with_refuses_what_is_no_outcome_and_drops_what_comes_after_sh
 	ASSERT_EQ(1, st.dropped);
 }
 
-TEST_F(libwq, done_get_brings_the_next_key_and_the_first)
+TEST_F(libwq, done_get_returns_the_first_and_the_next_key)
 {
 	struct wq_item item = { .token = 0 };
 	uint64_t token;
@@ -752,7 +819,7 @@ TEST_F(libwq, done_get_brings_the_next_key_and_the_first)
 	ASSERT_EQ(WQ_KEY_DELAYED, wq_query(q, "alice", 5));
 }
 
-TEST_F(libwq, done_get_tells_by_the_token_whether_the_done_held)
+TEST_F(libwq, done_get_shows_by_the_token_whether_the_key_is_done)
 {
 	struct wq_item item, was;
 	int unbound;
@@ -761,7 +828,7 @@ TEST_F(libwq, done_get_tells_by_the_token_whether_the_done_held)
 	ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
 	was = item;
 
-	/* done fails: in the key, before it began, and in the library */
+	/* The done fails because of the token, the descriptor or the outcome. */
 	item.token++;
 	ASSERT_EQ(1, wq_add(self->q, "b", 1));
 	ASSERT_EQ(-1, wq_done_get(self->q, &item, 0, 0, WQ_NOWAIT));
@@ -786,7 +853,7 @@ TEST_F(libwq, done_get_tells_by_the_token_whether_the_done_held)
 	ASSERT_EQ(was.token, item.token);
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, wq_query(self->q, "a", 1));
 
-	/* done holds, and get fails */
+	/* The key is done, and the get fails. */
 	ASSERT_EQ(-1, wq_done_get(self->q, &item, 0, 0, WQ_NOWAIT));
 	ASSERT_EQ(EAGAIN, errno);
 	ASSERT_EQ(0, item.token);
@@ -811,7 +878,7 @@ static void no_action(int sig)
 	(void)sig;
 }
 
-TEST_F(libwq, a_signal_ends_the_wait_of_done_get_and_the_done_holds)
+TEST_F(libwq, a_signal_ends_the_wait_of_done_get_and_the_key_is_done)
 {
 	struct sigaction sa = { .sa_handler = no_action, .sa_flags = SA_RESTART };
 	struct itimerval soon = { .it_value.tv_usec = 100000, .it_interval.tv_usec = 100000 };
@@ -827,7 +894,7 @@ TEST_F(libwq, a_signal_ends_the_wait_of_done_get_and_the_done_holds)
 	ASSERT_EQ(-1, wq_query(self->q, "a", 1));
 }
 
-/* Puts a key of one letter that was got, with an outcome. */
+/* Put a key of one letter that was got, with an outcome. */
 static int put_done(struct wq_batch *b, const struct wq_view *v, unsigned int flags,
 		    int64_t delay)
 {
@@ -860,7 +927,7 @@ TEST_F(libwq, each_key_of_a_batch_has_its_own_outcome)
 		ASSERT_EQ(result[n], v.result);
 	ASSERT_EQ(4, n);
 
-	/* list tells the state and the failures, get the failures */
+	/* list returns the state and the failures, get only the failures. */
 	ASSERT_EQ(2, wq_list(q, &got, 0, &cursor));
 	while (wq_batch_next(&got, &v)) {
 		ASSERT_EQ(WQ_KEY_DELAYED | (*(const char *)v.key == 'b' ? WQ_KEY_FAILED : 0),
@@ -876,7 +943,7 @@ TEST_F(libwq, each_key_of_a_batch_has_its_own_outcome)
 	wq_batch_free(&done);
 }
 
-TEST_F(libwq, a_batch_is_added_rate_limited)
+TEST_F(libwq, batch_put_after_adds_rate_limited)
 {
 	struct wq_batch b = WQ_BATCH_INIT;
 	int q = open_exponential();
@@ -890,7 +957,7 @@ TEST_F(libwq, a_batch_is_added_rate_limited)
 	wq_batch_free(&b);
 }
 
-TEST_F(libwq, done_get_batch_does_both_in_one_call)
+TEST_F(libwq, done_get_batch_does_done_and_get_in_one_call)
 {
 	struct wq_batch done = WQ_BATCH_INIT, next = WQ_BATCH_INIT;
 	int q = open_exponential(), n = 0;
@@ -906,7 +973,7 @@ TEST_F(libwq, done_get_batch_does_both_in_one_call)
 	ASSERT_EQ(-1, wq_done_get_batch(q, &done, &done, 2, WQ_NOWAIT));
 	ASSERT_EQ(EINVAL, errno);
 
-	/* one could not be done, which keeps nothing from the others */
+	/* The done of one key fails; the other keys are done. */
 	ASSERT_EQ(3, wq_done_get_batch(q, &done, &next, 0, WQ_FOREVER));
 	ASSERT_EQ(3, done.count);
 	ASSERT_TRUE(wq_batch_next(&done, &v));
@@ -919,7 +986,7 @@ TEST_F(libwq, done_get_batch_does_both_in_one_call)
 		ASSERT_EQ('c' + n, *(const char *)v.key);
 	ASSERT_EQ(3, n);
 
-	/* nothing came, and yet they are done */
+	/* The get fails; the keys are done. */
 	wq_batch_reset(&done);
 	while (wq_batch_next(&next, &v))
 		ASSERT_EQ(0, put_done(&done, &v, WQ_OUTCOME_FORGET, 0));
@@ -930,7 +997,7 @@ TEST_F(libwq, done_get_batch_does_both_in_one_call)
 		ASSERT_EQ(0, v.result);
 	ASSERT_EQ(-1, wq_query(q, "c", 1));
 
-	/* it could not begin */
+	/* The kernel refuses the whole call. */
 	ASSERT_EQ(-1, wq_done_get_batch(-1, &done, &next, 0, WQ_NOWAIT));
 	ASSERT_EQ(EBADF, errno);
 	while (wq_batch_next(&done, &v))

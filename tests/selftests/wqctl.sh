@@ -61,7 +61,7 @@ test_create_sets_mode_and_max_keys() {
 	status 0 wq add -v $q a b a
 	says "2 added, 1 coalesced"
 	status 1 wq add $q a c
-	says "as many keys as it may"
+	says "the queue is full"
 	is "mode, max_keys, ready" "0640 2 2" "$(stats mode max_keys ready)"
 	status 0 wq unlink $q
 }
@@ -78,7 +78,7 @@ create_limiter() { # SPEC NS KEY...: fails the keys in a queue with this limiter
 test_create_limiter_sets_the_delay_of_failed_keys() {
 	local hour=3600000000000
 	create_limiter exponential:1h:3h $hour k
-	create_limiter exponential:2h:1.5h $((hour * 3 / 2)) k
+	create_limiter exponential:90m:90m $((hour * 3 / 2)) k
 	create_limiter fast-slow:1h:2h:1 $hour k
 	create_limiter fast-slow:1h:2h:0 $((hour * 2)) k
 	create_limiter bucket:0.0005:1 2000000000000 a b
@@ -111,29 +111,30 @@ bad_limiter() { # SPEC TEXT
 test_create_bad_limiter_names_the_wrong_part() {
 	bad_limiter '' "a part of the list is empty"
 	bad_limiter exponential:5ms:1s, "a part of the list is empty"
-	bad_limiter linear:1s "there is no limiter 'linear'; there are exponential,"
-	bad_limiter exponential "'exponential' lacks BASE: it is written exponential:BASE:MAX"
+	bad_limiter linear:1s "there is no limiter 'linear'; use exponential,"
+	bad_limiter exponential "'exponential' lacks BASE; its syntax is exponential:BASE:MAX"
 	bad_limiter exponential:5ms "'exponential' lacks MAX"
 	bad_limiter bucket:10:100,fast-slow:1s:2s "'fast-slow' lacks N"
-	bad_limiter exponential:5ms:1s:2s "'2s' is too much for 'exponential'"
-	bad_limiter default-item:1s "'1s' is too much for 'default-item'"
+	bad_limiter exponential:5ms:1s:2s "'2s' is one parameter too many for 'exponential'"
+	bad_limiter default-item:1s "'1s' is one parameter too many for 'default-item'"
 	bad_limiter exponential:soon:1s "BASE 'soon' of 'exponential:BASE:MAX' is not a time"
 	bad_limiter exponential:5ms:-1s "MAX '-1s' of"
+	bad_limiter exponential:10s:1s "MAX of 'exponential:BASE:MAX' is below BASE"
 	bad_limiter exponential:1ms:300000000h "MAX '300000000h' of"
 	bad_limiter max-wait:,default-item "T '' of 'max-wait:T' is not a time"
 	bad_limiter bucket:ten:1 "QPS 'ten' of 'bucket:QPS:BURST' is not a number"
-	bad_limiter bucket:10000000000:1 "QPS '10000000000' of 'bucket:QPS:BURST' is not a number, or too large"
-	bad_limiter bucket:0.0000000001:1 "has more than 9 digits behind the point"
+	bad_limiter bucket:10000000000:1 "QPS '10000000000' of 'bucket:QPS:BURST' is not a number, or it is too large"
+	bad_limiter bucket:0.0000000001:1 "has more than 9 digits after the point"
 	bad_limiter bucket:1:0.5 "BURST '0.5' of 'bucket:QPS:BURST' is not a whole number from 0 to 4294967295"
 	bad_limiter fast-slow:1s:2s:4294967296 "N '4294967296' of"
-	bad_limiter max-wait:1s "max-wait needs a limiter that it bounds"
-	bad_limiter max-wait:1s,default-item,max-wait:2s "can't stand there twice"
-	bad_limiter "$(printf 'bucket:1:1,%.0s' {1..15})default-item" "16 limiters are more than fit: a list of 15 is the longest"
-	bad_limiter "max-wait:1s,$(printf 'bucket:1:1,%.0s' {1..14})default-item" "a list of 14 and a max-wait is the longest"
+	bad_limiter max-wait:1s "max-wait needs another limiter, whose delay it limits"
+	bad_limiter max-wait:1s,default-item,max-wait:2s "can't be given twice"
+	bad_limiter "$(printf 'bucket:1:1,%.0s' {1..15})default-item" "16 limiters are too many; the maximum is 15"
+	bad_limiter "max-wait:1s,$(printf 'bucket:1:1,%.0s' {1..14})default-item" "the maximum is 14 and a max-wait"
 	status 1 wq create --limiter bucket:0.000000001:4000000000 $q
 	says "a bucket must not take 292 years or more to fill"
 	status 1 wq create --limiter default-item -n 4294967295 $q
-	says "-n 4294967295 is out of range; it may be up to"
+	says "-n 4294967295 is out of range; the maximum is"
 	status 1 wq stat $q
 }
 
@@ -165,7 +166,7 @@ test_create_fails_if_the_queue_exists_or_its_name_is_invalid() {
 	queue
 	local name
 	status 1 wq create $q
-	says "there is a queue of that name"
+	says "the queue exists; use it, or remove it first: wqctl unlink $q"
 	for name in .hidden a/b "$(printf '%064d' 0)"; do
 		status 1 wq create "$name"
 		says "can't be a queue's name"
@@ -247,7 +248,7 @@ test_add_rate_limited_counts_a_failure_until_cancel() {
 	is cancel delayed,failed "$(wq cancel $q k)"
 	is "keys, failed" "0 0" "$(stats keys failed)"
 	status 2 wq add --rate-limited --after 1s $q k
-	says "either the queue's limiter says when, or you do"
+	says "--rate-limited can't be combined with --after"
 }
 
 
@@ -340,7 +341,7 @@ test_done_fd_needs_the_descriptor_that_holds_the_key() {
 	wq add $q a
 	is state "processing,dirty" "$(wq query $q a)"
 	status 1 wq done --fd 6 a
-	says "another consumer does"
+	says "another consumer holds it"
 	status 0 wq done --fd 7 a
 	is state ready "$(wq query $q a)"
 	status 1 wq done --fd 7 a
@@ -364,7 +365,7 @@ test_done_retry_after_and_forget_set_the_outcome() {
 	is query delayed "$(wq query $q both)"
 	for k in --forget '--after 1s'; do
 		status 2 wq done --fd 7 --retry $k k
-		says "--retry counts a failure"
+		says "--retry can't be combined with"
 	done
 }
 
@@ -393,7 +394,7 @@ test_done_retry_and_done_after_exit_4_after_shutdown() {
 	wq get -n 3 --fd 7 >/dev/null
 	wq shutdown $q
 	status 4 wq done --fd 7 --retry a
-	says "the key 'a' is done and does not come again"
+	says "the key 'a' is done, but it does not run again"
 	status 4 wq done --fd 7 --after 1s b
 	status 0 wq done --fd 7 --forget c
 	is "processing, keys, dropped" "0 0 2" "$(stats processing keys dropped)"
@@ -406,12 +407,12 @@ test_bind_fails_for_a_wrong_or_bound_descriptor() {
 	status 1 wq get --fd 63
 	says "is not open"
 	status 1 wq get --fd 0 </dev/null
-	says "is not a wq"
+	says "is not /dev/wq; open it first: exec 0<>/dev/wq"
 	status 0 wq bind --fd 7
 	wq add --fd 7 x
 	is key x "$(wq get --fd 7)"
 	status 1 wq bind --fd 7 $q
-	says "has a queue already"
+	says "already has a queue"
 }
 
 test_lease_expired_key_is_requeued() {
@@ -425,7 +426,7 @@ test_lease_expired_key_is_requeued() {
 	is key slow "$(wq get --fd 7)"
 	is key slow "$(eventually stat_is expired 1; wq get $q)"
 	status 1 wq done --fd 7 slow
-	says "descriptor 7 does not hold the key 'slow': it was not got, is done already, or its lease ended"
+	says "descriptor 7 does not hold the key 'slow': nobody got it, it is done already, or its lease expired"
 	is "expired, given back, failed, dones" "1 2 0 1" "$(stats expired given_back failed dones)"
 	is metrics "wq_expired_total{name=\"$q\"} 1" "$(wq metrics $q | grep ^wq_expired_total)"
 	is left other "$(wq get -n 9 $q)"
@@ -449,14 +450,14 @@ test_touch_restarts_the_lease() {
 	status 0 wq show --json $q b
 	holds "$lease"
 	status 1 wq touch --fd 6 b
-	says "descriptor 6 does not hold the key 'b': another consumer does"
+	says "descriptor 6 does not hold the key 'b': another consumer holds it"
 	status 1 wq touch --fd 7 none b
-	says "descriptor 7 does not hold the key 'none': it was not got"
+	says "descriptor 7 does not hold the key 'none': nobody got it"
 	status 0 wq show --json $q b
 	holds "$more"
 	status 2 wq touch --fd 7
 	status 2 wq touch a
-	says "Give --fd N"
+	says "give --fd N"
 }
 
 # ---- query, cancel, forget
@@ -483,7 +484,7 @@ test_forget_resets_failures_and_leaves_the_delay() {
 	status 1 wq forget $q ''
 	says "a key has 1 to 1024 bytes"
 	status 2 wq forget $q
-	says "which key?"
+	says "a key is missing"
 }
 
 # ---- ls, show, stat
@@ -630,13 +631,13 @@ test_ls_stat_and_metrics_respect_the_mode() {
 	status 0 as_nobody ls --json
 	holds '[.[].name | select(startswith("'$q'"))] == ["'$q'.r", "'$q'.w"]'
 	status 1 as_nobody ls $q.w
-	says "mode does not allow"
+	says "the queue has mode 0602 and uid 0, gid 0, which allow you only to write"
 	status 0 as_nobody stat --json $q.w
 	holds '.ready == 1'
 	status 0 as_nobody metrics $q.r $q.w
 	status 1 as_nobody metrics $q $q.w no.such
-	says "can't read the figures of the queue '$q': the queue's mode does not allow it"
-	says "can't read the figures of the queue 'no.such': there is no queue of that name"
+	says "can't read the statistics of the queue '$q': the queue's mode allows you neither to read nor to write; root can see its mode and owner: sudo wqctl stat $q"
+	says "can't read the statistics of the queue 'no.such': there is no queue of that name"
 	has metrics "{name=\"$q.w\"} 1" "$(<"$out")"
 	has_no metrics "\"$q\"" "$(<"$out")"
 }
@@ -1102,7 +1103,7 @@ test_shutdown_drain_waits_for_the_last_key() {
 	wq shutdown $q
 	wait $!
 	is status 1 $?
-	says "another shutdown"
+	says "a shutdown without --drain"
 	"$WQCTL" shutdown --drain $q &
 	eventually stat_is draining yes
 	gone $! && fail "shutdown --drain: expected to wait, seen to end"
@@ -1226,7 +1227,7 @@ test_run_reports_retries_that_shutdown_dropped() {
 	wq shutdown $q
 	wait $!
 	is status 1 $?
-	says "1 keys that waited for a retry were dropped, as the queue is shut down"
+	says "dropped 1 key that waited for a retry, because the queue is shut down"
 	says "2 runs, 1 retries, 0 given up, 1 dropped, in "
 }
 
@@ -1291,7 +1292,7 @@ test_run_drops_a_key_with_a_nul() {
 	printf 'a\0b' | wq add $q
 	has ls '  a\000b' "$(wq ls $q)"
 	status 1 wq run --once $q -- touch "$dir/never"
-	says "key 'a\\000b': a NUL can't be in an argument; dropped"
+	says "key 'a\\000b': dropped, because an argument of a command can't have a NUL"
 	is keys 0 "$(stats keys)"
 	exists_no "$dir/never"
 }
@@ -1304,7 +1305,7 @@ test_run_of_a_missing_command_leaves_the_key() {
 	is state ready "$(wq query $q k)"
 	wq shutdown $q
 	status 1 wq run $q -- sh -c 'exit 127'
-	says "exit status 127; dropped, as the queue is shut down"
+	says "exit status 127; dropped, because the queue is shut down"
 }
 
 test_run_of_a_missing_command_ends_after_the_running_commands() {
@@ -1389,7 +1390,7 @@ test_run_second_sigterm_kills_the_command() {
 	local run=$!
 	eventually file_has "$dir/ran" 1
 	kill -TERM $run
-	eventually said "once more"
+	eventually said "send the signal again"
 	kill -TERM $run
 	wait $run
 	is status 1 $?
@@ -1482,7 +1483,7 @@ test_run_that_was_stopped_ends_the_command_of_its_expired_key() {
 	is "expired, processing" "1 1" "$(stats expired processing)"
 	# only the worker continues: the command that it has to kill stays stopped
 	kill -CONT $run "$worker"
-	eventually said "key 'k': its lease ended, as wqctl was stopped or could not touch it in time, and it runs again; its command here is ended"
+	eventually said "key 'k': its lease expired, because wqctl was stopped or could not touch it in time, and it runs again; wqctl terminates its command"
 	eventually gone "$command"
 	eventually gone "$child"
 	is processing 1 "$(stats processing)"
@@ -1515,7 +1516,7 @@ test_run_discards_the_outcome_of_an_expired_key() {
 	kill -CONT "$worker"
 	wait $run
 	is status 0 $?
-	says "and it runs again; what its command did here does not count"
+	says "and it runs again; wqctl ignores the outcome of its command"
 	says "1 runs, 0 retries, 0 given up, 1 expired, in "
 	is "runs, dones, failed, keys" "2 1 0 0" "$(wc -l <"$dir/ran") $(stats dones failed keys)"
 }
@@ -1523,11 +1524,10 @@ test_run_discards_the_outcome_of_an_expired_key() {
 # ---- the command line
 
 test_usage_errors_exit_2() {
-	status 2 wq
 	status 2 wq nonsense
 	status 2 wq get
 	status 2 wq done $q k
-	says "Give --fd N"
+	says "give --fd N"
 	status 2 wq get -t never $q
 	status 2 wq create -m 888 $q
 	status 2 wq run $q
@@ -1544,7 +1544,122 @@ test_help_lists_every_command() {
 		status 0 wq $c --help
 	done
 	status 0 wq info
-	matches info ' limit metrics leases.*max_key      1024 bytes' "$(<"$out")"
+	matches info ' limiter metrics lease.*max_key      1024 bytes' "$(<"$out")"
+}
+
+# ---- advice, and dropped keys
+
+test_missing_queue_advice_names_create_or_ls() {
+	local c
+	for c in "add no.such k" "get no.such" "bind --fd 7 no.such" "run no.such -- true"; do
+		exec 7<>/dev/wq
+		status 1 wq $c
+		says "create it first: wqctl create no.such"
+	done
+	for c in "unlink no.such" "stat no.such" "ls no.such" "show no.such k" "query no.such k" \
+		"cancel no.such k" "forget no.such k" "shutdown no.such" "metrics no.such" \
+		"top --batch no.such"; do
+		status 1 wq $c
+		says "there is no queue of that name; wqctl ls lists the queues"
+		has_no "advice of $c" "wqctl create" "$(<"$err")"
+	done
+}
+
+test_denied_commands_explain_the_mode() {
+	queue
+	: >"$dir/device-for-all"
+	status 1 as_nobody stat $q
+	says "you cannot open /dev/wq; use sudo"
+	chmod 666 /dev/wq
+	status 1 as_nobody stat $q
+	says "sudo wqctl stat $q"
+	status 0 wq stat $q
+	status 1 as_nobody unlink $q
+	says "only the queue's owner and root may do that"
+	status 0 wq stat $q
+	wq create -m 604 $q.r
+	status 1 as_nobody add $q.r k
+	says "the queue has mode 0604 and uid 0, gid 0, which allow you only to read"
+	wq unlink $q.r
+}
+
+test_unlink_prints_the_keys_that_it_drops() {
+	queue
+	status 0 wq unlink $q
+	is "standard error" '' "$(<"$err")"
+	wq create $q
+	wq add $q a b c
+	wq add --after 1h $q later
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq get --fd 7 >/dev/null
+	status 0 wq unlink $q
+	says "unlinked '$q' with 2 ready, 1 processing and 1 delayed keys; 1 open file still uses it, and keys that are left when it is closed are dropped"
+	is left $'b\nc' "$(wq get -n 9 --fd 7)"
+	exec 7>&-
+	wq create $q
+	wq add $q a
+	status 0 wq unlink $q
+	says "with 1 ready, 0 processing and 0 delayed keys; they are dropped"
+}
+
+test_shutdown_prints_the_delayed_keys_that_it_drops() {
+	queue
+	wq add --after 1h $q a b
+	wq add $q ready
+	status 0 wq shutdown $q
+	says "dropped 2 delayed keys or retries"
+	status 0 wq shutdown $q
+	is "standard error" '' "$(<"$err")"
+}
+
+test_shutdown_drain_counts_retries_that_it_drops() {
+	queue
+	wq add --after 1h $q a
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq add $q k
+	wq get --fd 7 >/dev/null
+	"$WQCTL" shutdown --drain $q 2>"$dir/drain" &
+	eventually stat_is draining yes
+	status 4 wq done --fd 7 --retry k
+	wait $!
+	is status 0 $?
+	is "standard error" "wqctl: dropped 2 delayed keys or retries" "$(<"$dir/drain")"
+}
+
+test_no_command_lists_the_queues() {
+	queue
+	status 0 wq
+	is "lists the queues" "$(wq ls)" "$(<"$out")"
+	says "wqctl --help lists the commands"
+	status 2 wq --json
+}
+
+test_info_shows_the_used_quota() {
+	queue
+	: >"$dir/device-for-all"
+	chmod 666 /dev/wq
+	status 0 as_nobody info
+	matches info 'user_queues +[0-9]+ \(used by your named queues: 0\)' "$(<"$out")"
+	status 0 as_nobody create -n 70 $q.b
+	wq add $q.b k
+	status 0 as_nobody info
+	matches info 'user_queues +[0-9]+ \(used by your named queues: 1\)' "$(<"$out")"
+	matches info 'user_keys +[0-9]+ \(sum of their max_keys: 70\)' "$(<"$out")"
+}
+
+test_run_does_not_execute_a_key() {
+	queue
+	status 0 wq add $q -- "\$(touch $dir/executed)" '-n'
+	status 0 wq run --once $q -- sh -c 'printf "%s;" "$1" >>'"$dir/ran" sh {}
+	is ran "\$(touch $dir/executed);-n;" "$(<"$dir/ran")"
+	exists_no "$dir/executed"
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	status 0 wq add --fd 7 -- -n
+	wq get --fd 7 >/dev/null
+	status 0 wq done --fd 7 --forget -- -n
 }
 
 run_tests "$@"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only
 /*
- * libwq: keyed work queues of the Linux kernel from C.
+ * libwq: the keyed work queues of /dev/wq, for C and C++.
  *
- * Each call is one ioctl on /dev/wq.  A single key travels in a record on the
- * stack; a batch owns one packed array of records, as the kernel reads and
- * writes it, and the array of results that goes with it.
+ * Each call is one ioctl.  Calls for one key put its record on the stack.  A batch
+ * owns a packed array of records, in the format of the kernel, and an array of
+ * results.
  *
- * ENODEV, which the kernel has no use for, says that there is no /dev/wq: a
- * plain ENOENT would look like a queue that does not exist.
+ * If /dev/wq does not exist, open fails with ENOENT, which would look like a missing
+ * queue.  The library returns ENODEV instead, an error that the kernel's wq never uses.
  */
 #include <errno.h>
 #include <limits.h>
@@ -18,17 +18,38 @@
 
 #include "libwq.h"
 
-/* The largest record, and so the room that a key of unknown length needs. */
-#define REC_MAX		WQ_REC_SIZE(WQ_MAX_KEY)
-
-union one_rec {
+/* A record with room for the longest key. */
+union rec_buf {
 	struct wq_rec rec;
-	char room[REC_MAX];
+	char room[WQ_REC_SIZE(WQ_MAX_KEY)];
 };
 
 static uint64_t addr(const void *p)
 {
 	return (uintptr_t)p;
+}
+
+/* Structs of the ABI start with their size and their flags. */
+#define MIN_STRUCT	(2 * sizeof(uint32_t))
+
+static int check_size(size_t size)
+{
+	if (size >= MIN_STRUCT && size <= UINT32_MAX)
+		return 0;
+	errno = EINVAL;
+	return -1;
+}
+
+/*
+ * Copy a struct between a caller and the library, if each may have been built with
+ * another version of it: fields that @from lacks are zero in @to.
+ */
+static void copy_struct(void *to, size_t to_size, const void *from, size_t from_size)
+{
+	size_t common = to_size < from_size ? to_size : from_size;
+
+	memcpy(to, from, common);
+	memset((char *)to + common, 0, to_size - common);
 }
 
 static int rec_fill(struct wq_rec *rec, const void *key, size_t len, uint64_t token)
@@ -64,7 +85,7 @@ static void close_keeping_errno(int fd)
 	errno = err;
 }
 
-/* A verb that needs no queue. */
+/* For verbs that need no queue. */
 static int device_call(unsigned long verb, void *arg)
 {
 	int fd = device_open(O_RDONLY);
@@ -79,7 +100,7 @@ static int device_call(unsigned long verb, void *arg)
 
 static int copy_name(char *to, const char *name)
 {
-	/* An empty name means a private queue to the kernel, NULL does here. */
+	/* To the kernel, an empty name means a private queue; here NULL does. */
 	if (!name[0] || strlen(name) >= WQ_NAME_MAX) {
 		errno = EINVAL;
 		return -1;
@@ -88,35 +109,28 @@ static int copy_name(char *to, const char *name)
 	return 0;
 }
 
-/*
- * What the caller says of a new queue, in our struct, however long the caller's is:
- * both sides may be newer than the other.
- */
-static int copy_attr(struct wq_open *to, const struct wq_open *attr)
+static int copy_attr(struct wq_open *to, const struct wq_attr *attr, size_t size)
 {
-	const size_t known = sizeof(*to);
+	struct wq_attr known;
 	size_t i;
 
-	if (attr->size < 2 * sizeof(uint32_t)) {
-		errno = EINVAL;
-		return -1;
-	}
-	for (i = known; i < attr->size; i++) {
+	/* An unknown attribute has to fail: the queue would not be what was asked for. */
+	for (i = sizeof(known); i < size; i++) {
 		if (((const char *)attr)[i]) {
 			errno = E2BIG;
 			return -1;
 		}
 	}
-	memcpy(to, attr, attr->size < known ? attr->size : known);
-	to->size = known;
-	if (to->flags || to->mode || to->name[0]) {
-		errno = EINVAL;
-		return -1;
-	}
+	copy_struct(&known, sizeof(known), attr, size);
+	to->max_keys = known.max_keys;
+	to->limiters = addr(known.limiters);
+	to->num_limiters = known.num_limiters;
+	to->lease = known.lease;
 	return 0;
 }
 
-int wq_open_attr(const char *name, int oflag, mode_t mode, const struct wq_open *attr)
+int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq_attr *attr,
+		       size_t size)
 {
 	struct wq_open arg = { .size = sizeof(arg) };
 	int fd;
@@ -125,7 +139,7 @@ int wq_open_attr(const char *name, int oflag, mode_t mode, const struct wq_open 
 		errno = EINVAL;
 		return -1;
 	}
-	if (attr && (!name || oflag & O_CREAT) && copy_attr(&arg, attr))
+	if (attr && (!name || oflag & O_CREAT) && copy_attr(&arg, attr, size))
 		return -1;
 	if (name && copy_name(arg.name, name))
 		return -1;
@@ -146,7 +160,7 @@ int wq_open_attr(const char *name, int oflag, mode_t mode, const struct wq_open 
 
 int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys)
 {
-	const struct wq_open attr = { .size = sizeof(attr), .max_keys = max_keys };
+	const struct wq_attr attr = { .max_keys = max_keys };
 
 	return wq_open_attr(name, oflag, mode, &attr);
 }
@@ -160,23 +174,29 @@ int wq_unlink(const char *name)
 	return device_call(WQ_IOC_UNLINK, &arg);
 }
 
-int wq_info(struct wq_info *info)
+int wq_info_sized(struct wq_info *info, size_t size)
 {
-	memset(info, 0, sizeof(*info));
-	info->size = sizeof(*info);
+	if (check_size(size))
+		return -1;
+	memset(info, 0, size);
+	info->size = size;
 	return device_call(WQ_IOC_INFO, info);
 }
 
-int wq_queues(struct wq_queue *list, unsigned int most, uint64_t *cursor)
+int wq_queues_sized(struct wq_queue *list, unsigned int max, uint64_t *cursor, size_t size)
 {
 	struct wq_queues arg = {
 		.size = sizeof(arg),
 		.addr = addr(list),
-		.count = most,
-		.each = sizeof(*list),
+		.count = max,
+		.each = size,
 		.cursor = *cursor,
 	};
 
+	if (check_size(size))
+		return -1;
+	/* The kernel does not write fields that it does not know. */
+	memset(list, 0, max * size);
 	if (device_call(WQ_IOC_QUEUES, &arg))
 		return -1;
 	*cursor = arg.cursor;
@@ -185,7 +205,7 @@ int wq_queues(struct wq_queue *list, unsigned int most, uint64_t *cursor)
 
 /* One key */
 
-/* add, done or touch of the records in @keys; writes back how many were handled */
+/* Add, done or touch the records in @keys; set @keys->count to the number handled. */
 typedef int (*keys_verb)(int q, struct wq_keys *keys, int32_t *results);
 
 static int keys_add(int q, struct wq_keys *keys, int32_t *results)
@@ -227,7 +247,7 @@ static int keys_touch(int q, struct wq_keys *keys, int32_t *results)
 	return ret;
 }
 
-static int rec_verb(int q, keys_verb verb, struct wq_rec *rec)
+static int call_rec(int q, keys_verb verb, struct wq_rec *rec)
 {
 	struct wq_keys keys = {
 		.addr = addr(rec),
@@ -245,21 +265,21 @@ static int rec_verb(int q, keys_verb verb, struct wq_rec *rec)
 	return result;
 }
 
-static int one_verb(int q, keys_verb verb, const void *key, size_t len, uint64_t token)
+static int call_key(int q, keys_verb verb, const void *key, size_t len, uint64_t token)
 {
-	union one_rec one;
+	union rec_buf buf;
 
-	return rec_fill(&one.rec, key, len, token) ? -1 : rec_verb(q, verb, &one.rec);
+	return rec_fill(&buf.rec, key, len, token) ? -1 : call_rec(q, verb, &buf.rec);
 }
 
 int wq_add(int q, const void *key, size_t len)
 {
-	return one_verb(q, keys_add, key, len, 0);
+	return call_key(q, keys_add, key, len, 0);
 }
 
-/* Sets a delay in a record; flags that have no room there are no flags. */
-static int rec_delay(struct wq_rec *rec, int64_t delay, unsigned int flags)
+static int rec_set_delay(struct wq_rec *rec, int64_t delay, unsigned int flags)
 {
+	/* The record has 16 bits for them: higher bits must not be lost silently. */
 	if (flags > UINT16_MAX) {
 		errno = EINVAL;
 		return -1;
@@ -271,11 +291,11 @@ static int rec_delay(struct wq_rec *rec, int64_t delay, unsigned int flags)
 
 int wq_add_after(int q, const void *key, size_t len, int64_t delay, unsigned int flags)
 {
-	union one_rec one;
+	union rec_buf buf;
 
-	if (rec_fill(&one.rec, key, len, 0) || rec_delay(&one.rec, delay, flags))
+	if (rec_fill(&buf.rec, key, len, 0) || rec_set_delay(&buf.rec, delay, flags))
 		return -1;
-	return rec_verb(q, keys_add, &one.rec);
+	return call_rec(q, keys_add, &buf.rec);
 }
 
 int wq_add_rate_limited(int q, const void *key, size_t len)
@@ -294,69 +314,72 @@ static void item_fill(struct wq_item *item, const struct wq_rec *rec)
 
 int wq_get(int q, struct wq_item *item, int64_t timeout)
 {
-	union one_rec one;
+	union rec_buf buf;
 	struct wq_get arg = {
 		.size = sizeof(arg),
-		.keys = { .addr = addr(&one), .size = sizeof(one), .count = 1 },
+		.keys = { .addr = addr(&buf), .size = sizeof(buf), .count = 1 },
 		.timeout = timeout,
 	};
 
 	if (ioctl(q, WQ_IOC_GET, &arg) < 0)
 		return -1;
-	item_fill(item, &one.rec);
+	item_fill(item, &buf.rec);
 	return 0;
 }
 
 int wq_touch(int q, const struct wq_item *item)
 {
-	return one_verb(q, keys_touch, item->key, item->len, item->token);
+	return call_key(q, keys_touch, item->key, item->len, item->token);
 }
 
 int wq_touch_key(int q, const void *key, size_t len)
 {
-	return one_verb(q, keys_touch, key, len, 0);
+	return call_key(q, keys_touch, key, len, 0);
 }
 
 int wq_done(int q, const struct wq_item *item)
 {
-	return one_verb(q, keys_done, item->key, item->len, item->token);
+	return call_key(q, keys_done, item->key, item->len, item->token);
 }
 
 int wq_done_key(int q, const void *key, size_t len)
 {
-	return one_verb(q, keys_done, key, len, 0);
+	return call_key(q, keys_done, key, len, 0);
 }
 
-int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int flags)
+int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int outcome)
 {
-	union one_rec one;
+	union rec_buf buf;
 
-	if (rec_fill(&one.rec, item->key, item->len, item->token) ||
-	    rec_delay(&one.rec, delay, flags))
+	if (rec_fill(&buf.rec, item->key, item->len, item->token) ||
+	    rec_set_delay(&buf.rec, delay, outcome))
 		return -1;
-	return rec_verb(q, keys_done, &one.rec);
+	return call_rec(q, keys_done, &buf.rec);
 }
 
-int wq_done_get(int q, struct wq_item *item, int64_t delay, unsigned int flags,
+int wq_done_get(int q, struct wq_item *item, int64_t delay, unsigned int outcome,
 		int64_t timeout)
 {
-	union one_rec one, next;
+	union rec_buf buf, next;
 	struct wq_done arg = {
 		.size = sizeof(arg),
 		.flags = WQ_DONE_GET,
-		.keys = { .addr = addr(&one), .count = 1 },
+		.keys = { .addr = addr(&buf), .count = 1 },
 		.next = { .addr = addr(&next), .size = sizeof(next), .count = 1 },
 		.timeout = timeout,
 	};
 
 	if (!item->token)
 		return wq_get(q, item, timeout);
-	if (rec_fill(&one.rec, item->key, item->len, item->token) ||
-	    rec_delay(&one.rec, delay, flags))
+	if (rec_fill(&buf.rec, item->key, item->len, item->token) ||
+	    rec_set_delay(&buf.rec, delay, outcome))
 		return -1;
 	arg.keys.size = WQ_REC_SIZE(item->len);
 	if (ioctl(q, WQ_IOC_DONE, &arg) < 0) {
-		/* Where the kernel could not begin both counts are still ours. */
+		/*
+		 * A get that fails resets its count.  Both counts keep the 1 from above if
+		 * the kernel refused the call as a whole: then nothing is done.
+		 */
 		if (arg.keys.count && !arg.next.count)
 			item->token = 0;
 		return -1;
@@ -365,27 +388,28 @@ int wq_done_get(int q, struct wq_item *item, int64_t delay, unsigned int flags,
 	return 0;
 }
 
-static int key_call(int q, unsigned long verb, const void *key, size_t len,
-		    struct wq_query *ks)
+static int query_call(int q, unsigned long verb, const void *key, size_t len,
+		      struct wq_query *query)
 {
-	memset(ks, 0, sizeof(*ks));
-	ks->size = sizeof(*ks);
-	ks->key = addr(key);
-	ks->key_len = len;
-	if (len > WQ_MAX_KEY) {		/* key_len is 32 bits, len may be more */
+	memset(query, 0, sizeof(*query));
+	query->size = sizeof(*query);
+	query->key = addr(key);
+	query->key_len = len;
+	/* key_len has 32 bits: a longer len must not be cut to a valid one. */
+	if (len > WQ_MAX_KEY) {
 		errno = E2BIG;
 		return -1;
 	}
-	return ioctl(q, verb, ks) < 0 ? -1 : 0;
+	return ioctl(q, verb, query) < 0 ? -1 : 0;
 }
 
-int wq_query_info(int q, const void *key, size_t len, struct wq_key_info *info)
+int wq_query_info_sized(int q, const void *key, size_t len, struct wq_key_info *info, size_t size)
 {
-	struct wq_query arg;
+	struct wq_query query;
 
-	if (key_call(q, WQ_IOC_QUERY, key, len, &arg))
+	if (query_call(q, WQ_IOC_QUERY, key, len, &query))
 		return -1;
-	*info = arg.info;
+	copy_struct(info, size, &query.info, sizeof(query.info));
 	return 0;
 }
 
@@ -407,16 +431,16 @@ int wq_num_requeues(int q, const void *key, size_t len)
 
 int wq_forget(int q, const void *key, size_t len)
 {
-	struct wq_query ks;
+	struct wq_query query;
 
-	return key_call(q, WQ_IOC_FORGET, key, len, &ks) && errno != ENOENT ? -1 : 0;
+	return query_call(q, WQ_IOC_FORGET, key, len, &query) && errno != ENOENT ? -1 : 0;
 }
 
 int wq_cancel(int q, const void *key, size_t len)
 {
-	struct wq_query ks;
+	struct wq_query query;
 
-	return key_call(q, WQ_IOC_CANCEL, key, len, &ks) ? -1 : (int)ks.info.state;
+	return query_call(q, WQ_IOC_CANCEL, key, len, &query) ? -1 : (int)query.info.state;
 }
 
 /* The whole queue */
@@ -438,10 +462,12 @@ int wq_drain(int q)
 	return shut_down(q, WQ_SHUTDOWN_DRAIN);
 }
 
-int wq_stat(int q, struct wq_stat *st)
+int wq_stat_sized(int q, struct wq_stat *st, size_t size)
 {
-	memset(st, 0, sizeof(*st));
-	st->size = sizeof(*st);
+	if (check_size(size))
+		return -1;
+	memset(st, 0, size);
+	st->size = size;
 	return ioctl(q, WQ_IOC_STAT, st) < 0 ? -1 : 0;
 }
 
@@ -457,7 +483,7 @@ static struct wq_rec *rec_at(const struct wq_batch *b, uint32_t offset)
 	     (i) < (b)->count && ((rec) = rec_at((b), (offset)));		\
 	     (i)++, (offset) += WQ_REC_SIZE((rec)->len))
 
-static int batch_room(struct wq_batch *b, uint32_t room)
+static int batch_alloc(struct wq_batch *b, uint32_t room)
 {
 	void *recs;
 
@@ -472,10 +498,10 @@ static int batch_room(struct wq_batch *b, uint32_t room)
 }
 
 /*
- * Room for a result and a token of each record.  The tokens are where add puts
- * them aside, behind the results.
+ * Allocate a result for each record, and behind all results a token for each, which
+ * wq_add_batch() needs.
  */
-static int batch_results(struct wq_batch *b)
+static int batch_alloc_results(struct wq_batch *b)
 {
 	uint32_t room = b->results_room ? b->results_room : 64;
 	int32_t *results;
@@ -492,8 +518,8 @@ static int batch_results(struct wq_batch *b)
 	return 0;
 }
 
-/* Results of an earlier verb must not show with the keys of a later one. */
-static void batch_forget_results(struct wq_batch *b, uint32_t from, uint32_t to)
+/* wq_batch_next() must not return the results of keys that were replaced. */
+static void batch_clear_results(struct wq_batch *b, uint32_t from, uint32_t to)
 {
 	if (to > b->results_room)
 		to = b->results_room;
@@ -507,8 +533,8 @@ static void batch_rewind(struct wq_batch *b)
 	b->index = 0;
 }
 
-/* What list told is there to be looked at: its records are no verb's input. */
-static bool batch_listed(const struct wq_batch *b)
+/* The records of a list have another layout, which no verb accepts. */
+static bool batch_refuse_listed(const struct wq_batch *b)
 {
 	if (b->listed)
 		errno = EINVAL;
@@ -520,7 +546,7 @@ int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token
 	uint32_t room = b->room ? b->room : 4096;
 	uint32_t size = len <= WQ_MAX_KEY ? WQ_REC_SIZE(len) : 0;
 
-	if (batch_listed(b))
+	if (batch_refuse_listed(b))
 		return -1;
 	if (b->used + size > WQ_MAX_ARRAY) {
 		errno = E2BIG;
@@ -528,9 +554,9 @@ int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token
 	}
 	while (room < b->used + size)
 		room *= 2;
-	if (batch_room(b, room) || rec_fill(rec_at(b, b->used), key, len, token))
+	if (batch_alloc(b, room) || rec_fill(rec_at(b, b->used), key, len, token))
 		return -1;
-	batch_forget_results(b, b->count, b->count + 1);
+	batch_clear_results(b, b->count, b->count + 1);
 	b->used += size;
 	b->count++;
 	batch_rewind(b);
@@ -538,14 +564,15 @@ int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token
 }
 
 int wq_batch_put_done(struct wq_batch *b, const void *key, size_t len, uint64_t token,
-		      int64_t delay, unsigned int flags)
+		      int64_t delay, unsigned int outcome)
 {
-	uint32_t at = b->used;
-	struct wq_rec none;
+	uint32_t offset = b->used;
+	struct wq_rec unused;
 
-	if (rec_delay(&none, delay, flags) || wq_batch_put(b, key, len, token))
+	/* Check the outcome first: a key that was put could not be removed again. */
+	if (rec_set_delay(&unused, delay, outcome) || wq_batch_put(b, key, len, token))
 		return -1;
-	return rec_delay(rec_at(b, at), delay, flags);
+	return rec_set_delay(rec_at(b, offset), delay, outcome);
 }
 
 int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
@@ -569,6 +596,7 @@ void wq_batch_free(struct wq_batch *b)
 	memset(b, 0, sizeof(*b));
 }
 
+/* Fill @v from a record; return the bytes to the next record. */
 static uint32_t view_rec(struct wq_view *v, const struct wq_rec *rec)
 {
 	*v = (struct wq_view){
@@ -580,32 +608,34 @@ static uint32_t view_rec(struct wq_view *v, const struct wq_rec *rec)
 	return WQ_REC_SIZE(rec->len);
 }
 
-static uint32_t view_row(struct wq_view *v, const struct wq_list_rec *row)
+static uint32_t view_list_rec(struct wq_view *v, const struct wq_list_rec *rec)
 {
 	*v = (struct wq_view){
-		.key = row->key,
-		.len = row->len,
-		.info = row->info,
+		.key = rec->key,
+		.len = rec->len,
+		.info = rec->info,
 	};
-	return WQ_LIST_REC_SIZE(row->len);
+	return WQ_LIST_REC_SIZE(rec->len);
 }
 
-bool wq_batch_next(struct wq_batch *b, struct wq_view *v)
+bool wq_batch_next_sized(struct wq_batch *b, struct wq_view *v, size_t size)
 {
-	const void *at;
+	struct wq_view view;
+	const void *rec;
 
 	if (b->index == b->count) {
 		batch_rewind(b);
 		return false;
 	}
-	at = rec_at(b, b->next);
-	b->next += b->listed ? view_row(v, at) : view_rec(v, at);
-	v->result = b->index < b->results_room ? b->results[b->index] : 0;
+	rec = rec_at(b, b->next);
+	b->next += b->listed ? view_list_rec(&view, rec) : view_rec(&view, rec);
+	view.result = b->index < b->results_room ? b->results[b->index] : 0;
 	b->index++;
+	copy_struct(v, size, &view, sizeof(view));
 	return true;
 }
 
-static int batch_verb(int q, struct wq_batch *b, keys_verb verb)
+static int batch_call(int q, struct wq_batch *b, keys_verb verb)
 {
 	struct wq_keys keys = {
 		.addr = addr(b->recs),
@@ -618,7 +648,7 @@ static int batch_verb(int q, struct wq_batch *b, keys_verb verb)
 
 	if (verb(q, &keys, b->results) < 0) {
 		err = errno;
-		/* Not written back where the descriptor is none of wq's. */
+		/* The count is unchanged if @q is not a wq or the call was refused. */
 		handled = keys.count < b->count ? keys.count : 0;
 	}
 	for (i = handled; i < b->count; i++)
@@ -640,38 +670,40 @@ int wq_add_batch(int q, struct wq_batch *b)
 	batch_rewind(b);
 	if (!b->count)
 		return 0;
-	if (batch_listed(b) || batch_results(b))
+	if (batch_refuse_listed(b) || batch_alloc_results(b))
 		return -1;
 
-	/* Keys from one queue may go to another, and be done in the first then. */
+	/*
+	 * Add refuses records with a token.  Restore the tokens afterwards, so that keys
+	 * from one queue can be added to another and then be done in the first.
+	 */
 	tokens = (uint64_t *)(b->results + b->results_room);
 	batch_for_each(b, i, offset, rec) {
 		tokens[i] = rec->token;
 		rec->token = 0;
 		rec->state = 0;
 	}
-	ret = batch_verb(q, b, keys_add);
+	ret = batch_call(q, b, keys_add);
 	batch_for_each(b, i, offset, rec)
 		rec->token = tokens[i];
 	return ret;
 }
 
-/* A walk over the batch is not disturbed: touch is what is called amid the work. */
+/* No batch_rewind(): touch is called between two keys of a batch. */
 int wq_touch_batch(int q, struct wq_batch *b)
 {
-	if (batch_listed(b) || batch_results(b))
+	if (batch_refuse_listed(b) || batch_alloc_results(b))
 		return -1;
-	return b->count ? batch_verb(q, b, keys_touch) : 0;
+	return b->count ? batch_call(q, b, keys_touch) : 0;
 }
 
-/* Makes ready for done: keys as list or get told them have what done has no use for. */
-static int batch_done_begin(struct wq_batch *b)
+static int batch_prepare_done(struct wq_batch *b)
 {
 	struct wq_rec *rec;
 	uint32_t i, offset;
 
 	batch_rewind(b);
-	if (batch_listed(b) || batch_results(b))
+	if (batch_refuse_listed(b) || batch_alloc_results(b))
 		return -1;
 	batch_for_each(b, i, offset, rec)
 		rec->state = 0;
@@ -680,44 +712,44 @@ static int batch_done_begin(struct wq_batch *b)
 
 int wq_done_batch(int q, struct wq_batch *b)
 {
-	if (batch_done_begin(b))
+	if (batch_prepare_done(b))
 		return -1;
-	return b->count ? batch_verb(q, b, keys_done) : 0;
+	return b->count ? batch_call(q, b, keys_done) : 0;
 }
 
-/* Room for all that one call hands out. */
-static int batch_begin(struct wq_batch *b, unsigned int most, struct wq_keys *keys)
+/* Allocate what one get or list can return at most, and point @keys to it. */
+static int batch_prepare_get(struct wq_batch *b, unsigned int max, struct wq_keys *keys)
 {
 	wq_batch_reset(b);
-	if (batch_room(b, WQ_MAX_OUT))
+	if (batch_alloc(b, WQ_MAX_OUT))
 		return -1;
 	keys->addr = addr(b->recs);
 	keys->size = WQ_MAX_OUT;
-	keys->count = most;
+	keys->count = max;
 	return 0;
 }
 
-static int batch_end(struct wq_batch *b, const struct wq_keys *keys)
+static int batch_finish_get(struct wq_batch *b, const struct wq_keys *keys)
 {
 	b->count = keys->count;
 	b->used = keys->size;
-	batch_forget_results(b, 0, b->count);
+	batch_clear_results(b, 0, b->count);
 	return b->count;
 }
 
-int wq_get_batch(int q, struct wq_batch *b, unsigned int most, int64_t timeout)
+int wq_get_batch(int q, struct wq_batch *b, unsigned int max, int64_t timeout)
 {
 	struct wq_get arg = { .size = sizeof(arg), .timeout = timeout };
 
-	if (batch_begin(b, most, &arg.keys) || ioctl(q, WQ_IOC_GET, &arg) < 0)
+	if (batch_prepare_get(b, max, &arg.keys) || ioctl(q, WQ_IOC_GET, &arg) < 0)
 		return -1;
-	return batch_end(b, &arg.keys);
+	return batch_finish_get(b, &arg.keys);
 }
 
-/* No result: the kernel did not come to this key. */
-#define UNTOUCHED	INT32_MIN
+/* The result of a key that the kernel did not handle; no errno has this value. */
+#define UNHANDLED	INT32_MIN
 
-int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsigned int most,
+int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsigned int max,
 		      int64_t timeout)
 {
 	struct wq_done arg = {
@@ -733,11 +765,11 @@ int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsig
 		return -1;
 	}
 	if (!done->count)
-		return wq_get_batch(q, next, most, timeout);
-	if (batch_begin(next, most, &arg.next) || batch_done_begin(done))
+		return wq_get_batch(q, next, max, timeout);
+	if (batch_prepare_get(next, max, &arg.next) || batch_prepare_done(done))
 		return -1;
 	for (i = 0; i < done->count; i++)
-		done->results[i] = UNTOUCHED;
+		done->results[i] = UNHANDLED;
 	arg.keys.addr = addr(done->recs);
 	arg.keys.size = done->used;
 	arg.keys.count = done->count;
@@ -746,22 +778,22 @@ int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsig
 	if (ioctl(q, WQ_IOC_DONE, &arg) < 0)
 		err = errno;
 	for (i = 0; i < done->count; i++)
-		if (done->results[i] == UNTOUCHED)
+		if (done->results[i] == UNHANDLED)
 			done->results[i] = -err;
 	if (err) {
 		errno = err;
 		return -1;
 	}
-	return batch_end(next, &arg.next);
+	return batch_finish_get(next, &arg.next);
 }
 
-int wq_list(int q, struct wq_batch *b, unsigned int most, uint64_t *cursor)
+int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor)
 {
 	struct wq_list arg = { .size = sizeof(arg), .cursor = *cursor };
 
-	if (batch_begin(b, most, &arg.keys) || ioctl(q, WQ_IOC_LIST, &arg) < 0)
+	if (batch_prepare_get(b, max, &arg.keys) || ioctl(q, WQ_IOC_LIST, &arg) < 0)
 		return -1;
 	*cursor = arg.cursor;
 	b->listed = true;
-	return batch_end(b, &arg.keys);
+	return batch_finish_get(b, &arg.keys);
 }

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: LGPL-2.1-only */
 /*
- * libwq: keyed work queues of the Linux kernel (/dev/wq) from C.
+ * libwq: the keyed work queues of /dev/wq, for C and C++.
  *
- * A queue is a file descriptor: poll it, pass it on, close it.  Keys that a
- * process got and has not done are ready again, ahead of all others, when the
- * last copy of the descriptor goes, or when their lease ends, where the queue has
- * leases.
+ * A queue is a file descriptor.  It can be polled, passed to another process and
+ * closed.  Each descriptor that wq_open() returns is one consumer; copies of it
+ * (dup, fork, SCM_RIGHTS) are the same consumer.  libwq(3) has the details.
  *
- * Calls return -1 and set errno on error; <linux/wq.h> says what each errno
- * means.  wq_open(), wq_open_attr(), wq_unlink() and wq_info() fail with ENODEV
- * besides, where there is no /dev/wq: the module is not loaded.  No call but those
- * on batches allocates memory; all are thread safe, a struct wq_batch belongs to
- * one thread at a time.
+ * A consumer holds a key from the get that returned it until the done.  If the last
+ * copy of its descriptor is closed, or if the key's lease expires, the key is given
+ * back and another consumer gets it.  So each run happens at least once, and the
+ * work must be idempotent: to do it twice has the same effect as to do it once.
  *
- * Five lines that work through a queue:
+ * A call that fails returns -1 and sets errno.  <linux/wq.h> describes the errors.
+ * ENODEV is libwq's own: there is no /dev/wq, because the module is not loaded.  Only
+ * calls on batches allocate memory.  All calls are thread safe, but a struct wq_batch
+ * must not be used by two threads at once.
+ *
+ * Work through a queue:
  *
  *	int q = wq_open("mail", O_RDWR | O_CREAT, 0600, 0);
  *	struct wq_item item;
@@ -24,7 +27,7 @@
  *		wq_done(q, &item);
  *	}
  *
- * The same where work may fail; what fails comes again, later each time:
+ * Retry work that fails, with a growing delay:
  *
  *	while (wq_get(q, &item, WQ_FOREVER) == 0) {
  *		bool ok = deliver(item.key, item.len);
@@ -32,9 +35,8 @@
  *		wq_done_with(q, &item, 0, ok ? WQ_OUTCOME_FORGET : WQ_OUTCOME_RETRY);
  *	}
  *
- * In a queue with leases, work that takes longer than one touches its key now and
- * then, at a third of the lease for instance, and ends where it does not hold it
- * any more:
+ * If the queue has leases, long work touches its key in time, for instance after
+ * each third of the lease.  It must stop when the key is no longer held:
  *
  *	while (work_a_little(item.key))
  *		if (wq_touch(q, &item) && errno == ESTALE)
@@ -58,12 +60,38 @@ extern "C" {
 #define WQ_NOWAIT	((int64_t)0)
 #define WQ_FOREVER	((int64_t)-1)
 
+/*
+ * Structs that may get more fields at their end have two functions: wq_stat_sized()
+ * takes the size of the caller's struct, and the inline wq_stat() passes it.  So a
+ * program keeps working with a newer library, which then fills or reads only the
+ * fields that the program was built with.  Fields that the library or the kernel
+ * does not know yet are set to zero in results.  In inputs they must be zero, else
+ * the call fails with E2BIG.
+ */
+
 /**
- * struct wq_item - a key that get handed out
- * @key: its bytes, followed by a NUL
- * @len: how many, without that NUL
- * @token: which get it was
- * @failures: how often the key failed since that was last forgotten
+ * struct wq_attr - attributes of a new queue; zero is the default of each field
+ * @max_keys: the number of keys that the queue can hold, in any state; default:
+ *	wq_info.default_keys
+ * @num_limiters: number of elements of @limiters
+ * @limiters: the limiter, which determines the delay of a key that failed, see
+ *	struct wq_limiter_spec; default: the default controller limiter of client-go
+ * @lease: ns that a consumer can hold a key without a touch; default: no lease, a
+ *	consumer holds a key until it ends
+ */
+struct wq_attr {
+	uint32_t max_keys;
+	uint32_t num_limiters;
+	const struct wq_limiter_spec *limiters;
+	int64_t lease;
+};
+
+/**
+ * struct wq_item - a key that wq_get() returned
+ * @key: the key, followed by a NUL
+ * @len: length of the key in bytes, without the NUL
+ * @token: identifies the get; a done with the token of an earlier get fails
+ * @failures: failures of the key since they were last forgotten
  */
 struct wq_item {
 	char key[WQ_MAX_KEY + 1];
@@ -74,179 +102,226 @@ struct wq_item {
 
 /**
  * wq_open() - open a queue
- * @name: its name, or NULL for a private queue, which ends with the last copy
- *	of the descriptor
- * @oflag: O_RDONLY (get, done), O_WRONLY (add) or O_RDWR, with O_CREAT, O_EXCL
- *	and O_NONBLOCK as for mq_open(3); close-on-exec is always set
+ * @name: the queue's name; NULL for a new private queue, which is freed when the
+ *	last copy of its descriptor is closed
+ * @oflag: O_RDONLY (get, done, query, list), O_WRONLY (add, cancel, shut down) or
+ *	O_RDWR; O_CREAT, O_EXCL and O_NONBLOCK work as in mq_open(3); O_CLOEXEC is
+ *	always set
  * @mode: permissions of a new named queue, less the umask
- * @max_keys: the most keys a new queue holds; 0: the kernel's default
+ * @max_keys: the number of keys that a new queue can hold; 0: the default
  *
  * Return: a file descriptor.
  */
 int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys);
 
+int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq_attr *attr,
+		       size_t size);
+
 /**
- * wq_open_attr() - the same, with all that can be said of a new queue
- * @name: as in wq_open(), as are @oflag and @mode
- * @oflag: likewise
- * @mode: likewise
- * @attr: size: sizeof(struct wq_open); flags, name and mode: zero; the rest as
- *	<linux/wq.h> has it: max_keys, limits (how long a key waits that failed),
- *	lease (ns that a key may be held without a touch).
- *	NULL: the kernel's defaults.  Says nothing to a queue that is there already.
+ * wq_open_attr() - open a queue; if it is created, give it these attributes
+ * @name: the queue's name; NULL for a new private queue
+ * @oflag: access mode and flags, see wq_open()
+ * @mode: permissions of a new named queue, less the umask
+ * @attr: attributes of a new queue; NULL: defaults.  A queue that exists keeps its
+ *	own attributes, and those in @attr have no effect.
  *
  * Return: a file descriptor.
  */
-int wq_open_attr(const char *name, int oflag, mode_t mode, const struct wq_open *attr);
+static inline int wq_open_attr(const char *name, int oflag, mode_t mode,
+			       const struct wq_attr *attr)
+{
+	return wq_open_attr_sized(name, oflag, mode, attr, sizeof(*attr));
+}
 
-/** wq_unlink() - take a queue's name away; it ends with its last descriptor */
+/**
+ * wq_unlink() - remove the name of a queue
+ *
+ * The queue keeps working without a name.  When its last descriptor is closed it is
+ * freed with all keys that are left.
+ */
 int wq_unlink(const char *name);
 
-/** wq_add() - a key needs a run.  Return: 1 newly dirty, 0 coalesced. */
+/** wq_add() - mark a key dirty.  Return: 1 newly dirty, 0 coalesced. */
 int wq_add(int q, const void *key, size_t len);
 
 /**
- * wq_add_after() - a key needs a run, in a while
+ * wq_add_after() - mark a key dirty after a delay
  * @delay: ns; 0 or less: now
- * @flags: WQ_ADD_*: what becomes of a delay that is pending for the key; 0: the
- *	earlier time wins
+ * @flags: WQ_ADD_*, the rule if the key already has a pending delay; 0: the earlier
+ *	time applies
  *
- * Return: 1 newly delayed, 0 delayed already; without delay as wq_add().
+ * Return: 1 newly delayed, 0 the key already had a delay; without @delay, as wq_add().
  */
 int wq_add_after(int q, const void *key, size_t len, int64_t delay, unsigned int flags);
 
 /**
- * wq_add_rate_limited() - a key failed, and needs a run after the delay that the
- * queue's limiter gives it; its failures count until they are forgotten
+ * wq_add_rate_limited() - count a failure of a key, and mark it dirty after the delay
+ * that the queue's limiter returns
  *
  * Return: as wq_add_after().
  */
 int wq_add_rate_limited(int q, const void *key, size_t len);
 
-/** wq_forget() - a key's failures count no more; 0 also where it is not known */
+/** wq_forget() - reset a key's failures.  Return: 0, also for an unknown key. */
 int wq_forget(int q, const void *key, size_t len);
 
 /**
- * wq_num_requeues() - a key's failures as the queue's limiter counts them; 0 where
- * that doesn't (a bucket), or the key is not known
+ * wq_num_requeues() - get a key's failures as the queue's limiter counts them
+ *
+ * Return: the number; 0 for an unknown key, and if the limiter counts no failures,
+ * such as a token bucket.
  */
 int wq_num_requeues(int q, const void *key, size_t len);
 
 /**
- * wq_get() - take the next key
- * @q: the queue
- * @item: where to put it
- * @timeout: ns to wait; WQ_NOWAIT (EAGAIN), WQ_FOREVER
+ * wq_get() - get the next key
+ * @item: filled with the key
+ * @timeout: ns to wait for a key; WQ_NOWAIT (fail with EAGAIN) or WQ_FOREVER
  *
- * Return: 0.  ESHUTDOWN says that there will be none any more.
+ * Return: 0.  It fails with ESHUTDOWN if the queue is shut down and no key is left.
  */
 int wq_get(int q, struct wq_item *item, int64_t timeout);
 
 /**
- * wq_touch() - the work on a key goes on: its lease begins anew
+ * wq_touch() - restart the lease of a key that is held
  *
- * In a queue without leases it tells whether the key is held, and does nothing else.
+ * If the queue has no leases, only check that the key is held.
  *
- * Return: 0.  ESTALE says that the key is not held any more: its lease ended, it is
- * ready again or another consumer has it, and a done would change nothing.
+ * Return: 0.  It fails with ESTALE if the key is no longer held, for instance because
+ * its lease expired.  Then another consumer may have the key already, and the caller
+ * should stop its work.
  */
 int wq_touch(int q, const struct wq_item *item);
 
-/** wq_touch_key() - the same by the key alone; ENOENT, EPERM in place of ESTALE */
+/** wq_touch_key() - wq_touch() without a token; ENOENT or EPERM instead of ESTALE */
 int wq_touch_key(int q, const void *key, size_t len);
 
 /**
- * wq_done() - the work on a key is over
+ * wq_done() - end the run of a key
  *
- * Return: 0, or 1 where the key is ready again as it was added meanwhile.
+ * Return: 0, or 1 if the key is ready again, because it was added during the run.  It
+ * fails with ESTALE if the key is no longer held, and has no effect then.
  */
 int wq_done(int q, const struct wq_item *item);
 
-/** wq_done_key() - the same by the key alone */
+/** wq_done_key() - wq_done() without a token; ENOENT or EPERM instead of ESTALE */
 int wq_done_key(int q, const void *key, size_t len);
 
 /**
- * wq_done_with() - the work on a key is over, with this outcome
- * @flags: WQ_OUTCOME_FORGET: it succeeded, its failures are forgotten; WQ_OUTCOME_RETRY: it
- *	failed, and comes again as by wq_add_rate_limited(); WQ_OUTCOME_AFTER: it comes
- *	again after @delay, and FORGET may stand beside; 0: as wq_done()
+ * wq_done_with() - end the run of a key with an outcome
  * @delay: ns, for WQ_OUTCOME_AFTER; else 0
+ * @outcome: WQ_OUTCOME_FORGET: success, reset the key's failures; WQ_OUTCOME_RETRY:
+ *	failure, run the key again as by wq_add_rate_limited(); WQ_OUTCOME_AFTER: run
+ *	the key again after @delay, can be combined with WQ_OUTCOME_FORGET;
+ *	0: as wq_done()
  *
- * Return: WQ_RESULT_READY: the key is ready again; WQ_RESULT_DELAYED: it will be;
- * both; 0: neither, and so also where a queue that is shut down dropped it.  On
- * error it is held as before: ENOMEM may be tried again.
+ * Return: WQ_RESULT_READY if the key is ready again, WQ_RESULT_DELAYED if it is
+ * delayed, both, or 0 for neither.  A queue that is shut down drops the retry and
+ * returns 0.  If the call fails, the consumer still holds the key; after ENOMEM it
+ * can try again.
  */
-int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int flags);
+int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int outcome);
 
 /**
- * wq_done_get() - wq_done_with(), and then wq_get(), in one call
- * @item: in, the key that is done; with token 0: none, so that the first key is had
- *	in the same way; out, the next key
+ * wq_done_get() - wq_done_with() and wq_get() in one call
+ * @item: in, the key that is done; token 0: no key, only get; out, the next key
+ * @delay: as in wq_done_with()
+ * @outcome: as in wq_done_with()
+ * @timeout: as in wq_get()
  *
- * Return: 0, and the next key in @item.  Or -1: with @item->token 0 the done held
- * and it is the get that failed, for instance as there was nothing (EAGAIN,
- * ETIMEDOUT, ESHUTDOWN, EINTR); with the token as it was the done failed, and
- * nothing was got.
+ * Return: 0.  If it fails, @item->token shows how far it came.  Token 0: the key is
+ * done, and the get failed, for instance with ETIMEDOUT.  Token unchanged: the done
+ * failed, and the consumer still holds the key unless errno is ESTALE.
  */
-int wq_done_get(int q, struct wq_item *item, int64_t delay, unsigned int flags,
+int wq_done_get(int q, struct wq_item *item, int64_t delay, unsigned int outcome,
 		int64_t timeout);
 
-/** wq_query() - the state of a key, WQ_KEY_*; ENOENT: not known */
+/** wq_query() - get the state of a key, WQ_KEY_*; it fails with ENOENT if unknown */
 int wq_query(int q, const void *key, size_t len);
 
-/** wq_query_info() - the same with all else that is known of it, from one moment */
-int wq_query_info(int q, const void *key, size_t len, struct wq_key_info *info);
+int wq_query_info_sized(int q, const void *key, size_t len, struct wq_key_info *info,
+			size_t size);
 
-/** wq_cancel() - drop a key's run and failures; the state that it was in, WQ_KEY_* */
+/** wq_query_info() - get the state, failures, holder and times of a key at one moment */
+static inline int wq_query_info(int q, const void *key, size_t len, struct wq_key_info *info)
+{
+	return wq_query_info_sized(q, key, len, info, sizeof(*info));
+}
+
+/**
+ * wq_cancel() - drop a key's pending run, delay and failures
+ *
+ * A run in progress continues, and the key does not run again after it.
+ *
+ * Return: the state of the key before the call, WQ_KEY_*.
+ */
 int wq_cancel(int q, const void *key, size_t len);
 
-/** wq_shutdown() - no more adds; what is ready can still be got */
+/** wq_shutdown() - refuse adds, drop delayed keys; ready keys can still be got */
 int wq_shutdown(int q);
 
-/** wq_drain() - shut down, and wait until nothing is ready or processing */
+/** wq_drain() - shut down, and wait until no key is ready or processing */
 int wq_drain(int q);
 
-/** wq_stat() - figures of the queue, all from one moment */
-int wq_stat(int q, struct wq_stat *st);
+int wq_stat_sized(int q, struct wq_stat *st, size_t size);
 
-/** wq_info() - what this kernel's wq can do, and its limits; needs no queue */
-int wq_info(struct wq_info *info);
+/** wq_stat() - read the statistics of the queue, all at one moment */
+static inline int wq_stat(int q, struct wq_stat *st)
+{
+	return wq_stat_sized(q, st, sizeof(*st));
+}
+
+int wq_info_sized(struct wq_info *info, size_t size);
+
+/** wq_info() - read the features and limits of the kernel's wq; needs no queue */
+static inline int wq_info(struct wq_info *info)
+{
+	return wq_info_sized(info, sizeof(*info));
+}
+
+int wq_queues_sized(struct wq_queue *list, unsigned int max, uint64_t *cursor, size_t size);
 
 /**
- * wq_queues() - the next up to @most of the queues that the caller may open
- * @cursor: 0 to start with; 0 again at the end
+ * wq_queues() - list named queues that the caller can open; needs no queue
+ * @list: filled with queues, in the order of their creation
+ * @max: number of elements of @list; one call fills at most 8 KiB
+ * @cursor: position in the list; 0 to start, and 0 again after the last queue
  *
- * Needs no queue.  Return: how many; one call tells 8 KiB of them at most.
+ * Return: number of queues in @list.
  */
-int wq_queues(struct wq_queue *list, unsigned int most, uint64_t *cursor);
+static inline int wq_queues(struct wq_queue *list, unsigned int max, uint64_t *cursor)
+{
+	return wq_queues_sized(list, max, cursor, sizeof(*list));
+}
 
 /**
- * struct wq_batch - keys that travel together, in one call and under one lock
- * @count: keys in it
+ * struct wq_batch - keys that one call adds, gets, touches or ends the run of
+ * @count: number of keys
  *
- * Fill it by wq_batch_put() or a verb, walk it by wq_batch_next().
+ * wq_batch_put() and its variants, wq_get_batch() and wq_list() fill a batch, and
+ * wq_batch_next() reads it.
  */
 struct wq_batch {
 	uint32_t count;
 	/* private: */
-	uint32_t used;
-	uint32_t room;
-	uint32_t results_room;
-	uint32_t next;		/* offset of the record to walk on from */
-	uint32_t index;		/* and which one that is */
+	uint32_t used;		/* bytes of records in @recs */
+	uint32_t room;		/* bytes allocated for @recs */
+	uint32_t results_room;	/* results allocated in @results */
+	uint32_t next;		/* offset of the record that wq_batch_next() returns */
+	uint32_t index;		/* number of that record */
 	bool listed;		/* the records are struct wq_list_rec */
 	void *recs;
 	int32_t *results;
 };
 
 /**
- * struct wq_view - a key within a batch; valid until the batch changes
- * @key: its bytes
- * @len: how many
- * @token: which get it was
- * @result: of the last wq_add_batch(), wq_done_batch(), wq_done_get_batch() or
- *	wq_touch_batch()
- * @info: after wq_list(): the state of the key; after a get: @info.failures alone
+ * struct wq_view - a key in a batch; valid until the batch changes
+ * @key: the key
+ * @len: length of the key in bytes
+ * @token: identifies the get that returned the key
+ * @result: result of the last add, done or touch of the batch for this key: the
+ *	return value of the call for one key, or a negative errno
+ * @info: after wq_list(): the state of the key; after a get: only @info.failures
  */
 struct wq_view {
 	const void *key;
@@ -256,76 +331,100 @@ struct wq_view {
 	struct wq_key_info info;
 };
 
+#ifdef __cplusplus
+#define WQ_BATCH_INIT	{}
+#else
 #define WQ_BATCH_INIT	{ 0 }
+#endif
 
-/** wq_batch_put() - add a key (token 0: none); E2BIG above WQ_MAX_ARRAY bytes */
+/** wq_batch_put() - append a key; E2BIG if the batch would exceed WQ_MAX_ARRAY bytes */
 int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token);
 
 /**
- * wq_batch_put_after() - add a key for wq_add_batch(), as wq_add_after() would; with
- * @delay 0 and WQ_ADD_RATE_LIMITED as wq_add_rate_limited()
+ * wq_batch_put_after() - append a key for wq_add_batch(), as wq_add_after() adds it;
+ * with @delay 0 and WQ_ADD_RATE_LIMITED as wq_add_rate_limited() adds it
  */
 int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
 		       unsigned int flags);
 
-/** wq_batch_put_done() - add a key for wq_done_batch(), as wq_done_with() would */
+/** wq_batch_put_done() - append a key for wq_done_batch(), as wq_done_with() ends it */
 int wq_batch_put_done(struct wq_batch *b, const void *key, size_t len, uint64_t token,
-		      int64_t delay, unsigned int flags);
+		      int64_t delay, unsigned int outcome);
 
-/** wq_batch_reset() - empty it, keep its memory; wq_batch_free() - free it too */
+/** wq_batch_reset() - remove all keys; the memory can be used again */
 void wq_batch_reset(struct wq_batch *b);
+
+/** wq_batch_free() - remove all keys, and free the memory; the batch can be used again */
 void wq_batch_free(struct wq_batch *b);
 
-/** wq_batch_next() - the next key; false at the end, and starts over */
-bool wq_batch_next(struct wq_batch *b, struct wq_view *v);
+bool wq_batch_next_sized(struct wq_batch *b, struct wq_view *v, size_t size);
 
 /**
- * wq_add_batch(), wq_done_batch() - add or done all keys of a batch
+ * wq_batch_next() - read the next key of a batch
  *
- * Return: the number of keys handled, each with its result in wq_view.result
- * (as wq_add() and wq_done_with(), or a negative errno); -1 where none could be.
+ * Return: true; false after the last key, then the next call starts at the first key.
+ */
+static inline bool wq_batch_next(struct wq_batch *b, struct wq_view *v)
+{
+	return wq_batch_next_sized(b, v, sizeof(*v));
+}
+
+/**
+ * wq_add_batch() - add all keys of a batch
+ *
+ * Return: number of keys that were handled; wq_view.result has the result of each, as
+ * wq_add() returns it, or a negative errno.  It fails if no key could be handled.
  */
 int wq_add_batch(int q, struct wq_batch *b);
+
+/** wq_done_batch() - end the runs of all keys.  Return: as wq_add_batch(). */
 int wq_done_batch(int q, struct wq_batch *b);
 
 /**
- * wq_touch_batch() - touch all keys of a batch, as get told them
+ * wq_touch_batch() - restart the leases of all keys of a batch
  *
- * A walk by wq_batch_next() goes on where it is, so that it may be called amid the
- * work on a batch.  Where a key was put with an outcome its result is -EINVAL.
+ * wq_batch_next() continues where it is, so a batch can be touched between two keys.
+ * The result of a key that was put with an outcome is -EINVAL.
  *
- * Return: as wq_done_batch(), with results as of wq_touch().
+ * Return: as wq_add_batch().
  */
 int wq_touch_batch(int q, struct wq_batch *b);
 
 /**
- * wq_get_batch() - take up to @most keys into a batch, which is emptied first
+ * wq_get_batch() - replace the keys of a batch by the next keys of the queue
+ * @max: the most keys to get; 0: as many as fit in WQ_MAX_OUT bytes of records, which
+ *	is the limit of one call in any case
+ * @timeout: ns to wait for the first key, see wq_get(); it does not wait for more
  *
- * Waits for the first only.  Return: how many; one call brings at most
- * WQ_MAX_OUT bytes of records, so it may be fewer than there are.
+ * Return: number of keys.
  */
-int wq_get_batch(int q, struct wq_batch *b, unsigned int most, int64_t timeout);
+int wq_get_batch(int q, struct wq_batch *b, unsigned int max, int64_t timeout);
 
 /**
- * wq_done_get_batch() - wq_done_batch(), and then wq_get_batch(), in one call
- * @done: keys to be done, none is fine; afterwards each has its result, whatever the
- *	call returns
- * @next: another batch, which is emptied first
+ * wq_done_get_batch() - wq_done_batch() and wq_get_batch() in one call
+ * @done: keys that are done, can be empty; each has its result, also if the call fails
+ * @next: a different batch, filled with the next keys
+ * @max: as in wq_get_batch()
+ * @timeout: as in wq_get_batch()
  *
- * A key that could not be done keeps none of the others from being done, nor the
- * get.  Return: as wq_get_batch().
+ * If the done of one key fails, the other keys are done, and the get takes place.
+ *
+ * Return: number of keys in @next.
  */
-int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsigned int most,
+int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsigned int max,
 		      int64_t timeout);
 
 /**
- * wq_list() - the next up to @most keys of the queue, in no useful order
- * @cursor: 0 to start with; 0 again at the end
+ * wq_list() - replace the keys of a batch by keys of the queue, in any state
+ * @max: the most keys to list; 0: as many as fit in WQ_MAX_OUT bytes of records
+ * @cursor: position in the list; 0 to start, and 0 again after the last key
  *
- * The batch is for wq_batch_next() alone then: what adds to it or works on it says
- * EINVAL until it is reset.  Return: how many; may be 0 before the end.
+ * The keys come in no particular order.  A listed batch can only be read: calls that
+ * change or use its keys fail with EINVAL until wq_batch_reset().
+ *
+ * Return: number of keys, which can be 0 before the end of the list.
  */
-int wq_list(int q, struct wq_batch *b, unsigned int most, uint64_t *cursor);
+int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor);
 
 #ifdef __cplusplus
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * mirror: the process that starts the workers, feeds them, and ends them.
+ * mirror: the main process, which starts the workers, adds keys and stops the workers.
  *
- * SIGTERM or SIGINT: read the events that are there, wait until the queue is
- * empty and nothing is worked on, shut it down, and account for every key.  A
- * second one ends it at once.
+ * On SIGTERM or SIGINT it reads the pending events, waits until the queue is empty and
+ * no key is processing, shuts the queue down, and checks that no key was lost.  A second
+ * signal stops it at once.
  */
 #include <err.h>
 #include <errno.h>
@@ -39,7 +39,7 @@ static pid_t main_pid;
 static pid_t workers[MAX_WORKERS];
 static unsigned int n_workers = 4;
 static unsigned int n_killed;
-static uint64_t given_back;	/* as of the last look */
+static uint64_t given_back;	/* wq_stat.given_back when it was last read */
 
 bool stop_at_once(void)
 {
@@ -82,7 +82,7 @@ static void start_worker(unsigned int slot)
 	if (workers[slot])
 		return;
 
-	/* Ctrl-C reaches all of the terminal's processes; the main one decides */
+	/* Ctrl-C signals all processes of the terminal; only the main one handles it. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	sigemptyset(&none);
@@ -90,17 +90,18 @@ static void start_worker(unsigned int slot)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != main_pid)
 		_exit(1);
-	close(queue);		/* or this file would live on in the workers */
+	/* The workers must not keep the main process' open file alive. */
+	close(queue);
 	_exit(worker(slot));
 }
 
 static void get_stat(struct wq_stat *st)
 {
 	if (wq_stat(queue, st) < 0)
-		err(1, "can't read the queue's figures");
+		err(1, "can't read the queue's statistics");
 }
 
-/* The kernel has taken the keys back by the time that the process is reaped. */
+/* The kernel gives the keys of a process back before waitpid() returns it. */
 static void replace(unsigned int slot, int status)
 {
 	struct wq_stat st;
@@ -108,7 +109,7 @@ static void replace(unsigned int slot, int status)
 	if (!WIFSIGNALED(status))
 		errx(1, "worker %u ended with status %d", slot, WEXITSTATUS(status));
 	get_stat(&st);
-	warnx("worker %u was killed by signal %d, %llu keys are ready again, a new one starts",
+	warnx("worker %u was killed by signal %d, its %llu keys are ready again, a new worker starts",
 	      slot, WTERMSIG(status), (unsigned long long)(st.given_back - given_back));
 	given_back = st.given_back;
 	n_killed++;
@@ -143,7 +144,7 @@ void supervise(int fd, int ms)
 	}
 }
 
-/* Events first: they may still bring keys. */
+/* Read all events before the statistics, because they can add keys. */
 static void run_until_quiet(void)
 {
 	struct wq_stat st;
@@ -170,11 +171,11 @@ static int end_workers(void)
 	int status, bad = 0;
 
 	if (wq_shutdown(queue) < 0)
-		err(1, "can't shut the queue down");
+		err(1, "can't shut down the queue");
 	for (i = 0; i < n_workers; i++) {
 		if (stop_at_once())
 			kill(workers[i], SIGTERM);
-		/* one that is killed now shows in the figures if it held a key */
+		/* If a worker is killed now, report() finds the keys that it held. */
 		if (waitpid(workers[i], &status, 0) != workers[i] ||
 		    (WIFEXITED(status) && WEXITSTATUS(status)))
 			bad = 1;
@@ -188,7 +189,7 @@ static void row(const char *what, unsigned long long n, const char *note)
 	printf("%-14s %10llu  %s\n", what, n, note);
 }
 
-/* Each run that was asked for is accounted for: struct wq_stat tells the rule. */
+/* Print the statistics, and check the equations of struct wq_stat: each run is in them. */
 static int report(double seconds)
 {
 	char what[16], note[64];
@@ -198,33 +199,33 @@ static int report(double seconds)
 	get_stat(&st);
 	row("events", watch_stat.events, "read from inotify");
 	row("scans", watch_stat.scans, "of the whole tree, at the start and after lost events");
-	row("delayed", st.retries, "50 ms after a path's last change; or after a failure");
-	row("adds", st.adds, "a key that became dirty");
-	row("coalesced", st.coalesced, "a key that was dirty already: no run of its own");
-	row("runs", st.dones, "done");
-	row("given back", st.given_back, "runs that a kill ended, done by another worker");
-	row("merged", st.merged, "of those, also added again meanwhile: one run for both");
+	row("delayed", st.retries, "adds 50 ms after a path's last change, and retries");
+	row("adds", st.adds, "of a key that needed no run before");
+	row("coalesced", st.coalesced, "adds of a key that already needed a run");
+	row("runs", st.dones, "that ended with done");
+	row("given back", st.given_back, "runs of killed workers, repeated by others");
+	row("merged", st.merged, "of these, keys that were also added again: one run for both");
 	row("workers killed", n_killed, "");
-	row("failures", work->failures, "tried again, and again");
+	row("failures", work->failures, "of runs, which are retried");
 	for (i = 0; i < MAX_RETRIES && work->retries[i].count; i++) {
 		snprintf(what, sizeof(what), "  retry %u", i + 1);
 		snprintf(note, sizeof(note), "%.1f ms after the failure, on average",
 			 (double)work->retries[i].waited / work->retries[i].count / 1000);
 		row(what, work->retries[i].count, note);
 	}
-	row("skipped", work->skipped, "that can't be a key, or could not be watched");
+	row("skipped", work->skipped, "paths that can't be a key, or can't be watched");
 	row("copied", work->copied, "files and links");
 	row("bytes", work->bytes, "");
 	row("removed", work->removed, "from the mirror");
 	printf("%-14s %10.1f\n", "seconds", seconds);
 
 	if (st.ready || st.processing) {
-		warnx("%u keys were left", st.ready + st.processing);
+		warnx("%u keys are left in the queue", st.ready + st.processing);
 		return 1;
 	}
 	if (st.gets != st.dones + st.given_back ||
 	    st.adds + st.given_back != st.gets + st.canceled + st.merged) {
-		warnx("a key was lost: gets %llu, canceled %llu; the other figures are above",
+		warnx("a key was lost: gets %llu, canceled %llu; see above for the other statistics",
 		      (unsigned long long)st.gets, (unsigned long long)st.canceled);
 		return 1;
 	}
@@ -238,11 +239,11 @@ static int open_top(const char *path, char *real)
 	if (fd < 0 || !realpath(path, real))
 		err(1, "%s", path);
 	if (!strcmp(real, "/"))
-		real[0] = '\0';	/* as all others end: without a slash */
+		real[0] = '\0';	/* No other path ends with a slash. */
 	return fd;
 }
 
-/* One mirror for a destination, which also makes its queue's name. */
+/* Lock the mirror, so that one process works on it; its inode makes the queue's name. */
 static void open_trees(const char *src, const char *dst)
 {
 	char from[PATH_MAX], to[PATH_MAX];
@@ -253,33 +254,31 @@ static void open_trees(const char *src, const char *dst)
 	dst_fd = open_top(dst, to);
 	n = strlen(from) < strlen(to) ? strlen(from) : strlen(to);
 	if (!strncmp(from, to, n) && (from[n] == '/' || to[n] == '/' || from[n] == to[n]))
-		errx(1, "one of %s and %s lies in the other", src, dst);
+		errx(1, "%s and %s must not contain each other", src, dst);
 	if (flock(dst_fd, LOCK_EX | LOCK_NB) < 0)
-		err(1, "%s: another mirror works here", dst);
+		err(1, "%s: another process mirrors to this directory", dst);
 	if (fstat(dst_fd, &st) < 0)
 		err(1, "%s", dst);
 	snprintf(queue_name, sizeof(queue_name), "mirror-%jx-%jx",
 		 (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
 
-	remove_private();	/* of one that was killed */
+	remove_private();	/* A killed process leaves it behind. */
 	if (mkdirat(dst_fd, PRIVATE_DIR, 0700) < 0)
-		err(1, "can't make %s/%s", dst, PRIVATE_DIR);
+		err(1, "can't create %s/%s", dst, PRIVATE_DIR);
 }
 
 static void open_queue(void)
 {
-	/* 20 ms after the first failure of a path, then twice as long each, up to 1 s */
-	static const struct wq_limiter_spec limit = {
+	/* 20 ms after the first failure of a path, twice as long after each other, up to 1 s */
+	static const struct wq_limiter_spec limiter = {
 		.kind = WQ_LIMITER_EXPONENTIAL, .base = 20000000, .max = 1000000000,
 	};
-	const struct wq_open attr = {
-		.size = sizeof(attr), .limiters = (uintptr_t)&limit, .num_limiters = 1,
-	};
+	const struct wq_attr attr = { .limiters = &limiter, .num_limiters = 1 };
 
 	wq_unlink(queue_name);
 	queue = wq_open_attr(queue_name, O_RDWR | O_CREAT | O_EXCL, 0600, &attr);
 	if (queue < 0)
-		err(1, "can't make a queue (is the module wq loaded?)");
+		err(1, "can't create a queue; is the module loaded (modprobe wq)?");
 }
 
 static void block_signals(void)
@@ -300,9 +299,9 @@ static void block_signals(void)
 static void usage(FILE *to, int status)
 {
 	fputs("usage: mirror [-j WORKERS] SRC DST\n"
-	      "Keep the directory DST equal to SRC until SIGTERM or Ctrl-C; then finish what\n"
-	      "is under way and print figures. What is in DST and not in SRC is deleted.\n"
-	      "Exit status: 0, or 1 where something failed or a key was lost.\n", to);
+	      "Keep the directory DST equal to SRC until SIGTERM or Ctrl-C; then process all\n"
+	      "remaining keys and print statistics. Files that are only in DST are deleted.\n"
+	      "Exit status: 0; 1 if something failed or a key was lost.\n", to);
 	exit(status);
 }
 
@@ -334,7 +333,7 @@ int main(int argc, char **argv)
 	parse(argc, argv);
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	umask(0);
-	setlinebuf(stderr);	/* whole lines, of several processes */
+	setlinebuf(stderr);	/* Lines of several processes must not mix. */
 	work = mmap(NULL, sizeof(*work), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (work == MAP_FAILED)
 		err(1, NULL);

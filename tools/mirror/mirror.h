@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * mirror: keep one directory tree equal to another, as an example of a daemon
- * around a queue of keys.
+ * mirror: keep a directory tree (the mirror) equal to another (the source), as an
+ * example of a daemon with a queue of keys.
  *
- * A key is a path below both trees ("." is their top) and says no more than
- * "look here".  mirror.c is the process that starts and ends it all, watch.c
- * turns changes into keys, worker.c runs in processes of their own and makes
- * the mirror equal at one key after the other.
+ * A key is a path relative to the top of both trees; "." is the top.  It means that the
+ * two trees may differ there, not how.  mirror.c is the main process.  watch.c adds a
+ * key for each change of the source.  worker.c runs in several worker processes, which
+ * get keys and make the mirror equal to the source at each of them.
  */
 #ifndef MIRROR_H
 #define MIRROR_H
@@ -16,19 +16,19 @@
 
 #include <libwq.h>
 
-/* A directory at the top of the mirror: for files that are not whole yet. */
+/* A directory at the top of the mirror for incomplete files. */
 #define PRIVATE_DIR	".wq-mirror"
 
-/* The first retries of a key that are told apart in the figures. */
+/* Retries of a key that are counted separately. */
 #define MAX_RETRIES	8
 
-/* What the workers count, in memory that all processes share. */
+/* Statistics of the workers, in memory that all processes share. */
 struct work {
 	atomic_ulong copied;
 	atomic_ulong bytes;
 	atomic_ulong removed;
 	atomic_ulong failures;
-	atomic_ulong skipped;			/* what can't be a key */
+	atomic_ulong skipped;			/* paths that are not mirrored */
 	struct {
 		atomic_ulong count;
 		atomic_ulong waited;		/* us, from the failure to the retry */
@@ -41,7 +41,7 @@ extern int dst_fd;		/* the top of the mirror */
 extern char queue_name[WQ_NAME_MAX];
 extern struct work *work;
 
-/* mirror.c: wait up to @ms for signals; replaces workers that were killed. */
+/* mirror.c: wait up to @ms for @fd or a signal, and replace workers that were killed. */
 void supervise(int fd, int ms);
 bool stop_at_once(void);
 

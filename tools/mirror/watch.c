@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The producer: turns changes of the source into keys.
+ * The producer: adds a key for each change of the source.
  *
- * inotify watches single directories, so a new directory is watched first and
- * read afterwards: what comes in between is seen twice, which the queue makes
- * one run of, and nothing is missed.  A directory that is moved loses its
- * watches and gets new ones at its new place, as everything below it has to be
- * looked at anyway.
+ * inotify watches single directories.  A new directory is first watched and then read,
+ * so that no file is missed.  A file that is created in between is added twice, which
+ * the queue coalesces to one run.  If a directory is moved, it and all directories in
+ * it get new watches, and all files in it become keys.
  *
- * When the kernel drops events, everything in the source becomes a key, and the
- * workers find what the mirror has beyond.  That is how it starts as well.
+ * At the start, and if the kernel dropped events, everything in the source becomes a
+ * key.  The workers find files that are only in the mirror.
  */
 #include <err.h>
 #include <errno.h>
@@ -30,7 +29,7 @@
 
 #define DEBOUNCE	(50 * 1000 * 1000)	/* ns */
 
-/* A watched directory.  Its path may be out of date until its move is read. */
+/* A watched directory.  If it was moved, its path is wrong until that event is read. */
 struct dir {
 	int wd;
 	char *path;
@@ -44,7 +43,7 @@ static int inotify = -1;
 static int queue;
 static struct wq_batch batch = WQ_BATCH_INIT;
 
-/* A full queue only means that the workers have to catch up first. */
+/* If the queue is full, wait for the workers: no change may be lost. */
 static void add_patiently(const struct wq_view *key)
 {
 	while (wq_add(queue, key->key, key->len) < 0 && !stop_at_once()) {
@@ -73,11 +72,11 @@ static void add_key(const char *path)
 	size_t len = strlen(path);
 
 	if (len > WQ_MAX_KEY) {
-		warnx("%.60s...: longer than %d bytes, not mirrored", path, WQ_MAX_KEY);
+		warnx("%.60s...: not mirrored, because the path is longer than %d bytes", path, WQ_MAX_KEY);
 		work->skipped++;
 		return;
 	}
-	/* Once it has been left alone for a moment: a file is written in many steps. */
+	/* A file is written in many steps: add it when it has not changed for a while. */
 	if (wq_batch_put_after(&batch, path, len, DEBOUNCE, WQ_ADD_TAKE_LATEST) < 0)
 		err(1, "can't add a key");
 	if (batch.count == 512)
@@ -92,8 +91,8 @@ static void forget_dir(struct dir *dir)
 }
 
 /*
- * The same directory has the same wd wherever it is found, so one that was
- * found at its new place before its move was read only gets its new path.
+ * inotify returns the same wd for the same directory.  If a directory is found at its
+ * new place before the event of its move is read, only its path changes.
  */
 static void watch_dir(const char *at, const char *path)
 {
@@ -103,10 +102,10 @@ static void watch_dir(const char *at, const char *path)
 	wd = inotify_add_watch(inotify, at, EVENTS);
 	if (wd < 0) {
 		if (errno == ENOSPC)
-			errx(1, "too many directories to watch: raise fs.inotify.max_user_watches");
+			errx(1, "too many directories to watch; raise the sysctl fs.inotify.max_user_watches");
 		if (!is_gone(errno))
 			err(1, "can't watch %s", path);
-		return;		/* gone again, and the event that says so will come */
+		return;		/* It is gone again; an event follows. */
 	}
 
 	HASH_FIND_INT(dirs, &wd, dir);
@@ -132,12 +131,12 @@ static void unwatch_tree(const char *path)
 	HASH_ITER(hh, dirs, dir, tmp) {
 		if (strncmp(dir->path, path, len) || (dir->path[len] && dir->path[len] != '/'))
 			continue;
-		inotify_rm_watch(inotify, dir->wd);	/* events under way find no dir */
+		inotify_rm_watch(inotify, dir->wd);	/* handle() ignores its pending events */
 		forget_dir(dir);
 	}
 }
 
-/* fts tells of a directory before it reads it: time to watch it. */
+/* fts returns a directory before it reads it, so it can be watched in between. */
 static void add_tree(const char *top)
 {
 	const bool all = !strcmp(top, ".");
@@ -151,12 +150,12 @@ static void add_tree(const char *top)
 	fd = open_below(src_fd, top);
 	if (fd < 0) {
 		if (is_gone(errno))
-			return;		/* another event says so */
+			return;		/* An event follows. */
 		warn("can't read %s", top);
 		work->skipped++;
 		return;
 	}
-	/* the trailing slash has fts follow the link */
+	/* The slash at the end makes fts follow the link. */
 	snprintf(root, sizeof(root), "/proc/self/fd/%d/", fd);
 	fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
 	if (!fts)
@@ -186,8 +185,8 @@ static void add_tree(const char *top)
 }
 
 /*
- * Everything there is, with a new inotify instance: after lost events there's
- * no telling which of the old watches are still in the tree.
+ * Scan the whole tree, with a new inotify instance: after lost events it is unknown
+ * which of the watched directories are still in the tree.
  */
 static void start_over(void)
 {
@@ -226,7 +225,7 @@ static void handle(const struct inotify_event *ev)
 	else
 		len = snprintf(path, sizeof(path), "%s/%s", dir->path, ev->name);
 	if (len >= (int)sizeof(path)) {
-		warnx("%.60s...: path too long, not mirrored", path);
+		warnx("%.60s...: not mirrored, because the path is too long", path);
 		work->skipped++;
 		return;
 	}
@@ -240,7 +239,7 @@ static void handle(const struct inotify_event *ev)
 		add_tree(path);
 }
 
-/* Reads what there is; false: there was nothing. */
+/* Read pending events; false: there are none. */
 bool watch_read(void)
 {
 	_Alignas(struct inotify_event) char buf[1 << 16];
@@ -258,7 +257,7 @@ bool watch_read(void)
 		ev = (const void *)p;
 		watch_stat.events++;
 		if (ev->mask & IN_Q_OVERFLOW) {
-			warnx("the kernel dropped events: looking at everything");
+			warnx("the kernel dropped events; scanning the whole tree");
 			start_over();
 			return true;
 		}

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The consumer: takes keys and makes the mirror equal to the source at each.
- * A key that fails comes back by the queue's limiter, later each time, for ever:
- * a file that can't be read now may be readable one day, and nobody says when.
+ * The consumer: gets keys, and makes the mirror equal to the source at each of them.
  *
- * What happened to the path is not asked, only what is there now.  A change
- * that comes during the work adds the key again, and the queue hands it out
- * once more after this run.  A worker may be killed anywhere: its keys are
- * ready again, and the next run starts from what it finds.
+ * A worker does not know what happened to a path; it compares the two trees as they are
+ * now.  A change during the run adds the key again, and the queue hands it out once more
+ * after the run.  A worker can be killed at any point: another one gets its keys and
+ * starts from what it finds.  So the work is idempotent, as a queue requires.
  *
- * The queue is the only lock: whatever is at a path of the mirror is made and
- * removed by the worker that holds its key, and nobody else.  Where another
- * path has to come first (the directory that a new file goes to, the files of
- * one that is to be removed), its key is added, and then the own one again.
+ * A key that fails is retried without a limit, with the delays of the queue's limiter.
+ * No event reports when an unreadable file becomes readable.
  *
- * Names are resolved below the two top directories and never through a
- * symbolic link, which may point anywhere.
+ * The queue is the only lock: only the worker that holds a key changes the mirror at its
+ * path.  If another path has to be changed first (the directory of a new file, the files
+ * in a directory that is to be removed), the worker adds the key of that path, and runs
+ * its own key again later.
+ *
+ * Names are resolved below the two top directories and never through a symbolic link,
+ * which may lead out of them.
  */
 #include <dirent.h>
 #include <err.h>
@@ -35,13 +36,13 @@
 
 #define KEYS_AT_ONCE	16
 
-/* What work on a key can end with, besides 0 and a negative errno. */
+/* Results of work on a key, besides 0 and a negative errno. */
 enum {
-	LOOK_AGAIN = 1,		/* it changed under our hands */
-	LATER,			/* keys that were added have to come first */
+	LOOK_AGAIN = 1,		/* the path changed during the work */
+	LATER,			/* other keys have to be processed first */
 };
 
-/* A name in a directory that is open, and what is there (mode 0: nothing). */
+/* A name in an open directory, and its status; mode 0 if nothing is there. */
 struct place {
 	int dir;
 	const char *name;
@@ -50,14 +51,14 @@ struct place {
 
 static int queue;
 static int private_fd;		/* PRIVATE_DIR */
-static char temp[16];		/* this worker's file in it */
+static char temp[16];		/* name of this worker's file in PRIVATE_DIR */
 
 bool is_gone(int err)
 {
 	return err == ENOENT || err == ENOTDIR || err == ELOOP;
 }
 
-/* The directory @path below @top, if every name on the way is one, too. */
+/* Open the directory @path below @top, without following symbolic links. */
 int open_below(int top, const char *path)
 {
 	struct open_how how = {
@@ -69,8 +70,8 @@ int open_below(int top, const char *path)
 }
 
 /*
- * Looks at @path below @top.  Where a directory on the way is none, nothing is
- * at @path either, and @p->dir is -1.
+ * Read the status of @path below @top.  If its parent is not a directory, nothing is at
+ * @path, and @p->dir is -1.
  */
 static int look(int top, const char *path, struct place *p)
 {
@@ -83,7 +84,7 @@ static int look(int top, const char *path, struct place *p)
 	p->st.st_mode = 0;
 	p->dir = open_below(top, parent);
 	if (p->dir < 0 && (errno == EXDEV || errno == EAGAIN))
-		return LOOK_AGAIN;	/* the kernel saw a rename on the way */
+		return LOOK_AGAIN;	/* A directory was renamed during the lookup. */
 	if (p->dir < 0)
 		return is_gone(errno) ? 0 : -errno;
 	if (fstatat(p->dir, p->name, &p->st, AT_SYMLINK_NOFOLLOW) < 0) {
@@ -101,7 +102,7 @@ static void look_away(struct place *p)
 
 static mode_t mode_for(const struct stat *st)
 {
-	/* a set-id bit must not come to mean another owner */
+	/* If the owner cannot be set, a set-id bit would grant the rights of another user. */
 	return st->st_mode & (geteuid() ? 0777 : 07777);
 }
 
@@ -117,7 +118,7 @@ static bool same_time(const struct stat *a, const struct stat *b)
 		a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* Owner first, as a change of it takes set-id bits away. */
+/* Set the owner first, because that clears set-id bits. */
 static int set_owner_and_mode(int dir, const char *name, const struct stat *st)
 {
 	if (!geteuid() && fchownat(dir, name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) < 0)
@@ -134,7 +135,7 @@ static int set_mtime(int dir, const char *name, const struct stat *st)
 	return utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
 }
 
-/* The temporary file takes its place; readers see the old or the new one. */
+/* Rename the temporary file, so that readers see either the old or the new one. */
 static int move_in(const struct stat *st, const struct place *to)
 {
 	int err = set_owner_and_mode(private_fd, temp, st);
@@ -148,7 +149,7 @@ static int move_in(const struct stat *st, const struct place *to)
 	return err;
 }
 
-/* A second write within one tick of the clock leaves size and time alone. */
+/* Size and time do not suffice: two writes in one clock tick can leave both unchanged. */
 static bool same_bytes(int a, int b)
 {
 	static char buf_a[1 << 16], buf_b[1 << 16];
@@ -194,11 +195,11 @@ static int put_file(const struct place *from, const struct place *to)
 	int in, out;
 	int err;
 
-	/* it may be a FIFO by now, whose open would wait for a writer */
+	/* O_NONBLOCK: if it is a FIFO by now, the open would wait for a writer. */
 	in = openat(from->dir, from->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (in < 0)
 		return is_gone(errno) ? LOOK_AGAIN : -errno;
-	/* time before bytes: a write from here on is a change that brings a run */
+	/* Read the time before the bytes: a later write adds the key again. */
 	if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode)) {
 		close(in);
 		return LOOK_AGAIN;
@@ -210,14 +211,14 @@ static int put_file(const struct place *from, const struct place *to)
 			set_owner_and_mode(to->dir, to->name, &st);
 	}
 
-	unlinkat(private_fd, temp, 0);	/* of a worker that was killed */
+	unlinkat(private_fd, temp, 0);	/* A killed worker leaves it behind. */
 	out = openat(private_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (out < 0) {
 		err = -errno;
 	} else {
 		err = copy_bytes(in, out);
 		if (close(out) < 0 && !err)
-			err = -errno;	/* as of a file system of another machine */
+			err = -errno;	/* A network file system reports write errors here. */
 	}
 	close(in);
 	return err ? err : move_in(&st, to);
@@ -257,7 +258,7 @@ static int add_batch(struct wq_batch *keys)
 	return err;
 }
 
-/* Adds what the mirror has in this directory: all, or what the source has not. */
+/* Add a key for each entry of a directory, unless the directory @unless has it, too. */
 static int add_entries(const char *path, const struct place *of, const struct place *unless)
 {
 	static struct wq_batch keys = WQ_BATCH_INIT;
@@ -333,8 +334,9 @@ static int remove_file(const struct place *p)
 }
 
 /*
- * What was moved away with a directory had no event of its own, and there may
- * be another directory of that name by now: so look for what is left over.
+ * Files that were moved together with their directory have no event.  If another
+ * directory has that name by now, they are left in the mirror: so add the keys of all
+ * entries that are not in the source.
  */
 static int put_dir(const char *path, const struct place *from, const struct place *to)
 {
@@ -356,7 +358,7 @@ static int put_parent_first(const char *path)
 	return wq_add(queue, path, slash - path) < 0 ? -errno : LATER;
 }
 
-/* What is neither of these (a socket, a device) has no mirror. */
+/* Other types, such as sockets and devices, are not mirrored. */
 static bool is_wanted(const struct place *p)
 {
 	return S_ISREG(p->st.st_mode) || S_ISLNK(p->st.st_mode) || S_ISDIR(p->st.st_mode);
@@ -382,9 +384,9 @@ static int make_equal(const char *path, const struct place *from, const struct p
 }
 
 /*
- * What was put is looked for once more: only if the source has it even then
- * does its end come with an event, or with that of a directory above, later
- * than this.
+ * Check the source again at the end.  If the path disappeared during the work, together
+ * with a directory above it, that directory's key may have been processed already.  Then
+ * nothing else would remove the path from the mirror.
  */
 static int reconcile_once(const char *path)
 {
@@ -418,7 +420,7 @@ static int reconcile(const char *path)
 	return err == LOOK_AGAIN ? LATER : err;
 }
 
-/* Others may add keys as well: nothing may lead out of the two trees. */
+/* Other programs can add keys, too: no key may lead out of the two trees. */
 static bool is_valid(const struct wq_view *key, char *path)
 {
 	const char *name;
@@ -450,7 +452,7 @@ static long long now_us(void)
 	return ts.tv_sec * 1000000LL + ts.tv_nsec / 1000;
 }
 
-/* How long a key waited that failed before. */
+/* Count a retry, and the time since the failure. */
 static void count_retry(const struct wq_view *key)
 {
 	unsigned int n = key->info.failures - 1;
@@ -465,12 +467,12 @@ static void report_failure(const struct wq_view *key, const char *path, int err)
 {
 	work->failures++;
 	*failed_at(key) = now_us();
-	/* each key once, or one that fails for long would bury all else */
+	/* Only the first failure of a key, or its retries would hide other messages. */
 	if (!key->info.failures)
-		warnx("%s: %s; it is tried again, later each time", path, strerror(-err));
+		warnx("%s: %s; it is retried with a growing delay", path, strerror(-err));
 }
 
-/* Work on a key; notes down in @done what comes of it. */
+/* Process a key, and put it and its outcome into @done. */
 static int handle(const struct wq_view *key, struct wq_batch *done)
 {
 	unsigned int outcome = WQ_OUTCOME_FORGET;
@@ -483,7 +485,7 @@ static int handle(const struct wq_view *key, struct wq_batch *done)
 	if (is_valid(key, path)) {
 		err = reconcile(path);
 	} else {
-		warnx("a key that is no path in the tree, ignored: %.60s", path);
+		warnx("ignored a key that is not a path in the tree: %.60s", path);
 		work->skipped++;
 	}
 	if (err < 0) {
@@ -501,11 +503,11 @@ int worker(unsigned int slot)
 	struct wq_batch keys = WQ_BATCH_INIT, done = WQ_BATCH_INIT;
 	struct wq_view key;
 
-	/* by name, not inherited: keys belong to an open file */
+	/* Open it again: with an inherited file all workers would be one consumer. */
 	queue = wq_open(queue_name, O_RDWR, 0, 0);
 	private_fd = openat(dst_fd, PRIVATE_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (queue < 0 || private_fd < 0) {
-		warn("a worker can't start");
+		warn("can't start a worker");
 		return 1;
 	}
 	snprintf(temp, sizeof(temp), "%u", slot);
@@ -516,7 +518,7 @@ int worker(unsigned int slot)
 			break;
 		while (wq_batch_next(&done, &key)) {
 			if (key.result < 0) {
-				warnx("done: %s", strerror(-key.result));
+				warnx("can't end the run of a key: %s", strerror(-key.result));
 				return 1;
 			}
 		}
@@ -527,6 +529,6 @@ int worker(unsigned int slot)
 	}
 	if (errno == ESHUTDOWN)
 		return 0;
-	warn("get");
+	warn("can't get a key");
 	return 1;
 }

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A controller in the kernel, to copy from: it follows the network interfaces of
- * the initial namespace, and logs whether they are up, down or gone.
+ * Sample of a controller in the kernel: it watches the network interfaces of the initial
+ * namespace, and logs whether they are up, down or gone.
  *
  *	make CONFIG_SAMPLE_WQ=m modules
  *	insmod wq.ko && insmod tools/samples/wq_ifwatch.ko fail=dummy3
  *
- * What to copy: the notifier only says whose state may have changed, and the
- * worker looks at what that state is now.  So a storm of events costs a few runs,
- * their order is of no matter, and the last state is never missed.  Of failures
- * the worker returns the error, and the queue does the rest.  And the order in
- * which it all ends: see ifwatch_exit().
+ * The pattern:
+ *
+ *  - The notifier only adds the name of an interface that may have changed.  The worker
+ *    reads the interface's current state.  So many events cost few runs, their order
+ *    does not matter, and the last state is never missed.
+ *  - If a run fails, the worker returns the error, and the controller retries the key.
+ *  - ifwatch_exit() stops everything in the right order.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -45,7 +47,7 @@ static int ifwatch_event(struct notifier_block *nb, unsigned long event, void *p
 	case NETDEV_CHANGE:
 	case NETDEV_CHANGENAME:
 		ret = wq_add(queue, dev->name, strlen(dev->name));
-		/* No memory: the state is missed until the interface's next event. */
+		/* Without memory, the change is missed until the interface's next event. */
 		if (ret < 0)
 			pr_warn_ratelimited("%s: event missed: %pe\n", dev->name, ERR_PTR(ret));
 	}
@@ -56,14 +58,14 @@ static struct notifier_block ifwatch_notifier = {
 	.notifier_call = ifwatch_event,
 };
 
-/* Two workers run this, never for the same name at the same time. */
+/* Two workers call this, but never for the same name at the same time. */
 static s64 ifwatch_reconcile(void *data, const void *key, size_t len)
 {
 	const char *state = "gone";
 	char name[IFNAMSIZ] = "";
 	struct net_device *dev;
 
-	/* By the queue's name root can add what is none of an interface. */
+	/* Root can open the queue by its name and add any key. */
 	if (len >= sizeof(name))
 		return 0;
 	memcpy(name, key, len);
@@ -90,9 +92,9 @@ static void ifwatch_gave_up(void *data, const void *key, size_t len, int error)
 static int __init ifwatch_init(void)
 {
 	/*
-	 * The name is for "wqctl stat ifwatch".  Root's alone: who may read may
-	 * also get, and who gets a key keeps it from the workers.  A queue that
-	 * processes can open has a bound.
+	 * The name is for "wqctl stat ifwatch".  The mode is for root only, because read
+	 * permission allows a process to get keys, which the workers then miss.
+	 * max_keys limits the memory that root can fill by adding keys.
 	 */
 	const struct wq_params queue_params = {
 		.name = "ifwatch",
@@ -109,7 +111,7 @@ static int __init ifwatch_init(void)
 	};
 	int ret;
 
-	/* It takes the limiter over, and tells the error of one that failed. */
+	/* wq_create() owns the limiter, and returns its error if it is an ERR_PTR. */
 	queue = wq_create(&queue_params);
 	if (IS_ERR(queue))
 		return PTR_ERR(queue);
@@ -121,7 +123,7 @@ static int __init ifwatch_init(void)
 		goto err_queue;
 	}
 
-	/* Last, for this announces the interfaces that are there already. */
+	/* Last, because this calls the notifier for all interfaces that exist. */
 	ret = register_netdevice_notifier(&ifwatch_notifier);
 	if (ret)
 		goto err_controller;
@@ -137,11 +139,14 @@ err_queue:
 static void __exit ifwatch_exit(void)
 {
 	/*
-	 * From the source to the sink, so that nothing calls what has ended.  First
-	 * the events: they go by the queue, and once more for each interface while
-	 * the notifier leaves.  Then the workers, which use the queue and this
-	 * module's code; the runs that they have not begun, retries included, are
-	 * of no use any more, so no drain.  When nobody uses the queue, it goes.
+	 * Stop the producer, then the consumers, then the queue, so that none of them
+	 * uses another one that is gone:
+	 *
+	 *  - The notifier adds to the queue; unregistering it calls it once more for
+	 *    each interface.
+	 *  - The workers use the queue and this module's code.  Keys that are left need
+	 *    no run any more, so there is no drain.
+	 *  - Nothing uses the queue now.
 	 */
 	unregister_netdevice_notifier(&ifwatch_notifier);
 	wq_controller_stop(controller, false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* wqctl: the subcommands that are one or a few calls, in the order of a key's life. */
+/* wqctl: the subcommands that need one or a few calls, in the order of a key's life. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,12 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "wqctl.h"
+#include "look.h"
 
-/* Keys that get fetches at once. */
+/* Keys per call. */
 #define PAGE	512
 
-/* The queue and its name */
+/* Create and unlink */
 
 static int create_complain(const struct args *a)
 {
@@ -22,33 +22,29 @@ static int create_complain(const struct args *a)
 	struct wq_info info;
 
 	if (err == ERANGE && a->count && !wq_info(&info) && a->count > info.max_keys) {
-		message("can't make the queue '%s': -n %u is out of range; it may be up to %u",
+		message("can't create the queue '%s': -n %u is out of range; the maximum is %u",
 			a->queue, a->count, info.max_keys);
 	} else if (err == ERANGE) {
-		message("can't make the queue '%s': --limiter: a bucket must not take 292 years or more to fill; give a smaller BURST, or a higher QPS",
-			a->queue);
-	} else if (err == E2BIG && a->lease) {
-		message("can't make the queue '%s': this kernel's wq has no leases (see wqctl info); load a newer wq.ko",
+		message("can't create the queue '%s': --limiter: a bucket must not take 292 years or more to fill; give a smaller BURST, or a higher QPS",
 			a->queue);
 	} else if (err == E2BIG) {
-		message("can't make the queue '%s': this kernel's wq has no limiters (see wqctl info); load a newer wq.ko",
-			a->queue);
+		message("can't create the queue '%s': this kernel's wq has no %s (see wqctl info); load a newer wq.ko",
+			a->queue, a->lease ? "leases" : "limiters");
 	} else if (err == ENOSPC) {
-		message("can't make the queue '%s': you have as many queues, or keys in them, as a user may; unlink one, or give a smaller --max-keys (see wqctl info)",
+		message("can't create the queue '%s': the sum of your queues or of their --max-keys would exceed a limit (see wqctl info); unlink a queue, or give a smaller --max-keys",
 			a->queue);
 	} else {
 		errno = err;
-		return complain(a, "can't make the queue '%s'", a->queue);
+		return complain(a, "can't create the queue '%s'", a->queue);
 	}
 	return FAILED;
 }
 
 int cmd_create(const struct args *a)
 {
-	const struct wq_open attr = {
-		.size = sizeof(attr),
+	const struct wq_attr attr = {
 		.max_keys = a->count,
-		.limiters = a->num_limiters ? (uintptr_t)a->limiters : 0,
+		.limiters = a->limiters,
 		.num_limiters = a->num_limiters,
 		.lease = a->lease,
 	};
@@ -61,10 +57,33 @@ int cmd_create(const struct args *a)
 	return DONE;
 }
 
+/* @st: statistics after the unlink; this process is one of its consumers. */
+static void report_unlinked(const char *name, const struct wq_stat *st)
+{
+	char then[96] = "they are dropped";
+	unsigned int others = st->consumers - 1;
+
+	/* Retained keys have nothing to do. */
+	if (st->keys <= st->retained)
+		return;
+	if (others)
+		snprintf(then, sizeof(then), "%u open file%s still use%s it, and keys that are left when %s closed are dropped",
+			 others, others == 1 ? "" : "s", others == 1 ? "s" : "",
+			 others == 1 ? "it is" : "all are");
+	message("unlinked '%s' with %u ready, %u processing and %u delayed keys; %s", name,
+		st->ready, st->processing, st->delayed, then);
+}
+
 int cmd_unlink(const struct args *a)
 {
+	/* Nobody can open the queue after the unlink, so count its users and keys then. */
+	int q = open_either(a->queue);
+	struct wq_stat st;
+
 	if (wq_unlink(a->queue))
 		return complain(a, "can't unlink the queue '%s'", a->queue);
+	if (q >= 0 && !wq_stat(q, &st))
+		report_unlinked(a->queue, &st);
 	return DONE;
 }
 
@@ -72,7 +91,7 @@ int cmd_bind(const struct args *a)
 {
 	struct wq_open arg = { .size = sizeof(arg) };
 
-	/* libwq opens and binds at once; the shell has opened already. */
+	/* wq_open() would open another file; this one was opened by the shell. */
 	if (a->queue) {
 		if (!a->queue[0] || strlen(a->queue) >= WQ_NAME_MAX) {
 			errno = EINVAL;
@@ -85,19 +104,19 @@ int cmd_bind(const struct args *a)
 	return DONE;
 }
 
-/* Adding */
+/* Add */
 
 struct adder {
 	const struct args *args;
 	int q;
 	struct wq_batch batch;
 	uint64_t added, coalesced;
-	bool refused;
-	uint64_t line;
-	int64_t shown;			/* when progress was, ns */
+	bool refused;			/* the kernel refused a key */
+	uint64_t line;			/* of standard input, 0 for arguments */
+	int64_t shown;			/* time of the last progress line, ns */
 };
 
-/* Adds what the batch holds; false where a key could not be added. */
+/* Add the keys of the batch; false with errno if a key could not be added. */
 static bool add_flush(struct adder *ad)
 {
 	struct wq_view v;
@@ -129,7 +148,7 @@ static bool add_key(struct adder *ad, const void *key, size_t len)
 
 	if (!wq_batch_put_after(&ad->batch, key, len, after, flags))
 		return true;
-	/* The batch is full, or the key is too long, which put says again. */
+	/* The batch is full, or the key is too long; in that case put fails again. */
 	return errno == E2BIG && add_flush(ad) &&
 	       !wq_batch_put_after(&ad->batch, key, len, after, flags);
 }
@@ -152,8 +171,8 @@ static bool add_line(struct adder *ad, const char *line, size_t len)
 }
 
 /*
- * Adds whatever one read brings at once: in arrays where the input is quick,
- * and without delay where it comes line by line.
+ * Add the lines of each read by one call: large batches if the input is fast, and no
+ * delay if it comes line by line.
  */
 static bool add_stream(struct adder *ad, int fd)
 {
@@ -191,17 +210,17 @@ static int add_complain(struct adder *ad)
 {
 	int err = errno;
 
-	/* What was read before the line that is wrong is fine. */
+	/* Add the keys before the bad line. */
 	if (ad->batch.count && !add_flush(ad))
 		err = errno;
 	errno = err;
 	if (err == E2BIG && ad->line)
-		message("line %" PRIu64 " of standard input is longer than a key may be (%d bytes); the keys before it were added",
+		message("line %" PRIu64 " of standard input is longer than the maximum of %d bytes; the keys before it were added",
 			ad->line, WQ_MAX_KEY);
 	else if (err == E2BIG || err == EINVAL)
-		message("can't add: a key has 1 to %d bytes", WQ_MAX_KEY);
+		message("can't add the key; a key has 1 to %d bytes", WQ_MAX_KEY);
 	else if (ad->refused)
-		return complain(ad->args, "not all keys were added");
+		return complain(ad->args, "can't add all keys");
 	else
 		return complain(ad->args, "can't add");
 	return FAILED;
@@ -226,11 +245,11 @@ int cmd_add(const struct args *a)
 	return ret;
 }
 
-/* Getting */
+/* Get, touch and done */
 
 /*
- * Prints the keys of a batch.  They are written when this returns true: a
- * buffer that can't be written later would lose them.
+ * Print the keys of a batch and flush them: they must be written before they are done,
+ * or a write error would lose them.
  */
 static bool print_keys(const struct args *a, struct wq_batch *b)
 {
@@ -243,7 +262,7 @@ static bool print_keys(const struct args *a, struct wq_batch *b)
 	return !fflush(stdout) && !ferror(stdout);
 }
 
-static int get_unprinted(const struct args *a, struct wq_batch *b)
+static int report_unprinted(const struct args *a, struct wq_batch *b)
 {
 	struct wq_view v;
 	int err = errno;
@@ -254,21 +273,21 @@ static int get_unprinted(const struct args *a, struct wq_batch *b)
 		return FAILED;
 	}
 	while (wq_batch_next(b, &v))
-		message("can't write to standard output: %s; descriptor %d holds the key '%s' now",
+		message("can't write to standard output: %s; descriptor %d holds the key '%s'",
 			strerror(err), a->fd, key_text(v.key, v.len));
 	return FAILED;
 }
 
-/* Why a key is not held any more by who says done or touches it. */
+/* Why the caller does not hold a key. */
 static const char *not_held(int err)
 {
 	switch (err) {
 	case EPERM:
-		return "another consumer does";
+		return "another consumer holds it";
 	case ENOENT:
-		return "it was not got, is done already, or its lease ended";
+		return "nobody got it, it is done already, or its lease expired";
 	case ESTALE:
-		return "its lease ended, and it runs again";
+		return "its lease expired, and it runs again";
 	default:
 		return strerror(err);
 	}
@@ -276,15 +295,15 @@ static const char *not_held(int err)
 
 static int batch_done(const struct args *a, int q, struct wq_batch *b)
 {
-	bool again = a->outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER);
+	bool runs_again = a->outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER);
 	struct wq_view v;
 	int ret = DONE;
 
 	if (wq_done_batch(q, b) < 0)
-		return complain(a, "can't say done");
+		return complain(a, "can't end the run of the keys");
 	while (wq_batch_next(b, &v)) {
-		if (v.result == 0 && again) {
-			message("the key '%s' is done and does not come again, as the queue is shut down",
+		if (v.result == 0 && runs_again) {
+			message("the key '%s' is done, but it does not run again, because the queue is shut down",
 				key_text(v.key, v.len));
 			ret = ret ? ret : SHUT_DOWN;
 		}
@@ -295,7 +314,7 @@ static int batch_done(const struct args *a, int q, struct wq_batch *b)
 			message("descriptor %d does not hold the key '%s': %s", a->fd,
 				key_text(v.key, v.len), not_held(-v.result));
 		else
-			message("can't say done for the key '%s': %s", key_text(v.key, v.len),
+			message("can't end the run of the key '%s': %s", key_text(v.key, v.len),
 				not_held(-v.result));
 	}
 	return ret;
@@ -317,7 +336,7 @@ int cmd_get(const struct args *a)
 		if (got < 0)
 			break;
 		if (!print_keys(a, &b))
-			ret = get_unprinted(a, &b);
+			ret = report_unprinted(a, &b);
 		else if (a->fd < 0)
 			ret = batch_done(a, q, &b);
 		any = true;
@@ -331,9 +350,9 @@ int cmd_get(const struct args *a)
 	else if (got < 0)
 		ret = complain(a, "can't get a key");
 
-	/* Normal in a script, which asks for the status; a person wants a word. */
+	/* A script checks the exit status; only a person needs a message. */
 	if ((ret == SHUT_DOWN || ret == NOTHING) && isatty(STDERR_FILENO))
-		complain(a, "no key");
+		complain(a, "can't get a key");
 	wq_batch_free(&b);
 	return ret;
 }
@@ -355,9 +374,9 @@ static int batch_touch(const struct args *a, int q, struct wq_batch *b)
 	return ret;
 }
 
-/* @call for the keys that are named, many at once. */
-static int each_page(const struct args *a,
-		     int (*call)(const struct args *a, int q, struct wq_batch *b))
+/* Pass the keys on the command line to @call, in batches. */
+static int each_batch(const struct args *a,
+		      int (*call)(const struct args *a, int q, struct wq_batch *b))
 {
 	struct wq_batch b = WQ_BATCH_INIT;
 	int ret = DONE, part;
@@ -367,7 +386,7 @@ static int each_page(const struct args *a,
 		const char *key = a->words[i];
 
 		if (wq_batch_put_done(&b, key, strlen(key), 0, a->after, a->outcome)) {
-			message("'%.32s' can't be a key: a key has 1 to %d bytes", key, WQ_MAX_KEY);
+			message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
 			ret = FAILED;
 		}
 		if (b.count < PAGE && i + 1 < a->num_words)
@@ -382,21 +401,21 @@ static int each_page(const struct args *a,
 
 int cmd_touch(const struct args *a)
 {
-	return each_page(a, batch_touch);
+	return each_batch(a, batch_touch);
 }
 
 int cmd_done(const struct args *a)
 {
-	return each_page(a, batch_done);
+	return each_batch(a, batch_done);
 }
 
-/* Looking */
+/* Query, cancel and forget */
 
 const char *state_text(unsigned int state)
 {
 	static char text[64];
 
-	/* Ready includes dirty: a word for it would say nothing. */
+	/* A ready key is always dirty: print dirty only for other keys. */
 	snprintf(text, sizeof(text), "%s%s%s%s%s%s",
 		 state & WQ_KEY_READY ? ",ready" : "",
 		 state & WQ_KEY_PROCESSING ? ",processing" : "",
@@ -407,7 +426,7 @@ const char *state_text(unsigned int state)
 	return text[0] ? text + 1 : "idle";
 }
 
-/* @call for each key; it prints what it has to say, and returns -1 on error. */
+/* Pass each key on the command line to @call, which returns -1 with errno on error. */
 static int each_key(const struct args *a, int oflag,
 		    int (*call)(int q, const void *key, size_t len))
 {
@@ -423,13 +442,15 @@ static int each_key(const struct args *a, int oflag,
 		if (!call(q, key, strlen(key)))
 			continue;
 		if (errno == ENOENT) {
-			message("the queue has no key '%s'", key_text(key, strlen(key)));
+			message("the queue has no key '%s'; list its keys: wqctl ls %s",
+				key_text(key, strlen(key)), queue_text(a));
 			ret = ret ? ret : NOTHING;
 		} else if (errno == EINVAL || errno == E2BIG) {
-			message("'%.32s' can't be a key: a key has 1 to %d bytes", key, WQ_MAX_KEY);
+			message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
 			ret = FAILED;
 		} else {
-			return complain(a, "key '%s'", key_text(key, strlen(key)));
+			return complain(a, "can't %s the key '%s'", a->command,
+					key_text(key, strlen(key)));
 		}
 	}
 	return ret;
@@ -472,41 +493,95 @@ int cmd_forget(const struct args *a)
 	return each_key(a, O_RDONLY, wq_forget);
 }
 
+/* Info */
+
+/*
+ * Count the named queues of this user, and the keys that they may hold.  That is a part
+ * of what the kernel compares with its limits: private and unlinked queues count, too.
+ */
+static bool own_queues(unsigned int *count, uint64_t *max_keys)
+{
+	struct queues qs;
+	struct wq_stat st;
+	size_t i;
+
+	if (queues_get(&qs))
+		return false;
+	*count = 0;
+	*max_keys = 0;
+	for (i = 0; i < qs.count; i++) {
+		if (qs.list[i].uid != geteuid() || stat_get(qs.list[i].name, &st))
+			continue;
+		++*count;
+		*max_keys += st.max_keys;
+	}
+	free(qs.list);
+	return true;
+}
+
 int cmd_info(const struct args *a)
 {
+	char queues[64] = "", keys[64] = "";
 	struct wq_info info;
+	unsigned int count;
+	uint64_t max_keys;
 
 	if (wq_info(&info))
-		return complain(a, "can't ask the kernel");
+		return complain(a, "can't read the features of wq");
+	if (own_queues(&count, &max_keys)) {
+		snprintf(queues, sizeof(queues), " (used by your named queues: %u)", count);
+		snprintf(keys, sizeof(keys), " (sum of their max_keys: %" PRIu64 ")", max_keys);
+	}
 	printf("version      %u\n", info.version);
 	printf("features    %s%s%s%s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
 	       info.features & WQ_FEATURE_POLL ? " poll" : "",
 	       info.features & WQ_FEATURE_DELAY ? " delay" : "",
-	       info.features & WQ_FEATURE_LIMITER ? " limit" : "",
+	       info.features & WQ_FEATURE_LIMITER ? " limiter" : "",
 	       info.features & WQ_FEATURE_METRICS ? " metrics" : "",
-	       info.features & WQ_FEATURE_LEASE ? " leases" : "");
+	       info.features & WQ_FEATURE_LEASE ? " lease" : "");
 	printf("max_key      %u bytes\n", info.max_key);
 	printf("max_array    %u bytes\n", info.max_array);
 	printf("max_keys     %u\n", info.max_keys);
 	printf("default_keys %u\n", info.default_keys);
-	printf("user_queues  %u\n", info.user_queues);
-	printf("user_keys    %" PRIu64 "\n", (uint64_t)info.user_keys);
+	printf("user_queues  %u%s\n", info.user_queues, queues);
+	printf("user_keys    %" PRIu64 "%s\n", (uint64_t)info.user_keys, keys);
 	return DONE;
 }
 
-/* The end */
+/* Shutdown */
+
+/* @before: wq_stat.dropped from before the shut down */
+static void report_dropped(int q, uint64_t before)
+{
+	struct wq_stat st;
+
+	if (wq_stat(q, &st) || st.dropped == before)
+		return;
+	message("dropped %" PRIu64 " delayed %s", (uint64_t)st.dropped - before,
+		st.dropped - before == 1 ? "key or retry" : "keys or retries");
+}
 
 int cmd_shutdown(const struct args *a)
 {
 	int q = queue_open(a, O_WRONLY);
 	struct wq_stat st;
+	bool have_stat;
+	int ret, err;
 
 	if (q < 0)
 		return FAILED;
-	if (a->drain && isatty(STDERR_FILENO) && !wq_stat(q, &st) && st.ready + st.processing)
-		message("waiting for %u ready and %u processing keys; Ctrl-C ends the wait, the queue stays shut down",
+	have_stat = !wq_stat(q, &st);
+	if (a->drain && isatty(STDERR_FILENO) && have_stat && st.ready + st.processing)
+		message("waiting for %u ready and %u processing keys; Ctrl-C ends the wait, and the queue stays shut down",
 			st.ready, st.processing);
-	if (a->drain ? wq_drain(q) : wq_shutdown(q))
-		return complain(a, a->drain ? "shut down, but not drained" : "can't shut down");
+	ret = a->drain ? wq_drain(q) : wq_shutdown(q);
+	err = errno;
+	if (have_stat)
+		report_dropped(q, st.dropped);
+	errno = err;
+	if (ret)
+		return complain(a, a->drain && err == ECANCELED ?
+				"the queue is shut down, but not drained" :
+				"can't shut down the queue");
 	return DONE;
 }

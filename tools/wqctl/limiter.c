@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl: the limiter of a queue as people write it, and the numbers in it.
+ * wqctl: parsing of --limiter, and of times.
  *
- * A list becomes one WQ_LIMITER_MAX_OF of all its parts, within a WQ_LIMITER_MAX_WAIT
- * where it has a max-wait.  A part that stands for a list adds that list's parts:
- * the longest delay is the same, however it is nested.
+ * A list of limiters becomes a WQ_LIMITER_MAX_OF.  If the list has a max-wait, it is put
+ * into a WQ_LIMITER_MAX_WAIT.  A part that is an abbreviation of a list, such as
+ * default-controller, is replaced by that list: the longest delay does not depend on
+ * the nesting.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -14,15 +15,16 @@
 
 #define EXAMPLE	"exponential:5ms:1000s,bucket:10:100"
 
-enum figure { NONE, TIME, RATE, COUNT };
+enum param_type { NONE, TIME, RATE, COUNT };
 
 /**
- * struct kind - a word that a part of the list begins with
+ * struct kind - a limiter that can be a part of the list
+ * @word: its name
  * @kind: WQ_LIMITER_*
- * @form: what is written
- * @example: for instance
- * @figures: what stands behind the word, in that order
- * @stands_for: a list, in place of all that
+ * @form: its syntax, for messages
+ * @example: for messages
+ * @params: parameters, in the order of their appearance
+ * @stands_for: the list that it abbreviates, or NULL
  */
 static const struct kind {
 	const char *word;
@@ -31,22 +33,22 @@ static const struct kind {
 	const char *example;
 	struct {
 		const char *name;
-		enum figure figure;
+		enum param_type type;
 		size_t offset;		/* in struct wq_limiter_spec */
-	} figures[3];
+	} params[3];
 	const char *stands_for;
 } kinds[] = {
 	{
 		.word = "exponential", .kind = WQ_LIMITER_EXPONENTIAL,
 		.form = "exponential:BASE:MAX", .example = "exponential:5ms:1000s",
-		.figures = {
+		.params = {
 			{ "BASE", TIME, offsetof(struct wq_limiter_spec, base) },
 			{ "MAX", TIME, offsetof(struct wq_limiter_spec, max) },
 		},
 	}, {
 		.word = "fast-slow", .kind = WQ_LIMITER_FAST_SLOW,
 		.form = "fast-slow:FAST:SLOW:N", .example = "fast-slow:20ms:1m:3",
-		.figures = {
+		.params = {
 			{ "FAST", TIME, offsetof(struct wq_limiter_spec, base) },
 			{ "SLOW", TIME, offsetof(struct wq_limiter_spec, max) },
 			{ "N", COUNT, offsetof(struct wq_limiter_spec, n) },
@@ -54,14 +56,14 @@ static const struct kind {
 	}, {
 		.word = "bucket", .kind = WQ_LIMITER_BUCKET,
 		.form = "bucket:QPS:BURST", .example = "bucket:10:100 or bucket:0.1:5",
-		.figures = {
+		.params = {
 			{ "QPS", RATE, offsetof(struct wq_limiter_spec, rate) },
 			{ "BURST", COUNT, offsetof(struct wq_limiter_spec, n) },
 		},
 	}, {
 		.word = "max-wait", .kind = WQ_LIMITER_MAX_WAIT,
 		.form = "max-wait:T", .example = "max-wait:30s",
-		.figures = {
+		.params = {
 			{ "T", TIME, offsetof(struct wq_limiter_spec, max) },
 		},
 	}, {
@@ -78,33 +80,34 @@ static const struct kind {
 /* Numbers */
 
 /*
- * The decimal number at the start of @s, without a sign, times @unit: exact, or
- * rounded up.  Returns what stands behind it, or NULL: no number, or too large.
+ * Parse the decimal number at the start of @s, without a sign, and multiply it by @unit.
+ * If the result is not exact it is rounded up.  Return the rest of @s, or NULL if there
+ * is no number or it is too large.
  */
-static const char *decimal(const char *s, uint64_t unit, uint64_t *value, bool *exact)
+static const char *parse_decimal(const char *s, uint64_t unit, uint64_t *value, bool *exact)
 {
 	size_t whole = strspn(s, "0123456789");
 	size_t digits = s[whole] == '.' ? strspn(s + whole + 1, "0123456789") : 0;
 	const char *end = s + whole + (s[whole] == '.') + digits;
 	const char *d = end;
-	uint64_t part = 0;
+	uint64_t fraction = 0;
 
 	*value = 0;
 	*exact = true;
 	if (!whole && !digits)
 		return NULL;
-	/* From the last digit to the point; a tenth of it is at most @unit. */
+	/* From the last digit to the point, so that fraction stays below 10 * @unit. */
 	while (digits--) {
-		part += (*--d - '0') * unit;
-		*exact = *exact && part % 10 == 0;
-		part /= 10;
+		fraction += (*--d - '0') * unit;
+		*exact = *exact && fraction % 10 == 0;
+		fraction /= 10;
 	}
 	for (d = s; d < s + whole; d++)
 		if (__builtin_mul_overflow(*value, 10, value) ||
 		    __builtin_add_overflow(*value, *d - '0', value))
 			return NULL;
 	if (__builtin_mul_overflow(*value, unit, value) ||
-	    __builtin_add_overflow(*value, part + !*exact, value))
+	    __builtin_add_overflow(*value, fraction + !*exact, value))
 		return NULL;
 	return end;
 }
@@ -126,9 +129,9 @@ bool parse_time(const char *text, int64_t *ns)
 	for (i = 0; i < sizeof(units) / sizeof(*units); i++)
 		if (!strcmp(end, units[i].name))
 			break;
-	/* Rounded up: a wait that was asked for is not turned into none. */
+	/* Rounding up: a short delay must not become 0, which means no delay. */
 	if (i == sizeof(units) / sizeof(*units) ||
-	    decimal(text, units[i].ns, &value, &exact) != end || value > INT64_MAX)
+	    parse_decimal(text, units[i].ns, &value, &exact) != end || value > INT64_MAX)
 		return false;
 	*ns = value;
 	return true;
@@ -139,12 +142,12 @@ bool parse_time(const char *text, int64_t *ns)
 struct list {
 	struct wq_limiter_spec *parts;
 	unsigned int num, room;
-	int64_t max_wait;		/* negative: none */
+	int64_t max_wait;		/* -1: none */
 	char *error;
 };
 
 __attribute__((format(printf, 2, 3)))
-static bool wrong(struct list *l, const char *format, ...)
+static bool spec_error(struct list *l, const char *format, ...)
 {
 	va_list ap;
 
@@ -155,112 +158,117 @@ static bool wrong(struct list *l, const char *format, ...)
 	return false;
 }
 
-static bool read_figure(struct list *l, const struct kind *k, unsigned int i, const char *text,
-			struct wq_limiter_spec *limit)
+static bool parse_param(struct list *l, const struct kind *k, unsigned int i, const char *text,
+			struct wq_limiter_spec *spec)
 {
-	const char *name = k->figures[i].name;
-	void *to = (char *)limit + k->figures[i].offset;
+	const char *name = k->params[i].name;
+	void *to = (char *)spec + k->params[i].offset;
 	const char *end;
 	uint64_t value;
 	bool exact;
 
-	switch (k->figures[i].figure) {
+	switch (k->params[i].type) {
 	case TIME:
 		if (!parse_time(text, to))
-			return wrong(l, "%s '%s' of '%s' is not a time; for instance %s",
-				     name, text, k->form, k->example);
+			return spec_error(l, "%s '%s' of '%s' is not a time; for instance %s",
+					  name, text, k->form, k->example);
 		return true;
 	case RATE:
-		end = decimal(text, WQ_QPS(1), &value, &exact);
+		end = parse_decimal(text, WQ_QPS(1), &value, &exact);
 		if (!end || *end || value > INT64_MAX)
-			return wrong(l, "%s '%s' of '%s' is not a number, or too large; for instance %s",
-				     name, text, k->form, k->example);
+			return spec_error(l, "%s '%s' of '%s' is not a number, or it is too large; for instance %s",
+					  name, text, k->form, k->example);
 		if (!exact)
-			return wrong(l, "%s '%s' of '%s' has more than 9 digits behind the point; for instance %s",
-				     name, text, k->form, k->example);
-		memcpy(to, &value, sizeof(limit->rate));
+			return spec_error(l, "%s '%s' of '%s' has more than 9 digits after the point; for instance %s",
+					  name, text, k->form, k->example);
+		memcpy(to, &value, sizeof(spec->rate));
 		return true;
 	default:
-		end = decimal(text, 1, &value, &exact);
+		end = parse_decimal(text, 1, &value, &exact);
 		if (!end || *end || strchr(text, '.') || value > UINT32_MAX)
-			return wrong(l, "%s '%s' of '%s' is not a whole number from 0 to %u; for instance %s",
-				     name, text, k->form, UINT32_MAX, k->example);
-		limit->n = value;
+			return spec_error(l, "%s '%s' of '%s' is not a whole number from 0 to %u; for instance %s",
+					  name, text, k->form, UINT32_MAX, k->example);
+		spec->n = value;
 		return true;
 	}
 }
 
-static bool read_list(struct list *l, const char *spec);
+static bool parse_list(struct list *l, const char *spec);
 
-static bool read_part(struct list *l, char *part)
+static bool parse_part(struct list *l, char *part)
 {
 	char *word = strsep(&part, ":"), *text;
 	const struct kind *k;
-	struct wq_limiter_spec limit;
+	struct wq_limiter_spec spec;
 	unsigned int i;
 
 	for (k = kinds; k < kinds + NUM_KINDS; k++)
 		if (!strcmp(k->word, word))
 			break;
 	if (!*word)
-		return wrong(l, "a part of the list is empty; for instance %s", EXAMPLE);
+		return spec_error(l, "a part of the list is empty; for instance %s", EXAMPLE);
 	if (k == kinds + NUM_KINDS)
-		return wrong(l, "there is no limiter '%s'; there are exponential, fast-slow, bucket, max-wait, default-controller and default-item; for instance %s",
-			     word, EXAMPLE);
+		return spec_error(l, "there is no limiter '%s'; use exponential, fast-slow, bucket, max-wait, default-controller or default-item; for instance %s",
+				  word, EXAMPLE);
 
-	limit = (struct wq_limiter_spec){ .kind = k->kind };
-	for (i = 0; i < 3 && k->figures[i].name; i++) {
+	spec = (struct wq_limiter_spec){ .kind = k->kind };
+	for (i = 0; i < 3 && k->params[i].name; i++) {
 		text = strsep(&part, ":");
 		if (!text)
-			return wrong(l, "'%s' lacks %s: it is written %s; for instance %s",
-				     k->word, k->figures[i].name, k->form, k->example);
-		if (!read_figure(l, k, i, text, &limit))
+			return spec_error(l, "'%s' lacks %s; its syntax is %s, for instance %s",
+					  k->word, k->params[i].name, k->form, k->example);
+		if (!parse_param(l, k, i, text, &spec))
 			return false;
 	}
 	if (part)
-		return wrong(l, "'%s' is too much for '%s': it is written %s; for instance %s",
-			     part, k->word, k->form, k->example);
+		return spec_error(l, "'%s' is one parameter too many for '%s'; its syntax is %s, for instance %s",
+				  part, k->word, k->form, k->example);
+	/* The kernel would use MAX from the first failure on, which is hardly intended. */
+	if (k->kind == WQ_LIMITER_EXPONENTIAL && spec.max < spec.base)
+		return spec_error(l, "MAX of '%s' is below BASE, so that no delay could grow; for instance %s",
+				  k->form, k->example);
 	if (k->stands_for)
-		return read_list(l, k->stands_for);
+		return parse_list(l, k->stands_for);
 	if (k->kind != WQ_LIMITER_MAX_WAIT) {
 		if (l->num < l->room)
-			l->parts[l->num] = limit;
+			l->parts[l->num] = spec;
 		l->num++;
 	} else if (l->max_wait < 0) {
-		l->max_wait = limit.max;
+		l->max_wait = spec.max;
 	} else {
-		return wrong(l, "max-wait bounds all of the list, and can't stand there twice; for instance %s,max-wait:30s",
-			     EXAMPLE);
+		return spec_error(l, "max-wait limits the whole list, and can't be given twice; for instance %s,max-wait:30s",
+				  EXAMPLE);
 	}
 	return true;
 }
 
-static bool read_list(struct list *l, const char *spec)
+static bool parse_list(struct list *l, const char *spec)
 {
 	char *copy = strdup(spec), *rest = copy, *part;
-	bool ok = copy || wrong(l, "not enough memory");
+	bool ok = copy || spec_error(l, "not enough memory");
 
 	while (ok && (part = strsep(&rest, ",")))
-		ok = read_part(l, part);
+		ok = parse_part(l, part);
 	free(copy);
 	return ok;
 }
 
-char *parse_limiter(const char *spec, struct wq_limiter_spec specs[WQ_MAX_LIMITERS], unsigned int *num)
+char *parse_limiter(const char *text, struct wq_limiter_spec specs[WQ_MAX_LIMITERS],
+		    unsigned int *num)
 {
 	struct wq_limiter_spec parts[WQ_MAX_LIMITERS];
 	struct list l = { .parts = parts, .room = WQ_MAX_LIMITERS, .max_wait = -1 };
-	unsigned int heads;
+	unsigned int num_outer;
 
-	if (!read_list(&l, spec))
+	if (!parse_list(&l, text))
 		return l.error;
-	heads = (l.max_wait >= 0) + (l.num > 1);
+	num_outer = (l.max_wait >= 0) + (l.num > 1);
 	if (!l.num)
-		wrong(&l, "max-wait needs a limiter that it bounds; for instance %s,max-wait:30s",
-		      EXAMPLE);
-	else if (heads + l.num > WQ_MAX_LIMITERS)
-		wrong(&l, "%u limiters are more than fit: a list of %u%s is the longest; for instance %s",
-		      l.num, WQ_MAX_LIMITERS - heads, l.max_wait >= 0 ? " and a max-wait" : "", EXAMPLE);
+		spec_error(&l, "max-wait needs another limiter, whose delay it limits; for instance %s,max-wait:30s",
+			   EXAMPLE);
+	else if (num_outer + l.num > WQ_MAX_LIMITERS)
+		spec_error(&l, "%u limiters are too many; the maximum is %u%s; for instance %s",
+			   l.num, WQ_MAX_LIMITERS - num_outer, l.max_wait >= 0 ? " and a max-wait" : "", EXAMPLE);
 	if (l.error)
 		return l.error;
 

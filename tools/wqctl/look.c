@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl ls, show and stat: what there is, for people and as JSON.
+ * wqctl ls, show and stat: list queues and keys, as text and as JSON.
  *
- * Text is aligned, and a key is always the last column: as it may be anything, it
- * is printed as in a C string.  JSON is ASCII alone, whatever a key is; there it has
- * its bytes in base64, and is a string as well where it is text.
+ * A key can have any bytes.  In text it is the last column, escaped as in a C string.
+ * In JSON its bytes are in base64, and if they are text also in a string.  The JSON is
+ * plain ASCII, so that no key can disturb a terminal.
  *
- * A queue without a name, which only a descriptor can be bound to, has no times.
+ * A queue without a name keeps no times: its ages are 0, which must not be printed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 #include "look.h"
 
-/* Keys, or queues, that are fetched at once. */
+/* Keys or queues per call. */
 #define PAGE	512
 
 /* As text */
@@ -50,7 +50,7 @@ const char *time_text(int64_t ns)
 	if (mins || ns < 1000)
 		return text;
 
-	/* Cut, not rounded: 999.9us are no 1000us. */
+	/* Truncate: 999.9us rounded would be 1000us. */
 	while (i < 2 && ns >= units[i + 1].ns)
 		i++;
 	whole = ns / units[i].ns;
@@ -64,7 +64,7 @@ const char *time_text(int64_t ns)
 	return text;
 }
 
-/* Whether it says something that it is 0 is known by the queue's name alone. */
+/* Keys in other states have no age; nor has any key of a queue without a name. */
 static bool has_age(const struct wq_view *v)
 {
 	return v->info.state & (WQ_KEY_PROCESSING | WQ_KEY_READY);
@@ -123,7 +123,7 @@ static void base64(char *to, const unsigned char *from, size_t len)
 	*to = '\0';
 }
 
-/* A string where the key is UTF-8 without control characters, else null. */
+/* A string if the key is UTF-8 without control characters, else null. */
 static json_t *text_json(const unsigned char *key, size_t len)
 {
 	json_t *text;
@@ -150,19 +150,19 @@ static json_t *states_json(unsigned int state)
 
 static void set_number(json_t *to, const char *name, uint64_t n)
 {
-	/* JSON's integers have 64 bits with a sign here; no figure gets there. */
+	/* jansson's integers are signed; no counter reaches 2^63. */
 	json_object_set_new(to, name, json_integer(n < INT64_MAX ? n : INT64_MAX));
 }
 
-static void set_number_if(json_t *to, const char *name, bool is, uint64_t n)
+static void set_number_if(json_t *to, const char *name, bool known, uint64_t n)
 {
-	if (is)
+	if (known)
 		set_number(to, name, n);
 	else
 		json_object_set_new(to, name, json_null());
 }
 
-static json_t *key_json(const struct wq_view *v, bool timed)
+static json_t *key_json(const struct wq_view *v, bool has_times)
 {
 	bool processing = v->info.state & WQ_KEY_PROCESSING;
 	bool kernel = v->info.holder == WQ_HELD_BY_KERNEL;
@@ -173,7 +173,7 @@ static json_t *key_json(const struct wq_view *v, bool timed)
 	json_object_set_new(json, "key", text_json(v->key, v->len));
 	json_object_set_new(json, "key_base64", json_string(coded));
 	json_object_set_new(json, "state", states_json(v->info.state));
-	set_number_if(json, "age_ns", timed && has_age(v), v->info.age);
+	set_number_if(json, "age_ns", has_times && has_age(v), v->info.age);
 	set_number_if(json, "due_ns", v->info.due >= 0, v->info.due);
 	set_number(json, "failures", v->info.failures);
 	json_object_set_new(json, "holder", !processing ? json_null() :
@@ -182,11 +182,11 @@ static json_t *key_json(const struct wq_view *v, bool timed)
 	return json;
 }
 
-/* Writes @json, which may be NULL where memory lacks, and frees it. */
+/* Print and free @json, which is NULL if there was not enough memory. */
 static int print_json(json_t *json, size_t flags)
 {
 	if (!json || json_dumpf(json, stdout, flags | JSON_ENSURE_ASCII)) {
-		/* Where it is standard output that failed, its end says so. */
+		/* A failure of standard output is reported when it is closed. */
 		if (!ferror(stdout))
 			message("not enough memory");
 		json_decref(json);
@@ -205,8 +205,8 @@ static int print_object(json_t *json)
 }
 
 /*
- * An array, written as it comes: opened by the first element or, where there is
- * none, by its end.  One that lacks its end was cut short.
+ * Print an array element by element, so that a large queue needs no memory.  If an
+ * error cuts it short, the end is missing, and a JSON parser notices.
  */
 static int print_element(json_t *json, bool first)
 {
@@ -250,17 +250,26 @@ fail:
 	return -1;
 }
 
-/* To read is to get, too, but figures are for those as well who may only add. */
-static int open_to_look(const char *name)
+/* Statistics need any one of the two permissions. */
+int open_either(const char *name)
 {
 	int q = wq_open(name, O_RDONLY, 0, 0);
 
 	return q < 0 && errno == EACCES ? wq_open(name, O_WRONLY, 0, 0) : q;
 }
 
-int figures_get(const char *name, struct wq_stat *st)
+bool can_open(const char *name, int oflag)
 {
-	int q = open_to_look(name), ret, err;
+	int q = wq_open(name, oflag, 0, 0);
+
+	if (q >= 0)
+		close(q);
+	return q >= 0;
+}
+
+int stat_get(const char *name, struct wq_stat *st)
+{
+	int q = open_either(name), ret, err;
 
 	if (q < 0)
 		return -1;
@@ -317,7 +326,7 @@ static json_t *queue_json(const struct wq_queue *q)
 }
 
 #define LS_COLUMNS	9
-#define LS_TEXT		4	/* of these, columns of text: to the left */
+#define LS_TEXT		4	/* the columns up to this one are text, aligned to the left */
 
 struct ls_line {
 	char cell[LS_COLUMNS][WQ_NAME_MAX];
@@ -325,7 +334,7 @@ struct ls_line {
 
 static void ls_line(struct ls_line *line, const struct wq_queue *q)
 {
-	const uint32_t figures[] = { q->ready, q->processing, q->delayed, q->keys };
+	const uint32_t counts[] = { q->ready, q->processing, q->delayed, q->keys };
 	size_t i;
 
 	snprintf(line->cell[0], sizeof(*line->cell), "%s", q->name);
@@ -336,7 +345,7 @@ static void ls_line(struct ls_line *line, const struct wq_queue *q)
 		 q->state & WQ_STATE_DRAINING ? "draining" :
 		 q->state & WQ_STATE_SHUTDOWN ? "shutdown" : "open");
 	for (i = 0; i < 4; i++)
-		snprintf(line->cell[5 + i], sizeof(*line->cell), "%u", figures[i]);
+		snprintf(line->cell[5 + i], sizeof(*line->cell), "%u", counts[i]);
 }
 
 static int ls_table(const struct queues *qs)
@@ -392,11 +401,11 @@ static int ls_queues(const struct args *a)
 
 /* Keys */
 
-/* What a key is listed as; false: it can't be written. */
-static bool print_key(const struct args *a, const struct wq_view *v, bool timed, bool first)
+/* Print a key of ls; false: standard output failed. */
+static bool print_key(const struct args *a, const struct wq_view *v, bool has_times, bool first)
 {
 	if (a->json)
-		return print_element(key_json(v, timed), first) == DONE;
+		return print_element(key_json(v, has_times), first) == DONE;
 	if (a->nul) {
 		fwrite(v->key, 1, v->len, stdout);
 		putchar('\0');
@@ -440,13 +449,13 @@ static int ls_keys(const struct args *a)
 int cmd_ls(const struct args *a)
 {
 	if (a->nul && a->json) {
-		message("-0 or --json: either the keys alone, or all that is known of them");
+		message("-0 can't be combined with --json: -0 prints only the bytes of the keys");
 		return USAGE;
 	}
 	if (a->queue || a->fd >= 0)
 		return ls_keys(a);
 	if (a->nul) {
-		message("-0 is for the keys of a queue: give its name, or --fd N");
+		message("-0 prints keys of a queue; give its name, or --fd N");
 		return USAGE;
 	}
 	return ls_queues(a);
@@ -465,12 +474,14 @@ int cmd_show(const struct args *a)
 		return FAILED;
 	if (wq_query_info(q, key, strlen(key), &info) || wq_stat(q, &st)) {
 		if (errno == ENOENT) {
-			message("the queue has no key '%s'", key_text(key, strlen(key)));
+			message("the queue has no key '%s'; list its keys: wqctl ls %s",
+				key_text(key, strlen(key)), queue_text(a));
 			return NOTHING;
 		}
 		if (errno != EINVAL && errno != E2BIG)
-			return complain(a, "key '%s'", key_text(key, strlen(key)));
-		message("'%.32s' can't be a key: a key has 1 to %d bytes", key, WQ_MAX_KEY);
+			return complain(a, "can't read the state of the key '%s'",
+					key_text(key, strlen(key)));
+		message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
 		return FAILED;
 	}
 	v = (struct wq_view){ .key = key, .len = strlen(key), .info = info };
@@ -491,7 +502,7 @@ int cmd_show(const struct args *a)
 	return DONE;
 }
 
-/* Figures */
+/* Statistics */
 
 static json_t *hist_json(const struct wq_hist *h)
 {
@@ -514,7 +525,7 @@ static json_t *hist_json(const struct wq_hist *h)
 
 static json_t *stat_json(const struct wq_stat *st)
 {
-	bool timed = st->name[0];
+	bool has_times = st->name[0];
 	json_t *json = json_object();
 
 	json_object_set_new(json, "name", json_string(st->name));
@@ -546,10 +557,10 @@ static json_t *stat_json(const struct wq_stat *st)
 	set_number(json, "merged", st->merged);
 	set_number(json, "retries", st->retries);
 	set_number(json, "dropped", st->dropped);
-	set_number_if(json, "unfinished_ns", timed, st->unfinished);
-	set_number_if(json, "longest_ns", timed, st->longest);
-	json_object_set_new(json, "queue_duration", timed ? hist_json(&st->waits) : json_null());
-	json_object_set_new(json, "work_duration", timed ? hist_json(&st->works) : json_null());
+	set_number_if(json, "unfinished_ns", has_times, st->unfinished);
+	set_number_if(json, "longest_ns", has_times, st->longest);
+	json_object_set_new(json, "queue_duration", has_times ? hist_json(&st->waits) : json_null());
+	json_object_set_new(json, "work_duration", has_times ? hist_json(&st->works) : json_null());
 	return json;
 }
 
@@ -579,8 +590,8 @@ int cmd_stat(const struct args *a)
 	json_t *json, *value;
 	const char *name;
 
-	if (a->fd >= 0 ? wq_stat(a->fd, &st) : figures_get(a->queue, &st))
-		return complain(a, "can't read the figures of the queue");
+	if (a->fd >= 0 ? wq_stat(a->fd, &st) : stat_get(a->queue, &st))
+		return complain(a, "can't read the statistics of the queue");
 	json = stat_json(&st);
 	if (a->json)
 		return print_object(json);

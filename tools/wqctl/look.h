@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* wqctl: queues and keys as ls, show, stat, metrics and top look at them. */
+/* wqctl: reading and formatting queues and keys, for ls, show, stat, metrics and top. */
 #ifndef LOOK_H
 #define LOOK_H
 
@@ -8,28 +8,33 @@
 #define NUM_COUNTS(h)	(sizeof((h)->counts) / sizeof(*(h)->counts))
 
 /**
- * struct queues - the queues that the caller may open, by their names
- * @list: to be freed
- * @count: how many
+ * struct queues - the queues that the caller can open, sorted by name
+ * @list: to be freed by the caller
+ * @count: number of elements
  */
 struct queues {
 	struct wq_queue *list;
 	size_t count;
 };
 
-/* Says nothing; -1 with errno where that fails. */
+/* Return -1 with errno on error, and print nothing. */
 int queues_get(struct queues *qs);
 
-/*
- * The figures of the queue called @name, without the file that they are read by.
- * Likewise.
- */
-int figures_get(const char *name, struct wq_stat *st);
+/* Open a queue for reading or, if that is denied, for writing. */
+int open_either(const char *name);
 
-/* ns in three digits or so, as 12.3us or 1h02m; good until the 4th call after. */
+bool can_open(const char *name, int oflag);
+
+/*
+ * Read the statistics of a queue.  The file that this opens is not counted in
+ * st->consumers.  Return -1 with errno on error, and print nothing.
+ */
+int stat_get(const char *name, struct wq_stat *st);
+
+/* ns with about three digits, such as 12.3us or 1h02m; valid until the 4th call after. */
 const char *time_text(int64_t ns);
 
-/* The columns of a key, but for its state and itself; - for what it has not. */
+/* Columns of a key; "-" if one does not apply. */
 const char *age_text(const struct wq_view *v);
 const char *due_text(const struct wq_view *v);
 const char *holder_text(const struct wq_view *v);

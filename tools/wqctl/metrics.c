@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl metrics: figures of queues in Prometheus' text format.
+ * wqctl metrics: the statistics of queues in Prometheus' text format.
  *
- * What client-go's workqueue has as well bears its name, type and meaning there, so
- * that its dashboards and alerts fit; the rest begins with wq_.  The kernel counts in
- * ns: a time is written as whole seconds and nine digits, so nothing is rounded.  All
- * figures of one queue are from one moment.
+ * Metrics that client-go's workqueue has, too, have its names, types and meanings, so
+ * that dashboards and alerts for it can be used.  The others start with wq_.  Times are
+ * written as seconds with nine digits after the point, so that no ns is lost.  All
+ * metrics of a queue are from one moment.
  *
- * A queue's name has no character that a label had to escape.
+ * A queue's name has no character that a label would have to escape.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,8 +20,11 @@
 
 /**
  * struct family - a metric
- * @offset: of its figure in struct wq_stat
- * @size: of that
+ * @name: its name
+ * @kind: its type; SECONDS is a gauge that is read in ns
+ * @help: its description
+ * @offset: offset of its field in struct wq_stat
+ * @size: size of that field
  */
 static const struct family {
 	const char *name;
@@ -38,47 +41,47 @@ static const struct family {
 	FAMILY("workqueue_depth", GAUGE, depth,
 	       "Keys that need a run: ready, or added again while they are processed."),
 	FAMILY("workqueue_adds_total", COUNTER, adds,
-	       "Adds that made a key newly need a run."),
+	       "Adds of a key that needed no run before."),
 	FAMILY("workqueue_queue_duration_seconds", HISTOGRAM, waits,
-	       "How long keys stayed in the queue before they were got."),
+	       "Time from ready to get."),
 	FAMILY("workqueue_work_duration_seconds", HISTOGRAM, works,
-	       "How long it took to process a key, from get to done."),
+	       "Time from get to done."),
 	FAMILY("workqueue_unfinished_work_seconds", SECONDS, unfinished,
-	       "How long all keys in processing have been so together; a steady rise of n a second tells of n stuck consumers."),
+	       "Sum of the times that keys have been processing so far; a steady rise of n per second indicates n stuck consumers."),
 	FAMILY("workqueue_longest_running_processor_seconds", SECONDS, longest,
-	       "How long the key that is longest in processing has been so."),
+	       "Time of the key that has been processing for the longest time."),
 	FAMILY("workqueue_retries_total", COUNTER, retries,
 	       "Adds with a delay or rate limited, and retries by done."),
 	FAMILY("wq_processing", GAUGE, processing,
-	       "Keys that were got and are not done."),
+	       "Keys that a consumer holds."),
 	FAMILY("wq_delayed", GAUGE, delayed,
-	       "Keys that wait for their time."),
+	       "Keys with a pending delay."),
 	FAMILY("wq_coalesced_total", COUNTER, coalesced,
-	       "Adds of a key that needed a run already."),
+	       "Adds of a key that already needed a run."),
 	FAMILY("wq_given_back_total", COUNTER, given_back,
-	       "Runs ended by the end of their consumer or lease."),
+	       "Runs that ended without a done: the consumer ended, or the lease expired."),
 	FAMILY("wq_expired_total", COUNTER, expired,
-	       "Runs ended by the end of their lease."),
+	       "Runs whose lease expired."),
 	FAMILY("wq_canceled_total", COUNTER, canceled,
-	       "Runs dropped by cancel before they started."),
+	       "Runs that were canceled before they started."),
 	FAMILY("wq_dropped_total", COUNTER, dropped,
-	       "Delayed keys and retries dropped by a shut down."),
+	       "Delayed keys and retries that a shut down dropped."),
 	FAMILY("wq_failed_keys", GAUGE, failed,
-	       "Keys that failed, which was not forgotten."),
+	       "Keys with failures that were not forgotten."),
 	FAMILY("wq_retained_keys", GAUGE, retained,
-	       "Keys known for their failures alone, with nothing to do."),
+	       "Idle keys that the queue retains because their failures are counted."),
 	FAMILY("wq_keys", GAUGE, keys,
-	       "Keys known, in any state."),
+	       "Keys in the queue, in any state."),
 	FAMILY("wq_max_keys", GAUGE, max_keys,
-	       "The most keys there may be."),
+	       "Keys that the queue can hold."),
 	FAMILY("wq_memory_bytes", GAUGE, memory,
-	       "Memory of keys, table and heap."),
+	       "Memory of the queue's keys, table and heap."),
 	FAMILY("wq_consumers", GAUGE, consumers,
 	       "Open files that are bound to the queue."),
 #undef FAMILY
 };
 
-static uint64_t figure(const struct family *f, const struct wq_stat *st)
+static uint64_t field_value(const struct family *f, const struct wq_stat *st)
 {
 	const void *at = (const char *)st + f->offset;
 
@@ -94,7 +97,7 @@ static void print_seconds(FILE *out, uint64_t ns)
 
 static void print_hist(FILE *out, const struct family *f, const struct wq_stat *st)
 {
-	/* As Prometheus' own library prints them, which the node exporter does anyway. */
+	/* The spelling of Prometheus' own library, to which the node exporter converts them. */
 	static const char * const bounds[] = {
 		"1e-08", "1e-07", "1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1", "1", "10",
 		"+Inf",
@@ -130,9 +133,9 @@ static void print_family(FILE *out, const struct family *f, const struct wq_stat
 		}
 		fprintf(out, "%s{name=\"%s\"} ", f->name, st[i].name);
 		if (f->kind == SECONDS)
-			print_seconds(out, figure(f, &st[i]));
+			print_seconds(out, field_value(f, &st[i]));
 		else
-			fprintf(out, "%" PRIu64 "\n", figure(f, &st[i]));
+			fprintf(out, "%" PRIu64 "\n", field_value(f, &st[i]));
 	}
 }
 
@@ -144,15 +147,15 @@ static void print_all(FILE *out, const struct wq_stat *st, size_t n)
 		print_family(out, &families[i], st, n);
 }
 
-/* Reading */
+/* Read */
 
-struct figures {
+struct stats {
 	struct wq_stat *list;
 	size_t count;
 };
 
-/* Those of the queues that are named; what can't be read is told, and left out. */
-static int read_named(const struct args *a, struct figures *fs)
+/* Read the named queues; print a message for each that cannot be read. */
+static int read_named(const struct args *a, struct stats *stats)
 {
 	struct args one = *a;
 	int ret = DONE;
@@ -161,23 +164,23 @@ static int read_named(const struct args *a, struct figures *fs)
 
 	for (i = 0; i < a->num_words; i++) {
 		one.queue = a->words[i];
-		/* Twice in a file, a metric is wrong. */
-		for (j = 0; j < fs->count && strcmp(fs->list[j].name, one.queue); j++)
+		/* A sample must not occur twice in a file. */
+		for (j = 0; j < stats->count && strcmp(stats->list[j].name, one.queue); j++)
 			;
-		if (j < fs->count)
+		if (j < stats->count)
 			continue;
-		if (figures_get(one.queue, &fs->list[fs->count])) {
-			complain(&one, "can't read the figures of the queue '%s'", one.queue);
+		if (stat_get(one.queue, &stats->list[stats->count])) {
+			complain(&one, "can't read the statistics of the queue '%s'", one.queue);
 			ret = FAILED;
 		} else {
-			fs->count++;
+			stats->count++;
 		}
 	}
 	return ret;
 }
 
-/* Those of all queues; one that went meanwhile is no error. */
-static int read_all(const struct args *a, const struct queues *qs, struct figures *fs)
+/* Read all queues; a queue that was unlinked after it was listed is no error. */
+static int read_all(const struct args *a, const struct queues *qs, struct stats *stats)
 {
 	struct args one = *a;
 	int ret = DONE;
@@ -185,26 +188,26 @@ static int read_all(const struct args *a, const struct queues *qs, struct figure
 
 	for (i = 0; i < qs->count; i++) {
 		one.queue = qs->list[i].name;
-		if (!figures_get(one.queue, &fs->list[fs->count])) {
-			fs->count++;
+		if (!stat_get(one.queue, &stats->list[stats->count])) {
+			stats->count++;
 		} else if (errno != ENOENT) {
-			complain(&one, "can't read the figures of the queue '%s'", one.queue);
+			complain(&one, "can't read the statistics of the queue '%s'", one.queue);
 			ret = FAILED;
 		}
 	}
 	return ret;
 }
 
-/* Writing */
+/* Write */
 
-static int print_stdout(const struct figures *fs)
+static int print_stdout(const struct stats *stats)
 {
-	print_all(stdout, fs->list, fs->count);
+	print_all(stdout, stats->list, stats->count);
 	return ferror(stdout) ? FAILED : DONE;
 }
 
-/* Whoever reads the file meanwhile sees it as it was, or as it will be. */
-static int write_file(const char *path, const struct figures *fs)
+/* Replace the file by a rename, so that a reader sees either the old or the new text. */
+static int write_file(const char *path, const struct stats *stats)
 {
 	mode_t mask = umask(0);
 	struct stat st;
@@ -214,9 +217,9 @@ static int write_file(const char *path, const struct figures *fs)
 	int fd;
 
 	umask(mask);
-	/* What is no file, /dev/stdout for one, must not be replaced by one. */
+	/* The rename would replace a device such as /dev/stdout by a file. */
 	if (!lstat(path, &st) && !S_ISREG(st.st_mode)) {
-		message("can't write to '%s': it is there, and is not a regular file", path);
+		message("can't write to '%s': it is not a regular file; without -o, wqctl writes to standard output", path);
 		return FAILED;
 	}
 	if (asprintf(&temp, "%s.XXXXXX", path) < 0) {
@@ -225,14 +228,14 @@ static int write_file(const char *path, const struct figures *fs)
 	}
 	fd = mkstemp(temp);
 	if (fd < 0) {
-		message("can't make the file '%s': %s", temp, strerror(errno));
+		message("can't create the file '%s': %s", temp, strerror(errno));
 		free(temp);
 		return FAILED;
 	}
 	fchmod(fd, 0666 & ~mask);
 	out = fdopen(fd, "w");
 	if (out)
-		print_all(out, fs->list, fs->count);
+		print_all(out, stats->list, stats->count);
 	written = out && !ferror(out);
 	if ((out && fclose(out)) || !written || rename(temp, path)) {
 		message("can't write to '%s': %s", path, strerror(errno));
@@ -247,19 +250,19 @@ static int write_file(const char *path, const struct figures *fs)
 int cmd_metrics(const struct args *a)
 {
 	struct queues qs = { .count = a->num_words };
-	struct figures fs = { 0 };
+	struct stats stats = { 0 };
 	int ret, written;
 
 	if (!a->num_words && queues_get(&qs))
 		return complain(a, "can't list the queues");
-	fs.list = calloc(qs.count + 1, sizeof(*fs.list));
-	if (!fs.list) {
+	stats.list = calloc(qs.count + 1, sizeof(*stats.list));
+	if (!stats.list) {
 		message("not enough memory");
 		return FAILED;
 	}
-	ret = a->num_words ? read_named(a, &fs) : read_all(a, &qs, &fs);
-	written = a->output ? write_file(a->output, &fs) : print_stdout(&fs);
-	free(fs.list);
+	ret = a->num_words ? read_named(a, &stats) : read_all(a, &qs, &stats);
+	written = a->output ? write_file(a->output, &stats) : print_stdout(&stats);
+	free(stats.list);
 	free(qs.list);
 	return ret ? ret : written;
 }

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl run: a command for each key.
+ * wqctl run: run a command for each key.
  *
- * The parent forks workers and looks after them; it gets no keys.  A worker has
- * an open file of its own, gets a key, runs the command, and says done.  Figures
- * and the word to stop are in memory that all of them share.
+ * The parent forks workers and supervises them; it gets no keys.  A worker opens the
+ * queue by itself, gets a key, runs the command, and ends the run by a done.  Counters
+ * and the request to stop are in memory that all of them share.
  *
- * No key is lost and none runs twice at once, whoever is killed:
+ * A key is not lost, and it does not run twice at once, whichever process is killed:
  *
- *  - A worker holds one key.  Its open file is inherited by the command on
- *    purpose: the key goes back when the worker and all of the command are gone,
- *    not while the command still works on it.
- *  - A worker and its command are one process group.  When a worker dies, the
- *    parent kills what is left of the group and forks a new worker.
- *  - When the parent dies, its workers end after the command that they run.
- *  - A command that fails: the key is done and waits for its retry by one call, so
- *    that there is no moment when it is neither here nor there.  The queue counts
- *    its failures: they outlive this worker, and wqctl.
- *  - A command that succeeds: the key is done by the call that gets the next one.
- *    A worker that is killed before that has it run again.
- *  - In a queue with leases the worker touches its key as long as the command runs.
- *    Where that comes too late, as the worker was stopped for longer than a lease,
- *    others have the key: the worker ends the command, and takes no outcome from it.
+ *  - A worker holds one key.  The command inherits the worker's open file on purpose:
+ *    the key goes back when the worker and all of the command have exited, and not while
+ *    the command still works on it.
+ *  - A worker and its command are a process group.  If a worker dies, the parent kills
+ *    the rest of the group and forks a new worker.
+ *  - If the parent dies, its workers exit after their current command.
+ *  - If a command fails, one call ends the run and delays the retry, so that the key is
+ *    always either held or in the queue.  The queue counts the failures, which therefore
+ *    outlive the worker and wqctl.
+ *  - If a command succeeds, one call ends the run and gets the next key.  If the worker
+ *    is killed before that call, the key runs again.
+ *  - In a queue with leases, the worker touches its key while the command runs.  If the
+ *    worker was stopped for longer than a lease, another consumer has the key: the
+ *    worker terminates the command and ignores its outcome.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,21 +39,21 @@
 
 #include "wqctl.h"
 
-/* What is waited where there was no memory, for a new worker, and by --once to look. */
+/* Delay after ENOMEM and before a worker is replaced; interval of --once. */
 #define PAUSE_MS	100
 
 /**
- * struct slot - a worker's figures; only the worker writes them, and the parent
- *	while there is none
- * @pid: the worker, 0: none
+ * struct slot - a worker and its counters; only the worker writes them
+ * @pid: process of the worker; 0: none
  * @runs: commands that ended
- * @retries: of these, those that failed and whose key comes again
+ * @retries: commands that failed, and whose key is retried
  * @given_up: keys that failed too often
- * @dropped: keys that could not be run, or not be retried
- * @expired: keys whose lease ended while a worker had them
- * @open: keys that wait for a retry by a delay of this run, less those that had
- *	failed before and came to an end here; it takes all workers for a sum
- * @no_command: the command of its key can't be executed
+ * @dropped: keys that could not be run or retried
+ * @expired: keys whose lease expired while the worker held them
+ * @pending: keys whose first failure was here, less keys that had failed before and
+ *	ended here; the sum over all workers is the number of keys that wait for a retry
+ *	because of this wqctl
+ * @no_command: the command of its key cannot be executed
  */
 struct slot {
 	pid_t pid;
@@ -62,14 +62,15 @@ struct slot {
 	atomic_uint_least64_t given_up;
 	atomic_uint_least64_t dropped;
 	atomic_uint_least64_t expired;
-	atomic_int_least64_t open;
+	atomic_int_least64_t pending;
 	atomic_bool no_command;
 };
 
 /**
- * struct shared - what the parent and the workers tell each other
+ * struct shared - memory that the parent and the workers share
  * @stop: start no more commands
- * @no_command: a command can't be executed, and the user was told so
+ * @no_command: a message about a command that cannot be executed was printed
+ * @slots: the workers
  */
 static struct shared {
 	atomic_bool stop;
@@ -80,21 +81,21 @@ static struct shared {
 static const struct args *args;
 static sigset_t old_mask;
 
-/* SIGCHLD, and what ends the run; not what was ignored from the start, as by nohup. */
+/* SIGCHLD and the stop signals, but for those that were ignored at the start, as by nohup. */
 static sigset_t signals;
 static const int stop_signals[] = { SIGTERM, SIGINT, SIGHUP, 0 };
 
-/* A worker */
+/* Worker */
 
 static volatile sig_atomic_t stopping;
 static int queue = -1;
 static pid_t parent;
-static int64_t lease;		/* of the queue, in ns; 0: there are none */
-static int64_t touch_time;	/* when the key that is held is to be touched */
+static int64_t lease;		/* of the queue, in ns; 0: none */
+static int64_t touch_time;	/* when to touch the key that is held */
 
 /*
- * A signal between the test of @stopping and the wait in get would be lost; a
- * file that does not wait any more is not.
+ * A signal between the check of @stopping and the get would not end the wait of the
+ * get.  O_NONBLOCK does, whenever it is set.
  */
 static void on_stop(int sig, siginfo_t *info, void *context)
 {
@@ -102,7 +103,7 @@ static void on_stop(int sig, siginfo_t *info, void *context)
 
 	(void)sig;
 	(void)context;
-	/* For the command alone, see end_command(). */
+	/* It is for the command only, see terminate_command(). */
 	if (info->si_code == SI_USER && info->si_pid == getpid())
 		return;
 	stopping = 1;
@@ -115,7 +116,7 @@ static bool stopped(void)
 	return stopping || shared->stop;
 }
 
-/* @word with each {} replaced by the key; @found says whether there was one. */
+/* Replace each {} in @word by the key; set @found if there is one. */
 static char *replace(const char *word, const char *key, bool *found)
 {
 	const char *mark;
@@ -160,10 +161,10 @@ static void exec_command(struct slot *slot, const struct wq_item *item, pid_t wo
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
 	execvp(argv[0], argv);
 
-	/* It would be the same for each key: end, and leave them in the queue. */
+	/* It would fail for each key: exit, and leave the keys in the queue. */
 	slot->no_command = true;
 	if (!atomic_exchange(&shared->no_command, true))
-		message("can't run '%s': %s; check its name and mode (the key goes back to the queue)",
+		message("can't run '%s': %s; check its name and permissions (the key goes back to the queue)",
 			argv[0], strerror(errno));
 	_exit(127);
 }
@@ -194,7 +195,7 @@ static int64_t touch_left(void)
 	return left > 0 ? left : 0;
 }
 
-/* Touches the key where it is time to.  False: its lease has ended. */
+/* Touch the key if it is time for that.  Return false if its lease expired. */
 static bool touch(const struct wq_item *item)
 {
 	if (!lease || touch_left())
@@ -203,14 +204,14 @@ static bool touch(const struct wq_item *item)
 	return !wq_touch(queue, item) || errno != ESTALE;
 }
 
-static void lost(struct slot *slot, const struct wq_item *item, const char *then)
+static void report_expired(struct slot *slot, const struct wq_item *item, const char *effect)
 {
 	slot->expired++;
-	message("key '%s': its lease ended, as wqctl was stopped or could not touch it in time, and it runs again; %s",
-		key_text(item->key, item->len), then);
+	message("key '%s': its lease expired, because wqctl was stopped or could not touch it in time, and it runs again; %s",
+		key_text(item->key, item->len), effect);
 }
 
-/* Waits a little with a key in hand; returns as touch(). */
+/* Sleep while holding a key; return value as touch(). */
 static bool pause_touching(const struct wq_item *item)
 {
 	int64_t ns = PAUSE_MS * 1000000LL;
@@ -221,41 +222,41 @@ static bool pause_touching(const struct wq_item *item)
 }
 
 /*
- * Forks until it works: that it doesn't is no failure of the key.  -1: stopped, or
- * the key is not held any more.
+ * Fork, and retry until it succeeds: an error is not a failure of the key.  Return -1 if
+ * the worker has to stop, or no longer holds the key.
  */
-static pid_t fork_patiently(struct slot *slot, const struct wq_item *item)
+static pid_t fork_command(struct slot *slot, const struct wq_item *item)
 {
-	bool told = args->quiet, held = touch(item);
+	bool reported = args->quiet, held = touch(item);
 	pid_t pid;
 
 	while (held) {
 		pid = fork();
 		if (pid >= 0 || stopped())
 			return pid;
-		if (!told)
+		if (!reported)
 			message("can't fork: %s; trying again", strerror(errno));
-		told = true;
+		reported = true;
 		held = pause_touching(item);
 	}
-	lost(slot, item, "its command is not started here");
+	report_expired(slot, item, "wqctl does not start its command");
 	return -1;
 }
 
 /*
- * SIGTERM for the command and all that it started: the worker's process group, but for
- * the worker.  One from the parent at the same time may be lost with that, but not
- * what it stands for.
+ * Send SIGTERM to the command and its children, which are the worker's process group;
+ * on_stop() ignores the worker's own signal.  A SIGTERM of a dying parent can get lost
+ * in that one, so check for it.
  */
-static void end_command(void)
+static void terminate_command(void)
 {
 	kill(-getpid(), SIGTERM);
-	kill(-getpid(), SIGCONT);	/* What is stopped does not end. */
+	kill(-getpid(), SIGCONT);	/* A stopped process would not handle SIGTERM. */
 	if (getppid() != parent)
 		stopping = 1;
 }
 
-/* The command's exit status as wait tells it, or -1: the key is not held any more. */
+/* The wait status of the command, or -1 if the key is no longer held. */
 static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid)
 {
 	struct timespec ts;
@@ -268,25 +269,25 @@ static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid
 	sigaddset(&child, SIGCHLD);
 	while ((ret = waitpid(pid, &status, WNOHANG)) == 0) {
 		if (held && !touch(item)) {
-			lost(slot, item, "its command here is ended");
-			end_command();
+			report_expired(slot, item, "wqctl terminates its command");
+			terminate_command();
 			held = false;
 		}
 		ts = to_timespec(touch_left());
 		sigtimedwait(&child, NULL, lease && held ? &ts : NULL);
 	}
 	if (held && !touch(item)) {
-		lost(slot, item, "what its command did here does not count");
+		report_expired(slot, item, "wqctl ignores the outcome of its command");
 		held = false;
 	}
 	return ret < 0 || !held ? -1 : status;
 }
 
-/* The command's exit status as wait tells it, or -1: the run does not count. */
+/* The wait status of the command, or -1 if the run has no outcome. */
 static int run_command(struct slot *slot, const struct wq_item *item)
 {
 	pid_t worker = getpid();
-	pid_t pid = fork_patiently(slot, item);
+	pid_t pid = fork_command(slot, item);
 	int status;
 
 	if (pid == 0)
@@ -314,53 +315,53 @@ static void report_failure(const struct wq_item *item, int status, const char *f
 		message("key '%s': exit status %d; %s", key, WEXITSTATUS(status), then);
 }
 
-static void cant_say_done(struct slot *slot, const struct wq_item *item)
+static void report_no_done(struct slot *slot, const struct wq_item *item)
 {
 	if (errno == ESTALE) {
-		lost(slot, item, "what its command did here does not count");
+		report_expired(slot, item, "wqctl ignores the outcome of its command");
 		return;
 	}
-	message("can't say done for the key '%s': %s; it may run again",
+	message("can't end the run of the key '%s': %s; it may run again",
 		key_text(item->key, item->len), strerror(errno));
 }
 
-/* A key that had failed before this run of it does not wait any more. */
-static void close_key(struct slot *slot, const struct wq_item *item)
+/* If the key had failed before this run, it was counted as pending. */
+static void uncount_pending(struct slot *slot, const struct wq_item *item)
 {
 	if (item->failures)
-		slot->open--;
+		slot->pending--;
 }
 
 static void give_up(struct slot *slot, const struct wq_item *item, int status)
 {
 	slot->given_up++;
-	close_key(slot, item);
-	/* Not silent, even with --quiet: there is no key any more. */
+	uncount_pending(slot, item);
+	/* Also with --quiet, because the key is gone. */
 	report_failure(item, status, "given up after %u %s", item->failures,
 		       item->failures == 1 ? "retry" : "retries");
 }
 
-/* A key whose command failed comes again.  Where it can't yet it stays held. */
+/* End the run of a key that failed, and retry it.  Hold the key while memory is short. */
 static void retry(struct slot *slot, const struct wq_item *item, int status)
 {
-	int again;
+	int result;
 
-	while ((again = wq_done_with(queue, item, 0, WQ_OUTCOME_RETRY)) < 0 && errno == ENOMEM) {
+	while ((result = wq_done_with(queue, item, 0, WQ_OUTCOME_RETRY)) < 0 && errno == ENOMEM) {
 		if (stopped())
-			return;		/* It goes back as this worker exits. */
+			return;		/* The key goes back when this worker exits. */
 		pause_touching(item);
 	}
-	if (again < 0) {
-		cant_say_done(slot, item);
-	} else if (again == 0) {
+	if (result < 0) {
+		report_no_done(slot, item);
+	} else if (result == 0) {
 		slot->dropped++;
-		close_key(slot, item);
+		uncount_pending(slot, item);
 		wq_forget(queue, item->key, item->len);
-		report_failure(item, status, "dropped, as the queue is shut down");
+		report_failure(item, status, "dropped, because the queue is shut down");
 	} else {
 		slot->retries++;
-		if (!item->failures && again & WQ_RESULT_DELAYED)
-			slot->open++;
+		if (!item->failures && result & WQ_RESULT_DELAYED)
+			slot->pending++;
 		if (!args->quiet)
 			report_failure(item, status, "retry %u of %u", item->failures + 1,
 				       args->max_retries);
@@ -368,15 +369,15 @@ static void retry(struct slot *slot, const struct wq_item *item, int status)
 }
 
 /*
- * Runs the command.  True: the key has come to an end, and is to be done and
- * forgotten.  False: that is not for the caller, it was retried or goes back.
+ * Run the command for a key.  Return true if the caller must end the run and reset the
+ * key's failures; false if the key was retried, goes back, or is no longer held.
  */
 static bool run_key(struct slot *slot, const struct wq_item *item)
 {
 	int status;
 
 	if (memchr(item->key, '\0', item->len)) {
-		message("key '%s': a NUL can't be in an argument; dropped",
+		message("key '%s': dropped, because an argument of a command can't have a NUL",
 			key_text(item->key, item->len));
 		slot->dropped++;
 		return true;
@@ -392,13 +393,13 @@ static bool run_key(struct slot *slot, const struct wq_item *item)
 	if (status)
 		give_up(slot, item, status);
 	else
-		close_key(slot, item);
+		uncount_pending(slot, item);
 	return true;
 }
 
 /*
- * --once: nothing is ready or processing, and nothing that failed is delayed: what
- * failed and has nothing else to do is just kept.
+ * --once: exit if no key is ready or processing, and no key waits for a retry.  Failed
+ * keys that do not wait for one are retained.
  */
 static bool all_done(void)
 {
@@ -410,12 +411,12 @@ static bool all_done(void)
 static int worker_loop(struct slot *slot)
 {
 	int64_t timeout = args->once ? PAUSE_MS * NSEC_PER_SEC / 1000 : WQ_FOREVER;
-	struct wq_item item = { .token = 0 };	/* the key to be done, if any */
+	struct wq_item item = { .token = 0 };	/* the key to end, if there is a token */
 
 	while (!stopped()) {
 		if (!wq_done_get(queue, &item, 0, WQ_OUTCOME_FORGET, timeout)) {
 			touch_later();
-			/* Held but not run, it goes back as this worker exits. */
+			/* The key goes back when this worker exits. */
 			if (stopped())
 				return DONE;
 			if (!run_key(slot, &item))
@@ -428,12 +429,12 @@ static int worker_loop(struct slot *slot)
 			else
 				pause_ms(PAUSE_MS);
 		} else if (item.token) {
-			cant_say_done(slot, &item);
+			report_no_done(slot, &item);
 			item.token = 0;
 		} else if (errno == ESHUTDOWN) {
 			return DONE;
 		} else if (args->once && errno == ETIMEDOUT && all_done()) {
-			/* Told to all: what an exit gives back is not for them. */
+			/* Stop all workers: a key that one gives back on exit must not run. */
 			shared->stop = true;
 		} else if (errno != EINTR && errno != EAGAIN && errno != ETIMEDOUT) {
 			complain(args, "can't get a key");
@@ -441,7 +442,7 @@ static int worker_loop(struct slot *slot)
 		}
 	}
 	if (item.token && wq_done_with(queue, &item, 0, WQ_OUTCOME_FORGET) < 0)
-		cant_say_done(slot, &item);
+		report_no_done(slot, &item);
 	return DONE;
 }
 
@@ -462,7 +463,7 @@ static void worker_main(struct slot *slot)
 	if (queue < 0)
 		_exit(FAILED);
 	if (wq_stat(queue, &st))
-		_exit(complain(args, "can't read the queue's figures"));
+		_exit(complain(args, "can't read the queue's statistics"));
 	lease = st.lease;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -471,13 +472,13 @@ static void worker_main(struct slot *slot)
 	for (sig = stop_signals; *sig; sig++)
 		if (sigismember(&signals, *sig))
 			sigaction(*sig, &sa, NULL);
-	/* SIGCHLD stays blocked: it is waited for. */
+	/* SIGCHLD stays blocked, because wait_command() waits for it. */
 	sigdelset(&stops, SIGCHLD);
 	sigprocmask(SIG_UNBLOCK, &stops, NULL);
 	_exit(worker_loop(slot));
 }
 
-/* The parent */
+/* Parent */
 
 static bool worker_start(struct slot *slot)
 {
@@ -491,7 +492,7 @@ static bool worker_start(struct slot *slot)
 		message("can't fork a worker: %s", strerror(errno));
 		return false;
 	}
-	/* Here and there: whoever is first, no kill comes too early. */
+	/* The worker does the same: neither of them must use the group before it exists. */
 	setpgid(pid, pid);
 	slot->pid = pid;
 	return true;
@@ -509,7 +510,7 @@ static void stop_all(int sig)
 
 struct totals {
 	uint64_t runs, retries, given_up, dropped, expired;
-	int64_t open;
+	int64_t pending;
 	unsigned int alive;
 };
 
@@ -526,13 +527,13 @@ static struct totals sum(void)
 		t.given_up += slot->given_up;
 		t.dropped += slot->dropped;
 		t.expired += slot->expired;
-		t.open += slot->open;
+		t.pending += slot->pending;
 		t.alive += slot->pid != 0;
 	}
 	return t;
 }
 
-/* Buries the workers that died; false: one could not go on, and none can. */
+/* Replace workers that were killed.  Return false if a worker failed: others would, too. */
 static bool reap(bool killed)
 {
 	siginfo_t info = { 0 };
@@ -546,7 +547,7 @@ static bool reap(bool killed)
 				break;
 		slot = i < args->jobs ? &shared->slots[i] : NULL;
 
-		/* First the rest of its group: reaped, the number may be another's. */
+		/* Kill its group before waitpid(): afterwards the number can be reused. */
 		if (slot && info.si_code != CLD_EXITED)
 			kill(-info.si_pid, SIGKILL);
 		waitpid(info.si_pid, NULL, 0);
@@ -563,7 +564,7 @@ static bool reap(bool killed)
 		message("worker %d was killed by signal %d; its key goes back to the queue%s",
 			info.si_pid, info.si_status, shared->stop ? "" : ", a new worker starts");
 		if (!shared->stop) {
-			/* Not a hot loop where something kills each one. */
+			/* No busy loop if each worker is killed at once. */
 			pause_ms(PAUSE_MS);
 			ok = worker_start(slot) && ok;
 		}
@@ -587,12 +588,12 @@ static void show(int q, int64_t *when, uint64_t *runs)
 }
 
 /*
- * A shut down drops the keys that wait for their retry, and no worker sees that.
- * @dropped is what the queue had dropped before.
+ * Count the keys that waited for a retry when the queue was shut down.  No worker
+ * notices those.  @dropped is the queue's counter from before the run.
  */
-static void count_lost(int q, uint64_t dropped, struct totals *t)
+static void count_dropped(int q, uint64_t dropped, struct totals *t)
 {
-	uint64_t lost = t->open > 0 ? t->open : 0;
+	uint64_t lost = t->pending > 0 ? t->pending : 0;
 	struct wq_stat st;
 
 	if (wq_stat(q, &st) || !(st.state & WQ_STATE_SHUTDOWN))
@@ -600,8 +601,8 @@ static void count_lost(int q, uint64_t dropped, struct totals *t)
 	if (lost > st.dropped - dropped)
 		lost = st.dropped - dropped;
 	if (lost)
-		message("%" PRIu64 " keys that waited for a retry were dropped, as the queue is shut down",
-			lost);
+		message("dropped %" PRIu64 " key%s that waited for a retry, because the queue is shut down",
+			lost, lost == 1 ? "" : "s");
 	t->dropped += lost;
 }
 
@@ -626,12 +627,12 @@ static void block_signals(void)
 	sigaddset(&signals, SIGCHLD);
 	for (sig = stop_signals; *sig; sig++) {
 		sigaction(*sig, NULL, &old);
-		/* Never without SIGTERM: the workers are stopped by it. */
+		/* Always SIGTERM, by which the parent stops its workers. */
 		if (old.sa_handler != SIG_IGN || *sig == SIGTERM)
 			sigaddset(&signals, *sig);
 	}
 	sigprocmask(SIG_BLOCK, &signals, &old_mask);
-	signal(SIGCHLD, SIG_DFL);	/* Ignored, there would be nothing to wait for. */
+	signal(SIGCHLD, SIG_DFL);	/* If it is ignored, waitpid() finds no children. */
 }
 
 int cmd_run(const struct args *a)
@@ -640,19 +641,19 @@ int cmd_run(const struct args *a)
 	const struct timespec second = { .tv_sec = 1 };
 	size_t size = sizeof(*shared) + a->jobs * sizeof(shared->slots[0]);
 	int64_t begin = now_ns(), when = begin;
-	bool ok = true, told = false, killed = false;
+	bool ok = true, stopping_all = false, killed = false;
 	struct wq_stat st;
 	uint64_t runs = 0;
 	struct totals t;
 	unsigned int i;
 	int sig, q;
 
-	/* The parent's own file, for the figures: errors show here, and once. */
+	/* The parent opens the queue for statistics, and to report errors only once. */
 	q = queue_open(a, O_RDWR);
 	if (q < 0)
 		return FAILED;
 	if (wq_stat(q, &st))
-		return complain(a, "can't read the queue's figures");
+		return complain(a, "can't read the queue's statistics");
 	args = a;
 	shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED) {
@@ -670,11 +671,11 @@ int cmd_run(const struct args *a)
 		sig = sigtimedwait(&signals, NULL, visible ? &second : NULL);
 		if (sig == SIGCHLD) {
 			ok = reap(killed) && ok;
-		} else if (sig > 0 && !told) {
-			told = true;
+		} else if (sig > 0 && !stopping_all) {
+			stopping_all = true;
 			stop_all(SIGTERM);
 			if (!a->quiet)
-				message("no more commands start; once more to kill those that run");
+				message("no more commands start; send the signal again to kill those that run");
 		} else if (sig > 0) {
 			killed = true;
 			stop_all(SIGKILL);
@@ -684,9 +685,9 @@ int cmd_run(const struct args *a)
 	}
 
 	if (killed)
-		message("killed; the keys are back in the queue");
+		message("killed the commands; their keys are back in the queue");
 	progress_end();
-	count_lost(q, st.dropped, &t);
+	count_dropped(q, st.dropped, &t);
 	if (!a->quiet)
 		summary(&t, (double)(now_ns() - begin) / NSEC_PER_SEC);
 	return ok && !killed && !t.given_up && !t.dropped ? DONE : FAILED;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl top: queues, or the keys of one, as they change.
+ * wqctl top: the activity of queues, or of the keys of a queue.
  *
- * Every so often all figures are read; what is shown is what lies between two
- * readings.  No file stays open in between: a queue that is looked at ends as if it
- * were not, and the module may go.
+ * top reads the statistics at an interval and shows the difference of two samples.
+ * Between samples it keeps no file open: an open file would keep an unlinked queue
+ * alive and would prevent rmmod.
  *
- * The kernel's histograms have a bucket for each power of ten, so a percentile is
- * known to be within one: it is shown as that bucket's upper bound, "<10ms", and no
- * digits are made up.
+ * The kernel's histograms have a bucket for each power of ten, so only the bucket of a
+ * percentile is known.  top shows the upper bound of the bucket, such as "<10ms".
  *
- * A frame is made of lines of text, for the terminal or, with --batch, for a pipe.
+ * A frame is a sequence of text lines, for a terminal or, with --batch, for a pipe.
  */
 #include <curses.h>
 #include <errno.h>
@@ -27,8 +26,8 @@
 
 #include "look.h"
 
-#define FIRST_NS	(NSEC_PER_SEC / 4)	/* rates soon, whatever the interval */
-#define MOST_KEYS	2048			/* that are looked at, of one queue */
+#define FIRST_NS	(NSEC_PER_SEC / 4)	/* until the second sample, which gives the first rates */
+#define MOST_KEYS	2048			/* to show of a queue */
 #define NAME_MIN	10			/* columns */
 
 enum column {
@@ -54,12 +53,12 @@ static const struct {
 };
 
 /**
- * struct track - a queue over time
- * @now: its figures
- * @when: when they were read
- * @was: those of the reading before
- * @before: when that was, 0: there was none
- * @value: what it is sorted by, for each column but its name
+ * struct track - two samples of a queue
+ * @now: the last sample
+ * @was: the sample before
+ * @when: time of @now, ns
+ * @before: time of @was, ns; 0: there is none
+ * @value: value of each column but the name, for sorting
  */
 struct track {
 	struct wq_stat now, was;
@@ -67,8 +66,8 @@ struct track {
 	double value[NUM_COLUMNS];
 };
 
-/* A key of the queue that is looked into. */
-struct seen {
+/* A key of the queue whose keys are shown. */
+struct top_key {
 	struct wq_view v;
 	char *text;
 };
@@ -77,20 +76,20 @@ static struct top {
 	const struct args *args;
 	bool curses;
 	int rows, cols;			/* of the terminal */
-	int shown, name;		/* columns of figures, and the first one's width */
+	int shown, name;		/* number of columns, and width of the first one */
 	struct track *tracks;
 	size_t count;
 	enum column sort;
 	bool reverse;
-	char queue[WQ_NAME_MAX];	/* looked into; empty: all are shown */
+	char queue[WQ_NAME_MAX];	/* whose keys are shown; empty: none */
 	char selected[WQ_NAME_MAX];
-	struct seen *keys;
+	struct top_key *keys;
 	size_t num_keys, more_keys;
 	size_t first;			/* row at the top */
 	char error[256];
 } top;
 
-/* Reading */
+/* Sampling */
 
 static int compare(const void *x, const void *y)
 {
@@ -98,7 +97,7 @@ static int compare(const void *x, const void *y)
 	double d = b->value[top.sort] - a->value[top.sort];
 	int order = d > 0 ? 1 : d < 0 ? -1 : 0;
 
-	/* Figures: the largest first; names, and where figures are equal: from A on. */
+	/* Largest number first; equal numbers, and names, in alphabetical order. */
 	if (top.sort != QUEUE && order)
 		return top.reverse ? -order : order;
 	order = strcmp(a->now.name, b->now.name);
@@ -115,14 +114,14 @@ static double rate(const struct track *t, uint64_t now, uint64_t was)
 	return t->before ? (double)(now - was) * NSEC_PER_SEC / (t->when - t->before) : -1;
 }
 
-/* The bucket that the percentile of what is new in a histogram is in; -1: nothing is. */
+/* The bucket of the percentile of durations since the last sample; -1: there are none. */
 static int percentile(const struct wq_hist *now, const struct wq_hist *was, unsigned int percent)
 {
 	uint64_t new[WQ_HIST_COUNTS], count = 0, rank;
 	int i;
 
 	for (i = 0; i < WQ_HIST_COUNTS; i++) {
-		/* Less than before, where a get was taken back. */
+		/* It can be less than before, if a get was given back. */
 		new[i] = now->counts[i] > was->counts[i] ? now->counts[i] - was->counts[i] : 0;
 		count += new[i];
 	}
@@ -160,16 +159,16 @@ static const struct track *track_find(const struct track *tracks, size_t count, 
 	return NULL;
 }
 
-/* Reads a queue's figures; false: it is gone, or not to be read. */
+/* Sample a queue; false: it is gone, or it cannot be read. */
 static bool track_read(struct track *t, const char *name)
 {
 	const struct track *old = track_find(top.tracks, top.count, name);
 
 	memset(t, 0, sizeof(*t));
-	if (figures_get(name, &t->now))
+	if (stat_get(name, &t->now))
 		return false;
 	t->when = now_ns();
-	/* Counters never fall: where one did, it is another queue of the same name. */
+	/* Counters never fall: otherwise it is a new queue of the same name. */
 	if (old && t->now.adds >= old->now.adds && t->now.gets >= old->now.gets &&
 	    t->now.dones >= old->now.dones && t->when > old->when) {
 		t->was = old->now;
@@ -181,7 +180,7 @@ static bool track_read(struct track *t, const char *name)
 
 static int by_urgency(const void *x, const void *y)
 {
-	const struct wq_view *a = &((const struct seen *)x)->v, *b = &((const struct seen *)y)->v;
+	const struct wq_view *a = &((const struct top_key *)x)->v, *b = &((const struct top_key *)y)->v;
 	const unsigned int order[] = { WQ_KEY_PROCESSING, WQ_KEY_READY, WQ_KEY_DELAYED, 0 };
 	size_t i;
 
@@ -202,30 +201,30 @@ static void keys_drop(void)
 	top.more_keys = 0;
 }
 
-/* The first keys that list tells: those that somebody holds first, the oldest first. */
+/* Read the first keys of the list, and sort them: processing keys first, oldest first. */
 static void keys_read(void)
 {
 	struct wq_batch b = WQ_BATCH_INIT;
 	uint64_t cursor = 0;
 	struct wq_stat st;
 	struct wq_view v;
-	struct seen *seen;
+	struct top_key *key;
 	int q;
 
 	keys_drop();
 	q = wq_open(top.queue, O_RDONLY, 0, 0);
 	if (q < 0) {
 		if (errno != ENOENT)
-			snprintf(top.error, sizeof(top.error), "can't list its keys: %s",
+			snprintf(top.error, sizeof(top.error), "can't list the keys: %s",
 				 strerror(errno));
 		return;
 	}
 	while (top.num_keys < MOST_KEYS && wq_list(q, &b, MOST_KEYS - top.num_keys, &cursor) >= 0) {
 		while (wq_batch_next(&b, &v)) {
-			seen = &top.keys[top.num_keys];
-			seen->v = v;
-			seen->text = strdup(key_text(v.key, v.len));
-			top.num_keys += seen->text != NULL;
+			key = &top.keys[top.num_keys];
+			key->v = v;
+			key->text = strdup(key_text(v.key, v.len));
+			top.num_keys += key->text != NULL;
 		}
 		if (!cursor)
 			break;
@@ -237,7 +236,6 @@ static void keys_read(void)
 	qsort(top.keys, top.num_keys, sizeof(*top.keys), by_urgency);
 }
 
-/* All figures anew. */
 static void sample(void)
 {
 	struct queues qs = { 0 };
@@ -247,7 +245,7 @@ static void sample(void)
 	top.error[0] = '\0';
 	if (!top.args->queue && queues_get(&qs)) {
 		snprintf(top.error, sizeof(top.error), "can't list the queues: %s",
-			 errno == ENODEV ? "there is no " WQ_DEVICE " any more" : strerror(errno));
+			 errno == ENODEV ? "there is no " WQ_DEVICE ": the module was removed" : strerror(errno));
 		qs.count = 0;
 	}
 	tracks = calloc(qs.count + 1, sizeof(*tracks));
@@ -271,7 +269,7 @@ static void sample(void)
 
 /* Lines */
 
-/* How many bytes of @text @cols columns have room for. */
+/* Bytes of @text that fit in @cols columns. */
 static size_t fit(const char *text, int cols)
 {
 	mbstate_t state = { 0 };
@@ -366,7 +364,7 @@ static void put_cell(char *to, size_t size, const struct track *t, enum column c
 	}
 }
 
-/* How many columns there is room for, and what then is left for the names. */
+/* Choose the number of columns that fit, and the width of the names. */
 static void lay_out(void)
 {
 	int longest = NAME_MIN, width = 0, len, c;
@@ -436,7 +434,7 @@ static void put_title(int y)
 		    processing, delayed, columns[top.sort].head, top.reverse ? ", reversed" : "");
 }
 
-/* The first row to show, so that row @at of @count is among @room. */
+/* The first of @room rows to show, so that they include row @at of @count. */
 static size_t scroll_to(size_t first, size_t at, size_t count, size_t room)
 {
 	if (at < first)
@@ -468,14 +466,14 @@ static void frame_queues(void)
 		put_track(2 + i, top.curses && top.first + i == at ? A_BOLD | A_UNDERLINE : 0,
 			  &top.tracks[top.first + i]);
 	if (top.curses)
-		put(top.rows - 1, A_REVERSE, "q quit  Enter its keys  Up/Down select  Left/Right sort by  r reverse");
+		put(top.rows - 1, A_REVERSE, "q quit  Enter show keys  Up/Down select  Left/Right sort by  r reverse");
 }
 
 static void frame_keys(void)
 {
 	const struct track *t = track_find(top.tracks, top.count, top.queue);
 	size_t room = top.curses && top.rows > 5 ? top.rows - 5 : 0, i;
-	const struct seen *seen;
+	const struct top_key *key;
 	char more[64] = "", leases[64] = "";
 
 	put_title(0);
@@ -494,10 +492,10 @@ static void frame_keys(void)
 		room = top.num_keys;
 	top.first = scroll_to(top.first, top.first, top.num_keys, room);
 	for (i = 0; i < room && top.first + i < top.num_keys; i++) {
-		seen = &top.keys[top.first + i];
-		put(4 + i, 0, "%-18s %8s %8s %8u %8s  %s", state_text(seen->v.info.state),
-		    age_text(&seen->v), due_text(&seen->v), seen->v.info.failures,
-		    holder_text(&seen->v), seen->text);
+		key = &top.keys[top.first + i];
+		put(4 + i, 0, "%-18s %8s %8s %8u %8s  %s", state_text(key->v.info.state),
+		    age_text(&key->v), due_text(&key->v), key->v.info.failures,
+		    holder_text(&key->v), key->text);
 	}
 	if (top.curses)
 		put(top.rows - 1, A_REVERSE, "q back  Up/Down PgUp/PgDn scroll");
@@ -518,17 +516,17 @@ static void frame(void)
 		refresh();
 }
 
-/* Keys of the keyboard */
+/* Keyboard */
 
-static void look_into(const char *queue)
+static void show_keys(const char *queue)
 {
 	snprintf(top.queue, sizeof(top.queue), "%s", queue);
 	top.first = 0;
 	keys_read();
 }
 
-/* Back to all queues; false: there is no way back but out. */
-static bool look_out(void)
+/* Go back to the queues; false: they were not shown before, so exit. */
+static bool show_queues(void)
 {
 	if (!top.queue[0] || top.args->queue)
 		return false;
@@ -560,7 +558,7 @@ static void sort_by(int step)
 	sort_tracks();
 }
 
-/* false: the user wants out. */
+/* Return false to exit. */
 static bool on_key(int key)
 {
 	int page = top.rows > 6 ? top.rows - 6 : 1;
@@ -568,7 +566,7 @@ static bool on_key(int key)
 	switch (key) {
 	case 'q':
 	case 27:
-		return look_out();
+		return show_queues();
 	case KEY_UP:
 	case 'k':
 		move_by(-1);
@@ -599,13 +597,13 @@ static bool on_key(int key)
 	case '\n':
 	case KEY_ENTER:
 		if (!top.queue[0] && top.count)
-			look_into(top.tracks[selected()].now.name);
+			show_keys(top.tracks[selected()].now.name);
 		break;
 	}
 	return true;
 }
 
-/* Waits for a key until @end; false: the user wants out, or the terminal is gone. */
+/* Handle keys until @end; false: exit, because the user asked for it or the terminal is gone. */
 static bool wait_until(int64_t end)
 {
 	struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -618,7 +616,7 @@ static bool wait_until(int64_t end)
 	poll(&in, 1, left < INT_MAX ? (int)left : INT_MAX);
 	if (in.revents & (POLLHUP | POLLERR | POLLNVAL))
 		return false;
-	/* Also where a signal ended the wait: a new size comes as a key. */
+	/* Also after a signal: curses reports a new size of the terminal as a key. */
 	while ((key = getch()) != ERR) {
 		if (!on_key(key))
 			return false;
@@ -633,7 +631,7 @@ static int run_terminal(const struct args *a)
 	int64_t next;
 
 	if (!screen) {
-		message("this terminal (TERM=%s) is not known; use wqctl top --batch",
+		message("curses does not know this terminal (TERM=%s); use wqctl top --batch",
 			getenv("TERM") ? getenv("TERM") : "");
 		return FAILED;
 	}
@@ -689,11 +687,11 @@ int cmd_top(const struct args *a)
 	int ret;
 
 	if (!a->batch && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
-		message("top needs a terminal; wqctl top --batch does not, nor do wqctl stat and metrics");
+		message("top needs a terminal; without one, use wqctl top --batch, wqctl stat or wqctl metrics");
 		return FAILED;
 	}
-	if (a->queue && figures_get(a->queue, &st))
-		return complain(a, "can't look at the queue '%s'", a->queue);
+	if (a->queue && stat_get(a->queue, &st))
+		return complain(a, "can't read the statistics of the queue '%s'", a->queue);
 	if (!a->queue) {
 		if (queues_get(&qs))
 			return complain(a, "can't list the queues");

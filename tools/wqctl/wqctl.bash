@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
 #
-# Completion for wqctl.  Commands, their options and which of these take a value
-# are read from wqctl's own help when they are wanted, so that there is no second
-# list; names of queues come from `wqctl ls`.  Needs the package bash-completion.
+# Completion for wqctl.  Commands and options are parsed from the output of wqctl
+# --help, so that there is no second list to maintain.  Names of queues come from
+# `wqctl ls`.  Needs the package bash-completion.
 
 _wqctl_help() # WQCTL [COMMAND]
 {
-	# in argp's own layout, whatever the user likes
+	# argp's default layout, whatever the user's environment sets
 	ARGP_HELP_FMT='' LC_ALL=C "$@" --help 2>/dev/null
 }
 
@@ -47,8 +47,8 @@ _wqctl()
 	if [[ $split == true ]] || _wqctl_takes_value "$help" "$prev"; then
 		return	# a value: a number or a time
 	elif [[ $args -eq 1 && $usage == *" COMMAND "* && ($i -lt $cword || $cur != -*) ]]; then
-		# wqctl run QUEUE [--] COMMAND: from there on it is COMMAND's matter.
-		# _command_offset counts words that are split at colons too.
+		# wqctl run QUEUE [--] COMMAND: complete the words of COMMAND.
+		# _command_offset also counts words that are split at colons.
 		typed=$(IFS='' && echo "${words[*]:0:i}")
 		while [[ $(IFS='' && echo "${COMP_WORDS[*]:0:raw}") != "$typed" ]]; do
 			((++raw <= COMP_CWORD)) || return

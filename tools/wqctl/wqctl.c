@@ -2,15 +2,15 @@
 /*
  * wqctl: work queues of the kernel from the shell.
  *
- * This file reads the command line and speaks to the user; the subcommands are
- * in cmds.c, those that look at queues and keys in look.c, metrics.c and top.c,
- * `wqctl run` in run.c, and limiter.c reads --limiter.  One parser serves all
- * subcommands: each has a table of the options it takes, and says how many words
- * it wants.
+ * This file parses the command line and prints messages.  The subcommands are in
+ * cmds.c, look.c (ls, show, stat), metrics.c, top.c and run.c; limiter.c parses
+ * --limiter.  All subcommands share one parser.  The table of commands has the
+ * options of each, and the number of words that it takes.
  */
 #include <argp.h>
 #include <errno.h>
 #include <error.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 #include <wchar.h>
 #include <wctype.h>
 
-#include "wqctl.h"
+#include "look.h"
 
 const char *argp_program_version = "wqctl " VERSION;
 
@@ -30,15 +30,16 @@ enum {
 };
 
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
-	"the queue that the open descriptor N is bound to, in place of QUEUE", 0 }
+	"use the queue that descriptor N is bound to, instead of QUEUE", 0 }
 #define END		{ 0 }
 
 /**
  * struct command - a subcommand
- * @words_min: words wanted behind the queue
- * @words_max: the most of them
- * @queue: whether it needs a queue: by its name, or by a descriptor; or may have one
- * @raw: the words are a command line, nothing in it is an option
+ * @words_min: words that must follow the queue
+ * @words_max: words that can follow the queue
+ * @queue: how the queue is given: by its name, by --fd, by either or by both
+ * @needs_queue: if the queue is missing, the next step is to create it
+ * @raw: the words are a command line, and wqctl parses no options in it
  */
 struct command {
 	const char *name;
@@ -48,195 +49,201 @@ struct command {
 	int (*run)(const struct args *a);
 	unsigned int words_min, words_max;
 	enum { NO_QUEUE, BY_NAME, BY_FD, BY_EITHER, BY_BOTH, OPTIONAL } queue;
+	bool needs_queue;
 	bool raw;
 };
 
 static const struct command commands[] = {
 	{
 		.name = "create", .args = "QUEUE",
-		.doc = "Make a queue with a name; it stays until it is unlinked."
-			"\vA key that fails comes again after a delay that the queue's limiter gives it. SPEC is one or more of these, with commas between; the longest delay counts:\n\n"
-			"  exponential:BASE:MAX   BASE, doubled at each further failure, up to MAX\n"
-			"  fast-slow:FAST:SLOW:N  FAST for its first N failures, then SLOW\n"
-			"  bucket:QPS:BURST       a wait for one of BURST tokens that all keys share;\n"
-			"                         QPS (such as 10 or 0.1) new ones come in a second\n"
+		.doc = "Create a queue."
+			"\vA queue exists until it is unlinked, the module is removed or the machine restarts.\n\n"
+			"A key that failed runs again after a delay, which the queue's limiter determines. SPEC is a list of limiters, separated by commas; the longest delay applies:\n\n"
+			"  exponential:BASE:MAX   BASE after the first failure of a key, twice as long\n"
+			"                         after each other, at most MAX\n"
+			"  fast-slow:FAST:SLOW:N  FAST after each of a key's first N failures, then SLOW\n"
+			"  bucket:QPS:BURST       a token bucket for all keys: BURST retries at once,\n"
+			"                         then QPS (such as 10 or 0.1) per second\n"
 			"  default-controller     exponential:5ms:1000s,bucket:10:100\n"
 			"  default-item           exponential:1ms:1000s\n"
-			"  max-wait:T             the delay of all of the list is T at most\n\n"
-			"With a lease, a consumer that is stopped, or hangs, does not keep its keys: others get them. wqctl run touches a key as long as its command runs; who holds keys by a descriptor does so by wqctl touch.\n\n"
-			"0 made, 1 failed (there is one of that name).",
+			"  max-wait:T             at most T, whatever the rest of the list returns\n\n"
+			"With a lease, a consumer that stops or hangs does not keep its keys: when the lease of a key expires, other consumers get it. wqctl run touches a key while its command runs. A shell that holds keys by a descriptor uses wqctl touch.\n\n"
+			"0 created, 1 failed, for instance because the queue exists.",
 		.options = (const struct argp_option[]){
 			{ "mode", 'm', "MODE", 0,
-			  "permissions in octal, whatever the umask (default: 0600); read is to get, done, query and ls, write is to add, cancel and shut down, either is to forget", 0 },
+			  "permissions in octal, independent of the umask (default: 0600); read: get, done, query and ls; write: add, cancel and shutdown; either: forget and stat", 0 },
 			{ "max-keys", 'n', "N", 0,
-			  "the most keys that it holds (default: see wqctl info)", 0 },
+			  "number of keys that the queue can hold (default: see wqctl info)", 0 },
 			{ "limiter", OPT_LIMITER, "SPEC", 0,
-			  "how long a key waits that failed, as below (default: default-controller)", 0 },
+			  "delay of a key that failed, see below (default: default-controller)", 0 },
 			{ "lease", OPT_LEASE, "TIME", 0,
-			  "how long a consumer may hold a key without a touch, from 1ms up (default: for ever); then the key is ready again, which is no failure", 0 },
+			  "how long a consumer can hold a key without a touch, at least 1ms (default: no limit); an expired lease is not a failure of the key", 0 },
 			END
 		},
 		.run = cmd_create, .queue = BY_NAME,
 	}, {
 		.name = "unlink", .args = "QUEUE",
-		.doc = "Take a queue's name away; it ends with the last process that has it open."
-			"\vKeys that are in the queue then are dropped.",
+		.doc = "Remove a queue's name."
+			"\vThe queue is freed when no process has it open any more. Keys that are left are dropped then. If there are keys, unlink prints how many.\n\n"
+			"0 unlinked, 1 failed.",
 		.run = cmd_unlink, .queue = BY_NAME,
 	}, {
 		.name = "add", .args = "QUEUE [KEY...]\n--fd N [KEY...]",
-		.doc = "Add keys: those named, or the lines of standard input."
-			"\vEmpty lines are left out. A key that waits already is there once still (\"coalesced\"); one that is being processed runs once more afterwards.\n\n"
-			"0 all added or coalesced, 1 failed, 4 the queue is shut down.",
+		.doc = "Add keys: the arguments, or the lines of standard input."
+			"\vEmpty lines are ignored. A key is all that a queue stores: two equal lines are one job. If a key is already waiting for its run, the add is coalesced with it. If a key is being processed, it runs once more afterwards.\n\n"
+			"0 all keys were added or coalesced, 1 failed, 4 the queue is shut down.",
 		.options = (const struct argp_option[]){
 			{ "after", OPT_AFTER, "TIME", 0,
-			  "not now, but after that time: 1.5s, 20ms, 3m, 2h (a number alone: seconds); of two times for a key the earlier one counts", 0 },
+			  "add after this time: 1.5s, 20ms, 3m, 2h (a number alone: seconds); if the key already has a pending delay, the earlier time applies", 0 },
 			{ "rate-limited", OPT_RATE_LIMITED, NULL, 0,
-			  "the keys failed: count that, and add them after the delay that the queue's limiter gives", 0 },
-			{ "null", '0', NULL, 0, "standard input: keys end with NUL, not newline", 0 },
-			{ "verbose", 'v', NULL, 0, "say how many were added, also where standard error is no terminal", 0 },
+			  "count a failure of each key, and add it after the delay that the queue's limiter determines", 0 },
+			{ "null", '0', NULL, 0, "keys on standard input end with NUL, not newline", 0 },
+			{ "verbose", 'v', NULL, 0, "print how many keys were added, even if standard error is not a terminal", 0 },
 			FD_OPTION, END
 		},
-		.run = cmd_add, .queue = BY_EITHER, .words_max = -1,
+		.run = cmd_add, .queue = BY_EITHER, .words_max = -1, .needs_queue = true,
 	}, {
 		.name = "get", .args = "QUEUE\n--fd N",
-		.doc = "Take the next key and print it."
-			"\vWith QUEUE the key is done as soon as it is written to standard output; where that fails it goes back. If you crash later the key is lost: use `wqctl run', or hold the key by a descriptor of the shell, which gives it back when the shell ends:\n\n"
+		.doc = "Get the next key and print it."
+			"\vWith QUEUE, the key is done as soon as it is written to standard output. If the write fails, the key goes back to the queue. If the reader crashes later, nobody runs the key again. To be safe against that, use wqctl run, or hold the key with a descriptor of the shell, which gives its keys back when the shell exits:\n\n"
 			"  exec 9<>/dev/wq\n"
 			"  wqctl bind --fd 9 mail\n"
 			"  while key=$(wqctl get --wait --fd 9); do\n"
 			"      deliver \"$key\"\n"
-			"      wqctl done --fd 9 \"$key\"\n"
+			"      wqctl done --fd 9 -- \"$key\"\n"
 			"  done\n\n"
-			"With --fd the key stays held until `wqctl done --fd N KEY'.\n\n"
-			"0 got one, 1 failed, 3 no key was there (in time), 4 the queue is shut down and empty.",
+			"With --fd, the descriptor holds the key until `wqctl done --fd N KEY'.\n\n"
+			"0 at least one key, 1 failed, 3 no key was ready (in time), 4 the queue is shut down and no key is left.",
 		.options = (const struct argp_option[]){
-			{ "count", 'n', "N", 0, "up to N keys; waits for the first only (default: 1)", 0 },
-			{ "timeout", 't', "TIME", 0, "wait that long for a key: 1.5s, 20ms, 3m (a number alone: seconds)", 0 },
-			{ "wait", OPT_WAIT, NULL, 0, "wait for a key for ever", 0 },
+			{ "count", 'n', "N", 0, "up to N keys; waits for the first key only (default: 1)", 0 },
+			{ "timeout", 't', "TIME", 0, "wait this long for a key: 1.5s, 20ms, 3m (a number alone: seconds)", 0 },
+			{ "wait", OPT_WAIT, NULL, 0, "wait for a key without a limit", 0 },
 			{ "null", '0', NULL, 0, "end each key with NUL, not newline", 0 },
 			FD_OPTION, END
 		},
-		.run = cmd_get, .queue = BY_EITHER,
+		.run = cmd_get, .queue = BY_EITHER, .needs_queue = true,
 	}, {
 		.name = "touch", .args = "--fd N KEY...",
-		.doc = "Say that the work on keys goes on which descriptor N got: their lease begins anew."
-			"\vFor work that takes longer than the queue's lease (see wqctl create --help). In a queue without leases it only tells whether the descriptor holds the keys.\n\n"
-			"0 all touched, 1 at least one is not held by the descriptor, for instance as its lease ended (the others are touched).",
+		.doc = "Restart the leases of keys that descriptor N holds."
+			"\vFor work that takes longer than the queue's lease (see wqctl create --help). In a queue without leases, touch only checks that the descriptor holds the keys.\n\n"
+			"0 all touched, 1 the descriptor does not hold at least one key, for instance because its lease expired (the other keys are touched).",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_touch, .queue = BY_FD, .words_min = 1, .words_max = -1,
 	}, {
 		.name = "done", .args = "--fd N KEY...",
-		.doc = "Say that the work on keys is over which descriptor N got."
-			"\vOnly the open file that got a key can say so: see wqctl get --help. That a key failed is remembered until it is forgotten.\n\n"
-			"0 all done, 1 at least one was not held by the descriptor (the others are done), 4 all done, but at least one that was to come again does not, as the queue is shut down.",
+		.doc = "End the runs of keys that descriptor N holds."
+			"\vA key can only be done by the open file that got it, see wqctl get --help. Its failures stay counted, unless --forget is given.\n\n"
+			"0 all done, 1 the descriptor did not hold at least one key (the other keys are done), 4 all done, but the queue is shut down and dropped at least one key that was to run again.",
 		.options = (const struct argp_option[]){
-			{ "forget", OPT_FORGET, NULL, 0, "it succeeded: forget its failures", 0 },
+			{ "forget", OPT_FORGET, NULL, 0, "success: reset the key's failures", 0 },
 			{ "retry", OPT_RETRY, NULL, 0,
-			  "it failed: count that, and run it again after the delay that the queue's limiter gives", 0 },
+			  "failure: count it, and run the key again after the delay that the queue's limiter determines", 0 },
 			{ "after", OPT_AFTER, "TIME", 0,
-			  "run it again after that time, as in wqctl add; may stand beside --forget", 0 },
+			  "run the key again after this time, see wqctl add; can be combined with --forget", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_done, .queue = BY_FD, .words_min = 1, .words_max = -1,
 	}, {
 		.name = "forget", .args = "QUEUE KEY...\n--fd N KEY...",
-		.doc = "Forget that keys failed: the next failure has the shortest delay again."
-			"\vDoes not replace done, and leaves a delay that is pending.\n\n"
-			"0 forgotten, or there was nothing to forget, 1 failed.",
+		.doc = "Reset the failures of keys, so that the next failure has the shortest delay."
+			"\vForget does not end a run, and a pending delay stays.\n\n"
+			"0 reset, or the keys had no failures, 1 failed.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_forget, .queue = BY_EITHER, .words_min = 1, .words_max = -1,
 	}, {
 		.name = "bind", .args = "--fd N [QUEUE]",
-		.doc = "Bind a descriptor of the shell to a queue; without QUEUE to a new private one."
+		.doc = "Bind a descriptor of the shell to a queue; without QUEUE to a new private queue."
 			"\vFor instance:\n\n"
 			"  exec 9<>/dev/wq\n"
 			"  wqctl bind --fd 9 mail",
 		.options = (const struct argp_option[]){
-			{ "fd", OPT_FD, "N", 0, "the descriptor, which has /dev/wq open", 0 },
+			{ "fd", OPT_FD, "N", 0, "the descriptor, on which /dev/wq is open", 0 },
 			END
 		},
-		.run = cmd_bind, .queue = BY_BOTH,
+		.run = cmd_bind, .queue = BY_BOTH, .needs_queue = true,
 	}, {
 		.name = "query", .args = "QUEUE KEY\n--fd N KEY",
-		.doc = "Print the state of a key; wqctl show tells more."
-			"\vStates: ready (waits for a get), processing (got and not done), with dirty: runs once more afterwards; delayed (comes later); failed (which was not forgotten; a second line tells how often, as in \"failures 3\"); mine: by --fd's file.\n\n"
-			"0 printed, 1 failed, 3 the queue doesn't know the key.",
+		.doc = "Print the state of a key; wqctl show prints more."
+			"\vStates: ready (waits for a get), processing (a consumer holds it), dirty (with processing: runs once more afterwards), delayed (becomes ready later), failed (its failures are counted; a second line has the number, such as \"failures 3\"), mine (the descriptor of --fd holds it).\n\n"
+			"0 printed, 1 failed, 3 the queue does not know the key.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_query, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
 	}, {
 		.name = "cancel", .args = "QUEUE KEY...\n--fd N KEY...",
-		.doc = "Drop what is to be done for keys, and print the state that each was in."
-			"\vA run that has started goes on, without another one after it. Its failures are forgotten.\n\n"
-			"0 dropped, 1 failed, 3 the queue doesn't know a key.",
+		.doc = "Drop the pending runs, delays and failures of keys, and print their states."
+			"\vThe states are those before the cancel. A run in progress continues, and the key does not run again after it.\n\n"
+			"0 canceled, 1 failed, 3 the queue does not know a key.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_cancel, .queue = BY_EITHER, .words_min = 1, .words_max = -1,
 	}, {
 		.name = "ls", .args = "[QUEUE]\n--fd N",
-		.doc = "Print all queues that you may open; with QUEUE all its keys."
-			"\vOf a key: its state (see wqctl query --help), how long it is processing or else ready, when it is due, how often it failed, and the process that holds it (or \"kernel\", or \"?\" for one that you can't see). Keys come in no useful order; one that is there all the while comes once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
-			"--json prints an array of objects, one a line. A queue has name, uid, gid, mode, shutdown, draining, ready, processing, delayed, keys. A key has key_base64 (its bytes), key (the same as a string, or null where it is not UTF-8 or has control characters), state (an array of words), age_ns, due_ns, failures, holder (\"process\" or \"kernel\") and pid; what it has not is null. Output that was cut short lacks the end of the array.\n\n"
-			"For instance, the keys that somebody holds, and all keys into another queue:\n\n"
+		.doc = "List the queues that you can open; with QUEUE its keys."
+			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing or else ready (AGE), when its delay ends (DUE), its failures, and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
+			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, ready, processing, delayed and keys. A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, holder (\"process\" or \"kernel\") and pid; a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
+			"For instance, the keys that a consumer holds, and a copy of all keys to another queue:\n\n"
 			"  wqctl ls --json mail | jq -r '.[] | select(.holder) | .key'\n"
 			"  wqctl ls -0 mail | wqctl add -0 spare",
 		.options = (const struct argp_option[]){
-			{ "null", '0', NULL, 0, "the keys alone, as they are, each ended by NUL", 0 },
-			{ "json", OPT_JSON, NULL, 0, "as a JSON array", 0 },
+			{ "null", '0', NULL, 0, "only the bytes of each key, ended with NUL", 0 },
+			{ "json", OPT_JSON, NULL, 0, "a JSON array", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_ls, .queue = OPTIONAL,
 	}, {
 		.name = "show", .args = "QUEUE KEY\n--fd N KEY",
-		.doc = "Print all that is known of a key."
-			"\vWhat wqctl ls tells of it, requeues: its failures as the queue's limiter counts them, and lease: the time until its lease ends.\n\n"
-			"0 printed, 1 failed, 3 the queue doesn't know the key.",
+		.doc = "Print the state, times, failures and holder of a key."
+			"\vThat is what wqctl ls prints, and: requeues, the failures as the queue's limiter counts them; lease, the time until the key's lease expires.\n\n"
+			"0 printed, 1 failed, 3 the queue does not know the key.",
 		.options = (const struct argp_option[]){
-			{ "json", OPT_JSON, NULL, 0, "as a JSON object, as in wqctl ls, with requeues and lease_ns", 0 },
+			{ "json", OPT_JSON, NULL, 0, "a JSON object with the fields of wqctl ls, requeues and lease_ns", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_show, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
 	}, {
 		.name = "stat", .args = "QUEUE\n--fd N",
-		.doc = "Print the figures of a queue."
-			"\vqueue_duration is the time that keys waited for a get, work_duration that from get to done. Of the keys given back, those are expired whose lease ended. A queue without a name has no times. Without --fd, wqctl itself is none of the consumers.",
+		.doc = "Print the statistics of a queue."
+			"\vqueue_duration is the time from ready to get, work_duration the time from get to done. given_back counts runs that ended without a done, and expired those of them whose lease expired. A queue without a name has no times. Without --fd, wqctl does not count itself as a consumer.",
 		.options = (const struct argp_option[]){
-			{ "json", OPT_JSON, NULL, 0, "as a JSON object, durations with all their buckets", 0 },
+			{ "json", OPT_JSON, NULL, 0, "a JSON object, with all buckets of the durations", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_stat, .queue = BY_EITHER,
 	}, {
 		.name = "top", .args = "[QUEUE]",
-		.doc = "Show queues as they change; with QUEUE its keys."
-			"\vRates, and how long keys waited for a get (WAIT) and were worked on (WORK): the 50th and 99th percentile of the last interval, as the power of ten that it is below. OLDEST is the key that is longest in processing. Of a queue's keys those come first that somebody holds, then those that are ready, the oldest first; of a large queue only the first 2,048 that ls tells are looked at.\n\n"
-			"Left and Right (or < and >) choose the column to sort by, r reverses; Up and Down (or k and j) select a queue, Enter shows its keys; q or Esc goes back, and ends.\n\n"
-			"For instance, an hour's figures as a log:\n\n"
+		.doc = "Show the activity of queues; with QUEUE of its keys."
+			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, each as the power of ten above it. OLDEST is the age of the key that has been processing for the longest time. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys.\n\n"
+			"Left and Right (or < and >) choose the column to sort by, and r reverses the order. Up and Down (or k and j) select a queue, and Enter shows its keys. q or Esc goes back, and exits.\n\n"
+			"For instance, a log of an hour:\n\n"
 			"  wqctl top --batch -d 60 -n 60 >top.log",
 		.options = (const struct argp_option[]){
-			{ "delay", 'd', "TIME", 0, "read the figures that often: 0.5s, 1m (a number alone: seconds; default: 2)", 0 },
-			{ "batch", 'b', NULL, 0, "print frames as text; needs no terminal", 0 },
-			{ "count", 'n', "N", 0, "--batch: N frames (default: no end)", 0 },
+			{ "delay", 'd', "TIME", 0, "interval of the display: 0.5s, 1m (a number alone: seconds; default: 2)", 0 },
+			{ "batch", 'b', NULL, 0, "print the display as text; needs no terminal", 0 },
+			{ "count", 'n', "N", 0, "with --batch: print it N times (default: no limit)", 0 },
 			END
 		},
 		.run = cmd_top, .queue = OPTIONAL,
 	}, {
 		.name = "metrics", .args = "[QUEUE...]",
-		.doc = "Print the figures of queues in Prometheus' text format; of all that you may open, or those named."
-			"\vWhat client-go's workqueue has as well is called as there, workqueue_depth and so on, the rest wq_...; each has the label name. wqctl itself is none of the consumers. A queue that can't be read is told, and left out.\n\n"
-			"For the node exporter's textfile collector, from cron or a timer:\n\n"
+		.doc = "Print the statistics of queues for Prometheus; without QUEUE of all that you can open."
+			"\vMetrics that client-go's workqueue has, too, have its names: workqueue_depth and so on. The other names start with wq_. Each metric has the label name. wqctl does not count itself as a consumer. If a queue cannot be read, metrics prints a message and continues.\n\n"
+			"For the textfile collector of the node exporter, from cron or a timer:\n\n"
 			"  wqctl metrics -o /var/lib/prometheus/node-exporter/wq.prom\n\n"
-			"0 printed, 1 failed, or a queue was left out.",
+			"0 printed, 1 failed, or a queue could not be read.",
 		.options = (const struct argp_option[]){
-			{ "output", 'o', "FILE", 0, "to FILE, which is replaced at once when all is written", 0 },
+			{ "output", 'o', "FILE", 0, "write FILE, which is replaced as a whole", 0 },
 			END
 		},
 		.run = cmd_metrics, .words_max = -1,
 	}, {
 		.name = "info", .args = "",
-		.doc = "Print what the kernel's wq can do, and its limits.",
+		.doc = "Print the features and limits of the kernel's wq."
+			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. The numbers in parentheses are for your named queues. Private and unlinked queues count against the limits, too, but wqctl cannot see them.",
 		.run = cmd_info,
 	}, {
 		.name = "shutdown", .args = "QUEUE\n--fd N",
-		.doc = "Refuse new keys for ever; what is ready can still be got."
-			"\v0 shut down (and drained), 1 failed, or a plain shutdown ended the wait.",
+		.doc = "Refuse new keys, and drop delayed keys; ready keys can still be got."
+			"\vA shut down cannot be undone. If it drops keys, shutdown prints how many.\n\n"
+			"0 shut down (and drained), 1 failed, or a shutdown without --drain ended the wait.",
 		.options = (const struct argp_option[]){
 			{ "drain", OPT_DRAIN, NULL, 0, "wait until no key is ready or processing", 0 },
 			FD_OPTION, END
@@ -244,29 +251,32 @@ static const struct command commands[] = {
 		.run = cmd_shutdown, .queue = BY_EITHER,
 	}, {
 		.name = "run", .args = "QUEUE [--] COMMAND [ARG|{}]...",
-		.doc = "Run COMMAND for each key, until the queue is shut down and empty."
-			"\v{} in COMMAND and its arguments becomes the key; without any, the key is the last argument. Standard input is /dev/null.\n\n"
-			"Where COMMAND exits with 0 the key is done, and its failures are forgotten; else it runs again after the delay that the queue's limiter gives (see wqctl create --help). A key that failed N + 1 times is given up: reported, and forgotten. (A key with a NUL byte can't be an argument, and in a queue that is shut down nothing is retried: such a key is dropped, with a message.) A key whose worker or whole wqctl is killed goes back to the queue once its COMMAND is gone too; that is no failure.\n\n"
-			"In a queue with leases (see wqctl create --help) a key is touched every third of the lease as long as its COMMAND runs. Where that comes too late, as wqctl was stopped for longer than a lease, others have the key: that is said, COMMAND and what it started get SIGTERM, and whatever comes of it does not count.\n\n"
-			"SIGINT, SIGTERM and SIGHUP: the commands that run may end, no more start; keys that wait for a retry stay in the queue. A second one kills the commands; their keys go back. SIGINT and SIGHUP that were ignored before, as by nohup, still are.\n\n"
-			"0 no key was given up or dropped, 1 one was, or commands were killed by the second signal, or wqctl could not go on.",
+		.doc = "Run COMMAND for each key, until the queue is shut down and no key is left."
+			"\vEach {} in COMMAND and its arguments is replaced by the key. Without {}, the key is appended as the last argument. Standard input is /dev/null.\n\n"
+			"Pass the key as an argument of its own. Never put {} into the text of a shell script, since the shell would execute a key such as $(reboot):\n\n"
+			"  wqctl run mail -- sh -c 'deliver \"$1\" >>log' sh {}\n\n"
+			"If COMMAND exits with 0, the key is done and its failures are reset. Otherwise it runs again after the delay that the queue's limiter determines (see wqctl create --help). A key that failed N + 1 times is given up: run prints a message and resets its failures. Two kinds of keys are dropped with a message: a key with a NUL byte, which cannot be an argument, and a key that failed in a queue that is shut down.\n\n"
+			"Each key runs at least once, so COMMAND must be idempotent: if wqctl or a worker is killed, the key goes back to the queue once its COMMAND is gone, too, and runs again. That is not a failure.\n\n"
+			"In a queue with leases (see wqctl create --help), run touches a key every third of the lease while its COMMAND runs. If wqctl is stopped for longer than a lease, another consumer gets the key. Then run prints a message, sends SIGTERM to COMMAND and its children, and ignores the exit status.\n\n"
+			"After SIGINT, SIGTERM or SIGHUP no more commands start, and those that run may finish; keys that wait for a retry stay in the queue. A second signal kills the commands, and their keys go back. If SIGINT or SIGHUP was ignored at the start, as by nohup, it stays ignored.\n\n"
+			"0 no key was given up or dropped, 1 a key was, or the second signal killed commands, or wqctl could not continue.",
 		.options = (const struct argp_option[]){
-			{ "jobs", 'j', "N", 0, "N commands at once (default: 1)", 0 },
+			{ "jobs", 'j', "N", 0, "run up to N commands at a time (default: 1)", 0 },
 			{ "once", OPT_ONCE, NULL, 0,
-			  "stop when no key is ready, is processing, or waits for a retry", 0 },
+			  "exit when no key is ready, processing or waiting for a retry", 0 },
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0,
-			  "how often a key that fails is tried again (default: 5)", 0 },
-			{ "quiet", 'q', NULL, 0, "no progress, no summary, no word on commands that are retried", 0 },
+			  "retries of a key that fails (default: 5)", 0 },
+			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries", 0 },
 			END
 		},
-		.run = cmd_run, .queue = BY_NAME,
+		.run = cmd_run, .queue = BY_NAME, .needs_queue = true,
 		.words_min = 1, .words_max = -1, .raw = true,
 	},
 };
 
 #define NUM_COMMANDS	(sizeof(commands) / sizeof(*commands))
 
-/* Speaking */
+/* Messages */
 
 int64_t now_ns(void)
 {
@@ -276,7 +286,7 @@ int64_t now_ns(void)
 	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
 }
 
-/* A progress line is on the screen: wipe it before anything else. */
+/* The terminal shows a progress line, which must be erased before other output. */
 static bool progress_shown;
 
 void progress(const char *format, ...)
@@ -305,7 +315,7 @@ static void vmessage(const char *reason, const char *format, va_list ap)
 	char *text;
 
 	progress_end();
-	/* In one write, as the workers of `wqctl run' share the terminal. */
+	/* One write, because the workers of `wqctl run' share the terminal. */
 	if (vasprintf(&text, format, ap) < 0)
 		return;
 	fprintf(stderr, "wqctl: %s%s%s\n", text, reason ? ": " : "", reason ? reason : "");
@@ -321,18 +331,60 @@ void message(const char *format, ...)
 	va_end(ap);
 }
 
-/* What an errno means to the user of a queue, and the next step. */
+const char *queue_text(const struct args *a)
+{
+	static char text[16];
+
+	snprintf(text, sizeof(text), "--fd %d", a->fd);
+	return a->queue ? a->queue : text;
+}
+
+static const char *missing_queue(const struct args *a, char *text, size_t size)
+{
+	if (a->needs_queue && a->queue)
+		snprintf(text, size, "there is no queue of that name; create it first: wqctl create %s",
+			 a->queue);
+	else
+		snprintf(text, size,
+			 "there is no queue of that name; wqctl ls lists the queues that you can open");
+	return text;
+}
+
+static const char *access_denied(const struct args *a, char *text, size_t size)
+{
+	struct wq_stat st;
+
+	if (!a->queue)
+		snprintf(text, size,
+			 "the queue's mode or the descriptor's access mode does not allow it; open the descriptor for both, exec N<>" WQ_DEVICE ", and see the queue's mode: wqctl stat --fd %d",
+			 a->fd);
+	else if (access(WQ_DEVICE, R_OK | W_OK))
+		snprintf(text, size, "you cannot open " WQ_DEVICE
+			 "; use sudo, or let root grant your group access with the udev rule 60-wq.rules");
+	else if (!stat_get(a->queue, &st))
+		snprintf(text, size,
+			 "the queue has mode %04o and uid %u, gid %u, which allow you only to %s; use sudo",
+			 st.mode & 07777, st.uid, st.gid,
+			 can_open(a->queue, O_RDONLY) ? "read" : "write");
+	else
+		snprintf(text, size,
+			 "the queue's mode allows you neither to read nor to write; root can see its mode and owner: sudo wqctl stat %s",
+			 a->queue);
+	return text;
+}
+
+/* The cause of an error as the user sees it, and the next step. */
 static const char *reason(const struct args *a, int err)
 {
 	static char text[512];
-	const char *q = a->queue ? a->queue : "the queue";
+	const char *q = queue_text(a);
 
 	switch (err) {
 	case ENODEV:
 		return "there is no " WQ_DEVICE "; load the module: modprobe wq";
 	case ENOTTY:
 		snprintf(text, sizeof(text),
-			 "descriptor %d is not a wq; open it first: exec %d<>" WQ_DEVICE,
+			 "descriptor %d is not " WQ_DEVICE "; open it first: exec %d<>" WQ_DEVICE,
 			 a->fd, a->fd);
 		return text;
 	case EBADF:
@@ -342,71 +394,65 @@ static const char *reason(const struct args *a, int err)
 		return text;
 	case ENOTCONN:
 		snprintf(text, sizeof(text),
-			 "the descriptor has no queue yet; bind it first: wqctl bind --fd %d QUEUE",
-			 a->fd);
+			 "descriptor %d has no queue yet; bind it first: wqctl bind --fd %d QUEUE",
+			 a->fd, a->fd);
 		return text;
 	case EISCONN:
-		return "the descriptor has a queue already; open another one on " WQ_DEVICE;
-	case ENOENT:
 		snprintf(text, sizeof(text),
-			 "there is no queue of that name; make it first: wqctl create %s", q);
+			 "descriptor %d already has a queue; open another one: exec N<>" WQ_DEVICE,
+			 a->fd);
 		return text;
+	case ENOENT:
+		return missing_queue(a, text, sizeof(text));
 	case EINVAL:
 		if (!a->queue)
 			return strerror(err);
 		snprintf(text, sizeof(text),
-			 "'%s' can't be a queue's name: up to %d of A-Z a-z 0-9 . _ - + : @, not starting with a dot",
-			 q, WQ_NAME_MAX - 1);
+			 "'%s' can't be a queue's name; use up to %d of A-Z a-z 0-9 . _ - + : @, and no dot at the start",
+			 a->queue, WQ_NAME_MAX - 1);
 		return text;
 	case EEXIST:
 		snprintf(text, sizeof(text),
-			 "there is a queue of that name; use it, or take its name away: wqctl unlink %s",
-			 q);
+			 "the queue exists; use it, or remove it first: wqctl unlink %s", q);
 		return text;
 	case EACCES:
-		if (a->fd < 0 && access(WQ_DEVICE, R_OK | W_OK))
-			return "you may not open " WQ_DEVICE "; root can let you by a udev rule";
-		if (a->fd >= 0)
-			return "the queue's mode or the descriptor's (exec N<>" WQ_DEVICE
-				" opens for both) does not allow it";
-		snprintf(text, sizeof(text),
-			 "the queue's mode does not allow it; see its owner and mode: wqctl stat %s", q);
-		return text;
+		return access_denied(a, text, sizeof(text));
 	case EPERM:
-		return "only the queue's owner and root may do that";
+		return geteuid() ? "only the queue's owner and root may do that; use sudo" :
+			"the queue belongs to a kernel module; remove the module to free it";
 	case ENOSPC:
 		snprintf(text, sizeof(text),
-			 "the queue holds as many keys as it may; run some, or see max_keys: wqctl stat %s",
+			 "the queue is full; process some keys, or compare keys with max_keys: wqctl stat %s",
 			 q);
 		return text;
 	case ESHUTDOWN:
 		return "the queue is shut down";
 	case EAGAIN:
-		return "no key is ready; --wait waits for one";
+		return "no key is ready; use --wait to wait for a key";
 	case ETIMEDOUT:
 		return "no key became ready in time";
 	case ECANCELED:
-		return "another shutdown, without --drain, ended the wait";
+		return "a shutdown without --drain ended the wait";
 	default:
 		return strerror(err);
 	}
 }
 
-int complain(const struct args *a, const char *what, ...)
+int complain(const struct args *a, const char *format, ...)
 {
 	int err = errno;
 	va_list ap;
 
-	va_start(ap, what);
-	vmessage(reason(a, err), what, ap);
+	va_start(ap, format);
+	vmessage(reason(a, err), format, ap);
 	va_end(ap);
 	if (err == ESHUTDOWN)
 		return SHUT_DOWN;
 	return err == EAGAIN || err == ETIMEDOUT ? NOTHING : FAILED;
 }
 
-/* What changes the direction of writing would make a line look like another one. */
-static bool turns(wchar_t c)
+/* Characters that change the direction of text would disguise the rest of a line. */
+static bool is_bidi_control(wchar_t c)
 {
 	return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
 	       (c >= 0x2066 && c <= 0x2069);
@@ -430,17 +476,17 @@ const char *key_text(const void *key, size_t len)
 			*to++ = '\\';
 			*to++ = letters[found - plain];
 			from++;
-		} else if (n && n <= (size_t)(end - from) && iswprint(wide) && !turns(wide)) {
+		} else if (n && n <= (size_t)(end - from) && iswprint(wide) && !is_bidi_control(wide)) {
 			to = mempcpy(to, from, n);
 			from += n;
 		} else {
-			/* Octal, as hexadecimal has no end in a C string. */
+			/* Octal, because a hexadecimal escape in C has no maximum length. */
 			to += sprintf(to, "\\%03o", (unsigned char)*from++);
 			memset(&state, 0, sizeof(state));
 		}
 	}
 	*to = '\0';
-	errno = err;		/* mbrtowc() sets it where the key is not text */
+	errno = err;		/* mbrtowc() sets it if the key is not text. */
 	return text;
 }
 
@@ -453,28 +499,28 @@ int queue_open(const struct args *a, int oflag)
 	return q;
 }
 
-/* Reading the command line */
+/* The command line */
 
 struct parse {
 	const struct command *command;
 	struct args args;
 };
 
-static unsigned long number(struct argp_state *state, const char *what, const char *arg, int base,
-			    unsigned long least, unsigned long most)
+static unsigned long parse_number(struct argp_state *state, const char *option, const char *arg,
+				  int base, unsigned long min, unsigned long max)
 {
 	unsigned long n;
 	char *end;
 
 	errno = 0;
 	n = strtoul(arg, &end, base);
-	if (errno || end == arg || *end || strchr(arg, '-') || n < least || n > most)
+	if (errno || end == arg || *end || strchr(arg, '-') || n < min || n > max)
 		argp_error(state, base == 8 ? "%s: '%s' is not an octal number from %lo to %lo" :
-			   "%s: '%s' is not a number from %lu to %lu", what, arg, least, most);
+			   "%s: '%s' is not a number from %lu to %lu", option, arg, min, max);
 	return n;
 }
 
-static int64_t duration(struct argp_state *state, const char *option, const char *arg)
+static int64_t parse_duration(struct argp_state *state, const char *option, const char *arg)
 {
 	int64_t ns = 0;
 
@@ -490,19 +536,19 @@ static void check_words(struct argp_state *state, const struct parse *p)
 	const struct args *a = &p->args;
 
 	if ((c->queue == BY_FD || c->queue == BY_BOTH) && a->fd < 0)
-		argp_error(state, "which descriptor? Give --fd N");
+		argp_error(state, "a descriptor is missing; give --fd N");
 	if (c->queue == BY_EITHER && a->fd < 0 && !a->queue)
-		argp_error(state, "which queue? Give its name, or --fd N");
+		argp_error(state, "a queue is missing; give its name, or --fd N");
 	if (c->queue == BY_NAME && !a->queue)
-		argp_error(state, "which queue? Give its name");
+		argp_error(state, "a queue is missing; give its name");
 	if (a->num_words < c->words_min)
-		argp_error(state, c->raw ? "which command shall run?" : "which key?");
+		argp_error(state, c->raw ? "the command to run is missing" : "a key is missing");
 	if (a->num_words > c->words_max)
-		argp_error(state, "'%s' is one word too many", a->words[c->words_max]);
+		argp_error(state, "unexpected argument '%s'", a->words[c->words_max]);
 	if (a->rate_limited && a->outcome & WQ_OUTCOME_AFTER)
-		argp_error(state, "--rate-limited or --after: either the queue's limiter says when, or you do");
+		argp_error(state, "--rate-limited can't be combined with --after: the queue's limiter determines the delay");
 	if (a->outcome & WQ_OUTCOME_RETRY && a->outcome != WQ_OUTCOME_RETRY)
-		argp_error(state, "--retry counts a failure and waits as the limiter says: it goes neither with --forget nor with --after");
+		argp_error(state, "--retry can't be combined with --forget or --after: it counts a failure, and the queue's limiter determines the delay");
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -514,18 +560,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 'm':
-		a->mode = number(state, "--mode", arg, 8, 0, 0777);
+		a->mode = parse_number(state, "--mode", arg, 8, 0, 0777);
 		break;
 	case 'n':
-		a->count = number(state, "-n", arg, 10, 1, UINT32_MAX);
+		a->count = parse_number(state, "-n", arg, 10, 1, UINT32_MAX);
 		break;
 	case 'j':
-		a->jobs = number(state, "--jobs", arg, 10, 1, 4096);
+		a->jobs = parse_number(state, "--jobs", arg, 10, 1, 4096);
 		break;
 	case 'd':
-		a->interval = duration(state, "--delay", arg);
+		a->interval = parse_duration(state, "--delay", arg);
 		if (a->interval < NSEC_PER_SEC / 100)
-			argp_error(state, "--delay: 10ms is the shortest");
+			argp_error(state, "--delay: the minimum is 10ms");
 		break;
 	case 'o':
 		a->output = arg;
@@ -534,13 +580,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		a->batch = true;
 		break;
 	case 't':
-		a->timeout = duration(state, "--timeout", arg);
+		a->timeout = parse_duration(state, "--timeout", arg);
 		break;
 	case OPT_WAIT:
 		a->timeout = WQ_FOREVER;
 		break;
 	case OPT_FD:
-		a->fd = number(state, "--fd", arg, 10, 0, INT32_MAX);
+		a->fd = parse_number(state, "--fd", arg, 10, 0, INT32_MAX);
 		break;
 	case '0':
 		a->nul = true;
@@ -558,7 +604,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		a->drain = true;
 		break;
 	case OPT_AFTER:
-		a->after = duration(state, "--after", arg);
+		a->after = parse_duration(state, "--after", arg);
 		a->outcome |= WQ_OUTCOME_AFTER;
 		break;
 	case OPT_RATE_LIMITED:
@@ -571,7 +617,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		a->outcome |= WQ_OUTCOME_RETRY;
 		break;
 	case OPT_MAX_RETRIES:
-		a->max_retries = number(state, "--max-retries", arg, 10, 0, UINT32_MAX);
+		a->max_retries = parse_number(state, "--max-retries", arg, 10, 0, UINT32_MAX);
 		break;
 	case OPT_LIMITER:
 		error = parse_limiter(arg, a->limiters, &a->num_limiters);
@@ -579,15 +625,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--limiter: %s", error);
 		break;
 	case OPT_LEASE:
-		a->lease = duration(state, "--lease", arg);
+		a->lease = parse_duration(state, "--lease", arg);
 		if (a->lease < WQ_MIN_LEASE)
-			argp_error(state, "--lease: 1ms is the shortest; without --lease keys are held for ever");
+			argp_error(state, "--lease: the minimum is 1ms; without --lease, a consumer holds its keys until it ends");
 		break;
 	case OPT_ONCE:
 		a->once = true;
 		break;
 	case ARGP_KEY_ARG:
-		/* All options were read: argp puts the words behind them. */
+		/* The options are parsed: argp moves the words behind them. */
 		if (by_name && !a->queue && (a->fd < 0 || p->command->queue == BY_BOTH)) {
 			a->queue = arg;
 			break;
@@ -614,7 +660,8 @@ static int run_command(const struct command *c, int argc, char **argv)
 	struct parse p = {
 		.command = c,
 		.args = { .fd = -1, .mode = -1, .jobs = 1, .timeout = WQ_NOWAIT, .max_retries = 5,
-			  .interval = 2 * NSEC_PER_SEC },
+			  .interval = 2 * NSEC_PER_SEC, .command = c->name,
+			  .needs_queue = c->needs_queue },
 	};
 	char name[32];
 	int ret;
@@ -624,7 +671,7 @@ static int run_command(const struct command *c, int argc, char **argv)
 	argp_parse(&argp, argc, argv, c->raw ? ARGP_IN_ORDER : 0, NULL, &p);
 	ret = c->run(&p.args);
 
-	/* What could not be written was not printed. */
+	/* Buffered output can still fail here. */
 	if (fclose(stdout)) {
 		message("can't write to standard output: %s", strerror(errno));
 		ret = ret ? ret : FAILED;
@@ -632,37 +679,54 @@ static int run_command(const struct command *c, int argc, char **argv)
 	return ret;
 }
 
-static error_t parse_main(int key, char *arg, struct argp_state *state)
+static const char main_doc[] =
+	"Keyed work queues of the kernel: add keys that need work, and process each of them."
+	"\vWithout a command, wqctl lists the queues. `wqctl COMMAND --help' describes a command.\n\n"
+	"Exit status: 0 success; 1 failure; 2 the command line is wrong; 3 no key; 4 the queue is shut down.\n\n"
+	"For instance:\n\n"
+	"  wqctl create mail\n"
+	"  ls spool | wqctl add mail\n"
+	"  wqctl run -j 4 mail -- deliver spool/{}";
+
+static const struct command *find_command(const char *name)
 {
 	size_t i;
 
+	for (i = 0; i < NUM_COMMANDS; i++)
+		if (!strcmp(commands[i].name, name))
+			return &commands[i];
+	return NULL;
+}
+
+static error_t parse_main(int key, char *arg, struct argp_state *state)
+{
+	const struct command **command = state->input;
+
 	switch (key) {
 	case ARGP_KEY_ARG:
-		for (i = 0; i < NUM_COMMANDS; i++)
-			if (!strcmp(commands[i].name, arg))
-				break;
-		if (i == NUM_COMMANDS)
-			argp_error(state, "there is no command '%s'", arg);
-		*(const struct command **)state->input = &commands[i];
-		/* The rest belongs to the command. */
+		*command = find_command(arg);
+		if (!*command)
+			argp_error(state, "there is no command '%s'; wqctl --help lists the commands", arg);
+		/* The command parses the rest. */
 		state->next = state->argc;
 		return 0;
 	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which command?");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 }
 
-static const char main_doc[] =
-	"Work queues of the kernel: keys that need work, each of them run by one at a time."
-	"\vwqctl COMMAND --help says more about each.\n\n"
-	"Exit status: 0 it was done; 1 it failed; 2 the command line is wrong; 3 no key is there; 4 the queue is shut down.\n\n"
-	"For instance:\n\n"
-	"  wqctl create mail\n"
-	"  ls spool | wqctl add mail\n"
-	"  wqctl run -j 4 mail -- deliver spool/{}";
+/* wqctl without a command */
+static int list_queues(void)
+{
+	char *argv[2] = { NULL };
+	int ret = run_command(find_command("ls"), 1, argv);
+
+	if (ret == DONE)
+		message("wqctl --help lists the commands");
+	return ret;
+}
 
 int main(int argc, char **argv)
 {
@@ -671,7 +735,7 @@ int main(int argc, char **argv)
 	};
 	struct argp argp = {
 		.options = list, .parser = parse_main,
-		.args_doc = "COMMAND ...", .doc = main_doc,
+		.args_doc = "[COMMAND ...]", .doc = main_doc,
 	};
 	const struct command *command = NULL;
 	char docs[NUM_COMMANDS][128];
@@ -691,9 +755,11 @@ int main(int argc, char **argv)
 		};
 	}
 
-	/* Options of the command are its own: find it, then start again there. */
+	/* The command parses its own options: so stop there, and start a new parser. */
 	for (used = 1; used < argc && argv[used][0] == '-'; used++)
 		;
 	argp_parse(&argp, used < argc ? used + 1 : argc, argv, ARGP_IN_ORDER, NULL, &command);
+	if (!command)
+		return list_queues();
 	return run_command(command, argc - used, argv + used);
 }

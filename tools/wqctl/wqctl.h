@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* wqctl: what its parts share. */
+/* wqctl: declarations for all of its files. */
 #ifndef WQCTL_H
 #define WQCTL_H
 
@@ -12,36 +12,39 @@
 
 #define NSEC_PER_SEC	1000000000LL
 
-/* Exit statuses; wqctl --help tells them too. */
+/* Exit statuses, which wqctl --help documents. */
 enum {
 	DONE = 0,
 	FAILED = 1,
 	USAGE = 2,
-	NOTHING = 3,		/* no key there */
+	NOTHING = 3,		/* no key */
 	SHUT_DOWN = 4,
 };
 
 /**
  * struct args - the command line of a subcommand
- * @queue: the queue's name, NULL where there is none
- * @fd: --fd, -1 where there is none
- * @words: what follows the queue: keys, or the command to run
- * @num_words: how many
- * @mode: -m, -1 where there is none
- * @count: -n, 0 where there is none
+ * @command: name of the subcommand
+ * @queue: name of the queue, or NULL
+ * @fd: --fd, or -1
+ * @words: arguments after the queue: keys, or the command to run
+ * @num_words: number of @words
+ * @mode: -m, or -1
+ * @count: -n, or 0
  * @jobs: -j
- * @timeout: --wait and -t, in ns as for wq_get()
+ * @timeout: --wait and -t, as for wq_get()
  * @after: --after, in ns
- * @outcome: WQ_DONE_*: --forget, --retry, --after
+ * @outcome: WQ_OUTCOME_*: --forget, --retry, --after
  * @rate_limited: --rate-limited
  * @max_retries: --max-retries
  * @limiters: --limiter
- * @num_limiters: how many, 0 where there is none
- * @lease: --lease, in ns, 0 where there is none
+ * @num_limiters: number of @limiters, or 0
+ * @lease: --lease, in ns, or 0
  * @interval: -d, in ns
- * @output: -o, NULL where there is none
+ * @output: -o, or NULL
+ * @needs_queue: if the queue is missing, advise to create it
  */
 struct args {
+	const char *command;
 	const char *queue;
 	int fd;
 	char **words;
@@ -58,6 +61,7 @@ struct args {
 	int64_t lease;
 	int64_t interval;
 	const char *output;
+	bool needs_queue;
 	bool rate_limited;
 	bool nul;
 	bool verbose;
@@ -68,35 +72,39 @@ struct args {
 	bool batch;
 };
 
-/* Opens the queue that @a names; where that fails, says so and returns -1. */
+/* Open the queue of @a; if that fails, print a message and return -1. */
 int queue_open(const struct args *a, int oflag);
 
 /*
- * Says that @what failed with errno, why, and what to do; the exit status for
- * it.  @what is made as by printf.
+ * Print the message @format, and the cause and the next step for errno.  Return the
+ * exit status.
  */
-int complain(const struct args *a, const char *what, ...) __attribute__((format(printf, 2, 3)));
+int complain(const struct args *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A line for the user, on a line of its own even where progress is shown. */
+/* The queue of @a as wqctl commands take it: its name, or --fd N. */
+const char *queue_text(const struct args *a);
+
+/* Print a message; it replaces a progress line. */
 void message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A line that the next one replaces, on a terminal only. */
+/* Show a progress line, which the next one replaces; only on a terminal. */
 void progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void progress_end(void);
 
-/* The key with everything that is not text escaped as in a C string; keeps errno. */
+/* The key as printable text, escaped as in a C string; keeps errno. */
 const char *key_text(const void *key, size_t len);
 
-/* The state of a key, WQ_KEY_*, in words with commas between. */
+/* The names of WQ_KEY_* in @state, separated by commas. */
 const char *state_text(unsigned int state);
 
 int64_t now_ns(void);
 
-/* A time as people write it; false: it is none. */
+/* Parse a time such as 1.5s; false if it is not a time. */
 bool parse_time(const char *text, int64_t *ns);
 
-/* What --limiter says.  NULL, or what is wrong with it. */
-char *parse_limiter(const char *spec, struct wq_limiter_spec specs[WQ_MAX_LIMITERS], unsigned int *num);
+/* Parse the value of --limiter.  Return NULL, or an error message. */
+char *parse_limiter(const char *text, struct wq_limiter_spec specs[WQ_MAX_LIMITERS],
+		    unsigned int *num);
 
 int cmd_create(const struct args *a);
 int cmd_unlink(const struct args *a);

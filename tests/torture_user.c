@@ -204,7 +204,7 @@ static void look(int q)
 {
 	struct pollfd p = { .fd = q, .events = POLLIN | POLLOUT };
 	struct wq_batch b = WQ_BATCH_INIT;
-	struct wq_query ks;
+	struct wq_key_info info;
 	char key[WQ_MAX_KEY];
 	struct wq_queue list[8];
 	uint64_t cursor = 0;
@@ -220,7 +220,7 @@ static void look(int q)
 			bad("the statistics do not add up");
 		break;
 	case 1:
-		may("key state", wq_query_info(q, key, some_key(key), &ks));
+		may("query", wq_query_info(q, key, some_key(key), &info));
 		may("requeues", wq_num_requeues(q, key, some_key(key)));
 		break;
 	case 2:

@@ -2,60 +2,79 @@
 /*
  * wq: keyed work queues, the interface of /dev/wq.
  *
- * Open /dev/wq, bind the open file to one queue with WQ_IOC_OPEN, then add
- * keys, get them, and say done.  The open file is the consumer: what it got
- * and has not done is ready again, at the head of the queue, when the last
- * reference to it goes (close, exit, crash, kill -9), or when its lease ends, where
- * the queue has leases.  dup() and fork() share the open file and with it the keys
- * it holds.
+ * A queue holds keys.  A key is a string of 1 to WQ_MAX_KEY bytes that stands for
+ * something that needs work.  A producer adds keys.  A consumer gets a key, does the
+ * work (a run), and reports that the key is done.  Each verb is an ioctl.
  *
- * Every verb takes a pointer to a struct that starts with its own size, so
- * that structs can grow: one that is shorter than the kernel's (but 8 bytes at
- * least) is read as if zeros followed, a longer one must be zero where the
- * kernel knows no field (else E2BIG).  The layout is the same for 32-bit and
- * 64-bit callers.
+ * A process opens /dev/wq and binds the open file to one queue with WQ_IOC_OPEN.  The
+ * open file is the consumer.  It holds the keys that its gets returned until they are
+ * done.  dup() and fork() share the open file and the keys that it holds.  When the
+ * last reference to the open file is closed (by close, exit, a crash or SIGKILL), the
+ * keys that it holds are given back: they are ready again, ahead of all other keys and
+ * in the order in which they were handed out.
  *
- * Keys travel packed: any number of struct wq_rec behind each other in one
- * buffer, at most WQ_MAX_ARRAY bytes.  A verb on an array handles the keys in
- * order.  It writes how many it handled to .keys.count, on success and on
- * error alike (unless it could not even begin: ENOTCONN, EACCES, a bad struct):
- * those hold, the ones after were not touched.
+ * Promises of a queue, and their exceptions:
  *
- * poll, select and epoll: readable when a get would not wait, writable until the
- * queue is shut down, EPOLLHUP once it is shut down and empty.  A file that is
- * not bound yet says EPOLLERR; bind it before it is added to an epoll, which
- * would not learn of it later.
+ *  1. A key that is processing is not handed out a second time.  Exceptions: a key is
+ *     given back when its lease expires or when its consumer's file is closed.  If the
+ *     former consumer still works on the key, two runs go on at once.
+ *  2. After an add, the key has a run that starts after the add.  All adds before that
+ *     run starts share the run, and all adds during a run share the next one.
+ *     Exceptions: cancel drops the runs that a key waits for, and shut down drops
+ *     delayed keys.
+ *  3. A consumer that dies loses no key.  The key is given back and has another run,
+ *     even if the consumer died after it finished the work and before done.  So work is
+ *     done at least once, and it must be idempotent.
+ *  4. A key is kept until it is done.  Exceptions: a reboot, the removal of the module
+ *     and the end of a queue lose all of its keys.  A private queue ends with its last
+ *     open file.  A named queue ends with its last open file after it is unlinked.
+ *  5. A key is all there is.  A queue stores no payload, and it does not count how
+ *     often a key was added: two adds of the same bytes are one job.
  *
- * Errors, the same for every verb:
+ * Structs: the argument of each verb points to a struct that starts with its own size
+ * in bytes, so that later versions can add fields at the end.  If the caller's struct is
+ * shorter than the kernel's, the kernel reads the missing fields as zeros and writes
+ * no further than the caller's size.  If it is longer, the bytes beyond the kernel's
+ * struct must be zero.  The layout is the same for 32-bit and 64-bit callers.
  *
- *  EINVAL     a key of length 0, an unknown flag or flags that contradict each
- *             other, a reserved field that is not zero, records that do not fill
- *             their buffer, a bad queue name, an unknown limiter, or limiters
- *             nested too deep
- *  E2BIG      a key above WQ_MAX_KEY bytes, an array above WQ_MAX_ARRAY bytes,
- *             more than WQ_MAX_LIMITERS limiters, bytes that are not zero past the
- *             fields that the kernel knows
- *  ERANGE     a figure out of its range (max_keys, mode, lease, those of a limiter)
- *  ENOTTY     an unknown verb
- *  EFAULT     a bad pointer
- *  ENOSPC     the queue holds max_keys keys already, or the user is at the
- *             limit on queues or on the sum of their max_keys
- *  ENOMEM     no memory
- *  ENOTCONN   the file is not bound to a queue yet; EISCONN: it is already
- *  EACCES     the queue's mode, or the file's own access mode (O_RDONLY,
- *             O_WRONLY), does not allow it;  EPERM: only the owner may, or
- *             the key is held by another consumer
- *  ENOENT     no such queue, or the key is not in the state asked for
- *  EEXIST     a queue of that name exists (WQ_OPEN_EXCL)
- *  ESTALE     done, touch: the key is not held by this consumer with this token
- *  ESHUTDOWN  the queue is shut down: add is refused; get: and nothing is left
- *  EAGAIN     get: nothing is ready, and it was told not to wait
- *  ETIMEDOUT  get: nothing became ready in time
- *  EMSGSIZE   get: the next key does not fit into the buffer; it stays
- *  EINTR      a signal handler ended the wait
- *  ECANCELED  drain: a plain shut down ended the wait
+ * Arrays: keys travel as packed arrays of struct wq_rec, at most WQ_MAX_ARRAY bytes in
+ * one call.  Add, done and touch handle the keys of an array in order.  A call is not
+ * atomic: the kernel takes the queue's lock for up to 32 keys at a time, and other
+ * calls can take effect in between.  On return .keys.count is the number of keys that
+ * the call handled, on success and on error.  The remaining keys were not touched.
  *
- * Any error leaves the state as it was.
+ * An array has results or not:
+ *
+ *  - If .results points to an array of __s32, the call handles all keys and returns 0
+ *    even if some keys fail.  Each key has its own result, which is -errno if the key
+ *    failed.  If another thread unmaps the results during the call, up to 32 keys can be
+ *    handled without a result.
+ *  - If .results is 0, the call stops at the first key that fails and returns the error
+ *    of that key.  .keys.count is the number of keys before it.
+ *
+ * poll, select and epoll report for a file that is bound:
+ *
+ *  - EPOLLIN: a get would not wait, and the file is open for reading
+ *  - EPOLLOUT: the queue is not shut down, and the file is open for writing
+ *  - EPOLLHUP: the queue is shut down, and no key is ready
+ *
+ * Bind a file before it is polled.  A file that is not bound reports EPOLLERR.
+ *
+ * Errors: the comment of each verb's struct lists the errors of that verb.  If the
+ * comment does not state another effect, a call that fails with the error changed
+ * nothing.  These errors are common to all verbs.  After them the kernel has neither
+ * looked at the queue nor written anything to the caller's memory:
+ *
+ *  ENOTTY     the request is not a verb of wq
+ *  EFAULT     the struct can't be read
+ *  EINVAL     the struct's size is below 8
+ *  E2BIG      the struct's size is above the size of a page, or a byte beyond the
+ *             kernel's struct is not zero
+ *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open, unlink
+ *             and queues, which need no queue
+ *  EACCES     the file's access mode does not permit the verb: get, done, touch, query
+ *             and list need read access, add, cancel and shut down need write access,
+ *             forget and stat need one of them
  */
 #ifndef _UAPI_LINUX_WQ_H
 #define _UAPI_LINUX_WQ_H
@@ -66,67 +85,67 @@
 #define WQ_DEVICE	"/dev/wq"
 #define WQ_API_VERSION	1
 
-#define WQ_MAX_KEY	1024		/* bytes of a key; the least is 1 */
-#define WQ_MAX_ARRAY	(1U << 20)	/* bytes of a packed array */
-#define WQ_MAX_OUT	8192U		/* bytes of records that one get or list tells */
-#define WQ_MAX_KEYS	(1U << 25)	/* the most that max_keys may say */
-#define WQ_NAME_MAX	64		/* bytes of a queue's name, with its NUL */
-#define WQ_MAX_LIMITERS	16		/* wq_open.num_limiters; limiters of one MAX_OF */
-#define WQ_MAX_NESTED	4		/* how deep one may be within others */
-#define WQ_MIN_LEASE	1000000		/* ns, the least that wq_open.lease may say */
+#define WQ_MAX_KEY	1024		/* bytes of a key, at most */
+#define WQ_MAX_ARRAY	(1U << 20)	/* bytes of a packed array, at most */
+#define WQ_MAX_OUT	8192U		/* bytes of records that one call returns */
+#define WQ_MAX_KEYS	(1U << 25)	/* the largest wq_open.max_keys */
+#define WQ_NAME_MAX	64		/* bytes of a queue's name and its NUL */
+#define WQ_MAX_LIMITERS	16		/* the largest wq_open.num_limiters */
+#define WQ_MAX_NESTED	4		/* limiters around a limiter, at most */
+#define WQ_MIN_LEASE	1000000		/* ns, the smallest wq_open.lease but 0 */
 
-/* The state of a key, as WQ_IOC_QUERY, _CANCEL and _LIST tell it. */
-#define WQ_KEY_READY		(1U << 0)	/* dirty and in the queue */
-#define WQ_KEY_PROCESSING	(1U << 1)	/* got and not yet done */
-#define WQ_KEY_DIRTY		(1U << 2)	/* needs a run; with PROCESSING: one more */
-#define WQ_KEY_DELAYED		(1U << 3)	/* becomes dirty later */
-#define WQ_KEY_MINE		(1U << 4)	/* PROCESSING, held by this file */
-#define WQ_KEY_FAILED		(1U << 5)	/* it failed, and that was not forgotten */
+/* wq_key_info.state: the states of a key, several of them at once */
+#define WQ_KEY_READY		(1U << 0)	/* dirty, and waits to be handed out */
+#define WQ_KEY_PROCESSING	(1U << 1)	/* handed out and not done */
+#define WQ_KEY_DIRTY		(1U << 2)	/* needs a run; with PROCESSING: another run */
+#define WQ_KEY_DELAYED		(1U << 3)	/* becomes dirty at a later time */
+#define WQ_KEY_MINE		(1U << 4)	/* PROCESSING, and this file holds the key */
+#define WQ_KEY_FAILED		(1U << 5)	/* has failures that were not forgotten */
 
 /*
- * wq_rec.flags for add.  A key that is delayed already is delayed once still: the
- * earlier time wins, unless one of the first two says otherwise.  A key that is
- * added without delay keeps a delay that is pending, and so is run a second time
- * later, unless the third one says otherwise.
+ * wq_rec.flags for add.  A key has at most one pending delay.  If a key that is delayed
+ * is added with a delay, the earlier time applies, unless KEEP_FIRST or TAKE_LATEST is
+ * set.  If a key that is delayed is added without a delay, its delay stays pending and
+ * causes a second run later, unless DROP_DELAY is set.
  */
-#define WQ_ADD_KEEP_FIRST	(1U << 0)	/* the pending time stays */
-#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* this time counts, even if it is later */
-#define WQ_ADD_DROP_DELAY	(1U << 2)	/* with no delay: the pending one is off */
+#define WQ_ADD_KEEP_FIRST	(1U << 0)	/* with a delay: the pending time applies */
+#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* with a delay: the new time applies */
+#define WQ_ADD_DROP_DELAY	(1U << 2)	/* without a delay: drop the pending one */
 
 /*
- * wq_rec.flags for add: the key failed, and the queue's limiter says what its
- * delay is; wq_rec.delay must be zero, and WQ_ADD_DROP_DELAY off.
+ * wq_rec.flags for add: the key failed.  Count the failure, and delay the key by the
+ * time that the queue's limiter returns.  wq_rec.delay must be 0, and WQ_ADD_DROP_DELAY
+ * must not be set.
  */
 #define WQ_ADD_RATE_LIMITED	(1U << 3)
 
 /*
- * wq_rec.flags for done, the outcome of the run.  None: it is over, and failures
- * of the key stay counted.  The first goes alone or with the third.
+ * wq_rec.flags for done: the outcome of the run.  0: the run is over, and the key's
+ * failures stay counted.  FORGET and AFTER can be combined.
  */
-#define WQ_OUTCOME_FORGET		(1U << 0)	/* the key's failures are forgotten */
-#define WQ_OUTCOME_RETRY		(1U << 1)	/* it failed: again, as WQ_ADD_RATE_LIMITED */
-#define WQ_OUTCOME_AFTER		(1U << 2)	/* again, after wq_rec.delay */
+#define WQ_OUTCOME_FORGET		(1U << 0)	/* reset the key's failures */
+#define WQ_OUTCOME_RETRY		(1U << 1)	/* failed: add as by WQ_ADD_RATE_LIMITED */
+#define WQ_OUTCOME_AFTER		(1U << 2)	/* add again after wq_rec.delay */
 
-/* Results of done; a negative one is an errno. */
+/* Results of done for a key that is done: 0 or these bits */
 #define WQ_RESULT_READY		(1U << 0)	/* the key is ready again */
-#define WQ_RESULT_DELAYED		(1U << 1)	/* RETRY or AFTER: it is delayed */
+#define WQ_RESULT_DELAYED	(1U << 1)	/* RETRY or AFTER: the key is delayed */
 
 /**
  * struct wq_rec - one key of a packed array
- * @len: bytes of the key, 1 to WQ_MAX_KEY
- * @flags: add: WQ_ADD_*; done: WQ_DONE_*; other verbs: must be zero
- * @state: add: must be zero
- * @failures: get: out, how often the key failed since that was last forgotten
- *	(from 2,097,151 on it is not counted further, and 2^32 - 1 is told);
- *	done, touch: not looked at, so that a record may be as get told it
- * @token: get: out, which get this was (never 0); done, touch: in, the same, or
- *	0 to go by the key alone; other verbs: must be zero
- * @delay: add: ns (CLOCK_MONOTONIC) until the key needs a run, 0 or less: it does
- *	now; the far future is clamped, never wrapped; done: the same for
- *	WQ_OUTCOME_AFTER; else must be zero
- * @key: the key, followed by zeros up to a multiple of 8 bytes
- *
- * The bytes of padding behind the key are written as zeros and not read.
+ * @len: length of the key in bytes, 1 to WQ_MAX_KEY
+ * @flags: add: WQ_ADD_*; done: WQ_OUTCOME_*; get: out, 0; touch: must be 0
+ * @state: add: must be 0
+ * @failures: get: out, how often the key failed since its failures were last forgotten.
+ *	Above 2,097,150 failures it is 2^32 - 1.  Done and touch ignore this field, so that
+ *	they accept a record that get wrote.
+ * @token: get: out, the number of this get, never 0.  Done and touch: in, the token that
+ *	get returned, or 0 to identify the run by the key alone.  Add: must be 0.
+ * @delay: add: ns of CLOCK_MONOTONIC until the key needs a run; 0 or less: now.  A time
+ *	beyond the end of the clock never comes.  Done: as for add if @flags has
+ *	WQ_OUTCOME_AFTER, else must be 0.  Get: out, 0.  Touch: must be 0.
+ * @key: the key, and padding up to a multiple of 8 bytes.  The kernel writes the padding
+ *	as zeros and does not read it.
  */
 struct wq_rec {
 	__u16 len;
@@ -140,19 +159,20 @@ struct wq_rec {
 	__u8 key[];
 };
 
-/* Bytes that a record with a key of @len bytes takes in an array. */
+/* Bytes of a struct wq_rec with a key of @len bytes, with its padding. */
 #define WQ_REC_SIZE(len) \
 	(sizeof(struct wq_rec) + (((len) + 7UL) & ~7UL))
 
 /**
- * struct wq_keys - where a packed array is
- * @addr: pointer to the first record, aligned to 8 bytes
- * @size: in, bytes of the buffer; get and list: out, bytes used
- * @count: in, add and done: records in the buffer, get and list: the most keys
- *	wanted, 0 for as many as fit; out: keys handled
+ * struct wq_keys - the buffer of a packed array
+ * @addr: address of the first record, a multiple of 8
+ * @size: add, done and touch: bytes of all records.  Get and list: in, bytes of the
+ *	buffer, out, bytes that the kernel wrote
+ * @count: in, add, done and touch: number of records; get and list: the largest number
+ *	of records to return, 0 for as many as fit.  Out, number of keys that the call
+ *	handled or returned
  *
- * One call of get or list hands out at most WQ_MAX_OUT bytes of records; those of
- * list are struct wq_list_rec.
+ * One call of get or list returns at most WQ_MAX_OUT bytes of records.
  */
 struct wq_keys {
 	__aligned_u64 addr;
@@ -160,26 +180,32 @@ struct wq_keys {
 	__u32 count;
 };
 
-/* struct wq_info.features */
-#define WQ_FEATURE_NAMED	(1ULL << 0)	/* queues with a name */
+/* wq_info.features */
+#define WQ_FEATURE_NAMED	(1ULL << 0)	/* named queues */
 #define WQ_FEATURE_POLL		(1ULL << 1)	/* poll, select, epoll */
 #define WQ_FEATURE_DELAY	(1ULL << 2)	/* wq_rec.delay */
-#define WQ_FEATURE_LIMITER	(1ULL << 3)	/* limiters, outcomes of done */
-#define WQ_FEATURE_METRICS	(1ULL << 4)	/* times and histograms, list of queues */
-#define WQ_FEATURE_LEASE	(1ULL << 5)	/* wq_open.lease, touch */
+#define WQ_FEATURE_LIMITER	(1ULL << 3)	/* limiters and outcomes of done */
+#define WQ_FEATURE_METRICS	(1ULL << 4)	/* times, histograms, WQ_IOC_QUEUES */
+#define WQ_FEATURE_LEASE	(1ULL << 5)	/* wq_open.lease and WQ_IOC_TOUCH */
 
 /**
- * struct wq_info - WQ_IOC_INFO: what this kernel's wq can do; needs no queue
+ * struct wq_info - WQ_IOC_INFO: report the features and limits of this kernel's wq
  * @size: sizeof(struct wq_info)
- * @flags: in, must be zero
+ * @flags: must be 0
  * @version: out, WQ_API_VERSION
- * @max_key: out, bytes
+ * @max_key: out, the kernel's WQ_MAX_KEY
  * @features: out, WQ_FEATURE_*
- * @max_array: out, bytes
- * @max_keys: out, the most that wq_open.max_keys may say
- * @default_keys: out, what wq_open.max_keys 0 stands for
- * @user_queues: out, the most queues of one user
- * @user_keys: out, the most that max_keys of all queues of a user may add up to
+ * @max_array: out, the kernel's WQ_MAX_ARRAY
+ * @max_keys: out, the kernel's WQ_MAX_KEYS
+ * @default_keys: out, the limit of a queue whose wq_open.max_keys is 0
+ * @user_queues: out, how many queues a user may have
+ * @user_keys: out, how many keys all queues of a user may hold together: the limit on the
+ *	sum of their max_keys
+ *
+ * Errors of WQ_IOC_INFO:
+ *
+ *  EINVAL     @flags is not 0
+ *  EFAULT     the struct can't be written
  */
 struct wq_info {
 	__u32 size;
@@ -194,32 +220,32 @@ struct wq_info {
 	__aligned_u64 user_keys;
 };
 
-/* struct wq_limiter_spec.kind */
+/* wq_limiter_spec.kind */
 #define WQ_LIMITER_EXPONENTIAL	1	/* base * 2^failures of the key, at most max */
-#define WQ_LIMITER_FAST_SLOW	2	/* base for its first n failures, then max */
+#define WQ_LIMITER_FAST_SLOW	2	/* base for the key's first n failures, then max */
 #define WQ_LIMITER_BUCKET		3	/* a token bucket that all keys share */
-#define WQ_LIMITER_MAX_OF		4	/* the longest delay of the n limiters behind */
-#define WQ_LIMITER_MAX_WAIT	5	/* that of the limiter behind, at most max */
+#define WQ_LIMITER_MAX_OF		4	/* the longest delay of the n limiters that follow */
+#define WQ_LIMITER_MAX_WAIT	5	/* the delay of the limiter that follows, at most max */
 
-#define WQ_QPS(n)		((n) * 1000000000ULL)	/* struct wq_limiter_spec.rate */
+#define WQ_QPS(n)		((n) * 1000000000ULL)	/* wq_limiter_spec.rate for n a second */
 
 /**
- * struct wq_limiter_spec - how long a key waits that is added WQ_ADD_RATE_LIMITED
+ * struct wq_limiter_spec - a limiter: how long a key waits after a failure
  * @kind: WQ_LIMITER_*
- * @n: FAST_SLOW: failures; BUCKET: tokens that it holds, and has at first;
- *	MAX_OF: how many limiters, at least one
- * @base: EXPONENTIAL: delay after the first failure; FAST_SLOW: the fast delay;
- *	ns, not negative
- * @max: EXPONENTIAL, MAX_WAIT: the longest delay; FAST_SLOW: the slow delay; ns,
+ * @n: FAST_SLOW: number of fast failures.  BUCKET: capacity in tokens; a new bucket is
+ *	full.  MAX_OF: number of limiters, 1 or more
+ * @base: EXPONENTIAL: delay after the first failure.  FAST_SLOW: the fast delay.  ns,
  *	not negative
- * @rate: BUCKET: tokens per 10^9 seconds, that is WQ_QPS(n) for n a second; below
- *	2^63, and it must not take 2^63 ns or more to fill the bucket.  A key takes
- *	one; where there is none it waits until the debt is paid.  0: no more
- *	tokens than at first, and who finds none waits for ever.
+ * @max: EXPONENTIAL and MAX_WAIT: the longest delay.  FAST_SLOW: the slow delay.  ns,
+ *	not negative
+ * @rate: BUCKET: tokens per 10^9 seconds, WQ_QPS(n) for n tokens a second.  Below 2^63,
+ *	and the bucket must fill up in less than 2^63 ns.  Each failure takes a token.  If
+ *	there is none, the bucket goes into debt and the key waits until the debt is paid.
+ *	With rate 0 no token is ever added, and a key that finds none waits for ever.
  *
- * Fields that a kind has no use for must be zero.  A limiter that is made from
- * others is followed by them, so that an array expresses one: MAX_OF 2,
- * EXPONENTIAL, BUCKET.  Limiters and figures are those of client-go.
+ * Fields that a kind does not use must be 0.  MAX_OF and MAX_WAIT are followed in the
+ * array by the limiters that they contain, for example MAX_OF with n 2, EXPONENTIAL,
+ * BUCKET.  An array describes exactly one limiter.
  */
 struct wq_limiter_spec {
 	__u32 kind;
@@ -229,29 +255,55 @@ struct wq_limiter_spec {
 	__aligned_u64 rate;
 };
 
-#define WQ_OPEN_CREATE	(1U << 0)	/* make the queue where there is none */
-#define WQ_OPEN_EXCL	(1U << 1)	/* with CREATE: EEXIST where there is one */
+#define WQ_OPEN_CREATE	(1U << 0)	/* if there is no such queue, create it */
+#define WQ_OPEN_EXCL	(1U << 1)	/* with CREATE: fail if there is one */
 
 /**
  * struct wq_open - WQ_IOC_OPEN: bind the open file to a queue, once
  * @size: sizeof(struct wq_open)
- * @flags: WQ_OPEN_*; zero for a private queue
- * @name: NUL-terminated, from A-Z a-z 0-9 . _ - + : @ and not starting with a
- *	dot; empty: a private queue, which ends with its last open file
- * @mode: permission bits of a new named queue, less the caller's umask.  Read
- *	lets get, done, query and list, write lets add, cancel and shut down, either
- *	lets forget.  The file's access mode (O_RDONLY, O_WRONLY, O_RDWR) says what
- *	is asked for.
- * @max_keys: keys that a new queue may hold in any state, up to WQ_MAX_KEYS;
- *	0: the default.  It counts against the user's limit while the queue is.
- * @limiters: pointer to the struct wq_limiter_spec of a new queue's limiter
- * @num_limiters: how many; 0: the longest of EXPONENTIAL, 5 ms to 1000 s, and BUCKET,
- *	10 a second and 100 at once (client-go's default for controllers).  Checked,
- *	though not used, where the queue is there already.
- * @reserved: must be zero
- * @lease: how long, in ns, a file may hold a key of a new queue that it neither does
- *	nor touches; then the key is ready again, for others and for this file.
- *	0: for ever; else from WQ_MIN_LEASE up
+ * @flags: WQ_OPEN_* for a named queue; 0 for a private queue
+ * @name: the queue's name, up to 63 of A-Z a-z 0-9 . _ - + : @, with a NUL behind it and
+ *	no dot in front.  All bytes 0: a new private queue
+ * @mode: permission bits of a new named queue, from which the caller's umask is removed.
+ *	0 for a private queue.  A file opened for reading needs read permission of the
+ *	queue, and a file opened for writing needs write permission.
+ * @max_keys: how many keys a new queue may hold, in any state, up to WQ_MAX_KEYS; 0: the
+ *	default, 65,536.  The number counts against the user's limit while the queue exists.
+ * @limiters: address of the struct wq_limiter_spec array of a new queue's limiter
+ * @num_limiters: elements of that array, up to WQ_MAX_LIMITERS.  0: the longest delay of
+ *	EXPONENTIAL from 5 ms to 1000 s and BUCKET of 100 tokens, 10 more a second
+ *	(client-go's default for controllers)
+ * @reserved: must be 0
+ * @lease: ns, how long a file may hold a key of a new queue without done or touch, at
+ *	least WQ_MIN_LEASE.  When the lease expires the key is given back.  0: no lease
+ *
+ * If the queue exists, @mode, @max_keys, @limiters and @lease must be valid but have no
+ * effect.
+ *
+ * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.
+ * After each error but EISCONN the file is not bound, and the call can be repeated:
+ *
+ *  EISCONN    the file is bound already, or another thread is binding it
+ *  EINVAL     - @flags has an unknown bit, or WQ_OPEN_EXCL without WQ_OPEN_CREATE
+ *             - @name is not a valid name
+ *             - @name is empty, and @flags or @mode is not 0
+ *             - @reserved is not 0
+ *             - a limiter's kind is unknown, or a field that its kind does not use is not 0
+ *             - the array of limiters does not describe exactly one limiter
+ *             - a limiter is inside of more than WQ_MAX_NESTED others
+ *  E2BIG      @num_limiters is above WQ_MAX_LIMITERS, or n of a MAX_OF limiter is
+ *  ERANGE     - @mode has bits besides 0777
+ *             - @max_keys is above WQ_MAX_KEYS
+ *             - @lease is not 0 and below WQ_MIN_LEASE
+ *             - a delay of a limiter is negative, or a bucket's rate is out of its range
+ *  EFAULT     the limiters can't be read
+ *  ENOENT     no queue has this name, and WQ_OPEN_CREATE is not set
+ *  EEXIST     a queue has this name, and WQ_OPEN_EXCL is set
+ *  EACCES     the queue's permissions do not allow the file's access mode; CAP_DAC_OVERRIDE
+ *             overrides them
+ *  ENOSPC     the user has user_queues queues, or the sum of their max_keys would exceed
+ *             user_keys (see struct wq_info); CAP_SYS_RESOURCE overrides both
+ *  ENOMEM     there is not enough memory
  */
 struct wq_open {
 	__u32 size;
@@ -266,15 +318,35 @@ struct wq_open {
 };
 
 /**
- * struct wq_add - WQ_IOC_ADD: these keys need a run
+ * struct wq_add - WQ_IOC_ADD: add keys, now or after a delay
  * @size: sizeof(struct wq_add)
- * @flags: must be zero
+ * @flags: must be 0
  * @keys: the keys
- * @results: pointer to __s32[keys.count]: 1 newly dirty or newly delayed, 0
- *	coalesced with a run that has not started or a delay that is pending, or a
- *	negative errno; then the call goes through
- *	all keys and returns 0.  Or 0: no results, and the call stops at the first
- *	key that can't be added and returns its error.
+ * @results: address of __s32[keys.count], or 0.  A key's result is 1 if the key is newly
+ *	dirty or newly delayed, 0 if the add was coalesced with a run that has not started
+ *	or with a pending delay, or -errno
+ *
+ * Errors of WQ_IOC_ADD for a key.  The key's state and failures are as before:
+ *
+ *  EINVAL     - the key's length is 0
+ *             - its flags have an unknown bit, or contradict each other or its delay
+ *             - its token or its state is not 0
+ *  E2BIG      the key is longer than WQ_MAX_KEY bytes
+ *  ESHUTDOWN  the queue is shut down
+ *  ENOSPC     the key is new, and the queue holds max_keys keys
+ *  ENOMEM     there is not enough memory for the key or for its delay
+ *
+ * Errors of WQ_IOC_ADD for the call.  keys.count keys were handled, 0 of them unless the
+ * error is EFAULT:
+ *
+ *  EINVAL     - @flags is not 0
+ *             - keys.addr is not a multiple of 8, or @results is not a multiple of 4
+ *             - keys.count records do not fill keys.size bytes exactly
+ *  E2BIG      keys.size is above WQ_MAX_ARRAY
+ *  ENOMEM     there is not enough memory for a copy of the array
+ *  EFAULT     the array can't be read from record keys.count on, or result keys.count
+ *             can't be written.  If the struct itself can't be written, keys.count is not
+ *             valid, and any number of the keys were handled
  */
 struct wq_add {
 	__u32 size;
@@ -284,13 +356,34 @@ struct wq_add {
 };
 
 /**
- * struct wq_get - WQ_IOC_GET: take ready keys, in the queue's order
+ * struct wq_get - WQ_IOC_GET: get ready keys, in the queue's order
  * @size: sizeof(struct wq_get)
- * @flags: must be zero
- * @keys: where to put them; waits for the first, takes what is there
- * @timeout: ns to wait for the first; 0: not at all; negative: for ever.
- *	O_NONBLOCK on the file: not at all, whatever stands here.  After EINTR it
- *	holds what was left, and @keys what it held before the call.
+ * @flags: must be 0
+ * @keys: the buffer for the keys.  The call waits for the first key, then returns as many
+ *	more as are ready, wanted and fit.
+ * @timeout: ns to wait for the first key; 0: do not wait; negative: wait for ever.  If the
+ *	file has O_NONBLOCK, the call does not wait.  Out, after EINTR: the time that was left
+ *
+ * A signal without a handler does not end the wait, unless it ends the process.
+ *
+ * Errors of WQ_IOC_GET.  The file holds no key of this call, unless the error is EFAULT.
+ * Set @keys before the next call, because after an error it is not valid; EFAULT and EINTR
+ * are the exceptions:
+ *
+ *  EAGAIN     no key is ready, and the call may not wait
+ *  ETIMEDOUT  no key became ready in time
+ *  ESHUTDOWN  the queue is shut down, and no key is ready.  A key that is processing can
+ *             become ready again
+ *  EINTR      a signal handler ended the wait.  @keys is as before and @timeout is the
+ *             time that was left, so that the call can be repeated with the same struct
+ *  EMSGSIZE   the next key does not fit into the buffer; it stays the next key
+ *  EINVAL     @flags is not 0, or keys.addr is not a multiple of 8
+ *  E2BIG      keys.size is above WQ_MAX_ARRAY
+ *  ENOMEM     there is not enough memory for a copy of the keys
+ *  EFAULT     a record or the struct can't be written.  keys.count is the number of whole
+ *             records that were written, and the file holds these keys.  The other keys of
+ *             the call are given back.  If the struct itself can't be written, keys.count is
+ *             not valid, and all keys of the call are given back
  */
 struct wq_get {
 	__u32 size;
@@ -299,25 +392,64 @@ struct wq_get {
 	__s64 timeout;
 };
 
-#define WQ_DONE_GET	(1U << 0)	/* wq_done.flags: then get, as WQ_IOC_GET */
+#define WQ_DONE_GET	(1U << 0)	/* wq_done.flags: get the next keys */
 
 /**
- * struct wq_done - WQ_IOC_DONE: the work on these keys is over
+ * struct wq_done - WQ_IOC_DONE: end the runs of keys that this file holds
  * @size: sizeof(struct wq_done)
  * @flags: 0 or WQ_DONE_GET
- * @keys: the keys, each as get told it, with the outcome in its flags
- * @results: as in struct wq_add: 0 done, WQ_DONE_* of the results, or a negative
- *	errno.  READY: it was added during the work, or retried without delay.
- *	Of a queue that is shut down no key comes again by RETRY or AFTER: it is
- *	done, and the retry is counted as dropped.
- * @next: WQ_DONE_GET: as wq_get.keys; else must be zero
- * @timeout: WQ_DONE_GET: as wq_get.timeout; else must be zero
+ * @keys: the keys, as get returned them, with the outcome of the run in wq_rec.flags
+ * @results: address of __s32[keys.count], or 0.  A key's result is 0 or WQ_RESULT_* if
+ *	the key is done, or -errno.  READY: the key was added during the run, or is retried
+ *	without delay
+ * @next: with WQ_DONE_GET: the buffer for the next keys, as wq_get.keys; else must be 0
+ * @timeout: with WQ_DONE_GET: as wq_get.timeout; else must be 0
  *
- * With WQ_DONE_GET: where @next is wrong nothing is done, and where done failed
- * without @results nothing is got; @keys.count says so.  Else an error is that of
- * the get, and the keys are done even so; a signal ends its wait with EINTR whether
- * it has a handler or not.  After an error @next.count is 0, or what came before an
- * EFAULT amid the records; it is as it was where the call could not even begin.
+ * If the queue is shut down, RETRY and AFTER do not add the key again.  The key is done,
+ * its result is 0, and the retry counts in wq_stat.dropped.
+ *
+ * Errors of WQ_IOC_DONE for a key.  The key's state and failures are as before.  After
+ * EINVAL and ENOMEM the file still holds the key, if it did before:
+ *
+ *  EINVAL     - the key's length is 0
+ *             - its flags are not an outcome
+ *             - its delay is not 0, and WQ_OUTCOME_AFTER is not set
+ *  E2BIG      the key is longer than WQ_MAX_KEY bytes
+ *  ESTALE     the record has a token, and this file does not hold the key from that get,
+ *             for example because the key was done or its lease expired
+ *  ENOENT     the record has no token, and the key is not processing
+ *  EPERM      the record has no token, and another consumer holds the key
+ *  ENOMEM     RETRY or AFTER: there is not enough memory for the delay
+ *
+ * Errors of WQ_IOC_DONE for the call, before or while it ends runs.  keys.count keys were
+ * handled, 0 of them unless the error is EFAULT.  No next key was taken:
+ *
+ *  EINVAL     - @flags has an unknown bit
+ *             - @next or @timeout is not 0, and WQ_DONE_GET is not set
+ *             - keys.addr or next.addr is not a multiple of 8, or @results is not a
+ *               multiple of 4
+ *             - keys.count records do not fill keys.size bytes exactly
+ *  E2BIG      keys.size or next.size is above WQ_MAX_ARRAY
+ *  ENOMEM     there is not enough memory for a copy of the array or for the next keys
+ *  EFAULT     the array can't be read from record keys.count on, or result keys.count
+ *             can't be written.  If the struct itself can't be written, keys.count is not
+ *             valid, and any number of the keys were handled
+ *
+ * With WQ_DONE_GET, the call gets the next keys after it handled all of @keys.  The errors
+ * of that get follow.  keys.count is the number of all keys, and what was done stays done.
+ * The file holds no next key, unless the error is EFAULT.  @next is valid only after EFAULT:
+ *
+ *  EAGAIN     no key is ready, and the call may not wait
+ *  ETIMEDOUT  no key became ready in time
+ *  ESHUTDOWN  the queue is shut down, and no key is ready
+ *  EINTR      a signal ended the wait, with a handler or without.  The call is not
+ *             restarted, because the keys are done.  @timeout is the time that was left
+ *  EMSGSIZE   the next key does not fit into the buffer; it stays the next key
+ *  ENOMEM     there is not enough memory for the next keys
+ *  EFAULT     a record of @next or the struct can't be written.  next.count is the number
+ *             of whole records that were written, and the file holds these keys.  The other
+ *             keys of the get are given back.  If the struct itself can't be written,
+ *             next.count is not valid, and all keys of the get are given back
  */
 struct wq_done {
 	__u32 size;
@@ -329,14 +461,36 @@ struct wq_done {
 };
 
 /**
- * struct wq_touch - WQ_IOC_TOUCH: the work on these keys goes on
+ * struct wq_touch - WQ_IOC_TOUCH: restart the leases of keys that this file holds
  * @size: sizeof(struct wq_touch)
- * @flags: must be zero
- * @keys: the keys, each as get told it
- * @results: as in struct wq_add: 0, or a negative errno
+ * @flags: must be 0
+ * @keys: the keys, as get returned them
+ * @results: address of __s32[keys.count], or 0.  A key's result is 0 if this file holds
+ *	the key, or -errno
  *
- * The lease of each key begins anew.  Of a queue without leases it tells whether
- * the file holds the key (still), and does nothing.
+ * In a queue without leases, touch reports whether the file holds the keys, and changes
+ * nothing.
+ *
+ * Errors of WQ_IOC_TOUCH for a key.  The key's lease is as before:
+ *
+ *  EINVAL     the key's length is 0, or its flags or delay is not 0
+ *  E2BIG      the key is longer than WQ_MAX_KEY bytes
+ *  ESTALE     the record has a token, and this file does not hold the key from that get,
+ *             for example because the key was done or its lease expired
+ *  ENOENT     the record has no token, and the key is not processing
+ *  EPERM      the record has no token, and another consumer holds the key
+ *
+ * Errors of WQ_IOC_TOUCH for the call.  keys.count keys were handled, 0 of them unless the
+ * error is EFAULT:
+ *
+ *  EINVAL     - @flags is not 0
+ *             - keys.addr is not a multiple of 8, or @results is not a multiple of 4
+ *             - keys.count records do not fill keys.size bytes exactly
+ *  E2BIG      keys.size is above WQ_MAX_ARRAY
+ *  ENOMEM     there is not enough memory for a copy of the array
+ *  EFAULT     the array can't be read from record keys.count on, or result keys.count
+ *             can't be written.  If the struct itself can't be written, keys.count is not
+ *             valid, and any number of the keys were handled
  */
 struct wq_touch {
 	__u32 size;
@@ -345,22 +499,24 @@ struct wq_touch {
 	__aligned_u64 results;
 };
 
-#define WQ_HELD_BY_KERNEL	0xffffffffU	/* wq_key_info.holder */
+#define WQ_HELD_BY_KERNEL	0xffffffffU	/* wq_key_info.holder: a kernel consumer */
 
 /**
- * struct wq_key_info - a key's state, as query, cancel, forget and list report it
+ * struct wq_key_info - the state of a key
  * @state: WQ_KEY_*
- * @failures: how often the key failed since its failures were last forgotten
+ * @failures: how often the key failed since its failures were last forgotten.  Above
+ *	2,097,150 failures it is 2^32 - 1.
  * @requeues: the failures as the queue's limiter counts them (client-go's
- *	NumRequeues); 0 if the limiter does not count by key, as a bucket
- * @holder: PROCESSING: the process that opened the file which holds the key, as
- *	the caller's pid namespace sees it; 0 if that namespace does not see the
- *	process or the process has ended; WQ_HELD_BY_KERNEL for a kernel consumer;
- *	0 in all other states
- * @age: ns since the key was got if it is PROCESSING, else since it became READY;
- *	0 in all other states, and in a queue without a name, which keeps no times
+ *	NumRequeues); 0 if the limiter does not count by key, for example a bucket
+ * @holder: PROCESSING: the process that opened the file which holds the key, as a number
+ *	of the caller's pid namespace; 0 if that namespace does not have the process or the
+ *	process has ended; WQ_HELD_BY_KERNEL if a kernel consumer holds the key.  0 in all
+ *	other states
+ * @age: ns since the key was handed out if it is PROCESSING, else since it became READY;
+ *	0 in all other states, and in a queue without a name, which records no times
  * @due: DELAYED: ns until the key needs a run, 0: now; -1 in all other states
- * @lease: ns until the lease of a PROCESSING key expires, 0: now; -1: no lease
+ * @lease: PROCESSING: ns until the lease expires, 0: now; -1 if the key has no lease and
+ *	in all other states
  */
 struct wq_key_info {
 	__u32 state;
@@ -380,14 +536,38 @@ struct wq_key_info {
  *	WQ_IOC_FORGET: reset the key's failures, and report its state from before.
  *	Forget does not replace done.
  * @size: sizeof(struct wq_query)
- * @flags: must be zero
- * @key: pointer to the key
+ * @flags: must be 0
+ * @key: address of the key
  * @key_len: length of the key in bytes
- * @reserved: must be zero
- * @info: in, must be zero; out, the state of the key.  A file opened O_WRONLY gets
- *	@info.state alone, and zeros in the other fields.
+ * @reserved: must be 0
+ * @info: in, must be 0; out, the state of the key.  If the file was opened O_WRONLY, only
+ *	@info.state is set and the other fields are 0.
  *
- * ENOENT if the queue doesn't know the key.
+ * Errors of WQ_IOC_QUERY:
+ *
+ *  EINVAL     @flags, @reserved or a field of @info is not 0, or @key_len is 0
+ *  E2BIG      @key_len is above WQ_MAX_KEY
+ *  ENOMEM     there is not enough memory for a copy of the key
+ *  ENOENT     the queue does not know the key
+ *  EFAULT     the key can't be read, or the struct can't be written
+ *
+ * Errors of WQ_IOC_CANCEL:
+ *
+ *  EINVAL     @flags, @reserved or a field of @info is not 0, or @key_len is 0
+ *  E2BIG      @key_len is above WQ_MAX_KEY
+ *  ENOMEM     there is not enough memory for a copy of the key
+ *  ENOENT     the queue does not know the key
+ *  EFAULT     the key can't be read; or the struct can't be written, and the key is
+ *             canceled
+ *
+ * Errors of WQ_IOC_FORGET:
+ *
+ *  EINVAL     @flags, @reserved or a field of @info is not 0, or @key_len is 0
+ *  E2BIG      @key_len is above WQ_MAX_KEY
+ *  ENOMEM     there is not enough memory for a copy of the key
+ *  ENOENT     the queue does not know the key
+ *  EFAULT     the key can't be read; or the struct can't be written, and the failures are
+ *             reset
  */
 struct wq_query {
 	__u32 size;
@@ -404,7 +584,7 @@ struct wq_query {
  * @flags: 0
  * @reserved: 0
  * @info: the state of the key
- * @key: the key, followed by zeros up to a multiple of 8 bytes
+ * @key: the key, and zeros up to a multiple of 8 bytes
  */
 struct wq_list_rec {
 	__u16 len;
@@ -414,20 +594,30 @@ struct wq_list_rec {
 	__u8 key[];
 };
 
-/* Bytes that such a record with a key of @len bytes takes in the array. */
+/* Bytes of a struct wq_list_rec with a key of @len bytes, with its padding. */
 #define WQ_LIST_REC_SIZE(len) \
 	(sizeof(struct wq_list_rec) + (((len) + 7UL) & ~7UL))
 
 /**
- * struct wq_list - WQ_IOC_LIST: the keys of the queue, in no useful order
+ * struct wq_list - WQ_IOC_LIST: list the keys of the queue, in no particular order
  * @size: sizeof(struct wq_list)
- * @flags: must be zero
- * @keys: where to put them
- * @cursor: in, 0 to start, else what the last call said; out, where to go on,
- *	0 at the end
+ * @flags: must be 0
+ * @keys: the buffer for an array of struct wq_list_rec
+ * @cursor: in, 0 for the first call, then the cursor that the last call returned; out,
+ *	where the next call continues, 0 at the end
  *
- * A key that is in the queue from the first call to the last is told once;
- * one that comes or goes meanwhile, at most once.
+ * A key that is in the queue from the first call to the last is listed once.  A key that
+ * is added or removed in between is listed at most once.  A call can return no key before
+ * the end, for example if a signal is pending.
+ *
+ * Errors of WQ_IOC_LIST.  @cursor is as before, and @keys is not valid:
+ *
+ *  EINVAL     @flags is not 0, or keys.addr is not a multiple of 8
+ *  E2BIG      keys.size is above WQ_MAX_ARRAY
+ *  EMSGSIZE   the next record does not fit into the buffer
+ *  ENOMEM     there is not enough memory for a copy of the records
+ *  EFAULT     the records or the struct can't be written.  Some of the records may have
+ *             been written
  */
 struct wq_list {
 	__u32 size;
@@ -437,16 +627,16 @@ struct wq_list {
 };
 
 /**
- * struct wq_queue - a queue as WQ_IOC_QUEUES tells it
- * @name: its name
- * @uid: owner, as the caller's user namespace sees it
- * @gid: group, likewise
+ * struct wq_queue - one queue in the array that WQ_IOC_QUEUES fills
+ * @name: the queue's name
+ * @uid: the queue's owner, as a number of the caller's user namespace
+ * @gid: the queue's group, as a number of the caller's user namespace
  * @mode: permission bits
  * @state: WQ_STATE_*
- * @ready: keys that get would hand out
- * @processing: keys that were got and are not done
- * @delayed: keys that wait for their time
- * @keys: keys known, in any state
+ * @ready: number of ready keys
+ * @processing: number of keys in processing
+ * @delayed: number of delayed keys
+ * @keys: number of keys in any state
  */
 struct wq_queue {
 	char name[WQ_NAME_MAX];
@@ -461,17 +651,29 @@ struct wq_queue {
 };
 
 /**
- * struct wq_queues - WQ_IOC_QUEUES: the queues that the caller may open, for reading
- *	or for writing, in the order they were made; needs no queue
+ * struct wq_queues - WQ_IOC_QUEUES: list the named queues that the caller may open for
+ *	reading or for writing, in the order in which they were created
  * @size: sizeof(struct wq_queues)
- * @flags: must be zero
- * @addr: pointer to struct wq_queue[]
- * @count: in, the most that fit there, at least one; out, how many, at most
- *	WQ_MAX_OUT bytes; 0 on error
- * @each: sizeof(struct wq_queue): of a longer one the kernel's part is written, of
- *	a shorter one no more than that; a multiple of 4, from WQ_NAME_MAX up
- * @cursor: in, 0 to start, else what the last call said; out, where to go on, 0 at
- *	the end
+ * @flags: must be 0
+ * @addr: address of an array of struct wq_queue
+ * @count: in, elements of the array, at least 1; out, elements that the kernel wrote, at
+ *	most WQ_MAX_OUT bytes
+ * @each: sizeof(struct wq_queue), the size of an element of the array: a multiple of 4,
+ *	from WQ_NAME_MAX to the size of a page.  If it is above the kernel's, the kernel
+ *	leaves the rest of each element as it is.  If it is below, the kernel writes only
+ *	@each bytes
+ * @cursor: in, 0 for the first call, then the cursor that the last call returned; out,
+ *	where the next call continues, 0 at the end
+ *
+ * Errors of WQ_IOC_QUEUES.  @cursor is as before, and @count is not valid:
+ *
+ *  EINVAL     - @flags is not 0
+ *             - @count is 0
+ *             - @each is below WQ_NAME_MAX or not a multiple of 4
+ *  E2BIG      @each is above the size of a page
+ *  ENOMEM     there is not enough memory for a copy of the array
+ *  EFAULT     the array or the struct can't be written.  Some of the elements may have been
+ *             written
  */
 struct wq_queues {
 	__u32 size;
@@ -483,73 +685,78 @@ struct wq_queues {
 };
 
 /*
- * Upper bounds of a histogram's counts are 10 ns, 100 ns, ... 10 s; the last one has
- * what is above.  A duration counts in one of them.
+ * Counts of a histogram: durations up to 10 ns, up to 100 ns, and so on up to 10 s.  The
+ * last count is for longer durations.  Each duration counts once.
  */
 #define WQ_HIST_COUNTS	11
 
 /**
  * struct wq_hist - a histogram of durations
- * @sum: of all, ns, modulo 2^64
- * @counts: how many there were
+ * @sum: the sum of all durations, ns, modulo 2^64
+ * @counts: the number of durations in each range
  */
 struct wq_hist {
 	__aligned_u64 sum;
 	__aligned_u64 counts[WQ_HIST_COUNTS];
 };
 
-/* struct wq_stat.state */
-#define WQ_STATE_SHUTDOWN	(1U << 0)	/* shut down: no new keys */
-#define WQ_STATE_DRAINING	(1U << 1)	/* and somebody waits for the rest */
+/* wq_stat.state */
+#define WQ_STATE_SHUTDOWN	(1U << 0)	/* the queue is shut down */
+#define WQ_STATE_DRAINING	(1U << 1)	/* a drain is waiting */
 
 /**
- * struct wq_stat - WQ_IOC_STAT: figures of the queue, all from one moment
+ * struct wq_stat - WQ_IOC_STAT: report the queue's statistics, all from one moment
  * @size: sizeof(struct wq_stat)
- * @flags: in, must be zero
- * @name: the queue's name, empty for a private one
- * @uid: owner, as the caller's user namespace sees it
- * @gid: group, likewise
+ * @flags: must be 0
+ * @name: the queue's name, empty for a private queue
+ * @uid: the queue's owner, as a number of the caller's user namespace
+ * @gid: the queue's group, as a number of the caller's user namespace
  * @mode: permission bits
  * @state: WQ_STATE_*
- * @ready: keys that get would hand out
- * @processing: keys that were got and are not done
- * @held: those of them that this file holds
- * @keys: keys known, in any state
- * @max_keys: the most there may be
+ * @ready: number of ready keys
+ * @processing: number of keys in processing
+ * @held: how many of these this file holds
+ * @keys: number of keys in any state.  Delayed keys that a shut down dropped count until
+ *	their memory is freed
+ * @max_keys: the limit of @keys
  * @reserved: 0
- * @adds: adds that made a key newly dirty
- * @coalesced: adds of a key that was dirty already
- * @gets: keys handed out
- * @dones: runs ended by done
- * @given_back: runs ended by the end of their consumer or lease, or by a get whose
- *	copy to the caller failed
- * @canceled: runs dropped by cancel before they started
- * @merged: keys given back that were dirty as well: two runs became one
- * @delayed: keys that wait for their time
+ * @adds: adds that made a key newly dirty, at once or when a delay ended
+ * @coalesced: adds of a key that was dirty
+ * @gets: keys that were handed out
+ * @dones: runs that ended with done
+ * @given_back: runs that ended because the consumer ended, the lease expired, or the key
+ *	could not be written to the getter's buffer
+ * @canceled: runs that cancel dropped before they started
+ * @merged: keys that were given back and were dirty too, so that two runs became one
+ * @delayed: number of delayed keys
  * @reserved2: 0
- * @next_due: ns until the first of them is due, 0: now, negative: there is none
- * @retries: adds with a delay or rate limited, RETRY and AFTER of done, and all
- *	wq_add_after() of kernel modules
- * @dropped: delayed keys that a shut down dropped, and retries that came after it
- * @failed: keys that failed, which was not forgotten
- * @retained: of these, keys that are known for that alone, and have nothing to do;
- *	they count in @keys until they are forgotten or canceled.  Of delayed ones
- *	that a shut down drops it is so a little later, as the memory of others goes.
- * @memory: bytes of keys, table and heap
- * @depth: keys that need a run: ready, or dirty while they are processed (what
- *	client-go calls depth)
- * @consumers: open files that are bound to the queue
- * @unfinished: ns that all keys in processing were so together, modulo 2^64 (584
- *	years).  This and what follows is 0 for a queue without a name, which has no times.
- * @longest: ns that the one longest in processing was
- * @waits: from needing a run to the get
- * @works: from get to done
- * @lease: of the queue, ns; 0: none
- * @expired: of @given_back, those whose lease ended
+ * @next_due: ns until the first delayed key needs a run, 0: now; -1 if no key is delayed
+ * @retries: adds with a delay or WQ_ADD_RATE_LIMITED, done with RETRY or AFTER, and all
+ *	calls of wq_add_after() in the kernel
+ * @dropped: delayed keys that a shut down dropped, and retries after a shut down
+ * @failed: number of keys with failures that were not forgotten
+ * @retained: how many of these are in no other state.  Such a key counts in @keys until
+ *	its failures are reset by forget or it is canceled.  A delayed key that a shut
+ *	down dropped can become retained a short time after the shut down
+ * @memory: bytes of memory for keys, the hash table and the heap of delayed keys
+ * @depth: number of dirty keys: ready, or dirty while processing (client-go's depth)
+ * @consumers: number of open files that are bound to the queue
+ * @unfinished: ns since their get, summed over all keys in processing, modulo 2^64.  This
+ *	field, @longest, @waits and @works are 0 in a queue without a name, which records no
+ *	times
+ * @longest: ns since the get of the key that is processing longest
+ * @waits: durations from dirty to handed out
+ * @works: durations from handed out to done
+ * @lease: the queue's lease, ns; 0: none
+ * @expired: how many runs in @given_back ended because their lease expired
  *
- * Runs are conserved: adds + given_back = ready + gets + canceled + merged + the
- * keys that are dirty while processing, and gets = processing + dones +
- * given_back.
+ * Runs are conserved: adds + given_back = ready + gets + canceled + merged + keys that
+ * are dirty while processing, and gets = processing + dones + given_back.
+ *
+ * Errors of WQ_IOC_STAT:
+ *
+ *  EINVAL     @flags is not 0
+ *  EFAULT     the struct can't be written
  */
 struct wq_stat {
 	__u32 size;
@@ -590,15 +797,22 @@ struct wq_stat {
 	__aligned_u64 expired;
 };
 
-#define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until nothing is left */
+#define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until no key is ready or processing */
 
 /**
- * struct wq_shutdown - WQ_IOC_SHUTDOWN: no more adds, and delayed keys are
- *	dropped; any number of times
+ * struct wq_shutdown - WQ_IOC_SHUTDOWN: refuse adds from now on, and drop delayed keys
  * @size: sizeof(struct wq_shutdown)
- * @flags: 0: ends the wait of every drain with ECANCELED; or WQ_SHUTDOWN_DRAIN:
- *	waits until no key is ready or processing; only SIGKILL or another fatal
- *	signal ends that wait, the queue stays shut down
+ * @flags: 0, or WQ_SHUTDOWN_DRAIN to wait until no key is ready or processing
+ *
+ * A shut down is final, and can be repeated.  Ready keys are still handed out.  A drain
+ * also waits for keys that this file holds.  A signal does not end the wait, unless it
+ * ends the process; the queue stays shut down.
+ *
+ * Errors of WQ_IOC_SHUTDOWN:
+ *
+ *  EINVAL     @flags has an unknown bit.  The call did not shut down the queue
+ *  ECANCELED  another call without WQ_SHUTDOWN_DRAIN ended the wait of this drain.  The
+ *             queue is shut down, and keys are still ready or processing
  */
 struct wq_shutdown {
 	__u32 size;
@@ -606,13 +820,20 @@ struct wq_shutdown {
 };
 
 /**
- * struct wq_unlink - WQ_IOC_UNLINK: take a queue's name away
+ * struct wq_unlink - WQ_IOC_UNLINK: remove the name of a queue
  * @size: sizeof(struct wq_unlink)
- * @flags: must be zero
- * @name: the queue; its owner may, and root
+ * @flags: must be 0
+ * @name: the queue's name
  *
- * The queue lives on without a name until its last open file goes; keys that
- * are in it then are dropped.  Needs no queue bound to the file.
+ * A new queue can have the name at once.  The files that are bound to the queue can still
+ * use it.  When the last of them is closed, the queue ends and its keys are lost.
+ *
+ * Errors of WQ_IOC_UNLINK:
+ *
+ *  EINVAL     @flags is not 0, or @name is not a valid name
+ *  ENOENT     no queue has this name
+ *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the
+ *             queue belongs to a kernel module
  */
 struct wq_unlink {
 	__u32 size;

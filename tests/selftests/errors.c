@@ -1,0 +1,960 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The errors that the uapi header documents for each verb: the errno, the state of the
+ * queue after it, and the fields that the call wrote.  Errors that other selftests prove
+ * are not repeated here; tests/abi/errors.txt names a test for each error of the header.
+ */
+#include "wq_users.h"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+
+#include <linux/userfaultfd.h>
+
+#define HOUR	(3600 * SEC)
+
+/* ---- what a call changed: a check that fails prints the field with both values ---- */
+
+#define EXPECT_FIELD(field)	EXPECT_EQ(was_.field, now_.field)
+
+/* All statistics but the times, which change on their own. */
+#define EXPECT_UNCHANGED(before, fd) do {				\
+	struct wq_stat was_ = (before), now_ = q_stat(fd);		\
+									\
+	EXPECT_FIELD(state);						\
+	EXPECT_FIELD(ready);						\
+	EXPECT_FIELD(processing);					\
+	EXPECT_FIELD(held);						\
+	EXPECT_FIELD(keys);						\
+	EXPECT_FIELD(adds);						\
+	EXPECT_FIELD(coalesced);					\
+	EXPECT_FIELD(gets);						\
+	EXPECT_FIELD(dones);						\
+	EXPECT_FIELD(given_back);					\
+	EXPECT_FIELD(canceled);						\
+	EXPECT_FIELD(merged);						\
+	EXPECT_FIELD(delayed);						\
+	EXPECT_FIELD(retries);						\
+	EXPECT_FIELD(dropped);						\
+	EXPECT_FIELD(failed);						\
+	EXPECT_FIELD(retained);						\
+	EXPECT_FIELD(depth);						\
+	EXPECT_FIELD(consumers);					\
+	EXPECT_FIELD(expired);						\
+} while (0)
+
+/* Offset of the first byte that differs, -1: there is none. */
+static int difference(const void *a, const void *b, size_t size)
+{
+	const char *x = a, *y = b;
+
+	for (size_t i = 0; i < size; i++)
+		if (x[i] != y[i])
+			return i;
+	return -1;
+}
+
+/* A copy of a struct in a page that can't be written. */
+static void *read_only(const void *arg, size_t size)
+{
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		abort();
+	memcpy(page, arg, size);
+	if (mprotect(page, 4096, PROT_READ))
+		abort();
+	return page;
+}
+
+/* ---- the errors that are common to all verbs ---- */
+
+union args {
+	__u32 size;
+	struct {
+		__u32 same_size;
+		__u32 flags;
+	};
+	struct wq_open open;
+	struct wq_unlink unlink;
+	struct wq_add add;
+	struct wq_get get;
+	struct wq_done done;
+	struct wq_query query;
+	struct wq_list list;
+	struct wq_queues queues;
+	char bytes[16384];
+};
+
+/* A queue with a ready, a held, and a failed and delayed key; file: for the verb's calls. */
+FIXTURE(each) {
+	char name[WQ_NAME_MAX];
+	int q, file;
+	struct wq_stat before;
+	union args *args, *was;		/* of a call that would succeed */
+	union one in, out;
+};
+
+FIXTURE_VARIANT(each) {
+	unsigned int nr;
+	__u32 size;
+	__u32 known;			/* flags that the verb knows */
+};
+
+FIXTURE_VARIANT_ADD(each, info) { .nr = WQ_IOC_INFO, .size = sizeof(struct wq_info) };
+FIXTURE_VARIANT_ADD(each, open) {
+	.nr = WQ_IOC_OPEN, .size = sizeof(struct wq_open), .known = WQ_OPEN_CREATE | WQ_OPEN_EXCL,
+};
+FIXTURE_VARIANT_ADD(each, unlink) { .nr = WQ_IOC_UNLINK, .size = sizeof(struct wq_unlink) };
+FIXTURE_VARIANT_ADD(each, add) { .nr = WQ_IOC_ADD, .size = sizeof(struct wq_add) };
+FIXTURE_VARIANT_ADD(each, get) { .nr = WQ_IOC_GET, .size = sizeof(struct wq_get) };
+FIXTURE_VARIANT_ADD(each, done) {
+	.nr = WQ_IOC_DONE, .size = sizeof(struct wq_done), .known = WQ_DONE_GET,
+};
+FIXTURE_VARIANT_ADD(each, touch) { .nr = WQ_IOC_TOUCH, .size = sizeof(struct wq_touch) };
+FIXTURE_VARIANT_ADD(each, query) { .nr = WQ_IOC_QUERY, .size = sizeof(struct wq_query) };
+FIXTURE_VARIANT_ADD(each, list) { .nr = WQ_IOC_LIST, .size = sizeof(struct wq_list) };
+FIXTURE_VARIANT_ADD(each, stat) { .nr = WQ_IOC_STAT, .size = sizeof(struct wq_stat) };
+FIXTURE_VARIANT_ADD(each, shutdown) {
+	.nr = WQ_IOC_SHUTDOWN, .size = sizeof(struct wq_shutdown), .known = WQ_SHUTDOWN_DRAIN,
+};
+FIXTURE_VARIANT_ADD(each, queues) { .nr = WQ_IOC_QUEUES, .size = sizeof(struct wq_queues) };
+FIXTURE_VARIANT_ADD(each, cancel) { .nr = WQ_IOC_CANCEL, .size = sizeof(struct wq_query) };
+FIXTURE_VARIANT_ADD(each, forget) { .nr = WQ_IOC_FORGET, .size = sizeof(struct wq_query) };
+
+static int open_limited(const char *name)
+{
+	static const struct wq_limiter_spec hour = {
+		.kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = HOUR,
+	};
+	struct wq_open op = {
+		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL, .mode = 0600,
+		.limiters = addr_of(&hour), .num_limiters = 1, .lease = HOUR,
+	};
+	int fd = q_dev(O_RDWR);
+
+	strcpy(op.name, name);
+	return verb(fd, WQ_IOC_OPEN, &op) ? -1 : fd;
+}
+
+static int retry(int q, const char *key)
+{
+	union one one;
+	struct array a = {
+		.recs = rec_set(&one, key, strlen(key), 0), .used = WQ_REC_SIZE(strlen(key)),
+		.count = 1,
+	};
+
+	one.rec.flags = WQ_ADD_RATE_LIMITED;
+	return q_add_array(q, &a);
+}
+
+FIXTURE_SETUP(each)
+{
+	struct item it;
+
+	snprintf(self->name, sizeof(self->name), "errors-%d", getpid());
+	self->q = open_limited(self->name);
+	ASSERT_LE(0, self->q);
+	ASSERT_EQ(1, q_add(self->q, "held"));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(1, q_add(self->q, "ready"));
+	ASSERT_EQ(0, retry(self->q, "failed"));
+	self->file = variant->nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : self->q;
+	self->before = q_stat(self->q);
+	ASSERT_EQ(3, self->before.keys);
+
+	self->args = mmap(NULL, sizeof(*self->args), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	self->was = calloc(1, sizeof(*self->was));
+	self->args->size = variant->size;
+	switch (variant->nr) {
+	case WQ_IOC_OPEN:
+	case WQ_IOC_UNLINK:
+		strcpy(variant->nr == WQ_IOC_OPEN ? self->args->open.name :
+						    self->args->unlink.name, self->name);
+		break;
+	case WQ_IOC_ADD:
+		self->args->add.keys = (struct wq_keys){
+			addr_of(rec_set(&self->in, "new", 3, 0)), WQ_REC_SIZE(3), 1,
+		};
+		break;
+	case WQ_IOC_DONE:
+	case WQ_IOC_TOUCH:
+		self->args->done.keys = (struct wq_keys){
+			addr_of(rec_set(&self->in, "held", 4, it.token)), WQ_REC_SIZE(4), 1,
+		};
+		break;
+	case WQ_IOC_GET:
+	case WQ_IOC_LIST:
+		self->args->get.keys = (struct wq_keys){ addr_of(&self->out), sizeof(self->out), 1 };
+		break;
+	case WQ_IOC_QUERY:
+	case WQ_IOC_CANCEL:
+	case WQ_IOC_FORGET:
+		self->args->query.key = addr_of("failed");
+		self->args->query.key_len = 6;
+		break;
+	case WQ_IOC_QUEUES:
+		self->args->queues.addr = addr_of(&self->out);
+		self->args->queues.count = 1;
+		self->args->queues.each = sizeof(struct wq_queue);
+		break;
+	}
+	*self->was = *self->args;
+}
+
+/* Each test here makes calls that fail and change nothing. */
+FIXTURE_TEARDOWN(each)
+{
+	EXPECT_UNCHANGED(self->before, self->q);
+	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "held"));
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "ready"));
+	EXPECT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, q_query(self->q, "failed"));
+	if (variant->nr == WQ_IOC_OPEN)
+		EXPECT_EQ(-ENOTCONN, q_shutdown(self->file));
+	EXPECT_EQ(0, q_unlink(self->name));
+	if (self->file != self->q)
+		close(self->file);
+	close(self->q);
+	free(self->was);
+	munmap(self->args, sizeof(*self->args));
+}
+
+#define EXPECT_NOT_WRITTEN() do {					\
+	EXPECT_EQ(-1, difference(self->was, self->args, sizeof(*self->was)));	\
+	*self->was = *self->args;					\
+} while (0)
+
+TEST_F(each, fails_with_EFAULT_if_the_struct_can_not_be_read)
+{
+	char *cut = edge((variant->size - 1) & ~7);
+
+	memcpy(cut, self->args, (variant->size - 1) & ~7);
+	EXPECT_EQ(-EFAULT, verb(self->file, variant->nr, NULL));
+	EXPECT_EQ(-EFAULT, verb(self->file, variant->nr, edge(0)));
+	EXPECT_EQ(-EFAULT, verb(self->file, variant->nr, cut));
+}
+
+TEST_F(each, fails_with_EINVAL_for_a_size_below_8)
+{
+	for (__u32 size = 0; size < 8; size++) {
+		self->args->size = self->was->size = size;
+		EXPECT_EQ(-EINVAL, verb(self->file, variant->nr, self->args)) {
+			TH_LOG("size %u", size);
+		}
+		EXPECT_NOT_WRITTEN();
+	}
+}
+
+TEST_F(each, fails_with_E2BIG_for_a_size_above_a_page)
+{
+	static const __u32 sizes[] = { 4097, 4104, 8192, 16384, 0x7fffffff, 0xffffffff };
+
+	for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
+		self->args->size = self->was->size = sizes[i];
+		EXPECT_EQ(-E2BIG, verb(self->file, variant->nr, self->args)) {
+			TH_LOG("size %u", sizes[i]);
+		}
+		EXPECT_NOT_WRITTEN();
+	}
+}
+
+TEST_F(each, fails_with_E2BIG_for_a_byte_beyond_the_kernels_struct)
+{
+	self->args->size = self->was->size = 4096;
+	for (__u32 at = variant->size; at < 4096; at += at == variant->size ? 7 : 501) {
+		self->args->bytes[at] = self->was->bytes[at] = 1;
+		EXPECT_EQ(-E2BIG, verb(self->file, variant->nr, self->args)) {
+			TH_LOG("byte %u", at);
+		}
+		EXPECT_NOT_WRITTEN();
+		self->args->bytes[at] = self->was->bytes[at] = 0;
+	}
+}
+
+TEST_F(each, fails_with_EINVAL_for_an_unknown_flag)
+{
+	for (int bit = 0; bit < 32; bit++) {
+		__u32 flag = 1U << bit;
+
+		if (flag & variant->known)
+			continue;
+		*self->args = *self->was;
+		self->args->flags = flag;
+		EXPECT_EQ(-EINVAL, verb(self->file, variant->nr, self->args)) {
+			TH_LOG("bit %d", bit);
+		}
+		/* beside a known one, too; that of done needs a good buffer */
+		*self->args = *self->was;
+		self->args->flags = flag | variant->known;
+		if (variant->nr == WQ_IOC_DONE)
+			self->args->done.next = (struct wq_keys){
+				addr_of(&self->out), sizeof(self->out), 1,
+			};
+		EXPECT_EQ(-EINVAL, verb(self->file, variant->nr, self->args)) {
+			TH_LOG("bit %d beside %#x", bit, variant->known);
+		}
+	}
+}
+
+TEST_F(each, fails_with_ENOTTY_for_a_request_that_is_no_verb)
+{
+	EXPECT_EQ(-ENOTTY, verb(self->file, _IOWR(WQ_IOC_MAGIC, _IOC_NR(variant->nr), int),
+				self->args));
+	EXPECT_EQ(-ENOTTY, verb(self->file, _IO('T', _IOC_NR(variant->nr)), self->args));
+	EXPECT_EQ(-ENOTTY, verb(self->file, variant->nr + 0x40, self->args));
+	EXPECT_NOT_WRITTEN();
+}
+
+/* ---- open ---- */
+
+/* After an open that failed: the file can be bound, and no queue has the name. */
+#define EXPECT_NOT_BOUND(fd, name) do {					\
+	EXPECT_EQ(-ENOTCONN, q_shutdown(fd));				\
+	EXPECT_EQ(-ENOENT, q_unlink(name));				\
+} while (0)
+
+TEST_F(users, open_fails_with_EINVAL_for_EXCL_without_CREATE)
+{
+	int fd = q_dev(O_RDWR);
+
+	EXPECT_EQ(-EINVAL, q_bind(fd, self->name, WQ_OPEN_EXCL, 0600, 0));
+	EXPECT_NOT_BOUND(fd, self->name);
+	EXPECT_EQ(0, q_bind(fd, self->name, WQ_OPEN_EXCL | WQ_OPEN_CREATE, 0600, 0));
+	close(fd);
+}
+
+TEST_F(users, open_fails_with_EINVAL_for_flags_or_mode_of_a_private_queue)
+{
+	int fd = q_dev(O_RDWR);
+
+	EXPECT_EQ(-EINVAL, q_bind(fd, "", WQ_OPEN_CREATE, 0, 0));
+	EXPECT_EQ(-EINVAL, q_bind(fd, "", WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0, 0));
+	EXPECT_EQ(-EINVAL, q_bind(fd, "", 0, 0600, 0));
+	EXPECT_EQ(-ENOTCONN, q_shutdown(fd));
+	EXPECT_EQ(0, q_bind(fd, "", 0, 0, 0));
+	close(fd);
+}
+
+TEST_F(users, open_fails_with_EINVAL_for_bytes_behind_an_empty_name)
+{
+	struct wq_open op = { .size = sizeof(op) };
+	int fd = q_dev(O_RDWR);
+
+	for (int at = 1; at < WQ_NAME_MAX; at++) {
+		op.name[at] = 'x';
+		EXPECT_EQ(-EINVAL, verb(fd, WQ_IOC_OPEN, &op)) {
+			TH_LOG("byte %d", at);
+		}
+		op.name[at] = 0;
+	}
+	EXPECT_EQ(-ENOTCONN, q_shutdown(fd));
+	EXPECT_EQ(0, verb(fd, WQ_IOC_OPEN, &op));
+	close(fd);
+}
+
+struct opening {
+	int fd, ret;
+	struct wq_open op;
+};
+
+static void *open_it(void *arg)
+{
+	struct opening *o = arg;
+
+	o->ret = verb(o->fd, WQ_IOC_OPEN, &o->op);
+	return NULL;
+}
+
+TEST(open_fails_with_EISCONN_while_another_thread_binds_the_file)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	/* the other thread waits for the limiter, which is in a page that is not there yet */
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register reg = {
+		.range = { addr_of(page), 4096 }, .mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	struct uffdio_zeropage zero = { .range = { addr_of(page), 4096 } };
+	struct opening o = {
+		.fd = q_dev(O_RDWR),
+		.op = { .size = sizeof(o.op), .limiters = addr_of(page), .num_limiters = 1 },
+	};
+	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffd_msg msg;
+	pthread_t thread;
+
+	ASSERT_LE(0, uffd);
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_REGISTER, &reg));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, open_it, &o));
+	ASSERT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	EXPECT_EQ(UFFD_EVENT_PAGEFAULT, msg.event);
+	EXPECT_EQ(-EISCONN, q_bind(o.fd, "", 0, 0, 0));
+	EXPECT_EQ(-ENOTCONN, q_add(o.fd, "k"));
+	/* no limiter is of kind 0: the other thread fails, and the file can be bound */
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
+	ASSERT_EQ(0, pthread_join(thread, NULL));
+	EXPECT_EQ(-EINVAL, o.ret);
+	EXPECT_EQ(-ENOTCONN, q_add(o.fd, "k"));
+	EXPECT_EQ(0, q_bind(o.fd, "", 0, 0, 0));
+	EXPECT_EQ(-EISCONN, q_bind(o.fd, "", 0, 0, 0));
+	EXPECT_EQ(1, q_add(o.fd, "k"));
+	close(uffd);
+	close(o.fd);
+}
+
+#define USER_QUEUES	"/sys/module/wq/parameters/user_queues"
+
+TEST_F(users, open_fails_with_ENOSPC_and_the_file_is_not_bound)
+{
+	int fd = q_dev(O_RDWR), ret;
+	char queues[16];
+	pid_t pid;
+
+	snprintf(queues, sizeof(queues), "%lld", number(USER_QUEUES));
+	ASSERT_EQ(0, put(USER_QUEUES, "0"));
+	pid = user(BOB, OTHERS, 0);
+	if (!pid)
+		_exit(-q_bind(fd, self->name, EXCL, 0600, 0));
+	ret = reap(pid);
+	ASSERT_EQ(0, put(USER_QUEUES, queues));
+	EXPECT_EQ(ENOSPC, ret);
+	EXPECT_NOT_BOUND(fd, self->name);
+	EXPECT_EQ(0, q_bind(fd, self->name, EXCL, 0600, 0));
+	close(fd);
+}
+
+/* ---- add ---- */
+
+TEST_F(queue, add_fails_with_EINVAL_for_an_address_that_is_not_aligned)
+{
+	struct wq_stat before = q_stat(self->q);
+	__s32 results[2];
+	union one one;
+
+	for (int i = 1; i < 12; i++) {
+		/* 1 to 7: the array's; then 1 to 3: that of the results */
+		struct wq_add add = {
+			.size = sizeof(add), .results = addr_of(results) + (i < 8 ? 0 : i - 8),
+			.keys = { addr_of(rec_set(&one, "k", 1, 0)) + (i < 8 ? i : 0),
+				  WQ_REC_SIZE(1), 1 },
+		};
+
+		if (i == 8)
+			continue;
+		EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_ADD, &add)) {
+			TH_LOG("case %d", i);
+		}
+		EXPECT_EQ(0, add.keys.count);
+	}
+	EXPECT_UNCHANGED(before, self->q);
+}
+
+TEST_F(queue, add_fails_with_EFAULT_after_some_keys_if_the_struct_can_not_be_written)
+{
+	struct array a = array_new(4096);
+	struct wq_add add = { .size = sizeof(add) };
+
+	array_putf(&a, "a");
+	array_putf(&a, "b");
+	array_putf(&a, "c")->flags = 0x8000;
+	array_putf(&a, "d");
+	add.keys = (struct wq_keys){ addr_of(a.recs), a.used, a.count };
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_ADD, read_only(&add, sizeof(add))));
+	EXPECT_EQ(2, q_stat(self->q).adds);
+	EXPECT_EQ(2, q_stat(self->q).keys);
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "b"));
+	/* a struct that can be written has the error and the count */
+	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_ADD, &add));
+	EXPECT_EQ(2, add.keys.count);
+	free(a.recs);
+}
+
+/* ---- get ---- */
+
+TEST_F(queue, get_fails_with_EINVAL_for_an_address_that_is_not_aligned)
+{
+	struct array a = array_new(4096), at;
+	struct wq_stat before;
+
+	q_add(self->q, "a");
+	before = q_stat(self->q);
+	for (int i = 1; i < 8; i++) {
+		at = (struct array){ .recs = (char *)a.recs + i, .room = 4080 };
+		EXPECT_EQ(-EINVAL, q_get_array(self->q, &at, 0, FOREVER)) {
+			TH_LOG("offset %d", i);
+		}
+	}
+	EXPECT_UNCHANGED(before, self->q);
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
+	free(a.recs);
+}
+
+TEST_F(queue, get_fails_with_ESHUTDOWN_though_a_key_that_is_processing_can_be_ready_again)
+{
+	int other = q_attach(self->name, O_RDWR);
+	struct wq_stat before;
+	struct item it;
+
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(other, &it, 0));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	before = q_stat(self->q);
+	EXPECT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
+	EXPECT_UNCHANGED(before, self->q);
+	close(other);
+	EXPECT_EQ(0, q_get(self->q, &it, FOREVER));
+	EXPECT_STREQ("a", it.key);
+	EXPECT_EQ(0, q_done(self->q, &it));
+	EXPECT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
+}
+
+TEST_F(queue, get_fails_with_EINTR_and_the_same_struct_can_be_passed_again)
+{
+	struct wq_get *get = shared(4096), was;
+	union one *one = (union one *)(get + 1);
+	struct wq_stat before;
+	pid_t pid;
+
+	*get = (struct wq_get){
+		.size = sizeof(*get), .keys = { addr_of(one), sizeof(*one), 1 },
+		.timeout = 20 * SEC,
+	};
+	was = *get;
+	before = q_stat(self->q);
+	pid = child();
+	if (!pid) {
+		handle(SIGUSR1, 0);
+		_exit(-verb(self->q, WQ_IOC_GET, get));
+	}
+	ASSERT_TRUE(asleep(pid));
+	kill(pid, SIGUSR1);
+	EXPECT_EQ(EINTR, reap(pid));
+	EXPECT_UNCHANGED(before, self->q);
+	EXPECT_EQ(was.keys.addr, get->keys.addr);
+	EXPECT_EQ(was.keys.size, get->keys.size);
+	EXPECT_EQ(was.keys.count, get->keys.count);
+	EXPECT_GT(was.timeout, get->timeout);
+	EXPECT_LT(0, get->timeout);
+	q_add(self->q, "a");
+	EXPECT_EQ(0, verb(self->q, WQ_IOC_GET, get));
+	EXPECT_EQ(1, get->keys.count);
+	munmap(get, 4096);
+}
+
+/* ---- done ---- */
+
+TEST_F(queue, done_fails_with_EINVAL_for_an_address_that_is_not_aligned)
+{
+	struct wq_stat before;
+	__s32 results[2];
+	struct item it;
+	union one one;
+
+	q_add(self->q, "k");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	before = q_stat(self->q);
+	for (int i = 1; i < 12; i++) {
+		struct wq_done done = {
+			.size = sizeof(done), .results = addr_of(results) + (i < 8 ? 0 : i - 8),
+			.keys = { addr_of(rec_set(&one, "k", 1, it.token)) + (i < 8 ? i : 0),
+				  WQ_REC_SIZE(1), 1 },
+		};
+
+		if (i == 8)
+			continue;
+		EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_DONE, &done)) {
+			TH_LOG("case %d", i);
+		}
+		EXPECT_EQ(0, done.keys.count);
+	}
+	EXPECT_UNCHANGED(before, self->q);
+	EXPECT_EQ(0, q_done(self->q, &it));
+}
+
+/* Holds "a", "b" and "c", as get returned them; "next" is ready. */
+static struct array hold_three(int q)
+{
+	struct array a = array_new(4096);
+
+	array_putf(&a, "a");
+	array_putf(&a, "b");
+	array_putf(&a, "c");
+	if (q_add_array(q, &a) || q_get_array(q, &a, 3, 0) || a.count != 3 ||
+	    q_add(q, "next") != 1)
+		abort();
+	return a;
+}
+
+TEST_F(queue, done_fails_with_EFAULT_after_some_keys_if_the_struct_can_not_be_written)
+{
+	struct array a = hold_three(self->q);
+	struct wq_done done = {
+		.size = sizeof(done), .keys = { addr_of(a.recs), a.used, a.count },
+	};
+
+	rec_at(&a, 1)->token += 1000;
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_DONE, read_only(&done, sizeof(done))));
+	EXPECT_EQ(1, q_stat(self->q).dones);
+	EXPECT_EQ(2, q_stat(self->q).held);
+	EXPECT_EQ(-ENOENT, q_query(self->q, "a"));
+	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "b"));
+	/* a struct that can be written has the error and the count */
+	EXPECT_EQ(-ESTALE, verb(self->q, WQ_IOC_DONE, &done));
+	EXPECT_EQ(0, done.keys.count);
+	free(a.recs);
+}
+
+TEST_F(queue, done_and_get_fails_with_EFAULT_in_the_array_and_takes_no_key)
+{
+	struct array a = hold_three(self->q), next = array_new(4096);
+	char *cut = edge(2 * WQ_REC_SIZE(1));
+	struct wq_done done = {
+		.size = sizeof(done), .flags = WQ_DONE_GET,
+		.keys = { addr_of(cut), a.used, a.count },
+		.next = { addr_of(next.recs), next.room, 0 }, .timeout = FOREVER,
+	};
+
+	memcpy(cut, a.recs, 2 * WQ_REC_SIZE(1));
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_DONE, &done));
+	EXPECT_EQ(2, done.keys.count);
+	EXPECT_EQ(2, q_stat(self->q).dones);
+	EXPECT_EQ(1, q_stat(self->q).held);
+	EXPECT_EQ(3, q_stat(self->q).gets);
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "next"));
+	free(a.recs);
+	free(next.recs);
+}
+
+TEST_F(queue, done_and_get_fails_with_EFAULT_in_the_results_and_takes_no_key)
+{
+	struct array a = hold_three(self->q), next = array_new(4096);
+	__s32 *results = edge(2 * sizeof(*results));
+	struct wq_done done = {
+		.size = sizeof(done), .flags = WQ_DONE_GET, .results = addr_of(results),
+		.keys = { addr_of(a.recs), a.used, a.count },
+		.next = { addr_of(next.recs), next.room, 0 }, .timeout = FOREVER,
+	};
+
+	results[0] = results[1] = 9;
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_DONE, &done));
+	EXPECT_EQ(2, done.keys.count);
+	EXPECT_EQ(0, results[0]);
+	EXPECT_EQ(0, results[1]);
+	EXPECT_EQ(2, q_stat(self->q).dones);
+	EXPECT_EQ(1, q_stat(self->q).held);
+	EXPECT_EQ(3, q_stat(self->q).gets);
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "next"));
+	free(a.recs);
+	free(next.recs);
+}
+
+/* ---- touch ---- */
+
+TEST_F(queue, touch_fails_with_EFAULT_if_the_struct_can_not_be_written)
+{
+	struct array a = hold_three(self->q);
+	struct wq_touch touch = {
+		.size = sizeof(touch), .keys = { addr_of(a.recs), a.used, a.count },
+	};
+	struct wq_stat before = q_stat(self->q);
+
+	rec_at(&a, 1)->token += 1000;
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_TOUCH, read_only(&touch, sizeof(touch))));
+	EXPECT_UNCHANGED(before, self->q);
+	/* a struct that can be written has the error and the count */
+	EXPECT_EQ(-ESTALE, verb(self->q, WQ_IOC_TOUCH, &touch));
+	EXPECT_EQ(1, touch.keys.count);
+	free(a.recs);
+}
+
+TEST_F(queue, touch_fails_with_EINVAL_if_the_records_do_not_fill_the_buffer)
+{
+	static const struct { int size, count; } more[] = {
+		{ 8, 0 }, { -8, 0 }, { -32, 0 }, { 0, 1 }, { 0, -1 }, { 0, 1000000 },
+	};
+	struct array a = hold_three(self->q);
+	struct wq_stat before = q_stat(self->q);
+
+	for (int i = 0; i < ARRAY_SIZE(more); i++) {
+		struct wq_touch touch = {
+			.size = sizeof(touch),
+			.keys = { addr_of(a.recs), a.used + more[i].size, a.count + more[i].count },
+		};
+
+		EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_TOUCH, &touch)) {
+			TH_LOG("size %+d count %+d", more[i].size, more[i].count);
+		}
+		EXPECT_EQ(0, touch.keys.count);
+	}
+	EXPECT_UNCHANGED(before, self->q);
+	free(a.recs);
+}
+
+/* ---- query, cancel, forget ---- */
+
+/* A queue with a key that is ready and has a failure. */
+FIXTURE(failed) {
+	char name[WQ_NAME_MAX];
+	int q;
+	struct wq_stat before;
+	struct wq_query ask;
+};
+
+FIXTURE_VARIANT(failed) {
+	unsigned int nr;
+	__u32 ready, canceled, failed;	/* of the statistics after a call that succeeded */
+};
+
+FIXTURE_VARIANT_ADD(failed, query) { .nr = WQ_IOC_QUERY, .ready = 1, .failed = 1 };
+FIXTURE_VARIANT_ADD(failed, cancel) { .nr = WQ_IOC_CANCEL, .canceled = 1 };
+FIXTURE_VARIANT_ADD(failed, forget) { .nr = WQ_IOC_FORGET, .ready = 1 };
+
+FIXTURE_SETUP(failed)
+{
+	snprintf(self->name, sizeof(self->name), "errors-%d", getpid());
+	self->q = open_limited(self->name);
+	ASSERT_LE(0, self->q);
+	ASSERT_EQ(0, retry(self->q, "k"));
+	ASSERT_EQ(1, q_add(self->q, "k"));
+	self->before = q_stat(self->q);
+	ASSERT_EQ(1, self->before.failed);
+	self->ask = (struct wq_query){
+		.size = sizeof(self->ask), .key = addr_of("k"), .key_len = 1,
+	};
+}
+
+FIXTURE_TEARDOWN(failed)
+{
+	EXPECT_EQ(0, q_unlink(self->name));
+	close(self->q);
+}
+
+TEST_F(failed, fails_with_EINVAL_for_each_byte_that_must_be_0)
+{
+	size_t from = offsetof(struct wq_query, reserved);
+
+	for (size_t at = from; at < sizeof(self->ask); at++) {
+		struct wq_query ask = self->ask, was;
+
+		((char *)&ask)[at] = 1;
+		was = ask;
+		EXPECT_EQ(-EINVAL, verb(self->q, variant->nr, &ask)) {
+			TH_LOG("byte %zu", at);
+		}
+		EXPECT_EQ(-1, difference(&was, &ask, sizeof(was)));
+	}
+	EXPECT_UNCHANGED(self->before, self->q);
+}
+
+TEST_F(failed, fails_with_ENOENT_for_a_key_that_the_queue_does_not_know)
+{
+	struct wq_query ask = self->ask, was;
+
+	ask.key = addr_of("unknown");
+	ask.key_len = 7;
+	was = ask;
+	EXPECT_EQ(-ENOENT, verb(self->q, variant->nr, &ask));
+	/* info stays 0, and so the struct can be passed again */
+	EXPECT_EQ(-1, difference(&was, &ask, sizeof(was)));
+	EXPECT_UNCHANGED(self->before, self->q);
+}
+
+TEST_F(failed, fails_with_EFAULT_if_the_key_can_not_be_read)
+{
+	self->ask.key = addr_of(edge(0));
+	EXPECT_EQ(-EFAULT, verb(self->q, variant->nr, &self->ask));
+	EXPECT_UNCHANGED(self->before, self->q);
+}
+
+TEST_F(failed, fails_with_EFAULT_if_the_struct_can_not_be_written_and_takes_effect)
+{
+	void *arg = read_only(&self->ask, sizeof(self->ask));
+	struct wq_stat now;
+
+	EXPECT_EQ(-EFAULT, verb(self->q, variant->nr, arg));
+	now = q_stat(self->q);
+	EXPECT_EQ(variant->ready, now.ready);
+	EXPECT_EQ(variant->canceled, now.canceled);
+	EXPECT_EQ(variant->failed, now.failed);
+}
+
+/* ---- list ---- */
+
+TEST_F(queue, list_fails_with_EINVAL_for_an_address_that_is_not_aligned)
+{
+	struct array a = array_new(4096), at;
+	__u64 cursor = 0;
+
+	q_add(self->q, "a");
+	for (int i = 1; i < 8; i++) {
+		at = (struct array){ .recs = (char *)a.recs + i, .room = 4080 };
+		EXPECT_EQ(-EINVAL, q_list(self->q, &at, 0, &cursor)) {
+			TH_LOG("offset %d", i);
+		}
+		EXPECT_EQ(0, cursor);
+	}
+	free(a.recs);
+}
+
+/* Adds 50 short keys, and lists 10 of them. */
+static __u64 list_ten(int q)
+{
+	struct array a = array_new(8192);
+	__u64 cursor = 0;
+
+	for (int i = 0; i < 50; i++)
+		array_putf(&a, "%02d", i);
+	if (q_add_array(q, &a) || q_list(q, &a, 10, &cursor) || a.count != 10)
+		abort();
+	free(a.recs);
+	return cursor;
+}
+
+/* How many keys a list from this cursor on returns; -errno. */
+static int list_rest(int q, __u64 cursor)
+{
+	struct array a = array_new(8192);
+	int n = 0, ret;
+
+	do {
+		ret = q_list(q, &a, 0, &cursor);
+		n += a.count;
+	} while (!ret && cursor);
+	free(a.recs);
+	return ret ?: n;
+}
+
+TEST_F(queue, list_fails_with_EMSGSIZE_and_the_cursor_stays)
+{
+	struct array a = array_new(WQ_LIST_REC_SIZE(2) - 8);
+	__u64 cursor = list_ten(self->q), was = cursor;
+
+	EXPECT_NE(0, cursor);
+	EXPECT_EQ(-EMSGSIZE, q_list(self->q, &a, 0, &cursor));
+	EXPECT_EQ(was, cursor);
+	EXPECT_EQ(40, list_rest(self->q, cursor));
+	free(a.recs);
+}
+
+TEST_F(queue, list_fails_with_EFAULT_if_the_records_can_not_be_written_and_the_cursor_stays)
+{
+	struct array a = { .recs = edge(WQ_LIST_REC_SIZE(2)), .room = 8192 };
+	__u64 cursor = list_ten(self->q), was = cursor;
+
+	EXPECT_EQ(-EFAULT, q_list(self->q, &a, 0, &cursor));
+	EXPECT_EQ(was, cursor);
+	EXPECT_EQ(40, list_rest(self->q, cursor));
+}
+
+TEST_F(queue, list_fails_with_EFAULT_if_the_struct_can_not_be_written)
+{
+	struct array a = array_new(8192);
+	struct wq_list list = {
+		.size = sizeof(list), .keys = { addr_of(a.recs), a.room, 0 },
+		.cursor = list_ten(self->q),
+	};
+	struct wq_stat before = q_stat(self->q);
+	struct wq_list *arg = read_only(&list, sizeof(list));
+
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_LIST, arg));
+	EXPECT_EQ(40, list_rest(self->q, arg->cursor));
+	EXPECT_UNCHANGED(before, self->q);
+	free(a.recs);
+}
+
+/* ---- info, stat, queues ---- */
+
+TEST_F(queue, info_fails_with_EFAULT_if_the_struct_can_not_be_written)
+{
+	struct wq_info info = { .size = sizeof(info) };
+
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_INFO, read_only(&info, sizeof(info))));
+}
+
+TEST_F(queue, stat_fails_with_EFAULT_if_the_struct_can_not_be_written)
+{
+	struct wq_stat st = { .size = sizeof(st) };
+
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_STAT, read_only(&st, sizeof(st))));
+}
+
+TEST_F(queue, queues_fails_with_EFAULT_if_the_struct_can_not_be_written)
+{
+	struct wq_queue queue;
+	struct wq_queues qs = {
+		.size = sizeof(qs), .addr = addr_of(&queue), .count = 1, .each = sizeof(queue),
+	};
+
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_QUEUES, read_only(&qs, sizeof(qs))));
+	EXPECT_EQ(0, verb(self->q, WQ_IOC_QUEUES, &qs));
+	EXPECT_EQ(1, qs.count);
+}
+
+TEST_F(queue, queues_fails_with_EINVAL_or_E2BIG_for_a_bad_element_size_and_the_cursor_stays)
+{
+	static const struct { __u32 each; int error; } bad[] = {
+		{ 0, -EINVAL }, { WQ_NAME_MAX - 4, -EINVAL }, { WQ_NAME_MAX + 1, -EINVAL },
+		{ 4096 + 4, -E2BIG }, { 0xfffffffc, -E2BIG },
+	};
+	struct wq_queue queue;
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		__u64 cursor = 4711;
+		__u32 count = 1;
+
+		EXPECT_EQ(bad[i].error, q_queues(self->q, &queue, &count, bad[i].each, &cursor)) {
+			TH_LOG("each %u", bad[i].each);
+		}
+		EXPECT_EQ(4711, cursor);
+	}
+}
+
+/* ---- shut down ---- */
+
+TEST_F(queue, drain_fails_with_ECANCELED_and_the_queue_stays_shut_down_with_its_keys)
+{
+	struct wq_stat st;
+	struct item it;
+	pid_t pid;
+
+	q_add(self->q, "held");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	q_add(self->q, "ready");
+	pid = child();
+	if (!pid)
+		_exit(-q_drain(self->q));
+	ASSERT_TRUE(asleep(pid));
+	EXPECT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
+	EXPECT_EQ(0, q_shutdown(self->q));
+	EXPECT_EQ(ECANCELED, reap(pid));
+	st = q_stat(self->q);
+	EXPECT_EQ(WQ_STATE_SHUTDOWN, st.state);
+	EXPECT_EQ(1, st.ready);
+	EXPECT_EQ(1, st.held);
+	EXPECT_EQ(-ESHUTDOWN, q_add(self->q, "new"));
+}
+
+/* ---- unlink ---- */
+
+TEST_F(users, unlink_fails_with_EPERM_and_the_queue_keeps_its_name)
+{
+	pid_t pid;
+	int q;
+
+	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0666));
+	q = q_attach(self->name, O_RDWR);
+	ASSERT_EQ(1, q_add(q, "k"));
+	pid = user(BOB, OTHERS, 0);
+	if (!pid)
+		_exit(-q_unlink(self->name));
+	EXPECT_EQ(EPERM, reap(pid));
+	close(q);
+	q = q_attach(self->name, O_RDWR);
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(q, "k"));
+	close(q);
+}
+
+TEST_HARNESS_MAIN

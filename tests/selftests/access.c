@@ -178,7 +178,7 @@ TEST_F_TIMEOUT(users, every_verb_checks_the_caller_class_and_the_file_mode, 120)
 			_exit(q_unlink(self->name) == who[i].unlink ? 0 : 3);
 		}
 		ASSERT_EQ(0, reap(pid)) {
-			TH_LOG("who %d mode %#o oflag %d", i, mode, oflag);
+			TH_LOG("user %d mode %#o oflag %d", i, mode, oflag);
 		}
 		/* a call that failed changed nothing */
 		st = q_stat(q);

@@ -296,7 +296,7 @@ static void one_held_before_a_long_key(struct world *w)
 	free(next.recs);
 }
 
-/* Of forty keys twenty are got, ten of these dirty again. */
+/* Forty keys: twenty are processing, and ten of the twenty are dirty as well. */
 static void held_keys(struct world *w)
 {
 	struct array ten = array_new(4096);

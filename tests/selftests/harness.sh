@@ -78,7 +78,7 @@ succeeds() {
 	[ $got -eq 0 ] || fail "$*: expected exit status 0, seen $got"
 }
 
-# says TEXT: TEXT is part of $err; said TEXT: the same as a condition
+# says TEXT: TEXT is part of $err; said TEXT: as a condition
 said() { [[ $(<"$err") = *"$1"* ]]; } 2>/dev/null
 says() { said "$1" || fail "$(printf 'standard error: expected %q in it, seen:' "$1")" "$(<"$err")"; }
 

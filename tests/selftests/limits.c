@@ -430,7 +430,7 @@ static int queues_of_all_users(int *sum)
 	return 0;
 }
 
-/* The same in a namespace that this user makes. */
+/* The number of queues that three users get in a namespace created by this user. */
 static int queues_of_a_namespace_of(uid_t maker, const char *map)
 {
 	int *sum = shared(2 * sizeof(*sum)), *stage = sum + 1, ret;

@@ -990,7 +990,7 @@ TEST_F(users, queues_returns_only_queues_that_the_caller_may_open)
 			ASSERT_EQ(0, reap(pid));
 			ASSERT_EQ(!!bits, listed_to(who[i].uid, who[i].gid, who[i].group,
 						  self->name)) {
-				TH_LOG("who %d mode %#o", i, mode);
+				TH_LOG("user %d mode %#o", i, mode);
 			}
 			/* root sees all */
 			ASSERT_EQ(1, times_listed(self->name, &found));

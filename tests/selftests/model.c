@@ -277,7 +277,7 @@ static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one
 
 /* ---- the comparison ---- */
 
-/* Of two times until then, -1: never. */
+/* Compares two remaining times; -1 is never. */
 static bool same_time(__s64 real, __s64 model)
 {
 	if (real < 0 || model < 0)

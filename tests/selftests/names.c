@@ -227,7 +227,7 @@ TEST_F(users, open_checks_the_mode_of_owner_group_and_others)
 				ASSERT_EQ((bits & need) == need ? 0 : EACCES,
 					  open_as(who[i].uid, who[i].gid, who[i].group,
 						  self->name, oflag)) {
-					TH_LOG("who %d mode %#o oflag %d", i, mode, oflag);
+					TH_LOG("user %d mode %#o oflag %d", i, mode, oflag);
 				}
 			}
 			ASSERT_EQ(0, q_unlink(self->name));

@@ -985,7 +985,7 @@ TEST_F(hours, get_returns_the_failures_of_a_key)
 	free(a.recs);
 }
 
-/* The ABI says "The keys, each as get told it": the record of a failed key has its failures. */
+/* done accepts a record as get returned it, which for a failed key includes its failures. */
 TEST_F(hours, done_accepts_the_array_of_get)
 {
 	struct array a = array_new(4096);

@@ -654,7 +654,7 @@ static inline char proc_state(pid_t pid)
 	return state;
 }
 
-/* Waits until the child sleeps. Four samples tell a wait from a short sleep. */
+/* Waits until the child sleeps. Four samples distinguish a wait from a short sleep. */
 static inline bool asleep(pid_t pid)
 {
 	char state = '?';

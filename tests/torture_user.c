@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The half of the torture test that is in processes: while wq_torture.ko makes, uses
- * and destroys its queues, processes open those that are for them, do all there is to
- * do, and are killed, stopped, and interrupted at any moment.
+ * The processes of the torture test. While wq_torture.ko creates, uses and destroys its queues,
+ * processes open the queues that are meant for them, use every verb, and are killed, stopped
+ * and interrupted at any moment.
  *
- *	torture_user SECONDS [PROCESSES [QUEUES]]
+ * torture_user SECONDS [PROCESSES [QUEUES]]
  *
- * Keys of its own begin with "u".  Of queues torture-w-N it uses no others, for there
- * the module follows all of its keys; those of torture-rw-N are anybody's.  Ends with
- * 1 where a call gave an answer that it may not give, or the figures of a queue do not
- * add up.
+ * Keys of this program begin with "u". In queues torture-w-N it uses only these, because the
+ * module tracks all of its own keys there. In queues torture-rw-N both use all keys. The exit
+ * status is 1 if a call failed with an unexpected errno or the statistics of a queue do not add
+ * up.
  */
 #include <errno.h>
 #include <poll.h>
@@ -36,8 +36,8 @@ static struct {
 	unsigned long calls, opened, gets, dones, killed, stopped, interrupted, failed;
 } *all;
 
-static unsigned int rnd;	/* state of chance, each process's own */
-static bool any_key;		/* the queue is for all */
+static unsigned int rnd;	/* state of the random numbers, one per process */
+static bool any_key;		/* all keys of the queue may be used */
 static const char *queue;	/* its name */
 
 static unsigned int below(unsigned int n)
@@ -57,7 +57,10 @@ static void bad(const char *what)
 	fprintf(stderr, "torture_user: %s: %s: %s\n", queue, what, strerror(errno));
 }
 
-/* A call: its result, where it is one of success, or an errno that may be. */
+/*
+ * The result of a call, or -1 if it failed with one of the errnos that may occur. Any other
+ * errno is an error.
+ */
 static int may(const char *what, int ret)
 {
 	note(&all->calls);
@@ -70,7 +73,7 @@ static int may(const char *what, int ret)
 	case EINTR:
 		note(&all->interrupted);
 		break;
-	case EPERM:	/* done by the key alone, which another one has */
+	case EPERM:	/* done without a token, of a key that another consumer holds */
 		if (any_key)
 			break;
 		/* fall through */
@@ -86,7 +89,7 @@ static size_t some_key(char *key)
 
 	memset(key, 'u', WQ_MAX_KEY);
 	if (any_key && below(2)) {
-		/* as the module makes them, of their first kind */
+		/* a key of the module, of its first kind */
 		memcpy(key, "K\0\0\0", 4);
 		key[1] = n % 5 * 10;
 		return 4;
@@ -161,7 +164,7 @@ static void finish(int q, struct wq_item *it)
 		may("done key", wq_done_key(q, it->key, it->len));
 		break;
 	case 3:
-		return;		/* it is given back when the file is closed */
+		return;		/* close gives it back */
 	default:
 		may("done", wq_done_with(q, it, 0, below(2) ? WQ_OUTCOME_FORGET : 0));
 	}
@@ -201,7 +204,7 @@ static void look(int q)
 {
 	struct pollfd p = { .fd = q, .events = POLLIN | POLLOUT };
 	struct wq_batch b = WQ_BATCH_INIT;
-	struct wq_query ks;
+	struct wq_key_info info;
 	char key[WQ_MAX_KEY];
 	struct wq_queue list[8];
 	uint64_t cursor = 0;
@@ -214,10 +217,10 @@ static void look(int q)
 			break;
 		redo = st.adds + st.given_back - st.gets - st.canceled - st.merged - st.ready;
 		if (redo > st.processing || st.gets != st.processing + st.dones + st.given_back)
-			bad("the figures do not add up");
+			bad("the statistics do not add up");
 		break;
 	case 1:
-		may("key state", wq_query_info(q, key, some_key(key), &ks));
+		may("query", wq_query_info(q, key, some_key(key), &info));
 		may("requeues", wq_num_requeues(q, key, some_key(key)));
 		break;
 	case 2:
@@ -236,7 +239,7 @@ static void look(int q)
 	}
 }
 
-/* Some calls on a queue that there may be. */
+/* Calls on a queue that may or may not exist. */
 static void use(unsigned int queues)
 {
 	int q, writer, n;
@@ -339,9 +342,9 @@ int main(int argc, char **argv)
 		usleep(some_time(50 * MS) / US);
 		i = below(processes);
 		if (pids[i] < 0) {
-			pids[i] = begin(queues);	/* there was no memory for one */
+			pids[i] = begin(queues);	/* fork() failed without memory */
 		} else if (!below(4)) {
-			/* One that stops keeps its keys; where they are leased, others get them. */
+			/* A stopped process keeps its keys until their leases, if any, expire. */
 			note(&all->stopped);
 			kill(pids[i], SIGSTOP);
 			usleep(some_time(100 * MS) / US);

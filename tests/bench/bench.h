@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * wq_bench.ko: what its files share.  bench_main.c takes commands, bench_wq.c
- * measures wq, bench_work.c the kernel's own queue_work() at the same work.
+ * Shared by the files of wq_bench.ko. bench_main.c reads commands, bench_wq.c measures wq,
+ * bench_work.c measures the kernel's queue_work() with the same work.
  */
 #ifndef _WQ_BENCH_H
 #define _WQ_BENCH_H
@@ -12,7 +12,7 @@
 
 struct task_struct;
 
-/* The answer to a command: a line "NAME VALUE" for each figure. */
+/* The output of a command: a line "NAME VALUE" for each value. */
 struct bench {
 	char *text;
 	size_t room;
@@ -20,10 +20,10 @@ struct bench {
 };
 
 /**
- * struct bench_cmd - something to measure
+ * struct bench_cmd - a measurement
  * @who: wq or work
  * @what: the measurement
- * @run: with its two numbers, usually keys or works, and rounds
+ * @run: runs it with two numbers, usually keys or works, and rounds
  */
 struct bench_cmd {
 	const char *who;
@@ -37,18 +37,17 @@ extern const struct bench_cmd bench_work_cmds[];
 void bench_wq_exit(void);
 
 /*
- * Time taken in laps of so many operations.  Beside the whole it tells "calm": each
- * lap counts as twice the median lap at most, so that what other programs took of the
- * CPU meanwhile is hardly in it; nor is a stall of the operation's own.
+ * Time measured in laps of several operations. "calm" limits each lap to twice the median lap.
+ * That removes most of the CPU time of other programs, but also stalls of the operation itself.
  */
 #define BENCH_LAP	1024
-#define BENCH_LAPS	16384	/* that are remembered */
+#define BENCH_LAPS	16384	/* laps that are stored */
 
 struct bench_laps {
 	u64 last;
 	u64 sum;
-	u64 part;	/* of a lap that is not over, before it was halted */
-	u32 ops;	/* likewise */
+	u64 part;	/* time of the current lap before the halt */
+	u32 ops;	/* operations of the current lap before the halt */
 	u32 count;
 	u32 *lap;
 };
@@ -68,7 +67,7 @@ static inline void laps_halt(struct bench_laps *l)
 	l->part += ktime_get_ns() - l->last;
 }
 
-/* An operation is over.  Looks at the scheduler at the end of each lap. */
+/* Ends an operation. Calls cond_resched() at the end of each lap. */
 static inline void laps_op(struct bench_laps *l)
 {
 	if (++l->ops == BENCH_LAP)
@@ -78,7 +77,7 @@ static inline void laps_op(struct bench_laps *l)
 void bench_tell(struct bench *b, const char *name, u64 sum, u64 n);
 void bench_tell_late(struct bench *b, s64 *late, u32 n);
 
-/* Runs of a measurement of @n keys, so that it takes long enough to be one. */
+/* The number of runs with @n keys that takes long enough for a measurement. */
 #define BENCH_LEAST	300000ULL
 
 static inline u64 bench_reps(u64 n)
@@ -89,10 +88,10 @@ static inline u64 bench_reps(u64 n)
 struct task_struct *bench_thread(int (*fn)(void *data), void *data, int cpu);
 int bench_join(struct task_struct *t);
 
-/* Interrupts that this CPU had, as far as the kernel counts them here. */
+/* Interrupts of this CPU that the kernel counts. */
 unsigned long bench_interrupts(void);
 
-/* Numbers without an order, and the same ones each time. */
+/* Pseudorandom numbers, the same in each run. */
 static inline u64 bench_mix(u64 i)
 {
 	i = (i + 1) * 0x9e3779b97f4a7c15ULL;

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wq_bench.ko takes a command, and answers with figures:
+ * wq_bench.ko runs a command written to /sys/kernel/debug/wq_bench, for instance "wq phases
+ * 1000000". Reading the same open file returns the results.
  *
- *	exec 3<>/sys/kernel/debug/wq_bench
- *	echo wq phases 1000000 >&3
- *	cat <&3
- *
- * A command runs once, and its answer is in ns unless it says otherwise.  Rounds,
- * peers and figures to reach are the business of tests/bench/run.
+ * A command runs once. Results are in ns unless their name has another unit. tests/bench/run
+ * has the rounds, the programs to compare with, and the values to reach.
  */
 #include <linux/debugfs.h>
 #include <linux/kernel_stat.h>
@@ -21,14 +18,14 @@
 
 #include "bench.h"
 
-/* The figure @sum / @n, with three digits behind the point. */
+/* Prints @sum / @n with three decimal places. */
 void bench_tell(struct bench *b, const char *name, u64 sum, u64 n)
 {
 	u32 rest;
 	u64 ns;
 
 	n = n ?: 1;
-	/* In thousandths, and no overflow: nothing here takes 200 days. */
+	/* In thousandths. An overflow would need 200 days. */
 	ns = div_u64_rem(div64_u64(sum * 1000, n), 1000, &rest);
 	b->len += scnprintf(b->text + b->len, b->room - b->len, "%s %llu.%03u\n", name, ns, rest);
 }
@@ -102,7 +99,7 @@ unsigned long bench_interrupts(void)
 	return raw_cpu_read(kstat.irqs_sum);
 }
 
-/* A thread that can be waited for even where it ended already; -1: on any CPU. */
+/* A thread that may be stopped even if it has ended; -1: on any CPU. */
 struct task_struct *bench_thread(int (*fn)(void *data), void *data, int cpu)
 {
 	struct task_struct *t = kthread_create(fn, data, "wq_bench");
@@ -153,8 +150,8 @@ void bench_array_free(struct bench_array *a)
 }
 
 /*
- * Touch @mb MB of memory once: a guest's first use of a page is a fault in its
- * host, which a machine's kernel would not have.
+ * Touches @mb MB of memory. A guest's first access to a page is a fault in its host, which a
+ * kernel on real hardware does not have.
  */
 static int bench_warm(struct bench *b, u64 mb, u64 unused)
 {
@@ -176,10 +173,10 @@ static int bench_warm(struct bench *b, u64 mb, u64 unused)
 	return 0;
 }
 
-#define BENCH_CHAINS	8	/* walked at once */
+#define BENCH_CHAINS	8	/* chains walked in parallel */
 #define BENCH_LOADS	(1 << 18)
 
-/* A cache line on the way through all others. */
+/* A cache line in a chain through all others. */
 struct bench_line {
 	struct bench_line *next;
 } __aligned(64);
@@ -196,8 +193,8 @@ static u64 bench_walk(struct bench_line **at, unsigned int chains)
 }
 
 /*
- * What a load costs that no cache has, from @mb MB: one after the other, as each look-up
- * of wq's is two, of the table and then of the entry; and several at a time.
+ * The cost of a load that misses all caches, from @mb MB: sequential, as a look-up in wq is two
+ * such loads (table, entry), and several in parallel.
  */
 static int bench_miss(struct bench *b, u64 mb, u64 unused)
 {
@@ -216,7 +213,7 @@ static int bench_miss(struct bench *b, u64 mb, u64 unused)
 	if (!made)
 		goto free;
 
-	/* One ring through all, in an order that nothing foresees (Sattolo). */
+	/* A single random cycle through all lines (Sattolo), so that no prefetcher predicts it. */
 	for (i = 0; i < n; i++)
 		piece[i / per][i % per].next = &piece[i / per][i % per];
 	for (i = n - 1; i; i--) {
@@ -276,7 +273,10 @@ static ssize_t bench_command(struct file *file, const char __user *buf, size_t s
 			b.text = text;
 			b.room = SIMPLE_TRANSACTION_LIMIT;
 			ret = cmd->run(&b, n, m);
-			/* A number above 0 would be a part of the command written. */
+			/*
+			 * A positive result would mean that only a part of the command was
+			 * written.
+			 */
 			if (ret)
 				return ret < 0 ? ret : -EBADE;
 			simple_transaction_set(file, b.len);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The same work by the kernel's own means: one struct work_struct or delayed_work
- * for each key, set up beforehand, and queue_work() or mod_delayed_work().  They know
- * nothing of keys, consumers and failures; who has keys would need a table besides.
+ * The same work with the kernel's workqueue: a struct work_struct or delayed_work for each key,
+ * initialised in advance, and queue_work() or mod_delayed_work(). A workqueue has no keys,
+ * consumers and failures, so a user with keys would need a table as well.
  */
 #include <linux/completion.h>
 #include <linux/err.h>
@@ -33,7 +33,7 @@ static struct work_struct *work_at(const struct bench_array *works, u64 i)
 	return bench_at(works, i, sizeof(struct work_struct));
 }
 
-/* @n works are queued, and run, until it were @m. */
+/* Queues and runs @n works, until @m works have run. */
 static int work_cycle(struct bench *b, u64 n, u64 m)
 {
 	struct workqueue_struct *wq = alloc_workqueue("wq_bench", 0, 0);
@@ -45,7 +45,7 @@ static int work_cycle(struct bench *b, u64 n, u64 m)
 		return -ENOMEM;
 	ret = works_init(&works, n);
 	reps = max(m / n, 1ULL);
-	/* The first tenth makes caches warm. */
+	/* The first tenth warms the caches. */
 	for (rep = 0; rep < reps + reps / 10 && !ret; rep++) {
 		if (rep == reps / 10)
 			start = ktime_get_ns();
@@ -59,7 +59,7 @@ static int work_cycle(struct bench *b, u64 n, u64 m)
 	return ret;
 }
 
-/* @n works: queue them, queue them again, let them run. */
+/* Queues @n works, queues them again, and lets them run. */
 static int work_phases(struct bench *b, u64 n, u64 unused)
 {
 	u64 add = 0, again = 0, take = 0, reps = bench_reps(n), rep, i, t;
@@ -71,7 +71,7 @@ static int work_phases(struct bench *b, u64 n, u64 unused)
 		return -ENOMEM;
 	ret = works_init(&works, n);
 	for (rep = 0; rep < reps && !ret; rep++) {
-		/* None runs before all are queued: their worker needs this CPU. */
+		/* No work runs before all are queued, because their worker needs this CPU. */
 		preempt_disable();
 		t = ktime_get_ns();
 		add -= t;
@@ -102,7 +102,7 @@ static struct delayed_work *dwork_at(const struct bench_array *works, u64 i)
 	return bench_at(works, i, sizeof(struct delayed_work));
 }
 
-/* mod_delayed_work() of @n works; they don't run. */
+/* mod_delayed_work() of @n works that do not run. */
 static int work_delayed(struct bench *b, u64 n, u64 unused)
 {
 	struct workqueue_struct *wq = alloc_workqueue("wq_bench", 0, 0);
@@ -145,7 +145,7 @@ static void late_run(struct work_struct *work)
 	w->late += ktime_get_ns();
 }
 
-/* How late are @n works, delayed by up to @m ms, when they run? */
+/* The lateness of @n works that are delayed by up to @m ms. */
 static int work_late(struct bench *b, u64 n, u64 m)
 {
 	struct workqueue_struct *wq = alloc_workqueue("wq_bench", 0, 0);
@@ -164,7 +164,7 @@ static int work_late(struct bench *b, u64 n, u64 m)
 		queue_delayed_work(wq, &works[i].dwork, nsecs_to_jiffies(delay - 1) + 1);
 	}
 	for (i = 0; i < n; i++) {
-		/* Not flush_delayed_work(): that would not wait for its time. */
+		/* flush_delayed_work() would run the work before its time. */
 		while (timer_pending(&works[i].dwork.timer))
 			schedule_timeout_idle(1);
 		flush_work(&works[i].dwork.work);
@@ -183,7 +183,7 @@ out:
 struct timer_late {
 	s64 *late;
 	u64 n;
-	u64 step;	/* ns from time to time */
+	u64 step;	/* ns between two times */
 	struct completion over;
 };
 
@@ -204,7 +204,10 @@ static int timer_sleeper(void *data)
 	return 0;
 }
 
-/* How late is a thread that sleeps to @n times within @m ms?  Nobody can be sooner. */
+/*
+ * The lateness of a thread that sleeps until @n times within @m ms: the lower bound for all
+ * others.
+ */
 static int timer_late(struct bench *b, u64 n, u64 m)
 {
 	struct timer_late t = { .n = n, .step = div64_u64(m * NSEC_PER_MSEC, n) };
@@ -248,7 +251,7 @@ static int pair_producer(void *data)
 	return 0;
 }
 
-/* One thread queues @n distinct works, one other runs them. */
+/* A thread queues @n distinct works, another thread runs them. */
 static int work_pair(struct bench *b, u64 n, u64 unused)
 {
 	struct bench_pair p = { .n = n };
@@ -322,7 +325,7 @@ static int smp_thread(void *data)
 	return 0;
 }
 
-/* Throughput: @n threads, a CPU each, that queue works on their CPU for @m ms. */
+/* Throughput of @n threads, a CPU each, that queue works on their CPU for @m ms. */
 static int work_smp(struct bench *b, u64 n, u64 m)
 {
 	struct workqueue_struct *wq = alloc_workqueue("wq_bench", 0, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What wq costs.  All keys have 16 bytes; queues have no name, and so no times,
- * unless it says "named".
+ * The cost of wq. All keys have 16 bytes. Queues have no name, and therefore no times, except
+ * in measurements called "named".
  */
 #include <linux/completion.h>
 #include <linux/err.h>
@@ -17,7 +17,7 @@ static const struct wq_params large = { .max_keys = WQ_MAX_KEYS };
 
 #define BENCH_HOUR	(3600LL * NSEC_PER_SEC)
 
-/* Look at the scheduler now and then. */
+/* Reschedule now and then. */
 static void bench_rest(u64 i)
 {
 	if (!(i % BENCH_LAP))
@@ -36,7 +36,7 @@ static int bench_take(struct wq *q)
 {
 	struct wq_item item;
 
-	/* 1: it was added meanwhile, by another thread. */
+	/* 1: another thread added it during processing. */
 	return wq_get(q, &item, 0) ?: min(wq_done(q, &item), 0);
 }
 
@@ -48,13 +48,13 @@ static int bench_add_after(struct wq *q, u64 i, s64 delay)
 	return ret == 1 ? 0 : ret < 0 ? ret : -EBADE;
 }
 
-/* Delays of an hour and more, in no order. */
+/* Delays of an hour and more, in random order. */
 static s64 bench_far(u64 i)
 {
 	return BENCH_HOUR + bench_mix(i) % BENCH_HOUR;
 }
 
-/* add, get and done of one of @n keys, @m times less those that make caches warm. */
+/* add, get and done of one of @n keys, @m times, without the operations that warm the caches. */
 static int cycle(struct bench *b, u64 n, u64 m, const char *name)
 {
 	struct wq *q = wq_create(&(struct wq_params){ .name = name });
@@ -121,11 +121,11 @@ static int cancel(struct wq *q, u64 i)
 	return min(wq_cancel(q, &key, sizeof(key)), 0);
 }
 
-/* From key to key, so that all come once, but not as they were added: a prime. */
+/* The step from key to key, a prime: all keys occur once, in another order than added. */
 #define BENCH_STRIDE	514229
-#define BENCH_MIXED	1000000ULL	/* operations: more would tell nothing new */
+#define BENCH_MIXED	1000000ULL	/* operations: more would not change the result */
 
-/* @n operations of a kind; inlined, so that the kind is known to the compiler. */
+/* @n operations of a kind; inlined, so that the kind is a constant. */
 static __always_inline int ops(struct bench_laps *l, u64 n, struct wq *q,
 			       int (*op)(struct wq *q, u64 i))
 {
@@ -141,7 +141,7 @@ static __always_inline int ops(struct bench_laps *l, u64 n, struct wq *q,
 	return ret;
 }
 
-/* Keys out of @n that are there, in another order. */
+/* Existing keys out of @n, in another order. */
 static int add_mixed(struct bench_laps *l, u64 n, struct wq *q)
 {
 	u64 stride = BENCH_STRIDE % n, most = min(n, BENCH_MIXED), i, k = 0;
@@ -159,7 +159,7 @@ static int add_mixed(struct bench_laps *l, u64 n, struct wq *q)
 	return ret;
 }
 
-/* @n distinct keys: add them, add them again, in another order too, get and done all. */
+/* @n distinct keys: add, add again, also in another order, get and done of all. */
 static int wq_phases(struct bench *b, u64 n, u64 unused)
 {
 	static const char *const name[] = { "add", "again", "mixed", "take" };
@@ -203,7 +203,7 @@ static int wq_delayed(struct bench *b, u64 n, u64 unused)
 			ret = PTR_ERR(q);
 			break;
 		}
-		/* The first one has a thread made. */
+		/* The first delayed key starts the thread. */
 		ret = bench_add_after(q, U64_MAX, BENCH_HOUR) ?: ops(&laps, n, q, add_far);
 		wq_destroy(q);
 	}
@@ -222,7 +222,7 @@ static s64 bench_clock_now(struct wq_clock *clock)
 	return READ_ONCE(container_of(clock, struct bench_clock, clock)->ns);
 }
 
-/* @n delayed keys become due at once, on a clock of ours. */
+/* @n delayed keys become due at once, with a clock that the test sets. */
 static int wq_due(struct bench *b, u64 n, u64 unused)
 {
 	struct bench_clock clock = { .clock.now = bench_clock_now };
@@ -253,7 +253,7 @@ static int wq_due(struct bench *b, u64 n, u64 unused)
 
 struct bench_late {
 	struct wq *q;
-	s64 *due;	/* and then how late it was */
+	s64 *due;	/* then its lateness */
 	u64 n;
 	struct completion over;
 };
@@ -276,7 +276,7 @@ static int late_consumer(void *data)
 	return i == l->n ? 0 : -EBADE;
 }
 
-/* How late are @n keys, delayed by up to @m ms, when a waiting thread has got them? */
+/* The lateness of @n keys that are delayed by up to @m ms, at the get of a waiting thread. */
 static int wq_late(struct bench *b, u64 n, u64 m)
 {
 	struct bench_late l = { .n = n };
@@ -317,7 +317,7 @@ out:
 	return ret;
 }
 
-/* when() of @n keys by turns, @m times. */
+/* when() of @n keys in turn, @m times. */
 static int when(struct bench *b, u64 n, u64 m, struct wq_limiter *l, bool clock)
 {
 	u32 *failures = kvcalloc(n, sizeof(*failures), GFP_KERNEL);
@@ -357,13 +357,13 @@ static int wq_when_exponential(struct bench *b, u64 n, u64 m)
 		    false);
 }
 
-/* With the look at the clock that its bucket needs. */
+/* Includes the clock reading that its bucket needs. */
 static int wq_when_default(struct bench *b, u64 n, u64 m)
 {
 	return when(b, n, m, wq_limiter_default_controller(), true);
 }
 
-/* add_rate_limited of @n keys by turns, @m times, by a limiter that says: at once. */
+/* add_rate_limited of @n keys in turn, @m times, with a limiter of delay 0. */
 static int wq_retry(struct bench *b, u64 n, u64 m)
 {
 	struct wq *q = wq_create(&(struct wq_params){ .limiter = wq_limiter_exponential(0, 0) });
@@ -379,7 +379,7 @@ static int wq_retry(struct bench *b, u64 n, u64 m)
 	for (i = 0, k = 0; i < m && ret >= 0; i++) {
 		struct bench_key key = bench_key(k);
 
-		/* The first n make the keys known. */
+		/* The first n create the entries. */
 		if (i == n)
 			laps_go(&laps);
 		ret = wq_add_rate_limited(q, &key, sizeof(key));
@@ -432,7 +432,7 @@ static int pair_consumer(void *data)
 	return ret;
 }
 
-/* One thread adds @n distinct keys, another gets and does them. */
+/* A thread adds @n distinct keys, another thread gets and finishes them. */
 static int wq_pair(struct bench *b, u64 n, u64 unused)
 {
 	struct bench_pair p = { .n = n };
@@ -467,8 +467,8 @@ out:
 }
 
 /*
- * Memory.  Keys are held from one command to the next, so that the slab's own
- * figures can be read meanwhile.
+ * Memory. Keys stay in the queue from one command to the next, so that the slab statistics can
+ * be read in between.
  */
 static struct {
 	struct wq *q;
@@ -484,7 +484,7 @@ static u64 free_bytes(void)
 	return (u64)i.freeram * i.mem_unit;
 }
 
-/* It failed once, and has nothing to do. */
+/* A retained key: it failed once and is not dirty. */
 static int add_failed(struct wq *q, u64 i)
 {
 	struct bench_key key = bench_key(i);
@@ -516,7 +516,7 @@ static int hold(struct bench *b, u64 n, int (*add)(struct wq *q, u64 i))
 		return ret;
 	}
 	held.n = n;
-	/* The thread, and what each CPU keeps of a cache, are not the keys'. */
+	/* The thread and the per-CPU slab caches do not belong to the keys. */
 	ret = add_far(held.q, U64_MAX);
 	held.free = free_bytes();
 	for (i = 0; i < n && !ret; i++) {
@@ -542,7 +542,7 @@ static int wq_hold_failed(struct bench *b, u64 n, u64 unused)
 	return hold(b, n, add_failed);
 }
 
-/* The keys go, the queue stays: what is left of their memory? */
+/* Removes the keys and keeps the queue: the memory that is left. */
 static int wq_release(struct bench *b, u64 unused, u64 unused2)
 {
 	int ret = 0;
@@ -567,16 +567,16 @@ void bench_wq_exit(void)
 }
 
 /*
- * The worst single operation.  A stall of wq's own, such as a table that is made
- * anew, comes at the same operation in every round; one of the machine's does not.
- * So of each operation the least of all rounds counts, and then the most of all
- * operations.  Beside it: the worst of the best round, without the operations that
- * an interrupt of this kernel fell into; the host's are in there.
+ * The slowest single operation. A stall in wq itself, for instance when the table grows, occurs
+ * at the same operation in every round. A stall of the machine does not. So the result is the
+ * maximum over all operations of the minimum over all rounds. A second result is the maximum of
+ * the best round without operations that an interrupt of this kernel hit; it includes
+ * interrupts of the host.
  */
 struct bench_worst {
 	struct bench_array least;	/* u32: ns of each operation */
-	u64 round;			/* the most of the present round */
-	u64 best;			/* the least of those */
+	u64 round;			/* maximum of the current round */
+	u64 best;			/* minimum of these maxima */
 };
 
 static void worst_note(struct bench_worst *w, u64 i, u64 ns, bool interrupted)
@@ -608,7 +608,7 @@ static void worst_tell(struct bench *b, struct bench_worst *w, const char *name,
 	bench_tell(b, text, w->best, 1);
 }
 
-/* What the measuring itself, and the machine, have for a worst. */
+/* The maximum of the measurement itself and the machine. */
 static int nothing(struct wq *q, u64 i)
 {
 	return 0;
@@ -617,7 +617,7 @@ static int nothing(struct wq *q, u64 i)
 static const struct {
 	const char *name;
 	int (*op)(struct wq *q, u64 i);
-	u64 most;	/* operations: more of these would tell nothing new */
+	u64 most;	/* operations: more would not change the result */
 } worst_ops[] = {
 	{ "nothing", nothing, 1000000 },
 	{ "add", add_new, U64_MAX },
@@ -627,7 +627,7 @@ static const struct {
 	{ "cancel", cancel, U64_MAX },
 };
 
-/* The worst of @n operations each, of @m rounds. */
+/* The maximum of @n operations of each kind, in @m rounds. */
 static int wq_worst(struct bench *b, u64 n, u64 m)
 {
 	struct bench_worst w[ARRAY_SIZE(worst_ops)] = {};
@@ -668,8 +668,8 @@ static int wq_worst(struct bench *b, u64 n, u64 m)
 }
 
 /*
- * Throughput: @n threads, a CPU each, that add, get and do keys for @m ms, of one
- * queue or of one each.  They share 1,000 keys, but none adds another's.
+ * Throughput of @n threads, a CPU each, that add, get and finish keys for @m ms, with one queue
+ * for all or one each. They share 1,000 keys; each key is added by one thread only.
  */
 struct bench_smp {
 	struct wq *q;
@@ -695,8 +695,8 @@ static int smp_thread(void *data)
 			if (++k >= s->keys)
 				k = 0;
 			/*
-			 * Where another thread holds the key, and has no CPU, there may
-			 * be nothing to get: that was none of the operations then.
+			 * If another thread holds the key and was preempted, get finds nothing.
+			 * Such a round does not count as an operation.
 			 */
 			ret = min(wq_add(s->q, &key, sizeof(key)), 0) ?: bench_take(s->q);
 			if (ret == -EAGAIN)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What /dev/wq costs a process, and what a POSIX message queue, a pipe and beanstalkd
- * cost it for as many bytes.  One process does both ends, one after the other, so that no
- * scheduler is measured.
+ * The cost of /dev/wq for a process, compared with a POSIX message queue, a pipe and beanstalkd
+ * for as many bytes. One process is both producer and consumer, in turn, so that the scheduler
+ * is not measured.
  *
- *	user MEASUREMENT N M	says "each NS", as bench_main.c does
+ * "user MEASUREMENT N M" prints "each NS", as bench_main.c does.
  */
 #include <errno.h>
 #include <error.h>
@@ -27,7 +27,7 @@ static void check(bool good, const char *what)
 		error(1, errno, "%s", what);
 }
 
-/* The key with this number; printing it would cost more than what is measured. */
+/* The key with this number. Formatting it would cost more than the measured call. */
 static const void *key_of(long i)
 {
 	static struct {
@@ -60,7 +60,7 @@ static int queue(void)
 	return q;
 }
 
-/* add, get, done of one of @n keys: three calls, @m times. */
+/* add, get and done of one of @n keys: three calls, @m times. */
 static void one(long n, long m)
 {
 	struct wq_item item;
@@ -75,7 +75,7 @@ static void one(long n, long m)
 	tell(now() - start, m);
 }
 
-/* The same by two calls: done and the next get are one. */
+/* The same work with two calls: add and done_get. */
 static void next(long n, long m)
 {
 	struct wq_item item = { .token = 0 };
@@ -89,7 +89,7 @@ static void next(long n, long m)
 	tell(now() - start, m);
 }
 
-/* The same for arrays of @n keys, until it were @m. */
+/* The same work with arrays of @n keys, @m keys in all. */
 static void array(long n, long m)
 {
 	struct wq_batch add = WQ_BATCH_INIT, got = WQ_BATCH_INIT;
@@ -107,7 +107,7 @@ static void array(long n, long m)
 	tell(now() - start, m / n * n);
 }
 
-/* add of @n keys that are there, in arrays of @m, which are made beforehand. */
+/* add of @n existing keys in arrays of @m, which are built in advance. */
 static void again(long n, long m)
 {
 	long arrays = n / m;
@@ -169,7 +169,7 @@ static void through_pipe(long n, long m)
 	tell(now() - start, m);
 }
 
-/* Sends @text and reads the answer, which is to start with @expect and end with @end lines. */
+/* Sends @text and reads the reply, which must start with @expect and end with @end lines. */
 static char *ask(int fd, const char *text, const char *expect, int lines)
 {
 	static char answer[512];
@@ -189,7 +189,10 @@ static char *ask(int fd, const char *text, const char *expect, int lines)
 	return answer;
 }
 
-/* put, reserve, delete of a job of @n bytes, @m times, at the beanstalkd of BEANSTALKD_SOCKET. */
+/*
+ * put, reserve and delete of a job of @n bytes, @m times, with the beanstalkd at
+ * BEANSTALKD_SOCKET.
+ */
 static void beanstalkd(long n, long m)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a program calls that is no verb of /dev/wq: its files opened, closed, waited for,
- * passed on, and looked at from outside; and what files of other kinds can do.
+ * The calls of a program other than verbs of /dev/wq: opening, closing, polling and passing its
+ * files, reading debugfs and fdinfo, and calls on files of other kinds.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,8 +25,8 @@
 #include "exec.h"
 
 static int slot[FUZZ_SLOTS];
-static int epoll_fd, sockets[2];	/* -1 until they are wanted */
-static int kept[FUZZ_CALLS];		/* files of debugfs that stay open */
+static int epoll_fd, sockets[2];	/* -1 until a program uses them */
+static int kept[FUZZ_CALLS];		/* open files of debugfs */
 static unsigned int nkept;
 
 static const __u32 poll_events[] = {
@@ -222,7 +222,7 @@ __s32 do_file(struct task *t, const struct call *c)
 	begin(t);
 	p = mmap(NULL, PAGE, PROT_READ, c->arg[A_HOW] == 14 ? MAP_SHARED : MAP_PRIVATE, fd, 0);
 	if (p != MAP_FAILED)
-		fault(t, "it can be mapped");
+		fault(t, "mmap succeeded");
 	return end(t, p == MAP_FAILED ? -1 : 0);
 }
 
@@ -230,7 +230,7 @@ static void text_check(struct task *t, const char *s, ssize_t n)
 {
 	for (ssize_t i = 0; i < n; i++)
 		if ((s[i] < ' ' && s[i] != '\n' && s[i] != '\t') || s[i] > '~')
-			fault(t, "byte 0x%02x in a text", (__u8)s[i]);
+			fault(t, "byte 0x%02x in text", (__u8)s[i]);
 }
 
 __s32 do_fdinfo(struct task *t, const struct call *c)
@@ -256,7 +256,7 @@ __s32 do_debugfs(struct task *t, const struct call *c)
 
 	snprintf(path, sizeof(path), "/sys/kernel/debug/wq/%.*s/%s", WQ_NAME_MAX,
 		 PICK(names, c->arg[A_NAME]), how & 1 ? "metrics" : "state");
-	/* Never what is above it. */
+	/* Never the files above it. */
 	if (strchr(PICK(names, c->arg[A_NAME]), '/'))
 		return 0;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -271,7 +271,7 @@ __s32 do_debugfs(struct task *t, const struct call *c)
 	return ret < 0 ? ret : 0;
 }
 
-/* Its own user again, or another one, for this thread alone. */
+/* Changes the user of this thread alone: its own user again, or another one. */
 __s32 do_uid(struct task *t, const struct call *c)
 {
 	uid_t id = c->arg[A_HOW] % 3 ? 999 + c->arg[A_HOW] % 3 : 0;
@@ -297,7 +297,7 @@ __s32 do_sleep(struct task *t, const struct call *c)
 	return 0;
 }
 
-/* The file is on its way until the program's end, and the sockets go with it. */
+/* The file is in flight until the end of the program, which closes the sockets. */
 __s32 do_pass(struct task *t, const struct call *c)
 {
 	char control[CMSG_SPACE(sizeof(int))] = "", byte = 0;

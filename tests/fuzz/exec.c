@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The worker: runs programs, and looks at what comes of them.
+ * The worker: runs programs and checks their results.
  *
- * It has two threads that make calls, and forks children that do.  Each has memory of
- * its own for what it hands to the kernel: areas between two holes, so that whatever
- * lies there can end right before one.  Nobody is blocked for longer than TICK_NS
- * without a signal; who needs more than a signal, a drain, goes into a child that is
- * killed.  Only a hang is left to the fuzzer.
+ * The worker has two threads that make calls, and forks children that make calls. Each has its
+ * own memory for arguments: areas between two unmapped pages, so that any argument can end
+ * right before unmapped memory. No call blocks for longer than TICK_NS without a signal. A call
+ * that only a kill ends, a drain, runs in a child that is killed. The fuzzer handles hangs.
  *
- * What is held against the kernel here, beside what it notices itself:
- *  - an errno that the ABI's header doesn't know;
- *  - memory changed that a verb should only read, or beyond what it should write;
- *  - bytes told that look like poison of freed or fresh memory, or like an address;
- *  - records, rows, counts and figures that contradict each other;
- *  - bytes in debugfs or fdinfo that are no text.
+ * In addition to the checkers of the kernel, these are errors:
+ *
+ * - an errno that is not in the ABI's header;
+ * - a change of memory that a verb should only read, or beyond the memory that it should write;
+ * - output that looks like poison of freed or new memory, or like an address;
+ * - records, counts and statistics that contradict each other;
+ * - bytes in debugfs or fdinfo that are not text.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -75,11 +75,11 @@ static const struct {
 	const char *name;
 } errors[] = {
 #define E(name)	{ name, #name }
-	/* Those that the ABI's header knows. */
+	/* The errnos in the ABI's header. */
 	E(EINVAL), E(E2BIG), E(ERANGE), E(ENOTTY), E(EFAULT), E(ENOSPC), E(ENOMEM),
 	E(ENOTCONN), E(EISCONN), E(EACCES), E(EPERM), E(ENOENT), E(EEXIST), E(ESTALE),
 	E(ESHUTDOWN), E(EAGAIN), E(ETIMEDOUT), E(EMSGSIZE), E(EINTR), E(ECANCELED),
-	/* And that of a slot without a file. */
+	/* The errno of a slot without a file. */
 	E(EBADF),
 #undef E
 };
@@ -100,7 +100,7 @@ static __u64 now_ns(void)
 	return ts.tv_sec * SEC + ts.tv_nsec;
 }
 
-/* What a call takes is measured by the cheapest clock: a system call costs as much. */
+/* The cheapest clock measures a call, because a system call takes about as long. */
 static __u64 ticks(void)
 {
 	return __builtin_ia32_rdtsc();
@@ -123,7 +123,7 @@ static void fail_nth(struct task *t, unsigned int n)
 	char text[16];
 	int len = snprintf(text, sizeof(text), "%u", n);
 
-	/* It may hit this very write. */
+	/* The fault may hit this write. */
 	for (int i = 0; t->fail_fd >= 0 && i < 3; i++)
 		if (pwrite(t->fail_fd, text, len, 0) == len)
 			break;
@@ -139,8 +139,9 @@ void tick_block(int how)
 }
 
 /*
- * No signals while a copy sleeps: User-mode Linux 6.1 would spin on the fault.  Nor where
- * something is to fail: it may be the copy of the signal's frame, and the worker dies.
+ * No signals while a copy sleeps, because User-mode Linux 6.1 would spin on the fault. No
+ * signals while a fault is pending either: the copy of the signal frame could fail, which would
+ * kill the worker.
  */
 bool is_delicate(const struct call *c)
 {
@@ -149,13 +150,13 @@ bool is_delicate(const struct call *c)
 	       c->arg[A_LIMITS_AT] == PTR_PAUSE;
 }
 
-/* Around the one system call that a call of the program is. */
+/* Called before and after the system call of a program's call. */
 void begin(struct task *t)
 {
 	if (is_delicate(t->call))
 		tick_block(SIG_BLOCK);
 	t->began = ticks();
-	/* Last, for it counts whatever the thread does. */
+	/* Last, because the fault counts all allocations and copies of the thread. */
 	if (t->call->arg[A_FAIL])
 		fail_nth(t, t->call->arg[A_FAIL]);
 }
@@ -181,7 +182,7 @@ static void child_end(pid_t pid, __s64 patience)
 	int fd = syscall(SYS_pidfd_open, pid, 0);
 	struct pollfd p = { fd, POLLIN, 0 };
 
-	/* A tick ends each wait. */
+	/* A tick ends every wait. */
 	while (fd >= 0 && !p.revents && (now = now_ns()) < until) {
 		struct timespec ts = { .tv_nsec = until - now };
 
@@ -194,7 +195,7 @@ static void child_end(pid_t pid, __s64 patience)
 		;
 }
 
-/* In the child: its trace is the third. */
+/* In the child, which uses the third trace. */
 static void child_begin(struct task *t)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -253,7 +254,7 @@ static void run_call(struct task *t, __u32 i)
 	o->ran = true;
 }
 
-/* The next calls are a child's. */
+/* A child makes the following calls. */
 static __u32 run_fork(struct task *t, __u32 i)
 {
 	const struct call *c = &shared->prog.call[i];
@@ -297,7 +298,7 @@ static void *racer_main(void *unused)
 			;
 		run_call(t, racer.call[racer.next++]);
 		if (racer.next == racer.n) {
-			/* What it is at the start of a program. */
+			/* The value at the start of a program. */
 			syscall(SYS_setresuid, -1, 0, -1);
 			syscall(SYS_setresgid, -1, 0, -1);
 		}
@@ -413,7 +414,7 @@ void worker(int go, int ready)
 	_exit(0);
 }
 
-/* ---- what must be as it was ---- */
+/* ---- what must be as before ---- */
 
 static int bind_private(__u32 max_keys)
 {
@@ -430,7 +431,7 @@ static int bind_private(__u32 max_keys)
 	return fd;
 }
 
-/* A user who has nothing may have all that a user may. */
+/* A user without queues may use the whole quota. */
 static int limits_of_user(void)
 {
 	struct wq_info info = { .size = sizeof(info) };
@@ -453,10 +454,10 @@ static int limits_of_user(void)
 const char *limits_check(void)
 {
 	static const char * const why[] = {
-		NULL, "the limits of a user can't be looked at",
-		"a user without queues can't have all the keys that a user may",
-		"a user without queues can't have all the queues that a user may",
-		"a user can have more queues than a user may",
+		NULL, "the limits of a user can't be read",
+		"the quota of keys of a user without queues is not free",
+		"the quota of queues of a user without queues is not free",
+		"a user can exceed the quota of queues",
 	};
 	pid_t pid = fork();
 	int status;

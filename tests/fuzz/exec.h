@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the files of the worker share. */
+/* Shared by the files of the worker. */
 #ifndef EXEC_H
 #define EXEC_H
 
@@ -11,10 +11,10 @@
 #define MS		1000000LL
 #define SEC		1000000000LL
 
-/* From a table, by a byte: its last entry, where it is too large. */
+/* The entry of a table for a byte; the last entry if the byte is too large. */
 #define PICK(table, i)	((table)[(i) < ARRAY_SIZE(table) ? (i) : ARRAY_SIZE(table) - 1])
 
-/* Memory between two holes. */
+/* Memory between two unmapped pages. */
 struct area {
 	char *at;
 	size_t size;
@@ -24,18 +24,18 @@ enum { ARG, KEYS, RESULTS, NEXT, LIMITS, AREAS };
 
 extern const size_t area_sizes[AREAS];
 
-#define FILL		0xc3	/* what is in memory that the kernel may write */
+#define FILL		0xc3	/* the content of memory that the kernel may write */
 
-/* A thing in the caller's memory, as it was handed to the kernel. */
+/* An argument in the caller's memory, as passed to the kernel. */
 struct spot {
 	char *user;
-	const char *image;	/* what was there before */
+	const char *image;	/* the content before the call */
 	size_t len;
-	size_t seen;		/* bytes that we can look at afterwards */
+	size_t seen;		/* bytes that can be checked afterwards */
 	bool guarded;
 };
 
-/* Who makes calls: a thread, or a child of one. */
+/* A task that makes calls: a thread, or its child. */
 struct task {
 	int nr;
 	struct area area[AREAS];
@@ -43,7 +43,7 @@ struct task {
 	struct area readonly;
 	char *readonly_alias;
 	struct area pausing;
-	char *pausing_shadow;	/* what comes to be in the part that pauses */
+	char *pausing_shadow;	/* the final content of the part that pauses */
 	int fail_fd;
 	const struct call *call;
 	struct outcome *outcome;
@@ -53,35 +53,35 @@ struct task {
 	bool self;		/* one of them is the struct itself */
 	__u64 cursor;
 	__u32 last_size, last_count;
-	__u64 last[WQ_MAX_OUT / 8];	/* what get told last */
+	__u64 last[WQ_MAX_OUT / 8];	/* the output of the last get */
 };
 
 typedef __s32 do_call(struct task *t, const struct call *c);
 
 /* ---- exec.c ---- */
 
-#define TASKS	(FUZZ_TASKS - 1)	/* a child goes by a copy of its parent's */
+#define TASKS	(FUZZ_TASKS - 1)	/* a child uses a copy of its parent's */
 
 extern struct task tasks[TASKS];
 
 void die(const char *what) __attribute__((noreturn));
-/* What is wrong with what the kernel did; only the first of a program is kept. */
+/* Reports an error of the kernel; only the first of a program is stored. */
 void fault(struct task *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The one system call that a call of the program is; 0 or more, or a negative errno. */
+/* The system call of a program's call: 0 or more, or a negative errno. */
 #define CALL(t, expr)	(begin(t), end(t, expr))
 void begin(struct task *t);
 __s32 end(struct task *t, long ret);
 bool is_delicate(const struct call *c);
 void tick_block(int how);
-/* In a child of its own, which is killed after a while. */
+/* Runs in a child of its own, which is killed after a while. */
 void fork_for(struct task *t, void (*fn)(struct task *t, void *arg), void *arg);
 
 /* ---- mem.c ---- */
 
 void task_init(struct task *t, int nr);
 void pager_start(void);
-/* Put the first @len bytes of an area's image there, or elsewhere. */
+/* Puts the first @len bytes of an area's image there, or elsewhere. */
 struct spot place(struct task *t, int area, __u8 where, size_t len);
 void spot_check(struct task *t, const struct spot *s, size_t from, const char *what);
 void leak_check(struct task *t, const struct spot *s, size_t n, const char *what);

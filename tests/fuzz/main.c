@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The fuzzer: what to run next, what to keep, and when the worker hangs.
+ * The fuzzer: selects the next program, stores programs, and detects hangs.
  *
  *	wqfuzz [-t SECONDS] [-s SEED] [-o DIR] FILE...	fuzz, beginning with these programs
- *	wqfuzz -r [-n TIMES] [-v] [-o DIR] FILE...	run these programs, and that's all
- *	wqfuzz -m [-o DIR] FILE...			those of them that are needed for
- *							all that they reach, as DIR/corpus
+ *	wqfuzz -r [-n TIMES] [-v] [-o DIR] FILE...	only run these programs
+ *	wqfuzz -m [-o DIR] FILE...			write the smallest set of these programs
+ *							that has all their coverage to DIR/corpus
  *
- * A program is kept when it reaches what none before did: a basic block of wq, a way
- * from one block to another, or an answer (an errno of a verb).
+ * A program is stored if it reaches new coverage: a basic block of wq, an edge between two
+ * blocks, or a result (an errno of a verb).
  *
- * DIR gets last.N, the programs that ran last, each before it runs, so that they are
- * there when the kernel isn't any more; corpus; pcs, the blocks reached; and
- * finding.N, programs after which something was wrong.
+ * DIR gets:
+ *  - last.N, the latest programs, each written before it runs, so that a crash of the kernel
+ *    does not lose them;
+ *  - corpus;
+ *  - pcs, the reached blocks;
+ *  - finding.N, the programs that failed a check.
  */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -34,14 +37,14 @@
 
 #include "fuzz.h"
 
-#define LAST		16	/* programs whose text is kept while they run */
-#define TEXT		4096	/* bytes of a program's */
+#define LAST		16	/* programs whose text is stored before they run */
+#define TEXT		4096	/* bytes of a program's text */
 #define KEPT		4096	/* programs of the corpus */
-#define FINDINGS	10	/* after which there's no use in going on */
+#define FINDINGS	10	/* the run ends after so many */
 #define EDGES		(1 << 20)
 #define ERRNOS		200
-#define HANG_MS		4000	/* this long for a program; then it is killed */
-#define DEATH_MS	20000	/* and this long to die */
+#define HANG_MS		4000	/* time limit of a program, which is then killed */
+#define DEATH_MS	20000	/* time limit of a killed program to end */
 
 struct shared *shared;
 __u64 *trace[FUZZ_TASKS];
@@ -50,31 +53,31 @@ int trace_fd[FUZZ_TASKS] = { -1, -1, -1 };
 static const char *dir = ".";
 static int dir_fd;
 static bool verbose;
-static __u64 text_from;		/* where wq's code is */
+static __u64 text_from;		/* the address of wq's code */
 
 static pid_t worker_pid;
 static int go_fd, ready_fd;
 
-/* Those with a title stay, whatever else reaches as much. */
+/* Programs with a title stay in the corpus, even if others reach as much. */
 static struct entry {
 	struct prog prog;
 	char title[128];
 } corpus[KEPT];
 static __u32 ncorpus;
 
-/* What was reached: blocks of code, ways between two of them, and answers. */
+/* Coverage: blocks of code, edges between two blocks, and results (errnos of verbs). */
 static __u8 pc_seen[FUZZ_TEXT], edge_seen[EDGES], answer_seen[OPS][ERRNOS];
 static __u32 npcs, nanswers;
 static __u64 nruns, nhangs;
 static unsigned int nfindings;
 
-/* What a program reached that was new; as long as anybody wants to know. */
+/* The new coverage of the program that ran last. */
 static struct news {
 	__u32 n;
 	struct { __u8 *at; bool edge; } what[16384];
 } news;
 
-/* The longest call of each op, where it was not told to wait. */
+/* The longest call of each op that may not wait. */
 static struct {
 	__u64 ns, blocks;
 } worst[OPS];
@@ -118,7 +121,7 @@ static void worker_start(void)
 	ready_fd = ready[0];
 }
 
-/* Where its threads are. */
+/* Prints the stacks of its threads. */
 static void worker_tell(void)
 {
 	char cmd[128];
@@ -130,7 +133,7 @@ static void worker_tell(void)
 		printf("(unknown)\n");
 }
 
-/* With all its children, which are ours from then on. */
+/* Kills it with all its children, which are then reparented to this process. */
 static void worker_kill(void)
 {
 	__u64 until = now_ms() + DEATH_MS;
@@ -153,7 +156,7 @@ static void worker_kill(void)
 			usleep(1000);
 		kill(-worker_pid, SIGKILL);
 	}
-	printf("fuzz: a process can't be killed; where it is:\n");
+	printf("fuzz: a process can't be killed; its stacks:\n");
 	worker_tell();
 	exit(1);
 }
@@ -182,7 +185,10 @@ static void prog_save(const char *name, const struct prog *p, const char *title)
 		die(name);
 }
 
-/* A program that is about to run, in a file that the host has it in before it does. */
+/*
+ * Stores a program before it runs, in a file on the host, so that a crash of the kernel does
+ * not lose it.
+ */
 static void prog_note(const struct prog *p)
 {
 	static int fds[LAST];
@@ -195,7 +201,7 @@ static void prog_note(const struct prog *p)
 		fds[i] = openat(dir_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	}
 	n = prog_text(text, sizeof(text), p, "");
-	/* Blank lines are none. */
+	/* A program has no blank lines. */
 	memset(text + n, '\n', sizeof(text) - n);
 	if (pwrite(fds[i], text, sizeof(text), 0) != sizeof(text) ||
 	    sync_file_range(fds[i], 0, sizeof(text), SYNC_FILE_RANGE_WRITE |
@@ -209,7 +215,7 @@ static void finding(const struct prog *p, const char *what)
 	char name[32], kind[sizeof(shared->fault)];
 	size_t n = 0;
 
-	/* The same with other figures is the same. */
+	/* Findings that differ in numbers only count as one. */
 	for (const char *s = what; *s; s++)
 		if (!isdigit(*s))
 			kind[n++] = *s;
@@ -225,7 +231,7 @@ static void finding(const struct prog *p, const char *what)
 	fflush(stdout);
 }
 
-/* Run a program; its outcome is in *shared then.  False: it hung, and was killed. */
+/* Runs a program and leaves its results in *shared. Returns false if it hung and was killed. */
 static bool run(const struct prog *p)
 {
 	struct pollfd pfd = { .events = POLLIN };
@@ -302,7 +308,7 @@ static void note(__u8 *at, bool edge)
 	}
 }
 
-/* What the last run reached, and what of it is new. */
+/* Records the coverage of the last run, and which part of it is new. */
 static void notice(void)
 {
 	const struct prog *p = &shared->prog;
@@ -346,7 +352,7 @@ static __u64 longest_of(enum op op)
 	return ns;
 }
 
-/* One run may just have been interrupted by the machine: the shortest of some counts. */
+/* The shortest of several runs counts, because the machine may interrupt a run. */
 static void clock_calls(const struct prog *p)
 {
 	for (enum op op = 0; op < OPS; op++) {
@@ -364,7 +370,7 @@ static void clock_calls(const struct prog *p)
 	}
 }
 
-/* Run @p; which of @what does it reach?  Those that it does go first. */
+/* Runs @p and moves the parts of @what that it reaches to the front; returns their number. */
 static __u32 reached_of(const struct prog *p, struct news *what)
 {
 	__u32 n = 0;
@@ -385,7 +391,7 @@ static __u32 reached_of(const struct prog *p, struct news *what)
 	return n;
 }
 
-/* Whatever a program can do without is taken away. */
+/* Removes all calls and arguments that the coverage does not need. */
 static void shrink(struct prog *p, struct news *what)
 {
 	struct prog less;
@@ -408,7 +414,7 @@ static void shrink(struct prog *p, struct news *what)
 	}
 }
 
-/* After a run: keep the program if it reached something new, and does so again. */
+/* After a run: stores the program if it reached new code and does so again. */
 static void keep(const struct prog *p)
 {
 	struct news what = news;
@@ -417,7 +423,7 @@ static void keep(const struct prog *p)
 
 	if (!what.n || ncorpus == KEPT)
 		return;
-	/* Only what comes again is worth to be kept. */
+	/* Only reproducible coverage counts. */
 	what.n = reached_of(p, &what);
 	if (!what.n)
 		return;
@@ -428,7 +434,7 @@ static void keep(const struct prog *p)
 	corpus[ncorpus++].prog = small;
 }
 
-/* ---- in between: nothing may be left of programs that ended ---- */
+/* ---- between programs: nothing may be left of those that ended ---- */
 
 static long module_users(void)
 {
@@ -458,7 +464,7 @@ static bool queues_left(void)
 
 static void settle_check(const struct prog *last)
 {
-	/* Files in flight through a socket are closed by a kernel thread. */
+	/* A kernel thread closes files in flight through a socket. */
 	for (int i = 0; i < 100 && module_users(); i++)
 		usleep(20000);
 	if (module_users())
@@ -467,7 +473,7 @@ static void settle_check(const struct prog *last)
 		finding(last, "a queue is left");
 }
 
-/* ---- telling ---- */
+/* ---- output ---- */
 
 static void progress(__u64 ms)
 {
@@ -521,7 +527,7 @@ static void summary(void)
 	fflush(stdout);
 }
 
-/* ---- what there is to do ---- */
+/* ---- the modes ---- */
 
 static void tell(const struct prog *p, const char *title)
 {
@@ -561,7 +567,7 @@ static __u32 corpus_read(char **files, bool told)
 			if (told && verbose)
 				tell(&p, title);
 			if (told && (!done || nfindings > before)) {
-				printf("not ok %u %s%s\n", n + 1, title, done ? "" : ": it hangs");
+				printf("not ok %u %s%s\n", n + 1, title, done ? "" : ": hangs");
 				bad++;
 			}
 			if (!told && title[0] && ncorpus < KEPT) {
@@ -590,7 +596,10 @@ static void fuzz(__u64 seconds)
 	struct prog p;
 
 	while ((now = now_ms()) < start + seconds * 1000 && nfindings < FINDINGS) {
-		/* A fresh one now and then; else the later ones have more to give. */
+		/*
+		 * A new program now and then, otherwise a stored one, and more often a recent
+		 * one.
+		 */
 		if (!ncorpus || !fuzz_below(20)) {
 			prog_make(&p);
 		} else {
@@ -617,7 +626,7 @@ static void fuzz(__u64 seconds)
 	progress(now - start);
 }
 
-/* What one program reaches: blocks and answers. */
+/* The coverage of a program: blocks and results. */
 struct reach {
 	__u32 n;
 	__u8 **at;
@@ -664,7 +673,10 @@ static bool is_known(const struct entry *e)
 	return false;
 }
 
-/* Those with a title, and those that reach what those before don't, most of it first. */
+/*
+ * Writes the programs with a title, and then those that add coverage, the largest addition
+ * first.
+ */
 static void minimise(char **files)
 {
 	static struct entry all[KEPT];
@@ -707,7 +719,7 @@ static void minimise(char **files)
 		if (most)
 			minimise_keep(&all[at], &reach[at]);
 	} while (most);
-	printf("fuzz: %u programs instead of %u reach %u blocks and %u answers\n", ncorpus, n,
+	printf("fuzz: %u programs of %u reach %u blocks and %u answers\n", ncorpus, n,
 	       npcs, nanswers);
 }
 
@@ -762,7 +774,7 @@ int main(int argc, char **argv)
 	fuzz_seed(seed);
 	trace_open();
 	if (!trace[0])
-		printf("fuzz: no kcov here, or no wq.ko: programs run without guidance\n");
+		printf("fuzz: no kcov, or no wq.ko: programs run without coverage\n");
 
 	if (less) {
 		minimise(argv + optind);

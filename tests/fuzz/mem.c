@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory of the worker: where what it hands to the kernel lies, and whether it is as it
- * should be afterwards.
+ * Memory of the worker: the arguments of calls, and the comparison of their content afterwards.
  *
- * Each thread has areas of its own, between two holes, so that whatever lies in one can end
- * right before a hole.  What is to be in memory is first made in an area's image, and can
- * so be compared with what is there later.
+ * Each thread has its own areas between unmapped pages, so that any argument can end right
+ * before unmapped memory. The content is built in an image of the area first, with which the
+ * memory is compared after the call.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -22,12 +21,12 @@
 
 #include "exec.h"
 
-#define GUARD		64	/* bytes ahead of a thing that stay FILL */
+#define GUARD		64	/* bytes before an argument that must stay FILL */
 #define PAUSE_NS	(1 * MS)
 #define READONLY_SIZE	(64 * KIB)
 #define PAUSED_SIZE	(64 * KIB)	/* bytes of the pausing area that pause */
 
-/* Where memory of the kernel is in User-mode Linux, with up to 2 GiB. */
+/* The kernel's memory in User-mode Linux, up to 2 GiB. */
 #define KERNEL_FROM	0x60000000ULL
 #define KERNEL_TO	0xf0000000ULL
 
@@ -88,7 +87,7 @@ static char *paused_part(const struct task *t)
 	return t->pausing.at + t->pausing.size - PAUSED_SIZE;
 }
 
-/* All but its first bytes lie where a copy has to wait, anew for each page. */
+/* All but the first bytes are in pages where a copy waits, once for each page. */
 static char *place_pausing(struct task *t, const char *image, size_t len)
 {
 	size_t before = len < 16 ? 0 : 8;
@@ -128,7 +127,7 @@ struct spot place(struct task *t, int area, __u8 where, size_t len)
 		s.user = (char *)-8L;
 		return s;
 	case PTR_SELF:
-		/* The struct lies at the end of its area. */
+		/* The struct is at the end of its area. */
 		s.user = t->area[ARG].at + t->area[ARG].size - 64;
 		t->self = true;
 		return s;
@@ -161,13 +160,13 @@ struct spot place(struct task *t, int area, __u8 where, size_t len)
 	return s;
 }
 
-/* Did the kernel leave alone what it should, from byte @from on? */
+/* Checks that the kernel did not change bytes from @from on. */
 void spot_check(struct task *t, const struct spot *s, size_t from, const char *what)
 {
 	static const char fill[GUARD] = { [0 ... GUARD - 1] = (char)FILL };
 
 	if (s->guarded && memcmp(s->user - GUARD, fill, GUARD))
-		fault(t, "memory ahead of %s was written", what);
+		fault(t, "memory before %s was written", what);
 	for (; from < s->seen; from++) {
 		if (s->user[from] != s->image[from]) {
 			fault(t, "byte %zu of %s was written", from, what);
@@ -184,7 +183,7 @@ __u32 load32(const void *p)
 	return x;
 }
 
-/* Not for times: some look like an address. */
+/* Not for times, because some look like an address. */
 void address_check(struct task *t, const char *user, size_t n, const char *what)
 {
 	__u64 word;
@@ -192,11 +191,11 @@ void address_check(struct task *t, const char *user, size_t n, const char *what)
 	for (size_t i = 0; i + sizeof(word) <= n; i += sizeof(word)) {
 		memcpy(&word, user + i, sizeof(word));
 		if (word >= KERNEL_FROM && word < KERNEL_TO)
-			fault(t, "0x%llx told in %s: an address?", (unsigned long long)word, what);
+			fault(t, "0x%llx in %s looks like an address", (unsigned long long)word, what);
 	}
 }
 
-/* Do the first @n bytes, where they were written, look like memory that nobody wrote? */
+/* Whether the first @n bytes, as far as the kernel wrote them, look like uninitialised memory. */
 void leak_check(struct task *t, const struct spot *s, size_t n, const char *what)
 {
 	static const __u32 poison[] = { 0x6b6b6b6b, 0x5a5a5a5a, 0xfefefefe, 0xcccccccc };
@@ -208,11 +207,11 @@ void leak_check(struct task *t, const struct spot *s, size_t n, const char *what
 
 		for (size_t k = 0; k < ARRAY_SIZE(poison); k++)
 			if (now == poison[k] && load32(s->image + i) != now)
-				fault(t, "poison 0x%x told in %s at byte %zu", now, what, i);
+				fault(t, "poison 0x%x in %s at byte %zu", now, what, i);
 	}
 }
 
-/* Who copies through a page that pauses gets it after a while. */
+/* Provides the page to a copy that waits for it, after a while. */
 static void *pager_main(void *unused)
 {
 	struct timespec ts = { .tv_nsec = PAUSE_NS };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Programs: their text, and how they are made and changed.
+ * Programs: their text, generation and mutation.
  *
- * As text a call is a line: its name, and those arguments that are not 0.  A blank
- * line ends a program; the comment above it is its title.
+ * The text of a call is a line with its name and the arguments that are not 0. A blank line
+ * ends a program; the comment above a program is its title.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static const char * const arg_names[ARGS] = {
 	[A_CURSOR] = "cursor", [A_EACH] = "each", [A_EVENTS] = "events",
 };
 
-/* The tables behind these are in verbs.c and calls.c; a value beyond a table is its last one. */
+/* verbs.c and calls.c have the tables for these; a value beyond a table is its last entry. */
 const __u8 arg_values[ARGS] = {
 	[A_THREAD] = 2, [A_FAIL] = 64, [A_FD] = FUZZ_SLOTS, [A_FD2] = FUZZ_SLOTS,
 	[A_HOW] = 16, [A_ARG] = PTR_VALUES, [A_SIZE] = 16, [A_FLAGS] = 12, [A_RESERVED] = 8,
@@ -87,7 +87,7 @@ const __u64 op_args[OPS] = {
 	[OP_PASS] = ANY | B(A_FD),
 };
 
-/* How often an op is chosen. */
+/* The weight of an op. */
 static const __u8 op_weight[OPS] = {
 	[OP_OPEN] = 10, [OP_BIND] = 12, [OP_ADD] = 22, [OP_GET] = 20, [OP_DONE] = 20,
 	[OP_TOUCH] = 6, [OP_STAT] = 5, [OP_QUERY] = 6, [OP_CANCEL] = 6, [OP_FORGET] = 4,
@@ -97,7 +97,7 @@ static const __u8 op_weight[OPS] = {
 	[OP_UID] = 2, [OP_SLEEP] = 4, [OP_PASS] = 1,
 };
 
-/* ---- chance: splitmix64 ---- */
+/* ---- random numbers: splitmix64 ---- */
 
 static __u64 random_state;
 
@@ -125,13 +125,13 @@ static bool one_in(__u32 n)
 	return !fuzz_below(n);
 }
 
-/* ---- making and changing ---- */
+/* ---- generation and mutation ---- */
 
 static __u8 arg_random(enum arg a)
 {
 	__u8 v = fuzz_below(arg_values[a]);
 
-	/* Thousands of keys take long. */
+	/* Thousands of keys take long, so few programs have them. */
 	return a == A_N && v > 10 && !one_in(16) ? v - 8 : v;
 }
 
@@ -149,7 +149,7 @@ static enum op op_random(void)
 	return i;
 }
 
-/* Most arguments stay what they should be, or nothing would ever succeed. */
+/* Most arguments stay correct, because otherwise no call would succeed. */
 static struct call call_make(enum op op)
 {
 	struct call c = { .op = op };
@@ -162,7 +162,7 @@ static struct call call_make(enum op op)
 		c.arg[A_THREAD] = 1;
 	if (op_args[op] & B(A_FAIL) && one_in(16))
 		c.arg[A_FAIL] = 1 + fuzz_below(6);
-	/* A few names and keys, that programs meet. */
+	/* Few names and keys, so that calls use the same ones. */
 	if (op_args[op] & B(A_NAME) && one_in(2))
 		c.arg[A_NAME] = fuzz_below(3);
 	if (op_args[op] & B(A_KEY) && one_in(2))
@@ -191,7 +191,7 @@ void prog_remove(struct prog *p, __u32 i)
 	memmove(&p->call[i], &p->call[i + 1], (p->n - i) * sizeof(p->call[0]));
 }
 
-/* One or two files of one queue, and something done with them. */
+/* One or two files of a queue, and calls on them. */
 void prog_make(struct prog *p)
 {
 	__u32 n = 2 + fuzz_below(10), files = 1 + one_in(3), i;
@@ -229,7 +229,7 @@ static void call_tweak(struct call *c)
 		c->arg[a] = one_in(3) ? 0 : arg_random(a);
 }
 
-/* Put the end of @other behind the beginning of @p. */
+/* Appends the end of @other to the beginning of @p. */
 static void prog_splice(struct prog *p, const struct prog *other)
 {
 	__u32 head = fuzz_below(p->n + 1), from = fuzz_below(other->n), i;
@@ -270,7 +270,7 @@ static void prog_mutate_once(struct prog *p, const struct prog *other)
 		prog_splice(p, other);
 		break;
 	case 19:
-		/* from here on it's a race */
+		/* the calls from here on race */
 		for (; i < p->n; i++)
 			if (op_args[p->call[i].op] & B(A_THREAD) && one_in(2))
 				p->call[i].arg[A_THREAD] ^= 1;

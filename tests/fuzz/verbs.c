@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * The verbs of /dev/wq: what the bytes of a program stand for, and whether what a verb
- * tells makes sense.
- */
+/* The verbs of /dev/wq: the meaning of a program's bytes, and checks of the output. */
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -11,10 +8,10 @@
 
 #define TOKENS	64
 
-/* What get told last of each key, and before that. */
+/* The tokens of the last get of each key, and of the get before. */
 static __u64 token_last[TOKENS], token_before[TOKENS];
 
-/* ---- what the bytes stand for ---- */
+/* ---- the meaning of the bytes ---- */
 
 const char names[NAMES][WQ_NAME_MAX] = {
 	"", "fuzz-a", "fuzz-b",
@@ -109,7 +106,7 @@ static const struct {
 	{ 3, { MAX_OF(2), MAX_WAIT(0), FAST(0, 0, 0) } },
 };
 
-/* The size that a struct says it has, and whether what lies beyond its end is zero. */
+/* The size field of a struct, and whether the bytes beyond its end are zero. */
 static __u32 struct_size(__u8 i, __u32 size, bool *dirty)
 {
 	*dirty = false;
@@ -151,7 +148,7 @@ static __u32 struct_size(__u8 i, __u32 size, bool *dirty)
 	return size;
 }
 
-/* Letters that are no poison; some keys hold what would break a text. */
+/* Letters that differ from poison; some keys have bytes that would break a text. */
 static void key_fill(__u8 *to, __u32 id, __u32 len)
 {
 	static const __u8 hostile[] = "\n\"\\\0\x1b[2J\xff\x7f%n\xc3\xa9\r\t";
@@ -176,7 +173,7 @@ void verbs_reset(void)
 	memset(token_before, 0, sizeof(token_before));
 }
 
-/* Make a verb's call with @args, of @size bytes, which then is what the caller sees. */
+/* Calls a verb with @args of @size bytes, which afterwards are the caller's view. */
 __s32 verb(struct task *t, unsigned int cmd, void *args, __u32 size, bool tells)
 {
 	const struct call *c = t->call;
@@ -191,7 +188,7 @@ __s32 verb(struct task *t, unsigned int cmd, void *args, __u32 size, bool tells)
 	memset(image, dirty ? 0x11 : 0, room);
 	memcpy(image, args, n);
 	memcpy(image, &usize, sizeof(usize));
-	/* PTR_SELF of itself is no use. */
+	/* PTR_SELF for the struct itself has no meaning. */
 	t->arg = place(t, ARG, c->arg[A_ARG] == PTR_SELF ? PTR_OK : c->arg[A_ARG], room);
 
 	ret = CALL(t, ioctl(slot_of(c, A_FD), cmd, t->arg.user));
@@ -207,7 +204,7 @@ __s32 verb(struct task *t, unsigned int cmd, void *args, __u32 size, bool tells)
 	return ret;
 }
 
-/* Struct and memory are as the caller meant them: what it sees must make sense. */
+/* Whether struct and memory were correct, so that the output can be checked. */
 static bool plain(const struct task *t)
 {
 	return !t->self && t->call->arg[A_SIZE] == 0 && t->call->arg[A_ARG] == PTR_OK;
@@ -237,7 +234,7 @@ static struct wq_rec *rec_next(struct wq_rec *rec)
 	return (void *)((char *)rec + WQ_REC_SIZE(rec->len));
 }
 
-/* Of a done only AFTER has one. */
+/* In a done only the outcome AFTER has a delay. */
 static __s64 delay_pick(const struct call *c, __u16 flags)
 {
 	return c->op == OP_ADD || flags & WQ_OUTCOME_AFTER ? PICK(delays, c->arg[A_DELAY]) : 0;
@@ -284,7 +281,7 @@ static __u32 recs_last(struct task *t, struct wq_rec *rec, __u32 *count)
 	return t->last_size;
 }
 
-/* Break something about an array. */
+/* Breaks an array in one way. */
 static void recs_spoil(__u8 how, struct wq_rec *recs, struct wq_keys *keys)
 {
 	struct wq_rec *last = recs, *middle = recs;
@@ -347,7 +344,7 @@ static void recs_spoil(__u8 how, struct wq_rec *recs, struct wq_keys *keys)
 		middle->delay = 1;
 		break;
 	case 18:
-		/* The next one would begin behind the end. */
+		/* The next record would begin behind the end. */
 		last->len += 8;
 		keys->count++;
 		break;
@@ -363,18 +360,19 @@ static void results_check(struct task *t, const struct spot *s, __u32 handled, _
 {
 	__s32 result;
 
-	/* It may be the struct that could not be told. */
+	/* The copy of the struct may have failed. */
 	if (ret == -EFAULT && t->call->arg[A_FAIL])
 		return;
-	/* It didn't even begin. */
+	/* The call failed before the first key. */
 	if (ret < 0 && handled == n)
 		handled = 0;
 	for (__u32 i = 0; i < n && (i + 1) * sizeof(result) <= s->seen; i++) {
 		memcpy(&result, s->user + i * sizeof(result), sizeof(result));
 		if (i >= handled && result != 0 && load32(s->image) != (__u32)result)
-			fault(t, "result %u of %u is %d", i, handled, result);
+			fault(t, "result %u: expected no write beyond %u keys, seen %d", i,
+			      handled, result);
 		if (i < handled && (result > 3 || (result < 0 && !error_name(result))))
-			fault(t, "result %u is %d", i, result);
+			fault(t, "result %u: expected an errno or 0 to 3, seen %d", i, result);
 	}
 }
 
@@ -410,7 +408,7 @@ static __u64 results_place(struct task *t, __u32 n, struct spot *s)
 	return (uintptr_t)s->user;
 }
 
-/* ---- what get and list tell ---- */
+/* ---- the output of get and list ---- */
 
 static struct wq_keys out_place(struct task *t, struct spot *s)
 {
@@ -440,7 +438,7 @@ static void out_check(struct task *t, const struct spot *s, const struct wq_keys
 
 	leak_check(t, s, WQ_MAX_OUT, "the records");
 	if (keys->size > WQ_MAX_OUT || keys->size > s->len)
-		fault(t, "%u bytes were told", keys->size);
+		fault(t, "%u bytes of output", keys->size);
 	else
 		spot_check(t, s, keys->size, "the buffer behind the records");
 	if (s->seen < s->len || shared->fault[0])
@@ -453,7 +451,7 @@ static void out_check(struct task *t, const struct spot *s, const struct wq_keys
 
 		size = head + ((rec->len + 7U) & ~7U);
 		if (!rec->len || rec->len > WQ_MAX_KEY || off + size > keys->size || rec->flags) {
-			fault(t, "record %u is broken", i);
+			fault(t, "record %u is malformed", i);
 			return;
 		}
 		address_check(t, s->user + off, rows ? offsetof(struct wq_list_rec, info.age) : head,
@@ -468,7 +466,7 @@ static void out_check(struct task *t, const struct spot *s, const struct wq_keys
 			token_note(rec);
 	}
 	if (i < keys->count || off != keys->size)
-		fault(t, "%u records in %u bytes, said to be %u", i, keys->size, keys->count);
+		fault(t, "%u records in %u bytes, count %u", i, keys->size, keys->count);
 	if (rows || keys->size > sizeof(t->last))
 		return;
 	memcpy(t->last, s->user, keys->size);
@@ -476,7 +474,7 @@ static void out_check(struct task *t, const struct spot *s, const struct wq_keys
 	t->last_count = keys->count;
 }
 
-/* Who gets no signal must not wait for one. */
+/* A task without signals must not wait for one. */
 static __s64 timeout_pick(const struct call *c)
 {
 	__s64 timeout = PICK(timeouts, c->arg[A_TIMEOUT]);
@@ -489,7 +487,7 @@ static void get_check(struct task *t, const struct spot *s, const struct wq_keys
 		      const struct wq_keys *in, __s32 ret)
 {
 	if (ret == 0 && !keys->count)
-		fault(t, "no key, and no error");
+		fault(t, "neither a key nor an error");
 	if (ret == 0)
 		out_check(t, s, keys, in->count, false);
 	else
@@ -510,7 +508,7 @@ __s32 do_bind(struct task *t, const struct call *c)
 	memcpy(args.name, PICK(names, name), sizeof(args.name));
 	args.flags = PICK(flag_values, c->arg[A_FLAGS]);
 	args.mode = PICK(modes, c->arg[A_MODE]);
-	/* By default: a private queue, or a named one that is made if need be. */
+	/* By default a private queue, or a named one that is created if it does not exist. */
 	if (name && args.flags <= WQ_OPEN_CREATE)
 		args.flags ^= WQ_OPEN_CREATE;
 	if (!c->arg[A_MODE] && !name)
@@ -521,7 +519,7 @@ __s32 do_bind(struct task *t, const struct call *c)
 	if (n) {
 		memcpy(limits, PICK(limiters, c->arg[A_LIMITS]).limit,
 		       sizeof(limiters[0].limit));
-		/* One figure of the first or second limiter. */
+		/* One number of the first or second limiter. */
 		if (tweak) {
 			static const __s64 odd[] = { 0, 1, -1, INT64_MAX, INT64_MIN };
 			struct wq_limiter_spec *l = &limits[tweak / 25];
@@ -548,7 +546,10 @@ __s32 do_bind(struct task *t, const struct call *c)
 		s = place(t, LIMITS, c->arg[A_LIMITS_AT], n * sizeof(*limits));
 		args.limiters = (uintptr_t)s.user;
 	}
-	/* Before: another thread may see it end, and a child may be killed. */
+	/*
+	 * Set before the call, because another thread may see its end, and a child may be
+	 * killed.
+	 */
 	if (name)
 		__atomic_fetch_or(&shared->named, 1U << name, __ATOMIC_RELAXED);
 	ret = verb(t, WQ_IOC_OPEN, &args, sizeof(args), false);
@@ -556,7 +557,7 @@ __s32 do_bind(struct task *t, const struct call *c)
 	return ret;
 }
 
-/* Add and touch: their structs are alike. */
+/* Add and touch, which have similar structs. */
 __s32 do_recs(struct task *t, const struct call *c)
 {
 	struct wq_add args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
@@ -666,7 +667,7 @@ __s32 do_key(struct task *t, const struct call *c)
 		if (!args.info.state || args.info.state >= 1U << 6)
 			fault(t, "state 0x%x", args.info.state);
 		if (args.info.state & WQ_KEY_MINE && !(args.info.state & WQ_KEY_PROCESSING))
-			fault(t, "state 0x%x: mine, and not in processing", args.info.state);
+			fault(t, "state 0x%x: mine, but not processing", args.info.state);
 	}
 	return ret;
 }
@@ -696,7 +697,7 @@ __s32 do_list(struct task *t, const struct call *c)
 			out_check(t, &out, &args.keys, most, true);
 			t->cursor = args.cursor;
 		} else {
-			leak_check(t, &out, WQ_MAX_OUT, "the rows");
+			leak_check(t, &out, WQ_MAX_OUT, "the list");
 		}
 	}
 	return ret;
@@ -731,7 +732,7 @@ __s32 do_queues(struct task *t, const struct call *c)
 	spot_check(t, &out, (size_t)args.count * args.each, "the buffer behind the queues");
 	for (__u32 i = 0; i < args.count && (i + 1) * args.each <= out.seen; i++)
 		if (strnlen(out.user + i * args.each, WQ_NAME_MAX) == WQ_NAME_MAX)
-			fault(t, "queue %u's name has no end", i);
+			fault(t, "the name of queue %u has no NUL", i);
 	return ret;
 }
 
@@ -742,7 +743,7 @@ __s32 do_stat(struct task *t, const struct call *c)
 
 	if (ret || !plain(t))
 		return ret;
-	address_check(t, (char *)&st, offsetof(struct wq_stat, next_due), "the figures");
+	address_check(t, (char *)&st, offsetof(struct wq_stat, next_due), "the statistics");
 	if (st.gets != st.processing + st.dones + st.given_back)
 		fault(t, "gets %llu, processing %u, dones %llu, given back %llu",
 		      (unsigned long long)st.gets, st.processing, (unsigned long long)st.dones,
@@ -758,7 +759,7 @@ __s32 do_stat(struct task *t, const struct call *c)
 	    st.failed > st.keys || st.expired > st.given_back || st.reserved || st.reserved2 ||
 	    st.ready > st.keys || st.processing > st.keys || st.delayed > st.keys)
 		fault(t, "keys %u of %u: ready %u, processing %u, held %u, delayed %u, "
-		      "failed %u, kept %u, expired %llu", st.keys, st.max_keys, st.ready,
+		      "failed %u, retained %u, expired %llu", st.keys, st.max_keys, st.ready,
 		      st.processing, st.held, st.delayed, st.failed, st.retained,
 		      (unsigned long long)st.expired);
 	return ret;
@@ -795,7 +796,7 @@ __s32 do_shutdown(struct task *t, const struct call *c)
 
 	if (args.flags != WQ_SHUTDOWN_DRAIN || t->nr >= TASKS)
 		return verb(t, WQ_IOC_SHUTDOWN, &args, sizeof(args), false);
-	/* Only a kill ends a drain. */
+	/* Only a kill ends this drain. */
 	fork_for(t, drain, &args);
 	return 0;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who may what: owner, group, others and root in every verb; capabilities, of this
- * machine and of user namespaces; and that nobody learns of a key who may not read
- * its queue.
+ * Permissions: owner, group, others and root in every verb, capabilities of the machine and of
+ * user namespaces, and that a user learns nothing about the keys of a queue that the user may
+ * not read.
  */
 #include "wq_users.h"
 
@@ -95,8 +95,8 @@ static int do_cancel(int q)
 }
 
 /*
- * Every verb that wants a queue, and what a file needs for it, any of them.  In an
- * order in which each succeeds that is allowed, on a queue where "k" is ready.
+ * Every verb that needs a queue, and the access modes that allow it (one is enough). In this
+ * order every allowed verb succeeds on a queue where "k" is ready.
  */
 static const struct {
 	const char *name;
@@ -129,19 +129,19 @@ static int every_verb(const char *name, int oflag, bool allowed)
 		int ret = verbs[i].call(p.fd);
 
 		if (may & verbs[i].needs ? ret < 0 : ret != -EACCES) {
-			SAY("%s says %d\n", verbs[i].name, ret);
+			COMMENT("%s returned %d\n", verbs[i].name, ret);
 			return 1;
 		}
 	}
 	return 0;
 }
 
-TEST_F_TIMEOUT(users, every_verb_asks_for_the_class_of_its_caller_and_what_the_file_is_open_for, 120)
+TEST_F_TIMEOUT(users, every_verb_checks_the_caller_class_and_the_file_mode, 120)
 {
 	static const struct {
 		uid_t uid;
 		gid_t gid, group;
-		int shift;		/* of the class's bits in the mode; -1: root */
+		int shift;		/* the class's bits in the mode; -1: root */
 		int unlink;
 	} who[] = {
 		{ ALICE, OTHERS, 0, 6, 0 },
@@ -171,16 +171,16 @@ TEST_F_TIMEOUT(users, every_verb_asks_for_the_class_of_its_caller_and_what_the_f
 			struct wq_info info;
 
 			/* these need no queue, and so no right */
-			if (q_info(fd, &info) || told(self->name, NULL) != !!(bits & (R | W)))
+			if (q_info(fd, &info) || times_listed(self->name, NULL) != !!(bits & (R | W)))
 				_exit(2);
 			if (every_verb(self->name, oflag, allowed))
 				_exit(1);
 			_exit(q_unlink(self->name) == who[i].unlink ? 0 : 3);
 		}
 		ASSERT_EQ(0, reap(pid)) {
-			TH_LOG("who %d mode %#o oflag %d", i, mode, oflag);
+			TH_LOG("user %d mode %#o oflag %d", i, mode, oflag);
 		}
-		/* what was refused has changed nothing */
+		/* a call that failed changed nothing */
 		st = q_stat(q);
 		ASSERT_EQ(allowed && may & R, st.gets);
 		ASSERT_EQ(allowed && may & R, st.dones);
@@ -193,7 +193,7 @@ TEST_F_TIMEOUT(users, every_verb_asks_for_the_class_of_its_caller_and_what_the_f
 	}
 }
 
-TEST_F(users, a_file_opened_anew_by_proc_has_no_queue)
+TEST_F(users, open_of_proc_self_fd_has_no_queue)
 {
 	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0), again;
 	int reader = q_attach(self->name, O_RDONLY);
@@ -239,33 +239,33 @@ static int use_capability(const char *name, int cap)
 
 	CHECK(own >= 0);
 	for (int oflag = O_RDONLY; oflag <= O_RDWR; oflag++)
-		CHECK(close_and_tell(q_attach(name, oflag)) == (override ? 0 : EACCES));
-	CHECK(told(name, NULL) == override);
-	CHECK(close_and_tell(q_private(1)) == (cap == CAP_SYS_RESOURCE ? 0 : ENOSPC));
+		CHECK(open_status(q_attach(name, oflag)) == (override ? 0 : EACCES));
+	CHECK(times_listed(name, NULL) == override);
+	CHECK(open_status(q_private(1)) == (cap == CAP_SYS_RESOURCE ? 0 : ENOSPC));
 	CHECK(q_unlink(name) == (cap == CAP_FOWNER ? 0 : -EPERM));
 	return 0;
 }
 
 #define USER_QUEUES	"/sys/module/wq/parameters/user_queues"
 
-TEST_F_TIMEOUT(users, of_all_capabilities_three_each_allow_one_thing, 60)
+TEST_F_TIMEOUT(users, capabilities_dac_override_fowner_and_sys_resource_allow_one_thing_each, 60)
 {
-	int last = number("/proc/sys/kernel/cap_last_cap");
+	int last = read_number("/proc/sys/kernel/cap_last_cap");
 	char queues[16];
 
 	ASSERT_LE(CAP_SYS_RESOURCE, last);
-	snprintf(queues, sizeof(queues), "%lld", number(USER_QUEUES));
+	snprintf(queues, sizeof(queues), "%lld", read_number(USER_QUEUES));
 	for (int cap = -1; cap <= last; cap++) {
 		pid_t pid;
 		int ret;
 
 		ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
-		ASSERT_EQ(0, put(USER_QUEUES, "1"));
+		ASSERT_EQ(0, write_file(USER_QUEUES, "1"));
 		pid = capable(cap);
 		if (!pid)
 			_exit(use_capability(self->name, cap));
 		ret = reap(pid);
-		ASSERT_EQ(0, put(USER_QUEUES, queues));
+		ASSERT_EQ(0, write_file(USER_QUEUES, queues));
 		ASSERT_EQ(0, ret) {
 			TH_LOG("with capability %d", cap);
 		}
@@ -273,7 +273,7 @@ TEST_F_TIMEOUT(users, of_all_capabilities_three_each_allow_one_thing, 60)
 	}
 }
 
-TEST_F(users, root_without_capabilities_is_a_user_as_others_are)
+TEST_F(users, root_without_capabilities_has_the_rights_of_a_user)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[2] = { 0 };
@@ -284,26 +284,26 @@ TEST_F(users, root_without_capabilities_is_a_user_as_others_are)
 	if (!pid) {
 		if (syscall(SYS_capset, &head, none))
 			_exit(255);
-		_exit(close_and_tell(q_attach(self->name, O_RDONLY)) == EACCES &&
-		      !told(self->name, NULL) && q_unlink(self->name) == -EPERM ? 0 : 1);
+		_exit(open_status(q_attach(self->name, O_RDONLY)) == EACCES &&
+		      !times_listed(self->name, NULL) && q_unlink(self->name) == -EPERM ? 0 : 1);
 	}
 	ASSERT_EQ(0, reap(pid));
 }
 
 /* ---- user namespaces ---- */
 
-/* Writes a map of a namespace that the child made, from outside it. */
+/* Writes a map of a namespace that the child created, from outside the namespace. */
 static int put_map(pid_t pid, const char *file, const char *map)
 {
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
-	return put(path, map);
+	return write_file(path, map);
 }
 
 /*
- * A child that is BOB of group OTHERS in a namespace of his own with these maps, and
- * has all capabilities there; after that it runs fn.
+ * A child that runs fn as BOB of group OTHERS, in a user namespace of its own with these maps
+ * and all capabilities.
  */
 static int in_namespace(const char *uids, const char *gids, const char *name,
 			int (*fn)(const char *name))
@@ -324,7 +324,7 @@ static int in_namespace(const char *uids, const char *gids, const char *name,
 	ret = put_map(pid, "uid_map", uids) ?: put_map(pid, "gid_map", gids);
 	if (ret) {
 		kill(pid, SIGKILL);
-		SAY("maps of process %d: %s\n", pid, strerror(-ret));
+		COMMENT("maps of process %d: %s\n", pid, strerror(-ret));
 	}
 	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
 	ret = reap(pid);
@@ -354,35 +354,35 @@ static int root_of_a_namespace(const char *name)
 	CHECK(have_all_capabilities());
 	CHECK(own >= 0);
 	for (int oflag = O_RDONLY; oflag <= O_RDWR; oflag++)
-		CHECK(close_and_tell(q_attach(name, oflag)) == EACCES);
-	CHECK(!told(name, NULL));
+		CHECK(open_status(q_attach(name, oflag)) == EACCES);
+	CHECK(!times_listed(name, NULL));
 	CHECK(q_unlink(name) == -EPERM);
-	CHECK(close_and_tell(q_private(1)) == ENOSPC);
+	CHECK(open_status(q_private(1)) == ENOSPC);
 	return 0;
 }
 
-TEST_F(users, root_of_a_user_namespace_is_nobody_in_queues_of_others)
+TEST_F(users, root_of_a_user_namespace_has_no_rights_in_other_queues)
 {
 	char queues[16];
 	int ret[2];
 
-	snprintf(queues, sizeof(queues), "%lld", number(USER_QUEUES));
+	snprintf(queues, sizeof(queues), "%lld", read_number(USER_QUEUES));
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
-	ASSERT_EQ(0, put(USER_QUEUES, "1"));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "1"));
 	ret[0] = in_namespace(MAP("0 %d 1", BOB), MAP("0 %d 1", OTHERS), self->name,
 			      root_of_a_namespace);
-	/* nor where the owner is known in the namespace */
+	/* nor if the namespace maps the owner */
 	ret[1] = in_namespace(MAP("0 %d 1\n1 %d 1", BOB, ALICE),
 			      MAP("0 %d 1\n1 %d 1", OTHERS, GROUP), self->name,
 			      root_of_a_namespace);
-	ASSERT_EQ(0, put(USER_QUEUES, queues));
+	ASSERT_EQ(0, write_file(USER_QUEUES, queues));
 	ASSERT_EQ(0, ret[0]);
 	ASSERT_EQ(0, ret[1]);
 	ASSERT_EQ(0, q_unlink(self->name));
 }
 
-/* What stat and the list of queues say of owner and group. */
-static int told_ids(const char *name, uid_t uid, gid_t gid)
+/* Compares owner and group in stat and in the list of queues. */
+static int stat_ids(const char *name, uid_t uid, gid_t gid)
 {
 	struct wq_queue queue;
 	int q = q_attach(name, O_RDONLY);
@@ -393,7 +393,7 @@ static int told_ids(const char *name, uid_t uid, gid_t gid)
 	close(q);
 	CHECK(st.uid == uid);
 	CHECK(st.gid == gid);
-	CHECK(told(name, &queue) == 1);
+	CHECK(times_listed(name, &queue) == 1);
 	CHECK(queue.uid == uid);
 	CHECK(queue.gid == gid);
 	return 0;
@@ -404,46 +404,46 @@ static int ids_unmapped(const char *name)
 	char own[WQ_NAME_MAX];
 	int q;
 
-	CHECK(!told_ids(name, number("/proc/sys/kernel/overflowuid"),
-			number("/proc/sys/kernel/overflowgid")));
+	CHECK(!stat_ids(name, read_number("/proc/sys/kernel/overflowuid"),
+			read_number("/proc/sys/kernel/overflowgid")));
 	snprintf(own, sizeof(own), "%.40s-own", name);
 	umask(0);
 	q = q_open(own, O_RDWR, EXCL, 0666, 0);
 	CHECK(q >= 0);
-	CHECK(!told_ids(own, 5, 6));
+	CHECK(!stat_ids(own, 5, 6));
 	return 0;
 }
 
 static int ids_mapped(const char *name)
 {
-	CHECK(!told_ids(name, 7, 8));
-	/* and whoever becomes that user is the queue's owner */
+	CHECK(!stat_ids(name, 7, 8));
+	/* a process that becomes that user owns the queue */
 	CHECK(!setresuid(7, 7, 7));
 	CHECK(!q_unlink(name));
 	return 0;
 }
 
-TEST_F(users, owner_and_group_are_told_as_the_callers_namespace_knows_them)
+TEST_F(users, queues_and_stat_map_owner_and_group_to_the_callers_namespace)
 {
 	char own[WQ_NAME_MAX];
 
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0644));
 	ASSERT_EQ(0, in_namespace(MAP("5 %d 1", BOB), MAP("6 %d 1", OTHERS), self->name,
 				  ids_unmapped));
-	/* what was made in there, seen from here */
+	/* a queue created in the namespace, seen from here */
 	snprintf(own, sizeof(own), "%.40s-own", self->name);
-	EXPECT_EQ(0, told_ids(own, BOB, OTHERS));
+	EXPECT_EQ(0, stat_ids(own, BOB, OTHERS));
 	ASSERT_EQ(0, q_unlink(own));
-	ASSERT_EQ(0, told_ids(self->name, ALICE, GROUP));
+	ASSERT_EQ(0, stat_ids(self->name, ALICE, GROUP));
 	ASSERT_EQ(0, in_namespace(MAP("5 %d 1\n7 %d 1", BOB, ALICE),
 				  MAP("6 %d 1\n8 %d 1", OTHERS, GROUP), self->name,
 				  ids_mapped));
 	ASSERT_EQ(-ENOENT, q_unlink(self->name));
 }
 
-/* ---- nobody learns of a key who may not read its queue ---- */
+/* ---- a user who may not read a queue learns nothing about its keys ---- */
 
-/* What open says, to read; 0, or -errno. */
+/* Opens a file for reading: 0 or -errno. */
 static int may_open(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -457,12 +457,12 @@ static int may_open(const char *path)
 	snprintf(path_, sizeof(path_), __VA_ARGS__);			\
 	errno = -may_open(path_);					\
 	if (errno != EACCES && errno != EPERM) {			\
-		SAY("%s: %s\n", path_, strerror(errno));		\
+		COMMENT("%s: %s\n", path_, strerror(errno));		\
 		return 1;						\
 	}								\
 } while (0)
 
-/* As BOB, of a queue of ALICE's that this process has open. */
+/* As BOB, with a queue of ALICE that this process has open. */
 static int peep(const char *name, pid_t holder, int fd, __u64 tracepoint)
 {
 	struct perf_event_attr attr = {
@@ -470,8 +470,8 @@ static int peep(const char *name, pid_t holder, int fd, __u64 tracepoint)
 		.sample_type = PERF_SAMPLE_RAW, .sample_period = 1,
 	};
 
-	CHECK(close_and_tell(q_attach(name, O_RDONLY)) == EACCES);
-	CHECK(!told(name, NULL));
+	CHECK(open_status(q_attach(name, O_RDONLY)) == EACCES);
+	CHECK(!times_listed(name, NULL));
 	CHECK_CLOSED("/proc/%d/fdinfo/%d", holder, fd);
 	CHECK_CLOSED("/proc/%d/fd/%d", holder, fd);
 	CHECK_CLOSED(DEBUG "/wq/%s/state", name);
@@ -487,10 +487,10 @@ static int peep(const char *name, pid_t holder, int fd, __u64 tracepoint)
 	return 0;
 }
 
-TEST_F(users, a_queue_that_one_may_not_read_tells_nothing_anywhere)
+TEST_F(users, an_unreadable_queue_leaks_nothing)
 {
 	static const char paranoid[] = "/proc/sys/kernel/perf_event_paranoid";
-	long long level = number(paranoid), id;
+	long long level = read_number(paranoid), id;
 	struct stat debug, tracing;
 	pid_t holder, pid;
 	char was[16];
@@ -504,31 +504,31 @@ TEST_F(users, a_queue_that_one_may_not_read_tells_nothing_anywhere)
 		pause();
 		_exit(0);
 	}
-	/* the files by themselves, even where the way to them is open */
+	/* the files themselves, even if their directories are accessible */
 	ASSERT_EQ(0, stat(DEBUG, &debug));
 	ASSERT_EQ(0, stat(TRACING, &tracing));
-	id = number(TRACING "/events/wq/wq_add/id");
+	id = read_number(TRACING "/events/wq/wq_add/id");
 	ASSERT_LT(0, id);
 	snprintf(was, sizeof(was), "%lld", level);
 	chmod(DEBUG, 0755);
 	chmod(TRACING, 0755);
-	put(paranoid, "1");
+	write_file(paranoid, "1");
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
 		_exit(peep(self->name, holder, q, id));
 	ret = reap(pid);
-	put(paranoid, was);
+	write_file(paranoid, was);
 	chmod(DEBUG, debug.st_mode & 07777);
 	chmod(TRACING, tracing.st_mode & 07777);
 	kill(holder, SIGKILL);
 	reap(holder);
 	ASSERT_EQ(0, ret);
-	/* and by default there is no way, not even to names */
+	/* by default the directories are not accessible, so not even names are visible */
 	ASSERT_EQ(0, debug.st_mode & 077);
 	ASSERT_EQ(0, tracing.st_mode & 077);
 }
 
-/* Is there something like an address of the kernel's in this file? */
+/* Whether the file has something that looks like a kernel address. */
 static bool has_address(const char *path)
 {
 	FILE *f = fopen(path, "r");
@@ -536,25 +536,25 @@ static bool has_address(const char *path)
 	char line[512];
 
 	if (!f) {
-		SAY("%s: %s\n", path, strerror(errno));
+		COMMENT("%s: %s\n", path, strerror(errno));
 		return true;
 	}
 	while (fgets(line, sizeof(line), f) && !found) {
 		size_t run = 0;
 
-		/* 0xffff..., or 16 figures in a row as %p writes a hashed one */
+		/* 0xffff..., or 16 hexadecimal digits as %p prints a hashed address */
 		for (const char *c = line; *c && !found; c++) {
 			run = strchr("0123456789abcdef", *c) ? run + 1 : 0;
 			found = !strncmp(c, "ffff", 4) || run >= 16;
 		}
 		if (found)
-			SAY("%s: %s", path, line);
+			COMMENT("%s: %s", path, line);
 	}
 	fclose(f);
 	return found;
 }
 
-TEST_F(users, what_is_told_to_read_has_no_kernel_addresses)
+TEST_F(users, output_has_no_kernel_addresses)
 {
 	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0);
 	char path[256];
@@ -571,7 +571,7 @@ TEST_F(users, what_is_told_to_read_has_no_kernel_addresses)
 	ASSERT_FALSE(has_address(path));
 }
 
-TEST(no_field_of_a_tracepoint_is_a_pointer)
+TEST(tracepoints_have_no_pointer_fields)
 {
 	DIR *dir = opendir(TRACING "/events/wq");
 	struct dirent *d;

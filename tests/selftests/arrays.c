@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Arrays of keys: a result per key, the count, and holes at every entry.
- */
+/* Arrays of keys: a result for each key, the count, and EFAULT at every record. */
 #include "wq_test.h"
 
 #define N	5		/* keys of an array here */
@@ -16,7 +14,7 @@ static struct array letters(int n)
 	return a;
 }
 
-/* The same with entry i, and all after it, in a hole. */
+/* As new_array(), but record i and all after it are in unmapped memory. */
 static struct array letters_till(int n, int i)
 {
 	struct array from = letters(n), a = from;
@@ -29,7 +27,7 @@ static struct array letters_till(int n, int i)
 
 /* ---- add ---- */
 
-TEST_F(queue, an_add_of_an_array_tells_the_result_of_each_key)
+TEST_F(queue, add_array_returns_the_result_of_each_key)
 {
 	struct array a = array_new(4096);
 	__s32 results[6] = { 9, 9, 9, 9, 9, 9 };
@@ -51,7 +49,7 @@ TEST_F(queue, an_add_of_an_array_tells_the_result_of_each_key)
 	ASSERT_EQ(2, q_stat(self->q).coalesced);
 }
 
-TEST_F(queue, an_add_with_results_goes_through_all_keys)
+TEST_F(queue, add_with_results_processes_all_keys)
 {
 	int q = q_private(2);
 	struct array a = letters(N);
@@ -69,7 +67,7 @@ TEST_F(queue, an_add_with_results_goes_through_all_keys)
 	ASSERT_EQ(2, q_stat(q).keys);
 }
 
-TEST_F(queue, an_add_without_results_stops_at_the_first_key_that_can_not_be_added)
+TEST_F(queue, add_without_results_stops_at_the_first_error)
 {
 	int q = q_private(2);
 	struct array a = letters(N);
@@ -82,7 +80,7 @@ TEST_F(queue, an_add_without_results_stops_at_the_first_key_that_can_not_be_adde
 	ASSERT_EQ(-ENOENT, q_query(q, "b"));
 }
 
-TEST_F(queue, a_key_of_a_bad_length_stops_an_add_without_results)
+TEST_F(queue, add_without_results_stops_at_a_bad_key_length)
 {
 	static const struct {
 		int len, error;
@@ -104,7 +102,7 @@ TEST_F(queue, a_key_of_a_bad_length_stops_an_add_without_results)
 	}
 }
 
-TEST_F(queue, an_add_to_a_queue_shut_down_says_so_per_key_or_at_once)
+TEST_F(queue, add_after_shutdown_fails_with_ESHUTDOWN_per_key_or_at_once)
 {
 	struct array a = letters(N);
 	__s32 results[N] = { 0 };
@@ -121,7 +119,7 @@ TEST_F(queue, an_add_to_a_queue_shut_down_says_so_per_key_or_at_once)
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
-TEST_F(queue, a_hole_at_any_entry_of_an_add_lets_those_before_it_hold)
+TEST_F(queue, add_EFAULT_at_any_record_keeps_the_keys_before_it)
 {
 	for (int i = 0; i < N; i++) {
 		int q = q_private(0);
@@ -138,7 +136,7 @@ TEST_F(queue, a_hole_at_any_entry_of_an_add_lets_those_before_it_hold)
 	}
 }
 
-TEST_F(queue, a_hole_within_a_key_is_a_hole_at_its_entry)
+TEST_F(queue, add_EFAULT_within_a_key_is_an_error_of_its_record)
 {
 	static const int cuts[] = { 8, 16, 24, 512, 1024 };
 
@@ -160,7 +158,7 @@ TEST_F(queue, a_hole_within_a_key_is_a_hole_at_its_entry)
 	}
 }
 
-TEST_F(queue, a_hole_at_any_result_of_an_add_leaves_a_count_that_is_true)
+TEST_F(queue, add_EFAULT_at_any_result_returns_the_right_count)
 {
 	for (int i = 0; i < N; i++) {
 		int q = q_private(0);
@@ -177,10 +175,10 @@ TEST_F(queue, a_hole_at_any_result_of_an_add_leaves_a_count_that_is_true)
 	}
 }
 
-TEST_F(queue, records_that_do_not_fill_their_buffer_are_refused)
+TEST_F(queue, add_fails_with_EINVAL_if_records_do_not_fill_their_buffer)
 {
 	static const struct {
-		int size, count;	/* more than there is */
+		int size, count;	/* more than the array has */
 	} bad[] = {
 		{ 8, 0 }, { 1, 0 }, { -1, 0 }, { -8, 0 }, { -24, 0 }, { -32, 0 }, { 0, 1 },
 		{ 0, -1 }, { 0, -N }, { 32, 0 }, { 0, 1000000 }, { -N * 32, 0 },
@@ -206,7 +204,7 @@ TEST_F(queue, records_that_do_not_fill_their_buffer_are_refused)
 	}
 }
 
-TEST_F(queue, an_array_may_have_1_MiB_and_not_more)
+TEST_F(queue, add_array_has_1_MiB_at_most)
 {
 	struct array a = array_new(WQ_MAX_ARRAY + 64);
 	const int n = WQ_MAX_ARRAY / 32;
@@ -248,7 +246,7 @@ TEST_F(queue, an_array_may_have_1_MiB_and_not_more)
 
 /* ---- get ---- */
 
-TEST_F(queue, a_get_takes_what_is_there_and_at_most_what_was_wanted)
+TEST_F(queue, get_returns_available_keys_up_to_count)
 {
 	struct array a = letters(N), got = array_new(4096);
 
@@ -263,7 +261,7 @@ TEST_F(queue, a_get_takes_what_is_there_and_at_most_what_was_wanted)
 	ASSERT_EQ(0, got.count);
 }
 
-TEST_F(queue, a_get_of_count_0_takes_as_many_as_fit)
+TEST_F(queue, get_count_0_returns_as_many_keys_as_fit)
 {
 	struct array a = letters(N), got = array_new(3 * WQ_REC_SIZE(1) + 8);
 
@@ -277,7 +275,7 @@ TEST_F(queue, a_get_of_count_0_takes_as_many_as_fit)
 	ASSERT_EQ('d', rec_at(&got, 0)->key[0]);
 }
 
-TEST_F(queue, one_get_or_list_hands_out_8_KiB_and_not_more)
+TEST_F(queue, get_and_list_return_8_KiB_at_most)
 {
 	struct array a = array_new(1 << 16), got = array_new(1 << 16);
 	__u64 cursor = 0;
@@ -296,7 +294,7 @@ TEST_F(queue, one_get_or_list_hands_out_8_KiB_and_not_more)
 	ASSERT_EQ(300 - WQ_MAX_OUT / 32, got.count);
 }
 
-TEST_F(queue, a_get_fills_its_records_and_writes_nothing_behind_them)
+TEST_F(queue, get_writes_its_records_and_nothing_behind_them)
 {
 	struct array got = array_new(4096);
 	struct wq_rec *rec = got.recs;
@@ -312,7 +310,7 @@ TEST_F(queue, a_get_fills_its_records_and_writes_nothing_behind_them)
 	ASSERT_EQ(0, memcmp("abc\0\0\0\0\0\x5a", rec->key, 9));
 }
 
-TEST_F(queue, a_key_that_does_not_fit_stays)
+TEST_F(queue, get_fails_with_EMSGSIZE_and_leaves_a_key_that_does_not_fit)
 {
 	struct wq_stat before;
 	struct array got = array_new(4096);
@@ -331,7 +329,7 @@ TEST_F(queue, a_key_that_does_not_fit_stays)
 	ASSERT_EQ(sizeof(key), rec_at(&got, 0)->len);
 }
 
-TEST_F(queue, a_get_ends_before_a_key_that_does_not_fit)
+TEST_F(queue, get_array_ends_before_a_key_that_does_not_fit)
 {
 	struct array got = array_new(128);
 	char key[200] = "long";
@@ -345,7 +343,7 @@ TEST_F(queue, a_get_ends_before_a_key_that_does_not_fit)
 	ASSERT_EQ(2, q_stat(self->q).ready);
 }
 
-TEST_F(queue, a_hole_at_any_entry_of_a_get_lets_those_before_it_hold)
+TEST_F(queue, get_EFAULT_at_any_record_keeps_the_keys_before_it)
 {
 	for (int i = 0; i < N; i++) {
 		struct array a = letters(N), got = { .recs = edge(i * WQ_REC_SIZE(1)), .room = 4096 };
@@ -366,7 +364,7 @@ TEST_F(queue, a_hole_at_any_entry_of_a_get_lets_those_before_it_hold)
 
 /* ---- done ---- */
 
-TEST_F(queue, a_done_of_an_array_tells_the_result_of_each_key)
+TEST_F(queue, done_array_returns_the_result_of_each_key)
 {
 	struct array a = letters(3);
 	__s32 results[5] = { 9, 9, 9, 9, 9 };
@@ -388,7 +386,7 @@ TEST_F(queue, a_done_of_an_array_tells_the_result_of_each_key)
 	ASSERT_EQ(1, q_stat(self->q).held);
 }
 
-TEST_F(queue, a_done_without_results_stops_at_the_first_key_that_can_not_be_done)
+TEST_F(queue, done_without_results_stops_at_the_first_error)
 {
 	struct array a = letters(N);
 
@@ -401,7 +399,7 @@ TEST_F(queue, a_done_without_results_stops_at_the_first_key_that_can_not_be_done
 	ASSERT_EQ(2, q_stat(self->q).dones);
 }
 
-TEST_F(queue, a_hole_at_any_entry_of_a_done_lets_those_before_it_hold)
+TEST_F(queue, done_EFAULT_at_any_record_keeps_the_keys_before_it)
 {
 	for (int i = 0; i < N; i++) {
 		struct array a = letters(N), all = letters(N);
@@ -419,7 +417,7 @@ TEST_F(queue, a_hole_at_any_entry_of_a_done_lets_those_before_it_hold)
 	}
 }
 
-TEST_F(queue, a_hole_at_any_result_of_a_done_leaves_a_count_that_is_true)
+TEST_F(queue, done_EFAULT_at_any_result_returns_the_right_count)
 {
 	for (int i = 0; i < N; i++) {
 		struct array a = letters(N);
@@ -439,7 +437,7 @@ TEST_F(queue, a_hole_at_any_result_of_a_done_leaves_a_count_that_is_true)
 	}
 }
 
-TEST_F(queue, a_done_whose_records_do_not_fill_their_buffer_is_refused)
+TEST_F(queue, done_fails_with_EINVAL_if_records_do_not_fill_their_buffer)
 {
 	static const int more[] = { 8, -8, -32, 32 };
 
@@ -471,7 +469,7 @@ TEST_F(queue, list_of_an_empty_queue_is_empty)
 	ASSERT_EQ(0, cursor);
 }
 
-TEST_F(queue, list_tells_the_state_of_each_key)
+TEST_F(queue, list_returns_the_state_of_each_key)
 {
 	int other = q_attach(self->name, O_RDWR);
 	struct array a = letters(4);
@@ -532,7 +530,7 @@ static int list_all(int q, int *seen, int most, int pause_every)
 	return keys;
 }
 
-TEST_F(queue, list_tells_every_key_once)
+TEST_F(queue, list_returns_every_key_once)
 {
 	static const int most[] = { 1, 7, 64, 0 };
 	struct array a = array_new(1 << 18);
@@ -551,7 +549,7 @@ TEST_F(queue, list_tells_every_key_once)
 	}
 }
 
-TEST_F(queue, list_tells_every_key_that_stays_once_while_others_come_and_go)
+TEST_F(queue, list_returns_every_remaining_key_once_during_add_and_cancel)
 {
 	struct array a = array_new(1 << 18);
 	int rounds = 0;
@@ -588,7 +586,7 @@ TEST_F(queue, list_tells_every_key_that_stays_once_while_others_come_and_go)
 	reap(pid);
 }
 
-TEST_F(queue, a_list_into_a_hole_says_EFAULT_and_changes_nothing)
+TEST_F(queue, list_EFAULT_changes_nothing)
 {
 	struct array a = letters(N), got = { .recs = edge(0), .room = 4096 };
 	struct wq_stat before;

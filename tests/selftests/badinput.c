@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Bad input: each is answered by its errno, and changes nothing.
- */
+/* Bad input: each call fails with its errno and changes nothing. */
 #include "wq_test.h"
 
-/* Every verb that wants a queue, in an order in which all of them succeed. */
+/* Every verb that needs a queue, in an order in which all succeed. */
 static const unsigned int verbs[] = {
 	WQ_IOC_ADD, WQ_IOC_QUERY, WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_GET, WQ_IOC_DONE,
 	WQ_IOC_ADD, WQ_IOC_FORGET, WQ_IOC_CANCEL, WQ_IOC_SHUTDOWN,
@@ -33,7 +31,7 @@ struct args {
 
 static union one in, out;
 
-/* A call without fault, with the key "k". */
+/* A correct call, with the key "k". */
 static struct args good(unsigned int nr)
 {
 	struct args a = { .size = 0 };
@@ -106,7 +104,7 @@ FIXTURE_SETUP(used)
 	ASSERT_EQ(2, self->before.held);
 }
 
-/* Whatever a test did wrong, nothing changed. */
+/* No bad call changed anything. */
 FIXTURE_TEARDOWN(used)
 {
 	EXPECT_TRUE(same(&self->before, self->q));
@@ -116,7 +114,7 @@ FIXTURE_TEARDOWN(used)
 	close(self->q);
 }
 
-TEST(the_structs_have_one_layout_for_32_and_64_bit_callers)
+TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 {
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(16, sizeof(struct wq_keys));
@@ -143,7 +141,7 @@ TEST(the_structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(16, offsetof(struct wq_rec, delay));
 }
 
-TEST_F(used, an_unknown_verb_says_ENOTTY)
+TEST_F(used, unknown_ioctl_fails_with_ENOTTY)
 {
 	struct args a = good(WQ_IOC_ADD);
 	unsigned int nrs[] = {
@@ -156,7 +154,7 @@ TEST_F(used, an_unknown_verb_says_ENOTTY)
 		ASSERT_EQ(-ENOTTY, verb(self->q, nrs[i], &a));
 }
 
-TEST(every_verb_but_info_open_and_unlink_wants_a_queue)
+TEST(verbs_except_info_open_and_unlink_fail_with_ENOTCONN_without_a_queue)
 {
 	int fd = q_dev(O_RDWR);
 	struct args a;
@@ -174,14 +172,14 @@ TEST(every_verb_but_info_open_and_unlink_wants_a_queue)
 	ASSERT_EQ(1, q_add(fd, "a"));
 }
 
-TEST_F(used, a_file_is_bound_once)
+TEST_F(used, open_of_a_bound_file_fails_with_EISCONN)
 {
 	ASSERT_EQ(-EISCONN, q_bind(self->q, "", 0, 0, 0));
 	ASSERT_EQ(-EISCONN, q_bind(self->q, "other", WQ_OPEN_CREATE, 0600, 0));
 	ASSERT_EQ(-ENOENT, q_unlink("other"));
 }
 
-TEST_F(used, an_unknown_flag_says_EINVAL)
+TEST_F(used, unknown_flag_fails_with_EINVAL)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		bool one = verbs[i] == WQ_IOC_SHUTDOWN || verbs[i] == WQ_IOC_DONE;
@@ -197,7 +195,7 @@ TEST_F(used, an_unknown_flag_says_EINVAL)
 	}
 }
 
-TEST(an_unknown_flag_of_info_open_and_unlink_says_EINVAL)
+TEST(unknown_flag_of_info_open_and_unlink_fails_with_EINVAL)
 {
 	int fd = q_dev(O_RDWR);
 
@@ -219,7 +217,7 @@ TEST(an_unknown_flag_of_info_open_and_unlink_says_EINVAL)
 	}
 }
 
-TEST_F(used, a_bad_pointer_to_the_struct_says_EFAULT)
+TEST_F(used, struct_at_a_bad_address_fails_with_EFAULT)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		struct args a = good(verbs[i]);
@@ -239,7 +237,7 @@ TEST_F(used, a_bad_pointer_to_the_struct_says_EFAULT)
 	}
 }
 
-TEST_F(used, a_struct_of_size_0_says_EINVAL)
+TEST_F(used, struct_of_size_0_fails_with_EINVAL)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		struct args a = good(verbs[i]);
@@ -251,7 +249,7 @@ TEST_F(used, a_struct_of_size_0_says_EINVAL)
 	}
 }
 
-TEST_F(used, bytes_past_the_known_fields_that_are_not_zero_say_E2BIG)
+TEST_F(used, nonzero_bytes_past_the_known_fields_fail_with_E2BIG)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		unsigned int known = good(verbs[i]).size;
@@ -267,7 +265,7 @@ TEST_F(used, bytes_past_the_known_fields_that_are_not_zero_say_E2BIG)
 	}
 }
 
-TEST_F(used, a_struct_of_a_huge_size_is_refused)
+TEST_F(used, struct_of_a_huge_size_fails)
 {
 	static const __u32 huge[] = { 0x7fffffff, 0x80000000, 0xffffffff };
 
@@ -279,16 +277,16 @@ TEST_F(used, a_struct_of_a_huge_size_is_refused)
 			*a = good(verbs[i]);
 			a->size = huge[j];
 			ret = verb(self->q, verbs[i], a);
-			/* whichever it meets first: its own limit, or the hole */
+			/* the limit of the size or the unmapped memory, in any order */
 			ASSERT_TRUE(ret == -E2BIG || ret == -EFAULT) {
-				TH_LOG("verb %#x says %d", verbs[i], ret);
+				TH_LOG("verb %#x returned %d", verbs[i], ret);
 			}
 			munmap((void *)((uintptr_t)a & -4096L), 8192);
 		}
 	}
 }
 
-TEST(a_longer_struct_with_zeros_behind_the_known_fields_works)
+TEST(longer_struct_with_zeros_past_the_known_fields_works)
 {
 	static const int more[] = { 0, 1, 8, 64, 1024 };
 
@@ -321,7 +319,7 @@ TEST(a_longer_struct_with_zeros_behind_the_known_fields_works)
 	}
 }
 
-TEST(a_shorter_struct_is_read_as_if_zeros_followed_and_written_no_further)
+TEST(shorter_struct_is_extended_by_zeros_and_not_overrun)
 {
 	int q = q_dev(O_RDWR);
 	struct args a;
@@ -332,7 +330,7 @@ TEST(a_shorter_struct_is_read_as_if_zeros_followed_and_written_no_further)
 	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &a));
 	ASSERT_STREQ("", q_stat(q).name);
 
-	/* no results: the call itself says the error */
+	/* no results: the call itself returns the error */
 	a = good(WQ_IOC_ADD);
 	a.add.results = 1;
 	a.size = offsetof(struct wq_add, results);
@@ -340,7 +338,7 @@ TEST(a_shorter_struct_is_read_as_if_zeros_followed_and_written_no_further)
 	ASSERT_EQ(1, a.add.results);
 	ASSERT_EQ(1, q_stat(q).adds);
 
-	/* no timeout: it does not wait */
+	/* no timeout: the call does not wait */
 	a = good(WQ_IOC_GET);
 	a.get.timeout = FOREVER;
 	a.size = offsetof(struct wq_get, timeout);
@@ -364,7 +362,7 @@ TEST(a_shorter_struct_is_read_as_if_zeros_followed_and_written_no_further)
 	ASSERT_EQ(0x5a5a5a5a, a.info.max_key);
 }
 
-TEST_F(used, a_field_of_a_record_that_must_be_zero_says_EINVAL)
+TEST_F(used, nonzero_reserved_field_of_a_record_fails_with_EINVAL)
 {
 	static const unsigned int nrs[] = { WQ_IOC_ADD, WQ_IOC_DONE };
 
@@ -372,14 +370,14 @@ TEST_F(used, a_field_of_a_record_that_must_be_zero_says_EINVAL)
 		for (int field = 0; field < 5; field++) {
 			struct args a = good(nrs[i]);
 
-			/* for done, of a key that could be done */
+			/* for done, a key that the file holds */
 			rec_set(&in, "held", 4, 0);
 			switch (field) {
 			case 0:
 				in.rec.flags = nrs[i] == WQ_IOC_ADD ? 16 : 8;
 				break;
 			case 1:
-				/* done takes a record as get told it, with failures */
+				/* done accepts a record as get returned it, with failures */
 				if (nrs[i] == WQ_IOC_DONE)
 					continue;
 				in.rec.state = WQ_KEY_READY;
@@ -408,7 +406,7 @@ TEST_F(used, a_field_of_a_record_that_must_be_zero_says_EINVAL)
 	}
 }
 
-TEST(a_bad_record_with_results_says_so_there_and_the_others_hold)
+TEST(bad_record_fails_in_its_result_and_the_others_succeed)
 {
 	struct array a = array_new(8192);
 	char key[WQ_MAX_KEY + 1] = "long";
@@ -431,7 +429,7 @@ TEST(a_bad_record_with_results_says_so_there_and_the_others_hold)
 	ASSERT_EQ(2, q_stat(q).keys);
 }
 
-TEST_F(used, a_key_of_a_bad_length_is_refused_by_every_verb)
+TEST_F(used, bad_key_length_fails_with_EINVAL_in_every_verb)
 {
 	static const struct {
 		__u32 len;
@@ -460,7 +458,7 @@ TEST_F(used, a_key_of_a_bad_length_is_refused_by_every_verb)
 	}
 }
 
-TEST_F(used, a_bad_key_of_query_and_cancel_is_refused)
+TEST_F(used, query_and_cancel_of_a_bad_key_fail)
 {
 	struct args a = good(WQ_IOC_QUERY);
 	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_CANCEL, WQ_IOC_FORGET };
@@ -474,7 +472,7 @@ TEST_F(used, a_bad_key_of_query_and_cancel_is_refused)
 	}
 }
 
-TEST_F(used, a_bad_pointer_to_an_array_says_EFAULT)
+TEST_F(used, array_at_a_bad_address_fails_with_EFAULT)
 {
 	static const __u64 bad[] = { 0, 4096, 0x8000000000000000ULL, (__u64)-4096 };
 
@@ -495,7 +493,7 @@ TEST_F(used, a_bad_pointer_to_an_array_says_EFAULT)
 	}
 }
 
-TEST_F(used, an_array_that_is_too_long_says_E2BIG)
+TEST_F(used, array_that_is_too_long_fails_with_E2BIG)
 {
 	static const __u32 sizes[] = { WQ_MAX_ARRAY + 8, 0x80000000, 0xfffffff8 };
 
@@ -516,7 +514,7 @@ TEST_F(used, an_array_that_is_too_long_says_E2BIG)
 	}
 }
 
-TEST(a_figure_out_of_its_range_says_ERANGE_and_makes_no_queue)
+TEST(open_with_a_number_out_of_range_fails_with_ERANGE_and_creates_no_queue)
 {
 	static const struct {
 		__u32 mode, max_keys;
@@ -536,7 +534,7 @@ TEST(a_figure_out_of_its_range_says_ERANGE_and_makes_no_queue)
 	ASSERT_EQ(0, q_bind(fd, "", 0, 0, 1));
 }
 
-TEST_F(used, a_file_can_not_be_read_written_or_mapped)
+TEST_F(used, read_write_and_mmap_fail)
 {
 	char c = 0;
 
@@ -547,7 +545,7 @@ TEST_F(used, a_file_can_not_be_read_written_or_mapped)
 
 /* ---- a queue that is full ---- */
 
-TEST(a_full_queue_refuses_a_new_key_and_still_coalesces)
+TEST(add_to_a_full_queue_fails_for_a_new_key_and_coalesces_a_dirty_key)
 {
 	int q = q_private(3);
 	struct wq_stat before;
@@ -579,7 +577,7 @@ TEST(a_full_queue_refuses_a_new_key_and_still_coalesces)
 	ASSERT_EQ(3, q_stat(q).keys);
 }
 
-TEST(a_queue_that_was_not_told_a_limit_has_the_default_one)
+TEST(open_with_max_keys_0_uses_the_default)
 {
 	int q = q_private(0);
 	struct wq_info info;
@@ -588,7 +586,7 @@ TEST(a_queue_that_was_not_told_a_limit_has_the_default_one)
 	ASSERT_EQ(info.default_keys, q_stat(q).max_keys);
 }
 
-/* ---- anything ---- */
+/* ---- random input ---- */
 
 static __u64 random_state = 88172645463325252ULL;
 
@@ -600,12 +598,12 @@ static __u64 random64(void)
 	return random_state;
 }
 
-TEST(no_input_makes_the_kernel_warn)
+TEST(bad_input_causes_no_kernel_warning)
 {
 	char *place = edge(8192);
 	int q = q_private(100);
 
-	/* the machine that runs this one watches the kernel's log */
+	/* the script that runs the guest fails if the kernel log has a warning */
 	fcntl(q, F_SETFL, O_NONBLOCK);
 	for (int i = 0; i < 30000; i++) {
 		unsigned int nr = verbs[random64() % (ARRAY_SIZE(verbs) - 1)];
@@ -617,12 +615,12 @@ TEST(no_input_makes_the_kernel_warn)
 
 			words[random64() % (known / 4)] = word;
 		}
-		/* what the kernel writes to must not be the test's own memory */
+		/* the kernel must not write to the test's own memory */
 		if (nr == WQ_IOC_GET || nr == WQ_IOC_LIST)
 			a.get.keys.addr = addr_of(place);
 		if (nr == WQ_IOC_ADD || nr == WQ_IOC_DONE)
 			a.add.results = random64() % 2 ? addr_of(place) : 0;
-		/* records made of noise, before a hole */
+		/* random records, before unmapped memory */
 		if (random64() % 2 && known == sizeof(a.add)) {
 			int size = random64() % 512 & ~7;
 

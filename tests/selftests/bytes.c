@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which bytes the kernel writes to its caller's memory: those that a verb tells, to
- * the last one, and none that were the kernel's own.
+ * Which bytes the kernel writes to the caller's memory: exactly the output of the verb, and no
+ * uninitialised kernel memory.
  */
 #include "wq_test.h"
 
-#define MARK	0x5a	/* in what the kernel must not write */
-#define DIRT	0xee	/* in what it copied in before, and might have in its memory still */
-
-static bool all(const void *p, int c, size_t n)
-{
-	const unsigned char *b = p;
-
-	while (n && *b++ == c)
-		n--;
-	return !n;
-}
+#define MARK	0x5a	/* in memory that the kernel must not write */
+#define DIRT	0xee	/* in memory that an earlier call copied in */
 
 /* ---- structs ---- */
 
@@ -24,7 +15,7 @@ struct out { __u16 off, len; };
 #define OUT(type, field) \
 	{ offsetof(struct type, field), sizeof(((struct type *)NULL)->field) }
 
-/* What each verb writes to its struct, apart from what it leaves as it was. */
+/* The fields that each verb writes to its struct. It leaves all other bytes. */
 static const struct verb {
 	const char *name;
 	unsigned int nr;
@@ -131,17 +122,17 @@ static int used_queue(void)
 	return q;
 }
 
-/* Is all of the struct as it was, but for what the verb tells there? */
+/* Whether all bytes of the struct but the output fields of the verb are unchanged. */
 static bool written_right(const struct verb *v, const struct args *was, const struct args *now)
 {
-	struct args told = *was;
+	struct args expected = *was;
 
 	for (int i = 0; i < ARRAY_SIZE(v->outs); i++)
-		memcpy(told.bytes + v->outs[i].off, now->bytes + v->outs[i].off, v->outs[i].len);
-	return !memcmp(&told, now, sizeof(told));
+		memcpy(expected.bytes + v->outs[i].off, now->bytes + v->outs[i].off, v->outs[i].len);
+	return equal_bytes("struct", &expected, now, sizeof(expected));
 }
 
-TEST(a_verb_writes_what_it_tells_to_its_struct_and_leaves_all_else)
+TEST(verb_writes_its_output_fields_only)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		int q = verbs[i].nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : used_queue(), ret;
@@ -158,7 +149,7 @@ TEST(a_verb_writes_what_it_tells_to_its_struct_and_leaves_all_else)
 	}
 }
 
-TEST(a_verb_that_fails_writes_no_more)
+TEST(failed_verb_writes_no_more)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		for (int how = 0; how < 3; how++) {
@@ -168,9 +159,9 @@ TEST(a_verb_that_fails_writes_no_more)
 			fill(&was, &verbs[i]);
 			if (how == 0)		/* an unknown flag */
 				was.add.flags = 1U << 31;
-			else if (how == 1)	/* a bad address, where there is one */
+			else if (how == 1)	/* a bad address, if the struct has one */
 				was.add.keys.addr = 0;
-			else			/* nothing there any more */
+			else			/* no such key any more */
 				close(q), q = q_private(0);
 			now = was;
 			verb(q, verbs[i].nr, &now);
@@ -182,7 +173,7 @@ TEST(a_verb_that_fails_writes_no_more)
 	}
 }
 
-TEST(a_struct_of_any_size_is_written_to_its_end_and_no_further)
+TEST(struct_of_any_size_is_written_to_its_end_only)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		for (__u32 size = 8; size <= verbs[i].size; size++) {
@@ -205,7 +196,7 @@ TEST(a_struct_of_any_size_is_written_to_its_end_and_no_further)
 	}
 }
 
-TEST(a_longer_struct_is_written_as_far_as_the_kernel_knows_it)
+TEST(longer_struct_is_written_up_to_the_known_fields)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		int q = verbs[i].nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : used_queue();
@@ -223,7 +214,7 @@ TEST(a_longer_struct_is_written_as_far_as_the_kernel_knows_it)
 	}
 }
 
-TEST_F(queue, reserved_fields_of_stat_and_the_rest_of_a_name_are_zero)
+TEST_F(queue, stat_reserved_fields_and_the_rest_of_a_name_are_zero)
 {
 	struct wq_stat st;
 	int q = q_private(0);
@@ -241,7 +232,7 @@ TEST_F(queue, reserved_fields_of_stat_and_the_rest_of_a_name_are_zero)
 	close(q);
 }
 
-TEST_F(queue, a_file_that_can_not_read_is_told_of_a_key_its_state_alone)
+TEST_F(queue, query_of_a_write_only_file_returns_the_state_only)
 {
 	static const unsigned int nrs[] = { WQ_IOC_FORGET, WQ_IOC_CANCEL };
 	int writer = q_attach(self->name, O_WRONLY);
@@ -265,7 +256,7 @@ TEST_F(queue, a_file_that_can_not_read_is_told_of_a_key_its_state_alone)
 
 /* ---- arrays ---- */
 
-/* Lets the kernel take as much memory as a call with this room will, and dirty it. */
+/* Makes the kernel allocate as much memory as a call with this room does, and fill it. */
 static void dirty(int q, __u32 room)
 {
 	void *dirt = malloc(room);
@@ -279,7 +270,7 @@ static void dirty(int q, __u32 room)
 	free(dirt);
 }
 
-TEST_F(queue, of_records_the_key_is_told_and_zeros_up_to_the_next)
+TEST_F(queue, get_pads_records_with_zeros)
 {
 	unsigned char key[WQ_MAX_KEY];
 	struct array got = array_new(2048);
@@ -298,7 +289,9 @@ TEST_F(queue, of_records_the_key_is_told_and_zeros_up_to_the_next)
 			got.room = 2048;
 			ASSERT_EQ(size, got.used);
 			ASSERT_EQ(len, rec->len);
-			ASSERT_TRUE(!rec->flags && !rec->failures && !rec->delay);
+			ASSERT_EQ(0, rec->flags);
+			ASSERT_EQ(0, rec->failures);
+			ASSERT_EQ(0, rec->delay);
 			ASSERT_TRUE(all(rec->key, 'k', len));
 			ASSERT_TRUE(all(rec->key + len, 0, size - sizeof(*rec) - len)) {
 				TH_LOG("behind a key of %d bytes", len);
@@ -310,7 +303,7 @@ TEST_F(queue, of_records_the_key_is_told_and_zeros_up_to_the_next)
 	free(got.recs);
 }
 
-TEST_F(queue, of_rows_the_key_is_told_and_zeros_up_to_the_next)
+TEST_F(queue, list_pads_records_with_zeros)
 {
 	unsigned char key[WQ_MAX_KEY];
 	struct array got = array_new(2048);
@@ -330,8 +323,10 @@ TEST_F(queue, of_rows_the_key_is_told_and_zeros_up_to_the_next)
 			got.room = 2048;
 			ASSERT_EQ(size, got.used);
 			ASSERT_EQ(len, row->len);
-			ASSERT_TRUE(!row->flags && !row->info.failures && !row->info.holder &&
-				    row->info.due == -1);
+			ASSERT_EQ(0, row->flags);
+			ASSERT_EQ(0, row->info.failures);
+			ASSERT_EQ(0, row->info.holder);
+			ASSERT_EQ(-1, row->info.due);
 			ASSERT_TRUE(all(row->key, 'k', len));
 			ASSERT_TRUE(all(row->key + len, 0, size - sizeof(*row) - len)) {
 				TH_LOG("behind a key of %d bytes", len);
@@ -343,7 +338,7 @@ TEST_F(queue, of_rows_the_key_is_told_and_zeros_up_to_the_next)
 	free(got.recs);
 }
 
-TEST_F(queue, what_hands_out_nothing_writes_nothing_to_the_array)
+TEST_F(queue, verb_that_returns_no_key_writes_nothing_to_the_array)
 {
 	struct array a = array_new(4096);
 	__u64 cursor = 0;
@@ -355,7 +350,7 @@ TEST_F(queue, what_hands_out_nothing_writes_nothing_to_the_array)
 	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
 	ASSERT_EQ(0, a.count);
 	ASSERT_TRUE(all(a.recs, MARK, a.room));
-	/* nor where the key does not fit */
+	/* nor if the key does not fit */
 	ASSERT_EQ(1, q_addn(self->q, "0123456789", 10));
 	for (a.room = 0; a.room < WQ_REC_SIZE(10); a.room += 8)
 		ASSERT_EQ(-EMSGSIZE, q_get_array(self->q, &a, 0, 0));
@@ -365,7 +360,7 @@ TEST_F(queue, what_hands_out_nothing_writes_nothing_to_the_array)
 	free(a.recs);
 }
 
-TEST_F(queue, results_are_told_for_each_key_and_for_no_more)
+TEST_F(queue, results_are_written_for_each_key_and_no_further)
 {
 	enum { MOST = 100 };
 	struct array a = array_new(MOST * WQ_REC_SIZE(16));
@@ -402,7 +397,7 @@ TEST_F(queue, results_are_told_for_each_key_and_for_no_more)
 	free(a.recs);
 }
 
-TEST_F(queue, of_the_list_of_queues_names_are_told_and_zeros_behind_them)
+TEST_F(queue, queues_pads_names_with_zeros)
 {
 	struct wq_queue *list = malloc(64 * sizeof(*list));
 	__u64 cursor = 0;

@@ -4,16 +4,6 @@
  */
 #include "wq_test.h"
 
-/* A child that drains; its exit status is the errno of the call. */
-static pid_t drainer(int q)
-{
-	pid_t pid = child();
-
-	if (!pid)
-		_exit(-q_drain(q));
-	return pid;
-}
-
 TEST_F(queue, drain_of_an_empty_queue_returns_at_once)
 {
 	struct item it;
@@ -48,7 +38,7 @@ TEST_F(queue, drain_waits_for_ready_and_for_processing_keys)
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
-TEST_F(queue, drain_waits_for_keys_added_again_while_processing)
+TEST_F(queue, drain_waits_for_keys_added_during_processing)
 {
 	struct item it;
 	pid_t pid;
@@ -68,7 +58,7 @@ TEST_F(queue, drain_waits_for_keys_added_again_while_processing)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, drain_wakes_the_getters_and_refuses_adds)
+TEST_F(queue, drain_wakes_getters_and_add_fails)
 {
 	struct item it, held;
 	pid_t getter, pid;
@@ -87,7 +77,7 @@ TEST_F(queue, drain_wakes_the_getters_and_refuses_adds)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, every_drainer_wakes)
+TEST_F(queue, drain_end_wakes_every_drainer)
 {
 	struct item it;
 	pid_t pid[3];
@@ -104,7 +94,7 @@ TEST_F(queue, every_drainer_wakes)
 	ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(self->q).state);
 }
 
-TEST_F(queue, a_plain_shut_down_ends_every_drain_with_ECANCELED)
+TEST_F(queue, shutdown_ends_every_drain_with_ECANCELED)
 {
 	struct item it;
 	pid_t pid[3];
@@ -127,7 +117,7 @@ TEST_F(queue, a_plain_shut_down_ends_every_drain_with_ECANCELED)
 	ASSERT_STREQ("b", it.key);
 }
 
-TEST_F(queue, a_drain_after_a_plain_shut_down_waits)
+TEST_F(queue, drain_after_shutdown_waits)
 {
 	struct item it;
 	pid_t pid;
@@ -143,7 +133,7 @@ TEST_F(queue, a_drain_after_a_plain_shut_down_waits)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, a_fatal_signal_ends_the_drain_and_the_queue_stays_shut_down)
+TEST_F(queue, drain_ends_at_a_fatal_signal_and_the_shutdown_remains)
 {
 	static const int signals[] = { SIGKILL, SIGTERM };
 	struct item it;
@@ -165,7 +155,7 @@ TEST_F(queue, a_fatal_signal_ends_the_drain_and_the_queue_stays_shut_down)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, a_killed_drainer_leaves_the_others_waiting)
+TEST_F(queue, drain_of_others_continues_after_a_drainer_is_killed)
 {
 	struct item it;
 	pid_t killed, pid;
@@ -185,7 +175,7 @@ TEST_F(queue, a_killed_drainer_leaves_the_others_waiting)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, a_signal_handler_does_not_end_the_drain)
+TEST_F(queue, drain_continues_after_a_signal_handler)
 {
 	struct item it;
 	pid_t pid;
@@ -206,7 +196,7 @@ TEST_F(queue, a_signal_handler_does_not_end_the_drain)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, drain_waits_on_for_the_keys_that_a_dead_consumer_gave_back)
+TEST_F(queue, drain_waits_for_keys_given_back_by_a_dead_consumer)
 {
 	struct item it;
 	pid_t consumer, pid;
@@ -230,7 +220,7 @@ TEST_F(queue, drain_waits_on_for_the_keys_that_a_dead_consumer_gave_back)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, a_cancel_of_the_last_key_ends_the_drain)
+TEST_F(queue, cancel_of_the_last_key_ends_the_drain)
 {
 	pid_t pid;
 
@@ -241,7 +231,7 @@ TEST_F(queue, a_cancel_of_the_last_key_ends_the_drain)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, drain_while_consumers_work_leaves_nothing_behind)
+TEST_F(queue, drain_with_busy_consumers_leaves_no_key)
 {
 	enum { KEYS = 500 };
 	struct array a = array_new(KEYS * 64);

@@ -412,13 +412,13 @@ TEST_F(users, open_fails_with_ENOSPC_and_the_file_is_not_bound)
 	char queues[16];
 	pid_t pid;
 
-	snprintf(queues, sizeof(queues), "%lld", number(USER_QUEUES));
-	ASSERT_EQ(0, put(USER_QUEUES, "0"));
+	snprintf(queues, sizeof(queues), "%lld", read_number(USER_QUEUES));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "0"));
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
 		_exit(-q_bind(fd, self->name, EXCL, 0600, 0));
 	ret = reap(pid);
-	ASSERT_EQ(0, put(USER_QUEUES, queues));
+	ASSERT_EQ(0, write_file(USER_QUEUES, queues));
 	EXPECT_EQ(ENOSPC, ret);
 	EXPECT_NOT_BOUND(fd, self->name);
 	EXPECT_EQ(0, q_bind(fd, self->name, EXCL, 0600, 0));

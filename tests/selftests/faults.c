@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Every verb of /dev/wq, with each of its allocations and each of its copies from
- * and to the caller failing in turn, by the kernel's fail-nth.  After each: the
- * figures of the queue add up, no key is lost and none is there that was not added;
- * where the call failed, the queue is as before, unless all that failed was to tell
- * the caller; the same call once more succeeds, and leaves what it would have left
- * without a fault.
+ * Every verb of /dev/wq, with each of its allocations and each copy from and to the caller
+ * failing in turn, by the kernel's fail-nth. After each fault:
+ *
+ * - the statistics of the queue add up;
+ * - no key is lost, and no key is there that was not added;
+ * - a call that failed changed nothing, unless only the copy to the caller failed;
+ * - the repeated call succeeds and leaves the same keys as without a fault.
  *
  * Needs a kernel with FAILSLAB, FAIL_PAGE_ALLOC and FAULT_INJECTION_USERCOPY.
  */
@@ -16,12 +17,12 @@
 
 #define DEBUGFS	"/sys/kernel/debug/"
 
-/* What a test has before its call. */
+/* The state of a test before its call. */
 struct world {
 	int dev;		/* open, not bound */
-	int q;			/* a queue of a name, with a lease */
+	int q;			/* a named queue with a lease */
 	int other;		/* a second consumer of it */
-	int made;		/* what the call opened */
+	int made;		/* the file that the call opened */
 	char name[WQ_NAME_MAX];
 	char new_name[WQ_NAME_MAX];	/* for a queue that the call makes */
 	struct array keys;
@@ -36,19 +37,19 @@ FIXTURE(faults) {
 FIXTURE_VARIANT(faults) {
 	void (*setup)(struct world *w);
 	int (*call)(struct world *w);
-	int again;		/* what may be told once more after EFAULT */
-	bool counts;		/* and then it counts a second failure */
+	int again;		/* error that the repeated call may return after EFAULT */
+	bool counts;		/* the repeated call counts a second failure */
 };
 
 static void put(const char *file, const char *text)
 {
-	int fd = open(file, O_WRONLY | O_CLOEXEC);
+	int ret = write_file(file, text);
 
-	if (fd < 0 || write(fd, text, strlen(text)) < 0) {
-		fprintf(stderr, "faults: %s: %m; the kernel needs fault injection\n", file);
+	if (ret) {
+		fprintf(stderr, "faults: %s: %s; the kernel needs fault injection\n", file,
+			strerror(-ret));
 		exit(KSFT_FAIL);
 	}
-	close(fd);
 }
 
 static int fail_nth = -1;
@@ -60,14 +61,14 @@ static void inject(int n)
 
 	if (fail_nth < 0)
 		fail_nth = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
-	/* Once more, for what is still to fail may be this copy. */
+	/* Repeated, because the pending fault may hit the copy of this write. */
 	if (pwrite(fail_nth, text, len, 0) < 0 && pwrite(fail_nth, text, len, 0) < 0) {
 		perror("faults: fail-nth");
 		exit(KSFT_FAIL);
 	}
 }
 
-/* Was there a fault since?  Also where it's this very read that would have failed: no. */
+/* Whether a fault was injected since inject(). A fault in this read does not count. */
 static bool injected(void)
 {
 	char text[12] = "";
@@ -116,7 +117,7 @@ static void world_end(struct world *w)
 	free(w->out.recs);
 }
 
-/* ---- what there is in the queue ---- */
+/* ---- the keys of the queue ---- */
 
 struct row {
 	char key[24];		/* its first bytes */
@@ -159,21 +160,27 @@ static void dump_of(struct world *w, struct dump *d)
 
 static bool dump_same(const struct dump *a, const struct dump *b, bool counts)
 {
-	if (a->n != b->n)
+	for (int i = 0; i < a->n && i < b->n; i++) {
+		const struct row *seen = &a->rows[i], *expected = &b->rows[i];
+
+		if (!by_key(seen, expected) && seen->state == expected->state &&
+		    (counts || seen->failures == expected->failures))
+			continue;
+		COMMENT("expected key %.24s state %#x failures %u, seen key %.24s state %#x failures %u\n",
+		    expected->key, expected->state, expected->failures,
+		    seen->key, seen->state, seen->failures);
 		return false;
-	for (int i = 0; i < a->n; i++)
-		if (by_key(&a->rows[i], &b->rows[i]) || a->rows[i].state != b->rows[i].state ||
-		    (!counts && a->rows[i].failures != b->rows[i].failures))
-			return false;
-	return true;
+	}
+	return equal("keys", b->n, a->n);
 }
 
 static bool adds_up(struct world *w)
 {
 	struct wq_stat st = q_stat(w->q);
 
-	return st.gets == st.processing + st.dones + st.given_back &&
-	       st.adds + st.given_back == st.depth + st.gets + st.canceled + st.merged;
+	return equal("gets", st.processing + st.dones + st.given_back, st.gets) &&
+	       equal("adds + given_back", st.depth + st.gets + st.canceled + st.merged,
+		     st.adds + st.given_back);
 }
 
 /* ---- setups ---- */
@@ -223,7 +230,7 @@ static void large_array(struct world *w)
 	put_keys(w, 70, "%0128d");
 }
 
-/* So many that the table grows meanwhile. */
+/* So many keys that the table grows during the call. */
 static void keys_onto_many(struct world *w)
 {
 	put_keys(w, 380, "many %d");
@@ -289,7 +296,7 @@ static void one_held_before_a_long_key(struct world *w)
 	free(next.recs);
 }
 
-/* Of forty keys twenty are got, ten of these dirty again. */
+/* Forty keys: twenty are processing, and ten of the twenty are dirty as well. */
 static void held_keys(struct world *w)
 {
 	struct array ten = array_new(4096);
@@ -339,7 +346,7 @@ static void a_failed_long_key(struct world *w)
 
 /* ---- calls ---- */
 
-/* The first error that a key was told is the call's. */
+/* The first error among the results, or that of the call. */
 static int first_error(struct world *w, int ret)
 {
 	for (__u32 i = 0; !ret && w->keys.results && i < w->keys.count; i++)
@@ -571,7 +578,7 @@ static int call_fdinfo(struct world *w)
 	return ret;
 }
 
-/* The end of a consumer can't fail, whatever does. */
+/* The release of a consumer can't fail. */
 static int call_close(struct world *w)
 {
 	close(w->other);
@@ -580,65 +587,65 @@ static int call_close(struct world *w)
 }
 
 FIXTURE_VARIANT_ADD(faults, open_of_the_device) { .setup = no_keys, .call = call_open_device };
-FIXTURE_VARIANT_ADD(faults, OPEN_of_a_private_queue) {
+FIXTURE_VARIANT_ADD(faults, open_of_a_private_queue) {
 	.setup = no_keys, .call = call_open_private
 };
-FIXTURE_VARIANT_ADD(faults, OPEN_with_limiters_and_a_lease) {
+FIXTURE_VARIANT_ADD(faults, open_with_limiters_and_a_lease) {
 	.setup = no_keys, .call = call_open_limited
 };
-FIXTURE_VARIANT_ADD(faults, OPEN_of_a_new_name) { .setup = no_keys, .call = call_open_create };
-FIXTURE_VARIANT_ADD(faults, OPEN_of_a_name) { .setup = no_keys, .call = call_open_attach };
-FIXTURE_VARIANT_ADD(faults, UNLINK) { .setup = no_keys, .call = call_unlink };
-FIXTURE_VARIANT_ADD(faults, INFO) { .setup = no_keys, .call = call_info };
-FIXTURE_VARIANT_ADD(faults, QUEUES) { .setup = no_keys, .call = call_queues };
-FIXTURE_VARIANT_ADD(faults, ADD_of_one_key) { .setup = one_key, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_of_the_longest_key) { .setup = one_long_key, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_with_results) { .setup = forty_keys, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_without_results) { .setup = large_array, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_where_the_table_grows) {
+FIXTURE_VARIANT_ADD(faults, open_of_a_new_name) { .setup = no_keys, .call = call_open_create };
+FIXTURE_VARIANT_ADD(faults, open_of_a_name) { .setup = no_keys, .call = call_open_attach };
+FIXTURE_VARIANT_ADD(faults, unlink) { .setup = no_keys, .call = call_unlink };
+FIXTURE_VARIANT_ADD(faults, info) { .setup = no_keys, .call = call_info };
+FIXTURE_VARIANT_ADD(faults, queues) { .setup = no_keys, .call = call_queues };
+FIXTURE_VARIANT_ADD(faults, add_of_one_key) { .setup = one_key, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_of_the_longest_key) { .setup = one_long_key, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_with_results) { .setup = forty_keys, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_without_results) { .setup = large_array, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_that_grows_the_table) {
 	.setup = keys_onto_many, .call = call_add
 };
-FIXTURE_VARIANT_ADD(faults, ADD_of_what_is_there) { .setup = ready_keys, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_of_what_is_processed) {
+FIXTURE_VARIANT_ADD(faults, add_of_ready_keys) { .setup = ready_keys, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_of_processing_keys) {
 	.setup = keys_to_held_ones, .call = call_add
 };
-FIXTURE_VARIANT_ADD(faults, ADD_of_a_first_delayed_key) { .setup = one_delayed, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_of_delayed_keys) { .setup = many_delayed, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, ADD_rate_limited) {
+FIXTURE_VARIANT_ADD(faults, add_of_a_first_delayed_key) { .setup = one_delayed, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_of_delayed_keys) { .setup = many_delayed, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_rate_limited) {
 	.setup = rate_limited, .call = call_add, .counts = true
 };
-FIXTURE_VARIANT_ADD(faults, GET_of_some) { .setup = ready_keys, .call = call_get };
-FIXTURE_VARIANT_ADD(faults, GET_of_all) { .setup = ready_keys, .call = call_get_all };
-FIXTURE_VARIANT_ADD(faults, GET_of_the_longest_key) { .setup = a_ready_long_key, .call = call_get };
-FIXTURE_VARIANT_ADD(faults, GET_of_one_long_key) {
+FIXTURE_VARIANT_ADD(faults, get_of_some) { .setup = ready_keys, .call = call_get };
+FIXTURE_VARIANT_ADD(faults, get_of_all) { .setup = ready_keys, .call = call_get_all };
+FIXTURE_VARIANT_ADD(faults, get_of_the_longest_key) { .setup = a_ready_long_key, .call = call_get };
+FIXTURE_VARIANT_ADD(faults, get_of_one_long_key) {
 	.setup = a_ready_long_key, .call = call_get_one
 };
-FIXTURE_VARIANT_ADD(faults, DONE) { .setup = held_keys, .call = call_done, .again = -ESTALE };
-FIXTURE_VARIANT_ADD(faults, DONE_and_retry) {
+FIXTURE_VARIANT_ADD(faults, done) { .setup = held_keys, .call = call_done, .again = -ESTALE };
+FIXTURE_VARIANT_ADD(faults, done_retry) {
 	.setup = held_for_retry, .call = call_done, .again = -ESTALE
 };
-FIXTURE_VARIANT_ADD(faults, DONE_and_after) {
+FIXTURE_VARIANT_ADD(faults, done_after) {
 	.setup = held_for_later, .call = call_done, .again = -ESTALE
 };
-FIXTURE_VARIANT_ADD(faults, DONE_and_get) {
+FIXTURE_VARIANT_ADD(faults, done_get) {
 	.setup = held_keys, .call = call_done_get, .again = -ESTALE
 };
-FIXTURE_VARIANT_ADD(faults, DONE_and_get_of_one_long_key) {
+FIXTURE_VARIANT_ADD(faults, done_get_of_one_long_key) {
 	.setup = one_held_before_a_long_key, .call = call_done_get_one, .again = -ESTALE
 };
-FIXTURE_VARIANT_ADD(faults, TOUCH) { .setup = held_keys, .call = call_touch };
-FIXTURE_VARIANT_ADD(faults, QUERY) { .setup = a_ready_long_key, .call = call_query };
-FIXTURE_VARIANT_ADD(faults, CANCEL) {
+FIXTURE_VARIANT_ADD(faults, touch) { .setup = held_keys, .call = call_touch };
+FIXTURE_VARIANT_ADD(faults, query) { .setup = a_ready_long_key, .call = call_query };
+FIXTURE_VARIANT_ADD(faults, cancel) {
 	.setup = a_ready_long_key, .call = call_cancel, .again = -ENOENT
 };
-FIXTURE_VARIANT_ADD(faults, CANCEL_of_a_failed_key) {
+FIXTURE_VARIANT_ADD(faults, cancel_of_a_failed_key) {
 	.setup = a_failed_long_key, .call = call_cancel, .again = -ENOENT
 };
-FIXTURE_VARIANT_ADD(faults, FORGET) { .setup = a_failed_long_key, .call = call_forget };
-FIXTURE_VARIANT_ADD(faults, LIST) { .setup = held_for_retry, .call = call_list };
-FIXTURE_VARIANT_ADD(faults, STAT) { .setup = held_keys, .call = call_stat };
-FIXTURE_VARIANT_ADD(faults, SHUTDOWN) { .setup = many_delayed, .call = call_shutdown };
-FIXTURE_VARIANT_ADD(faults, SHUTDOWN_and_drain) { .setup = no_keys, .call = call_drain };
+FIXTURE_VARIANT_ADD(faults, forget) { .setup = a_failed_long_key, .call = call_forget };
+FIXTURE_VARIANT_ADD(faults, list) { .setup = held_for_retry, .call = call_list };
+FIXTURE_VARIANT_ADD(faults, stat) { .setup = held_keys, .call = call_stat };
+FIXTURE_VARIANT_ADD(faults, shutdown) { .setup = many_delayed, .call = call_shutdown };
+FIXTURE_VARIANT_ADD(faults, drain) { .setup = no_keys, .call = call_drain };
 FIXTURE_VARIANT_ADD(faults, poll) { .setup = ready_keys, .call = call_poll };
 FIXTURE_VARIANT_ADD(faults, epoll) { .setup = ready_keys, .call = call_epoll };
 FIXTURE_VARIANT_ADD(faults, fdinfo) { .setup = held_keys, .call = call_fdinfo };
@@ -662,10 +669,10 @@ FIXTURE_TEARDOWN(faults)
 	inject(0);
 }
 
-TEST_F_TIMEOUT(faults, each_allocation_and_each_copy_may_fail, 600)
+TEST_F_TIMEOUT(faults, verb_survives_failure_of_each_allocation_and_copy, 600)
 {
 	struct world w;
-	int ret, told, n;
+	int ret, first, n;
 	bool fired;
 
 	world_new(&w);
@@ -681,32 +688,32 @@ TEST_F_TIMEOUT(faults, each_allocation_and_each_copy_may_fail, 600)
 		inject(n);
 		ret = variant->call(&w);
 		fired = injected();
-		ASSERT_TRUE(adds_up(&w)) TH_LOG("fault %d: figures don't add up", n);
+		ASSERT_TRUE(adds_up(&w)) TH_LOG("fault %d: statistics", n);
 		dump_of(&w, self->now);
 		if (!fired || !ret) {
-			/* no fault, or none that mattered */
+			/* no fault, or one that the call survived */
 			ASSERT_EQ(0, ret);
 			ASSERT_TRUE(dump_same(self->now, self->end, false))
-				TH_LOG("fault %d: succeeded, and left something else", n);
+				TH_LOG("fault %d: success, but other keys", n);
 		} else {
 			ASSERT_TRUE(ret == -ENOMEM || ret == -EFAULT || ret == -EAGAIN)
 				TH_LOG("fault %d: %s", n, strerror(-ret));
-			/* no key that was there is gone, unless the call says so */
+			/* no key was lost, unless the call removes keys */
 			if (!variant->again)
 				ASSERT_LE(self->before->n, self->now->n);
-			told = ret;
+			first = ret;
 			ret = variant->call(&w);
-			ASSERT_TRUE(!ret || (told == -EFAULT && ret == variant->again))
-				TH_LOG("fault %d: once more: %s", n, strerror(-ret));
+			ASSERT_TRUE(!ret || (first == -EFAULT && ret == variant->again))
+				TH_LOG("fault %d: repeated call: %s", n, strerror(-ret));
 			dump_of(&w, self->now);
-			ASSERT_TRUE(dump_same(self->now, self->end, variant->counts && told == -EFAULT))
-				TH_LOG("fault %d: once more left something else", n);
+			ASSERT_TRUE(dump_same(self->now, self->end, variant->counts && first == -EFAULT))
+				TH_LOG("fault %d: repeated call: other keys", n);
 			ASSERT_TRUE(adds_up(&w));
 		}
 		world_end(&w);
 		if (!fired)
 			break;
-		/* without an end there is something wrong with the injection */
+		/* if there is no end, the injection does not work */
 		ASSERT_GT(1000, n);
 	}
 	TH_LOG("faults injected: %d", n - 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * An open file is a consumer: what it holds comes back when its last reference
- * goes, and a get that could not reach its caller gives back what it took.
+ * An open file is a consumer. The last close gives back the keys that it holds, and a get that
+ * fails to copy keys to its caller gives them back.
  */
 #include "wq_test.h"
 
@@ -35,7 +35,7 @@ static int add_numbers(int q, int from, int to)
 	return ret;
 }
 
-TEST_F(queue, the_1000_keys_of_a_killed_consumer_are_back_at_the_head_in_their_order)
+TEST_F(queue, give_back_of_a_killed_consumers_1000_keys_requeues_them_in_order)
 {
 	struct array a = array_new(1 << 18);
 	char key[16];
@@ -47,7 +47,7 @@ TEST_F(queue, the_1000_keys_of_a_killed_consumer_are_back_at_the_head_in_their_o
 		int q = q_attach(self->name, O_RDWR);
 		struct item it;
 
-		/* the order of the gets is another than that of the adds */
+		/* the order of the gets differs from that of the adds */
 		for (int i = 0; i < 10; i++) {
 			if (q_get(q, &it, 0))
 				_exit(1);
@@ -81,7 +81,7 @@ TEST_F(queue, the_1000_keys_of_a_killed_consumer_are_back_at_the_head_in_their_o
 	ASSERT_EQ(0, q_stat(self->q).merged);
 }
 
-TEST_F(queue, a_key_that_was_dirty_as_its_consumer_died_runs_once)
+TEST_F(queue, give_back_of_a_dirty_key_requeues_it_once)
 {
 	struct item it;
 	pid_t pid;
@@ -102,7 +102,7 @@ TEST_F(queue, a_key_that_was_dirty_as_its_consumer_died_runs_once)
 	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
 }
 
-TEST_F(queue, the_keys_of_other_consumers_stay_theirs)
+TEST_F(queue, give_back_leaves_keys_of_other_consumers)
 {
 	int other = q_attach(self->name, O_RDWR);
 	struct item mine, others, it;
@@ -125,7 +125,7 @@ TEST_F(queue, the_keys_of_other_consumers_stay_theirs)
 	ASSERT_EQ(0, q_done(other, &others));
 }
 
-TEST_F(queue, keys_come_back_on_close_too)
+TEST_F(queue, close_gives_back_keys)
 {
 	int other = q_attach(self->name, O_RDWR);
 	struct item it;
@@ -139,7 +139,7 @@ TEST_F(queue, keys_come_back_on_close_too)
 	ASSERT_EQ(1, q_stat(self->q).given_back);
 }
 
-TEST_F(queue, keys_given_back_wake_waiters)
+TEST_F(queue, give_back_wakes_getters)
 {
 	struct item it;
 	pid_t pid[2], dead;
@@ -169,7 +169,7 @@ TEST_F(queue, keys_given_back_wake_waiters)
 	ASSERT_EQ(2, q_stat(self->q).held);
 }
 
-TEST_F(queue, the_token_of_a_dead_consumer_is_stale)
+TEST_F(queue, give_back_makes_the_token_of_a_dead_consumer_stale)
 {
 	int dead = q_attach(self->name, O_RDWR);
 	struct item old, new;
@@ -184,7 +184,7 @@ TEST_F(queue, the_token_of_a_dead_consumer_is_stale)
 	ASSERT_EQ(0, q_done(self->q, &new));
 }
 
-TEST_F(queue, keys_given_back_after_shut_down_are_handed_out)
+TEST_F(queue, give_back_after_shutdown_requeues_keys)
 {
 	int dead = q_attach(self->name, O_RDWR);
 	struct item it;
@@ -202,7 +202,7 @@ TEST_F(queue, keys_given_back_after_shut_down_are_handed_out)
 
 /* ---- dup, fork, exec, SCM_RIGHTS ---- */
 
-TEST_F(queue, keys_come_back_only_with_the_last_dup)
+TEST_F(queue, close_of_the_last_dup_gives_back_keys)
 {
 	int other = q_attach(self->name, O_RDWR);
 	int copy = dup(other);
@@ -218,7 +218,7 @@ TEST_F(queue, keys_come_back_only_with_the_last_dup)
 	ASSERT_EQ(1, q_stat(self->q).ready);
 }
 
-TEST_F(queue, fork_shares_the_keys_and_they_come_back_with_the_last_process)
+TEST_F(queue, fork_shares_keys_and_the_end_of_the_last_process_gives_them_back)
 {
 	int other = q_attach(self->name, O_RDWR);
 	struct item it;
@@ -245,7 +245,7 @@ TEST_F(queue, fork_shares_the_keys_and_they_come_back_with_the_last_process)
 	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "b"));
 }
 
-TEST_F(queue, a_child_that_ends_does_not_give_back_the_keys_of_its_parent)
+TEST_F(queue, exit_of_a_child_does_not_give_back_keys_of_its_parent)
 {
 	struct item it;
 	pid_t pid;
@@ -260,7 +260,7 @@ TEST_F(queue, a_child_that_ends_does_not_give_back_the_keys_of_its_parent)
 	ASSERT_EQ(0, q_done(self->q, &it));
 }
 
-TEST_F(queue, exec_keeps_the_keys_but_where_the_file_is_close_on_exec)
+TEST_F(queue, exec_keeps_keys_except_for_close_on_exec_files)
 {
 	static const int oflags[] = { O_RDWR, O_RDWR | O_CLOEXEC };
 
@@ -282,7 +282,7 @@ TEST_F(queue, exec_keeps_the_keys_but_where_the_file_is_close_on_exec)
 			execlp("cat", "cat", NULL);
 			_exit(127);
 		}
-		/* cat's answer says that the exec is over */
+		/* cat's output shows that the exec has finished */
 		ASSERT_EQ(1, write(in[1], &c, 1));
 		close(out[1]);
 		ASSERT_EQ(1, read(out[0], &c, 1));
@@ -335,7 +335,7 @@ static int receive_file(int sock)
 	return fd;
 }
 
-TEST_F(queue, a_file_sent_over_a_socket_takes_its_keys_along)
+TEST_F(queue, file_sent_over_a_socket_keeps_its_keys)
 {
 	int sock[2], fd;
 	struct item it;
@@ -358,7 +358,7 @@ TEST_F(queue, a_file_sent_over_a_socket_takes_its_keys_along)
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
-TEST_F(queue, a_file_lost_in_a_socket_gives_its_keys_back)
+TEST_F(queue, file_lost_in_a_socket_gives_back_keys)
 {
 	int sock[2], other = q_attach(self->name, O_RDWR);
 	struct item it;
@@ -371,32 +371,35 @@ TEST_F(queue, a_file_lost_in_a_socket_gives_its_keys_back)
 	ASSERT_EQ(0, q_stat(self->q).ready);
 	close(sock[0]);
 	close(sock[1]);
-	for (int i = 0; i < 1000 && !q_stat(self->q).ready; i++)
-		sleep_ms(1);
-	ASSERT_EQ(1, q_stat(self->q).ready);
+	ASSERT_EVENTUALLY(q_stat(self->q).ready == 1);
 }
 
-/* ---- a get that can't reach its caller ---- */
+/* ---- a get that can't copy to its caller ---- */
 
-/* The order and number of the keys is as it was, and none is held. */
+/* The keys from..to are ready, in their order, and none is held. */
 static bool numbers_are_back(int q, int from, int to)
 {
 	struct wq_stat st = q_stat(q);
 	struct item it;
 	char key[16];
 
-	if (st.processing || st.held || st.ready != to - from ||
-	    st.gets - st.given_back != st.dones)
+	if (!equal("processing", 0, st.processing) || !equal("held", 0, st.held) ||
+	    !equal("ready", to - from, st.ready) ||
+	    !equal("gets - given_back", st.dones, st.gets - st.given_back))
 		return false;
 	for (int i = from; i < to; i++) {
 		snprintf(key, sizeof(key), "%d", i);
-		if (q_get(q, &it, 0) || strcmp(key, it.key))
+		if (!equal("get", 0, q_get(q, &it, 0)))
 			return false;
+		if (strcmp(key, it.key)) {
+			COMMENT("key: expected %s, seen %s\n", key, it.key);
+			return false;
+		}
 	}
 	return true;
 }
 
-TEST_F(queue, a_get_into_a_hole_gives_the_keys_back_in_their_order)
+TEST_F(queue, get_EFAULT_gives_back_keys_in_order)
 {
 	struct array a = { .recs = edge(0), .room = 4096 };
 
@@ -406,7 +409,7 @@ TEST_F(queue, a_get_into_a_hole_gives_the_keys_back_in_their_order)
 	ASSERT_TRUE(numbers_are_back(self->q, 0, 5));
 }
 
-TEST_F(queue, a_get_into_a_read_only_page_gives_the_keys_back_in_their_order)
+TEST_F(queue, get_EFAULT_on_a_read_only_page_gives_back_keys_in_order)
 {
 	struct array a = { .recs = edge(4096), .room = 4096 };
 
@@ -417,7 +420,7 @@ TEST_F(queue, a_get_into_a_read_only_page_gives_the_keys_back_in_their_order)
 	ASSERT_TRUE(numbers_are_back(self->q, 0, 5));
 }
 
-TEST_F(queue, a_get_that_can_not_tell_its_count_gives_the_keys_back_in_their_order)
+TEST_F(queue, get_EFAULT_on_the_struct_gives_back_keys_in_order)
 {
 	struct wq_get *get = edge(4096);
 	union one one[5];
@@ -431,7 +434,7 @@ TEST_F(queue, a_get_that_can_not_tell_its_count_gives_the_keys_back_in_their_ord
 	ASSERT_TRUE(numbers_are_back(self->q, 0, 5));
 }
 
-TEST_F(queue, a_get_that_waited_and_fails_gives_the_key_to_the_next_waiter)
+TEST_F(queue, get_EFAULT_after_a_wait_hands_the_key_to_the_next_getter)
 {
 	struct array a = { .recs = edge(0), .room = 4096 };
 	struct item it;
@@ -452,11 +455,11 @@ TEST_F(queue, a_get_that_waited_and_fails_gives_the_key_to_the_next_waiter)
 	ASSERT_EQ(1, q_stat(self->q).held);
 }
 
-TEST_F(queue, a_get_that_fails_halfway_keeps_what_its_caller_has_and_says_how_many)
+TEST_F(queue, get_EFAULT_halfway_returns_the_keys_before_it)
 {
 	for (int n = 1; n < 4; n++) {
 		int q = q_attach(self->name, O_RDWR);
-		/* keys of one byte: every record has the same size */
+		/* keys of one byte, so that all records have one size */
 		struct array a = { .recs = edge(n * WQ_REC_SIZE(1)), .room = 4096 };
 
 		add_numbers(self->q, 0, 5);
@@ -478,7 +481,7 @@ TEST_F(queue, a_get_that_fails_halfway_keeps_what_its_caller_has_and_says_how_ma
 	}
 }
 
-/* ---- what the file tells ---- */
+/* ---- fdinfo, info, mode ---- */
 
 static int fdinfo(int fd, const char *word, char *value, size_t size)
 {
@@ -500,7 +503,7 @@ static int fdinfo(int fd, const char *word, char *value, size_t size)
 	return ret;
 }
 
-TEST_F(queue, fdinfo_names_the_queue_and_what_the_file_holds)
+TEST_F(queue, fdinfo_has_the_queue_and_the_keys_that_the_file_holds)
 {
 	struct item it;
 	char value[256];
@@ -516,7 +519,7 @@ TEST_F(queue, fdinfo_names_the_queue_and_what_the_file_holds)
 	ASSERT_STREQ("2", value);
 }
 
-TEST(the_device_is_for_root_alone_by_default)
+TEST(device_mode_is_0600)
 {
 	struct wq_info info;
 	int fd = q_dev(O_RDWR);
@@ -524,7 +527,7 @@ TEST(the_device_is_for_root_alone_by_default)
 
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, q_info(fd, &info));
-	/* the mode that devtmpfs was told, before any udev rule */
+	/* the mode in devtmpfs, before any udev rule */
 	f = fopen("/sys/class/misc/wq/uevent", "r");
 	ASSERT_NE(NULL, f);
 	while (f) {
@@ -537,7 +540,7 @@ TEST(the_device_is_for_root_alone_by_default)
 	}
 }
 
-TEST(info_tells_version_and_limits)
+TEST(info_returns_version_and_limits)
 {
 	struct wq_info info;
 	int fd = q_dev(O_RDONLY);

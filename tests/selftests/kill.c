@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Processes that are killed at random points of random verbs: every key that was
- * ever accepted is done or still there.
+ * Processes that are killed at random points of random verbs. Every key that was accepted is
+ * done or still in the queue.
  *
- * Each key is added once.  A ledger in shared memory says how far it came: a worker
- * writes down what it is about to do before it does so, and that it did so after
- * that.  What it was about to do as it was killed may hold or not; all else must.
+ * Each key is added once. A ledger in shared memory records its progress: a worker writes each
+ * step before and after the call. If the worker is killed between the two, the step may have
+ * taken effect or not. All other steps must have.
  *
- * KILL_SECONDS, from the environment: how long; 10 if not set.
+ * KILL_SECONDS, from the environment, is the length of the test: 10 by default.
  */
 #include "wq_test.h"
 
@@ -72,13 +72,13 @@ static void add_some(int q, struct array *a)
 	for (unsigned int i = 0; i < n; i++) {
 		__u8 adding = ADDING;
 
-		/* unless others are done with it by now */
+		/* unless another worker has finished the key already */
 		__atomic_compare_exchange_n(&ledger->step[first + i], &adding, ADDED, false,
 					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 	}
 }
 
-/* Says done to what was got, in one of its ways, and gets more by the same call. */
+/* Gets keys and finishes them with random outcomes, partly with done_get. */
 static void work(int q, struct array *a, struct array *next)
 {
 	struct wq_done done = { .size = sizeof(done), .keys = { addr_of(a->recs) } };
@@ -104,7 +104,7 @@ static void work(int q, struct array *a, struct array *next)
 				ledger->step[key] = ENDING;
 		}
 		if (!chance(8))
-			return;		/* held, until the file goes */
+			return;		/* held until the file is closed */
 		done.keys.size = a->used;
 		done.keys.count = n;
 		done.results = addr_of(results);
@@ -160,7 +160,7 @@ static void worker(const char *name)
 	if (q < 0)
 		wrong("open", q);
 	seed ^= getpid();
-	/* what was got and not done goes back now and then as the file is closed */
+	/* closing the file now and then gives back the keys that it holds */
 	for (;;) {
 		__atomic_fetch_add(&ledger->calls, 1, __ATOMIC_RELAXED);
 		switch (chance(8)) {
@@ -214,7 +214,7 @@ FIXTURE_TEARDOWN(kill)
 	close(self->q);
 }
 
-/* Takes out what is left; each key's step says whether it may be. */
+/* Gets the remaining keys. The step of each key decides whether it may be there. */
 static void take_the_rest(struct __test_metadata *_metadata, int q, __u32 *rest)
 {
 	struct array a = array_new(WQ_MAX_OUT);
@@ -254,7 +254,7 @@ static void take_the_rest(struct __test_metadata *_metadata, int q, __u32 *rest)
 	free(seen);
 }
 
-TEST_F_TIMEOUT(kill, whoever_is_killed_no_key_is_lost, 3600)
+TEST_F_TIMEOUT(kill, kill_of_any_process_at_any_time_loses_no_key, 3600)
 {
 	pid_t pids[WORKERS] = { 0 };
 	__u32 kills = 0, rest;
@@ -271,7 +271,7 @@ TEST_F_TIMEOUT(kill, whoever_is_killed_no_key_is_lost, 3600)
 			kills++;
 		}
 		fflush(NULL);
-		chance(2);	/* another seed for each */
+		chance(2);	/* a different seed for each process */
 		pids[i] = child();
 		if (!pids[i])
 			worker(self->name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How much: keys of a queue, queues and keys of a user, each also where many
- * processes come up against the limit at once.
+ * Limits: keys of a queue, queues and keys of a user. Each is also reached by many processes at
+ * once.
  */
 #include "wq_users.h"
 
@@ -14,9 +14,9 @@
 
 enum { PROCS = 8 };
 
-/* ---- keys of a queue ---- */
+/* ---- max_keys of a queue ---- */
 
-/* Adds 500 keys of its own in arrays; how many were taken, or -1: a wrong answer. */
+/* Adds 500 keys in arrays. Returns the number of accepted keys, or -1 for an unexpected result. */
 static int add_500(int q, int who)
 {
 	struct array a = array_new(50 * WQ_REC_SIZE(16));
@@ -40,7 +40,7 @@ static int add_500(int q, int who)
 	return taken;
 }
 
-TEST(a_queue_takes_max_keys_and_not_one_more_from_many_at_once)
+TEST(max_keys_is_exact_for_concurrent_adds)
 {
 	int *taken = shared(PROCS * sizeof(*taken)), q = q_private(1000), sum = 0;
 	pid_t pid[PROCS];
@@ -62,7 +62,7 @@ TEST(a_queue_takes_max_keys_and_not_one_more_from_many_at_once)
 	munmap(taken, PROCS * sizeof(*taken));
 }
 
-TEST(a_full_queue_works_on_and_takes_a_key_for_each_that_goes)
+TEST(max_keys_allows_one_add_for_each_key_that_leaves)
 {
 	int q = q_private(100);
 	struct item it;
@@ -85,7 +85,7 @@ TEST(a_full_queue_works_on_and_takes_a_key_for_each_that_goes)
 	}
 }
 
-TEST(a_queue_may_have_room_for_33554432_keys_and_memory_is_taken_by_those_that_are_there)
+TEST(max_keys_of_33554432_takes_memory_only_for_existing_keys)
 {
 	int q = q_private(WQ_MAX_KEYS);
 
@@ -94,7 +94,7 @@ TEST(a_queue_may_have_room_for_33554432_keys_and_memory_is_taken_by_those_that_a
 	ASSERT_GT(65536, q_stat(q).memory);
 }
 
-/* ---- of a user ---- */
+/* ---- quota of a user ---- */
 
 FIXTURE(limits) {
 	char queues[24], keys[24];
@@ -107,8 +107,8 @@ FIXTURE_SETUP(limits)
 	struct rlimit files = { 65536, 65536 };
 
 	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
-	snprintf(self->queues, sizeof(self->queues), "%lld", number(USER_QUEUES));
-	snprintf(self->keys, sizeof(self->keys), "%lld", number(USER_KEYS));
+	snprintf(self->queues, sizeof(self->queues), "%lld", read_number(USER_QUEUES));
+	snprintf(self->keys, sizeof(self->keys), "%lld", read_number(USER_KEYS));
 	ASSERT_EQ(0, stat(WQ_DEVICE, &self->device));
 	ASSERT_EQ(0, chmod(WQ_DEVICE, 0666));
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &files));
@@ -116,13 +116,13 @@ FIXTURE_SETUP(limits)
 
 FIXTURE_TEARDOWN(limits)
 {
-	put(USER_QUEUES, self->queues);
-	put(USER_KEYS, self->keys);
+	write_file(USER_QUEUES, self->queues);
+	write_file(USER_KEYS, self->keys);
 	chmod(WQ_DEVICE, self->device.st_mode & 07777);
 	q_unlink(self->name);
 }
 
-/* As user(), which starts with the others: a barrier of so many. */
+/* Waits for all others: a barrier. */
 static void meet(int *met, int all)
 {
 	__atomic_add_fetch(met, 1, __ATOMIC_SEQ_CST);
@@ -131,8 +131,8 @@ static void meet(int *met, int all)
 }
 
 /*
- * Private and named queues until one is refused; how many.  Nobody gives one back
- * before all have met their limit.
+ * Opens private and named queues until a call fails; returns their number. No process closes a
+ * queue before all have met the limit.
  */
 static int queues_until_refused(const char *name, int who, __u32 max_keys, int *met)
 {
@@ -156,7 +156,7 @@ static int queues_until_refused(const char *name, int who, __u32 max_keys, int *
 	return q == -ENOSPC ? n - 1 : -1;
 }
 
-/* PROCS processes of BOB at once; how many queues they had in all, or -1. */
+/* Runs PROCS processes of BOB; returns the number of their queues in all, or -1. */
 static int all_at_once(const char *name, __u32 max_keys)
 {
 	int *shm = shared(4096), *met = shm + PROCS, sum = 0;
@@ -175,16 +175,16 @@ static int all_at_once(const char *name, __u32 max_keys)
 	return sum;
 }
 
-TEST_F(limits, many_processes_of_a_user_have_so_many_queues_together)
+TEST_F(limits, quota_of_queues_holds_for_all_processes_of_a_user)
 {
-	ASSERT_EQ(0, put(USER_QUEUES, "100"));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "100"));
 	for (int round = 0; round < 5; round++)
 		ASSERT_EQ(100, all_at_once(self->name, 1));
 }
 
-TEST_F(limits, many_processes_of_a_user_have_queues_for_so_many_keys_together)
+TEST_F(limits, quota_of_keys_holds_for_all_processes_of_a_user)
 {
-	ASSERT_EQ(0, put(USER_KEYS, "100000"));
+	ASSERT_EQ(0, write_file(USER_KEYS, "100000"));
 	for (int round = 0; round < 5; round++)
 		ASSERT_EQ(99, all_at_once(self->name, 1010));
 }
@@ -203,7 +203,7 @@ static int fork_and_dup(const char *name)
 	if (!pid)
 		_exit(q_private(1) == -ENOSPC ? 0 : 1);
 	CHECK(!reap(pid));
-	/* and as long as one file is left it is one */
+	/* the queue counts as long as a file is open */
 	pid = child();
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -218,18 +218,18 @@ static int fork_and_dup(const char *name)
 	return 0;
 }
 
-TEST_F(limits, a_queue_counts_once_however_many_files_and_processes_have_it)
+TEST_F(limits, quota_counts_a_shared_queue_once)
 {
 	pid_t pid;
 
-	ASSERT_EQ(0, put(USER_QUEUES, "2"));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "2"));
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
 		_exit(fork_and_dup(self->name));
 	ASSERT_EQ(0, reap(pid));
 }
 
-/* Sends a file over a socket, or takes one from it. */
+/* Sends a file over a socket, or receives one from it. */
 static int pass(int sock, int fd)
 {
 	union {
@@ -281,7 +281,7 @@ static int be_given(int sock)
 
 static int one_private(void)
 {
-	return close_and_tell(q_private(1));
+	return open_status(q_private(1));
 }
 
 static int run_as(uid_t uid, int (*fn)(void))
@@ -293,12 +293,12 @@ static int run_as(uid_t uid, int (*fn)(void))
 	return reap(pid);
 }
 
-TEST_F(limits, a_queue_given_away_counts_for_who_made_it_until_its_last_file_goes)
+TEST_F(limits, quota_charges_the_creator_until_the_last_close)
 {
 	pid_t pid, taker;
 	int sock[2];
 
-	ASSERT_EQ(0, put(USER_QUEUES, "1"));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "1"));
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_DGRAM, 0, sock));
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
@@ -322,12 +322,12 @@ static int eleven(void)
 	return 0;
 }
 
-TEST_F(limits, a_limit_that_is_set_lower_holds_at_once_and_leaves_what_there_is)
+TEST_F(limits, quota_lowered_takes_effect_at_once_and_keeps_existing_queues)
 {
 	int *stage = shared(sizeof(*stage));
 	pid_t pid;
 
-	ASSERT_EQ(0, put(USER_QUEUES, "10"));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "10"));
 	ASSERT_EQ(0, run_as(BOB, eleven));
 	pid = user(BOB, OTHERS, 0);
 	if (!pid) {
@@ -338,22 +338,22 @@ TEST_F(limits, a_limit_that_is_set_lower_holds_at_once_and_leaves_what_there_is)
 		*stage = 1;
 		while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) != 2)
 			sleep_ms(1);
-		/* 10 of 5: they work, and there's room when 6 of them are gone */
+		/* 10 queues with a limit of 5 work; after 6 are closed there is room for one */
 		for (int i = 0; i < 10; i++) {
 			if (q_add(q[i], "k") != 1)
 				_exit(1);
 			close(q[i]);
-			if (close_and_tell(q_private(1)) != (i < 5 ? ENOSPC : 0))
+			if (open_status(q_private(1)) != (i < 5 ? ENOSPC : 0))
 				_exit(2);
 		}
 		_exit(0);
 	}
 	while (alive(pid) && !__atomic_load_n(stage, __ATOMIC_ACQUIRE))
 		sleep_ms(1);
-	ASSERT_EQ(0, put(USER_QUEUES, "5"));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "5"));
 	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
 	ASSERT_EQ(0, reap(pid));
-	ASSERT_EQ(0, put(USER_QUEUES, "0"));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "0"));
 	ASSERT_EQ(ENOSPC, run_as(BOB, one_private));
 	munmap(stage, sizeof(*stage));
 }
@@ -369,7 +369,7 @@ static int sum_above_32_bits(void)
 	}
 	CHECK(q_private(WQ_MAX_KEYS) == -ENOSPC);
 	CHECK(q_private(1000) >= 0);
-	/* and what goes leaves just its own room */
+	/* a closed queue makes room for itself only */
 	for (int i = 0; i < 10; i++) {
 		close(q);
 		q = q_private(WQ_MAX_KEYS);
@@ -379,28 +379,28 @@ static int sum_above_32_bits(void)
 	return 0;
 }
 
-TEST_F(limits, no_limit_is_so_large_that_sums_go_round_and_none_so_small)
+TEST_F(limits, quota_sums_do_not_overflow)
 {
-	ASSERT_EQ(0, put(USER_QUEUES, "4294967295"));
-	ASSERT_EQ(0, put(USER_KEYS, "18446744073709551615"));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "4294967295"));
+	ASSERT_EQ(0, write_file(USER_KEYS, "18446744073709551615"));
 	ASSERT_EQ(0, run_as(BOB, one_private));
-	ASSERT_EQ(0, put(USER_KEYS, "4300000000"));
+	ASSERT_EQ(0, write_file(USER_KEYS, "4300000000"));
 	ASSERT_EQ(0, run_as(BOB, sum_above_32_bits));
-	ASSERT_EQ(0, put(USER_KEYS, "0"));
+	ASSERT_EQ(0, write_file(USER_KEYS, "0"));
 	ASSERT_EQ(ENOSPC, run_as(BOB, one_private));
 }
 
-TEST_F(limits, root_is_exempt)
+TEST_F(limits, quota_exempts_root)
 {
-	ASSERT_EQ(0, put(USER_QUEUES, "0"));
-	ASSERT_EQ(0, put(USER_KEYS, "0"));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "0"));
+	ASSERT_EQ(0, write_file(USER_KEYS, "0"));
 	ASSERT_LE(0, q_private(WQ_MAX_KEYS));
 	ASSERT_LE(0, q_open(self->name, O_RDWR, EXCL, 0600, WQ_MAX_KEYS));
 }
 
-/* ---- of a user who has user namespaces ---- */
+/* ---- quota of a user with user namespaces ---- */
 
-/* As each user of a namespace: how many queues three of them have in all. */
+/* The number of queues that three users of a namespace get in all. */
 static int queues_of_all_users(int *sum)
 {
 	pid_t pid[3];
@@ -422,7 +422,7 @@ static int queues_of_all_users(int *sum)
 			sleep_ms(1);
 		CHECK(alive(pid[uid]));
 	}
-	/* who changes the user no longer ends with its parent */
+	/* PDEATHSIG is cleared by the change of the user */
 	for (int uid = 0; uid < 3; uid++) {
 		kill(pid[uid], SIGKILL);
 		CHECK(reap(pid[uid]) == 1000 + SIGKILL);
@@ -430,7 +430,7 @@ static int queues_of_all_users(int *sum)
 	return 0;
 }
 
-/* The same in a namespace that this user makes. */
+/* The number of queues that three users get in a namespace created by this user. */
 static int queues_of_a_namespace_of(uid_t maker, const char *map)
 {
 	int *sum = shared(2 * sizeof(*sum)), *stage = sum + 1, ret;
@@ -448,22 +448,22 @@ static int queues_of_a_namespace_of(uid_t maker, const char *map)
 	while (alive(pid) && !__atomic_load_n(stage, __ATOMIC_ACQUIRE))
 		sleep_ms(1);
 	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
-	ret = put(path, map);
+	ret = write_file(path, map);
 	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
 	ret = reap(pid) ? -1 : ret ?: *sum - 3000;
 	munmap(sum, 2 * sizeof(*sum));
 	return ret;
 }
 
-TEST_F(limits, the_users_of_a_namespace_have_together_what_its_maker_may_have)
+TEST_F(limits, quota_of_a_user_namespace_is_its_creators)
 {
 	char map[64];
 
-	ASSERT_EQ(0, put(USER_QUEUES, "10"));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "10"));
 	/* as newuidmap does, by /etc/subuid: 65,536 users more for BOB */
 	snprintf(map, sizeof(map), "0 %d 1\n1 100000 65536", BOB);
 	ASSERT_EQ(10, queues_of_a_namespace_of(BOB, map));
-	/* but one that root made is many users as this machine is */
+	/* the users of a namespace that root created are separate users */
 	ASSERT_EQ(30, queues_of_a_namespace_of(0, "0 100000 65536"));
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory is charged to the memory cgroup of who makes the queue or adds the key, and
- * given back to it when they go; and a group that has no more of it harms nobody else.
+ * The memory of a queue or key is charged to the memory cgroup of the process that creates the
+ * queue or adds the key, and uncharged when it is freed. A cgroup without memory does not
+ * affect other cgroups.
  */
 #include "wq_users.h"
 
@@ -10,14 +11,14 @@
 
 static long long charged(void)
 {
-	return number(CGROUP "/memory.current");
+	return read_number(CGROUP "/memory.current");
 }
 
 FIXTURE(memory) { int q; };
 
 FIXTURE_SETUP(memory)
 {
-	put(ROOT "/cgroup.subtree_control", "+memory");
+	write_file(ROOT "/cgroup.subtree_control", "+memory");
 	rmdir(CGROUP);
 	if (mkdir(CGROUP, 0755) || charged() < 0)
 		SKIP(return, "no memory controller of cgroup v2");
@@ -50,7 +51,7 @@ static int add_keys(int q, int n, int *added)
 	return 0;
 }
 
-TEST_F(memory, keys_are_charged_to_the_cgroup_of_who_adds_them)
+TEST_F(memory, add_charges_the_cgroup_of_the_caller)
 {
 	enum { KEYS = 50000 };
 	int *added = shared(sizeof(*added));
@@ -58,11 +59,11 @@ TEST_F(memory, keys_are_charged_to_the_cgroup_of_who_adds_them)
 	pid_t pid = child();
 
 	if (!pid) {
-		if (put(CGROUP "/cgroup.procs", "0"))
+		if (write_file(CGROUP "/cgroup.procs", "0"))
 			_exit(255);
 		_exit(-add_keys(self->q, KEYS, added));
 	}
-	/* the queue is another's: who adds pays, not who made it */
+	/* another process created the queue: the process that adds is charged */
 	ASSERT_EQ(0, reap(pid));
 	ASSERT_EQ(KEYS, *added);
 	after = charged();
@@ -77,23 +78,23 @@ TEST_F(memory, keys_are_charged_to_the_cgroup_of_who_adds_them)
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
-TEST_F(memory, an_add_beyond_the_limit_of_the_cgroup_loses_nothing)
+TEST_F(memory, add_beyond_the_cgroup_limit_fails_and_loses_no_key)
 {
 	int *added = shared(sizeof(*added));
 	pid_t pid;
 	int ret;
 
-	ASSERT_EQ(0, put(CGROUP "/memory.max", "8388608"));
+	ASSERT_EQ(0, write_file(CGROUP "/memory.max", "8388608"));
 	pid = child();
 	if (!pid) {
-		if (put(CGROUP "/cgroup.procs", "0"))
+		if (write_file(CGROUP "/cgroup.procs", "0"))
 			_exit(255);
 		_exit(-add_keys(self->q, 1000000, added));
 	}
-	/* the kernel kills within the group where it can't refuse */
+	/* where the kernel can't fail an allocation, it kills a process of the group */
 	ret = reap(pid);
 	ASSERT_TRUE(ret == ENOMEM || ret == 1000 + SIGKILL) {
-		TH_LOG("it ended with %d", ret);
+		TH_LOG("exit status %d", ret);
 	}
 	ASSERT_LT(1000, *added);
 	ASSERT_LE(*added, q_stat(self->q).ready);
@@ -105,13 +106,13 @@ TEST_F(memory, an_add_beyond_the_limit_of_the_cgroup_loses_nothing)
 
 #define SLACK	(128 << 10)
 
-/* The same without what CPUs have charged in advance, and what can be reclaimed. */
+/* The charge without the stocks of the CPUs and reclaimable memory. */
 static long long settled(void)
 {
-	put(CGROUP "/memory.high", "0");
-	/* other CPUs see to it in a while */
+	write_file(CGROUP "/memory.high", "0");
+	/* other CPUs drain their stocks after a while */
 	sleep_ms(20);
-	put(CGROUP "/memory.high", "max");
+	write_file(CGROUP "/memory.high", "max");
 	return charged();
 }
 
@@ -120,7 +121,7 @@ static pid_t member(void)
 {
 	pid_t pid = child();
 
-	if (!pid && put(CGROUP "/cgroup.procs", "0"))
+	if (!pid && write_file(CGROUP "/cgroup.procs", "0"))
 		_exit(255);
 	return pid;
 }
@@ -154,7 +155,7 @@ static int add_many(int q, enum way way, int n, int len)
 	return 0;
 }
 
-/* And away with them, from outside of the group. */
+/* Removes the keys, from outside of the group. */
 static int end_keys(int q, enum way way, int n, int len)
 {
 	struct array a = array_new(WQ_MAX_OUT);
@@ -171,15 +172,7 @@ static int end_keys(int q, enum way way, int n, int len)
 	return 0;
 }
 
-static int private_with_lease(__s64 lease)
-{
-	struct wq_open op = { .size = sizeof(op), .max_keys = 1000000, .lease = lease };
-	int fd = q_dev(O_RDWR), ret = verb(fd, WQ_IOC_OPEN, &op);
-
-	return ret ?: fd;
-}
-
-TEST_F_TIMEOUT(memory, the_group_pays_what_stat_tells_and_has_it_back_when_the_keys_go, 120)
+TEST_F_TIMEOUT(memory, stat_memory_equals_the_cgroup_charge_until_the_keys_leave, 120)
 {
 	static const struct {
 		enum way way;
@@ -192,32 +185,32 @@ TEST_F_TIMEOUT(memory, the_group_pays_what_stat_tells_and_has_it_back_when_the_k
 	enum { KEYS = 20000 };
 
 	for (int i = 0; i < ARRAY_SIZE(how); i++) {
-		int q = private_with_lease(how[i].lease);
-		long long told = -q_stat(q).memory, paid = -settled();
+		int q = q_open_lease("", 1000000, how[i].lease);
+		long long reported = -q_stat(q).memory, paid = -settled();
 		pid_t pid = member();
 
 		if (!pid)
 			_exit(add_many(q, how[i].way, KEYS, how[i].len));
 		ASSERT_EQ(0, reap(pid));
-		told += q_stat(q).memory;
+		reported += q_stat(q).memory;
 		paid += settled();
-		/* a key and its state, in the table, and in the heap where it's delayed */
-		ASSERT_LT(KEYS * (64LL + how[i].len + 8), told);
-		/* to each object belongs a pointer to who pays */
-		told += KEYS * 8LL;
-		ASSERT_TRUE(paid > told - SLACK && paid < told + SLACK) {
-			TH_LOG("%d: %lld are told, %lld paid", i, told, paid);
+		/* the key, its entry in the table, and the slot in the heap if it is delayed */
+		ASSERT_LT(KEYS * (64LL + how[i].len + 8), reported);
+		/* each object has a pointer to its cgroup */
+		reported += KEYS * 8LL;
+		ASSERT_TRUE(paid > reported - SLACK && paid < reported + SLACK) {
+			TH_LOG("%d: stat reports %lld, charged are %lld", i, reported, paid);
 		}
 		ASSERT_EQ(0, end_keys(q, how[i].way, KEYS, how[i].len));
 		ASSERT_EQ(0, q_stat(q).keys);
 		ASSERT_GT(SLACK, settled()) {
-			TH_LOG("%d: %lld are left", i, settled());
+			TH_LOG("%d: %lld are still charged", i, settled());
 		}
 		close(q);
 	}
 }
 
-TEST_F(memory, what_goes_with_a_queue_or_its_shut_down_is_given_back_too)
+TEST_F(memory, shutdown_and_close_uncharge_the_cgroup)
 {
 	for (int i = 0; i < 3; i++) {
 		int q = q_private(1000000);
@@ -227,17 +220,17 @@ TEST_F(memory, what_goes_with_a_queue_or_its_shut_down_is_given_back_too)
 			_exit(add_many(q, i ? DELAYED : READY, 20000, 16));
 		ASSERT_EQ(0, reap(pid));
 		ASSERT_LT(20000 * 80LL, settled());
-		/* shut down: the queue's thread takes them out */
+		/* after shutdown the queue's thread frees the keys */
 		if (i < 2)
 			close(q);
 		ASSERT_EQ(0, i < 2 ? 0 : q_shutdown(q));
-		ASSERT_SOON(settled() < SLACK);
+		ASSERT_EVENTUALLY(settled() < SLACK);
 		if (i == 2)
 			close(q);
 	}
 }
 
-TEST_F(memory, a_queue_is_charged_to_who_makes_it_named_or_not)
+TEST_F(memory, open_charges_the_cgroup_of_the_creator)
 {
 	enum { QUEUES = 400 };
 	int *stage = shared(sizeof(*stage));
@@ -255,7 +248,7 @@ TEST_F(memory, a_queue_is_charged_to_who_makes_it_named_or_not)
 		__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
 		pause();
 	}
-	ASSERT_SOON(__atomic_load_n(stage, __ATOMIC_ACQUIRE) || !alive(pid));
+	ASSERT_EVENTUALLY(__atomic_load_n(stage, __ATOMIC_ACQUIRE) || !alive(pid));
 	ASSERT_TRUE(alive(pid));
 	paid += settled();
 	/* each has a first piece of its table, and the way to it */
@@ -268,19 +261,19 @@ TEST_F(memory, a_queue_is_charged_to_who_makes_it_named_or_not)
 		snprintf(name, sizeof(name), "selftest-%d-%d", getpid(), i);
 		ASSERT_EQ(0, q_unlink(name));
 	}
-	ASSERT_SOON(settled() < SLACK);
+	ASSERT_EVENTUALLY(settled() < SLACK);
 }
 
-TEST_F(memory, an_array_is_charged_while_the_call_lasts)
+TEST_F(memory, add_array_is_charged_during_the_call)
 {
 	struct array a = array_new(WQ_MAX_ARRAY);
 	int *stage = shared(sizeof(*stage));
 	long long before, peak;
 	pid_t pid;
 
-	if (number(CGROUP "/memory.peak") < 0)
+	if (read_number(CGROUP "/memory.peak") < 0)
 		SKIP(return, "no memory.peak in this kernel");
-	/* all refused: none is kept */
+	/* all keys fail: none is stored */
 	while (a.used + WQ_REC_SIZE(WQ_MAX_KEY) <= a.room)
 		array_putf(&a, "%01024d", a.count)->flags = WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST;
 	a.results = calloc(a.count, sizeof(*a.results));
@@ -291,18 +284,18 @@ TEST_F(memory, an_array_is_charged_while_the_call_lasts)
 			sleep_ms(1);
 		_exit(-q_add_array(self->q, &a));
 	}
-	ASSERT_SOON(__atomic_load_n(stage, __ATOMIC_ACQUIRE) || !alive(pid));
+	ASSERT_EVENTUALLY(__atomic_load_n(stage, __ATOMIC_ACQUIRE) || !alive(pid));
 	before = settled();
-	ASSERT_GT(before + SLACK, number(CGROUP "/memory.peak"));
+	ASSERT_GT(before + SLACK, read_number(CGROUP "/memory.peak"));
 	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
 	ASSERT_EQ(0, reap(pid));
-	peak = number(CGROUP "/memory.peak");
+	peak = read_number(CGROUP "/memory.peak");
 	ASSERT_LT(before + WQ_MAX_ARRAY - SLACK, peak);
 	ASSERT_EQ(0, q_stat(self->q).keys);
 	ASSERT_GT(SLACK, settled());
 }
 
-TEST_F(memory, keys_outlive_the_group_that_paid_for_them)
+TEST_F(memory, keys_outlive_their_cgroup)
 {
 	pid_t pid = member();
 	struct item it;
@@ -323,12 +316,12 @@ TEST_F(memory, keys_outlive_the_group_that_paid_for_them)
 
 struct run {
 	long inside;		/* keys that the member added to the named queue */
-	long rounds, adds;	/* of the worker outside; keys that it added there */
+	long rounds, adds;	/* of the worker outside: keys that it added */
 	__s64 longest;		/* of its rounds */
 	bool stop;
 };
 
-/* Adds to a queue of its own and to the named one, until it has no more memory. */
+/* Adds to a private queue and to the named one, until the cgroup has no more memory. */
 static int use_up(const char *name, struct run *run)
 {
 	int own = q_private(1000000), q = q_attach(name, O_RDWR), ret;
@@ -372,7 +365,7 @@ static int work_on(const char *name, struct run *run)
 	return 0;
 }
 
-/* What else goes on: a process of 64 MiB. */
+/* Other load: a process of 64 MiB. */
 static int something_else(void)
 {
 	char *p = malloc(64 << 20);
@@ -383,7 +376,7 @@ static int something_else(void)
 	return p[12345678] - 1;
 }
 
-TEST_F_TIMEOUT(memory, a_group_without_memory_stops_alone_and_all_others_go_on, 120)
+TEST_F_TIMEOUT(memory, cgroup_without_memory_does_not_stop_other_cgroups, 120)
 {
 	struct run *run = shared(sizeof(*run));
 	long long at_limit;
@@ -397,7 +390,7 @@ TEST_F_TIMEOUT(memory, a_group_without_memory_stops_alone_and_all_others_go_on, 
 	snprintf(name, sizeof(name), "selftest-%d", getpid());
 	q = q_open(name, O_RDWR, EXCL, 0600, 1000000);
 	ASSERT_LE(0, q);
-	ASSERT_EQ(0, put(CGROUP "/memory.max", "16777216"));
+	ASSERT_EQ(0, write_file(CGROUP "/memory.max", "16777216"));
 	worker = child();
 	if (!worker)
 		_exit(work_on(name, run));
@@ -412,23 +405,23 @@ TEST_F_TIMEOUT(memory, a_group_without_memory_stops_alone_and_all_others_go_on, 
 	ret = reap(pid);
 	at_limit = settled();
 	EXPECT_TRUE(ret == ENOMEM || ret == 1000 + SIGKILL) {
-		TH_LOG("it ended with %d", ret);
+		TH_LOG("exit status %d", ret);
 	}
 	EXPECT_LT(5000, run->inside);
 	EXPECT_EQ(0, reap(else_));
-	/* its own queue went with it, the keys in the named one are there still */
+	/* its private queue was freed with it; the named queue still has its keys */
 	EXPECT_GT(12 << 20, at_limit);
 	EXPECT_LT(4 << 20, at_limit);
 	rounds = run->rounds;
 	EXPECT_LT(10, rounds);
-	ASSERT_SOON(run->rounds > rounds + 20 || !alive(worker));
+	ASSERT_EVENTUALLY(run->rounds > rounds + 20 || !alive(worker));
 	__atomic_store_n(&run->stop, true, __ATOMIC_RELEASE);
 	EXPECT_EQ(0, reap(worker));
 	EXPECT_GT(5 * SEC, run->longest);
-	SAY("%ld keys inside, %ld rounds outside, the longest %lld us, end %d\n", run->inside,
+	COMMENT("%ld keys inside, %ld rounds outside, the longest %lld us, end %d\n", run->inside,
 	    run->rounds, (long long)run->longest / 1000, ret);
 
-	/* killed between the add and its count, it has added one more than it says */
+	/* if it was killed between the add and the count, it added one key more than it counted */
 	st = q_stat(q);
 	EXPECT_LE(run->inside + run->adds, st.adds);
 	EXPECT_GE(run->inside + run->adds + (ret != ENOMEM), st.adds);

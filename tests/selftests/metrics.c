@@ -1,40 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is seen from outside: the figures of stat with several consumers, the
- * list of queues, and what list and query tell of a key.
+ * Statistics with several consumers, the list of queues, and the description of a key by list
+ * and query.
  *
- * Times are real here, so each figure is held between two looks at the clock.
- * To the nanosecond they are in wq_metrics_kunit.c.
+ * Times are real here, so each time is compared with two readings of the clock.
+ * wq_metrics_kunit.c tests them to the nanosecond.
  */
 #include "wq_users.h"
 
 #include <pthread.h>
 #include <sched.h>
 
-#define HOUR	(3600 * SEC)
 
 #define READY	(WQ_KEY_READY | WQ_KEY_DIRTY)
 #define HELD	WQ_KEY_PROCESSING
 #define MINE	(WQ_KEY_PROCESSING | WQ_KEY_MINE)
-
-static int add_flags(int fd, const char *key, __s64 delay, __u16 flags)
-{
-	union one one;
-	__s32 result = 4711;
-	struct array a = { .recs = rec_set(&one, key, strlen(key), 0), .count = 1,
-			   .used = WQ_REC_SIZE(strlen(key)), .results = &result };
-	int ret;
-
-	one.rec.delay = delay;
-	one.rec.flags = flags;
-	ret = q_add_array(fd, &a);
-	return ret ?: result;
-}
-
-static int add_after(int fd, const char *key, __s64 delay)
-{
-	return add_flags(fd, key, delay, 0);
-}
 
 static __u64 total(struct wq_hist h)
 {
@@ -45,16 +25,10 @@ static __u64 total(struct wq_hist h)
 	return n;
 }
 
-/* What query, cancel or forget says of a key; its state, or -errno. */
+/* Query, cancel or forget: the state of the key, or -errno. */
 static int key_state(int fd, unsigned int nr, const char *key, struct wq_query *ks)
 {
-	int ret;
-
-	*ks = (struct wq_query){
-		.size = sizeof(*ks), .key = addr_of(key), .key_len = strlen(key),
-	};
-	ret = verb(fd, nr, ks);
-	return ret ?: (int)ks->info.state;
+	return q_key_call(fd, nr, key, strlen(key), ks) ?: (int)ks->info.state;
 }
 
 /* Two looks at the clock, with something between them. */
@@ -65,12 +39,7 @@ struct span {
 /* Is this the time from something in began to something in now? */
 static bool is_age(__s64 age, struct span began, struct span now)
 {
-	bool is = age >= now.from - began.to && age <= now.to - began.from;
-
-	if (!is)
-		SAY("%lld ns are not between %lld and %lld\n", (long long)age,
-		       (long long)(now.from - began.to), (long long)(now.to - began.from));
-	return is;
+	return within("ns", now.from - began.to, now.to - began.from, age);
 }
 
 #define TIMED(span, call) ({						\
@@ -80,7 +49,7 @@ static bool is_age(__s64 age, struct span began, struct span now)
 	ret_;								\
 })
 
-/* ---- keys in work, of several consumers ---- */
+/* ---- processing keys of several consumers ---- */
 
 struct held {
 	bool is;
@@ -89,7 +58,7 @@ struct held {
 	struct span got;
 };
 
-/* Unfinished and longest, as far as two looks at the clock can tell. */
+/* Compares unfinished and longest with bounds from two readings of the clock. */
 static bool running_is_right(int q, const struct held *held, int n)
 {
 	__s64 oldest_from = INT64_MAX, oldest_to = INT64_MAX;
@@ -109,19 +78,16 @@ static bool running_is_right(int q, const struct held *held, int n)
 		if (held[i].got.to < oldest_to)
 			oldest_to = held[i].got.to;
 	}
-	if (st.processing == count && st.unfinished >= least && st.unfinished <= most &&
-	    (count ? st.longest >= now.from - oldest_to && st.longest <= now.to - oldest_from :
-	     !st.longest))
-		return true;
-	SAY("%u of %llu keys, %llu ns in all for %llu to %llu, %llu ns the longest\n",
-	       st.processing, count, st.unfinished, least, most, st.longest);
-	return false;
+	return equal("processing", count, st.processing) &&
+	       within("unfinished", least, most, st.unfinished) &&
+	       (count ? within("longest", now.from - oldest_to, now.to - oldest_from, st.longest) :
+		equal("longest", 0, st.longest));
 }
 
 #define CONSUMERS	5
 #define KEYS		20
 
-TEST_F(queue, unfinished_and_longest_hold_for_keys_of_several_consumers_in_any_order_of_done)
+TEST_F(queue, stat_unfinished_and_longest_are_exact_for_several_consumers)
 {
 	struct held held[KEYS] = { 0 };
 	int fds[CONSUMERS];
@@ -156,7 +122,7 @@ TEST_F(queue, unfinished_and_longest_hold_for_keys_of_several_consumers_in_any_o
 	ASSERT_EQ(20 * KEYS, total(q_stat(self->q).waits));
 }
 
-TEST_F(queue, unfinished_and_longest_hold_when_consumers_end_with_keys)
+TEST_F(queue, stat_unfinished_and_longest_are_exact_after_consumers_die)
 {
 	struct held held[KEYS] = { 0 };
 	int fds[CONSUMERS];
@@ -169,7 +135,7 @@ TEST_F(queue, unfinished_and_longest_hold_when_consumers_end_with_keys)
 		ASSERT_EQ(0, TIMED(held[i].got, q_get(held[i].fd, &held[i].item, 0)));
 		held[i].is = true;
 	}
-	/* the one with the oldest key first, and the others with one less */
+	/* the consumer with the oldest key first, then the others */
 	for (int i = 0; i < CONSUMERS; i++) {
 		close(fds[i]);
 		for (int j = i; j < KEYS; j += CONSUMERS)
@@ -185,7 +151,7 @@ TEST_F(queue, unfinished_and_longest_hold_when_consumers_end_with_keys)
 	ASSERT_EQ(KEYS - CONSUMERS + 1, q_stat(self->q).ready);
 }
 
-TEST_F(queue, the_work_of_a_consumer_that_was_killed_is_over_and_its_keys_wait_anew)
+TEST_F(queue, stat_give_back_ends_processing_and_restarts_the_wait)
 {
 	struct span death, now, got;
 	struct wq_stat before, st;
@@ -204,7 +170,7 @@ TEST_F(queue, the_work_of_a_consumer_that_was_killed_is_over_and_its_keys_wait_a
 		pause();
 		_exit(1);
 	}
-	ASSERT_SOON(q_stat(self->q).processing == 2);
+	ASSERT_EVENTUALLY(q_stat(self->q).processing == 2);
 	sleep_ms(30);
 	before = q_stat(self->q);
 	ASSERT_LE(60 * MS, before.unfinished);
@@ -236,7 +202,7 @@ TEST_F(queue, the_work_of_a_consumer_that_was_killed_is_over_and_its_keys_wait_a
 	ASSERT_EQ(1, total(q_stat(self->q).works));
 }
 
-TEST_F(queue, a_get_that_does_not_fit_leaves_all_times_as_they_were)
+TEST_F(queue, stat_get_EMSGSIZE_leaves_all_times)
 {
 	struct array small = array_new(WQ_REC_SIZE(1));
 	struct span added, got, now;
@@ -259,7 +225,7 @@ TEST_F(queue, a_get_that_does_not_fit_leaves_all_times_as_they_were)
 }
 
 /* It counts as got and given back, so it ends one wait and begins the next. */
-TEST_F(queue, a_get_whose_copy_failed_is_no_work)
+TEST_F(queue, stat_get_EFAULT_is_no_work)
 {
 	struct array hole = { .recs = edge(0), .room = 4096 };
 	struct span added, failed, got, now;
@@ -282,12 +248,12 @@ TEST_F(queue, a_get_whose_copy_failed_is_no_work)
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	st = q_stat(self->q);
 	ASSERT_EQ(st.gets, total(st.waits));
-	/* both together are all the time since the add, but for that of the call itself */
+	/* wait and work together are the time since the add, except for the call itself */
 	ASSERT_LE(got.from - added.to - (failed.to - failed.from), st.waits.sum);
 	ASSERT_GE(got.to - added.from, st.waits.sum);
 }
 
-TEST_F(queue, waits_and_works_are_what_the_clock_says)
+TEST_F(queue, stat_queue_and_work_durations_equal_the_clock)
 {
 	struct span added, got, done;
 	struct wq_stat st;
@@ -308,7 +274,7 @@ TEST_F(queue, waits_and_works_are_what_the_clock_says)
 	ASSERT_EQ(1, total(st.works));
 }
 
-TEST_F(queue, depth_is_ready_and_dirty_while_processing)
+TEST_F(queue, stat_depth_is_ready_plus_dirty_while_processing)
 {
 	struct item it;
 
@@ -318,14 +284,14 @@ TEST_F(queue, depth_is_ready_and_dirty_while_processing)
 	ASSERT_EQ(1, q_stat(self->q).depth);
 	q_add(self->q, "a");
 	ASSERT_EQ(2, q_stat(self->q).depth);
-	add_after(self->q, "c", HOUR);
+	q_add_after(self->q, "c", HOUR);
 	ASSERT_EQ(2, q_stat(self->q).depth);
 	ASSERT_EQ(1, q_done(self->q, &it));
 	ASSERT_EQ(2, q_stat(self->q).depth);
 	ASSERT_EQ(2, q_stat(self->q).ready);
 }
 
-TEST(a_queue_without_a_name_has_no_times)
+TEST(stat_of_an_unnamed_queue_has_no_times)
 {
 	int q = q_private(0);
 	struct wq_query ks;
@@ -334,7 +300,7 @@ TEST(a_queue_without_a_name_has_no_times)
 
 	q_add(q, "a");
 	q_add(q, "b");
-	add_after(q, "c", HOUR);
+	q_add_after(q, "c", HOUR);
 	sleep_ms(2);
 	q_get(q, &it, 0);
 	sleep_ms(2);
@@ -356,7 +322,7 @@ TEST(a_queue_without_a_name_has_no_times)
 	close(q);
 }
 
-TEST_F(queue, consumers_counts_open_files_that_are_bound)
+TEST_F(queue, stat_consumers_counts_bound_files)
 {
 	int unbound = q_dev(O_RDWR), a, b;
 	pid_t pid;
@@ -397,7 +363,7 @@ static void put_many(struct array *a)
 		array_putf(a, "%016d", i);
 }
 
-TEST_F(queue, memory_grows_with_the_keys_and_comes_back_when_they_go)
+TEST_F(queue, stat_memory_follows_the_keys)
 {
 	__u64 empty = q_stat(self->q).memory, full, each;
 	struct array a = array_new(MANY * WQ_REC_SIZE(16));
@@ -407,8 +373,8 @@ TEST_F(queue, memory_grows_with_the_keys_and_comes_back_when_they_go)
 	ASSERT_EQ(0, q_add_array(self->q, &a));
 	full = q_stat(self->q).memory;
 	each = (full - empty) / MANY;
-	SAY("a key of 16 bytes takes %llu bytes\n", each);
-	/* the key and its state, and not above 128 with its share of the table */
+	COMMENT("a key of 16 bytes takes %llu bytes\n", each);
+	/* key and state, at most 128 bytes with its share of the table */
 	ASSERT_LE(16 + 64, each);
 	ASSERT_GE(128, each);
 	for (int i = 0; i < MANY; i++) {
@@ -421,7 +387,7 @@ TEST_F(queue, memory_grows_with_the_keys_and_comes_back_when_they_go)
 	free(a.recs);
 }
 
-TEST_F(queue, memory_of_delayed_keys_has_the_heap_and_comes_back_after_a_shut_down)
+TEST_F(queue, stat_memory_includes_the_heap_until_shutdown)
 {
 	__u64 empty = q_stat(self->q).memory, full, each;
 	struct array a = array_new(MANY * WQ_REC_SIZE(16));
@@ -433,18 +399,18 @@ TEST_F(queue, memory_of_delayed_keys_has_the_heap_and_comes_back_after_a_shut_do
 	ASSERT_EQ(0, q_add_array(self->q, &a));
 	full = q_stat(self->q).memory;
 	each = (full - empty) / MANY;
-	SAY("a delayed key of 16 bytes takes %llu bytes\n", each);
+	COMMENT("a delayed key of 16 bytes takes %llu bytes\n", each);
 	ASSERT_LE(16 + 64 + 16, each);
 	ASSERT_GE(160, each);
 	ASSERT_EQ(0, q_shutdown(self->q));
 	ASSERT_EQ(MANY, q_stat(self->q).dropped);
-	/* the queue's thread takes them out */
-	ASSERT_SOON(!q_stat(self->q).keys);
+	/* the queue's thread frees the keys */
+	ASSERT_EVENTUALLY(!q_stat(self->q).keys);
 	ASSERT_GE(empty + (full - empty) / 10, q_stat(self->q).memory);
 	free(a.recs);
 }
 
-TEST_F(queue, a_stat_from_before_the_metrics_gets_what_it_has_room_for)
+TEST_F(queue, stat_of_a_shorter_struct_is_not_overrun)
 {
 	struct wq_stat st;
 
@@ -460,9 +426,9 @@ TEST_F(queue, a_stat_from_before_the_metrics_gets_what_it_has_room_for)
 	ASSERT_EQ(0xa5a5a5a5a5a5a5a5, st.works.counts[WQ_HIST_COUNTS - 1]);
 }
 
-/* ---- what query tells of a key ---- */
+/* ---- query ---- */
 
-TEST_F(queue, query_tells_age_due_and_holder_of_a_key_in_every_state)
+TEST_F(queue, query_returns_age_due_and_holder_in_every_state)
 {
 	struct span added, delayed, got, now;
 	struct wq_query ks;
@@ -476,13 +442,13 @@ TEST_F(queue, query_tells_age_due_and_holder_of_a_key_in_every_state)
 	ASSERT_EQ(0, ks.info.holder);
 
 	/* ready and delayed */
-	ASSERT_EQ(1, TIMED(delayed, add_after(self->q, "a", HOUR)));
+	ASSERT_EQ(1, TIMED(delayed, q_add_after(self->q, "a", HOUR)));
 	sleep_ms(5);
 	ASSERT_EQ(READY | WQ_KEY_DELAYED, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
 	ASSERT_TRUE(is_age(ks.info.age, added, now));
 	ASSERT_TRUE(is_age(HOUR - ks.info.due, delayed, now));
 
-	/* processing, delayed and then dirty: its age is that of the work */
+	/* processing, delayed and then dirty: the age counts from the get */
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	sleep_ms(5);
 	ASSERT_EQ(1, q_add(self->q, "a"));
@@ -493,7 +459,7 @@ TEST_F(queue, query_tells_age_due_and_holder_of_a_key_in_every_state)
 	ASSERT_TRUE(is_age(HOUR - ks.info.due, delayed, now));
 	ASSERT_EQ(getpid(), ks.info.holder);
 
-	/* what cancel tells is how it was before */
+	/* cancel returns the state before the cancel */
 	ASSERT_EQ(MINE | WQ_KEY_DIRTY | WQ_KEY_DELAYED,
 		  TIMED(now, key_state(self->q, WQ_IOC_CANCEL, "a", &ks)));
 	ASSERT_TRUE(is_age(ks.info.age, got, now));
@@ -503,7 +469,7 @@ TEST_F(queue, query_tells_age_due_and_holder_of_a_key_in_every_state)
 	ASSERT_EQ(-1, ks.info.due);
 
 	/* delayed alone */
-	add_after(self->q, "b", HOUR);
+	q_add_after(self->q, "b", HOUR);
 	ASSERT_EQ(WQ_KEY_DELAYED, key_state(self->q, WQ_IOC_QUERY, "b", &ks));
 	ASSERT_EQ(0, ks.info.age);
 	ASSERT_EQ(0, ks.info.holder);
@@ -511,12 +477,12 @@ TEST_F(queue, query_tells_age_due_and_holder_of_a_key_in_every_state)
 	ASSERT_GE(HOUR, ks.info.due);
 }
 
-TEST_F(queue, query_of_a_key_that_is_kept_for_its_failures_tells_no_time)
+TEST_F(queue, query_of_a_retained_key_has_no_times)
 {
 	struct wq_query ks;
 	struct item it;
 
-	ASSERT_EQ(1, add_flags(self->q, "a", 0, WQ_ADD_RATE_LIMITED));
+	ASSERT_EQ(1, q_add_flags(self->q, "a", 0, WQ_ADD_RATE_LIMITED));
 	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
 	ASSERT_EQ(1, ks.info.failures);
 	ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
@@ -532,13 +498,13 @@ TEST_F(queue, query_of_a_key_that_is_kept_for_its_failures_tells_no_time)
 	ASSERT_EQ(WQ_KEY_FAILED, q_cancel(self->q, "a"));
 }
 
-TEST_F(queue, query_of_a_key_that_was_due_tells_the_time_since_then)
+TEST_F(queue, query_of_a_key_that_was_due_returns_the_time_since_then)
 {
 	struct span added, now;
 	struct wq_query ks;
 
-	ASSERT_EQ(1, TIMED(added, add_after(self->q, "a", 10 * MS)));
-	ASSERT_SOON(q_stat(self->q).ready == 1);
+	ASSERT_EQ(1, TIMED(added, q_add_after(self->q, "a", 10 * MS)));
+	ASSERT_EVENTUALLY(q_stat(self->q).ready == 1);
 	sleep_ms(5);
 	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
 	ASSERT_LE(5 * MS, ks.info.age);
@@ -546,7 +512,7 @@ TEST_F(queue, query_of_a_key_that_was_due_tells_the_time_since_then)
 	ASSERT_EQ(-1, ks.info.due);
 }
 
-TEST_F(queue, query_cancel_and_forget_refuse_what_only_comes_out)
+TEST_F(queue, query_cancel_and_forget_with_nonzero_output_fields_fail)
 {
 	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_CANCEL, WQ_IOC_FORGET };
 	struct wq_query good = {
@@ -571,7 +537,7 @@ TEST_F(queue, query_cancel_and_forget_refuse_what_only_comes_out)
 	ASSERT_EQ(READY, q_query(self->q, "a"));
 }
 
-TEST_F(queue, a_query_from_before_the_metrics_gets_what_it_has_room_for)
+TEST_F(queue, query_of_a_shorter_struct_is_not_overrun)
 {
 	struct wq_query ks;
 
@@ -588,7 +554,7 @@ TEST_F(queue, a_query_from_before_the_metrics_gets_what_it_has_room_for)
 	ASSERT_EQ(0x33, ks.info.lease);
 }
 
-/* ---- who holds a key ---- */
+/* ---- the holder of a key ---- */
 
 static __u32 holder(int fd, const char *key)
 {
@@ -598,7 +564,7 @@ static __u32 holder(int fd, const char *key)
 	return ret < 0 ? ret : ks.info.holder;
 }
 
-TEST_F(queue, a_key_is_held_by_the_process_that_opened_the_file)
+TEST_F(queue, query_holder_is_the_process_that_opened_the_file)
 {
 	int inherited = q_attach(self->name, O_RDWR), others;
 	struct item it;
@@ -613,14 +579,14 @@ TEST_F(queue, a_key_is_held_by_the_process_that_opened_the_file)
 		pause();
 		_exit(1);
 	}
-	ASSERT_SOON(q_stat(self->q).processing == 2);
+	ASSERT_EVENTUALLY(q_stat(self->q).processing == 2);
 	ASSERT_EQ(getpid(), holder(self->q, "parent"));
 	ASSERT_EQ(pid, holder(self->q, "child"));
-	/* through another file, it is the same */
+	/* the same holder through another file */
 	others = q_attach(self->name, O_RDONLY);
 	ASSERT_EQ(getpid(), holder(others, "parent"));
 
-	/* who inherits a file and gets by it is not who opened it */
+	/* a process that inherits a file and gets through it is not its opener */
 	q_add(self->q, "inherited");
 	got = child();
 	if (!got)
@@ -632,7 +598,7 @@ TEST_F(queue, a_key_is_held_by_the_process_that_opened_the_file)
 	ASSERT_EQ(0, holder(self->q, "child"));
 }
 
-TEST_F(queue, a_key_is_held_by_who_opened_the_file_though_another_process_bound_it)
+TEST_F(queue, query_holder_is_the_opener_even_if_another_process_bound_the_file)
 {
 	struct item it;
 	int fd = q_dev(O_RDWR);
@@ -656,7 +622,7 @@ static void *open_and_get(void *name)
 	return NULL;
 }
 
-TEST_F(queue, a_key_is_held_by_a_process_and_not_by_its_thread)
+TEST_F(queue, query_holder_is_the_process_not_the_thread)
 {
 	pthread_t thread;
 
@@ -666,13 +632,13 @@ TEST_F(queue, a_key_is_held_by_a_process_and_not_by_its_thread)
 	ASSERT_EQ(getpid(), holder(self->q, "a"));
 }
 
-TEST_F(queue, a_file_that_outlives_its_opener_is_not_held_by_the_kernel)
+TEST_F(queue, query_holder_of_a_file_that_outlives_its_opener_is_the_opener_or_0)
 {
 	int *stage = shared(sizeof(*stage));
 	pid_t opener;
 	__u32 is;
 
-	/* the opener's child keeps the file, and gets by it once the opener is gone */
+	/* the opener's child keeps the file and gets through it after the opener has exited */
 	q_add(self->q, "a");
 	opener = child();
 	if (!opener) {
@@ -681,28 +647,27 @@ TEST_F(queue, a_file_that_outlives_its_opener_is_not_held_by_the_kernel)
 
 		if (fork())
 			_exit(0);
-		for (int i = 0; i < 4000 && __atomic_load_n(stage, __ATOMIC_ACQUIRE) < 1; i++)
-			sleep_ms(5);
+		if (!EVENTUALLY(__atomic_load_n(stage, __ATOMIC_ACQUIRE) >= 1))
+			_exit(1);
 		q_get(fd, &it, 0);
-		for (int i = 0; i < 4000 && __atomic_load_n(stage, __ATOMIC_ACQUIRE) < 2; i++)
-			sleep_ms(5);
+		(void)EVENTUALLY(__atomic_load_n(stage, __ATOMIC_ACQUIRE) >= 2);
 		_exit(0);
 	}
 	ASSERT_EQ(0, reap(opener));
 	__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
-	ASSERT_SOON(q_stat(self->q).processing == 1);
+	ASSERT_EVENTUALLY(q_stat(self->q).processing == 1);
 	is = holder(self->q, "a");
 	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
-	/* its number may be told still, but no other one */
+	/* the opener's number or 0, but no other */
 	ASSERT_TRUE(is == 0 || is == opener) {
 		TH_LOG("held by %u, opened by %d", is, opener);
 	}
 }
 
-TEST_F(queue, a_holder_has_the_number_of_the_callers_pid_namespace_or_0)
+TEST_F(queue, query_holder_pid_is_of_the_callers_pid_namespace_or_0)
 {
 	struct item it;
-	__u32 *told = shared(4 * sizeof(*told));
+	__u32 *pids = shared(4 * sizeof(*pids));
 	pid_t pid;
 
 	q_add(self->q, "outer");
@@ -720,31 +685,31 @@ TEST_F(queue, a_holder_has_the_number_of_the_callers_pid_namespace_or_0)
 
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			q_get(fd, &it, 0);
-			told[0] = holder(fd, "outer");
-			told[1] = holder(fd, "inner");
-			__atomic_store_n(&told[3], 1, __ATOMIC_RELEASE);
+			pids[0] = holder(fd, "outer");
+			pids[1] = holder(fd, "inner");
+			__atomic_store_n(&pids[3], 1, __ATOMIC_RELEASE);
 			pause();
 			_exit(1);
 		}
-		told[2] = inner;
+		pids[2] = inner;
 		_exit(reap(inner) == 1000 + SIGKILL ? 0 : 3);
 	}
-	ASSERT_SOON(__atomic_load_n(&told[3], __ATOMIC_ACQUIRE) || !alive(pid));
+	ASSERT_EVENTUALLY(__atomic_load_n(&pids[3], __ATOMIC_ACQUIRE) || !alive(pid));
 	ASSERT_TRUE(alive(pid)) {
-		TH_LOG("no pid namespace here?");
+		TH_LOG("can't create a pid namespace");
 	}
-	EXPECT_EQ(0, told[0]);
-	EXPECT_EQ(1, told[1]);
+	EXPECT_EQ(0, pids[0]);
+	EXPECT_EQ(1, pids[1]);
 	EXPECT_EQ(getpid(), holder(self->q, "outer"));
-	EXPECT_EQ(told[2], holder(self->q, "inner"));
-	EXPECT_LT(1, told[2]);
-	kill(told[2], SIGKILL);
+	EXPECT_EQ(pids[2], holder(self->q, "inner"));
+	EXPECT_LT(1, pids[2]);
+	kill(pids[2], SIGKILL);
 	ASSERT_EQ(0, reap(pid));
 }
 
 /* ---- list ---- */
 
-/* The row of this key, of a queue that one call can tell; NULL where there is none. */
+/* The record of this key in a queue that one call can list, or NULL. */
 static struct wq_list_rec *find_row(int q, struct array *a, const char *key)
 {
 	struct wq_list_rec *row = a->recs;
@@ -759,22 +724,22 @@ static struct wq_list_rec *find_row(int q, struct array *a, const char *key)
 	return NULL;
 }
 
-TEST_F(queue, list_tells_state_age_due_failures_and_holder)
+TEST_F(queue, list_returns_state_age_due_failures_and_holder)
 {
 	struct span added, got, delayed, now;
 	struct array a = array_new(4096);
 	struct wq_list_rec *row;
 	struct item it;
 
-	/* one that failed and has nothing to do */
-	add_flags(self->q, "kept", 0, WQ_ADD_RATE_LIMITED);
+	/* a retained key */
+	q_add_flags(self->q, "kept", 0, WQ_ADD_RATE_LIMITED);
 	ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
 	ASSERT_EQ(0, q_done(self->q, &it));
 	q_add(self->q, "held");
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	ASSERT_EQ(1, q_add(self->q, "held"));
 	ASSERT_EQ(1, TIMED(added, q_add(self->q, "ready")));
-	ASSERT_EQ(1, TIMED(delayed, add_after(self->q, "delayed", HOUR)));
+	ASSERT_EQ(1, TIMED(delayed, q_add_after(self->q, "delayed", HOUR)));
 	sleep_ms(5);
 
 	row = TIMED(now, find_row(self->q, &a, "held"));
@@ -814,7 +779,7 @@ TEST_F(queue, list_tells_state_age_due_failures_and_holder)
 	free(a.recs);
 }
 
-TEST_F(queue, list_tells_what_query_tells)
+TEST_F(queue, list_equals_query)
 {
 	struct array a = array_new(8192);
 	struct wq_list_rec *row = a.recs;
@@ -827,7 +792,7 @@ TEST_F(queue, list_tells_what_query_tells)
 		if (i % 3)
 			q_add(self->q, key);
 		if (i % 4 == 1)
-			add_after(self->q, key, HOUR + i * SEC);
+			q_add_after(self->q, key, HOUR + i * SEC);
 		if (i % 5 == 2)
 			q_get(self->q, &it, 0);
 	}
@@ -850,7 +815,7 @@ TEST_F(queue, list_tells_what_query_tells)
 	free(a.recs);
 }
 
-TEST_F(queue, list_says_EMSGSIZE_where_the_next_row_does_not_fit)
+TEST_F(queue, list_fails_with_EMSGSIZE_if_the_next_record_does_not_fit)
 {
 	struct array a = array_new(4096);
 	char key[101] = { 0 };
@@ -872,7 +837,7 @@ TEST_F(queue, list_says_EMSGSIZE_where_the_next_row_does_not_fit)
 	free(a.recs);
 }
 
-TEST_F(queue, list_into_small_buffers_tells_every_key_once)
+TEST_F(queue, list_into_small_buffers_returns_every_key_once)
 {
 	static const int rooms[] = { WQ_LIST_REC_SIZE(WQ_MAX_KEY), WQ_LIST_REC_SIZE(WQ_MAX_KEY) + 40, 5000 };
 	char key[WQ_MAX_KEY + 1];
@@ -900,45 +865,54 @@ TEST_F(queue, list_into_small_buffers_tells_every_key_once)
 	}
 }
 
-/* One thread's keys, each with a name of its own, that come and go again. */
+/* Keys that a thread adds and finishes, each of them once. */
 #define TRANSIENT	100000
 #define AT_ONCE		2000
 
 static int come_and_go_queue;
 
-static void *come_and_go(void *failed)
+struct failure {
+	int line, ret;
+};
+
+static void *come_and_go(void *arg)
 {
+	struct failure *failure = arg;
 	struct array a = array_new(AT_ONCE * WQ_REC_SIZE(8)), got = array_new(8192);
-	int q = come_and_go_queue;
+	int q = come_and_go_queue, ret;
 
 	for (int n = 0; n < TRANSIENT; n += AT_ONCE) {
 		array_reset(&a);
 		for (int i = n; i < n + AT_ONCE; i++)
 			array_putf(&a, "x%d", i);
-		if (q_add_array(q, &a))
-			*(int *)failed = __LINE__;
-		while (!q_get_array(q, &got, 0, 0))
-			if (q_done_array(q, &got))
-				*(int *)failed = __LINE__;
+		ret = q_add_array(q, &a);
+		if (ret)
+			*failure = (struct failure){ __LINE__, ret };
+		while (!q_get_array(q, &got, 0, 0)) {
+			ret = q_done_array(q, &got);
+			if (ret)
+				*failure = (struct failure){ __LINE__, ret };
+		}
 	}
 	__atomic_store_n(&come_and_go_queue, -1, __ATOMIC_RELEASE);
 	return NULL;
 }
 
-TEST_F(queue, a_key_that_stays_is_told_once_while_a_hundred_thousand_others_come_and_go)
+TEST_F(queue, list_returns_a_key_once_while_100000_others_come_and_go)
 {
-	int walks = 0, others = 0, failed = 0;
+	struct failure failure = { 0 };
+	int walks = 0, others = 0;
 	struct array a = array_new(8192);
 	struct item it;
 	pthread_t thread;
 	char *seen;
 
-	/* one that is held, and one that waits for its time */
+	/* a held and a delayed key */
 	q_add(self->q, "held");
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	add_after(self->q, "delayed", HOUR);
+	q_add_after(self->q, "delayed", HOUR);
 	come_and_go_queue = q_attach(self->name, O_RDWR);
-	ASSERT_EQ(0, pthread_create(&thread, NULL, come_and_go, &failed));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, come_and_go, &failure));
 	do {
 		int stay[2] = { 0 };
 		__u64 cursor = 0;
@@ -968,8 +942,10 @@ TEST_F(queue, a_key_that_stays_is_told_once_while_a_hundred_thousand_others_come
 		walks++;
 	} while (__atomic_load_n(&come_and_go_queue, __ATOMIC_ACQUIRE) >= 0);
 	pthread_join(thread, NULL);
-	ASSERT_EQ(0, failed);
-	SAY("%d walks saw %d of the others\n", walks, others);
+	ASSERT_EQ(0, failure.ret) {
+		TH_LOG("line %d", failure.line);
+	}
+	COMMENT("%d walks saw %d of the others\n", walks, others);
 	ASSERT_LT(0, others);
 	ASSERT_EQ(TRANSIENT + 1, q_stat(self->q).gets);
 	free(a.recs);
@@ -977,16 +953,16 @@ TEST_F(queue, a_key_that_stays_is_told_once_while_a_hundred_thousand_others_come
 
 /* ---- the list of queues ---- */
 
-static int told_to(uid_t uid, gid_t gid, gid_t group, const char *name)
+static int listed_to(uid_t uid, gid_t gid, gid_t group, const char *name)
 {
 	pid_t pid = user(uid, gid, group);
 
 	if (!pid)
-		_exit(told(name, NULL));
+		_exit(times_listed(name, NULL));
 	return reap(pid);
 }
 
-TEST_F(users, a_queue_is_told_to_those_who_may_read_or_write_it_and_to_nobody_else)
+TEST_F(users, queues_returns_only_queues_that_the_caller_may_open)
 {
 	static const struct {
 		uid_t uid;
@@ -1012,12 +988,12 @@ TEST_F(users, a_queue_is_told_to_those_who_may_read_or_write_it_and_to_nobody_el
 				_exit(q_open(self->name, O_RDWR, EXCL, mode, 10) < 0);
 			}
 			ASSERT_EQ(0, reap(pid));
-			ASSERT_EQ(!!bits, told_to(who[i].uid, who[i].gid, who[i].group,
+			ASSERT_EQ(!!bits, listed_to(who[i].uid, who[i].gid, who[i].group,
 						  self->name)) {
-				TH_LOG("who %d mode %#o", i, mode);
+				TH_LOG("user %d mode %#o", i, mode);
 			}
 			/* root sees all */
-			ASSERT_EQ(1, told(self->name, &found));
+			ASSERT_EQ(1, times_listed(self->name, &found));
 			ASSERT_EQ(mode, found.mode);
 			ASSERT_EQ(ALICE, found.uid);
 			ASSERT_EQ(GROUP, found.gid);
@@ -1026,22 +1002,22 @@ TEST_F(users, a_queue_is_told_to_those_who_may_read_or_write_it_and_to_nobody_el
 	}
 }
 
-TEST_F(queue, a_queue_is_told_with_its_figures)
+TEST_F(queue, queues_returns_statistics)
 {
 	struct wq_queue found;
 	struct item it;
 	struct wq_stat st;
 
-	ASSERT_EQ(1, told(self->name, &found));
+	ASSERT_EQ(1, times_listed(self->name, &found));
 	ASSERT_EQ(0, found.ready + found.processing + found.delayed + found.keys + found.state);
 	q_add(self->q, "a");
 	q_add(self->q, "b");
 	q_add(self->q, "c");
 	q_get(self->q, &it, 0);
-	add_after(self->q, "d", HOUR);
-	add_after(self->q, "e", HOUR);
-	add_after(self->q, "f", HOUR);
-	ASSERT_EQ(1, told(self->name, &found));
+	q_add_after(self->q, "d", HOUR);
+	q_add_after(self->q, "e", HOUR);
+	q_add_after(self->q, "f", HOUR);
+	ASSERT_EQ(1, times_listed(self->name, &found));
 	st = q_stat(self->q);
 	ASSERT_EQ(2, found.ready);
 	ASSERT_EQ(1, found.processing);
@@ -1052,18 +1028,18 @@ TEST_F(queue, a_queue_is_told_with_its_figures)
 	ASSERT_EQ(st.gid, found.gid);
 	ASSERT_EQ(0600, found.mode);
 	q_shutdown(self->q);
-	ASSERT_EQ(1, told(self->name, &found));
+	ASSERT_EQ(1, times_listed(self->name, &found));
 	ASSERT_EQ(WQ_STATE_SHUTDOWN, found.state);
 	ASSERT_EQ(0, found.delayed);
 	ASSERT_EQ(0, q_unlink(self->name));
-	ASSERT_EQ(0, told(self->name, &found));
+	ASSERT_EQ(0, times_listed(self->name, &found));
 }
 
-TEST(a_queue_without_a_name_is_not_told)
+TEST(queues_omits_unnamed_queues)
 {
 	int q = q_private(0);
 
-	ASSERT_EQ(0, told("", NULL));
+	ASSERT_EQ(0, times_listed("", NULL));
 	close(q);
 }
 
@@ -1103,10 +1079,10 @@ FIXTURE_TEARDOWN(hundreds)
 }
 
 /*
- * Appends the numbers of this fixture's queues that one call tells to seen[], which
- * has *n; returns the call's result.
+ * Appends the numbers of this fixture's queues that one call returns to seen[], which has *n;
+ * returns the call's result.
  */
-static int tell_some(int dev, const char *prefix, __u32 count, __u64 *cursor, int *seen, int *n)
+static int list_some(int dev, const char *prefix, __u32 count, __u64 *cursor, int *seen, int *n)
 {
 	struct wq_queue queues[128] = { 0 };
 	__u32 most = count;
@@ -1122,7 +1098,7 @@ static int tell_some(int dev, const char *prefix, __u32 count, __u64 *cursor, in
 	return 0;
 }
 
-TEST_F(hundreds, all_are_told_once_in_the_order_they_were_made_by_calls_of_any_count)
+TEST_F(hundreds, queues_returns_all_once_in_order_for_any_count)
 {
 	static const __u32 counts[] = { 1, 7, 64, 85, 128 };
 
@@ -1131,7 +1107,7 @@ TEST_F(hundreds, all_are_told_once_in_the_order_they_were_made_by_calls_of_any_c
 		__u64 cursor = 0;
 
 		do {
-			ASSERT_EQ(0, tell_some(self->dev, self->prefix, counts[c], &cursor,
+			ASSERT_EQ(0, list_some(self->dev, self->prefix, counts[c], &cursor,
 					       seen, &n));
 		} while (cursor);
 		ASSERT_EQ(QUEUES, n);
@@ -1140,7 +1116,7 @@ TEST_F(hundreds, all_are_told_once_in_the_order_they_were_made_by_calls_of_any_c
 	}
 }
 
-TEST_F(hundreds, one_call_tells_8_KiB_and_not_more)
+TEST_F(hundreds, queues_returns_8_KiB_at_most)
 {
 	struct wq_queue *queues = edge((WQ_MAX_OUT + 95) / 96 * 96);
 	__u32 count = 0xffffffff;
@@ -1151,17 +1127,17 @@ TEST_F(hundreds, one_call_tells_8_KiB_and_not_more)
 	ASSERT_NE(0, cursor);
 }
 
-TEST_F(hundreds, those_that_are_unlinked_or_made_meanwhile_disturb_no_walk)
+TEST_F(hundreds, queues_walk_survives_create_and_unlink)
 {
 	int seen[2 * QUEUES], n = 0, q, last, want;
 	__u64 cursor = 0;
 
-	/* up to the first that is one of these */
+	/* up to the first of these */
 	do {
-		ASSERT_EQ(0, tell_some(self->dev, self->prefix, 5, &cursor, seen, &n));
+		ASSERT_EQ(0, list_some(self->dev, self->prefix, 5, &cursor, seen, &n));
 	} while (n < 20);
 	last = seen[n - 1];
-	/* the one that the cursor stands at, those around it, some before and after */
+	/* the queue at the cursor, its neighbours, and some before and after */
 	for (int i = last - 2; i <= last + 2; i++)
 		ASSERT_EQ(0, q_unlink(name_of(self->prefix, i)));
 	ASSERT_EQ(0, q_unlink(name_of(self->prefix, 0)));
@@ -1169,13 +1145,13 @@ TEST_F(hundreds, those_that_are_unlinked_or_made_meanwhile_disturb_no_walk)
 		ASSERT_EQ(0, q_unlink(name_of(self->prefix, i)));
 	q = q_open(name_of(self->prefix, QUEUES), O_RDWR, EXCL, 0600, 1);
 	ASSERT_LE(0, q);
-	/* one of a name that was told is a new one */
+	/* a queue with the name of an unlinked one is a new queue */
 	close(q_open(name_of(self->prefix, 0), O_RDWR, EXCL, 0600, 1));
 
 	want = last + 4;
 	n = 0;
 	do {
-		ASSERT_EQ(0, tell_some(self->dev, self->prefix, 5, &cursor, seen, &n));
+		ASSERT_EQ(0, list_some(self->dev, self->prefix, 5, &cursor, seen, &n));
 	} while (cursor);
 	for (int i = 0; i < n - 2; i++, want += 2)
 		ASSERT_EQ(want, seen[i]);
@@ -1185,17 +1161,17 @@ TEST_F(hundreds, those_that_are_unlinked_or_made_meanwhile_disturb_no_walk)
 	close(q);
 }
 
-TEST_F(hundreds, a_shorter_each_gets_no_more_than_it_holds_and_a_longer_one_keeps_its_rest)
+TEST_F(hundreds, queues_with_a_shorter_or_longer_record_are_not_overrun)
 {
 	static const __u32 sizes[] = { WQ_NAME_MAX, 72, 88, 96, 104, 4096 };
 	char *place = malloc(8 * 4096);
 	__u64 start = 0;
 
-	/* where this test's first queue is told */
+	/* the position of this test's first queue */
 	for (__u64 next = 0;; start = next) {
 		int seen[2 * QUEUES], n = 0;
 
-		ASSERT_EQ(0, tell_some(self->dev, self->prefix, 1, &next, seen, &n));
+		ASSERT_EQ(0, list_some(self->dev, self->prefix, 1, &next, seen, &n));
 		if (n)
 			break;
 	}
@@ -1223,7 +1199,7 @@ TEST_F(hundreds, a_shorter_each_gets_no_more_than_it_holds_and_a_longer_one_keep
 	free(place);
 }
 
-TEST_F(hundreds, bad_input_is_refused)
+TEST_F(hundreds, queues_with_bad_input_fails)
 {
 	struct {
 		struct wq_queues qs;
@@ -1271,7 +1247,7 @@ TEST_F(hundreds, bad_input_is_refused)
 	ASSERT_EQ(-EFAULT, verb(self->dev, WQ_IOC_QUEUES, edge(0)));
 }
 
-TEST_F(hundreds, a_bad_pointer_says_EFAULT)
+TEST_F(hundreds, queues_at_a_bad_address_fails_with_EFAULT)
 {
 	const __u64 bad[] = {
 		0, 4096, 0x8000000000000000ULL, (__u64)-4096, addr_of(edge(0)),
@@ -1287,17 +1263,17 @@ TEST_F(hundreds, a_bad_pointer_says_EFAULT)
 		ASSERT_EQ(-EFAULT, verb(self->dev, WQ_IOC_QUEUES, &qs)) {
 			TH_LOG("pointer %d", i);
 		}
-		/* a walk may go on from there */
+		/* a walk may continue from there */
 		ASSERT_EQ(0, qs.count);
 		ASSERT_EQ(0, qs.cursor);
 	}
 }
 
-TEST_F(hundreds, no_figures_make_the_kernel_warn)
+TEST_F(hundreds, queues_with_random_input_causes_no_kernel_warning)
 {
 	char *place = edge(8192);
 
-	/* the machine that runs this one watches the kernel's log */
+	/* the script that runs the guest fails if the kernel log has a warning */
 	srandom(2);
 	for (int i = 0; i < 3000; i++) {
 		struct wq_queues qs = {
@@ -1311,8 +1287,8 @@ TEST_F(hundreds, no_figures_make_the_kernel_warn)
 
 		verb(self->dev, WQ_IOC_QUEUES, &qs);
 	}
-	/* and a walk does what it did */
-	ASSERT_EQ(1, told(name_of(self->prefix, QUEUES - 1), NULL));
+	/* and a walk still works */
+	ASSERT_EQ(1, times_listed(name_of(self->prefix, QUEUES - 1), NULL));
 }
 
 TEST_HARNESS_MAIN

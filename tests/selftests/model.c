@@ -2,13 +2,12 @@
 /*
  * Random steps through /dev/wq, compared with the model of tests/model.
  *
- * Consumers are open files of a named queue.  Nobody drives the clock here: delays are
- * over at once (and then waited for), or not during the test; leases likewise.  Times
- * are compared to a quarter of an hour, as the model's clock all but stands still.  The
- * short lease that some queues have is kept alive by touching all keys that are held,
- * until a step lets all of them end.
+ * Consumers are open files of a named queue. The clock is real: delays and leases end at once
+ * (and the test waits for them) or not during the test. Times are compared with a tolerance of
+ * a quarter of an hour, because the model's clock hardly moves. If a queue has a short lease,
+ * the test touches all held keys in time until a step lets all leases expire.
  *
- * WQ_MODEL_STEPS and WQ_MODEL_SEED in the environment make it longer, or other.
+ * WQ_MODEL_STEPS and WQ_MODEL_SEED in the environment set the number of steps and the seed.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -28,19 +27,19 @@ struct rig {
 	int consumers;
 	int fd[WS_CONSUMERS + 1];
 	__u64 last_token;
-	int drain_fd;			/* 0: nobody drains */
-	pthread_t drainer;
+	int drain_fd;			/* 0: no drain is pending */
+	pthread_t drain_thread;
 	bool drained;
 	int drain_ret;
-	__s64 touched;			/* when the leases were last kept alive */
-	bool late;			/* and that was not in time: nothing is said */
-	__s64 patience;			/* ns, with what may be late */
+	__s64 touched;			/* time of the last touch of all keys */
+	bool late;			/* the touch was too late: the sequence has no verdict */
+	__s64 patience;			/* ns to wait for the thread */
 	void *hole;			/* no memory */
-	char why[160];			/* what differs */
+	char why[160];			/* the first difference */
 	struct ws_step path[SEQUENCE], spare[SEQUENCE];
 };
 
-/* Of all lengths; the first byte tells which one it is. */
+/* Keys of all lengths; the first byte is the number of the key. */
 static size_t key_of(unsigned int k, char *key)
 {
 	size_t len = k % 16 == 15 ? WQ_MAX_KEY - k / 16 : 1 + k % 16 * 3;
@@ -92,7 +91,7 @@ static bool rig_start(struct rig *rig)
 
 static void rig_drained(struct rig *rig)
 {
-	pthread_join(rig->drainer, NULL);
+	pthread_join(rig->drain_thread, NULL);
 	close(rig->drain_fd);
 	rig->drain_fd = 0;
 }
@@ -119,7 +118,7 @@ static int array_of_one(struct rig *rig, unsigned long nr, const struct ws_step 
 	char key[WQ_MAX_KEY];
 	size_t len = key_of(s->key, key);
 	__s32 result = -4711;
-	/* the same for all verbs, up to there; done's is longest */
+	/* this part is the same for all verbs; done has the longest struct */
 	struct wq_done args = {
 		.size = nr == WQ_IOC_DONE ? sizeof(args) : sizeof(struct wq_touch),
 		.keys = { addr_of(&one), WQ_REC_SIZE(len), 1 }, .results = addr_of(&result),
@@ -203,7 +202,7 @@ static int real_end(struct rig *rig, const struct ws_step *s)
 	return ret;
 }
 
-static void *drainer(void *arg)
+static void *drain_thread(void *arg)
 {
 	struct rig *rig = arg;
 
@@ -219,7 +218,7 @@ static int real_drain(struct rig *rig)
 		return 0;
 	rig->drained = false;
 	rig->drain_fd = q_attach(rig->name, O_RDWR);
-	if (rig->drain_fd < 0 || pthread_create(&rig->drainer, NULL, drainer, rig))
+	if (rig->drain_fd < 0 || pthread_create(&rig->drain_thread, NULL, drain_thread, rig))
 		abort();
 	while (!__atomic_load_n(&rig->drained, __ATOMIC_ACQUIRE) &&
 	       !(q_stat(rig->fd[1]).state & WQ_STATE_DRAINING))
@@ -278,12 +277,12 @@ static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one
 
 /* ---- the comparison ---- */
 
-/* Of two times until then, -1: never. */
+/* Compares two remaining times; -1 is never. */
 static bool same_time(__s64 real, __s64 model)
 {
 	if (real < 0 || model < 0)
 		return real == model;
-	/* the end of time is as far from both clocks */
+	/* never is equally far from both clocks */
 	if (model > INT64_MAX / 2)
 		return real > INT64_MAX / 2;
 	return real < model + HOUR / 4 && real > model - HOUR / 4;
@@ -330,7 +329,7 @@ static bool same_queue(struct rig *rig, int c)
 	return true;
 }
 
-/* Each key, as one of the consumers sees it. */
+/* Compares each key, as seen by one of the consumers. */
 static bool same_all(struct rig *rig)
 {
 	unsigned int k;
@@ -345,7 +344,7 @@ static bool same_all(struct rig *rig)
 	return true;
 }
 
-/* What the queue's thread does it does soon: due keys, leases; what a shut down dropped. */
+/* Waits for the queue's thread: due keys, expired leases, keys that a shutdown dropped. */
 static bool settles(struct rig *rig, const struct ws_step *s)
 {
 	bool waits = s->verb == WS_SOON || s->verb == WS_EXPIRE;
@@ -353,7 +352,10 @@ static bool settles(struct rig *rig, const struct ws_step *s)
 
 	if (!waits && !rig->run.m.shut)
 		return true;
-	/* the figures that may be late are told apart by this */
+	/*
+	 * the comparison skips statistics that the thread updates later, see LAZY() in
+	 * wq_steps.c
+	 */
 	rig->run.m.sweep = !waits;
 	if (!waits && !same_queue(rig, 1))
 		return false;
@@ -369,8 +371,8 @@ static bool settles(struct rig *rig, const struct ws_step *s)
 }
 
 /*
- * Leases that end by themselves, because the machine is slow, are no failure of the
- * module's: true as long as none can have.
+ * Whether no lease can have expired by itself. On a slow machine one may, which is not an error
+ * of the module.
  */
 static bool in_time(struct rig *rig)
 {
@@ -386,7 +388,7 @@ static bool in_time(struct rig *rig)
 	return false;
 }
 
-/* Does a step to both.  True: with the same result, and as late as it may be. */
+/* Performs a step in module and model. Returns true if the results are equal. */
 static bool rig_step(struct rig *rig, const struct ws_step *s)
 {
 	__u64 of = ws_token(&rig->run, s).real, token = 0;
@@ -409,10 +411,12 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 	}
 	if (token) {
 		if (one.rec.failures != rig->run.m.key[ret].failures)
-			return DIFFERS(rig, "failures as get told them: module %u, model %u",
+			return DIFFERS(rig, "failures in the record of get: module %u, model %u",
 				       one.rec.failures, rig->run.m.key[ret].failures);
 		if (token <= rig->last_token)
-			return DIFFERS(rig, "a token that is not new");
+			return DIFFERS(rig, "token: module %llu, expected above %llu",
+				       (unsigned long long)token,
+				       (unsigned long long)rig->last_token);
 		rig->last_token = token;
 		ws_told(&rig->run, s->who, ret, token);
 	}
@@ -430,7 +434,7 @@ static bool rig_empty(struct rig *rig)
 	return true;
 }
 
-/* All of a sequence; makes up the steps from g where that is not NULL.  The steps done. */
+/* Performs a sequence; generates the steps if g is not NULL. Returns the number of steps. */
 static unsigned int sequence(struct rig *rig, struct ws_step *path, unsigned int n,
 			     struct ws_gen *g, bool *same)
 {
@@ -479,21 +483,21 @@ static void random_queue(struct rig *rig, struct ws_gen *g)
 	}
 	if (!rig->p.exponential || !ws_rnd(&g->seed, 3)) {
 		rig->p.burst = 1 + ws_rnd(&g->seed, 10);
-		rig->p.token = 4000 * SEC;	/* as a rate it is exact */
+		rig->p.token = 4000 * SEC;	/* this rate is exact */
 	}
 	g->consumers = rig->consumers;
 	g->expires = expires;
 	ws_gen_init(g);
 }
 
-static void tell(struct rig *rig, unsigned int n)
+static void report(struct rig *rig, unsigned int n)
 {
 	struct ws_run *run = &rig->run;
 	char text[128];
 	unsigned int i;
 	int ret;
 
-	printf("# %u steps suffice: %s\n", n, rig->why);
+	printf("# %u steps reproduce it: %s\n", n, rig->why);
 	printf("# queue: max_keys %u, lease %lld, exponential %lld to %lld, bucket %u\n",
 	       rig->p.max_keys, (long long)rig->p.lease,
 	       (long long)(rig->p.exponential ? rig->p.base : -1), (long long)rig->p.longest,
@@ -533,7 +537,7 @@ FIXTURE_TEARDOWN(model)
 	free(self->rig);
 }
 
-TEST_F_TIMEOUT(model, random_steps_agree_with_the_model, 3000)
+TEST_F_TIMEOUT(model, random_calls_agree_with_the_model, 3000)
 {
 	unsigned long left = env("WQ_MODEL_STEPS", 20000), seed = env("WQ_MODEL_SEED", 1);
 	unsigned long steps = 0, sequences = 0, late = 0, expired = 0;
@@ -559,7 +563,7 @@ TEST_F_TIMEOUT(model, random_steps_agree_with_the_model, 3000)
 			rig->patience = SEC;
 			n = ws_shrink(rig->path, done, rig->spare, differs, rig);
 			differs(rig, rig->path, n);
-			tell(rig, n);
+			report(rig, n);
 		}
 		ASSERT_TRUE(same);
 		if (now_ns() > next) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Queues by name: create, attach, unlink, who may, and how much of it.
- */
+/* Named queues: create, attach, unlink, permissions and quota. */
 #include "wq_users.h"
 
 static int open_as(uid_t uid, gid_t gid, gid_t group, const char *name, int oflag)
@@ -9,7 +7,7 @@ static int open_as(uid_t uid, gid_t gid, gid_t group, const char *name, int ofla
 	pid_t pid = user(uid, gid, group);
 
 	if (!pid)
-		_exit(close_and_tell(q_attach(name, oflag)));
+		_exit(open_status(q_attach(name, oflag)));
 	return reap(pid);
 }
 
@@ -22,7 +20,7 @@ static int unlink_as(uid_t uid, const char *name)
 	return reap(pid);
 }
 
-TEST_F(users, a_queue_that_was_created_can_be_attached)
+TEST_F(users, open_attaches_to_a_created_queue)
 {
 	int a = q_open(self->name, O_RDWR, CREATE, 0600, 7);
 	int b = q_attach(self->name, O_RDWR);
@@ -39,7 +37,7 @@ TEST_F(users, a_queue_that_was_created_can_be_attached)
 	ASSERT_EQ(0, q_stat(a).held);
 }
 
-TEST_F(users, create_without_excl_attaches_where_there_is_one)
+TEST_F(users, open_CREATE_attaches_to_an_existing_queue)
 {
 	int a = q_open(self->name, O_RDWR, CREATE, 0600, 7);
 	int b = q_open(self->name, O_RDWR, CREATE, 0644, 9);
@@ -51,7 +49,7 @@ TEST_F(users, create_without_excl_attaches_where_there_is_one)
 	ASSERT_EQ(0600, q_stat(b).mode);
 }
 
-TEST_F(users, excl_says_EEXIST_where_there_is_one)
+TEST_F(users, open_EXCL_of_an_existing_queue_fails_with_EEXIST)
 {
 	int fd = q_dev(O_RDWR);
 
@@ -61,7 +59,7 @@ TEST_F(users, excl_says_EEXIST_where_there_is_one)
 	ASSERT_EQ(0, q_bind(fd, self->name, 0, 0, 0));
 }
 
-TEST_F(users, attach_says_ENOENT_where_there_is_none)
+TEST_F(users, open_without_CREATE_of_a_missing_queue_fails_with_ENOENT)
 {
 	int fd = q_dev(O_RDWR);
 
@@ -71,7 +69,7 @@ TEST_F(users, attach_says_ENOENT_where_there_is_none)
 	ASSERT_EQ(0, q_bind(fd, self->name, CREATE, 0600, 0));
 }
 
-TEST(a_bad_name_says_EINVAL)
+TEST(open_of_a_bad_name_fails_with_EINVAL)
 {
 	static const char * const bad[] = {
 		".", "..", ".hidden", "a/b", "/a", "a b", " ", "a\n", "a\t", "a*", "a\\b", "a\"b",
@@ -93,7 +91,7 @@ TEST(a_bad_name_says_EINVAL)
 	ASSERT_EQ(-ENOTCONN, q_shutdown(fd));
 }
 
-TEST(a_name_has_up_to_63_bytes_from_its_alphabet)
+TEST(open_accepts_names_of_63_bytes_from_the_alphabet)
 {
 	static const char * const names[] = {
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz", "0123456789._-+:@",
@@ -113,7 +111,7 @@ TEST(a_name_has_up_to_63_bytes_from_its_alphabet)
 	}
 }
 
-TEST_F(users, a_named_queue_lives_on_without_an_open_file)
+TEST_F(users, close_of_all_files_keeps_a_named_queue)
 {
 	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0);
 	struct item it;
@@ -129,7 +127,7 @@ TEST_F(users, a_named_queue_lives_on_without_an_open_file)
 	ASSERT_STREQ("a", it.key);
 }
 
-TEST_F(users, an_unlinked_queue_lives_on_for_its_open_files_and_its_name_is_free)
+TEST_F(users, unlink_frees_the_name_and_keeps_the_queue_for_open_files)
 {
 	int a = q_open(self->name, O_RDWR, CREATE, 0600, 0);
 	int b = q_attach(self->name, O_RDWR), new;
@@ -149,14 +147,14 @@ TEST_F(users, an_unlinked_queue_lives_on_for_its_open_files_and_its_name_is_free
 	ASSERT_STREQ("old", it.key);
 	ASSERT_EQ(0, q_get(a, &it, 0));
 	ASSERT_STREQ("more", it.key);
-	/* a consumer's keys come back in a queue without a name too */
+	/* an unlinked queue gives back the keys of a consumer, too */
 	close(a);
 	ASSERT_EQ(2, q_stat(b).ready);
 	close(b);
 	ASSERT_EQ(1, q_stat(new).ready);
 }
 
-TEST_F(users, the_keys_of_an_unlinked_queue_go_with_its_last_file)
+TEST_F(users, unlink_and_last_close_free_the_keys)
 {
 	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0);
 
@@ -168,7 +166,7 @@ TEST_F(users, the_keys_of_an_unlinked_queue_go_with_its_last_file)
 	ASSERT_EQ(0, q_stat(q).keys);
 }
 
-TEST(private_queues_are_apart)
+TEST(open_without_a_name_creates_separate_queues)
 {
 	int a = q_private(0), b = q_private(0);
 
@@ -179,9 +177,9 @@ TEST(private_queues_are_apart)
 	ASSERT_EQ(1, q_add(b, "b"));
 }
 
-/* ---- who may ---- */
+/* ---- permissions ---- */
 
-TEST_F(users, the_mode_is_what_was_asked_for_less_the_umask)
+TEST_F(users, open_CREATE_mode_is_reduced_by_the_umask)
 {
 	int q;
 
@@ -191,7 +189,7 @@ TEST_F(users, the_mode_is_what_was_asked_for_less_the_umask)
 	ASSERT_EQ(0640, q_stat(q).mode);
 }
 
-TEST_F(users, a_queue_belongs_to_who_created_it)
+TEST_F(users, open_CREATE_sets_the_owner)
 {
 	int q;
 
@@ -203,7 +201,7 @@ TEST_F(users, a_queue_belongs_to_who_created_it)
 	ASSERT_EQ(0640, q_stat(q).mode);
 }
 
-TEST_F(users, owner_group_and_others_have_a_mode_each)
+TEST_F(users, open_checks_the_mode_of_owner_group_and_others)
 {
 	static const struct {
 		uid_t uid;
@@ -229,7 +227,7 @@ TEST_F(users, owner_group_and_others_have_a_mode_each)
 				ASSERT_EQ((bits & need) == need ? 0 : EACCES,
 					  open_as(who[i].uid, who[i].gid, who[i].group,
 						  self->name, oflag)) {
-					TH_LOG("who %d mode %#o oflag %d", i, mode, oflag);
+					TH_LOG("user %d mode %#o oflag %d", i, mode, oflag);
 				}
 			}
 			ASSERT_EQ(0, q_unlink(self->name));
@@ -237,24 +235,24 @@ TEST_F(users, owner_group_and_others_have_a_mode_each)
 	}
 }
 
-TEST_F(users, root_may_open_any_queue)
+TEST_F(users, open_by_root_ignores_the_mode)
 {
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0));
 	ASSERT_EQ(0, open_as(0, 0, 0, self->name, O_RDWR));
 }
 
-TEST_F(users, create_of_a_queue_that_another_user_has_needs_its_mode)
+TEST_F(users, open_CREATE_of_another_users_queue_checks_its_mode)
 {
 	pid_t pid;
 
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
-		_exit(close_and_tell(q_open(self->name, O_RDWR, CREATE, 0666, 0)));
+		_exit(open_status(q_open(self->name, O_RDWR, CREATE, 0666, 0)));
 	ASSERT_EQ(EACCES, reap(pid));
 }
 
-TEST_F(users, only_the_owner_and_root_may_unlink)
+TEST_F(users, unlink_is_for_the_owner_and_root)
 {
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0666));
 	ASSERT_EQ(EPERM, unlink_as(BOB, self->name));
@@ -265,7 +263,7 @@ TEST_F(users, only_the_owner_and_root_may_unlink)
 	ASSERT_EQ(0, unlink_as(0, self->name));
 }
 
-TEST_F(users, a_file_opened_for_reading_gets_does_queries_and_lists)
+TEST_F(users, read_only_file_allows_get_done_query_and_list)
 {
 	int all = q_open(self->name, O_RDWR, CREATE, 0600, 0);
 	int q = q_attach(self->name, O_RDONLY);
@@ -289,7 +287,7 @@ TEST_F(users, a_file_opened_for_reading_gets_does_queries_and_lists)
 	ASSERT_EQ(1, q_stat(q).dones);
 }
 
-TEST_F(users, a_file_opened_for_writing_adds_cancels_and_shuts_down)
+TEST_F(users, write_only_file_allows_add_cancel_and_shutdown)
 {
 	int all = q_open(self->name, O_RDWR, CREATE, 0600, 0);
 	int q = q_attach(self->name, O_WRONLY);
@@ -313,7 +311,7 @@ TEST_F(users, a_file_opened_for_writing_adds_cancels_and_shuts_down)
 	ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(all).state);
 }
 
-TEST_F(users, a_file_once_bound_keeps_its_rights)
+TEST_F(users, bound_file_keeps_its_rights)
 {
 	int *ready = shared(sizeof(*ready));
 	pid_t pid;
@@ -340,7 +338,7 @@ static int queues_of_a_user(const char *name)
 	CHECK(!q_info(fd, &info));
 	for (n = 0; n < info.user_queues; n++) {
 		snprintf(names, sizeof(names), "%.40s-%d", name, n);
-		CHECK(!close_and_tell(q_open(names, O_RDWR, EXCL, 0600, 1)));
+		CHECK(!open_status(q_open(names, O_RDWR, EXCL, 0600, 1)));
 	}
 	/* full: nothing more, named or private, but attaching needs no room */
 	snprintf(names, sizeof(names), "%.40s-%d", name, n);
@@ -348,7 +346,7 @@ static int queues_of_a_user(const char *name)
 	CHECK(q_bind(fd, "", 0, 0, 1) == -ENOSPC);
 	CHECK(q_unlink(names) == -ENOENT);
 	snprintf(names, sizeof(names), "%.40s-0", name);
-	CHECK(!close_and_tell(q_attach(names, O_RDWR)));
+	CHECK(!open_status(q_attach(names, O_RDWR)));
 
 	/* one less makes room for one more, and a private one ends with its file */
 	CHECK(!q_unlink(names));
@@ -396,7 +394,7 @@ static int keys_of_a_user(const char *name)
 	return 0;
 }
 
-TEST_F(users, a_user_has_so_many_queues_and_no_more)
+TEST_F(users, quota_of_queues_of_a_user_is_exact)
 {
 	struct wq_info info;
 	char name[WQ_NAME_MAX];
@@ -409,7 +407,7 @@ TEST_F(users, a_user_has_so_many_queues_and_no_more)
 	/* his limit is his alone */
 	pid = user(CAROL, GROUP, 0);
 	if (!pid)
-		_exit(close_and_tell(q_private(1)));
+		_exit(open_status(q_private(1)));
 	EXPECT_EQ(0, reap(pid));
 
 	ASSERT_EQ(0, q_info(fd, &info));
@@ -419,21 +417,21 @@ TEST_F(users, a_user_has_so_many_queues_and_no_more)
 	}
 }
 
-TEST_F(users, the_max_keys_of_all_queues_of_a_user_add_up_to_so_much_and_no_more)
+TEST_F(users, quota_of_keys_of_a_user_is_exact)
 {
 	pid_t pid = user(CAROL, GROUP, 0);
 
 	if (!pid)
 		_exit(keys_of_a_user(self->name));
 	ASSERT_EQ(0, reap(pid));
-	/* and it is free again with his last file */
+	/* the quota is free again after the last close */
 	pid = user(CAROL, GROUP, 0);
 	if (!pid)
 		_exit(keys_of_a_user(self->name));
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST(a_file_that_may_neither_read_nor_write_is_refused)
+TEST(open_for_neither_reading_nor_writing_fails)
 {
 	ASSERT_EQ(-1, open(WQ_DEVICE, 3));
 	ASSERT_EQ(EINVAL, errno);

@@ -9,7 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 
-/* The events that there are, after up to so many ms. */
+/* The events within ms. */
 static int events(int fd, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN | POLLRDNORM };
@@ -18,7 +18,7 @@ static int events(int fd, int ms)
 	return ret < 0 ? -errno : ret ? p.revents : 0;
 }
 
-/* A child that polls, and says by its exit status what it saw. */
+/* A child that polls and exits with the events. */
 static pid_t poller(int fd)
 {
 	pid_t pid = child();
@@ -28,7 +28,7 @@ static pid_t poller(int fd)
 	return pid;
 }
 
-TEST_F(queue, it_is_readable_when_a_get_would_not_wait)
+TEST_F(queue, poll_is_readable_if_get_would_not_wait)
 {
 	struct item it;
 
@@ -45,7 +45,7 @@ TEST_F(queue, it_is_readable_when_a_get_would_not_wait)
 	ASSERT_EQ(0, events(self->q, 0));
 }
 
-TEST_F(queue, poll_times_out_where_nothing_comes)
+TEST_F(queue, poll_times_out_without_a_key)
 {
 	__s64 start = now_ns();
 
@@ -53,7 +53,7 @@ TEST_F(queue, poll_times_out_where_nothing_comes)
 	ASSERT_LE(50 * MS, now_ns() - start);
 }
 
-TEST_F(queue, an_add_wakes_poll)
+TEST_F(queue, poll_wakes_for_add)
 {
 	pid_t pid = poller(self->q);
 
@@ -62,7 +62,7 @@ TEST_F(queue, an_add_wakes_poll)
 	ASSERT_EQ(POLLIN, reap(pid));
 }
 
-TEST_F(queue, a_key_that_is_ready_again_wakes_poll)
+TEST_F(queue, poll_wakes_for_done_of_a_dirty_key)
 {
 	struct item it;
 	pid_t pid;
@@ -76,7 +76,7 @@ TEST_F(queue, a_key_that_is_ready_again_wakes_poll)
 	ASSERT_EQ(POLLIN, reap(pid));
 }
 
-TEST_F(queue, a_key_given_back_wakes_poll)
+TEST_F(queue, poll_wakes_for_give_back)
 {
 	int other = q_attach(self->name, O_RDWR);
 	struct item it;
@@ -94,7 +94,7 @@ TEST_F(queue, a_key_given_back_wakes_poll)
 	ASSERT_EQ(POLLIN, reap(pid));
 }
 
-TEST_F(queue, shut_down_of_an_empty_queue_wakes_poll_and_hangs_up)
+TEST_F(queue, poll_wakes_with_POLLHUP_for_shutdown_of_an_empty_queue)
 {
 	pid_t pid = poller(self->q);
 	int ret;
@@ -103,11 +103,11 @@ TEST_F(queue, shut_down_of_an_empty_queue_wakes_poll_and_hangs_up)
 	q_shutdown(self->q);
 	ret = reap(pid);
 	ASSERT_EQ(POLLHUP, ret & ~POLLIN);
-	/* a get would not wait: it says ESHUTDOWN */
+	/* a get would not wait but fail with ESHUTDOWN */
 	ASSERT_EQ(POLLIN | POLLHUP, ret);
 }
 
-TEST_F(queue, a_queue_that_is_shut_down_hangs_up_once_it_is_empty)
+TEST_F(queue, poll_has_POLLHUP_after_shutdown_when_the_queue_is_empty)
 {
 	struct item it;
 
@@ -123,7 +123,7 @@ TEST_F(queue, a_queue_that_is_shut_down_hangs_up_once_it_is_empty)
 	ASSERT_EQ(POLLHUP, events(self->q, 0) & POLLHUP);
 }
 
-TEST_F(queue, the_last_get_of_a_queue_shut_down_wakes_poll_for_the_hang_up)
+TEST_F(queue, poll_wakes_with_POLLHUP_for_the_last_get_after_shutdown)
 {
 	struct item it;
 	struct pollfd p = { .fd = self->q };
@@ -133,7 +133,7 @@ TEST_F(queue, the_last_get_of_a_queue_shut_down_wakes_poll_for_the_hang_up)
 	q_shutdown(self->q);
 	pid = child();
 	if (!pid) {
-		/* no event asked for: POLLHUP comes always */
+		/* no event requested: POLLHUP is always reported */
 		_exit(poll(&p, 1, 20000) == 1 && p.revents == POLLHUP ? 0 : 1);
 	}
 	ASSERT_TRUE(asleep(pid));
@@ -142,7 +142,7 @@ TEST_F(queue, the_last_get_of_a_queue_shut_down_wakes_poll_for_the_hang_up)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, a_cancel_of_the_last_key_of_a_queue_shut_down_wakes_poll_for_the_hang_up)
+TEST_F(queue, poll_wakes_with_POLLHUP_for_cancel_of_the_last_key_after_shutdown)
 {
 	struct pollfd p = { .fd = self->q };
 	pid_t pid;
@@ -157,7 +157,7 @@ TEST_F(queue, a_cancel_of_the_last_key_of_a_queue_shut_down_wakes_poll_for_the_h
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, select_sees_the_same)
+TEST_F(queue, select_equals_poll)
 {
 	struct timeval none = { 0 };
 	fd_set set;
@@ -188,7 +188,7 @@ static int epoll_events(int ep, int ms)
 	return ret < 0 ? -errno : ret ? (int)ev.events : 0;
 }
 
-TEST_F(queue, level_triggered_epoll_tells_as_long_as_there_are_keys)
+TEST_F(queue, epoll_level_triggered_reports_while_keys_are_ready)
 {
 	int ep = epoll_of(self->q, 0);
 	struct item it;
@@ -205,7 +205,7 @@ TEST_F(queue, level_triggered_epoll_tells_as_long_as_there_are_keys)
 	ASSERT_EQ(EPOLLHUP, epoll_events(ep, 0) & EPOLLHUP);
 }
 
-TEST_F(queue, edge_triggered_epoll_tells_once_for_each_arrival)
+TEST_F(queue, epoll_edge_triggered_reports_each_arrival_once)
 {
 	int ep = epoll_of(self->q, EPOLLET);
 	struct item it;
@@ -227,7 +227,7 @@ TEST_F(queue, edge_triggered_epoll_tells_once_for_each_arrival)
 	ASSERT_EQ(0, epoll_events(ep, 0));
 }
 
-TEST_F(queue, edge_triggered_epoll_tells_of_an_arrival_while_others_wait_to_be_got)
+TEST_F(queue, epoll_edge_triggered_reports_an_arrival_while_others_are_ready)
 {
 	int ep = epoll_of(self->q, EPOLLET);
 
@@ -238,7 +238,7 @@ TEST_F(queue, edge_triggered_epoll_tells_of_an_arrival_while_others_wait_to_be_g
 	ASSERT_EQ(0, epoll_events(ep, 0));
 }
 
-TEST_F(queue, an_edge_triggered_consumer_sees_every_key)
+TEST_F(queue, epoll_edge_triggered_consumer_gets_every_key)
 {
 	enum { KEYS = 2000 };
 	pid_t pid = child();
@@ -269,7 +269,7 @@ TEST_F(queue, an_edge_triggered_consumer_sees_every_key)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, a_poller_and_a_getter_that_wait_both_wake)
+TEST_F(queue, poll_and_get_both_wake_for_add)
 {
 	struct item it;
 	pid_t polling = poller(self->q), getter;
@@ -301,7 +301,7 @@ static pid_t exclusive_poller(const char *name)
 	return pid;
 }
 
-TEST_F(queue, of_exclusive_pollers_one_wakes_for_each_key)
+TEST_F(queue, epoll_exclusive_wakes_one_poller_for_each_key)
 {
 	struct array a = array_new(4096);
 	pid_t pid[4];
@@ -318,7 +318,7 @@ TEST_F(queue, of_exclusive_pollers_one_wakes_for_each_key)
 	free(a.recs);
 }
 
-TEST_F(queue, shut_down_wakes_all_exclusive_pollers)
+TEST_F(queue, shutdown_wakes_all_exclusive_epoll_pollers)
 {
 	pid_t pid[4];
 

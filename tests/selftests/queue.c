@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * add, get, done, shut down: the life of a key, through /dev/wq.
- */
+/* add, get, done, cancel, shutdown: the life of a key, through /dev/wq. */
 #include "wq_test.h"
 
-TEST_F(queue, an_add_of_a_new_key_says_newly_dirty)
+TEST_F(queue, add_of_a_new_key_returns_1)
 {
 	struct wq_stat st;
 
@@ -18,7 +16,7 @@ TEST_F(queue, an_add_of_a_new_key_says_newly_dirty)
 	ASSERT_EQ(2, st.keys);
 }
 
-TEST_F(queue, an_add_of_a_dirty_key_is_coalesced)
+TEST_F(queue, add_of_a_dirty_key_is_coalesced)
 {
 	struct wq_stat st;
 
@@ -32,7 +30,7 @@ TEST_F(queue, an_add_of_a_dirty_key_is_coalesced)
 	ASSERT_EQ(1, st.keys);
 }
 
-TEST_F(queue, a_coalesced_add_leaves_the_key_in_its_place)
+TEST_F(queue, add_coalesced_leaves_the_key_in_its_place)
 {
 	struct item it;
 
@@ -46,7 +44,7 @@ TEST_F(queue, a_coalesced_add_leaves_the_key_in_its_place)
 	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
 }
 
-TEST_F(queue, a_key_that_was_got_is_processing_and_no_longer_dirty)
+TEST_F(queue, get_makes_the_key_processing_and_not_dirty)
 {
 	struct item it;
 	struct wq_stat st;
@@ -64,7 +62,7 @@ TEST_F(queue, a_key_that_was_got_is_processing_and_no_longer_dirty)
 	ASSERT_EQ(0, st.dones);
 }
 
-TEST_F(queue, a_key_that_is_done_is_forgotten)
+TEST_F(queue, done_removes_the_key)
 {
 	struct item it;
 	struct wq_stat st;
@@ -81,7 +79,7 @@ TEST_F(queue, a_key_that_is_done_is_forgotten)
 	ASSERT_EQ(1, st.dones);
 }
 
-TEST_F(queue, an_add_during_processing_runs_exactly_once_more)
+TEST_F(queue, add_during_processing_hands_the_key_out_once_more)
 {
 	struct item it, none;
 
@@ -105,7 +103,7 @@ TEST_F(queue, an_add_during_processing_runs_exactly_once_more)
 	ASSERT_EQ(2, q_stat(self->q).gets);
 }
 
-TEST_F(queue, a_key_that_is_dirty_when_done_goes_to_the_tail)
+TEST_F(queue, done_of_a_dirty_key_puts_it_at_the_tail)
 {
 	struct item a, it;
 
@@ -120,7 +118,7 @@ TEST_F(queue, a_key_that_is_dirty_when_done_goes_to_the_tail)
 	ASSERT_STREQ("a", it.key);
 }
 
-TEST_F(queue, keys_come_out_in_the_order_they_went_in)
+TEST_F(queue, get_returns_keys_in_the_order_of_add)
 {
 	struct item it;
 	char key[16];
@@ -139,7 +137,7 @@ TEST_F(queue, keys_come_out_in_the_order_they_went_in)
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
-TEST_F(queue, every_get_has_a_token_of_its_own_and_none_is_0)
+TEST_F(queue, get_returns_a_unique_token_that_is_not_0)
 {
 	struct item it;
 	__u64 last = 0;
@@ -154,7 +152,7 @@ TEST_F(queue, every_get_has_a_token_of_its_own_and_none_is_0)
 	}
 }
 
-TEST_F(queue, done_of_a_key_never_got_is_refused_and_changes_nothing)
+TEST_F(queue, done_of_a_ready_key_fails_and_changes_nothing)
 {
 	struct wq_stat before;
 
@@ -168,7 +166,7 @@ TEST_F(queue, done_of_a_key_never_got_is_refused_and_changes_nothing)
 	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "ready"));
 }
 
-TEST_F(queue, done_twice_is_refused_and_changes_nothing)
+TEST_F(queue, done_twice_fails_and_changes_nothing)
 {
 	struct wq_stat before;
 	struct item it;
@@ -182,7 +180,7 @@ TEST_F(queue, done_twice_is_refused_and_changes_nothing)
 	ASSERT_TRUE(same(&before, self->q));
 }
 
-TEST_F(queue, done_by_a_stranger_is_refused_and_changes_nothing)
+TEST_F(queue, done_by_another_consumer_fails_and_changes_nothing)
 {
 	int stranger = q_attach(self->name, O_RDWR);
 	struct wq_stat before, strangers;
@@ -201,7 +199,7 @@ TEST_F(queue, done_by_a_stranger_is_refused_and_changes_nothing)
 	ASSERT_EQ(0, q_done(self->q, &it));
 }
 
-TEST_F(queue, a_token_of_an_earlier_get_is_stale)
+TEST_F(queue, done_with_the_token_of_an_earlier_get_fails_with_ESTALE)
 {
 	struct item old, new;
 	struct wq_stat before;
@@ -217,7 +215,7 @@ TEST_F(queue, a_token_of_an_earlier_get_is_stale)
 	ASSERT_EQ(0, q_done(self->q, &new));
 }
 
-TEST_F(queue, a_token_of_another_key_is_stale)
+TEST_F(queue, done_with_the_token_of_another_key_fails_with_ESTALE)
 {
 	struct item a, b;
 	struct wq_stat before;
@@ -234,7 +232,7 @@ TEST_F(queue, a_token_of_another_key_is_stale)
 	ASSERT_EQ(0, q_done(self->q, &b));
 }
 
-TEST_F(queue, done_without_a_token_goes_by_the_key)
+TEST_F(queue, done_without_a_token_uses_the_key)
 {
 	struct item it;
 
@@ -244,7 +242,7 @@ TEST_F(queue, done_without_a_token_goes_by_the_key)
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
-TEST_F(queue, a_get_that_may_not_wait_says_EAGAIN)
+TEST_F(queue, get_with_timeout_0_fails_with_EAGAIN)
 {
 	struct wq_stat before = q_stat(self->q);
 	struct item it;
@@ -253,7 +251,7 @@ TEST_F(queue, a_get_that_may_not_wait_says_EAGAIN)
 	ASSERT_TRUE(same(&before, self->q));
 }
 
-TEST_F(queue, a_get_on_an_O_NONBLOCK_file_never_waits)
+TEST_F(queue, get_on_an_O_NONBLOCK_file_does_not_wait)
 {
 	int q = q_attach(self->name, O_RDWR | O_NONBLOCK);
 	struct item it;
@@ -266,7 +264,7 @@ TEST_F(queue, a_get_on_an_O_NONBLOCK_file_never_waits)
 	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, FOREVER));
 }
 
-TEST_F(queue, a_get_times_out_and_not_before_its_time)
+TEST_F(queue, get_times_out_and_not_early)
 {
 	struct wq_stat before = q_stat(self->q);
 	static const __s64 timeouts[] = { 1, 1 * MS, 80 * MS };
@@ -282,7 +280,7 @@ TEST_F(queue, a_get_times_out_and_not_before_its_time)
 	ASSERT_TRUE(same(&before, self->q));
 }
 
-TEST_F(queue, a_timeout_near_the_limit_of_its_type_waits)
+TEST_F(queue, get_with_a_timeout_near_the_maximum_waits)
 {
 	struct item it;
 	pid_t pid = child();
@@ -295,7 +293,7 @@ TEST_F(queue, a_timeout_near_the_limit_of_its_type_waits)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, a_get_with_a_timeout_returns_as_soon_as_a_key_comes)
+TEST_F(queue, get_with_a_timeout_returns_at_add)
 {
 	__s64 start = now_ns();
 	struct item it;
@@ -309,7 +307,7 @@ TEST_F(queue, a_get_with_a_timeout_returns_as_soon_as_a_key_comes)
 	ASSERT_GT(10 * SEC, now_ns() - start);
 }
 
-TEST_F(queue, a_signal_handler_ends_the_wait_with_EINTR)
+TEST_F(queue, get_fails_with_EINTR_after_a_signal_handler)
 {
 	static const int flags[] = { 0, SA_RESTART };
 	struct wq_stat before = q_stat(self->q);
@@ -329,7 +327,7 @@ TEST_F(queue, a_signal_handler_ends_the_wait_with_EINTR)
 	ASSERT_TRUE(same(&before, self->q));
 }
 
-TEST_F(queue, after_EINTR_the_timeout_holds_what_was_left)
+TEST_F(queue, get_EINTR_leaves_the_remaining_timeout)
 {
 	struct wq_get *get = shared(sizeof(*get));
 	union one one;
@@ -351,7 +349,7 @@ TEST_F(queue, after_EINTR_the_timeout_holds_what_was_left)
 	ASSERT_LT(10 * SEC, get->timeout);
 }
 
-TEST_F(queue, after_EINTR_for_ever_stays_for_ever)
+TEST_F(queue, get_EINTR_leaves_an_infinite_timeout)
 {
 	struct wq_get *get = shared(sizeof(*get));
 	union one one;
@@ -371,7 +369,7 @@ TEST_F(queue, after_EINTR_for_ever_stays_for_ever)
 	ASSERT_GT(0, get->timeout);
 }
 
-TEST_F(queue, stop_and_continue_do_not_end_the_wait)
+TEST_F(queue, get_continues_after_SIGSTOP_and_SIGCONT)
 {
 	struct item it;
 	pid_t pid = child();
@@ -389,7 +387,7 @@ TEST_F(queue, stop_and_continue_do_not_end_the_wait)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, stop_and_continue_do_not_make_the_timeout_longer)
+TEST_F(queue, get_timeout_includes_SIGSTOP)
 {
 	__s64 *took = shared(sizeof(*took));
 	struct item it;
@@ -412,7 +410,7 @@ TEST_F(queue, stop_and_continue_do_not_make_the_timeout_longer)
 	ASSERT_GT(1900 * MS, *took);
 }
 
-TEST_F(queue, an_ignored_signal_does_not_end_the_wait)
+TEST_F(queue, get_continues_after_an_ignored_signal)
 {
 	struct item it;
 	pid_t pid = child();
@@ -429,7 +427,7 @@ TEST_F(queue, an_ignored_signal_does_not_end_the_wait)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, a_fatal_signal_ends_the_wait)
+TEST_F(queue, get_ends_at_a_fatal_signal)
 {
 	static const int signals[] = { SIGKILL, SIGTERM };
 	struct item it;
@@ -445,7 +443,7 @@ TEST_F(queue, a_fatal_signal_ends_the_wait)
 	}
 }
 
-TEST_F(queue, signals_and_adds_at_once_lose_no_key)
+TEST_F(queue, get_with_concurrent_signals_and_adds_loses_no_key)
 {
 	int *got = shared(sizeof(*got));
 	char key[16];
@@ -484,7 +482,7 @@ TEST_F(queue, signals_and_adds_at_once_lose_no_key)
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
-TEST_F(queue, one_add_wakes_one_waiter)
+TEST_F(queue, add_wakes_one_getter)
 {
 	struct item it;
 	int waiting = 0;
@@ -506,7 +504,7 @@ TEST_F(queue, one_add_wakes_one_waiter)
 	ASSERT_EQ(1, q_stat(self->q).gets);
 }
 
-TEST_F(queue, as_many_adds_as_waiters_wake_them_all)
+TEST_F(queue, adds_for_each_getter_wake_them_all)
 {
 	enum { N = 16 };
 	struct item *item = shared(N * sizeof(*item));
@@ -533,7 +531,7 @@ TEST_F(queue, as_many_adds_as_waiters_wake_them_all)
 	ASSERT_EQ(N, q_stat(self->q).processing);
 }
 
-TEST_F(queue, one_array_of_adds_wakes_as_many_waiters)
+TEST_F(queue, add_array_wakes_a_getter_for_each_key)
 {
 	enum { N = 8 };
 	struct array a = array_new(4096);
@@ -554,7 +552,7 @@ TEST_F(queue, one_array_of_adds_wakes_as_many_waiters)
 	ASSERT_EQ(N, q_stat(self->q).gets);
 }
 
-TEST_F(queue, a_waiter_killed_as_the_key_comes_does_not_take_it_along)
+TEST_F(queue, get_killed_during_add_does_not_lose_the_key)
 {
 	for (int i = 0; i < 40; i++) {
 		struct item it;
@@ -582,7 +580,7 @@ TEST_F(queue, a_waiter_killed_as_the_key_comes_does_not_take_it_along)
 	}
 }
 
-TEST_F(queue, a_done_that_makes_the_key_ready_again_wakes_a_waiter)
+TEST_F(queue, done_of_a_dirty_key_wakes_a_getter)
 {
 	struct item a, it;
 	pid_t pid;
@@ -600,7 +598,7 @@ TEST_F(queue, a_done_that_makes_the_key_ready_again_wakes_a_waiter)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, shut_down_wakes_every_waiter)
+TEST_F(queue, shutdown_wakes_every_getter)
 {
 	struct item it;
 	pid_t pid[4];
@@ -617,7 +615,7 @@ TEST_F(queue, shut_down_wakes_every_waiter)
 		ASSERT_EQ(ESHUTDOWN, reap(pid[i]));
 }
 
-TEST_F(queue, shut_down_hands_out_what_is_left_and_then_says_so)
+TEST_F(queue, shutdown_get_returns_remaining_keys_then_ESHUTDOWN)
 {
 	struct array a = array_new(4096);
 
@@ -637,7 +635,7 @@ TEST_F(queue, shut_down_hands_out_what_is_left_and_then_says_so)
 	ASSERT_EQ(-ESHUTDOWN, q_get_array(self->q, &a, 2, 0));
 }
 
-TEST_F(queue, a_key_is_never_handed_out_together_with_shut_down)
+TEST_F(queue, shutdown_get_returns_keys_or_ESHUTDOWN_but_not_both)
 {
 	struct array a = array_new(4096);
 
@@ -670,7 +668,7 @@ TEST_F(queue, a_key_is_never_handed_out_together_with_shut_down)
 	}
 }
 
-TEST_F(queue, an_add_to_a_queue_that_is_shut_down_is_refused_and_changes_nothing)
+TEST_F(queue, shutdown_add_fails_with_ESHUTDOWN_and_changes_nothing)
 {
 	struct wq_stat before;
 	struct item it;
@@ -689,7 +687,7 @@ TEST_F(queue, an_add_to_a_queue_that_is_shut_down_is_refused_and_changes_nothing
 	ASSERT_EQ(0, q_done(self->q, &it));
 }
 
-TEST_F(queue, a_key_that_was_dirty_before_the_shut_down_still_gets_its_run)
+TEST_F(queue, shutdown_hands_out_a_key_that_was_dirty_while_processing)
 {
 	struct item it, none;
 
@@ -705,7 +703,7 @@ TEST_F(queue, a_key_that_was_dirty_before_the_shut_down_still_gets_its_run)
 	ASSERT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
 }
 
-TEST_F(queue, shut_down_may_be_said_any_number_of_times)
+TEST_F(queue, shutdown_may_be_repeated)
 {
 	struct wq_stat before;
 
@@ -717,7 +715,7 @@ TEST_F(queue, shut_down_may_be_said_any_number_of_times)
 	ASSERT_TRUE(same(&before, self->q));
 }
 
-TEST_F(queue, keys_have_1_to_1024_bytes)
+TEST_F(queue, add_accepts_keys_of_1_to_1024_bytes)
 {
 	char key[WQ_MAX_KEY];
 	struct item it;
@@ -756,7 +754,7 @@ TEST_F(queue, keys_are_compared_bytewise)
 	}
 }
 
-TEST_F(queue, the_bytes_of_padding_behind_a_key_are_not_read)
+TEST_F(queue, add_ignores_the_padding_behind_a_key)
 {
 	union one one;
 	struct array a = { .recs = rec_set(&one, "abc", 3, 0), .used = WQ_REC_SIZE(3), .count = 1 };
@@ -788,7 +786,7 @@ TEST_F(queue, cancel_of_a_ready_key_drops_it)
 	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
 }
 
-TEST_F(queue, cancel_of_a_processing_key_lets_the_run_go_on)
+TEST_F(queue, cancel_of_a_processing_key_leaves_it_processing)
 {
 	struct wq_stat before;
 	struct item it;
@@ -803,7 +801,7 @@ TEST_F(queue, cancel_of_a_processing_key_lets_the_run_go_on)
 	ASSERT_EQ(0, q_done(self->q, &it));
 }
 
-TEST_F(queue, cancel_during_processing_drops_the_run_to_come)
+TEST_F(queue, cancel_of_a_dirty_processing_key_drops_the_pending_run)
 {
 	int stranger = q_attach(self->name, O_RDWR);
 	struct item it;
@@ -818,7 +816,7 @@ TEST_F(queue, cancel_during_processing_drops_the_run_to_come)
 	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
 }
 
-TEST_F(queue, cancel_of_a_key_not_known_says_ENOENT)
+TEST_F(queue, cancel_of_an_unknown_key_fails_with_ENOENT)
 {
 	struct wq_stat before = q_stat(self->q);
 
@@ -827,7 +825,7 @@ TEST_F(queue, cancel_of_a_key_not_known_says_ENOENT)
 	ASSERT_TRUE(same(&before, self->q));
 }
 
-TEST_F(queue, cancel_works_on_a_queue_that_is_shut_down)
+TEST_F(queue, cancel_works_after_shutdown)
 {
 	struct item it;
 
@@ -837,7 +835,7 @@ TEST_F(queue, cancel_works_on_a_queue_that_is_shut_down)
 	ASSERT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
 }
 
-TEST_F(queue, a_key_that_was_canceled_can_be_added_again)
+TEST_F(queue, add_of_a_canceled_key_works)
 {
 	struct item it;
 
@@ -851,7 +849,7 @@ TEST_F(queue, a_key_that_was_canceled_can_be_added_again)
 	ASSERT_STREQ("a", it.key);
 }
 
-TEST_F(queue, the_timeout_stays_as_it_was_after_a_success_and_after_ETIMEDOUT)
+TEST_F(queue, get_leaves_the_timeout_after_success_and_ETIMEDOUT)
 {
 	struct wq_get get = { .size = sizeof(get), .timeout = 20 * MS };
 	__u64 buf[256];

@@ -1,65 +1,43 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# The controller in tools/samples, at work on real interfaces that change, fail
-# and vanish, and unloaded amid all of it; each test is a sentence.  Prints TAP.
-# Runs as root where the module is loaded and nothing else needs it; SAMPLES is
-# the folder of the samples' modules, WQCTL the path of wqctl.
+# The sample controller in tools/samples with real interfaces that change, fail and vanish,
+# and its removal at any moment.  Prints TAP.  Runs as root on a machine with the module
+# loaded and no other user of it; SAMPLES is the directory of the samples' modules, WQCTL
+# the path of wqctl.
 #
-# To start a program is what takes time in an emulated CPU, so it's the shell's own
-# words where they can, and busybox, which is one file of its own.
+# busybox serves as ip, insmod and rmmod, because it is one file and starts quickly.
 #
-# The tests are called by name, and nothing here has what a shell would split.
+# The tests run through their names, and no variable here needs quotes.
 # shellcheck disable=SC2317,SC2086
 set -u
 
-: "${SAMPLES:?set SAMPLES to the folder of wq_ifwatch.ko}"
+: "${SAMPLES:?set SAMPLES to the directory of wq_ifwatch.ko}"
 : "${WQCTL:?set WQCTL to the path of wqctl}"
-top=$(mktemp -d)
+# shellcheck source=tests/selftests/harness.sh
+. "$(dirname "$0")/harness.sh"
+
 log=$top/kmsg
-tests=()
-churner='' mark='' skip=0 count=0 reader=''
-trap 'exit 130' INT
-trap 'exit 143' TERM
-trap 'clean; [ -z "$reader" ] || kill -- -$reader; rm -rf "$top"' EXIT
+churner='' mark='' skip=0 count=0
 
 cp "$SAMPLES/wq_ifwatch.ko" "$top/" || exit 1
 ip() { busybox ip "$@"; }
+# shellcheck disable=SC2120  # succeeds passes them
 load() { busybox insmod "$top/wq_ifwatch.ko" "$@"; }
 unload() { busybox rmmod wq_ifwatch; }
 loaded() { [ -d /sys/module/wq_ifwatch ]; }
 users() { cat /sys/module/wq/refcnt; }
 
-# nap SECONDS: sleep
-exec {never}<> <(:)
-nap() { read -rt "$1" -u $never; }
-
-# t SENTENCE FUNCTION: a test, in a shell of its own
-t() { tests+=("$1"$'\t'"$2"); }
-
-fail() { echo "# $*"; exit 1; }
-# is WHAT WANTED GOT
-is() { [ "$2" = "$3" ] || fail "$1: wanted '$2', got '$3'"; }
-
-# soon COMMAND...: it comes true within 20 s
-soon() {
-	local i
-	for ((i = 0; i < 400; i++)); do
-		"$@" && return
-		nap 0.05
-	done
-	fail "never true: $*"
-}
-
-# The kernel's log goes on in a file, for its own buffer is short: a record is a
-# line "LEVEL,NUMBER,MICROSECONDS,FLAGS;TEXT".  A reader that was overtaken goes on
-# with what is still there.
-set -m	# a process group, to be ended as a whole
+# A reader copies the kernel log into a file, because the kernel's buffer is short.  A record
+# is a line "LEVEL,NUMBER,MICROSECONDS,FLAGS;TEXT".  If the kernel overwrites records before
+# the reader gets them, cat ends with EPIPE and the next one continues with the oldest record.
+set -m	# a process group of its own, which is killed as a whole
 (while :; do cat; nap 0.1; done) </dev/kmsg >"$log" 2>/dev/null &
 reader=$!
 set +m
+trap 'end_test; kill -- -$reader; rm -rf "$top"' EXIT
 
-# mark: what said() and its kind read begins here
+# mark: reported() and the like read the log from here
 marked() {
 	local i lines
 	mapfile -t -s $skip lines <"$log"
@@ -71,10 +49,10 @@ marked() {
 mark() {
 	mark="mark $EPOCHREALTIME"
 	echo "samples.sh: $mark" >/dev/kmsg
-	soon marked
+	eventually marked
 }
 
-# since: what the sample said since then, and when: into texts, and times in us
+# since: the sample's messages since the mark, into texts, and their times in us, into times
 since() {
 	local line lines
 	texts=() times=()
@@ -86,8 +64,8 @@ since() {
 		times+=("${line%%,*}")
 	done
 }
-# times_said PATTERN: into count; said PATTERN: once at least
-times_said() {
+# count_of PATTERN: counts the messages that match, into count
+count_of() {
 	local text
 	count=0
 	since
@@ -96,8 +74,9 @@ times_said() {
 		[[ $text != $1 ]] || count=$((count + 1))
 	done
 }
-said() { times_said "$1"; [ $count -gt 0 ]; }
-# is_now IF STATE: the last that was said of it
+# reported PATTERN: a message matches
+reported() { count_of "$1"; [ $count -gt 0 ]; }
+# is_now IF STATE: the last message about interface IF reports this state
 is_now() {
 	local i
 	since
@@ -106,76 +85,77 @@ is_now() {
 	done
 	return 1
 }
-# said_times WANTED PATTERN
-said_times() {
-	times_said "$2"
-	is "times of '$2'" $1 $count
+# reported_times EXPECTED PATTERN
+reported_times() {
+	count_of "$2"
+	is "messages '$2'" $1 $count
 }
 
-churn() { # COMMAND...: again and again, until calm
-	(while [ ! -e "$top/calm" ]; do "$@"; done) 2>/dev/null &
+churn() { # COMMAND...: in a loop until calm
+	(while [ ! -e "$dir/calm" ]; do "$@"; done) 2>/dev/null &
 	churner=$!
 }
 calm() {
 	[ -n "$churner" ] || return 0
-	: >"$top/calm"
+	: >"$dir/calm"
 	wait "$churner"
-	rm "$top/calm"
+	rm "$dir/calm"
 	churner=
 }
 
-clean() {
+setup() { mark; }
+
+explain() { tail -n +$((skip + 1)) "$log" | tail -n 20 | sed 's/^/# log: /'; }
+
+cleanup() {
 	local i
-	calm
 	! loaded || unload
+	wq unlink ifwatch
 	for i in /sys/class/net/wq-*; do
 		[ ! -e "$i" ] || ip link del "${i##*/}"
 	done
 }
 
-# ---- what it follows
+# ---- what it reports
 
-announces() {
+test_load_reports_existing_interfaces() {
 	ip link add wq-1 type dummy
 	ip link add wq-2 type dummy
 	ip link set wq-2 up
-	load || exit 1
-	soon said "wq-1 is down"
-	soon said "wq-2 is up"
-	soon said "lo is up"
+	succeeds load
+	eventually reported "wq-1 is down"
+	eventually reported "wq-2 is up"
+	eventually reported "lo is up"
 }
-t "loading it announces the interfaces that are there" announces
 
-changes() {
-	load || exit 1
+test_each_change_of_an_interface_is_reported() {
+	succeeds load
 	ip link add wq-1 type dummy
-	soon is_now wq-1 down
+	eventually is_now wq-1 down
 	ip link set wq-1 up
-	soon is_now wq-1 up
+	eventually is_now wq-1 up
 	echo 0 >/sys/class/net/wq-1/carrier
-	soon is_now wq-1 down
+	eventually is_now wq-1 down
 	echo 1 >/sys/class/net/wq-1/carrier
-	soon is_now wq-1 up
+	eventually is_now wq-1 up
 	ip link set wq-1 down
-	soon is_now wq-1 down
+	eventually is_now wq-1 down
 	ip link set wq-1 name wq-2
-	soon is_now wq-2 down
+	eventually is_now wq-2 down
 	ip link del wq-2
-	soon is_now wq-2 gone
+	eventually is_now wq-2 gone
 }
-t "an interface that comes, goes up, loses its carrier, goes down, gets a name and goes is each time seen" changes
 
-namespaces() {
-	load || exit 1
-	soon said "lo is up"
+test_other_namespaces_are_ignored() {
+	succeeds load
+	eventually reported "lo is up"
 	mark
-	unshare -n busybox ip link add wq-other type dummy || exit 1
+	succeeds unshare -n busybox ip link add wq-other type dummy
 	ip link add wq-1 type dummy
-	soon said "wq-1 is down"
-	said_times 0 "lo is *"
-	said_times 0 "wq-other is *"
+	eventually reported "wq-1 is down"
+	reported_times 0 "lo is *"
+	reported_times 0 "wq-other is *"
 }
-t "interfaces of other namespaces are none of its business" namespaces
 
 # A write to sysfs changes an interface as ip does, but without a process.
 up=0x83 down=0x82	# the flags of a dummy interface
@@ -186,31 +166,30 @@ flap() { # IF...: up and down
 	for i; do flags $i $down; done
 }
 last_of_all() { is_now wq-1 up && is_now wq-2 down && is_now wq-3 up && is_now wq-4 gone; }
-storm() {
+test_last_state_is_reported_after_a_storm_of_changes() {
 	local i n=0
-	load || exit 1
+	succeeds load
 	for i in 1 2 3 4; do ip link add wq-$i type dummy; done
 	for ((n = 0; n < 50; n++)); do flap wq-1 wq-2 wq-3 wq-4; done
 	flags wq-1 $up
 	flags wq-3 $up
 	ip link del wq-4
-	soon last_of_all
+	eventually last_of_all
 	nap 0.3
-	last_of_all || fail "it changed its mind"
-	times_said "wq-[1-4] is *"
+	last_of_all || fail "expected the last states to stay, seen a later report"
+	count_of "wq-[1-4] is *"
 	echo "# some 400 changes of 4 interfaces, $count runs"
 }
-t "after a storm of changes each interface's last state is the one that was seen last" storm
 
 # ---- failures
 
-gaps() {
+test_retry_backoff_doubles_until_given_up() {
 	local i last='' gaps=()
 	ip link add wq-bad type dummy
 	ip link add wq-good type dummy
-	load fail=wq-bad || exit 1
-	soon said "wq-bad: given up: *"
-	soon said "wq-good is down"
+	succeeds load fail=wq-bad
+	eventually reported "wq-bad: given up: *"
+	eventually reported "wq-good is down"
 	nap 0.5
 	since
 	for ((i = 0; i < ${#texts[@]}; i++)); do
@@ -221,75 +200,72 @@ gaps() {
 	echo "# gaps in us: ${gaps[*]}"
 	is gaps 5 ${#gaps[@]}
 	for ((i = 0; i < 5; i++)); do
-		[ ${gaps[i]} -ge $((5000 << i)) ] || fail "gap $i is below $((5000 << i)) us"
+		among "us of gap $i" $((5000 << i)) 60000000 ${gaps[i]}
 	done
-	said_times 1 "wq-bad: given up: *"
-	said "wq-bad: given up: -EIO" || said "wq-bad: given up: -5" || fail "not for its error"
-	said_times 1 "wq-good is *"
+	reported_times 1 "wq-bad: given up: *"
+	reported "wq-bad: given up: -EIO" || reported "wq-bad: given up: -5" ||
+		fail "expected to give up with -EIO, seen: ${texts[*]}"
+	reported_times 1 "wq-good is *"
 }
-t "a name that fails is tried 6 times, 5, 10, 20, 40 and 80 ms or more after each other, and given up once" gaps
 
-again() {
+test_change_after_giving_up_retries_from_the_start() {
 	ip link add wq-bad type dummy
-	load fail=wq-bad || exit 1
-	soon said "wq-bad: given up: *"
+	succeeds load fail=wq-bad
+	eventually reported "wq-bad: given up: *"
 	mark
 	ip link del wq-bad
-	soon said "wq-bad: given up: *"
+	eventually reported "wq-bad: given up: *"
 	nap 0.5
-	said_times 6 "wq-bad fails*"
-	said_times 1 "wq-bad: given up: *"
+	reported_times 6 "wq-bad fails*"
+	reported_times 1 "wq-bad: given up: *"
 }
-t "a name that was given up has all its tries again at its next change" again
 
 # ---- its end
 
-silent() { # after its end: no more is said
+silent() { # after rmmod: no further message
 	local before
-	loaded && fail "it is still there"
+	loaded && fail "wq_ifwatch: expected to be unloaded"
 	nap 0.1
 	since
 	before=${#texts[@]}
 	nap 0.4
 	since
-	is "said by its end" $before ${#texts[@]}
-	# the queue was there for each event
-	said_times 0 "*: event missed*"
+	is "messages after rmmod" $before ${#texts[@]}
+	# the queue existed for each event
+	reported_times 0 "*: event missed*"
 }
 
-end_in_retries() {
+test_unload_during_retries() {
 	local n tries=() amid=0
 	ip link add wq-bad type dummy
 	for n in 0 0 1 2 3 4; do
 		mark
-		load fail=wq-bad || exit 1
+		succeeds load fail=wq-bad
 		[ $n = 0 ] || nap 0.0$n
-		unload || exit 1
+		succeeds unload
 		silent
-		# where the last try was not the end of it, the next was pending
+		# if the last message is a failure, the next retry was pending
 		[[ ${#texts[@]} -eq 0 || ${texts[-1]} != "wq-bad fails"* ]] || amid=$((amid + 1))
-		times_said "wq-bad fails*"
+		count_of "wq-bad fails*"
 		tries+=("$count")
 	done
-	echo "# $amid of 6 ends were amid retries, after ${tries[*]} tries"
-	[ $amid -gt 0 ] || fail "not one was"
+	echo "# $amid of 6 removals were during retries, after ${tries[*]} tries"
+	among "removals during retries" 1 6 $amid
 }
-t "it can be unloaded amid the retries" end_in_retries
 
-end_in_storm() {
+test_unload_during_a_storm_of_changes() {
 	local n i
 	for i in 1 2 3 4; do ip link add wq-$i type dummy; done
 	for n in 1 2 3 4 5; do
-		load fail=wq-1 || exit 1
+		succeeds load fail=wq-1
 		churn flap wq-1 wq-2 wq-3 wq-4
 		nap 0.2
-		unload || exit 1
+		succeeds unload
 		calm
 	done
-	said "wq-2 is up" || fail "there was no storm"
+	reported "wq-2 is up" || fail "expected a report 'wq-2 is up', seen none"
 	silent
 }
-t "it can be unloaded amid a storm of changes" end_in_storm
 
 come_and_go() {
 	ip link add wq-1 type dummy
@@ -297,120 +273,94 @@ come_and_go() {
 	ip link set wq-1 down
 	ip link del wq-1
 }
-cycles() {
+test_load_and_unload_20_times_while_interfaces_change() {
 	local n before
 	before=$(users)
 	ip link add wq-bad type dummy
 	churn come_and_go
 	for ((n = 0; n < 20; n++)); do
-		load fail=wq-bad || fail "load $n"
+		succeeds load fail=wq-bad
 		[ $((n % 3)) -eq 0 ] || nap 0.0$((n % 10))
-		unload || fail "unload $n"
+		succeeds unload
 	done
 	calm
 	is "users of wq" "$before" "$(users)"
 	silent
 }
-t "it can be loaded and unloaded 20 times while interfaces come and go" cycles
 
-use_count() {
-	load || exit 1
-	rmmod wq 2>/dev/null && fail "wq is gone"
-	[ -c /dev/wq ] || fail "/dev/wq is gone"
+test_load_holds_a_reference_to_wq() {
+	succeeds load
+	rmmod wq 2>/dev/null && fail "rmmod wq: expected to fail, seen success"
+	[ -c /dev/wq ] || fail "/dev/wq: expected to be a device, seen none"
 	ip link add wq-1 type dummy
-	soon said "wq-1 is down"
-	unload || exit 1
+	eventually reported "wq-1 is down"
+	succeeds unload
 	is "users of wq" 0 "$(users)"
 }
-t "wq.ko stays as long as it is loaded" use_count
 
 # ---- its queue
 
-in_sight() {
-	load || exit 1
-	soon said "lo is up"
-	"$WQCTL" stat ifwatch >"$top/stat" || exit 1
-	is figures "0400 65536" "$(sed -n 's/^\(mode\|max_keys\)  *//p' "$top/stat" | paste -sd ' ')"
-	"$WQCTL" unlink ifwatch 2>/dev/null && fail "a process could unlink it"
-	unload || exit 1
-	! "$WQCTL" stat ifwatch 2>/dev/null || fail "its name is still there"
+test_stat_shows_its_queue_and_unlink_fails() {
+	succeeds load
+	eventually reported "lo is up"
+	status 0 wq stat ifwatch
+	is "mode, max_keys" "0400 65536" "$(sed -n 's/^\(mode\|max_keys\)  *//p' "$out" | paste -sd ' ')"
+	status 1 wq unlink ifwatch
+	succeeds unload
+	status 1 wq stat ifwatch
 }
-t "wqctl stat shows its queue, whose name can't be unlinked and goes with it" in_sight
 
-thief() {
-	load || exit 1
+test_unload_while_a_process_holds_a_key_shuts_down_its_queue() {
+	succeeds load
 	exec 8<>/dev/wq
-	"$WQCTL" bind --fd 8 ifwatch || exit 1
-	"$WQCTL" get --wait --fd 8 >"$top/key" &
+	succeeds wq bind --fd 8 ifwatch
+	"$WQCTL" get --wait --fd 8 >"$dir/key" &
 	nap 0.3
-	# two of the workers and a process wait for a key; in the end it has one
-	while [ ! -s "$top/key" ]; do
+	# two workers and this process wait for keys, so the process gets one in the end
+	while [ ! -s "$dir/key" ]; do
 		ip link add wq-1 type dummy
 		ip link del wq-1
 	done
 	wait $!
-	is key wq-1 "$(<"$top/key")"
-	unload || exit 1
-	"$WQCTL" get --wait --fd 8 >/dev/null
-	is "get after its end" 4 $?
+	is key wq-1 "$(<"$dir/key")"
+	succeeds unload
+	status 4 wq get --wait --fd 8
 }
-t "a process that holds one of its keys does not keep it from going, and finds its queue shut down" thief
 
-strange_keys() {
-	load || exit 1
-	soon said "lo is up"
+test_add_of_keys_that_name_no_interface_is_harmless() {
+	succeeds load
+	eventually reported "lo is up"
 	mark
-	"$WQCTL" add ifwatch "$(printf '%01000d' 0)" 'no/such' '0123456789abcde' '0123456789abcdef' lo ||
-		exit 1
-	soon said "lo is up"
-	soon said "no/such is gone"
-	soon said "0123456789abcde is gone"
+	succeeds wq add ifwatch "$(printf '%01000d' 0)" 'no/such' '0123456789abcde' '0123456789abcdef' lo
+	eventually reported "lo is up"
+	eventually reported "no/such is gone"
+	eventually reported "0123456789abcde is gone"
 	nap 0.2
-	said_times 3 "*"
-	unload || exit 1
+	reported_times 3 "*"
+	succeeds unload
 }
-t "keys that are no interface's name do no harm" strange_keys
 
-name_taken() {
-	"$WQCTL" create ifwatch || exit 1
-	load 2>/dev/null && fail "there are two queues of a name"
-	loaded && fail "it is there"
+test_load_fails_if_the_queue_name_exists() {
+	succeeds wq create ifwatch
+	# shellcheck disable=SC2119
+	load 2>/dev/null && fail "insmod: expected to fail, seen success"
+	loaded && fail "wq_ifwatch: expected not to be loaded"
 	is "users of wq" 0 "$(users)"
 	ip link add wq-1 type dummy
-	is "keys" "" "$("$WQCTL" list ifwatch)"
-	"$WQCTL" unlink ifwatch || exit 1
-	load || exit 1
-	soon said "wq-1 is down"
+	status 0 wq ls -0 ifwatch
+	is keys "" "$(<"$out")"
+	succeeds wq unlink ifwatch
+	succeeds load
+	eventually reported "wq-1 is down"
 }
-t "where its queue's name is taken it does not load, and leaves nothing behind" name_taken
 
-clean_log() {
+test_kernel_log_has_no_warning() {
 	local bad='WARNING:|BUG:|Oops|UBSAN|KASAN|suspicious RCU|refcount_t|waiting for wq-|blocked for more'
-	grep -q "$first" "$log" || fail "the log was not kept"
-	! sed "1,/$first/d" "$log" | grep -aE "$bad" | sed 's/^/# /' | grep .
+	grep -q "$first" "$log" || fail "the copy of the kernel log: expected the first mark in it"
+	is "kernel log" '' "$(sed "1,/$first/d" "$log" | grep -aE "$bad")"
 }
-t "the kernel's log has no warning of all this" clean_log
-
-# ----
 
 modprobe dummy numdummies=0 || exit 1
 mark
 first=$mark
-failed=0
-echo "TAP version 13"
-echo "1..${#tests[@]}"
-for ((i = 0; i < ${#tests[@]}; i++)); do
-	IFS=$'\t' read -r name function <<<"${tests[i]}"
-	mark
-	began=${EPOCHREALTIME/./}
-	if (trap calm EXIT; "$function"); then
-		echo "ok $((i + 1)) $name"
-	else
-		tail -n +$skip "$log" | tail -n 20 | sed 's/^/# log: /'
-		echo "not ok $((i + 1)) $name"
-		failed=1
-	fi
-	clean
-	echo "# $(((${EPOCHREALTIME/./} - began) / 1000)) ms"
-done
-exit $failed
+run_tests "$@"

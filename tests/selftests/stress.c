@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Many producers and consumers at once.  Every key has, in shared memory:
- * how often it was asked for, whether somebody works on it, and how often it
- * had been asked for when its latest run began.
+ * Many producers and consumers at once.  Shared memory has for every key the number of its
+ * adds, whether a consumer processes it, and the number of its adds when its latest run
+ * began.
  */
 #include "wq_test.h"
 
@@ -20,8 +20,10 @@ struct key {
 
 struct state {
 	struct key key[KEYS];
-	unsigned int twice;		/* runs of a key that was being run */
-	unsigned int bad;		/* calls that failed, keys unknown */
+	unsigned int twice;		/* runs of a key that was processed already, */
+	unsigned int twice_key;		/* and the key of the latest of them */
+	unsigned int bad;		/* failed calls, */
+	int bad_line, bad_ret, bad_count; /* and the latest of them */
 	unsigned int runs;
 };
 
@@ -36,10 +38,25 @@ static void add_one(unsigned int *what)
 	__atomic_fetch_add(what, 1, __ATOMIC_SEQ_CST);
 }
 
+static void ran_twice(struct state *s, unsigned int key)
+{
+	s->twice_key = key;
+	add_one(&s->twice);
+}
+
+static void failed_call(struct state *s, int line, int ret, int count)
+{
+	s->bad_line = line;
+	s->bad_ret = ret;
+	s->bad_count = count;
+	add_one(&s->bad);
+}
+
 static void *produce(void *arg)
 {
 	struct work *w = arg;
 	struct array a = array_new(BATCH * WQ_REC_SIZE(8));
+	int ret;
 
 	for (unsigned int i = 0; i < w->adds; i += w->batch) {
 		array_reset(&a);
@@ -51,8 +68,9 @@ static void *produce(void *arg)
 			add_one(&w->s->key[key].wanted);
 			array_put(&a, &key, sizeof(key), 0);
 		}
-		if (q_add_array(w->q, &a) || a.count != w->batch)
-			add_one(&w->s->bad);
+		ret = q_add_array(w->q, &a);
+		if (ret || a.count != w->batch)
+			failed_call(w->s, __LINE__, ret, a.count);
 	}
 	free(a.recs);
 	return NULL;
@@ -70,27 +88,30 @@ static void *consume(void *arg)
 
 		rec = a.recs;
 		for (int i = 0; i < n; i++, rec = rec_next(rec)) {
-			struct key *key = &w->s->key[*(__u64 *)rec->key % KEYS];
+			unsigned int k = *(__u64 *)rec->key % KEYS;
+			struct key *key = &w->s->key[k];
 
 			if (__atomic_exchange_n(&key->busy, 1, __ATOMIC_SEQ_CST))
-				add_one(&w->s->twice);
+				ran_twice(w->s, k);
 			__atomic_store_n(&key->covered,
 					 __atomic_load_n(&key->wanted, __ATOMIC_SEQ_CST),
 					 __ATOMIC_SEQ_CST);
 		}
 		rec = a.recs;
 		for (int i = 0; i < n; i++, rec = rec_next(rec)) {
-			struct key *key = &w->s->key[*(__u64 *)rec->key % KEYS];
+			unsigned int k = *(__u64 *)rec->key % KEYS;
+			struct key *key = &w->s->key[k];
 
 			if (!__atomic_exchange_n(&key->busy, 0, __ATOMIC_SEQ_CST))
-				add_one(&w->s->twice);
+				ran_twice(w->s, k);
 		}
 		__atomic_fetch_add(&w->s->runs, n, __ATOMIC_SEQ_CST);
-		if (q_done_array(w->q, &a) || a.count != n)
-			add_one(&w->s->bad);
+		ret = q_done_array(w->q, &a);
+		if (ret || a.count != n)
+			failed_call(w->s, __LINE__, ret, a.count);
 	}
 	if (ret != -ESHUTDOWN)
-		add_one(&w->s->bad);
+		failed_call(w->s, __LINE__, ret, 0);
 	free(a.recs);
 	return NULL;
 }
@@ -108,39 +129,45 @@ static pid_t process(void *(*fn)(void *), const char *name, struct work w)
 	return pid;
 }
 
-static const char *verdict(struct state *s, int q, unsigned int adds)
+/* Every add is covered by a run that began after it, and the statistics add up. */
+static bool all_covered(struct state *s, int q, unsigned int adds)
 {
 	struct wq_stat st = q_stat(q);
 	unsigned int wanted = 0;
+	char what[64];
 
+	if (s->bad) {
+		COMMENT("line %d: expected success, seen %d (%s), count %d; %u calls failed\n", s->bad_line,
+		    s->bad_ret, strerror(-s->bad_ret), s->bad_count, s->bad);
+		return false;
+	}
+	snprintf(what, sizeof(what), "runs at once, at last of key %u", s->twice_key);
+	if (!equal(what, 0, s->twice))
+		return false;
 	for (int i = 0; i < KEYS; i++) {
 		wanted += s->key[i].wanted;
-		if (s->key[i].covered != s->key[i].wanted)
-			return "an add was not covered by a run that starts after it";
-		if (s->key[i].busy)
-			return "a run did not end";
+		snprintf(what, sizeof(what), "adds of key %d that a later run covers", i);
+		if (!equal(what, s->key[i].wanted, s->key[i].covered))
+			return false;
+		snprintf(what, sizeof(what), "runs of key %d that did not end", i);
+		if (!equal(what, 0, s->key[i].busy))
+			return false;
 	}
-	if (wanted != adds)
-		return "the test lost count";
-	if (s->bad)
-		return "a call failed";
-	if (s->twice)
-		return "a key was processed twice at once";
-	if (st.keys || st.ready || st.processing)
-		return "keys are left after the drain";
-	if (st.adds + st.coalesced != adds)
-		return "adds and coalesced adds are not all adds";
-	if (st.adds != st.gets || st.gets != st.dones || st.gets != s->runs || st.given_back)
-		return "there is not one run to each newly dirty key";
-	return "";
+	return equal("adds that the test counted", adds, wanted) &&
+	       equal("keys after the drain", 0, st.keys) &&
+	       equal("ready keys after the drain", 0, st.ready) &&
+	       equal("processing keys after the drain", 0, st.processing) &&
+	       equal("adds + coalesced", adds, st.adds + st.coalesced) &&
+	       equal("gets", st.adds, st.gets) && equal("dones", st.gets, st.dones) &&
+	       equal("runs", st.gets, s->runs) && equal("given_back", 0, st.given_back);
 }
 
-static unsigned int in_processes(const char *name, int q, struct state *s,
-				 unsigned int adds, unsigned int batch)
+static bool in_processes(const char *name, int q, struct state *s,
+			 unsigned int adds, unsigned int batch)
 {
 	struct work w = { .s = s, .batch = batch };
 	pid_t producer[WORKERS], consumer[WORKERS];
-	unsigned int failed = 0;
+	bool good = true;
 
 	w.adds = adds / WORKERS;
 	for (int i = 0; i < WORKERS; i++) {
@@ -149,30 +176,30 @@ static unsigned int in_processes(const char *name, int q, struct state *s,
 		producer[i] = process(produce, name, w);
 	}
 	for (int i = 0; i < WORKERS; i++)
-		failed += reap(producer[i]) != 0;
-	failed += q_drain(q) != 0;
+		good &= equal("status of a producer", 0, reap(producer[i]));
+	good &= equal("drain", 0, q_drain(q));
 	for (int i = 0; i < WORKERS; i++)
-		failed += reap(consumer[i]) != 0;
-	return failed;
+		good &= equal("status of a consumer", 0, reap(consumer[i]));
+	return good;
 }
 
-TEST_F_TIMEOUT(queue, a_million_adds_by_16_processes_to_16_lose_nothing_and_run_nothing_twice, 60)
+TEST_F_TIMEOUT(queue, stress_add_of_a_million_keys_by_16_processes, 60)
 {
 	struct state *s = shared(sizeof(*s));
 
-	ASSERT_EQ(0, in_processes(self->name, self->q, s, MILLION, BATCH));
-	ASSERT_STREQ("", verdict(s, self->q, MILLION));
+	ASSERT_TRUE(in_processes(self->name, self->q, s, MILLION, BATCH));
+	ASSERT_TRUE(all_covered(s, self->q, MILLION));
 }
 
-TEST_F_TIMEOUT(queue, the_same_with_one_key_a_call, 60)
+TEST_F_TIMEOUT(queue, stress_add_of_a_key_per_call_by_16_processes, 60)
 {
 	struct state *s = shared(sizeof(*s));
 
-	ASSERT_EQ(0, in_processes(self->name, self->q, s, 16000, 1));
-	ASSERT_STREQ("", verdict(s, self->q, 16000));
+	ASSERT_TRUE(in_processes(self->name, self->q, s, 16000, 1));
+	ASSERT_TRUE(all_covered(s, self->q, 16000));
 }
 
-TEST_F_TIMEOUT(queue, a_million_adds_by_16_threads_to_16_on_one_file_lose_nothing, 60)
+TEST_F_TIMEOUT(queue, stress_add_of_a_million_keys_by_16_threads_on_one_file, 60)
 {
 	struct state *s = shared(sizeof(*s));
 	struct work producer[WORKERS], consumer[WORKERS];
@@ -192,10 +219,10 @@ TEST_F_TIMEOUT(queue, a_million_adds_by_16_threads_to_16_on_one_file_lose_nothin
 	ASSERT_EQ(0, q_drain(self->q));
 	for (int i = 0; i < WORKERS; i++)
 		ASSERT_EQ(0, pthread_join(threads[WORKERS + i], NULL));
-	ASSERT_STREQ("", verdict(s, self->q, MILLION));
+	ASSERT_TRUE(all_covered(s, self->q, MILLION));
 }
 
-TEST_F_TIMEOUT(queue, consumers_killed_at_any_moment_lose_no_key_and_hold_none, 60)
+TEST_F_TIMEOUT(queue, stress_give_back_of_consumers_killed_at_any_time, 60)
 {
 	enum { ROUNDS = 60, N = 4 };
 	struct array a = array_new(KEYS * WQ_REC_SIZE(8));
@@ -220,12 +247,12 @@ TEST_F_TIMEOUT(queue, consumers_killed_at_any_moment_lose_no_key_and_hold_none, 
 	for (int i = 0; i < N; i++)
 		ASSERT_EQ(0, reap(pid[i]));
 	ASSERT_EQ(0, q_stat(self->q).keys);
-	/* every run that began either was done or came back, and then ran again */
+	/* every key that was got was done, or given back and got again */
 	ASSERT_EQ(q_stat(self->q).gets, q_stat(self->q).dones + q_stat(self->q).given_back);
 	ASSERT_EQ(0, w.s->bad);
 }
 
-TEST_F_TIMEOUT(queue, many_queues_made_used_and_left_at_once_do_no_harm, 60)
+TEST_F_TIMEOUT(queue, stress_open_and_unlink_of_many_queues, 60)
 {
 	pid_t pid[8];
 

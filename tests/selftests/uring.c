@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * io_uring's poll: a request that waits for a queue is answered when a get would
- * not wait, and when the queue hangs up.
- */
+/* io_uring's poll: a request completes when a get would not wait, and when the queue hangs up. */
 #include "wq_test.h"
 
 #include <poll.h>
@@ -56,7 +53,7 @@ static int ring_submit(struct ring *r, const struct io_uring_sqe *sqe)
 	return syscall(SYS_io_uring_enter, r->fd, 1, 0, 0, NULL, 0) == 1 ? 0 : -errno;
 }
 
-/* Asks for these events of a file, once or each time. */
+/* Requests these events of a file, once or each time. */
 static int ring_poll(struct ring *r, int fd, unsigned int events, bool multi, __u64 data)
 {
 	struct io_uring_sqe sqe = {
@@ -67,7 +64,7 @@ static int ring_poll(struct ring *r, int fd, unsigned int events, bool multi, __
 	return ring_submit(r, &sqe);
 }
 
-/* The next answer, after up to so many ms; false: none came. */
+/* The next completion within ms, or false. */
 static bool ring_next(struct ring *r, struct io_uring_cqe *cqe, int ms)
 {
 	struct pollfd p = { .fd = r->fd, .events = POLLIN };
@@ -75,7 +72,7 @@ static bool ring_next(struct ring *r, struct io_uring_cqe *cqe, int ms)
 
 	if (head == __atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE)) {
 		poll(&p, 1, ms);
-		/* what was to be done in this task is done by a call */
+		/* a system call runs the pending work of this task */
 		syscall(SYS_io_uring_enter, r->fd, 0, 0, IORING_ENTER_GETEVENTS, NULL, 0);
 		if (head == __atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE))
 			return false;
@@ -85,7 +82,7 @@ static bool ring_next(struct ring *r, struct io_uring_cqe *cqe, int ms)
 	return true;
 }
 
-/* What the next answer says, which came within 20 s to this request. */
+/* The result of the next completion, which is of this request and comes within 20 s. */
 static int answer(struct ring *r, __u64 data)
 {
 	struct io_uring_cqe cqe;
@@ -99,7 +96,10 @@ static bool silent(struct ring *r)
 {
 	struct io_uring_cqe cqe;
 
-	return !ring_next(r, &cqe, 50);
+	if (!ring_next(r, &cqe, 50))
+		return true;
+	COMMENT("expected no completion, seen data %llu result %d\n", cqe.user_data, cqe.res);
+	return false;
 }
 
 FIXTURE(uring) {
@@ -124,7 +124,7 @@ FIXTURE_TEARDOWN(uring)
 	close(self->ring.fd);
 }
 
-TEST_F(uring, a_request_is_answered_at_once_where_a_get_would_not_wait)
+TEST_F(uring, io_uring_poll_completes_at_once_if_get_would_not_wait)
 {
 	q_add(self->q, "a");
 	ASSERT_EQ(0, ring_poll(&self->ring, self->q, POLLIN, false, 1));
@@ -132,7 +132,7 @@ TEST_F(uring, a_request_is_answered_at_once_where_a_get_would_not_wait)
 	ASSERT_TRUE(silent(&self->ring));
 }
 
-TEST_F(uring, a_request_waits_for_an_add)
+TEST_F(uring, io_uring_poll_waits_for_add)
 {
 	pid_t pid;
 
@@ -145,7 +145,7 @@ TEST_F(uring, a_request_waits_for_an_add)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(uring, a_request_waits_for_a_delay_to_end_and_for_a_key_given_back)
+TEST_F(uring, io_uring_poll_waits_for_a_delay_and_for_give_back)
 {
 	int other = q_attach(self->name, O_RDWR);
 	union one one;
@@ -163,7 +163,7 @@ TEST_F(uring, a_request_waits_for_a_delay_to_end_and_for_a_key_given_back)
 	ASSERT_EQ(POLLIN, answer(&self->ring, 4));
 }
 
-TEST_F(uring, a_shut_down_answers_with_a_hang_up_also_who_asked_for_nothing)
+TEST_F(uring, io_uring_poll_completes_with_POLLHUP_at_shutdown)
 {
 	ASSERT_EQ(0, ring_poll(&self->ring, self->q, POLLIN, false, 5));
 	ASSERT_EQ(0, q_shutdown(self->q));
@@ -172,7 +172,7 @@ TEST_F(uring, a_shut_down_answers_with_a_hang_up_also_who_asked_for_nothing)
 	ASSERT_EQ(POLLHUP, answer(&self->ring, 6));
 }
 
-TEST_F(uring, the_hang_up_comes_with_the_last_get_after_a_shut_down)
+TEST_F(uring, io_uring_poll_completes_with_POLLHUP_at_the_last_get_after_shutdown)
 {
 	struct item it;
 
@@ -184,7 +184,7 @@ TEST_F(uring, the_hang_up_comes_with_the_last_get_after_a_shut_down)
 	ASSERT_EQ(POLLHUP, answer(&self->ring, 7));
 }
 
-TEST_F(uring, a_request_for_many_is_answered_for_each_arrival_until_the_hang_up)
+TEST_F(uring, io_uring_multishot_poll_completes_for_each_arrival_until_shutdown)
 {
 	struct io_uring_cqe cqe;
 	struct item it;
@@ -205,7 +205,7 @@ TEST_F(uring, a_request_for_many_is_answered_for_each_arrival_until_the_hang_up)
 	ASSERT_EQ(POLLHUP, cqe.res & POLLHUP);
 }
 
-TEST_F(uring, a_request_that_is_removed_is_answered_no_more)
+TEST_F(uring, io_uring_poll_removed_completes_no_more)
 {
 	struct io_uring_sqe remove = {
 		.opcode = IORING_OP_POLL_REMOVE, .addr = 9, .user_data = 10,
@@ -222,7 +222,7 @@ TEST_F(uring, a_request_that_is_removed_is_answered_no_more)
 	ASSERT_TRUE(silent(&self->ring));
 }
 
-TEST_F(uring, a_file_that_can_not_read_is_told_that_it_can_write)
+TEST_F(uring, io_uring_poll_of_a_write_only_file_is_writable)
 {
 	int writer = q_attach(self->name, O_WRONLY);
 
@@ -232,7 +232,7 @@ TEST_F(uring, a_file_that_can_not_read_is_told_that_it_can_write)
 	close(writer);
 }
 
-TEST_F(uring, a_request_holds_the_file_and_its_keys_until_the_process_ends)
+TEST_F(uring, io_uring_poll_keeps_file_and_keys_until_the_process_ends)
 {
 	int *stage = shared(sizeof(*stage));
 	pid_t pid = child();
@@ -250,15 +250,13 @@ TEST_F(uring, a_request_holds_the_file_and_its_keys_until_the_process_ends)
 		__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
 		pause();
 	}
-	for (int i = 0; i < 4000 && alive(pid) && !__atomic_load_n(stage, __ATOMIC_ACQUIRE); i++)
-		sleep_ms(5);
+	ASSERT_EVENTUALLY(!alive(pid) || __atomic_load_n(stage, __ATOMIC_ACQUIRE));
 	ASSERT_TRUE(alive(pid));
 	ASSERT_EQ(WQ_KEY_PROCESSING, q_query(self->q, "a"));
 	kill(pid, SIGKILL);
 	ASSERT_EQ(1000 + SIGKILL, reap(pid));
 	/* a ring is taken down in the background */
-	for (int i = 0; i < 4000 && q_query(self->q, "a") == WQ_KEY_PROCESSING; i++)
-		sleep_ms(5);
+	(void)EVENTUALLY(q_query(self->q, "a") != WQ_KEY_PROCESSING);
 	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
 	munmap(stage, sizeof(*stage));
 }

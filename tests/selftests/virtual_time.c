@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Delays and leases up to 30 days, by the queue's thread and its hrtimer; and drains
- * that wait for long.
- *
- * For a machine whose time jumps to the next timer when it has nothing to do, as
- * User-mode Linux's with time-travel=inf-cpu: see tests/virtual-time.  Anywhere
- * else it takes 30 days.
+ * Delays and leases of up to 30 days with the queue's thread and its hrtimer, and drains that
+ * wait for long. The tests need a machine whose time jumps to the next timer when it is idle,
+ * as User-mode Linux with time-travel=inf-cpu (tests/run virtual-time). On any other machine
+ * they take 30 days.
  */
 #include "wq_test.h"
 
 #include <sys/klog.h>
 
-#define HOUR	(3600 * SEC)
-#define DAY	(24 * HOUR)
 
-/* Of a test, for the harness's alarm: in virtual time, too. */
+/* Time limit of a test, also in virtual time. */
 #define LIMIT	(60 * 24 * 3600)
 
 FIXTURE(virtual) { int q; };
@@ -74,22 +70,22 @@ static __s64 lateness_of(int fd, const char *key, __s64 ns)
 	return lateness(fd, key, due);
 }
 
-TEST_F_TIMEOUT(virtual, a_delay_of_1_second_comes_within_1_ms, LIMIT)
+TEST_F_TIMEOUT(virtual, add_after_1_second_is_due_within_1_ms, LIMIT)
 {
 	EXPECT_IN_TIME(lateness_of(self->q, "second", SEC));
 }
 
-TEST_F_TIMEOUT(virtual, a_delay_of_1_hour_comes_within_1_ms, LIMIT)
+TEST_F_TIMEOUT(virtual, add_after_1_hour_is_due_within_1_ms, LIMIT)
 {
 	EXPECT_IN_TIME(lateness_of(self->q, "hour", HOUR));
 }
 
-TEST_F_TIMEOUT(virtual, a_delay_of_2_days_comes_within_1_ms, LIMIT)
+TEST_F_TIMEOUT(virtual, add_after_2_days_is_due_within_1_ms, LIMIT)
 {
 	EXPECT_IN_TIME(lateness_of(self->q, "days", 2 * DAY));
 }
 
-TEST_F_TIMEOUT(virtual, delays_up_to_30_days_come_each_within_1_ms, LIMIT)
+TEST_F_TIMEOUT(virtual, add_after_up_to_30_days_is_due_within_1_ms, LIMIT)
 {
 	__s64 month = delay(self->q, "month", 30 * DAY) + 30 * DAY;
 	__s64 second = delay(self->q, "second", SEC) + SEC;
@@ -102,7 +98,7 @@ TEST_F_TIMEOUT(virtual, delays_up_to_30_days_come_each_within_1_ms, LIMIT)
 	EXPECT_IN_TIME(lateness(self->q, "month", month));
 }
 
-TEST_F_TIMEOUT(virtual, an_earlier_time_wakes_a_thread_that_sleeps_for_2_days, LIMIT)
+TEST_F_TIMEOUT(virtual, add_after_an_earlier_time_wakes_a_thread_that_sleeps_for_2_days, LIMIT)
 {
 	__s64 due, days = delay(self->q, "days", 2 * DAY) + 2 * DAY;
 	struct item item;
@@ -115,17 +111,15 @@ TEST_F_TIMEOUT(virtual, an_earlier_time_wakes_a_thread_that_sleeps_for_2_days, L
 
 /* ---- leases ---- */
 
-/* Binds the test's queue anew, to one with leases. */
+/* Replaces the test's queue by one with leases. */
 static int with_lease(int *q, __s64 lease)
 {
-	struct wq_open op = { .size = sizeof(op), .lease = lease };
-
 	close(*q);
-	*q = q_dev(O_RDWR);
-	return verb(*q, WQ_IOC_OPEN, &op);
+	*q = q_open_lease("", 0, lease);
+	return *q < 0 ? *q : 0;
 }
 
-/* Gets a key that is ready; tells when that was. */
+/* Gets a ready key; returns the time of the get. */
 static __s64 hold(int fd, const char *key, struct item *it)
 {
 	__s64 begun = now_ns();
@@ -135,21 +129,7 @@ static __s64 hold(int fd, const char *key, struct item *it)
 	return begun;
 }
 
-static int q_touch(int fd, const struct item *it)
-{
-	union one one;
-	struct wq_touch touch = {
-		.size = sizeof(touch),
-		.keys = {
-			addr_of(rec_set(&one, it->key, it->len, it->token)),
-			WQ_REC_SIZE(it->len), 1,
-		},
-	};
-
-	return verb(fd, WQ_IOC_TOUCH, &touch);
-}
-
-TEST_F_TIMEOUT(virtual, leases_up_to_30_days_end_within_1_ms, LIMIT)
+TEST_F_TIMEOUT(virtual, lease_up_to_30_days_expires_within_1_ms, LIMIT)
 {
 	static const __s64 leases[] = { SEC, HOUR, 2 * DAY, 30 * DAY };
 	struct item old;
@@ -165,7 +145,7 @@ TEST_F_TIMEOUT(virtual, leases_up_to_30_days_end_within_1_ms, LIMIT)
 	}
 }
 
-TEST_F_TIMEOUT(virtual, touches_keep_a_key_for_a_day_and_an_hour_later_it_is_ready, LIMIT)
+TEST_F_TIMEOUT(virtual, touch_keeps_a_key_for_a_day_and_its_lease_expires_an_hour_later, LIMIT)
 {
 	struct item it;
 	__s64 end = 0;
@@ -183,7 +163,7 @@ TEST_F_TIMEOUT(virtual, touches_keep_a_key_for_a_day_and_an_hour_later_it_is_rea
 	EXPECT_EQ(-ESTALE, q_touch(self->q, &it));
 }
 
-TEST_F_TIMEOUT(virtual, leases_and_delays_end_each_within_1_ms, LIMIT)
+TEST_F_TIMEOUT(virtual, lease_and_add_after_end_within_1_ms, LIMIT)
 {
 	__s64 hour, days, first, second;
 	struct item a, b;
@@ -202,7 +182,7 @@ TEST_F_TIMEOUT(virtual, leases_and_delays_end_each_within_1_ms, LIMIT)
 	EXPECT_IN_TIME(lateness(self->q, "days", days));
 }
 
-TEST_F_TIMEOUT(virtual, a_lease_of_an_hour_ends_after_a_shut_down, LIMIT)
+TEST_F_TIMEOUT(virtual, lease_expires_after_shutdown, LIMIT)
 {
 	struct item old, it;
 	__s64 end;
@@ -219,7 +199,7 @@ TEST_F_TIMEOUT(virtual, a_lease_of_an_hour_ends_after_a_shut_down, LIMIT)
 	EXPECT_IN_TIME(lateness(self->q, "held", end) - 1 * MS);
 }
 
-/* ---- a drain that waits for more than 30 s says so in the kernel's log ---- */
+/* ---- the kernel log of a drain that waits for more than 30 s ---- */
 
 FIXTURE(drain) {
 	int q;
@@ -239,7 +219,7 @@ FIXTURE_TEARDOWN(drain)
 	close(self->q);
 }
 
-/* How many lines of the kernel's log have this text; line: the last one. */
+/* The number of lines of the kernel log that have this text; line is the last of them. */
 static int logged(const char *text, char *line, size_t size)
 {
 	static char log[1 << 19];
@@ -257,8 +237,8 @@ static int logged(const char *text, char *line, size_t size)
 	return len < 0 ? -errno : n;
 }
 
-/* The test's end discards what isn't written yet. */
-static void say(const char *line)
+/* The end of the test discards output that is still buffered. */
+static void print_line(const char *line)
 {
 	printf("# %s\n", line);
 	fflush(stdout);
@@ -272,12 +252,10 @@ static bool plain(const char *text)
 }
 
 /* A child that drains the queue, and does so by now. */
-static pid_t drainer(int q)
+static pid_t waiting_drainer(int q)
 {
-	pid_t pid = child();
+	pid_t pid = drainer(q);
 
-	if (!pid)
-		_exit(-q_drain(q));
 	if (!asleep(pid))
 		abort();
 	return pid;
@@ -293,7 +271,7 @@ static void work_off(int q)
 	free(a.recs);
 }
 
-TEST_F_TIMEOUT(drain, a_drain_names_what_it_waits_for_after_30_s_and_once, LIMIT)
+TEST_F_TIMEOUT(drain, drain_logs_pending_keys_once_after_30_s, LIMIT)
 {
 	char line[2048];
 	struct item it;
@@ -303,14 +281,14 @@ TEST_F_TIMEOUT(drain, a_drain_names_what_it_waits_for_after_30_s_and_once, LIMIT
 	q_add(self->q, "is-held");
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	q_add(self->q, "is-ready");
-	pid = drainer(self->q);
+	pid = waiting_drainer(self->q);
 	sleep_ms(29500);
 	ASSERT_EQ(0, logged(self->name, NULL, 0));
 	sleep_ms(1000);
 	ASSERT_EQ(1, logged(self->name, line, sizeof(line))) {
 		TH_LOG("at 30.5 s");
 	}
-	say(line);
+	print_line(line);
 	EXPECT_NE(NULL, strstr(line, "\"is-held\""));
 	EXPECT_NE(NULL, strstr(line, "1 ready"));
 	EXPECT_NE(NULL, strstr(line, "1 processing"));
@@ -327,16 +305,16 @@ TEST_F_TIMEOUT(drain, a_drain_names_what_it_waits_for_after_30_s_and_once, LIMIT
 	ASSERT_EQ(1, logged(self->name, NULL, 0));
 }
 
-TEST_F_TIMEOUT(drain, each_drain_warns_for_itself, LIMIT)
+TEST_F_TIMEOUT(drain, drain_logs_for_each_drainer, LIMIT)
 {
 	pid_t first, second;
 	struct item it;
 
 	q_add(self->q, "a");
 	q_get(self->q, &it, 0);
-	first = drainer(self->q);
+	first = waiting_drainer(self->q);
 	sleep_ms(20000);
-	second = drainer(self->q);
+	second = waiting_drainer(self->q);
 	sleep_ms(12000);
 	ASSERT_EQ(1, logged(self->name, NULL, 0));
 	sleep_ms(20000);
@@ -348,14 +326,14 @@ TEST_F_TIMEOUT(drain, each_drain_warns_for_itself, LIMIT)
 	ASSERT_EQ(0, reap(second));
 }
 
-TEST_F_TIMEOUT(drain, a_drain_that_ends_within_30_s_says_nothing, LIMIT)
+TEST_F_TIMEOUT(drain, drain_within_30_s_logs_nothing, LIMIT)
 {
 	struct item it;
 	pid_t pid;
 
 	q_add(self->q, "a");
 	q_get(self->q, &it, 0);
-	pid = drainer(self->q);
+	pid = waiting_drainer(self->q);
 	sleep_ms(29000);
 	ASSERT_EQ(0, q_done(self->q, &it));
 	ASSERT_EQ(0, reap(pid));
@@ -363,18 +341,18 @@ TEST_F_TIMEOUT(drain, a_drain_that_ends_within_30_s_says_nothing, LIMIT)
 	ASSERT_EQ(0, logged(self->name, NULL, 0));
 }
 
-TEST_F_TIMEOUT(drain, a_drain_that_was_killed_or_canceled_says_nothing_later, LIMIT)
+TEST_F_TIMEOUT(drain, drain_killed_or_canceled_logs_nothing, LIMIT)
 {
 	struct item it;
 	pid_t pid;
 
 	q_add(self->q, "a");
 	q_get(self->q, &it, 0);
-	pid = drainer(self->q);
+	pid = waiting_drainer(self->q);
 	sleep_ms(10000);
 	kill(pid, SIGKILL);
 	ASSERT_EQ(1000 + SIGKILL, reap(pid));
-	pid = drainer(self->q);
+	pid = waiting_drainer(self->q);
 	sleep_ms(10000);
 	ASSERT_EQ(0, q_shutdown(self->q));
 	ASSERT_EQ(ECANCELED, reap(pid));
@@ -383,7 +361,7 @@ TEST_F_TIMEOUT(drain, a_drain_that_was_killed_or_canceled_says_nothing_later, LI
 	ASSERT_EQ(0, q_done(self->q, &it));
 }
 
-TEST_F_TIMEOUT(drain, the_keys_that_a_drain_names_are_escaped, LIMIT)
+TEST_F_TIMEOUT(drain, drain_log_escapes_keys, LIMIT)
 {
 	static const struct {
 		const char *key, *escaped;
@@ -405,10 +383,10 @@ TEST_F_TIMEOUT(drain, the_keys_that_a_drain_names_are_escaped, LIMIT)
 		q = q_open(name, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
 		q_add(q, keys[i].key);
 		ASSERT_EQ(0, q_get(q, &it, 0));
-		pids[i] = drainer(q);
+		pids[i] = waiting_drainer(q);
 		sleep_ms(31000);
 		ASSERT_EQ(1, logged(name, line, sizeof(line)));
-		say(line);
+		print_line(line);
 		EXPECT_NE(NULL, strstr(line, keys[i].escaped)) {
 			TH_LOG("no %s", keys[i].escaped);
 		}
@@ -420,7 +398,7 @@ TEST_F_TIMEOUT(drain, the_keys_that_a_drain_names_are_escaped, LIMIT)
 	}
 }
 
-TEST_F_TIMEOUT(drain, a_drain_of_many_long_keys_says_one_line_that_says_how_many, LIMIT)
+TEST_F_TIMEOUT(drain, drain_log_of_many_long_keys_is_one_line_with_the_number, LIMIT)
 {
 	struct array a = array_new(WQ_REC_SIZE(WQ_MAX_KEY));
 	char key[WQ_MAX_KEY], line[4096];
@@ -433,10 +411,10 @@ TEST_F_TIMEOUT(drain, a_drain_of_many_long_keys_says_one_line_that_says_how_many
 	}
 	for (int i = 0; i < 100; i++)
 		ASSERT_EQ(0, q_get_array(self->q, &a, 0, 0));
-	pid = drainer(self->q);
+	pid = waiting_drainer(self->q);
 	sleep_ms(31000);
 	ASSERT_EQ(1, logged(self->name, line, sizeof(line)));
-	say(line);
+	print_line(line);
 	EXPECT_NE(NULL, strstr(line, "100 processing"));
 	EXPECT_NE(NULL, strstr(line, "221 ready"));
 	EXPECT_GT(1024, strlen(line));

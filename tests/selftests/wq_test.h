@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the selftests of /dev/wq share: the verbs as one call each, packed
- * arrays, children, and pages that end in a hole.
+ * Shared by the selftests of /dev/wq: a function for each verb, packed arrays, children, and
+ * memory that ends before an unmapped page.
  *
- * A call returns what the verb says, or -errno.  Nothing here goes by libwq:
- * these tests prove the ABI that libwq stands on.
+ * A call returns the verb's result, or -errno. libwq is not used, because these tests prove the
+ * ABI that libwq needs.
  */
 #ifndef WQ_TEST_H
 #define WQ_TEST_H
@@ -23,7 +23,20 @@
 
 #define MS	1000000LL		/* in ns */
 #define SEC	(1000 * MS)
+#define MINUTE	(60 * SEC)
+#define HOUR	(3600 * SEC)
+#define DAY	(24 * HOUR)
 #define FOREVER	(-1LL)
+
+/* Waits up to 60 s until cond is true; false after a timeout. */
+#define EVENTUALLY(cond) ({						\
+	__s64 end_ = now_ns() + 60 * SEC;				\
+	bool met_;							\
+	while (!(met_ = (cond)) && now_ns() < end_)			\
+		sleep_ms(2);						\
+	met_;								\
+})
+#define ASSERT_EVENTUALLY(cond)	ASSERT_TRUE(EVENTUALLY(cond))
 
 #define addr_of(p)	((__u64)(uintptr_t)(p))
 
@@ -32,6 +45,76 @@ static inline int verb(int fd, unsigned long nr, void *arg)
 	int ret = ioctl(fd, nr, arg);
 
 	return ret < 0 ? -errno : ret;
+}
+
+/* ---- verdicts that print the first difference ---- */
+
+/* A comment in the TAP output. */
+#define COMMENT(...) do {							\
+	printf("# " __VA_ARGS__);					\
+	fflush(stdout);							\
+} while (0)
+
+static inline bool equal(const char *what, long long expected, long long seen)
+{
+	if (expected != seen)
+		COMMENT("%s: expected %lld, seen %lld\n", what, expected, seen);
+	return expected == seen;
+}
+
+static inline bool within(const char *what, long long least, long long most, long long seen)
+{
+	bool is = seen >= least && seen <= most;
+
+	if (!is)
+		COMMENT("%s: expected %lld to %lld, seen %lld\n", what, least, most, seen);
+	return is;
+}
+
+/* Compares bytes; prints the offset of the first difference. */
+static inline bool equal_bytes(const char *what, const void *expected, const void *seen, size_t size)
+{
+	const unsigned char *e = expected, *s = seen;
+
+	for (size_t i = 0; i < size; i++) {
+		if (e[i] != s[i]) {
+			COMMENT("%s: byte %zu: expected %#x, seen %#x\n", what, i, e[i], s[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Whether all n bytes at p are c. */
+static inline bool all(const void *p, int c, size_t n)
+{
+	const unsigned char *b = p;
+
+	for (size_t i = 0; i < n; i++) {
+		if (b[i] != c) {
+			COMMENT("byte %zu of %zu: expected %#x, seen %#x\n", i, n, c, b[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ---- time ---- */
+
+static inline void sleep_ms(long ms)
+{
+	struct timespec ts = { ms / 1000, ms % 1000 * 1000000 };
+
+	while (nanosleep(&ts, &ts) && errno == EINTR)
+		;
+}
+
+static inline __s64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * SEC + ts.tv_nsec;
 }
 
 /* ---- packed arrays ---- */
@@ -131,7 +214,20 @@ static inline int q_done_array(int fd, struct array *a)
 	return ret;
 }
 
-/* Takes up to most keys (0: what fits) into a, instead of what was there. */
+static inline int q_touch_array(int fd, struct array *a)
+{
+	struct wq_touch touch = {
+		.size = sizeof(touch),
+		.keys = { addr_of(a->recs), a->used, a->count },
+		.results = addr_of(a->results),
+	};
+	int ret = verb(fd, WQ_IOC_TOUCH, &touch);
+
+	a->count = touch.keys.count;
+	return ret;
+}
+
+/* Gets up to most keys, or as many as fit if most is 0, and replaces the content of a. */
 static inline int q_get_array(int fd, struct array *a, __u32 most, __s64 timeout)
 {
 	struct wq_get get = {
@@ -161,7 +257,7 @@ static inline int q_list(int fd, struct array *a, __u32 most, __u64 *cursor)
 	return ret;
 }
 
-/* Row number i of what list told. */
+/* Record number i of an array that list filled. */
 static inline struct wq_list_rec *row_at(struct array *a, unsigned int i)
 {
 	char *row = a->recs;
@@ -181,7 +277,7 @@ static inline struct wq_list_rec *row_next(struct wq_list_rec *row)
 struct item {
 	__u64 token;
 	size_t len;
-	char key[WQ_MAX_KEY + 1];	/* with a NUL behind it */
+	char key[WQ_MAX_KEY + 1];	/* with a NUL at the end */
 };
 
 union one {
@@ -189,7 +285,7 @@ union one {
 	__u64 room[WQ_REC_SIZE(WQ_MAX_KEY) / 8];
 };
 
-/* 1 newly dirty, 0 coalesced, or the key's own error. */
+/* 1 newly dirty, 0 coalesced, or the key's error. */
 static inline int q_addn(int fd, const void *key, size_t len)
 {
 	union one one;
@@ -206,6 +302,28 @@ static inline int q_addn(int fd, const void *key, size_t len)
 static inline int q_add(int fd, const char *key)
 {
 	return q_addn(fd, key, strlen(key));
+}
+
+/* As q_add(), with the delay and the flags of the record. */
+static inline int q_add_flags(int fd, const char *key, __s64 delay, __u16 flags)
+{
+	union one one;
+	__s32 result = 4711;
+	struct array a = {
+		.recs = rec_set(&one, key, strlen(key), 0), .used = WQ_REC_SIZE(strlen(key)),
+		.count = 1, .results = &result,
+	};
+	int ret;
+
+	one.rec.delay = delay;
+	one.rec.flags = flags;
+	ret = q_add_array(fd, &a);
+	return ret ?: result;
+}
+
+static inline int q_add_after(int fd, const char *key, __s64 delay)
+{
+	return q_add_flags(fd, key, delay, 0);
 }
 
 static inline int q_get(int fd, struct item *item, __s64 timeout)
@@ -226,7 +344,7 @@ static inline int q_get(int fd, struct item *item, __s64 timeout)
 	return 0;
 }
 
-/* 0 done, 1 ready again, or the key's own error. */
+/* 0 done, 1 ready again, or the key's error. */
 static inline int q_donen(int fd, const void *key, size_t len, __u64 token)
 {
 	union one one;
@@ -250,14 +368,46 @@ static inline int q_done_key(int fd, const char *key)
 	return q_donen(fd, key, strlen(key), 0);
 }
 
+/* 0 touched, or the key's error. */
+static inline int q_touchn(int fd, const void *key, size_t len, __u64 token)
+{
+	union one one;
+	__s32 result = 4711;
+	struct array a = {
+		.recs = rec_set(&one, key, len, token), .used = WQ_REC_SIZE(len), .count = 1,
+		.results = &result,
+	};
+	int ret = q_touch_array(fd, &a);
+
+	return ret ?: result;
+}
+
+static inline int q_touch(int fd, const struct item *item)
+{
+	return q_touchn(fd, item->key, item->len, item->token);
+}
+
+static inline int q_touch_key(int fd, const char *key)
+{
+	return q_touchn(fd, key, strlen(key), 0);
+}
+
+/* Query, cancel or forget: 0 or -errno. */
+static inline int q_key_call(int fd, unsigned long nr, const void *key, size_t len,
+			     struct wq_query *query)
+{
+	*query = (struct wq_query){
+		.size = sizeof(*query), .key = addr_of(key), .key_len = len,
+	};
+	return verb(fd, nr, query);
+}
+
+/* Query, cancel or forget: the state or -errno. */
 static inline int q_key_state(int fd, unsigned long nr, const void *key, size_t len)
 {
-	struct wq_query ks = {
-		.size = sizeof(ks), .key = addr_of(key), .key_len = len,
-	};
-	int ret = verb(fd, nr, &ks);
+	struct wq_query query;
 
-	return ret ?: (int)ks.info.state;
+	return q_key_call(fd, nr, key, len, &query) ?: (int)query.info.state;
 }
 
 static inline int q_query(int fd, const char *key)
@@ -279,7 +429,7 @@ static inline int q_info(int fd, struct wq_info *info)
 	return verb(fd, WQ_IOC_INFO, info);
 }
 
-/* All figures of 0xff... where the call fails, so that no comparison holds. */
+/* If the call fails, all statistics are 0xff..., so that no comparison holds. */
 static inline struct wq_stat q_stat(int fd)
 {
 	struct wq_stat st = { .size = sizeof(st) };
@@ -289,17 +439,47 @@ static inline struct wq_stat q_stat(int fd)
 	return st;
 }
 
-/* Whether all figures are as before, but for those that only time moves. */
+/*
+ * Whether all statistics are as before.  Not compared are the values of unfinished,
+ * longest and next_due, which change with the time alone; that longest is 0 or not is
+ * compared.
+ */
 static inline bool same(const struct wq_stat *before, int fd)
 {
+#define FIELD(f) { #f, offsetof(struct wq_stat, f), sizeof(((struct wq_stat *)0)->f) }
+	static const struct {
+		const char *name;
+		size_t off, size;
+	} fields[] = {
+		FIELD(size), FIELD(flags), FIELD(name), FIELD(uid), FIELD(gid), FIELD(mode),
+		FIELD(state), FIELD(ready), FIELD(processing), FIELD(held), FIELD(keys),
+		FIELD(max_keys), FIELD(reserved), FIELD(adds), FIELD(coalesced), FIELD(gets),
+		FIELD(dones), FIELD(given_back), FIELD(canceled), FIELD(merged), FIELD(delayed),
+		FIELD(reserved2), FIELD(retries), FIELD(dropped), FIELD(failed), FIELD(retained),
+		FIELD(memory), FIELD(depth), FIELD(consumers), FIELD(waits), FIELD(works),
+		FIELD(lease), FIELD(expired),
+	};
+#undef FIELD
 	struct wq_stat was = *before, now = q_stat(fd);
 
-	if (!!was.longest != !!now.longest)
+	if (!equal("stat.longest is not 0", !!was.longest, !!now.longest))
 		return false;
 	was.unfinished = now.unfinished;
 	was.longest = now.longest;
 	was.next_due = now.next_due;
-	return !memcmp(&was, &now, sizeof(now));
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		const char *a = (char *)&was + fields[i].off, *b = (char *)&now + fields[i].off;
+		__u64 expected = 0, seen = 0;
+
+		if (!memcmp(a, b, fields[i].size))
+			continue;
+		if (fields[i].size > sizeof(expected))
+			return equal_bytes(fields[i].name, a, b, fields[i].size);
+		memcpy(&expected, a, fields[i].size);
+		memcpy(&seen, b, fields[i].size);
+		return equal(fields[i].name, expected, seen);
+	}
+	return equal_bytes("stat", &was, &now, sizeof(now));
 }
 
 static inline int q_bind(int fd, const char *name, __u32 flags, __u32 mode, __u32 max_keys)
@@ -319,7 +499,7 @@ static inline int q_dev(int oflag)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Opens the device and binds it; an empty name makes a private queue. */
+/* Opens the device and binds it to a queue; an empty name creates a private queue. */
 static inline int q_open(const char *name, int oflag, __u32 flags, __u32 mode, __u32 max_keys)
 {
 	int fd = q_dev(oflag), ret;
@@ -342,6 +522,32 @@ static inline int q_private(__u32 max_keys)
 static inline int q_attach(const char *name, int oflag)
 {
 	return q_open(name, oflag, 0, 0, 0);
+}
+
+/* Binds a file to a new queue with leases; an empty name creates a private queue. */
+static inline int q_bind_lease(int fd, const char *name, __u32 max_keys, __s64 lease)
+{
+	struct wq_open op = {
+		.size = sizeof(op), .flags = name[0] ? WQ_OPEN_CREATE | WQ_OPEN_EXCL : 0,
+		.mode = name[0] ? 0600 : 0, .max_keys = max_keys, .lease = lease,
+	};
+
+	memcpy(op.name, name, strnlen(name, sizeof(op.name)));
+	return verb(fd, WQ_IOC_OPEN, &op);
+}
+
+static inline int q_open_lease(const char *name, __u32 max_keys, __s64 lease)
+{
+	int fd = q_dev(O_RDWR), ret;
+
+	if (fd < 0)
+		return fd;
+	ret = q_bind_lease(fd, name, max_keys, lease);
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	return fd;
 }
 
 static inline int q_unlink(const char *name)
@@ -374,7 +580,7 @@ static inline int q_drain(int fd)
 	return q_end(fd, WQ_SHUTDOWN_DRAIN);
 }
 
-/* A named queue of this test's own, and one open file of it. */
+/* A named queue for this test, and an open file of it. */
 FIXTURE(queue) {
 	int q;
 	char name[WQ_NAME_MAX];
@@ -391,9 +597,9 @@ FIXTURE_TEARDOWN(queue)
 {
 	struct wq_stat st = q_stat(self->q);
 
-	/* whatever happened: every run that began is going on, done or given back */
+	/* in every state: a key that was got is processing, done or given back */
 	EXPECT_EQ(st.gets, st.processing + st.dones + st.given_back);
-	/* a key may be delayed and something else as well */
+	/* a delayed key may be ready or processing as well, so keys is no sum then */
 	EXPECT_LE(st.ready + st.processing, st.keys);
 	if (!st.delayed && !st.dropped)
 		EXPECT_EQ(st.keys, st.ready + st.processing);
@@ -405,7 +611,7 @@ FIXTURE_TEARDOWN(queue)
 
 /* ---- children ---- */
 
-/* As fork(), but the child doesn't outlive the test. */
+/* As fork(), but the child is killed when the test ends. */
 static inline pid_t child(void)
 {
 	pid_t pid = fork();
@@ -415,7 +621,7 @@ static inline pid_t child(void)
 	return pid;
 }
 
-/* The child's exit status; 1000 and more: the signal that killed it. */
+/* The child's exit status, or 1000 plus the signal that killed it. */
 static inline int reap(pid_t pid)
 {
 	int status;
@@ -430,22 +636,6 @@ static inline bool alive(pid_t pid)
 	siginfo_t si = { .si_pid = 0 };
 
 	return !waitid(P_PID, pid, &si, WEXITED | WNOHANG | WNOWAIT) && !si.si_pid;
-}
-
-static inline void sleep_ms(long ms)
-{
-	struct timespec ts = { ms / 1000, ms % 1000 * 1000000 };
-
-	while (nanosleep(&ts, &ts) && errno == EINTR)
-		;
-}
-
-static inline __s64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * SEC + ts.tv_nsec;
 }
 
 static inline char proc_state(pid_t pid)
@@ -464,26 +654,86 @@ static inline char proc_state(pid_t pid)
 	return state;
 }
 
-/* Waits until the child waits; a short sleep is not it, so look four times. */
+/* Waits until the child sleeps. Four samples distinguish a wait from a short sleep. */
 static inline bool asleep(pid_t pid)
 {
+	char state = '?';
 	int seen = 0;
 
 	for (int i = 0; i < 2000 && seen < 4; i++) {
-		char state = proc_state(pid);
-
+		state = proc_state(pid);
 		seen = state == 'S' || state == 'D' ? seen + 1 : 0;
 		sleep_ms(3);
 	}
+	if (seen < 4)
+		COMMENT("process %d: expected state S or D, seen %c\n", pid, state);
 	return seen == 4;
 }
+
+/* A child that drains the queue; its exit status is the errno of drain. */
+static inline pid_t drainer(int q)
+{
+	pid_t pid = child();
+
+	if (!pid)
+		_exit(-q_drain(q));
+	return pid;
+}
+
+/* ---- files of the kernel ---- */
+
+/* 0, or -errno. */
+static inline int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = write(fd, text, strlen(text)) < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+/* The number that the file consists of, or -1. */
+static inline long long read_number(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	long long n = -1;
+
+	if (!f)
+		return -1;
+	if (fscanf(f, "%lld", &n) != 1)
+		n = -1;
+	fclose(f);
+	return n;
+}
+
+/* The number in the line that begins with this word, or -1. */
+static inline long long read_field(const char *path, const char *word)
+{
+	long long value = -1;
+	char line[512];
+	FILE *f = fopen(path, "r");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		size_t len = strlen(word);
+
+		if (!strncmp(line, word, len) && strchr(" \t", line[len]))
+			value = strtoll(line + len, NULL, 0);
+	}
+	if (f)
+		fclose(f);
+	return value;
+}
+
+/* ---- memory ---- */
 
 static inline void *shared(size_t size)
 {
 	return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
-/* A place of so many good bytes (a multiple of 8), with a hole behind it. */
+/* A buffer of good bytes (a multiple of 8) that ends before an unmapped page. */
 static inline void *edge(size_t good)
 {
 	size_t page = sysconf(_SC_PAGESIZE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What tests with several users share: who they are, children that are one of
- * them, a device that all may open, and files of the system's that root writes.
+ * Shared by tests with several users: their ids, children with the ids of a user, and a device
+ * that all users may open.
  */
 #ifndef WQ_USERS_H
 #define WQ_USERS_H
@@ -14,32 +14,19 @@
 #define CREATE	WQ_OPEN_CREATE
 #define EXCL	(WQ_OPEN_CREATE | WQ_OPEN_EXCL)
 
-/* Users that own nothing else on this machine. */
+/* Users that own nothing on this machine. */
 enum { ALICE = 54301, BOB, CAROL, GROUP = 54401, OTHERS };
 
-/* A comment; the test's end discards what isn't written yet. */
-#define SAY(...) do {							\
-	printf("# " __VA_ARGS__);					\
-	fflush(stdout);							\
-} while (0)
-
-/* For what runs in a child: returns 0, or 1 and says which line failed. */
+/* For functions that run in a child: returns 1 and prints the line if cond is false. */
 #define CHECK(cond) do {						\
 	if (!(cond)) {							\
-		SAY("%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);	\
+		COMMENT("%s:%d: expected %s, seen false\n", __FILE__, __LINE__, #cond);	\
 		return 1;						\
 	}								\
 } while (0)
 
-/* Waits for what has to come, 20 s. */
-#define ASSERT_SOON(cond) do {						\
-	for (int i_ = 0; i_ < 4000 && !(cond); i_++)			\
-		sleep_ms(5);						\
-	ASSERT_TRUE(cond);						\
-} while (0)
-
-/* What a call that makes a file answers, as an exit status. */
-static inline int close_and_tell(int fd)
+/* The result of a call that opens a file, as an exit status. */
+static inline int open_status(int fd)
 {
 	if (fd < 0)
 		return -fd;
@@ -67,7 +54,7 @@ static inline int create_as(uid_t uid, gid_t gid, const char *name, __u32 mode)
 
 	if (!pid) {
 		umask(0);
-		_exit(close_and_tell(q_open(name, O_RDWR, EXCL, mode, 10)));
+		_exit(open_status(q_open(name, O_RDWR, EXCL, mode, 10)));
 	}
 	return reap(pid);
 }
@@ -85,8 +72,8 @@ static inline int q_queues(int fd, void *to, __u32 *count, __u32 each, __u64 *cu
 	return ret;
 }
 
-/* How often a queue of this name is told; the last one told is in found. */
-static inline int told(const char *name, struct wq_queue *found)
+/* The number of queues of this name in the list of queues; found is the last of them. */
+static inline int times_listed(const char *name, struct wq_queue *found)
 {
 	struct wq_queue queues[16];
 	int fd = q_dev(O_RDWR), n = 0;
@@ -114,33 +101,7 @@ static inline int told(const char *name, struct wq_queue *found)
 	return n;
 }
 
-/* Writes a file of the kernel's: 0, or -errno. */
-static inline int put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC), ret;
-
-	if (fd < 0)
-		return -errno;
-	ret = write(fd, text, strlen(text)) < 0 ? -errno : 0;
-	close(fd);
-	return ret;
-}
-
-/* The number that a file of the kernel's tells, or -1. */
-static inline long long number(const char *path)
-{
-	FILE *f = fopen(path, "r");
-	long long n = -1;
-
-	if (!f)
-		return -1;
-	if (fscanf(f, "%lld", &n) != 1)
-		n = -1;
-	fclose(f);
-	return n;
-}
-
-/* A name that is free, and a device that all users may open. */
+/* An unused name, and a device that all users may open. */
 FIXTURE(users) {
 	char name[WQ_NAME_MAX];
 	struct stat device;

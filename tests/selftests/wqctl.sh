@@ -1,118 +1,54 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# What wqctl promises, each test a sentence.  Prints TAP.  Runs as root where
-# the module is loaded; WQCTL is the path of wqctl, SRC that of the project.
-# WQ_LS_KEYS (100000) is how many keys stay in the queue whose keys are listed while
-# others come and go, and WQ_LIMIT (180) how many seconds a test may take.
+# wqctl's behaviour.  Prints TAP.  Runs as root on a machine with the module loaded.
 #
-# To start a program is what takes time in an emulated CPU, so the shell's own
-# words do what they can, and who waits looks for what is waited for.
+#	WQCTL		path of wqctl
+#	SRC		path of the project
+#	PROMTOOL	Prometheus' promtool, otherwise from PATH
+#	WQ_LS_KEYS	number of keys that stay in the queue while ls prints it and other keys
+#			come and go: 100000
+#	WQ_LIMIT	seconds that a test may take: 180
 #
-# The tests are called by name, the queue has nothing to quote in its name, wq done
-# is no end of a loop, and some expansions are for the inner shell.
+# The tests run through their names, the queue's name needs no quotes, wq done ends no loop,
+# and some expansions are for an inner shell.
 # shellcheck disable=SC2317,SC2086,SC1010,SC2016,SC1003
 set -u
 
 : "${WQCTL:?set WQCTL to the path of wqctl}" "${SRC:?set SRC to the path of the project}"
 : "${WQ_LS_KEYS:=100000}" "${WQ_LIMIT:=180}"
+time_limit=$WQ_LIMIT
 q=wqctl-test.$$
-top=$(mktemp -d)
-dir=$top/test out=$top/out err=$top/err
-tests=()
-test='' watchdog='' queue=''
-trap 'exit 130' INT
-trap 'exit 143' TERM
-trap 'queue=$q; end_test; rm -rf "$top"' EXIT
+# shellcheck source=tests/selftests/harness.sh
+. "$(dirname "$0")/harness.sh"
 
-# A command that reads from $gate waits until the test lets one through.
+# A command that reads from $gate waits until the test calls let_through.
 gate=$top/gate
-mkdir "$dir"
 mkfifo "$gate"
 exec 9<>"$gate"
 let_through() { echo >&9; }
 
-# nap SECONDS: sleep, without a process
-exec {never}<> <(:)
-nap() { read -rt "$1" -u $never; }
-
-# Not for what goes to the background: $! would be a shell's.
-wq() { "$WQCTL" "$@"; }
-
-end_test() {
-	[ -z "$test" ] || kill -9 -- "-$test"
-	[ -z "$watchdog" ] || kill "$watchdog"
-	[ -z "$queue" ] || wq unlink $q
+cleanup() {
+	local mount=$dir/full
 	[ ! -S "$top/tmux" ] || tmux -S "$top/tmux" kill-server
-	test='' watchdog='' queue=''
-} 2>/dev/null
-
-# t SENTENCE FUNCTION [OPTION...]: a test; it runs in a shell of its own, with a new
-# queue $q, made with these options, and an empty folder $dir, for $WQ_LIMIT seconds at
-# most.
-# no_q: without that queue.
-t() { tests+=("$1"$'\t'"$2"$'\t'"$q ${*:3}"); }
-no_q() { tests+=("$1"$'\t'"$2"); }
-
-# is WHAT WANTED GOT
-is() { [ "$2" = "$3" ] || { printf '# %s: wanted %q, got %q\n' "$1" "${2:0:999}" "${3:0:999}"; exit 1; }; }
-
-# The last status' standard error, as comments
-show_err() { [ ! -s "$err" ] || sed 's/^/# /' "$err"; }
-
-# status WANTED COMMAND...
-status() {
-	local want=$1 got=0
-	shift
-	"$@" >"$out" 2>"$err" || got=$?
-	[ $got -eq "$want" ] || {
-		printf '# %s: wanted status %d, got %d\n' "$*" "$want" $got
-		show_err
-		exit 1
-	}
+	[ ! -e "$dir/device-for-all" ] || chmod 600 /dev/wq
+	[ ! -d "$mount" ] || umount "$mount"
+	unlink_queues $q
+	# a test that was killed may have left a line in it
+	while read -rt 0 -u 9; do read -r -u 9; done
 }
 
-# says TEXT: the last status' standard error has it
-said() { [[ $(<"$err") = *"$1"* ]]; } 2>/dev/null
-says() { said "$1" || { echo "# not said: $1"; show_err; exit 1; }; }
-
-# Commands whose standard output can't be written
+# Commands with a standard output that can't be written
 full() { "$@" >/dev/full; }
 closed() { "$@" >&8; }
 
-# figures NAME... [--fd N]: figures of stat, in the order asked for
-figures() {
-	local name value queue=$q found=()
-	local -A of
-	if [ "${*: -2:1}" = --fd ]; then queue="--fd ${*: -1}"; fi
-	while read -r name value; do of[$name]=$value; done < <(wq stat $queue)
-	for name; do
-		[ "$name" != --fd ] || break
-		found+=("${of[$name]-}")
-	done
-	echo "${found[*]}"
-}
-figure_is() { [ "$(figures "$1")" = "$2" ]; }
-
-# soon COMMAND...: it comes true within 10 s
-soon() {
-	local i
-	for ((i = 0; i < 500; i++)); do
-		"$@" && return
-		nap 0.02
-	done
-	echo "# never true: $*"
-	exit 1
-}
-
-# lines FILE: its lines in one; file_has FILE N: at least N of them
+# lines FILE: its lines in one; file_has FILE N: at least N lines
 lines() { local l; mapfile -t l <"$1"; echo "${l[*]}"; }
 file_has() { local l; [ -e "$1" ] && mapfile -t l <"$1" && [ ${#l[@]} -ge "$2" ]; }
 
-# words: those of standard input, with one blank between
+# words: the words of standard input, with a blank between
 words() { local w; read -rd '' -a w; echo "${w[*]}"; }
 
-gone() { ! kill -0 "$1" 2>/dev/null; }
 asleep() { # PID: a wqctl that waits
 	local stat
 	read -r stat <"/proc/$1/stat" && [[ $stat = *"(wqctl) S "* ]]
@@ -120,27 +56,26 @@ asleep() { # PID: a wqctl that waits
 
 # ---- create, unlink
 
-create_options() {
-	(umask 077; wq create -m 0640 -n 2 $q) || exit 1
+test_create_sets_mode_and_max_keys() {
+	(umask 077; succeeds wq create -m 0640 -n 2 $q) || exit 1
 	status 0 wq add -v $q a b a
 	says "2 added, 1 coalesced"
 	status 1 wq add $q a c
 	says "the queue is full"
-	is "mode, max_keys, ready" "0640 2 2" "$(figures mode max_keys ready)"
+	is "mode, max_keys, ready" "0640 2 2" "$(stats mode max_keys ready)"
 	status 0 wq unlink $q
 }
-no_q "create -m sets the mode, whatever the umask, and -n how many keys there may be; add says how many it added, and that the queue is full" create_options
 
 create_limiter() { # SPEC NS KEY...: fails the keys in a queue with this limiter; the first waits NS
 	local due
 	status 0 wq create --limiter "$1" $q
 	status 0 wq add --rate-limited $q "${@:3}"
-	due=$(figures next_due_ns)
-	# a machine may be slow: by a minute, but not by an hour
-	is "$1: due" $2 $((${due/-/0} <= $2 && ${due/-/0} > $2 - 60000000000 ? $2 : ${due/-/0}))
+	due=$(stats next_due_ns)
+	# the machine may be slow by a minute, but not by an hour
+	among "$1: due" $(($2 - 59999999999)) $2 "$due"
 	status 0 wq unlink $q
 }
-create_limiters() {
+test_create_limiter_sets_the_delay_of_failed_keys() {
 	local hour=3600000000000
 	create_limiter exponential:1h:3h $hour k
 	create_limiter exponential:90m:90m $((hour * 3 / 2)) k
@@ -152,23 +87,20 @@ create_limiters() {
 	create_limiter exponential:2h:2h,max-wait:90m,default-item $((hour * 3 / 2)) k
 	create_limiter exponential:2h:2h,"$(printf 'bucket:1:1,%.0s' {1..13})"max-wait:1h $hour k
 }
-no_q "create --limiter: a key that failed waits as it says; of a list the longest delay counts, at most max-wait" create_limiters
 
-create_defaults() {
-	local name delayed
+test_create_without_limiter_uses_default_controller() {
+	local name
 	status 0 wq create --limiter default-item $q
 	status 0 wq add --rate-limited $q {1..400}
-	soon figure_is ready 400
+	eventually stat_is ready 400
 	for name in '' '--limiter default-controller'; do
 		status 0 wq unlink $q
 		status 0 wq create $name $q
 		status 0 wq add --rate-limited $q {1..400}
-		delayed=$(figures delayed)
-		[ "$delayed" -gt 100 ] || { echo "# $name: only $delayed of 400 wait"; exit 1; }
+		among "delayed keys of 400 $name" 101 400 "$(stats delayed)"
 	done
 	status 0 wq unlink $q
 }
-no_q "default-item has no bucket; default-controller has, and is what a queue has without --limiter" create_defaults
 
 bad_limiter() { # SPEC TEXT
 	status 2 wq create --limiter "$1" $q
@@ -176,7 +108,7 @@ bad_limiter() { # SPEC TEXT
 	says "$2"
 	says "for instance "
 }
-create_bad_limiters() {
+test_create_bad_limiter_names_the_wrong_part() {
 	bad_limiter '' "a part of the list is empty"
 	bad_limiter exponential:5ms:1s, "a part of the list is empty"
 	bad_limiter linear:1s "there is no limiter 'linear'; use exponential,"
@@ -205,15 +137,15 @@ create_bad_limiters() {
 	says "-n 4294967295 is out of range; the maximum is"
 	status 1 wq stat $q
 }
-no_q "create --limiter names the part that is wrong, and shows how it is written" create_bad_limiters
 
-create_lease() {
+test_create_lease_appears_in_stat_and_show() {
+	queue --lease 2h
 	local time
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q
 	wq add $q held ready
 	wq get --fd 7 >/dev/null
-	is "lease, expired" "7200000000000 0" "$(figures lease_ns expired)"
+	is "lease, expired" "7200000000000 0" "$(stats lease_ns expired)"
 	status 0 wq show --json $q held
 	holds '.lease_ns > 7000e9 and .lease_ns < 7200e9'
 	status 0 wq show --json $q ready
@@ -229,9 +161,9 @@ create_lease() {
 	holds '.lease_ns == 1000000'
 	wq unlink $q.b
 }
-t "create --lease gives a queue leases, 1ms at least; stat tells how long they are, show what is left of a key's" create_lease --lease 2h
 
-create_fails() {
+test_create_fails_if_the_queue_exists_or_its_name_is_invalid() {
+	queue
 	local name
 	status 1 wq create $q
 	says "the queue exists; use it, or remove it first: wqctl unlink $q"
@@ -240,9 +172,8 @@ create_fails() {
 		says "can't be a queue's name"
 	done
 }
-t "create fails where the queue exists, or its name is bad, and says which are good" create_fails
 
-no_queue() {
+test_missing_queue_is_reported_by_every_command() {
 	local c
 	for c in "add no.such k" "get no.such" "stat no.such" "run no.such -- true" "unlink no.such"; do
 		# shellcheck disable=SC2086
@@ -250,23 +181,22 @@ no_queue() {
 		says "there is no queue of that name"
 	done
 }
-no_q "a queue that is not there is said to be not there" no_queue
 
-unlink_many() {
+test_unlink_of_20000_keys_returns_at_once() {
 	status 0 wq create $q
 	status 0 wq add -v $q < <(printf '%s\n' {1..20000})
 	says "20000 added"
 	"$WQCTL" unlink $q &
-	soon gone $!
+	eventually gone $!
 	wait $!
 	is status 0 $?
 	status 1 wq stat $q
 }
-no_q "a queue with 20,000 keys is unlinked at once" unlink_many
 
 # ---- add
 
-add_lines() {
+test_add_reads_lines_and_with_null_keys_with_newlines() {
+	queue
 	local keys
 	printf 'one\n\ntwo words\nlast' | wq add $q
 	is keys $'one\ntwo words\nlast' "$(wq get -n 9 $q)"
@@ -274,20 +204,21 @@ add_lines() {
 	mapfile -d '' -t keys < <(wq get -0 -n 9 $q)
 	is "keys with NUL" $'a\nb c' "${keys[*]}"
 }
-add_after() {
+test_add_after_delays_a_key_by_any_unit_of_time() {
+	queue
 	status 0 wq add --after 2h $q later
-	is "delayed, ready" "1 0" "$(figures delayed ready)"
+	is "delayed, ready" "1 0" "$(stats delayed ready)"
 	status 0 wq query $q later
 	is state delayed "$(<"$out")"
 	status 3 wq get $q
 	status 0 wq add --after 50ms $q sooner
 	is key sooner "$(wq get -t 20s $q)"
-	is "delayed, retries" "1 2" "$(figures delayed retries)"
+	is "delayed, retries" "1 2" "$(stats delayed retries)"
 	local due
-	due=$(figures next_due_ns)
-	is "due in about 2 h" 1 $((due > 7000000000000 && due <= 7200000000000))
+	due=$(stats next_due_ns)
+	among "due in about 2 h" 7000000000001 7200000000000 "$due"
 	status 0 wq cancel $q later
-	is "was, due" "delayed -" "$(<"$out") $(figures next_due_ns)"
+	is "was, due" "delayed -" "$(<"$out") $(stats next_due_ns)"
 	local time
 	for time in soon '' . 1.5.s -1 '5 s' 1e3 3d 2562048h; do
 		status 2 wq add --after "$time" $q k
@@ -295,43 +226,43 @@ add_after() {
 	done
 	for time in 30m 1800 1800.00s .5h 1800000ms 1800000000us 1800000000000ns; do
 		status 0 wq add --after "$time" $q k
-		due=$(figures next_due_ns)
-		[ "$time $((due > 1700000000000 && due <= 1800000000000))" = "$time 1" ] ||
-			{ echo "# $time is $due ns"; exit 1; }
+		due=$(stats next_due_ns)
+		among "ns of $time" 1700000000001 1800000000000 "$due"
 		status 0 wq cancel $q k
 	done
-	# it is rounded up: to no delay it would be no retry
+	# the delay is rounded up: a delay of 0 would not count as a retry
 	status 0 wq add --after 0.1ns $q k
-	is retries 10 "$(figures retries)"
+	is retries 10 "$(stats retries)"
 }
-t "add --after adds later, by a time as people write it; stat shows how many are delayed and when the next is due" add_after
 
-add_rate_limited() {
+test_add_rate_limited_counts_a_failure_until_cancel() {
+	queue --limiter exponential:1h:1h
 	status 0 wq add -v --rate-limited $q k < <(:)
 	says "1 added, 0 coalesced"
 	status 0 wq query $q k
 	is query $'delayed,failed\nfailures 1' "$(<"$out")"
 	status 0 wq add --rate-limited $q < <(echo k)
 	is query $'delayed,failed\nfailures 2' "$(wq query $q k)"
-	[[ "$(wq ls $q)" = *$'\n'"delayed,failed "* ]] || exit 1
-	is "failed, retained, retries" "1 0 2" "$(figures failed retained retries)"
+	has ls $'\n'"delayed,failed " "$(wq ls $q)"
+	is "failed, retained, retries" "1 0 2" "$(stats failed retained retries)"
 	is cancel delayed,failed "$(wq cancel $q k)"
-	is "keys, failed" "0 0" "$(figures keys failed)"
+	is "keys, failed" "0 0" "$(stats keys failed)"
 	status 2 wq add --rate-limited --after 1s $q k
 	says "--rate-limited can't be combined with --after"
 }
-t "add --rate-limited counts a failure, which query, ls and stat show, until cancel drops it" add_rate_limited --limiter exponential:1h:1h
 
-t "add reads lines, leaves out empty ones, takes a last one without newline; with -0 keys may have newlines" add_lines
 
-add_many() {
+test_add_get_of_20000_keys_keep_their_order() {
+	queue
 	status 0 wq add -v $q < <(printf '%s\n' {1..20000})
 	says "20000 added, 0 coalesced"
-	[ "$(wq get -n 30000 $q)" = "$(printf '%s\n' {1..20000})" ]
+	printf '%s\n' {1..20000} >"$dir/added"
+	wq get -n 30000 $q >"$dir/got"
+	status 0 diff "$dir/added" "$dir/got"
 }
-t "20,000 lines come out in the order they went in" add_many
 
-add_long() {
+test_add_fails_at_a_line_longer_than_1024_bytes() {
+	queue
 	local longest
 	printf -v longest '%01024d' 0
 	status 1 wq add $q < <(echo "$longest"; echo "${longest}0"; echo after)
@@ -340,9 +271,9 @@ add_long() {
 	status 1 wq add $q < <(printf '%0200000d' 0)
 	says "line 1 of standard input is longer"
 }
-t "a key of 1,024 bytes passes; a line longer than that is named, and the keys before it are added" add_long
 
-add_at_once() {
+test_add_from_a_slow_pipe_adds_each_line_at_once() {
+	queue
 	exec 8> >("$WQCTL" add $q)
 	local add=$!
 	echo one >&8
@@ -351,29 +282,29 @@ add_at_once() {
 	wait $add
 	is status 0 $?
 }
-t "a line from a slow pipe is added at once, not when the pipe ends" add_at_once
 
 # ---- get
 
-get_wait() {
+test_get_wait_waits_for_a_key() {
+	queue
 	"$WQCTL" get --wait $q >"$dir/key" &
-	soon asleep $!
+	eventually asleep $!
 	wq add $q late
 	wait $!
 	is key late "$(lines "$dir/key")"
 }
-t "get --wait waits for a key" get_wait
 
-get_is_done() {
+test_get_is_done_with_its_key_and_exits_3_if_empty() {
+	queue
 	wq add $q k
 	wq get $q >/dev/null
-	is "processing, dones" "0 1" "$(figures processing dones)"
+	is "processing, dones" "0 1" "$(stats processing dones)"
 	status 3 wq get $q
 	status 3 wq get -t 0.05 $q
 }
-t "get QUEUE is done with the key it printed; from an empty queue it exits with 3" get_is_done
 
-get_full() {
+test_get_gives_the_key_back_if_output_fails() {
+	queue
 	wq add $q k
 	status 1 full wq get $q
 	says "the keys go back"
@@ -385,22 +316,22 @@ get_full() {
 	status 141 closed wq get $q
 	is key k "$(wq get $q)"
 }
-t "output that can't be written is an error, and a key goes back, also where a pipe is closed" get_full
 
 # ---- --fd
 
-fd_closed() {
+test_close_of_fd_gives_its_key_back() {
+	queue
 	wq add $q k
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q
 	is key k "$(wq get --fd 7)"
-	is "ready, held" "0 1" "$(figures ready held --fd 7)"
+	is "ready, held" "0 1" "$(stats ready held --fd 7)"
 	exec 7>&-
 	is key k "$(wq get $q)"
 }
-t "a key held by a descriptor goes back when that is closed" fd_closed
 
-fd_done() {
+test_done_fd_needs_the_descriptor_that_holds_the_key() {
+	queue
 	exec 7<>/dev/wq 6<>/dev/wq
 	wq bind --fd 7 $q
 	wq bind --fd 6 $q
@@ -416,9 +347,9 @@ fd_done() {
 	status 1 wq done --fd 7 a
 	says "does not hold the key 'a'"
 }
-t "get --fd holds a key until done --fd, of this descriptor alone; one added meanwhile is ready again then" fd_done
 
-fd_outcome() {
+test_done_retry_after_and_forget_set_the_outcome() {
+	queue --limiter exponential:1h:1h
 	local k
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q
@@ -437,26 +368,26 @@ fd_outcome() {
 		says "--retry can't be combined with"
 	done
 }
-t "done --retry counts a failure and has the key again as the limiter says, --after when you say, and --forget beside it forgets failures" fd_outcome --limiter exponential:1h:1h
 
-fd_kept() {
+test_done_retains_a_failed_key_until_done_forget() {
+	queue --limiter fast-slow:1ms:1h:1
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q
 	wq add --rate-limited $q k
 	is key k "$(wq get -t 20 --fd 7)"
 	status 0 wq done --fd 7 k
 	is query $'failed\nfailures 1' "$(wq query $q k)"
-	is "failed, retained, keys" "1 1 1" "$(figures failed retained keys)"
+	is "failed, retained, keys" "1 1 1" "$(stats failed retained keys)"
 	wq add $q k
 	is query $'ready,failed\nfailures 1' "$(wq query $q k)"
 	wq get --fd 7 >/dev/null
 	status 0 wq done --fd 7 --forget k
 	status 3 wq query $q k
-	is "failed, retained, keys" "0 0 0" "$(figures failed retained keys)"
+	is "failed, retained, keys" "0 0 0" "$(stats failed retained keys)"
 }
-t "a key that failed is known after done, until done --forget" fd_kept --limiter fast-slow:1ms:1h:1
 
-fd_shut() {
+test_done_retry_and_done_after_exit_4_after_shutdown() {
+	queue
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q
 	wq add $q a b c
@@ -466,11 +397,10 @@ fd_shut() {
 	says "the key 'a' is done, but it does not run again"
 	status 4 wq done --fd 7 --after 1s b
 	status 0 wq done --fd 7 --forget c
-	is "processing, keys, dropped" "0 0 2" "$(figures processing keys dropped)"
+	is "processing, keys, dropped" "0 0 2" "$(stats processing keys dropped)"
 }
-t "done --retry and --after in a queue that is shut down say that the key does not come again, and exit with 4" fd_shut
 
-fd_wrong() {
+test_bind_fails_for_a_wrong_or_bound_descriptor() {
 	exec 7<>/dev/wq
 	status 1 wq get --fd 7
 	says "bind it first"
@@ -484,9 +414,9 @@ fd_wrong() {
 	status 1 wq bind --fd 7 $q
 	says "already has a queue"
 }
-no_q "a descriptor that is no queue is said to be none; bind makes it a private one, and a second bind fails" fd_wrong
 
-lease_ends() {
+test_lease_expired_key_is_requeued() {
+	queue --lease 300ms
 	exec 7<>/dev/wq 6<>/dev/wq
 	wq bind --fd 7 $q
 	wq bind --fd 6 $q
@@ -494,17 +424,17 @@ lease_ends() {
 	is key slow "$(wq get --fd 6)"
 	exec 6>&-
 	is key slow "$(wq get --fd 7)"
-	is key slow "$(soon figure_is expired 1; wq get $q)"
+	is key slow "$(eventually stat_is expired 1; wq get $q)"
 	status 1 wq done --fd 7 slow
 	says "descriptor 7 does not hold the key 'slow': nobody got it, it is done already, or its lease expired"
-	is "expired, given back, failed, dones" "1 2 0 1" "$(figures expired given_back failed dones)"
+	is "expired, given back, failed, dones" "1 2 0 1" "$(stats expired given_back failed dones)"
 	is metrics "wq_expired_total{name=\"$q\"} 1" "$(wq metrics $q | grep ^wq_expired_total)"
 	is left other "$(wq get -n 9 $q)"
 }
-t "a key that a descriptor holds for longer than the lease is ready again, ahead of the others, and counts as expired, not as failed" lease_ends --lease 300ms
 
-touch_it() {
-	# age and what is left make up the lease, of a key that was touched later more
+test_touch_restarts_the_lease() {
+	queue --lease 1h
+	# The age and the rest of the lease add up to the lease, or to more after a touch.
 	local lease='.age_ns + .lease_ns | . > 3599e9 and . < 3601e9' more='.age_ns + .lease_ns > 3602e9'
 	exec 7<>/dev/wq 6<>/dev/wq
 	wq bind --fd 7 $q
@@ -529,11 +459,11 @@ touch_it() {
 	status 2 wq touch a
 	says "give --fd N"
 }
-t "touch --fd begins the lease of a key anew, and says which keys the descriptor does not hold" touch_it --lease 1h
 
 # ---- query, cancel, forget
 
-cancel_it() {
+test_cancel_drops_a_key_and_prints_its_state() {
+	queue
 	wq add $q a b
 	is state ready "$(wq cancel $q a)"
 	status 3 wq cancel $q a
@@ -541,14 +471,14 @@ cancel_it() {
 	says "has no key 'a'"
 	is keys b "$(wq get -n 9 $q)"
 }
-t "cancel drops a key and tells its state; both it and query exit with 3 where the key is not known" cancel_it
 
-forget_them() {
+test_forget_resets_failures_and_leaves_the_delay() {
+	queue --limiter exponential:1h:1h
 	wq add --rate-limited $q a b
 	wq add --rate-limited $q b
 	status 0 wq forget $q a unknown b
 	is "a, b" "delayed delayed" "$(wq query $q a) $(wq query $q b)"
-	is "failed, delayed" "0 2" "$(figures failed delayed)"
+	is "failed, delayed" "0 2" "$(stats failed delayed)"
 	wq add --rate-limited $q b
 	is b $'delayed,failed\nfailures 1' "$(wq query $q b)"
 	status 1 wq forget $q ''
@@ -556,49 +486,47 @@ forget_them() {
 	status 2 wq forget $q
 	says "a key is missing"
 }
-t "forget drops the count of failures, not the delay; a key that is not known has none" forget_them --limiter exponential:1h:1h
 
 # ---- ls, show, stat
 
-# holds FILTER: jq's, true of the last status' output
+# holds FILTER: jq's FILTER is true for $out
 holds() {
-	jq -e "$1" <"$out" >"$dir/holds" || { echo "# not so: $1, in: $(head -c 2000 "$out")"; exit 1; }
+	jq -e "$1" <"$out" >"$dir/holds" || fail "expected $1, seen $(head -c 2000 "$out")"
 }
 
-# row KEY: the line of ls for it
+# row KEY: the line of ls that describes KEY
 row() { wq ls $q | while read -r line; do [[ $line != *"  $1" ]] || echo "$line"; done; }
 
-ls_keys() {
+test_ls_prints_each_of_1000_keys_once() {
+	queue
 	local got line
 	local -A seen
 	wq add $q < <(printf '%s\n' {1..1000})
 	mapfile -t got < <(wq ls $q)
 	is head "STATE AGE DUE FAILURES HOLDER KEY" "$(words <<<"${got[0]}")"
 	for line in "${got[@]:1}"; do
-		[ "${line%% *}" = ready ] || exit 1
+		is "state in '$line'" ready "${line%% *}"
 		seen[${line##* }]=1
 	done
-	is "keys, different ones" "1000 1000" "$((${#got[@]} - 1)) ${#seen[@]}"
-	[ "${seen[1]}${seen[1000]}" = 11 ]
+	is "keys, different keys" "1000 1000" "$((${#got[@]} - 1)) ${#seen[@]}"
+	is "the first and the last key" "1 1" "${seen[1]-} ${seen[1000]-}"
 }
-t "ls QUEUE tells 1,000 keys, each once" ls_keys
 
-# hold_key: a worker, $pid, holds the next key until let_go, or the test's end
+# hold_key: a worker, $pid, holds the next key until let_go or the end of the test
 hold_key() {
 	"$WQCTL" run -q $q -- sh -c "echo \$PPID >$dir/worker; read -r _ <$gate" 2>/dev/null &
 	run=$!
-	trap let_go EXIT
-	soon file_has "$dir/worker" 1
+	eventually file_has "$dir/worker" 1
 	read -r pid <"$dir/worker"
 }
 let_go() {
-	trap - EXIT
-	# once more kills what runs
+	# a second SIGTERM kills the running command
 	while kill $run 2>/dev/null; do nap 0.1; done
 	wait $run 2>/dev/null || true
 }
 
-ls_columns() {
+test_ls_describes_each_key_in_columns_and_json() {
+	queue --limiter exponential:5m:1h
 	local pid run
 	wq add $q held
 	hold_key
@@ -610,12 +538,12 @@ ls_columns() {
 	wq add --after 2h $q later
 	wq add --rate-limited $q failed
 	wq add --rate-limited $q failed
-	[[ $(row held) =~ ^processing\ +[0-9.]+[mu]?s\ +-\ +0\ +$pid\  ]] || exit 1
-	[[ $(row again) =~ ^processing,dirty\ +[0-9.]+[mu]?s\ +-\ +0\ +[0-9]+\  ]] || exit 1
-	[[ $(row ready) =~ ^ready\ +[0-9.]+[mu]?s\ +-\ +0\ +-\  ]] || exit 1
-	[[ $(row later) =~ ^delayed\ +-\ +1h59m\ +0\ +-\  ]] || exit 1
-	[[ $(row failed) =~ ^delayed,failed\ +-\ +[0-9]+m[0-9]+s\ +2\ +-\  ]] || exit 1
-	[[ $(wq ls --fd 7) = *$'\n'processing,dirty,mine* ]] || exit 1
+	matches held "^processing +[0-9.]+[mu]?s +- +0 +$pid " "$(row held)"
+	matches again "^processing,dirty +[0-9.]+[mu]?s +- +0 +[0-9]+ " "$(row again)"
+	matches ready "^ready +[0-9.]+[mu]?s +- +0 +- " "$(row ready)"
+	matches later "^delayed +- +1h59m +0 +- " "$(row later)"
+	matches failed "^delayed,failed +- +[0-9]+m[0-9]+s +2 +- " "$(row failed)"
+	has "ls --fd" $'\n'processing,dirty,mine "$(wq ls --fd 7)"
 	status 0 wq ls --json $q
 	holds '[.[].key] | sort == ["again", "failed", "held", "later", "ready"]'
 	holds '.[] | select(.key == "held") | .holder == "process" and .pid == '$pid
@@ -627,9 +555,8 @@ ls_columns() {
 	holds '[.[] | select(.failures > 0) | [.key, .failures]] == [["failed", 2]]'
 	let_go
 }
-t "ls QUEUE tells of each key its state, age, due time, failures and holder; --json the same" ls_columns --limiter exponential:5m:1h
 
-ls_no_name() {
+test_ls_and_stat_of_an_unnamed_queue_have_null_times() {
 	exec 7<>/dev/wq
 	wq bind --fd 7
 	status 0 wq ls --json --fd 7
@@ -640,9 +567,9 @@ ls_no_name() {
 	status 0 wq stat --json --fd 7
 	holds 'has("queue_duration") and .queue_duration == null and .longest_ns == null and .consumers == 1'
 }
-no_q "a queue without a name has no times: null, not 0; ls --json of an empty one is an empty array" ls_no_name
 
-ls_many() {
+test_ls_prints_each_key_once_during_add_and_cancel() {
+	queue -n $((WQ_LS_KEYS + 100000))
 	local i before after moved=0
 	wq add $q < <(seq -f 's%.0f' "$WQ_LS_KEYS")
 	(
@@ -651,22 +578,22 @@ ls_many() {
 			printf "x$i-%d\n" {1..20000} | xargs -n 20000 "$WQCTL" cancel $q
 		done
 	) >/dev/null 2>&1 &
-	# more often where the machine is so busy that nothing moved meanwhile
+	# On a busy machine nothing may move during a single ls.
 	for ((i = 0; i < 10 || (moved == 0 && i < 100); i++)); do
-		before=$(figures adds canceled)
+		before=$(stats adds canceled)
 		wq ls -0 $q >"$dir/keys"
-		after=$(figures adds canceled)
-		is "steady keys, told twice" "$WQ_LS_KEYS 0" "$(tr '\0' '\n' <"$dir/keys" |
+		after=$(stats adds canceled)
+		is "keys that stayed, printed twice" "$WQ_LS_KEYS 0" "$(tr '\0' '\n' <"$dir/keys" |
 			awk '/^s/ { n++; if (seen[$0]++) twice++ } END { print n, twice + 0 }')"
 		[ "$before" = "$after" ] || moved=$((moved + 1))
 	done
-	is "others came and went" 1 $((moved > 0))
+	is_not "times that other keys came or went during ls" 0 $moved
 	kill $!
-	echo "# $(($(figures adds) - WQ_LS_KEYS)) came meanwhile, $(figures canceled) went"
+	echo "# $(($(stats adds) - WQ_LS_KEYS)) came meanwhile, $(stats canceled) went"
 }
-t "ls -0 of $WQ_LS_KEYS keys tells each once while others come and go" ls_many -n $((WQ_LS_KEYS + 100000))
 
-ls_queues() {
+test_ls_prints_each_queue() {
+	queue
 	local line head
 	wq add $q a b c
 	wq get $q >/dev/null
@@ -676,11 +603,11 @@ ls_queues() {
 	status 0 wq ls
 	mapfile -t line <"$out"
 	is head "NAME OWNER GROUP MODE STATE READY PROCESSING DELAYED KEYS" "$(words <<<"${line[0]}")"
-	[[ $(<"$out") =~ $'\n'"$q "\ +root\ +root\ +0600\ +open\ +2\ +0\ +1\ +3$'\n' ]] || exit 1
-	[[ $(<"$out") =~ $'\n'"$q.zz "\ +root\ +root\ +0640\ +shutdown\ +0\ +0\ +0\ +0($|$'\n') ]] || exit 1
+	matches ls $'\n'"$q +root +root +0600 +open +2 +0 +1 +3"$'\n' "$(<"$out")"
+	matches ls $'\n'"$q\.zz +root +root +0640 +shutdown +0 +0 +0 +0("$'\n'"|$)" "$(<"$out")"
 	head=${line[0]%% READY*}
 	for line in "${line[@]}"; do
-		is "aligned" ' ' "${line:${#head}:1}"
+		is "column READY in '$line'" ' ' "${line:${#head}:1}"
 	done
 	status 0 wq ls --json
 	holds '[.[].name] | sort == . and unique == .'
@@ -691,12 +618,12 @@ ls_queues() {
 	status 2 wq ls -0 --json $q
 	status 2 wq ls $q extra
 }
-t "ls tells all queues by name: owner, group, mode, state and keys, in columns; --json the same" ls_queues
 
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$WQCTL" "$@"; }
 
-ls_allowed() {
-	trap 'chmod 600 /dev/wq; wq unlink $q.w; wq unlink $q.r' EXIT
+test_ls_stat_and_metrics_respect_the_mode() {
+	queue
+	: >"$dir/device-for-all"
 	chmod 666 /dev/wq
 	wq create -m 602 $q.w
 	wq create -m 604 $q.r
@@ -711,21 +638,22 @@ ls_allowed() {
 	status 1 as_nobody metrics $q $q.w no.such
 	says "can't read the statistics of the queue '$q': the queue's mode allows you neither to read nor to write; root can see its mode and owner: sudo wqctl stat $q"
 	says "can't read the statistics of the queue 'no.such': there is no queue of that name"
-	[[ $(<"$out") = *"{name=\"$q.w\"} 1"* && $(<"$out") != *"\"$q\""* ]]
+	has metrics "{name=\"$q.w\"} 1" "$(<"$out")"
+	has_no metrics "\"$q\"" "$(<"$out")"
 }
-t "ls leaves out queues that you may not open; to add is enough for stat and metrics, which skips what it can't read with a message" ls_allowed
 
-# Keys that mean harm, each as in a C string
+# Keys that would break a terminal or a parser, each as in a C string
 hostile=('new\nline' '\r\n' '"quoted\047 \\' 'tab\tand\001\033[2J\033]0;title\007' '\377\376'
 	'cut \343\201' '\302\233\062J' 'turned \342\200\256' 'wide \346\274\242\345\255\227'
 	'e\314\201' '{}' '  ' '# HELP' '\360\237\246\212' '\355\240\200' 'key",\n"x":"')
 add_hostile() {
 	local k
-	for k in "${hostile[@]}"; do printf '%b\0' "$k"; done | wq add -0 $q || exit 1
-	printf 'a\0nul\n%01024d' 7 | wq add $q || exit 1
+	for k in "${hostile[@]}"; do printf '%b\0' "$k"; done | succeeds wq add -0 $q || exit 1
+	printf 'a\0nul\n%01024d' 7 | succeeds wq add $q || exit 1
 }
 
-hostile_keys() {
+test_ls_escapes_hostile_keys_without_loss() {
+	queue
 	local locale
 	add_hostile
 	wq ls -0 $q >"$dir/raw"
@@ -739,7 +667,8 @@ hostile_keys() {
 	want = sorted([unescape(k.encode()) for k in sys.argv[2:]] + [b"a\0nul", b"0" * 1023 + b"7"])
 	def same(what, got):
 	    if sorted(got) != want:
-	        print("#", what, [k for k in got if k not in want], [k for k in want if k not in got])
+	        print("#", what, "expected", [k for k in want if k not in got],
+	              "seen", [k for k in got if k not in want])
 	        sys.exit(1)
 	raw = open(dir + "/json", "rb").read()
 	assert not re.search(rb"[^ -~\n]", raw), "JSON that is not plain ASCII"
@@ -769,9 +698,9 @@ hostile_keys() {
 	        assert "wide \u6f22\u5b57" in text.decode()
 	END
 }
-t "keys with newlines, quotes, escape sequences, invalid UTF-8, wide characters, 1,024 bytes: ls, --json and -0 tell each as it was, and none reaches the terminal raw" hostile_keys
 
-show_it() {
+test_show_describes_one_key() {
+	queue --limiter exponential:5m:1h
 	local key=$'a\n\e[2J' pid run
 	wq add --rate-limited $q k
 	wq add --rate-limited $q k
@@ -779,8 +708,7 @@ show_it() {
 	hold_key
 	wq add $q k
 	status 0 wq show $q k
-	[[ $(words <"$out") =~ ^key\ k\ state\ processing,dirty,delayed,failed\ age\ [0-9.]+[mu]?s\ due\ [0-9]+m[0-9]+s\ failures\ 2\ requeues\ 2\ holder\ $pid\ lease\ -$ ]] ||
-		{ echo "# $(<"$out")"; exit 1; }
+	matches show "^key k state processing,dirty,delayed,failed age [0-9.]+[mu]?s due [0-9]+m[0-9]+s failures 2 requeues 2 holder $pid lease -$" "$(words <"$out")"
 	status 0 wq show --json $q k
 	holds '.key == "k" and .key_base64 == "aw==" and .state == ["processing", "dirty", "delayed", "failed"]'
 	holds '.failures == 2 and .requeues == 2 and .holder == "process" and .pid == '$pid
@@ -797,9 +725,9 @@ show_it() {
 	status 1 wq show $q ''
 	says "a key has 1 to"
 }
-t "show tells all of one key: state, age, due time, failures, requeues and holder; exit status 3 where there is none" show_it --limiter exponential:5m:1h
 
-stat_json() {
+test_stat_prints_all_statistics_in_columns_and_json() {
+	queue
 	local f
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q
@@ -818,16 +746,16 @@ stat_json() {
 	holds '[.queue_duration.count, .work_duration.count] == [2, 1]'
 	holds '.work_duration | .mean_ns == .sum_ns and .sum_ns > 0'
 	is "depth, consumers, counts" "2 1 2 1" \
-		"$(figures depth consumers queue_duration_count work_duration_count)"
+		"$(stats depth consumers queue_duration_count work_duration_count)"
 	for f in memory unfinished_ns longest_ns queue_duration_mean_ns work_duration_mean_ns; do
-		[ "$(figures $f)" -gt 0 ] || { echo "# no $f"; exit 1; }
+		among $f 1 1000000000000 "$(stats $f)"
 	done
 }
-t "stat has the figures, depth, memory, consumers and durations among them; --json each bucket" stat_json
 
 # ---- metrics
 
-metrics_format() {
+test_metrics_pass_promtool() {
+	queue
 	local name
 	wq create $q.b
 	exec 7<>/dev/wq
@@ -837,10 +765,10 @@ metrics_format() {
 	is key b "$(wq get --fd 7)"
 	wq add --after 1h $q later
 	status 0 wq metrics
-	is said '' "$(<"$err")"
+	is "standard error" '' "$(<"$err")"
 	cp "$out" "$dir/all"
 	status 0 "${PROMTOOL:-promtool}" check metrics <"$dir/all"
-	is promtool '' "$(<"$out")$(<"$err")"
+	is "promtool's findings" '' "$(<"$out")$(<"$err")"
 	for name in workqueue_{depth,adds_total,queue_duration_seconds,work_duration_seconds} \
 		workqueue_{unfinished_work_seconds,longest_running_processor_seconds,retries_total} \
 		wq_expired_total \
@@ -852,9 +780,9 @@ metrics_format() {
 	done
 	wq unlink $q.b
 }
-t "metrics prints client-go's names and wq's own for each queue, in a form that promtool has nothing to say against" metrics_format
 
-metrics_figures() {
+test_metrics_equal_stat() {
+	queue
 	local k
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q
@@ -866,51 +794,51 @@ metrics_figures() {
 	wq get --fd 7 >/dev/null
 	wq add $q held
 	wq add --after 1h $q later
-	wq metrics $q $q >"$dir/metrics" || exit 1
+	succeeds wq metrics $q $q >"$dir/metrics"
 	status 0 wq stat --json $q
 	python3 -IS - "$dir/metrics" "$out" $q <<-'END' || exit 1
 	import itertools, json, sys
 	m = [line.rsplit(" ", 1) for line in open(sys.argv[1]) if line[0] != "#"]
-	assert len(dict(m)) == len(m), "a sample stands there twice"
+	assert len(dict(m)) == len(m), "a sample is there twice: %s" % sorted(k for k, _ in m)
 	m = {k: v.strip() for k, v in m}
 	st = json.load(open(sys.argv[2]))
 	name = 'name="%s"' % sys.argv[3]
 	def same(what, want):
 	    got = m.pop(what + "{" + name + "}")
 	    if got != want:
-	        print("#", what, "wanted", want, "got", got)
+	        print("#", what, "expected", want, "seen", got)
 	        sys.exit(1)
-	for what, figure in ("workqueue_depth", "depth"), ("workqueue_adds_total", "adds"), (
+	for what, field in ("workqueue_depth", "depth"), ("workqueue_adds_total", "adds"), (
 	        "workqueue_retries_total", "retries"), ("wq_expired_total", "expired"):
-	    same(what, str(st[figure]))
-	for figure in "processing", "delayed", "keys", "max_keys", "consumers":
-	    same("wq_" + figure, str(st[figure]))
-	for figure in "coalesced", "given_back", "canceled", "dropped":
-	    same("wq_" + figure + "_total", str(st[figure]))
-	for figure in "failed", "retained":
-	    same("wq_" + figure + "_keys", str(st[figure]))
+	    same(what, str(st[field]))
+	for field in "processing", "delayed", "keys", "max_keys", "consumers":
+	    same("wq_" + field, str(st[field]))
+	for field in "coalesced", "given_back", "canceled", "dropped":
+	    same("wq_" + field + "_total", str(st[field]))
+	for field in "failed", "retained":
+	    same("wq_" + field + "_keys", str(st[field]))
 	same("wq_memory_bytes", str(st["memory"]))
 	assert [st[f] for f in ("depth", "adds", "retries", "processing", "delayed", "keys",
 	    "coalesced", "consumers")] == [2, 6, 1, 1, 1, 3, 1, 1], st
 	bounds = ["1e-08", "1e-07", "1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1", "1", "10", "+Inf"]
-	for figure, count in ("queue_duration", 4), ("work_duration", 3):
-	    what, h = "workqueue_%s_seconds" % figure, st[figure]
+	for field, count in ("queue_duration", 4), ("work_duration", 3):
+	    what, h = "workqueue_%s_seconds" % field, st[field]
 	    assert h["count"] == count, h
 	    same(what + "_count", str(count))
 	    same(what + "_sum", "%d.%09d" % divmod(h["sum_ns"], 10 ** 9))
 	    for le, n in zip(bounds, itertools.accumulate(b["count"] for b in h["buckets"])):
 	        got = m.pop('%s_bucket{%s,le="%s"}' % (what, name, le))
 	        assert got == str(n), (what, le, n, got)
-	for what, figure in ("unfinished_work", "unfinished_ns"), ("longest_running_processor", "longest_ns"):
+	for what, field in ("unfinished_work", "unfinished_ns"), ("longest_running_processor", "longest_ns"):
 	    got = m.pop("workqueue_%s_seconds{%s}" % (what, name))
 	    assert len(got.split(".")[1]) == 9, got
-	    assert 0 < int(got.replace(".", "")) <= st[figure] < 60e9, (got, st[figure])
-	assert not m, m
+	    assert 0 < int(got.replace(".", "")) <= st[field] < 60e9, (got, st[field])
+	assert not m, "unexpected samples: %s" % m
 	END
 }
-t "metrics tells the same as stat, sums and bounds to the nanosecond, buckets cumulative, and each queue once" metrics_figures
 
-metrics_file() {
+test_metrics_replace_the_output_file_atomically() {
+	queue
 	local f=$dir/wq.prom inode
 	wq create $q.b
 	umask 022
@@ -920,33 +848,32 @@ metrics_file() {
 	exec 8<"$f"
 	inode=$(stat -c %i "$f")
 	status 0 wq metrics -o "$f" $q
-	[ "$inode" != "$(stat -c %i "$f")" ] || { echo "# was not replaced"; exit 1; }
-	grep -q "\"$q.b\"" <&8 || { echo "# was written over"; exit 1; }
+	is_not "inode of the new file" "$inode" "$(stat -c %i "$f")"
+	has "the old file, still open" "\"$q.b\"" "$(cat <&8)"
 	is files wq.prom "$(ls -A "$dir")"
 	status 1 wq metrics -o /dev/null $q
 	says "is not a regular file"
-	[ -c /dev/null ] || exit 1
+	is "type of /dev/null" "character special file" "$(stat -c %F /dev/null)"
 	status 1 wq metrics -o "$dir/none/wq.prom"
 	says "No such file"
 
 	mkdir "$dir/full"
-	mount -t tmpfs -o size=4k,nr_inodes=9 tmpfs "$dir/full" || exit 1
-	trap 'umount "$dir/full"' EXIT
+	succeeds mount -t tmpfs -o size=4k,nr_inodes=9 tmpfs "$dir/full"
 	echo old >"$dir/full/wq.prom"
 	status 1 wq metrics -o "$dir/full/wq.prom"
 	says "No space left"
 	is "file, files" "old wq.prom" "$(<"$dir/full/wq.prom") $(ls -A "$dir/full")"
 	wq unlink $q.b
 }
-t "metrics -o replaces the file as a whole: who has the old one open reads that to its end, and where the disk is full it stays" metrics_file
 
-metrics_gone() {
+test_metrics_skip_a_queue_that_unlink_removed_meanwhile() {
+	queue
 	cat >"$dir/shim.c" <<-END
 	#include <linux/wq.h>
 	#include <string.h>
 	#include <sys/syscall.h>
 	#include <unistd.h>
-	/* Each queue NAME.x goes as soon as it was listed. */
+	/* Each queue NAME.x is unlinked right after it was listed. */
 	int ioctl(int fd, unsigned long nr, void *arg)
 	{
 		struct wq_queues *qs = arg;
@@ -959,18 +886,19 @@ metrics_gone() {
 		return ret;
 	}
 	END
-	gcc -shared -fPIC -I"$SRC/include/uapi" -o "$dir/shim.so" "$dir/shim.c" || exit 1
+	succeeds gcc -shared -fPIC -I"$SRC/include/uapi" -o "$dir/shim.so" "$dir/shim.c"
 	wq create $q.x
 	status 0 env LD_PRELOAD="$dir/shim.so" "$WQCTL" metrics
-	is said '' "$(<"$err")"
-	[[ $(<"$out") = *"\"$q\""* && $(<"$out") != *gone* && $(<"$out") != *"$q.x"* ]] || exit 1
+	is "standard error" '' "$(<"$err")"
+	has metrics "\"$q\"" "$(<"$out")"
+	has_no metrics gone "$(<"$out")"
+	has_no metrics "$q.x" "$(<"$out")"
 	wq unlink $q.x
 }
-t "metrics says nothing of a queue that goes meanwhile, and leaves it out" metrics_gone
 
 # ---- top
 
-# in_tmux COMMAND...: runs it on a terminal of 100 x 30, after a line "before"
+# in_tmux COMMAND...: runs it in a terminal of 100 x 30, after a line "before"
 in_tmux() {
 	printf '%q ' "$@" >"$dir/command"
 	cat >"$dir/session" <<-END
@@ -982,31 +910,28 @@ in_tmux() {
 	stty -a >"$dir/tty-after"
 	read -r _ <$gate
 	END
-	LC_ALL=C.UTF-8 tmux -S "$top/tmux" -f /dev/null -u new-session -d -x 100 -y 30 \
-		"LC_ALL=C.UTF-8 sh '$dir/session'" || exit 1
-	# to the end of this test; it has no other clients
+	LC_ALL=C.UTF-8 succeeds tmux -S "$top/tmux" -f /dev/null -u new-session -d -x 100 -y 30 \
+		"LC_ALL=C.UTF-8 sh '$dir/session'"
 	tmux -S "$top/tmux" set -g status off
 }
 press() { tmux -S "$top/tmux" send-keys "$@"; }
 screen() { tmux -S "$top/tmux" -u capture-pane -p; }
-# shows REGEX: the screen does, as one text
+# shows REGEX: the screen, as a text, matches; sees REGEX: eventually
 shows() { local s; s=$(screen) && [[ $s =~ $1 ]]; }
 shows_no() { local s; s=$(screen) && ! [[ $s =~ $1 ]]; }
-# sees REGEX, sees_no REGEX: soon
-sees() { soon_screen shows "$1"; }
-sees_no() { soon_screen shows_no "$1"; }
-soon_screen() {
+sees() { eventually_screen shows "$1"; }
+sees_no() { eventually_screen shows_no "$1"; }
+eventually_screen() {
 	local i
 	for ((i = 0; i < 100; i++)); do
 		"$@" && return
 		nap 0.1
 	done
-	echo "# never: $*, but:"
-	screen | sed 's/^/# /'
-	exit 1
+	fail "expected a screen that $*, seen:" "$(screen)"
 }
 
-top_queues() {
+test_top_sorts_queues_by_any_column() {
+	queue
 	wq create $q.b
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q.b
@@ -1017,7 +942,7 @@ top_queues() {
 	in_tmux "$WQCTL" top -d 0.2
 	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99"
 	sees "$q +0 +0 +5 +0 +0 +- +- +- +- +-.*$q.b +0 +0 +2 +1 +3 +[0-9.]+[mu]?s +- +- +- +-"
-	shows "2 queues, depth 7, processing 1, delayed 3; by DEPTH" || exit 1
+	has screen "2 queues, depth 7, processing 1, delayed 3; by DEPTH" "$(screen)"
 	press Right
 	sees "by PROC.*$q\.b .*$q "
 	press r
@@ -1033,13 +958,13 @@ top_queues() {
 	sees_no "$q\.c"
 	press q
 	sees "^before"$'\n'"after 0"
-	soon file_has "$dir/tty-after" 1
+	eventually file_has "$dir/tty-after" 1
 	is "terminal's settings" "$(<"$dir/tty")" "$(<"$dir/tty-after")"
 	wq unlink $q.b
 }
-t "top shows each queue's figures; arrows choose the column to sort by, queues come and go, and q ends with the terminal as it was" top_queues
 
-top_rates() {
+test_top_shows_rates_of_the_last_interval() {
+	queue
 	(
 		while :; do
 			wq add $q a b c
@@ -1051,9 +976,9 @@ top_rates() {
 	kill $!
 	sees "$q +0 +0 +[0-9]+ +0 +0 +- +- +- +- +-"
 }
-t "top shows adds and dones a second, and percentiles of the last interval alone" top_rates
 
-top_keys() {
+test_top_enter_shows_the_keys_of_a_queue() {
+	queue
 	wq create --lease 30s $q.b
 	local pid run
 	wq add $q held
@@ -1080,30 +1005,31 @@ top_keys() {
 	sees "after 0"
 	let_go
 }
-t "top: Enter shows the keys of the selected queue, those held first; they come and go; a queue that goes is said to be gone" top_keys
 
-top_hostile() {
-	local i line
+test_top_escapes_hostile_keys() {
+	queue
+	local i line text
 	add_hostile
 	in_tmux "$WQCTL" top -d 0.2 $q
 	sees 'new\\nline'
-	shows '  "quoted. \\\\' || exit 1
-	shows '  \\377\\376' || exit 1
-	shows '  tab\\tand\\001\\033\[2J\\033\]0;title\\a' || exit 1
-	shows $'  wide \346\274\242\345\255\227' || exit 1
-	shows '  \\302\\2332J' || exit 1
-	# each line is a key, and the footer where it belongs
+	text=$(screen)
+	matches screen '  "quoted. \\\\' "$text"
+	has screen '  \377\376' "$text"
+	has screen '  tab\tand\001\033[2J\033]0;title\a' "$text"
+	has screen $'  wide \346\274\242\345\255\227' "$text"
+	has screen '  \302\2332J' "$text"
+	# each key takes a line, and the footer is the last line
 	mapfile -t line < <(screen)
 	for ((i = 4; i < 4 + ${#hostile[@]} + 2; i++)); do
-		[[ ${line[i]} = "ready  "* ]] || { echo "# line $i: ${line[i]}"; exit 1; }
+		matches "line $i" "^ready  " "${line[i]}"
 	done
-	[[ ${line[29]} = "q back"* ]] || exit 1
+	matches "line 29" "^q back" "${line[29]}"
 	press q
 	sees "^before"$'\n'"after 0"
 }
-t "top shows hostile keys escaped, one a line" top_hostile
 
-top_sizes() {
+test_top_fits_a_terminal_of_any_size() {
+	queue
 	local size line
 	wq add $q {1..40}
 	in_tmux "$WQCTL" top -d 0.2
@@ -1121,28 +1047,31 @@ top_sizes() {
 	tmux -S "$top/tmux" resize-window -x 60 -y 10
 	sees_no "WORK99"
 	mapfile -t line < <(screen)
-	[[ ${line[9]} = "q quit"* && ${line[2]} = "${q:0:10}"* && ${line[1]} = *WAIT50 ]] || { printf '# %s\n' "${line[@]}"; exit 1; }
+	matches "line 9" "^q quit" "${line[9]}"
+	matches "line 2" "^${q:0:10}" "${line[2]}"
+	matches "line 1" 'WAIT50$' "${line[1]}"
 	press Enter
 	sees "STATE.*ready"
 	press NPage NPage NPage NPage NPage NPage NPage NPage
 	mapfile -t line < <(screen)
-	[[ ${line[9]} = "q back"* && ${line[8]} = "ready "* ]] || { printf '# %s\n' "${line[@]}"; exit 1; }
+	matches "line 9" "^q back" "${line[9]}"
+	matches "line 8" "^ready " "${line[8]}"
 	press q q
 	sees "after 0"
 }
-t "top fits any terminal, however small, also while its size changes" top_sizes
 
-top_killed() {
+test_top_restores_the_terminal_after_ctrl_c() {
+	queue
 	in_tmux "$WQCTL" top -d 0.2
 	sees "$q "
 	press C-c
 	sees "^before"$'\n'"after "
-	soon file_has "$dir/tty-after" 1
+	eventually file_has "$dir/tty-after" 1
 	is "terminal's settings" "$(<"$dir/tty")" "$(<"$dir/tty-after")"
 }
-t "top leaves the terminal as it was also after Ctrl-C" top_killed
 
-top_batch() {
+test_top_batch_prints_frames_without_a_terminal() {
+	queue
 	status 1 wq top
 	says "top needs a terminal"
 	status 1 wq top --batch no.such
@@ -1154,39 +1083,39 @@ top_batch() {
 	status 0 wq top -b -d 0.1 -n 1 $q
 	is keys 2 "$(grep -Ec '^ready .*  [ab]$' "$out")"
 }
-t "top without a terminal says so; --batch prints frames of queues, or of a queue's keys" top_batch
 
 # ---- shutdown
 
-shut() {
+test_shutdown_add_and_empty_get_exit_4() {
+	queue
 	wq add $q a
 	status 0 wq shutdown $q
 	status 4 wq add $q b
 	is key a "$(wq get $q)"
 	status 4 wq get --wait $q
 }
-t "after shutdown add exits with 4, and get too once the queue is empty" shut
 
-drain() {
+test_shutdown_drain_waits_for_the_last_key() {
+	queue
 	wq add $q a
 	"$WQCTL" shutdown --drain $q 2>"$err" &
-	soon figure_is draining yes
+	eventually stat_is draining yes
 	wq shutdown $q
 	wait $!
 	is status 1 $?
 	says "a shutdown without --drain"
 	"$WQCTL" shutdown --drain $q &
-	soon figure_is draining yes
-	gone $! && { echo "# did not wait"; exit 1; }
+	eventually stat_is draining yes
+	gone $! && fail "shutdown --drain: expected to wait, seen to end"
 	wq get $q >/dev/null
 	wait $!
 	is status 0 $?
 }
-t "shutdown --drain waits for the last key; a plain shutdown ends that wait, and it exits with 1" drain
 
 # ---- run
 
-run_all() {
+test_run_processes_every_key_until_shutdown() {
+	queue
 	local k seen=()
 	wq add $q {1..8}
 	wq shutdown $q
@@ -1196,17 +1125,17 @@ run_all() {
 	is runs "x x x x x x x x" "${seen[*]}"
 	says "8 runs, 0 retries, 0 given up, in "
 }
-t "run runs the command for each key, until the queue is shut down and empty" run_all
 
-run_words() {
+test_run_replaces_braces_or_appends_the_key() {
+	queue
 	wq add $q k
 	is out "1k 2 k+k" "$(wq run --once -q $q -- echo '1{}' 2 '{}+{}')"
 	wq add $q 'two words'
 	is out "<-n><two words>" "$(wq run --once -q $q printf '<%s>' -n)"
 }
-t "run replaces each {} by the key; where there is none it appends the key, and leaves the command's options alone" run_words
 
-run_fails() {
+test_run_retries_a_failed_key() {
+	queue
 	wq add $q bad good
 	status 0 wq run $q -- sh -c "echo {} >>$dir/ran
 		[ {} = bad ] || exit 0
@@ -1215,11 +1144,11 @@ run_fails() {
 	is order "bad good bad" "$(lines "$dir/ran")"
 	says "key 'bad': exit status 7; retry 1 of 5"
 	says "3 runs, 1 retries, 0 given up, in "
-	is "keys, retries" "0 1" "$(figures keys retries)"
+	is "keys, retries" "0 1" "$(stats keys retries)"
 }
-t "a key whose command fails runs again behind the others, until it succeeds; then run exits with 0" run_fails
 
-run_backoff() {
+test_run_doubles_the_backoff_at_each_failure() {
+	queue --limiter exponential:50ms:10s
 	local t i wait=50000
 	wq add $q k
 	status 0 wq run --once -q $q -- bash -c '
@@ -1229,17 +1158,14 @@ run_backoff() {
 	mapfile -t t <"$dir/ran"
 	is runs 4 ${#t[@]}
 	for i in 1 2 3; do
-		((t[i] - t[i - 1] >= wait)) || {
-			echo "# retry $i came $((t[i] - t[i - 1])) us after the run before it"
-			exit 1
-		}
+		among "us from run $i to its retry" $wait 100000000 $((t[i] - t[i - 1]))
 		wait=$((wait * 2))
 	done
-	is said '' "$(<"$err")"
+	is "standard error" '' "$(<"$err")"
 }
-t "each failure of a key doubles the time to its next run, by exponential:50ms:10s; with -q run says nothing of it" run_backoff --limiter exponential:50ms:10s
 
-run_gives_up() {
+test_run_gives_up_after_max_retries() {
+	queue --limiter exponential:1ms:1ms
 	local n
 	for n in 0 1 2; do
 		rm -f "$dir/ran"
@@ -1247,7 +1173,7 @@ run_gives_up() {
 		status 1 wq run --once -q --max-retries $n $q -- sh -c "echo >>$dir/ran; exit 7"
 		says "key 'k': exit status 7; given up after $n retr"
 		is runs $((n + 1)) "$(wc -l <"$dir/ran")"
-		is "keys, failed" "0 0" "$(figures keys failed)"
+		is "keys, failed" "0 0" "$(stats keys failed)"
 	done
 	wq add $q k good
 	status 1 wq run --once $q -- sh -c '[ "$1" = good ] || kill -9 $$' sh
@@ -1257,71 +1183,71 @@ run_gives_up() {
 	status 2 wq run --max-retries -1 $q true
 	says "not a number"
 }
-t "a key that fails once more after --max-retries (5 unless told otherwise) is given up, which is told even with -q; it is forgotten, and run exits with 1" run_gives_up --limiter exponential:1ms:1ms
 
-run_failed_before() {
+test_run_counts_earlier_failures() {
+	queue --limiter exponential:1ms:1ms
 	wq add --rate-limited $q k
 	wq add --rate-limited $q k
 	status 1 wq run --once --max-retries 3 $q -- false
 	says "retry 3 of 3"
 	says "2 runs, 1 retries, 1 given up"
 }
-t "failures from before the run count" run_failed_before --limiter exponential:1ms:1ms
 
-run_once() {
+test_run_once_waits_for_retries_but_not_for_delayed_keys() {
+	queue --limiter fast-slow:300ms:1ms:1
 	wq add $q a b
 	status 0 wq run --once $q -- true
-	is keys 0 "$(figures keys)"
+	is keys 0 "$(stats keys)"
 	wq add --after 2h $q later
 	wq add $q a bad b
 	status 0 wq run -j 2 --once $q -- sh -c "echo {} >>$dir/ran
 		[ {} != bad ] || [ -e $dir/again ] || { : >$dir/again; exit 7; }"
 	is ran "4 bad" "$(wc -l <"$dir/ran") $(tail -n 1 "$dir/ran")"
-	is "left, state" "1 delayed" "$(figures keys) $(wq query $q later)"
+	is "left, state" "1 delayed" "$(stats keys) $(wq query $q later)"
 }
-t "run --once waits for what is retried, not for what was added for later, and exits with 0 where all succeeded in the end" run_once --limiter fast-slow:300ms:1ms:1
 
-run_once_kept() {
+test_run_once_does_not_wait_for_a_retained_key() {
+	queue --limiter exponential:1ms:1ms
 	wq add --rate-limited $q k
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q
 	wq get -t 20 --fd 7 >/dev/null
 	wq done --fd 7 k
-	is "failed, retained" "1 1" "$(figures failed retained)"
+	is "failed, retained" "1 1" "$(stats failed retained)"
 	status 0 wq run --once $q -- true
 	says "0 runs"
 }
-t "run --once does not wait for a key that failed and has nothing to do" run_once_kept --limiter exponential:1ms:1ms
 
-run_retry_dropped() {
+test_run_reports_retries_that_shutdown_dropped() {
+	queue --limiter exponential:1h:1h
 	wq add $q k good
 	"$WQCTL" run $q -- test good = 2>"$err" &
-	soon figure_is delayed 1
-	soon figure_is dones 2
+	eventually stat_is delayed 1
+	eventually stat_is dones 2
 	wq shutdown $q
 	wait $!
 	is status 1 $?
 	says "dropped 1 key that waited for a retry, because the queue is shut down"
 	says "2 runs, 1 retries, 0 given up, 1 dropped, in "
 }
-t "a key whose retry a shutdown drops is told, and run exits with 1" run_retry_dropped --limiter exponential:1h:1h
 
-run_retry_left() {
+test_run_sigterm_leaves_a_pending_retry() {
+	queue --limiter exponential:1h:1h
 	wq add $q k
 	"$WQCTL" run $q -- false 2>"$err" &
-	soon figure_is delayed 1
+	eventually stat_is delayed 1
 	kill -TERM $!
 	wait $!
 	is status 0 $?
 	is query $'delayed,failed\nfailures 1' "$(wq query $q k)"
 }
-t "SIGTERM leaves a key that waits for its retry in the queue, and is no failure" run_retry_left --limiter exponential:1h:1h
 
-# A wqctl whose memory runs out: each done fails twice before it holds, and a worker
-# can't fork at first.
+# wqctl without memory: each done fails twice before it succeeds, and the first fork() of a
+# worker fails.
 no_memory() { LD_PRELOAD=$dir/shim.so "$WQCTL" "$@"; }
 
-run_no_memory() {
+test_run_without_memory_tries_again() {
+	queue
 	cat >"$dir/shim.c" <<-END
 	#define _GNU_SOURCE
 	#include <dlfcn.h>
@@ -1347,32 +1273,32 @@ run_no_memory() {
 		return -1;
 	}
 	END
-	gcc -shared -fPIC -I"$SRC/include/uapi" \
-		-o "$dir/shim.so" "$dir/shim.c" -ldl || exit 1
+	succeeds gcc -shared -fPIC -I"$SRC/include/uapi" \
+		-o "$dir/shim.so" "$dir/shim.c" -ldl
 	wq add $q bad good
 	status 0 no_memory run --once $q -- sh -c "echo {} >>$dir/ran"
 	is ran "bad good" "$(lines "$dir/ran")"
 	says "can't fork: Resource temporarily unavailable; trying again"
 	says "2 runs, 0 retries"
-	is "keys, dones, given back" "0 2 0" "$(figures keys dones given_back)"
+	is "keys, dones, given back" "0 2 0" "$(stats keys dones given_back)"
 	wq add $q bad
 	status 0 no_memory run --once $q -- sh -c "[ -e $dir/again ] || { : >$dir/again; exit 1; }"
 	says "2 runs, 1 retries"
-	is "keys, dones, given back" "0 4 0" "$(figures keys dones given_back)"
+	is "keys, dones, given back" "0 4 0" "$(stats keys dones given_back)"
 }
-t "where memory is short run waits and tries again: no key is lost, run twice or taken for a failure" run_no_memory
 
-run_nul() {
+test_run_drops_a_key_with_a_nul() {
+	queue
 	printf 'a\0b' | wq add $q
-	[[ "$(wq ls $q)" = *'  a\000b' ]] || exit 1
+	has ls '  a\000b' "$(wq ls $q)"
 	status 1 wq run --once $q -- touch "$dir/never"
 	says "key 'a\\000b': dropped, because an argument of a command can't have a NUL"
-	is keys 0 "$(figures keys)"
-	[ ! -e "$dir/never" ]
+	is keys 0 "$(stats keys)"
+	exists_no "$dir/never"
 }
-t "run reports and drops a key with a NUL" run_nul
 
-run_no_command() {
+test_run_of_a_missing_command_leaves_the_key() {
+	queue
 	wq add $q k
 	status 1 wq run -j 3 $q -- no-such-command
 	says "can't run 'no-such-command'"
@@ -1381,47 +1307,47 @@ run_no_command() {
 	status 1 wq run $q -- sh -c 'exit 127'
 	says "exit status 127; dropped, because the queue is shut down"
 }
-t "run leaves the key where the command does not exist; a command's own exit status 127 is a failure" run_no_command
 
-run_no_command_at_once() {
+test_run_of_a_missing_command_ends_after_the_running_commands() {
+	queue
 	wq add $q sh
 	"$WQCTL" run -j 2 -q $q -- {} -c ": >$dir/begun; read -r _ <$gate" 2>"$err" &
-	soon test -e "$dir/begun"
+	eventually test -e "$dir/begun"
 	wq add $q no-such-command
-	soon said "can't run 'no-such-command'"
+	eventually said "can't run 'no-such-command'"
 	let_through
 	wait $!
 	is status 1 $?
 	is left no-such-command "$(wq get -n 9 $q)"
 }
-t "a command that can't be run ends run, and what succeeds meanwhile is done" run_no_command_at_once
 
-run_worker_killed() {
+test_run_replaces_a_killed_worker() {
+	queue
 	wq add $q k
 	"$WQCTL" run -j 1 $q -- sh -c "echo \$PPID >>$dir/ran
 		[ -e $dir/again ] || { : >$dir/again; read -r _ <$gate; }" 2>"$err" &
 	local run=$! worker
-	soon test -e "$dir/again"
+	eventually test -e "$dir/again"
 	read -r worker <"$dir/ran"
 	kill -9 "$worker"
-	soon file_has "$dir/ran" 2
+	eventually file_has "$dir/ran" 2
 	wq shutdown $q
 	wait $run
 	is status 0 $?
 	says "was killed by signal 9; its key goes back to the queue, a new worker starts"
-	is "keys, given back" "0 1" "$(figures keys given_back)"
+	is "keys, given back" "0 1" "$(stats keys given_back)"
 }
-t "a worker that is killed is reported and replaced, and its key runs again" run_worker_killed
 
-run_not_twice() {
+test_run_after_a_killed_worker_waits_for_its_child_processes() {
+	queue
 	local run worker
 	wq add $q k
 	cat >"$dir/work" <<-END
 	if [ ! -e $dir/child ]; then
-		# A child of the command, which is not the worker's child.
+		# a child of the command, not of the worker
 		(echo \$PPID >$dir/worker; echo \$BASHPID >$dir/child; read -r <$gate)
 	fi
-	# It may still be on its way out, but it gets no further.
+	# The killed child may still be exiting, but it executes nothing more.
 	for ((i = 0; i < 100; i++)); do
 		read -r stat </proc/\$(<$dir/child)/stat && [[ \$stat != *') '[ZX]* ]] || break
 		read -rt 0.01 <&$never
@@ -1431,24 +1357,24 @@ run_not_twice() {
 	END
 	"$WQCTL" run -j 2 -q $q -- bash "$dir/work" 2>/dev/null &
 	run=$!
-	soon file_has "$dir/child" 1
+	eventually file_has "$dir/child" 1
 	read -r worker <"$dir/worker"
 	kill -9 "$worker"
-	soon test -e "$dir/checked"
+	eventually test -e "$dir/checked"
 	wq shutdown $q
 	wait $run
-	[ ! -e "$dir/twice" ]
+	exists_no "$dir/twice"
 }
-t "a killed worker's key runs again only once its command's children are gone" run_not_twice
 
-run_term() {
+test_run_sigterm_finishes_the_running_command() {
+	queue
 	wq add $q 1 2 3
 	"$WQCTL" run $q -- sh -c "echo start {} >>$dir/ran; read -r _ <$gate; echo end {} >>$dir/ran" \
 		2>"$err" &
 	local run=$!
-	soon file_has "$dir/ran" 1
+	eventually file_has "$dir/ran" 1
 	kill -TERM $run
-	soon said "no more commands start"
+	eventually said "no more commands start"
 	let_through
 	wait $run
 	is status 0 $?
@@ -1456,23 +1382,22 @@ run_term() {
 	is left $'2\n3' "$(wq get -n 9 $q)"
 	says "1 runs, 0 retries, 0 given up"
 }
-t "SIGTERM lets the running command end and starts no more" run_term
 
-run_term_twice() {
+test_run_second_sigterm_kills_the_command() {
+	queue
 	wq add $q k
 	"$WQCTL" run $q -- sh -c "echo >>$dir/ran; read -r _ <$gate" 2>"$err" &
 	local run=$!
-	soon file_has "$dir/ran" 1
+	eventually file_has "$dir/ran" 1
 	kill -TERM $run
-	soon said "send the signal again"
+	eventually said "send the signal again"
 	kill -TERM $run
 	wait $run
 	is status 1 $?
 	is key k "$(wq get -t 5 $q)"
 }
-t "a second SIGTERM kills the command, and the key goes back" run_term_twice
 
-idle() { # PID N: a wqctl run whose N workers wait
+idle() { # PID N: wqctl run, process PID, and its N workers wait
 	local w n=0
 	for w in $(<"/proc/$1/task/$1/children"); do
 		asleep "$w" && n=$((n + 1))
@@ -1480,36 +1405,37 @@ idle() { # PID N: a wqctl run whose N workers wait
 	asleep "$1" && [ $n -eq "$2" ]
 }
 
-run_idle() {
+test_run_sigterm_ends_idle_workers_and_sighup_stays_ignored() {
+	queue
 	local run
 	(trap '' HUP; exec "$WQCTL" run -j 8 $q -- sh -c ": >$dir/ran") 2>/dev/null &
 	run=$!
-	soon idle $run 8
+	eventually idle $run 8
 	kill -HUP $run
 	wq add $q k
-	soon test -e "$dir/ran"
-	soon idle $run 8
+	eventually test -e "$dir/ran"
+	eventually idle $run 8
 	kill -TERM $run
 	wait $run
 	is status 0 $?
 }
-t "SIGTERM ends workers that wait for a key; a SIGHUP that was ignored before, as by nohup, does not" run_idle
 
-run_parent_killed() {
+test_run_workers_end_after_their_killed_parent() {
+	queue
 	wq add $q 1 2
 	"$WQCTL" run $q -- sh -c "echo {} >>$dir/ran; read -r _ <$gate; echo end >>$dir/ran" 2>/dev/null &
 	local run=$!
-	soon file_has "$dir/ran" 1
+	eventually file_has "$dir/ran" 1
 	kill -9 $run
 	wait $run 2>/dev/null
 	let_through
-	soon file_has "$dir/ran" 2
-	soon figure_is processing 0
+	eventually file_has "$dir/ran" 2
+	eventually stat_is processing 0
 	is "ran, left" "1 end 2" "$(lines "$dir/ran") $(wq get -n 9 $q)"
 }
-t "workers whose parent is killed end after the command that they run" run_parent_killed
 
-run_one_at_a_time() {
+test_run_never_runs_a_key_twice_at_once() {
+	queue
 	local run what key i busy='' begun=0
 	"$WQCTL" run -q -j 4 $q -- sh -c "echo begin {} >>$dir/ran
 		n=0; while [ \$n -lt 500 ]; do n=\$((n + 1)); done
@@ -1521,31 +1447,25 @@ run_one_at_a_time() {
 	is status 0 $?
 	while read -r what key; do
 		if [ "$what" = begin ]; then
-			[[ $busy != *$key* ]] || { echo "# $key runs twice at once"; exit 1; }
+			has_no "keys that run" "$key" "$busy"
 			busy+=$key begun=$((begun + 1))
 		else
 			busy=${busy/$key/}
 		fi
 	done <"$dir/ran"
-	[ $begun -ge 6 ]
+	among "runs" 6 36 $begun
 }
-t "run never runs a key twice at once, however often it is added" run_one_at_a_time
 
-run_lease() {
+test_run_touches_the_key_of_a_long_command() {
+	queue --lease 2s
 	wq add $q k
 	status 0 wq run -j 2 --once $q -- sh -c "echo >>$dir/ran; exec sleep 5"
-	is "runs, expired, dones" "1 0 1" "$(wc -l <"$dir/ran") $(figures expired dones)"
+	is "runs, expired, dones" "1 0 1" "$(wc -l <"$dir/ran") $(stats expired dones)"
 	says "1 runs, 0 retries, 0 given up, in "
 }
-t "a command that takes longer than the lease is run once: its key is touched" run_lease --lease 2s
 
-# over PID: it ended, buried or not
-over() {
-	local stat
-	! read -r stat <"/proc/$1/stat" || [[ $stat = *") Z "* ]]
-} 2>/dev/null
-
-run_stopped() {
+test_run_that_was_stopped_ends_the_command_of_its_expired_key() {
+	queue --lease 2s
 	local second run worker command child
 	"$WQCTL" run -q $q -- sh -c "[ {} = k ] || { : >$dir/goes-on; exit; }
 		echo \$PPID \$\$ >$dir/first
@@ -1553,58 +1473,57 @@ run_stopped() {
 		: >$dir/survived" 2>"$err" &
 	run=$!
 	wq add $q k
-	soon file_has "$dir/child" 1
+	eventually file_has "$dir/child" 1
 	read -r worker command <"$dir/first"
 	read -r child <"$dir/child"
 	kill -STOP -- $run -"$worker"
 	"$WQCTL" run --once $q -- sh -c "echo {} >>$dir/second; read -r _ <$gate" 2>"$dir/err" &
 	second=$!
-	soon file_has "$dir/second" 1
-	is "expired, processing" "1 1" "$(figures expired processing)"
-	# the worker alone: what it has to end stands still
+	eventually file_has "$dir/second" 1
+	is "expired, processing" "1 1" "$(stats expired processing)"
+	# only the worker continues: the command that it has to kill stays stopped
 	kill -CONT $run "$worker"
-	soon said "key 'k': its lease expired, because wqctl was stopped or could not touch it in time, and it runs again; wqctl terminates its command"
-	soon gone "$command"
-	soon gone "$child"
-	is processing 1 "$(figures processing)"
+	eventually said "key 'k': its lease expired, because wqctl was stopped or could not touch it in time, and it runs again; wqctl terminates its command"
+	eventually gone "$command"
+	eventually gone "$child"
+	is processing 1 "$(stats processing)"
 	let_through
 	wait $second
 	is status 0 $?
 	is "runs elsewhere, expired, dones, failed, keys" "k 1 1 0 0" \
-		"$(lines "$dir/second") $(figures expired dones failed keys)"
+		"$(lines "$dir/second") $(stats expired dones failed keys)"
 	wq add $q more
-	soon test -e "$dir/goes-on"
+	eventually test -e "$dir/goes-on"
 	wq shutdown $q
 	wait $run
 	is status 0 $?
-	[ ! -e "$dir/survived" ]
+	exists_no "$dir/survived"
 }
-t "a wqctl run that is stopped for longer than the lease loses its key to another one; continued, it says so, ends the command with all that this started, and goes on" run_stopped --lease 2s
 
-run_stopped_outcome() {
+test_run_discards_the_outcome_of_an_expired_key() {
+	queue --lease 1s
 	local run worker command
 	wq add $q k
 	"$WQCTL" run --once --max-retries 0 $q -- sh -c "echo \$PPID \$\$ >>$dir/ran
 		[ -e $dir/again ] || { : >$dir/again; read -r _ <$gate; exit 7; }" 2>"$err" &
 	run=$!
-	soon file_has "$dir/ran" 1
+	eventually file_has "$dir/ran" 1
 	read -r worker command <"$dir/ran"
 	kill -STOP "$worker"
-	soon figure_is expired 1
+	eventually stat_is expired 1
 	let_through
-	soon over "$command"
+	eventually ended "$command"
 	kill -CONT "$worker"
 	wait $run
 	is status 0 $?
 	says "and it runs again; wqctl ignores the outcome of its command"
 	says "1 runs, 0 retries, 0 given up, 1 expired, in "
-	is "runs, dones, failed, keys" "2 1 0 0" "$(wc -l <"$dir/ran") $(figures dones failed keys)"
+	is "runs, dones, failed, keys" "2 1 0 0" "$(wc -l <"$dir/ran") $(stats dones failed keys)"
 }
-t "a command that ends after its key's lease has no outcome: it neither succeeded nor failed" run_stopped_outcome --lease 1s
 
 # ---- the command line
 
-usage() {
+test_usage_errors_exit_2() {
 	status 2 wq nonsense
 	status 2 wq get
 	status 2 wq done $q k
@@ -1614,24 +1533,23 @@ usage() {
 	status 2 wq run $q
 	status 2 wq get $q extra
 }
-no_q "a wrong command line exits with 2 and says what is wrong" usage
 
-help() {
+test_help_lists_every_command() {
 	local c all
-	all=$(wq --help) || exit 1
+	status 0 wq --help
+	all=$(<"$out")
 	for c in create unlink add get touch done forget bind query cancel ls show stat top metrics \
 		info shutdown run; do
-		[[ $all = *$'\n'"  $c "* ]] || { echo "# --help leaves out $c"; exit 1; }
+		has --help $'\n'"  $c " "$all"
 		status 0 wq $c --help
 	done
 	status 0 wq info
-	[[ $(<"$out") = *' limiter metrics lease'*'max_key      1024 bytes'* ]]
+	matches info ' limiter metrics lease.*max_key      1024 bytes' "$(<"$out")"
 }
-no_q "--help names each command, and each has a --help; info tells the longest key, and that there are limiters and leases" help
 
-# ---- advice, and what is dropped
+# ---- advice, and dropped keys
 
-no_queue_advice() {
+test_missing_queue_advice_names_create_or_ls() {
 	local c
 	for c in "add no.such k" "get no.such" "bind --fd 7 no.such" "run no.such -- true"; do
 		exec 7<>/dev/wq
@@ -1643,13 +1561,13 @@ no_queue_advice() {
 		"top --batch no.such"; do
 		status 1 wq $c
 		says "there is no queue of that name; wqctl ls lists the queues"
-		if said "wqctl create"; then echo "# $c advises to create it"; exit 1; fi
+		has_no "advice of $c" "wqctl create" "$(<"$err")"
 	done
 }
-no_q "a missing queue: commands that fill or process it advise to create it, the others do not" no_queue_advice
 
-denied_advice() {
-	trap 'chmod 600 /dev/wq' EXIT
+test_denied_commands_explain_the_mode() {
+	queue
+	: >"$dir/device-for-all"
 	status 1 as_nobody stat $q
 	says "you cannot open /dev/wq; use sudo"
 	chmod 666 /dev/wq
@@ -1664,11 +1582,11 @@ denied_advice() {
 	says "the queue has mode 0604 and uid 0, gid 0, which allow you only to read"
 	wq unlink $q.r
 }
-t "a denied command names the mode, or a command that shows it to root" denied_advice
 
-unlink_drops() {
+test_unlink_prints_the_keys_that_it_drops() {
+	queue
 	status 0 wq unlink $q
-	is said '' "$(<"$err")"
+	is "standard error" '' "$(<"$err")"
 	wq create $q
 	wq add $q a b c
 	wq add --after 1h $q later
@@ -1684,93 +1602,64 @@ unlink_drops() {
 	status 0 wq unlink $q
 	says "with 1 ready, 0 processing and 0 delayed keys; they are dropped"
 }
-t "unlink prints which keys are dropped, and whether at once or when the last open file is closed" unlink_drops
 
-shutdown_drops() {
+test_shutdown_prints_the_delayed_keys_that_it_drops() {
+	queue
 	wq add --after 1h $q a b
 	wq add $q ready
 	status 0 wq shutdown $q
 	says "dropped 2 delayed keys or retries"
 	status 0 wq shutdown $q
-	is said '' "$(<"$err")"
+	is "standard error" '' "$(<"$err")"
 }
-t "shutdown prints how many delayed keys it dropped, if any" shutdown_drops
 
-drain_drops() {
+test_shutdown_drain_counts_retries_that_it_drops() {
+	queue
 	wq add --after 1h $q a
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q
 	wq add $q k
 	wq get --fd 7 >/dev/null
 	"$WQCTL" shutdown --drain $q 2>"$dir/drain" &
-	soon figure_is draining yes
+	eventually stat_is draining yes
 	status 4 wq done --fd 7 --retry k
 	wait $!
 	is status 0 $?
-	is said "wqctl: dropped 2 delayed keys or retries" "$(<"$dir/drain")"
+	is "standard error" "wqctl: dropped 2 delayed keys or retries" "$(<"$dir/drain")"
 }
-t "shutdown --drain counts retries that come while it waits, too" drain_drops
 
-no_command() {
+test_no_command_lists_the_queues() {
+	queue
 	status 0 wq
 	is "lists the queues" "$(wq ls)" "$(<"$out")"
 	says "wqctl --help lists the commands"
 	status 2 wq --json
 }
-t "wqctl without a command lists the queues" no_command
 
-info_usage() {
-	trap 'chmod 600 /dev/wq; wq unlink $q.b' EXIT
+test_info_shows_the_used_quota() {
+	queue
+	: >"$dir/device-for-all"
 	chmod 666 /dev/wq
 	status 0 as_nobody info
-	[[ $(<"$out") =~ user_queues\ +[0-9]+\ \(you\ have\ 0\) ]] || exit 1
+	matches info 'user_queues +[0-9]+ \(you have 0\)' "$(<"$out")"
 	status 0 as_nobody create -n 70 $q.b
 	wq add $q.b k
 	status 0 as_nobody info
-	[[ $(<"$out") =~ user_queues\ +[0-9]+\ \(you\ have\ 1\) ]] || exit 1
-	[[ $(<"$out") =~ user_keys\ +[0-9]+\ \(your\ queues\ may\ hold\ 70\) ]] || exit 1
+	matches info 'user_queues +[0-9]+ \(you have 1\)' "$(<"$out")"
+	matches info 'user_keys +[0-9]+ \(your queues may hold 70\)' "$(<"$out")"
 }
-t "info shows the part of the limits that the user's queues use: the sum of max_keys, not the keys" info_usage
 
-run_argument() {
+test_run_does_not_execute_a_key() {
+	queue
 	status 0 wq add $q -- "\$(touch $dir/executed)" '-n'
 	status 0 wq run --once $q -- sh -c 'printf "%s;" "$1" >>'"$dir/ran" sh {}
 	is ran "\$(touch $dir/executed);-n;" "$(<"$dir/ran")"
-	[ ! -e "$dir/executed" ]
+	exists_no "$dir/executed"
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q
 	status 0 wq add --fd 7 -- -n
 	wq get --fd 7 >/dev/null
 	status 0 wq done --fd 7 --forget -- -n
 }
-t "run: a key that is passed as an argument of its own is not executed by the command's shell; -- ends the options before a key" run_argument
 
-# ----
-
-failed=0
-echo "TAP version 13"
-echo "1..${#tests[@]}"
-for ((i = 0; i < ${#tests[@]}; i++)); do
-	IFS=$'\t' read -r name function queue <<<"${tests[i]}"
-	left=("$dir"/*)
-	[ ! -e "${left[0]}" ] || rm -rf "${dir:?}"/*
-	: >"$out"
-	: >"$err"
-	[ -z "$queue" ] || wq create $queue
-	# In a process group of its own, which ends as a whole.
-	set -m
-	(set +m; $function) &
-	test=$!
-	set +m
-	(nap "$WQ_LIMIT"; kill -9 -- -$test) >/dev/null 2>&1 &
-	watchdog=$!
-	if wait $test; then
-		echo "ok $((i + 1)) $name"
-	else
-		echo "not ok $((i + 1)) $name"
-		failed=1 queue=$q
-		for name in $q.{b,c,r,w,x,zz}; do wq unlink "$name" 2>/dev/null; done
-	fi
-	end_test
-done
-exit $failed
+run_tests "$@"

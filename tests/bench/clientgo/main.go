@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-// What client-go's workqueue costs at the work that bench_wq.c has wq do: the same
-// commands, numbers and answers. Keys are strings of 16 bytes, as controllers have them.
+// The cost of client-go's workqueue for the work of bench_wq.c, with the same commands,
+// numbers and output. Keys are strings of 16 bytes, as controllers use them.
 package main
 
 import (
@@ -20,9 +20,9 @@ type queue = workqueue.TypedRateLimitingInterface[string]
 
 const (
 	least  = 300000 // operations that take long enough to be measured
-	stride = 514229 // from key to key, so that all come once, but not as they were added
+	stride = 514229 // step from key to key: all keys occur once, in another order than added
 
-	mostMixed = 1000000 // operations of this kind: more would tell nothing new
+	mostMixed = 1000000 // operations of this kind: more would not change the result
 )
 
 func newQueue() queue {
@@ -47,13 +47,13 @@ func newKeys(n int) []string {
 	return keys
 }
 
-// Numbers without an order, and the same ones each time, as in bench.h.
+// Pseudorandom numbers, the same in each run, as in bench.h.
 func mix(i int) uint64 {
 	x := (uint64(i) + 1) * 0x9e3779b97f4a7c15
 	return x ^ x>>32
 }
 
-// Delays of an hour and more, in no order.
+// Delays of an hour and more, in random order.
 func far(i int) time.Duration {
 	return time.Hour + time.Duration(mix(i)%uint64(time.Hour))
 }
@@ -126,8 +126,8 @@ func phases(n, _ int) {
 	tell("take", took, n*reps(n))
 }
 
-// AddAfter hands the key to a goroutine, which puts it into the heap: the time until
-// it has taken the last one but the thousand that its channel holds.
+// AddAfter hands the key to a goroutine, which puts it into the heap. The time ends when the
+// goroutine has taken all keys but the thousand that its channel holds.
 func delayed(n, _ int) {
 	var sum time.Duration
 	keys := newKeys(n)
@@ -254,8 +254,7 @@ func smp(n, m int) {
 	fmt.Printf("rate %.0f\n", float64(sum)/time.Since(start).Seconds())
 }
 
-// Bytes of the heap, of which nothing but the queue is measured: it has the only
-// reference to its keys.
+// Bytes of the heap. Only the queue counts, because it has the only reference to its keys.
 func memory() float64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -310,6 +310,13 @@ metric() {
 	done < <(cat $debug/$q/metrics)
 }
 
+# metric_ns NAME: a metric in seconds with nine decimals, as ns
+metric_ns() {
+	local value
+	value=$(metric "$1")
+	echo "$((10#${value/./}))"
+}
+
 test_debugfs_metrics_equal_stat_and_are_for_root() {
 	queue
 	local name text
@@ -325,11 +332,11 @@ test_debugfs_metrics_equal_stat_and_are_for_root() {
 	is adds_total 5 "$(metric adds_total)"
 	is retries_total 1 "$(metric retries_total)"
 	# a and c have been processing for 100 ms
-	among unfinished 200000000 40000000000 "$(metric unfinished_work_seconds)"
-	among longest 100000000 20000000000 "$(metric longest_running_processor_seconds)"
+	among unfinished 200000000 40000000000 "$(metric_ns unfinished_work_seconds)"
+	among longest 100000000 20000000000 "$(metric_ns longest_running_processor_seconds)"
 	text=$(<$debug/$q/metrics)
 	matches metrics 'queue_duration_seconds.*work_duration_seconds' "$text"
-	among "work_duration_seconds" 100000000 20000000000 "$(metric work_duration_seconds)"
+	among "work_duration_seconds" 100000000 20000000000 "$(metric_ns work_duration_seconds)"
 	for name in ready processing delayed failed retained consumers; do
 		among $name 0 5 "$(metric $name)"
 		is $name "$(stats $name)" "$(metric $name)"
@@ -350,12 +357,12 @@ test_debugfs_state_lists_holders_and_delayed_keys_in_order() {
 	wq add --rate-limited $q failing
 	text=$(<$debug/$q/state)
 	# metrics.c tests that the process is the holder
-	matches state '"first" by process [1-9][0-9]*, for [0-9]{9,11} ns' "$text"
-	matches state '"second" by process [1-9][0-9]*, for [0-9]+ ns, dirty' "$text"
-	matches state '"third"[^"]* [0-9]+ ns' "$text"
+	matches state '"first" by process [1-9][0-9]*, for [0-9]{1,3}\.[0-9]{3} m?s' "$text"
+	matches state '"second" by process [1-9][0-9]*, for [0-9]+\.[0-9]{3} m?s, dirty' "$text"
+	matches state '"third"[^"]* [0-9]+\.[0-9]{3} m?s' "$text"
 	matches state '"fourth"' "$text"
 	# the delayed key that is due next
-	matches state '"failing"[^"]*due in 1[0-9]{12} ns, failed 1 times' "$text"
+	matches state '"failing"[^"]*due in 1[0-9]{3}\.[0-9]{3} s, failed 1 times' "$text"
 	matches state 'processing: 2.*ready: 2.*delayed: 2' "${text//$'\n'/ }"
 	# longest first
 	matches order '"first".*"second".*"third".*"fourth"' "${text//$'\n'/ }"

@@ -2,8 +2,8 @@
 /*
  * The controller: threads that process the keys of a queue and retry those that failed.
  *
- * It uses the kernel API alone, but for two looks at the wait queue of getters.  Each
- * thread gets a key, calls the caller's function, and calls done with the outcome.
+ * It uses the kernel API and, from inside wq, the wait queue of getters, wq.drain_map and
+ * wq_key_text().  Each thread gets a key, calls the caller's function, and calls done with the outcome.
  *
  * A stop shuts the queue down, which wakes the threads that wait for a key.  A thread
  * that processes a key ends after that key.  Threads end for no other reason: a key of a
@@ -43,7 +43,7 @@ static void controller_give_up(const struct wq_controller_params *p, const struc
 		p->gave_up(p->data, item->key, item->len, error);
 		return;
 	}
-	/* The entry does not change while the key is held. */
+	/* The key does not change and is not freed while it is held. */
 	wq_key_text(key, sizeof(key), item->entry);
 	pr_warn_ratelimited("wq: %s: gave up on \"%s\" after %u retries: error %d\n",
 			    current->comm, key, p->max_retries, error);
@@ -181,8 +181,8 @@ EXPORT_SYMBOL_GPL(wq_controller_start);
  * of the caller's functions is called any more.  So a module may be unloaded after
  * wq_destroy().
  *
- * Context: process, may sleep; not from the controller's own functions, which lockdep
- * reports.
+ * Context: process, may sleep; not from a function of a controller of this queue, which
+ * lockdep reports.
  *
  * Return: 0, or the error of wq_drain(); the threads have ended in either case.
  */

@@ -4,14 +4,14 @@
  *
  * wq_entry.state has one of these values:
  *
- *  0                        idle: the entry is freed in this critical section
+ *  0                        idle; wq_release_if_idle() removes the entry
  *  DIRTY                    ready, in the ordering policy
  *  DIRTY | REQUEUED         ready, in wq.requeued, which is handed out first
  *  PROCESSING               in its consumer's list
  *  PROCESSING | DIRTY       in its consumer's list, and ready again after done
  *  RETAINED                 idle, but the limiter uses its failures
  *
- * All of them but RETAINED combine with DELAYED: the entry is in the heap as well, and
+ * DELAYED combines with all of them but RETAINED: the entry is also in the heap, and
  * becomes dirty at a time, see wq_delay.c.
  *
  *                add               get                done
@@ -33,8 +33,9 @@
  *
  * Dead consumers: a consumer that ends gives back all of its keys in constant time.
  * Its list is spliced to the head of wq.requeued and the consumer is marked dead; the
- * state of its entries is out of date then.  Therefore entries come from
- * wq_entry_of() alone, which fixes up such an orphan.
+ * state of its entries is out of date then.  Therefore each entry from the table, the
+ * heap, the leases or wq.requeued passes through wq_entry_of(), which fixes up such an
+ * orphan.  An ordering policy and the list of a live consumer hold no orphans.
  *
  * Wake-ups: a waiter adds itself to the wait queue, then takes the lock and looks for
  * a key.  A waker makes a key ready under the lock, and looks at the wait queue after
@@ -42,7 +43,7 @@
  * the waiter sees the key.  So waitqueue_active() needs no further barrier.
  *
  * Times: a queue with a name records when a key became dirty and when it was got.  It
- * also keeps the sum of the latter times, and its consumers in the order of their
+ * also keeps the sum of the times of the gets, and its consumers in the order of their
  * first key, so that the age of all runs is known in constant time.
  *
  * wq_add(), wq_get() and wq_done() are in this file so that the compiler inlines the
@@ -92,8 +93,8 @@ void wq_lock(struct wq_cs *cs, struct wq *q)
 WQ_EXPORT_FOR_KUNIT(wq_lock);
 
 /*
- * Wake the thread, or have it made.  With the lock held, as the thread could end
- * otherwise.  A queue with a clock of its own has no thread.
+ * Wake the thread, or schedule its creation.  The lock is held, because the thread could
+ * end otherwise.  A queue with a clock of its own has no thread.
  */
 static void wq_kick_thread(struct wq *q)
 {
@@ -110,7 +111,7 @@ static void wq_free_entries(struct wq *q, struct wq_entry *e)
 	while (e) {
 		struct wq_entry *next = e->next_freed;
 
-		wq_key_free(wq_key_of(e), q->leases.duration);
+		wq_key_free(wq_key_of(e), q->lease);
 		e = next;
 	}
 }
@@ -118,6 +119,8 @@ static void wq_free_entries(struct wq *q, struct wq_entry *e)
 /* Wake waiters for @nr_ready entries; @hup: the queue is shut down and became empty. */
 static __always_inline void wq_wake(struct wq *q, u32 nr_ready, bool hup)
 {
+	if (!nr_ready && !hup)
+		return;
 	/* The lock orders the look at the wait queue, see the head of this file. */
 	if (nr_ready && waitqueue_active(&q->getters))
 		__wake_up(&q->getters, TASK_NORMAL, nr_ready, NULL);
@@ -154,8 +157,7 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 	}
 	spin_unlock_irqrestore(&q->lock, cs->flags);
 
-	if (cs->nr_ready || hup)
-		wq_wake(q, cs->nr_ready, hup);
+	wq_wake(q, cs->nr_ready, hup);
 	if (drained)
 		wake_up_all(&q->drainers);
 	if (cs->freed)
@@ -181,16 +183,18 @@ static __always_inline void wq_arm(struct wq_cs *cs, s64 when)
 }
 
 /*
- * Entries.  Every entry that a structure returns passes through wq_entry_of().
+ * Entries.
  */
 
 /* Requeue an entry whose consumer has died: the entry is in wq.requeued already. */
 static void wq_fixup_orphan(struct wq_cs *cs, struct wq_entry *e)
 {
-	struct wq_consumer *c = e->consumer;
+	struct wq_consumer *c;
 
 	wq_assert_locked(cs);
-	wq_lease_stop(&cs->q->leases, e);
+	c = e->consumer;
+	if (cs->q->lease)
+		wq_lease_stop(e);
 	if (!(e->state & ENTRY_DIRTY))
 		e->since = c->ended;
 	e->state = (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED;
@@ -252,7 +256,7 @@ struct wq_entry *wq_listed(struct wq_cs *cs, struct wq_entry *e)
 	return wq_entry_of(cs, (struct wq_found){ e });
 }
 
-/* The first entry of wq.requeued or wq.fifo; NULL if both are empty. */
+/* The first entry of wq.requeued or wq.fifo, not fixed up yet; NULL if both are empty. */
 static __always_inline struct wq_entry *wq_first_ready(struct wq *q)
 {
 	return list_first_entry_or_null(q->nr_requeued ? &q->requeued : &q->fifo,
@@ -273,7 +277,7 @@ u32 wq_nr_ready(const struct wq *q)
 u32 wq_depth(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
-	/* The conservation of runs, see struct wq_stat. */
+	/* This follows from the conservation of runs, see struct wq_stat. */
 	return q->adds + q->given_back - q->gets - q->canceled - q->merged;
 }
 
@@ -332,8 +336,8 @@ static noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /*
- * The entry needs a run.  Returns 1 if it is newly dirty, 0 if the add is coalesced, which
- * is the path that a repeat add takes without a further call.
+ * The entry needs a run.  Returns 1 if it is newly dirty, 0 if the add is coalesced.  The
+ * coalesced case is inline, as it is frequent.
  */
 static __always_inline int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 {
@@ -402,7 +406,7 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 		q->starts += e->start;
 	}
 	/* The kernel API starts a lease only in wq_get_leased(). */
-	if (q->leases.duration && c != &q->kernel)
+	if (q->lease && c != &q->kernel)
 		wq_touch_entry(cs, e);
 	list_add_tail(&e->link, &c->held);
 	if (!c->nr_held++)
@@ -413,11 +417,12 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 /* Take an entry away from its consumer. */
 static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 {
-	struct wq *q = cs->q;
 	struct wq_consumer *c = e->consumer;
-	bool first = c->held.next == &e->link;
+	struct wq *q = cs->q;
+	bool first;
 
 	wq_assert_locked(cs);
+	first = c->held.next == &e->link;
 	if (first)
 		wq_running_del(q, c);
 	list_del(&e->link);
@@ -428,7 +433,8 @@ static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 	q->starts -= e->start;
 	if (e->state & ENTRY_DIRTY)
 		c->nr_dirty--;
-	wq_lease_stop(&q->leases, e);
+	if (q->lease)
+		wq_lease_stop(e);
 	q->nr_processing--;
 	e->state &= ~ENTRY_PROCESSING;
 }
@@ -437,7 +443,7 @@ static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
-	wq_arm(cs, wq_lease_start(&cs->q->leases, e, wq_now(cs)));
+	wq_arm(cs, wq_lease_start(&cs->q->leases, e, wq_now(cs), cs->q->lease));
 }
 
 /* Take an entry away from its consumer and hand it out ahead of all others. */
@@ -468,7 +474,7 @@ void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e)
 	trace_wq_give_back(q, e, 1);
 }
 
-/* A retained entry gets work, or loses its failures. */
+/* The entry is no longer retained: it has a run to wait for, or no failures. */
 static void wq_unretain(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
@@ -508,10 +514,12 @@ static struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
 /* Count a failure of an entry's key.  Returns the limiter's delay. */
 static s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e)
 {
-	struct wq_failure f = wq_failure_of(e, wq_now(cs));
-	s64 delay = wq_limiter_when(cs->q->limiter, &f);
+	struct wq_failure f;
+	s64 delay;
 
 	wq_assert_locked(cs);
+	f = wq_failure_of(e, wq_now(cs));
+	delay = wq_limiter_when(cs->q->limiter, &f);
 	if (!e->failures)
 		cs->q->nr_failed++;
 	if (e->failures != WQ_MAX_FAILURES)
@@ -541,7 +549,7 @@ static void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key,
  */
 static bool wq_may_recycle(const struct wq *q, u32 len)
 {
-	return !q->user && !q->mode && !q->leases.duration && len <= WQ_MIN_ROOM &&
+	return !q->user && !q->mode && !q->lease && len <= WQ_MIN_ROOM &&
 	       !IS_ENABLED(CONFIG_KASAN);
 }
 
@@ -560,7 +568,7 @@ static void wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e)
 	}
 	wq_reset_failures(cs, e);
 	wq_table_remove(&q->table, e);
-	q->key_bytes -= wq_key_bytes(q->leases.duration, e->len);
+	q->key_bytes -= wq_key_bytes(q->lease, e->len);
 	if (!q->recycled && wq_may_recycle(q, e->len)) {
 		q->recycled = wq_key_of(e);
 	} else {
@@ -598,7 +606,7 @@ void wq_set_shut(struct wq_cs *cs)
 	WRITE_ONCE(q->shut, true);
 }
 
-/* The first delayed entry is due.  After a shut down: release a delayed entry. */
+/* Make the first delayed entry dirty, which is due.  After a shut down: release one. */
 void wq_run_due(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
@@ -630,9 +638,10 @@ struct wq_entry *wq_next_due(struct wq_cs *cs)
 void wq_run_expired(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
-	struct wq_entry *e = wq_entry_of(cs, wq_leases_first(&q->leases));
+	struct wq_entry *e;
 
 	wq_assert_locked(cs);
+	e = wq_entry_of(cs, wq_leases_first(&q->leases));
 	/* The lease of an orphan; fixing up the entry has stopped it. */
 	if (!(e->state & ENTRY_PROCESSING))
 		return;
@@ -661,7 +670,10 @@ u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq
 		bits |= WQ_KEY_READY;
 	if (e->state & ENTRY_DELAYED && !q->shut)
 		bits |= WQ_KEY_DELAYED;
-	/* The thread is yet to release an entry whose delay a shut down dropped. */
+	/*
+	 * An entry whose delay a shut down dropped stays until the thread releases it.  Its
+	 * failures count only if the limiter uses them.
+	 */
 	if (e->failures && (bits || (q->limiter && q->limiter->counts)))
 		bits |= WQ_KEY_FAILED;
 	return bits;
@@ -691,7 +703,7 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 {
 	struct wq *q = cs->q;
 	struct wq_failure f = wq_failure_of(e, 0);
-	s64 lease = wq_lease_end(&q->leases, e);
+	s64 lease = q->lease ? wq_lease_end(e) : -1;
 
 	wq_assert_locked(cs);
 	*info = (struct wq_key_info){
@@ -778,7 +790,7 @@ WQ_EXPORT_FOR_KUNIT(wq_op_set_done);
 
 /*
  * Memory for one op, allocated outside of the lock after an attempt under the lock has
- * failed: with it the next attempt needs no allocation.
+ * failed.  The second attempt then needs the allocator for a split of the table alone.
  */
 struct wq_prealloc {
 	struct wq_key *key;
@@ -792,18 +804,21 @@ struct wq_prealloc {
  */
 #define WQ_GFP_REFUSE	(__GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
-/* Allocate what the op may need.  Even on error @pre may hold memory to be freed. */
+/*
+ * Allocate what the op may need.  On error the second attempt would fail for lack of a
+ * key or a bucket.  Segments of the heap are optional: one of the three is mostly enough.
+ */
 static int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
 		       struct wq_prealloc *pre, gfp_t gfp)
 {
 	if (new_key && !pre->key)
-		pre->key = wq_key_alloc(q->leases.duration, op->len, gfp);
+		pre->key = wq_key_alloc(q->lease, op->len, gfp);
 	if (new_key && !pre->bucket)
 		pre->bucket = wq_bucket_alloc(gfp);
 	if (new_key && (!pre->key || !pre->bucket))
 		return -ENOMEM;
 	if (op->delay > 0 || op->flags & WQ_ADD_RATE_LIMITED)
-		return wq_vec_prealloc(&pre->heap, gfp);
+		wq_vec_prealloc(&pre->heap, gfp);
 	return 0;
 }
 
@@ -812,7 +827,7 @@ static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct 
 	if (pre->key) {
 		/* A key that was not inserted may not have been initialized. */
 		pre->key->entry.len = op->len;
-		wq_key_free(pre->key, q->leases.duration);
+		wq_key_free(pre->key, q->lease);
 	}
 	wq_bucket_free(pre->bucket);
 	wq_vec_prealloc_free(&pre->heap);
@@ -878,7 +893,7 @@ static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer 
 			wq_unlock(&cs);
 			ret = wq_prealloc(q, op, new_key, pre, gfp | WQ_GFP_REFUSE);
 			wq_lock(&cs, q);
-			/* For more than @pre holds there are the reserves. */
+			/* __GFP_HIGH gives memory that @pre lacks access to the reserves. */
 			if (!ret)
 				op->result = run(&cs, c, op, pre, locked_gfp | __GFP_HIGH);
 			wq_prealloc_free(q, op, pre);
@@ -947,10 +962,10 @@ static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_o
 		k = q->recycled;
 		q->recycled = NULL;
 	} else {
-		k = wq_key_alloc(q->leases.duration, op->len, gfp);
+		k = wq_key_alloc(q->lease, op->len, gfp);
 	}
 	if (k)
-		wq_key_init(k, q->leases.duration, op->hash, op->key, op->len);
+		wq_key_init(k, q->lease, op->hash, op->key, op->len);
 	return k;
 }
 
@@ -980,7 +995,7 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 	ret = wq_add_entry(cs, &k->entry, op, pre, gfp);
 	if (ret < 0)
 		goto err_remove;
-	q->key_bytes += wq_key_bytes(q->leases.duration, op->len);
+	q->key_bytes += wq_key_bytes(q->lease, op->len);
 	return ret;
 
 err_remove:
@@ -990,7 +1005,7 @@ err_key:
 	if (pre)
 		pre->key = k;
 	else
-		wq_key_free(k, q->leases.duration);
+		wq_key_free(k, q->lease);
 	return ret;
 }
 
@@ -1074,7 +1089,7 @@ static int wq_touch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_
 	struct wq_entry *e = __wq_lookup(cs, op->hash, op->key, op->len);
 	int ret = wq_check_held(c, e, op->token);
 
-	if (!ret && cs->q->leases.duration)
+	if (!ret && cs->q->lease)
 		wq_touch_entry(cs, e);
 	return ret;
 }
@@ -1087,13 +1102,13 @@ unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops
 }
 WQ_EXPORT_FOR_KUNIT(wq_touch_ops);
 
-/* Give back those of up to WQ_BATCH keys that @c still holds with the op's token. */
+/* Give back up to WQ_BATCH keys.  A key that @c does not hold with its token is skipped. */
 void wq_give_back_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n)
 {
 	struct wq_cs cs;
 
 	wq_lock(&cs, q);
-	/* Each entry goes ahead of the one before, so start with the last. */
+	/* An entry is requeued ahead of the ones requeued before, so start with the last. */
 	while (n--) {
 		struct wq_entry *e = wq_lookup(&cs, ops[n].hash, ops[n].key, ops[n].len);
 
@@ -1105,7 +1120,8 @@ void wq_give_back_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, un
 WQ_EXPORT_FOR_KUNIT(wq_give_back_ops);
 
 /*
- * Verbs on one key.  All three report the state from before; -ENOENT: unknown key.
+ * Verbs on one key.  Each reports the key's state from before it, or returns -ENOENT if
+ * the queue does not know the key.
  */
 
 static int wq_report(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
@@ -1172,8 +1188,8 @@ WQ_EXPORT_FOR_KUNIT(wq_key_forget);
  */
 
 /*
- * Fetch what the next gets and their dones will read first: the bucket of the second
- * next entry, which the last get has fetched, and the entry behind it.
+ * Prefetch for the next two gets: the bucket of the second entry in wq.fifo, and the
+ * third entry.  The last get has fetched the second entry itself.
  */
 static void wq_prefetch_next(struct wq *q)
 {
@@ -1250,8 +1266,8 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
  * @ep: receives the entry
  *
  * Return: 0; -EAGAIN: no key is ready; -EMSGSIZE: the next key is longer than @room
- * and stays the next one.  With a policy and @first unset, -EMSGSIZE is returned
- * unless every key would fit.
+ * and stays the next one.  If the next key comes from a policy and @first is not set,
+ * -EMSGSIZE is returned if @room is below WQ_MAX_KEY, even if no key is ready.
  */
 int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep)
 {
@@ -1304,7 +1320,8 @@ static int wq_get_slow(struct wq *q, s64 timeout, s64 *left,
 
 	/*
 	 * A waker may have chosen this getter after its last look.  So it takes the key in
-	 * spite of the timeout or signal; if it does not need all keys, it wakes the next.
+	 * spite of the timeout or signal.  If more keys are ready then, it wakes the next
+	 * getter.
 	 */
 	if (ret == -ETIMEDOUT || ret == -ERESTARTSYS) {
 		int last = wq_try_get(q, take, arg);

@@ -7,8 +7,9 @@
  * reference to the file goes.
  *
  * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in, the verb
- * works on that copy, and the copy is copied out on success and on error.  Verbs on
- * arrays copy it out themselves, and only if it differs from the caller's.  The
+ * works on that copy, and if the row has .copy_out, the copy is copied out on success and
+ * on error.  Verbs on arrays copy it out themselves, and only if it differs from the
+ * caller's.  The
  * struct's size is read twice, and the value of the first read counts.  All else is
  * read once.
  *
@@ -635,8 +636,8 @@ static int verb_done(struct wq_call *call, void *arg)
 }
 
 /*
- * Append keys from *@cursor on, WQ_BATCH at most, to @out.  Returns -EMSGSIZE if the next
- * key does not fit; *@cursor then still points to it.
+ * Append keys from *@cursor on, WQ_BATCH at most, to @out.  Returns -EMSGSIZE if there is
+ * no room for the next key; *@cursor then still points to it.
  */
 static int list_batch(struct wq_out *out, u64 *cursor)
 {
@@ -648,12 +649,12 @@ static int list_batch(struct wq_out *out, u64 *cursor)
 	u64 next;
 
 	wq_lock(&cs, q);
-	for (i = 0; i < WQ_BATCH && out->count < out->max; i++) {
+	for (i = 0; i < WQ_BATCH; i++) {
 		next = *cursor;
 		e = wq_walk(&cs, &next);
 		/* An entry whose delay a shut down dropped counts as unknown. */
 		if (e && wq_key_bits(q, out->c, e)) {
-			if (e->len > out_key_room(out, sizeof(*rec))) {
+			if (out->count == out->max || e->len > out_key_room(out, sizeof(*rec))) {
 				ret = -EMSGSIZE;
 				break;
 			}
@@ -688,7 +689,7 @@ static int verb_list(struct wq_call *call, void *arg)
 	do {
 		ret = list_batch(&out, &cursor);
 		cond_resched();
-	} while (!ret && cursor && out.count < out.max && !signal_pending(current));
+	} while (!ret && cursor && !signal_pending(current));
 
 	if (out.count)
 		ret = 0;
@@ -794,7 +795,7 @@ union wq_args {
 static const struct wq_verb {
 	int (*fn)(struct wq_call *call, void *arg);
 	u32 size;
-	fmode_t mode;		/* any of these the file needs; 0: not even a queue */
+	fmode_t mode;		/* the file needs one of these; 0: neither a mode nor a queue */
 	bool copy_out;		/* wq_ioctl() copies the struct out */
 } wq_verbs[] = {
 	WQ_VERB(WQ_IOC_INFO, struct wq_info, verb_info, 0, .copy_out = true),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The kernel API, but for its most frequent verbs, which are in wq_core.c, and for
- * shutting down, which is in wq_queue.c.
+ * Verbs of the kernel API.  The most frequent ones, wq_add(), wq_get() and wq_done(),
+ * are in wq_core.c, and those that shut down are in wq_queue.c.
  */
 #include <linux/export.h>
 
@@ -248,7 +248,7 @@ int wq_get_leased(struct wq *q, struct wq_item *item, void *buf, size_t size, s6
 {
 	struct leased_get get = { .item = item, .buf = buf, .size = size };
 
-	return q->leases.duration ? wq_get_wait(q, timeout, NULL, wq_take_leased, &get) : -EINVAL;
+	return q->lease ? wq_get_wait(q, timeout, NULL, wq_take_leased, &get) : -EINVAL;
 }
 EXPORT_SYMBOL_GPL(wq_get_leased);
 
@@ -274,7 +274,7 @@ int wq_touch(struct wq *q, const struct wq_item *item)
 	e = wq_lookup_item(&cs, item);
 	if (e)
 		ret = wq_check_held(&q->kernel, e, item->token);
-	if (!ret && wq_lease_end(&q->leases, e) >= 0)
+	if (!ret && q->lease && wq_lease_end(e) >= 0)
 		wq_touch_entry(&cs, e);
 	wq_unlock(&cs);
 	return ret;

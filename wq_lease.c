@@ -3,8 +3,8 @@
  * Leases: how long a consumer may hold a key.
  *
  * A consumer that is stopped or hangs keeps its file open, and with it its keys.  In a
- * queue with leases, a key that is neither done nor touched for the lease's duration
- * is given back.  A late done or touch of its former consumer fails with -ESTALE,
+ * queue with leases, a key that a process or wq_get_leased() got, and that is neither
+ * done nor touched for the lease's duration, is given back.  A late done or touch of its former consumer fails with -ESTALE,
  * because its token is out of date.
  *
  * All leases of a queue have the same duration.  So they expire in the order in which
@@ -23,35 +23,21 @@
 
 #include "wq_lease.h"
 
-void wq_leases_init(struct wq_leases *ls, s64 duration)
-{
-	INIT_LIST_HEAD(&ls->list);
-	ls->duration = duration;
-}
-
 /* Start or restart the lease of an entry.  Returns its end. */
-s64 wq_lease_start(struct wq_leases *ls, struct wq_entry *e, s64 now)
+s64 wq_lease_start(struct list_head *leases, struct wq_entry *e, s64 now, s64 duration)
 {
 	struct wq_lease *l = wq_lease_of(e);
 
-	if (check_add_overflow(now, ls->duration, &l->end))
+	if (check_add_overflow(now, duration, &l->end))
 		l->end = S64_MAX;
-	list_move_tail(&l->link, &ls->list);
+	list_move_tail(&l->link, leases);
 	return l->end;
 }
 
-/* When the lease of this entry expires; -1: no lease runs. */
-s64 wq_lease_end(const struct wq_leases *ls, struct wq_entry *e)
-{
-	if (!ls->duration || list_empty(&wq_lease_of(e)->link))
-		return -1;
-	return wq_lease_of(e)->end;
-}
-
 /* The entry whose lease expires first, if any lease runs. */
-struct wq_found wq_leases_first(struct wq_leases *ls)
+struct wq_found wq_leases_first(struct list_head *leases)
 {
-	struct wq_lease *l = list_first_entry_or_null(&ls->list, struct wq_lease, link);
+	struct wq_lease *l = list_first_entry_or_null(leases, struct wq_lease, link);
 
 	if (!l)
 		return WQ_NOT_FOUND;
@@ -59,9 +45,9 @@ struct wq_found wq_leases_first(struct wq_leases *ls)
 }
 
 /* When the first lease expires; S64_MAX: never. */
-s64 wq_leases_due(struct wq_leases *ls)
+s64 wq_leases_due(struct list_head *leases)
 {
-	struct wq_lease *l = list_first_entry_or_null(&ls->list, struct wq_lease, link);
+	struct wq_lease *l = list_first_entry_or_null(leases, struct wq_lease, link);
 
 	return l ? l->end : S64_MAX;
 }

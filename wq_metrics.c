@@ -60,7 +60,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 		.gid = from_kgid_munged(current_user_ns(), q->gid),
 		.mode = q->mode,
 		.max_keys = q->max_keys,
-		.lease = q->leases.duration,
+		.lease = q->lease,
 		.next_due = -1,
 	};
 	strscpy(st->name, q->name, sizeof(st->name));

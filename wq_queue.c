@@ -2,7 +2,7 @@
 /*
  * The life of a queue: it is allocated, shut down, drained, purged and freed.
  *
- * A queue is counted by references: one of its creator, one of its name, one of each
+ * A queue is counted by references: one of wq_create(), one of its name, one of each
  * open file.  The last wq_put() frees it with all keys that it holds.  A queue never
  * opens again after a shut down.
  */
@@ -52,7 +52,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	get_random_bytes(&q->hash_key, sizeof(q->hash_key));
 	refcount_set(&q->ref, 1);
 	wq_consumer_init(&q->kernel, q);
-	wq_leases_init(&q->leases, params->lease);
+	INIT_LIST_HEAD(&q->leases);
 	wq_thread_init(q);
 	q->running = RB_ROOT_CACHED;
 	q->max_keys = params->max_keys ?: WQ_DEFAULT_KEYS;
@@ -60,6 +60,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->order_data = params->order_data;
 	q->clock = params->clock;
 	q->mode = params->mode;
+	q->lease = params->lease;
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
@@ -73,7 +74,7 @@ free:
 	return NULL;
 }
 
-/* Drop all keys of a queue that is shut down, also the keys that consumers hold. */
+/* Drop all keys of a queue to which no add can come any more, also keys that are held. */
 void wq_purge(struct wq *q)
 {
 	u64 cursor = 0;
@@ -109,7 +110,7 @@ void wq_put(struct wq *q)
 	wq_thread_stop(q);
 	wq_purge(q);
 	if (q->recycled)
-		wq_key_free(q->recycled, q->leases.duration);
+		wq_key_free(q->recycled, q->lease);
 	wq_table_destroy(&q->table);
 	wq_vec_free(&q->heap.vec);
 	wq_limiter_drop(q->limiter);
@@ -118,7 +119,7 @@ void wq_put(struct wq *q)
 }
 WQ_EXPORT_FOR_KUNIT(wq_put);
 
-/* Returns the number of plain shut downs so far, for wq_drain_over(). */
+/* Shut down.  Returns the number of plain shut downs so far, for wq_drain_over(). */
 static u32 wq_shut(struct wq *q, bool drain)
 {
 	struct wq_cs cs;
@@ -175,7 +176,7 @@ static bool wq_drain_over(struct wq *q, u32 shutdowns, int *ret)
 	return over;
 }
 
-/* Shut down and drain, for callers that hold no locks, as processes. */
+/* wq_drain() without the check of lockdep: the map of a process's queue is not initialized. */
 int wq_wait_drained(struct wq *q)
 {
 	u32 shutdowns = wq_shut(q, true);
@@ -208,7 +209,8 @@ int wq_wait_drained(struct wq *q)
  *
  * Also waits for keys that are added again while they are processed.  The caller must
  * hold none of the queue's keys.  If lockdep is on, it reports a drain from within a
- * controller's function, and a drain with a lock held that this function takes.  After
+ * controller's function, and a drain with a lock held that the controller's function
+ * takes.  After
  * 30 s the drain logs which keys it waits for.
  *
  * When it returns, a consumer may still be about to return from wq_done(), so end the

@@ -17,7 +17,7 @@
  *
  * A chain has a maximum length.  An insert into a full chain fails, so that neither
  * keys that were chosen to collide nor a lack of memory for splits can make a look-up
- * long.  With other keys a chain never gets that long by chance.
+ * long.  With keys that were not chosen so, a chain is never that long.
  *
  * wq_table_next() walks the entries in the order of their place: the hash with its
  * bits reversed, then a second hash of the key.  In this order a bucket is an
@@ -51,7 +51,7 @@
  */
 #define WQ_USED_SHIFT	(8 * WQ_SLOTS)
 #define WQ_CHAINED	0xffu	/* number of used slots: all, and the last is a bucket */
-#define WQ_LOAD_MAX	5	/* split a bucket above this many entries per bucket */
+#define WQ_LOAD_MAX	5	/* split a bucket from this many entries per bucket on */
 #define WQ_LOAD_MIN	2	/* merge two buckets below this many */
 #define WQ_SEG_BUCKETS	(WQ_SEG_BYTES / sizeof(struct wq_bucket))
 #define WQ_CHAIN_MAX	16	/* buckets of a chain */

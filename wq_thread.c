@@ -5,7 +5,8 @@
  *
  * The thread sleeps until the first due time or lease end, by an absolute hrtimer
  * without slack.  Then it handles up to WQ_BATCH entries in each critical section.
- * wq.armed is when it will look again: only an earlier time wakes it.  It sets its
+ * wq.armed is when it will look again: only an earlier time wakes it, or a shut down
+ * with delayed entries.  It sets its
  * state to sleep before it looks, so a wake-up between its look and its sleep is not
  * lost.
  *
@@ -13,8 +14,9 @@
  * So wq_unlock() schedules a work item, which creates the thread, and tries again
  * later if there is no memory.
  *
- * A shut down voids the heap in constant time.  The thread then releases the entries,
- * and goes on with leases, so that a drain ends if a consumer still asks for keys.
+ * A shut down voids the heap in constant time.  The thread then releases the entries.
+ * It goes on ending leases, so that a drain can end: the keys of a hung consumer go to
+ * another consumer.
  *
  * wq.lock protects wq.thread and wq.armed.
  */

@@ -32,11 +32,11 @@ int wq_vec_add_segment(struct wq_vec *v, u32 seg, struct wq_vec_prealloc *pre, g
 {
 	void ***leaf, *mem;
 
+	if (seg >= WQ_SEG_PTRS * WQ_SEG_PTRS)
+		return -ENOMEM;
 	if (v->root && v->root[seg / WQ_SEG_PTRS] &&
 	    v->root[seg / WQ_SEG_PTRS][seg % WQ_SEG_PTRS])
 		return 0;
-	if (seg >= WQ_SEG_PTRS * WQ_SEG_PTRS)
-		return -ENOMEM;
 
 	mem = seg_alloc(pre, gfp);
 	if (!mem)

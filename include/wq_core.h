@@ -7,6 +7,7 @@
 
 #include <linux/cache.h>
 #include <linux/ktime.h>
+#include <linux/list.h>
 #include <linux/lockdep.h>
 #include <linux/poll.h>
 #include <linux/rbtree.h>
@@ -54,7 +55,8 @@ struct wq_consumer {
 };
 
 /*
- * Legend: L: protected by wq.lock; N: by wq_name.c's mutex; C: constant.
+ * Legend: L: protected by wq.lock; N: by wq_names_lock, D: by wq_dirs_lock, both in
+ * wq_name.c; C: constant.
  *
  * Fields are grouped by the CPUs that write them.  Fields that are read without the
  * lock, as the hash key is, share no cache line with fields that others write.
@@ -69,11 +71,12 @@ struct wq {
 	void *order_data;		/* C */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
 	struct wq_limiter *limiter;	/* L: only changes to NULL */
+	s64 lease;			/* C: duration of leases, ns; 0: none */
 
 	/* Written by most verbs */
 	spinlock_t lock ____cacheline_aligned_in_smp;
 	bool shut;			/* L: adds are refused; only changes to true */
-	bool hup;			/* L: pollers were woken for EPOLLHUP */
+	bool hup;			/* L: shut down and empty; pollers were woken for it */
 	u32 nr_fifo;			/* L: entries in fifo */
 	u32 nr_requeued;		/* L: entries in requeued */
 	u32 nr_processing;		/* L: entries that live consumers hold */
@@ -89,7 +92,7 @@ struct wq {
 	struct wq_consumer kernel;	/* holds the keys got by the kernel API */
 	struct wq_heap heap;		/* L: delayed entries; void after a shut down */
 	s64 armed;			/* L: when the thread looks next, at the latest */
-	struct wq_leases leases;	/* L */
+	struct list_head leases;	/* L: running leases, by their end */
 	u64 starts;			/* L: sum of the times at which held entries were got */
 	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
 	struct wq_hist waits;		/* L */
@@ -120,10 +123,11 @@ struct wq {
 	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
 	struct list_head names;		/* N: in the list of named queues */
 	u64 id;				/* N: position in that list */
-	struct dentry *dir;		/* N: its directory in debugfs */
+	struct dentry *dir;		/* D: its directory in debugfs */
 	char name[WQ_NAME_MAX];		/* C */
 	struct lock_class_key drain_key;
-	struct lockdep_map drain_map;	/* workers hold it; wq_drain() acquires it */
+	struct lockdep_map drain_map;	/* held by controllers' threads, see wq_drain(); */
+					/* initialized by wq_create() alone */
 };
 
 /**
@@ -183,7 +187,7 @@ static inline void wq_assert_locked(const struct wq_cs *cs)
 	lockdep_assert_held(&cs->q->lock);
 }
 
-/* The time on the queue's clock.  In a critical section it stands still. */
+/* The time on the queue's clock, read once in each critical section. */
 static inline s64 wq_now(struct wq_cs *cs)
 {
 	wq_assert_locked(cs);

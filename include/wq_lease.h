@@ -9,23 +9,21 @@
 
 #include "wq_entry.h"
 
-/* The running leases of a queue. */
-struct wq_leases {
-	struct list_head list;		/* of wq_lease, in the order of their end */
-	s64 duration;			/* ns; 0: the queue has no leases */
-};
+/* @leases: the running leases of a queue, struct wq_lease, in the order of their end. */
+s64 wq_lease_start(struct list_head *leases, struct wq_entry *e, s64 now, s64 duration);
+struct wq_found wq_leases_first(struct list_head *leases);
+s64 wq_leases_due(struct list_head *leases);
 
-void wq_leases_init(struct wq_leases *ls, s64 duration);
-s64 wq_lease_start(struct wq_leases *ls, struct wq_entry *e, s64 now);
-s64 wq_lease_end(const struct wq_leases *ls, struct wq_entry *e);
-struct wq_found wq_leases_first(struct wq_leases *ls);
-s64 wq_leases_due(struct wq_leases *ls);
-
-/* The entry is no longer held. */
-static inline void wq_lease_stop(struct wq_leases *ls, struct wq_entry *e)
+/* The lease of an entry, which has memory for one, ends. */
+static inline void wq_lease_stop(struct wq_entry *e)
 {
-	if (ls->duration)
-		list_del_init(&wq_lease_of(e)->link);
+	list_del_init(&wq_lease_of(e)->link);
+}
+
+/* When the lease of such an entry expires; -1: no lease runs. */
+static inline s64 wq_lease_end(struct wq_entry *e)
+{
+	return list_empty(&wq_lease_of(e)->link) ? -1 : wq_lease_of(e)->end;
 }
 
 #endif /* _WQ_LEASE_H */

@@ -56,7 +56,7 @@ struct wq_entry {
 		/* private: the next entry to free */
 		struct wq_entry *next_freed;
 	};
-	/* private: which get handed the key out last */
+	/* private: token of the get that handed the key out last */
 	u64 token;
 	/* private: ns, since when the key is dirty; of queues that keep times */
 	s64 since;
@@ -87,8 +87,8 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  * PREEMPT_RT: interrupts on).  They must not sleep and cannot fail.
  *
  * A requeued key bypasses the policy and is handed out ahead of it.  Two kinds of
- * keys are requeued: a key that was given back, and a key that a process popped
- * but could not take because its buffer was too small.
+ * keys are requeued: a key that was given back, and a key that a get popped but
+ * could not take because its buffer was too small.
  */
 struct wq_order_ops {
 	void (*touch)(void *order, struct wq_entry *entry);
@@ -139,7 +139,7 @@ struct wq_failure {
  * @free: free the limiter with all that it owns
  *
  * A limiter belongs to one queue.  The queue calls all operations but @free with
- * its lock held and interrupts off.  So a limiter needs no lock of its own, must
+ * its lock held and interrupts off (on PREEMPT_RT: interrupts on).  So a limiter needs no lock of its own, must
  * not sleep and cannot fail.
  */
 struct wq_limiter_ops {

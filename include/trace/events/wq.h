@@ -2,8 +2,9 @@
 /*
  * Tracepoints: every change of a key's state.
  *
- * A key is shown by its first bytes, escaped as in a C string.  Times are in ns; they
- * are 0 for a queue without a name, which keeps no times.
+ * A key is shown by its first bytes, escaped as in a C string.  Times are in ns.  The
+ * durations of get, done and expire are 0 for a queue without a name, which does not
+ * keep times.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM wq

@@ -162,7 +162,7 @@ def _from_source(definition: Definition) -> Kernel:
                           "fix tools/vm/kernels/")
         step(f"building the kernel {definition.name} {new.entry.name}, "
              f"about {definition.minutes} minutes on 2 CPUs", new.log,
-             ["nice", *make, f"-j{JOBS}", *definition.make_args, *targets],
+             [*make, f"-j{JOBS}", *definition.make_args, *targets],
              minutes=definition.minutes, progress=lambda: _compiled(new.log))
         if image:
             shutil.copy(new.kdir / image, new.folder / "kernel")

@@ -28,9 +28,15 @@
 #define DAY	(24 * HOUR)
 #define FOREVER	(-1LL)
 
-/* Waits up to 60 s until cond is true; false after a timeout. */
+/*
+ * Waits until cond is true; false after a timeout, which is below the time limit of a test (30 s
+ * unless it has its own), so that the test can report it.
+ */
+#ifndef EVENTUALLY_LIMIT
+#define EVENTUALLY_LIMIT	(20 * SEC)
+#endif
 #define EVENTUALLY(cond) ({						\
-	__s64 end_ = now_ns() + 60 * SEC;				\
+	__s64 end_ = now_ns() + EVENTUALLY_LIMIT;			\
 	bool met_;							\
 	while (!(met_ = (cond)) && now_ns() < end_)			\
 		sleep_ms(2);						\

@@ -33,25 +33,9 @@ static unsigned int stress_adds = 1000000;
 module_param(stress_adds, uint, 0444);
 MODULE_PARM_DESC(stress_adds, "adds of the test under load; a second one makes a quarter");
 
-#define MAX_ACTORS	40
 #define PRODUCERS	16
 #define CONSUMERS	16
 #define STRESS_KEYS	1000
-
-struct fixture;
-
-/* A thread of a test. */
-struct actor {
-	struct fixture *fx;
-	unsigned int id;
-	int (*fn)(struct actor *a);
-	struct task_struct *task;
-	struct completion ended;	/* fn returned */
-	int ret;			/* this */
-	s64 timeout;			/* of its wq_get(), ns */
-	s64 took;			/* wq_get(), ns */
-	struct wq_item item;
-};
 
 /* What happened to one key under load. */
 struct tally {
@@ -60,234 +44,36 @@ struct tally {
 	atomic_t running;	/* runs at this moment, at most one */
 };
 
-struct fixture {
-	struct wq *q;
-	struct actor actors[MAX_ACTORS];
-	unsigned int nr_actors;
+struct core_fixture {
+	struct fixture base;
 	struct tally *tally;		/* [STRESS_KEYS] */
 	unsigned int adds;		/* of each producer */
 	bool cancels;			/* producers cancel as well */
-	atomic_t overlaps;
-	atomic_t errors;
-	struct wq_stat st, before, after;
+	struct verdict verdict;		/* what producers and consumers saw */
 	u8 key[WQ_MAX_KEY + 16];
 };
 
-static int fixture_init(struct kunit *test)
+static struct core_fixture *core_of(struct fixture *base)
 {
-	struct fixture *fx = kunit_kzalloc(test, sizeof(*fx), GFP_KERNEL);
-
-	if (!fx)
-		return -ENOMEM;
-	fx->q = wq_create(NULL);
-	if (IS_ERR_OR_NULL(fx->q))
-		return -ENOMEM;
-	test->priv = fx;
-	return 0;
+	return container_of(base, struct core_fixture, base);
 }
 
-static void join(struct actor *a)
+static int core_init(struct kunit *test)
 {
-	/* again and again: it may begin a drain only after the first one */
-	while (!wait_for_completion_timeout(&a->ended, HZ / 10))
-		wq_shutdown(a->fx->q);
-	kthread_stop(a->task);
-	put_task_struct(a->task);
-}
+	int ret = fixture_init(test, sizeof(struct core_fixture));
 
-static void fixture_exit(struct kunit *test)
-{
-	struct fixture *fx = test->priv;
-
-	if (!fx)
-		return;
-	while (fx->nr_actors)
-		join(&fx->actors[--fx->nr_actors]);
-	if (!IS_ERR_OR_NULL(fx->q))
-		wq_destroy(fx->q);
-	vfree(fx->tally);
-}
-
-/* --- what the tests are written in --- */
-
-static struct wq *queue(struct kunit *test)
-{
-	struct fixture *fx = test->priv;
-
-	return fx->q;
-}
-
-/* Replaces the test's queue. */
-static struct wq *queue_of(struct kunit *test, const struct wq_params *params)
-{
-	struct fixture *fx = test->priv;
-
-	wq_destroy(fx->q);
-	fx->q = wq_create(params);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fx->q);
-	return fx->q;
-}
-
-static int add(struct kunit *test, const char *key)
-{
-	return wq_add(queue(test), key, strlen(key));
-}
-
-static int query(struct kunit *test, const char *key)
-{
-	return wq_query(queue(test), key, strlen(key));
-}
-
-static int cancel(struct kunit *test, const char *key)
-{
-	return wq_cancel(queue(test), key, strlen(key));
-}
-
-static int done_key(struct kunit *test, const char *key)
-{
-	return wq_done_key(queue(test), key, strlen(key));
-}
-
-static int done(struct kunit *test, const struct wq_item *item)
-{
-	return wq_done(queue(test), item);
-}
-
-static bool is_key(const struct wq_item *item, const char *key)
-{
-	return item->len == strlen(key) && !memcmp(item->key, key, item->len);
-}
-
-/* The next key has to be this one. */
-static struct wq_item get(struct kunit *test, const char *key)
-{
-	struct wq_item item = {};
-
-	KUNIT_ASSERT_EQ(test, wq_get(queue(test), &item, 0), 0);
-	KUNIT_ASSERT_NOT_NULL(test, item.key);
-	if (!is_key(&item, key))
-		KUNIT_FAIL(test, "got \"%.*s\" for \"%s\"", (int)item.len,
-			   (const char *)item.key, key);
-	return item;
-}
-
-static int get_error(struct kunit *test)
-{
-	struct wq_item item;
-
-	return wq_get(queue(test), &item, 0);
-}
-
-static const struct wq_stat *stats(struct kunit *test)
-{
-	struct fixture *fx = test->priv;
-
-	/* what isn't written shows */
-	memset(&fx->st, 0xa5, sizeof(fx->st));
-	fx->st.size = sizeof(fx->st);
-	fx->st.flags = 0;
-	wq_stats(fx->q, &fx->st);
-	return &fx->st;
-}
-
-static void remember(struct kunit *test)
-{
-	struct fixture *fx = test->priv;
-
-	fx->before = *stats(test);
-}
-
-static bool unchanged(struct kunit *test)
-{
-	struct fixture *fx = test->priv;
-
-	fx->after = *stats(test);
-	return !memcmp(&fx->before, &fx->after, sizeof(fx->before));
-}
-
-static int actor_main(void *data)
-{
-	struct actor *a = data;
-
-	allow_signal(SIGUSR1);
-	allow_signal(SIGKILL);
-	a->ret = a->fn(a);
-	complete(&a->ended);
-	return 0;
-}
-
-static struct actor *start(struct kunit *test, int (*fn)(struct actor *a), s64 timeout)
-{
-	struct fixture *fx = test->priv;
-	struct actor *a = &fx->actors[fx->nr_actors];
-	struct task_struct *task;
-
-	KUNIT_ASSERT_LT(test, fx->nr_actors, (unsigned int)MAX_ACTORS);
-	a->fx = fx;
-	a->id = fx->nr_actors;
-	a->fn = fn;
-	a->timeout = timeout;
-	init_completion(&a->ended);
-	task = kthread_create(actor_main, a, "wq_kunit/%u", a->id);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, task);
-	/* it may be gone by the time of kthread_stop() */
-	get_task_struct(task);
-	a->task = task;
-	fx->nr_actors++;
-	wake_up_process(task);
-	return a;
-}
-
-static bool has_ended(struct actor *a)
-{
-	return completion_done(&a->ended);
-}
-
-/* Waits until the actor waits. */
-static void sleeps(struct kunit *test, struct actor *a)
-{
-	int tries = 1000;
-
-	while (tries-- && task_is_running(a->task) && !has_ended(a))
-		usleep_range(1000, 2000);
-	KUNIT_ASSERT_FALSE(test, has_ended(a));
-	KUNIT_ASSERT_FALSE(test, task_is_running(a->task));
-}
-
-static bool still_waits(struct actor *a)
-{
-	msleep(50);
-	return !has_ended(a);
-}
-
-/* What the actor returned. */
-static int result(struct kunit *test, struct actor *a)
-{
-	unsigned long left = wait_for_completion_timeout(&a->ended, 30 * HZ);
-
-	KUNIT_ASSERT_NE(test, left, 0UL);
-	/* for the next one who asks */
-	complete(&a->ended);
-	return a->ret;
-}
-
-static int getter(struct actor *a)
-{
-	s64 begun = ktime_get_ns();
-	int ret = wq_get(a->fx->q, &a->item, a->timeout);
-
-	a->took = ktime_get_ns() - begun;
+	if (!ret)
+		queue_of(test, NULL);
 	return ret;
 }
 
-static int drainer(struct actor *a)
+static void core_exit(struct kunit *test)
 {
-	return wq_drain(a->fx->q);
-}
+	struct core_fixture *fx = test->priv;
 
-static bool is_interrupted(int ret)
-{
-	return ret == -EINTR || ret == -ERESTARTSYS;
+	fixture_exit(test);
+	if (fx)
+		vfree(fx->tally);
 }
 
 /* --- add --- */
@@ -439,16 +225,13 @@ static struct kunit_case add_cases[] = {
 static void ten_thousand_keys_leave_in_the_order_they_came(struct kunit *test)
 {
 	struct wq *q = queue(test);
-	unsigned int wrong = 0;
 	struct wq_item item;
 	u32 i;
 
 	for (i = 0; i < 10000; i++)
-		wrong += wq_add(q, &i, sizeof(i)) != 1;
+		ASSERT_SAME(test, wq_add(q, &i, sizeof(i)), 1, "i %u", i);
 	for (i = 0; i < 10000; i++)
-		wrong += wq_get(q, &item, 0) || item.len != sizeof(i) ||
-			 memcmp(item.key, &i, sizeof(i));
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
+		ASSERT_SAME(test, get_number(test, &item), i, "i %u", i);
 	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
 }
 
@@ -510,7 +293,7 @@ static void a_sleeping_get_is_woken_by_add(struct kunit *test)
 	sleeps(test, a);
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	KUNIT_EXPECT_TRUE(test, is_key(&a->item, "a"));
+	KUNIT_EXPECT_TRUE(test, is_key(&a->held.item, "a"));
 }
 
 static void a_get_with_timeout_is_woken_by_add(struct kunit *test)
@@ -572,11 +355,6 @@ static void a_fatal_signal_ends_the_wait_of_get(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, is_interrupted(result(test, a)));
 }
 
-static unsigned long switches(struct actor *a)
-{
-	return READ_ONCE(a->task->nvcsw) + READ_ONCE(a->task->nivcsw);
-}
-
 /* The others do not even look: they have not been on a CPU. */
 static void one_add_wakes_one_of_many(struct kunit *test)
 {
@@ -590,13 +368,13 @@ static void one_add_wakes_one_of_many(struct kunit *test)
 		sleeps(test, a[i]);
 	msleep(20);
 	for (i = 0; i < 8; i++)
-		before[i] = switches(a[i]);
+		before[i] = switches_of(a[i]->task);
 	add(test, "a");
 	msleep(100);
 	for (i = 0; i < 8; i++) {
 		if (has_ended(a[i]))
 			ended++;
-		else if (switches(a[i]) != before[i])
+		else if (switches_of(a[i]->task) != before[i])
 			disturbed++;
 	}
 	KUNIT_EXPECT_EQ(test, ended, 1);
@@ -616,7 +394,7 @@ static void each_of_n_sleeping_gets_has_one_of_n_adds(struct kunit *test)
 		wq_add(queue(test), &i, sizeof(i));
 	for (i = 0; i < 16; i++) {
 		KUNIT_ASSERT_EQ(test, result(test, a[i]), 0);
-		memcpy(&key, a[i]->item.key, sizeof(key));
+		memcpy(&key, a[i]->held.item.key, sizeof(key));
 		seen |= BIT(key);
 	}
 	KUNIT_EXPECT_EQ(test, seen, 0xffffU);
@@ -627,9 +405,8 @@ static int consumer(struct actor *a);
 /* Adds keys one by one, disturbs the first consumer, and waits for the run. */
 static void add_and_disturb(struct kunit *test, int sig, s64 timeout)
 {
-	struct fixture *fx = test->priv;
+	struct core_fixture *fx = test->priv;
 	struct actor *a;
-	unsigned int lost = 0;
 	int tries;
 	u32 i;
 
@@ -637,17 +414,16 @@ static void add_and_disturb(struct kunit *test, int sig, s64 timeout)
 	KUNIT_ASSERT_NOT_NULL(test, fx->tally);
 	a = start(test, consumer, timeout);
 	start(test, consumer, WQ_FOREVER);
-	for (i = 0; i < STRESS_KEYS && !lost; i++) {
-		wq_add(fx->q, &i, sizeof(i));
+	for (i = 0; i < STRESS_KEYS; i++) {
+		wq_add(fx->base.q, &i, sizeof(i));
 		if (sig)
 			send_sig(sig, a->task, 0);
 		tries = 50000;
 		while (stats(test)->dones != i + 1 && --tries)
 			usleep_range(50, 100);
-		lost += !tries;
+		ASSERT_SAME(test, stats(test)->dones, i + 1, "key %u is lost", i);
 	}
-	KUNIT_EXPECT_EQ(test, lost, 0U);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->errors), 0);
+	EXPECT_ALL_SAME(test, &fx->verdict);
 }
 
 static void no_key_is_lost_to_a_signal(struct kunit *test)
@@ -1257,7 +1033,7 @@ static void query_changes_nothing(struct kunit *test)
 	add(test, "a");
 	remember(test);
 	query(test, "a");
-	KUNIT_EXPECT_TRUE(test, unchanged(test));
+	EXPECT_UNCHANGED(test);
 	get(test, "a");
 }
 
@@ -1423,7 +1199,7 @@ static struct kunit_case state_cases[] = {
 /* A long key that differs from its like only in its last byte. */
 static const void *long_key(struct kunit *test, size_t len, u8 last)
 {
-	struct fixture *fx = test->priv;
+	struct core_fixture *fx = test->priv;
 
 	memset(fx->key, 'k', sizeof(fx->key));
 	if (len)
@@ -1487,16 +1263,18 @@ static void every_value_of_a_byte_is_a_key(struct kunit *test)
 {
 	struct wq *q = queue(test);
 	struct wq_item item;
-	int i, wrong = 0;
+	int i;
 	u8 byte;
 
 	for (i = 0; i < 256; i++) {
 		byte = i;
-		wrong += wq_add(q, &byte, 1) != 1;
+		ASSERT_SAME(test, wq_add(q, &byte, 1), 1, "i %d", i);
 	}
-	for (i = 0; i < 256; i++)
-		wrong += wq_get(q, &item, 0) || item.len != 1 || *(u8 *)item.key != i;
-	KUNIT_EXPECT_EQ(test, wrong, 0);
+	for (i = 0; i < 256; i++) {
+		ASSERT_SAME(test, wq_get(q, &item, 0), 0, "key %d", i);
+		ASSERT_SAME(test, item.len, 1, "i %d", i);
+		ASSERT_SAME(test, *(u8 *)item.key, i, "i %d", i);
+	}
 }
 
 static void keys_may_hold_nuls(struct kunit *test)
@@ -1516,35 +1294,35 @@ static void keys_may_hold_nuls(struct kunit *test)
 
 static void a_prefix_of_a_key_is_another_key(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct core_fixture *fx = test->priv;
 	struct wq *q = queue(test);
 	struct wq_item item;
-	unsigned int wrong = 0;
 	u32 len;
 
 	memset(fx->key, 0, sizeof(fx->key));
 	for (len = 1; len <= WQ_MAX_KEY; len++)
-		wrong += wq_add(q, fx->key, len) != 1;
-	for (len = 1; len <= WQ_MAX_KEY; len++)
-		wrong += wq_get(q, &item, 0) || item.len != len ||
-			 memcmp(item.key, fx->key, len) || wq_done(q, &item);
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
+		ASSERT_SAME(test, wq_add(q, fx->key, len), 1, "len %u", len);
+	for (len = 1; len <= WQ_MAX_KEY; len++) {
+		ASSERT_SAME(test, wq_get(q, &item, 0), 0, "len %u", len);
+		ASSERT_SAME(test, item.len, len, "len %u", len);
+		ASSERT_SAME(test, memcmp(item.key, fx->key, len), 0, "len %u", len);
+		ASSERT_SAME(test, wq_done(q, &item), 0, "len %u", len);
+	}
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
 
 static void a_key_may_lie_at_any_address(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct core_fixture *fx = test->priv;
 	struct wq *q = queue(test);
-	int i, wrong = 0;
+	int i;
 
 	memcpy(fx->key, "0123456789abcdef", 16);
 	wq_add(q, fx->key, 16);
 	for (i = 1; i < 16; i++) {
 		memcpy(fx->key + i, "0123456789abcdef", 16);
-		wrong += wq_add(q, fx->key + i, 16) != 0;
+		ASSERT_SAME(test, wq_add(q, fx->key + i, 16), 0, "i %d", i);
 	}
-	KUNIT_EXPECT_EQ(test, wrong, 0);
 	KUNIT_EXPECT_EQ(test, wq_len(q), 1U);
 }
 
@@ -1616,29 +1394,29 @@ static void there_is_room_again_after_cancel(struct kunit *test)
 static void two_hundred_thousand_keys_go_in_and_out(struct kunit *test)
 {
 	struct wq *q = queue(test);
-	unsigned int wrong = 0;
 	struct wq_item item;
 	u64 key[2] = {};
 	u32 i;
 
 	for (i = 0; i < 200000; i++) {
 		key[1] = i;
-		wrong += wq_add(q, key, sizeof(key)) != 1;
+		ASSERT_SAME(test, wq_add(q, key, sizeof(key)), 1, "i %u", i);
 		cond_resched();
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 200000U);
 	for (i = 0; i < 200000; i++) {
 		key[1] = i;
-		wrong += wq_add(q, key, sizeof(key)) != 0;
+		ASSERT_SAME(test, wq_add(q, key, sizeof(key)), 0, "i %u", i);
 		cond_resched();
 	}
 	for (i = 0; i < 200000; i++) {
 		key[1] = i;
-		wrong += wq_get(q, &item, 0) || item.len != sizeof(key) ||
-			 memcmp(item.key, key, sizeof(key)) || wq_done(q, &item);
+		ASSERT_SAME(test, wq_get(q, &item, 0), 0, "i %u", i);
+		ASSERT_SAME(test, item.len, sizeof(key), "i %u", i);
+		ASSERT_SAME(test, memcmp(item.key, key, sizeof(key)), 0, "i %u", i);
+		ASSERT_SAME(test, wq_done(q, &item), 0, "i %u", i);
 		cond_resched();
 	}
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
 
@@ -1646,24 +1424,22 @@ static void two_hundred_thousand_keys_go_in_and_out(struct kunit *test)
 static void keys_are_found_while_others_come_and_go(struct kunit *test)
 {
 	struct wq *q = queue(test);
-	unsigned int wrong = 0;
 	int state;
 	u32 i;
 
 	for (i = 0; i < 20000; i++) {
-		wrong += wq_add(q, &i, sizeof(i)) != 1;
+		ASSERT_SAME(test, wq_add(q, &i, sizeof(i)), 1, "i %u", i);
 		cond_resched();
 	}
 	for (i = 0; i < 20000; i += 2) {
-		wrong += wq_cancel(q, &i, sizeof(i)) < 0;
+		KUNIT_ASSERT_GE_MSG(test, wq_cancel(q, &i, sizeof(i)), 0, "i %u", i);
 		cond_resched();
 	}
 	for (i = 0; i < 20000; i++) {
 		state = i % 2 ? WQ_KEY_READY | WQ_KEY_DIRTY : -ENOENT;
-		wrong += wq_query(q, &i, sizeof(i)) != state;
+		ASSERT_SAME(test, wq_query(q, &i, sizeof(i)), state, "i %u", i);
 		cond_resched();
 	}
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 10000U);
 }
 
@@ -2099,7 +1875,6 @@ static void a_priority_policy_hands_out_the_least_key_first(struct kunit *test)
 static void a_policy_sorts_ten_thousand_keys(struct kunit *test)
 {
 	struct wq *q;
-	unsigned int wrong = 0;
 	struct wq_item item;
 	u8 key[3], last = 0;
 	u32 i;
@@ -2110,19 +1885,18 @@ static void a_policy_sorts_ten_thousand_keys(struct kunit *test)
 		key[0] = i * 7919;
 		key[1] = i;
 		key[2] = i >> 8;
-		wrong += wq_add(q, key, sizeof(key)) != 1;
+		ASSERT_SAME(test, wq_add(q, key, sizeof(key)), 1, "i %u", i);
 		cond_resched();
 	}
 	for (i = 0; i < 10000; i++) {
 		if (wq_get(q, &item, 0))
 			break;
-		wrong += *(u8 *)item.key < last;
+		KUNIT_ASSERT_GE_MSG(test, *(u8 *)item.key, last, "i %u", i);
 		last = *(u8 *)item.key;
-		wrong += wq_done(q, &item) != 0;
+		ASSERT_SAME(test, wq_done(q, &item), 0, "i %u", i);
 		cond_resched();
 	}
 	KUNIT_EXPECT_EQ(test, i, 10000U);
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
 }
 
 static void wq_entry_key_tells_the_key(struct kunit *test)
@@ -2191,8 +1965,8 @@ static void each_allocation_of_create_may_fail(struct kunit *test)
 }
 
 /*
- * Adds with every allocation failing in turn until it works.  Returns how
- * often it did not, or -1 where something was wrong.
+ * Adds with each allocation failing in turn until the add succeeds.
+ * Return: how often it failed.
  */
 static int add_with_failures(struct kunit *test, u32 key)
 {
@@ -2207,40 +1981,37 @@ static int add_with_failures(struct kunit *test, u32 key)
 		has_failed();
 		if (ret == 1)
 			return refused;
-		if (ret != -ENOMEM || !unchanged(test) ||
-		    wq_query(q, &key, sizeof(key)) != -ENOENT)
-			return -1;
+		ASSERT_SAME(test, ret, -ENOMEM, "key %u, allocation %u", key, n);
+		EXPECT_UNCHANGED(test);
+		ASSERT_SAME(test, wq_query(q, &key, sizeof(key)), -ENOENT,
+			    "key %u, allocation %u", key, n);
 		refused++;
 	}
-	return -1;
+	KUNIT_FAIL(test, "key %u: an add fails after %u allocations", key, n);
+	KUNIT_ASSERT_LT(test, n, 100U);
+	return refused;
 }
 
 static void each_allocation_of_add_may_fail(struct kunit *test)
 {
 	skip_unless_adds_fail(test);
-	KUNIT_EXPECT_GE(test, add_with_failures(test, 0), 0);
+	add_with_failures(test, 0);
 }
 
 static void allocations_may_fail_while_the_queue_grows(struct kunit *test)
 {
-	struct wq *q = queue(test);
-	unsigned int wrong = 0;
 	struct wq_item item;
 	int refused = 0;
 	u32 i;
 
 	skip_unless_adds_fail(test);
-	for (i = 0; i < 2000; i++) {
-		int ret = add_with_failures(test, i);
-
-		wrong += ret < 0;
-		refused += max(ret, 0);
-	}
-	KUNIT_EXPECT_GT(test, refused, 0);
 	for (i = 0; i < 2000; i++)
-		wrong += wq_get(q, &item, 0) || item.len != sizeof(i) ||
-			 memcmp(item.key, &i, sizeof(i)) || wq_done(q, &item);
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
+		refused += add_with_failures(test, i);
+	KUNIT_EXPECT_GT(test, refused, 0);
+	for (i = 0; i < 2000; i++) {
+		ASSERT_SAME(test, get_number(test, &item), i, "get %u", i);
+		ASSERT_SAME(test, done(test, &item), 0, "key %u", i);
+	}
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
 
@@ -2283,15 +2054,15 @@ static struct kunit_case nomem_cases[] = {
 /* --- load: many threads, every context --- */
 
 /* Counted before the add, as a user stores its data before the add. */
-static int add_counted(struct fixture *fx, u32 i)
+static void add_counted(struct core_fixture *fx, u32 i)
 {
 	atomic_inc(&fx->tally[i].asked);
-	return wq_add(fx->q, &i, sizeof(i));
+	expect_same(&fx->verdict, min(wq_add(fx->base.q, &i, sizeof(i)), 0), 0, "add of key %u", i);
 }
 
 static int producer(struct actor *a)
 {
-	struct fixture *fx = a->fx;
+	struct core_fixture *fx = core_of(a->fx);
 	struct rnd_state rnd;
 	unsigned int n;
 	u32 i;
@@ -2299,11 +2070,10 @@ static int producer(struct actor *a)
 	prandom_seed_state(&rnd, a->id);
 	for (n = 0; n < fx->adds; n++) {
 		i = prandom_u32_state(&rnd) % STRESS_KEYS;
-		if (add_counted(fx, i) < 0)
-			atomic_inc(&fx->errors);
+		add_counted(fx, i);
 		if (fx->cancels && !(n % 3)) {
 			i = prandom_u32_state(&rnd) % STRESS_KEYS;
-			wq_cancel(fx->q, &i, sizeof(i));
+			wq_cancel(fx->base.q, &i, sizeof(i));
 		}
 		/* lets the consumers at it also where nothing preempts */
 		if (!(n % 16))
@@ -2313,19 +2083,17 @@ static int producer(struct actor *a)
 	return 0;
 }
 
-static void run(struct fixture *fx, const struct wq_item *item, unsigned int n)
+static void run_counted(struct core_fixture *fx, const struct wq_item *item, unsigned int n)
 {
 	struct tally *t;
 	u32 i;
 
-	memcpy(&i, item->key, sizeof(i));
-	if (item->len != sizeof(i) || i >= STRESS_KEYS) {
-		atomic_inc(&fx->errors);
+	i = number_of(item);
+	expect_same(&fx->verdict, i < STRESS_KEYS ? 0 : i, 0, "a key that was never added");
+	if (i >= STRESS_KEYS)
 		return;
-	}
 	t = &fx->tally[i];
-	if (atomic_inc_return(&t->running) != 1)
-		atomic_inc(&fx->overlaps);
+	expect_same(&fx->verdict, atomic_inc_return(&t->running), 1, "runs of key %u at once", i);
 	atomic_set(&t->covered, atomic_read(&t->asked));
 	if (!(n % 4))
 		schedule();
@@ -2336,17 +2104,16 @@ static void run(struct fixture *fx, const struct wq_item *item, unsigned int n)
 
 static int consumer(struct actor *a)
 {
-	struct fixture *fx = a->fx;
+	struct core_fixture *fx = core_of(a->fx);
 	unsigned int n = 0;
 	struct wq_item item;
 	int ret;
 
 	for (;;) {
-		ret = wq_get(fx->q, &item, a->timeout);
+		ret = wq_get(fx->base.q, &item, a->timeout);
 		if (!ret) {
-			run(fx, &item, ++n);
-			if (wq_done(fx->q, &item) < 0)
-				atomic_inc(&fx->errors);
+			run_counted(fx, &item, ++n);
+			expect_same(&fx->verdict, min(wq_done(fx->base.q, &item), 0), 0, "done");
 		} else if (is_interrupted(ret)) {
 			flush_signals(current);
 		} else if (ret != -ETIMEDOUT) {
@@ -2358,8 +2125,8 @@ static int consumer(struct actor *a)
 
 static struct actor *start_consumers(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
-	struct actor *first = &fx->actors[fx->nr_actors];
+	struct core_fixture *fx = test->priv;
+	struct actor *first = &fx->base.actors[fx->base.nr_actors];
 	int i;
 
 	fx->tally = vzalloc(array_size(STRESS_KEYS, sizeof(*fx->tally)));
@@ -2371,8 +2138,8 @@ static struct actor *start_consumers(struct kunit *test)
 
 static void run_producers(struct kunit *test, unsigned int adds)
 {
-	struct fixture *fx = test->priv;
-	struct actor *first = &fx->actors[fx->nr_actors];
+	struct core_fixture *fx = test->priv;
+	struct actor *first = &fx->base.actors[fx->base.nr_actors];
 	unsigned long left;
 	int i;
 
@@ -2396,25 +2163,24 @@ static void end_consumers(struct kunit *test, struct actor *first)
 		KUNIT_EXPECT_EQ(test, result(test, &first[i]), -ESHUTDOWN);
 }
 
-static unsigned int keys_not_covered(struct kunit *test)
+/* The last run of each key began after the last add. */
+static void expect_keys_covered(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
-	unsigned int n = 0;
+	struct core_fixture *fx = test->priv;
 	u32 i;
 
 	for (i = 0; i < STRESS_KEYS; i++)
-		n += atomic_read(&fx->tally[i].asked) != atomic_read(&fx->tally[i].covered);
-	return n;
+		ASSERT_SAME(test, atomic_read(&fx->tally[i].covered),
+			    atomic_read(&fx->tally[i].asked), "adds of key %u", i);
 }
 
 /* What holds after every load of that many adds. */
 static void expect_all_is_well(struct kunit *test, u64 adds)
 {
-	struct fixture *fx = test->priv;
+	struct core_fixture *fx = test->priv;
 	const struct wq_stat *st = stats(test);
 
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->overlaps), 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->errors), 0);
+	EXPECT_ALL_SAME(test, &fx->verdict);
 	KUNIT_EXPECT_EQ(test, st->keys, 0U);
 	KUNIT_EXPECT_EQ(test, st->gets, st->dones);
 	KUNIT_EXPECT_EQ(test, st->adds, st->gets + st->canceled);
@@ -2425,18 +2191,18 @@ static void expect_all_is_well(struct kunit *test, u64 adds)
 
 static void under_load_each_add_is_covered_and_no_key_runs_twice_at_once(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct core_fixture *fx = test->priv;
 	struct actor *first = start_consumers(test);
 
 	run_producers(test, stress_adds);
 	end_consumers(test, first);
 	expect_all_is_well(test, (u64)fx->adds * PRODUCERS);
-	KUNIT_EXPECT_EQ(test, keys_not_covered(test), 0U);
+	expect_keys_covered(test);
 }
 
 static void under_load_cancel_loses_no_key_but_those_canceled(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct core_fixture *fx = test->priv;
 	struct actor *first = start_consumers(test);
 
 	fx->cancels = true;
@@ -2478,7 +2244,7 @@ static void shut_down_leaves_interrupts_off_where_they_were_off(struct kunit *te
 struct sources {
 	struct irq_work work;
 	struct tasklet_struct tasklet;
-	struct fixture *fx;
+	struct core_fixture *fx;
 	atomic_t hard, soft;	/* calls so far */
 	atomic_t strange;	/* of those, in another context than expected */
 };
@@ -2493,8 +2259,7 @@ static void add_some(struct sources *s, atomic_t *calls, bool right_context)
 	if (!right_context)
 		atomic_inc(&s->strange);
 	for (i = 0; i < ADDS_PER_CALL; i++)
-		if (add_counted(s->fx, (n + i) % STRESS_KEYS) < 0)
-			atomic_inc(&s->fx->errors);
+		add_counted(s->fx, (n + i) % STRESS_KEYS);
 	atomic_inc(calls);
 }
 
@@ -2516,7 +2281,7 @@ static void adds_may_come_from_every_context_at_once(struct kunit *test)
 {
 	struct sources *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
 	unsigned long end = jiffies + 60 * HZ;
-	struct fixture *fx = test->priv;
+	struct core_fixture *fx = test->priv;
 	struct actor *first;
 	u32 i = 0;
 
@@ -2531,8 +2296,7 @@ static void adds_may_come_from_every_context_at_once(struct kunit *test)
 	       time_before(jiffies, end)) {
 		irq_work_queue(&s->work);
 		tasklet_schedule(&s->tasklet);
-		if (add_counted(fx, i++ % STRESS_KEYS) < 0)
-			atomic_inc(&fx->errors);
+		add_counted(fx, i++ % STRESS_KEYS);
 		cond_resched();
 	}
 	irq_work_sync(&s->work);
@@ -2544,14 +2308,14 @@ static void adds_may_come_from_every_context_at_once(struct kunit *test)
 	end_consumers(test, first);
 	i += (atomic_read(&s->hard) + atomic_read(&s->soft)) * ADDS_PER_CALL;
 	expect_all_is_well(test, i);
-	KUNIT_EXPECT_EQ(test, keys_not_covered(test), 0U);
+	expect_keys_covered(test);
 }
 
 static void shut_down_from_interrupt(struct irq_work *work)
 {
 	struct sources *s = container_of(work, struct sources, work);
 
-	wq_shutdown(s->fx->q);
+	wq_shutdown(s->fx->base.q);
 }
 
 static void shut_down_may_come_from_hard_interrupt(struct kunit *test)
@@ -2581,10 +2345,10 @@ static struct kunit_case load_cases[] = {
 };
 
 #define SUITE(id)				\
-static struct kunit_suite id##_suite = {	\
+struct kunit_suite wq_##id##_suite = {	\
 	.name = "wq_" #id,			\
-	.init = fixture_init,			\
-	.exit = fixture_exit,			\
+	.init = core_init,			\
+	.exit = core_exit,			\
 	.test_cases = id##_cases,		\
 }
 
@@ -2599,12 +2363,3 @@ SUITE(create);
 SUITE(order);
 SUITE(nomem);
 SUITE(load);
-
-kunit_test_suites(&add_suite, &get_suite, &done_suite, &shutdown_suite,
-		  &drain_suite, &state_suite, &key_suite, &create_suite,
-		  &order_suite, &nomem_suite, &load_suite, &wq_table_suite,
-		  &wq_delay_suite, &wq_heap_suite, &wq_limiter_suite, &wq_ratelimit_suite,
-		  &wq_backoff_suite, &wq_controller_suite, &wq_metrics_suite, &wq_lease_suite);
-
-MODULE_DESCRIPTION("KUnit tests of wq");
-MODULE_LICENSE("GPL");

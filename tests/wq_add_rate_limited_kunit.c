@@ -12,7 +12,7 @@
 
 /* --- add rate limited --- */
 
-static void a_rate_limited_key_is_delayed_by_the_limiter(struct kunit *test)
+static void add_rate_limited_delays_a_key_by_the_limiter(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "a"), 1);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
@@ -76,7 +76,7 @@ static void keys_that_differ_in_a_byte_fail_each_for_itself(struct kunit *test)
 }
 
 /* As add_after: client-go's earlier time wins, and each call counts. */
-static void a_key_that_fails_while_it_is_delayed_waits_once_and_counts_twice(struct kunit *test)
+static void add_rate_limited_twice_delays_once_and_counts_twice(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "a"), 1);
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "a"), 0);
@@ -90,14 +90,14 @@ static void a_key_that_fails_while_it_is_delayed_waits_once_and_counts_twice(str
 	expect_nothing_ready(test);
 }
 
-static void a_limiter_s_earlier_time_wins(struct kunit *test)
+static void an_earlier_time_of_add_rate_limited_wins(struct kunit *test)
 {
 	add_after(test, "a", HOUR);
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "a"), 0);
 	KUNIT_EXPECT_EQ(test, next_due(test), 5 * MSEC);
 }
 
-static void a_key_in_processing_that_fails_is_delayed_as_well(struct kunit *test)
+static void add_rate_limited_delays_a_key_in_processing(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 
@@ -111,7 +111,7 @@ static void a_key_in_processing_that_fails_is_delayed_as_well(struct kunit *test
 	expect_nothing_ready(test);
 }
 
-static void a_ready_key_that_fails_is_delayed_as_well(struct kunit *test)
+static void add_rate_limited_delays_a_ready_key(struct kunit *test)
 {
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "a"), 1);
@@ -230,7 +230,7 @@ static void a_queue_without_a_limiter_has_the_default_controller_s(struct kunit 
 	KUNIT_EXPECT_EQ(test, next_due(test), 40960 * MSEC);
 }
 
-static void a_queue_that_is_made_without_anything_retries_in_real_time(struct kunit *test)
+static void add_rate_limited_of_a_default_queue_works_in_real_time(struct kunit *test)
 {
 	struct limit_fixture *fx = test->priv;
 	s64 begun = ktime_get_ns();
@@ -266,7 +266,7 @@ static void every_add_rate_limited_counts_as_a_retry(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->retries, 2ULL);
 }
 
-static void a_limiter_is_told_the_key_its_failures_and_the_time(struct kunit *test)
+static void when_is_called_with_the_key_its_failures_and_the_time(struct kunit *test)
 {
 	struct probe *p = probed(test, 10);
 	struct limit_fixture *fx = test->priv;
@@ -288,7 +288,7 @@ static void a_limiter_is_told_the_key_its_failures_and_the_time(struct kunit *te
 	KUNIT_EXPECT_EQ(test, memcmp(p->key, "k\0y", 3), 0);
 }
 
-static void a_limiter_is_asked_by_no_other_verb(struct kunit *test)
+static void when_is_called_by_no_other_verb(struct kunit *test)
 {
 	struct probe *p = probed(test, 10);
 	struct wq_item item;
@@ -336,7 +336,7 @@ static void a_limiter_may_be_made_of_others(struct kunit *test)
 	EXPECT_SAW(test, p, "a");
 }
 
-static void add_rate_limited_leaves_interrupts_off_where_they_were_off(struct kunit *test)
+static void add_rate_limited_leaves_interrupts_off(struct kunit *test)
 {
 	unsigned long flags;
 	bool off;
@@ -383,7 +383,7 @@ static void failures_are_counted_past_100(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 1001);
 }
 
-static void an_add_and_an_add_after_are_no_failures(struct kunit *test)
+static void add_and_add_after_count_no_failure(struct kunit *test)
 {
 	add(test, "a");
 	add_after(test, "a", 5);
@@ -510,7 +510,7 @@ static void a_key_that_fails_may_have_1024_bytes(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_num_requeues(q, key, WQ_MAX_KEY), 0);
 }
 
-static void num_requeues_is_what_the_limiter_says(struct kunit *test)
+static void num_requeues_returns_what_the_limiter_returns(struct kunit *test)
 {
 	struct probe *p = probed(test, 5);
 
@@ -523,7 +523,7 @@ static void num_requeues_is_what_the_limiter_says(struct kunit *test)
 }
 
 /* As client-go's NumRequeues: the limiter may count by itself. */
-static void num_requeues_is_what_the_limiter_says_of_an_unknown_key_as_well(struct kunit *test)
+static void num_requeues_of_an_unknown_key_returns_what_the_limiter_returns(struct kunit *test)
 {
 	struct probe *p = probed(test, 5);
 
@@ -533,7 +533,7 @@ static void num_requeues_is_what_the_limiter_says_of_an_unknown_key_as_well(stru
 	EXPECT_SAW(test, p, "b");
 }
 
-static void forget_tells_the_limiter(struct kunit *test)
+static void forget_calls_forget_of_the_limiter(struct kunit *test)
 {
 	struct probe *p = probed(test, 5);
 
@@ -548,7 +548,7 @@ static void forget_tells_the_limiter(struct kunit *test)
 	EXPECT_SAW(test, p, "b");
 }
 
-static void cancel_tells_the_limiter_to_forget(struct kunit *test)
+static void cancel_calls_forget_of_the_limiter(struct kunit *test)
 {
 	struct probe *p = probed(test, 5);
 
@@ -558,7 +558,7 @@ static void cancel_tells_the_limiter_to_forget(struct kunit *test)
 	EXPECT_SAW(test, p, "a");
 }
 
-static void a_queue_counts_for_a_limiter_that_leaves_it_to_the_queue(struct kunit *test)
+static void the_queue_counts_failures_for_a_limiter_without_num_requeues(struct kunit *test)
 {
 	struct probe *p = probe_as(test, 1, &bare_ops, true);
 	struct limit_fixture *fx = test->priv;
@@ -586,7 +586,7 @@ static void a_queue_counts_for_a_limiter_that_leaves_it_to_the_queue(struct kuni
 
 /* --- keys that are kept --- */
 
-static void a_key_that_was_not_forgotten_keeps_its_entry(struct kunit *test)
+static void a_failed_key_is_retained_until_forget(struct kunit *test)
 {
 	add_rate_limited(test, "a");
 	expect_counts(test, 1, 1, 0);
@@ -638,7 +638,7 @@ static void failed_keys_are_counted_in_every_state(struct kunit *test)
 	expect_counts(test, 4, 0, 0);
 }
 
-static void done_by_the_key_keeps_it_as_well(struct kunit *test)
+static void done_key_retains_a_failed_key(struct kunit *test)
 {
 	add_rate_limited(test, "a");
 	pass(test, 5 * MSEC);
@@ -648,7 +648,7 @@ static void done_by_the_key_keeps_it_as_well(struct kunit *test)
 	expect_counts(test, 1, 1, 1);
 }
 
-static void forget_releases_a_kept_key(struct kunit *test)
+static void forget_releases_a_retained_key(struct kunit *test)
 {
 	retain(test, "a", 3);
 	KUNIT_EXPECT_EQ(test, forget(test, "a"), 0);
@@ -658,7 +658,7 @@ static void forget_releases_a_kept_key(struct kunit *test)
 	expect_counts(test, 0, 0, 0);
 }
 
-static void cancel_releases_a_kept_key(struct kunit *test)
+static void cancel_releases_a_retained_key(struct kunit *test)
 {
 	retain(test, "a", 3);
 	KUNIT_EXPECT_EQ(test, cancel(test, "a"), FAILED);
@@ -706,7 +706,7 @@ static void cancel_forgets_a_key_in_processing(struct kunit *test)
 	expect_counts(test, 0, 0, 0);
 }
 
-static void a_kept_key_that_is_added_runs_with_its_failures(struct kunit *test)
+static void a_retained_key_that_is_added_runs_with_its_failures(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -722,7 +722,7 @@ static void a_kept_key_that_is_added_runs_with_its_failures(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 3);
 }
 
-static void a_kept_key_may_be_delayed(struct kunit *test)
+static void a_retained_key_may_be_delayed(struct kunit *test)
 {
 	retain(test, "a", 3);
 	KUNIT_EXPECT_EQ(test, add_after(test, "a", 10), 1);
@@ -737,14 +737,14 @@ static void a_kept_key_may_be_delayed(struct kunit *test)
 	expect_counts(test, 1, 1, 0);
 }
 
-static void a_kept_key_is_not_held(struct kunit *test)
+static void a_retained_key_is_not_held(struct kunit *test)
 {
 	retain(test, "a", 1);
 	EXPECT_REFUSED(test, wq_done_key(queue(test), "a", 1), -ENOENT);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), FAILED);
 }
 
-static void a_bucket_alone_keeps_no_key(struct kunit *test)
+static void a_bucket_alone_retains_no_key(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -766,7 +766,7 @@ static void a_bucket_alone_keeps_no_key(struct kunit *test)
 }
 
 /* wq_item.failures and wq_stat.failed go by the queue's own count. */
-static void with_a_bucket_alone_failures_count_as_long_as_the_key_is_known(struct kunit *test)
+static void a_bucket_alone_counts_failures_while_the_key_is_known(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -788,7 +788,7 @@ static void with_a_bucket_alone_failures_count_as_long_as_the_key_is_known(struc
 	expect_counts(test, 0, 0, 0);
 }
 
-static void kept_keys_count_against_max_keys(struct kunit *test)
+static void retained_keys_count_against_max_keys(struct kunit *test)
 {
 	struct probe *p = probe(test, 1);
 	struct wq_limiter *two[] = { wq_limiter_exponential(5 * MSEC, SEC), &p->l };
@@ -818,7 +818,7 @@ static void kept_keys_count_against_max_keys(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, add(test, "c"), 1);
 }
 
-static void a_kept_key_is_added_without_memory(struct kunit *test)
+static void a_retained_key_is_added_without_memory(struct kunit *test)
 {
 	int ret;
 
@@ -830,7 +830,7 @@ static void a_kept_key_is_added_without_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ret, 1);
 }
 
-static void ten_thousand_kept_keys_are_told_and_released(struct kunit *test)
+static void ten_thousand_retained_keys_are_reported_and_released(struct kunit *test)
 {
 	struct wq *q = limited_by(test, wq_limiter_fast_slow(0, 5, U32_MAX), 0);
 	u32 i, many = 10000;
@@ -853,7 +853,7 @@ static void ten_thousand_kept_keys_are_told_and_released(struct kunit *test)
 
 /* --- shut down --- */
 
-static void kept_keys_survive_a_shut_down_until_they_are_forgotten(struct kunit *test)
+static void retained_keys_survive_shutdown_until_forget(struct kunit *test)
 {
 	retain(test, "a", 2);
 	retain(test, "b", 3);
@@ -870,14 +870,14 @@ static void kept_keys_survive_a_shut_down_until_they_are_forgotten(struct kunit 
 	expect_counts(test, 0, 0, 0);
 }
 
-static void drain_does_not_wait_for_kept_keys(struct kunit *test)
+static void drain_does_not_wait_for_retained_keys(struct kunit *test)
 {
 	retain(test, "a", 2);
 	KUNIT_EXPECT_EQ(test, wq_drain(queue(test)), 0);
 	expect_counts(test, 1, 1, 1);
 }
 
-static void a_failed_key_whose_delay_shut_down_dropped_is_kept(struct kunit *test)
+static void a_failed_key_is_retained_when_shutdown_drops_its_delay(struct kunit *test)
 {
 	add_rate_limited(test, "a");
 	add_rate_limited(test, "a");
@@ -897,7 +897,7 @@ static void a_failed_key_whose_delay_shut_down_dropped_is_kept(struct kunit *tes
 	expect_counts(test, 0, 0, 0);
 }
 
-static void forget_may_come_at_once_after_shut_down_dropped_the_delay(struct kunit *test)
+static void forget_may_come_at_once_after_shutdown_dropped_the_delay(struct kunit *test)
 {
 	add_rate_limited(test, "a");
 	add_rate_limited(test, "b");
@@ -911,7 +911,7 @@ static void forget_may_come_at_once_after_shut_down_dropped_the_delay(struct kun
 	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 2ULL);
 }
 
-static void add_rate_limited_of_a_shut_down_queue_is_eshutdown(struct kunit *test)
+static void add_rate_limited_after_shutdown_is_eshutdown(struct kunit *test)
 {
 	struct probe *p = probed(test, 5);
 
@@ -950,7 +950,7 @@ static void a_queue_with_failed_keys_in_every_state_can_be_destroyed(struct kuni
 
 /* --- what is refused --- */
 
-static void a_full_queue_takes_no_token_for_what_it_refuses(struct kunit *test)
+static void a_refused_add_rate_limited_takes_no_token(struct kunit *test)
 {
 	limited_by(test, wq_limiter_bucket(WQ_QPS(1), 2), 1);
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "a"), 1);
@@ -1015,7 +1015,7 @@ static void each_allocation_of_add_rate_limited_may_fail(struct kunit *test)
 	KUNIT_EXPECT_GE(test, retries_refused(test, IN_PROCESSING), 1U);
 }
 
-static void an_add_without_memory_takes_no_token(struct kunit *test)
+static void add_rate_limited_without_memory_takes_no_token(struct kunit *test)
 {
 	u32 nth, refused = 0;
 	int ret = -ENOMEM;
@@ -1036,14 +1036,14 @@ static void an_add_without_memory_takes_no_token(struct kunit *test)
 }
 
 static struct kunit_case add_rate_limited_cases[] = {
-	KUNIT_CASE(a_rate_limited_key_is_delayed_by_the_limiter),
+	KUNIT_CASE(add_rate_limited_delays_a_key_by_the_limiter),
 	KUNIT_CASE(the_delay_grows_with_each_failure),
 	KUNIT_CASE(each_key_has_a_delay_of_its_own),
 	KUNIT_CASE(keys_that_differ_in_a_byte_fail_each_for_itself),
-	KUNIT_CASE(a_key_that_fails_while_it_is_delayed_waits_once_and_counts_twice),
-	KUNIT_CASE(a_limiter_s_earlier_time_wins),
-	KUNIT_CASE(a_key_in_processing_that_fails_is_delayed_as_well),
-	KUNIT_CASE(a_ready_key_that_fails_is_delayed_as_well),
+	KUNIT_CASE(add_rate_limited_twice_delays_once_and_counts_twice),
+	KUNIT_CASE(an_earlier_time_of_add_rate_limited_wins),
+	KUNIT_CASE(add_rate_limited_delays_a_key_in_processing),
+	KUNIT_CASE(add_rate_limited_delays_a_ready_key),
 	KUNIT_CASE(a_delay_of_0_adds_now),
 	KUNIT_CASE(a_delay_below_0_adds_now),
 	KUNIT_CASE(a_delay_of_0_makes_a_key_in_processing_dirty),
@@ -1051,15 +1051,15 @@ static struct kunit_case add_rate_limited_cases[] = {
 	KUNIT_CASE(the_longest_delay_of_a_limiter_waits_for_ever),
 	KUNIT_CASE(a_key_is_added_now_while_the_bucket_has_tokens),
 	KUNIT_CASE(a_queue_without_a_limiter_has_the_default_controller_s),
-	KUNIT_CASE(a_queue_that_is_made_without_anything_retries_in_real_time),
+	KUNIT_CASE(add_rate_limited_of_a_default_queue_works_in_real_time),
 	KUNIT_CASE(every_add_rate_limited_counts_as_a_retry),
-	KUNIT_CASE(a_limiter_is_told_the_key_its_failures_and_the_time),
-	KUNIT_CASE(a_limiter_is_asked_by_no_other_verb),
+	KUNIT_CASE(when_is_called_with_the_key_its_failures_and_the_time),
+	KUNIT_CASE(when_is_called_by_no_other_verb),
 	KUNIT_CASE(a_limiter_may_be_made_of_others),
-	KUNIT_CASE(add_rate_limited_leaves_interrupts_off_where_they_were_off),
+	KUNIT_CASE(add_rate_limited_leaves_interrupts_off),
 	KUNIT_CASE(num_requeues_counts_the_failures),
 	KUNIT_CASE(failures_are_counted_past_100),
-	KUNIT_CASE(an_add_and_an_add_after_are_no_failures),
+	KUNIT_CASE(add_and_add_after_count_no_failure),
 	KUNIT_CASE(num_requeues_of_an_unknown_key_is_0),
 	KUNIT_CASE(forget_of_an_unknown_key_is_0),
 	KUNIT_CASE(forget_of_a_key_that_never_failed_changes_nothing),
@@ -1070,36 +1070,36 @@ static struct kunit_case add_rate_limited_cases[] = {
 	KUNIT_CASE(forget_leaves_a_key_ready),
 	KUNIT_CASE(bad_keys_are_einval_and_e2big),
 	KUNIT_CASE(a_key_that_fails_may_have_1024_bytes),
-	KUNIT_CASE(num_requeues_is_what_the_limiter_says),
-	KUNIT_CASE(num_requeues_is_what_the_limiter_says_of_an_unknown_key_as_well),
-	KUNIT_CASE(forget_tells_the_limiter),
-	KUNIT_CASE(cancel_tells_the_limiter_to_forget),
-	KUNIT_CASE(a_queue_counts_for_a_limiter_that_leaves_it_to_the_queue),
-	KUNIT_CASE(a_key_that_was_not_forgotten_keeps_its_entry),
+	KUNIT_CASE(num_requeues_returns_what_the_limiter_returns),
+	KUNIT_CASE(num_requeues_of_an_unknown_key_returns_what_the_limiter_returns),
+	KUNIT_CASE(forget_calls_forget_of_the_limiter),
+	KUNIT_CASE(cancel_calls_forget_of_the_limiter),
+	KUNIT_CASE(the_queue_counts_failures_for_a_limiter_without_num_requeues),
+	KUNIT_CASE(a_failed_key_is_retained_until_forget),
 	KUNIT_CASE(failed_keys_are_counted_in_every_state),
-	KUNIT_CASE(done_by_the_key_keeps_it_as_well),
-	KUNIT_CASE(forget_releases_a_kept_key),
-	KUNIT_CASE(cancel_releases_a_kept_key),
+	KUNIT_CASE(done_key_retains_a_failed_key),
+	KUNIT_CASE(forget_releases_a_retained_key),
+	KUNIT_CASE(cancel_releases_a_retained_key),
 	KUNIT_CASE(cancel_forgets_a_delayed_key),
 	KUNIT_CASE(cancel_forgets_a_ready_key),
 	KUNIT_CASE(cancel_forgets_a_key_in_processing),
-	KUNIT_CASE(a_kept_key_that_is_added_runs_with_its_failures),
-	KUNIT_CASE(a_kept_key_may_be_delayed),
-	KUNIT_CASE(a_kept_key_is_not_held),
-	KUNIT_CASE(a_bucket_alone_keeps_no_key),
-	KUNIT_CASE(with_a_bucket_alone_failures_count_as_long_as_the_key_is_known),
-	KUNIT_CASE(kept_keys_count_against_max_keys),
-	KUNIT_CASE(a_kept_key_is_added_without_memory),
-	KUNIT_CASE(ten_thousand_kept_keys_are_told_and_released),
-	KUNIT_CASE(kept_keys_survive_a_shut_down_until_they_are_forgotten),
-	KUNIT_CASE(drain_does_not_wait_for_kept_keys),
-	KUNIT_CASE(a_failed_key_whose_delay_shut_down_dropped_is_kept),
-	KUNIT_CASE(forget_may_come_at_once_after_shut_down_dropped_the_delay),
-	KUNIT_CASE(add_rate_limited_of_a_shut_down_queue_is_eshutdown),
+	KUNIT_CASE(a_retained_key_that_is_added_runs_with_its_failures),
+	KUNIT_CASE(a_retained_key_may_be_delayed),
+	KUNIT_CASE(a_retained_key_is_not_held),
+	KUNIT_CASE(a_bucket_alone_retains_no_key),
+	KUNIT_CASE(a_bucket_alone_counts_failures_while_the_key_is_known),
+	KUNIT_CASE(retained_keys_count_against_max_keys),
+	KUNIT_CASE(a_retained_key_is_added_without_memory),
+	KUNIT_CASE(ten_thousand_retained_keys_are_reported_and_released),
+	KUNIT_CASE(retained_keys_survive_shutdown_until_forget),
+	KUNIT_CASE(drain_does_not_wait_for_retained_keys),
+	KUNIT_CASE(a_failed_key_is_retained_when_shutdown_drops_its_delay),
+	KUNIT_CASE(forget_may_come_at_once_after_shutdown_dropped_the_delay),
+	KUNIT_CASE(add_rate_limited_after_shutdown_is_eshutdown),
 	KUNIT_CASE(a_queue_with_failed_keys_in_every_state_can_be_destroyed),
-	KUNIT_CASE(a_full_queue_takes_no_token_for_what_it_refuses),
+	KUNIT_CASE(a_refused_add_rate_limited_takes_no_token),
 	KUNIT_CASE(each_allocation_of_add_rate_limited_may_fail),
-	KUNIT_CASE(an_add_without_memory_takes_no_token),
+	KUNIT_CASE(add_rate_limited_without_memory_takes_no_token),
 	{}
 };
 

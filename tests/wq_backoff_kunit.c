@@ -233,7 +233,7 @@ static const struct figures figures[] = { {
 	{ WQ_ONE, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX }, 0
 } };
 
-static void the_figures_of_a_backoff_are_client_gos(struct kunit *test)
+static void the_steps_of_a_backoff_are_those_of_client_go(struct kunit *test)
 {
 	const struct figures *f;
 	struct wq_backoff b;
@@ -501,7 +501,7 @@ static u64 any(struct rnd_state *rnd)
 	}
 }
 
-static void any_figures_agree_with_a_model(struct kunit *test)
+static void random_backoffs_agree_with_a_model(struct kunit *test)
 {
 	struct wq_backoff b, before;
 	struct rnd_state rnd;
@@ -577,7 +577,7 @@ static void a_jitter_is_uniform_up_to_a_multiple_of_the_duration(struct kunit *t
 	expect_uniform(test, 10 * SEC, TENTHS(25), 25 * SEC);
 }
 
-static void a_jitter_by_0_is_one_by_1(struct kunit *test)
+static void a_jitter_factor_of_0_means_1(struct kunit *test)
 {
 	expect_uniform(test, 10 * SEC, 0, 10 * SEC);
 }
@@ -878,7 +878,7 @@ static void two_managers_share_nothing(struct kunit *test)
 }
 
 /* A reset that is long against the test, and one that is short. */
-static void a_manager_without_a_clock_goes_by_real_time(struct kunit *test)
+static void a_manager_without_a_clock_uses_real_time(struct kunit *test)
 {
 	struct wq_backoff_manager m;
 
@@ -1058,7 +1058,7 @@ static void backoff_until_runs_fn_again_and_again(struct kunit *test)
 	}
 }
 
-static void backoff_until_waits_as_the_manager_says(struct kunit *test)
+static void backoff_until_waits_for_the_steps_of_the_manager(struct kunit *test)
 {
 	s64 want[] = { 10, 20, 40, 40, 40 };
 	struct backoff_fixture *fx = test->priv;
@@ -1352,7 +1352,7 @@ static void a_long_wait_does_not_look_hung(struct kunit *test)
 }
 
 static struct kunit_case backoff_cases[] = {
-	KUNIT_CASE(the_figures_of_a_backoff_are_client_gos),
+	KUNIT_CASE(the_steps_of_a_backoff_are_those_of_client_go),
 	KUNIT_CASE(a_step_returns_the_present_duration_and_then_multiplies_it),
 	KUNIT_CASE(a_step_changes_nothing_but_duration_and_steps),
 	KUNIT_CASE(without_steps_the_duration_stays),
@@ -1371,10 +1371,10 @@ static struct kunit_case backoff_cases[] = {
 	KUNIT_CASE(the_longest_duration_is_multiplied_exactly),
 	KUNIT_CASE(a_backoff_grows_to_the_longest_duration_and_stays_there),
 	KUNIT_CASE(a_negative_duration_never_becomes_a_wait),
-	KUNIT_CASE(any_figures_agree_with_a_model),
+	KUNIT_CASE(random_backoffs_agree_with_a_model),
 	KUNIT_CASE(a_jitter_is_uniform_up_to_its_part_of_the_duration),
 	KUNIT_CASE(a_jitter_is_uniform_up_to_a_multiple_of_the_duration),
-	KUNIT_CASE(a_jitter_by_0_is_one_by_1),
+	KUNIT_CASE(a_jitter_factor_of_0_means_1),
 	KUNIT_CASE(a_jitter_of_a_century_is_uniform),
 	KUNIT_CASE(the_widest_jitter_is_uniform),
 	KUNIT_CASE(a_step_jitters_as_wq_jitter_does),
@@ -1397,10 +1397,10 @@ static struct kunit_case backoff_cases[] = {
 	KUNIT_CASE(a_manager_without_factor_stays_at_its_first_step),
 	KUNIT_CASE(the_steps_of_a_manager_have_jitter_that_does_not_feed_back),
 	KUNIT_CASE(two_managers_share_nothing),
-	KUNIT_CASE(a_manager_without_a_clock_goes_by_real_time),
+	KUNIT_CASE(a_manager_without_a_clock_uses_real_time),
 	KUNIT_CASE(backoff_until_runs_fn_at_once_and_then_waits),
 	KUNIT_CASE(backoff_until_runs_fn_again_and_again),
-	KUNIT_CASE(backoff_until_waits_as_the_manager_says),
+	KUNIT_CASE(backoff_until_waits_for_the_steps_of_the_manager),
 	KUNIT_CASE(sliding_the_manager_is_asked_after_fn),
 	KUNIT_CASE(not_sliding_the_manager_is_asked_before_fn),
 	KUNIT_CASE(sliding_the_wait_starts_after_fn),

@@ -695,7 +695,7 @@ static void a_key_that_failed_is_tried_again(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
 }
 
-static void a_key_that_failed_waits_as_the_limiter_says(struct kunit *test)
+static void a_failed_key_waits_for_the_delay_of_the_limiter(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 	int i;
@@ -710,7 +710,7 @@ static void a_key_that_failed_waits_as_the_limiter_says(struct kunit *test)
 		KUNIT_EXPECT_GE(test, fx->began[i + 1] - fx->finished[i], 10 * MSEC << i);
 }
 
-static void retries_come_to_the_ns_when_the_limiter_says(struct kunit *test)
+static void retries_come_after_the_delay_of_the_limiter_to_the_ns(struct kunit *test)
 {
 	s64 delays[] = { 300 * SEC, 600 * SEC, 1000 * SEC, 1000 * SEC };
 	struct control_fixture *fx = test->priv;
@@ -732,7 +732,7 @@ static void retries_come_to_the_ns_when_the_limiter_says(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-static void a_key_that_waits_for_its_retry_is_delayed_and_has_failed(struct kunit *test)
+static void a_key_that_waits_for_its_retry_is_delayed_and_failed(struct kunit *test)
 {
 	limited(test, wq_limiter_exponential(1000 * SEC, 1000 * SEC));
 	control(test, 1, 3, fail);
@@ -810,7 +810,7 @@ static void without_retries_a_key_is_given_up_at_its_first_failure(struct kunit 
 }
 
 /* num_requeues is always 0. */
-static void max_retries_holds_where_the_limiter_is_a_bucket_alone(struct kunit *test)
+static void max_retries_holds_if_the_limiter_is_a_bucket_alone(struct kunit *test)
 {
 	limited(test, wq_limiter_bucket(WQ_QPS(1000), 100));
 	control(test, 1, 4, fail);
@@ -818,7 +818,7 @@ static void max_retries_holds_where_the_limiter_is_a_bucket_alone(struct kunit *
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-static void max_retries_holds_where_the_limiter_has_no_delay(struct kunit *test)
+static void max_retries_holds_if_the_limiter_has_no_delay(struct kunit *test)
 {
 	limited(test, wq_limiter_exponential(0, 0));
 	control(test, 3, 4, fail);
@@ -855,7 +855,7 @@ static const struct wq_limiter_ops own_limiter_ops = {
 	.free = own_free,
 };
 
-static void the_limiter_is_asked_once_a_retry_and_told_to_forget(struct kunit *test)
+static void when_is_called_once_a_retry_and_forget_at_the_end(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 
@@ -880,7 +880,7 @@ static void max_retries_may_be_any_number(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-static void gave_up_is_told_before_the_key_is_done(struct kunit *test)
+static void gave_up_is_called_before_the_key_is_done(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 
@@ -1154,7 +1154,7 @@ static void stop_may_come_before_the_workers_run(struct kunit *test)
 	EXPECT_ALL_SAME(test, &fx->verdict);
 }
 
-static void stop_finishes_the_keys_in_hand_and_leaves_what_is_ready(struct kunit *test)
+static void stop_finishes_keys_in_processing_and_leaves_ready_keys(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 	struct wq_item item;
@@ -1197,7 +1197,7 @@ static void stop_leaves_a_key_ready_that_was_added_while_it_ran(struct kunit *te
 	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 1U);
 }
 
-static void stop_with_drain_runs_first_all_that_is_ready_or_processing(struct kunit *test)
+static void stop_with_drain_first_runs_all_ready_and_processing_keys(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 	unsigned int workers;
@@ -1267,7 +1267,7 @@ static void stop_with_drain_waits_for_a_key_that_another_consumer_holds(struct k
 }
 
 /* All workers found nothing ready by then. */
-static void stop_with_drain_runs_what_another_consumer_makes_ready(struct kunit *test)
+static void stop_with_drain_runs_keys_that_another_consumer_makes_ready(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 	struct wq_item item;
@@ -1319,7 +1319,7 @@ static void stop_drops_a_key_that_waits_for_its_retry(struct kunit *test)
 	}
 }
 
-static void stop_ends_where_the_key_in_hand_fails(struct kunit *test)
+static void stop_ends_when_the_key_in_processing_fails(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 	struct actor *a;
@@ -1341,7 +1341,7 @@ static void stop_ends_where_the_key_in_hand_fails(struct kunit *test)
 	}
 }
 
-static void stop_ends_where_the_key_in_hand_wants_another_run(struct kunit *test)
+static void stop_ends_when_the_key_in_processing_wants_another_run(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 	struct actor *a;
@@ -1407,7 +1407,7 @@ static void a_stop_does_not_end_a_sleep_within_the_work(struct kunit *test)
 }
 
 /* Another consumer's key may still become ready, so they have to stay. */
-static void a_queue_shut_down_by_another_leaves_the_workers_asleep(struct kunit *test)
+static void shutdown_by_another_leaves_the_workers_asleep(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 	int drain;
@@ -1425,7 +1425,7 @@ static void a_queue_shut_down_by_another_leaves_the_workers_asleep(struct kunit 
 	}
 }
 
-static void workers_run_what_a_shut_down_by_another_left_ready(struct kunit *test)
+static void workers_run_keys_that_a_shutdown_by_another_left_ready(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 
@@ -1456,7 +1456,7 @@ static void another_may_drain_the_queue(struct kunit *test)
 }
 
 /* It tells so, but the threads are ended even so. */
-static void a_shut_down_by_another_ends_the_drain_of_stop(struct kunit *test)
+static void shutdown_by_another_ends_the_drain_of_stop(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 	struct actor *a;
@@ -1530,7 +1530,7 @@ static void as_many_workers_as_are_allowed_may_work(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 }
 
-static void start_in_a_queue_that_is_shut_down_runs_what_is_left(struct kunit *test)
+static void start_after_shutdown_runs_the_keys_that_are_left(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 
@@ -1659,7 +1659,7 @@ static s64 hold_and_fail_without_memory(struct control_fixture *fx, struct tally
 	return -EIO;
 }
 
-static void stop_ends_where_a_retry_has_no_memory(struct kunit *test)
+static void stop_ends_when_a_retry_has_no_memory(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 	int drain;
@@ -1842,19 +1842,19 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE(workers_that_wait_do_not_look_hung),
 	KUNIT_CASE(a_key_that_is_done_is_forgotten),
 	KUNIT_CASE(a_key_that_failed_is_tried_again),
-	KUNIT_CASE(a_key_that_failed_waits_as_the_limiter_says),
-	KUNIT_CASE(retries_come_to_the_ns_when_the_limiter_says),
-	KUNIT_CASE(a_key_that_waits_for_its_retry_is_delayed_and_has_failed),
+	KUNIT_CASE(a_failed_key_waits_for_the_delay_of_the_limiter),
+	KUNIT_CASE(retries_come_after_the_delay_of_the_limiter_to_the_ns),
+	KUNIT_CASE(a_key_that_waits_for_its_retry_is_delayed_and_failed),
 	KUNIT_CASE(a_key_that_waits_for_its_retry_holds_up_no_other),
 	KUNIT_CASE(each_failure_counts_once),
 	KUNIT_CASE(a_key_is_given_up_after_max_retries_with_the_last_error),
 	KUNIT_CASE(without_retries_a_key_is_given_up_at_its_first_failure),
-	KUNIT_CASE(max_retries_holds_where_the_limiter_is_a_bucket_alone),
-	KUNIT_CASE(max_retries_holds_where_the_limiter_has_no_delay),
+	KUNIT_CASE(max_retries_holds_if_the_limiter_is_a_bucket_alone),
+	KUNIT_CASE(max_retries_holds_if_the_limiter_has_no_delay),
 	KUNIT_CASE(max_retries_holds_with_the_default_limiter),
-	KUNIT_CASE(the_limiter_is_asked_once_a_retry_and_told_to_forget),
+	KUNIT_CASE(when_is_called_once_a_retry_and_forget_at_the_end),
 	KUNIT_CASE(max_retries_may_be_any_number),
-	KUNIT_CASE(gave_up_is_told_before_the_key_is_done),
+	KUNIT_CASE(gave_up_is_called_before_the_key_is_done),
 	KUNIT_CASE(gave_up_may_add_the_key_again),
 	KUNIT_CASE(gave_up_may_be_null),
 	KUNIT_CASE(a_key_of_any_bytes_may_be_given_up_without_gave_up),
@@ -1871,30 +1871,30 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE(the_greatest_result_waits_for_ever),
 	KUNIT_CASE(stop_ends_the_workers_that_wait),
 	KUNIT_CASE(stop_may_come_before_the_workers_run),
-	KUNIT_CASE(stop_finishes_the_keys_in_hand_and_leaves_what_is_ready),
+	KUNIT_CASE(stop_finishes_keys_in_processing_and_leaves_ready_keys),
 	KUNIT_CASE(stop_leaves_a_key_ready_that_was_added_while_it_ran),
-	KUNIT_CASE(stop_with_drain_runs_first_all_that_is_ready_or_processing),
+	KUNIT_CASE(stop_with_drain_first_runs_all_ready_and_processing_keys),
 	KUNIT_CASE(stop_with_drain_runs_a_key_again_that_was_added_while_it_ran),
 	KUNIT_CASE(stop_with_drain_waits_for_a_key_that_another_consumer_holds),
-	KUNIT_CASE(stop_with_drain_runs_what_another_consumer_makes_ready),
+	KUNIT_CASE(stop_with_drain_runs_keys_that_another_consumer_makes_ready),
 	KUNIT_CASE(a_plain_stop_leaves_a_key_that_another_consumer_holds),
 	KUNIT_CASE(stop_drops_a_key_that_waits_for_its_retry),
-	KUNIT_CASE(stop_ends_where_the_key_in_hand_fails),
-	KUNIT_CASE(stop_ends_where_the_key_in_hand_wants_another_run),
+	KUNIT_CASE(stop_ends_when_the_key_in_processing_fails),
+	KUNIT_CASE(stop_ends_when_the_key_in_processing_wants_another_run),
 	KUNIT_CASE(keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end),
 	KUNIT_CASE(a_stop_does_not_end_a_sleep_within_the_work),
-	KUNIT_CASE(a_queue_shut_down_by_another_leaves_the_workers_asleep),
-	KUNIT_CASE(workers_run_what_a_shut_down_by_another_left_ready),
+	KUNIT_CASE(shutdown_by_another_leaves_the_workers_asleep),
+	KUNIT_CASE(workers_run_keys_that_a_shutdown_by_another_left_ready),
 	KUNIT_CASE(another_may_drain_the_queue),
-	KUNIT_CASE(a_shut_down_by_another_ends_the_drain_of_stop),
+	KUNIT_CASE(shutdown_by_another_ends_the_drain_of_stop),
 	KUNIT_CASE(stop_leaves_the_queue_to_its_owner),
 	KUNIT_CASE(start_refuses_bad_parameters),
 	KUNIT_CASE(as_many_workers_as_are_allowed_may_work),
-	KUNIT_CASE(start_in_a_queue_that_is_shut_down_runs_what_is_left),
+	KUNIT_CASE(start_after_shutdown_runs_the_keys_that_are_left),
 	KUNIT_CASE(each_allocation_of_start_may_fail),
 	KUNIT_CASE(start_without_threads_leaves_nothing_behind),
 	KUNIT_CASE(a_retry_without_memory_is_not_lost),
-	KUNIT_CASE(stop_ends_where_a_retry_has_no_memory),
+	KUNIT_CASE(stop_ends_when_a_retry_has_no_memory),
 	KUNIT_CASE(two_hundred_starts_and_stops_under_load_lose_no_key),
 	KUNIT_CASE(under_load_each_add_is_covered_whatever_becomes_of_the_runs),
 	{}

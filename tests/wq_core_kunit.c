@@ -276,7 +276,7 @@ static void the_longest_timeout_waits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
 
-static void a_timeout_is_no_wait_where_a_key_is_ready(struct kunit *test)
+static void get_with_a_timeout_returns_a_ready_key_at_once(struct kunit *test)
 {
 	struct actor *a;
 
@@ -321,7 +321,7 @@ static void a_sleeping_get_is_woken_by_done_of_a_dirty_key(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
 
-static void a_sleeping_get_is_woken_by_shut_down(struct kunit *test)
+static void a_sleeping_get_is_woken_by_shutdown(struct kunit *test)
 {
 	struct actor *a = start(test, getter, WQ_FOREVER);
 	struct actor *b = start(test, getter, 20 * (s64)NSEC_PER_SEC);
@@ -381,7 +381,7 @@ static void one_add_wakes_one_of_many(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, disturbed, 0);
 }
 
-static void each_of_n_sleeping_gets_has_one_of_n_adds(struct kunit *test)
+static void each_of_n_sleeping_gets_returns_one_of_n_keys(struct kunit *test)
 {
 	u32 seen = 0, i, key;
 	struct actor *a[16];
@@ -443,15 +443,15 @@ static struct kunit_case get_cases[] = {
 	KUNIT_CASE(get_times_out_and_not_before_its_time),
 	KUNIT_CASE(the_shortest_timeout_times_out),
 	KUNIT_CASE(the_longest_timeout_waits),
-	KUNIT_CASE(a_timeout_is_no_wait_where_a_key_is_ready),
+	KUNIT_CASE(get_with_a_timeout_returns_a_ready_key_at_once),
 	KUNIT_CASE(a_sleeping_get_is_woken_by_add),
 	KUNIT_CASE(a_get_with_timeout_is_woken_by_add),
 	KUNIT_CASE(a_sleeping_get_is_woken_by_done_of_a_dirty_key),
-	KUNIT_CASE(a_sleeping_get_is_woken_by_shut_down),
+	KUNIT_CASE(a_sleeping_get_is_woken_by_shutdown),
 	KUNIT_CASE(a_handled_signal_ends_the_wait_of_get),
 	KUNIT_CASE(a_fatal_signal_ends_the_wait_of_get),
 	KUNIT_CASE(one_add_wakes_one_of_many),
-	KUNIT_CASE(each_of_n_sleeping_gets_has_one_of_n_adds),
+	KUNIT_CASE(each_of_n_sleeping_gets_returns_one_of_n_keys),
 	KUNIT_CASE(no_key_is_lost_to_a_signal),
 	KUNIT_CASE(no_key_is_lost_to_a_timeout),
 	{}
@@ -484,7 +484,7 @@ static void done_of_a_dirty_key_puts_it_at_the_tail(struct kunit *test)
 	get(test, "a");
 }
 
-static void done_by_key_ends_processing(struct kunit *test)
+static void done_key_ends_processing(struct kunit *test)
 {
 	add(test, "a");
 	get(test, "a");
@@ -492,7 +492,7 @@ static void done_by_key_ends_processing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
 }
 
-static void done_by_key_of_a_dirty_key_makes_it_ready(struct kunit *test)
+static void done_key_of_a_dirty_key_makes_it_ready(struct kunit *test)
 {
 	add(test, "a");
 	get(test, "a");
@@ -549,7 +549,7 @@ static void done_with_an_old_item_leaves_a_new_key_of_that_name(struct kunit *te
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 }
 
-static void done_after_done_by_key_is_stale(struct kunit *test)
+static void done_after_done_key_is_stale(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -570,19 +570,19 @@ static void done_with_an_item_that_was_never_got_is_stale(struct kunit *test)
 	EXPECT_REFUSED(test, done(test, &item), -ESTALE);
 }
 
-static void done_by_key_of_an_unknown_key_is_enoent(struct kunit *test)
+static void done_key_of_an_unknown_key_is_enoent(struct kunit *test)
 {
 	EXPECT_REFUSED(test, done_key(test, "a"), -ENOENT);
 }
 
-static void done_by_key_of_a_ready_key_is_enoent(struct kunit *test)
+static void done_key_of_a_ready_key_is_enoent(struct kunit *test)
 {
 	add(test, "a");
 	EXPECT_REFUSED(test, done_key(test, "a"), -ENOENT);
 	get(test, "a");
 }
 
-static void done_by_key_twice_is_enoent(struct kunit *test)
+static void done_key_twice_is_enoent(struct kunit *test)
 {
 	add(test, "a");
 	get(test, "a");
@@ -609,51 +609,51 @@ static void keys_may_be_done_in_any_order(struct kunit *test)
 static struct kunit_case done_cases[] = {
 	KUNIT_CASE(done_ends_processing),
 	KUNIT_CASE(done_of_a_dirty_key_puts_it_at_the_tail),
-	KUNIT_CASE(done_by_key_ends_processing),
-	KUNIT_CASE(done_by_key_of_a_dirty_key_makes_it_ready),
+	KUNIT_CASE(done_key_ends_processing),
+	KUNIT_CASE(done_key_of_a_dirty_key_makes_it_ready),
 	KUNIT_CASE(done_twice_is_stale),
 	KUNIT_CASE(done_twice_leaves_a_key_that_became_ready),
 	KUNIT_CASE(done_with_the_item_of_an_earlier_run_is_stale),
 	KUNIT_CASE(done_with_an_old_item_leaves_a_new_key_of_that_name),
-	KUNIT_CASE(done_after_done_by_key_is_stale),
+	KUNIT_CASE(done_after_done_key_is_stale),
 	KUNIT_CASE(done_with_an_item_that_was_never_got_is_stale),
-	KUNIT_CASE(done_by_key_of_an_unknown_key_is_enoent),
-	KUNIT_CASE(done_by_key_of_a_ready_key_is_enoent),
-	KUNIT_CASE(done_by_key_twice_is_enoent),
+	KUNIT_CASE(done_key_of_an_unknown_key_is_enoent),
+	KUNIT_CASE(done_key_of_a_ready_key_is_enoent),
+	KUNIT_CASE(done_key_twice_is_enoent),
 	KUNIT_CASE(keys_may_be_done_in_any_order),
 	{}
 };
 
 /* --- shut down --- */
 
-static void a_new_queue_is_not_shutting_down(struct kunit *test)
+static void shutdown_is_not_reported_of_a_new_queue(struct kunit *test)
 {
 	KUNIT_EXPECT_FALSE(test, wq_shutting_down(queue(test)));
 	KUNIT_EXPECT_EQ(test, stats(test)->state, 0U);
 }
 
-static void shutting_down_tells(struct kunit *test)
+static void shutting_down_reports_shutdown(struct kunit *test)
 {
 	wq_shutdown(queue(test));
 	KUNIT_EXPECT_TRUE(test, wq_shutting_down(queue(test)));
 	KUNIT_EXPECT_EQ(test, stats(test)->state, (u32)WQ_STATE_SHUTDOWN);
 }
 
-static void shut_down_refuses_a_new_key(struct kunit *test)
+static void shutdown_refuses_a_new_key(struct kunit *test)
 {
 	wq_shutdown(queue(test));
 	EXPECT_REFUSED(test, add(test, "a"), -ESHUTDOWN);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
 }
 
-static void shut_down_refuses_a_ready_key(struct kunit *test)
+static void shutdown_refuses_a_ready_key(struct kunit *test)
 {
 	add(test, "a");
 	wq_shutdown(queue(test));
 	EXPECT_REFUSED(test, add(test, "a"), -ESHUTDOWN);
 }
 
-static void shut_down_refuses_a_key_in_processing(struct kunit *test)
+static void shutdown_refuses_a_key_in_processing(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -664,7 +664,7 @@ static void shut_down_refuses_a_key_in_processing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 }
 
-static void shut_down_hands_out_what_is_left(struct kunit *test)
+static void after_shutdown_get_returns_the_keys_that_are_left(struct kunit *test)
 {
 	add(test, "a");
 	add(test, "b");
@@ -674,7 +674,7 @@ static void shut_down_hands_out_what_is_left(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 }
 
-static void get_of_an_empty_shut_down_queue_never_waits(struct kunit *test)
+static void get_after_shutdown_of_an_empty_queue_never_waits(struct kunit *test)
 {
 	struct actor *a;
 
@@ -685,7 +685,7 @@ static void get_of_an_empty_shut_down_queue_never_waits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, a), -ESHUTDOWN);
 }
 
-static void a_key_dirty_before_shut_down_runs_once_more(struct kunit *test)
+static void a_key_dirty_before_shutdown_runs_once_more(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -699,7 +699,7 @@ static void a_key_dirty_before_shut_down_runs_once_more(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 }
 
-static void no_item_comes_together_with_shut_down(struct kunit *test)
+static void get_returns_either_a_key_or_eshutdown_at_shutdown(struct kunit *test)
 {
 	struct actor *a[8];
 	int i, ret, items = 0, ends = 0;
@@ -723,7 +723,7 @@ static void no_item_comes_together_with_shut_down(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->processing, 3U);
 }
 
-static void shut_down_may_come_any_number_of_times(struct kunit *test)
+static void shutdown_may_be_called_any_number_of_times(struct kunit *test)
 {
 	int i;
 
@@ -735,7 +735,7 @@ static void shut_down_may_come_any_number_of_times(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 }
 
-static void a_queue_with_ready_keys_can_be_destroyed(struct kunit *test)
+static void destroy_may_come_while_keys_are_ready(struct kunit *test)
 {
 	u32 i;
 
@@ -744,7 +744,7 @@ static void a_queue_with_ready_keys_can_be_destroyed(struct kunit *test)
 	queue_of(test, NULL);
 }
 
-static void a_queue_with_keys_in_processing_can_be_destroyed(struct kunit *test)
+static void destroy_may_come_while_keys_are_processing(struct kunit *test)
 {
 	add(test, "clean");
 	add(test, "dirty");
@@ -755,18 +755,18 @@ static void a_queue_with_keys_in_processing_can_be_destroyed(struct kunit *test)
 }
 
 static struct kunit_case shutdown_cases[] = {
-	KUNIT_CASE(a_new_queue_is_not_shutting_down),
-	KUNIT_CASE(shutting_down_tells),
-	KUNIT_CASE(shut_down_refuses_a_new_key),
-	KUNIT_CASE(shut_down_refuses_a_ready_key),
-	KUNIT_CASE(shut_down_refuses_a_key_in_processing),
-	KUNIT_CASE(shut_down_hands_out_what_is_left),
-	KUNIT_CASE(get_of_an_empty_shut_down_queue_never_waits),
-	KUNIT_CASE(a_key_dirty_before_shut_down_runs_once_more),
-	KUNIT_CASE(no_item_comes_together_with_shut_down),
-	KUNIT_CASE(shut_down_may_come_any_number_of_times),
-	KUNIT_CASE(a_queue_with_ready_keys_can_be_destroyed),
-	KUNIT_CASE(a_queue_with_keys_in_processing_can_be_destroyed),
+	KUNIT_CASE(shutdown_is_not_reported_of_a_new_queue),
+	KUNIT_CASE(shutting_down_reports_shutdown),
+	KUNIT_CASE(shutdown_refuses_a_new_key),
+	KUNIT_CASE(shutdown_refuses_a_ready_key),
+	KUNIT_CASE(shutdown_refuses_a_key_in_processing),
+	KUNIT_CASE(after_shutdown_get_returns_the_keys_that_are_left),
+	KUNIT_CASE(get_after_shutdown_of_an_empty_queue_never_waits),
+	KUNIT_CASE(a_key_dirty_before_shutdown_runs_once_more),
+	KUNIT_CASE(get_returns_either_a_key_or_eshutdown_at_shutdown),
+	KUNIT_CASE(shutdown_may_be_called_any_number_of_times),
+	KUNIT_CASE(destroy_may_come_while_keys_are_ready),
+	KUNIT_CASE(destroy_may_come_while_keys_are_processing),
 	{}
 };
 
@@ -780,7 +780,7 @@ static void drain_of_an_empty_queue_returns_at_once(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, wq_shutting_down(queue(test)));
 }
 
-static void drain_shuts_down(struct kunit *test)
+static void drain_is_a_shutdown_as_well(struct kunit *test)
 {
 	struct actor *a;
 
@@ -860,7 +860,7 @@ static void drain_ends_when_the_last_ready_key_is_canceled(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
 
-static void drain_ends_by_done_by_key(struct kunit *test)
+static void drain_ends_by_done_key(struct kunit *test)
 {
 	struct actor *a;
 
@@ -872,7 +872,7 @@ static void drain_ends_by_done_by_key(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
 
-static void drain_after_shut_down_waits(struct kunit *test)
+static void drain_after_shutdown_waits(struct kunit *test)
 {
 	struct actor *a;
 
@@ -901,7 +901,7 @@ static void every_drainer_wakes(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, b), 0);
 }
 
-static void a_plain_shut_down_ends_every_drain(struct kunit *test)
+static void shutdown_ends_every_drain(struct kunit *test)
 {
 	struct actor *a, *b;
 
@@ -918,7 +918,7 @@ static void a_plain_shut_down_ends_every_drain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->state, (u32)WQ_STATE_SHUTDOWN);
 }
 
-static void a_drain_after_a_plain_shut_down_waits_again(struct kunit *test)
+static void drain_after_shutdown_ended_a_drain_waits(struct kunit *test)
 {
 	struct actor *a, *b;
 
@@ -935,7 +935,7 @@ static void a_drain_after_a_plain_shut_down_waits_again(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, b), 0);
 }
 
-static void drain_can_be_killed_and_the_queue_stays_shut_down(struct kunit *test)
+static void drain_can_be_killed_and_shutdown_stays(struct kunit *test)
 {
 	struct actor *a;
 
@@ -982,18 +982,18 @@ static void a_signal_that_is_not_fatal_leaves_a_drain_waiting(struct kunit *test
 
 static struct kunit_case drain_cases[] = {
 	KUNIT_CASE(drain_of_an_empty_queue_returns_at_once),
-	KUNIT_CASE(drain_shuts_down),
+	KUNIT_CASE(drain_is_a_shutdown_as_well),
 	KUNIT_CASE(drain_wakes_a_sleeping_get),
 	KUNIT_CASE(drain_waits_for_ready_keys),
 	KUNIT_CASE(drain_waits_for_keys_in_processing),
 	KUNIT_CASE(drain_waits_for_keys_added_again_while_processing),
 	KUNIT_CASE(drain_ends_when_the_last_ready_key_is_canceled),
-	KUNIT_CASE(drain_ends_by_done_by_key),
-	KUNIT_CASE(drain_after_shut_down_waits),
+	KUNIT_CASE(drain_ends_by_done_key),
+	KUNIT_CASE(drain_after_shutdown_waits),
 	KUNIT_CASE(every_drainer_wakes),
-	KUNIT_CASE(a_plain_shut_down_ends_every_drain),
-	KUNIT_CASE(a_drain_after_a_plain_shut_down_waits_again),
-	KUNIT_CASE(drain_can_be_killed_and_the_queue_stays_shut_down),
+	KUNIT_CASE(shutdown_ends_every_drain),
+	KUNIT_CASE(drain_after_shutdown_ended_a_drain_waits),
+	KUNIT_CASE(drain_can_be_killed_and_shutdown_stays),
 	KUNIT_CASE(a_killed_drainer_leaves_the_others_waiting),
 	KUNIT_CASE(a_signal_that_is_not_fatal_leaves_a_drain_waiting),
 	{}
@@ -1006,20 +1006,20 @@ static void query_of_an_unknown_key_is_enoent(struct kunit *test)
 	EXPECT_REFUSED(test, query(test, "a"), -ENOENT);
 }
 
-static void query_tells_ready(struct kunit *test)
+static void query_reports_ready(struct kunit *test)
 {
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_READY | WQ_KEY_DIRTY);
 }
 
-static void query_tells_processing(struct kunit *test)
+static void query_reports_processing(struct kunit *test)
 {
 	add(test, "a");
 	get(test, "a");
 	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_PROCESSING | WQ_KEY_MINE);
 }
 
-static void query_tells_processing_and_dirty(struct kunit *test)
+static void query_reports_processing_and_dirty(struct kunit *test)
 {
 	add(test, "a");
 	get(test, "a");
@@ -1111,7 +1111,7 @@ static void add_after_cancel_during_processing_runs_once_more(struct kunit *test
 	get(test, "a");
 }
 
-static void cancel_of_a_shut_down_queue_drops_a_ready_key(struct kunit *test)
+static void cancel_after_shutdown_drops_a_ready_key(struct kunit *test)
 {
 	add(test, "a");
 	wq_shutdown(queue(test));
@@ -1119,7 +1119,7 @@ static void cancel_of_a_shut_down_queue_drops_a_ready_key(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 }
 
-static void the_figures_of_a_new_queue_are_zero(struct kunit *test)
+static void stats_of_a_new_queue_are_zero(struct kunit *test)
 {
 	const struct wq_stat *st = stats(test);
 
@@ -1131,7 +1131,7 @@ static void the_figures_of_a_new_queue_are_zero(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, st->max_keys, WQ_MAX_KEYS);
 }
 
-static void the_figures_count_keys_by_state(struct kunit *test)
+static void stats_count_keys_by_state(struct kunit *test)
 {
 	const struct wq_stat *st;
 
@@ -1147,7 +1147,7 @@ static void the_figures_count_keys_by_state(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, st->processing, 2U);
 }
 
-static void the_figures_count_what_was_done(struct kunit *test)
+static void stats_count_the_verbs(struct kunit *test)
 {
 	const struct wq_stat *st;
 
@@ -1176,9 +1176,9 @@ static void the_figures_count_what_was_done(struct kunit *test)
 
 static struct kunit_case state_cases[] = {
 	KUNIT_CASE(query_of_an_unknown_key_is_enoent),
-	KUNIT_CASE(query_tells_ready),
-	KUNIT_CASE(query_tells_processing),
-	KUNIT_CASE(query_tells_processing_and_dirty),
+	KUNIT_CASE(query_reports_ready),
+	KUNIT_CASE(query_reports_processing),
+	KUNIT_CASE(query_reports_processing_and_dirty),
 	KUNIT_CASE(query_changes_nothing),
 	KUNIT_CASE(cancel_of_an_unknown_key_is_enoent),
 	KUNIT_CASE(cancel_drops_a_ready_key),
@@ -1187,10 +1187,10 @@ static struct kunit_case state_cases[] = {
 	KUNIT_CASE(cancel_lets_a_run_that_has_started_go_on),
 	KUNIT_CASE(cancel_drops_the_further_run_of_a_key_in_processing),
 	KUNIT_CASE(add_after_cancel_during_processing_runs_once_more),
-	KUNIT_CASE(cancel_of_a_shut_down_queue_drops_a_ready_key),
-	KUNIT_CASE(the_figures_of_a_new_queue_are_zero),
-	KUNIT_CASE(the_figures_count_keys_by_state),
-	KUNIT_CASE(the_figures_count_what_was_done),
+	KUNIT_CASE(cancel_after_shutdown_drops_a_ready_key),
+	KUNIT_CASE(stats_of_a_new_queue_are_zero),
+	KUNIT_CASE(stats_count_keys_by_state),
+	KUNIT_CASE(stats_count_the_verbs),
 	{}
 };
 
@@ -1336,7 +1336,7 @@ static struct wq *full_queue_of_two(struct kunit *test)
 	return q;
 }
 
-static void stats_tell_max_keys(struct kunit *test)
+static void stats_report_max_keys(struct kunit *test)
 {
 	full_queue_of_two(test);
 	KUNIT_EXPECT_EQ(test, stats(test)->max_keys, 2U);
@@ -1453,7 +1453,7 @@ static struct kunit_case key_cases[] = {
 	KUNIT_CASE(keys_may_hold_nuls),
 	KUNIT_CASE(a_prefix_of_a_key_is_another_key),
 	KUNIT_CASE(a_key_may_lie_at_any_address),
-	KUNIT_CASE(stats_tell_max_keys),
+	KUNIT_CASE(stats_report_max_keys),
 	KUNIT_CASE(a_full_queue_refuses_a_new_key),
 	KUNIT_CASE(a_full_queue_still_coalesces),
 	KUNIT_CASE(keys_in_processing_count_against_max_keys),
@@ -1505,7 +1505,7 @@ static void a_mode_with_more_than_permission_bits_is_erange(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, create(&params), (long)-ERANGE);
 }
 
-static void stats_tell_name_and_mode(struct kunit *test)
+static void stats_report_name_and_mode(struct kunit *test)
 {
 	struct wq_params params = { .name = "kunit-Name_0.+:@", .mode = 0640 };
 
@@ -1558,7 +1558,7 @@ static void the_queue_keeps_a_copy_of_its_name(struct kunit *test)
 static struct kunit_case create_cases[] = {
 	KUNIT_CASE(max_keys_beyond_the_most_is_erange),
 	KUNIT_CASE(a_mode_with_more_than_permission_bits_is_erange),
-	KUNIT_CASE(stats_tell_name_and_mode),
+	KUNIT_CASE(stats_report_name_and_mode),
 	KUNIT_CASE(a_name_has_at_most_63_bytes),
 	KUNIT_CASE(a_bad_name_is_einval),
 	KUNIT_CASE(a_name_in_use_is_eexist_and_free_after_destroy),
@@ -1899,7 +1899,7 @@ static void a_policy_sorts_ten_thousand_keys(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, i, 10000U);
 }
 
-static void wq_entry_key_tells_the_key(struct kunit *test)
+static void wq_entry_key_returns_the_key(struct kunit *test)
 {
 	struct order *o = ordered(test, &counted_fifo);
 	struct wq_entry *entry;
@@ -1937,7 +1937,7 @@ static struct kunit_case order_cases[] = {
 	KUNIT_CASE(touch_may_move_a_key),
 	KUNIT_CASE(a_priority_policy_hands_out_the_least_key_first),
 	KUNIT_CASE(a_policy_sorts_ten_thousand_keys),
-	KUNIT_CASE(wq_entry_key_tells_the_key),
+	KUNIT_CASE(wq_entry_key_returns_the_key),
 	KUNIT_CASE(a_queue_with_a_policy_can_be_destroyed_with_keys_in_it),
 	{}
 };
@@ -2211,7 +2211,7 @@ static void under_load_cancel_loses_no_key_but_those_canceled(struct kunit *test
 	expect_all_is_well(test, (u64)fx->adds * PRODUCERS);
 }
 
-static void add_leaves_interrupts_off_where_they_were_off(struct kunit *test)
+static void add_leaves_interrupts_off(struct kunit *test)
 {
 	unsigned long flags;
 	bool off;
@@ -2226,7 +2226,7 @@ static void add_leaves_interrupts_off_where_they_were_off(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, off);
 }
 
-static void shut_down_leaves_interrupts_off_where_they_were_off(struct kunit *test)
+static void shutdown_leaves_interrupts_off(struct kunit *test)
 {
 	unsigned long flags;
 	bool off;
@@ -2318,7 +2318,7 @@ static void shut_down_from_interrupt(struct irq_work *work)
 	wq_shutdown(s->fx->base.q);
 }
 
-static void shut_down_may_come_from_hard_interrupt(struct kunit *test)
+static void shutdown_may_come_from_hard_interrupt(struct kunit *test)
 {
 	struct sources *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
 	struct actor *a;
@@ -2335,9 +2335,9 @@ static void shut_down_may_come_from_hard_interrupt(struct kunit *test)
 }
 
 static struct kunit_case load_cases[] = {
-	KUNIT_CASE(add_leaves_interrupts_off_where_they_were_off),
-	KUNIT_CASE(shut_down_leaves_interrupts_off_where_they_were_off),
-	KUNIT_CASE(shut_down_may_come_from_hard_interrupt),
+	KUNIT_CASE(add_leaves_interrupts_off),
+	KUNIT_CASE(shutdown_leaves_interrupts_off),
+	KUNIT_CASE(shutdown_may_come_from_hard_interrupt),
 	KUNIT_CASE(adds_may_come_from_every_context_at_once),
 	KUNIT_CASE(under_load_each_add_is_covered_and_no_key_runs_twice_at_once),
 	KUNIT_CASE(under_load_cancel_loses_no_key_but_those_canceled),

@@ -226,7 +226,7 @@ static void an_earlier_time_wins_over_a_clamped_one(struct kunit *test)
 
 /* --- delayed twice --- */
 
-static void the_result_tells_newly_delayed_from_delayed_already(struct kunit *test)
+static void add_after_returns_1_if_newly_delayed_and_0_if_delayed_already(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, add_after(test, "a", 10), 1);
 	KUNIT_EXPECT_EQ(test, add_after(test, "a", 10), 0);
@@ -248,7 +248,7 @@ static void a_key_delayed_twice_waits_once(struct kunit *test)
 	expect_nothing_ready(test);
 }
 
-static void the_earlier_time_wins_where_it_comes_second(struct kunit *test)
+static void the_earlier_time_wins_if_it_comes_second(struct kunit *test)
 {
 	add_after(test, "a", 20);
 	add_after(test, "a", 10);
@@ -260,7 +260,7 @@ static void the_earlier_time_wins_where_it_comes_second(struct kunit *test)
 	expect_nothing_ready(test);
 }
 
-static void the_earlier_time_wins_where_it_came_first(struct kunit *test)
+static void the_earlier_time_wins_if_it_came_first(struct kunit *test)
 {
 	add_after(test, "a", 10);
 	add_after(test, "a", 20);
@@ -439,7 +439,7 @@ static void an_add_leaves_a_pending_delay_in_place(struct kunit *test)
 	expect_nothing_ready(test);
 }
 
-static void an_add_after_of_no_delay_leaves_a_pending_delay_in_place(struct kunit *test)
+static void add_after_without_delay_leaves_a_pending_delay_in_place(struct kunit *test)
 {
 	add_after(test, "a", 10);
 	KUNIT_EXPECT_EQ(test, add_after(test, "a", 0), 1);
@@ -720,7 +720,7 @@ static void stats_count_delayed_keys(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
 }
 
-static void next_due_tells_the_time_until_the_earliest(struct kunit *test)
+static void next_due_is_the_time_until_the_earliest(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
 
@@ -766,7 +766,7 @@ static void every_add_after_counts_as_a_retry(struct kunit *test)
 }
 
 /* client-go counts before it looks at the delay. */
-static void an_add_after_of_no_delay_counts_as_a_retry(struct kunit *test)
+static void add_after_without_delay_counts_as_a_retry(struct kunit *test)
 {
 	add_after(test, "a", 0);
 	add_after(test, "a", -1);
@@ -866,7 +866,7 @@ static void delay_many(struct kunit *test, s64 delay)
 
 /* --- shut down --- */
 
-static void shut_down_drops_delayed_keys_and_counts_them(struct kunit *test)
+static void shutdown_drops_delayed_keys_and_counts_them(struct kunit *test)
 {
 	delay_many(test, HOUR);
 	wq_shutdown(queue(test));
@@ -880,7 +880,7 @@ static void shut_down_drops_delayed_keys_and_counts_them(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->dropped, (u64)many);
 }
 
-static void keys_that_shut_down_dropped_are_unknown(struct kunit *test)
+static void delayed_keys_are_unknown_after_shutdown(struct kunit *test)
 {
 	add_after(test, "a", 10);
 	add_after(test, "b", 10);
@@ -894,7 +894,7 @@ static void keys_that_shut_down_dropped_are_unknown(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->canceled, 0ULL);
 }
 
-static void shut_down_drops_the_delay_of_a_ready_key_and_leaves_the_key(struct kunit *test)
+static void shutdown_drops_the_delay_of_a_ready_key_and_leaves_the_key(struct kunit *test)
 {
 	add(test, "a");
 	add_after(test, "a", 10);
@@ -908,7 +908,7 @@ static void shut_down_drops_the_delay_of_a_ready_key_and_leaves_the_key(struct k
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
 
-static void shut_down_drops_the_delay_of_a_key_in_processing(struct kunit *test)
+static void shutdown_drops_the_delay_of_a_key_in_processing(struct kunit *test)
 {
 	add(test, "a");
 	add(test, "b");
@@ -928,7 +928,7 @@ static void shut_down_drops_the_delay_of_a_key_in_processing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
 
-static void shut_down_leaves_a_key_that_was_due_before(struct kunit *test)
+static void shutdown_leaves_a_key_that_was_due_before(struct kunit *test)
 {
 	add_after(test, "a", 10);
 	pass(test, 10);
@@ -937,7 +937,7 @@ static void shut_down_leaves_a_key_that_was_due_before(struct kunit *test)
 	run(test, "a");
 }
 
-static void add_after_of_a_shut_down_queue_is_eshutdown(struct kunit *test)
+static void add_after_after_shutdown_is_eshutdown(struct kunit *test)
 {
 	add_after(test, "a", 10);
 	add(test, "b");
@@ -1387,7 +1387,7 @@ static void another_time_for_a_delayed_key_needs_no_memory(struct kunit *test)
 	}
 }
 
-static void once_it_said_yes_no_lack_of_memory_loses_the_key(struct kunit *test)
+static void a_delayed_key_needs_no_more_memory(struct kunit *test)
 {
 	struct wq_item item;
 	bool failed = false;
@@ -1433,7 +1433,7 @@ static void poison_behind(struct work_struct *work)
 		p->failed = has_failed() && !queue_has_thread(p->q);
 }
 
-static void a_thread_that_there_is_no_memory_for_is_made_later(struct kunit *test)
+static void a_thread_that_failed_for_lack_of_memory_is_made_later(struct kunit *test)
 {
 	struct poison *p = kunit_kzalloc(test, sizeof(*p), GFP_KERNEL);
 	struct wq *q;
@@ -1522,7 +1522,7 @@ static void destroy_may_come_before_the_thread_runs(struct kunit *test)
 	ASSERT_EVENTUALLY(test, !has_thread(THREAD));
 }
 
-static void the_thread_takes_out_what_shut_down_dropped(struct kunit *test)
+static void the_thread_frees_the_keys_that_shutdown_dropped(struct kunit *test)
 {
 	in_real_time(test);
 	delay_many(test, HOUR);
@@ -1534,7 +1534,7 @@ static void the_thread_takes_out_what_shut_down_dropped(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->dropped, (u64)many);
 }
 
-static void what_shut_down_dropped_goes_where_nothing_was_ever_to_come(struct kunit *test)
+static void keys_that_shutdown_dropped_are_freed_if_none_was_ever_due(struct kunit *test)
 {
 	in_real_time(test);
 	add_after(test, "a", S64_MAX);
@@ -1872,10 +1872,10 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(a_delay_near_the_end_of_time_waits),
 	KUNIT_CASE(a_clamped_key_holds_up_no_other),
 	KUNIT_CASE(an_earlier_time_wins_over_a_clamped_one),
-	KUNIT_CASE(the_result_tells_newly_delayed_from_delayed_already),
+	KUNIT_CASE(add_after_returns_1_if_newly_delayed_and_0_if_delayed_already),
 	KUNIT_CASE(a_key_delayed_twice_waits_once),
-	KUNIT_CASE(the_earlier_time_wins_where_it_comes_second),
-	KUNIT_CASE(the_earlier_time_wins_where_it_came_first),
+	KUNIT_CASE(the_earlier_time_wins_if_it_comes_second),
+	KUNIT_CASE(the_earlier_time_wins_if_it_came_first),
 	KUNIT_CASE(the_earlier_time_wins_whatever_the_clock_showed),
 	KUNIT_CASE(equal_times_leave_in_the_order_of_adding),
 	KUNIT_CASE(equal_times_leave_in_the_order_of_adding_whenever_that_was),
@@ -1889,7 +1889,7 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(take_latest_again_and_again_puts_the_run_off),
 	KUNIT_CASE(take_latest_may_put_a_key_off_for_ever),
 	KUNIT_CASE(an_add_leaves_a_pending_delay_in_place),
-	KUNIT_CASE(an_add_after_of_no_delay_leaves_a_pending_delay_in_place),
+	KUNIT_CASE(add_after_without_delay_leaves_a_pending_delay_in_place),
 	KUNIT_CASE(drop_the_delay_makes_it_one_run_not_two),
 	KUNIT_CASE(drop_the_delay_of_a_ready_key_coalesces),
 	KUNIT_CASE(drop_the_delay_of_a_key_in_processing_is_one_more_run),
@@ -1913,23 +1913,23 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(a_canceled_key_may_be_delayed_again),
 	KUNIT_CASE(a_new_queue_has_no_delayed_keys),
 	KUNIT_CASE(stats_count_delayed_keys),
-	KUNIT_CASE(next_due_tells_the_time_until_the_earliest),
+	KUNIT_CASE(next_due_is_the_time_until_the_earliest),
 	KUNIT_CASE(next_due_of_a_clamped_key_is_far_away),
 	KUNIT_CASE(a_delay_is_no_add_until_it_is_due),
 	KUNIT_CASE(every_add_after_counts_as_a_retry),
-	KUNIT_CASE(an_add_after_of_no_delay_counts_as_a_retry),
+	KUNIT_CASE(add_after_without_delay_counts_as_a_retry),
 	KUNIT_CASE(an_add_counts_as_no_retry),
 	KUNIT_CASE(a_refused_add_after_counts_as_no_retry),
 	KUNIT_CASE(delayed_keys_count_against_max_keys),
 	KUNIT_CASE(a_full_queue_still_coalesces_on_a_delayed_key),
 	KUNIT_CASE(a_full_queue_still_delays_a_key_that_it_knows),
 	KUNIT_CASE(there_is_room_again_after_cancel_of_a_delayed_key),
-	KUNIT_CASE(shut_down_drops_delayed_keys_and_counts_them),
-	KUNIT_CASE(keys_that_shut_down_dropped_are_unknown),
-	KUNIT_CASE(shut_down_drops_the_delay_of_a_ready_key_and_leaves_the_key),
-	KUNIT_CASE(shut_down_drops_the_delay_of_a_key_in_processing),
-	KUNIT_CASE(shut_down_leaves_a_key_that_was_due_before),
-	KUNIT_CASE(add_after_of_a_shut_down_queue_is_eshutdown),
+	KUNIT_CASE(shutdown_drops_delayed_keys_and_counts_them),
+	KUNIT_CASE(delayed_keys_are_unknown_after_shutdown),
+	KUNIT_CASE(shutdown_drops_the_delay_of_a_ready_key_and_leaves_the_key),
+	KUNIT_CASE(shutdown_drops_the_delay_of_a_key_in_processing),
+	KUNIT_CASE(shutdown_leaves_a_key_that_was_due_before),
+	KUNIT_CASE(add_after_after_shutdown_is_eshutdown),
 	KUNIT_CASE(drain_does_not_wait_for_delayed_keys),
 	KUNIT_CASE(a_queue_with_keys_delayed_in_every_state_can_be_destroyed),
 	KUNIT_CASE(a_due_key_goes_through_the_ordering_policy),
@@ -1938,15 +1938,15 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(each_allocation_of_add_after_may_fail_for_a_key_that_is_there),
 	KUNIT_CASE(allocations_may_fail_while_the_heap_grows),
 	KUNIT_CASE(another_time_for_a_delayed_key_needs_no_memory),
-	KUNIT_CASE(once_it_said_yes_no_lack_of_memory_loses_the_key),
-	KUNIT_CASE(a_thread_that_there_is_no_memory_for_is_made_later),
+	KUNIT_CASE(a_delayed_key_needs_no_more_memory),
+	KUNIT_CASE(a_thread_that_failed_for_lack_of_memory_is_made_later),
 	KUNIT_CASE(a_queue_without_delayed_keys_has_no_thread),
 	KUNIT_CASE(the_first_delayed_key_makes_the_thread),
 	KUNIT_CASE(a_queue_with_a_clock_of_its_own_has_no_thread),
 	KUNIT_CASE(destroy_ends_the_thread),
 	KUNIT_CASE(destroy_may_come_before_the_thread_runs),
-	KUNIT_CASE(the_thread_takes_out_what_shut_down_dropped),
-	KUNIT_CASE(what_shut_down_dropped_goes_where_nothing_was_ever_to_come),
+	KUNIT_CASE(the_thread_frees_the_keys_that_shutdown_dropped),
+	KUNIT_CASE(keys_that_shutdown_dropped_are_freed_if_none_was_ever_due),
 	KUNIT_CASE(a_clamped_delay_leaves_the_thread_asleep),
 	KUNIT_CASE(a_later_time_leaves_the_thread_asleep),
 	KUNIT_CASE(a_key_delayed_20_ms_comes_not_before),

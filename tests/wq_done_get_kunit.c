@@ -73,7 +73,7 @@ static void done_get_takes_each_outcome(struct kunit *test)
 	expect_runs_conserved(test, 0);
 }
 
-static void done_get_gets_what_is_ahead_of_a_key_retried_without_delay(struct kunit *test)
+static void done_get_gets_a_key_ahead_of_a_retry_without_delay(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -87,7 +87,7 @@ static void done_get_gets_what_is_ahead_of_a_key_retried_without_delay(struct ku
 	KUNIT_EXPECT_EQ(test, item.failures, 1U);
 }
 
-static void done_holds_even_where_the_get_is_eagain(struct kunit *test)
+static void the_done_of_done_get_holds_if_the_get_is_eagain(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 
@@ -103,7 +103,7 @@ static void done_holds_even_where_the_get_is_eagain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, num_requeues(test, "b"), 1);
 }
 
-static void done_holds_even_where_the_get_times_out(struct kunit *test)
+static void the_done_of_done_get_holds_if_the_get_times_out(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 	s64 begun = ktime_get_ns();
@@ -113,7 +113,7 @@ static void done_holds_even_where_the_get_times_out(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
 }
 
-static void done_holds_even_where_the_queue_is_shut_down(struct kunit *test)
+static void the_done_of_done_get_holds_after_shutdown(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 	s64 timeouts[] = { 0, WQ_FOREVER, SEC };
@@ -215,7 +215,7 @@ static int shutdown_in_a_while(struct actor *a)
 	return state;
 }
 
-static void done_get_waits_for_the_next_key_with_the_last_one_done(struct kunit *test)
+static void done_get_waits_with_the_last_key_done(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 	struct actor *a = start(test, add_in_a_while, 0);
@@ -225,7 +225,7 @@ static void done_get_waits_for_the_next_key_with_the_last_one_done(struct kunit 
 	KUNIT_EXPECT_EQ(test, result(test, a), -ENOENT);
 }
 
-static void done_get_waits_for_ever_where_it_is_told_to(struct kunit *test)
+static void done_get_waits_for_ever_with_wq_forever(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 	struct actor *a = start(test, add_in_a_while, 0);
@@ -236,7 +236,7 @@ static void done_get_waits_for_ever_where_it_is_told_to(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, a), DELAYED | FAILED);
 }
 
-static void a_shut_down_ends_the_wait_of_done_get(struct kunit *test)
+static void shutdown_ends_the_wait_of_done_get(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 	struct actor *a = start(test, shutdown_in_a_while, 0);
@@ -249,15 +249,15 @@ static struct kunit_case done_get_cases[] = {
 	KUNIT_CASE(done_get_ends_one_run_and_starts_the_next),
 	KUNIT_CASE(done_get_may_get_the_same_key_again),
 	KUNIT_CASE(done_get_takes_each_outcome),
-	KUNIT_CASE(done_get_gets_what_is_ahead_of_a_key_retried_without_delay),
-	KUNIT_CASE(done_holds_even_where_the_get_is_eagain),
-	KUNIT_CASE(done_holds_even_where_the_get_times_out),
-	KUNIT_CASE(done_holds_even_where_the_queue_is_shut_down),
+	KUNIT_CASE(done_get_gets_a_key_ahead_of_a_retry_without_delay),
+	KUNIT_CASE(the_done_of_done_get_holds_if_the_get_is_eagain),
+	KUNIT_CASE(the_done_of_done_get_holds_if_the_get_times_out),
+	KUNIT_CASE(the_done_of_done_get_holds_after_shutdown),
 	KUNIT_CASE(done_get_whose_done_fails_gets_nothing),
 	KUNIT_CASE(done_get_without_memory_gets_nothing),
-	KUNIT_CASE(done_get_waits_for_the_next_key_with_the_last_one_done),
-	KUNIT_CASE(done_get_waits_for_ever_where_it_is_told_to),
-	KUNIT_CASE(a_shut_down_ends_the_wait_of_done_get),
+	KUNIT_CASE(done_get_waits_with_the_last_key_done),
+	KUNIT_CASE(done_get_waits_for_ever_with_wq_forever),
+	KUNIT_CASE(shutdown_ends_the_wait_of_done_get),
 	{}
 };
 

@@ -29,7 +29,7 @@ static void done_with_no_outcome_leaves_the_failures_counted(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, query(test, "b"), -ENOENT);
 }
 
-static void done_with_no_outcome_tells_ready_and_not_delayed(struct kunit *test)
+static void done_with_no_outcome_reports_ready_and_not_delayed(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 
@@ -42,7 +42,7 @@ static void done_with_no_outcome_tells_ready_and_not_delayed(struct kunit *test)
 	run(test, "a");
 }
 
-static void done_forget_forgets(struct kunit *test)
+static void done_with_forget_resets_the_failures(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -56,7 +56,7 @@ static void done_forget_forgets(struct kunit *test)
 	expect_nothing_ready(test);
 }
 
-static void done_forget_of_a_dirty_key_leaves_it_ready(struct kunit *test)
+static void done_with_forget_of_a_dirty_key_leaves_it_ready(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -71,7 +71,7 @@ static void done_forget_of_a_dirty_key_leaves_it_ready(struct kunit *test)
 	expect_counts(test, 0, 0, 0);
 }
 
-static void done_forget_leaves_a_delay_in_place(struct kunit *test)
+static void done_with_forget_leaves_a_delay_in_place(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 
@@ -83,7 +83,7 @@ static void done_forget_leaves_a_delay_in_place(struct kunit *test)
 	expect_counts(test, 0, 0, 0);
 }
 
-static void done_forget_tells_the_limiter_and_done_does_not(struct kunit *test)
+static void done_with_forget_calls_forget_of_the_limiter_and_done_does_not(struct kunit *test)
 {
 	struct probe *p = probed(test, 0);
 	struct wq_item item;
@@ -108,7 +108,7 @@ static void done_forget_tells_the_limiter_and_done_does_not(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, p->asked, 1U);
 }
 
-static void done_retry_delays_by_the_limiter_and_counts(struct kunit *test)
+static void done_with_retry_delays_by_the_limiter_and_counts(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 
@@ -128,7 +128,7 @@ static void done_retry_delays_by_the_limiter_and_counts(struct kunit *test)
 	expect_runs_conserved(test, 0);
 }
 
-static void done_retry_asks_the_limiter_once(struct kunit *test)
+static void done_with_retry_calls_when_of_the_limiter_once(struct kunit *test)
 {
 	struct probe *p = probed(test, 10);
 	struct limit_fixture *fx = test->priv;
@@ -147,7 +147,7 @@ static void done_retry_asks_the_limiter_once(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, p->seen.failures, 1U);
 }
 
-static void done_retry_without_delay_is_ready_behind_the_others(struct kunit *test)
+static void done_with_retry_without_delay_is_ready_behind_the_others(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -166,7 +166,7 @@ static void done_retry_without_delay_is_ready_behind_the_others(struct kunit *te
 	expect_runs_conserved(test, 0);
 }
 
-static void done_retry_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *test)
+static void done_with_retry_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 
@@ -183,7 +183,7 @@ static void done_retry_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *t
 	expect_runs_conserved(test, 0);
 }
 
-static void done_retry_without_delay_of_a_dirty_key_is_one_run(struct kunit *test)
+static void done_with_retry_without_delay_of_a_dirty_key_is_one_run(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -198,7 +198,7 @@ static void done_retry_without_delay_of_a_dirty_key_is_one_run(struct kunit *tes
 	expect_runs_conserved(test, 0);
 }
 
-static void done_retry_of_a_delayed_key_waits_once_and_not_longer(struct kunit *test)
+static void done_with_retry_of_a_delayed_key_waits_once_and_not_longer(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 
@@ -217,7 +217,7 @@ static void done_retry_of_a_delayed_key_waits_once_and_not_longer(struct kunit *
 	expect_nothing_ready(test);
 }
 
-static void done_after_delays_and_is_no_failure(struct kunit *test)
+static void done_with_after_delays_and_is_no_failure(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 
@@ -233,7 +233,7 @@ static void done_after_delays_and_is_no_failure(struct kunit *test)
 	expect_counts(test, 0, 0, 0);
 }
 
-static void done_after_leaves_the_failures_counted(struct kunit *test)
+static void done_with_after_leaves_the_failures_counted(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -244,7 +244,7 @@ static void done_after_leaves_the_failures_counted(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 3);
 }
 
-static void done_after_no_delay_is_ready(struct kunit *test)
+static void done_with_after_no_delay_is_ready(struct kunit *test)
 {
 	static const s64 delays[] = { 0, -1, S64_MIN };
 	struct wq_item item = add_and_get(test, "a");
@@ -261,7 +261,7 @@ static void done_after_no_delay_is_ready(struct kunit *test)
 	expect_runs_conserved(test, 0);
 }
 
-static void done_after_the_longest_delay_waits_for_ever(struct kunit *test)
+static void done_with_after_the_longest_delay_waits_for_ever(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 
@@ -271,7 +271,7 @@ static void done_after_the_longest_delay_waits_for_ever(struct kunit *test)
 	expect_nothing_ready(test);
 }
 
-static void done_after_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *test)
+static void done_with_after_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 
@@ -291,7 +291,7 @@ static void done_after_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *t
 	expect_runs_conserved(test, 0);
 }
 
-static void done_forget_and_after_does_both(struct kunit *test)
+static void done_with_forget_and_after_does_both(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -377,7 +377,7 @@ static void every_outcome_of_a_key_that_is_not_held_is_estale(struct kunit *test
 	KUNIT_EXPECT_EQ(test, p->asked + p->forgot, 0U);
 }
 
-static void an_item_of_a_kept_key_is_estale(struct kunit *test)
+static void an_item_of_a_retained_key_is_estale(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -391,7 +391,7 @@ static void an_item_of_a_kept_key_is_estale(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, query(test, "a"), FAILED);
 }
 
-static void get_tells_the_failures(struct kunit *test)
+static void get_reports_the_failures(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 	u32 k;
@@ -407,7 +407,7 @@ static void get_tells_the_failures(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, item.failures, 0U);
 }
 
-static void a_key_retried_20_times_waits_3310715_ms_in_all(struct kunit *test)
+static void done_with_retry_20_times_waits_3310715_ms_in_all(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 	struct limit_fixture *fx = test->priv;
@@ -431,7 +431,7 @@ static void a_key_retried_20_times_waits_3310715_ms_in_all(struct kunit *test)
 
 /* --- done with an outcome, after a shut down --- */
 
-static void retry_after_a_shut_down_ends_the_run_and_counts_as_dropped(struct kunit *test)
+static void done_with_retry_after_shutdown_ends_the_run_and_counts_as_dropped(struct kunit *test)
 {
 	struct wq_item a = add_and_get(test, "a"), b = add_and_get(test, "b");
 
@@ -453,7 +453,7 @@ static void retry_after_a_shut_down_ends_the_run_and_counts_as_dropped(struct ku
 	expect_counts(test, 0, 0, 0);
 }
 
-static void retry_without_delay_after_a_shut_down_is_dropped_as_well(struct kunit *test)
+static void done_with_retry_without_delay_after_shutdown_is_dropped(struct kunit *test)
 {
 	struct wq_item a, b;
 
@@ -468,7 +468,7 @@ static void retry_without_delay_after_a_shut_down_is_dropped_as_well(struct kuni
 	expect_runs_conserved(test, 0);
 }
 
-static void a_dirty_key_that_is_retried_after_a_shut_down_has_its_other_run(struct kunit *test)
+static void done_with_retry_of_a_dirty_key_after_shutdown_leaves_it_ready(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 
@@ -483,7 +483,7 @@ static void a_dirty_key_that_is_retried_after_a_shut_down_has_its_other_run(stru
 	expect_runs_conserved(test, 0);
 }
 
-static void done_and_done_forget_after_a_shut_down_drop_nothing(struct kunit *test)
+static void done_and_done_with_forget_after_shutdown_drop_nothing(struct kunit *test)
 {
 	struct wq_item a = add_and_get(test, "a"), b;
 
@@ -497,7 +497,7 @@ static void done_and_done_forget_after_a_shut_down_drop_nothing(struct kunit *te
 	expect_counts(test, 0, 0, 0);
 }
 
-static void forget_and_after_after_a_shut_down_forgets_and_is_dropped(struct kunit *test)
+static void done_with_forget_and_after_after_shutdown_forgets_and_is_dropped(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -519,7 +519,7 @@ static int retry_in_a_while(struct actor *a)
 	return ret ?: wq_done_with(a->q, &item, 0, WQ_OUTCOME_RETRY);
 }
 
-static void a_retry_ends_a_drain(struct kunit *test)
+static void done_with_retry_ends_a_drain(struct kunit *test)
 {
 	struct actor *a;
 
@@ -575,14 +575,14 @@ static u32 dones_refused(struct kunit *test, u32 outcome, s64 delay, bool dirty)
 	return refused;
 }
 
-static void a_retry_without_memory_leaves_the_key_held_and_uncounted(struct kunit *test)
+static void done_with_retry_without_memory_leaves_the_key_held_and_uncounted(struct kunit *test)
 {
 	skip_unless_adds_fail(test);
 	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_OUTCOME_RETRY, 0, false), 1U);
 	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_OUTCOME_RETRY, 0, true), 1U);
 }
 
-static void an_after_without_memory_leaves_the_key_held(struct kunit *test)
+static void done_with_after_without_memory_leaves_the_key_held(struct kunit *test)
 {
 	u32 both = WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER;
 
@@ -592,7 +592,7 @@ static void an_after_without_memory_leaves_the_key_held(struct kunit *test)
 	KUNIT_EXPECT_GE(test, dones_refused(test, both, 10, false), 1U);
 }
 
-static void done_and_done_forget_need_no_memory(struct kunit *test)
+static void done_and_done_with_forget_need_no_memory(struct kunit *test)
 {
 	struct wq_item item;
 	int ret;
@@ -613,37 +613,37 @@ static void done_and_done_forget_need_no_memory(struct kunit *test)
 
 static struct kunit_case done_with_cases[] = {
 	KUNIT_CASE(done_with_no_outcome_leaves_the_failures_counted),
-	KUNIT_CASE(done_with_no_outcome_tells_ready_and_not_delayed),
-	KUNIT_CASE(done_forget_forgets),
-	KUNIT_CASE(done_forget_of_a_dirty_key_leaves_it_ready),
-	KUNIT_CASE(done_forget_leaves_a_delay_in_place),
-	KUNIT_CASE(done_forget_tells_the_limiter_and_done_does_not),
-	KUNIT_CASE(done_retry_delays_by_the_limiter_and_counts),
-	KUNIT_CASE(done_retry_asks_the_limiter_once),
-	KUNIT_CASE(done_retry_without_delay_is_ready_behind_the_others),
-	KUNIT_CASE(done_retry_of_a_dirty_key_is_a_run_now_and_one_later),
-	KUNIT_CASE(done_retry_without_delay_of_a_dirty_key_is_one_run),
-	KUNIT_CASE(done_retry_of_a_delayed_key_waits_once_and_not_longer),
-	KUNIT_CASE(done_after_delays_and_is_no_failure),
-	KUNIT_CASE(done_after_leaves_the_failures_counted),
-	KUNIT_CASE(done_after_no_delay_is_ready),
-	KUNIT_CASE(done_after_the_longest_delay_waits_for_ever),
-	KUNIT_CASE(done_after_of_a_dirty_key_is_a_run_now_and_one_later),
-	KUNIT_CASE(done_forget_and_after_does_both),
+	KUNIT_CASE(done_with_no_outcome_reports_ready_and_not_delayed),
+	KUNIT_CASE(done_with_forget_resets_the_failures),
+	KUNIT_CASE(done_with_forget_of_a_dirty_key_leaves_it_ready),
+	KUNIT_CASE(done_with_forget_leaves_a_delay_in_place),
+	KUNIT_CASE(done_with_forget_calls_forget_of_the_limiter_and_done_does_not),
+	KUNIT_CASE(done_with_retry_delays_by_the_limiter_and_counts),
+	KUNIT_CASE(done_with_retry_calls_when_of_the_limiter_once),
+	KUNIT_CASE(done_with_retry_without_delay_is_ready_behind_the_others),
+	KUNIT_CASE(done_with_retry_of_a_dirty_key_is_a_run_now_and_one_later),
+	KUNIT_CASE(done_with_retry_without_delay_of_a_dirty_key_is_one_run),
+	KUNIT_CASE(done_with_retry_of_a_delayed_key_waits_once_and_not_longer),
+	KUNIT_CASE(done_with_after_delays_and_is_no_failure),
+	KUNIT_CASE(done_with_after_leaves_the_failures_counted),
+	KUNIT_CASE(done_with_after_no_delay_is_ready),
+	KUNIT_CASE(done_with_after_the_longest_delay_waits_for_ever),
+	KUNIT_CASE(done_with_after_of_a_dirty_key_is_a_run_now_and_one_later),
+	KUNIT_CASE(done_with_forget_and_after_does_both),
 	KUNIT_CASE(outcomes_that_contradict_each_other_are_einval),
 	KUNIT_CASE(every_outcome_of_a_key_that_is_not_held_is_estale),
-	KUNIT_CASE(an_item_of_a_kept_key_is_estale),
-	KUNIT_CASE(get_tells_the_failures),
-	KUNIT_CASE(a_key_retried_20_times_waits_3310715_ms_in_all),
-	KUNIT_CASE(retry_after_a_shut_down_ends_the_run_and_counts_as_dropped),
-	KUNIT_CASE(retry_without_delay_after_a_shut_down_is_dropped_as_well),
-	KUNIT_CASE(a_dirty_key_that_is_retried_after_a_shut_down_has_its_other_run),
-	KUNIT_CASE(done_and_done_forget_after_a_shut_down_drop_nothing),
-	KUNIT_CASE(forget_and_after_after_a_shut_down_forgets_and_is_dropped),
-	KUNIT_CASE(a_retry_ends_a_drain),
-	KUNIT_CASE(a_retry_without_memory_leaves_the_key_held_and_uncounted),
-	KUNIT_CASE(an_after_without_memory_leaves_the_key_held),
-	KUNIT_CASE(done_and_done_forget_need_no_memory),
+	KUNIT_CASE(an_item_of_a_retained_key_is_estale),
+	KUNIT_CASE(get_reports_the_failures),
+	KUNIT_CASE(done_with_retry_20_times_waits_3310715_ms_in_all),
+	KUNIT_CASE(done_with_retry_after_shutdown_ends_the_run_and_counts_as_dropped),
+	KUNIT_CASE(done_with_retry_without_delay_after_shutdown_is_dropped),
+	KUNIT_CASE(done_with_retry_of_a_dirty_key_after_shutdown_leaves_it_ready),
+	KUNIT_CASE(done_and_done_with_forget_after_shutdown_drop_nothing),
+	KUNIT_CASE(done_with_forget_and_after_after_shutdown_forgets_and_is_dropped),
+	KUNIT_CASE(done_with_retry_ends_a_drain),
+	KUNIT_CASE(done_with_retry_without_memory_leaves_the_key_held_and_uncounted),
+	KUNIT_CASE(done_with_after_without_memory_leaves_the_key_held),
+	KUNIT_CASE(done_and_done_with_forget_need_no_memory),
 	{}
 };
 

@@ -303,7 +303,7 @@ static void an_entry_moved_to_its_own_time_leaves_behind_its_equals(struct kunit
 	KUNIT_EXPECT_PTR_EQ(test, slot_at(&t->h, 0)->entry, &t->entries[0]);
 }
 
-static void equal_times_keep_their_order_where_the_sequence_wraps(struct kunit *test)
+static void equal_times_keep_their_order_when_the_sequence_wraps(struct kunit *test)
 {
 	struct heap_test *t = test->priv;
 	u32 i;
@@ -364,7 +364,7 @@ static void an_insert_without_memory_changes_nothing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, first_due(&t->h), 1001LL - HEAP_ENTRIES);
 }
 
-static void a_hundred_thousand_entries_come_and_their_memory_goes(struct kunit *test)
+static void a_hundred_thousand_entries_come_and_their_memory_is_freed(struct kunit *test)
 {
 	struct wq_entry *entries = vzalloc(array_size(HEAP_MANY, sizeof(*entries)));
 	struct heap_test *t = test->priv;
@@ -409,10 +409,10 @@ static struct kunit_case heap_cases[] = {
 	KUNIT_CASE(every_order_of_7_adds_with_every_move_and_every_cancel),
 	KUNIT_CASE(random_steps_of_the_heap_agree_with_a_model),
 	KUNIT_CASE(an_entry_moved_to_its_own_time_leaves_behind_its_equals),
-	KUNIT_CASE(equal_times_keep_their_order_where_the_sequence_wraps),
+	KUNIT_CASE(equal_times_keep_their_order_when_the_sequence_wraps),
 	KUNIT_CASE(the_extremes_of_time_sort_as_numbers),
 	KUNIT_CASE(an_insert_without_memory_changes_nothing),
-	KUNIT_CASE(a_hundred_thousand_entries_come_and_their_memory_goes),
+	KUNIT_CASE(a_hundred_thousand_entries_come_and_their_memory_is_freed),
 	{}
 };
 

@@ -467,7 +467,7 @@ static void an_expired_key_that_wq_get_takes_is_held_until_done(struct kunit *te
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
 }
 
-static void keys_with_and_without_a_lease_are_told_apart(struct kunit *test)
+static void keys_with_a_lease_expire_and_those_without_do_not(struct kunit *test)
 {
 	struct held a, b, c;
 
@@ -519,7 +519,7 @@ static void a_thousand_leases_may_end_at_once(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
 
-static void an_expired_key_wakes_who_waits(struct kunit *test)
+static void an_expired_key_wakes_a_waiter(struct kunit *test)
 {
 	struct actor *w[3];
 	struct held h;
@@ -542,7 +542,7 @@ static void an_expired_key_wakes_who_waits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
 
-static void query_tells_how_long_the_lease_is_still(struct kunit *test)
+static void query_reports_the_time_left_of_the_lease(struct kunit *test)
 {
 	struct lease_fixture *fx = test->priv;
 	struct held a;
@@ -697,7 +697,7 @@ static void a_key_that_expires_again_is_behind_the_others_that_expired(struct ku
 
 /* --- touch --- */
 
-static void touch_begins_the_lease_anew(struct kunit *test)
+static void touch_restarts_the_lease(struct kunit *test)
 {
 	struct held a;
 
@@ -811,7 +811,7 @@ static void touch_of_a_key_of_wq_get_gives_it_no_lease(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
 }
 
-static void touch_in_a_queue_without_leases_tells_whether_the_key_is_held(struct kunit *test)
+static void touch_in_a_queue_without_leases_reports_whether_the_key_is_held(struct kunit *test)
 {
 	struct held a;
 
@@ -914,7 +914,7 @@ static void a_delay_that_ends_after_the_lease_is_coalesced(struct kunit *test)
 	run_all(test, "a");
 }
 
-static void a_delay_and_a_lease_that_are_over_in_one_tick_make_one_run(struct kunit *test)
+static void a_delay_and_a_lease_that_end_in_one_tick_make_one_run(struct kunit *test)
 {
 	s64 delays[] = { LEASE - 1, LEASE, LEASE + 1 };
 	int i;
@@ -997,7 +997,7 @@ static void the_late_failure_of_a_stale_holder_is_not_counted(struct kunit *test
 	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
 }
 
-static void a_key_that_expired_and_failed_again_is_kept_for_its_failures(struct kunit *test)
+static void an_expired_key_that_failed_again_is_retained(struct kunit *test)
 {
 	struct lease_fixture *fx = test->priv;
 	struct wq_params params = {
@@ -1121,7 +1121,7 @@ static void an_old_item_is_stale_when_the_key_is_gone(struct kunit *test)
 	expect_stale(test, &old);
 }
 
-static void an_old_item_is_stale_when_the_key_came_anew(struct kunit *test)
+static void an_old_item_is_stale_when_the_key_was_added_again(struct kunit *test)
 {
 	struct held old, new;
 
@@ -1209,7 +1209,7 @@ static void tokens_are_never_0_and_never_the_same(struct kunit *test)
 	}
 }
 
-static void done_by_the_key_of_one_that_expired_is_enoent(struct kunit *test)
+static void done_key_of_an_expired_key_is_enoent(struct kunit *test)
 {
 	struct wq_consumer *c = file_new(test);
 	struct held a;
@@ -1235,7 +1235,7 @@ static void the_key_is_in_the_callers_buffer_and_stays_there(struct kunit *test)
 	expect_key(test, &a.item, "key");
 }
 
-static void a_key_that_does_not_fit_says_emsgsize_and_stays(struct kunit *test)
+static void a_key_that_does_not_fit_is_emsgsize_and_stays(struct kunit *test)
 {
 	struct wq *q = queue(test);
 	struct held h;
@@ -1443,7 +1443,7 @@ static void a_lease_that_begins_near_the_end_of_time_does_not_wrap(struct kunit 
 
 /* --- shut down, drain --- */
 
-static void leases_end_after_a_shut_down(struct kunit *test)
+static void leases_expire_after_shutdown(struct kunit *test)
 {
 	struct held old, new;
 
@@ -1464,7 +1464,7 @@ static void leases_end_after_a_shut_down(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, lease_any(queue(test), &new, 0), -ESHUTDOWN);
 }
 
-static void touch_extends_a_lease_after_a_shut_down(struct kunit *test)
+static void touch_extends_a_lease_after_shutdown(struct kunit *test)
 {
 	struct held a;
 
@@ -1477,7 +1477,7 @@ static void touch_extends_a_lease_after_a_shut_down(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
 }
 
-static void a_shut_down_drops_the_delay_and_leaves_the_lease(struct kunit *test)
+static void shutdown_drops_the_delay_and_leaves_the_lease(struct kunit *test)
 {
 	struct held a;
 
@@ -1612,7 +1612,7 @@ static void a_files_late_done_and_touch_are_stale_when_another_has_the_key(struc
 	EXPECT_REFUSED(test, file_touch_by(c, &old, 0), -ENOENT);
 }
 
-static void by_the_key_alone_an_expired_key_is_enoent(struct kunit *test)
+static void a_files_done_and_touch_of_an_expired_key_without_token_are_enoent(struct kunit *test)
 {
 	struct wq_consumer *c = file_new(test);
 	struct held a;
@@ -1627,7 +1627,7 @@ static void by_the_key_alone_an_expired_key_is_enoent(struct kunit *test)
 	EXPECT_REFUSED(test, file_touch_by(c, &a, a.item.token), -ESTALE);
 }
 
-static void what_a_file_gives_back_as_it_ends_is_not_expired(struct kunit *test)
+static void keys_given_back_at_the_end_of_a_file_are_not_expired(struct kunit *test)
 {
 	struct wq_consumer *c = file_new(test);
 	struct held h;
@@ -1651,7 +1651,7 @@ static void what_a_file_gives_back_as_it_ends_is_not_expired(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
 
-static void what_expired_before_its_file_ends_is_not_given_back_twice(struct kunit *test)
+static void keys_that_expired_before_the_end_of_their_file_are_given_back_once(struct kunit *test)
 {
 	struct wq_consumer *c = file_new(test);
 	struct held h;
@@ -1725,7 +1725,7 @@ static void a_file_that_ended_does_not_hold_up_the_leases_of_others(struct kunit
 	run_all(test, "acb");
 }
 
-static void cancel_of_what_a_file_gave_back_leaves_nothing_to_expire(struct kunit *test)
+static void cancel_of_a_key_given_back_leaves_nothing_to_expire(struct kunit *test)
 {
 	struct wq_consumer *c = file_new(test);
 	struct held h;
@@ -1761,7 +1761,7 @@ static void file_gives_back(struct wq_consumer *c, const struct held *h)
 	consumer_give_back(c, h->key, h->item.len, h->item.token);
 }
 
-static void what_could_not_be_told_is_given_back_and_does_not_expire(struct kunit *test)
+static void a_get_that_could_not_be_copied_is_given_back_and_does_not_expire(struct kunit *test)
 {
 	struct wq_consumer *c = file_new(test);
 	struct held h;
@@ -1776,7 +1776,7 @@ static void what_could_not_be_told_is_given_back_and_does_not_expire(struct kuni
 	run_all(test, "ab");
 }
 
-static void what_expired_before_it_could_be_told_is_given_back_once(struct kunit *test)
+static void a_get_that_expired_before_it_could_be_copied_is_given_back_once(struct kunit *test)
 {
 	struct wq_consumer *c = file_new(test), *d = file_new(test);
 	struct held h, other;
@@ -1964,7 +1964,7 @@ static void an_expired_key_does_not_pass_the_policy_a_second_time(struct kunit *
 	KUNIT_EXPECT_EQ(test, o->removes, 0U);
 }
 
-static void cancel_of_an_expired_key_asks_the_policy_nothing(struct kunit *test)
+static void cancel_of_an_expired_key_does_not_call_the_policy(struct kunit *test)
 {
 	struct by_bytes *o = ordered(test);
 	struct held h;
@@ -2083,7 +2083,7 @@ static void neither_get_nor_touch_nor_expiry_nor_done_needs_memory(struct kunit 
 }
 
 /* Of a queue with leases the entry is larger: all that add may need fails in turn. */
-static void each_allocation_of_add_may_fail_and_what_was_added_expires(struct kunit *test)
+static void each_allocation_of_add_may_fail_and_the_keys_expire(struct kunit *test)
 {
 	struct wq *q = queue(test);
 	unsigned int n, refused = 0;
@@ -2533,7 +2533,7 @@ static int race(struct kunit *test, u32 wait_us)
 	return 0;
 }
 
-static void a_touch_that_races_with_the_thread_keeps_its_word(struct kunit *test)
+static void a_touch_that_races_with_the_thread_holds(struct kunit *test)
 {
 	unsigned int kept = 0, lost = 0;
 	struct rnd_state state;
@@ -2570,7 +2570,7 @@ static void the_threads_drain_ends_although_a_consumer_hangs(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, done(test, &hung.item), -ESTALE);
 }
 
-static void a_lease_that_begins_after_a_shut_down_is_ended_by_the_thread(struct kunit *test)
+static void a_lease_that_begins_after_shutdown_is_ended_by_the_thread(struct kunit *test)
 {
 	struct actor *work;
 	struct held hung;
@@ -2656,7 +2656,7 @@ static void poison_behind(struct work_struct *work)
 		p->failed = has_failed() && !queue_has_thread(p->q);
 }
 
-static void a_lease_ends_where_there_is_no_memory_for_the_thread_at_first(struct kunit *test)
+static void a_lease_ends_though_there_was_no_memory_for_the_thread_at_first(struct kunit *test)
 {
 	struct poison *p = kunit_kzalloc(test, sizeof(*p), GFP_KERNEL);
 	struct held h;
@@ -2700,10 +2700,10 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(a_key_of_wq_get_never_expires),
 	KUNIT_CASE(the_next_key_of_wq_done_get_never_expires),
 	KUNIT_CASE(an_expired_key_that_wq_get_takes_is_held_until_done),
-	KUNIT_CASE(keys_with_and_without_a_lease_are_told_apart),
+	KUNIT_CASE(keys_with_a_lease_expire_and_those_without_do_not),
 	KUNIT_CASE(a_thousand_leases_may_end_at_once),
-	KUNIT_CASE(an_expired_key_wakes_who_waits),
-	KUNIT_CASE(query_tells_how_long_the_lease_is_still),
+	KUNIT_CASE(an_expired_key_wakes_a_waiter),
+	KUNIT_CASE(query_reports_the_time_left_of_the_lease),
 	KUNIT_CASE(expired_keys_come_in_the_order_their_leases_ended),
 	KUNIT_CASE(leases_that_end_at_one_time_come_in_the_order_of_the_gets),
 	KUNIT_CASE(keys_that_expired_by_another_tick_come_behind),
@@ -2713,7 +2713,7 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(expired_keys_come_behind_those_given_back_before),
 	KUNIT_CASE(the_keys_of_a_file_that_ends_come_ahead_of_those_expired_before),
 	KUNIT_CASE(a_key_that_expires_again_is_behind_the_others_that_expired),
-	KUNIT_CASE(touch_begins_the_lease_anew),
+	KUNIT_CASE(touch_restarts_the_lease),
 	KUNIT_CASE(touch_keeps_a_key_for_a_thousand_leases),
 	KUNIT_CASE(touch_moves_a_key_behind_the_others),
 	KUNIT_CASE(touch_at_one_time_moves_a_key_behind_its_equals),
@@ -2721,17 +2721,17 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(touch_is_counted_nowhere_and_leaves_the_run_its_age),
 	KUNIT_CASE(touch_of_a_key_that_is_not_held_any_more_is_estale),
 	KUNIT_CASE(touch_of_a_key_of_wq_get_gives_it_no_lease),
-	KUNIT_CASE(touch_in_a_queue_without_leases_tells_whether_the_key_is_held),
+	KUNIT_CASE(touch_in_a_queue_without_leases_reports_whether_the_key_is_held),
 	KUNIT_CASE(touch_may_come_from_hard_interrupt),
 	KUNIT_CASE(a_key_that_expires_while_it_is_dirty_runs_once),
 	KUNIT_CASE(an_add_of_an_expired_key_is_coalesced),
 	KUNIT_CASE(the_delay_of_a_key_outlasts_its_lease),
 	KUNIT_CASE(a_delay_that_ends_after_the_lease_is_coalesced),
-	KUNIT_CASE(a_delay_and_a_lease_that_are_over_in_one_tick_make_one_run),
+	KUNIT_CASE(a_delay_and_a_lease_that_end_in_one_tick_make_one_run),
 	KUNIT_CASE(an_expiry_is_no_failure),
 	KUNIT_CASE(failures_from_before_stay_counted_over_an_expiry),
 	KUNIT_CASE(the_late_failure_of_a_stale_holder_is_not_counted),
-	KUNIT_CASE(a_key_that_expired_and_failed_again_is_kept_for_its_failures),
+	KUNIT_CASE(an_expired_key_that_failed_again_is_retained),
 	KUNIT_CASE(an_expired_key_waits_since_its_lease_ended),
 	KUNIT_CASE(an_expired_key_that_was_dirty_waits_since_it_became_so),
 	KUNIT_CASE(an_expired_run_is_unfinished_no_longer_and_counts_in_no_duration),
@@ -2739,13 +2739,13 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(an_old_item_is_stale_when_the_same_consumer_has_the_key_again),
 	KUNIT_CASE(an_old_item_is_stale_when_a_file_has_the_key),
 	KUNIT_CASE(an_old_item_is_stale_when_the_key_is_gone),
-	KUNIT_CASE(an_old_item_is_stale_when_the_key_came_anew),
+	KUNIT_CASE(an_old_item_is_stale_when_the_key_was_added_again),
 	KUNIT_CASE(an_old_item_is_stale_when_its_memory_is_another_keys),
 	KUNIT_CASE(a_stale_touch_leaves_the_lease_of_the_new_holder_as_it_is),
 	KUNIT_CASE(tokens_are_never_0_and_never_the_same),
-	KUNIT_CASE(done_by_the_key_of_one_that_expired_is_enoent),
+	KUNIT_CASE(done_key_of_an_expired_key_is_enoent),
 	KUNIT_CASE(the_key_is_in_the_callers_buffer_and_stays_there),
-	KUNIT_CASE(a_key_that_does_not_fit_says_emsgsize_and_stays),
+	KUNIT_CASE(a_key_that_does_not_fit_is_emsgsize_and_stays),
 	KUNIT_CASE(an_expired_key_that_does_not_fit_stays_where_it_was),
 	KUNIT_CASE(a_fresh_key_that_did_not_fit_comes_behind_expired_ones),
 	KUNIT_CASE(without_leases_wq_get_leased_is_einval),
@@ -2757,37 +2757,37 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(the_longest_lease_never_ends),
 	KUNIT_CASE(a_lease_that_just_fits_ends),
 	KUNIT_CASE(a_lease_that_begins_near_the_end_of_time_does_not_wrap),
-	KUNIT_CASE(leases_end_after_a_shut_down),
-	KUNIT_CASE(touch_extends_a_lease_after_a_shut_down),
-	KUNIT_CASE(a_shut_down_drops_the_delay_and_leaves_the_lease),
+	KUNIT_CASE(leases_expire_after_shutdown),
+	KUNIT_CASE(touch_extends_a_lease_after_shutdown),
+	KUNIT_CASE(shutdown_drops_the_delay_and_leaves_the_lease),
 	KUNIT_CASE(a_drain_ends_although_a_consumer_hangs),
 	KUNIT_CASE(a_drain_waits_for_a_key_that_is_touched),
 	KUNIT_CASE(cancel_of_an_expired_key_ends_a_drain),
 	KUNIT_CASE(a_file_gets_every_key_with_a_lease),
 	KUNIT_CASE(an_expired_key_is_ready_for_the_same_file_too),
 	KUNIT_CASE(a_files_late_done_and_touch_are_stale_when_another_has_the_key),
-	KUNIT_CASE(by_the_key_alone_an_expired_key_is_enoent),
-	KUNIT_CASE(what_a_file_gives_back_as_it_ends_is_not_expired),
-	KUNIT_CASE(what_expired_before_its_file_ends_is_not_given_back_twice),
+	KUNIT_CASE(a_files_done_and_touch_of_an_expired_key_without_token_are_enoent),
+	KUNIT_CASE(keys_given_back_at_the_end_of_a_file_are_not_expired),
+	KUNIT_CASE(keys_that_expired_before_the_end_of_their_file_are_given_back_once),
 	KUNIT_CASE(a_key_of_a_file_that_ended_has_a_full_lease_with_the_next),
 	KUNIT_CASE(a_key_of_a_file_that_ended_is_held_by_wq_get_until_done),
 	KUNIT_CASE(a_file_that_ended_does_not_hold_up_the_leases_of_others),
-	KUNIT_CASE(cancel_of_what_a_file_gave_back_leaves_nothing_to_expire),
+	KUNIT_CASE(cancel_of_a_key_given_back_leaves_nothing_to_expire),
 	KUNIT_CASE(a_key_that_was_dirty_as_its_file_ended_is_merged_once),
-	KUNIT_CASE(what_could_not_be_told_is_given_back_and_does_not_expire),
-	KUNIT_CASE(what_expired_before_it_could_be_told_is_given_back_once),
+	KUNIT_CASE(a_get_that_could_not_be_copied_is_given_back_and_does_not_expire),
+	KUNIT_CASE(a_get_that_expired_before_it_could_be_copied_is_given_back_once),
 	KUNIT_CASE(cancel_leaves_a_run_its_lease),
 	KUNIT_CASE(cancel_of_the_next_run_leaves_nothing_to_merge),
 	KUNIT_CASE(cancel_drops_an_expired_key),
 	KUNIT_CASE(forget_leaves_a_lease_as_it_is),
 	KUNIT_CASE(an_expired_key_does_not_pass_the_policy_a_second_time),
-	KUNIT_CASE(cancel_of_an_expired_key_asks_the_policy_nothing),
+	KUNIT_CASE(cancel_of_an_expired_key_does_not_call_the_policy),
 	KUNIT_CASE(a_policys_key_that_does_not_fit_stays_and_is_pushed_once),
 	KUNIT_CASE(a_key_that_is_done_and_ready_again_passes_the_policy),
 	KUNIT_CASE(destroy_may_come_while_leases_run),
 	KUNIT_CASE(destroy_may_come_while_files_hold_keys_with_leases),
 	KUNIT_CASE(neither_get_nor_touch_nor_expiry_nor_done_needs_memory),
-	KUNIT_CASE(each_allocation_of_add_may_fail_and_what_was_added_expires),
+	KUNIT_CASE(each_allocation_of_add_may_fail_and_the_keys_expire),
 	KUNIT_CASE(a_done_that_there_is_no_memory_for_leaves_the_lease_as_it_is),
 	KUNIT_CASE(random_steps_end_as_foretold_and_conserve_runs),
 	KUNIT_CASE(the_thread_ends_a_lease_of_20_ms_and_not_before),
@@ -2796,12 +2796,12 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(the_thread_comes_for_the_next_when_the_first_was_touched_or_done),
 	KUNIT_CASE(touches_leave_the_thread_asleep),
 	KUNIT_CASE(the_longest_lease_leaves_the_thread_asleep),
-	KUNIT_CASE(a_touch_that_races_with_the_thread_keeps_its_word),
+	KUNIT_CASE(a_touch_that_races_with_the_thread_holds),
 	KUNIT_CASE(the_threads_drain_ends_although_a_consumer_hangs),
-	KUNIT_CASE(a_lease_that_begins_after_a_shut_down_is_ended_by_the_thread),
+	KUNIT_CASE(a_lease_that_begins_after_shutdown_is_ended_by_the_thread),
 	KUNIT_CASE(a_thousand_leases_that_end_at_once_wake_the_workers),
 	KUNIT_CASE(destroy_may_come_while_the_thread_waits_for_leases),
-	KUNIT_CASE(a_lease_ends_where_there_is_no_memory_for_the_thread_at_first),
+	KUNIT_CASE(a_lease_ends_though_there_was_no_memory_for_the_thread_at_first),
 	{}
 };
 

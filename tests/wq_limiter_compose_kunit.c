@@ -12,7 +12,7 @@
 
 /* --- num_requeues --- */
 
-static void exponential_and_fast_slow_tell_the_failures(struct kunit *test)
+static void num_requeues_of_exponential_and_fast_slow_is_the_failures(struct kunit *test)
 {
 	static const u32 figures[] = { 0, 1, 2, 3, 100, U32_MAX };
 	u32 i;
@@ -25,7 +25,7 @@ static void exponential_and_fast_slow_tell_the_failures(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, count(test, figures[i]), figures[i]);
 }
 
-static void limiters_that_go_by_failures_say_so(struct kunit *test)
+static void limiters_that_use_the_failures_have_counts_set(struct kunit *test)
 {
 	struct wq_limiter *two[2];
 
@@ -108,7 +108,7 @@ static void max_of_asks_each_of_them_once_a_failure(struct kunit *test)
 	}
 }
 
-static void max_of_has_the_most_requeues_of_all(struct kunit *test)
+static void num_requeues_of_max_of_is_the_most_of_all(struct kunit *test)
 {
 	struct limit_fixture *fx = test->priv;
 	u32 n;
@@ -125,7 +125,7 @@ static void max_of_has_the_most_requeues_of_all(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, fx->probes[n].seen.failures, 9U);
 }
 
-static void max_of_exponential_and_bucket_has_the_requeues_of_the_first(struct kunit *test)
+static void num_requeues_of_max_of_exponential_and_bucket_is_that_of_the_first(struct kunit *test)
 {
 	struct wq_limiter *two[] = {
 		wq_limiter_exponential(1, SEC), wq_limiter_bucket(WQ_QPS(1), 1),
@@ -158,7 +158,7 @@ static void max_of_may_be_of_one(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, when(test, 0), 5LL);
 }
 
-static void max_wait_cuts_what_is_longer_and_nothing_else(struct kunit *test)
+static void max_wait_cuts_longer_delays_only(struct kunit *test)
 {
 	static const s64 delays[][2] = {
 		{ 0, 0 }, { 1, 1 }, { 99, 99 }, { 100, 100 }, { 101, 100 },
@@ -194,7 +194,7 @@ static void max_wait_of_the_longest_cuts_nothing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, when(test, 0), S64_MAX);
 }
 
-static void max_wait_counts_and_forgets_as_what_it_is_made_from(struct kunit *test)
+static void max_wait_passes_num_requeues_and_forget_on(struct kunit *test)
 {
 	struct limit_fixture *fx = test->priv;
 	struct probe *p = probe(test, 0);
@@ -317,7 +317,7 @@ static void max_of_15_makes_16_limiters(struct kunit *test)
 
 /* --- whose a limiter is --- */
 
-static void max_of_frees_what_it_is_made_from(struct kunit *test)
+static void max_of_frees_its_limiters(struct kunit *test)
 {
 	u32 n;
 
@@ -360,7 +360,7 @@ static void the_error_of_a_limiter_is_that_of_max_wait(struct kunit *test)
 	EXPECT_ERROR(test, wq_limiter_max_wait(wq_limiter_exponential(-1, 5), 5), -ERANGE);
 }
 
-static void an_error_goes_all_the_way_up(struct kunit *test)
+static void an_error_passes_through_nested_limiters(struct kunit *test)
 {
 	struct wq_limiter *two[] = {
 		wq_limiter_max_wait(wq_limiter_max_wait(wq_limiter_bucket(U64_MAX, 1), 5), 5),
@@ -465,7 +465,7 @@ static void free_of_a_limiter_that_is_part_of_another_does_nothing(struct kunit 
 	KUNIT_EXPECT_EQ(test, when(test, 0), 7LL);
 }
 
-static void free_frees_what_nobody_has(struct kunit *test)
+static void free_frees_a_limiter_without_a_queue(struct kunit *test)
 {
 	struct probe *p = probe(test, 0);
 
@@ -601,7 +601,7 @@ static void destroy_frees_the_limiter_once(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
 }
 
-static void destroy_frees_what_the_limiter_is_made_from_once(struct kunit *test)
+static void destroy_frees_the_parts_of_the_limiter_once(struct kunit *test)
 {
 	struct wq_limiter *two[] = { nested(test, 0, 2), &probe(test, 1)->l };
 	struct wq_params none = {};
@@ -732,18 +732,18 @@ static void create_without_memory_frees_the_limiter_once(struct kunit *test)
 }
 
 static struct kunit_case limiter_compose_cases[] = {
-	KUNIT_CASE(exponential_and_fast_slow_tell_the_failures),
-	KUNIT_CASE(limiters_that_go_by_failures_say_so),
+	KUNIT_CASE(num_requeues_of_exponential_and_fast_slow_is_the_failures),
+	KUNIT_CASE(limiters_that_use_the_failures_have_counts_set),
 	KUNIT_CASE(max_of_waits_for_the_longest),
 	KUNIT_CASE(max_of_asks_each_of_them_once_a_failure),
-	KUNIT_CASE(max_of_has_the_most_requeues_of_all),
-	KUNIT_CASE(max_of_exponential_and_bucket_has_the_requeues_of_the_first),
+	KUNIT_CASE(num_requeues_of_max_of_is_the_most_of_all),
+	KUNIT_CASE(num_requeues_of_max_of_exponential_and_bucket_is_that_of_the_first),
 	KUNIT_CASE(max_of_forgets_in_all),
 	KUNIT_CASE(max_of_may_be_of_one),
-	KUNIT_CASE(max_wait_cuts_what_is_longer_and_nothing_else),
+	KUNIT_CASE(max_wait_cuts_longer_delays_only),
 	KUNIT_CASE(max_wait_of_0_never_waits),
 	KUNIT_CASE(max_wait_of_the_longest_cuts_nothing),
-	KUNIT_CASE(max_wait_counts_and_forgets_as_what_it_is_made_from),
+	KUNIT_CASE(max_wait_passes_num_requeues_and_forget_on),
 	KUNIT_CASE(max_wait_of_a_bucket_hides_its_debt_and_pays_none_of_it),
 	KUNIT_CASE(limiters_may_be_nested_4_deep),
 	KUNIT_CASE(limiters_nested_5_deep_are_einval),
@@ -751,22 +751,22 @@ static struct kunit_case limiter_compose_cases[] = {
 	KUNIT_CASE(max_of_none_is_einval),
 	KUNIT_CASE(more_than_16_limiters_are_e2big),
 	KUNIT_CASE(max_of_15_makes_16_limiters),
-	KUNIT_CASE(max_of_frees_what_it_is_made_from),
+	KUNIT_CASE(max_of_frees_its_limiters),
 	KUNIT_CASE(limiters_4_deep_are_freed_once),
 	KUNIT_CASE(the_error_of_a_limiter_is_that_of_max_of_and_frees_the_others),
 	KUNIT_CASE(the_error_of_a_limiter_is_that_of_max_wait),
-	KUNIT_CASE(an_error_goes_all_the_way_up),
+	KUNIT_CASE(an_error_passes_through_nested_limiters),
 	KUNIT_CASE(the_same_limiter_twice_is_ebusy_and_freed_once),
 	KUNIT_CASE(too_many_times_the_same_is_e2big_and_freed_once),
 	KUNIT_CASE(the_same_composed_limiter_twice_is_ebusy_and_freed_once),
 	KUNIT_CASE(a_limiter_that_is_part_of_another_is_ebusy_and_stays),
 	KUNIT_CASE(free_of_nothing_or_of_an_error_does_nothing),
 	KUNIT_CASE(free_of_a_limiter_that_is_part_of_another_does_nothing),
-	KUNIT_CASE(free_frees_what_nobody_has),
+	KUNIT_CASE(free_frees_a_limiter_without_a_queue),
 	KUNIT_CASE(each_allocation_of_a_limiter_may_fail),
 	KUNIT_CASE(each_allocation_of_a_composed_limiter_may_fail_and_frees_all),
 	KUNIT_CASE(destroy_frees_the_limiter_once),
-	KUNIT_CASE(destroy_frees_what_the_limiter_is_made_from_once),
+	KUNIT_CASE(destroy_frees_the_parts_of_the_limiter_once),
 	KUNIT_CASE(free_of_a_queue_s_limiter_does_nothing),
 	KUNIT_CASE(create_that_refuses_frees_the_limiter_once),
 	KUNIT_CASE(create_of_a_name_that_exists_frees_the_limiter_once),

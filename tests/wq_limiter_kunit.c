@@ -99,7 +99,7 @@ static void exponential_of_a_maximum_of_0_never_waits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, when(test, 1), 0LL);
 }
 
-static void exponential_stops_at_the_maximum_wherever_it_lies(struct kunit *test)
+static void exponential_stops_at_any_maximum(struct kunit *test)
 {
 	/* on a product, one above it, one below */
 	static const s64 max_12[] = { 3, 6, 12, 12, 12 };
@@ -138,7 +138,7 @@ static void exponential_agrees_with_doubling_step_by_step(struct kunit *test)
 	}
 }
 
-static void exponential_goes_by_the_failures_and_nothing_else(struct kunit *test)
+static void exponential_uses_the_failures_only(struct kunit *test)
 {
 	struct wq_failure f = { .key = "b", .len = 1, .failures = 4, .now = 5 };
 	struct wq_limiter *l = hold(test, wq_limiter_exponential(5 * MSEC, 1000 * SEC));
@@ -270,7 +270,7 @@ static void bucket_may_have_less_than_one_token_a_second(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, when(test, 0), 10 * SEC);
 }
 
-static void bucket_of_333_a_second_is_right_where_that_is_whole_ns(struct kunit *test)
+static void bucket_of_333_a_second_is_right_if_that_is_whole_ns(struct kunit *test)
 {
 	struct limit_fixture *fx = test->priv;
 	struct bucket_model b;
@@ -402,7 +402,7 @@ static void bucket_that_waited_loses_no_part_of_a_token(struct kunit *test)
 	}
 }
 
-static void bucket_stays_exact_where_each_of_its_calls_finds_no_token(struct kunit *test)
+static void bucket_stays_exact_if_each_call_finds_no_token(struct kunit *test)
 {
 	u32 k;
 
@@ -422,7 +422,7 @@ static void bucket_stays_exact_where_each_of_its_calls_finds_no_token(struct kun
 	}
 }
 
-static void bucket_asks_whose_key_it_is_of_nobody(struct kunit *test)
+static void bucket_does_not_use_the_key(struct kunit *test)
 {
 	struct wq_limiter *l = hold(test, wq_limiter_bucket(WQ_QPS(10), 2));
 	struct wq_failure f = failure(test, U32_MAX);
@@ -438,7 +438,7 @@ static void bucket_asks_whose_key_it_is_of_nobody(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, when(test, 5), 200 * MSEC);
 }
 
-static void bucket_has_no_requeues(struct kunit *test)
+static void num_requeues_of_bucket_is_0(struct kunit *test)
 {
 	hold(test, wq_limiter_bucket(WQ_QPS(10), 1));
 	KUNIT_EXPECT_EQ(test, count(test, 0), 0U);
@@ -601,7 +601,7 @@ static void bucket_agrees_with_the_model_for_100000_random_calls(struct kunit *t
 
 /* --- figures out of range --- */
 
-static void negative_figures_are_erange(struct kunit *test)
+static void negative_durations_are_erange(struct kunit *test)
 {
 	static const s64 bad[] = { -1, -SEC, S64_MIN };
 	u32 i;
@@ -698,7 +698,7 @@ static void the_default_for_items_goes_from_1_ms_to_1000_s(struct kunit *test)
 
 /* --- a limiter of one's own --- */
 
-static void a_limiter_by_ops_is_told_what_failed(struct kunit *test)
+static void a_limiter_with_ops_is_called_with_the_failure(struct kunit *test)
 {
 	struct probe *p = probe(test, 0);
 	struct wq_failure f = { .key = "a\0b", .len = 3, .failures = 41, .now = 1234567 };
@@ -755,16 +755,16 @@ static struct kunit_case limiter_cases[] = {
 	KUNIT_CASE(exponential_of_a_base_that_is_the_maximum_is_it),
 	KUNIT_CASE(exponential_of_a_base_of_0_never_waits),
 	KUNIT_CASE(exponential_of_a_maximum_of_0_never_waits),
-	KUNIT_CASE(exponential_stops_at_the_maximum_wherever_it_lies),
+	KUNIT_CASE(exponential_stops_at_any_maximum),
 	KUNIT_CASE(exponential_agrees_with_doubling_step_by_step),
-	KUNIT_CASE(exponential_goes_by_the_failures_and_nothing_else),
+	KUNIT_CASE(exponential_uses_the_failures_only),
 	KUNIT_CASE(fast_slow_is_fast_for_the_first_n_failures),
 	KUNIT_CASE(fast_slow_of_0_is_always_slow),
 	KUNIT_CASE(fast_slow_of_u32_max_is_slow_after_so_many),
 	KUNIT_CASE(fast_may_be_slower_than_slow),
 	KUNIT_CASE(bucket_lets_the_burst_through_and_then_goes_into_debt),
 	KUNIT_CASE(bucket_may_have_less_than_one_token_a_second),
-	KUNIT_CASE(bucket_of_333_a_second_is_right_where_that_is_whole_ns),
+	KUNIT_CASE(bucket_of_333_a_second_is_right_if_that_is_whole_ns),
 	KUNIT_CASE(bucket_of_rate_0_never_lets_more_than_the_burst_through),
 	KUNIT_CASE(bucket_of_rate_0_lets_its_burst_through_whenever_that_is),
 	KUNIT_CASE(bucket_of_burst_0_lets_nothing_through),
@@ -772,22 +772,22 @@ static struct kunit_case limiter_cases[] = {
 	KUNIT_CASE(bucket_gets_its_tokens_back_at_the_rate),
 	KUNIT_CASE(bucket_never_holds_more_than_the_burst),
 	KUNIT_CASE(bucket_that_waited_loses_no_part_of_a_token),
-	KUNIT_CASE(bucket_stays_exact_where_each_of_its_calls_finds_no_token),
-	KUNIT_CASE(bucket_asks_whose_key_it_is_of_nobody),
-	KUNIT_CASE(bucket_has_no_requeues),
+	KUNIT_CASE(bucket_stays_exact_if_each_call_finds_no_token),
+	KUNIT_CASE(bucket_does_not_use_the_key),
+	KUNIT_CASE(num_requeues_of_bucket_is_0),
 	KUNIT_CASE(bucket_may_see_a_clock_that_is_far_along),
 	KUNIT_CASE(bucket_has_its_tokens_also_at_the_end_of_time),
 	KUNIT_CASE(bucket_is_full_again_after_the_longest_time),
 	KUNIT_CASE(the_quickest_bucket_agrees_with_the_model),
 	KUNIT_CASE(the_slowest_bucket_waits_for_years_and_then_for_ever),
 	KUNIT_CASE(bucket_agrees_with_the_model_for_100000_random_calls),
-	KUNIT_CASE(negative_figures_are_erange),
+	KUNIT_CASE(negative_durations_are_erange),
 	KUNIT_CASE(a_rate_of_2_to_the_63rd_and_above_is_erange),
 	KUNIT_CASE(a_bucket_that_takes_2_to_the_63rd_ns_to_fill_is_erange),
 	KUNIT_CASE(the_default_controller_limits_each_key_from_5_ms_to_1000_s),
 	KUNIT_CASE(the_default_controller_limits_all_keys_to_100_and_10_a_second),
 	KUNIT_CASE(the_default_for_items_goes_from_1_ms_to_1000_s),
-	KUNIT_CASE(a_limiter_by_ops_is_told_what_failed),
+	KUNIT_CASE(a_limiter_with_ops_is_called_with_the_failure),
 	KUNIT_CASE(a_limiter_by_ops_may_leave_the_counting_to_the_queue),
 	KUNIT_CASE(a_limiter_by_ops_may_be_part_of_others),
 	{}

@@ -117,7 +117,7 @@ static void depth_counts_no_delayed_key_until_it_is_due(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, checked_stats(test)->ready, 1U);
 }
 
-static void adds_count_what_became_newly_dirty(struct kunit *test)
+static void adds_count_newly_dirty_keys(struct kunit *test)
 {
 	add(test, "a");
 	add(test, "a");
@@ -135,7 +135,7 @@ static void adds_count_what_became_newly_dirty(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, checked_stats(test)->coalesced, 2ULL);
 }
 
-static void retries_count_every_add_after_and_rate_limited_and_outcome(struct kunit *test)
+static void retries_count_every_add_after_and_add_rate_limited_and_outcome(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -183,7 +183,7 @@ static void a_run_waits_from_its_add_to_its_get(struct kunit *test)
 	EXPECT_WAITS(test, 2, 2 * HOUR + 12);
 }
 
-static void a_coalesced_add_does_not_begin_the_wait_anew(struct kunit *test)
+static void a_coalesced_add_does_not_restart_the_wait(struct kunit *test)
 {
 	add(test, "a");
 	pass(test, 3 * MSEC);
@@ -210,7 +210,7 @@ static void an_add_during_the_work_waits_from_that_add(struct kunit *test)
 	EXPECT_WORKS(test, 1, 123);
 }
 
-static void a_wait_begins_anew_with_each_run(struct kunit *test)
+static void each_run_has_a_wait_of_its_own(struct kunit *test)
 {
 	int i;
 
@@ -324,7 +324,7 @@ static void a_canceled_run_was_no_wait(struct kunit *test)
 	EXPECT_WORKS(test, 1, 11);
 }
 
-static void a_key_that_is_kept_for_its_failures_has_no_wait(struct kunit *test)
+static void a_retained_key_has_no_wait(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -485,7 +485,7 @@ static void wait_and_work(struct kunit *test, s64 wait, s64 work)
 	done_key(test, "k");
 }
 
-static void a_duration_counts_where_its_bound_is_not_below_it(struct kunit *test)
+static void a_duration_counts_in_the_first_bucket_whose_bound_is_not_below_it(struct kunit *test)
 {
 	struct wq_stat before;
 	int i, j, n;
@@ -577,7 +577,7 @@ static void a_clock_may_start_at_0(struct kunit *test)
 	EXPECT_WAITS(test, 3, 10);
 }
 
-static void where_time_stands_still_all_durations_are_0(struct kunit *test)
+static void all_durations_are_0_if_the_clock_stands_still(struct kunit *test)
 {
 	int i;
 
@@ -1049,7 +1049,7 @@ static void delays_and_retries_read_the_clock_once_at_most(struct kunit *test)
 }
 
 /* Or the next call takes the time of the one before for its own. */
-static void each_call_takes_the_time_anew(struct kunit *test)
+static void each_call_reads_the_clock_again(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
 
@@ -1074,7 +1074,7 @@ static void each_call_takes_the_time_anew(struct kunit *test)
 
 /* --- the end --- */
 
-static void after_a_shut_down_what_is_left_is_measured_still(struct kunit *test)
+static void the_keys_left_after_shutdown_are_measured(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -1159,32 +1159,32 @@ static void a_queue_may_be_destroyed_while_keys_are_processed(struct kunit *test
 static struct kunit_case metrics_cases[] = {
 	KUNIT_CASE(depth_is_ready_and_dirty_while_processing),
 	KUNIT_CASE(depth_counts_no_delayed_key_until_it_is_due),
-	KUNIT_CASE(adds_count_what_became_newly_dirty),
-	KUNIT_CASE(retries_count_every_add_after_and_rate_limited_and_outcome),
+	KUNIT_CASE(adds_count_newly_dirty_keys),
+	KUNIT_CASE(retries_count_every_add_after_and_add_rate_limited_and_outcome),
 	KUNIT_CASE(the_kernel_is_no_open_file),
 	KUNIT_CASE(a_run_waits_from_its_add_to_its_get),
-	KUNIT_CASE(a_coalesced_add_does_not_begin_the_wait_anew),
+	KUNIT_CASE(a_coalesced_add_does_not_restart_the_wait),
 	KUNIT_CASE(an_add_during_the_work_waits_from_that_add),
-	KUNIT_CASE(a_wait_begins_anew_with_each_run),
+	KUNIT_CASE(each_run_has_a_wait_of_its_own),
 	KUNIT_CASE(a_delayed_key_waits_from_its_time_on),
 	KUNIT_CASE(a_key_that_is_due_during_the_work_waits_from_its_time_on),
 	KUNIT_CASE(a_key_that_is_due_while_it_is_ready_waits_from_its_add),
 	KUNIT_CASE(a_delay_leaves_the_wait_of_a_ready_key_alone),
 	KUNIT_CASE(a_retry_waits_from_its_time_on),
 	KUNIT_CASE(a_canceled_run_was_no_wait),
-	KUNIT_CASE(a_key_that_is_kept_for_its_failures_has_no_wait),
+	KUNIT_CASE(a_retained_key_has_no_wait),
 	KUNIT_CASE(forget_changes_no_time),
 	KUNIT_CASE(a_get_that_finds_nothing_counts_nothing),
 	KUNIT_CASE(work_lasts_from_get_to_done),
 	KUNIT_CASE(a_done_that_is_refused_is_no_work),
 	KUNIT_CASE(cancel_leaves_the_time_of_the_work_alone),
 	KUNIT_CASE(done_get_ends_one_work_and_begins_the_next_at_once),
-	KUNIT_CASE(a_duration_counts_where_its_bound_is_not_below_it),
+	KUNIT_CASE(a_duration_counts_in_the_first_bucket_whose_bound_is_not_below_it),
 	KUNIT_CASE(the_bounds_are_10_ns_to_10_s),
 	KUNIT_CASE(sums_are_exact),
 	KUNIT_CASE(hundreds_of_years_are_exact),
 	KUNIT_CASE(a_clock_may_start_at_0),
-	KUNIT_CASE(where_time_stands_still_all_durations_are_0),
+	KUNIT_CASE(all_durations_are_0_if_the_clock_stands_still),
 	KUNIT_CASE(unfinished_is_the_sum_and_longest_is_the_oldest),
 	KUNIT_CASE(keys_may_be_done_in_every_order),
 	KUNIT_CASE(random_steps_agree_with_a_model_at_each_step),
@@ -1192,8 +1192,8 @@ static struct kunit_case metrics_cases[] = {
 	KUNIT_CASE(a_queue_without_a_name_reads_no_clock),
 	KUNIT_CASE(a_queue_with_a_name_reads_the_clock_once_a_call_at_most),
 	KUNIT_CASE(delays_and_retries_read_the_clock_once_at_most),
-	KUNIT_CASE(each_call_takes_the_time_anew),
-	KUNIT_CASE(after_a_shut_down_what_is_left_is_measured_still),
+	KUNIT_CASE(each_call_reads_the_clock_again),
+	KUNIT_CASE(the_keys_left_after_shutdown_are_measured),
 	KUNIT_CASE(while_a_drain_waits_all_is_measured),
 	KUNIT_CASE(a_queue_may_be_destroyed_while_keys_are_processed),
 	{}

@@ -143,7 +143,7 @@ static void random_steps_agree_with_a_model_when_hashes_collide(struct kunit *te
 	walk_at_random(test, 256);
 }
 
-static void keys_of_one_hash_are_told_apart_up_to_the_length_of_a_chain(struct kunit *test)
+static void keys_of_one_hash_are_found_up_to_the_length_of_a_chain(struct kunit *test)
 {
 	struct model *m = test->priv;
 	u32 n;
@@ -215,12 +215,12 @@ static void tell_all_while_others_move(struct kunit *test, u32 hashes)
 	KUNIT_EXPECT_EQ(test, cursor, 0ULL);
 }
 
-static void a_walk_tells_a_key_that_stays_once(struct kunit *test)
+static void a_walk_finds_a_key_that_stays_once(struct kunit *test)
 {
 	tell_all_while_others_move(test, 0);
 }
 
-static void a_walk_tells_a_key_that_stays_once_when_hashes_collide(struct kunit *test)
+static void a_walk_finds_a_key_that_stays_once_when_hashes_collide(struct kunit *test)
 {
 	tell_all_while_others_move(test, 512);
 }
@@ -228,10 +228,10 @@ static void a_walk_tells_a_key_that_stays_once_when_hashes_collide(struct kunit 
 static struct kunit_case table_cases[] = {
 	KUNIT_CASE(random_steps_agree_with_a_model),
 	KUNIT_CASE(random_steps_agree_with_a_model_when_hashes_collide),
-	KUNIT_CASE(keys_of_one_hash_are_told_apart_up_to_the_length_of_a_chain),
+	KUNIT_CASE(keys_of_one_hash_are_found_up_to_the_length_of_a_chain),
 	KUNIT_CASE(buckets_grow_and_go_with_the_keys),
-	KUNIT_CASE(a_walk_tells_a_key_that_stays_once),
-	KUNIT_CASE(a_walk_tells_a_key_that_stays_once_when_hashes_collide),
+	KUNIT_CASE(a_walk_finds_a_key_that_stays_once),
+	KUNIT_CASE(a_walk_finds_a_key_that_stays_once_when_hashes_collide),
 	{}
 };
 

@@ -28,12 +28,14 @@ typedef uint32_t u32;
 typedef int64_t s64;
 typedef uint64_t u64;
 #define S64_MAX		INT64_MAX
+#define U32_MAX		UINT32_MAX
 #define min(a, b)	({ __auto_type _a = (a); __auto_type _b = (b); _a < _b ? _a : _b; })
 #define max(a, b)	({ __auto_type _a = (a); __auto_type _b = (b); _a > _b ? _a : _b; })
 #endif
 #include <linux/wq.h>
 
 #define WM_KEYS		64
+#define WM_DELAYS	8
 
 /* What a queue is made with. */
 struct wm_params {
@@ -46,6 +48,9 @@ struct wm_params {
 	s64 base, longest;	/* of the exponential, ns */
 	u32 burst;		/* of the bucket, tokens; 0: there is none */
 	s64 token;		/* ns until the next one */
+	/* or a limiter of the test's own, which is alone: delays by failures, in turns */
+	u32 nr_delays;
+	s64 delays[WM_DELAYS];
 };
 
 /* A point in time; equal ones are in the order in which they were set. */

@@ -205,8 +205,16 @@ void ws_gen_init(struct ws_gen *g)
 	}
 }
 
+/* Durations of any order of magnitude, up to 4 s. */
+static s64 random_wide(struct ws_gen *g)
+{
+	return ws_rnd(&g->seed, U32_MAX) >> ws_rnd(&g->seed, 32);
+}
+
 static s64 random_delay(struct ws_gen *g)
 {
+	if (g->wide && ws_rnd(&g->seed, 2))
+		return random_wide(g);
 	switch (ws_rnd(&g->seed, 16)) {
 	case 0:
 		return S64_MAX;
@@ -331,8 +339,11 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 		break;
 	case WS_PASS:
 	case WS_MOVE:
-		s->ns = ws_rnd(&g->seed, 4) ? g->unit * ws_rnd(&g->seed, 16) :
-					      ws_rnd(&g->seed, g->unit);
+		if (g->wide)
+			s->ns = random_wide(g);
+		else
+			s->ns = ws_rnd(&g->seed, 4) ? g->unit * ws_rnd(&g->seed, 16) :
+						      ws_rnd(&g->seed, g->unit);
 		break;
 	}
 	if (ws_is_kernel(r, s))
@@ -463,6 +474,17 @@ bool ws_stat_differs(const struct ws_run *r, u32 who, bool times, const struct w
 			continue;
 		snprintf(why, size, "wq_stat.%s: module %lld, model %lld", fields[i].name,
 			 (long long)field_of(real, i), (long long)field_of(&st, i));
+		return true;
+	}
+	for (i = 0; times && i < WQ_HIST_COUNTS; i++) {
+		if (st.waits.counts[i] == real->waits.counts[i] &&
+		    st.works.counts[i] == real->works.counts[i])
+			continue;
+		snprintf(why, size, "counts[%u] of waits, works: module %llu, %llu, model %llu, %llu",
+			 i, (unsigned long long)real->waits.counts[i],
+			 (unsigned long long)real->works.counts[i],
+			 (unsigned long long)st.waits.counts[i],
+			 (unsigned long long)st.works.counts[i]);
 		return true;
 	}
 	return false;

@@ -98,6 +98,7 @@ struct ws_gen {
 	bool clock;	/* it is driven by hand: in the kernel */
 	bool expires;	/* leases are short enough for WS_EXPIRE */
 	s64 unit;	/* ns, of delays */
+	bool wide;	/* durations of any order of magnitude as well */
 	u32 weight[WS_VERBS];
 };
 

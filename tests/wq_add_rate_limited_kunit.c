@@ -201,7 +201,7 @@ static void a_key_is_added_now_while_the_bucket_has_tokens(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, next_due(test), SEC);
 	pass(test, SEC);
 	run(test, "d");
-	/* the debt is paid, and a token came */
+	/* the debt is paid and there is a token */
 	pass(test, SEC);
 	add_rate_limited(test, "e");
 	run(test, "e");
@@ -220,7 +220,7 @@ static void a_queue_without_a_limiter_has_the_default_controller_s(struct kunit 
 	KUNIT_EXPECT_EQ(test, stats(test)->ready, 100U);
 	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 1U);
 	KUNIT_EXPECT_EQ(test, next_due(test), 95 * MSEC);
-	/* and one key's own delay doubles: 5 ms * 2^13 is 40.96 s, of debt is 1.3 s */
+	/* the delay of one key doubles: 5 ms * 2^13 is 40.96 s; the bucket's debt is 1.3 s */
 	for (i = 0; i < 13; i++)
 		add_rate_limited(test, "a");
 	pass(test, HOUR);
@@ -542,7 +542,7 @@ static void forget_calls_forget_of_the_limiter(struct kunit *test)
 	forget(test, "a");
 	KUNIT_EXPECT_EQ(test, p->forgot, 1U);
 	EXPECT_SAW(test, p, "a");
-	/* also of a key that the queue doesn't know: a limiter may count by itself */
+	/* the limiter may count failures of a key that the queue doesn't know */
 	forget(test, "b");
 	KUNIT_EXPECT_EQ(test, p->forgot, 2U);
 	EXPECT_SAW(test, p, "b");
@@ -718,7 +718,7 @@ static void a_retained_key_that_is_added_runs_with_its_failures(struct kunit *te
 	KUNIT_EXPECT_EQ(test, item.failures, 3U);
 	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), 0);
 	expect_counts(test, 1, 1, 1);
-	/* nor is a run without outcome a success that forgets */
+	/* a run without an outcome does not reset the failures */
 	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 3);
 }
 
@@ -765,7 +765,7 @@ static void a_bucket_alone_retains_no_key(struct kunit *test)
 	expect_counts(test, 0, 0, 0);
 }
 
-/* wq_item.failures and wq_stat.failed go by the queue's own count. */
+/* wq_item.failures and wq_stat.failed are the queue's own count. */
 static void a_bucket_alone_counts_failures_while_the_key_is_known(struct kunit *test)
 {
 	struct wq_item item;
@@ -781,7 +781,7 @@ static void a_bucket_alone_counts_failures_while_the_key_is_known(struct kunit *
 	item = get(test, "a");
 	KUNIT_EXPECT_EQ(test, item.failures, 2U);
 	done_with(test, &item, 0, 0);
-	/* and are gone with it */
+	/* the failures are lost with the key */
 	item = add_and_get(test, "a");
 	KUNIT_EXPECT_EQ(test, item.failures, 0U);
 	done_with(test, &item, 0, 0);
@@ -804,13 +804,13 @@ static void retained_keys_count_against_max_keys(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, num_requeues(test, "c"), 0);
 	KUNIT_EXPECT_EQ(test, query(test, "c"), -ENOENT);
 
-	/* those that are there may be added, in each way */
+	/* the retained keys may be added by each verb */
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "b"), 1);
 	KUNIT_EXPECT_EQ(test, add_after(test, "a", 5), 1);
 	run(test, "a");
 
-	/* and there is room again when one is forgotten and done */
+	/* there is room again when a key is forgotten and done */
 	pass(test, HOUR);
 	run(test, "a");
 	KUNIT_EXPECT_EQ(test, query(test, "b"), READY | FAILED);
@@ -956,19 +956,19 @@ static void a_refused_add_rate_limited_takes_no_token(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "a"), 1);
 	EXPECT_REFUSED(test, add_rate_limited(test, "b"), -ENOSPC);
 	EXPECT_REFUSED(test, add_rate_limited(test, "c"), -ENOSPC);
-	/* the second token is there still, and the third is not */
+	/* the bucket still has its second token, and no third */
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "a"), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "a"), 1);
 	KUNIT_EXPECT_EQ(test, next_due(test), SEC);
 }
 
-/* Where "a" is when there is no memory for it. */
+/* The state of "a" when there is no memory for it. */
 enum where { NOWHERE, IN_READY, IN_PROCESSING };
 
 /*
- * Each allocation of an add_rate_limited failing in turn, each time of a new
- * queue: the heap keeps its first memory.  How often that refused it.
+ * Calls add_rate_limited with each allocation failing in turn.  Each try has a new queue,
+ * because a heap keeps its first memory.  Return: how often the call failed.
  */
 static u32 retries_refused(struct kunit *test, enum where where)
 {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wq: KUnit suite of backoff: the figures, on a clock that only the test moves, and
- * the loops, in real time.
+ * wq: KUnit suite of backoff: the steps, on a clock that only the test moves, and the
+ * loops, in real time.
  *
- * As in wq_core_kunit.c a test's name is the sentence that it proves.  The figures
- * are computed by hand, or are those of client-go's own tests.  A loop runs in a
- * kthread of the test, which ends with it.  That something comes soon enough is
- * judged only where it would take many times as long if it were wrong: the machine
- * may be busy.
+ * A test's name is the sentence that it proves.  The expected steps are computed by hand
+ * or are those of client-go's own tests.  A loop runs in a kthread, which ends with the
+ * test.  A test checks that a call is quick only if an error would take many times as
+ * long, because the machine may be busy.
  */
 #include <kunit/test.h>
 #include <linux/completion.h>
@@ -36,7 +35,7 @@
 
 struct backoff_fixture {
 	struct fixture base;		/* without a queue */
-	struct wq_clock watched;	/* in real time, and logs who asks */
+	struct wq_clock watched;	/* in real time; each reading is an event */
 	struct wq_backoff_manager m;
 
 	/* A loop. */
@@ -46,7 +45,7 @@ struct backoff_fixture {
 	void (*fn)(void *data);
 	bool sliding;
 	s64 period;
-	bool starts_late;		/* when it has been stopped */
+	bool starts_late;		/* after it was stopped */
 	bool started;
 	bool ended_unasked;
 	s64 stop_took;
@@ -108,7 +107,7 @@ static void backoff_exit(struct kunit *test)
 
 /* --- what the tests are written in --- */
 
-/* What d * f comes to, cut off as Go does it, and never more than an s64 holds. */
+/* d * f, truncated as Go does it, and at most S64_MAX. */
 static s64 times(s64 d, u32 f)
 {
 	u64 product;
@@ -121,7 +120,7 @@ static s64 times(s64 d, u32 f)
 	return product;
 }
 
-/* The most that jitter makes of it. */
+/* The longest duration that jitter makes of it. */
 static s64 at_most(s64 d, u32 jitter)
 {
 	s64 sum;
@@ -129,7 +128,7 @@ static s64 at_most(s64 d, u32 jitter)
 	return check_add_overflow(d, times(d, jitter), &sum) ? S64_MAX : sum;
 }
 
-/* Steps without jitter: exactly these. */
+/* Steps without jitter must be exactly these. */
 static void expect_steps(struct kunit *test, struct wq_backoff *b, const s64 *want, int n)
 {
 	s64 got;
@@ -312,7 +311,7 @@ static void a_product_that_is_the_cap_ends_no_steps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, b.steps, 0U);
 }
 
-/* The steps that it ended were shrinking ones as well. */
+/* The cap also ends steps that shrink. */
 static void a_duration_above_the_cap_is_one_step_long(struct kunit *test)
 {
 	struct wq_backoff b = { .duration = 100, .factor = WQ_ONE, .steps = 100, .cap = 35 };
@@ -390,7 +389,7 @@ static void a_jitter_of_0_is_none(struct kunit *test)
 		ASSERT_SAME(test, wq_backoff_step(&b), HOUR, "i %d", i);
 }
 
-/* The cap is one of the duration: client-go adds jitter to that as well. */
+/* The cap is for the duration.  As client-go does, jitter is added to the capped duration. */
 static void a_capped_duration_has_its_jitter(struct kunit *test)
 {
 	struct wq_backoff b = { .duration = SEC, .factor = 10 * WQ_ONE, .jitter = TENTHS(5),
@@ -464,7 +463,7 @@ static void a_backoff_grows_to_the_longest_duration_and_stays_there(struct kunit
 	KUNIT_EXPECT_EQ(test, wq_backoff_step(&b), S64_MAX);
 }
 
-/* What they are is not said; but they don't turn into a wait. */
+/* The steps of a negative duration are not specified, but none may be positive. */
 static void a_negative_duration_never_becomes_a_wait(struct kunit *test)
 {
 	s64 durations[] = { -1, -10, -HOUR, S64_MIN / 2, S64_MIN + 1, S64_MIN };
@@ -542,8 +541,8 @@ static void random_backoffs_agree_with_a_model(struct kunit *test)
 #define BINS	16
 
 /*
- * Draws, and looks at where they fell.  The bounds are 5 times the standard
- * deviation, or more; a part of a ns of each is cut off from the mean.
+ * Draws and checks the distribution.  The bounds are at least 5 times the standard
+ * deviation.  The mean loses a part of a ns in each draw.
  */
 static void expect_uniform(struct kunit *test, s64 d, u32 f, s64 spread)
 {
@@ -692,7 +691,7 @@ static void managed(struct kunit *test, s64 init, s64 max, s64 reset, u32 factor
 {
 	struct backoff_fixture *fx = test->priv;
 
-	/* what isn't written shows */
+	/* fields that are not set have odd values */
 	memset(&fx->m, 0xa5, sizeof(fx->m));
 	wq_backoff_manager_init(&fx->m, init, max, reset, factor, jitter, &fx->base.clock);
 }
@@ -704,7 +703,7 @@ static s64 next(struct kunit *test)
 	return wq_backoff_manager_next(&fx->m);
 }
 
-/* client-go's reflector, but for its jitter. */
+/* The figures of client-go's reflector, without jitter. */
 static void a_manager_takes_the_next_step_with_every_call(struct kunit *test)
 {
 	s64 want[] = { 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000, 30000 };
@@ -766,7 +765,7 @@ static void a_manager_at_its_longest_step_starts_again_as_well(struct kunit *tes
 	}
 }
 
-/* Where a wait is longer than the reset, the wait itself is calm enough. */
+/* A wait longer than the reset resets the manager. */
 static void the_time_of_the_last_call_is_not_the_end_of_its_wait(struct kunit *test)
 {
 	managed(test, 60 * SEC, HOUR, 100 * SEC, 2 * WQ_ONE, 0);
@@ -977,7 +976,7 @@ static void start_loop(struct kunit *test, void (*loop)(struct backoff_fixture *
 	reinit_completion(&fx->ended);
 	task = kthread_create(loop_main, fx, "wq_kunit/loop");
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, task);
-	/* it may be gone by the time of kthread_stop() */
+	/* the thread may have ended by the time of kthread_stop() */
 	get_task_struct(task);
 	fx->task = task;
 	wake_up_process(task);
@@ -1019,7 +1018,7 @@ static bool waits(struct kunit *test)
 	return runs(test) && !task_is_running(fx->task);
 }
 
-/* Ends the loop, which has to go on until then and no longer. */
+/* Ends the loop, which must run until then and no longer. */
 static void stop(struct kunit *test)
 {
 	struct backoff_fixture *fx = test->priv;
@@ -1277,7 +1276,7 @@ static void until_waits_its_period_after_each_run(struct kunit *test)
 		KUNIT_EXPECT_GE(test, fx->began[i + 1] - fx->finished[i], 50 * MSEC);
 }
 
-/* Where others have their turn from the first run on. */
+/* Other threads run from the first run on. */
 static void expect_turns(struct kunit *test)
 {
 	struct backoff_fixture *fx = test->priv;
@@ -1305,7 +1304,7 @@ static void a_wait_of_0_or_below_is_none_but_leaves_the_cpu_to_others(struct kun
 	}
 }
 
-/* Not sliding, the wait is over when fn returns. */
+/* Not sliding, the wait has ended when fn returns. */
 static void a_wait_of_1_ns_leaves_the_cpu_to_others(struct kunit *test)
 {
 	int sliding;

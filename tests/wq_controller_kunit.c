@@ -2,11 +2,10 @@
 /*
  * wq: KUnit suite of controllers: threads that work on the keys of a queue.
  *
- * As in wq_core_kunit.c a test's name is the sentence that it proves.  Every test
- * starts with an empty queue in real time, whose limiter gives a ms or few; it tells
- * by a function how each run of a key ends.  A key is one byte, or a u32, and has a
- * tally.  Each run sees to it that no other of its key is under way, and that its
- * controller has not been stopped.
+ * A test's name is the sentence that it proves.  Every test starts with an empty queue
+ * in real time, whose limiter returns a few ms.  The test sets a function that decides
+ * how each run ends.  A key is one byte or a u32, and has a tally.  Each run checks that
+ * no other run of its key is under way and that its controller has not been stopped.
  */
 #include <kunit/test.h>
 #include <linux/completion.h>
@@ -57,7 +56,7 @@ struct control_fixture {
 	struct wq_controller *c, *second;
 	struct wq_controller_params params;
 	struct own_limiter own;
-	bool stopped;		/* the controller: nothing may run any more */
+	bool stopped;		/* the controller is stopped: no key may run any more */
 
 	/* Runs. */
 	ending fn;
@@ -184,7 +183,7 @@ static s64 again_after(struct control_fixture *fx, struct tally *t, int n)
 	return n == 1 ? fx->after : 0;
 }
 
-/* Always, and gives way to others only after 5 s. */
+/* Fails each time, and sleeps only after 5 s without a run of another thread. */
 static s64 fail_greedily(struct control_fixture *fx, struct tally *t, int n)
 {
 	if (!READ_ONCE(fx->others_ran) && ktime_get_ns() - READ_ONCE(fx->began[0]) > 5 * SEC)
@@ -194,7 +193,7 @@ static s64 fail_greedily(struct control_fixture *fx, struct tally *t, int n)
 	return -EIO;
 }
 
-/* Says that it is under way, and waits until it is let go. */
+/* Reports that the run has begun, and waits for let_go(). */
 static s64 hold(struct control_fixture *fx, struct tally *t, int n)
 {
 	complete(&fx->entered);
@@ -296,7 +295,7 @@ static struct wq_controller_params *params(struct kunit *test, unsigned int work
 	return &fx->params;
 }
 
-/* The controller has its own copy of them. */
+/* The controller must have its own copy of the parameters. */
 static void start_by(struct kunit *test, struct wq_controller_params *p)
 {
 	struct control_fixture *fx = test->priv;
@@ -312,7 +311,7 @@ static void control(struct kunit *test, unsigned int workers, unsigned int max_r
 	start_by(test, params(test, workers, max_retries, fn));
 }
 
-/* So many runs are under way. */
+/* Waits until so many runs have begun. */
 static void entered(struct kunit *test, unsigned int n)
 {
 	struct control_fixture *fx = test->priv;
@@ -369,7 +368,7 @@ static struct actor *begin_stop(struct kunit *test, bool drain)
 	return start_with(test, drain ? draining_stopper : stopper, 0, c);
 }
 
-/* What holds after every stop. */
+/* Checks what holds after every stop. */
 static int end_stop(struct kunit *test, struct actor *a)
 {
 	struct control_fixture *fx = test->priv;
@@ -395,7 +394,7 @@ static void expect_stop_at_once(struct kunit *test, bool drain)
 	KUNIT_EXPECT_LT(test, a->took, AT_ONCE);
 }
 
-/* Nothing runs, and nothing will. */
+/* No key is ready, processing or delayed. */
 static bool idle(struct kunit *test)
 {
 	const struct wq_stat *st = stats(test);
@@ -403,7 +402,7 @@ static bool idle(struct kunit *test)
 	return !st->ready && !st->processing && !st->delayed;
 }
 
-/* Threads that have such names; of these, those that wait; those that look hung. */
+/* Threads whose names have a prefix: how many there are, wait, and look hung. */
 struct threads {
 	unsigned int all, waiting, hung;
 	char names[8][TASK_COMM_LEN];
@@ -745,7 +744,7 @@ static void a_key_that_waits_for_its_retry_is_delayed_and_failed(struct kunit *t
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-/* The worker goes on meanwhile. */
+/* Meanwhile the worker runs other keys. */
 static void a_key_that_waits_for_its_retry_holds_up_no_other(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
@@ -1179,7 +1178,7 @@ static void stop_finishes_keys_in_processing_and_leaves_ready_keys(struct kunit 
 	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 0);
 }
 
-/* It was added while it ran: that run is owed, and stays so. */
+/* The key was added during its run.  It stays dirty. */
 static void stop_leaves_a_key_ready_that_was_added_while_it_ran(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
@@ -1384,7 +1383,7 @@ static void keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end(str
 	}
 }
 
-/* What is left of its sleep, which a signal would end. */
+/* A signal would end the sleep.  The result is the time that is left of it. */
 static s64 sleep_lightly(struct control_fixture *fx, struct tally *t, int n)
 {
 	complete(&fx->entered);
@@ -1406,7 +1405,7 @@ static void a_stop_does_not_end_a_sleep_within_the_work(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 1);
 }
 
-/* Another consumer's key may still become ready, so they have to stay. */
+/* A key of another consumer may still become ready, so the workers must stay. */
 static void shutdown_by_another_leaves_the_workers_asleep(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
@@ -1455,7 +1454,7 @@ static void another_may_drain_the_queue(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 }
 
-/* It tells so, but the threads are ended even so. */
+/* Stop returns -ECANCELED, but its threads have ended. */
 static void shutdown_by_another_ends_the_drain_of_stop(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
@@ -1488,7 +1487,7 @@ static void stop_leaves_the_queue_to_its_owner(struct kunit *test)
 
 /* --- what is refused, and no memory --- */
 
-/* As if nothing had happened. */
+/* The next controller works as the first one. */
 static void expect_not_started(struct kunit *test, struct wq_controller *c, int error)
 {
 	struct control_fixture *fx = test->priv;
@@ -1580,7 +1579,7 @@ static void each_allocation_of_start_may_fail(struct kunit *test)
 	KUNIT_EXPECT_GE(test, refused, 4U);
 }
 
-/* kthread_create() does not wait for a thread where a fatal signal is pending. */
+/* kthread_create() does not wait for the thread if a fatal signal is pending. */
 static int start_while_killed(struct actor *a)
 {
 	allow_signal(SIGKILL);
@@ -1604,7 +1603,7 @@ static void start_without_threads_leaves_nothing_behind(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 0);
 }
 
-/* Sees to it that the next allocation of its thread fails, that of the retry. */
+/* Lets the thread's next allocation fail, which is that of the retry. */
 static s64 without_memory(struct control_fixture *fx, int n, s64 ret)
 {
 	if (n > 1 && has_failed())
@@ -1651,7 +1650,7 @@ static void a_retry_without_memory_is_not_lost(struct kunit *test)
 	}
 }
 
-/* Nor does a stop wait for memory. */
+/* Stop does not wait for memory. */
 static s64 hold_and_fail_without_memory(struct control_fixture *fx, struct tally *t, int n)
 {
 	hold(fx, t, n);
@@ -1742,7 +1741,7 @@ static void two_hundred_starts_and_stops_under_load_lose_no_key(struct kunit *te
 		left += wq_len(fx->base.q);
 		ran += runs_of_all(test);
 	}
-	/* else it showed nothing */
+	/* otherwise the test has shown nothing */
 	KUNIT_EXPECT_GT(test, left, 0U);
 	KUNIT_EXPECT_GT(test, ran, 0U);
 	EXPECT_ALL_SAME(test, &fx->verdict);
@@ -1813,7 +1812,7 @@ static void under_load_each_add_is_covered_whatever_becomes_of_the_runs(struct k
 		a[i] = start(test, load_producer, 0);
 	for (i = 0; i < LOAD_PRODUCERS; i++)
 		KUNIT_ASSERT_EQ(test, result(test, a[i]), 0);
-	/* all that failed is done, or was given up, in the end */
+	/* in the end each failed key is done or given up */
 	ASSERT_EVENTUALLY(test, !stats(test)->keys);
 	for (i = 0; i < LOAD_KEYS; i++)
 		ASSERT_SAME(test, atomic_read(&fx->tally[i].covered),

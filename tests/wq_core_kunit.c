@@ -2,13 +2,14 @@
 /*
  * wq: KUnit suites of the kernel API.
  *
- * One short test per sentence of the contract; the test's name is the
- * sentence.  Every test starts with an empty queue.  What has to wait runs in
- * an actor, a kthread of the test; the end of a test shuts its queue down and
- * joins its actors, however the test went.
+ * Each test proves one sentence of the contract, which is its name.  Names use the
+ * spelling of the API: a search for shutdown, done_key or add_after finds all of their
+ * tests.  Every test starts with an empty queue.  A call that has to wait runs in an
+ * actor.  The end of a test shuts its queue down and joins its actors even if the test
+ * has failed.
  *
- * The million adds under load take about 15 s under KASAN and lockdep on one CPU;
- * the parameter stress_adds makes it fewer or more.
+ * The million adds under load take about 15 s under KASAN and lockdep on one CPU.  The
+ * parameter stress_adds changes their number.
  */
 #include <kunit/test.h>
 #include <linux/completion.h>
@@ -355,7 +356,7 @@ static void a_fatal_signal_ends_the_wait_of_get(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, is_interrupted(result(test, a)));
 }
 
-/* The others do not even look: they have not been on a CPU. */
+/* The other getters are not scheduled at all. */
 static void one_add_wakes_one_of_many(struct kunit *test)
 {
 	unsigned long before[8];
@@ -1196,7 +1197,7 @@ static struct kunit_case state_cases[] = {
 
 /* --- keys, limits, creation --- */
 
-/* A long key that differs from its like only in its last byte. */
+/* A long key that differs from others in its last byte only. */
 static const void *long_key(struct kunit *test, size_t len, u8 last)
 {
 	struct core_fixture *fx = test->priv;
@@ -1420,7 +1421,7 @@ static void two_hundred_thousand_keys_go_in_and_out(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
 
-/* Keys come and go while many stay: what was found once is found for ever. */
+/* Keys that stay must be found while others come and go. */
 static void keys_are_found_while_others_come_and_go(struct kunit *test)
 {
 	struct wq *q = queue(test);
@@ -1465,7 +1466,7 @@ static struct kunit_case key_cases[] = {
 	{}
 };
 
-/* What wq_create() says: 0 or an errno. */
+/* The result of wq_create() as an errno; 0: a queue, which is destroyed. */
 static long create(const struct wq_params *params)
 {
 	struct wq *q = wq_create(params);
@@ -2075,7 +2076,7 @@ static int producer(struct actor *a)
 			i = prandom_u32_state(&rnd) % STRESS_KEYS;
 			wq_cancel(fx->base.q, &i, sizeof(i));
 		}
-		/* lets the consumers at it also where nothing preempts */
+		/* lets the consumers run on kernels without preemption */
 		if (!(n % 16))
 			schedule();
 		cond_resched();
@@ -2174,7 +2175,7 @@ static void expect_keys_covered(struct kunit *test)
 			    atomic_read(&fx->tally[i].asked), "adds of key %u", i);
 }
 
-/* What holds after every load of that many adds. */
+/* Checks what holds after every load of that many adds. */
 static void expect_all_is_well(struct kunit *test, u64 adds)
 {
 	struct core_fixture *fx = test->priv;
@@ -2246,7 +2247,7 @@ struct sources {
 	struct tasklet_struct tasklet;
 	struct core_fixture *fx;
 	atomic_t hard, soft;	/* calls so far */
-	atomic_t strange;	/* of those, in another context than expected */
+	atomic_t strange;	/* calls in another context than expected */
 };
 
 #define ADDS_PER_CALL	50

@@ -3,10 +3,9 @@
  * wq: KUnit suite of delays: the rules, on a clock that only the test moves, and the
  * thread, in real time.
  *
- * As in wq_core_kunit.c a test's name is the sentence that it proves.  Every test
- * starts with an empty queue on the test's clock; a test of the thread replaces it by
- * a queue in real time.  How late keys come is printed and
- * judges nothing: the machine may be busy.
+ * A test's name is the sentence that it proves.  Every test starts with an empty queue on
+ * the test's clock.  A test of the thread replaces it by a queue in real time.  How late
+ * keys are is printed, but not checked, because the machine may be busy.
  */
 #include <kunit/test.h>
 #include <linux/delay.h>
@@ -24,7 +23,7 @@
 #include <linux/sort.h>
 #include <linux/vmalloc.h>
 
-#include "wq_internals.h"
+#include "wq_kunit_internals.h"
 #include "wq_kunit.h"
 
 #define QUEUE	"kdelay"
@@ -342,7 +341,7 @@ static void equal_times_keep_their_order_when_others_go(struct kunit *test)
 		wq_add_after(q, &i, sizeof(i), 10 + i % 2, 0);
 	for (i = 0; i < 500; i += 3)
 		ASSERT_SAME(test, wq_cancel(q, &i, sizeof(i)), DELAYED, "i %u", i);
-	/* odd ones join the even ones, behind them */
+	/* odd keys move behind the even keys */
 	for (i = 1; i < 500; i += 2)
 		if (i % 3)
 			ASSERT_SAME(test, wq_add_after(q, &i, sizeof(i), 10, 0), 0, "i %u", i);
@@ -604,7 +603,7 @@ static void a_key_that_is_only_delayed_is_not_held(struct kunit *test)
 
 /* --- cancel and query, in every state --- */
 
-/* Puts "a" into a state, by the bits that query tells. */
+/* Puts "a" into the state that query returns. */
 static void become(struct kunit *test, u32 state)
 {
 	if (state & WQ_KEY_PROCESSING) {
@@ -617,7 +616,7 @@ static void become(struct kunit *test, u32 state)
 		add_after(test, "a", 10);
 }
 
-/* What cancel does, in a queue with others before and behind in each state. */
+/* Cancels in a queue with other keys ahead and behind in each state. */
 static void cancel_in_state(struct kunit *test, u32 state)
 {
 	bool runs = state & WQ_KEY_PROCESSING;
@@ -1170,7 +1169,7 @@ static unsigned int model_step(struct kunit *test, struct model *m)
 		delay = (s64)rnd(&m->rnd, 24) - 3;
 		flags = rnd(&m->rnd, 2) ? 0 : rnd(&m->rnd, 9);
 		if (flags == 8)
-			flags = 16;	/* of a delay that is no flag */
+			flags = 16;	/* without a delay the flags have no effect */
 		ret = wq_add_after(fx->q, &n, sizeof(n), delay, flags);
 		wrong += ret != model_after(m, n, fx->now, delay, flags);
 		break;
@@ -1276,7 +1275,10 @@ static int delay_with_failures(struct kunit *test, u32 key)
 		if (ret == 1 && !failed)
 			return refused;
 		if (ret == 1) {
-			/* one that can be done without, a checker's: once more */
+			/*
+			 * the add does not need this allocation, which is a checker's: try the
+			 * next one
+			 */
 			wq_cancel(q, &key, sizeof(key));
 			if (state > 0 && state & WQ_KEY_READY)
 				wq_add(q, &key, sizeof(key));
@@ -1295,9 +1297,9 @@ static int delay_with_failures(struct kunit *test, u32 key)
 }
 
 /*
- * The same for the first delayed key of a queue, each time of a new one: the heap
- * keeps its first memory.  The key is there before, ready or processing, where
- * @there says so.
+ * As delay_with_failures(), for the first delayed key of a queue.  Each try has a new
+ * queue, because a heap keeps its first memory.  If @there, the key was added before; if
+ * @got as well, it is processing.
  */
 static int first_delay_with_failures(struct kunit *test, bool there, bool got)
 {
@@ -1340,7 +1342,7 @@ static void each_allocation_of_add_after_may_fail(struct kunit *test)
 {
 	skip_unless_adds_fail(test);
 	/*
-	 * The entry, and three pages of the heap's first segment; a checker's own
+	 * The entry and three pages of the heap's first segment.  A checker's own
 	 * allocations come between, not as many each time, and may hide one.
 	 */
 	KUNIT_EXPECT_GE(test, first_delay_with_failures(test, false, false), 2);
@@ -1424,7 +1426,7 @@ static void poison_before(struct work_struct *work)
 	fail_nth(1);
 }
 
-/* The same worker, no more to fail, and no thread: there was no memory for it. */
+/* If the same worker ran it, the allocation for the thread has failed. */
 static void poison_behind(struct work_struct *work)
 {
 	struct poison *p = container_of(work, struct poison, behind);
@@ -1445,7 +1447,7 @@ static void a_thread_that_failed_for_lack_of_memory_is_made_later(struct kunit *
 	INIT_WORK(&p->before, poison_before);
 	INIT_WORK(&p->behind, poison_behind);
 
-	/* Where two workers took turns nothing was shown: again, with a new queue. */
+	/* If two workers shared the work, the test repeats with a new queue. */
 	for (tries = 0; tries < 20 && !p->failed; tries++) {
 		q = in_real_time(test);
 		p->q = q;
@@ -1502,7 +1504,7 @@ static void destroy_ends_the_thread(struct kunit *test)
 	add_after(test, "never", S64_MAX);
 	ASSERT_EVENTUALLY(test, thread_sleeps(THREAD));
 	queue_of(test, NULL);
-	/* it is no more, but may be on its way out of the list of tasks */
+	/* the thread has ended, but may still be in the list of tasks */
 	ASSERT_EVENTUALLY(test, !has_thread(THREAD));
 }
 
@@ -1683,7 +1685,7 @@ static void tell_lateness(struct kunit *test, const char *what, s64 *late)
 		   late[LATE_KEYS - 1] / 1000);
 }
 
-/* Keys within 0.4 s, each got as it comes: how late it was ready, and got. */
+/* Measures how late keys within 0.4 s are ready, and how late get returns them. */
 static void measure_lateness(struct kunit *test, const char *ready, const char *got)
 {
 	struct ready_times *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
@@ -1749,7 +1751,7 @@ static void no_key_is_early_on_a_busy_machine(struct kunit *test)
 #define SOURCE_KEYS	10000
 #define KEYS_PER_CALL	100
 
-/* Three sources of keys, each of which is added once. */
+/* Three sources of keys.  Each key is added once. */
 struct sources {
 	struct irq_work work;
 	struct tasklet_struct tasklet;
@@ -1822,7 +1824,7 @@ static void keys_may_be_delayed_from_every_context_while_the_thread_works(struct
 		tasklet_schedule(&s->tasklet);
 		add_some(s, 2, 20, in_task());
 		take_what_is_ready(s, 0);
-		/* lets the thread at it also where nothing preempts */
+		/* lets the thread run on kernels without preemption */
 		schedule();
 	}
 	irq_work_sync(&s->work);

@@ -122,7 +122,7 @@ static void the_done_of_done_get_holds_after_shutdown(struct kunit *test)
 	add(test, "b");
 	add(test, "c");
 	wq_shutdown(queue(test));
-	/* what is left first */
+	/* keys that are left come first */
 	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, 0, 0, WQ_FOREVER), 0);
 	expect_key(test, &item, "b");
 	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, 0, WQ_OUTCOME_RETRY, WQ_FOREVER), 0);
@@ -131,7 +131,7 @@ static void the_done_of_done_get_holds_after_shutdown(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, 0, 0, WQ_FOREVER), -ESHUTDOWN);
 	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
 	KUNIT_EXPECT_EQ(test, query(test, "c"), -ENOENT);
-	/* and an item that is done already is no shut down */
+	/* an item that is done already is stale, not a shut down */
 	for (i = 0; i < ARRAY_SIZE(timeouts); i++)
 		KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, 0, 0, timeouts[i]), -ESTALE);
 }
@@ -155,7 +155,7 @@ static void done_get_whose_done_fails_gets_nothing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, p->asked + p->forgot, 0U);
 	KUNIT_EXPECT_EQ(test, query(test, "b"), RUNNING);
 	KUNIT_EXPECT_EQ(test, query(test, "c"), READY);
-	/* its item is as it was */
+	/* the item is unchanged */
 	expect_key(test, &item, "b");
 	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), 0);
 }

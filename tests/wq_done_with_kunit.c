@@ -23,7 +23,7 @@ static void done_with_no_outcome_leaves_the_failures_counted(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 1);
 	KUNIT_EXPECT_EQ(test, stats(test)->dones, 1ULL);
 	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
-	/* of one that never failed nothing is left */
+	/* a key that never failed is not retained */
 	item = add_and_get(test, "b");
 	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), 0);
 	KUNIT_EXPECT_EQ(test, query(test, "b"), -ENOENT);
@@ -96,7 +96,7 @@ static void done_with_forget_calls_forget_of_the_limiter_and_done_does_not(struc
 	done_with(test, &item, 0, WQ_OUTCOME_FORGET);
 	KUNIT_EXPECT_EQ(test, p->forgot, 1U);
 	EXPECT_SAW(test, p, "a");
-	/* also of a key that didn't fail by the queue's count */
+	/* even if the key has no failures by the queue's count */
 	item = add_and_get(test, "b");
 	done_with(test, &item, 0, WQ_OUTCOME_FORGET);
 	KUNIT_EXPECT_EQ(test, p->forgot, 2U);
@@ -362,7 +362,10 @@ static void every_outcome_of_a_key_that_is_not_held_is_estale(struct kunit *test
 	done_with(test, &item, 0, WQ_OUTCOME_RETRY);
 	p->asked = 0;
 	for (i = 0; i < ARRAY_SIZE(outcomes); i++) {
-		/* done, and its entry gone; done, and ready again; never got */
+		/*
+		 * a key that is done and unknown, a key that is done and ready again, a key that
+		 * was never got
+		 */
 		EXPECT_REFUSED(test, done_with(test, &old, 0, outcomes[i]), -ESTALE);
 		EXPECT_REFUSED(test, done_with(test, &item, 0, outcomes[i]), -ESTALE);
 		EXPECT_REFUSED(test, done_with(test, &never, 0, outcomes[i]), -ESTALE);
@@ -448,7 +451,7 @@ static void done_with_retry_after_shutdown_ends_the_run_and_counts_as_dropped(st
 	pass(test, HOUR);
 	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 	expect_runs_conserved(test, 0);
-	/* whatever is known of "a" now, it can be released */
+	/* in whichever state "a" is now, it can be released */
 	forget(test, "a");
 	expect_counts(test, 0, 0, 0);
 }
@@ -536,7 +539,7 @@ static void done_with_retry_ends_a_drain(struct kunit *test)
 
 /* --- done with an outcome, without memory --- */
 
-/* As retries_refused(), of done with an outcome that delays. */
+/* As retries_refused(), for done with an outcome that delays. */
 static u32 dones_refused(struct kunit *test, u32 outcome, s64 delay, bool dirty)
 {
 	bool fails = outcome & WQ_OUTCOME_RETRY, failed = true;

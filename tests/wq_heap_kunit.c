@@ -63,7 +63,7 @@ static void sorted_put(struct heap_test *t, struct wq_entry *e, s64 due)
 {
 	u32 i = t->count++;
 
-	/* equal times: behind those that are there */
+	/* an equal time sorts behind those that are there */
 	for (; i && t->sorted[i - 1].due > due; i--)
 		t->sorted[i] = t->sorted[i - 1];
 	t->sorted[i] = (struct wq_slot){ .due = due, .entry = e };
@@ -236,7 +236,7 @@ static void every_order_of_7_adds_with_every_move_and_every_cancel(struct kunit 
 	KUNIT_EXPECT_EQ(test, t->step, 1U + 2 + 6 + 24 + 120 + 720 + 5040);
 }
 
-/* One step at random, mostly in or mostly out. */
+/* A random step, mostly an insert or mostly a removal. */
 static void heap_step(struct heap_test *t, struct rnd_state *state, bool growing)
 {
 	struct wq_entry *e = &t->entries[rnd(state, HEAP_ENTRIES)];
@@ -283,7 +283,7 @@ static void random_steps_of_the_heap_agree_with_a_model(struct kunit *test)
 	}
 	check_pops(t);
 	EXPECT_ALL_SAME(test, &t->verdict);
-	/* three segments at least, and down to none */
+	/* the heap had three segments at least, and was empty */
 	KUNIT_EXPECT_GT(test, most, 400U);
 	KUNIT_EXPECT_GT(test, empty, 0U);
 }

@@ -20,6 +20,32 @@
 #include <linux/slab.h>
 #include <linux/wq.h>
 
+/* The suites, which wq_kunit_main.c registers. */
+extern struct kunit_suite wq_add_suite;
+extern struct kunit_suite wq_get_suite;
+extern struct kunit_suite wq_done_suite;
+extern struct kunit_suite wq_shutdown_suite;
+extern struct kunit_suite wq_drain_suite;
+extern struct kunit_suite wq_state_suite;
+extern struct kunit_suite wq_key_suite;
+extern struct kunit_suite wq_create_suite;
+extern struct kunit_suite wq_order_suite;
+extern struct kunit_suite wq_nomem_suite;
+extern struct kunit_suite wq_load_suite;
+extern struct kunit_suite wq_table_suite;
+extern struct kunit_suite wq_delay_suite;
+extern struct kunit_suite wq_heap_suite;
+extern struct kunit_suite wq_limiter_suite;
+extern struct kunit_suite wq_limiter_compose_suite;
+extern struct kunit_suite wq_add_rate_limited_suite;
+extern struct kunit_suite wq_done_with_suite;
+extern struct kunit_suite wq_done_get_suite;
+extern struct kunit_suite wq_ratelimit_model_suite;
+extern struct kunit_suite wq_backoff_suite;
+extern struct kunit_suite wq_controller_suite;
+extern struct kunit_suite wq_metrics_suite;
+extern struct kunit_suite wq_lease_suite;
+
 #define SEC	((s64)NSEC_PER_SEC)
 #define MSEC	((s64)NSEC_PER_MSEC)
 #define HOUR	(3600 * SEC)

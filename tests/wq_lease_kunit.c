@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wq: KUnit suite of leases, on a clock that only the test moves; and of the thread
+ * wq: KUnit suite of leases, on a clock that only the test moves, and of the thread
  * that ends them, in real time.
  *
- * As in wq_core_kunit.c a test's name is the sentence that it proves.  Every test
- * starts with an empty queue on the test's clock, with leases of 10 s; those that
- * need the thread replace it by one in real time.  A "file" is a consumer as
- * /dev/wq makes one for an open file, driven as wq_dev.c does; selftests/lease.c
- * has the real ones.
+ * A test's name is the sentence that it proves.  Every test starts with an empty queue on
+ * the test's clock with leases of 10 s.  A test of the thread replaces it by a queue in
+ * real time.  A "file" is a consumer that is driven as wq_dev.c drives an open file's;
+ * selftests/lease.c tests real files.
  */
 #include <kunit/test.h>
 #include <linux/completion.h>
@@ -21,7 +20,7 @@
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 
-#include "wq_internals.h"
+#include "wq_kunit_internals.h"
 #include "wq_kunit.h"
 
 #define LEASE	(10 * SEC)
@@ -80,7 +79,7 @@ static int lease_any(struct wq *q, struct held *h, s64 timeout)
 	return wq_get_leased(q, &h->item, h->key, sizeof(h->key), timeout);
 }
 
-/* The next key has to be this one; it is got with a lease. */
+/* Gets the next key, which must be @key, with a lease. */
 static void lease(struct kunit *test, struct held *h, const char *key)
 {
 	KUNIT_ASSERT_EQ(test, lease_any(queue(test), h, 0), 0);
@@ -93,14 +92,14 @@ static void add_and_lease(struct kunit *test, struct held *h, const char *key)
 	lease(test, h, key);
 }
 
-/* The same, without a lease. */
+/* Gets the next key, which must be @key, without a lease. */
 static void get_unleased(struct kunit *test, struct held *h, const char *key)
 {
 	KUNIT_ASSERT_EQ(test, wq_get(queue(test), &h->item, 0), 0);
 	expect_key(test, &h->item, key);
 }
 
-/* What is ready are these keys of a letter each, in their order; each is done. */
+/* Runs all ready keys, which must be these keys of a letter each, in this order. */
 static void run_all(struct kunit *test, const char *keys)
 {
 	struct held h;
@@ -114,7 +113,7 @@ static void run_all(struct kunit *test, const char *keys)
 	expect_nothing_ready(test);
 }
 
-/* Whoever held this once does no longer: whatever it says changes nothing. */
+/* Done and touch with this item must fail with -ESTALE and have no effect. */
 static void expect_stale(struct kunit *test, const struct held *h)
 {
 	static const u32 outcomes[] = {
@@ -175,14 +174,14 @@ static int file_get_any(struct wq_consumer *c, struct held *h)
 	return ret;
 }
 
-/* The next key has to be this one. */
+/* Gets the next key, which must be @key. */
 static void file_get(struct kunit *test, struct wq_consumer *c, struct held *h, const char *key)
 {
 	KUNIT_ASSERT_EQ(test, file_get_any(c, h), 0);
 	expect_key(test, &h->item, key);
 }
 
-/* With token 0: by the key alone. */
+/* Token 0 means any get of the key. */
 static int file_done_by(struct wq_consumer *c, const struct held *h, u64 token)
 {
 	return consumer_done(c, h->key, h->item.len, token, 0, 0);
@@ -209,7 +208,7 @@ static void expect_file_stale(struct kunit *test, struct wq_consumer *c, const s
 	EXPECT_REFUSED(test, file_touch(c, h), -ESTALE);
 }
 
-/* As query tells it; below -1: an error. */
+/* The time left as query reports it.  Below -1: an error. */
 static s64 lease_left(struct kunit *test, const char *key)
 {
 	struct wq_key_info info = {};
@@ -241,8 +240,8 @@ static bool is_held(struct wq *q)
 }
 
 /*
- * Works until the queue is shut down and nothing comes any more: what others hold may
- * yet be ready again, though get says that nothing is.
+ * Works until the queue is shut down and empty.  After -ESHUTDOWN a key that another
+ * consumer holds may still expire and become ready.
  */
 static int worker(struct actor *a)
 {
@@ -372,7 +371,7 @@ static void a_key_that_is_ready_does_not_expire(struct kunit *test)
 	run_all(test, "a");
 }
 
-/* By wq_tick(): until then who holds the key may still be done, or touch it. */
+/* A lease expires in wq_tick().  Until then its holder may still call done or touch. */
 static void the_clock_alone_ends_no_lease(struct kunit *test)
 {
 	struct lease_fixture *fx = test->priv;
@@ -501,7 +500,7 @@ static void a_thousand_leases_may_end_at_once(struct kunit *test)
 		ASSERT_SAME(test, number_of(&h[i].item), i, "i %u", i);
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->processing, (u32)MANY);
-	/* every third is done before */
+	/* every third key is done in time */
 	for (i = 0; i < MANY; i += 3)
 		ASSERT_SAME(test, wq_done(q, &h[i].item), 0, "i %u", i);
 	pass(test, LEASE - 1);
@@ -681,7 +680,7 @@ static void the_keys_of_a_file_that_ends_come_ahead_of_those_expired_before(stru
 	run_all(test, "abxf");
 }
 
-/* Else a key on which every consumer hangs would keep the others from theirs. */
+/* Otherwise a key that hangs every consumer would starve the other keys. */
 static void a_key_that_expires_again_is_behind_the_others_that_expired(struct kunit *test)
 {
 	struct held h;
@@ -1015,7 +1014,7 @@ static void an_expired_key_that_failed_again_is_retained(struct kunit *test)
 	run_all(test, "a");
 	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_FAILED);
 	KUNIT_EXPECT_EQ(test, stats(test)->retained, 1U);
-	/* kept is not held: nothing expires */
+	/* a retained key is not held and does not expire */
 	pass(test, HOUR);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
 	KUNIT_EXPECT_EQ(test, wq_forget(queue(test), "a", 1), 0);
@@ -1117,7 +1116,7 @@ static void an_old_item_is_stale_when_the_key_is_gone(struct kunit *test)
 	pass(test, LEASE);
 	run_all(test, "a");
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-	/* KASAN sees it if this looks at the entry that was there */
+	/* KASAN reports an access to the freed entry */
 	expect_stale(test, &old);
 }
 
@@ -1137,7 +1136,7 @@ static void an_old_item_is_stale_when_the_key_was_added_again(struct kunit *test
 	KUNIT_EXPECT_EQ(test, done(test, &new.item), 0);
 }
 
-/* The allocator hands memory out again at once, but for what KASAN quarantines. */
+/* Without KASAN's quarantine the allocator reuses freed memory at once. */
 static void an_old_item_is_stale_when_its_memory_is_another_keys(struct kunit *test)
 {
 	struct wq *q = queue(test);
@@ -1273,7 +1272,7 @@ static void an_expired_key_that_does_not_fit_stays_where_it_was(struct kunit *te
 	run_all(test, "af");
 }
 
-/* It was never handed out, whatever was tried. */
+/* None of the failed calls handed the key out. */
 static void a_fresh_key_that_did_not_fit_comes_behind_expired_ones(struct kunit *test)
 {
 	struct wq *q = queue(test);
@@ -1376,7 +1375,7 @@ static void a_lease_below_the_least_or_negative_is_erange(struct kunit *test)
 		struct wq_params params = { .lease = bad[i] };
 
 		KUNIT_EXPECT_PTR_EQ(test, wq_create(&params), (struct wq *)ERR_PTR(-ERANGE));
-		/* and the limiter is freed even so: kmemleak looks */
+		/* the limiter must be freed as well, or kmemleak reports it */
 		params.limiter = wq_limiter_exponential(SEC, HOUR);
 		KUNIT_EXPECT_PTR_EQ(test, wq_create(&params), (struct wq *)ERR_PTR(-ERANGE));
 	}
@@ -1508,7 +1507,7 @@ static void a_drain_ends_although_a_consumer_hangs(struct kunit *test)
 	pass(test, LEASE - 1);
 	KUNIT_EXPECT_TRUE(test, still_waits(drain));
 	pass(test, 1);
-	/* ready is not over: somebody has to do it */
+	/* drain waits for the ready key */
 	KUNIT_EXPECT_TRUE(test, still_waits(drain));
 	lease(test, &h, "a");
 	KUNIT_EXPECT_TRUE(test, still_waits(drain));
@@ -1600,7 +1599,7 @@ static void a_files_late_done_and_touch_are_stale_when_another_has_the_key(struc
 	pass(test, LEASE);
 	file_get(test, d, &new, "a");
 	expect_file_stale(test, c, &old);
-	/* nor with the token of the other */
+	/* with the token of the other consumer's get */
 	expect_file_stale(test, c, &new);
 	expect_file_stale(test, d, &old);
 	EXPECT_REFUSED(test, file_done_by(c, &old, 0), -EPERM);
@@ -1641,7 +1640,7 @@ static void keys_given_back_at_the_end_of_a_file_are_not_expired(struct kunit *t
 	file_end(test, c);
 	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 2ULL);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
-	/* the ends that their leases would have had */
+	/* the times when their leases would have expired */
 	pass(test, 1);
 	pass(test, HOUR);
 	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 2ULL);
@@ -1706,7 +1705,7 @@ static void a_key_of_a_file_that_ended_is_held_by_wq_get_until_done(struct kunit
 	KUNIT_EXPECT_EQ(test, done(test, &h.item), 0);
 }
 
-/* The leases of others end where those of a file that ended stand between them. */
+/* Leases of a closed file must not delay the leases of others behind them. */
 static void a_file_that_ended_does_not_hold_up_the_leases_of_others(struct kunit *test)
 {
 	struct wq_consumer *c = file_new(test), *d = file_new(test);
@@ -1735,7 +1734,7 @@ static void cancel_of_a_key_given_back_leaves_nothing_to_expire(struct kunit *te
 	file_end(test, c);
 	KUNIT_EXPECT_EQ(test, cancel(test, "a"), READY);
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-	/* KASAN sees it if its lease is still in a list */
+	/* KASAN reports it if the lease is still in a list */
 	pass(test, LEASE);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
 }
@@ -1858,7 +1857,10 @@ static void forget_leaves_a_lease_as_it_is(struct kunit *test)
 
 /* --- an ordering policy --- */
 
-/* By the keys' bytes, the least first; it uses the node, which shares its memory. */
+/*
+ * Orders keys by their bytes.  It uses the entry's node, which shares memory with the lease's
+ * list.
+ */
 struct by_bytes {
 	struct rb_root root;
 	unsigned int len, touches, pushes, removes;
@@ -1957,7 +1959,7 @@ static void an_expired_key_does_not_pass_the_policy_a_second_time(struct kunit *
 	KUNIT_EXPECT_EQ(test, o->pushes, 4U);
 	KUNIT_EXPECT_EQ(test, o->len, 2U);
 	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 4U);
-	/* an expired key that is added again is none of the policy's either */
+	/* an add of an expired key does not call the policy either */
 	KUNIT_EXPECT_EQ(test, add(test, "c"), 0);
 	KUNIT_EXPECT_EQ(test, o->touches, 0U);
 	run_all(test, "cdab");
@@ -2082,7 +2084,7 @@ static void neither_get_nor_touch_nor_expiry_nor_done_needs_memory(struct kunit 
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 200ULL);
 }
 
-/* Of a queue with leases the entry is larger: all that add may need fails in turn. */
+/* The entries of a queue with leases are larger.  Each allocation of add fails in turn. */
 static void each_allocation_of_add_may_fail_and_the_keys_expire(struct kunit *test)
 {
 	struct wq *q = queue(test);
@@ -2136,7 +2138,10 @@ static void a_done_that_there_is_no_memory_for_leaves_the_lease_as_it_is(struct 
 		failed = has_failed();
 		if (ret == -ENOMEM)
 			break;
-		/* one that can be done without, a checker's: once more, with a new heap */
+		/*
+		 * done does not need this allocation, which is a checker's: try the next one with
+		 * a new heap
+		 */
 		KUNIT_ASSERT_TRUE(test, failed);
 		leases_of(test, LEASE);
 		add_and_lease(test, &a, "a");
@@ -2407,7 +2412,7 @@ static void the_thread_ends_a_lease_of_20_ms_and_not_before(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, lease_any(queue(test), &new, 30 * SEC), 0);
 		KUNIT_EXPECT_GE(test, (s64)ktime_get_ns() - begun, 20 * MSEC);
 		KUNIT_EXPECT_EQ(test, done(test, &old.item), -ESTALE);
-		/* of a busy machine the second lease may be over as well */
+		/* on a busy machine the second lease may have expired as well */
 		if (done(test, &new.item))
 			cancel(test, "a");
 	}
@@ -2451,7 +2456,7 @@ static void the_thread_comes_for_the_next_when_the_first_was_touched_or_done(str
 	add_and_lease(test, &a, "a");
 	add_and_lease(test, &b, "b");
 	add_and_lease(test, &c, "c");
-	/* where the machine was too busy for that nothing is shown, and nothing wrong */
+	/* on a busy machine the leases may have expired already */
 	if (!done(test, &a.item))
 		touch(test, &b.item);
 	ASSERT_EVENTUALLY(test, query(test, "c") == READY);
@@ -2546,7 +2551,7 @@ static void a_touch_that_races_with_the_thread_holds(struct kunit *test)
 		ret = race(test, WQ_MIN_LEASE / 1000 - 100 + prandom_u32_state(&state) % 150);
 		kept += !ret;
 		lost += ret == -ESTALE;
-		/* where it expired, it is ready */
+		/* if the lease has expired, the key is ready */
 		cancel(test, "a");
 		ASSERT_SAME(test, stats(test)->processing, 0, "round %d", i);
 	}
@@ -2647,7 +2652,7 @@ static void poison_before(struct work_struct *work)
 	fail_nth(1);
 }
 
-/* The same worker, no more to fail, and no thread: there was no memory for it. */
+/* If the same worker ran it, the allocation for the thread has failed. */
 static void poison_behind(struct work_struct *work)
 {
 	struct poison *p = container_of(work, struct poison, behind);
@@ -2668,7 +2673,7 @@ static void a_lease_ends_though_there_was_no_memory_for_the_thread_at_first(stru
 	INIT_WORK(&p->before, poison_before);
 	INIT_WORK(&p->behind, poison_behind);
 
-	/* Where two workers took turns nothing was shown: again, with a new queue. */
+	/* If two workers shared the work, the test repeats with a new queue. */
 	for (tries = 0; tries < 20 && !p->failed; tries++) {
 		p->q = in_real_time(test, 20 * MSEC);
 		add(test, "a");

@@ -37,7 +37,7 @@ static void limiters_that_use_the_failures_have_counts_set(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, probe_as(test, 0, &probe_ops, true)->l.counts);
 	KUNIT_EXPECT_FALSE(test, probe(test, 0)->l.counts);
 
-	/* one that is made from others: where one of those does */
+	/* a limiter that is made of others uses the failures if one of them does */
 	two[0] = &probe(test, 0)->l;
 	two[1] = &probe_as(test, 1, &probe_ops, true)->l;
 	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_max_of(two, 2))->counts);
@@ -215,12 +215,12 @@ static void max_wait_of_a_bucket_hides_its_debt_and_pays_none_of_it(struct kunit
 	hold(test, wq_limiter_max_wait(wq_limiter_bucket(WQ_QPS(1), 1), 3 * SEC));
 	for (k = 0; k < 10; k++)
 		KUNIT_ASSERT_EQ(test, when(test, 0), min_t(s64, k, 3) * SEC);
-	/* of 9 s of debt 8 are paid: with this one it is 2 s */
+	/* 8 of 9 s of debt are paid; with this call it is 2 s */
 	pass_alone(test, 8 * SEC);
 	KUNIT_EXPECT_EQ(test, when(test, 0), 2 * SEC);
 }
 
-/* The nth probe, that deep within others. */
+/* The nth probe inside @deep other limiters. */
 static struct wq_limiter *nested(struct kunit *test, u32 n, u32 deep)
 {
 	struct wq_limiter *l = &probe(test, n)->l;
@@ -276,7 +276,7 @@ static void the_deepest_of_max_of_counts(struct kunit *test)
 			ls[n] = nested(test, first + n, n == deep ? WQ_MAX_NESTED - 1 : 0);
 		ls[0] = wq_limiter_max_of(ls, 3);
 		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, ls[0]);
-		/* one of them is 4 deep now, and may not be 5 deep */
+		/* a limiter is 4 deep now, and can't be 5 deep */
 		ls[1] = &probe(test, 9)->l;
 		EXPECT_ERROR(test, wq_limiter_max_of(ls, 2), -EINVAL);
 		for (n = 0; n < 3; n++)
@@ -315,7 +315,7 @@ static void max_of_15_makes_16_limiters(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, when(test, 0), 5LL);
 }
 
-/* --- whose a limiter is --- */
+/* --- which call frees a limiter --- */
 
 static void max_of_frees_its_limiters(struct kunit *test)
 {
@@ -391,7 +391,7 @@ static void the_same_limiter_twice_is_ebusy_and_freed_once(struct kunit *test)
 	}
 }
 
-/* Of real memory, so that a look at it after its end is seen. */
+/* A limiter in memory of its own, so that KASAN reports an access after its end. */
 static void too_many_times_the_same_is_e2big_and_freed_once(struct kunit *test)
 {
 	struct wq_limiter *ls[WQ_MAX_LIMITERS + 1];
@@ -439,7 +439,7 @@ static void a_limiter_that_is_part_of_another_is_ebusy_and_stays(struct kunit *t
 	KUNIT_EXPECT_EQ(test, freed(test, 0), 0U);
 	KUNIT_EXPECT_EQ(test, freed(test, 1), 1U);
 
-	/* and its owner has it still */
+	/* the limiter still belongs to its owner */
 	inner->delay = 50;
 	KUNIT_EXPECT_EQ(test, when(test, 0), 50LL);
 	drop(test);
@@ -523,8 +523,8 @@ static struct wq_limiter *make_default_item(struct limit_fixture *fx)
 }
 
 /*
- * Makes it with each allocation failing in turn, until none is left to fail; how
- * often that refused it.  The first @n probes are part of it.
+ * Makes a limiter with each allocation failing in turn until none is left to fail.  The
+ * first @n probes are part of the limiter.  Return: how often the constructor failed.
  */
 static u32 refusals(struct kunit *test, struct wq_limiter *(*make)(struct limit_fixture *fx), u32 n)
 {
@@ -568,14 +568,14 @@ static void each_allocation_of_a_composed_limiter_may_fail_and_frees_all(struct 
 	skip_unless_sleepers_fail(test);
 	KUNIT_EXPECT_GE(test, refusals(test, make_max_of, 2), 1U);
 	KUNIT_EXPECT_GE(test, refusals(test, make_max_wait, 1), 1U);
-	/* itself, and of what it is made: a checker's allocations may hide one */
+	/* one allocation for itself and one for each part; a checker's own may hide some */
 	KUNIT_EXPECT_GE(test, refusals(test, make_a_tree, 2), 3U);
 	KUNIT_EXPECT_GE(test, refusals(test, make_default_controller, 0), 2U);
 }
 
-/* --- wq_create() takes it over --- */
+/* --- a limiter given to wq_create() --- */
 
-/* What wq_create() says to this limiter; a queue that it made is destroyed. */
+/* The result of wq_create() with this limiter; a new queue is destroyed. */
 static long create_with(struct kunit *test, struct wq_params params, struct wq_limiter *l)
 {
 	struct wq *q;
@@ -662,7 +662,7 @@ static void create_returns_the_error_of_the_limiter(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, create_with(test, none, ERR_PTR(-ENODEV)), (long)-ENODEV);
 	KUNIT_EXPECT_EQ(test, create_with(test, none, wq_limiter_exponential(-1, 0)),
 			(long)-ERANGE);
-	/* and leaves no name behind */
+	/* the name is free again */
 	KUNIT_EXPECT_EQ(test, create_with(test, named, ERR_PTR(-ENODEV)), (long)-ENODEV);
 	KUNIT_EXPECT_EQ(test, create_with(test, named, NULL), 0L);
 }
@@ -695,7 +695,7 @@ static void a_limiter_that_is_part_of_another_makes_no_queue(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, p->freed, 0U);
 }
 
-/* With a limiter of the test's, or the default one, which takes memory as well. */
+/* With a limiter of the test's own, or the default limiter, which needs memory as well. */
 static u32 creates_refused(struct kunit *test, bool own)
 {
 	struct wq_params params = {};

@@ -34,7 +34,7 @@ static void exponential_saturates_where_client_go_turns_negative(struct kunit *t
 {
 	u32 k;
 
-	/* 2^k ns up to 2^62; 2^63 and all above are no s64 */
+	/* 2^k ns up to 2^62; 2^63 does not fit into an s64 */
 	hold(test, wq_limiter_exponential(1, S64_MAX));
 	for (k = 0; k < 80; k++)
 		KUNIT_ASSERT_EQ_MSG(test, when(test, k), k <= 62 ? 1LL << k : S64_MAX,
@@ -101,7 +101,7 @@ static void exponential_of_a_maximum_of_0_never_waits(struct kunit *test)
 
 static void exponential_stops_at_any_maximum(struct kunit *test)
 {
-	/* on a product, one above it, one below */
+	/* exactly at a product, 1 ns above and 1 ns below */
 	static const s64 max_12[] = { 3, 6, 12, 12, 12 };
 	static const s64 max_13[] = { 3, 6, 12, 13, 13 };
 	static const s64 max_11[] = { 3, 6, 11, 11, 11 };
@@ -149,7 +149,7 @@ static void exponential_uses_the_failures_only(struct kunit *test)
 	pass_alone(test, HOUR);
 	KUNIT_EXPECT_EQ(test, when(test, 0), 5 * MSEC);
 	KUNIT_EXPECT_EQ(test, wq_limiter_when(l, &f), 80 * MSEC);
-	/* there is nothing to forget: the queue counts */
+	/* forget has no effect on the limiter, because the queue counts */
 	wq_limiter_forget(l, "a", 1);
 	KUNIT_EXPECT_EQ(test, when(test, 4), 80 * MSEC);
 }
@@ -261,10 +261,10 @@ static void bucket_may_have_less_than_one_token_a_second(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
 	KUNIT_EXPECT_EQ(test, when(test, 0), 10 * SEC);
 	KUNIT_EXPECT_EQ(test, when(test, 0), 20 * SEC);
-	/* 2.5 tokens came, 2 paid the debt: half a one is missing, 5 s */
+	/* 2.5 tokens came, 2 paid the debt: half a token is missing, 5 s */
 	pass_alone(test, 25 * SEC);
 	KUNIT_EXPECT_EQ(test, when(test, 0), 5 * SEC);
-	/* however long that is, one at once */
+	/* after any time, one at once */
 	pass_alone(test, HOUR);
 	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
 	KUNIT_EXPECT_EQ(test, when(test, 0), 10 * SEC);
@@ -343,7 +343,7 @@ static void bucket_may_have_a_token_each_ns(struct kunit *test)
 	hold(test, wq_limiter_bucket(WQ_QPS(1000000000ULL), 1));
 	for (k = 0; k < 1000; k++)
 		KUNIT_ASSERT_EQ(test, when(test, 0), (s64)k);
-	/* 999 of debt, of which 990 are paid */
+	/* 990 of 999 tokens of debt are paid */
 	pass_alone(test, 990);
 	KUNIT_EXPECT_EQ(test, when(test, 0), 10LL);
 	pass_alone(test, 11);
@@ -361,11 +361,11 @@ static void bucket_gets_its_tokens_back_at_the_rate(struct kunit *test)
 	/* 1 ns short of a token */
 	pass_alone(test, 100 * MSEC - 1);
 	KUNIT_EXPECT_EQ(test, when(test, 0), 1LL);
-	/* that one is paid, and there is one more */
+	/* the debt is paid, and there is one more token */
 	pass_alone(test, 100 * MSEC + 1);
 	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
 	KUNIT_EXPECT_EQ(test, when(test, 0), 100 * MSEC);
-	/* of 11 tokens that one is owed */
+	/* 11 tokens came, and one of them was owed */
 	pass_alone(test, 1100 * MSEC);
 	for (k = 0; k < 10; k++)
 		KUNIT_ASSERT_EQ(test, when(test, 0), 0LL);
@@ -389,13 +389,13 @@ static void bucket_that_waited_loses_no_part_of_a_token(struct kunit *test)
 {
 	u32 k;
 
-	/* a token takes 3 ns and a third; asked each ns it stays exact */
+	/* a token takes 3 1/3 ns; calls each ns must not add up errors */
 	hold(test, wq_limiter_bucket(WQ_QPS(300000000ULL), 1));
 	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
 	for (k = 1; k < 3000; k++) {
 		s64 delay = when(test, 0);
 
-		/* k tokens are k * 10/3 ns of debt, of which k - 1 ns passed */
+		/* k tokens are k * 10/3 ns of debt; k - 1 ns have passed */
 		if (k % 3 == 0)
 			KUNIT_ASSERT_EQ(test, delay, (s64)k / 3 * 10 - (k - 1));
 		pass_alone(test, 1);
@@ -407,8 +407,8 @@ static void bucket_stays_exact_if_each_call_finds_no_token(struct kunit *test)
 	u32 k;
 
 	/*
-	 * 100 ns for a token, one call in 99 ns: each waits 1 ns more than the one
-	 * before.  Then one call in 101 ns, which is 1 ns less.
+	 * A token takes 100 ns.  With a call every 99 ns each delay is 1 ns longer than
+	 * the delay before.  With a call every 101 ns each is 1 ns shorter.
 	 */
 	hold(test, wq_limiter_bucket(WQ_QPS(10000000ULL), 1));
 	for (k = 0; k < 1000; k++) {
@@ -432,7 +432,7 @@ static void bucket_does_not_use_the_key(struct kunit *test)
 	f.len = 7;
 	KUNIT_EXPECT_EQ(test, wq_limiter_when(l, &f), 0LL);
 	KUNIT_EXPECT_EQ(test, wq_limiter_when(l, &f), 100 * MSEC);
-	/* nor does it give a token back for one that is forgotten */
+	/* forget returns no token */
 	wq_limiter_forget(l, "a", 1);
 	wq_limiter_forget(l, "another", 7);
 	KUNIT_EXPECT_EQ(test, when(test, 5), 200 * MSEC);
@@ -473,7 +473,7 @@ static void bucket_has_its_tokens_also_at_the_end_of_time(struct kunit *test)
 	fx->base.now = S64_MAX;
 	for (k = 0; k < 3; k++)
 		KUNIT_ASSERT_EQ(test, when(test, 0), 0LL);
-	/* there is no time when its debt is paid: as long, or for ever */
+	/* the debt is paid at no time that an s64 can hold */
 	for (k = 1; k < 10; k++)
 		KUNIT_ASSERT_GE(test, when(test, 0), k * 100 * MSEC);
 }
@@ -494,7 +494,7 @@ static void bucket_is_full_again_after_the_longest_time(struct kunit *test)
 		fx->base.now = S64_MAX - HOUR;
 		for (k = 0; k < 50; k++)
 			KUNIT_ASSERT_EQ(test, when(test, 0), 0LL);
-		/* and no more; of the quickest a token takes less than a ns */
+		/* a token of the quickest bucket takes less than 1 ns */
 		if (rates[i] < S64_MAX)
 			KUNIT_ASSERT_EQ(test, when(test, 0), (s64)div64_u64(TOKEN, rates[i]));
 	}
@@ -530,7 +530,7 @@ static void the_slowest_bucket_waits_for_years_and_then_for_ever(struct kunit *t
 		KUNIT_ASSERT_EQ(test, when(test, 0), k * TOKEN);
 	for (k = 0; k < 1000; k++)
 		KUNIT_ASSERT_EQ(test, when(test, 0), S64_MAX);
-	/* of which a year pays no more than a year */
+	/* a year pays no more than a year of the debt */
 	pass_alone(test, year);
 	KUNIT_EXPECT_GE(test, when(test, 0), S64_MAX - year);
 }
@@ -550,7 +550,7 @@ static void compare_calls(struct kunit *test, u64 rate, u32 burst, s64 begin)
 	fx->base.now = begin;
 	model_fill(&b, rate, burst, begin);
 	for (k = 0; k < 100000; k++) {
-		/* by turns it goes into debt and gets out of it */
+		/* the bucket goes into debt and out of it in turns */
 		u64 most = interval * (k / 5000 % 2 ? 4 : 1) + 2;
 
 		delay = when(test, k % 7);
@@ -612,7 +612,7 @@ static void negative_durations_are_erange(struct kunit *test)
 		EXPECT_ERROR(test, wq_limiter_exponential(bad[i], bad[i]), -ERANGE);
 		EXPECT_ERROR(test, wq_limiter_fast_slow(bad[i], SEC, 1), -ERANGE);
 		EXPECT_ERROR(test, wq_limiter_fast_slow(1, bad[i], 1), -ERANGE);
-		/* also where it would never be told */
+		/* even if no call would ever return the delay */
 		EXPECT_ERROR(test, wq_limiter_fast_slow(bad[i], 1, 0), -ERANGE);
 		EXPECT_ERROR(test, wq_limiter_max_wait(&probe(test, 0)->l, bad[i]), -ERANGE);
 		KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
@@ -651,7 +651,7 @@ static void a_bucket_that_takes_2_to_the_63rd_ns_to_fill_is_erange(struct kunit 
 	EXPECT_ERROR(test, wq_limiter_bucket(1, U32_MAX), -ERANGE);
 	hold(test, wq_limiter_bucket(465661288, U32_MAX));
 	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
-	/* one without a rate is never filled */
+	/* a bucket without a rate is never filled */
 	hold(test, wq_limiter_bucket(0, U32_MAX));
 	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
 }
@@ -663,7 +663,7 @@ static void the_default_controller_limits_each_key_from_5_ms_to_1000_s(struct ku
 	u32 k;
 
 	hold(test, wq_limiter_default_controller());
-	/* as many as the bucket has tokens for, so that it says 0 */
+	/* the bucket has tokens for all of these, so that it adds no delay */
 	for (k = 0; k < 100; k++)
 		KUNIT_ASSERT_EQ(test, when(test, k), k < 18 ? 5 * MSEC << k : 1000 * SEC);
 	for (k = 0; k < 10; k++)
@@ -679,7 +679,7 @@ static void the_default_controller_limits_all_keys_to_100_and_10_a_second(struct
 		KUNIT_ASSERT_EQ(test, when(test, 0), 5 * MSEC);
 	for (k = 1; k < 100; k++)
 		KUNIT_ASSERT_EQ(test, when(test, 0), k * 100 * MSEC);
-	/* the longer of both: 10 s for the bucket, 20.48 s for the key */
+	/* the longer delay applies: 10 s for the bucket, 20.48 s for the key */
 	KUNIT_EXPECT_EQ(test, when(test, 12), 20480 * MSEC);
 	KUNIT_EXPECT_EQ(test, when(test, 1), 10100 * MSEC);
 	pass_alone(test, HOUR);

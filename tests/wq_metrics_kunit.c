@@ -3,9 +3,9 @@
  * wq: KUnit suite of the metrics, on a clock that only the test moves, so that
  * every figure is exact to the nanosecond.
  *
- * As in wq_core_kunit.c a test's name is the sentence that it proves.  Every test
- * starts with an empty queue that has a name.  The kernel API is one consumer;
- * those of several are in selftests/metrics.c.
+ * A test's name is the sentence that it proves.  Every test starts with an empty queue
+ * that has a name.  The kernel API is one consumer; selftests/metrics.c has tests with
+ * several.
  */
 #include <kunit/test.h>
 #include <linux/delay.h>
@@ -50,7 +50,7 @@ static u64 total(const struct wq_hist *h)
 	return n;
 }
 
-/* The statistics, after checks of what holds of them at every moment. */
+/* The statistics, which must fulfil their invariants. */
 static const struct wq_stat *checked_stats(struct kunit *test)
 {
 	const struct wq_stat *st = stats(test);
@@ -64,7 +64,7 @@ static const struct wq_stat *checked_stats(struct kunit *test)
 	return st;
 }
 
-/* How many durations there were, and their sum. */
+/* The number and the sum of durations. */
 #define EXPECT_HIST(test, hist, n, ns) do {					\
 	const struct wq_hist h_ = checked_stats(test)->hist;				\
 	KUNIT_EXPECT_EQ(test, total(&h_), (u64)(n));				\
@@ -290,7 +290,7 @@ static void a_retry_waits_from_its_time_on(struct kunit *test)
 	EXPECT_WAITS(test, 2, 4);
 	EXPECT_WORKS(test, 1, 17);
 
-	/* one without delay: from the end of the run before */
+	/* without a delay the wait begins at the end of the run before */
 	pass(test, 1);
 	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, 0, WQ_OUTCOME_AFTER), WQ_RESULT_READY);
 	pass(test, 6);
@@ -311,7 +311,7 @@ static void a_canceled_run_was_no_wait(struct kunit *test)
 	get(test, "a");
 	EXPECT_WAITS(test, 1, 2);
 
-	/* the second run, while the first goes on */
+	/* the second run waits while the first one is processing */
 	add(test, "a");
 	pass(test, 5);
 	KUNIT_EXPECT_EQ(test, cancel(test, "a"), RUNNING | WQ_KEY_DIRTY);
@@ -453,7 +453,7 @@ static void done_get_ends_one_work_and_begins_the_next_at_once(struct kunit *tes
 	EXPECT_RUNNING(test, 0, 0);
 	pass(test, 3);
 	EXPECT_RUNNING(test, 3, 3);
-	/* the same key again, as it was added meanwhile: it waits from that add */
+	/* the key was added meanwhile and waits since that add */
 	add(test, "b");
 	pass(test, 4);
 	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, 0, 0, 0), 0);
@@ -475,7 +475,7 @@ static s64 bound(int i)
 	return ns;
 }
 
-/* One key that waits and works so long. */
+/* A key that waits and works for so long. */
 static void wait_and_work(struct kunit *test, s64 wait, s64 work)
 {
 	add(test, "k");
@@ -492,7 +492,7 @@ static void a_duration_counts_in_the_first_bucket_whose_bound_is_not_below_it(st
 
 	for (i = 0; i < WQ_HIST_COUNTS - 1; i++) {
 		for (n = 0; n < 2; n++) {
-			/* the wait has the bound itself, the work a ns more, and then turned about */
+			/* first the wait has the bound and the work 1 ns more, then the reverse */
 			before = *checked_stats(test);
 			wait_and_work(test, bound(i) + n, bound(i) + !n);
 			checked_stats(test);
@@ -612,7 +612,7 @@ static void unfinished_is_the_sum_and_longest_is_the_oldest(struct kunit *test)
 	get(test, "c");
 	pass(test, 3);
 	EXPECT_RUNNING(test, 123 + 23 + 3, 123);
-	/* an add during the work changes nothing of it */
+	/* an add during the work has no effect on it */
 	add(test, "a");
 	EXPECT_RUNNING(test, 123 + 23 + 3, 123);
 	done_key(test, "b");
@@ -653,7 +653,7 @@ static void done_in_order(struct kunit *test, const int *order)
 		done_key(test, key);
 		running[order[i]] = false;
 		for (j = 0; j < PERMUTED; j++) {
-			/* its start was the sum of what passed before */
+			/* its start is the sum of the times before */
 			u64 age = (1 << PERMUTED) - (1 << j);
 
 			if (!running[j])
@@ -929,7 +929,7 @@ static void random_steps_agree_with_a_model_at_each_step(struct kunit *test)
 		}
 		cond_resched();
 	}
-	/* it came to all that it is about */
+	/* the steps must have covered their subject */
 	KUNIT_EXPECT_GT(test, total(&m->waits), STEPS / 20ULL);
 	KUNIT_EXPECT_GT(test, total(&m->works), STEPS / 20ULL);
 	KUNIT_EXPECT_GT(test, m->retries, STEPS / 20ULL);
@@ -968,7 +968,7 @@ static void a_queue_without_a_name_has_no_times(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, st->retries, 1ULL);
 }
 
-/* How often each of these calls reads the clock; returns the most. */
+/* Counts how often each of these calls reads the clock.  Return: the most. */
 static unsigned int most_reads(struct kunit *test, unsigned int *all)
 {
 	struct fixture *fx = test->priv;
@@ -1021,7 +1021,7 @@ static void a_queue_with_a_name_reads_the_clock_once_a_call_at_most(struct kunit
 	unsigned int all;
 
 	KUNIT_EXPECT_EQ(test, most_reads(test, &all), 1U);
-	/* 4 adds, gets and dones, each of which is of a moment of its own */
+	/* 4 adds, gets and dones, each at a time of its own */
 	KUNIT_EXPECT_GE(test, all, 10U);
 }
 
@@ -1048,7 +1048,7 @@ static void delays_and_retries_read_the_clock_once_at_most(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fx->clock_reads, 1U);
 }
 
-/* Or the next call takes the time of the one before for its own. */
+/* Otherwise a call would use the time of the call before. */
 static void each_call_reads_the_clock_again(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
@@ -1091,7 +1091,7 @@ static void the_keys_left_after_shutdown_are_measured(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, checked_stats(test)->adds, 2ULL);
 	pass(test, 3);
 	EXPECT_RUNNING(test, 7, 7);
-	/* comes no more, but its work was one */
+	/* the retry is dropped, but the work is counted */
 	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, 1, WQ_OUTCOME_AFTER), 0);
 	EXPECT_WORKS(test, 1, 7);
 	get(test, "b");

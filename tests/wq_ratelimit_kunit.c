@@ -189,7 +189,7 @@ void retain(struct kunit *test, const char *key, u32 n)
 {
 	while (n--)
 		KUNIT_ASSERT_GE(test, add_rate_limited(test, key), 0);
-	/* the earliest time wins, so that it is one run */
+	/* the earliest time wins, so that there is one run */
 	pass(test, 5 * MSEC);
 	run(test, key);
 	KUNIT_ASSERT_EQ(test, query(test, key), FAILED);

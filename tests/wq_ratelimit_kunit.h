@@ -53,7 +53,7 @@ static inline u32 freed(struct kunit *test, u32 n)
 	return fx->probes[n].freed;
 }
 
-/* The last call of the probe was for this key. */
+/* The last call of the probe must have been for this key. */
 #define EXPECT_SAW(test, p, k) do {						\
 	KUNIT_EXPECT_EQ(test, (p)->seen.len, strlen(k));			\
 	if (memcmp((p)->key, k, min_t(size_t, (p)->seen.len, strlen(k))))	\

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wq: KUnit suite of the table from keys to entries, which the kernel API
- * shows nothing of.  The tests choose the hashes themselves, so that keys
- * collide as much as a test wants them to.
+ * wq: KUnit suite of the table from keys to entries.  The suite tests the structure
+ * directly, without a queue, and chooses the hashes, so that keys collide as much as a
+ * test needs.
  */
 #include <kunit/test.h>
 #include <linux/module.h>
@@ -16,7 +16,7 @@
 #define KEYS		8192
 #define CHAIN_ENTRIES	(15 * (WQ_SLOTS - 1) + WQ_SLOTS)	/* 16 buckets */
 
-/* Key number @n, and what a test knows of it. */
+/* A key and what a test expects of it. */
 struct model_key {
 	struct wq_key *k;
 	bool in;
@@ -114,7 +114,10 @@ static void walk_at_random(struct kunit *test, u32 hashes)
 	u32 step, n;
 
 	for (step = 0; step < 100000; step++) {
-		/* In turns mostly in and mostly out, so that it grows and shrinks. */
+		/*
+		 * Mostly inserts and mostly removals in turns, so that the table grows and
+		 * shrinks.
+		 */
 		bool growing = step / 20000 % 2 == 0;
 
 		n = random_below(m, KEYS);
@@ -155,7 +158,7 @@ static void keys_of_one_hash_are_found_up_to_the_length_of_a_chain(struct kunit 
 		check_key(m, n);
 	EXPECT_ALL_SAME(test, &m->verdict);
 
-	/* One goes, so one may come; and other hashes never minded. */
+	/* A removal makes room for one key.  Keys of other hashes always had room. */
 	take_out(m, 3);
 	KUNIT_EXPECT_EQ(test, insert(m, CHAIN_ENTRIES, 7), 0);
 	KUNIT_EXPECT_EQ(test, insert(m, 3, 7), -ENOMEM);

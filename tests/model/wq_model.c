@@ -17,7 +17,7 @@ static bool is_busy(const struct wm_key *key)
 	return key->dirty || key->holder || key->time[WM_DUE].set;
 }
 
-/* Does its limiter use the count of failures? */
+/* Whether the limiter uses the count of failures. */
 static bool counts(const struct wm *m)
 {
 	return m->p.exponential || m->p.nr_delays;
@@ -33,7 +33,7 @@ static bool is_known(const struct wm *m, const struct wm_key *key)
 	return is_busy(key) || is_retained(m, key);
 }
 
-/* A key that is not known any more has no failures either. */
+/* A key that is no longer known has no failures. */
 static void settle(struct wm *m, struct wm_key *key)
 {
 	if (!is_known(m, key))
@@ -104,7 +104,7 @@ static void take_out(struct wm *m, u32 at)
 	m->nback -= at < m->nback;
 }
 
-/* A key needs a run: 1 newly dirty, 0 it did already. */
+/* Sets a key dirty.  Return: 1 if it is newly dirty, 0 if it was dirty. */
 static int mark(struct wm *m, u32 k)
 {
 	struct wm_key *key = &m->key[k];
@@ -159,7 +159,7 @@ static void end_drain(struct wm *m, int ret)
 	m->drained = ret;
 }
 
-/* A key failed: how long it waits. */
+/* Counts a failure.  Return: the delay. */
 static s64 fail(struct wm *m, struct wm_key *key)
 {
 	s64 wait = 0;
@@ -242,7 +242,7 @@ int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
 	return 0;
 }
 
-/* Does the consumer hold it?  Token 0: by whatever get. */
+/* Whether the consumer holds the key.  Token 0 means any get. */
 static int check_held(const struct wm *m, u32 c, u32 k, u64 token)
 {
 	const struct wm_key *key = &m->key[k];
@@ -347,7 +347,7 @@ void wm_give_back(struct wm *m, u32 k)
 	give_back(m, k, 0);
 }
 
-/* What a consumer held is ahead of all, in the order in which it got it. */
+/* The consumer's keys go ahead of all others, in the order of their gets. */
 void wm_end(struct wm *m, u32 c)
 {
 	u32 at, first, k;
@@ -389,7 +389,7 @@ void wm_drain(struct wm *m)
 	end_drain(m, 0);
 }
 
-/* Delays and leases end in the order of their times, delays first where those are equal. */
+/* Delays and leases end in the order of their times; at equal times delays end first. */
 void wm_tick(struct wm *m)
 {
 	s64 due, lease;

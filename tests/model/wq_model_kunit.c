@@ -2,17 +2,17 @@
 /*
  * wq: KUnit suite that compares the module with a model of it, see wq_model.h.
  *
- * A rig is a queue, its consumers and a clock that only the rig moves, and beside
- * them the model.  A step is done to both, and after it all that can be seen of both
- * must be the same: the result, every figure, every key's state.  In which order
- * keys wait is seen as they are got, which is how each sequence ends.
+ * A rig is a queue, its consumers and a clock that only the rig moves, and the model.
+ * After each step module and model must agree in all that can be seen: the result, the
+ * statistics, the state of every key.  Each sequence ends with gets of all ready keys,
+ * which shows the order in which they wait.
  *
- * Two drivers make the steps.  One takes every sequence of few steps, the shorter ones
- * first, so that the first one that fails is a shortest; the other takes random ones
- * of many steps over many keys, and leaves out of a sequence that fails what it can.
+ * Two drivers make the steps.  The first takes every sequence of few steps, shorter
+ * sequences first, so that the first failure is a shortest one.  The second takes random
+ * sequences of many steps over many keys, and shortens a sequence that fails.
  *
- * As a KUnit suite both are quick.  Parameters of the module start long runs, at its
- * init, for on 6.1 suites run before there are parameters: see tests/model/run.
+ * The cases of the suite are quick.  Parameters of the module start long runs in its
+ * init, because on 6.1 suites run before parameters are set: see tests/model/run.
  */
 #include <kunit/test.h>
 #include <linux/completion.h>
@@ -27,7 +27,7 @@
 #include <linux/sched.h>
 #include <linux/vmalloc.h>
 
-#include "../wq_internals.h"
+#include "../wq_kunit_internals.h"
 #include "wq_steps.h"
 
 static unsigned int depth;
@@ -81,7 +81,7 @@ struct rig {
 static u8 key_bytes[WM_KEYS][WQ_MAX_KEY];
 static u16 key_len[WM_KEYS];
 
-/* Of all lengths; the first byte tells which one it is. */
+/* Keys of all lengths.  The first byte is the key's number. */
 static void make_keys(void)
 {
 	u32 k;
@@ -147,7 +147,7 @@ static struct wq_limiter *limiter_of(struct rig *rig, const struct wm_params *p)
 	return n == 1 ? both[0] : wq_limiter_max_of(both, n);
 }
 
-/* The drain has ended, or is about to.  False: it doesn't. */
+/* Waits for the drain.  Return: whether it has ended. */
 static bool rig_drained(struct rig *rig)
 {
 	if (!wait_for_completion_timeout(&rig->drained, PATIENCE))
@@ -174,7 +174,7 @@ static void rig_stop(struct rig *rig)
 	rig->q = NULL;
 }
 
-/* On failure there is no memory. */
+/* Return: 0 or -ENOMEM. */
 static int rig_start(struct rig *rig, const struct config *cfg)
 {
 	struct wq_params params = {
@@ -374,7 +374,7 @@ static int drainer(void *arg)
 	return 0;
 }
 
-/* Returns when it waits, or has ended. */
+/* Returns when the drain waits or has ended. */
 static int real_drain(struct rig *rig)
 {
 	ulong until = jiffies + PATIENCE;
@@ -516,7 +516,7 @@ static bool same_queue(struct rig *rig, u32 c)
 	return true;
 }
 
-/* Everything, as every consumer sees it. */
+/* Compares all that each consumer sees. */
 static bool same_all(struct rig *rig)
 {
 	u32 c, k;
@@ -531,7 +531,7 @@ static bool same_all(struct rig *rig)
 	return true;
 }
 
-/* A ns before there is something to do a tick does nothing. */
+/* A tick 1 ns before the next time must have no effect. */
 static bool same_before(struct rig *rig)
 {
 	struct wm *m = &rig->run.m;
@@ -546,7 +546,7 @@ static bool same_before(struct rig *rig)
 	return same_queue(rig, 1);
 }
 
-/* Does a step to both.  True: with the same result. */
+/* Does a step in module and model.  Return: whether the results are the same. */
 static bool rig_step(struct rig *rig, const struct ws_step *s)
 {
 	u64 token = ws_token(&rig->run, s).real;
@@ -582,7 +582,7 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 	return true;
 }
 
-/* Gets all there is: the keys must come in the same order. */
+/* Gets all ready keys, which must come in the same order. */
 static bool rig_empty(struct rig *rig)
 {
 	struct ws_step get = { .verb = WS_GET, .who = rig->consumers, .flags = WS_UNLEASED };
@@ -613,7 +613,7 @@ struct driver {
 	ulong next;				/* jiffies of the next line of progress */
 };
 
-/* Is all the same, on the way and at the end? */
+/* Whether module and model agree during and after the sequence. */
 static bool agrees(struct driver *d, const struct ws_step *path, u32 n)
 {
 	struct rig *rig = &d->rig;
@@ -634,7 +634,7 @@ static bool differs(void *arg, const struct ws_step *path, u32 n)
 	return !agrees(arg, path, n);
 }
 
-/* A sequence as a reader can follow it, with the results of the model. */
+/* Prints a sequence with the results of the model. */
 static void tell(struct driver *d, u32 n)
 {
 	const struct wm_params *p = &d->cfg->p;
@@ -656,7 +656,7 @@ static void tell(struct driver *d, u32 n)
 	}
 }
 
-/* The first n steps of the path fail: tell the shortest sequence to be had from them. */
+/* The first n steps of the path fail.  Prints a shorter sequence that still fails. */
 static void tell_failure(struct driver *d, u32 n)
 {
 	say("FAILED: module and model differ after %u steps: %s\n", n, d->rig.why);
@@ -769,7 +769,7 @@ static void make_alphabet(void)
 	LETTER(SHUTDOWN);
 }
 
-/* Is this a step here, and not the same as another one?  Sets who does it. */
+/* Whether the step is possible here and differs from the others.  Sets the consumer. */
 static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 consumers)
 {
 	const struct wm *m = &run->m;
@@ -1107,7 +1107,7 @@ static void random_times_agree_with_the_model(struct kunit *test)
 	KUNIT_EXPECT_GT(test, sum->retries, RANDOM_STEPS / 20ULL);
 }
 
-/* The kernel and files; the exponential limiter's delays meet the leases. */
+/* The kernel and files.  The limiter's delays are about as long as the leases. */
 static void lease_config(struct config *cfg, u64 *rnd)
 {
 	*cfg = (struct config){

@@ -268,7 +268,7 @@ static void random_get(struct ws_gen *g, const struct ws_run *r, struct ws_step 
 		s->flags |= WS_UNLEASED;
 }
 
-/* Mostly a key that is held, by who holds it. */
+/* Mostly a key in processing and its consumer. */
 static void random_held(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 {
 	u32 i, k, tries = g->keys;
@@ -287,7 +287,7 @@ static void random_held(struct ws_gen *g, const struct ws_run *r, struct ws_step
 	}
 }
 
-/* The kernel API goes by items, but for wq_done_key(). */
+/* The kernel API takes items, except for wq_done_key(). */
 static void as_kernel(struct ws_step *s)
 {
 	if (s->token == WS_NONE && s->verb == WS_DONE) {
@@ -409,7 +409,7 @@ void ws_print(char *to, size_t size, const struct ws_run *r, const struct ws_ste
 	u32 has = shape[s->verb].has, left = s->flags;
 	size_t n = 0;
 
-/* Each part goes behind the others, cut where there is no room. */
+/* Appends a part, truncated if there is no room. */
 #define PUT(...) do { \
 		n += snprintf(to + n, size - n, __VA_ARGS__); \
 		n = min(n, size - 1); \

@@ -6,8 +6,8 @@
  * A change of an internal function has to be followed here and nowhere else, except in
  * the suites of a single structure (table, heap), which call that structure directly.
  */
-#ifndef _WQ_TEST_INTERNALS_H
-#define _WQ_TEST_INTERNALS_H
+#ifndef _WQ_KUNIT_INTERNALS_H
+#define _WQ_KUNIT_INTERNALS_H
 
 #include "../include/wq_internal.h"
 
@@ -177,4 +177,4 @@ static inline __poll_t queue_poll(struct wq *q)
 	return wq_poll_mask(q);
 }
 
-#endif /* _WQ_TEST_INTERNALS_H */
+#endif /* _WQ_KUNIT_INTERNALS_H */

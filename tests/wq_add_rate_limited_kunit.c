@@ -3,10 +3,8 @@
  * wq: KUnit suite of add_rate_limited, num_requeues and forget, in a queue with a limiter
  * on the test's clock.
  */
-#include <linux/err.h>
 #include <linux/irqflags.h>
 #include <linux/ktime.h>
-#include <linux/math64.h>
 
 #include "wq_ratelimit_kunit.h"
 
@@ -837,15 +835,15 @@ static void ten_thousand_retained_keys_are_reported_and_released(struct kunit *t
 	struct wq_item item;
 
 	for (i = 0; i < many; i++) {
-		ASSERT_SAME(test, wq_add_rate_limited(q, &i, sizeof(i)), 1, "i %u", i);
-		ASSERT_SAME(test, wq_get(q, &item, 0), 0, "i %u", i);
-		ASSERT_SAME(test, wq_done(q, &item), 0, "i %u", i);
+		ASSERT_SAME(test, wq_add_rate_limited(q, &i, sizeof(i)), 1, "key %u", i);
+		ASSERT_SAME(test, wq_get(q, &item, 0), 0, "round %u", i);
+		ASSERT_SAME(test, wq_done(q, &item), 0, "round %u", i);
 		cond_resched();
 	}
 	expect_counts(test, many, many, many);
 	for (i = 0; i < many; i++) {
-		ASSERT_SAME(test, wq_num_requeues(q, &i, sizeof(i)), 1, "i %u", i);
-		ASSERT_SAME(test, wq_forget(q, &i, sizeof(i)), 0, "i %u", i);
+		ASSERT_SAME(test, wq_num_requeues(q, &i, sizeof(i)), 1, "key %u", i);
+		ASSERT_SAME(test, wq_forget(q, &i, sizeof(i)), 0, "key %u", i);
 		cond_resched();
 	}
 	expect_counts(test, 0, 0, 0);

@@ -11,14 +11,12 @@
 #include <kunit/test.h>
 #include <linux/completion.h>
 #include <linux/delay.h>
-#include <linux/err.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/math64.h>
 #include <linux/overflow.h>
 #include <linux/prandom.h>
 #include <linux/sched/task.h>
-#include <linux/slab.h>
 #include <linux/wq.h>
 
 #include "wq_kunit.h"
@@ -386,7 +384,7 @@ static void a_jitter_of_0_is_none(struct kunit *test)
 	int i;
 
 	for (i = 0; i < 1000; i++)
-		ASSERT_SAME(test, wq_backoff_step(&b), HOUR, "i %d", i);
+		ASSERT_SAME(test, wq_backoff_step(&b), HOUR, "round %d", i);
 }
 
 /* The cap is for the duration.  As client-go does, jitter is added to the capped duration. */
@@ -401,8 +399,8 @@ static void a_capped_duration_has_its_jitter(struct kunit *test)
 	wq_backoff_step(&b);
 	for (i = 0; i < 1000; i++) {
 		got = wq_backoff_step(&b);
-		KUNIT_ASSERT_GE_MSG(test, got, 2 * SEC, "i %d", i);
-		KUNIT_ASSERT_LE_MSG(test, got, 3 * SEC, "i %d", i);
+		KUNIT_ASSERT_GE_MSG(test, got, 2 * SEC, "round %d", i);
+		KUNIT_ASSERT_LE_MSG(test, got, 3 * SEC, "round %d", i);
 		above += got > 2500 * MSEC;
 	}
 	KUNIT_EXPECT_GT(test, above, 0U);
@@ -455,9 +453,9 @@ static void a_backoff_grows_to_the_longest_duration_and_stays_there(struct kunit
 	b.duration = 2;
 	for (i = 0; i < 300; i++) {
 		last = b.duration;
-		KUNIT_ASSERT_GE_MSG(test, wq_backoff_step(&b), last, "i %d", i);
+		KUNIT_ASSERT_GE_MSG(test, wq_backoff_step(&b), last, "round %d", i);
 		if (b.duration != S64_MAX)
-			KUNIT_ASSERT_GT_MSG(test, b.duration, last, "i %d", i);
+			KUNIT_ASSERT_GT_MSG(test, b.duration, last, "round %d", i);
 	}
 	KUNIT_EXPECT_EQ(test, b.duration, S64_MAX);
 	KUNIT_EXPECT_EQ(test, wq_backoff_step(&b), S64_MAX);
@@ -600,8 +598,8 @@ static void a_step_jitters_as_wq_jitter_does(struct kunit *test)
 
 	for (i = 0; i < DRAWS; i++) {
 		got = wq_backoff_step(&b);
-		KUNIT_ASSERT_GE_MSG(test, got, 8000, "i %u", i);
-		KUNIT_ASSERT_LE_MSG(test, got, 12000, "i %u", i);
+		KUNIT_ASSERT_GE_MSG(test, got, 8000, "round %u", i);
+		KUNIT_ASSERT_LE_MSG(test, got, 12000, "round %u", i);
 		low += got < 9000;
 		high += got >= 11000;
 		cond_resched();
@@ -632,10 +630,10 @@ static void a_jitter_of_less_than_a_ns_is_none(struct kunit *test)
 	int i;
 
 	for (i = 0; i < 10000; i++) {
-		ASSERT_SAME(test, wq_jitter(0, 0), 0, "i %d", i);
-		ASSERT_SAME(test, wq_jitter(0, U32_MAX), 0, "i %d", i);
-		ASSERT_SAME(test, wq_jitter(1, TENTHS(9)), 1, "i %d", i);
-		ASSERT_SAME(test, wq_jitter(WQ_ONE - 1, 1), WQ_ONE - 1, "i %d", i);
+		ASSERT_SAME(test, wq_jitter(0, 0), 0, "round %d", i);
+		ASSERT_SAME(test, wq_jitter(0, U32_MAX), 0, "round %d", i);
+		ASSERT_SAME(test, wq_jitter(1, TENTHS(9)), 1, "round %d", i);
+		ASSERT_SAME(test, wq_jitter(WQ_ONE - 1, 1), WQ_ONE - 1, "round %d", i);
 	}
 }
 
@@ -724,7 +722,7 @@ static void a_manager_stays_at_its_longest_step_for_ever(struct kunit *test)
 	for (i = 0; i < 10; i++)
 		next(test);
 	for (i = 0; i < 100000; i++) {
-		ASSERT_SAME(test, next(test), SEC, "i %d", i);
+		ASSERT_SAME(test, next(test), SEC, "round %d", i);
 		pass_alone(test, SEC);
 		cond_resched();
 	}

@@ -16,7 +16,6 @@
 #include <linux/prandom.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
-#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/wq.h>
 
@@ -457,10 +456,10 @@ static void all_keys_are_worked_on(struct kunit *test)
 
 	control(test, 4, 0, succeed);
 	for (i = 0; i < KEYS; i++)
-		ASSERT_SAME(test, wq_add(fx->base.q, &i, sizeof(i)), 1, "i %u", i);
+		ASSERT_SAME(test, wq_add(fx->base.q, &i, sizeof(i)), 1, "key %u", i);
 	ASSERT_EVENTUALLY(test, idle(test));
 	for (i = 0; i < KEYS; i++)
-		ASSERT_SAME(test, atomic_read(&fx->tally[i].runs), 1, "i %u", i);
+		ASSERT_SAME(test, atomic_read(&fx->tally[i].runs), 1, "round %u", i);
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->dones, (u64)KEYS);

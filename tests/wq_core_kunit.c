@@ -17,13 +17,11 @@
 #include <linux/err.h>
 #include <linux/interrupt.h>
 #include <linux/irq_work.h>
-#include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/prandom.h>
 #include <linux/sched/signal.h>
-#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 #include <linux/wq.h>
@@ -230,9 +228,9 @@ static void ten_thousand_keys_leave_in_the_order_they_came(struct kunit *test)
 	u32 i;
 
 	for (i = 0; i < 10000; i++)
-		ASSERT_SAME(test, wq_add(q, &i, sizeof(i)), 1, "i %u", i);
+		ASSERT_SAME(test, wq_add(q, &i, sizeof(i)), 1, "key %u", i);
 	for (i = 0; i < 10000; i++)
-		ASSERT_SAME(test, get_number(test, &item), i, "i %u", i);
+		ASSERT_SAME(test, get_number(test, &item), i, "get %u", i);
 	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
 }
 
@@ -1269,12 +1267,12 @@ static void every_value_of_a_byte_is_a_key(struct kunit *test)
 
 	for (i = 0; i < 256; i++) {
 		byte = i;
-		ASSERT_SAME(test, wq_add(q, &byte, 1), 1, "i %d", i);
+		ASSERT_SAME(test, wq_add(q, &byte, 1), 1, "round %d", i);
 	}
 	for (i = 0; i < 256; i++) {
 		ASSERT_SAME(test, wq_get(q, &item, 0), 0, "key %d", i);
-		ASSERT_SAME(test, item.len, 1, "i %d", i);
-		ASSERT_SAME(test, *(u8 *)item.key, i, "i %d", i);
+		ASSERT_SAME(test, item.len, 1, "round %d", i);
+		ASSERT_SAME(test, *(u8 *)item.key, i, "round %d", i);
 	}
 }
 
@@ -1322,7 +1320,7 @@ static void a_key_may_lie_at_any_address(struct kunit *test)
 	wq_add(q, fx->key, 16);
 	for (i = 1; i < 16; i++) {
 		memcpy(fx->key + i, "0123456789abcdef", 16);
-		ASSERT_SAME(test, wq_add(q, fx->key + i, 16), 0, "i %d", i);
+		ASSERT_SAME(test, wq_add(q, fx->key + i, 16), 0, "round %d", i);
 	}
 	KUNIT_EXPECT_EQ(test, wq_len(q), 1U);
 }
@@ -1401,21 +1399,21 @@ static void two_hundred_thousand_keys_go_in_and_out(struct kunit *test)
 
 	for (i = 0; i < 200000; i++) {
 		key[1] = i;
-		ASSERT_SAME(test, wq_add(q, key, sizeof(key)), 1, "i %u", i);
+		ASSERT_SAME(test, wq_add(q, key, sizeof(key)), 1, "round %u", i);
 		cond_resched();
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 200000U);
 	for (i = 0; i < 200000; i++) {
 		key[1] = i;
-		ASSERT_SAME(test, wq_add(q, key, sizeof(key)), 0, "i %u", i);
+		ASSERT_SAME(test, wq_add(q, key, sizeof(key)), 0, "round %u", i);
 		cond_resched();
 	}
 	for (i = 0; i < 200000; i++) {
 		key[1] = i;
-		ASSERT_SAME(test, wq_get(q, &item, 0), 0, "i %u", i);
-		ASSERT_SAME(test, item.len, sizeof(key), "i %u", i);
-		ASSERT_SAME(test, memcmp(item.key, key, sizeof(key)), 0, "i %u", i);
-		ASSERT_SAME(test, wq_done(q, &item), 0, "i %u", i);
+		ASSERT_SAME(test, wq_get(q, &item, 0), 0, "round %u", i);
+		ASSERT_SAME(test, item.len, sizeof(key), "round %u", i);
+		ASSERT_SAME(test, memcmp(item.key, key, sizeof(key)), 0, "round %u", i);
+		ASSERT_SAME(test, wq_done(q, &item), 0, "round %u", i);
 		cond_resched();
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
@@ -1429,16 +1427,16 @@ static void keys_are_found_while_others_come_and_go(struct kunit *test)
 	u32 i;
 
 	for (i = 0; i < 20000; i++) {
-		ASSERT_SAME(test, wq_add(q, &i, sizeof(i)), 1, "i %u", i);
+		ASSERT_SAME(test, wq_add(q, &i, sizeof(i)), 1, "key %u", i);
 		cond_resched();
 	}
 	for (i = 0; i < 20000; i += 2) {
-		KUNIT_ASSERT_GE_MSG(test, wq_cancel(q, &i, sizeof(i)), 0, "i %u", i);
+		KUNIT_ASSERT_GE_MSG(test, wq_cancel(q, &i, sizeof(i)), 0, "key %u", i);
 		cond_resched();
 	}
 	for (i = 0; i < 20000; i++) {
 		state = i % 2 ? WQ_KEY_READY | WQ_KEY_DIRTY : -ENOENT;
-		ASSERT_SAME(test, wq_query(q, &i, sizeof(i)), state, "i %u", i);
+		ASSERT_SAME(test, wq_query(q, &i, sizeof(i)), state, "key %u", i);
 		cond_resched();
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 10000U);
@@ -1886,15 +1884,15 @@ static void a_policy_sorts_ten_thousand_keys(struct kunit *test)
 		key[0] = i * 7919;
 		key[1] = i;
 		key[2] = i >> 8;
-		ASSERT_SAME(test, wq_add(q, key, sizeof(key)), 1, "i %u", i);
+		ASSERT_SAME(test, wq_add(q, key, sizeof(key)), 1, "round %u", i);
 		cond_resched();
 	}
 	for (i = 0; i < 10000; i++) {
 		if (wq_get(q, &item, 0))
 			break;
-		KUNIT_ASSERT_GE_MSG(test, *(u8 *)item.key, last, "i %u", i);
+		KUNIT_ASSERT_GE_MSG(test, *(u8 *)item.key, last, "round %u", i);
 		last = *(u8 *)item.key;
-		ASSERT_SAME(test, wq_done(q, &item), 0, "i %u", i);
+		ASSERT_SAME(test, wq_done(q, &item), 0, "round %u", i);
 		cond_resched();
 	}
 	KUNIT_EXPECT_EQ(test, i, 10000U);

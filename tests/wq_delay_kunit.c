@@ -12,16 +12,11 @@
 #include <linux/err.h>
 #include <linux/interrupt.h>
 #include <linux/irq_work.h>
-#include <linux/kthread.h>
 #include <linux/ktime.h>
-#include <linux/module.h>
 #include <linux/prandom.h>
-#include <linux/rcupdate.h>
-#include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
-#include <linux/vmalloc.h>
 
 #include "wq_kunit_internals.h"
 #include "wq_kunit.h"
@@ -287,10 +282,10 @@ static void equal_times_leave_in_the_order_of_adding(struct kunit *test)
 	u32 i;
 
 	for (i = 0; i < 1000; i++)
-		ASSERT_SAME(test, wq_add_after(q, &i, sizeof(i), 10, 0), 1, "i %u", i);
+		ASSERT_SAME(test, wq_add_after(q, &i, sizeof(i), 10, 0), 1, "key %u", i);
 	pass(test, 10);
 	for (i = 0; i < 1000; i++)
-		ASSERT_SAME(test, get_number(test, &item), i, "i %u", i);
+		ASSERT_SAME(test, get_number(test, &item), i, "get %u", i);
 }
 
 static void equal_times_leave_in_the_order_of_adding_whenever_that_was(struct kunit *test)
@@ -340,18 +335,18 @@ static void equal_times_keep_their_order_when_others_go(struct kunit *test)
 	for (i = 0; i < 500; i++)
 		wq_add_after(q, &i, sizeof(i), 10 + i % 2, 0);
 	for (i = 0; i < 500; i += 3)
-		ASSERT_SAME(test, wq_cancel(q, &i, sizeof(i)), DELAYED, "i %u", i);
+		ASSERT_SAME(test, wq_cancel(q, &i, sizeof(i)), DELAYED, "key %u", i);
 	/* odd keys move behind the even keys */
 	for (i = 1; i < 500; i += 2)
 		if (i % 3)
-			ASSERT_SAME(test, wq_add_after(q, &i, sizeof(i), 10, 0), 0, "i %u", i);
+			ASSERT_SAME(test, wq_add_after(q, &i, sizeof(i), 10, 0), 0, "key %u", i);
 	pass(test, 10);
 	for (i = 0; i < 500; i += 2)
 		if (i % 3)
-			ASSERT_SAME(test, get_number(test, &item), i, "i %u", i);
+			ASSERT_SAME(test, get_number(test, &item), i, "get %u", i);
 	for (i = 1; i < 500; i += 2)
 		if (i % 3)
-			ASSERT_SAME(test, get_number(test, &item), i, "i %u", i);
+			ASSERT_SAME(test, get_number(test, &item), i, "get %u", i);
 	expect_nothing_ready(test);
 }
 
@@ -858,7 +853,7 @@ static void delay_many(struct kunit *test, s64 delay)
 
 	for (i = 0; i < many; i++) {
 		ASSERT_SAME(test, wq_add_after(queue(test), &i, sizeof(i), delay + i, 0), 1,
-			    "i %u", i);
+			    "key %u", i);
 		cond_resched();
 	}
 }
@@ -1047,213 +1042,6 @@ static void a_due_key_goes_through_the_ordering_policy(struct kunit *test)
 	run(test, "c");
 }
 
-/* --- against a model --- */
-
-#define MODEL_KEYS	50
-#define MODEL_STEPS	100000
-
-struct model_key {
-	bool dirty, running, delayed;
-	s64 due;
-	u64 seq;
-};
-
-struct model {
-	struct model_key keys[MODEL_KEYS];
-	u32 fifo[MODEL_KEYS];
-	u32 ready, running, delayed, known;
-	u64 seq, adds, coalesced, gets, dones, canceled;
-	struct rnd_state rnd;
-};
-
-static int model_bits(const struct model_key *k)
-{
-	int bits = (k->dirty ? WQ_KEY_DIRTY : 0) | (k->running ? RUNNING : 0) |
-		   (k->dirty && !k->running ? WQ_KEY_READY : 0) | (k->delayed ? DELAYED : 0);
-
-	return bits ?: -ENOENT;
-}
-
-static int model_mark(struct model *m, u32 n)
-{
-	struct model_key *k = &m->keys[n];
-
-	if (k->dirty) {
-		m->coalesced++;
-		return 0;
-	}
-	k->dirty = true;
-	if (!k->running)
-		m->fifo[m->ready++] = n;
-	m->adds++;
-	return 1;
-}
-
-static void model_unqueue(struct model *m, u32 n)
-{
-	u32 i = 0;
-
-	while (m->fifo[i] != n)
-		i++;
-	memmove(&m->fifo[i], &m->fifo[i + 1], (--m->ready - i) * sizeof(m->fifo[0]));
-}
-
-static int model_after(struct model *m, u32 n, s64 now, s64 delay, u32 flags)
-{
-	struct model_key *k = &m->keys[n];
-	s64 due = now + delay;
-	bool newly = !k->delayed;
-
-	if (flags > 7 || (flags & 3) == 3 || (flags & WQ_ADD_DROP_DELAY && delay > 0))
-		return -EINVAL;
-	if (delay <= 0) {
-		if (flags & WQ_ADD_DROP_DELAY)
-			k->delayed = false;
-		return model_mark(m, n);
-	}
-	if (newly || flags & WQ_ADD_TAKE_LATEST ||
-	    (!(flags & WQ_ADD_KEEP_FIRST) && due < k->due)) {
-		k->delayed = true;
-		k->due = due;
-		k->seq = m->seq++;
-	}
-	return newly;
-}
-
-static int model_cancel(struct model *m, u32 n)
-{
-	struct model_key *k = &m->keys[n];
-	int bits = model_bits(k);
-
-	if (k->dirty && !k->running)
-		model_unqueue(m, n);
-	m->canceled += k->dirty;
-	k->dirty = false;
-	k->delayed = false;
-	return bits;
-}
-
-static void model_tick(struct model *m, s64 now)
-{
-	for (;;) {
-		u32 n, first = MODEL_KEYS;
-
-		for (n = 0; n < MODEL_KEYS; n++) {
-			const struct model_key *k = &m->keys[n], *f = &m->keys[first];
-
-			if (k->delayed && k->due <= now &&
-			    (first == MODEL_KEYS || k->due < f->due ||
-			     (k->due == f->due && k->seq < f->seq)))
-				first = n;
-		}
-		if (first == MODEL_KEYS)
-			return;
-		m->keys[first].delayed = false;
-		model_mark(m, first);
-	}
-}
-
-/* One step of both, at random.  How many things were not as they should be. */
-static unsigned int model_step(struct kunit *test, struct model *m)
-{
-	struct fixture *fx = test->priv;
-	u32 n = rnd(&m->rnd, MODEL_KEYS), flags;
-	struct model_key *k = &m->keys[n];
-	struct wq_item item = {};
-	unsigned int wrong = 0;
-	s64 delay;
-	int ret;
-
-	switch (rnd(&m->rnd, 12)) {
-	case 0 ... 3:
-		delay = (s64)rnd(&m->rnd, 24) - 3;
-		flags = rnd(&m->rnd, 2) ? 0 : rnd(&m->rnd, 9);
-		if (flags == 8)
-			flags = 16;	/* without a delay the flags have no effect */
-		ret = wq_add_after(fx->q, &n, sizeof(n), delay, flags);
-		wrong += ret != model_after(m, n, fx->now, delay, flags);
-		break;
-	case 4 ... 5:
-		wrong += wq_add(fx->q, &n, sizeof(n)) != model_mark(m, n);
-		break;
-	case 6:
-		wrong += wq_cancel(fx->q, &n, sizeof(n)) != model_cancel(m, n);
-		break;
-	case 7 ... 8:
-		ret = wq_get(fx->q, &item, 0);
-		wrong += ret != (m->ready ? 0 : -EAGAIN);
-		if (ret || !m->ready)
-			break;
-		n = m->fifo[0];
-		k = &m->keys[n];
-		wrong += memcmp(item.key, &n, sizeof(n)) != 0;
-		model_unqueue(m, n);
-		k->dirty = false;
-		k->running = true;
-		m->gets++;
-		break;
-	case 9 ... 10:
-		ret = wq_done_key(fx->q, &n, sizeof(n));
-		wrong += ret != (k->running ? k->dirty : -ENOENT);
-		if (!k->running)
-			break;
-		k->running = false;
-		m->dones++;
-		if (k->dirty)
-			m->fifo[m->ready++] = n;
-		break;
-	default:
-		fx->now += rnd(&m->rnd, 8);
-		wq_tick(fx->q);
-		model_tick(m, fx->now);
-	}
-	return wrong + (wq_query(fx->q, &n, sizeof(n)) != model_bits(k));
-}
-
-static unsigned int model_compare(struct kunit *test, struct model *m)
-{
-	struct fixture *fx = test->priv;
-	const struct wq_stat *st = stats(test);
-	u32 n, known = 0, running = 0, delayed = 0;
-	unsigned int wrong = 0;
-	s64 due = S64_MAX;
-
-	for (n = 0; n < MODEL_KEYS; n++) {
-		const struct model_key *k = &m->keys[n];
-
-		known += model_bits(k) > 0;
-		running += k->running;
-		delayed += k->delayed;
-		if (k->delayed)
-			due = min(due, k->due);
-		wrong += wq_query(fx->q, &n, sizeof(n)) != model_bits(k);
-	}
-	wrong += st->keys != known || st->processing != running || st->ready != m->ready;
-	wrong += st->delayed != delayed;
-	wrong += st->next_due != (delayed ? max(due - fx->now, 0LL) : -1);
-	wrong += st->adds != m->adds || st->coalesced != m->coalesced;
-	wrong += st->gets != m->gets || st->dones != m->dones || st->canceled != m->canceled;
-	return wrong;
-}
-
-static void random_steps_of_the_queue_agree_with_a_model(struct kunit *test)
-{
-	struct model *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
-	unsigned int step, wrong = 0;
-
-	KUNIT_ASSERT_NOT_NULL(test, m);
-	prandom_seed_state(&m->rnd, 1);
-	for (step = 0; step < MODEL_STEPS && !wrong; step++) {
-		wrong += model_step(test, m);
-		if (step % 64 == 0)
-			wrong += model_compare(test, m);
-		cond_resched();
-	}
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
-	KUNIT_EXPECT_EQ(test, step, (unsigned int)MODEL_STEPS);
-	KUNIT_EXPECT_GT(test, m->dones, MODEL_STEPS / 100ULL);
-}
-
 /* --- no memory --- */
 
 /*
@@ -1369,8 +1157,8 @@ static void allocations_may_fail_while_the_heap_grows(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 2000U);
 	pass(test, HOUR);
 	for (i = 0; i < 2000; i++) {
-		ASSERT_SAME(test, get_number(test, &item), i, "i %u", i);
-		ASSERT_SAME(test, wq_done(q, &item), 0, "i %u", i);
+		ASSERT_SAME(test, get_number(test, &item), i, "get %u", i);
+		ASSERT_SAME(test, wq_done(q, &item), 0, "round %u", i);
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
@@ -1407,7 +1195,7 @@ static void a_delayed_key_needs_no_more_memory(struct kunit *test)
 	failed |= has_failed();
 	KUNIT_EXPECT_FALSE(test, failed);
 	for (i = 0; i < many; i++)
-		ASSERT_SAME(test, get_number(test, &item), i, "i %u", i);
+		ASSERT_SAME(test, get_number(test, &item), i, "get %u", i);
 }
 
 /* Work before and after the one that makes the thread, by the same worker. */
@@ -1847,7 +1635,7 @@ static void a_hundred_thousand_keys_may_be_due_at_once(struct kunit *test)
 
 	for (i = 0; i < 100000; i++) {
 		ASSERT_SAME(test, wq_add_after(q, &i, sizeof(i), due - ktime_get_ns(), 0), 1,
-			    "i %u", i);
+			    "key %u", i);
 		cond_resched();
 	}
 	if ((s64)ktime_get_ns() < due)
@@ -1935,7 +1723,6 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(drain_does_not_wait_for_delayed_keys),
 	KUNIT_CASE(a_queue_with_keys_delayed_in_every_state_can_be_destroyed),
 	KUNIT_CASE(a_due_key_goes_through_the_ordering_policy),
-	KUNIT_CASE(random_steps_of_the_queue_agree_with_a_model),
 	KUNIT_CASE(each_allocation_of_add_after_may_fail),
 	KUNIT_CASE(each_allocation_of_add_after_may_fail_for_a_key_that_is_there),
 	KUNIT_CASE(allocations_may_fail_while_the_heap_grows),

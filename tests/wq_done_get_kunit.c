@@ -2,10 +2,7 @@
 /*
  * wq: KUnit suite of done_get, in a queue with a limiter on the test's clock.
  */
-#include <linux/err.h>
-#include <linux/irqflags.h>
 #include <linux/ktime.h>
-#include <linux/math64.h>
 
 #include "wq_ratelimit_kunit.h"
 

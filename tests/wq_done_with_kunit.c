@@ -2,10 +2,6 @@
 /*
  * wq: KUnit suite of done with an outcome, in a queue with a limiter on the test's clock.
  */
-#include <linux/err.h>
-#include <linux/irqflags.h>
-#include <linux/ktime.h>
-#include <linux/math64.h>
 
 #include "wq_ratelimit_kunit.h"
 
@@ -259,6 +255,25 @@ static void done_with_after_no_delay_is_ready(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), 0);
 	expect_runs_conserved(test, 0);
+}
+
+static void done_with_after_no_delay_reports_an_earlier_delay(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	add_after(test, "a", 10);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_AFTER),
+			WQ_RESULT_READY | WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, next_due(test), 10LL);
+}
+
+static void done_with_forget_does_not_report_an_earlier_delay(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	add_after(test, "a", 10);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
 }
 
 static void done_with_after_the_longest_delay_waits_for_ever(struct kunit *test)
@@ -630,6 +645,8 @@ static struct kunit_case done_with_cases[] = {
 	KUNIT_CASE(done_with_after_delays_and_is_no_failure),
 	KUNIT_CASE(done_with_after_leaves_the_failures_counted),
 	KUNIT_CASE(done_with_after_no_delay_is_ready),
+	KUNIT_CASE(done_with_after_no_delay_reports_an_earlier_delay),
+	KUNIT_CASE(done_with_forget_does_not_report_an_earlier_delay),
 	KUNIT_CASE(done_with_after_the_longest_delay_waits_for_ever),
 	KUNIT_CASE(done_with_after_of_a_dirty_key_is_a_run_now_and_one_later),
 	KUNIT_CASE(done_with_forget_and_after_does_both),

@@ -5,7 +5,6 @@
  */
 #include <kunit/test.h>
 #include <linux/prandom.h>
-#include <linux/sort.h>
 #include <linux/vmalloc.h>
 
 #include "../include/wq_internal.h"
@@ -393,7 +392,7 @@ static void a_hundred_thousand_entries_come_and_their_memory_is_freed(struct kun
 	}
 	check_slots(t);
 	for (i = 0; t->h.count; i++) {
-		KUNIT_ASSERT_GE_MSG(test, first_due(&t->h), last, "i %u", i);
+		KUNIT_ASSERT_GE_MSG(test, first_due(&t->h), last, "round %u", i);
 		last = first_due(&t->h);
 		wq_heap_remove(&t->h, slot_at(&t->h, 0)->entry);
 		cond_resched();

@@ -40,7 +40,6 @@ extern struct kunit_suite wq_limiter_compose_suite;
 extern struct kunit_suite wq_add_rate_limited_suite;
 extern struct kunit_suite wq_done_with_suite;
 extern struct kunit_suite wq_done_get_suite;
-extern struct kunit_suite wq_ratelimit_model_suite;
 extern struct kunit_suite wq_backoff_suite;
 extern struct kunit_suite wq_controller_suite;
 extern struct kunit_suite wq_metrics_suite;

@@ -9,14 +9,11 @@
  * selftests/lease.c tests real files.
  */
 #include <kunit/test.h>
-#include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/irq_work.h>
-#include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/prandom.h>
-#include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 
@@ -496,23 +493,23 @@ static void a_thousand_leases_may_end_at_once(struct kunit *test)
 	for (i = 0; i < MANY; i++)
 		wq_add(q, &i, sizeof(i));
 	for (i = 0; i < MANY; i++) {
-		ASSERT_SAME(test, lease_any(q, &h[i], 0), 0, "i %u", i);
-		ASSERT_SAME(test, number_of(&h[i].item), i, "i %u", i);
+		ASSERT_SAME(test, lease_any(q, &h[i], 0), 0, "round %u", i);
+		ASSERT_SAME(test, number_of(&h[i].item), i, "round %u", i);
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->processing, (u32)MANY);
 	/* every third key is done in time */
 	for (i = 0; i < MANY; i += 3)
-		ASSERT_SAME(test, wq_done(q, &h[i].item), 0, "i %u", i);
+		ASSERT_SAME(test, wq_done(q, &h[i].item), 0, "round %u", i);
 	pass(test, LEASE - 1);
 	KUNIT_EXPECT_EQ(test, wq_len(q), 0U);
 	pass(test, 1);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, (u64)MANY - (MANY + 2) / 3);
 	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
 	for (i = 0; i < MANY; i++) {
-		ASSERT_SAME(test, wq_done(q, &h[i].item), -ESTALE, "i %u", i);
+		ASSERT_SAME(test, wq_done(q, &h[i].item), -ESTALE, "round %u", i);
 		if (i % 3) {
-			ASSERT_SAME(test, get_number(test, &one.item), i, "i %u", i);
-			ASSERT_SAME(test, wq_done(q, &one.item), 0, "i %u", i);
+			ASSERT_SAME(test, get_number(test, &one.item), i, "get %u", i);
+			ASSERT_SAME(test, wq_done(q, &one.item), 0, "round %u", i);
 		}
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
@@ -719,7 +716,7 @@ static void touch_keeps_a_key_for_a_thousand_leases(struct kunit *test)
 	add_and_lease(test, &a, "a");
 	for (i = 0; i < 1000; i++) {
 		pass(test, LEASE - 1);
-		ASSERT_SAME(test, touch(test, &a.item), 0, "i %d", i);
+		ASSERT_SAME(test, touch(test, &a.item), 0, "round %d", i);
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
 	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
@@ -1149,9 +1146,9 @@ static void an_old_item_is_stale_when_its_memory_is_another_keys(struct kunit *t
 	run_all(test, "a");
 	for (i = 0; i < MANY; i++) {
 		wq_add(q, &i, sizeof(i));
-		ASSERT_SAME(test, lease_any(q, &h[i], 0), 0, "i %u", i);
-		ASSERT_SAME(test, wq_done(q, &old.item), -ESTALE, "i %u", i);
-		ASSERT_SAME(test, wq_touch(q, &old.item), -ESTALE, "i %u", i);
+		ASSERT_SAME(test, lease_any(q, &h[i], 0), 0, "round %u", i);
+		ASSERT_SAME(test, wq_done(q, &old.item), -ESTALE, "round %u", i);
+		ASSERT_SAME(test, wq_touch(q, &old.item), -ESTALE, "round %u", i);
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->processing, (u32)MANY);
 	pass(test, LEASE);
@@ -1159,10 +1156,10 @@ static void an_old_item_is_stale_when_its_memory_is_another_keys(struct kunit *t
 	for (i = 0; i < MANY; i++) {
 		struct held again;
 
-		ASSERT_SAME(test, wq_get(q, &again.item, 0), 0, "i %u", i);
-		ASSERT_SAME(test, wq_done(q, &h[i].item), -ESTALE, "i %u", i);
-		ASSERT_SAME(test, wq_done(q, &old.item), -ESTALE, "i %u", i);
-		ASSERT_SAME(test, wq_done(q, &again.item), 0, "i %u", i);
+		ASSERT_SAME(test, wq_get(q, &again.item, 0), 0, "round %u", i);
+		ASSERT_SAME(test, wq_done(q, &h[i].item), -ESTALE, "round %u", i);
+		ASSERT_SAME(test, wq_done(q, &old.item), -ESTALE, "round %u", i);
+		ASSERT_SAME(test, wq_done(q, &again.item), 0, "round %u", i);
 	}
 }
 
@@ -1193,9 +1190,9 @@ static void tokens_are_never_0_and_never_the_same(struct kunit *test)
 		struct held h;
 
 		ASSERT_SAME(test, i % 2 ? file_get_any(c, &h) : lease_any(queue(test), &h, 0), 0,
-			    "i %d", i);
+			    "round %d", i);
 		seen[i] = h.item.token;
-		KUNIT_ASSERT_NE_MSG(test, seen[i], 0, "i %d", i);
+		KUNIT_ASSERT_NE_MSG(test, seen[i], 0, "round %d", i);
 		for (j = 0; j < i; j++)
 			KUNIT_ASSERT_NE_MSG(test, seen[i], seen[j], "i %d, j %d", i, j);
 		if (i % 3) {
@@ -1203,7 +1200,7 @@ static void tokens_are_never_0_and_never_the_same(struct kunit *test)
 		} else {
 			add(test, "a");
 			ASSERT_SAME(test, (i % 2 ? file_done(c, &h) : done(test, &h.item)), WQ_RESULT_READY,
-				    "i %d", i);
+				    "round %d", i);
 		}
 	}
 }
@@ -2061,18 +2058,18 @@ static void neither_get_nor_touch_nor_expiry_nor_done_needs_memory(struct kunit 
 	add(test, "b");
 	for (i = 0; i < 100; i++) {
 		fail_nth(1);
-		ASSERT_SAME(test, lease_any(queue(test), &a, 0), 0, "i %d", i);
-		ASSERT_SAME(test, file_get_any(c, &b), 0, "i %d", i);
-		ASSERT_SAME(test, touch(test, &a.item), 0, "i %d", i);
-		ASSERT_SAME(test, file_touch(c, &b), 0, "i %d", i);
+		ASSERT_SAME(test, lease_any(queue(test), &a, 0), 0, "round %d", i);
+		ASSERT_SAME(test, file_get_any(c, &b), 0, "round %d", i);
+		ASSERT_SAME(test, touch(test, &a.item), 0, "round %d", i);
+		ASSERT_SAME(test, file_touch(c, &b), 0, "round %d", i);
 		pass(test, LEASE - 1);
-		ASSERT_SAME(test, wq_len(queue(test)), 0, "i %d", i);
-		ASSERT_SAME(test, touch(test, &a.item), 0, "i %d", i);
-		ASSERT_SAME(test, file_touch(c, &b), 0, "i %d", i);
+		ASSERT_SAME(test, wq_len(queue(test)), 0, "round %d", i);
+		ASSERT_SAME(test, touch(test, &a.item), 0, "round %d", i);
+		ASSERT_SAME(test, file_touch(c, &b), 0, "round %d", i);
 		pass(test, LEASE);
 		failed |= has_failed();
-		ASSERT_SAME(test, done(test, &a.item), -ESTALE, "i %d", i);
-		ASSERT_SAME(test, file_done(c, &b), -ESTALE, "i %d", i);
+		ASSERT_SAME(test, done(test, &a.item), -ESTALE, "round %d", i);
+		ASSERT_SAME(test, file_done(c, &b), -ESTALE, "round %d", i);
 	}
 	fail_nth(1);
 	ASSERT_SAME(test, lease_any(queue(test), &a, 0), 0, "after all rounds");
@@ -2154,234 +2151,6 @@ static void a_done_that_there_is_no_memory_for_leaves_the_lease_as_it_is(struct 
 	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
 	expect_stale(test, &a);
 	run_all(test, "a");
-}
-
-/* --- random steps: what is stale is foretold, and runs are conserved --- */
-
-#define CHAOS_STEPS	30000
-#define CHAOS_KEYS	40
-#define CHAOS_HOLDS	48
-#define CHAOS_FILES	4
-
-/* A get that was not answered, or was in vain. */
-struct hold {
-	bool used, live, leased;
-	struct wq_consumer *c;		/* NULL: the kernel API */
-	struct held h;
-	s64 end;
-};
-
-struct chaos {
-	struct rnd_state rnd;
-	struct wq_consumer *files[CHAOS_FILES];
-	struct hold holds[CHAOS_HOLDS];
-	u64 expired, ended, stale;
-	u32 step;
-	struct verdict verdict;
-};
-
-static u32 chaos_rnd(struct chaos *c, u32 n)
-{
-	return prandom_u32_state(&c->rnd) % n;
-}
-
-static struct hold *any_hold(struct chaos *c, bool used)
-{
-	u32 i, from = chaos_rnd(c, CHAOS_HOLDS);
-
-	for (i = 0; i < CHAOS_HOLDS; i++) {
-		struct hold *hold = &c->holds[(from + i) % CHAOS_HOLDS];
-
-		if (hold->used == used)
-			return hold;
-	}
-	return NULL;
-}
-
-static void chaos_get(struct kunit *test, struct chaos *c)
-{
-	struct hold *hold = any_hold(c, false);
-	struct wq *q = queue(test);
-	u32 who = chaos_rnd(c, CHAOS_FILES + 2), i;
-	int ret;
-
-	if (!hold)
-		return;
-	hold->c = who < CHAOS_FILES ? c->files[who] : NULL;
-	hold->leased = who <= CHAOS_FILES;
-	if (hold->c)
-		ret = file_get_any(hold->c, &hold->h);
-	else if (hold->leased)
-		ret = lease_any(q, &hold->h, 0);
-	else
-		ret = wq_get(q, &hold->h.item, 0);
-	if (ret) {
-		expect_same(&c->verdict, ret, -EAGAIN, "step %u: get", c->step);
-		return;
-	}
-	if (!hold->leased)
-		memcpy(hold->h.key, hold->h.item.key, sizeof(u32));
-	/* nobody else has it */
-	for (i = 0; i < CHAOS_HOLDS; i++)
-		if (c->holds[i].used && c->holds[i].live)
-			expect_same(&c->verdict,
-				    !memcmp(c->holds[i].h.key, hold->h.key, sizeof(u32)), 0,
-				    "step %u: the key has two consumers", c->step);
-	hold->used = true;
-	hold->live = true;
-	hold->end = ((struct fixture *)test->priv)->now + LEASE;
-}
-
-static void chaos_done(struct kunit *test, struct chaos *c)
-{
-	struct hold *hold = any_hold(c, true);
-	int ret;
-
-	if (!hold)
-		return;
-	if (hold->c)
-		ret = file_done(hold->c, &hold->h);
-	else
-		ret = wq_done_with(queue(test), &hold->h.item, 0, chaos_rnd(c, 4) ? 0 : WQ_OUTCOME_RETRY);
-	expect_same(&c->verdict, min(ret, 0), hold->live ? 0 : -ESTALE, "step %u: done", c->step);
-	c->stale += ret == -ESTALE;
-	/* sometimes it says so once more, later */
-	hold->live = false;
-	hold->used = chaos_rnd(c, 4) == 0;
-}
-
-static void chaos_touch(struct kunit *test, struct chaos *c)
-{
-	struct hold *hold = any_hold(c, true);
-	int ret;
-
-	if (!hold)
-		return;
-	ret = hold->c ? file_touch(hold->c, &hold->h) : touch(test, &hold->h.item);
-	expect_same(&c->verdict, ret, hold->live ? 0 : -ESTALE, "step %u: touch", c->step);
-	hold->end = ((struct fixture *)test->priv)->now + LEASE;
-}
-
-static void chaos_pass(struct kunit *test, struct chaos *c)
-{
-	struct lease_fixture *fx = test->priv;
-	u32 i;
-
-	pass(test, chaos_rnd(c, 4) ? chaos_rnd(c, LEASE / 4 / 1000) * 1000LL : 0);
-	for (i = 0; i < CHAOS_HOLDS; i++) {
-		struct hold *hold = &c->holds[i];
-
-		if (hold->used && hold->live && hold->leased && hold->end <= fx->base.now) {
-			hold->live = false;
-			c->expired++;
-		}
-	}
-}
-
-static void chaos_end_file(struct kunit *test, struct chaos *c)
-{
-	u32 who = chaos_rnd(c, CHAOS_FILES), i;
-
-	file_end(test, c->files[who]);
-	for (i = 0; i < CHAOS_HOLDS; i++) {
-		struct hold *hold = &c->holds[i];
-
-		if (hold->used && hold->c == c->files[who]) {
-			c->ended += hold->live;
-			hold->used = false;
-		}
-	}
-	c->files[who] = file_new(test);
-}
-
-static void chaos_step(struct kunit *test, struct chaos *c)
-{
-	u32 key = chaos_rnd(c, CHAOS_KEYS);
-	struct wq *q = queue(test);
-
-	switch (chaos_rnd(c, 16)) {
-	case 0 ... 3:
-		wq_add(q, &key, sizeof(key));
-		break;
-	case 4:
-		wq_add_after(q, &key, sizeof(key), chaos_rnd(c, 2000000000), 0);
-		break;
-	case 5 ... 8:
-		chaos_get(test, c);
-		break;
-	case 9 ... 10:
-		chaos_done(test, c);
-		break;
-	case 11 ... 12:
-		chaos_touch(test, c);
-		break;
-	case 13:
-		chaos_pass(test, c);
-		break;
-	case 14:
-		if (chaos_rnd(c, 2))
-			wq_cancel(q, &key, sizeof(key));
-		else
-			wq_forget(q, &key, sizeof(key));
-		break;
-	case 15:
-		if (chaos_rnd(c, 8) == 0)
-			chaos_end_file(test, c);
-		break;
-	}
-}
-
-static void expect_conserved(struct kunit *test, struct chaos *c)
-{
-	const struct wq_stat *st = stats(test);
-	struct verdict *v = &c->verdict;
-	u32 live = 0, requeued = 0, i;
-
-	for (i = 0; i < CHAOS_HOLDS; i++) {
-		struct hold *hold = &c->holds[i];
-		int state;
-
-		if (!hold->used || !hold->live)
-			continue;
-		live++;
-		state = wq_query(queue(test), hold->h.key, sizeof(u32));
-		requeued += !!(state & WQ_KEY_DIRTY);
-		expect_same(v, state < 0 ? state : state & WQ_KEY_PROCESSING, WQ_KEY_PROCESSING,
-			    "step %u: state of a key that is held", c->step);
-	}
-	expect_same(v, st->processing, live, "step %u: processing", c->step);
-	expect_same(v, st->expired, c->expired, "step %u: expired", c->step);
-	expect_same(v, st->given_back, c->expired + c->ended, "step %u: given_back", c->step);
-	expect_same(v, st->gets, st->processing + st->dones + st->given_back,
-		    "step %u: gets", c->step);
-	expect_same(v, st->adds + st->given_back,
-		    st->ready + st->gets + st->canceled + st->merged + requeued,
-		    "step %u: adds and given_back", c->step);
-}
-
-static void random_steps_end_as_foretold_and_conserve_runs(struct kunit *test)
-{
-	struct chaos *c = kunit_kzalloc(test, sizeof(*c), GFP_KERNEL);
-	u32 i;
-
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	prandom_seed_state(&c->rnd, 6);
-	for (i = 0; i < CHAOS_FILES; i++)
-		c->files[i] = file_new(test);
-	for (; c->step < CHAOS_STEPS && all_same(&c->verdict); c->step++) {
-		chaos_step(test, c);
-		if (c->step % 16 == 0)
-			expect_conserved(test, c);
-	}
-	expect_conserved(test, c);
-	EXPECT_ALL_SAME(test, &c->verdict);
-	/* it came to all that it is about */
-	KUNIT_EXPECT_GT(test, c->expired, 500ULL);
-	KUNIT_EXPECT_GT(test, c->ended, 50ULL);
-	KUNIT_EXPECT_GT(test, c->stale, 500ULL);
-	KUNIT_EXPECT_GT(test, stats(test)->merged, 50ULL);
-	kunit_info(test, "%llu expired, %llu given back as a file ended, %llu stale dones\n",
-		   c->expired, c->ended, c->stale);
 }
 
 /* --- the thread --- */
@@ -2477,13 +2246,13 @@ static void touches_leave_the_thread_asleep(struct kunit *test)
 	before = switches();
 	KUNIT_EXPECT_GT(test, before, 0UL);
 	for (i = 0; i < 1000; i++)
-		ASSERT_SAME(test, touch(test, &h.item), 0, "i %d", i);
+		ASSERT_SAME(test, touch(test, &h.item), 0, "round %d", i);
 	for (i = 0; i < 1000; i++) {
 		struct held b;
 
-		ASSERT_SAME(test, add(test, "b"), 1, "i %d", i);
-		ASSERT_SAME(test, lease_any(queue(test), &b, 0), 0, "i %d", i);
-		ASSERT_SAME(test, done(test, &b.item), 0, "i %d", i);
+		ASSERT_SAME(test, add(test, "b"), 1, "round %d", i);
+		ASSERT_SAME(test, lease_any(queue(test), &b, 0), 0, "round %d", i);
+		ASSERT_SAME(test, done(test, &b.item), 0, "round %d", i);
 	}
 	msleep(100);
 	KUNIT_EXPECT_EQ(test, switches(), before);
@@ -2603,7 +2372,7 @@ static void a_thousand_leases_that_end_at_once_wake_the_workers(struct kunit *te
 	for (i = 0; i < MANY; i++)
 		wq_add(q, &i, sizeof(i));
 	for (i = 0; i < MANY; i++)
-		ASSERT_SAME(test, lease_any(q, &h, 0), 0, "i %u", i);
+		ASSERT_SAME(test, lease_any(q, &h, 0), 0, "round %u", i);
 	for (i = 0; i < 4; i++)
 		work[i] = start(test, worker, 0);
 	ASSERT_EVENTUALLY(test, !stats(test)->keys);
@@ -2794,7 +2563,6 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(neither_get_nor_touch_nor_expiry_nor_done_needs_memory),
 	KUNIT_CASE(each_allocation_of_add_may_fail_and_the_keys_expire),
 	KUNIT_CASE(a_done_that_there_is_no_memory_for_leaves_the_lease_as_it_is),
-	KUNIT_CASE(random_steps_end_as_foretold_and_conserve_runs),
 	KUNIT_CASE(the_thread_ends_a_lease_of_20_ms_and_not_before),
 	KUNIT_CASE(a_lease_wakes_a_thread_that_waits_for_a_delay),
 	KUNIT_CASE(a_delay_wakes_a_thread_that_waits_for_a_lease),

@@ -4,9 +4,6 @@
  * call frees a limiter.
  */
 #include <linux/err.h>
-#include <linux/irqflags.h>
-#include <linux/ktime.h>
-#include <linux/math64.h>
 
 #include "wq_ratelimit_kunit.h"
 

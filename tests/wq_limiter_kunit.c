@@ -3,9 +3,6 @@
  * wq: KUnit suite of the limiters alone, compared with figures worked out by hand or
  * with a model of exact integers.
  */
-#include <linux/err.h>
-#include <linux/irqflags.h>
-#include <linux/ktime.h>
 #include <linux/math64.h>
 
 #include "wq_ratelimit_kunit.h"

@@ -2,7 +2,6 @@
 /*
  * wq: what the KUnit suites of rate limits share, see wq_ratelimit_kunit.h.
  */
-#include <linux/err.h>
 
 #include "wq_ratelimit_kunit.h"
 

@@ -5,7 +5,6 @@
  * test needs.
  */
 #include <kunit/test.h>
-#include <linux/module.h>
 #include <linux/prandom.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>

@@ -487,7 +487,8 @@ static void fn_sees_the_key_bytewise(struct kunit *test)
 	ASSERT_EVENTUALLY(test, given_up(test) == 1);
 	KUNIT_EXPECT_EQ(test, fx->len, (size_t)WQ_MAX_KEY);
 	KUNIT_EXPECT_EQ(test, memcmp(fx->key, key, WQ_MAX_KEY), 0);
-	KUNIT_EXPECT_TRUE(test, fx->state > 0 && fx->state & WQ_KEY_PROCESSING);
+	KUNIT_EXPECT_GT(test, fx->state, 0);
+	KUNIT_EXPECT_EQ(test, fx->state & WQ_KEY_PROCESSING, WQ_KEY_PROCESSING);
 	wq_add(fx->base.q, "a\0b", 3);
 	ASSERT_EVENTUALLY(test, given_up(test) == 2);
 	KUNIT_EXPECT_EQ(test, fx->len, (size_t)3);
@@ -885,7 +886,8 @@ static void gave_up_is_called_before_the_key_is_done(struct kunit *test)
 	control(test, 1, 1, fail);
 	add(test, "a");
 	ASSERT_EVENTUALLY(test, given_up(test) == 1);
-	KUNIT_EXPECT_TRUE(test, fx->state > 0 && fx->state & WQ_KEY_PROCESSING);
+	KUNIT_EXPECT_GT(test, fx->state, 0);
+	KUNIT_EXPECT_EQ(test, fx->state & WQ_KEY_PROCESSING, WQ_KEY_PROCESSING);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
@@ -1162,7 +1164,7 @@ static void stop_finishes_keys_in_processing_and_leaves_ready_keys(struct kunit 
 	control(test, 2, 0, hold);
 	entered(test, 2);
 	a = begin_stop(test, false);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	KUNIT_EXPECT_EQ(test, add(test, "f"), -ESHUTDOWN);
 	let_all_go(test);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
@@ -1188,7 +1190,7 @@ static void stop_leaves_a_key_ready_that_was_added_while_it_ran(struct kunit *te
 	entered(test, 1);
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
 	a = begin_stop(test, false);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	let_all_go(test);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
@@ -1216,7 +1218,7 @@ static void stop_with_drain_first_runs_all_ready_and_processing_keys(struct kuni
 		i = KEYS - 1;
 		KUNIT_EXPECT_EQ(test, wq_add_after(fx->base.q, &i, sizeof(i), HOUR, 0), 1);
 		a = begin_stop(test, true);
-		KUNIT_EXPECT_TRUE(test, still_waits(a));
+		EXPECT_STILL_WAITS(test, a);
 		let_all_go(test);
 		KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 
@@ -1241,7 +1243,7 @@ static void stop_with_drain_runs_a_key_again_that_was_added_while_it_ran(struct 
 	entered(test, 1);
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
 	a = begin_stop(test, true);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	let_all_go(test);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
@@ -1258,7 +1260,7 @@ static void stop_with_drain_waits_for_a_key_that_another_consumer_holds(struct k
 	KUNIT_ASSERT_EQ(test, wq_get(fx->base.q, &item, 0), 0);
 	control(test, 2, 0, succeed);
 	a = begin_stop(test, true);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 0);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 0);
@@ -1276,7 +1278,7 @@ static void stop_with_drain_runs_keys_that_another_consumer_makes_ready(struct k
 	KUNIT_EXPECT_EQ(test, add(test, "x"), 1);
 	control(test, 2, 0, succeed);
 	a = begin_stop(test, true);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 1);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 	KUNIT_EXPECT_EQ(test, runs(test, 'x'), 1);
@@ -1332,7 +1334,7 @@ static void stop_ends_when_the_key_in_processing_fails(struct kunit *test)
 		add(test, "a");
 		entered(test, 1);
 		a = begin_stop(test, drain);
-		KUNIT_EXPECT_TRUE(test, still_waits(a));
+		EXPECT_STILL_WAITS(test, a);
 		let_all_go(test);
 		KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
@@ -1355,7 +1357,7 @@ static void stop_ends_when_the_key_in_processing_wants_another_run(struct kunit 
 		add(test, "a");
 		entered(test, 1);
 		a = begin_stop(test, drain);
-		KUNIT_EXPECT_TRUE(test, still_waits(a));
+		EXPECT_STILL_WAITS(test, a);
 		let_all_go(test);
 		KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
@@ -1446,7 +1448,7 @@ static void another_may_drain_the_queue(struct kunit *test)
 	entered(test, 2);
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
 	a = start(test, drainer, 0);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	let_all_go(test);
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 6);
@@ -1463,10 +1465,10 @@ static void shutdown_by_another_ends_the_drain_of_stop(struct kunit *test)
 	control(test, 2, 0, hold);
 	entered(test, 2);
 	a = begin_stop(test, true);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	wq_shutdown(fx->base.q);
 	/* the keys in hand are finished first */
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	let_all_go(test);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), -ECANCELED);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test) + (int)wq_len(fx->base.q), 5);

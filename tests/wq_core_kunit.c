@@ -270,7 +270,7 @@ static void the_longest_timeout_waits(struct kunit *test)
 	struct actor *a = start(test, getter, S64_MAX);
 
 	sleeps(test, a);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
@@ -292,7 +292,7 @@ static void a_sleeping_get_is_woken_by_add(struct kunit *test)
 	sleeps(test, a);
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	KUNIT_EXPECT_TRUE(test, is_key(&a->held.item, "a"));
+	expect_key(test, &a->held.item, "a");
 }
 
 static void a_get_with_timeout_is_woken_by_add(struct kunit *test)
@@ -315,7 +315,7 @@ static void a_sleeping_get_is_woken_by_done_of_a_dirty_key(struct kunit *test)
 	a = start(test, getter, WQ_FOREVER);
 	sleeps(test, a);
 	add(test, "a");
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
@@ -341,8 +341,8 @@ static void a_handled_signal_ends_the_wait_of_get(struct kunit *test)
 	sleeps(test, b);
 	send_sig(SIGUSR1, a->task, 0);
 	send_sig(SIGUSR1, b->task, 0);
-	KUNIT_EXPECT_TRUE(test, is_interrupted(result(test, a)));
-	KUNIT_EXPECT_TRUE(test, is_interrupted(result(test, b)));
+	EXPECT_INTERRUPTED(test, result(test, a));
+	EXPECT_INTERRUPTED(test, result(test, b));
 }
 
 static void a_fatal_signal_ends_the_wait_of_get(struct kunit *test)
@@ -351,7 +351,7 @@ static void a_fatal_signal_ends_the_wait_of_get(struct kunit *test)
 
 	sleeps(test, a);
 	send_sig(SIGKILL, a->task, 1);
-	KUNIT_EXPECT_TRUE(test, is_interrupted(result(test, a)));
+	EXPECT_INTERRUPTED(test, result(test, a));
 }
 
 /* The other getters are not scheduled at all. */
@@ -809,9 +809,9 @@ static void drain_waits_for_ready_keys(struct kunit *test)
 	add(test, "a");
 	a = start(test, drainer, 0);
 	sleeps(test, a);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	item = get(test, "a");
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	done(test, &item);
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
@@ -825,7 +825,7 @@ static void drain_waits_for_keys_in_processing(struct kunit *test)
 	item = get(test, "a");
 	a = start(test, drainer, 0);
 	sleeps(test, a);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	done(test, &item);
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
@@ -841,9 +841,9 @@ static void drain_waits_for_keys_added_again_while_processing(struct kunit *test
 	a = start(test, drainer, 0);
 	sleeps(test, a);
 	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	item = get(test, "a");
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	done(test, &item);
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
@@ -880,7 +880,7 @@ static void drain_after_shutdown_waits(struct kunit *test)
 	a = start(test, drainer, 0);
 	sleeps(test, a);
 	get(test, "a");
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	done_key(test, "a");
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
@@ -929,7 +929,7 @@ static void drain_after_shutdown_ended_a_drain_waits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, a), -ECANCELED);
 	b = start(test, drainer, 0);
 	sleeps(test, b);
-	KUNIT_EXPECT_TRUE(test, still_waits(b));
+	EXPECT_STILL_WAITS(test, b);
 	done_key(test, "a");
 	KUNIT_EXPECT_EQ(test, result(test, b), 0);
 }
@@ -942,7 +942,7 @@ static void drain_can_be_killed_and_shutdown_stays(struct kunit *test)
 	a = start(test, drainer, 0);
 	sleeps(test, a);
 	send_sig(SIGKILL, a->task, 1);
-	KUNIT_EXPECT_TRUE(test, is_interrupted(result(test, a)));
+	EXPECT_INTERRUPTED(test, result(test, a));
 	KUNIT_EXPECT_EQ(test, add(test, "b"), -ESHUTDOWN);
 	KUNIT_EXPECT_EQ(test, stats(test)->state, (u32)WQ_STATE_SHUTDOWN);
 	get(test, "a");
@@ -959,8 +959,8 @@ static void a_killed_drainer_leaves_the_others_waiting(struct kunit *test)
 	sleeps(test, a);
 	sleeps(test, b);
 	send_sig(SIGKILL, a->task, 1);
-	KUNIT_EXPECT_TRUE(test, is_interrupted(result(test, a)));
-	KUNIT_EXPECT_TRUE(test, still_waits(b));
+	EXPECT_INTERRUPTED(test, result(test, a));
+	EXPECT_STILL_WAITS(test, b);
 	done_key(test, "a");
 	KUNIT_EXPECT_EQ(test, result(test, b), 0);
 }
@@ -974,7 +974,7 @@ static void a_signal_that_is_not_fatal_leaves_a_drain_waiting(struct kunit *test
 	a = start(test, drainer, 0);
 	sleeps(test, a);
 	send_sig(SIGUSR1, a->task, 0);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	done_key(test, "a");
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }

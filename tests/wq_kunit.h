@@ -389,6 +389,11 @@ static inline bool still_waits(struct actor *a)
 	return !has_ended(a);
 }
 
+#define EXPECT_STILL_WAITS(test, a) do {					\
+	if (!still_waits(a))						\
+		KUNIT_FAIL(test, "%s has returned %d", #a, (a)->ret);	\
+} while (0)
+
 /* What the actor's function returned, for which this waits up to @seconds. */
 int result_within(struct kunit *test, struct actor *a, unsigned int seconds);
 
@@ -401,6 +406,13 @@ static inline bool is_interrupted(int ret)
 {
 	return ret == -EINTR || ret == -ERESTARTSYS;
 }
+
+#define EXPECT_INTERRUPTED(test, call) do {				\
+	int ret_ = (call);						\
+									\
+	if (!is_interrupted(ret_))					\
+		KUNIT_FAIL(test, "%s is %d, expected -EINTR or -ERESTARTSYS", #call, ret_); \
+} while (0)
 
 /* How often the task was switched away from. */
 static inline unsigned long switches_of(struct task_struct *task)

@@ -529,7 +529,7 @@ static void an_expired_key_wakes_a_waiter(struct kunit *test)
 	for (i = 0; i < 3; i++)
 		sleeps(test, w[i]);
 	pass(test, LEASE - 1);
-	KUNIT_EXPECT_TRUE(test, still_waits(w[0]));
+	EXPECT_STILL_WAITS(test, w[0]);
 	pass(test, 1);
 	for (i = 0; i < 3; i++) {
 		KUNIT_EXPECT_EQ(test, result(test, w[i]), 0);
@@ -1502,12 +1502,12 @@ static void a_drain_ends_although_a_consumer_hangs(struct kunit *test)
 	drain = start(test, drainer, 0);
 	sleeps(test, drain);
 	pass(test, LEASE - 1);
-	KUNIT_EXPECT_TRUE(test, still_waits(drain));
+	EXPECT_STILL_WAITS(test, drain);
 	pass(test, 1);
 	/* drain waits for the ready key */
-	KUNIT_EXPECT_TRUE(test, still_waits(drain));
+	EXPECT_STILL_WAITS(test, drain);
 	lease(test, &h, "a");
-	KUNIT_EXPECT_TRUE(test, still_waits(drain));
+	EXPECT_STILL_WAITS(test, drain);
 	KUNIT_EXPECT_EQ(test, done(test, &h.item), 0);
 	KUNIT_EXPECT_EQ(test, result(test, drain), 0);
 	expect_stale(test, &hung);
@@ -1526,7 +1526,7 @@ static void a_drain_waits_for_a_key_that_is_touched(struct kunit *test)
 		pass(test, LEASE - 1);
 		KUNIT_EXPECT_EQ(test, touch(test, &a.item), 0);
 	}
-	KUNIT_EXPECT_TRUE(test, still_waits(drain));
+	EXPECT_STILL_WAITS(test, drain);
 	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
 	KUNIT_EXPECT_EQ(test, result(test, drain), 0);
 }
@@ -1540,7 +1540,7 @@ static void cancel_of_an_expired_key_ends_a_drain(struct kunit *test)
 	drain = start(test, drainer, 0);
 	sleeps(test, drain);
 	pass(test, LEASE);
-	KUNIT_EXPECT_TRUE(test, still_waits(drain));
+	EXPECT_STILL_WAITS(test, drain);
 	KUNIT_EXPECT_EQ(test, cancel(test, "a"), READY);
 	KUNIT_EXPECT_EQ(test, result(test, drain), 0);
 }

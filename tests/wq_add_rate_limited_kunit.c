@@ -582,7 +582,7 @@ static void the_queue_counts_failures_for_a_limiter_without_num_requeues(struct 
 	KUNIT_EXPECT_EQ(test, fx->probes[1].freed, 1U);
 }
 
-/* --- keys that are kept --- */
+/* --- retained keys --- */
 
 static void a_failed_key_is_retained_until_forget(struct kunit *test)
 {
@@ -607,7 +607,7 @@ static void failed_keys_are_counted_in_every_state(struct kunit *test)
 {
 	struct wq_item item;
 
-	retain(test, "kept", 1);
+	retain(test, "retained", 1);
 	add_rate_limited(test, "delayed");
 	pass(test, 1);
 	add_rate_limited(test, "running");
@@ -630,7 +630,7 @@ static void failed_keys_are_counted_in_every_state(struct kunit *test)
 	expect_counts(test, 6, 3, 2);
 	forget(test, "delayed");
 	expect_counts(test, 6, 2, 2);
-	forget(test, "kept");
+	forget(test, "retained");
 	expect_counts(test, 5, 1, 1);
 	forget(test, "running");
 	expect_counts(test, 4, 0, 0);
@@ -931,7 +931,7 @@ static void add_rate_limited_after_shutdown_is_eshutdown(struct kunit *test)
 
 static void a_queue_with_failed_keys_in_every_state_can_be_destroyed(struct kunit *test)
 {
-	retain(test, "kept", 3);
+	retain(test, "retained", 3);
 	add_rate_limited(test, "running");
 	add_rate_limited(test, "running and dirty");
 	add_rate_limited(test, "ready");

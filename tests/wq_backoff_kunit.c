@@ -103,7 +103,7 @@ static void backoff_exit(struct kunit *test)
 	fixture_exit(test);
 }
 
-/* --- what the tests are written in --- */
+/* --- helpers --- */
 
 /* d * f, truncated as Go does it, and at most S64_MAX. */
 static s64 times(s64 d, u32 f)

@@ -128,7 +128,7 @@ static void controller_exit(struct kunit *test)
 	fixture_exit(test);
 }
 
-/* --- what the tests are written in --- */
+/* --- helpers --- */
 
 /* One key for each character. */
 static void add_each(struct kunit *test, const char *keys)

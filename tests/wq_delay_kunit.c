@@ -685,7 +685,7 @@ static void a_canceled_key_may_be_delayed_again(struct kunit *test)
 	run(test, "a");
 }
 
-/* --- figures --- */
+/* --- statistics --- */
 
 static void a_new_queue_has_no_delayed_keys(struct kunit *test)
 {
@@ -1198,59 +1198,18 @@ static void a_delayed_key_needs_no_more_memory(struct kunit *test)
 		ASSERT_SAME(test, get_number(test, &item), i, "get %u", i);
 }
 
-/* Work before and after the one that makes the thread, by the same worker. */
-struct poison {
-	struct work_struct before, behind;
-	struct wq *q;
-	struct task_struct *worker;
-	bool failed;
-};
-
-static void poison_before(struct work_struct *work)
+static void delay_a(struct kunit *test, void *arg)
 {
-	struct poison *p = container_of(work, struct poison, before);
-
-	p->worker = current;
-	fail_nth(1);
-}
-
-/* If the same worker ran it, the allocation for the thread has failed. */
-static void poison_behind(struct work_struct *work)
-{
-	struct poison *p = container_of(work, struct poison, behind);
-
-	if (current == p->worker)
-		p->failed = has_failed() && !queue_has_thread(p->q);
+	add_after(test, "a", MSEC);
 }
 
 static void a_thread_that_failed_for_lack_of_memory_is_made_later(struct kunit *test)
 {
-	struct poison *p = kunit_kzalloc(test, sizeof(*p), GFP_KERNEL);
-	struct wq *q;
-	int tries;
-
 	skip_on_preempt_rt(test);
 	skip_unless_sleepers_fail(test);
-	KUNIT_ASSERT_NOT_NULL(test, p);
-	INIT_WORK(&p->before, poison_before);
-	INIT_WORK(&p->behind, poison_behind);
-
-	/* If two workers shared the work, the test repeats with a new queue. */
-	for (tries = 0; tries < 20 && !p->failed; tries++) {
-		q = in_real_time(test);
-		p->q = q;
-		preempt_disable();
-		schedule_work(&p->before);
-		wq_add_after(q, "a", 1, MSEC, 0);
-		schedule_work(&p->behind);
-		preempt_enable();
-		flush_work(&p->before);
-		flush_work(&p->behind);
-		fail_no_more(p->worker);
-	}
-	KUNIT_ASSERT_TRUE(test, p->failed);
+	ASSERT_THREAD_FAILS(test, in_real_time, delay_a, NULL);
 	get_within(test, "a", 30 * SEC);
-	KUNIT_EXPECT_TRUE(test, queue_has_thread(q));
+	KUNIT_EXPECT_TRUE(test, queue_has_thread(queue(test)));
 }
 
 /* --- the thread --- */
@@ -1334,11 +1293,6 @@ static void keys_that_shutdown_dropped_are_freed_if_none_was_ever_due(struct kun
 	ASSERT_EVENTUALLY(test, !stats(test)->keys);
 }
 
-static unsigned long switches(struct task_struct *p)
-{
-	return READ_ONCE(p->nvcsw) + READ_ONCE(p->nivcsw);
-}
-
 static void a_clamped_delay_leaves_the_thread_asleep(struct kunit *test)
 {
 	struct task_struct *p;
@@ -1353,9 +1307,9 @@ static void a_clamped_delay_leaves_the_thread_asleep(struct kunit *test)
 	msleep(20);
 	p = find_thread(THREAD);
 	KUNIT_ASSERT_NOT_NULL(test, p);
-	before = switches(p);
+	before = switches_of(p);
 	msleep(100);
-	KUNIT_EXPECT_EQ(test, switches(p), before);
+	KUNIT_EXPECT_EQ(test, switches_of(p), before);
 	put_task_struct(p);
 	expect_nothing_ready(test);
 	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 3U);
@@ -1373,11 +1327,11 @@ static void a_later_time_leaves_the_thread_asleep(struct kunit *test)
 	msleep(20);
 	p = find_thread(THREAD);
 	KUNIT_ASSERT_NOT_NULL(test, p);
-	before = switches(p);
+	before = switches_of(p);
 	for (i = 0; i < 1000; i++)
 		wq_add_after(queue(test), &i, sizeof(i), HOUR + SEC + i, 0);
 	msleep(100);
-	KUNIT_EXPECT_EQ(test, switches(p), before);
+	KUNIT_EXPECT_EQ(test, switches_of(p), before);
 	put_task_struct(p);
 }
 

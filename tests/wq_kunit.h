@@ -493,6 +493,17 @@ static inline void skip_unless_adds_fail(struct kunit *test)
 		kunit_skip(test, "needs CONFIG_FAULT_INJECTION and CONFIG_FAILSLAB");
 }
 
+/*
+ * Makes queues with @make and calls @fn, which needs the queue's thread, until the
+ * allocation for the thread has failed.  Return: whether it has.
+ */
+bool thread_fails(struct kunit *test, struct wq *(*make)(struct kunit *test),
+		  void (*fn)(struct kunit *test, void *arg), void *arg);
+
+#define ASSERT_THREAD_FAILS(test, make, fn, arg) \
+	KUNIT_ASSERT_TRUE_MSG(test, thread_fails(test, make, fn, arg), \
+			      "the allocation for the thread did not fail")
+
 /* On PREEMPT_RT a spinlock is a mutex, which a caller with interrupts off can't take. */
 static inline void skip_on_preempt_rt(struct kunit *test)
 {

@@ -8,7 +8,9 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/workqueue.h>
 
+#include "wq_kunit_internals.h"
 #include "wq_kunit.h"
 
 /* --- fixtures --- */
@@ -298,4 +300,56 @@ bool thread_sleeps(const char *name)
 	if (p)
 		put_task_struct(p);
 	return sleeps;
+}
+
+/* --- memory that fails --- */
+
+/* Work before and after the work that makes the thread, by the same worker. */
+struct poison {
+	struct work_struct before, behind;
+	struct wq *q;
+	struct task_struct *worker;
+	bool failed;
+};
+
+static void poison_before(struct work_struct *work)
+{
+	struct poison *p = container_of(work, struct poison, before);
+
+	p->worker = current;
+	fail_nth(1);
+}
+
+/* If the same worker ran all, and there is no thread, the allocation for it has failed. */
+static void poison_behind(struct work_struct *work)
+{
+	struct poison *p = container_of(work, struct poison, behind);
+
+	if (current == p->worker)
+		p->failed = has_failed() && !queue_has_thread(p->q);
+}
+
+bool thread_fails(struct kunit *test, struct wq *(*make)(struct kunit *test),
+		  void (*fn)(struct kunit *test, void *arg), void *arg)
+{
+	struct poison *p = kunit_kzalloc(test, sizeof(*p), GFP_KERNEL);
+	int tries;
+
+	KUNIT_ASSERT_NOT_NULL(test, p);
+	INIT_WORK(&p->before, poison_before);
+	INIT_WORK(&p->behind, poison_behind);
+
+	/* if two workers share the work, the try shows nothing */
+	for (tries = 0; tries < 20 && !p->failed; tries++) {
+		p->q = make(test);
+		preempt_disable();
+		schedule_work(&p->before);
+		fn(test, arg);
+		schedule_work(&p->behind);
+		preempt_enable();
+		flush_work(&p->before);
+		flush_work(&p->behind);
+		fail_no_more(p->worker);
+	}
+	return p->failed;
 }

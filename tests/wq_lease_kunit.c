@@ -56,7 +56,7 @@ static void lease_exit(struct kunit *test)
 	fixture_exit(test);
 }
 
-/* --- what the tests are written in --- */
+/* --- helpers --- */
 
 /* Replaces the test's queue by one with another lease, on the test's clock. */
 static struct wq *leases_of(struct kunit *test, s64 lease)
@@ -2161,7 +2161,7 @@ static unsigned long switches(void)
 	unsigned long n = 0;
 
 	if (p) {
-		n = READ_ONCE(p->nvcsw) + READ_ONCE(p->nivcsw);
+		n = switches_of(p);
 		put_task_struct(p);
 	}
 	return n;
@@ -2405,57 +2405,26 @@ static void destroy_may_come_while_the_thread_waits_for_leases(struct kunit *tes
 	ASSERT_EVENTUALLY(test, !thread_sleeps(THREAD));
 }
 
-/* Work before and after the one that makes the thread, by the same worker. */
-struct poison {
-	struct work_struct before, behind;
-	struct wq *q;
-	struct task_struct *worker;
-	bool failed;
-};
-
-static void poison_before(struct work_struct *work)
+static struct wq *queue_with_a(struct kunit *test)
 {
-	struct poison *p = container_of(work, struct poison, before);
+	struct wq *q = in_real_time(test, 20 * MSEC);
 
-	p->worker = current;
-	fail_nth(1);
+	add(test, "a");
+	return q;
 }
 
-/* If the same worker ran it, the allocation for the thread has failed. */
-static void poison_behind(struct work_struct *work)
+static void lease_a(struct kunit *test, void *arg)
 {
-	struct poison *p = container_of(work, struct poison, behind);
-
-	if (current == p->worker)
-		p->failed = has_failed() && !queue_has_thread(p->q);
+	lease(test, arg, "a");
 }
 
 static void a_lease_ends_though_there_was_no_memory_for_the_thread_at_first(struct kunit *test)
 {
-	struct poison *p = kunit_kzalloc(test, sizeof(*p), GFP_KERNEL);
 	struct held h;
-	int tries;
 
 	skip_on_preempt_rt(test);
 	skip_unless_sleepers_fail(test);
-	KUNIT_ASSERT_NOT_NULL(test, p);
-	INIT_WORK(&p->before, poison_before);
-	INIT_WORK(&p->behind, poison_behind);
-
-	/* If two workers shared the work, the test repeats with a new queue. */
-	for (tries = 0; tries < 20 && !p->failed; tries++) {
-		p->q = in_real_time(test, 20 * MSEC);
-		add(test, "a");
-		preempt_disable();
-		schedule_work(&p->before);
-		lease(test, &h, "a");
-		schedule_work(&p->behind);
-		preempt_enable();
-		flush_work(&p->before);
-		flush_work(&p->behind);
-		fail_no_more(p->worker);
-	}
-	KUNIT_ASSERT_TRUE(test, p->failed);
+	ASSERT_THREAD_FAILS(test, queue_with_a, lease_a, &h);
 	ASSERT_EVENTUALLY(test, query(test, "a") == READY);
 	KUNIT_EXPECT_EQ(test, done(test, &h.item), -ESTALE);
 }

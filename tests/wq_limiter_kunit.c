@@ -596,7 +596,7 @@ static void bucket_agrees_with_the_model_for_100000_random_calls(struct kunit *t
 	}
 }
 
-/* --- figures out of range --- */
+/* --- arguments out of range --- */
 
 static void negative_durations_are_erange(struct kunit *test)
 {

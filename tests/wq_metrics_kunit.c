@@ -26,7 +26,7 @@ static int metrics_init(struct kunit *test)
 	return ret;
 }
 
-/* --- what the tests are written in --- */
+/* --- helpers --- */
 
 static void limited_queue(struct kunit *test, s64 base, s64 max)
 {

@@ -635,7 +635,7 @@ static bool differs(void *arg, const struct ws_step *path, u32 n)
 }
 
 /* Prints a sequence with the results of the model. */
-static void tell(struct driver *d, u32 n)
+static void print_sequence(struct driver *d, u32 n)
 {
 	const struct wm_params *p = &d->cfg->p;
 	struct ws_run *run = &d->run[0];
@@ -657,7 +657,7 @@ static void tell(struct driver *d, u32 n)
 }
 
 /* The first n steps of the path fail.  Prints a shorter sequence that still fails. */
-static void tell_failure(struct driver *d, u32 n)
+static void print_failure(struct driver *d, u32 n)
 {
 	say("FAILED: module and model differ after %u steps: %s\n", n, d->rig.why);
 	rig_stop(&d->rig);
@@ -668,7 +668,7 @@ static void tell_failure(struct driver *d, u32 n)
 		agrees(d, d->path, n);
 		say("%u steps suffice: %s\n", n, d->rig.why);
 	}
-	tell(d, n);
+	print_sequence(d, n);
 }
 
 static void progress(struct driver *d, bool end)
@@ -895,7 +895,7 @@ static bool all_agree(struct driver *d, u32 longest)
 			ws_start(&d->run[0], &cfg->p, cfg->kernel, UNIT);
 			same = walk(d, 0, 0, 0);
 			if (!same)
-				tell_failure(d, d->length);
+				print_failure(d, d->length);
 			progress(d, true);
 		}
 	}
@@ -993,7 +993,7 @@ static bool random_agree(struct driver *d, u32 todo, u64 first)
 		bad = random_sequence(d, &g, n);
 		if (bad) {
 			say("seed=%llu steps=%u is this sequence\n", first, SEQUENCE);
-			tell_failure(d, bad);
+			print_failure(d, bad);
 			return false;
 		}
 		progress(d, false);

@@ -434,7 +434,7 @@ void ws_print(char *to, size_t size, const struct ws_run *r, const struct ws_ste
 #undef PUT
 }
 
-/* --- figures --- */
+/* --- statistics --- */
 
 #define FIELD(f)	{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f), 0 }
 #define LAZY(f)		{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f), 1 }

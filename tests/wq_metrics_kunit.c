@@ -714,16 +714,17 @@ static void a_queue_without_a_name_has_no_times(struct kunit *test)
 static unsigned int most_reads(struct kunit *test, unsigned int *all)
 {
 	struct fixture *fx = test->priv;
+	bool timed = stats(test)->name[0];
 	struct wq_item item = {};
 	unsigned int most = 0;
 
 #define READS(call) do {						\
-	fx->clock_reads = 0;							\
+	fx->clock_reads = 0;						\
 	(void)(call);							\
-	*all += fx->clock_reads;						\
-	if (fx->clock_reads > (stats(test)->name[0] ? 1 : 0))				\
-		KUNIT_FAIL(test, "%u times: %s", fx->clock_reads, #call);	\
-	most = max(most, fx->clock_reads);					\
+	*all += fx->clock_reads;					\
+	if (fx->clock_reads > (timed ? 1 : 0))				\
+		KUNIT_FAIL(test, "%u times: %s", fx->clock_reads, #call); \
+	most = max(most, fx->clock_reads);				\
 } while (0)
 	*all = 0;
 	READS(wq_add(fx->q, "a", 1));

@@ -984,9 +984,10 @@ static bool random_agree(struct driver *d, u32 todo, u64 first)
 	d->next = jiffies + PROGRESS;
 	for (; todo; todo -= n, first++) {
 		n = min_t(u32, todo, SEQUENCE);
-		g = (struct ws_gen){ .seed = first, .keys = WM_KEYS, .clock = true,
+		g = (struct ws_gen){ .seed = first, .clock = true,
 				     .unit = UNIT / 8, .wide = d->wide };
 		(d->make_config ?: random_config)(&d->random, &g.seed);
+		g.keys = d->random.p.keys;
 		g.consumers = d->random.consumers;
 		ws_gen_init(&g);
 		d->sequences++;

@@ -19,7 +19,7 @@
 struct model_key {
 	struct wq_key *k;
 	bool in;
-	unsigned int told;
+	unsigned int found;
 };
 
 struct model {
@@ -184,7 +184,7 @@ static void buckets_grow_and_go_with_the_keys(struct kunit *test)
 }
 
 /* Even keys stay, odd ones come and go between any two steps of the walk. */
-static void tell_all_while_others_move(struct kunit *test, u32 hashes)
+static void walk_while_others_move(struct kunit *test, u32 hashes)
 {
 	struct model *m = test->priv;
 	u32 n, i, rounds = 0;
@@ -196,7 +196,7 @@ static void tell_all_while_others_move(struct kunit *test, u32 hashes)
 	do {
 		e = wq_table_next(&m->t, &cursor);
 		if (e)
-			m->keys[*(u32 *)wq_key_of(e)->key].told++;
+			m->keys[*(u32 *)wq_key_of(e)->key].found++;
 		/* Grow for a while, then shrink, so that buckets split and merge. */
 		for (i = 0; i < 4; i++) {
 			n = random_below(m, KEYS / 2) * 2 + 1;
@@ -209,9 +209,9 @@ static void tell_all_while_others_move(struct kunit *test, u32 hashes)
 	} while (cursor && ++rounds < 1000000);
 
 	for (n = 0; n < KEYS / 2; n += 2)
-		expect_same(&m->verdict, m->keys[n].told, 1, "times that key %u was found", n);
+		expect_same(&m->verdict, m->keys[n].found, 1, "times that key %u was found", n);
 	for (n = 1; n < KEYS; n += 2)
-		expect_same(&m->verdict, max(m->keys[n].told, 1U), 1,
+		expect_same(&m->verdict, max(m->keys[n].found, 1U), 1,
 			    "times that key %u was found", n);
 	EXPECT_ALL_SAME(test, &m->verdict);
 	KUNIT_EXPECT_EQ(test, cursor, 0ULL);
@@ -219,12 +219,12 @@ static void tell_all_while_others_move(struct kunit *test, u32 hashes)
 
 static void a_walk_finds_a_key_that_stays_once(struct kunit *test)
 {
-	tell_all_while_others_move(test, 0);
+	walk_while_others_move(test, 0);
 }
 
 static void a_walk_finds_a_key_that_stays_once_when_hashes_collide(struct kunit *test)
 {
-	tell_all_while_others_move(test, 512);
+	walk_while_others_move(test, 512);
 }
 
 static struct kunit_case table_cases[] = {

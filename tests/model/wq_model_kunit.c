@@ -573,7 +573,7 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 
 	/* a key was handed out */
 	if (t.failures != rig->run.m.key[ret].failures)
-		return DIFFERS(rig, "failures as get told them: module %u, model %u",
+		return DIFFERS(rig, "failures of the item: module %u, model %u",
 			       t.failures, rig->run.m.key[ret].failures);
 	if (t.token <= rig->last_token)
 		return DIFFERS(rig, "token %llu after %llu", t.token, rig->last_token);

@@ -136,8 +136,6 @@ static struct wq_limiter *limiter_of(struct rig *rig, const struct wm_params *p)
 		wq_limiter_init(&rig->listed, &listed_ops, true);
 		return &rig->listed;
 	}
-	if (!p->exponential && !p->burst)
-		return NULL;
 
 	if (p->exponential)
 		both[n++] = wq_limiter_exponential(p->base, p->longest);
@@ -1045,12 +1043,12 @@ static void random_steps_agree_with_the_model(struct kunit *test)
 	expect_agreement(test, random_config, false);
 }
 
-/* The kernel alone, delays and no limiter. */
+/* The kernel alone, delays, and a limiter that adds none. */
 static void delay_config(struct config *cfg, u64 *rnd)
 {
 	*cfg = (struct config){
 		.name = "delays", .kernel = true, .consumers = 1,
-		.p = { .keys = 40, .max_keys = WM_KEYS },
+		.p = { .keys = 40, .max_keys = WM_KEYS, .exponential = true },
 	};
 }
 
@@ -1067,6 +1065,7 @@ static void retry_config(struct config *cfg, u64 *rnd)
 {
 	delay_config(cfg, rnd);
 	cfg->name = "retries";
+	cfg->p.exponential = false;
 	cfg->p.nr_delays = 6;
 	cfg->p.delays[1] = UNIT;
 	cfg->p.delays[2] = 2 * UNIT;
@@ -1088,7 +1087,6 @@ static void times_config(struct config *cfg, u64 *rnd)
 	delay_config(cfg, rnd);
 	cfg->name = "times";
 	cfg->p.timed = true;
-	cfg->p.exponential = true;
 	cfg->p.base = NSEC_PER_MSEC;
 	cfg->p.longest = NSEC_PER_SEC;
 }

@@ -1033,8 +1033,9 @@ static const struct wq_stat *expect_agreement(struct kunit *test,
 
 	d->make_config = make_config;
 	d->wide = wide;
-	if (!random_agree(d, RANDOM_STEPS, 1))
-		KUNIT_FAIL(test, "%s; the sequence is in the log", d->rig.why);
+	/* ends the case: the log of a case on 6.1 has room for few messages */
+	KUNIT_ASSERT_TRUE_MSG(test, random_agree(d, RANDOM_STEPS, 1),
+			      "%s; the sequence is in the log", d->rig.why);
 	return &d->sum;
 }
 

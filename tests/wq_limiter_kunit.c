@@ -589,11 +589,9 @@ static void bucket_agrees_with_the_model_for_100000_random_calls(struct kunit *t
 	};
 	u32 i;
 
-	for (i = 0; i < ARRAY_SIZE(buckets); i++) {
-		kunit_info(test, "rate %llu, burst %u\n", buckets[i].rate, buckets[i].burst);
+	for (i = 0; i < ARRAY_SIZE(buckets); i++)
 		compare_calls(test, buckets[i].rate, buckets[i].burst,
 			      i % 2 ? BEGIN : S64_MAX / 2);
-	}
 }
 
 /* --- arguments out of range --- */

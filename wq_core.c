@@ -42,9 +42,9 @@
  * that.  If the waiter's hold of the lock came first, the waker sees the waiter; else
  * the waiter sees the key.  So waitqueue_active() needs no further barrier.
  *
- * Times: a queue with a name records when a key became dirty and when it was got.  It
- * also keeps the sum of the times of the gets, and its consumers in the order of their
- * first key, so that the age of all runs is known in constant time.
+ * Times: a queue with a name records when a key became dirty and when it was got.  For
+ * the runs in progress it keeps the sum of their start times, and it sorts the consumers
+ * by the start of their oldest run.  So wq_stat.unfinished and wq_stat.longest cost O(1).
  *
  * wq_add(), wq_get() and wq_done() are in this file so that the compiler inlines the
  * state machine into them.  An add, get and done of one key takes 1,219 instructions
@@ -172,7 +172,7 @@ void wq_unlock(struct wq_cs *cs)
 }
 WQ_EXPORT_FOR_KUNIT(wq_unlock);
 
-/* The thread has to look at time @when, at the latest. */
+/* Make sure that the thread runs at time @when or earlier. */
 static __always_inline void wq_arm(struct wq_cs *cs, s64 when)
 {
 	wq_assert_locked(cs);
@@ -186,7 +186,7 @@ static __always_inline void wq_arm(struct wq_cs *cs, s64 when)
  * Entries.
  */
 
-/* Requeue an entry whose consumer has died: the entry is in wq.requeued already. */
+/* Update the state of an orphan.  wq_consumer_end() has moved it to wq.requeued already. */
 static void wq_fixup_orphan(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq_consumer *c;
@@ -242,15 +242,15 @@ struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item)
 	return __wq_lookup_item(cs, item);
 }
 
-/* The entry at or behind *@cursor in the order of the table, see wq_table_next(). */
+/* The entry at or behind *@cursor.  NULL: call again, unless *@cursor is 0.  See wq_table_next(). */
 struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor)
 {
 	wq_assert_locked(cs);
 	return wq_entry_of(cs, wq_table_next(&cs->q->table, cursor));
 }
 
-/* An entry of one of the queue's lists. */
-struct wq_entry *wq_listed(struct wq_cs *cs, struct wq_entry *e)
+/* Update the state of an entry found in wq.requeued, wq.fifo or a consumer's list. */
+struct wq_entry *wq_fixup_listed(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	return wq_entry_of(cs, (struct wq_found){ e });
@@ -607,7 +607,7 @@ void wq_set_shut(struct wq_cs *cs)
 }
 
 /* Make the first delayed entry dirty, which is due.  After a shut down: release one. */
-void wq_run_due(struct wq_cs *cs)
+void wq_handle_due(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
@@ -635,7 +635,7 @@ struct wq_entry *wq_next_due(struct wq_cs *cs)
 }
 
 /* The first lease has expired. */
-void wq_run_expired(struct wq_cs *cs)
+void wq_handle_expired(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
@@ -697,7 +697,7 @@ static u32 wq_holder(const struct wq_consumer *c)
 	return nr;
 }
 
-/* Fill @info, as consumer @c may know it. */
+/* Fill @info with the state of an entry, as consumer @c sees it. */
 void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry *e,
 		 struct wq_key_info *info)
 {
@@ -741,7 +741,7 @@ static __always_inline int __wq_op_init(const struct wq *q, struct wq_op *op, co
 	return op->result;
 }
 
-/* Initialize an op for a key.  Returns, and sets as its result, an error for its length. */
+/* Initialize an op for a key.  If the key's length is bad, sets op->result and returns it. */
 int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len)
 {
 	return __wq_op_init(q, op, key, len);
@@ -790,7 +790,7 @@ WQ_EXPORT_FOR_KUNIT(wq_op_set_done);
 
 /*
  * Memory for one op, allocated outside of the lock after an attempt under the lock has
- * failed.  The second attempt then needs the allocator for a split of the table alone.
+ * failed.  Then only a split of the table can allocate in the second attempt.
  */
 struct wq_prealloc {
 	struct wq_key *key;
@@ -805,8 +805,9 @@ struct wq_prealloc {
 #define WQ_GFP_REFUSE	(__GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 /*
- * Allocate what the op may need.  On error the second attempt would fail for lack of a
- * key or a bucket.  Segments of the heap are optional: one of the three is mostly enough.
+ * Allocate what the op may need.  Fails if there is no memory for a key or a bucket,
+ * because then the second attempt would fail too.  A lack of segments for the heap is no
+ * error: mostly one of the three is enough.
  */
 static int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
 		       struct wq_prealloc *pre, gfp_t gfp)
@@ -855,7 +856,8 @@ typedef int (*wq_op_fn)(struct wq_cs *cs, struct wq_consumer *c, const struct wq
 			struct wq_prealloc *pre, gfp_t gfp);
 
 /*
- * Run a verb on up to WQ_BATCH keys in one critical section.
+ * Run a verb on up to WQ_BATCH keys in one critical section, which is left only to
+ * allocate memory.
  *
  * An op whose result is below 0 on entry is skipped.  @stop: end at the first op that
  * fails.  If @gfp allows to sleep, an op that fails for lack of memory is tried once
@@ -893,7 +895,7 @@ static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer 
 			wq_unlock(&cs);
 			ret = wq_prealloc(q, op, new_key, pre, gfp | WQ_GFP_REFUSE);
 			wq_lock(&cs, q);
-			/* __GFP_HIGH gives memory that @pre lacks access to the reserves. */
+			/* With __GFP_HIGH, allocations that @pre does not cover may use the reserves. */
 			if (!ret)
 				op->result = run(&cs, c, op, pre, locked_gfp | __GFP_HIGH);
 			wq_prealloc_free(q, op, pre);
@@ -915,7 +917,7 @@ static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op 
 
 	wq_assert_locked(cs);
 	if (op->flags & WQ_ADD_RATE_LIMITED) {
-		/* Reserve memory first: the limiter cannot take a failure back. */
+		/* Reserve first: the limiter cannot take a failure back, and wq_delay_set() cannot fail then. */
 		if (!(e->state & ENTRY_DELAYED) && wq_heap_reserve(&q->heap, heap, gfp))
 			return -ENOMEM;
 		delay = wq_count_failure(cs, e);
@@ -1188,8 +1190,8 @@ WQ_EXPORT_FOR_KUNIT(wq_key_forget);
  */
 
 /*
- * Prefetch for the next two gets: the bucket of the second entry in wq.fifo, and the
- * third entry.  The last get has fetched the second entry itself.
+ * Prefetch for later gets: the bucket of the second entry in wq.fifo, and the third
+ * entry.  The get before this one has prefetched the second entry.
  */
 static void wq_prefetch_next(struct wq *q)
 {
@@ -1319,9 +1321,9 @@ static int wq_get_slow(struct wq *q, s64 timeout, s64 *left,
 	finish_wait(&q->getters, &wait);
 
 	/*
-	 * A waker may have chosen this getter after its last look.  So it takes the key in
-	 * spite of the timeout or signal.  If more keys are ready then, it wakes the next
-	 * getter.
+	 * A waker may have chosen this getter after its last look.  So this getter
+	 * tries once more in spite of the timeout or signal.  If keys are still ready after
+	 * that, this getter wakes the next one.
 	 */
 	if (ret == -ETIMEDOUT || ret == -ERESTARTSYS) {
 		int last = wq_try_get(q, take, arg);
@@ -1554,9 +1556,10 @@ static __always_inline int __wq_done(struct wq *q, const struct wq_item *item, s
 /**
  * wq_done() - end the run of a key
  * @q: the queue
- * @item: the key, as a get filled it in.  item->key is not valid any more.
+ * @item: the key, as a get filled it in.  When the run has ended, item->key is valid only
+ *	if wq_get_leased() filled it in.
  *
- * The failures of the key stay counted.
+ * The failures of the key stay counted if the queue's limiter uses them.
  *
  * Context: as for wq_add().
  *
@@ -1575,7 +1578,8 @@ EXPORT_SYMBOL_GPL(wq_done);
 /**
  * wq_done_with() - end the run of a key, with an outcome
  * @q: the queue
- * @item: the key, as a get filled it in.  item->key is not valid any more.
+ * @item: the key, as a get filled it in.  When the run has ended, item->key is valid only
+ *	if wq_get_leased() filled it in.
  * @delay: ns, with WQ_OUTCOME_AFTER; 0 or less: none.  Otherwise 0.
  * @outcome: 0: as wq_done(); WQ_OUTCOME_FORGET: the key's failures are reset;
  *	WQ_OUTCOME_RETRY: the key failed and is added by the rules of
@@ -1611,6 +1615,7 @@ EXPORT_SYMBOL_GPL(wq_done_with);
  * @timeout: as for wq_get()
  *
  * Equal to wq_done_with() and wq_get(), but in one critical section if a key is ready.
+ * The next key is held without a lease, as by wq_get().
  *
  * Context: as for wq_get().
  *

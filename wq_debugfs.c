@@ -152,7 +152,7 @@ static void show_list(struct seq_file *m, struct wq_cs *cs, struct list_head *li
 		if (!*room)
 			break;
 		--*room;
-		show_entry(m, cs, wq_listed(cs, e));
+		show_entry(m, cs, wq_fixup_listed(cs, e));
 	}
 }
 

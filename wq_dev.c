@@ -8,14 +8,14 @@
  *
  * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in, the verb
  * works on that copy, and if the row has .copy_out, the copy is copied out on success and
- * on error.  Verbs on arrays copy it out themselves, and only if it differs from the
- * caller's.  The
+ * on error.  Add, done and touch copy it out themselves if it may differ from the
+ * caller's, and get always does.  Open, unlink and shutdown write nothing back.  The
  * struct's size is read twice, and the value of the first read counts.  All else is
  * read once.
  *
  * An array of keys is copied in whole and then checked.  Its keys are handled in batches
- * of WQ_BATCH, each in one critical section, and hashed before that.  Results are
- * written after each batch, to memory that was probed for writing before the batch.
+ * of WQ_BATCH, and hashed before the lock is taken.  Results are written after each
+ * batch, to memory that was probed for writing before the batch.
  */
 #include <linux/compat.h>
 #include <linux/fs.h>
@@ -34,7 +34,7 @@
 #include "wq_queue.h"
 #include "wq_quota.h"
 
-/* Arrays up to this size, one key of 64 bytes or a few short ones, are on the stack. */
+/* Arrays up to this size, one key of up to 232 bytes or a few short ones, are on the stack. */
 #define WQ_STACK_BYTES	256
 
 /* A call of a verb. */
@@ -327,7 +327,7 @@ static int verb_open(struct wq_call *call, void *arg)
 	struct wq *q = NULL;
 	int ret;
 
-	/* If several threads bind the file, the first one wins. */
+	/* If several threads bind the file, the first call binds it, and the others fail. */
 	if (cmpxchg(&c->q, NULL, WQ_BINDING))
 		return -EISCONN;
 
@@ -712,7 +712,7 @@ static int verb_stat(struct wq_call *call, void *arg)
 	if (st->flags)
 		return -EINVAL;
 	wq_consumer_stats(call->c, st);
-	st->size = usize;
+	st->size = usize;	/* wq_consumer_stats() has overwritten it */
 	return 0;
 }
 
@@ -741,7 +741,7 @@ static int key_state(struct wq_call *call, void *arg,
 			fn(call->c->q, call->c, &op, &args->info);
 	if (key != small)
 		kfree(key);
-	/* A writer learns which state its call has changed, and no more. */
+	/* Without read access, report only the state from before the call. */
 	if (!(call->file->f_mode & FMODE_READ))
 		args->info = (struct wq_key_info){ .state = args->info.state };
 	return ret;

@@ -132,8 +132,8 @@ EXPORT_SYMBOL_GPL(wq_add_after);
  * @key: the key, compared bytewise
  * @len: length of the key, 1 to WQ_MAX_KEY bytes
  *
- * Counts the failure, and adds the key after the delay of the queue's limiter.  The key
- * keeps its failures, and counts in max_keys, until wq_forget(), WQ_OUTCOME_FORGET or
+ * Counts the failure, and adds the key after the delay of the queue's limiter.  If the
+ * limiter uses failures, the key keeps them, and counts in max_keys, until wq_forget(), WQ_OUTCOME_FORGET or
  * wq_cancel().
  *
  * Context: as for wq_add().

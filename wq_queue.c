@@ -145,9 +145,10 @@ static u32 wq_shut(struct wq *q, bool drain)
  * wq_shutdown() - refuse adds from now on
  * @q: the queue
  *
- * Ready keys can still be got.  Delayed keys are dropped: at once for all callers,
- * although the thread releases their memory a little later, and until then they count
- * in wq_stat.keys and, if they failed, in wq_stat.retained.  A getter that finds no key
+ * Ready keys can still be got.  Delayed keys are dropped: from now on no call
+ * reports them as delayed.  They count in wq_stat.keys until the thread has freed them a
+ * little later.  If the limiter uses a key's failures, the thread does not free the key:
+ * it counts in wq_stat.retained until wq_forget() or wq_cancel().  A getter that finds no key
  * returns -ESHUTDOWN, and a drain returns -ECANCELED.  May be called repeatedly.
  *
  * Context: as for wq_add().
@@ -207,11 +208,10 @@ int wq_wait_drained(struct wq *q)
  * wq_drain() - shut down, and wait until no key is ready or processing
  * @q: the queue
  *
- * Also waits for keys that are added again while they are processed.  The caller must
- * hold none of the queue's keys.  If lockdep is on, it reports a drain from within a
- * controller's function, and a drain with a lock held that the controller's function
- * takes.  After
- * 30 s the drain logs which keys it waits for.
+ * If a key was added during its run before the shut down, the drain also waits for its
+ * next run.  The caller must hold none of the queue's keys.  If lockdep is on, it reports
+ * a drain from within a controller's function, and a drain with a lock held that the
+ * controller's function takes.  After 30 s the drain logs which keys it waits for.
  *
  * When it returns, a consumer may still be about to return from wq_done(), so end the
  * consumers before wq_destroy().

@@ -6,14 +6,15 @@
  * an absent key mostly reads that one cache line.
  *
  * The table grows by one bucket at a time: it splits the bucket whose turn it is, and
- * it shrinks in the reverse order.  At any size of the table, no operation moves the
- * entries of more than one bucket, and none allocates more than 4 KiB.
+ * it shrinks in the reverse order.  At any size of the table, an insert
+ * splits at most one bucket, a removal merges at most two pairs of buckets, and no
+ * single allocation is above 4 KiB.
  *
  * A full bucket is continued by another bucket, which takes its last slot.  Such a
- * chain is dense: all of its buckets but the last are full, and the last holds at
- * least two entries.  A split distributes the entries of one chain to two.  Two dense
+ * chain is dense: all of its buckets but the last are full, and the last of
+ * several holds at least two entries.  A split distributes the entries of one chain to two.  Two dense
  * chains need at most one bucket more than the chain they came from, and that one is
- * the new bucket of the table.  So a split never allocates.
+ * the new bucket of the table.  So a split needs no memory but that of the new bucket.
  *
  * A chain has a maximum length.  An insert into a full chain fails, so that neither
  * keys that were chosen to collide nor a lack of memory for splits can make a look-up
@@ -22,7 +23,9 @@
  * wq_table_next() walks the entries in the order of their place: the hash with its
  * bits reversed, then a second hash of the key.  In this order a bucket is an
  * interval, a split cuts the interval in two, and the place of an entry never
- * changes.  So a cursor stays valid while the table grows and shrinks.
+ * changes.  So a cursor stays valid while the table grows and shrinks.  If several
+ * entries have equal places, the walk returns one of them.  Both hashes are keyed, so a user cannot
+ * choose such keys.
  *
  * Why not rhashtable:
  *
@@ -38,6 +41,7 @@
 #include <linux/jhash.h>
 #include <linux/log2.h>
 #include <linux/prefetch.h>
+#include <linux/random.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -47,7 +51,7 @@
 /*
  * wq_bucket.head, from the low end: a byte for each slot, its tag, which is the top
  * byte of the entry's hash; then a byte with the number of used slots.  It is always
- * read and written as a whole, because a load of a part of a recent store is slow.
+ * read and written as a whole, because a wide load soon after a narrower store to it is slow.
  */
 #define WQ_USED_SHIFT	(8 * WQ_SLOTS)
 #define WQ_CHAINED	0xffu	/* number of used slots: all, and the last is a bucket */
@@ -74,7 +78,7 @@ static unsigned int bucket_used(const struct wq_bucket *b)
 	return b->head >> WQ_USED_SHIFT;
 }
 
-static void bucket_use(struct wq_bucket *b, u64 used)
+static void bucket_set_used(struct wq_bucket *b, u64 used)
 {
 	b->head = (b->head & (BIT_ULL(WQ_USED_SHIFT) - 1)) | used << WQ_USED_SHIFT;
 }
@@ -97,7 +101,7 @@ static unsigned int bucket_len(const struct wq_bucket *b)
 
 /*
  * Compare all tags of @b with that of @hash at once, without a branch.  Each match sets
- * the top bit of its byte.  A carry may also set the bit above a match, so the caller
+ * the top bit of its byte.  A borrow may also set the bit above a match, so the caller
  * has to compare the entries.
  */
 static u64 bucket_match(const struct wq_bucket *b, u32 hash)
@@ -130,42 +134,42 @@ static bool key_same(const u8 *a, const u8 *b, u32 len)
  * The contents of a slot.  An entry moves between slots together with its tag: taking
  * the tag from the entry's hash would wait for the entry's memory.
  */
-struct wq_place {
+struct slot_content {
 	struct wq_entry *entry;
 	u8 tag;
 };
 
-static struct wq_place place_of(struct wq_entry *e)
+static struct slot_content slot_content_of(struct wq_entry *e)
 {
-	return (struct wq_place){ .entry = e, .tag = e->hash >> 24 };
+	return (struct slot_content){ .entry = e, .tag = e->hash >> 24 };
 }
 
-static struct wq_place bucket_get(const struct wq_bucket *b, unsigned int i)
+static struct slot_content bucket_get(const struct wq_bucket *b, unsigned int i)
 {
-	return (struct wq_place){ .entry = b->slot[i], .tag = b->head >> 8 * i };
+	return (struct slot_content){ .entry = b->slot[i], .tag = b->head >> 8 * i };
 }
 
-static void bucket_set(struct wq_bucket *b, unsigned int i, struct wq_place p)
+static void bucket_set(struct wq_bucket *b, unsigned int i, struct slot_content p)
 {
 	b->head = (b->head & ~(0xffULL << 8 * i)) | (u64)p.tag << 8 * i;
 	b->slot[i] = p.entry;
 }
 
 /* @b has room. */
-static void bucket_append(struct wq_bucket *b, struct wq_place p)
+static void bucket_append(struct wq_bucket *b, struct slot_content p)
 {
 	unsigned int used = bucket_used(b);
 
 	bucket_set(b, used, p);
-	bucket_use(b, used + 1);
+	bucket_set_used(b, used + 1);
 }
 
 /* @b is not empty, and not chained. */
-static struct wq_place bucket_pop(struct wq_bucket *b)
+static struct slot_content bucket_pop(struct wq_bucket *b)
 {
 	unsigned int used = bucket_used(b) - 1;
 
-	bucket_use(b, used);
+	bucket_set_used(b, used);
 	return bucket_get(b, used);
 }
 
@@ -222,7 +226,7 @@ static __always_inline struct wq_bucket *chain_find(struct wq_bucket *b, u32 has
  * Append to a chain.  A new bucket is taken from the list @pre, which slot[0] links, or
  * else allocated.
  */
-static int chain_add(struct wq_bucket *b, struct wq_place p,
+static int chain_add(struct wq_bucket *b, struct slot_content p,
 		     struct wq_bucket **pre, gfp_t gfp)
 {
 	struct wq_bucket *more;
@@ -245,7 +249,7 @@ static int chain_add(struct wq_bucket *b, struct wq_place p,
 		more->head = 0;
 		bucket_append(more, bucket_get(b, WQ_SLOTS - 1));
 		b->slot[WQ_SLOTS - 1] = more;
-		bucket_use(b, WQ_CHAINED);
+		bucket_set_used(b, WQ_CHAINED);
 		b = more;
 	}
 	bucket_append(b, p);
@@ -253,10 +257,10 @@ static int chain_add(struct wq_bucket *b, struct wq_place p,
 }
 
 /* Remove the last entry of a chain, which is not empty.  The chain stays dense. */
-static __always_inline struct wq_place chain_pop(struct wq_bucket *b)
+static __always_inline struct slot_content chain_pop(struct wq_bucket *b)
 {
 	struct wq_bucket *prev = NULL;
-	struct wq_place p;
+	struct slot_content p;
 
 	while (bucket_chained(b)) {
 		prev = b;
@@ -265,7 +269,7 @@ static __always_inline struct wq_place chain_pop(struct wq_bucket *b)
 	p = bucket_pop(b);
 	if (prev && bucket_used(b) == 1) {
 		bucket_set(prev, WQ_SLOTS - 1, bucket_get(b, 0));
-		bucket_use(prev, WQ_SLOTS);
+		bucket_set_used(prev, WQ_SLOTS);
 		wq_bucket_free(b);
 	}
 	return p;
@@ -289,7 +293,7 @@ static void table_prefetch_split(const struct wq_table *t)
 static void table_split(struct wq_table *t, gfp_t gfp)
 {
 	u32 i = t->buckets, mask = bucket_mask(i + 1);
-	struct wq_bucket *from, *to, *unused = NULL, *b, now;
+	struct wq_bucket *from, *to, *unused = NULL, *b, old;
 	unsigned int k;
 
 	if (wq_vec_extend(&t->vec, i, WQ_SEG_BUCKETS, NULL, gfp))
@@ -297,19 +301,19 @@ static void table_split(struct wq_table *t, gfp_t gfp)
 	from = bucket_sibling(t, i);
 	to = bucket_at(t, i);
 
-	now = *from;
+	old = *from;
 	from->head = 0;
 	for (;;) {
-		for (k = 0; k < bucket_len(&now); k++) {
-			struct wq_place p = bucket_get(&now, k);
+		for (k = 0; k < bucket_len(&old); k++) {
+			struct slot_content p = bucket_get(&old, k);
 
 			/* Cannot fail, see the head of this file. */
 			chain_add((p.entry->hash & mask) == i ? to : from, p, &unused, 0);
 		}
-		b = bucket_next(&now);
+		b = bucket_next(&old);
 		if (!b)
 			break;
-		now = *b;
+		old = *b;
 		b->slot[0] = unused;
 		unused = b;
 	}
@@ -345,9 +349,11 @@ int wq_table_init(struct wq_table *t, gfp_t gfp)
 {
 	int ret = wq_vec_extend(&t->vec, 0, WQ_SEG_BUCKETS, NULL, gfp);
 
-	if (!ret)
-		table_resize(t, 1);
-	return ret;
+	if (ret)
+		return ret;
+	t->seed = get_random_u32();
+	table_resize(t, 1);
+	return 0;
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_init);
 
@@ -417,16 +423,16 @@ struct wq_found wq_table_find_entry(const struct wq_table *t, u32 hash, struct w
  * wq_table_insert() - insert an entry whose key is not in the table
  * @t: the table
  * @e: the entry
- * @pre: a bucket in *@pre is used before any is allocated
+ * @pre: NULL, or a bucket in *@pre that is used before any is allocated
  * @gfp: how to allocate
  *
- * Return: 0, or -ENOMEM, and the table is unchanged: there is no memory for a bucket,
- * or the chain is at its maximum length.
+ * Return: 0; -ENOMEM: there is no memory for a bucket, or the chain is at its maximum
+ * length.  The table is then unchanged.
  */
 int wq_table_insert(struct wq_table *t, struct wq_entry *e,
 		    struct wq_bucket **pre, gfp_t gfp)
 {
-	int ret = chain_add(bucket_of(t, e->hash), place_of(e), pre, gfp);
+	int ret = chain_add(bucket_of(t, e->hash), slot_content_of(e), pre, gfp);
 
 	if (ret)
 		return ret;
@@ -439,7 +445,7 @@ WQ_EXPORT_FOR_KUNIT(wq_table_insert);
 void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 {
 	struct wq_bucket *head = bucket_of(t, e->hash), *b;
-	struct wq_place last = chain_pop(head);
+	struct slot_content last = chain_pop(head);
 	unsigned int i;
 
 	/* The last entry of the chain takes the slot of the removed one. */
@@ -456,9 +462,9 @@ void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 WQ_EXPORT_FOR_KUNIT(wq_table_remove);
 
 /* The position of an entry in the order of the walk. */
-static u64 entry_place(struct wq_entry *e)
+static u64 entry_place(const struct wq_table *t, struct wq_entry *e)
 {
-	return (u64)bitrev32(e->hash) << 32 | jhash(wq_key_of(e)->key, e->len, 0);
+	return (u64)bitrev32(e->hash) << 32 | jhash(wq_key_of(e)->key, e->len, t->seed);
 }
 
 /**
@@ -483,7 +489,7 @@ struct wq_found wq_table_next(const struct wq_table *t, u64 *cursor)
 
 		for (b = bucket_at(t, hash & mask); b; b = bucket_next(b)) {
 			for (i = 0; i < bucket_len(b); i++) {
-				place = entry_place(b->slot[i]);
+				place = entry_place(t, b->slot[i]);
 				if (place >= *cursor && (!best || place < least)) {
 					best = b->slot[i];
 					least = place;
@@ -503,7 +509,7 @@ struct wq_found wq_table_next(const struct wq_table *t, u64 *cursor)
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_next);
 
-/* Memory of the buckets in bytes. */
+/* Memory of the segments that hold the table's buckets, in bytes. */
 u64 wq_table_bytes(const struct wq_table *t)
 {
 	return (u64)DIV_ROUND_UP(t->buckets, WQ_SEG_BUCKETS) * WQ_SEG_BYTES;

@@ -50,9 +50,9 @@ static s64 wq_run_batch(struct wq *q)
 			break;
 		next = 0;
 		if (due <= lease)
-			wq_run_due(&cs);
+			wq_handle_due(&cs);
 		else
-			wq_run_expired(&cs);
+			wq_handle_expired(&cs);
 	}
 	q->armed = next;
 	wq_unlock(&cs);

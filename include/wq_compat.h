@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Interfaces of newer kernels that kernels from 6.1 on lack.  The rest of wq is written
+ * Replacements for interfaces that some kernels from 6.1 on do not have.  The rest of wq is written
  * for the newest spelling.  A macro is tested for rather than a version, if there is
  * one, because stable kernels carry backports.
  */

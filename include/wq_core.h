@@ -58,8 +58,9 @@ struct wq_consumer {
  * Legend: L: protected by wq.lock; N: by wq_names_lock, D: by wq_dirs_lock, both in
  * wq_name.c; C: constant.
  *
- * Fields are grouped by the CPUs that write them.  Fields that are read without the
- * lock, as the hash key is, share no cache line with fields that others write.
+ * Fields are grouped by the CPUs that write them.  Fields that each verb reads
+ * without the lock, such as the hash key, share no cache line with fields that others
+ * write.
  */
 struct wq {
 	/* Read by each verb, and hardly ever written */
@@ -91,7 +92,7 @@ struct wq {
 	u64 dones;			/* L */
 	struct wq_consumer kernel;	/* holds the keys got by the kernel API */
 	struct wq_heap heap;		/* L: delayed entries; void after a shut down */
-	s64 armed;			/* L: when the thread looks next, at the latest */
+	s64 armed;			/* L: latest time of the thread's next run */
 	struct list_head leases;	/* L: running leases, by their end */
 	u64 starts;			/* L: sum of the times at which held entries were got */
 	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
@@ -137,7 +138,7 @@ struct wq {
  * @now: the time on the queue's clock, read at most once; -1: not read yet
  * @freed: entries that wq_unlock() frees
  * @nr_ready: entries that became ready: wq_unlock() wakes as many waiters
- * @kick: not 0: wq_unlock() wakes the thread, as it has to look earlier than planned
+ * @kick: not 0: wq_unlock() wakes the thread, as it has to run earlier than wq.armed
  *
  * On the stack, initialized by wq_lock().
  */
@@ -199,7 +200,7 @@ static inline s64 wq_now(struct wq_cs *cs)
 /* In a critical section. */
 struct wq_entry *wq_lookup(struct wq_cs *cs, u32 hash, const void *key, size_t len);
 struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item);
-struct wq_entry *wq_listed(struct wq_cs *cs, struct wq_entry *e);
+struct wq_entry *wq_fixup_listed(struct wq_cs *cs, struct wq_entry *e);
 struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor);
 u32 wq_nr_ready(const struct wq *q);
 u32 wq_depth(const struct wq *q);
@@ -215,8 +216,8 @@ void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_fill_item(struct wq_item *item, struct wq_entry *e);
 struct wq_entry *wq_next_due(struct wq_cs *cs);
-void wq_run_due(struct wq_cs *cs);
-void wq_run_expired(struct wq_cs *cs);
+void wq_handle_due(struct wq_cs *cs);
+void wq_handle_expired(struct wq_cs *cs);
 void wq_set_shut(struct wq_cs *cs);
 
 /* Verbs on arrays. */

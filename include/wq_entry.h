@@ -67,7 +67,7 @@ static inline struct wq_lease *wq_lease_of(struct wq_entry *e)
 	return &container_of(wq_key_of(e), struct wq_leased_key, key)->lease;
 }
 
-/* The room of an entry's memory is a power of two from the former, and at most the latter. */
+/* Room for key and lease: WQ_MIN_ROOM times a power of two, but at most WQ_MAX_ROOM bytes. */
 #define WQ_MIN_ROOM	16
 #define WQ_MAX_ROOM	(WQ_MAX_KEY + sizeof(struct wq_lease))
 

@@ -10,17 +10,19 @@
 #include "wq_entry.h"
 
 /* @leases: the running leases of a queue, struct wq_lease, in the order of their end. */
+
+/* Returns the end of the lease, ns on the queue's clock. */
 s64 wq_lease_start(struct list_head *leases, struct wq_entry *e, s64 now, s64 duration);
 struct wq_found wq_leases_first(struct list_head *leases);
 s64 wq_leases_due(struct list_head *leases);
 
-/* The lease of an entry, which has memory for one, ends. */
+/* Stop the lease of an entry, if it runs.  Only for a queue with leases. */
 static inline void wq_lease_stop(struct wq_entry *e)
 {
 	list_del_init(&wq_lease_of(e)->link);
 }
 
-/* When the lease of such an entry expires; -1: no lease runs. */
+/* When the lease of an entry expires, in a queue with leases; -1: no lease runs. */
 static inline s64 wq_lease_end(struct wq_entry *e)
 {
 	return list_empty(&wq_lease_of(e)->link) ? -1 : wq_lease_of(e)->end;

@@ -9,6 +9,7 @@
 #include <linux/wq.h>
 
 int wq_name_check(const char *name);
+/* Takes over @limiter, even on error. */
 int wq_name_open(const struct wq_open *args, struct wq_limiter *limiter, fmode_t fmode,
 		 struct wq **qp);
 int wq_name_publish(struct wq *q);

@@ -7,7 +7,9 @@
 
 #include <linux/wq.h>
 
+/* Take a limiter over. */
 int wq_limiter_take(struct wq_limiter *l);
+/* Free a limiter for its owner; NULL is ignored. */
 void wq_limiter_drop(struct wq_limiter *l);
 struct wq_limiter *wq_limiter_from_specs(const struct wq_limiter_spec *specs, u32 n);
 

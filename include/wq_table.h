@@ -21,6 +21,7 @@ struct wq_table {
 	u32 count;			/* entries */
 	u32 buckets;
 	u32 mask;			/* the bits of a hash that choose a bucket */
+	u32 seed;			/* of the second hash, see wq_table_next() */
 	struct wq_vec vec;		/* the buckets */
 };
 

@@ -35,7 +35,7 @@ void wq_vec_prealloc_free(struct wq_vec_prealloc *pre);
  * @pre: segments to use before any is allocated, or NULL
  * @gfp: how to allocate
  *
- * Return: 0, or -ENOMEM, and the vector is unchanged.
+ * Return: 0; -ENOMEM: the vector is unchanged.
  */
 static inline int wq_vec_extend(struct wq_vec *v, u32 i, u32 per, struct wq_vec_prealloc *pre,
 				gfp_t gfp)

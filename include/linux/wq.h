@@ -3,9 +3,9 @@
  * wq: keyed work queues, the kernel API.
  *
  * A producer adds a key when the key needs work.  A consumer gets one key at a
- * time, works on it and calls done.  Two consumers never work on the same key at
- * once.  All adds of a key before its run starts cost one run, and an add during
- * the run costs exactly one more run.
+ * time, works on it and calls done.  A key has one consumer at a time.  Only if
+ * a lease expires, its former consumer may still work on it.  All adds of a key before
+ * its run starts share that run, and all adds during the run share the next one.
  *
  *	q = wq_create(NULL);
  *	wq_add(q, &ifindex, sizeof(ifindex));
@@ -139,8 +139,8 @@ struct wq_failure {
  * @free: free the limiter with all that it owns
  *
  * A limiter belongs to one queue.  The queue calls all operations but @free with
- * its lock held and interrupts off (on PREEMPT_RT: interrupts on).  So a limiter needs no lock of its own, must
- * not sleep and cannot fail.
+ * its lock held and interrupts off (on PREEMPT_RT: interrupts on).  So a limiter
+ * needs no lock of its own, must not sleep and cannot fail.
  */
 struct wq_limiter_ops {
 	s64 (*when)(struct wq_limiter *l, const struct wq_failure *f);

@@ -41,7 +41,7 @@
  * one call.  Add, done and touch handle the keys of an array in order.  A call is not
  * atomic: the kernel takes the queue's lock for up to 32 keys at a time, and other
  * calls can take effect in between.  On return .keys.count is the number of keys that
- * the call handled, on success and on error.  The remaining keys were not touched.
+ * the call handled, on success and on error.  The call did not change the remaining keys.
  *
  * An array has results or not:
  *
@@ -92,7 +92,7 @@
 #define WQ_NAME_MAX	64		/* bytes of a queue's name and its NUL */
 #define WQ_MAX_LIMITERS	16		/* the largest wq_open.num_limiters */
 #define WQ_MAX_NESTED	4		/* limiters around a limiter, at most */
-#define WQ_MIN_LEASE	1000000		/* ns, the smallest wq_open.lease but 0 */
+#define WQ_MIN_LEASE	1000000		/* ns, the smallest wq_open.lease other than 0 */
 
 /* wq_key_info.state: the states of a key, several of them at once */
 #define WQ_KEY_READY		(1U << 0)	/* dirty, and waits to be handed out */
@@ -120,8 +120,9 @@
 #define WQ_ADD_RATE_LIMITED	(1U << 3)
 
 /*
- * wq_rec.flags for done: the outcome of the run.  0: the run is over, and the key's
- * failures stay counted.  FORGET and AFTER can be combined.
+ * wq_rec.flags for done: the outcome of the run.  0: the run has ended.  The key's
+ * failures stay counted if the queue's limiter uses them, else they are reset when the
+ * key is idle.  FORGET and AFTER can be combined.
  */
 #define WQ_OUTCOME_FORGET		(1U << 0)	/* reset the key's failures */
 #define WQ_OUTCOME_RETRY		(1U << 1)	/* failed: add as by WQ_ADD_RATE_LIMITED */
@@ -229,7 +230,7 @@ struct wq_info {
 };
 
 /* wq_limiter_spec.kind */
-#define WQ_LIMITER_EXPONENTIAL	1	/* base * 2^failures of the key, at most max */
+#define WQ_LIMITER_EXPONENTIAL	1	/* base * 2^(earlier failures of the key), at most max */
 #define WQ_LIMITER_FAST_SLOW	2	/* base for the key's first n failures, then max */
 #define WQ_LIMITER_BUCKET		3	/* a token bucket that all keys share */
 #define WQ_LIMITER_MAX_OF		4	/* the longest delay of the n limiters that follow */
@@ -249,7 +250,8 @@ struct wq_info {
  * @rate: BUCKET: tokens per 10^9 seconds, WQ_QPS(n) for n tokens a second.  Below 2^63,
  *	and the bucket must fill up in less than 2^63 ns.  Each failure takes a token.  If
  *	there is none, the bucket goes into debt and the key waits until the debt is paid.
- *	With rate 0 no token is ever added, and a key that finds none waits for ever.
+ *	With rate 0 no token is ever added, and a key that finds none waits forever.
+ *	With n 0 each failed key waits forever.
  *
  * Fields that a kind does not use must be 0.  MAX_OF and MAX_WAIT are followed in the
  * array by the limiters that they contain, for example MAX_OF with n 2, EXPONENTIAL,
@@ -298,8 +300,9 @@ struct wq_limiter_spec {
  *             - @reserved is not 0
  *             - a limiter's kind is unknown, or a field that its kind does not use is not 0
  *             - the array of limiters does not describe exactly one limiter
+ *             - n of a MAX_OF limiter is 0
  *             - a limiter is inside of more than WQ_MAX_NESTED others
- *  E2BIG      @num_limiters is above WQ_MAX_LIMITERS, or n of a MAX_OF limiter is
+ *  E2BIG      @num_limiters, or n of a MAX_OF limiter, is above WQ_MAX_LIMITERS
  *  ERANGE     - @mode has bits besides 0777
  *             - @max_keys is above WQ_MAX_KEYS
  *             - @lease is not 0 and below WQ_MIN_LEASE
@@ -513,14 +516,15 @@ struct wq_touch {
  * struct wq_key_info - the state of a key
  * @state: WQ_KEY_*
  * @failures: how often the key failed since its failures were last forgotten.  Above
- *	2,097,150 failures it is 2^32 - 1.
+ *	2,097,150 failures it is 2^32 - 1.  An idle key loses its failures if the queue's
+ *	limiter does not use them.
  * @requeues: the failures as the queue's limiter counts them (client-go's
  *	NumRequeues); 0 if the limiter does not count by key, for example a bucket
  * @holder: PROCESSING: the process that opened the file which holds the key, as a number
  *	of the caller's pid namespace; 0 if that namespace does not have the process or the
  *	process has ended; WQ_HELD_BY_KERNEL if a kernel consumer holds the key.  0 in all
  *	other states
- * @age: ns since the key was handed out if it is PROCESSING, else since it became READY;
+ * @age: ns since the key was handed out if it is PROCESSING, else since it became DIRTY;
  *	0 in all other states, and in a queue without a name, which records no times
  * @due: DELAYED: ns until the key needs a run, 0: now; -1 in all other states
  * @lease: PROCESSING: ns until the lease expires, 0: now; -1 if the key has no lease and
@@ -573,7 +577,7 @@ struct wq_key_info {
  *  EINVAL     @flags, @reserved or a field of @info is not 0, or @key_len is 0
  *  E2BIG      @key_len is above WQ_MAX_KEY
  *  ENOMEM     there is not enough memory for a copy of the key
- *  ENOENT     the queue does not know the key
+ *  ENOENT     the queue does not know the key; a limiter's own count is reset
  *  EFAULT     the key can't be read; or the struct can't be written, and the failures are
  *             reset
  */
@@ -740,13 +744,14 @@ struct wq_hist {
  * @reserved2: 0
  * @next_due: ns until the first delayed key needs a run, 0: now; -1 if no key is delayed
  * @retries: adds with a delay or WQ_ADD_RATE_LIMITED, done with RETRY or AFTER, and all
- *	calls of wq_add_after() in the kernel
+ *	successful calls of wq_add_after() in the kernel
  * @dropped: delayed keys that a shut down dropped, and retries after a shut down
  * @failed: number of keys with failures that were not forgotten
  * @retained: how many of these are in no other state.  Such a key counts in @keys until
  *	its failures are reset by forget or it is canceled.  A delayed key that a shut
  *	down dropped can become retained a short time after the shut down
- * @memory: bytes of memory for keys, the hash table and the heap of delayed keys
+ * @memory: bytes of memory for the queue, its keys, the hash table without the buckets
+ *	that continue a chain, and the heap of delayed keys
  * @depth: number of dirty keys: ready, or dirty while processing (client-go's depth)
  * @consumers: number of open files that are bound to the queue
  * @unfinished: ns since their get, summed over all keys in processing, modulo 2^64.  This

@@ -118,7 +118,7 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 {
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(16, sizeof(struct wq_keys));
-	ASSERT_EQ(48, sizeof(struct wq_info));
+	ASSERT_EQ(64, sizeof(struct wq_info));
 	ASSERT_EQ(104, sizeof(struct wq_open));
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
 	ASSERT_EQ(32, sizeof(struct wq_limiter_spec));

@@ -120,8 +120,8 @@
 #define WQ_ADD_RATE_LIMITED	(1U << 3)
 
 /*
- * wq_rec.flags for done: the outcome of the run.  0: the run is over, and the key's
- * failures stay counted.  FORGET and AFTER can be combined.
+ * wq_rec.flags for done: the outcome of the run.  0: the run has ended, and the
+ * key's failures stay counted.  FORGET and AFTER can be combined.
  */
 #define WQ_OUTCOME_FORGET		(1U << 0)	/* reset the key's failures */
 #define WQ_OUTCOME_RETRY		(1U << 1)	/* failed: add as by WQ_ADD_RATE_LIMITED */
@@ -517,9 +517,9 @@ struct wq_touch {
  * @requeues: the failures as the queue's limiter counts them (client-go's
  *	NumRequeues); 0 if the limiter does not count by key, for example a bucket
  * @holder: PROCESSING: the process that opened the file which holds the key, as a number
- *	of the caller's pid namespace; 0 if that namespace does not have the process or the
- *	process has ended; WQ_HELD_BY_KERNEL if a kernel consumer holds the key.  0 in all
- *	other states
+ *	of the caller's pid namespace.  WQ_HELD_BY_KERNEL if a kernel consumer holds the
+ *	key.  0 if the namespace does not have the process, if the process has ended, and
+ *	in all other states
  * @age: ns since the key was handed out if it is PROCESSING, else since it became READY;
  *	0 in all other states, and in a queue without a name, which records no times
  * @due: DELAYED: ns until the key needs a run, 0: now; -1 in all other states
@@ -743,9 +743,8 @@ struct wq_hist {
  *	calls of wq_add_after() in the kernel
  * @dropped: delayed keys that a shut down dropped, and retries after a shut down
  * @failed: number of keys with failures that were not forgotten
- * @retained: how many of these are in no other state.  Such a key counts in @keys until
- *	its failures are reset by forget or it is canceled.  A delayed key that a shut
- *	down dropped can become retained a short time after the shut down
+ * @retained: how many of the @failed keys are in no other state.  Such a key counts in
+ *	@keys until its failures are reset by forget or it is canceled
  * @memory: bytes of memory for keys, the hash table and the heap of delayed keys
  * @depth: number of dirty keys: ready, or dirty while processing (client-go's depth)
  * @consumers: number of open files that are bound to the queue
@@ -760,6 +759,10 @@ struct wq_hist {
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + keys that
  * are dirty while processing, and gets = processing + dones + given_back.
+ *
+ * A shut down drops the delayed keys at once, but the queue's thread releases their entries
+ * a little later.  Until then @keys and @failed can still count a dropped key, and @retained
+ * does not count a dropped key that becomes retained.
  *
  * Errors of WQ_IOC_STAT:
  *

@@ -1,33 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wq: KUnit suite of backoff: the figures, on a clock that only the test moves, and
- * the loops, in real time.
+ * wq: KUnit suite of backoff: the steps, on a clock that only the test moves, and the
+ * loops, in real time.
  *
- * As in wq_core_kunit.c a test's name is the sentence that it proves.  The figures
- * are computed by hand, or are those of client-go's own tests.  A loop runs in a
- * kthread of the test, which ends with it.  That something comes soon enough is
- * judged only where it would take many times as long if it were wrong: the machine
- * may be busy.
+ * A test's name is the sentence that it proves.  The expected steps are computed by hand
+ * or are those of client-go's own tests.  A loop runs in a kthread, which ends with the
+ * test.  A test checks that a call is quick only if an error would take many times as
+ * long, because the machine may be busy.
  */
 #include <kunit/test.h>
 #include <linux/completion.h>
 #include <linux/delay.h>
-#include <linux/err.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/math64.h>
 #include <linux/overflow.h>
 #include <linux/prandom.h>
 #include <linux/sched/task.h>
-#include <linux/slab.h>
 #include <linux/wq.h>
 
 #include "wq_kunit.h"
-
-#define SEC	((s64)NSEC_PER_SEC)
-#define MSEC	((s64)NSEC_PER_MSEC)
-#define HOUR	(3600 * SEC)
-#define BEGIN	(1000 * SEC)	/* what the test's clock shows at first */
 
 /* Tenths of a factor or of a jitter. */
 #define TENTHS(n)	((n) * (WQ_ONE / 10))
@@ -39,20 +31,19 @@
 #define MAX_RUNS	16
 #define MAX_EVENTS	64
 
-struct fixture {
-	struct wq_clock clock;		/* moved by the test */
-	s64 now;
-	struct wq_clock watched;	/* in real time, and logs who asks */
+struct backoff_fixture {
+	struct fixture base;		/* without a queue */
+	struct wq_clock watched;	/* in real time; each reading is an event */
 	struct wq_backoff_manager m;
 
 	/* A loop. */
 	struct task_struct *task;
 	struct completion ended;
-	void (*loop)(struct fixture *fx);
+	void (*loop)(struct backoff_fixture *fx);
 	void (*fn)(void *data);
 	bool sliding;
 	s64 period;
-	bool starts_late;		/* when it has been stopped */
+	bool starts_late;		/* after it was stopped */
 	bool started;
 	bool ended_unasked;
 	s64 stop_took;
@@ -66,13 +57,8 @@ struct fixture {
 	unsigned int nr_events;
 };
 
-static s64 clock_now(struct wq_clock *clock)
-{
-	return container_of(clock, struct fixture, clock)->now;
-}
-
 /* Any number of equal events in a row is one. */
-static void event(struct fixture *fx, char c)
+static void event(struct backoff_fixture *fx, char c)
 {
 	if (fx->nr_events == MAX_EVENTS ||
 	    (fx->nr_events && fx->events[fx->nr_events - 1] == c))
@@ -82,25 +68,23 @@ static void event(struct fixture *fx, char c)
 
 static s64 watched_now(struct wq_clock *clock)
 {
-	event(container_of(clock, struct fixture, watched), 'w');
+	event(container_of(clock, struct backoff_fixture, watched), 'w');
 	return ktime_get_ns();
 }
 
 static int backoff_init(struct kunit *test)
 {
-	struct fixture *fx = kunit_kzalloc(test, sizeof(*fx), GFP_KERNEL);
+	int ret = fixture_init(test, sizeof(struct backoff_fixture));
+	struct backoff_fixture *fx = test->priv;
 
-	if (!fx)
-		return -ENOMEM;
-	fx->clock.now = clock_now;
-	fx->now = BEGIN;
+	if (ret)
+		return ret;
 	fx->watched.now = watched_now;
 	init_completion(&fx->ended);
-	test->priv = fx;
 	return 0;
 }
 
-static void end_loop(struct fixture *fx)
+static void end_loop(struct backoff_fixture *fx)
 {
 	s64 begun = ktime_get_ns();
 
@@ -112,15 +96,16 @@ static void end_loop(struct fixture *fx)
 
 static void backoff_exit(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	if (fx && fx->task)
 		end_loop(fx);
+	fixture_exit(test);
 }
 
-/* --- what the tests are written in --- */
+/* --- helpers --- */
 
-/* What d * f comes to, cut off as Go does it, and never more than an s64 holds. */
+/* d * f, truncated as Go does it, and at most S64_MAX. */
 static s64 times(s64 d, u32 f)
 {
 	u64 product;
@@ -133,7 +118,7 @@ static s64 times(s64 d, u32 f)
 	return product;
 }
 
-/* The most that jitter makes of it. */
+/* The longest duration that jitter makes of it. */
 static s64 at_most(s64 d, u32 jitter)
 {
 	s64 sum;
@@ -141,7 +126,7 @@ static s64 at_most(s64 d, u32 jitter)
 	return check_add_overflow(d, times(d, jitter), &sum) ? S64_MAX : sum;
 }
 
-/* Steps without jitter: exactly these. */
+/* Steps without jitter must be exactly these. */
 static void expect_steps(struct kunit *test, struct wq_backoff *b, const s64 *want, int n)
 {
 	s64 got;
@@ -245,7 +230,7 @@ static const struct figures figures[] = { {
 	{ WQ_ONE, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX }, 0
 } };
 
-static void the_figures_of_a_backoff_are_client_gos(struct kunit *test)
+static void the_steps_of_a_backoff_are_those_of_client_go(struct kunit *test)
 {
 	const struct figures *f;
 	struct wq_backoff b;
@@ -324,7 +309,7 @@ static void a_product_that_is_the_cap_ends_no_steps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, b.steps, 0U);
 }
 
-/* The steps that it ended were shrinking ones as well. */
+/* The cap also ends steps that shrink. */
 static void a_duration_above_the_cap_is_one_step_long(struct kunit *test)
 {
 	struct wq_backoff b = { .duration = 100, .factor = WQ_ONE, .steps = 100, .cap = 35 };
@@ -396,30 +381,28 @@ static void jitter_never_feeds_back(struct kunit *test)
 static void a_jitter_of_0_is_none(struct kunit *test)
 {
 	struct wq_backoff b = { .duration = HOUR, .factor = WQ_ONE, .steps = 500 };
-	unsigned int wrong = 0;
 	int i;
 
 	for (i = 0; i < 1000; i++)
-		wrong += wq_backoff_step(&b) != HOUR;
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
+		ASSERT_SAME(test, wq_backoff_step(&b), HOUR, "round %d", i);
 }
 
-/* The cap is one of the duration: client-go adds jitter to that as well. */
+/* The cap is for the duration.  As client-go does, jitter is added to the capped duration. */
 static void a_capped_duration_has_its_jitter(struct kunit *test)
 {
 	struct wq_backoff b = { .duration = SEC, .factor = 10 * WQ_ONE, .jitter = TENTHS(5),
 				.steps = 20, .cap = 2 * SEC };
-	unsigned int wrong = 0, above = 0;
+	unsigned int above = 0;
 	s64 got;
 	int i;
 
 	wq_backoff_step(&b);
 	for (i = 0; i < 1000; i++) {
 		got = wq_backoff_step(&b);
-		wrong += got < 2 * SEC || got > 3 * SEC;
+		KUNIT_ASSERT_GE_MSG(test, got, 2 * SEC, "round %d", i);
+		KUNIT_ASSERT_LE_MSG(test, got, 3 * SEC, "round %d", i);
 		above += got > 2500 * MSEC;
 	}
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
 	KUNIT_EXPECT_GT(test, above, 0U);
 	KUNIT_EXPECT_LT(test, above, 1000U);
 }
@@ -463,27 +446,26 @@ static void a_backoff_grows_to_the_longest_duration_and_stays_there(struct kunit
 {
 	struct wq_backoff b = { .duration = 1, .factor = TENTHS(15), .jitter = TENTHS(3),
 				.steps = U32_MAX };
-	s64 last, wrong = 0;
+	s64 last;
 	int i;
 
 	/* 1.5 times 1 is 1 */
 	b.duration = 2;
 	for (i = 0; i < 300; i++) {
 		last = b.duration;
-		wrong += wq_backoff_step(&b) < last;
-		wrong += b.duration <= last && b.duration != S64_MAX;
+		KUNIT_ASSERT_GE_MSG(test, wq_backoff_step(&b), last, "round %d", i);
+		if (b.duration != S64_MAX)
+			KUNIT_ASSERT_GT_MSG(test, b.duration, last, "round %d", i);
 	}
-	KUNIT_EXPECT_EQ(test, wrong, 0LL);
 	KUNIT_EXPECT_EQ(test, b.duration, S64_MAX);
 	KUNIT_EXPECT_EQ(test, wq_backoff_step(&b), S64_MAX);
 }
 
-/* What they are is not said; but they don't turn into a wait. */
+/* The steps of a negative duration are not specified, but none may be positive. */
 static void a_negative_duration_never_becomes_a_wait(struct kunit *test)
 {
 	s64 durations[] = { -1, -10, -HOUR, S64_MIN / 2, S64_MIN + 1, S64_MIN };
 	u32 factors[] = { 0, 1, TENTHS(5), WQ_ONE, WQ_ONE + 1, 2 * WQ_ONE, U32_MAX };
-	unsigned int wrong = 0;
 	int i, j, k, n;
 
 	for (i = 0; i < ARRAY_SIZE(durations); i++)
@@ -492,10 +474,11 @@ static void a_negative_duration_never_becomes_a_wait(struct kunit *test)
 				struct wq_backoff b = { durations[i], factors[j], factors[k],
 							4, HOUR * (k % 2) };
 
-				for (n = 0; n < 8; n++)
-					wrong += wq_backoff_step(&b) > 0;
+				for (n = 0; n < 8; n++) {
+					KUNIT_ASSERT_LE_MSG(test, wq_backoff_step(&b), 0,
+							    "i %d, j %d, k %d, n %d", i, j, k, n);
+				}
 			}
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
 }
 
 /* Most at the ends and near powers of two. */
@@ -515,7 +498,7 @@ static u64 any(struct rnd_state *rnd)
 	}
 }
 
-static void any_figures_agree_with_a_model(struct kunit *test)
+static void random_backoffs_agree_with_a_model(struct kunit *test)
 {
 	struct wq_backoff b, before;
 	struct rnd_state rnd;
@@ -556,25 +539,22 @@ static void any_figures_agree_with_a_model(struct kunit *test)
 #define BINS	16
 
 /*
- * Draws, and looks at where they fell.  The bounds are 5 times the standard
- * deviation, or more; a part of a ns of each is cut off from the mean.
+ * Draws and checks the distribution.  The bounds are at least 5 times the standard
+ * deviation.  The mean loses a part of a ns in each draw.
  */
 static void expect_uniform(struct kunit *test, s64 d, u32 f, s64 spread)
 {
-	unsigned int bins[BINS] = {}, wrong = 0, i;
+	unsigned int bins[BINS] = {}, i;
 	s64 mean = 0, off;
 
 	for (i = 0; i < DRAWS; i++) {
 		off = wq_jitter(d, f) - d;
-		if (off < 0 || off > spread) {
-			wrong++;
-			continue;
-		}
+		KUNIT_ASSERT_GE_MSG(test, off, 0LL, "draw %u", i);
+		KUNIT_ASSERT_LE_MSG(test, off, spread, "draw %u", i);
 		mean += div_s64(off, DRAWS);
 		bins[min_t(u64, div64_u64(off, div_u64(spread, BINS) + 1), BINS - 1)]++;
 		cond_resched();
 	}
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
 	for (i = 0; i < BINS; i++) {
 		if (bins[i] < DRAWS / BINS * 9 / 10 || bins[i] > DRAWS / BINS * 11 / 10)
 			KUNIT_FAIL(test, "%u of %u fell into part %u of %u", bins[i], DRAWS, i,
@@ -594,7 +574,7 @@ static void a_jitter_is_uniform_up_to_a_multiple_of_the_duration(struct kunit *t
 	expect_uniform(test, 10 * SEC, TENTHS(25), 25 * SEC);
 }
 
-static void a_jitter_by_0_is_one_by_1(struct kunit *test)
+static void a_jitter_factor_of_0_means_1(struct kunit *test)
 {
 	expect_uniform(test, 10 * SEC, 0, 10 * SEC);
 }
@@ -613,17 +593,17 @@ static void the_widest_jitter_is_uniform(struct kunit *test)
 static void a_step_jitters_as_wq_jitter_does(struct kunit *test)
 {
 	struct wq_backoff b = { .duration = 8000, .jitter = TENTHS(5) };
-	unsigned int low = 0, high = 0, wrong = 0, i;
+	unsigned int low = 0, high = 0, i;
 	s64 got;
 
 	for (i = 0; i < DRAWS; i++) {
 		got = wq_backoff_step(&b);
-		wrong += got < 8000 || got > 12000;
+		KUNIT_ASSERT_GE_MSG(test, got, 8000, "round %u", i);
+		KUNIT_ASSERT_LE_MSG(test, got, 12000, "round %u", i);
 		low += got < 9000;
 		high += got >= 11000;
 		cond_resched();
 	}
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
 	KUNIT_EXPECT_GT(test, low, DRAWS / 100U * 23);
 	KUNIT_EXPECT_LT(test, low, DRAWS / 100U * 27);
 	KUNIT_EXPECT_GT(test, high, DRAWS / 100U * 23);
@@ -632,47 +612,43 @@ static void a_step_jitters_as_wq_jitter_does(struct kunit *test)
 
 static void a_jitter_of_few_ns_meets_each_of_them(struct kunit *test)
 {
-	unsigned int met[4] = {}, wrong = 0, i;
+	unsigned int met[4] = {}, i;
 	s64 got;
 
 	for (i = 0; i < 10000; i++) {
 		got = wq_jitter(3, WQ_ONE);
-		if (got >= 3 && got <= 6)
-			met[got - 3]++;
-		else
-			wrong++;
+		KUNIT_ASSERT_GE_MSG(test, got, 3LL, "draw %u", i);
+		KUNIT_ASSERT_LE_MSG(test, got, 6LL, "draw %u", i);
+		met[got - 3]++;
 	}
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
 	for (i = 0; i < 3; i++)
 		KUNIT_EXPECT_GT(test, met[i], 2000U);
 }
 
 static void a_jitter_of_less_than_a_ns_is_none(struct kunit *test)
 {
-	unsigned int wrong = 0;
 	int i;
 
 	for (i = 0; i < 10000; i++) {
-		wrong += wq_jitter(0, 0) != 0;
-		wrong += wq_jitter(0, U32_MAX) != 0;
-		wrong += wq_jitter(1, TENTHS(9)) != 1;
-		wrong += wq_jitter(WQ_ONE - 1, 1) != WQ_ONE - 1;
+		ASSERT_SAME(test, wq_jitter(0, 0), 0, "round %d", i);
+		ASSERT_SAME(test, wq_jitter(0, U32_MAX), 0, "round %d", i);
+		ASSERT_SAME(test, wq_jitter(1, TENTHS(9)), 1, "round %d", i);
+		ASSERT_SAME(test, wq_jitter(WQ_ONE - 1, 1), WQ_ONE - 1, "round %d", i);
 	}
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
 }
 
 static void a_duration_of_0_or_below_has_no_jitter(struct kunit *test)
 {
 	s64 durations[] = { 0, -1, -HOUR, S64_MIN + 1, S64_MIN };
 	u32 factors[] = { 0, 1, WQ_ONE, U32_MAX };
-	unsigned int wrong = 0;
 	int i, j, n;
 
 	for (i = 0; i < ARRAY_SIZE(durations); i++)
 		for (j = 0; j < ARRAY_SIZE(factors); j++)
-			for (n = 0; n < 100; n++)
-				wrong += wq_jitter(durations[i], factors[j]) != durations[i];
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
+			for (n = 0; n < 100; n++) {
+				ASSERT_SAME(test, wq_jitter(durations[i], factors[j]), durations[i],
+					    "i %d, j %d, n %d", i, j, n);
+			}
 }
 
 static void jitters_differ_from_call_to_call(struct kunit *test)
@@ -694,14 +670,14 @@ static void a_jitter_never_exceeds_the_longest_duration(struct kunit *test)
 	s64 durations[] = { S64_MAX, S64_MAX - 1, S64_MAX - 1000, S64_MAX / 2 + 1, S64_MAX / 4000,
 			    1LL << 62 };
 	u32 factors[] = { 0, 1, TENTHS(1), WQ_ONE, 2 * WQ_ONE, U32_MAX };
-	unsigned int wrong = 0;
 	int i, j, n;
 
 	for (i = 0; i < ARRAY_SIZE(durations); i++)
 		for (j = 0; j < ARRAY_SIZE(factors); j++)
-			for (n = 0; n < 1000; n++)
-				wrong += wq_jitter(durations[i], factors[j]) < durations[i];
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
+			for (n = 0; n < 1000; n++) {
+				KUNIT_ASSERT_GE_MSG(test, wq_jitter(durations[i], factors[j]), durations[i],
+						    "i %d, j %d, n %d", i, j, n);
+			}
 	KUNIT_EXPECT_EQ(test, wq_jitter(S64_MAX, 0), S64_MAX);
 	KUNIT_EXPECT_EQ(test, wq_jitter(S64_MAX, 1), S64_MAX);
 	KUNIT_EXPECT_EQ(test, wq_jitter(S64_MAX, U32_MAX), S64_MAX);
@@ -711,28 +687,21 @@ static void a_jitter_never_exceeds_the_longest_duration(struct kunit *test)
 
 static void managed(struct kunit *test, s64 init, s64 max, s64 reset, u32 factor, u32 jitter)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
-	/* what isn't written shows */
+	/* fields that are not set have odd values */
 	memset(&fx->m, 0xa5, sizeof(fx->m));
-	wq_backoff_manager_init(&fx->m, init, max, reset, factor, jitter, &fx->clock);
+	wq_backoff_manager_init(&fx->m, init, max, reset, factor, jitter, &fx->base.clock);
 }
 
 static s64 next(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	return wq_backoff_manager_next(&fx->m);
 }
 
-static void pass(struct kunit *test, s64 ns)
-{
-	struct fixture *fx = test->priv;
-
-	fx->now += ns;
-}
-
-/* client-go's reflector, but for its jitter. */
+/* The figures of client-go's reflector, without jitter. */
 static void a_manager_takes_the_next_step_with_every_call(struct kunit *test)
 {
 	s64 want[] = { 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000, 30000 };
@@ -741,24 +710,22 @@ static void a_manager_takes_the_next_step_with_every_call(struct kunit *test)
 	managed(test, 800 * MSEC, 30 * SEC, 120 * SEC, 2 * WQ_ONE, 0);
 	for (i = 0; i < ARRAY_SIZE(want); i++) {
 		KUNIT_EXPECT_EQ(test, next(test), want[i] * MSEC);
-		pass(test, want[i] * MSEC);
+		pass_alone(test, want[i] * MSEC);
 	}
 }
 
 static void a_manager_stays_at_its_longest_step_for_ever(struct kunit *test)
 {
-	unsigned int wrong = 0;
 	int i;
 
 	managed(test, MSEC, SEC, HOUR, 2 * WQ_ONE, 0);
 	for (i = 0; i < 10; i++)
 		next(test);
 	for (i = 0; i < 100000; i++) {
-		wrong += next(test) != SEC;
-		pass(test, SEC);
+		ASSERT_SAME(test, next(test), SEC, "round %d", i);
+		pass_alone(test, SEC);
 		cond_resched();
 	}
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
 }
 
 static void a_call_more_than_reset_after_the_last_starts_again(struct kunit *test)
@@ -767,7 +734,7 @@ static void a_call_more_than_reset_after_the_last_starts_again(struct kunit *tes
 	KUNIT_EXPECT_EQ(test, next(test), SEC);
 	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
 	KUNIT_EXPECT_EQ(test, next(test), 4 * SEC);
-	pass(test, 100 * SEC + 1);
+	pass_alone(test, 100 * SEC + 1);
 	KUNIT_EXPECT_EQ(test, next(test), SEC);
 	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
 }
@@ -776,9 +743,9 @@ static void a_call_exactly_reset_after_the_last_goes_on(struct kunit *test)
 {
 	managed(test, SEC, HOUR, 100 * SEC, 2 * WQ_ONE, 0);
 	KUNIT_EXPECT_EQ(test, next(test), SEC);
-	pass(test, 100 * SEC);
+	pass_alone(test, 100 * SEC);
 	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
-	pass(test, 100 * SEC);
+	pass_alone(test, 100 * SEC);
 	KUNIT_EXPECT_EQ(test, next(test), 4 * SEC);
 }
 
@@ -792,18 +759,18 @@ static void a_manager_at_its_longest_step_starts_again_as_well(struct kunit *tes
 		KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
 		for (i = 0; i < 5; i++)
 			KUNIT_EXPECT_EQ(test, next(test), 3 * SEC);
-		pass(test, 101 * SEC);
+		pass_alone(test, 101 * SEC);
 	}
 }
 
-/* Where a wait is longer than the reset, the wait itself is calm enough. */
+/* A wait longer than the reset resets the manager. */
 static void the_time_of_the_last_call_is_not_the_end_of_its_wait(struct kunit *test)
 {
 	managed(test, 60 * SEC, HOUR, 100 * SEC, 2 * WQ_ONE, 0);
 	KUNIT_EXPECT_EQ(test, next(test), 60 * SEC);
-	pass(test, 60 * SEC);
+	pass_alone(test, 60 * SEC);
 	KUNIT_EXPECT_EQ(test, next(test), 120 * SEC);
-	pass(test, 120 * SEC);
+	pass_alone(test, 120 * SEC);
 	KUNIT_EXPECT_EQ(test, next(test), 60 * SEC);
 }
 
@@ -815,7 +782,7 @@ static void a_call_that_goes_on_counts_as_the_last_one(struct kunit *test)
 	managed(test, SEC, 10000 * HOUR, 100 * SEC, 2 * WQ_ONE, 0);
 	for (i = 0; i < 20; i++) {
 		KUNIT_EXPECT_EQ(test, next(test), want);
-		pass(test, 60 * SEC);
+		pass_alone(test, 60 * SEC);
 		want *= 2;
 	}
 }
@@ -823,9 +790,9 @@ static void a_call_that_goes_on_counts_as_the_last_one(struct kunit *test)
 static void the_first_call_has_the_first_step_however_late_it_comes(struct kunit *test)
 {
 	managed(test, SEC, HOUR, 100 * SEC, 2 * WQ_ONE, 0);
-	pass(test, HOUR);
+	pass_alone(test, HOUR);
 	KUNIT_EXPECT_EQ(test, next(test), SEC);
-	pass(test, 100 * SEC);
+	pass_alone(test, 100 * SEC);
 	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
 }
 
@@ -834,18 +801,18 @@ static void a_reset_of_0_goes_on_within_one_moment_only(struct kunit *test)
 	managed(test, SEC, HOUR, 0, 2 * WQ_ONE, 0);
 	KUNIT_EXPECT_EQ(test, next(test), SEC);
 	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
-	pass(test, 1);
+	pass_alone(test, 1);
 	KUNIT_EXPECT_EQ(test, next(test), SEC);
 }
 
 static void the_longest_reset_never_comes(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
-	fx->now = 0;
+	fx->base.now = 0;
 	managed(test, SEC, HOUR, S64_MAX, 2 * WQ_ONE, 0);
 	KUNIT_EXPECT_EQ(test, next(test), SEC);
-	fx->now = S64_MAX;
+	fx->base.now = S64_MAX;
 	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
 }
 
@@ -889,18 +856,18 @@ static void the_steps_of_a_manager_have_jitter_that_does_not_feed_back(struct ku
 			jittered += got != want;
 			want = min(2 * want, 30 * SEC);
 		}
-		pass(test, 121 * SEC);
+		pass_alone(test, 121 * SEC);
 	}
 	KUNIT_EXPECT_GT(test, jittered, 50U);
 }
 
 static void two_managers_share_nothing(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 	struct wq_backoff_manager other;
 
 	managed(test, SEC, HOUR, HOUR, 2 * WQ_ONE, 0);
-	wq_backoff_manager_init(&other, 3 * SEC, HOUR, HOUR, 3 * WQ_ONE, 0, &fx->clock);
+	wq_backoff_manager_init(&other, 3 * SEC, HOUR, HOUR, 3 * WQ_ONE, 0, &fx->base.clock);
 	KUNIT_EXPECT_EQ(test, next(test), SEC);
 	KUNIT_EXPECT_EQ(test, wq_backoff_manager_next(&other), 3 * SEC);
 	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
@@ -908,7 +875,7 @@ static void two_managers_share_nothing(struct kunit *test)
 }
 
 /* A reset that is long against the test, and one that is short. */
-static void a_manager_without_a_clock_goes_by_real_time(struct kunit *test)
+static void a_manager_without_a_clock_uses_real_time(struct kunit *test)
 {
 	struct wq_backoff_manager m;
 
@@ -931,9 +898,9 @@ static void until_stopped(void)
 		schedule_timeout_idle(1);
 }
 
-static void run(void *data)
+static void run_timed(void *data)
 {
-	struct fixture *fx = data;
+	struct backoff_fixture *fx = data;
 	unsigned int i = fx->runs;
 
 	event(fx, 'f');
@@ -949,7 +916,7 @@ static void run(void *data)
 /* Is stopped while it runs. */
 static void run_until_stopped(void *data)
 {
-	struct fixture *fx = data;
+	struct backoff_fixture *fx = data;
 
 	WRITE_ONCE(fx->runs, fx->runs + 1);
 	until_stopped();
@@ -958,7 +925,7 @@ static void run_until_stopped(void *data)
 /* Neither sleeps nor yields, for 5 s. */
 static void run_greedily(void *data)
 {
-	struct fixture *fx = data;
+	struct backoff_fixture *fx = data;
 
 	if (!fx->runs)
 		fx->began[0] = ktime_get_ns();
@@ -969,19 +936,19 @@ static void run_greedily(void *data)
 	WRITE_ONCE(fx->runs, fx->runs + 1);
 }
 
-static void by_manager(struct fixture *fx)
+static void by_manager(struct backoff_fixture *fx)
 {
 	wq_backoff_until(fx->fn, fx, &fx->m, fx->sliding);
 }
 
-static void by_period(struct fixture *fx)
+static void by_period(struct backoff_fixture *fx)
 {
 	wq_until(fx->fn, fx, fx->period);
 }
 
 static int loop_main(void *data)
 {
-	struct fixture *fx = data;
+	struct backoff_fixture *fx = data;
 
 	WRITE_ONCE(fx->started, true);
 	if (fx->starts_late)
@@ -992,9 +959,9 @@ static int loop_main(void *data)
 	return 0;
 }
 
-static void start(struct kunit *test, void (*loop)(struct fixture *fx), void (*fn)(void *data))
+static void start_loop(struct kunit *test, void (*loop)(struct backoff_fixture *fx), void (*fn)(void *data))
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 	struct task_struct *task;
 
 	KUNIT_ASSERT_NULL(test, fx->task);
@@ -1007,7 +974,7 @@ static void start(struct kunit *test, void (*loop)(struct fixture *fx), void (*f
 	reinit_completion(&fx->ended);
 	task = kthread_create(loop_main, fx, "wq_kunit/loop");
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, task);
-	/* it may be gone by the time of kthread_stop() */
+	/* the thread may have ended by the time of kthread_stop() */
 	get_task_struct(task);
 	fx->task = task;
 	wake_up_process(task);
@@ -1015,18 +982,18 @@ static void start(struct kunit *test, void (*loop)(struct fixture *fx), void (*f
 
 static void start_sliding(struct kunit *test, bool sliding, void (*fn)(void *data))
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	fx->sliding = sliding;
-	start(test, by_manager, fn);
+	start_loop(test, by_manager, fn);
 }
 
 static void start_until(struct kunit *test, s64 period, void (*fn)(void *data))
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	fx->period = period;
-	start(test, by_period, fn);
+	start_loop(test, by_period, fn);
 }
 
 /* The same wait each time. */
@@ -1037,22 +1004,22 @@ static void every(struct kunit *test, s64 period)
 
 static unsigned int runs(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	return READ_ONCE(fx->runs);
 }
 
 static bool waits(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	return runs(test) && !task_is_running(fx->task);
 }
 
-/* Ends the loop, which has to go on until then and no longer. */
+/* Ends the loop, which must run until then and no longer. */
 static void stop(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	KUNIT_EXPECT_FALSE(test, completion_done(&fx->ended));
 	end_loop(fx);
@@ -1067,7 +1034,7 @@ static void backoff_until_runs_fn_at_once_and_then_waits(struct kunit *test)
 
 	for (sliding = 0; sliding < 2; sliding++) {
 		every(test, LONG);
-		start_sliding(test, sliding, run);
+		start_sliding(test, sliding, run_timed);
 		ASSERT_EVENTUALLY(test, waits(test));
 		msleep(50);
 		KUNIT_EXPECT_EQ(test, runs(test), 1U);
@@ -1082,20 +1049,20 @@ static void backoff_until_runs_fn_again_and_again(struct kunit *test)
 
 	for (sliding = 0; sliding < 2; sliding++) {
 		every(test, MSEC);
-		start_sliding(test, sliding, run);
+		start_sliding(test, sliding, run_timed);
 		ASSERT_EVENTUALLY(test, runs(test) >= 10);
 		stop(test);
 	}
 }
 
-static void backoff_until_waits_as_the_manager_says(struct kunit *test)
+static void backoff_until_waits_for_the_steps_of_the_manager(struct kunit *test)
 {
 	s64 want[] = { 10, 20, 40, 40, 40 };
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 	int i;
 
 	managed(test, 10 * MSEC, 40 * MSEC, S64_MAX, 2 * WQ_ONE, 0);
-	start_sliding(test, true, run);
+	start_sliding(test, true, run_timed);
 	ASSERT_EVENTUALLY(test, runs(test) >= 6);
 	stop(test);
 	for (i = 0; i < ARRAY_SIZE(want); i++)
@@ -1104,17 +1071,17 @@ static void backoff_until_waits_as_the_manager_says(struct kunit *test)
 
 static void watch(struct kunit *test, s64 period)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	wq_backoff_manager_init(&fx->m, period, 0, S64_MAX, 0, 0, &fx->watched);
 }
 
 static void sliding_the_manager_is_asked_after_fn(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	watch(test, MSEC);
-	start_sliding(test, true, run);
+	start_sliding(test, true, run_timed);
 	ASSERT_EVENTUALLY(test, runs(test) >= 3);
 	stop(test);
 	KUNIT_EXPECT_EQ(test, strncmp(fx->events, "fwfwf", 5), 0);
@@ -1122,10 +1089,10 @@ static void sliding_the_manager_is_asked_after_fn(struct kunit *test)
 
 static void not_sliding_the_manager_is_asked_before_fn(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	watch(test, MSEC);
-	start_sliding(test, false, run);
+	start_sliding(test, false, run_timed);
 	ASSERT_EVENTUALLY(test, runs(test) >= 3);
 	stop(test);
 	KUNIT_EXPECT_EQ(test, strncmp(fx->events, "wfwfwf", 6), 0);
@@ -1133,12 +1100,12 @@ static void not_sliding_the_manager_is_asked_before_fn(struct kunit *test)
 
 static void sliding_the_wait_starts_after_fn(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 	int i;
 
 	every(test, 50 * MSEC);
 	fx->takes = 40;
-	start_sliding(test, true, run);
+	start_sliding(test, true, run_timed);
 	ASSERT_EVENTUALLY(test, runs(test) >= 4);
 	stop(test);
 	for (i = 0; i < 3; i++)
@@ -1146,7 +1113,7 @@ static void sliding_the_wait_starts_after_fn(struct kunit *test)
 }
 
 /* The least of some gaps: the machine may be busy at some of them. */
-static s64 least_gap(struct fixture *fx, int n)
+static s64 least_gap(struct backoff_fixture *fx, int n)
 {
 	s64 least = S64_MAX;
 	int i;
@@ -1158,11 +1125,11 @@ static s64 least_gap(struct fixture *fx, int n)
 
 static void not_sliding_the_wait_starts_before_fn(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	every(test, 1000 * MSEC);
 	fx->takes = 800;
-	start_sliding(test, false, run);
+	start_sliding(test, false, run_timed);
 	ASSERT_EVENTUALLY(test, runs(test) >= 4);
 	stop(test);
 	KUNIT_EXPECT_LT(test, least_gap(fx, 3), 900 * MSEC);
@@ -1171,10 +1138,10 @@ static void not_sliding_the_wait_starts_before_fn(struct kunit *test)
 /* Four waits, less what may pass between the start of the first one and fn. */
 static void not_sliding_there_is_a_wait_from_run_to_run(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	every(test, 100 * MSEC);
-	start_sliding(test, false, run);
+	start_sliding(test, false, run_timed);
 	ASSERT_EVENTUALLY(test, runs(test) >= 5);
 	stop(test);
 	KUNIT_EXPECT_GE(test, fx->began[4] - fx->began[0], 300 * MSEC);
@@ -1183,11 +1150,11 @@ static void not_sliding_there_is_a_wait_from_run_to_run(struct kunit *test)
 static void not_sliding_a_run_longer_than_the_wait_is_followed_by_the_next_at_once(
 		struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	every(test, 500 * MSEC);
 	fx->takes = 600;
-	start_sliding(test, false, run);
+	start_sliding(test, false, run_timed);
 	ASSERT_EVENTUALLY(test, runs(test) >= 5);
 	stop(test);
 	KUNIT_EXPECT_LT(test, least_gap(fx, 4), 400 * MSEC);
@@ -1199,12 +1166,12 @@ static void a_stop_is_seen_at_once_in_a_minute_of_sleep(struct kunit *test)
 
 	for (sliding = 0; sliding < 2; sliding++) {
 		every(test, LONG);
-		start_sliding(test, sliding, run);
+		start_sliding(test, sliding, run_timed);
 		ASSERT_EVENTUALLY(test, waits(test));
 		stop(test);
 		KUNIT_EXPECT_EQ(test, runs(test), 1U);
 	}
-	start_until(test, LONG, run);
+	start_until(test, LONG, run_timed);
 	ASSERT_EVENTUALLY(test, waits(test));
 	stop(test);
 	KUNIT_EXPECT_EQ(test, runs(test), 1U);
@@ -1217,13 +1184,13 @@ static void a_stop_is_seen_at_once_in_hours_of_sleep(struct kunit *test)
 
 	for (i = 0; i < ARRAY_SIZE(periods); i++) {
 		every(test, periods[i]);
-		start_sliding(test, i % 2, run);
+		start_sliding(test, i % 2, run_timed);
 		ASSERT_EVENTUALLY(test, waits(test));
 		msleep(20);
 		stop(test);
 		KUNIT_EXPECT_EQ(test, runs(test), 1U);
 
-		start_until(test, periods[i], run);
+		start_until(test, periods[i], run_timed);
 		ASSERT_EVENTUALLY(test, waits(test));
 		msleep(20);
 		stop(test);
@@ -1234,16 +1201,16 @@ static void a_stop_is_seen_at_once_in_hours_of_sleep(struct kunit *test)
 /* At any moment of the loop's way to its sleep. */
 static void a_stop_is_seen_whenever_it_comes(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 	unsigned long end;
 	int i;
 
 	for (i = 0; i < 300; i++) {
 		every(test, LONG);
 		if (i % 3)
-			start_sliding(test, i % 2, run);
+			start_sliding(test, i % 2, run_timed);
 		else
-			start_until(test, LONG, run);
+			start_until(test, LONG, run_timed);
 		for (end = jiffies + 30 * HZ; i % 5 && !runs(test); cond_resched())
 			KUNIT_ASSERT_TRUE(test, time_before(jiffies, end));
 		udelay(i % 7);
@@ -1255,18 +1222,18 @@ static void a_stop_is_seen_whenever_it_comes(struct kunit *test)
 
 static void stopped_before_the_start_fn_is_never_run(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 	int sliding;
 
 	fx->starts_late = true;
 	for (sliding = 0; sliding < 2; sliding++) {
 		every(test, 0);
-		start_sliding(test, sliding, run);
+		start_sliding(test, sliding, run_timed);
 		ASSERT_EVENTUALLY(test, READ_ONCE(fx->started));
 		stop(test);
 		KUNIT_EXPECT_EQ(test, runs(test), 0U);
 	}
-	start_until(test, 0, run);
+	start_until(test, 0, run_timed);
 	ASSERT_EVENTUALLY(test, READ_ONCE(fx->started));
 	stop(test);
 	KUNIT_EXPECT_EQ(test, runs(test), 0U);
@@ -1296,21 +1263,21 @@ static void stopped_during_a_run_there_is_no_other(struct kunit *test)
 
 static void until_waits_its_period_after_each_run(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 	int i;
 
 	fx->takes = 20;
-	start_until(test, 50 * MSEC, run);
+	start_until(test, 50 * MSEC, run_timed);
 	ASSERT_EVENTUALLY(test, runs(test) >= 4);
 	stop(test);
 	for (i = 0; i < 3; i++)
 		KUNIT_EXPECT_GE(test, fx->began[i + 1] - fx->finished[i], 50 * MSEC);
 }
 
-/* Where others have their turn from the first run on. */
+/* Other threads run from the first run on. */
 static void expect_turns(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 
 	ASSERT_EVENTUALLY(test, runs(test) >= 100);
 	WRITE_ONCE(fx->others_ran, true);
@@ -1335,7 +1302,7 @@ static void a_wait_of_0_or_below_is_none_but_leaves_the_cpu_to_others(struct kun
 	}
 }
 
-/* Not sliding, the wait is over when fn returns. */
+/* Not sliding, the wait has ended when fn returns. */
 static void a_wait_of_1_ns_leaves_the_cpu_to_others(struct kunit *test)
 {
 	int sliding;
@@ -1351,11 +1318,11 @@ static void a_wait_of_1_ns_leaves_the_cpu_to_others(struct kunit *test)
 
 static void a_wake_up_for_no_reason_does_not_shorten_the_wait(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 	int i;
 
 	every(test, LONG);
-	start_sliding(test, true, run);
+	start_sliding(test, true, run_timed);
 	ASSERT_EVENTUALLY(test, waits(test));
 	for (i = 0; i < 50; i++) {
 		wake_up_process(fx->task);
@@ -1368,11 +1335,11 @@ static void a_wake_up_for_no_reason_does_not_shorten_the_wait(struct kunit *test
 
 static void a_long_wait_does_not_look_hung(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct backoff_fixture *fx = test->priv;
 	unsigned int state;
 
 	every(test, HOUR);
-	start_sliding(test, true, run);
+	start_sliding(test, true, run_timed);
 	ASSERT_EVENTUALLY(test, waits(test));
 	/* as khungtaskd and the load average see it */
 	state = READ_ONCE(fx->task->__state);
@@ -1382,7 +1349,7 @@ static void a_long_wait_does_not_look_hung(struct kunit *test)
 }
 
 static struct kunit_case backoff_cases[] = {
-	KUNIT_CASE(the_figures_of_a_backoff_are_client_gos),
+	KUNIT_CASE(the_steps_of_a_backoff_are_those_of_client_go),
 	KUNIT_CASE(a_step_returns_the_present_duration_and_then_multiplies_it),
 	KUNIT_CASE(a_step_changes_nothing_but_duration_and_steps),
 	KUNIT_CASE(without_steps_the_duration_stays),
@@ -1401,10 +1368,10 @@ static struct kunit_case backoff_cases[] = {
 	KUNIT_CASE(the_longest_duration_is_multiplied_exactly),
 	KUNIT_CASE(a_backoff_grows_to_the_longest_duration_and_stays_there),
 	KUNIT_CASE(a_negative_duration_never_becomes_a_wait),
-	KUNIT_CASE(any_figures_agree_with_a_model),
+	KUNIT_CASE(random_backoffs_agree_with_a_model),
 	KUNIT_CASE(a_jitter_is_uniform_up_to_its_part_of_the_duration),
 	KUNIT_CASE(a_jitter_is_uniform_up_to_a_multiple_of_the_duration),
-	KUNIT_CASE(a_jitter_by_0_is_one_by_1),
+	KUNIT_CASE(a_jitter_factor_of_0_means_1),
 	KUNIT_CASE(a_jitter_of_a_century_is_uniform),
 	KUNIT_CASE(the_widest_jitter_is_uniform),
 	KUNIT_CASE(a_step_jitters_as_wq_jitter_does),
@@ -1427,10 +1394,10 @@ static struct kunit_case backoff_cases[] = {
 	KUNIT_CASE(a_manager_without_factor_stays_at_its_first_step),
 	KUNIT_CASE(the_steps_of_a_manager_have_jitter_that_does_not_feed_back),
 	KUNIT_CASE(two_managers_share_nothing),
-	KUNIT_CASE(a_manager_without_a_clock_goes_by_real_time),
+	KUNIT_CASE(a_manager_without_a_clock_uses_real_time),
 	KUNIT_CASE(backoff_until_runs_fn_at_once_and_then_waits),
 	KUNIT_CASE(backoff_until_runs_fn_again_and_again),
-	KUNIT_CASE(backoff_until_waits_as_the_manager_says),
+	KUNIT_CASE(backoff_until_waits_for_the_steps_of_the_manager),
 	KUNIT_CASE(sliding_the_manager_is_asked_after_fn),
 	KUNIT_CASE(not_sliding_the_manager_is_asked_before_fn),
 	KUNIT_CASE(sliding_the_wait_starts_after_fn),

@@ -2,11 +2,10 @@
 /*
  * wq: KUnit suite of controllers: threads that work on the keys of a queue.
  *
- * As in wq_core_kunit.c a test's name is the sentence that it proves.  Every test
- * starts with an empty queue in real time, whose limiter gives a ms or few; it tells
- * by a function how each run of a key ends.  A key is one byte, or a u32, and has a
- * tally.  Each run sees to it that no other of its key is under way, and that its
- * controller has not been stopped.
+ * A test's name is the sentence that it proves.  Every test starts with an empty queue
+ * in real time, whose limiter returns a few ms.  The test sets a function that decides
+ * how each run ends.  A key is one byte or a u32, and has a tally.  Each run checks that
+ * no other run of its key is under way and that its controller has not been stopped.
  */
 #include <kunit/test.h>
 #include <linux/completion.h>
@@ -17,41 +16,22 @@
 #include <linux/prandom.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
-#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/wq.h>
 
 #include "wq_kunit.h"
 
-#define SEC	((s64)NSEC_PER_SEC)
-#define MSEC	((s64)NSEC_PER_MSEC)
-#define HOUR	(3600 * SEC)
-
 /* Far more than a stop takes, and far less than the waits that it ends. */
 #define AT_ONCE	(20 * SEC)
 
 #define THREADS		"kctl"
-#define MAX_ACTORS	8
 #define KEYS		1024
 #define MAX_TIMES	16
 #define MAX_WORKERS	1024
 
 #define WAITS_AGAIN	(WQ_KEY_DELAYED | WQ_KEY_FAILED)
 
-struct fixture;
-
-/* A thread of a test. */
-struct actor {
-	struct fixture *fx;
-	int (*fn)(struct actor *a);
-	struct task_struct *task;
-	struct completion ended;	/* fn returned */
-	int ret;			/* this */
-	s64 took;			/* ns */
-	struct wq_controller *c;	/* to stop */
-	bool drain;
-	u32 seed;
-};
+struct control_fixture;
 
 /* What happened to one key. */
 struct tally {
@@ -68,18 +48,14 @@ struct own_limiter {
 };
 
 /* How the nth run of a key ends. */
-typedef s64 (*ending)(struct fixture *fx, struct tally *t, int n);
+typedef s64 (*ending)(struct control_fixture *fx, struct tally *t, int n);
 
-struct fixture {
-	struct wq *q;
+struct control_fixture {
+	struct fixture base;
 	struct wq_controller *c, *second;
 	struct wq_controller_params params;
 	struct own_limiter own;
-	struct wq_clock clock;	/* moved by the test, where it is used */
-	s64 now;
-	struct actor actors[MAX_ACTORS];
-	unsigned int nr_actors;
-	bool stopped;		/* the controller: nothing may run any more */
+	bool stopped;		/* the controller is stopped: no key may run any more */
 
 	/* Runs. */
 	ending fn;
@@ -89,9 +65,7 @@ struct fixture {
 	struct tally tally[KEYS];
 	atomic_t runs;		/* of all keys */
 	atomic_t running, most;	/* at this moment, and at any */
-	atomic_t overlaps;	/* of runs of one key */
-	atomic_t strange;	/* runs of no such key, or after the stop */
-	atomic_t wrong;		/* whatever else a run saw */
+	struct verdict verdict;	/* what runs and actors saw */
 	s64 began[MAX_TIMES], finished[MAX_TIMES];
 	int without_memory;	/* allocations that failed */
 	bool others_ran, starved;
@@ -104,83 +78,13 @@ struct fixture {
 	u8 key[WQ_MAX_KEY];
 
 	atomic_t accepted;	/* adds */
-	struct wq_stat st;
 };
 
 static const struct wq_limiter_ops own_limiter_ops;
 
-static struct wq *new_queue(struct wq_limiter *l)
+static struct control_fixture *control_of(struct fixture *base)
 {
-	struct wq_params params = { .limiter = l };
-
-	return wq_create(&params);
-}
-
-static int controller_init(struct kunit *test)
-{
-	struct fixture *fx = kunit_kzalloc(test, sizeof(*fx), GFP_KERNEL);
-
-	if (!fx)
-		return -ENOMEM;
-	init_completion(&fx->entered);
-	init_completion(&fx->go);
-	wq_limiter_init(&fx->own.l, &own_limiter_ops, true);
-	fx->q = new_queue(wq_limiter_exponential(MSEC, 4 * MSEC));
-	if (IS_ERR(fx->q))
-		return PTR_ERR(fx->q);
-	test->priv = fx;
-	return 0;
-}
-
-static void join(struct actor *a)
-{
-	/* again and again: it may begin a drain only after the first one */
-	while (!wait_for_completion_timeout(&a->ended, HZ / 10))
-		wq_shutdown(a->fx->q);
-	kthread_stop(a->task);
-	put_task_struct(a->task);
-}
-
-static void join_all(struct fixture *fx)
-{
-	while (fx->nr_actors)
-		join(&fx->actors[--fx->nr_actors]);
-}
-
-static void controller_exit(struct kunit *test)
-{
-	struct fixture *fx = test->priv;
-
-	if (!fx)
-		return;
-	complete_all(&fx->go);
-	join_all(fx);
-	if (fx->c)
-		wq_controller_stop(fx->c, false);
-	if (fx->second)
-		wq_controller_stop(fx->second, false);
-	if (!IS_ERR_OR_NULL(fx->q))
-		wq_destroy(fx->q);
-}
-
-/* --- what the tests are written in --- */
-
-static struct wq *queue(struct kunit *test)
-{
-	struct fixture *fx = test->priv;
-
-	return fx->q;
-}
-
-/* Replaces the test's queue. */
-static struct wq *queue_of(struct kunit *test, const struct wq_params *params)
-{
-	struct fixture *fx = test->priv;
-
-	wq_destroy(fx->q);
-	fx->q = wq_create(params);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fx->q);
-	return fx->q;
+	return container_of(base, struct control_fixture, base);
 }
 
 static struct wq *limited(struct kunit *test, struct wq_limiter *l)
@@ -190,10 +94,41 @@ static struct wq *limited(struct kunit *test, struct wq_limiter *l)
 	return queue_of(test, &params);
 }
 
-static int add(struct kunit *test, const char *key)
+static struct wq *limited_on_clock(struct kunit *test, struct wq_limiter *l)
 {
-	return wq_add(queue(test), key, strlen(key));
+	return queue_on_clock(test, (struct wq_params){ .limiter = l });
 }
+
+static int controller_init(struct kunit *test)
+{
+	int ret = fixture_init(test, sizeof(struct control_fixture));
+	struct control_fixture *fx = test->priv;
+
+	if (ret)
+		return ret;
+	init_completion(&fx->entered);
+	init_completion(&fx->go);
+	wq_limiter_init(&fx->own.l, &own_limiter_ops, true);
+	limited(test, wq_limiter_exponential(MSEC, 4 * MSEC));
+	return 0;
+}
+
+static void controller_exit(struct kunit *test)
+{
+	struct control_fixture *fx = test->priv;
+
+	if (!fx)
+		return;
+	complete_all(&fx->go);
+	join_actors(&fx->base);
+	if (fx->c)
+		wq_controller_stop(fx->c, false);
+	if (fx->second)
+		wq_controller_stop(fx->second, false);
+	fixture_exit(test);
+}
+
+/* --- helpers --- */
 
 /* One key for each character. */
 static void add_each(struct kunit *test, const char *keys)
@@ -202,127 +137,53 @@ static void add_each(struct kunit *test, const char *keys)
 		KUNIT_ASSERT_EQ(test, wq_add(queue(test), keys, 1), 1);
 }
 
-static int query(struct kunit *test, const char *key)
-{
-	return wq_query(queue(test), key, strlen(key));
-}
-
-static int requeues(struct kunit *test, const char *key)
-{
-	return wq_num_requeues(queue(test), key, strlen(key));
-}
-
-static const struct wq_stat *stats(struct kunit *test)
-{
-	struct fixture *fx = test->priv;
-
-	/* what isn't written shows */
-	memset(&fx->st, 0xa5, sizeof(fx->st));
-	wq_stats(fx->q, &fx->st);
-	return &fx->st;
-}
-
 static int runs(struct kunit *test, char key)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	return atomic_read(&fx->tally[(u8)key].runs);
 }
 
 static int runs_of_all(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	return atomic_read(&fx->runs);
 }
 
 static int given_up(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	return atomic_read(&fx->given_up);
 }
 
-static int actor_main(void *data)
-{
-	struct actor *a = data;
-
-	a->ret = a->fn(a);
-	complete(&a->ended);
-	return 0;
-}
-
-static struct actor *new_actor(struct kunit *test, int (*fn)(struct actor *a))
-{
-	struct fixture *fx = test->priv;
-	struct actor *a = &fx->actors[fx->nr_actors];
-	struct task_struct *task;
-
-	KUNIT_ASSERT_LT(test, fx->nr_actors, (unsigned int)MAX_ACTORS);
-	memset(a, 0, sizeof(*a));
-	a->fx = fx;
-	a->fn = fn;
-	init_completion(&a->ended);
-	task = kthread_create(actor_main, a, "wq_kunit/%u", fx->nr_actors);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, task);
-	/* it may be gone by the time of kthread_stop() */
-	get_task_struct(task);
-	a->task = task;
-	fx->nr_actors++;
-	return a;
-}
-
-static struct actor *start(struct kunit *test, int (*fn)(struct actor *a))
-{
-	struct actor *a = new_actor(test, fn);
-
-	wake_up_process(a->task);
-	return a;
-}
-
-static bool still_waits(struct actor *a)
-{
-	msleep(50);
-	return !completion_done(&a->ended);
-}
-
-/* What the actor returned. */
-static int result(struct kunit *test, struct actor *a)
-{
-	unsigned long left = wait_for_completion_timeout(&a->ended, 30 * HZ);
-
-	KUNIT_ASSERT_NE(test, left, 0UL);
-	/* for the next one who asks */
-	complete(&a->ended);
-	return a->ret;
-}
-
 /* --- runs --- */
 
-static s64 succeed(struct fixture *fx, struct tally *t, int n)
+static s64 succeed(struct control_fixture *fx, struct tally *t, int n)
 {
 	return 0;
 }
 
 /* A different error each time, from -101 on. */
-static s64 fail(struct fixture *fx, struct tally *t, int n)
+static s64 fail(struct control_fixture *fx, struct tally *t, int n)
 {
 	return -100 - n;
 }
 
 /* That many failures, and a success, and again. */
-static s64 fail_first(struct fixture *fx, struct tally *t, int n)
+static s64 fail_first(struct control_fixture *fx, struct tally *t, int n)
 {
 	return n % (fx->fails + 1) ? -EIO : 0;
 }
 
-static s64 again_after(struct fixture *fx, struct tally *t, int n)
+static s64 again_after(struct control_fixture *fx, struct tally *t, int n)
 {
 	return n == 1 ? fx->after : 0;
 }
 
-/* Always, and gives way to others only after 5 s. */
-static s64 fail_greedily(struct fixture *fx, struct tally *t, int n)
+/* Fails each time, and sleeps only after 5 s without a run of another thread. */
+static s64 fail_greedily(struct control_fixture *fx, struct tally *t, int n)
 {
 	if (!READ_ONCE(fx->others_ran) && ktime_get_ns() - READ_ONCE(fx->began[0]) > 5 * SEC)
 		WRITE_ONCE(fx->starved, true);
@@ -331,34 +192,34 @@ static s64 fail_greedily(struct fixture *fx, struct tally *t, int n)
 	return -EIO;
 }
 
-/* Says that it is under way, and waits until it is let go. */
-static s64 hold(struct fixture *fx, struct tally *t, int n)
+/* Reports that the run has begun, and waits for let_go(). */
+static s64 hold(struct control_fixture *fx, struct tally *t, int n)
 {
 	complete(&fx->entered);
-	if (!wait_for_completion_timeout(&fx->go, 60 * HZ))
-		atomic_inc(&fx->wrong);
+	expect_same(&fx->verdict, !!wait_for_completion_timeout(&fx->go, 60 * HZ), 1,
+		    "the run was let go");
 	return 0;
 }
 
-static s64 hold_and_fail(struct fixture *fx, struct tally *t, int n)
+static s64 hold_and_fail(struct control_fixture *fx, struct tally *t, int n)
 {
 	hold(fx, t, n);
 	return -EIO;
 }
 
-static s64 hold_and_fail_first(struct fixture *fx, struct tally *t, int n)
+static s64 hold_and_fail_first(struct control_fixture *fx, struct tally *t, int n)
 {
 	hold(fx, t, n);
 	return fail_first(fx, t, n);
 }
 
-static s64 hold_and_again_after(struct fixture *fx, struct tally *t, int n)
+static s64 hold_and_again_after(struct control_fixture *fx, struct tally *t, int n)
 {
 	hold(fx, t, n);
 	return fx->after;
 }
 
-static struct tally *tally_of(struct fixture *fx, const void *key, size_t len)
+static struct tally *tally_of(struct control_fixture *fx, const void *key, size_t len)
 {
 	u32 i;
 
@@ -380,17 +241,17 @@ static void rise(atomic_t *most, int now)
 
 static s64 work(void *data, const void *key, size_t len)
 {
-	struct fixture *fx = data;
+	struct control_fixture *fx = data;
 	struct tally *t = tally_of(fx, key, len);
 	int i;
 	s64 ret;
 
-	if (!t || READ_ONCE(fx->stopped)) {
-		atomic_inc(&fx->strange);
+	expect_same(&fx->verdict, !!t, true, "the key is one of the test");
+	expect_same(&fx->verdict, READ_ONCE(fx->stopped), false, "a run after the stop");
+	if (!t || READ_ONCE(fx->stopped))
 		return 0;
-	}
-	if (atomic_inc_return(&t->running) != 1)
-		atomic_inc(&fx->overlaps);
+	expect_same(&fx->verdict, atomic_inc_return(&t->running), 1, "runs of key %d at once",
+		    (int)(t - fx->tally));
 	rise(&fx->most, atomic_inc_return(&fx->running));
 	atomic_set(&t->covered, atomic_read(&t->asked));
 	i = atomic_inc_return(&fx->runs) - 1;
@@ -406,10 +267,10 @@ static s64 work(void *data, const void *key, size_t len)
 
 static void gave_up(void *data, const void *key, size_t len, int error)
 {
-	struct fixture *fx = data;
+	struct control_fixture *fx = data;
 
 	fx->error = error;
-	fx->state = wq_query(fx->q, key, len);
+	fx->state = wq_query(fx->base.q, key, len);
 	fx->len = len;
 	memcpy(fx->key, key, min_t(size_t, len, sizeof(fx->key)));
 	atomic_inc(&fx->given_up);
@@ -418,11 +279,11 @@ static void gave_up(void *data, const void *key, size_t len, int error)
 static struct wq_controller_params *params(struct kunit *test, unsigned int workers,
 					   unsigned int max_retries, ending fn)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	fx->fn = fn;
 	fx->params = (struct wq_controller_params) {
-		.q = fx->q,
+		.q = fx->base.q,
 		.name = THREADS,
 		.workers = workers,
 		.max_retries = max_retries,
@@ -433,10 +294,10 @@ static struct wq_controller_params *params(struct kunit *test, unsigned int work
 	return &fx->params;
 }
 
-/* The controller has its own copy of them. */
+/* The controller must have its own copy of the parameters. */
 static void start_by(struct kunit *test, struct wq_controller_params *p)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct wq_controller *c = wq_controller_start(p);
 
 	memset(p, 0xa5, sizeof(*p));
@@ -449,10 +310,10 @@ static void control(struct kunit *test, unsigned int workers, unsigned int max_r
 	start_by(test, params(test, workers, max_retries, fn));
 }
 
-/* So many runs are under way. */
+/* Waits until so many runs have begun. */
 static void entered(struct kunit *test, unsigned int n)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	unsigned long left;
 
 	while (n--) {
@@ -463,7 +324,7 @@ static void entered(struct kunit *test, unsigned int n)
 
 static void let_go(struct kunit *test, unsigned int n)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	while (n--)
 		complete(&fx->go);
@@ -471,45 +332,51 @@ static void let_go(struct kunit *test, unsigned int n)
 
 static void let_all_go(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	complete_all(&fx->go);
 }
 
-static int stopper(struct actor *a)
+static int stop_controller(struct actor *a, bool drain)
 {
+	struct control_fixture *fx = control_of(a->fx);
 	s64 begun = ktime_get_ns();
-	int ret = wq_controller_stop(a->c, a->drain);
+	int ret = wq_controller_stop(a->arg, drain);
 
 	a->took = ktime_get_ns() - begun;
-	WRITE_ONCE(a->fx->stopped, true);
+	WRITE_ONCE(fx->stopped, true);
 	return ret;
+}
+
+static int stopper(struct actor *a)
+{
+	return stop_controller(a, false);
+}
+
+static int draining_stopper(struct actor *a)
+{
+	return stop_controller(a, true);
 }
 
 static struct actor *begin_stop(struct kunit *test, bool drain)
 {
-	struct fixture *fx = test->priv;
-	struct actor *a = new_actor(test, stopper);
+	struct control_fixture *fx = test->priv;
+	struct wq_controller *c = fx->c;
 
-	a->drain = drain;
-	a->c = fx->c;
 	fx->c = NULL;
-	wake_up_process(a->task);
-	return a;
+	return start_with(test, drain ? draining_stopper : stopper, 0, c);
 }
 
-/* What holds after every stop. */
+/* Checks what holds after every stop. */
 static int end_stop(struct kunit *test, struct actor *a)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	int ret = result(test, a);
 
 	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->overlaps), 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->strange), 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->wrong), 0);
+	EXPECT_ALL_SAME(test, &fx->verdict);
 	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
-	KUNIT_EXPECT_TRUE(test, wq_shutting_down(fx->q));
+	KUNIT_EXPECT_TRUE(test, wq_shutting_down(fx->base.q));
 	return ret;
 }
 
@@ -526,7 +393,7 @@ static void expect_stop_at_once(struct kunit *test, bool drain)
 	KUNIT_EXPECT_LT(test, a->took, AT_ONCE);
 }
 
-/* Nothing runs, and nothing will. */
+/* No key is ready, processing or delayed. */
 static bool idle(struct kunit *test)
 {
 	const struct wq_stat *st = stats(test);
@@ -534,7 +401,7 @@ static bool idle(struct kunit *test)
 	return !st->ready && !st->processing && !st->delayed;
 }
 
-/* Threads that have such names; of these, those that wait; those that look hung. */
+/* Threads whose names have a prefix: how many there are, wait, and look hung. */
 struct threads {
 	unsigned int all, waiting, hung;
 	char names[8][TASK_COMM_LEN];
@@ -568,7 +435,7 @@ static struct threads threads(const char *prefix)
 
 static void a_ready_key_is_worked_on(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	add(test, "a");
 	control(test, 1, 0, succeed);
@@ -576,7 +443,7 @@ static void a_ready_key_is_worked_on(struct kunit *test)
 	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
 	KUNIT_EXPECT_EQ(test, add(test, "b"), 1);
 	ASSERT_EVENTUALLY(test, runs(test, 'b') == 1);
-	KUNIT_EXPECT_FALSE(test, wq_shutting_down(fx->q));
+	KUNIT_EXPECT_FALSE(test, wq_shutting_down(fx->base.q));
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 2);
 	KUNIT_EXPECT_EQ(test, given_up(test), 0);
@@ -584,17 +451,15 @@ static void a_ready_key_is_worked_on(struct kunit *test)
 
 static void all_keys_are_worked_on(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
-	unsigned int wrong = 0;
+	struct control_fixture *fx = test->priv;
 	u32 i;
 
 	control(test, 4, 0, succeed);
 	for (i = 0; i < KEYS; i++)
-		wrong += wq_add(fx->q, &i, sizeof(i)) != 1;
+		ASSERT_SAME(test, wq_add(fx->base.q, &i, sizeof(i)), 1, "key %u", i);
 	ASSERT_EVENTUALLY(test, idle(test));
 	for (i = 0; i < KEYS; i++)
-		wrong += atomic_read(&fx->tally[i].runs) != 1;
-	KUNIT_EXPECT_EQ(test, wrong, 0U);
+		ASSERT_SAME(test, atomic_read(&fx->tally[i].runs), 1, "round %u", i);
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->dones, (u64)KEYS);
@@ -608,7 +473,7 @@ static s64 peek(void *data, const void *key, size_t len)
 
 static void fn_sees_the_key_bytewise(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct wq_controller_params *p = params(test, 1, 0, NULL);
 	u8 *key = kunit_kzalloc(test, WQ_MAX_KEY, GFP_KERNEL);
 	int i;
@@ -618,12 +483,13 @@ static void fn_sees_the_key_bytewise(struct kunit *test)
 		key[i] = i * 7;
 	p->fn = peek;
 	start_by(test, p);
-	wq_add(fx->q, key, WQ_MAX_KEY);
+	wq_add(fx->base.q, key, WQ_MAX_KEY);
 	ASSERT_EVENTUALLY(test, given_up(test) == 1);
 	KUNIT_EXPECT_EQ(test, fx->len, (size_t)WQ_MAX_KEY);
 	KUNIT_EXPECT_EQ(test, memcmp(fx->key, key, WQ_MAX_KEY), 0);
-	KUNIT_EXPECT_TRUE(test, fx->state > 0 && fx->state & WQ_KEY_PROCESSING);
-	wq_add(fx->q, "a\0b", 3);
+	KUNIT_EXPECT_GT(test, fx->state, 0);
+	KUNIT_EXPECT_EQ(test, fx->state & WQ_KEY_PROCESSING, WQ_KEY_PROCESSING);
+	wq_add(fx->base.q, "a\0b", 3);
 	ASSERT_EVENTUALLY(test, given_up(test) == 2);
 	KUNIT_EXPECT_EQ(test, fx->len, (size_t)3);
 	KUNIT_EXPECT_EQ(test, memcmp(fx->key, "a\0b", 3), 0);
@@ -632,7 +498,7 @@ static void fn_sees_the_key_bytewise(struct kunit *test)
 
 static void n_workers_run_n_keys_at_once(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	add_each(test, "abcdefgh");
 	control(test, 8, 0, hold);
@@ -644,14 +510,14 @@ static void n_workers_run_n_keys_at_once(struct kunit *test)
 
 static void n_workers_run_no_more_than_n_keys_at_once(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	add_each(test, "abcdefgh");
 	control(test, 3, 0, hold);
 	entered(test, 3);
 	msleep(50);
 	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 3);
-	KUNIT_EXPECT_EQ(test, wq_len(fx->q), 5U);
+	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 5U);
 	let_go(test, 1);
 	entered(test, 1);
 	let_all_go(test);
@@ -663,7 +529,7 @@ static void n_workers_run_no_more_than_n_keys_at_once(struct kunit *test)
 
 static void no_number_of_workers_is_one(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	add_each(test, "abc");
 	control(test, 0, 0, hold);
@@ -679,7 +545,7 @@ static void no_number_of_workers_is_one(struct kunit *test)
 
 static void a_key_never_runs_twice_at_once(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	control(test, 4, 0, hold);
 	add(test, "a");
@@ -710,12 +576,13 @@ static void a_key_added_while_it_runs_runs_once_more(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
 }
 
-static s64 add_others(struct fixture *fx, struct tally *t, int n)
+static s64 add_others(struct control_fixture *fx, struct tally *t, int n)
 {
-	if (t == &fx->tally['a'] && n == 1 &&
-	    (wq_add(fx->q, "a", 1) != 1 || wq_add(fx->q, "b", 1) != 1 ||
-	     wq_add_after(fx->q, "c", 1, MSEC, 0) != 1))
-		atomic_inc(&fx->wrong);
+	if (t != &fx->tally['a'] || n != 1)
+		return 0;
+	expect_same(&fx->verdict, wq_add(fx->base.q, "a", 1), 1, "add of a");
+	expect_same(&fx->verdict, wq_add(fx->base.q, "b", 1), 1, "add of b");
+	expect_same(&fx->verdict, wq_add_after(fx->base.q, "c", 1, MSEC, 0), 1, "add_after of c");
 	return 0;
 }
 
@@ -731,7 +598,7 @@ static void fn_may_add_keys_its_own_included(struct kunit *test)
 
 static void two_controllers_may_share_a_queue(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct wq_controller *c;
 
 	add_each(test, "abcdef");
@@ -799,23 +666,23 @@ static void workers_that_wait_do_not_look_hung(struct kunit *test)
 
 static void a_key_that_is_done_is_forgotten(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	/* a failure from before */
 	limited(test, wq_limiter_exponential(0, 0));
-	KUNIT_ASSERT_EQ(test, wq_add_rate_limited(fx->q, "a", 1), 1);
-	KUNIT_ASSERT_EQ(test, requeues(test, "a"), 1);
+	KUNIT_ASSERT_EQ(test, wq_add_rate_limited(fx->base.q, "a", 1), 1);
+	KUNIT_ASSERT_EQ(test, num_requeues(test, "a"), 1);
 	control(test, 1, 3, succeed);
 	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
 	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
-	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->failed, 0U);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
 static void a_key_that_failed_is_tried_again(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	fx->fails = 1;
 	control(test, 1, 3, fail_first);
@@ -827,9 +694,9 @@ static void a_key_that_failed_is_tried_again(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
 }
 
-static void a_key_that_failed_waits_as_the_limiter_says(struct kunit *test)
+static void a_failed_key_waits_for_the_delay_of_the_limiter(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	int i;
 
 	limited(test, wq_limiter_exponential(10 * MSEC, HOUR));
@@ -842,36 +709,13 @@ static void a_key_that_failed_waits_as_the_limiter_says(struct kunit *test)
 		KUNIT_EXPECT_GE(test, fx->began[i + 1] - fx->finished[i], 10 * MSEC << i);
 }
 
-static s64 clock_now(struct wq_clock *clock)
-{
-	return container_of(clock, struct fixture, clock)->now;
-}
-
-/* Its clock is in the test's hands. */
-static struct wq *on_the_clock(struct kunit *test, struct wq_limiter *l)
-{
-	struct fixture *fx = test->priv;
-	struct wq_params params = { .clock = &fx->clock, .limiter = l };
-
-	fx->clock.now = clock_now;
-	return queue_of(test, &params);
-}
-
-static void pass(struct kunit *test, s64 ns)
-{
-	struct fixture *fx = test->priv;
-
-	fx->now += ns;
-	wq_tick(fx->q);
-}
-
-static void retries_come_to_the_ns_when_the_limiter_says(struct kunit *test)
+static void retries_come_after_the_delay_of_the_limiter_to_the_ns(struct kunit *test)
 {
 	s64 delays[] = { 300 * SEC, 600 * SEC, 1000 * SEC, 1000 * SEC };
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	int i;
 
-	on_the_clock(test, wq_limiter_exponential(300 * SEC, 1000 * SEC));
+	limited_on_clock(test, wq_limiter_exponential(300 * SEC, 1000 * SEC));
 	fx->fails = ARRAY_SIZE(delays);
 	control(test, 2, 10, fail_first);
 	add(test, "a");
@@ -887,23 +731,23 @@ static void retries_come_to_the_ns_when_the_limiter_says(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-static void a_key_that_waits_for_its_retry_is_delayed_and_has_failed(struct kunit *test)
+static void a_key_that_waits_for_its_retry_is_delayed_and_failed(struct kunit *test)
 {
 	limited(test, wq_limiter_exponential(1000 * SEC, 1000 * SEC));
 	control(test, 1, 3, fail);
 	add(test, "a");
 	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WAITS_AGAIN);
-	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 1);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 1);
 	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
 	KUNIT_EXPECT_EQ(test, given_up(test), 0);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-/* The worker goes on meanwhile. */
+/* Meanwhile the worker runs other keys. */
 static void a_key_that_waits_for_its_retry_holds_up_no_other(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	limited(test, wq_limiter_exponential(1000 * SEC, 1000 * SEC));
 	fx->fails = 1;
@@ -915,10 +759,10 @@ static void a_key_that_waits_for_its_retry_holds_up_no_other(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-static s64 fail_and_count(struct fixture *fx, struct tally *t, int n)
+static s64 fail_and_count(struct control_fixture *fx, struct tally *t, int n)
 {
-	if (wq_num_requeues(fx->q, "a", 1) != n - 1)
-		atomic_inc(&fx->wrong);
+	expect_same(&fx->verdict, wq_num_requeues(fx->base.q, "a", 1), n - 1,
+		    "num_requeues in run %d", n);
 	return -EIO;
 }
 
@@ -934,12 +778,12 @@ static void each_failure_counts_once(struct kunit *test)
 /* Of a key that always fails. */
 static void expect_given_up(struct kunit *test, int max_retries)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
 	ASSERT_EVENTUALLY(test, given_up(test) == 1);
 	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
-	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 	msleep(50);
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1 + max_retries);
@@ -965,7 +809,7 @@ static void without_retries_a_key_is_given_up_at_its_first_failure(struct kunit 
 }
 
 /* num_requeues is always 0. */
-static void max_retries_holds_where_the_limiter_is_a_bucket_alone(struct kunit *test)
+static void max_retries_holds_if_the_limiter_is_a_bucket_alone(struct kunit *test)
 {
 	limited(test, wq_limiter_bucket(WQ_QPS(1000), 100));
 	control(test, 1, 4, fail);
@@ -973,7 +817,7 @@ static void max_retries_holds_where_the_limiter_is_a_bucket_alone(struct kunit *
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-static void max_retries_holds_where_the_limiter_has_no_delay(struct kunit *test)
+static void max_retries_holds_if_the_limiter_has_no_delay(struct kunit *test)
 {
 	limited(test, wq_limiter_exponential(0, 0));
 	control(test, 3, 4, fail);
@@ -1010,9 +854,9 @@ static const struct wq_limiter_ops own_limiter_ops = {
 	.free = own_free,
 };
 
-static void the_limiter_is_asked_once_a_retry_and_told_to_forget(struct kunit *test)
+static void when_is_called_once_a_retry_and_forget_at_the_end(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	limited(test, &fx->own.l);
 	control(test, 1, 3, fail);
@@ -1024,7 +868,7 @@ static void the_limiter_is_asked_once_a_retry_and_told_to_forget(struct kunit *t
 
 static void max_retries_may_be_any_number(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	fx->fails = 5;
 	control(test, 1, UINT_MAX, fail_first);
@@ -1035,23 +879,24 @@ static void max_retries_may_be_any_number(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-static void gave_up_is_told_before_the_key_is_done(struct kunit *test)
+static void gave_up_is_called_before_the_key_is_done(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	control(test, 1, 1, fail);
 	add(test, "a");
 	ASSERT_EVENTUALLY(test, given_up(test) == 1);
-	KUNIT_EXPECT_TRUE(test, fx->state > 0 && fx->state & WQ_KEY_PROCESSING);
+	KUNIT_EXPECT_GT(test, fx->state, 0);
+	KUNIT_EXPECT_EQ(test, fx->state & WQ_KEY_PROCESSING, WQ_KEY_PROCESSING);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
 static void gave_up_and_add(void *data, const void *key, size_t len, int error)
 {
-	struct fixture *fx = data;
+	struct control_fixture *fx = data;
 
-	if (!atomic_read(&fx->given_up) && wq_add(fx->q, key, len) != 1)
-		atomic_inc(&fx->wrong);
+	if (!atomic_read(&fx->given_up))
+		expect_same(&fx->verdict, wq_add(fx->base.q, key, len), 1, "add in gave_up");
 	gave_up(data, key, len, error);
 }
 
@@ -1119,7 +964,7 @@ static void a_key_that_was_given_up_has_all_its_retries_again(struct kunit *test
 
 static void a_success_forgets_the_failures_before_it(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	int i;
 
 	fx->fails = 2;
@@ -1135,7 +980,7 @@ static void a_success_forgets_the_failures_before_it(struct kunit *test)
 
 static void one_key_s_failures_are_not_another_s(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	fx->fails = 2;
 	control(test, 3, 2, fail_first);
@@ -1148,7 +993,7 @@ static void one_key_s_failures_are_not_another_s(struct kunit *test)
 
 static void a_key_added_while_it_fails_runs_again(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	fx->fails = 1;
 	control(test, 1, 3, hold_and_fail_first);
@@ -1164,7 +1009,7 @@ static void a_key_added_while_it_fails_runs_again(struct kunit *test)
 
 static void a_key_added_while_it_is_given_up_runs_again(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	fx->fails = 1;
 	control(test, 1, 0, hold_and_fail_first);
@@ -1181,7 +1026,7 @@ static void a_key_added_while_it_is_given_up_runs_again(struct kunit *test)
 static void a_key_is_tried_again_in_a_full_queue(struct kunit *test)
 {
 	struct wq_params full = { .max_keys = 1, .limiter = wq_limiter_exponential(MSEC, MSEC) };
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	queue_of(test, &full);
 	fx->fails = 2;
@@ -1194,7 +1039,7 @@ static void a_key_is_tried_again_in_a_full_queue(struct kunit *test)
 
 static void a_result_above_0_is_the_time_to_the_next_run(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	fx->after = 30 * MSEC;
 	control(test, 2, 0, again_after);
@@ -1209,9 +1054,9 @@ static void a_result_above_0_is_the_time_to_the_next_run(struct kunit *test)
 
 static void a_result_above_0_comes_to_the_ns(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
-	on_the_clock(test, NULL);
+	limited_on_clock(test, NULL);
 	fx->after = 1000 * HOUR;
 	control(test, 2, 0, again_after);
 	add(test, "a");
@@ -1226,7 +1071,7 @@ static void a_result_above_0_comes_to_the_ns(struct kunit *test)
 
 static void a_result_of_1_ns_is_a_time(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	fx->after = 1;
 	control(test, 1, 0, again_after);
@@ -1235,21 +1080,21 @@ static void a_result_of_1_ns_is_a_time(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 }
 
-static s64 fail_twice_then_far_away(struct fixture *fx, struct tally *t, int n)
+static s64 fail_twice_then_far_away(struct control_fixture *fx, struct tally *t, int n)
 {
 	return n % 3 ? -EIO : fx->after;
 }
 
 static void a_result_above_0_forgets_the_failures_before_it(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	fx->after = HOUR;
 	control(test, 1, 2, fail_twice_then_far_away);
 	add(test, "a");
 	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WQ_KEY_DELAYED);
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 3);
-	KUNIT_EXPECT_EQ(test, requeues(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
 	add(test, "a");
 	ASSERT_EVENTUALLY(test, runs(test, 'a') == 6);
 	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WQ_KEY_DELAYED);
@@ -1259,7 +1104,7 @@ static void a_result_above_0_forgets_the_failures_before_it(struct kunit *test)
 
 static void the_greatest_result_waits_for_ever(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	fx->after = S64_MAX;
 	control(test, 1, 0, again_after);
@@ -1274,7 +1119,7 @@ static void the_greatest_result_waits_for_ever(struct kunit *test)
 
 static void stop_ends_the_workers_that_wait(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	int drain;
 
 	for (drain = 0; drain < 2; drain++) {
@@ -1290,11 +1135,11 @@ static void stop_ends_the_workers_that_wait(struct kunit *test)
 
 static void stop_may_come_before_the_workers_run(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	int i;
 
 	for (i = 0; i < 100; i++) {
-		fx->q = limited(test, NULL);
+		limited(test, NULL);
 		add_each(test, "abc");
 		control(test, 1 + i % 4, 0, succeed);
 		if (i % 5 == 0)
@@ -1303,15 +1148,15 @@ static void stop_may_come_before_the_workers_run(struct kunit *test)
 		fx->c = NULL;
 		KUNIT_EXPECT_EQ(test, stats(test)->gets + stats(test)->ready, 3ULL);
 		if (i % 2)
-			KUNIT_EXPECT_EQ(test, wq_len(fx->q), 0U);
+			KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 0U);
 	}
 	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->overlaps) + atomic_read(&fx->strange), 0);
+	EXPECT_ALL_SAME(test, &fx->verdict);
 }
 
-static void stop_finishes_the_keys_in_hand_and_leaves_what_is_ready(struct kunit *test)
+static void stop_finishes_keys_in_processing_and_leaves_ready_keys(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct wq_item item;
 	struct actor *a;
 
@@ -1319,25 +1164,25 @@ static void stop_finishes_the_keys_in_hand_and_leaves_what_is_ready(struct kunit
 	control(test, 2, 0, hold);
 	entered(test, 2);
 	a = begin_stop(test, false);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	KUNIT_EXPECT_EQ(test, add(test, "f"), -ESHUTDOWN);
 	let_all_go(test);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 	KUNIT_EXPECT_EQ(test, runs(test, 'a') + runs(test, 'b'), 2);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 2);
-	KUNIT_EXPECT_EQ(test, wq_len(fx->q), 3U);
+	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 3U);
 	msleep(20);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 2);
 
-	KUNIT_ASSERT_EQ(test, wq_get(fx->q, &item, 0), 0);
+	KUNIT_ASSERT_EQ(test, wq_get(fx->base.q, &item, 0), 0);
 	KUNIT_EXPECT_EQ(test, memcmp(item.key, "c", 1), 0);
-	KUNIT_EXPECT_EQ(test, wq_done(fx->q, &item), 0);
+	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 0);
 }
 
-/* It was added while it ran: that run is owed, and stays so. */
+/* The key was added during its run.  It stays dirty. */
 static void stop_leaves_a_key_ready_that_was_added_while_it_ran(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct actor *a;
 
 	add(test, "a");
@@ -1345,17 +1190,17 @@ static void stop_leaves_a_key_ready_that_was_added_while_it_ran(struct kunit *te
 	entered(test, 1);
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
 	a = begin_stop(test, false);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	let_all_go(test);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
-	KUNIT_EXPECT_EQ(test, wq_len(fx->q), 1U);
+	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 1U);
 }
 
-static void stop_with_drain_runs_first_all_that_is_ready_or_processing(struct kunit *test)
+static void stop_with_drain_first_runs_all_ready_and_processing_keys(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
-	unsigned int workers, wrong;
+	struct control_fixture *fx = test->priv;
+	unsigned int workers;
 	struct actor *a;
 	u32 i;
 
@@ -1365,25 +1210,24 @@ static void stop_with_drain_runs_first_all_that_is_ready_or_processing(struct ku
 		reinit_completion(&fx->go);
 		fx->stopped = false;
 		for (i = 0; i < 200; i++)
-			wq_add(fx->q, &i, sizeof(i));
+			wq_add(fx->base.q, &i, sizeof(i));
 		control(test, workers, 0, hold);
 		entered(test, workers);
 		i = 0;
-		KUNIT_EXPECT_EQ(test, wq_add(fx->q, &i, sizeof(i)), 1);
+		KUNIT_EXPECT_EQ(test, wq_add(fx->base.q, &i, sizeof(i)), 1);
 		i = KEYS - 1;
-		KUNIT_EXPECT_EQ(test, wq_add_after(fx->q, &i, sizeof(i), HOUR, 0), 1);
+		KUNIT_EXPECT_EQ(test, wq_add_after(fx->base.q, &i, sizeof(i), HOUR, 0), 1);
 		a = begin_stop(test, true);
-		KUNIT_EXPECT_TRUE(test, still_waits(a));
+		EXPECT_STILL_WAITS(test, a);
 		let_all_go(test);
 		KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 
-		wrong = atomic_read(&fx->tally[0].runs) != 2;
-		for (i = 1; i < 200; i++)
-			wrong += atomic_read(&fx->tally[i].runs) != 1;
-		KUNIT_EXPECT_EQ(test, wrong, 0U);
+		for (i = 0; i < 200; i++)
+			ASSERT_SAME(test, atomic_read(&fx->tally[i].runs), i ? 1 : 2,
+				    "%u workers, key %u", workers, i);
 		KUNIT_EXPECT_EQ(test, atomic_read(&fx->tally[KEYS - 1].runs), 0);
 		KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
-		KUNIT_EXPECT_EQ(test, wq_len(fx->q), 0U);
+		KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 0U);
 		limited(test, NULL);
 	}
 }
@@ -1391,7 +1235,7 @@ static void stop_with_drain_runs_first_all_that_is_ready_or_processing(struct ku
 /* The other workers had nothing to do, and ended. */
 static void stop_with_drain_runs_a_key_again_that_was_added_while_it_ran(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct actor *a;
 
 	add(test, "a");
@@ -1399,66 +1243,66 @@ static void stop_with_drain_runs_a_key_again_that_was_added_while_it_ran(struct 
 	entered(test, 1);
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
 	a = begin_stop(test, true);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	let_all_go(test);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
-	KUNIT_EXPECT_EQ(test, wq_len(fx->q), 0U);
+	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 0U);
 }
 
 static void stop_with_drain_waits_for_a_key_that_another_consumer_holds(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct wq_item item;
 	struct actor *a;
 
 	add(test, "x");
-	KUNIT_ASSERT_EQ(test, wq_get(fx->q, &item, 0), 0);
+	KUNIT_ASSERT_EQ(test, wq_get(fx->base.q, &item, 0), 0);
 	control(test, 2, 0, succeed);
 	a = begin_stop(test, true);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
-	KUNIT_EXPECT_EQ(test, wq_done(fx->q, &item), 0);
+	EXPECT_STILL_WAITS(test, a);
+	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 0);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 0);
 }
 
 /* All workers found nothing ready by then. */
-static void stop_with_drain_runs_what_another_consumer_makes_ready(struct kunit *test)
+static void stop_with_drain_runs_keys_that_another_consumer_makes_ready(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct wq_item item;
 	struct actor *a;
 
 	add(test, "x");
-	KUNIT_ASSERT_EQ(test, wq_get(fx->q, &item, 0), 0);
+	KUNIT_ASSERT_EQ(test, wq_get(fx->base.q, &item, 0), 0);
 	KUNIT_EXPECT_EQ(test, add(test, "x"), 1);
 	control(test, 2, 0, succeed);
 	a = begin_stop(test, true);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
-	KUNIT_EXPECT_EQ(test, wq_done(fx->q, &item), 1);
+	EXPECT_STILL_WAITS(test, a);
+	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 1);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 	KUNIT_EXPECT_EQ(test, runs(test, 'x'), 1);
-	KUNIT_EXPECT_EQ(test, wq_len(fx->q), 0U);
+	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 0U);
 }
 
 static void a_plain_stop_leaves_a_key_that_another_consumer_holds(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct wq_item item;
 	struct actor *a;
 
 	add(test, "x");
-	KUNIT_ASSERT_EQ(test, wq_get(fx->q, &item, 0), 0);
+	KUNIT_ASSERT_EQ(test, wq_get(fx->base.q, &item, 0), 0);
 	control(test, 2, 0, succeed);
 	a = begin_stop(test, false);
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 	KUNIT_EXPECT_LT(test, a->took, AT_ONCE);
-	KUNIT_EXPECT_EQ(test, wq_done(fx->q, &item), 0);
+	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 0);
 }
 
 static void stop_drops_a_key_that_waits_for_its_retry(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	int drain;
 
 	for (drain = 0; drain < 2; drain++) {
@@ -1475,9 +1319,9 @@ static void stop_drops_a_key_that_waits_for_its_retry(struct kunit *test)
 	}
 }
 
-static void stop_ends_where_the_key_in_hand_fails(struct kunit *test)
+static void stop_ends_when_the_key_in_processing_fails(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct actor *a;
 	int drain;
 
@@ -1490,16 +1334,16 @@ static void stop_ends_where_the_key_in_hand_fails(struct kunit *test)
 		add(test, "a");
 		entered(test, 1);
 		a = begin_stop(test, drain);
-		KUNIT_EXPECT_TRUE(test, still_waits(a));
+		EXPECT_STILL_WAITS(test, a);
 		let_all_go(test);
 		KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
 	}
 }
 
-static void stop_ends_where_the_key_in_hand_wants_another_run(struct kunit *test)
+static void stop_ends_when_the_key_in_processing_wants_another_run(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct actor *a;
 	int drain;
 
@@ -1513,7 +1357,7 @@ static void stop_ends_where_the_key_in_hand_wants_another_run(struct kunit *test
 		add(test, "a");
 		entered(test, 1);
 		a = begin_stop(test, drain);
-		KUNIT_EXPECT_TRUE(test, still_waits(a));
+		EXPECT_STILL_WAITS(test, a);
 		let_all_go(test);
 		KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
@@ -1523,7 +1367,7 @@ static void stop_ends_where_the_key_in_hand_wants_another_run(struct kunit *test
 /* The limiter has no delay: no worker ever finds nothing to do. */
 static void keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	int drain;
 
 	for (drain = 0; drain < 2; drain++) {
@@ -1540,18 +1384,17 @@ static void keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end(str
 	}
 }
 
-/* What is left of its sleep, which a signal would end. */
-static s64 sleep_lightly(struct fixture *fx, struct tally *t, int n)
+/* A signal would end the sleep.  The result is the time that is left of it. */
+static s64 sleep_lightly(struct control_fixture *fx, struct tally *t, int n)
 {
 	complete(&fx->entered);
-	if (msleep_interruptible(300))
-		atomic_inc(&fx->wrong);
+	expect_same(&fx->verdict, msleep_interruptible(300), 0, "ms left of the sleep");
 	return 0;
 }
 
 static void a_stop_does_not_end_a_sleep_within_the_work(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct actor *a;
 
 	add_each(test, "a");
@@ -1559,21 +1402,21 @@ static void a_stop_does_not_end_a_sleep_within_the_work(struct kunit *test)
 	entered(test, 1);
 	a = begin_stop(test, false);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->wrong), 0);
+	EXPECT_ALL_SAME(test, &fx->verdict);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 1);
 }
 
-/* Another consumer's key may still become ready, so they have to stay. */
-static void a_queue_shut_down_by_another_leaves_the_workers_asleep(struct kunit *test)
+/* A key of another consumer may still become ready, so the workers must stay. */
+static void shutdown_by_another_leaves_the_workers_asleep(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	int drain;
 
 	for (drain = 0; drain < 2; drain++) {
 		fx->stopped = false;
 		control(test, 3, 0, succeed);
 		ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 3);
-		wq_shutdown(fx->q);
+		wq_shutdown(fx->base.q);
 		msleep(20);
 		KUNIT_EXPECT_EQ(test, threads(THREADS).all, 3);
 		ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 3);
@@ -1582,23 +1425,18 @@ static void a_queue_shut_down_by_another_leaves_the_workers_asleep(struct kunit 
 	}
 }
 
-static void workers_run_what_a_shut_down_by_another_left_ready(struct kunit *test)
+static void workers_run_keys_that_a_shutdown_by_another_left_ready(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	add_each(test, "abcde");
 	control(test, 2, 0, hold);
 	entered(test, 2);
-	wq_shutdown(fx->q);
+	wq_shutdown(fx->base.q);
 	let_all_go(test);
 	ASSERT_EVENTUALLY(test, runs_of_all(test) == 5);
 	ASSERT_EVENTUALLY(test, idle(test));
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static int drainer(struct actor *a)
-{
-	return wq_drain(a->fx->q);
 }
 
 static void another_may_drain_the_queue(struct kunit *test)
@@ -1609,58 +1447,58 @@ static void another_may_drain_the_queue(struct kunit *test)
 	control(test, 2, 0, hold);
 	entered(test, 2);
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	a = start(test, drainer);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	a = start(test, drainer, 0);
+	EXPECT_STILL_WAITS(test, a);
 	let_all_go(test);
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 6);
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 }
 
-/* It tells so, but the threads are ended even so. */
-static void a_shut_down_by_another_ends_the_drain_of_stop(struct kunit *test)
+/* Stop returns -ECANCELED, but its threads have ended. */
+static void shutdown_by_another_ends_the_drain_of_stop(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct actor *a;
 
 	add_each(test, "abcde");
 	control(test, 2, 0, hold);
 	entered(test, 2);
 	a = begin_stop(test, true);
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
-	wq_shutdown(fx->q);
+	EXPECT_STILL_WAITS(test, a);
+	wq_shutdown(fx->base.q);
 	/* the keys in hand are finished first */
-	KUNIT_EXPECT_TRUE(test, still_waits(a));
+	EXPECT_STILL_WAITS(test, a);
 	let_all_go(test);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), -ECANCELED);
-	KUNIT_EXPECT_EQ(test, runs_of_all(test) + (int)wq_len(fx->q), 5);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test) + (int)wq_len(fx->base.q), 5);
 	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
 }
 
 static void stop_leaves_the_queue_to_its_owner(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct wq_item item;
 
 	control(test, 1, 0, succeed);
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
-	KUNIT_EXPECT_EQ(test, wq_get(fx->q, &item, 0), -ESHUTDOWN);
-	KUNIT_EXPECT_EQ(test, wq_query(fx->q, "a", 1), -ENOENT);
+	KUNIT_EXPECT_EQ(test, wq_get(fx->base.q, &item, 0), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, wq_query(fx->base.q, "a", 1), -ENOENT);
 }
 
 /* --- what is refused, and no memory --- */
 
-/* As if nothing had happened. */
+/* The next controller works as the first one. */
 static void expect_not_started(struct kunit *test, struct wq_controller *c, int error)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	if (!IS_ERR_OR_NULL(c))
 		fx->c = c;
 	KUNIT_ASSERT_TRUE(test, IS_ERR(c));
 	if (error)
 		KUNIT_EXPECT_EQ(test, (int)PTR_ERR(c), error);
-	KUNIT_EXPECT_FALSE(test, wq_shutting_down(fx->q));
+	KUNIT_EXPECT_FALSE(test, wq_shutting_down(fx->base.q));
 	KUNIT_EXPECT_EQ(test, stats(test)->ready, 1U);
 	KUNIT_EXPECT_EQ(test, stats(test)->gets, 0ULL);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 0);
@@ -1692,12 +1530,12 @@ static void as_many_workers_as_are_allowed_may_work(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 }
 
-static void start_in_a_queue_that_is_shut_down_runs_what_is_left(struct kunit *test)
+static void start_after_shutdown_runs_the_keys_that_are_left(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 
 	add_each(test, "abc");
-	wq_shutdown(fx->q);
+	wq_shutdown(fx->base.q);
 	control(test, 2, 0, succeed);
 	ASSERT_EVENTUALLY(test, runs_of_all(test) == 3);
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
@@ -1705,7 +1543,7 @@ static void start_in_a_queue_that_is_shut_down_runs_what_is_left(struct kunit *t
 
 static void each_allocation_of_start_may_fail(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct wq_controller_params *p;
 	struct wq_controller *c;
 	unsigned int n, refused = 0;
@@ -1730,7 +1568,7 @@ static void each_allocation_of_start_may_fail(struct kunit *test)
 		fx->c = c;
 		KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
-		join_all(fx);
+		join_actors(&fx->base);
 		fx->stopped = false;
 		atomic_set(&fx->runs, 0);
 		atomic_set(&fx->tally['a'].runs, 0);
@@ -1742,12 +1580,12 @@ static void each_allocation_of_start_may_fail(struct kunit *test)
 	KUNIT_EXPECT_GE(test, refused, 4U);
 }
 
-/* kthread_create() does not wait for a thread where a fatal signal is pending. */
+/* kthread_create() does not wait for the thread if a fatal signal is pending. */
 static int start_while_killed(struct actor *a)
 {
 	allow_signal(SIGKILL);
 	send_sig(SIGKILL, current, 1);
-	a->c = wq_controller_start(&a->fx->params);
+	a->arg = wq_controller_start(&control_of(a->fx)->params);
 	flush_signals(current);
 	return 0;
 }
@@ -1758,33 +1596,34 @@ static void start_without_threads_leaves_nothing_behind(struct kunit *test)
 
 	add(test, "a");
 	params(test, 3, 0, succeed);
-	a = start(test, start_while_killed);
+	a = start(test, start_while_killed, 0);
 	KUNIT_ASSERT_EQ(test, result(test, a), 0);
-	expect_not_started(test, a->c, -EINTR);
+	expect_not_started(test, a->arg, -EINTR);
 	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
 	msleep(20);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 0);
 }
 
-/* Sees to it that the next allocation of its thread fails, that of the retry. */
-static s64 without_memory(struct fixture *fx, int n, s64 ret)
+/* Lets the thread's next allocation fail, which is that of the retry. */
+static s64 without_memory(struct control_fixture *fx, int n, s64 ret)
 {
 	if (n > 1 && has_failed())
 		fx->without_memory++;
-	if (wq_num_requeues(fx->q, "a", 1) != (ret < 0 ? n - 1 : 0) && n <= fx->fails)
-		atomic_inc(&fx->wrong);
+	if (n <= fx->fails)
+		expect_same(&fx->verdict, wq_num_requeues(fx->base.q, "a", 1),
+			    ret < 0 ? n - 1 : 0, "num_requeues in run %d", n);
 	if (n > fx->fails)
 		return 0;
 	fail_nth(1);
 	return ret;
 }
 
-static s64 fail_without_memory(struct fixture *fx, struct tally *t, int n)
+static s64 fail_without_memory(struct control_fixture *fx, struct tally *t, int n)
 {
 	return without_memory(fx, n, -EIO);
 }
 
-static s64 after_without_memory(struct fixture *fx, struct tally *t, int n)
+static s64 after_without_memory(struct control_fixture *fx, struct tally *t, int n)
 {
 	return without_memory(fx, n, MSEC);
 }
@@ -1792,7 +1631,7 @@ static s64 after_without_memory(struct fixture *fx, struct tally *t, int n)
 static void a_retry_without_memory_is_not_lost(struct kunit *test)
 {
 	ending endings[] = { fail_without_memory, after_without_memory };
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	int i;
 
 	skip_unless_adds_fail(test);
@@ -1812,17 +1651,17 @@ static void a_retry_without_memory_is_not_lost(struct kunit *test)
 	}
 }
 
-/* Nor does a stop wait for memory. */
-static s64 hold_and_fail_without_memory(struct fixture *fx, struct tally *t, int n)
+/* Stop does not wait for memory. */
+static s64 hold_and_fail_without_memory(struct control_fixture *fx, struct tally *t, int n)
 {
 	hold(fx, t, n);
 	fail_nth(1);
 	return -EIO;
 }
 
-static void stop_ends_where_a_retry_has_no_memory(struct kunit *test)
+static void stop_ends_when_a_retry_has_no_memory(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	int drain;
 
 	skip_unless_adds_fail(test);
@@ -1844,23 +1683,23 @@ static void stop_ends_where_a_retry_has_no_memory(struct kunit *test)
 
 static int cycle_producer(struct actor *a)
 {
-	struct fixture *fx = a->fx;
+	struct control_fixture *fx = control_of(a->fx);
 	int ret = 0;
 	u32 i;
 
 	for (i = 0; i < 256 && ret != -ESHUTDOWN; i++) {
-		ret = wq_add(fx->q, &i, sizeof(i));
+		ret = wq_add(fx->base.q, &i, sizeof(i));
 		if (ret == 1)
 			atomic_inc(&fx->accepted);
-		else if (ret != -ESHUTDOWN)
-			atomic_inc(&fx->wrong);
+		else
+			expect_same(&fx->verdict, ret, -ESHUTDOWN, "add of key %u", i);
 		if (i % 16 == 0)
 			schedule();
 	}
 	return 0;
 }
 
-static s64 succeed_slowly_at_times(struct fixture *fx, struct tally *t, int n)
+static s64 succeed_slowly_at_times(struct control_fixture *fx, struct tally *t, int n)
 {
 	int i = t - fx->tally;
 
@@ -1873,8 +1712,8 @@ static s64 succeed_slowly_at_times(struct fixture *fx, struct tally *t, int n)
 
 static void two_hundred_starts_and_stops_under_load_lose_no_key(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
-	unsigned int lost = 0, left = 0, ran = 0;
+	struct control_fixture *fx = test->priv;
+	unsigned int left = 0, ran = 0;
 	struct rnd_state rnd;
 	struct actor *a;
 	int i;
@@ -1885,7 +1724,7 @@ static void two_hundred_starts_and_stops_under_load_lose_no_key(struct kunit *te
 		atomic_set(&fx->accepted, 0);
 		atomic_set(&fx->runs, 0);
 		WRITE_ONCE(fx->stopped, false);
-		a = start(test, cycle_producer);
+		a = start(test, cycle_producer, 0);
 		control(test, 1 + i % 4, 0, succeed_slowly_at_times);
 		if (i % 4)
 			usleep_range(1, 1 + prandom_u32_state(&rnd) % 2000);
@@ -1893,22 +1732,20 @@ static void two_hundred_starts_and_stops_under_load_lose_no_key(struct kunit *te
 		fx->c = NULL;
 		WRITE_ONCE(fx->stopped, true);
 		KUNIT_ASSERT_EQ(test, result(test, a), 0);
-		join_all(fx);
+		join_actors(&fx->base);
 
-		lost += runs_of_all(test) + wq_len(fx->q) != atomic_read(&fx->accepted);
-		lost += stats(test)->processing != 0;
+		ASSERT_SAME(test, runs_of_all(test) + wq_len(fx->base.q),
+			    atomic_read(&fx->accepted), "cycle %d", i);
+		ASSERT_SAME(test, stats(test)->processing, 0, "cycle %d", i);
 		if (i % 2)
-			lost += wq_len(fx->q) != 0;
-		left += wq_len(fx->q);
+			ASSERT_SAME(test, wq_len(fx->base.q), 0, "cycle %d", i);
+		left += wq_len(fx->base.q);
 		ran += runs_of_all(test);
 	}
-	KUNIT_EXPECT_EQ(test, lost, 0U);
-	/* else it showed nothing */
+	/* otherwise the test has shown nothing */
 	KUNIT_EXPECT_GT(test, left, 0U);
 	KUNIT_EXPECT_GT(test, ran, 0U);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->overlaps), 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->strange), 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->wrong), 0);
+	EXPECT_ALL_SAME(test, &fx->verdict);
 	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
 	kunit_info(test, "%u keys ran, %u were left\n", ran, left);
 }
@@ -1919,18 +1756,18 @@ static void two_hundred_starts_and_stops_under_load_lose_no_key(struct kunit *te
 
 static int load_producer(struct actor *a)
 {
-	struct fixture *fx = a->fx;
+	struct control_fixture *fx = control_of(a->fx);
 	struct rnd_state rnd;
 	int n;
 	u32 i;
 
-	prandom_seed_state(&rnd, a->seed);
+	prandom_seed_state(&rnd, a->id);
 	for (n = 0; n < LOAD_ADDS; n++) {
 		i = prandom_u32_state(&rnd) % LOAD_KEYS;
 		/* counted before the add, as a user stores its data before the add */
 		atomic_inc(&fx->tally[i].asked);
-		if (wq_add(fx->q, &i, sizeof(i)) < 0)
-			atomic_inc(&fx->wrong);
+		expect_same(&fx->verdict, min(wq_add(fx->base.q, &i, sizeof(i)), 0), 0,
+			    "add of key %u", i);
 		if (n % 16 == 0)
 			schedule();
 		if (n % 256 == 0)
@@ -1940,7 +1777,7 @@ static int load_producer(struct actor *a)
 	return 0;
 }
 
-static s64 end_somehow(struct fixture *fx, struct tally *t, int n)
+static s64 end_somehow(struct control_fixture *fx, struct tally *t, int n)
 {
 	if (n % 4 == 0)
 		schedule();
@@ -1956,36 +1793,31 @@ static s64 end_somehow(struct fixture *fx, struct tally *t, int n)
 /* By several workers at once. */
 static void count_given_up(void *data, const void *key, size_t len, int error)
 {
-	struct fixture *fx = data;
+	struct control_fixture *fx = data;
 
-	if (error != -EIO && error != -EAGAIN)
-		atomic_inc(&fx->wrong);
+	if (error != -EAGAIN)
+		expect_same(&fx->verdict, error, -EIO, "error that a key was given up with");
 	atomic_inc(&fx->given_up);
 }
 
 static void under_load_each_add_is_covered_whatever_becomes_of_the_runs(struct kunit *test)
 {
-	struct fixture *fx = test->priv;
+	struct control_fixture *fx = test->priv;
 	struct actor *a[LOAD_PRODUCERS];
 	struct wq_controller_params *p = params(test, 4, 1, end_somehow);
-	unsigned int uncovered = 0;
 	int i;
 
 	p->gave_up = count_given_up;
 	start_by(test, p);
-	for (i = 0; i < LOAD_PRODUCERS; i++) {
-		a[i] = new_actor(test, load_producer);
-		a[i]->seed = i;
-		wake_up_process(a[i]->task);
-	}
+	for (i = 0; i < LOAD_PRODUCERS; i++)
+		a[i] = start(test, load_producer, 0);
 	for (i = 0; i < LOAD_PRODUCERS; i++)
 		KUNIT_ASSERT_EQ(test, result(test, a[i]), 0);
-	/* all that failed is done, or was given up, in the end */
+	/* in the end each failed key is done or given up */
 	ASSERT_EVENTUALLY(test, !stats(test)->keys);
 	for (i = 0; i < LOAD_KEYS; i++)
-		uncovered += atomic_read(&fx->tally[i].asked) !=
-			     atomic_read(&fx->tally[i].covered);
-	KUNIT_EXPECT_EQ(test, uncovered, 0U);
+		ASSERT_SAME(test, atomic_read(&fx->tally[i].covered),
+			    atomic_read(&fx->tally[i].asked), "adds of key %d", i);
 	KUNIT_EXPECT_GT(test, given_up(test), 0);
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->gets, (u64)runs_of_all(test));
@@ -2010,19 +1842,19 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE(workers_that_wait_do_not_look_hung),
 	KUNIT_CASE(a_key_that_is_done_is_forgotten),
 	KUNIT_CASE(a_key_that_failed_is_tried_again),
-	KUNIT_CASE(a_key_that_failed_waits_as_the_limiter_says),
-	KUNIT_CASE(retries_come_to_the_ns_when_the_limiter_says),
-	KUNIT_CASE(a_key_that_waits_for_its_retry_is_delayed_and_has_failed),
+	KUNIT_CASE(a_failed_key_waits_for_the_delay_of_the_limiter),
+	KUNIT_CASE(retries_come_after_the_delay_of_the_limiter_to_the_ns),
+	KUNIT_CASE(a_key_that_waits_for_its_retry_is_delayed_and_failed),
 	KUNIT_CASE(a_key_that_waits_for_its_retry_holds_up_no_other),
 	KUNIT_CASE(each_failure_counts_once),
 	KUNIT_CASE(a_key_is_given_up_after_max_retries_with_the_last_error),
 	KUNIT_CASE(without_retries_a_key_is_given_up_at_its_first_failure),
-	KUNIT_CASE(max_retries_holds_where_the_limiter_is_a_bucket_alone),
-	KUNIT_CASE(max_retries_holds_where_the_limiter_has_no_delay),
+	KUNIT_CASE(max_retries_holds_if_the_limiter_is_a_bucket_alone),
+	KUNIT_CASE(max_retries_holds_if_the_limiter_has_no_delay),
 	KUNIT_CASE(max_retries_holds_with_the_default_limiter),
-	KUNIT_CASE(the_limiter_is_asked_once_a_retry_and_told_to_forget),
+	KUNIT_CASE(when_is_called_once_a_retry_and_forget_at_the_end),
 	KUNIT_CASE(max_retries_may_be_any_number),
-	KUNIT_CASE(gave_up_is_told_before_the_key_is_done),
+	KUNIT_CASE(gave_up_is_called_before_the_key_is_done),
 	KUNIT_CASE(gave_up_may_add_the_key_again),
 	KUNIT_CASE(gave_up_may_be_null),
 	KUNIT_CASE(a_key_of_any_bytes_may_be_given_up_without_gave_up),
@@ -2039,30 +1871,30 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE(the_greatest_result_waits_for_ever),
 	KUNIT_CASE(stop_ends_the_workers_that_wait),
 	KUNIT_CASE(stop_may_come_before_the_workers_run),
-	KUNIT_CASE(stop_finishes_the_keys_in_hand_and_leaves_what_is_ready),
+	KUNIT_CASE(stop_finishes_keys_in_processing_and_leaves_ready_keys),
 	KUNIT_CASE(stop_leaves_a_key_ready_that_was_added_while_it_ran),
-	KUNIT_CASE(stop_with_drain_runs_first_all_that_is_ready_or_processing),
+	KUNIT_CASE(stop_with_drain_first_runs_all_ready_and_processing_keys),
 	KUNIT_CASE(stop_with_drain_runs_a_key_again_that_was_added_while_it_ran),
 	KUNIT_CASE(stop_with_drain_waits_for_a_key_that_another_consumer_holds),
-	KUNIT_CASE(stop_with_drain_runs_what_another_consumer_makes_ready),
+	KUNIT_CASE(stop_with_drain_runs_keys_that_another_consumer_makes_ready),
 	KUNIT_CASE(a_plain_stop_leaves_a_key_that_another_consumer_holds),
 	KUNIT_CASE(stop_drops_a_key_that_waits_for_its_retry),
-	KUNIT_CASE(stop_ends_where_the_key_in_hand_fails),
-	KUNIT_CASE(stop_ends_where_the_key_in_hand_wants_another_run),
+	KUNIT_CASE(stop_ends_when_the_key_in_processing_fails),
+	KUNIT_CASE(stop_ends_when_the_key_in_processing_wants_another_run),
 	KUNIT_CASE(keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end),
 	KUNIT_CASE(a_stop_does_not_end_a_sleep_within_the_work),
-	KUNIT_CASE(a_queue_shut_down_by_another_leaves_the_workers_asleep),
-	KUNIT_CASE(workers_run_what_a_shut_down_by_another_left_ready),
+	KUNIT_CASE(shutdown_by_another_leaves_the_workers_asleep),
+	KUNIT_CASE(workers_run_keys_that_a_shutdown_by_another_left_ready),
 	KUNIT_CASE(another_may_drain_the_queue),
-	KUNIT_CASE(a_shut_down_by_another_ends_the_drain_of_stop),
+	KUNIT_CASE(shutdown_by_another_ends_the_drain_of_stop),
 	KUNIT_CASE(stop_leaves_the_queue_to_its_owner),
 	KUNIT_CASE(start_refuses_bad_parameters),
 	KUNIT_CASE(as_many_workers_as_are_allowed_may_work),
-	KUNIT_CASE(start_in_a_queue_that_is_shut_down_runs_what_is_left),
+	KUNIT_CASE(start_after_shutdown_runs_the_keys_that_are_left),
 	KUNIT_CASE(each_allocation_of_start_may_fail),
 	KUNIT_CASE(start_without_threads_leaves_nothing_behind),
 	KUNIT_CASE(a_retry_without_memory_is_not_lost),
-	KUNIT_CASE(stop_ends_where_a_retry_has_no_memory),
+	KUNIT_CASE(stop_ends_when_a_retry_has_no_memory),
 	KUNIT_CASE(two_hundred_starts_and_stops_under_load_lose_no_key),
 	KUNIT_CASE(under_load_each_add_is_covered_whatever_becomes_of_the_runs),
 	{}

@@ -1,44 +1,434 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of wq_kunit.ko share.
+ * The harness of the KUnit suites: a queue per test, a clock that only the test moves,
+ * short forms of the API's verbs for keys that are strings, threads that call into the
+ * queue (actors), memory that fails, and checks that print what they saw.
+ *
+ * A suite's .init calls fixture_init() and its .exit fixture_exit().  A suite that needs
+ * more per test has a struct of its own, whose first member is the struct fixture.
  */
 #ifndef _WQ_KUNIT_H
 #define _WQ_KUNIT_H
 
 #include <kunit/test.h>
+#include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/jiffies.h>
+#include <linux/limits.h>
+#include <linux/prandom.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/wq.h>
 
-/* Suites of files other than the one that registers all of them. */
+/* The suites, which wq_kunit_main.c registers. */
+extern struct kunit_suite wq_add_suite;
+extern struct kunit_suite wq_get_suite;
+extern struct kunit_suite wq_done_suite;
+extern struct kunit_suite wq_shutdown_suite;
+extern struct kunit_suite wq_drain_suite;
+extern struct kunit_suite wq_state_suite;
+extern struct kunit_suite wq_key_suite;
+extern struct kunit_suite wq_create_suite;
+extern struct kunit_suite wq_order_suite;
+extern struct kunit_suite wq_nomem_suite;
+extern struct kunit_suite wq_load_suite;
 extern struct kunit_suite wq_table_suite;
 extern struct kunit_suite wq_delay_suite;
 extern struct kunit_suite wq_heap_suite;
 extern struct kunit_suite wq_limiter_suite;
-extern struct kunit_suite wq_ratelimit_suite;
+extern struct kunit_suite wq_limiter_compose_suite;
+extern struct kunit_suite wq_add_rate_limited_suite;
+extern struct kunit_suite wq_done_with_suite;
+extern struct kunit_suite wq_done_get_suite;
 extern struct kunit_suite wq_backoff_suite;
 extern struct kunit_suite wq_controller_suite;
 extern struct kunit_suite wq_metrics_suite;
 extern struct kunit_suite wq_lease_suite;
 
-/* Refused, and without a trace: remember() and unchanged() are the suite's own. */
+#define SEC	((s64)NSEC_PER_SEC)
+#define MSEC	((s64)NSEC_PER_MSEC)
+#define HOUR	(3600 * SEC)
+#define BEGIN	(1000 * SEC)	/* what the test's clock shows at first */
+
+/* States of a key as query returns them. */
+#define READY		(WQ_KEY_READY | WQ_KEY_DIRTY)
+#define RUNNING		(WQ_KEY_PROCESSING | WQ_KEY_MINE)
+#define DELAYED		WQ_KEY_DELAYED
+#define FAILED		WQ_KEY_FAILED
+
+#define MAX_ACTORS	40
+
+/* --- fixtures --- */
+
+/* A key that was got, with room for a copy of the key. */
+struct held {
+	struct wq_item item;
+	u8 key[32];
+};
+
+struct fixture;
+
+/* A thread of a test. */
+struct actor {
+	struct fixture *fx;
+	struct wq *q;			/* of the test when the actor was started */
+	unsigned int id;
+	int (*fn)(struct actor *a);
+	struct task_struct *task;
+	struct completion ended;	/* fn returned */
+	int ret;			/* the result of fn */
+	s64 timeout;			/* for fn, ns */
+	void *arg;			/* for fn */
+	s64 took;			/* by fn, ns */
+	unsigned int keys;		/* by fn: keys that it was done with */
+	struct held held;		/* by fn */
+	bool stop;			/* the test has ended: fn must return */
+};
+
+/* What each test has. */
+struct fixture {
+	struct wq *q;
+	struct wq_clock clock;
+	s64 now;			/* what the clock shows */
+	unsigned int clock_reads;
+	struct actor actors[MAX_ACTORS];
+	unsigned int nr_actors;
+	struct wq_stat st, before, after;
+};
+
+/*
+ * Allocates the fixture, @size bytes, as test->priv.  The clock shows BEGIN.  There is
+ * no queue yet.
+ */
+int fixture_init(struct kunit *test, size_t size);
+
+/* Joins the actors, for which it shuts the queue down, and destroys the queue. */
+void fixture_exit(struct kunit *test);
+
+static inline struct fixture *fixture(struct kunit *test)
+{
+	return test->priv;
+}
+
+static inline struct wq *queue(struct kunit *test)
+{
+	return fixture(test)->q;
+}
+
+/* Replaces the test's queue; NULL: the parameters' defaults. */
+struct wq *queue_of(struct kunit *test, const struct wq_params *params);
+
+/* Replaces the test's queue by one on the test's clock. */
+struct wq *queue_on_clock(struct kunit *test, struct wq_params params);
+
+/* --- the clock --- */
+
+static inline s64 now(struct kunit *test)
+{
+	return fixture(test)->now;
+}
+
+/* Moves the clock without a wq_tick(). */
+static inline void set_clock(struct kunit *test, s64 now)
+{
+	WRITE_ONCE(fixture(test)->now, now);
+}
+
+/* Moves the clock to a time. */
+static inline void at(struct kunit *test, s64 now)
+{
+	set_clock(test, now);
+	wq_tick(queue(test));
+}
+
+/* Moves the clock on. */
+static inline void pass(struct kunit *test, s64 ns)
+{
+	at(test, now(test) + ns);
+}
+
+/* Moves the clock of a test without a queue. */
+static inline void pass_alone(struct kunit *test, s64 ns)
+{
+	set_clock(test, now(test) + ns);
+}
+
+/* --- verbs --- */
+
+static inline int add(struct kunit *test, const char *key)
+{
+	return wq_add(queue(test), key, strlen(key));
+}
+
+static inline int add_after_flags(struct kunit *test, const char *key, s64 delay, u32 flags)
+{
+	return wq_add_after(queue(test), key, strlen(key), delay, flags);
+}
+
+static inline int add_after(struct kunit *test, const char *key, s64 delay)
+{
+	return add_after_flags(test, key, delay, 0);
+}
+
+static inline int add_rate_limited(struct kunit *test, const char *key)
+{
+	return wq_add_rate_limited(queue(test), key, strlen(key));
+}
+
+static inline int query(struct kunit *test, const char *key)
+{
+	return wq_query(queue(test), key, strlen(key));
+}
+
+static inline int cancel(struct kunit *test, const char *key)
+{
+	return wq_cancel(queue(test), key, strlen(key));
+}
+
+static inline int forget(struct kunit *test, const char *key)
+{
+	return wq_forget(queue(test), key, strlen(key));
+}
+
+static inline int num_requeues(struct kunit *test, const char *key)
+{
+	return wq_num_requeues(queue(test), key, strlen(key));
+}
+
+static inline int done(struct kunit *test, const struct wq_item *item)
+{
+	return wq_done(queue(test), item);
+}
+
+static inline int done_key(struct kunit *test, const char *key)
+{
+	return wq_done_key(queue(test), key, strlen(key));
+}
+
+static inline int done_with(struct kunit *test, const struct wq_item *item, s64 delay, u32 outcome)
+{
+	return wq_done_with(queue(test), item, delay, outcome);
+}
+
+static inline int touch(struct kunit *test, const struct wq_item *item)
+{
+	return wq_touch(queue(test), item);
+}
+
+static inline bool is_key(const struct wq_item *item, const char *key)
+{
+	return item->len == strlen(key) && !memcmp(item->key, key, item->len);
+}
+
+/* Fails the test if the item is another key. */
+void expect_key(struct kunit *test, const struct wq_item *item, const char *key);
+
+/* The next key, which must be @key. */
+struct wq_item get_within(struct kunit *test, const char *key, s64 timeout);
+
+static inline struct wq_item get(struct kunit *test, const char *key)
+{
+	return get_within(test, key, 0);
+}
+
+static inline struct wq_item add_and_get(struct kunit *test, const char *key)
+{
+	KUNIT_ASSERT_EQ(test, add(test, key), 1);
+	return get(test, key);
+}
+
+/* What get returns, whichever key it gets. */
+static inline int get_error(struct kunit *test)
+{
+	struct wq_item item;
+
+	return wq_get(queue(test), &item, 0);
+}
+
+static inline void expect_nothing_ready(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+}
+
+/* One run from get to done, after which the key is no longer dirty. */
+static inline void run(struct kunit *test, const char *key)
+{
+	struct wq_item item = get(test, key);
+
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+}
+
+/* --- keys that are numbers --- */
+
+static inline int add_number(struct kunit *test, u32 key)
+{
+	return wq_add(queue(test), &key, sizeof(key));
+}
+
+/* The key's number; U32_MAX if the key is none. */
+static inline u32 number_of(const struct wq_item *item)
+{
+	u32 key = U32_MAX;
+
+	if (item->len == sizeof(key))
+		memcpy(&key, item->key, sizeof(key));
+	return key;
+}
+
+/* Without waiting.  Return: the next key's number, or an error. */
+s64 get_number(struct kunit *test, struct wq_item *item);
+
+/* --- statistics --- */
+
+/* Fields that the module leaves unset have odd values. */
+const struct wq_stat *stats(struct kunit *test);
+
+/* Remembers the statistics, for EXPECT_UNCHANGED(). */
+static inline void remember(struct kunit *test)
+{
+	fixture(test)->before = *stats(test);
+}
+
+/* Whether the statistics differ from those remembered; if so, @why is the first difference. */
+bool has_changed(struct kunit *test, char *why, size_t size);
+
+#define EXPECT_UNCHANGED(test) do {					\
+	char why_[80];							\
+									\
+	if (has_changed(test, why_, sizeof(why_)))			\
+		KUNIT_FAIL(test, "%s", why_);				\
+} while (0)
+
+/* The call fails with this error and leaves the statistics as they were. */
 #define EXPECT_REFUSED(test, call, error) do {				\
 	remember(test);							\
 	KUNIT_EXPECT_EQ(test, call, error);				\
-	KUNIT_EXPECT_TRUE(test, unchanged(test));			\
+	EXPECT_UNCHANGED(test);						\
 } while (0)
 
-/* Waits for what has to come, 30 s. */
+/* --- checks in loops --- */
+
+/*
+ * Ends the test at the first of many values that is not as expected, with the values and
+ * a printf()-like text: which step it was, or which seed.
+ */
+#define ASSERT_SAME(test, seen, expected, fmt, ...) do {		\
+	s64 seen_ = (s64)(seen), expected_ = (s64)(expected);		\
+									\
+	if (unlikely(seen_ != expected_))				\
+		KUNIT_ASSERT_EQ_MSG(test, seen_, expected_,		\
+				    "%s, expected %s: " fmt,		\
+				    #seen, #expected, ##__VA_ARGS__);	\
+} while (0)
+
+/*
+ * The first difference that a test saw where it can't end at once: in another thread, in
+ * a callback, or deep inside a comparison.
+ */
+struct verdict {
+	atomic_t differences;
+	char first[120];
+};
+
+/* Notes a difference.  The text says what the values are of. */
+__printf(4, 5)
+void expect_same(struct verdict *v, s64 seen, s64 expected, const char *fmt, ...);
+
+static inline bool all_same(struct verdict *v)
+{
+	return !atomic_read(&v->differences);
+}
+
+#define EXPECT_ALL_SAME(test, v) do {					\
+	if (!all_same(v))						\
+		KUNIT_FAIL(test, "%s; %d differences", (v)->first,	\
+			   atomic_read(&(v)->differences));		\
+} while (0)
+
+/* Waits up to 30 s for a condition that must become true. */
 #define ASSERT_EVENTUALLY(test, cond) do {				\
 	unsigned long end_ = jiffies + 30 * HZ;				\
 	bool is_;							\
+									\
 	while (!(is_ = (cond)) && time_before(jiffies, end_))		\
 		usleep_range(500, 1000);				\
 	if (!is_)							\
 		KUNIT_FAIL(test, "not so after 30 s: %s", #cond);	\
 	KUNIT_ASSERT_TRUE(test, is_);					\
 } while (0)
+
+static inline u32 rnd(struct rnd_state *state, u32 below)
+{
+	return prandom_u32_state(state) % below;
+}
+
+/* --- actors --- */
+
+/* Starts a thread that runs @fn; its signals SIGUSR1 and SIGKILL are allowed. */
+struct actor *start_with(struct kunit *test, int (*fn)(struct actor *a), s64 timeout, void *arg);
+
+static inline struct actor *start(struct kunit *test, int (*fn)(struct actor *a), s64 timeout)
+{
+	return start_with(test, fn, timeout, NULL);
+}
+
+/* Joins all actors: shuts the queue down again and again until each has ended. */
+void join_actors(struct fixture *fx);
+
+/* Waits until the actor sleeps. */
+void sleeps(struct kunit *test, struct actor *a);
+
+static inline bool has_ended(struct actor *a)
+{
+	return completion_done(&a->ended);
+}
+
+static inline bool still_waits(struct actor *a)
+{
+	msleep(50);
+	return !has_ended(a);
+}
+
+#define EXPECT_STILL_WAITS(test, a) do {					\
+	if (!still_waits(a))						\
+		KUNIT_FAIL(test, "%s has returned %d", #a, (a)->ret);	\
+} while (0)
+
+/* What the actor's function returned, for which this waits up to @seconds. */
+int result_within(struct kunit *test, struct actor *a, unsigned int seconds);
+
+static inline int result(struct kunit *test, struct actor *a)
+{
+	return result_within(test, a, 30);
+}
+
+static inline bool is_interrupted(int ret)
+{
+	return ret == -EINTR || ret == -ERESTARTSYS;
+}
+
+#define EXPECT_INTERRUPTED(test, call) do {				\
+	int ret_ = (call);						\
+									\
+	if (!is_interrupted(ret_))					\
+		KUNIT_FAIL(test, "%s is %d, expected -EINTR or -ERESTARTSYS", #call, ret_); \
+} while (0)
+
+/* How often the task was switched away from. */
+static inline unsigned long switches_of(struct task_struct *task)
+{
+	return READ_ONCE(task->nvcsw) + READ_ONCE(task->nivcsw);
+}
+
+/* Actors. */
+int watchdog(struct actor *a);	/* wq_shutdown() after 30 s, which ends a wait without end */
+int getter(struct actor *a);	/* wq_get() with the timeout; fills in took */
+int drainer(struct actor *a);	/* wq_drain() */
+
+/* A kernel thread by its name, with a reference.  NULL: there is none. */
+struct task_struct *find_thread(const char *name);
+bool has_thread(const char *name);
+bool thread_sleeps(const char *name);
 
 /* --- memory that fails --- */
 
@@ -50,13 +440,13 @@ static inline void fail_nth(unsigned int n)
 	WRITE_ONCE(current->fail_nth, n);
 }
 
-/* Ends that for another thread. */
+/* Ends fail_nth() of another thread. */
 static inline void fail_no_more(struct task_struct *task)
 {
 	WRITE_ONCE(task->fail_nth, 0);
 }
 
-/* Ends that, and tells whether it came to it. */
+/* Ends fail_nth().  Return: whether an allocation has failed. */
 static inline bool has_failed(void)
 {
 	bool failed = !READ_ONCE(current->fail_nth);
@@ -91,13 +481,6 @@ static inline void skip_unless_sleepers_fail(struct kunit *test)
 
 #endif
 
-/* There a spinlock is a mutex: not for who has interrupts or preemption off. */
-static inline void skip_on_preempt_rt(struct kunit *test)
-{
-	if (IS_ENABLED(CONFIG_PREEMPT_RT))
-		kunit_skip(test, "spinlocks sleep on PREEMPT_RT");
-}
-
 static inline void skip_unless_adds_fail(struct kunit *test)
 {
 	void *p;
@@ -108,6 +491,24 @@ static inline void skip_unless_adds_fail(struct kunit *test)
 	kfree(p);
 	if (p)
 		kunit_skip(test, "needs CONFIG_FAULT_INJECTION and CONFIG_FAILSLAB");
+}
+
+/*
+ * Makes queues with @make and calls @fn, which needs the queue's thread, until the
+ * allocation for the thread has failed.  Return: whether it has.
+ */
+bool thread_fails(struct kunit *test, struct wq *(*make)(struct kunit *test),
+		  void (*fn)(struct kunit *test, void *arg), void *arg);
+
+#define ASSERT_THREAD_FAILS(test, make, fn, arg) \
+	KUNIT_ASSERT_TRUE_MSG(test, thread_fails(test, make, fn, arg), \
+			      "the allocation for the thread did not fail")
+
+/* On PREEMPT_RT a spinlock is a mutex, which a caller with interrupts off can't take. */
+static inline void skip_on_preempt_rt(struct kunit *test)
+{
+	if (IS_ENABLED(CONFIG_PREEMPT_RT))
+		kunit_skip(test, "spinlocks sleep on PREEMPT_RT");
 }
 
 #endif /* _WQ_KUNIT_H */

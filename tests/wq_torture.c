@@ -11,31 +11,30 @@
  *	consumer	get, work, done, in all their kinds
  *	prober		adds a key that is all its own, and waits for the run
  *	racer		drains and shut downs while a queue ends
- *	signaller	signals to who waits
- *	monitor		looks at the figures of each queue, and for queues that stand still
+ *	signaller	sends signals to waiters
+ *	monitor		checks the statistics of each queue, and that no queue stands still
  *
- * Whoever uses a queue is within a read section of one of two SRCU domains, as the
+ * A thread uses a queue within a read section of one of two SRCU domains, because the
  * queue must outlive all calls.
  *
- * What is seen to:
+ * The test checks:
  *
- *  - No two consumers hold a key, unless the lease of the first is over.  A run is the
- *    key's owner from its get to its done.
+ *  - No two consumers hold a key, unless the lease of the first has expired.  A run is
+ *    the key's owner from its get to its done.
  *  - An add is followed by a run that began after it.  A tally of each key counts adds
  *    before they are made; a run notes what it finds there.  Now and then a keeper lets
- *    the queue settle: producers leave it alone, and then the last add of every key
- *    must have been seen by a run, or else dropped by a cancel or a shut down.  Then it
- *    adds single keys, one after the other: a wake-up that is lost shows, as nobody
- *    makes up for it.
- *  - The figures add up, at any moment; in a queue that has settled they are those of
+ *    the queue settle: producers pause, and then the last add of every key must have
+ *    been seen by a run, or dropped by a cancel or a shut down.  Then the keeper adds
+ *    single keys, one after the other: no other call hides a lost wake-up.
+ *  - The statistics add up at any moment.  In a queue that has settled they are those of
  *    the tallies.
- *  - Drain returns where nothing is left, and in the end no key is left.
- *  - Nothing stands still while keys are ready.
- *  - Each verb gives no other answer than those it may give.
+ *  - Drain returns when no key is left, and in the end no key is left.
+ *  - No queue stands still while keys are ready.
+ *  - Each verb returns only what it may return.
  *
- * A failure is logged and counted, with no warning of the kernel's that might end the
- * machine before the verdict is known: the last line in the log, and the parameter
- * "verdict".
+ * A failure is logged and counted.  It causes no warning of the kernel, which might end
+ * the machine before the verdict.  The verdict is the last line in the log and the
+ * parameter "verdict".
  */
 #define pr_fmt(fmt) "wq-torture: " fmt
 
@@ -116,7 +115,7 @@ static const char *const what_names[NR_WHAT] = {
 	"controllers", "signals", "in interrupts", "refused", "without memory",
 };
 
-/* Of these, which are calls of verbs. */
+/* The counters that are calls of verbs. */
 #define CALLS	(BIT(ADDS) | BIT(DELAYS) | BIT(LIMITED) | BIT(GETS) | BIT(RUNS) | BIT(STALE) | \
 		 BIT(TOUCHES) | BIT(CANCELS) | BIT(LOOKS) | BIT(SHUTDOWNS) | BIT(DRAINS) | \
 		 BIT(QUEUES) | BIT(PROBES) | BIT(CONTROLLERS))
@@ -141,7 +140,7 @@ static unsigned long sum(enum what w)
 	return n;
 }
 
-/* True: it was told, and so may be what goes with it. */
+/* Return: whether the failure was logged, so that the caller may log more. */
 #define failed(fmt, ...) ({						\
 	bool tell_ = atomic_inc_return(&failures) <= MAX_SHOWN;		\
 	if (tell_)							\
@@ -171,7 +170,7 @@ static void seed_next(struct rnd_state *r)
 	prandom_seed_state(r, seed + n);
 }
 
-/* Up to @max, and small as often as large. */
+/* A number up to @max whose order of magnitude is uniform. */
 static s64 some_time(struct rnd_state *r, s64 max)
 {
 	return max >> below(r, 16);
@@ -205,7 +204,7 @@ static int keys_init(void)
 	return 0;
 }
 
-/* Which key that is; negative: none of ours. */
+/* The number of the key.  Negative: the key is not the test's. */
 static int key_index(const void *key, size_t len)
 {
 	u32 i = 0;
@@ -216,9 +215,7 @@ static int key_index(const void *key, size_t len)
 	return i < keys && len == key_len(i) && !memcmp(key, key_bytes[i], len) ? i : -1;
 }
 
-/*
- * A queue, and what is known of it.
- */
+/* A queue and the tallies of its keys. */
 
 #define BOUNDED		BIT(0)	/* fewer keys fit than there are */
 #define PATIENT		BIT(1)	/* consumers wait for ever */
@@ -230,7 +227,7 @@ static int key_index(const void *key, size_t len)
 struct tally {
 	atomic_t wanted;	/* adds that began */
 	atomic_t now;		/* of these, the last one that wq took, without delay */
-	atomic_t later;		/* likewise, with a delay: a shut down drops it */
+	atomic_t later;		/* the last delayed add that wq took; a shut down drops it */
 	atomic_t off;		/* those up to this a cancel may have dropped */
 	atomic_t seen;		/* what the last run found in wanted */
 	atomic_t gets, dones, lost, canceled;
@@ -277,7 +274,7 @@ static u32 some_key(struct arena *a, struct rnd_state *r)
 	return below(r, a->keys - PROBED);
 }
 
-/* The highest of what it is and @value. */
+/* Raises it to @value if it is lower. */
 static void raise(atomic_t *v, int value)
 {
 	int old = atomic_read(v);
@@ -359,7 +356,7 @@ static struct wq_limiter *some_limiter(struct rnd_state *r)
  * Answers.
  */
 
-/* Did wq take an add? */
+/* Whether wq accepted an add. */
 static bool accepted(struct arena *a, const char *verb, int ret)
 {
 	switch (ret) {
@@ -395,7 +392,7 @@ static u64 hist_total(const struct wq_hist *h)
 	return n;
 }
 
-/* Has no run seen this add of a key, and nothing dropped it? */
+/* Whether no run has seen this add of a key, and nothing dropped it. */
 static bool unseen(struct tally *t, int w)
 {
 	return w - atomic_read(&t->seen) > 0 && w - atomic_read(&t->off) > 0;
@@ -413,7 +410,7 @@ static void tell_stats(struct arena *a, const struct wq_stat *st)
 		 st->given_back, st->expired, st->merged, st->failed, st->retained);
 }
 
-/* What holds at every moment. */
+/* Checks what holds at every moment. */
 static void check_stats(struct arena *a, struct wq_stat *st)
 {
 	/* Keys that need a run, and which of them are in processing. */
@@ -486,7 +483,7 @@ static u32 stamp(void)
 	return (ktime_get_ns() >> 10) | 1;
 }
 
-/* May the lease of this owner be over? */
+/* Whether the lease of this owner may have expired. */
 static bool may_be_over(struct arena *a, u64 owner)
 {
 	u32 from = owner;
@@ -495,8 +492,8 @@ static bool may_be_over(struct arena *a, u64 owner)
 }
 
 /*
- * Become the key's owner.  Who may have lost the key already, for it came here late, does
- * not: that could be taken for a second one's.
+ * Makes the run the key's owner, unless the lease may have expired before this call: then
+ * another run may own the key already.
  */
 static void own(struct run *run)
 {
@@ -518,7 +515,7 @@ static void own(struct run *run)
 	}
 }
 
-/* Before done: from then on it may be another's.  False: it was taken away. */
+/* To be called before done, after which another run may own the key.  False: the lease expired. */
 static bool disown(struct run *run)
 {
 	if (!run->owns)
@@ -554,7 +551,7 @@ static void begin(struct arena *a, struct run *run, u32 from)
 	own(run);
 }
 
-/* What done said; @held: nobody else had the key before. */
+/* Checks the result of done.  @held: no other run owned the key before. */
 static void ended(struct run *run, bool held, int ret)
 {
 	if (ret >= 0) {
@@ -586,7 +583,7 @@ static void done_again(struct run *run)
 		failed("%s: key %u: done twice: %d", run->a->name, run->key, ret);
 }
 
-/* The outcome of a run, by lot; true: the key is to come again. */
+/* A random outcome of a run.  Return: whether the key must come again. */
 static bool some_outcome(struct rnd_state *r, u32 *outcome, s64 *delay)
 {
 	*delay = 0;
@@ -633,7 +630,7 @@ static void finish(struct run *run, struct rnd_state *r)
 		ret = wq_done_with(a->q, item, delay, outcome);
 	else if (run->leased || one_in(r, 2))
 		ret = wq_done(a->q, item);
-	else	/* nobody else can have it, so the key is enough */
+	else	/* no other consumer can hold the key, so the key is enough */
 		ret = wq_done_key(a->q, item->key, item->len);
 	if (ret == -ENOMEM && again) {
 		count(NO_MEMORY);
@@ -1044,7 +1041,7 @@ static void carry(struct carrier *c, struct rnd_state *r)
 		hrtimer_start(&c->hard, some_time(r, MS), HRTIMER_MODE_REL_HARD);
 		break;
 	case 7:
-		/* one that is offline says so */
+		/* the call fails if the CPU is offline */
 		smp_call_function_single(below(r, nr_cpu_ids), by_call, c, 1);
 		break;
 	}
@@ -1125,7 +1122,7 @@ struct consumer {
 	u8 buf[HELD][WQ_MAX_KEY];
 };
 
-/* An error of get that it may give; @took: ns. */
+/* Whether get may fail with this error.  @took: ns. */
 static void check_get(struct arena *a, int ret, s64 timeout, s64 took)
 {
 	switch (ret) {
@@ -1173,7 +1170,7 @@ static int get(struct arena *a, struct consumer *c, struct rnd_state *r, s64 tim
 	return ret;
 }
 
-/* The lease begins anew; false: it is over. */
+/* Restarts the lease.  False: the lease has expired. */
 static bool touch_run(struct run *run)
 {
 	u64 was = run->me;
@@ -1206,7 +1203,7 @@ static void hang(struct run *run)
 	int gets = atomic_read(&t->gets), canceled = atomic_read(&t->canceled);
 	unsigned long late = jiffies + stall * HZ;
 
-	/* It may be over already, and its key may have been got, and be done. */
+	/* The lease may have expired, and another run may have got the key and be done. */
 	if (!touch_run(run))
 		return;
 	while (atomic_read(&t->gets) == gets && atomic_read(&t->canceled) == canceled &&
@@ -1258,7 +1255,7 @@ static void work(struct thread *t, struct run *run)
 	}
 }
 
-/* Done with the only key in hand, and the next one. */
+/* Ends the only run and gets the next key in one call. */
 static int finish_and_get(struct arena *a, struct consumer *c, struct rnd_state *r, s64 timeout)
 {
 	struct run *run = &c->runs[0], was = *run;
@@ -1297,7 +1294,7 @@ static s64 some_timeout(struct arena *a, struct rnd_state *r)
 	}
 }
 
-/* Some runs of a queue; false: there is nothing to get. */
+/* Some runs.  Return: whether there was a key to get. */
 static bool consume(struct thread *t, struct arena *a)
 {
 	struct consumer *c = t->data;
@@ -1306,7 +1303,10 @@ static bool consume(struct thread *t, struct arena *a)
 	int ret = 0;
 
 	for (i = 0; i < n && ret != -ESHUTDOWN && ret != -EAGAIN; i++) {
-		/* Who holds a key doesn't wait for others: the queue would never settle. */
+		/*
+		 * A consumer that holds a key doesn't wait in get, or the queue would never
+		 * settle.
+		 */
 		WRITE_ONCE(t->doing, "get");
 		if (!c->n)
 			ret = get(a, c, r, some_timeout(a, r));
@@ -1379,7 +1379,7 @@ static bool probe(struct arena *a, u32 i, struct rnd_state *r)
 		return false;
 	count(PROBES);
 	while (unseen(t, w)) {
-		/* From here on that is seen to by the keeper. */
+		/* From here on the keeper checks the key. */
 		if (READ_ONCE(a->quiet) || wq_shutting_down(a->q) || kthread_should_stop())
 			return false;
 		if (time_after(jiffies, late)) {
@@ -1406,7 +1406,7 @@ static int prober(struct thread *t)
 		i = below(r, PROBED);
 		if (a)
 			i += a->keys - PROBED;
-		/* Of a queue for all a process may have taken it. */
+		/* In a queue that processes use, a process may have taken the key. */
 		if (a && !(a->traits & FOR_ALL) && !atomic_xchg(&a->tally[i].probed, 1)) {
 			for (n = below(r, 50); n && probe(a, i, r); n--)
 				cond_resched();
@@ -1627,11 +1627,11 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 
 static void tick(struct arena *a)
 {
-	/* Of other queues it does nothing. */
+	/* The tick has no effect on other queues. */
 	wq_tick(a->q);
 }
 
-/* Ticks, and ends early where the module goes or the queue is shut down. */
+/* Ticks until the time has passed, the module is unloaded or the queue is shut down. */
 static void wait_some(struct arena *a, unsigned int ms)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(ms);
@@ -1642,7 +1642,7 @@ static void wait_some(struct arena *a, unsigned int ms)
 	}
 }
 
-/* Keys whose last add no run has seen; @later: of those with a delay. */
+/* Counts keys whose last add no run has seen.  @later: for delayed adds. */
 static unsigned int nr_unseen(struct arena *a, bool later)
 {
 	unsigned int i, n = 0;
@@ -1680,7 +1680,7 @@ static void cancel_delayed_keys(struct arena *a)
 	}
 }
 
-/* The figures of a queue that has settled are those of the tallies. */
+/* Checks that the statistics of a queue that has settled are those of the tallies. */
 static bool tallies_agree(struct arena *a, bool tell)
 {
 	u64 gets = 0, dones = 0, lost = 0, canceled = 0;
@@ -1703,7 +1703,7 @@ static bool tallies_agree(struct arena *a, bool tell)
 	return false;
 }
 
-/* What holds in a queue that has settled, or ended so. */
+/* Checks what holds in a queue that has settled or ended. */
 static void check_settled(struct arena *a)
 {
 	struct wq_stat st;
@@ -1719,24 +1719,24 @@ static void check_settled(struct arena *a)
 		tell_stats(a, &st);
 }
 
-/* Every add was seen, and nothing goes on. */
+/* Every add was seen by a run, and no run is under way. */
 static bool settled(struct arena *a)
 {
 	if (nr_unseen(a, false) || nr_unseen(a, true))
 		return false;
-	/* Processes know of no quiet. */
+	/* Processes don't pause while a queue settles. */
 	if (!is_private(a))
 		return true;
-	/* Who has lost a lease, or is done, may yet have to note it down. */
+	/* A run that lost its lease or is done may not have noted that yet. */
 	return idle(a) && tallies_agree(a, false);
 }
 
-/* Wait for that.  1: it is so; 0: it is not to be had, of this queue; negative: failed. */
+/* Waits until the queue has settled.  1: it has; 0: it can't settle; negative: failed. */
 static int come_to_rest(struct arena *a)
 {
 	unsigned long start = jiffies, late = start + stall * HZ;
 
-	/* Of a queue for all a process may have what we wait for. */
+	/* In a queue that processes use, a process may hold the key. */
 	while (!wq_shutting_down(a->q) && !(a->traits & FOR_ALL)) {
 		tick(a);
 		if (settled(a)) {
@@ -1758,7 +1758,7 @@ static int come_to_rest(struct arena *a)
 	return 0;
 }
 
-/* A single key, while nobody else adds one. */
+/* Adds a single key while no other thread adds keys. */
 static void ping(struct arena *a, struct rnd_state *r)
 {
 	u32 i = below(r, a->keys);
@@ -1771,7 +1771,7 @@ static void ping(struct arena *a, struct rnd_state *r)
 		raise(delay > 0 ? &t->later : &t->now, w);
 }
 
-/* Let it come to rest, and look; false: it does not. */
+/* Lets the queue settle and checks it.  False: it does not settle. */
 static bool settle(struct arena *a, struct rnd_state *r)
 {
 	unsigned int n;
@@ -1790,7 +1790,7 @@ static bool settle(struct arena *a, struct rnd_state *r)
 	return ret >= 0;
 }
 
-/* After a shut down consumers take what is left. */
+/* After a shut down consumers get the keys that are left. */
 static bool wait_empty(struct arena *a)
 {
 	unsigned long late = jiffies + stall * HZ;
@@ -1849,7 +1849,7 @@ static void check_ended(struct arena *a)
 	for (i = 0; i < a->keys; i++)
 		wq_forget(a->q, key_bytes[i], key_len(i));
 	for (;;) {
-		/* What a shut down drops goes a little later. */
+		/* The entries that a shut down drops are freed a little later. */
 		tick(a);
 		look(a, &st);
 		if (!st.keys)
@@ -1891,7 +1891,7 @@ static void arena_end(struct slot *slot, struct arena *a, struct rnd_state *r)
 	rcu_assign_pointer(slot->arena, NULL);
 	if (a->controller)
 		controller_end(a, false);
-	/* Who waits goes, and so does a drain that began just now. */
+	/* Waiters return, and so does a drain that has just begun. */
 	gone = start_poll_synchronize_srcu(&users);
 	late = jiffies + stall * HZ;
 	do {
@@ -2019,7 +2019,7 @@ static const struct kernel_param_ops verdict_ops = { .get = verdict_get };
 module_param_cb(verdict, &verdict_ops, NULL, 0444);
 MODULE_PARM_DESC(verdict, "RUNNING, SUCCESS or FAILURE");
 
-/* From the source to the sink; each role needs those that are stopped after it. */
+/* Stops the roles in order.  Each role needs those that are stopped after it. */
 static void stop_all(void)
 {
 	unsigned int i;
@@ -2050,7 +2050,7 @@ static void free_all(void)
 	kvfree(key_bytes);
 }
 
-/* Ends the run when its time is over, or the module goes. */
+/* Ends the run when its time has passed or the module is unloaded. */
 static int conduct(void *unused)
 {
 	unsigned long end = jiffies + duration * HZ;
@@ -2089,7 +2089,7 @@ static int start_all(void)
 		ret = start("racer", racer, NULL, NULL);
 	if (!ret)
 		ret = start("monitor", monitor, NULL, NULL);
-	/* The last one, as it looks at all others. */
+	/* Stopped last, because it watches all others. */
 	if (!ret && signals)
 		ret = start("signaller", signaller, NULL, NULL);
 	return ret;

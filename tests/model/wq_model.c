@@ -17,17 +17,23 @@ static bool is_busy(const struct wm_key *key)
 	return key->dirty || key->holder || key->time[WM_DUE].set;
 }
 
-static bool is_kept(const struct wm *m, const struct wm_key *key)
+/* Whether the limiter uses the count of failures. */
+static bool counts(const struct wm *m)
 {
-	return !is_busy(key) && key->failures && m->p.exponential;
+	return m->p.exponential || m->p.nr_delays;
+}
+
+static bool is_retained(const struct wm *m, const struct wm_key *key)
+{
+	return !is_busy(key) && key->failures && counts(m);
 }
 
 static bool is_known(const struct wm *m, const struct wm_key *key)
 {
-	return is_busy(key) || is_kept(m, key);
+	return is_busy(key) || is_retained(m, key);
 }
 
-/* A key that is not known any more has no failures either. */
+/* A key that is no longer known has no failures. */
 static void settle(struct wm *m, struct wm_key *key)
 {
 	if (!is_known(m, key))
@@ -70,6 +76,20 @@ s64 wm_next(const struct wm *m, u32 which)
 	return k < WM_KEYS ? m->key[k].time[which].at : S64_MAX;
 }
 
+/* A duration: counts[i] has those up to 10^(i+1) ns, the last one the longer ones. */
+static void observe(struct wq_hist *h, s64 ns)
+{
+	s64 bound = 10;
+	u32 i = 0;
+
+	while (i < WQ_HIST_COUNTS - 1 && ns > bound) {
+		bound *= 10;
+		i++;
+	}
+	h->counts[i]++;
+	h->sum += ns;
+}
+
 /* --- the order of hand-out --- */
 
 static void insert(struct wm *m, u32 at, u32 k)
@@ -84,7 +104,7 @@ static void take_out(struct wm *m, u32 at)
 	m->nback -= at < m->nback;
 }
 
-/* A key needs a run: 1 newly dirty, 0 it did already. */
+/* Sets a key dirty.  Return: 1 if it is newly dirty, 0 if it was dirty. */
 static int mark(struct wm *m, u32 k)
 {
 	struct wm_key *key = &m->key[k];
@@ -139,12 +159,14 @@ static void end_drain(struct wm *m, int ret)
 	m->drained = ret;
 }
 
-/* A key failed: how long it waits. */
+/* Counts a failure.  Return: the delay. */
 static s64 fail(struct wm *m, struct wm_key *key)
 {
 	s64 wait = 0;
 	u32 i;
 
+	if (m->p.nr_delays)
+		wait = m->p.delays[key->failures % m->p.nr_delays];
 	if (m->p.exponential)
 		wait = min(m->p.base, m->p.longest);
 	for (i = 0; m->p.exponential && i < key->failures; i++)
@@ -214,13 +236,13 @@ int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
 	key->holder = c;
 	key->token = ++m->st.gets;
 	key->start = m->now;
-	m->st.waits.sum += m->now - key->since;
+	observe(&m->st.waits, m->now - key->since);
 	if (leased)
 		set_time(m, &key->time[WM_LEASE], m->p.lease);
 	return 0;
 }
 
-/* Does the consumer hold it?  Token 0: by whatever get. */
+/* Whether the consumer holds the key.  Token 0 means any get. */
 static int check_held(const struct wm *m, u32 c, u32 k, u64 token)
 {
 	const struct wm_key *key = &m->key[k];
@@ -246,7 +268,7 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	if (ret)
 		return ret;
 	m->st.dones++;
-	m->st.works.sum += m->now - key->start;
+	observe(&m->st.works, m->now - key->start);
 	release(key);
 	if (key->dirty)
 		insert(m, m->nready, k);
@@ -325,7 +347,7 @@ void wm_give_back(struct wm *m, u32 k)
 	give_back(m, k, 0);
 }
 
-/* What a consumer held is ahead of all, in the order in which it got it. */
+/* The consumer's keys go ahead of all others, in the order of their gets. */
 void wm_end(struct wm *m, u32 c)
 {
 	u32 at, first, k;
@@ -367,7 +389,7 @@ void wm_drain(struct wm *m)
 	end_drain(m, 0);
 }
 
-/* Delays and leases end in the order of their times, delays first where those are equal. */
+/* Delays and leases end in the order of their times; at equal times delays end first. */
 void wm_tick(struct wm *m)
 {
 	s64 due, lease;
@@ -406,7 +428,7 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 	st->next_due = due < WM_KEYS ? wm_left(m, due, WM_DUE) : -1;
 	for (key = m->key; key < m->key + m->p.keys; key++) {
 		st->keys += is_known(m, key);
-		st->retained += is_kept(m, key);
+		st->retained += is_retained(m, key);
 		st->failed += key->failures > 0;
 		st->delayed += key->time[WM_DUE].set;
 		st->depth += key->dirty;
@@ -419,14 +441,14 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 	if (!m->p.timed) {
 		st->unfinished = 0;
 		st->longest = 0;
-		st->waits.sum = 0;
-		st->works.sum = 0;
+		memset(&st->waits, 0, sizeof(st->waits));
+		memset(&st->works, 0, sizeof(st->works));
 	}
 }
 
 u32 wm_requeues(const struct wm *m, u32 k)
 {
-	return m->p.exponential ? m->key[k].failures : 0;
+	return counts(m) ? m->key[k].failures : 0;
 }
 
 s64 wm_left(const struct wm *m, u32 k, u32 which)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A model of wq: the whole contract, as short as it can be said.
+ * A model of wq: the whole contract in the shortest possible form.
  *
- * The module is compared with it step by step, in the kernel by wq_model_kunit.c, and
- * through /dev/wq by ../selftests/model.c.  Keys and consumers are numbers, all there
- * is lies in arrays, and nothing is quick.  It was written from the contract alone:
- * where it and the module differ, one of them is wrong.
+ * The module is compared with the model step by step, in the kernel by wq_model_kunit.c
+ * and through /dev/wq by ../selftests/model.c.  Keys and consumers are numbers, all data
+ * is in arrays, and no function is optimized.  The model was written from the contract
+ * alone: if model and module differ, one of them is wrong.
  */
 #ifndef _WQ_MODEL_H
 #define _WQ_MODEL_H
@@ -28,14 +28,16 @@ typedef uint32_t u32;
 typedef int64_t s64;
 typedef uint64_t u64;
 #define S64_MAX		INT64_MAX
+#define U32_MAX		UINT32_MAX
 #define min(a, b)	({ __auto_type _a = (a); __auto_type _b = (b); _a < _b ? _a : _b; })
 #define max(a, b)	({ __auto_type _a = (a); __auto_type _b = (b); _a > _b ? _a : _b; })
 #endif
 #include <linux/wq.h>
 
 #define WM_KEYS		64
+#define WM_DELAYS	8
 
-/* What a queue is made with. */
+/* The parameters of a queue. */
 struct wm_params {
 	u32 keys;		/* up to WM_KEYS that there are at all */
 	u32 max_keys;
@@ -46,6 +48,9 @@ struct wm_params {
 	s64 base, longest;	/* of the exponential, ns */
 	u32 burst;		/* of the bucket, tokens; 0: there is none */
 	s64 token;		/* ns until the next one */
+	/* or a limiter of the test's own, which is alone: delays by failures, in turns */
+	u32 nr_delays;
+	s64 delays[WM_DELAYS];
 };
 
 /* A point in time; equal ones are in the order in which they were set. */
@@ -58,7 +63,7 @@ struct wm_time {
 enum { WM_DUE, WM_LEASE, WM_TIMES };	/* WM_LEASE: it ends */
 
 struct wm_key {
-	u32 holder;		/* consumer, from 1 up; 0: nobody */
+	u32 holder;		/* consumer, from 1 up; 0: none */
 	bool dirty;
 	struct wm_time time[WM_TIMES];
 	u32 failures;
@@ -71,12 +76,12 @@ struct wm {
 	struct wm_params p;
 	s64 now;
 	bool shut;
-	bool sweep;		/* keys that this dropped may count in st.keys, .retained, .failed */
-	bool draining;		/* somebody waits for the rest */
-	int drained;		/* or, what the last drain returned */
+	bool sweep;		/* the keys that a shut down dropped may count in st.keys, .retained, .failed */
+	bool draining;		/* a task waits in drain */
+	int drained;		/* if not draining: the result of the last drain */
 	u32 nready;
 	u8 ready[WM_KEYS];	/* in the order of hand-out; */
-	u32 nback;		/* the first of them were given back */
+	u32 nback;		/* the first of them are requeued */
 	s64 full_at;		/* when the bucket is full again */
 	u64 order;		/* the last wm_time.order */
 	struct wq_stat st;	/* its counters; wm_stat() fills in the rest */
@@ -85,7 +90,7 @@ struct wm {
 
 void wm_init(struct wm *m, const struct wm_params *p, s64 now);
 
-/* The verbs, of key @k by consumer @c; results as headers and man pages tell them. */
+/* The verbs on key @k by consumer @c, with the results that the headers document. */
 int wm_add(struct wm *m, u32 k, s64 delay, u32 flags, bool retry);
 int wm_get(struct wm *m, u32 c, bool leased, u32 *k);
 int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay);
@@ -93,13 +98,13 @@ int wm_touch(struct wm *m, u32 c, u32 k, u64 token);
 int wm_query(const struct wm *m, u32 c, u32 k);
 int wm_cancel(struct wm *m, u32 c, u32 k);
 int wm_forget(struct wm *m, u32 c, u32 k);
-void wm_give_back(struct wm *m, u32 k);		/* the get of it was in vain */
+void wm_give_back(struct wm *m, u32 k);		/* the key could not be copied to the process */
 void wm_end(struct wm *m, u32 c);
 void wm_shutdown(struct wm *m);
 void wm_drain(struct wm *m);			/* see wm.draining: one at a time */
-void wm_tick(struct wm *m);			/* m->now was moved */
+void wm_tick(struct wm *m);			/* after a change of m->now */
 
-/* What can be seen; times in ns until then, -1: there is none. */
+/* What a consumer can see.  Times are ns from now; -1: there is none. */
 void wm_stat(const struct wm *m, u32 c, struct wq_stat *st);
 u32 wm_requeues(const struct wm *m, u32 k);
 s64 wm_left(const struct wm *m, u32 k, u32 which);

@@ -2,17 +2,17 @@
 /*
  * wq: KUnit suite that compares the module with a model of it, see wq_model.h.
  *
- * A rig is a queue, its consumers and a clock that only the rig moves, and beside
- * them the model.  A step is done to both, and after it all that can be seen of both
- * must be the same: the result, every figure, every key's state.  In which order
- * keys wait is seen as they are got, which is how each sequence ends.
+ * A rig is a queue, its consumers and a clock that only the rig moves, and the model.
+ * After each step module and model must agree in all that can be seen: the result, the
+ * statistics, the state of every key.  Each sequence ends with gets of all ready keys,
+ * which shows the order in which they wait.
  *
- * Two drivers make the steps.  One takes every sequence of few steps, the shorter ones
- * first, so that the first one that fails is a shortest; the other takes random ones
- * of many steps over many keys, and leaves out of a sequence that fails what it can.
+ * Two drivers make the steps.  The first takes every sequence of few steps, shorter
+ * sequences first, so that the first failure is a shortest one.  The second takes random
+ * sequences of many steps over many keys, and shortens a sequence that fails.
  *
- * As a KUnit suite both are quick.  Parameters of the module start long runs, at its
- * init, for on 6.1 suites run before there are parameters: see tests/model/run.
+ * The cases of the suite are quick.  Parameters of the module start long runs in its
+ * init, because on 6.1 suites run before parameters are set: see tests/model/run.
  */
 #include <kunit/test.h>
 #include <linux/completion.h>
@@ -27,8 +27,7 @@
 #include <linux/sched.h>
 #include <linux/vmalloc.h>
 
-#include "../../include/wq_metrics.h"
-#include "../../include/wq_queue.h"
+#include "../wq_kunit_internals.h"
 #include "wq_steps.h"
 
 static unsigned int depth;
@@ -46,6 +45,7 @@ MODULE_PARM_DESC(seed, "of the first random sequence; each further one has the n
 #define MAX_DEPTH	8
 #define SEQUENCE	1000			/* random steps of one queue */
 #define UNIT		(10 * NSEC_PER_MSEC)	/* of delays, and the lease */
+#define RANDOM_STEPS	100000			/* of a case */
 #define PROGRESS	(10 * HZ)
 #define PATIENCE	(10 * HZ)		/* with a thread */
 
@@ -62,12 +62,13 @@ struct rig {
 	struct ws_run run;		/* the model */
 	struct wq *q;
 	struct wq_clock clock;
+	struct wq_limiter listed;
 	s64 now;
 	u32 consumers;
 	struct wq_consumer *c[WS_CONSUMERS + 1];	/* [0]: none */
-	struct wq_op op[WM_KEYS];
 	struct wq_item item[WM_KEYS][2];	/* the kernel's: of the last get, and before */
 	u64 last_token;
+	u64 stale;			/* results -ESTALE */
 	u8 buf[WQ_MAX_KEY];
 	struct task_struct *drainer;	/* NULL: nobody drains */
 	struct completion drained;
@@ -80,7 +81,7 @@ struct rig {
 static u8 key_bytes[WM_KEYS][WQ_MAX_KEY];
 static u16 key_len[WM_KEYS];
 
-/* Of all lengths; the first byte tells which one it is. */
+/* Keys of all lengths.  The first byte is the key's number. */
 static void make_keys(void)
 {
 	u32 k;
@@ -108,10 +109,33 @@ static s64 rig_now(struct wq_clock *clock)
 	return container_of(clock, struct rig, clock)->now;
 }
 
-static struct wq_limiter *limiter_of(const struct wm_params *p)
+/* wm_params.delays as a limiter. */
+static s64 listed_when(struct wq_limiter *l, const struct wq_failure *f)
+{
+	struct rig *rig = container_of(l, struct rig, listed);
+	const struct wm_params *p = &rig->run.m.p;
+
+	return p->delays[f->failures % p->nr_delays];
+}
+
+static void listed_free(struct wq_limiter *l)
+{
+}
+
+static const struct wq_limiter_ops listed_ops = {
+	.when = listed_when,
+	.free = listed_free,
+};
+
+static struct wq_limiter *limiter_of(struct rig *rig, const struct wm_params *p)
 {
 	struct wq_limiter *both[2];
 	u32 n = 0;
+
+	if (p->nr_delays) {
+		wq_limiter_init(&rig->listed, &listed_ops, true);
+		return &rig->listed;
+	}
 
 	if (p->exponential)
 		both[n++] = wq_limiter_exponential(p->base, p->longest);
@@ -121,19 +145,7 @@ static struct wq_limiter *limiter_of(const struct wm_params *p)
 	return n == 1 ? both[0] : wq_limiter_max_of(both, n);
 }
 
-/* An open file, as wq_dev.c makes one. */
-static struct wq_consumer *consumer_of(struct rig *rig)
-{
-	struct wq_consumer *c = wq_consumer_new();
-
-	if (c) {
-		c->q = rig->q;
-		wq_consumer_bind(rig->q);
-	}
-	return c;
-}
-
-/* The drain has ended, or is about to.  False: it doesn't. */
+/* Waits for the drain.  Return: whether it has ended. */
 static bool rig_drained(struct rig *rig)
 {
 	if (!wait_for_completion_timeout(&rig->drained, PATIENCE))
@@ -154,13 +166,13 @@ static void rig_stop(struct rig *rig)
 	while (rig->drainer && !rig_drained(rig))
 		say("a drain doesn't end with a shut down\n");
 	for (i = 1; i <= rig->consumers; i++)
-		if (rig->c[i] && rig->c[i] != &rig->q->kernel)
-			wq_consumer_end(rig->c[i]);
+		if (rig->c[i] && rig->c[i] != consumer_kernel(rig->q))
+			consumer_close(rig->c[i]);
 	wq_destroy(rig->q);
 	rig->q = NULL;
 }
 
-/* On failure there is no memory. */
+/* Return: 0 or -ENOMEM. */
 static int rig_start(struct rig *rig, const struct config *cfg)
 {
 	struct wq_params params = {
@@ -168,7 +180,7 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		.max_keys = cfg->p.max_keys,
 		.lease = cfg->p.lease,
 		.clock = &rig->clock,
-		.limiter = limiter_of(&cfg->p),
+		.limiter = limiter_of(rig, &cfg->p),
 	};
 	u32 i;
 
@@ -183,10 +195,9 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 	rig->q = wq_create(&params);
 	if (IS_ERR(rig->q))
 		return PTR_ERR(rig->q);
-	for (i = 0; i < cfg->p.keys; i++)
-		wq_op_init(rig->q, &rig->op[i], key_bytes[i], key_len[i]);
 	for (i = 1; i <= cfg->consumers; i++) {
-		rig->c[i] = i == 1 && cfg->kernel ? &rig->q->kernel : consumer_of(rig);
+		rig->c[i] = i == 1 && cfg->kernel ? consumer_kernel(rig->q) :
+						    consumer_open(rig->q);
 		if (!rig->c[i]) {
 			rig_stop(rig);
 			return -ENOMEM;
@@ -199,48 +210,25 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 
 static int real_add(struct rig *rig, const struct ws_step *s)
 {
-	struct wq_op op = rig->op[s->key];
+	const u8 *key = key_bytes[s->key];
 	u32 flags = s->flags & ~WS_AFTER;
+	u16 len = key_len[s->key];
 
 	if (!flags && !s->ns && !(s->flags & WS_AFTER))
-		return wq_add(rig->q, op.key, op.len);
+		return wq_add(rig->q, key, len);
 	if (flags == WQ_ADD_RATE_LIMITED && !s->ns && s->flags & WS_AFTER)
-		return wq_add_rate_limited(rig->q, op.key, op.len);
+		return wq_add_rate_limited(rig->q, key, len);
 	if (s->flags & WS_AFTER)
-		return wq_add_after(rig->q, op.key, op.len, s->ns, flags);
-
-	/* as WQ_IOC_ADD */
-	op.delay = s->ns;
-	op.flags = flags;
-	if (wq_op_set_add(&op, s->ns, flags))
-		return -EINVAL;
-	wq_add_ops(rig->q, &op, 1, true, GFP_KERNEL);
-	return op.result;
+		return wq_add_after(rig->q, key, len, s->ns, flags);
+	return queue_add(rig->q, key, len, s->ns, flags);
 }
 
 /* What a get handed out. */
 struct taken {
-	struct wq_consumer *c;
-	bool small;
 	int key;
 	u64 token;
 	u32 failures;
 };
-
-/* As WQ_IOC_GET. */
-static int take(struct wq_cs *cs, void *arg)
-{
-	struct taken *t = arg;
-	struct wq_entry *e;
-	int ret = wq_take(cs, t->c, t->small ? 0 : WQ_MAX_KEY, true, &e);
-
-	if (ret)
-		return ret;
-	t->key = key_of(wq_key_of(e)->key, e->len);
-	t->token = e->token;
-	t->failures = wq_failures(e);
-	return 0;
-}
 
 static void fill_taken(struct rig *rig, struct taken *t, const struct wq_item *item)
 {
@@ -268,25 +256,31 @@ static int kernel_get(struct rig *rig, const struct ws_step *s, struct taken *t)
 	return ret;
 }
 
+/* As WQ_IOC_GET. */
+static int consumer_real_get(struct rig *rig, const struct ws_step *s, struct taken *t)
+{
+	struct consumer_got got = {
+		.key = rig->buf, .size = sizeof(rig->buf), .too_small = s->flags & WS_SMALL,
+	};
+	struct wq_consumer *c = rig->c[s->who];
+	int ret = consumer_get(c, &got);
+
+	if (ret)
+		return ret;
+	t->key = key_of(rig->buf, got.len);
+	t->token = got.token;
+	t->failures = got.failures;
+	if (t->key < 0 || !(s->flags & WS_FAULT))
+		return t->key;
+	consumer_give_back(c, rig->buf, got.len, got.token);
+	return -EFAULT;
+}
+
 static int real_get(struct rig *rig, const struct ws_step *s, struct taken *t)
 {
-	bool kernel = ws_is_kernel(&rig->run, s);
-	struct wq_op op;
-	int ret;
-
-	t->c = rig->c[s->who];
-	t->small = s->flags & WS_SMALL;
-	if (kernel)
-		ret = kernel_get(rig, s, t);
-	else
-		ret = wq_get_wait(rig->q, 0, NULL, take, t);
-	if (ret || t->key < 0 || kernel || !(s->flags & WS_FAULT))
-		return ret ?: t->key;
-
-	op = rig->op[t->key];
-	op.token = t->token;
-	wq_give_back_ops(rig->q, t->c, &op, 1);
-	return -EFAULT;
+	if (ws_is_kernel(&rig->run, s))
+		return kernel_get(rig, s, t) ?: t->key;
+	return consumer_real_get(rig, s, t);
 }
 
 /* The kernel's item that a step means. */
@@ -297,16 +291,13 @@ static struct wq_item *item_of(struct rig *rig, const struct ws_step *s)
 
 static int real_done(struct rig *rig, const struct ws_step *s, u64 token)
 {
-	struct wq_op op = rig->op[s->key];
+	const u8 *key = key_bytes[s->key];
+	u16 len = key_len[s->key];
 
 	if (ws_is_kernel(&rig->run, s))
 		return token ? wq_done_with(rig->q, item_of(rig, s), s->ns, s->flags) :
-			       wq_done_key(rig->q, op.key, op.len);
-	op.token = token;
-	if (wq_op_set_done(&op, s->ns, s->flags))
-		return -EINVAL;
-	wq_done_ops(rig->q, rig->c[s->who], &op, 1, true, GFP_KERNEL);
-	return op.result;
+			       wq_done_key(rig->q, key, len);
+	return consumer_done(rig->c[s->who], key, len, token, s->flags, s->ns);
 }
 
 static int real_done_get(struct rig *rig, const struct ws_step *s, u64 token, struct taken *t)
@@ -329,41 +320,39 @@ static int real_done_get(struct rig *rig, const struct ws_step *s, u64 token, st
 
 static int real_touch(struct rig *rig, const struct ws_step *s, u64 token)
 {
-	struct wq_op op = rig->op[s->key];
-
 	if (ws_is_kernel(&rig->run, s))
 		return wq_touch(rig->q, item_of(rig, s));
-	op.token = token;
-	wq_touch_ops(rig->q, rig->c[s->who], &op, 1, true);
-	return op.result;
+	return consumer_touch(rig->c[s->who], key_bytes[s->key], key_len[s->key], token);
 }
 
 static int real_forget(struct rig *rig, const struct ws_step *s)
 {
-	struct wq_op *op = &rig->op[s->key];
+	const u8 *key = key_bytes[s->key];
 	struct wq_key_info info = {};
+	u16 len = key_len[s->key];
 
 	if (ws_is_kernel(&rig->run, s))
-		return wq_forget(rig->q, op->key, op->len);
-	return wq_key_forget(rig->q, rig->c[s->who], op, &info) ?: (int)info.state;
+		return wq_forget(rig->q, key, len);
+	return consumer_forget(rig->c[s->who], rig->q, key, len, &info) ?: (int)info.state;
 }
 
 static int real_cancel(struct rig *rig, const struct ws_step *s)
 {
-	struct wq_op *op = &rig->op[s->key];
+	const u8 *key = key_bytes[s->key];
 	struct wq_key_info info = {};
+	u16 len = key_len[s->key];
 
 	if (ws_is_kernel(&rig->run, s))
-		return wq_cancel(rig->q, op->key, op->len);
-	return wq_key_cancel(rig->q, rig->c[s->who], op, &info) ?: (int)info.state;
+		return wq_cancel(rig->q, key, len);
+	return consumer_cancel(rig->c[s->who], rig->q, key, len, &info) ?: (int)info.state;
 }
 
 static int real_end(struct rig *rig, const struct ws_step *s)
 {
 	if (ws_is_kernel(&rig->run, s))
 		return 0;
-	wq_consumer_end(rig->c[s->who]);
-	rig->c[s->who] = consumer_of(rig);
+	consumer_close(rig->c[s->who]);
+	rig->c[s->who] = consumer_open(rig->q);
 	return rig->c[s->who] ? 0 : -ENOMEM;
 }
 
@@ -383,7 +372,7 @@ static int drainer(void *arg)
 	return 0;
 }
 
-/* Returns when it waits, or has ended. */
+/* Returns when the drain waits or has ended. */
 static int real_drain(struct rig *rig)
 {
 	ulong until = jiffies + PATIENCE;
@@ -447,7 +436,8 @@ static bool same_key(struct rig *rig, u32 c, u32 k)
 {
 	const struct ws_run *run = &rig->run;
 	struct wq_key_info info = {};
-	int ret = wq_key_query(rig->q, rig->c[c], &rig->op[k], &info) ?: (int)info.state;
+	int ret = consumer_query(rig->c[c], rig->q, key_bytes[k], key_len[k], &info) ?:
+		  (int)info.state;
 	int want = wm_query(&run->m, c, k);
 	s64 real[] = { info.failures, info.requeues, info.due, info.lease, info.age };
 	s64 model[] = {
@@ -460,6 +450,16 @@ static bool same_key(struct rig *rig, u32 c, u32 k)
 	if (ret != want)
 		return DIFFERS(rig, "state of key %u, seen by %u: module %d, model %d",
 			       k, c, ret, want);
+	if (rig->c[c] == consumer_kernel(rig->q)) {
+		ret = wq_query(rig->q, key_bytes[k], key_len[k]);
+		if (ret != want)
+			return DIFFERS(rig, "wq_query() of key %u: module %d, model %d",
+				       k, ret, want);
+		ret = wq_num_requeues(rig->q, key_bytes[k], key_len[k]);
+		if (ret != (int)wm_requeues(&run->m, k))
+			return DIFFERS(rig, "wq_num_requeues() of key %u: module %d, model %u",
+				       k, ret, wm_requeues(&run->m, k));
+	}
 	for (i = 0; want >= 0 && i < ARRAY_SIZE(real); i++)
 		if (real[i] != model[i])
 			return DIFFERS(rig, "%s of key %u: module %lld, model %lld",
@@ -476,14 +476,33 @@ static __poll_t want_poll(const struct wm *m)
 	return mask | (m->shut && !m->nready ? EPOLLHUP : 0);
 }
 
+/* Runs are conserved, see struct wq_stat. */
+static bool conserved(struct rig *rig, const struct wq_stat *st)
+{
+	u64 in = st->adds + st->given_back, out = st->ready + st->gets + st->canceled + st->merged;
+	const struct wm *m = &rig->run.m;
+	u32 k;
+
+	for (k = 0; k < m->p.keys; k++)
+		out += m->key[k].dirty && m->key[k].holder;
+	if (in != out)
+		return DIFFERS(rig, "%llu runs came, %llu went or are there", in, out);
+	if (st->gets != st->processing + st->dones + st->given_back)
+		return DIFFERS(rig, "%llu gets, %u processing, %llu dones, %llu given back",
+			       st->gets, st->processing, st->dones, st->given_back);
+	return true;
+}
+
 static bool same_queue(struct rig *rig, u32 c)
 {
 	struct wm *m = &rig->run.m;
 	struct wq_stat st;
-	__poll_t mask = wq_poll_mask(rig->q);
+	__poll_t mask = queue_poll(rig->q);
 
-	wq_consumer_stats(rig->c[c], &st);
+	consumer_stats(rig->c[c], &st);
 	if (ws_stat_differs(&rig->run, c, true, &st, rig->why, sizeof(rig->why)))
+		return false;
+	if (!conserved(rig, &st))
 		return false;
 	if (wq_len(rig->q) != m->nready)
 		return DIFFERS(rig, "wq_len(): module %u, model %u", wq_len(rig->q), m->nready);
@@ -495,7 +514,7 @@ static bool same_queue(struct rig *rig, u32 c)
 	return true;
 }
 
-/* Everything, as every consumer sees it. */
+/* Compares all that each consumer sees. */
 static bool same_all(struct rig *rig)
 {
 	u32 c, k;
@@ -510,7 +529,7 @@ static bool same_all(struct rig *rig)
 	return true;
 }
 
-/* A ns before there is something to do a tick does nothing. */
+/* A tick 1 ns before the next time must have no effect. */
 static bool same_before(struct rig *rig)
 {
 	struct wm *m = &rig->run.m;
@@ -525,7 +544,7 @@ static bool same_before(struct rig *rig)
 	return same_queue(rig, 1);
 }
 
-/* Does a step to both.  True: with the same result. */
+/* Does a step in module and model.  Return: whether the results are the same. */
 static bool rig_step(struct rig *rig, const struct ws_step *s)
 {
 	u64 token = ws_token(&rig->run, s).real;
@@ -537,6 +556,7 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 	want = ws_do(&rig->run, s);
 	rig->now = rig->run.m.now;
 	ret = real_do(rig, s, token, &t);
+	rig->stale += ret == -ESTALE;
 	if (ret != want)
 		return DIFFERS(rig, "result: module %d, model %d", ret, want);
 	if (rig->drainer && !rig->run.m.draining) {
@@ -551,7 +571,7 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 
 	/* a key was handed out */
 	if (t.failures != rig->run.m.key[ret].failures)
-		return DIFFERS(rig, "failures as get told them: module %u, model %u",
+		return DIFFERS(rig, "failures of the item: module %u, model %u",
 			       t.failures, rig->run.m.key[ret].failures);
 	if (t.token <= rig->last_token)
 		return DIFFERS(rig, "token %llu after %llu", t.token, rig->last_token);
@@ -560,7 +580,7 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 	return true;
 }
 
-/* Gets all there is: the keys must come in the same order. */
+/* Gets all ready keys, which must come in the same order. */
 static bool rig_empty(struct rig *rig)
 {
 	struct ws_step get = { .verb = WS_GET, .who = rig->consumers, .flags = WS_UNLEASED };
@@ -584,11 +604,14 @@ struct driver {
 	struct ws_step path[SEQUENCE], spare[SEQUENCE];
 	struct ws_run run[MAX_DEPTH + 1];	/* models after each step of a path */
 	u32 length;				/* of all sequences; 0: random ones */
-	u64 sequences, steps;
+	void (*make_config)(struct config *cfg, u64 *rnd);	/* of random sequences */
+	bool wide;				/* random durations of any order of magnitude */
+	u64 sequences, steps, stale;
+	struct wq_stat sum;			/* of random sequences: counters */
 	ulong next;				/* jiffies of the next line of progress */
 };
 
-/* Is all the same, on the way and at the end? */
+/* Whether module and model agree during and after the sequence. */
 static bool agrees(struct driver *d, const struct ws_step *path, u32 n)
 {
 	struct rig *rig = &d->rig;
@@ -609,8 +632,8 @@ static bool differs(void *arg, const struct ws_step *path, u32 n)
 	return !agrees(arg, path, n);
 }
 
-/* A sequence as a reader can follow it, with the results of the model. */
-static void tell(struct driver *d, u32 n)
+/* Prints a sequence with the results of the model. */
+static void print_sequence(struct driver *d, u32 n)
 {
 	const struct wm_params *p = &d->cfg->p;
 	struct ws_run *run = &d->run[0];
@@ -631,8 +654,8 @@ static void tell(struct driver *d, u32 n)
 	}
 }
 
-/* The first n steps of the path fail: tell the shortest sequence to be had from them. */
-static void tell_failure(struct driver *d, u32 n)
+/* The first n steps of the path fail.  Prints a shorter sequence that still fails. */
+static void print_failure(struct driver *d, u32 n)
 {
 	say("FAILED: module and model differ after %u steps: %s\n", n, d->rig.why);
 	rig_stop(&d->rig);
@@ -643,7 +666,7 @@ static void tell_failure(struct driver *d, u32 n)
 		agrees(d, d->path, n);
 		say("%u steps suffice: %s\n", n, d->rig.why);
 	}
-	tell(d, n);
+	print_sequence(d, n);
 }
 
 static void progress(struct driver *d, bool end)
@@ -744,7 +767,7 @@ static void make_alphabet(void)
 	LETTER(SHUTDOWN);
 }
 
-/* Is this a step here, and not the same as another one?  Sets who does it. */
+/* Whether the step is possible here and differs from the others.  Sets the consumer. */
 static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 consumers)
 {
 	const struct wm *m = &run->m;
@@ -870,7 +893,7 @@ static bool all_agree(struct driver *d, u32 longest)
 			ws_start(&d->run[0], &cfg->p, cfg->kernel, UNIT);
 			same = walk(d, 0, 0, 0);
 			if (!same)
-				tell_failure(d, d->length);
+				print_failure(d, d->length);
 			progress(d, true);
 		}
 	}
@@ -906,6 +929,21 @@ static void random_config(struct config *cfg, u64 *rnd)
 	}
 }
 
+static void add_up(struct wq_stat *sum, const struct wq_stat *st)
+{
+	u32 i;
+
+	sum->dones += st->dones;
+	sum->retries += st->retries;
+	sum->merged += st->merged;
+	sum->expired += st->expired;
+	sum->given_back += st->given_back;
+	for (i = 0; i < WQ_HIST_COUNTS; i++) {
+		sum->waits.counts[i] += st->waits.counts[i];
+		sum->works.counts[i] += st->works.counts[i];
+	}
+}
+
 /* One queue, and up to SEQUENCE steps; returns how many were done when they differed. */
 static u32 random_sequence(struct driver *d, struct ws_gen *g, u32 n)
 {
@@ -924,6 +962,7 @@ static u32 random_sequence(struct driver *d, struct ws_gen *g, u32 n)
 	}
 	if (!same_all(rig) || !rig_empty(rig) || !same_all(rig))
 		return n;
+	add_up(&d->sum, &rig->run.m.st);
 	rig_stop(rig);
 	return 0;
 }
@@ -938,19 +977,22 @@ static bool random_agree(struct driver *d, u32 todo, u64 first)
 	d->cfg = &d->random;
 	d->sequences = 0;
 	d->steps = 0;
+	d->rig.stale = 0;
+	memset(&d->sum, 0, sizeof(d->sum));
 	d->next = jiffies + PROGRESS;
 	for (; todo; todo -= n, first++) {
 		n = min_t(u32, todo, SEQUENCE);
-		g = (struct ws_gen){ .seed = first, .keys = WM_KEYS, .clock = true,
-				     .unit = UNIT / 8 };
-		random_config(&d->random, &g.seed);
+		g = (struct ws_gen){ .seed = first, .clock = true,
+				     .unit = UNIT / 8, .wide = d->wide };
+		(d->make_config ?: random_config)(&d->random, &g.seed);
+		g.keys = d->random.p.keys;
 		g.consumers = d->random.consumers;
 		ws_gen_init(&g);
 		d->sequences++;
 		bad = random_sequence(d, &g, n);
 		if (bad) {
 			say("seed=%llu steps=%u is this sequence\n", first, SEQUENCE);
-			tell_failure(d, bad);
+			print_failure(d, bad);
 			return false;
 		}
 		progress(d, false);
@@ -976,17 +1018,125 @@ static void model_exit(struct kunit *test)
 
 static void every_sequence_of_2_steps_agrees_with_the_model(struct kunit *test)
 {
-	KUNIT_EXPECT_TRUE(test, all_agree(test->priv, 2));
+	struct driver *d = test->priv;
+
+	if (!all_agree(d, 2))
+		KUNIT_FAIL(test, "%s; the sequence is in the log", d->rig.why);
+}
+
+/* Random steps of many queues that @make_config makes. */
+static const struct wq_stat *expect_agreement(struct kunit *test,
+					      void (*make_config)(struct config *cfg, u64 *rnd),
+					      bool wide)
+{
+	struct driver *d = test->priv;
+
+	d->make_config = make_config;
+	d->wide = wide;
+	/* ends the case: the log of a case on 6.1 has room for few messages */
+	KUNIT_ASSERT_TRUE_MSG(test, random_agree(d, RANDOM_STEPS, 1),
+			      "%s; the sequence is in the log", d->rig.why);
+	return &d->sum;
 }
 
 static void random_steps_agree_with_the_model(struct kunit *test)
 {
-	KUNIT_EXPECT_TRUE(test, random_agree(test->priv, 100000, 1));
+	expect_agreement(test, random_config, false);
+}
+
+/* The kernel alone, delays, and a limiter that adds none. */
+static void delay_config(struct config *cfg, u64 *rnd)
+{
+	*cfg = (struct config){
+		.name = "delays", .kernel = true, .consumers = 1,
+		.p = { .keys = 40, .max_keys = WM_KEYS, .exponential = true },
+	};
+}
+
+static void random_delays_agree_with_the_model(struct kunit *test)
+{
+	const struct wq_stat *sum = expect_agreement(test, delay_config, false);
+
+	KUNIT_EXPECT_GT(test, sum->dones, RANDOM_STEPS / 100ULL);
+	KUNIT_EXPECT_GT(test, sum->retries, RANDOM_STEPS / 100ULL);
+}
+
+/* A limiter whose delays go up and down, and are 0 or negative at times. */
+static void retry_config(struct config *cfg, u64 *rnd)
+{
+	delay_config(cfg, rnd);
+	cfg->name = "retries";
+	cfg->p.exponential = false;
+	cfg->p.nr_delays = 6;
+	cfg->p.delays[1] = UNIT;
+	cfg->p.delays[2] = 2 * UNIT;
+	cfg->p.delays[3] = 1;
+	cfg->p.delays[4] = -2;
+	cfg->p.delays[5] = 4 * UNIT;
+}
+
+static void random_retries_agree_with_the_model(struct kunit *test)
+{
+	const struct wq_stat *sum = expect_agreement(test, retry_config, false);
+
+	KUNIT_EXPECT_GT(test, sum->dones, RANDOM_STEPS / 100ULL);
+	KUNIT_EXPECT_GT(test, sum->retries, RANDOM_STEPS / 100ULL);
+}
+
+static void times_config(struct config *cfg, u64 *rnd)
+{
+	delay_config(cfg, rnd);
+	cfg->name = "times";
+	cfg->p.timed = true;
+	cfg->p.base = NSEC_PER_MSEC;
+	cfg->p.longest = NSEC_PER_SEC;
+}
+
+static void random_times_agree_with_the_model(struct kunit *test)
+{
+	const struct wq_stat *sum = expect_agreement(test, times_config, true);
+	u64 works = 0;
+	u32 i;
+
+	for (i = 0; i < WQ_HIST_COUNTS; i++) {
+		KUNIT_EXPECT_GT_MSG(test, sum->waits.counts[i], 0ULL, "i %u", i);
+		works += sum->works.counts[i];
+	}
+	KUNIT_EXPECT_EQ(test, works, sum->dones);
+	KUNIT_EXPECT_GT(test, works, RANDOM_STEPS / 20ULL);
+	KUNIT_EXPECT_GT(test, sum->retries, RANDOM_STEPS / 20ULL);
+}
+
+/* The kernel and files.  The limiter's delays are about as long as the leases. */
+static void lease_config(struct config *cfg, u64 *rnd)
+{
+	*cfg = (struct config){
+		.name = "leases", .kernel = true, .consumers = WS_CONSUMERS,
+		.p = {
+			.keys = 24, .max_keys = WM_KEYS, .lease = UNIT, .timed = true,
+			.exponential = true, .base = UNIT / 2, .longest = 8 * UNIT,
+		},
+	};
+}
+
+static void random_leases_agree_with_the_model(struct kunit *test)
+{
+	const struct wq_stat *sum = expect_agreement(test, lease_config, false);
+	struct driver *d = test->priv;
+
+	KUNIT_EXPECT_GT(test, sum->expired, 500ULL);
+	KUNIT_EXPECT_GT(test, sum->given_back - sum->expired, 50ULL);
+	KUNIT_EXPECT_GT(test, sum->merged, 50ULL);
+	KUNIT_EXPECT_GT(test, d->rig.stale, 500ULL);
 }
 
 static struct kunit_case model_cases[] = {
 	KUNIT_CASE(every_sequence_of_2_steps_agrees_with_the_model),
 	KUNIT_CASE(random_steps_agree_with_the_model),
+	KUNIT_CASE(random_delays_agree_with_the_model),
+	KUNIT_CASE(random_retries_agree_with_the_model),
+	KUNIT_CASE(random_times_agree_with_the_model),
+	KUNIT_CASE(random_leases_agree_with_the_model),
 	{}
 };
 

@@ -205,8 +205,16 @@ void ws_gen_init(struct ws_gen *g)
 	}
 }
 
+/* Durations of any order of magnitude, up to 4 s. */
+static s64 random_wide(struct ws_gen *g)
+{
+	return ws_rnd(&g->seed, U32_MAX) >> ws_rnd(&g->seed, 32);
+}
+
 static s64 random_delay(struct ws_gen *g)
 {
+	if (g->wide && ws_rnd(&g->seed, 2))
+		return random_wide(g);
 	switch (ws_rnd(&g->seed, 16)) {
 	case 0:
 		return S64_MAX;
@@ -260,7 +268,7 @@ static void random_get(struct ws_gen *g, const struct ws_run *r, struct ws_step 
 		s->flags |= WS_UNLEASED;
 }
 
-/* Mostly a key that is held, by who holds it. */
+/* Mostly a key in processing and its consumer. */
 static void random_held(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 {
 	u32 i, k, tries = g->keys;
@@ -279,7 +287,7 @@ static void random_held(struct ws_gen *g, const struct ws_run *r, struct ws_step
 	}
 }
 
-/* The kernel API goes by items, but for wq_done_key(). */
+/* The kernel API takes items, except for wq_done_key(). */
 static void as_kernel(struct ws_step *s)
 {
 	if (s->token == WS_NONE && s->verb == WS_DONE) {
@@ -331,8 +339,11 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 		break;
 	case WS_PASS:
 	case WS_MOVE:
-		s->ns = ws_rnd(&g->seed, 4) ? g->unit * ws_rnd(&g->seed, 16) :
-					      ws_rnd(&g->seed, g->unit);
+		if (g->wide)
+			s->ns = random_wide(g);
+		else
+			s->ns = ws_rnd(&g->seed, 4) ? g->unit * ws_rnd(&g->seed, 16) :
+						      ws_rnd(&g->seed, g->unit);
 		break;
 	}
 	if (ws_is_kernel(r, s))
@@ -398,7 +409,7 @@ void ws_print(char *to, size_t size, const struct ws_run *r, const struct ws_ste
 	u32 has = shape[s->verb].has, left = s->flags;
 	size_t n = 0;
 
-/* Each part goes behind the others, cut where there is no room. */
+/* Appends a part, truncated if there is no room. */
 #define PUT(...) do { \
 		n += snprintf(to + n, size - n, __VA_ARGS__); \
 		n = min(n, size - 1); \
@@ -423,7 +434,7 @@ void ws_print(char *to, size_t size, const struct ws_run *r, const struct ws_ste
 #undef PUT
 }
 
-/* --- figures --- */
+/* --- statistics --- */
 
 #define FIELD(f)	{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f), 0 }
 #define LAZY(f)		{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f), 1 }
@@ -463,6 +474,17 @@ bool ws_stat_differs(const struct ws_run *r, u32 who, bool times, const struct w
 			continue;
 		snprintf(why, size, "wq_stat.%s: module %lld, model %lld", fields[i].name,
 			 (long long)field_of(real, i), (long long)field_of(&st, i));
+		return true;
+	}
+	for (i = 0; times && i < WQ_HIST_COUNTS; i++) {
+		if (st.waits.counts[i] == real->waits.counts[i] &&
+		    st.works.counts[i] == real->works.counts[i])
+			continue;
+		snprintf(why, size, "counts[%u] of waits, works: module %llu, %llu, model %llu, %llu",
+			 i, (unsigned long long)real->waits.counts[i],
+			 (unsigned long long)real->works.counts[i],
+			 (unsigned long long)st.waits.counts[i],
+			 (unsigned long long)st.works.counts[i]);
 		return true;
 	}
 	return false;

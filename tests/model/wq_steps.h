@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What those who compare a module with the model share: steps, what they do to the
- * model, random ones, their text, and the search for a shorter sequence that fails.
+ * What wq_model_kunit.c and selftests/model.c share: steps and their effect on the model,
+ * random steps, their text, and the search for a shorter sequence that fails.
  */
 #ifndef _WQ_STEPS_H
 #define _WQ_STEPS_H
@@ -14,19 +14,19 @@ enum ws_verb {
 	WS_ADD,		/* flags, ns */
 	WS_GET,		/* flags: WS_* below */
 	WS_DONE,	/* flags: outcome, ns */
-	WS_DONE_GET,	/* likewise, then get */
+	WS_DONE_GET,	/* flags: outcome, ns; then a get */
 	WS_TOUCH,
 	WS_FORGET,
 	WS_CANCEL,
-	WS_END,		/* of a consumer but the kernel's; another one takes its place */
+	WS_END,		/* a consumer other than the kernel ends; a new one takes its place */
 	WS_SHUTDOWN,
-	WS_DRAIN,	/* by a thread of its own, unless one drains already */
+	WS_DRAIN,	/* in a thread of its own, unless a drain is under way */
 	WS_TICK,	/* the clock goes to the next time at which there is something to do */
-	WS_PASS,	/* the clock goes on by ns, and that is told */
-	WS_MOVE,	/* the clock goes on by ns, and that is not told */
-	/* where nobody drives the clock: */
-	WS_SOON,	/* add with a delay of ns, which is over before the next step */
-	WS_EXPIRE,	/* all keys that are held are touched, then nobody does until leases end */
+	WS_PASS,	/* the clock goes on by ns, with a tick */
+	WS_MOVE,	/* the clock goes on by ns, without a tick */
+	/* for a queue in real time: */
+	WS_SOON,	/* add with a delay of ns, which ends before the next step */
+	WS_EXPIRE,	/* all keys in processing are touched, then none until the leases expire */
 	WS_VERBS
 };
 
@@ -38,7 +38,7 @@ enum ws_verb {
 #define WS_FAULT	(1U << 1)	/* others: the copy fails, the key is given back */
 #define WS_SMALL	(1U << 2)	/* the buffer is too small for any key */
 
-/* Which token done and touch tell. */
+/* The token that done and touch pass. */
 enum ws_token { WS_MINE, WS_OLD, WS_THEIRS, WS_NONE };
 
 struct ws_step {
@@ -75,20 +75,20 @@ struct ws_run {
 void ws_start(struct ws_run *r, const struct wm_params *p, bool kernel, s64 now);
 void ws_copy(struct ws_run *to, const struct ws_run *from);
 
-/* A token that nobody was ever told. */
+/* A token that no get has returned. */
 #define WS_BOGUS	(~0ULL)
 
 bool ws_is_kernel(const struct ws_run *r, const struct ws_step *s);
-s64 ws_next_time(const struct wm *m);	/* where WS_TICK goes; a time that is never, never */
+s64 ws_next_time(const struct wm *m);	/* the time that WS_TICK moves to, unless it is S64_MAX */
 struct ws_got ws_token(const struct ws_run *r, const struct ws_step *s);
 
 /*
- * What a step does to the model.  Return: what the module must return; of a get the
- * key, and then ws_told() says with which token.
+ * Does a step in the model.  Return: what the module must return, for a get the key.
+ * After a get the caller must pass the module's token to ws_told().
  */
 int ws_do(struct ws_run *r, const struct ws_step *s);
 void ws_told(struct ws_run *r, u32 who, u32 k, u64 real);
-void ws_touch_all(struct ws_run *r);	/* by who holds them, in the order of keys */
+void ws_touch_all(struct ws_run *r);	/* by the consumers that hold them, in the order of keys */
 
 /* Random steps: few verbs and few keys often, which gets them further. */
 struct ws_gen {
@@ -98,6 +98,7 @@ struct ws_gen {
 	bool clock;	/* it is driven by hand: in the kernel */
 	bool expires;	/* leases are short enough for WS_EXPIRE */
 	s64 unit;	/* ns, of delays */
+	bool wide;	/* durations of any order of magnitude as well */
 	u32 weight[WS_VERBS];
 };
 

@@ -1,0 +1,675 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wq: KUnit suite of done with an outcome, in a queue with a limiter on the test's clock.
+ */
+
+#include "wq_ratelimit_kunit.h"
+
+/* --- done with an outcome --- */
+
+static void done_with_no_outcome_leaves_the_failures_counted(struct kunit *test)
+{
+	struct wq_item item;
+
+	add_rate_limited(test, "a");
+	pass(test, 5 * MSEC);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), FAILED);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 1);
+	KUNIT_EXPECT_EQ(test, stats(test)->dones, 1ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
+	/* a key that never failed is not retained */
+	item = add_and_get(test, "b");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "b"), -ENOENT);
+}
+
+static void done_with_no_outcome_reports_ready_and_not_delayed(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	add_after(test, "a", 10);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
+	item = add_and_get(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), WQ_RESULT_READY);
+	run(test, "a");
+}
+
+static void done_with_forget_resets_the_failures(struct kunit *test)
+{
+	struct wq_item item;
+
+	retain(test, "a", 3);
+	item = add_and_get(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->dones, 2ULL);
+	expect_counts(test, 0, 0, 0);
+	expect_nothing_ready(test);
+}
+
+static void done_with_forget_of_a_dirty_key_leaves_it_ready(struct kunit *test)
+{
+	struct wq_item item;
+
+	retain(test, "a", 3);
+	item = add_and_get(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), WQ_RESULT_READY);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, item.failures, 0U);
+	done_with(test, &item, 0, 0);
+	expect_counts(test, 0, 0, 0);
+}
+
+static void done_with_forget_leaves_a_delay_in_place(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	add_rate_limited(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
+	pass(test, 5 * MSEC);
+	run(test, "a");
+	expect_counts(test, 0, 0, 0);
+}
+
+static void done_with_forget_calls_forget_of_the_limiter_and_done_does_not(struct kunit *test)
+{
+	struct probe *p = probed(test, 0);
+	struct wq_item item;
+
+	add_rate_limited(test, "a");
+	item = get(test, "a");
+	done_with(test, &item, 0, 0);
+	KUNIT_EXPECT_EQ(test, p->forgot, 0U);
+	item = add_and_get(test, "a");
+	done_with(test, &item, 0, WQ_OUTCOME_FORGET);
+	KUNIT_EXPECT_EQ(test, p->forgot, 1U);
+	EXPECT_SAW(test, p, "a");
+	/* even if the key has no failures by the queue's count */
+	item = add_and_get(test, "b");
+	done_with(test, &item, 0, WQ_OUTCOME_FORGET);
+	KUNIT_EXPECT_EQ(test, p->forgot, 2U);
+	EXPECT_SAW(test, p, "b");
+	item = add_and_get(test, "c");
+	done_with(test, &item, 5, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER);
+	KUNIT_EXPECT_EQ(test, p->forgot, 3U);
+	EXPECT_SAW(test, p, "c");
+	KUNIT_EXPECT_EQ(test, p->asked, 1U);
+}
+
+static void done_with_retry_delays_by_the_limiter_and_counts(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
+	KUNIT_EXPECT_EQ(test, next_due(test), 5 * MSEC);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 1);
+	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->dones, 1ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
+	pass(test, 5 * MSEC);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, next_due(test), 10 * MSEC);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 2);
+	KUNIT_EXPECT_EQ(test, stats(test)->retries, 2ULL);
+	expect_runs_conserved(test, 0);
+}
+
+static void done_with_retry_calls_when_of_the_limiter_once(struct kunit *test)
+{
+	struct probe *p = probed(test, 10);
+	struct limit_fixture *fx = test->priv;
+	struct wq_item item = add_and_get(test, "a");
+
+	fx->base.now += 7;
+	done_with(test, &item, 0, WQ_OUTCOME_RETRY);
+	KUNIT_EXPECT_EQ(test, p->asked, 1U);
+	KUNIT_EXPECT_EQ(test, p->seen.failures, 0U);
+	KUNIT_EXPECT_EQ(test, p->seen.now, BEGIN + 7);
+	EXPECT_SAW(test, p, "a");
+	pass(test, 10);
+	item = get(test, "a");
+	done_with(test, &item, 0, WQ_OUTCOME_RETRY);
+	KUNIT_EXPECT_EQ(test, p->asked, 2U);
+	KUNIT_EXPECT_EQ(test, p->seen.failures, 1U);
+}
+
+static void done_with_retry_without_delay_is_ready_behind_the_others(struct kunit *test)
+{
+	struct wq_item item;
+
+	probed(test, 0);
+	item = add_and_get(test, "a");
+	add(test, "b");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_READY);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | FAILED);
+	KUNIT_EXPECT_EQ(test, stats(test)->adds, 3ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
+	run(test, "b");
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, item.failures, 1U);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
+	expect_counts(test, 0, 0, 0);
+	expect_runs_conserved(test, 0);
+}
+
+static void done_with_retry_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_READY | WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | DELAYED | FAILED);
+	expect_runs_conserved(test, 0);
+	run(test, "a");
+	pass(test, 5 * MSEC - 1);
+	expect_nothing_ready(test);
+	pass(test, 1);
+	run(test, "a");
+	expect_nothing_ready(test);
+	expect_runs_conserved(test, 0);
+}
+
+static void done_with_retry_without_delay_of_a_dirty_key_is_one_run(struct kunit *test)
+{
+	struct wq_item item;
+
+	probed(test, 0);
+	item = add_and_get(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_READY);
+	KUNIT_EXPECT_EQ(test, stats(test)->adds, 2ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 1ULL);
+	run(test, "a");
+	expect_nothing_ready(test);
+	expect_runs_conserved(test, 0);
+}
+
+static void done_with_retry_of_a_delayed_key_waits_once_and_not_longer(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	add_after(test, "a", 2 * MSEC);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, next_due(test), 2 * MSEC);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 1);
+	pass(test, 2 * MSEC);
+	item = get(test, "a");
+	add_after(test, "a", HOUR);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, next_due(test), 10 * MSEC);
+	pass(test, 10 * MSEC);
+	run(test, "a");
+	pass(test, 2 * HOUR);
+	expect_nothing_ready(test);
+}
+
+static void done_with_after_delays_and_is_no_failure(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, HOUR, WQ_OUTCOME_AFTER), WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
+	KUNIT_EXPECT_EQ(test, next_due(test), HOUR);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->dones, 1ULL);
+	expect_counts(test, 1, 0, 0);
+	pass(test, HOUR);
+	run(test, "a");
+	expect_counts(test, 0, 0, 0);
+}
+
+static void done_with_after_leaves_the_failures_counted(struct kunit *test)
+{
+	struct wq_item item;
+
+	retain(test, "a", 3);
+	item = add_and_get(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 10, WQ_OUTCOME_AFTER), WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 3);
+}
+
+static void done_with_after_no_delay_is_ready(struct kunit *test)
+{
+	static const s64 delays[] = { 0, -1, S64_MIN };
+	struct wq_item item = add_and_get(test, "a");
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(delays); i++) {
+		KUNIT_EXPECT_EQ(test, done_with(test, &item, delays[i], WQ_OUTCOME_AFTER),
+				WQ_RESULT_READY);
+		KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
+		KUNIT_EXPECT_EQ(test, stats(test)->retries, i + 1ULL);
+		item = get(test, "a");
+	}
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), 0);
+	expect_runs_conserved(test, 0);
+}
+
+static void done_with_after_no_delay_reports_an_earlier_delay(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	add_after(test, "a", 10);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_AFTER),
+			WQ_RESULT_READY | WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, next_due(test), 10LL);
+}
+
+static void done_with_forget_does_not_report_an_earlier_delay(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	add_after(test, "a", 10);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
+}
+
+static void done_with_after_the_longest_delay_waits_for_ever(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, S64_MAX, WQ_OUTCOME_AFTER), WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, next_due(test), S64_MAX - BEGIN);
+	pass(test, 1000 * HOUR);
+	expect_nothing_ready(test);
+}
+
+static void done_with_after_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 10, WQ_OUTCOME_AFTER),
+			WQ_RESULT_READY | WQ_RESULT_DELAYED);
+	run(test, "a");
+	pass(test, 10);
+	run(test, "a");
+	expect_nothing_ready(test);
+
+	item = add_and_get(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_AFTER), WQ_RESULT_READY);
+	run(test, "a");
+	expect_nothing_ready(test);
+	expect_runs_conserved(test, 0);
+}
+
+static void done_with_forget_and_after_does_both(struct kunit *test)
+{
+	struct wq_item item;
+
+	retain(test, "a", 3);
+	item = add_and_get(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 10, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER),
+			WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
+	expect_counts(test, 1, 0, 0);
+	pass(test, 10);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, item.failures, 0U);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER),
+			WQ_RESULT_READY);
+	run(test, "a");
+	expect_counts(test, 0, 0, 0);
+}
+
+static void outcomes_that_contradict_each_other_are_einval(struct kunit *test)
+{
+	static const struct { u32 outcome; s64 delay; } bad[] = {
+		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, 0 },
+		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, 10 },
+		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_FORGET, 0 },
+		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, 10 },
+		{ WQ_OUTCOME_RETRY, 1 }, { WQ_OUTCOME_RETRY, -1 }, { WQ_OUTCOME_RETRY, S64_MAX },
+		{ 0, 1 }, { 0, -1 }, { 0, S64_MIN },
+		{ WQ_OUTCOME_FORGET, 1 }, { WQ_OUTCOME_FORGET, -1 },
+		{ U32_MAX, 0 },
+	};
+	struct probe *p = probed(test, 0);
+	struct wq_item item;
+	u32 i;
+
+	add_rate_limited(test, "a");
+	item = get(test, "a");
+	p->asked = 0;
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_REFUSED(test, done_with(test, &item, bad[i].delay, bad[i].outcome),
+			       -EINVAL);
+		KUNIT_ASSERT_EQ(test, query(test, "a"), RUNNING | FAILED);
+	}
+	for (i = 3; i < 32; i++) {
+		EXPECT_REFUSED(test, done_with(test, &item, 0, BIT(i)), -EINVAL);
+		EXPECT_REFUSED(test, done_with(test, &item, 0, BIT(i) | WQ_OUTCOME_FORGET), -EINVAL);
+		EXPECT_REFUSED(test, done_with(test, &item, 10, BIT(i) | WQ_OUTCOME_AFTER),
+			       -EINVAL);
+		KUNIT_ASSERT_EQ(test, query(test, "a"), RUNNING | FAILED);
+	}
+	KUNIT_EXPECT_EQ(test, p->asked + p->forgot, 0U);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
+	expect_counts(test, 0, 0, 0);
+}
+
+static void every_outcome_of_a_key_that_is_not_held_is_estale(struct kunit *test)
+{
+	static const u32 outcomes[] = {
+		0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER,
+	};
+	struct probe *p = probed(test, 0);
+	struct wq_item old, item, never = {};
+	u32 i;
+
+	old = add_and_get(test, "gone");
+	done_with(test, &old, 0, 0);
+	item = add_and_get(test, "a");
+	done_with(test, &item, 0, WQ_OUTCOME_RETRY);
+	p->asked = 0;
+	for (i = 0; i < ARRAY_SIZE(outcomes); i++) {
+		/*
+		 * a key that is done and unknown, a key that is done and ready again, a key that
+		 * was never got
+		 */
+		EXPECT_REFUSED(test, done_with(test, &old, 0, outcomes[i]), -ESTALE);
+		EXPECT_REFUSED(test, done_with(test, &item, 0, outcomes[i]), -ESTALE);
+		EXPECT_REFUSED(test, done_with(test, &never, 0, outcomes[i]), -ESTALE);
+		KUNIT_EXPECT_EQ(test, query(test, "gone"), -ENOENT);
+		KUNIT_EXPECT_EQ(test, query(test, "a"), READY | FAILED);
+	}
+	/* got again, by another get */
+	get(test, "a");
+	for (i = 0; i < ARRAY_SIZE(outcomes); i++)
+		EXPECT_REFUSED(test, done_with(test, &item, 0, outcomes[i]), -ESTALE);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING | FAILED);
+	KUNIT_EXPECT_EQ(test, p->asked + p->forgot, 0U);
+}
+
+static void an_item_of_a_retained_key_is_estale(struct kunit *test)
+{
+	struct wq_item item;
+
+	add_rate_limited(test, "a");
+	pass(test, 5 * MSEC);
+	item = get(test, "a");
+	done_with(test, &item, 0, 0);
+	EXPECT_REFUSED(test, done_with(test, &item, 0, 0), -ESTALE);
+	EXPECT_REFUSED(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), -ESTALE);
+	EXPECT_REFUSED(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), -ESTALE);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), FAILED);
+}
+
+static void get_reports_the_failures(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+	u32 k;
+
+	for (k = 0; k < 10; k++) {
+		KUNIT_ASSERT_EQ(test, item.failures, k);
+		done_with(test, &item, 0, WQ_OUTCOME_RETRY);
+		pass(test, 1000 * SEC);
+		item = get(test, "a");
+	}
+	done_with(test, &item, 0, WQ_OUTCOME_FORGET);
+	item = add_and_get(test, "a");
+	KUNIT_EXPECT_EQ(test, item.failures, 0U);
+}
+
+static void done_with_retry_20_times_waits_3310715_ms_in_all(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+	struct limit_fixture *fx = test->priv;
+	u32 k;
+
+	for (k = 0; k < 20; k++) {
+		KUNIT_ASSERT_EQ(test, item.failures, k);
+		KUNIT_ASSERT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
+		pass(test, next_due(test) - 1);
+		expect_nothing_ready(test);
+		pass(test, 1);
+		item = get(test, "a");
+	}
+	/* 5 ms * (2^18 - 1), and 1000 s twice */
+	KUNIT_EXPECT_EQ(test, fx->base.now - BEGIN, 3310715 * MSEC);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->retries, 20ULL);
+	expect_counts(test, 0, 0, 0);
+	expect_runs_conserved(test, 0);
+}
+
+/* --- done with an outcome, after a shut down --- */
+
+static void done_with_retry_after_shutdown_ends_the_run_and_counts_as_dropped(struct kunit *test)
+{
+	struct wq_item a = add_and_get(test, "a"), b = add_and_get(test, "b");
+
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, done_with(test, &a, 0, WQ_OUTCOME_RETRY), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->dones, 1ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->processing, 1U);
+	KUNIT_EXPECT_EQ(test, done_with(test, &b, 10, WQ_OUTCOME_AFTER), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 2ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->dones, 2ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
+	KUNIT_EXPECT_EQ(test, query(test, "b"), -ENOENT);
+	pass(test, HOUR);
+	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
+	expect_runs_conserved(test, 0);
+	/* in whichever state "a" is now, it can be released */
+	forget(test, "a");
+	expect_counts(test, 0, 0, 0);
+}
+
+static void done_with_retry_without_delay_after_shutdown_is_dropped(struct kunit *test)
+{
+	struct wq_item a, b;
+
+	probed(test, 0);
+	a = add_and_get(test, "a");
+	b = add_and_get(test, "b");
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, done_with(test, &a, 0, WQ_OUTCOME_RETRY), 0);
+	KUNIT_EXPECT_EQ(test, done_with(test, &b, 0, WQ_OUTCOME_AFTER), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 2ULL);
+	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
+	expect_runs_conserved(test, 0);
+}
+
+static void done_with_retry_of_a_dirty_key_after_shutdown_leaves_it_ready(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	add(test, "a");
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_READY);
+	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
+	expect_counts(test, 0, 0, 0);
+	expect_runs_conserved(test, 0);
+}
+
+static void done_and_done_with_forget_after_shutdown_drop_nothing(struct kunit *test)
+{
+	struct wq_item a = add_and_get(test, "a"), b;
+
+	add_rate_limited(test, "b");
+	pass(test, 5 * MSEC);
+	b = get(test, "b");
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, done_with(test, &a, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, done_with(test, &b, 0, WQ_OUTCOME_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 0ULL);
+	expect_counts(test, 0, 0, 0);
+}
+
+static void done_with_forget_and_after_after_shutdown_forgets_and_is_dropped(struct kunit *test)
+{
+	struct wq_item item;
+
+	retain(test, "a", 3);
+	item = add_and_get(test, "a");
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 10, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+	expect_counts(test, 0, 0, 0);
+}
+
+static int retry_in_a_while(struct actor *a)
+{
+	struct wq_item item;
+	int ret = wq_get(a->q, &item, 30 * SEC);
+
+	msleep(30);
+	return ret ?: wq_done_with(a->q, &item, 0, WQ_OUTCOME_RETRY);
+}
+
+static void done_with_retry_ends_a_drain(struct kunit *test)
+{
+	struct actor *a;
+
+	probed(test, 0);
+	add(test, "a");
+	start(test, watchdog, 0);
+	a = start(test, retry_in_a_while, 0);
+	ASSERT_EVENTUALLY(test, stats(test)->processing);
+	KUNIT_EXPECT_EQ(test, wq_drain(queue(test)), 0);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
+}
+
+/* --- done with an outcome, without memory --- */
+
+/* As retries_refused(), for done with an outcome that delays. */
+static u32 dones_refused(struct kunit *test, u32 outcome, s64 delay, bool dirty)
+{
+	bool fails = outcome & WQ_OUTCOME_RETRY, failed = true;
+	u32 nth, refused = 0;
+
+	for (nth = 1; failed && nth < 100; nth++) {
+		struct probe *p = probed(test, 10);
+		struct wq_item item = add_and_get(test, "a");
+		int state, ret;
+
+		if (dirty)
+			add(test, "a");
+		state = query(test, "a");
+		remember(test);
+
+		fail_nth(nth);
+		ret = done_with(test, &item, delay, outcome);
+		failed = has_failed();
+		if (ret == -ENOMEM) {
+			refused++;
+			KUNIT_EXPECT_TRUE(test, failed);
+			EXPECT_UNCHANGED(test);
+			KUNIT_EXPECT_EQ(test, query(test, "a"), state);
+			KUNIT_EXPECT_EQ(test, p->asked + p->forgot, 0U);
+			ret = done_with(test, &item, delay, outcome);
+		}
+		KUNIT_EXPECT_EQ(test, ret, WQ_RESULT_DELAYED | (dirty ? WQ_RESULT_READY : 0));
+		KUNIT_EXPECT_EQ(test, p->asked, fails ? 1U : 0U);
+		KUNIT_EXPECT_EQ(test, stats(test)->failed, fails ? 1U : 0U);
+		KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
+		KUNIT_EXPECT_EQ(test, stats(test)->dones, 1ULL);
+		KUNIT_EXPECT_EQ(test, next_due(test), 10LL);
+		expect_runs_conserved(test, 0);
+	}
+	KUNIT_EXPECT_FALSE(test, failed);
+	return refused;
+}
+
+static void done_with_retry_without_memory_leaves_the_key_held_and_uncounted(struct kunit *test)
+{
+	skip_unless_adds_fail(test);
+	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_OUTCOME_RETRY, 0, false), 1U);
+	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_OUTCOME_RETRY, 0, true), 1U);
+}
+
+static void done_with_after_without_memory_leaves_the_key_held(struct kunit *test)
+{
+	u32 both = WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER;
+
+	skip_unless_adds_fail(test);
+	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_OUTCOME_AFTER, 10, false), 1U);
+	KUNIT_EXPECT_GE(test, dones_refused(test, WQ_OUTCOME_AFTER, 10, true), 1U);
+	KUNIT_EXPECT_GE(test, dones_refused(test, both, 10, false), 1U);
+}
+
+static void done_and_done_with_forget_need_no_memory(struct kunit *test)
+{
+	struct wq_item item;
+	int ret;
+
+	skip_unless_adds_fail(test);
+	retain(test, "a", 2);
+	item = add_and_get(test, "a");
+	fail_nth(1);
+	ret = done_with(test, &item, 0, 0);
+	KUNIT_EXPECT_FALSE(test, has_failed());
+	KUNIT_EXPECT_EQ(test, ret, 0);
+	item = add_and_get(test, "a");
+	fail_nth(1);
+	ret = done_with(test, &item, 0, WQ_OUTCOME_FORGET);
+	KUNIT_EXPECT_FALSE(test, has_failed());
+	KUNIT_EXPECT_EQ(test, ret, 0);
+}
+
+static struct kunit_case done_with_cases[] = {
+	KUNIT_CASE(done_with_no_outcome_leaves_the_failures_counted),
+	KUNIT_CASE(done_with_no_outcome_reports_ready_and_not_delayed),
+	KUNIT_CASE(done_with_forget_resets_the_failures),
+	KUNIT_CASE(done_with_forget_of_a_dirty_key_leaves_it_ready),
+	KUNIT_CASE(done_with_forget_leaves_a_delay_in_place),
+	KUNIT_CASE(done_with_forget_calls_forget_of_the_limiter_and_done_does_not),
+	KUNIT_CASE(done_with_retry_delays_by_the_limiter_and_counts),
+	KUNIT_CASE(done_with_retry_calls_when_of_the_limiter_once),
+	KUNIT_CASE(done_with_retry_without_delay_is_ready_behind_the_others),
+	KUNIT_CASE(done_with_retry_of_a_dirty_key_is_a_run_now_and_one_later),
+	KUNIT_CASE(done_with_retry_without_delay_of_a_dirty_key_is_one_run),
+	KUNIT_CASE(done_with_retry_of_a_delayed_key_waits_once_and_not_longer),
+	KUNIT_CASE(done_with_after_delays_and_is_no_failure),
+	KUNIT_CASE(done_with_after_leaves_the_failures_counted),
+	KUNIT_CASE(done_with_after_no_delay_is_ready),
+	KUNIT_CASE(done_with_after_no_delay_reports_an_earlier_delay),
+	KUNIT_CASE(done_with_forget_does_not_report_an_earlier_delay),
+	KUNIT_CASE(done_with_after_the_longest_delay_waits_for_ever),
+	KUNIT_CASE(done_with_after_of_a_dirty_key_is_a_run_now_and_one_later),
+	KUNIT_CASE(done_with_forget_and_after_does_both),
+	KUNIT_CASE(outcomes_that_contradict_each_other_are_einval),
+	KUNIT_CASE(every_outcome_of_a_key_that_is_not_held_is_estale),
+	KUNIT_CASE(an_item_of_a_retained_key_is_estale),
+	KUNIT_CASE(get_reports_the_failures),
+	KUNIT_CASE(done_with_retry_20_times_waits_3310715_ms_in_all),
+	KUNIT_CASE(done_with_retry_after_shutdown_ends_the_run_and_counts_as_dropped),
+	KUNIT_CASE(done_with_retry_without_delay_after_shutdown_is_dropped),
+	KUNIT_CASE(done_with_retry_of_a_dirty_key_after_shutdown_leaves_it_ready),
+	KUNIT_CASE(done_and_done_with_forget_after_shutdown_drop_nothing),
+	KUNIT_CASE(done_with_forget_and_after_after_shutdown_forgets_and_is_dropped),
+	KUNIT_CASE(done_with_retry_ends_a_drain),
+	KUNIT_CASE(done_with_retry_without_memory_leaves_the_key_held_and_uncounted),
+	KUNIT_CASE(done_with_after_without_memory_leaves_the_key_held),
+	KUNIT_CASE(done_and_done_with_forget_need_no_memory),
+	{}
+};
+
+struct kunit_suite wq_done_with_suite = {
+	.name = "wq_done_with",
+	.init = ratelimit_init,
+	.exit = limiter_exit,
+	.test_cases = done_with_cases,
+};

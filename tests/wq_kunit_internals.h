@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The tests' only way to the module's internals: consumers other than the kernel API,
+ * driven as wq_dev.c drives them for an open file, and the thread of a queue.
+ *
+ * A change of an internal function has to be followed here and nowhere else, except in
+ * the suites of a single structure (table, heap), which call that structure directly.
+ */
+#ifndef _WQ_KUNIT_INTERNALS_H
+#define _WQ_KUNIT_INTERNALS_H
+
+#include "../include/wq_metrics.h"
+#include "../include/wq_queue.h"
+
+/* --- consumers --- */
+
+/* The consumer of the kernel API. */
+static inline struct wq_consumer *consumer_kernel(struct wq *q)
+{
+	return &q->kernel;
+}
+
+/* A consumer as /dev/wq makes one for an open file.  NULL: no memory. */
+static inline struct wq_consumer *consumer_open(struct wq *q)
+{
+	struct wq_consumer *c = wq_consumer_new();
+
+	if (!c)
+		return NULL;
+	c->q = wq_ref(q);
+	wq_consumer_bind(q);
+	return c;
+}
+
+/* The file is closed. */
+static inline void consumer_close(struct wq_consumer *c)
+{
+	struct wq *q = c->q;
+
+	wq_consumer_end(c);
+	wq_put(q);
+}
+
+static inline unsigned int consumer_nheld(const struct wq_consumer *c)
+{
+	return c->nr_held;
+}
+
+static inline void consumer_stats(struct wq_consumer *c, struct wq_stat *st)
+{
+	wq_consumer_stats(c, st);
+}
+
+/* What a get of a consumer handed out: the key's length, and its first @size bytes. */
+struct consumer_got {
+	struct wq_consumer *c;
+	u8 *key;
+	size_t size;
+	bool too_small;			/* no room for any key */
+	size_t len;
+	u64 token;
+	u32 failures;
+};
+
+static inline int consumer_take(struct wq_cs *cs, void *arg)
+{
+	struct consumer_got *got = arg;
+	struct wq_entry *e;
+	const void *key;
+	int ret = wq_take(cs, got->c, got->too_small ? 0 : WQ_MAX_KEY, true, &e);
+
+	if (ret)
+		return ret;
+	key = wq_entry_key(e, &got->len);
+	memcpy(got->key, key, min(got->len, got->size));
+	got->token = e->token;
+	got->failures = wq_failures(e);
+	return 0;
+}
+
+/* Does not wait. */
+static inline int consumer_get(struct wq_consumer *c, struct consumer_got *got)
+{
+	got->c = c;
+	return wq_get_wait(c->q, 0, NULL, consumer_take, got);
+}
+
+/* An add with the flags of the ABI. */
+static inline int queue_add(struct wq *q, const void *key, size_t len, s64 delay, u32 flags)
+{
+	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len) ?: wq_op_set_add(&op, delay, flags);
+
+	if (ret)
+		return ret;
+	wq_add_ops(q, &op, 1, true, GFP_KERNEL);
+	return op.result;
+}
+
+/* With token 0 whichever get the consumer holds the key by. */
+static inline int consumer_done(struct wq_consumer *c, const void *key, size_t len, u64 token,
+				u32 outcome, s64 delay)
+{
+	struct wq_op op;
+	int ret = wq_op_init(c->q, &op, key, len);
+
+	op.token = token;
+	ret = ret ?: wq_op_set_done(&op, delay, outcome);
+	if (ret)
+		return ret;
+	wq_done_ops(c->q, c, &op, 1, true, GFP_KERNEL);
+	return op.result;
+}
+
+static inline int consumer_touch(struct wq_consumer *c, const void *key, size_t len, u64 token)
+{
+	struct wq_op op;
+	int ret = wq_op_init(c->q, &op, key, len);
+
+	if (ret)
+		return ret;
+	op.token = token;
+	wq_touch_ops(c->q, c, &op, 1, true);
+	return op.result;
+}
+
+/* The get of the key was in vain, as if its result could not be copied to the process. */
+static inline void consumer_give_back(struct wq_consumer *c, const void *key, size_t len,
+				      u64 token)
+{
+	struct wq_op op;
+
+	wq_op_init(c->q, &op, key, len);
+	op.token = token;
+	wq_give_back_ops(c->q, c, &op, 1);
+}
+
+static inline int consumer_query(struct wq_consumer *c, struct wq *q, const void *key, size_t len,
+				 struct wq_key_info *info)
+{
+	struct wq_op op;
+
+	return wq_op_init(q, &op, key, len) ?: wq_key_query(q, c, &op, info);
+}
+
+static inline int consumer_cancel(struct wq_consumer *c, struct wq *q, const void *key,
+				  size_t len, struct wq_key_info *info)
+{
+	struct wq_op op;
+
+	return wq_op_init(q, &op, key, len) ?: wq_key_cancel(q, c, &op, info);
+}
+
+static inline int consumer_forget(struct wq_consumer *c, struct wq *q, const void *key,
+				  size_t len, struct wq_key_info *info)
+{
+	struct wq_op op;
+
+	return wq_op_init(q, &op, key, len) ?: wq_key_forget(q, c, &op, info);
+}
+
+/* --- the queue --- */
+
+static inline bool queue_has_thread(struct wq *q)
+{
+	return READ_ONCE(q->thread);
+}
+
+/* What poll reports. */
+static inline __poll_t queue_poll(struct wq *q)
+{
+	return wq_poll_mask(q);
+}
+
+#endif /* _WQ_KUNIT_INTERNALS_H */

@@ -1,0 +1,782 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wq: KUnit suite of limiters that are made of others (max_of, max_wait), and of which
+ * call frees a limiter.
+ */
+#include <linux/err.h>
+
+#include "wq_ratelimit_kunit.h"
+
+/* --- num_requeues --- */
+
+static void num_requeues_of_exponential_and_fast_slow_is_the_failures(struct kunit *test)
+{
+	static const u32 figures[] = { 0, 1, 2, 3, 100, U32_MAX };
+	u32 i;
+
+	hold(test, wq_limiter_exponential(5 * MSEC, 1000 * SEC));
+	for (i = 0; i < ARRAY_SIZE(figures); i++)
+		KUNIT_ASSERT_EQ(test, count(test, figures[i]), figures[i]);
+	hold(test, wq_limiter_fast_slow(5, 90, 3));
+	for (i = 0; i < ARRAY_SIZE(figures); i++)
+		KUNIT_ASSERT_EQ(test, count(test, figures[i]), figures[i]);
+}
+
+static void limiters_that_use_the_failures_have_counts_set(struct kunit *test)
+{
+	struct wq_limiter *two[2];
+
+	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_exponential(1, 2))->counts);
+	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_fast_slow(1, 2, 3))->counts);
+	KUNIT_EXPECT_FALSE(test, hold(test, wq_limiter_bucket(WQ_QPS(1), 1))->counts);
+	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_default_controller())->counts);
+	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_default_item())->counts);
+	KUNIT_EXPECT_TRUE(test, probe_as(test, 0, &probe_ops, true)->l.counts);
+	KUNIT_EXPECT_FALSE(test, probe(test, 0)->l.counts);
+
+	/* a limiter that is made of others uses the failures if one of them does */
+	two[0] = &probe(test, 0)->l;
+	two[1] = &probe_as(test, 1, &probe_ops, true)->l;
+	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_max_of(two, 2))->counts);
+	two[0] = &probe_as(test, 2, &probe_ops, true)->l;
+	two[1] = &probe(test, 3)->l;
+	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_max_of(two, 2))->counts);
+	two[0] = &probe(test, 4)->l;
+	two[1] = &probe(test, 5)->l;
+	KUNIT_EXPECT_FALSE(test, hold(test, wq_limiter_max_of(two, 2))->counts);
+	two[0] = &probe_as(test, 6, &probe_ops, true)->l;
+	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_max_wait(two[0], 1))->counts);
+	KUNIT_EXPECT_FALSE(test, hold(test, wq_limiter_max_wait(&probe(test, 7)->l, 1))->counts);
+}
+
+/* --- max of, max wait --- */
+
+/* Max of the first n probes, the test's limiter from here on. */
+static void hold_max_of(struct kunit *test, u32 n)
+{
+	struct wq_limiter *ls[PROBES];
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		ls[i] = &probe(test, i)->l;
+	hold(test, wq_limiter_max_of(ls, n));
+}
+
+static void max_of_waits_for_the_longest(struct kunit *test)
+{
+	static const s64 delays[][3] = {
+		{ 1, 2, 3 }, { 1, 3, 2 }, { 2, 1, 3 }, { 2, 3, 1 }, { 3, 1, 2 }, { 3, 2, 1 },
+		{ 3, 3, 3 }, { 0, 0, 3 }, { 3, -1, 0 }, { -5, 3, S64_MIN },
+	};
+	struct limit_fixture *fx = test->priv;
+	u32 i, n;
+
+	hold_max_of(test, 3);
+	for (i = 0; i < ARRAY_SIZE(delays); i++) {
+		for (n = 0; n < 3; n++)
+			fx->probes[n].delay = delays[i][n];
+		KUNIT_EXPECT_EQ(test, when(test, 0), 3LL);
+	}
+	for (n = 0; n < 3; n++)
+		fx->probes[n].delay = 0;
+	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
+	fx->probes[1].delay = S64_MAX;
+	KUNIT_EXPECT_EQ(test, when(test, 0), S64_MAX);
+	for (n = 0; n < 3; n++)
+		fx->probes[n].delay = -1 - (s64)n;
+	KUNIT_EXPECT_LE(test, when(test, 0), 0LL);
+}
+
+static void max_of_asks_each_of_them_once_a_failure(struct kunit *test)
+{
+	struct limit_fixture *fx = test->priv;
+	u32 i, n;
+
+	hold_max_of(test, 3);
+	fx->probes[0].delay = S64_MAX;
+	for (i = 1; i < 5; i++) {
+		when(test, 10 + i);
+		for (n = 0; n < 3; n++) {
+			KUNIT_EXPECT_EQ(test, fx->probes[n].asked, i);
+			KUNIT_EXPECT_EQ(test, fx->probes[n].seen.failures, 10 + i);
+			KUNIT_EXPECT_EQ(test, fx->probes[n].seen.now, fx->base.now);
+			EXPECT_SAW(test, &fx->probes[n], "a");
+		}
+	}
+}
+
+static void num_requeues_of_max_of_is_the_most_of_all(struct kunit *test)
+{
+	struct limit_fixture *fx = test->priv;
+	u32 n;
+
+	hold_max_of(test, 3);
+	KUNIT_EXPECT_EQ(test, count(test, 9), 0U);
+	for (n = 0; n < 3; n++) {
+		fx->probes[n].requeues = 100 + n;
+		KUNIT_EXPECT_EQ(test, count(test, 9), 100 + n);
+	}
+	fx->probes[0].requeues = U32_MAX;
+	KUNIT_EXPECT_EQ(test, count(test, 9), U32_MAX);
+	for (n = 0; n < 3; n++)
+		KUNIT_EXPECT_EQ(test, fx->probes[n].seen.failures, 9U);
+}
+
+static void num_requeues_of_max_of_exponential_and_bucket_is_that_of_the_first(struct kunit *test)
+{
+	struct wq_limiter *two[] = {
+		wq_limiter_exponential(1, SEC), wq_limiter_bucket(WQ_QPS(1), 1),
+	};
+
+	hold(test, wq_limiter_max_of(two, 2));
+	KUNIT_EXPECT_EQ(test, count(test, 0), 0U);
+	KUNIT_EXPECT_EQ(test, count(test, 7), 7U);
+}
+
+static void max_of_forgets_in_all(struct kunit *test)
+{
+	struct limit_fixture *fx = test->priv;
+	u32 n;
+
+	hold_max_of(test, 3);
+	wq_limiter_forget(fx->l, "key", 3);
+	for (n = 0; n < 3; n++) {
+		KUNIT_EXPECT_EQ(test, fx->probes[n].forgot, 1U);
+		EXPECT_SAW(test, &fx->probes[n], "key");
+	}
+}
+
+static void max_of_may_be_of_one(struct kunit *test)
+{
+	struct limit_fixture *fx = test->priv;
+
+	hold_max_of(test, 1);
+	fx->probes[0].delay = 5;
+	KUNIT_EXPECT_EQ(test, when(test, 0), 5LL);
+}
+
+static void max_wait_cuts_longer_delays_only(struct kunit *test)
+{
+	static const s64 delays[][2] = {
+		{ 0, 0 }, { 1, 1 }, { 99, 99 }, { 100, 100 }, { 101, 100 },
+		{ HOUR, 100 }, { S64_MAX, 100 },
+	};
+	struct limit_fixture *fx = test->priv;
+	struct probe *p = probe(test, 0);
+	u32 i;
+
+	hold(test, wq_limiter_max_wait(&p->l, 100));
+	for (i = 0; i < ARRAY_SIZE(delays); i++) {
+		p->delay = delays[i][0];
+		KUNIT_EXPECT_EQ(test, when(test, i), delays[i][1]);
+		KUNIT_EXPECT_EQ(test, p->asked, i + 1);
+		KUNIT_EXPECT_EQ(test, p->seen.failures, i);
+		KUNIT_EXPECT_EQ(test, p->seen.now, fx->base.now);
+		EXPECT_SAW(test, p, "a");
+	}
+	p->delay = -5;
+	KUNIT_EXPECT_LE(test, when(test, 0), 0LL);
+}
+
+static void max_wait_of_0_never_waits(struct kunit *test)
+{
+	hold(test, wq_limiter_max_wait(wq_limiter_exponential(5, SEC), 0));
+	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
+	KUNIT_EXPECT_EQ(test, when(test, 50), 0LL);
+}
+
+static void max_wait_of_the_longest_cuts_nothing(struct kunit *test)
+{
+	hold(test, wq_limiter_max_wait(wq_limiter_bucket(0, 0), S64_MAX));
+	KUNIT_EXPECT_EQ(test, when(test, 0), S64_MAX);
+}
+
+static void max_wait_passes_num_requeues_and_forget_on(struct kunit *test)
+{
+	struct limit_fixture *fx = test->priv;
+	struct probe *p = probe(test, 0);
+
+	hold(test, wq_limiter_max_wait(&p->l, 100));
+	p->requeues = 77;
+	KUNIT_EXPECT_EQ(test, count(test, 3), 77U);
+	KUNIT_EXPECT_EQ(test, p->seen.failures, 3U);
+	wq_limiter_forget(fx->l, "key", 3);
+	KUNIT_EXPECT_EQ(test, p->forgot, 1U);
+	EXPECT_SAW(test, p, "key");
+}
+
+static void max_wait_of_a_bucket_hides_its_debt_and_pays_none_of_it(struct kunit *test)
+{
+	u32 k;
+
+	hold(test, wq_limiter_max_wait(wq_limiter_bucket(WQ_QPS(1), 1), 3 * SEC));
+	for (k = 0; k < 10; k++)
+		KUNIT_ASSERT_EQ(test, when(test, 0), min_t(s64, k, 3) * SEC);
+	/* 8 of 9 s of debt are paid; with this call it is 2 s */
+	pass_alone(test, 8 * SEC);
+	KUNIT_EXPECT_EQ(test, when(test, 0), 2 * SEC);
+}
+
+/* The nth probe inside @deep other limiters. */
+static struct wq_limiter *nested(struct kunit *test, u32 n, u32 deep)
+{
+	struct wq_limiter *l = &probe(test, n)->l;
+
+	while (deep--)
+		l = deep % 2 ? wq_limiter_max_of(&l, 1) : wq_limiter_max_wait(l, 1000 + deep);
+	return l;
+}
+
+static void limiters_may_be_nested_4_deep(struct kunit *test)
+{
+	struct limit_fixture *fx = test->priv;
+	u32 deep;
+
+	for (deep = 0; deep <= WQ_MAX_NESTED; deep++) {
+		hold(test, nested(test, deep, deep));
+		fx->probes[deep].delay = 500;
+		KUNIT_EXPECT_EQ(test, when(test, 0), 500LL);
+		fx->probes[deep].delay = 5000;
+		KUNIT_EXPECT_EQ(test, when(test, 0), deep ? 1000LL : 5000LL);
+		KUNIT_EXPECT_EQ(test, fx->probes[deep].asked, 2U);
+		wq_limiter_forget(fx->l, "a", 1);
+		KUNIT_EXPECT_EQ(test, fx->probes[deep].forgot, 1U);
+		fx->probes[deep].requeues = 8;
+		KUNIT_EXPECT_EQ(test, count(test, 0), 8U);
+	}
+}
+
+static void limiters_nested_5_deep_are_einval(struct kunit *test)
+{
+	struct wq_limiter *l;
+
+	l = nested(test, 0, WQ_MAX_NESTED);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, l);
+	EXPECT_ERROR(test, wq_limiter_max_wait(l, 1), -EINVAL);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+
+	l = nested(test, 1, WQ_MAX_NESTED);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, l);
+	EXPECT_ERROR(test, wq_limiter_max_of(&l, 1), -EINVAL);
+	KUNIT_EXPECT_EQ(test, freed(test, 1), 1U);
+}
+
+static void the_deepest_of_max_of_counts(struct kunit *test)
+{
+	struct wq_limiter *ls[3];
+	u32 first;
+
+	for (first = 0; first < 9; first += 3) {
+		u32 n, deep = first / 3;
+
+		for (n = 0; n < 3; n++)
+			ls[n] = nested(test, first + n, n == deep ? WQ_MAX_NESTED - 1 : 0);
+		ls[0] = wq_limiter_max_of(ls, 3);
+		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, ls[0]);
+		/* a limiter is 4 deep now, and can't be 5 deep */
+		ls[1] = &probe(test, 9)->l;
+		EXPECT_ERROR(test, wq_limiter_max_of(ls, 2), -EINVAL);
+		for (n = 0; n < 3; n++)
+			KUNIT_EXPECT_EQ(test, freed(test, first + n), 1U);
+		KUNIT_EXPECT_EQ(test, freed(test, 9), 1U);
+	}
+}
+
+static void max_of_none_is_einval(struct kunit *test)
+{
+	struct wq_limiter *l = &probe(test, 0)->l;
+
+	EXPECT_ERROR(test, wq_limiter_max_of(&l, 0), -EINVAL);
+	EXPECT_ERROR(test, wq_limiter_max_of(NULL, 0), -EINVAL);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 0U);
+}
+
+static void more_than_16_limiters_are_e2big(struct kunit *test)
+{
+	struct wq_limiter *ls[PROBES];
+	u32 n;
+
+	for (n = 0; n < PROBES; n++)
+		ls[n] = &probe(test, n)->l;
+	EXPECT_ERROR(test, wq_limiter_max_of(ls, PROBES), -E2BIG);
+	for (n = 0; n < PROBES; n++)
+		KUNIT_EXPECT_EQ(test, freed(test, n), 1U);
+}
+
+static void max_of_15_makes_16_limiters(struct kunit *test)
+{
+	struct limit_fixture *fx = test->priv;
+
+	hold_max_of(test, WQ_MAX_LIMITERS - 1);
+	fx->probes[WQ_MAX_LIMITERS - 2].delay = 5;
+	KUNIT_EXPECT_EQ(test, when(test, 0), 5LL);
+}
+
+/* --- which call frees a limiter --- */
+
+static void max_of_frees_its_limiters(struct kunit *test)
+{
+	u32 n;
+
+	hold_max_of(test, 4);
+	for (n = 0; n < 4; n++)
+		KUNIT_EXPECT_EQ(test, freed(test, n), 0U);
+	drop(test);
+	for (n = 0; n < 4; n++)
+		KUNIT_EXPECT_EQ(test, freed(test, n), 1U);
+}
+
+static void limiters_4_deep_are_freed_once(struct kunit *test)
+{
+	struct wq_limiter *l = nested(test, 0, WQ_MAX_NESTED);
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, l);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 0U);
+	wq_limiter_free(l);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+}
+
+static void the_error_of_a_limiter_is_that_of_max_of_and_frees_the_others(struct kunit *test)
+{
+	struct wq_limiter *ls[3];
+	u32 bad, n;
+
+	for (bad = 0; bad < 3; bad++) {
+		for (n = 0; n < 3; n++)
+			ls[n] = &probe(test, n)->l;
+		ls[bad] = ERR_PTR(-ENODEV);
+		EXPECT_ERROR(test, wq_limiter_max_of(ls, 3), -ENODEV);
+		for (n = 0; n < 3; n++)
+			KUNIT_EXPECT_EQ(test, freed(test, n), n == bad ? 0U : 1U);
+	}
+}
+
+static void the_error_of_a_limiter_is_that_of_max_wait(struct kunit *test)
+{
+	EXPECT_ERROR(test, wq_limiter_max_wait(ERR_PTR(-ENODEV), 5), -ENODEV);
+	EXPECT_ERROR(test, wq_limiter_max_wait(wq_limiter_exponential(-1, 5), 5), -ERANGE);
+}
+
+static void an_error_passes_through_nested_limiters(struct kunit *test)
+{
+	struct wq_limiter *two[] = {
+		wq_limiter_max_wait(wq_limiter_max_wait(wq_limiter_bucket(U64_MAX, 1), 5), 5),
+		&probe(test, 0)->l,
+	};
+
+	EXPECT_ERROR(test, wq_limiter_max_of(two, 2), -ERANGE);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+}
+
+static void the_same_limiter_twice_is_ebusy_and_freed_once(struct kunit *test)
+{
+	static const u8 orders[][3] = {
+		{ 0, 0, 1 }, { 0, 1, 0 }, { 1, 0, 0 }, { 0, 0, 0 },
+	};
+	struct limit_fixture *fx = test->priv;
+	struct wq_limiter *ls[3];
+	u32 i, n;
+
+	for (i = 0; i < ARRAY_SIZE(orders); i++) {
+		probe(test, 0);
+		probe(test, 1);
+		for (n = 0; n < 3; n++)
+			ls[n] = &fx->probes[orders[i][n]].l;
+		EXPECT_ERROR(test, wq_limiter_max_of(ls, 3), -EBUSY);
+		KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+		KUNIT_EXPECT_EQ(test, freed(test, 1), i < 3 ? 1U : 0U);
+	}
+}
+
+/* A limiter in memory of its own, so that KASAN reports an access after its end. */
+static void too_many_times_the_same_is_e2big_and_freed_once(struct kunit *test)
+{
+	struct wq_limiter *ls[WQ_MAX_LIMITERS + 1];
+	u32 i;
+
+	ls[0] = wq_limiter_exponential(1, 2);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, ls[0]);
+	for (i = 1; i < ARRAY_SIZE(ls); i++)
+		ls[i] = ls[0];
+	EXPECT_ERROR(test, wq_limiter_max_of(ls, ARRAY_SIZE(ls)), -E2BIG);
+
+	probe(test, 0);
+	for (i = 0; i < ARRAY_SIZE(ls); i++)
+		ls[i] = &((struct limit_fixture *)test->priv)->probes[0].l;
+	EXPECT_ERROR(test, wq_limiter_max_of(ls, ARRAY_SIZE(ls)), -E2BIG);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+}
+
+static void the_same_composed_limiter_twice_is_ebusy_and_freed_once(struct kunit *test)
+{
+	struct wq_limiter *two[2];
+
+	two[0] = nested(test, 0, 2);
+	two[1] = two[0];
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, two[0]);
+	EXPECT_ERROR(test, wq_limiter_max_of(two, 2), -EBUSY);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+}
+
+static void a_limiter_that_is_part_of_another_is_ebusy_and_stays(struct kunit *test)
+{
+	struct probe *inner = probe(test, 0);
+	struct wq_limiter *two[] = { &inner->l, &probe(test, 1)->l };
+
+	hold(test, wq_limiter_max_wait(&inner->l, 100));
+	EXPECT_ERROR(test, wq_limiter_max_wait(&inner->l, 5), -EBUSY);
+	EXPECT_ERROR(test, wq_limiter_max_of(two, 1), -EBUSY);
+	EXPECT_ERROR(test, wq_limiter_max_of(two, 2), -EBUSY);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 0U);
+	KUNIT_EXPECT_EQ(test, freed(test, 1), 1U);
+
+	two[0] = &probe(test, 1)->l;
+	two[1] = &inner->l;
+	EXPECT_ERROR(test, wq_limiter_max_of(two, 2), -EBUSY);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 0U);
+	KUNIT_EXPECT_EQ(test, freed(test, 1), 1U);
+
+	/* the limiter still belongs to its owner */
+	inner->delay = 50;
+	KUNIT_EXPECT_EQ(test, when(test, 0), 50LL);
+	drop(test);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+}
+
+static void free_of_nothing_or_of_an_error_does_nothing(struct kunit *test)
+{
+	wq_limiter_free(NULL);
+	wq_limiter_free(ERR_PTR(-ENOMEM));
+	wq_limiter_free(ERR_PTR(-EINVAL));
+	KUNIT_SUCCEED(test);
+}
+
+static void free_of_a_limiter_that_is_part_of_another_does_nothing(struct kunit *test)
+{
+	struct probe *p = probe(test, 0);
+
+	hold(test, wq_limiter_max_wait(&p->l, 100));
+	wq_limiter_free(&p->l);
+	KUNIT_EXPECT_EQ(test, p->freed, 0U);
+	p->delay = 7;
+	KUNIT_EXPECT_EQ(test, when(test, 0), 7LL);
+}
+
+static void free_frees_a_limiter_without_a_queue(struct kunit *test)
+{
+	struct probe *p = probe(test, 0);
+
+	wq_limiter_free(&p->l);
+	KUNIT_EXPECT_EQ(test, p->freed, 1U);
+}
+
+/* --- no memory --- */
+
+static struct wq_limiter *make_exponential(struct limit_fixture *fx)
+{
+	return wq_limiter_exponential(1, 2);
+}
+
+static struct wq_limiter *make_fast_slow(struct limit_fixture *fx)
+{
+	return wq_limiter_fast_slow(1, 2, 3);
+}
+
+static struct wq_limiter *make_bucket(struct limit_fixture *fx)
+{
+	return wq_limiter_bucket(WQ_QPS(10), 100);
+}
+
+static struct wq_limiter *make_max_of(struct limit_fixture *fx)
+{
+	struct wq_limiter *ls[] = { &fx->probes[0].l, &fx->probes[1].l };
+
+	return wq_limiter_max_of(ls, 2);
+}
+
+static struct wq_limiter *make_max_wait(struct limit_fixture *fx)
+{
+	return wq_limiter_max_wait(&fx->probes[0].l, 5);
+}
+
+static struct wq_limiter *make_a_tree(struct limit_fixture *fx)
+{
+	struct wq_limiter *ls[] = {
+		&fx->probes[0].l, wq_limiter_bucket(WQ_QPS(10), 100),
+		wq_limiter_max_wait(&fx->probes[1].l, 5), wq_limiter_exponential(1, 2),
+	};
+
+	return wq_limiter_max_wait(wq_limiter_max_of(ls, 4), 6);
+}
+
+static struct wq_limiter *make_default_controller(struct limit_fixture *fx)
+{
+	return wq_limiter_default_controller();
+}
+
+static struct wq_limiter *make_default_item(struct limit_fixture *fx)
+{
+	return wq_limiter_default_item();
+}
+
+/*
+ * Makes a limiter with each allocation failing in turn until none is left to fail.  The
+ * first @n probes are part of the limiter.  Return: how often the constructor failed.
+ */
+static u32 refusals(struct kunit *test, struct wq_limiter *(*make)(struct limit_fixture *fx), u32 n)
+{
+	u32 i, nth, refused = 0;
+	struct wq_limiter *l;
+	bool failed = true;
+
+	for (nth = 1; failed && nth < 100; nth++) {
+		for (i = 0; i < n; i++)
+			probe(test, i);
+		fail_nth(nth);
+		l = make(test->priv);
+		failed = has_failed();
+		if (IS_ERR(l)) {
+			KUNIT_EXPECT_EQ(test, PTR_ERR(l), (long)-ENOMEM);
+			KUNIT_EXPECT_TRUE(test, failed);
+			refused++;
+		} else {
+			for (i = 0; i < n; i++)
+				KUNIT_EXPECT_EQ(test, freed(test, i), 0U);
+			wq_limiter_free(l);
+		}
+		for (i = 0; i < n; i++)
+			KUNIT_EXPECT_EQ(test, freed(test, i), 1U);
+	}
+	KUNIT_EXPECT_FALSE(test, failed);
+	return refused;
+}
+
+static void each_allocation_of_a_limiter_may_fail(struct kunit *test)
+{
+	skip_unless_sleepers_fail(test);
+	KUNIT_EXPECT_GE(test, refusals(test, make_exponential, 0), 1U);
+	KUNIT_EXPECT_GE(test, refusals(test, make_fast_slow, 0), 1U);
+	KUNIT_EXPECT_GE(test, refusals(test, make_bucket, 0), 1U);
+	KUNIT_EXPECT_GE(test, refusals(test, make_default_item, 0), 1U);
+}
+
+static void each_allocation_of_a_composed_limiter_may_fail_and_frees_all(struct kunit *test)
+{
+	skip_unless_sleepers_fail(test);
+	KUNIT_EXPECT_GE(test, refusals(test, make_max_of, 2), 1U);
+	KUNIT_EXPECT_GE(test, refusals(test, make_max_wait, 1), 1U);
+	/* one allocation for itself and one for each part; a checker's own may hide some */
+	KUNIT_EXPECT_GE(test, refusals(test, make_a_tree, 2), 3U);
+	KUNIT_EXPECT_GE(test, refusals(test, make_default_controller, 0), 2U);
+}
+
+/* --- a limiter given to wq_create() --- */
+
+/* The result of wq_create() with this limiter; a new queue is destroyed. */
+static long create_with(struct kunit *test, struct wq_params params, struct wq_limiter *l)
+{
+	struct wq *q;
+
+	params.limiter = l;
+	q = wq_create(&params);
+	if (IS_ERR(q))
+		return PTR_ERR(q);
+	wq_destroy(q);
+	return 0;
+}
+
+static void destroy_frees_the_limiter_once(struct kunit *test)
+{
+	struct wq_params params = { .limiter = &probe(test, 0)->l };
+	struct wq *q = wq_create(&params);
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 0U);
+	wq_shutdown(q);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 0U);
+	wq_destroy(q);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+}
+
+static void destroy_frees_the_parts_of_the_limiter_once(struct kunit *test)
+{
+	struct wq_limiter *two[] = { nested(test, 0, 2), &probe(test, 1)->l };
+	struct wq_params none = {};
+
+	KUNIT_EXPECT_EQ(test, create_with(test, none, wq_limiter_max_of(two, 2)), 0L);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+	KUNIT_EXPECT_EQ(test, freed(test, 1), 1U);
+}
+
+static void free_of_a_queue_s_limiter_does_nothing(struct kunit *test)
+{
+	struct probe *p = probe(test, 0);
+	struct wq_params params = { .limiter = &p->l };
+	struct wq *q = wq_create(&params);
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
+	wq_limiter_free(&p->l);
+	KUNIT_EXPECT_EQ(test, p->freed, 0U);
+	KUNIT_EXPECT_EQ(test, wq_add_rate_limited(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, p->asked, 1U);
+	wq_destroy(q);
+	KUNIT_EXPECT_EQ(test, p->freed, 1U);
+}
+
+static void create_that_refuses_frees_the_limiter_once(struct kunit *test)
+{
+	static const struct { struct wq_params params; long error; } bad[] = {
+		{ { .max_keys = WQ_MAX_KEYS + 1 }, -ERANGE },
+		{ { .mode = 0600 }, -EINVAL },
+		{ { .name = "with/slash" }, -EINVAL },
+		{ { .name = "klimit", .mode = 010000 }, -ERANGE },
+	};
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct wq_limiter *l = &probe(test, 0)->l;
+
+		KUNIT_EXPECT_EQ(test, create_with(test, bad[i].params, l), bad[i].error);
+		KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+	}
+}
+
+static void create_of_a_name_that_exists_frees_the_limiter_once(struct kunit *test)
+{
+	struct wq_params params = { .name = "klimit", .mode = 0600 };
+	struct wq *q = wq_create(&params);
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
+	KUNIT_EXPECT_EQ(test, create_with(test, params, &probe(test, 0)->l), (long)-EEXIST);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+	wq_destroy(q);
+}
+
+static void create_returns_the_error_of_the_limiter(struct kunit *test)
+{
+	struct wq_params none = {}, named = { .name = "klimit", .mode = 0600 };
+
+	KUNIT_EXPECT_EQ(test, create_with(test, none, ERR_PTR(-ENODEV)), (long)-ENODEV);
+	KUNIT_EXPECT_EQ(test, create_with(test, none, wq_limiter_exponential(-1, 0)),
+			(long)-ERANGE);
+	/* the name is free again */
+	KUNIT_EXPECT_EQ(test, create_with(test, named, ERR_PTR(-ENODEV)), (long)-ENODEV);
+	KUNIT_EXPECT_EQ(test, create_with(test, named, NULL), 0L);
+}
+
+static void a_limiter_of_another_queue_is_ebusy_and_stays(struct kunit *test)
+{
+	struct probe *p = probe(test, 0);
+	struct wq_params params = { .limiter = &p->l }, none = {};
+	struct wq_params bad = { .max_keys = WQ_MAX_KEYS + 1 };
+	struct wq *q = wq_create(&params);
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
+	KUNIT_EXPECT_EQ(test, create_with(test, none, &p->l), (long)-EBUSY);
+	KUNIT_EXPECT_NE(test, create_with(test, bad, &p->l), 0L);
+	EXPECT_ERROR(test, wq_limiter_max_wait(&p->l, 5), -EBUSY);
+	KUNIT_EXPECT_EQ(test, p->freed, 0U);
+	KUNIT_EXPECT_EQ(test, wq_add_rate_limited(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, p->asked, 1U);
+	wq_destroy(q);
+	KUNIT_EXPECT_EQ(test, p->freed, 1U);
+}
+
+static void a_limiter_that_is_part_of_another_makes_no_queue(struct kunit *test)
+{
+	struct probe *p = probe(test, 0);
+	struct wq_params none = {};
+
+	hold(test, wq_limiter_max_wait(&p->l, 5));
+	KUNIT_EXPECT_EQ(test, create_with(test, none, &p->l), (long)-EBUSY);
+	KUNIT_EXPECT_EQ(test, p->freed, 0U);
+}
+
+/* With a limiter of the test's own, or the default limiter, which needs memory as well. */
+static u32 creates_refused(struct kunit *test, bool own)
+{
+	struct wq_params params = {};
+	u32 nth, refused = 0;
+	bool failed = true;
+	struct wq *q;
+
+	for (nth = 1; failed && nth < 100; nth++) {
+		struct wq_limiter *l = &probe(test, 0)->l;
+
+		params.limiter = own ? l : NULL;
+		fail_nth(nth);
+		q = wq_create(&params);
+		failed = has_failed();
+		if (IS_ERR(q)) {
+			KUNIT_EXPECT_EQ(test, PTR_ERR(q), (long)-ENOMEM);
+			KUNIT_EXPECT_TRUE(test, failed);
+			refused++;
+		} else {
+			KUNIT_EXPECT_EQ(test, freed(test, 0), 0U);
+			wq_destroy(q);
+		}
+		KUNIT_EXPECT_EQ(test, freed(test, 0), own ? 1U : 0U);
+	}
+	KUNIT_EXPECT_FALSE(test, failed);
+	return refused;
+}
+
+static void create_without_memory_frees_the_limiter_once(struct kunit *test)
+{
+	skip_unless_sleepers_fail(test);
+	KUNIT_EXPECT_GE(test, creates_refused(test, true), 1U);
+	KUNIT_EXPECT_GE(test, creates_refused(test, false), 1U);
+}
+
+static struct kunit_case limiter_compose_cases[] = {
+	KUNIT_CASE(num_requeues_of_exponential_and_fast_slow_is_the_failures),
+	KUNIT_CASE(limiters_that_use_the_failures_have_counts_set),
+	KUNIT_CASE(max_of_waits_for_the_longest),
+	KUNIT_CASE(max_of_asks_each_of_them_once_a_failure),
+	KUNIT_CASE(num_requeues_of_max_of_is_the_most_of_all),
+	KUNIT_CASE(num_requeues_of_max_of_exponential_and_bucket_is_that_of_the_first),
+	KUNIT_CASE(max_of_forgets_in_all),
+	KUNIT_CASE(max_of_may_be_of_one),
+	KUNIT_CASE(max_wait_cuts_longer_delays_only),
+	KUNIT_CASE(max_wait_of_0_never_waits),
+	KUNIT_CASE(max_wait_of_the_longest_cuts_nothing),
+	KUNIT_CASE(max_wait_passes_num_requeues_and_forget_on),
+	KUNIT_CASE(max_wait_of_a_bucket_hides_its_debt_and_pays_none_of_it),
+	KUNIT_CASE(limiters_may_be_nested_4_deep),
+	KUNIT_CASE(limiters_nested_5_deep_are_einval),
+	KUNIT_CASE(the_deepest_of_max_of_counts),
+	KUNIT_CASE(max_of_none_is_einval),
+	KUNIT_CASE(more_than_16_limiters_are_e2big),
+	KUNIT_CASE(max_of_15_makes_16_limiters),
+	KUNIT_CASE(max_of_frees_its_limiters),
+	KUNIT_CASE(limiters_4_deep_are_freed_once),
+	KUNIT_CASE(the_error_of_a_limiter_is_that_of_max_of_and_frees_the_others),
+	KUNIT_CASE(the_error_of_a_limiter_is_that_of_max_wait),
+	KUNIT_CASE(an_error_passes_through_nested_limiters),
+	KUNIT_CASE(the_same_limiter_twice_is_ebusy_and_freed_once),
+	KUNIT_CASE(too_many_times_the_same_is_e2big_and_freed_once),
+	KUNIT_CASE(the_same_composed_limiter_twice_is_ebusy_and_freed_once),
+	KUNIT_CASE(a_limiter_that_is_part_of_another_is_ebusy_and_stays),
+	KUNIT_CASE(free_of_nothing_or_of_an_error_does_nothing),
+	KUNIT_CASE(free_of_a_limiter_that_is_part_of_another_does_nothing),
+	KUNIT_CASE(free_frees_a_limiter_without_a_queue),
+	KUNIT_CASE(each_allocation_of_a_limiter_may_fail),
+	KUNIT_CASE(each_allocation_of_a_composed_limiter_may_fail_and_frees_all),
+	KUNIT_CASE(destroy_frees_the_limiter_once),
+	KUNIT_CASE(destroy_frees_the_parts_of_the_limiter_once),
+	KUNIT_CASE(free_of_a_queue_s_limiter_does_nothing),
+	KUNIT_CASE(create_that_refuses_frees_the_limiter_once),
+	KUNIT_CASE(create_of_a_name_that_exists_frees_the_limiter_once),
+	KUNIT_CASE(create_returns_the_error_of_the_limiter),
+	KUNIT_CASE(a_limiter_of_another_queue_is_ebusy_and_stays),
+	KUNIT_CASE(a_limiter_that_is_part_of_another_makes_no_queue),
+	KUNIT_CASE(create_without_memory_frees_the_limiter_once),
+	{}
+};
+
+struct kunit_suite wq_limiter_compose_suite = {
+	.name = "wq_limiter_compose",
+	.init = limiter_init,
+	.exit = limiter_exit,
+	.test_cases = limiter_compose_cases,
+};

@@ -36,7 +36,7 @@ MODULE_PARM_DESC(stress_adds, "adds of the test under load; a second one makes a
 #define CONSUMERS	16
 #define STRESS_KEYS	1000
 
-/* What happened to one key under load. */
+/* Counts of one key under load. */
 struct tally {
 	atomic_t asked;		/* adds that have begun */
 	atomic_t covered;	/* asked, as the last run saw it when it started */

@@ -171,8 +171,8 @@ dist:
 deb:
 	@tools/pkg/deb $(WQ_VERSION)
 
-# What Kbuild leaves in a module's folders, so that no kernel headers are needed: they may
-# be gone since the build.
+# Kbuild's outputs in a module's directories.  clean removes them without Kbuild, because
+# the kernel headers may have been removed since the build.
 KBUILD_OUTPUTS := *.o *.ko *.ko.* *.mod *.mod.c *.a *.i *.s *.lst *.su *.dwo *.gcno *.ll *.usyms \
 	*.symtypes .*.cmd .*.d .*.tmp .tmp_* modules.order Module.symvers
 

@@ -50,7 +50,7 @@ run_suites() { # KERNEL FOLDER-OF-SUITES DIR VM-OPTION...
 	local guest=0 file sum good=0 bad=0 skipped=0 g b s
 	rm -rf "$3"
 	mkdir -p "$3"
-	# failslab spares allocations that may sleep unless told otherwise
+	# by default failslab does not fail allocations that may sleep
 	# shellcheck disable=SC2016  # for the guest's shell
 	tools/vm/vm run --kernel "$1" "${@:4}" -- bash -c '
 		failslab=/sys/kernel/debug/failslab/ignore-gfp-wait
@@ -87,7 +87,7 @@ print(passed, failed, skipped)' "$file.json" "$file") || sum="0 1 0"
 		read -r g b s <<<"$sum"
 		good=$((good + g)) bad=$((bad + b)) skipped=$((skipped + s))
 	done
-	# a guest that failed, or ran nothing, is a failure, whatever each case says
+	# a guest that failed or ran no case is a failure, even if no case failed
 	if [ $bad -eq 0 ] && { [ $guest -ne 0 ] || [ $good -eq 0 ]; }; then bad=1; fi
 	echo "$good $bad $skipped"
 }

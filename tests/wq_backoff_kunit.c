@@ -48,7 +48,7 @@ struct backoff_fixture {
 	bool ended_unasked;
 	s64 stop_took;
 
-	/* What it ran. */
+	/* The function and its runs. */
 	unsigned int takes;		/* ms */
 	unsigned int runs;
 	s64 began[MAX_RUNS], finished[MAX_RUNS];

@@ -33,7 +33,7 @@
 
 struct control_fixture;
 
-/* What happened to one key. */
+/* Counts of one key. */
 struct tally {
 	atomic_t runs;
 	atomic_t running;	/* at this moment, at most one */
@@ -775,7 +775,7 @@ static void each_failure_counts_once(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 6);
 }
 
-/* Of a key that always fails. */
+/* The controller gives up a key that always fails, after @max_retries retries. */
 static void expect_given_up(struct kunit *test, int max_retries)
 {
 	struct control_fixture *fx = test->priv;
@@ -1563,7 +1563,7 @@ static void each_allocation_of_start_may_fail(struct kunit *test)
 			refused++;
 			continue;
 		}
-		/* one that can be done without, a checker's; or the end */
+		/* n was a checker's allocation, which may fail, or is past the last allocation */
 		KUNIT_ASSERT_NOT_NULL(test, c);
 		fx->c = c;
 		KUNIT_EXPECT_EQ(test, stop(test, true), 0);

@@ -36,7 +36,7 @@ MODULE_PARM_DESC(stress_adds, "adds of the test under load; a second one makes a
 #define CONSUMERS	16
 #define STRESS_KEYS	1000
 
-/* What happened to one key under load. */
+/* Counts of one key under load. */
 struct tally {
 	atomic_t asked;		/* adds that have begun */
 	atomic_t covered;	/* asked, as the last run saw it when it started */
@@ -62,7 +62,7 @@ static int core_init(struct kunit *test)
 	int ret = fixture_init(test, sizeof(struct core_fixture));
 
 	if (!ret)
-		queue_of(test, NULL);
+		queue_of(test, &(struct wq_params){ .max_keys = WQ_MAX_KEYS });
 	return ret;
 }
 
@@ -1118,6 +1118,12 @@ static void cancel_after_shutdown_drops_a_ready_key(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 }
 
+static void a_queue_holds_65536_keys_by_default(struct kunit *test)
+{
+	queue_of(test, NULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->max_keys, 65536U);
+}
+
 static void stats_of_a_new_queue_are_zero(struct kunit *test)
 {
 	const struct wq_stat *st = stats(test);
@@ -1127,7 +1133,7 @@ static void stats_of_a_new_queue_are_zero(struct kunit *test)
 			st->keys | st->reserved, 0U);
 	KUNIT_EXPECT_EQ(test, st->adds | st->coalesced | st->gets | st->dones |
 			st->given_back | st->canceled | st->merged, 0ULL);
-	KUNIT_EXPECT_EQ(test, st->max_keys, 65536U);
+	KUNIT_EXPECT_EQ(test, st->max_keys, WQ_MAX_KEYS);
 }
 
 static void stats_count_keys_by_state(struct kunit *test)
@@ -1187,6 +1193,7 @@ static struct kunit_case state_cases[] = {
 	KUNIT_CASE(cancel_drops_the_further_run_of_a_key_in_processing),
 	KUNIT_CASE(add_after_cancel_during_processing_runs_once_more),
 	KUNIT_CASE(cancel_after_shutdown_drops_a_ready_key),
+	KUNIT_CASE(a_queue_holds_65536_keys_by_default),
 	KUNIT_CASE(stats_of_a_new_queue_are_zero),
 	KUNIT_CASE(stats_count_keys_by_state),
 	KUNIT_CASE(stats_count_the_verbs),
@@ -1392,7 +1399,7 @@ static void there_is_room_again_after_cancel(struct kunit *test)
 
 static void two_hundred_thousand_keys_go_in_and_out(struct kunit *test)
 {
-	struct wq *q = queue_of(test, &(struct wq_params){ .max_keys = 200000 });
+	struct wq *q = queue(test);
 	struct wq_item item;
 	u64 key[2] = {};
 	u32 i;

@@ -466,7 +466,7 @@ static void done_with_retry_after_shutdown_ends_the_run_and_counts_as_dropped(st
 	pass(test, HOUR);
 	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 	expect_runs_conserved(test, 0);
-	/* in whichever state "a" is now, it can be released */
+	/* "a" can be released in any state that it has now */
 	forget(test, "a");
 	expect_counts(test, 0, 0, 0);
 }

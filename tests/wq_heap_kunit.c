@@ -25,7 +25,12 @@ struct heap_test {
 	struct verdict verdict;
 };
 
-/* Reserve and insert, as an add does. */
+static struct wq_heap_slot *slot_at(const struct wq_heap *h, u32 i)
+{
+	return wq_vec_at(&h->vec, i, WQ_SEG_BYTES / sizeof(struct wq_heap_slot),
+			 sizeof(struct wq_heap_slot));
+}
+
 static int heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due, gfp_t gfp)
 {
 	int ret = wq_heap_reserve(h, NULL, gfp);
@@ -33,12 +38,6 @@ static int heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due, gfp_t gfp
 	if (!ret)
 		wq_heap_insert(h, e, due);
 	return ret;
-}
-
-static struct wq_heap_slot *slot_at(const struct wq_heap *h, u32 i)
-{
-	return wq_vec_at(&h->vec, i, WQ_SEG_BYTES / sizeof(struct wq_heap_slot),
-			 sizeof(struct wq_heap_slot));
 }
 
 static s64 first_due(const struct wq_heap *h)

@@ -85,7 +85,7 @@ struct actor {
 	bool stop;			/* the test has ended: fn must return */
 };
 
-/* What each test has. */
+/* The state of each test. */
 struct fixture {
 	struct wq *q;
 	struct wq_clock clock;
@@ -237,7 +237,7 @@ static inline struct wq_item add_and_get(struct kunit *test, const char *key)
 	return get(test, key);
 }
 
-/* What get returns, whichever key it gets. */
+/* The result of a get without waiting, of any key. */
 static inline int get_error(struct kunit *test)
 {
 	struct wq_item item;
@@ -330,7 +330,7 @@ struct verdict {
 	char first[120];
 };
 
-/* Notes a difference.  The text says what the values are of. */
+/* Notes a difference.  The text names the compared values. */
 __printf(4, 5)
 void expect_same(struct verdict *v, s64 seen, s64 expected, const char *fmt, ...);
 
@@ -394,7 +394,7 @@ static inline bool still_waits(struct actor *a)
 		KUNIT_FAIL(test, "%s has returned %d", #a, (a)->ret);	\
 } while (0)
 
-/* What the actor's function returned, for which this waits up to @seconds. */
+/* Waits up to @seconds until the actor's function has returned.  Return: its result. */
 int result_within(struct kunit *test, struct actor *a, unsigned int seconds);
 
 static inline int result(struct kunit *test, struct actor *a)

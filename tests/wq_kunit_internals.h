@@ -51,7 +51,7 @@ static inline void consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	wq_consumer_stats(c, st);
 }
 
-/* What a get of a consumer handed out: the key's length, and its first @size bytes. */
+/* The result of a consumer's get: the key's length and its first @size bytes. */
 struct consumer_got {
 	struct wq_consumer *c;
 	u8 *key;
@@ -97,7 +97,7 @@ static inline int queue_add(struct wq *q, const void *key, size_t len, s64 delay
 	return op.result;
 }
 
-/* With token 0 whichever get the consumer holds the key by. */
+/* Token 0: any get of the key by this consumer. */
 static inline int consumer_done(struct wq_consumer *c, const void *key, size_t len, u64 token,
 				u32 outcome, s64 delay)
 {
@@ -166,7 +166,7 @@ static inline bool queue_has_thread(struct wq *q)
 	return READ_ONCE(q->thread);
 }
 
-/* What poll reports. */
+/* The events that poll reports. */
 static inline __poll_t queue_poll(struct wq *q)
 {
 	return wq_poll_mask(q);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wq: KUnit suite of limiters that are made of others (max_of, max_wait), and of which
- * call frees a limiter.
+ * wq: KUnit suite of the limiters that consist of other limiters (max_of, max_wait), and of
+ * the calls that free a limiter.
  */
 #include <linux/err.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the suites of rate limits share: a fixture with a limiter, probes, and queues
- * with a limiter on the test's clock.
+ * The common part of the suites of rate limits: a fixture with a limiter, probes, and
+ * queues with a limiter on the test's clock.
  *
  * A probe is a limiter of the test's own: it returns the delay that the test chose, and
  * notes how it was called.  Its memory is the test's, so that a second free shows in a

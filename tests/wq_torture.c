@@ -72,14 +72,14 @@ PARAM(uint, producers, 0, "Threads that add; 0: one for each CPU, two at least")
 PARAM(uint, consumers, 0, "Threads that get; 0: two for each queue");
 PARAM(uint, queues, 3, "Queues at a time");
 PARAM(uint, keys, 1000, "Keys of a queue, at most; up to 4096");
-PARAM(uint, seed, 0, "Of all random choices; 0: another one each time");
-PARAM(uint, stat_interval, 15, "Seconds from one line of figures to the next; 0: none");
+PARAM(uint, seed, 0, "Seed of all random choices; 0: a new seed each time");
+PARAM(uint, stat_interval, 15, "Seconds between two lines of statistics; 0: none");
 PARAM(uint, stall, 30, "Seconds without progress that are a failure");
 PARAM(bool, races, true, "Shut down and drain while the queue is in use");
 PARAM(bool, irqs, true, "Use queues from interrupts as well");
 PARAM(bool, controllers, true, "Start and stop controllers");
 PARAM(bool, leases, true, "Queues with leases");
-PARAM(bool, signals, true, "Signals to who waits");
+PARAM(bool, signals, true, "Signals to waiters");
 PARAM(bool, open_queues, true, "Queues that processes may open: torture-w-N and torture-rw-N");
 PARAM(bool, faults, false, "Let failslab's task-filter have the module's threads");
 
@@ -556,7 +556,8 @@ static void ended(struct run *run, bool held, int ret)
 {
 	if (ret >= 0) {
 		if (!held)
-			failed("%s: key %u: done by who had lost it", run->a->name, run->key);
+			failed("%s: key %u: done by a consumer that had lost it", run->a->name,
+			       run->key);
 		if (ret & ~(int)(WQ_RESULT_READY | WQ_RESULT_DELAYED))
 			failed("%s: done: %d", run->a->name, ret);
 		if (run->t)
@@ -583,7 +584,7 @@ static void done_again(struct run *run)
 		failed("%s: key %u: done twice: %d", run->a->name, run->key, ret);
 }
 
-/* A random outcome of a run.  Return: whether the key must come again. */
+/* A random outcome of a run.  Return: whether the key must run again. */
 static bool some_outcome(struct rnd_state *r, u32 *outcome, s64 *delay)
 {
 	*delay = 0;
@@ -669,7 +670,7 @@ static s64 some_delay(struct arena *a, struct rnd_state *r)
 {
 	static const s64 odd[] = { 0, -1, S64_MIN, 1, HOUR, S64_MAX };
 
-	/* Where there are many keys the heap is to grow and shrink. */
+	/* If there are many keys, long delays make the heap grow. */
 	if (a->keys > 256 && one_in(r, 2))
 		return HOUR;
 	return one_in(r, 8) ? odd[below(r, ARRAY_SIZE(odd))] : some_time(r, 10 * MS);
@@ -914,8 +915,8 @@ static void stop(const char *role)
 	}
 }
 
-/* What the consumers of a slot do. */
-static void tell_who(struct slot *slot)
+/* Print the current calls of a slot's consumers. */
+static void print_doing(struct slot *slot)
 {
 	unsigned int i;
 
@@ -1195,7 +1196,7 @@ static bool touch_run(struct run *run)
 	return !ret;
 }
 
-/* As if its consumer had died: once the lease is over somebody else has to get the key. */
+/* As if the key's consumer hung: when the lease expires, another consumer must get the key. */
 static void hang(struct run *run)
 {
 	struct arena *a = run->a;
@@ -1209,7 +1210,7 @@ static void hang(struct run *run)
 	while (atomic_read(&t->gets) == gets && atomic_read(&t->canceled) == canceled &&
 	       !wq_shutting_down(a->q)) {
 		if (time_after(jiffies, late)) {
-			if (failed("%s: key %u: its lease is over, and nobody got it", a->name,
+			if (failed("%s: key %u: its lease has expired, and nobody got it", a->name,
 				   run->key))
 				dump(a);
 			break;
@@ -1900,7 +1901,7 @@ static void arena_end(struct slot *slot, struct arena *a, struct rnd_state *r)
 		if (time_after(jiffies, late)) {
 			late += stall * HZ;
 			if (failed("%s: shut down, and somebody still waits", a->name))
-				tell_who(slot);
+				print_doing(slot);
 		}
 	} while (!poll_state_synchronize_srcu(&users, gone));
 	synchronize_srcu(&adders);
@@ -1976,7 +1977,7 @@ static void watch(struct slot *slot)
 		} else if (time_after(jiffies, slot->since + stall * HZ)) {
 			if (failed("%s: no get for %u s, while keys are ready", a->name, stall)) {
 				dump(a);
-				tell_who(slot);
+				print_doing(slot);
 			}
 			slot->since = jiffies;
 		}

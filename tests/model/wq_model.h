@@ -104,7 +104,7 @@ void wm_shutdown(struct wm *m);
 void wm_drain(struct wm *m);			/* see wm.draining: one at a time */
 void wm_tick(struct wm *m);			/* after a change of m->now */
 
-/* What a consumer can see.  Times are ns from now; -1: there is none. */
+/* The state as a consumer can see it.  Times are ns from now; -1: there is none. */
 void wm_stat(const struct wm *m, u32 c, struct wq_stat *st);
 u32 wm_requeues(const struct wm *m, u32 k);
 s64 wm_left(const struct wm *m, u32 k, u32 which);

@@ -223,7 +223,7 @@ static int real_add(struct rig *rig, const struct ws_step *s)
 	return queue_add(rig->q, key, len, s->ns, flags);
 }
 
-/* What a get handed out. */
+/* The result of a get. */
 struct taken {
 	int key;
 	u64 token;
@@ -576,7 +576,7 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 	if (t.token <= rig->last_token)
 		return DIFFERS(rig, "token %llu after %llu", t.token, rig->last_token);
 	rig->last_token = t.token;
-	ws_told(&rig->run, s->who, ret, t.token);
+	ws_handed_out(&rig->run, s->who, ret, t.token);
 	return true;
 }
 
@@ -649,7 +649,7 @@ static void print_sequence(struct driver *d, u32 n)
 		ws_print(text, sizeof(text), run, &d->path[i]);
 		ret = ws_do(run, &d->path[i]);
 		if (ret >= 0 && (d->path[i].verb == WS_GET || d->path[i].verb == WS_DONE_GET))
-			ws_told(run, d->path[i].who, ret, 1);
+			ws_handed_out(run, d->path[i].who, ret, 1);
 		say("%3u. %-50s = %d\n", i + 1, text, ret);
 	}
 }
@@ -705,7 +705,7 @@ static const struct config configs[] = {
 	}
 };
 
-/* Who is 0: the key's holder. */
+/* The steps that follow each other in all orders.  Consumer 0 is the key's holder. */
 static struct ws_step alphabet[64];
 static u32 letters;
 
@@ -815,8 +815,8 @@ static bool run_path(struct driver *d, u32 n)
 }
 
 /*
- * The last step of a path.  Those that change nothing, by the model, are done one
- * after another to the same queue: the module, too, must be as before.
+ * The last step of a path.  If a step changes nothing in the model, the queue is used for
+ * the next last step too: the module's state must not have changed either.
  */
 static bool walk_end(struct driver *d, u32 at, const struct ws_step *last, bool changes)
 {
@@ -853,7 +853,7 @@ static bool walk_steps(struct driver *d, u32 at, u32 keys, u32 consumers, bool c
 		ws_copy(next, run);
 		ret = ws_do(next, &s);
 		if (ret >= 0 && s.verb == WS_GET)
-			ws_told(next, s.who, ret, 1);
+			ws_handed_out(next, s.who, ret, 1);
 		if (!!memcmp(&next->m, &run->m, WS_SIZE(&run->m)) != changes)
 			continue;
 		d->path[at] = s;

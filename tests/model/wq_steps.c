@@ -43,7 +43,7 @@ struct ws_got ws_token(const struct ws_run *r, const struct ws_step *s)
 	return got;
 }
 
-void ws_told(struct ws_run *r, u32 who, u32 k, u64 real)
+void ws_handed_out(struct ws_run *r, u32 who, u32 k, u64 real)
 {
 	struct ws_known *known = &r->known[k][who];
 
@@ -379,7 +379,7 @@ static const char * const verbs[] = {
 
 static const char * const tokens[] = { "", ", token of before", ", token of others", ", no token" };
 
-/* What each verb has. */
+/* The parts of a step that each verb uses. */
 #define HAS_KEY		(1U << 0)
 #define HAS_WHO		(1U << 1)
 #define HAS_TOKEN	(1U << 2)
@@ -437,6 +437,12 @@ void ws_print(char *to, size_t size, const struct ws_run *r, const struct ws_ste
 /* --- statistics --- */
 
 #define FIELD(f)	{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f), 0 }
+/*
+ * A shut down drops the delayed keys at once, but the queue's thread releases their entries
+ * a little later.  Until then these fields still count the entries of dropped keys, or do
+ * not yet count them as retained.  The model counts them at once.  So these fields are not
+ * compared from a shut down that dropped keys to the next wm_tick(), which clears wm.sweep.
+ */
 #define LAZY(f)		{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f), 1 }
 #define TIME(f)		{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f), 2 }
 

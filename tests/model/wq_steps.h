@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What wq_model_kunit.c and selftests/model.c share: steps and their effect on the model,
- * random steps, their text, and the search for a shorter sequence that fails.
+ * The common part of wq_model_kunit.c and selftests/model.c: steps and their effect on the
+ * model, random steps, their text, and the search for a shorter sequence that fails.
  */
 #ifndef _WQ_STEPS_H
 #define _WQ_STEPS_H
@@ -56,7 +56,7 @@ struct ws_got {
 	u64 real;
 };
 
-/* What a consumer knows of a key. */
+/* A consumer's knowledge of a key. */
 struct ws_known {
 	struct ws_got last;
 	struct ws_got old;	/* the get before that */
@@ -84,10 +84,10 @@ struct ws_got ws_token(const struct ws_run *r, const struct ws_step *s);
 
 /*
  * Does a step in the model.  Return: what the module must return, for a get the key.
- * After a get the caller must pass the module's token to ws_told().
+ * After a get the caller must pass the module's token to ws_handed_out().
  */
 int ws_do(struct ws_run *r, const struct ws_step *s);
-void ws_told(struct ws_run *r, u32 who, u32 k, u64 real);
+void ws_handed_out(struct ws_run *r, u32 who, u32 k, u64 real);
 void ws_touch_all(struct ws_run *r);	/* by the consumers that hold them, in the order of keys */
 
 /* Random steps: few verbs and few keys often, which gets them further. */

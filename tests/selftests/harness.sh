@@ -78,9 +78,9 @@ succeeds() {
 	[ $got -eq 0 ] || fail "$*: expected exit status 0, seen $got"
 }
 
-# says TEXT: TEXT is part of $err; said TEXT: as a condition
-said() { [[ $(<"$err") = *"$1"* ]]; } 2>/dev/null
-says() { said "$1" || fail "$(printf 'standard error: expected %q in it, seen:' "$1")" "$(<"$err")"; }
+# prints TEXT: standard error ($err) contains TEXT; printed TEXT: the condition alone
+printed() { [[ $(<"$err") = *"$1"* ]]; } 2>/dev/null
+prints() { printed "$1" || fail "$(printf 'standard error: expected %q in it, seen:' "$1")" "$(<"$err")"; }
 
 # eventually COMMAND...: COMMAND succeeds within $eventually_limit seconds
 eventually() {

@@ -418,7 +418,7 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 				       (unsigned long long)token,
 				       (unsigned long long)rig->last_token);
 		rig->last_token = token;
-		ws_told(&rig->run, s->who, ret, token);
+		ws_handed_out(&rig->run, s->who, ret, token);
 	}
 	return settles(rig, s);
 }
@@ -507,7 +507,7 @@ static void report(struct rig *rig, unsigned int n)
 		ws_print(text, sizeof(text), run, &rig->path[i]);
 		ret = ws_do(run, &rig->path[i]);
 		if (ret >= 0 && (rig->path[i].verb == WS_GET || rig->path[i].verb == WS_DONE_GET))
-			ws_told(run, rig->path[i].who, ret, 1);
+			ws_handed_out(run, rig->path[i].who, ret, 1);
 		printf("# %3u. %-50s = %d\n", i + 1, text, ret);
 	}
 	fflush(stdout);

@@ -409,7 +409,7 @@ test_debugfs_directory_follows_the_queue_name() {
 	exists_no $debug/$q
 	# debugfs fails reads of an open file after its removal, so no freed queue is read
 	status 1 cat <&6
-	says "Input/output error"
+	prints "Input/output error"
 	# the queue exists until descriptor 7 is closed
 	is key old "$(wq get --fd 7)"
 	wq create $q

@@ -59,9 +59,9 @@ asleep() { # PID: a wqctl that waits
 test_create_sets_mode_and_max_keys() {
 	(umask 077; succeeds wq create -m 0640 -n 2 $q) || exit 1
 	status 0 wq add -v $q a b a
-	says "2 added, 1 coalesced"
+	prints "2 added, 1 coalesced"
 	status 1 wq add $q a c
-	says "the queue is full"
+	prints "the queue is full"
 	is "mode, max_keys, ready" "0640 2 2" "$(stats mode max_keys ready)"
 	status 0 wq unlink $q
 }
@@ -104,9 +104,9 @@ test_create_without_limiter_uses_default_controller() {
 
 bad_limiter() { # SPEC TEXT
 	status 2 wq create --limiter "$1" $q
-	says "--limiter: "
-	says "$2"
-	says "for instance "
+	prints "--limiter: "
+	prints "$2"
+	prints "for instance "
 }
 test_create_bad_limiter_names_the_wrong_part() {
 	bad_limiter '' "a part of the list is empty"
@@ -129,12 +129,12 @@ test_create_bad_limiter_names_the_wrong_part() {
 	bad_limiter fast-slow:1s:2s:4294967296 "N '4294967296' of"
 	bad_limiter max-wait:1s "max-wait needs another limiter, whose delay it limits"
 	bad_limiter max-wait:1s,default-item,max-wait:2s "can't be given twice"
-	bad_limiter "$(printf 'bucket:1:1,%.0s' {1..15})default-item" "16 limiters are too many; the maximum is 15"
+	bad_limiter "$(printf 'bucket:1:1,%.0s' {1..15})default-item" "16 limiters are more than the maximum of 15"
 	bad_limiter "max-wait:1s,$(printf 'bucket:1:1,%.0s' {1..14})default-item" "the maximum is 14 and a max-wait"
 	status 1 wq create --limiter bucket:0.000000001:4000000000 $q
-	says "a bucket must not take 292 years or more to fill"
+	prints "a bucket must not take 292 years or more to fill"
 	status 1 wq create --limiter default-item -n 4294967295 $q
-	says "-n 4294967295 is out of range; the maximum is"
+	prints "-n 4294967295 is out of range; the maximum is"
 	status 1 wq stat $q
 }
 
@@ -154,7 +154,7 @@ test_create_lease_appears_in_stat_and_show() {
 	is show "lease -" "$(wq show $q ready | tail -n 1 | words)"
 	for time in 0 999us 999999ns -1 soon ''; do
 		status 2 wq create --lease "$time" $q.b
-		says "--lease: "
+		prints "--lease: "
 	done
 	status 0 wq create --lease 1ms $q.b
 	status 0 wq stat --json $q.b
@@ -166,10 +166,10 @@ test_create_fails_if_the_queue_exists_or_its_name_is_invalid() {
 	queue
 	local name
 	status 1 wq create $q
-	says "the queue exists; use it, or remove it first: wqctl unlink $q"
+	prints "the queue exists; use it, or remove it first: wqctl unlink $q"
 	for name in .hidden a/b "$(printf '%064d' 0)"; do
 		status 1 wq create "$name"
-		says "can't be a queue's name"
+		prints "can't be a queue's name"
 	done
 }
 
@@ -178,14 +178,14 @@ test_missing_queue_is_reported_by_every_command() {
 	for c in "add no.such k" "get no.such" "stat no.such" "run no.such -- true" "unlink no.such"; do
 		# shellcheck disable=SC2086
 		status 1 wq $c
-		says "there is no queue of that name"
+		prints "there is no queue of that name"
 	done
 }
 
 test_unlink_of_20000_keys_returns_at_once() {
 	status 0 wq create $q
 	status 0 wq add -v $q < <(printf '%s\n' {1..20000})
-	says "20000 added"
+	prints "20000 added"
 	"$WQCTL" unlink $q &
 	eventually gone $!
 	wait $!
@@ -222,7 +222,7 @@ test_add_after_delays_a_key_by_any_unit_of_time() {
 	local time
 	for time in soon '' . 1.5.s -1 '5 s' 1e3 3d 2562048h; do
 		status 2 wq add --after "$time" $q k
-		says "'$time' is not a time; for instance"
+		prints "'$time' is not a time; for instance"
 	done
 	for time in 30m 1800 1800.00s .5h 1800000ms 1800000000us 1800000000000ns; do
 		status 0 wq add --after "$time" $q k
@@ -238,7 +238,7 @@ test_add_after_delays_a_key_by_any_unit_of_time() {
 test_add_rate_limited_counts_a_failure_until_cancel() {
 	queue --limiter exponential:1h:1h
 	status 0 wq add -v --rate-limited $q k < <(:)
-	says "1 added, 0 coalesced"
+	prints "1 added, 0 coalesced"
 	status 0 wq query $q k
 	is query $'delayed,failed\nfailures 1' "$(<"$out")"
 	status 0 wq add --rate-limited $q < <(echo k)
@@ -248,14 +248,14 @@ test_add_rate_limited_counts_a_failure_until_cancel() {
 	is cancel delayed,failed "$(wq cancel $q k)"
 	is "keys, failed" "0 0" "$(stats keys failed)"
 	status 2 wq add --rate-limited --after 1s $q k
-	says "--rate-limited can't be combined with --after"
+	prints "--rate-limited can't be combined with --after"
 }
 
 
 test_add_get_of_20000_keys_keep_their_order() {
 	queue
 	status 0 wq add -v $q < <(printf '%s\n' {1..20000})
-	says "20000 added, 0 coalesced"
+	prints "20000 added, 0 coalesced"
 	printf '%s\n' {1..20000} >"$dir/added"
 	wq get -n 30000 $q >"$dir/got"
 	status 0 diff "$dir/added" "$dir/got"
@@ -266,10 +266,10 @@ test_add_fails_at_a_line_longer_than_1024_bytes() {
 	local longest
 	printf -v longest '%01024d' 0
 	status 1 wq add $q < <(echo "$longest"; echo "${longest}0"; echo after)
-	says "line 2 of standard input is longer"
+	prints "line 2 of standard input is longer"
 	is keys "$longest" "$(wq get -n 9 $q)"
 	status 1 wq add $q < <(printf '%0200000d' 0)
-	says "line 1 of standard input is longer"
+	prints "line 1 of standard input is longer"
 }
 
 test_add_from_a_slow_pipe_adds_each_line_at_once() {
@@ -307,10 +307,10 @@ test_get_gives_the_key_back_if_output_fails() {
 	queue
 	wq add $q k
 	status 1 full wq get $q
-	says "the keys go back"
+	prints "the keys go back"
 	status 1 full wq ls $q
 	status 1 full wq ls --json $q
-	says "can't write to standard output"
+	prints "can't write to standard output"
 	exec 8> >(:)
 	wait $!
 	status 141 closed wq get $q
@@ -341,11 +341,11 @@ test_done_fd_needs_the_descriptor_that_holds_the_key() {
 	wq add $q a
 	is state "processing,dirty" "$(wq query $q a)"
 	status 1 wq done --fd 6 a
-	says "another consumer holds it"
+	prints "another consumer holds it"
 	status 0 wq done --fd 7 a
 	is state ready "$(wq query $q a)"
 	status 1 wq done --fd 7 a
-	says "does not hold the key 'a'"
+	prints "does not hold the key 'a'"
 }
 
 test_done_retry_after_and_forget_set_the_outcome() {
@@ -365,7 +365,7 @@ test_done_retry_after_and_forget_set_the_outcome() {
 	is query delayed "$(wq query $q both)"
 	for k in --forget '--after 1s'; do
 		status 2 wq done --fd 7 --retry $k k
-		says "--retry can't be combined with"
+		prints "--retry can't be combined with"
 	done
 }
 
@@ -394,7 +394,7 @@ test_done_retry_and_done_after_exit_4_after_shutdown() {
 	wq get -n 3 --fd 7 >/dev/null
 	wq shutdown $q
 	status 4 wq done --fd 7 --retry a
-	says "the key 'a' is done, but it does not run again"
+	prints "the key 'a' is done, but it does not run again"
 	status 4 wq done --fd 7 --after 1s b
 	status 0 wq done --fd 7 --forget c
 	is "processing, keys, dropped" "0 0 2" "$(stats processing keys dropped)"
@@ -403,16 +403,16 @@ test_done_retry_and_done_after_exit_4_after_shutdown() {
 test_bind_fails_for_a_wrong_or_bound_descriptor() {
 	exec 7<>/dev/wq
 	status 1 wq get --fd 7
-	says "bind it first"
+	prints "bind it first"
 	status 1 wq get --fd 63
-	says "is not open"
+	prints "is not open"
 	status 1 wq get --fd 0 </dev/null
-	says "is not /dev/wq; open it first: exec 0<>/dev/wq"
+	prints "is not /dev/wq; open it first: exec 0<>/dev/wq"
 	status 0 wq bind --fd 7
 	wq add --fd 7 x
 	is key x "$(wq get --fd 7)"
 	status 1 wq bind --fd 7 $q
-	says "already has a queue"
+	prints "already has a queue"
 }
 
 test_lease_expired_key_is_requeued() {
@@ -426,7 +426,7 @@ test_lease_expired_key_is_requeued() {
 	is key slow "$(wq get --fd 7)"
 	is key slow "$(eventually stat_is expired 1; wq get $q)"
 	status 1 wq done --fd 7 slow
-	says "descriptor 7 does not hold the key 'slow': nobody got it, it is done already, or its lease expired"
+	prints "descriptor 7 does not hold the key 'slow': nobody got it, it is done already, or its lease expired"
 	is "expired, given back, failed, dones" "1 2 0 1" "$(stats expired given_back failed dones)"
 	is metrics "wq_expired_total{name=\"$q\"} 1" "$(wq metrics $q | grep ^wq_expired_total)"
 	is left other "$(wq get -n 9 $q)"
@@ -450,14 +450,14 @@ test_touch_restarts_the_lease() {
 	status 0 wq show --json $q b
 	holds "$lease"
 	status 1 wq touch --fd 6 b
-	says "descriptor 6 does not hold the key 'b': another consumer holds it"
+	prints "descriptor 6 does not hold the key 'b': another consumer holds it"
 	status 1 wq touch --fd 7 none b
-	says "descriptor 7 does not hold the key 'none': nobody got it"
+	prints "descriptor 7 does not hold the key 'none': nobody got it"
 	status 0 wq show --json $q b
 	holds "$more"
 	status 2 wq touch --fd 7
 	status 2 wq touch a
-	says "give --fd N"
+	prints "give --fd N"
 }
 
 # ---- query, cancel, forget
@@ -468,7 +468,7 @@ test_cancel_drops_a_key_and_prints_its_state() {
 	is state ready "$(wq cancel $q a)"
 	status 3 wq cancel $q a
 	status 3 wq query $q a
-	says "has no key 'a'"
+	prints "has no key 'a'"
 	is keys b "$(wq get -n 9 $q)"
 }
 
@@ -482,9 +482,9 @@ test_forget_resets_failures_and_leaves_the_delay() {
 	wq add --rate-limited $q b
 	is b $'delayed,failed\nfailures 1' "$(wq query $q b)"
 	status 1 wq forget $q ''
-	says "a key has 1 to 1024 bytes"
+	prints "a key has 1 to 1024 bytes"
 	status 2 wq forget $q
-	says "a key is missing"
+	prints "a key is missing"
 }
 
 # ---- ls, show, stat
@@ -631,13 +631,13 @@ test_ls_stat_and_metrics_respect_the_mode() {
 	status 0 as_nobody ls --json
 	holds '[.[].name | select(startswith("'$q'"))] == ["'$q'.r", "'$q'.w"]'
 	status 1 as_nobody ls $q.w
-	says "the queue has mode 0602 and uid 0, gid 0, which allow you only to write"
+	prints "the queue has mode 0602 and uid 0, gid 0, which allow you only to write"
 	status 0 as_nobody stat --json $q.w
 	holds '.ready == 1'
 	status 0 as_nobody metrics $q.r $q.w
 	status 1 as_nobody metrics $q $q.w no.such
-	says "can't read the statistics of the queue '$q': the queue's mode allows you neither to read nor to write; root can see its mode and owner: sudo wqctl stat $q"
-	says "can't read the statistics of the queue 'no.such': there is no queue of that name"
+	prints "can't read the statistics of the queue '$q': the queue's mode allows you neither to read nor to write; root can see its mode and owner: sudo wqctl stat $q"
+	prints "can't read the statistics of the queue 'no.such': there is no queue of that name"
 	has metrics "{name=\"$q.w\"} 1" "$(<"$out")"
 	has_no metrics "\"$q\"" "$(<"$out")"
 }
@@ -720,10 +720,10 @@ test_show_describes_one_key() {
 	status 0 wq show --json $q "$key"
 	holds '.key == null and (.key_base64 | @base64d) == "a\n\u001b[2J"'
 	status 3 wq show $q other
-	says "has no key 'other'"
+	prints "has no key 'other'"
 	status 2 wq show $q
 	status 1 wq show $q ''
-	says "a key has 1 to"
+	prints "a key has 1 to"
 }
 
 test_stat_prints_all_statistics_in_columns_and_json() {
@@ -852,16 +852,16 @@ test_metrics_replace_the_output_file_atomically() {
 	has "the old file, still open" "\"$q.b\"" "$(cat <&8)"
 	is files wq.prom "$(ls -A "$dir")"
 	status 1 wq metrics -o /dev/null $q
-	says "is not a regular file"
+	prints "is not a regular file"
 	is "type of /dev/null" "character special file" "$(stat -c %F /dev/null)"
 	status 1 wq metrics -o "$dir/none/wq.prom"
-	says "No such file"
+	prints "No such file"
 
 	mkdir "$dir/full"
 	succeeds mount -t tmpfs -o size=4k,nr_inodes=9 tmpfs "$dir/full"
 	echo old >"$dir/full/wq.prom"
 	status 1 wq metrics -o "$dir/full/wq.prom"
-	says "No space left"
+	prints "No space left"
 	is "file, files" "old wq.prom" "$(<"$dir/full/wq.prom") $(ls -A "$dir/full")"
 	wq unlink $q.b
 }
@@ -1073,9 +1073,9 @@ test_top_restores_the_terminal_after_ctrl_c() {
 test_top_batch_prints_frames_without_a_terminal() {
 	queue
 	status 1 wq top
-	says "top needs a terminal"
+	prints "top needs a terminal"
 	status 1 wq top --batch no.such
-	says "there is no queue of that name"
+	prints "there is no queue of that name"
 	status 2 wq top -d 0 $q
 	wq add $q a b
 	status 0 wq top --batch -d 0.1 -n 2
@@ -1103,7 +1103,7 @@ test_shutdown_drain_waits_for_the_last_key() {
 	wq shutdown $q
 	wait $!
 	is status 1 $?
-	says "a shutdown without --drain"
+	prints "a shutdown without --drain"
 	"$WQCTL" shutdown --drain $q &
 	eventually stat_is draining yes
 	gone $! && fail "shutdown --drain: expected to wait, seen to end"
@@ -1123,7 +1123,7 @@ test_run_processes_every_key_until_shutdown() {
 	for k in $(lines "$dir/ran"); do seen[$k]+=x; done
 	is keys "1 2 3 4 5 6 7 8" "${!seen[*]}"
 	is runs "x x x x x x x x" "${seen[*]}"
-	says "8 runs, 0 retries, 0 given up, in "
+	prints "8 runs, 0 retries, 0 given up, in "
 }
 
 test_run_replaces_braces_or_appends_the_key() {
@@ -1142,8 +1142,8 @@ test_run_retries_a_failed_key() {
 		[ -e $dir/again ] || { : >$dir/again; exit 7; }
 		'$WQCTL' shutdown $q"
 	is order "bad good bad" "$(lines "$dir/ran")"
-	says "key 'bad': exit status 7; retry 1 of 5"
-	says "3 runs, 1 retries, 0 given up, in "
+	prints "key 'bad': exit status 7; retry 1 of 5"
+	prints "3 runs, 1 retries, 0 given up, in "
 	is "keys, retries" "0 1" "$(stats keys retries)"
 }
 
@@ -1171,17 +1171,17 @@ test_run_gives_up_after_max_retries() {
 		rm -f "$dir/ran"
 		wq add $q k
 		status 1 wq run --once -q --max-retries $n $q -- sh -c "echo >>$dir/ran; exit 7"
-		says "key 'k': exit status 7; given up after $n retr"
+		prints "key 'k': exit status 7; given up after $n retr"
 		is runs $((n + 1)) "$(wc -l <"$dir/ran")"
 		is "keys, failed" "0 0" "$(stats keys failed)"
 	done
 	wq add $q k good
 	status 1 wq run --once $q -- sh -c '[ "$1" = good ] || kill -9 $$' sh
-	says "key 'k': killed by signal 9 (Killed); retry 5 of 5"
-	says "key 'k': killed by signal 9 (Killed); given up after 5 retries"
-	says "7 runs, 5 retries, 1 given up, in "
+	prints "key 'k': killed by signal 9 (Killed); retry 5 of 5"
+	prints "key 'k': killed by signal 9 (Killed); given up after 5 retries"
+	prints "7 runs, 5 retries, 1 given up, in "
 	status 2 wq run --max-retries -1 $q true
-	says "not a number"
+	prints "not a number"
 }
 
 test_run_counts_earlier_failures() {
@@ -1189,8 +1189,8 @@ test_run_counts_earlier_failures() {
 	wq add --rate-limited $q k
 	wq add --rate-limited $q k
 	status 1 wq run --once --max-retries 3 $q -- false
-	says "retry 3 of 3"
-	says "2 runs, 1 retries, 1 given up"
+	prints "retry 3 of 3"
+	prints "2 runs, 1 retries, 1 given up"
 }
 
 test_run_once_waits_for_retries_but_not_for_delayed_keys() {
@@ -1215,7 +1215,7 @@ test_run_once_does_not_wait_for_a_retained_key() {
 	wq done --fd 7 k
 	is "failed, retained" "1 1" "$(stats failed retained)"
 	status 0 wq run --once $q -- true
-	says "0 runs"
+	prints "0 runs"
 }
 
 test_run_reports_retries_that_shutdown_dropped() {
@@ -1227,8 +1227,8 @@ test_run_reports_retries_that_shutdown_dropped() {
 	wq shutdown $q
 	wait $!
 	is status 1 $?
-	says "dropped 1 key that waited for a retry, because the queue is shut down"
-	says "2 runs, 1 retries, 0 given up, 1 dropped, in "
+	prints "dropped 1 key that waited for a retry, because the queue is shut down"
+	prints "2 runs, 1 retries, 0 given up, 1 dropped, in "
 }
 
 test_run_sigterm_leaves_a_pending_retry() {
@@ -1278,12 +1278,12 @@ test_run_without_memory_tries_again() {
 	wq add $q bad good
 	status 0 no_memory run --once $q -- sh -c "echo {} >>$dir/ran"
 	is ran "bad good" "$(lines "$dir/ran")"
-	says "can't fork: Resource temporarily unavailable; trying again"
-	says "2 runs, 0 retries"
+	prints "can't fork: Resource temporarily unavailable; trying again"
+	prints "2 runs, 0 retries"
 	is "keys, dones, given back" "0 2 0" "$(stats keys dones given_back)"
 	wq add $q bad
 	status 0 no_memory run --once $q -- sh -c "[ -e $dir/again ] || { : >$dir/again; exit 1; }"
-	says "2 runs, 1 retries"
+	prints "2 runs, 1 retries"
 	is "keys, dones, given back" "0 4 0" "$(stats keys dones given_back)"
 }
 
@@ -1292,7 +1292,7 @@ test_run_drops_a_key_with_a_nul() {
 	printf 'a\0b' | wq add $q
 	has ls '  a\000b' "$(wq ls $q)"
 	status 1 wq run --once $q -- touch "$dir/never"
-	says "key 'a\\000b': dropped, because an argument of a command can't have a NUL"
+	prints "key 'a\\000b': dropped, because an argument of a command can't have a NUL"
 	is keys 0 "$(stats keys)"
 	exists_no "$dir/never"
 }
@@ -1301,11 +1301,11 @@ test_run_of_a_missing_command_leaves_the_key() {
 	queue
 	wq add $q k
 	status 1 wq run -j 3 $q -- no-such-command
-	says "can't run 'no-such-command'"
+	prints "can't run 'no-such-command'"
 	is state ready "$(wq query $q k)"
 	wq shutdown $q
 	status 1 wq run $q -- sh -c 'exit 127'
-	says "exit status 127; dropped, because the queue is shut down"
+	prints "exit status 127; dropped, because the queue is shut down"
 }
 
 test_run_of_a_missing_command_ends_after_the_running_commands() {
@@ -1314,7 +1314,7 @@ test_run_of_a_missing_command_ends_after_the_running_commands() {
 	"$WQCTL" run -j 2 -q $q -- {} -c ": >$dir/begun; read -r _ <$gate" 2>"$err" &
 	eventually test -e "$dir/begun"
 	wq add $q no-such-command
-	eventually said "can't run 'no-such-command'"
+	eventually printed "can't run 'no-such-command'"
 	let_through
 	wait $!
 	is status 1 $?
@@ -1334,7 +1334,7 @@ test_run_replaces_a_killed_worker() {
 	wq shutdown $q
 	wait $run
 	is status 0 $?
-	says "was killed by signal 9; its key goes back to the queue, a new worker starts"
+	prints "was killed by signal 9; its key goes back to the queue, a new worker starts"
 	is "keys, given back" "0 1" "$(stats keys given_back)"
 }
 
@@ -1374,13 +1374,13 @@ test_run_sigterm_finishes_the_running_command() {
 	local run=$!
 	eventually file_has "$dir/ran" 1
 	kill -TERM $run
-	eventually said "no more commands start"
+	eventually printed "no more commands start"
 	let_through
 	wait $run
 	is status 0 $?
 	is ran "start 1 end 1" "$(lines "$dir/ran")"
 	is left $'2\n3' "$(wq get -n 9 $q)"
-	says "1 runs, 0 retries, 0 given up"
+	prints "1 runs, 0 retries, 0 given up"
 }
 
 test_run_second_sigterm_kills_the_command() {
@@ -1390,7 +1390,7 @@ test_run_second_sigterm_kills_the_command() {
 	local run=$!
 	eventually file_has "$dir/ran" 1
 	kill -TERM $run
-	eventually said "send the signal again"
+	eventually printed "send the signal again"
 	kill -TERM $run
 	wait $run
 	is status 1 $?
@@ -1461,7 +1461,7 @@ test_run_touches_the_key_of_a_long_command() {
 	wq add $q k
 	status 0 wq run -j 2 --once $q -- sh -c "echo >>$dir/ran; exec sleep 5"
 	is "runs, expired, dones" "1 0 1" "$(wc -l <"$dir/ran") $(stats expired dones)"
-	says "1 runs, 0 retries, 0 given up, in "
+	prints "1 runs, 0 retries, 0 given up, in "
 }
 
 test_run_that_was_stopped_ends_the_command_of_its_expired_key() {
@@ -1483,7 +1483,7 @@ test_run_that_was_stopped_ends_the_command_of_its_expired_key() {
 	is "expired, processing" "1 1" "$(stats expired processing)"
 	# only the worker continues: the command that it has to kill stays stopped
 	kill -CONT $run "$worker"
-	eventually said "key 'k': its lease expired, because wqctl was stopped or could not touch it in time, and it runs again; wqctl terminates its command"
+	eventually printed "key 'k': its lease expired, because wqctl was stopped or could not touch it in time, and it runs again; wqctl terminates its command"
 	eventually gone "$command"
 	eventually gone "$child"
 	is processing 1 "$(stats processing)"
@@ -1516,8 +1516,8 @@ test_run_discards_the_outcome_of_an_expired_key() {
 	kill -CONT "$worker"
 	wait $run
 	is status 0 $?
-	says "and it runs again; wqctl ignores the outcome of its command"
-	says "1 runs, 0 retries, 0 given up, 1 expired, in "
+	prints "and it runs again; wqctl ignores the outcome of its command"
+	prints "1 runs, 0 retries, 0 given up, 1 expired, in "
 	is "runs, dones, failed, keys" "2 1 0 0" "$(wc -l <"$dir/ran") $(stats dones failed keys)"
 }
 
@@ -1527,7 +1527,7 @@ test_usage_errors_exit_2() {
 	status 2 wq nonsense
 	status 2 wq get
 	status 2 wq done $q k
-	says "give --fd N"
+	prints "give --fd N"
 	status 2 wq get -t never $q
 	status 2 wq create -m 888 $q
 	status 2 wq run $q
@@ -1554,13 +1554,13 @@ test_missing_queue_advice_names_create_or_ls() {
 	for c in "add no.such k" "get no.such" "bind --fd 7 no.such" "run no.such -- true"; do
 		exec 7<>/dev/wq
 		status 1 wq $c
-		says "create it first: wqctl create no.such"
+		prints "create it first: wqctl create no.such"
 	done
 	for c in "unlink no.such" "stat no.such" "ls no.such" "show no.such k" "query no.such k" \
 		"cancel no.such k" "forget no.such k" "shutdown no.such" "metrics no.such" \
 		"top --batch no.such"; do
 		status 1 wq $c
-		says "there is no queue of that name; wqctl ls lists the queues"
+		prints "there is no queue of that name; wqctl ls lists the queues"
 		has_no "advice of $c" "wqctl create" "$(<"$err")"
 	done
 }
@@ -1569,17 +1569,17 @@ test_denied_commands_explain_the_mode() {
 	queue
 	: >"$dir/device-for-all"
 	status 1 as_nobody stat $q
-	says "you cannot open /dev/wq; use sudo"
+	prints "you cannot open /dev/wq; use sudo"
 	chmod 666 /dev/wq
 	status 1 as_nobody stat $q
-	says "sudo wqctl stat $q"
+	prints "sudo wqctl stat $q"
 	status 0 wq stat $q
 	status 1 as_nobody unlink $q
-	says "only the queue's owner and root may do that"
+	prints "only the queue's owner and root may do that"
 	status 0 wq stat $q
 	wq create -m 604 $q.r
 	status 1 as_nobody add $q.r k
-	says "the queue has mode 0604 and uid 0, gid 0, which allow you only to read"
+	prints "the queue has mode 0604 and uid 0, gid 0, which allow you only to read"
 	wq unlink $q.r
 }
 
@@ -1594,13 +1594,13 @@ test_unlink_prints_the_keys_that_it_drops() {
 	wq bind --fd 7 $q
 	wq get --fd 7 >/dev/null
 	status 0 wq unlink $q
-	says "unlinked '$q' with 2 ready, 1 processing and 1 delayed keys; 1 open file still uses it, and keys that are left when it is closed are dropped"
+	prints "unlinked '$q' with 2 ready, 1 processing and 1 delayed keys; 1 open file still uses it, and keys that are left when it is closed are dropped"
 	is left $'b\nc' "$(wq get -n 9 --fd 7)"
 	exec 7>&-
 	wq create $q
 	wq add $q a
 	status 0 wq unlink $q
-	says "with 1 ready, 0 processing and 0 delayed keys; they are dropped"
+	prints "with 1 ready, 0 processing and 0 delayed keys; they are dropped"
 }
 
 test_shutdown_prints_the_delayed_keys_that_it_drops() {
@@ -1608,7 +1608,7 @@ test_shutdown_prints_the_delayed_keys_that_it_drops() {
 	wq add --after 1h $q a b
 	wq add $q ready
 	status 0 wq shutdown $q
-	says "dropped 2 delayed keys or retries"
+	prints "dropped 2 delayed keys or retries"
 	status 0 wq shutdown $q
 	is "standard error" '' "$(<"$err")"
 }
@@ -1632,7 +1632,7 @@ test_no_command_lists_the_queues() {
 	queue
 	status 0 wq
 	is "lists the queues" "$(wq ls)" "$(<"$out")"
-	says "wqctl --help lists the commands"
+	prints "wqctl --help lists the commands"
 	status 2 wq --json
 }
 

@@ -105,7 +105,7 @@ struct wq_item {
  * @name: the queue's name; NULL for a new private queue, which is freed when the
  *	last copy of its descriptor is closed
  * @oflag: O_RDONLY (get, done, query, list), O_WRONLY (add, cancel, shut down) or
- *	O_RDWR; O_CREAT, O_EXCL and O_NONBLOCK work as in mq_open(3); O_CLOEXEC is
+ *	O_RDWR.  O_CREAT, O_EXCL and O_NONBLOCK work as in mq_open(3).  O_CLOEXEC is
  *	always set
  * @mode: permissions of a new named queue, less the umask
  * @max_keys: the number of keys that a new queue can hold; 0: the default

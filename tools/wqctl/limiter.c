@@ -208,7 +208,7 @@ static bool parse_part(struct list *l, char *part)
 	if (!*word)
 		return spec_error(l, "a part of the list is empty; for instance %s", EXAMPLE);
 	if (k == kinds + NUM_KINDS)
-		return spec_error(l, "there is no limiter '%s'; use exponential, fast-slow, bucket, max-wait, default-controller or default-item; for instance %s",
+		return spec_error(l, "there is no limiter '%s'; use exponential, fast-slow, bucket, max-wait, default-controller or default-item, for instance %s",
 				  word, EXAMPLE);
 
 	spec = (struct wq_limiter_spec){ .kind = k->kind };
@@ -267,7 +267,7 @@ char *parse_limiter(const char *text, struct wq_limiter_spec specs[WQ_MAX_LIMITE
 		spec_error(&l, "max-wait needs another limiter, whose delay it limits; for instance %s,max-wait:30s",
 			   EXAMPLE);
 	else if (num_outer + l.num > WQ_MAX_LIMITERS)
-		spec_error(&l, "%u limiters are too many; the maximum is %u%s; for instance %s",
+		spec_error(&l, "%u limiters are more than the maximum of %u%s; for instance %s",
 			   l.num, WQ_MAX_LIMITERS - num_outer, l.max_wait >= 0 ? " and a max-wait" : "", EXAMPLE);
 	if (l.error)
 		return l.error;

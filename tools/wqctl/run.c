@@ -6,7 +6,8 @@
  * queue by itself, gets a key, runs the command, and ends the run by a done.  Counters
  * and the request to stop are in memory that all of them share.
  *
- * A key is not lost, and it does not run twice at once, whichever process is killed:
+ * A key is not lost, and it does not run twice at once, even if a
+ * process is killed:
  *
  *  - A worker holds one key.  The command inherits the worker's open file on purpose:
  *    the key goes back when the worker and all of the command have exited, and not while
@@ -580,16 +581,17 @@ static void show(int q, int64_t *when, uint64_t *runs)
 
 	if (wq_stat(q, &st))
 		return;
-	progress("%" PRIu64 " runs, %" PRIu64 " retries, %" PRIu64 " given up; %u ready, %u processing, %u delayed; %.1f runs/s",
-		 t.runs, t.retries, t.given_up, st.ready, st.processing, st.delayed,
-		 (double)(t.runs - *runs) * NSEC_PER_SEC / (now - *when + 1));
+	progress("%" PRIu64 " runs, %" PRIu64 " retries, %" PRIu64 " given up, %.1f runs/s; %u ready, %u processing, %u delayed",
+		 t.runs, t.retries, t.given_up,
+		 (double)(t.runs - *runs) * NSEC_PER_SEC / (now - *when + 1),
+		 st.ready, st.processing, st.delayed);
 	*when = now;
 	*runs = t.runs;
 }
 
 /*
  * Count the keys that waited for a retry when the queue was shut down.  No worker
- * notices those.  @dropped is the queue's counter from before the run.
+ * notices these keys.  @dropped is the queue's counter from before the run.
  */
 static void count_dropped(int q, uint64_t dropped, struct totals *t)
 {

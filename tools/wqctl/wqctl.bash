@@ -7,7 +7,7 @@
 
 _wqctl_help() # WQCTL [COMMAND]
 {
-	# argp's default layout, whatever the user's environment sets
+	# argp's default layout, even if the user's environment sets another
 	ARGP_HELP_FMT='' LC_ALL=C "$@" --help 2>/dev/null
 }
 

@@ -66,7 +66,7 @@ static const struct command commands[] = {
 			"                         then QPS (such as 10 or 0.1) per second\n"
 			"  default-controller     exponential:5ms:1000s,bucket:10:100\n"
 			"  default-item           exponential:1ms:1000s\n"
-			"  max-wait:T             at most T, whatever the rest of the list returns\n\n"
+			"  max-wait:T             at most T, even if the rest of the list returns more\n\n"
 			"With a lease, a consumer that stops or hangs does not keep its keys: when the lease of a key expires, other consumers get it. wqctl run touches a key while its command runs. A shell that holds keys by a descriptor uses wqctl touch.\n\n"
 			"0 created, 1 failed, for instance because the queue exists.",
 		.options = (const struct argp_option[]){
@@ -682,7 +682,7 @@ static int run_command(const struct command *c, int argc, char **argv)
 static const char main_doc[] =
 	"Keyed work queues of the kernel: add keys that need work, and process each of them."
 	"\vWithout a command, wqctl lists the queues. `wqctl COMMAND --help' describes a command.\n\n"
-	"Exit status: 0 success; 1 failure; 2 the command line is wrong; 3 no key; 4 the queue is shut down.\n\n"
+	"Exit status: 0 success, 1 failure, 2 wrong command line, 3 no key, 4 the queue is shut down.\n\n"
 	"For instance:\n\n"
 	"  wqctl create mail\n"
 	"  ls spool | wqctl add mail\n"

@@ -521,9 +521,9 @@ struct wq_touch {
  * @requeues: the failures as the queue's limiter counts them (client-go's
  *	NumRequeues); 0 if the limiter does not count by key, for example a bucket
  * @holder: PROCESSING: the process that opened the file which holds the key, as a number
- *	of the caller's pid namespace; 0 if that namespace does not have the process or the
- *	process has ended; WQ_HELD_BY_KERNEL if a kernel consumer holds the key.  0 in all
- *	other states
+ *	of the caller's pid namespace.  WQ_HELD_BY_KERNEL if a kernel consumer holds the
+ *	key.  0 if the namespace does not have the process, if the process has ended, and
+ *	in all other states
  * @age: ns since the key was handed out if it is PROCESSING, else since it became DIRTY;
  *	0 in all other states, and in a queue without a name, which records no times
  * @due: DELAYED: ns until the key needs a run, 0: now; -1 in all other states
@@ -747,9 +747,8 @@ struct wq_hist {
  *	successful calls of wq_add_after() in the kernel
  * @dropped: delayed keys that a shut down dropped, and retries after a shut down
  * @failed: number of keys with failures that were not forgotten
- * @retained: how many of these are in no other state.  Such a key counts in @keys until
- *	its failures are reset by forget or it is canceled.  A delayed key that a shut
- *	down dropped can become retained a short time after the shut down
+ * @retained: how many of the @failed keys are in no other state.  Such a key counts in
+ *	@keys until its failures are reset by forget or it is canceled
  * @memory: bytes of memory for the queue, its keys, the hash table without the buckets
  *	that continue a chain, and the heap of delayed keys
  * @depth: number of dirty keys: ready, or dirty while processing (client-go's depth)
@@ -765,6 +764,10 @@ struct wq_hist {
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + keys that
  * are dirty while processing, and gets = processing + dones + given_back.
+ *
+ * A shut down drops the delayed keys at once, but the queue's thread releases their entries
+ * a little later.  Until then @keys and @failed can still count a dropped key, and @retained
+ * does not count a dropped key that becomes retained.
  *
  * Errors of WQ_IOC_STAT:
  *

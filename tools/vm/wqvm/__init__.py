@@ -21,12 +21,12 @@ initramfs.py, a quarter of this package. The reasons for a tool of its own:
 
 The modules, in the order of use:
 
-    output, places      messages and errors; the folders and the environment
+    output, places      messages and errors, folders, the environment
     jobs                child processes, locks and temporary folders, with their ends
     definition          kernels/*, and the kernels that are in the cache
     apt                 packages of any of Debian's suites
     build               kernels from packages, from source, by clang
     modules             the project's modules for a kernel
-    initramfs, guest    what a guest starts with; boot, pass on the output, judge
+    initramfs, guest    a guest's first files; boot, pass on the output, judge
     cli                 the command line
 """

@@ -46,7 +46,7 @@ class Definition:
 
     @property
     def folder(self) -> Path:
-        """Where the cache keeps the kernels of this name."""
+        """The folder of the cache that has the kernels of this name."""
         return CACHE / "kernels" / self.name
 
     def cached(self) -> "Kernel | None":
@@ -81,7 +81,7 @@ class Kernel:
 
     @property
     def release(self) -> str:
-        """What uname -r prints there."""
+        """The output of uname -r under this kernel."""
         return (self.folder / "release").read_text().strip()
 
     @property

@@ -32,7 +32,7 @@ _POLL = 0.1
 
 @dataclass
 class Request:
-    """What vm run and vm shell are asked for."""
+    """The options of vm run and vm shell."""
 
     shell: bool = False
     kernel: str = "stock"
@@ -97,7 +97,7 @@ def kvm_works() -> bool:
 
 
 def kernel_arguments(append: str) -> list[str]:
-    """What every guest's kernel is booted with: any trouble ends it."""
+    """The arguments of each guest's kernel: an oops, a warning or a hang ends the guest."""
     return ["rdinit=/init", "panic=-1", "oops=panic", "panic_on_warn=1", "softlockup_panic=1",
             "sysctl.kernel.hung_task_panic=1", "sysctl.kernel.panic_on_rcu_stall=1",
             "random.trust_cpu=on", *append.split()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Child processes, temporary folders and locks, none of which outlives the tool.
+"""Child processes, temporary folders and locks.  None of them outlives the tool.
 
 A signal raises Stopped in the main thread, so that each finally clause on the way out
 runs: the guest ends, temporary folders go, the terminal gets its settings back. A long
@@ -46,7 +46,7 @@ class _Signals:
         self.pending = 0
 
     def handle(self, signum: int, _frame: Any) -> None:
-        # one is enough: what follows would interrupt the cleaning up
+        # a second signal would interrupt the cleaning up
         for other in SIGNALS:
             signal.signal(other, signal.SIG_IGN)
         if self.depth:
@@ -115,7 +115,7 @@ class Job:
 
 @contextlib.contextmanager
 def job(command: Sequence[str | Path], **options: Any) -> Iterator[Job]:
-    """A child that has ended when the block is left, in whatever way."""
+    """A child that has ended when the block is left, by an exception too."""
     child = None
     try:
         with _signals.held():
@@ -157,8 +157,8 @@ def install(*packages: str) -> None:
             child.wait()
         raise
     if status:
-        raise VmError(f"needs the packages {' '.join(packages)}; the message above says why "
-                      "they could not be installed")
+        raise VmError(f"needs the packages {' '.join(packages)}; the message above "
+                      "has the reason why they could not be installed")
 
 
 def _last_lines(path: Path, offset: int, count: int) -> list[str]:

@@ -20,6 +20,7 @@
 #include <linux/wq.h>
 
 #include "wq_kunit.h"
+#include "wq_kunit_internals.h"
 
 /* Far more than a stop takes, and far less than the waits that it ends. */
 #define AT_ONCE	(20 * SEC)
@@ -594,6 +595,25 @@ static void fn_may_add_keys_its_own_included(struct kunit *test)
 			  runs(test, 'c') == 1);
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 4);
+}
+
+static s64 look_at_drain_map(struct control_fixture *fx, struct tally *t, int n)
+{
+	if (IS_ENABLED(CONFIG_LOCKDEP))
+		expect_same(&fx->verdict, queue_drain_map_is_held(fx->base.q), true,
+			    "drain_map held in fn");
+	return 0;
+}
+
+/* Lockdep reports a drain or a stop from within fn, because these acquire the map. */
+static void fn_holds_the_map_that_drain_and_stop_acquire(struct kunit *test)
+{
+	control(test, 1, 0, look_at_drain_map);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
+	if (IS_ENABLED(CONFIG_LOCKDEP))
+		KUNIT_EXPECT_FALSE(test, queue_drain_map_is_held(queue(test)));
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 }
 
 static void two_controllers_may_share_a_queue(struct kunit *test)
@@ -1835,6 +1855,7 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE(a_key_never_runs_twice_at_once),
 	KUNIT_CASE(a_key_added_while_it_runs_runs_once_more),
 	KUNIT_CASE(fn_may_add_keys_its_own_included),
+	KUNIT_CASE(fn_holds_the_map_that_drain_and_stop_acquire),
 	KUNIT_CASE(two_controllers_may_share_a_queue),
 	KUNIT_CASE(each_worker_has_the_name_and_a_number),
 	KUNIT_CASE(the_name_is_no_format_and_may_be_long),

@@ -172,4 +172,10 @@ static inline __poll_t queue_poll(struct wq *q)
 	return wq_poll_mask(q);
 }
 
+/* Whether this task holds the map that a drain acquires; needs CONFIG_LOCKDEP. */
+static inline bool queue_drain_map_is_held(struct wq *q)
+{
+	return IS_ENABLED(CONFIG_LOCKDEP) && lock_is_held(&q->drain_map);
+}
+
 #endif /* _WQ_KUNIT_INTERNALS_H */

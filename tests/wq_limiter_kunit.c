@@ -233,9 +233,9 @@ static void assert_cost(struct kunit *test, struct bucket_model *b, s64 now, s64
 	if (same)
 		return;
 	off = clamp(off, (__int128)S64_MIN, (__int128)S64_MAX);
-	KUNIT_FAIL(test, "call %u at %lld ns: delay %lld, which is %lld/%llu ns too long",
-		   call, now, delay, b->tokens >= 0 ? delay : (s64)off,
-		   b->tokens >= 0 ? 1 : (u64)b->rate);
+	KUNIT_FAIL(test, "rate %llu, burst %u: call %u at %lld ns: delay %lld, which is %lld/%llu ns too long",
+		   b->rate, b->burst, call, now, delay, b->tokens >= 0 ? delay : (s64)off,
+		   b->tokens >= 0 ? 1 : b->rate);
 	KUNIT_ASSERT_TRUE(test, same);
 }
 
@@ -589,11 +589,9 @@ static void bucket_agrees_with_the_model_for_100000_random_calls(struct kunit *t
 	};
 	u32 i;
 
-	for (i = 0; i < ARRAY_SIZE(buckets); i++) {
-		kunit_info(test, "rate %llu, burst %u\n", buckets[i].rate, buckets[i].burst);
+	for (i = 0; i < ARRAY_SIZE(buckets); i++)
 		compare_calls(test, buckets[i].rate, buckets[i].burst,
 			      i % 2 ? BEGIN : S64_MAX / 2);
-	}
 }
 
 /* --- arguments out of range --- */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash disable=SC2154  # out: set by the script that reads this
-# What the scripts that run tests in guests share.  They set out, a folder, and are in
-# the project's.
+# The common functions of the scripts that run tests in guests.  A script sets out, the
+# folder of its results, and runs in the project's folder.
 
 say() { echo "wq: $*" >&2; }
 

@@ -233,9 +233,9 @@ static void assert_cost(struct kunit *test, struct bucket_model *b, s64 now, s64
 	if (same)
 		return;
 	off = clamp(off, (__int128)S64_MIN, (__int128)S64_MAX);
-	KUNIT_FAIL(test, "call %u at %lld ns: delay %lld, which is %lld/%llu ns too long",
-		   call, now, delay, b->tokens >= 0 ? delay : (s64)off,
-		   b->tokens >= 0 ? 1 : (u64)b->rate);
+	KUNIT_FAIL(test, "rate %llu, burst %u: call %u at %lld ns: delay %lld, which is %lld/%llu ns too long",
+		   b->rate, b->burst, call, now, delay, b->tokens >= 0 ? delay : (s64)off,
+		   b->tokens >= 0 ? 1 : b->rate);
 	KUNIT_ASSERT_TRUE(test, same);
 }
 

@@ -94,12 +94,15 @@ PARAM(bool, faults, false, "Let failslab's task-filter have the module's threads
 #define HOUR		(3600 * (s64)NSEC_PER_SEC)
 #define GRACE		(HZ / 5 ?: 1)	/* then settling cancels what is still delayed */
 
-/* Where interrupts, or what may not sleep on PREEMPT_RT, may not take a spinlock. */
+/*
+ * Whether contexts that stay atomic on PREEMPT_RT call the queue.  Its spinlock sleeps on
+ * PREEMPT_RT, and PROVE_RAW_LOCK_NESTING checks the lock by the rules of PREEMPT_RT.
+ */
 #define HARD_CONTEXTS \
 	(!IS_ENABLED(CONFIG_PREEMPT_RT) && !IS_ENABLED(CONFIG_PROVE_RAW_LOCK_NESTING))
 
 /*
- * Figures and failures.
+ * Statistics and failures.
  */
 
 enum what {

@@ -130,7 +130,7 @@ test_create_bad_limiter_names_the_wrong_part() {
 	bad_limiter max-wait:1s "max-wait needs another limiter, whose delay it limits"
 	bad_limiter max-wait:1s,default-item,max-wait:2s "can't be given twice"
 	bad_limiter "$(printf 'bucket:1:1,%.0s' {1..15})default-item" "16 limiters are more than the maximum of 15"
-	bad_limiter "max-wait:1s,$(printf 'bucket:1:1,%.0s' {1..14})default-item" "the maximum is 14 and a max-wait"
+	bad_limiter "max-wait:1s,$(printf 'bucket:1:1,%.0s' {1..14})default-item" "15 limiters are more than the maximum of 14 and a max-wait"
 	status 1 wq create --limiter bucket:0.000000001:4000000000 $q
 	prints "a bucket must not take 292 years or more to fill"
 	status 1 wq create --limiter default-item -n 4294967295 $q

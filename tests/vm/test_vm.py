@@ -301,6 +301,11 @@ class Sources(unittest.TestCase):
 
 
 class Jobs(unittest.TestCase):
+    def setUp(self) -> None:
+        # A background job of a shell, and nohup, start with signals ignored.
+        for signum in jobs.SIGNALS:
+            self.addCleanup(signal.signal, signum, signal.signal(signum, signal.SIG_DFL))
+
     def test_status(self) -> None:
         self.assertEqual(3, jobs.run(["sh", "-c", "exit 3"]))
 

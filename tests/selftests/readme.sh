@@ -6,14 +6,22 @@
 # the device.  Prints TAP.  Runs as root with the module loaded.  SRC is the project,
 # its tools are built in build/tools.
 #
-# The tests are called by name.
+# The tests run through their names.
 # shellcheck disable=SC2317
-set -eu
+set -u
 
 : "${SRC:?set SRC to the path of the project}"
-top=$(mktemp -d)
-trap 'rm -rf "$top"' EXIT
+# shellcheck source=tests/selftests/harness.sh
+. "$(dirname "$0")/harness.sh"
 export PATH=$SRC/build/tools:$PATH
+
+# Other tests look at all queues.
+cleanup() {
+	wqctl unlink mail
+	wqctl unlink photos
+} 2>/dev/null
+
+explain() { sed 's/^/# /' "$out"; }
 
 # block LANGUAGE FILE HEADING: the blocks of that language below that heading
 block() {
@@ -31,113 +39,85 @@ normalize() {
 
 # session FILE HEADING: run the commands of a console block in one shell
 session() {
-	block console "$1" "$2" >"$top/printed"
-	grep -q '^\$ wqctl create' "$top/printed"
+	block console "$1" "$2" >"$dir/printed"
+	grep -q '^\$ wqctl create' "$dir/printed"
 	awk '/^\$ / {
 		shown = $0
 		gsub(/\047/, "\047\\\047\047", shown)
 		printf "echo \047%s\047\n%s\n", shown, substr($0, 3)
-	}' "$top/printed" >"$top/script"
-	bash -u "$top/script" >"$top/seen" 2>&1 </dev/null
-	normalize <"$top/printed" >"$top/printed.normal"
-	normalize <"$top/seen" >"$top/seen.normal"
-	diff -U 100 --label printed --label seen "$top/printed.normal" "$top/seen.normal" >"$top/out"
+	}' "$dir/printed" >"$dir/script"
+	bash -u "$dir/script" >"$dir/seen" 2>&1 </dev/null
+	normalize <"$dir/printed" >"$dir/printed.normal"
+	normalize <"$dir/seen" >"$dir/seen.normal"
+	diff -U 100 --label printed --label seen "$dir/printed.normal" "$dir/seen.normal" >"$out"
 }
 
-shell() { # the README's shell session prints what it shows
+test_shell_session_prints_what_it_shows() {
+	set -e
 	session README.md "Use it from a shell"
 }
 
-leases() { # the session with a lease prints what it shows
+test_lease_session_prints_what_it_shows() {
+	set -e
 	session tools/doc/operations.md "Leases"
 }
 
-hostile_key() { # a key that is a shell command is not executed by the README's example
+test_shell_example_does_not_execute_a_key() {
+	set -e
 	local run
 	run=$(block console README.md "Use it from a shell" | sed -n 's/^\$ \(wqctl run .*sh -c.*\)/\1/p')
 	[ -n "$run" ]
 	wqctl create mail
-	wqctl add mail "\$(touch $top/executed)" "; touch $top/executed" "\"; touch $top/executed; \""
-	bash -euc "$run" >"$top/out" 2>&1 || echo "exit status $?, expected 0" >>"$top/out"
-	wqctl unlink mail
-	[ ! -e "$top/executed" ]
-	[ "$(grep -c '^deliver to .*touch' "$top/out")" = 3 ]
+	wqctl add mail "\$(touch $dir/executed)" "; touch $dir/executed" "\"; touch $dir/executed; \""
+	succeeds bash -euc "$run" >"$out" 2>&1
+	exists_no "$dir/executed"
+	is "lines of deliveries" 3 "$(grep -c '^deliver to .*touch' "$out")"
 }
 
-no_key_in_code() { # no example puts a key into the text of a shell command
+test_no_example_puts_a_key_into_a_shell_command() {
+	set -e
 	grep -nE "(sh|bash) -[a-z]*c ('[^']*\{\}|\"[^\"]*\{\})" "$SRC/README.md" "$SRC"/tools/doc/*.md \
-		"$SRC"/tools/man/*.[1345] "$SRC"/tools/wqctl/*.c >"$top/out" || return 0
+		"$SRC"/tools/man/*.[1345] "$SRC"/tools/wqctl/*.c >"$out" || return 0
 	return 1
 }
 
 build_c() {
-	make -s -C "$SRC/tools/lib" O="$SRC/build/tools" PREFIX="$top/usr" install >"$top/out"
-	block c README.md "Use it from C" >"$top/mail.c"
-	grep -q wq_open "$top/mail.c"
-	cd "$top"
-	export PKG_CONFIG_PATH=$top/usr/lib/pkgconfig LD_LIBRARY_PATH=$top/usr/lib
+	make -s -C "$SRC/tools/lib" O="$SRC/build/tools" PREFIX="$dir/usr" install >"$out"
+	block c README.md "Use it from C" >"$dir/mail.c"
+	grep -q wq_open "$dir/mail.c"
+	cd "$dir"
+	export PKG_CONFIG_PATH=$dir/usr/lib/pkgconfig LD_LIBRARY_PATH=$dir/usr/lib
 	# shellcheck disable=SC2046  # flags
-	gcc -Wall -Wextra -Werror -o mail mail.c $(pkg-config --cflags --libs libwq) >"$top/out" 2>&1
+	gcc -Wall -Wextra -Werror -o mail mail.c $(pkg-config --cflags --libs libwq) >"$out" 2>&1
 }
 
-# expect_failure STATUS TEXT: the C example exited with 1, and its message starts with TEXT
+# expect_failure TEXT COMMAND...: it exits with 1, and its message starts with TEXT
 expect_failure() {
-	if [ "$1" -ne 1 ] || [[ $(cat "$top/out") != "$2"* ]]; then
-		echo "exit status $1, expected 1 and a message that starts with '$2'" >>"$top/out"
-		return 1
-	fi
+	status 1 "${@:2}"
+	is "start of the message" "$1" "$(head -c ${#1} "$err")"
 }
 
-c() { # the README's C example builds without warnings and delivers to alice
+test_c_example_builds_without_warnings_and_delivers() {
+	set -e
 	build_c
-	./mail >"$top/out" 2>&1
-	[ "$(cat "$top/out")" = "deliver to alice" ]
-	# other tests look at all queues
-	wqctl unlink mail
+	succeeds ./mail >"$out" 2>&1
+	is output "deliver to alice" "$(<"$out")"
 }
 
-c_without_device() { # the README's C example fails with a message if there is no /dev/wq
-	local status=0
+test_c_example_without_device_fails_with_a_message() {
+	set -e
 	build_c
 	# shellcheck disable=SC2016  # for the inner shell
-	unshare --mount sh -c 'mount -t tmpfs none /dev && exec "$1"' sh "$top/mail" \
-		>"$top/out" 2>&1 || status=$?
-	expect_failure "$status" "mail: mail: No such device"
+	expect_failure "mail: mail: No such device" \
+		unshare --mount sh -c 'mount -t tmpfs none /dev && exec "$1"' sh "$dir/mail"
 }
 
-c_after_shutdown() { # the README's C example fails with a message if its queue is shut down
-	local status=0
+test_c_example_after_shutdown_fails_with_a_message() {
+	set -e
 	build_c
 	wqctl create mail
 	wqctl shutdown mail
-	./mail >"$top/out" 2>&1 || status=$?
-	wqctl unlink mail
-	expect_failure "$status" "mail: mail: "
+	expect_failure "mail: mail: " ./mail
 }
 
-tests=$(sed -n 's/^\([a-z_]*\)() { # .*/\1/p' "$0")
-# shellcheck disable=SC2086  # words
-set -- $tests
-echo "1..$#"
-n=0 failed=0
-for test; do
-	n=$((n + 1))
-	name=$(sed -n "s/^$test() { # //p" "$0")
-	: >"$top/out"
-	# not in a condition, which would switch -e off
-	set +e
-	(set -e; "$test")
-	status=$?
-	set -e
-	if [ $status -eq 0 ]; then
-		echo "ok $n $name"
-	else
-		sed 's/^/# /' "$top/out"
-		echo "not ok $n $name"
-		# other tests look at all queues
-		wqctl unlink mail 2>/dev/null || true
-		wqctl unlink photos 2>/dev/null || true
-		failed=1
-	fi
-done
-exit $failed
+run_tests "$@"

@@ -484,6 +484,9 @@ sum_of() {
 	echo $sum
 }
 
+# interrupted PID: sends SIGINT, unless the process has ended
+interrupted() { ended "$1" || { kill -INT "$1" && nap 0.5 && ended "$1"; }; }
+
 test_bpftrace_latency_histograms_count_each_key() {
 	queue
 	local bt i
@@ -496,12 +499,14 @@ test_bpftrace_latency_histograms_count_each_key() {
 		kill -0 $bt 2>/dev/null || fail "wq-latency.bt: expected to run, seen to end:" "$(<"$err")"
 		nap 0.05
 	done
+	has "banner of bpftrace" Ctrl-C "$(<"$dir/bt")"
 	for ((i = 0; i < 10; i++)); do
 		wq add $q < <(printf '%s\n' {1..50})
 		[ $i -ne 5 ] || nap 0.1
 		wq get -n 50 $q >/dev/null
 	done
-	kill -INT $bt
+	# again, because bpftrace prints its banner before it handles the signal
+	eventually interrupted $bt
 	wait $bt || fail "wq-latency.bt: expected exit status 0, seen $?:" "$(<"$err")"
 	sed 's/^/# /' "$dir/bt"
 	is "waits" 500 "$(sum_of wait_ns)"

@@ -2,8 +2,9 @@
 /*
  * The controller: threads that process the keys of a queue and retry those that failed.
  *
- * It uses the kernel API and, from inside wq, the wait queue of getters, wq.drain_map and
- * wq_key_text().  Each thread gets a key, calls the caller's function, and calls done with the outcome.
+ * It uses the kernel API and, from inside wq, the gets of a consumer that holds no key, the
+ * wait queue of getters, wq.drain_map and wq_key_text().  Each thread gets a key, calls the
+ * caller's function, and calls done with the outcome.
  *
  * A stop shuts the queue down, which wakes the threads that wait for a key.  A thread
  * that processes a key ends after that key.  Threads end for no other reason: a key of a
@@ -77,7 +78,7 @@ static int controller_next(struct wq_controller *c, struct wq_item *item, u32 ou
 
 	for (;;) {
 		if (!READ_ONCE(c->stopping)) {
-			ret = wq_done_get(c->params.q, item, delay, outcome, WQ_FOREVER);
+			ret = wq_done_take(c->params.q, NULL, item, delay, outcome, WQ_FOREVER);
 		} else {
 			ret = wq_done_with(c->params.q, item, delay, outcome);
 			if (ret >= 0)
@@ -101,13 +102,13 @@ static int controller_thread(void *arg)
 
 	/* Pairs with the WRITE_ONCE() in wq_controller_stop(), ahead of the shut down. */
 	while (!READ_ONCE(c->stopping)) {
-		ret = wq_get(q, &item, WQ_FOREVER);
+		ret = wq_get_wait(q, NULL, S64_MAX, wq_take_item, &item);
 		while (!ret) {
 			outcome = controller_work(&c->params, &item, &delay);
 			cond_resched();
 			ret = controller_next(c, &item, outcome, delay);
 		}
-		/* A get no longer waits after a shut down, so wait for a key here. */
+		/* After a plain shut down no get waits, but keys can be given back, so wait here. */
 		wait_event_idle_exclusive(q->getters, READ_ONCE(c->stopping) ||
 					  !wq_shutting_down(q) || wq_len(q));
 	}

@@ -23,28 +23,42 @@
  *               DIRTY | REQUEUED <----------+-----+ the consumer died, the lease
  *                                                   expired, or a get failed
  *
+ * A key can be the reason why its consumers die.  If a run is given back, and the key's run
+ * before it was given back too, the run ends as by done with RETRY: the key goes behind all
+ * others, after the limiter's delay.  So such a key does not keep its consumers from other
+ * keys.
+ *
  * Failures of a key are counted in its entry, until they are forgotten, the key is
  * canceled, or the entry becomes idle and the limiter does not use them.
  *
  * Locking: wq.lock protects all of it.  Interrupts are off while it is held, so that
  * an add works from any context but NMI.  A struct wq_cs on the stack stands for one
  * hold of the lock, and wq_unlock() does all that follows from the changes: it wakes
- * waiters and the thread, and frees entries.  A hold handles at most WQ_BATCH keys.
+ * waiters, wakes the thread or sets the timer, and frees entries.  A hold handles at most
+ * WQ_BATCH keys.
  *
- * Dead consumers: a consumer that ends gives back all of its keys in constant time.
- * Its list is spliced to the head of wq.requeued and the consumer is marked dead; the
- * state of its entries is out of date then.  Therefore each entry from the table, the
- * heap, the leases or wq.requeued passes through wq_entry_of(), which fixes up such an
- * orphan.  An ordering policy and the list of a live consumer hold no orphans.
+ * Dead consumers: a consumer holds its entries in two lists.  When it ends, the entries in
+ * wq_consumer.again, whose run before was given back too, are handled one by one, WQ_BATCH
+ * in a hold.  All others are given back in constant time: wq_consumer.held is spliced to the
+ * head of wq.requeued, and the consumer is marked dead.  The state of these entries is out
+ * of date then.  Therefore each entry from the table, the heap, the leases or wq.requeued
+ * passes through wq_entry_of(), which fixes up such an orphan.  An ordering policy and the
+ * lists of a live consumer hold no orphans.
  *
  * Wake-ups: a waiter adds itself to the wait queue, then takes the lock and looks for
  * a key.  A waker makes a key ready under the lock, and looks at the wait queue after
  * that.  If the waiter's hold of the lock came first, the waker sees the waiter; else
  * the waiter sees the key.  So waitqueue_active() needs no further barrier.
  *
- * Times: a queue with a name records when a key became dirty and when it was got.  For
- * the runs in progress it keeps the sum of their start times, and it sorts the consumers
- * by the start of their oldest run.  So wq_stat.unfinished and wq_stat.longest cost O(1).
+ * Drain: if no key is ready, a consumer that holds no key waits in get as long as others
+ * hold keys, because these may be given back.  A consumer that holds keys must not wait,
+ * because the drain waits for it.  See wq_waits_for_others().
+ *
+ * Times: a queue with a name records when a key became dirty and when it was got.  A
+ * requeued key keeps the time at which it became dirty, so its age is the time for which it
+ * has needed a run.  For the runs in progress the queue keeps the sum of their start times,
+ * and it sorts the consumers by the start of their oldest run.  So wq_stat.unfinished and
+ * wq_stat.longest cost O(1).
  *
  * wq_add(), wq_get() and wq_done() are in this file so that the compiler inlines the
  * state machine into them.  An add, get and done of one key takes 1,219 instructions
@@ -93,14 +107,28 @@ void wq_lock(struct wq_cs *cs, struct wq *q)
 WQ_EXPORT_FOR_KUNIT(wq_lock);
 
 /*
- * Wake the thread, or schedule its creation.  The lock is held, because the thread could
- * end otherwise.  A queue with a clock of its own has no thread.
+ * Set the timer to wq.armed, but no earlier than one slack after it expired last.  It may
+ * expire later together with other timers, up to one slack after wq.armed.
+ */
+static void wq_start_timer(struct wq *q)
+{
+	s64 expires = max(q->armed, q->fired + q->slack);
+	s64 range = clamp_t(s64, q->armed + q->slack - expires, 0, q->slack);
+
+	hrtimer_start_range_ns(&q->timer, ns_to_ktime(expires), range, HRTIMER_MODE_ABS_SOFT);
+}
+
+/*
+ * Wake the thread or schedule its creation, or set the timer.  The lock is held, because
+ * the thread could end otherwise.  A queue with a clock of its own has neither.
  */
 static void wq_kick_thread(struct wq *q)
 {
 	if (q->clock)
 		return;
-	if (q->thread)
+	if (q->lazy)
+		wq_start_timer(q);
+	else if (q->thread)
 		wake_up_process(q->thread);
 	else
 		schedule_delayed_work(&q->start_thread, 0);
@@ -111,23 +139,77 @@ static void wq_free_entries(struct wq *q, struct wq_entry *e)
 	while (e) {
 		struct wq_entry *next = e->next_freed;
 
-		wq_key_free(wq_key_of(e), q->lease);
+		wq_key_free(wq_key_of(e), q->leased);
 		e = next;
 	}
 }
 
-/* Wake waiters for @nr_ready entries; @hup: the queue is shut down and became empty. */
-static __always_inline void wq_wake(struct wq *q, u32 nr_ready, bool hup)
+/* Wake waiters for @nr_ready entries. */
+static __always_inline void wq_wake(struct wq *q, u32 nr_ready)
 {
-	if (!nr_ready && !hup)
+	if (!nr_ready)
 		return;
 	/* The lock orders the look at the wait queue, see the head of this file. */
-	if (nr_ready && waitqueue_active(&q->getters))
+	if (waitqueue_active(&q->getters))
 		__wake_up(&q->getters, TASK_NORMAL, nr_ready, NULL);
 	/* The lock orders this look as well. */
 	if (waitqueue_active(&q->pollers))
-		__wake_up(&q->pollers, TASK_NORMAL, hup ? 0 : nr_ready,
-			  poll_to_key(EPOLLIN | EPOLLRDNORM | (hup ? EPOLLHUP : 0)));
+		__wake_up(&q->pollers, TASK_NORMAL, nr_ready,
+			  poll_to_key(EPOLLIN | EPOLLRDNORM));
+}
+
+/*
+ * Which gets of a queue that is shut down fail with -ESHUTDOWN.  0: none; 1: those of
+ * consumers that hold keys; 2: all.
+ */
+static u8 wq_hup_level(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	if (wq_nr_ready(q))
+		return 0;
+	return q->draining && q->nr_processing ? 1 : 2;
+}
+
+/* Whether @c waits for keys of others in a drain.  NULL: a consumer that holds no key. */
+static bool wq_waits_for_others(const struct wq *q, const struct wq_consumer *c)
+{
+	lockdep_assert_held(&q->lock);
+	return q->draining && q->nr_processing && !(c && c->nr_held);
+}
+
+/*
+ * The part of wq_unlock() for a queue that is shut down, or whose pollers wait for room.
+ * Leaves the critical section.
+ */
+static noinline void wq_unlock_special(struct wq_cs *cs)
+	__releases(&cs->q->lock)
+{
+	bool hup = false, room = false, drained = false;
+	struct wq *q = cs->q;
+	u8 level;
+
+	if (q->shut) {
+		level = wq_hup_level(q);
+		hup = level > q->hup;
+		q->hup = level;
+		drained = q->nr_drainers && wq_is_idle(q);
+	} else if (q->table.count < q->max_keys) {
+		room = true;
+		q->full = false;
+	}
+	spin_unlock_irqrestore(&q->lock, cs->flags);
+
+	wq_wake(q, cs->nr_ready);
+	/* Wake exclusive pollers as well: the change concerns each of them. */
+	if (hup) {
+		wake_up_all(&q->getters);
+		__wake_up(&q->pollers, TASK_NORMAL, 0,
+			  poll_to_key(EPOLLIN | EPOLLRDNORM | EPOLLHUP));
+	}
+	if (room)
+		__wake_up(&q->pollers, TASK_NORMAL, 0, poll_to_key(EPOLLOUT | EPOLLWRNORM));
+	if (drained)
+		wake_up_all(&q->drainers);
 }
 
 /*
@@ -135,31 +217,25 @@ static __always_inline void wq_wake(struct wq *q, u32 nr_ready, bool hup)
  *
  *  - for each entry that became ready, wake one getter and one exclusive poller;
  *  - if any entry became ready, wake all other pollers;
- *  - if the queue is shut down and became empty, wake all pollers;
+ *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
  *  - if nothing is ready or processing any more, wake the drainers;
- *  - if the thread has to look earlier than planned, wake it;
+ *  - if the queue was full and there is room now, wake all pollers;
+ *  - if times have to be handled earlier than planned, wake the thread or set the timer;
  *  - free entries.
  */
 static __always_inline void __wq_unlock(struct wq_cs *cs)
 	__releases(&cs->q->lock)
 {
 	struct wq *q = cs->q;
-	bool hup = false, drained = false;
 
 	if (unlikely(cs->kick))
 		wq_kick_thread(q);
-	if (unlikely(q->shut)) {
-		bool empty = !wq_nr_ready(q);
-
-		hup = empty && !q->hup;
-		q->hup = empty;
-		drained = q->nr_drainers && wq_is_idle(q);
+	if (unlikely(q->shut | q->full)) {
+		wq_unlock_special(cs);
+	} else {
+		spin_unlock_irqrestore(&q->lock, cs->flags);
+		wq_wake(q, cs->nr_ready);
 	}
-	spin_unlock_irqrestore(&q->lock, cs->flags);
-
-	wq_wake(q, cs->nr_ready, hup);
-	if (drained)
-		wake_up_all(&q->drainers);
 	if (cs->freed)
 		wq_free_entries(q, cs->freed);
 }
@@ -172,7 +248,7 @@ void wq_unlock(struct wq_cs *cs)
 }
 WQ_EXPORT_FOR_KUNIT(wq_unlock);
 
-/* Make sure that the thread runs at time @when or earlier. */
+/* Make sure that times are handled at time @when or earlier. */
 static __always_inline void wq_arm(struct wq_cs *cs, s64 when)
 {
 	wq_assert_locked(cs);
@@ -193,10 +269,10 @@ static void wq_fixup_orphan(struct wq_cs *cs, struct wq_entry *e)
 
 	wq_assert_locked(cs);
 	c = e->consumer;
-	if (cs->q->lease)
+	if (cs->q->leased)
 		wq_lease_stop(e);
-	if (!(e->state & ENTRY_DIRTY))
-		e->since = c->ended;
+	/* Otherwise the entry would have been in wq_consumer.again. */
+	e->given_back = 1;
 	e->state = (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED;
 	if (!--c->nr_held)
 		kfree(c);
@@ -242,11 +318,21 @@ struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item)
 	return __wq_lookup_item(cs, item);
 }
 
-/* The entry at or behind *@cursor.  NULL: call again, unless *@cursor is 0.  See wq_table_next(). */
+/*
+ * The entry at or behind *@cursor, see wq_table_next().  If it is NULL and *@cursor is not 0,
+ * call again.
+ */
 struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor)
 {
 	wq_assert_locked(cs);
 	return wq_entry_of(cs, wq_table_next(&cs->q->table, cursor));
+}
+
+/* Any entry, see wq_table_any().  If it is NULL and the table is not empty, call again. */
+struct wq_entry *wq_any(struct wq_cs *cs)
+{
+	wq_assert_locked(cs);
+	return wq_entry_of(cs, wq_table_any(&cs->q->table));
 }
 
 /* Update the state of an entry found in wq.requeued, wq.fifo or a consumer's list. */
@@ -278,7 +364,7 @@ u32 wq_depth(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	/* This follows from the conservation of runs, see struct wq_stat. */
-	return q->adds + q->given_back - q->gets - q->canceled - q->merged;
+	return q->adds + q->given_back - q->given_back_failed - q->gets - q->canceled - q->merged;
 }
 
 bool wq_is_idle(const struct wq *q)
@@ -369,16 +455,23 @@ static void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 	cs->q->canceled++;
 }
 
-static bool running_before(struct rb_node *a, const struct rb_node *b)
+/* When the oldest run of a consumer started, which holds at least one entry. */
+s64 wq_oldest_start(struct wq_consumer *c)
 {
-	struct wq_consumer *x = rb_entry(a, struct wq_consumer, node);
-	struct wq_consumer *y = rb_entry(b, struct wq_consumer, node);
+	struct wq_entry *a, *b;
 
-	return list_first_entry(&x->held, struct wq_entry, link)->start <
-	       list_first_entry(&y->held, struct wq_entry, link)->start;
+	a = list_first_entry_or_null(&c->held, struct wq_entry, link);
+	b = list_first_entry_or_null(&c->again, struct wq_entry, link);
+	return !a || (b && b->start < a->start) ? b->start : a->start;
 }
 
-/* Remove @c from wq.running before its first entry changes, and insert it after that. */
+static bool running_before(struct rb_node *a, const struct rb_node *b)
+{
+	return wq_oldest_start(rb_entry(a, struct wq_consumer, node)) <
+	       wq_oldest_start(rb_entry(b, struct wq_consumer, node));
+}
+
+/* Remove @c from wq.running before its oldest run changes, and insert it after that. */
 static __always_inline void wq_running_del(struct wq *q, struct wq_consumer *c)
 {
 	if (q->timed && c->nr_held)
@@ -408,7 +501,7 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 	/* The kernel API starts a lease only in wq_get_leased(). */
 	if (q->lease && c != &q->kernel)
 		wq_touch_entry(cs, e);
-	list_add_tail(&e->link, &c->held);
+	list_add_tail(&e->link, unlikely(e->given_back) ? &c->again : &c->held);
 	if (!c->nr_held++)
 		wq_running_add(q, c);
 	q->nr_processing++;
@@ -422,7 +515,7 @@ static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 	bool first;
 
 	wq_assert_locked(cs);
-	first = c->held.next == &e->link;
+	first = c->held.next == &e->link || c->again.next == &e->link;
 	if (first)
 		wq_running_del(q, c);
 	list_del(&e->link);
@@ -433,17 +526,23 @@ static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 	q->starts -= e->start;
 	if (e->state & ENTRY_DIRTY)
 		c->nr_dirty--;
-	if (q->lease)
+	if (q->leased)
 		wq_lease_stop(e);
 	q->nr_processing--;
 	e->state &= ~ENTRY_PROCESSING;
 }
 
-/* Start or restart the lease of an entry in processing. */
+/*
+ * Start or restart the lease of an entry in processing.  If the queue's lease was changed to
+ * 0 meanwhile, stop the lease instead: the entry is held without one from now on.
+ */
 void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
-	wq_arm(cs, wq_lease_start(&cs->q->leases, e, wq_now(cs), cs->q->lease));
+	if (cs->q->lease)
+		wq_arm(cs, wq_lease_start(&cs->q->leases, e, wq_now(cs), cs->q->lease));
+	else
+		wq_lease_stop(e);
 }
 
 /* Take an entry away from its consumer and hand it out ahead of all others. */
@@ -461,14 +560,12 @@ static void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 	cs->nr_ready++;
 }
 
-/* Requeue an entry that a live consumer gives back, or loses. */
+/* Requeue an entry whose get did not reach the consumer, so that no run was lost. */
 void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	if (q->timed && !(e->state & ENTRY_DIRTY))
-		e->since = wq_now(cs);
 	wq_requeue(cs, e);
 	q->given_back++;
 	trace_wq_give_back(q, e, 1);
@@ -549,7 +646,7 @@ static void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key,
  */
 static bool wq_may_recycle(const struct wq *q, u32 len)
 {
-	return !q->user && !q->mode && !q->lease && len <= WQ_MIN_ROOM &&
+	return !q->user && !q->mode && !q->leased && len <= WQ_MIN_ROOM &&
 	       !IS_ENABLED(CONFIG_KASAN);
 }
 
@@ -568,7 +665,7 @@ static void wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e)
 	}
 	wq_reset_failures(cs, e);
 	wq_table_remove(&q->table, e);
-	q->key_bytes -= wq_key_bytes(q->lease, e->len);
+	q->key_bytes -= wq_key_bytes(q->leased, e->len);
 	if (!q->recycled && wq_may_recycle(q, e->len)) {
 		q->recycled = wq_key_of(e);
 	} else {
@@ -589,40 +686,26 @@ void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /*
- * Shut down and due times, for wq_queue.c and wq_thread.c.
+ * Shut down.
  */
 
-/* Refuse adds from now on.  Delayed entries count as dropped; the thread releases them. */
-void wq_set_shut(struct wq_cs *cs)
+/*
+ * Refuse adds from now on.  @drain: whether consumers wait for each other's keys from now
+ * on.  Delayed entries count as dropped, and wq_handle_times() releases them.
+ */
+void wq_set_shut(struct wq_cs *cs, bool drain)
 {
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
+	q->draining = drain;
 	if (q->shut)
 		return;
 	q->dropped += q->heap.count;
-	cs->kick |= q->heap.count;
+	if (q->heap.count)
+		wq_arm(cs, 0);
 	/* wq_shutting_down() reads it without the lock. */
 	WRITE_ONCE(q->shut, true);
-}
-
-/* Make the first delayed entry dirty, which is due.  After a shut down: release one. */
-void wq_handle_due(struct wq_cs *cs)
-{
-	struct wq *q = cs->q;
-	struct wq_entry *e;
-
-	wq_assert_locked(cs);
-	if (q->shut) {
-		e = wq_entry_of(cs, wq_heap_last(&q->heap));
-		wq_delay_clear(&q->heap, e);
-		wq_release_if_idle(cs, e);
-		return;
-	}
-	e = wq_entry_of(cs, wq_heap_first(&q->heap));
-	trace_wq_due(q, e, wq_now(cs) - wq_delay_due(&q->heap, e));
-	wq_delay_clear(&q->heap, e);
-	wq_set_dirty(cs, e);
 }
 
 /* The entry that is due next, or NULL. */
@@ -632,24 +715,6 @@ struct wq_entry *wq_next_due(struct wq_cs *cs)
 	if (!cs->q->heap.count)
 		return NULL;
 	return wq_entry_of(cs, wq_heap_first(&cs->q->heap));
-}
-
-/* The first lease has expired. */
-void wq_handle_expired(struct wq_cs *cs)
-{
-	struct wq *q = cs->q;
-	struct wq_entry *e;
-
-	wq_assert_locked(cs);
-	e = wq_entry_of(cs, wq_leases_first(&q->leases));
-	/* The lease of an orphan; fixing up the entry has stopped it. */
-	if (!(e->state & ENTRY_PROCESSING))
-		return;
-	trace_wq_expire(q, e, q->timed ? wq_now(cs) - e->start : 0);
-	wq_give_back_entry(cs, e);
-	/* A key that hangs its consumers must not be first again and again. */
-	list_move_tail(&e->link, &q->requeued);
-	q->expired++;
 }
 
 /*
@@ -671,10 +736,12 @@ u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq
 	if (e->state & ENTRY_DELAYED && !q->shut)
 		bits |= WQ_KEY_DELAYED;
 	/*
-	 * An entry whose delay a shut down dropped stays until the thread releases it.  Its
-	 * failures count only if the limiter uses them.
+	 * An entry whose delay a shut down dropped stays until wq_handle_times() releases it.
+	 * Its failures count only if the limiter uses them.  A retained entry may be left from
+	 * a former limiter, which used them.
 	 */
-	if (e->failures && (bits || (q->limiter && q->limiter->counts)))
+	if (e->failures && (bits || e->state & ENTRY_RETAINED ||
+			    (q->limiter && q->limiter->counts)))
 		bits |= WQ_KEY_FAILED;
 	return bits;
 }
@@ -703,7 +770,7 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 {
 	struct wq *q = cs->q;
 	struct wq_failure f = wq_failure_of(e, 0);
-	s64 lease = q->lease ? wq_lease_end(e) : -1;
+	s64 lease = q->leased ? wq_lease_end(e) : -1;
 
 	wq_assert_locked(cs);
 	*info = (struct wq_key_info){
@@ -712,6 +779,7 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 		.requeues = q->limiter ? wq_limiter_num_requeues(q->limiter, &f) : 0,
 		.due = -1,
 		.lease = -1,
+		.given_back = e->given_back,
 	};
 	if (e->state & ENTRY_DELAYED && !q->shut)
 		info->due = max_t(s64, 0, wq_delay_due(&q->heap, e) - wq_now(cs));
@@ -752,7 +820,7 @@ WQ_EXPORT_FOR_KUNIT(wq_op_init);
 int wq_op_set_add(struct wq_op *op, s64 delay, u32 flags)
 {
 	if (flags & ~(WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST | WQ_ADD_DROP_DELAY |
-		      WQ_ADD_RATE_LIMITED))
+		      WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER))
 		return -EINVAL;
 	if (flags & WQ_ADD_KEEP_FIRST && flags & WQ_ADD_TAKE_LATEST)
 		return -EINVAL;
@@ -783,7 +851,7 @@ int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
 	if (outcome & WQ_OUTCOME_RETRY)
 		op->flags |= OP_ADD | WQ_ADD_RATE_LIMITED;
 	if (outcome & WQ_OUTCOME_AFTER)
-		op->flags |= OP_ADD | OP_RETRY;
+		op->flags |= OP_ADD | WQ_ADD_AFTER;
 	return 0;
 }
 WQ_EXPORT_FOR_KUNIT(wq_op_set_done);
@@ -813,7 +881,7 @@ static int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
 		       struct wq_prealloc *pre, gfp_t gfp)
 {
 	if (new_key && !pre->key)
-		pre->key = wq_key_alloc(q->lease, op->len, gfp);
+		pre->key = wq_key_alloc(q->leased, op->len, gfp);
 	if (new_key && !pre->bucket)
 		pre->bucket = wq_bucket_alloc(gfp);
 	if (new_key && (!pre->key || !pre->bucket))
@@ -828,7 +896,7 @@ static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct 
 	if (pre->key) {
 		/* A key that was not inserted may not have been initialized. */
 		pre->key->entry.len = op->len;
-		wq_key_free(pre->key, q->lease);
+		wq_key_free(pre->key, q->leased);
 	}
 	wq_bucket_free(pre->bucket);
 	wq_vec_prealloc_free(&pre->heap);
@@ -936,7 +1004,7 @@ static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op 
 		ret = wq_set_dirty(cs, e);
 	}
 	wq_unretain(cs, e);
-	q->retries += op->delay > 0 || op->flags & (WQ_ADD_RATE_LIMITED | OP_RETRY);
+	q->retries += op->delay > 0 || op->flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER);
 	return ret;
 }
 
@@ -964,10 +1032,10 @@ static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_o
 		k = q->recycled;
 		q->recycled = NULL;
 	} else {
-		k = wq_key_alloc(q->lease, op->len, gfp);
+		k = wq_key_alloc(q->leased, op->len, gfp);
 	}
 	if (k)
-		wq_key_init(k, q->lease, op->hash, op->key, op->len);
+		wq_key_init(k, q->leased, op->hash, op->key, op->len);
 	return k;
 }
 
@@ -997,7 +1065,10 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 	ret = wq_add_entry(cs, &k->entry, op, pre, gfp);
 	if (ret < 0)
 		goto err_remove;
-	q->key_bytes += wq_key_bytes(q->lease, op->len);
+	q->key_bytes += wq_key_bytes(q->leased, op->len);
+	/* Edge-triggered pollers do not look again, but expect to wake when room comes. */
+	if (unlikely(q->table.count >= q->max_keys))
+		q->full = true;
 	return ret;
 
 err_remove:
@@ -1007,7 +1078,7 @@ err_key:
 	if (pre)
 		pre->key = k;
 	else
-		wq_key_free(k, q->lease);
+		wq_key_free(k, q->leased);
 	return ret;
 }
 
@@ -1034,6 +1105,15 @@ int wq_check_held(const struct wq_consumer *c, const struct wq_entry *e, u64 tok
 	return token && token != e->token ? -ESTALE : 0;
 }
 
+/*
+ * Whether done resets the failures that wq_fail_entry() has counted.  A consumer that never
+ * uses the limiter does not know of them, and the key would be retained for ever.
+ */
+static __always_inline bool wq_done_forgets(const struct wq_entry *e, const struct wq_op *op)
+{
+	return e->given_back > 1 && !(op->flags & WQ_ADD_RATE_LIMITED);
+}
+
 /* End the run of an entry, which may be NULL, with the op's outcome. */
 static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c,
 					 struct wq_entry *e, const struct wq_op *op,
@@ -1053,13 +1133,14 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 	} else if (op->flags & OP_ADD) {
 		q->dropped++;
 	}
-	if (op->flags & OP_FORGET)
+	if (op->flags & OP_FORGET || unlikely(wq_done_forgets(e, op)))
 		wq_forget_key(cs, e, wq_key_of(e)->key, e->len);
 
 	if (q->timed)
 		wq_hist_add(&q->works, wq_now(cs) - e->start);
 	trace_wq_done(q, e, q->timed ? wq_now(cs) - e->start : 0);
 	wq_unhold(cs, e);
+	e->given_back = 0;
 	q->dones++;
 	if (e->state & ENTRY_DIRTY) {
 		wq_push(cs, e);
@@ -1069,11 +1150,30 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 	return ret;
 }
 
+/*
+ * A done or touch in a queue with leases.  Without the token, it could be meant for a run
+ * whose lease has expired, and end a later run of the key by another user of the file.
+ */
+static int wq_prepare_leased(struct wq_cs *cs, const struct wq_op *op)
+{
+	if (!op->token)
+		return -EINVAL;
+	wq_catch_up(cs);
+	return 0;
+}
+
 static __always_inline int wq_done_op(struct wq_cs *cs, struct wq_consumer *c,
 				      const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp)
 {
-	struct wq_entry *e = __wq_lookup(cs, op->hash, op->key, op->len);
+	struct wq_entry *e;
+	int ret;
 
+	if (cs->q->leased) {
+		ret = wq_prepare_leased(cs, op);
+		if (ret)
+			return ret;
+	}
+	e = __wq_lookup(cs, op->hash, op->key, op->len);
 	return wq_done_entry(cs, c, e, op, pre, gfp);
 }
 
@@ -1088,10 +1188,17 @@ WQ_EXPORT_FOR_KUNIT(wq_done_ops);
 static int wq_touch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
 		       struct wq_prealloc *pre, gfp_t gfp)
 {
-	struct wq_entry *e = __wq_lookup(cs, op->hash, op->key, op->len);
-	int ret = wq_check_held(c, e, op->token);
+	struct wq_entry *e;
+	int ret = 0;
 
-	if (!ret && cs->q->lease)
+	if (cs->q->leased)
+		ret = wq_prepare_leased(cs, op);
+	if (ret)
+		return ret;
+	e = __wq_lookup(cs, op->hash, op->key, op->len);
+	ret = wq_check_held(c, e, op->token);
+	/* A key that was got while the queue had no leases has none to restart. */
+	if (!ret && cs->q->leased && wq_lease_end(e) >= 0)
 		wq_touch_entry(cs, e);
 	return ret;
 }
@@ -1103,6 +1210,132 @@ unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops
 	return wq_run_ops(q, c, ops, n, stop, GFP_NOWAIT, wq_touch_op, false);
 }
 WQ_EXPORT_FOR_KUNIT(wq_touch_ops);
+
+/*
+ * Lost runs, due delays and expired leases.
+ */
+
+/* End a lost run whose run before was lost too: the key failed, and is added as by RETRY. */
+static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	const struct wq_op op = { .flags = WQ_ADD_RATE_LIMITED };
+	struct wq *q = cs->q;
+	gfp_t gfp = GFP_NOWAIT | __GFP_NOWARN | (q->lazy ? __GFP_ACCOUNT : 0);
+
+	wq_assert_locked(cs);
+	q->given_back_failed++;
+	/* If there is no memory for the delay, the key is ready at once, and is not lost. */
+	if (wq_add_slow(cs, e, &op, NULL, gfp) == -ENOMEM) {
+		wq_count_failure(cs, e);
+		wq_set_dirty(cs, e);
+		q->retries++;
+	}
+	wq_unhold(cs, e);
+	if (e->state & ENTRY_DIRTY)
+		wq_push(cs, e);
+}
+
+/* End such a run after a shut down, when no key fails or is delayed: the key goes to the tail. */
+static void wq_give_back_last(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	if (e->state & ENTRY_DIRTY)
+		cs->q->merged++;
+	wq_unhold(cs, e);
+	e->state |= ENTRY_DIRTY;
+	wq_push(cs, e);
+}
+
+/* A consumer has lost the run of an entry: it died, or its lease expired. */
+static void wq_lose_run(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+	bool again = e->given_back;
+
+	wq_assert_locked(cs);
+	q->given_back++;
+	trace_wq_give_back(q, e, 1);
+	if (e->given_back < WQ_MAX_GIVEN_BACK)
+		e->given_back++;
+	if (!again)
+		wq_requeue(cs, e);
+	else if (q->shut)
+		wq_give_back_last(cs, e);
+	else
+		wq_fail_entry(cs, e);
+}
+
+/* The first lease has expired. */
+static void wq_handle_expired(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	e = wq_entry_of(cs, wq_leases_first(&q->leases));
+	/* The lease of an orphan; fixing up the entry has stopped it. */
+	if (!(e->state & ENTRY_PROCESSING))
+		return;
+	trace_wq_expire(q, e, q->timed ? wq_now(cs) - e->start : 0);
+	wq_lose_run(cs, e);
+	/* Move it behind the keys that dead consumers gave back. */
+	if (e->state & ENTRY_REQUEUED)
+		list_move_tail(&e->link, &q->requeued);
+	q->expired++;
+}
+
+/* Make the first delayed entry dirty, which is due.  After a shut down: release one. */
+static void wq_handle_due(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	s64 due;
+
+	wq_assert_locked(cs);
+	if (q->shut) {
+		e = wq_entry_of(cs, wq_heap_last(&q->heap));
+		wq_delay_clear(&q->heap, e);
+		wq_release_if_idle(cs, e);
+		return;
+	}
+	e = wq_entry_of(cs, wq_heap_first(&q->heap));
+	due = wq_delay_due(&q->heap, e);
+	trace_wq_due(q, e, wq_now(cs) - due);
+	wq_delay_clear(&q->heap, e);
+	/* The key has needed its run since then, even if no process has looked for long. */
+	if (wq_set_dirty(cs, e) && q->lazy)
+		e->since = due;
+}
+
+/*
+ * Handle up to WQ_BATCH due times and lease ends.  Returns when to do it again, ns on the
+ * queue's clock; 0: at once; S64_MAX: there is no time to wait for.
+ */
+s64 wq_handle_times(struct wq_cs *cs)
+{
+	s64 due, lease, next = 0;
+	struct wq *q = cs->q;
+	int i;
+
+	wq_assert_locked(cs);
+	for (i = 0; i < WQ_BATCH; i++) {
+		due = q->shut && q->heap.count ? 0 : wq_heap_due(&q->heap);
+		lease = wq_leases_due(&q->leases);
+		next = min(due, lease);
+		if (next > wq_now(cs) || next == S64_MAX)
+			break;
+		next = 0;
+		if (due <= lease)
+			wq_handle_due(cs);
+		else
+			wq_handle_expired(cs);
+	}
+	q->armed = next;
+	/* The timer has to be set again.  A thread sleeps until @next without that. */
+	if (q->lazy && next != S64_MAX)
+		cs->kick = 1;
+	return next;
+}
 
 /* Give back up to WQ_BATCH keys.  A key that @c does not hold with its token is skipped. */
 void wq_give_back_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n)
@@ -1226,6 +1459,22 @@ static __always_inline struct wq_entry *wq_pop(struct wq_cs *cs)
 	return q->order->len(q->order_data) ? q->order->pop(q->order_data) : NULL;
 }
 
+/*
+ * Whether the run before of the next key was given back.  A policy does not reveal its next
+ * key, so the answer is no for a key in a policy.
+ */
+bool wq_next_given_back(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	if (!q->nr_requeued && q->order)
+		return false;
+	e = wq_entry_of(cs, (struct wq_found){ wq_first_ready(q) });
+	return e && e->given_back;
+}
+
 static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
 				     bool first, struct wq_entry **ep)
 {
@@ -1277,36 +1526,32 @@ int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struc
 }
 WQ_EXPORT_FOR_KUNIT(wq_take);
 
-static __always_inline int wq_try_get(struct wq *q, int (*take)(struct wq_cs *cs, void *arg),
-				      void *arg)
+static __always_inline int wq_try_get(struct wq *q, const struct wq_consumer *c,
+				      int (*take)(struct wq_cs *cs, void *arg), void *arg)
 {
 	struct wq_cs cs;
 	int ret;
 
 	__wq_lock(&cs, q);
 	ret = take(&cs, arg);
-	if (ret == -EAGAIN && q->shut)
+	if (ret == -EAGAIN && q->shut && !wq_waits_for_others(q, c))
 		ret = -ESHUTDOWN;
 	__wq_unlock(&cs);
 	return ret;
 }
 
-static int wq_get_slow(struct wq *q, s64 timeout, s64 *left,
+static int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		       int (*take)(struct wq_cs *cs, void *arg), void *arg)
 {
-	ktime_t deadline = 0, *expires = NULL;
+	ktime_t expires = ns_to_ktime(deadline);
 	bool expired = false, more;
 	struct wq_cs cs;
 	int ret;
 	DEFINE_WAIT(wait);
 
-	if (timeout > 0) {
-		deadline = ktime_add_safe(ktime_get(), ns_to_ktime(timeout));
-		expires = &deadline;
-	}
 	for (;;) {
 		prepare_to_wait_exclusive(&q->getters, &wait, TASK_INTERRUPTIBLE);
-		ret = wq_try_get(q, take, arg);
+		ret = wq_try_get(q, c, take, arg);
 		if (ret != -EAGAIN)
 			break;
 		if (expired)
@@ -1315,8 +1560,8 @@ static int wq_get_slow(struct wq *q, s64 timeout, s64 *left,
 			ret = -ERESTARTSYS;
 		if (ret != -EAGAIN)
 			break;
-		expired = !schedule_hrtimeout_range(expires, current->timer_slack_ns,
-						    HRTIMER_MODE_ABS);
+		expired = !schedule_hrtimeout_range(deadline == S64_MAX ? NULL : &expires,
+						    current->timer_slack_ns, HRTIMER_MODE_ABS);
 	}
 	finish_wait(&q->getters, &wait);
 
@@ -1326,7 +1571,7 @@ static int wq_get_slow(struct wq *q, s64 timeout, s64 *left,
 	 * that, this getter wakes the next one.
 	 */
 	if (ret == -ETIMEDOUT || ret == -ERESTARTSYS) {
-		int last = wq_try_get(q, take, arg);
+		int last = wq_try_get(q, c, take, arg);
 
 		if (last != -EAGAIN)
 			ret = last;
@@ -1337,49 +1582,44 @@ static int wq_get_slow(struct wq *q, s64 timeout, s64 *left,
 	/* Ordered by the lock, as in __wq_unlock(). */
 	if (more && waitqueue_active(&q->getters))
 		wake_up(&q->getters);
-
-	if (left && expires)
-		*left = max_t(s64, 0, ktime_to_ns(ktime_sub(deadline, ktime_get())));
 	return ret;
-}
-
-static __always_inline int __wq_get_wait(struct wq *q, s64 timeout, s64 *left,
-					 int (*take)(struct wq_cs *cs, void *arg), void *arg)
-{
-	int ret = wq_try_get(q, take, arg);
-
-	return ret != -EAGAIN || !timeout ? ret : wq_get_slow(q, timeout, left, take, arg);
 }
 
 /**
  * wq_get_wait() - wait for keys
  * @q: the queue
- * @timeout: as for wq_get()
- * @left: if not NULL and @timeout is above 0, receives the rest of it
+ * @c: the consumer; NULL: the caller knows that it holds no key
+ * @deadline: as for all waits, see wq_core.h
  * @take: called in a critical section until it returns something else than -EAGAIN
  * @arg: argument of @take
  *
  * Return: the result of @take, or an error of wq_get().
  */
-int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
+int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		int (*take)(struct wq_cs *cs, void *arg), void *arg)
 {
-	return __wq_get_wait(q, timeout, left, take, arg);
+	int ret = wq_try_get(q, c, take, arg);
+
+	return ret != -EAGAIN || !deadline ? ret : wq_get_slow(q, c, deadline, take, arg);
 }
 WQ_EXPORT_FOR_KUNIT(wq_get_wait);
 
-__poll_t wq_poll_mask(struct wq *q)
+/* The events that poll reports to consumer @c. */
+__poll_t wq_poll_mask(struct wq *q, const struct wq_consumer *c)
 {
 	__poll_t mask = 0;
 	struct wq_cs cs;
 
 	wq_lock(&cs, q);
+	wq_catch_up(&cs);
 	if (wq_nr_ready(q))
 		mask |= EPOLLIN | EPOLLRDNORM;
-	else if (q->shut)
+	else if (q->shut && !wq_waits_for_others(q, c))
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
-	if (!q->shut)
+	if (!q->shut && q->table.count < q->max_keys)
 		mask |= EPOLLOUT | EPOLLWRNORM;
+	else
+		q->full = !q->shut;
 	wq_unlock(&cs);
 	return mask;
 }
@@ -1392,6 +1632,7 @@ WQ_EXPORT_FOR_KUNIT(wq_poll_mask);
 void wq_consumer_init(struct wq_consumer *c, struct wq *q)
 {
 	INIT_LIST_HEAD(&c->held);
+	INIT_LIST_HEAD(&c->again);
 	c->q = q;
 }
 
@@ -1419,7 +1660,25 @@ void wq_consumer_bind(struct wq *q)
 }
 WQ_EXPORT_FOR_KUNIT(wq_consumer_bind);
 
-/* End a consumer, and give back its keys ahead of all others, in the order of their gets. */
+/*
+ * End up to WQ_BATCH runs of @c whose run before was lost too.  Returns whether no such run is
+ * left.
+ */
+static bool wq_lose_again(struct wq_cs *cs, struct wq_consumer *c)
+{
+	int i;
+
+	wq_assert_locked(cs);
+	for (i = 0; i < WQ_BATCH && !list_empty(&c->again); i++)
+		wq_lose_run(cs, list_first_entry(&c->again, struct wq_entry, link));
+	return list_empty(&c->again);
+}
+
+/*
+ * End a consumer, and give back its keys.  Keys whose run before was lost too come first, by
+ * the rules of wq_lose_run().  All others then go ahead of all keys at once, in the order of
+ * their gets.
+ */
 void wq_consumer_end(struct wq_consumer *c)
 {
 	struct pid *pid = c->pid;
@@ -1432,13 +1691,17 @@ void wq_consumer_end(struct wq_consumer *c)
 		kfree(c);
 		return;
 	}
-	wq_lock(&cs, q);
+	for (;;) {
+		wq_lock(&cs, q);
+		if (wq_lose_again(&cs, c))
+			break;
+		wq_unlock(&cs);
+		cond_resched();
+	}
 	n = c->nr_held;
 	wq_running_del(q, c);
 	c->dead = true;
 	c->pid = NULL;
-	if (q->timed)
-		c->ended = wq_now(&cs);
 	list_splice(&c->held, &q->requeued);
 	q->nr_consumers--;
 	q->starts -= c->starts;
@@ -1497,13 +1760,15 @@ void wq_fill_item(struct wq_item *item, struct wq_entry *e)
 		.key = wq_key_of(e)->key,
 		.len = e->len,
 		.failures = wq_failures(e),
+		.given_back = e->given_back,
 		.hash = e->hash,
 		.entry = e,
 		.token = e->token,
 	};
 }
 
-static int wq_take_item(struct wq_cs *cs, void *arg)
+/* Take a key for the kernel API; @arg is the struct wq_item. */
+int wq_take_item(struct wq_cs *cs, void *arg)
 {
 	struct wq_entry *e;
 	int ret = __wq_take(cs, &cs->q->kernel, WQ_MAX_KEY, true, &e);
@@ -1520,14 +1785,23 @@ static int wq_take_item(struct wq_cs *cs, void *arg)
  * @timeout: how long to wait for a key, in ns; 0: do not wait; WQ_FOREVER, or any
  *	negative value: wait until a key is ready
  *
+ * All callers of the kernel API are one consumer.  If no key is ready while the queue
+ * drains, and if that consumer holds no key, the call waits as long as processes hold keys,
+ * because these may be given back.
+ *
  * Context: process, may sleep.  With @timeout 0: as for wq_add().
  *
- * Return: 0; -ESHUTDOWN: the queue is shut down and no key is ready; -EAGAIN: no key
- * is ready and @timeout is 0; -ETIMEDOUT; -ERESTARTSYS: a signal ended the wait.
+ * Return: 0; -ESHUTDOWN: the queue is shut down, no key is ready, and the call does not
+ * wait for keys of processes; -EAGAIN: no key is ready and @timeout is 0; -ETIMEDOUT;
+ * -ERESTARTSYS: a signal ended the wait.
  */
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout)
 {
-	return __wq_get_wait(q, timeout, NULL, wq_take_item, item);
+	int ret = wq_try_get(q, &q->kernel, wq_take_item, item);
+
+	if (ret != -EAGAIN || !timeout)
+		return ret;
+	return wq_get_slow(q, &q->kernel, wq_deadline(timeout), wq_take_item, item);
 }
 EXPORT_SYMBOL_GPL(wq_get);
 
@@ -1606,6 +1880,28 @@ int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcom
 }
 EXPORT_SYMBOL_GPL(wq_done_with);
 
+/* wq_done_get() for a caller that holds no other key if @c is NULL, see wq_get_wait(). */
+int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item, s64 delay,
+		 u32 outcome, s64 timeout)
+{
+	int ret, next = -EAGAIN;
+	struct wq_op op = {};
+	struct wq_cs cs;
+
+	ret = wq_op_set_done(&op, delay, outcome);
+	if (ret)
+		return ret;
+	__wq_lock(&cs, q);
+	ret = wq_done_item(&cs, item, &op);
+	if (ret >= 0)
+		next = wq_take_item(&cs, item);
+	__wq_unlock(&cs);
+	if (ret < 0 || !next)
+		return min(ret, 0);
+	*item = (struct wq_item){};
+	return wq_get_wait(q, c, wq_deadline(timeout), wq_take_item, item);
+}
+
 /**
  * wq_done_get() - end the run of a key, and take the next key
  * @q: the queue
@@ -1625,21 +1921,6 @@ EXPORT_SYMBOL_GPL(wq_done_with);
  */
 int wq_done_get(struct wq *q, struct wq_item *item, s64 delay, u32 outcome, s64 timeout)
 {
-	int ret, next = -EAGAIN;
-	struct wq_op op = {};
-	struct wq_cs cs;
-
-	ret = wq_op_set_done(&op, delay, outcome);
-	if (ret)
-		return ret;
-	__wq_lock(&cs, q);
-	ret = wq_done_item(&cs, item, &op);
-	if (ret >= 0)
-		next = wq_take_item(&cs, item);
-	__wq_unlock(&cs);
-	if (ret < 0 || !next)
-		return min(ret, 0);
-	*item = (struct wq_item){};
-	return wq_get(q, item, timeout);
+	return wq_done_take(q, &q->kernel, item, delay, outcome, timeout);
 }
 EXPORT_SYMBOL_GPL(wq_done_get);

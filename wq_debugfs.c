@@ -99,6 +99,7 @@ static int metrics_show(struct seq_file *m, void *unused)
 	show_count(m, "delayed", st.delayed);
 	show_count(m, "coalesced_total", st.coalesced);
 	show_count(m, "given_back_total", st.given_back);
+	show_count(m, "given_back_failed_total", st.given_back_failed);
 	show_count(m, "expired_total", st.expired);
 	show_count(m, "canceled_total", st.canceled);
 	show_count(m, "dropped_total", st.dropped);
@@ -140,6 +141,8 @@ static void show_entry(struct seq_file *m, struct wq_cs *cs, struct wq_entry *e)
 	}
 	if (info.failures)
 		seq_printf(m, ", failed %u times", info.failures);
+	if (info.given_back)
+		seq_printf(m, ", given back %u times in a row", info.given_back);
 	seq_putc(m, '\n');
 }
 
@@ -169,6 +172,7 @@ static int state_show(struct seq_file *m, void *unused)
 	seq_printf(m, "processing: %u\n", q->nr_processing);
 	room = WQ_SHOWN_KEYS;
 	for_each_running(q, c) {
+		show_list(m, &cs, &c->again, &room);
 		show_list(m, &cs, &c->held, &room);
 		if (!room)
 			break;

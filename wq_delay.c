@@ -33,9 +33,12 @@ struct wq_heap_slot *wq_heap_slot(const struct wq_heap *h, u32 i)
 
 static bool slot_before(const struct wq_heap_slot *a, const struct wq_heap_slot *b)
 {
-	/* The sequence wraps: the order of equal times is right up to 2^31 adds apart. */
+	/*
+	 * The sequence wraps: the order of equal times is right up to 2^25 adds apart.  The
+	 * shift moves the sign of the 26-bit difference to the top.
+	 */
 	return a->due != b->due ? a->due < b->due :
-				  (s32)(a->entry->seq - b->entry->seq) < 0;
+				  (s32)((a->entry->seq - b->entry->seq) << 6) < 0;
 }
 
 static void heap_set(struct wq_heap *h, u32 i, const struct wq_heap_slot *s)
@@ -129,8 +132,9 @@ struct wq_found wq_heap_last(const struct wq_heap *h)
 /* Memory of the heap in bytes. */
 u64 wq_heap_bytes(const struct wq_heap *h)
 {
-	return (u64)DIV_ROUND_UP(h->count, WQ_SEG_SLOTS) * WQ_SEG_BYTES;
+	return wq_vec_bytes(&h->vec);
 }
+WQ_EXPORT_FOR_KUNIT(wq_heap_bytes);
 
 /**
  * wq_delay_set() - an entry needs a run at a time

@@ -6,12 +6,12 @@
  * WQ_IOC_OPEN binds it to a queue once.  Its keys are given back when the last
  * reference to the file goes.
  *
- * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in, the verb
- * works on that copy, and if the row has .copy_out, the copy is copied out on success and
- * on error.  Add, done and touch copy it out themselves if it may differ from the
- * caller's, and get always does.  Open, unlink and shutdown write nothing back.  The
- * struct's size is read twice, and the value of the first read counts.  All else is
- * read once.
+ * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in, and the verb
+ * works on that copy.  If the row has .copy_out and the verb succeeds, wq_ioctl() copies the
+ * struct out.  Add, get, done, touch, list and shutdown copy it out themselves if they fail
+ * and have changed it.  A struct that was not changed is not copied out, so that the error of
+ * the verb is not replaced by EFAULT.  The struct's size is read twice, and the value of the
+ * first read counts.  All else is read once.
  *
  * An array of keys is copied in whole and then checked.  Its keys are handled in batches
  * of WQ_BATCH, and hashed before the lock is taken.  Results are written after each
@@ -22,17 +22,20 @@
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/nospec.h>
 #include <linux/poll.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "wq_config.h"
 #include "wq_core.h"
 #include "wq_dev.h"
 #include "wq_metrics.h"
 #include "wq_name.h"
 #include "wq_queue.h"
 #include "wq_quota.h"
+#include "wq_thread.h"
 
 /* Arrays up to this size, one key of up to 232 bytes or a few short ones, are on the stack. */
 #define WQ_STACK_BYTES	256
@@ -46,16 +49,59 @@ struct wq_call {
 	u32 ksize;			/* size of the kernel's struct */
 };
 
+/**
+ * struct wq_file - an open file
+ * @c: its consumer, which can exist longer than the file
+ * @pollers: pollers that polled the file before it was bound.  epoll adds itself to wait
+ *	queues only when the file is added to it, and not when it polls the file again.
+ *	So these pollers stay here after the file is bound.
+ * @forward: an entry of wq.pollers, if there are such pollers.  It passes the wake-ups of
+ *	wq.pollers on to @pollers.
+ */
+struct wq_file {
+	struct wq_consumer *c;
+	wait_queue_head_t pollers;
+	wait_queue_entry_t forward;
+};
+
 /* wq_consumer.q while verb_open() binds the file. */
 #define WQ_BINDING	((struct wq *)ERR_PTR(-EBUSY))
 
 /* The file's consumer, or NULL if the file is not bound. */
 static struct wq_consumer *file_consumer(struct file *file)
 {
-	struct wq_consumer *c = file->private_data;
+	struct wq_file *f = file->private_data;
 
 	/* Pairs with the store-release in verb_open(): the queue is initialized. */
-	return IS_ERR_OR_NULL(smp_load_acquire(&c->q)) ? NULL : c;
+	return IS_ERR_OR_NULL(smp_load_acquire(&f->c->q)) ? NULL : f->c;
+}
+
+/*
+ * Pass a wake-up of wq.pollers on.  The number of exclusive pollers that it is for is not
+ * known here, so all of them wake.  wq.pollers.lock is held, and wq_file.pollers.lock nests
+ * inside of it.
+ */
+static int file_forward(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
+{
+	struct wq_file *f = container_of(entry, struct wq_file, forward);
+
+	__wake_up(&f->pollers, mode, 0, key);
+	return 0;
+}
+
+/* Wake the pollers that polled the file before it was bound to @q, now and with those of @q. */
+static void file_wake_early_pollers(struct wq_file *f, struct wq *q)
+{
+	/*
+	 * wq_has_sleeper() has a full barrier between the store to wq_consumer.q and the
+	 * look at the wait queue.  It pairs with the barrier in wq_poll(): either this bind
+	 * finds the poller in the wait queue, or the poller finds the queue.
+	 */
+	if (!wq_has_sleeper(&f->pollers))
+		return;
+	/* Add the forwarder first, so that the pollers miss no event after this wake-up. */
+	add_wait_queue(&q->pollers, &f->forward);
+	wake_up_all(&f->pollers);
 }
 
 /* Copy @arg out to the caller's struct, as much as that has room for. */
@@ -129,7 +175,7 @@ static void array_free(struct wq_array *a)
 
 static int op_for_add(struct wq_op *op, const struct wq_rec *rec)
 {
-	if (rec->token || rec->state)
+	if (rec->token || rec->failures || rec->given_back)
 		return -EINVAL;
 	return wq_op_set_add(op, rec->delay, rec->flags);
 }
@@ -182,9 +228,8 @@ static __always_inline u32 array_ops(const struct wq_array *a, const struct wq *
 		rec = array_next(a, off, a->size);
 		if (!rec)
 			break;
-		wq_op_init(q, &ops[n], rec->key, rec->len);
-		if (verb->op_for(&ops[n], rec))
-			ops[n].result = -EINVAL;
+		ops[n].result = wq_op_init(q, &ops[n], rec->key, rec->len) ?:
+				verb->op_for(&ops[n], rec);
 	}
 	return n;
 }
@@ -306,24 +351,25 @@ static int verb_info(struct wq_call *call, void *arg)
 }
 
 /* The limiter that the caller describes; NULL: the default one. */
-static struct wq_limiter *limiter_copy_in(const struct wq_open *args)
+static struct wq_limiter *limiter_copy_in(u64 limiters, u32 n)
 {
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
 
-	if (!args->num_limiters)
+	if (!n)
 		return NULL;
-	if (args->num_limiters > WQ_MAX_LIMITERS)
+	if (n > WQ_MAX_LIMITERS)
 		return ERR_PTR(-E2BIG);
-	if (copy_from_user(specs, u64_to_user_ptr(args->limiters),
-			   args->num_limiters * sizeof(specs[0])))
+	if (copy_from_user(specs, u64_to_user_ptr(limiters), n * sizeof(specs[0])))
 		return ERR_PTR(-EFAULT);
-	return wq_limiter_from_specs(specs, args->num_limiters);
+	return wq_limiter_from_specs(specs, n);
 }
 
 static int verb_open(struct wq_call *call, void *arg)
 {
-	struct wq_consumer *c = call->file->private_data;
+	struct wq_file *f = call->file->private_data;
+	struct wq_consumer *c = f->c;
 	struct wq_limiter *limiter;
+	struct wq_open *args = arg;
 	struct wq *q = NULL;
 	int ret;
 
@@ -331,7 +377,7 @@ static int verb_open(struct wq_call *call, void *arg)
 	if (cmpxchg(&c->q, NULL, WQ_BINDING))
 		return -EISCONN;
 
-	limiter = limiter_copy_in(arg);
+	limiter = limiter_copy_in(args->limiters, args->num_limiters);
 	if (IS_ERR(limiter))
 		ret = PTR_ERR(limiter);
 	else
@@ -342,6 +388,8 @@ static int verb_open(struct wq_call *call, void *arg)
 		wq_consumer_bind(q);
 	/* Pairs with file_consumer(). */
 	smp_store_release(&c->q, q);
+	if (q)
+		file_wake_early_pollers(f, q);
 	return ret;
 }
 
@@ -354,7 +402,6 @@ static int verb_queues(struct wq_call *call, void *arg)
 	u64 cursor = args->cursor;
 	struct wq_queue *list;
 
-	args->count = 0;
 	if (args->flags || !most || args->each % sizeof(u32) || args->each < WQ_NAME_MAX)
 		return -EINVAL;
 	if (args->each > PAGE_SIZE)
@@ -402,10 +449,15 @@ static int verb_touch(struct wq_call *call, void *arg)
 	return args->keys.count != count && call_copy_out(call, args) ? -EFAULT : ret;
 }
 
-/* The records that get and list write: a buffer in the kernel, copied out at the end. */
+/*
+ * The records that get and list write: a buffer in the kernel, copied out at the end.  All
+ * records of one buffer have a header of the same size.
+ */
 struct wq_out {
 	struct wq_consumer *c;
 	void *recs;
+	u32 head;		/* bytes of a record before its key */
+	bool alone;		/* get: no key may follow the one that was taken */
 	u32 room;		/* bytes of the buffer */
 	u32 max_room;		/* bytes that the caller's buffer has room for */
 	u32 used;		/* bytes */
@@ -413,6 +465,19 @@ struct wq_out {
 	u32 count;		/* records */
 	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
 };
+
+/* The length of the key comes first in the records of get and of list. */
+static_assert(!offsetof(struct wq_rec, len) && !offsetof(struct wq_list_rec, len));
+static_assert(sizeof_field(struct wq_rec, len) == sizeof_field(struct wq_list_rec, len));
+/* The key follows the header, and is padded to 8 bytes. */
+static_assert(offsetof(struct wq_rec, key) == WQ_REC_SIZE(0));
+static_assert(offsetof(struct wq_list_rec, key) == WQ_LIST_REC_SIZE(0));
+
+/* Bytes of a record with a key of @len bytes, with its padding. */
+static u32 out_rec_size(const struct wq_out *out, u32 len)
+{
+	return out->head + round_up(len, sizeof(u64));
+}
 
 /* Replace the buffer, which is empty, by one as large as the caller's. */
 static int out_extend(struct wq_out *out)
@@ -429,14 +494,20 @@ static int out_extend(struct wq_out *out)
 	return 0;
 }
 
-/* The buffer for one key is on the stack, until out_get() meets a longer key. */
-static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_keys *keys)
+/*
+ * @head: size of the records' header.  The buffer for one key is on the stack, until
+ * out_get() meets a longer key.
+ */
+static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_keys *keys,
+		    u32 head)
 {
 	if (keys->size > WQ_MAX_ARRAY)
 		return -E2BIG;
 	if (keys->addr % sizeof(u64))
 		return -EINVAL;
 	out->c = c;
+	out->head = head;
+	out->alone = false;
 	out->max_room = min(keys->size, WQ_MAX_OUT);
 	out->room = min_t(u32, out->max_room, sizeof(out->stack));
 	out->used = 0;
@@ -445,7 +516,7 @@ static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_k
 	out->recs = out->stack;
 	if (out->max != 1)
 		return out_extend(out);
-	out->max_room = min_t(u32, out->max_room, WQ_LIST_REC_SIZE(WQ_MAX_KEY));
+	out->max_room = min(out->max_room, out_rec_size(out, WQ_MAX_KEY));
 	return 0;
 }
 
@@ -455,23 +526,28 @@ static void out_free(struct wq_out *out)
 		kfree(out->recs);
 }
 
-/* Longest key that fits behind a record of @size bytes; 0: none. */
-static u32 out_key_room(const struct wq_out *out, u32 size)
+/* Longest key that fits into the next record; 0: none. */
+static u32 out_key_room(const struct wq_out *out)
 {
 	u32 rest = out->room - out->used;
 
-	return rest > size ? min_t(u32, round_down(rest - size, sizeof(u64)), WQ_MAX_KEY) : 0;
+	if (rest <= out->head)
+		return 0;
+	return min_t(u32, round_down(rest - out->head, sizeof(u64)), WQ_MAX_KEY);
 }
 
-/* Append an entry's key, behind a record of @size bytes.  The queue's lock is held. */
-static void out_key(struct wq_out *out, struct wq_entry *e, u32 size)
+/*
+ * Append an entry's key, behind the header of its record.  The queue's lock is held, and
+ * out_key_room() is at least the length of the key.
+ */
+static void out_key(struct wq_out *out, struct wq_entry *e)
 {
-	u8 *key = out->recs + out->used + size;
+	u32 size = out_rec_size(out, e->len);
+	void *rec = out->recs + out->used;
 
 	/* Clear the last 8 bytes first: the key overwrites all of them but its padding. */
-	size += round_up((u32)e->len, sizeof(u64));
-	*(u64 *)(out->recs + out->used + size - sizeof(u64)) = 0;
-	memcpy(key, wq_key_of(e)->key, e->len);
+	*(u64 *)(rec + size - sizeof(u64)) = 0;
+	memcpy(rec + out->head, wq_key_of(e)->key, e->len);
 	out->used += size;
 	out->count++;
 }
@@ -482,9 +558,9 @@ static u32 out_whole(const struct wq_out *out, u32 bytes, u32 *count)
 	u32 off = 0, size;
 
 	for (*count = 0; *count < out->count; (*count)++) {
-		const struct wq_rec *rec = out->recs + off;
+		const u16 *len = out->recs + off;
 
-		size = WQ_REC_SIZE(rec->len);
+		size = out_rec_size(out, *len);
 		if (off + size > bytes)
 			break;
 		off += size;
@@ -492,7 +568,11 @@ static u32 out_whole(const struct wq_out *out, u32 bytes, u32 *count)
 	return off;
 }
 
-/* Take keys as long as there are some and they fit, WQ_BATCH at most. */
+/*
+ * Take keys as long as there are some and they fit, WQ_BATCH at most.  A key whose run before
+ * was given back is taken alone: it may be the reason, and the keys of its call would be given
+ * back with it again and again.
+ */
 static int take_recs(struct wq_cs *cs, void *arg)
 {
 	struct wq_out *out = arg;
@@ -501,14 +581,22 @@ static int take_recs(struct wq_cs *cs, void *arg)
 	int ret = 0;
 	u32 n;
 
+	wq_catch_up(cs);
 	for (n = 0; n < WQ_BATCH && out->count < out->max; n++) {
-		ret = wq_take(cs, out->c, out_key_room(out, sizeof(*rec)), !out->count, &e);
+		if (out->count && (out->alone || wq_next_given_back(cs)))
+			break;
+		ret = wq_take(cs, out->c, out_key_room(out), !out->count, &e);
 		if (ret)
 			break;
 		rec = out->recs + out->used;
-		*rec = (struct wq_rec){ .len = e->len, .token = e->token,
-					.failures = wq_failures(e) };
-		out_key(out, e, sizeof(*rec));
+		*rec = (struct wq_rec){
+			.len = e->len,
+			.token = e->token,
+			.failures = min_t(u32, wq_failures(e), U16_MAX),
+			.given_back = e->given_back,
+		};
+		out->alone = e->given_back;
+		out_key(out, e);
 	}
 	return out->count ? 0 : ret;
 }
@@ -538,45 +626,78 @@ static noinline_for_stack void out_give_back(struct wq_out *out, u32 first)
 }
 
 /*
- * Get keys, and copy the caller's struct out.  @keys and @timeout are fields of that
- * struct, @arg.  @restart: the system call may be restarted if a signal without a
- * handler interrupts the wait.
+ * The end of a wait, for wq_get_wait() and wq_drain_process().  A call that is repeated after
+ * a signal has the deadline of the first call.
+ */
+static s64 call_deadline(const struct wq_call *call, s64 timeout, s64 deadline)
+{
+	if (call->file->f_flags & O_NONBLOCK)
+		return 0;
+	return timeout > 0 && deadline ? deadline : wq_deadline(timeout);
+}
+
+/*
+ * The wait of a call ended with @ret: update the caller's struct, @arg.  @deadline is a field
+ * of it, or NULL: then @timeout receives the time that was left.
+ *
+ * After a signal the caller can pass the struct again, and the wait keeps its end.  If no
+ * handler runs, the call is restarted and the caller does not notice the signal.  So the
+ * timeout stays as it is, and any other end of the wait sets the deadline to 0: otherwise the
+ * caller's next waits with the struct would be too short.
+ */
+static int call_wait_ended(const struct wq_call *call, void *arg, s64 end, s64 *timeout,
+			   s64 *deadline, int ret)
+{
+	if (ret == -ERESTARTSYS) {
+		/* Without a deadline in the struct, the call must not be restarted. */
+		ret = deadline ? -ERESTARTNOHAND : -EINTR;
+		if (deadline)
+			*deadline = end;
+		else
+			*timeout = wq_time_left(end);
+		return call_copy_out(call, arg) ? -EFAULT : ret;
+	}
+	if (deadline && *deadline) {
+		*deadline = 0;
+		/* The error of the wait is more important than a fault now. */
+		(void)!call_copy_out(call, arg);
+	}
+	return ret;
+}
+
+/*
+ * Get keys, and copy the caller's struct out.  @keys, @timeout and @deadline are fields of
+ * that struct, @arg.  @deadline is NULL for a done and get.
  */
 static int out_get(struct wq_out *out, struct wq_call *call, void *arg, struct wq_keys *keys,
-		   s64 *timeout, bool restart)
+		   s64 *timeout, s64 *deadline)
 {
+	s64 end = call_deadline(call, *timeout, deadline ? *deadline : 0);
 	void __user *to = u64_to_user_ptr(keys->addr);
-	s64 wait = call->file->f_flags & O_NONBLOCK ? 0 : *timeout, rest = 0;
-	struct wq_keys in = *keys;
-	struct wq *q = call->c->q;
+	struct wq_consumer *c = call->c;
 	u32 left, good, before;
 	int ret;
 
 	/* Allocate room before the wait, so that a woken getter can take its key. */
-	ret = wq_get_wait(q, out->room < out->max_room ? 0 : wait, &rest, take_recs, out);
-	if (out->room < out->max_room && (ret == -EMSGSIZE || (ret == -EAGAIN && wait)))
-		ret = out_extend(out) ?: wq_get_wait(q, wait, &rest, take_recs, out);
+	ret = wq_get_wait(c->q, c, out->room < out->max_room ? 0 : end, take_recs, out);
+	if (out->room < out->max_room && (ret == -EMSGSIZE || (ret == -EAGAIN && end)))
+		ret = out_extend(out) ?: wq_get_wait(c->q, c, end, take_recs, out);
+	if (ret)
+		return call_wait_ended(call, arg, end, timeout, deadline, ret);
 	/* After a full batch more keys may be ready; take them without waiting. */
 	for (before = 0; !ret && out->count - before == WQ_BATCH;) {
 		before = out->count;
-		wq_get_wait(q, 0, NULL, take_recs, out);
+		wq_get_wait(c->q, c, 0, take_recs, out);
 	}
 
 	/* After a fault the caller holds the keys whose records it received. */
 	left = copy_to_user(to, out->recs, out->used);
 	keys->size = out_whole(out, out->used - left, &good);
 	keys->count = good;
+	if (deadline)
+		*deadline = 0;
 	if (left)
 		ret = -EFAULT;
-	if (ret == -ERESTARTSYS) {
-		*timeout = wait < 0 ? wait : max_t(s64, rest, 1);
-		ret = -EINTR;
-		/* If no handler runs, the call is restarted with the rest of the time. */
-		if (restart) {
-			*keys = in;
-			ret = -ERESTARTNOHAND;
-		}
-	}
 	if (call_copy_out(call, arg)) {
 		good = 0;
 		ret = -EFAULT;
@@ -592,13 +713,12 @@ static int verb_get(struct wq_call *call, void *arg)
 	struct wq_out out __uninitialized;
 	int ret;
 
-	ret = args->flags ? -EINVAL : out_init(&out, call->c, &args->keys);
-	if (ret) {
-		args->keys.count = 0;
-		call_copy_out(call, args);
+	if (args->flags || args->deadline < 0)
+		return -EINVAL;
+	ret = out_init(&out, call->c, &args->keys, sizeof(struct wq_rec));
+	if (ret)
 		return ret;
-	}
-	ret = out_get(&out, call, args, &args->keys, &args->timeout, true);
+	ret = out_get(&out, call, args, &args->keys, &args->timeout, &args->deadline);
 	out_free(&out);
 	return ret;
 }
@@ -615,7 +735,7 @@ static int verb_done(struct wq_call *call, void *arg)
 	out.recs = out.stack;
 	/* Check the get before any run ends. */
 	if (get)
-		ret = out_init(&out, call->c, &args->next);
+		ret = out_init(&out, call->c, &args->next, sizeof(struct wq_rec));
 	else if (args->timeout || memcmp(&args->next, &none, sizeof(none)))
 		ret = -EINVAL;
 	if (ret)
@@ -624,12 +744,10 @@ static int verb_done(struct wq_call *call, void *arg)
 		ret = array_done(call->c, args->flags & ~WQ_DONE_GET, &args->keys,
 				 args->results);
 	if (get && !ret) {
-		/* The runs have ended, so the call must not be restarted. */
-		ret = out_get(&out, call, args, &args->next, &args->timeout, false);
-	} else if (get || ret || args->keys.count != count) {
-		args->next.count = 0;
-		if (call_copy_out(call, args))
-			ret = -EFAULT;
+		/* All runs have ended, so keys.count is as the caller set it. */
+		ret = out_get(&out, call, args, &args->next, &args->timeout, NULL);
+	} else if (args->keys.count != count && call_copy_out(call, args)) {
+		ret = -EFAULT;
 	}
 	out_free(&out);
 	return ret;
@@ -654,14 +772,14 @@ static int list_batch(struct wq_out *out, u64 *cursor)
 		e = wq_walk(&cs, &next);
 		/* An entry whose delay a shut down dropped counts as unknown. */
 		if (e && wq_key_bits(q, out->c, e)) {
-			if (out->count == out->max || e->len > out_key_room(out, sizeof(*rec))) {
+			if (out->count == out->max || e->len > out_key_room(out)) {
 				ret = -EMSGSIZE;
 				break;
 			}
 			rec = out->recs + out->used;
 			*rec = (struct wq_list_rec){ .len = e->len };
 			wq_key_info(&cs, out->c, e, &rec->info);
-			out_key(out, e, sizeof(*rec));
+			out_key(out, e);
 		}
 		*cursor = next;
 		if (!e)
@@ -674,15 +792,14 @@ static int list_batch(struct wq_out *out, u64 *cursor)
 static int verb_list(struct wq_call *call, void *arg)
 {
 	struct wq_list *args = arg;
-	struct wq_keys keys = args->keys;
 	u64 cursor = args->cursor;
 	struct wq_out out __uninitialized;
 	int ret;
 
-	args->keys.count = 0;
 	if (args->flags)
 		return -EINVAL;
-	ret = out_init(&out, call->c, &keys) ?: out_extend(&out);
+	ret = out_init(&out, call->c, &args->keys, sizeof(struct wq_list_rec)) ?:
+		out_extend(&out);
 	if (ret)
 		return ret;
 
@@ -693,12 +810,18 @@ static int verb_list(struct wq_call *call, void *arg)
 
 	if (out.count)
 		ret = 0;
-	if (!ret && copy_to_user(u64_to_user_ptr(keys.addr), out.recs, out.used))
+	else if (!ret && cursor)
+		ret = -ERESTARTNOHAND;	/* a signal is pending */
+	if (!ret && copy_to_user(u64_to_user_ptr(args->keys.addr), out.recs, out.used))
 		ret = -EFAULT;
 	if (!ret) {
 		args->keys.size = out.used;
 		args->keys.count = out.count;
 		args->cursor = cursor;
+	} else if (ret == -ERESTARTNOHAND) {
+		args->cursor = cursor;
+		if (call_copy_out(call, args))
+			ret = -EFAULT;
 	}
 	out_free(&out);
 	return ret;
@@ -762,16 +885,69 @@ static int verb_forget(struct wq_call *call, void *arg)
 	return key_state(call, arg, wq_key_forget);
 }
 
+static int verb_config(struct wq_call *call, void *arg)
+{
+	struct wq_config *args = arg, config = *args;
+	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
+
+	if (args->flags || args->set)
+		return -EINVAL;
+	wq_config_get(call->c->q, &config, specs);
+	if (copy_to_user(u64_to_user_ptr(args->limiters), specs,
+			 min(args->num_limiters, config.num_limiters) * sizeof(specs[0])))
+		return -EFAULT;
+	*args = config;
+	return 0;
+}
+
+static int verb_set(struct wq_call *call, void *arg)
+{
+	const struct wq_config *args = arg;
+	struct wq_limiter *limiter = NULL;
+
+	if (args->set & WQ_SET_LIMITER)
+		limiter = limiter_copy_in(args->limiters, args->num_limiters) ?:
+			  wq_limiter_default_controller();
+	if (IS_ERR(limiter))
+		return PTR_ERR(limiter);
+	return wq_config_set(call->c->q, args, limiter);
+}
+
+/* A producer that may only write must not end the queue of others, because that is final. */
+static bool may_shut_down(const struct file *file, struct wq *q)
+{
+	struct wq_cs cs;
+	bool owner;
+
+	if (file->f_mode & FMODE_READ)
+		return true;
+	wq_lock(&cs, q);
+	owner = uid_eq(current_fsuid(), q->uid);
+	wq_unlock(&cs);
+	return owner || capable(CAP_FOWNER);
+}
+
 static int verb_shutdown(struct wq_call *call, void *arg)
 {
 	struct wq_shutdown *args = arg;
+	struct wq *q = call->c->q;
+	s64 end;
+	int ret;
 
-	if (args->flags & ~WQ_SHUTDOWN_DRAIN)
+	if (args->flags & ~WQ_SHUTDOWN_DRAIN || args->deadline < 0)
 		return -EINVAL;
-	if (args->flags & WQ_SHUTDOWN_DRAIN)
-		return wq_wait_drained(call->c->q);
-	wq_shutdown(call->c->q);
-	return 0;
+	if (!(args->flags & WQ_SHUTDOWN_DRAIN) && (args->timeout || args->deadline))
+		return -EINVAL;
+	if (!may_shut_down(call->file, q))
+		return -EACCES;
+	if (!(args->flags & WQ_SHUTDOWN_DRAIN)) {
+		wq_shutdown_process(q);
+		return 0;
+	}
+
+	end = call_deadline(call, args->timeout, args->deadline);
+	ret = wq_drain_process(q, end);
+	return call_wait_ended(call, args, end, &args->timeout, &args->deadline, ret);
 }
 
 union wq_args {
@@ -787,6 +963,7 @@ union wq_args {
 	struct wq_queues queues;
 	struct wq_shutdown shutdown;
 	struct wq_touch touch;
+	struct wq_config config;
 };
 
 #define WQ_VERB(ioc, type, func, fmode, ...) \
@@ -796,7 +973,8 @@ static const struct wq_verb {
 	int (*fn)(struct wq_call *call, void *arg);
 	u32 size;
 	fmode_t mode;		/* the file needs one of these; 0: neither a mode nor a queue */
-	bool copy_out;		/* wq_ioctl() copies the struct out */
+	bool catch_up;		/* handle all times that have come first */
+	bool copy_out;		/* if the verb succeeds, wq_ioctl() copies the struct out */
 } wq_verbs[] = {
 	WQ_VERB(WQ_IOC_INFO, struct wq_info, verb_info, 0, .copy_out = true),
 	WQ_VERB(WQ_IOC_OPEN, struct wq_open, verb_open, 0),
@@ -806,14 +984,20 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_GET, struct wq_get, verb_get, FMODE_READ),
 	WQ_VERB(WQ_IOC_DONE, struct wq_done, verb_done, FMODE_READ),
 	WQ_VERB(WQ_IOC_STAT, struct wq_stat, verb_stat, FMODE_READ | FMODE_WRITE,
-		.copy_out = true),
-	WQ_VERB(WQ_IOC_QUERY, struct wq_query, verb_query, FMODE_READ, .copy_out = true),
-	WQ_VERB(WQ_IOC_CANCEL, struct wq_query, verb_cancel, FMODE_WRITE, .copy_out = true),
-	WQ_VERB(WQ_IOC_LIST, struct wq_list, verb_list, FMODE_READ, .copy_out = true),
+		.copy_out = true, .catch_up = true),
+	WQ_VERB(WQ_IOC_QUERY, struct wq_query, verb_query, FMODE_READ, .copy_out = true,
+		.catch_up = true),
+	WQ_VERB(WQ_IOC_CANCEL, struct wq_query, verb_cancel, FMODE_WRITE, .copy_out = true,
+		.catch_up = true),
+	WQ_VERB(WQ_IOC_LIST, struct wq_list, verb_list, FMODE_READ, .copy_out = true,
+		.catch_up = true),
 	WQ_VERB(WQ_IOC_SHUTDOWN, struct wq_shutdown, verb_shutdown, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_FORGET, struct wq_query, verb_forget, FMODE_READ | FMODE_WRITE,
-		.copy_out = true),
+		.copy_out = true, .catch_up = true),
 	WQ_VERB(WQ_IOC_TOUCH, struct wq_touch, verb_touch, FMODE_READ),
+	WQ_VERB(WQ_IOC_CONFIG, struct wq_config, verb_config, FMODE_READ | FMODE_WRITE,
+		.copy_out = true),
+	WQ_VERB(WQ_IOC_SET, struct wq_config, verb_set, FMODE_READ | FMODE_WRITE),
 };
 
 static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
@@ -823,14 +1007,17 @@ static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 		.c = file_consumer(file),
 		.uarg = (void __user *)uarg,
 	};
+	unsigned int nr = _IOC_NR(cmd);
 	const struct wq_verb *verb;
 	union wq_args args __uninitialized;
 	int ret;
 
-	if (_IOC_TYPE(cmd) != WQ_IOC_MAGIC || _IOC_NR(cmd) >= ARRAY_SIZE(wq_verbs) ||
-	    cmd != _IO(WQ_IOC_MAGIC, _IOC_NR(cmd)))
+	if (nr >= ARRAY_SIZE(wq_verbs) || cmd != _IO(WQ_IOC_MAGIC, nr))
 		return -ENOTTY;
-	verb = &wq_verbs[_IOC_NR(cmd)];
+	/* The caller chooses the number, so speculation must not read beyond the table either. */
+	verb = &wq_verbs[array_index_nospec(nr, ARRAY_SIZE(wq_verbs))];
+	if (!verb->fn)
+		return -ENOTTY;
 
 	if (get_user(call.usize, (u32 __user *)call.uarg))
 		return -EFAULT;
@@ -850,8 +1037,10 @@ static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 		if (!(file->f_mode & verb->mode))
 			return -EACCES;
 	}
+	if (verb->catch_up)
+		wq_catch_up_all(call.c->q);
 	ret = verb->fn(&call, &args);
-	if (verb->copy_out && call_copy_out(&call, &args))
+	if (!ret && verb->copy_out && call_copy_out(&call, &args))
 		ret = -EFAULT;
 	return ret;
 }
@@ -859,12 +1048,22 @@ static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 static __poll_t wq_poll(struct file *file, poll_table *wait)
 {
 	struct wq_consumer *c = file_consumer(file);
+	struct wq_file *f = file->private_data;
 	__poll_t mask;
 
-	if (!c)
-		return EPOLLERR;
+	if (!c) {
+		poll_wait(file, &f->pollers, wait);
+		/*
+		 * Add the poller to the wait queue before the load of wq_consumer.q.  Pairs
+		 * with the barrier in file_wake_early_pollers().
+		 */
+		smp_mb();
+		c = file_consumer(file);
+		if (!c)
+			return 0;
+	}
 	poll_wait(file, &c->q->pollers, wait);
-	mask = wq_poll_mask(c->q);
+	mask = wq_poll_mask(c->q, c);
 	if (!(file->f_mode & FMODE_READ))
 		mask &= ~(EPOLLIN | EPOLLRDNORM);
 	if (!(file->f_mode & FMODE_WRITE))
@@ -874,24 +1073,39 @@ static __poll_t wq_poll(struct file *file, poll_table *wait)
 
 static int wq_fop_open(struct inode *inode, struct file *file)
 {
+	struct wq_file *f;
+
 	/* Access mode 3 grants ioctls without any permission on the queue. */
 	if (!(file->f_mode & (FMODE_READ | FMODE_WRITE)))
 		return -EINVAL;
-	/* Replaces the pointer that misc_open() has stored. */
-	file->private_data = wq_consumer_new();
-	if (!file->private_data)
+	f = kzalloc_obj(*f, GFP_KERNEL_ACCOUNT);
+	if (!f)
 		return -ENOMEM;
+	f->c = wq_consumer_new();
+	if (!f->c) {
+		kfree(f);
+		return -ENOMEM;
+	}
+	init_waitqueue_head(&f->pollers);
+	init_waitqueue_func_entry(&f->forward, file_forward);
+	INIT_LIST_HEAD(&f->forward.entry);
+	/* Replaces the pointer that misc_open() has stored. */
+	file->private_data = f;
 	return stream_open(inode, file);
 }
 
 static int wq_fop_release(struct inode *inode, struct file *file)
 {
-	struct wq_consumer *c = file->private_data;
-	struct wq *q = c->q;
+	struct wq_file *f = file->private_data;
+	struct wq *q = f->c->q;
 
-	wq_consumer_end(c);
+	/* No poller is left: poll holds a reference to the file, and epoll has removed itself. */
+	if (!list_empty(&f->forward.entry))
+		remove_wait_queue(&q->pollers, &f->forward);
+	wq_consumer_end(f->c);
 	if (q)
 		wq_put(q);
+	kfree(f);
 	return 0;
 }
 

@@ -36,7 +36,7 @@ struct wq *wq_create(const struct wq_params *params)
 	if (params->name ? wq_name_check(params->name) : params->mode)
 		ret = -EINVAL;
 	if (!ret)
-		ret = wq_check_limits(params->max_keys, params->mode, params->lease);
+		ret = wq_check_limits(params->max_keys, params->mode, params->lease, 0);
 	if (!ret)
 		q = wq_alloc(params, GFP_KERNEL);
 	if (!q) {
@@ -120,7 +120,7 @@ int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags
 
 	if (ret)
 		return ret;
-	op.flags |= OP_RETRY;
+	op.flags |= WQ_ADD_AFTER;
 	wq_add_ops(q, &op, 1, true, GFP_ATOMIC);
 	return op.result;
 }
@@ -133,8 +133,8 @@ EXPORT_SYMBOL_GPL(wq_add_after);
  * @len: length of the key, 1 to WQ_MAX_KEY bytes
  *
  * Counts the failure, and adds the key after the delay of the queue's limiter.  If the
- * limiter uses failures, the key keeps them, and counts in max_keys, until wq_forget(), WQ_OUTCOME_FORGET or
- * wq_cancel().
+ * limiter uses failures, the key keeps them, and counts in max_keys, until wq_forget(),
+ * WQ_OUTCOME_FORGET or wq_cancel().
  *
  * Context: as for wq_add().
  *
@@ -248,7 +248,9 @@ int wq_get_leased(struct wq *q, struct wq_item *item, void *buf, size_t size, s6
 {
 	struct leased_get get = { .item = item, .buf = buf, .size = size };
 
-	return q->lease ? wq_get_wait(q, timeout, NULL, wq_take_leased, &get) : -EINVAL;
+	if (!q->lease)
+		return -EINVAL;
+	return wq_get_wait(q, &q->kernel, wq_deadline(timeout), wq_take_leased, &get);
 }
 EXPORT_SYMBOL_GPL(wq_get_leased);
 
@@ -290,7 +292,8 @@ EXPORT_SYMBOL_GPL(wq_touch);
  * Context: as for wq_add().
  *
  * Return: as for wq_done(), but -ENOENT: the key is not being processed; -EPERM: a
- * process holds it; -EINVAL or -E2BIG for @len.
+ * process holds it; -EINVAL: the queue was created with a lease, where only wq_done() ends
+ * a run; -EINVAL or -E2BIG for @len.
  */
 int wq_done_key(struct wq *q, const void *key, size_t len)
 {

@@ -4,13 +4,14 @@
  *
  * A consumer that is stopped or hangs keeps its file open, and with it its keys.  In a
  * queue with leases, a key that a process or wq_get_leased() got, and that is neither
- * done nor touched for the lease's duration, is given back.  A late done or touch of its former consumer fails with -ESTALE,
- * because its token is out of date.
+ * done nor touched for the lease's duration, is given back.  A late done or touch of its
+ * former consumer fails with -ESTALE, because its token is out of date.
  *
- * All leases of a queue have the same duration.  So they expire in the order in which
- * they started or were touched, and a list holds them in that order: start, touch and
- * stop are O(1).  The lease is part of the entry's memory, so no get and no touch can
- * fail for lack of memory.
+ * All leases of a queue have the same duration, unless it is changed.  So they expire in
+ * the order in which they started or were touched, and a list holds them in that order:
+ * start, touch and stop are O(1).  After a change to a shorter duration, no lease ends
+ * before those that started or were touched earlier.  The lease is part of the entry's
+ * memory, so no get and no touch can fail for lack of memory.
  *
  * The leases of a dead consumer stay in the list until wq_core.c fixes up their
  * entries, or until they expire.
@@ -19,6 +20,7 @@
  * back the keys whose lease expired.
  */
 #include <linux/limits.h>
+#include <linux/minmax.h>
 #include <linux/overflow.h>
 
 #include "wq_lease.h"
@@ -30,7 +32,11 @@ s64 wq_lease_start(struct list_head *leases, struct wq_entry *e, s64 now, s64 du
 
 	if (check_add_overflow(now, duration, &l->end))
 		l->end = S64_MAX;
-	list_move_tail(&l->link, leases);
+	/* Without this entry, whose own former end does not count. */
+	list_del(&l->link);
+	if (!list_empty(leases))
+		l->end = max(l->end, list_last_entry(leases, struct wq_lease, link)->end);
+	list_add_tail(&l->link, leases);
 	return l->end;
 }
 

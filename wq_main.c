@@ -17,12 +17,17 @@ static int __init wq_init(void)
 	if (ret)
 		return ret;
 	wq_debugfs_init();
+	ret = wq_name_init();
+	if (ret)
+		goto err_debugfs;
 	/* Last, as processes can use wq from here on. */
 	ret = wq_dev_init();
 	if (ret)
-		goto err_debugfs;
+		goto err_names;
 	return 0;
 
+err_names:
+	wq_name_exit();
 err_debugfs:
 	wq_debugfs_exit();
 	wq_entry_exit();

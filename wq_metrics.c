@@ -44,8 +44,7 @@ static void stat_running(struct wq_cs *cs, struct wq_stat *st)
 		return;
 	/* The sum of the starts wraps, and so does the difference: it is right modulo 2^64. */
 	st->unfinished = q->nr_processing * (u64)wq_now(cs) - q->starts;
-	st->longest = wq_now(cs) -
-		      list_first_entry(&first->held, struct wq_entry, link)->start;
+	st->longest = wq_now(cs) - wq_oldest_start(first);
 }
 
 /* The statistics of a queue, as its consumer @c sees them. */
@@ -56,18 +55,19 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 
 	*st = (struct wq_stat){
 		.size = sizeof(*st),
-		.uid = from_kuid_munged(current_user_ns(), q->uid),
-		.gid = from_kgid_munged(current_user_ns(), q->gid),
-		.mode = q->mode,
-		.max_keys = q->max_keys,
-		.lease = q->lease,
 		.next_due = -1,
 	};
 	strscpy(st->name, q->name, sizeof(st->name));
 
 	wq_lock(&cs, q);
+	wq_catch_up(&cs);
+	st->uid = from_kuid_munged(current_user_ns(), q->uid);
+	st->gid = from_kgid_munged(current_user_ns(), q->gid);
+	st->mode = q->mode;
+	st->max_keys = q->max_keys;
+	st->lease = q->lease;
 	st->state = (q->shut ? WQ_STATE_SHUTDOWN : 0) |
-		    (q->nr_drainers ? WQ_STATE_DRAINING : 0);
+		    (q->draining && !wq_is_idle(q) ? WQ_STATE_DRAINING : 0);
 	st->ready = wq_nr_ready(q);
 	st->processing = q->nr_processing;
 	st->held = c->nr_held;
@@ -90,6 +90,8 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->waits = q->waits;
 	st->works = q->works;
 	st->expired = q->expired;
+	st->given_back_failed = q->given_back_failed;
+	st->slack = q->slack;
 	if (st->delayed)
 		st->next_due = max_t(s64, 0, wq_heap_due(&q->heap) - wq_now(&cs));
 	stat_running(&cs, st);

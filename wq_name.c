@@ -2,23 +2,37 @@
 /*
  * Named queues: names, and permissions to open them.
  *
- * A named queue is in the list of names until it is unlinked, and the list holds a
- * reference to it.  Owner, group and mode work as for a POSIX message queue: read
- * permission lets a process get and done, write permission lets it add.  A queue of a
- * kernel module is in the list if the module gave it a mode.
+ * A named queue is in two trees until it is unlinked, by its name and by its id, which
+ * ascends in the order of creation.  The trees hold a reference to it.  Owner, group and
+ * mode work as for a POSIX message queue: read permission lets a process get and done,
+ * write permission lets it add.  A queue of a kernel module is in the trees if the module
+ * gave it a mode.
  *
- * wq_names_lock protects the list.  Nothing allocates memory under it.
- * wq_dirs_lock, which is taken first, serializes the making and removing of
- * directories in debugfs: the former needs memory and the latter waits for readers,
- * which must not delay other users' opens.
+ * All users share wq_names_lock.  A task that holds a mutex, or on PREEMPT_RT a spinlock,
+ * can be throttled by its cgroup's cpu.max, and would make all users wait.  Therefore it
+ * is a raw spinlock, each hold costs O(log n) or handles WQ_NAMES_BATCH queues, and
+ * nothing allocates memory, reads statistics or asks a security module under it.  If the
+ * permissions or the quota forbid a call, the lock is released, the capability that would
+ * permit the call is looked up, and the call is repeated with it.  Order of locks: wq.lock,
+ * wq_names_lock, wq_users_lock.
+ *
+ * A directory in debugfs needs memory, its parent's mutex and, when it is removed, the end
+ * of its readers.  So no caller makes or removes it: the work item of a queue does, on an
+ * ordered workqueue.  The item is queued under wq_names_lock, so that the directory of an
+ * unlinked queue is gone when that of its successor is made.  It pins the queue, because
+ * the directory must be removed before the queue is freed.  The memory of a directory is
+ * charged to no cgroup, and the quota of queues bounds it.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/ctype.h>
 #include <linux/fs.h>
 #include <linux/fs_struct.h>
-#include <linux/mutex.h>
+#include <linux/rbtree.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
 
 #include "wq_debugfs.h"
 #include "wq_metrics.h"
@@ -27,9 +41,12 @@
 #include "wq_quota.h"
 #include "wq_ratelimit.h"
 
-static DEFINE_MUTEX(wq_dirs_lock);
-static DEFINE_MUTEX(wq_names_lock);
-static LIST_HEAD(wq_names);
+#define WQ_NAMES_BATCH	32	/* queues that a hold of wq_names_lock handles */
+
+static DEFINE_RAW_SPINLOCK(wq_names_lock);
+static struct rb_root wq_by_name = RB_ROOT;
+static struct rb_root wq_by_id = RB_ROOT;
+static struct workqueue_struct *wq_dirs;
 
 /*
  * Check a name.  It also serves as a file name, as a label of metrics and as the name of
@@ -47,15 +64,84 @@ int wq_name_check(const char *name)
 	return 0;
 }
 
+/* Check a name in a struct of the ABI: what follows its NUL must be 0. */
+static int name_check_field(const char field[WQ_NAME_MAX])
+{
+	size_t len = strnlen(field, WQ_NAME_MAX);
+
+	return memchr_inv(field + len, 0, WQ_NAME_MAX - len) ? -EINVAL : wq_name_check(field);
+}
+
+static int name_cmp(const void *name, const struct rb_node *node)
+{
+	return strcmp(name, rb_entry(node, struct wq, by_name)->name);
+}
+
+static bool name_less(struct rb_node *a, const struct rb_node *b)
+{
+	return name_cmp(rb_entry(a, struct wq, by_name)->name, b) < 0;
+}
+
+static bool id_less(struct rb_node *a, const struct rb_node *b)
+{
+	return rb_entry(a, struct wq, by_id)->id < rb_entry(b, struct wq, by_id)->id;
+}
+
 static struct wq *name_find(const char *name)
 {
-	struct wq *q;
+	lockdep_assert_held(&wq_names_lock);
+	return rb_entry_safe(rb_find(name, &wq_by_name, name_cmp), struct wq, by_name);
+}
+
+/* The queue with the lowest id above @id, or NULL. */
+static struct wq *name_after(u64 id)
+{
+	struct rb_node *node = wq_by_id.rb_node;
+	struct wq *found = NULL;
 
 	lockdep_assert_held(&wq_names_lock);
-	list_for_each_entry(q, &wq_names, names)
-		if (!strcmp(q->name, name))
-			return q;
-	return NULL;
+	while (node) {
+		struct wq *q = rb_entry(node, struct wq, by_id);
+
+		if (q->id > id)
+			found = q;
+		node = q->id > id ? node->rb_left : node->rb_right;
+	}
+	return found;
+}
+
+static void dir_work(struct work_struct *work)
+{
+	struct wq *q = container_of(work, struct wq, dir_work);
+	char name[WQ_NAME_MAX + 12];
+	bool shown;
+
+	raw_spin_lock_irq(&wq_names_lock);
+	shown = q->shown;
+	raw_spin_unlock_irq(&wq_names_lock);
+	if (shown && !q->dir) {
+		if (q->dir_number)
+			snprintf(name, sizeof(name), "%s#%u", q->name, q->dir_number);
+		else
+			strscpy(name, q->name, sizeof(name));
+		wq_debugfs_add(q, name);
+	} else if (!shown && q->dir) {
+		wq_debugfs_remove(q);
+	}
+	wq_unpin(q);
+}
+
+/* Schedule making or removing the directory.  The caller has a reference to the queue. */
+static void dir_update(struct wq *q, bool shown)
+{
+	lockdep_assert_held(&wq_names_lock);
+	if (q->shown == shown)
+		return;
+	q->shown = shown;
+	wq_pin(q);
+	/* An item that is queued already pins the queue, and will see the new value. */
+	if (!queue_work(wq_dirs, &q->dir_work))
+		wq_unpin(q);
 }
 
 static void name_insert(struct wq *q)
@@ -64,35 +150,24 @@ static void name_insert(struct wq *q)
 
 	lockdep_assert_held(&wq_names_lock);
 	q->id = ++last_id;
-	list_add_tail(&q->names, &wq_names);
+	rb_add(&q->by_name, &wq_by_name, name_less);
+	rb_add(&q->by_id, &wq_by_id, id_less);
+	q->named = true;
 	wq_ref(q);
+	dir_update(q, true);
 }
 
-/* Returns whether the queue was in the list.  If so, the caller puts the list's reference. */
+/* Returns whether the queue had a name.  If so, the caller puts the name's reference. */
 static bool name_remove(struct wq *q)
 {
 	lockdep_assert_held(&wq_names_lock);
-	if (list_empty(&q->names))
+	dir_update(q, false);
+	if (!q->named)
 		return false;
-	list_del_init(&q->names);
+	rb_erase(&q->by_name, &wq_by_name);
+	rb_erase(&q->by_id, &wq_by_id);
+	q->named = false;
 	return true;
-}
-
-/*
- * Make the directory of a queue whose name was inserted.  A queue that had the same
- * name before was unlinked under wq_dirs_lock, so its directory does not exist any more.
- */
-static void dir_add(struct wq *q)
-{
-	bool named;
-
-	mutex_lock(&wq_dirs_lock);
-	mutex_lock(&wq_names_lock);
-	named = !list_empty(&q->names);
-	mutex_unlock(&wq_names_lock);
-	if (named)
-		wq_debugfs_add(q, q->name);
-	mutex_unlock(&wq_dirs_lock);
 }
 
 /* The permission bits of a queue that apply to the caller, rwx in the lowest three. */
@@ -105,73 +180,147 @@ static umode_t name_mode(const struct wq *q)
 	return q->mode;
 }
 
-static int name_permission(const struct wq *q, fmode_t fmode)
+/* Whether owner, group and mode let the caller open a file of this mode. */
+static bool name_permits(const struct wq *q, fmode_t fmode)
 {
 	umode_t want = 0;
 
+	lockdep_assert_held(&wq_names_lock);
 	if (fmode & FMODE_READ)
 		want |= 4;
 	if (fmode & FMODE_WRITE)
 		want |= 2;
-	if (!(want & ~name_mode(q)) || capable(CAP_DAC_OVERRIDE))
-		return 0;
-	return -EACCES;
+	return !(want & ~name_mode(q));
 }
 
-/* A queue for the caller, not charged yet.  Takes over @limiter on success alone. */
-static struct wq *name_alloc(const struct wq_open *args, struct wq_limiter *limiter)
-{
-	struct wq_params params = {
-		.name = args->name,
-		.max_keys = args->max_keys,
-		.mode = args->mode & ~current_umask(),
-		.limiter = limiter,
-		.lease = args->lease,
-	};
-	struct wq *q = wq_alloc(&params, GFP_KERNEL_ACCOUNT);
-
-	if (q) {
-		q->uid = current_fsuid();
-		q->gid = current_fsgid();
-	}
-	return q;
-}
+/* An open that is in progress. */
+struct opening {
+	const struct wq_open *args;
+	fmode_t fmode;
+	struct wq_limiter *limiter;	/* what the caller asks for; NULL: nothing */
+	bool taken;			/* @made has taken @limiter over */
+	struct wq *made;		/* a new queue, not inserted yet */
+	struct wq_user *user;		/* memory for the charge of @made */
+	bool override;			/* the caller has CAP_DAC_OVERRIDE */
+	bool exempt;			/* the caller has CAP_SYS_RESOURCE */
+};
 
 static int open_check(const struct wq_open *args)
 {
-	bool named = args->name[0];
+	u32 flags = args->flags;
 
-	if (args->flags & ~(WQ_OPEN_CREATE | WQ_OPEN_EXCL) || args->flags == WQ_OPEN_EXCL)
+	if (flags & ~(WQ_OPEN_CREATE | WQ_OPEN_EXCL | WQ_OPEN_ACCEPT))
+		return -EINVAL;
+	if (flags & WQ_OPEN_EXCL && (!(flags & WQ_OPEN_CREATE) || flags & WQ_OPEN_ACCEPT))
 		return -EINVAL;
 	if (args->reserved)
 		return -EINVAL;
-	if (named ? wq_name_check(args->name) : args->flags || args->mode ||
-						memchr_inv(args->name, 0, sizeof(args->name)))
+	if (args->name[0] ? name_check_field(args->name) :
+			    flags || args->mode || memchr_inv(args->name, 0, sizeof(args->name)))
 		return -EINVAL;
-	return wq_check_limits(args->max_keys, args->mode, args->lease);
+	return wq_check_limits(args->max_keys, args->mode, args->lease, args->slack);
 }
 
-/* Find the queue to open, or insert @made, under wq_names_lock. */
-static struct wq *name_find_or_insert(const struct wq_open *args, fmode_t fmode,
-				      struct wq *made, struct wq_user **user)
+/* Make a queue for the caller, not charged yet.  Its limiter becomes the queue's. */
+static int open_alloc(struct opening *o)
 {
-	struct wq *q = args->name[0] ? name_find(args->name) : NULL;
+	struct wq_params params = {
+		.name = o->args->name,
+		.max_keys = o->args->max_keys,
+		.mode = o->args->mode & ~current_umask(),
+		.limiter = o->limiter,
+		.lease = o->args->lease,
+	};
+
+	o->user = wq_user_alloc();
+	if (!o->user)
+		return -ENOMEM;
+	o->made = wq_alloc(&params, GFP_KERNEL_ACCOUNT);
+	if (!o->made)
+		return -ENOMEM;
+	o->taken = true;
+	o->made->lazy = true;
+	o->made->slack = o->args->slack ?: WQ_DEFAULT_SLACK;
+	o->made->uid = current_fsuid();
+	o->made->gid = current_fsgid();
+	INIT_WORK(&o->made->dir_work, dir_work);
+	return 0;
+}
+
+/* Find the queue to open, or insert the new one.  Returns a reference, or an ERR_PTR. */
+static struct wq *open_locked(struct opening *o)
+{
+	struct wq *q = o->args->name[0] ? name_find(o->args->name) : NULL;
+	struct wq_user *user;
+
+	lockdep_assert_held(&wq_names_lock);
+	if (q && o->args->flags & WQ_OPEN_EXCL)
+		return ERR_PTR(-EEXIST);
+	if (q && !o->override && !name_permits(q, o->fmode))
+		return ERR_PTR(-EACCES);
+	if (q)
+		return wq_ref(q);
+	if (!o->made)
+		return ERR_PTR(-ENOENT);
+	user = wq_user_charge(&o->user, o->made->max_keys, o->exempt);
+	if (IS_ERR(user))
+		return ERR_CAST(user);
+	q = o->made;
+	o->made = NULL;
+	q->user = user;
+	if (o->args->name[0])
+		name_insert(q);
+	return q;
+}
+
+/*
+ * Repeat open_locked() with what it lacked: a new queue, or a capability.  Both are
+ * obtained without the lock, and each of them once.
+ */
+static struct wq *open_try(struct opening *o)
+{
+	bool create = !o->args->name[0] || o->args->flags & WQ_OPEN_CREATE;
+	struct wq *q;
 	int ret;
 
-	if (q) {
-		ret = args->flags & WQ_OPEN_EXCL ? -EEXIST : name_permission(q, fmode);
-		return ret ? ERR_PTR(ret) : wq_ref(q);
+	for (;;) {
+		raw_spin_lock_irq(&wq_names_lock);
+		q = open_locked(o);
+		raw_spin_unlock_irq(&wq_names_lock);
+		ret = PTR_ERR_OR_ZERO(q);
+		if (ret == -ENOENT && create) {
+			ret = open_alloc(o);
+			if (ret)
+				return ERR_PTR(ret);
+		} else if (ret == -EACCES && capable(CAP_DAC_OVERRIDE)) {
+			o->override = true;
+		} else if (ret == -ENOSPC && !o->exempt && capable(CAP_SYS_RESOURCE)) {
+			o->exempt = true;
+		} else {
+			return q;
+		}
 	}
-	if (!made)
-		return ERR_PTR(-ENOENT);
-	ret = wq_user_charge(user, made->max_keys);
-	if (ret)
-		return ERR_PTR(ret);
-	made->user = *user;
-	*user = NULL;
-	if (args->name[0])
-		name_insert(made);
-	return made;
+}
+
+/* Whether a queue that exists has other attributes than the caller asks for. */
+static noinline_for_stack bool open_differs(const struct opening *o, struct wq *q)
+{
+	struct wq_limiter_spec asked[WQ_MAX_LIMITERS], has[WQ_MAX_LIMITERS];
+	const struct wq_open *args = o->args;
+	u32 nr_asked = 0, nr_has = 0;
+	struct wq_cs cs;
+	bool differs;
+
+	if (o->limiter)
+		nr_asked = wq_limiter_to_specs(o->limiter, asked);
+	wq_lock(&cs, q);
+	differs = (args->max_keys && args->max_keys != q->max_keys) ||
+		  (args->lease && args->lease != q->lease) ||
+		  (args->slack && args->slack != q->slack);
+	if (o->limiter && q->limiter)
+		nr_has = wq_limiter_to_specs(q->limiter, has);
+	wq_unlock(&cs);
+	return differs || nr_asked != nr_has || memcmp(asked, has, nr_has * sizeof(has[0]));
 }
 
 /**
@@ -186,72 +335,54 @@ static struct wq *name_find_or_insert(const struct wq_open *args, fmode_t fmode,
 int wq_name_open(const struct wq_open *args, struct wq_limiter *limiter, fmode_t fmode,
 		 struct wq **qp)
 {
-	struct wq *q, *made = NULL;
-	struct wq_user *user = NULL;
+	struct opening o = { .args = args, .fmode = fmode, .limiter = limiter };
+	struct wq *q;
+	bool found;
 	int ret;
 
 	ret = open_check(args);
-	if (ret)
-		goto out;
-
-	/* Allocate first: a process short of memory must not hold the lock meanwhile. */
-	if (!args->name[0] || args->flags & WQ_OPEN_CREATE) {
-		ret = -ENOMEM;
-		made = name_alloc(args, limiter);
-		if (!made)
-			goto out;
-		limiter = NULL;
-		user = wq_user_alloc();
-		if (!user)
-			goto out;
+	if (ret) {
+		wq_limiter_drop(limiter);
+		return ret;
 	}
-
-	mutex_lock(&wq_names_lock);
-	q = name_find_or_insert(args, fmode, made, &user);
-	mutex_unlock(&wq_names_lock);
+	q = open_try(&o);
 	ret = PTR_ERR_OR_ZERO(q);
-	if (ret)
-		goto out;
-	if (q == made) {
-		made = NULL;
-		if (args->name[0])
-			dir_add(q);
+	found = o.made || !o.taken;
+	if (!ret && found && !(args->flags & WQ_OPEN_ACCEPT) && open_differs(&o, q)) {
+		wq_put(q);
+		ret = -EEXIST;
 	}
-	*qp = q;
-out:
-	wq_user_free(user);
-	wq_limiter_drop(limiter);
-	if (made)
-		wq_put(made);
+	if (!ret)
+		*qp = q;
+	wq_user_free(o.user);
+	if (o.made)
+		wq_put(o.made);		/* and its limiter */
+	else if (!o.taken)
+		wq_limiter_drop(limiter);
 	return ret;
 }
 
 /*
- * Publish a queue of a kernel module: a queue with a mode in the list, so that processes
+ * Publish a queue of a kernel module: a queue with a mode in the trees, so that processes
  * can open it by its name; a queue with a name alone in debugfs, where a number makes
  * its name unique.
  */
 int wq_name_publish(struct wq *q)
 {
 	static atomic_t unlisted = ATOMIC_INIT(0);
-	char name[WQ_NAME_MAX + 12];
-	int ret = -EEXIST;
+	int ret = 0;
 
-	if (!q->mode) {
-		snprintf(name, sizeof(name), "%s#%u", q->name,
-			 (u32)atomic_inc_return(&unlisted));
-		if (q->name[0])
-			wq_debugfs_add(q, name);
-		return 0;
-	}
-	mutex_lock(&wq_names_lock);
-	if (!name_find(q->name)) {
+	INIT_WORK(&q->dir_work, dir_work);
+	if (!q->mode)
+		q->dir_number = atomic_inc_return(&unlisted);
+	raw_spin_lock_irq(&wq_names_lock);
+	if (q->mode && name_find(q->name))
+		ret = -EEXIST;
+	else if (q->mode)
 		name_insert(q);
-		ret = 0;
-	}
-	mutex_unlock(&wq_names_lock);
-	if (!ret)
-		dir_add(q);
+	else if (q->name[0])
+		dir_update(q, true);
+	raw_spin_unlock_irq(&wq_names_lock);
 	return ret;
 }
 
@@ -260,40 +391,109 @@ void wq_name_withdraw(struct wq *q)
 {
 	bool removed;
 
-	mutex_lock(&wq_dirs_lock);
-	mutex_lock(&wq_names_lock);
+	raw_spin_lock_irq(&wq_names_lock);
 	removed = name_remove(q);
-	mutex_unlock(&wq_names_lock);
-	wq_debugfs_remove(q);
-	mutex_unlock(&wq_dirs_lock);
+	raw_spin_unlock_irq(&wq_names_lock);
 	if (removed)
 		wq_put(q);
 }
 
-/* Unlink a name for a process, which must own the queue or have CAP_FOWNER. */
-int wq_name_unlink(const char *name)
+/*
+ * Remove a name for a process.  @override: the caller has CAP_FOWNER.  Returns the queue,
+ * whose reference the caller puts, or an ERR_PTR: -EACCES if the caller is not the owner.
+ */
+static struct wq *unlink_locked(const char *name, bool override)
 {
-	struct wq *q;
-	int ret = wq_name_check(name);
+	struct wq *q = name_find(name);
 
-	if (ret)
-		return ret;
-	mutex_lock(&wq_dirs_lock);
-	mutex_lock(&wq_names_lock);
-	q = name_find(name);
+	lockdep_assert_held(&wq_names_lock);
 	if (!q)
-		ret = -ENOENT;
-	else if (!q->user || (!uid_eq(current_fsuid(), q->uid) && !capable(CAP_FOWNER)))
-		ret = -EPERM;	/* a queue without a user belongs to a kernel module */
-	else
-		name_remove(q);
-	mutex_unlock(&wq_names_lock);
-	if (!ret)
-		wq_debugfs_remove(q);
-	mutex_unlock(&wq_dirs_lock);
-	if (!ret)
-		wq_put(q);
-	return ret;
+		return ERR_PTR(-ENOENT);
+	if (!q->user)
+		return ERR_PTR(-EPERM);		/* a kernel module's */
+	if (!override && !uid_eq(current_fsuid(), q->uid))
+		return ERR_PTR(-EACCES);
+	name_remove(q);
+	return q;
+}
+
+/* Change owner, group and mode of a queue, whose lock is held. */
+void wq_name_chown(struct wq_cs *cs, kuid_t uid, kgid_t gid, umode_t mode)
+{
+	struct wq *q = cs->q;
+	unsigned long flags;
+
+	wq_assert_locked(cs);
+	raw_spin_lock_irqsave(&wq_names_lock, flags);
+	q->uid = uid;
+	q->gid = gid;
+	q->mode = mode;
+	raw_spin_unlock_irqrestore(&wq_names_lock, flags);
+}
+
+/* Unlink a name for a process, which must own the queue or have CAP_FOWNER. */
+int wq_name_unlink(const char name[WQ_NAME_MAX])
+{
+	bool override = false;
+	struct wq *q;
+
+	if (name_check_field(name))
+		return -EINVAL;
+	for (;;) {
+		raw_spin_lock_irq(&wq_names_lock);
+		q = unlink_locked(name, override);
+		raw_spin_unlock_irq(&wq_names_lock);
+		if (q != ERR_PTR(-EACCES))
+			break;
+		if (!capable(CAP_FOWNER))
+			return -EPERM;
+		override = true;
+	}
+	if (IS_ERR(q))
+		return PTR_ERR(q);
+	wq_put(q);
+	return 0;
+}
+
+/*
+ * Pin the next queues that the caller may open, @most at most.  Queues that it may not open
+ * count towards WQ_NAMES_BATCH as well.  *@cursor moves behind them; 0: there are no more.
+ */
+static u32 list_batch(struct wq **to, u32 most, bool all, u64 *cursor)
+{
+	struct wq *q = NULL;
+	u32 seen, n = 0;
+
+	raw_spin_lock_irq(&wq_names_lock);
+	q = name_after(*cursor);
+	for (seen = 0; q && seen < WQ_NAMES_BATCH; seen++) {
+		struct rb_node *next = rb_next(&q->by_id);
+
+		if (all || name_mode(q) & 6) {
+			if (n == most)
+				break;
+			to[n++] = wq_pin(q);
+		}
+		*cursor = q->id;
+		q = rb_entry_safe(next, struct wq, by_id);
+	}
+	if (!q)
+		*cursor = 0;
+	raw_spin_unlock_irq(&wq_names_lock);
+	return n;
+}
+
+static void list_fill(struct wq_queue *to, struct wq *q)
+{
+	struct wq_stat st;
+
+	wq_stats(q, &st);
+	*to = (struct wq_queue){
+		.uid = st.uid, .gid = st.gid, .mode = st.mode, .state = st.state,
+		.ready = st.ready, .processing = st.processing,
+		.delayed = st.delayed, .keys = st.keys,
+	};
+	strscpy_pad(to->name, q->name, WQ_NAME_MAX);
 }
 
 /**
@@ -307,36 +507,33 @@ int wq_name_unlink(const char *name)
 u32 wq_name_list(struct wq_queue *to, u32 most, u64 *cursor)
 {
 	bool all = ns_capable_noaudit(&init_user_ns, CAP_DAC_OVERRIDE);
-	u32 n = 0;
-	struct wq_stat st;
-	struct wq *q;
+	struct wq *batch[WQ_NAMES_BATCH];
+	u32 n = 0, found, i;
 
-	mutex_lock(&wq_names_lock);
-	list_for_each_entry(q, &wq_names, names) {
-		if (q->id <= *cursor || !(all || name_mode(q) & 6))
-			continue;
-		if (n == most)
-			break;
-		wq_stats(q, &st);
-		to[n] = (struct wq_queue){
-			.uid = st.uid, .gid = st.gid, .mode = st.mode, .state = st.state,
-			.ready = st.ready, .processing = st.processing,
-			.delayed = st.delayed, .keys = st.keys,
-		};
-		strscpy_pad(to[n++].name, q->name, WQ_NAME_MAX);
-		*cursor = q->id;
-	}
-	if (list_entry_is_head(q, &wq_names, names))
-		*cursor = 0;
-	mutex_unlock(&wq_names_lock);
+	do {
+		found = list_batch(batch, min_t(u32, most - n, WQ_NAMES_BATCH), all, cursor);
+		for (i = 0; i < found; i++) {
+			list_fill(&to[n++], batch[i]);
+			wq_unpin(batch[i]);
+		}
+		cond_resched();
+	} while (*cursor && n < most && !fatal_signal_pending(current));
 	return n;
+}
+
+int wq_name_init(void)
+{
+	wq_dirs = alloc_ordered_workqueue("wq_dirs", 0);
+	return wq_dirs ? 0 : -ENOMEM;
 }
 
 /* Remove all names when the module exits: no file is open, and no module uses it. */
 void wq_name_exit(void)
 {
-	struct wq *q, *next;
+	struct rb_node *node;
 
-	list_for_each_entry_safe(q, next, &wq_names, names)
-		wq_name_withdraw(q);
+	while ((node = rb_first(&wq_by_id)))
+		wq_name_withdraw(rb_entry(node, struct wq, by_id));
+	/* Waits for the directories to go. */
+	destroy_workqueue(wq_dirs);
 }

@@ -3,13 +3,16 @@
  * The life of a queue: it is allocated, shut down, drained, purged and freed.
  *
  * A queue is counted by references: one of wq_create(), one of its name, one of each
- * open file.  The last wq_put() frees it with all keys that it holds.  A queue never
+ * open file.  The last wq_put() ends it: all keys that it holds are lost, and its user is
+ * no longer charged.  A reader of statistics must not keep the queue alive, so it pins the
+ * memory alone: the statistics of a queue that has ended can still be read.  A queue never
  * opens again after a shut down.
  */
 #include <linux/export.h>
 #include <linux/freezer.h>
+#include <linux/hrtimer.h>
 #include <linux/random.h>
-#include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include <trace/events/wq.h>
@@ -19,10 +22,11 @@
 #include "wq_quota.h"
 #include "wq_thread.h"
 
-/* Check the limits of a new queue, of a process or of a kernel module. */
-int wq_check_limits(u32 max_keys, u32 mode, s64 lease)
+/* Check the figures of a queue, of a process or of a kernel module.  0: the default. */
+int wq_check_limits(u32 max_keys, u32 mode, s64 lease, s64 slack)
 {
-	if (max_keys > WQ_MAX_KEYS || mode & ~0777 || (lease && lease < WQ_MIN_LEASE))
+	if (max_keys > WQ_MAX_KEYS || mode & ~0777 || (lease && lease < WQ_MIN_LEASE) ||
+	    slack < 0 || slack > WQ_MAX_SLACK)
 		return -ERANGE;
 	return 0;
 }
@@ -45,12 +49,12 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	spin_lock_init(&q->lock);
 	INIT_LIST_HEAD(&q->fifo);
 	INIT_LIST_HEAD(&q->requeued);
-	INIT_LIST_HEAD(&q->names);
 	init_waitqueue_head(&q->getters);
 	init_waitqueue_head(&q->pollers);
 	init_waitqueue_head(&q->drainers);
 	get_random_bytes(&q->hash_key, sizeof(q->hash_key));
 	refcount_set(&q->ref, 1);
+	refcount_set(&q->pins, 1);
 	wq_consumer_init(&q->kernel, q);
 	INIT_LIST_HEAD(&q->leases);
 	wq_thread_init(q);
@@ -61,6 +65,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->clock = params->clock;
 	q->mode = params->mode;
 	q->lease = params->lease;
+	q->leased = params->lease;
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
@@ -77,7 +82,6 @@ free:
 /* Drop all keys of a queue to which no add can come any more, also keys that are held. */
 void wq_purge(struct wq *q)
 {
-	u64 cursor = 0;
 	bool left;
 
 	do {
@@ -87,7 +91,7 @@ void wq_purge(struct wq *q)
 
 		wq_lock(&cs, q);
 		for (i = 0; i < WQ_BATCH; i++) {
-			e = wq_walk(&cs, &cursor);
+			e = wq_any(&cs);
 			if (!e)
 				break;
 			if (e->state & ENTRY_PROCESSING)
@@ -102,22 +106,32 @@ void wq_purge(struct wq *q)
 	} while (left);
 }
 
-/* Drop a reference; the last one frees the queue.  May sleep. */
+/* Drop a reference; the last one ends the queue.  May sleep. */
 void wq_put(struct wq *q)
 {
 	if (!refcount_dec_and_test(&q->ref))
 		return;
 	wq_thread_stop(q);
 	wq_purge(q);
+	wq_user_uncharge(q->user, q->max_keys);
+	wq_unpin(q);
+}
+WQ_EXPORT_FOR_KUNIT(wq_put);
+
+/* Drop a pin; the last one frees the queue's memory.  May sleep. */
+void wq_unpin(struct wq *q)
+{
+	if (!refcount_dec_and_test(&q->pins))
+		return;
+	/* A reader of the statistics may have set the timer while wq_put() dropped the keys. */
+	hrtimer_cancel(&q->timer);
 	if (q->recycled)
-		wq_key_free(q->recycled, q->lease);
+		wq_key_free(q->recycled, q->leased);
 	wq_table_destroy(&q->table);
 	wq_vec_free(&q->heap.vec);
 	wq_limiter_drop(q->limiter);
-	wq_user_uncharge(q->user, q->max_keys);
 	kfree(q);
 }
-WQ_EXPORT_FOR_KUNIT(wq_put);
 
 /* Shut down.  Returns the number of plain shut downs so far, for wq_drain_over(). */
 static u32 wq_shut(struct wq *q, bool drain)
@@ -127,15 +141,13 @@ static u32 wq_shut(struct wq *q, bool drain)
 
 	wq_lock(&cs, q);
 	trace_wq_shutdown(q, drain, wq_nr_ready(q), q->shut ? 0 : q->heap.count);
-	wq_set_shut(&cs);
-	if (drain)
-		q->nr_drainers++;
-	else
+	wq_set_shut(&cs, drain);
+	if (!drain)
 		q->plain_shutdowns++;
 	shutdowns = q->plain_shutdowns;
 	wq_unlock(&cs);
 
-	/* Getters without a key return, and a plain shut down ends drains. */
+	/* Getters have to check again whether they may wait, and a plain shut down ends drains. */
 	wake_up_all(&q->getters);
 	wake_up_all(&q->drainers);
 	return shutdowns;
@@ -159,7 +171,7 @@ void wq_shutdown(struct wq *q)
 }
 EXPORT_SYMBOL_GPL(wq_shutdown);
 
-#define WQ_DRAIN_LONG	(30 * HZ)	/* after this time a drain logs what it waits for */
+#define WQ_DRAIN_LONG	(30LL * NSEC_PER_SEC)	/* after this time a drain logs what it waits for */
 
 static bool wq_drain_over(struct wq *q, u32 shutdowns, int *ret)
 {
@@ -177,31 +189,65 @@ static bool wq_drain_over(struct wq *q, u32 shutdowns, int *ret)
 	return over;
 }
 
-/* wq_drain() without the check of lockdep: the map of a process's queue is not initialized. */
-int wq_wait_drained(struct wq *q)
+/* Wait until a drain ends, which wq_shut() has started.  @state: state of the sleeping task. */
+static int wq_wait_drain(struct wq *q, u32 shutdowns, s64 deadline, unsigned int state)
 {
-	u32 shutdowns = wq_shut(q, true);
+	ktime_t expires = ns_to_ktime(deadline);
+	bool expired = !deadline;
 	struct wq_cs cs;
-	long left;
-	int ret;
+	int ret = 0;
+	DEFINE_WAIT(wait);
 
-	/* Freezable: a process that drains must not keep the machine from suspending. */
-	left = ___wait_event(q->drainers,
-			     ___wait_cond_timeout(wq_drain_over(q, shutdowns, &ret)),
-			     (TASK_KILLABLE | TASK_FREEZABLE), 0, WQ_DRAIN_LONG,
-			     __ret = schedule_timeout(__ret));
-	if (!left) {
-		wq_log_drain(q);
-		left = wait_event_state(q->drainers, wq_drain_over(q, shutdowns, &ret),
-					(TASK_KILLABLE | TASK_FREEZABLE));
+	wq_lock(&cs, q);
+	q->nr_drainers++;
+	wq_unlock(&cs);
+	for (;;) {
+		/* wq_drain_over() looks with the lock held, see "Wake-ups" in wq_core.c. */
+		prepare_to_wait(&q->drainers, &wait, state);
+		if (wq_drain_over(q, shutdowns, &ret))
+			break;
+		if (expired)
+			ret = deadline ? -ETIMEDOUT : -EAGAIN;
+		else if (signal_pending_state(state, current))
+			ret = -ERESTARTSYS;
+		if (ret)
+			break;
+		expired = !schedule_hrtimeout_range(deadline == S64_MAX ? NULL : &expires,
+						    current->timer_slack_ns, HRTIMER_MODE_ABS);
 	}
-	if (left < 0)
-		ret = -EINTR;
-
+	finish_wait(&q->drainers, &wait);
 	wq_lock(&cs, q);
 	q->nr_drainers--;
 	wq_unlock(&cs);
 	return ret;
+}
+
+/**
+ * wq_drain_process() - drain for a process
+ * @q: the queue
+ * @deadline: as for all waits, see wq_core.h
+ *
+ * The process sleeps as in a get: it does not count in the load average, and a signal ends
+ * the wait.  Nothing is logged, because the process and its user can list the keys.
+ *
+ * Return: 0, or -ECANCELED, -EAGAIN, -ETIMEDOUT or -ERESTARTSYS.  The queue is shut down and
+ * drains in each case but -ECANCELED.
+ */
+int wq_drain_process(struct wq *q, s64 deadline)
+{
+	u32 shutdowns;
+
+	shutdowns = wq_shut(q, true);
+	wq_catch_up_all(q);
+	/* Freezable: a process that drains must not keep the machine from suspending. */
+	return wq_wait_drain(q, shutdowns, deadline, TASK_INTERRUPTIBLE | TASK_FREEZABLE);
+}
+
+/* Shut down for a process, which frees the delayed keys of a queue without a thread. */
+void wq_shutdown_process(struct wq *q)
+{
+	wq_shut(q, false);
+	wq_catch_up_all(q);
 }
 
 /**
@@ -223,9 +269,20 @@ int wq_wait_drained(struct wq *q)
  */
 int wq_drain(struct wq *q)
 {
+	/* Killable, and not counted in the load average. */
+	const unsigned int state = TASK_IDLE | TASK_WAKEKILL | TASK_FREEZABLE;
+	u32 shutdowns;
+	int ret;
+
 	lock_map_acquire(&q->drain_map);
 	lock_map_release(&q->drain_map);
-	return wq_wait_drained(q);
+	shutdowns = wq_shut(q, true);
+	ret = wq_wait_drain(q, shutdowns, wq_deadline(WQ_DRAIN_LONG), state);
+	if (ret == -ETIMEDOUT) {
+		wq_log_drain(q);
+		ret = wq_wait_drain(q, shutdowns, S64_MAX, state);
+	}
+	return ret == -ERESTARTSYS ? -EINTR : ret;
 }
 EXPORT_SYMBOL_GPL(wq_drain);
 

@@ -5,13 +5,18 @@
  * As for POSIX message queues, a user is charged when a queue is created, with all keys
  * that the queue may ever hold.  So an add checks the queue's own bound alone.
  *
- * wq_users_lock protects the list of users and their counts.
+ * wq_users_lock protects the tree of users and their counts.  It is the innermost lock:
+ * it is taken with wq.lock or wq_names_lock held, or alone.  It is a raw spinlock, because
+ * a task that holds a mutex, or on PREEMPT_RT any other lock, can be throttled by its
+ * cgroup's cpu.max, and would make all users wait.  Nothing allocates, frees or asks a
+ * security module under it.
  */
-#include <linux/capability.h>
 #include <linux/cred.h>
+#include <linux/err.h>
 #include <linux/module.h>
-#include <linux/mutex.h>
+#include <linux/rbtree.h>
 #include <linux/slab.h>
+#include <linux/spinlock.h>
 #include <linux/user_namespace.h>
 
 #include "wq_compat.h"
@@ -27,14 +32,14 @@ MODULE_PARM_DESC(user_keys, "Keys that the queues of one user may hold at most (
 
 /* A user who has queues. */
 struct wq_user {
-	struct list_head link;
+	struct rb_node node;
 	kuid_t uid;
 	unsigned int queues;
 	u64 keys;
 };
 
-static DEFINE_MUTEX(wq_users_lock);
-static LIST_HEAD(wq_users);
+static DEFINE_RAW_SPINLOCK(wq_users_lock);
+static struct rb_root wq_users = RB_ROOT;
 
 /*
  * The user whose quota applies to the caller.  A process can create a user namespace
@@ -52,7 +57,7 @@ static kuid_t user_to_charge(void)
 	return uid;
 }
 
-/* Memory for wq_user_charge(), which must not allocate under its caller's lock. */
+/* Memory for wq_user_charge(), which is called with a spinlock held. */
 struct wq_user *wq_user_alloc(void)
 {
 	struct wq_user *user = kzalloc_obj(*user, GFP_KERNEL_ACCOUNT);
@@ -62,81 +67,128 @@ struct wq_user *wq_user_alloc(void)
 	return user;
 }
 
-/* Free what wq_user_alloc() returned and wq_user_charge() did not take over. */
+/* Free what wq_user_alloc() returned and wq_user_charge() did not take over; or NULL. */
 void wq_user_free(struct wq_user *user)
 {
 	kfree(user);
 }
 
+static int user_cmp(const void *uid, const struct rb_node *node)
+{
+	kuid_t a = *(const kuid_t *)uid, b = rb_entry(node, struct wq_user, node)->uid;
+
+	return uid_lt(a, b) ? -1 : uid_gt(a, b);
+}
+
+static bool user_less(struct rb_node *a, const struct rb_node *b)
+{
+	return uid_lt(rb_entry(a, struct wq_user, node)->uid,
+		      rb_entry(b, struct wq_user, node)->uid);
+}
+
 static struct wq_user *user_find(kuid_t uid)
 {
-	struct wq_user *u;
-
 	lockdep_assert_held(&wq_users_lock);
-	list_for_each_entry(u, &wq_users, link)
-		if (uid_eq(u->uid, uid))
-			return u;
-	return NULL;
+	return rb_entry_safe(rb_find(&uid, &wq_users, user_cmp), struct wq_user, node);
+}
+
+/* Whether the sum is within the limit.  The limit can be below what is charged already. */
+static bool keys_fit(u64 charged, u32 more)
+{
+	u64 limit = READ_ONCE(user_keys);
+
+	return charged <= limit && more <= limit - charged;
 }
 
 /**
  * wq_user_charge() - charge a new queue to a user
- * @user: in, from wq_user_alloc(), which the function takes over; out, the charged user
+ * @spare: in, from wq_user_alloc(); out, NULL if the function has taken it over
  * @keys: the keys that the queue may hold
+ * @exempt: the caller has CAP_SYS_RESOURCE, which it must find out without a spinlock
  *
- * Return: 0, or -ENOSPC: the user's quota is used up, and *@user is still the caller's.
+ * Return: the charged user, or ERR_PTR(-ENOSPC): the user's quota is used up.
  */
-int wq_user_charge(struct wq_user **user, u32 keys)
+struct wq_user *wq_user_charge(struct wq_user **spare, u32 keys, bool exempt)
 {
-	struct wq_user *found;
-	int ret = 0;
+	struct wq_user *user;
+	unsigned long flags;
 
-	mutex_lock(&wq_users_lock);
-	found = user_find((*user)->uid);
-	if (((found ? found->queues : 0) >= user_queues ||
-	     (found ? found->keys : 0) + keys > user_keys) && !capable(CAP_SYS_RESOURCE)) {
-		ret = -ENOSPC;
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	user = user_find((*spare)->uid);
+	if (!exempt && ((user ? user->queues : 0) >= READ_ONCE(user_queues) ||
+			!keys_fit(user ? user->keys : 0, keys))) {
+		user = ERR_PTR(-ENOSPC);
 		goto out;
 	}
-	if (found) {
-		kfree(*user);
-		*user = found;
-	} else {
-		list_add(&(*user)->link, &wq_users);
+	if (!user) {
+		user = *spare;
+		*spare = NULL;
+		rb_add(&user->node, &wq_users, user_less);
 	}
-	(*user)->queues++;
-	(*user)->keys += keys;
+	user->queues++;
+	user->keys += keys;
 out:
-	mutex_unlock(&wq_users_lock);
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
+	return user;
+}
+
+/**
+ * wq_user_recharge() - the bound of a user's queue changes
+ * @user: the user that the queue is charged to
+ * @from: the keys that the queue may hold now
+ * @to: the keys that it may hold from now on
+ * @exempt: as for wq_user_charge()
+ *
+ * The caller holds the queue's lock, so that of two changes the second sees the first.
+ *
+ * Return: 0; -ENOSPC: the user's quota does not permit @to, and nothing has changed.
+ */
+int wq_user_recharge(struct wq_user *user, u32 from, u32 to, bool exempt)
+{
+	unsigned long flags;
+	int ret = 0;
+
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	if (to > from && !exempt && !keys_fit(user->keys, to - from))
+		ret = -ENOSPC;
+	else
+		user->keys += (s64)to - from;
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 	return ret;
 }
 
 /* A queue has ended. */
 void wq_user_uncharge(struct wq_user *user, u32 keys)
 {
+	unsigned long flags;
+	bool last;
+
 	if (!user)
 		return;
-	mutex_lock(&wq_users_lock);
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
 	user->keys -= keys;
-	if (!--user->queues) {
-		list_del(&user->link);
+	last = !--user->queues;
+	if (last)
+		rb_erase(&user->node, &wq_users);
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
+	if (last)
 		kfree(user);
-	}
-	mutex_unlock(&wq_users_lock);
 }
 
 /* The caller's quota and the part of it that is charged, for WQ_IOC_INFO. */
 void wq_quota_info(struct wq_info *info)
 {
+	kuid_t uid = user_to_charge();
 	struct wq_user *user;
+	unsigned long flags;
 
 	info->user_queues = READ_ONCE(user_queues);
 	info->user_keys = READ_ONCE(user_keys);
-	mutex_lock(&wq_users_lock);
-	user = user_find(user_to_charge());
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	user = user_find(uid);
 	if (user) {
 		info->charged_queues = user->queues;
 		info->charged_keys = user->keys;
 	}
-	mutex_unlock(&wq_users_lock);
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 }

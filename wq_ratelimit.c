@@ -234,6 +234,7 @@ struct span {
 struct bucket {
 	struct wq_limiter limiter;
 	u64 rate;		/* tokens per 10^9 s */
+	u32 n;			/* tokens of a full bucket */
 	u32 left;		/* rate 0: tokens that are left */
 	struct span token;	/* time for one token to arrive */
 	struct span burst;	/* time for all tokens of a full bucket to arrive */
@@ -325,6 +326,7 @@ struct wq_limiter *wq_limiter_bucket(u64 rate, u32 burst)
 		return ERR_PTR(-ENOMEM);
 	wq_limiter_init(&b->limiter, &bucket_ops, false);
 	b->rate = rate;
+	b->n = burst;
 	b->left = rate ? 0 : burst;
 	if (rate) {
 		b->token.ns = div64_u64_rem(NSEC_PER_SEC * (u64)NSEC_PER_SEC, rate,
@@ -595,3 +597,63 @@ struct wq_limiter *wq_limiter_from_specs(const struct wq_limiter_spec *specs, u3
 	wq_limiter_free(l);
 	return ERR_PTR(-EINVAL);
 }
+WQ_EXPORT_FOR_KUNIT(wq_limiter_from_specs);
+
+struct spec_room {
+	struct wq_limiter_spec *next, *end;
+};
+
+/* Append the specs of a limiter.  Returns false if there is no room for all of them. */
+static bool limiter_describe(const struct wq_limiter *l, struct spec_room *out)
+{
+	struct wq_limiter_spec *s = out->next;
+	const struct composed *c;
+	unsigned int i;
+
+	if (s == out->end)
+		return false;
+	out->next++;
+	*s = (struct wq_limiter_spec){ .kind = WQ_LIMITER_OTHER };
+	if (l->ops == &exponential_ops || l->ops == &fast_slow_ops) {
+		const struct by_failures *b = container_of(l, struct by_failures, limiter);
+
+		s->kind = l->ops == &exponential_ops ? WQ_LIMITER_EXPONENTIAL :
+						       WQ_LIMITER_FAST_SLOW;
+		s->n = b->n;
+		s->base = b->base;
+		s->max = b->max;
+	} else if (l->ops == &bucket_ops) {
+		const struct bucket *b = container_of(l, struct bucket, limiter);
+
+		s->kind = WQ_LIMITER_BUCKET;
+		s->n = b->n;
+		s->rate = b->rate;
+	} else if (l->ops == &max_of_ops || l->ops == &max_wait_ops) {
+		c = container_of(l, struct composed, limiter);
+		s->kind = l->ops == &max_of_ops ? WQ_LIMITER_MAX_OF : WQ_LIMITER_MAX_WAIT;
+		s->n = l->ops == &max_of_ops ? c->n : 0;
+		s->max = c->max;
+		for (i = 0; i < c->n; i++)
+			if (!limiter_describe(c->of[i], out))
+				return false;
+	}
+	return true;
+}
+
+/*
+ * The specs that describe a limiter, from which wq_limiter_from_specs() makes an equal one.
+ * A kernel module's own limiter is WQ_LIMITER_OTHER.  So is a tree of more limiters than
+ * WQ_MAX_LIMITERS, which only a kernel module can compose: the caller holds the queue's
+ * lock, so the time for it must be bounded.  Returns their number.
+ */
+u32 wq_limiter_to_specs(const struct wq_limiter *l,
+			struct wq_limiter_spec specs[WQ_MAX_LIMITERS])
+{
+	struct spec_room out = { .next = specs, .end = specs + WQ_MAX_LIMITERS };
+
+	if (limiter_describe(l, &out))
+		return out.next - specs;
+	specs[0] = (struct wq_limiter_spec){ .kind = WQ_LIMITER_OTHER };
+	return 1;
+}
+WQ_EXPORT_FOR_KUNIT(wq_limiter_to_specs);

@@ -6,26 +6,38 @@
  * an absent key mostly reads that one cache line.
  *
  * The table grows by one bucket at a time: it splits the bucket whose turn it is, and
- * it shrinks in the reverse order.  At any size of the table, an insert
- * splits at most one bucket, a removal merges at most two pairs of buckets, and no
- * single allocation is above 4 KiB.
+ * it shrinks in the reverse order.  At any size of the table, an insert splits at most
+ * one bucket, a removal merges at most two pairs of buckets, and no single allocation is
+ * above 4 KiB.
  *
  * A full bucket is continued by another bucket, which takes its last slot.  Such a
- * chain is dense: all of its buckets but the last are full, and the last of
- * several holds at least two entries.  A split distributes the entries of one chain to two.  Two dense
- * chains need at most one bucket more than the chain they came from, and that one is
- * the new bucket of the table.  So a split needs no memory but that of the new bucket.
+ * chain is dense: all of its buckets but the last are full, and the last of several
+ * holds at least two entries.  A split distributes the entries of one chain to two.  Two
+ * dense chains need at most one bucket more than the chain they came from, and that one
+ * is the new bucket of the table.  So a split needs no memory but that of the new bucket.
  *
- * A chain has a maximum length.  An insert into a full chain fails, so that neither
- * keys that were chosen to collide nor a lack of memory for splits can make a look-up
- * long.  With keys that were not chosen so, a chain is never that long.
+ * A chain has a maximum length, and the hashes of its entries differ.  An entry that a
+ * full chain has no room for, and an entry whose hash is that of another in the chain,
+ * is spilled: it is inserted into a tree of the table and stays there.  So no insert fails
+ * but for lack of memory.  Each operation costs O(log n) for any set of keys, also if there
+ * is no memory for splits.  A bit of the chain's first bucket is set if and only if the
+ * tree has an entry of the chain.  Operations on other chains do not read the tree.
  *
- * wq_table_next() walks the entries in the order of their place: the hash with its
- * bits reversed, then a second hash of the key.  In this order a bucket is an
- * interval, a split cuts the interval in two, and the place of an entry never
- * changes.  So a cursor stays valid while the table grows and shrinks.  If several
- * entries have equal places, the walk returns one of them.  Both hashes are keyed, so a user cannot
- * choose such keys.
+ * The maximum is 5 buckets, which have 31 entries, because keys that were not chosen do
+ * not fill them.  The number of entries of a chain is Poisson distributed, and its mean
+ * is 10 at most, just before the split.  A number above 31 then has a probability of
+ * 2.5e-8, and 2.1e-9 if the mean is averaged over the splits that double a table.  So of
+ * 1,000 tables that grow to 10,000,000 keys, 4 ever spill an entry for lack of room.
+ * Equal hashes are more frequent: they spill some 120 of 1,000,000 keys.
+ *
+ * wq_table_next() walks the entries in the order of their places.  The upper half of a
+ * place is the hash with its bits reversed.  In this order a bucket is an interval, and a
+ * split cuts the interval in two.  The lower half is 0 for an entry in a chain.  For a
+ * spilled entry it is a second hash of the key, with a secret of the table.  If that place
+ * is taken, further secrets are tried until a place is free.  So all places differ, for
+ * any keys that a user chooses.  The place of an entry never changes, so a cursor stays
+ * valid while the table grows and shrinks.  An entry that is in the table during the
+ * whole walk is returned exactly once.  The walk hashes no key.
  *
  * Why not rhashtable:
  *
@@ -38,30 +50,26 @@
  * The caller serializes.
  */
 #include <linux/bitrev.h>
-#include <linux/jhash.h>
+#include <linux/bug.h>
 #include <linux/log2.h>
+#include <linux/minmax.h>
 #include <linux/prefetch.h>
 #include <linux/random.h>
+#include <linux/rbtree.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
 #include "wq_compat.h"
 #include "wq_table.h"
 
-/*
- * wq_bucket.head, from the low end: a byte for each slot, its tag, which is the top
- * byte of the entry's hash; then a byte with the number of used slots.  It is always
- * read and written as a whole, because a wide load soon after a narrower store to it is slow.
- */
-#define WQ_USED_SHIFT	(8 * WQ_SLOTS)
-#define WQ_CHAINED	0xffu	/* number of used slots: all, and the last is a bucket */
+#define WQ_LEN_ONE	BIT_ULL(WQ_LEN_SHIFT)
 #define WQ_LOAD_MAX	5	/* split a bucket from this many entries per bucket on */
 #define WQ_LOAD_MIN	2	/* merge two buckets below this many */
 #define WQ_SEG_BUCKETS	(WQ_SEG_BYTES / sizeof(struct wq_bucket))
-#define WQ_CHAIN_MAX	16	/* buckets of a chain */
-#define WQ_WALK_MAX	16	/* chains that one wq_table_next() looks at */
+#define WQ_WALK_MAX	16	/* chains that one call looks at */
 
 static_assert(sizeof(struct wq_bucket) <= 64);
+static_assert(sizeof(struct wq_spilled) <= sizeof(struct wq_bucket));
 
 struct wq_bucket *wq_bucket_alloc(gfp_t gfp)
 {
@@ -73,19 +81,20 @@ void wq_bucket_free(struct wq_bucket *b)
 	kfree(b);
 }
 
-static unsigned int bucket_used(const struct wq_bucket *b)
+/* Memory for a bucket or for a spilled entry.  @pre is a list by slot[0] that is used first. */
+static void *spare_bucket(struct wq_bucket **pre, gfp_t gfp)
 {
-	return b->head >> WQ_USED_SHIFT;
-}
+	struct wq_bucket *b = pre ? *pre : NULL;
 
-static void bucket_set_used(struct wq_bucket *b, u64 used)
-{
-	b->head = (b->head & (BIT_ULL(WQ_USED_SHIFT) - 1)) | used << WQ_USED_SHIFT;
+	if (!b)
+		return wq_bucket_alloc(gfp);
+	*pre = b->slot[0];
+	return b;
 }
 
 static bool bucket_chained(const struct wq_bucket *b)
 {
-	return bucket_used(b) == WQ_CHAINED;
+	return b->head & WQ_CHAINED;
 }
 
 static struct wq_bucket *bucket_next(const struct wq_bucket *b)
@@ -96,7 +105,7 @@ static struct wq_bucket *bucket_next(const struct wq_bucket *b)
 /* Number of entries in the bucket itself. */
 static unsigned int bucket_len(const struct wq_bucket *b)
 {
-	return bucket_chained(b) ? WQ_SLOTS - 1 : bucket_used(b);
+	return b->head >> WQ_LEN_SHIFT & 7;
 }
 
 /*
@@ -117,7 +126,7 @@ static u64 bucket_match(const struct wq_bucket *b, u32 hash)
 	for (; (m) && ((i) = __ffs64(m) / 8, true); (m) &= (m) - 1)
 
 /* memcmp() is a call, which costs more than comparing a short key. */
-static bool key_same(const u8 *a, const u8 *b, u32 len)
+static __always_inline bool key_same(const u8 *a, const u8 *b, u32 len)
 {
 	u32 i;
 
@@ -158,19 +167,15 @@ static void bucket_set(struct wq_bucket *b, unsigned int i, struct slot_content 
 /* @b has room. */
 static void bucket_append(struct wq_bucket *b, struct slot_content p)
 {
-	unsigned int used = bucket_used(b);
-
-	bucket_set(b, used, p);
-	bucket_set_used(b, used + 1);
+	bucket_set(b, bucket_len(b), p);
+	b->head += WQ_LEN_ONE;
 }
 
 /* @b is not empty, and not chained. */
 static struct slot_content bucket_pop(struct wq_bucket *b)
 {
-	unsigned int used = bucket_used(b) - 1;
-
-	bucket_set_used(b, used);
-	return bucket_get(b, used);
+	b->head -= WQ_LEN_ONE;
+	return bucket_get(b, bucket_len(b));
 }
 
 static struct wq_bucket *bucket_at(const struct wq_table *t, u32 i)
@@ -223,10 +228,10 @@ static __always_inline struct wq_bucket *chain_find(struct wq_bucket *b, u32 has
 }
 
 /*
- * Append to a chain.  A new bucket is taken from the list @pre, which slot[0] links, or
- * else allocated.
+ * Append to a chain.  A new bucket is taken from the list @pre, or else allocated.
+ * -ENOSPC: the chain is full.
  */
-static int chain_add(struct wq_bucket *b, struct slot_content p,
+static int chain_add(struct wq_table *t, struct wq_bucket *b, struct slot_content p,
 		     struct wq_bucket **pre, gfp_t gfp)
 {
 	struct wq_bucket *more;
@@ -235,29 +240,30 @@ static int chain_add(struct wq_bucket *b, struct slot_content p,
 	for (; bucket_chained(b); len++)
 		b = b->slot[WQ_SLOTS - 1];
 
-	if (bucket_used(b) == WQ_SLOTS) {
+	if (bucket_len(b) == WQ_SLOTS) {
 		if (len == WQ_CHAIN_MAX)
-			return -ENOMEM;
-		more = pre ? *pre : NULL;
-		if (more)
-			*pre = more->slot[0];
-		else
-			more = wq_bucket_alloc(gfp);
+			return -ENOSPC;
+		more = spare_bucket(pre, gfp);
 		if (!more)
 			return -ENOMEM;
 
 		more->head = 0;
 		bucket_append(more, bucket_get(b, WQ_SLOTS - 1));
 		b->slot[WQ_SLOTS - 1] = more;
-		bucket_set_used(b, WQ_CHAINED);
+		b->head = (b->head - WQ_LEN_ONE) | WQ_CHAINED;
+		t->chained++;
 		b = more;
 	}
 	bucket_append(b, p);
 	return 0;
 }
 
-/* Remove the last entry of a chain, which is not empty.  The chain stays dense. */
-static __always_inline struct slot_content chain_pop(struct wq_bucket *b)
+/*
+ * Remove the last entry of a chain, which is not empty.  The chain stays dense.  A bucket
+ * that it no longer needs is left to the caller, in *@unused.
+ */
+static __always_inline struct slot_content chain_pop(struct wq_table *t, struct wq_bucket *b,
+						     struct wq_bucket **unused)
 {
 	struct wq_bucket *prev = NULL;
 	struct slot_content p;
@@ -267,13 +273,168 @@ static __always_inline struct slot_content chain_pop(struct wq_bucket *b)
 		b = b->slot[WQ_SLOTS - 1];
 	}
 	p = bucket_pop(b);
-	if (prev && bucket_used(b) == 1) {
+	if (prev && bucket_len(b) == 1) {
 		bucket_set(prev, WQ_SLOTS - 1, bucket_get(b, 0));
-		bucket_set_used(prev, WQ_SLOTS);
-		wq_bucket_free(b);
+		prev->head = (prev->head & ~WQ_CHAINED) + WQ_LEN_ONE;
+		b->slot[0] = NULL;
+		*unused = b;
+		t->chained--;
 	}
 	return p;
 }
+
+/*
+ * Spilled entries.
+ */
+
+static u64 place_of_hash(u32 hash)
+{
+	return (u64)bitrev32(hash) << 32;
+}
+
+/* The place of a spilled entry, by the second hash with secret number @i. */
+static u64 place_of_key(const struct wq_table *t, u32 hash, const void *key, size_t len, u32 i)
+{
+	siphash_key_t secret = t->secret;
+
+	secret.key[0] ^= i;
+	/* 0 is for the entries of chains.  The place behind the last one does not wrap to 0. */
+	return place_of_hash(hash) | clamp((u32)siphash(key, len, &secret), 1U, U32_MAX - 1);
+}
+
+static struct wq_spilled *spilled_of(struct rb_node *node)
+{
+	return rb_entry_safe(node, struct wq_spilled, by_place);
+}
+
+static bool place_before(struct rb_node *a, const struct rb_node *b)
+{
+	return spilled_of(a)->place < rb_entry(b, struct wq_spilled, by_place)->place;
+}
+
+static bool address_before(struct rb_node *a, const struct rb_node *b)
+{
+	return rb_entry(a, struct wq_spilled, by_address)->entry <
+	       rb_entry(b, struct wq_spilled, by_address)->entry;
+}
+
+static int address_cmp(const void *e, const struct rb_node *node)
+{
+	const struct wq_entry *other = rb_entry(node, struct wq_spilled, by_address)->entry;
+
+	return e == other ? 0 : e < (const void *)other ? -1 : 1;
+}
+
+/* The first spilled entry at or behind @place, or NULL. */
+static struct wq_spilled *spill_from(const struct wq_table *t, u64 place)
+{
+	struct rb_node *node = t->by_place.rb_node, *first = NULL;
+
+	while (node) {
+		if (spilled_of(node)->place < place) {
+			node = node->rb_right;
+		} else {
+			first = node;
+			node = node->rb_left;
+		}
+	}
+	return spilled_of(first);
+}
+
+/* The last place of bucket @i, which @mask chooses. */
+static u64 bucket_end(u32 i, u32 mask)
+{
+	return place_of_hash(i | ~mask) | U32_MAX;
+}
+
+/* Set or clear WQ_SPILLED of bucket @i, which @mask chooses. */
+static void spill_mark(struct wq_table *t, u32 i, u32 mask)
+{
+	struct wq_spilled *s = spill_from(t, place_of_hash(i));
+	struct wq_bucket *b = bucket_at(t, i);
+
+	if (s && s->place <= bucket_end(i, mask))
+		b->head |= WQ_SPILLED;
+	else
+		b->head &= ~WQ_SPILLED;
+}
+
+static noinline struct wq_entry *spill_find(const struct wq_table *t, u32 hash, const void *key,
+					    size_t len)
+{
+	struct wq_spilled *s = spill_from(t, place_of_hash(hash));
+	u64 place;
+	u32 i;
+
+	/* Mostly no spilled entry has this hash, and the key need not be hashed. */
+	if (!s || s->place > (place_of_hash(hash) | U32_MAX))
+		return NULL;
+	for (i = 0; i < t->secrets; i++) {
+		place = place_of_key(t, hash, key, len, i);
+		s = spill_from(t, place);
+		if (s && s->place == place && s->entry->len == len &&
+		    key_same(wq_key_of(s->entry)->key, key, len))
+			return s->entry;
+	}
+	return NULL;
+}
+
+static struct wq_spilled *spill_find_entry(const struct wq_table *t, const struct wq_entry *e)
+{
+	return rb_entry_safe(rb_find(e, &t->by_address, address_cmp), struct wq_spilled,
+			     by_address);
+}
+
+/* Insert into the tree an entry of the chain that starts at @b. */
+static noinline int spill_add(struct wq_table *t, struct wq_bucket *b, struct wq_entry *e,
+			      struct wq_bucket **pre, gfp_t gfp)
+{
+	struct wq_spilled *s = spare_bucket(pre, gfp), *other;
+	u32 i = 0;
+
+	if (!s)
+		return -ENOMEM;
+	s->entry = e;
+	do {
+		s->place = place_of_key(t, e->hash, wq_key_of(e)->key, e->len, i++);
+		other = spill_from(t, s->place);
+	} while (other && other->place == s->place);
+	t->secrets = max(t->secrets, i);
+
+	rb_add(&s->by_place, &t->by_place, place_before);
+	rb_add(&s->by_address, &t->by_address, address_before);
+	t->spilled++;
+	b->head |= WQ_SPILLED;
+	return 0;
+}
+
+/* The bits of a hash that choose bucket @i: one bit less if the bucket is yet to be split. */
+static u32 index_mask(const struct wq_table *t, u32 i)
+{
+	u32 half = t->mask >> 1;
+
+	return i > half || i + half + 1 < t->buckets ? t->mask : half;
+}
+
+/* Remove an entry from the tree.  Returns false if it is not there. */
+static noinline bool spill_remove(struct wq_table *t, struct wq_entry *e)
+{
+	struct wq_spilled *s = spill_find_entry(t, e);
+	u32 i = e->hash & hash_mask(t, e->hash);
+
+	if (!s)
+		return false;
+	rb_erase(&s->by_place, &t->by_place);
+	rb_erase(&s->by_address, &t->by_address);
+	kfree(s);
+	t->spilled--;
+	spill_mark(t, i, index_mask(t, i));
+	return true;
+}
+
+/*
+ * Growing and shrinking.
+ */
 
 /*
  * Buckets are split in turn.  So the memory that the next split will read, the hashes
@@ -295,6 +456,7 @@ static void table_split(struct wq_table *t, gfp_t gfp)
 	u32 i = t->buckets, mask = bucket_mask(i + 1);
 	struct wq_bucket *from, *to, *unused = NULL, *b, old;
 	unsigned int k;
+	bool spilled;
 
 	if (wq_vec_extend(&t->vec, i, WQ_SEG_BUCKETS, NULL, gfp))
 		return;
@@ -302,13 +464,16 @@ static void table_split(struct wq_table *t, gfp_t gfp)
 	to = bucket_at(t, i);
 
 	old = *from;
+	spilled = old.head & WQ_SPILLED;
 	from->head = 0;
 	for (;;) {
 		for (k = 0; k < bucket_len(&old); k++) {
 			struct slot_content p = bucket_get(&old, k);
 
 			/* Cannot fail, see the head of this file. */
-			chain_add((p.entry->hash & mask) == i ? to : from, p, &unused, 0);
+			if (WARN_ON_ONCE(chain_add(t, (p.entry->hash & mask) == i ? to : from, p,
+						   &unused, 0)))
+				t->count--;
 		}
 		b = bucket_next(&old);
 		if (!b)
@@ -316,27 +481,34 @@ static void table_split(struct wq_table *t, gfp_t gfp)
 		old = *b;
 		b->slot[0] = unused;
 		unused = b;
+		t->chained--;
 	}
 	while ((b = unused)) {
 		unused = b->slot[0];
 		wq_bucket_free(b);
 	}
 	table_resize(t, i + 1);
+	if (unlikely(spilled)) {
+		spill_mark(t, i - rounddown_pow_of_two(i), mask);
+		spill_mark(t, i, mask);
+	}
 	table_prefetch_split(t);
 }
 
-/* Merge the last bucket into its sibling, if one bucket can hold both. */
+/* Merge the last bucket into its sibling, if it is empty or one bucket can hold both. */
 static void table_merge(struct wq_table *t)
 {
 	u32 i = t->buckets - 1;
 	struct wq_bucket *from = bucket_at(t, i), *to = bucket_sibling(t, i);
 
-	if (bucket_chained(from) || bucket_chained(to) ||
-	    bucket_used(from) + bucket_used(to) > WQ_SLOTS)
+	if (bucket_len(from) && (bucket_chained(from) || bucket_chained(to) ||
+				 bucket_len(from) + bucket_len(to) > WQ_SLOTS))
 		return;
 
-	while (bucket_used(from))
+	while (bucket_len(from))
 		bucket_append(to, bucket_pop(from));
+	to->head |= from->head & WQ_SPILLED;
+	from->head = 0;
 	table_resize(t, i);
 	wq_vec_trim(&t->vec, i, WQ_SEG_BUCKETS);
 	if (i > 1) {
@@ -351,7 +523,7 @@ int wq_table_init(struct wq_table *t, gfp_t gfp)
 
 	if (ret)
 		return ret;
-	t->seed = get_random_u32();
+	get_random_bytes(&t->secret, sizeof(t->secret));
 	table_resize(t, 1);
 	return 0;
 }
@@ -360,11 +532,22 @@ WQ_EXPORT_FOR_KUNIT(wq_table_init);
 /* Free the table's memory.  Entries that are still in it stay the caller's. */
 void wq_table_destroy(struct wq_table *t)
 {
+	struct wq_spilled *s, *next;
+
+	rbtree_postorder_for_each_entry_safe(s, next, &t->by_place, by_place)
+		kfree(s);
+	t->by_place = RB_ROOT;
+	t->by_address = RB_ROOT;
+	t->spilled = 0;
 	while (t->buckets) {
 		struct wq_bucket *b = bucket_at(t, --t->buckets);
 
-		while (bucket_used(b))
-			chain_pop(b);
+		while (bucket_len(b)) {
+			struct wq_bucket *unused = NULL;
+
+			chain_pop(t, b, &unused);
+			wq_bucket_free(unused);
+		}
 		wq_vec_trim(&t->vec, t->buckets, WQ_SEG_BUCKETS);
 	}
 	wq_vec_free(&t->vec);
@@ -372,22 +555,27 @@ void wq_table_destroy(struct wq_table *t)
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_destroy);
 
-struct wq_found wq_table_find(const struct wq_table *t, u32 hash, const void *key, size_t len)
+/* The entry of a key. */
+struct wq_found wq_table_find(struct wq_table *t, u32 hash, const void *key, size_t len)
 {
-	const struct wq_bucket *b;
+	const struct wq_bucket *first = bucket_of(t, hash), *b;
 	unsigned int i;
 	u64 m;
 
-	for (b = bucket_of(t, hash); b; b = bucket_next(b)) {
+	for (b = first; b; b = bucket_next(b)) {
 		m = bucket_match(b, hash);
 		for_each_match(i, m) {
 			struct wq_entry *e = b->slot[i];
 
-			if (e->hash == hash && e->len == len &&
-			    key_same(wq_key_of(e)->key, key, len))
+			if (e->hash != hash)
+				continue;
+			if (e->len == len && key_same(wq_key_of(e)->key, key, len))
 				return (struct wq_found){ e };
+			t->twin = hash;
 		}
 	}
+	if (unlikely(first->head & WQ_SPILLED))
+		return (struct wq_found){ spill_find(t, hash, key, len) };
 	return WQ_NOT_FOUND;
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_find);
@@ -414,26 +602,36 @@ void wq_table_prefetch_entry(const struct wq_table *t, u32 hash)
 /* Find @e, which may be freed memory and is not read unless it is in the table. */
 struct wq_found wq_table_find_entry(const struct wq_table *t, u32 hash, struct wq_entry *e)
 {
+	struct wq_bucket *first = bucket_of(t, hash);
 	unsigned int i;
 
-	return chain_find(bucket_of(t, hash), hash, e, &i) ? (struct wq_found){ e } : WQ_NOT_FOUND;
+	if (chain_find(first, hash, e, &i))
+		return (struct wq_found){ e };
+	if (unlikely(first->head & WQ_SPILLED) && spill_find_entry(t, e))
+		return (struct wq_found){ e };
+	return WQ_NOT_FOUND;
 }
+WQ_EXPORT_FOR_KUNIT(wq_table_find_entry);
 
 /**
- * wq_table_insert() - insert an entry whose key is not in the table
+ * wq_table_insert() - insert an entry
  * @t: the table
- * @e: the entry
+ * @e: the entry, whose key was the last that wq_table_find() did not find
  * @pre: NULL, or a bucket in *@pre that is used before any is allocated
  * @gfp: how to allocate
  *
- * Return: 0; -ENOMEM: there is no memory for a bucket, or the chain is at its maximum
- * length.  The table is then unchanged.
+ * Return: 0; -ENOMEM: there is no memory for a bucket, and the table is unchanged.
  */
 int wq_table_insert(struct wq_table *t, struct wq_entry *e,
 		    struct wq_bucket **pre, gfp_t gfp)
 {
-	int ret = chain_add(bucket_of(t, e->hash), slot_content_of(e), pre, gfp);
+	struct wq_bucket *b = bucket_of(t, e->hash);
+	int ret = -ENOSPC;
 
+	if (likely(e->hash != t->twin))
+		ret = chain_add(t, b, slot_content_of(e), pre, gfp);
+	if (unlikely(ret == -ENOSPC))
+		ret = spill_add(t, b, e, pre, gfp);
 	if (ret)
 		return ret;
 	if (++t->count / WQ_LOAD_MAX >= t->buckets)
@@ -442,17 +640,50 @@ int wq_table_insert(struct wq_table *t, struct wq_entry *e,
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_insert);
 
-void wq_table_remove(struct wq_table *t, struct wq_entry *e)
+/*
+ * Undo chain_pop(), whose unused bucket is all the memory that this needs.  Not inline,
+ * because @unused would make its caller check for an overflow of the stack.
+ */
+static noinline void chain_put_back(struct wq_table *t, struct wq_bucket *first,
+				    struct slot_content last, struct wq_bucket *unused)
 {
-	struct wq_bucket *head = bucket_of(t, e->hash), *b;
-	struct slot_content last = chain_pop(head);
+	chain_add(t, first, last, &unused, 0);
+}
+
+/* Remove an entry from its chain.  Returns false if it is not there. */
+static __always_inline bool chain_remove(struct wq_table *t, struct wq_bucket *first,
+					 struct wq_entry *e)
+{
+	struct wq_bucket *unused = NULL, *b;
+	struct slot_content last;
 	unsigned int i;
 
+	if (unlikely(!bucket_len(first)))
+		return false;
+	last = chain_pop(t, first, &unused);
 	/* The last entry of the chain takes the slot of the removed one. */
 	if (last.entry != e) {
-		b = chain_find(head, e->hash, e, &i);
+		b = chain_find(first, e->hash, e, &i);
+		if (unlikely(!b)) {
+			chain_put_back(t, first, last, unused);
+			return false;
+		}
 		bucket_set(b, i, last);
 	}
+	if (unused)
+		wq_bucket_free(unused);
+	return true;
+}
+
+/* Remove an entry, which is in the table. */
+void wq_table_remove(struct wq_table *t, struct wq_entry *e)
+{
+	struct wq_bucket *first = bucket_of(t, e->hash);
+	unsigned int i;
+
+	if (!(unlikely(first->head & WQ_SPILLED) && spill_remove(t, e)) &&
+	    WARN_ON_ONCE(!chain_remove(t, first, e)))
+		return;
 	t->count--;
 	/* Twice, so that later removals make up for a merge that is not possible now. */
 	for (i = 0; i < 2; i++)
@@ -461,10 +692,55 @@ void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_remove);
 
-/* The position of an entry in the order of the walk. */
-static u64 entry_place(const struct wq_table *t, struct wq_entry *e)
+/**
+ * wq_table_any() - an entry at which a removal of all entries goes on
+ * @t: the table
+ *
+ * It costs less than wq_table_next(), which looks at a whole chain for each entry.
+ *
+ * Return: an entry.  None, and the table is not empty: many buckets were empty and have
+ * been removed, and the next call goes on.
+ */
+struct wq_found wq_table_any(struct wq_table *t)
 {
-	return (u64)bitrev32(e->hash) << 32 | jhash(wq_key_of(e)->key, e->len, t->seed);
+	unsigned int walk;
+
+	if (t->spilled)
+		return (struct wq_found){ rb_entry(t->by_address.rb_node, struct wq_spilled,
+						   by_address)->entry };
+
+	for (walk = 0; walk < WQ_WALK_MAX; walk++) {
+		struct wq_bucket *b = bucket_at(t, t->buckets - 1);
+
+		while (bucket_chained(b))
+			b = b->slot[WQ_SLOTS - 1];
+		if (bucket_len(b))
+			return (struct wq_found){ b->slot[bucket_len(b) - 1] };
+		if (t->buckets == 1)
+			break;
+		table_merge(t);
+	}
+	return WQ_NOT_FOUND;
+}
+WQ_EXPORT_FOR_KUNIT(wq_table_any);
+
+/* The entry of a chain whose place is the least at or behind @place, or NULL. */
+static struct wq_entry *chain_from(const struct wq_bucket *b, u64 place)
+{
+	struct wq_entry *best = NULL;
+	u64 least = U64_MAX, other;
+	unsigned int i;
+
+	for (; b; b = bucket_next(b)) {
+		for (i = 0; i < bucket_len(b); i++) {
+			other = place_of_hash(((struct wq_entry *)b->slot[i])->hash);
+			if (other >= place && other < least) {
+				best = b->slot[i];
+				least = other;
+			}
+		}
+	}
+	return best;
 }
 
 /**
@@ -479,38 +755,34 @@ static u64 entry_place(const struct wq_table *t, struct wq_entry *e)
  */
 struct wq_found wq_table_next(const struct wq_table *t, u64 *cursor)
 {
-	unsigned int walk, i;
+	unsigned int walk;
 
 	for (walk = 0; walk < WQ_WALK_MAX; walk++) {
-		u32 pos = *cursor >> 32, hash = bitrev32(pos), mask = hash_mask(t, hash);
-		struct wq_entry *best = NULL;
-		struct wq_bucket *b;
-		u64 place, least = 0;
+		u32 hash = bitrev32(*cursor >> 32), i = hash & hash_mask(t, hash);
+		u64 place = bucket_end(i, index_mask(t, i));
+		const struct wq_bucket *b = bucket_at(t, i);
+		struct wq_entry *e = chain_from(b, *cursor);
+		struct wq_spilled *s = NULL;
 
-		for (b = bucket_at(t, hash & mask); b; b = bucket_next(b)) {
-			for (i = 0; i < bucket_len(b); i++) {
-				place = entry_place(t, b->slot[i]);
-				if (place >= *cursor && (!best || place < least)) {
-					best = b->slot[i];
-					least = place;
-				}
-			}
+		if (e)
+			place = place_of_hash(e->hash);
+		if (b->head & WQ_SPILLED)
+			s = spill_from(t, *cursor);
+		if (s && s->place <= place) {
+			e = s->entry;
+			place = s->place;
 		}
-		if (best) {
-			*cursor = least + 1;
-			return (struct wq_found){ best };
-		}
-		/* A bucket is the interval of the places that have the same top bits. */
-		*cursor = ((u64)(pos | ~bitrev32(mask)) + 1) << 32;
-		if (!*cursor)
-			break;
+		*cursor = place + 1;
+		if (e || !*cursor)
+			return (struct wq_found){ e };
 	}
 	return WQ_NOT_FOUND;
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_next);
 
-/* Memory of the segments that hold the table's buckets, in bytes. */
+/* The table's memory in bytes. */
 u64 wq_table_bytes(const struct wq_table *t)
 {
-	return (u64)DIV_ROUND_UP(t->buckets, WQ_SEG_BUCKETS) * WQ_SEG_BYTES;
+	return wq_vec_bytes(&t->vec) + (u64)(t->chained + t->spilled) * sizeof(struct wq_bucket);
 }
+WQ_EXPORT_FOR_KUNIT(wq_table_bytes);

@@ -1,62 +1,94 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The thread of a queue: makes delayed keys ready when they are due, and gives back
- * keys whose lease expired.
+ * Times: delayed keys become ready when they are due, and keys whose lease expired are
+ * given back.
  *
- * The thread sleeps until the first due time or lease end, by an absolute hrtimer
- * without slack.  Then it handles up to WQ_BATCH entries in each critical section.
- * wq.armed is when it will look again: only an earlier time wakes it, or a shut down
- * with delayed entries.  It sets its
- * state to sleep before it looks, so a wake-up between its look and its sleep is not
- * lost.
+ * The queue of a kernel module has a thread for that.  The thread sleeps until the first
+ * due time or lease end, by an absolute hrtimer without slack.  Then it handles up to
+ * WQ_BATCH entries in each critical section.  wq.armed is when it will look again: only
+ * an earlier time wakes it.  It sets its state to sleep before it looks, so a wake-up
+ * between its look and its sleep is not lost.
  *
  * The first delayed add may come from atomic context, where no thread can be created.
  * So wq_unlock() schedules a work item, which creates the thread, and tries again
  * later if there is no memory.
  *
- * A shut down voids the heap in constant time.  The thread then releases the entries.
- * It goes on ending leases, so that a drain can end: the keys of a hung consumer go to
- * another consumer.
+ * A queue that a process made has no thread, because a thread would work outside of the
+ * process's cgroups.  Before a call of a process looks at keys, it handles the times that
+ * have come, by wq_catch_up().  So the caller's cgroup pays for that.  A timer wakes processes
+ * that wait for a key, and they handle the times.
  *
- * wq.lock protects wq.thread and wq.armed.
+ *  - wq.armed is a time at or before the next due time or lease end.
+ *  - A call that lowers wq.armed, or that has caught up, sets the timer to it.
+ *  - So if wq.armed is in the future, the timer is set to it.  If wq.armed is in the past,
+ *    the next call catches up and sets the timer again.
+ *  - A waiter adds itself to the wait queue, then takes the lock and catches up.  If the
+ *    timer expired before that, the waiter finds wq.armed in the past.
+ *
+ * So the timer expires at most once for each call.  Moreover it expires at most once in
+ * wq.slack.  It wakes one getter and the pollers, and does nothing else.
+ *
+ * A shut down voids the heap in constant time.  The thread, or the process that shuts down,
+ * then releases the entries.  Leases still expire, so that a drain can end: the keys of a
+ * hung consumer go to another consumer.
+ *
+ * wq.lock protects wq.thread, wq.armed and wq.fired.
  */
 #include <linux/export.h>
 #include <linux/freezer.h>
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
-#include <linux/sched.h>
+#include <linux/sched/signal.h>
 
 #include "wq_core.h"
 #include "wq_thread.h"
 
 #define WQ_START_RETRY	(HZ / 10 ?: 1)	/* between attempts to create the thread */
 
-/*
- * Handle one batch of due times and lease ends.  Returns when to look again, ns on the
- * queue's clock; 0: at once; S64_MAX: when woken.
- */
+/* Handle one batch of times in a critical section, see wq_handle_times(). */
 static s64 wq_run_batch(struct wq *q)
 {
-	s64 due, lease, next = 0;
 	struct wq_cs cs;
-	int i;
+	s64 next;
 
 	wq_lock(&cs, q);
-	for (i = 0; i < WQ_BATCH; i++) {
-		due = q->shut && q->heap.count ? 0 : wq_heap_due(&q->heap);
-		lease = wq_leases_due(&q->leases);
-		next = min(due, lease);
-		if (next > wq_now(&cs) || next == S64_MAX)
-			break;
-		next = 0;
-		if (due <= lease)
-			wq_handle_due(&cs);
-		else
-			wq_handle_expired(&cs);
-	}
-	q->armed = next;
+	next = wq_handle_times(&cs);
 	wq_unlock(&cs);
 	return next;
+}
+
+/*
+ * Handle all times that have come, in a queue without a thread, for a process that looks at
+ * all keys.  The number of batches is bounded, because other processes can make keys due as
+ * fast as this loop handles them.
+ */
+void wq_catch_up_all(struct wq *q)
+{
+	unsigned int batches = WQ_MAX_KEYS / WQ_BATCH;
+	struct wq_cs cs;
+	bool more;
+
+	if (!q->lazy)
+		return;
+	do {
+		wq_lock(&cs, q);
+		more = wq_catch_up(&cs);
+		wq_unlock(&cs);
+		cond_resched();
+	} while (more && --batches && !fatal_signal_pending(current));
+}
+
+static enum hrtimer_restart wq_timer_fn(struct hrtimer *timer)
+{
+	struct wq *q = container_of(timer, struct wq, timer);
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	q->fired = ktime_get_ns();
+	wq_unlock(&cs);
+	wake_up(&q->getters);
+	wake_up_poll(&q->pollers, EPOLLIN | EPOLLRDNORM);
+	return HRTIMER_NORESTART;
 }
 
 static int wq_thread_fn(void *arg)
@@ -111,16 +143,19 @@ void wq_thread_init(struct wq *q)
 {
 	q->armed = S64_MAX;
 	INIT_DELAYED_WORK(&q->start_thread, wq_thread_start);
+	wq_hrtimer_setup(&q->timer, wq_timer_fn, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 }
 
 /*
- * Stop the thread of a queue that is shut down or has no user left, so that no delayed
- * add follows.  A process that gets a key with a lease may have it created once more.
+ * Stop the thread or the timer of a queue that is shut down or has no user left, so that no
+ * delayed add follows.  If a process gets a key with a lease, the thread may be created once
+ * more.
  */
 void wq_thread_stop(struct wq *q)
 {
 	struct task_struct *thread;
 
+	hrtimer_cancel(&q->timer);
 	cancel_delayed_work_sync(&q->start_thread);
 	spin_lock_irq(&q->lock);
 	thread = q->thread;

@@ -17,14 +17,25 @@
 #include "wq_vec.h"
 
 /* A zeroed segment: from @pre as long as it has some, else allocated. */
-static void *seg_alloc(struct wq_vec_prealloc *pre, gfp_t gfp)
+static void *seg_alloc(struct wq_vec *v, struct wq_vec_prealloc *pre, gfp_t gfp)
 {
+	void *seg = NULL;
 	unsigned int i;
 
-	for (i = 0; pre && i < ARRAY_SIZE(pre->seg); i++)
-		if (pre->seg[i])
-			return xchg(&pre->seg[i], NULL);
-	return kzalloc(WQ_SEG_BYTES, gfp);
+	for (i = 0; pre && i < ARRAY_SIZE(pre->seg) && !seg; i++)
+		seg = xchg(&pre->seg[i], NULL);
+	if (!seg)
+		seg = kzalloc(WQ_SEG_BYTES, gfp);
+	if (seg)
+		v->segs++;
+	return seg;
+}
+
+static void seg_free(struct wq_vec *v, void *seg)
+{
+	if (seg)
+		v->segs--;
+	kfree(seg);
 }
 
 /* Add segment @seg, unless wq_vec_trim() has left it, see wq_vec_extend(). */
@@ -38,17 +49,17 @@ int wq_vec_add_segment(struct wq_vec *v, u32 seg, struct wq_vec_prealloc *pre, g
 	    v->root[seg / WQ_SEG_PTRS][seg % WQ_SEG_PTRS])
 		return 0;
 
-	mem = seg_alloc(pre, gfp);
+	mem = seg_alloc(v, pre, gfp);
 	if (!mem)
 		return -ENOMEM;
 
 	if (!v->root)
-		v->root = seg_alloc(pre, gfp);
+		v->root = seg_alloc(v, pre, gfp);
 	if (!v->root)
 		goto free;
 	leaf = (void ***)&v->root[seg / WQ_SEG_PTRS];
 	if (!*leaf)
-		*leaf = seg_alloc(pre, gfp);
+		*leaf = seg_alloc(v, pre, gfp);
 	if (!*leaf)
 		goto free_root;
 	(*leaf)[seg % WQ_SEG_PTRS] = mem;
@@ -56,11 +67,11 @@ int wq_vec_add_segment(struct wq_vec *v, u32 seg, struct wq_vec_prealloc *pre, g
 
 free_root:
 	if (!seg) {
-		kfree(v->root);
+		seg_free(v, v->root);
 		v->root = NULL;
 	}
 free:
-	kfree(mem);
+	seg_free(v, mem);
 	return -ENOMEM;
 }
 
@@ -78,10 +89,10 @@ void wq_vec_trim(struct wq_vec *v, u32 i, u32 per)
 	leaf = v->root[seg / WQ_SEG_PTRS];
 	if (!leaf)
 		return;
-	kfree(leaf[seg % WQ_SEG_PTRS]);
+	seg_free(v, leaf[seg % WQ_SEG_PTRS]);
 	leaf[seg % WQ_SEG_PTRS] = NULL;
 	if (seg % WQ_SEG_PTRS == 0) {
-		kfree(leaf);
+		seg_free(v, leaf);
 		v->root[seg / WQ_SEG_PTRS] = NULL;
 	}
 }
@@ -91,9 +102,9 @@ void wq_vec_free(struct wq_vec *v)
 {
 	if (!v->root)
 		return;
-	kfree(v->root[0][0]);
-	kfree(v->root[0]);
-	kfree(v->root);
+	seg_free(v, v->root[0][0]);
+	seg_free(v, v->root[0]);
+	seg_free(v, v->root);
 	v->root = NULL;
 }
 WQ_EXPORT_FOR_KUNIT(wq_vec_free);

@@ -6,6 +6,7 @@
 #define _WQ_CORE_H
 
 #include <linux/cache.h>
+#include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/lockdep.h>
@@ -30,33 +31,33 @@ struct wq_user;
 /**
  * struct wq_consumer - a holder of keys: an open file, or all callers of the kernel API
  * @held: L: entries that it holds, in the order of their gets
- * @nr_held: L: number of entries in @held
+ * @again: L: entries that it holds too, and whose run before was given back
+ * @nr_held: L: number of entries in @held and @again
  * @nr_dirty: L: how many of these are dirty again
- * @dead: L: the consumer has ended.  Its entries are part of wq.requeued, and their
- *	state is out of date until wq_fixup_orphan().  The last of these entries frees
- *	the consumer.
+ * @dead: L: the consumer has ended.  The entries of @held are part of wq.requeued, and
+ *	their state is out of date until wq_fixup_orphan().  The last of these entries
+ *	frees the consumer.
  * @q: the queue, constant once it is set
  * @pid: the process that opened the file; NULL for the kernel and for a dead consumer
  * @starts: L: sum of the times at which its entries were got; this field and the
- *	following ones are used if wq.timed
- * @ended: L: when it ended
+ *	following one are used if wq.timed
  * @node: L: in wq.running while it holds entries
  */
 struct wq_consumer {
 	struct list_head held;
+	struct list_head again;
 	unsigned int nr_held;
 	unsigned int nr_dirty;
 	bool dead;
 	struct wq *q;
 	struct pid *pid;
 	u64 starts;
-	s64 ended;
 	struct rb_node node;
 };
 
 /*
- * Legend: L: protected by wq.lock; N: by wq_names_lock, D: by wq_dirs_lock, both in
- * wq_name.c; C: constant.
+ * Legend: L: protected by wq.lock; N: by wq_names_lock in wq_name.c; L and N: written
+ * under both locks, read under one of them; D: used by dir_work alone; C: constant.
  *
  * Fields are grouped by the CPUs that write them.  Fields that each verb reads
  * without the lock, such as the hash key, share no cache line with fields that others
@@ -65,34 +66,39 @@ struct wq_consumer {
 struct wq {
 	/* Read by each verb, and hardly ever written */
 	hsiphash_key_t hash_key;	/* C */
-	u32 max_keys;			/* C */
-	umode_t mode;			/* C */
+	u32 max_keys;			/* L */
+	umode_t mode;			/* L and N; 0: processes may not open it */
 	bool timed;			/* C: it has a name, so it keeps times */
+	bool leased;			/* C: created with a lease, which its entries have room for */
+	bool lazy;			/* C: a process made it: no thread, see wq_thread.c */
 	const struct wq_order_ops *order; /* L: NULL: fifo; only changes to NULL */
 	void *order_data;		/* C */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
-	struct wq_limiter *limiter;	/* L: only changes to NULL */
-	s64 lease;			/* C: duration of leases, ns; 0: none */
+	struct wq_limiter *limiter;	/* L: NULL after wq_destroy() */
+	s64 lease;			/* L: duration of leases, ns; 0: none */
+	s64 slack;			/* L: if lazy: least time between wake-ups by the timer, ns */
 
 	/* Written by most verbs */
 	spinlock_t lock ____cacheline_aligned_in_smp;
 	bool shut;			/* L: adds are refused; only changes to true */
-	bool hup;			/* L: shut down and empty; pollers were woken for it */
+	bool draining;			/* L: a drain has shut it down, and is not canceled */
+	bool full;			/* L: no room for a key since pollers were last woken for it */
+	u8 hup;				/* L: what pollers were woken for, see wq_hup_level() */
 	u32 nr_fifo;			/* L: entries in fifo */
 	u32 nr_requeued;		/* L: entries in requeued */
 	u32 nr_processing;		/* L: entries that live consumers hold */
 	struct list_head fifo;		/* L: ready entries, in the order of their adds */
 	struct list_head requeued;	/* L: ready entries ahead of all others */
-	struct wq_table table;		/* L */
 	struct wq_key *recycled;	/* L: memory of a freed entry, for the next one */
 	u64 key_bytes;			/* L: memory of entries */
 	u64 last_token;			/* L */
 	u64 adds;			/* L: statistics, see struct wq_stat */
 	u64 gets;			/* L */
 	u64 dones;			/* L */
+	struct wq_table table;		/* L: the first fields are in this cache line */
 	struct wq_consumer kernel;	/* holds the keys got by the kernel API */
 	struct wq_heap heap;		/* L: delayed entries; void after a shut down */
-	s64 armed;			/* L: latest time of the thread's next run */
+	s64 armed;			/* L: latest time at which times are handled next */
 	struct list_head leases;	/* L: running leases, by their end */
 	u64 starts;			/* L: sum of the times at which held entries were got */
 	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
@@ -100,6 +106,7 @@ struct wq {
 	struct wq_hist works;		/* L */
 	u64 coalesced;			/* L: statistics, see struct wq_stat */
 	u64 given_back;			/* L */
+	u64 given_back_failed;		/* L */
 	u64 merged;			/* L */
 	u64 canceled;			/* L */
 	u64 retries;			/* L */
@@ -118,12 +125,20 @@ struct wq {
 	wait_queue_head_t drainers;
 	struct task_struct *thread;	/* L: drives delays and leases, see wq_thread.c */
 	struct delayed_work start_thread;
-	refcount_t ref;
-	kuid_t uid;			/* C */
-	kgid_t gid;			/* C */
+	struct hrtimer timer;		/* if lazy, instead of the thread */
+	s64 fired;			/* L: when the timer expired last */
+	refcount_t ref;			/* users of the queue; the last one ends it */
+	refcount_t pins;		/* users of its memory; all of ref count as one */
+	kuid_t uid;			/* L and N */
+	kgid_t gid;			/* L and N */
 	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
-	struct list_head names;		/* N: in the list of named queues */
-	u64 id;				/* N: position in that list */
+	bool named;			/* N: it is in the trees of named queues */
+	bool shown;			/* N: it is to have a directory in debugfs */
+	struct rb_node by_name;		/* N */
+	struct rb_node by_id;		/* N */
+	u64 id;				/* N: ascending in the order of creation */
+	u32 dir_number;			/* C: makes the directory's name unique; 0: none */
+	struct work_struct dir_work;	/* makes and removes the directory, see wq_name.c */
 	struct dentry *dir;		/* D: its directory in debugfs */
 	char name[WQ_NAME_MAX];		/* C */
 	struct lock_class_key drain_key;
@@ -138,7 +153,8 @@ struct wq {
  * @now: the time on the queue's clock, read at most once; -1: not read yet
  * @freed: entries that wq_unlock() frees
  * @nr_ready: entries that became ready: wq_unlock() wakes as many waiters
- * @kick: not 0: wq_unlock() wakes the thread, as it has to run earlier than wq.armed
+ * @kick: not 0: wq_unlock() wakes the thread or sets the timer, because wq.armed is
+ *	earlier than before
  *
  * On the stack, initialized by wq_lock().
  */
@@ -172,7 +188,6 @@ struct wq_op {
 };
 
 /* wq_op.flags beside those of the ABI */
-#define OP_RETRY	BIT(15)		/* add: counts as a retry even without a delay */
 #define OP_ADD		BIT(14)		/* done: add the key again, with the op's delay */
 #define OP_FORGET	BIT(13)		/* done: reset the failures */
 
@@ -202,6 +217,7 @@ struct wq_entry *wq_lookup(struct wq_cs *cs, u32 hash, const void *key, size_t l
 struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item);
 struct wq_entry *wq_fixup_listed(struct wq_cs *cs, struct wq_entry *e);
 struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor);
+struct wq_entry *wq_any(struct wq_cs *cs);
 u32 wq_nr_ready(const struct wq *q);
 u32 wq_depth(const struct wq *q);
 bool wq_is_idle(const struct wq *q);
@@ -210,15 +226,17 @@ u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq
 void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry *e,
 		 struct wq_key_info *info);
 int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep);
+bool wq_next_given_back(struct wq_cs *cs);
 int wq_check_held(const struct wq_consumer *c, const struct wq_entry *e, u64 token);
 void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_fill_item(struct wq_item *item, struct wq_entry *e);
+int wq_take_item(struct wq_cs *cs, void *arg);
+s64 wq_oldest_start(struct wq_consumer *c);
 struct wq_entry *wq_next_due(struct wq_cs *cs);
-void wq_handle_due(struct wq_cs *cs);
-void wq_handle_expired(struct wq_cs *cs);
-void wq_set_shut(struct wq_cs *cs);
+s64 wq_handle_times(struct wq_cs *cs);
+void wq_set_shut(struct wq_cs *cs, bool drain);
 
 /* Verbs on arrays. */
 int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len);
@@ -239,10 +257,45 @@ int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 		  struct wq_key_info *info);
 
-/* Waiting. */
-int wq_get_wait(struct wq *q, s64 timeout, s64 *left,
+/*
+ * Waiting.  A deadline is a time of ktime_get() in ns; 0: do not wait; S64_MAX: wait until
+ * the event happens.
+ */
+int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		int (*take)(struct wq_cs *cs, void *arg), void *arg);
-__poll_t wq_poll_mask(struct wq *q);
+int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item, s64 delay,
+		 u32 outcome, s64 timeout);
+__poll_t wq_poll_mask(struct wq *q, const struct wq_consumer *c);
+
+/* The deadline of a wait of @timeout ns from now on, 0: do not wait, below 0: for ever. */
+static inline s64 wq_deadline(s64 timeout)
+{
+	if (timeout <= 0)
+		return timeout ? S64_MAX : 0;
+	return ktime_to_ns(ktime_add_safe(ktime_get(), ns_to_ktime(timeout)));
+}
+
+/* The timeout that remains until @deadline, at least 1 ns; below 0: for ever. */
+static inline s64 wq_time_left(s64 deadline)
+{
+	if (deadline == S64_MAX)
+		return -1;
+	return max_t(s64, 1, deadline - ktime_to_ns(ktime_get()));
+}
+
+/*
+ * Handle times that have come, WQ_BATCH at most, in a queue that a process made.  Each call
+ * of a process that looks at keys does this first, see wq_thread.c.  Returns whether more
+ * times have come.
+ */
+static inline bool wq_catch_up(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	if (!q->lazy || q->armed == S64_MAX || q->armed > wq_now(cs))
+		return false;
+	return !wq_handle_times(cs);
+}
 
 /* Consumers. */
 void wq_consumer_init(struct wq_consumer *c, struct wq *q);

@@ -25,6 +25,7 @@
 #define WQ_MAX_FAILURES	(BIT(21) - 1)	/* this many failures, or more */
 static_assert(WQ_MAX_KEYS <= 1 << 25);	/* heap */
 static_assert(WQ_MAX_KEY < 1 << 11);	/* len */
+static_assert(WQ_MAX_GIVEN_BACK < 1 << 6);	/* given_back */
 static_assert(!IS_ENABLED(CONFIG_64BIT) || sizeof(struct wq_entry) == 64);
 
 /* An entry together with its key. */

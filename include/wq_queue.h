@@ -12,15 +12,24 @@
 /* Keys of a queue whose creator does not choose a bound. */
 #define WQ_DEFAULT_KEYS	(1U << 16)
 
-int wq_check_limits(u32 max_keys, u32 mode, s64 lease);
+int wq_check_limits(u32 max_keys, u32 mode, s64 lease, s64 slack);
 struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp);
 void wq_purge(struct wq *q);
 void wq_put(struct wq *q);
-int wq_wait_drained(struct wq *q);
+void wq_unpin(struct wq *q);
+int wq_drain_process(struct wq *q, s64 deadline);
+void wq_shutdown_process(struct wq *q);
 
 static inline struct wq *wq_ref(struct wq *q)
 {
 	refcount_inc(&q->ref);
+	return q;
+}
+
+/* Keep the memory of a queue, which may end meanwhile.  The caller knows that it exists. */
+static inline struct wq *wq_pin(struct wq *q)
+{
+	refcount_inc(&q->pins);
 	return q;
 }
 

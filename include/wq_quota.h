@@ -11,7 +11,8 @@ struct wq_user;
 
 struct wq_user *wq_user_alloc(void);
 void wq_user_free(struct wq_user *user);
-int wq_user_charge(struct wq_user **user, u32 keys);
+struct wq_user *wq_user_charge(struct wq_user **spare, u32 keys, bool exempt);
+int wq_user_recharge(struct wq_user *user, u32 from, u32 to, bool exempt);
 /* @user: NULL is ignored. */
 void wq_user_uncharge(struct wq_user *user, u32 keys);
 void wq_quota_info(struct wq_info *info);

@@ -5,30 +5,59 @@
 #ifndef _WQ_TABLE_H
 #define _WQ_TABLE_H
 
+#include <linux/bits.h>
+#include <linux/rbtree.h>
+#include <linux/siphash.h>
 #include <linux/types.h>
 
 #include "wq_entry.h"
 #include "wq_vec.h"
 
 #define WQ_SLOTS	7		/* of a bucket, which is a cache line */
+#define WQ_CHAIN_MAX	5		/* buckets of a chain */
+
+/*
+ * wq_bucket.head, from the low end: a byte for each slot, its tag, which is the top
+ * byte of the entry's hash; then the number of the bucket's entries, and two flags.  It is
+ * always read and written as a whole, because a wide load soon after a narrower store to
+ * it is slow.
+ */
+#define WQ_LEN_SHIFT	(8 * WQ_SLOTS)
+#define WQ_SPILLED	BIT_ULL(62)	/* of a chain's first bucket: the tree has entries of it */
+#define WQ_CHAINED	BIT_ULL(63)	/* the last slot is a bucket, and all others are used */
 
 struct wq_bucket {
-	u64 head;			/* a tag for each slot, and how many are used */
+	u64 head;			/* a tag for each slot, number of entries, flags */
 	void *slot[WQ_SLOTS];		/* entries; if chained, the last one is a bucket */
+};
+
+/* An entry in the tree of the table. */
+struct wq_spilled {
+	struct rb_node by_place;
+	struct rb_node by_address;	/* by @entry */
+	u64 place;			/* in the order of the walk */
+	struct wq_entry *entry;
 };
 
 struct wq_table {
 	u32 count;			/* entries */
-	u32 buckets;
+	u32 buckets;			/* chains */
 	u32 mask;			/* the bits of a hash that choose a bucket */
-	u32 seed;			/* of the second hash, see wq_table_next() */
-	struct wq_vec vec;		/* the buckets */
+	u32 twin;			/* the last hash that two keys had, see wq_table_find() */
+	struct wq_vec vec;		/* the first buckets of all chains */
+	u32 chained;			/* further buckets of chains */
+	u32 spilled;			/* entries in the tree */
+	struct rb_root by_place;	/* the tree, in both of its orders */
+	struct rb_root by_address;
+	u32 secrets;			/* number of secrets that places were made with */
+	siphash_key_t secret;		/* the first one */
 };
 
 int wq_table_init(struct wq_table *t, gfp_t gfp);
 void wq_table_destroy(struct wq_table *t);
-struct wq_found wq_table_find(const struct wq_table *t, u32 hash, const void *key, size_t len);
+struct wq_found wq_table_find(struct wq_table *t, u32 hash, const void *key, size_t len);
 struct wq_found wq_table_find_entry(const struct wq_table *t, u32 hash, struct wq_entry *e);
+struct wq_found wq_table_any(struct wq_table *t);
 struct wq_found wq_table_next(const struct wq_table *t, u64 *cursor);
 int wq_table_insert(struct wq_table *t, struct wq_entry *e, struct wq_bucket **pre, gfp_t gfp);
 void wq_table_remove(struct wq_table *t, struct wq_entry *e);

@@ -13,6 +13,7 @@
 
 struct wq_vec {
 	void ***root;		/* two levels of pointers, then segments of elements */
+	u32 segs;		/* allocated segments, also those of pointers */
 };
 
 /* Memory for one wq_vec_extend(), which allocates up to three segments. */
@@ -49,6 +50,12 @@ static inline void *wq_vec_at(const struct wq_vec *v, u32 i, u32 per, u32 size)
 	u32 seg = i / per;
 
 	return v->root[seg / WQ_SEG_PTRS][seg % WQ_SEG_PTRS] + i % per * size;
+}
+
+/* The vector's memory in bytes. */
+static inline u64 wq_vec_bytes(const struct wq_vec *v)
+{
+	return (u64)v->segs * WQ_SEG_BYTES;
 }
 
 #endif /* _WQ_VEC_H */

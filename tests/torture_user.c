@@ -7,11 +7,13 @@
  * torture_user SECONDS [PROCESSES [QUEUES]]
  *
  * Keys of this program begin with "u". In queues torture-w-N it uses only these, because the
- * module tracks all of its own keys there. In queues torture-rw-N both use all keys. The exit
- * status is 1 if a call failed with an unexpected errno or the statistics of a queue do not add
- * up.
+ * module tracks all of its own keys there. In queues torture-rw-N both use all keys. Queues
+ * torture-own-N are made by the processes, which also change their attributes while others use
+ * them. The exit status is 1 if a call failed with an unexpected errno or the statistics of a
+ * queue do not add up.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,7 +35,7 @@
 
 /* Shared by all processes. */
 static struct {
-	unsigned long calls, opened, gets, dones, killed, stopped, interrupted, failed;
+	unsigned long calls, opened, gets, again, dones, set, killed, stopped, interrupted, failed;
 } *all;
 
 static unsigned int rnd;	/* state of the random numbers, one per process */
@@ -73,6 +75,7 @@ static int may(const char *what, int ret)
 	case EINTR:
 		note(&all->interrupted);
 		break;
+	case EEXIST:	/* an open that asks for attributes which another process changed */
 	case EPERM:	/* done without a token, of a key that another consumer holds */
 		if (any_key)
 			break;
@@ -161,7 +164,9 @@ static void finish(int q, struct wq_item *it)
 		may("again", wq_done_with(q, it, some_time(2 * MS), WQ_OUTCOME_AFTER));
 		break;
 	case 2:
-		may("done key", wq_done_key(q, it->key, it->len));
+		/* refused in a queue with leases */
+		if (wq_done_key(q, it->key, it->len) && errno != EINVAL)
+			may("done key", -1);
 		break;
 	case 3:
 		return;		/* close gives it back */
@@ -190,6 +195,8 @@ static void get(int q)
 	if (may("get", wq_get(q, &it, below(4) ? some_time(20 * MS) : WQ_NOWAIT)))
 		return;
 	note(&all->gets);
+	if (it.given_back > 1)
+		note(&all->again);
 	if (!below(4))
 		usleep(some_time(10 * MS) / US);
 	if (!below(4))
@@ -215,7 +222,8 @@ static void look(int q)
 	case 0:
 		if (may("stat", wq_stat(q, &st)))
 			break;
-		redo = st.adds + st.given_back - st.gets - st.canceled - st.merged - st.ready;
+		redo = st.adds + st.given_back - st.given_back_failed - st.gets - st.canceled -
+		       st.merged - st.ready;
 		if (redo > st.processing || st.gets != st.processing + st.dones + st.given_back)
 			bad("the statistics do not add up");
 		break;
@@ -239,18 +247,101 @@ static void look(int q)
 	}
 }
 
+/* Attributes of a queue of the processes. Delays are short, so that keys return during a run. */
+static void some_config(struct wq_config *config)
+{
+	static const struct wq_limiter_spec limiters[] = {
+		{ .kind = WQ_LIMITER_MAX_OF, .n = 2 },
+		{ .kind = WQ_LIMITER_EXPONENTIAL, .base = 10 * US, .max = 5 * MS },
+		{ .kind = WQ_LIMITER_BUCKET, .n = 100, .rate = WQ_QPS(10000) },
+	};
+	unsigned int first = below(2);
+
+	*config = (struct wq_config){
+		.mode = 0600,
+		.max_keys = 1 + below(2 * KEYS),
+		.limiters = (uintptr_t)(limiters + first),
+		.num_limiters = first ? 1 : 3,
+		.lease = WQ_MIN_LEASE + some_time(20 * MS),
+		.slack = 1 + some_time(MS),
+	};
+}
+
+/* Reads and changes attributes while others use the queue. */
+static void configure(int q)
+{
+	struct wq_limiter_spec limiters[WQ_MAX_LIMITERS];
+	struct wq_config config;
+
+	if (may("config", wq_config(q, &config, limiters, WQ_MAX_LIMITERS)))
+		return;
+	if (!config.set)
+		return;		/* a kernel module's */
+	if (below(2))
+		some_config(&config);
+	config.set = 1 + below((WQ_SET_SLACK << 1) - 1);
+	/* Only a queue that was made with a lease can have one. */
+	if (config.set & WQ_SET_LEASE && !below(4))
+		config.lease = 0;
+	if (!may("set", wq_set(q, &config)))
+		note(&all->set);
+}
+
+/* A queue of the processes: opened, or made with random attributes. */
+static int open_own(const char *name)
+{
+	struct wq_config config;
+	struct wq_attr attr;
+
+	some_config(&config);
+	attr = (struct wq_attr){
+		.max_keys = below(2) ? config.max_keys : 0,
+		.num_limiters = config.num_limiters,
+		.limiters = (const struct wq_limiter_spec *)(uintptr_t)config.limiters,
+		.lease = config.lease, .slack = config.slack,
+		.flags = below(4) ? WQ_OPEN_ACCEPT : 0,
+	};
+	return wq_open_attr(name, O_RDWR | O_CREAT, 0600, &attr);
+}
+
+/* Waits in poll for a file that another process thread binds while it waits. */
+static void poll_unbound(const char *name)
+{
+	struct wq_open args = { .size = sizeof(args) };
+	struct pollfd p = { .fd = open(WQ_DEVICE, O_RDWR | O_CLOEXEC), .events = POLLIN | POLLOUT };
+	pid_t pid;
+
+	if (p.fd < 0)
+		return;
+	pid = fork();
+	if (!pid) {
+		usleep(some_time(5 * MS) / US);
+		strncpy(args.name, name, WQ_NAME_MAX - 1);
+		_exit(ioctl(p.fd, WQ_IOC_OPEN, &args) != 0);
+	}
+	may("poll before bind", poll(&p, 1, below(20)));
+	close(p.fd);
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
 /* Calls on a queue that may or may not exist. */
 static void use(unsigned int queues)
 {
-	int q, writer, n;
+	int q, writer, own = !below(3), n;
 	char name[32];
 
-	any_key = below(2);
-	snprintf(name, sizeof(name), "torture-%s-%u", any_key ? "rw" : "w", below(queues));
+	any_key = own || below(2);
+	snprintf(name, sizeof(name), "torture-%s-%u", own ? "own" : any_key ? "rw" : "w",
+		 below(queues));
 	queue = name;
-	writer = !any_key || !below(4);
-	q = wq_open(name, writer ? O_WRONLY : O_RDWR, 0, 0);
+	if (!below(16))
+		poll_unbound(name);
+	writer = !any_key || (!own && !below(4));
+	q = own ? open_own(name) : wq_open(name, writer ? O_WRONLY : O_RDWR, 0, 0);
 	note(&all->calls);
+	if (q < 0 && own && errno == EEXIST)
+		return;
 	if (q < 0) {
 		if (errno != ENOENT && errno != ENOMEM && errno != EINTR)
 			bad("open");
@@ -272,10 +363,14 @@ static void use(unsigned int queues)
 				look(q);
 			break;
 		default:
+			if (!below(8))
+				configure(q);
 			if (!below(300))
 				may("shut down", wq_shutdown(q));
 			else if (!below(300))
-				may("drain", wq_drain(q));
+				may("drain", wq_drain(q, below(2) ? some_time(100 * MS) : WQ_FOREVER));
+			else if (own && !below(100))
+				may("unlink", wq_unlink(name));
 		}
 	}
 	close(q);
@@ -362,8 +457,14 @@ int main(int argc, char **argv)
 		kill(pids[i], SIGKILL);
 		waitpid(pids[i], NULL, 0);
 	}
-	printf("processes: %lu calls, %lu failures, %lu files, gets %lu, dones %lu, killed %lu, stopped %lu, interrupted %lu\n",
-	       all->calls, all->failed, all->opened, all->gets, all->dones, all->killed,
-	       all->stopped, all->interrupted);
+	for (i = 0; i < queues; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "torture-own-%u", i);
+		wq_unlink(name);
+	}
+	printf("processes: %lu calls, %lu failures, %lu files, gets %lu, given back twice %lu, dones %lu, attributes set %lu, killed %lu, stopped %lu, interrupted %lu\n",
+	       all->calls, all->failed, all->opened, all->gets, all->again, all->dones, all->set,
+	       all->killed, all->stopped, all->interrupted);
 	return all->failed ? 1 : 0;
 }

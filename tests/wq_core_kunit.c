@@ -934,7 +934,7 @@ static void drain_after_shutdown_ended_a_drain_waits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, b), 0);
 }
 
-static void drain_can_be_killed_and_shutdown_stays(struct kunit *test)
+static void drain_can_be_killed_and_the_queue_goes_on_draining(struct kunit *test)
 {
 	struct actor *a;
 
@@ -944,8 +944,11 @@ static void drain_can_be_killed_and_shutdown_stays(struct kunit *test)
 	send_sig(SIGKILL, a->task, 1);
 	EXPECT_INTERRUPTED(test, result(test, a));
 	KUNIT_EXPECT_EQ(test, add(test, "b"), -ESHUTDOWN);
-	KUNIT_EXPECT_EQ(test, stats(test)->state, (u32)WQ_STATE_SHUTDOWN);
+	KUNIT_EXPECT_EQ(test, stats(test)->state,
+			(u32)(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING));
 	get(test, "a");
+	done_key(test, "a");
+	KUNIT_EXPECT_EQ(test, stats(test)->state, (u32)WQ_STATE_SHUTDOWN);
 }
 
 static void a_killed_drainer_leaves_the_others_waiting(struct kunit *test)
@@ -992,7 +995,7 @@ static struct kunit_case drain_cases[] = {
 	KUNIT_CASE(every_drainer_wakes),
 	KUNIT_CASE(shutdown_ends_every_drain),
 	KUNIT_CASE(drain_after_shutdown_ended_a_drain_waits),
-	KUNIT_CASE(drain_can_be_killed_and_shutdown_stays),
+	KUNIT_CASE(drain_can_be_killed_and_the_queue_goes_on_draining),
 	KUNIT_CASE(a_killed_drainer_leaves_the_others_waiting),
 	KUNIT_CASE(a_signal_that_is_not_fatal_leaves_a_drain_waiting),
 	{}

@@ -362,6 +362,7 @@ static void an_insert_without_memory_changes_nothing(struct kunit *test)
 			KUNIT_EXPECT_EQ(test, ret, -ENOMEM);
 			KUNIT_EXPECT_EQ(test, t->h.count, i);
 			KUNIT_EXPECT_TRUE(test, i || !t->h.vec.root);
+			KUNIT_EXPECT_TRUE(test, i || !wq_heap_bytes(&t->h));
 			refused++;
 		}
 		KUNIT_ASSERT_EQ(test, t->h.count, i + 1);
@@ -395,6 +396,10 @@ static void a_hundred_thousand_entries_come_and_their_memory_is_freed(struct kun
 	}
 	KUNIT_EXPECT_EQ(test, t->h.count, (u32)HEAP_MANY);
 	check_slots(t);
+	/* Segments of slots, and two of pointers. */
+	KUNIT_EXPECT_EQ(test, wq_heap_bytes(&t->h),
+			(DIV_ROUND_UP(HEAP_MANY * sizeof(struct wq_heap_slot), WQ_SEG_BYTES) + 2) *
+			(u64)WQ_SEG_BYTES);
 	for (i = 0; i < HEAP_MANY; i += 2) {
 		wq_heap_remove(&t->h, &entries[i]);
 		cond_resched();
@@ -409,6 +414,7 @@ static void a_hundred_thousand_entries_come_and_their_memory_is_freed(struct kun
 	KUNIT_EXPECT_EQ(test, i, (u32)HEAP_MANY / 2);
 	KUNIT_EXPECT_NULL(test, t->h.vec.root[0][1]);
 	KUNIT_EXPECT_NULL(test, t->h.vec.root[1]);
+	KUNIT_EXPECT_EQ(test, wq_heap_bytes(&t->h), 3ULL * WQ_SEG_BYTES);
 	EXPECT_ALL_SAME(test, &t->verdict);
 	vfree(entries);
 }

@@ -82,7 +82,7 @@ static inline int consumer_take(struct wq_cs *cs, void *arg)
 static inline int consumer_get(struct wq_consumer *c, struct consumer_got *got)
 {
 	got->c = c;
-	return wq_get_wait(c->q, 0, NULL, consumer_take, got);
+	return wq_get_wait(c->q, c, 0, consumer_take, got);
 }
 
 /* An add with the flags of the ABI. */
@@ -166,10 +166,10 @@ static inline bool queue_has_thread(struct wq *q)
 	return READ_ONCE(q->thread);
 }
 
-/* The events that poll reports. */
-static inline __poll_t queue_poll(struct wq *q)
+/* The events that poll reports to a consumer. */
+static inline __poll_t queue_poll(struct wq *q, const struct wq_consumer *c)
 {
-	return wq_poll_mask(q);
+	return wq_poll_mask(q, c);
 }
 
 /* Whether this task holds the map that a drain acquires; needs CONFIG_LOCKDEP. */

@@ -312,22 +312,78 @@ static void each_get_begins_a_lease_of_its_own(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, query(test, "b"), READY);
 }
 
-static void a_key_may_expire_again_and_again(struct kunit *test)
+static void a_key_that_expires_again_and_again_fails_from_the_second_time_on(struct kunit *test)
 {
 	struct held a;
-	int i;
+	u32 i;
 
 	add(test, "a");
 	for (i = 1; i <= 100; i++) {
 		lease(test, &a, "a");
+		KUNIT_ASSERT_EQ(test, a.item.given_back, min_t(u32, i - 1, WQ_MAX_GIVEN_BACK));
+		KUNIT_ASSERT_EQ(test, a.item.failures, i < 2 ? 0 : i - 2);
 		pass(test, LEASE - 1);
 		expect_nothing_ready(test);
 		pass(test, 1);
 		KUNIT_ASSERT_EQ(test, stats(test)->expired, (u64)i);
+		KUNIT_ASSERT_EQ(test, stats(test)->given_back_failed, (u64)i - 1);
+		KUNIT_ASSERT_EQ(test, query(test, "a"), i == 1 ? READY : DELAYED | FAILED);
+		pass(test, HOUR);
 	}
 	run_all(test, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->adds, 1ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->adds, 100ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->retries, 99ULL);
 	KUNIT_EXPECT_EQ(test, stats(test)->gets, 101ULL);
+}
+
+static void a_done_ends_the_row_of_runs_that_expired(struct kunit *test)
+{
+	struct held a;
+
+	add_and_lease(test, &a, "a");
+	pass(test, LEASE);
+	lease(test, &a, "a");
+	KUNIT_EXPECT_EQ(test, a.item.given_back, 1U);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, done(test, &a.item), WQ_RESULT_READY);
+	lease(test, &a, "a");
+	KUNIT_EXPECT_EQ(test, a.item.given_back, 0U);
+	pass(test, LEASE);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
+	KUNIT_EXPECT_EQ(test, stats(test)->given_back_failed, 0ULL);
+}
+
+static void a_key_that_expires_again_and_is_dirty_is_ready_behind_the_others(struct kunit *test)
+{
+	struct held h;
+
+	add_and_lease(test, &h, "a");
+	pass(test, LEASE);
+	lease(test, &h, "a");
+	add(test, "b");
+	add(test, "a");
+	pass(test, LEASE);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | DELAYED | FAILED);
+	KUNIT_EXPECT_EQ(test, stats(test)->merged, 0ULL);
+	run_all(test, "ba");
+}
+
+static void a_key_that_expires_again_after_a_shutdown_goes_behind_and_does_not_fail(
+							struct kunit *test)
+{
+	struct held h;
+
+	add_and_lease(test, &h, "a");
+	pass(test, LEASE);
+	lease(test, &h, "a");
+	add(test, "b");
+	wq_shutdown(queue(test));
+	pass(test, LEASE);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
+	KUNIT_EXPECT_EQ(test, stats(test)->given_back_failed, 0ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 0ULL);
+	run(test, "b");
+	run(test, "a");
 }
 
 static void a_key_that_is_done_in_time_does_not_expire(struct kunit *test)
@@ -678,7 +734,7 @@ static void the_keys_of_a_file_that_ends_come_ahead_of_those_expired_before(stru
 }
 
 /* Otherwise a key that hangs every consumer would starve the other keys. */
-static void a_key_that_expires_again_is_behind_the_others_that_expired(struct kunit *test)
+static void a_key_that_expires_again_comes_after_its_delay(struct kunit *test)
 {
 	struct held h;
 
@@ -688,7 +744,9 @@ static void a_key_that_expires_again_is_behind_the_others_that_expired(struct ku
 	pass(test, LEASE);
 	lease(test, &h, "a");
 	pass(test, LEASE);
-	run_all(test, "bca");
+	run_all(test, "bc");
+	pass(test, HOUR);
+	run_all(test, "a");
 }
 
 /* --- touch --- */
@@ -1020,7 +1078,7 @@ static void an_expired_key_that_failed_again_is_retained(struct kunit *test)
 
 /* --- times and histograms --- */
 
-static void an_expired_key_waits_since_its_lease_ended(struct kunit *test)
+static void an_expired_key_waits_since_it_was_added(struct kunit *test)
 {
 	struct held a;
 
@@ -1028,7 +1086,7 @@ static void an_expired_key_waits_since_its_lease_ended(struct kunit *test)
 	pass(test, LEASE);
 	pass(test, 3 * SEC);
 	get_unleased(test, &a, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->waits.sum, 3ULL * SEC);
+	KUNIT_EXPECT_EQ(test, stats(test)->waits.sum, (u64)LEASE + 3 * SEC);
 }
 
 static void an_expired_key_that_was_dirty_waits_since_it_became_so(struct kunit *test)
@@ -1174,7 +1232,7 @@ static void a_stale_touch_leaves_the_lease_of_the_new_holder_as_it_is(struct kun
 	KUNIT_EXPECT_EQ(test, touch(test, &old.item), -ESTALE);
 	KUNIT_EXPECT_EQ(test, lease_left(test, "a"), 1LL);
 	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 2ULL);
 }
 
@@ -1197,6 +1255,8 @@ static void tokens_are_never_0_and_never_the_same(struct kunit *test)
 			KUNIT_ASSERT_NE_MSG(test, seen[i], seen[j], "i %d, j %d", i, j);
 		if (i % 3) {
 			pass(test, LEASE);
+			/* the delay of a key that expired again */
+			pass(test, HOUR);
 		} else {
 			add(test, "a");
 			ASSERT_SAME(test, (i % 2 ? file_done(c, &h) : done(test, &h.item)), WQ_RESULT_READY,
@@ -1205,16 +1265,19 @@ static void tokens_are_never_0_and_never_the_same(struct kunit *test)
 	}
 }
 
-static void done_key_of_an_expired_key_is_enoent(struct kunit *test)
+static void done_key_in_a_queue_with_leases_is_einval(struct kunit *test)
 {
-	struct wq_consumer *c = file_new(test);
 	struct held a;
 
+	EXPECT_REFUSED(test, wq_done_key(queue(test), "a", 1), -EINVAL);
+	add(test, "a");
+	EXPECT_REFUSED(test, wq_done_key(queue(test), "a", 1), -EINVAL);
+	get_unleased(test, &a, "a");
+	EXPECT_REFUSED(test, wq_done_key(queue(test), "a", 1), -EINVAL);
+	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
 	add_and_lease(test, &a, "a");
-	pass(test, LEASE);
-	EXPECT_REFUSED(test, wq_done_key(queue(test), "a", 1), -ENOENT);
-	file_get(test, c, &a, "a");
-	EXPECT_REFUSED(test, wq_done_key(queue(test), "a", 1), -EPERM);
+	EXPECT_REFUSED(test, wq_done_key(queue(test), "a", 1), -EINVAL);
+	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
 }
 
 /* --- wq_get_leased --- */
@@ -1599,28 +1662,24 @@ static void a_files_late_done_and_touch_are_stale_when_another_has_the_key(struc
 	/* with the token of the other consumer's get */
 	expect_file_stale(test, c, &new);
 	expect_file_stale(test, d, &old);
-	EXPECT_REFUSED(test, file_done_by(c, &old, 0), -EPERM);
-	EXPECT_REFUSED(test, file_touch_by(c, &old, 0), -EPERM);
-	KUNIT_EXPECT_EQ(test, file_touch_by(d, &new, 0), 0);
-	KUNIT_EXPECT_EQ(test, file_done_by(d, &new, 0), 0);
+	KUNIT_EXPECT_EQ(test, file_touch(d, &new), 0);
+	KUNIT_EXPECT_EQ(test, file_done(d, &new), 0);
 	expect_file_stale(test, c, &old);
-	EXPECT_REFUSED(test, file_done_by(c, &old, 0), -ENOENT);
-	EXPECT_REFUSED(test, file_touch_by(c, &old, 0), -ENOENT);
 }
 
-static void a_files_done_and_touch_of_an_expired_key_without_token_are_enoent(struct kunit *test)
+static void a_files_done_and_touch_without_token_are_einval(struct kunit *test)
 {
 	struct wq_consumer *c = file_new(test);
 	struct held a;
 
 	add(test, "a");
 	file_get(test, c, &a, "a");
+	EXPECT_REFUSED(test, file_done_by(c, &a, 0), -EINVAL);
+	EXPECT_REFUSED(test, file_touch_by(c, &a, 0), -EINVAL);
 	pass(test, LEASE);
-	EXPECT_REFUSED(test, file_done_by(c, &a, 0), -ENOENT);
-	EXPECT_REFUSED(test, file_touch_by(c, &a, 0), -ENOENT);
-	get_unleased(test, &a, "a");
-	EXPECT_REFUSED(test, file_touch_by(c, &a, 0), -EPERM);
-	EXPECT_REFUSED(test, file_touch_by(c, &a, a.item.token), -ESTALE);
+	EXPECT_REFUSED(test, file_done_by(c, &a, 0), -EINVAL);
+	EXPECT_REFUSED(test, file_touch_by(c, &a, 0), -EINVAL);
+	EXPECT_REFUSED(test, file_touch(c, &a), -ESTALE);
 }
 
 static void keys_given_back_at_the_end_of_a_file_are_not_expired(struct kunit *test)
@@ -1682,7 +1741,7 @@ static void a_key_of_a_file_that_ended_has_a_full_lease_with_the_next(struct kun
 	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_PROCESSING);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
 	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
 	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 2ULL);
 }
@@ -2039,7 +2098,7 @@ static void destroy_may_come_while_files_hold_keys_with_leases(struct kunit *tes
 	queue_of(test, NULL);
 	KUNIT_EXPECT_EQ(test, file_done(c, &a), -ESTALE);
 	KUNIT_EXPECT_EQ(test, file_touch(c, &a), -ESTALE);
-	KUNIT_EXPECT_EQ(test, file_touch_by(c, &a, 0), -ENOENT);
+	KUNIT_EXPECT_EQ(test, file_touch(c, &a), -ESTALE);
 	KUNIT_EXPECT_EQ(test, file_get_any(c, &a), -ESHUTDOWN);
 	file_end(test, c);
 }
@@ -2067,9 +2126,16 @@ static void neither_get_nor_touch_nor_expiry_nor_done_needs_memory(struct kunit 
 		ASSERT_SAME(test, touch(test, &a.item), 0, "round %d", i);
 		ASSERT_SAME(test, file_touch(c, &b), 0, "round %d", i);
 		pass(test, LEASE);
-		failed |= has_failed();
 		ASSERT_SAME(test, done(test, &a.item), -ESTALE, "round %d", i);
 		ASSERT_SAME(test, file_done(c, &b), -ESTALE, "round %d", i);
+		/* a done ends the row of runs that expired */
+		ASSERT_SAME(test, lease_any(queue(test), &a, 0), 0, "round %d", i);
+		ASSERT_SAME(test, file_get_any(c, &b), 0, "round %d", i);
+		ASSERT_SAME(test, add(test, "a"), 1, "round %d", i);
+		ASSERT_SAME(test, add(test, "b"), 1, "round %d", i);
+		ASSERT_SAME(test, done(test, &a.item), WQ_RESULT_READY, "round %d", i);
+		ASSERT_SAME(test, file_done(c, &b), WQ_RESULT_READY, "round %d", i);
+		failed |= has_failed();
 	}
 	fail_nth(1);
 	ASSERT_SAME(test, lease_any(queue(test), &a, 0), 0, "after all rounds");
@@ -2433,7 +2499,10 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(a_lease_ends_at_its_time_and_not_a_ns_earlier),
 	KUNIT_CASE(an_expiry_is_counted_as_given_back_and_as_expired),
 	KUNIT_CASE(each_get_begins_a_lease_of_its_own),
-	KUNIT_CASE(a_key_may_expire_again_and_again),
+	KUNIT_CASE(a_key_that_expires_again_and_again_fails_from_the_second_time_on),
+	KUNIT_CASE(a_done_ends_the_row_of_runs_that_expired),
+	KUNIT_CASE(a_key_that_expires_again_and_is_dirty_is_ready_behind_the_others),
+	KUNIT_CASE(a_key_that_expires_again_after_a_shutdown_goes_behind_and_does_not_fail),
 	KUNIT_CASE(a_key_that_is_done_in_time_does_not_expire),
 	KUNIT_CASE(a_key_that_is_done_and_ready_again_does_not_expire),
 	KUNIT_CASE(a_key_that_is_ready_does_not_expire),
@@ -2455,7 +2524,7 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(expired_keys_come_ahead_of_those_that_are_done_and_ready_again),
 	KUNIT_CASE(expired_keys_come_behind_those_given_back_before),
 	KUNIT_CASE(the_keys_of_a_file_that_ends_come_ahead_of_those_expired_before),
-	KUNIT_CASE(a_key_that_expires_again_is_behind_the_others_that_expired),
+	KUNIT_CASE(a_key_that_expires_again_comes_after_its_delay),
 	KUNIT_CASE(touch_restarts_the_lease),
 	KUNIT_CASE(touch_keeps_a_key_for_a_thousand_leases),
 	KUNIT_CASE(touch_moves_a_key_behind_the_others),
@@ -2475,7 +2544,7 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(failures_from_before_stay_counted_over_an_expiry),
 	KUNIT_CASE(the_late_failure_of_a_stale_holder_is_not_counted),
 	KUNIT_CASE(an_expired_key_that_failed_again_is_retained),
-	KUNIT_CASE(an_expired_key_waits_since_its_lease_ended),
+	KUNIT_CASE(an_expired_key_waits_since_it_was_added),
 	KUNIT_CASE(an_expired_key_that_was_dirty_waits_since_it_became_so),
 	KUNIT_CASE(an_expired_run_is_unfinished_no_longer_and_counts_in_no_duration),
 	KUNIT_CASE(an_old_item_is_stale_while_the_key_is_ready),
@@ -2486,7 +2555,7 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(an_old_item_is_stale_when_its_memory_is_another_keys),
 	KUNIT_CASE(a_stale_touch_leaves_the_lease_of_the_new_holder_as_it_is),
 	KUNIT_CASE(tokens_are_never_0_and_never_the_same),
-	KUNIT_CASE(done_key_of_an_expired_key_is_enoent),
+	KUNIT_CASE(done_key_in_a_queue_with_leases_is_einval),
 	KUNIT_CASE(the_key_is_in_the_callers_buffer_and_stays_there),
 	KUNIT_CASE(a_key_that_does_not_fit_is_emsgsize_and_stays),
 	KUNIT_CASE(an_expired_key_that_does_not_fit_stays_where_it_was),
@@ -2509,7 +2578,7 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(a_file_gets_every_key_with_a_lease),
 	KUNIT_CASE(an_expired_key_is_ready_for_the_same_file_too),
 	KUNIT_CASE(a_files_late_done_and_touch_are_stale_when_another_has_the_key),
-	KUNIT_CASE(a_files_done_and_touch_of_an_expired_key_without_token_are_enoent),
+	KUNIT_CASE(a_files_done_and_touch_without_token_are_einval),
 	KUNIT_CASE(keys_given_back_at_the_end_of_a_file_are_not_expired),
 	KUNIT_CASE(keys_that_expired_before_the_end_of_their_file_are_given_back_once),
 	KUNIT_CASE(a_key_of_a_file_that_ended_has_a_full_lease_with_the_next),

@@ -5,6 +5,8 @@
  */
 #include <linux/err.h>
 
+#include "../include/wq_config.h"
+#include "../include/wq_ratelimit.h"
 #include "wq_ratelimit_kunit.h"
 
 /* --- num_requeues --- */
@@ -721,6 +723,146 @@ static u32 creates_refused(struct kunit *test, bool own)
 	return refused;
 }
 
+/* --- specs --- */
+
+/* The specs of the test's limiter are these, and make an equal limiter. */
+static void expect_specs(struct kunit *test, const struct wq_limiter_spec *specs, u32 n)
+{
+	struct limit_fixture *fx = test->priv;
+	struct wq_limiter_spec *seen, *again;
+	struct wq_limiter *copy;
+
+	seen = kunit_kcalloc(test, WQ_MAX_LIMITERS, sizeof(*seen), GFP_KERNEL);
+	again = kunit_kcalloc(test, WQ_MAX_LIMITERS, sizeof(*again), GFP_KERNEL);
+	KUNIT_ASSERT_TRUE(test, seen && again);
+	KUNIT_ASSERT_EQ(test, wq_limiter_to_specs(fx->l, seen), n);
+	KUNIT_EXPECT_EQ(test, memcmp(seen, specs, n * sizeof(*seen)), 0);
+	copy = wq_limiter_from_specs(seen, n);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(copy));
+	KUNIT_EXPECT_EQ(test, wq_limiter_to_specs(copy, again), n);
+	KUNIT_EXPECT_EQ(test, memcmp(seen, again, n * sizeof(*seen)), 0);
+	wq_limiter_free(copy);
+}
+
+static void to_specs_describes_each_built_in_limiter(struct kunit *test)
+{
+	static const struct wq_limiter_spec exponential = {
+		.kind = WQ_LIMITER_EXPONENTIAL, .base = 5, .max = 90,
+	}, fast_slow = {
+		.kind = WQ_LIMITER_FAST_SLOW, .n = 7, .base = 3, .max = 4,
+	}, bucket = {
+		.kind = WQ_LIMITER_BUCKET, .n = 9, .rate = WQ_QPS(2),
+	}, no_rate = {
+		.kind = WQ_LIMITER_BUCKET, .n = 2,
+	}, controller[] = {
+		{ .kind = WQ_LIMITER_MAX_OF, .n = 2 },
+		{ .kind = WQ_LIMITER_EXPONENTIAL, .base = 5 * MSEC, .max = 1000 * SEC },
+		{ .kind = WQ_LIMITER_BUCKET, .n = 100, .rate = WQ_QPS(10) },
+	};
+
+	hold(test, wq_limiter_exponential(5, 90));
+	expect_specs(test, &exponential, 1);
+	hold(test, wq_limiter_fast_slow(3, 4, 7));
+	expect_specs(test, &fast_slow, 1);
+	hold(test, wq_limiter_bucket(WQ_QPS(2), 9));
+	expect_specs(test, &bucket, 1);
+	hold(test, wq_limiter_default_controller());
+	expect_specs(test, controller, ARRAY_SIZE(controller));
+	/* what a bucket has taken is no part of its description */
+	hold(test, wq_limiter_bucket(0, 2));
+	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
+	expect_specs(test, &no_rate, 1);
+}
+
+static void to_specs_describes_nested_limiters_in_prefix_order(struct kunit *test)
+{
+	static const struct wq_limiter_spec specs[] = {
+		{ .kind = WQ_LIMITER_MAX_WAIT, .max = 60 },
+		{ .kind = WQ_LIMITER_MAX_OF, .n = 3 },
+		{ .kind = WQ_LIMITER_MAX_WAIT, .max = 50 },
+		{ .kind = WQ_LIMITER_FAST_SLOW, .n = 1, .base = 2, .max = 3 },
+		{ .kind = WQ_LIMITER_MAX_OF, .n = 1 },
+		{ .kind = WQ_LIMITER_BUCKET, .n = 4, .rate = 5 },
+		{ .kind = WQ_LIMITER_EXPONENTIAL, .base = 6, .max = 7 },
+	};
+	struct wq_limiter *bucket = wq_limiter_bucket(5, 4), *of[3];
+
+	of[0] = wq_limiter_max_wait(wq_limiter_fast_slow(2, 3, 1), 50);
+	of[1] = wq_limiter_max_of(&bucket, 1);
+	of[2] = wq_limiter_exponential(6, 7);
+	hold(test, wq_limiter_max_wait(wq_limiter_max_of(of, 3), 60));
+	expect_specs(test, specs, ARRAY_SIZE(specs));
+}
+
+static void to_specs_of_a_modules_own_limiter_is_other(struct kunit *test)
+{
+	struct wq_limiter_spec *specs;
+	struct wq_limiter *of[2];
+
+	specs = kunit_kcalloc(test, WQ_MAX_LIMITERS, sizeof(*specs), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, specs);
+	of[0] = &probe(test, 0)->l;
+	of[1] = wq_limiter_exponential(1, 2);
+	hold(test, wq_limiter_max_of(of, 2));
+	KUNIT_ASSERT_EQ(test, wq_limiter_to_specs(((struct limit_fixture *)test->priv)->l, specs),
+			3U);
+	KUNIT_EXPECT_EQ(test, specs[0].kind, (u32)WQ_LIMITER_MAX_OF);
+	KUNIT_EXPECT_EQ(test, specs[1].kind, (u32)WQ_LIMITER_OTHER);
+	KUNIT_EXPECT_EQ(test, specs[2].kind, (u32)WQ_LIMITER_EXPONENTIAL);
+	/* nothing can be made of it */
+	EXPECT_ERROR(test, wq_limiter_from_specs(specs, 3), -EINVAL);
+}
+
+static void to_specs_of_more_than_16_limiters_is_other(struct kunit *test)
+{
+	struct wq_limiter *inner[8], *of[2];
+	struct wq_limiter_spec *specs;
+	u32 i, j;
+
+	specs = kunit_kcalloc(test, WQ_MAX_LIMITERS, sizeof(*specs), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, specs);
+	for (i = 0; i < 2; i++) {
+		for (j = 0; j < 7 + i; j++)
+			inner[j] = wq_limiter_bucket(1, 1);
+		of[i] = wq_limiter_max_of(inner, 7 + i);
+	}
+	/* 1 and 2 and 15 */
+	hold(test, wq_limiter_max_of(of, 2));
+	KUNIT_ASSERT_EQ(test, wq_limiter_to_specs(((struct limit_fixture *)test->priv)->l, specs),
+			1U);
+	KUNIT_EXPECT_EQ(test, specs[0].kind, (u32)WQ_LIMITER_OTHER);
+}
+
+static void set_of_a_kernel_modules_queue_is_eperm(struct kunit *test)
+{
+	struct wq_params params = {
+		.name = "klimit-set", .mode = 0666, .max_keys = 5, .lease = SEC,
+	};
+	struct wq_config set = { .set = WQ_SET_MAX_KEYS, .max_keys = 6 }, config = {};
+	struct wq *q = wq_create(&params);
+	struct wq_limiter_spec *specs;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(q));
+	specs = kunit_kcalloc(test, WQ_MAX_LIMITERS, sizeof(*specs), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, specs);
+	KUNIT_EXPECT_EQ(test, wq_config_set(q, &set, NULL), -EPERM);
+	/* the new limiter is freed */
+	set = (struct wq_config){ .set = WQ_SET_LIMITER };
+	KUNIT_EXPECT_EQ(test, wq_config_set(q, &set, &probe(test, 0)->l), -EPERM);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+	set = (struct wq_config){ .set = WQ_SET_MODE | WQ_SET_LEASE, .mode = 0600 };
+	KUNIT_EXPECT_EQ(test, wq_config_set(q, &set, NULL), -EPERM);
+	/* processes can read its attributes, and set none */
+	wq_config_get(q, &config, specs);
+	KUNIT_EXPECT_EQ(test, config.set, 0U);
+	KUNIT_EXPECT_EQ(test, config.mode, 0666U);
+	KUNIT_EXPECT_EQ(test, config.max_keys, 5U);
+	KUNIT_EXPECT_EQ(test, config.lease, (s64)SEC);
+	KUNIT_EXPECT_EQ(test, config.slack, 0LL);
+	KUNIT_EXPECT_EQ(test, config.num_limiters, 3U);
+	wq_destroy(q);
+}
+
 static void create_without_memory_frees_the_limiter_once(struct kunit *test)
 {
 	skip_unless_sleepers_fail(test);
@@ -771,6 +913,11 @@ static struct kunit_case limiter_compose_cases[] = {
 	KUNIT_CASE(a_limiter_of_another_queue_is_ebusy_and_stays),
 	KUNIT_CASE(a_limiter_that_is_part_of_another_makes_no_queue),
 	KUNIT_CASE(create_without_memory_frees_the_limiter_once),
+	KUNIT_CASE(to_specs_describes_each_built_in_limiter),
+	KUNIT_CASE(to_specs_describes_nested_limiters_in_prefix_order),
+	KUNIT_CASE(to_specs_of_a_modules_own_limiter_is_other),
+	KUNIT_CASE(to_specs_of_more_than_16_limiters_is_other),
+	KUNIT_CASE(set_of_a_kernel_modules_queue_is_eperm),
 	{}
 };
 

@@ -106,16 +106,17 @@ PARAM(bool, faults, false, "Let failslab's task-filter have the module's threads
  */
 
 enum what {
-	ADDS, DELAYS, LIMITED, GETS, RUNS, RETRIES, STALE, TOUCHES, EXPIRED, CANCELS, LOOKS,
-	SHUTDOWNS, DRAINS, QUEUES, SETTLED, PROBES, CONTROLLERS, SIGNALS, INTERRUPTS, REFUSED,
-	NO_MEMORY,
+	ADDS, DELAYS, LIMITED, GETS, RUNS, RETRIES, STALE, TOUCHES, EXPIRED, TWICE, CANCELS,
+	LOOKS, SHUTDOWNS, DRAINS, QUEUES, SETTLED, PROBES, CONTROLLERS, SIGNALS, INTERRUPTS,
+	REFUSED, NO_MEMORY,
 	NR_WHAT
 };
 
 static const char *const what_names[NR_WHAT] = {
 	"adds", "delayed", "rate limited", "gets", "runs", "retries", "stale dones", "touches",
-	"expired", "cancels", "looks", "shut downs", "drains", "queues", "settled", "probes",
-	"controllers", "signals", "in interrupts", "refused", "without memory",
+	"expired", "given back twice", "cancels", "looks", "shut downs", "drains", "queues",
+	"settled", "probes", "controllers", "signals", "in interrupts", "refused",
+	"without memory",
 };
 
 /* The counters that are calls of verbs. */
@@ -409,20 +410,23 @@ static void tell_stats(struct arena *a, const struct wq_stat *st)
 		 st->ready, st->processing, st->delayed, st->depth, st->keys, st->max_keys);
 	pr_alert("%s: adds %llu, gets %llu, dones %llu, canceled %llu, dropped %llu\n", a->name,
 		 st->adds, st->gets, st->dones, st->canceled, st->dropped);
-	pr_alert("%s: given back %llu, expired %llu, merged %llu, failed %u, kept %u\n", a->name,
-		 st->given_back, st->expired, st->merged, st->failed, st->retained);
+	pr_alert("%s: given back %llu, %llu of them failed, %llu expired\n", a->name,
+		 st->given_back, st->given_back_failed, st->expired);
+	pr_alert("%s: merged %llu, failed %u, kept %u\n", a->name, st->merged, st->failed,
+		 st->retained);
 }
 
 /* Checks what holds at every moment. */
 static void check_stats(struct arena *a, struct wq_stat *st)
 {
 	/* Keys that need a run, and which of them are in processing. */
-	u64 depth = st->adds + st->given_back - st->gets - st->canceled - st->merged;
+	u64 depth = st->adds + st->given_back - st->given_back_failed - st->gets -
+		    st->canceled - st->merged;
 	u64 redo = depth - st->ready;
 
 	if (st->depth == depth && redo <= st->processing &&
 	    st->gets == st->processing + st->dones + st->given_back &&
-	    st->expired <= st->given_back &&
+	    st->expired <= st->given_back && st->given_back_failed <= st->given_back &&
 	    (u64)st->ready + st->processing <= st->keys && st->delayed <= st->keys &&
 	    st->keys <= st->max_keys && st->retained <= st->failed && st->failed <= st->keys &&
 	    (!st->name[0] || (hist_total(&st->waits) == st->gets &&
@@ -546,6 +550,8 @@ static void begin(struct arena *a, struct run *run, u32 from)
 			failed("%s: got a key that nobody added", a->name);
 		return;
 	}
+	if (run->item.given_back > 1)
+		count(TWICE);
 	t = &a->tally[i];
 	run->key = i;
 	run->t = t;
@@ -632,7 +638,7 @@ static void finish(struct run *run, struct rnd_state *r)
 	held = disown(run);
 	if (outcome || one_in(r, 2))
 		ret = wq_done_with(a->q, item, delay, outcome);
-	else if (run->leased || one_in(r, 2))
+	else if (a->lease || one_in(r, 2))
 		ret = wq_done(a->q, item);
 	else	/* no other consumer can hold the key, so the key is enough */
 		ret = wq_done_key(a->q, item->key, item->len);
@@ -812,7 +818,8 @@ static void verb_bad_input(struct arena *a, struct rnd_state *r)
 	    wq_add_after(a->q, key_bytes[0], key_len(0), 1, ~0) != -EINVAL ||
 	    wq_add_after(a->q, key_bytes[0], key_len(0), 1, WQ_ADD_DROP_DELAY) != -EINVAL ||
 	    wq_done(a->q, &none) != -ESTALE || wq_touch(a->q, &none) != -ESTALE ||
-	    wq_done_with(a->q, &none, 0, ~0) != -EINVAL)
+	    wq_done_with(a->q, &none, 0, ~0) != -EINVAL ||
+	    (a->lease && wq_done_key(a->q, key_bytes[0], key_len(0)) != -EINVAL))
 		failed("%s: bad input was taken", a->name);
 }
 
@@ -1242,7 +1249,9 @@ static void work(struct thread *t, struct run *run)
 		cond_resched();
 		break;
 	}
-	if (run->leased && run->t && !(run->a->traits & FOR_ALL) && consumers >= 2 * queues &&
+	/* A key whose run before was lost too waits for the delay of the limiter. */
+	if (run->leased && run->t && !run->item.given_back && !(run->a->traits & FOR_ALL) &&
+	    consumers >= 2 * queues &&
 	    one_in(r, READ_ONCE(run->a->quiet) ? 4 : 100) && !atomic_xchg(&run->a->hanging, 1)) {
 		hang(run);
 		atomic_set(&run->a->hanging, 0);

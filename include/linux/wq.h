@@ -64,7 +64,9 @@ struct wq_entry {
 	s64 start;
 	u32 hash;
 	/* private: order among equal due times */
-	u32 seq;
+	u32 seq : 26;
+	/* private: how many runs in a row were given back, WQ_MAX_GIVEN_BACK at most */
+	u32 given_back : 6;
 	/* private: index in the heap of delayed entries, while delayed */
 	u32 heap : 25;
 	/* private: ENTRY_*, see wq_entry.h */
@@ -87,8 +89,8 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  * PREEMPT_RT: interrupts on).  They must not sleep and cannot fail.
  *
  * A requeued key bypasses the policy and is handed out ahead of it.  Two kinds of
- * keys are requeued: a key that was given back, and a key that a get popped but
- * could not take because its buffer was too small.
+ * keys are requeued: a key that was given back for the first time in a row, and a key
+ * that a get popped but could not take because its buffer was too small.
  */
 struct wq_order_ops {
 	void (*touch)(void *order, struct wq_entry *entry);
@@ -217,11 +219,14 @@ struct wq_params {
  *	wq_get_leased(): the caller's buffer.
  * @len: length of the key in bytes
  * @failures: failures of the key since they were last forgotten
+ * @given_back: how many runs of the key in a row, up to this one, were given back, see
+ *	struct wq_rec
  */
 struct wq_item {
 	const void *key;
 	u32 len;
 	u32 failures;
+	u32 given_back;
 	/* private: */
 	u32 hash;
 	struct wq_entry *entry;

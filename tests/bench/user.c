@@ -4,7 +4,7 @@
  * for as many bytes. One process is both producer and consumer, in turn, so that the scheduler
  * is not measured.
  *
- * "user MEASUREMENT N M" prints "each NS", as bench_main.c does.
+ * "user MEASUREMENT N M" prints "each NS", as bench_main.c does, or several such lines.
  */
 #include <errno.h>
 #include <error.h>
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -127,6 +128,134 @@ static void again(long n, long m)
 	tell(now() - start, arrays * m);
 }
 
+/*
+ * The worst call that handles as many keys as one hold of the queue's lock does, and
+ * the worst call with any number of keys in constant time.  As in bench_wq.c, a stall
+ * in wq occurs at the same call in each round, so the result is the maximum over the
+ * calls of the minimum over the rounds.
+ */
+#define HOLD_KEYS	32	/* of one hold of the lock */
+#define HOLD_CALLS	1000	/* of the operations that are repeated */
+#define HOLD_ROUNDS	5
+
+struct worst {
+	const char *name;
+	long calls;
+	double *least;		/* ns of each call */
+};
+
+enum { HOLD_NOTHING, HOLD_LIST, HOLD_STAT, HOLD_GIVE_BACK, HOLD_DEATH, HOLD_PURGE, HOLD_OPS };
+
+static void worst_note(struct worst *w, long call, double start)
+{
+	double ns = now() - start;
+
+	if (!w->least[call] || ns < w->least[call])
+		w->least[call] = ns;
+	if (call >= w->calls)
+		w->calls = call + 1;
+}
+
+static void worst_tell(const struct worst *w, double divisor)
+{
+	double most = 0;
+
+	for (long i = 0; i < w->calls; i++)
+		if (w->least[i] > most)
+			most = w->least[i];
+	printf("%s %.3f\n", w->name, most / divisor);
+}
+
+/* A get whose buffer is not valid gets keys and gives them back. */
+static void give_back(int q)
+{
+	struct wq_get get = {
+		.size = sizeof(get),
+		.keys = { .addr = 8, .size = HOLD_KEYS * 2048, .count = HOLD_KEYS },
+	};
+
+	check(ioctl(q, WQ_IOC_GET, &get) < 0 && errno == EFAULT, "get without a buffer");
+}
+
+static void holds_round(struct worst *w, long n, long len)
+{
+	struct wq_batch add = WQ_BATCH_INIT, got = WQ_BATCH_INIT, list = WQ_BATCH_INIT;
+	static const char name[] = "wq_bench";
+	int q = wq_open(name, O_RDWR | O_CREAT | O_EXCL, 0600, n), consumer;
+	char key[2048] = "default/";
+	struct wq_stat st;
+	uint64_t cursor = 0;
+	double start;
+	long i, call;
+
+	check(q >= 0, "wq_open");
+	consumer = wq_open(name, O_RDWR, 0, 0);
+	check(consumer >= 0, "wq_open");
+	wq_unlink(name);
+	for (i = 0; i < n; i++) {
+		memcpy(key + 8, &i, sizeof(i));
+		check(!wq_batch_put(&add, key, len, 0), "batch");
+		if (add.count == HOLD_KEYS || i == n - 1) {
+			check(wq_add_batch(q, &add) == (int)add.count, "add");
+			wq_batch_reset(&add);
+		}
+	}
+	for (call = 0; call < HOLD_CALLS; call++) {
+		start = now();
+		worst_note(&w[HOLD_NOTHING], call, start);
+		start = now();
+		check(!wq_stat(q, &st), "stat");
+		worst_note(&w[HOLD_STAT], call, start);
+		start = now();
+		give_back(q);
+		worst_note(&w[HOLD_GIVE_BACK], call, start);
+	}
+	for (call = 0, i = 0; !call || cursor; call++) {
+		start = now();
+		check(wq_list(q, &list, HOLD_KEYS, &cursor) >= 0, "list");
+		worst_note(&w[HOLD_LIST], call, start);
+		i += list.count;
+	}
+	check(i == n, "list has all keys");
+	for (i = 0; i < n; i += got.count)
+		check(wq_get_batch(consumer, &got, HOLD_KEYS, WQ_NOWAIT) > 0, "get");
+
+	start = now();
+	close(consumer);
+	worst_note(&w[HOLD_DEATH], 0, start);
+	start = now();
+	close(q);
+	worst_note(&w[HOLD_PURGE], 0, start);
+	wq_batch_free(&add);
+	wq_batch_free(&got);
+	wq_batch_free(&list);
+}
+
+/* @n keys of @m bytes. */
+static void holds(long n, long m)
+{
+	struct worst w[HOLD_OPS] = {
+		[HOLD_NOTHING] = { "nothing" },
+		[HOLD_LIST] = { "list" },
+		[HOLD_STAT] = { "stat" },
+		[HOLD_GIVE_BACK] = { "back" },
+		[HOLD_DEATH] = { "death" },
+		[HOLD_PURGE] = { "purge" },
+	};
+
+	check(m >= KEY && m <= WQ_MAX_KEY, "size of keys");
+	for (int op = 0; op < HOLD_OPS; op++) {
+		/* A call of list returns less than HOLD_KEYS keys at the last key alone. */
+		w[op].least = calloc(n + HOLD_CALLS, sizeof(*w->least));
+		check(w[op].least, "no memory");
+	}
+	for (int round = 0; round < HOLD_ROUNDS; round++)
+		holds_round(w, n, m);
+	/* The close that purges holds the lock again and again. */
+	for (int op = 0; op < HOLD_OPS; op++)
+		worst_tell(&w[op], op == HOLD_PURGE ? (double)n / HOLD_KEYS : 1);
+}
+
 static char msg[4096];
 
 static void check_size(long n)
@@ -228,6 +357,7 @@ static const struct {
 	{ "next", next },
 	{ "array", array },
 	{ "again", again },
+	{ "holds", holds },
 	{ "mq", mq },
 	{ "pipe", through_pipe },
 	{ "beanstalkd", beanstalkd },

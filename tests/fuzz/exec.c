@@ -4,8 +4,8 @@
  *
  * The worker has two threads that make calls, and forks children that make calls. Each has its
  * own memory for arguments: areas between two unmapped pages, so that any argument can end
- * right before unmapped memory. No call blocks for longer than TICK_NS without a signal. A call
- * that only a kill ends, a drain, runs in a child that is killed. The fuzzer handles hangs.
+ * right before unmapped memory. No call of a thread blocks for longer than TICK_NS without a
+ * signal. A child has no such signal: it waits until it is killed. The fuzzer handles hangs.
  *
  * In addition to the checkers of the kernel, these are errors:
  *
@@ -92,7 +92,7 @@ const char *error_name(__s32 ret)
 	return NULL;
 }
 
-static __u64 now_ns(void)
+__u64 now_ns(void)
 {
 	struct timespec ts;
 
@@ -207,17 +207,20 @@ static void child_begin(struct task *t)
 		ioctl(trace_fd[t->nr], KCOV_ENABLE, KCOV_TRACE_PC);
 }
 
-void fork_for(struct task *t, void (*fn)(struct task *t, void *arg), void *arg)
+/* A signal to the child that was started last and still runs. */
+static __s32 do_kill(struct task *t, const struct call *c)
 {
-	pid_t pid = fork();
+	static const int signals[] = { SIGKILL, SIGSTOP, SIGCONT, SIGUSR1, SIGKILL };
+	int sig = PICK(signals, c->arg[A_HOW]);
 
-	if (!pid) {
-		child_begin(t);
-		fn(t, arg);
-		_exit(0);
-	}
-	if (pid > 0)
-		child_end(pid, 50 * MS);
+	/* A child or the racing thread can't wait for it. */
+	if (!nchildren || t->nr)
+		return 0;
+	/* The last of the signals is sent without waiting for the end. */
+	if (sig != SIGKILL || c->arg[A_HOW])
+		return CALL(t, kill(children[nchildren - 1], sig));
+	child_end(children[--nchildren], 0);
+	return 0;
 }
 
 static do_call *const ops[OPS] = {
@@ -225,10 +228,10 @@ static do_call *const ops[OPS] = {
 	[OP_DONE] = do_done, [OP_TOUCH] = do_recs, [OP_STAT] = do_stat, [OP_QUERY] = do_key,
 	[OP_CANCEL] = do_key, [OP_FORGET] = do_key, [OP_LIST] = do_list,
 	[OP_QUEUES] = do_queues, [OP_INFO] = do_info, [OP_SHUTDOWN] = do_shutdown,
-	[OP_UNLINK] = do_unlink, [OP_IOCTL] = do_ioctl, [OP_CLOSE] = do_close,
+	[OP_CONFIG] = do_config, [OP_SET] = do_set, [OP_UNLINK] = do_unlink, [OP_IOCTL] = do_ioctl, [OP_CLOSE] = do_close,
 	[OP_DUP] = do_dup, [OP_POLL] = do_poll, [OP_EPOLL] = do_epoll, [OP_FCNTL] = do_fcntl,
 	[OP_FILE] = do_file, [OP_FDINFO] = do_fdinfo, [OP_DEBUGFS] = do_debugfs,
-	[OP_UID] = do_uid, [OP_SLEEP] = do_sleep, [OP_PASS] = do_pass,
+	[OP_KILL] = do_kill, [OP_UID] = do_uid, [OP_SLEEP] = do_sleep, [OP_PASS] = do_pass,
 };
 
 /* ---- programs ---- */
@@ -254,11 +257,20 @@ static void run_call(struct task *t, __u32 i)
 	o->ran = true;
 }
 
+/* How the child of a program lives. */
+enum {
+	CHILD_LONG, CHILD_SHORT, CHILD_KILLED,	/* its parent waits, and then kills it */
+	CHILD_BESIDE,		/* beside its parent */
+	CHILD_STAYS,		/* and keeps its files open after its calls */
+	CHILD_FIRST,		/* and its parent goes on after its calls, or after a while */
+	CHILD_HOWS
+};
+
 /* A child makes the following calls. */
 static __u32 run_fork(struct task *t, __u32 i)
 {
 	const struct call *c = &shared->prog.call[i];
-	__u32 n = 1 + c->arg[A_N] % 8, last = i + n, how = c->arg[A_HOW] % 4;
+	__u32 n = 1 + c->arg[A_N] % 8, last = i + n, how = c->arg[A_HOW] % CHILD_HOWS;
 	pid_t pid;
 
 	if (last >= shared->prog.n)
@@ -269,13 +281,17 @@ static __u32 run_fork(struct task *t, __u32 i)
 		child_begin(t);
 		while (i++ < last)
 			run_call(t, i);
+		while (how == CHILD_STAYS || how == CHILD_FIRST)
+			pause();
 		_exit(0);
 	}
 	if (pid > 0) {
-		if (how < 3)
-			child_end(pid, how == 0 ? 100 * MS : how == 1 ? 5 * MS : 0);
+		if (how < CHILD_BESIDE)
+			child_end(pid, how == CHILD_LONG ? 100 * MS : how == CHILD_SHORT ? 5 * MS : 0);
 		else
 			children[nchildren++] = pid;
+		for (n = 0; how == CHILD_FIRST && n < 100 && !shared->outcome[last].ran; n++)
+			usleep(200);
 	}
 	return last;
 }
@@ -315,6 +331,8 @@ static void program_begin(void)
 	for (int i = 0; i < TASKS; i++) {
 		tasks[i].last_size = tasks[i].last_count = 0;
 		tasks[i].cursor = 0;
+		tasks[i].deadline = 0;
+		tasks[i].num_limiters = 0;
 	}
 	for (int i = 0; i < FUZZ_TASKS; i++)
 		if (trace[i])

@@ -52,6 +52,9 @@ struct task {
 	bool paused;		/* one of this call's pointers pauses */
 	bool self;		/* one of them is the struct itself */
 	__u64 cursor;
+	__s64 deadline;		/* of the last wait that a signal ended */
+	struct wq_limiter_spec limiters[WQ_MAX_LIMITERS];	/* as reported by config */
+	__u32 num_limiters;
 	__u32 last_size, last_count;
 	__u64 last[WQ_MAX_OUT / 8];	/* the output of the last get */
 };
@@ -74,8 +77,7 @@ void begin(struct task *t);
 __s32 end(struct task *t, long ret);
 bool is_delicate(const struct call *c);
 void tick_block(int how);
-/* Runs in a child of its own, which is killed after a while. */
-void fork_for(struct task *t, void (*fn)(struct task *t, void *arg), void *arg);
+__u64 now_ns(void);
 
 /* ---- mem.c ---- */
 
@@ -97,7 +99,7 @@ extern const char names[NAMES][WQ_NAME_MAX];
 void verbs_reset(void);
 __s32 verb(struct task *t, unsigned int cmd, void *args, __u32 size, bool tells);
 do_call do_bind, do_recs, do_get, do_done, do_key, do_list, do_queues, do_stat, do_info,
-	do_unlink, do_shutdown;
+	do_unlink, do_shutdown, do_config, do_set;
 
 /* ---- calls.c ---- */
 

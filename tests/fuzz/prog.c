@@ -16,10 +16,11 @@ const char * const op_names[OPS] = {
 	[OP_DONE] = "done", [OP_TOUCH] = "touch", [OP_STAT] = "stat", [OP_QUERY] = "query",
 	[OP_CANCEL] = "cancel", [OP_FORGET] = "forget", [OP_LIST] = "list",
 	[OP_QUEUES] = "queues", [OP_INFO] = "info", [OP_SHUTDOWN] = "shutdown",
+	[OP_CONFIG] = "config", [OP_SET] = "set",
 	[OP_UNLINK] = "unlink", [OP_IOCTL] = "ioctl", [OP_CLOSE] = "close",
 	[OP_DUP] = "dup", [OP_POLL] = "poll", [OP_EPOLL] = "epoll", [OP_FCNTL] = "fcntl",
 	[OP_FILE] = "file", [OP_FDINFO] = "fdinfo", [OP_DEBUGFS] = "debugfs",
-	[OP_FORK] = "fork", [OP_UID] = "uid", [OP_SLEEP] = "sleep", [OP_PASS] = "pass",
+	[OP_FORK] = "fork", [OP_KILL] = "kill", [OP_UID] = "uid", [OP_SLEEP] = "sleep", [OP_PASS] = "pass",
 };
 
 static const char * const arg_names[ARGS] = {
@@ -27,23 +28,26 @@ static const char * const arg_names[ARGS] = {
 	[A_HOW] = "how", [A_ARG] = "arg", [A_SIZE] = "size", [A_FLAGS] = "flags",
 	[A_RESERVED] = "reserved", [A_NAME] = "name", [A_MODE] = "mode",
 	[A_MAX_KEYS] = "max_keys", [A_LIMITS] = "limits", [A_TWEAK] = "tweak",
-	[A_LIMITS_AT] = "limits_at", [A_LEASE] = "lease", [A_KEYS] = "keys",
+	[A_LIMITS_AT] = "limits_at", [A_LEASE] = "lease", [A_SLACK] = "slack",
+	[A_SET] = "set", [A_UID] = "uid", [A_KEYS] = "keys",
 	[A_SOURCE] = "source", [A_N] = "n", [A_KEY] = "key", [A_LEN] = "len",
 	[A_OUTCOME] = "outcome", [A_OUTCOME2] = "outcome2", [A_DELAY] = "delay",
 	[A_TOKEN] = "token", [A_BAD] = "bad", [A_RESULTS] = "results", [A_NEXT] = "next",
 	[A_ROOM] = "room", [A_COUNT] = "count", [A_TIMEOUT] = "timeout",
-	[A_CURSOR] = "cursor", [A_EACH] = "each", [A_EVENTS] = "events",
+	[A_DEADLINE] = "deadline", [A_CURSOR] = "cursor", [A_EACH] = "each", [A_EVENTS] = "events",
 };
 
 /* verbs.c and calls.c have the tables for these; a value beyond a table is its last entry. */
 const __u8 arg_values[ARGS] = {
 	[A_THREAD] = 2, [A_FAIL] = 64, [A_FD] = FUZZ_SLOTS, [A_FD2] = FUZZ_SLOTS,
-	[A_HOW] = 16, [A_ARG] = PTR_VALUES, [A_SIZE] = 16, [A_FLAGS] = 12, [A_RESERVED] = 8,
-	[A_NAME] = 16, [A_MODE] = 8, [A_MAX_KEYS] = 9, [A_LIMITS] = 20, [A_TWEAK] = 50,
-	[A_LIMITS_AT] = PTR_VALUES, [A_LEASE] = 8, [A_KEYS] = PTR_VALUES, [A_SOURCE] = 2,
-	[A_N] = 14, [A_KEY] = 12, [A_LEN] = 16, [A_OUTCOME] = 20, [A_OUTCOME2] = 20,
+	[A_HOW] = 16, [A_ARG] = PTR_VALUES, [A_SIZE] = 16, [A_FLAGS] = 12, [A_RESERVED] = 10,
+	[A_NAME] = 16, [A_MODE] = 8, [A_MAX_KEYS] = 10, [A_LIMITS] = 21, [A_TWEAK] = 50,
+	[A_LIMITS_AT] = PTR_VALUES, [A_LEASE] = 8, [A_SLACK] = 9, [A_SET] = 13, [A_UID] = 6,
+	[A_KEYS] = PTR_VALUES, [A_SOURCE] = 2,
+	[A_N] = 14, [A_KEY] = 12, [A_LEN] = 16, [A_OUTCOME] = 24, [A_OUTCOME2] = 24,
 	[A_DELAY] = 14, [A_TOKEN] = 6, [A_BAD] = 20, [A_RESULTS] = PTR_VALUES + 1,
-	[A_NEXT] = PTR_VALUES, [A_ROOM] = 18, [A_COUNT] = 10, [A_TIMEOUT] = 8, [A_CURSOR] = 8,
+	[A_NEXT] = PTR_VALUES, [A_ROOM] = 18, [A_COUNT] = 10, [A_TIMEOUT] = 8, [A_DEADLINE] = 8,
+	[A_CURSOR] = 8,
 	[A_EACH] = 12, [A_EVENTS] = 8,
 };
 
@@ -58,9 +62,9 @@ const __u8 arg_values[ARGS] = {
 const __u64 op_args[OPS] = {
 	[OP_OPEN] = ANY | B(A_FD) | B(A_HOW),
 	[OP_BIND] = VERB | B(A_FLAGS) | B(A_NAME) | B(A_MODE) | B(A_MAX_KEYS) | B(A_LIMITS) |
-		    B(A_TWEAK) | B(A_LIMITS_AT) | B(A_RESERVED) | B(A_LEASE),
+		    B(A_TWEAK) | B(A_LIMITS_AT) | B(A_RESERVED) | B(A_LEASE) | B(A_SLACK),
 	[OP_ADD] = VERB | B(A_FLAGS) | RECS,
-	[OP_GET] = VERB | B(A_FLAGS) | OUT | B(A_TIMEOUT),
+	[OP_GET] = VERB | B(A_FLAGS) | OUT | B(A_TIMEOUT) | B(A_DEADLINE),
 	[OP_DONE] = VERB | B(A_FLAGS) | RECS | OUT | B(A_TIMEOUT),
 	[OP_TOUCH] = VERB | B(A_FLAGS) | RECS,
 	[OP_STAT] = VERB | B(A_FLAGS),
@@ -70,7 +74,10 @@ const __u64 op_args[OPS] = {
 	[OP_LIST] = VERB | B(A_FLAGS) | OUT | B(A_CURSOR),
 	[OP_QUEUES] = VERB | B(A_FLAGS) | B(A_NEXT) | B(A_COUNT) | B(A_CURSOR) | B(A_EACH),
 	[OP_INFO] = VERB | B(A_FLAGS),
-	[OP_SHUTDOWN] = VERB | B(A_FLAGS),
+	[OP_SHUTDOWN] = VERB | B(A_FLAGS) | B(A_TIMEOUT) | B(A_DEADLINE),
+	[OP_CONFIG] = VERB | B(A_FLAGS) | B(A_SET) | B(A_LIMITS_AT) | B(A_COUNT),
+	[OP_SET] = VERB | B(A_FLAGS) | B(A_SET) | B(A_MODE) | B(A_UID) | B(A_MAX_KEYS) |
+		   B(A_LIMITS) | B(A_TWEAK) | B(A_LIMITS_AT) | B(A_LEASE) | B(A_SLACK),
 	[OP_UNLINK] = VERB | B(A_FLAGS) | B(A_NAME),
 	[OP_IOCTL] = ANY | B(A_FD) | B(A_HOW) | B(A_ARG),
 	[OP_CLOSE] = ANY | B(A_FD),
@@ -82,6 +89,7 @@ const __u64 op_args[OPS] = {
 	[OP_FDINFO] = ANY | B(A_FD),
 	[OP_DEBUGFS] = ANY | B(A_NAME) | B(A_HOW),
 	[OP_FORK] = B(A_N) | B(A_HOW),
+	[OP_KILL] = B(A_HOW),
 	[OP_UID] = B(A_THREAD) | B(A_HOW),
 	[OP_SLEEP] = B(A_THREAD) | B(A_HOW),
 	[OP_PASS] = ANY | B(A_FD),
@@ -91,10 +99,11 @@ const __u64 op_args[OPS] = {
 static const __u8 op_weight[OPS] = {
 	[OP_OPEN] = 10, [OP_BIND] = 12, [OP_ADD] = 22, [OP_GET] = 20, [OP_DONE] = 20,
 	[OP_TOUCH] = 6, [OP_STAT] = 5, [OP_QUERY] = 6, [OP_CANCEL] = 6, [OP_FORGET] = 4,
-	[OP_LIST] = 6, [OP_QUEUES] = 4, [OP_INFO] = 1, [OP_SHUTDOWN] = 4, [OP_UNLINK] = 3,
-	[OP_IOCTL] = 1, [OP_CLOSE] = 6, [OP_DUP] = 2, [OP_POLL] = 3, [OP_EPOLL] = 4,
-	[OP_FCNTL] = 3, [OP_FILE] = 1, [OP_FDINFO] = 2, [OP_DEBUGFS] = 2, [OP_FORK] = 4,
-	[OP_UID] = 2, [OP_SLEEP] = 4, [OP_PASS] = 1,
+	[OP_LIST] = 6, [OP_QUEUES] = 4, [OP_INFO] = 1, [OP_SHUTDOWN] = 4, [OP_CONFIG] = 4,
+	[OP_SET] = 6, [OP_UNLINK] = 3, [OP_IOCTL] = 1, [OP_CLOSE] = 6, [OP_DUP] = 3,
+	[OP_POLL] = 3, [OP_EPOLL] = 4, [OP_FCNTL] = 3, [OP_FILE] = 1, [OP_FDINFO] = 2,
+	[OP_DEBUGFS] = 2, [OP_FORK] = 5, [OP_KILL] = 4, [OP_UID] = 3, [OP_SLEEP] = 4,
+	[OP_PASS] = 1,
 };
 
 /* ---- random numbers: splitmix64 ---- */
@@ -191,9 +200,74 @@ void prog_remove(struct prog *p, __u32 i)
 	memmove(&p->call[i], &p->call[i + 1], (p->n - i) * sizeof(p->call[0]));
 }
 
+static void prog_append(struct prog *p, struct call c)
+{
+	prog_insert(p, p->n, c);
+}
+
+/* A child gets keys by a file of its own or by its parent's, and is killed. */
+static void plot_killed(struct prog *p, __u8 name)
+{
+	struct call child = { .op = OP_FORK };
+	struct call open = { .op = OP_OPEN, .arg[A_FD] = 2 };
+	struct call bind = { .op = OP_BIND, .arg[A_FD] = 2, .arg[A_NAME] = name };
+	struct call get = call_make(OP_GET), kill = { .op = OP_KILL };
+	bool own = name && one_in(2);
+
+	child.arg[A_HOW] = one_in(3) ? arg_random(A_HOW) : 5;
+	child.arg[A_N] = own ? 2 : 0;
+	get.arg[A_FD] = own ? 2 : 0;
+	get.arg[A_THREAD] = 0;
+	prog_append(p, child);
+	if (own) {
+		prog_append(p, open);
+		prog_append(p, bind);
+	}
+	prog_append(p, get);
+	if (one_in(2))
+		prog_append(p, call_make(op_random()));
+	kill.arg[A_HOW] = one_in(3) ? arg_random(A_HOW) : 0;
+	prog_append(p, kill);
+}
+
+/* Polls a file before and while it is bound. */
+static void plot_unbound(struct prog *p, __u8 name)
+{
+	struct call open = { .op = OP_OPEN, .arg[A_FD] = 3 };
+	struct call epoll = { .op = OP_EPOLL, .arg[A_FD] = 3 };
+	struct call bind = { .op = OP_BIND, .arg[A_FD] = 3, .arg[A_NAME] = name };
+	struct call poll = { .op = OP_POLL, .arg[A_FD] = 3, .arg[A_TIMEOUT] = 1 };
+
+	epoll.arg[A_EVENTS] = arg_random(A_EVENTS);
+	prog_append(p, open);
+	prog_append(p, epoll);
+	bind.arg[A_THREAD] = one_in(2);
+	poll.arg[A_THREAD] = !bind.arg[A_THREAD];
+	prog_append(p, poll);
+	prog_append(p, bind);
+	epoll.arg[A_HOW] = 4;
+	prog_append(p, epoll);
+}
+
+/* A second user of the queue, in the racing thread or in all that follows. */
+static void plot_user(struct prog *p, __u8 name)
+{
+	struct call uid = { .op = OP_UID, .arg[A_HOW] = 1 + fuzz_below(2) };
+	struct call open = { .op = OP_OPEN, .arg[A_FD] = 1 };
+	struct call bind = { .op = OP_BIND, .arg[A_FD] = 1, .arg[A_NAME] = name };
+
+	uid.arg[A_THREAD] = open.arg[A_THREAD] = bind.arg[A_THREAD] = one_in(2);
+	prog_append(p, uid);
+	prog_append(p, open);
+	prog_append(p, bind);
+}
+
 /* One or two files of a queue, and calls on them. */
 void prog_make(struct prog *p)
 {
+	static void (*const plots[])(struct prog *p, __u8 name) = {
+		plot_killed, plot_unbound, plot_user,
+	};
 	__u32 n = 2 + fuzz_below(10), files = 1 + one_in(3), i;
 	__u8 name = files > 1 ? 1 : fuzz_below(2);
 
@@ -206,11 +280,17 @@ void prog_make(struct prog *p)
 		bind.arg[A_FAIL] = 0;
 		if (one_in(2))
 			memset(&bind.arg[A_ARG], 0, A_NAME - A_ARG);
-		prog_insert(p, p->n, open);
-		prog_insert(p, p->n, bind);
+		/* So that other users may open the queue. */
+		if (one_in(2))
+			bind.arg[A_MODE] = 2;
+		prog_append(p, open);
+		prog_append(p, bind);
 	}
-	for (i = 0; i < n; i++)
-		prog_insert(p, p->n, call_make(op_random()));
+	for (i = 0; i < n; i++) {
+		if (one_in(12))
+			plots[fuzz_below(ARRAY_SIZE(plots))](p, name);
+		prog_append(p, call_make(op_random()));
+	}
 }
 
 static void call_tweak(struct call *c)

@@ -28,12 +28,26 @@ static const __u32 flag_values[] = {
 static const __u32 modes[] = { 0600, 0, 0666, 0200, 0400, 0777, 01000, ~0U };
 
 static const __u32 max_keys_values[] = {
-	0, 1, 2, 3, 16, 65536, WQ_MAX_KEYS, WQ_MAX_KEYS + 1, ~0U,
+	0, 1, 2, 3, 16, 65536, WQ_MAX_KEYS, WQ_MAX_KEYS + 1, ~0U, 0,
 };
 
 static const __s64 leases[] = {
 	0, WQ_MIN_LEASE, 2 * WQ_MIN_LEASE, 3600 * SEC, WQ_MIN_LEASE - 1, 1, -1, INT64_MAX,
 };
+
+static const __s64 slacks[] = {
+	0, 1, WQ_DEFAULT_SLACK, MS, WQ_MAX_SLACK, 0, WQ_MAX_SLACK + 1, -1, INT64_MIN,
+};
+
+#define SET_ANY	(WQ_SET_MAX_KEYS | WQ_SET_LIMITER | WQ_SET_LEASE | WQ_SET_SLACK)
+
+static const __u32 sets[] = {
+	SET_ANY, 0, WQ_SET_MODE, WQ_SET_UID, WQ_SET_GID, WQ_SET_MAX_KEYS, WQ_SET_LIMITER,
+	WQ_SET_LEASE, WQ_SET_SLACK, SET_ANY | WQ_SET_MODE | WQ_SET_UID | WQ_SET_GID,
+	WQ_SET_MODE | WQ_SET_MAX_KEYS, 0x80, ~0U,
+};
+
+static const __u32 uids[] = { 0, 1000, 1001, 65534, 1U << 31, ~0U };
 
 static const __u32 counts_of_records[] = {
 	1, 2, 3, 16, 17, 0, 5, 15, 33, 64, 300, 4096, 32768, 32769,
@@ -69,7 +83,11 @@ static const __u32 eaches[] = {
 
 static __u16 outcome_flags(__u8 i)
 {
-	static const __u16 odd[] = { 0x10, 0x20, 0x8000, 0xffff };
+	static const __u16 odd[] = {
+		WQ_ADD_AFTER, 0x20, 0x8000, 0xffff, WQ_ADD_AFTER | WQ_ADD_KEEP_FIRST,
+		WQ_ADD_AFTER | WQ_ADD_DROP_DELAY, WQ_ADD_AFTER | WQ_ADD_RATE_LIMITED,
+		WQ_ADD_AFTER | WQ_ADD_TAKE_LATEST,
+	};
 
 	return i < 16 ? i : PICK(odd, i - 16);
 }
@@ -276,7 +294,7 @@ static __u32 recs_last(struct task *t, struct wq_rec *rec, __u32 *count)
 		rec->token = c->op == OP_ADD ? 0 :
 			     token_pick(c->arg[A_TOKEN], key_id(rec->key, rec->len), rec->token);
 		if (c->op == OP_ADD)
-			rec->state = 0;
+			rec->failures = rec->given_back = 0;
 	}
 	return t->last_size;
 }
@@ -335,7 +353,7 @@ static void recs_spoil(__u8 how, struct wq_rec *recs, struct wq_keys *keys)
 		middle->len = 0xffff;
 		break;
 	case 15:
-		recs->state = 1;
+		recs->given_back = 1;
 		break;
 	case 16:
 		memset(rec_next(last) - 1, 0x11, (8 - last->len % 8) % 8);
@@ -431,6 +449,16 @@ static void token_note(const struct wq_rec *rec)
 	token_last[id] = rec->token;
 }
 
+static void info_check(struct task *t, const struct wq_key_info *info)
+{
+	if (!info->state || info->state >= 1U << 6)
+		fault(t, "state 0x%x", info->state);
+	if (info->state & WQ_KEY_MINE && !(info->state & WQ_KEY_PROCESSING))
+		fault(t, "state 0x%x: mine, but not processing", info->state);
+	if (info->given_back > WQ_MAX_GIVEN_BACK || info->reserved)
+		fault(t, "given back %u times, reserved 0x%x", info->given_back, info->reserved);
+}
+
 static void out_check(struct task *t, const struct spot *s, const struct wq_keys *keys,
 		      __u32 most, bool rows)
 {
@@ -462,6 +490,10 @@ static void out_check(struct task *t, const struct spot *s, const struct wq_keys
 				fault(t, "the padding of record %u is not zero", i);
 		if (!rows && !rec->token)
 			fault(t, "record %u has no token", i);
+		if (!rows && rec->given_back > WQ_MAX_GIVEN_BACK)
+			fault(t, "record %u was given back %u times", i, rec->given_back);
+		if (rows)
+			info_check(t, &((struct wq_list_rec *)(s->user + off))->info);
 		if (!rows)
 			token_note(rec);
 	}
@@ -482,6 +514,60 @@ static __s64 timeout_pick(const struct call *c)
 	return is_delicate(c) && (timeout < 0 || timeout > 5 * MS) ? 5 * MS : timeout;
 }
 
+/* The end of a wait, for a call that may wait. */
+static __s64 deadline_pick(const struct task *t, const struct call *c)
+{
+	__s64 now = now_ns(), deadline;
+	const __s64 some[] = { 0, t->deadline, now + MS, now, 1, -1, INT64_MAX, INT64_MIN };
+
+	deadline = PICK(some, c->arg[A_DEADLINE]);
+	return is_delicate(c) && deadline > now + 5 * MS ? 0 : deadline;
+}
+
+/* A call that did not fill fields of its struct left them as they were. */
+static void same_check(struct task *t, const void *now, const void *before, size_t size,
+		       const char *what)
+{
+	for (size_t i = 0; i < size; i++) {
+		if (((const char *)now)[i] != ((const char *)before)[i]) {
+			fault(t, "byte %zu of %s was written", i, what);
+			return;
+		}
+	}
+}
+
+/* The struct of a verb after an error; verb() has set its size. */
+static void args_check(struct task *t, const void *now, const void *before, size_t size)
+{
+	size_t head = sizeof(__u32);
+
+	same_check(t, now + head, before + head, size - head, "the fields of a failed call");
+}
+
+/*
+ * After a wait.  A signal leaves the end of the wait in the struct, and any other end of a wait
+ * removes it.
+ */
+static void wait_check(struct task *t, __s64 timeout, __s64 deadline, __s64 timeout_in,
+		       __s64 deadline_in, __s32 ret)
+{
+	bool waited = ret == 0 || ret == -EAGAIN || ret == -ETIMEDOUT || ret == -ESHUTDOWN ||
+		      ret == -ECANCELED || ret == -EMSGSIZE;
+
+	if (timeout != timeout_in)
+		fault(t, "timeout %lld is now %lld", (long long)timeout_in, (long long)timeout);
+	if (ret == -EINTR) {
+		if (deadline < 0 || (deadline_in ? deadline != deadline_in :
+				     timeout_in > 0 && !deadline))
+			fault(t, "after a signal: deadline %lld is now %lld",
+			      (long long)deadline_in, (long long)deadline);
+		t->deadline = deadline;
+	} else if (deadline != (waited ? 0 : deadline_in) && ret != -ENOMEM && ret != -EFAULT) {
+		fault(t, "after %d: deadline %lld is now %lld", ret, (long long)deadline_in,
+		      (long long)deadline);
+	}
+}
+
 /* After a get, or the get of a done. */
 static void get_check(struct task *t, const struct spot *s, const struct wq_keys *keys,
 		      const struct wq_keys *in, __s32 ret)
@@ -492,6 +578,64 @@ static void get_check(struct task *t, const struct spot *s, const struct wq_keys
 		out_check(t, s, keys, in->count, false);
 	else
 		leak_check(t, s, WQ_MAX_OUT, "the records");
+	if (ret && ret != -EFAULT)
+		same_check(t, keys, in, sizeof(*in), "the buffer's size and count");
+}
+
+/* ---- limiters ---- */
+
+/* Changes one number of the first or second limiter. */
+static void limits_tweak(struct wq_limiter_spec *limits, __u8 tweak)
+{
+	static const __s64 odd[] = { 0, 1, -1, INT64_MAX, INT64_MIN };
+	struct wq_limiter_spec *l = &limits[tweak / 25];
+	__s64 v = odd[tweak % 5];
+
+	switch (tweak / 5 % 5) {
+	case 0:
+		l->kind = v == 1 ? WQ_LIMITER_OTHER : v;
+		break;
+	case 1:
+		l->n = v;
+		break;
+	case 2:
+		l->base = v;
+		break;
+	case 3:
+		l->max = v;
+		break;
+	case 4:
+		l->rate = v;
+		break;
+	}
+}
+
+/* The limiters of an open or set; the last value stands for those that config reported. */
+static bool limits_are_reported(const struct task *t)
+{
+	return t->call->arg[A_LIMITS] == ARRAY_SIZE(limiters) && t->num_limiters;
+}
+
+static struct spot limits_place(struct task *t, __u32 *n, __u64 *addr)
+{
+	struct wq_limiter_spec *limits = (void *)t->image[LIMITS];
+	const struct call *c = t->call;
+	struct spot s = {};
+
+	if (limits_are_reported(t)) {
+		*n = t->num_limiters;
+		memcpy(limits, t->limiters, sizeof(t->limiters));
+	} else {
+		*n = PICK(limiters, c->arg[A_LIMITS]).n;
+		memcpy(limits, PICK(limiters, c->arg[A_LIMITS]).limit, sizeof(limiters[0].limit));
+	}
+	if (!*n)
+		return s;
+	if (c->arg[A_TWEAK])
+		limits_tweak(limits, c->arg[A_TWEAK]);
+	s = place(t, LIMITS, c->arg[A_LIMITS_AT], *n * sizeof(*limits));
+	*addr = (uintptr_t)s.user;
+	return s;
 }
 
 /* ---- the verbs ---- */
@@ -499,10 +643,8 @@ static void get_check(struct task *t, const struct spot *s, const struct wq_keys
 __s32 do_bind(struct task *t, const struct call *c)
 {
 	struct wq_open args = { .max_keys = PICK(max_keys_values, c->arg[A_MAX_KEYS]) };
-	__u8 name = c->arg[A_NAME], tweak = c->arg[A_TWEAK];
-	struct wq_limiter_spec *limits = (void *)t->image[LIMITS];
-	__u32 n = PICK(limiters, c->arg[A_LIMITS]).n;
-	struct spot s = {};
+	__u8 name = c->arg[A_NAME];
+	struct spot s;
 	__s32 ret;
 
 	memcpy(args.name, PICK(names, name), sizeof(args.name));
@@ -515,37 +657,8 @@ __s32 do_bind(struct task *t, const struct call *c)
 		args.mode = 0;
 	args.lease = PICK(leases, c->arg[A_LEASE]);
 	args.reserved = c->arg[A_RESERVED];
-	args.num_limiters = n;
-	if (n) {
-		memcpy(limits, PICK(limiters, c->arg[A_LIMITS]).limit,
-		       sizeof(limiters[0].limit));
-		/* One number of the first or second limiter. */
-		if (tweak) {
-			static const __s64 odd[] = { 0, 1, -1, INT64_MAX, INT64_MIN };
-			struct wq_limiter_spec *l = &limits[tweak / 25];
-			__s64 v = odd[tweak % 5];
-
-			switch (tweak / 5 % 5) {
-			case 0:
-				l->kind = v == 1 ? 6 : v;
-				break;
-			case 1:
-				l->n = v;
-				break;
-			case 2:
-				l->base = v;
-				break;
-			case 3:
-				l->max = v;
-				break;
-			case 4:
-				l->rate = v;
-				break;
-			}
-		}
-		s = place(t, LIMITS, c->arg[A_LIMITS_AT], n * sizeof(*limits));
-		args.limiters = (uintptr_t)s.user;
-	}
+	args.slack = PICK(slacks, c->arg[A_SLACK]);
+	s = limits_place(t, &args.num_limiters, (__u64 *)&args.limiters);
 	/*
 	 * Set before the call, because another thread may see its end, and a child may be
 	 * killed.
@@ -586,12 +699,15 @@ __s32 do_get(struct task *t, const struct call *c)
 		.flags = PICK(flag_values, c->arg[A_FLAGS]),
 		.keys = out_place(t, &out),
 		.timeout = timeout_pick(c),
+		.deadline = deadline_pick(t, c),
 	};
-	const struct wq_keys in = args.keys;
+	const struct wq_get in = args;
 	__s32 ret = verb(t, WQ_IOC_GET, &args, sizeof(args), true);
 
-	if (plain(t))
-		get_check(t, &out, &args.keys, &in, ret);
+	if (plain(t)) {
+		get_check(t, &out, &args.keys, &in.keys, ret);
+		wait_check(t, args.timeout, args.deadline, in.timeout, in.deadline, ret);
+	}
 	return ret;
 }
 
@@ -657,18 +773,20 @@ __s32 do_key(struct task *t, const struct call *c)
 		args.reserved = 1;
 		args.info.lease = 1;
 		break;
+	case 8:
+		args.info.given_back = 1;
+		break;
+	case 9:
+		args.info.reserved = 1;
+		break;
 	}
 	key_fill((void *)t->image[KEYS], PICK(key_ids, c->arg[A_KEY]), args.key_len);
 	key = place(t, KEYS, c->arg[A_KEYS], args.key_len);
 	args.key = (uintptr_t)key.user;
 	ret = verb(t, cmds[c->op], &args, sizeof(args), true);
 	spot_check(t, &key, 0, "the key");
-	if (plain(t) && ret == 0) {
-		if (!args.info.state || args.info.state >= 1U << 6)
-			fault(t, "state 0x%x", args.info.state);
-		if (args.info.state & WQ_KEY_MINE && !(args.info.state & WQ_KEY_PROCESSING))
-			fault(t, "state 0x%x: mine, but not processing", args.info.state);
-	}
+	if (plain(t) && ret == 0)
+		info_check(t, &args.info);
 	return ret;
 }
 
@@ -689,16 +807,20 @@ __s32 do_list(struct task *t, const struct call *c)
 		.keys = out_place(t, &out),
 		.cursor = cursor_pick(t, c->arg[A_CURSOR]),
 	};
-	__u32 most = args.keys.count;
+	const struct wq_list in = args;
 	__s32 ret = verb(t, WQ_IOC_LIST, &args, sizeof(args), true);
 
 	if (plain(t)) {
-		if (ret == 0) {
-			out_check(t, &out, &args.keys, most, true);
+		if (ret == 0 || ret == -EINTR)
 			t->cursor = args.cursor;
-		} else {
+		if (ret == 0)
+			out_check(t, &out, &args.keys, in.keys.count, true);
+		else
 			leak_check(t, &out, WQ_MAX_OUT, "the list");
-		}
+		if (ret == -EINTR)
+			args.cursor = in.cursor;
+		if (ret)
+			args_check(t, &args, &in, sizeof(in));
 	}
 	return ret;
 }
@@ -713,6 +835,7 @@ __s32 do_queues(struct task *t, const struct call *c)
 	};
 	__u64 len = (__u64)args.count * args.each;
 	__u32 most = args.count;
+	struct wq_queues in;
 	struct spot out;
 	__s32 ret;
 
@@ -721,9 +844,12 @@ __s32 do_queues(struct task *t, const struct call *c)
 	memset(t->image[NEXT], FILL, len);
 	out = place(t, NEXT, c->arg[A_NEXT], len);
 	args.addr = (uintptr_t)out.user;
+	in = args;
 	ret = verb(t, WQ_IOC_QUEUES, &args, sizeof(args), true);
 	leak_check(t, &out, out.len, "the queues");
 	address_check(t, out.user, out.seen, "the queues");
+	if (ret && plain(t))
+		args_check(t, &args, &in, sizeof(in));
 	if (ret || !plain(t))
 		return ret;
 	t->cursor = args.cursor;
@@ -734,6 +860,15 @@ __s32 do_queues(struct task *t, const struct call *c)
 		if (strnlen(out.user + i * args.each, WQ_NAME_MAX) == WQ_NAME_MAX)
 			fault(t, "the name of queue %u has no NUL", i);
 	return ret;
+}
+
+/* Whether the program may lower a queue's max_keys below the number of its keys. */
+static bool may_lower(void)
+{
+	for (__u32 i = 0; i < shared->prog.n; i++)
+		if (shared->prog.call[i].op == OP_SET)
+			return true;
+	return false;
 }
 
 __s32 do_stat(struct task *t, const struct call *c)
@@ -750,12 +885,17 @@ __s32 do_stat(struct task *t, const struct call *c)
 		      (unsigned long long)st.given_back);
 	if (st.depth < st.ready || st.depth > st.ready + st.processing)
 		fault(t, "depth %u, ready %u, processing %u", st.depth, st.ready, st.processing);
-	if (st.adds + st.given_back != st.gets + st.canceled + st.merged + st.depth)
-		fault(t, "adds %llu, back %llu, gets %llu, canceled %llu, merged %llu, depth %u",
+	if (st.adds + st.given_back !=
+	    st.gets + st.canceled + st.merged + st.given_back_failed + st.depth)
+		fault(t, "adds %llu, back %llu and %llu, gets %llu, canceled %llu, merged %llu, depth %u",
 		      (unsigned long long)st.adds, (unsigned long long)st.given_back,
-		      (unsigned long long)st.gets, (unsigned long long)st.canceled,
-		      (unsigned long long)st.merged, st.depth);
-	if (st.keys > st.max_keys || st.held > st.processing || st.retained > st.failed ||
+		      (unsigned long long)st.given_back_failed, (unsigned long long)st.gets,
+		      (unsigned long long)st.canceled, (unsigned long long)st.merged, st.depth);
+	if (st.given_back_failed > st.given_back || st.slack < 0 || st.slack > WQ_MAX_SLACK)
+		fault(t, "given back %llu, failed %llu, slack %lld",
+		      (unsigned long long)st.given_back,
+		      (unsigned long long)st.given_back_failed, (long long)st.slack);
+	if ((st.keys > st.max_keys && !may_lower()) || st.held > st.processing || st.retained > st.failed ||
 	    st.failed > st.keys || st.expired > st.given_back || st.reserved || st.reserved2 ||
 	    st.ready > st.keys || st.processing > st.keys || st.delayed > st.keys)
 		fault(t, "keys %u of %u: ready %u, processing %u, held %u, delayed %u, "
@@ -785,18 +925,88 @@ __s32 do_unlink(struct task *t, const struct call *c)
 	return verb(t, WQ_IOC_UNLINK, &args, sizeof(args), false);
 }
 
-static void drain(struct task *t, void *args)
-{
-	verb(t, WQ_IOC_SHUTDOWN, args, sizeof(struct wq_shutdown), false);
-}
-
 __s32 do_shutdown(struct task *t, const struct call *c)
 {
-	struct wq_shutdown args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
+	struct wq_shutdown args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) }, in;
+	__s32 ret;
 
-	if (args.flags != WQ_SHUTDOWN_DRAIN || t->nr >= TASKS)
-		return verb(t, WQ_IOC_SHUTDOWN, &args, sizeof(args), false);
-	/* Only a kill ends this drain. */
-	fork_for(t, drain, &args);
-	return 0;
+	if (args.flags & WQ_SHUTDOWN_DRAIN || c->arg[A_TIMEOUT])
+		args.timeout = timeout_pick(c);
+	if (args.flags & WQ_SHUTDOWN_DRAIN || c->arg[A_DEADLINE])
+		args.deadline = deadline_pick(t, c);
+	in = args;
+	ret = verb(t, WQ_IOC_SHUTDOWN, &args, sizeof(args), true);
+	if (plain(t))
+		wait_check(t, args.timeout, args.deadline, in.timeout, in.deadline, ret);
+	return ret;
+}
+
+static void config_check(struct task *t, const struct wq_config *args)
+{
+	if (args->set >= WQ_SET_SLACK << 1 || args->mode > 0777 || !args->max_keys ||
+	    args->max_keys > WQ_MAX_KEYS || args->lease < 0 ||
+	    (args->lease && args->lease < WQ_MIN_LEASE) || args->slack < 0 ||
+	    args->slack > WQ_MAX_SLACK || !args->num_limiters ||
+	    args->num_limiters > WQ_MAX_LIMITERS)
+		fault(t, "set 0x%x, mode 0%o, max_keys %u, lease %lld, slack %lld, %u limiters",
+		      args->set, args->mode, args->max_keys, (long long)args->lease,
+		      (long long)args->slack, args->num_limiters);
+}
+
+__s32 do_config(struct task *t, const struct call *c)
+{
+	struct wq_config args = {
+		.flags = PICK(flag_values, c->arg[A_FLAGS]),
+		.set = c->arg[A_SET] ? PICK(sets, c->arg[A_SET]) : 0,
+		.num_limiters = c->arg[A_COUNT] ? PICK(counts, c->arg[A_COUNT]) : WQ_MAX_LIMITERS,
+	};
+	__u32 room = args.num_limiters < WQ_MAX_LIMITERS ? args.num_limiters : WQ_MAX_LIMITERS;
+	size_t each = sizeof(struct wq_limiter_spec), n;
+	struct wq_config in;
+	struct spot s;
+	__s32 ret;
+
+	memset(t->image[LIMITS], FILL, room * each);
+	s = place(t, LIMITS, c->arg[A_LIMITS_AT], room * each);
+	args.limiters = (uintptr_t)s.user;
+	in = args;
+	ret = verb(t, WQ_IOC_CONFIG, &args, sizeof(args), true);
+	leak_check(t, &s, s.len, "the limiters");
+	if (!plain(t))
+		return ret;
+	if (ret) {
+		args_check(t, &args, &in, sizeof(in));
+		return ret;
+	}
+	config_check(t, &args);
+	n = args.num_limiters < room ? args.num_limiters : room;
+	spot_check(t, &s, n * each, "the buffer behind the limiters");
+	if (args.num_limiters > room || s.seen < n * each)
+		return ret;
+	memcpy(t->limiters, s.user, n * each);
+	t->num_limiters = t->limiters[0].kind == WQ_LIMITER_OTHER ? 0 : n;
+	return ret;
+}
+
+__s32 do_set(struct task *t, const struct call *c)
+{
+	struct wq_config args = {
+		.flags = PICK(flag_values, c->arg[A_FLAGS]),
+		.set = PICK(sets, c->arg[A_SET]),
+		.mode = PICK(modes, c->arg[A_MODE]),
+		.uid = PICK(uids, c->arg[A_UID]),
+		.gid = PICK(uids, c->arg[A_UID]),
+		.max_keys = c->arg[A_MAX_KEYS] ? PICK(max_keys_values, c->arg[A_MAX_KEYS]) : 16,
+		.lease = PICK(leases, c->arg[A_LEASE]),
+		.slack = c->arg[A_SLACK] ? PICK(slacks, c->arg[A_SLACK]) : WQ_DEFAULT_SLACK,
+	};
+	struct spot s = limits_place(t, &args.num_limiters, (__u64 *)&args.limiters);
+	__s32 ret = verb(t, WQ_IOC_SET, &args, sizeof(args), false);
+
+	spot_check(t, &s, 0, "the limiters");
+	if (plain(t) && args.set == WQ_SET_LIMITER && limits_are_reported(t) && !args.flags &&
+	    !c->arg[A_TWEAK] && (ret == -EINVAL || ret == -E2BIG || ret == -ERANGE))
+		fault(t, "set does not accept the limiters that config reported: %s",
+		      error_name(ret));
+	return ret;
 }

@@ -33,11 +33,13 @@ static bool is_known(const struct wm *m, const struct wm_key *key)
 	return is_busy(key) || is_retained(m, key);
 }
 
-/* A key that is no longer known has no failures. */
+/* A key that is no longer known has no failures, and no runs that were given back. */
 static void settle(struct wm *m, struct wm_key *key)
 {
-	if (!is_known(m, key))
-		key->failures = 0;
+	if (is_known(m, key))
+		return;
+	key->failures = 0;
+	key->given_back = 0;
 }
 
 /* --- times --- */
@@ -127,37 +129,19 @@ static void release(struct wm_key *key)
 	key->time[WM_LEASE].set = false;
 }
 
-/* A run ended without a done: the key is ready again, ahead of those never handed out. */
+/* A run ended without a done: the key is ready again, at this place of the order. */
 static void give_back(struct wm *m, u32 k, u32 at)
 {
 	struct wm_key *key = &m->key[k];
 
 	m->st.given_back++;
-	if (key->dirty)
-		m->st.merged++;
-	else
-		key->since = m->now;
+	m->st.merged += key->dirty;
 	key->dirty = true;
 	release(key);
 	insert(m, at, k);
-	m->nback++;
 }
 
-/* --- the verbs --- */
-
-/* A drain ends when nothing is left, or else at a plain shut down. */
-static void end_drain(struct wm *m, int ret)
-{
-	const struct wm_key *key;
-	bool left = m->nready;
-
-	for (key = m->key; key < m->key + m->p.keys; key++)
-		left |= key->holder;
-	if (!m->draining || (left && !ret))
-		return;
-	m->draining = false;
-	m->drained = ret;
-}
+/* --- failures --- */
 
 /* Counts a failure.  Return: the delay. */
 static s64 fail(struct wm *m, struct wm_key *key)
@@ -190,17 +174,72 @@ static int delay_key(struct wm *m, u32 k, s64 delay, u32 flags)
 	return !old.set;
 }
 
+/* The key failed: it is added after the limiter's delay. */
+static void retry(struct wm *m, u32 k)
+{
+	s64 delay = fail(m, &m->key[k]);
+
+	m->st.retries++;
+	if (delay > 0)
+		delay_key(m, k, delay, 0);
+	else
+		mark(m, k);
+}
+
+/*
+ * A consumer lost its run of the key.  The first time in a row, the key goes to this place,
+ * ahead of those never handed out.  Else it failed, and goes behind all others; but no key
+ * fails after a shut down.
+ */
+static void lose(struct wm *m, u32 k, u32 at)
+{
+	struct wm_key *key = &m->key[k];
+
+	if (key->given_back < WQ_MAX_GIVEN_BACK)
+		key->given_back++;
+	if (key->given_back == 1) {
+		give_back(m, k, at);
+		m->nback++;
+	} else if (m->shut) {
+		give_back(m, k, m->nready);
+	} else {
+		m->st.given_back++;
+		m->st.given_back_failed++;
+		release(key);
+		if (key->dirty)
+			insert(m, m->nready, k);
+		retry(m, k);
+	}
+}
+
+/* --- the verbs --- */
+
+/* A drain ends when nothing is left, or else at a plain shut down. */
+static void end_drain(struct wm *m, int ret)
+{
+	const struct wm_key *key;
+	bool left = m->nready;
+
+	for (key = m->key; key < m->key + m->p.keys; key++)
+		left |= key->holder;
+	if (!m->draining || (left && !ret))
+		return;
+	m->draining = false;
+	m->drained = ret;
+}
+
 static bool bad_add(s64 delay, u32 flags)
 {
 	u32 both = WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST;
 	bool limited = flags & WQ_ADD_RATE_LIMITED;
 
-	return (flags & ~(both | WQ_ADD_DROP_DELAY | WQ_ADD_RATE_LIMITED)) ||
+	return (flags & ~(both | WQ_ADD_DROP_DELAY | WQ_ADD_RATE_LIMITED |
+			  WQ_ADD_AFTER)) ||
 		(flags & both) == both || (limited && delay) ||
 		((flags & WQ_ADD_DROP_DELAY) && (limited || delay > 0));
 }
 
-int wm_add(struct wm *m, u32 k, s64 delay, u32 flags, bool retry)
+int wm_add(struct wm *m, u32 k, s64 delay, u32 flags)
 {
 	struct wm_key *key = &m->key[k];
 	struct wq_stat st;
@@ -213,7 +252,7 @@ int wm_add(struct wm *m, u32 k, s64 delay, u32 flags, bool retry)
 	if (!is_known(m, key) && st.keys == m->p.max_keys)
 		return -ENOSPC;
 
-	m->st.retries += retry;
+	m->st.retries += delay > 0 || (flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER));
 	if (flags & WQ_ADD_RATE_LIMITED)
 		delay = fail(m, key);
 	if (delay > 0)
@@ -228,7 +267,7 @@ int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
 	struct wm_key *key;
 
 	if (!m->nready)
-		return m->shut ? -ESHUTDOWN : -EAGAIN;
+		return wm_poll(m, c) & WM_HUP ? -ESHUTDOWN : -EAGAIN;
 	*k = m->ready[0];
 	take_out(m, 0);
 	key = &m->key[*k];
@@ -247,6 +286,8 @@ static int check_held(const struct wm *m, u32 c, u32 k, u64 token)
 {
 	const struct wm_key *key = &m->key[k];
 
+	if (!token && m->p.lease)
+		return -EINVAL;
 	if (token)
 		return key->holder == c && key->token == token ? 0 : -ESTALE;
 	return !key->holder ? -ENOENT : key->holder != c ? -EPERM : 0;
@@ -270,6 +311,10 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	m->st.dones++;
 	observe(&m->st.works, m->now - key->start);
 	release(key);
+	/* The consumer did not report these failures, and its done ends them. */
+	if (key->given_back > 1 && !(outcome & WQ_OUTCOME_RETRY))
+		key->failures = 0;
+	key->given_back = 0;
 	if (key->dirty)
 		insert(m, m->nready, k);
 	if (outcome & WQ_OUTCOME_FORGET)
@@ -277,13 +322,15 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	if (again && m->shut) {
 		m->st.dropped++;
 	} else if (again) {
-		m->st.retries++;
-		if (outcome & WQ_OUTCOME_RETRY)
-			delay = fail(m, key);
-		if (delay > 0)
-			delay_key(m, k, delay, 0);
-		else
-			mark(m, k);
+		if (outcome & WQ_OUTCOME_RETRY) {
+			retry(m, k);
+		} else {
+			m->st.retries++;
+			if (delay > 0)
+				delay_key(m, k, delay, 0);
+			else
+				mark(m, k);
+		}
 		if (key->time[WM_DUE].set)
 			ret = WQ_RESULT_DELAYED;
 	}
@@ -330,6 +377,7 @@ int wm_cancel(struct wm *m, u32 c, u32 k)
 	key->dirty = false;
 	key->time[WM_DUE].set = false;
 	key->failures = 0;
+	settle(m, key);
 	end_drain(m, 0);
 	return ret;
 }
@@ -339,28 +387,38 @@ int wm_forget(struct wm *m, u32 c, u32 k)
 	int ret = wm_query(m, c, k);
 
 	m->key[k].failures = 0;
+	settle(m, &m->key[k]);
 	return ret;
 }
 
+/* Not a lost run: the key stays the next one. */
 void wm_give_back(struct wm *m, u32 k)
 {
 	give_back(m, k, 0);
+	m->nback++;
+}
+
+/* The key that the consumer got first, of those that were given back before or not. */
+static u32 first_held(const struct wm *m, u32 c, bool again)
+{
+	u32 first = WM_KEYS, k;
+
+	for (k = 0; k < m->p.keys; k++)
+		if (m->key[k].holder == c && (m->key[k].given_back > 0) == again &&
+		    (first == WM_KEYS || m->key[k].token < m->key[first].token))
+			first = k;
+	return first;
 }
 
 /* The consumer's keys go ahead of all others, in the order of their gets. */
 void wm_end(struct wm *m, u32 c)
 {
-	u32 at, first, k;
+	u32 at, k;
 
-	for (at = 0;; at++) {
-		for (first = WM_KEYS, k = 0; k < m->p.keys; k++)
-			if (m->key[k].holder == c &&
-			    (first == WM_KEYS || m->key[k].token < m->key[first].token))
-				first = k;
-		if (first == WM_KEYS)
-			break;
-		give_back(m, first, at);
-	}
+	while ((k = first_held(m, c, true)) < WM_KEYS)
+		lose(m, k, 0);
+	for (at = 0; (k = first_held(m, c, false)) < WM_KEYS; at++)
+		lose(m, k, at);
 }
 
 static void shut(struct wm *m)
@@ -407,7 +465,7 @@ void wm_tick(struct wm *m)
 			mark(m, k);
 		} else {
 			m->st.expired++;
-			give_back(m, wm_first(m, WM_LEASE), m->nback);
+			lose(m, wm_first(m, WM_LEASE), m->nback);
 		}
 	}
 }
@@ -444,6 +502,22 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 		memset(&st->waits, 0, sizeof(st->waits));
 		memset(&st->works, 0, sizeof(st->works));
 	}
+}
+
+u32 wm_poll(const struct wm *m, u32 c)
+{
+	struct wq_stat st;
+	u32 ret = 0;
+
+	wm_stat(m, c, &st);
+	if (m->nready)
+		ret |= WM_IN;
+	/* In a drain, a consumer that holds no key waits for those of others. */
+	else if (m->shut && !(m->draining && st.processing && !st.held))
+		ret |= WM_IN | WM_HUP;
+	if (!m->shut && st.keys < m->p.max_keys)
+		ret |= WM_OUT;
+	return ret;
 }
 
 u32 wm_requeues(const struct wm *m, u32 k)

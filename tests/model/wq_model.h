@@ -67,6 +67,7 @@ struct wm_key {
 	bool dirty;
 	struct wm_time time[WM_TIMES];
 	u32 failures;
+	u32 given_back;		/* runs in a row */
 	u64 token;		/* of the last get */
 	s64 since;		/* dirty: when it became so */
 	s64 start;		/* held: when it was got */
@@ -77,7 +78,7 @@ struct wm {
 	s64 now;
 	bool shut;
 	bool sweep;		/* the keys that a shut down dropped may count in st.keys, .retained, .failed */
-	bool draining;		/* a task waits in drain */
+	bool draining;		/* a drain is not complete */
 	int drained;		/* if not draining: the result of the last drain */
 	u32 nready;
 	u8 ready[WM_KEYS];	/* in the order of hand-out; */
@@ -91,7 +92,7 @@ struct wm {
 void wm_init(struct wm *m, const struct wm_params *p, s64 now);
 
 /* The verbs on key @k by consumer @c, with the results that the headers document. */
-int wm_add(struct wm *m, u32 k, s64 delay, u32 flags, bool retry);
+int wm_add(struct wm *m, u32 k, s64 delay, u32 flags);
 int wm_get(struct wm *m, u32 c, bool leased, u32 *k);
 int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay);
 int wm_touch(struct wm *m, u32 c, u32 k, u64 token);
@@ -101,11 +102,14 @@ int wm_forget(struct wm *m, u32 c, u32 k);
 void wm_give_back(struct wm *m, u32 k);		/* the key could not be copied to the process */
 void wm_end(struct wm *m, u32 c);
 void wm_shutdown(struct wm *m);
-void wm_drain(struct wm *m);			/* see wm.draining: one at a time */
+void wm_drain(struct wm *m);
 void wm_tick(struct wm *m);			/* after a change of m->now */
+
+enum { WM_IN = 1, WM_OUT = 2, WM_HUP = 4 };	/* of wm_poll() */
 
 /* The state as a consumer can see it.  Times are ns from now; -1: there is none. */
 void wm_stat(const struct wm *m, u32 c, struct wq_stat *st);
+u32 wm_poll(const struct wm *m, u32 c);
 u32 wm_requeues(const struct wm *m, u32 k);
 s64 wm_left(const struct wm *m, u32 k, u32 which);
 s64 wm_age(const struct wm *m, u32 k);

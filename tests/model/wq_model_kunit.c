@@ -439,12 +439,16 @@ static bool same_key(struct rig *rig, u32 c, u32 k)
 	int ret = consumer_query(rig->c[c], rig->q, key_bytes[k], key_len[k], &info) ?:
 		  (int)info.state;
 	int want = wm_query(&run->m, c, k);
-	s64 real[] = { info.failures, info.requeues, info.due, info.lease, info.age };
+	s64 real[] = {
+		info.failures, info.requeues, info.due, info.lease, info.age, info.given_back,
+	};
 	s64 model[] = {
 		run->m.key[k].failures, wm_requeues(&run->m, k),
 		wm_left(&run->m, k, WM_DUE), wm_left(&run->m, k, WM_LEASE), wm_age(&run->m, k),
+		run->m.key[k].given_back,
 	};
-	static const char * const name[] = { "failures", "requeues", "due", "lease", "age" };
+	static const char * const name[] = { "failures", "requeues", "due", "lease", "age",
+					   "given_back" };
 	u32 i;
 
 	if (ret != want)
@@ -467,19 +471,19 @@ static bool same_key(struct rig *rig, u32 c, u32 k)
 	return true;
 }
 
-static __poll_t want_poll(const struct wm *m)
+static __poll_t want_poll(const struct wm *m, u32 c)
 {
-	__poll_t mask = m->shut ? 0 : EPOLLOUT | EPOLLWRNORM;
+	u32 poll = wm_poll(m, c);
 
-	if (m->nready || m->shut)
-		mask |= EPOLLIN | EPOLLRDNORM;
-	return mask | (m->shut && !m->nready ? EPOLLHUP : 0);
+	return (poll & WM_IN ? EPOLLIN | EPOLLRDNORM : 0) | (poll & WM_HUP ? EPOLLHUP : 0) |
+	       (poll & WM_OUT ? EPOLLOUT | EPOLLWRNORM : 0);
 }
 
 /* Runs are conserved, see struct wq_stat. */
 static bool conserved(struct rig *rig, const struct wq_stat *st)
 {
-	u64 in = st->adds + st->given_back, out = st->ready + st->gets + st->canceled + st->merged;
+	u64 in = st->adds + st->given_back - st->given_back_failed;
+	u64 out = st->ready + st->gets + st->canceled + st->merged;
 	const struct wm *m = &rig->run.m;
 	u32 k;
 
@@ -497,7 +501,7 @@ static bool same_queue(struct rig *rig, u32 c)
 {
 	struct wm *m = &rig->run.m;
 	struct wq_stat st;
-	__poll_t mask = queue_poll(rig->q);
+	__poll_t mask = queue_poll(rig->q, rig->c[c]);
 
 	consumer_stats(rig->c[c], &st);
 	if (ws_stat_differs(&rig->run, c, true, &st, rig->why, sizeof(rig->why)))
@@ -508,9 +512,9 @@ static bool same_queue(struct rig *rig, u32 c)
 		return DIFFERS(rig, "wq_len(): module %u, model %u", wq_len(rig->q), m->nready);
 	if (wq_shutting_down(rig->q) != m->shut)
 		return DIFFERS(rig, "wq_shutting_down(): model %d", m->shut);
-	if (mask != want_poll(m))
+	if (mask != want_poll(m, c))
 		return DIFFERS(rig, "poll: module %#x, model %#x", (__force u32)mask,
-			       (__force u32)want_poll(m));
+			       (__force u32)want_poll(m, c));
 	return true;
 }
 

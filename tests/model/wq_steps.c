@@ -108,8 +108,10 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 
 	switch (s->verb) {
 	case WS_ADD:
-		return wm_add(m, s->key, s->ns, s->flags & ~WS_AFTER,
-			      s->ns > 0 || (s->flags & (WS_AFTER | WQ_ADD_RATE_LIMITED)));
+		/* the kernel's wq_add_after() */
+		if (s->flags & WS_AFTER)
+			return wm_add(m, s->key, s->ns, (s->flags & ~WS_AFTER) | WQ_ADD_AFTER);
+		return wm_add(m, s->key, s->ns, s->flags);
 	case WS_GET:
 		return do_get(r, s);
 	case WS_DONE:
@@ -149,7 +151,7 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 		m->now += s->ns;
 		return 0;
 	case WS_SOON:
-		ret = wm_add(m, s->key, s->ns, s->flags, true);
+		ret = wm_add(m, s->key, s->ns, s->flags | WQ_ADD_AFTER);
 		m->now += s->ns;
 		wm_tick(m);
 		return ret;
@@ -234,7 +236,7 @@ static void random_add(struct ws_gen *g, struct ws_step *s)
 {
 	static const u32 flags[] = {
 		0, 0, 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST, WQ_ADD_DROP_DELAY,
-		WQ_ADD_RATE_LIMITED, WQ_ADD_RATE_LIMITED,
+		WQ_ADD_RATE_LIMITED, WQ_ADD_RATE_LIMITED, WQ_ADD_AFTER,
 		WQ_ADD_RATE_LIMITED | WQ_ADD_KEEP_FIRST,
 		WQ_ADD_RATE_LIMITED | WQ_ADD_TAKE_LATEST,
 	};
@@ -455,7 +457,7 @@ static const struct {
 	FIELD(state), FIELD(ready), FIELD(processing), FIELD(held), FIELD(max_keys),
 	FIELD(adds), FIELD(coalesced), FIELD(gets), FIELD(dones), FIELD(given_back),
 	FIELD(canceled), FIELD(merged), FIELD(delayed), FIELD(retries), FIELD(dropped),
-	FIELD(depth), FIELD(lease), FIELD(expired),
+	FIELD(depth), FIELD(lease), FIELD(expired), FIELD(given_back_failed),
 	LAZY(keys), LAZY(failed), LAZY(retained),
 	TIME(next_due), TIME(unfinished), TIME(longest), TIME(waits.sum), TIME(works.sum),
 };

@@ -47,6 +47,22 @@ static int do_stat(int q)
 	return verb(q, WQ_IOC_STAT, &st);
 }
 
+static int do_config(int q)
+{
+	struct wq_config c = { .size = sizeof(c) };
+
+	return verb(q, WQ_IOC_CONFIG, &c);
+}
+
+/* Either access mode is enough. The caller must also be the owner, which config.c tests. */
+static int do_set(int q)
+{
+	struct wq_config c = { .size = sizeof(c), .set = WQ_SET_SLACK, .slack = 1 };
+	int ret = verb(q, WQ_IOC_SET, &c);
+
+	return ret == -EPERM ? 0 : ret;
+}
+
 static int do_forget(int q)
 {
 	return q_key_state(q, WQ_IOC_FORGET, "k", 1);
@@ -103,14 +119,21 @@ static const struct {
 	int (*call)(int q);
 	int needs;
 } verbs[] = {
-	{ "stat", do_stat, R | W }, { "forget", do_forget, R | W }, { "query", do_query, R },
+	{ "stat", do_stat, R | W }, { "config", do_config, R | W }, { "set", do_set, R | W },
+	{ "forget", do_forget, R | W }, { "query", do_query, R },
 	{ "list", do_list, R }, { "get", do_get, R }, { "touch", do_touch, R },
 	{ "done", do_done, R }, { "add", do_add, W }, { "cancel", do_cancel, W },
 	{ "shutdown", q_shutdown, W }, { "drain", q_drain, W },
 };
 
+/* The right to write does not include the right to end the queue, except for the owner. */
+static bool may_end(int may, bool owner)
+{
+	return may & W && (may & R || owner);
+}
+
 /* With a file for this, which the mode allows or not. */
-static int every_verb(const char *name, int oflag, bool allowed)
+static int every_verb(const char *name, int oflag, bool allowed, bool owner)
 {
 	struct pollfd p = { .fd = q_dev(oflag), .events = POLLIN | POLLOUT };
 	int may = may_of(oflag);
@@ -126,9 +149,11 @@ static int every_verb(const char *name, int oflag, bool allowed)
 	CHECK(poll(&p, 1, 0) == 1);
 	CHECK(p.revents == ((may & R ? POLLIN : 0) | (may & W ? POLLOUT : 0)));
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		bool end = verbs[i].call == q_shutdown || verbs[i].call == q_drain;
+		bool can = end ? may_end(may, owner) : may & verbs[i].needs;
 		int ret = verbs[i].call(p.fd);
 
-		if (may & verbs[i].needs ? ret < 0 : ret != -EACCES) {
+		if (can ? ret < 0 : ret != -EACCES) {
 			COMMENT("%s returned %d\n", verbs[i].name, ret);
 			return 1;
 		}
@@ -173,7 +198,7 @@ TEST_F_TIMEOUT(users, every_verb_checks_the_caller_class_and_the_file_mode, 120)
 			/* these need no queue, and so no right */
 			if (q_info(fd, &info) || times_listed(self->name, NULL) != !!(bits & (R | W)))
 				_exit(2);
-			if (every_verb(self->name, oflag, allowed))
+			if (every_verb(self->name, oflag, allowed, !who[i].unlink))
 				_exit(1);
 			_exit(q_unlink(self->name) == who[i].unlink ? 0 : 3);
 		}
@@ -184,7 +209,7 @@ TEST_F_TIMEOUT(users, every_verb_checks_the_caller_class_and_the_file_mode, 120)
 		st = q_stat(q);
 		ASSERT_EQ(allowed && may & R, st.gets);
 		ASSERT_EQ(allowed && may & R, st.dones);
-		ASSERT_EQ(allowed && may & W ? WQ_STATE_SHUTDOWN : 0, st.state);
+		ASSERT_EQ(allowed && may_end(may, !who[i].unlink) ? WQ_STATE_SHUTDOWN : 0, st.state);
 		ASSERT_EQ(allowed && may & W, st.canceled);
 		ASSERT_EQ(allowed && may == (R | W) ? 2 : 1, st.adds);
 		if (who[i].unlink)
@@ -244,6 +269,55 @@ static int use_capability(const char *name, int cap)
 	CHECK(open_status(q_private(1)) == (cap == CAP_SYS_RESOURCE ? 0 : ENOSPC));
 	CHECK(q_unlink(name) == (cap == CAP_FOWNER ? 0 : -EPERM));
 	return 0;
+}
+
+/* A file that BOB may only write to: he adds keys, and ends the queue with CAP_FOWNER alone. */
+static int end_as_writer(const char *name, int cap)
+{
+	int end = cap == CAP_FOWNER ? 0 : -EACCES, q = q_attach(name, O_WRONLY);
+
+	CHECK(q >= 0);
+	CHECK(q_add(q, "a") == 1);
+	CHECK(q_cancel(q, "a") > 0);
+	CHECK(q_drain(q) == end);
+	CHECK(q_drain_for(q, 0) == end);
+	CHECK(q_shutdown(q) == end);
+	CHECK(q_add(q, "a") == (end ? 1 : -ESHUTDOWN));
+	return 0;
+}
+
+TEST_F_TIMEOUT(users, shutdown_by_a_writer_needs_read_access_or_the_owner_or_CAP_FOWNER, 60)
+{
+	int last = read_number("/proc/sys/kernel/cap_last_cap"), q;
+	pid_t pid;
+
+	for (int cap = -1; cap <= last; cap++) {
+		ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0622));
+		q = q_attach(self->name, O_RDWR);
+		pid = capable(cap);
+		if (!pid)
+			_exit(end_as_writer(self->name, cap));
+		ASSERT_EQ(0, reap(pid)) {
+			TH_LOG("with capability %d", cap);
+		}
+		ASSERT_EQ(cap == CAP_FOWNER ? WQ_STATE_SHUTDOWN : 0, q_stat(q).state);
+		close(q);
+		ASSERT_EQ(0, q_unlink(self->name));
+	}
+	/* the owner, whose file was opened O_WRONLY */
+	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0622));
+	pid = user(ALICE, OTHERS, 0);
+	if (!pid)
+		_exit(-q_shutdown(q_attach(self->name, O_WRONLY)));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(0, q_unlink(self->name));
+	/* a user who may read and write */
+	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0666));
+	pid = user(BOB, OTHERS, 0);
+	if (!pid)
+		_exit(q_shutdown(q_attach(self->name, O_WRONLY)) == -EACCES ?
+		      -q_shutdown(q_attach(self->name, O_RDWR)) : 255);
+	ASSERT_EQ(0, reap(pid));
 }
 
 #define USER_QUEUES	"/sys/module/wq/parameters/user_queues"
@@ -499,6 +573,7 @@ TEST_F(users, an_unreadable_queue_leaks_nothing)
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
 	q = q_attach(self->name, O_RDWR);
 	ASSERT_EQ(1, q_add(q, "secret"));
+	ASSERT_TRUE(has_directory(self->name));
 	holder = user(ALICE, GROUP, 0);
 	if (!holder) {
 		pause();
@@ -563,6 +638,7 @@ TEST_F(users, output_has_no_kernel_addresses)
 	q_add(q, "held");
 	q_get(q, &it, 0);
 	q_add(q, "ready");
+	ASSERT_TRUE(has_directory(self->name));
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", q);
 	ASSERT_FALSE(has_address(path));
 	snprintf(path, sizeof(path), DEBUG "/wq/%s/state", self->name);

@@ -304,7 +304,8 @@ TEST_F(queue, get_writes_its_records_and_nothing_behind_them)
 	ASSERT_EQ(0, q_get_array(self->q, &got, 1, 0));
 	ASSERT_EQ(3, rec->len);
 	ASSERT_EQ(0, rec->flags);
-	ASSERT_EQ(0, rec->state);
+	ASSERT_EQ(0, rec->failures);
+	ASSERT_EQ(0, rec->given_back);
 	ASSERT_EQ(0, rec->delay);
 	ASSERT_NE(0, rec->token);
 	ASSERT_EQ(0, memcmp("abc\0\0\0\0\0\x5a", rec->key, 9));

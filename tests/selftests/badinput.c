@@ -4,8 +4,8 @@
 
 /* Every verb that needs a queue, in an order in which all succeed. */
 static const unsigned int verbs[] = {
-	WQ_IOC_ADD, WQ_IOC_QUERY, WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_GET, WQ_IOC_DONE,
-	WQ_IOC_ADD, WQ_IOC_FORGET, WQ_IOC_CANCEL, WQ_IOC_SHUTDOWN,
+	WQ_IOC_ADD, WQ_IOC_QUERY, WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_CONFIG, WQ_IOC_SET, WQ_IOC_GET,
+	WQ_IOC_TOUCH, WQ_IOC_DONE, WQ_IOC_ADD, WQ_IOC_FORGET, WQ_IOC_CANCEL, WQ_IOC_SHUTDOWN,
 };
 
 struct args {
@@ -24,6 +24,8 @@ struct args {
 		struct wq_stat stat;
 		struct wq_query ks;
 		struct wq_list list;
+		struct wq_touch touch;
+		struct wq_config config;
 		struct wq_shutdown sd;
 		char bytes[2048];
 	};
@@ -61,8 +63,21 @@ static struct args good(unsigned int nr)
 		a.size = sizeof(a.done);
 		a.done.keys = keys;
 		break;
+	case WQ_IOC_TOUCH:
+		a.size = sizeof(a.touch);
+		a.touch.keys = keys;
+		break;
 	case WQ_IOC_STAT:
 		a.size = sizeof(a.stat);
+		break;
+	case WQ_IOC_CONFIG:
+		a.size = sizeof(a.config);
+		break;
+	case WQ_IOC_SET:
+		/* the default, so that nothing changes */
+		a.size = sizeof(a.config);
+		a.config.set = WQ_SET_MAX_KEYS;
+		a.config.max_keys = 65536;
 		break;
 	case WQ_IOC_QUERY:
 	case WQ_IOC_FORGET:
@@ -119,23 +134,31 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(16, sizeof(struct wq_keys));
 	ASSERT_EQ(64, sizeof(struct wq_info));
-	ASSERT_EQ(104, sizeof(struct wq_open));
+	ASSERT_EQ(112, sizeof(struct wq_open));
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
+	ASSERT_EQ(104, offsetof(struct wq_open, slack));
 	ASSERT_EQ(32, sizeof(struct wq_limiter_spec));
 	ASSERT_EQ(32, sizeof(struct wq_add));
-	ASSERT_EQ(32, sizeof(struct wq_get));
+	ASSERT_EQ(40, sizeof(struct wq_get));
+	ASSERT_EQ(32, offsetof(struct wq_get, deadline));
 	ASSERT_EQ(56, sizeof(struct wq_done));
-	ASSERT_EQ(64, sizeof(struct wq_query));
+	ASSERT_EQ(72, sizeof(struct wq_query));
 	ASSERT_EQ(56, offsetof(struct wq_query, info.lease));
-	ASSERT_EQ(48, sizeof(struct wq_list_rec));
+	ASSERT_EQ(64, offsetof(struct wq_query, info.given_back));
+	ASSERT_EQ(56, sizeof(struct wq_list_rec));
 	ASSERT_EQ(32, sizeof(struct wq_list));
 	ASSERT_EQ(96, sizeof(struct wq_queue));
 	ASSERT_EQ(32, sizeof(struct wq_queues));
 	ASSERT_EQ(96, sizeof(struct wq_hist));
-	ASSERT_EQ(448, sizeof(struct wq_stat));
+	ASSERT_EQ(464, sizeof(struct wq_stat));
 	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
+	ASSERT_EQ(448, offsetof(struct wq_stat, given_back_failed));
 	ASSERT_EQ(32, sizeof(struct wq_touch));
-	ASSERT_EQ(8, sizeof(struct wq_shutdown));
+	ASSERT_EQ(24, sizeof(struct wq_shutdown));
+	ASSERT_EQ(16, offsetof(struct wq_shutdown, deadline));
+	ASSERT_EQ(56, sizeof(struct wq_config));
+	ASSERT_EQ(32, offsetof(struct wq_config, limiters));
+	ASSERT_EQ(6, offsetof(struct wq_rec, given_back));
 	ASSERT_EQ(72, sizeof(struct wq_unlink));
 	ASSERT_EQ(24, offsetof(struct wq_get, timeout));
 	ASSERT_EQ(16, offsetof(struct wq_rec, delay));
@@ -362,6 +385,220 @@ TEST(shorter_struct_is_extended_by_zeros_and_not_overrun)
 	ASSERT_EQ(0x5a5a5a5a, a.info.max_key);
 }
 
+/* As built programs pass them: the sizes of the structs before fields were added to them. */
+TEST(struct_without_the_fields_that_were_added_later_works)
+{
+	struct wq_open open = { .size = 104, .lease = HOUR };
+	struct wq_get get = { .size = 32, .keys = { addr_of(&out), sizeof(out), 1 } };
+	struct wq_query query = { .size = 64, .key = addr_of("k"), .key_len = 1 };
+	struct wq_shutdown sd = { .size = 8, .flags = WQ_SHUTDOWN_DRAIN };
+	struct wq_stat st = { .size = 448 };
+	int q = q_dev(O_RDWR);
+
+	open.slack = WQ_MAX_SLACK + 1;
+	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &open));
+	ASSERT_EQ(HOUR, q_stat(q).lease);
+	ASSERT_EQ(WQ_DEFAULT_SLACK, q_stat(q).slack);
+
+	ASSERT_EQ(1, q_add(q, "k"));
+	get.deadline = -1;
+	ASSERT_EQ(0, verb(q, WQ_IOC_GET, &get));
+	ASSERT_EQ(1, get.keys.count);
+	ASSERT_EQ(-1, get.deadline);
+
+	query.info.given_back = 0x5a5a5a5a;
+	ASSERT_EQ(0, verb(q, WQ_IOC_QUERY, &query));
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, query.info.state);
+	ASSERT_EQ(0x5a5a5a5a, query.info.given_back);
+
+	st.given_back_failed = 0x5a5a5a5a5a5a5a5aULL;
+	ASSERT_EQ(0, verb(q, WQ_IOC_STAT, &st));
+	ASSERT_EQ(HOUR, st.lease);
+	ASSERT_EQ(0x5a5a5a5a5a5a5a5aULL, st.given_back_failed);
+
+	/* no timeout: the drain does not wait */
+	sd.timeout = FOREVER;
+	sd.deadline = -1;
+	ASSERT_EQ(-EAGAIN, verb(q, WQ_IOC_SHUTDOWN, &sd));
+	ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(q).state);
+	close(q);
+}
+
+static bool same_config(int q, const struct wq_config *before)
+{
+	struct wq_config now = { .size = sizeof(now) };
+
+	return equal("config", 0, verb(q, WQ_IOC_CONFIG, &now)) &&
+	       equal_bytes("config", before, &now, sizeof(now));
+}
+
+TEST(set_with_bad_input_fails_and_changes_nothing)
+{
+	static const struct wq_limiter_spec hour = {
+		.kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = HOUR,
+	}, unknown = { .kind = WQ_LIMITER_OTHER }, none = { .kind = WQ_LIMITER_MAX_OF },
+	negative = { .kind = WQ_LIMITER_EXPONENTIAL, .base = -1 };
+#define LIMITER(spec, n) \
+	{ .set = WQ_SET_LIMITER | WQ_SET_MAX_KEYS, .max_keys = 5, .limiters = addr_of(spec), \
+	  .num_limiters = (n) }
+	const struct {
+		int error;
+		struct wq_config config;
+	} bad[] = {
+		{ -EINVAL, { .flags = 1, .set = WQ_SET_MAX_KEYS, .max_keys = 5 } },
+		{ -EINVAL, { .flags = 1U << 31, .set = WQ_SET_MAX_KEYS, .max_keys = 5 } },
+		{ -EINVAL, { .set = 0, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_SLACK << 1, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | 1U << 31, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_SET_MAX_KEYS } },
+		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_SLACK, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_LEASE, .max_keys = 5, .lease = SEC } },
+		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_MODE, .max_keys = 5, .mode = 0600 } },
+		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_UID, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_GID, .max_keys = 5 } },
+		{ -EINVAL, LIMITER(&unknown, 1) },
+		{ -EINVAL, LIMITER(&none, 1) },
+		{ -E2BIG, LIMITER(&hour, WQ_MAX_LIMITERS + 1) },
+		{ -E2BIG, LIMITER(&hour, 0xffffffff) },
+		{ -ERANGE, LIMITER(&negative, 1) },
+		{ -EFAULT, LIMITER(NULL, 1) },
+		{ -EFAULT, LIMITER(-4096L, 1) },
+		{ -ERANGE, { .set = WQ_SET_MAX_KEYS, .max_keys = WQ_MAX_KEYS + 1 } },
+		{ -ERANGE, { .set = WQ_SET_MAX_KEYS, .max_keys = 0xffffffff } },
+		{ -ERANGE, { .set = WQ_SET_MAX_KEYS | WQ_SET_SLACK, .max_keys = 5, .slack = -1 } },
+		{ -ERANGE, { .set = WQ_SET_MAX_KEYS | WQ_SET_SLACK, .max_keys = 5,
+			     .slack = WQ_MAX_SLACK + 1LL } },
+	};
+#undef LIMITER
+	struct wq_config before = { .size = sizeof(before) };
+	int q = q_private(0);
+
+	ASSERT_EQ(0, verb(q, WQ_IOC_CONFIG, &before));
+	ASSERT_EQ(65536, before.max_keys);
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct wq_config set = bad[i].config, was;
+
+		set.size = sizeof(set);
+		was = set;
+		EXPECT_EQ(bad[i].error, verb(q, WQ_IOC_SET, &set)) {
+			TH_LOG("set %d", i);
+		}
+		EXPECT_TRUE(equal_bytes("the struct", &was, &set, sizeof(was)));
+		ASSERT_TRUE(same_config(q, &before));
+	}
+	close(q);
+}
+
+/* The other numbers need a lease, or a name. */
+TEST(set_with_a_number_out_of_range_fails_with_ERANGE)
+{
+	static const struct wq_config bad[] = {
+		{ .set = WQ_SET_MODE, .mode = 01000 },
+		{ .set = WQ_SET_MODE, .mode = 0xffffffff },
+		{ .set = WQ_SET_LEASE, .lease = 1 },
+		{ .set = WQ_SET_LEASE, .lease = WQ_MIN_LEASE - 1 },
+		{ .set = WQ_SET_LEASE, .lease = -1 },
+	};
+	struct wq_config before = { .size = sizeof(before) };
+	char name[WQ_NAME_MAX];
+	int q;
+
+	snprintf(name, sizeof(name), "badinput-%d", getpid());
+	q = q_open_lease(name, 0, HOUR);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(0, verb(q, WQ_IOC_CONFIG, &before));
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct wq_config set = bad[i];
+
+		set.size = sizeof(set);
+		EXPECT_EQ(-ERANGE, verb(q, WQ_IOC_SET, &set)) {
+			TH_LOG("set %d", i);
+		}
+		EXPECT_TRUE(same_config(q, &before));
+	}
+	ASSERT_EQ(0, q_unlink(name));
+	close(q);
+}
+
+TEST_F(used, config_with_bad_input_fails)
+{
+	struct args a = good(WQ_IOC_CONFIG);
+
+	for (int bit = 0; bit < 32; bit++) {
+		a.config.set = 1U << bit;
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_CONFIG, &a));
+		ASSERT_EQ(1U << bit, a.config.set);
+	}
+	a.config.set = 0;
+	a.config.num_limiters = 1;
+	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_CONFIG, &a));
+	a.config.limiters = addr_of(edge(sizeof(struct wq_limiter_spec) - 8));
+	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_CONFIG, &a));
+	ASSERT_EQ(1, a.config.num_limiters);
+	ASSERT_EQ(0, a.config.max_keys);
+	/* as many as fit, and how many there are */
+	a.config.limiters = addr_of(edge(sizeof(struct wq_limiter_spec)));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_CONFIG, &a));
+	ASSERT_EQ(3, a.config.num_limiters);
+}
+
+TEST_F(used, shutdown_with_bad_input_fails_and_does_not_shut_down)
+{
+	static const struct wq_shutdown bad[] = {
+		{ .timeout = 1 },
+		{ .timeout = -1 },
+		{ .deadline = 1 },
+		{ .deadline = INT64_MAX },
+		{ .flags = WQ_SHUTDOWN_DRAIN, .deadline = -1 },
+		{ .flags = WQ_SHUTDOWN_DRAIN, .timeout = 1, .deadline = INT64_MIN },
+		{ .flags = WQ_SHUTDOWN_DRAIN << 1 },
+		{ .flags = WQ_SHUTDOWN_DRAIN | 1U << 31, .timeout = 1 },
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct wq_shutdown sd = bad[i], was;
+
+		sd.size = sizeof(sd);
+		was = sd;
+		EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_SHUTDOWN, &sd)) {
+			TH_LOG("shutdown %d", i);
+		}
+		EXPECT_TRUE(equal_bytes("the struct", &was, &sd, sizeof(was)));
+	}
+	ASSERT_EQ(0, q_stat(self->q).state);
+}
+
+TEST_F(used, get_with_a_negative_deadline_fails_with_EINVAL)
+{
+	static const __s64 bad[] = { -1, INT64_MIN };
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct args a = good(WQ_IOC_GET);
+
+		a.get.deadline = bad[i];
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_GET, &a));
+		ASSERT_EQ(bad[i], a.get.deadline);
+		ASSERT_EQ(1, a.get.keys.count);
+		ASSERT_EQ(sizeof(out), a.get.keys.size);
+	}
+}
+
+TEST(open_with_a_slack_out_of_range_fails_with_ERANGE)
+{
+	static const __s64 bad[] = { -1, INT64_MIN, WQ_MAX_SLACK + 1LL, INT64_MAX };
+	struct wq_open open = { .size = sizeof(open) };
+	int q = q_dev(O_RDWR);
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		open.slack = bad[i];
+		ASSERT_EQ(-ERANGE, verb(q, WQ_IOC_OPEN, &open));
+		ASSERT_EQ(-ENOTCONN, q_shutdown(q));
+	}
+	open.slack = WQ_MAX_SLACK;
+	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &open));
+	ASSERT_EQ(WQ_MAX_SLACK, q_stat(q).slack);
+}
+
 TEST_F(used, nonzero_reserved_field_of_a_record_fails_with_EINVAL)
 {
 	static const unsigned int nrs[] = { WQ_IOC_ADD, WQ_IOC_DONE };
@@ -374,13 +611,13 @@ TEST_F(used, nonzero_reserved_field_of_a_record_fails_with_EINVAL)
 			rec_set(&in, "held", 4, 0);
 			switch (field) {
 			case 0:
-				in.rec.flags = nrs[i] == WQ_IOC_ADD ? 16 : 8;
+				in.rec.flags = nrs[i] == WQ_IOC_ADD ? 32 : 8;
 				break;
 			case 1:
 				/* done accepts a record as get returned it, with failures */
 				if (nrs[i] == WQ_IOC_DONE)
 					continue;
-				in.rec.state = WQ_KEY_READY;
+				in.rec.failures = 1;
 				break;
 			case 2:
 				if (nrs[i] == WQ_IOC_ADD)
@@ -414,7 +651,7 @@ TEST(bad_record_fails_in_its_result_and_the_others_succeed)
 	int q = q_private(0);
 
 	array_putf(&a, "a");
-	array_putf(&a, "b")->flags = 16;
+	array_putf(&a, "b")->flags = 32;
 	array_put(&a, "", 0, 0);
 	array_put(&a, key, sizeof(key), 0);
 	array_putf(&a, "c");
@@ -489,7 +726,7 @@ TEST_F(used, array_at_a_bad_address_fails_with_EFAULT)
 		a = good(WQ_IOC_LIST);
 		a.list.keys.addr = bad[i];
 		ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_LIST, &a));
-		ASSERT_EQ(0, a.list.keys.count);
+		ASSERT_EQ(1, a.list.keys.count);
 	}
 }
 
@@ -618,7 +855,9 @@ TEST(bad_input_causes_no_kernel_warning)
 		/* the kernel must not write to the test's own memory */
 		if (nr == WQ_IOC_GET || nr == WQ_IOC_LIST)
 			a.get.keys.addr = addr_of(place);
-		if (nr == WQ_IOC_ADD || nr == WQ_IOC_DONE)
+		if (nr == WQ_IOC_CONFIG)
+			a.config.limiters = addr_of(place);
+		if (nr == WQ_IOC_ADD || nr == WQ_IOC_DONE || nr == WQ_IOC_TOUCH)
 			a.add.results = random64() % 2 ? addr_of(place) : 0;
 		/* random records, before unmapped memory */
 		if (random64() % 2 && known == sizeof(a.add)) {

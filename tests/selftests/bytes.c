@@ -39,19 +39,24 @@ static const struct verb {
 	{ "query", WQ_IOC_QUERY, sizeof(struct wq_query),
 	  { OUT(wq_query, info.state), OUT(wq_query, info.requeues), OUT(wq_query, info.failures),
 	    OUT(wq_query, info.age), OUT(wq_query, info.due), OUT(wq_query, info.holder),
-	    OUT(wq_query, info.lease) } },
+	    OUT(wq_query, info.lease), OUT(wq_query, info.given_back) } },
 	{ "cancel", WQ_IOC_CANCEL, sizeof(struct wq_query),
 	  { OUT(wq_query, info.state), OUT(wq_query, info.requeues), OUT(wq_query, info.failures),
 	    OUT(wq_query, info.age), OUT(wq_query, info.due), OUT(wq_query, info.holder),
-	    OUT(wq_query, info.lease) } },
+	    OUT(wq_query, info.lease), OUT(wq_query, info.given_back) } },
 	{ "forget", WQ_IOC_FORGET, sizeof(struct wq_query),
 	  { OUT(wq_query, info.state), OUT(wq_query, info.requeues), OUT(wq_query, info.failures),
 	    OUT(wq_query, info.age), OUT(wq_query, info.due), OUT(wq_query, info.holder),
-	    OUT(wq_query, info.lease) } },
+	    OUT(wq_query, info.lease), OUT(wq_query, info.given_back) } },
 	{ "list", WQ_IOC_LIST, sizeof(struct wq_list),
 	  { OUT(wq_list, keys.size), OUT(wq_list, keys.count), OUT(wq_list, cursor) } },
 	{ "queues", WQ_IOC_QUEUES, sizeof(struct wq_queues),
 	  { OUT(wq_queues, count), OUT(wq_queues, cursor) } },
+	{ "config", WQ_IOC_CONFIG, sizeof(struct wq_config),
+	  { { offsetof(struct wq_config, set),
+	      offsetof(struct wq_config, limiters) - offsetof(struct wq_config, set) },
+	    OUT(wq_config, lease), OUT(wq_config, slack) } },
+	{ "set", WQ_IOC_SET, sizeof(struct wq_config), { { 0 } } },
 	{ "shutdown", WQ_IOC_SHUTDOWN, sizeof(struct wq_shutdown), { { 0 } } },
 };
 
@@ -67,6 +72,7 @@ struct args {
 		struct wq_query ks;
 		struct wq_list list;
 		struct wq_queues queues;
+		struct wq_config config;
 		unsigned char bytes[4096];
 	};
 };
@@ -107,6 +113,10 @@ static void fill(struct args *a, const struct verb *v)
 		a->queues.count = 1;
 		a->queues.each = sizeof(struct wq_queue);
 		break;
+	case WQ_IOC_SET:
+		a->config.set = WQ_SET_MAX_KEYS;
+		a->config.max_keys = 65536;
+		break;
 	}
 }
 
@@ -122,12 +132,24 @@ static int used_queue(void)
 	return q;
 }
 
+/*
+ * How many of its output fields a verb writes that returned this.  After an error an array
+ * returns its count, and a get returns it if records could not be written.
+ */
+static int outs_of(const struct verb *v, int ret)
+{
+	if (!ret || (ret == -EFAULT && v->nr == WQ_IOC_GET))
+		return ARRAY_SIZE(v->outs);
+	return v->nr == WQ_IOC_ADD || v->nr == WQ_IOC_DONE || v->nr == WQ_IOC_TOUCH;
+}
+
 /* Whether all bytes of the struct but the output fields of the verb are unchanged. */
-static bool written_right(const struct verb *v, const struct args *was, const struct args *now)
+static bool written_right(const struct verb *v, const struct args *was, const struct args *now,
+			  int ret)
 {
 	struct args expected = *was;
 
-	for (int i = 0; i < ARRAY_SIZE(v->outs); i++)
+	for (int i = 0; i < outs_of(v, ret); i++)
 		memcpy(expected.bytes + v->outs[i].off, now->bytes + v->outs[i].off, v->outs[i].len);
 	return equal_bytes("struct", &expected, now, sizeof(expected));
 }
@@ -142,8 +164,8 @@ TEST(verb_writes_its_output_fields_only)
 		now = was;
 		ret = verb(q, verbs[i].nr, &now);
 		ASSERT_EQ(verbs[i].nr == WQ_IOC_UNLINK ? -ENOENT : 0, ret);
-		ASSERT_TRUE(written_right(&verbs[i], &was, &now)) {
-			TH_LOG("%s", verbs[i].name);
+		ASSERT_TRUE(written_right(&verbs[i], &was, &now, ret)) {
+			TH_LOG("%s returned %d", verbs[i].name, ret);
 		}
 		close(q);
 	}
@@ -154,7 +176,7 @@ TEST(failed_verb_writes_no_more)
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		for (int how = 0; how < 3; how++) {
 			struct args was, now;
-			int q = used_queue();
+			int q = used_queue(), ret;
 
 			fill(&was, &verbs[i]);
 			if (how == 0)		/* an unknown flag */
@@ -164,9 +186,9 @@ TEST(failed_verb_writes_no_more)
 			else			/* no such key any more */
 				close(q), q = q_private(0);
 			now = was;
-			verb(q, verbs[i].nr, &now);
-			ASSERT_TRUE(written_right(&verbs[i], &was, &now)) {
-				TH_LOG("%s %d", verbs[i].name, how);
+			ret = verb(q, verbs[i].nr, &now);
+			ASSERT_TRUE(written_right(&verbs[i], &was, &now, ret)) {
+				TH_LOG("%s %d returned %d", verbs[i].name, how, ret);
 			}
 			close(q);
 		}
@@ -177,16 +199,16 @@ TEST(struct_of_any_size_is_written_to_its_end_only)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		for (__u32 size = 8; size <= verbs[i].size; size++) {
-			int q = verbs[i].nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : used_queue();
+			int q = verbs[i].nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : used_queue(), ret;
 			struct args was, now;
 
 			fill(&was, &verbs[i]);
 			was.size = size;
 			memset(was.bytes + size, MARK, sizeof(was) - size);
 			now = was;
-			verb(q, verbs[i].nr, &now);
-			ASSERT_TRUE(written_right(&verbs[i], &was, &now)) {
-				TH_LOG("%s of %u bytes", verbs[i].name, size);
+			ret = verb(q, verbs[i].nr, &now);
+			ASSERT_TRUE(written_right(&verbs[i], &was, &now, ret)) {
+				TH_LOG("%s of %u bytes returned %d", verbs[i].name, size, ret);
 			}
 			ASSERT_TRUE(all(now.bytes + size, MARK, sizeof(now) - size)) {
 				TH_LOG("%s of %u bytes", verbs[i].name, size);
@@ -199,16 +221,16 @@ TEST(struct_of_any_size_is_written_to_its_end_only)
 TEST(longer_struct_is_written_up_to_the_known_fields)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
-		int q = verbs[i].nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : used_queue();
+		int q = verbs[i].nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : used_queue(), ret;
 		struct args was, now;
 
 		fill(&was, &verbs[i]);
 		was.size = verbs[i].size + 100;
 		memset(was.bytes + verbs[i].size, 0, 100);
 		now = was;
-		verb(q, verbs[i].nr, &now);
-		ASSERT_TRUE(written_right(&verbs[i], &was, &now)) {
-			TH_LOG("%s", verbs[i].name);
+		ret = verb(q, verbs[i].nr, &now);
+		ASSERT_TRUE(written_right(&verbs[i], &was, &now, ret)) {
+			TH_LOG("%s returned %d", verbs[i].name, ret);
 		}
 		close(q);
 	}

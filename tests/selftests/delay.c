@@ -6,6 +6,7 @@
  */
 #include "wq_test.h"
 
+#include <poll.h>
 
 /* Whether the next key is due in about that time. */
 static bool due_in(int fd, __s64 delay)
@@ -21,6 +22,113 @@ TEST_F(queue, add_after_0_or_less_makes_the_key_ready)
 	ASSERT_EQ(3, q_stat(self->q).ready);
 	ASSERT_EQ(0, q_stat(self->q).delayed);
 	ASSERT_EQ(0, q_stat(self->q).retries);
+}
+
+/* client-go's AddAfter counts a retry before it looks at the delay. */
+TEST_F(queue, add_AFTER_with_a_delay_of_0_or_less_counts_a_retry)
+{
+	static const __s64 delays[] = { 0, -1, INT64_MIN };
+	struct item it;
+
+	for (int i = 0; i < ARRAY_SIZE(delays); i++) {
+		ASSERT_EQ(1, q_add_flags(self->q, "a", delays[i], WQ_ADD_AFTER));
+		ASSERT_EQ(2 * i + 1, q_stat(self->q).retries);
+		ASSERT_EQ(0, q_stat(self->q).delayed);
+		/* coalesced with the run that has not started */
+		ASSERT_EQ(0, q_add_flags(self->q, "a", delays[i], WQ_ADD_AFTER));
+		ASSERT_EQ(2 * i + 2, q_stat(self->q).retries);
+		ASSERT_EQ(0, q_get(self->q, &it, 0));
+		ASSERT_EQ(0, q_done(self->q, &it));
+	}
+	ASSERT_EQ(3, q_stat(self->q).adds);
+	ASSERT_EQ(3, q_stat(self->q).coalesced);
+	ASSERT_EQ(0, q_stat(self->q).keys);
+}
+
+TEST_F(queue, add_AFTER_with_a_delay_counts_one_retry)
+{
+	ASSERT_EQ(1, q_add_flags(self->q, "a", HOUR, WQ_ADD_AFTER));
+	ASSERT_EQ(1, q_stat(self->q).retries);
+	ASSERT_EQ(WQ_KEY_DELAYED, q_query(self->q, "a"));
+	ASSERT_EQ(0, q_add_flags(self->q, "a", HOUR / 2, WQ_ADD_AFTER | WQ_ADD_KEEP_FIRST));
+	ASSERT_EQ(2, q_stat(self->q).retries);
+	ASSERT_TRUE(due_in(self->q, HOUR));
+	ASSERT_EQ(1, q_add_flags(self->q, "b", HOUR, 0));
+	ASSERT_EQ(3, q_stat(self->q).retries);
+}
+
+TEST_F(queue, add_during_processing_with_AFTER_and_no_delay_counts_a_retry)
+{
+	struct item it;
+
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(1, q_add_flags(self->q, "a", 0, WQ_ADD_AFTER));
+	ASSERT_EQ(1, q_stat(self->q).retries);
+	ASSERT_EQ(1, q_done(self->q, &it));
+	ASSERT_EQ(1, q_stat(self->q).ready);
+}
+
+TEST_F(queue, add_that_is_refused_counts_no_retry)
+{
+	int q = q_private(1);
+
+	ASSERT_EQ(1, q_add(q, "a"));
+	ASSERT_EQ(-ENOSPC, q_add_flags(q, "b", 0, WQ_ADD_AFTER));
+	ASSERT_EQ(-ENOSPC, q_add_flags(q, "b", HOUR, WQ_ADD_AFTER));
+	ASSERT_EQ(-ENOSPC, q_add_flags(q, "b", 0, WQ_ADD_RATE_LIMITED));
+	ASSERT_EQ(0, q_stat(q).retries);
+	ASSERT_EQ(0, q_shutdown(q));
+	ASSERT_EQ(-ESHUTDOWN, q_add_flags(q, "a", 0, WQ_ADD_AFTER));
+	ASSERT_EQ(0, q_stat(q).retries);
+	close(q);
+}
+
+/* By client-go's AddRateLimited, which calls AddAfter. */
+TEST_F(queue, add_RATE_LIMITED_counts_a_retry_with_and_without_a_delay)
+{
+	static const struct wq_limiter_spec specs[] = {
+		{ .kind = WQ_LIMITER_EXPONENTIAL },
+		{ .kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = HOUR },
+		{ .kind = WQ_LIMITER_BUCKET, .n = 100, .rate = WQ_QPS(1) },
+		{ .kind = WQ_LIMITER_FAST_SLOW, .n = 1, .base = 0, .max = HOUR },
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(specs); i++) {
+		struct wq_open op = {
+			.size = sizeof(op), .limiters = addr_of(&specs[i]), .num_limiters = 1,
+		};
+		int q = q_dev(O_RDWR);
+
+		ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &op));
+		for (int n = 1; n <= 3; n++) {
+			ASSERT_LE(0, q_add_flags(q, "a", 0, WQ_ADD_RATE_LIMITED));
+			ASSERT_EQ(n, q_stat(q).retries) {
+				TH_LOG("limiter %d", i);
+			}
+		}
+		ASSERT_LE(0, q_add_flags(q, "a", 0, WQ_ADD_AFTER));
+		ASSERT_EQ(4, q_stat(q).retries);
+		close(q);
+	}
+}
+
+TEST_F(queue, done_AFTER_counts_a_retry_with_and_without_a_delay)
+{
+	static const __s64 delays[] = { 0, -5, HOUR };
+	union one one;
+	struct array a = { .recs = &one, .room = sizeof(one) };
+
+	for (int i = 0; i < ARRAY_SIZE(delays); i++) {
+		q_add(self->q, "a");
+		ASSERT_EQ(0, q_get_array(self->q, &a, 1, 0));
+		one.rec.flags = WQ_OUTCOME_AFTER;
+		one.rec.delay = delays[i];
+		ASSERT_EQ(0, q_done_array(self->q, &a));
+		ASSERT_EQ(i + 1, q_stat(self->q).retries) {
+			TH_LOG("delay %lld", (long long)delays[i]);
+		}
+	}
 }
 
 TEST_F(queue, add_after_key_is_ready_after_its_delay_and_not_before)
@@ -41,13 +149,14 @@ TEST_F(queue, add_after_key_is_ready_after_its_delay_and_not_before)
 
 TEST_F(queue, add_after_keys_are_ready_in_the_order_of_their_times)
 {
-	static const char * const order[] = { "10", "20", "30", "40" };
+	static const char * const order[] = { "100", "200", "300", "400" };
 	struct item it;
 
-	q_add_after(self->q, "30", 30 * MS);
-	q_add_after(self->q, "10", 10 * MS);
-	q_add_after(self->q, "40", 40 * MS);
-	q_add_after(self->q, "20", 20 * MS);
+	/* the adds together take less than the shortest difference */
+	q_add_after(self->q, "300", 300 * MS);
+	q_add_after(self->q, "100", 100 * MS);
+	q_add_after(self->q, "400", 400 * MS);
+	q_add_after(self->q, "200", 200 * MS);
 	for (int i = 0; i < 4; i++) {
 		ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
 		ASSERT_STREQ(order[i], it.key);
@@ -150,6 +259,8 @@ TEST_F(queue, add_with_contradicting_flags_fails_with_EINVAL)
 	ASSERT_EQ(-EINVAL, q_add_flags(self->q, "a", 1, WQ_ADD_DROP_DELAY));
 	ASSERT_EQ(-EINVAL, q_add_flags(self->q, "a", 1, 1 << 3));
 	ASSERT_EQ(-EINVAL, q_add_flags(self->q, "a", 0, 1 << 15));
+	ASSERT_EQ(-EINVAL, q_add_flags(self->q, "a", 0, 1 << 5));
+	ASSERT_EQ(0, q_stat(self->q).retries);
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
@@ -266,20 +377,57 @@ static int threads(const char *name)
 	return n;
 }
 
-TEST(add_after_starts_a_thread_that_ends_with_the_queue)
+/* A thread would work outside of the cgroup of the process that adds. */
+TEST(add_after_of_a_process_starts_no_thread)
 {
 	int q = q_open("tick", O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
+	struct item it;
 
 	ASSERT_LE(0, q);
-	q_add(q, "a");
-	ASSERT_EQ(0, threads("wq/tick"));
+	q_add_after(q, "a", MS);
 	q_add_after(q, "b", HOUR);
-	ASSERT_EVENTUALLY(threads("wq/tick") == 1);
-	q_add_after(q, "c", HOUR);
-	ASSERT_EQ(1, threads("wq/tick"));
+	ASSERT_EQ(0, threads("wq/tick"));
+	ASSERT_EQ(0, q_get(q, &it, 20 * SEC));
+	ASSERT_EQ(0, q_done(q, &it));
+	sleep_ms(20);
+	ASSERT_EQ(0, threads("wq/tick"));
 	q_unlink("tick");
 	close(q);
-	ASSERT_EQ(0, threads("wq/tick"));
+}
+
+/* No call looks at the clock between the add and the end of the delay. */
+TEST_F(queue, add_after_key_that_is_due_wakes_each_kind_of_waiter)
+{
+	struct pollfd p = { .fd = self->q, .events = POLLIN };
+	int other = q_attach(self->name, O_RDWR);
+	struct item it;
+
+	q_add_after(self->q, "get", 20 * MS);
+	ASSERT_EQ(0, q_get(other, &it, 20 * SEC));
+	ASSERT_EQ(0, q_done(other, &it));
+	q_add_after(self->q, "poll", 20 * MS);
+	ASSERT_EQ(1, poll(&p, 1, 20000));
+	ASSERT_EQ(POLLIN, p.revents);
+	ASSERT_EQ(0, q_get(other, &it, 0));
+	ASSERT_EQ(0, q_done(other, &it));
+	/* without a waiter, the next call finds it */
+	q_add_after(self->q, "stat", 10 * MS);
+	sleep_ms(30);
+	ASSERT_EQ(1, q_stat(self->q).ready);
+	ASSERT_EQ(0, q_get(other, &it, 0));
+	ASSERT_EQ(0, q_done(other, &it));
+	q_add_after(self->q, "query", 10 * MS);
+	sleep_ms(30);
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "query"));
+	ASSERT_EQ(0, q_get(other, &it, 0));
+	ASSERT_EQ(0, q_done(other, &it));
+	q_add_after(self->q, "cancel", 10 * MS);
+	sleep_ms(30);
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_cancel(self->q, "cancel"));
+	q_add_after(self->q, "poll 0", 10 * MS);
+	sleep_ms(30);
+	ASSERT_EQ(1, poll(&p, 1, 0));
+	close(other);
 }
 
 TEST_F(queue, fdinfo_has_the_number_of_delayed_keys_and_the_next_due_time)

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Shut down with drain: it waits for all that is ready or processing.
+ * Shut down with drain: it waits for all that is ready or processing. A consumer that holds
+ * nothing waits as long as others hold keys, because these may be given back.
  */
-#include "wq_test.h"
+#include "wq_users.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/klog.h>
 
 TEST_F(queue, drain_of_an_empty_queue_returns_at_once)
 {
@@ -65,6 +70,7 @@ TEST_F(queue, drain_wakes_getters_and_add_fails)
 
 	q_add(self->q, "held");
 	q_get(self->q, &held, 0);
+	/* it waits for more keys by the file that holds one */
 	getter = child();
 	if (!getter)
 		_exit(-q_get(self->q, &it, FOREVER));
@@ -133,7 +139,7 @@ TEST_F(queue, drain_after_shutdown_waits)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, drain_ends_at_a_fatal_signal_and_the_shutdown_remains)
+TEST_F(queue, drain_call_ends_at_a_fatal_signal_and_the_queue_still_drains)
 {
 	static const int signals[] = { SIGKILL, SIGTERM };
 	struct item it;
@@ -145,7 +151,7 @@ TEST_F(queue, drain_ends_at_a_fatal_signal_and_the_shutdown_remains)
 		ASSERT_TRUE(asleep(pid));
 		kill(pid, signals[i]);
 		ASSERT_EQ(1000 + signals[i], reap(pid));
-		ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(self->q).state);
+		ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
 		ASSERT_EQ(-ESHUTDOWN, q_add(self->q, "b"));
 	}
 	pid = drainer(self->q);
@@ -175,8 +181,104 @@ TEST_F(queue, drain_of_others_continues_after_a_drainer_is_killed)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST_F(queue, drain_continues_after_a_signal_handler)
+/* A call that drained the queue. */
+struct waited {
+	struct wq_shutdown sd;		/* as the call left it */
+	int ret, again;			/* of the call, and of its repetition */
+	__s64 from, to;
+};
+
+static void drain_with(int q, __s64 timeout, struct waited *w)
 {
+	w->sd = (struct wq_shutdown){
+		.size = sizeof(w->sd), .flags = WQ_SHUTDOWN_DRAIN, .timeout = timeout,
+	};
+	w->from = now_ns();
+	w->ret = verb(q, WQ_IOC_SHUTDOWN, &w->sd);
+	w->to = now_ns();
+}
+
+TEST_F(queue, drain_fails_with_EINTR_after_a_signal_handler_and_can_be_repeated)
+{
+	static const int flags[] = { 0, SA_RESTART };
+	struct waited *w = shared(sizeof(*w));
+	struct item it;
+	pid_t pid;
+
+	q_add(self->q, "a");
+	q_get(self->q, &it, 0);
+	for (int i = 0; i < ARRAY_SIZE(flags); i++) {
+		pid = child();
+		if (!pid) {
+			handle(SIGUSR1, flags[i]);
+			drain_with(self->q, FOREVER, w);
+			w->again = verb(self->q, WQ_IOC_SHUTDOWN, &w->sd);
+			_exit(-w->ret);
+		}
+		ASSERT_TRUE(asleep(pid));
+		kill(pid, SIGUSR1);
+		ASSERT_EVENTUALLY(__atomic_load_n(&w->ret, __ATOMIC_ACQUIRE) == -EINTR);
+		ASSERT_TRUE(asleep(pid));
+		ASSERT_GT(0, w->sd.timeout);
+		ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
+		kill(pid, SIGKILL);
+		ASSERT_EQ(1000 + SIGKILL, reap(pid));
+		w->ret = 0;
+	}
+	pid = child();
+	if (!pid) {
+		handle(SIGUSR1, 0);
+		drain_with(self->q, FOREVER, w);
+		_exit(-verb(self->q, WQ_IOC_SHUTDOWN, &w->sd));
+	}
+	ASSERT_TRUE(asleep(pid));
+	kill(pid, SIGUSR1);
+	ASSERT_EVENTUALLY(__atomic_load_n(&w->ret, __ATOMIC_ACQUIRE) == -EINTR);
+	ASSERT_TRUE(asleep(pid));
+	q_done(self->q, &it);
+	ASSERT_EQ(0, reap(pid));
+}
+
+TEST_F(queue, drain_EINTR_keeps_the_deadline_however_often_it_is_repeated)
+{
+	enum { MOST = 400 };
+	struct waited *w = shared(sizeof(*w));
+	struct item it;
+	pid_t pid;
+
+	q_add(self->q, "a");
+	q_get(self->q, &it, 0);
+	pid = child();
+	if (!pid) {
+		__s64 from = now_ns();
+		int ret;
+
+		handle(SIGUSR1, 0);
+		drain_with(self->q, MOST * MS, w);
+		ret = w->ret;
+		while (ret == -EINTR) {
+			w->again++;
+			ret = verb(self->q, WQ_IOC_SHUTDOWN, &w->sd);
+		}
+		w->from = from;
+		w->to = now_ns();
+		_exit(-ret);
+	}
+	/* not before it has its handler */
+	ASSERT_TRUE(asleep(pid));
+	while (alive(pid)) {
+		kill(pid, SIGUSR1);
+		sleep_ms(20);
+	}
+	ASSERT_EQ(ETIMEDOUT, reap(pid));
+	ASSERT_LT(3, w->again);
+	ASSERT_TRUE(within("ns", MOST * MS, (MOST + 200) * MS, w->to - w->from));
+	ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
+}
+
+TEST_F(queue, drain_EINTR_leaves_the_timeout_and_sets_the_deadline)
+{
+	struct waited *w = shared(sizeof(*w));
 	struct item it;
 	pid_t pid;
 
@@ -185,15 +287,530 @@ TEST_F(queue, drain_continues_after_a_signal_handler)
 	pid = child();
 	if (!pid) {
 		handle(SIGUSR1, 0);
-		_exit(-q_drain(self->q));
+		drain_with(self->q, HOUR, w);
+		_exit(-w->ret);
 	}
 	ASSERT_TRUE(asleep(pid));
+	sleep_ms(30);
 	kill(pid, SIGUSR1);
-	sleep_ms(20);
+	ASSERT_EQ(EINTR, reap(pid));
+	ASSERT_EQ(HOUR, w->sd.timeout);
+	ASSERT_LE(w->from + HOUR, w->sd.deadline);
+	ASSERT_GE(w->to + HOUR, w->sd.deadline);
+	/* a deadline replaces the timeout */
+	w->sd.timeout = HOUR;
+	w->sd.deadline = now_ns() + 30 * MS;
+	ASSERT_EQ(-ETIMEDOUT, verb(self->q, WQ_IOC_SHUTDOWN, &w->sd));
+	w->sd.deadline = 1;
+	ASSERT_EQ(-ETIMEDOUT, verb(self->q, WQ_IOC_SHUTDOWN, &w->sd));
+	w->sd.deadline = -1;
+	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_SHUTDOWN, &w->sd));
+}
+
+TEST_F(queue, drain_continues_after_signals_without_a_handler)
+{
+	struct item it;
+	pid_t pid;
+
+	q_add(self->q, "a");
+	q_get(self->q, &it, 0);
+	pid = drainer(self->q);
 	ASSERT_TRUE(asleep(pid));
-	ASSERT_TRUE(alive(pid));
+	for (int i = 0; i < 3; i++) {
+		kill(pid, SIGSTOP);
+		ASSERT_EVENTUALLY(proc_state(pid) == 'T');
+		kill(pid, SIGCONT);
+		kill(pid, SIGWINCH);
+		ASSERT_TRUE(asleep(pid));
+		ASSERT_TRUE(alive(pid));
+	}
 	q_done(self->q, &it);
 	ASSERT_EQ(0, reap(pid));
+}
+
+TEST_F(queue, drain_with_a_timeout_fails_with_ETIMEDOUT_and_the_queue_still_drains)
+{
+	struct item it;
+	__s64 begun;
+
+	q_add(self->q, "a");
+	begun = now_ns();
+	ASSERT_EQ(-ETIMEDOUT, q_drain_for(self->q, 50 * MS));
+	ASSERT_LE(50 * MS, now_ns() - begun);
+	ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
+	ASSERT_EQ(-ESHUTDOWN, q_add(self->q, "b"));
+	ASSERT_EQ(-ETIMEDOUT, q_drain_for(self->q, 1));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(self->q).state);
+	ASSERT_EQ(0, q_drain_for(self->q, 50 * MS));
+}
+
+TEST_F(queue, drain_with_timeout_0_or_O_NONBLOCK_fails_with_EAGAIN_and_the_queue_drains)
+{
+	int nonblock = q_attach(self->name, O_RDWR | O_NONBLOCK);
+	static const __s64 timeouts[] = { 0, SEC, FOREVER };
+	struct item it;
+
+	q_add(self->q, "a");
+	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
+	ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
+	for (int i = 0; i < ARRAY_SIZE(timeouts); i++)
+		ASSERT_EQ(-EAGAIN, q_drain_for(nonblock, timeouts[i]));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(0, q_drain_for(self->q, 0));
+	ASSERT_EQ(0, q_drain_for(nonblock, 0));
+	close(nonblock);
+}
+
+TEST_F(queue, shutdown_with_a_timeout_or_a_deadline_fails_with_EINVAL)
+{
+	struct wq_shutdown sd = { .size = sizeof(sd), .timeout = 1 };
+
+	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_SHUTDOWN, &sd));
+	sd.timeout = FOREVER;
+	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_SHUTDOWN, &sd));
+	sd.timeout = 0;
+	sd.deadline = 1;
+	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_SHUTDOWN, &sd));
+	ASSERT_EQ(0, q_stat(self->q).state);
+	ASSERT_EQ(1, q_add(self->q, "a"));
+}
+
+TEST_F(queue, drain_timeout_is_not_late_and_lets_others_drain_on)
+{
+	struct waited w;
+	pid_t pid;
+
+	q_add(self->q, "a");
+	pid = drainer(self->q);
+	ASSERT_TRUE(asleep(pid));
+	drain_with(self->q, 100 * MS, &w);
+	ASSERT_EQ(-ETIMEDOUT, w.ret);
+	ASSERT_TRUE(within("ns", 100 * MS, SEC, w.to - w.from));
+	/* as before: timeout and deadline are written after EINTR alone */
+	ASSERT_EQ(100 * MS, w.sd.timeout);
+	ASSERT_EQ(0, w.sd.deadline);
+	ASSERT_TRUE(alive(pid));
+	ASSERT_LT(0, q_cancel(self->q, "a"));
+	ASSERT_EQ(0, reap(pid));
+}
+
+/* D would count in the load average. */
+TEST_F(queue, drain_sleeps_in_state_S)
+{
+	struct item it;
+	pid_t pid;
+
+	q_add(self->q, "a");
+	q_get(self->q, &it, 0);
+	pid = drainer(self->q);
+	ASSERT_TRUE(asleep(pid));
+	for (int i = 0; i < 20; i++) {
+		ASSERT_EQ('S', proc_state(pid));
+		sleep_ms(2);
+	}
+	q_done(self->q, &it);
+	ASSERT_EQ(0, reap(pid));
+}
+
+/* ---- consumers that hold nothing during a drain ---- */
+
+/* A child that gets a key by a file of its own, finishes it, and exits with the errno. */
+static pid_t idle_consumer(const char *name, __s64 timeout)
+{
+	pid_t pid = child();
+
+	if (!pid) {
+		int q = q_attach(name, O_RDWR);
+		struct item it;
+		int ret = q_get(q, &it, timeout);
+
+		_exit(-(ret ?: q_done(q, &it)));
+	}
+	return pid;
+}
+
+/* A child that gets a key by a file of its own and holds it. */
+static pid_t key_holder(const char *name)
+{
+	pid_t pid = child();
+
+	if (!pid) {
+		struct item it;
+
+		if (q_get(q_attach(name, O_RDWR), &it, FOREVER))
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	return pid;
+}
+
+TEST_F(queue, get_during_a_drain_waits_and_gets_the_key_when_its_holder_dies)
+{
+	pid_t holder, idle, pid;
+
+	q_add(self->q, "last");
+	holder = key_holder(self->name);
+	ASSERT_EVENTUALLY(q_stat(self->q).processing == 1);
+	pid = drainer(self->q);
+	ASSERT_TRUE(asleep(pid));
+	idle = idle_consumer(self->name, FOREVER);
+	ASSERT_TRUE(asleep(idle));
+	ASSERT_TRUE(alive(idle));
+	kill(holder, SIGKILL);
+	ASSERT_EQ(1000 + SIGKILL, reap(holder));
+	ASSERT_EQ(0, reap(idle));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(0, q_stat(self->q).keys);
+	ASSERT_EQ(1, q_stat(self->q).given_back);
+}
+
+TEST_F(queue, get_that_waits_when_a_drain_begins_goes_on_waiting)
+{
+	pid_t holder, idle, pid;
+
+	q_add(self->q, "last");
+	holder = key_holder(self->name);
+	ASSERT_EVENTUALLY(q_stat(self->q).processing == 1);
+	idle = idle_consumer(self->name, FOREVER);
+	ASSERT_TRUE(asleep(idle));
+	pid = drainer(self->q);
+	ASSERT_TRUE(asleep(pid));
+	ASSERT_TRUE(asleep(idle));
+	ASSERT_TRUE(alive(idle));
+	kill(holder, SIGKILL);
+	ASSERT_EQ(1000 + SIGKILL, reap(holder));
+	ASSERT_EQ(0, reap(idle));
+	ASSERT_EQ(0, reap(pid));
+}
+
+TEST_F(queue, get_during_a_drain_gets_the_key_when_the_lease_of_its_holder_expires)
+{
+	char name[WQ_NAME_MAX + 8];
+	struct item it;
+	int q, idle;
+
+	snprintf(name, sizeof(name), "%s-lease", self->name);
+	q = q_open_lease(name, 0, 300 * MS);
+	idle = q_attach(name, O_RDWR);
+	q_add(q, "last");
+	ASSERT_EQ(0, q_get(q, &it, 0));
+	ASSERT_EQ(-EAGAIN, q_drain_for(q, 0));
+	/* this file waits, and no other process is there to look at the clock */
+	ASSERT_EQ(0, q_get(idle, &it, 20 * SEC));
+	ASSERT_EQ(0, q_done(idle, &it));
+	ASSERT_EQ(0, q_drain_for(q, 0));
+	q_unlink(name);
+	close(idle);
+	close(q);
+}
+
+TEST_F(queue, get_during_a_drain_fails_with_ESHUTDOWN_if_the_file_holds_keys)
+{
+	int first = q_attach(self->name, O_RDWR), second = q_attach(self->name, O_RDWR);
+	struct item a, b, it;
+
+	q_add(self->q, "a");
+	q_add(self->q, "b");
+	ASSERT_EQ(0, q_get(first, &a, 0));
+	ASSERT_EQ(0, q_get(second, &b, 0));
+	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
+	/* else the two would wait for each other */
+	ASSERT_EQ(-ESHUTDOWN, q_get(first, &it, FOREVER));
+	ASSERT_EQ(-ESHUTDOWN, q_get(second, &it, 0));
+	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
+	ASSERT_EQ(-ETIMEDOUT, q_get(self->q, &it, 10 * MS));
+	/* after its done, a file waits as the others do */
+	ASSERT_EQ(0, q_done(first, &a));
+	ASSERT_EQ(-EAGAIN, q_get(first, &it, 0));
+	ASSERT_EQ(-ESHUTDOWN, q_get(second, &it, 0));
+	ASSERT_EQ(0, q_done(second, &b));
+	ASSERT_EQ(-ESHUTDOWN, q_get(first, &it, FOREVER));
+	ASSERT_EQ(-ESHUTDOWN, q_get(second, &it, FOREVER));
+	ASSERT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
+	close(first);
+	close(second);
+}
+
+TEST_F(queue, get_after_shutdown_without_drain_fails_with_ESHUTDOWN_while_others_hold_keys)
+{
+	int other = q_attach(self->name, O_RDWR);
+	struct item it, held;
+
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(other, &held, 0));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
+	close(other);
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(0, q_done(self->q, &it));
+}
+
+TEST_F(queue, done_get_during_a_drain_waits_for_the_keys_that_others_hold)
+{
+	union one next;
+	struct wq_done done = { .size = sizeof(done), .flags = WQ_DONE_GET, .timeout = FOREVER };
+	struct item it;
+	union one one;
+	pid_t holder, pid;
+
+	q_add(self->q, "mine");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	q_add(self->q, "last");
+	holder = key_holder(self->name);
+	ASSERT_EVENTUALLY(q_stat(self->q).processing == 2);
+	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
+	pid = child();
+	if (!pid) {
+		sleep_ms(100);
+		kill(holder, SIGKILL);
+		_exit(0);
+	}
+	done.keys = (struct wq_keys){
+		addr_of(rec_set(&one, "mine", 4, it.token)), WQ_REC_SIZE(4), 1,
+	};
+	done.next = (struct wq_keys){ addr_of(&next), sizeof(next), 1 };
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_DONE, &done));
+	ASSERT_EQ(1, done.next.count);
+	ASSERT_EQ(0, memcmp("last", next.rec.key, 4));
+	ASSERT_EQ(1, next.rec.given_back);
+	ASSERT_EQ(0, reap(pid));
+	reap(holder);
+	ASSERT_EQ(0, q_done_key(self->q, "last"));
+	ASSERT_EQ(0, q_drain_for(self->q, 0));
+}
+
+TEST_F(queue, done_of_the_last_key_wakes_all_idle_consumers_with_ESHUTDOWN)
+{
+	enum { IDLE = 8 };
+	struct item it;
+	pid_t pid[IDLE], drain;
+
+	q_add(self->q, "last");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	drain = drainer(self->q);
+	for (int i = 0; i < IDLE; i++)
+		pid[i] = idle_consumer(self->name, FOREVER);
+	for (int i = 0; i < IDLE; i++)
+		ASSERT_TRUE(asleep(pid[i]));
+	for (int i = 0; i < IDLE; i++)
+		ASSERT_TRUE(alive(pid[i]));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	for (int i = 0; i < IDLE; i++)
+		ASSERT_EQ(ESHUTDOWN, reap(pid[i]));
+	ASSERT_EQ(0, reap(drain));
+}
+
+TEST_F(queue, shutdown_during_a_drain_wakes_idle_consumers_with_ESHUTDOWN)
+{
+	struct item it;
+	pid_t idle[3], drain;
+
+	q_add(self->q, "last");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	drain = drainer(self->q);
+	for (int i = 0; i < 3; i++)
+		idle[i] = idle_consumer(self->name, FOREVER);
+	for (int i = 0; i < 3; i++)
+		ASSERT_TRUE(asleep(idle[i]));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_EQ(ECANCELED, reap(drain));
+	for (int i = 0; i < 3; i++)
+		ASSERT_EQ(ESHUTDOWN, reap(idle[i]));
+	ASSERT_EQ(1, q_stat(self->q).processing);
+	ASSERT_EQ(0, q_done(self->q, &it));
+}
+
+TEST_F(queue, idle_consumers_of_a_drain_end_one_after_the_other_while_holders_die)
+{
+	enum { WORKERS = 6 };
+	int dead = 0, ended = 0, left;
+	pid_t pid[WORKERS];
+
+	/* each run but the last kills its worker */
+	q_add(self->q, "poison");
+	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
+	for (int i = 0; i < WORKERS; i++) {
+		pid[i] = child();
+		if (!pid[i]) {
+			int q = q_attach(self->name, O_RDWR), ret;
+			struct item it;
+
+			while (!(ret = q_get(q, &it, FOREVER))) {
+				if (q_stat(q).given_back < WORKERS - 1)
+					kill(getpid(), SIGKILL);
+				q_done(q, &it);
+			}
+			_exit(-ret);
+		}
+	}
+	ASSERT_EQ(0, q_drain(self->q));
+	for (int i = 0; i < WORKERS; i++) {
+		left = reap(pid[i]);
+		dead += left == 1000 + SIGKILL;
+		ended += left == ESHUTDOWN;
+	}
+	ASSERT_EQ(WORKERS - 1, dead);
+	ASSERT_EQ(1, ended);
+	ASSERT_EQ(0, q_stat(self->q).keys);
+}
+
+/* ---- poll during a drain ---- */
+
+static int events(int fd, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN | POLLOUT };
+	int ret = poll(&p, 1, ms);
+
+	return ret < 0 ? -errno : ret ? p.revents : 0;
+}
+
+TEST_F(queue, drain_poll_reports_POLLHUP_exactly_if_get_fails_with_ESHUTDOWN)
+{
+	int other = q_attach(self->name, O_RDWR), idle = q_attach(self->name, O_RDWR);
+	struct item a, b, it;
+
+	q_add(self->q, "a");
+	q_add(self->q, "b");
+	ASSERT_EQ(0, q_get(other, &a, 0));
+	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
+	/* b is ready */
+	ASSERT_EQ(POLLIN, events(idle, 0));
+	ASSERT_EQ(POLLIN, events(other, 0));
+	ASSERT_EQ(0, q_get(self->q, &b, 0));
+	/* idle waits, the others hold keys */
+	ASSERT_EQ(0, events(idle, 0));
+	ASSERT_EQ(-EAGAIN, q_get(idle, &it, 0));
+	ASSERT_EQ(POLLIN | POLLHUP, events(other, 0));
+	ASSERT_EQ(-ESHUTDOWN, q_get(other, &it, 0));
+	ASSERT_EQ(POLLIN | POLLHUP, events(self->q, 0));
+	ASSERT_EQ(-ESHUTDOWN, q_get(self->q, &it, 0));
+	/* other dies: its key is ready for all */
+	close(other);
+	ASSERT_EQ(POLLIN, events(idle, 0));
+	ASSERT_EQ(POLLIN, events(self->q, 0));
+	ASSERT_EQ(0, q_get(idle, &it, 0));
+	ASSERT_EQ(0, q_done(self->q, &b));
+	ASSERT_EQ(0, events(self->q, 0));
+	ASSERT_EQ(POLLIN | POLLHUP, events(idle, 0));
+	ASSERT_EQ(0, q_done(idle, &it));
+	ASSERT_EQ(POLLIN | POLLHUP, events(self->q, 0));
+	ASSERT_EQ(POLLIN | POLLHUP, events(idle, 0));
+	close(idle);
+}
+
+TEST_F(queue, drain_end_wakes_pollers_and_epoll_waiters_with_HUP)
+{
+	struct item it;
+	pid_t pid[4];
+
+	q_add(self->q, "last");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
+	for (int i = 0; i < 4; i++) {
+		pid[i] = child();
+		if (!pid[i]) {
+			int q = q_attach(self->name, O_RDWR), ep = epoll_create1(0);
+			struct epoll_event ev = { .events = EPOLLIN | (i % 2 ? EPOLLET : 0) };
+
+			if (i < 2)
+				_exit(events(q, 20000) == (POLLIN | POLLHUP) ? 0 : 1);
+			if (epoll_ctl(ep, EPOLL_CTL_ADD, q, &ev) ||
+			    epoll_wait(ep, &ev, 1, 20000) != 1)
+				_exit(2);
+			_exit(ev.events == (EPOLLIN | EPOLLHUP) ? 0 : 3);
+		}
+	}
+	for (int i = 0; i < 4; i++)
+		ASSERT_TRUE(asleep(pid[i]));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	for (int i = 0; i < 4; i++)
+		ASSERT_EQ(0, reap(pid[i]));
+}
+
+TEST_F(queue, drain_by_poll_alone_needs_no_thread)
+{
+	struct pollfd p;
+	int watch = q_attach(self->name, O_WRONLY);
+	struct item it;
+	pid_t pid;
+
+	q_add(self->q, "a");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	p = (struct pollfd){ .fd = watch };
+	/* a write-only file alone may not shut down, unless its process owns the queue */
+	ASSERT_EQ(-EAGAIN, q_drain_for(watch, 0));
+	ASSERT_EQ(0, poll(&p, 1, 0));
+	pid = child();
+	if (!pid) {
+		sleep_ms(50);
+		_exit(q_done(self->q, &it));
+	}
+	ASSERT_EQ(1, poll(&p, 1, 20000));
+	ASSERT_EQ(POLLHUP, p.revents);
+	ASSERT_EQ(0, q_drain_for(watch, 0));
+	ASSERT_EQ(0, reap(pid));
+	close(watch);
+}
+
+TEST_F(queue, shutdown_during_a_drain_wakes_pollers_with_POLLHUP)
+{
+	struct item it;
+	pid_t pid;
+
+	q_add(self->q, "last");
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
+	pid = child();
+	if (!pid)
+		_exit(events(q_attach(self->name, O_RDWR), 20000) & POLLHUP ? 0 : 1);
+	ASSERT_TRUE(asleep(pid));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(0, q_done(self->q, &it));
+}
+
+/* ---- the kernel log ---- */
+
+/* The number of lines of the kernel log with this text. */
+static int logged(const char *text)
+{
+	static char log[1 << 19];
+	int len = klogctl(3 /* SYSLOG_ACTION_READ_ALL */, log, sizeof(log) - 1), n = 0;
+
+	log[len < 0 ? 0 : len] = 0;
+	for (char *at = log; (at = strstr(at, text)); at++)
+		n++;
+	return len < 0 ? -errno : n;
+}
+
+/* A drain that is waited for again and again, with keys that its user chose. */
+TEST_F(users, drains_of_a_user_write_nothing_to_the_kernel_log)
+{
+	int before = logged("wq");
+	pid_t pid = user(ALICE, GROUP, 0);
+
+	ASSERT_LE(0, before);
+	if (!pid) {
+		for (int i = 0; i < 50; i++) {
+			int q = q_open(self->name, O_RDWR, EXCL, 0600, 0);
+			struct item it;
+
+			if (q_add(q, "wq-chosen-key") != 1 || q_get(q, &it, 0) ||
+			    q_drain_for(q, 0) != -EAGAIN || q_drain_for(q, MS) != -ETIMEDOUT)
+				_exit(1);
+			close(q);
+			q_unlink(self->name);
+		}
+		_exit(0);
+	}
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(0, logged("wq-chosen-key"));
+	ASSERT_EQ(before, logged("wq"));
 }
 
 TEST_F(queue, drain_waits_for_keys_given_back_by_a_dead_consumer)

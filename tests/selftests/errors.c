@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 
 #include <linux/userfaultfd.h>
 
@@ -26,6 +27,7 @@
 	EXPECT_FIELD(processing);					\
 	EXPECT_FIELD(held);						\
 	EXPECT_FIELD(keys);						\
+	EXPECT_FIELD(max_keys);						\
 	EXPECT_FIELD(adds);						\
 	EXPECT_FIELD(coalesced);					\
 	EXPECT_FIELD(gets);						\
@@ -41,6 +43,9 @@
 	EXPECT_FIELD(depth);						\
 	EXPECT_FIELD(consumers);					\
 	EXPECT_FIELD(expired);						\
+	EXPECT_FIELD(given_back_failed);				\
+	EXPECT_FIELD(lease);						\
+	EXPECT_FIELD(slack);						\
 } while (0)
 
 /* Offset of the first byte that differs, -1: there is none. */
@@ -83,6 +88,7 @@ union args {
 	struct wq_query query;
 	struct wq_list list;
 	struct wq_queues queues;
+	struct wq_config config;
 	char bytes[16384];
 };
 
@@ -99,11 +105,13 @@ FIXTURE_VARIANT(each) {
 	unsigned int nr;
 	__u32 size;
 	__u32 known;			/* flags that the verb knows */
+	__u32 more;			/* a flag that contradicts these */
 };
 
 FIXTURE_VARIANT_ADD(each, info) { .nr = WQ_IOC_INFO, .size = sizeof(struct wq_info) };
 FIXTURE_VARIANT_ADD(each, open) {
 	.nr = WQ_IOC_OPEN, .size = sizeof(struct wq_open), .known = WQ_OPEN_CREATE | WQ_OPEN_EXCL,
+	.more = WQ_OPEN_ACCEPT,
 };
 FIXTURE_VARIANT_ADD(each, unlink) { .nr = WQ_IOC_UNLINK, .size = sizeof(struct wq_unlink) };
 FIXTURE_VARIANT_ADD(each, add) { .nr = WQ_IOC_ADD, .size = sizeof(struct wq_add) };
@@ -118,6 +126,8 @@ FIXTURE_VARIANT_ADD(each, stat) { .nr = WQ_IOC_STAT, .size = sizeof(struct wq_st
 FIXTURE_VARIANT_ADD(each, shutdown) {
 	.nr = WQ_IOC_SHUTDOWN, .size = sizeof(struct wq_shutdown), .known = WQ_SHUTDOWN_DRAIN,
 };
+FIXTURE_VARIANT_ADD(each, config) { .nr = WQ_IOC_CONFIG, .size = sizeof(struct wq_config) };
+FIXTURE_VARIANT_ADD(each, set) { .nr = WQ_IOC_SET, .size = sizeof(struct wq_config) };
 FIXTURE_VARIANT_ADD(each, queues) { .nr = WQ_IOC_QUEUES, .size = sizeof(struct wq_queues) };
 FIXTURE_VARIANT_ADD(each, cancel) { .nr = WQ_IOC_CANCEL, .size = sizeof(struct wq_query) };
 FIXTURE_VARIANT_ADD(each, forget) { .nr = WQ_IOC_FORGET, .size = sizeof(struct wq_query) };
@@ -200,6 +210,10 @@ FIXTURE_SETUP(each)
 		self->args->queues.count = 1;
 		self->args->queues.each = sizeof(struct wq_queue);
 		break;
+	case WQ_IOC_SET:
+		self->args->config.set = WQ_SET_MAX_KEYS;
+		self->args->config.max_keys = 100;
+		break;
 	}
 	*self->was = *self->args;
 }
@@ -278,7 +292,7 @@ TEST_F(each, fails_with_EINVAL_for_an_unknown_flag)
 	for (int bit = 0; bit < 32; bit++) {
 		__u32 flag = 1U << bit;
 
-		if (flag & variant->known)
+		if (flag & (variant->known | variant->more))
 			continue;
 		*self->args = *self->was;
 		self->args->flags = flag;
@@ -536,8 +550,7 @@ TEST_F(queue, get_fails_with_EINTR_and_the_same_struct_can_be_passed_again)
 	EXPECT_EQ(was.keys.addr, get->keys.addr);
 	EXPECT_EQ(was.keys.size, get->keys.size);
 	EXPECT_EQ(was.keys.count, get->keys.count);
-	EXPECT_GT(was.timeout, get->timeout);
-	EXPECT_LT(0, get->timeout);
+	EXPECT_EQ(was.timeout, get->timeout);
 	q_add(self->q, "a");
 	EXPECT_EQ(0, verb(self->q, WQ_IOC_GET, get));
 	EXPECT_EQ(1, get->keys.count);
@@ -910,6 +923,66 @@ TEST_F(queue, queues_fails_with_EINVAL_or_E2BIG_for_a_bad_element_size_and_the_c
 		}
 		EXPECT_EQ(4711, cursor);
 	}
+}
+
+#define DROPPED	30000
+
+/* Lists again and again, with a signal each millisecond.  1: a list failed with EINTR. */
+static int list_with_signals(int q)
+{
+	struct itimerval every = { { 0, 1000 }, { 0, 1000 } };
+	struct array a = array_new(WQ_MAX_OUT);
+
+	handle(SIGALRM, 0);
+	setitimer(ITIMER_REAL, &every, NULL);
+	for (;;) {
+		struct wq_list list = {
+			.size = sizeof(list), .keys = { addr_of(a.recs), a.room, 3 },
+		}, was = list;
+		int ret = verb(q, WQ_IOC_LIST, &list);
+
+		if (ret == -EINTR) {
+			if (!list.cursor)
+				return 2;
+			was.cursor = list.cursor;
+			return difference(&was, &list, sizeof(was)) < 0 ? 1 : 3;
+		}
+		if (ret)
+			return 4;
+		/* all keys were dropped, and their entries are freed */
+		if (!list.keys.count && !q_stat(q).keys)
+			return 0;
+	}
+}
+
+TEST_F_TIMEOUT(queue, list_fails_with_EINTR_and_the_cursor_goes_on, 120)
+{
+	struct array a = array_new(1 << 17);
+	int got = 0;
+
+	/* The entries that a shut down drops are not listed.  A signal may come too late. */
+	for (int try = 0; !got && try < 50; try++) {
+		int q = q_private(DROPPED);
+		pid_t pid;
+
+		ASSERT_LE(0, q);
+		for (int i = 0; i < DROPPED;) {
+			array_reset(&a);
+			for (int n = 0; n < 1000; n++)
+				array_putf(&a, "%d", i++)->delay = HOUR;
+			ASSERT_EQ(0, q_add_array(q, &a));
+		}
+		pid = child();
+		if (!pid)
+			_exit(list_with_signals(q));
+		sleep_ms(5);
+		EXPECT_EQ(0, q_shutdown(q));
+		got = reap(pid);
+		close(q);
+	}
+	/* 2: the cursor did not go on; 3: another field was written; 4: another error */
+	EXPECT_EQ(1, got);
+	free(a.recs);
 }
 
 /* ---- shut down ---- */

@@ -39,6 +39,7 @@ FIXTURE_VARIANT(faults) {
 	int (*call)(struct world *w);
 	int again;		/* error that the repeated call may return after EFAULT */
 	bool counts;		/* the repeated call counts a second failure */
+	bool tail;		/* without memory for its delay, a key that failed is ready */
 };
 
 static void put(const char *file, const char *text)
@@ -158,6 +159,20 @@ static void dump_of(struct world *w, struct dump *d)
 	free(a.recs);
 }
 
+/* How many keys that failed are ready and not delayed, which makes them delayed. */
+static int dump_fallbacks(struct dump *d)
+{
+	int n = 0;
+
+	for (int i = 0; i < d->n; i++) {
+		if (d->rows[i].state != (WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_FAILED))
+			continue;
+		d->rows[i].state = WQ_KEY_DELAYED | WQ_KEY_FAILED;
+		n++;
+	}
+	return n;
+}
+
 static bool dump_same(const struct dump *a, const struct dump *b, bool counts)
 {
 	for (int i = 0; i < a->n && i < b->n; i++) {
@@ -178,9 +193,7 @@ static bool adds_up(struct world *w)
 {
 	struct wq_stat st = q_stat(w->q);
 
-	return equal("gets", st.processing + st.dones + st.given_back, st.gets) &&
-	       equal("adds + given_back", st.depth + st.gets + st.canceled + st.merged,
-		     st.adds + st.given_back);
+	return conserved(&st);
 }
 
 /* ---- setups ---- */
@@ -267,6 +280,12 @@ static void rate_limited(struct world *w)
 	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec))
 		rec->flags = WQ_ADD_RATE_LIMITED;
 	w->keys.results = w->results;
+}
+
+static void rate_limited_keys(struct world *w)
+{
+	rate_limited(w);
+	must(q_add_array(w->q, &w->keys));
 }
 
 static void ready_keys(struct world *w)
@@ -406,6 +425,22 @@ static void held_by_the_other(struct world *w)
 	must(q_get_array(w->other, &w->out, 5, 0));
 }
 
+/*
+ * The other consumer holds ten keys whose run before was given back.  One of them was added
+ * during the run as well.
+ */
+static void held_again_by_the_other(struct world *w)
+{
+	int first = q_attach(w->name, O_RDWR);
+
+	put_keys(w, 10, "key %d");
+	must(q_add_array(w->q, &w->keys));
+	must(q_get_array(first, &w->out, 0, 0));
+	close(first);
+	must(q_get_array(w->other, &w->out, 0, 0));
+	must(q_add(w->q, "key 9"));
+}
+
 static int done_get(struct world *w, __u32 most)
 {
 	struct wq_done done = {
@@ -526,6 +561,83 @@ static int call_open_attach(struct world *w)
 	return q_bind(w->dev, w->name, 0, 0, 0);
 }
 
+static const struct wq_limiter_spec three_limiters[] = {
+	{ .kind = WQ_LIMITER_MAX_OF, .n = 2 },
+	{ .kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = HOUR },
+	{ .kind = WQ_LIMITER_BUCKET, .n = 10, .rate = WQ_QPS(10) },
+};
+
+static int call_open_accept(struct world *w)
+{
+	struct wq_open op = {
+		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_ACCEPT, .mode = 0600,
+		.limiters = addr_of(three_limiters), .num_limiters = 3, .lease = SEC,
+		.slack = MS, .max_keys = 5,
+	};
+
+	strcpy(op.name, w->name);
+	return verb(w->dev, WQ_IOC_OPEN, &op);
+}
+
+/* The limiters of an open are compared with those of the queue. */
+static int call_open_same(struct world *w)
+{
+	static const struct wq_limiter_spec hours = {
+		.kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = 2 * HOUR,
+	};
+	struct wq_open op = {
+		.size = sizeof(op), .flags = WQ_OPEN_CREATE, .limiters = addr_of(&hours),
+		.num_limiters = 1, .lease = HOUR, .max_keys = 20000,
+	};
+
+	strcpy(op.name, w->name);
+	return verb(w->dev, WQ_IOC_OPEN, &op);
+}
+
+static int call_config(struct world *w)
+{
+	struct wq_limiter_spec limiters[WQ_MAX_LIMITERS];
+	struct wq_config config = {
+		.size = sizeof(config), .limiters = addr_of(limiters),
+		.num_limiters = WQ_MAX_LIMITERS,
+	};
+
+	return verb(w->q, WQ_IOC_CONFIG, &config);
+}
+
+/* All attributes or none are set; max_keys and the limiter show it. */
+static int call_set(struct world *w)
+{
+	struct wq_config set = {
+		.size = sizeof(set),
+		.set = WQ_SET_MODE | WQ_SET_UID | WQ_SET_GID | WQ_SET_MAX_KEYS | WQ_SET_LIMITER |
+		       WQ_SET_LEASE | WQ_SET_SLACK,
+		.mode = 0640, .max_keys = 30000, .limiters = addr_of(three_limiters),
+		.num_limiters = 3, .lease = 2 * HOUR, .slack = MS,
+	};
+	struct wq_config now = { .size = sizeof(now) };
+	int ret = verb(w->q, WQ_IOC_SET, &set), n;
+
+	/* After the fault was hit, because it happens once. */
+	do
+		n = verb(w->q, WQ_IOC_CONFIG, &now);
+	while (n == -EFAULT);
+	if (n || now.max_keys != (ret ? 20000 : 30000) || now.num_limiters != (ret ? 1 : 3) ||
+	    now.mode != (ret ? 0600 : 0640) || now.lease != (ret ? HOUR : 2 * HOUR)) {
+		COMMENT("set returned %d: max_keys %u, limiters %u, mode %o, lease %lld\n", ret,
+			now.max_keys, now.num_limiters, now.mode, (long long)now.lease);
+		return -EBADMSG;
+	}
+	return ret;
+}
+
+static int call_set_default_limiter(struct world *w)
+{
+	struct wq_config set = { .size = sizeof(set), .set = WQ_SET_LIMITER };
+
+	return verb(w->q, WQ_IOC_SET, &set);
+}
+
 static int call_unlink(struct world *w)
 {
 	struct wq_unlink un = { .size = sizeof(un) };
@@ -549,6 +661,29 @@ static int call_poll(struct world *w)
 	struct pollfd p[2] = { { .fd = w->q, .events = POLLIN }, { .fd = w->other } };
 
 	return poll(p, 2, 0) < 0 ? -errno : 0;
+}
+
+/* A file that is polled before it is bound. */
+static int call_bind_polled(struct world *w)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT };
+	int ep = epoll_create1(0), ret = -errno;
+
+	if (ep < 0)
+		return ret;
+	ret = epoll_ctl(ep, EPOLL_CTL_ADD, w->dev, &ev) ? -errno : 0;
+	ret = ret ?: q_bind(w->dev, w->name, 0, 0, 0);
+	if (!ret)
+		ret = epoll_wait(ep, &ev, 1, 0) < 0 ? -errno : 0;
+	/* The repeated call opens and binds another file. */
+	if (ret) {
+		close(w->dev);
+		w->dev = open(WQ_DEVICE, O_RDWR);
+		if (w->dev < 0)
+			w->dev = q_dev(O_RDWR);
+	}
+	close(ep);
+	return ret;
 }
 
 static int call_epoll(struct world *w)
@@ -595,6 +730,20 @@ FIXTURE_VARIANT_ADD(faults, open_with_limiters_and_a_lease) {
 };
 FIXTURE_VARIANT_ADD(faults, open_of_a_new_name) { .setup = no_keys, .call = call_open_create };
 FIXTURE_VARIANT_ADD(faults, open_of_a_name) { .setup = no_keys, .call = call_open_attach };
+FIXTURE_VARIANT_ADD(faults, open_with_other_attributes_and_ACCEPT) {
+	.setup = no_keys, .call = call_open_accept
+};
+FIXTURE_VARIANT_ADD(faults, open_with_the_attributes_of_the_queue) {
+	.setup = no_keys, .call = call_open_same
+};
+FIXTURE_VARIANT_ADD(faults, open_of_a_polled_file) {
+	.setup = ready_keys, .call = call_bind_polled
+};
+FIXTURE_VARIANT_ADD(faults, config) { .setup = rate_limited_keys, .call = call_config };
+FIXTURE_VARIANT_ADD(faults, set_of_all_attributes) { .setup = rate_limited_keys, .call = call_set };
+FIXTURE_VARIANT_ADD(faults, set_of_the_default_limiter) {
+	.setup = rate_limited_keys, .call = call_set_default_limiter
+};
 FIXTURE_VARIANT_ADD(faults, unlink) { .setup = no_keys, .call = call_unlink };
 FIXTURE_VARIANT_ADD(faults, info) { .setup = no_keys, .call = call_info };
 FIXTURE_VARIANT_ADD(faults, queues) { .setup = no_keys, .call = call_queues };
@@ -650,6 +799,9 @@ FIXTURE_VARIANT_ADD(faults, poll) { .setup = ready_keys, .call = call_poll };
 FIXTURE_VARIANT_ADD(faults, epoll) { .setup = ready_keys, .call = call_epoll };
 FIXTURE_VARIANT_ADD(faults, fdinfo) { .setup = held_keys, .call = call_fdinfo };
 FIXTURE_VARIANT_ADD(faults, close) { .setup = held_by_the_other, .call = call_close };
+FIXTURE_VARIANT_ADD(faults, close_of_the_second_consumer_that_loses_its_keys) {
+	.setup = held_again_by_the_other, .call = call_close, .tail = true
+};
 
 FIXTURE_SETUP(faults)
 {
@@ -672,7 +824,7 @@ FIXTURE_TEARDOWN(faults)
 TEST_F_TIMEOUT(faults, verb_survives_failure_of_each_allocation_and_copy, 600)
 {
 	struct world w;
-	int ret, first, n;
+	int ret, first, n, fallbacks = 0;
 	bool fired;
 
 	world_new(&w);
@@ -690,6 +842,8 @@ TEST_F_TIMEOUT(faults, verb_survives_failure_of_each_allocation_and_copy, 600)
 		fired = injected();
 		ASSERT_TRUE(adds_up(&w)) TH_LOG("fault %d: statistics", n);
 		dump_of(&w, self->now);
+		if (variant->tail && fired)
+			fallbacks += dump_fallbacks(self->now);
 		if (!fired || !ret) {
 			/* no fault, or one that the call survived */
 			ASSERT_EQ(0, ret);
@@ -715,6 +869,10 @@ TEST_F_TIMEOUT(faults, verb_survives_failure_of_each_allocation_and_copy, 600)
 			break;
 		/* if there is no end, the injection does not work */
 		ASSERT_GT(1000, n);
+	}
+	if (variant->tail) {
+		TH_LOG("keys that were ready because their delay had no memory: %d", fallbacks);
+		ASSERT_LT(0, fallbacks);
 	}
 	TH_LOG("faults injected: %d", n - 1);
 }

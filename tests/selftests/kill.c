@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Processes that are killed at random points of random verbs. Every key that was accepted is
- * done or still in the queue.
+ * done or still in the queue. In a queue with leases, processes are stopped and continued as
+ * well, and no key is handed out while another process may hold it.
  *
  * Each key is added once. A ledger in shared memory records its progress: a worker writes each
  * step before and after the call. If the worker is killed between the two, the step may have
  * taken effect or not. All other steps must have.
  *
- * KILL_SECONDS, from the environment, is the length of the test: 10 by default.
+ * From the environment: KILL_SECONDS is the length of each test, 5 by default. With KILL_COUNT,
+ * each test ends after that many kills instead.
  */
 #include "wq_test.h"
 
@@ -19,17 +21,27 @@ enum {
 	MOST	= 24,		/* keys in one call */
 };
 
+#define LEASE	(40 * MS)
+
 enum step { NONE, ADDING, ADDED, ENDING, ENDED };
 
 struct ledger {
 	__u32 next;		/* key to add */
+	__u32 allowed;		/* keys to add so far */
 	__u32 errors;
+	__u32 stale;		/* runs whose lease expired */
 	__u64 calls;
+	__u32 file[WORKERS];	/* by worker: grows with each open file that it uses */
+	__u32 dying[WORKERS];	/* by worker: it is being killed */
+	__u64 held[KEYS];	/* see held_as() */
 	__u8 step[KEYS];
 };
 
 static struct ledger *ledger;
 static unsigned int seed;
+static __s64 lease;		/* of the queue */
+static __s64 begun;		/* of the test */
+static int self_number;		/* which worker this process is */
 
 static unsigned int chance(unsigned int n)
 {
@@ -50,11 +62,102 @@ static void wrong(const char *what, int ret)
 	__atomic_fetch_add(&ledger->errors, 1, __ATOMIC_RELAXED);
 }
 
+/* ---- holders of keys ---- */
+
+/*
+ * A word that is not 0: a worker, its open file, and the time in us until which no other may get
+ * the key. The lease began after the time before the get, so that it ends after that time.
+ */
+static __u64 held_as(__s64 before_get)
+{
+	__s64 until = lease ? (before_get - begun + lease) / 1000 : (1LL << 36) - 1;
+
+	return (__u64)until << 28 | (ledger->file[self_number] & 0xffffff) << 4 |
+	       (self_number + 1);
+}
+
+static __s64 until_of(__u64 held)
+{
+	return held >> 28;
+}
+
+/* A killed worker can get keys until it is dead, so its next file begins after that. */
+static bool still_open(__u64 held)
+{
+	int number = (held & 15) - 1;
+
+	if (__atomic_load_n(&ledger->dying[number], __ATOMIC_SEQ_CST))
+		return false;
+	return (__atomic_load_n(&ledger->file[number], __ATOMIC_SEQ_CST) & 0xffffff) ==
+	       (held >> 4 & 0xffffff);
+}
+
+static __s64 now_us(void)
+{
+	return (now_ns() - begun) / 1000;
+}
+
+/*
+ * This process got the key. Returns the word by which it holds it. If the process was stopped
+ * after the get until its lease expired, another may hold the key by now.
+ */
+static __u64 hold(__u32 key, __s64 before_get)
+{
+	__u64 mine = held_as(before_get), other;
+	__s64 now;
+
+	other = __atomic_exchange_n(&ledger->held[key], mine, __ATOMIC_SEQ_CST);
+	now = now_us();
+	if (other && now < until_of(mine) && now < until_of(other) && still_open(other))
+		wrong("a key was handed out while another process held it", 0);
+	return mine;
+}
+
+/* Before this process ends its run. If the lease expired, another holds the key by now. */
+static void release(__u32 key, __u64 mine)
+{
+	__atomic_compare_exchange_n(&ledger->held[key], &mine, 0, false, __ATOMIC_SEQ_CST,
+				    __ATOMIC_SEQ_CST);
+}
+
+/* Before the file of a worker is closed, or after the worker was killed. */
+static void file_ends(int number)
+{
+	__atomic_add_fetch(&ledger->file[number], 1, __ATOMIC_SEQ_CST);
+}
+
+/* A touch restarts the lease. */
+static void touch_all(int q, struct array *a, __u64 *mine)
+{
+	struct wq_rec *rec = a->recs;
+
+	for (__u32 i = 0; i < a->count; i++, rec = rec_next(rec)) {
+		__s64 before = now_ns();
+		int ret = q_touchn(q, rec->key, rec->len, rec->token);
+		__u64 was = mine[i];
+
+		if (ret && ret != -ESTALE)
+			wrong("touch", ret);
+		if (ret)
+			continue;
+		mine[i] = held_as(before);
+		__atomic_compare_exchange_n(&ledger->held[key_of(rec)], &was, mine[i], false,
+					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	}
+}
+
 static void add_some(int q, struct array *a)
 {
 	unsigned int n = 1 + chance(MOST);
-	__u32 first = __atomic_fetch_add(&ledger->next, n, __ATOMIC_RELAXED);
+	__u32 first;
 	int ret;
+
+	if (__atomic_load_n(&ledger->next, __ATOMIC_RELAXED) >=
+	    __atomic_load_n(&ledger->allowed, __ATOMIC_RELAXED)) {
+		sleep_ms(1);
+		return;
+	}
+	first = __atomic_fetch_add(&ledger->next, n, __ATOMIC_RELAXED);
 
 	array_reset(a);
 	for (__u32 key = first; key < first + n && key < KEYS; key++) {
@@ -78,11 +181,33 @@ static void add_some(int q, struct array *a)
 	}
 }
 
+/*
+ * The outcome of a record's done. FORGET ends the key, unless the lease has expired: then the done
+ * fails, and if it did not, the key would still be there.
+ */
+static void choose_outcome(struct wq_rec *rec, __u64 mine)
+{
+	__u32 key = key_of(rec);
+
+	rec->flags = chance(4) ? WQ_OUTCOME_FORGET : WQ_OUTCOME_RETRY;
+	if (now_us() >= until_of(mine))
+		rec->flags = WQ_OUTCOME_RETRY;
+	if (rec->flags == WQ_OUTCOME_FORGET && !chance(4)) {
+		rec->flags |= WQ_OUTCOME_AFTER;
+		rec->delay = chance(20) * MS;
+	}
+	if (rec->flags == WQ_OUTCOME_FORGET)
+		ledger->step[key] = ENDING;
+	release(key, mine);
+}
+
 /* Gets keys and finishes them with random outcomes, partly with done_get. */
 static void work(int q, struct array *a, struct array *next)
 {
 	struct wq_done done = { .size = sizeof(done), .keys = { addr_of(a->recs) } };
+	__s64 before = now_ns();
 	__s32 results[MOST];
+	__u64 mine[MOST];
 	struct wq_rec *rec;
 	int ret = q_get_array(q, a, 1 + chance(MOST), chance(3) * MS);
 
@@ -92,19 +217,23 @@ static void work(int q, struct array *a, struct array *next)
 		rec = a->recs;
 		for (__u32 i = 0; i < n; i++, rec = rec_next(rec)) {
 			__u32 key = key_of(rec);
+			__u8 step;
 
-			if (ledger->step[key] == ENDED || ledger->step[key] == NONE)
+			mine[i] = hold(key, before);
+			step = __atomic_load_n(&ledger->step[key], __ATOMIC_SEQ_CST);
+			/* after the end of its lease, another may have ended it */
+			if ((step == ENDED || step == NONE) && now_us() < until_of(mine[i]))
 				wrong("a key that is not there was handed out", 0);
-			rec->flags = chance(4) ? WQ_OUTCOME_FORGET : WQ_OUTCOME_RETRY;
-			if (rec->flags == WQ_OUTCOME_FORGET && !chance(4)) {
-				rec->flags |= WQ_OUTCOME_AFTER;
-				rec->delay = chance(20) * MS;
-			}
-			if (rec->flags == WQ_OUTCOME_FORGET)
-				ledger->step[key] = ENDING;
+		}
+		if (lease && !chance(4)) {
+			sleep_ms(chance(2 * LEASE / MS));
+			touch_all(q, a, mine);
 		}
 		if (!chance(8))
 			return;		/* held until the file is closed */
+		rec = a->recs;
+		for (__u32 i = 0; i < n; i++, rec = rec_next(rec))
+			choose_outcome(rec, mine[i]);
 		done.keys.size = a->used;
 		done.keys.count = n;
 		done.results = addr_of(results);
@@ -113,14 +242,17 @@ static void work(int q, struct array *a, struct array *next)
 		if (done.flags)
 			done.next = (struct wq_keys){ addr_of(next->recs), next->room,
 						      1 + chance(MOST) };
+		before = now_ns();
 		ret = verb(q, WQ_IOC_DONE, &done);
 		if (done.keys.count != n || (ret && ret != -EAGAIN))
 			wrong("done", ret);
 		rec = a->recs;
 		for (__u32 i = 0; i < n; i++, rec = rec_next(rec)) {
-			if (results[i] < 0)
+			if (lease && results[i] == -ESTALE)
+				__atomic_add_fetch(&ledger->stale, 1, __ATOMIC_RELAXED);
+			else if (results[i] < 0)
 				wrong("done of one", results[i]);
-			if (rec->flags == WQ_OUTCOME_FORGET)
+			else if (rec->flags == WQ_OUTCOME_FORGET)
 				ledger->step[key_of(rec)] = ENDED;
 		}
 		if (!done.flags || ret)
@@ -176,6 +308,7 @@ static void worker(const char *name)
 		case 7:
 			if (chance(4))
 				break;
+			file_ends(self_number);
 			close(q);
 			q = q_attach(name, O_RDWR);
 			break;
@@ -186,8 +319,12 @@ static void worker(const char *name)
 FIXTURE(kill) {
 	int q;
 	char name[WQ_NAME_MAX];
-	long seconds;
+	long seconds, count;
 };
+
+FIXTURE_VARIANT(kill) { __s64 lease; };
+FIXTURE_VARIANT_ADD(kill, without_leases) { .lease = 0 };
+FIXTURE_VARIANT_ADD(kill, with_leases_and_stops) { .lease = LEASE };
 
 FIXTURE_SETUP(kill)
 {
@@ -195,12 +332,16 @@ FIXTURE_SETUP(kill)
 	struct wq_open op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL, .mode = 0600,
 		.max_keys = KEYS, .limiters = addr_of(&soon), .num_limiters = 1,
+		.lease = variant->lease,
 	};
-	const char *seconds = getenv("KILL_SECONDS");
+	const char *seconds = getenv("KILL_SECONDS"), *count = getenv("KILL_COUNT");
 
 	snprintf(self->name, sizeof(self->name), "kill-%d", getpid());
 	strcpy(op.name, self->name);
-	self->seconds = seconds ? atol(seconds) : 10;
+	self->seconds = seconds ? atol(seconds) : 5;
+	self->count = count ? atol(count) : 0;
+	lease = variant->lease;
+	begun = now_ns();
 	self->q = q_dev(O_RDWR);
 	ASSERT_LE(0, self->q);
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_OPEN, &op));
@@ -254,39 +395,81 @@ static void take_the_rest(struct __test_metadata *_metadata, int q, __u32 *rest)
 	free(seen);
 }
 
-TEST_F_TIMEOUT(kill, kill_of_any_process_at_any_time_loses_no_key, 3600)
+/*
+ * Whether the test goes on. With KILL_COUNT, the keys are spread over the kills, because the
+ * ledger has a row for each key.
+ */
+static bool goes_on(long seconds, long count, __u32 kills)
 {
+	if (!count) {
+		ledger->allowed = KEYS;
+		return now_ns() < begun + seconds * SEC && ledger->next < KEYS;
+	}
+	ledger->allowed = (KEYS - WORKERS * MOST) * (kills + 1LL) / (count + 1);
+	return kills < count;
+}
+
+TEST_F_TIMEOUT(kill, kill_of_any_process_at_any_time_loses_no_key, 36000)
+{
+	struct wq_config no_lease = { .size = sizeof(no_lease), .set = WQ_SET_LEASE };
+	bool stopped[WORKERS] = { 0 };
 	pid_t pids[WORKERS] = { 0 };
-	__u32 kills = 0, rest;
-	__s64 end = now_ns() + self->seconds * SEC;
+	__u32 kills = 0, stops = 0, rest;
 
 	seed = now_ns();
 	TH_LOG("seed %u", seed);
-	while (now_ns() < end && ledger->next < KEYS) {
+	while (goes_on(self->seconds, self->count, kills)) {
 		int i = chance(WORKERS);
 
+		/* two of them are never stopped */
+		if (lease && pids[i] && i > 1 && chance(3)) {
+			ASSERT_EQ(0, kill(pids[i], stopped[i] ? SIGCONT : SIGSTOP));
+			stopped[i] = !stopped[i];
+			stops += stopped[i];
+			sleep_ms(chance(10));
+			continue;
+		}
 		if (pids[i]) {
+			__atomic_store_n(&ledger->dying[i], 1, __ATOMIC_SEQ_CST);
 			kill(pids[i], SIGKILL);
 			ASSERT_EQ(1000 + SIGKILL, reap(pids[i]));
+			file_ends(i);
+			__atomic_store_n(&ledger->dying[i], 0, __ATOMIC_SEQ_CST);
+			stopped[i] = false;
 			kills++;
 		}
 		fflush(NULL);
 		chance(2);	/* a different seed for each process */
 		pids[i] = child();
-		if (!pids[i])
+		if (!pids[i]) {
+			self_number = i;
 			worker(self->name);
+		}
 		sleep_ms(chance(10));
 	}
+	for (int i = 0; i < WORKERS; i++)
+		ledger->dying[i] = 1;
 	for (int i = 0; i < WORKERS; i++)
 		if (pids[i]) {
 			kill(pids[i], SIGKILL);
 			reap(pids[i]);
 		}
 	ASSERT_EQ(0, ledger->errors);
+	/* the remaining keys are handed out without leases */
+	if (lease)
+		ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &no_lease));
 	take_the_rest(_metadata, self->q, &rest);
 	ASSERT_LT(10, kills);
+	if (lease) {
+		ASSERT_LT(10, stops);
+		ASSERT_LT(0, ledger->stale);
+		ASSERT_LT(0, q_stat(self->q).expired);
+	}
+	ASSERT_LT(0, q_stat(self->q).given_back_failed);
 	TH_LOG("%u keys, %llu calls, %u processes killed, %u keys were left", ledger->next,
 	       ledger->calls, kills, rest);
+	TH_LOG("%u stops, %u runs were stale, %llu given back, %llu of them twice or more", stops,
+	       ledger->stale, q_stat(self->q).given_back, q_stat(self->q).given_back_failed);
 }
 
 TEST_HARNESS_MAIN

@@ -36,11 +36,7 @@ FIXTURE_TEARDOWN(lease)
 		return;
 	struct wq_stat st = q_stat(self->q);
 
-	/* in every state: a key that was got is processing, done or given back */
-	EXPECT_EQ(st.gets, st.processing + st.dones + st.given_back);
-	EXPECT_LE(st.expired, st.given_back);
-	if (!st.processing)
-		EXPECT_EQ(st.adds + st.given_back, st.ready + st.gets + st.canceled + st.merged);
+	EXPECT_TRUE(conserved(&st));
 	q_unlink(self->name);
 	close(self->q);
 }
@@ -179,7 +175,7 @@ TEST_F_TIMEOUT(lease, lease_of_a_stopped_process_expires_and_late_done_fails_wit
 	ASSERT_EQ(-ESTALE, h->touched);
 	ASSERT_EQ(-ESTALE, h->done);
 	/* by the key alone: another has it, or, on a very busy machine, had it */
-	ASSERT_TRUE(h->by_key == -EPERM || h->by_key == -ENOENT);
+	ASSERT_EQ(-EINVAL, h->by_key);
 	again = finish(self->q, &it);
 	ASSERT_LE(0, again);
 	ASSERT_EQ(1 + again, q_stat(self->q).expired);
@@ -208,7 +204,7 @@ TEST_F_TIMEOUT(lease, lease_of_a_traced_process_expires_and_late_done_fails_with
 	ASSERT_EQ(0, reap(pid));
 	ASSERT_EQ(-ESTALE, h->touched);
 	ASSERT_EQ(-ESTALE, h->done);
-	ASSERT_EQ(-ENOENT, h->by_key);
+	ASSERT_EQ(-EINVAL, h->by_key);
 	ASSERT_EQ(1, q_stat(self->q).dones);
 }
 
@@ -419,8 +415,7 @@ TEST_F_TIMEOUT(lease, lease_is_shared_after_fork, LIMIT)
 	begun = now_ns();
 	pid = child();
 	if (!pid)
-		_exit(q_touch(self->q, &a) || q_touch_key(self->q, "a") ||
-		      q_done(self->q, &b));
+		_exit(q_touch(self->q, &a) || q_done(self->q, &b));
 	ASSERT_EQ(0, reap(pid));
 	ASSERT_BEGAN_AFTER(begun, self->q, "a");
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "a"));
@@ -479,11 +474,27 @@ TEST_F_TIMEOUT(lease, touch_restarts_the_lease, LIMIT)
 	ASSERT_EQ(0, q_touch(self->q, &it));
 	ASSERT_BEGAN_AFTER(begun, self->q, "a");
 	ASSERT_GE(HOUR, q_lease(self->q, "a"));
-	sleep_ms(20);
-	begun = now_ns();
-	ASSERT_BEGAN_BEFORE(begun, self->q, "a");
-	ASSERT_EQ(0, q_touch_key(self->q, "a"));
-	ASSERT_BEGAN_AFTER(begun, self->q, "a");
+}
+
+/* On the file of this holder, another thread may hold the key after the lease expired. */
+TEST_F_TIMEOUT(lease, done_and_touch_without_the_token_fail_with_EINVAL, LIMIT)
+{
+	struct item it, again;
+
+	self->q = q_open_lease(self->name, 0, 20 * MS);
+	q_add(self->q, "a");
+	ASSERT_EQ(-EINVAL, q_done_key(self->q, "a"));
+	ASSERT_EQ(-EINVAL, q_touch_key(self->q, "none"));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(-EINVAL, q_done_key(self->q, "a"));
+	ASSERT_EQ(-EINVAL, q_touch_key(self->q, "a"));
+	ASSERT_EQ(0, q_stat(self->q).dones);
+	ASSERT_EVENTUALLY(q_stat(self->q).ready);
+	ASSERT_EQ(0, q_get(self->q, &again, 0));
+	/* the late done of the first holder */
+	ASSERT_EQ(-EINVAL, q_done_key(self->q, "a"));
+	ASSERT_EQ(-ESTALE, q_done(self->q, &it));
+	ASSERT_EQ(0, q_stat(self->q).dones);
 }
 
 TEST_F_TIMEOUT(lease, touch_array_returns_the_result_of_each_key, LIMIT)
@@ -492,7 +503,7 @@ TEST_F_TIMEOUT(lease, touch_array_returns_the_result_of_each_key, LIMIT)
 	struct item it[4], theirs;
 	char longest[WQ_MAX_KEY + 1] = "long";
 	static const int expected[] = {
-		0, 0, -ESTALE, -EPERM, -ESTALE, -ENOENT, -ESTALE, -ENOENT, -ESTALE,
+		0, -EINVAL, -ESTALE, -EINVAL, -ESTALE, -EINVAL, -ESTALE, -EINVAL, -ESTALE,
 		-EINVAL, -E2BIG, -EINVAL, -EINVAL, -EINVAL, 0, 0,
 	};
 	__s32 results[ARRAY_SIZE(expected) + 1];
@@ -543,7 +554,7 @@ TEST_F_TIMEOUT(lease, touch_array_returns_the_result_of_each_key, LIMIT)
 	for (int i = 0; i < 4; i++) {
 		__s64 began = lease_began(self->q, it[i].key);
 
-		ASSERT_EQ(i == 2, began < begun - 10 * MS) {
+		ASSERT_EQ(i == 1 || i == 2, began < begun - 10 * MS) {
 			TH_LOG("key %d: the lease began %lld ns after the touch", i, began - begun);
 		}
 	}
@@ -790,12 +801,12 @@ TEST(touch_struct_has_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(8, offsetof(struct wq_touch, keys));
 	ASSERT_EQ(24, offsetof(struct wq_touch, results));
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
-	ASSERT_EQ(104, sizeof(struct wq_open));
+	ASSERT_EQ(112, sizeof(struct wq_open));
 	ASSERT_EQ(56, offsetof(struct wq_query, info.lease));
-	ASSERT_EQ(64, sizeof(struct wq_query));
+	ASSERT_EQ(72, sizeof(struct wq_query));
 	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
 	ASSERT_EQ(440, offsetof(struct wq_stat, expired));
-	ASSERT_EQ(448, sizeof(struct wq_stat));
+	ASSERT_EQ(464, sizeof(struct wq_stat));
 	ASSERT_EQ(0xe70d, WQ_IOC_TOUCH);
 }
 
@@ -892,6 +903,7 @@ TEST(touch_longer_struct_with_zeros_works)
 		sleep_ms(20);
 		begun = now_ns();
 		a = good();
+		in.rec.token = it.token;
 		a.touch.size += more[i];
 		ASSERT_EQ(0, call(q, &a));
 		ASSERT_EQ(1, a.touch.keys.count);
@@ -1083,21 +1095,21 @@ TEST_F(lease, open_with_a_lease_out_of_range_fails_with_ERANGE_and_creates_no_qu
 TEST_F_TIMEOUT(lease, lease_of_minimum_length_expires_and_of_maximum_length_does_not, LIMIT)
 {
 	int forever = q_open_lease("", 0, INT64_MAX);
-	struct item it;
+	struct item it, kept;
 
 	self->q = q_open_lease(self->name, 0, WQ_MIN_LEASE);
 	q_add(self->q, "a");
 	q_add(forever, "a");
-	ASSERT_EQ(0, q_get(forever, &it, 0));
+	ASSERT_EQ(0, q_get(forever, &kept, 0));
 	ASSERT_EQ(INT64_MAX, q_stat(forever).lease);
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	ASSERT_EVENTUALLY(q_stat(self->q).ready);
 	sleep_ms(50);
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(forever, "a"));
-	ASSERT_EQ(0, q_touch_key(forever, "a"));
+	ASSERT_EQ(0, q_touch(forever, &kept));
 	/* clamped to the end of time, and so a little less than it was asked for */
 	ASSERT_LT(INT64_MAX / 2, q_lease(forever, "a"));
-	ASSERT_EQ(0, q_done_key(forever, "a"));
+	ASSERT_EQ(0, q_done(forever, &kept));
 }
 
 TEST_F(lease, open_with_a_shorter_struct_creates_a_queue_without_leases)
@@ -1123,6 +1135,8 @@ TEST_F(lease, open_that_attaches_uses_the_queues_lease)
 	other = q_attach(self->name, O_RDWR);
 	ASSERT_EQ(HOUR, q_stat(other).lease);
 	strcpy(op.name, self->name);
+	ASSERT_EQ(-EEXIST, verb(fd, WQ_IOC_OPEN, &op));
+	op.flags |= WQ_OPEN_ACCEPT;
 	ASSERT_EQ(0, verb(fd, WQ_IOC_OPEN, &op));
 	ASSERT_EQ(HOUR, q_stat(fd).lease);
 	ASSERT_EQ(HOUR, q_stat(self->q).lease);
@@ -1215,6 +1229,7 @@ TEST_F_TIMEOUT(lease, stat_fdinfo_and_debugfs_show_leases, LIMIT)
 	ASSERT_EQ(300 * MS, read_field(fdinfo, "wq-lease-ns:"));
 	q_add(self->q, "a");
 	q_add(self->q, "b");
+	ASSERT_TRUE(has_directory(self->name));
 	ASSERT_EQ(0, read_field(metrics, "expired_total"));
 	ASSERT_EQ(0, q_get(other, &it, 0));
 	ASSERT_EQ(0, q_get(other, &it, 0));
@@ -1396,7 +1411,7 @@ TEST_F_TIMEOUT(lease, done_get_starts_a_lease, LIMIT)
 	done.next.count = 1;
 	ASSERT_EQ(-ESTALE, verb(self->q, WQ_IOC_DONE, &done));
 	ASSERT_EQ(0, done.keys.count);
-	ASSERT_EQ(0, done.next.count);
+	ASSERT_EQ(1, done.next.count);
 	ASSERT_EQ(1, q_stat(self->q).ready);
 }
 
@@ -1486,6 +1501,8 @@ static void load_add(const char *name, struct load *l)
 
 TEST_F_TIMEOUT(lease, lease_with_stopped_workers_under_load_covers_every_add, LIMIT)
 {
+	/* A key whose lease expired twice in a row has no delay, which the shut down would drop. */
+	static const struct wq_limiter_spec none = { .kind = WQ_LIMITER_EXPONENTIAL };
 	struct load *l = shared(sizeof(*l));
 	unsigned long gets = 0, dones = 0, stale = 0;
 	pid_t worker[LOAD_WORKERS], producer;
@@ -1493,6 +1510,10 @@ TEST_F_TIMEOUT(lease, lease_with_stopped_workers_under_load_covers_every_add, LI
 	__s64 end;
 
 	self->q = q_open_lease(self->name, 0, 8 * MS);
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &(struct wq_config) {
+		.size = sizeof(struct wq_config), .set = WQ_SET_LIMITER,
+		.limiters = addr_of(&none), .num_limiters = 1,
+	}));
 	for (int i = 0; i < LOAD_WORKERS; i++) {
 		worker[i] = child();
 		if (!worker[i])

@@ -2,14 +2,24 @@
 /* Each call of libwq, as its header documents it. */
 #include <kselftest_harness.h>
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include <libwq.h>
 
 #define SEC	1000000000LL		/* in ns */
 #define HOUR	(3600 * SEC)
+
+static int64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * SEC + ts.tv_nsec;
+}
 
 FIXTURE(libwq) {
 	int q;
@@ -79,7 +89,62 @@ TEST_F(libwq, get_of_nothing_fails_with_EAGAIN_ETIMEDOUT_or_ESHUTDOWN)
 	ASSERT_EQ(ESHUTDOWN, errno);
 	ASSERT_EQ(-1, wq_add(self->q, "a", 1));
 	ASSERT_EQ(ESHUTDOWN, errno);
-	ASSERT_EQ(0, wq_drain(self->q));
+	ASSERT_EQ(0, wq_drain(self->q, WQ_NOWAIT));
+}
+
+TEST_F(libwq, drain_waits_for_the_timeout_and_goes_on_without_the_call)
+{
+	int other = wq_open(self->name, O_RDWR, 0, 0);
+	struct pollfd hup = { .fd = other };
+	struct wq_item item, next;
+	struct wq_stat st;
+	int64_t end;
+
+	ASSERT_LE(0, other);
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
+	ASSERT_EQ(-1, wq_drain(self->q, WQ_NOWAIT));
+	ASSERT_EQ(EAGAIN, errno);
+	ASSERT_EQ(0, wq_stat(self->q, &st));
+	ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, st.state);
+	end = now_ns() + 20000000;
+	ASSERT_EQ(-1, wq_drain(self->q, 20000000));
+	ASSERT_EQ(ETIMEDOUT, errno);
+	ASSERT_LE(end, now_ns());
+
+	/* The key can come back: only its holder is refused. */
+	ASSERT_EQ(0, poll(&hup, 1, 0));
+	ASSERT_EQ(-1, wq_get(other, &next, WQ_NOWAIT));
+	ASSERT_EQ(EAGAIN, errno);
+	ASSERT_EQ(-1, wq_get(self->q, &next, WQ_FOREVER));
+	ASSERT_EQ(ESHUTDOWN, errno);
+	ASSERT_EQ(0, wq_done(self->q, &item));
+	ASSERT_EQ(1, poll(&hup, 1, 20000));
+	ASSERT_EQ(POLLHUP, hup.revents & POLLHUP);
+	ASSERT_EQ(0, wq_drain(self->q, WQ_FOREVER));
+	ASSERT_EQ(-1, wq_get(other, &next, WQ_FOREVER));
+	ASSERT_EQ(ESHUTDOWN, errno);
+}
+
+TEST_F(libwq, shutdown_ends_a_drain_with_ECANCELED)
+{
+	struct wq_item item;
+	int status;
+	pid_t pid;
+
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
+	pid = fork();
+	if (!pid)
+		_exit(wq_drain(self->q, WQ_FOREVER) ? errno : 0);
+	while (wq_drain(self->q, 1000000) && errno == EAGAIN)
+		;
+	/* The child may not have called yet: then the drain that it starts is ended too. */
+	while (!waitpid(pid, &status, WNOHANG)) {
+		ASSERT_EQ(0, wq_shutdown(self->q));
+		usleep(10000);
+	}
+	ASSERT_EQ(ECANCELED, WEXITSTATUS(status));
 }
 
 TEST_F(libwq, query_and_cancel_return_the_state)
@@ -345,6 +410,31 @@ TEST_F(libwq, add_after_and_batch_put_after_delay_a_key)
 	ASSERT_EQ(WQ_KEY_DELAYED, wq_query(self->q, "d", 1));
 }
 
+TEST_F(libwq, add_after_and_batch_put_after_count_a_retry_without_a_delay_too)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_stat st;
+
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_batch_put(&b, "b", 1, 0));
+	ASSERT_EQ(1, wq_add_batch(self->q, &b));
+	ASSERT_EQ(0, wq_stat(self->q, &st));
+	ASSERT_EQ(0, st.retries);
+
+	ASSERT_EQ(0, wq_add_after(self->q, "a", 1, 0, 0));
+	ASSERT_EQ(1, wq_add_after(self->q, "c", 1, -1, 0));
+	wq_batch_reset(&b);
+	ASSERT_EQ(0, wq_batch_put_after(&b, "d", 1, -1, 0));
+	ASSERT_EQ(0, wq_batch_put_after(&b, "e", 1, 0, WQ_ADD_DROP_DELAY));
+	ASSERT_EQ(0, wq_batch_put_after(&b, "f", 1, HOUR, 0));
+	ASSERT_EQ(3, wq_add_batch(self->q, &b));
+	ASSERT_LE(0, wq_add_rate_limited(self->q, "g", 1));
+	ASSERT_EQ(0, wq_stat(self->q, &st));
+	ASSERT_EQ(6, st.retries);
+	ASSERT_EQ(5, st.adds);
+	wq_batch_free(&b);
+}
+
 static int open_limited(const struct wq_limiter_spec *limiters, unsigned int n)
 {
 	const struct wq_attr attr = { .limiters = limiters, .num_limiters = n };
@@ -425,6 +515,112 @@ TEST_F(libwq, open_attr_takes_the_attributes_of_an_older_and_a_newer_program)
 	ASSERT_EQ(E2BIG, errno);
 }
 
+/* The struct of a newer program, which has 64 bytes more. */
+#define LONGER(type) union { struct type s; unsigned char bytes[sizeof(struct type) + 64]; }
+
+static bool is_all(const unsigned char *bytes, size_t n, unsigned char value)
+{
+	while (n && bytes[n - 1] == value)
+		n--;
+	return !n;
+}
+
+/* Open the fixture's queue with other attributes; return the errno, or 0. */
+static int open_other(const char *name, int oflag, struct wq_attr attr)
+{
+	int q = wq_open_attr(name, oflag, 0600, &attr);
+
+	if (q >= 0)
+		close(q);
+	return q < 0 ? errno : 0;
+}
+
+TEST_F(libwq, open_attr_fails_with_EEXIST_if_the_queue_has_other_attributes)
+{
+	struct wq_limiter_spec slow = { WQ_LIMITER_FAST_SLOW, .base = HOUR, .max = HOUR };
+	struct wq_limiter_spec defaults[] = {
+		{ WQ_LIMITER_MAX_OF, .n = 2 },
+		{ WQ_LIMITER_EXPONENTIAL, .base = 5000000, .max = 1000 * SEC },
+		{ WQ_LIMITER_BUCKET, .n = 100, .rate = WQ_QPS(10) },
+	};
+	const struct wq_attr other[] = {
+		{ .max_keys = 99 }, { .lease = HOUR }, { .slack = 1 },
+		{ .limiters = &slow, .num_limiters = 1 },
+	};
+	const struct wq_attr same = {
+		.max_keys = 100, .slack = WQ_DEFAULT_SLACK, .limiters = defaults,
+		.num_limiters = 3,
+	};
+	struct wq_attr accept;
+
+	ASSERT_EQ(0, open_other(self->name, O_RDWR | O_CREAT, same));
+	ASSERT_EQ(0, open_other(self->name, O_RDWR, same));
+	for (int i = 0; i < 4; i++) {
+		ASSERT_EQ(EEXIST, open_other(self->name, O_RDWR | O_CREAT, other[i]));
+		ASSERT_EQ(EEXIST, open_other(self->name, O_RDWR, other[i]));
+		accept = other[i];
+		accept.flags = WQ_OPEN_ACCEPT;
+		ASSERT_EQ(0, open_other(self->name, O_RDWR | O_CREAT, accept));
+		ASSERT_EQ(0, open_other(NULL, O_RDWR, accept));
+	}
+	ASSERT_EQ(-1, wq_open(self->name, O_RDWR, 0, 99));
+	ASSERT_EQ(EEXIST, errno);
+	ASSERT_EQ(EINVAL, open_other(self->name, O_RDWR, (struct wq_attr){ .flags = 1 }));
+	ASSERT_EQ(EINVAL, open_other(self->name, O_RDWR, (struct wq_attr){ .reserved = 1 }));
+}
+
+TEST_F(libwq, config_returns_the_attributes_and_set_changes_them)
+{
+	LONGER(wq_config) cfg;
+	struct wq_limiter_spec hour = { WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = 2 * HOUR };
+	const struct wq_attr attr = {
+		.max_keys = 7, .limiters = &hour, .num_limiters = 1, .lease = HOUR, .slack = 5,
+	};
+	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
+	int q = wq_open_attr("selftest-config", O_RDWR | O_CREAT | O_EXCL, 0640, &attr);
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(0, wq_unlink("selftest-config"));
+	memset(&cfg, 0xff, sizeof(cfg));
+	ASSERT_EQ(0, wq_config(q, &cfg.s, specs, WQ_MAX_LIMITERS));
+	ASSERT_EQ(0640, cfg.s.mode);
+	ASSERT_EQ(geteuid(), cfg.s.uid);
+	ASSERT_EQ(7, cfg.s.max_keys);
+	ASSERT_EQ(HOUR, cfg.s.lease);
+	ASSERT_EQ(5, cfg.s.slack);
+	ASSERT_EQ(1, cfg.s.num_limiters);
+	ASSERT_EQ(0, memcmp(&hour, specs, sizeof(hour)));
+	ASSERT_EQ(0, wq_config(q, &cfg.s, NULL, 0));
+	ASSERT_EQ(1, cfg.s.num_limiters);
+
+	cfg.s.set = WQ_SET_LEASE | WQ_SET_MAX_KEYS;
+	cfg.s.lease = 2 * HOUR;
+	cfg.s.max_keys = 8;
+	cfg.s.slack = 6;
+	ASSERT_EQ(0, wq_set(q, &cfg.s));
+	hour.base = 1;
+	cfg.s.set = WQ_SET_LIMITER | WQ_SET_MODE;
+	cfg.s.limiters = (uintptr_t)&hour;
+	cfg.s.mode = 0600;
+	ASSERT_EQ(0, wq_set(q, &cfg.s));
+	memset(&cfg, 0xff, sizeof(cfg));
+	ASSERT_EQ(0, wq_config_sized(q, &cfg.s, specs, 1, sizeof(cfg)));
+	ASSERT_TRUE(is_all(cfg.bytes + sizeof(cfg.s), 64, 0));
+	ASSERT_EQ(8, cfg.s.max_keys);
+	ASSERT_EQ(2 * HOUR, cfg.s.lease);
+	ASSERT_EQ(5, cfg.s.slack);
+	ASSERT_EQ(0600, cfg.s.mode);
+	ASSERT_EQ(1, specs[0].base);
+
+	cfg.s.set = 0;
+	ASSERT_EQ(-1, wq_set(q, &cfg.s));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_set_sized(q, &cfg.s, 7));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_config_sized(q, &cfg.s, NULL, 0, offsetof(struct wq_config, lease) - 1));
+	ASSERT_EQ(EINVAL, errno);
+}
+
 TEST_F(libwq, open_attr_refuses_a_bad_limiter_and_creates_no_queue)
 {
 	struct wq_limiter_spec none = { 0 };
@@ -436,16 +632,6 @@ TEST_F(libwq, open_attr_refuses_a_bad_limiter_and_creates_no_queue)
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(-1, wq_open("selftest-new", O_RDWR, 0, 0));
 	ASSERT_EQ(ENOENT, errno);
-}
-
-/* The struct of a newer program, which has 64 bytes more. */
-#define LONGER(type) union { struct type s; unsigned char bytes[sizeof(struct type) + 64]; }
-
-static bool is_all(const unsigned char *bytes, size_t n, unsigned char value)
-{
-	while (n && bytes[n - 1] == value)
-		n--;
-	return !n;
 }
 
 TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byte_more)
@@ -608,14 +794,6 @@ static int open_leased(int64_t lease)
 	return wq_open_attr(NULL, O_RDWR, 0, &attr);
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * SEC + ts.tv_nsec;
-}
-
 static int64_t lease_left(int q, const char *key)
 {
 	struct wq_key_info info;
@@ -644,6 +822,44 @@ static bool expired(int q, uint64_t keys)
 	return false;
 }
 
+TEST_F(libwq, get_query_and_list_return_runs_given_back_in_a_row)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_key_info info;
+	uint64_t cursor = 0;
+	struct wq_item item;
+	struct wq_stat st;
+	struct wq_view v;
+	int other;
+
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	for (int i = 0; i < 2; i++) {
+		other = wq_open(self->name, O_RDWR, 0, 0);
+		ASSERT_LE(0, other);
+		ASSERT_EQ(0, wq_get(other, &item, 20 * SEC));
+		ASSERT_EQ(i, item.given_back);
+		ASSERT_EQ(0, item.failures);
+		close(other);
+	}
+	ASSERT_EQ(0, wq_query_info(self->q, "a", 1, &info));
+	ASSERT_EQ(2, info.given_back);
+	ASSERT_EQ(1, info.failures);
+	ASSERT_EQ(1, wq_list(self->q, &b, 0, &cursor));
+	ASSERT_TRUE(wq_batch_next(&b, &v));
+	ASSERT_EQ(2, v.info.given_back);
+	ASSERT_EQ(1, wq_get_batch(self->q, &b, 0, 20 * SEC));
+	ASSERT_TRUE(wq_batch_next(&b, &v));
+	ASSERT_EQ(2, v.info.given_back);
+	ASSERT_EQ(1, v.info.failures);
+	ASSERT_EQ(0, wq_stat(self->q, &st));
+	ASSERT_EQ(2, st.given_back);
+	ASSERT_EQ(1, st.given_back_failed);
+	ASSERT_EQ(1, wq_done_batch(self->q, &b));
+	ASSERT_EQ(-1, wq_query_info(self->q, "a", 1, &info));
+	ASSERT_EQ(ENOENT, errno);
+	wq_batch_free(&b);
+}
+
 TEST_F(libwq, touch_restarts_the_lease_of_a_key)
 {
 	int q = open_leased(HOUR);
@@ -663,9 +879,23 @@ TEST_F(libwq, touch_restarts_the_lease_of_a_key)
 	ASSERT_EQ(0, wq_touch(q, &item));
 	ASSERT_TRUE(began_after(q, "a", now));
 	sleep(1);
-	now = now_ns();
-	ASSERT_EQ(0, wq_touch_key(q, "a", 1));
-	ASSERT_TRUE(began_after(q, "a", now));
+	ASSERT_FALSE(began_after(q, "a", now_ns()));
+	ASSERT_EQ(0, wq_done(q, &item));
+}
+
+TEST_F(libwq, touch_key_and_done_key_fail_with_EINVAL_in_a_queue_with_leases)
+{
+	int q = open_leased(HOUR);
+	struct wq_item item;
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, wq_add(q, "a", 1));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(-1, wq_touch_key(q, "a", 1));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_done_key(q, "a", 1));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, wq_query(q, "a", 1));
 	ASSERT_EQ(0, wq_done(q, &item));
 }
 
@@ -681,12 +911,11 @@ TEST_F(libwq, done_and_touch_fail_with_ESTALE_after_the_lease_expired)
 	ASSERT_TRUE(expired(q, 1));
 	ASSERT_EQ(-1, wq_touch(q, &item));
 	ASSERT_EQ(ESTALE, errno);
-	ASSERT_EQ(-1, wq_touch_key(q, "a", 1));
-	ASSERT_EQ(ENOENT, errno);
 	ASSERT_EQ(-1, wq_done(q, &item));
 	ASSERT_EQ(ESTALE, errno);
 	ASSERT_EQ(0, wq_get(q, &again, WQ_NOWAIT));
 	ASSERT_EQ(0, again.failures);
+	ASSERT_EQ(1, again.given_back);
 	ASSERT_NE(item.token, again.token);
 	ASSERT_EQ(-1, wq_touch(q, &item));
 	ASSERT_EQ(ESTALE, errno);
@@ -731,8 +960,8 @@ TEST_F(libwq, touch_fails_with_ESTALE_ENOENT_or_EPERM)
 
 TEST_F(libwq, touch_batch_has_a_result_per_key_and_batch_next_continues)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
-	const int result[] = { 0, -ESTALE, 0, -ENOENT, -EINVAL };
+	struct wq_batch b = WQ_BATCH_INIT, done = WQ_BATCH_INIT;
+	const int result[] = { 0, -ESTALE, 0, -EINVAL, -EINVAL };
 	int q = open_leased(HOUR), n;
 	struct wq_view v;
 	int64_t now;
@@ -742,7 +971,12 @@ TEST_F(libwq, touch_batch_has_a_result_per_key_and_batch_next_continues)
 	for (char c = 'a'; c < 'd'; c++)
 		ASSERT_EQ(1, wq_add_rate_limited(q, &c, 1));
 	ASSERT_EQ(3, wq_get_batch(q, &b, 0, WQ_NOWAIT));
-	ASSERT_EQ(0, wq_done_key(q, "b", 1));
+	ASSERT_TRUE(wq_batch_next(&b, &v));
+	ASSERT_TRUE(wq_batch_next(&b, &v));
+	ASSERT_EQ(0, wq_batch_put(&done, "b", 1, v.token));
+	ASSERT_EQ(1, wq_done_batch(q, &done));
+	while (wq_batch_next(&b, &v))
+		;
 	sleep(1);
 	now = now_ns();
 
@@ -768,6 +1002,7 @@ TEST_F(libwq, touch_batch_has_a_result_per_key_and_batch_next_continues)
 	ASSERT_EQ(EBADF, errno);
 	while (wq_batch_next(&b, &v))
 		ASSERT_EQ(-EBADF, v.result);
+	wq_batch_free(&done);
 	wq_batch_free(&b);
 }
 
@@ -894,6 +1129,67 @@ TEST_F(libwq, a_signal_ends_the_wait_of_done_get_and_the_key_is_done)
 	ASSERT_EQ(-1, wq_query(self->q, "a", 1));
 }
 
+TEST_F(libwq, a_wait_with_until_ends_in_time_over_signals)
+{
+	struct itimerval often = { .it_value.tv_usec = 20000, .it_interval.tv_usec = 20000 };
+	struct wq_batch none = WQ_BATCH_INIT, next = WQ_BATCH_INIT;
+	struct wq_item held, item = { .token = 0 };
+	struct sigaction sa = { .sa_handler = no_action };
+	int64_t begin, until;
+	int signals, ret;
+
+	sigaction(SIGALRM, &sa, NULL);
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_get(self->q, &held, WQ_NOWAIT));
+	setitimer(ITIMER_REAL, &often, NULL);
+	for (int i = 0; i < 5; i++) {
+		begin = now_ns();
+		until = wq_until(SEC / 2);
+		signals = 0;
+		do {
+			switch (i) {
+			case 0:
+				ret = wq_get(self->q, &item, until);
+				break;
+			case 1:
+				ret = wq_get_batch(self->q, &next, 0, until);
+				break;
+			case 2:
+				ret = wq_done_get(self->q, &item, 0, 0, until);
+				break;
+			case 3:
+				ret = wq_done_get_batch(self->q, &none, &next, 0, until);
+				break;
+			default:
+				ret = wq_drain(self->q, until);
+			}
+			ASSERT_EQ(-1, ret);
+			signals += errno == EINTR;
+		} while (errno == EINTR && now_ns() < begin + 20 * SEC);
+		ASSERT_EQ(ETIMEDOUT, errno);
+		ASSERT_LE(begin + SEC / 2, now_ns());
+		ASSERT_GT(begin + 20 * SEC, now_ns());
+		ASSERT_LT(0, signals);
+	}
+	wq_batch_free(&next);
+}
+
+TEST_F(libwq, until_of_the_past_and_of_the_far_future)
+{
+	struct wq_item item;
+
+	ASSERT_EQ(-1, wq_get(self->q, &item, wq_until(0)));
+	ASSERT_EQ(ETIMEDOUT, errno);
+	ASSERT_EQ(WQ_FOREVER, wq_until(-1));
+	ASSERT_EQ(WQ_FOREVER, wq_until(INT64_MAX));
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_get(self->q, &item, wq_until(0)));
+	/* The done takes place before the get finds its time over. */
+	ASSERT_EQ(-1, wq_done_get(self->q, &item, 0, 0, wq_until(0)));
+	ASSERT_EQ(ETIMEDOUT, errno);
+	ASSERT_EQ(0, item.token);
+}
+
 /* Put a key of one letter that was got, with an outcome. */
 static int put_done(struct wq_batch *b, const struct wq_view *v, unsigned int flags,
 		    int64_t delay)
@@ -927,7 +1223,7 @@ TEST_F(libwq, each_key_of_a_batch_has_its_own_outcome)
 		ASSERT_EQ(result[n], v.result);
 	ASSERT_EQ(4, n);
 
-	/* list returns the state and the failures, get only the failures. */
+	/* list returns the state and the failures, get no state. */
 	ASSERT_EQ(2, wq_list(q, &got, 0, &cursor));
 	while (wq_batch_next(&got, &v)) {
 		ASSERT_EQ(WQ_KEY_DELAYED | (*(const char *)v.key == 'b' ? WQ_KEY_FAILED : 0),

@@ -128,6 +128,22 @@ static pid_t member(void)
 
 enum way { READY, DELAYED, RETRIED, HELD };
 
+/* The token of a key's get, by the number of the key; shared with the process that gets. */
+static __u64 *tokens;
+
+static void remember_tokens(struct array *a)
+{
+	struct wq_rec *rec = a->recs;
+
+	for (__u32 i = 0; i < a->count; i++) {
+		char key[WQ_MAX_KEY + 1] = "";
+
+		memcpy(key, rec->key, rec->len);
+		tokens[strtoul(key, NULL, 10)] = rec->token;
+		rec = (void *)rec + WQ_REC_SIZE(rec->len);
+	}
+}
+
 /* Keys of len bytes, n of them, in this state. */
 static int add_many(int q, enum way way, int n, int len)
 {
@@ -149,6 +165,8 @@ static int add_many(int q, enum way way, int n, int len)
 			ret = q_get_array(q, &a, 0, 0);
 		if (ret || a.count != count)
 			return 1;
+		if (way == HELD && tokens)
+			remember_tokens(&a);
 		done += count;
 	}
 	free(a.recs);
@@ -165,7 +183,7 @@ static int end_keys(int q, enum way way, int n, int len)
 	for (int i = 0; i < n; i++) {
 		snprintf(key, sizeof(key), "%0*d", len, i);
 		if (way == READY ? q_get(q, &it, 0) || q_done(q, &it) :
-		    way == HELD ? q_done_key(q, key) : q_cancel(q, key) <= 0)
+		    way == HELD ? q_donen(q, key, len, tokens[i]) : q_cancel(q, key) <= 0)
 			return 1;
 	}
 	free(a.recs);
@@ -184,6 +202,9 @@ TEST_F_TIMEOUT(memory, stat_memory_equals_the_cgroup_charge_until_the_keys_leave
 	};
 	enum { KEYS = 20000 };
 
+	tokens = shared(KEYS * sizeof(*tokens));
+	/* its pages are charged to this process */
+	memset(tokens, 1, KEYS * sizeof(*tokens));
 	for (int i = 0; i < ARRAY_SIZE(how); i++) {
 		int q = q_open_lease("", 1000000, how[i].lease);
 		long long reported = -q_stat(q).memory, paid = -settled();

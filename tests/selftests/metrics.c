@@ -151,16 +151,18 @@ TEST_F(queue, stat_unfinished_and_longest_are_exact_after_consumers_die)
 	ASSERT_EQ(KEYS - CONSUMERS + 1, q_stat(self->q).ready);
 }
 
-TEST_F(queue, stat_give_back_ends_processing_and_restarts_the_wait)
+TEST_F(queue, stat_give_back_ends_processing_and_keeps_the_age)
 {
-	struct span death, now, got;
+	struct span added, now, got;
 	struct wq_stat before, st;
 	struct wq_query ks;
 	struct item it;
 	pid_t pid;
 
+	added.from = now_ns();
 	q_add(self->q, "a");
 	q_add(self->q, "b");
+	added.to = now_ns();
 	pid = child();
 	if (!pid) {
 		int fd = q_attach(self->name, O_RDWR);
@@ -174,10 +176,8 @@ TEST_F(queue, stat_give_back_ends_processing_and_restarts_the_wait)
 	sleep_ms(30);
 	before = q_stat(self->q);
 	ASSERT_LE(60 * MS, before.unfinished);
-	death.from = now_ns();
 	kill(pid, SIGKILL);
 	ASSERT_EQ(1000 + SIGKILL, reap(pid));
-	death.to = now_ns();
 
 	st = q_stat(self->q);
 	ASSERT_EQ(0, st.processing);
@@ -188,11 +188,11 @@ TEST_F(queue, stat_give_back_ends_processing_and_restarts_the_wait)
 	ASSERT_EQ(0, total(st.works));
 	sleep_ms(10);
 	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "b", &ks)));
-	ASSERT_TRUE(is_age(ks.info.age, death, now));
+	ASSERT_TRUE(is_age(ks.info.age, added, now));
 	sleep_ms(10);
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	st = q_stat(self->q);
-	ASSERT_TRUE(is_age(st.waits.sum - before.waits.sum, death, got));
+	ASSERT_TRUE(is_age(st.waits.sum - before.waits.sum, added, got));
 	ASSERT_EQ(3, total(st.waits));
 	ASSERT_EQ(1, st.processing);
 	sleep_ms(10);
@@ -224,7 +224,7 @@ TEST_F(queue, stat_get_EMSGSIZE_leaves_all_times)
 	free(small.recs);
 }
 
-/* It counts as got and given back, so it ends one wait and begins the next. */
+/* It counts as got and given back. Each of the two waits began with the add. */
 TEST_F(queue, stat_get_EFAULT_is_no_work)
 {
 	struct array hole = { .recs = edge(0), .room = 4096 };
@@ -244,13 +244,12 @@ TEST_F(queue, stat_get_EFAULT_is_no_work)
 	ASSERT_EQ(1, st.depth);
 	sleep_ms(20);
 	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
-	ASSERT_TRUE(is_age(ks.info.age, failed, now));
+	ASSERT_TRUE(is_age(ks.info.age, added, now));
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	st = q_stat(self->q);
 	ASSERT_EQ(st.gets, total(st.waits));
-	/* wait and work together are the time since the add, except for the call itself */
-	ASSERT_LE(got.from - added.to - (failed.to - failed.from), st.waits.sum);
-	ASSERT_GE(got.to - added.from, st.waits.sum);
+	ASSERT_TRUE(within("waits.sum", failed.from - added.to + got.from - added.to,
+			   failed.to - added.from + got.to - added.from, st.waits.sum));
 }
 
 TEST_F(queue, stat_queue_and_work_durations_equal_the_clock)
@@ -1229,7 +1228,7 @@ TEST_F(hundreds, queues_with_bad_input_fails)
 		ASSERT_EQ(-EINVAL, verb(self->dev, WQ_IOC_QUEUES, &bad)) {
 			TH_LOG("each %u", each);
 		}
-		ASSERT_EQ(0, bad.qs.count);
+		ASSERT_EQ(good.qs.count, bad.qs.count);
 	}
 	for (__u32 size = 0; size < 8; size++) {
 		bad = good;
@@ -1264,7 +1263,7 @@ TEST_F(hundreds, queues_at_a_bad_address_fails_with_EFAULT)
 			TH_LOG("pointer %d", i);
 		}
 		/* a walk may continue from there */
-		ASSERT_EQ(0, qs.count);
+		ASSERT_EQ(8, qs.count);
 		ASSERT_EQ(0, qs.cursor);
 	}
 }

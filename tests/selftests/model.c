@@ -302,6 +302,9 @@ static bool same_key(struct rig *rig, int c, unsigned int k)
 	if (ks.info.failures != m->key[k].failures || ks.info.requeues != wm_requeues(m, k))
 		return DIFFERS(rig, "failures, requeues of key %u: module %u, %u, model %u, %u", k,
 			       ks.info.failures, ks.info.requeues, m->key[k].failures, wm_requeues(m, k));
+	if (ks.info.given_back != m->key[k].given_back)
+		return DIFFERS(rig, "given_back of key %u: module %u, model %u", k,
+			       ks.info.given_back, m->key[k].given_back);
 	if (!same_time(ks.info.due, wm_left(m, k, WM_DUE)) ||
 	    !same_time(ks.info.lease, wm_left(m, k, WM_LEASE)))
 		return DIFFERS(rig, "due, lease of key %u: module %lld, %lld, model %lld, %lld", k,
@@ -317,8 +320,9 @@ static bool same_queue(struct rig *rig, int c)
 	struct pollfd pfd = { .fd = rig->fd[c], .events = POLLIN | POLLOUT };
 	struct wq_stat st = q_stat(rig->fd[c]);
 	unsigned int first = wm_first(m, WM_DUE);
-	short want = (m->shut ? 0 : POLLOUT) | (m->nready || m->shut ? POLLIN : 0) |
-		     (m->shut && !m->nready ? POLLHUP : 0);
+	unsigned int events = wm_poll(m, c);
+	short want = (events & WM_OUT ? POLLOUT : 0) | (events & WM_IN ? POLLIN : 0) |
+		     (events & WM_HUP ? POLLHUP : 0);
 
 	if (ws_stat_differs(&rig->run, c, false, &st, rig->why, sizeof(rig->why)))
 		return false;

@@ -40,13 +40,190 @@ TEST_F(users, open_attaches_to_a_created_queue)
 TEST_F(users, open_CREATE_attaches_to_an_existing_queue)
 {
 	int a = q_open(self->name, O_RDWR, CREATE, 0600, 7);
-	int b = q_open(self->name, O_RDWR, CREATE, 0644, 9);
+	int b = q_open(self->name, O_RDWR, CREATE, 0644, 7);
 
 	ASSERT_LE(0, b);
 	ASSERT_EQ(1, q_add(b, "a"));
 	ASSERT_EQ(1, q_stat(a).ready);
 	ASSERT_EQ(7, q_stat(b).max_keys);
 	ASSERT_EQ(0600, q_stat(b).mode);
+}
+
+/* An open file of the queue, whose attributes must be as the caller asks; or -errno. */
+static int ask(const char *name, struct wq_open op)
+{
+	int fd = q_dev(O_RDWR), ret;
+
+	op.size = sizeof(op);
+	strcpy(op.name, name);
+	op.mode = op.flags & WQ_OPEN_CREATE ? 0600 : 0;
+	ret = verb(fd, WQ_IOC_OPEN, &op);
+	if (!ret)
+		return fd;
+	/* not bound, and it can be */
+	if (q_shutdown(fd) != -ENOTCONN || q_bind(fd, "", 0, 0, 0))
+		ret = -EBADMSG;
+	close(fd);
+	return ret;
+}
+
+static const struct wq_limiter_spec hourly = {
+	.kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = DAY,
+};
+
+TEST_F(users, open_that_asks_for_other_attributes_fails_with_EEXIST)
+{
+	static const struct wq_limiter_spec daily = {
+		.kind = WQ_LIMITER_EXPONENTIAL, .base = DAY, .max = DAY,
+	};
+	static const struct wq_limiter_spec two[] = {
+		{ .kind = WQ_LIMITER_MAX_WAIT, .max = DAY },
+		{ .kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = DAY },
+	};
+	const struct {
+		struct wq_open op;
+		int result;		/* 0: a file */
+	} asks[] = {
+		{ { .flags = 0 }, 0 },
+		{ { .max_keys = 7 }, 0 },
+		{ { .max_keys = 8 }, -EEXIST },
+		{ { .lease = SEC }, 0 },
+		{ { .lease = 2 * SEC }, -EEXIST },
+		{ { .slack = MS }, 0 },
+		{ { .slack = WQ_DEFAULT_SLACK }, -EEXIST },
+		{ { .limiters = addr_of(&hourly), .num_limiters = 1 }, 0 },
+		{ { .limiters = addr_of(&daily), .num_limiters = 1 }, -EEXIST },
+		{ { .limiters = addr_of(two), .num_limiters = 2 }, -EEXIST },
+		{ { .max_keys = 7, .lease = SEC, .slack = MS, .limiters = addr_of(&hourly),
+		    .num_limiters = 1 }, 0 },
+		{ { .max_keys = 7, .lease = SEC, .slack = MS + 1, .limiters = addr_of(&hourly),
+		    .num_limiters = 1 }, -EEXIST },
+	};
+	int q = ask(self->name, (struct wq_open){
+		.flags = EXCL, .max_keys = 7, .lease = SEC, .slack = MS,
+		.limiters = addr_of(&hourly), .num_limiters = 1,
+	});
+
+	ASSERT_LE(0, q);
+	for (int i = 0; i < ARRAY_SIZE(asks); i++) {
+		for (int flags = 0; flags <= WQ_OPEN_CREATE; flags += WQ_OPEN_CREATE) {
+			struct wq_open op = asks[i].op;
+			int ret;
+
+			op.flags = flags;
+			ret = ask(self->name, op);
+			EXPECT_EQ(asks[i].result, ret < 0 ? ret : 0) {
+				TH_LOG("case %d, flags %d", i, flags);
+			}
+			if (ret >= 0)
+				close(ret);
+			/* ACCEPT accepts what is there, and changes nothing */
+			op.flags = flags | WQ_OPEN_ACCEPT;
+			ret = ask(self->name, op);
+			EXPECT_LE(0, ret) {
+				TH_LOG("case %d, flags %d", i, flags | WQ_OPEN_ACCEPT);
+			}
+			EXPECT_EQ(7, q_stat(ret).max_keys);
+			close(ret);
+		}
+	}
+	EXPECT_EQ(SEC, q_stat(q).lease);
+	EXPECT_EQ(MS, q_stat(q).slack);
+	EXPECT_EQ(1, q_stat(q).consumers);
+}
+
+TEST_F(users, open_that_asks_for_the_defaults_finds_them)
+{
+	static const struct wq_limiter_spec controller[] = {
+		{ .kind = WQ_LIMITER_MAX_OF, .n = 2 },
+		{ .kind = WQ_LIMITER_EXPONENTIAL, .base = 5 * MS, .max = 1000 * SEC },
+		{ .kind = WQ_LIMITER_BUCKET, .n = 100, .rate = WQ_QPS(10) },
+	};
+	int q = q_open(self->name, O_RDWR, EXCL, 0600, 0);
+
+	ASSERT_LE(0, q);
+	ASSERT_LE(0, ask(self->name, (struct wq_open){
+		.max_keys = 65536, .slack = WQ_DEFAULT_SLACK,
+		.limiters = addr_of(controller), .num_limiters = 3,
+	}));
+	/* a lease is not among them */
+	ASSERT_EQ(-EEXIST, ask(self->name, (struct wq_open){ .lease = SEC }));
+}
+
+TEST_F(users, open_compares_with_the_attributes_that_set_chose)
+{
+	int q = q_open(self->name, O_RDWR, EXCL, 0600, 7);
+	struct wq_config c = {
+		.size = sizeof(c), .set = WQ_SET_MAX_KEYS | WQ_SET_LIMITER, .max_keys = 9,
+		.limiters = addr_of(&hourly), .num_limiters = 1,
+	};
+
+	ASSERT_EQ(0, verb(q, WQ_IOC_SET, &c));
+	ASSERT_EQ(-EEXIST, ask(self->name, (struct wq_open){ .max_keys = 7 }));
+	ASSERT_LE(0, ask(self->name, (struct wq_open){
+		.max_keys = 9, .limiters = addr_of(&hourly), .num_limiters = 1,
+	}));
+}
+
+TEST_F(users, open_that_may_not_open_the_queue_learns_no_attribute)
+{
+	int fd = q_dev(O_RDWR);
+	pid_t pid;
+
+	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
+	for (__u32 max_keys = 9; max_keys <= 11; max_keys++) {
+		pid = user(BOB, OTHERS, 0);
+		if (!pid)
+			_exit(-q_bind(fd, self->name, 0, 0, max_keys));
+		ASSERT_EQ(EACCES, reap(pid));
+	}
+	ASSERT_EQ(-EEXIST, q_bind(fd, self->name, 0, 0, 11));
+	ASSERT_EQ(0, q_bind(fd, self->name, 0, 0, 10));
+}
+
+TEST_F(users, open_ACCEPT_and_EXCL_fails_with_EINVAL)
+{
+	int fd = q_dev(O_RDWR);
+
+	ASSERT_EQ(-EINVAL, q_bind(fd, self->name, EXCL | WQ_OPEN_ACCEPT, 0600, 0));
+	ASSERT_EQ(-EINVAL, q_bind(fd, self->name, WQ_OPEN_EXCL | WQ_OPEN_ACCEPT, 0600, 0));
+	/* a private queue has nothing to accept */
+	ASSERT_EQ(-EINVAL, q_bind(fd, "", WQ_OPEN_ACCEPT, 0, 0));
+	ASSERT_EQ(-ENOENT, q_bind(fd, self->name, WQ_OPEN_ACCEPT, 0600, 0));
+	ASSERT_EQ(0, q_bind(fd, self->name, CREATE | WQ_OPEN_ACCEPT, 0600, 0));
+}
+
+TEST_F(users, open_with_a_slack_out_of_range_fails_with_ERANGE)
+{
+	ASSERT_EQ(-ERANGE, ask(self->name, (struct wq_open){ .flags = EXCL, .slack = -1 }));
+	ASSERT_EQ(-ERANGE, ask(self->name, (struct wq_open){
+		.flags = EXCL, .slack = WQ_MAX_SLACK + 1,
+	}));
+	ASSERT_EQ(-ENOENT, q_unlink(self->name));
+	ASSERT_LE(0, ask(self->name, (struct wq_open){ .flags = EXCL, .slack = WQ_MAX_SLACK }));
+}
+
+TEST_F(users, open_and_unlink_refuse_bytes_behind_the_NUL_of_a_name)
+{
+	struct wq_open op = { .size = sizeof(op), .flags = CREATE, .mode = 0600 };
+	struct wq_unlink un = { .size = sizeof(un) };
+	int fd = q_dev(O_RDWR);
+
+	strcpy(op.name, self->name);
+	strcpy(un.name, self->name);
+	ASSERT_LE(0, q_open(self->name, O_RDWR, EXCL, 0600, 0));
+	for (int i = strlen(self->name) + 1; i < WQ_NAME_MAX; i++) {
+		op.name[i] = un.name[i] = i % 2 ? 'x' : '\xff';
+		ASSERT_EQ(-EINVAL, verb(fd, WQ_IOC_OPEN, &op)) {
+			TH_LOG("byte %d", i);
+		}
+		ASSERT_EQ(-EINVAL, verb(fd, WQ_IOC_UNLINK, &un)) {
+			TH_LOG("byte %d", i);
+		}
+		op.name[i] = un.name[i] = 0;
+	}
+	ASSERT_EQ(0, verb(fd, WQ_IOC_OPEN, &op));
+	ASSERT_EQ(0, verb(fd, WQ_IOC_UNLINK, &un));
 }
 
 TEST_F(users, open_EXCL_of_an_existing_queue_fails_with_EEXIST)
@@ -429,6 +606,72 @@ TEST_F(users, quota_of_keys_of_a_user_is_exact)
 	if (!pid)
 		_exit(keys_of_a_user(self->name));
 	ASSERT_EQ(0, reap(pid));
+}
+
+/* ---- other users ---- */
+
+/* The shortest of several rounds of opens of the name, ns for each. */
+static __s64 time_to_attach(const char *name)
+{
+	__s64 best = HOUR;
+
+	for (int round = 0; round < 20; round++) {
+		__s64 start = now_ns();
+
+		for (int i = 0; i < 100; i++)
+			close(q_attach(name, O_RDWR));
+		if (now_ns() - start < best)
+			best = now_ns() - start;
+	}
+	return best / 100;
+}
+
+TEST_F_TIMEOUT(users, open_of_one_of_16384_names_costs_as_much_as_of_one, 180)
+{
+	enum { NAMES = 16384 };
+	char name[WQ_NAME_MAX];
+	__s64 one, many;
+
+	ASSERT_LE(0, q_open(self->name, O_RDWR, EXCL, 0600, 1));
+	one = time_to_attach(self->name);
+	for (int i = 0; i < NAMES; i++) {
+		snprintf(name, sizeof(name), "%.40s-%d", self->name, i);
+		ASSERT_EQ(0, open_status(q_open(name, O_RDWR, EXCL, 0600, 1)));
+	}
+	/* the newest name, and the oldest */
+	many = time_to_attach(name);
+	COMMENT("attach: %lld ns of one name, %lld and %lld ns of %d\n", (long long)one,
+		(long long)many, (long long)time_to_attach(self->name), NAMES);
+	EXPECT_GT(3 * one, many);
+	EXPECT_GT(3 * one, time_to_attach(self->name));
+	for (int i = 0; i < NAMES; i++) {
+		snprintf(name, sizeof(name), "%.40s-%d", self->name, i);
+		ASSERT_EQ(0, q_unlink(name));
+	}
+}
+
+TEST_F(users, debugfs_directory_follows_quick_changes_of_a_name)
+{
+	char dir[128];
+	int q = -1;
+
+	snprintf(dir, sizeof(dir), DEBUGFS_WQ "/%s", self->name);
+	for (int i = 0; i < 200; i++) {
+		q = q_open(self->name, O_RDWR, EXCL, 0600, 0);
+		ASSERT_LE(0, q);
+		if (i % 3 == 0)
+			ASSERT_EVENTUALLY(!access(dir, F_OK));
+		ASSERT_EQ(0, q_unlink(self->name));
+		if (i % 2)
+			close(q);
+	}
+	ASSERT_EVENTUALLY(access(dir, F_OK));
+	q = q_open(self->name, O_RDWR, EXCL, 0600, 0);
+	ASSERT_EQ(1, q_add(q, "a"));
+	ASSERT_TRUE(has_directory(self->name));
+	/* it is the directory of the last queue */
+	snprintf(dir, sizeof(dir), DEBUGFS_WQ "/%s/metrics", self->name);
+	ASSERT_EQ(1, read_field(dir, "ready"));
 }
 
 TEST(open_for_neither_reading_nor_writing_fails)

@@ -19,6 +19,7 @@ export PATH=$SRC/build/tools:$PATH
 cleanup() {
 	wqctl unlink mail
 	wqctl unlink photos
+	wqctl unlink thumbnails
 } 2>/dev/null
 
 explain() { sed 's/^/# /' "$out"; }
@@ -60,6 +61,11 @@ test_shell_session_prints_what_it_shows() {
 test_lease_session_prints_what_it_shows() {
 	set -e
 	session tools/doc/operations.md "Leases"
+}
+
+test_attribute_session_prints_what_it_shows() {
+	set -e
+	session tools/doc/operations.md "Attributes"
 }
 
 test_shell_example_does_not_execute_a_key() {

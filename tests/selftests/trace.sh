@@ -281,7 +281,7 @@ test_trace_hostile_keys_are_escaped_and_bounded() {
 }
 
 test_debugfs_hostile_keys_are_escaped_and_bounded() {
-	queue
+	shown_queue
 	local key line keys=() text quoted='^[^"]*"(.*)"[^"]*$'
 	printf '%s\0' "${hostile[@]}" | wq add -0 $q
 	hold 5
@@ -302,6 +302,12 @@ test_debugfs_hostile_keys_are_escaped_and_bounded() {
 
 # ---- debugfs
 
+# The queue's directory is made and removed a little after the call that creates or unlinks
+# the queue.
+shown() { [ -e $debug/$q/state ]; }
+hidden() { [ ! -e $debug/$q ]; }
+shown_queue() { queue "$@"; eventually shown; }
+
 # metric NAME: its value in debugfs
 metric() {
 	local name value
@@ -318,7 +324,7 @@ metric_ns() {
 }
 
 test_debugfs_metrics_equal_stat_and_are_for_root() {
-	queue
+	shown_queue
 	local name text
 	consume
 	wq add $q a b c d
@@ -345,7 +351,7 @@ test_debugfs_metrics_equal_stat_and_are_for_root() {
 }
 
 test_debugfs_state_lists_holders_and_delayed_keys_in_order() {
-	queue --limiter exponential:30m:30m
+	shown_queue --limiter exponential:30m:30m
 	local text
 	wq add $q first second third fourth
 	hold 1
@@ -370,7 +376,7 @@ test_debugfs_state_lists_holders_and_delayed_keys_in_order() {
 	matches state 'shut' "$(<$debug/$q/state)"
 }
 test_debugfs_state_lists_given_back_keys_as_ready() {
-	queue
+	shown_queue
 	local text
 	wq add $q a b c
 	hold 2
@@ -385,7 +391,7 @@ test_debugfs_state_lists_given_back_keys_as_ready() {
 
 
 test_debugfs_state_of_thousands_of_long_keys_is_bounded() {
-	queue
+	shown_queue
 	local text
 	for i in {1..600}; do printf '%03d%s\0' $i "${high:0:1021}"; done | wq add -0 $q
 	hold 200
@@ -398,22 +404,21 @@ test_debugfs_state_of_thousands_of_long_keys_is_bounded() {
 }
 
 test_debugfs_directory_follows_the_queue_name() {
-	queue
+	shown_queue
 	local text
-	exists $debug/$q
 	wq add $q old
 	exec 6<$debug/$q/state
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q
 	wq unlink $q
-	exists_no $debug/$q
+	eventually hidden
 	# debugfs fails reads of an open file after its removal, so no freed queue is read
 	status 1 cat <&6
 	prints "Input/output error"
 	# the queue exists until descriptor 7 is closed
 	is key old "$(wq get --fd 7)"
 	wq create $q
-	exists $debug/$q
+	eventually shown
 	is depth 0 "$(metric depth)"
 	wq add $q new
 	text=$(<$debug/$q/state)
@@ -423,7 +428,7 @@ test_debugfs_directory_follows_the_queue_name() {
 	exec 7>&- 6<&-
 	is depth 1 "$(metric depth)"
 	wq unlink $q
-	exists_no $debug/$q
+	eventually hidden
 	wq create $q
 }
 

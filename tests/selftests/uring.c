@@ -145,6 +145,43 @@ TEST_F(uring, io_uring_poll_waits_for_add)
 	ASSERT_EQ(0, reap(pid));
 }
 
+TEST_F(uring, io_uring_poll_of_an_unbound_file_waits_for_the_bind)
+{
+	int fd = q_dev(O_RDWR);
+
+	q_add(self->q, "a");
+	ASSERT_EQ(0, ring_poll(&self->ring, fd, POLLIN, false, 7));
+	ASSERT_TRUE(silent(&self->ring));
+	ASSERT_EQ(0, q_bind(fd, self->name, 0, 0, 0));
+	ASSERT_EQ(POLLIN, answer(&self->ring, 7));
+	ASSERT_TRUE(silent(&self->ring));
+	close(fd);
+}
+
+TEST_F(uring, io_uring_poll_of_an_unbound_file_completes_for_an_event_after_the_bind)
+{
+	for (int multi = 0; multi < 2; multi++) {
+		int fd = q_dev(O_RDWR);
+		struct item it;
+
+		ASSERT_EQ(0, ring_poll(&self->ring, fd, POLLIN, multi, 8));
+		ASSERT_EQ(0, q_bind(fd, self->name, 0, 0, 0));
+		ASSERT_TRUE(silent(&self->ring));
+		for (int i = 0; i <= 2 * multi; i++) {
+			pid_t pid = child();
+
+			if (!pid)
+				_exit(q_add(self->q, "a") != 1);
+			ASSERT_EQ(POLLIN, answer(&self->ring, 8));
+			ASSERT_EQ(0, reap(pid));
+			ASSERT_EQ(0, q_get(self->q, &it, 0));
+			ASSERT_EQ(0, q_done(self->q, &it));
+		}
+		ASSERT_TRUE(silent(&self->ring));
+		close(fd);
+	}
+}
+
 TEST_F(uring, io_uring_poll_waits_for_a_delay_and_for_give_back)
 {
 	int other = q_attach(self->name, O_RDWR);

@@ -144,7 +144,7 @@ test_create_lease_appears_in_stat_and_show() {
 	exec 7<>/dev/wq
 	wq bind --fd 7 $q
 	wq add $q held ready
-	wq get --fd 7 >/dev/null
+	wq get --token --fd 7 >/dev/null
 	is "lease, expired" "7200000000000 0" "$(stats lease_ns expired)"
 	status 0 wq show --json $q held
 	holds '.lease_ns > 7000e9 and .lease_ns < 7200e9'
@@ -160,6 +160,98 @@ test_create_lease_appears_in_stat_and_show() {
 	status 0 wq stat --json $q.b
 	holds '.lease_ns == 1000000'
 	wq unlink $q.b
+}
+
+test_create_slack_and_limiter_appear_in_stat() {
+	local spec time
+	for spec in exponential:5ms:1000s,bucket:10:100 exponential:1h:2h,max-wait:90m \
+		fast-slow:1500us:90m:3,bucket:0.000000001:7,exponential:0s:999ns bucket:2.5:1; do
+		status 0 wq create --limiter $spec $q
+		is limiter $spec "$(stats limiter)"
+		status 0 wq create --accept --limiter "$(stats limiter)" $q
+		status 0 wq unlink $q
+	done
+	status 0 wq create $q
+	is "limiter, slack, lease" "exponential:5ms:1000s,bucket:10:100 50000 -" \
+		"$(stats limiter slack_ns lease_ns)"
+	status 0 wq unlink $q
+	status 0 wq create --slack 2ms $q
+	status 0 wq stat --json $q
+	holds '.slack_ns == 2000000 and .limiter == "exponential:5ms:1000s,bucket:10:100"'
+	for time in 0 -1 1.1s soon; do
+		status 2 wq create --slack "$time" $q.b
+		prints "--slack: "
+	done
+}
+
+test_create_names_each_attribute_that_an_existing_queue_lacks() {
+	queue --max-keys 5 --lease 30s --limiter default-item
+	status 1 wq create --max-keys 5 --lease 30s --limiter exponential:1ms:1000s $q
+	prints "the queue exists; use it, or remove it first: wqctl unlink $q"
+	status 1 wq create --max-keys 6 $q
+	prints "the queue exists, and its max-keys is 5, not 6; use it as it is with --accept, or change it with wqctl set"
+	status 1 wq create --lease 1m --slack 1ms --limiter bucket:1:1 $q
+	prints "its lease is 30s, not 1m, and its slack is 50us, not 1ms, and its limiter is exponential:1ms:1000s, not bucket:1:1;"
+	status 0 wq create --accept --max-keys 6 --lease 1m $q
+	is "max_keys, lease" "5 30000000000" "$(stats max_keys lease_ns)"
+	status 0 wq create --accept --max-keys 6 $q.b
+	is max_keys 6 "$(q=$q.b stats max_keys)"
+	status 1 wq create --lease 1m $q.b
+	prints "its lease is none, not 1m; use it as it is with --accept, or remove it first: wqctl unlink $q.b"
+}
+
+# ---- set
+
+test_set_changes_the_attributes_that_are_given() {
+	queue --lease 30s
+	status 0 wq set --lease 1m $q
+	is "lease, slack, max_keys, mode" "60000000000 50000 65536 0600" \
+		"$(stats lease_ns slack_ns max_keys mode)"
+	status 0 wq set -m 640 -n 7 --slack 1s --limiter bucket:0.001:1 --owner nobody --group 12 $q
+	is "all" "60000000000 1000000000 7 0640 bucket:0.001:1 $(id -u nobody) 12" \
+		"$(stats lease_ns slack_ns max_keys mode limiter uid gid)"
+	status 0 wq set --lease 0 --owner 0 $q
+	is "lease, uid" "- 0" "$(stats lease_ns uid)"
+	status 0 wq set --lease 10s $q
+	is lease 10000000000 "$(stats lease_ns)"
+	wq add --rate-limited $q a b
+	is "delayed in a bucket of 1" "1 1" "$(stats ready delayed)"
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	status 0 wq set -n 9 --fd 7
+	is max_keys 9 "$(stats max_keys)"
+}
+
+test_set_fails_and_changes_nothing() {
+	queue
+	: >"$dir/device-for-all"
+	chmod 666 /dev/wq
+	status 1 wq set --lease 1m -n 5 $q
+	prints "it was created without a lease"
+	is max_keys 65536 "$(stats max_keys)"
+	status 1 wq set -n 4294967295 $q
+	prints "-n 4294967295 is out of range; the maximum is"
+	status 0 wq set -m 666 $q
+	status 1 as_nobody set -n 5 $q
+	prints "only the queue's owner and root may do that"
+	status 0 wq set --owner nobody $q
+	status 0 as_nobody set -n 5 $q
+	status 1 as_nobody set --owner root $q
+	prints "only root may change the owner"
+	status 1 as_nobody set --group 12345 $q
+	prints "only root may change the owner"
+	is "max_keys, uid" "5 $(id -u nobody)" "$(stats max_keys uid)"
+	exec 7<>/dev/wq
+	wq bind --fd 7
+	status 1 wq set -m 600 --fd 7
+	prints "a private queue has no mode, owner or group"
+	status 2 wq set $q
+	prints "an attribute is missing"
+	status 2 wq set --owner no.such.user $q
+	status 2 wq set --group 12x $q
+	status 2 wq set --lease 1us $q
+	status 1 wq set -n 5 no.such
+	prints "there is no queue of that name"
 }
 
 test_create_fails_if_the_queue_exists_or_its_name_is_invalid() {
@@ -230,8 +322,10 @@ test_add_after_delays_a_key_by_any_unit_of_time() {
 		among "ns of $time" 1700000000001 1800000000000 "$due"
 		status 0 wq cancel $q k
 	done
-	# the delay is rounded up: a delay of 0 would not count as a retry
-	status 0 wq add --after 0.1ns $q k
+	# as client-go's AddAfter, also without a delay; an add without --after is no retry
+	is retries 9 "$(stats retries)"
+	status 0 wq add --after 0 $q k
+	status 0 wq add $q k
 	is retries 10 "$(stats retries)"
 }
 
@@ -415,49 +509,138 @@ test_bind_fails_for_a_wrong_or_bound_descriptor() {
 	prints "already has a queue"
 }
 
+# got FD: gets the next key of descriptor FD as $key, and its $token
+got() {
+	local line
+	line=$(wq get --token -t 20s --fd "$1")
+	token=${line%% *} key=${line#* }
+}
+
 test_lease_expired_key_is_requeued() {
 	queue --lease 300ms
+	local token key
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq add $q slow other
+	got 7
+	is key slow "$key"
+	is key slow "$(eventually stat_is expired 1; wq get $q)"
+	status 1 wq done --fd 7 --token $token slow
+	prints "descriptor 7 does not hold the key 'slow': it is done already, or its lease expired"
+	is "expired, given back, failed, dones" "1 1 0 1" "$(stats expired given_back failed dones)"
+	is metrics "wq_expired_total{name=\"$q\"} 1" "$(wq metrics $q | grep ^wq_expired_total)"
+	is left other "$(wq get -n 9 $q)"
+}
+
+test_done_and_touch_need_the_token_in_a_queue_with_leases() {
+	queue --lease 1h
+	local token key old
 	exec 7<>/dev/wq 6<>/dev/wq
 	wq bind --fd 7 $q
 	wq bind --fd 6 $q
-	wq add $q slow other
-	is key slow "$(wq get --fd 6)"
+	wq add $q 'a key' b
+	status 1 wq get --fd 7
+	prints "the queue was created with a lease, so that done and touch need the token of a key; get it with --token"
+	is "ready, gets" "2 0" "$(stats ready gets)"
+	got 7
+	is key 'a key' "$key"
+	status 1 wq done --fd 7 "$key"
+	prints "can't end the run of the key 'a key': the queue was created with a lease, so the key's token is needed; wqctl get --token prints it"
+	status 1 wq touch --fd 7 "$key"
+	prints "can't touch the key 'a key': the queue was created with a lease"
+	status 1 wq done --fd 6 --token $token "$key"
+	status 1 wq done --fd 7 --token $((token + 1)) "$key"
+	status 0 wq touch --fd 7 --token $token "$key"
+	old=$token
+	wq add $q "$key"
+	status 0 wq done --fd 7 --token $token "$key"
+	got 7
+	got 7
+	is key 'a key' "$key"
+	status 1 wq done --fd 7 --token $old "$key"
+	is "held, dones" "2 1" "$(stats held dones --fd 7)"
+	status 0 wq done --fd 7 --token $token "$key"
+	status 2 wq done --fd 7 --token $token a b
+	prints "--token belongs to one key"
+	status 2 wq done --fd 7 --token 0 a
+	status 2 wq get --token $q
+	prints "--token needs --fd"
+	wq add -0 $q < <(printf 'x\ny')
+	is key 'x\ny' "$(wq get -0 --token --fd 7 | { IFS= read -rd '' line; printf '%q' "${line#* }"; } |
+		sed "s/^\$'//; s/'$//")"
+}
+
+# given_back KEY...: the keys, which fd 6 gets, are given back
+give_back() {
+	exec 6<>/dev/wq
+	wq bind --fd 6 $q
+	is keys "$*" "$(wq get -t 20s -n $# --fd 6 | words)"
 	exec 6>&-
-	is key slow "$(wq get --fd 7)"
-	is key slow "$(eventually stat_is expired 1; wq get $q)"
-	status 1 wq done --fd 7 slow
-	prints "descriptor 7 does not hold the key 'slow': nobody got it, it is done already, or its lease expired"
-	is "expired, given back, failed, dones" "1 2 0 1" "$(stats expired given_back failed dones)"
-	is metrics "wq_expired_total{name=\"$q\"} 1" "$(wq metrics $q | grep ^wq_expired_total)"
-	is left other "$(wq get -n 9 $q)"
+}
+
+test_key_given_back_twice_fails_and_appears_everywhere() {
+	queue --limiter exponential:1h:1h
+	wq add $q poison
+	give_back poison
+	is query $'ready\ngiven_back 1' "$(wq query $q poison)"
+	give_back poison
+	wq add $q other
+	is query $'delayed,failed\nfailures 1\ngiven_back 2' "$(wq query $q poison)"
+	is "given back, failed, retries, delayed" "2 1 1 1" \
+		"$(stats given_back given_back_failed retries delayed)"
+	matches ls "^delayed,failed +- +[0-9]+m[0-9]+s +1 +2 +- " "$(row poison)"
+	matches ls "^ready +[0-9.]+[mu]?s +- +0 +0 +- " "$(row other)"
+	status 0 wq ls --json $q
+	holds '[.[] | [.key, .given_back]] | sort == [["other", 0], ["poison", 2]]'
+	is show "given_back 2" "$(wq show $q poison | grep ^given_back | words)"
+	status 0 wq show --json $q poison
+	holds '.given_back == 2 and .failures == 1'
+	is metrics "wq_given_back_failed_total{name=\"$q\"} 1" \
+		"$(wq metrics $q | grep ^wq_given_back_failed_total)"
+	status 0 wq top -b -d 0.1 -n 1 $q
+	matches top "GB_FAILED"$'\n'"$q .* 1"$'\n'"STATE .* GIVEN_BACK +HOLDER +KEY  2 given back, 1 failed"$'\n' "$(<"$out")"
+	matches top "delayed,failed +- +[0-9]+m[0-9]+s +1 +2 +- +poison" "$(<"$out")"
+	wq add $q poison
+	is keys "other poison" "$(wq get -n 9 $q | words)"
+	is query $'delayed,failed\nfailures 1' "$(wq query $q poison)"
 }
 
 test_touch_restarts_the_lease() {
 	queue --lease 1h
 	# The age and the rest of the lease add up to the lease, or to more after a touch.
 	local lease='.age_ns + .lease_ns | . > 3599e9 and . < 3601e9' more='.age_ns + .lease_ns > 3602e9'
-	exec 7<>/dev/wq 6<>/dev/wq
+	local token key
+	exec 7<>/dev/wq
 	wq bind --fd 7 $q
-	wq bind --fd 6 $q
-	wq add $q a b
-	wq get -n 2 --fd 7 >/dev/null
+	wq add $q b a
+	got 7
+	got 7
+	is key a "$key"
 	nap 3
 	status 0 wq show --json $q a
 	holds "$lease"
-	status 0 wq touch --fd 7 a
+	status 0 wq touch --fd 7 --token $token a
 	status 0 wq show --json $q a
 	holds "$more"
 	status 0 wq show --json $q b
 	holds "$lease"
+	status 2 wq touch --fd 7
+	status 2 wq touch a
+	prints "give --fd N"
+}
+
+test_touch_without_leases_checks_that_the_descriptor_holds_the_key() {
+	queue
+	exec 7<>/dev/wq 6<>/dev/wq
+	wq bind --fd 7 $q
+	wq bind --fd 6 $q
+	wq add $q b
+	wq get --fd 7 >/dev/null
+	status 0 wq touch --fd 7 b
 	status 1 wq touch --fd 6 b
 	prints "descriptor 6 does not hold the key 'b': another consumer holds it"
 	status 1 wq touch --fd 7 none b
 	prints "descriptor 7 does not hold the key 'none': nobody got it"
-	status 0 wq show --json $q b
-	holds "$more"
-	status 2 wq touch --fd 7
-	status 2 wq touch a
-	prints "give --fd N"
 }
 
 # ---- query, cancel, forget
@@ -503,7 +686,7 @@ test_ls_prints_each_of_1000_keys_once() {
 	local -A seen
 	wq add $q < <(printf '%s\n' {1..1000})
 	mapfile -t got < <(wq ls $q)
-	is head "STATE AGE DUE FAILURES HOLDER KEY" "$(words <<<"${got[0]}")"
+	is head "STATE AGE DUE FAILURES GIVEN_BACK HOLDER KEY" "$(words <<<"${got[0]}")"
 	for line in "${got[@]:1}"; do
 		is "state in '$line'" ready "${line%% *}"
 		seen[${line##* }]=1
@@ -521,7 +704,7 @@ hold_key() {
 }
 let_go() {
 	# a second SIGTERM kills the running command
-	while kill $run 2>/dev/null; do nap 0.1; done
+	until ended $run; do kill $run 2>/dev/null; nap 0.1; done
 	wait $run 2>/dev/null || true
 }
 
@@ -538,11 +721,11 @@ test_ls_describes_each_key_in_columns_and_json() {
 	wq add --after 2h $q later
 	wq add --rate-limited $q failed
 	wq add --rate-limited $q failed
-	matches held "^processing +[0-9.]+[mu]?s +- +0 +$pid " "$(row held)"
-	matches again "^processing,dirty +[0-9.]+[mu]?s +- +0 +[0-9]+ " "$(row again)"
-	matches ready "^ready +[0-9.]+[mu]?s +- +0 +- " "$(row ready)"
-	matches later "^delayed +- +1h59m +0 +- " "$(row later)"
-	matches failed "^delayed,failed +- +[0-9]+m[0-9]+s +2 +- " "$(row failed)"
+	matches held "^processing +[0-9.]+[mu]?s +- +0 +0 +$pid " "$(row held)"
+	matches again "^processing,dirty +[0-9.]+[mu]?s +- +0 +0 +[0-9]+ " "$(row again)"
+	matches ready "^ready +[0-9.]+[mu]?s +- +0 +0 +- " "$(row ready)"
+	matches later "^delayed +- +1h59m +0 +0 +- " "$(row later)"
+	matches failed "^delayed,failed +- +[0-9]+m[0-9]+s +2 +0 +- " "$(row failed)"
 	has "ls --fd" $'\n'processing,dirty,mine "$(wq ls --fd 7)"
 	status 0 wq ls --json $q
 	holds '[.[].key] | sort == ["again", "failed", "held", "later", "ready"]'
@@ -708,7 +891,7 @@ test_show_describes_one_key() {
 	hold_key
 	wq add $q k
 	status 0 wq show $q k
-	matches show "^key k state processing,dirty,delayed,failed age [0-9.]+[mu]?s due [0-9]+m[0-9]+s failures 2 requeues 2 holder $pid lease -$" "$(words <"$out")"
+	matches show "^key k state processing,dirty,delayed,failed age [0-9.]+[mu]?s due [0-9]+m[0-9]+s failures 2 requeues 2 given_back 0 holder $pid lease -$" "$(words <"$out")"
 	status 0 wq show --json $q k
 	holds '.key == "k" and .key_base64 == "aw==" and .state == ["processing", "dirty", "delayed", "failed"]'
 	holds '.failures == 2 and .requeues == 2 and .holder == "process" and .pid == '$pid
@@ -771,7 +954,7 @@ test_metrics_pass_promtool() {
 	is "promtool's findings" '' "$(<"$out")$(<"$err")"
 	for name in workqueue_{depth,adds_total,queue_duration_seconds,work_duration_seconds} \
 		workqueue_{unfinished_work_seconds,longest_running_processor_seconds,retries_total} \
-		wq_expired_total \
+		wq_expired_total wq_given_back_failed_total wq_{lease,slack}_seconds \
 		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,retained_keys} \
 		wq_{coalesced,given_back,canceled,dropped}_total; do
 		is "TYPE lines of $name" 1 "$(grep -c "^# TYPE $name " "$dir/all")"
@@ -813,11 +996,13 @@ test_metrics_equal_stat() {
 	    same(what, str(st[field]))
 	for field in "processing", "delayed", "keys", "max_keys", "consumers":
 	    same("wq_" + field, str(st[field]))
-	for field in "coalesced", "given_back", "canceled", "dropped":
+	for field in "coalesced", "given_back", "given_back_failed", "canceled", "dropped":
 	    same("wq_" + field + "_total", str(st[field]))
 	for field in "failed", "retained":
 	    same("wq_" + field + "_keys", str(st[field]))
 	same("wq_memory_bytes", str(st["memory"]))
+	same("wq_lease_seconds", "0.000000000")
+	same("wq_slack_seconds", "0.000050000")
 	assert [st[f] for f in ("depth", "adds", "retries", "processing", "delayed", "keys",
 	    "coalesced", "consumers")] == [2, 6, 1, 1, 1, 3, 1, 1], st
 	bounds = ["1e-08", "1e-07", "1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1", "1", "10", "+Inf"]
@@ -940,7 +1125,7 @@ test_top_sorts_queues_by_any_column() {
 	wq get --fd 7 >/dev/null
 	wq add --after 1h $q.b c d e
 	in_tmux "$WQCTL" top -d 0.2
-	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99"
+	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99 +GB_FAILED"
 	sees "$q +0 +0 +5 +0 +0 +- +- +- +- +-.*$q.b +0 +0 +2 +1 +3 +[0-9.]+[mu]?s +- +- +- +-"
 	has screen "2 queues, depth 7, processing 1, delayed 3; by DEPTH" "$(screen)"
 	press Right
@@ -950,7 +1135,7 @@ test_top_sorts_queues_by_any_column() {
 	press r Left Left Left Left
 	sees "by QUEUE.*$q .*$q\.b "
 	press Left
-	sees "by WORK99"
+	sees "by GB_FAILED"
 	wq create $q.c
 	sees "3 queues.*$q\.c "
 	wq unlink $q.c
@@ -974,7 +1159,7 @@ test_top_shows_rates_of_the_last_interval() {
 	in_tmux "$WQCTL" top -d 1
 	sees "$q +[1-9][0-9.]* +[1-9][0-9.]* +[0-9]+ +[0-9]+ +0 +[^ ]+ +<[0-9]+[mun]?s +<[0-9]+[mun]?s +<[0-9]+[mun]?s +<[0-9]+[mun]?s"
 	kill $!
-	sees "$q +0 +0 +[0-9]+ +0 +0 +- +- +- +- +-"
+	sees "$q +0 +0 +[0-9]+ +0 +0 +- +- +- +- +- +0"
 }
 
 test_top_enter_shows_the_keys_of_a_queue() {
@@ -988,9 +1173,9 @@ test_top_enter_shows_the_keys_of_a_queue() {
 	in_tmux "$WQCTL" top -d 0.2
 	sees "by DEPTH.*$q .*$q\.b "
 	press Enter
-	sees "STATE +AGE +DUE +FAILURES +HOLDER +KEY"$'\n'"processing +[0-9.]+[mu]?s +- +0 +$pid +held *"$'\n'"ready +[0-9.]+[mu]?s +- +0 +- +ready *"$'\n'"delayed +- +1h59m +0 +- +later"
+	sees "STATE +AGE +DUE +FAILURES +GIVEN_BACK +HOLDER +KEY"$'\n'"processing +[0-9.]+[mu]?s +- +0 +0 +$pid +held *"$'\n'"ready +[0-9.]+[mu]?s +- +0 +0 +- +ready *"$'\n'"delayed +- +1h59m +0 +0 +- +later"
 	wq add $q more
-	sees "ready +[0-9.]+[mu]?s +- +0 +- +more"
+	sees "ready +[0-9.]+[mu]?s +- +0 +0 +- +more"
 	wq cancel $q later >/dev/null
 	sees_no later
 	press q
@@ -1079,7 +1264,7 @@ test_top_batch_prints_frames_without_a_terminal() {
 	status 2 wq top -d 0 $q
 	wq add $q a b
 	status 0 wq top --batch -d 0.1 -n 2
-	is "frames" 2 "$(grep -Ec "^$q +0 +0 +2 +0 +0 +- +- +- +- +-$" "$out")"
+	is "frames" 2 "$(grep -Ec "^$q +0 +0 +2 +0 +0 +- +- +- +- +- +0$" "$out")"
 	status 0 wq top -b -d 0.1 -n 1 $q
 	is keys 2 "$(grep -Ec '^ready .*  [ab]$' "$out")"
 }
@@ -1112,7 +1297,84 @@ test_shutdown_drain_waits_for_the_last_key() {
 	is status 0 $?
 }
 
+test_shutdown_drain_timeout_ends_the_wait_and_the_queue_still_drains() {
+	queue
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq add $q a b
+	wq get --fd 7 >/dev/null
+	status 1 wq shutdown --drain --timeout 0 $q
+	prints "the queue is shut down, and drains: 1 ready and 1 processing keys are left; wait again: wqctl shutdown --drain $q"
+	is draining yes "$(stats draining)"
+	status 1 wq shutdown --drain -t 50ms $q
+	prints "1 ready and 1 processing keys are left"
+	is key b "$(wq get $q)"
+	# while the queue drains, the key can come back
+	status 3 wq get $q
+	status 0 wq done --fd 7 a
+	status 4 wq get --wait $q
+	status 0 wq shutdown --drain --timeout 0 $q
+	status 2 wq shutdown --timeout 1s $q
+	prints "--timeout needs --drain"
+}
+
+test_shutdown_needs_more_than_write_permission() {
+	queue -m 602
+	: >"$dir/device-for-all"
+	chmod 666 /dev/wq
+	wq create -m 606 $q.rw
+	status 1 as_nobody shutdown $q
+	prints "can't shut down the queue '$q': write permission alone does not allow it"
+	is shutdown no "$(stats shutdown)"
+	status 0 as_nobody shutdown $q.rw
+	status 0 wq shutdown $q
+}
+
 # ---- run
+
+test_run_waits_in_a_drain_for_a_key_that_another_consumer_holds() {
+	queue
+	local run drain
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq add $q k
+	wq get --fd 7 >/dev/null
+	# descriptor 7 is the other consumer, which these must not keep
+	"$WQCTL" run -j 2 $q -- sh -c "echo {} >>$dir/ran" 2>"$err" 7>&- &
+	run=$!
+	eventually idle $run 2
+	"$WQCTL" shutdown --drain $q 7>&- &
+	drain=$!
+	eventually stat_is draining yes
+	nap 0.5
+	gone $run && fail "run: expected to wait for the key, seen to end"
+	eventually idle $run 2
+	exec 7>&-
+	wait $drain
+	is "status of the drain" 0 $?
+	wait $run
+	is status 0 $?
+	is "ran, given back, keys" "k 1 0" "$(lines "$dir/ran") $(stats given_back keys)"
+}
+
+test_run_of_a_killed_worker_goes_on_after_a_shutdown() {
+	queue
+	local run worker
+	wq add $q k
+	"$WQCTL" run -j 2 $q -- sh -c "echo \$PPID >>$dir/ran
+		[ -e $dir/again ] || { : >$dir/again; read -r _ <$gate; }" 2>"$err" &
+	run=$!
+	eventually test -e "$dir/again"
+	wq shutdown $q
+	# the idle worker leaves, and the other one holds the key
+	eventually has_workers $run 1
+	read -r worker <"$dir/ran"
+	kill -9 "$worker"
+	wait $run
+	is status 0 $?
+	is "runs, keys" "2 0" "$(wc -l <"$dir/ran") $(stats keys)"
+	prints "its key goes back to the queue"
+}
 
 test_run_processes_every_key_until_shutdown() {
 	queue
@@ -1261,6 +1523,8 @@ test_run_without_memory_tries_again() {
 		static int n;
 		if (nr != WQ_IOC_DONE || n++ % 3 == 2)
 			return syscall(SYS_ioctl, fd, nr, arg);
+		/* as the kernel, which has not handled a key */
+		((struct wq_done *)arg)->keys.count = 0;
 		errno = ENOMEM;
 		return -1;
 	}
@@ -1297,12 +1561,17 @@ test_run_drops_a_key_with_a_nul() {
 	exists_no "$dir/never"
 }
 
+is_ready() { # KEY
+	[[ $("$WQCTL" query $q "$1") == ready* ]]
+}
+
 test_run_of_a_missing_command_leaves_the_key() {
 	queue
 	wq add $q k
 	status 1 wq run -j 3 $q -- no-such-command
 	prints "can't run 'no-such-command'"
-	is state ready "$(wq query $q k)"
+	# two of the workers may have given the key back, so that it is delayed for 5 ms
+	eventually is_ready k
 	wq shutdown $q
 	status 1 wq run $q -- sh -c 'exit 127'
 	prints "exit status 127; dropped, because the queue is shut down"
@@ -1403,6 +1672,12 @@ idle() { # PID N: wqctl run, process PID, and its N workers wait
 		asleep "$w" && n=$((n + 1))
 	done
 	asleep "$1" && [ $n -eq "$2" ]
+}
+
+has_workers() { # PID N: wqctl run, process PID, has N workers
+	local w
+	read -ra w <"/proc/$1/task/$1/children"
+	[ ${#w[@]} -eq "$2" ]
 }
 
 test_run_sigterm_ends_idle_workers_and_sighup_stays_ignored() {
@@ -1538,7 +1813,7 @@ test_help_lists_every_command() {
 	local c all
 	status 0 wq --help
 	all=$(<"$out")
-	for c in create unlink add get touch done forget bind query cancel ls show stat top metrics \
+	for c in create set unlink add get touch done forget bind query cancel ls show stat top metrics \
 		info shutdown run; do
 		has --help $'\n'"  $c " "$all"
 		status 0 wq $c --help

@@ -249,6 +249,76 @@ class Guests(unittest.TestCase):
             self.assertIn(word, words)
 
 
+class Init(unittest.TestCase):
+    """Functions of a guest's first process, with a /proc and commands of the test."""
+
+    KTHREAD = 0x200000
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.proc = Path(folder.name)
+
+    def process(self, pid: int, name: str, state: str = "S", flags: int = 0x400000) -> None:
+        (self.proc / str(pid)).mkdir()
+        (self.proc / str(pid) / "stat").write_text(f"{pid} ({name}) {state} 1 0 0 0 -1 {flags} 100 0\n")
+
+    def run_init(self, script: str) -> subprocess.CompletedProcess[str]:
+        start = """
+            init=$1 dir=$2
+            set -- functions
+            . "$init"
+            proc=$dir
+            die() {
+                echo "died: $*"
+                exit 9
+            }
+        """
+        return subprocess.run(["sh", "-c", start + script, "sh", TOP / "tools/vm/init", self.proc],
+                              capture_output=True, text=True, check=False)
+
+    def test_kernel_threads_and_init_are_not_selected(self) -> None:
+        self.process(1, "init")
+        self.process(2, "kthreadd", flags=self.KTHREAD | 0x8040)
+        self.process(17, "kworker/0:1-wq", "I", flags=self.KTHREAD | 0x4208060)
+        self.process(100, "sleep")
+        self.process(101, ") Z 1 (", "D")
+        self.process(102, "gone", "Z", flags=0x40c)
+        (self.proc / "103").mkdir()
+        done = self.run_init('select_processes "$proc"/[0-9]*/stat "$proc"/103/stat')
+        self.assertEqual("", done.stderr)
+        self.assertEqual(["100 (sleep) S", "101 () Z 1 () D", "102 (gone) Z"], done.stdout.splitlines())
+
+    def test_init_waits_for_the_end_of_killed_processes(self) -> None:
+        self.process(1, "init")
+        for pid in (100, 101, 102):
+            self.process(pid, "sleep")
+        done = self.run_init("""
+            kill() { echo "kill $*"; }
+            # a process ends at each sleep
+            sleep() {
+                echo "sleep $1"
+                set -- "$proc"/10?
+                rm -r "$1"
+            }
+            end_processes
+            echo ended""")
+        self.assertEqual(["kill -9 -1"] + ["sleep 0.1"] * 3 + ["ended"], done.stdout.splitlines())
+
+    def test_a_process_that_does_not_end_is_named(self) -> None:
+        self.process(1, "init")
+        self.process(100, "stuck", "D")
+        self.process(200, "other")
+        done = self.run_init("""
+            kill() { :; }
+            sleep() { echo; }
+            end_processes""")
+        self.assertEqual(9, done.returncode)
+        self.assertEqual("died: 10 s after SIGKILL there are still processes: 100 (stuck) D,200 (other) S",
+                         done.stdout.strip())
+        self.assertEqual(99, done.stdout.count("\n") - 1)
+
+
 class Initramfs(unittest.TestCase):
     def test_cpio_reads_the_archive(self) -> None:
         data = initramfs.newc([initramfs.folder("d"), initramfs.program("d/p", b"hello"),

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "libwq.h"
@@ -50,6 +51,53 @@ static void copy_struct(void *to, size_t to_size, const void *from, size_t from_
 
 	memcpy(to, from, common);
 	memset((char *)to + common, 0, to_size - common);
+}
+
+/*
+ * Waits.  A point in time is passed as a timeout of INT64_MIN and the time, so that the
+ * small negative numbers that callers may use for WQ_FOREVER are centuries away.
+ */
+
+static int64_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000LL + ts.tv_nsec;
+}
+
+int64_t wq_until(int64_t ns)
+{
+	int64_t end;
+
+	if (ns < 0)
+		return WQ_FOREVER;
+	return __builtin_add_overflow(now(), ns, &end) ? WQ_FOREVER : INT64_MIN + end;
+}
+
+static bool is_point_in_time(int64_t timeout)
+{
+	return timeout < WQ_FOREVER;
+}
+
+/* The kernel uses a deadline in place of a timeout above 0. */
+static void set_wait(int64_t timeout, __s64 *ns, __s64 *deadline)
+{
+	bool point = is_point_in_time(timeout);
+
+	*ns = point ? 1 : timeout;
+	*deadline = point ? timeout - INT64_MIN : 0;
+}
+
+/* For a call without a deadline, which is not repeated. */
+static int64_t time_left(int64_t timeout)
+{
+	int64_t left;
+
+	if (!is_point_in_time(timeout))
+		return timeout;
+	left = timeout - INT64_MIN - now();
+	return left > 0 ? left : 1;
 }
 
 static int rec_fill(struct wq_rec *rec, const void *key, size_t len, uint64_t token)
@@ -122,10 +170,17 @@ static int copy_attr(struct wq_open *to, const struct wq_attr *attr, size_t size
 		}
 	}
 	copy_struct(&known, sizeof(known), attr, size);
+	if (known.flags & ~WQ_OPEN_ACCEPT || known.reserved) {
+		errno = EINVAL;
+		return -1;
+	}
 	to->max_keys = known.max_keys;
 	to->limiters = addr(known.limiters);
 	to->num_limiters = known.num_limiters;
 	to->lease = known.lease;
+	to->slack = known.slack;
+	/* A private queue is always new. */
+	to->flags = to->name[0] ? known.flags : 0;
 	return 0;
 }
 
@@ -139,12 +194,12 @@ int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq
 		errno = EINVAL;
 		return -1;
 	}
-	if (attr && (!name || oflag & O_CREAT) && copy_attr(&arg, attr, size))
-		return -1;
 	if (name && copy_name(arg.name, name))
 		return -1;
+	if (attr && copy_attr(&arg, attr, size))
+		return -1;
 	if (name && oflag & O_CREAT) {
-		arg.flags = WQ_OPEN_CREATE | (oflag & O_EXCL ? WQ_OPEN_EXCL : 0);
+		arg.flags |= WQ_OPEN_CREATE | (oflag & O_EXCL ? WQ_OPEN_EXCL : 0);
 		arg.mode = mode;
 	}
 
@@ -201,6 +256,32 @@ int wq_queues_sized(struct wq_queue *list, unsigned int max, uint64_t *cursor, s
 		return -1;
 	*cursor = arg.cursor;
 	return arg.count;
+}
+
+/* Attributes */
+
+int wq_config_sized(int q, struct wq_config *config, struct wq_limiter_spec *limiters,
+		    unsigned int max, size_t size)
+{
+	if (check_size(size))
+		return -1;
+	if (size < offsetof(struct wq_config, lease)) {
+		errno = EINVAL;
+		return -1;
+	}
+	memset(config, 0, size);
+	config->size = size;
+	config->limiters = addr(limiters);
+	config->num_limiters = limiters ? max : 0;
+	return ioctl(q, WQ_IOC_CONFIG, config) < 0 ? -1 : 0;
+}
+
+int wq_set_sized(int q, struct wq_config *config, size_t size)
+{
+	if (check_size(size))
+		return -1;
+	config->size = size;
+	return ioctl(q, WQ_IOC_SET, config) < 0 ? -1 : 0;
 }
 
 /* One key */
@@ -289,11 +370,17 @@ static int rec_set_delay(struct wq_rec *rec, int64_t delay, unsigned int flags)
 	return 0;
 }
 
+/* client-go counts each AddAfter as a retry, also without a delay; so does the kernel. */
+static unsigned int add_flags(unsigned int flags)
+{
+	return flags & WQ_ADD_RATE_LIMITED ? flags : flags | WQ_ADD_AFTER;
+}
+
 int wq_add_after(int q, const void *key, size_t len, int64_t delay, unsigned int flags)
 {
 	union rec_buf buf;
 
-	if (rec_fill(&buf.rec, key, len, 0) || rec_set_delay(&buf.rec, delay, flags))
+	if (rec_fill(&buf.rec, key, len, 0) || rec_set_delay(&buf.rec, delay, add_flags(flags)))
 		return -1;
 	return call_rec(q, keys_add, &buf.rec);
 }
@@ -310,6 +397,7 @@ static void item_fill(struct wq_item *item, const struct wq_rec *rec)
 	item->len = rec->len;
 	item->token = rec->token;
 	item->failures = rec->failures;
+	item->given_back = rec->given_back;
 }
 
 int wq_get(int q, struct wq_item *item, int64_t timeout)
@@ -318,9 +406,9 @@ int wq_get(int q, struct wq_item *item, int64_t timeout)
 	struct wq_get arg = {
 		.size = sizeof(arg),
 		.keys = { .addr = addr(&buf), .size = sizeof(buf), .count = 1 },
-		.timeout = timeout,
 	};
 
+	set_wait(timeout, &arg.timeout, &arg.deadline);
 	if (ioctl(q, WQ_IOC_GET, &arg) < 0)
 		return -1;
 	item_fill(item, &buf.rec);
@@ -357,6 +445,26 @@ int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int 
 	return call_rec(q, keys_done, &buf.rec);
 }
 
+/*
+ * Whether the get of a done with WQ_DONE_GET failed: all keys are done.  The get has
+ * other errors than a call that the kernel refuses as a whole, which leaves the count of
+ * keys as it is.  After an error of done, the count is 0.
+ */
+static bool get_failed(const struct wq_done *arg, int err)
+{
+	switch (err) {
+	case EAGAIN:
+	case ETIMEDOUT:
+	case ESHUTDOWN:
+	case EINTR:
+	case EMSGSIZE:
+	case ENOMEM:
+		return arg->keys.count;
+	default:
+		return false;
+	}
+}
+
 int wq_done_get(int q, struct wq_item *item, int64_t delay, unsigned int outcome,
 		int64_t timeout)
 {
@@ -366,7 +474,7 @@ int wq_done_get(int q, struct wq_item *item, int64_t delay, unsigned int outcome
 		.flags = WQ_DONE_GET,
 		.keys = { .addr = addr(&buf), .count = 1 },
 		.next = { .addr = addr(&next), .size = sizeof(next), .count = 1 },
-		.timeout = timeout,
+		.timeout = time_left(timeout),
 	};
 
 	if (!item->token)
@@ -376,11 +484,7 @@ int wq_done_get(int q, struct wq_item *item, int64_t delay, unsigned int outcome
 		return -1;
 	arg.keys.size = WQ_REC_SIZE(item->len);
 	if (ioctl(q, WQ_IOC_DONE, &arg) < 0) {
-		/*
-		 * A get that fails resets its count.  Both counts keep the 1 from above if
-		 * the kernel refused the call as a whole: then nothing is done.
-		 */
-		if (arg.keys.count && !arg.next.count)
+		if (get_failed(&arg, errno))
 			item->token = 0;
 		return -1;
 	}
@@ -445,21 +549,19 @@ int wq_cancel(int q, const void *key, size_t len)
 
 /* The whole queue */
 
-static int shut_down(int q, uint32_t flags)
+int wq_shutdown(int q)
 {
-	struct wq_shutdown arg = { .size = sizeof(arg), .flags = flags };
+	struct wq_shutdown arg = { .size = sizeof(arg) };
 
 	return ioctl(q, WQ_IOC_SHUTDOWN, &arg) < 0 ? -1 : 0;
 }
 
-int wq_shutdown(int q)
+int wq_drain(int q, int64_t timeout)
 {
-	return shut_down(q, 0);
-}
+	struct wq_shutdown arg = { .size = sizeof(arg), .flags = WQ_SHUTDOWN_DRAIN };
 
-int wq_drain(int q)
-{
-	return shut_down(q, WQ_SHUTDOWN_DRAIN);
+	set_wait(timeout, &arg.timeout, &arg.deadline);
+	return ioctl(q, WQ_IOC_SHUTDOWN, &arg) < 0 ? -1 : 0;
 }
 
 int wq_stat_sized(int q, struct wq_stat *st, size_t size)
@@ -578,7 +680,7 @@ int wq_batch_put_done(struct wq_batch *b, const void *key, size_t len, uint64_t 
 int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
 		       unsigned int flags)
 {
-	return wq_batch_put_done(b, key, len, 0, delay, flags);
+	return wq_batch_put_done(b, key, len, 0, delay, add_flags(flags));
 }
 
 void wq_batch_reset(struct wq_batch *b)
@@ -603,7 +705,10 @@ static uint32_t view_rec(struct wq_view *v, const struct wq_rec *rec)
 		.key = rec->key,
 		.len = rec->len,
 		.token = rec->token,
-		.info = { .failures = rec->failures, .due = -1, .lease = -1 },
+		.info = {
+			.failures = rec->failures, .given_back = rec->given_back,
+			.due = -1, .lease = -1,
+		},
 	};
 	return WQ_REC_SIZE(rec->len);
 }
@@ -681,7 +786,8 @@ int wq_add_batch(int q, struct wq_batch *b)
 	batch_for_each(b, i, offset, rec) {
 		tokens[i] = rec->token;
 		rec->token = 0;
-		rec->state = 0;
+		rec->failures = 0;
+		rec->given_back = 0;
 	}
 	ret = batch_call(q, b, keys_add);
 	batch_for_each(b, i, offset, rec)
@@ -705,8 +811,10 @@ static int batch_prepare_done(struct wq_batch *b)
 	batch_rewind(b);
 	if (batch_refuse_listed(b) || batch_alloc_results(b))
 		return -1;
-	batch_for_each(b, i, offset, rec)
-		rec->state = 0;
+	batch_for_each(b, i, offset, rec) {
+		rec->failures = 0;
+		rec->given_back = 0;
+	}
 	return 0;
 }
 
@@ -739,8 +847,9 @@ static int batch_finish_get(struct wq_batch *b, const struct wq_keys *keys)
 
 int wq_get_batch(int q, struct wq_batch *b, unsigned int max, int64_t timeout)
 {
-	struct wq_get arg = { .size = sizeof(arg), .timeout = timeout };
+	struct wq_get arg = { .size = sizeof(arg) };
 
+	set_wait(timeout, &arg.timeout, &arg.deadline);
 	if (batch_prepare_get(b, max, &arg.keys) || ioctl(q, WQ_IOC_GET, &arg) < 0)
 		return -1;
 	return batch_finish_get(b, &arg.keys);
@@ -755,7 +864,7 @@ int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsig
 	struct wq_done arg = {
 		.size = sizeof(arg),
 		.flags = WQ_DONE_GET,
-		.timeout = timeout,
+		.timeout = time_left(timeout),
 	};
 	int err = 0;
 	uint32_t i;
@@ -791,9 +900,14 @@ int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor)
 {
 	struct wq_list arg = { .size = sizeof(arg), .cursor = *cursor };
 
-	if (batch_prepare_get(b, max, &arg.keys) || ioctl(q, WQ_IOC_LIST, &arg) < 0)
+	int ret;
+
+	if (batch_prepare_get(b, max, &arg.keys))
 		return -1;
-	*cursor = arg.cursor;
+	ret = ioctl(q, WQ_IOC_LIST, &arg);
+	*cursor = arg.cursor;		/* EINTR advances it, other errors leave it. */
+	if (ret < 0)
+		return -1;
 	b->listed = true;
 	return batch_finish_get(b, &arg.keys);
 }

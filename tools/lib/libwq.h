@@ -57,8 +57,16 @@
 extern "C" {
 #endif
 
+/*
+ * The timeout of a call is a time in ns from now, WQ_NOWAIT, WQ_FOREVER or the result
+ * of wq_until(), which is a point in time.  A call that EINTR ended can be repeated with
+ * the result of wq_until(), and then waits no longer than the first call would have.
+ */
 #define WQ_NOWAIT	((int64_t)0)
 #define WQ_FOREVER	((int64_t)-1)
+
+/** wq_until() - the timeout of a wait that ends @ns nanoseconds from now */
+int64_t wq_until(int64_t ns);
 
 /*
  * Structs that may get more fields at their end have two functions: wq_stat_sized()
@@ -70,7 +78,7 @@ extern "C" {
  */
 
 /**
- * struct wq_attr - attributes of a new queue; zero is the default of each field
+ * struct wq_attr - attributes of a queue; zero is the default of each field
  * @max_keys: the number of keys that the queue can hold, in any state; default:
  *	wq_info.default_keys
  * @num_limiters: number of elements of @limiters
@@ -78,12 +86,18 @@ extern "C" {
  *	struct wq_limiter_spec; default: the default controller limiter of client-go
  * @lease: ns that a consumer can hold a key without a touch; default: no lease, a
  *	consumer holds a key until it ends
+ * @slack: ns that a delay or a lease can end late; default: WQ_DEFAULT_SLACK
+ * @flags: 0 or WQ_OPEN_ACCEPT, to accept other attributes of a queue that exists
+ * @reserved: must be 0
  */
 struct wq_attr {
 	uint32_t max_keys;
 	uint32_t num_limiters;
 	const struct wq_limiter_spec *limiters;
 	int64_t lease;
+	int64_t slack;
+	uint32_t flags;
+	uint32_t reserved;
 };
 
 /**
@@ -91,13 +105,16 @@ struct wq_attr {
  * @key: the key, followed by a NUL
  * @len: length of the key in bytes, without the NUL
  * @token: identifies the get; a done with the token of an earlier get fails
- * @failures: failures of the key since they were last forgotten
+ * @failures: failures of the key since they were last forgotten, at most 65,535
+ * @given_back: how many runs of the key in a row, up to this one, were given back:
+ *	their consumers ended or lost their leases.  At most WQ_MAX_GIVEN_BACK
  */
 struct wq_item {
 	char key[WQ_MAX_KEY + 1];
 	size_t len;
 	uint64_t token;
 	uint32_t failures;
+	uint32_t given_back;
 };
 
 /**
@@ -108,7 +125,8 @@ struct wq_item {
  *	O_RDWR.  O_CREAT, O_EXCL and O_NONBLOCK work as in mq_open(3).  O_CLOEXEC is
  *	always set
  * @mode: permissions of a new named queue, less the umask
- * @max_keys: the number of keys that a new queue can hold; 0: the default
+ * @max_keys: the number of keys that a new queue can hold; 0: the default.  A queue
+ *	that exists must have this number, unless @max_keys is 0
  *
  * Return: a file descriptor.
  */
@@ -118,14 +136,15 @@ int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq
 		       size_t size);
 
 /**
- * wq_open_attr() - open a queue; if it is created, give it these attributes
+ * wq_open_attr() - open a queue that has these attributes
  * @name: the queue's name; NULL for a new private queue
  * @oflag: access mode and flags, see wq_open()
  * @mode: permissions of a new named queue, less the umask
  * @attr: attributes of a new queue; NULL: defaults.  A queue that exists keeps its
- *	own attributes, and those in @attr have no effect.
+ *	own attributes.  It must have the attributes in @attr that are not zero, unless
+ *	@attr->flags has WQ_OPEN_ACCEPT.
  *
- * Return: a file descriptor.
+ * Return: a file descriptor.  It fails with EEXIST if the queue has other attributes.
  */
 static inline int wq_open_attr(const char *name, int oflag, mode_t mode,
 			       const struct wq_attr *attr)
@@ -141,12 +160,45 @@ static inline int wq_open_attr(const char *name, int oflag, mode_t mode,
  */
 int wq_unlink(const char *name);
 
+int wq_config_sized(int q, struct wq_config *config, struct wq_limiter_spec *limiters,
+		    unsigned int max, size_t size);
+
+/**
+ * wq_config() - read the attributes of a queue
+ * @config: filled with the attributes
+ * @limiters: filled with the limiters that describe the queue's limiter; can be NULL
+ * @max: number of elements of @limiters; WQ_MAX_LIMITERS are enough
+ *
+ * @config->num_limiters is the number of limiters, also if they are more than @max.
+ */
+static inline int wq_config(int q, struct wq_config *config, struct wq_limiter_spec *limiters,
+			    unsigned int max)
+{
+	return wq_config_sized(q, config, limiters, max, sizeof(*config));
+}
+
+int wq_set_sized(int q, struct wq_config *config, size_t size);
+
+/**
+ * wq_set() - change attributes of a queue
+ * @config: the attributes; @config->set has WQ_SET_* of those that are to change.
+ *	@config->limiters is the address of an array.  The call sets @config->size.
+ *
+ * Only the queue's owner and root may do that.
+ *
+ * Return: 0.  If it fails, no attribute has changed.
+ */
+static inline int wq_set(int q, struct wq_config *config)
+{
+	return wq_set_sized(q, config, sizeof(*config));
+}
+
 /** wq_add() - mark a key dirty.  Return: 1 newly dirty, 0 coalesced. */
 int wq_add(int q, const void *key, size_t len);
 
 /**
  * wq_add_after() - mark a key dirty after a delay
- * @delay: ns; 0 or less: now
+ * @delay: ns; 0 or less: now.  The add counts in wq_stat.retries in any case
  * @flags: WQ_ADD_*, the rule if the key already has a pending delay; 0: the earlier
  *	time applies
  *
@@ -176,7 +228,10 @@ int wq_num_requeues(int q, const void *key, size_t len);
 /**
  * wq_get() - get the next key
  * @item: filled with the key
- * @timeout: ns to wait for a key; WQ_NOWAIT (fail with EAGAIN) or WQ_FOREVER
+ * @timeout: ns to wait for a key; WQ_NOWAIT (fail with EAGAIN), WQ_FOREVER or wq_until()
+ *
+ * While the queue drains, a consumer that holds no key waits as long as other consumers
+ * hold keys, because these can be given back.
  *
  * Return: 0.  It fails with ESHUTDOWN if the queue is shut down and no key is left.
  */
@@ -193,7 +248,12 @@ int wq_get(int q, struct wq_item *item, int64_t timeout);
  */
 int wq_touch(int q, const struct wq_item *item);
 
-/** wq_touch_key() - wq_touch() without a token; ENOENT or EPERM instead of ESTALE */
+/**
+ * wq_touch_key() - wq_touch() without a token
+ *
+ * Return: 0.  It fails with ENOENT or EPERM if the key is not held, and with EINVAL if
+ * the queue was created with a lease: there another thread could hold the key by now.
+ */
 int wq_touch_key(int q, const void *key, size_t len);
 
 /**
@@ -204,7 +264,12 @@ int wq_touch_key(int q, const void *key, size_t len);
  */
 int wq_done(int q, const struct wq_item *item);
 
-/** wq_done_key() - wq_done() without a token; ENOENT or EPERM instead of ESTALE */
+/**
+ * wq_done_key() - wq_done() without a token
+ *
+ * Return: as wq_done().  It fails with ENOENT or EPERM if the key is not held, and with
+ * EINVAL if the queue was created with a lease, see wq_touch_key().
+ */
 int wq_done_key(int q, const void *key, size_t len);
 
 /**
@@ -257,11 +322,26 @@ static inline int wq_query_info(int q, const void *key, size_t len, struct wq_ke
  */
 int wq_cancel(int q, const void *key, size_t len);
 
-/** wq_shutdown() - refuse adds, drop delayed keys; ready keys can still be got */
+/**
+ * wq_shutdown() - refuse adds, drop delayed keys; ready keys can still be got
+ *
+ * @q must be open for writing.  It must be open for reading too, unless the caller is
+ * the queue's owner or root.
+ */
 int wq_shutdown(int q);
 
-/** wq_drain() - shut down, and wait until no key is ready or processing */
-int wq_drain(int q);
+/**
+ * wq_drain() - shut down as wq_shutdown(), and wait until no key is ready or processing
+ * @timeout: ns to wait; WQ_NOWAIT, WQ_FOREVER or wq_until()
+ *
+ * The queue drains until no key is ready or processing, or until a wq_shutdown() ends
+ * the drain, also if this call does not wait for that.  A program that does not want to
+ * wait in the call uses WQ_NOWAIT, and polls a consumer that holds no key for POLLHUP.
+ *
+ * Return: 0 if no key is ready or processing.  EAGAIN and ETIMEDOUT: the queue is shut
+ * down and drains.
+ */
+int wq_drain(int q, int64_t timeout);
 
 int wq_stat_sized(int q, struct wq_stat *st, size_t size);
 
@@ -321,7 +401,8 @@ struct wq_batch {
  * @token: identifies the get that returned the key
  * @result: result of the last add, done or touch of the batch for this key: the
  *	return value of the call for one key, or a negative errno
- * @info: after wq_list(): the state of the key; after a get: only @info.failures
+ * @info: after wq_list(): the state of the key; after a get: only @info.failures and
+ *	@info.given_back
  */
 struct wq_view {
 	const void *key;
@@ -422,7 +503,8 @@ int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsig
  * The keys come in no particular order.  A listed batch can only be read: calls that
  * change or use its keys fail with EINVAL until wq_batch_reset().
  *
- * Return: number of keys, which can be 0 before the end of the list.
+ * Return: number of keys.  It fails with EINTR if a signal came before it found a key.
+ * Then @cursor is where the next call continues.
  */
 int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor);
 

@@ -204,6 +204,7 @@ static int report(double seconds)
 	row("coalesced", st.coalesced, "adds of a key that already needed a run");
 	row("runs", st.dones, "that ended with done");
 	row("given back", st.given_back, "runs of killed workers, repeated by others");
+	row("  failed", st.given_back_failed, "of these, the second and later ones of a key in a row");
 	row("merged", st.merged, "of these, keys that were also added again: one run for both");
 	row("workers killed", n_killed, "");
 	row("failures", work->failures, "of runs, which are retried");
@@ -224,7 +225,7 @@ static int report(double seconds)
 		return 1;
 	}
 	if (st.gets != st.dones + st.given_back ||
-	    st.adds + st.given_back != st.gets + st.canceled + st.merged) {
+	    st.adds + st.given_back != st.gets + st.canceled + st.merged + st.given_back_failed) {
 		warnx("a key was lost: gets %llu, canceled %llu; see above for the other statistics",
 		      (unsigned long long)st.gets, (unsigned long long)st.canceled);
 		return 1;

@@ -452,15 +452,19 @@ static long long now_us(void)
 	return ts.tv_sec * 1000000LL + ts.tv_nsec / 1000;
 }
 
-/* Count a retry, and the time since the failure. */
+/*
+ * Count a retry, and the time since the failure.  A failure without a time is one that the
+ * kernel counted, because the key was given back twice in a row.
+ */
 static void count_retry(const struct wq_view *key)
 {
+	long long failed = atomic_exchange(failed_at(key), 0);
 	unsigned int n = key->info.failures - 1;
 
-	if (n >= MAX_RETRIES)
+	if (n >= MAX_RETRIES || !failed)
 		return;
 	work->retries[n].count++;
-	work->retries[n].waited += now_us() - *failed_at(key);
+	work->retries[n].waited += now_us() - failed;
 }
 
 static void report_failure(const struct wq_view *key, const char *path, int err)

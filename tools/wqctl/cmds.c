@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "look.h"
@@ -14,48 +13,7 @@
 /* Keys per call. */
 #define PAGE	512
 
-/* Create and unlink */
-
-static int create_complain(const struct args *a)
-{
-	int err = errno;
-	struct wq_info info;
-
-	if (err == ERANGE && a->count && !wq_info(&info) && a->count > info.max_keys) {
-		message("can't create the queue '%s': -n %u is out of range; the maximum is %u",
-			a->queue, a->count, info.max_keys);
-	} else if (err == ERANGE) {
-		message("can't create the queue '%s': --limiter: a bucket must not take 292 years or more to fill; give a smaller BURST, or a higher QPS",
-			a->queue);
-	} else if (err == E2BIG) {
-		message("can't create the queue '%s': this kernel's wq has no %s (see wqctl info); load a newer wq.ko",
-			a->queue, a->lease ? "leases" : "limiters");
-	} else if (err == ENOSPC) {
-		message("can't create the queue '%s': the sum of your queues or of their --max-keys would exceed a limit (see wqctl info); unlink a queue, or give a smaller --max-keys",
-			a->queue);
-	} else {
-		errno = err;
-		return complain(a, "can't create the queue '%s'", a->queue);
-	}
-	return FAILED;
-}
-
-int cmd_create(const struct args *a)
-{
-	const struct wq_attr attr = {
-		.max_keys = a->count,
-		.limiters = a->limiters,
-		.num_limiters = a->num_limiters,
-		.lease = a->lease,
-	};
-	mode_t mode = a->mode < 0 ? 0600 : a->mode;
-
-	if (a->mode >= 0)
-		umask(0);
-	if (wq_open_attr(a->queue, O_RDWR | O_CREAT | O_EXCL, mode, &attr) < 0)
-		return create_complain(a);
-	return DONE;
-}
+/* Unlink and bind */
 
 /* @st: statistics after the unlink; this process is one of its consumers. */
 static void report_unlinked(const char *name, const struct wq_stat *st)
@@ -141,16 +99,24 @@ static bool add_flush(struct adder *ad)
 	return !err;
 }
 
+/* Each key that wq_batch_put_after() adds counts as a retry, also if it has no delay. */
+static int add_put(struct adder *ad, const void *key, size_t len)
+{
+	const struct args *a = ad->args;
+
+	if (a->rate_limited)
+		return wq_batch_put_after(&ad->batch, key, len, 0, WQ_ADD_RATE_LIMITED);
+	if (a->outcome & WQ_OUTCOME_AFTER)
+		return wq_batch_put_after(&ad->batch, key, len, a->after, 0);
+	return wq_batch_put(&ad->batch, key, len, 0);
+}
+
 static bool add_key(struct adder *ad, const void *key, size_t len)
 {
-	unsigned int flags = ad->args->rate_limited ? WQ_ADD_RATE_LIMITED : 0;
-	int64_t after = ad->args->after;
-
-	if (!wq_batch_put_after(&ad->batch, key, len, after, flags))
+	if (!add_put(ad, key, len))
 		return true;
 	/* The batch is full, or the key is too long; in that case put fails again. */
-	return errno == E2BIG && add_flush(ad) &&
-	       !wq_batch_put_after(&ad->batch, key, len, after, flags);
+	return errno == E2BIG && add_flush(ad) && !add_put(ad, key, len);
 }
 
 static bool add_words(struct adder *ad)
@@ -256,6 +222,8 @@ static bool print_keys(const struct args *a, struct wq_batch *b)
 	struct wq_view v;
 
 	while (wq_batch_next(b, &v)) {
+		if (a->print_token)
+			printf("%" PRIu64 " ", v.token);
 		fwrite(v.key, 1, v.len, stdout);
 		putchar(a->nul ? '\0' : '\n');
 	}
@@ -287,10 +255,25 @@ static const char *not_held(int err)
 	case ENOENT:
 		return "nobody got it, it is done already, or its lease expired";
 	case ESTALE:
-		return "its lease expired, and it runs again";
+		return "it is done already, or its lease expired and it runs again";
 	default:
 		return strerror(err);
 	}
+}
+
+/* Print why the call for a key failed. */
+static void report_result(const struct args *a, const struct wq_view *v, const char *verb)
+{
+	const char *key = key_text(v->key, v->len);
+
+	if (v->result == -EINVAL && !v->token)
+		message("can't %s the key '%s': the queue was created with a lease, so the key's token is needed; wqctl get --token prints it, and wqctl %s --token takes it",
+			verb, key, a->command);
+	else if (a->fd >= 0)
+		message("descriptor %d does not hold the key '%s': %s", a->fd, key,
+			not_held(-v->result));
+	else
+		message("can't %s the key '%s': %s", verb, key, not_held(-v->result));
 }
 
 static int batch_done(const struct args *a, int q, struct wq_batch *b)
@@ -310,14 +293,20 @@ static int batch_done(const struct args *a, int q, struct wq_batch *b)
 		if (v.result >= 0)
 			continue;
 		ret = FAILED;
-		if (a->fd >= 0)
-			message("descriptor %d does not hold the key '%s': %s", a->fd,
-				key_text(v.key, v.len), not_held(-v.result));
-		else
-			message("can't end the run of the key '%s': %s", key_text(v.key, v.len),
-				not_held(-v.result));
+		report_result(a, &v, "end the run of");
 	}
 	return ret;
+}
+
+/*
+ * Without its token, a key of such a queue could not be done.  Only a queue that was
+ * created with a lease can have one, and needs tokens also while it has none.
+ */
+static bool needs_tokens(int q)
+{
+	struct wq_config cfg;
+
+	return !wq_config(q, &cfg, NULL, 0) && (cfg.lease || cfg.set & WQ_SET_LEASE);
 }
 
 int cmd_get(const struct args *a)
@@ -331,6 +320,10 @@ int cmd_get(const struct args *a)
 	q = queue_open(a, O_RDONLY);
 	if (q < 0)
 		return FAILED;
+	if (a->fd >= 0 && !a->print_token && needs_tokens(q)) {
+		message("the queue was created with a lease, so that done and touch need the token of a key; get it with --token, which prints it before the key");
+		return FAILED;
+	}
 	while (left && ret == DONE) {
 		got = wq_get_batch(q, &b, left < PAGE ? left : PAGE, timeout);
 		if (got < 0)
@@ -368,8 +361,7 @@ static int batch_touch(const struct args *a, int q, struct wq_batch *b)
 		if (v.result >= 0)
 			continue;
 		ret = FAILED;
-		message("descriptor %d does not hold the key '%s': %s", a->fd,
-			key_text(v.key, v.len), not_held(-v.result));
+		report_result(a, &v, "touch");
 	}
 	return ret;
 }
@@ -385,7 +377,7 @@ static int each_batch(const struct args *a,
 	for (i = 0; i < a->num_words; i++) {
 		const char *key = a->words[i];
 
-		if (wq_batch_put_done(&b, key, strlen(key), 0, a->after, a->outcome)) {
+		if (wq_batch_put_done(&b, key, strlen(key), a->token, a->after, a->outcome)) {
 			message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
 			ret = FAILED;
 		}
@@ -465,6 +457,8 @@ static int query_print(int q, const void *key, size_t len)
 	puts(state_text(info.state));
 	if (info.failures)
 		printf("failures %u\n", info.failures);
+	if (info.given_back)
+		printf("given_back %u\n", info.given_back);
 	return 0;
 }
 
@@ -531,9 +525,37 @@ static void report_dropped(int q, uint64_t before)
 		st.dropped - before == 1 ? "key or retry" : "keys or retries");
 }
 
+/* A shut down needs write permission, and read permission unless the caller owns the queue. */
+static int open_for_shutdown(const struct args *a)
+{
+	int q = a->fd >= 0 ? a->fd : wq_open(a->queue, O_RDWR, 0, 0);
+
+	return q < 0 && errno == EACCES ? queue_open(a, O_WRONLY) :
+	       q < 0 ? queue_open(a, O_RDWR) : q;
+}
+
+static int shutdown_complain(const struct args *a, int q)
+{
+	struct wq_stat st;
+
+	if (errno == EACCES) {
+		message("can't shut down the queue '%s': write permission alone does not allow it; the queue's owner, root, and a user with read permission too can",
+			queue_text(a));
+		return FAILED;
+	}
+	if ((errno == EAGAIN || errno == ETIMEDOUT) && !wq_stat(q, &st)) {
+		message("the queue is shut down, and drains: %u ready and %u processing keys are left; wait again: wqctl shutdown --drain %s",
+			st.ready, st.processing, queue_text(a));
+		return FAILED;
+	}
+	return complain(a, errno == ECANCELED ? "the queue is shut down, but not drained" :
+			"can't shut down the queue");
+}
+
 int cmd_shutdown(const struct args *a)
 {
-	int q = queue_open(a, O_WRONLY);
+	int64_t timeout = a->has_timeout ? a->timeout : WQ_FOREVER;
+	int q = open_for_shutdown(a);
 	struct wq_stat st;
 	bool have_stat;
 	int ret, err;
@@ -541,17 +563,13 @@ int cmd_shutdown(const struct args *a)
 	if (q < 0)
 		return FAILED;
 	have_stat = !wq_stat(q, &st);
-	if (a->drain && isatty(STDERR_FILENO) && have_stat && st.ready + st.processing)
+	if (a->drain && timeout && isatty(STDERR_FILENO) && have_stat && st.ready + st.processing)
 		message("waiting for %u ready and %u processing keys; Ctrl-C ends the wait, and the queue stays shut down",
 			st.ready, st.processing);
-	ret = a->drain ? wq_drain(q) : wq_shutdown(q);
+	ret = a->drain ? wq_drain(q, timeout) : wq_shutdown(q);
 	err = errno;
-	if (have_stat)
+	if (have_stat && (!ret || err != EACCES))
 		report_dropped(q, st.dropped);
 	errno = err;
-	if (ret)
-		return complain(a, a->drain && err == ECANCELED ?
-				"the queue is shut down, but not drained" :
-				"can't shut down the queue");
-	return DONE;
+	return ret ? shutdown_complain(a, q) : DONE;
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl: parsing of --limiter, and of times.
+ * wqctl: parsing and printing of limiters and times.
  *
  * A list of limiters becomes a WQ_LIMITER_MAX_OF.  If the list has a max-wait, it is put
  * into a WQ_LIMITER_MAX_WAIT.  A part that is an abbreviation of a list, such as
  * default-controller, is replaced by that list: the longest delay does not depend on
  * the nesting.
  */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,4 +283,104 @@ char *parse_limiter(const char *text, struct wq_limiter_spec specs[WQ_MAX_LIMITE
 	memcpy(specs + *num, parts, l.num * sizeof(*parts));
 	*num += l.num;
 	return NULL;
+}
+
+/* As text: the list that parse_limiter() would parse, if there is one. */
+
+const char *exact_time(int64_t ns)
+{
+	static const struct {
+		const char *name;
+		int64_t ns;
+	} units[] = {
+		{ "h", 3600 * NSEC_PER_SEC }, { "m", 60 * NSEC_PER_SEC }, { "s", NSEC_PER_SEC },
+		{ "ms", 1000000 }, { "us", 1000 }, { "ns", 1 },
+	};
+	static char texts[4][24];
+	static unsigned int turn;
+	char *text = texts[turn++ % 4];
+	size_t i = 0;
+
+	if (!ns)
+		return "0s";
+	while (ns % units[i].ns)
+		i++;
+	sprintf(text, "%" PRId64 "%s", ns / units[i].ns, units[i].name);
+	return text;
+}
+
+/* A number of 10^-9, without zeros at the end. */
+static void put_decimal(FILE *out, uint64_t n)
+{
+	const uint64_t unit = NSEC_PER_SEC;
+	uint64_t fraction = n % unit;
+	int digits = 9;
+
+	fprintf(out, "%" PRIu64, n / unit);
+	for (; fraction && fraction % 10 == 0; fraction /= 10)
+		digits--;
+	if (fraction)
+		fprintf(out, ".%0*" PRIu64, digits, fraction);
+}
+
+static void put_params(FILE *out, const struct kind *k, const struct wq_limiter_spec *spec)
+{
+	const void *at;
+	unsigned int i;
+
+	fputs(k->word, out);
+	for (i = 0; i < 3 && k->params[i].name; i++) {
+		at = (const char *)spec + k->params[i].offset;
+		putc(':', out);
+		if (k->params[i].type == TIME)
+			fputs(exact_time(*(const int64_t *)at), out);
+		else if (k->params[i].type == RATE)
+			put_decimal(out, *(const uint64_t *)at);
+		else
+			fprintf(out, "%u", *(const uint32_t *)at);
+	}
+}
+
+/*
+ * Print the limiter at @spec, and return the position behind it.  A max-wait inside of a
+ * list is put into parentheses, which no command line can contain.
+ */
+static const struct wq_limiter_spec *put_limiter(FILE *out, const struct wq_limiter_spec *spec,
+						 const struct wq_limiter_spec *end, bool in_list)
+{
+	const struct wq_limiter_spec *own = spec++;
+	const struct kind *k;
+	bool brackets = in_list && own->kind == WQ_LIMITER_MAX_WAIT;
+	unsigned int i;
+
+	for (k = kinds; k < kinds + NUM_KINDS && k->kind != own->kind; k++)
+		;
+	fputs(brackets ? "(" : "", out);
+	for (i = 0; own->kind == WQ_LIMITER_MAX_OF && i < own->n && spec < end; i++) {
+		fputs(i ? "," : "", out);
+		spec = put_limiter(out, spec, end, true);
+	}
+	if (own->kind == WQ_LIMITER_MAX_WAIT && spec < end) {
+		spec = put_limiter(out, spec, end, false);
+		putc(',', out);
+	}
+	if (k < kinds + NUM_KINDS)
+		put_params(out, k, own);
+	else if (own->kind != WQ_LIMITER_MAX_OF)
+		fputs(own->kind == WQ_LIMITER_OTHER ? "other" : "unknown", out);
+	fputs(brackets ? ")" : "", out);
+	return spec;
+}
+
+char *limiter_text(const struct wq_limiter_spec *specs, unsigned int num)
+{
+	char *text;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	if (!out)
+		return NULL;
+	if (num)
+		put_limiter(out, specs, specs + num, false);
+	return fclose(out) ? NULL : text;
 }

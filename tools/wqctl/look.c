@@ -176,6 +176,7 @@ static json_t *key_json(const struct wq_view *v, bool has_times)
 	set_number_if(json, "age_ns", has_times && has_age(v), v->info.age);
 	set_number_if(json, "due_ns", v->info.due >= 0, v->info.due);
 	set_number(json, "failures", v->info.failures);
+	set_number(json, "given_back", v->info.given_back);
 	json_object_set_new(json, "holder", !processing ? json_null() :
 			    json_string(kernel ? "kernel" : "process"));
 	set_number_if(json, "pid", processing && !kernel && v->info.holder, v->info.holder);
@@ -267,6 +268,13 @@ bool can_open(const char *name, int oflag)
 	return q >= 0;
 }
 
+/* A file that wqctl opened for the statistics is none of the queue's consumers. */
+static void uncount_own_file(struct wq_stat *st)
+{
+	if (st->consumers)
+		st->consumers--;
+}
+
 int stat_get(const char *name, struct wq_stat *st)
 {
 	int q = open_either(name), ret, err;
@@ -277,8 +285,8 @@ int stat_get(const char *name, struct wq_stat *st)
 	err = errno;
 	close(q);
 	errno = err;
-	if (!ret && st->consumers)
-		st->consumers--;
+	if (!ret)
+		uncount_own_file(st);
 	return ret;
 }
 
@@ -410,8 +418,9 @@ static bool print_key(const struct args *a, const struct wq_view *v, bool has_ti
 		fwrite(v->key, 1, v->len, stdout);
 		putchar('\0');
 	} else {
-		printf("%-18s %8s %8s %8u %8s  %s\n", state_text(v->info.state), age_text(v),
-		       due_text(v), v->info.failures, holder_text(v), key_text(v->key, v->len));
+		printf("%-18s %8s %8s %8u %10u %8s  %s\n", state_text(v->info.state), age_text(v),
+		       due_text(v), v->info.failures, v->info.given_back, holder_text(v),
+		       key_text(v->key, v->len));
 	}
 	return !ferror(stdout);
 }
@@ -430,8 +439,8 @@ static int ls_keys(const struct args *a)
 	if (wq_stat(q, &st))
 		return complain(a, "can't list the keys");
 	if (!a->json && !a->nul)
-		printf("%-18s %8s %8s %8s %8s  %s\n", "STATE", "AGE", "DUE", "FAILURES",
-		       "HOLDER", "KEY");
+		printf("%-18s %8s %8s %8s %10s %8s  %s\n", "STATE", "AGE", "DUE", "FAILURES",
+		       "GIVEN_BACK", "HOLDER", "KEY");
 	do {
 		if (wq_list(q, &b, PAGE, &cursor) < 0)
 			return complain(a, "can't list the keys");
@@ -497,6 +506,7 @@ int cmd_show(const struct args *a)
 	printf("due          %s\n", due_text(&v));
 	printf("failures     %u\n", v.info.failures);
 	printf("requeues     %u\n", info.requeues);
+	printf("given_back   %u\n", info.given_back);
 	printf("holder       %s\n", holder_text(&v));
 	printf("lease        %s\n", info.lease >= 0 ? time_text(info.lease) : "-");
 	return DONE;
@@ -523,7 +533,17 @@ static json_t *hist_json(const struct wq_hist *h)
 	return json;
 }
 
-static json_t *stat_json(const struct wq_stat *st)
+/* The limiter as wqctl create takes it; null if the queue's kernel module is gone. */
+static json_t *limiter_json(const struct wq_limiter_spec *specs, unsigned int num)
+{
+	char *text = limiter_text(specs, num);
+	json_t *json = text && num ? json_string(text) : json_null();
+
+	free(text);
+	return json;
+}
+
+static json_t *stat_json(const struct wq_stat *st, json_t *limiter)
 {
 	bool has_times = st->name[0];
 	json_t *json = json_object();
@@ -544,7 +564,9 @@ static json_t *stat_json(const struct wq_stat *st)
 	set_number(json, "retained", st->retained);
 	set_number(json, "keys", st->keys);
 	set_number(json, "max_keys", st->max_keys);
+	json_object_set_new(json, "limiter", limiter);
 	set_number_if(json, "lease_ns", st->lease, st->lease);
+	set_number_if(json, "slack_ns", st->slack, st->slack);
 	set_number(json, "memory", st->memory);
 	set_number(json, "consumers", st->consumers);
 	set_number(json, "adds", st->adds);
@@ -552,6 +574,7 @@ static json_t *stat_json(const struct wq_stat *st)
 	set_number(json, "gets", st->gets);
 	set_number(json, "dones", st->dones);
 	set_number(json, "given_back", st->given_back);
+	set_number(json, "given_back_failed", st->given_back_failed);
 	set_number(json, "expired", st->expired);
 	set_number(json, "canceled", st->canceled);
 	set_number(json, "merged", st->merged);
@@ -586,13 +609,18 @@ static void print_value(const char *name, const json_t *value)
 
 int cmd_stat(const struct args *a)
 {
-	struct wq_stat st;
+	int q = a->fd >= 0 ? a->fd : open_either(a->queue);
+	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
+	struct wq_config cfg;
 	json_t *json, *value;
+	struct wq_stat st;
 	const char *name;
 
-	if (a->fd >= 0 ? wq_stat(a->fd, &st) : stat_get(a->queue, &st))
+	if (q < 0 || wq_stat(q, &st) || wq_config(q, &cfg, specs, WQ_MAX_LIMITERS))
 		return complain(a, "can't read the statistics of the queue");
-	json = stat_json(&st);
+	if (a->fd < 0)
+		uncount_own_file(&st);
+	json = stat_json(&st, limiter_json(specs, cfg.num_limiters));
 	if (a->json)
 		return print_object(json);
 	json_object_foreach(json, name, value)

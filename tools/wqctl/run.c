@@ -20,6 +20,9 @@
  *    outlive the worker and wqctl.
  *  - If a command succeeds, one call ends the run and gets the next key.  If the worker
  *    is killed before that call, the key runs again.
+ *  - After a shut down, a worker exits when its get fails with ESHUTDOWN, and it holds no
+ *    key then.  While the queue drains, the kernel lets that get wait as long as another
+ *    consumer holds a key.  If a worker is killed later, the parent forks a new one.
  *  - In a queue with leases, the worker touches its key while the command runs.  If the
  *    worker was stopped for longer than a lease, another consumer has the key: the
  *    worker terminates the command and ignores its outcome.

@@ -32,7 +32,7 @@
 
 enum column {
 	QUEUE, ADDS, DONES, DEPTH, PROCESSING, DELAYED, OLDEST, WAIT50, WAIT99, WORK50, WORK99,
-	NUM_COLUMNS
+	GB_FAILED, NUM_COLUMNS
 };
 
 static const struct {
@@ -50,6 +50,7 @@ static const struct {
 	[WAIT99] = { "WAIT99", 7 },
 	[WORK50] = { "WORK50", 7 },
 	[WORK99] = { "WORK99", 7 },
+	[GB_FAILED] = { "GB_FAILED", 10 },
 };
 
 /**
@@ -143,6 +144,7 @@ static void evaluate(struct track *t)
 	t->value[PROCESSING] = now->processing;
 	t->value[DELAYED] = now->delayed;
 	t->value[OLDEST] = now->longest;
+	t->value[GB_FAILED] = now->given_back_failed;
 	t->value[WAIT50] = t->before ? percentile(&now->waits, &was->waits, 50) : -1;
 	t->value[WAIT99] = t->before ? percentile(&now->waits, &was->waits, 99) : -1;
 	t->value[WORK50] = t->before ? percentile(&now->works, &was->works, 50) : -1;
@@ -474,7 +476,7 @@ static void frame_keys(void)
 	const struct track *t = track_find(top.tracks, top.count, top.queue);
 	size_t room = top.curses && top.rows > 5 ? top.rows - 5 : 0, i;
 	const struct top_key *key;
-	char more[64] = "", leases[64] = "";
+	char more[64] = "", leases[64] = "", back[96] = "";
 
 	put_title(0);
 	put_head(1);
@@ -486,16 +488,19 @@ static void frame_keys(void)
 	if (t && t->now.lease)
 		snprintf(leases, sizeof(leases), "  lease %s, %" PRIu64 " expired",
 			 time_text(t->now.lease), (uint64_t)t->now.expired);
-	put(3, A_REVERSE, "%-18s %8s %8s %8s %8s  KEY%s%s", "STATE", "AGE", "DUE", "FAILURES",
-	    "HOLDER", more, leases);
+	if (t && t->now.given_back)
+		snprintf(back, sizeof(back), "  %" PRIu64 " given back, %" PRIu64 " failed",
+			 (uint64_t)t->now.given_back, (uint64_t)t->now.given_back_failed);
+	put(3, A_REVERSE, "%-18s %8s %8s %8s %10s %8s  KEY%s%s%s", "STATE", "AGE", "DUE",
+	    "FAILURES", "GIVEN_BACK", "HOLDER", more, leases, back);
 	if (!top.curses)
 		room = top.num_keys;
 	top.first = scroll_to(top.first, top.first, top.num_keys, room);
 	for (i = 0; i < room && top.first + i < top.num_keys; i++) {
 		key = &top.keys[top.first + i];
-		put(4 + i, 0, "%-18s %8s %8s %8u %8s  %s", state_text(key->v.info.state),
+		put(4 + i, 0, "%-18s %8s %8s %8u %10u %8s  %s", state_text(key->v.info.state),
 		    age_text(&key->v), due_text(&key->v), key->v.info.failures,
-		    holder_text(&key->v), key->text);
+		    key->v.info.given_back, holder_text(&key->v), key->text);
 	}
 	if (top.curses)
 		put(top.rows - 1, A_REVERSE, "q back  Up/Down PgUp/PgDn scroll");

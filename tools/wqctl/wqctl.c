@@ -3,8 +3,8 @@
  * wqctl: work queues of the kernel from the shell.
  *
  * This file parses the command line and prints messages.  The subcommands are in
- * cmds.c, look.c (ls, show, stat), metrics.c, top.c and run.c; limiter.c parses
- * --limiter.  All subcommands share one parser.  The table of commands has the
+ * attr.c (create, set), cmds.c, look.c (ls, show, stat), metrics.c, top.c and run.c;
+ * limiter.c parses and prints limiters and times.  All subcommands share one parser.  The table of commands has the
  * options of each, and the number of words that it takes.
  */
 #include <argp.h>
@@ -26,11 +26,14 @@ const char *argp_program_version = "wqctl " VERSION;
 
 enum {
 	OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE, OPT_AFTER, OPT_LIMITER, OPT_LEASE,
-	OPT_RATE_LIMITED, OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES,
+	OPT_RATE_LIMITED, OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES, OPT_SLACK, OPT_ACCEPT, OPT_OWNER,
+	OPT_GROUP, OPT_TOKEN,
 };
 
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
 	"use the queue that descriptor N is bound to, instead of QUEUE", 0 }
+#define TOKEN_OPTION	{ "token", OPT_TOKEN, "TOKEN", 0, \
+	"the number that wqctl get --token printed before the key", 0 }
 #define END		{ 0 }
 
 /**
@@ -68,6 +71,7 @@ static const struct command commands[] = {
 			"  default-item           exponential:1ms:1000s\n"
 			"  max-wait:T             at most T, even if the rest of the list returns more\n\n"
 			"With a lease, a consumer that stops or hangs does not keep its keys: when the lease of a key expires, other consumers get it. wqctl run touches a key while its command runs. A shell that holds keys by a descriptor uses wqctl touch.\n\n"
+			"If the queue exists, create fails. If it has other attributes than those that are given, the message names each of them; wqctl set changes them.\n\n"
 			"0 created, 1 failed, for instance because the queue exists.",
 		.options = (const struct argp_option[]){
 			{ "mode", 'm', "MODE", 0,
@@ -77,10 +81,35 @@ static const struct command commands[] = {
 			{ "limiter", OPT_LIMITER, "SPEC", 0,
 			  "delay of a key that failed, see below (default: default-controller)", 0 },
 			{ "lease", OPT_LEASE, "TIME", 0,
-			  "how long a consumer can hold a key without a touch, at least 1ms (default: no limit); an expired lease is not a failure of the key", 0 },
+			  "how long a consumer can hold a key without a touch, at least 1ms (default: no limit)", 0 },
+			{ "slack", OPT_SLACK, "TIME", 0,
+			  "how late a delay or a lease may end, up to 1s (default: 50us); with a longer slack, many delays wake the machine less often", 0 },
+			{ "accept", OPT_ACCEPT, NULL, 0,
+			  "if the queue exists, accept it with the attributes that it has", 0 },
 			END
 		},
 		.run = cmd_create, .queue = BY_NAME,
+	}, {
+		.name = "set", .args = "QUEUE\n--fd N",
+		.doc = "Change attributes of a queue."
+			"\vAll attributes that are given change at once, or none does. Only the queue's owner and root may change them. wqctl stat prints them.\n\n"
+			"Processes that have the queue open keep the access that they have. Leases that run keep their end, and keys keep their failures and delays. The keys stay charged to the user that created the queue.\n\n"
+			"0 changed, 1 failed.",
+		.options = (const struct argp_option[]){
+			{ "mode", 'm', "MODE", 0, "permissions in octal, see wqctl create", 0 },
+			{ "owner", OPT_OWNER, "USER", 0, "owner, a name or a number; only for root", 0 },
+			{ "group", OPT_GROUP, "GROUP", 0, "group, a name or a number", 0 },
+			{ "max-keys", 'n', "N", 0,
+			  "number of keys that the queue can hold; if it holds more, it keeps them", 0 },
+			{ "limiter", OPT_LIMITER, "SPEC", 0,
+			  "delay of a key that failed, see wqctl create", 0 },
+			{ "lease", OPT_LEASE, "TIME", 0,
+			  "how long a consumer can hold a key without a touch, or 0 for no limit; only if the queue was created with a lease", 0 },
+			{ "slack", OPT_SLACK, "TIME", 0,
+			  "how late a delay or a lease may end, up to 1s", 0 },
+			FD_OPTION, END
+		},
+		.run = cmd_set, .queue = BY_EITHER,
 	}, {
 		.name = "unlink", .args = "QUEUE",
 		.doc = "Remove a queue's name."
@@ -112,27 +141,34 @@ static const struct command commands[] = {
 			"      deliver \"$key\"\n"
 			"      wqctl done --fd 9 -- \"$key\"\n"
 			"  done\n\n"
-			"With --fd, the descriptor holds the key until `wqctl done --fd N KEY'.\n\n"
+			"With --fd, the descriptor holds the key until `wqctl done --fd N KEY'. If the queue has leases, done and touch need the key's token, too:\n\n"
+			"  while line=$(wqctl get --wait --token --fd 9); do\n"
+			"      token=${line%% *} key=${line#* }\n"
+			"      deliver \"$key\"\n"
+			"      wqctl done --fd 9 --token \"$token\" -- \"$key\"\n"
+			"  done\n\n"
 			"0 at least one key, 1 failed, 3 no key was ready (in time), 4 the queue is shut down and no key is left.",
 		.options = (const struct argp_option[]){
 			{ "count", 'n', "N", 0, "up to N keys; waits for the first key only (default: 1)", 0 },
 			{ "timeout", 't', "TIME", 0, "wait this long for a key: 1.5s, 20ms, 3m (a number alone: seconds)", 0 },
 			{ "wait", OPT_WAIT, NULL, 0, "wait for a key without a limit", 0 },
 			{ "null", '0', NULL, 0, "end each key with NUL, not newline", 0 },
+			{ "token", OPT_TOKEN, NULL, 0,
+			  "print the number of the get and a blank before each key, for done and touch; needs --fd", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_get, .queue = BY_EITHER, .needs_queue = true,
 	}, {
 		.name = "touch", .args = "--fd N KEY...",
 		.doc = "Restart the leases of keys that descriptor N holds."
-			"\vFor work that takes longer than the queue's lease (see wqctl create --help). In a queue without leases, touch only checks that the descriptor holds the keys.\n\n"
+			"\vFor work that takes longer than the queue's lease (see wqctl create --help). In a queue with leases, --token is needed. In a queue without leases, touch only checks that the descriptor holds the keys.\n\n"
 			"0 all touched, 1 the descriptor does not hold at least one key, for instance because its lease expired (the other keys are touched).",
-		.options = (const struct argp_option[]){ FD_OPTION, END },
+		.options = (const struct argp_option[]){ TOKEN_OPTION, FD_OPTION, END },
 		.run = cmd_touch, .queue = BY_FD, .words_min = 1, .words_max = -1,
 	}, {
 		.name = "done", .args = "--fd N KEY...",
 		.doc = "End the runs of keys that descriptor N holds."
-			"\vA key can only be done by the open file that got it, see wqctl get --help. Its failures stay counted, unless --forget is given.\n\n"
+			"\vA key can only be done by the open file that got it, see wqctl get --help. In a queue with leases, --token is needed. The key's failures stay counted, unless --forget is given.\n\n"
 			"0 all done, 1 the descriptor did not hold at least one key (the other keys are done), 4 all done, but the queue is shut down and dropped at least one key that was to run again.",
 		.options = (const struct argp_option[]){
 			{ "forget", OPT_FORGET, NULL, 0, "success: reset the key's failures", 0 },
@@ -140,7 +176,7 @@ static const struct command commands[] = {
 			  "failure: count it, and run the key again after the delay that the queue's limiter determines", 0 },
 			{ "after", OPT_AFTER, "TIME", 0,
 			  "run the key again after this time, see wqctl add; can be combined with --forget", 0 },
-			FD_OPTION, END
+			TOKEN_OPTION, FD_OPTION, END
 		},
 		.run = cmd_done, .queue = BY_FD, .words_min = 1, .words_max = -1,
 	}, {
@@ -164,7 +200,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "query", .args = "QUEUE KEY\n--fd N KEY",
 		.doc = "Print the state of a key; wqctl show prints more."
-			"\vStates: ready (waits for a get), processing (a consumer holds it), dirty (with processing: runs once more afterwards), delayed (becomes ready later), failed (its failures are counted; a second line has the number, such as \"failures 3\"), mine (the descriptor of --fd holds it).\n\n"
+			"\vStates: ready (waits for a get), processing (a consumer holds it), dirty (with processing: runs once more afterwards), delayed (becomes ready later), failed (its failures are counted; another line has the number, such as \"failures 3\"), mine (the descriptor of --fd holds it). If runs of the key in a row were given back, another line has their number, such as \"given_back 2\".\n\n"
 			"0 printed, 1 failed, 3 the queue does not know the key.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_query, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
@@ -178,8 +214,8 @@ static const struct command commands[] = {
 	}, {
 		.name = "ls", .args = "[QUEUE]\n--fd N",
 		.doc = "List the queues that you can open; with QUEUE its keys."
-			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing or else ready (AGE), when its delay ends (DUE), its failures, and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
-			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, ready, processing, delayed and keys. A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, holder (\"process\" or \"kernel\") and pid; a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
+			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing or else ready (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
+			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, ready, processing, delayed and keys. A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, holder (\"process\" or \"kernel\") and pid; a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
 			"For instance, the keys that a consumer holds, and a copy of all keys to another queue:\n\n"
 			"  wqctl ls --json mail | jq -r '.[] | select(.holder) | .key'\n"
 			"  wqctl ls -0 mail | wqctl add -0 spare",
@@ -202,7 +238,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "stat", .args = "QUEUE\n--fd N",
 		.doc = "Print the statistics of a queue."
-			"\vqueue_duration is the time from ready to get, work_duration the time from get to done. given_back counts runs that ended without a done, and expired those of them whose lease expired. A queue without a name has no times. Without --fd, wqctl does not count itself as a consumer.",
+			"\vmode, uid, gid, max_keys, limiter, lease_ns and slack_ns are the attributes, which wqctl set changes. queue_duration is the time from ready to get, work_duration the time from get to done. given_back counts runs that ended without a done. expired counts those of them whose lease expired, and given_back_failed those that counted as a failure, because the key's run before was given back too. A queue without a name has no times. Without --fd, wqctl does not count itself as a consumer.",
 		.options = (const struct argp_option[]){
 			{ "json", OPT_JSON, NULL, 0, "a JSON object, with all buckets of the durations", 0 },
 			FD_OPTION, END
@@ -211,7 +247,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "top", .args = "[QUEUE]",
 		.doc = "Show the activity of queues; with QUEUE of its keys."
-			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, each as the power of ten above it. OLDEST is the age of the key that has been processing for the longest time. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys.\n\n"
+			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, each as the power of ten above it. OLDEST is the age of the key that has been processing for the longest time. GB_FAILED counts runs that were given back and counted as a failure, because the key's run before was given back too. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys.\n\n"
 			"Left and Right (or < and >) choose the column to sort by, and r reverses the order. Up and Down (or k and j) select a queue, and Enter shows its keys. q or Esc goes back, and exits.\n\n"
 			"For instance, a log of an hour:\n\n"
 			"  wqctl top --batch -d 60 -n 60 >top.log",
@@ -242,10 +278,12 @@ static const struct command commands[] = {
 	}, {
 		.name = "shutdown", .args = "QUEUE\n--fd N",
 		.doc = "Refuse new keys, and drop delayed keys; ready keys can still be got."
-			"\vA shut down cannot be undone. If it drops keys, shutdown prints how many.\n\n"
-			"0 shut down (and drained), 1 failed, or a shutdown without --drain ended the wait.",
+			"\vA shut down cannot be undone. If it drops keys, shutdown prints how many. It needs write permission of the queue, and read permission too, unless you are the queue's owner.\n\n"
+			"After --timeout the queue still drains: idle consumers wait for the keys of others. Repeat the command to wait again.\n\n"
+			"0 shut down (and drained), 1 failed, or the time expired, or a shutdown without --drain ended the wait.",
 		.options = (const struct argp_option[]){
 			{ "drain", OPT_DRAIN, NULL, 0, "wait until no key is ready or processing", 0 },
+			{ "timeout", 't', "TIME", 0, "with --drain: wait this long; 0: start the drain, and do not wait (default: no limit)", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_shutdown, .queue = BY_EITHER,
@@ -255,6 +293,7 @@ static const struct command commands[] = {
 			"\vEach {} in COMMAND and its arguments is replaced by the key. Without {}, the key is appended as the last argument. Standard input is /dev/null.\n\n"
 			"Pass the key as an argument of its own. Never put {} into the text of a shell script, since the shell would execute a key such as $(reboot):\n\n"
 			"  wqctl run mail -- sh -c 'deliver \"$1\" >>log' sh {}\n\n"
+			"After a shut down, run processes the keys that are left. While the queue drains, it also waits for the keys of other consumers, because these can come back.\n\n"
 			"If COMMAND exits with 0, the key is done and its failures are reset. Otherwise it runs again after the delay that the queue's limiter determines (see wqctl create --help). A key that failed N + 1 times is given up: run prints a message and resets its failures. Two kinds of keys are dropped with a message: a key with a NUL byte, which cannot be an argument, and a key that failed in a queue that is shut down.\n\n"
 			"Each key runs at least once, so COMMAND must be idempotent: if wqctl or a worker is killed, the key goes back to the queue once its COMMAND is gone, too, and runs again. That is not a failure.\n\n"
 			"In a queue with leases (see wqctl create --help), run touches a key every third of the lease while its COMMAND runs. If wqctl is stopped for longer than a lease, another consumer gets the key. Then run prints a message, sends SIGTERM to COMMAND and its children, and ignores the exit status.\n\n"
@@ -506,17 +545,18 @@ struct parse {
 	struct args args;
 };
 
-static unsigned long parse_number(struct argp_state *state, const char *option, const char *arg,
-				  int base, unsigned long min, unsigned long max)
+static unsigned long long parse_number(struct argp_state *state, const char *option,
+				       const char *arg, int base, unsigned long long min,
+				       unsigned long long max)
 {
-	unsigned long n;
+	unsigned long long n;
 	char *end;
 
 	errno = 0;
-	n = strtoul(arg, &end, base);
+	n = strtoull(arg, &end, base);
 	if (errno || end == arg || *end || strchr(arg, '-') || n < min || n > max)
-		argp_error(state, base == 8 ? "%s: '%s' is not an octal number from %lo to %lo" :
-			   "%s: '%s' is not a number from %lu to %lu", option, arg, min, max);
+		argp_error(state, base == 8 ? "%s: '%s' is not an octal number from %llo to %llo" :
+			   "%s: '%s' is not a number from %llu to %llu", option, arg, min, max);
 	return n;
 }
 
@@ -547,6 +587,14 @@ static void check_words(struct argp_state *state, const struct parse *p)
 		argp_error(state, "unexpected argument '%s'", a->words[c->words_max]);
 	if (a->rate_limited && a->outcome & WQ_OUTCOME_AFTER)
 		argp_error(state, "--rate-limited can't be combined with --after: the queue's limiter determines the delay");
+	if (c->run == cmd_set && !a->set)
+		argp_error(state, "an attribute is missing; for instance --max-keys N");
+	if (a->token && a->num_words > 1)
+		argp_error(state, "--token belongs to one key; give one KEY");
+	if (a->print_token && a->fd < 0)
+		argp_error(state, "--token needs --fd: without it, the key is done when it is printed");
+	if (c->run == cmd_shutdown && a->has_timeout && !a->drain)
+		argp_error(state, "--timeout needs --drain: without it, shutdown does not wait");
 	if (a->outcome & WQ_OUTCOME_RETRY && a->outcome != WQ_OUTCOME_RETRY)
 		argp_error(state, "--retry can't be combined with --forget or --after: it counts a failure, and the queue's limiter determines the delay");
 }
@@ -561,9 +609,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'm':
 		a->mode = parse_number(state, "--mode", arg, 8, 0, 0777);
+		a->set |= WQ_SET_MODE;
 		break;
 	case 'n':
 		a->count = parse_number(state, "-n", arg, 10, 1, UINT32_MAX);
+		a->set |= WQ_SET_MAX_KEYS;
 		break;
 	case 'j':
 		a->jobs = parse_number(state, "--jobs", arg, 10, 1, 4096);
@@ -581,6 +631,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case 't':
 		a->timeout = parse_duration(state, "--timeout", arg);
+		a->has_timeout = true;
 		break;
 	case OPT_WAIT:
 		a->timeout = WQ_FOREVER;
@@ -623,11 +674,36 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		error = parse_limiter(arg, a->limiters, &a->num_limiters);
 		if (error)
 			argp_error(state, "--limiter: %s", error);
+		a->set |= WQ_SET_LIMITER;
 		break;
 	case OPT_LEASE:
 		a->lease = parse_duration(state, "--lease", arg);
-		if (a->lease < WQ_MIN_LEASE)
-			argp_error(state, "--lease: the minimum is 1ms; without --lease, a consumer holds its keys until it ends");
+		if (a->lease < WQ_MIN_LEASE && (a->lease || p->command->run == cmd_create))
+			argp_error(state, "--lease: the minimum is 1ms; without a lease, a consumer holds its keys until it ends");
+		a->set |= WQ_SET_LEASE;
+		break;
+	case OPT_SLACK:
+		a->slack = parse_duration(state, "--slack", arg);
+		if (!a->slack || a->slack > WQ_MAX_SLACK)
+			argp_error(state, "--slack: '%s' is not from 1ns to 1s", arg);
+		a->set |= WQ_SET_SLACK;
+		break;
+	case OPT_OWNER:
+		if (!parse_user(arg, &a->uid))
+			argp_error(state, "--owner: there is no user '%s'", arg);
+		a->set |= WQ_SET_UID;
+		break;
+	case OPT_GROUP:
+		if (!parse_group(arg, &a->gid))
+			argp_error(state, "--group: there is no group '%s'", arg);
+		a->set |= WQ_SET_GID;
+		break;
+	case OPT_ACCEPT:
+		a->accept = true;
+		break;
+	case OPT_TOKEN:
+		a->print_token = !arg;
+		a->token = arg ? parse_number(state, "--token", arg, 10, 1, UINT64_MAX) : 0;
 		break;
 	case OPT_ONCE:
 		a->once = true;

@@ -32,6 +32,7 @@ enum {
  * @count: -n, or 0
  * @jobs: -j
  * @timeout: --wait and -t, as for wq_get()
+ * @has_timeout: -t was given
  * @after: --after, in ns
  * @outcome: WQ_OUTCOME_*: --forget, --retry, --after
  * @rate_limited: --rate-limited
@@ -39,6 +40,13 @@ enum {
  * @limiters: --limiter
  * @num_limiters: number of @limiters, or 0
  * @lease: --lease, in ns, or 0
+ * @slack: --slack, in ns, or 0
+ * @uid: --owner
+ * @gid: --group
+ * @set: WQ_SET_*, which attributes of a queue the command line has
+ * @accept: --accept
+ * @token: --token N, or 0
+ * @print_token: --token
  * @interval: -d, in ns
  * @output: -o, or NULL
  * @needs_queue: if the queue is missing, advise to create it
@@ -59,9 +67,17 @@ struct args {
 	struct wq_limiter_spec limiters[WQ_MAX_LIMITERS];
 	unsigned int num_limiters;
 	int64_t lease;
+	int64_t slack;
+	uint32_t uid;
+	uint32_t gid;
+	uint32_t set;
+	uint64_t token;
 	int64_t interval;
 	const char *output;
 	bool needs_queue;
+	bool has_timeout;
+	bool accept;
+	bool print_token;
 	bool rate_limited;
 	bool nul;
 	bool verbose;
@@ -102,11 +118,22 @@ int64_t now_ns(void);
 /* Parse a time such as 1.5s; false if it is not a time. */
 bool parse_time(const char *text, int64_t *ns);
 
+/* Parse a name or a number; false if there is no such user or group. */
+bool parse_user(const char *text, uint32_t *uid);
+bool parse_group(const char *text, uint32_t *gid);
+
+/* A time as parse_time() takes it, without a loss; valid until the 4th call after. */
+const char *exact_time(int64_t ns);
+
 /* Parse the value of --limiter.  Return NULL, or an error message. */
 char *parse_limiter(const char *text, struct wq_limiter_spec specs[WQ_MAX_LIMITERS],
 		    unsigned int *num);
 
+/* A limiter as --limiter takes it, to be freed; NULL if there is not enough memory. */
+char *limiter_text(const struct wq_limiter_spec *specs, unsigned int num);
+
 int cmd_create(const struct args *a);
+int cmd_set(const struct args *a);
 int cmd_unlink(const struct args *a);
 int cmd_bind(const struct args *a);
 int cmd_add(const struct args *a);

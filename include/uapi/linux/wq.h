@@ -13,6 +13,12 @@
  * keys that it holds are given back: they are ready again, ahead of all other keys and
  * in the order in which they were handed out.
  *
+ * A key can be the reason why its consumers die.  So a key that is given back a second
+ * time in a row, without a done in between, does not go ahead of all other keys again.
+ * It counts as failed: the key is added again after the delay of the queue's limiter,
+ * behind all other keys.  If it was added during the run, it is also ready at once, at the
+ * tail.  After a shut down it is ready at the tail and does not count as failed.
+ *
  * Promises of a queue, and their exceptions:
  *
  *  1. A key that is processing is not handed out a second time.  Exceptions: a key is
@@ -55,10 +61,13 @@
  * poll, select and epoll report for a file that is bound:
  *
  *  - EPOLLIN: a get would not wait, and the file is open for reading
- *  - EPOLLOUT: the queue is not shut down, and the file is open for writing
- *  - EPOLLHUP: the queue is shut down, and no key is ready
+ *  - EPOLLOUT: an add of a new key would be accepted, and the file is open for writing.
+ *    It is not set if the queue is shut down or holds max_keys keys.
+ *  - EPOLLHUP: the queue is shut down, and a get would fail with ESHUTDOWN.  If the queue
+ *    drains, a file that holds no key reports it when the drain is complete.
  *
- * Bind a file before it is polled.  A file that is not bound reports EPOLLERR.
+ * A file that is not bound reports nothing.  A poller that waits for such a file wakes
+ * when the file is bound.
  *
  * Errors: the comment of each verb's struct lists the errors of that verb.  If the
  * comment does not state another effect, a call that fails with the error changed
@@ -74,7 +83,7 @@
  *             and queues, which need no queue
  *  EACCES     the file's access mode does not permit the verb: get, done, touch, query
  *             and list need read access, add, cancel and shut down need write access,
- *             forget and stat need one of them
+ *             forget, stat, config and set need one of them
  */
 #ifndef _UAPI_LINUX_WQ_H
 #define _UAPI_LINUX_WQ_H
@@ -93,6 +102,10 @@
 #define WQ_MAX_LIMITERS	16		/* the largest wq_open.num_limiters */
 #define WQ_MAX_NESTED	4		/* limiters around a limiter, at most */
 #define WQ_MIN_LEASE	1000000		/* ns, the smallest wq_open.lease other than 0 */
+
+#define WQ_MAX_GIVEN_BACK 63		/* the largest count of runs given back in a row */
+#define WQ_DEFAULT_SLACK 50000		/* ns, wq_open.slack 0 */
+#define WQ_MAX_SLACK	1000000000	/* ns, the largest wq_open.slack */
 
 /* wq_key_info.state: the states of a key, several of them at once */
 #define WQ_KEY_READY		(1U << 0)	/* dirty, and waits to be handed out */
@@ -120,9 +133,18 @@
 #define WQ_ADD_RATE_LIMITED	(1U << 3)
 
 /*
+ * wq_rec.flags for add: client-go's AddAfter.  The add counts in wq_stat.retries, also if
+ * wq_rec.delay is 0 or less.  An add with a delay above 0 or with WQ_ADD_RATE_LIMITED
+ * counts without this flag too.
+ */
+#define WQ_ADD_AFTER		(1U << 4)
+
+/*
  * wq_rec.flags for done: the outcome of the run.  0: the run has ended.  The key's
  * failures stay counted if the queue's limiter uses them, else they are reset when the
- * key is idle.  FORGET and AFTER can be combined.
+ * key is idle.  If two or more runs before this one were given back, each outcome but RETRY
+ * resets the failures, because the consumer does not know of them.  FORGET and AFTER can be
+ * combined.
  */
 #define WQ_OUTCOME_FORGET		(1U << 0)	/* reset the key's failures */
 #define WQ_OUTCOME_RETRY		(1U << 1)	/* failed: add as by WQ_ADD_RATE_LIMITED */
@@ -136,12 +158,14 @@
  * struct wq_rec - one key of a packed array
  * @len: length of the key in bytes, 1 to WQ_MAX_KEY
  * @flags: add: WQ_ADD_*; done: WQ_OUTCOME_*; get: out, 0; touch: must be 0
- * @state: add: must be 0
- * @failures: get: out, how often the key failed since its failures were last forgotten.
- *	Above 2,097,150 failures it is 2^32 - 1.  Done and touch ignore this field, so that
+ * @failures: add: must be 0.  Get: out, how often the key failed since its failures were last forgotten,
+ *	65,535 if they are more.  Done and touch ignore this field and @given_back, so that
  *	they accept a record that get wrote.
+ * @given_back: add: must be 0.  Get: out, how many runs of the key in a row, up to this one, were given
+ *	back: their consumers died or lost their leases.  WQ_MAX_GIVEN_BACK if they are more.
  * @token: get: out, the number of this get, never 0.  Done and touch: in, the token that
- *	get returned, or 0 to identify the run by the key alone.  Add: must be 0.
+ *	get returned, or 0 to identify the run by the key alone.  A queue that was created
+ *	with a lease requires the token.  Add: must be 0.
  * @delay: add: ns of CLOCK_MONOTONIC until the key needs a run; 0 or less: now.  A time
  *	beyond the end of the clock never comes.  Done: as for add if @flags has
  *	WQ_OUTCOME_AFTER, else must be 0.  Get: out, 0.  Touch: must be 0.
@@ -151,10 +175,8 @@
 struct wq_rec {
 	__u16 len;
 	__u16 flags;
-	union {
-		__u32 state;
-		__u32 failures;
-	};
+	__u16 failures;
+	__u16 given_back;
 	__aligned_u64 token;
 	__s64 delay;
 	__u8 key[];
@@ -172,6 +194,8 @@ struct wq_rec {
  * @count: in, add, done and touch: number of records; get and list: the largest number
  *	of records to return, 0 for as many as fit.  Out, number of keys that the call
  *	handled or returned
+ *
+ * A get or list that fails leaves @size and @count as they are, unless the error is EFAULT.
  *
  * One call of get or list returns at most WQ_MAX_OUT bytes of records.
  */
@@ -267,6 +291,7 @@ struct wq_limiter_spec {
 
 #define WQ_OPEN_CREATE	(1U << 0)	/* if there is no such queue, create it */
 #define WQ_OPEN_EXCL	(1U << 1)	/* with CREATE: fail if there is one */
+#define WQ_OPEN_ACCEPT	(1U << 2)	/* accept the attributes of a queue that exists */
 
 /**
  * struct wq_open - WQ_IOC_OPEN: bind the open file to a queue, once
@@ -286,16 +311,23 @@ struct wq_limiter_spec {
  * @reserved: must be 0
  * @lease: ns, how long a file may hold a key of a new queue without done or touch, at
  *	least WQ_MIN_LEASE.  When the lease expires the key is given back.  0: no lease
+ * @slack: ns, by how much a delay or a lease of a new queue may end late, so that the
+ *	queue's timer wakes processes at most once in this time; up to WQ_MAX_SLACK.  0:
+ *	WQ_DEFAULT_SLACK
  *
- * If the queue exists, @mode, @max_keys, @limiters and @lease must be valid but have no
- * effect.
+ * An existing queue keeps its attributes.  The call asks for the attributes @max_keys,
+ * @limiters, @lease and @slack that are not 0.  If one of them differs from the queue's,
+ * the call fails with EEXIST, unless WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue
+ * that exists, as in open(2).  WQ_IOC_CONFIG reports the attributes and WQ_IOC_SET changes
+ * them.
  *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.
  * After each error but EISCONN the file is not bound, and the call can be repeated:
  *
  *  EISCONN    the file is bound already, or another thread is binding it
- *  EINVAL     - @flags has an unknown bit, or WQ_OPEN_EXCL without WQ_OPEN_CREATE
- *             - @name is not a valid name
+ *  EINVAL     - @flags has an unknown bit, WQ_OPEN_EXCL without WQ_OPEN_CREATE, or
+ *               WQ_OPEN_EXCL and WQ_OPEN_ACCEPT
+ *             - @name is not a valid name, or a byte behind its NUL is not 0
  *             - @name is empty, and @flags or @mode is not 0
  *             - @reserved is not 0
  *             - a limiter's kind is unknown, or a field that its kind does not use is not 0
@@ -306,10 +338,12 @@ struct wq_limiter_spec {
  *  ERANGE     - @mode has bits besides 0777
  *             - @max_keys is above WQ_MAX_KEYS
  *             - @lease is not 0 and below WQ_MIN_LEASE
+ *             - @slack is negative or above WQ_MAX_SLACK
  *             - a delay of a limiter is negative, or a bucket's rate is out of its range
  *  EFAULT     the limiters can't be read
  *  ENOENT     no queue has this name, and WQ_OPEN_CREATE is not set
- *  EEXIST     a queue has this name, and WQ_OPEN_EXCL is set
+ *  EEXIST     a queue has this name, and WQ_OPEN_EXCL is set; or the queue does not have
+ *             the attributes that the call asks for, and WQ_OPEN_ACCEPT is not set
  *  EACCES     the queue's permissions do not allow the file's access mode; CAP_DAC_OVERRIDE
  *             overrides them
  *  ENOSPC     the user has user_queues queues, or the sum of their max_keys would exceed
@@ -326,6 +360,7 @@ struct wq_open {
 	__u32 num_limiters;
 	__u32 reserved;
 	__s64 lease;
+	__s64 slack;
 };
 
 /**
@@ -341,7 +376,7 @@ struct wq_open {
  *
  *  EINVAL     - the key's length is 0
  *             - its flags have an unknown bit, or contradict each other or its delay
- *             - its token or its state is not 0
+ *             - its token, its failures or its given_back is not 0
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
  *  ESHUTDOWN  the queue is shut down
  *  ENOSPC     the key is new, and the queue holds max_keys keys
@@ -373,22 +408,31 @@ struct wq_add {
  * @keys: the buffer for the keys.  The call waits for the first key, then returns as many
  *	more as are ready, wanted and fit.
  * @timeout: ns to wait for the first key; 0: do not wait; negative: wait for ever.  If the
- *	file has O_NONBLOCK, the call does not wait.  Out, after EINTR: the time that was left
+ *	file has O_NONBLOCK, the call does not wait
+ * @deadline: in, 0.  Out, after EINTR: the end of the wait, so that a call with the struct
+ *	as EINTR left it waits until then.  A value other than 0 replaces a @timeout above 0,
+ *	and the call sets it to 0 if the wait ends otherwise
  *
- * A signal without a handler does not end the wait, unless it ends the process.
+ * A signal without a handler does not end the wait, unless it ends the process.  The wait
+ * ends in time even if the process was stopped meanwhile.
+ *
+ * A key whose run before was given back is returned alone.  If its consumer dies of it again,
+ * no other key is given back with it.
+ *
+ * If no key is ready while the queue drains, a file that holds no key waits as long as
+ * other consumers hold keys, because these may be given back.
  *
  * Errors of WQ_IOC_GET.  The file holds no key of this call, unless the error is EFAULT.
- * Set @keys before the next call, because after an error it is not valid; EFAULT and EINTR
- * are the exceptions:
+ * After errors other than EFAULT and EINTR the struct is as before, so that the call can be
+ * repeated with it:
  *
  *  EAGAIN     no key is ready, and the call may not wait
  *  ETIMEDOUT  no key became ready in time
- *  ESHUTDOWN  the queue is shut down, and no key is ready.  A key that is processing can
- *             become ready again
- *  EINTR      a signal handler ended the wait.  @keys is as before and @timeout is the
- *             time that was left, so that the call can be repeated with the same struct
+ *  ESHUTDOWN  the queue is shut down, and no key is ready.  If the queue drains: moreover
+ *             this file holds keys, or no consumer does
+ *  EINTR      a signal handler ended the wait.  @deadline is set
  *  EMSGSIZE   the next key does not fit into the buffer; it stays the next key
- *  EINVAL     @flags is not 0, or keys.addr is not a multiple of 8
+ *  EINVAL     @flags is not 0, keys.addr is not a multiple of 8, or @deadline is negative
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  ENOMEM     there is not enough memory for a copy of the keys
  *  EFAULT     a record or the struct can't be written.  keys.count is the number of whole
@@ -401,6 +445,7 @@ struct wq_get {
 	__u32 flags;
 	struct wq_keys keys;
 	__s64 timeout;
+	__s64 deadline;
 };
 
 #define WQ_DONE_GET	(1U << 0)	/* wq_done.flags: get the next keys */
@@ -414,7 +459,8 @@ struct wq_get {
  *	the key is done, or -errno.  READY: the key was added during the run, or is retried
  *	without delay
  * @next: with WQ_DONE_GET: the buffer for the next keys, as wq_get.keys; else must be 0
- * @timeout: with WQ_DONE_GET: as wq_get.timeout; else must be 0
+ * @timeout: with WQ_DONE_GET: as wq_get.timeout.  Out, after EINTR: the time that was left.
+ *	Else must be 0
  *
  * If the queue is shut down, RETRY and AFTER do not add the key again.  The key is done,
  * its result is 0, and the retry counts in wq_stat.dropped.
@@ -425,6 +471,7 @@ struct wq_get {
  *  EINVAL     - the key's length is 0
  *             - its flags are not an outcome
  *             - its delay is not 0, and WQ_OUTCOME_AFTER is not set
+ *             - the record has no token, and the queue was created with a lease
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
  *  ESTALE     the record has a token, and this file does not hold the key from that get,
  *             for example because the key was done or its lease expired
@@ -448,7 +495,8 @@ struct wq_get {
  *
  * With WQ_DONE_GET, the call gets the next keys after it handled all of @keys.  The errors
  * of that get follow.  keys.count is the number of all keys, and what was done stays done.
- * The file holds no next key, unless the error is EFAULT.  @next is valid only after EFAULT:
+ * The file holds no next key, unless the error is EFAULT.  After other errors @next is as
+ * before:
  *
  *  EAGAIN     no key is ready, and the call may not wait
  *  ETIMEDOUT  no key became ready in time
@@ -484,7 +532,8 @@ struct wq_done {
  *
  * Errors of WQ_IOC_TOUCH for a key.  The key's lease is as before:
  *
- *  EINVAL     the key's length is 0, or its flags or delay is not 0
+ *  EINVAL     the key's length is 0, or its flags or delay is not 0, or the record has no
+ *             token, and the queue was created with a lease
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
  *  ESTALE     the record has a token, and this file does not hold the key from that get,
  *             for example because the key was done or its lease expired
@@ -525,10 +574,14 @@ struct wq_touch {
  *	key.  0 if the namespace does not have the process, if the process has ended, and
  *	in all other states
  * @age: ns since the key was handed out if it is PROCESSING, else since it became DIRTY;
- *	0 in all other states, and in a queue without a name, which records no times
+ *	0 in all other states, and in a queue without a name, which records no times.  A key
+ *	that was given back and not added again is DIRTY since before the run that was lost.
  * @due: DELAYED: ns until the key needs a run, 0: now; -1 in all other states
  * @lease: PROCESSING: ns until the lease expires, 0: now; -1 if the key has no lease and
  *	in all other states
+ * @given_back: how many runs of the key in a row were given back, up to now; see
+ *	wq_rec.given_back.  A done resets it.  A cancel resets it unless the key is PROCESSING
+ * @reserved: 0
  */
 struct wq_key_info {
 	__u32 state;
@@ -538,6 +591,8 @@ struct wq_key_info {
 	__s64 age;
 	__s64 due;
 	__s64 lease;
+	__u32 given_back;
+	__u32 reserved;
 };
 
 /**
@@ -619,14 +674,15 @@ struct wq_list_rec {
  *	where the next call continues, 0 at the end
  *
  * A key that is in the queue from the first call to the last is listed once.  A key that
- * is added or removed in between is listed at most once.  A call can return no key before
- * the end, for example if a signal is pending.
+ * is added or removed in between is listed at most once.
  *
- * Errors of WQ_IOC_LIST.  @cursor is as before, and @keys is not valid:
+ * Errors of WQ_IOC_LIST.  The struct is as before, except that EINTR advances @cursor:
  *
  *  EINVAL     @flags is not 0, or keys.addr is not a multiple of 8
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  EMSGSIZE   the next record does not fit into the buffer
+ *  EINTR      a signal came before the first record was found.  @cursor is where the next
+ *             call continues
  *  ENOMEM     there is not enough memory for a copy of the records
  *  EFAULT     the records or the struct can't be written.  Some of the records may have
  *             been written
@@ -677,7 +733,7 @@ struct wq_queue {
  * @cursor: in, 0 for the first call, then the cursor that the last call returned; out,
  *	where the next call continues, 0 at the end
  *
- * Errors of WQ_IOC_QUEUES.  @cursor is as before, and @count is not valid:
+ * Errors of WQ_IOC_QUEUES.  The struct is as before:
  *
  *  EINVAL     - @flags is not 0
  *             - @count is 0
@@ -739,18 +795,19 @@ struct wq_hist {
  * @given_back: runs that ended because the consumer ended, the lease expired, or the key
  *	could not be written to the getter's buffer
  * @canceled: runs that cancel dropped before they started
- * @merged: keys that were given back and were dirty too, so that two runs became one
+ * @merged: keys that were given back, ahead of all others, and were dirty too, so that two
+ *	runs became one
  * @delayed: number of delayed keys
  * @reserved2: 0
  * @next_due: ns until the first delayed key needs a run, 0: now; -1 if no key is delayed
- * @retries: adds with a delay or WQ_ADD_RATE_LIMITED, done with RETRY or AFTER, and all
- *	successful calls of wq_add_after() in the kernel
+ * @retries: adds with a delay, WQ_ADD_AFTER or WQ_ADD_RATE_LIMITED, done with RETRY or
+ *	AFTER, and runs in @given_back_failed that were added again
  * @dropped: delayed keys that a shut down dropped, and retries after a shut down
  * @failed: number of keys with failures that were not forgotten
  * @retained: how many of the @failed keys are in no other state.  Such a key counts in
  *	@keys until its failures are reset by forget or it is canceled
- * @memory: bytes of memory for the queue, its keys, the hash table without the buckets
- *	that continue a chain, and the heap of delayed keys
+ * @memory: bytes of memory for the queue, its keys, the hash table, and the heap of
+ *	delayed keys
  * @depth: number of dirty keys: ready, or dirty while processing (client-go's depth)
  * @consumers: number of open files that are bound to the queue
  * @unfinished: ns since their get, summed over all keys in processing, modulo 2^64.  This
@@ -761,9 +818,13 @@ struct wq_hist {
  * @works: durations from handed out to done
  * @lease: the queue's lease, ns; 0: none
  * @expired: how many runs in @given_back ended because their lease expired
+ * @given_back_failed: how many runs in @given_back counted as a failure of their key,
+ *	because the key's run before was given back too
+ * @slack: the queue's slack, ns; 0: the queue of a kernel module, which has none
  *
- * Runs are conserved: adds + given_back = ready + gets + canceled + merged + keys that
- * are dirty while processing, and gets = processing + dones + given_back.
+ * Runs are conserved: adds + given_back = ready + gets + canceled + merged +
+ * given_back_failed + keys that are dirty while processing, and gets = processing + dones +
+ * given_back.
  *
  * A shut down drops the delayed keys at once, but the queue's thread releases their entries
  * a little later.  Until then @keys and @failed can still count a dropped key, and @retained
@@ -811,6 +872,8 @@ struct wq_stat {
 	struct wq_hist works;
 	__s64 lease;
 	__aligned_u64 expired;
+	__aligned_u64 given_back_failed;
+	__s64 slack;
 };
 
 #define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until no key is ready or processing */
@@ -819,20 +882,123 @@ struct wq_stat {
  * struct wq_shutdown - WQ_IOC_SHUTDOWN: refuse adds from now on, and drop delayed keys
  * @size: sizeof(struct wq_shutdown)
  * @flags: 0, or WQ_SHUTDOWN_DRAIN to wait until no key is ready or processing
+ * @timeout: with WQ_SHUTDOWN_DRAIN: ns to wait; 0: do not wait; negative: wait for ever.
+ *	If the file has O_NONBLOCK, the call does not wait.  Else must be 0
+ * @deadline: with WQ_SHUTDOWN_DRAIN: as wq_get.deadline; else must be 0
  *
- * A shut down is final, and can be repeated.  Ready keys are still handed out.  A drain
- * also waits for keys that this file holds.  A signal does not end the wait, unless it
- * ends the process; the queue stays shut down.
+ * A shut down is final, and can be repeated.  Ready keys are still handed out.
+ *
+ * With WQ_SHUTDOWN_DRAIN the queue drains until no key is ready or processing, or until
+ * another call without WQ_SHUTDOWN_DRAIN ends the drain.  The drain does not depend on the
+ * call that started it.  A process that does not want to wait in the call polls a file that
+ * holds no key for EPOLLHUP, and then calls with @timeout 0 for the result.  A drain also
+ * waits for keys that this file holds.
+ *
+ * A signal without a handler does not end the wait, unless it ends the process.
+ *
+ * The file must be open for writing.  Moreover it must be open for reading, or the caller
+ * must be the queue's owner or have CAP_FOWNER: the right to add keys alone does not
+ * include the right to end the queue.
  *
  * Errors of WQ_IOC_SHUTDOWN:
  *
- *  EINVAL     @flags has an unknown bit.  The call did not shut down the queue
- *  ECANCELED  another call without WQ_SHUTDOWN_DRAIN ended the wait of this drain.  The
+ *  EINVAL     @flags has an unknown bit, @deadline is negative, or @timeout or @deadline is
+ *             not 0 without WQ_SHUTDOWN_DRAIN.  The call did not shut down the queue
+ *  EACCES     the file is not open for reading, and the caller is not the queue's owner and
+ *             does not have CAP_FOWNER.  The call did not shut down the queue
+ *  EAGAIN     the queue is shut down and drains, and the call may not wait
+ *  ETIMEDOUT  the queue is shut down and drains, and the time expired
+ *  EINTR      a signal handler ended the wait.  The queue is shut down and drains.
+ *             @deadline is set
+ *  ECANCELED  another call without WQ_SHUTDOWN_DRAIN ended the drain during this call.  The
  *             queue is shut down, and keys are still ready or processing
+ *  EFAULT     after EINTR: the struct can't be written
  */
 struct wq_shutdown {
 	__u32 size;
 	__u32 flags;
+	__s64 timeout;
+	__s64 deadline;
+};
+
+/* wq_limiter_spec.kind, reported by WQ_IOC_CONFIG alone */
+#define WQ_LIMITER_OTHER	6	/* a kernel module's own limiter */
+
+/* wq_config.set */
+#define WQ_SET_MODE	(1U << 0)
+#define WQ_SET_UID	(1U << 1)
+#define WQ_SET_GID	(1U << 2)
+#define WQ_SET_MAX_KEYS	(1U << 3)
+#define WQ_SET_LIMITER	(1U << 4)
+#define WQ_SET_LEASE	(1U << 5)
+#define WQ_SET_SLACK	(1U << 6)
+
+/**
+ * struct wq_config - WQ_IOC_CONFIG: report the attributes of the queue;
+ *	WQ_IOC_SET: change some of them
+ * @size: sizeof(struct wq_config)
+ * @flags: must be 0
+ * @set: WQ_IOC_SET: WQ_SET_*, the attributes to change.  The fields of others are ignored.
+ *	WQ_IOC_CONFIG: in, must be 0; out, the attributes that WQ_IOC_SET can change
+ * @mode: permission bits.  Files that are bound keep the access that they have.  The
+ *	caller's umask does not apply
+ * @uid: the queue's owner, as a number of the caller's user namespace.  The keys stay
+ *	charged to the user who created the queue
+ * @gid: the queue's group, as a number of the caller's user namespace
+ * @max_keys: how many keys the queue may hold, 1 to WQ_MAX_KEYS.  If it holds more, it keeps
+ *	them and accepts no new ones
+ * @limiters: address of a struct wq_limiter_spec array.  WQ_IOC_CONFIG writes at most
+ *	@num_limiters elements to it.  WQ_IOC_SET: the new limiter, as in struct wq_open.
+ *	Keys keep their failures and pending delays
+ * @num_limiters: elements of that array, up to WQ_MAX_LIMITERS.  WQ_IOC_CONFIG: out, elements
+ *	that describe the limiter, also if they are more than the array has.  A kernel module's
+ *	own limiter is one element of kind WQ_LIMITER_OTHER.  WQ_IOC_SET: 0: the default limiter
+ * @lease: ns, as in struct wq_open; 0: keys that are handed out from now on have no lease.
+ *	Only a queue that was created with a lease can have one.  A lease that runs keeps its
+ *	end.  After a change to a shorter lease, no lease ends before those that ran at the
+ *	change and were not done or touched since
+ * @slack: ns, 1 to WQ_MAX_SLACK
+ *
+ * WQ_IOC_SET changes all attributes in @set, or none.  The caller must be the queue's owner
+ * or have CAP_FOWNER.  A change of the owner needs CAP_CHOWN.  A change of the group needs
+ * CAP_CHOWN, unless the caller belongs to the new group.
+ *
+ * Errors of WQ_IOC_CONFIG:
+ *
+ *  EINVAL     @flags or @set is not 0
+ *  EFAULT     the limiters or the struct can't be written
+ *
+ * Errors of WQ_IOC_SET:
+ *
+ *  EINVAL     - @flags is not 0, or @set is 0 or has an unknown bit
+ *             - @uid or @gid is not a number of the caller's user namespace
+ *             - @max_keys or @slack is 0
+ *             - @lease is not 0, and the queue was created without a lease
+ *             - the limiters are not valid, see WQ_IOC_OPEN
+ *             - WQ_SET_MODE, WQ_SET_UID or WQ_SET_GID is set, and the queue is private
+ *  E2BIG      @num_limiters, or n of a MAX_OF limiter, is above WQ_MAX_LIMITERS
+ *  ERANGE     @mode, @max_keys, @lease, @slack or a figure of a limiter is out of the range
+ *             that WQ_IOC_OPEN accepts
+ *  EFAULT     the limiters can't be read
+ *  EPERM      - the caller is not the queue's owner and does not have CAP_FOWNER
+ *             - the change of @uid or @gid needs CAP_CHOWN
+ *             - the queue belongs to a kernel module
+ *  ENOSPC     the sum of the max_keys of the charged user's queues would exceed user_keys;
+ *             CAP_SYS_RESOURCE overrides it
+ *  ENOMEM     there is not enough memory
+ */
+struct wq_config {
+	__u32 size;
+	__u32 flags;
+	__u32 set;
+	__u32 mode;
+	__u32 uid;
+	__u32 gid;
+	__u32 max_keys;
+	__u32 num_limiters;
+	__aligned_u64 limiters;
+	__s64 lease;
+	__s64 slack;
 };
 
 /**
@@ -846,7 +1012,7 @@ struct wq_shutdown {
  *
  * Errors of WQ_IOC_UNLINK:
  *
- *  EINVAL     @flags is not 0, or @name is not a valid name
+ *  EINVAL     @flags is not 0, @name is not a valid name, or a byte behind its NUL is not 0
  *  ENOENT     no queue has this name
  *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the
  *             queue belongs to a kernel module
@@ -872,5 +1038,7 @@ struct wq_unlink {
 #define WQ_IOC_FORGET	_IO(WQ_IOC_MAGIC, 0x0b)
 #define WQ_IOC_QUEUES	_IO(WQ_IOC_MAGIC, 0x0c)
 #define WQ_IOC_TOUCH	_IO(WQ_IOC_MAGIC, 0x0d)
+#define WQ_IOC_CONFIG	_IO(WQ_IOC_MAGIC, 0x0e)
+#define WQ_IOC_SET	_IO(WQ_IOC_MAGIC, 0x0f)
 
 #endif /* _UAPI_LINUX_WQ_H */

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Keys that a user chooses by the order in which list returns keys: they make no other key fail,
+ * and cost other keys no more than a few times the usual.
+ */
+#include "wq_users.h"
+
+#define LIMIT	300		/* time limit of a test, in s */
+
+enum {
+	MANY = 200000,		/* keys whose order the attacker looks at */
+	OTHER = 1000,		/* keys of another user */
+	LEN = 12,		/* bytes of each key here */
+};
+
+/* ---- arrays of keys ---- */
+
+struct key { __u8 bytes[LEN]; };
+
+/* Adds n keys, as many as fit into each call; the number of those that were not newly dirty. */
+static int add_keys(int q, const struct key *keys, int n)
+{
+	enum { BATCH = 512 };
+	struct array a = array_new(BATCH * WQ_REC_SIZE(LEN));
+	__s32 results[BATCH];
+	int bad = 0;
+
+	a.results = results;
+	for (int i = 0; i < n;) {
+		array_reset(&a);
+		for (; i < n && a.count < BATCH; i++)
+			array_put(&a, keys[i].bytes, LEN, 0);
+		if (q_add_array(q, &a)) {
+			bad = n;
+			break;
+		}
+		for (int j = 0; j < a.count; j++)
+			bad += results[j] != 1;
+	}
+	free(a.recs);
+	return bad;
+}
+
+/* Lists the queue, up to most records a call. Returns the number of keys, at most room. */
+static int list_keys(int q, struct key *keys, int room, int most)
+{
+	struct array a = array_new(WQ_MAX_OUT);
+	__u64 cursor = 0;
+	int n = 0;
+
+	do {
+		struct wq_list_rec *row = a.recs;
+
+		if (q_list(q, &a, most, &cursor))
+			return -1;
+		for (int i = 0; i < a.count && n < room; i++, row = row_next(row))
+			memcpy(keys[n++].bytes, row->key, LEN);
+	} while (cursor);
+	free(a.recs);
+	return n;
+}
+
+/* Gets and finishes all keys. */
+static int empty(int q)
+{
+	struct array a = array_new(WQ_MAX_OUT);
+	int ret;
+
+	while (!(ret = q_get_array(q, &a, 0, 0)))
+		if (q_done_array(q, &a))
+			return 1;
+	free(a.recs);
+	return ret != -EAGAIN || q_stat(q).keys;
+}
+
+static void random_keys(struct key *keys, int n)
+{
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < LEN; j++)
+			keys[i].bytes[j] = random();
+}
+
+/* The time of the fastest of some rounds: adds of new keys, gets and dones. */
+static __s64 cost(int q, const struct key *keys, int n)
+{
+	__s64 least = INT64_MAX;
+
+	for (int round = 0; round < 7; round++) {
+		__s64 begun = now_ns();
+
+		for (int i = 0; i < n; i++)
+			if (q_addn(q, keys[i].bytes, LEN) != 1)
+				return -1;
+		for (int i = 0; i < n; i++)
+			if (q_key_state(q, WQ_IOC_CANCEL, keys[i].bytes, LEN) < 0)
+				return -1;
+		if (now_ns() - begun < least)
+			least = now_ns() - begun;
+	}
+	return least;
+}
+
+/* A queue of root that all users may use. */
+static int open_for_all(const char *name)
+{
+	mode_t mask = umask(0);
+	int q = q_open(name, O_RDWR, EXCL, 0666, 2 * MANY);
+
+	umask(mask);
+	return q;
+}
+
+/*
+ * ALICE adds many keys, looks at their order, and leaves only those of a window of it. Returns
+ * how many she left.
+ */
+static int leave_adjacent(const char *name, int from, int n)
+{
+	pid_t pid = user(ALICE, GROUP, 0);
+
+	if (!pid) {
+		struct key *keys = calloc(MANY, sizeof(*keys)), *order;
+		int q = q_attach(name, O_RDWR);
+
+		srandom(4711);
+		order = calloc(MANY, sizeof(*order));
+		random_keys(keys, MANY);
+		CHECK(!add_keys(q, keys, MANY));
+		CHECK(list_keys(q, order, MANY, 0) == MANY);
+		CHECK(!empty(q));
+		CHECK(!add_keys(q, order + from, n));
+		_exit(0);
+	}
+	return reap(pid);
+}
+
+/* BOB adds keys of his. Returns how many failed, 200 for more. */
+static int adds_that_fail(const char *name)
+{
+	pid_t pid = user(BOB, OTHERS, 0);
+
+	if (!pid) {
+		struct key keys[OTHER];
+		int bad;
+
+		srandom(42);
+		random_keys(keys, OTHER);
+		bad = add_keys(q_attach(name, O_WRONLY), keys, OTHER);
+		_exit(bad < 200 ? bad : 200);
+	}
+	return reap(pid);
+}
+
+/*
+ * Keys that are adjacent in a table of 200,000 keys can be in one place of a table of a few
+ * hundred.
+ */
+TEST_F_TIMEOUT(users, keys_adjacent_in_list_order_make_no_other_add_fail, LIMIT)
+{
+	static const int windows[] = { 90, 400, 3000 };
+
+	for (int i = 0; i < ARRAY_SIZE(windows); i++) {
+		int q = open_for_all(self->name);
+
+		ASSERT_LE(0, q);
+		ASSERT_EQ(0, leave_adjacent(self->name, 777, windows[i]));
+		ASSERT_EQ(windows[i], q_stat(q).keys);
+		ASSERT_EQ(0, adds_that_fail(self->name)) {
+			TH_LOG("adds after %d chosen keys", windows[i]);
+		}
+		ASSERT_EQ(windows[i] + OTHER, q_stat(q).keys);
+		close(q);
+		q_unlink(self->name);
+	}
+}
+
+TEST_F_TIMEOUT(users, keys_adjacent_in_list_order_do_not_slow_other_keys, LIMIT)
+{
+	enum { CHOSEN = 3000 };
+	int usual = q_private(2 * MANY), q = open_for_all(self->name);
+	struct key *fill = calloc(CHOSEN, sizeof(*fill)), keys[OTHER];
+	__s64 with, without;
+
+	srandom(7);
+	random_keys(fill, CHOSEN);
+	random_keys(keys, OTHER);
+	ASSERT_EQ(0, add_keys(usual, fill, CHOSEN));
+	ASSERT_EQ(0, leave_adjacent(self->name, 100, CHOSEN));
+	ASSERT_EQ(CHOSEN, q_stat(q).keys);
+	without = cost(usual, keys, OTHER);
+	with = cost(q, keys, OTHER);
+	ASSERT_LT(0, without);
+	ASSERT_LT(0, with);
+	COMMENT("%d adds and cancels: %lld us, beside chosen keys %lld us\n", OTHER,
+		without / 1000, with / 1000);
+	ASSERT_GT(4 * without, with);
+	close(q);
+	close(usual);
+	free(fill);
+}
+
+TEST_HARNESS_MAIN

@@ -17,9 +17,10 @@
  * of WQ_BATCH, and hashed before the lock is taken.  Results are written after each
  * batch, to memory that was probed for writing before the batch.
  */
+#include <linux/cdev.h>
 #include <linux/compat.h>
+#include <linux/device.h>
 #include <linux/fs.h>
-#include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/nospec.h>
@@ -1089,7 +1090,6 @@ static int wq_fop_open(struct inode *inode, struct file *file)
 	init_waitqueue_head(&f->pollers);
 	init_waitqueue_func_entry(&f->forward, file_forward);
 	INIT_LIST_HEAD(&f->forward.entry);
-	/* Replaces the pointer that misc_open() has stored. */
 	file->private_data = f;
 	return stream_open(inode, file);
 }
@@ -1138,19 +1138,48 @@ static const struct file_operations wq_fops = {
 	.show_fdinfo = wq_show_fdinfo,
 };
 
-static struct miscdevice wq_misc = {
-	.minor = MISC_DYNAMIC_MINOR,
-	.name = "wq",
-	.fops = &wq_fops,
-	.mode = 0600,
-};
+/*
+ * Not a misc device: an open of one holds misc_mtx, for which the opens of all users wait, and
+ * a user who is throttled or reclaims memory then holds it for long.
+ */
+static struct class wq_class = { .name = "wq" };
+static struct cdev wq_cdev;
+static dev_t wq_devt;
 
+/* Without a devnode operation of the class, devtmpfs creates the file with mode 0600. */
 int wq_dev_init(void)
 {
-	return misc_register(&wq_misc);
+	struct device *dev;
+	int ret;
+
+	ret = alloc_chrdev_region(&wq_devt, 0, 1, "wq");
+	if (ret)
+		return ret;
+	cdev_init(&wq_cdev, &wq_fops);
+	wq_cdev.owner = THIS_MODULE;
+	ret = cdev_add(&wq_cdev, wq_devt, 1);
+	if (ret)
+		goto no_cdev;
+	ret = class_register(&wq_class);
+	if (ret)
+		goto no_class;
+	dev = device_create(&wq_class, NULL, wq_devt, NULL, "wq");
+	if (!IS_ERR(dev))
+		return 0;
+
+	ret = PTR_ERR(dev);
+	class_unregister(&wq_class);
+no_class:
+	cdev_del(&wq_cdev);
+no_cdev:
+	unregister_chrdev_region(wq_devt, 1);
+	return ret;
 }
 
 void wq_dev_exit(void)
 {
-	misc_deregister(&wq_misc);
+	device_destroy(&wq_class, wq_devt);
+	class_unregister(&wq_class);
+	cdev_del(&wq_cdev);
+	unregister_chrdev_region(wq_devt, 1);
 }

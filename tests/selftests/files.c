@@ -522,22 +522,22 @@ TEST_F(queue, fdinfo_has_the_queue_and_the_keys_that_the_file_holds)
 TEST(device_mode_is_0600)
 {
 	struct wq_info info;
-	int fd = q_dev(O_RDWR);
+	int fd = q_dev(O_RDWR), named = 0;
+	char line[128];
 	FILE *f;
 
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, q_info(fd, &info));
-	/* the mode in devtmpfs, before any udev rule */
-	f = fopen("/sys/class/misc/wq/uevent", "r");
+	/* devtmpfs and udev use 0600 if the driver does not ask for another mode */
+	f = fopen("/sys/class/wq/wq/uevent", "r");
 	ASSERT_NE(NULL, f);
-	while (f) {
-		char line[128];
-
-		if (!fgets(line, sizeof(line), f))
-			break;
-		if (!strncmp(line, "DEVMODE=", 8))
-			ASSERT_STREQ("DEVMODE=0600\n", line);
+	while (f && fgets(line, sizeof(line), f)) {
+		named += !strcmp(line, "DEVNAME=wq\n");
+		ASSERT_NE(0, strncmp(line, "DEVMODE=", 8));
 	}
+	ASSERT_EQ(1, named);
+	if (f)
+		fclose(f);
 }
 
 TEST(info_returns_version_and_limits)

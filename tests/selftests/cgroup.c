@@ -7,7 +7,6 @@
 #include "wq_users.h"
 
 #include <dirent.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
 
 #define LIMIT		120		/* time limit of a test, in s */
@@ -181,28 +180,28 @@ static int add_delayed(int q, struct array *a, unsigned int *number)
 }
 
 /* Adds keys that are due soon, or does in turn all that costs time, memory or threads. */
-static void attack(const char *name, unsigned long *adds, int who, bool all_verbs)
+static void attack(const char *name, unsigned long *adds, int number, bool all_verbs)
 {
 	struct array a = array_new(WQ_MAX_OUT), got = array_new(WQ_MAX_OUT);
 	int fds[QUEUES / PROCS + 1], n = 0;
 	struct wq_queue queues[64];
 	char own[WQ_NAME_MAX];
-	unsigned int number = 0;
+	unsigned int key = 0;
 
-	srandom(who);
-	for (int i = who; i < QUEUES; i += PROCS) {
+	srandom(number);
+	for (int i = number; i < QUEUES; i += PROCS) {
 		fds[n] = open_queue(name, i, WQ_MIN_LEASE);
 		n += fds[n] >= 0;
 	}
-	snprintf(own, sizeof(own), "%.40s-own-%d", name, who);
+	snprintf(own, sizeof(own), "%.40s-own-%d", name, number);
 	for (;;) {
 		int fd = fds[random() % n], q;
 		__u32 count = 64;
 		__u64 cursor = 0;
 
-		switch (who && all_verbs ? random() % 8 : 0) {
+		switch (number && all_verbs ? random() % 8 : 0) {
 		default:
-			if (!add_delayed(fd, &a, &number))
+			if (!add_delayed(fd, &a, &key))
 				__atomic_add_fetch(adds, 128, __ATOMIC_RELAXED);
 			break;
 		case 4:

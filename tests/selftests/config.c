@@ -513,7 +513,7 @@ TEST(set_of_max_keys_below_the_keys_keeps_them_and_refuses_new_ones)
 	ASSERT_EQ(1, q_add(q, "f"));
 }
 
-TEST(set_of_max_keys_wakes_who_polls_for_room)
+TEST(set_of_max_keys_wakes_pollers_that_wait_for_room)
 {
 	int q = q_private(1);
 	struct pollfd p = { .fd = q, .events = POLLOUT };
@@ -627,7 +627,7 @@ TEST_F(quota, set_of_max_keys_beyond_the_quota_needs_CAP_SYS_RESOURCE)
 	ASSERT_EQ(0, charged_keys());
 }
 
-/* The owner of a queue pays for nobody else's: the user who created it does. */
+/* A queue is charged to the user who created it, also if the owner is another one. */
 TEST_F(quota, set_of_max_keys_charges_the_creator)
 {
 	int q, fd = q_dev(O_RDWR);
@@ -661,9 +661,8 @@ TEST_F(quota, set_of_max_keys_charges_the_creator)
 	EXPECT_EQ(0, q_unlink(name));
 }
 
-static int set_often(int q, int who)
+static int set_often(int q, unsigned int seed)
 {
-	unsigned int seed = who + 1;
 
 	for (int i = 0; i < 2000; i++) {
 		__u32 n = 1 + rand_r(&seed) % 400;
@@ -686,7 +685,7 @@ static int concurrent_sets(void)
 	for (int i = 0; i < PROCS; i++) {
 		pid[i] = child();
 		if (!pid[i])
-			_exit(set_often(q[i % QUEUES], i));
+			_exit(set_often(q[i % QUEUES], i + 1));
 	}
 	for (int i = 0; i < PROCS; i++)
 		CHECK(!reap(pid[i]));

@@ -6,7 +6,6 @@
 #include "wq_users.h"
 
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/klog.h>
 
 TEST_F(queue, drain_of_an_empty_queue_returns_at_once)

@@ -59,19 +59,6 @@ static int difference(const void *a, const void *b, size_t size)
 	return -1;
 }
 
-/* A copy of a struct in a page that can't be written. */
-static void *read_only(const void *arg, size_t size)
-{
-	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (page == MAP_FAILED)
-		abort();
-	memcpy(page, arg, size);
-	if (mprotect(page, 4096, PROT_READ))
-		abort();
-	return page;
-}
-
 /* ---- the errors that are common to all verbs ---- */
 
 union args {

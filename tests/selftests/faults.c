@@ -13,7 +13,6 @@
 #include "wq_test.h"
 
 #include <poll.h>
-#include <sys/epoll.h>
 
 #define DEBUGFS	"/sys/kernel/debug/"
 

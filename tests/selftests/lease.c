@@ -12,7 +12,6 @@
 #include "wq_test.h"
 
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/ptrace.h>
 
 #define LIMIT		120		/* time limit of a test, in s */

@@ -182,6 +182,16 @@ static bool lose(int q, const char *name, enum way way, int n)
 	return lose_after_add(q, name, way, n, NULL);
 }
 
+/* Ends a test's queue; true if its counters agree. */
+static bool ends_conserved(int q, const char *name)
+{
+	struct wq_stat st = q_stat(q);
+
+	q_unlink(name);
+	close(q);
+	return conserved(&st);
+}
+
 /* ---- each way to lose a key ---- */
 
 FIXTURE(lost) {
@@ -206,11 +216,7 @@ FIXTURE_SETUP(lost)
 
 FIXTURE_TEARDOWN(lost)
 {
-	struct wq_stat st = q_stat(self->q);
-
-	EXPECT_TRUE(conserved(&st));
-	q_unlink(self->name);
-	close(self->q);
+	EXPECT_TRUE(ends_conserved(self->q, self->name));
 }
 
 TEST_F_TIMEOUT(lost, given_back_once_goes_ahead_of_all_and_is_no_failure, LIMIT)
@@ -674,11 +680,7 @@ FIXTURE_SETUP(poison)
 
 FIXTURE_TEARDOWN(poison)
 {
-	struct wq_stat st = q_stat(self->q);
-
-	EXPECT_TRUE(conserved(&st));
-	q_unlink(self->name);
-	close(self->q);
+	EXPECT_TRUE(ends_conserved(self->q, self->name));
 }
 
 enum { OTHERS_KEYS = 20 };

@@ -219,19 +219,6 @@ TEST_F(queue, queues_that_fails_leaves_the_struct_and_can_be_repeated)
 
 /* ---- an error is not replaced by another ---- */
 
-/* A copy of a struct in a page that can't be written. */
-static void *read_only(const void *arg, size_t size)
-{
-	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (page == MAP_FAILED)
-		abort();
-	memcpy(page, arg, size);
-	if (mprotect(page, 4096, PROT_READ))
-		abort();
-	return page;
-}
-
 #define READ_ONLY(type, ...) \
 	read_only(&(type) { .size = sizeof(type), __VA_ARGS__ }, sizeof(type))
 

@@ -8,7 +8,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <sys/epoll.h>
 
 /*
  * A child that polls and exits with the events.  When its timeout expires, poll looks at the
@@ -26,22 +25,6 @@ static pid_t poller(int fd)
 		_exit(p.revents);
 	}
 	return pid;
-}
-
-static int epoll_of(int fd, __u32 events)
-{
-	struct epoll_event ev = { .events = events };
-	int ep = epoll_create1(0);
-
-	return epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) ? -errno : ep;
-}
-
-static int epoll_events(int ep, int ms)
-{
-	struct epoll_event ev;
-	int ret = epoll_wait(ep, &ev, 1, ms);
-
-	return ret < 0 ? -errno : ret ? (int)ev.events : 0;
 }
 
 /* A queue that holds at most two keys, and an open file that is not bound to it. */

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -709,6 +710,24 @@ static inline pid_t drainer(int q)
 	return pid;
 }
 
+/* ---- epoll of one file ---- */
+
+static inline int epoll_of(int fd, __u32 events)
+{
+	struct epoll_event ev = { .events = events };
+	int ep = epoll_create1(0);
+
+	return epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) ? -errno : ep;
+}
+
+static inline int epoll_events(int ep, int ms)
+{
+	struct epoll_event ev;
+	int ret = epoll_wait(ep, &ev, 1, ms);
+
+	return ret < 0 ? -errno : ret ? (int)ev.events : 0;
+}
+
 /* ---- files of the kernel ---- */
 
 /* 0, or -errno. */
@@ -784,6 +803,19 @@ static inline void *edge(size_t good)
 	if (p == MAP_FAILED || mprotect(p + size, page, PROT_NONE))
 		abort();
 	return p + size - good;
+}
+
+/* A copy of a struct in a page that can't be written. */
+static inline void *read_only(const void *arg, size_t size)
+{
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		abort();
+	memcpy(page, arg, size);
+	if (mprotect(page, 4096, PROT_READ))
+		abort();
+	return page;
 }
 
 static inline void no_action(int sig)

@@ -93,7 +93,7 @@ static const struct command commands[] = {
 		.name = "set", .args = "QUEUE\n--fd N",
 		.doc = "Change attributes of a queue."
 			"\vAll attributes that are given change at once, or none does. Only the queue's owner and root may change them. wqctl stat prints them.\n\n"
-			"Processes that have the queue open keep the access that they have. Leases that run keep their end, and keys keep their failures and delays. The keys stay charged to the user that created the queue.\n\n"
+			"Processes that have the queue open keep the access that they have. Leases that run keep their end, and keys keep their failures and delays. The keys stay charged to the queue's creator.\n\n"
 			"0 changed, 1 failed.",
 		.options = (const struct argp_option[]){
 			{ "mode", 'm', "MODE", 0, "permissions in octal, see wqctl create", 0 },

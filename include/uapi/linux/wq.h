@@ -943,7 +943,7 @@ struct wq_shutdown {
  * @mode: permission bits.  Files that are bound keep the access that they have.  The
  *	caller's umask does not apply
  * @uid: the queue's owner, as a number of the caller's user namespace.  The keys stay
- *	charged to the user who created the queue
+ *	charged to the queue's creator
  * @gid: the queue's group, as a number of the caller's user namespace
  * @max_keys: how many keys the queue may hold, 1 to WQ_MAX_KEYS.  If it holds more, it keeps
  *	them and accepts no new ones

@@ -690,10 +690,12 @@ TEST_F(queue, query_holder_pid_is_of_the_callers_pid_namespace_or_0)
 			pause();
 			_exit(1);
 		}
-		pids[2] = inner;
+		__atomic_store_n(&pids[2], inner, __ATOMIC_RELEASE);
 		_exit(reap(inner) == 1000 + SIGKILL ? 0 : 3);
 	}
-	ASSERT_EVENTUALLY(__atomic_load_n(&pids[3], __ATOMIC_ACQUIRE) || !alive(pid));
+	/* the child writes pids[2] after fork(), maybe later than the grandchild pids[3] */
+	ASSERT_EVENTUALLY((__atomic_load_n(&pids[3], __ATOMIC_ACQUIRE) &&
+			   __atomic_load_n(&pids[2], __ATOMIC_ACQUIRE)) || !alive(pid));
 	ASSERT_TRUE(alive(pid)) {
 		TH_LOG("can't create a pid namespace");
 	}

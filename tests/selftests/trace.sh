@@ -146,9 +146,12 @@ test_trace_give_back_of_a_killed_consumer() {
 	saw wq_give_back 'key= keys=2'
 	saw wq_get 'key=a ns=([0-9]+)'
 	# the wait began when the key was given back, not at its first add
-	saw wq_get 'key=b ns=[0-9]+'
-	saw wq_get 'key=c ns=[0-9]+'
+	# a key that was given back is handed out alone
 	saw wq_done 'key=a ns=[0-9]+'
+	saw wq_get 'key=b ns=[0-9]+'
+	saw wq_done 'key=b ns=[0-9]+'
+	saw wq_get 'key=c ns=[0-9]+'
+	saw wq_done 'key=c ns=[0-9]+'
 }
 
 test_trace_lease_expired() {
@@ -156,7 +159,7 @@ test_trace_lease_expired() {
 	trace_on
 	consume
 	wq add $q k
-	wq get --fd 7 >/dev/null
+	wq get --token --fd 7 >/dev/null
 	eventually stat_is expired 1
 	is key k "$(wq get $q)"
 	read_events

@@ -134,7 +134,8 @@ static void wq_kick_thread(struct wq *q)
 		schedule_delayed_work(&q->start_thread, 0);
 }
 
-static void wq_free_entries(struct wq *q, struct wq_entry *e)
+/* Free entries in no list, which are chained by next_freed. */
+void wq_free_entries(struct wq *q, struct wq_entry *e)
 {
 	while (e) {
 		struct wq_entry *next = e->next_freed;
@@ -649,15 +650,15 @@ static void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key,
 }
 
 /*
- * The memory of one freed entry is reused by the next new key, because the allocator
- * costs more than all else that a new key needs.  Only in queues of kernel modules that
- * processes cannot open: other memory is charged to the process that adds the key.  Not
- * with KASAN, which would miss a use after free.
+ * New keys reuse the memory of up to WQ_MAX_RECYCLED freed entries, because the allocator
+ * costs more than all else that a new key needs: 290 instructions.  In the queue of a process
+ * such an entry stays charged to the process that added the former key.  That is at most 5 KiB
+ * of a queue, and the number of queues is limited.  Not with KASAN, which would miss a use
+ * after free.
  */
 static bool wq_may_recycle(const struct wq *q, u32 len)
 {
-	return !q->user && !q->mode && !q->leased && len <= WQ_MIN_ROOM &&
-	       !IS_ENABLED(CONFIG_KASAN);
+	return !q->leased && len <= WQ_MIN_ROOM && !IS_ENABLED(CONFIG_KASAN);
 }
 
 /* Remove the entry from the table if it is idle, unless the limiter uses its failures. */
@@ -676,8 +677,10 @@ static void wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e)
 	wq_reset_failures(cs, e);
 	wq_table_remove(&q->table, e);
 	q->key_bytes -= wq_key_bytes(q->leased, e->len);
-	if (!q->recycled && wq_may_recycle(q, e->len)) {
-		q->recycled = wq_key_of(e);
+	if (q->nr_recycled < WQ_MAX_RECYCLED && wq_may_recycle(q, e->len)) {
+		e->next_freed = q->recycled;
+		q->recycled = e;
+		q->nr_recycled++;
 	} else {
 		e->next_freed = cs->freed;
 		cs->freed = e;
@@ -913,14 +916,20 @@ static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct 
 	*pre = (struct wq_prealloc){};
 }
 
+/* A table with fewer keys, 150 KiB of buckets and entries, is mostly in the cache. */
+#define WQ_SMALL_TABLE	1024
+
 /*
  * Fetch the memory of all look-ups of a batch at once, first the buckets, then the
- * entries: look-ups one after another would each wait for their own.
+ * entries: look-ups one after another would each wait for their own.  That takes 85
+ * instructions a key, so not for a small table.
  */
 static void wq_prefetch_ops(struct wq *q, const struct wq_op *ops, unsigned int n)
 {
 	unsigned int i;
 
+	if (q->table.count < WQ_SMALL_TABLE)
+		return;
 	for (i = 0; i < n; i++)
 		if (ops[i].result >= 0)
 			wq_table_prefetch(&q->table, ops[i].hash);
@@ -1039,8 +1048,9 @@ static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_o
 		k = pre->key;
 		pre->key = NULL;
 	} else if (q->recycled && op->len <= WQ_MIN_ROOM) {
-		k = q->recycled;
-		q->recycled = NULL;
+		k = wq_key_of(q->recycled);
+		q->recycled = k->entry.next_freed;
+		q->nr_recycled--;
 	} else {
 		k = wq_key_alloc(q->leased, op->len, gfp);
 	}

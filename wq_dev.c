@@ -67,6 +67,18 @@ struct wq_call {
 };
 
 /**
+ * struct wq_kept - a buffer that an open file keeps from call to call
+ * @lock: bit 0 is set while a call uses the buffer
+ * @mem: the buffer, or NULL
+ * @size: its size in bytes
+ */
+struct wq_kept {
+	unsigned long lock;
+	void *mem;
+	u32 size;
+};
+
+/**
  * struct wq_file - an open file
  * @c: its consumer, which can exist longer than the file
  * @pollers: pollers that polled the file before it was bound.  epoll adds itself to wait
@@ -74,11 +86,15 @@ struct wq_call {
  *	So these pollers stay here after the file is bound.
  * @forward: an entry of wq.pollers, if there are such pollers.  It passes the wake-ups of
  *	wq.pollers on to @pollers.
+ * @in: the buffer of the last array that was copied in
+ * @out: the buffer of the last records that were copied out
  */
 struct wq_file {
 	struct wq_consumer *c;
 	wait_queue_head_t pollers;
 	wait_queue_entry_t forward;
+	struct wq_kept in;
+	struct wq_kept out;
 };
 
 /* wq_consumer.q while verb_open() binds the file. */
@@ -130,11 +146,74 @@ static int call_copy_out(const struct wq_call *call, const void *arg)
 }
 
 /*
+ * Buffers of arrays.  A new one is zeroed, if the kernel has init_on_alloc, which costs more than
+ * the copy.  So a file keeps its buffers of up to WQ_MAX_OUT bytes.  They are charged to the
+ * process that first needed them.  A file that has nothing to do frees them: its get or poll finds
+ * no key.  If two threads use a file at once, the second one allocates a buffer for its call.
+ */
+struct wq_buf {
+	void *mem;
+	struct wq_kept *kept;	/* where the buffer is kept, or NULL */
+};
+
+static int buf_get(struct wq_buf *buf, struct wq_kept *kept, u32 size)
+{
+	if (size > WQ_MAX_OUT || test_and_set_bit_lock(0, &kept->lock)) {
+		buf->kept = NULL;
+		buf->mem = kvmalloc(size, GFP_KERNEL_ACCOUNT);
+		return buf->mem ? 0 : -ENOMEM;
+	}
+	if (kept->size < size) {
+		kfree(kept->mem);
+		kept->size = roundup_pow_of_two(size);
+		/* kept_free() reads it without the bit. */
+		WRITE_ONCE(kept->mem, kmalloc(kept->size, GFP_KERNEL_ACCOUNT));
+	}
+	if (!kept->mem) {
+		kept->size = 0;
+		clear_bit_unlock(0, &kept->lock);
+		return -ENOMEM;
+	}
+	buf->kept = kept;
+	buf->mem = kept->mem;
+	return 0;
+}
+
+static void buf_put(const struct wq_buf *buf)
+{
+	if (buf->kept)
+		clear_bit_unlock(0, &buf->kept->lock);
+	else
+		kvfree(buf->mem);
+}
+
+/* Free a kept buffer, unless a call uses it. */
+static void kept_free(struct wq_kept *kept)
+{
+	/* A call may be about to set it.  Then that buffer stays. */
+	if (!READ_ONCE(kept->mem) || test_and_set_bit_lock(0, &kept->lock))
+		return;
+	kfree(kept->mem);
+	WRITE_ONCE(kept->mem, NULL);
+	kept->size = 0;
+	clear_bit_unlock(0, &kept->lock);
+}
+
+/* The file has nothing to do. */
+static void file_idle(struct wq_file *f)
+{
+	kept_free(&f->in);
+	kept_free(&f->out);
+}
+
+/*
  * Arrays on their way in.
  */
 
 struct wq_array {
+	struct wq_file *f;
 	void *recs;
+	struct wq_buf buf;	/* if recs is not stack */
 	u32 size;		/* bytes of the records that were read whole */
 	u32 count;		/* number of these records */
 	int err;		/* why they are not all, or 0 */
@@ -166,10 +245,11 @@ static int array_in(struct wq_array *a, const struct wq_keys *keys)
 		return -EINVAL;
 
 	a->recs = a->stack;
-	if (size > sizeof(a->stack))
-		a->recs = kvmalloc(size, GFP_KERNEL_ACCOUNT);
-	if (!a->recs)
-		return -ENOMEM;
+	if (size > sizeof(a->stack)) {
+		if (buf_get(&a->buf, &a->f->in, size))
+			return -ENOMEM;
+		a->recs = a->buf.mem;
+	}
 
 	left = copy_from_user(a->recs, u64_to_user_ptr(keys->addr), size);
 	a->err = left ? -EFAULT : 0;
@@ -187,7 +267,7 @@ static int array_in(struct wq_array *a, const struct wq_keys *keys)
 static void array_free(struct wq_array *a)
 {
 	if (a->recs != a->stack)
-		kvfree(a->recs);
+		buf_put(&a->buf);
 }
 
 static int op_for_add(struct wq_op *op, const struct wq_rec *rec)
@@ -252,20 +332,24 @@ static __always_inline u32 array_ops(const struct wq_array *a, const struct wq *
 }
 
 /*
- * Write @n zeros to @results, to find out whether the results can be written.  Returns
- * the number of writable results.  clear_user() is not exact: it may stop a word early.
+ * Find out whether @n results can be written, WQ_BATCH at most.  Returns how many can.  They are
+ * in one page or in two, so the first and the last one stand for all.
  */
 static u32 results_probe(s32 __user *results, u32 n)
 {
-	u32 i = 0;
+	u32 good = 0;
 
-	if (!user_write_access_begin(results, n * sizeof(*results)))
+	BUILD_BUG_ON(WQ_BATCH * sizeof(*results) > PAGE_SIZE);
+	if (!n || !user_write_access_begin(results, n * sizeof(*results)))
 		return 0;
-	for (; i < n; i++)
-		unsafe_put_user(0, results + i, out);
+	unsafe_put_user(0, results, out);
+	/* The results in the page of the first one. */
+	good = min_t(u32, n, (PAGE_SIZE - offset_in_page(results)) / sizeof(*results));
+	unsafe_put_user(0, results + n - 1, out);
+	good = n;
 out:
 	user_write_access_end();
-	return i;
+	return good;
 }
 
 static int results_copy_out(s32 __user *results, const struct wq_op *ops, u32 n)
@@ -287,9 +371,10 @@ fault:
  * Run a verb on an array of keys; keys->count receives the number of keys handled.
  * Inlined for each verb, as an indirect call for each key costs as much as its look-up.
  */
-static __always_inline int array_run(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
+static __always_inline int array_run(const struct wq_call *call, u32 flags, struct wq_keys *keys,
 				     u64 uresults, const struct wq_array_verb *verb)
 {
+	struct wq_consumer *c = call->c;
 	s32 __user *results = u64_to_user_ptr(uresults);
 	struct wq_op ops[WQ_BATCH] __uninitialized;
 	struct wq_array a __uninitialized;
@@ -300,6 +385,7 @@ static __always_inline int array_run(struct wq_consumer *c, u32 flags, struct wq
 	keys->count = 0;
 	if (flags || uresults % sizeof(*results))
 		return -EINVAL;
+	a.f = call->file->private_data;
 	ret = array_in(&a, &in);
 	if (ret)
 		return ret;
@@ -325,22 +411,22 @@ static __always_inline int array_run(struct wq_consumer *c, u32 flags, struct wq
 }
 
 /* A function for each verb, so that the ops are not on the stack during a get. */
-static noinline_for_stack int array_add(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
+static noinline_for_stack int array_add(const struct wq_call *call, u32 flags, struct wq_keys *keys,
 					u64 results)
 {
-	return array_run(c, flags, keys, results, &verb_of_add);
+	return array_run(call, flags, keys, results, &verb_of_add);
 }
 
-static noinline_for_stack int array_done(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
+static noinline_for_stack int array_done(const struct wq_call *call, u32 flags, struct wq_keys *keys,
 					 u64 results)
 {
-	return array_run(c, flags, keys, results, &verb_of_done);
+	return array_run(call, flags, keys, results, &verb_of_done);
 }
 
-static noinline_for_stack int array_touch(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
+static noinline_for_stack int array_touch(const struct wq_call *call, u32 flags, struct wq_keys *keys,
 					  u64 results)
 {
-	return array_run(c, flags, keys, results, &verb_of_touch);
+	return array_run(call, flags, keys, results, &verb_of_touch);
 }
 
 /*
@@ -452,7 +538,7 @@ static int verb_add(struct wq_call *call, void *arg)
 {
 	struct wq_add *args = arg;
 	u32 count = args->keys.count;
-	int ret = array_add(call->c, args->flags, &args->keys, args->results);
+	int ret = array_add(call, args->flags, &args->keys, args->results);
 
 	return args->keys.count != count && call_copy_out(call, args) ? -EFAULT : ret;
 }
@@ -461,7 +547,7 @@ static int verb_touch(struct wq_call *call, void *arg)
 {
 	struct wq_touch *args = arg;
 	u32 count = args->keys.count;
-	int ret = array_touch(call->c, args->flags, &args->keys, args->results);
+	int ret = array_touch(call, args->flags, &args->keys, args->results);
 
 	return args->keys.count != count && call_copy_out(call, args) ? -EFAULT : ret;
 }
@@ -472,7 +558,9 @@ static int verb_touch(struct wq_call *call, void *arg)
  */
 struct wq_out {
 	struct wq_consumer *c;
+	struct wq_file *f;
 	void *recs;
+	struct wq_buf buf;	/* if recs is not stack */
 	u32 head;		/* bytes of a record before its key */
 	bool alone;		/* get: no key may follow the one that was taken */
 	u32 room;		/* bytes of the buffer */
@@ -499,14 +587,11 @@ static u32 out_rec_size(const struct wq_out *out, u32 len)
 /* Replace the buffer, which is empty, by one as large as the caller's. */
 static int out_extend(struct wq_out *out)
 {
-	void *recs;
-
 	if (out->room == out->max_room)
 		return 0;
-	recs = kmalloc(out->max_room, GFP_KERNEL_ACCOUNT);
-	if (!recs)
+	if (buf_get(&out->buf, &out->f->out, out->max_room))
 		return -ENOMEM;
-	out->recs = recs;
+	out->recs = out->buf.mem;
 	out->room = out->max_room;
 	return 0;
 }
@@ -515,14 +600,15 @@ static int out_extend(struct wq_out *out)
  * @head: size of the records' header.  The buffer for one key is on the stack, until
  * out_get() meets a longer key.
  */
-static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_keys *keys,
+static int out_init(struct wq_out *out, const struct wq_call *call, const struct wq_keys *keys,
 		    u32 head)
 {
 	if (keys->size > WQ_MAX_ARRAY)
 		return -E2BIG;
 	if (keys->addr % sizeof(u64))
 		return -EINVAL;
-	out->c = c;
+	out->c = call->c;
+	out->f = call->file->private_data;
 	out->head = head;
 	out->alone = false;
 	out->max_room = min(keys->size, WQ_MAX_OUT);
@@ -539,8 +625,11 @@ static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_k
 
 static void out_free(struct wq_out *out)
 {
-	if (out->recs != out->stack)
-		kfree(out->recs);
+	if (out->recs == out->stack)
+		return;
+	buf_put(&out->buf);
+	if (!out->count)
+		file_idle(out->f);
 }
 
 /* Longest key that fits into the next record; 0: none. */
@@ -732,7 +821,7 @@ static int verb_get(struct wq_call *call, void *arg)
 
 	if (args->flags || args->deadline < 0)
 		return -EINVAL;
-	ret = out_init(&out, call->c, &args->keys, sizeof(struct wq_rec));
+	ret = out_init(&out, call, &args->keys, sizeof(struct wq_rec));
 	if (ret)
 		return ret;
 	ret = out_get(&out, call, args, &args->keys, &args->timeout, &args->deadline);
@@ -752,13 +841,13 @@ static int verb_done(struct wq_call *call, void *arg)
 	out.recs = out.stack;
 	/* Check the get before any run ends. */
 	if (get)
-		ret = out_init(&out, call->c, &args->next, sizeof(struct wq_rec));
+		ret = out_init(&out, call, &args->next, sizeof(struct wq_rec));
 	else if (args->timeout || memcmp(&args->next, &none, sizeof(none)))
 		ret = -EINVAL;
 	if (ret)
 		args->keys.count = 0;
 	else
-		ret = array_done(call->c, args->flags & ~WQ_DONE_GET, &args->keys,
+		ret = array_done(call, args->flags & ~WQ_DONE_GET, &args->keys,
 				 args->results);
 	if (get && !ret) {
 		/* All runs have ended, so keys.count is as the caller set it. */
@@ -815,7 +904,7 @@ static int verb_list(struct wq_call *call, void *arg)
 
 	if (args->flags)
 		return -EINVAL;
-	ret = out_init(&out, call->c, &args->keys, sizeof(struct wq_list_rec)) ?:
+	ret = out_init(&out, call, &args->keys, sizeof(struct wq_list_rec)) ?:
 		out_extend(&out);
 	if (ret)
 		return ret;
@@ -1247,6 +1336,8 @@ static __poll_t wq_poll(struct file *file, poll_table *wait)
 	}
 	poll_wait(file, &c->q->pollers, wait);
 	mask = wq_poll_mask(c->q, c);
+	if (!(mask & EPOLLIN))
+		file_idle(f);
 	if (!(file->f_mode & FMODE_READ))
 		mask &= ~(EPOLLIN | EPOLLRDNORM);
 	if (!(file->f_mode & FMODE_WRITE))
@@ -1290,6 +1381,7 @@ static int wq_fop_release(struct inode *inode, struct file *file)
 	wq_consumer_end(f->c);
 	if (q)
 		wq_put(q);
+	file_idle(f);
 	kfree(f);
 	return 0;
 }

@@ -90,9 +90,10 @@ struct wq {
 	u32 nr_fifo;			/* L: entries in fifo */
 	u32 nr_requeued;		/* L: entries in requeued */
 	u32 nr_processing;		/* L: entries that live consumers hold */
+	u32 nr_recycled;		/* L: entries in recycled */
 	struct list_head fifo;		/* L: ready entries, in the order of their adds */
 	struct list_head requeued;	/* L: ready entries ahead of all others */
-	struct wq_key *recycled;	/* L: memory of a freed entry, for the next one */
+	struct wq_entry *recycled;	/* L: freed entries, for the next new keys */
 	u64 key_bytes;			/* L: memory of entries */
 	u64 last_token;			/* L */
 	u64 adds;			/* L: statistics, see struct wq_stat */
@@ -218,9 +219,13 @@ struct wq_read {
 /* Keys handled in one critical section, which bounds its length. */
 #define WQ_BATCH	(IS_ENABLED(CONFIG_64BIT) ? 32 : 16)
 
+/* The most freed entries that a queue keeps for its next new keys. */
+#define WQ_MAX_RECYCLED	64
+
 /* Critical section. */
 void wq_lock(struct wq_cs *cs, struct wq *q) __acquires(&q->lock);
 void wq_unlock(struct wq_cs *cs) __releases(&cs->q->lock);
+void wq_free_entries(struct wq *q, struct wq_entry *e);
 
 static inline void wq_assert_locked(const struct wq_cs *cs)
 {

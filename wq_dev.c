@@ -411,20 +411,20 @@ static __always_inline int array_run(const struct wq_call *call, u32 flags, stru
 }
 
 /* A function for each verb, so that the ops are not on the stack during a get. */
-static noinline_for_stack int array_add(const struct wq_call *call, u32 flags, struct wq_keys *keys,
-					u64 results)
+static noinline_for_stack int array_add(const struct wq_call *call, u32 flags,
+					struct wq_keys *keys, u64 results)
 {
 	return array_run(call, flags, keys, results, &verb_of_add);
 }
 
-static noinline_for_stack int array_done(const struct wq_call *call, u32 flags, struct wq_keys *keys,
-					 u64 results)
+static noinline_for_stack int array_done(const struct wq_call *call, u32 flags,
+					 struct wq_keys *keys, u64 results)
 {
 	return array_run(call, flags, keys, results, &verb_of_done);
 }
 
-static noinline_for_stack int array_touch(const struct wq_call *call, u32 flags, struct wq_keys *keys,
-					  u64 results)
+static noinline_for_stack int array_touch(const struct wq_call *call, u32 flags,
+					  struct wq_keys *keys, u64 results)
 {
 	return array_run(call, flags, keys, results, &verb_of_touch);
 }

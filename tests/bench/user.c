@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The cost of /dev/wq for a process, compared with a POSIX message queue, a pipe, a Unix datagram
- * socket, a ring in shared memory with an eventfd, and beanstalkd for as many bytes. One process is both producer and consumer, in turn, so that the scheduler
- * is not measured.
+ * socket, a ring in shared memory with an eventfd, and beanstalkd for as many bytes. One process
+ * is both producer and consumer, in turn, so that the scheduler is not measured.
  *
  * "user MEASUREMENT N M" prints "each NS", as bench_main.c does, or several such lines.
  */

@@ -134,7 +134,8 @@ static void wq_kick_thread(struct wq *q)
 		schedule_delayed_work(&q->start_thread, 0);
 }
 
-static void wq_free_entries(struct wq *q, struct wq_entry *e)
+/* Free entries in no list, which are chained by next_freed. */
+void wq_free_entries(struct wq *q, struct wq_entry *e)
 {
 	while (e) {
 		struct wq_entry *next = e->next_freed;
@@ -150,11 +151,11 @@ static __always_inline void wq_wake(struct wq *q, u32 nr_ready)
 	if (!nr_ready)
 		return;
 	/* The lock orders the look at the wait queue, see the head of this file. */
-	if (waitqueue_active(&q->getters))
-		__wake_up(&q->getters, TASK_NORMAL, nr_ready, NULL);
-	/* The lock orders this look as well. */
+	if (waitqueue_active(&q->getters) && nr_ready != WQ_ALL_POLLERS)
+		__wake_up(&q->getters, TASK_NORMAL, nr_ready & ~WQ_ALL_POLLERS, NULL);
+	/* The lock orders this look as well.  0 wakes all pollers. */
 	if (waitqueue_active(&q->pollers))
-		__wake_up(&q->pollers, TASK_NORMAL, nr_ready,
+		__wake_up(&q->pollers, TASK_NORMAL, nr_ready & WQ_ALL_POLLERS ? 0 : nr_ready,
 			  poll_to_key(EPOLLIN | EPOLLRDNORM));
 }
 
@@ -217,6 +218,7 @@ static noinline void wq_unlock_special(struct wq_cs *cs)
  *
  *  - for each entry that became ready, wake one getter and one exclusive poller;
  *  - if any entry became ready, wake all other pollers;
+ *  - if a key became dirty that a file's last read took, wake all pollers;
  *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
  *  - if nothing is ready or processing any more, wake the drainers;
  *  - if the queue was full and there is room now, wake all pollers;
@@ -413,10 +415,14 @@ static noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 	e->state |= ENTRY_DIRTY;
 	if (q->timed)
 		e->since = wq_now(cs);
-	if (e->state & ENTRY_PROCESSING)
+	if (e->state & ENTRY_PROCESSING) {
 		e->consumer->nr_dirty++;
-	else
+		/* A read of this consumer's file would return the key, see wq_poll_mask(). */
+		if (e->consumer->read == e)
+			cs->nr_ready |= WQ_ALL_POLLERS;
+	} else {
 		wq_push(cs, e);
+	}
 	q->adds++;
 	trace_wq_add(q, e, false);
 }
@@ -515,15 +521,20 @@ static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 	bool first;
 
 	wq_assert_locked(cs);
-	first = c->held.next == &e->link || c->again.next == &e->link;
+	first = q->timed && (c->held.next == &e->link || c->again.next == &e->link);
 	if (first)
 		wq_running_del(q, c);
 	list_del(&e->link);
 	c->nr_held--;
 	if (first)
 		wq_running_add(q, c);
-	c->starts -= e->start;
-	q->starts -= e->start;
+	if (q->timed) {
+		c->starts -= e->start;
+		q->starts -= e->start;
+	}
+	/* The run has ended, so the next read must not end it again. */
+	if (c->read == e)
+		c->read = NULL;
 	if (e->state & ENTRY_DIRTY)
 		c->nr_dirty--;
 	if (q->leased)
@@ -639,15 +650,15 @@ static void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key,
 }
 
 /*
- * The memory of one freed entry is reused by the next new key, because the allocator
- * costs more than all else that a new key needs.  Only in queues of kernel modules that
- * processes cannot open: other memory is charged to the process that adds the key.  Not
- * with KASAN, which would miss a use after free.
+ * New keys reuse the memory of up to WQ_MAX_RECYCLED freed entries, because the allocator
+ * costs more than all else that a new key needs: 290 instructions.  In the queue of a process
+ * such an entry stays charged to the process that added the former key.  That is at most 5 KiB
+ * of a queue, and the number of queues is limited.  Not with KASAN, which would miss a use
+ * after free.
  */
 static bool wq_may_recycle(const struct wq *q, u32 len)
 {
-	return !q->user && !q->mode && !q->leased && len <= WQ_MIN_ROOM &&
-	       !IS_ENABLED(CONFIG_KASAN);
+	return !q->leased && len <= WQ_MIN_ROOM && !IS_ENABLED(CONFIG_KASAN);
 }
 
 /* Remove the entry from the table if it is idle, unless the limiter uses its failures. */
@@ -666,8 +677,10 @@ static void wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e)
 	wq_reset_failures(cs, e);
 	wq_table_remove(&q->table, e);
 	q->key_bytes -= wq_key_bytes(q->leased, e->len);
-	if (!q->recycled && wq_may_recycle(q, e->len)) {
-		q->recycled = wq_key_of(e);
+	if (q->nr_recycled < WQ_MAX_RECYCLED && wq_may_recycle(q, e->len)) {
+		e->next_freed = q->recycled;
+		q->recycled = e;
+		q->nr_recycled++;
 	} else {
 		e->next_freed = cs->freed;
 		cs->freed = e;
@@ -903,14 +916,20 @@ static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct 
 	*pre = (struct wq_prealloc){};
 }
 
+/* A table with fewer keys, 150 KiB of buckets and entries, is mostly in the cache. */
+#define WQ_SMALL_TABLE	1024
+
 /*
  * Fetch the memory of all look-ups of a batch at once, first the buckets, then the
- * entries: look-ups one after another would each wait for their own.
+ * entries: look-ups one after another would each wait for their own.  That takes 85
+ * instructions a key, so not for a small table.
  */
 static void wq_prefetch_ops(struct wq *q, const struct wq_op *ops, unsigned int n)
 {
 	unsigned int i;
 
+	if (q->table.count < WQ_SMALL_TABLE)
+		return;
 	for (i = 0; i < n; i++)
 		if (ops[i].result >= 0)
 			wq_table_prefetch(&q->table, ops[i].hash);
@@ -1029,8 +1048,9 @@ static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_o
 		k = pre->key;
 		pre->key = NULL;
 	} else if (q->recycled && op->len <= WQ_MIN_ROOM) {
-		k = q->recycled;
-		q->recycled = NULL;
+		k = wq_key_of(q->recycled);
+		q->recycled = k->entry.next_freed;
+		q->nr_recycled--;
 	} else {
 		k = wq_key_alloc(q->leased, op->len, gfp);
 	}
@@ -1151,15 +1171,17 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 }
 
 /*
- * A done or touch in a queue with leases.  Without the token, it could be meant for a run
- * whose lease has expired, and end a later run of the key by another user of the file.
+ * Look up the key of a done or touch in a queue with leases.  Without the token, the call could be
+ * meant for a run whose lease has expired, and end a later run of the key by another user of the
+ * file.  A read returns no token, so the key that the file's last read took needs none: all users
+ * of the file share that run.
  */
-static int wq_prepare_leased(struct wq_cs *cs, const struct wq_op *op)
+static int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
+			    struct wq_entry **ep)
 {
-	if (!op->token)
-		return -EINVAL;
 	wq_catch_up(cs);
-	return 0;
+	*ep = wq_lookup(cs, op->hash, op->key, op->len);
+	return op->token || (*ep && *ep == c->read) ? 0 : -EINVAL;
 }
 
 static __always_inline int wq_done_op(struct wq_cs *cs, struct wq_consumer *c,
@@ -1169,11 +1191,12 @@ static __always_inline int wq_done_op(struct wq_cs *cs, struct wq_consumer *c,
 	int ret;
 
 	if (cs->q->leased) {
-		ret = wq_prepare_leased(cs, op);
+		ret = wq_lookup_leased(cs, c, op, &e);
 		if (ret)
 			return ret;
+	} else {
+		e = __wq_lookup(cs, op->hash, op->key, op->len);
 	}
-	e = __wq_lookup(cs, op->hash, op->key, op->len);
 	return wq_done_entry(cs, c, e, op, pre, gfp);
 }
 
@@ -1192,10 +1215,11 @@ static int wq_touch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_
 	int ret = 0;
 
 	if (cs->q->leased)
-		ret = wq_prepare_leased(cs, op);
+		ret = wq_lookup_leased(cs, c, op, &e);
+	else
+		e = __wq_lookup(cs, op->hash, op->key, op->len);
 	if (ret)
 		return ret;
-	e = __wq_lookup(cs, op->hash, op->key, op->len);
 	ret = wq_check_held(c, e, op->token);
 	/* A key that was got while the queue had no leases has none to restart. */
 	if (!ret && cs->q->leased && wq_lease_end(e) >= 0)
@@ -1612,7 +1636,8 @@ __poll_t wq_poll_mask(struct wq *q, const struct wq_consumer *c)
 
 	wq_lock(&cs, q);
 	wq_catch_up(&cs);
-	if (wq_nr_ready(q))
+	/* A read first ends the run of its last key.  If that is dirty, it is ready then. */
+	if (wq_nr_ready(q) || (c->read && c->read->state & ENTRY_DIRTY))
 		mask |= EPOLLIN | EPOLLRDNORM;
 	else if (q->shut && !wq_waits_for_others(q, c))
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
@@ -1722,8 +1747,80 @@ void wq_consumer_end(struct wq_consumer *c)
 WQ_EXPORT_FOR_KUNIT(wq_consumer_end);
 
 /*
- * The kernel API's most frequent verbs, see the head of this file.
+ * The most frequent verbs, see the head of this file.
  */
+
+static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, gfp_t gfp)
+{
+	struct wq_op op;
+	int ret = __wq_op_init(q, &op, key, len);
+
+	if (ret)
+		return ret;
+	__wq_add_ops(q, &op, 1, true, gfp);
+	return op.result;
+}
+
+/* Add a key for a process, as wq_add() does.  May sleep. */
+int wq_add_key(struct wq *q, const void *key, size_t len)
+{
+	return __wq_add(q, key, len, GFP_KERNEL_ACCOUNT);
+}
+
+/* End the run of the key that the file's last read took, and take the next key. */
+static __always_inline int wq_take_read(struct wq_cs *cs, void *arg)
+{
+	static const struct wq_op done;
+	struct wq_read *r = arg;
+	struct wq_consumer *c = r->c;
+	struct wq_entry *e;
+	int ret;
+
+	/* If the lease of that key has expired, c->read is NULL after this. */
+	wq_catch_up(cs);
+	/* Without an outcome that adds the key, this cannot fail. */
+	if (c->read)
+		wq_done_entry(cs, c, c->read, &done, NULL, 0);
+	if (!r->room)
+		return 0;
+	ret = __wq_take(cs, c, r->room, true, &e);
+	if (ret)
+		return ret;
+	memcpy(r->key, wq_key_of(e)->key, e->len);
+	r->len = e->len;
+	r->token = e->token;
+	c->read = e;
+	return 0;
+}
+
+/*
+ * End the run of the key that the file's last read took, if the consumer still holds it, and
+ * take the next key, as wq_get() does.  The run ends also if the call fails, so the caller can
+ * repeat the call.
+ */
+int wq_read_key(struct wq_read *r, s64 deadline)
+{
+	struct wq *q = r->c->q;
+	int ret = wq_try_get(q, r->c, wq_take_read, r);
+
+	if (ret != -EAGAIN || !deadline)
+		return ret;
+	return wq_get_slow(q, r->c, deadline, wq_take_read, r);
+}
+
+/* Give back the key of a read that cannot be copied to its caller. */
+void wq_unread_key(struct wq_read *r)
+{
+	struct wq_entry *e;
+	struct wq_cs cs;
+
+	wq_lock(&cs, r->c->q);
+	e = r->c->read;
+	/* Another thread's read may have ended the run, and may hold a key by now. */
+	if (e && e->token == r->token)
+		wq_give_back_entry(&cs, e);
+	wq_unlock(&cs);
+}
 
 /**
  * wq_add() - a key needs a run
@@ -1744,13 +1841,7 @@ WQ_EXPORT_FOR_KUNIT(wq_consumer_end);
  */
 int wq_add(struct wq *q, const void *key, size_t len)
 {
-	struct wq_op op;
-	int ret = __wq_op_init(q, &op, key, len);
-
-	if (ret)
-		return ret;
-	__wq_add_ops(q, &op, 1, true, GFP_ATOMIC);
-	return op.result;
+	return __wq_add(q, key, len, GFP_ATOMIC);
 }
 EXPORT_SYMBOL_GPL(wq_add);
 

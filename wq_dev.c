@@ -16,6 +16,22 @@
  * An array of keys is copied in whole and then checked.  Its keys are handled in batches
  * of WQ_BATCH, and hashed before the lock is taken.  Results are written after each
  * batch, to memory that was probed for writing before the batch.
+ *
+ * write(2) adds one key, and read(2) takes one.  The run of a key that read took ends with the
+ * file's next read, so a file works on one key at a time, and threads share that key if they
+ * share the file:
+ *
+ *  - wq_consumer.read is that key's entry.  The state machine clears it when the run ends in
+ *    any other way: done, lease, the end of the file.  So a read ends each run at most once.
+ *  - A read ends the run and takes the next key in one hold of the lock.  The key is copied to
+ *    the caller after that, and given back if it cannot be copied.
+ *  - The end of the run comes first and does not depend on the rest: a read that fails can be
+ *    repeated.
+ *  - A shut down that leaves no key is the end of the file, so read returns 0.
+ *
+ * Both are here as .read and .read_iter, .write and .write_iter.  The first ones serve read(2)
+ * and write(2), which would spend 150 more instructions on an iterator.  The others serve readv,
+ * io_uring and all else, with one key for all segments.
  */
 #include <linux/cdev.h>
 #include <linux/compat.h>
@@ -28,6 +44,7 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
+#include <linux/uio.h>
 
 #include "wq_config.h"
 #include "wq_core.h"
@@ -51,6 +68,18 @@ struct wq_call {
 };
 
 /**
+ * struct wq_kept - a buffer that an open file keeps from call to call
+ * @lock: bit 0 is set while a call uses the buffer
+ * @mem: the buffer, or NULL
+ * @size: its size in bytes
+ */
+struct wq_kept {
+	unsigned long lock;
+	void *mem;
+	u32 size;
+};
+
+/**
  * struct wq_file - an open file
  * @c: its consumer, which can exist longer than the file
  * @pollers: pollers that polled the file before it was bound.  epoll adds itself to wait
@@ -58,11 +87,15 @@ struct wq_call {
  *	So these pollers stay here after the file is bound.
  * @forward: an entry of wq.pollers, if there are such pollers.  It passes the wake-ups of
  *	wq.pollers on to @pollers.
+ * @in: the buffer of the last array that was copied in
+ * @out: the buffer of the last records that were copied out
  */
 struct wq_file {
 	struct wq_consumer *c;
 	wait_queue_head_t pollers;
 	wait_queue_entry_t forward;
+	struct wq_kept in;
+	struct wq_kept out;
 };
 
 /* wq_consumer.q while verb_open() binds the file. */
@@ -114,11 +147,74 @@ static int call_copy_out(const struct wq_call *call, const void *arg)
 }
 
 /*
+ * Buffers of arrays.  A new one is zeroed, if the kernel has init_on_alloc, which costs more than
+ * the copy.  So a file keeps its buffers of up to WQ_MAX_OUT bytes.  They are charged to the
+ * process that first needed them.  A file that has nothing to do frees them: its get or poll finds
+ * no key.  If two threads use a file at once, the second one allocates a buffer for its call.
+ */
+struct wq_buf {
+	void *mem;
+	struct wq_kept *kept;	/* where the buffer is kept, or NULL */
+};
+
+static int buf_get(struct wq_buf *buf, struct wq_kept *kept, u32 size)
+{
+	if (size > WQ_MAX_OUT || test_and_set_bit_lock(0, &kept->lock)) {
+		buf->kept = NULL;
+		buf->mem = kvmalloc(size, GFP_KERNEL_ACCOUNT);
+		return buf->mem ? 0 : -ENOMEM;
+	}
+	if (kept->size < size) {
+		kfree(kept->mem);
+		kept->size = roundup_pow_of_two(size);
+		/* kept_free() reads it without the bit. */
+		WRITE_ONCE(kept->mem, kmalloc(kept->size, GFP_KERNEL_ACCOUNT));
+	}
+	if (!kept->mem) {
+		kept->size = 0;
+		clear_bit_unlock(0, &kept->lock);
+		return -ENOMEM;
+	}
+	buf->kept = kept;
+	buf->mem = kept->mem;
+	return 0;
+}
+
+static void buf_put(const struct wq_buf *buf)
+{
+	if (buf->kept)
+		clear_bit_unlock(0, &buf->kept->lock);
+	else
+		kvfree(buf->mem);
+}
+
+/* Free a kept buffer, unless a call uses it. */
+static void kept_free(struct wq_kept *kept)
+{
+	/* A call may be about to set it.  Then that buffer stays. */
+	if (!READ_ONCE(kept->mem) || test_and_set_bit_lock(0, &kept->lock))
+		return;
+	kfree(kept->mem);
+	WRITE_ONCE(kept->mem, NULL);
+	kept->size = 0;
+	clear_bit_unlock(0, &kept->lock);
+}
+
+/* The file has nothing to do. */
+static void file_idle(struct wq_file *f)
+{
+	kept_free(&f->in);
+	kept_free(&f->out);
+}
+
+/*
  * Arrays on their way in.
  */
 
 struct wq_array {
+	struct wq_file *f;
 	void *recs;
+	struct wq_buf buf;	/* if recs is not stack */
 	u32 size;		/* bytes of the records that were read whole */
 	u32 count;		/* number of these records */
 	int err;		/* why they are not all, or 0 */
@@ -150,10 +246,11 @@ static int array_in(struct wq_array *a, const struct wq_keys *keys)
 		return -EINVAL;
 
 	a->recs = a->stack;
-	if (size > sizeof(a->stack))
-		a->recs = kvmalloc(size, GFP_KERNEL_ACCOUNT);
-	if (!a->recs)
-		return -ENOMEM;
+	if (size > sizeof(a->stack)) {
+		if (buf_get(&a->buf, &a->f->in, size))
+			return -ENOMEM;
+		a->recs = a->buf.mem;
+	}
 
 	left = copy_from_user(a->recs, u64_to_user_ptr(keys->addr), size);
 	a->err = left ? -EFAULT : 0;
@@ -171,7 +268,7 @@ static int array_in(struct wq_array *a, const struct wq_keys *keys)
 static void array_free(struct wq_array *a)
 {
 	if (a->recs != a->stack)
-		kvfree(a->recs);
+		buf_put(&a->buf);
 }
 
 static int op_for_add(struct wq_op *op, const struct wq_rec *rec)
@@ -236,20 +333,24 @@ static __always_inline u32 array_ops(const struct wq_array *a, const struct wq *
 }
 
 /*
- * Write @n zeros to @results, to find out whether the results can be written.  Returns
- * the number of writable results.  clear_user() is not exact: it may stop a word early.
+ * Find out whether @n results can be written, WQ_BATCH at most.  Returns how many can.  They are
+ * in one page or in two, so the first and the last one stand for all.
  */
 static u32 results_probe(s32 __user *results, u32 n)
 {
-	u32 i = 0;
+	u32 good = 0;
 
-	if (!user_write_access_begin(results, n * sizeof(*results)))
+	BUILD_BUG_ON(WQ_BATCH * sizeof(*results) > PAGE_SIZE);
+	if (!n || !user_write_access_begin(results, n * sizeof(*results)))
 		return 0;
-	for (; i < n; i++)
-		unsafe_put_user(0, results + i, out);
+	unsafe_put_user(0, results, out);
+	/* The results in the page of the first one. */
+	good = min_t(u32, n, (PAGE_SIZE - offset_in_page(results)) / sizeof(*results));
+	unsafe_put_user(0, results + n - 1, out);
+	good = n;
 out:
 	user_write_access_end();
-	return i;
+	return good;
 }
 
 static int results_copy_out(s32 __user *results, const struct wq_op *ops, u32 n)
@@ -271,9 +372,10 @@ fault:
  * Run a verb on an array of keys; keys->count receives the number of keys handled.
  * Inlined for each verb, as an indirect call for each key costs as much as its look-up.
  */
-static __always_inline int array_run(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
+static __always_inline int array_run(const struct wq_call *call, u32 flags, struct wq_keys *keys,
 				     u64 uresults, const struct wq_array_verb *verb)
 {
+	struct wq_consumer *c = call->c;
 	s32 __user *results = u64_to_user_ptr(uresults);
 	struct wq_op ops[WQ_BATCH] __uninitialized;
 	struct wq_array a __uninitialized;
@@ -284,6 +386,7 @@ static __always_inline int array_run(struct wq_consumer *c, u32 flags, struct wq
 	keys->count = 0;
 	if (flags || uresults % sizeof(*results))
 		return -EINVAL;
+	a.f = call->file->private_data;
 	ret = array_in(&a, &in);
 	if (ret)
 		return ret;
@@ -309,22 +412,22 @@ static __always_inline int array_run(struct wq_consumer *c, u32 flags, struct wq
 }
 
 /* A function for each verb, so that the ops are not on the stack during a get. */
-static noinline_for_stack int array_add(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
-					u64 results)
+static noinline_for_stack int array_add(const struct wq_call *call, u32 flags,
+					struct wq_keys *keys, u64 results)
 {
-	return array_run(c, flags, keys, results, &verb_of_add);
+	return array_run(call, flags, keys, results, &verb_of_add);
 }
 
-static noinline_for_stack int array_done(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
-					 u64 results)
+static noinline_for_stack int array_done(const struct wq_call *call, u32 flags,
+					 struct wq_keys *keys, u64 results)
 {
-	return array_run(c, flags, keys, results, &verb_of_done);
+	return array_run(call, flags, keys, results, &verb_of_done);
 }
 
-static noinline_for_stack int array_touch(struct wq_consumer *c, u32 flags, struct wq_keys *keys,
-					  u64 results)
+static noinline_for_stack int array_touch(const struct wq_call *call, u32 flags,
+					  struct wq_keys *keys, u64 results)
 {
-	return array_run(c, flags, keys, results, &verb_of_touch);
+	return array_run(call, flags, keys, results, &verb_of_touch);
 }
 
 /*
@@ -436,7 +539,7 @@ static int verb_add(struct wq_call *call, void *arg)
 {
 	struct wq_add *args = arg;
 	u32 count = args->keys.count;
-	int ret = array_add(call->c, args->flags, &args->keys, args->results);
+	int ret = array_add(call, args->flags, &args->keys, args->results);
 
 	return args->keys.count != count && call_copy_out(call, args) ? -EFAULT : ret;
 }
@@ -445,7 +548,7 @@ static int verb_touch(struct wq_call *call, void *arg)
 {
 	struct wq_touch *args = arg;
 	u32 count = args->keys.count;
-	int ret = array_touch(call->c, args->flags, &args->keys, args->results);
+	int ret = array_touch(call, args->flags, &args->keys, args->results);
 
 	return args->keys.count != count && call_copy_out(call, args) ? -EFAULT : ret;
 }
@@ -456,7 +559,9 @@ static int verb_touch(struct wq_call *call, void *arg)
  */
 struct wq_out {
 	struct wq_consumer *c;
+	struct wq_file *f;
 	void *recs;
+	struct wq_buf buf;	/* if recs is not stack */
 	u32 head;		/* bytes of a record before its key */
 	bool alone;		/* get: no key may follow the one that was taken */
 	u32 room;		/* bytes of the buffer */
@@ -483,14 +588,11 @@ static u32 out_rec_size(const struct wq_out *out, u32 len)
 /* Replace the buffer, which is empty, by one as large as the caller's. */
 static int out_extend(struct wq_out *out)
 {
-	void *recs;
-
 	if (out->room == out->max_room)
 		return 0;
-	recs = kmalloc(out->max_room, GFP_KERNEL_ACCOUNT);
-	if (!recs)
+	if (buf_get(&out->buf, &out->f->out, out->max_room))
 		return -ENOMEM;
-	out->recs = recs;
+	out->recs = out->buf.mem;
 	out->room = out->max_room;
 	return 0;
 }
@@ -499,14 +601,15 @@ static int out_extend(struct wq_out *out)
  * @head: size of the records' header.  The buffer for one key is on the stack, until
  * out_get() meets a longer key.
  */
-static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_keys *keys,
+static int out_init(struct wq_out *out, const struct wq_call *call, const struct wq_keys *keys,
 		    u32 head)
 {
 	if (keys->size > WQ_MAX_ARRAY)
 		return -E2BIG;
 	if (keys->addr % sizeof(u64))
 		return -EINVAL;
-	out->c = c;
+	out->c = call->c;
+	out->f = call->file->private_data;
 	out->head = head;
 	out->alone = false;
 	out->max_room = min(keys->size, WQ_MAX_OUT);
@@ -523,8 +626,11 @@ static int out_init(struct wq_out *out, struct wq_consumer *c, const struct wq_k
 
 static void out_free(struct wq_out *out)
 {
-	if (out->recs != out->stack)
-		kfree(out->recs);
+	if (out->recs == out->stack)
+		return;
+	buf_put(&out->buf);
+	if (!out->count)
+		file_idle(out->f);
 }
 
 /* Longest key that fits into the next record; 0: none. */
@@ -716,7 +822,7 @@ static int verb_get(struct wq_call *call, void *arg)
 
 	if (args->flags || args->deadline < 0)
 		return -EINVAL;
-	ret = out_init(&out, call->c, &args->keys, sizeof(struct wq_rec));
+	ret = out_init(&out, call, &args->keys, sizeof(struct wq_rec));
 	if (ret)
 		return ret;
 	ret = out_get(&out, call, args, &args->keys, &args->timeout, &args->deadline);
@@ -736,13 +842,13 @@ static int verb_done(struct wq_call *call, void *arg)
 	out.recs = out.stack;
 	/* Check the get before any run ends. */
 	if (get)
-		ret = out_init(&out, call->c, &args->next, sizeof(struct wq_rec));
+		ret = out_init(&out, call, &args->next, sizeof(struct wq_rec));
 	else if (args->timeout || memcmp(&args->next, &none, sizeof(none)))
 		ret = -EINVAL;
 	if (ret)
 		args->keys.count = 0;
 	else
-		ret = array_done(call->c, args->flags & ~WQ_DONE_GET, &args->keys,
+		ret = array_done(call, args->flags & ~WQ_DONE_GET, &args->keys,
 				 args->results);
 	if (get && !ret) {
 		/* All runs have ended, so keys.count is as the caller set it. */
@@ -799,7 +905,7 @@ static int verb_list(struct wq_call *call, void *arg)
 
 	if (args->flags)
 		return -EINVAL;
-	ret = out_init(&out, call->c, &args->keys, sizeof(struct wq_list_rec)) ?:
+	ret = out_init(&out, call, &args->keys, sizeof(struct wq_list_rec)) ?:
 		out_extend(&out);
 	if (ret)
 		return ret;
@@ -1046,6 +1152,172 @@ static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 	return ret;
 }
 
+/*
+ * read and write: one key.
+ */
+
+/* Keys up to this length are copied here, and not by copy_from_user(), see key_copy_in(). */
+#define WQ_SHORT_KEY	(IS_ENABLED(CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS) ? 64 : 0)
+
+/*
+ * Copy a key from user memory.  The checks of copy_from_user() that the kernel's side is a whole
+ * object cost 105 instructions, more than the copy of a short key.  Here that side is a buffer on
+ * the stack, which is larger.
+ */
+static bool key_copy_in(void *key, const void __user *from, size_t len)
+{
+	size_t i = 0;
+
+	if (len > WQ_SHORT_KEY)
+		return !copy_from_user(key, from, len);
+	if (!user_read_access_begin(from, len))
+		return false;
+	for (; i + sizeof(long) <= len; i += sizeof(long))
+		unsafe_get_user(*(unsigned long *)(key + i), (unsigned long __user *)(from + i), fault);
+	for (; i < len; i++)
+		unsafe_get_user(*(u8 *)(key + i), (u8 __user *)(from + i), fault);
+	user_read_access_end();
+	return true;
+fault:
+	user_read_access_end();
+	return false;
+}
+
+/* Copy a key to user memory, see key_copy_in(). */
+static bool key_copy_out(void __user *to, const void *key, size_t len)
+{
+	size_t i = 0;
+
+	if (len > WQ_SHORT_KEY)
+		return !copy_to_user(to, key, len);
+	if (!user_write_access_begin(to, len))
+		return false;
+	for (; i + sizeof(long) <= len; i += sizeof(long))
+		unsafe_put_user(*(unsigned long *)(key + i), (unsigned long __user *)(to + i), fault);
+	for (; i < len; i++)
+		unsafe_put_user(*(u8 *)(key + i), (u8 __user *)(to + i), fault);
+	user_write_access_end();
+	return true;
+fault:
+	user_write_access_end();
+	return false;
+}
+
+/* The buffer of a key on its way in or out.  Most keys fit into @stack. */
+struct wq_key_buf {
+	void *key;
+	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
+};
+
+static void key_buf_free(struct wq_key_buf *buf)
+{
+	if (buf->key != buf->stack)
+		kfree(buf->key);
+}
+
+/* Check a write of @len bytes, and get a buffer for its key. */
+static __always_inline int write_begin(const struct wq_consumer *c, struct wq_key_buf *buf,
+				       size_t len)
+{
+	buf->key = buf->stack;
+	if (!c)
+		return -ENOTCONN;
+	if (!len || len > WQ_MAX_KEY)
+		return -EINVAL;
+	if (len > sizeof(buf->stack))
+		buf->key = kmalloc(len, GFP_KERNEL_ACCOUNT);
+	return buf->key ? 0 : -ENOMEM;
+}
+
+static ssize_t wq_write(struct file *file, const char __user *from, size_t len, loff_t *pos)
+{
+	struct wq_consumer *c = file_consumer(file);
+	struct wq_key_buf buf __uninitialized;
+	int ret = write_begin(c, &buf, len);
+
+	if (ret)
+		return ret;
+	ret = key_copy_in(buf.key, from, len) ? wq_add_key(c->q, buf.key, len) : -EFAULT;
+	key_buf_free(&buf);
+	return ret < 0 ? ret : len;
+}
+
+static ssize_t wq_write_iter(struct kiocb *iocb, struct iov_iter *from)
+{
+	struct wq_consumer *c = file_consumer(iocb->ki_filp);
+	struct wq_key_buf buf __uninitialized;
+	size_t len = iov_iter_count(from);
+	int ret = write_begin(c, &buf, len);
+
+	if (ret)
+		return ret;
+	ret = copy_from_iter_full(buf.key, len, from) ? wq_add_key(c->q, buf.key, len) : -EFAULT;
+	key_buf_free(&buf);
+	return ret < 0 ? ret : len;
+}
+
+/*
+ * Take a key for a read into a buffer of @size bytes.  Returns 0; r->len is 0 if no key was taken.
+ * Memory for a long key is allocated before the wait, so that a woken reader can take its key.
+ */
+static __always_inline int read_begin(struct file *file, bool wait, size_t size,
+				      struct wq_read *r, struct wq_key_buf *buf)
+{
+	s64 end = wait && !(file->f_flags & O_NONBLOCK) ? S64_MAX : 0;
+	bool more = size > sizeof(buf->stack);
+	int ret;
+
+	buf->key = buf->stack;
+	r->c = file_consumer(file);
+	r->key = buf->stack;
+	r->room = min(size, sizeof(buf->stack));
+	r->len = 0;
+	if (!r->c)
+		return -ENOTCONN;
+	ret = wq_read_key(r, more ? 0 : end);
+	if (more && (ret == -EMSGSIZE || (ret == -EAGAIN && end))) {
+		r->key = kmalloc(WQ_MAX_KEY, GFP_KERNEL_ACCOUNT);
+		if (!r->key)
+			return -ENOMEM;
+		buf->key = r->key;
+		r->room = min_t(size_t, size, WQ_MAX_KEY);
+		ret = wq_read_key(r, end);
+	}
+	return ret == -ESHUTDOWN ? 0 : ret;
+}
+
+/* End a read with result @ret of read_begin() and of the copy of the key to the caller. */
+static __always_inline ssize_t read_end(struct wq_read *r, struct wq_key_buf *buf, int ret)
+{
+	if (unlikely(ret == -EFAULT))
+		wq_unread_key(r);
+	key_buf_free(buf);
+	return ret ? ret : (ssize_t)r->len;
+}
+
+static ssize_t wq_read(struct file *file, char __user *to, size_t size, loff_t *pos)
+{
+	struct wq_key_buf buf __uninitialized;
+	struct wq_read r __uninitialized;
+	int ret = read_begin(file, true, size, &r, &buf);
+
+	if (!ret && r.len && !key_copy_out(to, r.key, r.len))
+		ret = -EFAULT;
+	return read_end(&r, &buf, ret);
+}
+
+static ssize_t wq_read_iter(struct kiocb *iocb, struct iov_iter *to)
+{
+	bool wait = !(iocb->ki_flags & IOCB_NOWAIT);
+	struct wq_key_buf buf __uninitialized;
+	struct wq_read r __uninitialized;
+	int ret = read_begin(iocb->ki_filp, wait, iov_iter_count(to), &r, &buf);
+
+	if (!ret && r.len && copy_to_iter(r.key, r.len, to) != r.len)
+		ret = -EFAULT;
+	return read_end(&r, &buf, ret);
+}
+
 static __poll_t wq_poll(struct file *file, poll_table *wait)
 {
 	struct wq_consumer *c = file_consumer(file);
@@ -1065,6 +1337,8 @@ static __poll_t wq_poll(struct file *file, poll_table *wait)
 	}
 	poll_wait(file, &c->q->pollers, wait);
 	mask = wq_poll_mask(c->q, c);
+	if (!(mask & EPOLLIN))
+		file_idle(f);
 	if (!(file->f_mode & FMODE_READ))
 		mask &= ~(EPOLLIN | EPOLLRDNORM);
 	if (!(file->f_mode & FMODE_WRITE))
@@ -1091,6 +1365,8 @@ static int wq_fop_open(struct inode *inode, struct file *file)
 	init_waitqueue_func_entry(&f->forward, file_forward);
 	INIT_LIST_HEAD(&f->forward.entry);
 	file->private_data = f;
+	/* IOCB_NOWAIT is respected, so io_uring polls the file instead of waiting in a thread. */
+	file->f_mode |= FMODE_NOWAIT;
 	return stream_open(inode, file);
 }
 
@@ -1105,6 +1381,7 @@ static int wq_fop_release(struct inode *inode, struct file *file)
 	wq_consumer_end(f->c);
 	if (q)
 		wq_put(q);
+	file_idle(f);
 	kfree(f);
 	return 0;
 }
@@ -1132,6 +1409,10 @@ static const struct file_operations wq_fops = {
 	.owner = THIS_MODULE,
 	.open = wq_fop_open,
 	.release = wq_fop_release,
+	.read = wq_read,
+	.read_iter = wq_read_iter,
+	.write = wq_write,
+	.write_iter = wq_write_iter,
 	.unlocked_ioctl = wq_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 	.poll = wq_poll,

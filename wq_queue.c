@@ -125,8 +125,7 @@ void wq_unpin(struct wq *q)
 		return;
 	/* A reader of the statistics may have set the timer while wq_put() dropped the keys. */
 	hrtimer_cancel(&q->timer);
-	if (q->recycled)
-		wq_key_free(q->recycled, q->leased);
+	wq_free_entries(q, q->recycled);
 	wq_table_destroy(&q->table);
 	wq_vec_free(&q->heap.vec);
 	wq_limiter_drop(q->limiter);

@@ -32,6 +32,8 @@ struct wq_user;
  * struct wq_consumer - a holder of keys: an open file, or all callers of the kernel API
  * @held: L: entries that it holds, in the order of their gets
  * @again: L: entries that it holds too, and whose run before was given back
+ * @read: L: the entry that the last read(2) of the file returned, while the consumer holds
+ *	it, else NULL.  The next read ends its run.
  * @nr_held: L: number of entries in @held and @again
  * @nr_dirty: L: how many of these are dirty again
  * @dead: L: the consumer has ended.  The entries of @held are part of wq.requeued, and
@@ -46,6 +48,7 @@ struct wq_user;
 struct wq_consumer {
 	struct list_head held;
 	struct list_head again;
+	struct wq_entry *read;
 	unsigned int nr_held;
 	unsigned int nr_dirty;
 	bool dead;
@@ -87,9 +90,10 @@ struct wq {
 	u32 nr_fifo;			/* L: entries in fifo */
 	u32 nr_requeued;		/* L: entries in requeued */
 	u32 nr_processing;		/* L: entries that live consumers hold */
+	u32 nr_recycled;		/* L: entries in recycled */
 	struct list_head fifo;		/* L: ready entries, in the order of their adds */
 	struct list_head requeued;	/* L: ready entries ahead of all others */
-	struct wq_key *recycled;	/* L: memory of a freed entry, for the next one */
+	struct wq_entry *recycled;	/* L: freed entries, for the next new keys */
 	u64 key_bytes;			/* L: memory of entries */
 	u64 last_token;			/* L */
 	u64 adds;			/* L: statistics, see struct wq_stat */
@@ -152,7 +156,8 @@ struct wq {
  * @flags: interrupt flags
  * @now: the time on the queue's clock, read at most once; -1: not read yet
  * @freed: entries that wq_unlock() frees
- * @nr_ready: entries that became ready: wq_unlock() wakes as many waiters
+ * @nr_ready: entries that became ready: wq_unlock() wakes as many waiters.  With
+ *	WQ_ALL_POLLERS it wakes all pollers
  * @kick: not 0: wq_unlock() wakes the thread or sets the timer, because wq.armed is
  *	earlier than before
  *
@@ -166,6 +171,10 @@ struct wq_cs {
 	u32 nr_ready;
 	u32 kick;
 };
+
+/* wq_cs.nr_ready: the key of a file's last read is dirty, so that file's pollers wake. */
+#define WQ_ALL_POLLERS	BIT(31)
+static_assert(WQ_MAX_KEYS < WQ_ALL_POLLERS);
 
 /**
  * struct wq_op - one key on its way through a verb on an array
@@ -191,12 +200,32 @@ struct wq_op {
 #define OP_ADD		BIT(14)		/* done: add the key again, with the op's delay */
 #define OP_FORGET	BIT(13)		/* done: reset the failures */
 
+/**
+ * struct wq_read - a read(2) of a file, on its way through wq_read_key()
+ * @c: the file's consumer
+ * @key: receives the key
+ * @room: longest key that the caller has room for, in bytes; 0: take no key
+ * @len: receives the key's length in bytes; 0: no key was taken
+ * @token: receives the token of the get
+ */
+struct wq_read {
+	struct wq_consumer *c;
+	void *key;
+	u32 room;
+	u32 len;
+	u64 token;
+};
+
 /* Keys handled in one critical section, which bounds its length. */
 #define WQ_BATCH	(IS_ENABLED(CONFIG_64BIT) ? 32 : 16)
+
+/* The most freed entries that a queue keeps for its next new keys. */
+#define WQ_MAX_RECYCLED	64
 
 /* Critical section. */
 void wq_lock(struct wq_cs *cs, struct wq *q) __acquires(&q->lock);
 void wq_unlock(struct wq_cs *cs) __releases(&cs->q->lock);
+void wq_free_entries(struct wq *q, struct wq_entry *e);
 
 static inline void wq_assert_locked(const struct wq_cs *cs)
 {
@@ -250,6 +279,9 @@ unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops
 void wq_give_back_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n);
 
 /* Verbs on one key. */
+int wq_add_key(struct wq *q, const void *key, size_t len);
+int wq_read_key(struct wq_read *r, s64 deadline);
+void wq_unread_key(struct wq_read *r);
 int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 		 struct wq_key_info *info);
 int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The cost of /dev/wq for a process, compared with a POSIX message queue, a pipe and beanstalkd
- * for as many bytes. One process is both producer and consumer, in turn, so that the scheduler
- * is not measured.
+ * The cost of /dev/wq for a process, compared with a POSIX message queue, a pipe, a Unix datagram
+ * socket, a ring in shared memory with an eventfd, and beanstalkd for as many bytes. One process
+ * is both producer and consumer, in turn, so that the scheduler is not measured.
  *
  * "user MEASUREMENT N M" prints "each NS", as bench_main.c does, or several such lines.
  */
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -86,6 +87,35 @@ static void next(long n, long m)
 	for (long i = 0; i < m; i++) {
 		check(wq_add(q, key_of(i % n), KEY) == 1, "add");
 		check(!wq_done_get(q, &item, 0, 0, WQ_NOWAIT), "done and get");
+	}
+	tell(now() - start, m);
+}
+
+/* The same work with two calls: write, and read, which ends the run of the key before. */
+static void plain(long n, long m)
+{
+	int q = queue();
+	char key[KEY];
+	double start = now();
+
+	for (long i = 0; i < m; i++) {
+		check(write(q, key_of(i % n), KEY) == KEY, "write");
+		check(read(q, key, sizeof(key)) == KEY, "read");
+	}
+	tell(now() - start, m);
+}
+
+/* The same work with three calls: write, read, and a read of no bytes as the done. */
+static void plain_done(long n, long m)
+{
+	int q = queue();
+	char key[KEY];
+	double start = now();
+
+	for (long i = 0; i < m; i++) {
+		check(write(q, key_of(i % n), KEY) == KEY, "write");
+		check(read(q, key, sizeof(key)) == KEY, "read");
+		check(!read(q, key, 0), "read of no bytes");
 	}
 	tell(now() - start, m);
 }
@@ -298,6 +328,45 @@ static void through_pipe(long n, long m)
 	tell(now() - start, m);
 }
 
+static void datagram(long n, long m)
+{
+	double start;
+	int fd[2];
+
+	check_size(n);
+	check(!socketpair(AF_UNIX, SOCK_DGRAM, 0, fd), "socketpair");
+	start = now();
+	for (long i = 0; i < m; i++) {
+		check(write(fd[1], msg, n) == n, "write");
+		check(read(fd[0], msg, n) == n, "read");
+	}
+	tell(now() - start, m);
+}
+
+/* A ring in memory that two processes would share; the eventfd counts its messages. */
+static void ring(long n, long m)
+{
+	enum { SLOTS = 64 };
+	static char slots[SLOTS][sizeof(msg)];
+	unsigned long head = 0, tail = 0;
+	int fd = eventfd(0, EFD_SEMAPHORE);
+	eventfd_t one_more;
+	double start;
+
+	check_size(n);
+	check(fd >= 0, "eventfd");
+	start = now();
+	for (long i = 0; i < m; i++) {
+		memcpy(slots[head % SLOTS], msg, n);
+		__atomic_store_n(&head, head + 1, __ATOMIC_RELEASE);
+		check(!eventfd_write(fd, 1), "eventfd_write");
+		check(!eventfd_read(fd, &one_more), "eventfd_read");
+		check(tail < __atomic_load_n(&head, __ATOMIC_ACQUIRE), "ring");
+		memcpy(msg, slots[tail++ % SLOTS], n);
+	}
+	tell(now() - start, m);
+}
+
 /* Sends @text and reads the reply, which must start with @expect and end with @end lines. */
 static char *ask(int fd, const char *text, const char *expect, int lines)
 {
@@ -355,11 +424,15 @@ static const struct {
 } measurements[] = {
 	{ "one", one },
 	{ "next", next },
+	{ "plain", plain },
+	{ "plain-done", plain_done },
 	{ "array", array },
 	{ "again", again },
 	{ "holds", holds },
 	{ "mq", mq },
 	{ "pipe", through_pipe },
+	{ "datagram", datagram },
+	{ "ring", ring },
 	{ "beanstalkd", beanstalkd },
 	{ NULL, NULL },
 };

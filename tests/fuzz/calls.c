@@ -190,10 +190,6 @@ __s32 do_file(struct task *t, const struct call *c)
 	void *p;
 
 	switch (c->arg[A_HOW]) {
-	case 0:
-		return CALL(t, read(fd, buf, sizeof(buf)));
-	case 1:
-		return CALL(t, write(fd, buf, sizeof(buf)));
 	case 2:
 		return CALL(t, pread(fd, buf, sizeof(buf), 8));
 	case 3:

@@ -232,6 +232,7 @@ static do_call *const ops[OPS] = {
 	[OP_DUP] = do_dup, [OP_POLL] = do_poll, [OP_EPOLL] = do_epoll, [OP_FCNTL] = do_fcntl,
 	[OP_FILE] = do_file, [OP_FDINFO] = do_fdinfo, [OP_DEBUGFS] = do_debugfs,
 	[OP_KILL] = do_kill, [OP_UID] = do_uid, [OP_SLEEP] = do_sleep, [OP_PASS] = do_pass,
+	[OP_RW] = do_rw,
 };
 
 /* ---- programs ---- */

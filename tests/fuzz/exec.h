@@ -107,6 +107,6 @@ void calls_reset(void);
 void calls_close(void);
 int slot_of(const struct call *c, enum arg a);
 do_call do_open, do_close, do_dup, do_ioctl, do_poll, do_epoll, do_fcntl, do_file, do_fdinfo,
-	do_debugfs, do_uid, do_sleep, do_pass;
+	do_debugfs, do_uid, do_sleep, do_pass, do_rw;
 
 #endif

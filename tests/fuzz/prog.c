@@ -21,6 +21,7 @@ const char * const op_names[OPS] = {
 	[OP_DUP] = "dup", [OP_POLL] = "poll", [OP_EPOLL] = "epoll", [OP_FCNTL] = "fcntl",
 	[OP_FILE] = "file", [OP_FDINFO] = "fdinfo", [OP_DEBUGFS] = "debugfs",
 	[OP_FORK] = "fork", [OP_KILL] = "kill", [OP_UID] = "uid", [OP_SLEEP] = "sleep", [OP_PASS] = "pass",
+	[OP_RW] = "rw",
 };
 
 static const char * const arg_names[ARGS] = {
@@ -93,6 +94,7 @@ const __u64 op_args[OPS] = {
 	[OP_UID] = B(A_THREAD) | B(A_HOW),
 	[OP_SLEEP] = B(A_THREAD) | B(A_HOW),
 	[OP_PASS] = ANY | B(A_FD),
+	[OP_RW] = ANY | B(A_FD) | B(A_HOW) | B(A_KEY) | B(A_NEXT),
 };
 
 /* The weight of an op. */
@@ -103,7 +105,7 @@ static const __u8 op_weight[OPS] = {
 	[OP_SET] = 6, [OP_UNLINK] = 3, [OP_IOCTL] = 1, [OP_CLOSE] = 6, [OP_DUP] = 3,
 	[OP_POLL] = 3, [OP_EPOLL] = 4, [OP_FCNTL] = 3, [OP_FILE] = 1, [OP_FDINFO] = 2,
 	[OP_DEBUGFS] = 2, [OP_FORK] = 5, [OP_KILL] = 4, [OP_UID] = 3, [OP_SLEEP] = 4,
-	[OP_PASS] = 1,
+	[OP_PASS] = 1, [OP_RW] = 20,
 };
 
 /* ---- random numbers: splitmix64 ---- */

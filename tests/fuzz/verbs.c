@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The verbs of /dev/wq: the meaning of a program's bytes, and checks of the output. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "exec.h"
 
@@ -1008,5 +1011,46 @@ __s32 do_set(struct task *t, const struct call *c)
 	    !c->arg[A_TWEAK] && (ret == -EINVAL || ret == -E2BIG || ret == -ERANGE))
 		fault(t, "set does not accept the limiters that config reported: %s",
 		      error_name(ret));
+	return ret;
+}
+
+/* read and write of one key; readv and writev if it is in two halves. */
+__s32 do_rw(struct task *t, const struct call *c)
+{
+	static const __u32 lens[] = { 16, 4, 64, 300, WQ_MAX_KEY, 0, WQ_MAX_KEY + 1, 9 };
+	__u32 len = lens[c->arg[A_HOW] / 2 % ARRAY_SIZE(lens)];
+	bool is_write = c->arg[A_HOW] % 2, halves = c->arg[A_KEY] % 4 == 3;
+	char *image = t->image[NEXT];
+	struct iovec iov[2];
+	int fd = slot_of(c, A_FD);
+	struct spot s;
+	__s32 ret;
+
+	if (is_write)
+		key_fill((__u8 *)image, PICK(key_ids, c->arg[A_KEY]), len);
+	else
+		memset(image, FILL, len);
+	s = place(t, NEXT, c->arg[A_NEXT], len);
+	iov[0] = (struct iovec){ s.user, len / 2 };
+	iov[1] = (struct iovec){ s.user + len / 2, len - len / 2 };
+	if (is_write) {
+		ret = halves ? CALL(t, writev(fd, iov, 2)) : CALL(t, write(fd, s.user, len));
+		if (ret >= 0 && ret != (__s32)len)
+			fault(t, "write of %u bytes returned %d", len, ret);
+		return ret;
+	}
+	/* A call that must not be interrupted must not wait. */
+	if (is_delicate(c))
+		ret = CALL(t, preadv2(fd, iov, 2, -1, RWF_NOWAIT));
+	else
+		ret = halves ? CALL(t, readv(fd, iov, 2)) : CALL(t, read(fd, s.user, len));
+	if (ret > (__s32)len)
+		fault(t, "read of %u bytes returned %d", len, ret);
+	leak_check(t, &s, len, "the key");
+	if (ret >= 0) {
+		spot_check(t, &s, ret, "the buffer behind the key");
+		if (s.user && ret && (size_t)ret <= s.seen)
+			address_check(t, s.user, ret, "a key");
+	}
 	return ret;
 }

@@ -13,6 +13,7 @@
 #include "wq_test.h"
 
 #include <poll.h>
+#include <sys/uio.h>
 
 #define DEBUGFS	"/sys/kernel/debug/"
 
@@ -299,6 +300,25 @@ static void a_ready_long_key(struct world *w)
 	must(q_add_array(w->q, &w->keys));
 }
 
+static void short_and_long_keys(struct world *w)
+{
+	char key[WQ_MAX_KEY];
+
+	put_keys(w, 40, "key %d");
+	memset(key, 'k', sizeof(key));
+	array_put(&w->keys, key, sizeof(key), 0);
+}
+
+/* The file's last read took a key, and others are ready. */
+static void one_read_before_others(struct world *w)
+{
+	char buf[64];
+
+	ready_keys(w);
+	if (read(w->q, buf, sizeof(buf)) < 0)
+		abort();
+}
+
 /* A key is held, and the next one is long. */
 static void one_held_before_a_long_key(struct world *w)
 {
@@ -380,6 +400,29 @@ static int call_add(struct world *w)
 
 	w->keys.count = count;
 	return ret;
+}
+
+/* Each key by a write. */
+static int call_write(struct world *w)
+{
+	struct wq_rec *rec = w->keys.recs;
+
+	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec))
+		if (write(w->q, rec->key, rec->len) < 0)
+			return -errno;
+	return 0;
+}
+
+static int call_read(struct world *w)
+{
+	return read(w->q, w->out.recs, WQ_MAX_KEY) < 0 ? -errno : 0;
+}
+
+static int call_readv(struct world *w)
+{
+	struct iovec to[] = { { w->out.recs, 3 }, { (char *)w->out.recs + 8, WQ_MAX_KEY } };
+
+	return readv(w->q, to, 2) < 0 ? -errno : 0;
 }
 
 static int call_done(struct world *w)
@@ -761,6 +804,19 @@ FIXTURE_VARIANT_ADD(faults, add_of_a_first_delayed_key) { .setup = one_delayed, 
 FIXTURE_VARIANT_ADD(faults, add_of_delayed_keys) { .setup = many_delayed, .call = call_add };
 FIXTURE_VARIANT_ADD(faults, add_rate_limited) {
 	.setup = rate_limited, .call = call_add, .counts = true
+};
+FIXTURE_VARIANT_ADD(faults, write_of_keys) {
+	.setup = short_and_long_keys, .call = call_write
+};
+FIXTURE_VARIANT_ADD(faults, read_of_a_long_key) {
+	.setup = a_ready_long_key, .call = call_read
+};
+/* The run of the key before ends in any case. */
+FIXTURE_VARIANT_ADD(faults, read_after_a_read) {
+	.setup = one_read_before_others, .call = call_read, .again = -ESTALE
+};
+FIXTURE_VARIANT_ADD(faults, readv_after_a_read) {
+	.setup = one_read_before_others, .call = call_readv, .again = -ESTALE
 };
 FIXTURE_VARIANT_ADD(faults, get_of_some) { .setup = ready_keys, .call = call_get };
 FIXTURE_VARIANT_ADD(faults, get_of_all) { .setup = ready_keys, .call = call_get_all };

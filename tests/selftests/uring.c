@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* io_uring's poll: a request completes when a get would not wait, and when the queue hangs up. */
+/*
+ * io_uring.  A poll completes when a get would not wait, and when the queue hangs up.  A write
+ * adds a key.  A read ends the run of the key before and takes the next one, and waits for it
+ * without a thread.
+ */
 #include "wq_test.h"
 
+#include <dirent.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -59,6 +64,17 @@ static int ring_poll(struct ring *r, int fd, unsigned int events, bool multi, __
 	struct io_uring_sqe sqe = {
 		.opcode = IORING_OP_POLL_ADD, .fd = fd, .poll32_events = events,
 		.len = multi ? IORING_POLL_ADD_MULTI : 0, .user_data = data,
+	};
+
+	return ring_submit(r, &sqe);
+}
+
+/* Requests a read or a write. */
+static int ring_rw(struct ring *r, int op, int fd, const void *buf, unsigned int len, __u64 data)
+{
+	struct io_uring_sqe sqe = {
+		.opcode = op, .fd = fd, .addr = addr_of(buf), .len = len, .off = -1,
+		.user_data = data,
 	};
 
 	return ring_submit(r, &sqe);
@@ -296,6 +312,224 @@ TEST_F(uring, io_uring_poll_keeps_file_and_keys_until_the_process_ends)
 	(void)EVENTUALLY(q_query(self->q, "a") != WQ_KEY_PROCESSING);
 	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
 	munmap(stage, sizeof(*stage));
+}
+
+/* ---- read and write ---- */
+
+TEST_F(uring, io_uring_write_adds_a_key_and_read_takes_it)
+{
+	char buf[16];
+
+	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_WRITE, self->q, "alice", 5, 1));
+	ASSERT_EQ(5, answer(&self->ring, 1));
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "alice"));
+	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf, sizeof(buf), 2));
+	ASSERT_EQ(5, answer(&self->ring, 2));
+	ASSERT_TRUE(equal_bytes("key", "alice", buf, 5));
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "alice"));
+	/* done */
+	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf, 0, 3));
+	ASSERT_EQ(0, answer(&self->ring, 3));
+	ASSERT_EQ(-ENOENT, q_query(self->q, "alice"));
+}
+
+TEST_F(uring, io_uring_write_of_a_bad_key_fails_as_write_does)
+{
+	char key[WQ_MAX_KEY + 1] = "";
+
+	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_WRITE, self->q, key, sizeof(key), 1));
+	ASSERT_EQ(-EINVAL, answer(&self->ring, 1));
+	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_WRITE, self->q, (void *)8, 8, 2));
+	ASSERT_EQ(-EFAULT, answer(&self->ring, 2));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_WRITE, self->q, key, 8, 3));
+	ASSERT_EQ(-ESHUTDOWN, answer(&self->ring, 3));
+}
+
+/* Threads of this process, those of io_uring included. */
+static int threads(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	int n = -2;	/* . and .. */
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+TEST_F(uring, io_uring_read_waits_for_add_without_a_thread_and_has_ended_the_run)
+{
+	struct item it;
+	char buf[16];
+	pid_t pid;
+
+	q_add(self->q, "a");
+	ASSERT_EQ(1, read(self->q, buf, sizeof(buf)));
+	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf, sizeof(buf), 1));
+	ASSERT_TRUE(silent(&self->ring));
+	ASSERT_EQ(1, threads());
+	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
+	pid = child();
+	if (!pid)
+		_exit(q_add(self->q, "bob") != 1);
+	ASSERT_EQ(3, answer(&self->ring, 1));
+	ASSERT_TRUE(equal_bytes("key", "bob", buf, 3));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
+}
+
+TEST_F(uring, io_uring_read_returns_the_key_that_was_added_during_its_run)
+{
+	char buf[16];
+
+	q_add(self->q, "a");
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf, sizeof(buf), i));
+		ASSERT_EQ(1, answer(&self->ring, i));
+		q_add(self->q, "a");
+	}
+	ASSERT_EQ(2, q_stat(self->q).dones);
+}
+
+TEST_F(uring, io_uring_read_completes_with_0_at_shutdown)
+{
+	char buf[16];
+
+	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf, sizeof(buf), 1));
+	ASSERT_TRUE(silent(&self->ring));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_EQ(0, answer(&self->ring, 1));
+}
+
+TEST_F(uring, io_uring_read_that_is_canceled_takes_no_key)
+{
+	struct io_uring_sqe cancel = {
+		.opcode = IORING_OP_ASYNC_CANCEL, .addr = 1, .user_data = 2,
+	};
+	struct io_uring_cqe cqe;
+	char buf[16];
+
+	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf, sizeof(buf), 1));
+	ASSERT_EQ(0, ring_submit(&self->ring, &cancel));
+	for (int i = 0; i < 2; i++) {
+		ASSERT_TRUE(ring_next(&self->ring, &cqe, 20000));
+		ASSERT_EQ(cqe.user_data == 1 ? -ECANCELED : 0, cqe.res);
+	}
+	q_add(self->q, "a");
+	ASSERT_TRUE(silent(&self->ring));
+	ASSERT_EQ(1, q_stat(self->q).ready);
+}
+
+TEST_F(uring, io_uring_read_in_a_thread_of_io_uring_waits_and_is_woken)
+{
+	struct io_uring_sqe sqe = {
+		.opcode = IORING_OP_READ, .fd = self->q, .len = 16, .off = -1, .user_data = 1,
+		.flags = IOSQE_ASYNC,
+	};
+	char buf[16];
+
+	sqe.addr = addr_of(buf);
+	ASSERT_EQ(0, ring_submit(&self->ring, &sqe));
+	ASSERT_TRUE(silent(&self->ring));
+	q_add(self->q, "abc");
+	ASSERT_EQ(3, answer(&self->ring, 1));
+}
+
+TEST_F(uring, io_uring_reads_in_flight_end_each_others_runs)
+{
+	char buf[2][16];
+
+	for (int i = 0; i < 2; i++)
+		ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf[i],
+				     sizeof(buf[i]), 1));
+	ASSERT_TRUE(silent(&self->ring));
+	q_add(self->q, "a");
+	ASSERT_EQ(1, answer(&self->ring, 1));
+	ASSERT_TRUE(silent(&self->ring));
+	q_add(self->q, "b");
+	ASSERT_EQ(1, answer(&self->ring, 1));
+	ASSERT_EQ(1, q_stat(self->q).held);
+	ASSERT_EQ(1, q_stat(self->q).dones);
+}
+
+/*
+ * A worker to copy from: one read is always in flight, and each completion is the next key.  The
+ * next read ends the run.
+ */
+TEST_F(uring, io_uring_worker_loop_runs_all_keys)
+{
+	enum { KEYS = 200 };
+	unsigned int key, seen = 0;
+	int ret;
+	pid_t pid = child();
+
+	if (!pid) {
+		int q = q_attach(self->name, O_RDWR);
+
+		for (key = 0; key < KEYS; key++)
+			if (write(q, &key, sizeof(key)) != sizeof(key))
+				_exit(1);
+		_exit(q_shutdown(q) != 0);
+	}
+	do {
+		ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, &key, sizeof(key), 1));
+		ret = answer(&self->ring, 1);
+		if (ret > 0) {
+			ASSERT_EQ(sizeof(key), ret);
+			ASSERT_EQ(seen, key);
+			seen++;
+		}
+	} while (ret > 0);
+	ASSERT_EQ(0, ret);
+	ASSERT_EQ(KEYS, seen);
+	ASSERT_EQ(KEYS, q_stat(self->q).dones);
+	ASSERT_EQ(0, reap(pid));
+}
+
+#define OP_READ_MULTISHOT	49	/* since 6.7, newer than these headers */
+
+/* Each completion has a buffer of its own, which the kernel takes from a group. */
+TEST_F(uring, io_uring_multishot_read_completes_for_each_key_until_shutdown)
+{
+	struct io_uring_buf_ring *bufs;
+	struct io_uring_buf_reg reg = { .ring_entries = 4 };
+	struct io_uring_sqe sqe = {
+		.opcode = OP_READ_MULTISHOT, .fd = self->q, .off = -1, .user_data = 1,
+		.flags = IOSQE_BUFFER_SELECT,
+	};
+	struct io_uring_cqe cqe;
+	char mem[4][16];
+
+	bufs = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, bufs);
+	reg.ring_addr = addr_of(bufs);
+	if (syscall(SYS_io_uring_register, self->ring.fd, IORING_REGISTER_PBUF_RING, &reg, 1))
+		SKIP(return, "no buffer rings here");
+	for (int i = 0; i < 4; i++)
+		bufs->bufs[i] = (struct io_uring_buf){
+			.addr = addr_of(mem[i]), .len = sizeof(mem[i]), .bid = i,
+		};
+	__atomic_store_n(&bufs->tail, 4, __ATOMIC_RELEASE);
+
+	ASSERT_EQ(0, ring_submit(&self->ring, &sqe));
+	if (ring_next(&self->ring, &cqe, 50) && cqe.res == -EINVAL)
+		SKIP(return, "no multishot read here");
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(i + 1, q_addn(self->q, "abc", i + 1) * (i + 1));
+		ASSERT_TRUE(ring_next(&self->ring, &cqe, 20000));
+		ASSERT_EQ(i + 1, cqe.res);
+		ASSERT_TRUE(cqe.flags & IORING_CQE_F_MORE);
+		ASSERT_TRUE(equal_bytes("key", "abc", mem[cqe.flags >> IORING_CQE_BUFFER_SHIFT],
+					i + 1));
+		ASSERT_TRUE(silent(&self->ring));
+	}
+	/* the read in flight has not ended the run of the last key yet */
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_TRUE(ring_next(&self->ring, &cqe, 20000));
+	ASSERT_EQ(0, cqe.res);
+	ASSERT_FALSE(cqe.flags & IORING_CQE_F_MORE);
+	ASSERT_EQ(3, q_stat(self->q).dones);
 }
 
 TEST_HARNESS_MAIN

@@ -661,6 +661,7 @@ int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token
 	batch_clear_results(b, b->count, b->count + 1);
 	b->used += size;
 	b->count++;
+	b->got |= token != 0;
 	batch_rewind(b);
 	return 0;
 }
@@ -688,6 +689,7 @@ void wq_batch_reset(struct wq_batch *b)
 	b->count = 0;
 	b->used = 0;
 	b->listed = false;
+	b->got = false;
 	batch_rewind(b);
 }
 
@@ -777,6 +779,8 @@ int wq_add_batch(int q, struct wq_batch *b)
 		return 0;
 	if (batch_refuse_listed(b) || batch_alloc_results(b))
 		return -1;
+	if (!b->got)
+		return batch_call(q, b, keys_add);
 
 	/*
 	 * Add refuses records with a token.  Restore the tokens afterwards, so that keys
@@ -803,19 +807,11 @@ int wq_touch_batch(int q, struct wq_batch *b)
 	return b->count ? batch_call(q, b, keys_touch) : 0;
 }
 
+/* The kernel ignores the failures and given_back of the records. */
 static int batch_prepare_done(struct wq_batch *b)
 {
-	struct wq_rec *rec;
-	uint32_t i, offset;
-
 	batch_rewind(b);
-	if (batch_refuse_listed(b) || batch_alloc_results(b))
-		return -1;
-	batch_for_each(b, i, offset, rec) {
-		rec->failures = 0;
-		rec->given_back = 0;
-	}
-	return 0;
+	return batch_refuse_listed(b) || batch_alloc_results(b) ? -1 : 0;
 }
 
 int wq_done_batch(int q, struct wq_batch *b)
@@ -841,6 +837,7 @@ static int batch_finish_get(struct wq_batch *b, const struct wq_keys *keys)
 {
 	b->count = keys->count;
 	b->used = keys->size;
+	b->got = true;
 	batch_clear_results(b, 0, b->count);
 	return b->count;
 }

@@ -390,6 +390,7 @@ struct wq_batch {
 	uint32_t next;		/* offset of the record that wq_batch_next() returns */
 	uint32_t index;		/* number of that record */
 	bool listed;		/* the records are struct wq_list_rec */
+	bool got;		/* records can have tokens, failures and given_back */
 	void *recs;
 	int32_t *results;
 };

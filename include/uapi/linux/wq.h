@@ -58,9 +58,51 @@
  *  - If .results is 0, the call stops at the first key that fails and returns the error
  *    of that key.  .keys.count is the number of keys before it.
  *
+ * One key without a struct: write adds a key, and read takes one.
+ *
+ *  - write(fd, key, len) adds the key as WQ_IOC_ADD does without a delay, and returns @len,
+ *    also if the add is coalesced.  It never waits for room.
+ *  - read(fd, buf, size) ends the run of the key that the last read of this file returned,
+ *    if the file still holds it, and then takes the next key as WQ_IOC_GET does.  It returns
+ *    the length of the key.  If no key is ready, it waits, or fails if the file has
+ *    O_NONBLOCK.  It returns 0 when WQ_IOC_GET would fail with ESHUTDOWN.
+ *  - A read of 0 bytes ends the run, takes no key, and returns 0.
+ *  - The run ends with outcome 0.  For another outcome, end it by WQ_IOC_DONE.  That, an
+ *    expired lease and the end of the file end the run, so the next read does not end it
+ *    again.  Done and touch accept this key without a token as long as the file holds it,
+ *    also in a queue with leases.
+ *  - A file works on one key at a time in this way.  If threads or processes share the file,
+ *    each read ends the run of the read before it, no matter which of them called it.  So
+ *    each worker opens a file of its own.  Keys of WQ_IOC_GET are not concerned.
+ *  - readv, writev and io_uring carry one key in all segments.  The file has no position:
+ *    pread, pwrite and lseek fail with ESPIPE, splice and sendfile with EINVAL.
+ *
+ * Errors of write.  Nothing has changed:
+ *
+ *  EBADF      the file is not open for writing
+ *  ENOTCONN   the file is not bound to a queue
+ *  EINVAL     @len is 0 or above WQ_MAX_KEY
+ *  EFAULT     the key can't be read
+ *  ESHUTDOWN  the queue is shut down
+ *  ENOSPC     the queue holds max_keys keys, and this key is not one of them
+ *  ENOMEM     there is not enough memory
+ *
+ * Errors of read.  After EBADF, ENOTCONN, and EFAULT if @buf is not an address of user memory,
+ * nothing has changed.  After the others, the run of the last key has ended, and no key was
+ * taken:
+ *
+ *  EBADF      the file is not open for reading
+ *  ENOTCONN   the file is not bound to a queue
+ *  EAGAIN     no key is ready, and the read may not wait
+ *  EINTR      a signal handler ended the wait.  With SA_RESTART, the read continues
+ *  EMSGSIZE   the next key is longer than @size; it stays the next key
+ *  EFAULT     @buf can't be written.  The next key was given back
+ *  ENOMEM     there is not enough memory for a key of more than 256 bytes
+ *
  * poll, select and epoll report for a file that is bound:
  *
- *  - EPOLLIN: a get would not wait, and the file is open for reading
+ *  - EPOLLIN: a get or read would not wait, and the file is open for reading.  The key that
+ *    the last read returned counts as ready if it was added during its run
  *  - EPOLLOUT: an add of a new key would be accepted, and the file is open for writing.
  *    It is not set if the queue is shut down or holds max_keys keys.
  *  - EPOLLHUP: the queue is shut down, and a get would fail with ESHUTDOWN.  If the queue
@@ -165,7 +207,8 @@
  *	back: their consumers died or lost their leases.  WQ_MAX_GIVEN_BACK if they are more.
  * @token: get: out, the number of this get, never 0.  Done and touch: in, the token that
  *	get returned, or 0 to identify the run by the key alone.  A queue that was created
- *	with a lease requires the token.  Add: must be 0.
+ *	with a lease requires the token, but for the key of the file's last read.  Add:
+ *	must be 0.
  * @delay: add: ns of CLOCK_MONOTONIC until the key needs a run; 0 or less: now.  A time
  *	beyond the end of the clock never comes.  Done: as for add if @flags has
  *	WQ_OUTCOME_AFTER, else must be 0.  Get: out, 0.  Touch: must be 0.
@@ -471,7 +514,8 @@ struct wq_get {
  *  EINVAL     - the key's length is 0
  *             - its flags are not an outcome
  *             - its delay is not 0, and WQ_OUTCOME_AFTER is not set
- *             - the record has no token, and the queue was created with a lease
+ *             - the record has no token, the queue was created with a lease, and the key
+ *               is not that of the file's last read
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
  *  ESTALE     the record has a token, and this file does not hold the key from that get,
  *             for example because the key was done or its lease expired

@@ -55,6 +55,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	get_random_bytes(&q->hash_key, sizeof(q->hash_key));
 	refcount_set(&q->ref, 1);
 	refcount_set(&q->pins, 1);
+	wq_runs_init(&q->runs);
 	wq_consumer_init(&q->kernel, q);
 	INIT_LIST_HEAD(&q->leases);
 	wq_thread_init(q);

@@ -125,20 +125,6 @@ static u64 bucket_match(const struct wq_bucket *b, u32 hash)
 #define for_each_match(i, m) \
 	for (; (m) && ((i) = __ffs64(m) / 8, true); (m) &= (m) - 1)
 
-/* memcmp() is a call, which costs more than comparing a short key. */
-static __always_inline bool key_same(const u8 *a, const u8 *b, u32 len)
-{
-	u32 i;
-
-	if (len < sizeof(u64))
-		return !memcmp(a, b, len);
-	for (i = 0; i + sizeof(u64) <= len; i += sizeof(u64))
-		if (get_unaligned((const u64 *)(a + i)) != get_unaligned((const u64 *)(b + i)))
-			return false;
-	i = len - sizeof(u64);
-	return get_unaligned((const u64 *)(a + i)) == get_unaligned((const u64 *)(b + i));
-}
-
 /*
  * The contents of a slot.  An entry moves between slots together with its tag: taking
  * the tag from the entry's hash would wait for the entry's memory.
@@ -372,8 +358,7 @@ static noinline struct wq_entry *spill_find(const struct wq_table *t, u32 hash, 
 	for (i = 0; i < t->secrets; i++) {
 		place = place_of_key(t, hash, key, len, i);
 		s = spill_from(t, place);
-		if (s && s->place == place && s->entry->len == len &&
-		    key_same(wq_key_of(s->entry)->key, key, len))
+		if (s && s->place == place && wq_key_equals(s->entry, key, len))
 			return s->entry;
 	}
 	return NULL;
@@ -569,7 +554,7 @@ struct wq_found wq_table_find(struct wq_table *t, u32 hash, const void *key, siz
 
 			if (e->hash != hash)
 				continue;
-			if (e->len == len && key_same(wq_key_of(e)->key, key, len))
+			if (wq_key_equals(e, key, len))
 				return (struct wq_found){ e };
 			t->twin = hash;
 		}

@@ -24,6 +24,7 @@
 #include "wq_entry.h"
 #include "wq_lease.h"
 #include "wq_ratelimit.h"
+#include "wq_run.h"
 #include "wq_table.h"
 
 struct wq_user;
@@ -91,10 +92,10 @@ struct wq {
 	struct list_head requeued;	/* L: ready entries ahead of all others */
 	struct wq_key *recycled;	/* L: memory of a freed entry, for the next one */
 	u64 key_bytes;			/* L: memory of entries */
-	u64 last_token;			/* L */
 	u64 adds;			/* L: statistics, see struct wq_stat */
 	u64 gets;			/* L */
 	u64 dones;			/* L */
+	struct wq_runs runs;		/* L */
 	struct wq_table table;		/* L: the first fields are in this cache line */
 	struct wq_consumer kernel;	/* holds the keys got by the kernel API */
 	struct wq_heap heap;		/* L: delayed entries; void after a shut down */
@@ -170,7 +171,7 @@ struct wq_cs {
 /**
  * struct wq_op - one key on its way through a verb on an array
  * @key: the key
- * @hash: its hash, computed before the lock is taken
+ * @hash: its hash, computed before the lock is taken; not set if the entry is found by @token
  * @len: its length in bytes
  * @flags: WQ_ADD_* and OP_*
  * @result: below 0 before the verb: the verb skips this key; after it: the result
@@ -240,6 +241,7 @@ void wq_set_shut(struct wq_cs *cs, bool drain);
 
 /* Verbs on arrays. */
 int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len);
+int wq_op_init_token(const struct wq *q, struct wq_op *op, const void *key, size_t len, u64 token);
 int wq_op_set_add(struct wq_op *op, s64 delay, u32 flags);
 int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome);
 unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool stop, gfp_t gfp);

@@ -14,6 +14,8 @@
 #include <linux/string.h>
 #include <linux/wq.h>
 
+#include "wq_compat.h"
+
 /* wq_entry.state; wq_core.c has the diagram */
 #define ENTRY_DIRTY		BIT(0)	/* needs a run */
 #define ENTRY_PROCESSING	BIT(1)	/* a consumer holds it */
@@ -103,6 +105,23 @@ static inline void wq_key_init(struct wq_key *k, bool leased, u32 hash, const vo
 	memcpy(k->key, key, len);
 	if (leased)
 		INIT_LIST_HEAD(&wq_lease_of(&k->entry)->link);
+}
+
+/* Whether an entry has this key.  memcmp() is a call, which costs more than a short key. */
+static __always_inline bool wq_key_equals(const struct wq_entry *e, const void *key, u32 len)
+{
+	const u8 *a = container_of(e, struct wq_key, entry)->key, *b = key;
+	u32 i;
+
+	if (e->len != len)
+		return false;
+	if (len < sizeof(u64))
+		return !memcmp(a, b, len);
+	for (i = 0; i + sizeof(u64) <= len; i += sizeof(u64))
+		if (get_unaligned((const u64 *)(a + i)) != get_unaligned((const u64 *)(b + i)))
+			return false;
+	i = len - sizeof(u64);
+	return get_unaligned((const u64 *)(a + i)) == get_unaligned((const u64 *)(b + i));
 }
 
 struct wq_key *wq_key_alloc(bool leased, u32 len, gfp_t gfp);

@@ -808,18 +808,13 @@ static __always_inline int wq_check_len(size_t len)
 	return len > WQ_MAX_KEY ? -E2BIG : 0;
 }
 
-static __always_inline u32 wq_hash(const struct wq *q, const void *key, size_t len)
-{
-	return hsiphash(key, len, &q->hash_key);
-}
-
 static __always_inline int __wq_op_init(const struct wq *q, struct wq_op *op, const void *key,
 					size_t len)
 {
 	*op = (struct wq_op){ .key = key, .len = len };
 	op->result = wq_check_len(len);
 	if (!op->result)
-		op->hash = wq_hash(q, key, len);
+		op->hash = wq_hash(&q->hash, key, len);
 	return op->result;
 }
 
@@ -856,7 +851,7 @@ int wq_op_init_token(const struct wq *q, struct wq_op *op, const void *key, size
 	*op = (struct wq_op){ .key = key, .len = len, .token = token };
 	op->result = wq_check_len(len);
 	if (!op->result && !wq_token_index(token))
-		op->hash = wq_hash(q, key, len);
+		op->hash = wq_hash(&q->hash, key, len);
 	return op->result;
 }
 WQ_EXPORT_FOR_KUNIT(wq_op_init_token);

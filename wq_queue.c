@@ -11,7 +11,6 @@
 #include <linux/export.h>
 #include <linux/freezer.h>
 #include <linux/hrtimer.h>
-#include <linux/random.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
@@ -52,7 +51,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	init_waitqueue_head(&q->getters);
 	init_waitqueue_head(&q->pollers);
 	init_waitqueue_head(&q->drainers);
-	get_random_bytes(&q->hash_key, sizeof(q->hash_key));
+	wq_hash_init(&q->hash);
 	refcount_set(&q->ref, 1);
 	refcount_set(&q->pins, 1);
 	wq_runs_init(&q->runs);
@@ -79,6 +78,7 @@ free:
 	kfree(q);
 	return NULL;
 }
+WQ_EXPORT_FOR_KUNIT(wq_alloc);
 
 /* Drop all keys of a queue to which no add can come any more, also keys that are held. */
 void wq_purge(struct wq *q)

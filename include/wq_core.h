@@ -13,7 +13,6 @@
 #include <linux/poll.h>
 #include <linux/rbtree.h>
 #include <linux/refcount.h>
-#include <linux/siphash.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -22,6 +21,7 @@
 #include "wq_compat.h"
 #include "wq_delay.h"
 #include "wq_entry.h"
+#include "wq_hash.h"
 #include "wq_lease.h"
 #include "wq_ratelimit.h"
 #include "wq_run.h"
@@ -66,7 +66,7 @@ struct wq_consumer {
  */
 struct wq {
 	/* Read by each verb, and hardly ever written */
-	hsiphash_key_t hash_key;	/* C */
+	struct wq_hash hash;		/* C */
 	u32 max_keys;			/* L */
 	umode_t mode;			/* L and N; 0: processes may not open it */
 	bool timed;			/* C: it has a name, so it keeps times */

@@ -45,6 +45,7 @@ struct wq *wq_create(const struct wq_params *params)
 	}
 	/* A process could choose keys, and list them in the order of their hashes. */
 	q->hash.pairs = !params->mode;
+	q->recycles = !params->mode && !q->leased && !IS_ENABLED(CONFIG_KASAN);
 	lockdep_register_key(&q->drain_key);
 	lockdep_init_map(&q->drain_map, "wq_drain", &q->drain_key, 0);
 	ret = wq_name_publish(q);

@@ -72,6 +72,13 @@ struct wq {
 	bool timed;			/* C: it has a name, so it keeps times */
 	bool leased;			/* C: created with a lease, which its entries have room for */
 	bool lazy;			/* C: a process made it: no thread, see wq_thread.c */
+	/*
+	 * C: the memory of one freed entry is reused by the next new key, because the allocator
+	 * costs more than all else that a new key needs.  Not set if processes may open the
+	 * queue: other memory is charged to the process that adds the key.  Not set with KASAN,
+	 * which would miss a use after free.
+	 */
+	bool recycles;
 	const struct wq_order_ops *order; /* L: NULL: fifo; only changes to NULL */
 	void *order_data;		/* C */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */

@@ -280,13 +280,11 @@ static int op_for_add(struct wq_op *op, const struct wq_rec *rec)
 
 static int op_for_done(struct wq_op *op, const struct wq_rec *rec)
 {
-	op->token = rec->token;
 	return wq_op_set_done(op, rec->delay, rec->flags);
 }
 
 static int op_for_touch(struct wq_op *op, const struct wq_rec *rec)
 {
-	op->token = rec->token;
 	return rec->flags || rec->delay ? -EINVAL : 0;
 }
 
@@ -307,13 +305,14 @@ static unsigned int run_touch(struct wq_consumer *c, struct wq_op *ops, unsigned
 
 /* A verb on an array. */
 struct wq_array_verb {
+	bool by_token;		/* a record may have the token of a get */
 	int (*op_for)(struct wq_op *op, const struct wq_rec *rec);
 	unsigned int (*run)(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop);
 };
 
-static const struct wq_array_verb verb_of_add = { op_for_add, run_add };
-static const struct wq_array_verb verb_of_done = { op_for_done, run_done };
-static const struct wq_array_verb verb_of_touch = { op_for_touch, run_touch };
+static const struct wq_array_verb verb_of_add = { false, op_for_add, run_add };
+static const struct wq_array_verb verb_of_done = { true, op_for_done, run_done };
+static const struct wq_array_verb verb_of_touch = { true, op_for_touch, run_touch };
 
 /* Fill @ops from the next records, WQ_BATCH at most.  Returns their number. */
 static __always_inline u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
@@ -326,8 +325,12 @@ static __always_inline u32 array_ops(const struct wq_array *a, const struct wq *
 		rec = array_next(a, off, a->size);
 		if (!rec)
 			break;
-		ops[n].result = wq_op_init(q, &ops[n], rec->key, rec->len) ?:
-				verb->op_for(&ops[n], rec);
+		if (verb->by_token)
+			wq_op_init_token(q, &ops[n], rec->key, rec->len, rec->token);
+		else
+			wq_op_init(q, &ops[n], rec->key, rec->len);
+		if (!ops[n].result)
+			ops[n].result = verb->op_for(&ops[n], rec);
 	}
 	return n;
 }
@@ -721,10 +724,9 @@ static noinline_for_stack void out_give_back(struct wq_out *out, u32 first)
 		for (i = 0, off = 0; i < out->count; i++) {
 			struct wq_rec *rec = out->recs + off;
 
-			if (i >= from) {
-				wq_op_init(out->c->q, &ops[i - from], rec->key, rec->len);
-				ops[i - from].token = rec->token;
-			}
+			if (i >= from)
+				wq_op_init_token(out->c->q, &ops[i - from], rec->key, rec->len,
+						 rec->token);
 			off += WQ_REC_SIZE(rec->len);
 		}
 		wq_give_back_ops(out->c->q, out->c, ops, n);

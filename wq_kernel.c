@@ -43,6 +43,8 @@ struct wq *wq_create(const struct wq_params *params)
 		wq_limiter_drop(params->limiter);
 		return ERR_PTR(ret ?: -ENOMEM);
 	}
+	/* A process could choose keys, and list them in the order of their hashes. */
+	q->hash.pairs = !params->mode;
 	lockdep_register_key(&q->drain_key);
 	lockdep_init_map(&q->drain_map, "wq_drain", &q->drain_key, 0);
 	ret = wq_name_publish(q);

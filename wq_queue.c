@@ -11,7 +11,6 @@
 #include <linux/export.h>
 #include <linux/freezer.h>
 #include <linux/hrtimer.h>
-#include <linux/random.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
@@ -52,9 +51,10 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	init_waitqueue_head(&q->getters);
 	init_waitqueue_head(&q->pollers);
 	init_waitqueue_head(&q->drainers);
-	get_random_bytes(&q->hash_key, sizeof(q->hash_key));
+	wq_hash_init(&q->hash);
 	refcount_set(&q->ref, 1);
 	refcount_set(&q->pins, 1);
+	wq_runs_init(&q->runs);
 	wq_consumer_init(&q->kernel, q);
 	INIT_LIST_HEAD(&q->leases);
 	wq_thread_init(q);
@@ -66,6 +66,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->mode = params->mode;
 	q->lease = params->lease;
 	q->leased = params->lease;
+	q->max_recycled = q->leased || IS_ENABLED(CONFIG_KASAN) ? 0 : WQ_MAX_RECYCLED;
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
@@ -78,6 +79,7 @@ free:
 	kfree(q);
 	return NULL;
 }
+WQ_EXPORT_FOR_KUNIT(wq_alloc);
 
 /* Drop all keys of a queue to which no add can come any more, also keys that are held. */
 void wq_purge(struct wq *q)

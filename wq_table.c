@@ -125,20 +125,6 @@ static u64 bucket_match(const struct wq_bucket *b, u32 hash)
 #define for_each_match(i, m) \
 	for (; (m) && ((i) = __ffs64(m) / 8, true); (m) &= (m) - 1)
 
-/* memcmp() is a call, which costs more than comparing a short key. */
-static __always_inline bool key_same(const u8 *a, const u8 *b, u32 len)
-{
-	u32 i;
-
-	if (len < sizeof(u64))
-		return !memcmp(a, b, len);
-	for (i = 0; i + sizeof(u64) <= len; i += sizeof(u64))
-		if (get_unaligned((const u64 *)(a + i)) != get_unaligned((const u64 *)(b + i)))
-			return false;
-	i = len - sizeof(u64);
-	return get_unaligned((const u64 *)(a + i)) == get_unaligned((const u64 *)(b + i));
-}
-
 /*
  * The contents of a slot.  An entry moves between slots together with its tag: taking
  * the tag from the entry's hash would wait for the entry's memory.
@@ -372,8 +358,7 @@ static noinline struct wq_entry *spill_find(const struct wq_table *t, u32 hash, 
 	for (i = 0; i < t->secrets; i++) {
 		place = place_of_key(t, hash, key, len, i);
 		s = spill_from(t, place);
-		if (s && s->place == place && s->entry->len == len &&
-		    key_same(wq_key_of(s->entry)->key, key, len))
+		if (s && s->place == place && wq_key_equals(s->entry, key, len))
 			return s->entry;
 	}
 	return NULL;
@@ -451,7 +436,7 @@ static void table_prefetch_split(const struct wq_table *t)
 }
 
 /* Split one bucket.  If there is no memory for it, the table stays as dense as it is. */
-static void table_split(struct wq_table *t, gfp_t gfp)
+static noinline void table_split(struct wq_table *t, gfp_t gfp)
 {
 	u32 i = t->buckets, mask = bucket_mask(i + 1);
 	struct wq_bucket *from, *to, *unused = NULL, *b, old;
@@ -496,7 +481,7 @@ static void table_split(struct wq_table *t, gfp_t gfp)
 }
 
 /* Merge the last bucket into its sibling, if it is empty or one bucket can hold both. */
-static void table_merge(struct wq_table *t)
+static noinline void table_merge(struct wq_table *t)
 {
 	u32 i = t->buckets - 1;
 	struct wq_bucket *from = bucket_at(t, i), *to = bucket_sibling(t, i);
@@ -555,10 +540,11 @@ void wq_table_destroy(struct wq_table *t)
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_destroy);
 
-/* The entry of a key. */
-struct wq_found wq_table_find(struct wq_table *t, u32 hash, const void *key, size_t len)
+/* wq_table_find() in the chain of @first, and in the tree. */
+static noinline struct wq_entry *chain_look_up(struct wq_table *t, const struct wq_bucket *first,
+					       u32 hash, const void *key, size_t len)
 {
-	const struct wq_bucket *first = bucket_of(t, hash), *b;
+	const struct wq_bucket *b;
 	unsigned int i;
 	u64 m;
 
@@ -569,14 +555,32 @@ struct wq_found wq_table_find(struct wq_table *t, u32 hash, const void *key, siz
 
 			if (e->hash != hash)
 				continue;
-			if (e->len == len && key_same(wq_key_of(e)->key, key, len))
-				return (struct wq_found){ e };
+			if (wq_key_equals(e, key, len))
+				return e;
 			t->twin = hash;
 		}
 	}
-	if (unlikely(first->head & WQ_SPILLED))
-		return (struct wq_found){ spill_find(t, hash, key, len) };
-	return WQ_NOT_FOUND;
+	return first->head & WQ_SPILLED ? spill_find(t, hash, key, len) : NULL;
+}
+
+/*
+ * The entry of a key.  Mostly it is the first match in the first bucket of its chain, or there
+ * is no match and no more to look at.
+ */
+struct wq_found wq_table_find(struct wq_table *t, u32 hash, const void *key, size_t len)
+{
+	const struct wq_bucket *b = bucket_of(t, hash);
+	u64 m = bucket_match(b, hash);
+	struct wq_entry *e;
+
+	if (m) {
+		e = b->slot[__ffs64(m) / 8];
+		if (likely(e->hash == hash && wq_key_equals(e, key, len)))
+			return (struct wq_found){ e };
+	} else if (likely(!(b->head & (WQ_CHAINED | WQ_SPILLED)))) {
+		return WQ_NOT_FOUND;
+	}
+	return (struct wq_found){ chain_look_up(t, b, hash, key, len) };
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_find);
 
@@ -613,6 +617,17 @@ struct wq_found wq_table_find_entry(const struct wq_table *t, u32 hash, struct w
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_find_entry);
 
+/* Insert an entry that its first bucket has no room for, or that is to be spilled. */
+static noinline int chain_insert(struct wq_table *t, struct wq_bucket *b, struct wq_entry *e,
+				 struct wq_bucket **pre, gfp_t gfp)
+{
+	int ret = -ENOSPC;
+
+	if (likely(e->hash != t->twin))
+		ret = chain_add(t, b, slot_content_of(e), pre, gfp);
+	return ret == -ENOSPC ? spill_add(t, b, e, pre, gfp) : ret;
+}
+
 /**
  * wq_table_insert() - insert an entry
  * @t: the table
@@ -626,14 +641,16 @@ int wq_table_insert(struct wq_table *t, struct wq_entry *e,
 		    struct wq_bucket **pre, gfp_t gfp)
 {
 	struct wq_bucket *b = bucket_of(t, e->hash);
-	int ret = -ENOSPC;
 
-	if (likely(e->hash != t->twin))
-		ret = chain_add(t, b, slot_content_of(e), pre, gfp);
-	if (unlikely(ret == -ENOSPC))
-		ret = spill_add(t, b, e, pre, gfp);
-	if (ret)
-		return ret;
+	/* A chained bucket has fewer entries than slots, too. */
+	if (likely(bucket_len(b) < WQ_SLOTS && !bucket_chained(b) && e->hash != t->twin)) {
+		bucket_append(b, slot_content_of(e));
+	} else {
+		int ret = chain_insert(t, b, e, pre, gfp);
+
+		if (ret)
+			return ret;
+	}
 	if (++t->count / WQ_LOAD_MAX >= t->buckets)
 		table_split(t, gfp);
 	return 0;
@@ -651,7 +668,7 @@ static noinline void chain_put_back(struct wq_table *t, struct wq_bucket *first,
 }
 
 /* Remove an entry from its chain.  Returns false if it is not there. */
-static __always_inline bool chain_remove(struct wq_table *t, struct wq_bucket *first,
+static noinline bool chain_remove(struct wq_table *t, struct wq_bucket *first,
 					 struct wq_entry *e)
 {
 	struct wq_bucket *unused = NULL, *b;
@@ -675,20 +692,47 @@ static __always_inline bool chain_remove(struct wq_table *t, struct wq_bucket *f
 	return true;
 }
 
+/* Remove an entry from a bucket that is its whole chain, and whose last entry takes its slot. */
+static __always_inline bool bucket_remove(struct wq_bucket *b, const struct wq_entry *e)
+{
+	u64 m = bucket_match(b, e->hash);
+	unsigned int i;
+
+	for_each_match(i, m) {
+		if (b->slot[i] == e) {
+			bucket_set(b, i, bucket_get(b, bucket_len(b) - 1));
+			b->head -= WQ_LEN_ONE;
+			return true;
+		}
+	}
+	return false;
+}
+
+static __always_inline bool table_may_merge(const struct wq_table *t)
+{
+	return t->buckets > 1 && t->count / WQ_LOAD_MIN < t->buckets;
+}
+
 /* Remove an entry, which is in the table. */
 void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 {
 	struct wq_bucket *first = bucket_of(t, e->hash);
-	unsigned int i;
+	bool removed;
 
-	if (!(unlikely(first->head & WQ_SPILLED) && spill_remove(t, e)) &&
-	    WARN_ON_ONCE(!chain_remove(t, first, e)))
+	if (likely(!(first->head & (WQ_CHAINED | WQ_SPILLED))))
+		removed = bucket_remove(first, e);
+	else
+		removed = (first->head & WQ_SPILLED && spill_remove(t, e)) ||
+			  chain_remove(t, first, e);
+	if (WARN_ON_ONCE(!removed))
 		return;
 	t->count--;
-	/* Twice, so that later removals make up for a merge that is not possible now. */
-	for (i = 0; i < 2; i++)
-		if (t->buckets > 1 && t->count / WQ_LOAD_MIN < t->buckets)
+	if (unlikely(table_may_merge(t))) {
+		table_merge(t);
+		/* Twice, so that later removals make up for a merge that is not possible now. */
+		if (table_may_merge(t))
 			table_merge(t);
+	}
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_remove);
 

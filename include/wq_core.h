@@ -13,7 +13,6 @@
 #include <linux/poll.h>
 #include <linux/rbtree.h>
 #include <linux/refcount.h>
-#include <linux/siphash.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -22,8 +21,10 @@
 #include "wq_compat.h"
 #include "wq_delay.h"
 #include "wq_entry.h"
+#include "wq_hash.h"
 #include "wq_lease.h"
 #include "wq_ratelimit.h"
+#include "wq_run.h"
 #include "wq_table.h"
 
 struct wq_user;
@@ -68,12 +69,17 @@ struct wq_consumer {
  */
 struct wq {
 	/* Read by each verb, and hardly ever written */
-	hsiphash_key_t hash_key;	/* C */
+	struct wq_hash hash;		/* C */
 	u32 max_keys;			/* L */
 	umode_t mode;			/* L and N; 0: processes may not open it */
 	bool timed;			/* C: it has a name, so it keeps times */
 	bool leased;			/* C: created with a lease, which its entries have room for */
 	bool lazy;			/* C: a process made it: no thread, see wq_thread.c */
+	/*
+	 * C: how many freed entries are kept for the next new keys.  0 with leases, whose entries
+	 * are larger, and with KASAN, which would miss a use after free.
+	 */
+	u32 max_recycled;
 	const struct wq_order_ops *order; /* L: NULL: fifo; only changes to NULL */
 	void *order_data;		/* C */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
@@ -95,10 +101,10 @@ struct wq {
 	struct list_head requeued;	/* L: ready entries ahead of all others */
 	struct wq_entry *recycled;	/* L: freed entries, for the next new keys */
 	u64 key_bytes;			/* L: memory of entries */
-	u64 last_token;			/* L */
 	u64 adds;			/* L: statistics, see struct wq_stat */
 	u64 gets;			/* L */
 	u64 dones;			/* L */
+	struct wq_runs runs;		/* L */
 	struct wq_table table;		/* L: the first fields are in this cache line */
 	struct wq_consumer kernel;	/* holds the keys got by the kernel API */
 	struct wq_heap heap;		/* L: delayed entries; void after a shut down */
@@ -179,7 +185,7 @@ static_assert(WQ_MAX_KEYS < WQ_ALL_POLLERS);
 /**
  * struct wq_op - one key on its way through a verb on an array
  * @key: the key
- * @hash: its hash, computed before the lock is taken
+ * @hash: its hash, computed before the lock is taken; not set if the entry is found by @token
  * @len: its length in bytes
  * @flags: WQ_ADD_* and OP_*
  * @result: below 0 before the verb: the verb skips this key; after it: the result
@@ -269,6 +275,7 @@ void wq_set_shut(struct wq_cs *cs, bool drain);
 
 /* Verbs on arrays. */
 int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len);
+int wq_op_init_token(const struct wq *q, struct wq_op *op, const void *key, size_t len, u64 token);
 int wq_op_set_add(struct wq_op *op, s64 delay, u32 flags);
 int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome);
 unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool stop, gfp_t gfp);

@@ -102,10 +102,9 @@ static inline int consumer_done(struct wq_consumer *c, const void *key, size_t l
 				u32 outcome, s64 delay)
 {
 	struct wq_op op;
-	int ret = wq_op_init(c->q, &op, key, len);
+	int ret = wq_op_init_token(c->q, &op, key, len, token) ?:
+		  wq_op_set_done(&op, delay, outcome);
 
-	op.token = token;
-	ret = ret ?: wq_op_set_done(&op, delay, outcome);
 	if (ret)
 		return ret;
 	wq_done_ops(c->q, c, &op, 1, true, GFP_KERNEL);
@@ -115,11 +114,10 @@ static inline int consumer_done(struct wq_consumer *c, const void *key, size_t l
 static inline int consumer_touch(struct wq_consumer *c, const void *key, size_t len, u64 token)
 {
 	struct wq_op op;
-	int ret = wq_op_init(c->q, &op, key, len);
+	int ret = wq_op_init_token(c->q, &op, key, len, token);
 
 	if (ret)
 		return ret;
-	op.token = token;
 	wq_touch_ops(c->q, c, &op, 1, true);
 	return op.result;
 }
@@ -130,8 +128,7 @@ static inline void consumer_give_back(struct wq_consumer *c, const void *key, si
 {
 	struct wq_op op;
 
-	wq_op_init(c->q, &op, key, len);
-	op.token = token;
+	wq_op_init_token(c->q, &op, key, len, token);
 	wq_give_back_ops(c->q, c, &op, 1);
 }
 

@@ -205,10 +205,10 @@
  *	they accept a record that get wrote.
  * @given_back: add: must be 0.  Get: out, how many runs of the key in a row, up to this one, were given
  *	back: their consumers died or lost their leases.  WQ_MAX_GIVEN_BACK if they are more.
- * @token: get: out, the number of this get, never 0.  Done and touch: in, the token that
- *	get returned, or 0 to identify the run by the key alone.  A queue that was created
- *	with a lease requires the token, but for the key of the file's last read.  Add:
- *	must be 0.
+ * @token: get: out, identifies this get, never 0, and no other get of the queue has the same
+ *	token.  Done and touch: in, the token that get returned, or 0 to identify the run by
+ *	the key alone.  A queue that was created with a lease requires the token, but for the
+ *	key of the file's last read.  Add: must be 0.
  * @delay: add: ns of CLOCK_MONOTONIC until the key needs a run; 0 or less: now.  A time
  *	beyond the end of the clock never comes.  Done: as for add if @flags has
  *	WQ_OUTCOME_AFTER, else must be 0.  Get: out, 0.  Touch: must be 0.

@@ -165,7 +165,7 @@ static void finish(int q, struct wq_item *it)
 		break;
 	case 2:
 		/* refused in a queue with leases */
-		if (wq_done_key(q, it->key, it->len) && errno != EINVAL)
+		if (wq_done_key(q, it->key, it->len) < 0 && errno != EINVAL)
 			may("done key", -1);
 		break;
 	case 3:

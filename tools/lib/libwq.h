@@ -253,6 +253,7 @@ int wq_touch(int q, const struct wq_item *item);
  *
  * Return: 0.  It fails with ENOENT or EPERM if the key is not held, and with EINVAL if
  * the queue was created with a lease: there another thread could hold the key by now.
+ * The key of the descriptor's last read(2) is accepted there, too.
  */
 int wq_touch_key(int q, const void *key, size_t len);
 

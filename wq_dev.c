@@ -1175,7 +1175,8 @@ static bool key_copy_in(void *key, const void __user *from, size_t len)
 	if (!user_read_access_begin(from, len))
 		return false;
 	for (; i + sizeof(long) <= len; i += sizeof(long))
-		unsafe_get_user(*(unsigned long *)(key + i), (unsigned long __user *)(from + i), fault);
+		unsafe_get_user(*(unsigned long *)(key + i),
+				(unsigned long __user *)(from + i), fault);
 	for (; i < len; i++)
 		unsafe_get_user(*(u8 *)(key + i), (u8 __user *)(from + i), fault);
 	user_read_access_end();
@@ -1195,7 +1196,8 @@ static bool key_copy_out(void __user *to, const void *key, size_t len)
 	if (!user_write_access_begin(to, len))
 		return false;
 	for (; i + sizeof(long) <= len; i += sizeof(long))
-		unsafe_put_user(*(unsigned long *)(key + i), (unsigned long __user *)(to + i), fault);
+		unsafe_put_user(*(unsigned long *)(key + i),
+				(unsigned long __user *)(to + i), fault);
 	for (; i < len; i++)
 		unsafe_put_user(*(u8 *)(key + i), (u8 __user *)(to + i), fault);
 	user_write_access_end();

@@ -669,7 +669,7 @@ static noinline void chain_put_back(struct wq_table *t, struct wq_bucket *first,
 
 /* Remove an entry from its chain.  Returns false if it is not there. */
 static noinline bool chain_remove(struct wq_table *t, struct wq_bucket *first,
-					 struct wq_entry *e)
+				  struct wq_entry *e)
 {
 	struct wq_bucket *unused = NULL, *b;
 	struct slot_content last;

@@ -48,7 +48,7 @@ static u32 pairs_by_definition(const struct wq_hash *h, const u8 *key, size_t le
 	return hash ^ hash >> 13;
 }
 
-static void the_hash_is_as_defined_for_each_length(struct kunit *test)
+static void the_hash_is_as_defined_at_each_length(struct kunit *test)
 {
 	u8 *key = kunit_kzalloc(test, WQ_MAX_KEY, GFP_KERNEL);
 	struct wq_hash h;
@@ -168,10 +168,10 @@ static void regular_keys_have_short_chains(struct kunit *test)
 				u8 key[WQ_PAIR_MAX];
 				u32 hash = wq_hash(&h, key, key_of_set(set, i, key)), b;
 
-				b = (hash & mask) < BUCKETS ? hash & mask : hash & mask >> 1;
+				b = (hash & mask) < BUCKETS ? hash & mask : hash & (mask >> 1);
 				longest = max_t(u32, longest, ++chain[b]);
 			}
-			ASSERT_SAME(test, longest > 31, 0, "longest chain %u, set %u", longest, set);
+			ASSERT_SAME(test, longest > 31, 0, "longest %u, set %u", longest, set);
 		}
 		cond_resched();
 	}
@@ -207,7 +207,7 @@ static void a_queue_that_no_process_can_open_uses_pairs(struct kunit *test)
 }
 
 static struct kunit_case hash_cases[] = {
-	KUNIT_CASE(the_hash_is_as_defined_for_each_length),
+	KUNIT_CASE(the_hash_is_as_defined_at_each_length),
 	KUNIT_CASE(each_byte_of_a_key_changes_its_hash),
 	KUNIT_CASE(keys_of_zeros_have_different_hashes_at_each_length),
 	KUNIT_CASE(regular_keys_have_short_chains),

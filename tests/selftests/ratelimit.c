@@ -2213,7 +2213,7 @@ TEST_F(hours, give_back_counts_no_failure)
 /* Fails each key three times, now and then later, until the queue is shut down. */
 static int worker(const char *name)
 {
-	int q = q_attach(name, O_RDWR), ret;
+	int q = q_attach(name, O_RDWR), runs = 0, ret;
 	struct array a = array_new(8192), next = array_new(8192);
 
 	for (;;) {
@@ -2226,7 +2226,7 @@ static int worker(const char *name)
 			struct wq_rec *done = array_put(&a, rec->key, rec->len, rec->token);
 
 			done->flags = rec->failures < 3 ? WQ_OUTCOME_RETRY : WQ_OUTCOME_FORGET;
-			if (rec->failures == 3 && !(rec->token % 4)) {
+			if (rec->failures == 3 && !(++runs % 4)) {
 				done->flags = WQ_OUTCOME_AFTER;
 				done->delay = MS;
 			}

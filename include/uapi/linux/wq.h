@@ -200,11 +200,12 @@
  * struct wq_rec - one key of a packed array
  * @len: length of the key in bytes, 1 to WQ_MAX_KEY
  * @flags: add: WQ_ADD_*; done: WQ_OUTCOME_*; get: out, 0; touch: must be 0
- * @failures: add: must be 0.  Get: out, how often the key failed since its failures were last forgotten,
- *	65,535 if they are more.  Done and touch ignore this field and @given_back, so that
- *	they accept a record that get wrote.
- * @given_back: add: must be 0.  Get: out, how many runs of the key in a row, up to this one, were given
- *	back: their consumers died or lost their leases.  WQ_MAX_GIVEN_BACK if they are more.
+ * @failures: add: must be 0.  Get: out, how often the key failed since its failures were
+ *	last forgotten, 65,535 if they are more.  Done and touch ignore this field and
+ *	@given_back, so that they accept a record that get wrote.
+ * @given_back: add: must be 0.  Get: out, how many runs of the key in a row, up to this one,
+ *	were given back: their consumers died or lost their leases.  WQ_MAX_GIVEN_BACK if
+ *	they are more.
  * @token: get: out, identifies this get, never 0, and no other get of the queue has the same
  *	token.  Done and touch: in, the token that get returned, or 0 to identify the run by
  *	the key alone.  A queue that was created with a lease requires the token, but for the

@@ -492,8 +492,17 @@ sum_of() {
 	echo $sum
 }
 
-# interrupted PID: sends SIGINT, unless the process has ended
-interrupted() { ended "$1" || { kill -INT "$1" && nap 0.5 && ended "$1"; }; }
+# interrupted PID: sends SIGINT, unless the process has ended, and waits for the end for 8 s.  A
+# second signal would end bpftrace before it has printed its maps.
+interrupted() {
+	local i
+	ended "$1" || kill -INT "$1"
+	for ((i = 0; i < 80; i++)); do
+		! ended "$1" || return 0
+		nap 0.1
+	done
+	return 1
+}
 
 test_bpftrace_latency_histograms_count_each_key() {
 	queue

@@ -56,7 +56,8 @@ _wqctl()
 		_command_offset "$raw"
 		return
 	elif [[ $cur == -* ]]; then
-		found=$(_parse_help - <<<"$help")
+		# the options are indented, other lines may begin with one, too
+		found=$(grep "^ " <<<"$help" | _parse_help -)
 	elif [[ ! $command ]]; then
 		found=$(sed -nE '/^ Commands:$/,/^$/s/^  ([a-z][a-z-]*)( .*)?$/\1/p' <<<"$help")
 	elif [[ $args -eq 0 && $needs_queue && $command != create && $usage == *QUEUE* ]]; then

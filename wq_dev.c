@@ -1424,8 +1424,8 @@ static const struct file_operations wq_fops = {
 };
 
 /*
- * Not a misc device: an open of one holds misc_mtx, for which the opens of all users wait, and
- * a user who is throttled or reclaims memory then holds it for long.
+ * Not a misc device: an open of one holds misc_mtx, for which the opens of all users wait.  A
+ * throttled process, or one that reclaims memory, would hold it for long.
  */
 static struct class wq_class = { .name = "wq" };
 static struct cdev wq_cdev;

@@ -627,7 +627,7 @@ TEST_F(quota, set_of_max_keys_beyond_the_quota_needs_CAP_SYS_RESOURCE)
 	ASSERT_EQ(0, charged_keys());
 }
 
-/* A queue is charged to the user who created it, also if the owner is another one. */
+/* A queue is charged to its creator, also after a change of its owner. */
 TEST_F(quota, set_of_max_keys_charges_the_creator)
 {
 	int q, fd = q_dev(O_RDWR);

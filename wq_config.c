@@ -140,7 +140,7 @@ static int set_locked(struct wq_cs *cs, struct setting *s)
 	/* From here on nothing fails.  wq_unlock() wakes the pollers that wait for room. */
 	if (set & WQ_SET_MAX_KEYS) {
 		q->max_keys = args->max_keys;
-		q->full = q->full || q->table.count >= q->max_keys;
+		q->full = q->full || wq_nr_keys(q) >= q->max_keys;
 	}
 	if (set & WQ_SET_LIMITER)
 		swap(q->limiter, s->limiter);

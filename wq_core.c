@@ -10,8 +10,9 @@
  *  PROCESSING               in its consumer's list
  *  PROCESSING | DIRTY       in its consumer's list, and ready again after done
  *  RETAINED                 idle, but the limiter uses its failures
+ *  IDLE                     idle, the queue does not know the key; in wq.idle
  *
- * DELAYED combines with all of them but RETAINED: the entry is also in the heap, and
+ * DELAYED combines with all of them but RETAINED and IDLE: the entry is also in the heap, and
  * becomes dirty at a time, see wq_delay.c.
  *
  *                add               get                done
@@ -27,6 +28,13 @@
  * before it was given back too, the run ends as by done with RETRY: the key goes behind all
  * others, after the limiter's delay.  So such a key does not keep its consumers from other
  * keys.
+ *
+ * Idle entries stay in the table for a while, so that the next add of their key neither allocates
+ * nor changes the table.  They are former keys: no verb but add finds them, and they do not count
+ * as keys.  wq.idle has them in the order in which they became idle.  If it has as many as it may
+ * have, most further entries are removed as soon as they are idle, and one in WQ_IDLE_TURN replaces
+ * the first of the list.  So many keys that are added once cost little more than without the list,
+ * and a key that is added often has its place in the list soon, and keeps it.
  *
  * Failures of a key are counted in its entry, until they are forgotten, the key is
  * canceled, or the entry becomes idle and the limiter does not use them.
@@ -134,17 +142,6 @@ static void wq_kick_thread(struct wq *q)
 		schedule_delayed_work(&q->start_thread, 0);
 }
 
-/* Free entries in no list, which are chained by next_freed. */
-void wq_free_entries(struct wq *q, struct wq_entry *e)
-{
-	while (e) {
-		struct wq_entry *next = e->next_freed;
-
-		wq_key_free(wq_key_of(e), q->leased);
-		e = next;
-	}
-}
-
 /* Wake waiters for @nr_ready entries. */
 static __always_inline void wq_wake(struct wq *q, u32 nr_ready)
 {
@@ -194,7 +191,7 @@ static noinline void wq_unlock_special(struct wq_cs *cs)
 		hup = level > q->hup;
 		q->hup = level;
 		drained = q->nr_drainers && wq_is_idle(q);
-	} else if (q->table.count < q->max_keys) {
+	} else if (wq_nr_keys(q) < q->max_keys) {
 		room = true;
 		q->full = false;
 	}
@@ -239,7 +236,7 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 		wq_wake(q, cs->nr_ready);
 	}
 	if (cs->freed)
-		wq_free_entries(q, cs->freed);
+		wq_entries_free_rcu(cs->freed, q->leased);
 }
 
 /* Leave a critical section, see __wq_unlock(). */
@@ -276,7 +273,7 @@ static void wq_fixup_orphan(struct wq_cs *cs, struct wq_entry *e)
 		wq_lease_stop(e);
 	/* Otherwise the entry would have been in wq_consumer.again. */
 	e->given_back = 1;
-	e->state = (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED;
+	wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED);
 	if (!--c->nr_held)
 		kfree(c);
 }
@@ -290,6 +287,7 @@ static __always_inline struct wq_entry *wq_entry_of(struct wq_cs *cs, struct wq_
 	return e;
 }
 
+/* The entry of a key, which may be idle, or NULL. */
 static __always_inline struct wq_entry *__wq_lookup(struct wq_cs *cs, u32 hash, const void *key,
 						    size_t len)
 {
@@ -300,7 +298,9 @@ static __always_inline struct wq_entry *__wq_lookup(struct wq_cs *cs, u32 hash, 
 /* The entry of a key, or NULL. */
 struct wq_entry *wq_lookup(struct wq_cs *cs, u32 hash, const void *key, size_t len)
 {
-	return __wq_lookup(cs, hash, key, len);
+	struct wq_entry *e = __wq_lookup(cs, hash, key, len);
+
+	return e && e->state & ENTRY_IDLE ? NULL : e;
 }
 
 /*
@@ -330,9 +330,13 @@ struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item)
  */
 struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor)
 {
+	struct wq_entry *e;
+
 	wq_assert_locked(cs);
-	return wq_entry_of(cs, wq_table_next(&cs->q->table, cursor));
+	e = wq_entry_of(cs, wq_table_next(&cs->q->table, cursor));
+	return e && e->state & ENTRY_IDLE ? NULL : e;
 }
+WQ_EXPORT_FOR_KUNIT(wq_walk);
 
 /* Any entry, see wq_table_any().  If it is NULL and the table is not empty, call again. */
 struct wq_entry *wq_any(struct wq_cs *cs)
@@ -363,6 +367,18 @@ u32 wq_nr_ready(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	return q->nr_requeued + (q->order ? q->order->len(q->order_data) : q->nr_fifo);
+}
+
+/* Adds that were coalesced.  On 32-bit kernels, the count of each CPU wraps at 2^32. */
+u64 wq_coalesced(const struct wq *q)
+{
+	u64 sum = 0;
+	int cpu;
+
+	/* A count that is being increased is reported as it was or as it will be. */
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(*per_cpu_ptr(q->coalesced, cpu));
+	return sum;
 }
 
 /* Keys that need a run, which client-go calls depth: ready, or dirty in processing. */
@@ -416,7 +432,7 @@ static noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	e->state |= ENTRY_DIRTY;
+	wq_entry_set_state(e, e->state | ENTRY_DIRTY);
 	if (q->timed)
 		e->since = wq_now(cs);
 	if (e->state & ENTRY_PROCESSING) {
@@ -428,7 +444,7 @@ static noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 		wq_push(cs, e);
 	}
 	q->adds++;
-	trace_wq_add(q, e, false);
+	trace_wq_add(q, wq_key_of(e)->key, e->len, false);
 }
 
 /*
@@ -446,8 +462,8 @@ static __always_inline int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 	}
 	if (!(e->state & (ENTRY_PROCESSING | ENTRY_REQUEUED)) && q->order && q->order->touch)
 		q->order->touch(q->order_data, e);
-	q->coalesced++;
-	trace_wq_add(q, e, true);
+	this_cpu_inc(*q->coalesced);
+	trace_wq_add(q, wq_key_of(e)->key, e->len, true);
 	return 0;
 }
 
@@ -461,7 +477,7 @@ static void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 		e->consumer->nr_dirty--;
 	else
 		wq_unqueue(cs, e);
-	e->state &= ~(ENTRY_DIRTY | ENTRY_REQUEUED);
+	wq_entry_set_state(e, e->state & ~(ENTRY_DIRTY | ENTRY_REQUEUED));
 	cs->q->canceled++;
 }
 
@@ -500,7 +516,8 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	e->state = (e->state & ENTRY_DELAYED) | ENTRY_PROCESSING;
+	/* From here on an add causes another run.  Its full barrier is that of wq_add_coalesced(). */
+	wq_entry_set_state_mb(e, (e->state & ENTRY_DELAYED) | ENTRY_PROCESSING);
 	e->consumer = c;
 	wq_run_start(&q->runs, e);
 	if (q->timed) {
@@ -545,7 +562,7 @@ static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 		wq_lease_stop(e);
 	wq_run_end(&q->runs, e);
 	q->nr_processing--;
-	e->state &= ~ENTRY_PROCESSING;
+	wq_entry_set_state(e, e->state & ~ENTRY_PROCESSING);
 }
 
 /*
@@ -570,7 +587,7 @@ static void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 	wq_unhold(cs, e);
 	if (e->state & ENTRY_DIRTY)
 		q->merged++;
-	e->state = (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED;
+	wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED);
 	list_add(&e->link, &q->requeued);
 	q->nr_requeued++;
 	cs->nr_ready++;
@@ -593,7 +610,7 @@ static void wq_unretain(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	if (!(e->state & ENTRY_RETAINED))
 		return;
-	e->state &= ~ENTRY_RETAINED;
+	wq_entry_set_state(e, e->state & ~ENTRY_RETAINED);
 	cs->q->nr_retained--;
 }
 
@@ -655,49 +672,122 @@ static void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key,
 }
 
 /*
- * Free an entry, or keep its memory for the next new keys, because the allocator costs more than
- * all else that a new key needs: 290 instructions.  In the queue of a process such an entry stays
- * charged to the process that added the former key.  That is at most 5 KiB of a queue, and the
- * number of queues is limited.
+ * Free an entry that was in the table, or keep its memory for the next new keys, because the
+ * allocator costs more than all else that a new key needs: 290 instructions.  If enough entries
+ * are kept, all of them are freed at once, because each chain of freed entries costs an RCU
+ * callback.  In the queue of a process such an entry stays charged to the process that added the
+ * former key.  That is at most 5 KiB of a queue, and the number of queues is limited.
  */
 static __always_inline void wq_dispose(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
-	if (q->nr_recycled < q->max_recycled && e->len <= WQ_MIN_ROOM) {
-		e->next_freed = q->recycled;
-		q->recycled = e;
-		q->nr_recycled++;
-	} else {
+	if (!q->max_recycled || e->len > WQ_MIN_ROOM) {
 		e->next_freed = cs->freed;
 		cs->freed = e;
+		return;
 	}
+	if (unlikely(q->nr_recycled == q->max_recycled && !cs->freed)) {
+		cs->freed = q->recycled;
+		q->recycled = NULL;
+		q->nr_recycled = 0;
+	}
+	e->next_freed = q->recycled;
+	q->recycled = e;
+	q->nr_recycled++;
 }
 
-/* wq_release_if_idle() of an idle entry. */
-static noinline void wq_release(struct wq_cs *cs, struct wq_entry *e)
+/* A table with fewer keys, 150 KiB of buckets and entries, is mostly in the cache. */
+#define WQ_SMALL_TABLE	1024
+
+/* Remove an entry, which is in no list, from the table. */
+static noinline void wq_remove(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	if (unlikely(e->failures)) {
-		if (q->limiter->counts) {
-			e->state = ENTRY_RETAINED;
-			q->nr_retained++;
-			return;
-		}
-		wq_reset_failures(cs, e);
-	}
 	wq_table_remove(&q->table, e);
 	q->key_bytes -= wq_key_bytes(q->leased, e->len);
 	wq_dispose(cs, e);
 }
 
-/* Remove the entry from the table if it is idle, unless the limiter uses its failures. */
+/* Remove up to @n idle entries, the one that is idle for longest first.  Returns their number. */
+unsigned int wq_evict_idle(struct wq_cs *cs, unsigned int n)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	unsigned int i;
+
+	wq_assert_locked(cs);
+	for (i = 0; i < n && q->nr_idle; i++) {
+		e = list_first_entry(&q->idle, struct wq_entry, link);
+		list_del(&e->link);
+		q->nr_idle--;
+		wq_remove(cs, e);
+	}
+	return i;
+}
+WQ_EXPORT_FOR_KUNIT(wq_evict_idle);
+
+/* Keep an entry without any state for the key's next add. */
+static __always_inline void wq_keep_idle(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	e->given_back = 0;
+	wq_entry_set_state(e, ENTRY_IDLE);
+	list_add_tail(&e->link, &q->idle);
+	q->nr_idle++;
+}
+
+/* wq_release_if_idle() of an entry whose failures are remembered, or that is not kept. */
+static noinline void wq_release_slow(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (e->failures && q->limiter->counts) {
+		wq_entry_set_state(e, ENTRY_RETAINED);
+		q->nr_retained++;
+		return;
+	}
+	wq_reset_failures(cs, e);
+	/* If this keeps an entry, it replaces one that was not used for long. */
+	if (q->max_idle && !(q->dones % WQ_IDLE_TURN) && e->len <= WQ_MAX_IDLE_KEY) {
+		if (q->nr_idle >= q->max_idle)
+			wq_evict_idle(cs, 1);
+		wq_keep_idle(cs, e);
+	} else {
+		wq_remove(cs, e);
+	}
+}
+
+/*
+ * If the entry has no state any more, its key is no longer one of the queue, unless the limiter
+ * uses its failures.  The entry is kept for the key's next add.
+ */
 static __always_inline void wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e)
 {
-	if (!e->state)
-		wq_release(cs, e);
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (e->state)
+		return;
+	if (unlikely(e->failures || q->nr_idle >= q->max_idle || e->len > WQ_MAX_IDLE_KEY)) {
+		wq_release_slow(cs, e);
+		return;
+	}
+	wq_keep_idle(cs, e);
+}
+
+/* An idle entry's key is one of the queue again. */
+static __always_inline void wq_unidle(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	list_del(&e->link);
+	cs->q->nr_idle--;
+	wq_entry_set_state(e, 0);
 }
 
 /* Cancel: drop the runs that the entry waits for, and its failures. */
@@ -730,8 +820,11 @@ void wq_set_shut(struct wq_cs *cs, bool drain)
 	q->dropped += q->heap.count;
 	if (q->heap.count)
 		wq_arm(cs, 0);
-	/* wq_shutting_down() reads it without the lock. */
+	/* wq_shutting_down() and wq_add_coalesced() read it without the lock. */
 	WRITE_ONCE(q->shut, true);
+	/* No add comes any more that could use an idle entry. */
+	q->max_idle = 0;
+	wq_evict_idle(cs, WQ_BATCH);
 }
 
 /* The entry that is due next, or NULL. */
@@ -964,43 +1057,47 @@ static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct 
 	*pre = (struct wq_prealloc){};
 }
 
-/* A table with fewer keys, 150 KiB of buckets and entries, is mostly in the cache. */
-#define WQ_SMALL_TABLE	1024
-
 /*
- * Fetch the memory of all look-ups of a batch at once: look-ups one after another would each
- * wait for their own.  A look-up reads a bucket, then an entry.  If a token leads to the entry,
- * done reads the entry, then the bucket.  That takes 85 instructions a key, so not for a small
- * table.
+ * Fetch the memory of all look-ups of a batch at once, before the lock is taken: look-ups one
+ * after another would each wait for their own.  A look-up reads a bucket, then an entry.  That
+ * takes 85 instructions a key, so not for a small table.
  */
-static __always_inline void wq_prefetch_ops(struct wq *q, const struct wq_op *ops,
-					    unsigned int n, bool by_token)
+static __always_inline void wq_prefetch_keys(struct wq *q, const struct wq_op *ops,
+					     unsigned int n)
 {
-	struct wq_entry *e;
+	unsigned int i;
+
+	if (READ_ONCE(q->table.count) < WQ_SMALL_TABLE)
+		return;
+	rcu_read_lock();
+	for (i = 0; i < n; i++)
+		if (ops[i].result >= 0 && !wq_token_index(ops[i].token))
+			wq_table_prefetch(&q->table, ops[i].hash);
+	for (i = 0; i < n; i++)
+		if (ops[i].result >= 0 && !wq_token_index(ops[i].token))
+			wq_table_prefetch_entry(&q->table, ops[i].hash);
+	rcu_read_unlock();
+}
+
+/* Fetch the entries that tokens lead to.  The places of tokens can be read under the lock only. */
+static __always_inline void wq_prefetch_runs(struct wq *q, const struct wq_op *ops,
+					     unsigned int n)
+{
 	unsigned int i;
 
 	if (q->table.count < WQ_SMALL_TABLE)
 		return;
-	for (i = 0; i < n; i++) {
-		if (by_token && wq_token_index(ops[i].token))
+	for (i = 0; i < n; i++)
+		if (wq_token_index(ops[i].token))
 			wq_run_prefetch(&q->runs, ops[i].token);
-		else if (ops[i].result >= 0)
-			wq_table_prefetch(&q->table, ops[i].hash);
-	}
-	for (i = 0; i < n; i++) {
-		if (by_token && wq_token_index(ops[i].token)) {
-			e = wq_run_find(&q->runs, ops[i].token).entry;
-			if (e)
-				wq_table_prefetch(&q->table, e->hash);
-		} else if (ops[i].result >= 0) {
-			wq_table_prefetch_entry(&q->table, ops[i].hash);
-		}
-	}
 }
 
-/* @pre is NULL if there is no second attempt. */
+/*
+ * @pre is NULL if there is no second attempt, and @peek if no look-up before the lock has seen
+ * anything.
+ */
 typedef int (*wq_op_fn)(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
-			struct wq_prealloc *pre, gfp_t gfp);
+			const struct wq_peek *peek, struct wq_prealloc *pre, gfp_t gfp);
 
 /*
  * Run a verb on up to WQ_BATCH keys in one critical section, which is left only to
@@ -1008,14 +1105,16 @@ typedef int (*wq_op_fn)(struct wq_cs *cs, struct wq_consumer *c, const struct wq
  *
  * An op whose result is below 0 on entry is skipped.  @stop: end at the first op that
  * fails.  If @gfp allows to sleep, an op that fails for lack of memory is tried once
- * more with memory allocated outside of the lock.  @new_key: the verb may insert keys, and its
- * ops have no tokens.
+ * more with memory allocated outside of the lock.  @new_key: the verb may insert keys; its
+ * ops have no tokens, and their memory is prefetched already.  @peek: what a look-up of the first
+ * key has seen, or NULL.
  *
  * Return: the number of ops handled; below @n: the op at this index has failed.
  */
 static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer *c,
 					       struct wq_op *ops, unsigned int n, bool stop,
-					       gfp_t gfp, wq_op_fn run, bool new_key)
+					       gfp_t gfp, wq_op_fn run, bool new_key,
+					       const struct wq_peek *peek)
 {
 	gfp_t locked_gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
 	struct wq_prealloc *pre = NULL, memory __uninitialized;
@@ -1028,14 +1127,16 @@ static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer 
 		pre = &memory;
 	}
 
+	if (n > 1 && !new_key)
+		wq_prefetch_keys(q, ops, n);
 	__wq_lock(&cs, q);
-	if (n > 1)
-		wq_prefetch_ops(q, ops, n, !new_key);
+	if (n > 1 && !new_key)
+		wq_prefetch_runs(q, ops, n);
 	for (i = 0; i < n; i++) {
 		struct wq_op *op = &ops[i];
 
 		if (op->result >= 0)
-			op->result = run(&cs, c, op, pre, locked_gfp);
+			op->result = run(&cs, c, op, i ? NULL : peek, pre, locked_gfp);
 
 		if (unlikely(op->result == -ENOMEM) && pre) {
 			int ret;
@@ -1045,7 +1146,8 @@ static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer 
 			wq_lock(&cs, q);
 			/* With __GFP_HIGH, allocations that @pre does not cover may use the reserves. */
 			if (!ret)
-				op->result = run(&cs, c, op, pre, locked_gfp | __GFP_HIGH);
+				op->result = run(&cs, c, op, NULL, pre,
+						 locked_gfp | __GFP_HIGH);
 			wq_prealloc_free(q, op, pre);
 		}
 		if (op->result < 0 && stop)
@@ -1099,6 +1201,33 @@ static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
 	return wq_set_dirty(cs, e);
 }
 
+/* Edge-triggered pollers do not look again, but expect to wake when room comes. */
+static __always_inline void wq_note_full(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (unlikely(wq_nr_keys(q) >= q->max_keys))
+		q->full = true;
+}
+
+/* Add a key whose entry is idle. */
+static __always_inline int wq_add_idle(struct wq_cs *cs, struct wq_entry *e,
+				       const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp)
+{
+	struct wq *q = cs->q;
+	int ret;
+
+	if (wq_nr_keys(q) >= q->max_keys)
+		return -ENOSPC;
+	wq_unidle(cs, e);
+	ret = wq_add_entry(cs, e, op, pre, gfp);
+	/* It failed, so the entry is still idle. */
+	wq_release_if_idle(cs, e);
+	wq_note_full(cs);
+	return ret;
+}
+
 /* An initialized entry for a new key: preallocated, recycled, or allocated. */
 static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_op *op,
 						 struct wq_prealloc *pre, gfp_t gfp)
@@ -1120,8 +1249,19 @@ static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_o
 	return k;
 }
 
+/* The entry of the op's key, or NULL: as @peek has seen it, if the table is still the same. */
+static __always_inline struct wq_entry *wq_lookup_op(struct wq_cs *cs, const struct wq_op *op,
+						     const struct wq_peek *peek)
+{
+	wq_assert_locked(cs);
+	if (peek && likely(wq_table_is(&cs->q->table, peek)))
+		return wq_entry_of(cs, (struct wq_found){ peek->entry });
+	return __wq_lookup(cs, op->hash, op->key, op->len);
+}
+
 static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
-				     const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp)
+				     const struct wq_op *op, const struct wq_peek *peek,
+				     struct wq_prealloc *pre, gfp_t gfp)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
@@ -1131,10 +1271,12 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 	if (q->shut)
 		return -ESHUTDOWN;
 
-	e = __wq_lookup(cs, op->hash, op->key, op->len);
+	e = wq_lookup_op(cs, op, peek);
+	if (e && e->state & ENTRY_IDLE)
+		return wq_add_idle(cs, e, op, pre, gfp);
 	if (e)
 		return wq_add_entry(cs, e, op, pre, gfp);
-	if (q->table.count >= q->max_keys)
+	if (wq_nr_keys(q) >= q->max_keys)
 		return -ENOSPC;
 
 	k = wq_new_key(q, op, pre, gfp);
@@ -1147,13 +1289,14 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 	if (ret < 0)
 		goto err_remove;
 	q->key_bytes += wq_key_bytes(q->leased, op->len);
-	/* Edge-triggered pollers do not look again, but expect to wake when room comes. */
-	if (unlikely(q->table.count >= q->max_keys))
-		q->full = true;
+	wq_note_full(cs);
 	return ret;
 
 err_remove:
+	/* A look-up without the lock may have found it meanwhile. */
 	wq_table_remove(&q->table, &k->entry);
+	wq_dispose(cs, &k->entry);
+	return ret;
 err_key:
 	/* wq_run_ops() uses it for the second attempt, or frees it. */
 	if (pre)
@@ -1163,10 +1306,80 @@ err_key:
 	return ret;
 }
 
+/*
+ * An add without the lock, of a key that is dirty already.  Returns false if the add needs the
+ * lock.  *@p then receives the result of the look-up.
+ *
+ * The look-up may miss a key, and then the add takes the lock.  It never finds a key that is not
+ * there, see wq_table_peek().  So if it finds the key dirty, the key was dirty at that moment,
+ * between the add's call and its return, and the run that it waits for has not started.
+ *
+ * The caller's stores before the add must be visible to that run:
+ *
+ *	add				get
+ *	store to the caller's data	store to the entry's word, not dirty any more
+ *	full barrier, here		full barrier, in wq_hold()
+ *	load of the entry's word	loads of the caller's data, by the consumer
+ *
+ * If the load sees the word from before the get, the consumer's loads see the caller's data.  If it
+ * sees the word that the get stored, the add takes the lock and causes another run.  One barrier
+ * alone does not suffice: each side stores first and then loads what the other side stores.
+ * tools/doc/litmus has this as a litmus test.
+ *
+ * An add that finds its key dirty writes no memory but the counter of its CPU.  So adds of
+ * several CPUs do not wait for each other.
+ */
+static __always_inline bool wq_add_coalesced(struct wq *q, const struct wq_op *op,
+					     struct wq_peek *p)
+{
+	bool dirty;
+
+	/* Less costly than rcu_read_lock(), and an RCU read section, too. */
+	rcu_read_lock_sched();
+	*p = wq_table_peek(&q->table, op->hash, op->key, op->len);
+	/* A first look without the barrier, which a new key then does not pay for. */
+	dirty = p->entry && wq_word_state(READ_ONCE(p->entry->word)) & ENTRY_DIRTY &&
+		!op->flags && op->delay <= 0 && !q->touches;
+	if (dirty) {
+		/* Pairs with the barrier in wq_hold(). */
+		smp_mb();
+		dirty = wq_word_state(READ_ONCE(p->entry->word)) & ENTRY_DIRTY &&
+			wq_table_is(&q->table, p);
+	}
+	rcu_read_unlock_sched();
+	/* A shut down that has returned is visible.  Others may come before or after this add. */
+	if (!dirty || READ_ONCE(q->shut))
+		return false;
+	/* Counters of a CPU need no lock. */
+	this_cpu_inc(*q->coalesced);
+	trace_wq_add(q, op->key, op->len, true);
+	return true;
+}
+
+/*
+ * Adds without the lock come first.  The first op that needs the lock, and all ops behind it, are
+ * in one critical section.
+ */
 static __always_inline unsigned int __wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
 						 bool stop, gfp_t gfp)
 {
-	return wq_run_ops(q, NULL, ops, n, stop, gfp, wq_add_op, true);
+	struct wq_peek peek __uninitialized;
+	unsigned int i;
+
+	if (n > 1)
+		wq_prefetch_keys(q, ops, n);
+	for (i = 0; i < n; i++) {
+		if (ops[i].result < 0 && stop)
+			return i;
+		if (ops[i].result < 0)
+			continue;
+		if (!wq_add_coalesced(q, &ops[i], &peek))
+			break;
+		ops[i].result = 0;
+	}
+	if (i == n)
+		return n;
+	return i + wq_run_ops(q, NULL, ops + i, n - i, stop, gfp, wq_add_op, true, &peek);
 }
 
 /* Add up to WQ_BATCH keys, by the rules of wq_run_ops(). */
@@ -1246,7 +1459,8 @@ static int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struc
 }
 
 static __always_inline int wq_done_op(struct wq_cs *cs, struct wq_consumer *c,
-				      const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp)
+				      const struct wq_op *op, const struct wq_peek *peek,
+				      struct wq_prealloc *pre, gfp_t gfp)
 {
 	struct wq_entry *e;
 	int ret;
@@ -1265,12 +1479,12 @@ static __always_inline int wq_done_op(struct wq_cs *cs, struct wq_consumer *c,
 unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n,
 			 bool stop, gfp_t gfp)
 {
-	return wq_run_ops(q, c, ops, n, stop, gfp, wq_done_op, false);
+	return wq_run_ops(q, c, ops, n, stop, gfp, wq_done_op, false, NULL);
 }
 WQ_EXPORT_FOR_KUNIT(wq_done_ops);
 
 static int wq_touch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
-		       struct wq_prealloc *pre, gfp_t gfp)
+		       const struct wq_peek *peek, struct wq_prealloc *pre, gfp_t gfp)
 {
 	struct wq_entry *e;
 	int ret = 0;
@@ -1292,7 +1506,7 @@ static int wq_touch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_
 unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 			  unsigned int n, bool stop)
 {
-	return wq_run_ops(q, c, ops, n, stop, GFP_NOWAIT, wq_touch_op, false);
+	return wq_run_ops(q, c, ops, n, stop, GFP_NOWAIT, wq_touch_op, false, NULL);
 }
 WQ_EXPORT_FOR_KUNIT(wq_touch_ops);
 
@@ -1327,7 +1541,7 @@ static void wq_give_back_last(struct wq_cs *cs, struct wq_entry *e)
 	if (e->state & ENTRY_DIRTY)
 		cs->q->merged++;
 	wq_unhold(cs, e);
-	e->state |= ENTRY_DIRTY;
+	wq_entry_set_state(e, e->state | ENTRY_DIRTY);
 	wq_push(cs, e);
 }
 
@@ -1518,7 +1732,8 @@ static void wq_prefetch_next(struct wq *q)
 
 	if (list_is_head(&second->link, &q->fifo))
 		return;
-	wq_table_prefetch(&q->table, second->hash);
+	if (q->table.count >= WQ_SMALL_TABLE)
+		wq_table_prefetch(&q->table, second->hash);
 	/* If the second entry is the last one, this is an address within struct wq. */
 	third = list_next_entry(second, link);
 	prefetchw(third);
@@ -1702,7 +1917,7 @@ __poll_t wq_poll_mask(struct wq *q, const struct wq_consumer *c)
 		mask |= EPOLLIN | EPOLLRDNORM;
 	else if (q->shut && !wq_waits_for_others(q, c))
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
-	if (!q->shut && q->table.count < q->max_keys)
+	if (!q->shut && wq_nr_keys(q) < q->max_keys)
 		mask |= EPOLLOUT | EPOLLWRNORM;
 	else
 		q->full = !q->shut;
@@ -1813,12 +2028,17 @@ WQ_EXPORT_FOR_KUNIT(wq_consumer_end);
 
 static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, gfp_t gfp)
 {
+	struct wq_peek peek __uninitialized;
 	struct wq_op op;
 	int ret = __wq_op_init(q, &op, key, len);
 
 	if (ret)
 		return ret;
-	__wq_add_ops(q, &op, 1, true, gfp);
+	if (wq_add_coalesced(q, &op, &peek))
+		return 0;
+	if (unlikely(in_nmi()))
+		return -EAGAIN;
+	wq_run_ops(q, NULL, &op, 1, true, gfp, wq_add_op, true, &peek);
 	return op.result;
 }
 
@@ -1893,12 +2113,16 @@ void wq_unread_key(struct wq_read *r)
  * key is being processed, it has one more run after that.  A new key needs memory,
  * which is allocated with GFP_ATOMIC.
  *
- * Context: any but NMI; never sleeps.  On PREEMPT_RT, where the queue's lock sleeps,
- * neither from hard interrupt nor with preemption or interrupts off.
+ * All that the caller stored before the add is visible to the run that follows it, also if
+ * the add is coalesced.
+ *
+ * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds; schedule an
+ * irq_work for the others.  On PREEMPT_RT, where the queue's lock sleeps, neither from hard
+ * interrupt nor with preemption or interrupts off.
  *
  * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -ENOSPC:
- * the queue holds max_keys keys; -ENOMEM; -EINVAL: @len is 0; -E2BIG: @len is above
- * WQ_MAX_KEY.  On error nothing has changed.
+ * the queue holds max_keys keys; -ENOMEM; -EAGAIN: in an NMI, and the key was not found
+ * dirty; -EINVAL: @len is 0; -E2BIG: @len is above WQ_MAX_KEY.  On error nothing has changed.
  */
 int wq_add(struct wq *q, const void *key, size_t len)
 {

@@ -44,7 +44,7 @@ static bool slot_before(const struct wq_heap_slot *a, const struct wq_heap_slot 
 static void heap_set(struct wq_heap *h, u32 i, const struct wq_heap_slot *s)
 {
 	*wq_heap_slot(h, i) = *s;
-	s->entry->heap = i;
+	wq_entry_set_heap(s->entry, i);
 }
 
 /* Put @s in its place, which is the hole at @i or a place above or below it. */
@@ -164,7 +164,7 @@ int wq_delay_set(struct wq_heap *h, struct wq_entry *e, s64 due, u32 flags,
 	if (ret)
 		return ret;
 	wq_heap_insert(h, e, due);
-	e->state |= ENTRY_DELAYED;
+	wq_entry_set_state(e, e->state | ENTRY_DELAYED);
 	return 1;
 }
 
@@ -172,5 +172,5 @@ int wq_delay_set(struct wq_heap *h, struct wq_entry *e, s64 due, u32 flags,
 void wq_delay_clear(struct wq_heap *h, struct wq_entry *e)
 {
 	wq_heap_remove(h, e);
-	e->state &= ~ENTRY_DELAYED;
+	wq_entry_set_state(e, e->state & ~ENTRY_DELAYED);
 }

@@ -8,6 +8,7 @@
  */
 #include <linux/export.h>
 #include <linux/log2.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/string_helpers.h>
 
@@ -39,6 +40,36 @@ void wq_key_free(struct wq_key *k, bool leased)
 	kmem_cache_free(key_cache(leased, k->entry.len), mem);
 }
 
+/* Free entries that no look-up can find any more, chained by next_freed. */
+void wq_entries_free(struct wq_entry *e, bool leased)
+{
+	while (e) {
+		struct wq_entry *next = e->next_freed;
+
+		wq_key_free(wq_key_of(e), leased);
+		e = next;
+	}
+}
+
+static void free_rcu(struct rcu_head *rcu)
+{
+	wq_entries_free(container_of(rcu, struct wq_entry, rcu), false);
+}
+
+static void free_leased_rcu(struct rcu_head *rcu)
+{
+	wq_entries_free(container_of(rcu, struct wq_entry, rcu), true);
+}
+
+/*
+ * Free entries that were in a table, chained by next_freed, after the look-ups without the lock
+ * that may still read them, see wq_table_peek().
+ */
+void wq_entries_free_rcu(struct wq_entry *e, bool leased)
+{
+	call_rcu(&e->rcu, leased ? free_leased_rcu : free_rcu);
+}
+
 /**
  * wq_entry_key() - the key of an entry, for an ordering policy
  * @entry: the entry
@@ -56,28 +87,27 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len)
 EXPORT_SYMBOL_GPL(wq_entry_key);
 
 /**
- * wq_key_text() - a key for people, escaped as in a C string
+ * wq_bytes_text() - a key for people, escaped as in a C string
  * @to: the text's buffer
  * @size: size of @to in bytes; the text ends with the last byte that fits whole
- * @e: the key's entry
+ * @key: the key
+ * @key_len: its length in bytes
  *
  * printk's %*pE does not fit: it prints Latin-1 as it is, and neither backslash nor
  * quote is escaped.
  *
- * Context: any; the entry must not go away.
+ * Context: any.
  *
  * Return: length of the text without its NUL.
  */
-size_t wq_key_text(char *to, size_t size, struct wq_entry *e)
+size_t wq_bytes_text(char *to, size_t size, const void *key, size_t key_len)
 {
-	const char *key = wq_key_of(e)->key;
-	size_t len = 0;
+	size_t len = 0, i;
 	char one[4];
-	u32 i;
 	int n;
 
-	for (i = 0; i < e->len; i++) {
-		n = string_escape_mem(key + i, 1, one, sizeof(one), ESCAPE_ANY | ESCAPE_NAP |
+	for (i = 0; i < key_len; i++) {
+		n = string_escape_mem((const char *)key + i, 1, one, sizeof(one), ESCAPE_ANY | ESCAPE_NAP |
 				      ESCAPE_APPEND, "\"\\");
 		if (len + n >= size)
 			break;
@@ -92,6 +122,8 @@ void wq_entry_exit(void)
 {
 	unsigned int i;
 
+	/* Entries that wq_entries_free_rcu() has yet to free. */
+	rcu_barrier();
 	for (i = 0; i < WQ_CACHES; i++)
 		kmem_cache_destroy(key_caches[i]);
 }

@@ -93,6 +93,41 @@ void wq_destroy(struct wq *q)
 }
 EXPORT_SYMBOL_GPL(wq_destroy);
 
+#define WQ_MANY	16	/* keys of wq_add_many() on the stack */
+
+/**
+ * wq_add_many() - several keys need a run
+ * @q: the queue
+ * @reqs: the keys, added in this order
+ * @n: number of keys
+ *
+ * As wq_add() of each key, but the queue's lock is taken once for up to 16 keys, and their memory
+ * is fetched at once.  Keys that are dirty already take no lock.  A key that fails does not keep
+ * the others from being added.
+ *
+ * Context: any but NMI; never sleeps.  On PREEMPT_RT: as for wq_add().
+ *
+ * Return: the number of keys that are dirty now; each result is in its request.
+ */
+unsigned int wq_add_many(struct wq *q, struct wq_add_req *reqs, unsigned int n)
+{
+	struct wq_op ops[WQ_MANY] __uninitialized;
+	unsigned int added = 0, m, i;
+
+	for (; n; n -= m, reqs += m) {
+		m = min_t(unsigned int, n, WQ_MANY);
+		for (i = 0; i < m; i++)
+			wq_op_init(q, &ops[i], reqs[i].key, reqs[i].len);
+		wq_add_ops(q, ops, m, false, GFP_ATOMIC);
+		for (i = 0; i < m; i++) {
+			reqs[i].result = ops[i].result;
+			added += ops[i].result >= 0;
+		}
+	}
+	return added;
+}
+EXPORT_SYMBOL_GPL(wq_add_many);
+
 /**
  * wq_add_after() - a key needs a run after a delay
  * @q: the queue

@@ -8,6 +8,7 @@
 #include "wq_dev.h"
 #include "wq_entry.h"
 #include "wq_name.h"
+#include "wq_shrink.h"
 
 static int __init wq_init(void)
 {
@@ -16,6 +17,9 @@ static int __init wq_init(void)
 	ret = wq_entry_init();
 	if (ret)
 		return ret;
+	ret = wq_shrink_init();
+	if (ret)
+		goto err_entries;
 	wq_debugfs_init();
 	ret = wq_name_init();
 	if (ret)
@@ -30,6 +34,8 @@ err_names:
 	wq_name_exit();
 err_debugfs:
 	wq_debugfs_exit();
+	wq_shrink_exit();
+err_entries:
 	wq_entry_exit();
 	return ret;
 }
@@ -40,6 +46,7 @@ static void __exit wq_exit(void)
 	wq_dev_exit();
 	wq_name_exit();
 	wq_debugfs_exit();
+	wq_shrink_exit();
 	wq_entry_exit();
 }
 module_exit(wq_exit);

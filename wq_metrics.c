@@ -56,6 +56,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	*st = (struct wq_stat){
 		.size = sizeof(*st),
 		.next_due = -1,
+		.coalesced = wq_coalesced(q),
 	};
 	strscpy(st->name, q->name, sizeof(st->name));
 
@@ -71,9 +72,8 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->ready = wq_nr_ready(q);
 	st->processing = q->nr_processing;
 	st->held = c->nr_held;
-	st->keys = q->table.count;
+	st->keys = wq_nr_keys(q);
 	st->adds = q->adds;
-	st->coalesced = q->coalesced;
 	st->gets = q->gets;
 	st->dones = q->dones;
 	st->given_back = q->given_back;

@@ -7,6 +7,9 @@
  * no longer charged.  A reader of statistics must not keep the queue alive, so it pins the
  * memory alone: the statistics of a queue that has ended can still be read.  A queue never
  * opens again after a shut down.
+ *
+ * All queues are in a list, for the shrinker.  wq_queues_lock protects it, and nothing takes
+ * another lock while it holds that.
  */
 #include <linux/export.h>
 #include <linux/freezer.h>
@@ -20,6 +23,64 @@
 #include "wq_queue.h"
 #include "wq_quota.h"
 #include "wq_thread.h"
+
+static LIST_HEAD(wq_queues);
+static unsigned long wq_nr_queues;
+static DEFINE_SPINLOCK(wq_queues_lock);
+
+#define WQ_QUEUES_LOOK	128	/* queues that are looked at in one hold of wq_queues_lock */
+
+static void wq_queues_add(struct wq *q)
+{
+	spin_lock(&wq_queues_lock);
+	list_add_tail(&q->all, &wq_queues);
+	wq_nr_queues++;
+	spin_unlock(&wq_queues_lock);
+}
+
+static void wq_queues_del(struct wq *q)
+{
+	spin_lock(&wq_queues_lock);
+	list_del(&q->all);
+	wq_nr_queues--;
+	spin_unlock(&wq_queues_lock);
+}
+
+/* The number of idle entries, estimated from those of the first queues if there are many. */
+unsigned long wq_queues_idle(void)
+{
+	unsigned long idle = 0, looked = 0;
+	struct wq *q;
+
+	spin_lock(&wq_queues_lock);
+	list_for_each_entry(q, &wq_queues, all) {
+		if (looked == WQ_QUEUES_LOOK)
+			break;
+		looked++;
+		/* The number may be out of date, as an estimate may be. */
+		idle += READ_ONCE(q->nr_idle);
+	}
+	if (looked == WQ_QUEUES_LOOK)
+		idle = idle / WQ_QUEUES_LOOK * wq_nr_queues;
+	spin_unlock(&wq_queues_lock);
+	return idle;
+}
+
+/* The queue whose turn it is, pinned, or NULL if it is about to be freed or there is none. */
+struct wq *wq_queues_turn(void)
+{
+	struct wq *q;
+
+	spin_lock(&wq_queues_lock);
+	q = list_first_entry_or_null(&wq_queues, struct wq, all);
+	if (q) {
+		list_move_tail(&q->all, &wq_queues);
+		if (!refcount_inc_not_zero(&q->pins))
+			q = NULL;
+	}
+	spin_unlock(&wq_queues_lock);
+	return q;
+}
 
 /* Check the figures of a queue, of a process or of a kernel module.  0: the default. */
 int wq_check_limits(u32 max_keys, u32 mode, s64 lease, s64 slack)
@@ -40,6 +101,9 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 
 	if (!q)
 		return NULL;
+	q->coalesced = alloc_percpu_gfp(unsigned long, gfp);
+	if (!q->coalesced)
+		goto free;
 	q->limiter = params->limiter ?: wq_limiter_default_controller();
 	if (IS_ERR(q->limiter))
 		goto free;
@@ -47,6 +111,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 		goto free_limiter;
 	spin_lock_init(&q->lock);
 	INIT_LIST_HEAD(&q->fifo);
+	INIT_LIST_HEAD(&q->idle);
 	INIT_LIST_HEAD(&q->requeued);
 	init_waitqueue_head(&q->getters);
 	init_waitqueue_head(&q->pollers);
@@ -62,20 +127,24 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->max_keys = params->max_keys ?: WQ_DEFAULT_KEYS;
 	q->order = params->order;
 	q->order_data = params->order_data;
+	q->touches = q->order && q->order->touch;
 	q->clock = params->clock;
 	q->mode = params->mode;
 	q->lease = params->lease;
 	q->leased = params->lease;
+	q->max_idle = WQ_MAX_IDLE;
 	q->max_recycled = q->leased || IS_ENABLED(CONFIG_KASAN) ? 0 : WQ_MAX_RECYCLED;
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
+	wq_queues_add(q);
 	return q;
 
 free_limiter:
 	if (!params->limiter)
 		wq_limiter_drop(q->limiter);
 free:
+	free_percpu(q->coalesced);
 	kfree(q);
 	return NULL;
 }
@@ -92,7 +161,9 @@ void wq_purge(struct wq *q)
 		int i;
 
 		wq_lock(&cs, q);
-		for (i = 0; i < WQ_BATCH; i++) {
+		/* No entry is kept from now on, so that all that is left is in use. */
+		q->max_idle = 0;
+		for (i = wq_evict_idle(&cs, WQ_BATCH); i < WQ_BATCH; i++) {
 			e = wq_any(&cs);
 			if (!e)
 				break;
@@ -125,12 +196,14 @@ void wq_unpin(struct wq *q)
 {
 	if (!refcount_dec_and_test(&q->pins))
 		return;
+	wq_queues_del(q);
 	/* A reader of the statistics may have set the timer while wq_put() dropped the keys. */
 	hrtimer_cancel(&q->timer);
-	wq_free_entries(q, q->recycled);
+	wq_entries_free(q->recycled, q->leased);
 	wq_table_destroy(&q->table);
 	wq_vec_free(&q->heap.vec);
 	wq_limiter_drop(q->limiter);
+	free_percpu(q->coalesced);
 	kfree(q);
 }
 

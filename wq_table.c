@@ -39,6 +39,24 @@
  * valid while the table grows and shrinks.  An entry that is in the table during the
  * whole walk is returned exactly once.  The walk hashes no key.
  *
+ * Look-ups without the lock: wq_table_peek() may run at any time, also in an NMI that has
+ * interrupted a change of the table.  It reports what it has seen only if nothing has changed
+ * meanwhile, so it may see less than there is, but nothing that is not there:
+ *
+ *  - Each change is a write section of wq_table.seq.  A look-up reads wq_table.seq first, and
+ *    gives up if that is odd.
+ *  - Before the look-up follows a pointer, it checks that wq_table.seq has not changed.  So the
+ *    pointer was read from the table, and is not part of memory that was freed or used again.
+ *  - The look-up is an RCU read section, and memory of the table is freed after a grace period.
+ *    So what the pointer leads to is still memory of that kind: segments and buckets are freed by
+ *    kfree_rcu(), entries by wq_entries_free_rcu().  An entry may be used again for another key
+ *    at once.  The look-up then compares bytes that change.
+ *  - At the end it checks again.  If wq_table.seq is the same, the entry was in the table all the
+ *    time and its key did not change.
+ *
+ * The number wraps after 2^31 changes, which take longer than the 21 s after which RCU reports a
+ * reader that is preempted for so long.
+ *
  * Why not rhashtable:
  *
  *  - its buckets are linked lists, which cost a cache miss for each entry;
@@ -47,7 +65,7 @@
  *    and the slowest of 10,000,000 adds took 5.6 us;
  *  - a walk returns entries twice if the table was resized meanwhile.
  *
- * The caller serializes.
+ * The caller serializes all but wq_table_peek() and the prefetches.
  */
 #include <linux/bitrev.h>
 #include <linux/bug.h>
@@ -81,15 +99,37 @@ void wq_bucket_free(struct wq_bucket *b)
 	kfree(b);
 }
 
-/* Memory for a bucket or for a spilled entry.  @pre is a list by slot[0] that is used first. */
-static void *spare_bucket(struct wq_bucket **pre, gfp_t gfp)
+/*
+ * Memory for a bucket or for a spilled entry: from the list @pre, then from the table's list, both
+ * by slot[0], else allocated.
+ */
+static void *spare_bucket(struct wq_table *t, struct wq_bucket **pre, gfp_t gfp)
 {
 	struct wq_bucket *b = pre ? *pre : NULL;
 
-	if (!b)
-		return wq_bucket_alloc(gfp);
-	*pre = b->slot[0];
+	if (b) {
+		*pre = b->slot[0];
+	} else if (t->spare) {
+		b = t->spare;
+		t->spare = b->slot[0];
+		t->nr_spare--;
+	} else {
+		b = wq_bucket_alloc(gfp);
+	}
 	return b;
+}
+
+/* Keep an unused bucket for the next chain, or free it. */
+static void spare_put(struct wq_table *t, struct wq_bucket *b)
+{
+	if (t->nr_spare == WQ_SPARE_BUCKETS) {
+		/* A reader that reads the rcu_head does not follow its pointers, see above. */
+		kfree_rcu(b, rcu);
+		return;
+	}
+	b->slot[0] = t->spare;
+	t->spare = b;
+	t->nr_spare++;
 }
 
 static bool bucket_chained(const struct wq_bucket *b)
@@ -102,23 +142,33 @@ static struct wq_bucket *bucket_next(const struct wq_bucket *b)
 	return bucket_chained(b) ? b->slot[WQ_SLOTS - 1] : NULL;
 }
 
-/* Number of entries in the bucket itself. */
+/* Number of entries in a bucket, without the rest of its chain. */
+static unsigned int head_len(u64 head)
+{
+	return head >> WQ_LEN_SHIFT & 7;
+}
+
 static unsigned int bucket_len(const struct wq_bucket *b)
 {
-	return b->head >> WQ_LEN_SHIFT & 7;
+	return head_len(b->head);
 }
 
 /*
- * Compare all tags of @b with that of @hash at once, without a branch.  Each match sets
+ * Compare all tags of a bucket with that of @hash at once, without a branch.  Each match sets
  * the top bit of its byte.  A borrow may also set the bit above a match, so the caller
  * has to compare the entries.
  */
-static u64 bucket_match(const struct wq_bucket *b, u32 hash)
+static u64 head_match(u64 head, u32 hash)
 {
 	const u64 ones = 0x0101010101010101ULL, tops = ones << 7;
-	u64 diff = b->head ^ ones * (hash >> 24);
+	u64 diff = head ^ ones * (hash >> 24);
 
-	return (diff - ones) & ~diff & tops & (BIT_ULL(8 * bucket_len(b)) - 1);
+	return (diff - ones) & ~diff & tops & (BIT_ULL(8 * head_len(head)) - 1);
+}
+
+static u64 bucket_match(const struct wq_bucket *b, u32 hash)
+{
+	return head_match(b->head, hash);
 }
 
 /* Each slot @i that bucket_match() returned in @m. */
@@ -177,8 +227,8 @@ static u32 bucket_mask(u32 buckets)
 
 static void table_resize(struct wq_table *t, u32 buckets)
 {
-	t->buckets = buckets;
-	t->mask = bucket_mask(buckets);
+	WRITE_ONCE(t->buckets, buckets);
+	WRITE_ONCE(t->mask, bucket_mask(buckets));
 }
 
 /* The mask for @hash: one bit less if the bucket that it would choose is yet to be split off. */
@@ -229,7 +279,7 @@ static int chain_add(struct wq_table *t, struct wq_bucket *b, struct slot_conten
 	if (bucket_len(b) == WQ_SLOTS) {
 		if (len == WQ_CHAIN_MAX)
 			return -ENOSPC;
-		more = spare_bucket(pre, gfp);
+		more = spare_bucket(t, pre, gfp);
 		if (!more)
 			return -ENOMEM;
 
@@ -374,7 +424,7 @@ static struct wq_spilled *spill_find_entry(const struct wq_table *t, const struc
 static noinline int spill_add(struct wq_table *t, struct wq_bucket *b, struct wq_entry *e,
 			      struct wq_bucket **pre, gfp_t gfp)
 {
-	struct wq_spilled *s = spare_bucket(pre, gfp), *other;
+	struct wq_spilled *s = spare_bucket(t, pre, gfp), *other;
 	u32 i = 0;
 
 	if (!s)
@@ -411,7 +461,7 @@ static noinline bool spill_remove(struct wq_table *t, struct wq_entry *e)
 		return false;
 	rb_erase(&s->by_place, &t->by_place);
 	rb_erase(&s->by_address, &t->by_address);
-	kfree(s);
+	spare_put(t, (void *)s);
 	t->spilled--;
 	spill_mark(t, i, index_mask(t, i));
 	return true;
@@ -470,7 +520,7 @@ static noinline void table_split(struct wq_table *t, gfp_t gfp)
 	}
 	while ((b = unused)) {
 		unused = b->slot[0];
-		wq_bucket_free(b);
+		spare_put(t, b);
 	}
 	table_resize(t, i + 1);
 	if (unlikely(spilled)) {
@@ -508,6 +558,7 @@ int wq_table_init(struct wq_table *t, gfp_t gfp)
 
 	if (ret)
 		return ret;
+	seqcount_init(&t->seq);
 	get_random_bytes(&t->secret, sizeof(t->secret));
 	table_resize(t, 1);
 	return 0;
@@ -531,11 +582,14 @@ void wq_table_destroy(struct wq_table *t)
 			struct wq_bucket *unused = NULL;
 
 			chain_pop(t, b, &unused);
-			wq_bucket_free(unused);
+			if (unused)
+				spare_put(t, unused);
 		}
 		wq_vec_trim(&t->vec, t->buckets, WQ_SEG_BUCKETS);
 	}
 	wq_vec_free(&t->vec);
+	while (t->spare)
+		wq_bucket_free(spare_bucket(t, NULL, 0));
 	t->count = 0;
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_destroy);
@@ -584,23 +638,126 @@ struct wq_found wq_table_find(struct wq_table *t, u32 hash, const void *key, siz
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_find);
 
-/* Fetch the bucket that a look-up of this hash will read first. */
-void wq_table_prefetch(const struct wq_table *t, u32 hash)
+/* The first bucket for @hash, without the lock; NULL: the table has changed since @seq. */
+static __always_inline struct wq_bucket *bucket_peek(struct wq_table *t, u32 hash,
+						     unsigned int seq)
 {
-	prefetchw(bucket_of(t, hash));
+	u32 mask = READ_ONCE(t->mask);
+	u32 i = hash & mask;
+
+	if (i >= READ_ONCE(t->buckets))
+		i = hash & (mask >> 1);
+	return wq_vec_peek(&t->vec, i, WQ_SEG_BUCKETS, sizeof(struct wq_bucket), &t->seq, seq);
 }
 
-/* Fetch the entry whose key a look-up of this hash will compare first. */
-void wq_table_prefetch_entry(const struct wq_table *t, u32 hash)
-{
-	const struct wq_bucket *b = bucket_of(t, hash);
-	u64 m = bucket_match(b, hash);
-	struct wq_entry *e;
+static const struct wq_peek seen_nothing = { .seq = 1 };
 
+/* wq_table_peek() from bucket @b on, the first one of a chain. */
+static noinline struct wq_peek chain_peek(struct wq_table *t, const struct wq_bucket *b,
+					  unsigned int seq, u32 hash, const void *key, size_t len)
+{
+	struct wq_entry *e;
+	unsigned int i;
+	u64 head, m;
+
+	while (b) {
+		head = READ_ONCE(b->head);
+		m = head_match(head, hash);
+		for_each_match(i, m) {
+			e = READ_ONCE(b->slot[i]);
+			if (read_seqcount_retry(&t->seq, seq))
+				return seen_nothing;
+			/* As in wq_table_peek(), the key may change. */
+			if (data_race(e->hash) != hash)
+				continue;
+			/* As above. */
+			if (!data_race(wq_key_equals(e, key, len)))
+				return seen_nothing;
+			return (struct wq_peek){ e, seq };
+		}
+		if (head & WQ_SPILLED)
+			return seen_nothing;
+		if (!(head & WQ_CHAINED))
+			return (struct wq_peek){ NULL, seq };
+		b = READ_ONCE(b->slot[WQ_SLOTS - 1]);
+		if (read_seqcount_retry(&t->seq, seq))
+			return seen_nothing;
+	}
+	return seen_nothing;
+}
+
+/**
+ * wq_table_peek() - look a key up without the lock
+ * @t: the table
+ * @hash: hash of the key
+ * @key: the key
+ * @len: its length in bytes
+ *
+ * Sees nothing if the table changes meanwhile, and if the answer depends on spilled entries or
+ * on an entry with an equal hash: the look-up under the lock also prepares an insertion then.
+ *
+ * Context: any, also NMI; in an RCU read section.
+ *
+ * Return: what it has seen, which is right as long as wq_table_is() returns true.
+ */
+struct wq_peek wq_table_peek(struct wq_table *t, u32 hash, const void *key, size_t len)
+{
+	unsigned int seq = raw_read_seqcount(&t->seq);
+	const struct wq_bucket *b;
+	struct wq_entry *e;
+	u64 head, m;
+
+	if (unlikely(seq & 1))
+		return seen_nothing;
+	b = bucket_peek(t, hash, seq);
+	if (unlikely(!b))
+		return seen_nothing;
+	head = READ_ONCE(b->head);
+	m = head_match(head, hash);
+	if (m) {
+		e = READ_ONCE(b->slot[__ffs64(m) / 8]);
+		if (read_seqcount_retry(&t->seq, seq))
+			return seen_nothing;
+		/* The entry may become that of another key, and then wq_table_is() is false. */
+		if (likely(data_race(e->hash) == hash && data_race(wq_key_equals(e, key, len))))
+			return (struct wq_peek){ e, seq };
+	} else if (likely(!(head & (WQ_CHAINED | WQ_SPILLED)))) {
+		return (struct wq_peek){ NULL, seq };
+	}
+	return chain_peek(t, b, seq, hash, key, len);
+}
+WQ_EXPORT_FOR_KUNIT(wq_table_peek);
+
+/* Fetch the bucket that a look-up of this hash will read first.  In an RCU read section, or under the lock. */
+void wq_table_prefetch(struct wq_table *t, u32 hash)
+{
+	unsigned int seq = raw_read_seqcount(&t->seq);
+
+	if (!(seq & 1))
+		prefetch(bucket_peek(t, hash, seq));
+}
+
+/*
+ * Fetch the entry whose key a look-up of this hash will compare first.  In an RCU read section,
+ * or under the lock.  The address may be out of date, which a prefetch may be.
+ */
+void wq_table_prefetch_entry(struct wq_table *t, u32 hash)
+{
+	unsigned int seq = raw_read_seqcount(&t->seq);
+	struct wq_bucket *b;
+	struct wq_entry *e;
+	u64 m;
+
+	if (seq & 1)
+		return;
+	b = bucket_peek(t, hash, seq);
+	if (!b)
+		return;
+	m = head_match(READ_ONCE(b->head), hash);
 	if (!m)
 		return;
-	e = b->slot[__ffs64(m) / 8];
-	prefetchw(&e->hash);
+	e = READ_ONCE(b->slot[__ffs64(m) / 8]);
+	prefetch(&e->hash);
 }
 
 /* Find @e, which may be freed memory and is not read unless it is in the table. */
@@ -641,19 +798,18 @@ int wq_table_insert(struct wq_table *t, struct wq_entry *e,
 		    struct wq_bucket **pre, gfp_t gfp)
 {
 	struct wq_bucket *b = bucket_of(t, e->hash);
+	int ret = 0;
 
+	raw_write_seqcount_begin(&t->seq);
 	/* A chained bucket has fewer entries than slots, too. */
-	if (likely(bucket_len(b) < WQ_SLOTS && !bucket_chained(b) && e->hash != t->twin)) {
+	if (likely(bucket_len(b) < WQ_SLOTS && !bucket_chained(b) && e->hash != t->twin))
 		bucket_append(b, slot_content_of(e));
-	} else {
-		int ret = chain_insert(t, b, e, pre, gfp);
-
-		if (ret)
-			return ret;
-	}
-	if (++t->count / WQ_LOAD_MAX >= t->buckets)
+	else
+		ret = chain_insert(t, b, e, pre, gfp);
+	if (likely(!ret) && ++t->count / WQ_LOAD_MAX >= t->buckets)
 		table_split(t, gfp);
-	return 0;
+	raw_write_seqcount_end(&t->seq);
+	return ret;
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_insert);
 
@@ -688,7 +844,7 @@ static noinline bool chain_remove(struct wq_table *t, struct wq_bucket *first,
 		bucket_set(b, i, last);
 	}
 	if (unused)
-		wq_bucket_free(unused);
+		spare_put(t, unused);
 	return true;
 }
 
@@ -719,20 +875,21 @@ void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 	struct wq_bucket *first = bucket_of(t, e->hash);
 	bool removed;
 
+	raw_write_seqcount_begin(&t->seq);
 	if (likely(!(first->head & (WQ_CHAINED | WQ_SPILLED))))
 		removed = bucket_remove(first, e);
 	else
 		removed = (first->head & WQ_SPILLED && spill_remove(t, e)) ||
 			  chain_remove(t, first, e);
-	if (WARN_ON_ONCE(!removed))
-		return;
-	t->count--;
+	t->count -= removed;
 	if (unlikely(table_may_merge(t))) {
 		table_merge(t);
 		/* Twice, so that later removals make up for a merge that is not possible now. */
 		if (table_may_merge(t))
 			table_merge(t);
 	}
+	raw_write_seqcount_end(&t->seq);
+	WARN_ON_ONCE(!removed);
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_remove);
 
@@ -762,7 +919,9 @@ struct wq_found wq_table_any(struct wq_table *t)
 			return (struct wq_found){ b->slot[bucket_len(b) - 1] };
 		if (t->buckets == 1)
 			break;
+		raw_write_seqcount_begin(&t->seq);
 		table_merge(t);
+		raw_write_seqcount_end(&t->seq);
 	}
 	return WQ_NOT_FOUND;
 }
@@ -827,6 +986,8 @@ WQ_EXPORT_FOR_KUNIT(wq_table_next);
 /* The table's memory in bytes. */
 u64 wq_table_bytes(const struct wq_table *t)
 {
-	return wq_vec_bytes(&t->vec) + (u64)(t->chained + t->spilled) * sizeof(struct wq_bucket);
+	u64 buckets = (u64)t->chained + t->spilled + t->nr_spare;
+
+	return wq_vec_bytes(&t->vec) + buckets * sizeof(struct wq_bucket);
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_bytes);

@@ -9,8 +9,10 @@
  * memory of a million keys once they are done.  Why not kvrealloc(): it copies, 32 MiB
  * for the heap of two million keys, and it may sleep.
  *
- * The caller serializes.
+ * The caller serializes all changes.  wq_vec_peek() reads beside them, so segments are freed
+ * after an RCU grace period.
  */
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 
 #include "wq_compat.h"
@@ -31,11 +33,18 @@ static void *seg_alloc(struct wq_vec *v, struct wq_vec_prealloc *pre, gfp_t gfp)
 	return seg;
 }
 
+/* Readers that read it as elements do not use them, because the vector has changed. */
+struct freed_seg {
+	struct rcu_head rcu;
+};
+
 static void seg_free(struct wq_vec *v, void *seg)
 {
+	struct freed_seg *freed = seg;
+
 	if (seg)
 		v->segs--;
-	kfree(seg);
+	kfree_rcu(freed, rcu);
 }
 
 /* Add segment @seg, unless wq_vec_trim() has left it, see wq_vec_extend(). */

@@ -7,7 +7,9 @@
 #ifndef _WQ_COMPAT_H
 #define _WQ_COMPAT_H
 
+#include <linux/atomic.h>	/* for shrinker.h of 6.1 */
 #include <linux/hrtimer.h>
+#include <linux/shrinker.h>
 #include <linux/slab.h>
 #include <linux/version.h>
 
@@ -42,6 +44,46 @@ static inline void wq_hrtimer_setup(struct hrtimer *timer,
 	timer->function = fn;
 #else
 	hrtimer_setup(timer, fn, clock, mode);
+#endif
+}
+
+typedef unsigned long wq_shrink_fn(struct shrinker *s, struct shrink_control *sc);
+
+/* 6.7 replaced register_shrinker() by shrinker_alloc() and shrinker_register(). */
+static inline struct shrinker *wq_shrinker_new(wq_shrink_fn *count, wq_shrink_fn *scan,
+					       const char *name)
+{
+#if KERNEL_VERSION(6, 7, 0) > LINUX_VERSION_CODE
+	struct shrinker *s = kzalloc_obj(*s, GFP_KERNEL);
+
+	if (!s)
+		return NULL;
+	s->count_objects = count;
+	s->scan_objects = scan;
+	s->seeks = DEFAULT_SEEKS;
+	if (register_shrinker(s, "%s", name)) {
+		kfree(s);
+		return NULL;
+	}
+#else
+	struct shrinker *s = shrinker_alloc(0, "%s", name);
+
+	if (!s)
+		return NULL;
+	s->count_objects = count;
+	s->scan_objects = scan;
+	shrinker_register(s);
+#endif
+	return s;
+}
+
+static inline void wq_shrinker_end(struct shrinker *s)
+{
+#if KERNEL_VERSION(6, 7, 0) > LINUX_VERSION_CODE
+	unregister_shrinker(s);
+	kfree(s);
+#else
+	shrinker_free(s);
 #endif
 }
 

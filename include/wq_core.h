@@ -10,6 +10,7 @@
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/lockdep.h>
+#include <linux/percpu.h>
 #include <linux/poll.h>
 #include <linux/rbtree.h>
 #include <linux/refcount.h>
@@ -32,11 +33,11 @@ struct wq_user;
 /**
  * struct wq_consumer - a holder of keys: an open file, or all callers of the kernel API
  * @held: L: entries that it holds, in the order of their gets
- * @again: L: entries that it holds too, and whose run before was given back
- * @read: L: the entry that the last read(2) of the file returned, while the consumer holds
- *	it, else NULL.  The next read ends its run.
  * @nr_held: L: number of entries in @held and @again
  * @nr_dirty: L: how many of these are dirty again
+ * @read: L: the entry that the last read(2) of the file returned, while the consumer holds
+ *	it, else NULL.  The next read ends its run.
+ * @again: L: entries that it holds too, and whose run before was given back
  * @dead: L: the consumer has ended.  The entries of @held are part of wq.requeued, and
  *	their state is out of date until wq_fixup_orphan().  The last of these entries
  *	frees the consumer.
@@ -48,10 +49,10 @@ struct wq_user;
  */
 struct wq_consumer {
 	struct list_head held;
-	struct list_head again;
-	struct wq_entry *read;
 	unsigned int nr_held;
 	unsigned int nr_dirty;
+	struct wq_entry *read;
+	struct list_head again;
 	bool dead;
 	struct wq *q;
 	struct pid *pid;
@@ -80,6 +81,10 @@ struct wq {
 	 * are larger, and with KASAN, which would miss a use after free.
 	 */
 	u32 max_recycled;
+	u32 max_idle;			/* L: how many idle entries are kept for their key's next add */
+	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
+	bool shut;			/* L: adds are refused; only changes to true */
+	unsigned long __percpu *coalesced; /* adds that were coalesced, see wq_coalesced() */
 	const struct wq_order_ops *order; /* L: NULL: fifo; only changes to NULL */
 	void *order_data;		/* C */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
@@ -87,26 +92,31 @@ struct wq {
 	s64 lease;			/* L: duration of leases, ns; 0: none */
 	s64 slack;			/* L: if lazy: least time between wake-ups by the timer, ns */
 
-	/* Written by most verbs */
+	/* Read by adds without the lock, written when an entry enters or leaves the table */
+	struct wq_table table ____cacheline_aligned_in_smp;	/* L */
+
+	/* Written by most verbs: as few lines as can be */
 	spinlock_t lock ____cacheline_aligned_in_smp;
-	bool shut;			/* L: adds are refused; only changes to true */
 	bool draining;			/* L: a drain has shut it down, and is not canceled */
 	bool full;			/* L: no room for a key since pollers were last woken for it */
 	u8 hup;				/* L: what pollers were woken for, see wq_hup_level() */
 	u32 nr_fifo;			/* L: entries in fifo */
 	u32 nr_requeued;		/* L: entries in requeued */
 	u32 nr_processing;		/* L: entries that live consumers hold */
-	u32 nr_recycled;		/* L: entries in recycled */
+	u32 nr_idle;			/* L: entries in idle */
 	struct list_head fifo;		/* L: ready entries, in the order of their adds */
-	struct list_head requeued;	/* L: ready entries ahead of all others */
-	struct wq_entry *recycled;	/* L: freed entries, for the next new keys */
-	u64 key_bytes;			/* L: memory of entries */
+	struct list_head idle;		/* L: idle entries, in the order in which they became idle */
 	u64 adds;			/* L: statistics, see struct wq_stat */
 	u64 gets;			/* L */
 	u64 dones;			/* L */
-	struct wq_runs runs;		/* L */
-	struct wq_table table;		/* L: the first fields are in this cache line */
+	struct wq_runs runs;		/* L: the first places are in this line */
 	struct wq_consumer kernel;	/* holds the keys got by the kernel API */
+
+	/* Written by some verbs */
+	struct list_head requeued;	/* L: ready entries ahead of all others */
+	struct wq_entry *recycled;	/* L: removed entries, for the next new keys */
+	u32 nr_recycled;		/* L: entries in recycled */
+	u64 key_bytes;			/* L: memory of entries */
 	struct wq_heap heap;		/* L: delayed entries; void after a shut down */
 	s64 armed;			/* L: latest time at which times are handled next */
 	struct list_head leases;	/* L: running leases, by their end */
@@ -114,8 +124,7 @@ struct wq {
 	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
 	struct wq_hist waits;		/* L */
 	struct wq_hist works;		/* L */
-	u64 coalesced;			/* L: statistics, see struct wq_stat */
-	u64 given_back;			/* L */
+	u64 given_back;			/* L: statistics, see struct wq_stat */
 	u64 given_back_failed;		/* L */
 	u64 merged;			/* L */
 	u64 canceled;			/* L */
@@ -144,6 +153,7 @@ struct wq {
 	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
 	bool named;			/* N: it is in the trees of named queues */
 	bool shown;			/* N: it is to have a directory in debugfs */
+	struct list_head all;		/* in the list of all queues, see wq_queue.c */
 	struct rb_node by_name;		/* N */
 	struct rb_node by_id;		/* N */
 	u64 id;				/* N: ascending in the order of creation */
@@ -161,7 +171,7 @@ struct wq {
  * @q: the queue
  * @flags: interrupt flags
  * @now: the time on the queue's clock, read at most once; -1: not read yet
- * @freed: entries that wq_unlock() frees
+ * @freed: removed entries, chained by next_freed, that wq_unlock() frees
  * @nr_ready: entries that became ready: wq_unlock() wakes as many waiters.  With
  *	WQ_ALL_POLLERS it wakes all pollers
  * @kick: not 0: wq_unlock() wakes the thread or sets the timer, because wq.armed is
@@ -228,14 +238,28 @@ struct wq_read {
 /* The most freed entries that a queue keeps for its next new keys. */
 #define WQ_MAX_RECYCLED	64
 
+/*
+ * The most idle entries of a queue: of a kernel module's, of a process's, and with KASAN, so that
+ * tests find the use of an entry that is gone.  Longer keys are not kept.
+ */
+#define WQ_MAX_IDLE		(IS_ENABLED(CONFIG_KASAN) ? 4 : 1024)
+#define WQ_MAX_IDLE_LAZY	(IS_ENABLED(CONFIG_KASAN) ? 4 : 256)
+#define WQ_MAX_IDLE_KEY		64
+#define WQ_IDLE_TURN		8
+
 /* Critical section. */
 void wq_lock(struct wq_cs *cs, struct wq *q) __acquires(&q->lock);
 void wq_unlock(struct wq_cs *cs) __releases(&cs->q->lock);
-void wq_free_entries(struct wq *q, struct wq_entry *e);
 
 static inline void wq_assert_locked(const struct wq_cs *cs)
 {
 	lockdep_assert_held(&cs->q->lock);
+}
+
+/* Keys of the queue.  The table also has the entries of former keys. */
+static inline u32 wq_nr_keys(const struct wq *q)
+{
+	return q->table.count - q->nr_idle;
 }
 
 /* The time on the queue's clock, read once in each critical section. */
@@ -253,7 +277,9 @@ struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item);
 struct wq_entry *wq_fixup_listed(struct wq_cs *cs, struct wq_entry *e);
 struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor);
 struct wq_entry *wq_any(struct wq_cs *cs);
+unsigned int wq_evict_idle(struct wq_cs *cs, unsigned int n);
 u32 wq_nr_ready(const struct wq *q);
+u64 wq_coalesced(const struct wq *q);
 u32 wq_depth(const struct wq *q);
 bool wq_is_idle(const struct wq *q);
 u32 wq_failures(const struct wq_entry *e);

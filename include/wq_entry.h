@@ -11,6 +11,7 @@
 #include <linux/list.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
+#include <linux/rcupdate.h>
 #include <linux/string.h>
 #include <linux/wq.h>
 
@@ -22,6 +23,7 @@
 #define ENTRY_REQUEUED		BIT(2)	/* with DIRTY: in wq.requeued, not in the policy */
 #define ENTRY_DELAYED		BIT(3)	/* in the heap; combines with each of the above */
 #define ENTRY_RETAINED		BIT(4)	/* alone: idle, its failures are remembered */
+#define ENTRY_IDLE		BIT(5)	/* alone: in wq.idle, for the key's next add */
 
 /* The bit fields of struct wq_entry are wide enough. */
 #define WQ_MAX_FAILURES	(BIT(21) - 1)	/* this many failures, or more */
@@ -59,6 +61,49 @@ struct wq_found {
 };
 
 #define WQ_NOT_FOUND	((struct wq_found){ NULL })
+
+/*
+ * wq_entry.word.  Adds read it without the lock, see wq_add_coalesced(), so the lock's holder
+ * writes it as a whole.
+ */
+union wq_word {
+	struct {
+		u32 heap : 25;
+		u32 state : 7;
+	};
+	u32 all;
+};
+
+static __always_inline u32 wq_word_of(u32 state, u32 heap)
+{
+	union wq_word word = { { .heap = heap, .state = state } };
+
+	return word.all;
+}
+
+static __always_inline u32 wq_word_state(u32 word)
+{
+	union wq_word w = { .all = word };
+
+	return w.state;
+}
+
+static __always_inline void wq_entry_set_state(struct wq_entry *e, u32 state)
+{
+	WRITE_ONCE(e->word, wq_word_of(state, e->heap));
+}
+
+/* With a full barrier after it. */
+static __always_inline void wq_entry_set_state_mb(struct wq_entry *e, u32 state)
+{
+	/* Pairs with the barrier in wq_add_coalesced(). */
+	smp_store_mb(e->word, wq_word_of(state, e->heap));
+}
+
+static __always_inline void wq_entry_set_heap(struct wq_entry *e, u32 heap)
+{
+	WRITE_ONCE(e->word, wq_word_of(e->state, heap));
+}
 
 static inline struct wq_key *wq_key_of(struct wq_entry *e)
 {
@@ -124,8 +169,7 @@ static __always_inline void wq_key_init(struct wq_key *k, bool leased, u32 hash,
 	e->hash = hash;
 	e->seq = 0;
 	e->given_back = 0;
-	e->heap = 0;
-	e->state = 0;
+	WRITE_ONCE(e->word, 0);
 	e->failures = 0;
 	e->len = len;
 	wq_key_copy(k->key, key, len);
@@ -152,7 +196,14 @@ static __always_inline bool wq_key_equals(const struct wq_entry *e, const void *
 
 struct wq_key *wq_key_alloc(bool leased, u32 len, gfp_t gfp);
 void wq_key_free(struct wq_key *k, bool leased);
-size_t wq_key_text(char *to, size_t size, struct wq_entry *e);
+void wq_entries_free(struct wq_entry *e, bool leased);
+void wq_entries_free_rcu(struct wq_entry *e, bool leased);
+size_t wq_bytes_text(char *to, size_t size, const void *key, size_t key_len);
+
+static inline size_t wq_key_text(char *to, size_t size, struct wq_entry *e)
+{
+	return wq_bytes_text(to, size, wq_key_of(e)->key, e->len);
+}
 
 int wq_entry_init(void);
 void wq_entry_exit(void);

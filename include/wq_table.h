@@ -7,6 +7,8 @@
 
 #include <linux/bits.h>
 #include <linux/rbtree.h>
+#include <linux/rcupdate.h>
+#include <linux/seqlock.h>
 #include <linux/siphash.h>
 #include <linux/types.h>
 
@@ -27,8 +29,13 @@
 #define WQ_CHAINED	BIT_ULL(63)	/* the last slot is a bucket, and all others are used */
 
 struct wq_bucket {
-	u64 head;			/* a tag for each slot, number of entries, flags */
-	void *slot[WQ_SLOTS];		/* entries; if chained, the last one is a bucket */
+	union {
+		struct {
+			u64 head;	/* a tag for each slot, number of entries, flags */
+			void *slot[WQ_SLOTS];	/* entries; if chained, the last one is a bucket */
+		};
+		struct rcu_head rcu;	/* of a bucket to free */
+	};
 };
 
 /* An entry in the tree of the table. */
@@ -39,13 +46,19 @@ struct wq_spilled {
 	struct wq_entry *entry;
 };
 
+/* Buckets that a table keeps for its next chains. */
+#define WQ_SPARE_BUCKETS	4
+
 struct wq_table {
-	u32 count;			/* entries */
+	seqcount_t seq;			/* changes with each change of the table */
 	u32 buckets;			/* chains */
 	u32 mask;			/* the bits of a hash that choose a bucket */
-	u32 twin;			/* the last hash that two keys had, see wq_table_find() */
 	struct wq_vec vec;		/* the first buckets of all chains */
+	u32 count;			/* entries */
+	u32 twin;			/* the last hash that two keys had, see wq_table_find() */
 	u32 chained;			/* further buckets of chains */
+	u32 nr_spare;			/* buckets in spare */
+	struct wq_bucket *spare;	/* by slot[0] */
 	u32 spilled;			/* entries in the tree */
 	struct rb_root by_place;	/* the tree, in both of its orders */
 	struct rb_root by_address;
@@ -53,17 +66,37 @@ struct wq_table {
 	siphash_key_t secret;		/* the first one */
 };
 
+/**
+ * struct wq_peek - what a look-up without the lock has seen
+ * @entry: the key's entry, or NULL
+ * @seq: wq_table.seq at the look-up; odd: the look-up has seen nothing
+ */
+struct wq_peek {
+	struct wq_entry *entry;
+	unsigned int seq;
+};
+
 int wq_table_init(struct wq_table *t, gfp_t gfp);
 void wq_table_destroy(struct wq_table *t);
 struct wq_found wq_table_find(struct wq_table *t, u32 hash, const void *key, size_t len);
+struct wq_peek wq_table_peek(struct wq_table *t, u32 hash, const void *key, size_t len);
 struct wq_found wq_table_find_entry(const struct wq_table *t, u32 hash, struct wq_entry *e);
 struct wq_found wq_table_any(struct wq_table *t);
 struct wq_found wq_table_next(const struct wq_table *t, u64 *cursor);
 int wq_table_insert(struct wq_table *t, struct wq_entry *e, struct wq_bucket **pre, gfp_t gfp);
 void wq_table_remove(struct wq_table *t, struct wq_entry *e);
-void wq_table_prefetch(const struct wq_table *t, u32 hash);
-void wq_table_prefetch_entry(const struct wq_table *t, u32 hash);
+void wq_table_prefetch(struct wq_table *t, u32 hash);
+void wq_table_prefetch_entry(struct wq_table *t, u32 hash);
 u64 wq_table_bytes(const struct wq_table *t);
+
+/*
+ * Whether the table is as a look-up without the lock has seen it.  If the caller holds the lock,
+ * or else is in the RCU read section of the look-up, it may use the entry.
+ */
+static inline bool wq_table_is(struct wq_table *t, const struct wq_peek *p)
+{
+	return !(p->seq & 1) && !read_seqcount_retry(&t->seq, p->seq);
+}
 
 struct wq_bucket *wq_bucket_alloc(gfp_t gfp);
 void wq_bucket_free(struct wq_bucket *b);

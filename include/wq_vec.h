@@ -5,6 +5,8 @@
 #ifndef _WQ_VEC_H
 #define _WQ_VEC_H
 
+#include <linux/compiler.h>
+#include <linux/seqlock.h>
 #include <linux/sizes.h>
 #include <linux/types.h>
 
@@ -50,6 +52,26 @@ static inline void *wq_vec_at(const struct wq_vec *v, u32 i, u32 per, u32 size)
 	u32 seg = i / per;
 
 	return v->root[seg / WQ_SEG_PTRS][seg % WQ_SEG_PTRS] + i % per * size;
+}
+
+/*
+ * wq_vec_at() without the lock, for a reader in an RCU read section.  The vector changes only in
+ * write sections of @seq.  NULL: it has changed since @start.
+ */
+static inline void *wq_vec_peek(const struct wq_vec *v, u32 i, u32 per, u32 size, seqcount_t *seq,
+				unsigned int start)
+{
+	u32 seg = i / per;
+	void **leaf, *mem;
+
+	/* The root stays.  The others may be freed, unless nothing has changed yet. */
+	leaf = READ_ONCE(v->root[seg / WQ_SEG_PTRS]);
+	if (read_seqcount_retry(seq, start))
+		return NULL;
+	mem = READ_ONCE(leaf[seg % WQ_SEG_PTRS]);
+	if (read_seqcount_retry(seq, start))
+		return NULL;
+	return mem + i % per * size;
 }
 
 /* The vector's memory in bytes. */

@@ -163,6 +163,28 @@ static inline bool queue_has_thread(struct wq *q)
 	return READ_ONCE(q->thread);
 }
 
+/* Entries of former keys. */
+static inline u32 queue_nr_idle(struct wq *q)
+{
+	return q->nr_idle;
+}
+
+/* As the shrinker does when the kernel needs memory. */
+static inline void queue_evict_idle(struct wq *q)
+{
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	wq_evict_idle(&cs, U32_MAX);
+	wq_unlock(&cs);
+}
+
+/* Entries in the table, of keys and of former keys. */
+static inline u32 queue_nr_entries(struct wq *q)
+{
+	return q->table.count;
+}
+
 /* The events that poll reports to a consumer. */
 static inline __poll_t queue_poll(struct wq *q, const struct wq_consumer *c)
 {

@@ -31,7 +31,9 @@ kunit_test_suites(&wq_add_suite,
 		  &wq_metrics_suite,
 		  &wq_lease_suite,
 		  &wq_token_suite,
-		  &wq_hash_suite);
+		  &wq_hash_suite,
+		  &wq_lockless_suite,
+		  &wq_idle_suite);
 
 MODULE_DESCRIPTION("KUnit tests of wq");
 MODULE_LICENSE("GPL");

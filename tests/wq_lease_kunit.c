@@ -1421,6 +1421,7 @@ static void keys_of_every_length_may_have_leases(struct kunit *test)
 		ASSERT_SAME(test, wq_done(q, &item), 0, "len %u", len);
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, (u64)WQ_MAX_KEY);
+	queue_evict_idle(queue(test));
 	KUNIT_EXPECT_EQ(test, stats(test)->memory, before);
 }
 

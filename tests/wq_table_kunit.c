@@ -29,6 +29,7 @@ struct model {
 	struct rnd_state rnd;
 	u32 count;
 	u64 empty;			/* memory of the table without entries */
+	u32 peeks, seen;		/* look-ups without the lock, and how many have seen anything */
 	DECLARE_BITMAP(spilled, KEYS);	/* chains that have entries in the tree */
 	struct model_key keys[KEYS];
 	struct verdict verdict;
@@ -137,9 +138,19 @@ static void check_key(struct model *m, u32 n)
 {
 	struct wq_key *k = m->keys[n].k;
 	struct wq_entry *e;
+	struct wq_peek p;
 
 	if (!k)
 		return;
+	rcu_read_lock();
+	p = wq_table_peek(&m->t, k->entry.hash, k->key, k->entry.len);
+	if (wq_table_is(&m->t, &p)) {
+		expect_same(&m->verdict, (long)p.entry, m->keys[n].in ? (long)&k->entry : 0,
+			    "entry of key %u, without the lock", n);
+		m->seen++;
+	}
+	rcu_read_unlock();
+	m->peeks++;
 	e = wq_table_find(&m->t, k->entry.hash, k->key, k->entry.len).entry;
 	expect_same(&m->verdict, !!e, m->keys[n].in, "key %u is found", n);
 	if (e)
@@ -226,7 +237,8 @@ static void check_structure(struct model *m)
 	for (i = 0; i < WQ_SEG_PTRS; i++)
 		segs += t->vec.root[0][i] ? 1 : 0;
 	expect_same(&m->verdict, wq_table_bytes(t),
-		    segs * WQ_SEG_BYTES + (t->chained + t->spilled) * sizeof(struct wq_bucket),
+		    segs * WQ_SEG_BYTES +
+		    (t->chained + t->spilled + t->nr_spare) * sizeof(struct wq_bucket),
 		    "memory of the table");
 }
 
@@ -263,7 +275,10 @@ static void walk_at_random(struct kunit *test, hash_fn hash)
 
 static void random_steps_agree_with_a_model(struct kunit *test)
 {
+	struct model *m = test->priv;
+
 	walk_at_random(test, any_hash);
+	KUNIT_EXPECT_GT(test, m->seen, m->peeks - m->peeks / 100);
 }
 
 static void random_steps_agree_with_a_model_when_hashes_collide(struct kunit *test)
@@ -298,7 +313,9 @@ static void remove_all(struct model *m)
 	check_structure(m);
 	expect_same(&m->verdict, m->t.count, 0, "entries");
 	expect_same(&m->verdict, m->t.buckets, 1, "buckets");
-	expect_same(&m->verdict, wq_table_bytes(&m->t), m->empty, "memory of the empty table");
+	expect_same(&m->verdict, wq_table_bytes(&m->t),
+		    m->empty + m->t.nr_spare * sizeof(struct wq_bucket), "memory of the empty table");
+	expect_same(&m->verdict, m->t.nr_spare <= WQ_SPARE_BUCKETS, true, "spare buckets");
 }
 
 static void insert_and_remove_all(struct kunit *test, hash_fn hash)

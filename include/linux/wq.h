@@ -53,11 +53,15 @@ struct wq_entry {
 			/* private: valid while the key is processing */
 			struct wq_consumer *consumer;
 		};
-		/* private: the next entry to free */
+		/* private: of the first entry in a chain to free */
+		struct rcu_head rcu;
+	};
+	union {
+		/* private: token of the get that handed the key out last */
+		u64 token;
+		/* private: the next entry to free or to use again */
 		struct wq_entry *next_freed;
 	};
-	/* private: token of the get that handed the key out last */
-	u64 token;
 	/* private: ns, since when the key is dirty; of queues that keep times */
 	s64 since;
 	/* private: ns, when the key was handed out; of queues that keep times */
@@ -67,10 +71,16 @@ struct wq_entry {
 	u32 seq : 26;
 	/* private: how many runs in a row were given back, WQ_MAX_GIVEN_BACK at most */
 	u32 given_back : 6;
-	/* private: index in the heap of delayed entries, while delayed */
-	u32 heap : 25;
-	/* private: ENTRY_*, see wq_entry.h */
-	u32 state : 7;
+	union {
+		struct {
+			/* private: index in the heap of delayed entries, while delayed */
+			u32 heap : 25;
+			/* private: ENTRY_*, see wq_entry.h */
+			u32 state : 7;
+		};
+		/* private: both, which adds read without the lock */
+		u32 word;
+	};
 	u32 failures : 21;
 	u32 len : 11;
 };
@@ -233,10 +243,23 @@ struct wq_item {
 	u64 token;
 };
 
+/**
+ * struct wq_add_req - a key of wq_add_many()
+ * @key: the key
+ * @len: length of the key, 1 to WQ_MAX_KEY bytes
+ * @result: receives the result, as of wq_add()
+ */
+struct wq_add_req {
+	const void *key;
+	size_t len;
+	int result;
+};
+
 struct wq *wq_create(const struct wq_params *params);
 void wq_destroy(struct wq *q);
 
 int wq_add(struct wq *q, const void *key, size_t len);
+unsigned int wq_add_many(struct wq *q, struct wq_add_req *reqs, unsigned int n);
 int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags);
 void wq_tick(struct wq *q);
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout);

@@ -63,10 +63,10 @@ DEFINE_EVENT(wq_key_ns, wq_delay,
 DEFINE_EVENT(wq_key_ns, wq_due,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
 
-/* A key was added; coalesced: it was dirty before. */
+/* A key was added; coalesced: it was dirty before, and the add may have taken no lock. */
 TRACE_EVENT(wq_add,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, bool coalesced),
-	TP_ARGS(q, e, coalesced),
+	TP_PROTO(const struct wq *q, const void *key, size_t len, bool coalesced),
+	TP_ARGS(q, key, len, coalesced),
 	TP_STRUCT__entry(
 		__array(char, queue, WQ_NAME_MAX)
 		__array(char, key, WQ_TRACE_KEY)
@@ -74,7 +74,7 @@ TRACE_EVENT(wq_add,
 	),
 	TP_fast_assign(
 		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
-		wq_trace_key(__entry->key, e);
+		wq_bytes_text(__entry->key, WQ_TRACE_KEY, key, len);
 		__entry->coalesced = coalesced;
 	),
 	TP_printk("queue=%s key=%s coalesced=%d", __entry->queue, __entry->key,

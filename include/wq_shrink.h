@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Return of idle entries to the kernel, see wq_shrink.c.
+ */
+#ifndef _WQ_SHRINK_H
+#define _WQ_SHRINK_H
+
+int wq_shrink_init(void);
+void wq_shrink_exit(void);
+
+#endif /* _WQ_SHRINK_H */

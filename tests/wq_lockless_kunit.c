@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wq: KUnit suites of adds without the lock, and of idle entries.
+ *
+ * A test that an add takes no lock calls it with the lock held: an add that took it would not
+ * return.
+ */
+#include <linux/hardirq.h>
+
+#include "wq_kunit.h"
+#include "wq_kunit_internals.h"
+
+static int lockless_init(struct kunit *test)
+{
+	int ret = fixture_init(test, sizeof(struct fixture));
+
+	if (!ret)
+		queue_on_clock(test, (struct wq_params){});
+	return ret;
+}
+
+/* --- adds without the lock --- */
+
+/* The result of an add while this thread holds the queue's lock. */
+static int add_with_lock_held(struct kunit *test, const char *key)
+{
+	struct wq_cs cs;
+	int ret;
+
+	wq_lock(&cs, queue(test));
+	ret = add(test, key);
+	wq_unlock(&cs);
+	return ret;
+}
+
+static void add_of_a_ready_key_takes_no_lock(struct kunit *test)
+{
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, add_with_lock_held(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 1ULL);
+}
+
+static void add_of_a_key_that_is_processed_and_dirty_takes_no_lock(struct kunit *test)
+{
+	add_and_get(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, add_with_lock_held(test, "a"), 0);
+}
+
+static void add_of_a_requeued_key_takes_no_lock(struct kunit *test)
+{
+	struct wq_consumer *c = consumer_open(queue(test));
+	u8 key[8];
+	struct consumer_got got = { .key = key, .size = sizeof(key) };
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
+	consumer_give_back(c, "a", 1, got.token);
+	KUNIT_EXPECT_EQ(test, add_with_lock_held(test, "a"), 0);
+	consumer_close(c);
+}
+
+/* Such an entry looks as if it was held and not dirty, so the add has to fix it up. */
+static void add_of_a_key_of_a_dead_consumer_is_coalesced(struct kunit *test)
+{
+	struct wq_consumer *c = consumer_open(queue(test));
+	u8 key[8];
+	struct consumer_got got = { .key = key, .size = sizeof(key) };
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
+	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+	run(test, "a");
+	expect_nothing_ready(test);
+}
+
+static void a_long_key_is_found_without_the_lock(struct kunit *test)
+{
+	static const u32 lens[] = { 1, 7, 8, 9, 16, 17, 64, 65, 200, WQ_MAX_KEY };
+	static u8 key[WQ_MAX_KEY];
+	struct wq *q = queue(test);
+	struct wq_cs cs;
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < ARRAY_SIZE(lens); i++) {
+		memset(key, 'a' + i, lens[i]);
+		ASSERT_SAME(test, wq_add(q, key, lens[i]), 1, "length %u", lens[i]);
+		wq_lock(&cs, q);
+		ret = wq_add(q, key, lens[i]);
+		wq_unlock(&cs);
+		ASSERT_SAME(test, ret, 0, "length %u", lens[i]);
+	}
+}
+
+static void each_of_many_ready_keys_is_found_without_the_lock(struct kunit *test)
+{
+	struct wq *q = queue(test);
+	u32 n = 20000, found = 0, i;
+	struct wq_cs cs;
+
+	for (i = 0; i < n; i++)
+		ASSERT_SAME(test, add_number(test, i), 1, "key %u", i);
+	/* In an NMI an add that takes no lock succeeds, and all others fail. */
+	for (i = 0; i < n; i++) {
+		wq_lock(&cs, q);
+		preempt_count_add(NMI_OFFSET);
+		found += !add_number(test, i);
+		preempt_count_sub(NMI_OFFSET);
+		wq_unlock(&cs);
+	}
+	/* Keys with equal hashes need the lock: one pair of 20,000 keys in 21 tables. */
+	KUNIT_EXPECT_GE(test, found, n - 20);
+	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, (u64)found);
+}
+
+static int add_in_nmi(struct kunit *test, const char *key)
+{
+	int ret;
+
+	preempt_count_add(NMI_OFFSET);
+	ret = add(test, key);
+	preempt_count_sub(NMI_OFFSET);
+	return ret;
+}
+
+static void add_in_an_nmi_succeeds_if_the_key_is_dirty(struct kunit *test)
+{
+	EXPECT_REFUSED(test, add_in_nmi(test, "a"), -EAGAIN);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, add_in_nmi(test, "a"), 0);
+	get(test, "a");
+	EXPECT_REFUSED(test, add_in_nmi(test, "a"), -EAGAIN);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, add_in_nmi(test, "a"), 0);
+}
+
+static void add_of_a_dirty_key_fails_after_a_shutdown(struct kunit *test)
+{
+	add(test, "a");
+	wq_shutdown(queue(test));
+	EXPECT_REFUSED(test, add(test, "a"), -ESHUTDOWN);
+}
+
+static void flags_of_an_add_take_effect_on_a_dirty_key(struct kunit *test)
+{
+	add(test, "a");
+	add_after(test, "a", SEC);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | DELAYED);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | DELAYED);
+	KUNIT_EXPECT_EQ(test, add_after_flags(test, "a", 0, WQ_ADD_DROP_DELAY), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
+}
+
+static unsigned int touched;
+
+static void count_touch(void *order, struct wq_entry *e)
+{
+	touched++;
+}
+
+static void push(void *order, struct wq_entry *e)
+{
+	list_add_tail(&e->link, order);
+}
+
+static unsigned int list_len(void *order)
+{
+	struct list_head *pos;
+	unsigned int n = 0;
+
+	list_for_each(pos, (struct list_head *)order)
+		n++;
+	return n;
+}
+
+static struct wq_entry *pop(void *order)
+{
+	struct list_head *list = order;
+	struct wq_entry *e = list_first_entry(list, struct wq_entry, link);
+
+	list_del(&e->link);
+	return e;
+}
+
+static void remove_entry(void *order, struct wq_entry *e)
+{
+	list_del(&e->link);
+}
+
+static void a_policy_with_touch_sees_each_repeat_add(struct kunit *test)
+{
+	static const struct wq_order_ops ops = {
+		.touch = count_touch, .push = push, .len = list_len, .pop = pop,
+		.remove = remove_entry,
+	};
+	static LIST_HEAD(list);
+
+	queue_of(test, &(struct wq_params){ .order = &ops, .order_data = &list });
+	touched = 0;
+	add(test, "a");
+	add(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, touched, 2U);
+	run(test, "a");
+}
+
+static void a_coalesced_add_of_an_array_takes_no_lock(struct kunit *test)
+{
+	struct wq *q = queue(test);
+	struct wq_op ops[3];
+	struct wq_cs cs;
+	unsigned int n;
+
+	add(test, "a");
+	add(test, "b");
+	wq_op_init(q, &ops[0], "a", 1);
+	wq_op_init(q, &ops[1], "b", 1);
+	wq_op_init(q, &ops[2], "a", 1);
+	wq_lock(&cs, q);
+	n = wq_add_ops(q, ops, 3, true, GFP_ATOMIC);
+	wq_unlock(&cs);
+	KUNIT_EXPECT_EQ(test, n, 3U);
+	KUNIT_EXPECT_EQ(test, ops[0].result | ops[1].result | ops[2].result, 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 3ULL);
+}
+
+static void an_array_of_known_and_new_keys_adds_each(struct kunit *test)
+{
+	struct wq *q = queue(test);
+	struct wq_op ops[5];
+	static const char * const keys[] = { "a", "b", "c", "b", "a" };
+	static const int results[] = { 0, 1, 1, 0, 0 };
+	unsigned int i;
+
+	add(test, "a");
+	for (i = 0; i < 5; i++)
+		wq_op_init(q, &ops[i], keys[i], 1);
+	KUNIT_EXPECT_EQ(test, wq_add_ops(q, ops, 5, true, GFP_ATOMIC), 5U);
+	for (i = 0; i < 5; i++)
+		ASSERT_SAME(test, ops[i].result, results[i], "key %u", i);
+	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 3ULL);
+	run(test, "a");
+	run(test, "b");
+	run(test, "c");
+}
+
+static struct kunit_case lockless_cases[] = {
+	KUNIT_CASE(add_of_a_ready_key_takes_no_lock),
+	KUNIT_CASE(add_of_a_key_that_is_processed_and_dirty_takes_no_lock),
+	KUNIT_CASE(add_of_a_requeued_key_takes_no_lock),
+	KUNIT_CASE(add_of_a_key_of_a_dead_consumer_is_coalesced),
+	KUNIT_CASE(a_long_key_is_found_without_the_lock),
+	KUNIT_CASE(each_of_many_ready_keys_is_found_without_the_lock),
+	KUNIT_CASE(add_in_an_nmi_succeeds_if_the_key_is_dirty),
+	KUNIT_CASE(add_of_a_dirty_key_fails_after_a_shutdown),
+	KUNIT_CASE(flags_of_an_add_take_effect_on_a_dirty_key),
+	KUNIT_CASE(a_policy_with_touch_sees_each_repeat_add),
+	KUNIT_CASE(a_coalesced_add_of_an_array_takes_no_lock),
+	KUNIT_CASE(an_array_of_known_and_new_keys_adds_each),
+	{}
+};
+
+struct kunit_suite wq_lockless_suite = {
+	.name = "wq_lockless",
+	.init = lockless_init,
+	.exit = fixture_exit,
+	.test_cases = lockless_cases,
+};
+
+/* --- idle entries --- */
+
+/* Adds and runs a key.  Returns its entry. */
+static struct wq_entry *cycle(struct kunit *test, u32 key)
+{
+	struct wq_item item;
+
+	ASSERT_SAME(test, add_number(test, key), 1, "add of key %u", key);
+	ASSERT_SAME(test, get_number(test, &item), key, "get");
+	ASSERT_SAME(test, done(test, &item), 0, "done of key %u", key);
+	return item.entry;
+}
+
+static void an_idle_entry_is_used_by_the_next_add_of_its_key(struct kunit *test)
+{
+	struct wq_entry *e = cycle(test, 1);
+
+	cycle(test, 2);
+	KUNIT_EXPECT_PTR_EQ(test, cycle(test, 1), e);
+}
+
+static void an_idle_entry_is_no_key(struct kunit *test)
+{
+	struct wq_key_info info;
+
+	cycle(test, 1);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
+	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 0U);
+	add(test, "a");
+	run(test, "a");
+	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+	EXPECT_REFUSED(test, cancel(test, "a"), -ENOENT);
+	EXPECT_REFUSED(test, done_key(test, "a"), -ENOENT);
+	KUNIT_EXPECT_EQ(test, forget(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, consumer_query(consumer_kernel(queue(test)), queue(test), "a", 1,
+					     &info), -ENOENT);
+}
+
+/* Number of keys that a list returns. */
+static unsigned int listed(struct kunit *test)
+{
+	unsigned int n = 0, calls = 0;
+	struct wq_cs cs;
+	u64 cursor = 0;
+
+	wq_lock(&cs, queue(test));
+	do {
+		n += !!wq_walk(&cs, &cursor);
+	} while (cursor && ++calls < 100000);
+	wq_unlock(&cs);
+	return n;
+}
+
+static void list_returns_no_idle_entry(struct kunit *test)
+{
+	u32 i;
+
+	for (i = 0; i < 4; i++)
+		cycle(test, i);
+	KUNIT_EXPECT_EQ(test, listed(test), 0U);
+	add_number(test, 2);
+	add_number(test, 7);
+	KUNIT_EXPECT_EQ(test, listed(test), 2U);
+}
+
+static void idle_entries_do_not_count_in_max_keys(struct kunit *test)
+{
+	queue_on_clock(test, (struct wq_params){ .max_keys = 2 });
+	cycle(test, 1);
+	cycle(test, 2);
+	cycle(test, 3);
+	KUNIT_EXPECT_EQ(test, add_number(test, 4), 1);
+	KUNIT_EXPECT_EQ(test, add_number(test, 5), 1);
+	EXPECT_REFUSED(test, add_number(test, 1), -ENOSPC);
+	EXPECT_REFUSED(test, add_number(test, 6), -ENOSPC);
+}
+
+static void a_queue_is_full_with_a_key_that_was_idle(struct kunit *test)
+{
+	struct wq_consumer *c;
+
+	queue_on_clock(test, (struct wq_params){ .max_keys = 1 });
+	c = consumer_open(queue(test));
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	cycle(test, 1);
+	KUNIT_EXPECT_TRUE(test, queue_poll(queue(test), c) & EPOLLOUT);
+	add_number(test, 1);
+	KUNIT_EXPECT_FALSE(test, queue_poll(queue(test), c) & EPOLLOUT);
+	consumer_close(c);
+}
+
+static void idle_entries_are_bounded(struct kunit *test)
+{
+	u32 n = 20 * (WQ_MAX_IDLE + WQ_IDLE_TURN), i;
+	u64 empty = stats(test)->memory;
+
+	for (i = 0; i < n; i++) {
+		cycle(test, i);
+		ASSERT_SAME(test, queue_nr_idle(queue(test)) <= WQ_MAX_IDLE, true, "key %u", i);
+	}
+	KUNIT_EXPECT_EQ(test, queue_nr_idle(queue(test)), (u32)WQ_MAX_IDLE);
+	/* Removed entries are freed, but for a few that are kept for new keys. */
+	KUNIT_EXPECT_LT(test, stats(test)->memory - empty, 200ULL * (WQ_MAX_IDLE + 8));
+}
+
+static void the_entry_that_is_idle_for_longest_is_evicted_first(struct kunit *test)
+{
+	struct wq_entry *e[3];
+	struct wq_cs cs;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(e); i++)
+		e[i] = cycle(test, i);
+	/* Key 0 becomes the last one. */
+	cycle(test, 0);
+	wq_lock(&cs, queue(test));
+	KUNIT_EXPECT_EQ(test, wq_evict_idle(&cs, 2), 2U);
+	wq_unlock(&cs);
+	KUNIT_EXPECT_EQ(test, queue_nr_entries(queue(test)), 1U);
+	KUNIT_EXPECT_PTR_EQ(test, cycle(test, 0), e[0]);
+}
+
+/* Many other keys pass through the queue between two adds of the key. */
+static void a_key_that_is_added_often_stays_among_many(struct kunit *test)
+{
+	u32 rounds = 200, same = 0, key = 1, i, k;
+	struct wq_entry *e, *last = NULL;
+
+	for (i = 0; i < rounds; i++) {
+		e = cycle(test, 0);
+		same += e == last;
+		last = e;
+		for (k = 0; k < WQ_MAX_IDLE / 2; k++)
+			cycle(test, key++);
+	}
+	KUNIT_EXPECT_GT(test, same, rounds / 2);
+}
+
+static void an_idle_entry_has_no_failures_and_no_lost_runs(struct kunit *test)
+{
+	struct wq_consumer *c;
+	u8 key[8];
+	struct consumer_got got = { .key = key, .size = sizeof(key) };
+	struct wq_item item;
+
+	add_rate_limited(test, "a");
+	pass(test, HOUR);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, item.failures, 1U);
+	done_with(test, &item, 0, WQ_OUTCOME_FORGET);
+	item = add_and_get(test, "a");
+	KUNIT_EXPECT_EQ(test, item.failures, 0U);
+	done(test, &item);
+
+	c = consumer_open(queue(test));
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
+	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, cancel(test, "a"), (int)READY);
+	item = add_and_get(test, "a");
+	KUNIT_EXPECT_EQ(test, item.given_back, 0U);
+}
+
+static void a_failed_add_leaves_the_entry_idle(struct kunit *test)
+{
+	struct wq_entry *e = cycle(test, 1);
+	u32 key = 1;
+
+	skip_unless_adds_fail(test);
+	fail_nth(1);
+	EXPECT_REFUSED(test, wq_add_after(queue(test), &key, sizeof(key), SEC, 0), -ENOMEM);
+	KUNIT_EXPECT_TRUE(test, has_failed());
+	KUNIT_EXPECT_PTR_EQ(test, cycle(test, 1), e);
+}
+
+static void no_entry_is_idle_after_a_shutdown(struct kunit *test)
+{
+	struct wq_item item;
+
+	cycle(test, 1);
+	cycle(test, 2);
+	add_number(test, 3);
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, queue_nr_idle(queue(test)), 0U);
+	KUNIT_EXPECT_EQ(test, queue_nr_entries(queue(test)), 1U);
+	KUNIT_EXPECT_EQ(test, get_number(test, &item), 3LL);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	KUNIT_EXPECT_EQ(test, queue_nr_entries(queue(test)), 0U);
+}
+
+static void a_longer_key_is_not_kept(struct kunit *test)
+{
+	u8 key[WQ_MAX_IDLE_KEY + 1] = {};
+	struct wq_item item;
+
+	KUNIT_EXPECT_EQ(test, wq_add(queue(test), key, sizeof(key)), 1);
+	KUNIT_EXPECT_EQ(test, wq_get(queue(test), &item, 0), 0);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	KUNIT_EXPECT_EQ(test, queue_nr_entries(queue(test)), 0U);
+}
+
+static struct kunit_case idle_cases[] = {
+	KUNIT_CASE(an_idle_entry_is_used_by_the_next_add_of_its_key),
+	KUNIT_CASE(an_idle_entry_is_no_key),
+	KUNIT_CASE(list_returns_no_idle_entry),
+	KUNIT_CASE(idle_entries_do_not_count_in_max_keys),
+	KUNIT_CASE(a_queue_is_full_with_a_key_that_was_idle),
+	KUNIT_CASE(idle_entries_are_bounded),
+	KUNIT_CASE(the_entry_that_is_idle_for_longest_is_evicted_first),
+	KUNIT_CASE(a_key_that_is_added_often_stays_among_many),
+	KUNIT_CASE(an_idle_entry_has_no_failures_and_no_lost_runs),
+	KUNIT_CASE(a_failed_add_leaves_the_entry_idle),
+	KUNIT_CASE(no_entry_is_idle_after_a_shutdown),
+	KUNIT_CASE(a_longer_key_is_not_kept),
+	{}
+};
+
+struct kunit_suite wq_idle_suite = {
+	.name = "wq_idle",
+	.init = lockless_init,
+	.exit = fixture_exit,
+	.test_cases = idle_cases,
+};

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Return of idle entries to the kernel when it needs memory.
+ *
+ * A queue keeps entries of former keys, see wq_core.c.  They are the only memory that a queue can
+ * do without.  The kernel asks this shrinker for it, and the shrinker removes idle entries of one
+ * queue after the other, WQ_BATCH in a hold of the queue's lock.
+ *
+ * No allocation with wq.lock held may reclaim memory, so the shrinker may take it.
+ */
+#include <linux/sched.h>
+
+#include "wq_compat.h"
+#include "wq_queue.h"
+#include "wq_shrink.h"
+
+static unsigned long count_idle(struct shrinker *s, struct shrink_control *sc)
+{
+	return wq_queues_idle() ?: SHRINK_EMPTY;
+}
+
+static unsigned long evict_idle(struct shrinker *s, struct shrink_control *sc)
+{
+	unsigned long freed = 0, turns = sc->nr_to_scan;
+	struct wq_cs cs;
+	struct wq *q;
+
+	/* Each turn handles a queue, which may have no idle entry. */
+	while (freed < sc->nr_to_scan && turns--) {
+		q = wq_queues_turn();
+		if (!q)
+			break;
+		wq_lock(&cs, q);
+		freed += wq_evict_idle(&cs, WQ_BATCH);
+		wq_unlock(&cs);
+		wq_unpin(q);
+		cond_resched();
+	}
+	return freed ?: SHRINK_STOP;
+}
+
+static struct shrinker *shrinker;
+
+int __init wq_shrink_init(void)
+{
+	shrinker = wq_shrinker_new(count_idle, evict_idle, "wq");
+	return shrinker ? 0 : -ENOMEM;
+}
+
+/* No scan is in progress when this returns. */
+void wq_shrink_exit(void)
+{
+	wq_shrinker_end(shrinker);
+}

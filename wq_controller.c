@@ -22,6 +22,7 @@
 #include <linux/slab.h>
 
 #include "wq_core.h"
+#include "wq_embedded.h"
 
 #define WQ_MAX_WORKERS	1024
 #define WQ_SHOWN_KEY	128		/* bytes of an escaped key in the log, with its NUL */
@@ -38,9 +39,16 @@ struct wq_controller {
 static void controller_give_up(const struct wq_controller_params *p, const struct wq_item *item,
 			       int error)
 {
+	struct wq_embedded *x = wq_item_embedded(item);
 	char key[WQ_SHOWN_KEY];
 
-	if (p->gave_up) {
+	if (x)
+		wq_embedded_give_up(x);
+	if (x && p->embedded_gave_up) {
+		p->embedded_gave_up(p->data, x, error);
+		return;
+	}
+	if (!x && p->gave_up) {
 		p->gave_up(p->data, item->key, item->len, error);
 		return;
 	}
@@ -50,6 +58,18 @@ static void controller_give_up(const struct wq_controller_params *p, const struc
 			    current->comm, key, p->max_retries, error);
 }
 
+/* Call the caller's function for a key or for an embedded entry. */
+static s64 controller_call(const struct wq_controller_params *p, const struct wq_item *item)
+{
+	struct wq_embedded *x = wq_item_embedded(item);
+
+	if (x && p->embedded_fn)
+		return wq_embedded_run(x, p->embedded_fn, p->data);
+	if (!x && p->fn)
+		return p->fn(p->data, item->key, item->len);
+	return -EOPNOTSUPP;
+}
+
 /* Process a key.  Returns the outcome and the delay for wq_done_with(). */
 static u32 controller_work(const struct wq_controller_params *p, const struct wq_item *item,
 			   s64 *delay)
@@ -57,7 +77,7 @@ static u32 controller_work(const struct wq_controller_params *p, const struct wq
 	s64 ret;
 
 	lock_map_acquire(&p->q->drain_map);
-	ret = p->fn(p->data, item->key, item->len);
+	ret = controller_call(p, item);
 	lock_map_release(&p->q->drain_map);
 
 	*delay = max_t(s64, ret, 0);
@@ -145,7 +165,7 @@ struct wq_controller *wq_controller_start(const struct wq_controller_params *par
 	unsigned int workers = params->workers ?: 1, i;
 	struct wq_controller *c;
 
-	if (IS_ERR_OR_NULL(params->q) || !params->fn)
+	if (IS_ERR_OR_NULL(params->q) || (!params->fn && !params->embedded_fn))
 		return ERR_PTR(-EINVAL);
 	if (workers > WQ_MAX_WORKERS)
 		return ERR_PTR(-ERANGE);

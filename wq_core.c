@@ -147,11 +147,15 @@ static __always_inline void wq_wake(struct wq *q, u32 nr_ready)
 {
 	if (!nr_ready)
 		return;
+	if (unlikely(nr_ready & WQ_FLUSHERS)) {
+		wake_up_all(&q->flushers);
+		nr_ready &= ~WQ_FLUSHERS;
+	}
 	/* The lock orders the look at the wait queue, see the head of this file. */
-	if (waitqueue_active(&q->getters) && nr_ready != WQ_ALL_POLLERS)
+	if (waitqueue_active(&q->getters) && nr_ready & ~WQ_ALL_POLLERS)
 		__wake_up(&q->getters, TASK_NORMAL, nr_ready & ~WQ_ALL_POLLERS, NULL);
 	/* The lock orders this look as well.  0 wakes all pollers. */
-	if (waitqueue_active(&q->pollers))
+	if (waitqueue_active(&q->pollers) && nr_ready)
 		__wake_up(&q->pollers, TASK_NORMAL, nr_ready & WQ_ALL_POLLERS ? 0 : nr_ready,
 			  poll_to_key(EPOLLIN | EPOLLRDNORM));
 }
@@ -216,6 +220,7 @@ static noinline void wq_unlock_special(struct wq_cs *cs)
  *  - for each entry that became ready, wake one getter and one exclusive poller;
  *  - if any entry became ready, wake all other pollers;
  *  - if a key became dirty that a file's last read took, wake all pollers;
+ *  - if a task waits for an embedded entry whose run ended or was dropped, wake it;
  *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
  *  - if nothing is ready or processing any more, wake the drainers;
  *  - if the queue was full and there is room now, wake all pollers;
@@ -306,7 +311,8 @@ struct wq_entry *wq_lookup(struct wq_cs *cs, u32 hash, const void *key, size_t l
 /*
  * The entry that an item was filled from, or NULL if it is no longer there.  The item's
  * pointer may be out of date.  So it is used only if the token has no index, and the entry is
- * not read before the table has it.
+ * not read before the table has it.  An embedded entry is not in the table.  If its object was
+ * freed, the caller must not use the item.
  */
 static __always_inline struct wq_entry *__wq_lookup_item(struct wq_cs *cs,
 							 const struct wq_item *item)
@@ -316,6 +322,8 @@ static __always_inline struct wq_entry *__wq_lookup_item(struct wq_cs *cs,
 		return NULL;
 	if (likely(wq_token_index(item->token)))
 		return wq_entry_of(cs, wq_run_find(&cs->q->runs, item->token));
+	if (wq_item_embedded(item))
+		return item->entry;
 	return wq_entry_of(cs, wq_table_find_entry(&cs->q->table, item->hash, item->entry));
 }
 
@@ -338,13 +346,6 @@ struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor)
 }
 WQ_EXPORT_FOR_KUNIT(wq_walk);
 
-/* Any entry, see wq_table_any().  If it is NULL and the table is not empty, call again. */
-struct wq_entry *wq_any(struct wq_cs *cs)
-{
-	wq_assert_locked(cs);
-	return wq_entry_of(cs, wq_table_any(&cs->q->table));
-}
-
 /* Update the state of an entry found in wq.requeued, wq.fifo or a consumer's list. */
 struct wq_entry *wq_fixup_listed(struct wq_cs *cs, struct wq_entry *e)
 {
@@ -357,6 +358,41 @@ static __always_inline struct wq_entry *wq_first_ready(struct wq *q)
 {
 	return list_first_entry_or_null(q->nr_requeued ? &q->requeued : &q->fifo,
 					struct wq_entry, link);
+}
+
+/* Any entry of a list, the heap or the policy; NULL: there is none.  The table is empty. */
+static struct wq_entry *wq_any_embedded(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	/* Only the kernel API can hold embedded entries. */
+	if (q->nr_processing)
+		return list_first_entry(list_empty(&q->kernel.held) ? &q->kernel.again :
+					&q->kernel.held, struct wq_entry, link);
+	if (q->heap.count)
+		return wq_heap_last(&q->heap).entry;
+	if (q->nr_requeued || !q->order)
+		return wq_first_ready(q);
+	if (!q->order->len(q->order_data))
+		return NULL;
+	/* A policy reveals an entry by pop alone. */
+	e = q->order->pop(q->order_data);
+	q->order->push(q->order_data, e);
+	return e;
+}
+
+/*
+ * Any entry of a queue that ends, first those of the table, see wq_table_any().  If it is NULL
+ * and the table is not empty, call again.
+ */
+struct wq_entry *wq_any(struct wq_cs *cs)
+{
+	wq_assert_locked(cs);
+	if (!cs->q->table.count)
+		return wq_any_embedded(cs);
+	return wq_entry_of(cs, wq_table_any(&cs->q->table));
 }
 
 /*
@@ -444,7 +480,7 @@ static noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 		wq_push(cs, e);
 	}
 	q->adds++;
-	trace_wq_add(q, wq_key_of(e)->key, e->len, false);
+	trace_wq_add(q, wq_key_data(e) ?: e, e->len, false);
 }
 
 /*
@@ -463,7 +499,7 @@ static __always_inline int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 	if (!(e->state & (ENTRY_PROCESSING | ENTRY_REQUEUED)) && q->order && q->order->touch)
 		q->order->touch(q->order_data, e);
 	this_cpu_inc(*q->coalesced);
-	trace_wq_add(q, wq_key_of(e)->key, e->len, true);
+	trace_wq_add(q, wq_key_data(e) ?: e, e->len, true);
 	return 0;
 }
 
@@ -634,7 +670,7 @@ WQ_EXPORT_FOR_KUNIT(wq_failures);
 static struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
 {
 	return (struct wq_failure){
-		.key = wq_key_of(e)->key,
+		.key = wq_key_data(e),
 		.len = e->len,
 		.failures = wq_failures(e),
 		.now = now,
@@ -753,6 +789,8 @@ static noinline void wq_release_slow(struct wq_cs *cs, struct wq_entry *e)
 		return;
 	}
 	wq_reset_failures(cs, e);
+	if (wq_is_embedded(e))
+		return;
 	/* If this keeps an entry, it replaces one that was not used for long. */
 	if (q->max_idle && !(q->dones % WQ_IDLE_TURN) && e->len <= WQ_MAX_IDLE_KEY) {
 		if (q->nr_idle >= q->max_idle)
@@ -774,7 +812,8 @@ static __always_inline void wq_release_if_idle(struct wq_cs *cs, struct wq_entry
 	wq_assert_locked(cs);
 	if (e->state)
 		return;
-	if (unlikely(e->failures || q->nr_idle >= q->max_idle || e->len > WQ_MAX_IDLE_KEY)) {
+	/* The length of an embedded entry is 0. */
+	if (unlikely(e->failures || q->nr_idle >= q->max_idle || e->len - 1U >= WQ_MAX_IDLE_KEY)) {
 		wq_release_slow(cs, e);
 		return;
 	}
@@ -790,6 +829,13 @@ static __always_inline void wq_unidle(struct wq_cs *cs, struct wq_entry *e)
 	wq_entry_set_state(e, 0);
 }
 
+/* Reset the failures of an entry's key. */
+void wq_forget_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_forget_key(cs, e, wq_key_data(e), e->len);
+	wq_release_if_idle(cs, e);
+}
+
 /* Cancel: drop the runs that the entry waits for, and its failures. */
 void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e)
 {
@@ -797,8 +843,7 @@ void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e)
 	wq_clear_dirty(cs, e);
 	if (e->state & ENTRY_DELAYED)
 		wq_delay_clear(&cs->q->heap, e);
-	wq_forget_key(cs, e, wq_key_of(e)->key, e->len);
-	wq_release_if_idle(cs, e);
+	wq_forget_entry(cs, e);
 }
 
 /*
@@ -1168,7 +1213,7 @@ static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op 
 	wq_assert_locked(cs);
 	if (op->flags & WQ_ADD_RATE_LIMITED) {
 		/* Reserve first: the limiter cannot take a failure back, and wq_delay_set() cannot fail then. */
-		if (!(e->state & ENTRY_DELAYED) && wq_heap_reserve(&q->heap, heap, gfp))
+		if (wq_delay_reserve(&q->heap, e, heap, gfp))
 			return -ENOMEM;
 		delay = wq_count_failure(cs, e);
 	}
@@ -1408,6 +1453,23 @@ static __always_inline bool wq_done_forgets(const struct wq_entry *e, const stru
 	return e->given_back > 1 && !(op->flags & WQ_ADD_RATE_LIMITED);
 }
 
+/* Whether adds to an entry are refused, also those of a done. */
+static __always_inline bool wq_refuses_adds(const struct wq *q, struct wq_entry *e)
+{
+	return q->shut || (wq_is_embedded(e) && wq_embedded_of(e)->disabled);
+}
+
+/* The run of an embedded entry has ended by done.  wq_embedded_flush() reports how. */
+static noinline void wq_note_end(struct wq_cs *cs, struct wq_embedded *x, const struct wq_op *op)
+{
+	wq_assert_locked(cs);
+	x->failed = x->failed << 1 | (x->gave_up || op->flags & WQ_ADD_RATE_LIMITED);
+	x->gave_up = false;
+	x->ended++;
+	if (x->waiters)
+		cs->nr_ready |= WQ_FLUSHERS;
+}
+
 /* End the run of an entry, which may be NULL, with the op's outcome. */
 static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c,
 					 struct wq_entry *e, const struct wq_op *op,
@@ -1419,7 +1481,7 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 	if (ret)
 		return ret;
 	/* The only step that can fail comes first. */
-	if (op->flags & OP_ADD && !q->shut) {
+	if (op->flags & OP_ADD && !wq_refuses_adds(q, e)) {
 		ret = wq_add_entry(cs, e, op, pre, gfp);
 		if (ret < 0)
 			return ret;
@@ -1428,7 +1490,7 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 		q->dropped++;
 	}
 	if (op->flags & OP_FORGET || unlikely(wq_done_forgets(e, op)))
-		wq_forget_key(cs, e, wq_key_of(e)->key, e->len);
+		wq_forget_key(cs, e, wq_key_data(e), e->len);
 
 	if (q->timed)
 		wq_hist_add(&q->works, wq_now(cs) - e->start);
@@ -1436,6 +1498,8 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 	wq_unhold(cs, e);
 	e->given_back = 0;
 	q->dones++;
+	if (wq_is_embedded(e))
+		wq_note_end(cs, wq_embedded_of(e), op);
 	if (e->state & ENTRY_DIRTY) {
 		wq_push(cs, e);
 		return ret | WQ_RESULT_READY;
@@ -2048,6 +2112,24 @@ int wq_add_key(struct wq *q, const void *key, size_t len)
 	return __wq_add(q, key, len, GFP_KERNEL_ACCOUNT);
 }
 
+/* Add an embedded entry, with the delay and flags of @op; its key is not used. */
+int wq_add_embedded(struct wq_embedded *x, const struct wq_op *op)
+{
+	struct wq *q = x->q;
+	struct wq_cs cs;
+	int ret;
+
+	__wq_lock(&cs, q);
+	if (unlikely(q->shut))
+		ret = -ESHUTDOWN;
+	else if (unlikely(x->disabled))
+		ret = -EBUSY;
+	else
+		ret = wq_add_entry(&cs, &x->entry, op, NULL, 0);
+	__wq_unlock(&cs);
+	return ret;
+}
+
 /* End the run of the key that the file's last read took, and take the next key. */
 static __always_inline int wq_take_read(struct wq_cs *cs, void *arg)
 {
@@ -2133,7 +2215,7 @@ EXPORT_SYMBOL_GPL(wq_add);
 void wq_fill_item(struct wq_item *item, struct wq_entry *e)
 {
 	*item = (struct wq_item){
-		.key = wq_key_of(e)->key,
+		.key = wq_key_data(e),
 		.len = e->len,
 		.failures = wq_failures(e),
 		.given_back = e->given_back,

@@ -84,16 +84,35 @@ static void heap_place(struct wq_heap *h, u32 i, const struct wq_heap_slot *s)
 /* Reserve memory for the next insert.  -ENOMEM: the heap is unchanged. */
 int wq_heap_reserve(struct wq_heap *h, struct wq_vec_prealloc *pre, gfp_t gfp)
 {
-	return wq_vec_extend(&h->vec, h->count, WQ_SEG_SLOTS, pre, gfp);
+	return wq_vec_extend(&h->vec, h->count + h->reserved, WQ_SEG_SLOTS, pre, gfp);
 }
 WQ_EXPORT_FOR_KUNIT(wq_heap_reserve);
 
-/* Insert an entry, after wq_heap_reserve(). */
+/* Reserve a slot for an embedded entry, until wq_heap_disown().  -ENOMEM: no change. */
+int wq_heap_own(struct wq_heap *h, struct wq_vec_prealloc *pre, gfp_t gfp)
+{
+	int ret = wq_heap_reserve(h, pre, gfp);
+
+	if (!ret)
+		h->reserved++;
+	return ret;
+}
+
+/* Give up the slot of an embedded entry, which is not delayed. */
+void wq_heap_disown(struct wq_heap *h)
+{
+	h->reserved--;
+	wq_vec_trim(&h->vec, h->count + h->reserved, WQ_SEG_SLOTS);
+}
+
+/* Insert an entry, after wq_heap_reserve() or, for an embedded entry, wq_heap_own(). */
 void wq_heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due)
 {
 	struct wq_heap_slot s = { .due = due, .entry = e };
 
 	e->seq = h->seq++;
+	if (wq_is_embedded(e))
+		h->reserved--;
 	heap_place(h, h->count++, &s);
 }
 WQ_EXPORT_FOR_KUNIT(wq_heap_insert);
@@ -114,7 +133,10 @@ void wq_heap_remove(struct wq_heap *h, struct wq_entry *e)
 
 	if (last.entry != e)
 		heap_place(h, e->heap, &last);
-	wq_vec_trim(&h->vec, h->count, WQ_SEG_SLOTS);
+	if (wq_is_embedded(e))
+		h->reserved++;
+	else
+		wq_vec_trim(&h->vec, h->count + h->reserved, WQ_SEG_SLOTS);
 }
 WQ_EXPORT_FOR_KUNIT(wq_heap_remove);
 
@@ -135,6 +157,15 @@ u64 wq_heap_bytes(const struct wq_heap *h)
 	return wq_vec_bytes(&h->vec);
 }
 WQ_EXPORT_FOR_KUNIT(wq_heap_bytes);
+
+/* Make sure that wq_delay_set() of an entry needs no memory.  -ENOMEM: the heap is unchanged. */
+int wq_delay_reserve(struct wq_heap *h, const struct wq_entry *e, struct wq_vec_prealloc *pre,
+		     gfp_t gfp)
+{
+	if (e->state & ENTRY_DELAYED || wq_is_embedded(e))
+		return 0;
+	return wq_heap_reserve(h, pre, gfp);
+}
 
 /**
  * wq_delay_set() - an entry needs a run at a time
@@ -160,7 +191,7 @@ int wq_delay_set(struct wq_heap *h, struct wq_entry *e, s64 due, u32 flags,
 			wq_heap_move(h, e, due);
 		return 0;
 	}
-	ret = wq_heap_reserve(h, pre, gfp);
+	ret = wq_delay_reserve(h, e, pre, gfp);
 	if (ret)
 		return ret;
 	wq_heap_insert(h, e, due);

@@ -77,12 +77,12 @@ void wq_entries_free_rcu(struct wq_entry *e, bool leased)
  *
  * Context: any; the queue's lock is held.
  *
- * Return: the key, valid as long as the entry is in the policy.
+ * Return: the key, valid as long as the entry is in the policy; NULL: the entry is embedded.
  */
 const void *wq_entry_key(struct wq_entry *entry, size_t *len)
 {
 	*len = entry->len;
-	return wq_key_of(entry)->key;
+	return wq_key_data(entry);
 }
 EXPORT_SYMBOL_GPL(wq_entry_key);
 
@@ -90,11 +90,11 @@ EXPORT_SYMBOL_GPL(wq_entry_key);
  * wq_bytes_text() - a key for people, escaped as in a C string
  * @to: the text's buffer
  * @size: size of @to in bytes; the text ends with the last byte that fits whole
- * @key: the key
- * @key_len: its length in bytes
+ * @key: the key, or an embedded entry
+ * @key_len: its length in bytes; 0: an embedded entry
  *
  * printk's %*pE does not fit: it prints Latin-1 as it is, and neither backslash nor
- * quote is escaped.
+ * quote is escaped.  An embedded entry is shown by its address, which %p hashes.
  *
  * Context: any.
  *
@@ -106,9 +106,11 @@ size_t wq_bytes_text(char *to, size_t size, const void *key, size_t key_len)
 	char one[4];
 	int n;
 
+	if (!key_len)
+		return scnprintf(to, size, "embedded:%p", key);
 	for (i = 0; i < key_len; i++) {
-		n = string_escape_mem((const char *)key + i, 1, one, sizeof(one), ESCAPE_ANY | ESCAPE_NAP |
-				      ESCAPE_APPEND, "\"\\");
+		n = string_escape_mem((const char *)key + i, 1, one, sizeof(one),
+				      ESCAPE_ANY | ESCAPE_NAP | ESCAPE_APPEND, "\"\\");
 		if (len + n >= size)
 			break;
 		memcpy(to + len, one, n);

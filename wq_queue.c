@@ -116,6 +116,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	init_waitqueue_head(&q->getters);
 	init_waitqueue_head(&q->pollers);
 	init_waitqueue_head(&q->drainers);
+	init_waitqueue_head(&q->flushers);
 	wq_hash_init(&q->hash);
 	refcount_set(&q->ref, 1);
 	refcount_set(&q->pins, 1);
@@ -173,7 +174,7 @@ void wq_purge(struct wq *q)
 				trace_wq_cancel(q, e, wq_key_bits(q, NULL, e));
 			wq_drop_entry(&cs, e);
 		}
-		left = q->table.count;
+		left = q->table.count || q->heap.count || !wq_is_idle(q);
 		wq_unlock(&cs);
 		cond_resched();
 	} while (left);

@@ -136,12 +136,14 @@ struct wq {
 	u32 nr_drainers;		/* L: tasks that wait in a drain */
 	u32 plain_shutdowns;		/* L: shut downs without a drain, which end that wait */
 	u32 nr_consumers;		/* L: open files */
+	u32 nr_embedded;		/* L: embedded entries, also idle ones */
 
 	/* Written by waiters, read by wakers */
 	wait_queue_head_t getters ____cacheline_aligned_in_smp;	/* exclusive */
 	wait_queue_head_t pollers;
 
 	wait_queue_head_t drainers;
+	wait_queue_head_t flushers;	/* tasks that wait for an embedded entry */
 	struct task_struct *thread;	/* L: drives delays and leases, see wq_thread.c */
 	struct delayed_work start_thread;
 	struct hrtimer timer;		/* if lazy, instead of the thread */
@@ -173,7 +175,7 @@ struct wq {
  * @now: the time on the queue's clock, read at most once; -1: not read yet
  * @freed: removed entries, chained by next_freed, that wq_unlock() frees
  * @nr_ready: entries that became ready: wq_unlock() wakes as many waiters.  With
- *	WQ_ALL_POLLERS it wakes all pollers
+ *	WQ_ALL_POLLERS it wakes all pollers, and with WQ_FLUSHERS all flushers
  * @kick: not 0: wq_unlock() wakes the thread or sets the timer, because wq.armed is
  *	earlier than before
  *
@@ -190,7 +192,9 @@ struct wq_cs {
 
 /* wq_cs.nr_ready: the key of a file's last read is dirty, so that file's pollers wake. */
 #define WQ_ALL_POLLERS	BIT(31)
-static_assert(WQ_MAX_KEYS < WQ_ALL_POLLERS);
+/* wq_cs.nr_ready: the state of an embedded entry has changed, for which a task waits. */
+#define WQ_FLUSHERS	BIT(30)
+static_assert(WQ_MAX_KEYS < WQ_FLUSHERS);
 
 /**
  * struct wq_op - one key on its way through a verb on an array
@@ -292,6 +296,7 @@ int wq_check_held(const struct wq_consumer *c, const struct wq_entry *e, u64 tok
 void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e);
+void wq_forget_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_fill_item(struct wq_item *item, struct wq_entry *e);
 int wq_take_item(struct wq_cs *cs, void *arg);
 s64 wq_oldest_start(struct wq_consumer *c);
@@ -313,6 +318,7 @@ void wq_give_back_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, un
 
 /* Verbs on one key. */
 int wq_add_key(struct wq *q, const void *key, size_t len);
+int wq_add_embedded(struct wq_embedded *x, const struct wq_op *op);
 int wq_read_key(struct wq_read *r, s64 deadline);
 void wq_unread_key(struct wq_read *r);
 int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,

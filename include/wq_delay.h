@@ -16,15 +16,21 @@ struct wq_heap_slot {
 	struct wq_entry *entry;
 };
 
-/* The delayed entries of a queue. */
+/*
+ * The delayed entries of a queue.  An embedded entry owns a slot from its initialization on, so
+ * that its delay needs no memory.
+ */
 struct wq_heap {
 	u32 count;
+	u32 reserved;			/* slots of embedded entries that are not delayed */
 	u32 seq;			/* of the next entry */
 	struct wq_vec vec;		/* of slots */
 };
 
 /* The heap. */
 int wq_heap_reserve(struct wq_heap *h, struct wq_vec_prealloc *pre, gfp_t gfp);
+int wq_heap_own(struct wq_heap *h, struct wq_vec_prealloc *pre, gfp_t gfp);
+void wq_heap_disown(struct wq_heap *h);
 void wq_heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due);
 void wq_heap_move(struct wq_heap *h, struct wq_entry *e, s64 due);
 void wq_heap_remove(struct wq_heap *h, struct wq_entry *e);
@@ -40,6 +46,8 @@ static inline s64 wq_heap_due(const struct wq_heap *h)
 }
 
 /* The rules of delays. */
+int wq_delay_reserve(struct wq_heap *h, const struct wq_entry *e, struct wq_vec_prealloc *pre,
+		     gfp_t gfp);
 int wq_delay_set(struct wq_heap *h, struct wq_entry *e, s64 due, u32 flags,
 		 struct wq_vec_prealloc *pre, gfp_t gfp);
 void wq_delay_clear(struct wq_heap *h, struct wq_entry *e);

@@ -110,6 +110,26 @@ static inline struct wq_key *wq_key_of(struct wq_entry *e)
 	return container_of(e, struct wq_key, entry);
 }
 
+/*
+ * Whether an entry is part of an object, see wq_embedded.c.  Such an entry has no key, and is in
+ * no table.
+ */
+static inline bool wq_is_embedded(const struct wq_entry *e)
+{
+	return !e->len;
+}
+
+static inline struct wq_embedded *wq_embedded_of(struct wq_entry *e)
+{
+	return container_of(e, struct wq_embedded, entry);
+}
+
+/* The bytes of an entry's key; NULL: it is embedded. */
+static inline const void *wq_key_data(struct wq_entry *e)
+{
+	return wq_is_embedded(e) ? NULL : wq_key_of(e)->key;
+}
+
 static inline struct wq_lease *wq_lease_of(struct wq_entry *e)
 {
 	return &container_of(wq_key_of(e), struct wq_leased_key, key)->lease;
@@ -202,7 +222,7 @@ size_t wq_bytes_text(char *to, size_t size, const void *key, size_t key_len);
 
 static inline size_t wq_key_text(char *to, size_t size, struct wq_entry *e)
 {
-	return wq_bytes_text(to, size, wq_key_of(e)->key, e->len);
+	return wq_bytes_text(to, size, wq_key_data(e) ?: e, e->len);
 }
 
 int wq_entry_init(void);

@@ -35,6 +35,8 @@ static int heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due, gfp_t gfp
 {
 	int ret = wq_heap_reserve(h, NULL, gfp);
 
+	/* the entry of a key, not an embedded one */
+	e->len = 1;
 	if (!ret)
 		wq_heap_insert(h, e, due);
 	return ret;

@@ -23,19 +23,22 @@
 #ifndef _LINUX_WQ_H
 #define _LINUX_WQ_H
 
+#include <linux/container_of.h>
 #include <linux/list.h>
+#include <linux/lockdep.h>
 #include <linux/rbtree.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
 #include <uapi/linux/wq.h>
 
+struct task_struct;
 struct wq;
 struct wq_consumer;
 
 #define WQ_FOREVER	((s64)-1)
 
 /**
- * struct wq_entry - the state of one key
+ * struct wq_entry - the state of one key, or of one object, see struct wq_embedded
  * @link: an ordering policy may use it while the key is in the policy
  * @node: an ordering policy may use it instead of @link
  *
@@ -82,6 +85,7 @@ struct wq_entry {
 		u32 word;
 	};
 	u32 failures : 21;
+	/* private: length of the key; 0: the entry is part of a struct wq_embedded */
 	u32 len : 11;
 };
 
@@ -97,6 +101,8 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  *
  * The queue calls all operations with its lock held and interrupts off (on
  * PREEMPT_RT: interrupts on).  They must not sleep and cannot fail.
+ *
+ * The key of an embedded entry is NULL, with length 0, and the entry itself identifies it.
  *
  * A requeued key bypasses the policy and is handed out ahead of it.  Two kinds of
  * keys are requeued: a key that was given back for the first time in a row, and a key
@@ -126,8 +132,8 @@ struct wq_limiter;
 
 /**
  * struct wq_failure - a failed key, as a limiter sees it
- * @key: the key
- * @len: length of the key in bytes
+ * @key: the key; NULL: an embedded entry
+ * @len: length of the key in bytes; 0: an embedded entry
  * @failures: earlier failures of the key since its failures were last forgotten;
  *	U32_MAX from 2,097,151 on, where the queue stops counting
  * @now: ns on the queue's clock
@@ -226,8 +232,9 @@ struct wq_params {
 /**
  * struct wq_item - a key that wq_get() handed out
  * @key: the key.  After wq_get(): memory of the queue, valid until wq_done().  After
- *	wq_get_leased(): the caller's buffer.
- * @len: length of the key in bytes
+ *	wq_get_leased(): the caller's buffer.  NULL: the item is an embedded entry, see
+ *	wq_item_embedded().
+ * @len: length of the key in bytes; 0: the item is an embedded entry
  * @failures: failures of the key since they were last forgotten
  * @given_back: how many runs of the key in a row, up to this one, were given back, see
  *	struct wq_rec
@@ -280,6 +287,122 @@ void wq_stats(struct wq *q, struct wq_stat *st);
 void wq_shutdown(struct wq *q);
 int wq_drain(struct wq *q);
 bool wq_shutting_down(struct wq *q);
+
+/*
+ * Embedded entries: an object is queued itself, without a key.
+ *
+ *	struct device {
+ *		struct wq_embedded refresh;
+ *	};
+ *
+ *	ret = wq_embedded_init(&dev->refresh, q, GFP_KERNEL);
+ *	wq_embedded_add(&dev->refresh);
+ *
+ *	while (!wq_get(q, &item, WQ_FOREVER)) {
+ *		dev = container_of(wq_item_embedded(&item), struct device, refresh);
+ *		refresh(dev);
+ *		wq_done(q, &item);
+ *	}
+ *
+ *	wq_embedded_exit(&dev->refresh);
+ *	kfree(dev);
+ */
+
+/**
+ * struct wq_embedded - an entry of a queue that is part of an object
+ *
+ * Like a work_struct, but with the rules of keys: all adds before a run starts share that run,
+ * and all adds during the run share the next run.  wq_embedded_init() initializes it, and
+ * wq_embedded_exit() must be called before its memory is freed.
+ */
+struct wq_embedded {
+	/* private: */
+	struct wq_entry entry;
+	struct wq *q;
+	struct task_struct *runner;
+	u32 ended;
+	u32 failed;
+	u32 disabled;
+	u32 waiters;
+	bool exiting;
+	bool gave_up;
+#ifdef CONFIG_LOCKDEP
+	struct lockdep_map map;
+#endif
+};
+
+int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_stack,
+		       const char *name, struct lock_class_key *key);
+
+/* Each place that initializes entries has a class of its own in lockdep. */
+#define __wq_embedded_init_class(x, q, gfp, on_stack) ({			\
+	static struct lock_class_key __key;					\
+	__wq_embedded_init(x, q, gfp, on_stack, #x, &__key);			\
+})
+
+/**
+ * wq_embedded_init() - initialize an entry
+ * @x: the entry, a struct wq_embedded
+ * @q: its queue, from wq_create().  Processes must not be able to open it: its mode is 0.  It
+ *	must have no leases.
+ * @gfp: how to allocate the memory that a delay needs, 16 bytes.  So no later call for the
+ *	entry can fail for lack of memory.
+ *
+ * The entry does not count in the queue's max_keys, but max_keys and all entries together are
+ * at most WQ_MAX_KEYS.
+ *
+ * Context: any but NMI; may sleep if @gfp allows it.  On PREEMPT_RT: as for wq_add().
+ *
+ * Return: 0; -EINVAL: the queue has a mode or leases; -ENOSPC: the queue has WQ_MAX_KEYS
+ * entries, or max_keys leaves no room for more; -ENOMEM.  On error the entry must not be
+ * used, and needs no wq_embedded_exit().
+ */
+#define wq_embedded_init(x, q, gfp) __wq_embedded_init_class(x, q, gfp, false)
+
+/**
+ * wq_embedded_init_on_stack() - initialize an entry that is on the caller's stack
+ * @x: the entry, a struct wq_embedded
+ * @q: its queue
+ * @gfp: how to allocate
+ *
+ * CONFIG_DEBUG_OBJECTS distinguishes objects on the stack.  All else, and the result, are as
+ * for wq_embedded_init().
+ *
+ * Context: process, may sleep if @gfp allows it.
+ */
+#define wq_embedded_init_on_stack(x, q, gfp) __wq_embedded_init_class(x, q, gfp, true)
+
+void wq_embedded_exit(struct wq_embedded *x);
+
+int wq_embedded_add(struct wq_embedded *x);
+int wq_embedded_add_after(struct wq_embedded *x, s64 delay, u32 flags);
+int wq_embedded_add_rate_limited(struct wq_embedded *x);
+void wq_embedded_forget(struct wq_embedded *x);
+int wq_embedded_num_requeues(struct wq_embedded *x);
+int wq_embedded_query(struct wq_embedded *x);
+int wq_embedded_cancel(struct wq_embedded *x);
+int wq_embedded_cancel_sync(struct wq_embedded *x);
+int wq_embedded_disable(struct wq_embedded *x);
+int wq_embedded_disable_sync(struct wq_embedded *x);
+bool wq_embedded_enable(struct wq_embedded *x);
+
+/* wq_embedded_flush(): the run failed. */
+#define WQ_FLUSH_FAILED	1
+
+int wq_embedded_flush(struct wq_embedded *x, s64 timeout);
+
+/**
+ * wq_item_embedded() - the embedded entry that a get handed out
+ * @item: the item, as the get filled it in
+ *
+ * Context: any.
+ *
+ * Return: the entry, which container_of() leads to its object from; NULL: the item is a key.
+ */
+static inline struct wq_embedded *wq_item_embedded(const struct wq_item *item)
+{
+	return item->len ? NULL : container_of(item->entry, struct wq_embedded, entry);
+}
 
 /*
  * Backoff, for code that has a loop of its own; client-go calls it wait.Backoff.
@@ -348,13 +471,20 @@ struct wq_controller;
  * @max_retries: upper bound on retries of a failed key, each after the delay of the
  *	queue's limiter.  After that the controller forgets the key's failures and
  *	gives the key up.
- * @fn: process a key.  0: done, its failures are forgotten; negative errno: the key
+ * @fn: process a key; may be NULL if there is @embedded_fn.  0: done, its failures are forgotten; negative errno: the key
  *	failed; above 0: done, and the key needs its next run after that many ns.
  *	May sleep.  Must neither stop the controller nor drain the queue: both wait
  *	for @fn, and lockdep reports the deadlock.
  * @gave_up: called before done for each key that is given up, with the last error of
  *	@fn; NULL: the controller logs the key
- * @data: first argument of @fn and @gave_up
+ * @embedded_fn: process an embedded entry, by the rules of @fn; NULL if the queue has none.
+ *	Must not free the entry's object, and must not wait for the entry itself: a flush
+ *	or a synchronous cancel or disable from there fails with -EDEADLK.
+ * @embedded_gave_up: called for each embedded entry that is given up, by the rules of
+ *	@gave_up
+ * @data: first argument of these functions
+ *
+ * A key or an entry without a function fails with -EOPNOTSUPP.
  */
 struct wq_controller_params {
 	struct wq *q;
@@ -363,6 +493,8 @@ struct wq_controller_params {
 	unsigned int max_retries;
 	s64 (*fn)(void *data, const void *key, size_t len);
 	void (*gave_up)(void *data, const void *key, size_t len, int error);
+	s64 (*embedded_fn)(void *data, struct wq_embedded *x);
+	void (*embedded_gave_up)(void *data, struct wq_embedded *x, int error);
 	void *data;
 };
 

@@ -1,0 +1,672 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Embedded entries: an object is queued itself, without a key.
+ *
+ * The entry of a key is found by a table, and allocated by the first add.  An embedded entry
+ * is part of an object of the caller, so an add needs neither hash nor table nor memory.  The
+ * state machine in wq_core.c is the same for both.  It knows an embedded entry by its length 0,
+ * and does not free it when it becomes idle.
+ *
+ * The initialization takes all that an object needs beside its entry: a slot in the heap of
+ * delays, and a pin of the queue.  The pin keeps the memory of the queue, so that an object may
+ * be freed after its queue was destroyed.
+ *
+ * Processes must not see an embedded entry, as it has no key that a get could copy.  So the
+ * queue has no mode.  It has no leases either: an expired lease would end a run although the
+ * object's owner relies on the end of the run.
+ *
+ * Waiting: wq_embedded.ended counts the runs that have ended.  A flush computes up to which
+ * count it waits, see flush_begin().  wq_embedded.failed has one bit for each of the last runs,
+ * the last run in bit 0, so a flush reports its own run even if others have followed it.
+ * wq_embedded.waiters counts the tasks that wait for the entry.  If there are none, the end of
+ * a run wakes nobody.
+ *
+ * A task that waits for an entry enters wq.flushers, then takes the lock and looks at the
+ * entry.  So it misses no wake-up, see "Wake-ups" in wq_core.c.
+ *
+ * Own runs: the thread of a controller is noted in wq_embedded.runner, so a wait for the entry's
+ * own run fails with -EDEADLK.  If lockdep is on, the thread holds wq_embedded.map, and each wait
+ * acquires it.  So lockdep also reports a wait with a lock held that the run takes.
+ *
+ * wq.lock protects all fields but q, runner and map.  Only the run itself writes runner and
+ * gave_up.
+ */
+#include <linux/debugobjects.h>
+#include <linux/export.h>
+#include <linux/hrtimer.h>
+#include <linux/sched/signal.h>
+
+#include <trace/events/wq.h>
+
+#include "wq_core.h"
+#include "wq_embedded.h"
+#include "wq_queue.h"
+
+/*
+ * CONFIG_DEBUG_OBJECTS: an entry is active from its initialization to wq_embedded_exit().  So
+ * the kernel reports an object that is freed or initialized again before that, and the use of an
+ * entry that was not initialized.
+ */
+
+#ifdef CONFIG_DEBUG_OBJECTS
+static void embedded_remove(struct wq_embedded *x);
+
+static void *embedded_debug_hint(void *addr)
+{
+	return ((struct wq_embedded *)addr)->q;
+}
+
+/* The object is being freed or initialized again: take it off the queue, after the report. */
+static bool embedded_fixup(void *addr, enum debug_obj_state state)
+{
+	if (state != ODEBUG_STATE_ACTIVE)
+		return false;
+	embedded_remove(addr);
+	return true;
+}
+
+static bool embedded_fixup_init(void *addr, enum debug_obj_state state);
+static bool embedded_fixup_free(void *addr, enum debug_obj_state state);
+
+static const struct debug_obj_descr embedded_debug = {
+	.name = "wq_embedded",
+	.debug_hint = embedded_debug_hint,
+	.fixup_init = embedded_fixup_init,
+	.fixup_free = embedded_fixup_free,
+};
+
+static bool embedded_fixup_init(void *addr, enum debug_obj_state state)
+{
+	bool fixed = embedded_fixup(addr, state);
+
+	if (fixed)
+		debug_object_init(addr, &embedded_debug);
+	return fixed;
+}
+
+static bool embedded_fixup_free(void *addr, enum debug_obj_state state)
+{
+	bool fixed = embedded_fixup(addr, state);
+
+	if (fixed)
+		debug_object_free(addr, &embedded_debug);
+	return fixed;
+}
+
+static void embedded_debug_begin(struct wq_embedded *x, bool on_stack)
+{
+	if (on_stack)
+		debug_object_init_on_stack(x, &embedded_debug);
+	else
+		debug_object_init(x, &embedded_debug);
+	debug_object_activate(x, &embedded_debug);
+}
+
+static void embedded_debug_use(struct wq_embedded *x)
+{
+	debug_object_assert_init(x, &embedded_debug);
+}
+
+static void embedded_debug_end(struct wq_embedded *x)
+{
+	debug_object_deactivate(x, &embedded_debug);
+	debug_object_free(x, &embedded_debug);
+}
+#else
+static void embedded_debug_begin(struct wq_embedded *x, bool on_stack) { }
+static void embedded_debug_use(struct wq_embedded *x) { }
+static void embedded_debug_end(struct wq_embedded *x) { }
+#endif
+
+/*
+ * The life of an entry.
+ */
+
+static int embedded_own_slot(struct wq *q, struct wq_vec_prealloc *pre, gfp_t gfp)
+{
+	struct wq_cs cs;
+	int ret = -ENOSPC;
+
+	wq_lock(&cs, q);
+	/* The heap has an index of 25 bits for each key and each embedded entry. */
+	if (q->nr_embedded < WQ_MAX_KEYS - q->max_keys)
+		ret = wq_heap_own(&q->heap, pre, gfp);
+	if (!ret)
+		q->nr_embedded++;
+	wq_unlock(&cs);
+	return ret;
+}
+
+/* wq_embedded_init(), with the class of the caller in lockdep. */
+int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_stack,
+		       const char *name, struct lock_class_key *key)
+{
+	struct wq_vec_prealloc pre = {};
+	int ret;
+
+	if (q->mode || q->leased)
+		return -EINVAL;
+	ret = embedded_own_slot(q, NULL, (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN);
+	if (ret == -ENOMEM && gfpflags_allow_blocking(gfp)) {
+		/* A lack of segments is no error: mostly one of the three is enough. */
+		wq_vec_prealloc(&pre, gfp);
+		ret = embedded_own_slot(q, &pre, GFP_NOWAIT | __GFP_NOWARN);
+		wq_vec_prealloc_free(&pre);
+	}
+	if (ret)
+		return ret;
+
+	embedded_debug_begin(x, on_stack);
+	*x = (struct wq_embedded){ .q = wq_pin(q) };
+	lockdep_init_map(&x->map, name, key, 0);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(__wq_embedded_init);
+
+/* Drop the runs that an entry waits for, and its failures.  Returns its state from before. */
+static u32 embedded_drop(struct wq_cs *cs, struct wq_embedded *x)
+{
+	struct wq *q = cs->q;
+	u32 bits = wq_key_bits(q, &q->kernel, &x->entry);
+
+	wq_assert_locked(cs);
+	if (bits)
+		trace_wq_cancel(q, &x->entry, bits);
+	wq_drop_entry(cs, &x->entry);
+	if (x->waiters)
+		cs->nr_ready |= WQ_FLUSHERS;
+	return bits;
+}
+
+/* Return what wq_embedded_init() took, but the pin.  The entry is idle. */
+static void embedded_disown(struct wq_cs *cs)
+{
+	wq_assert_locked(cs);
+	wq_heap_disown(&cs->q->heap);
+	cs->q->nr_embedded--;
+}
+
+#ifdef CONFIG_DEBUG_OBJECTS
+/* Take an entry off its queue without waiting for its run. */
+static void embedded_remove(struct wq_embedded *x)
+{
+	struct wq_cs cs;
+
+	wq_lock(&cs, x->q);
+	if (x->entry.state & ENTRY_PROCESSING)
+		wq_give_back_entry(&cs, &x->entry);
+	embedded_drop(&cs, x);
+	embedded_disown(&cs);
+	wq_unlock(&cs);
+}
+#endif
+
+/*
+ * Waiting for runs.
+ */
+
+/**
+ * struct flush - what a task waits for
+ * @target: wait until wq_embedded.ended is this number
+ * @pending: the last of these runs had not begun when the wait began
+ * @token: then: of the run before it
+ * @alone: wait until no other task waits for the entry, too
+ * @counted: the task is one of wq_embedded.waiters
+ */
+struct flush {
+	u32 target;
+	bool pending;
+	u64 token;
+	bool alone;
+	bool counted;
+};
+
+/*
+ * The result of a wait: 0; WQ_FLUSH_FAILED; -ECANCELED: the pending run was dropped; -EAGAIN: the
+ * wait goes on.
+ */
+static int flush_result(struct wq_embedded *x, const struct flush *f)
+{
+	s32 left = f->target - x->ended;
+
+	lockdep_assert_held(&x->q->lock);
+	if (f->alone && x->waiters > f->counted)
+		return -EAGAIN;
+	if (left <= 0)
+		return x->failed >> min(-left, 31) & 1 ? WQ_FLUSH_FAILED : 0;
+	/* Its get would have changed the token. */
+	if (left == 1 && f->pending && x->entry.token == f->token &&
+	    !(x->entry.state & ENTRY_DIRTY))
+		return -ECANCELED;
+	return -EAGAIN;
+}
+
+/* Begin to wait for the run in progress, and for the pending run if @pending is set. */
+static int flush_begin(struct wq_cs *cs, struct wq_embedded *x, struct flush *f, bool pending)
+{
+	const struct wq_entry *e = &x->entry;
+	int ret;
+
+	wq_assert_locked(cs);
+	f->pending = pending && e->state & ENTRY_DIRTY;
+	f->target = x->ended + !!(e->state & ENTRY_PROCESSING) + f->pending;
+	f->token = e->token;
+	ret = flush_result(x, f);
+	if (ret == -EAGAIN) {
+		x->waiters++;
+		f->counted = true;
+	}
+	return ret;
+}
+
+/* End a wait.  When the lock is released after that, the object may be freed. */
+static void flush_end(struct wq_cs *cs, struct wq_embedded *x)
+{
+	wq_assert_locked(cs);
+	x->waiters--;
+	if (x->exiting)
+		cs->nr_ready |= WQ_FLUSHERS;
+}
+
+/* Wait after flush_begin() has returned -EAGAIN.  @state: state of the sleeping task. */
+static int flush_wait(struct wq_embedded *x, struct flush *f, s64 deadline, unsigned int state)
+{
+	ktime_t expires = ns_to_ktime(deadline);
+	bool expired = !deadline, ended;
+	struct wq *q = x->q;
+	struct wq_cs cs;
+	int ret;
+	DEFINE_WAIT(wait);
+
+	for (;;) {
+		prepare_to_wait(&q->flushers, &wait, state);
+		wq_lock(&cs, q);
+		ret = flush_result(x, f);
+		ended = ret != -EAGAIN || expired || signal_pending_state(state, current);
+		if (ended)
+			flush_end(&cs, x);
+		wq_unlock(&cs);
+		if (ended)
+			break;
+		expired = !schedule_hrtimeout_range(deadline == S64_MAX ? NULL : &expires,
+						    current->timer_slack_ns, HRTIMER_MODE_ABS);
+	}
+	finish_wait(&q->flushers, &wait);
+	if (ret != -EAGAIN || !deadline)
+		return ret;
+	return expired ? -ETIMEDOUT : -EINTR;
+}
+
+/* Whether the caller is the run of the entry, so that a wait would not end. */
+static bool embedded_is_own(const struct wq_embedded *x)
+{
+	/* Only the thread itself writes its own address. */
+	return READ_ONCE(x->runner) == current;
+}
+
+/* Let lockdep check a wait for the entry. */
+static void embedded_check_wait(struct wq_embedded *x)
+{
+	might_sleep();
+	lock_map_acquire(&x->map);
+	lock_map_release(&x->map);
+}
+
+/* Refuse adds, drop the pending run, and wait for the run in progress. */
+static u32 embedded_disable_sync(struct wq_embedded *x, struct flush *f)
+{
+	struct wq_cs cs;
+	u32 bits;
+	int ret;
+
+	wq_lock(&cs, x->q);
+	x->disabled++;
+	x->exiting |= f->alone;
+	bits = embedded_drop(&cs, x);
+	ret = flush_begin(&cs, x, f, false);
+	wq_unlock(&cs);
+	if (ret == -EAGAIN)
+		flush_wait(x, f, S64_MAX, TASK_UNINTERRUPTIBLE);
+	return bits;
+}
+
+/**
+ * wq_embedded_exit() - end the use of an entry, before its object is freed
+ * @x: the entry
+ *
+ * Drops the run that the entry waits for, refuses adds, waits until the run in progress has
+ * ended, and waits for all tasks that wait for the entry.  After it the entry must not be
+ * used, but may be initialized again.  The queue may have been destroyed before.
+ *
+ * Context: process, may sleep; not from the entry's own run, which lockdep reports.
+ */
+void wq_embedded_exit(struct wq_embedded *x)
+{
+	struct flush f = { .alone = true };
+	struct wq *q = x->q;
+	struct wq_cs cs;
+
+	embedded_debug_use(x);
+	embedded_check_wait(x);
+	embedded_disable_sync(x, &f);
+	wq_lock(&cs, q);
+	embedded_disown(&cs);
+	wq_unlock(&cs);
+	embedded_debug_end(x);
+	wq_unpin(q);
+}
+EXPORT_SYMBOL_GPL(wq_embedded_exit);
+
+/*
+ * The verbs.
+ */
+
+/**
+ * wq_embedded_add() - an object needs a run
+ * @x: its entry
+ *
+ * If the entry waits for its run already, the add is coalesced with that run.  If the entry is
+ * being processed, it has one more run after that.
+ *
+ * Context: as for wq_add().
+ *
+ * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EBUSY: the entry
+ * is disabled.  On error nothing has changed.
+ */
+int wq_embedded_add(struct wq_embedded *x)
+{
+	static const struct wq_op add;
+
+	embedded_debug_use(x);
+	return wq_add_embedded(x, &add);
+}
+EXPORT_SYMBOL_GPL(wq_embedded_add);
+
+/**
+ * wq_embedded_add_after() - an object needs a run after a delay
+ * @x: its entry
+ * @delay: as for wq_add_after()
+ * @flags: as for wq_add_after()
+ *
+ * The rules are those of wq_add_after().  Needs no memory.
+ *
+ * Context: as for wq_add().
+ *
+ * Return: without a delay: as for wq_embedded_add(); with a delay: 1: newly delayed; 0: the
+ * entry was delayed already; or an error of wq_embedded_add().  -EINVAL: bad flags.
+ */
+int wq_embedded_add_after(struct wq_embedded *x, s64 delay, u32 flags)
+{
+	struct wq_op op = {};
+	int ret = wq_op_set_add(&op, delay, flags);
+
+	if (ret)
+		return ret;
+	embedded_debug_use(x);
+	op.flags |= WQ_ADD_AFTER;
+	return wq_add_embedded(x, &op);
+}
+EXPORT_SYMBOL_GPL(wq_embedded_add_after);
+
+/**
+ * wq_embedded_add_rate_limited() - an object failed, and needs another run
+ * @x: its entry
+ *
+ * Counts the failure, and adds the entry after the delay of the queue's limiter.
+ *
+ * Context: as for wq_add().
+ *
+ * Return: as for wq_embedded_add_after().  On error no failure is counted.
+ */
+int wq_embedded_add_rate_limited(struct wq_embedded *x)
+{
+	return wq_embedded_add_after(x, 0, WQ_ADD_RATE_LIMITED);
+}
+EXPORT_SYMBOL_GPL(wq_embedded_add_rate_limited);
+
+/* The state of an entry.  @forget: then reset its failures. */
+static void embedded_info(struct wq_embedded *x, struct wq_key_info *info, bool forget)
+{
+	struct wq *q = x->q;
+	struct wq_cs cs;
+
+	embedded_debug_use(x);
+	wq_lock(&cs, q);
+	wq_key_info(&cs, &q->kernel, &x->entry, info);
+	if (forget)
+		wq_forget_entry(&cs, &x->entry);
+	wq_unlock(&cs);
+}
+
+/**
+ * wq_embedded_forget() - reset the failures of an object
+ * @x: its entry
+ *
+ * The next failure has the shortest delay again.  Leaves a pending delay in place.
+ *
+ * Context: as for wq_add().
+ */
+void wq_embedded_forget(struct wq_embedded *x)
+{
+	struct wq_key_info info;
+
+	embedded_info(x, &info, true);
+}
+EXPORT_SYMBOL_GPL(wq_embedded_forget);
+
+/**
+ * wq_embedded_num_requeues() - how often an object failed
+ * @x: its entry
+ *
+ * Context: as for wq_add().
+ *
+ * Return: as for wq_num_requeues().
+ */
+int wq_embedded_num_requeues(struct wq_embedded *x)
+{
+	struct wq_key_info info;
+
+	embedded_info(x, &info, false);
+	return min_t(u32, info.requeues, INT_MAX);
+}
+EXPORT_SYMBOL_GPL(wq_embedded_num_requeues);
+
+/**
+ * wq_embedded_query() - report the state of an object
+ * @x: its entry
+ *
+ * Context: as for wq_add().
+ *
+ * Return: WQ_KEY_* bits; 0: the entry is idle and has no failures.
+ */
+int wq_embedded_query(struct wq_embedded *x)
+{
+	struct wq_key_info info;
+
+	embedded_info(x, &info, false);
+	return info.state;
+}
+EXPORT_SYMBOL_GPL(wq_embedded_query);
+
+/**
+ * wq_embedded_cancel() - drop the runs that an object waits for
+ * @x: its entry
+ *
+ * A run in progress goes on, and no other run follows it.  The failures are reset.
+ *
+ * Context: as for wq_add().
+ *
+ * Return: the entry's state from before, as for wq_embedded_query().
+ */
+int wq_embedded_cancel(struct wq_embedded *x)
+{
+	struct wq_cs cs;
+	u32 bits;
+
+	embedded_debug_use(x);
+	wq_lock(&cs, x->q);
+	bits = embedded_drop(&cs, x);
+	wq_unlock(&cs);
+	return bits;
+}
+EXPORT_SYMBOL_GPL(wq_embedded_cancel);
+
+/**
+ * wq_embedded_disable() - refuse adds, and drop the runs that an object waits for
+ * @x: its entry
+ *
+ * Adds fail with -EBUSY until wq_embedded_enable() was called as often as this function and
+ * wq_embedded_disable_sync().  A run in progress goes on.  If it ends with an outcome that
+ * adds the entry, wq_stat.dropped counts that add.
+ *
+ * Context: as for wq_add().
+ *
+ * Return: the entry's state from before, as for wq_embedded_query().
+ */
+int wq_embedded_disable(struct wq_embedded *x)
+{
+	struct wq_cs cs;
+	u32 bits;
+
+	embedded_debug_use(x);
+	wq_lock(&cs, x->q);
+	x->disabled++;
+	bits = embedded_drop(&cs, x);
+	wq_unlock(&cs);
+	return bits;
+}
+EXPORT_SYMBOL_GPL(wq_embedded_disable);
+
+/**
+ * wq_embedded_enable() - undo a wq_embedded_disable() or wq_embedded_disable_sync()
+ * @x: the entry
+ *
+ * Context: as for wq_add().
+ *
+ * Return: true: adds are accepted again; false: the entry is still disabled.
+ */
+bool wq_embedded_enable(struct wq_embedded *x)
+{
+	struct wq_cs cs;
+	bool enabled;
+
+	embedded_debug_use(x);
+	wq_lock(&cs, x->q);
+	if (!WARN_ON_ONCE(!x->disabled))
+		x->disabled--;
+	enabled = !x->disabled;
+	wq_unlock(&cs);
+	return enabled;
+}
+EXPORT_SYMBOL_GPL(wq_embedded_enable);
+
+/**
+ * wq_embedded_disable_sync() - disable an entry, and wait for its run in progress
+ * @x: the entry
+ *
+ * As wq_embedded_disable(), and when it returns, no run is in progress.
+ *
+ * Context: process, may sleep.  If lockdep is on, it reports a wait with a lock held that the
+ * run takes.
+ *
+ * Return: the entry's state from before, as for wq_embedded_query(); -EDEADLK: the caller is
+ * the entry's own run in a controller, and nothing has changed.
+ */
+int wq_embedded_disable_sync(struct wq_embedded *x)
+{
+	struct flush f = {};
+
+	embedded_debug_use(x);
+	if (embedded_is_own(x))
+		return -EDEADLK;
+	embedded_check_wait(x);
+	return embedded_disable_sync(x, &f);
+}
+EXPORT_SYMBOL_GPL(wq_embedded_disable_sync);
+
+/**
+ * wq_embedded_cancel_sync() - drop the runs that an object waits for, and wait for its run
+ *	in progress
+ * @x: its entry
+ *
+ * As wq_embedded_cancel().  While it waits, the entry is disabled, so that its run cannot add
+ * it again.  When it returns, the entry is idle, unless another task has added it since.
+ *
+ * Context: process, may sleep, as for wq_embedded_disable_sync().
+ *
+ * Return: as for wq_embedded_disable_sync().
+ */
+int wq_embedded_cancel_sync(struct wq_embedded *x)
+{
+	int bits = wq_embedded_disable_sync(x);
+
+	if (bits >= 0)
+		wq_embedded_enable(x);
+	return bits;
+}
+EXPORT_SYMBOL_GPL(wq_embedded_cancel_sync);
+
+/**
+ * wq_embedded_flush() - wait until the adds of an object have had their runs
+ * @x: its entry
+ * @timeout: how long to wait, in ns; 0: do not wait; WQ_FOREVER, or any negative value: wait
+ *	until the runs have ended
+ *
+ * Each add before the call has had its full run when this returns 0 or WQ_FLUSH_FAILED.  A
+ * pending delay is no add before it is due, so the call does not wait for it.  If no run is
+ * pending or in progress, the call reports the last run.
+ *
+ * Context: process, may sleep.  With @timeout 0: as for wq_add().
+ *
+ * Return: 0: the run did not fail, or there was none; WQ_FLUSH_FAILED: the run failed: it ended
+ * with WQ_OUTCOME_RETRY, or the controller gave the entry up; -ECANCELED: a cancel or disable
+ * dropped the pending run; -EAGAIN: a run has not ended and @timeout is 0; -ETIMEDOUT; -EDEADLK:
+ * the caller is the entry's own run in a controller; -EINTR: a fatal signal ended the wait.
+ */
+int wq_embedded_flush(struct wq_embedded *x, s64 timeout)
+{
+	s64 deadline = wq_deadline(timeout);
+	struct flush f = {};
+	struct wq_cs cs;
+	int ret;
+
+	embedded_debug_use(x);
+	if (embedded_is_own(x))
+		return -EDEADLK;
+	if (timeout)
+		embedded_check_wait(x);
+	wq_lock(&cs, x->q);
+	ret = flush_begin(&cs, x, &f, true);
+	if (ret == -EAGAIN && !timeout)
+		flush_end(&cs, x);
+	wq_unlock(&cs);
+	if (ret != -EAGAIN || !timeout)
+		return ret;
+	/* Killable, and not counted in the load average. */
+	return flush_wait(x, &f, deadline, TASK_IDLE | TASK_WAKEKILL | TASK_FREEZABLE);
+}
+EXPORT_SYMBOL_GPL(wq_embedded_flush);
+
+/*
+ * Runs by a controller.
+ */
+
+/* Call the function of a controller for an entry that it got. */
+s64 wq_embedded_run(struct wq_embedded *x, s64 (*fn)(void *data, struct wq_embedded *x),
+		    void *data)
+{
+	s64 ret;
+
+	lock_map_acquire(&x->map);
+	WRITE_ONCE(x->runner, current);
+	ret = fn(data, x);
+	WRITE_ONCE(x->runner, NULL);
+	lock_map_release(&x->map);
+	return ret;
+}
+
+/* The run of an entry failed, although its outcome will not be RETRY. */
+void wq_embedded_give_up(struct wq_embedded *x)
+{
+	x->gave_up = true;
+}

@@ -197,4 +197,14 @@ static inline bool queue_drain_map_is_held(struct wq *q)
 	return IS_ENABLED(CONFIG_LOCKDEP) && lock_is_held(&q->drain_map);
 }
 
+/* Whether this task holds the map that a wait for an embedded entry acquires. */
+static inline bool embedded_map_is_held(const struct wq_embedded *x)
+{
+#ifdef CONFIG_LOCKDEP
+	return lock_is_held(&x->map);
+#else
+	return false;
+#endif
+}
+
 #endif /* _WQ_KUNIT_INTERNALS_H */

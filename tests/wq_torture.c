@@ -11,6 +11,7 @@
  *	consumer	get, work, done, in all their kinds
  *	prober		adds a key that is all its own, and waits for the run
  *	racer		drains and shut downs while a queue ends
+ *	owner		flushes, cancels, disables and ends embedded entries
  *	signaller	sends signals to waiters
  *	monitor		checks the statistics of each queue, and that no queue stands still
  *
@@ -29,6 +30,8 @@
  *  - The statistics add up at any moment.  In a queue that has settled they are those of
  *    the tallies.
  *  - Drain returns when no key is left, and in the end no key is left.
+ *  - When a flush of an embedded entry returns, a run has seen each add before it.  When a
+ *    synchronous cancel or disable returns, the entry has no owner.
  *  - No queue stands still while keys are ready.
  *  - Each verb returns only what it may return.
  *
@@ -78,6 +81,7 @@ PARAM(uint, stall, 30, "Seconds without progress that are a failure");
 PARAM(bool, races, true, "Shut down and drain while the queue is in use");
 PARAM(bool, irqs, true, "Use queues from interrupts as well");
 PARAM(bool, controllers, true, "Start and stop controllers");
+PARAM(bool, objects, true, "Queues with embedded entries");
 PARAM(bool, leases, true, "Queues with leases");
 PARAM(bool, signals, true, "Signals to waiters");
 PARAM(bool, open_queues, true, "Queues that processes may open: torture-w-N and torture-rw-N");
@@ -88,6 +92,7 @@ PARAM(bool, faults, false, "Let failslab's task-filter have the module's threads
 #define MAX_SHOWN	20	/* failures in the log; all are counted */
 #define HELD		3	/* keys that a consumer holds at a time */
 #define PROBED		6	/* of the keys, the last ones are the probers' */
+#define OWNERS		2	/* threads, if there are objects */
 #define PINGS		10	/* keys that are added singly, once a queue has settled */
 #define US		((s64)NSEC_PER_USEC)
 #define MS		((s64)NSEC_PER_MSEC)
@@ -107,22 +112,23 @@ PARAM(bool, faults, false, "Let failslab's task-filter have the module's threads
 
 enum what {
 	ADDS, DELAYS, LIMITED, GETS, RUNS, RETRIES, STALE, TOUCHES, EXPIRED, TWICE, CANCELS,
-	LOOKS, SHUTDOWNS, DRAINS, QUEUES, SETTLED, PROBES, CONTROLLERS, SIGNALS, INTERRUPTS,
-	REFUSED, NO_MEMORY,
+	LOOKS, SHUTDOWNS, DRAINS, QUEUES, SETTLED, PROBES, CONTROLLERS, OBJECTS, FLUSHES, SYNCS,
+	SIGNALS, INTERRUPTS, REFUSED, NO_MEMORY,
 	NR_WHAT
 };
 
 static const char *const what_names[NR_WHAT] = {
 	"adds", "delayed", "rate limited", "gets", "runs", "retries", "stale dones", "touches",
 	"expired", "given back twice", "cancels", "looks", "shut downs", "drains", "queues",
-	"settled", "probes", "controllers", "signals", "in interrupts", "refused",
-	"without memory",
+	"settled", "probes", "controllers", "objects", "flushes", "synchronous cancels",
+	"signals", "in interrupts", "refused", "without memory",
 };
 
 /* The counters that are calls of verbs. */
 #define CALLS	(BIT(ADDS) | BIT(DELAYS) | BIT(LIMITED) | BIT(GETS) | BIT(RUNS) | BIT(STALE) | \
 		 BIT(TOUCHES) | BIT(CANCELS) | BIT(LOOKS) | BIT(SHUTDOWNS) | BIT(DRAINS) | \
-		 BIT(QUEUES) | BIT(PROBES) | BIT(CONTROLLERS))
+		 BIT(QUEUES) | BIT(PROBES) | BIT(CONTROLLERS) | BIT(OBJECTS) | BIT(FLUSHES) | \
+		 BIT(SYNCS))
 
 static DEFINE_PER_CPU(unsigned long[NR_WHAT], counts);
 static atomic_t failures;
@@ -227,8 +233,11 @@ static int key_index(const void *key, size_t len)
 #define NAMED		BIT(3)	/* it has times */
 #define FOR_WRITERS	BIT(4)	/* processes add, and cancel, keys of their own */
 #define FOR_ALL		BIT(5)	/* processes do all there is */
+#define OBJECTIVE	BIT(6)	/* some keys are embedded entries instead */
 
 struct tally {
+	struct wq_embedded x;	/* of an embedded entry, which has no key */
+	bool is_object;
 	atomic_t wanted;	/* adds that began */
 	atomic_t now;		/* of these, the last one that wq took, without delay */
 	atomic_t later;		/* the last delayed add that wq took; a shut down drops it */
@@ -242,6 +251,7 @@ struct tally {
 struct arena {
 	struct wq *q;
 	u32 keys;		/* how many */
+	u32 objects;		/* how many of them are embedded entries */
 	u32 traits;
 	u32 pace;		/* producers come one in so many times */
 	s64 lease;
@@ -271,6 +281,73 @@ DEFINE_STATIC_SRCU(adders);
 DEFINE_STATIC_SRCU(users);
 
 static struct slot *slots;
+
+/* Verbs of a key, which may be an embedded entry. */
+static int key_add(struct arena *a, u32 i)
+{
+	struct tally *t = &a->tally[i];
+
+	return t->is_object ? wq_embedded_add(&t->x) :
+			      wq_add(a->q, key_bytes[i], key_len(i));
+}
+
+static int key_add_after(struct arena *a, u32 i, s64 delay, u32 flags)
+{
+	struct tally *t = &a->tally[i];
+
+	return t->is_object ? wq_embedded_add_after(&t->x, delay, flags) :
+			      wq_add_after(a->q, key_bytes[i], key_len(i), delay, flags);
+}
+
+static int key_add_rate_limited(struct arena *a, u32 i)
+{
+	struct tally *t = &a->tally[i];
+
+	return t->is_object ? wq_embedded_add_rate_limited(&t->x) :
+			      wq_add_rate_limited(a->q, key_bytes[i], key_len(i));
+}
+
+static int key_query(struct arena *a, u32 i)
+{
+	struct tally *t = &a->tally[i];
+
+	return t->is_object ? wq_embedded_query(&t->x) ?: -ENOENT :
+			      wq_query(a->q, key_bytes[i], key_len(i));
+}
+
+static int key_cancel(struct arena *a, u32 i)
+{
+	struct tally *t = &a->tally[i];
+
+	return t->is_object ? wq_embedded_cancel(&t->x) ?: -ENOENT :
+			      wq_cancel(a->q, key_bytes[i], key_len(i));
+}
+
+static int key_forget(struct arena *a, u32 i)
+{
+	struct tally *t = &a->tally[i];
+
+	if (!t->is_object)
+		return wq_forget(a->q, key_bytes[i], key_len(i));
+	wq_embedded_forget(&t->x);
+	return 0;
+}
+
+static int key_num_requeues(struct arena *a, u32 i)
+{
+	struct tally *t = &a->tally[i];
+
+	return t->is_object ? wq_embedded_num_requeues(&t->x) :
+			      wq_num_requeues(a->q, key_bytes[i], key_len(i));
+}
+
+/* The number of an item's key, see key_index(). */
+static int item_index(struct arena *a, const struct wq_item *item)
+{
+	struct wq_embedded *x = wq_item_embedded(item);
+
+	return x ? container_of(x, struct tally, x) - a->tally : key_index(item->key, item->len);
+}
 
 /* A key that is anybody's. */
 static u32 some_key(struct arena *a, struct rnd_state *r)
@@ -380,6 +457,12 @@ static bool accepted(struct arena *a, const char *verb, int ret)
 	case -ENOMEM:
 		count(NO_MEMORY);
 		return false;
+	case -EBUSY:
+		/* An owner has disabled the entry. */
+		count(REFUSED);
+		if (!(a->traits & OBJECTIVE))
+			failed("%s: %s: disabled", a->name, verb);
+		return false;
 	default:
 		failed("%s: %s: %d", a->name, verb, ret);
 		return false;
@@ -423,12 +506,14 @@ static void check_stats(struct arena *a, struct wq_stat *st)
 	u64 depth = st->adds + st->given_back - st->given_back_failed - st->gets -
 		    st->canceled - st->merged;
 	u64 redo = depth - st->ready;
+	/* Embedded entries are no keys.  Each owner may have one of its own. */
+	u64 entries = (u64)st->keys + a->objects + OWNERS;
 
 	if (st->depth == depth && redo <= st->processing &&
 	    st->gets == st->processing + st->dones + st->given_back &&
 	    st->expired <= st->given_back && st->given_back_failed <= st->given_back &&
-	    (u64)st->ready + st->processing <= st->keys && st->delayed <= st->keys &&
-	    st->keys <= st->max_keys && st->retained <= st->failed && st->failed <= st->keys &&
+	    (u64)st->ready + st->processing <= entries && st->delayed <= entries &&
+	    st->keys <= st->max_keys && st->retained <= st->failed && st->failed <= entries &&
 	    (!st->name[0] || (hist_total(&st->waits) == st->gets &&
 			      hist_total(&st->works) == st->dones)))
 		return;
@@ -455,7 +540,7 @@ static void dump(struct arena *a)
 	for (i = 0; i < a->keys && shown < MAX_SHOWN; i++) {
 		struct tally *t = &a->tally[i];
 
-		state = wq_query(a->q, key_bytes[i], key_len(i));
+		state = key_query(a, i);
 		if (state < 0)
 			state = 0;
 		if (!(state & ~WQ_KEY_FAILED) && !unseen(t, atomic_read(&t->now)) &&
@@ -538,7 +623,7 @@ static bool disown(struct run *run)
 /* A key was handed out; @from: when that had not happened yet, for a lease. */
 static void begin(struct arena *a, struct run *run, u32 from)
 {
-	int i = key_index(run->item.key, run->item.len);
+	int i = item_index(a, &run->item);
 	struct tally *t;
 
 	run->a = a;
@@ -638,7 +723,7 @@ static void finish(struct run *run, struct rnd_state *r)
 	held = disown(run);
 	if (outcome || one_in(r, 2))
 		ret = wq_done_with(a->q, item, delay, outcome);
-	else if (a->lease || one_in(r, 2))
+	else if (a->lease || !item->len || one_in(r, 2))
 		ret = wq_done(a->q, item);
 	else	/* no other consumer can hold the key, so the key is enough */
 		ret = wq_done_key(a->q, item->key, item->len);
@@ -671,7 +756,7 @@ static void verb_add(struct arena *a, struct rnd_state *r)
 	int w = atomic_inc_return(&a->tally[i].wanted);
 
 	count(ADDS);
-	if (accepted(a, "add", wq_add(a->q, key_bytes[i], key_len(i))))
+	if (accepted(a, "add", key_add(a, i)))
 		raise(&a->tally[i].now, w);
 }
 
@@ -699,7 +784,7 @@ static void verb_add_after(struct arena *a, struct rnd_state *r)
 	}
 	count(DELAYS);
 	w = atomic_inc_return(&t->wanted);
-	if (accepted(a, "add after", wq_add_after(a->q, key_bytes[i], key_len(i), delay, f)))
+	if (accepted(a, "add after", key_add_after(a, i, delay, f)))
 		raise(delay > 0 ? &t->later : &t->now, w);
 }
 
@@ -712,10 +797,10 @@ static void verb_add_rate_limited(struct arena *a, struct rnd_state *r)
 
 	count(LIMITED);
 	if (one_in(r, 2))
-		ret = wq_add_rate_limited(a->q, key_bytes[i], key_len(i));
+		ret = key_add_rate_limited(a, i);
 	else
-		ret = wq_add_after(a->q, key_bytes[i], key_len(i), 0, WQ_ADD_RATE_LIMITED |
-				   flags[below(r, ARRAY_SIZE(flags))]);
+		ret = key_add_after(a, i, 0, WQ_ADD_RATE_LIMITED |
+				    flags[below(r, ARRAY_SIZE(flags))]);
 	if (accepted(a, "add rate limited", ret))
 		raise(&a->tally[i].later, w);
 }
@@ -737,23 +822,26 @@ static void verb_get(struct arena *a, struct rnd_state *r)
 	}
 }
 
-static void cancel_key(struct arena *a, u32 i)
+/* A cancel or disable has returned this state. */
+static void note_canceled(struct arena *a, struct tally *t, int state)
 {
-	struct tally *t = &a->tally[i];
-	int state;
-
-	count(CANCELS);
-	state = wq_cancel(a->q, key_bytes[i], key_len(i));
-	if (state < 0) {
-		if (state != -ENOENT)
-			failed("%s: cancel: %d", a->name, state);
-		return;
-	}
 	/* Adds that begin from here on it has not dropped. */
 	if (state & (WQ_KEY_DIRTY | WQ_KEY_DELAYED))
 		raise(&t->off, atomic_read(&t->wanted));
 	if (state & WQ_KEY_DIRTY)
 		atomic_inc(&t->canceled);
+}
+
+static void cancel_key(struct arena *a, u32 i)
+{
+	int state;
+
+	count(CANCELS);
+	state = key_cancel(a, i);
+	if (state >= 0)
+		note_canceled(a, &a->tally[i], state);
+	else if (state != -ENOENT)
+		failed("%s: cancel: %d", a->name, state);
 }
 
 static void verb_cancel(struct arena *a, struct rnd_state *r)
@@ -767,7 +855,7 @@ static void verb_query(struct arena *a, struct rnd_state *r)
 	int state;
 
 	count(LOOKS);
-	state = wq_query(a->q, key_bytes[i], key_len(i));
+	state = key_query(a, i);
 	if (state == -ENOENT)
 		return;
 	if (state <= 0 || (state & WQ_KEY_READY && !(state & WQ_KEY_DIRTY)) ||
@@ -791,7 +879,7 @@ static void verb_look(struct arena *a, struct rnd_state *r)
 			failed("%s: len", a->name);
 		break;
 	case 2:
-		if (wq_num_requeues(a->q, key_bytes[i], key_len(i)) < 0)
+		if (key_num_requeues(a, i) < 0)
 			failed("%s: num_requeues", a->name);
 		break;
 	default:
@@ -804,7 +892,7 @@ static void verb_forget(struct arena *a, struct rnd_state *r)
 	u32 i = some_key(a, r);
 
 	count(LOOKS);
-	if (wq_forget(a->q, key_bytes[i], key_len(i)))
+	if (key_forget(a, i))
 		failed("%s: forget", a->name);
 }
 
@@ -1383,8 +1471,7 @@ static bool probe(struct arena *a, u32 i, struct rnd_state *r)
 	idx = srcu_read_lock(&adders);
 	w = atomic_inc_return(&t->wanted);
 	if (!READ_ONCE(a->quiet))
-		taken = accepted(a, "probe", wq_add_after(a->q, key_bytes[i], key_len(i), delay,
-							  0));
+		taken = accepted(a, "probe", key_add_after(a, i, delay, 0));
 	if (taken)
 		raise(delay > 0 ? &t->later : &t->now, w);
 	srcu_read_unlock(&adders, idx);
@@ -1477,6 +1564,101 @@ static int racer(struct thread *t)
 	return 0;
 }
 
+/*
+ * Owners of embedded entries: they wait for runs, and end entries, while all others use the queue.
+ */
+
+/* Flush an entry after an add of its own. */
+static void flush_object(struct arena *a, struct tally *t, struct rnd_state *r)
+{
+	bool taken = false;
+	int w, ret, idx;
+
+	idx = srcu_read_lock(&adders);
+	w = atomic_inc_return(&t->wanted);
+	if (!READ_ONCE(a->quiet))
+		taken = accepted(a, "add", wq_embedded_add(&t->x));
+	if (taken)
+		raise(&t->now, w);
+	srcu_read_unlock(&adders, idx);
+	count(FLUSHES);
+	ret = wq_embedded_flush(&t->x, one_in(r, 8) ? 0 : some_time(r, 100 * MS));
+	if (ret == 0 || ret == WQ_FLUSH_FAILED) {
+		if (taken && unseen(t, w) && failed("%s: flushed, before the run", a->name))
+			dump(a);
+	} else if (ret != -EAGAIN && ret != -ETIMEDOUT && ret != -ECANCELED) {
+		failed("%s: flush: %d", a->name, ret);
+	}
+}
+
+static void cancel_object(struct arena *a, struct tally *t, struct rnd_state *r)
+{
+	int state;
+
+	count(SYNCS);
+	if (one_in(r, 2)) {
+		state = wq_embedded_cancel_sync(&t->x);
+	} else {
+		state = wq_embedded_disable_sync(&t->x);
+		if (atomic64_read(&t->owner))
+			failed("%s: disabled, and it has an owner", a->name);
+		if (one_in(r, 4))
+			usleep_range(10, 50);
+		if (wq_embedded_query(&t->x))
+			failed("%s: disabled, with state %#x", a->name, wq_embedded_query(&t->x));
+		wq_embedded_enable(&t->x);
+	}
+	if (state < 0)
+		failed("%s: cancel and wait: %d", a->name, state);
+	else
+		note_canceled(a, t, state | WQ_KEY_DELAYED);
+}
+
+/* An object of this thread alone, which comes and goes while its queue is in use. */
+static void own_object(struct arena *a, struct rnd_state *r)
+{
+	struct wq_embedded *x = kzalloc_obj(*x, GFP_KERNEL);
+
+	if (!x)
+		return;
+	if (wq_embedded_init(x, a->q, one_in(r, 2) ? GFP_KERNEL : GFP_ATOMIC)) {
+		count(NO_MEMORY);
+	} else {
+		/* No consumer knows it, so it never becomes ready. */
+		count(OBJECTS);
+		wq_embedded_add_after(x, HOUR, 0);
+		cond_resched();
+		wq_embedded_exit(x);
+	}
+	kfree(x);
+}
+
+static int owner(struct thread *t)
+{
+	struct rnd_state *r = &t->rnd;
+	struct tally *tally;
+	struct arena *a;
+	unsigned int n;
+	int idx;
+
+	while (!kthread_should_stop()) {
+		idx = srcu_read_lock(&users);
+		a = srcu_dereference(some_slot(r)->arena, &users);
+		for (n = below(r, 16); n && a && a->objects && !READ_ONCE(a->quiet); n--) {
+			tally = &a->tally[below(r, a->keys)];
+			if (!tally->is_object || one_in(r, 4))
+				own_object(a, r);
+			else if (one_in(r, 3))
+				cancel_object(a, tally, r);
+			else
+				flush_object(a, tally, r);
+		}
+		srcu_read_unlock(&users, idx);
+		usleep_range(10, 10 + some_time(r, 2 * MS) / US);
+	}
+	return 0;
+}
+
 static void send(struct thread *t, int sig)
 {
 	send_sig(sig, t->task, 1);
@@ -1513,11 +1695,10 @@ static int signaller(struct thread *t)
  * Controllers.
  */
 
-static s64 controlled_run(void *data, const void *key, size_t len)
+/* The controller has the item itself. */
+static s64 controlled_item(struct arena *a, const struct wq_item *item)
 {
-	struct arena *a = data;
-	/* as begin() wants it: the controller has the item itself */
-	struct run run = { .item = { .key = key, .len = len } };
+	struct run run = { .item = *item };
 	u32 lot = get_random_u32();
 
 	begin(a, &run, 0);
@@ -1536,15 +1717,34 @@ static s64 controlled_run(void *data, const void *key, size_t len)
 	return lot & 0x400 ? -EIO : 1 + (lot >> 16);
 }
 
-static void controlled_gave_up(void *data, const void *key, size_t len, int error)
+static s64 controlled_run(void *data, const void *key, size_t len)
 {
-	struct arena *a = data;
-	int i = key_index(key, len);
+	return controlled_item(data, &(struct wq_item){ .key = key, .len = len });
+}
+
+static s64 controlled_object(void *data, struct wq_embedded *x)
+{
+	return controlled_item(data, &(struct wq_item){ .entry = &x->entry });
+}
+
+static void gave_up_item(struct arena *a, const struct wq_item *item, int error)
+{
+	int i = item_index(a, item);
 
 	if (i >= 0 && i < a->keys)
 		raise(&a->tally[i].off, atomic_read(&a->tally[i].wanted));
 	if (error != -EIO)
 		failed("%s: given up: %d", a->name, error);
+}
+
+static void controlled_gave_up(void *data, const void *key, size_t len, int error)
+{
+	gave_up_item(data, &(struct wq_item){ .key = key, .len = len }, error);
+}
+
+static void controlled_object_gave_up(void *data, struct wq_embedded *x, int error)
+{
+	gave_up_item(data, &(struct wq_item){ .entry = &x->entry }, error);
 }
 
 static void controller_begin(struct arena *a, struct rnd_state *r)
@@ -1556,6 +1756,8 @@ static void controller_begin(struct arena *a, struct rnd_state *r)
 		.max_retries = below(r, 4),
 		.fn = controlled_run,
 		.gave_up = controlled_gave_up,
+		.embedded_fn = controlled_object,
+		.embedded_gave_up = controlled_object_gave_up,
 		.data = a,
 	};
 	struct wq_controller *c = wq_controller_start(&params);
@@ -1581,6 +1783,36 @@ static int controller_end(struct arena *a, bool drain)
 /*
  * Keepers.
  */
+
+/* Some keys become embedded entries, also some of the probers. */
+static void arena_objects(struct arena *a, struct rnd_state *r)
+{
+	u32 i, part = 1 + below(r, 4);
+
+	a->traits |= OBJECTIVE;
+	for (i = 0; i < a->keys; i++) {
+		struct tally *t = &a->tally[i];
+
+		if (!one_in(r, part))
+			continue;
+		if (wq_embedded_init(&t->x, a->q, GFP_KERNEL)) {
+			count(NO_MEMORY);
+			continue;
+		}
+		count(OBJECTS);
+		t->is_object = true;
+		a->objects++;
+	}
+}
+
+static void arena_objects_end(struct arena *a)
+{
+	u32 i;
+
+	for (i = 0; i < a->keys; i++)
+		if (a->tally[i].is_object)
+			wq_embedded_exit(&a->tally[i].x);
+}
 
 static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 {
@@ -1628,6 +1860,8 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 	a->q = wq_create(&params);
 	if (!IS_ERR(a->q)) {
 		count(QUEUES);
+		if (objects && !params.mode && !params.lease && one_in(r, 2))
+			arena_objects(a, r);
 		return a;
 	}
 	if (PTR_ERR(a->q) == -ENOMEM)
@@ -1686,7 +1920,7 @@ static void cancel_delayed_keys(struct arena *a)
 	u32 i;
 
 	for (i = 0; i < a->keys; i++) {
-		int state = wq_query(a->q, key_bytes[i], key_len(i));
+		int state = key_query(a, i);
 
 		if (state > 0 && state & WQ_KEY_DELAYED)
 			cancel_key(a, i);
@@ -1727,7 +1961,8 @@ static void check_settled(struct arena *a)
 		if (atomic64_read(&a->tally[i].owner))
 			failed("%s: key %u has an owner", a->name, i);
 	if ((st.depth || st.gets != st.dones + st.given_back || wq_len(a->q) ||
-	     (!(st.state & WQ_STATE_SHUTDOWN) && st.keys != st.retained)) &&
+	     (!(st.state & WQ_STATE_SHUTDOWN) &&
+	      (st.keys > st.retained || st.retained > st.keys + a->objects))) &&
 	    failed("%s: settled, and yet there is something", a->name))
 		tell_stats(a, &st);
 }
@@ -1780,7 +2015,7 @@ static void ping(struct arena *a, struct rnd_state *r)
 	int w = atomic_inc_return(&t->wanted);
 
 	count(PROBES);
-	if (accepted(a, "ping", wq_add_after(a->q, key_bytes[i], key_len(i), delay, 0)))
+	if (accepted(a, "ping", key_add_after(a, i, delay, 0)))
 		raise(delay > 0 ? &t->later : &t->now, w);
 }
 
@@ -1860,7 +2095,7 @@ static void check_ended(struct arena *a)
 	tallies_agree(a, true);
 	check_settled(a);
 	for (i = 0; i < a->keys; i++)
-		wq_forget(a->q, key_bytes[i], key_len(i));
+		key_forget(a, i);
 	for (;;) {
 		/* The entries that a shut down drops are freed a little later. */
 		tick(a);
@@ -1878,7 +2113,7 @@ static void check_ended(struct arena *a)
 
 static void arena_end(struct slot *slot, struct arena *a, struct rnd_state *r)
 {
-	bool empty = true, by_controller = a->controller && one_in(r, 2);
+	bool empty = true, by_controller = a->controller && one_in(r, 2), outlive;
 	unsigned long gone, late;
 	int ret;
 
@@ -1920,7 +2155,13 @@ static void arena_end(struct slot *slot, struct arena *a, struct rnd_state *r)
 
 	if (empty)
 		check_ended(a);
+	/* A queue may end before its objects. */
+	outlive = one_in(r, 2);
+	if (!outlive)
+		arena_objects_end(a);
 	wq_destroy(a->q);
+	if (outlive)
+		arena_objects_end(a);
 	kvfree(a);
 }
 
@@ -2043,6 +2284,7 @@ static void stop_all(void)
 	stop("signaller");
 	stop("prober");
 	stop("racer");
+	stop("owner");
 	stop("keeper");
 	stop("consumer");
 	stop("monitor");
@@ -2100,6 +2342,8 @@ static int start_all(void)
 		ret = start("prober", prober, NULL, NULL);
 	for (i = 0; !ret && races && i < 2; i++)
 		ret = start("racer", racer, NULL, NULL);
+	for (i = 0; !ret && objects && i < OWNERS; i++)
+		ret = start("owner", owner, NULL, NULL);
 	if (!ret)
 		ret = start("monitor", monitor, NULL, NULL);
 	/* Stopped last, because it watches all others. */
@@ -2122,7 +2366,7 @@ static int __init torture_init(void)
 	began = jiffies;
 
 	slots = kvcalloc(queues, sizeof(*slots), GFP_KERNEL);
-	threads = kvcalloc(producers + consumers + queues + 8, sizeof(*threads), GFP_KERNEL);
+	threads = kvcalloc(producers + consumers + queues + 10, sizeof(*threads), GFP_KERNEL);
 	carriers = kvcalloc(producers, sizeof(*carriers), GFP_KERNEL);
 	if (!slots || !threads || !carriers || keys_init())
 		goto err_free;

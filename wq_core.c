@@ -1351,6 +1351,23 @@ err_key:
 	return ret;
 }
 
+static __always_inline bool wq_is_dirty(const struct wq_entry *e)
+{
+	return wq_word_state(READ_ONCE(e->word)) & ENTRY_DIRTY;
+}
+
+/* Count and trace a coalesced add, but not after a shut down. */
+static __always_inline bool wq_note_coalesced(struct wq *q, const void *key, size_t len)
+{
+	/* A shut down that has returned is visible.  Others may come before or after this add. */
+	if (READ_ONCE(q->shut))
+		return false;
+	/* Counters of a CPU need no lock. */
+	this_cpu_inc(*q->coalesced);
+	trace_wq_add(q, key, len, true);
+	return true;
+}
+
 /*
  * An add without the lock, of a key that is dirty already.  Returns false if the add needs the
  * lock.  *@p then receives the result of the look-up.
@@ -1383,22 +1400,28 @@ static __always_inline bool wq_add_coalesced(struct wq *q, const struct wq_op *o
 	rcu_read_lock_sched();
 	*p = wq_table_peek(&q->table, op->hash, op->key, op->len);
 	/* A first look without the barrier, which a new key then does not pay for. */
-	dirty = p->entry && wq_word_state(READ_ONCE(p->entry->word)) & ENTRY_DIRTY &&
-		!op->flags && op->delay <= 0 && !q->touches;
+	dirty = p->entry && wq_is_dirty(p->entry) && !op->flags && op->delay <= 0 && !q->touches;
 	if (dirty) {
 		/* Pairs with the barrier in wq_hold(). */
 		smp_mb();
-		dirty = wq_word_state(READ_ONCE(p->entry->word)) & ENTRY_DIRTY &&
-			wq_table_is(&q->table, p);
+		dirty = wq_is_dirty(p->entry) && wq_table_is(&q->table, p);
 	}
 	rcu_read_unlock_sched();
-	/* A shut down that has returned is visible.  Others may come before or after this add. */
-	if (!dirty || READ_ONCE(q->shut))
+	return dirty && wq_note_coalesced(q, op->key, op->len);
+}
+
+/* wq_add_coalesced() of an embedded entry, which needs no look-up. */
+static __always_inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
+						      const struct wq_op *op)
+{
+	struct wq *q = x->q;
+
+	if (!wq_is_dirty(&x->entry) || op->flags || op->delay > 0 || q->touches)
 		return false;
-	/* Counters of a CPU need no lock. */
-	this_cpu_inc(*q->coalesced);
-	trace_wq_add(q, op->key, op->len, true);
-	return true;
+	/* Pairs with the barrier in wq_hold(). */
+	smp_mb();
+	/* An entry that is disabled is not dirty. */
+	return wq_is_dirty(&x->entry) && wq_note_coalesced(q, &x->entry, 0);
 }
 
 /*
@@ -2119,6 +2142,10 @@ int wq_add_embedded(struct wq_embedded *x, const struct wq_op *op)
 	struct wq_cs cs;
 	int ret;
 
+	if (wq_add_embedded_coalesced(x, op))
+		return 0;
+	if (unlikely(in_nmi()))
+		return -EAGAIN;
 	__wq_lock(&cs, q);
 	if (unlikely(q->shut))
 		ret = -ESHUTDOWN;

@@ -371,7 +371,7 @@ EXPORT_SYMBOL_GPL(wq_embedded_exit);
  * Context: as for wq_add().
  *
  * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EBUSY: the entry
- * is disabled.  On error nothing has changed.
+ * is disabled; -EAGAIN: in an NMI, and the entry was not dirty.  On error nothing has changed.
  */
 int wq_embedded_add(struct wq_embedded *x)
 {
@@ -390,7 +390,7 @@ EXPORT_SYMBOL_GPL(wq_embedded_add);
  *
  * The rules are those of wq_add_after().  Needs no memory.
  *
- * Context: as for wq_add().
+ * Context: as for wq_add_after().
  *
  * Return: without a delay: as for wq_embedded_add(); with a delay: 1: newly delayed; 0: the
  * entry was delayed already; or an error of wq_embedded_add().  -EINVAL: bad flags.

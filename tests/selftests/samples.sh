@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # The sample controller in tools/samples with real interfaces that change, fail and vanish,
-# and its removal at any moment.  Prints TAP.  Runs as root on a machine with the module
+# its removal at any moment, and the sample of embedded entries.  Prints TAP.  Runs as root on a machine with the module
 # loaded and no other user of it; SAMPLES is the directory of the samples' modules, WQCTL
 # the path of wqctl.
 #
@@ -12,15 +12,16 @@
 # shellcheck disable=SC2317,SC2086
 set -u
 
-: "${SAMPLES:?set SAMPLES to the directory of wq_ifwatch.ko}"
+: "${SAMPLES:?set SAMPLES to the directory of wq_ifwatch.ko and wq_sensors.ko}"
 : "${WQCTL:?set WQCTL to the path of wqctl}"
 # shellcheck source=tests/selftests/harness.sh
 . "$(dirname "$0")/harness.sh"
 
 log=$top/kmsg
 churner='' mark='' skip=0 count=0
+sample=wq_ifwatch	# the module whose messages count
 
-cp "$SAMPLES/wq_ifwatch.ko" "$top/" || exit 1
+cp "$SAMPLES/wq_ifwatch.ko" "$SAMPLES/wq_sensors.ko" "$top/" || exit 1
 ip() { busybox ip "$@"; }
 # shellcheck disable=SC2120  # succeeds passes them
 load() { busybox insmod "$top/wq_ifwatch.ko" "$@"; }
@@ -58,8 +59,8 @@ since() {
 	texts=() times=()
 	mapfile -t -s $skip lines <"$log"
 	for line in "${lines[@]}"; do
-		[[ $line = *';wq_ifwatch: '* ]] || continue
-		texts+=("${line#*;wq_ifwatch: }")
+		[[ $line = *";$sample: "* ]] || continue
+		texts+=("${line#*;"$sample": }")
 		line=${line#*,*,}
 		times+=("${line%%,*}")
 	done
@@ -110,6 +111,7 @@ explain() { tail -n +$((skip + 1)) "$log" | tail -n 20 | sed 's/^/# log: /'; }
 cleanup() {
 	local i
 	! loaded || unload
+	[ ! -d /sys/module/wq_sensors ] || busybox rmmod wq_sensors
 	wq unlink ifwatch
 	for i in /sys/class/net/wq-*; do
 		[ ! -e "$i" ] || ip link del "${i##*/}"
@@ -352,6 +354,40 @@ test_load_fails_if_the_queue_name_exists() {
 	succeeds wq unlink ifwatch
 	succeeds load
 	eventually reported "wq-1 is down"
+}
+
+# ---- the sample of embedded entries
+
+sensors=/sys/module/wq_sensors/parameters
+write() { echo $2 >$sensors/$1; } 2>/dev/null
+
+test_sensors_run_after_interrupts_and_failures_are_retried() {
+	local sample=wq_sensors
+	succeeds busybox insmod "$top/wq_sensors.ko" fail=3
+	succeeds write interrupt 1
+	eventually reported "sensor 1: 1 interrupts"
+	succeeds write interrupt 3
+	eventually reported "sensor 3: given up: *"
+	reported_times 6 "sensor 3 fails*"
+	reported_times 0 "sensor 2*"
+	succeeds busybox rmmod wq_sensors
+	is "users of wq" 0 "$(users)"
+}
+
+test_sensors_can_be_removed_during_interrupts() {
+	local sample=wq_sensors
+	succeeds busybox insmod "$top/wq_sensors.ko"
+	churn write interrupt 1
+	eventually reported "sensor 1: *"
+	succeeds write remove 1
+	write interrupt 1 && fail "interrupt of a sensor that is removed: expected to fail, seen success"
+	calm
+	mark
+	nap 0.2
+	reported_times 0 "sensor 1*"
+	succeeds write interrupt 2
+	eventually reported "sensor 2: 1 interrupts"
+	succeeds busybox rmmod wq_sensors
 }
 
 test_kernel_log_has_no_warning() {

@@ -24,22 +24,6 @@ static void bench_rest(u64 i)
 		cond_resched();
 }
 
-static int bench_add(struct wq *q, u64 i, int expect)
-{
-	struct bench_key key = bench_key(i);
-	int ret = wq_add(q, &key, sizeof(key));
-
-	return ret == expect ? 0 : ret < 0 ? ret : -EBADE;
-}
-
-static int bench_take(struct wq *q)
-{
-	struct wq_item item;
-
-	/* 1: another thread added it during processing. */
-	return wq_get(q, &item, 0) ?: min(wq_done(q, &item), 0);
-}
-
 static int bench_add_after(struct wq *q, u64 i, s64 delay)
 {
 	struct bench_key key = bench_key(i);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Operations of two CPUs in strict turns. Each turn is one operation, so that each operation
- * finds the cache lines where the operation of the other CPU left them. That is the worst case,
+ * finds the cache lines as the operation of the other CPU left them. That is the worst case,
  * and a result which the speed and the load of the machine do not change.
  *
  * The module measures nothing itself. A turn is between two marks of bench_marks.h, and plugin.c
@@ -20,6 +20,7 @@
 #include "bench_marks.h"
 
 #define TURNS_CPUS	2
+#define TURNS_WARM	BENCH_TAG('w', 'a', 'r', 'm')	/* not in the results */
 #define TURNS_OVER	U64_MAX		/* a turn of no thread: an operation failed */
 
 struct turns;
@@ -31,20 +32,24 @@ struct turns_side {
 	struct completion over;
 };
 
+/*
+ * The cache lines of an entry's fields depend on its place in its slab. Several queues, one after
+ * the other, have entries in several places, because a queue keeps freed entries.
+ */
 struct turns {
 	u64 turn ____cacheline_aligned_in_smp;	/* the next one */
-	struct wq *q ____cacheline_aligned_in_smp;
-	u64 keys;
-	u64 ops;			/* of each side */
+	struct wq **q ____cacheline_aligned_in_smp;
+	u64 queues;
+	u64 keys;			/* of each queue */
 	struct turns_side side[TURNS_CPUS];
 };
 
-/* Returns false if there are no more turns. */
+/* Returns false if there are no more turns. QEMU runs another CPU at each cpu_relax(). */
 static bool turns_wait(struct turns *t, u64 turn)
 {
 	u64 now;
 
-	/* Pairs with the release in turns_take(). */
+	/* Pairs with the release in turns_pass(). */
 	while ((now = smp_load_acquire(&t->turn)) != turn) {
 		if (now == TURNS_OVER)
 			return false;
@@ -54,34 +59,53 @@ static bool turns_wait(struct turns *t, u64 turn)
 	return true;
 }
 
+static void turns_pass(struct turns *t, u64 turn)
+{
+	/* The other side finds the operation complete. */
+	smp_store_release(&t->turn, turn);
+}
+
+static __always_inline int turns_op(struct wq *q, u64 key, u32 tag,
+				    int (*op)(struct wq *q, u64 key))
+{
+	unsigned long flags;
+	int ret;
+
+	local_irq_save(flags);
+	bench_begin(tag);
+	ret = op(q, key);
+	bench_end(tag);
+	local_irq_restore(flags);
+	return ret;
+}
+
 /*
- * The turns of a side; inlined, so that the tag and the operation are constants. Both sides use
- * the same key in consecutive turns. The first turn of each key is not counted.
+ * The turns of a side; inlined, so that the tag and the operation are constants. In each queue
+ * each key has two rounds: the first one leaves the lines where the other one finds them. Both
+ * sides use a key in consecutive turns.
  */
 static __always_inline int turns_take(struct turns_side *s, u32 tag,
 				      int (*op)(struct wq *q, u64 key))
 {
 	struct turns *t = s->turns;
-	u64 turn = s->first, i, key = 0;
-	unsigned long flags;
-	int ret = 0;
+	u64 turn = s->first, queue, key;
+	int ret = 0, round;
 
-	for (i = 0; i < t->ops && !ret && turns_wait(t, turn); i++) {
-		local_irq_save(flags);
-		if (i >= t->keys) {
-			bench_begin(tag);
-			ret = op(t->q, key);
-			bench_end(tag);
-		} else {
-			ret = op(t->q, key);
+	for (queue = 0; queue < t->queues; queue++) {
+		for (round = 0; round < 2; round++) {
+			for (key = 0; key < t->keys; key++) {
+				if (!turns_wait(t, turn))
+					goto out;
+				ret = round ? turns_op(t->q[queue], key, tag, op) :
+					      turns_op(t->q[queue], key, TURNS_WARM, op);
+				turns_pass(t, ret ? TURNS_OVER : turn + 1);
+				if (ret)
+					goto out;
+				turn += TURNS_CPUS;
+			}
 		}
-		local_irq_restore(flags);
-		/* The other side finds the operation complete. */
-		smp_store_release(&t->turn, ret ? TURNS_OVER : turn + 1);
-		turn += TURNS_CPUS;
-		if (++key == t->keys)
-			key = 0;
 	}
+out:
 	complete(&s->over);
 	return ret;
 }
@@ -155,50 +179,63 @@ static int turns_run(struct turns *t, int (*fn[TURNS_CPUS])(void *side))
 	return ret;
 }
 
-/* @ops turns for each thread, with @keys keys, which are added before if @add. */
-static int turns(struct bench *b, u64 keys, u64 ops, bool add, int (*first)(void *side),
+static int turns_create(struct turns *t, bool add)
+{
+	u64 queue, key;
+	int ret = 0;
+
+	for (queue = 0; queue < t->queues && !ret; queue++) {
+		t->q[queue] = wq_create(NULL);
+		if (IS_ERR(t->q[queue]))
+			return PTR_ERR(t->q[queue]);
+		for (key = 0; key < t->keys && add && !ret; key++)
+			ret = add_new(t->q[queue], key);
+	}
+	return ret;
+}
+
+/* @keys keys in each of @queues queues, which are added before if @add. */
+static int turns(struct bench *b, u64 keys, u64 queues, bool add, int (*first)(void *side),
 		 int (*second)(void *side))
 {
 	int (*fn[TURNS_CPUS])(void *side) = { first, second };
 	struct turns *t;
-	int ret = 0;
+	int ret = -ENOMEM;
 	u64 i;
 
-	if (num_online_cpus() < TURNS_CPUS || ops <= keys)
+	if (num_online_cpus() < TURNS_CPUS)
 		return -ERANGE;
 	t = kzalloc(sizeof(*t), GFP_KERNEL);
 	if (!t)
 		return -ENOMEM;
 	t->keys = keys;
-	t->ops = ops;
-	t->q = wq_create(NULL);
-	if (IS_ERR(t->q)) {
-		ret = PTR_ERR(t->q);
+	t->queues = queues;
+	t->q = kvcalloc(queues, sizeof(*t->q), GFP_KERNEL);
+	if (!t->q)
 		goto free;
-	}
-	for (i = 0; i < keys && add && !ret; i++)
-		ret = add_new(t->q, i);
-	ret = ret ?: turns_run(t, fn);
-	wq_destroy(t->q);
-	bench_tell(b, "turns", TURNS_CPUS * (ops - keys), 1);
+	ret = turns_create(t, add) ?: turns_run(t, fn);
+	for (i = 0; i < queues && !IS_ERR_OR_NULL(t->q[i]); i++)
+		wq_destroy(t->q[i]);
+	bench_tell(b, "turns", TURNS_CPUS * keys * queues, 1);
 free:
+	kvfree(t->q);
 	kfree(t);
 	return ret;
 }
 
-/* add of a key that waits already, out of @n. */
+/* add of a key that waits already, out of @n, in @m queues. */
 static int turns_again(struct bench *b, u64 n, u64 m)
 {
 	return turns(b, n, m, true, again_thread, again_thread);
 }
 
-/* add, get and done of one of @n keys. */
+/* add, get and done of one of @n keys, in @m queues. */
 static int turns_cycle(struct bench *b, u64 n, u64 m)
 {
 	return turns(b, n, m, false, cycle_thread, cycle_thread);
 }
 
-/* One thread adds, the other gets and is done. */
+/* One thread adds one of @n keys, the other gets it and is done, in @m queues. */
 static int turns_pair(struct bench *b, u64 n, u64 m)
 {
 	return turns(b, n, m, false, producer_thread, consumer_thread);

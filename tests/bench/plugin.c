@@ -12,11 +12,10 @@
  * At its end QEMU writes the file "out" with lines "KIND TAG ADDRESS COUNT".  The kind "times"
  * counts the marks that begin a tag; its address is 0.
  *
- * Arguments: out=FILE, and lines=on for the cache lines, which take more time.  Counters have no
- * lock: a figure is exact if two CPUs are never between marks at once.
+ * Arguments: out=FILE, and lines=on for the cache lines, which take more time.  All CPUs have to
+ * run in one thread of QEMU, as tools/vm/vm run --plugin does it.
  */
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,27 +32,22 @@ EXPORTED int qemu_plugin_version = 1;
 
 #define TAGS		32
 #define CPUS		32
-#define PLACE_BITS	20
+#define PLACE_BITS	18
 #define LINE_BITS	22
 #define LINE_SHIFT	6	/* cache lines of 64 bytes */
 
-struct count {
-	uint64_t insns;		/* that ran */
-	uint64_t lines;		/* from another CPU */
-};
-
-/* Code at an address: an instruction, or a block of some that run one after the other. */
+/* Counts between the marks of a tag, of an instruction, or of a block that starts there. */
 struct place {
 	uint64_t addr;
-	unsigned int insns;
-	bool used;
-	struct count *count;	/* for each tag; NULL until the first */
+	int tag;		/* plus 1; 0: unused */
+	uint64_t insns;		/* that ran */
+	uint64_t lines;		/* from another CPU */
 };
 
 /* A mark in the code. */
 struct mark {
 	bool begin;
-	int tag;
+	int tag;		/* its place in tags */
 };
 
 /* The state of a line. */
@@ -69,8 +63,6 @@ static struct mark marks[2][TAGS];
 static uint32_t tags[TAGS];
 static uint64_t times[TAGS];
 static int counting[CPUS];	/* the tag between whose marks the CPU is, plus 1; 0: none */
-static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t lines_lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *out = "plugin.out";
 
 static void die(const char *why)
@@ -84,21 +76,20 @@ static uint64_t mix(uint64_t x, int bits)
 	return x * 0x9e3779b97f4a7c15ULL >> (64 - bits);
 }
 
-static struct place *place_of(uint64_t addr, unsigned int insns)
+static struct place *place_of(uint64_t addr, int tag)
 {
-	uint64_t h = mix(addr + insns, PLACE_BITS), tries = 0;
+	uint64_t h = mix(addr + tag, PLACE_BITS), tries = 0;
 	struct place *p;
 
 	for (;; h = (h + 1) & ((1 << PLACE_BITS) - 1)) {
 		p = &places[h];
-		if (!p->used || (p->addr == addr && p->insns == insns))
+		if (!p->tag || (p->addr == addr && p->tag == tag))
 			break;
 		if (++tries == 1 << PLACE_BITS)
 			die("more code than the table has room for");
 	}
 	p->addr = addr;
-	p->insns = insns;
-	p->used = true;
+	p->tag = tag;
 	return p;
 }
 
@@ -145,6 +136,22 @@ static struct mark *mark_of(const struct qemu_plugin_insn *insn)
 	return NULL;
 }
 
+/*
+ * Whether the instruction is atomic: with a lock prefix, or an xchg.  QEMU reports a load and a
+ * store, but a CPU takes the line over once.
+ */
+static bool is_atomic(const struct qemu_plugin_insn *insn)
+{
+	const unsigned char *data = qemu_plugin_insn_data(insn);
+	size_t size = qemu_plugin_insn_size(insn), i = 0;
+
+	/* Prefixes: segments, sizes of operands and addresses, REX. */
+	while (i < size && ((data[i] & 0xe7) == 0x26 || (data[i] & 0xfc) == 0x64 ||
+			    (data[i] & 0xf0) == 0x40))
+		i++;
+	return i < size && (data[i] == 0xf0 || (data[i] & 0xfe) == 0x86);
+}
+
 /* --- What the guest does ------------------------------------------------------------- */
 
 static void mark_ran(unsigned int cpu, void *data)
@@ -157,21 +164,32 @@ static void mark_ran(unsigned int cpu, void *data)
 	times[m->tag] += m->begin;
 }
 
-static struct count *count_of(struct place *p, unsigned int cpu)
+/*
+ * The argument of a callback: an address, and either a number of instructions, or whether the
+ * instruction is atomic.  Most code never runs between marks, so a place is made when it does.
+ */
+#define ADDR_BITS	48
+
+static void *pack(uint64_t addr, uint64_t more)
 {
-	if (!p->count)
-		p->count = calloc(TAGS, sizeof(*p->count));
-	if (!p->count)
-		die("no memory");
-	return &p->count[counting[cpu] - 1];
+	return (void *)(more << ADDR_BITS | (addr & ((1ULL << ADDR_BITS) - 1)));
 }
 
-static void place_ran(unsigned int cpu, void *data)
+static uint64_t more_in(void *data)
 {
-	struct place *p = data;
+	return (uint64_t)data >> ADDR_BITS;
+}
 
+static uint64_t addr_in(void *data)
+{
+	/* The bits above are copies of the highest one, as in the kernel's addresses. */
+	return (int64_t)((uint64_t)data << (64 - ADDR_BITS)) >> (64 - ADDR_BITS);
+}
+
+static void code_ran(unsigned int cpu, void *data)
+{
 	if (counting[cpu])
-		count_of(p, cpu)->insns += p->insns;
+		place_of(addr_in(data), counting[cpu])->insns += more_in(data);
 }
 
 static struct line *line_of(uint64_t number)
@@ -188,15 +206,13 @@ static struct line *line_of(uint64_t number)
 static void accessed(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t addr, void *data)
 {
 	uint32_t me = 1u << cpu;
-	struct place *p = data;
 	struct line *l;
 	bool taken;
 
 	if (!counting[cpu])
 		return;
-	pthread_mutex_lock(&lines_lock);
 	l = line_of(addr >> LINE_SHIFT);
-	if (qemu_plugin_mem_is_store(info)) {
+	if (qemu_plugin_mem_is_store(info) || more_in(data)) {
 		taken = l->sharers & ~me;
 		l->sharers = me;
 		l->modified = true;
@@ -206,8 +222,8 @@ static void accessed(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t addr
 			l->modified = false;
 		l->sharers |= me;
 	}
-	count_of(p, cpu)->lines += taken;
-	pthread_mutex_unlock(&lines_lock);
+	if (taken)
+		place_of(addr_in(data), counting[cpu])->lines++;
 }
 
 /*
@@ -222,33 +238,31 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	bool marked = false;
 
 	(void)id;
-	pthread_mutex_lock(&places_lock);
 	for (i = 0; i < n; i++)
 		marked |= !!mark_of(qemu_plugin_tb_get_insn(tb, i));
 	if (!marked && n) {
 		insn = qemu_plugin_tb_get_insn(tb, 0);
-		qemu_plugin_register_vcpu_tb_exec_cb(tb, place_ran, QEMU_PLUGIN_CB_NO_REGS,
-						     place_of(qemu_plugin_insn_vaddr(insn), n));
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, code_ran, QEMU_PLUGIN_CB_NO_REGS,
+						     pack(qemu_plugin_insn_vaddr(insn), n));
 	}
 	for (i = 0; i < n && (marked || lines); i++) {
-		struct place *p;
+		uint64_t addr;
 
 		insn = qemu_plugin_tb_get_insn(tb, i);
+		addr = qemu_plugin_insn_vaddr(insn);
 		mark = mark_of(insn);
-		if (mark) {
+		if (mark)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, mark_ran,
 							       QEMU_PLUGIN_CB_NO_REGS, mark);
-			continue;
-		}
-		p = place_of(qemu_plugin_insn_vaddr(insn), 1);
-		if (marked)
-			qemu_plugin_register_vcpu_insn_exec_cb(insn, place_ran,
-							       QEMU_PLUGIN_CB_NO_REGS, p);
+		else if (marked)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, code_ran,
+							       QEMU_PLUGIN_CB_NO_REGS,
+							       pack(addr, 1));
 		if (lines)
 			qemu_plugin_register_vcpu_mem_cb(insn, accessed, QEMU_PLUGIN_CB_NO_REGS,
-							 QEMU_PLUGIN_MEM_RW, p);
+							 QEMU_PLUGIN_MEM_RW,
+							 pack(addr, is_atomic(insn)));
 	}
-	pthread_mutex_unlock(&places_lock);
 }
 
 static void at_exit(qemu_plugin_id_t id, void *data)
@@ -263,20 +277,18 @@ static void at_exit(qemu_plugin_id_t id, void *data)
 		perror(out);
 		return;
 	}
-	for (tag = 0; tag < TAGS && tags[tag]; tag++) {
-		const char *name = (const char *)&tags[tag];
+	for (tag = 0; tag < TAGS && tags[tag]; tag++)
+		fprintf(f, "times %.4s 0 %" PRIu64 "\n", (const char *)&tags[tag], times[tag]);
+	for (i = 0; i < 1 << PLACE_BITS; i++) {
+		const struct place *p = &places[i];
+		const char *name = p->tag ? (const char *)&tags[p->tag - 1] : "";
 
-		fprintf(f, "times %.4s 0 %" PRIu64 "\n", name, times[tag]);
-		for (i = 0; i < 1 << PLACE_BITS; i++) {
-			const struct place *p = &places[i];
-
-			if (p->count && p->count[tag].insns)
-				fprintf(f, "insns %.4s %" PRIx64 " %" PRIu64 "\n", name, p->addr,
-					p->count[tag].insns);
-			if (p->count && p->count[tag].lines)
-				fprintf(f, "lines %.4s %" PRIx64 " %" PRIu64 "\n", name, p->addr,
-					p->count[tag].lines);
-		}
+		if (p->insns)
+			fprintf(f, "insns %.4s %" PRIx64 " %" PRIu64 "\n", name, p->addr,
+				p->insns);
+		if (p->lines)
+			fprintf(f, "lines %.4s %" PRIx64 " %" PRIu64 "\n", name, p->addr,
+				p->lines);
 	}
 	if (fclose(f))
 		perror(out);

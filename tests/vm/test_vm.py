@@ -239,7 +239,7 @@ class Guests(unittest.TestCase):
         self.assertIn("-icount shift=0,sleep=off -accel tcg,thread=single -cpu max,la57=off -smp 1",
                       command(guest.Request(smp="4", icount=True), kvm=True))
         self.assertIn("-accel kvm -cpu host -smp 2", command(guest.Request(), kvm=True))
-        self.assertIn("-accel tcg,thread=multi -cpu max,la57=off -plugin file=p.so,a=1 -smp 2",
+        self.assertIn("-accel tcg,thread=single -cpu max,la57=off -plugin file=p.so,a=1 -smp 2",
                       command(guest.Request(plugin="p.so,a=1"), kvm=True))
         self.assertIn("-serial chardev:tty", command(guest.Request(shell=True)))
 

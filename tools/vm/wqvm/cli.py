@@ -41,7 +41,8 @@ kernel log is then kept under build/vm/.
   --cpu FLAGS        more of what QEMU emulates, e.g. cx16=off (not with KVM)
   --icount           one CPU with a clock that counts its instructions, as ns: for
                      costs that depend on no machine (QEMU only, without KVM)
-  --plugin FILE,ARGS a plugin of QEMU, with its arguments (QEMU only, without KVM)
+  --plugin FILE,ARGS a plugin of QEMU, with its arguments; the CPUs run in turn, in
+                     one thread (QEMU only, without KVM)
   --mem MB           memory (default: 1024)
   --share DIR        the folder that the guest may write (default: the project)
   --module FILE.ko   load this too, after wq.ko; may be repeated

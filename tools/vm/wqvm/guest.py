@@ -119,7 +119,10 @@ def qemu_command(request: Request, kernel: Path, tmp: Path, share: Path, kvm: bo
     if request.icount:
         smp = "1"
         machine = ["-icount", "shift=0,sleep=off", "-accel", "tcg,thread=single", "-cpu", cpu]
-    elif kvm and not request.plugin:
+    elif request.plugin:
+        # a CPU that spins lets another one run at once, also on a busy host
+        machine = ["-accel", "tcg,thread=single", "-cpu", cpu]
+    elif kvm:
         machine = ["-accel", "kvm", "-cpu", "host"]
     else:
         machine = ["-accel", "tcg,thread=multi", "-cpu", cpu]

@@ -129,6 +129,10 @@ class Packages(unittest.TestCase):
         self.assertEqual(["deb http://m/debian/ bookworm-backports main"],
                          apt.sources_list(self.TARGETS, "bookworm", "bookworm-backports"))
 
+    def test_sid_has_no_security_suite(self) -> None:
+        self.assertEqual(["deb http://m/debian/ sid main"],
+                         apt.sources_list(self.TARGETS, "bookworm", "sid"))
+
     def test_no_mirror(self) -> None:
         self.assertEqual([], apt.sources_list("http://o/other/ jammy main\n", "bookworm", ""))
         self.assertEqual([], apt.sources_list("", "bookworm", "trixie"))

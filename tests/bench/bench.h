@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Shared by the files of wq_bench.ko. bench_main.c reads commands, bench_wq.c measures wq,
- * bench_work.c measures the kernel's queue_work() with the same work.
+ * Shared by the files of wq_bench.ko. bench_main.c reads commands, bench_wq.c and
+ * bench_turns.c measure wq, bench_work.c measures the kernel's queue_work() with the same work.
  */
 #ifndef _WQ_BENCH_H
 #define _WQ_BENCH_H
@@ -9,6 +9,7 @@
 #include <linux/bits.h>
 #include <linux/ktime.h>
 #include <linux/types.h>
+#include <linux/wq.h>
 
 struct task_struct;
 
@@ -32,6 +33,7 @@ struct bench_cmd {
 };
 
 extern const struct bench_cmd bench_wq_cmds[];
+extern const struct bench_cmd bench_turns_cmds[];
 extern const struct bench_cmd bench_work_cmds[];
 
 void bench_wq_exit(void);
@@ -107,6 +109,22 @@ struct bench_key {
 static inline struct bench_key bench_key(u64 i)
 {
 	return (struct bench_key){ .space = 0x746c75616665640aULL, .id = i };
+}
+
+static inline int bench_add(struct wq *q, u64 i, int expect)
+{
+	struct bench_key key = bench_key(i);
+	int ret = wq_add(q, &key, sizeof(key));
+
+	return ret == expect ? 0 : ret < 0 ? ret : -EBADE;
+}
+
+static inline int bench_take(struct wq *q)
+{
+	struct wq_item item;
+
+	/* 1: another thread added it during processing. */
+	return wq_get(q, &item, 0) ?: min(wq_done(q, &item), 0);
 }
 
 /*

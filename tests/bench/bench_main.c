@@ -245,7 +245,7 @@ static const struct bench_cmd bench_main_cmds[] = {
 };
 
 static const struct bench_cmd *const bench_cmds[] = {
-	bench_main_cmds, bench_wq_cmds, bench_work_cmds,
+	bench_main_cmds, bench_wq_cmds, bench_turns_cmds, bench_work_cmds,
 };
 
 static ssize_t bench_command(struct file *file, const char __user *buf, size_t size, loff_t *pos)

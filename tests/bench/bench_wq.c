@@ -11,6 +11,7 @@
 #include <linux/wq.h>
 
 #include "bench.h"
+#include "bench_marks.h"
 
 /* Room for all keys that any part adds. */
 static const struct wq_params large = { .max_keys = WQ_MAX_KEYS };
@@ -22,22 +23,6 @@ static void bench_rest(u64 i)
 {
 	if (!(i % BENCH_LAP))
 		cond_resched();
-}
-
-static int bench_add(struct wq *q, u64 i, int expect)
-{
-	struct bench_key key = bench_key(i);
-	int ret = wq_add(q, &key, sizeof(key));
-
-	return ret == expect ? 0 : ret < 0 ? ret : -EBADE;
-}
-
-static int bench_take(struct wq *q)
-{
-	struct wq_item item;
-
-	/* 1: another thread added it during processing. */
-	return wq_get(q, &item, 0) ?: min(wq_done(q, &item), 0);
 }
 
 static int bench_add_after(struct wq *q, u64 i, s64 delay)
@@ -54,8 +39,11 @@ static s64 bench_far(u64 i)
 	return BENCH_HOUR + bench_mix(i) % BENCH_HOUR;
 }
 
-/* add, get and done of one of @n keys, @m times, without the operations that warm the caches. */
-static int cycle(struct bench *b, u64 n, u64 m, const char *name)
+/*
+ * add, get and done of one of @n keys, @m times, without the operations that warm the caches;
+ * inlined, so that the tag is a constant.
+ */
+static __always_inline int cycle(struct bench *b, u64 n, u64 m, const char *name, u32 tag)
 {
 	struct wq *q = wq_create(&(struct wq_params){ .name = name });
 	struct bench_laps laps;
@@ -70,7 +58,9 @@ static int cycle(struct bench *b, u64 n, u64 m, const char *name)
 	for (i = 0, k = 0; i < m && !ret; i++) {
 		if (i == n)
 			laps_go(&laps);
+		bench_begin(tag);
 		ret = bench_add(q, k, 1) ?: bench_take(q);
+		bench_end(tag);
 		if (++k >= n)
 			k = 0;
 		if (i >= n)
@@ -86,12 +76,12 @@ out:
 
 static int wq_cycle(struct bench *b, u64 n, u64 m)
 {
-	return cycle(b, n, m, NULL);
+	return cycle(b, n, m, NULL, BENCH_TAG('c', 'y', 'c', 'l'));
 }
 
 static int wq_cycle_named(struct bench *b, u64 n, u64 m)
 {
-	return cycle(b, n, m, "wq_bench");
+	return cycle(b, n, m, "wq_bench", BENCH_TAG('n', 'a', 'm', 'e'));
 }
 
 static int add_new(struct wq *q, u64 i)
@@ -125,16 +115,18 @@ static int cancel(struct wq *q, u64 i)
 #define BENCH_STRIDE	514229
 #define BENCH_MIXED	1000000ULL	/* operations: more would not change the result */
 
-/* @n operations of a kind; inlined, so that the kind is a constant. */
+/* @n operations of a kind; inlined, so that the kind and its tag are constants. */
 static __always_inline int ops(struct bench_laps *l, u64 n, struct wq *q,
-			       int (*op)(struct wq *q, u64 i))
+			       int (*op)(struct wq *q, u64 i), u32 tag)
 {
 	int ret = 0;
 	u64 i;
 
 	laps_go(l);
 	for (i = 0; i < n && !ret; i++) {
+		bench_begin(tag);
 		ret = op(q, i);
+		bench_end(tag);
 		laps_op(l);
 	}
 	laps_halt(l);
@@ -177,8 +169,10 @@ static int wq_phases(struct bench *b, u64 n, u64 unused)
 			ret = PTR_ERR(q);
 			break;
 		}
-		ret = ops(&l[0], n, q, add_new) ?: ops(&l[1], n, q, add_again) ?:
-		      add_mixed(&l[2], n, q) ?: ops(&l[3], n, q, take);
+		ret = ops(&l[0], n, q, add_new, BENCH_TAG('a', 'd', 'd', 's')) ?:
+		      ops(&l[1], n, q, add_again, BENCH_TAG('a', 'g', 'a', 'i')) ?:
+		      add_mixed(&l[2], n, q) ?:
+		      ops(&l[3], n, q, take, BENCH_TAG('t', 'a', 'k', 'e'));
 		wq_destroy(q);
 	}
 	for (i = 0; i < ARRAY_SIZE(l); i++) {
@@ -204,7 +198,8 @@ static int wq_delayed(struct bench *b, u64 n, u64 unused)
 			break;
 		}
 		/* The first delayed key starts the thread. */
-		ret = bench_add_after(q, U64_MAX, BENCH_HOUR) ?: ops(&laps, n, q, add_far);
+		ret = bench_add_after(q, U64_MAX, BENCH_HOUR) ?:
+		      ops(&laps, n, q, add_far, BENCH_TAG('d', 'e', 'l', 'a'));
 		wq_destroy(q);
 	}
 	laps_tell(b, &laps, "each", n * reps);

@@ -21,6 +21,8 @@
 
 #include <libwq.h>
 
+#include "bench_marks.h"
+
 #define KEY	16	/* bytes */
 
 static void check(bool good, const char *what)
@@ -70,9 +72,11 @@ static void one(long n, long m)
 	double start = now();
 
 	for (long i = 0; i < m; i++) {
+		bench_begin(BENCH_TAG('o', 'n', 'e', '3'));
 		check(wq_add(q, key_of(i % n), KEY) == 1, "add");
 		check(!wq_get(q, &item, WQ_NOWAIT), "get");
 		check(!wq_done(q, &item), "done");
+		bench_end(BENCH_TAG('o', 'n', 'e', '3'));
 	}
 	tell(now() - start, m);
 }
@@ -85,8 +89,10 @@ static void next(long n, long m)
 	double start = now();
 
 	for (long i = 0; i < m; i++) {
+		bench_begin(BENCH_TAG('n', 'e', 'x', 't'));
 		check(wq_add(q, key_of(i % n), KEY) == 1, "add");
 		check(!wq_done_get(q, &item, 0, 0, WQ_NOWAIT), "done and get");
+		bench_end(BENCH_TAG('n', 'e', 'x', 't'));
 	}
 	tell(now() - start, m);
 }
@@ -99,8 +105,10 @@ static void plain(long n, long m)
 	double start = now();
 
 	for (long i = 0; i < m; i++) {
+		bench_begin(BENCH_TAG('p', 'l', 'a', 'i'));
 		check(write(q, key_of(i % n), KEY) == KEY, "write");
 		check(read(q, key, sizeof(key)) == KEY, "read");
+		bench_end(BENCH_TAG('p', 'l', 'a', 'i'));
 	}
 	tell(now() - start, m);
 }
@@ -128,12 +136,14 @@ static void array(long n, long m)
 	double start = now();
 
 	for (long done = 0; done < m; done += n) {
+		bench_begin(BENCH_TAG('a', 'r', 'r', 'a'));
 		wq_batch_reset(&add);
 		for (long i = 0; i < n; i++)
 			check(!wq_batch_put(&add, key_of(i), KEY, 0), "batch");
 		check(wq_add_batch(q, &add) == n, "add");
 		check(wq_get_batch(q, &got, n, WQ_NOWAIT) == n, "get");
 		check(wq_done_batch(q, &got) == n, "done");
+		bench_end(BENCH_TAG('a', 'r', 'r', 'a'));
 	}
 	tell(now() - start, m / n * n);
 }

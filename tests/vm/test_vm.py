@@ -129,6 +129,10 @@ class Packages(unittest.TestCase):
         self.assertEqual(["deb http://m/debian/ bookworm-backports main"],
                          apt.sources_list(self.TARGETS, "bookworm", "bookworm-backports"))
 
+    def test_sid_has_no_security_suite(self) -> None:
+        self.assertEqual(["deb http://m/debian/ sid main"],
+                         apt.sources_list(self.TARGETS, "bookworm", "sid"))
+
     def test_no_mirror(self) -> None:
         self.assertEqual([], apt.sources_list("http://o/other/ jammy main\n", "bookworm", ""))
         self.assertEqual([], apt.sources_list("", "bookworm", "trixie"))
@@ -169,11 +173,11 @@ class Arguments(unittest.TestCase):
         request = cli.parse_run("run", [
             "--kernel", "uml", "--smp", "3", "--cpu", "cx16=off", "--icount", "--mem", "512", "--share",
             "/x", "--module", "a.ko", "--module", "b.ko", "--no-module", "--no-leak-check", "--append",
-            "a=1 b", "--timeout", "9", "--verbose", "--", "--smp", "7"])
+            "a=1 b", "--timeout", "9", "--verbose", "--plugin", "p.so,a=1", "--", "--smp", "7"])
         self.assertEqual(guest.Request(
             kernel="uml", smp="3", cpu="cx16=off", icount=True, mem="512", share="/x",
             modules=["a.ko", "b.ko"], own_module=False, leak_check=False, append="a=1 b", timeout="9",
-            verbose=True, command=["--smp", "7"]), request)
+            verbose=True, plugin="p.so,a=1", command=["--smp", "7"]), request)
 
     def test_refused(self) -> None:
         for arguments, why in ((["--smp"], "--smp needs a value"), (["--nix", "--", "x"], "--nix"),
@@ -239,6 +243,8 @@ class Guests(unittest.TestCase):
         self.assertIn("-icount shift=0,sleep=off -accel tcg,thread=single -cpu max,la57=off -smp 1",
                       command(guest.Request(smp="4", icount=True), kvm=True))
         self.assertIn("-accel kvm -cpu host -smp 2", command(guest.Request(), kvm=True))
+        self.assertIn("-accel tcg,thread=single -cpu max,la57=off -plugin file=p.so,a=1 -smp 2",
+                      command(guest.Request(plugin="p.so,a=1"), kvm=True))
         self.assertIn("-serial chardev:tty", command(guest.Request(shell=True)))
 
     def test_user_mode_linux(self) -> None:

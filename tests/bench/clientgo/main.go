@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/workqueue" // metrics of queues with a name
 )
 
 type queue = workqueue.TypedRateLimitingInterface[string]
@@ -25,9 +27,15 @@ const (
 	mostMixed = 1000000 // operations of this kind: more would not change the result
 )
 
+// A queue with a name has metrics, by the provider that Kubernetes' own controllers use.
+func newNamedQueue(name string) queue {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](0, 0),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
+}
+
 func newQueue() queue {
-	return workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](0, 0))
+	return newNamedQueue("")
 }
 
 func newKey(i int) string {
@@ -74,8 +82,8 @@ func take(q queue) {
 	q.Done(key)
 }
 
-func cycle(n, m int) {
-	q, keys, k := newQueue(), newKeys(n), 0
+func cycleIn(q queue, n, m int) {
+	keys, k := newKeys(n), 0
 	var start time.Time
 	for i := 0; i < m+m/10; i++ {
 		if i == m/10 {
@@ -88,6 +96,31 @@ func cycle(n, m int) {
 		}
 	}
 	tell("each", time.Since(start), m)
+}
+
+func cycle(n, m int) {
+	cycleIn(newQueue(), n, m)
+}
+
+func cycleNamed(n, m int) {
+	cycleIn(newNamedQueue("wq_bench"), n, m)
+	if adds := metric("workqueue_adds_total"); adds < float64(m) {
+		panic(fmt.Sprintf("%.0f adds in the metrics after %d", adds, m))
+	}
+}
+
+// The counter's value in the only queue with a name.
+func metric(name string) float64 {
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		panic(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name && len(family.Metric) == 1 {
+			return family.Metric[0].GetCounter().GetValue()
+		}
+	}
+	return 0
 }
 
 func phases(n, _ int) {
@@ -291,6 +324,7 @@ func holdFailed(n, _ int) {
 
 var commands = map[string]func(n, m int){
 	"cycle":            cycle,
+	"cycle-named":      cycleNamed,
 	"phases":           phases,
 	"delayed":          delayed,
 	"late":             late,

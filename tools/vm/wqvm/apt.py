@@ -42,7 +42,7 @@ def sources_list(targets: str, release: str, suite: str) -> list[str]:
             made.append(f"deb {uri} {name} {component}")
         elif name in (release, "stable"):
             made.append(f"deb {uri} {suite} main")
-        elif name.endswith("-security") and "-" not in suite:
+        elif name.endswith("-security") and "-" not in suite and suite != "sid":
             made.append(f"deb {uri} {suite}-security main")
     return made
 

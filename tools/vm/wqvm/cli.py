@@ -41,6 +41,8 @@ kernel log is then kept under build/vm/.
   --cpu FLAGS        more of what QEMU emulates, e.g. cx16=off (not with KVM)
   --icount           one CPU with a clock that counts its instructions, as ns: for
                      costs that depend on no machine (QEMU only, without KVM)
+  --plugin FILE,ARGS a plugin of QEMU, with its arguments; the CPUs run in turn, in
+                     one thread (QEMU only, without KVM)
   --mem MB           memory (default: 1024)
   --share DIR        the folder that the guest may write (default: the project)
   --module FILE.ko   load this too, after wq.ko; may be repeated
@@ -71,8 +73,8 @@ what they depend on, and print that folder.
     "clean": f"usage: vm clean         remove the cache of kernels ({CACHE})\n",
 }
 
-_VALUES = {"--kernel": "kernel", "--smp": "smp", "--cpu": "cpu", "--mem": "mem",
-           "--share": "share", "--append": "append", "--timeout": "timeout"}
+_VALUES = {"--kernel": "kernel", "--smp": "smp", "--cpu": "cpu", "--plugin": "plugin",
+           "--mem": "mem", "--share": "share", "--append": "append", "--timeout": "timeout"}
 _SWITCHES = {"--icount": ("icount", True), "--no-module": ("own_module", False),
              "--no-leak-check": ("leak_check", False), "--verbose": ("verbose", True)}
 

@@ -39,6 +39,7 @@ class Request:
     smp: str = "2"
     cpu: str = ""
     icount: bool = False
+    plugin: str = ""
     mem: str = "1024"
     share: str = ""
     modules: list[str] = field(default_factory=list)
@@ -118,10 +119,15 @@ def qemu_command(request: Request, kernel: Path, tmp: Path, share: Path, kvm: bo
     if request.icount:
         smp = "1"
         machine = ["-icount", "shift=0,sleep=off", "-accel", "tcg,thread=single", "-cpu", cpu]
+    elif request.plugin:
+        # a CPU that spins lets another one run at once, also on a busy host
+        machine = ["-accel", "tcg,thread=single", "-cpu", cpu]
     elif kvm:
         machine = ["-accel", "kvm", "-cpu", "host"]
     else:
         machine = ["-accel", "tcg,thread=multi", "-cpu", cpu]
+    if request.plugin:
+        machine += ["-plugin", f"file={request.plugin}"]
     serial = ["-serial", f"file:{tmp}/console"]
     if request.shell:
         serial += ["-chardev", "stdio,id=tty,signal=off", "-serial", "chardev:tty"]

@@ -249,6 +249,119 @@ static void an_array_of_known_and_new_keys_adds_each(struct kunit *test)
 	run(test, "c");
 }
 
+/* --- stores before an add --- */
+
+static struct {
+	u32 data;	/* of the producer */
+	u32 seen;	/* by the last run */
+} shared;
+
+static int run_and_look(struct actor *a)
+{
+	struct wq_item item;
+	int ret;
+
+	for (;;) {
+		ret = wq_get(a->q, &item, WQ_FOREVER);
+		if (is_interrupted(ret))
+			continue;
+		if (ret)
+			return ret;
+		WRITE_ONCE(shared.seen, READ_ONCE(shared.data));
+		wq_done(a->q, &item);
+	}
+}
+
+static int store_and_add(struct actor *a)
+{
+	unsigned long end;
+	u32 i;
+	int ret;
+
+	for (i = 1; i <= 20000 && !READ_ONCE(a->stop); i++) {
+		WRITE_ONCE(shared.data, i);
+		ret = wq_add(a->q, "a", 1);
+		if (ret < 0)
+			return ret;
+		if (i % 8)
+			continue;
+		end = jiffies + 10 * HZ;
+		while (READ_ONCE(shared.seen) != i) {
+			if (time_after(jiffies, end))
+				return -ETIMEDOUT;
+			cond_resched();
+		}
+	}
+	return 0;
+}
+
+/* If a run missed the store before a coalesced add, no other run would follow. */
+static void stores_before_an_add_are_visible_to_the_run_that_follows(struct kunit *test)
+{
+	struct actor *producer, *consumer;
+
+	queue_of(test, NULL);
+	memset(&shared, 0, sizeof(shared));
+	consumer = start(test, run_and_look, 0);
+	producer = start(test, store_and_add, 0);
+	KUNIT_EXPECT_EQ(test, result_within(test, producer, 200), 0);
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, result(test, consumer), -ESHUTDOWN);
+}
+
+/* --- wq_add_many() --- */
+
+static void wq_add_many_adds_each_key_in_order(struct kunit *test)
+{
+	struct wq_add_req reqs[40];
+	struct wq_item item;
+	u32 keys[40], i;
+
+	for (i = 0; i < ARRAY_SIZE(reqs); i++) {
+		keys[i] = i;
+		reqs[i] = (struct wq_add_req){ .key = &keys[i], .len = sizeof(u32), .result = -1 };
+	}
+	KUNIT_EXPECT_EQ(test, wq_add_many(queue(test), reqs, ARRAY_SIZE(reqs)), 40U);
+	for (i = 0; i < ARRAY_SIZE(reqs); i++) {
+		ASSERT_SAME(test, reqs[i].result, 1, "key %u", i);
+		ASSERT_SAME(test, get_number(test, &item), i, "get %u", i);
+	}
+	expect_nothing_ready(test);
+}
+
+static void wq_add_many_of_no_key_does_nothing(struct kunit *test)
+{
+	EXPECT_REFUSED(test, wq_add_many(queue(test), NULL, 0), 0U);
+}
+
+static void wq_add_many_reports_the_result_of_each_key(struct kunit *test)
+{
+	static const u8 zeros[WQ_MAX_KEY + 1];
+	struct wq_add_req reqs[] = {
+		{ "a", 1 }, { "b", 0 }, { "c", 1 }, { zeros, sizeof(zeros) }, { "a", 1 },
+		{ "d", 1 }, { "e", 1 },
+	};
+	static const int results[] = { 0, -EINVAL, 1, -E2BIG, 0, 1, -ENOSPC };
+	unsigned int i;
+
+	queue_on_clock(test, (struct wq_params){ .max_keys = 3 });
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_add_many(queue(test), reqs, ARRAY_SIZE(reqs)), 4U);
+	for (i = 0; i < ARRAY_SIZE(reqs); i++)
+		ASSERT_SAME(test, reqs[i].result, results[i], "key %u", i);
+}
+
+static void wq_add_many_after_shutdown_adds_no_key(struct kunit *test)
+{
+	struct wq_add_req reqs[] = { { "a", 1 }, { "b", 1 } };
+
+	add(test, "a");
+	wq_shutdown(queue(test));
+	EXPECT_REFUSED(test, wq_add_many(queue(test), reqs, 2), 0U);
+	KUNIT_EXPECT_EQ(test, reqs[0].result, -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, reqs[1].result, -ESHUTDOWN);
+}
+
 static struct kunit_case lockless_cases[] = {
 	KUNIT_CASE(add_of_a_ready_key_takes_no_lock),
 	KUNIT_CASE(add_of_a_key_that_is_processed_and_dirty_takes_no_lock),
@@ -262,6 +375,11 @@ static struct kunit_case lockless_cases[] = {
 	KUNIT_CASE(a_policy_with_touch_sees_each_repeat_add),
 	KUNIT_CASE(a_coalesced_add_of_an_array_takes_no_lock),
 	KUNIT_CASE(an_array_of_known_and_new_keys_adds_each),
+	KUNIT_CASE(stores_before_an_add_are_visible_to_the_run_that_follows),
+	KUNIT_CASE(wq_add_many_adds_each_key_in_order),
+	KUNIT_CASE(wq_add_many_of_no_key_does_nothing),
+	KUNIT_CASE(wq_add_many_reports_the_result_of_each_key),
+	KUNIT_CASE(wq_add_many_after_shutdown_adds_no_key),
 	{}
 };
 

@@ -760,6 +760,27 @@ static void verb_add(struct arena *a, struct rnd_state *r)
 		raise(&a->tally[i].now, w);
 }
 
+static void verb_add_many(struct arena *a, struct rnd_state *r)
+{
+	struct wq_add_req reqs[5];
+	u32 keys[ARRAY_SIZE(reqs)], i;
+	int w[ARRAY_SIZE(reqs)];
+
+	for (i = 0; i < ARRAY_SIZE(reqs); i++) {
+		do
+			keys[i] = some_key(a, r);
+		while (a->tally[keys[i]].is_object);
+		w[i] = atomic_inc_return(&a->tally[keys[i]].wanted);
+		reqs[i].key = key_bytes[keys[i]];
+		reqs[i].len = key_len(keys[i]);
+		count(ADDS);
+	}
+	wq_add_many(a->q, reqs, ARRAY_SIZE(reqs));
+	for (i = 0; i < ARRAY_SIZE(reqs); i++)
+		if (accepted(a, "add many", reqs[i].result))
+			raise(&a->tally[keys[i]].now, w[i]);
+}
+
 static s64 some_delay(struct arena *a, struct rnd_state *r)
 {
 	static const s64 odd[] = { 0, -1, S64_MIN, 1, HOUR, S64_MAX };
@@ -926,7 +947,7 @@ static const struct verb {
 	void (*fn)(struct arena *a, struct rnd_state *r);
 	unsigned int weight;	/* of 100 */
 } verbs[] = {
-	{ verb_add, 35 }, { verb_add_after, 20 }, { verb_add_rate_limited, 8 }, { verb_get, 8 },
+	{ verb_add, 30 }, { verb_add_many, 5 }, { verb_add_after, 20 }, { verb_add_rate_limited, 8 }, { verb_get, 8 },
 	{ verb_cancel, 5 }, { verb_query, 8 }, { verb_look, 8 }, { verb_forget, 5 },
 	{ verb_bad_input, 1 }, { verb_shutdown, 2 },
 };

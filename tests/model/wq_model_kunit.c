@@ -214,6 +214,12 @@ static int real_add(struct rig *rig, const struct ws_step *s)
 	u32 flags = s->flags & ~WS_AFTER;
 	u16 len = key_len[s->key];
 
+	if (!flags && !s->ns && !(s->flags & WS_AFTER) && s->key % 2) {
+		struct wq_add_req req = { .key = key, .len = len };
+
+		wq_add_many(rig->q, &req, 1);
+		return req.result;
+	}
 	if (!flags && !s->ns && !(s->flags & WS_AFTER))
 		return wq_add(rig->q, key, len);
 	if (flags == WQ_ADD_RATE_LIMITED && !s->ns && s->flags & WS_AFTER)

@@ -316,6 +316,25 @@ TEST_F(memory, add_array_is_charged_during_the_call)
 	ASSERT_GT(SLACK, settled());
 }
 
+/* Entries of former keys stay for the key's next add, until the kernel needs memory. */
+TEST_F(memory, idle_entries_are_freed_when_the_kernel_needs_memory)
+{
+	enum { KEYS = 200 };
+	__u64 empty = q_stat(self->q).memory;
+	struct item item;
+
+	for (int i = 0; i < KEYS; i++)
+		ASSERT_EQ(1, q_addn(self->q, &i, sizeof(i)));
+	for (int i = 0; i < KEYS; i++) {
+		ASSERT_EQ(0, q_get(self->q, &item, 0));
+		ASSERT_EQ(0, q_done(self->q, &item));
+	}
+	ASSERT_EQ(0, q_stat(self->q).keys);
+	ASSERT_LT(empty + KEYS * 64, q_stat(self->q).memory);
+	write_file("/proc/sys/vm/drop_caches", "2");
+	ASSERT_GT(empty + KEYS * 8, q_stat(self->q).memory);
+}
+
 TEST_F(memory, keys_outlive_their_cgroup)
 {
 	pid_t pid = member();

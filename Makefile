@@ -35,7 +35,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore)
 
-.PHONY: all modules tools run shell test test-packaging matrix torture test-torture model fuzz test-fuzz \
+.PHONY: all modules tools run shell test test-packaging matrix torture test-torture model litmus fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist deb clean help
 
@@ -79,6 +79,9 @@ check:
 
 model:
 	@tests/model/run
+
+litmus:
+	@tests/litmus
 
 test-packaging:
 	@tests/packaging
@@ -205,6 +208,7 @@ help:
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms and the Debian packages (needs root)"
 	@echo "  make model            compare wq with a model: all short sequences, long random ones"
+	@echo "  make litmus           check the memory ordering with herd7 and the kernel's model"
 	@echo "  make fuzz             fuzz /dev/wq under all checkers for MINUTES=10"
 	@echo "  make test-fuzz        replay the inputs that fuzzing has kept (1 minute)"
 	@echo "  make torture          all operations at once under all checkers, MINUTES=5 a kernel"

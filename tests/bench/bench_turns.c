@@ -14,6 +14,7 @@
 #include <linux/kthread.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 #include <linux/wq.h>
 
 #include "bench.h"
@@ -38,7 +39,7 @@ struct turns_side {
  */
 struct turns {
 	u64 turn ____cacheline_aligned_in_smp;	/* the next one */
-	struct wq **q ____cacheline_aligned_in_smp;
+	void **q ____cacheline_aligned_in_smp;
 	u64 queues;
 	u64 keys;			/* of each queue */
 	struct turns_side side[TURNS_CPUS];
@@ -65,8 +66,7 @@ static void turns_pass(struct turns *t, u64 turn)
 	smp_store_release(&t->turn, turn);
 }
 
-static __always_inline int turns_op(struct wq *q, u64 key, u32 tag,
-				    int (*op)(struct wq *q, u64 key))
+static __always_inline int turns_op(void *q, u64 key, u32 tag, int (*op)(void *q, u64 key))
 {
 	unsigned long flags;
 	int ret;
@@ -85,7 +85,7 @@ static __always_inline int turns_op(struct wq *q, u64 key, u32 tag,
  * sides use a key in consecutive turns.
  */
 static __always_inline int turns_take(struct turns_side *s, u32 tag,
-				      int (*op)(struct wq *q, u64 key))
+				      int (*op)(void *q, u64 key))
 {
 	struct turns *t = s->turns;
 	u64 turn = s->first, queue, key;
@@ -110,22 +110,22 @@ out:
 	return ret;
 }
 
-static int add_again(struct wq *q, u64 key)
+static int add_again(void *q, u64 key)
 {
 	return bench_add(q, key, 0);
 }
 
-static int add_new(struct wq *q, u64 key)
+static int add_new(void *q, u64 key)
 {
 	return bench_add(q, key, 1);
 }
 
-static int take(struct wq *q, u64 key)
+static int take(void *q, u64 key)
 {
 	return bench_take(q);
 }
 
-static int cycle(struct wq *q, u64 key)
+static int cycle(void *q, u64 key)
 {
 	return bench_add(q, key, 1) ?: bench_take(q);
 }
@@ -150,8 +150,17 @@ static int consumer_thread(void *side)
 	return turns_take(side, BENCH_TAG('c', 'o', 'n', 's'), take);
 }
 
-static int turns_run(struct turns *t, int (*fn[TURNS_CPUS])(void *side))
+/* How queues are made, and the two threads. */
+struct turns_kind {
+	void *(*create)(u64 keys);
+	void (*destroy)(void *q, u64 keys);
+	int (*first)(void *side);
+	int (*second)(void *side);
+};
+
+static int turns_run(struct turns *t, const struct turns_kind *kind)
 {
+	int (*const fn[TURNS_CPUS])(void *side) = { kind->first, kind->second };
 	unsigned int i, made;
 	int cpu = -1, ret = 0;
 
@@ -179,29 +188,12 @@ static int turns_run(struct turns *t, int (*fn[TURNS_CPUS])(void *side))
 	return ret;
 }
 
-static int turns_create(struct turns *t, bool add)
+/* @keys keys in each of @queues queues. */
+static int turns(struct bench *b, u64 keys, u64 queues, const struct turns_kind *kind)
 {
-	u64 queue, key;
-	int ret = 0;
-
-	for (queue = 0; queue < t->queues && !ret; queue++) {
-		t->q[queue] = wq_create(NULL);
-		if (IS_ERR(t->q[queue]))
-			return PTR_ERR(t->q[queue]);
-		for (key = 0; key < t->keys && add && !ret; key++)
-			ret = add_new(t->q[queue], key);
-	}
-	return ret;
-}
-
-/* @keys keys in each of @queues queues, which are added before if @add. */
-static int turns(struct bench *b, u64 keys, u64 queues, bool add, int (*first)(void *side),
-		 int (*second)(void *side))
-{
-	int (*fn[TURNS_CPUS])(void *side) = { first, second };
 	struct turns *t;
-	int ret = -ENOMEM;
-	u64 i;
+	int ret = 0;
+	u64 made;
 
 	if (num_online_cpus() < TURNS_CPUS)
 		return -ERANGE;
@@ -212,39 +204,130 @@ static int turns(struct bench *b, u64 keys, u64 queues, bool add, int (*first)(v
 	t->queues = queues;
 	t->q = kvcalloc(queues, sizeof(*t->q), GFP_KERNEL);
 	if (!t->q)
-		goto free;
-	ret = turns_create(t, add) ?: turns_run(t, fn);
-	for (i = 0; i < queues && !IS_ERR_OR_NULL(t->q[i]); i++)
-		wq_destroy(t->q[i]);
+		ret = -ENOMEM;
+	for (made = 0; !ret && made < queues; made++) {
+		t->q[made] = kind->create(keys);
+		ret = PTR_ERR_OR_ZERO(t->q[made]);
+		if (ret)
+			break;
+	}
+	ret = ret ?: turns_run(t, kind);
+	while (made)
+		kind->destroy(t->q[--made], keys);
 	bench_tell(b, "turns", TURNS_CPUS * keys * queues, 1);
-free:
 	kvfree(t->q);
 	kfree(t);
 	return ret;
 }
 
+static void *create_empty(u64 keys)
+{
+	return wq_create(NULL);
+}
+
+static void *create_full(u64 keys)
+{
+	struct wq *q = wq_create(NULL);
+	int ret = 0;
+	u64 key;
+
+	for (key = 0; key < keys && !IS_ERR(q) && !ret; key++)
+		ret = add_new(q, key);
+	if (!ret)
+		return q;
+	wq_destroy(q);
+	return ERR_PTR(ret);
+}
+
+static void destroy(void *q, u64 keys)
+{
+	wq_destroy(q);
+}
+
 /* add of a key that waits already, out of @n, in @m queues. */
 static int turns_again(struct bench *b, u64 n, u64 m)
 {
-	return turns(b, n, m, true, again_thread, again_thread);
+	static const struct turns_kind kind = {
+		create_full, destroy, again_thread, again_thread,
+	};
+
+	return turns(b, n, m, &kind);
 }
 
 /* add, get and done of one of @n keys, in @m queues. */
 static int turns_cycle(struct bench *b, u64 n, u64 m)
 {
-	return turns(b, n, m, false, cycle_thread, cycle_thread);
+	static const struct turns_kind kind = {
+		create_empty, destroy, cycle_thread, cycle_thread,
+	};
+
+	return turns(b, n, m, &kind);
 }
 
 /* One thread adds one of @n keys, the other gets it and is done, in @m queues. */
 static int turns_pair(struct bench *b, u64 n, u64 m)
 {
-	return turns(b, n, m, false, producer_thread, consumer_thread);
+	static const struct turns_kind kind = {
+		create_empty, destroy, producer_thread, consumer_thread,
+	};
+
+	return turns(b, n, m, &kind);
 }
 
-/* The place for embedded entries: one object, with the turns of again and of cycle. */
+/* The place for embedded entries: arrays of objects, with the turns of again and of cycle. */
+
+static void work_nothing(struct work_struct *work)
+{
+}
+
+/* Works that stay pending until their timers expire. */
+static void *create_works(u64 keys)
+{
+	struct delayed_work *works = kvcalloc(keys, sizeof(*works), GFP_KERNEL);
+	u64 key;
+
+	for (key = 0; works && key < keys; key++) {
+		INIT_DELAYED_WORK(&works[key], work_nothing);
+		schedule_delayed_work(&works[key], 3600 * HZ);
+	}
+	return works ?: ERR_PTR(-ENOMEM);
+}
+
+static void destroy_works(void *q, u64 keys)
+{
+	struct delayed_work *works = q;
+
+	while (keys)
+		cancel_delayed_work_sync(&works[--keys]);
+	kvfree(works);
+}
+
+static int queue_again(void *q, u64 key)
+{
+	struct delayed_work *works = q;
+
+	return queue_work(system_wq, &works[key].work) ? -EBADE : 0;
+}
+
+static int queue_again_thread(void *side)
+{
+	return turns_take(side, BENCH_TAG('q', 'a', 'g', 'a'), queue_again);
+}
+
+/* queue_work() of a work that is pending already, out of @n, in @m sets. */
+static int work_again(struct bench *b, u64 n, u64 m)
+{
+	static const struct turns_kind kind = {
+		create_works, destroy_works, queue_again_thread, queue_again_thread,
+	};
+
+	return turns(b, n, m, &kind);
+}
+
 const struct bench_cmd bench_turns_cmds[] = {
 	{ "wq", "turns-again", turns_again },
 	{ "wq", "turns-cycle", turns_cycle },
 	{ "wq", "turns-pair", turns_pair },
+	{ "work", "turns-again", work_again },
 	{ }
 };

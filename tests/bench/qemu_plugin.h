@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The calls of QEMU's plugin interface that plugin.c needs, in version 1, which QEMU 4.2 to 8.2
- * have. No package of Debian 12 has QEMU's own header.
+ * The calls of QEMU's plugin interface that plugin.c needs, in version 1, which Debian 12's QEMU
+ * 7.2 has. No package of Debian 12 has QEMU's own header.
  */
 #ifndef _QEMU_PLUGIN_H
 #define _QEMU_PLUGIN_H

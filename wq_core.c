@@ -240,8 +240,20 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 		spin_unlock_irqrestore(&q->lock, cs->flags);
 		wq_wake(q, cs->nr_ready);
 	}
-	if (cs->freed)
+	if (!cs->freed)
+		return;
+	/* RCU callbacks work outside of the caller's cgroup, so only if a look-up may read them. */
+	if (q->ended)
+		wq_entries_free(cs->freed, q->leased);
+	else
 		wq_entries_free_rcu(cs->freed, q->leased);
+}
+
+/* Enter a critical section, unless another one of @q is in progress.  Returns whether it did. */
+bool wq_trylock(struct wq_cs *cs, struct wq *q)
+{
+	*cs = (struct wq_cs){ .q = q, .now = -1 };
+	return spin_trylock_irqsave(&q->lock, cs->flags);
 }
 
 /* Leave a critical section, see __wq_unlock(). */
@@ -405,13 +417,16 @@ u32 wq_nr_ready(const struct wq *q)
 	return q->nr_requeued + (q->order ? q->order->len(q->order_data) : q->nr_fifo);
 }
 
-/* Adds that were coalesced.  On 32-bit kernels, the count of each CPU wraps at 2^32. */
+/* Adds that were coalesced. */
 u64 wq_coalesced(const struct wq *q)
 {
 	u64 sum = 0;
 	int cpu;
 
-	/* A count that is being increased is reported as it was or as it will be. */
+	/*
+	 * A count that is being increased is reported as it was or as it will be.  On a 32-bit
+	 * kernel it can be wrong by 2^32 at the moment of a carry.
+	 */
 	for_each_possible_cpu(cpu)
 		sum += READ_ONCE(*per_cpu_ptr(q->coalesced, cpu));
 	return sum;
@@ -513,7 +528,8 @@ static void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 		e->consumer->nr_dirty--;
 	else
 		wq_unqueue(cs, e);
-	wq_entry_set_state(e, e->state & ~(ENTRY_DIRTY | ENTRY_REQUEUED));
+	/* After the cancel, its caller sees the stores of all producers whose adds it canceled. */
+	wq_entry_set_state_mb(e, e->state & ~(ENTRY_DIRTY | ENTRY_REQUEUED));
 	cs->q->canceled++;
 }
 
@@ -718,15 +734,15 @@ static __always_inline void wq_dispose(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
-	if (!q->max_recycled || e->len > WQ_MIN_ROOM) {
-		e->next_freed = cs->freed;
-		cs->freed = e;
-		return;
-	}
 	if (unlikely(q->nr_recycled == q->max_recycled && !cs->freed)) {
 		cs->freed = q->recycled;
 		q->recycled = NULL;
 		q->nr_recycled = 0;
+	}
+	if (q->nr_recycled >= q->max_recycled || e->len > WQ_MIN_ROOM) {
+		e->next_freed = cs->freed;
+		cs->freed = e;
+		return;
 	}
 	e->next_freed = q->recycled;
 	q->recycled = e;
@@ -762,6 +778,20 @@ unsigned int wq_evict_idle(struct wq_cs *cs, unsigned int n)
 		wq_remove(cs, e);
 	}
 	return i;
+}
+
+/* Free the entries that are kept for new keys. */
+void wq_free_recycled(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	/* Each chain has a callback of its own. */
+	if (!q->recycled || cs->freed)
+		return;
+	cs->freed = q->recycled;
+	q->recycled = NULL;
+	q->nr_recycled = 0;
 }
 WQ_EXPORT_FOR_KUNIT(wq_evict_idle);
 
@@ -1329,7 +1359,7 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 		return -ENOMEM;
 	ret = wq_table_insert(&q->table, &k->entry, pre ? &pre->bucket : NULL, gfp);
 	if (ret)
-		goto err_key;
+		goto err_dispose;
 	ret = wq_add_entry(cs, &k->entry, op, pre, gfp);
 	if (ret < 0)
 		goto err_remove;
@@ -1338,16 +1368,10 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 	return ret;
 
 err_remove:
-	/* A look-up without the lock may have found it meanwhile. */
 	wq_table_remove(&q->table, &k->entry);
+err_dispose:
+	/* A look-up without the lock may still read it, also if it was used again and not inserted. */
 	wq_dispose(cs, &k->entry);
-	return ret;
-err_key:
-	/* wq_run_ops() uses it for the second attempt, or frees it. */
-	if (pre)
-		pre->key = k;
-	else
-		wq_key_free(k, q->leased);
 	return ret;
 }
 
@@ -2113,6 +2137,18 @@ WQ_EXPORT_FOR_KUNIT(wq_consumer_end);
  * The most frequent verbs, see the head of this file.
  */
 
+/* An add in an NMI, after the first look-up.  Another CPU may have changed the table meanwhile. */
+static noinline int wq_add_nmi(struct wq *q, const struct wq_op *op)
+{
+	struct wq_peek peek;
+	int i;
+
+	for (i = 0; i < WQ_NMI_TRIES; i++)
+		if (wq_add_coalesced(q, op, &peek))
+			return 0;
+	return READ_ONCE(q->shut) ? -ESHUTDOWN : -EAGAIN;
+}
+
 static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, gfp_t gfp)
 {
 	struct wq_peek peek __uninitialized;
@@ -2124,7 +2160,7 @@ static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, g
 	if (wq_add_coalesced(q, &op, &peek))
 		return 0;
 	if (unlikely(in_nmi()))
-		return -EAGAIN;
+		return wq_add_nmi(q, &op);
 	wq_run_ops(q, NULL, &op, 1, true, gfp, wq_add_op, true, &peek);
 	return op.result;
 }
@@ -2145,7 +2181,7 @@ int wq_add_embedded(struct wq_embedded *x, const struct wq_op *op)
 	if (wq_add_embedded_coalesced(x, op))
 		return 0;
 	if (unlikely(in_nmi()))
-		return -EAGAIN;
+		return READ_ONCE(q->shut) ? -ESHUTDOWN : -EAGAIN;
 	__wq_lock(&cs, q);
 	if (unlikely(q->shut))
 		ret = -ESHUTDOWN;
@@ -2231,7 +2267,7 @@ void wq_unread_key(struct wq_read *r)
  *
  * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -ENOSPC:
  * the queue holds max_keys keys; -ENOMEM; -EAGAIN: in an NMI, and the key was not found
- * dirty; -EINVAL: @len is 0; -E2BIG: @len is above WQ_MAX_KEY.  On error nothing has changed.
+ * dirty, or other CPUs kept changing the queue's keys; -EINVAL: @len is 0; -E2BIG: @len is above WQ_MAX_KEY.  On error nothing has changed.
  */
 int wq_add(struct wq *q, const void *key, size_t len)
 {

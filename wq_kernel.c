@@ -53,6 +53,7 @@ struct wq *wq_create(const struct wq_params *params)
 		wq_put(q);
 		return ERR_PTR(ret);
 	}
+	wq_queues_add(q);
 	return q;
 }
 EXPORT_SYMBOL_GPL(wq_create);
@@ -78,7 +79,7 @@ void wq_destroy(struct wq *q)
 	wq_name_withdraw(q);
 	wq_shutdown(q);
 	wq_thread_stop(q);
-	wq_purge(q);
+	wq_purge(q, false);
 
 	/* Processes may keep the queue open, but the caller's code may be unloaded. */
 	wq_lock(&cs, q);

@@ -240,11 +240,11 @@ static int open_alloc(struct opening *o)
 		return -ENOMEM;
 	o->taken = true;
 	o->made->lazy = true;
-	o->made->max_idle = WQ_MAX_IDLE_LAZY;
 	o->made->slack = o->args->slack ?: WQ_DEFAULT_SLACK;
 	o->made->uid = current_fsuid();
 	o->made->gid = current_fsgid();
 	INIT_WORK(&o->made->dir_work, dir_work);
+	wq_queues_add(o->made);
 	return 0;
 }
 

@@ -8,8 +8,8 @@
  * memory alone: the statistics of a queue that has ended can still be read.  A queue never
  * opens again after a shut down.
  *
- * All queues are in a list, for the shrinker.  wq_queues_lock protects it, and nothing takes
- * another lock while it holds that.
+ * All queues are in a list, for the shrinker.  wq_queues_lock protects it.  It is a raw spinlock for
+ * the reason that wq_name.c gives: a throttled process must not hold up other users.
  */
 #include <linux/export.h>
 #include <linux/freezer.h>
@@ -26,43 +26,52 @@
 
 static LIST_HEAD(wq_queues);
 static unsigned long wq_nr_queues;
-static DEFINE_SPINLOCK(wq_queues_lock);
+static DEFINE_RAW_SPINLOCK(wq_queues_lock);
 
-#define WQ_QUEUES_LOOK	128	/* queues that are looked at in one hold of wq_queues_lock */
+#define WQ_QUEUES_LOOK	32UL	/* queues that are looked at in one hold of wq_queues_lock */
 
-static void wq_queues_add(struct wq *q)
+/*
+ * The queue is complete, and the shrinker may pin it.  That of a kernel module is added after all
+ * that can fail: a pin could keep a limiter whose module is unloaded after the failure.
+ */
+void wq_queues_add(struct wq *q)
 {
-	spin_lock(&wq_queues_lock);
+	raw_spin_lock(&wq_queues_lock);
 	list_add_tail(&q->all, &wq_queues);
 	wq_nr_queues++;
-	spin_unlock(&wq_queues_lock);
+	raw_spin_unlock(&wq_queues_lock);
 }
 
 static void wq_queues_del(struct wq *q)
 {
-	spin_lock(&wq_queues_lock);
-	list_del(&q->all);
-	wq_nr_queues--;
-	spin_unlock(&wq_queues_lock);
+	raw_spin_lock(&wq_queues_lock);
+	if (!list_empty(&q->all)) {
+		list_del(&q->all);
+		wq_nr_queues--;
+	}
+	raw_spin_unlock(&wq_queues_lock);
 }
 
-/* The number of idle entries, estimated from those of the first queues if there are many. */
+/*
+ * The number of idle entries.  If there are many queues, it is estimated from those whose turn it
+ * is, which then go to the end of the list, and is at least 1.
+ */
 unsigned long wq_queues_idle(void)
 {
 	unsigned long idle = 0, looked = 0;
 	struct wq *q;
 
-	spin_lock(&wq_queues_lock);
-	list_for_each_entry(q, &wq_queues, all) {
-		if (looked == WQ_QUEUES_LOOK)
-			break;
+	raw_spin_lock(&wq_queues_lock);
+	while (looked < min(wq_nr_queues, WQ_QUEUES_LOOK)) {
+		q = list_first_entry(&wq_queues, struct wq, all);
+		list_move_tail(&q->all, &wq_queues);
 		looked++;
 		/* The number may be out of date, as an estimate may be. */
-		idle += READ_ONCE(q->nr_idle);
+		idle += data_race(q->nr_idle);
 	}
-	if (looked == WQ_QUEUES_LOOK)
-		idle = idle / WQ_QUEUES_LOOK * wq_nr_queues;
-	spin_unlock(&wq_queues_lock);
+	if (looked < wq_nr_queues)
+		idle = mult_frac(idle, wq_nr_queues, looked) ?: 1;
+	raw_spin_unlock(&wq_queues_lock);
 	return idle;
 }
 
@@ -71,15 +80,26 @@ struct wq *wq_queues_turn(void)
 {
 	struct wq *q;
 
-	spin_lock(&wq_queues_lock);
+	raw_spin_lock(&wq_queues_lock);
 	q = list_first_entry_or_null(&wq_queues, struct wq, all);
 	if (q) {
 		list_move_tail(&q->all, &wq_queues);
 		if (!refcount_inc_not_zero(&q->pins))
 			q = NULL;
 	}
-	spin_unlock(&wq_queues_lock);
+	raw_spin_unlock(&wq_queues_lock);
 	return q;
+}
+
+/*
+ * Counters of each CPU.  The allocator of such memory takes a mutex of the whole kernel if it may
+ * sleep, and a throttled process could hold that.  So it may only if there is no memory otherwise.
+ */
+static u64 __percpu *alloc_counters(gfp_t gfp)
+{
+	gfp_t atomic = (gfp & ~(__GFP_DIRECT_RECLAIM | __GFP_IO | __GFP_FS)) | __GFP_NOWARN;
+
+	return alloc_percpu_gfp(u64, atomic) ?: alloc_percpu_gfp(u64, gfp);
 }
 
 /* Check the figures of a queue, of a process or of a kernel module.  0: the default. */
@@ -101,7 +121,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 
 	if (!q)
 		return NULL;
-	q->coalesced = alloc_percpu_gfp(unsigned long, gfp);
+	q->coalesced = alloc_counters(gfp);
 	if (!q->coalesced)
 		goto free;
 	q->limiter = params->limiter ?: wq_limiter_default_controller();
@@ -138,7 +158,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
-	wq_queues_add(q);
+	INIT_LIST_HEAD(&q->all);
 	return q;
 
 free_limiter:
@@ -151,8 +171,11 @@ free:
 }
 WQ_EXPORT_FOR_KUNIT(wq_alloc);
 
-/* Drop all keys of a queue to which no add can come any more, also keys that are held. */
-void wq_purge(struct wq *q)
+/*
+ * Drop all keys of a queue to which no add can come any more, also keys that are held.  @ended: no
+ * other call can come either.
+ */
+void wq_purge(struct wq *q, bool ended)
 {
 	bool left;
 
@@ -164,6 +187,7 @@ void wq_purge(struct wq *q)
 		wq_lock(&cs, q);
 		/* No entry is kept from now on, so that all that is left is in use. */
 		q->max_idle = 0;
+		q->ended = ended;
 		for (i = wq_evict_idle(&cs, WQ_BATCH); i < WQ_BATCH; i++) {
 			e = wq_any(&cs);
 			if (!e)
@@ -186,7 +210,7 @@ void wq_put(struct wq *q)
 	if (!refcount_dec_and_test(&q->ref))
 		return;
 	wq_thread_stop(q);
-	wq_purge(q);
+	wq_purge(q, true);
 	wq_user_uncharge(q->user, q->max_keys);
 	wq_unpin(q);
 }

@@ -6,7 +6,8 @@
  * do without.  The kernel asks this shrinker for it, and the shrinker removes idle entries of one
  * queue after the other, WQ_BATCH in a hold of the queue's lock.
  *
- * No allocation with wq.lock held may reclaim memory, so the shrinker may take it.
+ * A queue whose lock is taken is left out: on PREEMPT_RT its holder may be a process that has used
+ * up its CPU time, and must not hold up all that need memory.
  */
 #include <linux/sched.h>
 
@@ -29,10 +30,12 @@ static unsigned long evict_idle(struct shrinker *s, struct shrink_control *sc)
 	while (freed < sc->nr_to_scan && turns--) {
 		q = wq_queues_turn();
 		if (!q)
-			break;
-		wq_lock(&cs, q);
-		freed += wq_evict_idle(&cs, WQ_BATCH);
-		wq_unlock(&cs);
+			continue;
+		if (wq_trylock(&cs, q)) {
+			freed += wq_evict_idle(&cs, WQ_BATCH);
+			wq_free_recycled(&cs);
+			wq_unlock(&cs);
+		}
 		wq_unpin(q);
 		cond_resched();
 	}

@@ -43,8 +43,8 @@
  * interrupted a change of the table.  It reports what it has seen only if nothing has changed
  * meanwhile, so it may see less than there is, but nothing that is not there:
  *
- *  - Each change is a write section of wq_table.seq.  A look-up reads wq_table.seq first, and
- *    gives up if that is odd.
+ *  - wq_table.seq is odd while the table changes.  A look-up reads it first, and gives up if it is
+ *    odd.
  *  - Before the look-up follows a pointer, it checks that wq_table.seq has not changed.  So the
  *    pointer was read from the table, and is not part of memory that was freed or used again.
  *  - The look-up is an RCU read section, and memory of the table is freed after a grace period.
@@ -54,8 +54,7 @@
  *  - At the end it checks again.  If wq_table.seq is the same, the entry was in the table all the
  *    time and its key did not change.
  *
- * The number wraps after 2^31 changes, which take longer than the 21 s after which RCU reports a
- * reader that is preempted for so long.
+ * On 32-bit kernels the number wraps after 2^31 changes.
  *
  * Why not rhashtable:
  *
@@ -558,7 +557,7 @@ int wq_table_init(struct wq_table *t, gfp_t gfp)
 
 	if (ret)
 		return ret;
-	seqcount_init(&t->seq);
+	t->vec.peeked = true;
 	get_random_bytes(&t->secret, sizeof(t->secret));
 	table_resize(t, 1);
 	return 0;
@@ -570,6 +569,8 @@ void wq_table_destroy(struct wq_table *t)
 {
 	struct wq_spilled *s, *next;
 
+	/* No look-up comes any more.  RCU callbacks would work outside of the caller's cgroup. */
+	t->vec.peeked = false;
 	rbtree_postorder_for_each_entry_safe(s, next, &t->by_place, by_place)
 		kfree(s);
 	t->by_place = RB_ROOT;
@@ -582,8 +583,7 @@ void wq_table_destroy(struct wq_table *t)
 			struct wq_bucket *unused = NULL;
 
 			chain_pop(t, b, &unused);
-			if (unused)
-				spare_put(t, unused);
+			wq_bucket_free(unused);
 		}
 		wq_vec_trim(&t->vec, t->buckets, WQ_SEG_BUCKETS);
 	}
@@ -640,7 +640,7 @@ WQ_EXPORT_FOR_KUNIT(wq_table_find);
 
 /* The first bucket for @hash, without the lock; NULL: the table has changed since @seq. */
 static __always_inline struct wq_bucket *bucket_peek(struct wq_table *t, u32 hash,
-						     unsigned int seq)
+						     unsigned long seq)
 {
 	u32 mask = READ_ONCE(t->mask);
 	u32 i = hash & mask;
@@ -654,7 +654,7 @@ static const struct wq_peek seen_nothing = { .seq = 1 };
 
 /* wq_table_peek() from bucket @b on, the first one of a chain. */
 static noinline struct wq_peek chain_peek(struct wq_table *t, const struct wq_bucket *b,
-					  unsigned int seq, u32 hash, const void *key, size_t len)
+					  unsigned long seq, u32 hash, const void *key, size_t len)
 {
 	struct wq_entry *e;
 	unsigned int i;
@@ -665,12 +665,12 @@ static noinline struct wq_peek chain_peek(struct wq_table *t, const struct wq_bu
 		m = head_match(head, hash);
 		for_each_match(i, m) {
 			e = READ_ONCE(b->slot[i]);
-			if (read_seqcount_retry(&t->seq, seq))
+			if (!wq_seq_is(&t->seq, seq))
 				return seen_nothing;
 			/* As in wq_table_peek(), the key may change. */
 			if (data_race(e->hash) != hash)
 				continue;
-			/* As above. */
+			/* The key may change here, too. */
 			if (!data_race(wq_key_equals(e, key, len)))
 				return seen_nothing;
 			return (struct wq_peek){ e, seq };
@@ -680,7 +680,7 @@ static noinline struct wq_peek chain_peek(struct wq_table *t, const struct wq_bu
 		if (!(head & WQ_CHAINED))
 			return (struct wq_peek){ NULL, seq };
 		b = READ_ONCE(b->slot[WQ_SLOTS - 1]);
-		if (read_seqcount_retry(&t->seq, seq))
+		if (!wq_seq_is(&t->seq, seq))
 			return seen_nothing;
 	}
 	return seen_nothing;
@@ -702,7 +702,8 @@ static noinline struct wq_peek chain_peek(struct wq_table *t, const struct wq_bu
  */
 struct wq_peek wq_table_peek(struct wq_table *t, u32 hash, const void *key, size_t len)
 {
-	unsigned int seq = raw_read_seqcount(&t->seq);
+	/* Pairs with the release in wq_seq_end(). */
+	unsigned long seq = smp_load_acquire(&t->seq);
 	const struct wq_bucket *b;
 	struct wq_entry *e;
 	u64 head, m;
@@ -716,7 +717,7 @@ struct wq_peek wq_table_peek(struct wq_table *t, u32 hash, const void *key, size
 	m = head_match(head, hash);
 	if (m) {
 		e = READ_ONCE(b->slot[__ffs64(m) / 8]);
-		if (read_seqcount_retry(&t->seq, seq))
+		if (!wq_seq_is(&t->seq, seq))
 			return seen_nothing;
 		/* The entry may become that of another key, and then wq_table_is() is false. */
 		if (likely(data_race(e->hash) == hash && data_race(wq_key_equals(e, key, len))))
@@ -731,7 +732,8 @@ WQ_EXPORT_FOR_KUNIT(wq_table_peek);
 /* Fetch the bucket that a look-up of this hash will read first.  In an RCU read section, or under the lock. */
 void wq_table_prefetch(struct wq_table *t, u32 hash)
 {
-	unsigned int seq = raw_read_seqcount(&t->seq);
+	/* Pairs with the release in wq_seq_end(). */
+	unsigned long seq = smp_load_acquire(&t->seq);
 
 	if (!(seq & 1))
 		prefetch(bucket_peek(t, hash, seq));
@@ -743,7 +745,8 @@ void wq_table_prefetch(struct wq_table *t, u32 hash)
  */
 void wq_table_prefetch_entry(struct wq_table *t, u32 hash)
 {
-	unsigned int seq = raw_read_seqcount(&t->seq);
+	/* Pairs with the release in wq_seq_end(). */
+	unsigned long seq = smp_load_acquire(&t->seq);
 	struct wq_bucket *b;
 	struct wq_entry *e;
 	u64 m;
@@ -800,7 +803,7 @@ int wq_table_insert(struct wq_table *t, struct wq_entry *e,
 	struct wq_bucket *b = bucket_of(t, e->hash);
 	int ret = 0;
 
-	raw_write_seqcount_begin(&t->seq);
+	wq_seq_begin(&t->seq);
 	/* A chained bucket has fewer entries than slots, too. */
 	if (likely(bucket_len(b) < WQ_SLOTS && !bucket_chained(b) && e->hash != t->twin))
 		bucket_append(b, slot_content_of(e));
@@ -808,7 +811,7 @@ int wq_table_insert(struct wq_table *t, struct wq_entry *e,
 		ret = chain_insert(t, b, e, pre, gfp);
 	if (likely(!ret) && ++t->count / WQ_LOAD_MAX >= t->buckets)
 		table_split(t, gfp);
-	raw_write_seqcount_end(&t->seq);
+	wq_seq_end(&t->seq);
 	return ret;
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_insert);
@@ -875,7 +878,7 @@ void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 	struct wq_bucket *first = bucket_of(t, e->hash);
 	bool removed;
 
-	raw_write_seqcount_begin(&t->seq);
+	wq_seq_begin(&t->seq);
 	if (likely(!(first->head & (WQ_CHAINED | WQ_SPILLED))))
 		removed = bucket_remove(first, e);
 	else
@@ -888,7 +891,7 @@ void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 		if (table_may_merge(t))
 			table_merge(t);
 	}
-	raw_write_seqcount_end(&t->seq);
+	wq_seq_end(&t->seq);
 	WARN_ON_ONCE(!removed);
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_remove);
@@ -919,9 +922,9 @@ struct wq_found wq_table_any(struct wq_table *t)
 			return (struct wq_found){ b->slot[bucket_len(b) - 1] };
 		if (t->buckets == 1)
 			break;
-		raw_write_seqcount_begin(&t->seq);
+		wq_seq_begin(&t->seq);
 		table_merge(t);
-		raw_write_seqcount_end(&t->seq);
+		wq_seq_end(&t->seq);
 	}
 	return WQ_NOT_FOUND;
 }

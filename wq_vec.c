@@ -9,7 +9,7 @@
  * memory of a million keys once they are done.  Why not kvrealloc(): it copies, 32 MiB
  * for the heap of two million keys, and it may sleep.
  *
- * The caller serializes all changes.  wq_vec_peek() reads beside them, so segments are freed
+ * The caller serializes all changes.  wq_vec_peek() may read beside them.  Then segments are freed
  * after an RCU grace period.
  */
 #include <linux/rcupdate.h>
@@ -44,7 +44,10 @@ static void seg_free(struct wq_vec *v, void *seg)
 
 	if (seg)
 		v->segs--;
-	kfree_rcu(freed, rcu);
+	if (v->peeked)
+		kfree_rcu(freed, rcu);
+	else
+		kfree(seg);
 }
 
 /* Add segment @seg, unless wq_vec_trim() has left it, see wq_vec_extend(). */

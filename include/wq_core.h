@@ -84,7 +84,7 @@ struct wq {
 	u32 max_idle;			/* L: how many idle entries are kept for their key's next add */
 	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
 	bool shut;			/* L: adds are refused; only changes to true */
-	unsigned long __percpu *coalesced; /* adds that were coalesced, see wq_coalesced() */
+	u64 __percpu *coalesced;	/* adds that were coalesced, see wq_coalesced() */
 	const struct wq_order_ops *order; /* L: NULL: fifo; only changes to NULL */
 	void *order_data;		/* C */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
@@ -97,6 +97,7 @@ struct wq {
 
 	/* Written by most verbs: as few lines as can be */
 	spinlock_t lock ____cacheline_aligned_in_smp;
+	bool ended;			/* L: no call comes any more, so entries are freed at once */
 	bool draining;			/* L: a drain has shut it down, and is not canceled */
 	bool full;			/* L: no room for a key since pollers were last woken for it */
 	u8 hup;				/* L: what pollers were woken for, see wq_hup_level() */
@@ -243,16 +244,19 @@ struct wq_read {
 #define WQ_MAX_RECYCLED	64
 
 /*
- * The most idle entries of a queue: of a kernel module's, of a process's, and with KASAN, so that
- * tests find the use of an entry that is gone.  Longer keys are not kept.
+ * The most idle entries of a queue.  They are few with KASAN, so that tests find the use of an
+ * entry that is gone.  Longer keys are not kept.
  */
 #define WQ_MAX_IDLE		(IS_ENABLED(CONFIG_KASAN) ? 4 : 1024)
-#define WQ_MAX_IDLE_LAZY	(IS_ENABLED(CONFIG_KASAN) ? 4 : 256)
 #define WQ_MAX_IDLE_KEY		64
 #define WQ_IDLE_TURN		8
 
+/* Look-ups of an add in an NMI, which cannot wait until other CPUs leave the table alone. */
+#define WQ_NMI_TRIES	8
+
 /* Critical section. */
 void wq_lock(struct wq_cs *cs, struct wq *q) __acquires(&q->lock);
+bool wq_trylock(struct wq_cs *cs, struct wq *q);
 void wq_unlock(struct wq_cs *cs) __releases(&cs->q->lock);
 
 static inline void wq_assert_locked(const struct wq_cs *cs)
@@ -282,6 +286,7 @@ struct wq_entry *wq_fixup_listed(struct wq_cs *cs, struct wq_entry *e);
 struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor);
 struct wq_entry *wq_any(struct wq_cs *cs);
 unsigned int wq_evict_idle(struct wq_cs *cs, unsigned int n);
+void wq_free_recycled(struct wq_cs *cs);
 u32 wq_nr_ready(const struct wq *q);
 u64 wq_coalesced(const struct wq *q);
 u32 wq_depth(const struct wq *q);

@@ -14,9 +14,10 @@
 
 int wq_check_limits(u32 max_keys, u32 mode, s64 lease, s64 slack);
 struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp);
+void wq_queues_add(struct wq *q);
 unsigned long wq_queues_idle(void);
 struct wq *wq_queues_turn(void);
-void wq_purge(struct wq *q);
+void wq_purge(struct wq *q, bool ended);
 void wq_put(struct wq *q);
 void wq_unpin(struct wq *q);
 int wq_drain_process(struct wq *q, s64 deadline);

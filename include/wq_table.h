@@ -8,7 +8,6 @@
 #include <linux/bits.h>
 #include <linux/rbtree.h>
 #include <linux/rcupdate.h>
-#include <linux/seqlock.h>
 #include <linux/siphash.h>
 #include <linux/types.h>
 
@@ -50,7 +49,7 @@ struct wq_spilled {
 #define WQ_SPARE_BUCKETS	4
 
 struct wq_table {
-	seqcount_t seq;			/* changes with each change of the table */
+	unsigned long seq;		/* odd while the table changes, and then another one */
 	u32 buckets;			/* chains */
 	u32 mask;			/* the bits of a hash that choose a bucket */
 	struct wq_vec vec;		/* the first buckets of all chains */
@@ -73,7 +72,7 @@ struct wq_table {
  */
 struct wq_peek {
 	struct wq_entry *entry;
-	unsigned int seq;
+	unsigned long seq;
 };
 
 int wq_table_init(struct wq_table *t, gfp_t gfp);
@@ -93,9 +92,9 @@ u64 wq_table_bytes(const struct wq_table *t);
  * Whether the table is as a look-up without the lock has seen it.  If the caller holds the lock,
  * or else is in the RCU read section of the look-up, it may use the entry.
  */
-static inline bool wq_table_is(struct wq_table *t, const struct wq_peek *p)
+static inline bool wq_table_is(const struct wq_table *t, const struct wq_peek *p)
 {
-	return !(p->seq & 1) && !read_seqcount_retry(&t->seq, p->seq);
+	return !(p->seq & 1) && wq_seq_is(&t->seq, p->seq);
 }
 
 struct wq_bucket *wq_bucket_alloc(gfp_t gfp);

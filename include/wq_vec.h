@@ -6,7 +6,7 @@
 #define _WQ_VEC_H
 
 #include <linux/compiler.h>
-#include <linux/seqlock.h>
+#include <linux/kcsan-checks.h>
 #include <linux/sizes.h>
 #include <linux/types.h>
 
@@ -16,6 +16,7 @@
 struct wq_vec {
 	void ***root;		/* two levels of pointers, then segments of elements */
 	u32 segs;		/* allocated segments, also those of pointers */
+	bool peeked;		/* wq_vec_peek() may read it, so segments are freed after that */
 };
 
 /* Memory for one wq_vec_extend(), which allocates up to three segments. */
@@ -55,21 +56,50 @@ static inline void *wq_vec_at(const struct wq_vec *v, u32 i, u32 per, u32 size)
 }
 
 /*
- * wq_vec_at() without the lock, for a reader in an RCU read section.  The vector changes only in
- * write sections of @seq.  NULL: it has changed since @start.
+ * A sequence number, for readers without the lock: it is odd during a change, and differs after
+ * each change.  It is no seqcount_t because that has 32 bits: an add that is preempted between its
+ * look-up and the lock could find the same number after 2^31 changes.
  */
-static inline void *wq_vec_peek(const struct wq_vec *v, u32 i, u32 per, u32 size, seqcount_t *seq,
-				unsigned int start)
+static inline void wq_seq_begin(unsigned long *seq)
+{
+	/* Readers check what they have read, so KCSAN need not report these races. */
+	kcsan_nestable_atomic_begin();
+	WRITE_ONCE(*seq, *seq + 1);
+	/* Pairs with the barrier in wq_seq_is(). */
+	smp_wmb();
+}
+
+static inline void wq_seq_end(unsigned long *seq)
+{
+	/* Pairs with the acquire of a reader's first look. */
+	smp_store_release(seq, *seq + 1);
+	kcsan_nestable_atomic_end();
+}
+
+/* Whether nothing has changed since a reader has seen the number @start. */
+static inline bool wq_seq_is(const unsigned long *seq, unsigned long start)
+{
+	/* Order the reader's loads before this one.  Pairs with the barrier in wq_seq_begin(). */
+	smp_rmb();
+	return READ_ONCE(*seq) == start;
+}
+
+/*
+ * wq_vec_at() without the lock, for a reader in an RCU read section.  The vector changes only
+ * between wq_seq_begin() and wq_seq_end().  NULL: it has changed since @start.
+ */
+static inline void *wq_vec_peek(const struct wq_vec *v, u32 i, u32 per, u32 size,
+				const unsigned long *seq, unsigned long start)
 {
 	u32 seg = i / per;
 	void **leaf, *mem;
 
 	/* The root stays.  The others may be freed, unless nothing has changed yet. */
 	leaf = READ_ONCE(v->root[seg / WQ_SEG_PTRS]);
-	if (read_seqcount_retry(seq, start))
+	if (!wq_seq_is(seq, start))
 		return NULL;
 	mem = READ_ONCE(leaf[seg % WQ_SEG_PTRS]);
-	if (read_seqcount_retry(seq, start))
+	if (!wq_seq_is(seq, start))
 		return NULL;
 	return mem + i % per * size;
 }

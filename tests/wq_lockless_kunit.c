@@ -143,6 +143,7 @@ static void add_of_a_dirty_key_fails_after_a_shutdown(struct kunit *test)
 	add(test, "a");
 	wq_shutdown(queue(test));
 	EXPECT_REFUSED(test, add(test, "a"), -ESHUTDOWN);
+	EXPECT_REFUSED(test, add_in_nmi(test, "a"), -ESHUTDOWN);
 }
 
 static void flags_of_an_add_take_effect_on_a_dirty_key(struct kunit *test)
@@ -567,7 +568,7 @@ static void a_failed_add_leaves_the_entry_idle(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, cycle(test, 1), e);
 }
 
-static void no_entry_is_idle_after_a_shutdown(struct kunit *test)
+static void no_entry_becomes_idle_after_a_shutdown(struct kunit *test)
 {
 	struct wq_item item;
 
@@ -604,7 +605,7 @@ static struct kunit_case idle_cases[] = {
 	KUNIT_CASE(a_key_that_is_added_often_stays_among_many),
 	KUNIT_CASE(an_idle_entry_has_no_failures_and_no_lost_runs),
 	KUNIT_CASE(a_failed_add_leaves_the_entry_idle),
-	KUNIT_CASE(no_entry_is_idle_after_a_shutdown),
+	KUNIT_CASE(no_entry_becomes_idle_after_a_shutdown),
 	KUNIT_CASE(a_longer_key_is_not_kept),
 	{}
 };

@@ -109,6 +109,8 @@ TEST_F(memory, add_beyond_the_cgroup_limit_fails_and_loses_no_key)
 /* The charge without the stocks of the CPUs and reclaimable memory. */
 static long long settled(void)
 {
+	/* entries of former keys */
+	write_file("/proc/sys/vm/drop_caches", "2");
 	write_file(CGROUP "/memory.high", "0");
 	/* other CPUs drain their stocks after a while */
 	sleep_ms(20);

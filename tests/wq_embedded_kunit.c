@@ -429,7 +429,7 @@ static void init_refuses_a_queue_that_processes_may_open(struct kunit *test)
 	struct wq *q = wq_create(&params);
 
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
-	KUNIT_EXPECT_EQ(test, init_object(object(test, 3), q), -EINVAL);
+	KUNIT_ASSERT_EQ(test, init_object(object(test, 3), q), -EINVAL);
 	wq_destroy(q);
 }
 
@@ -439,7 +439,7 @@ static void init_refuses_a_queue_with_leases(struct kunit *test)
 	struct wq *q = wq_create(&params);
 
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
-	KUNIT_EXPECT_EQ(test, init_object(object(test, 3), q), -EINVAL);
+	KUNIT_ASSERT_EQ(test, init_object(object(test, 3), q), -EINVAL);
 	wq_destroy(q);
 }
 
@@ -449,12 +449,12 @@ static void objects_and_max_keys_are_limited_together(struct kunit *test)
 
 	exit_objects();
 	queue_of(test, &(struct wq_params){ .max_keys = WQ_MAX_KEYS });
-	KUNIT_EXPECT_EQ(test, init_object(o, queue(test)), -ENOSPC);
+	KUNIT_ASSERT_EQ(test, init_object(o, queue(test)), -ENOSPC);
 	queue_of(test, &(struct wq_params){ .max_keys = WQ_MAX_KEYS - 1 });
-	KUNIT_EXPECT_EQ(test, init_object(o, queue(test)), 0);
-	KUNIT_EXPECT_EQ(test, init_object(A, queue(test)), -ENOSPC);
+	KUNIT_ASSERT_EQ(test, init_object(o, queue(test)), 0);
+	KUNIT_ASSERT_EQ(test, init_object(A, queue(test)), -ENOSPC);
 	exit_object(o);
-	KUNIT_EXPECT_EQ(test, init_object(A, queue(test)), 0);
+	KUNIT_ASSERT_EQ(test, init_object(A, queue(test)), 0);
 }
 
 static void init_without_memory_fails_and_takes_nothing(struct kunit *test)
@@ -467,7 +467,7 @@ static void init_without_memory_fails_and_takes_nothing(struct kunit *test)
 	queue_of(test, NULL);
 	memory = stats(test)->memory;
 	fail_nth(1);
-	KUNIT_EXPECT_EQ(test, wq_embedded_init(&o->x, queue(test), GFP_ATOMIC), -ENOMEM);
+	KUNIT_ASSERT_EQ(test, wq_embedded_init(&o->x, queue(test), GFP_ATOMIC), -ENOMEM);
 	KUNIT_EXPECT_TRUE(test, has_failed());
 	KUNIT_EXPECT_EQ(test, stats(test)->memory, memory);
 }
@@ -479,7 +479,7 @@ static void init_that_may_sleep_tries_once_more(struct kunit *test)
 	exit_objects();
 	queue_of(test, NULL);
 	fail_nth(1);
-	KUNIT_EXPECT_EQ(test, init_object(A, queue(test)), 0);
+	KUNIT_ASSERT_EQ(test, init_object(A, queue(test)), 0);
 	KUNIT_EXPECT_TRUE(test, has_failed());
 	KUNIT_EXPECT_EQ(test, delay_object(A, HOUR), 1);
 }

@@ -104,6 +104,8 @@ WQ_EXPORT_FOR_KUNIT(wq_consumer_stats);
  * @q: the queue
  * @st: receives them; @st->held counts the keys got by the kernel API
  *
+ * Embedded entries count as keys, but not in @st->keys and @st->max_keys.
+ *
  * Context: as for wq_add().
  */
 void wq_stats(struct wq *q, struct wq_stat *st)

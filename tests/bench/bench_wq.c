@@ -84,6 +84,52 @@ static int wq_cycle_named(struct bench *b, u64 n, u64 m)
 	return cycle(b, n, m, "wq_bench", BENCH_TAG('n', 'a', 'm', 'e'));
 }
 
+/* add, get and done of one of @n embedded entries, @m times, then @m repeat adds. */
+static int wq_embedded(struct bench *b, u64 n, u64 m)
+{
+	struct wq *q = wq_create(NULL);
+	struct wq_embedded *x;
+	u64 i, k, ready = 0;
+	struct wq_item item;
+	s64 start = 0;
+	int ret = 0;
+
+	if (IS_ERR(q))
+		return PTR_ERR(q);
+	x = kvcalloc(n, sizeof(*x), GFP_KERNEL);
+	if (!x)
+		ret = -ENOMEM;
+	for (i = 0; i < n && !ret; i++) {
+		ret = wq_embedded_init(&x[i], q, GFP_KERNEL);
+		ready += !ret;
+	}
+	/* The first round warms the caches. */
+	for (i = 0, k = 0; i < n + m && !ret; i++) {
+		if (i == n)
+			start = ktime_get_ns();
+		ret = wq_embedded_add(&x[k]) == 1 ? wq_get(q, &item, 0) ?: wq_done(q, &item) : -EBADE;
+		if (++k >= n)
+			k = 0;
+		bench_rest(i);
+	}
+	bench_tell(b, "each", ktime_get_ns() - start, m);
+	for (k = 0; k < n && !ret; k++)
+		ret = min(wq_embedded_add(&x[k]), 0);
+	start = ktime_get_ns();
+	for (i = 0, k = 0; i < m && !ret; i++) {
+		ret = wq_embedded_add(&x[k]);
+		if (++k >= n)
+			k = 0;
+		bench_rest(i);
+	}
+	bench_tell(b, "again", ktime_get_ns() - start, m);
+	while (ready)
+		wq_embedded_exit(&x[--ready]);
+	wq_destroy(q);
+	kvfree(x);
+	return ret > 0 ? -EBADE : ret;
+}
+
 static int add_new(struct wq *q, u64 i)
 {
 	return bench_add(q, i, 1);
@@ -766,6 +812,7 @@ static int wq_smp_own(struct bench *b, u64 n, u64 m)
 const struct bench_cmd bench_wq_cmds[] = {
 	{ "wq", "cycle", wq_cycle },
 	{ "wq", "cycle-named", wq_cycle_named },
+	{ "wq", "embedded", wq_embedded },
 	{ "wq", "phases", wq_phases },
 	{ "wq", "delayed", wq_delayed },
 	{ "wq", "due", wq_due },

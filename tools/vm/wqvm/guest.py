@@ -112,7 +112,13 @@ def uml_command(request: Request, kernel: Path, tmp: Path) -> list[str]:
 
 
 def qemu_command(request: Request, kernel: Path, tmp: Path, share: Path, kvm: bool) -> list[str]:
-    """QEMU, with the host's files and our folders by 9p."""
+    """QEMU, with the host's files and our folders by 9p.
+
+    The machine is q35, whose ACPI tables list the interrupt of each PCI slot. In those of QEMU's
+    default machine, a method computes the list in a loop, once for each device. With PREEMPT_RT
+    and lockdep in a busy emulated CPU the loop takes more than 30 s. Then the kernel aborts it, and
+    the device has no interrupt.
+    """
     smp = request.smp
     cpu = "max,la57=off" + (f",{request.cpu}" if request.cpu else "")
     if request.icount:
@@ -133,7 +139,7 @@ def qemu_command(request: Request, kernel: Path, tmp: Path, share: Path, kvm: bo
                             f"security_model=none{options}",
                   "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
     return ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
-            "-no-reboot", *machine, "-smp", smp, "-m", request.mem, *serial,
+            "-no-reboot", "-machine", "q35", *machine, "-smp", smp, "-m", request.mem, *serial,
             "-kernel", str(kernel), "-initrd", f"{tmp}/initramfs", "-append",
             " ".join(["console=ttyS0", "mitigations=off", *kernel_arguments(request.append)]),
             *files]

@@ -523,7 +523,7 @@ TEST(set_of_max_keys_wakes_pollers_that_wait_for_room)
 	ASSERT_EQ(0, poll(&p, 1, 0));
 	pid = child();
 	if (!pid)
-		_exit(poll(&p, 1, 15000) != 1 || p.revents != POLLOUT);
+		_exit(poll_woken(&p, 1, 15000) != 1 || p.revents != POLLOUT);
 	ASSERT_TRUE(asleep(pid));
 	ASSERT_EQ(0, set_max_keys(q, 2));
 	ASSERT_EQ(0, reap(pid));
@@ -630,15 +630,16 @@ TEST_F(quota, set_of_max_keys_beyond_the_quota_needs_CAP_SYS_RESOURCE)
 /* A queue is charged to its creator, also after a change of its owner. */
 TEST_F(quota, set_of_max_keys_charges_the_creator)
 {
-	int q, fd = q_dev(O_RDWR);
+	int q, fd = q_dev(O_RDWR), hers = q_dev(O_RDWR);
 	long long *others = shared(sizeof(*others));
 	char name[WQ_NAME_MAX];
 	pid_t pid;
 
 	snprintf(name, sizeof(name), "selftest-%d", getpid());
 	pid = user(ALICE, OTHERS, 0);
+	/* she has a queue, so that her quota could be charged */
 	if (!pid)
-		_exit((*others = charged_keys()) < 0);
+		_exit(q_bind(hers, "", 0, 0, 5) || (*others = charged_keys()) < 5);
 	ASSERT_EQ(0, reap(pid));
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
@@ -659,6 +660,7 @@ TEST_F(quota, set_of_max_keys_charges_the_creator)
 		_exit(charged_keys() != *others);
 	EXPECT_EQ(0, reap(pid));
 	EXPECT_EQ(0, q_unlink(name));
+	close(hers);
 }
 
 static int set_often(int q, unsigned int seed)

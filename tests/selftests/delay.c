@@ -406,7 +406,7 @@ TEST_F(queue, add_after_key_that_is_due_wakes_each_kind_of_waiter)
 	ASSERT_EQ(0, q_get(other, &it, 20 * SEC));
 	ASSERT_EQ(0, q_done(other, &it));
 	q_add_after(self->q, "poll", 20 * MS);
-	ASSERT_EQ(1, poll(&p, 1, 20000));
+	ASSERT_EQ(1, poll_woken(&p, 1, 20000));
 	ASSERT_EQ(POLLIN, p.revents);
 	ASSERT_EQ(0, q_get(other, &it, 0));
 	ASSERT_EQ(0, q_done(other, &it));

@@ -1311,7 +1311,7 @@ TEST_F_TIMEOUT(lease, lease_end_wakes_poll_and_epoll, LIMIT)
 	p.fd = self->q;
 	q_add(self->q, "a");
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(1, poll(&p, 1, 60000));
+	ASSERT_EQ(1, poll_woken(&p, 1, 60000));
 	ASSERT_EQ(POLLIN, p.revents);
 	ASSERT_EQ(1, q_stat(self->q).expired);
 	for (int i = 0; i < ARRAY_SIZE(flags); i++) {

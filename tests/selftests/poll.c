@@ -13,7 +13,7 @@
 static int events(int fd, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN | POLLRDNORM };
-	int ret = poll(&p, 1, ms);
+	int ret = ms ? poll_woken(&p, 1, ms) : poll(&p, 1, 0);
 
 	return ret < 0 ? -errno : ret ? p.revents : 0;
 }
@@ -134,7 +134,7 @@ TEST_F(queue, poll_wakes_with_POLLHUP_for_the_last_get_after_shutdown)
 	pid = child();
 	if (!pid) {
 		/* no event requested: POLLHUP is always reported */
-		_exit(poll(&p, 1, 20000) == 1 && p.revents == POLLHUP ? 0 : 1);
+		_exit(poll_woken(&p, 1, 20000) == 1 && p.revents == POLLHUP ? 0 : 1);
 	}
 	ASSERT_TRUE(asleep(pid));
 	q_get(self->q, &it, 0);
@@ -151,7 +151,7 @@ TEST_F(queue, poll_wakes_with_POLLHUP_for_cancel_of_the_last_key_after_shutdown)
 	q_shutdown(self->q);
 	pid = child();
 	if (!pid)
-		_exit(poll(&p, 1, 20000) == 1 && p.revents == POLLHUP ? 0 : 1);
+		_exit(poll_woken(&p, 1, 20000) == 1 && p.revents == POLLHUP ? 0 : 1);
 	ASSERT_TRUE(asleep(pid));
 	q_cancel(self->q, "a");
 	ASSERT_EQ(0, reap(pid));
@@ -473,7 +473,7 @@ static pid_t room_waiter(const char *name, int oflag, bool epoll, __u32 flags)
 		struct pollfd p = { .fd = q, .events = POLLOUT };
 
 		if (!epoll)
-			_exit(poll(&p, 1, 20000) == 1 ? p.revents : 255);
+			_exit(poll_woken(&p, 1, 20000) == 1 ? p.revents : 255);
 		if (epoll_ctl(ep, EPOLL_CTL_ADD, q, &ev))
 			_exit(254);
 		_exit(epoll_wait(ep, &ev, 1, 20000) == 1 ? ev.events : 255);
@@ -727,7 +727,8 @@ TEST_F(queue, bind_wakes_pollers_of_the_unbound_file)
 			int ep = epoll_create1(0);
 
 			if (!how[i].epoll)
-				_exit(poll(&p, 1, 20000) == 1 && p.revents == how[i].seen ? 0 : 1);
+				_exit(poll_woken(&p, 1, 20000) == 1 && p.revents == how[i].seen ?
+				      0 : 1);
 			if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev))
 				_exit(2);
 			_exit(epoll_wait(ep, &ev, 1, 20000) == 1 && ev.events == how[i].seen ?

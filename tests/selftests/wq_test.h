@@ -12,6 +12,7 @@
 #include <kselftest_harness.h>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -718,6 +719,18 @@ static inline int epoll_of(int fd, __u32 events)
 	int ep = epoll_create1(0);
 
 	return epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) ? -errno : ep;
+}
+
+/*
+ * poll() that returns 0 if no event woke it.  When its timeout expires, poll() looks at the files
+ * once more, so it finds events whose wake-up was lost.
+ */
+static inline int poll_woken(struct pollfd *p, int n, int ms)
+{
+	__s64 begun = now_ns();
+	int ret = poll(p, n, ms);
+
+	return now_ns() - begun < ms * MS ? ret : 0;
 }
 
 static inline int epoll_events(int ep, int ms)

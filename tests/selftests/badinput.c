@@ -171,6 +171,7 @@ TEST_F(used, unknown_ioctl_fails_with_ENOTTY)
 		_IO(WQ_IOC_MAGIC, 0x40), _IO(WQ_IOC_MAGIC, 0xfe), _IO(WQ_IOC_MAGIC, 0xff),
 		_IO(WQ_IOC_MAGIC + 1, 0x03), _IO('T', 0x03), 0x03,
 		_IOWR(WQ_IOC_MAGIC, 0x40, struct wq_add), 0xffffffff,
+		_IOC(_IOC_WRITE, WQ_IOC_MAGIC, _IOC_NR(WQ_IOC_ADD), sizeof(struct wq_add)),
 	};
 
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++)
@@ -604,7 +605,7 @@ TEST_F(used, nonzero_reserved_field_of_a_record_fails_with_EINVAL)
 	static const unsigned int nrs[] = { WQ_IOC_ADD, WQ_IOC_DONE };
 
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
-		for (int field = 0; field < 5; field++) {
+		for (int field = 0; field < 6; field++) {
 			struct args a = good(nrs[i]);
 
 			/* for done, a key that the file holds */
@@ -633,6 +634,11 @@ TEST_F(used, nonzero_reserved_field_of_a_record_fails_with_EINVAL)
 				if (nrs[i] == WQ_IOC_DONE)
 					continue;
 				in.rec.token = 1;
+				break;
+			case 5:
+				if (nrs[i] == WQ_IOC_DONE)
+					continue;
+				in.rec.given_back = 1;
 				break;
 			}
 			ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &a)) {

@@ -2,6 +2,12 @@
 /* Arrays of keys: a result for each key, the count, and EFAULT at every record. */
 #include "wq_test.h"
 
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <linux/userfaultfd.h>
+
 #define N	5		/* keys of an array here */
 
 /* An array of the keys a, b, c, ... */
@@ -598,6 +604,81 @@ TEST_F(queue, list_EFAULT_changes_nothing)
 	ASSERT_EQ(-EFAULT, q_list(self->q, &got, 0, &cursor));
 	ASSERT_EQ(0, got.count);
 	ASSERT_TRUE(same(&before, self->q));
+}
+
+/* ---- the buffer that a file keeps for its arrays ---- */
+
+struct adding {
+	int q, ret;
+	struct array a;
+};
+
+static void *add_it(void *arg)
+{
+	struct adding *add = arg;
+
+	add->ret = q_add_array(add->q, &add->a);
+	return NULL;
+}
+
+/* An array of 4096 bytes. */
+static struct array page_of_keys(char c)
+{
+	struct array a = array_new(4096);
+
+	for (int i = 0; i < 4096 / WQ_REC_SIZE(4); i++)
+		array_putf(&a, "%c%03d", c, i);
+	return a;
+}
+
+/*
+ * The copy of an array stops in its middle, at a page that is not there yet.  Meanwhile the file
+ * is idle, which frees its buffer if no call uses it, and another array is added.
+ */
+TEST_F(queue, add_that_copies_its_array_keeps_its_buffer_from_other_calls)
+{
+	char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct array first = page_of_keys('a'), second = page_of_keys('b');
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range = { addr_of(pages + 4096), 4096 }, .mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	char *rest = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_copy copy = {
+		.dst = addr_of(pages + 4096), .src = addr_of(rest), .len = 4096,
+	};
+	struct adding add = { .q = self->q, .a = first };
+	struct pollfd p = { .fd = self->q, .events = POLLIN };
+	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffd_msg msg;
+	pthread_t thread;
+
+	add.a.recs = memcpy(pages + 2048, first.recs, 2048);
+	memcpy(rest, (char *)first.recs + 2048, 2048);
+	ASSERT_LE(0, uffd);
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_REGISTER, &reg));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, add_it, &add));
+	ASSERT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+
+	ASSERT_EQ(0, poll(&p, 1, 0));
+	ASSERT_EQ(0, q_add_array(self->q, &second));
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_COPY, &copy));
+	ASSERT_EQ(0, pthread_join(thread, NULL));
+	EXPECT_EQ(0, add.ret);
+	EXPECT_EQ(first.count, add.a.count);
+	for (__u32 i = 0; i < first.count; i++) {
+		char key[8];
+
+		snprintf(key, sizeof(key), "a%03d", i);
+		ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, key));
+		key[0] = 'b';
+		ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, key));
+	}
+	EXPECT_EQ(first.count + second.count, q_stat(self->q).keys);
+	close(uffd);
+	free(first.recs);
+	free(second.recs);
 }
 
 TEST_HARNESS_MAIN

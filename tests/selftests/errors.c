@@ -428,18 +428,27 @@ TEST_F(users, open_fails_with_ENOSPC_and_the_file_is_not_bound)
 
 /* ---- add ---- */
 
+/* Writes a good record for "k", @off bytes behind an aligned address.  Returns its address. */
+static __u64 rec_off(__u64 room[8], int off, __u64 token)
+{
+	union one one;
+
+	rec_set(&one, "k", 1, token);
+	memcpy((char *)room + off, &one, WQ_REC_SIZE(1));
+	return addr_of(room) + off;
+}
+
 TEST_F(queue, add_fails_with_EINVAL_for_an_address_that_is_not_aligned)
 {
 	struct wq_stat before = q_stat(self->q);
 	__s32 results[2];
-	union one one;
+	__u64 room[8];
 
 	for (int i = 1; i < 12; i++) {
 		/* 1 to 7: the array's; then 1 to 3: that of the results */
 		struct wq_add add = {
 			.size = sizeof(add), .results = addr_of(results) + (i < 8 ? 0 : i - 8),
-			.keys = { addr_of(rec_set(&one, "k", 1, 0)) + (i < 8 ? i : 0),
-				  WQ_REC_SIZE(1), 1 },
+			.keys = { rec_off(room, i < 8 ? i : 0, 0), WQ_REC_SIZE(1), 1 },
 		};
 
 		if (i == 8)
@@ -551,7 +560,7 @@ TEST_F(queue, done_fails_with_EINVAL_for_an_address_that_is_not_aligned)
 	struct wq_stat before;
 	__s32 results[2];
 	struct item it;
-	union one one;
+	__u64 room[8];
 
 	q_add(self->q, "k");
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
@@ -559,8 +568,7 @@ TEST_F(queue, done_fails_with_EINVAL_for_an_address_that_is_not_aligned)
 	for (int i = 1; i < 12; i++) {
 		struct wq_done done = {
 			.size = sizeof(done), .results = addr_of(results) + (i < 8 ? 0 : i - 8),
-			.keys = { addr_of(rec_set(&one, "k", 1, it.token)) + (i < 8 ? i : 0),
-				  WQ_REC_SIZE(1), 1 },
+			.keys = { rec_off(room, i < 8 ? i : 0, it.token), WQ_REC_SIZE(1), 1 },
 		};
 
 		if (i == 8)

@@ -337,6 +337,85 @@ TEST_F(memory, idle_entries_are_freed_when_the_kernel_needs_memory)
 	ASSERT_GT(empty + KEYS * 8, q_stat(self->q).memory);
 }
 
+enum { FILES = 400, KEPT_BUFFER = WQ_MAX_OUT };
+
+/* Takes two keys by each file, and ends their runs.  The files keep their buffers. */
+static bool use_files(const int *fd, struct array *a)
+{
+	for (int i = 0; i < FILES; i++) {
+		array_reset(a);
+		array_putf(a, "a");
+		array_putf(a, "b");
+		if (q_add_array(fd[i], a) || q_get_array(fd[i], a, 2, 0) || a->count != 2 ||
+		    q_done_array(fd[i], a))
+			return false;
+	}
+	return true;
+}
+
+/* Each file finds no key: by a get, or by a poll. */
+static bool idle_files(const int *fd, struct array *a)
+{
+	for (int i = 0; i < FILES; i++) {
+		struct pollfd p = { .fd = fd[i], .events = POLLIN };
+
+		array_reset(a);
+		if (i % 2 ? poll(&p, 1, 0) : q_get_array(fd[i], a, 2, 0) != -EAGAIN)
+			return false;
+	}
+	return true;
+}
+
+/* The stages of a child.  It enters each odd stage itself, and the parent the next one. */
+static bool pass(int *stage, int done)
+{
+	__atomic_store_n(stage, done, __ATOMIC_RELEASE);
+	return EVENTUALLY(__atomic_load_n(stage, __ATOMIC_ACQUIRE) != done);
+}
+
+static int files_keep_buffers(const char *name, int *stage)
+{
+	struct array a = array_new(WQ_MAX_OUT);
+	int fd[FILES];
+
+	for (int i = 0; i < FILES; i++)
+		fd[i] = q_attach(name, O_RDWR);
+	if (!pass(stage, 1) || !use_files(fd, &a) ||
+	    !pass(stage, 3) || !idle_files(fd, &a) ||
+	    !pass(stage, 5) || !use_files(fd, &a))
+		return 1;
+	for (int i = 0; i < FILES; i++)
+		close(fd[i]);
+	return !pass(stage, 7);
+}
+
+TEST_F(memory, buffers_of_a_file_are_charged_to_the_caller_and_freed_when_it_is_idle_or_closed)
+{
+	int *stage = shared(sizeof(*stage)), q;
+	long long paid[8] = { 0 };
+	char name[WQ_NAME_MAX];
+	pid_t pid;
+
+	snprintf(name, sizeof(name), "selftest-%d", getpid());
+	q = q_open(name, O_RDWR, EXCL, 0600, 0);
+	pid = member();
+	if (!pid)
+		_exit(files_keep_buffers(name, stage));
+	for (int i = 1; i < 8; i += 2) {
+		ASSERT_EVENTUALLY(__atomic_load_n(stage, __ATOMIC_ACQUIRE) == i || !alive(pid));
+		ASSERT_TRUE(alive(pid));
+		paid[i] = settled();
+		__atomic_store_n(stage, i + 1, __ATOMIC_RELEASE);
+	}
+	ASSERT_EQ(0, reap(pid));
+	EXPECT_LT(FILES * (long long)KEPT_BUFFER - SLACK, paid[3] - paid[1]);
+	EXPECT_GT(FILES * 2LL * KEPT_BUFFER, paid[3] - paid[1]);
+	EXPECT_GT(2 * SLACK, paid[5] - paid[1]);
+	EXPECT_GT(2 * SLACK, paid[7] - paid[1]);
+	ASSERT_EQ(0, q_unlink(name));
+	close(q);
+}
+
 TEST_F(memory, keys_outlive_their_cgroup)
 {
 	pid_t pid = member();

@@ -727,7 +727,8 @@ TEST_F(queue, bind_wakes_pollers_of_the_unbound_file)
 			int ep = epoll_create1(0);
 
 			if (!how[i].epoll)
-				_exit(poll_woken(&p, 1, 20000) == 1 && p.revents == how[i].seen ? 0 : 1);
+				_exit(poll_woken(&p, 1, 20000) == 1 && p.revents == how[i].seen ?
+				      0 : 1);
 			if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev))
 				_exit(2);
 			_exit(epoll_wait(ep, &ev, 1, 20000) == 1 && ev.events == how[i].seen ?

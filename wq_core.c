@@ -437,7 +437,7 @@ u32 wq_depth(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	/* This follows from the conservation of runs, see struct wq_stat. */
-	return q->adds + q->given_back - q->given_back_failed - q->gets - q->canceled - q->merged;
+	return q->adds + q->given_back - q->given_back_failed - wq_gets(q) - q->canceled - q->merged;
 }
 
 bool wq_is_idle(const struct wq *q)
@@ -822,7 +822,7 @@ static noinline void wq_release_slow(struct wq_cs *cs, struct wq_entry *e)
 	if (wq_is_embedded(e))
 		return;
 	/* If this keeps an entry, it replaces one that was not used for long. */
-	if (q->max_idle && !(q->dones % WQ_IDLE_TURN) && e->len <= WQ_MAX_IDLE_KEY) {
+	if (q->max_idle && !(q->runs.last % WQ_IDLE_TURN) && e->len <= WQ_MAX_IDLE_KEY) {
 		if (q->nr_idle >= q->max_idle)
 			wq_evict_idle(cs, 1);
 		wq_keep_idle(cs, e);
@@ -1544,7 +1544,6 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 	trace_wq_done(q, e, q->timed ? wq_now(cs) - e->start : 0);
 	wq_unhold(cs, e);
 	e->given_back = 0;
-	q->dones++;
 	if (wq_is_embedded(e))
 		wq_note_end(cs, wq_embedded_of(e), op);
 	if (e->state & ENTRY_DIRTY) {
@@ -1909,9 +1908,9 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
 	wq_hold(cs, c, e);
 	if (e->len > room) {
 		wq_requeue(cs, e);
+		q->unfit++;
 		return -EMSGSIZE;
 	}
-	q->gets++;
 	if (q->timed)
 		wq_hist_add(&q->waits, e->start - e->since);
 	trace_wq_get(q, e, q->timed ? e->start - e->since : 0);

@@ -74,8 +74,8 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->held = c->nr_held;
 	st->keys = wq_nr_keys(q);
 	st->adds = q->adds;
-	st->gets = q->gets;
-	st->dones = q->dones;
+	st->gets = wq_gets(q);
+	st->dones = wq_dones(q);
 	st->given_back = q->given_back;
 	st->merged = q->merged;
 	st->canceled = q->canceled;

@@ -48,16 +48,17 @@ struct wq_user;
  * @node: L: in wq.running while it holds entries
  */
 struct wq_consumer {
-	struct list_head held;
-	unsigned int nr_held;
-	unsigned int nr_dirty;
-	struct wq_entry *read;
 	struct list_head again;
 	bool dead;
 	struct wq *q;
 	struct pid *pid;
 	u64 starts;
 	struct rb_node node;
+	/* Written by each get and done */
+	struct list_head held;
+	unsigned int nr_held;
+	unsigned int nr_dirty;
+	struct wq_entry *read;
 };
 
 /*
@@ -108,16 +109,18 @@ struct wq {
 	struct list_head fifo;		/* L: ready entries, in the order of their adds */
 	struct list_head idle;		/* L: idle entries, in the order in which they became idle */
 	u64 adds;			/* L: statistics, see struct wq_stat */
-	u64 gets;			/* L */
-	u64 dones;			/* L */
-	struct wq_runs runs;		/* L: the first places are in this line */
-	struct wq_consumer kernel;	/* holds the keys got by the kernel API */
 
 	/* Written by some verbs */
 	struct list_head requeued;	/* L: ready entries ahead of all others */
 	struct wq_entry *recycled;	/* L: removed entries, for the next new keys */
 	u32 nr_recycled;		/* L: entries in recycled */
 	u64 key_bytes;			/* L: memory of entries */
+	u64 unfit;			/* L: gets that put the key back, because it was too long */
+	u64 given_back;			/* L: statistics, see struct wq_stat */
+
+	/* Gets and dones write the end of the consumer and the first places, which are a line. */
+	struct wq_consumer kernel;	/* holds the keys got by the kernel API */
+	struct wq_runs runs;		/* L */
 	struct wq_heap heap;		/* L: delayed entries; void after a shut down */
 	s64 armed;			/* L: latest time at which times are handled next */
 	struct list_head leases;	/* L: running leases, by their end */
@@ -125,8 +128,7 @@ struct wq {
 	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
 	struct wq_hist waits;		/* L */
 	struct wq_hist works;		/* L */
-	u64 given_back;			/* L: statistics, see struct wq_stat */
-	u64 given_back_failed;		/* L */
+	u64 given_back_failed;		/* L: statistics, see struct wq_stat */
 	u64 merged;			/* L */
 	u64 canceled;			/* L */
 	u64 retries;			/* L */
@@ -262,6 +264,22 @@ void wq_unlock(struct wq_cs *cs) __releases(&cs->q->lock);
 static inline void wq_assert_locked(const struct wq_cs *cs)
 {
 	lockdep_assert_held(&cs->q->lock);
+}
+
+/* In 64-bit kernels without debugging of locks, gets and dones write two lines of the queue. */
+static_assert(!IS_ENABLED(CONFIG_SMP) || !IS_ENABLED(CONFIG_64BIT) || L1_CACHE_BYTES != 64 ||
+	      sizeof(spinlock_t) != 4 || offsetof(struct wq, kernel.held) % L1_CACHE_BYTES == 0);
+
+/* Gets that handed a key out. */
+static inline u64 wq_gets(const struct wq *q)
+{
+	return q->runs.last - q->unfit;
+}
+
+/* Runs that ended by done, from the conservation of runs, see struct wq_stat. */
+static inline u64 wq_dones(const struct wq *q)
+{
+	return wq_gets(q) - q->nr_processing - q->given_back;
 }
 
 /* Keys of the queue.  The table also has the entries of former keys. */

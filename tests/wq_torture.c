@@ -763,20 +763,21 @@ static void verb_add(struct arena *a, struct rnd_state *r)
 static void verb_add_many(struct arena *a, struct rnd_state *r)
 {
 	struct wq_add_req reqs[5];
-	u32 keys[ARRAY_SIZE(reqs)], i;
+	u32 keys[ARRAY_SIZE(reqs)], i, n = 0;
 	int w[ARRAY_SIZE(reqs)];
 
 	for (i = 0; i < ARRAY_SIZE(reqs); i++) {
-		do
-			keys[i] = some_key(a, r);
-		while (a->tally[keys[i]].is_object);
-		w[i] = atomic_inc_return(&a->tally[keys[i]].wanted);
-		reqs[i].key = key_bytes[keys[i]];
-		reqs[i].len = key_len(keys[i]);
+		keys[n] = some_key(a, r);
+		if (a->tally[keys[n]].is_object)
+			continue;
+		w[n] = atomic_inc_return(&a->tally[keys[n]].wanted);
+		reqs[n].key = key_bytes[keys[n]];
+		reqs[n].len = key_len(keys[n]);
 		count(ADDS);
+		n++;
 	}
-	wq_add_many(a->q, reqs, ARRAY_SIZE(reqs));
-	for (i = 0; i < ARRAY_SIZE(reqs); i++)
+	wq_add_many(a->q, reqs, n);
+	for (i = 0; i < n; i++)
 		if (accepted(a, "add many", reqs[i].result))
 			raise(&a->tally[keys[i]].now, w[i]);
 }

@@ -274,7 +274,98 @@ static int turns_pair(struct bench *b, u64 n, u64 m)
 	return turns(b, n, m, &kind);
 }
 
-/* The place for embedded entries: arrays of objects, with the turns of again and of cycle. */
+/* Embedded entries and their queue. */
+struct turns_objects {
+	struct wq *q;
+	struct wq_embedded x[];
+};
+
+static void destroy_objects(void *q, u64 keys)
+{
+	struct turns_objects *o = q;
+
+	while (keys)
+		wq_embedded_exit(&o->x[--keys]);
+	wq_destroy(o->q);
+	kvfree(o);
+}
+
+static void *create_objects(u64 keys)
+{
+	struct turns_objects *o = kvzalloc(struct_size(o, x, keys), GFP_KERNEL);
+	int ret = 0;
+	u64 key;
+
+	if (!o)
+		return ERR_PTR(-ENOMEM);
+	o->q = wq_create(NULL);
+	if (IS_ERR(o->q)) {
+		ret = PTR_ERR(o->q);
+		kvfree(o);
+		return ERR_PTR(ret);
+	}
+	for (key = 0; key < keys && !ret; key++)
+		ret = wq_embedded_init(&o->x[key], o->q, GFP_KERNEL);
+	if (!ret)
+		return o;
+	destroy_objects(o, key - 1);
+	return ERR_PTR(ret);
+}
+
+static void *create_dirty_objects(u64 keys)
+{
+	struct turns_objects *o = create_objects(keys);
+	u64 key;
+
+	for (key = 0; key < keys && !IS_ERR(o); key++)
+		wq_embedded_add(&o->x[key]);
+	return o;
+}
+
+static int embedded_again(void *q, u64 key)
+{
+	struct turns_objects *o = q;
+
+	return wq_embedded_add(&o->x[key]) ? -EBADE : 0;
+}
+
+static int embedded_cycle(void *q, u64 key)
+{
+	struct turns_objects *o = q;
+
+	return wq_embedded_add(&o->x[key]) == 1 ? bench_take(o->q) : -EBADE;
+}
+
+static int embedded_again_thread(void *side)
+{
+	return turns_take(side, BENCH_TAG('e', 'a', 'g', 'a'), embedded_again);
+}
+
+static int embedded_cycle_thread(void *side)
+{
+	return turns_take(side, BENCH_TAG('e', 'c', 'y', 'c'), embedded_cycle);
+}
+
+/* Repeat add of one of @n embedded entries, in @m queues. */
+static int turns_embedded_again(struct bench *b, u64 n, u64 m)
+{
+	static const struct turns_kind kind = {
+		create_dirty_objects, destroy_objects, embedded_again_thread,
+		embedded_again_thread,
+	};
+
+	return turns(b, n, m, &kind);
+}
+
+/* add, get and done of one of @n embedded entries, in @m queues. */
+static int turns_embedded_cycle(struct bench *b, u64 n, u64 m)
+{
+	static const struct turns_kind kind = {
+		create_objects, destroy_objects, embedded_cycle_thread, embedded_cycle_thread,
+	};
+
+	return turns(b, n, m, &kind);
+}
 
 static void work_nothing(struct work_struct *work)
 {
@@ -327,6 +418,8 @@ static int work_again(struct bench *b, u64 n, u64 m)
 const struct bench_cmd bench_turns_cmds[] = {
 	{ "wq", "turns-again", turns_again },
 	{ "wq", "turns-cycle", turns_cycle },
+	{ "wq", "turns-embedded-again", turns_embedded_again },
+	{ "wq", "turns-embedded-cycle", turns_embedded_cycle },
 	{ "wq", "turns-pair", turns_pair },
 	{ "work", "turns-again", work_again },
 	{ }

@@ -34,6 +34,7 @@
 #include <linux/debugobjects.h>
 #include <linux/export.h>
 #include <linux/hrtimer.h>
+#include <linux/preempt.h>
 #include <linux/sched/signal.h>
 
 #include <trace/events/wq.h>
@@ -104,7 +105,9 @@ static void embedded_debug_begin(struct wq_embedded *x, bool on_stack)
 
 static void embedded_debug_use(struct wq_embedded *x)
 {
-	debug_object_assert_init(x, &embedded_debug);
+	/* It takes a lock. */
+	if (!in_nmi())
+		debug_object_assert_init(x, &embedded_debug);
 }
 
 static void embedded_debug_end(struct wq_embedded *x)

@@ -8,6 +8,7 @@
 #include <kunit/test.h>
 #include <linux/delay.h>
 #include <linux/err.h>
+#include <linux/hardirq.h>
 #include <linux/irq_work.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
@@ -290,6 +291,58 @@ static struct actor *start_waiter(struct kunit *test, int (*fn)(struct actor *a)
 }
 
 /* --- add, get and done --- */
+
+/* An add that took the lock would not return. */
+static void add_of_a_dirty_object_takes_no_lock(struct kunit *test)
+{
+	struct object *o = object(test, 0);
+	struct wq_cs cs;
+	int ret;
+
+	add_object(o);
+	wq_lock(&cs, queue(test));
+	ret = add_object(o);
+	wq_unlock(&cs);
+	KUNIT_EXPECT_EQ(test, ret, 0);
+	get_object(test, o);
+	add_object(o);
+	wq_lock(&cs, queue(test));
+	ret = add_object(o);
+	wq_unlock(&cs);
+	KUNIT_EXPECT_EQ(test, ret, 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 2ULL);
+}
+
+static int add_object_in_nmi(struct object *o)
+{
+	int ret;
+
+	preempt_count_add(NMI_OFFSET);
+	ret = add_object(o);
+	preempt_count_sub(NMI_OFFSET);
+	return ret;
+}
+
+static void add_in_an_nmi_succeeds_if_the_object_is_dirty(struct kunit *test)
+{
+	struct object *o = object(test, 0);
+
+	EXPECT_REFUSED(test, add_object_in_nmi(o), -EAGAIN);
+	add_object(o);
+	KUNIT_EXPECT_EQ(test, add_object_in_nmi(o), 0);
+	wq_shutdown(queue(test));
+	EXPECT_REFUSED(test, add_object_in_nmi(o), -ESHUTDOWN);
+}
+
+static void an_object_is_shown_by_its_hashed_address(struct kunit *test)
+{
+	char text[64], expected[64];
+	struct wq_entry *e = &object(test, 0)->x.entry;
+
+	snprintf(expected, sizeof(expected), "embedded:%p", e);
+	wq_bytes_text(text, sizeof(text), e, 0);
+	KUNIT_EXPECT_STREQ(test, text, expected);
+}
 
 static void add_returns_1_if_newly_dirty_and_0_if_coalesced(struct kunit *test)
 {
@@ -1708,6 +1761,9 @@ static void objects_may_be_freed_while_their_queue_is_in_use(struct kunit *test)
 }
 
 static struct kunit_case embedded_cases[] = {
+	KUNIT_CASE(add_of_a_dirty_object_takes_no_lock),
+	KUNIT_CASE(add_in_an_nmi_succeeds_if_the_object_is_dirty),
+	KUNIT_CASE(an_object_is_shown_by_its_hashed_address),
 	KUNIT_CASE(add_returns_1_if_newly_dirty_and_0_if_coalesced),
 	KUNIT_CASE(get_hands_out_the_object_without_a_key),
 	KUNIT_CASE(an_item_of_a_key_has_no_object),

@@ -4,7 +4,8 @@
  *
  * wq_entry.state has one of these values:
  *
- *  0                        idle; wq_release_if_idle() removes the entry
+ *  0                        wq_release_if_idle() makes it idle, or removes it; an embedded entry
+ *                           that has nothing to do
  *  DIRTY                    ready, in the ordering policy
  *  DIRTY | REQUEUED         ready, in wq.requeued, which is handed out first
  *  PROCESSING               in its consumer's list
@@ -40,7 +41,8 @@
  * canceled, or the entry becomes idle and the limiter does not use them.
  *
  * Locking: wq.lock protects all of it.  Interrupts are off while it is held, so that
- * an add works from any context but NMI.  A struct wq_cs on the stack stands for one
+ * an add works from any context but NMI.  An add that finds its key dirty does not take it, and
+ * works in an NMI, too, see wq_add_coalesced().  A struct wq_cs on the stack stands for one
  * hold of the lock, and wq_unlock() does all that follows from the changes: it wakes
  * waiters, wakes the thread or sets the timer, and frees entries.  A hold handles at most
  * WQ_BATCH keys.

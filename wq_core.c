@@ -251,13 +251,6 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 		wq_entries_free_rcu(cs->freed, q->leased);
 }
 
-/* Enter a critical section, unless another one of @q is in progress.  Returns whether it did. */
-bool wq_trylock(struct wq_cs *cs, struct wq *q)
-{
-	*cs = (struct wq_cs){ .q = q, .now = -1 };
-	return spin_trylock_irqsave(&q->lock, cs->flags);
-}
-
 /* Leave a critical section, see __wq_unlock(). */
 void wq_unlock(struct wq_cs *cs)
 	__releases(&cs->q->lock)
@@ -782,18 +775,26 @@ unsigned int wq_evict_idle(struct wq_cs *cs, unsigned int n)
 	return i;
 }
 
-/* Free the entries that are kept for new keys. */
-void wq_free_recycled(struct wq_cs *cs)
+/*
+ * wq_evict_idle() for the shrinker, which also frees the entries that are kept for new keys.  Does
+ * nothing if the lock is taken.
+ */
+unsigned int wq_try_evict_idle(struct wq *q, unsigned int n)
 {
-	struct wq *q = cs->q;
+	struct wq_cs cs = { .q = q, .now = -1 };
+	unsigned int evicted;
 
-	wq_assert_locked(cs);
-	/* Each chain has a callback of its own. */
-	if (!q->recycled || cs->freed)
-		return;
-	cs->freed = q->recycled;
-	q->recycled = NULL;
-	q->nr_recycled = 0;
+	if (!spin_trylock_irqsave(&q->lock, cs.flags))
+		return 0;
+	evicted = wq_evict_idle(&cs, n);
+	/* Each chain of freed entries has a callback of its own. */
+	if (!cs.freed) {
+		cs.freed = q->recycled;
+		q->recycled = NULL;
+		q->nr_recycled = 0;
+	}
+	__wq_unlock(&cs);
+	return evicted;
 }
 WQ_EXPORT_FOR_KUNIT(wq_evict_idle);
 

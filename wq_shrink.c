@@ -23,7 +23,6 @@ static unsigned long count_idle(struct shrinker *s, struct shrink_control *sc)
 static unsigned long evict_idle(struct shrinker *s, struct shrink_control *sc)
 {
 	unsigned long freed = 0, turns = sc->nr_to_scan;
-	struct wq_cs cs;
 	struct wq *q;
 
 	/* Each turn handles a queue, which may have no idle entry. */
@@ -31,11 +30,7 @@ static unsigned long evict_idle(struct shrinker *s, struct shrink_control *sc)
 		q = wq_queues_turn();
 		if (!q)
 			continue;
-		if (wq_trylock(&cs, q)) {
-			freed += wq_evict_idle(&cs, WQ_BATCH);
-			wq_free_recycled(&cs);
-			wq_unlock(&cs);
-		}
+		freed += wq_try_evict_idle(q, WQ_BATCH);
 		wq_unpin(q);
 		cond_resched();
 	}

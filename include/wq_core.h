@@ -258,7 +258,6 @@ struct wq_read {
 
 /* Critical section. */
 void wq_lock(struct wq_cs *cs, struct wq *q) __acquires(&q->lock);
-bool wq_trylock(struct wq_cs *cs, struct wq *q);
 void wq_unlock(struct wq_cs *cs) __releases(&cs->q->lock);
 
 static inline void wq_assert_locked(const struct wq_cs *cs)
@@ -304,7 +303,7 @@ struct wq_entry *wq_fixup_listed(struct wq_cs *cs, struct wq_entry *e);
 struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor);
 struct wq_entry *wq_any(struct wq_cs *cs);
 unsigned int wq_evict_idle(struct wq_cs *cs, unsigned int n);
-void wq_free_recycled(struct wq_cs *cs);
+unsigned int wq_try_evict_idle(struct wq *q, unsigned int n);
 u32 wq_nr_ready(const struct wq *q);
 u64 wq_coalesced(const struct wq *q);
 u32 wq_depth(const struct wq *q);

@@ -273,7 +273,9 @@ static int wq_due(struct bench *b, u64 n, u64 unused)
 
 	for (rep = 0; rep < reps && !ret; rep++) {
 		clock.ns = 0;
-		q = wq_create(&(struct wq_params){ .clock = &clock.clock });
+		q = wq_create(&(struct wq_params){
+			.max_keys = WQ_MAX_KEYS, .clock = &clock.clock,
+		});
 		if (IS_ERR(q))
 			return PTR_ERR(q);
 		for (i = 0; i < n && !ret; i++) {
@@ -550,7 +552,9 @@ static int hold(struct bench *b, u64 n, int (*add)(struct wq *q, u64 i))
 	u64 i;
 
 	bench_wq_exit();
-	held.q = wq_create(&(struct wq_params){ .limiter = wq_limiter_exponential(0, 0) });
+	held.q = wq_create(&(struct wq_params){
+		.max_keys = WQ_MAX_KEYS, .limiter = wq_limiter_exponential(0, 0),
+	});
 	if (IS_ERR(held.q)) {
 		ret = PTR_ERR(held.q);
 		held.q = NULL;

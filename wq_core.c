@@ -1327,12 +1327,15 @@ static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_o
 	return k;
 }
 
-/* The entry of the op's key, or NULL: as @peek has seen it, if the table is still the same. */
+/*
+ * The entry of the op's key, or NULL: as @peek has seen it, if the table is still the same.  On
+ * 32-bit kernels the table's sequence number could have wrapped before the lock was taken.
+ */
 static __always_inline struct wq_entry *wq_lookup_op(struct wq_cs *cs, const struct wq_op *op,
 						     const struct wq_peek *peek)
 {
 	wq_assert_locked(cs);
-	if (peek && likely(wq_table_is(&cs->q->table, peek)))
+	if (IS_ENABLED(CONFIG_64BIT) && peek && likely(wq_table_is(&cs->q->table, peek)))
 		return wq_entry_of(cs, (struct wq_found){ peek->entry });
 	return __wq_lookup(cs, op->hash, op->key, op->len);
 }
@@ -2263,13 +2266,13 @@ void wq_unread_key(struct wq_read *r)
  * All that the caller stored before the add is visible to the run that follows it, also if
  * the add is coalesced.
  *
- * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds; schedule an
- * irq_work for the others.  On PREEMPT_RT, where the queue's lock sleeps, neither from hard
- * interrupt nor with preemption or interrupts off.
+ * Context: as for wq_done(), and NMI, where only an add that is coalesced succeeds.  After
+ * -EAGAIN the caller can add the key again from an irq_work.
  *
  * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -ENOSPC:
  * the queue holds max_keys keys; -ENOMEM; -EAGAIN: in an NMI, and the key was not found
- * dirty, or other CPUs kept changing the queue's keys; -EINVAL: @len is 0; -E2BIG: @len is above WQ_MAX_KEY.  On error nothing has changed.
+ * dirty, or other CPUs kept changing the queue's keys; -EINVAL: @len is 0; -E2BIG: @len is
+ * above WQ_MAX_KEY.  On error nothing has changed.
  */
 int wq_add(struct wq *q, const void *key, size_t len)
 {
@@ -2312,7 +2315,7 @@ int wq_take_item(struct wq_cs *cs, void *arg)
  * drains, and if that consumer holds no key, the call waits as long as processes hold keys,
  * because these may be given back.
  *
- * Context: process, may sleep.  With @timeout 0: as for wq_add().
+ * Context: process, may sleep.  With @timeout 0: as for wq_done().
  *
  * Return: 0; -ESHUTDOWN: the queue is shut down, no key is ready, and the call does not
  * wait for keys of processes; -EAGAIN: no key is ready and @timeout is 0; -ETIMEDOUT;
@@ -2358,7 +2361,8 @@ static __always_inline int __wq_done(struct wq *q, const struct wq_item *item, s
  *
  * The failures of the key stay counted if the queue's limiter uses them.
  *
- * Context: as for wq_add().
+ * Context: any but NMI; never sleeps.  On PREEMPT_RT, where the queue's lock sleeps, neither from
+ * hard interrupt nor with preemption or interrupts off.
  *
  * Return: 0; WQ_RESULT_READY: the key was added during the run and is ready again;
  * -ESTALE: the caller no longer holds the key, or never held it, and nothing has
@@ -2386,7 +2390,7 @@ EXPORT_SYMBOL_GPL(wq_done);
  * If the queue is shut down, RETRY and AFTER do not add the key: the run ends, and
  * wq_stat.dropped counts the add.
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: 0 or WQ_RESULT_* bits.  WQ_RESULT_READY: the key is ready again, because it
  * was added during the run or the outcome adds it without a delay.

@@ -417,7 +417,7 @@ EXPORT_SYMBOL_GPL(wq_embedded_add_after);
  *
  * Counts the failure, and adds the entry after the delay of the queue's limiter.
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: as for wq_embedded_add_after().  On error no failure is counted.
  */
@@ -447,7 +447,7 @@ static void embedded_info(struct wq_embedded *x, struct wq_key_info *info, bool 
  *
  * The next failure has the shortest delay again.  Leaves a pending delay in place.
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  */
 void wq_embedded_forget(struct wq_embedded *x)
 {
@@ -461,7 +461,7 @@ EXPORT_SYMBOL_GPL(wq_embedded_forget);
  * wq_embedded_num_requeues() - how often an object failed
  * @x: its entry
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: as for wq_num_requeues().
  */
@@ -478,7 +478,7 @@ EXPORT_SYMBOL_GPL(wq_embedded_num_requeues);
  * wq_embedded_query() - report the state of an object
  * @x: its entry
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: WQ_KEY_* bits; 0: the entry is idle and has no failures.
  */
@@ -491,26 +491,33 @@ int wq_embedded_query(struct wq_embedded *x)
 }
 EXPORT_SYMBOL_GPL(wq_embedded_query);
 
-/**
- * wq_embedded_cancel() - drop the runs that an object waits for
- * @x: its entry
- *
- * A run in progress goes on, and no other run follows it.  The failures are reset.
- *
- * Context: as for wq_add().
- *
- * Return: the entry's state from before, as for wq_embedded_query().
- */
-int wq_embedded_cancel(struct wq_embedded *x)
+/* Drop the runs that an entry waits for, and refuse adds if @disable is set. */
+static u32 embedded_cancel(struct wq_embedded *x, bool disable)
 {
 	struct wq_cs cs;
 	u32 bits;
 
 	embedded_debug_use(x);
 	wq_lock(&cs, x->q);
+	x->disabled += disable;
 	bits = embedded_drop(&cs, x);
 	wq_unlock(&cs);
 	return bits;
+}
+
+/**
+ * wq_embedded_cancel() - drop the runs that an object waits for
+ * @x: its entry
+ *
+ * A run in progress goes on, and no other run follows it.  The failures are reset.
+ *
+ * Context: as for wq_done().
+ *
+ * Return: the entry's state from before, as for wq_embedded_query().
+ */
+int wq_embedded_cancel(struct wq_embedded *x)
+{
+	return embedded_cancel(x, false);
 }
 EXPORT_SYMBOL_GPL(wq_embedded_cancel);
 
@@ -522,21 +529,13 @@ EXPORT_SYMBOL_GPL(wq_embedded_cancel);
  * wq_embedded_disable_sync().  A run in progress goes on.  If it ends with an outcome that
  * adds the entry, wq_stat.dropped counts that add.
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: the entry's state from before, as for wq_embedded_query().
  */
 int wq_embedded_disable(struct wq_embedded *x)
 {
-	struct wq_cs cs;
-	u32 bits;
-
-	embedded_debug_use(x);
-	wq_lock(&cs, x->q);
-	x->disabled++;
-	bits = embedded_drop(&cs, x);
-	wq_unlock(&cs);
-	return bits;
+	return embedded_cancel(x, true);
 }
 EXPORT_SYMBOL_GPL(wq_embedded_disable);
 
@@ -544,7 +543,7 @@ EXPORT_SYMBOL_GPL(wq_embedded_disable);
  * wq_embedded_enable() - undo a wq_embedded_disable() or wq_embedded_disable_sync()
  * @x: the entry
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: true: adds are accepted again; false: the entry is still disabled.
  */
@@ -619,7 +618,7 @@ EXPORT_SYMBOL_GPL(wq_embedded_cancel_sync);
  * pending delay is no add before it is due, so the call does not wait for it.  If no run is
  * pending or in progress, the call reports the last run.
  *
- * Context: process, may sleep.  With @timeout 0: as for wq_add().
+ * Context: process, may sleep.  With @timeout 0: as for wq_done().
  *
  * Return: 0: the run did not fail, or there was none; WQ_FLUSH_FAILED: the run failed: it ended
  * with WQ_OUTCOME_RETRY, or the controller gave the entry up; -ECANCELED: a cancel or disable

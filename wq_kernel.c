@@ -146,7 +146,7 @@ EXPORT_SYMBOL_GPL(wq_add_many);
  *
  * Each successful call counts as a retry in wq_stat.retries, also without a delay.
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: without a delay: as for wq_add(); with a delay: 1: newly delayed; 0: the key
  * was delayed already; or an error of wq_add().  -EINVAL also for bad flags.
@@ -174,7 +174,7 @@ EXPORT_SYMBOL_GPL(wq_add_after);
  * limiter uses failures, the key keeps them, and counts in max_keys, until wq_forget(),
  * WQ_OUTCOME_FORGET or wq_cancel().
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: as for wq_add_after().  On error no failure is counted.
  */
@@ -193,7 +193,7 @@ EXPORT_SYMBOL_GPL(wq_add_rate_limited);
  * The key's next failure has the shortest delay again.  Does not replace wq_done(), and
  * leaves a pending delay in place.
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: 0, also if the queue does not know the key; -EINVAL or -E2BIG for @len.
  */
@@ -215,7 +215,7 @@ EXPORT_SYMBOL_GPL(wq_forget);
  * @key: the key
  * @len: length of the key in bytes
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: failures since they were last forgotten, up to INT_MAX, as the limiter counts
  * them.  A built-in limiter returns 0 if it does not count by key (a bucket alone), or
@@ -299,7 +299,7 @@ EXPORT_SYMBOL_GPL(wq_get_leased);
  *
  * For a key without a lease, only checks that the caller holds it.
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: 0; -ESTALE: the caller no longer holds the key, or never held it, and nothing
  * has changed.
@@ -327,7 +327,7 @@ EXPORT_SYMBOL_GPL(wq_touch);
  * @key: the key
  * @len: length of the key in bytes
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: as for wq_done(), but -ENOENT: the key is not being processed; -EPERM: a
  * process holds it; -EINVAL: the queue was created with a lease, where only wq_done() ends
@@ -351,7 +351,7 @@ EXPORT_SYMBOL_GPL(wq_done_key);
  * @key: the key
  * @len: length of the key in bytes
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: WQ_KEY_* bits; -ENOENT: the queue does not know the key; -EINVAL or -E2BIG for
  * @len.
@@ -375,7 +375,7 @@ EXPORT_SYMBOL_GPL(wq_query);
  * A run in progress goes on, and no other run follows it.  The failures of the key are
  * reset.
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: the key's state from before, as for wq_query().
  */
@@ -393,7 +393,7 @@ EXPORT_SYMBOL_GPL(wq_cancel);
  * wq_len() - number of ready keys
  * @q: the queue
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: the number, which client-go calls Len.  Keys in processing do not count.
  */

@@ -106,7 +106,7 @@ WQ_EXPORT_FOR_KUNIT(wq_consumer_stats);
  *
  * Embedded entries count as keys, but not in @st->keys and @st->max_keys.
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  */
 void wq_stats(struct wq *q, struct wq_stat *st)
 {

@@ -262,7 +262,7 @@ static u32 wq_shut(struct wq *q, bool drain)
  * it counts in wq_stat.retained until wq_forget() or wq_cancel().  A getter that finds no key
  * returns -ESHUTDOWN, and a drain returns -ECANCELED.  May be called repeatedly.
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  */
 void wq_shutdown(struct wq *q)
 {
@@ -389,7 +389,7 @@ EXPORT_SYMBOL_GPL(wq_drain);
  * wq_shutting_down() - whether the queue was shut down
  * @q: the queue
  *
- * Context: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: true after wq_shutdown() or wq_drain().
  */

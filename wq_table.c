@@ -54,7 +54,8 @@
  *  - At the end it checks again.  If wq_table.seq is the same, the entry was in the table all the
  *    time and its key did not change.
  *
- * On 32-bit kernels the number wraps after 2^31 changes.
+ * On 32-bit kernels the number wraps after 2^31 changes.  A look-up ends before that, because it
+ * cannot be preempted, but what it has seen must not be used later.
  *
  * Why not rhashtable:
  *
@@ -729,7 +730,10 @@ struct wq_peek wq_table_peek(struct wq_table *t, u32 hash, const void *key, size
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_peek);
 
-/* Fetch the bucket that a look-up of this hash will read first.  In an RCU read section, or under the lock. */
+/*
+ * Fetch the bucket that a look-up of this hash will read first.  In an RCU read section, or under
+ * the lock.
+ */
 void wq_table_prefetch(struct wq_table *t, u32 hash)
 {
 	/* Pairs with the release in wq_seq_end(). */
@@ -791,7 +795,8 @@ static noinline int chain_insert(struct wq_table *t, struct wq_bucket *b, struct
 /**
  * wq_table_insert() - insert an entry
  * @t: the table
- * @e: the entry, whose key was the last that wq_table_find() did not find
+ * @e: the entry.  Its key was the last that wq_table_find() did not find, or wq_table_peek() has
+ *	seen that there is none, and the table has not changed since.
  * @pre: NULL, or a bucket in *@pre that is used before any is allocated
  * @gfp: how to allocate
  *

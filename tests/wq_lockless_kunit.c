@@ -47,7 +47,8 @@ static void add_of_a_key_that_is_processed_and_dirty_takes_no_lock(struct kunit 
 	KUNIT_EXPECT_EQ(test, add_with_lock_held(test, "a"), 0);
 }
 
-static void add_of_a_requeued_key_takes_no_lock(struct kunit *test)
+/* An open file that has got the key "a". */
+static struct wq_consumer *file_with_a(struct kunit *test, u64 *token)
 {
 	struct wq_consumer *c = consumer_open(queue(test));
 	u8 key[8];
@@ -56,7 +57,16 @@ static void add_of_a_requeued_key_takes_no_lock(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, c);
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
-	consumer_give_back(c, "a", 1, got.token);
+	*token = got.token;
+	return c;
+}
+
+static void add_of_a_requeued_key_takes_no_lock(struct kunit *test)
+{
+	u64 token;
+	struct wq_consumer *c = file_with_a(test, &token);
+
+	consumer_give_back(c, "a", 1, token);
 	KUNIT_EXPECT_EQ(test, add_with_lock_held(test, "a"), 0);
 	consumer_close(c);
 }
@@ -64,14 +74,9 @@ static void add_of_a_requeued_key_takes_no_lock(struct kunit *test)
 /* Such an entry looks as if it was held and not dirty, so the add has to fix it up. */
 static void add_of_a_key_of_a_dead_consumer_is_coalesced(struct kunit *test)
 {
-	struct wq_consumer *c = consumer_open(queue(test));
-	u8 key[8];
-	struct consumer_got got = { .key = key, .size = sizeof(key) };
+	u64 token;
 
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
-	consumer_close(c);
+	consumer_close(file_with_a(test, &token));
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
 	run(test, "a");
 	expect_nothing_ready(test);
@@ -540,10 +545,8 @@ static void a_key_that_is_added_often_needs_no_memory(struct kunit *test)
 
 static void an_idle_entry_has_no_failures_and_no_lost_runs(struct kunit *test)
 {
-	struct wq_consumer *c;
-	u8 key[8];
-	struct consumer_got got = { .key = key, .size = sizeof(key) };
 	struct wq_item item;
+	u64 token;
 
 	add_rate_limited(test, "a");
 	pass(test, HOUR);
@@ -554,11 +557,7 @@ static void an_idle_entry_has_no_failures_and_no_lost_runs(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, item.failures, 0U);
 	done(test, &item);
 
-	c = consumer_open(queue(test));
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
-	consumer_close(c);
+	consumer_close(file_with_a(test, &token));
 	KUNIT_EXPECT_EQ(test, cancel(test, "a"), (int)READY);
 	item = add_and_get(test, "a");
 	KUNIT_EXPECT_EQ(test, item.given_back, 0U);

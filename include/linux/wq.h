@@ -471,9 +471,9 @@ struct wq_controller;
  * @max_retries: upper bound on retries of a failed key, each after the delay of the
  *	queue's limiter.  After that the controller forgets the key's failures and
  *	gives the key up.
- * @fn: process a key; may be NULL if there is @embedded_fn.  0: done, its failures are forgotten; negative errno: the key
- *	failed; above 0: done, and the key needs its next run after that many ns.
- *	May sleep.  Must neither stop the controller nor drain the queue: both wait
+ * @fn: process a key; may be NULL if there is @embedded_fn.  0: done, its failures are
+ *	forgotten; negative errno: the key failed; above 0: done, and the key needs its next run
+ *	after that many ns.  May sleep.  Must neither stop the controller nor drain the queue: both wait
  *	for @fn, and lockdep reports the deadlock.
  * @gave_up: called before done for each key that is given up, with the last error of
  *	@fn; NULL: the controller logs the key

@@ -246,9 +246,9 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 		return;
 	/* RCU callbacks work outside of the caller's cgroup, so only if a look-up may read them. */
 	if (q->ended)
-		wq_entries_free(cs->freed, q->leased);
+		wq_entries_free(cs->freed, q->prefix);
 	else
-		wq_entries_free_rcu(cs->freed, q->leased);
+		wq_entries_free_rcu(cs->freed, q->prefix);
 }
 
 /* Leave a critical section, see __wq_unlock(). */
@@ -473,6 +473,13 @@ static __always_inline void wq_unqueue(struct wq_cs *cs, struct wq_entry *e)
 	}
 }
 
+/* trace_wq_add() would be a call even while it is disabled, because it has several callers. */
+static __always_inline void wq_trace_add(struct wq *q, const void *key, u32 len, bool coalesced)
+{
+	if (trace_wq_add_enabled())
+		trace_wq_add(q, key, len, coalesced);
+}
+
 static noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
@@ -480,7 +487,7 @@ static noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	wq_entry_set_state(e, e->state | ENTRY_DIRTY);
 	if (q->timed)
-		e->since = wq_now(cs);
+		wq_times_of(e)->since = wq_now(cs);
 	if (e->state & ENTRY_PROCESSING) {
 		e->consumer->nr_dirty++;
 		/* A read of this consumer's file would return the key, see wq_poll_mask(). */
@@ -490,7 +497,7 @@ static noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 		wq_push(cs, e);
 	}
 	q->adds++;
-	trace_wq_add(q, wq_key_data(e) ?: e, e->len, false);
+	wq_trace_add(q, wq_key_data(e) ?: e, e->len, false);
 }
 
 /*
@@ -509,7 +516,7 @@ static __always_inline int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 	if (!(e->state & (ENTRY_PROCESSING | ENTRY_REQUEUED)) && q->order && q->order->touch)
 		q->order->touch(q->order_data, e);
 	this_cpu_inc(*q->coalesced);
-	trace_wq_add(q, wq_key_data(e) ?: e, e->len, true);
+	wq_trace_add(q, wq_key_data(e) ?: e, e->len, true);
 	return 0;
 }
 
@@ -535,7 +542,8 @@ s64 wq_oldest_start(struct wq_consumer *c)
 
 	a = list_first_entry_or_null(&c->held, struct wq_entry, link);
 	b = list_first_entry_or_null(&c->again, struct wq_entry, link);
-	return !a || (b && b->start < a->start) ? b->start : a->start;
+	return !a || (b && wq_times_of(b)->start < wq_times_of(a)->start) ?
+	       wq_times_of(b)->start : wq_times_of(a)->start;
 }
 
 static bool running_before(struct rb_node *a, const struct rb_node *b)
@@ -568,9 +576,9 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 	e->consumer = c;
 	wq_run_start(&q->runs, e);
 	if (q->timed) {
-		e->start = wq_now(cs);
-		c->starts += e->start;
-		q->starts += e->start;
+		wq_times_of(e)->start = wq_now(cs);
+		c->starts += wq_times_of(e)->start;
+		q->starts += wq_times_of(e)->start;
 	}
 	/* The kernel API starts a lease only in wq_get_leased(). */
 	if (q->lease && c != &q->kernel)
@@ -597,8 +605,8 @@ static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 	if (first)
 		wq_running_add(q, c);
 	if (q->timed) {
-		c->starts -= e->start;
-		q->starts -= e->start;
+		c->starts -= wq_times_of(e)->start;
+		q->starts -= wq_times_of(e)->start;
 	}
 	/* The run has ended, so the next read must not end it again. */
 	if (c->read == e)
@@ -744,7 +752,7 @@ static __always_inline void wq_dispose(struct wq_cs *cs, struct wq_entry *e)
 	q->nr_recycled++;
 }
 
-/* A table with fewer keys, 150 KiB of buckets and entries, is mostly in the cache. */
+/* A table with fewer keys, 80 KiB of buckets and entries, is mostly in the cache. */
 #define WQ_SMALL_TABLE	1024
 
 /* Remove an entry, which is in no list, from the table. */
@@ -754,7 +762,7 @@ static noinline void wq_remove(struct wq_cs *cs, struct wq_entry *e)
 
 	wq_assert_locked(cs);
 	wq_table_remove(&q->table, e);
-	q->key_bytes -= wq_key_bytes(q->leased, e->len);
+	q->key_bytes -= wq_key_bytes(q->prefix, e->len);
 	wq_dispose(cs, e);
 }
 
@@ -984,9 +992,12 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 		info->lease = max_t(s64, 0, lease - wq_now(cs));
 	if (e->state & ENTRY_PROCESSING)
 		info->holder = wq_holder(e->consumer);
-	if (q->timed && e->state & (ENTRY_PROCESSING | ENTRY_DIRTY))
-		info->age = max_t(s64, 0, wq_now(cs) - (e->state & ENTRY_PROCESSING ?
-							e->start : e->since));
+	if (q->timed && e->state & (ENTRY_PROCESSING | ENTRY_DIRTY)) {
+		const struct wq_times *t = wq_times_of(e);
+
+		info->age = max_t(s64, 0, wq_now(cs) - (e->state & ENTRY_PROCESSING ? t->start :
+							t->since));
+	}
 }
 
 /*
@@ -1113,7 +1124,7 @@ static int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
 		       struct wq_prealloc *pre, gfp_t gfp)
 {
 	if (new_key && !pre->key)
-		pre->key = wq_key_alloc(q->leased, op->len, gfp);
+		pre->key = wq_key_alloc(q->prefix, op->len, gfp);
 	if (new_key && !pre->bucket)
 		pre->bucket = wq_bucket_alloc(gfp);
 	if (new_key && (!pre->key || !pre->bucket))
@@ -1128,7 +1139,7 @@ static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct 
 	if (pre->key) {
 		/* A key that was not inserted may not have been initialized. */
 		pre->key->entry.len = op->len;
-		wq_key_free(pre->key, q->leased);
+		wq_key_free(pre->key, q->prefix);
 	}
 	wq_bucket_free(pre->bucket);
 	wq_vec_prealloc_free(&pre->heap);
@@ -1268,12 +1279,17 @@ static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op 
 	return ret;
 }
 
+static __always_inline bool wq_is_plain_add(const struct wq_op *op)
+{
+	return !op->flags && op->delay <= 0;
+}
+
 /* Add a key that has an entry.  Most adds have no delay and no flags, and cannot fail. */
 static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
 					const struct wq_op *op, struct wq_prealloc *pre,
 					gfp_t gfp)
 {
-	if (op->flags || op->delay > 0)
+	if (!wq_is_plain_add(op))
 		return wq_add_slow(cs, e, op, pre, gfp);
 	wq_unretain(cs, e);
 	return wq_set_dirty(cs, e);
@@ -1320,10 +1336,10 @@ static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_o
 		q->recycled = k->entry.next_freed;
 		q->nr_recycled--;
 	} else {
-		k = wq_key_alloc(q->leased, op->len, gfp);
+		k = wq_key_alloc(q->prefix, op->len, gfp);
 	}
 	if (k)
-		wq_key_init(k, q->leased, op->hash, op->key, op->len);
+		wq_key_init(k, q->prefix, op->hash, op->key, op->len);
 	return k;
 }
 
@@ -1369,7 +1385,7 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 	ret = wq_add_entry(cs, &k->entry, op, pre, gfp);
 	if (ret < 0)
 		goto err_remove;
-	q->key_bytes += wq_key_bytes(q->leased, op->len);
+	q->key_bytes += wq_key_bytes(q->prefix, op->len);
 	wq_note_full(cs);
 	return ret;
 
@@ -1394,13 +1410,13 @@ static __always_inline bool wq_note_coalesced(struct wq *q, const void *key, siz
 		return false;
 	/* Counters of a CPU need no lock. */
 	this_cpu_inc(*q->coalesced);
-	trace_wq_add(q, key, len, true);
+	wq_trace_add(q, key, len, true);
 	return true;
 }
 
 /*
- * An add without the lock, of a key that is dirty already.  Returns false if the add needs the
- * lock.  *@p then receives the result of the look-up.
+ * An add without the lock, of a key that is dirty already.  @plain: the add has neither delay nor
+ * flags.  Returns false if the add needs the lock.  *@p then receives the result of the look-up.
  *
  * The look-up may miss a key, and then the add takes the lock.  It never finds a key that is not
  * there, see wq_table_peek().  So if it finds the key dirty, the key was dirty at that moment,
@@ -1421,23 +1437,23 @@ static __always_inline bool wq_note_coalesced(struct wq *q, const void *key, siz
  * An add that finds its key dirty writes no memory but the counter of its CPU.  So adds of
  * several CPUs do not wait for each other.
  */
-static __always_inline bool wq_add_coalesced(struct wq *q, const struct wq_op *op,
-					     struct wq_peek *p)
+static __always_inline bool wq_add_coalesced(struct wq *q, u32 hash, const void *key, u32 len,
+					     bool plain, struct wq_peek *p)
 {
 	bool dirty;
 
 	/* Less costly than rcu_read_lock(), and an RCU read section, too. */
 	rcu_read_lock_sched();
-	*p = wq_table_peek(&q->table, op->hash, op->key, op->len);
+	*p = wq_table_peek(&q->table, hash, key, len);
 	/* A first look without the barrier, which a new key then does not pay for. */
-	dirty = p->entry && wq_is_dirty(p->entry) && !op->flags && op->delay <= 0 && !q->touches;
+	dirty = p->entry && wq_is_dirty(p->entry) && plain && !q->touches;
 	if (dirty) {
 		/* Pairs with the barrier in wq_hold(). */
 		smp_mb();
 		dirty = wq_is_dirty(p->entry) && wq_table_is(&q->table, p);
 	}
 	rcu_read_unlock_sched();
-	return dirty && wq_note_coalesced(q, op->key, op->len);
+	return dirty && wq_note_coalesced(q, key, len);
 }
 
 /* wq_add_coalesced() of an embedded entry, which needs no look-up. */
@@ -1446,7 +1462,7 @@ static __always_inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
 {
 	struct wq *q = x->q;
 
-	if (!wq_is_dirty(&x->entry) || op->flags || op->delay > 0 || q->touches)
+	if (!wq_is_dirty(&x->entry) || !wq_is_plain_add(op) || q->touches)
 		return false;
 	/* Pairs with the barrier in wq_hold(). */
 	smp_mb();
@@ -1471,7 +1487,8 @@ static __always_inline unsigned int __wq_add_ops(struct wq *q, struct wq_op *ops
 			return i;
 		if (ops[i].result < 0)
 			continue;
-		if (!wq_add_coalesced(q, &ops[i], &peek))
+		if (!wq_add_coalesced(q, ops[i].hash, ops[i].key, ops[i].len,
+				      wq_is_plain_add(&ops[i]), &peek))
 			break;
 		ops[i].result = 0;
 	}
@@ -1546,8 +1563,8 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 		wq_forget_key(cs, e, wq_key_data(e), e->len);
 
 	if (q->timed)
-		wq_hist_add(&q->works, wq_now(cs) - e->start);
-	trace_wq_done(q, e, q->timed ? wq_now(cs) - e->start : 0);
+		wq_hist_add(&q->works, wq_now(cs) - wq_times_of(e)->start);
+	trace_wq_done(q, e, q->timed ? wq_now(cs) - wq_times_of(e)->start : 0);
 	wq_unhold(cs, e);
 	e->given_back = 0;
 	if (wq_is_embedded(e))
@@ -1691,7 +1708,7 @@ static void wq_handle_expired(struct wq_cs *cs)
 	/* The lease of an orphan; fixing up the entry has stopped it. */
 	if (!(e->state & ENTRY_PROCESSING))
 		return;
-	trace_wq_expire(q, e, q->timed ? wq_now(cs) - e->start : 0);
+	trace_wq_expire(q, e, q->timed ? wq_now(cs) - wq_times_of(e)->start : 0);
 	wq_lose_run(cs, e);
 	/* Move it behind the keys that dead consumers gave back. */
 	if (e->state & ENTRY_REQUEUED)
@@ -1719,7 +1736,7 @@ static void wq_handle_due(struct wq_cs *cs)
 	wq_delay_clear(&q->heap, e);
 	/* The key has needed its run since then, even if no process has looked for long. */
 	if (wq_set_dirty(cs, e) && q->lazy)
-		e->since = due;
+		wq_times_of(e)->since = due;
 }
 
 /*
@@ -1918,8 +1935,8 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
 		return -EMSGSIZE;
 	}
 	if (q->timed)
-		wq_hist_add(&q->waits, e->start - e->since);
-	trace_wq_get(q, e, q->timed ? e->start - e->since : 0);
+		wq_hist_add(&q->waits, wq_times_of(e)->start - wq_times_of(e)->since);
+	trace_wq_get(q, e, q->timed ? wq_times_of(e)->start - wq_times_of(e)->since : 0);
 	*ep = e;
 	return 0;
 }
@@ -2143,13 +2160,13 @@ WQ_EXPORT_FOR_KUNIT(wq_consumer_end);
  */
 
 /* An add in an NMI, after the first look-up.  Another CPU may have changed the table meanwhile. */
-static noinline int wq_add_nmi(struct wq *q, const struct wq_op *op)
+static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
 {
 	struct wq_peek peek;
 	int i;
 
 	for (i = 0; i < WQ_NMI_TRIES; i++)
-		if (wq_add_coalesced(q, op, &peek))
+		if (wq_add_coalesced(q, hash, key, len, true, &peek))
 			return 0;
 	return READ_ONCE(q->shut) ? -ESHUTDOWN : -EAGAIN;
 }
@@ -2157,15 +2174,18 @@ static noinline int wq_add_nmi(struct wq *q, const struct wq_op *op)
 static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, gfp_t gfp)
 {
 	struct wq_peek peek __uninitialized;
-	struct wq_op op;
-	int ret = __wq_op_init(q, &op, key, len);
+	struct wq_op op __uninitialized;
+	int ret = wq_check_len(len);
+	u32 hash;
 
 	if (ret)
 		return ret;
-	if (wq_add_coalesced(q, &op, &peek))
+	hash = wq_hash(&q->hash, key, len);
+	if (wq_add_coalesced(q, hash, key, len, true, &peek))
 		return 0;
 	if (unlikely(in_nmi()))
-		return wq_add_nmi(q, &op);
+		return wq_add_nmi(q, hash, key, len);
+	op = (struct wq_op){ .key = key, .hash = hash, .len = len };
 	wq_run_ops(q, NULL, &op, 1, true, gfp, wq_add_op, true, &peek);
 	return op.result;
 }

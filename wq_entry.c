@@ -2,8 +2,8 @@
 /*
  * Entries: their memory, and their keys as text.
  *
- * An entry and its key are one allocation.  Caches by size waste less than kmalloc(),
- * whose smallest fit for an entry of 64 bytes and a key of 16 is 96, and keep other
+ * An entry and its key are one allocation: 64 bytes for a key of up to 16, which is a cache
+ * line of most CPUs.  Caches by size have sizes that kmalloc() does not have, and keep other
  * kernel objects apart from memory that users fill.
  */
 #include <linux/export.h>
@@ -15,59 +15,58 @@
 #include "wq_compat.h"
 #include "wq_entry.h"
 
-/* One for each power of two from WQ_MIN_ROOM on; the last one has WQ_MAX_ROOM. */
-#define WQ_CACHES	8
+static struct kmem_cache *key_caches[WQ_SIZES];
 
-static struct kmem_cache *key_caches[WQ_CACHES];
-
-static struct kmem_cache *key_cache(bool leased, u32 len)
+/*
+ * Memory for an entry, @prefix bytes ahead of it, and a key of @len bytes; wq_key_init() makes it
+ * an entry.
+ */
+struct wq_key *wq_key_alloc(u32 prefix, u32 len, gfp_t gfp)
 {
-	return key_caches[order_base_2(wq_key_needs(leased, len)) - ilog2(WQ_MIN_ROOM)];
+	void *mem = kmem_cache_alloc(key_caches[wq_key_size(prefix, len)], gfp);
+
+	return mem ? mem + prefix : NULL;
 }
 
-/* Memory for an entry and a key of @len bytes; wq_key_init() makes it an entry. */
-struct wq_key *wq_key_alloc(bool leased, u32 len, gfp_t gfp)
+void wq_key_free(struct wq_key *k, u32 prefix)
 {
-	void *mem = kmem_cache_alloc(key_cache(leased, len), gfp);
-
-	return mem && leased ? &((struct wq_leased_key *)mem)->key : mem;
-}
-
-void wq_key_free(struct wq_key *k, bool leased)
-{
-	void *mem = leased ? (void *)container_of(k, struct wq_leased_key, key) : k;
-
-	kmem_cache_free(key_cache(leased, k->entry.len), mem);
+	kmem_cache_free(key_caches[wq_key_size(prefix, k->entry.len)], (void *)k - prefix);
 }
 
 /* Free entries that no look-up can find any more, chained by next_freed. */
-void wq_entries_free(struct wq_entry *e, bool leased)
+void wq_entries_free(struct wq_entry *e, u32 prefix)
 {
 	while (e) {
 		struct wq_entry *next = e->next_freed;
 
-		wq_key_free(wq_key_of(e), leased);
+		wq_key_free(wq_key_of(e), prefix);
 		e = next;
 	}
 }
 
-static void free_rcu(struct rcu_head *rcu)
+static void free_plain_rcu(struct rcu_head *rcu)
 {
-	wq_entries_free(container_of(rcu, struct wq_entry, rcu), false);
+	wq_entries_free(container_of(rcu, struct wq_entry, rcu), 0);
+}
+
+static void free_timed_rcu(struct rcu_head *rcu)
+{
+	wq_entries_free(container_of(rcu, struct wq_entry, rcu), WQ_PREFIX_TIMES);
 }
 
 static void free_leased_rcu(struct rcu_head *rcu)
 {
-	wq_entries_free(container_of(rcu, struct wq_entry, rcu), true);
+	wq_entries_free(container_of(rcu, struct wq_entry, rcu), WQ_PREFIX_LEASE);
 }
 
 /*
  * Free entries that were in a table, chained by next_freed, after the look-ups without the lock
  * that may still read them, see wq_table_peek().
  */
-void wq_entries_free_rcu(struct wq_entry *e, bool leased)
+void wq_entries_free_rcu(struct wq_entry *e, u32 prefix)
 {
-	call_rcu(&e->rcu, leased ? free_leased_rcu : free_rcu);
+	call_rcu(&e->rcu, !prefix ? free_plain_rcu :
+		 prefix == WQ_PREFIX_TIMES ? free_timed_rcu : free_leased_rcu);
 }
 
 /**
@@ -127,7 +126,7 @@ void wq_entry_exit(void)
 
 	/* Entries that wq_entries_free_rcu() has yet to free. */
 	rcu_barrier();
-	for (i = 0; i < WQ_CACHES; i++)
+	for (i = 0; i < WQ_SIZES; i++)
 		kmem_cache_destroy(key_caches[i]);
 }
 
@@ -137,9 +136,8 @@ int __init wq_entry_init(void)
 	char name[24];
 	u32 room;
 
-	BUILD_BUG_ON(WQ_MIN_ROOM << (WQ_CACHES - 1) < WQ_MAX_ROOM);
-	for (i = 0; i < WQ_CACHES; i++) {
-		room = min_t(u32, WQ_MIN_ROOM << i, WQ_MAX_ROOM);
+	for (i = 0; i < WQ_SIZES; i++) {
+		room = wq_room_of_size(i);
 		snprintf(name, sizeof(name), "wq_key-%u", room);
 		/* A usercopy region keeps the cache from being merged with others. */
 		key_caches[i] = kmem_cache_create_usercopy(name, sizeof(struct wq_key) + room, 0, 0,

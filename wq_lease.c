@@ -47,7 +47,7 @@ struct wq_found wq_leases_first(struct list_head *leases)
 
 	if (!l)
 		return WQ_NOT_FOUND;
-	return (struct wq_found){ &container_of(l, struct wq_leased_key, lease)->key.entry };
+	return (struct wq_found){ wq_leased_entry(l) };
 }
 
 /* When the first lease expires; S64_MAX: never. */

@@ -158,6 +158,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
+	q->prefix = q->leased ? WQ_PREFIX_LEASE : q->timed ? WQ_PREFIX_TIMES : 0;
 	INIT_LIST_HEAD(&q->all);
 	return q;
 
@@ -224,7 +225,7 @@ void wq_unpin(struct wq *q)
 	wq_queues_del(q);
 	/* A reader of the statistics may have set the timer while wq_put() dropped the keys. */
 	hrtimer_cancel(&q->timer);
-	wq_entries_free(q->recycled, q->leased);
+	wq_entries_free(q->recycled, q->prefix);
 	wq_table_destroy(&q->table);
 	wq_vec_free(&q->heap.vec);
 	wq_limiter_drop(q->limiter);

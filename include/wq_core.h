@@ -82,6 +82,7 @@ struct wq {
 	 * are larger, and with KASAN, which would miss a use after free.
 	 */
 	u32 max_recycled;
+	u32 prefix;			/* C: bytes ahead of its entries, see struct wq_prefix */
 	u32 max_idle;			/* L: how many idle entries are kept for their key's next add */
 	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
 	bool shut;			/* L: adds are refused; only changes to true */

@@ -30,7 +30,7 @@
 static_assert(WQ_MAX_KEYS <= 1 << 25);	/* heap */
 static_assert(WQ_MAX_KEY < 1 << 11);	/* len */
 static_assert(WQ_MAX_GIVEN_BACK < 1 << 6);	/* given_back */
-static_assert(!IS_ENABLED(CONFIG_64BIT) || sizeof(struct wq_entry) == 64);
+static_assert(!IS_ENABLED(CONFIG_64BIT) || sizeof(struct wq_entry) == 48);
 
 /* An entry together with its key. */
 struct wq_key {
@@ -44,11 +44,20 @@ struct wq_lease {
 	s64 end;		/* ns on the queue's clock */
 };
 
-/* An entry of a queue that has leases. */
-struct wq_leased_key {
+/*
+ * The memory ahead of an entry: all of this in queues that were created with a lease, @times in
+ * other queues that keep times, and nothing in the rest.  So a queue does not pay for what it does
+ * not use.  wq.prefix has the size of this part.
+ */
+struct wq_prefix {
 	struct wq_lease lease;
-	struct wq_key key;
+	struct wq_times times;
 };
+
+#define WQ_PREFIX_LEASE	sizeof(struct wq_prefix)
+#define WQ_PREFIX_TIMES	sizeof(struct wq_times)
+static_assert(sizeof(struct wq_prefix) == offsetofend(struct wq_prefix, times));
+static_assert(offsetof(struct wq_embedded, entry) == offsetofend(struct wq_embedded, times));
 
 /*
  * An entry as the table, the heap or the list of leases returns it.  Its consumer may
@@ -130,36 +139,55 @@ static inline const void *wq_key_data(struct wq_entry *e)
 	return wq_is_embedded(e) ? NULL : wq_key_of(e)->key;
 }
 
+/* The entry, which may be embedded, is one of a queue that keeps times. */
+static inline struct wq_times *wq_times_of(struct wq_entry *e)
+{
+	return (struct wq_times *)e - 1;
+}
+
+/* The entry is one of a queue that was created with a lease. */
 static inline struct wq_lease *wq_lease_of(struct wq_entry *e)
 {
-	return &container_of(wq_key_of(e), struct wq_leased_key, key)->lease;
+	return &container_of(wq_times_of(e), struct wq_prefix, times)->lease;
 }
 
-/* Room for key and lease: WQ_MIN_ROOM times a power of two, but at most WQ_MAX_ROOM bytes. */
+static inline struct wq_entry *wq_leased_entry(struct wq_lease *l)
+{
+	return (struct wq_entry *)(container_of(l, struct wq_prefix, lease) + 1);
+}
+
+/*
+ * Entries come in sizes, numbered from 0.  A size has room for prefix and key: WQ_MIN_ROOM times a
+ * power of two, or 3/4 of that, but at most WQ_MAX_ROOM bytes.  In one queue, keys up to
+ * WQ_MIN_ROOM bytes have entries of the same size.
+ */
 #define WQ_MIN_ROOM	16
-#define WQ_MAX_ROOM	(WQ_MAX_KEY + sizeof(struct wq_lease))
+#define WQ_MAX_ROOM	(WQ_MAX_KEY + WQ_PREFIX_LEASE)
+#define WQ_SIZES	14
 
-/* Bytes beside struct wq_key that an entry needs: its key and, if @leased, its lease. */
-static inline u32 wq_key_needs(bool leased, u32 len)
+static inline u32 wq_room_of_size(u32 size)
 {
-	return max_t(u32, WQ_MIN_ROOM, leased ? sizeof(struct wq_lease) + len : len);
+	u32 room = WQ_MIN_ROOM << (size + 1) / 2;
+
+	return min_t(u32, size % 2 ? room / 4 * 3 : room, WQ_MAX_ROOM);
 }
 
-/* Bytes beside struct wq_key that its memory has. */
-static inline u32 wq_key_room(bool leased, u32 len)
+/* The smallest size that has room for a prefix and a key. */
+static inline u32 wq_key_size(u32 prefix, u32 len)
 {
-	u32 needs = wq_key_needs(leased, len);
+	u32 needs = prefix + max_t(u32, WQ_MIN_ROOM, len), order;
 
 	/* Most keys are short. */
 	if (needs == WQ_MIN_ROOM)
-		return WQ_MIN_ROOM;
-	return min_t(u32, roundup_pow_of_two(needs), WQ_MAX_ROOM);
+		return 0;
+	order = order_base_2(needs);
+	return 2 * (order - ilog2(WQ_MIN_ROOM)) - (needs <= 3U << order >> 2);
 }
 
 /* Memory of an entry in bytes. */
-static inline u32 wq_key_bytes(bool leased, u32 len)
+static inline u32 wq_key_bytes(u32 prefix, u32 len)
 {
-	return sizeof(struct wq_key) + wq_key_room(leased, len);
+	return sizeof(struct wq_key) + wq_room_of_size(wq_key_size(prefix, len));
 }
 
 /* Copy a key.  memcpy() is a call, which costs more than a key of 8 to 16 bytes. */
@@ -174,18 +202,17 @@ static __always_inline void wq_key_copy(u8 *to, const u8 *key, u32 len)
 		      (u64 *)(to + len - sizeof(u64)));
 }
 
-static __always_inline void wq_key_init(struct wq_key *k, bool leased, u32 hash, const void *key,
+static __always_inline void wq_key_init(struct wq_key *k, u32 prefix, u32 hash, const void *key,
 					u32 len)
 {
 	struct wq_entry *e = &k->entry;
 
 	/*
 	 * In place of a memset(), which is slow where the CPU has no fast string instructions.
-	 * The union is set when the entry enters a list.
+	 * The union is set when the entry enters a list, and the times when it becomes dirty and
+	 * is handed out.
 	 */
 	e->token = 0;
-	e->since = 0;
-	e->start = 0;
 	e->hash = hash;
 	e->seq = 0;
 	e->given_back = 0;
@@ -193,7 +220,7 @@ static __always_inline void wq_key_init(struct wq_key *k, bool leased, u32 hash,
 	e->failures = 0;
 	e->len = len;
 	wq_key_copy(k->key, key, len);
-	if (leased)
+	if (prefix == WQ_PREFIX_LEASE)
 		INIT_LIST_HEAD(&wq_lease_of(&k->entry)->link);
 }
 
@@ -214,10 +241,10 @@ static __always_inline bool wq_key_equals(const struct wq_entry *e, const void *
 	return get_unaligned((const u64 *)(a + i)) == get_unaligned((const u64 *)(b + i));
 }
 
-struct wq_key *wq_key_alloc(bool leased, u32 len, gfp_t gfp);
-void wq_key_free(struct wq_key *k, bool leased);
-void wq_entries_free(struct wq_entry *e, bool leased);
-void wq_entries_free_rcu(struct wq_entry *e, bool leased);
+struct wq_key *wq_key_alloc(u32 prefix, u32 len, gfp_t gfp);
+void wq_key_free(struct wq_key *k, u32 prefix);
+void wq_entries_free(struct wq_entry *e, u32 prefix);
+void wq_entries_free_rcu(struct wq_entry *e, u32 prefix);
 size_t wq_bytes_text(char *to, size_t size, const void *key, size_t key_len);
 
 static inline size_t wq_key_text(char *to, size_t size, struct wq_entry *e)

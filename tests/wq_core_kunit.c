@@ -1453,6 +1453,61 @@ static void keys_are_found_while_others_come_and_go(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 10000U);
 }
 
+/* An entry has room for its key, and for times and lease if the queue has them. */
+static void a_key_takes_little_memory(struct kunit *test)
+{
+	static const struct {
+		struct wq_params params;
+		u32 len, room;
+	} cases[] = {
+		{ {}, 1, 16 },
+		{ {}, 16, 16 },
+		{ {}, 17, 24 },
+		{ {}, 25, 32 },
+		{ {}, 33, 48 },
+		{ {}, 49, 64 },
+		{ {}, 97, 128 },
+		{ {}, WQ_MAX_KEY, WQ_MAX_KEY },
+		{ { .name = "kunit", .mode = 0600 }, 1, 16 + 16 },
+		{ { .name = "kunit", .mode = 0600 }, 16, 16 + 16 },
+		{ { .name = "kunit", .mode = 0600 }, 32, 16 + 32 },
+		{ { .lease = NSEC_PER_SEC }, 1, 40 + 24 },
+		{ { .lease = NSEC_PER_SEC }, 24, 40 + 24 },
+		{ { .lease = NSEC_PER_SEC }, WQ_MAX_KEY, 40 + WQ_MAX_KEY },
+		{ { .lease = NSEC_PER_SEC, .name = "kunit", .mode = 0600 }, 1, 40 + 24 },
+	};
+	u8 *key = core_of(fixture(test))->key;
+	u64 before;
+	int i;
+
+	if (!IS_ENABLED(CONFIG_64BIT))
+		return;
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		queue_of(test, &cases[i].params);
+		before = stats(test)->memory;
+		KUNIT_EXPECT_EQ(test, wq_add(queue(test), key, cases[i].len), 1);
+		ASSERT_SAME(test, stats(test)->memory - before, 48 + cases[i].room, "case %d", i);
+	}
+}
+
+static void keys_of_each_length_fit_their_entries_in_a_queue_with_times(struct kunit *test)
+{
+	u8 *key = core_of(fixture(test))->key;
+	struct wq_item item;
+	u32 len, i;
+
+	queue_of(test, &(struct wq_params){ .name = "kunit", .mode = 0600 });
+	for (i = 0; i < WQ_MAX_KEY; i++)
+		key[i] = i * 7 + i / 256;
+	for (len = 1; len <= WQ_MAX_KEY; len++) {
+		ASSERT_SAME(test, wq_add(queue(test), key, len), 1, "len %u", len);
+		ASSERT_SAME(test, wq_get(queue(test), &item, 0), 0, "len %u", len);
+		ASSERT_SAME(test, item.len, len, "len %u", len);
+		ASSERT_SAME(test, memcmp(item.key, key, len), 0, "len %u", len);
+		ASSERT_SAME(test, wq_done(queue(test), &item), 0, "len %u", len);
+	}
+}
+
 static struct kunit_case key_cases[] = {
 	KUNIT_CASE(a_key_of_no_bytes_is_einval),
 	KUNIT_CASE(a_key_of_1025_bytes_is_e2big),
@@ -1472,6 +1527,8 @@ static struct kunit_case key_cases[] = {
 	KUNIT_CASE(there_is_room_again_after_cancel),
 	KUNIT_CASE(two_hundred_thousand_keys_go_in_and_out),
 	KUNIT_CASE(keys_are_found_while_others_come_and_go),
+	KUNIT_CASE(a_key_takes_little_memory),
+	KUNIT_CASE(keys_of_each_length_fit_their_entries_in_a_queue_with_times),
 	{}
 };
 

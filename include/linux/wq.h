@@ -65,10 +65,6 @@ struct wq_entry {
 		/* private: the next entry to free or to use again */
 		struct wq_entry *next_freed;
 	};
-	/* private: ns, since when the key is dirty; of queues that keep times */
-	s64 since;
-	/* private: ns, when the key was handed out; of queues that keep times */
-	s64 start;
 	u32 hash;
 	/* private: order among equal due times */
 	u32 seq : 26;
@@ -87,6 +83,15 @@ struct wq_entry {
 	u32 failures : 21;
 	/* private: length of the key; 0: the entry is part of a struct wq_embedded */
 	u32 len : 11;
+};
+
+/*
+ * private: times of an entry, in ns on the queue's clock.  They lie ahead of the entry in queues
+ * that keep times.
+ */
+struct wq_times {
+	s64 since;	/* since when the entry is dirty */
+	s64 start;	/* when it was handed out */
 };
 
 const void *wq_entry_key(struct wq_entry *entry, size_t *len);
@@ -317,6 +322,7 @@ bool wq_shutting_down(struct wq *q);
  */
 struct wq_embedded {
 	/* private: */
+	struct wq_times times;	/* ahead of the entry, as in keys of queues that keep times */
 	struct wq_entry entry;
 	struct wq *q;
 	struct task_struct *runner;

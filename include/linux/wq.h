@@ -322,15 +322,16 @@ bool wq_shutting_down(struct wq *q);
  */
 struct wq_embedded {
 	/* private: */
+	struct task_struct *runner;
+	bool exiting;
 	struct wq_times times;	/* ahead of the entry, as in keys of queues that keep times */
+	/* Each run uses these, so they lie together. */
 	struct wq_entry entry;
 	struct wq *q;
-	struct task_struct *runner;
 	u32 ended;
 	u32 failed;
 	u32 disabled;
 	u32 waiters;
-	bool exiting;
 	bool gave_up;
 #ifdef CONFIG_LOCKDEP
 	struct lockdep_map map;

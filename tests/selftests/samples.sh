@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # The sample controller in tools/samples with real interfaces that change, fail and vanish,
-# its removal at any moment, and the sample of embedded entries.  Prints TAP.  Runs as root on a machine with the module
-# loaded and no other user of it; SAMPLES is the directory of the samples' modules, WQCTL
-# the path of wqctl.
+# its removal at any moment, and the samples of embedded entries and of ordering policies.
+# Prints TAP.  Runs as root on a machine with the module loaded and no other user of it; SAMPLES
+# is the directory of the samples' modules, WQCTL the path of wqctl.
 #
 # busybox serves as ip, insmod and rmmod, because it is one file and starts quickly.
 #
@@ -12,7 +12,7 @@
 # shellcheck disable=SC2317,SC2086
 set -u
 
-: "${SAMPLES:?set SAMPLES to the directory of wq_ifwatch.ko and wq_sensors.ko}"
+: "${SAMPLES:?set SAMPLES to the directory of wq_ifwatch.ko and the other samples}"
 : "${WQCTL:?set WQCTL to the path of wqctl}"
 # shellcheck source=tests/selftests/harness.sh
 . "$(dirname "$0")/harness.sh"
@@ -21,7 +21,7 @@ log=$top/kmsg
 churner='' mark='' skip=0 count=0
 sample=wq_ifwatch	# the module whose messages count
 
-cp "$SAMPLES/wq_ifwatch.ko" "$SAMPLES/wq_sensors.ko" "$top/" || exit 1
+cp "$SAMPLES"/wq_*.ko "$top/" || exit 1
 ip() { busybox ip "$@"; }
 # shellcheck disable=SC2120  # succeeds passes them
 load() { busybox insmod "$top/wq_ifwatch.ko" "$@"; }
@@ -111,7 +111,9 @@ explain() { tail -n +$((skip + 1)) "$log" | tail -n 20 | sed 's/^/# log: /'; }
 cleanup() {
 	local i
 	! loaded || unload
-	[ ! -d /sys/module/wq_sensors ] || busybox rmmod wq_sensors
+	for i in wq_sensors wq_deadline wq_lifo; do
+		[ ! -d /sys/module/$i ] || busybox rmmod $i
+	done
 	wq unlink ifwatch
 	for i in /sys/class/net/wq-*; do
 		[ ! -e "$i" ] || ip link del "${i##*/}"
@@ -388,6 +390,49 @@ test_sensors_can_be_removed_during_interrupts() {
 	succeeds write interrupt 2
 	eventually reported "sensor 2: 1 interrupts"
 	succeeds busybox rmmod wq_sensors
+}
+
+# ---- the samples of ordering policies
+
+# adds WORDS...: writes each of them to the sample's parameter
+adds() {
+	local words
+	for words; do echo "$words" >/sys/module/$sample/parameters/add || return; done
+} 2>/dev/null
+# runs EXPECTED: all that waits runs, in this order
+runs() {
+	mark
+	echo 1 >/sys/module/$sample/parameters/run
+	# a mark of its own, so that all messages of the run are in the log
+	echo "$sample: end" >/dev/kmsg
+	eventually reported end
+	is order "$1 end" "${texts[*]}"
+}
+
+test_deadline_runs_the_earliest_deadline_first() {
+	local sample=wq_deadline
+	succeeds busybox insmod "$top/wq_deadline.ko"
+	succeeds adds "1 500000" "2 100000" "3 300000"
+	runs "job 2 job 3 job 1"
+	# an earlier deadline moves a job that waits, a later one does not
+	succeeds adds "1 500000" "2 100000" "3 300000" "1 200000" "2 400000"
+	runs "job 2 job 1 job 3"
+	adds "16 1" && fail "job 16: expected to fail, seen success"
+	adds "1" && fail "a job without a deadline: expected to fail, seen success"
+	adds "1 1000" "4 1000"
+	succeeds busybox rmmod wq_deadline
+	is "users of wq" 0 "$(users)"
+}
+
+test_lifo_runs_the_last_key_first() {
+	local sample=wq_lifo
+	succeeds busybox insmod "$top/wq_lifo.ko"
+	succeeds adds a b c a
+	runs "c b a"
+	adds "" && fail "an empty key: expected to fail, seen success"
+	adds a b
+	succeeds busybox rmmod wq_lifo
+	is "users of wq" 0 "$(users)"
 }
 
 test_kernel_log_has_no_warning() {

@@ -12,6 +12,11 @@ void wm_init(struct wm *m, const struct wm_params *p, s64 now)
 	m->full_at = now;
 }
 
+bool wm_is_object(const struct wm *m, u32 k)
+{
+	return m->p.objects && k % 2;
+}
+
 static bool is_busy(const struct wm_key *key)
 {
 	return key->dirty || key->holder || key->time[WM_DUE].set;
@@ -248,8 +253,10 @@ int wm_add(struct wm *m, u32 k, s64 delay, u32 flags)
 		return -EINVAL;
 	if (m->shut)
 		return -ESHUTDOWN;
+	if (key->disabled)
+		return -EBUSY;
 	wm_stat(m, 0, &st);
-	if (!is_known(m, key) && st.keys == m->p.max_keys)
+	if (!wm_is_object(m, k) && !is_known(m, key) && st.keys == m->p.max_keys)
 		return -ENOSPC;
 
 	m->st.retries += delay > 0 || (flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER));
@@ -319,7 +326,8 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 		insert(m, m->nready, k);
 	if (outcome & WQ_OUTCOME_FORGET)
 		key->failures = 0;
-	if (again && m->shut) {
+	key->run_failed = outcome & WQ_OUTCOME_RETRY;
+	if (again && (m->shut || key->disabled)) {
 		m->st.dropped++;
 	} else if (again) {
 		if (outcome & WQ_OUTCOME_RETRY) {
@@ -355,7 +363,7 @@ int wm_query(const struct wm *m, u32 c, u32 k)
 	int ret = key->dirty ? WQ_KEY_DIRTY : 0;
 
 	if (!is_known(m, key))
-		return -ENOENT;
+		return wm_is_object(m, k) ? 0 : -ENOENT;
 	if (key->holder)
 		ret |= WQ_KEY_PROCESSING | (key->holder == c ? WQ_KEY_MINE : 0);
 	else if (key->dirty)
@@ -389,6 +397,27 @@ int wm_forget(struct wm *m, u32 c, u32 k)
 	m->key[k].failures = 0;
 	settle(m, &m->key[k]);
 	return ret;
+}
+
+int wm_disable(struct wm *m, u32 c, u32 k)
+{
+	m->key[k].disabled++;
+	return wm_cancel(m, c, k);
+}
+
+int wm_enable(struct wm *m, u32 k)
+{
+	return m->key[k].disabled ? !--m->key[k].disabled : -ENOTTY;
+}
+
+int wm_flush(const struct wm *m, u32 k)
+{
+	const struct wm_key *key = &m->key[k];
+
+	if (key->dirty || key->holder)
+		return -EAGAIN;
+	/* 1 is WQ_FLUSH_FAILED, which is not part of the ABI */
+	return key->run_failed;
 }
 
 /* Not a lost run: the key stays the next one. */
@@ -485,7 +514,7 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 	st->ready = m->nready;
 	st->next_due = due < WM_KEYS ? wm_left(m, due, WM_DUE) : -1;
 	for (key = m->key; key < m->key + m->p.keys; key++) {
-		st->keys += is_known(m, key);
+		st->keys += is_known(m, key) && !wm_is_object(m, key - m->key);
 		st->retained += is_retained(m, key);
 		st->failed += key->failures > 0;
 		st->delayed += key->time[WM_DUE].set;

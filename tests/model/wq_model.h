@@ -43,6 +43,7 @@ struct wm_params {
 	u32 max_keys;
 	s64 lease;		/* ns, 0: none */
 	bool timed;		/* it has a name, and so times */
+	bool objects;		/* keys of odd numbers are embedded entries */
 	/* its limiter: the longest of those that are there */
 	bool exponential;
 	s64 base, longest;	/* of the exponential, ns */
@@ -68,6 +69,8 @@ struct wm_key {
 	struct wm_time time[WM_TIMES];
 	u32 failures;
 	u32 given_back;		/* runs in a row */
+	u32 disabled;		/* object: disables without an enable */
+	bool run_failed;	/* object: the last run that ended */
 	u64 token;		/* of the last get */
 	s64 since;		/* dirty: when it became so */
 	s64 start;		/* held: when it was got */
@@ -90,6 +93,7 @@ struct wm {
 };
 
 void wm_init(struct wm *m, const struct wm_params *p, s64 now);
+bool wm_is_object(const struct wm *m, u32 k);
 
 /* The verbs on key @k by consumer @c, with the results that the headers document. */
 int wm_add(struct wm *m, u32 k, s64 delay, u32 flags);
@@ -99,6 +103,9 @@ int wm_touch(struct wm *m, u32 c, u32 k, u64 token);
 int wm_query(const struct wm *m, u32 c, u32 k);
 int wm_cancel(struct wm *m, u32 c, u32 k);
 int wm_forget(struct wm *m, u32 c, u32 k);
+int wm_disable(struct wm *m, u32 c, u32 k);
+int wm_enable(struct wm *m, u32 k);		/* -ENOTTY: it was not disabled */
+int wm_flush(const struct wm *m, u32 k);	/* without a wait */
 void wm_give_back(struct wm *m, u32 k);		/* the key could not be copied to the process */
 void wm_end(struct wm *m, u32 c);
 void wm_shutdown(struct wm *m);

@@ -67,6 +67,9 @@ struct rig {
 	u32 consumers;
 	struct wq_consumer *c[WS_CONSUMERS + 1];	/* [0]: none */
 	struct wq_item item[WM_KEYS][2];	/* the kernel's: of the last get, and before */
+	struct wq_embedded object[WM_KEYS];	/* initialized for wm_is_object() */
+	u32 objects;			/* the keys below this number are initialized */
+	u32 disabled[WM_KEYS];
 	u64 last_token;
 	u64 stale;			/* results -ESTALE */
 	u8 buf[WQ_MAX_KEY];
@@ -157,7 +160,8 @@ static bool rig_drained(struct rig *rig)
 
 static void rig_stop(struct rig *rig)
 {
-	u32 i;
+	struct wq_embedded *x;
+	u32 i, k;
 
 	if (IS_ERR_OR_NULL(rig->q))
 		return;
@@ -168,6 +172,16 @@ static void rig_stop(struct rig *rig)
 	for (i = 1; i <= rig->consumers; i++)
 		if (rig->c[i] && rig->c[i] != consumer_kernel(rig->q))
 			consumer_close(rig->c[i]);
+	for (k = 0; k < rig->objects; k++) {
+		x = &rig->object[k];
+		if (!wm_is_object(&rig->run.m, k))
+			continue;
+		/* exit would wait for the end of the run */
+		if (wq_embedded_query(x) & WQ_KEY_PROCESSING)
+			wq_done(rig->q, &rig->item[k][0]);
+		wq_embedded_exit(x);
+	}
+	rig->objects = 0;
 	wq_destroy(rig->q);
 	rig->q = NULL;
 }
@@ -190,6 +204,7 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 	rig->last_token = 0;
 	memset(rig->c, 0, sizeof(rig->c));
 	memset(rig->item, 0, cfg->p.keys * sizeof(rig->item[0]));
+	memset(rig->disabled, 0, sizeof(rig->disabled));
 	ws_start(&rig->run, &cfg->p, cfg->kernel, rig->now);
 
 	rig->q = wq_create(&params);
@@ -203,10 +218,29 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 			return -ENOMEM;
 		}
 	}
+	for (; rig->objects < cfg->p.keys; rig->objects++) {
+		if (!wm_is_object(&rig->run.m, rig->objects) ||
+		    !wq_embedded_init(&rig->object[rig->objects], rig->q, GFP_KERNEL))
+			continue;
+		rig_stop(rig);
+		return -ENOMEM;
+	}
 	return 0;
 }
 
 /* --- a step of the module --- */
+
+static int real_add_object(struct rig *rig, const struct ws_step *s)
+{
+	struct wq_embedded *x = &rig->object[s->key];
+	u32 flags = s->flags & ~WS_AFTER;
+
+	if (!s->flags && !s->ns)
+		return wq_embedded_add(x);
+	if (flags == WQ_ADD_RATE_LIMITED && !s->ns)
+		return wq_embedded_add_rate_limited(x);
+	return wq_embedded_add_after(x, s->ns, flags);
+}
 
 static int real_add(struct rig *rig, const struct ws_step *s)
 {
@@ -214,6 +248,8 @@ static int real_add(struct rig *rig, const struct ws_step *s)
 	u32 flags = s->flags & ~WS_AFTER;
 	u16 len = key_len[s->key];
 
+	if (wm_is_object(&rig->run.m, s->key))
+		return real_add_object(rig, s);
 	if (!flags && !s->ns && !(s->flags & WS_AFTER) && s->key % 2) {
 		struct wq_add_req req = { .key = key, .len = len };
 
@@ -238,7 +274,10 @@ struct taken {
 
 static void fill_taken(struct rig *rig, struct taken *t, const struct wq_item *item)
 {
-	t->key = key_of(item->key, item->len);
+	if (item->key)
+		t->key = key_of(item->key, item->len);
+	else
+		t->key = wq_item_embedded(item) - rig->object;
 	t->token = item->token;
 	t->failures = item->failures;
 	if (t->key < 0)
@@ -337,6 +376,10 @@ static int real_forget(struct rig *rig, const struct ws_step *s)
 	struct wq_key_info info = {};
 	u16 len = key_len[s->key];
 
+	if (wm_is_object(&rig->run.m, s->key)) {
+		wq_embedded_forget(&rig->object[s->key]);
+		return 0;
+	}
 	if (ws_is_kernel(&rig->run, s))
 		return wq_forget(rig->q, key, len);
 	return consumer_forget(rig->c[s->who], rig->q, key, len, &info) ?: (int)info.state;
@@ -348,9 +391,26 @@ static int real_cancel(struct rig *rig, const struct ws_step *s)
 	struct wq_key_info info = {};
 	u16 len = key_len[s->key];
 
+	if (wm_is_object(&rig->run.m, s->key))
+		return wq_embedded_cancel(&rig->object[s->key]);
 	if (ws_is_kernel(&rig->run, s))
 		return wq_cancel(rig->q, key, len);
 	return consumer_cancel(rig->c[s->who], rig->q, key, len, &info) ?: (int)info.state;
+}
+
+static int real_disable(struct rig *rig, const struct ws_step *s)
+{
+	rig->disabled[s->key]++;
+	return wq_embedded_disable(&rig->object[s->key]);
+}
+
+/* A shorter sequence may lack the disable. */
+static int real_enable(struct rig *rig, const struct ws_step *s)
+{
+	if (!rig->disabled[s->key])
+		return -ENOTTY;
+	rig->disabled[s->key]--;
+	return wq_embedded_enable(&rig->object[s->key]);
 }
 
 static int real_end(struct rig *rig, const struct ws_step *s)
@@ -418,6 +478,12 @@ static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct t
 		return real_forget(rig, s);
 	case WS_CANCEL:
 		return real_cancel(rig, s);
+	case WS_DISABLE:
+		return real_disable(rig, s);
+	case WS_ENABLE:
+		return real_enable(rig, s);
+	case WS_FLUSH:
+		return wq_embedded_flush(&rig->object[s->key], 0);
 	case WS_END:
 		return real_end(rig, s);
 	case WS_SHUTDOWN:
@@ -438,6 +504,23 @@ static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct t
 #define DIFFERS(rig, fmt, ...) \
 	(scnprintf((rig)->why, sizeof((rig)->why), fmt, ##__VA_ARGS__), false)
 
+static bool same_object(struct rig *rig, u32 c, u32 k)
+{
+	int want = wm_query(&rig->run.m, c, k), ret = wq_embedded_query(&rig->object[k]);
+
+	if (ret != want)
+		return DIFFERS(rig, "state of object %u: module %d, model %d", k, ret, want);
+	want = wm_requeues(&rig->run.m, k);
+	ret = wq_embedded_num_requeues(&rig->object[k]);
+	if (ret != want)
+		return DIFFERS(rig, "requeues of object %u: module %d, model %d", k, ret, want);
+	want = wm_flush(&rig->run.m, k);
+	ret = wq_embedded_flush(&rig->object[k], 0);
+	if (ret != want)
+		return DIFFERS(rig, "flush of object %u: module %d, model %d", k, ret, want);
+	return true;
+}
+
 static bool same_key(struct rig *rig, u32 c, u32 k)
 {
 	const struct ws_run *run = &rig->run;
@@ -456,6 +539,9 @@ static bool same_key(struct rig *rig, u32 c, u32 k)
 	static const char * const name[] = { "failures", "requeues", "due", "lease", "age",
 					   "given_back" };
 	u32 i;
+
+	if (wm_is_object(&run->m, k))
+		return same_object(rig, c, k);
 
 	if (ret != want)
 		return DIFFERS(rig, "state of key %u, seen by %u: module %d, model %d",
@@ -712,6 +798,12 @@ static const struct config configs[] = {
 		.kernel = true, .p = {
 			.keys = 2, .max_keys = 2, .burst = 1, .token = UNIT / 2,
 		},
+	}, {
+		.name = "kernel, a key and an object", .consumers = 1,
+		.kernel = true, .p = {
+			.keys = 2, .max_keys = 2, .objects = true,
+			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
+		},
 	}
 };
 
@@ -771,6 +863,9 @@ static void make_alphabet(void)
 	}
 	LETTER(GET, .who = 1, .flags = WS_UNLEASED);
 	LETTER(GET, .who = 2, .flags = WS_FAULT);
+	LETTER(DISABLE, .key = 1, .who = 1);
+	LETTER(ENABLE, .key = 1, .who = 1);
+	LETTER(FLUSH, .key = 1, .who = 1);
 	LETTER(TICK);
 	LETTER(PASS, .ns = UNIT);
 	LETTER(MOVE, .ns = UNIT / 2);
@@ -781,6 +876,7 @@ static void make_alphabet(void)
 static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 consumers)
 {
 	const struct wm *m = &run->m;
+	bool object = wm_is_object(m, s->key);
 	u32 holder = m->key[s->key].holder;
 
 	switch (s->verb) {
@@ -793,6 +889,12 @@ static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 c
 		} else if (s->who == holder && s->token == WS_MINE) {
 			return false;
 		}
+		break;
+	case WS_DISABLE:
+	case WS_ENABLE:
+	case WS_FLUSH:
+		if (!object)
+			return false;
 		break;
 	case WS_GET:
 		if (s->flags & WS_UNLEASED && !run->kernel)
@@ -807,8 +909,11 @@ static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 c
 			return false;
 		break;
 	}
-	/* a new key or process is like any other */
-	return s->key <= keys && (run->kernel || s->who <= consumers + 1);
+	/* wq_done_key() takes no object */
+	if (object && s->token == WS_NONE)
+		return false;
+	/* a new key or process is like any other, but an object is not */
+	return (s->key <= keys || object) && (run->kernel || s->who <= consumers + 1);
 }
 
 /* The path of this length as a sequence of its own. */
@@ -858,7 +963,7 @@ static bool walk_steps(struct driver *d, u32 at, u32 keys, u32 consumers, bool c
 
 	for (i = 0; i < letters && same; i++) {
 		s = alphabet[i];
-		if (!applies(run, &s, keys, consumers))
+		if (!applies(run, &s, keys, consumers) || s.who > d->cfg->consumers)
 			continue;
 		ws_copy(next, run);
 		ret = ws_do(next, &s);
@@ -916,16 +1021,18 @@ static bool all_agree(struct driver *d, u32 longest)
 static void random_config(struct config *cfg, u64 *rnd)
 {
 	static const u32 max_keys[] = { WM_KEYS, WM_KEYS, WM_KEYS / 2, 8, 2 };
+	bool objects = !ws_rnd(rnd, 4);
 
 	*cfg = (struct config){
 		.name = "random",
-		.kernel = ws_rnd(rnd, 2),
-		.consumers = 1 + ws_rnd(rnd, WS_CONSUMERS),
+		.kernel = objects || ws_rnd(rnd, 2),
+		.consumers = objects ? 1 : 1 + ws_rnd(rnd, WS_CONSUMERS),
 		.p = {
 			.keys = WM_KEYS,
 			.max_keys = max_keys[ws_rnd(rnd, ARRAY_SIZE(max_keys))],
-			.lease = ws_rnd(rnd, 3) ? UNIT : 0,
+			.lease = !objects && ws_rnd(rnd, 3) ? UNIT : 0,
 			.timed = !ws_rnd(rnd, 4),
+			.objects = objects,
 		},
 	};
 	if (ws_rnd(rnd, 4)) {
@@ -996,6 +1103,7 @@ static bool random_agree(struct driver *d, u32 todo, u64 first)
 				     .unit = UNIT / 8, .wide = d->wide };
 		(d->make_config ?: random_config)(&d->random, &g.seed);
 		g.keys = d->random.p.keys;
+		g.objects = d->random.p.objects;
 		g.consumers = d->random.consumers;
 		ws_gen_init(&g);
 		d->sequences++;
@@ -1140,6 +1248,29 @@ static void random_leases_agree_with_the_model(struct kunit *test)
 	KUNIT_EXPECT_GT(test, d->rig.stale, 500ULL);
 }
 
+/* As many objects as keys. */
+static void object_config(struct config *cfg, u64 *rnd)
+{
+	delay_config(cfg, rnd);
+	cfg->name = "objects";
+	cfg->p.objects = true;
+	cfg->p.timed = ws_rnd(rnd, 2);
+	cfg->p.exponential = ws_rnd(rnd, 4);
+	cfg->p.longest = 4 * UNIT;
+	if (!cfg->p.exponential) {
+		cfg->p.burst = 4;
+		cfg->p.token = UNIT / 2;
+	}
+}
+
+static void random_objects_agree_with_the_model(struct kunit *test)
+{
+	const struct wq_stat *sum = expect_agreement(test, object_config, false);
+
+	KUNIT_EXPECT_GT(test, sum->dones, RANDOM_STEPS / 100ULL);
+	KUNIT_EXPECT_GT(test, sum->retries, RANDOM_STEPS / 100ULL);
+}
+
 static struct kunit_case model_cases[] = {
 	KUNIT_CASE(every_sequence_of_2_steps_agrees_with_the_model),
 	KUNIT_CASE(random_steps_agree_with_the_model),
@@ -1147,6 +1278,7 @@ static struct kunit_case model_cases[] = {
 	KUNIT_CASE(random_retries_agree_with_the_model),
 	KUNIT_CASE(random_times_agree_with_the_model),
 	KUNIT_CASE(random_leases_agree_with_the_model),
+	KUNIT_CASE(random_objects_agree_with_the_model),
 	{}
 };
 

@@ -108,8 +108,8 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 
 	switch (s->verb) {
 	case WS_ADD:
-		/* the kernel's wq_add_after() */
-		if (s->flags & WS_AFTER)
+		/* the kernel's wq_add_after(), which takes delay and flags of an object */
+		if (s->flags & WS_AFTER || (wm_is_object(m, s->key) && (s->flags || s->ns)))
 			return wm_add(m, s->key, s->ns, (s->flags & ~WS_AFTER) | WQ_ADD_AFTER);
 		return wm_add(m, s->key, s->ns, s->flags);
 	case WS_GET:
@@ -125,6 +125,12 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 		return ws_is_kernel(r, s) ? 0 : ret;
 	case WS_CANCEL:
 		return wm_cancel(m, s->who, s->key);
+	case WS_DISABLE:
+		return wm_disable(m, s->who, s->key);
+	case WS_ENABLE:
+		return wm_enable(m, s->key);
+	case WS_FLUSH:
+		return wm_flush(m, s->key);
 	case WS_END:
 		if (ws_is_kernel(r, s))
 			return 0;
@@ -191,6 +197,12 @@ void ws_gen_init(struct ws_gen *g)
 	g->weight[WS_SHUTDOWN] = ws_rnd(&g->seed, 4) ? 0 : 1;
 	g->weight[WS_DRAIN] = 0;
 	g->weight[WS_END] /= 4;
+	/* a disable becomes an enable at times */
+	g->weight[WS_ENABLE] = 0;
+	if (!g->objects) {
+		g->weight[WS_DISABLE] = 0;
+		g->weight[WS_FLUSH] = 0;
+	}
 	for (v = WS_TICK; v < WS_VERBS; v++)
 		if (g->clock == (v >= WS_SOON))
 			g->weight[v] = 0;
@@ -290,9 +302,9 @@ static void random_held(struct ws_gen *g, const struct ws_run *r, struct ws_step
 }
 
 /* The kernel API takes items, except for wq_done_key(). */
-static void as_kernel(struct ws_step *s)
+static void as_kernel(const struct ws_run *r, struct ws_step *s)
 {
-	if (s->token == WS_NONE && s->verb == WS_DONE) {
+	if (s->token == WS_NONE && s->verb == WS_DONE && !wm_is_object(&r->m, s->key)) {
 		s->flags = 0;
 		s->ns = 0;
 	} else if (s->token != WS_OLD) {
@@ -335,6 +347,12 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 	case WS_TOUCH:
 		random_held(g, r, s);
 		break;
+	case WS_DISABLE:
+	case WS_FLUSH:
+		s->key |= 1;
+		if (s->verb == WS_DISABLE && r->m.key[s->key].disabled && ws_rnd(&g->seed, 4))
+			s->verb = WS_ENABLE;
+		break;
 	case WS_SHUTDOWN:
 		if (ws_rnd(&g->seed, 2))
 			s->verb = WS_DRAIN;
@@ -349,7 +367,7 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 		break;
 	}
 	if (ws_is_kernel(r, s))
-		as_kernel(s);
+		as_kernel(r, s);
 }
 
 /* --- text --- */
@@ -374,7 +392,8 @@ static const struct name get_flags[] = {
 };
 
 static const char * const verbs[] = {
-	"add", "get", "done", "done and get", "touch", "forget", "cancel", "end",
+	"add", "get", "done", "done and get", "touch", "forget", "cancel",
+	"disable", "enable", "flush", "end",
 	"shut down", "drain", "tick at the next time", "tick", "no tick",
 	"add, soon due,", "touch all and let all leases end",
 };
@@ -398,6 +417,9 @@ static const struct {
 	[WS_TOUCH] = { HAS_KEY | HAS_WHO | HAS_TOKEN },
 	[WS_FORGET] = { HAS_KEY | HAS_WHO },
 	[WS_CANCEL] = { HAS_KEY | HAS_WHO },
+	[WS_DISABLE] = { HAS_KEY },
+	[WS_ENABLE] = { HAS_KEY },
+	[WS_FLUSH] = { HAS_KEY },
 	[WS_END] = { HAS_WHO },
 	[WS_PASS] = { HAS_NS },
 	[WS_MOVE] = { HAS_NS },
@@ -420,6 +442,8 @@ void ws_print(char *to, size_t size, const struct ws_run *r, const struct ws_ste
 	if (has & HAS_WHO)
 		PUT("%s%u: ", ws_is_kernel(r, s) ? "kernel " : "", s->who);
 	PUT("%s", verbs[s->verb]);
+	if (has & HAS_KEY && wm_is_object(&r->m, s->key))
+		PUT(" object");
 	if (has & HAS_KEY)
 		PUT(s->key < 26 ? " %c" : " k%u", s->key < 26 ? 'a' + s->key : s->key);
 	if (s->ns && (has & HAS_NS))

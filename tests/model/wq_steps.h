@@ -18,6 +18,9 @@ enum ws_verb {
 	WS_TOUCH,
 	WS_FORGET,
 	WS_CANCEL,
+	WS_DISABLE,	/* an object */
+	WS_ENABLE,
+	WS_FLUSH,	/* without a wait */
 	WS_END,		/* a consumer other than the kernel ends; a new one takes its place */
 	WS_SHUTDOWN,
 	WS_DRAIN,	/* in a thread of its own, unless a drain is under way */
@@ -99,6 +102,7 @@ struct ws_gen {
 	bool expires;	/* leases are short enough for WS_EXPIRE */
 	s64 unit;	/* ns, of delays */
 	bool wide;	/* durations of any order of magnitude as well */
+	bool objects;	/* keys of odd numbers are embedded entries */
 	u32 weight[WS_VERBS];
 };
 

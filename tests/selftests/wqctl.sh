@@ -1106,6 +1106,16 @@ shows() { local s; s=$(screen) && [[ $s =~ $1 ]]; }
 shows_no() { local s; s=$(screen) && ! [[ $s =~ $1 ]]; }
 sees() { eventually_screen shows "$1"; }
 sees_no() { eventually_screen shows_no "$1"; }
+# sees_lines {N REGEX}...: eventually these lines match, all on one screen
+shows_lines() {
+	local lines
+	mapfile -t lines < <(screen)
+	while [ $# -gt 0 ]; do
+		[[ ${lines[$1]-} =~ $2 ]] || return
+		shift 2
+	done
+}
+sees_lines() { eventually_screen shows_lines "$@"; }
 eventually_screen() {
 	local i
 	for ((i = 0; i < 100; i++)); do
@@ -1215,7 +1225,7 @@ test_top_escapes_hostile_keys() {
 
 test_top_fits_a_terminal_of_any_size() {
 	queue
-	local size line
+	local size
 	wq add $q {1..40}
 	in_tmux "$WQCTL" top -d 0.2
 	sees "$q "
@@ -1231,16 +1241,11 @@ test_top_fits_a_terminal_of_any_size() {
 	sees "WORK99"
 	tmux -S "$top/tmux" resize-window -x 60 -y 10
 	sees_no "WORK99"
-	mapfile -t line < <(screen)
-	matches "line 9" "^q quit" "${line[9]}"
-	matches "line 2" "^${q:0:10}" "${line[2]}"
-	matches "line 1" 'WAIT50$' "${line[1]}"
+	sees_lines 9 "^q quit" 2 "^${q:0:10}" 1 'WAIT50$'
 	press Enter
 	sees "STATE.*ready"
 	press NPage NPage NPage NPage NPage NPage NPage NPage
-	mapfile -t line < <(screen)
-	matches "line 9" "^q back" "${line[9]}"
-	matches "line 8" "^ready " "${line[8]}"
+	sees_lines 9 "^q back" 8 "^ready "
 	press q q
 	sees "after 0"
 }

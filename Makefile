@@ -127,7 +127,8 @@ install-tools:
 	pages=$$($(KERNEL_API) $(O)/man9) && for page in $$pages; do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man9 $(O)/man9/$$page || exit; done
 	install -D -m 755 -t $(DESTDIR)$(SHAREDIR) tools/wq-latency.bt
-	install -D -m 644 -t $(DESTDIR)$(SHAREDIR)/samples tools/samples/wq_ifwatch.c
+	install -D -m 644 -t $(DESTDIR)$(SHAREDIR)/samples tools/samples/wq_ifwatch.c \
+		tools/samples/uring_worker.c
 	sed -n '/^```make$$/,/^```$$/{//!p}' tools/doc/kernel-module.md \
 		>$(DESTDIR)$(SHAREDIR)/samples/Makefile
 	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig

@@ -7,99 +7,71 @@
 #include "wq_test.h"
 
 #include <dirent.h>
+#include <libgen.h>
+#include <liburing.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-
-#include <linux/io_uring.h>
+#include <sys/utsname.h>
 
 enum { ENTRIES = 8 };
 
-struct ring {
-	int fd;
-	unsigned int *sq_tail, *sq_array, *cq_head, *cq_tail, sq_mask, cq_mask;
-	struct io_uring_sqe *sqes;
-	struct io_uring_cqe *cqes;
-};
-
-static int ring_init(struct ring *r)
+/* Submits a prepared request, the only one. Returns 0 or -errno. */
+static int ring_submit(struct io_uring *r, struct io_uring_sqe *sqe, __u64 data)
 {
-	struct io_uring_params p = { 0 };
-	char *sq, *cq;
+	int ret;
 
-	r->fd = syscall(SYS_io_uring_setup, ENTRIES, &p);
-	if (r->fd < 0)
-		return -errno;
-	sq = mmap(NULL, p.sq_off.array + p.sq_entries * sizeof(__u32), PROT_READ | PROT_WRITE,
-		  MAP_SHARED | MAP_POPULATE, r->fd, IORING_OFF_SQ_RING);
-	cq = mmap(NULL, p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe),
-		  PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd, IORING_OFF_CQ_RING);
-	r->sqes = mmap(NULL, p.sq_entries * sizeof(struct io_uring_sqe), PROT_READ | PROT_WRITE,
-		       MAP_SHARED | MAP_POPULATE, r->fd, IORING_OFF_SQES);
-	if (sq == MAP_FAILED || cq == MAP_FAILED || r->sqes == MAP_FAILED)
-		return -ENOMEM;
-	r->sq_tail = (void *)(sq + p.sq_off.tail);
-	r->sq_array = (void *)(sq + p.sq_off.array);
-	r->sq_mask = *(unsigned int *)(sq + p.sq_off.ring_mask);
-	r->cq_head = (void *)(cq + p.cq_off.head);
-	r->cq_tail = (void *)(cq + p.cq_off.tail);
-	r->cq_mask = *(unsigned int *)(cq + p.cq_off.ring_mask);
-	r->cqes = (void *)(cq + p.cq_off.cqes);
-	return 0;
-}
-
-static int ring_submit(struct ring *r, const struct io_uring_sqe *sqe)
-{
-	unsigned int tail = *r->sq_tail, i = tail & r->sq_mask;
-
-	r->sqes[i] = *sqe;
-	r->sq_array[i] = i;
-	__atomic_store_n(r->sq_tail, tail + 1, __ATOMIC_RELEASE);
-	return syscall(SYS_io_uring_enter, r->fd, 1, 0, 0, NULL, 0) == 1 ? 0 : -errno;
+	io_uring_sqe_set_data64(sqe, data);
+	ret = io_uring_submit(r);
+	return ret == 1 ? 0 : ret < 0 ? ret : -EBADMSG;
 }
 
 /* Requests these events of a file, once or each time. */
-static int ring_poll(struct ring *r, int fd, unsigned int events, bool multi, __u64 data)
+static int ring_poll(struct io_uring *r, int fd, unsigned int events, bool multi, __u64 data)
 {
-	struct io_uring_sqe sqe = {
-		.opcode = IORING_OP_POLL_ADD, .fd = fd, .poll32_events = events,
-		.len = multi ? IORING_POLL_ADD_MULTI : 0, .user_data = data,
-	};
+	struct io_uring_sqe *sqe = io_uring_get_sqe(r);
 
-	return ring_submit(r, &sqe);
+	if (multi)
+		io_uring_prep_poll_multishot(sqe, fd, events);
+	else
+		io_uring_prep_poll_add(sqe, fd, events);
+	return ring_submit(r, sqe, data);
 }
 
-/* Requests a read or a write. */
-static int ring_rw(struct ring *r, int op, int fd, const void *buf, unsigned int len, __u64 data)
+static int ring_read(struct io_uring *r, int fd, void *buf, unsigned int len, __u64 data)
 {
-	struct io_uring_sqe sqe = {
-		.opcode = op, .fd = fd, .addr = addr_of(buf), .len = len, .off = -1,
-		.user_data = data,
-	};
+	struct io_uring_sqe *sqe = io_uring_get_sqe(r);
 
-	return ring_submit(r, &sqe);
+	io_uring_prep_read(sqe, fd, buf, len, -1);
+	return ring_submit(r, sqe, data);
+}
+
+static int ring_write(struct io_uring *r, int fd, const void *buf, unsigned int len, __u64 data)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(r);
+
+	io_uring_prep_write(sqe, fd, buf, len, -1);
+	return ring_submit(r, sqe, data);
 }
 
 /* The next completion within ms, or false. */
-static bool ring_next(struct ring *r, struct io_uring_cqe *cqe, int ms)
+static bool ring_next(struct io_uring *r, struct io_uring_cqe *cqe, int ms)
 {
-	struct pollfd p = { .fd = r->fd, .events = POLLIN };
-	unsigned int head = *r->cq_head;
+	struct __kernel_timespec limit = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * MS };
+	struct io_uring_cqe *next;
+	int ret;
 
-	if (head == __atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE)) {
-		poll(&p, 1, ms);
-		/* a system call runs the pending work of this task */
-		syscall(SYS_io_uring_enter, r->fd, 0, 0, IORING_ENTER_GETEVENTS, NULL, 0);
-		if (head == __atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE))
-			return false;
-	}
-	*cqe = r->cqes[head & r->cq_mask];
-	__atomic_store_n(r->cq_head, head + 1, __ATOMIC_RELEASE);
+	do {
+		ret = io_uring_wait_cqe_timeout(r, &next, &limit);
+	} while (ret == -EINTR);
+	if (ret)
+		return false;
+	*cqe = *next;
+	io_uring_cqe_seen(r, next);
 	return true;
 }
 
 /* The result of the next completion, which is of this request and comes within 20 s. */
-static int answer(struct ring *r, __u64 data)
+static int answer(struct io_uring *r, __u64 data)
 {
 	struct io_uring_cqe cqe;
 
@@ -108,7 +80,7 @@ static int answer(struct ring *r, __u64 data)
 	return cqe.user_data == data ? cqe.res : -EBADMSG;
 }
 
-static bool silent(struct ring *r)
+static bool silent(struct io_uring *r)
 {
 	struct io_uring_cqe cqe;
 
@@ -119,15 +91,14 @@ static bool silent(struct ring *r)
 }
 
 FIXTURE(uring) {
-	struct ring ring;
+	struct io_uring ring;
 	int q;
 	char name[WQ_NAME_MAX];
 };
 
 FIXTURE_SETUP(uring)
 {
-	if (ring_init(&self->ring))
-		SKIP(return, "no io_uring here");
+	ASSERT_EQ(0, io_uring_queue_init(ENTRIES, &self->ring, 0));
 	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
 	self->q = q_open(self->name, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
 	ASSERT_LE(0, self->q);
@@ -137,7 +108,7 @@ FIXTURE_TEARDOWN(uring)
 {
 	q_unlink(self->name);
 	close(self->q);
-	close(self->ring.fd);
+	io_uring_queue_exit(&self->ring);
 }
 
 TEST_F(uring, io_uring_poll_completes_at_once_if_get_would_not_wait)
@@ -260,13 +231,13 @@ TEST_F(uring, io_uring_multishot_poll_completes_for_each_arrival_until_shutdown)
 
 TEST_F(uring, io_uring_poll_removed_completes_no_more)
 {
-	struct io_uring_sqe remove = {
-		.opcode = IORING_OP_POLL_REMOVE, .addr = 9, .user_data = 10,
-	};
+	struct io_uring_sqe *remove;
 	struct io_uring_cqe cqe;
 
 	ASSERT_EQ(0, ring_poll(&self->ring, self->q, POLLIN, false, 9));
-	ASSERT_EQ(0, ring_submit(&self->ring, &remove));
+	remove = io_uring_get_sqe(&self->ring);
+	io_uring_prep_poll_remove(remove, 9);
+	ASSERT_EQ(0, ring_submit(&self->ring, remove, 10));
 	for (int i = 0; i < 2; i++) {
 		ASSERT_TRUE(ring_next(&self->ring, &cqe, 20000));
 		ASSERT_EQ(cqe.user_data == 9 ? -ECANCELED : 0, cqe.res);
@@ -291,12 +262,12 @@ TEST_F(uring, io_uring_poll_keeps_file_and_keys_until_the_process_ends)
 	pid_t pid = child();
 
 	if (!pid) {
-		struct ring ring;
+		struct io_uring ring;
 		struct item it;
 		int q = q_attach(self->name, O_RDWR);
 
 		q_add(q, "a");
-		if (ring_init(&ring) || q_get(q, &it, 0) ||
+		if (io_uring_queue_init(ENTRIES, &ring, 0) || q_get(q, &it, 0) ||
 		    ring_poll(&ring, q, POLLIN, false, 12))
 			_exit(1);
 		close(q);
@@ -320,15 +291,15 @@ TEST_F(uring, io_uring_write_adds_a_key_and_read_takes_it)
 {
 	char buf[16];
 
-	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_WRITE, self->q, "alice", 5, 1));
+	ASSERT_EQ(0, ring_write(&self->ring, self->q, "alice", 5, 1));
 	ASSERT_EQ(5, answer(&self->ring, 1));
 	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "alice"));
-	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf, sizeof(buf), 2));
+	ASSERT_EQ(0, ring_read(&self->ring, self->q, buf, sizeof(buf), 2));
 	ASSERT_EQ(5, answer(&self->ring, 2));
 	ASSERT_TRUE(equal_bytes("key", "alice", buf, 5));
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "alice"));
 	/* done */
-	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf, 0, 3));
+	ASSERT_EQ(0, ring_read(&self->ring, self->q, buf, 0, 3));
 	ASSERT_EQ(0, answer(&self->ring, 3));
 	ASSERT_EQ(-ENOENT, q_query(self->q, "alice"));
 }
@@ -337,12 +308,12 @@ TEST_F(uring, io_uring_write_of_a_bad_key_fails_as_write_does)
 {
 	char key[WQ_MAX_KEY + 1] = "";
 
-	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_WRITE, self->q, key, sizeof(key), 1));
+	ASSERT_EQ(0, ring_write(&self->ring, self->q, key, sizeof(key), 1));
 	ASSERT_EQ(-EINVAL, answer(&self->ring, 1));
-	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_WRITE, self->q, (void *)8, 8, 2));
+	ASSERT_EQ(0, ring_write(&self->ring, self->q, (void *)8, 8, 2));
 	ASSERT_EQ(-EFAULT, answer(&self->ring, 2));
 	ASSERT_EQ(0, q_shutdown(self->q));
-	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_WRITE, self->q, key, 8, 3));
+	ASSERT_EQ(0, ring_write(&self->ring, self->q, key, 8, 3));
 	ASSERT_EQ(-ESHUTDOWN, answer(&self->ring, 3));
 }
 
@@ -366,7 +337,7 @@ TEST_F(uring, io_uring_read_waits_for_add_without_a_thread_and_has_ended_the_run
 
 	q_add(self->q, "a");
 	ASSERT_EQ(1, read(self->q, buf, sizeof(buf)));
-	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf, sizeof(buf), 1));
+	ASSERT_EQ(0, ring_read(&self->ring, self->q, buf, sizeof(buf), 1));
 	ASSERT_TRUE(silent(&self->ring));
 	ASSERT_EQ(1, threads());
 	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
@@ -385,7 +356,7 @@ TEST_F(uring, io_uring_read_returns_the_key_that_was_added_during_its_run)
 
 	q_add(self->q, "a");
 	for (int i = 0; i < 3; i++) {
-		ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf, sizeof(buf), i));
+		ASSERT_EQ(0, ring_read(&self->ring, self->q, buf, sizeof(buf), i));
 		ASSERT_EQ(1, answer(&self->ring, i));
 		q_add(self->q, "a");
 	}
@@ -396,7 +367,7 @@ TEST_F(uring, io_uring_read_completes_with_0_at_shutdown)
 {
 	char buf[16];
 
-	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf, sizeof(buf), 1));
+	ASSERT_EQ(0, ring_read(&self->ring, self->q, buf, sizeof(buf), 1));
 	ASSERT_TRUE(silent(&self->ring));
 	ASSERT_EQ(0, q_shutdown(self->q));
 	ASSERT_EQ(0, answer(&self->ring, 1));
@@ -404,14 +375,14 @@ TEST_F(uring, io_uring_read_completes_with_0_at_shutdown)
 
 TEST_F(uring, io_uring_read_that_is_canceled_takes_no_key)
 {
-	struct io_uring_sqe cancel = {
-		.opcode = IORING_OP_ASYNC_CANCEL, .addr = 1, .user_data = 2,
-	};
+	struct io_uring_sqe *cancel;
 	struct io_uring_cqe cqe;
 	char buf[16];
 
-	ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf, sizeof(buf), 1));
-	ASSERT_EQ(0, ring_submit(&self->ring, &cancel));
+	ASSERT_EQ(0, ring_read(&self->ring, self->q, buf, sizeof(buf), 1));
+	cancel = io_uring_get_sqe(&self->ring);
+	io_uring_prep_cancel64(cancel, 1, 0);
+	ASSERT_EQ(0, ring_submit(&self->ring, cancel, 2));
 	for (int i = 0; i < 2; i++) {
 		ASSERT_TRUE(ring_next(&self->ring, &cqe, 20000));
 		ASSERT_EQ(cqe.user_data == 1 ? -ECANCELED : 0, cqe.res);
@@ -423,14 +394,12 @@ TEST_F(uring, io_uring_read_that_is_canceled_takes_no_key)
 
 TEST_F(uring, io_uring_read_in_a_thread_of_io_uring_waits_and_is_woken)
 {
-	struct io_uring_sqe sqe = {
-		.opcode = IORING_OP_READ, .fd = self->q, .len = 16, .off = -1, .user_data = 1,
-		.flags = IOSQE_ASYNC,
-	};
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&self->ring);
 	char buf[16];
 
-	sqe.addr = addr_of(buf);
-	ASSERT_EQ(0, ring_submit(&self->ring, &sqe));
+	io_uring_prep_read(sqe, self->q, buf, sizeof(buf), -1);
+	io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
+	ASSERT_EQ(0, ring_submit(&self->ring, sqe, 1));
 	ASSERT_TRUE(silent(&self->ring));
 	q_add(self->q, "abc");
 	ASSERT_EQ(3, answer(&self->ring, 1));
@@ -441,8 +410,7 @@ TEST_F(uring, io_uring_reads_in_flight_end_each_others_runs)
 	char buf[2][16];
 
 	for (int i = 0; i < 2; i++)
-		ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, buf[i],
-				     sizeof(buf[i]), 1));
+		ASSERT_EQ(0, ring_read(&self->ring, self->q, buf[i], sizeof(buf[i]), 1));
 	ASSERT_TRUE(silent(&self->ring));
 	q_add(self->q, "a");
 	ASSERT_EQ(1, answer(&self->ring, 1));
@@ -453,86 +421,247 @@ TEST_F(uring, io_uring_reads_in_flight_end_each_others_runs)
 	ASSERT_EQ(1, q_stat(self->q).dones);
 }
 
-/*
- * A worker to copy from: one read is always in flight, and each completion is the next key.  The
- * next read ends the run.
- */
-TEST_F(uring, io_uring_worker_loop_runs_all_keys)
-{
-	enum { KEYS = 200 };
-	unsigned int key, seen = 0;
-	int ret;
-	pid_t pid = child();
-
-	if (!pid) {
-		int q = q_attach(self->name, O_RDWR);
-
-		for (key = 0; key < KEYS; key++)
-			if (write(q, &key, sizeof(key)) != sizeof(key))
-				_exit(1);
-		_exit(q_shutdown(q) != 0);
-	}
-	do {
-		ASSERT_EQ(0, ring_rw(&self->ring, IORING_OP_READ, self->q, &key, sizeof(key), 1));
-		ret = answer(&self->ring, 1);
-		if (ret > 0) {
-			ASSERT_EQ(sizeof(key), ret);
-			ASSERT_EQ(seen, key);
-			seen++;
-		}
-	} while (ret > 0);
-	ASSERT_EQ(0, ret);
-	ASSERT_EQ(KEYS, seen);
-	ASSERT_EQ(KEYS, q_stat(self->q).dones);
-	ASSERT_EQ(0, reap(pid));
-}
+/* ---- multishot read ---- */
 
 #define OP_READ_MULTISHOT	49	/* since 6.7, newer than these headers */
 
-/* Each completion has a buffer of its own, which the kernel takes from a group. */
-TEST_F(uring, io_uring_multishot_read_completes_for_each_key_until_shutdown)
+enum { BUFFERS = 4, GROUP = 1 };
+
+/* Whether the kernel knows the operation, by its own answer. */
+static bool knows_multishot_read(struct io_uring *r)
 {
+	struct io_uring_probe *probe = io_uring_get_probe_ring(r);
+	bool knows = probe && io_uring_opcode_supported(probe, OP_READ_MULTISHOT);
+
+	io_uring_free_probe(probe);
+	return knows;
+}
+
+static bool kernel_is_since(int major, int minor)
+{
+	struct utsname name;
+	int is[2];
+
+	uname(&name);
+	if (sscanf(name.release, "%d.%d", &is[0], &is[1]) != 2)
+		return false;
+	return is[0] > major || (is[0] == major && is[1] >= minor);
+}
+
+/* Requests a read that completes for each key, into a buffer that the kernel takes from a group. */
+static int ring_read_multishot(struct io_uring *r, int fd, __u64 data)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(r);
+
+	/* io_uring_prep_read_multishot() of newer versions of liburing */
+	io_uring_prep_rw(OP_READ_MULTISHOT, sqe, fd, NULL, 0, -1);
+	io_uring_sqe_set_flags(sqe, IOSQE_BUFFER_SELECT);
+	sqe->buf_group = GROUP;
+	return ring_submit(r, sqe, data);
+}
+
+FIXTURE(multishot) {
+	struct io_uring ring;
 	struct io_uring_buf_ring *bufs;
-	struct io_uring_buf_reg reg = { .ring_entries = 4 };
-	struct io_uring_sqe sqe = {
-		.opcode = OP_READ_MULTISHOT, .fd = self->q, .off = -1, .user_data = 1,
-		.flags = IOSQE_BUFFER_SELECT,
-	};
-	struct io_uring_cqe cqe;
-	char mem[4][16];
+	char mem[BUFFERS][16];
+	int q;
+	char name[WQ_NAME_MAX];
+};
 
-	bufs = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, bufs);
-	reg.ring_addr = addr_of(bufs);
-	ASSERT_EQ(0, syscall(SYS_io_uring_register, self->ring.fd, IORING_REGISTER_PBUF_RING,
-			     &reg, 1));
-	for (int i = 0; i < 4; i++)
-		bufs->bufs[i] = (struct io_uring_buf){
-			.addr = addr_of(mem[i]), .len = sizeof(mem[i]), .bid = i,
-		};
-	__atomic_store_n(&bufs->tail, 4, __ATOMIC_RELEASE);
+FIXTURE_SETUP(multishot)
+{
+	struct io_uring_buf_reg reg = { .ring_entries = BUFFERS, .bgid = GROUP };
 
-	ASSERT_EQ(0, ring_submit(&self->ring, &sqe));
-	if (ring_next(&self->ring, &cqe, 50)) {
-		/* a kernel before 6.7 does not know this operation */
-		ASSERT_EQ(-EINVAL, cqe.res);
-		return;
-	}
+	ASSERT_EQ(0, io_uring_queue_init(ENTRIES, &self->ring, 0));
+	self->bufs = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->bufs);
+	reg.ring_addr = addr_of(self->bufs);
+	ASSERT_EQ(0, io_uring_register_buf_ring(&self->ring, &reg, 0));
+	io_uring_buf_ring_init(self->bufs);
+	for (int i = 0; i < BUFFERS; i++)
+		io_uring_buf_ring_add(self->bufs, self->mem[i], sizeof(self->mem[i]), i,
+				      io_uring_buf_ring_mask(BUFFERS), i);
+	io_uring_buf_ring_advance(self->bufs, BUFFERS);
+	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
+	self->q = q_open(self->name, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
+	ASSERT_LE(0, self->q);
+}
+
+FIXTURE_TEARDOWN(multishot)
+{
+	q_unlink(self->name);
+	close(self->q);
+	io_uring_queue_exit(&self->ring);
+	munmap(self->bufs, 4096);
+}
+
+TEST_F(multishot, io_uring_multishot_read_is_known_to_kernels_since_6_7)
+{
+	ASSERT_EQ(kernel_is_since(6, 7), knows_multishot_read(&self->ring));
+}
+
+TEST_F(multishot, io_uring_multishot_read_fails_with_EINVAL_before_6_7_and_read_works)
+{
+	char buf[16];
+
+	if (knows_multishot_read(&self->ring))
+		return;		/* the tests below show what it does */
+	q_add(self->q, "abc");
+	ASSERT_EQ(0, ring_read_multishot(&self->ring, self->q, 1));
+	ASSERT_EQ(-EINVAL, answer(&self->ring, 1));
+	/* it has taken no key */
+	ASSERT_EQ(1, q_stat(self->q).ready);
+	/* the fallback of a program: a read for each key */
 	for (int i = 0; i < 3; i++) {
-		ASSERT_EQ(i + 1, q_addn(self->q, "abc", i + 1) * (i + 1));
+		ASSERT_EQ(0, ring_read(&self->ring, self->q, buf, sizeof(buf), i));
+		ASSERT_EQ(3, answer(&self->ring, i));
+		ASSERT_TRUE(equal_bytes("key", "abc", buf, 3));
+		q_add(self->q, "abc");
+	}
+	ASSERT_EQ(2, q_stat(self->q).dones);
+}
+
+TEST_F(multishot, io_uring_multishot_read_completes_for_each_key_until_shutdown)
+{
+	struct io_uring_cqe cqe;
+
+	if (!knows_multishot_read(&self->ring))
+		return;		/* the test above shows what happens instead */
+	ASSERT_EQ(0, ring_read_multishot(&self->ring, self->q, 1));
+	ASSERT_TRUE(silent(&self->ring));
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(1, q_addn(self->q, "abc", i + 1));
 		ASSERT_TRUE(ring_next(&self->ring, &cqe, 20000));
 		ASSERT_EQ(i + 1, cqe.res);
 		ASSERT_TRUE(cqe.flags & IORING_CQE_F_MORE);
-		ASSERT_TRUE(equal_bytes("key", "abc", mem[cqe.flags >> IORING_CQE_BUFFER_SHIFT],
-					i + 1));
+		ASSERT_TRUE(equal_bytes("key", "abc",
+					self->mem[cqe.flags >> IORING_CQE_BUFFER_SHIFT], i + 1));
 		ASSERT_TRUE(silent(&self->ring));
 	}
-	/* the read in flight has not ended the run of the last key yet */
 	ASSERT_EQ(0, q_shutdown(self->q));
 	ASSERT_TRUE(ring_next(&self->ring, &cqe, 20000));
 	ASSERT_EQ(0, cqe.res);
 	ASSERT_FALSE(cqe.flags & IORING_CQE_F_MORE);
 	ASSERT_EQ(3, q_stat(self->q).dones);
+}
+
+TEST_F(multishot, io_uring_multishot_read_ends_the_run_of_a_key_when_it_takes_the_next_one)
+{
+	struct io_uring_cqe cqe;
+
+	if (!knows_multishot_read(&self->ring))
+		return;		/* no such read */
+	ASSERT_EQ(0, ring_read_multishot(&self->ring, self->q, 1));
+	/* both keys are taken before the program looks at the first one */
+	q_add(self->q, "a");
+	q_add(self->q, "b");
+	for (int i = 0; i < 2; i++) {
+		ASSERT_TRUE(ring_next(&self->ring, &cqe, 20000));
+		ASSERT_EQ(1, cqe.res);
+		ASSERT_EQ("ab"[i], self->mem[cqe.flags >> IORING_CQE_BUFFER_SHIFT][0]);
+	}
+	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
+	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "b"));
+	ASSERT_EQ(1, q_stat(self->q).dones);
+}
+
+/* ---- tools/samples/uring_worker.c ---- */
+
+static FILE *output;
+
+/* Starts the sample; its output is a pipe. */
+static pid_t start_worker(const char *queue)
+{
+	char self[PATH_MAX] = "", path[PATH_MAX + 32];
+	int fd[2];
+	pid_t pid;
+
+	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0 || pipe2(fd, O_CLOEXEC))
+		return -errno;
+	snprintf(path, sizeof(path), "%s/samples/uring_worker", dirname(self));
+	pid = child();
+	if (!pid) {
+		dup2(fd[1], 1);
+		execl(path, path, queue, (char *)NULL);
+		_exit(127);
+	}
+	close(fd[1]);
+	output = fdopen(fd[0], "r");
+	return pid;
+}
+
+/* The sample's next line of output, or "". */
+static const char *next_line(void)
+{
+	static char line[PATH_MAX];
+
+	return fgets(line, sizeof(line), output) ? line : "";
+}
+
+/* Makes a file of that many bytes, and returns its name, which is valid until the next call. */
+static const char *file_of(int size)
+{
+	static char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/tmp/wq-uring-%d.%d", getpid(), size);
+	fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+	if (fd < 0 || ftruncate(fd, size))
+		return "";
+	close(fd);
+	return path;
+}
+
+TEST_F(uring, io_uring_sample_worker_runs_all_keys_until_shutdown)
+{
+	enum { KEYS = 50 };
+	char expected[128];
+	pid_t pid = start_worker(self->name);
+
+	ASSERT_LT(0, pid);
+	for (int i = 0; i < KEYS; i++)
+		ASSERT_EQ(1, q_add(self->q, file_of(i)));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	for (int i = 0; i < KEYS; i++) {
+		snprintf(expected, sizeof(expected), "%s: %d bytes\n", file_of(i), i);
+		ASSERT_STREQ(expected, next_line());
+		unlink(file_of(i));
+	}
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(KEYS, q_stat(self->q).dones);
+}
+
+TEST_F(uring, io_uring_sample_worker_that_is_stopped_has_ended_its_last_run)
+{
+	const char *file = file_of(0);
+	pid_t pid = start_worker(self->name);
+
+	ASSERT_LT(0, pid);
+	q_add(self->q, file);
+	ASSERT_STRNE("", next_line());
+	kill(pid, SIGTERM);
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(-ENOENT, q_query(self->q, file));
+	ASSERT_EQ(1, q_stat(self->q).dones);
+	ASSERT_EQ(0, q_stat(self->q).given_back);
+	unlink(file);
+}
+
+TEST_F(uring, io_uring_sample_worker_retries_a_key_that_failed)
+{
+	char file[64];
+	pid_t pid = start_worker(self->name);
+
+	ASSERT_LT(0, pid);
+	strcpy(file, file_of(0));
+	unlink(file);
+	q_add(self->q, file);
+	ASSERT_EVENTUALLY(q_stat(self->q).retries >= 2);
+	file_of(0);
+	ASSERT_EQ(0, strncmp(file, next_line(), strlen(file)));
+	kill(pid, SIGTERM);
+	ASSERT_EQ(0, reap(pid));
+	unlink(file);
 }
 
 TEST_HARNESS_MAIN

@@ -218,7 +218,7 @@ TEST_F_TIMEOUT(memory, stat_memory_equals_the_cgroup_charge_until_the_keys_leave
 		reported += q_stat(q).memory;
 		paid += settled();
 		/* the key, its entry in the table, and the slot in the heap if it is delayed */
-		ASSERT_LT(KEYS * (64LL + how[i].len + 8), reported);
+		ASSERT_LT(KEYS * (48LL + how[i].len + 8), reported);
 		/* each object has a pointer to its cgroup */
 		reported += KEYS * 8LL;
 		ASSERT_TRUE(paid > reported - SLACK && paid < reported + SLACK) {

@@ -1735,7 +1735,7 @@ static void wq_handle_due(struct wq_cs *cs)
 	trace_wq_due(q, e, wq_now(cs) - due);
 	wq_delay_clear(&q->heap, e);
 	/* The key has needed its run since then, even if no process has looked for long. */
-	if (wq_set_dirty(cs, e) && q->lazy)
+	if (wq_set_dirty(cs, e) && q->lazy && q->timed)
 		wq_times_of(e)->since = due;
 }
 

@@ -163,6 +163,38 @@ TEST_F(queue, add_after_keys_are_ready_in_the_order_of_their_times)
 	}
 }
 
+/* Entries lie side by side in memory, and a queue without a name keeps no times in them. */
+TEST_F(queue, add_after_keys_that_are_due_leave_the_others_as_they_are)
+{
+	enum { KEYS = 500 };
+	int queues[] = { self->q, q_private(KEYS) };
+
+	for (int i = 0; i < 2; i++) {
+		int q = queues[i];
+		bool seen[KEYS] = {};
+		struct item it;
+		char key[17];
+
+		for (int k = 0; k < KEYS; k++) {
+			snprintf(key, sizeof(key), "%016d", k);
+			ASSERT_EQ(1, q_add_after(q, key, MS));
+		}
+		ASSERT_EVENTUALLY(q_stat(q).ready == KEYS);
+		for (int n = 0; n < KEYS; n++) {
+			int k;
+
+			ASSERT_EQ(0, q_get(q, &it, 0));
+			ASSERT_EQ(16, strspn(it.key, "0123456789"));
+			k = atoi(it.key);
+			ASSERT_TRUE(k < KEYS && !seen[k]);
+			seen[k] = true;
+			ASSERT_EQ(0, q_done(q, &it));
+		}
+		ASSERT_EQ(0, q_stat(q).keys);
+	}
+	close(queues[1]);
+}
+
 TEST_F(queue, add_after_an_earlier_key_rearms_the_timer)
 {
 	struct item it;

@@ -520,6 +520,25 @@ static __always_inline int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 	return 0;
 }
 
+/*
+ * The entry has stopped being dirty, by a store with a full barrier after it.  That happens here
+ * and nowhere else, so that no mark of wq_counters_mark() is valid any more.
+ */
+static __always_inline void wq_note_not_dirty(struct wq_cs *cs, const struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	if (unlikely(cs->q->map))
+		wq_counters_move(cs->q->map, e->hash);
+}
+
+/* Adds can have another answer from now on, so readers of the map have to call again. */
+void wq_renew_map(struct wq_cs *cs)
+{
+	wq_assert_locked(cs);
+	if (cs->q->map)
+		wq_counters_renew(cs->q->map);
+}
+
 /* Drop the run that the entry waits for.  The caller releases the entry if it is idle. */
 static void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 {
@@ -532,6 +551,7 @@ static void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 		wq_unqueue(cs, e);
 	/* After the cancel, its caller sees the stores of all producers whose adds it canceled. */
 	wq_entry_set_state_mb(e, e->state & ~(ENTRY_DIRTY | ENTRY_REQUEUED));
+	wq_note_not_dirty(cs, e);
 	cs->q->canceled++;
 }
 
@@ -573,6 +593,7 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 	wq_assert_locked(cs);
 	/* From here on an add causes another run.  Its full barrier is that of wq_add_coalesced(). */
 	wq_entry_set_state_mb(e, (e->state & ENTRY_DELAYED) | ENTRY_PROCESSING);
+	wq_note_not_dirty(cs, e);
 	e->consumer = c;
 	wq_run_start(&q->runs, e);
 	if (q->timed) {
@@ -908,6 +929,8 @@ void wq_set_shut(struct wq_cs *cs, bool drain)
 		wq_arm(cs, 0);
 	/* wq_shutting_down() and wq_add_coalesced() read it without the lock. */
 	WRITE_ONCE(q->shut, true);
+	if (q->map)
+		wq_counters_retire(q->map);
 	/* No add comes any more that could use an idle entry. */
 	q->max_idle = 0;
 	wq_evict_idle(cs, WQ_BATCH);

@@ -36,6 +36,7 @@
 #include <linux/cdev.h>
 #include <linux/compat.h>
 #include <linux/device.h>
+#include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -310,6 +311,32 @@ struct wq_array_verb {
 	unsigned int (*run)(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop);
 };
 
+/*
+ * Write the marks of the next @n adds, before the adds.  Returns how many were written.  They have
+ * no use for keys whose adds fail, so nothing has to be written after the adds.
+ */
+static u32 marks_copy_out(const struct wq *q, struct wq_mark __user *marks,
+			  const struct wq_op *ops, u32 n)
+{
+	/* Pairs with the release in wq_map_of(). */
+	const struct wq_counters *m = smp_load_acquire(&q->map);
+	u32 i;
+
+	for (i = 0; i < n; i++) {
+		union {
+			struct wq_mark mark;
+			u64 all;
+		} u = { .mark.counter = WQ_NO_COUNTER };
+
+		if (m && !ops[i].result && ops[i].delay <= 0 &&
+		    !(ops[i].flags & WQ_ADD_RATE_LIMITED))
+			u.mark = wq_counters_mark(m, ops[i].hash);
+		if (put_user(u.all, (u64 __user *)&marks[i]))
+			break;
+	}
+	return i;
+}
+
 static const struct wq_array_verb verb_of_add = { false, op_for_add, run_add };
 static const struct wq_array_verb verb_of_done = { true, op_for_done, run_done };
 static const struct wq_array_verb verb_of_touch = { true, op_for_touch, run_touch };
@@ -376,10 +403,11 @@ fault:
  * Inlined for each verb, as an indirect call for each key costs as much as its look-up.
  */
 static __always_inline int array_run(const struct wq_call *call, u32 flags, struct wq_keys *keys,
-				     u64 uresults, const struct wq_array_verb *verb)
+				     u64 uresults, u64 umarks, const struct wq_array_verb *verb)
 {
-	struct wq_consumer *c = call->c;
+	struct wq_mark __user *marks = u64_to_user_ptr(umarks);
 	s32 __user *results = u64_to_user_ptr(uresults);
+	struct wq_consumer *c = call->c;
 	struct wq_op ops[WQ_BATCH] __uninitialized;
 	struct wq_array a __uninitialized;
 	struct wq_keys in = *keys;
@@ -387,7 +415,7 @@ static __always_inline int array_run(const struct wq_call *call, u32 flags, stru
 	int ret;
 
 	keys->count = 0;
-	if (flags || uresults % sizeof(*results))
+	if (flags || uresults % sizeof(*results) || umarks % sizeof(*marks))
 		return -EINVAL;
 	a.f = call->file->private_data;
 	ret = array_in(&a, &in);
@@ -398,6 +426,12 @@ static __always_inline int array_run(const struct wq_call *call, u32 flags, stru
 		n = array_ops(&a, c->q, &off, ops, verb);
 		if (results) {
 			done = results_probe(results + keys->count, n);
+			if (done < n)
+				ret = -EFAULT;
+			n = done;
+		}
+		if (umarks) {
+			done = marks_copy_out(c->q, marks + keys->count, ops, n);
 			if (done < n)
 				ret = -EFAULT;
 			n = done;
@@ -416,21 +450,21 @@ static __always_inline int array_run(const struct wq_call *call, u32 flags, stru
 
 /* A function for each verb, so that the ops are not on the stack during a get. */
 static noinline_for_stack int array_add(const struct wq_call *call, u32 flags,
-					struct wq_keys *keys, u64 results)
+					struct wq_keys *keys, u64 results, u64 marks)
 {
-	return array_run(call, flags, keys, results, &verb_of_add);
+	return array_run(call, flags, keys, results, marks, &verb_of_add);
 }
 
 static noinline_for_stack int array_done(const struct wq_call *call, u32 flags,
 					 struct wq_keys *keys, u64 results)
 {
-	return array_run(call, flags, keys, results, &verb_of_done);
+	return array_run(call, flags, keys, results, 0, &verb_of_done);
 }
 
 static noinline_for_stack int array_touch(const struct wq_call *call, u32 flags,
 					  struct wq_keys *keys, u64 results)
 {
-	return array_run(call, flags, keys, results, &verb_of_touch);
+	return array_run(call, flags, keys, results, 0, &verb_of_touch);
 }
 
 /*
@@ -448,7 +482,8 @@ static int verb_info(struct wq_call *call, void *arg)
 		.version = WQ_API_VERSION,
 		.max_key = WQ_MAX_KEY,
 		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL | WQ_FEATURE_DELAY |
-			    WQ_FEATURE_LIMITER | WQ_FEATURE_METRICS | WQ_FEATURE_LEASE,
+			    WQ_FEATURE_LIMITER | WQ_FEATURE_METRICS | WQ_FEATURE_LEASE |
+			    WQ_FEATURE_MAP,
 		.max_array = WQ_MAX_ARRAY,
 		.max_keys = WQ_MAX_KEYS,
 		.default_keys = WQ_DEFAULT_KEYS,
@@ -542,7 +577,7 @@ static int verb_add(struct wq_call *call, void *arg)
 {
 	struct wq_add *args = arg;
 	u32 count = args->keys.count;
-	int ret = array_add(call, args->flags, &args->keys, args->results);
+	int ret = array_add(call, args->flags, &args->keys, args->results, args->marks);
 
 	return args->keys.count != count && call_copy_out(call, args) ? -EFAULT : ret;
 }
@@ -1059,6 +1094,44 @@ static int verb_shutdown(struct wq_call *call, void *arg)
 	return call_wait_ended(call, args, end, &args->timeout, &args->deadline, ret);
 }
 
+/* The descriptor is not in use before the caller knows its number. */
+static int verb_map(struct wq_call *call, void *arg)
+{
+	struct wq_counters *m;
+	struct wq_map *args = arg;
+	struct file *file;
+	int fd, ret = 0;
+
+	/* A caller that does not receive the descriptor could not close it. */
+	if (args->flags || call->usize < offsetofend(struct wq_map, fd))
+		return -EINVAL;
+	m = wq_map_of(call->c->q);
+	if (IS_ERR(m))
+		return PTR_ERR(m);
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	file = wq_counters_file(m);
+	if (IS_ERR(file)) {
+		ret = PTR_ERR(file);
+		goto put_fd;
+	}
+	args->fd = fd;
+	args->reserved = 0;
+	if (call_copy_out(call, args)) {
+		ret = -EFAULT;
+		goto put_file;
+	}
+	fd_install(fd, file);
+	return 0;
+
+put_file:
+	fput(file);
+put_fd:
+	put_unused_fd(fd);
+	return ret;
+}
+
 union wq_args {
 	struct wq_info info;
 	struct wq_open open;
@@ -1073,6 +1146,7 @@ union wq_args {
 	struct wq_shutdown shutdown;
 	struct wq_touch touch;
 	struct wq_config config;
+	struct wq_map map;
 };
 
 #define WQ_VERB(ioc, type, func, fmode, ...) \
@@ -1107,6 +1181,7 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_CONFIG, struct wq_config, verb_config, FMODE_READ | FMODE_WRITE,
 		.copy_out = true),
 	WQ_VERB(WQ_IOC_SET, struct wq_config, verb_set, FMODE_READ | FMODE_WRITE),
+	WQ_VERB(WQ_IOC_MAP, struct wq_map, verb_map, FMODE_WRITE),
 };
 
 static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)

@@ -31,7 +31,8 @@ struct wq_consumer *wq_running_next(struct wq *q, struct wq_consumer *c)
 
 static u64 memory_of(const struct wq *q)
 {
-	return sizeof(*q) + q->key_bytes + wq_table_bytes(&q->table) + wq_heap_bytes(&q->heap);
+	return sizeof(*q) + q->key_bytes + wq_table_bytes(&q->table) + wq_heap_bytes(&q->heap) +
+	       (q->map ? sizeof(*q->map) + PAGE_SIZE : 0);
 }
 
 /* Ages of the runs in progress, of a queue that keeps times. */
@@ -68,7 +69,8 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->max_keys = q->max_keys;
 	st->lease = q->lease;
 	st->state = (q->shut ? WQ_STATE_SHUTDOWN : 0) |
-		    (q->draining && !wq_is_idle(q) ? WQ_STATE_DRAINING : 0);
+		    (q->draining && !wq_is_idle(q) ? WQ_STATE_DRAINING : 0) |
+		    (q->no_map || q->touches ? WQ_STATE_NO_MAP : 0);
 	st->ready = wq_nr_ready(q);
 	st->processing = q->nr_processing;
 	st->held = c->nr_held;

@@ -209,14 +209,15 @@ static int open_check(const struct wq_open *args)
 {
 	u32 flags = args->flags;
 
-	if (flags & ~(WQ_OPEN_CREATE | WQ_OPEN_EXCL | WQ_OPEN_ACCEPT))
+	if (flags & ~(WQ_OPEN_CREATE | WQ_OPEN_EXCL | WQ_OPEN_ACCEPT | WQ_OPEN_NO_MAP))
 		return -EINVAL;
 	if (flags & WQ_OPEN_EXCL && (!(flags & WQ_OPEN_CREATE) || flags & WQ_OPEN_ACCEPT))
 		return -EINVAL;
 	if (args->reserved)
 		return -EINVAL;
 	if (args->name[0] ? name_check_field(args->name) :
-			    flags || args->mode || memchr_inv(args->name, 0, sizeof(args->name)))
+			    flags & ~WQ_OPEN_NO_MAP || args->mode ||
+			    memchr_inv(args->name, 0, sizeof(args->name)))
 		return -EINVAL;
 	return wq_check_limits(args->max_keys, args->mode, args->lease, args->slack);
 }
@@ -230,6 +231,7 @@ static int open_alloc(struct opening *o)
 		.mode = o->args->mode & ~current_umask(),
 		.limiter = o->limiter,
 		.lease = o->args->lease,
+		.no_map = o->args->flags & WQ_OPEN_NO_MAP,
 	};
 
 	o->user = wq_user_alloc();
@@ -317,7 +319,8 @@ static noinline_for_stack bool open_differs(const struct opening *o, struct wq *
 	wq_lock(&cs, q);
 	differs = (args->max_keys && args->max_keys != q->max_keys) ||
 		  (args->lease && args->lease != q->lease) ||
-		  (args->slack && args->slack != q->slack);
+		  (args->slack && args->slack != q->slack) ||
+		  (args->flags & WQ_OPEN_NO_MAP && !q->no_map && !q->touches);
 	if (o->limiter && q->limiter)
 		nr_has = wq_limiter_to_specs(q->limiter, has);
 	wq_unlock(&cs);
@@ -387,6 +390,17 @@ int wq_name_publish(struct wq *q)
 	return ret;
 }
 
+/* The queue has lost its name: producers that read its map learn that, and the reference goes. */
+static void name_unlinked(struct wq *q)
+{
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	wq_renew_map(&cs);
+	wq_unlock(&cs);
+	wq_put(q);
+}
+
 /* Undo wq_name_publish(). */
 void wq_name_withdraw(struct wq *q)
 {
@@ -396,7 +410,7 @@ void wq_name_withdraw(struct wq *q)
 	removed = name_remove(q);
 	raw_spin_unlock_irq(&wq_names_lock);
 	if (removed)
-		wq_put(q);
+		name_unlinked(q);
 }
 
 /*
@@ -452,7 +466,7 @@ int wq_name_unlink(const char name[WQ_NAME_MAX])
 	}
 	if (IS_ERR(q))
 		return PTR_ERR(q);
-	wq_put(q);
+	name_unlinked(q);
 	return 0;
 }
 

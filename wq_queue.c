@@ -159,6 +159,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
 	q->prefix = q->leased ? WQ_PREFIX_LEASE : q->timed ? WQ_PREFIX_TIMES : 0;
+	q->no_map = params->no_map;
 	INIT_LIST_HEAD(&q->all);
 	return q;
 
@@ -230,8 +231,41 @@ void wq_unpin(struct wq *q)
 	wq_vec_free(&q->heap.vec);
 	wq_limiter_drop(q->limiter);
 	free_percpu(q->coalesced);
+	wq_counters_free(q->map);
 	kfree(q);
 }
+
+/*
+ * The queue's map, which the first call makes.  Returns an ERR_PTR if there is none.  It lives as
+ * long as the queue's memory.
+ */
+struct wq_counters *wq_map_of(struct wq *q)
+{
+	struct wq_counters *made;
+	struct wq_cs cs;
+
+	/* A policy that sees repeat adds would miss those that need no call. */
+	if (q->no_map || q->touches)
+		return ERR_PTR(-EOPNOTSUPP);
+	/* Pairs with the release below: the page is initialized. */
+	if (smp_load_acquire(&q->map))
+		return q->map;
+	made = wq_counters_new(GFP_KERNEL_ACCOUNT);
+	if (!made)
+		return ERR_PTR(-ENOMEM);
+	wq_lock(&cs, q);
+	if (!q->map) {
+		if (q->shut)
+			wq_counters_retire(made);
+		/* Adds and the call above read it without the lock. */
+		smp_store_release(&q->map, made);
+		made = NULL;
+	}
+	wq_unlock(&cs);
+	wq_counters_free(made);
+	return q->map;
+}
+WQ_EXPORT_FOR_KUNIT(wq_map_of);
 
 /* Shut down.  Returns the number of plain shut downs so far, for wq_drain_over(). */
 static u32 wq_shut(struct wq *q, bool drain)

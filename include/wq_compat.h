@@ -9,6 +9,7 @@
 
 #include <linux/atomic.h>	/* for shrinker.h of 6.1 */
 #include <linux/hrtimer.h>
+#include <linux/mm.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 #include <linux/version.h>
@@ -44,6 +45,17 @@ static inline void wq_hrtimer_setup(struct hrtimer *timer,
 	timer->function = fn;
 #else
 	hrtimer_setup(timer, fn, clock, mode);
+#endif
+}
+
+/* Since 6.3, vm_flags must not be written directly. */
+static inline void wq_vm_flags_mod(struct vm_area_struct *vma, unsigned long set,
+				   unsigned long clear)
+{
+#if KERNEL_VERSION(6, 3, 0) > LINUX_VERSION_CODE
+	vma->vm_flags = (vma->vm_flags | set) & ~clear;
+#else
+	vm_flags_mod(vma, set, clear);
 #endif
 }
 

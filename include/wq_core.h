@@ -24,6 +24,7 @@
 #include "wq_entry.h"
 #include "wq_hash.h"
 #include "wq_lease.h"
+#include "wq_map.h"
 #include "wq_ratelimit.h"
 #include "wq_run.h"
 #include "wq_table.h"
@@ -86,8 +87,10 @@ struct wq {
 	u32 max_idle;			/* L: how many idle entries are kept for their key's next add */
 	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
 	bool shut;			/* L: adds are refused; only changes to true */
+	bool no_map;			/* C: its creator has switched its map off */
 	u64 __percpu *coalesced;	/* adds that were coalesced, see wq_coalesced() */
 	const struct wq_order_ops *order; /* L: NULL: fifo; only changes to NULL */
+	struct wq_counters *map;	/* L: NULL until the first WQ_IOC_MAP; then constant */
 	void *order_data;		/* C */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
 	struct wq_limiter *limiter;	/* L: NULL after wq_destroy() */
@@ -326,6 +329,7 @@ int wq_take_item(struct wq_cs *cs, void *arg);
 s64 wq_oldest_start(struct wq_consumer *c);
 struct wq_entry *wq_next_due(struct wq_cs *cs);
 s64 wq_handle_times(struct wq_cs *cs);
+void wq_renew_map(struct wq_cs *cs);
 void wq_set_shut(struct wq_cs *cs, bool drain);
 
 /* Verbs on arrays. */

@@ -19,6 +19,7 @@ unsigned long wq_queues_idle(void);
 struct wq *wq_queues_turn(void);
 void wq_purge(struct wq *q, bool ended);
 void wq_put(struct wq *q);
+struct wq_counters *wq_map_of(struct wq *q);
 void wq_unpin(struct wq *q);
 int wq_drain_process(struct wq *q, s64 deadline);
 void wq_shutdown_process(struct wq *q);

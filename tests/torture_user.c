@@ -35,7 +35,8 @@
 
 /* Shared by all processes. */
 static struct {
-	unsigned long calls, opened, gets, again, dones, set, killed, stopped, interrupted, failed;
+	unsigned long calls, opened, gets, again, dones, set, mapped, killed, stopped, interrupted;
+	unsigned long failed;
 } *all;
 
 static unsigned int rnd;	/* state of the random numbers, one per process */
@@ -106,6 +107,25 @@ static long long some_time(long long most)
 	return most >> below(16);
 }
 
+/* Adds that are repeated, by the queue's map. */
+static void add_often(int q)
+{
+	struct wq_producer p;
+	char key[WQ_MAX_KEY];
+	unsigned int n;
+	size_t len;
+
+	if (may("map", wq_producer_init(&p, q, 8)))
+		return;
+	for (n = 1 + below(20); n; n--) {
+		len = some_key(key);
+		if (may("mapped add", wq_producer_add(&p, key, len)) >= 0 && below(2))
+			may("mapped add again", wq_producer_add(&p, key, len));
+	}
+	__atomic_fetch_add(&all->mapped, p.coalesced, __ATOMIC_RELAXED);
+	wq_producer_free(&p);
+}
+
 static void add(int q)
 {
 	struct wq_batch b = WQ_BATCH_INIT;
@@ -113,7 +133,7 @@ static void add(int q)
 	unsigned int n;
 	size_t len;
 
-	switch (below(4)) {
+	switch (below(5)) {
 	case 0:
 		may("add after", wq_add_after(q, key, some_key(key), some_time(10 * MS), 0));
 		break;
@@ -127,6 +147,9 @@ static void add(int q)
 		}
 		may("add batch", wq_add_batch(q, &b));
 		wq_batch_free(&b);
+		break;
+	case 3:
+		add_often(q);
 		break;
 	default:
 		may("add", wq_add(q, key, some_key(key)));
@@ -463,8 +486,8 @@ int main(int argc, char **argv)
 		snprintf(name, sizeof(name), "torture-own-%u", i);
 		wq_unlink(name);
 	}
-	printf("processes: %lu calls, %lu failures, %lu files, gets %lu, given back twice %lu, dones %lu, attributes set %lu, killed %lu, stopped %lu, interrupted %lu\n",
-	       all->calls, all->failed, all->opened, all->gets, all->again, all->dones, all->set,
+	printf("processes: %lu calls, %lu failures, %lu files, gets %lu, given back twice %lu, dones %lu, attributes set %lu, adds by a map %lu, killed %lu, stopped %lu, interrupted %lu\n",
+	       all->calls, all->failed, all->opened, all->gets, all->again, all->dones, all->set, all->mapped,
 	       all->killed, all->stopped, all->interrupted);
 	return all->failed ? 1 : 0;
 }

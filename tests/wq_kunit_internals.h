@@ -97,6 +97,23 @@ static inline int queue_add(struct wq *q, const void *key, size_t len, s64 delay
 	return op.result;
 }
 
+/* The mark of a key for a reader of the queue's map. */
+static inline struct wq_mark queue_mark(struct wq *q, const void *key, size_t len)
+{
+	struct wq_op op;
+
+	wq_op_init(q, &op, key, len);
+	return wq_counters_mark(q->map, op.hash);
+}
+
+/* The queue's map, or an ERR_PTR. */
+static inline const struct wq_map_page *queue_map(struct wq *q)
+{
+	struct wq_counters *m = wq_map_of(q);
+
+	return IS_ERR(m) ? ERR_CAST(m) : m->page;
+}
+
 /* Token 0: any get of the key by this consumer. */
 static inline int consumer_done(struct wq_consumer *c, const void *key, size_t len, u64 token,
 				u32 outcome, s64 delay)

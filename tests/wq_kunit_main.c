@@ -34,7 +34,7 @@ kunit_test_suites(&wq_add_suite,
 		  &wq_hash_suite,
 		  &wq_lockless_suite,
 		  &wq_idle_suite,
-
+		  &wq_map_suite,
 		  &wq_embedded_suite);
 
 MODULE_DESCRIPTION("KUnit tests of wq");

@@ -222,6 +222,8 @@ void wq_limiter_free(struct wq_limiter *l);
  *	unchecked.
  * @lease: ns, as in struct wq_open, for processes and for wq_get_leased(); 0: no
  *	leases
+ * @no_map: processes must not map the queue, see WQ_IOC_MAP.  They never can if the policy
+ *	has a touch operation.
  */
 struct wq_params {
 	const char *name;
@@ -232,6 +234,7 @@ struct wq_params {
 	struct wq_clock *clock;
 	struct wq_limiter *limiter;
 	s64 lease;
+	bool no_map;
 };
 
 /**

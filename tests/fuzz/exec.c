@@ -147,7 +147,7 @@ bool is_delicate(const struct call *c)
 {
 	return c->arg[A_FAIL] || c->arg[A_ARG] == PTR_PAUSE || c->arg[A_KEYS] == PTR_PAUSE ||
 	       c->arg[A_RESULTS] == PTR_PAUSE + 1 || c->arg[A_NEXT] == PTR_PAUSE ||
-	       c->arg[A_LIMITS_AT] == PTR_PAUSE;
+	       c->arg[A_LIMITS_AT] == PTR_PAUSE || c->arg[A_MARKS] == PTR_PAUSE + 1;
 }
 
 /* Called before and after the system call of a program's call. */
@@ -228,7 +228,7 @@ static do_call *const ops[OPS] = {
 	[OP_DONE] = do_done, [OP_TOUCH] = do_recs, [OP_STAT] = do_stat, [OP_QUERY] = do_key,
 	[OP_CANCEL] = do_key, [OP_FORGET] = do_key, [OP_LIST] = do_list,
 	[OP_QUEUES] = do_queues, [OP_INFO] = do_info, [OP_SHUTDOWN] = do_shutdown,
-	[OP_CONFIG] = do_config, [OP_SET] = do_set, [OP_UNLINK] = do_unlink, [OP_IOCTL] = do_ioctl, [OP_CLOSE] = do_close,
+	[OP_CONFIG] = do_config, [OP_SET] = do_set, [OP_MAP] = do_map, [OP_UNLINK] = do_unlink, [OP_IOCTL] = do_ioctl, [OP_CLOSE] = do_close,
 	[OP_DUP] = do_dup, [OP_POLL] = do_poll, [OP_EPOLL] = do_epoll, [OP_FCNTL] = do_fcntl,
 	[OP_FILE] = do_file, [OP_FDINFO] = do_fdinfo, [OP_DEBUGFS] = do_debugfs,
 	[OP_KILL] = do_kill, [OP_UID] = do_uid, [OP_SLEEP] = do_sleep, [OP_PASS] = do_pass,

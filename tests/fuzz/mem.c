@@ -32,7 +32,7 @@
 
 const size_t area_sizes[AREAS] = {
 	[ARG] = 8 * KIB, [KEYS] = 1088 * KIB, [RESULTS] = 160 * KIB, [NEXT] = 1088 * KIB,
-	[LIMITS] = 8 * KIB,
+	[LIMITS] = 8 * KIB, [MARKS] = 320 * KIB,
 };
 
 static int uffd = -1;

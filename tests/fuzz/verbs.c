@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -429,6 +430,32 @@ static __u64 results_place(struct task *t, __u32 n, struct spot *s)
 	return (uintptr_t)s->user;
 }
 
+static __u64 marks_place(struct task *t, __u32 n, struct spot *s)
+{
+	__u8 where = t->call->arg[A_MARKS];
+	size_t len = n * sizeof(struct wq_mark);
+
+	*s = (struct spot){};
+	if (!where)
+		return 0;
+	if (len > area_sizes[MARKS] - PAGE)
+		len = area_sizes[MARKS] - PAGE;
+	memset(t->image[MARKS], FILL, len);
+	*s = place(t, MARKS, where - 1, len);
+	return (uintptr_t)s->user;
+}
+
+static void marks_check(struct task *t, const struct spot *s, __u32 handled)
+{
+	struct wq_mark mark;
+
+	for (__u32 i = 0; i < handled && (i + 1) * sizeof(mark) <= s->seen; i++) {
+		memcpy(&mark, s->user + i * sizeof(mark), sizeof(mark));
+		if (mark.counter >= WQ_MAP_COUNTERS && mark.counter != WQ_NO_COUNTER)
+			fault(t, "mark %u: counter %u", i, mark.counter);
+	}
+}
+
 /* ---- the output of get and list ---- */
 
 static struct wq_keys out_place(struct task *t, struct spot *s)
@@ -677,20 +704,26 @@ __s32 do_bind(struct task *t, const struct call *c)
 __s32 do_recs(struct task *t, const struct call *c)
 {
 	struct wq_add args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
-	unsigned int cmd = c->op == OP_ADD ? WQ_IOC_ADD : WQ_IOC_TOUCH;
-	struct spot recs, results;
+	struct spot recs, results, marks = {};
+	bool add = c->op == OP_ADD;
 	__u32 n;
 	__s32 ret;
 
 	recs_place(t, &args.keys, &recs);
 	n = args.keys.count;
 	args.results = results_place(t, n, &results);
-	ret = verb(t, cmd, &args, sizeof(args), true);
+	if (add)
+		args.marks = marks_place(t, n, &marks);
+	ret = verb(t, add ? WQ_IOC_ADD : WQ_IOC_TOUCH, &args,
+		   add ? sizeof(args) : sizeof(struct wq_touch), true);
 	spot_check(t, &recs, 0, "the keys");
+	leak_check(t, &marks, marks.len, "the marks");
 	if (plain(t)) {
 		if (args.keys.count > n || (ret == 0 && args.keys.count != n))
 			fault(t, "%u of %u keys handled", args.keys.count, n);
 		results_check(t, &results, args.keys.count, n, ret);
+		if (ret == 0)
+			marks_check(t, &marks, args.keys.count);
 	}
 	return ret;
 }
@@ -1011,6 +1044,46 @@ __s32 do_set(struct task *t, const struct call *c)
 	    !c->arg[A_TWEAK] && (ret == -EINVAL || ret == -E2BIG || ret == -ERANGE))
 		fault(t, "set does not accept the limiters that config reported: %s",
 		      error_name(ret));
+	return ret;
+}
+
+/* A map, which is mapped in a way that succeeds or fails, and read. */
+static void map_use(struct task *t, int fd, __u8 how)
+{
+	static const int prots[] = {
+		PROT_READ, PROT_READ, PROT_READ, PROT_READ | PROT_WRITE, PROT_NONE,
+		PROT_READ | PROT_EXEC,
+	};
+	int prot = PICK(prots, how % 8), shared = how & 8 ? MAP_PRIVATE : MAP_SHARED;
+	size_t len = how % 8 == 6 ? 2 * PAGE : PAGE;
+	const volatile struct wq_map_page *map;
+
+	map = mmap(NULL, len, prot, shared, fd, how % 8 == 7 ? PAGE : 0);
+	if (map == MAP_FAILED)
+		return;
+	if (prot & PROT_WRITE || how % 8 >= 6)
+		fault(t, "mmap of a map succeeded in way %u", how);
+	if (!mprotect((void *)map, PAGE, PROT_READ | PROT_WRITE))
+		fault(t, "a map became writable");
+	if (how % 8 == 1)
+		madvise((void *)map, PAGE, MADV_DONTNEED);
+	if (prot & PROT_READ && map->reserved[how % 15])
+		fault(t, "reserved fields of a map are not 0");
+	munmap((void *)map, PAGE);
+}
+
+__s32 do_map(struct task *t, const struct call *c)
+{
+	struct wq_map args = { .flags = PICK(flag_values, c->arg[A_FLAGS]), .fd = -1 }, in = args;
+	__s32 ret = verb(t, WQ_IOC_MAP, &args, sizeof(args), true);
+
+	if (ret && plain(t))
+		args_check(t, &args, &in, sizeof(in));
+	/* If the struct can't be read here, the descriptor is lost, until the worker ends. */
+	if (ret || args.fd < 0)
+		return ret;
+	map_use(t, args.fd, c->arg[A_HOW]);
+	close(args.fd);
 	return ret;
 }
 

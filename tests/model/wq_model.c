@@ -279,6 +279,7 @@ int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
 	take_out(m, 0);
 	key = &m->key[*k];
 	key->dirty = false;
+	key->stops++;
 	key->holder = c;
 	key->token = ++m->st.gets;
 	key->start = m->now;
@@ -382,6 +383,7 @@ int wm_cancel(struct wm *m, u32 c, u32 k)
 		if (m->ready[i] == k)
 			take_out(m, i);
 	m->st.canceled += key->dirty;
+	key->stops += key->dirty;
 	key->dirty = false;
 	key->time[WM_DUE].set = false;
 	key->failures = 0;

@@ -74,6 +74,7 @@ struct wm_key {
 	u64 token;		/* of the last get */
 	s64 since;		/* dirty: when it became so */
 	s64 start;		/* held: when it was got */
+	u32 stops;		/* how often it has stopped being dirty */
 };
 
 struct wm {

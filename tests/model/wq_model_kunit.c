@@ -71,6 +71,8 @@ struct rig {
 	u32 objects;			/* the keys below this number are initialized */
 	u32 disabled[WM_KEYS];
 	u64 last_token;
+	const struct wq_map_page *map;	/* of queues without times; NULL: of others */
+	u16 counter[WM_KEYS];		/* of each key in the map */
 	u64 stale;			/* results -ESTALE */
 	u8 buf[WQ_MAX_KEY];
 	struct task_struct *drainer;	/* NULL: nobody drains */
@@ -210,6 +212,13 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 	rig->q = wq_create(&params);
 	if (IS_ERR(rig->q))
 		return PTR_ERR(rig->q);
+	rig->map = cfg->p.timed ? NULL : queue_map(rig->q);
+	if (IS_ERR(rig->map)) {
+		rig_stop(rig);
+		return PTR_ERR(rig->map);
+	}
+	for (i = 0; rig->map && i < cfg->p.keys; i++)
+		rig->counter[i] = queue_mark(rig->q, key_bytes[i], key_len[i]).counter;
 	for (i = 1; i <= cfg->consumers; i++) {
 		rig->c[i] = i == 1 && cfg->kernel ? consumer_kernel(rig->q) :
 						    consumer_open(rig->q);
@@ -610,6 +619,28 @@ static bool same_queue(struct rig *rig, u32 c)
 	return true;
 }
 
+/* A counter of the map counts how often its keys have stopped being dirty. */
+static bool same_map(struct rig *rig)
+{
+	const struct wm *m = &rig->run.m;
+	u32 sum, i, k;
+
+	if (!rig->map)
+		return true;
+	for (k = 0; k < m->p.keys; k++) {
+		for (sum = 0, i = 0; i < m->p.keys; i++)
+			if (rig->counter[i] == rig->counter[k])
+				sum += m->key[i].stops;
+		if (rig->map->counters[rig->counter[k]] != sum)
+			return DIFFERS(rig, "counter of key %u: module %u, model %u", k,
+				       rig->map->counters[rig->counter[k]], sum);
+	}
+	if (!rig->map->generation != m->shut)
+		return DIFFERS(rig, "generation %u, model: shut down %d", rig->map->generation,
+			       m->shut);
+	return true;
+}
+
 /* Compares all that each consumer sees. */
 static bool same_all(struct rig *rig)
 {
@@ -622,7 +653,7 @@ static bool same_all(struct rig *rig)
 			if (!same_key(rig, c, k))
 				return false;
 	}
-	return true;
+	return same_map(rig);
 }
 
 /* A tick 1 ns before the next time must have no effect. */

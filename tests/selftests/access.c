@@ -110,6 +110,16 @@ static int do_cancel(int q)
 	return q_cancel(q, "k");
 }
 
+static int do_map(int q)
+{
+	struct wq_map map = { .size = sizeof(map) };
+	int ret = verb(q, WQ_IOC_MAP, &map);
+
+	if (!ret)
+		close(map.fd);
+	return ret;
+}
+
 /*
  * Every verb that needs a queue, and the access modes that allow it (one is enough). In this
  * order every allowed verb succeeds on a queue where "k" is ready.
@@ -123,7 +133,7 @@ static const struct {
 	{ "forget", do_forget, R | W }, { "query", do_query, R },
 	{ "list", do_list, R }, { "get", do_get, R }, { "touch", do_touch, R },
 	{ "done", do_done, R }, { "add", do_add, W }, { "cancel", do_cancel, W },
-	{ "shutdown", q_shutdown, W }, { "drain", q_drain, W },
+	{ "map", do_map, W }, { "shutdown", q_shutdown, W }, { "drain", q_drain, W },
 };
 
 /* The right to write does not include the right to end the queue, except for the owner. */

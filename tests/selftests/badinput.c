@@ -5,7 +5,8 @@
 /* Every verb that needs a queue, in an order in which all succeed. */
 static const unsigned int verbs[] = {
 	WQ_IOC_ADD, WQ_IOC_QUERY, WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_CONFIG, WQ_IOC_SET, WQ_IOC_GET,
-	WQ_IOC_TOUCH, WQ_IOC_DONE, WQ_IOC_ADD, WQ_IOC_FORGET, WQ_IOC_CANCEL, WQ_IOC_SHUTDOWN,
+	WQ_IOC_TOUCH, WQ_IOC_DONE, WQ_IOC_ADD, WQ_IOC_FORGET, WQ_IOC_CANCEL, WQ_IOC_MAP,
+	WQ_IOC_SHUTDOWN,
 };
 
 struct args {
@@ -27,6 +28,7 @@ struct args {
 		struct wq_touch touch;
 		struct wq_config config;
 		struct wq_shutdown sd;
+		struct wq_map map;
 		char bytes[2048];
 	};
 };
@@ -93,6 +95,9 @@ static struct args good(unsigned int nr)
 	case WQ_IOC_SHUTDOWN:
 		a.size = sizeof(a.sd);
 		break;
+	case WQ_IOC_MAP:
+		a.size = sizeof(a.map);
+		break;
 	}
 	return a;
 }
@@ -138,7 +143,13 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
 	ASSERT_EQ(104, offsetof(struct wq_open, slack));
 	ASSERT_EQ(32, sizeof(struct wq_limiter_spec));
-	ASSERT_EQ(32, sizeof(struct wq_add));
+	ASSERT_EQ(40, sizeof(struct wq_add));
+	ASSERT_EQ(32, offsetof(struct wq_add, marks));
+	ASSERT_EQ(8, sizeof(struct wq_mark));
+	ASSERT_EQ(16, sizeof(struct wq_map));
+	ASSERT_EQ(8, offsetof(struct wq_map, fd));
+	ASSERT_EQ(4096, sizeof(struct wq_map_page));
+	ASSERT_EQ(64, offsetof(struct wq_map_page, counters));
 	ASSERT_EQ(40, sizeof(struct wq_get));
 	ASSERT_EQ(32, offsetof(struct wq_get, deadline));
 	ASSERT_EQ(56, sizeof(struct wq_done));
@@ -233,7 +244,8 @@ TEST(unknown_flag_of_info_open_and_unlink_fails_with_EINVAL)
 		ASSERT_EQ(-EINVAL, verb(fd, WQ_IOC_UNLINK, &a));
 		a = good(WQ_IOC_OPEN);
 		a.flags = 1U << bit;
-		if (a.flags & (WQ_OPEN_CREATE | WQ_OPEN_EXCL))
+		/* the only flag of a private queue */
+		if (a.flags & (WQ_OPEN_CREATE | WQ_OPEN_EXCL | WQ_OPEN_NO_MAP))
 			continue;
 		ASSERT_EQ(-EINVAL, verb(fd, WQ_IOC_OPEN, &a));
 		a = good(WQ_IOC_STAT);

@@ -57,6 +57,7 @@ static const struct verb {
 	      offsetof(struct wq_config, limiters) - offsetof(struct wq_config, set) },
 	    OUT(wq_config, lease), OUT(wq_config, slack) } },
 	{ "set", WQ_IOC_SET, sizeof(struct wq_config), { { 0 } } },
+	{ "map", WQ_IOC_MAP, sizeof(struct wq_map), { OUT(wq_map, fd), OUT(wq_map, reserved) } },
 	{ "shutdown", WQ_IOC_SHUTDOWN, sizeof(struct wq_shutdown), { { 0 } } },
 };
 

@@ -98,7 +98,7 @@ FIXTURE_VARIANT(each) {
 FIXTURE_VARIANT_ADD(each, info) { .nr = WQ_IOC_INFO, .size = sizeof(struct wq_info) };
 FIXTURE_VARIANT_ADD(each, open) {
 	.nr = WQ_IOC_OPEN, .size = sizeof(struct wq_open), .known = WQ_OPEN_CREATE | WQ_OPEN_EXCL,
-	.more = WQ_OPEN_ACCEPT,
+	.more = WQ_OPEN_ACCEPT | WQ_OPEN_NO_MAP,
 };
 FIXTURE_VARIANT_ADD(each, unlink) { .nr = WQ_IOC_UNLINK, .size = sizeof(struct wq_unlink) };
 FIXTURE_VARIANT_ADD(each, add) { .nr = WQ_IOC_ADD, .size = sizeof(struct wq_add) };
@@ -115,6 +115,7 @@ FIXTURE_VARIANT_ADD(each, shutdown) {
 };
 FIXTURE_VARIANT_ADD(each, config) { .nr = WQ_IOC_CONFIG, .size = sizeof(struct wq_config) };
 FIXTURE_VARIANT_ADD(each, set) { .nr = WQ_IOC_SET, .size = sizeof(struct wq_config) };
+FIXTURE_VARIANT_ADD(each, map) { .nr = WQ_IOC_MAP, .size = sizeof(struct wq_map) };
 FIXTURE_VARIANT_ADD(each, queues) { .nr = WQ_IOC_QUEUES, .size = sizeof(struct wq_queues) };
 FIXTURE_VARIANT_ADD(each, cancel) { .nr = WQ_IOC_CANCEL, .size = sizeof(struct wq_query) };
 FIXTURE_VARIANT_ADD(each, forget) { .nr = WQ_IOC_FORGET, .size = sizeof(struct wq_query) };

@@ -642,6 +642,35 @@ static int call_open_same(struct world *w)
 	return verb(w->dev, WQ_IOC_OPEN, &op);
 }
 
+/* The first call of a queue allocates the map, and each call a file. */
+static int call_map(struct world *w)
+{
+	struct wq_map map = { .size = sizeof(map) };
+	int ret = verb(w->q, WQ_IOC_MAP, &map);
+
+	if (!ret)
+		close(map.fd);
+	return ret;
+}
+
+static int call_add_marked(struct world *w)
+{
+	static struct wq_mark marks[512];
+	struct wq_add add = {
+		.size = sizeof(add),
+		.keys = { addr_of(w->keys.recs), w->keys.used, w->keys.count },
+		.results = addr_of(w->keys.results), .marks = addr_of(marks),
+	};
+
+	return first_error(w, verb(w->q, WQ_IOC_ADD, &add));
+}
+
+static void keys_of_a_map(struct world *w)
+{
+	forty_keys(w);
+	call_map(w);
+}
+
 static int call_config(struct world *w)
 {
 	struct wq_limiter_spec limiters[WQ_MAX_LIMITERS];
@@ -798,6 +827,8 @@ FIXTURE_VARIANT_ADD(faults, queues) { .setup = no_keys, .call = call_queues };
 FIXTURE_VARIANT_ADD(faults, add_of_one_key) { .setup = one_key, .call = call_add };
 FIXTURE_VARIANT_ADD(faults, add_of_the_longest_key) { .setup = one_long_key, .call = call_add };
 FIXTURE_VARIANT_ADD(faults, add_with_results) { .setup = forty_keys, .call = call_add };
+FIXTURE_VARIANT_ADD(faults, add_with_marks) { .setup = keys_of_a_map, .call = call_add_marked };
+FIXTURE_VARIANT_ADD(faults, map) { .setup = no_keys, .call = call_map };
 FIXTURE_VARIANT_ADD(faults, add_without_results) { .setup = large_array, .call = call_add };
 FIXTURE_VARIANT_ADD(faults, add_that_grows_the_table) {
 	.setup = keys_onto_many, .call = call_add

@@ -27,6 +27,10 @@ struct rig {
 	int consumers;
 	int fd[WS_CONSUMERS + 1];
 	__u64 last_token;
+	const volatile struct wq_map_page *map;
+	struct wq_mark mark[WM_KEYS];	/* of each key's last add */
+	__u32 stops[WM_KEYS];		/* of the model's key at that time */
+	unsigned long answered;		/* keys that waited by the map, of all comparisons */
 	int drain_fd;			/* 0: no drain is pending */
 	pthread_t drain_thread;
 	bool drained;
@@ -53,6 +57,24 @@ static size_t key_of(unsigned int k, char *key)
 	(snprintf((rig)->why, sizeof((rig)->why), __VA_ARGS__), false)
 
 /* ---- the rig ---- */
+
+static bool rig_map(struct rig *rig)
+{
+	struct wq_map arg = { .size = sizeof(arg) };
+	void *page;
+	int k;
+
+	for (k = 0; k < WM_KEYS; k++)
+		rig->mark[k].counter = WQ_NO_COUNTER;
+	if (verb(rig->fd[1], WQ_IOC_MAP, &arg))
+		return DIFFERS(rig, "can't open the map");
+	page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, arg.fd, 0);
+	close(arg.fd);
+	if (page == MAP_FAILED)
+		return DIFFERS(rig, "can't map the map");
+	rig->map = page;
+	return true;
+}
 
 static bool rig_start(struct rig *rig)
 {
@@ -86,7 +108,7 @@ static bool rig_start(struct rig *rig)
 			return DIFFERS(rig, "can't open the queue");
 	}
 	rig->touched = now_ns();
-	return true;
+	return rig_map(rig);
 }
 
 static void rig_drained(struct rig *rig)
@@ -107,6 +129,9 @@ static void rig_stop(struct rig *rig)
 	q_unlink(rig->name);
 	for (i = 1; i <= rig->consumers; i++)
 		close(rig->fd[i]);
+	if (rig->map)
+		munmap((void *)rig->map, sysconf(_SC_PAGESIZE));
+	rig->map = NULL;
 }
 
 /* ---- a step of the module ---- */
@@ -118,6 +143,7 @@ static int array_of_one(struct rig *rig, unsigned long nr, const struct ws_step 
 	char key[WQ_MAX_KEY];
 	size_t len = key_of(s->key, key);
 	__s32 result = -4711;
+	struct wq_mark mark;
 	/* this part is the same for all verbs; done has the longest struct */
 	struct wq_done args = {
 		.size = nr == WQ_IOC_DONE ? sizeof(args) : sizeof(struct wq_touch),
@@ -130,7 +156,18 @@ static int array_of_one(struct rig *rig, unsigned long nr, const struct ws_step 
 		one.rec.flags = s->flags;
 		one.rec.delay = s->ns;
 	}
+	if (nr == WQ_IOC_ADD) {
+		/* where wq_add.marks is */
+		_Static_assert(offsetof(struct wq_add, marks) == offsetof(struct wq_done, next), "");
+		args.size = sizeof(struct wq_add);
+		args.next.addr = addr_of(&mark);
+	}
 	ret = verb(rig->fd[s->who ?: 1], nr, &args);
+	/* the model has done the add already */
+	if (nr == WQ_IOC_ADD && !ret && result >= 0) {
+		rig->mark[s->key] = mark;
+		rig->stops[s->key] = rig->run.m.key[s->key].stops;
+	}
 	return ret ?: result;
 }
 
@@ -333,6 +370,26 @@ static bool same_queue(struct rig *rig, int c)
 	return true;
 }
 
+/* A key that waits by its mark must be dirty since the add that returned the mark. */
+static bool same_map(struct rig *rig)
+{
+	const struct wm *m = &rig->run.m;
+	unsigned int k;
+
+	for (k = 0; k < rig->p.keys; k++) {
+		const struct wq_mark *mark = &rig->mark[k];
+
+		if (mark->counter == WQ_NO_COUNTER || !rig->map->generation ||
+		    rig->map->counters[mark->counter] != mark->value)
+			continue;
+		rig->answered++;
+		if (!m->key[k].dirty || m->key[k].stops != rig->stops[k])
+			return DIFFERS(rig, "key %u waits by the map, model: dirty %d, stopped %u times",
+				       k, m->key[k].dirty, m->key[k].stops - rig->stops[k]);
+	}
+	return equal("the map is out of use", m->shut, !rig->map->generation);
+}
+
 /* Compares each key, as seen by one of the consumers. */
 static bool same_all(struct rig *rig)
 {
@@ -345,7 +402,7 @@ static bool same_all(struct rig *rig)
 	for (k = 0; k < rig->p.keys; k++)
 		if (!same_key(rig, 1 + k % rig->consumers, k))
 			return false;
-	return true;
+	return same_map(rig);
 }
 
 /* Waits for the queue's thread: due keys, expired leases, keys that a shutdown dropped. */
@@ -578,7 +635,9 @@ TEST_F_TIMEOUT(model, random_calls_agree_with_the_model, 3000)
 	}
 	printf("# random sequences: %lu, of %lu steps; leases that ended: %lu; ended early on a slow machine: %lu\n",
 	       sequences, steps, expired, late);
+	printf("# comparisons in which a key waited by the map: %lu\n", rig->answered);
 	fflush(stdout);
+	ASSERT_LT(0, rig->answered);
 }
 
 TEST_HARNESS_MAIN

@@ -87,7 +87,9 @@ int64_t wq_until(int64_t ns);
  * @lease: ns that a consumer can hold a key without a touch; default: no lease, a
  *	consumer holds a key until it ends
  * @slack: ns that a delay or a lease can end late; default: WQ_DEFAULT_SLACK
- * @flags: 0 or WQ_OPEN_ACCEPT, to accept other attributes of a queue that exists
+ * @flags: WQ_OPEN_ACCEPT accepts other attributes of a queue that exists.
+ *	WQ_OPEN_NO_MAP makes a new queue without a map, so that no struct wq_producer
+ *	saves calls
  * @reserved: must be 0
  */
 struct wq_attr {
@@ -509,6 +511,64 @@ int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsig
  * Then @cursor is where the next call continues.
  */
 int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor);
+
+/**
+ * struct wq_producer - a producer that repeats adds
+ * @coalesced: adds that needed no call, because the key still waited for its run.
+ *	wq_stat.coalesced does not count them
+ *
+ * It remembers keys that it added, and knows by the queue's map which of them still
+ * wait, see WQ_IOC_MAP in wq(4).  An add of such a key then takes some 60 instructions.
+ * It has a bounded number of keys.  For keys that it does not remember, it calls the
+ * kernel.
+ *
+ * Only one thread at a time can use a struct wq_producer, so each thread has its own.
+ * After fork(2) parent and child each have theirs.  The descriptor must stay open.
+ */
+struct wq_producer {
+	uint64_t coalesced;
+	/* private: */
+	const struct wq_map_page *page;	/* the map; NULL: there is none */
+	struct wq_slot *slots;		/* keys by their hash */
+	struct wq_mark *marks;		/* of wq_producer_add_batch() */
+	uint32_t marks_room;
+	uint32_t mask;			/* number of slots, less 1 */
+	uint32_t shift;			/* from a hash to its first slot */
+	uint32_t turn;			/* the next slot to replace */
+	int q;
+};
+
+/**
+ * wq_producer_init() - prepare a struct wq_producer
+ * @q: a descriptor that is open for writing
+ * @keys: number of keys to remember; 0: 1,024.  It is rounded up to a power of two, and is
+ *	at most 2^20.  A key takes 64 bytes, and a key above 48 bytes its length in addition
+ *
+ * If the queue has no map, because its creator or an older kernel does not provide it,
+ * each add is a call.
+ *
+ * Return: 0.
+ */
+int wq_producer_init(struct wq_producer *p, int q, unsigned int keys);
+
+/** wq_producer_free() - unmap the map, and free the memory */
+void wq_producer_free(struct wq_producer *p);
+
+/**
+ * wq_producer_waits() - add a key without a call, if it still waits
+ *
+ * All that the caller stored before is visible to the run that the key waits for.
+ *
+ * Return: true if the add is done: it is coalesced.  False if the key has to be added
+ * in another way, for example as a part of a batch.
+ */
+bool wq_producer_waits(struct wq_producer *p, const void *key, size_t len);
+
+/** wq_producer_add() - wq_add(), without a call if the key still waits.  Return: as wq_add(). */
+int wq_producer_add(struct wq_producer *p, const void *key, size_t len);
+
+/** wq_producer_add_batch() - wq_add_batch(), and remember the keys.  Return: as wq_add_batch(). */
+int wq_producer_add_batch(struct wq_producer *p, struct wq_batch *b);
 
 #ifdef __cplusplus
 }

@@ -111,6 +111,9 @@
  * A file that is not bound reports nothing.  A poller that waits for such a file wakes
  * when the file is bound.
  *
+ * The map of a queue: a page of counters, which a producer reads to learn without a call that a
+ * key still waits for its run, see WQ_IOC_MAP.  A repeat add of such a key needs no call.
+ *
  * Errors: the comment of each verb's struct lists the errors of that verb.  If the
  * comment does not state another effect, a call that fails with the error changed
  * nothing.  These errors are common to all verbs.  After them the kernel has neither
@@ -124,8 +127,8 @@
  *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open, unlink
  *             and queues, which need no queue
  *  EACCES     the file's access mode does not permit the verb: get, done, touch, query
- *             and list need read access, add, cancel and shut down need write access,
- *             forget, stat, config and set need one of them
+ *             and list need read access, add, cancel, map and shut down need write
+ *             access, forget, stat, config and set need one of them
  */
 #ifndef _UAPI_LINUX_WQ_H
 #define _UAPI_LINUX_WQ_H
@@ -148,6 +151,7 @@
 #define WQ_MAX_GIVEN_BACK 63		/* the largest count of runs given back in a row */
 #define WQ_DEFAULT_SLACK 50000		/* ns, wq_open.slack 0 */
 #define WQ_MAX_SLACK	1000000000	/* ns, the largest wq_open.slack */
+#define WQ_MAP_COUNTERS	1008		/* counters of a queue's map */
 
 /* wq_key_info.state: the states of a key, several of them at once */
 #define WQ_KEY_READY		(1U << 0)	/* dirty, and waits to be handed out */
@@ -256,6 +260,7 @@ struct wq_keys {
 #define WQ_FEATURE_LIMITER	(1ULL << 3)	/* limiters and outcomes of done */
 #define WQ_FEATURE_METRICS	(1ULL << 4)	/* times, histograms, WQ_IOC_QUEUES */
 #define WQ_FEATURE_LEASE	(1ULL << 5)	/* wq_open.lease and WQ_IOC_TOUCH */
+#define WQ_FEATURE_MAP		(1ULL << 6)	/* WQ_IOC_MAP and wq_add.marks */
 
 /**
  * struct wq_info - WQ_IOC_INFO: report the features and limits of this kernel's wq
@@ -336,11 +341,12 @@ struct wq_limiter_spec {
 #define WQ_OPEN_CREATE	(1U << 0)	/* if there is no such queue, create it */
 #define WQ_OPEN_EXCL	(1U << 1)	/* with CREATE: fail if there is one */
 #define WQ_OPEN_ACCEPT	(1U << 2)	/* accept the attributes of a queue that exists */
+#define WQ_OPEN_NO_MAP	(1U << 3)	/* a new queue has no map, see WQ_IOC_MAP */
 
 /**
  * struct wq_open - WQ_IOC_OPEN: bind the open file to a queue, once
  * @size: sizeof(struct wq_open)
- * @flags: WQ_OPEN_* for a named queue; 0 for a private queue
+ * @flags: WQ_OPEN_* for a named queue; 0 or WQ_OPEN_NO_MAP for a private queue
  * @name: the queue's name, up to 63 of A-Z a-z 0-9 . _ - + : @, with a NUL behind it and
  *	no dot in front.  All bytes 0: a new private queue
  * @mode: permission bits of a new named queue, from which the caller's umask is removed.
@@ -360,8 +366,9 @@ struct wq_limiter_spec {
  *	WQ_DEFAULT_SLACK
  *
  * An existing queue keeps its attributes.  The call asks for the attributes @max_keys,
- * @limiters, @lease and @slack that are not 0.  If one of them differs from the queue's,
- * the call fails with EEXIST, unless WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue
+ * @limiters, @lease and @slack that are not 0, and with WQ_OPEN_NO_MAP for a queue without a map.
+ * If one of them differs from the queue's, the call fails with EEXIST, unless WQ_OPEN_ACCEPT is
+ * set.  @mode has no effect on a queue
  * that exists, as in open(2).  WQ_IOC_CONFIG reports the attributes and WQ_IOC_SET changes
  * them.
  *
@@ -372,7 +379,8 @@ struct wq_limiter_spec {
  *  EINVAL     - @flags has an unknown bit, WQ_OPEN_EXCL without WQ_OPEN_CREATE, or
  *               WQ_OPEN_EXCL and WQ_OPEN_ACCEPT
  *             - @name is not a valid name, or a byte behind its NUL is not 0
- *             - @name is empty, and @flags or @mode is not 0
+ *             - @name is empty, and @mode is not 0 or @flags has another bit than
+ *               WQ_OPEN_NO_MAP
  *             - @reserved is not 0
  *             - a limiter's kind is unknown, or a field that its kind does not use is not 0
  *             - the array of limiters does not describe exactly one limiter
@@ -415,6 +423,9 @@ struct wq_open {
  * @results: address of __s32[keys.count], or 0.  A key's result is 1 if the key is newly
  *	dirty or newly delayed, 0 if the add was coalesced with a run that has not started
  *	or with a pending delay, or -errno
+ * @marks: address of struct wq_mark[keys.count], or 0.  By the mark of a key whose result is 0 or
+ *	above, a reader of the queue's map knows whether the key still waits, see WQ_IOC_MAP.  The
+ *	marks of other keys have no meaning, also beyond keys.count
  *
  * Errors of WQ_IOC_ADD for a key.  The key's state and failures are as before:
  *
@@ -430,11 +441,11 @@ struct wq_open {
  * error is EFAULT:
  *
  *  EINVAL     - @flags is not 0
- *             - keys.addr is not a multiple of 8, or @results is not a multiple of 4
+ *             - keys.addr or @marks is not a multiple of 8, or @results is not a multiple of 4
  *             - keys.count records do not fill keys.size bytes exactly
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  ENOMEM     there is not enough memory for a copy of the array
- *  EFAULT     the array can't be read from record keys.count on, or result keys.count
+ *  EFAULT     the array can't be read from record keys.count on, or result or mark keys.count
  *             can't be written.  If the struct itself can't be written, keys.count is not
  *             valid, and any number of the keys were handled
  */
@@ -443,6 +454,7 @@ struct wq_add {
 	__u32 flags;
 	struct wq_keys keys;
 	__aligned_u64 results;
+	__aligned_u64 marks;
 };
 
 /**
@@ -816,6 +828,7 @@ struct wq_hist {
 /* wq_stat.state */
 #define WQ_STATE_SHUTDOWN	(1U << 0)	/* the queue is shut down */
 #define WQ_STATE_DRAINING	(1U << 1)	/* a drain is waiting */
+#define WQ_STATE_NO_MAP		(1U << 2)	/* the queue has no map, see WQ_IOC_MAP */
 
 /**
  * struct wq_stat - WQ_IOC_STAT: report the queue's statistics, all from one moment
@@ -834,7 +847,8 @@ struct wq_hist {
  * @max_keys: the limit of @keys
  * @reserved: 0
  * @adds: adds that made a key newly dirty, at once or when a delay ended
- * @coalesced: adds of a key that was dirty
+ * @coalesced: adds of a key that was dirty.  Adds that the queue's map answered are not calls,
+ *	so only their producers can count them
  * @gets: keys that were handed out
  * @dones: runs that ended with done
  * @given_back: runs that ended because the consumer ended, the lease expired, or the key
@@ -1046,6 +1060,94 @@ struct wq_config {
 	__s64 slack;
 };
 
+/* wq_mark.counter: the map can't answer the key's next add */
+#define WQ_NO_COUNTER	0xffffffffU
+
+/**
+ * struct wq_mark - what an add returns for a reader of the queue's map
+ * @counter: index of the key's counter in wq_map_page.counters.  It is constant for a key and a
+ *	queue.  WQ_NO_COUNTER if the add has a delay or WQ_ADD_RATE_LIMITED, so that the key may
+ *	not be dirty, and if no WQ_IOC_MAP has been called for the queue
+ * @value: the counter's value from before the add
+ */
+struct wq_mark {
+	__u32 counter;
+	__u32 value;
+};
+
+/**
+ * struct wq_map_page - the map of a queue
+ * @generation: changes when an add can have another answer than before for another reason than
+ *	its key: the queue was unlinked, or adds are refused.  0: the map answers no add any more,
+ *	for example because the queue is shut down
+ * @reserved: 0
+ * @counters: each key has one of the counters, which other keys share.  It changes when the key
+ *	stops being dirty: when it is handed out or canceled, or its run is dropped
+ *
+ * The page grows at its end only, and reads as zeros behind this struct.
+ */
+struct wq_map_page {
+	__u32 generation;
+	__u32 reserved[15];
+	__u32 counters[WQ_MAP_COUNTERS];
+};
+
+/**
+ * struct wq_map - WQ_IOC_MAP: open the queue's map, so that a repeat add of a key that still
+ *	waits needs no call
+ * @size: sizeof(struct wq_map)
+ * @flags: must be 0
+ * @fd: out, a new file descriptor, close-on-exec.  mmap(2) of one page at offset 0, PROT_READ and
+ *	MAP_SHARED, maps a struct wq_map_page
+ * @reserved: out, 0
+ *
+ * A producer does this:
+ *
+ *  1. It reads @generation of the map, with acquire ordering.
+ *  2. It adds the key with wq_add.marks, and remembers the generation and the key's mark if the
+ *     add succeeded, the generation is not 0, and the mark has a counter.
+ *  3. To add the key again, it executes a full memory barrier (atomic_thread_fence() with
+ *     memory_order_seq_cst).  Then it reads the mark's counter with acquire ordering, and after
+ *     that the generation.
+ *  4. If both are as remembered, the key has been dirty since the add and still is.  So the add is
+ *     coalesced and needs no call.  All that the producer stored before step 3 is visible to the
+ *     run that the key waits for.  Otherwise the producer starts again at step 1.
+ *
+ * A key that the mark does not know of costs a call and nothing else: keys share counters, so a
+ * counter can also change because of another key.
+ *
+ * The map and the descriptor do not keep the queue: the keys that a file holds are given back
+ * when the file is closed, also while the map is mapped.  When the queue ends, all marks are out of
+ * date.  A child of fork(2) has the map of its parent.
+ *
+ * The map shows when keys are handed out or canceled, also keys of other producers, to each process
+ * that may add keys or has the descriptor.  It shows the key by its counter alone, which is
+ * computed from the key with a secret of the map.
+ *
+ * The page is charged to the memory cgroup of the process that makes the first call.
+ *
+ * Errors of WQ_IOC_MAP.  The struct is as before:
+ *
+ *  EINVAL      @flags is not 0, or @size is too small for @fd
+ *  EOPNOTSUPP  the queue was created without a map: with WQ_OPEN_NO_MAP, or by a kernel module
+ *              that switched the map off or whose ordering policy sees repeat adds
+ *  EMFILE      the process has as many open files as its limit allows
+ *  ENFILE      the system has as many open files as its limit allows
+ *  ENOMEM      there is not enough memory
+ *  EFAULT      the struct can't be written
+ *
+ * Errors of mmap(2) of the map, beside its own:
+ *
+ *  EINVAL      the mapping has another length than a page, or the offset is not 0
+ *  EPERM       the mapping is writable
+ */
+struct wq_map {
+	__u32 size;
+	__u32 flags;
+	__s32 fd;
+	__u32 reserved;
+};
+
 /**
  * struct wq_unlink - WQ_IOC_UNLINK: remove the name of a queue
  * @size: sizeof(struct wq_unlink)
@@ -1085,5 +1187,6 @@ struct wq_unlink {
 #define WQ_IOC_TOUCH	_IO(WQ_IOC_MAGIC, 0x0d)
 #define WQ_IOC_CONFIG	_IO(WQ_IOC_MAGIC, 0x0e)
 #define WQ_IOC_SET	_IO(WQ_IOC_MAGIC, 0x0f)
+#define WQ_IOC_MAP	_IO(WQ_IOC_MAGIC, 0x10)
 
 #endif /* _UAPI_LINUX_WQ_H */

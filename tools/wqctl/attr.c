@@ -145,7 +145,7 @@ int cmd_create(const struct args *a)
 		.num_limiters = a->num_limiters,
 		.lease = a->lease,
 		.slack = a->slack,
-		.flags = a->accept ? WQ_OPEN_ACCEPT : 0,
+		.flags = (a->accept ? WQ_OPEN_ACCEPT : 0) | (a->no_map ? WQ_OPEN_NO_MAP : 0),
 	};
 	mode_t mode = a->mode < 0 ? 0600 : a->mode;
 	int oflag = O_RDWR | O_CREAT | (a->accept ? 0 : O_EXCL);

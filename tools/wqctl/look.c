@@ -554,6 +554,7 @@ static json_t *stat_json(const struct wq_stat *st, json_t *limiter)
 	json_object_set_new(json, "mode", json_string(mode_text(st->mode)));
 	json_object_set_new(json, "shutdown", json_boolean(st->state & WQ_STATE_SHUTDOWN));
 	json_object_set_new(json, "draining", json_boolean(st->state & WQ_STATE_DRAINING));
+	json_object_set_new(json, "map", json_boolean(!(st->state & WQ_STATE_NO_MAP)));
 	set_number(json, "depth", st->depth);
 	set_number(json, "ready", st->ready);
 	set_number(json, "processing", st->processing);

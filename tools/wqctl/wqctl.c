@@ -26,7 +26,7 @@ const char *argp_program_version = "wqctl " VERSION;
 
 enum {
 	OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE, OPT_AFTER, OPT_LIMITER, OPT_LEASE,
-	OPT_RATE_LIMITED, OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES, OPT_SLACK, OPT_ACCEPT, OPT_OWNER,
+	OPT_RATE_LIMITED, OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES, OPT_SLACK, OPT_ACCEPT, OPT_NO_MAP, OPT_OWNER,
 	OPT_GROUP, OPT_TOKEN,
 };
 
@@ -84,6 +84,8 @@ static const struct command commands[] = {
 			  "how long a consumer can hold a key without a touch, at least 1ms (default: no limit)", 0 },
 			{ "slack", OPT_SLACK, "TIME", 0,
 			  "how late a delay or a lease may end, up to 1s (default: 50us); with a longer slack, many delays wake the machine less often", 0 },
+			{ "no-map", OPT_NO_MAP, NULL, 0,
+			  "processes that may add keys cannot map the queue, so each repeat add is a call; nobody sees by the map when keys of others are handed out", 0 },
 			{ "accept", OPT_ACCEPT, NULL, 0,
 			  "if the queue exists, accept it with the attributes that it has", 0 },
 			END
@@ -120,6 +122,7 @@ static const struct command commands[] = {
 		.name = "add", .args = "QUEUE [KEY...]\n--fd N [KEY...]",
 		.doc = "Add keys: the arguments, or the lines of standard input."
 			"\vEmpty lines are ignored. A key is all that a queue stores: two equal lines are one job. If a key is already waiting for its run, the add is coalesced with it. If a key is being processed, it runs once more afterwards.\n\n"
+			"For the lines of standard input, add maps the queue: a line that was added before and still waits for its run costs no call of the kernel. wqctl stat does not count such adds as coalesced.\n\n"
 			"0 all keys were added or coalesced, 1 failed, 4 the queue is shut down.",
 		.options = (const struct argp_option[]){
 			{ "after", OPT_AFTER, "TIME", 0,
@@ -238,7 +241,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "stat", .args = "QUEUE\n--fd N",
 		.doc = "Print the statistics of a queue."
-			"\vmode, uid, gid, max_keys, limiter, lease_ns and slack_ns are the attributes, which wqctl set changes. queue_duration is the time from ready to get, work_duration the time from get to done. given_back counts runs that ended without a done. expired counts those of them whose lease expired, and given_back_failed those that counted as a failure, because the key's run before was given back too. A queue without a name has no times. Without --fd, wqctl does not count itself as a consumer.",
+			"\vmode, uid, gid, max_keys, limiter, lease_ns and slack_ns are the attributes, which wqctl set changes. map is no if the queue cannot be mapped (see wqctl create --no-map). coalesced does not count adds that the map answered. queue_duration is the time from ready to get, work_duration the time from get to done. given_back counts runs that ended without a done. expired counts those of them whose lease expired, and given_back_failed those that counted as a failure, because the key's run before was given back too. A queue without a name has no times. Without --fd, wqctl does not count itself as a consumer.",
 		.options = (const struct argp_option[]){
 			{ "json", OPT_JSON, NULL, 0, "a JSON object, with all buckets of the durations", 0 },
 			FD_OPTION, END
@@ -697,6 +700,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (!parse_group(arg, &a->gid))
 			argp_error(state, "--group: there is no group '%s'", arg);
 		a->set |= WQ_SET_GID;
+		break;
+	case OPT_NO_MAP:
+		a->no_map = true;
 		break;
 	case OPT_ACCEPT:
 		a->accept = true;

@@ -45,6 +45,7 @@ enum {
  * @gid: --group
  * @set: WQ_SET_*, which attributes of a queue the command line has
  * @accept: --accept
+ * @no_map: --no-map
  * @token: --token N, or 0
  * @print_token: --token
  * @interval: -d, in ns
@@ -77,6 +78,7 @@ struct args {
 	bool needs_queue;
 	bool has_timeout;
 	bool accept;
+	bool no_map;
 	bool print_token;
 	bool rate_limited;
 	bool nul;

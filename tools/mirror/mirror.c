@@ -202,6 +202,7 @@ static int report(double seconds)
 	row("delayed", st.retries, "adds 50 ms after a path's last change, and retries");
 	row("adds", st.adds, "of a key that needed no run before");
 	row("coalesced", st.coalesced, "adds of a key that already needed a run");
+	row("waiting", watch_stat.repeats, "changes of a path that still waited, found by the map without a call");
 	row("runs", st.dones, "that ended with done");
 	row("given back", st.given_back, "runs of killed workers, repeated by others");
 	row("  failed", st.given_back_failed, "of these, the second and later ones of a key in a row");

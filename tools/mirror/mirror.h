@@ -49,6 +49,7 @@ bool stop_at_once(void);
 struct watch_stat {
 	unsigned long events;
 	unsigned long scans;
+	unsigned long repeats;	/* keys that were not added, because they still waited */
 };
 
 extern struct watch_stat watch_stat;

@@ -9,6 +9,10 @@
  *
  * At the start, and if the kernel dropped events, everything in the source becomes a
  * key.  The workers find files that are only in the mirror.
+ *
+ * A key that a scan added waits for long if there are many.  As long as it waits, its next
+ * events need no add, which the queue's map shows without a call: the run that the key
+ * waits for starts after them.
  */
 #include <err.h>
 #include <errno.h>
@@ -42,6 +46,7 @@ static struct dir *dirs;
 static int inotify = -1;
 static int queue;
 static struct wq_batch batch = WQ_BATCH_INIT;
+static struct wq_producer producer;
 
 /* If the queue is full, wait for the workers: no change may be lost. */
 static void add_patiently(const struct wq_view *key)
@@ -59,7 +64,7 @@ static void flush_keys(void)
 
 	if (!batch.count)
 		return;
-	if (wq_add_batch(queue, &batch) != (int)batch.count && !stop_at_once())
+	if (wq_producer_add_batch(&producer, &batch) != (int)batch.count && !stop_at_once())
 		err(1, "can't add keys");
 	while (wq_batch_next(&batch, &key))
 		if (key.result < 0)
@@ -67,17 +72,26 @@ static void flush_keys(void)
 	wq_batch_reset(&batch);
 }
 
-static void add_key(const char *path)
+static void add_key(const char *path, bool changing)
 {
 	size_t len = strlen(path);
+	int ret;
 
 	if (len > WQ_MAX_KEY) {
 		warnx("%.60s...: not mirrored, because the path is longer than %d bytes", path, WQ_MAX_KEY);
 		work->skipped++;
 		return;
 	}
+	if (wq_producer_waits(&producer, path, len)) {
+		watch_stat.repeats++;
+		return;
+	}
 	/* A file is written in many steps: add it when it has not changed for a while. */
-	if (wq_batch_put_after(&batch, path, len, DEBOUNCE, WQ_ADD_TAKE_LATEST) < 0)
+	if (changing)
+		ret = wq_batch_put_after(&batch, path, len, DEBOUNCE, WQ_ADD_TAKE_LATEST);
+	else
+		ret = wq_batch_put(&batch, path, len, 0);
+	if (ret < 0)
 		err(1, "can't add a key");
 	if (batch.count == 512)
 		flush_keys();
@@ -146,7 +160,7 @@ static void add_tree(const char *top)
 	FTS *fts;
 	int fd;
 
-	add_key(top);
+	add_key(top, !all);
 	fd = open_below(src_fd, top);
 	if (fd < 0) {
 		if (is_gone(errno))
@@ -176,7 +190,7 @@ static void add_tree(const char *top)
 			warnx("can't read %s: %s", path, strerror(ent->fts_errno));
 			work->skipped++;
 		}
-		add_key(path);
+		add_key(path, !all);
 	}
 	if (!ent && errno)
 		err(1, "can't read %s", top);
@@ -230,7 +244,7 @@ static void handle(const struct inotify_event *ev)
 		return;
 	}
 
-	add_key(path);
+	add_key(path, true);
 	if (!(ev->mask & IN_ISDIR) || !ev->len)
 		return;
 	if (ev->mask & IN_MOVED_FROM)
@@ -275,5 +289,7 @@ int watch_fd(void)
 void watch_start(int q)
 {
 	queue = q;
+	if (wq_producer_init(&producer, q, 65536))
+		err(1, "can't map the queue");
 	start_over();
 }

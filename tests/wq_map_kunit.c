@@ -266,11 +266,13 @@ static int add_by_map(struct wq *q, struct producer *p, u32 key, u32 *answered)
 
 	/* Pairs with the barrier in wq_counters_move(). */
 	smp_mb();
+	/* Pairs with the first barrier in counter_wrap(). */
 	if (p->generation[key] && smp_load_acquire(&p->page->counters[mark.counter]) == mark.value &&
 	    READ_ONCE(p->page->generation) == p->generation[key]) {
 		++*answered;
 		return 0;
 	}
+	/* Pairs with the second barrier in counter_wrap(). */
 	generation = smp_load_acquire(&p->page->generation);
 	mark = queue_mark(q, &key, sizeof(key));
 	ret = wq_add(q, &key, sizeof(key));

@@ -186,6 +186,36 @@ static void again(long n, long m)
 }
 
 /*
+ * add of one of @n keys that wait already, @m times, by the queue's map: no call of the kernel is
+ * made, as the counts of coalesced adds show.
+ */
+static void repeat_mapped(long n, long m)
+{
+	struct wq_producer p;
+	struct wq_stat st;
+	int q = queue();
+	double start;
+
+	check(!wq_producer_init(&p, q, 4 * n), "wq_producer_init");
+	for (long i = 0; i < n; i++)
+		check(wq_producer_add(&p, key_of(i), KEY) == 1, "add");
+	/* Slots of other keys may have been replaced; the keys that are left are measured. */
+	for (long i = 0; i < n; i++)
+		wq_producer_add(&p, key_of(i), KEY);
+	check(!wq_stat(q, &st), "stat");
+	p.coalesced = 0;
+	start = now();
+	for (long i = 0, k = 0; i < m; i++) {
+		bench_begin(BENCH_TAG('m', 'a', 'p', 'd'));
+		check(!wq_producer_add(&p, key_of(k), KEY), "add again");
+		bench_end(BENCH_TAG('m', 'a', 'p', 'd'));
+		k = k + 1 < n ? k + 1 : 0;
+	}
+	tell(now() - start, m);
+	printf("calls %.3f\n", (double)(m - p.coalesced) / m);
+}
+
+/*
  * The worst call that handles as many keys as one hold of the queue's lock does, and
  * the worst call with any number of keys in constant time.  As in bench_wq.c, a stall
  * in wq occurs at the same call in each round, so the result is the maximum over the
@@ -455,6 +485,7 @@ static const struct {
 	{ "plain-done", plain_done },
 	{ "array", array },
 	{ "again", again },
+	{ "repeat-mapped", repeat_mapped },
 	{ "holds", holds },
 	{ "mq", mq },
 	{ "pipe", through_pipe },

@@ -355,6 +355,42 @@ test_add_get_of_20000_keys_keep_their_order() {
 	status 0 diff "$dir/added" "$dir/got"
 }
 
+# Adds the line a twice by one wqctl; it has added the first before it reads the second.
+add_a_twice() {
+	local adder
+	mkfifo "$dir/lines"
+	wq add -v $q <"$dir/lines" 2>"$dir/added" &
+	adder=$!
+	exec 7>"$dir/lines"
+	echo a >&7
+	eventually stat_is ready 1
+	echo a >&7
+	exec 7>&-
+	wait $adder
+	rm "$dir/lines"
+	is "standard error" "1 added, 1 coalesced" "$(<"$dir/added")"
+}
+
+test_add_of_a_line_that_still_waits_needs_no_call() {
+	queue
+	add_a_twice
+	is "map, coalesced" "yes 0" "$(stats map coalesced)"
+}
+
+test_add_without_a_map_calls_for_each_line() {
+	queue --no-map
+	add_a_twice
+	is "map, coalesced" "no 1" "$(stats map coalesced)"
+	status 0 wq stat --json $q
+	holds '.map == false'
+	status 1 wq create --no-map $q
+	status 0 wq unlink $q
+	status 0 wq create $q
+	status 1 wq create --no-map $q
+	status 0 wq create --accept --no-map $q
+	is map yes "$(stats map)"
+}
+
 test_add_fails_at_a_line_longer_than_1024_bytes() {
 	queue
 	local longest

@@ -60,6 +60,15 @@
  * that.  If the waiter's hold of the lock came first, the waker sees the waiter; else
  * the waiter sees the key.  So waitqueue_active() needs no further barrier.
  *
+ * Pauses: wq.paused has a bit for gets and one for adds.  A get that finds its bit set waits as
+ * if no key were ready.  Adds test wq.no_adds, which is also set after a shut down, so that a
+ * pause costs them nothing.  A shut down clears both bits.
+ *
+ * While gets are paused, keys that become ready wake nobody.  The resume wakes a getter for each
+ * ready key, and all pollers.  The waker looks at wq.paused after its hold of the lock.  If it
+ * finds gets paused, that pause began before or after the key became ready, and the resume
+ * comes after both, so it wakes for the key.  If the waker finds them not paused, it wakes.
+ *
  * Drain: if no key is ready, a consumer that holds no key waits in get as long as others
  * hold keys, because these may be given back.  A consumer that holds keys must not wait,
  * because the drain waits for it.  See wq_waits_for_others().
@@ -117,13 +126,13 @@ void wq_lock(struct wq_cs *cs, struct wq *q)
 WQ_EXPORT_FOR_KUNIT(wq_lock);
 
 /*
- * Set the timer to wq.armed, but no earlier than one slack after it expired last.  It may
- * expire later together with other timers, up to one slack after wq.armed.
+ * Set the timer to @when, but no earlier than one slack after it expired last.  It may
+ * expire later together with other timers, up to one slack after @when.
  */
-static void wq_start_timer(struct wq *q)
+void wq_start_timer(struct wq *q, s64 when)
 {
-	s64 expires = max(q->armed, q->fired + q->slack);
-	s64 range = clamp_t(s64, q->armed + q->slack - expires, 0, q->slack);
+	s64 expires = max(when, q->fired + q->slack);
+	s64 range = clamp_t(s64, when + q->slack - expires, 0, q->slack);
 
 	hrtimer_start_range_ns(&q->timer, ns_to_ktime(expires), range, HRTIMER_MODE_ABS_SOFT);
 }
@@ -137,11 +146,17 @@ static void wq_kick_thread(struct wq *q)
 	if (q->clock)
 		return;
 	if (q->lazy)
-		wq_start_timer(q);
+		wq_start_timer(q, q->armed);
 	else if (q->thread)
 		wake_up_process(q->thread);
 	else
 		schedule_delayed_work(&q->start_thread, 0);
+}
+
+/* Whether gets are paused, for a waker, which does not hold the lock any more, see "Pauses". */
+static bool wq_gets_paused(const struct wq *q)
+{
+	return READ_ONCE(q->paused) & WQ_PAUSE_GETS;
 }
 
 /* Wake waiters for @nr_ready entries. */
@@ -154,10 +169,10 @@ static __always_inline void wq_wake(struct wq *q, u32 nr_ready)
 		nr_ready &= ~WQ_FLUSHERS;
 	}
 	/* The lock orders the look at the wait queue, see the head of this file. */
-	if (waitqueue_active(&q->getters) && nr_ready & ~WQ_ALL_POLLERS)
+	if (waitqueue_active(&q->getters) && nr_ready & ~WQ_ALL_POLLERS && !wq_gets_paused(q))
 		__wake_up(&q->getters, TASK_NORMAL, nr_ready & ~WQ_ALL_POLLERS, NULL);
 	/* The lock orders this look as well.  0 wakes all pollers. */
-	if (waitqueue_active(&q->pollers) && nr_ready)
+	if (waitqueue_active(&q->pollers) && nr_ready && !wq_gets_paused(q))
 		__wake_up(&q->pollers, TASK_NORMAL, nr_ready & WQ_ALL_POLLERS ? 0 : nr_ready,
 			  poll_to_key(EPOLLIN | EPOLLRDNORM));
 }
@@ -197,7 +212,7 @@ static noinline void wq_unlock_special(struct wq_cs *cs)
 		hup = level > q->hup;
 		q->hup = level;
 		drained = q->nr_drainers && wq_is_idle(q);
-	} else if (wq_nr_keys(q) < q->max_keys) {
+	} else if (wq_has_room(q)) {
 		room = true;
 		q->full = false;
 	}
@@ -225,7 +240,7 @@ static noinline void wq_unlock_special(struct wq_cs *cs)
  *  - if a task waits for an embedded entry whose run ended or was dropped, wake it;
  *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
  *  - if nothing is ready or processing any more, wake the drainers;
- *  - if the queue was full and there is room now, wake all pollers;
+ *  - if the queue was full or its adds were paused, and there is room now, wake all pollers;
  *  - if times have to be handled earlier than planned, wake the thread or set the timer;
  *  - free entries.
  */
@@ -909,8 +924,79 @@ void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /*
- * Shut down.
+ * Pause and shut down.
  */
+
+/* Set wq.paused, and when the pauses in @what end. */
+static void wq_change_paused(struct wq_cs *cs, u32 paused, u32 what, s64 end)
+{
+	struct wq *q = cs->q;
+	int i;
+
+	wq_assert_locked(cs);
+	for (i = 0; i < WQ_PAUSES; i++)
+		if (what & BIT(i))
+			q->resume_at[i] = end;
+	/* wq_wake() and wq_add_coalesced() read these without the lock. */
+	WRITE_ONCE(q->paused, paused);
+	WRITE_ONCE(q->no_adds, q->shut || q->paused & WQ_PAUSE_ADDS);
+}
+
+/* Pause gets, adds or both until time @end, or until they are resumed.  Not after a shut down. */
+void wq_set_paused(struct wq_cs *cs, u32 what, s64 end)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	wq_change_paused(cs, q->paused | what, what, end);
+	/* Edge-triggered pollers do not look again, but expect to wake at the resume. */
+	if (what & WQ_PAUSE_ADDS) {
+		q->full = true;
+		wq_renew_map(cs);
+	}
+	trace_wq_pause(q, what, end == S64_MAX ? -1 : end - wq_now(cs));
+	if (end == S64_MAX)
+		return;
+	/* If wq.armed is in the past, the timer of a queue without a thread may not be set. */
+	q->armed = min(q->armed, end);
+	cs->kick = 1;
+}
+
+/* End the pause of gets, adds or both. */
+void wq_set_resumed(struct wq_cs *cs, u32 what)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	what &= q->paused;
+	if (!what)
+		return;
+	wq_change_paused(cs, q->paused & ~what, what, S64_MAX);
+	trace_wq_resume(q, what, wq_nr_ready(q));
+	/* wq.full makes wq_unlock() wake the pollers that wait for room. */
+	if (what & WQ_PAUSE_GETS)
+		cs->nr_ready = (cs->nr_ready + wq_nr_ready(q)) | WQ_ALL_POLLERS;
+}
+
+/* End the pauses whose time has come.  Returns when the next one ends; S64_MAX: none does. */
+s64 wq_handle_pauses(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	u32 i, over = 0;
+
+	wq_assert_locked(cs);
+	for (i = 0; i < WQ_PAUSES; i++)
+		if (q->resume_at[i] != S64_MAX && q->resume_at[i] <= wq_now(cs))
+			over |= BIT(i);
+	wq_set_resumed(cs, over);
+	return min(q->resume_at[0], q->resume_at[1]);
+}
+
+/* The error of an add, if adds are refused. */
+static int wq_refusal(const struct wq *q)
+{
+	return READ_ONCE(q->shut) ? -ESHUTDOWN : -EHOSTDOWN;
+}
 
 /*
  * Refuse adds from now on.  @drain: whether consumers wait for each other's keys from now
@@ -927,10 +1013,12 @@ void wq_set_shut(struct wq_cs *cs, bool drain)
 	q->dropped += q->heap.count;
 	if (q->heap.count)
 		wq_arm(cs, 0);
-	/* wq_shutting_down() and wq_add_coalesced() read it without the lock. */
+	/* wq_shutting_down() reads it without the lock. */
 	WRITE_ONCE(q->shut, true);
 	if (q->map)
 		wq_counters_retire(q->map);
+	WRITE_ONCE(q->no_adds, true);
+	wq_set_resumed(cs, WQ_PAUSE_ALL);
 	/* No add comes any more that could use an idle entry. */
 	q->max_idle = 0;
 	wq_evict_idle(cs, WQ_BATCH);
@@ -1388,8 +1476,8 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 	struct wq_key *k;
 	int ret;
 
-	if (q->shut)
-		return -ESHUTDOWN;
+	if (q->no_adds)
+		return wq_refusal(q);
 
 	e = wq_lookup_op(cs, op, peek);
 	if (e && e->state & ENTRY_IDLE)
@@ -1425,11 +1513,14 @@ static __always_inline bool wq_is_dirty(const struct wq_entry *e)
 	return wq_word_state(READ_ONCE(e->word)) & ENTRY_DIRTY;
 }
 
-/* Count and trace a coalesced add, but not after a shut down. */
+/* Count and trace a coalesced add, but not if adds are refused. */
 static __always_inline bool wq_note_coalesced(struct wq *q, const void *key, size_t len)
 {
-	/* A shut down that has returned is visible.  Others may come before or after this add. */
-	if (READ_ONCE(q->shut))
+	/*
+	 * A shut down or pause that has returned is visible.  Others may come before or after this
+	 * add.
+	 */
+	if (READ_ONCE(q->no_adds))
 		return false;
 	/* Counters of a CPU need no lock. */
 	this_cpu_inc(*q->coalesced);
@@ -1763,12 +1854,12 @@ static void wq_handle_due(struct wq_cs *cs)
 }
 
 /*
- * Handle up to WQ_BATCH due times and lease ends.  Returns when to do it again, ns on the
- * queue's clock; 0: at once; S64_MAX: there is no time to wait for.
+ * Handle up to WQ_BATCH due times and lease ends, and the ends of pauses.  Returns when to do
+ * it again, ns on the queue's clock; 0: at once; S64_MAX: there is no time to wait for.
  */
 s64 wq_handle_times(struct wq_cs *cs)
 {
-	s64 due, lease, next = 0;
+	s64 due, lease, next = 0, resume = wq_handle_pauses(cs);
 	struct wq *q = cs->q;
 	int i;
 
@@ -1785,6 +1876,7 @@ s64 wq_handle_times(struct wq_cs *cs)
 		else
 			wq_handle_expired(cs);
 	}
+	next = min(next, resume);
 	q->armed = next;
 	/* The timer has to be set again.  A thread sleeps until @next without that. */
 	if (q->lazy && next != S64_MAX)
@@ -1938,6 +2030,8 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
 	struct wq_entry *e;
 
 	wq_assert_locked(cs);
+	if (unlikely(q->paused & WQ_PAUSE_GETS))
+		return -EAGAIN;
 	if (room < WQ_MAX_KEY) {
 		if (q->nr_requeued || !q->order) {
 			e = wq_first_ready(q);
@@ -1972,8 +2066,8 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
  * @first: the caller has taken no key yet, so it needs to know whether a key is ready
  * @ep: receives the entry
  *
- * Return: 0; -EAGAIN: no key is ready; -EMSGSIZE: the next key is longer than @room
- * and stays the next one.  If the next key comes from a policy and @first is not set,
+ * Return: 0; -EAGAIN: no key is ready, or gets are paused; -EMSGSIZE: the next key is longer
+ * than @room and stays the next one.  If the next key comes from a policy and @first is not set,
  * -EMSGSIZE is returned if @room is below WQ_MAX_KEY, even if no key is ready.
  */
 int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep)
@@ -2033,7 +2127,7 @@ static int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 			ret = last;
 	}
 	wq_lock(&cs, q);
-	more = wq_nr_ready(q);
+	more = wq_nr_ready(q) && !wq_gets_paused(q);
 	wq_unlock(&cs);
 	/* Ordered by the lock, as in __wq_unlock(). */
 	if (more && waitqueue_active(&q->getters))
@@ -2070,10 +2164,10 @@ __poll_t wq_poll_mask(struct wq *q, const struct wq_consumer *c)
 	wq_catch_up(&cs);
 	/* A read first ends the run of its last key.  If that is dirty, it is ready then. */
 	if (wq_nr_ready(q) || (c->read && c->read->state & ENTRY_DIRTY))
-		mask |= EPOLLIN | EPOLLRDNORM;
+		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;
 	else if (q->shut && !wq_waits_for_others(q, c))
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
-	if (!q->shut && wq_nr_keys(q) < q->max_keys)
+	if (wq_has_room(q))
 		mask |= EPOLLOUT | EPOLLWRNORM;
 	else
 		q->full = !q->shut;
@@ -2191,7 +2285,7 @@ static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
 	for (i = 0; i < WQ_NMI_TRIES; i++)
 		if (wq_add_coalesced(q, hash, key, len, true, &peek))
 			return 0;
-	return READ_ONCE(q->shut) ? -ESHUTDOWN : -EAGAIN;
+	return READ_ONCE(q->no_adds) ? wq_refusal(q) : -EAGAIN;
 }
 
 static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, gfp_t gfp)
@@ -2229,10 +2323,10 @@ int wq_add_embedded(struct wq_embedded *x, const struct wq_op *op)
 	if (wq_add_embedded_coalesced(x, op))
 		return 0;
 	if (unlikely(in_nmi()))
-		return READ_ONCE(q->shut) ? -ESHUTDOWN : -EAGAIN;
+		return READ_ONCE(q->no_adds) ? wq_refusal(q) : -EAGAIN;
 	__wq_lock(&cs, q);
-	if (unlikely(q->shut))
-		ret = -ESHUTDOWN;
+	if (unlikely(q->no_adds))
+		ret = wq_refusal(q);
 	else if (unlikely(x->disabled))
 		ret = -EBUSY;
 	else
@@ -2312,10 +2406,10 @@ void wq_unread_key(struct wq_read *r)
  * Context: as for wq_done(), and NMI, where only an add that is coalesced succeeds.  After
  * -EAGAIN the caller can add the key again from an irq_work.
  *
- * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -ENOSPC:
- * the queue holds max_keys keys; -ENOMEM; -EAGAIN: in an NMI, and the key was not found
- * dirty, or other CPUs kept changing the queue's keys; -EINVAL: @len is 0; -E2BIG: @len is
- * above WQ_MAX_KEY.  On error nothing has changed.
+ * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EHOSTDOWN: adds
+ * are paused, see wq_pause(); -ENOSPC: the queue holds max_keys keys; -ENOMEM; -EAGAIN: in an
+ * NMI, and the key was not found dirty, or other CPUs kept changing the queue's keys; -EINVAL:
+ * @len is 0; -E2BIG: @len is above WQ_MAX_KEY.  On error nothing has changed.
  */
 int wq_add(struct wq *q, const void *key, size_t len)
 {
@@ -2361,8 +2455,8 @@ int wq_take_item(struct wq_cs *cs, void *arg)
  * Context: process, may sleep.  With @timeout 0: as for wq_done().
  *
  * Return: 0; -ESHUTDOWN: the queue is shut down, no key is ready, and the call does not
- * wait for keys of processes; -EAGAIN: no key is ready and @timeout is 0; -ETIMEDOUT;
- * -ERESTARTSYS: a signal ended the wait.
+ * wait for keys of processes; -EAGAIN: no key is ready, or gets are paused, and @timeout is
+ * 0; -ETIMEDOUT; -ERESTARTSYS: a signal ended the wait.
  */
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout)
 {

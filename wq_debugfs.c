@@ -108,6 +108,8 @@ static int metrics_show(struct seq_file *m, void *unused)
 	show_count(m, "keys", st.keys);
 	show_count(m, "max_keys", st.max_keys);
 	show_count(m, "consumers", st.consumers);
+	show_count(m, "gets_paused", !!(st.state & WQ_STATE_GETS_PAUSED));
+	show_count(m, "adds_paused", !!(st.state & WQ_STATE_ADDS_PAUSED));
 	show_count(m, "memory_bytes", st.memory);
 	return 0;
 }
@@ -167,8 +169,11 @@ static int state_show(struct seq_file *m, void *unused)
 	int room;
 
 	wq_lock(&cs, q);
-	seq_printf(m, "%s%s, %u drainers, %u consumers\n", q->name,
-		   q->shut ? ": shut down" : ": open", q->nr_drainers, q->nr_consumers);
+	seq_printf(m, "%s%s%s%s, %u drainers, %u consumers\n", q->name,
+		   q->shut ? ": shut down" : ": open",
+		   q->paused & WQ_PAUSE_GETS ? ", gets paused" : "",
+		   q->paused & WQ_PAUSE_ADDS ? ", adds paused" : "",
+		   q->nr_drainers, q->nr_consumers);
 	seq_printf(m, "processing: %u\n", q->nr_processing);
 	room = WQ_SHOWN_KEYS;
 	for_each_running(q, c) {

@@ -1057,18 +1057,28 @@ static int verb_set(struct wq_call *call, void *arg)
 	return wq_config_set(call->c->q, args, limiter);
 }
 
-/* A producer that may only write must not end the queue of others, because that is final. */
-static bool may_shut_down(const struct file *file, struct wq *q)
+static bool is_owner_or_capable(struct wq *q)
 {
 	struct wq_cs cs;
 	bool owner;
 
-	if (file->f_mode & FMODE_READ)
-		return true;
 	wq_lock(&cs, q);
 	owner = uid_eq(current_fsuid(), q->uid);
 	wq_unlock(&cs);
 	return owner || capable(CAP_FOWNER);
+}
+
+static int verb_pause(struct wq_call *call, void *arg)
+{
+	const struct wq_pause *args = arg;
+	struct wq *q = call->c->q;
+
+	if (!args->flags || args->flags & ~WQ_PAUSE_ALL)
+		return -EINVAL;
+	/* A queue without a user belongs to a kernel module. */
+	if (!q->user || !is_owner_or_capable(q))
+		return -EPERM;
+	return wq_pause(q, args->flags, args->timeout);
 }
 
 static int verb_shutdown(struct wq_call *call, void *arg)
@@ -1082,7 +1092,8 @@ static int verb_shutdown(struct wq_call *call, void *arg)
 		return -EINVAL;
 	if (!(args->flags & WQ_SHUTDOWN_DRAIN) && (args->timeout || args->deadline))
 		return -EINVAL;
-	if (!may_shut_down(call->file, q))
+	/* A producer that may only write must not end the queue of others, because that is final. */
+	if (!(call->file->f_mode & FMODE_READ) && !is_owner_or_capable(q))
 		return -EACCES;
 	if (!(args->flags & WQ_SHUTDOWN_DRAIN)) {
 		wq_shutdown_process(q);
@@ -1147,6 +1158,7 @@ union wq_args {
 	struct wq_touch touch;
 	struct wq_config config;
 	struct wq_map map;
+	struct wq_pause pause;
 };
 
 #define WQ_VERB(ioc, type, func, fmode, ...) \
@@ -1182,6 +1194,7 @@ static const struct wq_verb {
 		.copy_out = true),
 	WQ_VERB(WQ_IOC_SET, struct wq_config, verb_set, FMODE_READ | FMODE_WRITE),
 	WQ_VERB(WQ_IOC_MAP, struct wq_map, verb_map, FMODE_WRITE),
+	WQ_VERB(WQ_IOC_PAUSE, struct wq_pause, verb_pause, FMODE_READ | FMODE_WRITE),
 };
 
 static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
@@ -1482,6 +1495,10 @@ static void wq_show_fdinfo(struct seq_file *m, struct file *file)
 		seq_printf(m, "wq-next-due-ns:\t%lld\n", st.next_due);
 	if (st.lease)
 		seq_printf(m, "wq-lease-ns:\t%lld\n", st.lease);
+	if (st.state & (WQ_STATE_GETS_PAUSED | WQ_STATE_ADDS_PAUSED))
+		seq_printf(m, "wq-paused:%s%s\n",
+			   st.state & WQ_STATE_GETS_PAUSED ? "\tgets" : "",
+			   st.state & WQ_STATE_ADDS_PAUSED ? "\tadds" : "");
 }
 
 static const struct file_operations wq_fops = {

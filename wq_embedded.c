@@ -373,8 +373,9 @@ EXPORT_SYMBOL_GPL(wq_embedded_exit);
  *
  * Context: as for wq_add().
  *
- * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EBUSY: the entry
- * is disabled; -EAGAIN: in an NMI, and the entry was not dirty.  On error nothing has changed.
+ * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EHOSTDOWN: adds are
+ * paused, see wq_pause(); -EBUSY: the entry is disabled; -EAGAIN: in an NMI, and the entry was
+ * not dirty.  On error nothing has changed.
  */
 int wq_embedded_add(struct wq_embedded *x)
 {

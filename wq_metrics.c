@@ -6,6 +6,7 @@
  * critical section, which is O(1) in the number of keys.
  */
 #include <linux/export.h>
+#include <linux/log2.h>
 #include <linux/uidgid.h>
 #include <linux/cred.h>
 
@@ -33,6 +34,14 @@ static u64 memory_of(const struct wq *q)
 {
 	return sizeof(*q) + q->key_bytes + wq_table_bytes(&q->table) + wq_heap_bytes(&q->heap) +
 	       (q->map ? sizeof(*q->map) + PAGE_SIZE : 0);
+}
+
+/* How long a pause lasts; -1: until a resume, or there is none. */
+static s64 pause_left(struct wq_cs *cs, u32 i)
+{
+	s64 at = cs->q->resume_at[i];
+
+	return at == S64_MAX ? -1 : max_t(s64, 0, at - wq_now(cs));
 }
 
 /* Ages of the runs in progress, of a queue that keeps times. */
@@ -70,7 +79,9 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->lease = q->lease;
 	st->state = (q->shut ? WQ_STATE_SHUTDOWN : 0) |
 		    (q->draining && !wq_is_idle(q) ? WQ_STATE_DRAINING : 0) |
-		    (q->no_map || q->touches ? WQ_STATE_NO_MAP : 0);
+		    (q->no_map || q->touches ? WQ_STATE_NO_MAP : 0) |
+		    (q->paused & WQ_PAUSE_GETS ? WQ_STATE_GETS_PAUSED : 0) |
+		    (q->paused & WQ_PAUSE_ADDS ? WQ_STATE_ADDS_PAUSED : 0);
 	st->ready = wq_nr_ready(q);
 	st->processing = q->nr_processing;
 	st->held = c->nr_held;
@@ -94,6 +105,8 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->expired = q->expired;
 	st->given_back_failed = q->given_back_failed;
 	st->slack = q->slack;
+	st->gets_resume = pause_left(&cs, ilog2(WQ_PAUSE_GETS));
+	st->adds_resume = pause_left(&cs, ilog2(WQ_PAUSE_ADDS));
 	if (st->delayed)
 		st->next_due = max_t(s64, 0, wq_heap_due(&q->heap) - wq_now(&cs));
 	stat_running(&cs, st);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The life of a queue: it is allocated, shut down, drained, purged and freed.
+ * The life of a queue: it is allocated, paused, shut down, drained, purged and freed.
  *
  * A queue is counted by references: one of wq_create(), one of its name, one of each
  * open file.  The last wq_put() ends it: all keys that it holds are lost, and its user is
@@ -14,6 +14,7 @@
 #include <linux/export.h>
 #include <linux/freezer.h>
 #include <linux/hrtimer.h>
+#include <linux/overflow.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
@@ -143,6 +144,8 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	wq_runs_init(&q->runs);
 	wq_consumer_init(&q->kernel, q);
 	INIT_LIST_HEAD(&q->leases);
+	q->resume_at[0] = S64_MAX;
+	q->resume_at[1] = S64_MAX;
 	wq_thread_init(q);
 	q->running = RB_ROOT_CACHED;
 	q->max_keys = params->max_keys ?: WQ_DEFAULT_KEYS;
@@ -267,6 +270,52 @@ struct wq_counters *wq_map_of(struct wq *q)
 }
 WQ_EXPORT_FOR_KUNIT(wq_map_of);
 
+/**
+ * wq_pause() - pause gets, adds or both, or resume them
+ * @q: the queue
+ * @what: WQ_PAUSE_GETS, WQ_PAUSE_ADDS or both; the other one stays as it is
+ * @ns: how long, on the queue's clock; WQ_FOREVER, or any negative value: until another call
+ *	resumes it; 0: resume it now.  If it is paused already, this time replaces the former one.
+ *
+ * While gets are paused, no get hands out a key: it waits as if no key were ready, or returns
+ * -EAGAIN.  A done that gets the next key ends its run first.  Adds, delays, retries, leases
+ * and dones go on.  A flush of an embedded entry waits for the run, and so for the resume.
+ *
+ * While adds are paused, all adds fail with -EHOSTDOWN, also of keys that are dirty already.
+ * Keys that are delayed become ready when they are due, a done with an outcome adds its key,
+ * and keys that are given back are ready again.
+ *
+ * A resume of gets wakes as many getters as keys are ready.  A shut down or drain ends both
+ * pauses: consumers are to process what is left, and a drain would never end otherwise.
+ *
+ * Context: as for wq_done().
+ *
+ * Return: 0; -EINVAL: @what is 0 or has an unknown bit; -ESHUTDOWN: the queue is shut down,
+ * and @ns is not 0.
+ */
+int wq_pause(struct wq *q, u32 what, s64 ns)
+{
+	struct wq_cs cs;
+	int ret = 0;
+	s64 end;
+
+	if (!what || what & ~WQ_PAUSE_ALL)
+		return -EINVAL;
+	wq_lock(&cs, q);
+	if (!ns) {
+		wq_set_resumed(&cs, what);
+	} else if (q->shut) {
+		ret = -ESHUTDOWN;
+	} else {
+		if (ns < 0 || check_add_overflow(wq_now(&cs), ns, &end))
+			end = S64_MAX;
+		wq_set_paused(&cs, what, end);
+	}
+	wq_unlock(&cs);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(wq_pause);
+
 /* Shut down.  Returns the number of plain shut downs so far, for wq_drain_over(). */
 static u32 wq_shut(struct wq *q, bool drain)
 {
@@ -295,7 +344,7 @@ static u32 wq_shut(struct wq *q, bool drain)
  * reports them as delayed.  They count in wq_stat.keys until the thread has freed them a
  * little later.  If the limiter uses a key's failures, the thread does not free the key:
  * it counts in wq_stat.retained until wq_forget() or wq_cancel().  A getter that finds no key
- * returns -ESHUTDOWN, and a drain returns -ECANCELED.  May be called repeatedly.
+ * returns -ESHUTDOWN, and a drain returns -ECANCELED.  A pause ends.  May be called repeatedly.
  *
  * Context: as for wq_done().
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Times: delayed keys become ready when they are due, and keys whose lease expired are
- * given back.
+ * Times: delayed keys become ready when they are due, keys whose lease expired are given
+ * back, and pauses end.
  *
  * The queue of a kernel module has a thread for that.  The thread sleeps until the first
  * due time or lease end, by an absolute hrtimer without slack.  Then it handles up to
@@ -18,7 +18,7 @@
  * have come, by wq_catch_up().  So the caller's cgroup pays for that.  A timer wakes processes
  * that wait for a key, and they handle the times.
  *
- *  - wq.armed is a time at or before the next due time or lease end.
+ *  - wq.armed is a time at or before the next due time, lease end or end of a pause.
  *  - A call that lowers wq.armed, or that has caught up, sets the timer to it.
  *  - So if wq.armed is in the future, the timer is set to it.  If wq.armed is in the past,
  *    the next call catches up and sets the timer again.
@@ -26,7 +26,12 @@
  *    timer expired before that, the waiter finds wq.armed in the past.
  *
  * So the timer expires at most once for each call.  Moreover it expires at most once in
- * wq.slack.  It wakes one getter and the pollers, and does nothing else.
+ * wq.slack.  It wakes one getter and the pollers.
+ *
+ * The end of a pause must not depend on a call: a poller that waits for room does not wake
+ * for a key, and may be the only process that uses the queue.  So the timer ends pauses
+ * itself, which takes constant time.  If wq.armed is in the past, and a pause ends later, the
+ * timer sets itself to that end.
  *
  * A shut down voids the heap in constant time.  The thread, or the process that shuts down,
  * then releases the entries.  Leases still expire, so that a drain can end: the keys of a
@@ -82,9 +87,14 @@ static enum hrtimer_restart wq_timer_fn(struct hrtimer *timer)
 {
 	struct wq *q = container_of(timer, struct wq, timer);
 	struct wq_cs cs;
+	s64 resume;
 
 	wq_lock(&cs, q);
 	q->fired = ktime_get_ns();
+	resume = wq_handle_pauses(&cs);
+	/* A call that has set the timer meanwhile has set it to wq.armed, which is no later. */
+	if (resume != S64_MAX && !hrtimer_is_queued(timer))
+		wq_start_timer(q, resume);
 	wq_unlock(&cs);
 	wake_up(&q->getters);
 	wake_up_poll(&q->pollers, EPOLLIN | EPOLLRDNORM);

@@ -31,6 +31,11 @@
 
 struct wq_user;
 
+/* The bits of wq.paused. */
+#define WQ_PAUSES	2
+#define WQ_PAUSE_ALL	(WQ_PAUSE_GETS | WQ_PAUSE_ADDS)
+static_assert(!(WQ_PAUSE_ALL >> WQ_PAUSES));
+
 /**
  * struct wq_consumer - a holder of keys: an open file, or all callers of the kernel API
  * @held: L: entries that it holds, in the order of their gets
@@ -86,7 +91,9 @@ struct wq {
 	u32 prefix;			/* C: bytes ahead of its entries, see struct wq_prefix */
 	u32 max_idle;			/* L: how many idle entries are kept for their key's next add */
 	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
-	bool shut;			/* L: adds are refused; only changes to true */
+	bool shut;			/* L: only changes to true */
+	bool no_adds;			/* L: adds are refused: shut down, or adds are paused */
+	u8 paused;			/* L: WQ_PAUSE_*; 0 after a shut down */
 	bool no_map;			/* C: its creator has switched its map off */
 	u64 __percpu *coalesced;	/* adds that were coalesced, see wq_coalesced() */
 	const struct wq_order_ops *order; /* L: NULL: fifo; only changes to NULL */
@@ -104,7 +111,7 @@ struct wq {
 	spinlock_t lock ____cacheline_aligned_in_smp;
 	bool ended;			/* L: no call comes any more, so entries are freed at once */
 	bool draining;			/* L: a drain has shut it down, and is not canceled */
-	bool full;			/* L: no room for a key since pollers were last woken for it */
+	bool full;			/* L: a new key was refused since pollers were last woken for room */
 	u8 hup;				/* L: what pollers were woken for, see wq_hup_level() */
 	u32 nr_fifo;			/* L: entries in fifo */
 	u32 nr_requeued;		/* L: entries in requeued */
@@ -144,6 +151,7 @@ struct wq {
 	u32 plain_shutdowns;		/* L: shut downs without a drain, which end that wait */
 	u32 nr_consumers;		/* L: open files */
 	u32 nr_embedded;		/* L: embedded entries, also idle ones */
+	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: when that pause ends; S64_MAX: never */
 
 	/* Written by waiters, read by wakers */
 	wait_queue_head_t getters ____cacheline_aligned_in_smp;	/* exclusive */
@@ -292,6 +300,12 @@ static inline u32 wq_nr_keys(const struct wq *q)
 	return q->table.count - q->nr_idle;
 }
 
+/* Whether an add of a new key would be accepted. */
+static inline bool wq_has_room(const struct wq *q)
+{
+	return !q->no_adds && wq_nr_keys(q) < q->max_keys;
+}
+
 /* The time on the queue's clock, read once in each critical section. */
 static inline s64 wq_now(struct wq_cs *cs)
 {
@@ -328,8 +342,12 @@ void wq_fill_item(struct wq_item *item, struct wq_entry *e);
 int wq_take_item(struct wq_cs *cs, void *arg);
 s64 wq_oldest_start(struct wq_consumer *c);
 struct wq_entry *wq_next_due(struct wq_cs *cs);
+s64 wq_handle_pauses(struct wq_cs *cs);
 s64 wq_handle_times(struct wq_cs *cs);
 void wq_renew_map(struct wq_cs *cs);
+void wq_start_timer(struct wq *q, s64 when);
+void wq_set_paused(struct wq_cs *cs, u32 what, s64 end);
+void wq_set_resumed(struct wq_cs *cs, u32 what);
 void wq_set_shut(struct wq_cs *cs, bool drain);
 
 /* Verbs on arrays. */

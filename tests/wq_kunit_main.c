@@ -34,8 +34,9 @@ kunit_test_suites(&wq_add_suite,
 		  &wq_hash_suite,
 		  &wq_lockless_suite,
 		  &wq_idle_suite,
+		  &wq_embedded_suite,
 		  &wq_map_suite,
-		  &wq_embedded_suite);
+		  &wq_pause_suite);
 
 MODULE_DESCRIPTION("KUnit tests of wq");
 MODULE_LICENSE("GPL");

@@ -292,6 +292,7 @@ int wq_cancel(struct wq *q, const void *key, size_t len);
 unsigned int wq_len(struct wq *q);
 void wq_stats(struct wq *q, struct wq_stat *st);
 
+int wq_pause(struct wq *q, u32 what, s64 ns);
 void wq_shutdown(struct wq *q);
 int wq_drain(struct wq *q);
 bool wq_shutting_down(struct wq *q);

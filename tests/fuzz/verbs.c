@@ -931,6 +931,12 @@ __s32 do_stat(struct task *t, const struct call *c)
 		fault(t, "given back %llu, failed %llu, slack %lld",
 		      (unsigned long long)st.given_back,
 		      (unsigned long long)st.given_back_failed, (long long)st.slack);
+	if (st.gets_resume < -1 || (st.gets_resume >= 0 && !(st.state & WQ_STATE_GETS_PAUSED)) ||
+	    st.adds_resume < -1 || (st.adds_resume >= 0 && !(st.state & WQ_STATE_ADDS_PAUSED)) ||
+	    (st.state & WQ_STATE_SHUTDOWN &&
+	     st.state & (WQ_STATE_GETS_PAUSED | WQ_STATE_ADDS_PAUSED)))
+		fault(t, "state 0x%x, gets_resume %lld, adds_resume %lld", st.state,
+		      (long long)st.gets_resume, (long long)st.adds_resume);
 	if ((st.keys > st.max_keys && !may_lower()) || st.held > st.processing || st.retained > st.failed ||
 	    st.failed > st.keys || st.expired > st.given_back || st.reserved || st.reserved2 ||
 	    st.ready > st.keys || st.processing > st.keys || st.delayed > st.keys)
@@ -1085,6 +1091,16 @@ __s32 do_map(struct task *t, const struct call *c)
 	map_use(t, args.fd, c->arg[A_HOW]);
 	close(args.fd);
 	return ret;
+}
+
+__s32 do_pause(struct task *t, const struct call *c)
+{
+	struct wq_pause args = {
+		.flags = PICK(flag_values, c->arg[A_FLAGS]),
+		.timeout = PICK(timeouts, c->arg[A_TIMEOUT]),
+	};
+
+	return verb(t, WQ_IOC_PAUSE, &args, sizeof(args), false);
 }
 
 /* read and write of one key; readv and writev if it is in two halves. */

@@ -63,6 +63,15 @@ static int do_set(int q)
 	return ret == -EPERM ? 0 : ret;
 }
 
+/* A resume.  The caller must also be the owner, which pause.c tests. */
+static int do_pause(int q)
+{
+	struct wq_pause p = { .size = sizeof(p), .flags = WQ_PAUSE_GETS };
+	int ret = verb(q, WQ_IOC_PAUSE, &p);
+
+	return ret == -EPERM ? 0 : ret;
+}
+
 static int do_forget(int q)
 {
 	return q_key_state(q, WQ_IOC_FORGET, "k", 1);
@@ -130,6 +139,7 @@ static const struct {
 	int needs;
 } verbs[] = {
 	{ "stat", do_stat, R | W }, { "config", do_config, R | W }, { "set", do_set, R | W },
+	{ "pause", do_pause, R | W },
 	{ "forget", do_forget, R | W }, { "query", do_query, R },
 	{ "list", do_list, R }, { "get", do_get, R }, { "touch", do_touch, R },
 	{ "done", do_done, R }, { "add", do_add, W }, { "cancel", do_cancel, W },

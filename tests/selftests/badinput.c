@@ -4,8 +4,8 @@
 
 /* Every verb that needs a queue, in an order in which all succeed. */
 static const unsigned int verbs[] = {
-	WQ_IOC_ADD, WQ_IOC_QUERY, WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_CONFIG, WQ_IOC_SET, WQ_IOC_GET,
-	WQ_IOC_TOUCH, WQ_IOC_DONE, WQ_IOC_ADD, WQ_IOC_FORGET, WQ_IOC_CANCEL, WQ_IOC_MAP,
+	WQ_IOC_ADD, WQ_IOC_QUERY, WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_CONFIG, WQ_IOC_SET, WQ_IOC_PAUSE,
+	WQ_IOC_GET, WQ_IOC_TOUCH, WQ_IOC_DONE, WQ_IOC_ADD, WQ_IOC_FORGET, WQ_IOC_CANCEL, WQ_IOC_MAP,
 	WQ_IOC_SHUTDOWN,
 };
 
@@ -27,6 +27,7 @@ struct args {
 		struct wq_list list;
 		struct wq_touch touch;
 		struct wq_config config;
+		struct wq_pause pause;
 		struct wq_shutdown sd;
 		struct wq_map map;
 		char bytes[2048];
@@ -91,6 +92,11 @@ static struct args good(unsigned int nr)
 	case WQ_IOC_LIST:
 		a.size = sizeof(a.list);
 		a.list.keys = room;
+		break;
+	case WQ_IOC_PAUSE:
+		/* a resume, so that nothing changes */
+		a.size = sizeof(a.pause);
+		a.pause.flags = WQ_PAUSE_GETS;
 		break;
 	case WQ_IOC_SHUTDOWN:
 		a.size = sizeof(a.sd);
@@ -161,7 +167,7 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(96, sizeof(struct wq_queue));
 	ASSERT_EQ(32, sizeof(struct wq_queues));
 	ASSERT_EQ(96, sizeof(struct wq_hist));
-	ASSERT_EQ(464, sizeof(struct wq_stat));
+	ASSERT_EQ(480, sizeof(struct wq_stat));
 	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
 	ASSERT_EQ(448, offsetof(struct wq_stat, given_back_failed));
 	ASSERT_EQ(32, sizeof(struct wq_touch));
@@ -217,9 +223,10 @@ TEST_F(used, open_of_a_bound_file_fails_with_EISCONN)
 TEST_F(used, unknown_flag_fails_with_EINVAL)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
-		bool one = verbs[i] == WQ_IOC_SHUTDOWN || verbs[i] == WQ_IOC_DONE;
+		int known = verbs[i] == WQ_IOC_PAUSE ? 2 :
+			    verbs[i] == WQ_IOC_SHUTDOWN || verbs[i] == WQ_IOC_DONE;
 
-		for (int bit = one; bit < 32; bit++) {
+		for (int bit = known; bit < 32; bit++) {
 			struct args a = good(verbs[i]);
 
 			a.flags = 1U << bit;

@@ -58,6 +58,7 @@ static const struct verb {
 	    OUT(wq_config, lease), OUT(wq_config, slack) } },
 	{ "set", WQ_IOC_SET, sizeof(struct wq_config), { { 0 } } },
 	{ "map", WQ_IOC_MAP, sizeof(struct wq_map), { OUT(wq_map, fd), OUT(wq_map, reserved) } },
+	{ "pause", WQ_IOC_PAUSE, sizeof(struct wq_pause), { { 0 } } },
 	{ "shutdown", WQ_IOC_SHUTDOWN, sizeof(struct wq_shutdown), { { 0 } } },
 };
 
@@ -74,6 +75,7 @@ struct args {
 		struct wq_list list;
 		struct wq_queues queues;
 		struct wq_config config;
+		struct wq_pause pause;
 		unsigned char bytes[4096];
 	};
 };
@@ -113,6 +115,9 @@ static void fill(struct args *a, const struct verb *v)
 		a->queues.addr = addr_of(&to);
 		a->queues.count = 1;
 		a->queues.each = sizeof(struct wq_queue);
+		break;
+	case WQ_IOC_PAUSE:
+		a->pause.flags = WQ_PAUSE_GETS;
 		break;
 	case WQ_IOC_SET:
 		a->config.set = WQ_SET_MAX_KEYS;

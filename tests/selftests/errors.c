@@ -46,6 +46,8 @@
 	EXPECT_FIELD(given_back_failed);				\
 	EXPECT_FIELD(lease);						\
 	EXPECT_FIELD(slack);						\
+	EXPECT_FIELD(gets_resume);					\
+	EXPECT_FIELD(adds_resume);					\
 } while (0)
 
 /* Offset of the first byte that differs, -1: there is none. */
@@ -116,6 +118,9 @@ FIXTURE_VARIANT_ADD(each, shutdown) {
 FIXTURE_VARIANT_ADD(each, config) { .nr = WQ_IOC_CONFIG, .size = sizeof(struct wq_config) };
 FIXTURE_VARIANT_ADD(each, set) { .nr = WQ_IOC_SET, .size = sizeof(struct wq_config) };
 FIXTURE_VARIANT_ADD(each, map) { .nr = WQ_IOC_MAP, .size = sizeof(struct wq_map) };
+FIXTURE_VARIANT_ADD(each, pause) {
+	.nr = WQ_IOC_PAUSE, .size = sizeof(struct wq_pause), .known = WQ_PAUSE_GETS | WQ_PAUSE_ADDS,
+};
 FIXTURE_VARIANT_ADD(each, queues) { .nr = WQ_IOC_QUEUES, .size = sizeof(struct wq_queues) };
 FIXTURE_VARIANT_ADD(each, cancel) { .nr = WQ_IOC_CANCEL, .size = sizeof(struct wq_query) };
 FIXTURE_VARIANT_ADD(each, forget) { .nr = WQ_IOC_FORGET, .size = sizeof(struct wq_query) };
@@ -197,6 +202,9 @@ FIXTURE_SETUP(each)
 		self->args->queues.addr = addr_of(&self->out);
 		self->args->queues.count = 1;
 		self->args->queues.each = sizeof(struct wq_queue);
+		break;
+	case WQ_IOC_PAUSE:
+		self->args->flags = WQ_PAUSE_GETS;
 		break;
 	case WQ_IOC_SET:
 		self->args->config.set = WQ_SET_MAX_KEYS;

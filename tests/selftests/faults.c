@@ -723,6 +723,25 @@ static int call_unlink(struct world *w)
 	return verb(w->dev, WQ_IOC_UNLINK, &un);
 }
 
+static int call_pause(struct world *w)
+{
+	struct wq_pause p = { .size = sizeof(p), .flags = WQ_PAUSE_GETS, .timeout = HOUR };
+	int ret = verb(w->q, WQ_IOC_PAUSE, &p);
+	__u32 state;
+	bool paused;
+
+	/* After the fault was hit, because it happens once. */
+	do
+		state = q_stat(w->q).state;
+	while (state == ~0U);
+	paused = state & WQ_STATE_GETS_PAUSED;
+	if (paused != !ret) {
+		COMMENT("pause returned %d, and gets are %spaused\n", ret, paused ? "" : "not ");
+		return -EBADMSG;
+	}
+	return ret;
+}
+
 static int call_shutdown(struct world *w)
 {
 	return q_shutdown(w->q);
@@ -889,6 +908,7 @@ FIXTURE_VARIANT_ADD(faults, cancel_of_a_failed_key) {
 FIXTURE_VARIANT_ADD(faults, forget) { .setup = a_failed_long_key, .call = call_forget };
 FIXTURE_VARIANT_ADD(faults, list) { .setup = held_for_retry, .call = call_list };
 FIXTURE_VARIANT_ADD(faults, stat) { .setup = held_keys, .call = call_stat };
+FIXTURE_VARIANT_ADD(faults, pause) { .setup = many_delayed, .call = call_pause };
 FIXTURE_VARIANT_ADD(faults, shutdown) { .setup = many_delayed, .call = call_shutdown };
 FIXTURE_VARIANT_ADD(faults, drain) { .setup = no_keys, .call = call_drain };
 FIXTURE_VARIANT_ADD(faults, poll) { .setup = ready_keys, .call = call_poll };

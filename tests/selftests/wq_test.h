@@ -480,6 +480,7 @@ static inline bool same(const struct wq_stat *before, int fd)
 		FIELD(reserved2), FIELD(retries), FIELD(dropped), FIELD(failed), FIELD(retained),
 		FIELD(memory), FIELD(depth), FIELD(consumers), FIELD(waits), FIELD(works),
 		FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(slack),
+		FIELD(gets_resume), FIELD(adds_resume),
 	};
 #undef FIELD
 	struct wq_stat was = *before, now = q_stat(fd);

@@ -556,6 +556,18 @@ int wq_cancel(int q, const void *key, size_t len)
 
 /* The whole queue */
 
+int wq_pause(int q, uint32_t what, int64_t ns)
+{
+	struct wq_pause arg = { .size = sizeof(arg), .flags = what, .timeout = ns };
+
+	return ioctl(q, WQ_IOC_PAUSE, &arg) < 0 ? -1 : 0;
+}
+
+int wq_resume(int q, uint32_t what)
+{
+	return wq_pause(q, what, 0);
+}
+
 int wq_shutdown(int q)
 {
 	struct wq_shutdown arg = { .size = sizeof(arg) };

@@ -326,6 +326,24 @@ static inline int wq_query_info(int q, const void *key, size_t len, struct wq_ke
 int wq_cancel(int q, const void *key, size_t len);
 
 /**
+ * wq_pause() - pause gets, adds or both
+ * @what: WQ_PAUSE_GETS, WQ_PAUSE_ADDS or both; the other one stays as it is
+ * @ns: for how long; WQ_FOREVER: until wq_resume().  If it is paused already, this time
+ *	replaces the former one
+ *
+ * While gets are paused, gets wait as if no key were ready.  While adds are paused, adds fail
+ * with EHOSTDOWN, also of keys that wait for their run.  A pause stays when the process ends.
+ * A shut down or drain ends it.  Only the queue's owner and root may pause and resume.
+ */
+int wq_pause(int q, uint32_t what, int64_t ns);
+
+/**
+ * wq_resume() - end the pause of gets, of adds or of both
+ * @what: WQ_PAUSE_GETS, WQ_PAUSE_ADDS or both
+ */
+int wq_resume(int q, uint32_t what);
+
+/**
  * wq_shutdown() - refuse adds, drop delayed keys; ready keys can still be got
  *
  * @q must be open for writing.  It must be open for reading too, unless the caller is

@@ -153,6 +153,40 @@ TRACE_EVENT(wq_cancel,
 	TP_printk("queue=%s key=%s state=0x%x", __entry->queue, __entry->key, __entry->state)
 );
 
+/* Gets, adds or both are paused; what: WQ_PAUSE_*, ns: for how long, -1: until a resume. */
+TRACE_EVENT(wq_pause,
+	TP_PROTO(const struct wq *q, u32 what, s64 ns),
+	TP_ARGS(q, what, ns),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__field(u32, what)
+		__field(s64, ns)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		__entry->what = what;
+		__entry->ns = ns;
+	),
+	TP_printk("queue=%s what=0x%x ns=%lld", __entry->queue, __entry->what, __entry->ns)
+);
+
+/* A pause ended, by a call, by its time or by a shut down; ready: keys that wait. */
+TRACE_EVENT(wq_resume,
+	TP_PROTO(const struct wq *q, u32 what, u32 ready),
+	TP_ARGS(q, what, ready),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__field(u32, what)
+		__field(u32, ready)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		__entry->what = what;
+		__entry->ready = ready;
+	),
+	TP_printk("queue=%s what=0x%x ready=%u", __entry->queue, __entry->what, __entry->ready)
+);
+
 /* A shut down, the first or a further one; ready: keys left, dropped: delayed keys. */
 TRACE_EVENT(wq_shutdown,
 	TP_PROTO(const struct wq *q, bool drain, u32 ready, u32 dropped),

@@ -84,6 +84,7 @@
  *  EINVAL     @len is 0 or above WQ_MAX_KEY
  *  EFAULT     the key can't be read
  *  ESHUTDOWN  the queue is shut down
+ *  EHOSTDOWN  adds are paused, see WQ_IOC_PAUSE
  *  ENOSPC     the queue holds max_keys keys, and this key is not one of them
  *  ENOMEM     there is not enough memory
  *
@@ -93,7 +94,7 @@
  *
  *  EBADF      the file is not open for reading
  *  ENOTCONN   the file is not bound to a queue
- *  EAGAIN     no key is ready, and the read may not wait
+ *  EAGAIN     no key is ready, or gets are paused, and the read may not wait
  *  EINTR      a signal handler ended the wait.  With SA_RESTART, the read continues
  *  EMSGSIZE   the next key is longer than @size; it stays the next key
  *  EFAULT     @buf can't be written.  The next key was given back
@@ -102,9 +103,10 @@
  * poll, select and epoll report for a file that is bound:
  *
  *  - EPOLLIN: a get or read would not wait, and the file is open for reading.  The key that
- *    the last read returned counts as ready if it was added during its run
+ *    the last read returned counts as ready if it was added during its run.  It is not set
+ *    if gets are paused.
  *  - EPOLLOUT: an add of a new key would be accepted, and the file is open for writing.
- *    It is not set if the queue is shut down or holds max_keys keys.
+ *    It is not set if the queue is shut down or holds max_keys keys, or if adds are paused.
  *  - EPOLLHUP: the queue is shut down, and a get would fail with ESHUTDOWN.  If the queue
  *    drains, a file that holds no key reports it when the drain is complete.
  *
@@ -128,7 +130,7 @@
  *             and queues, which need no queue
  *  EACCES     the file's access mode does not permit the verb: get, done, touch, query
  *             and list need read access, add, cancel, map and shut down need write
- *             access, forget, stat, config and set need one of them
+ *             access, forget, stat, config, set and pause need one of them
  */
 #ifndef _UAPI_LINUX_WQ_H
 #define _UAPI_LINUX_WQ_H
@@ -434,6 +436,7 @@ struct wq_open {
  *             - its token, its failures or its given_back is not 0
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
  *  ESHUTDOWN  the queue is shut down
+ *  EHOSTDOWN  adds are paused, see WQ_IOC_PAUSE.  An add of a key that is dirty fails, too
  *  ENOSPC     the key is new, and the queue holds max_keys keys
  *  ENOMEM     there is not enough memory for the key or for its delay
  *
@@ -482,8 +485,8 @@ struct wq_add {
  * After errors other than EFAULT and EINTR the struct is as before, so that the call can be
  * repeated with it:
  *
- *  EAGAIN     no key is ready, and the call may not wait
- *  ETIMEDOUT  no key became ready in time
+ *  EAGAIN     no key is ready, or gets are paused, and the call may not wait
+ *  ETIMEDOUT  no key became ready in time, or gets were paused
  *  ESHUTDOWN  the queue is shut down, and no key is ready.  If the queue drains: moreover
  *             this file holds keys, or no consumer does
  *  EINTR      a signal handler ended the wait.  @deadline is set
@@ -555,8 +558,8 @@ struct wq_get {
  * The file holds no next key, unless the error is EFAULT.  After other errors @next is as
  * before:
  *
- *  EAGAIN     no key is ready, and the call may not wait
- *  ETIMEDOUT  no key became ready in time
+ *  EAGAIN     no key is ready, or gets are paused, and the call may not wait
+ *  ETIMEDOUT  no key became ready in time, or gets were paused
  *  ESHUTDOWN  the queue is shut down, and no key is ready
  *  EINTR      a signal ended the wait, with a handler or without.  The call is not
  *             restarted, because the keys are done.  @timeout is the time that was left
@@ -829,6 +832,8 @@ struct wq_hist {
 #define WQ_STATE_SHUTDOWN	(1U << 0)	/* the queue is shut down */
 #define WQ_STATE_DRAINING	(1U << 1)	/* a drain is waiting */
 #define WQ_STATE_NO_MAP		(1U << 2)	/* the queue has no map, see WQ_IOC_MAP */
+#define WQ_STATE_GETS_PAUSED	(1U << 3)	/* gets are paused, see WQ_IOC_PAUSE */
+#define WQ_STATE_ADDS_PAUSED	(1U << 4)	/* adds are paused */
 
 /**
  * struct wq_stat - WQ_IOC_STAT: report the queue's statistics, all from one moment
@@ -880,6 +885,10 @@ struct wq_hist {
  * @given_back_failed: how many runs in @given_back counted as a failure of their key,
  *	because the key's run before was given back too
  * @slack: the queue's slack, ns; 0: the queue of a kernel module, which has none
+ * @gets_resume: ns until gets resume by themselves, 0: now; -1 if they are not paused, or
+ *	stay paused until WQ_IOC_PAUSE resumes them
+ * @adds_resume: ns until adds resume by themselves, 0: now; -1 if they are not paused, or
+ *	stay paused until WQ_IOC_PAUSE resumes them
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged +
  * given_back_failed + keys that are dirty while processing, and gets = processing + dones +
@@ -933,6 +942,46 @@ struct wq_stat {
 	__aligned_u64 expired;
 	__aligned_u64 given_back_failed;
 	__s64 slack;
+	__s64 gets_resume;
+	__s64 adds_resume;
+};
+
+/* wq_pause.flags */
+#define WQ_PAUSE_GETS	(1U << 0)	/* no key is handed out */
+#define WQ_PAUSE_ADDS	(1U << 1)	/* adds fail with EHOSTDOWN */
+
+/**
+ * struct wq_pause - WQ_IOC_PAUSE: pause gets, adds or both, or resume them
+ * @size: sizeof(struct wq_pause)
+ * @flags: WQ_PAUSE_GETS, WQ_PAUSE_ADDS or both.  The call does not change the other one
+ * @timeout: ns for which they are paused; 0: resume them; negative: they stay paused until
+ *	a call resumes them.  If they are paused already, this time replaces the former one
+ *
+ * While gets are paused, a get or read waits as if no key were ready.  A done with WQ_DONE_GET
+ * and a read end their runs first.  Adds, delays, leases, done, touch, query, cancel and list
+ * go on.
+ *
+ * While adds are paused, each add and write fails with EHOSTDOWN, also of a key that is dirty.
+ * Delayed keys become ready when they are due, keys that are given back are ready again, and
+ * a done with RETRY or AFTER adds its key.
+ *
+ * A pause belongs to the queue: it stays when the process that paused ends.  It ends after
+ * @timeout, by this call, or by a shut down.  A shut down or drain ends it because consumers
+ * are to process the keys that are left, and a drain would never end otherwise.
+ *
+ * The caller must be the queue's owner or have CAP_FOWNER.
+ *
+ * Errors of WQ_IOC_PAUSE:
+ *
+ *  EINVAL     @flags is 0 or has an unknown bit
+ *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the
+ *             queue belongs to a kernel module
+ *  ESHUTDOWN  the queue is shut down, and @timeout is not 0
+ */
+struct wq_pause {
+	__u32 size;
+	__u32 flags;
+	__s64 timeout;
 };
 
 #define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until no key is ready or processing */
@@ -945,7 +994,8 @@ struct wq_stat {
  *	If the file has O_NONBLOCK, the call does not wait.  Else must be 0
  * @deadline: with WQ_SHUTDOWN_DRAIN: as wq_get.deadline; else must be 0
  *
- * A shut down is final, and can be repeated.  Ready keys are still handed out.
+ * A shut down is final, and can be repeated.  Ready keys are still handed out, also if gets
+ * were paused.
  *
  * With WQ_SHUTDOWN_DRAIN the queue drains until no key is ready or processing, or until
  * another call without WQ_SHUTDOWN_DRAIN ends the drain.  The drain does not depend on the
@@ -1188,5 +1238,6 @@ struct wq_unlink {
 #define WQ_IOC_CONFIG	_IO(WQ_IOC_MAGIC, 0x0e)
 #define WQ_IOC_SET	_IO(WQ_IOC_MAGIC, 0x0f)
 #define WQ_IOC_MAP	_IO(WQ_IOC_MAGIC, 0x10)
+#define WQ_IOC_PAUSE	_IO(WQ_IOC_MAGIC, 0x11)
 
 #endif /* _UAPI_LINUX_WQ_H */

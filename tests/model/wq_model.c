@@ -253,6 +253,8 @@ int wm_add(struct wm *m, u32 k, s64 delay, u32 flags)
 		return -EINVAL;
 	if (m->shut)
 		return -ESHUTDOWN;
+	if (m->paused & WQ_PAUSE_ADDS)
+		return -EHOSTDOWN;
 	if (key->disabled)
 		return -EBUSY;
 	wm_stat(m, 0, &st);
@@ -273,6 +275,8 @@ int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
 {
 	struct wm_key *key;
 
+	if (m->paused & WQ_PAUSE_GETS)
+		return -EAGAIN;
 	if (!m->nready)
 		return wm_poll(m, c) & WM_HUP ? -ESHUTDOWN : -EAGAIN;
 	*k = m->ready[0];
@@ -452,10 +456,40 @@ void wm_end(struct wm *m, u32 c)
 		lose(m, k, at);
 }
 
+static bool is_paused(const struct wm *m, u32 i)
+{
+	return m->paused & (1U << i);
+}
+
+s64 wm_resume(const struct wm *m)
+{
+	s64 gets = is_paused(m, 0) ? m->resume_at[0] : S64_MAX;
+	s64 adds = is_paused(m, 1) ? m->resume_at[1] : S64_MAX;
+
+	return min(gets, adds);
+}
+
+int wm_pause(struct wm *m, u32 what, s64 ns)
+{
+	u32 i;
+
+	if (!what || (what & ~(WQ_PAUSE_GETS | WQ_PAUSE_ADDS)))
+		return -EINVAL;
+	if (ns && m->shut)
+		return -ESHUTDOWN;
+	m->paused = ns ? m->paused | what : m->paused & ~what;
+	for (i = 0; i < 2; i++)
+		if (what & (1U << i))
+			m->resume_at[i] = !ns ? 0 : ns < 0 || ns > S64_MAX - m->now ? S64_MAX : m->now + ns;
+	return 0;
+}
+
 static void shut(struct wm *m)
 {
 	struct wm_key *key;
 
+	m->paused = 0;
+	memset(m->resume_at, 0, sizeof(m->resume_at));
 	m->sweep |= wm_first(m, WM_DUE) < WM_KEYS;
 	m->shut = true;
 	for (key = m->key; key < m->key + m->p.keys; key++) {
@@ -482,9 +516,12 @@ void wm_drain(struct wm *m)
 void wm_tick(struct wm *m)
 {
 	s64 due, lease;
-	u32 k;
+	u32 i, k;
 
 	m->sweep = false;
+	for (i = 0; i < 2; i++)
+		if (is_paused(m, i) && m->resume_at[i] != S64_MAX && m->resume_at[i] <= m->now)
+			wm_pause(m, 1U << i, 0);
 	for (;;) {
 		due = wm_next(m, WM_DUE);
 		lease = wm_next(m, WM_LEASE);
@@ -503,6 +540,13 @@ void wm_tick(struct wm *m)
 
 /* --- what can be seen --- */
 
+static s64 resume_left(const struct wm *m, u32 i)
+{
+	if (!is_paused(m, i) || m->resume_at[i] == S64_MAX)
+		return -1;
+	return max(m->resume_at[i] - m->now, (s64)0);
+}
+
 void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 {
 	u32 due = wm_first(m, WM_DUE);
@@ -510,7 +554,11 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 	u64 held;
 
 	*st = m->st;
-	st->state = (m->shut ? WQ_STATE_SHUTDOWN : 0) | (m->draining ? WQ_STATE_DRAINING : 0);
+	st->state = (m->shut ? WQ_STATE_SHUTDOWN : 0) | (m->draining ? WQ_STATE_DRAINING : 0) |
+		    (m->paused & WQ_PAUSE_GETS ? WQ_STATE_GETS_PAUSED : 0) |
+		    (m->paused & WQ_PAUSE_ADDS ? WQ_STATE_ADDS_PAUSED : 0);
+	st->gets_resume = resume_left(m, 0);
+	st->adds_resume = resume_left(m, 1);
 	st->max_keys = m->p.max_keys;
 	st->lease = m->p.lease;
 	st->ready = m->nready;
@@ -541,12 +589,14 @@ u32 wm_poll(const struct wm *m, u32 c)
 	u32 ret = 0;
 
 	wm_stat(m, c, &st);
-	if (m->nready)
+	if (m->paused & WQ_PAUSE_GETS)
+		;
+	else if (m->nready)
 		ret |= WM_IN;
 	/* In a drain, a consumer that holds no key waits for those of others. */
 	else if (m->shut && !(m->draining && st.processing && !st.held))
 		ret |= WM_IN | WM_HUP;
-	if (!m->shut && st.keys < m->p.max_keys)
+	if (!m->shut && !(m->paused & WQ_PAUSE_ADDS) && st.keys < m->p.max_keys)
 		ret |= WM_OUT;
 	return ret;
 }

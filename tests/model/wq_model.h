@@ -81,6 +81,8 @@ struct wm {
 	struct wm_params p;
 	s64 now;
 	bool shut;
+	u32 paused;		/* WQ_PAUSE_* */
+	s64 resume_at[2];	/* if gets, adds are paused: until then; S64_MAX: until a call */
 	bool sweep;		/* the keys that a shut down dropped may count in st.keys, .retained, .failed */
 	bool draining;		/* a drain is not complete */
 	int drained;		/* if not draining: the result of the last drain */
@@ -109,6 +111,7 @@ int wm_enable(struct wm *m, u32 k);		/* -ENOTTY: it was not disabled */
 int wm_flush(const struct wm *m, u32 k);	/* without a wait */
 void wm_give_back(struct wm *m, u32 k);		/* the key could not be copied to the process */
 void wm_end(struct wm *m, u32 c);
+int wm_pause(struct wm *m, u32 what, s64 ns);
 void wm_shutdown(struct wm *m);
 void wm_drain(struct wm *m);
 void wm_tick(struct wm *m);			/* after a change of m->now */
@@ -123,5 +126,6 @@ s64 wm_left(const struct wm *m, u32 k, u32 which);
 s64 wm_age(const struct wm *m, u32 k);
 u32 wm_first(const struct wm *m, u32 which);	/* key of the next such time, or WM_KEYS */
 s64 wm_next(const struct wm *m, u32 which);	/* that time, or S64_MAX */
+s64 wm_resume(const struct wm *m);		/* when a pause ends, or S64_MAX */
 
 #endif /* _WQ_MODEL_H */

@@ -212,7 +212,8 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 	rig->q = wq_create(&params);
 	if (IS_ERR(rig->q))
 		return PTR_ERR(rig->q);
-	rig->map = cfg->p.timed ? NULL : queue_map(rig->q);
+	/* processes cannot open a queue with objects */
+	rig->map = cfg->p.timed || cfg->p.objects ? NULL : queue_map(rig->q);
 	if (IS_ERR(rig->map)) {
 		rig_stop(rig);
 		return PTR_ERR(rig->map);
@@ -500,6 +501,8 @@ static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct t
 		return 0;
 	case WS_DRAIN:
 		return real_drain(rig);
+	case WS_PAUSE:
+		return wq_pause(rig->q, s->flags, s->ns);
 	case WS_TICK:
 	case WS_PASS:
 		wq_tick(rig->q);
@@ -711,8 +714,11 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 static bool rig_empty(struct rig *rig)
 {
 	struct ws_step get = { .verb = WS_GET, .who = rig->consumers, .flags = WS_UNLEASED };
+	struct ws_step resume = { .verb = WS_PAUSE, .flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS };
 	u32 n = rig->run.m.nready;
 
+	if (!rig_step(rig, &resume))
+		return false;
 	for (; n; n--) {
 		if (rig_step(rig, &get))
 			continue;
@@ -901,6 +907,10 @@ static void make_alphabet(void)
 	LETTER(PASS, .ns = UNIT);
 	LETTER(MOVE, .ns = UNIT / 2);
 	LETTER(SHUTDOWN);
+	LETTER(PAUSE, .flags = WQ_PAUSE_GETS, .ns = -1);
+	LETTER(PAUSE, .flags = WQ_PAUSE_ADDS, .ns = -1);
+	LETTER(PAUSE, .flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS, .ns = UNIT);
+	LETTER(PAUSE, .flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS);
 }
 
 /* Whether the step is possible here and differs from the others.  Sets the consumer. */
@@ -936,7 +946,8 @@ static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 c
 	case WS_MOVE:
 		/* time means nothing to a queue in which nothing waits for it */
 		if (ws_next_time(m) == m->now && wm_next(m, WM_DUE) == S64_MAX &&
-		    wm_next(m, WM_LEASE) == S64_MAX && m->full_at <= m->now && !m->sweep)
+		    wm_next(m, WM_LEASE) == S64_MAX && wm_resume(m) == S64_MAX &&
+		    m->full_at <= m->now && !m->sweep)
 			return false;
 		break;
 	}

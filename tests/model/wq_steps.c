@@ -65,7 +65,7 @@ static int do_get(struct ws_run *r, const struct ws_step *s)
 
 	if (kernel && !unleased && !r->m.p.lease)
 		return -EINVAL;
-	if ((s->flags & WS_SMALL) && !unleased && r->m.nready)
+	if ((s->flags & WS_SMALL) && !unleased && r->m.nready && !(r->m.paused & WQ_PAUSE_GETS))
 		return -EMSGSIZE;
 	ret = wm_get(&r->m, s->who, r->m.p.lease && !unleased, &k);
 	if (!ret && (s->flags & WS_FAULT) && !kernel) {
@@ -86,7 +86,7 @@ static int do_done_get(struct ws_run *r, const struct ws_step *s)
 
 s64 ws_next_time(const struct wm *m)
 {
-	s64 next = min(wm_next(m, WM_DUE), wm_next(m, WM_LEASE));
+	s64 next = min(min(wm_next(m, WM_DUE), wm_next(m, WM_LEASE)), wm_resume(m));
 
 	return next == S64_MAX ? m->now : max(next, m->now);
 }
@@ -145,6 +145,8 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 		if (!m->draining)
 			wm_drain(m);
 		return 0;
+	case WS_PAUSE:
+		return wm_pause(m, s->flags, s->ns);
 	case WS_TICK:
 		m->now = ws_next_time(m);
 		wm_tick(m);
@@ -196,6 +198,7 @@ void ws_gen_init(struct ws_gen *g)
 	/* after these little does */
 	g->weight[WS_SHUTDOWN] = ws_rnd(&g->seed, 4) ? 0 : 1;
 	g->weight[WS_DRAIN] = 0;
+	g->weight[WS_PAUSE] = ws_rnd(&g->seed, 3) ? 0 : 4;
 	g->weight[WS_END] /= 4;
 	/* a disable becomes an enable at times */
 	g->weight[WS_ENABLE] = 0;
@@ -357,6 +360,14 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 		if (ws_rnd(&g->seed, 2))
 			s->verb = WS_DRAIN;
 		break;
+	case WS_PAUSE:
+		s->flags = 1 + ws_rnd(&g->seed, WQ_PAUSE_GETS | WQ_PAUSE_ADDS);
+		if (!ws_rnd(&g->seed, 20))
+			s->flags = ws_rnd(&g->seed, 8);
+		/* Resumes are more frequent than pauses, because little happens in between. */
+		if (!ws_rnd(&g->seed, 3))
+			s->ns = random_delay(g);
+		break;
 	case WS_PASS:
 	case WS_MOVE:
 		if (g->wide)
@@ -394,8 +405,12 @@ static const struct name get_flags[] = {
 static const char * const verbs[] = {
 	"add", "get", "done", "done and get", "touch", "forget", "cancel",
 	"disable", "enable", "flush", "end",
-	"shut down", "drain", "tick at the next time", "tick", "no tick",
+	"shut down", "drain", "pause", "tick at the next time", "tick", "no tick",
 	"add, soon due,", "touch all and let all leases end",
+};
+
+static const struct name pauses[] = {
+	{ WQ_PAUSE_GETS, "gets" }, { WQ_PAUSE_ADDS, "adds" }, {}
 };
 
 static const char * const tokens[] = { "", ", token of before", ", token of others", ", no token" };
@@ -421,6 +436,7 @@ static const struct {
 	[WS_ENABLE] = { HAS_KEY },
 	[WS_FLUSH] = { HAS_KEY },
 	[WS_END] = { HAS_WHO },
+	[WS_PAUSE] = { HAS_NS, pauses },
 	[WS_PASS] = { HAS_NS },
 	[WS_MOVE] = { HAS_NS },
 	[WS_SOON] = { HAS_KEY | HAS_NS, add_flags },
@@ -483,7 +499,7 @@ static const struct {
 	FIELD(canceled), FIELD(merged), FIELD(delayed), FIELD(retries), FIELD(dropped),
 	FIELD(depth), FIELD(lease), FIELD(expired), FIELD(given_back_failed),
 	LAZY(keys), LAZY(failed), LAZY(retained),
-	TIME(next_due), TIME(unfinished), TIME(longest), TIME(waits.sum), TIME(works.sum),
+	TIME(gets_resume), TIME(adds_resume), TIME(next_due), TIME(unfinished), TIME(longest), TIME(waits.sum), TIME(works.sum),
 };
 
 static u64 field_of(const struct wq_stat *st, u32 i)

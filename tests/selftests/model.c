@@ -308,6 +308,11 @@ static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one
 		return q_shutdown(rig->fd[1]);
 	case WS_DRAIN:
 		return real_drain(rig);
+	case WS_PAUSE: {
+		struct wq_pause p = { .size = sizeof(p), .flags = s->flags, .timeout = s->ns };
+
+		return verb(rig->fd[1], WQ_IOC_PAUSE, &p);
+	}
 	}
 	return 0;
 }
@@ -486,9 +491,12 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 
 static bool rig_empty(struct rig *rig)
 {
+	struct ws_step resume = { .verb = WS_PAUSE, .flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS };
 	struct ws_step get = { .verb = WS_GET, .who = 1 };
 	unsigned int n = rig->run.m.nready + 1;
 
+	if (!rig_step(rig, &resume))
+		return false;
 	while (n--)
 		if (!rig_step(rig, &get))
 			return false;

@@ -71,7 +71,7 @@ static int may(const char *what, int ret)
 		return ret;
 	switch (errno) {
 	case ESHUTDOWN: case EAGAIN: case ETIMEDOUT: case ENOSPC: case ENOMEM: case ENOENT:
-	case ESTALE: case ECANCELED:
+	case ESTALE: case ECANCELED: case EHOSTDOWN:
 		break;
 	case EINTR:
 		note(&all->interrupted);
@@ -310,6 +310,23 @@ static void configure(int q)
 		note(&all->set);
 }
 
+/* A pause ends by itself, so that no consumer waits for a process that was killed. */
+static void pause_some(int q)
+{
+	struct wq_config config;
+	unsigned int what = 1 + below(WQ_PAUSE_GETS | WQ_PAUSE_ADDS);
+
+	if (may("config", wq_config(q, &config, NULL, 0)))
+		return;
+	if (!config.set) {
+		/* a kernel module's */
+		if (!wq_pause(q, what, MS) || errno != EPERM)
+			bad("pause of a queue of a kernel module");
+		return;
+	}
+	may("pause", below(4) ? wq_pause(q, what, 1 + some_time(5 * MS)) : wq_resume(q, what));
+}
+
 /* A queue of the processes: opened, or made with random attributes. */
 static int open_own(const char *name)
 {
@@ -388,6 +405,8 @@ static void use(unsigned int queues)
 		default:
 			if (!below(8))
 				configure(q);
+			if (!below(20))
+				pause_some(q);
 			if (!below(300))
 				may("shut down", wq_shutdown(q));
 			else if (!below(300))

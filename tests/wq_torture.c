@@ -112,22 +112,22 @@ PARAM(bool, faults, false, "Let failslab's task-filter have the module's threads
 
 enum what {
 	ADDS, DELAYS, LIMITED, GETS, RUNS, RETRIES, STALE, TOUCHES, EXPIRED, TWICE, CANCELS,
-	LOOKS, SHUTDOWNS, DRAINS, QUEUES, SETTLED, PROBES, CONTROLLERS, OBJECTS, FLUSHES, SYNCS,
+	LOOKS, PAUSES, SHUTDOWNS, DRAINS, QUEUES, SETTLED, PROBES, CONTROLLERS, OBJECTS, FLUSHES, SYNCS,
 	SIGNALS, INTERRUPTS, REFUSED, NO_MEMORY,
 	NR_WHAT
 };
 
 static const char *const what_names[NR_WHAT] = {
 	"adds", "delayed", "rate limited", "gets", "runs", "retries", "stale dones", "touches",
-	"expired", "given back twice", "cancels", "looks", "shut downs", "drains", "queues",
-	"settled", "probes", "controllers", "objects", "flushes", "synchronous cancels",
+	"expired", "given back twice", "cancels", "looks", "pauses", "shut downs", "drains",
+	"queues", "settled", "probes", "controllers", "objects", "flushes", "synchronous cancels",
 	"signals", "in interrupts", "refused", "without memory",
 };
 
 /* The counters that are calls of verbs. */
 #define CALLS	(BIT(ADDS) | BIT(DELAYS) | BIT(LIMITED) | BIT(GETS) | BIT(RUNS) | BIT(STALE) | \
-		 BIT(TOUCHES) | BIT(CANCELS) | BIT(LOOKS) | BIT(SHUTDOWNS) | BIT(DRAINS) | \
-		 BIT(QUEUES) | BIT(PROBES) | BIT(CONTROLLERS) | BIT(OBJECTS) | BIT(FLUSHES) | \
+		 BIT(TOUCHES) | BIT(CANCELS) | BIT(LOOKS) | BIT(PAUSES) | BIT(SHUTDOWNS) | \
+		 BIT(DRAINS) | BIT(QUEUES) | BIT(PROBES) | BIT(CONTROLLERS) | BIT(OBJECTS) | BIT(FLUSHES) | \
 		 BIT(SYNCS))
 
 static DEFINE_PER_CPU(unsigned long[NR_WHAT], counts);
@@ -257,6 +257,7 @@ struct arena {
 	s64 lease;
 	bool quiet;		/* nobody adds */
 	bool ending;
+	bool pauses;		/* it was paused at least once */
 	atomic_t hanging;	/* a consumer does, and another one is to get its key */
 	char name[24];
 	atomic_t runs;
@@ -448,6 +449,11 @@ static bool accepted(struct arena *a, const char *verb, int ret)
 		count(REFUSED);
 		if (!wq_shutting_down(a->q))
 			failed("%s: %s: shut down, while it is not", a->name, verb);
+		return false;
+	case -EHOSTDOWN:
+		count(REFUSED);
+		if (!READ_ONCE(a->pauses))
+			failed("%s: %s: paused, while it is not", a->name, verb);
 		return false;
 	case -ENOSPC:
 		count(REFUSED);
@@ -933,6 +939,21 @@ static void verb_bad_input(struct arena *a, struct rnd_state *r)
 		failed("%s: bad input was taken", a->name);
 }
 
+/* A pause ends by itself, so that the queue can settle. */
+static void verb_pause(struct arena *a, struct rnd_state *r)
+{
+	s64 ns = one_in(r, 4) ? 0 : some_time(r, MS);
+	int ret;
+
+	if (!one_in(r, 100))
+		return;
+	count(PAUSES);
+	WRITE_ONCE(a->pauses, true);
+	ret = wq_pause(a->q, 1 + below(r, WQ_PAUSE_GETS | WQ_PAUSE_ADDS), ns);
+	if (ret && (ret != -ESHUTDOWN || !wq_shutting_down(a->q)))
+		failed("%s: pause: %d", a->name, ret);
+}
+
 static void verb_shutdown(struct arena *a, struct rnd_state *r)
 {
 	/* Most are done by keeper and racers. */
@@ -949,8 +970,8 @@ static const struct verb {
 	unsigned int weight;	/* of 100 */
 } verbs[] = {
 	{ verb_add, 30 }, { verb_add_many, 5 }, { verb_add_after, 20 }, { verb_add_rate_limited, 8 }, { verb_get, 8 },
-	{ verb_cancel, 5 }, { verb_query, 8 }, { verb_look, 8 }, { verb_forget, 5 },
-	{ verb_bad_input, 1 }, { verb_shutdown, 2 },
+	{ verb_cancel, 5 }, { verb_query, 7 }, { verb_look, 7 }, { verb_forget, 5 },
+	{ verb_bad_input, 1 }, { verb_pause, 2 }, { verb_shutdown, 2 },
 };
 
 static struct slot *some_slot(struct rnd_state *r)

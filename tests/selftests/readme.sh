@@ -18,6 +18,7 @@ export PATH=$SRC/build/tools:$PATH
 # Other tests look at all queues.
 cleanup() {
 	wqctl unlink mail
+	wqctl unlink mirrors
 	wqctl unlink photos
 	wqctl unlink thumbnails
 } 2>/dev/null
@@ -61,6 +62,11 @@ test_shell_session_prints_what_it_shows() {
 test_lease_session_prints_what_it_shows() {
 	set -e
 	session tools/doc/operations.md "Leases"
+}
+
+test_pause_session_prints_what_it_shows() {
+	set -e
+	session tools/doc/operations.md "Pause"
 }
 
 test_attribute_session_prints_what_it_shows() {

@@ -304,12 +304,16 @@ test_load_holds_a_reference_to_wq() {
 
 # ---- its queue
 
-test_stat_shows_its_queue_and_unlink_fails() {
+test_stat_shows_its_queue_and_unlink_and_pause_fail() {
 	succeeds load
 	eventually reported "lo is up"
 	status 0 wq stat ifwatch
 	is "mode, max_keys" "0400 65536" "$(sed -n 's/^\(mode\|max_keys\)  *//p' "$out" | paste -sd ' ')"
 	status 1 wq unlink ifwatch
+	status 1 wq pause ifwatch
+	has message "it belongs to a kernel module" "$(<"$err")"
+	status 0 wq stat ifwatch
+	is gets_paused no "$(sed -n 's/^gets_paused  *//p' "$out")"
 	succeeds unload
 	status 1 wq stat ifwatch
 }

@@ -209,6 +209,26 @@ test_trace_cancel_and_shutdown() {
 	saw_all
 }
 
+test_trace_pause_and_resume() {
+	queue
+	wq add $q a
+	trace_on
+	wq pause --gets $q
+	wq pause --adds --for 1h $q
+	# a resume of what is not paused, and an add that is refused, are no events
+	wq add $q b 2>/dev/null
+	wq resume --gets $q
+	wq resume --gets $q
+	wq shutdown $q
+	read_events
+	saw wq_pause 'what=0x1 ns=-1'
+	saw wq_pause 'what=0x2 ns=3600000000000'
+	saw wq_resume 'what=0x1 ready=1'
+	saw wq_shutdown 'drain=0 ready=1 dropped=0'
+	saw wq_resume 'what=0x2 ready=1'
+	saw_all
+}
+
 test_trace_unnamed_queue() {
 	queue
 	trace_on

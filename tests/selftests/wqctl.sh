@@ -634,7 +634,7 @@ test_key_given_back_twice_fails_and_appears_everywhere() {
 	is metrics "wq_given_back_failed_total{name=\"$q\"} 1" \
 		"$(wq metrics $q | grep ^wq_given_back_failed_total)"
 	status 0 wq top -b -d 0.1 -n 1 $q
-	matches top "GB_FAILED"$'\n'"$q .* 1"$'\n'"STATE .* GIVEN_BACK +HOLDER +KEY  2 given back, 1 failed"$'\n' "$(<"$out")"
+	matches top "GB_FAILED +PAUSED"$'\n'"$q .* 1 +-"$'\n'"STATE .* GIVEN_BACK +HOLDER +KEY  2 given back, 1 failed"$'\n' "$(<"$out")"
 	matches top "delayed,failed +- +[0-9]+m[0-9]+s +1 +2 +- +poison" "$(<"$out")"
 	wq add $q poison
 	is keys "other poison" "$(wq get -n 9 $q | words)"
@@ -1171,7 +1171,7 @@ test_top_sorts_queues_by_any_column() {
 	wq get --fd 7 >/dev/null
 	wq add --after 1h $q.b c d e
 	in_tmux "$WQCTL" top -d 0.2
-	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99 +GB_FAILED"
+	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99 +GB_FAILED +PAUSED"
 	sees "$q +0 +0 +5 +0 +0 +- +- +- +- +-.*$q.b +0 +0 +2 +1 +3 +[0-9.]+[mu]?s +- +- +- +-"
 	has screen "2 queues, depth 7, processing 1, delayed 3; by DEPTH" "$(screen)"
 	press Right
@@ -1180,6 +1180,8 @@ test_top_sorts_queues_by_any_column() {
 	sees "by PROC, reversed.*$q .*$q\.b "
 	press r Left Left Left Left
 	sees "by QUEUE.*$q .*$q\.b "
+	press Left
+	sees "by PAUSED"
 	press Left
 	sees "by GB_FAILED"
 	wq create $q.c
@@ -1305,9 +1307,120 @@ test_top_batch_prints_frames_without_a_terminal() {
 	status 2 wq top -d 0 $q
 	wq add $q a b
 	status 0 wq top --batch -d 0.1 -n 2
-	is "frames" 2 "$(grep -Ec "^$q +0 +0 +2 +0 +0 +- +- +- +- +- +0$" "$out")"
+	is "frames" 2 "$(grep -Ec "^$q +0 +0 +2 +0 +0 +- +- +- +- +- +0 +-$" "$out")"
 	status 0 wq top -b -d 0.1 -n 1 $q
 	is keys 2 "$(grep -Ec '^ready .*  [ab]$' "$out")"
+}
+
+# ---- pause, resume
+
+test_pause_refuses_adds_and_gets_until_resume() {
+	queue
+	wq add $q a
+	status 0 wq pause $q
+	is "paused" "yes yes" "$(stats gets_paused adds_paused)"
+	status 3 wq get $q
+	for key in a b; do
+		status 1 wq add $q $key
+		prints "adds are paused; the queue's owner ends that by: wqctl resume $q"
+	done
+	status 0 wq resume --gets $q
+	is "paused" "no yes" "$(stats gets_paused adds_paused)"
+	is key a "$(wq get $q)"
+	status 1 wq add $q b
+	status 0 wq resume $q
+	status 0 wq resume $q
+	is "paused" "no no" "$(stats gets_paused adds_paused)"
+	status 0 wq add $q b
+	is key b "$(wq get $q)"
+}
+
+test_pause_changes_only_what_it_names() {
+	queue
+	status 0 wq pause --gets $q
+	status 0 wq add $q a
+	status 3 wq get $q
+	status 0 wq pause --adds $q
+	is "paused" "yes yes" "$(stats gets_paused adds_paused)"
+	status 0 wq resume --adds $q
+	status 0 wq add $q b
+	is "paused" "yes no" "$(stats gets_paused adds_paused)"
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	status 0 wq resume --fd 7
+	is keys "a b" "$(wq get -n 2 $q | words)"
+}
+
+test_pause_for_a_time_ends_by_itself() {
+	queue
+	status 0 wq pause --adds --for 1h $q
+	among adds_resume_ns 1 3600000000000 "$(stats adds_resume_ns)"
+	is gets_resume_ns - "$(stats gets_resume_ns)"
+	status 0 wq pause --gets --adds --for 10ms $q
+	eventually "$WQCTL" add $q a 2>/dev/null
+	is key a "$(wq get --wait $q)"
+	is "paused" "no no" "$(stats gets_paused adds_paused)"
+	status 2 wq pause --for 0 $q
+	prints "the time must be above 0"
+}
+
+test_pause_is_shown_by_ls_metrics_and_top() {
+	queue
+	wq pause --gets $q
+	wq ls >"$out"
+	matches ls $'\n'"$q +root +root +0600 +gets-paused +0 +0 +0 +0("$'\n'"|$)" "$(<"$out")"
+	wq pause $q
+	wq ls >"$out"
+	matches ls $'\n'"$q +root +root +0600 +paused +0 +0 +0 +0("$'\n'"|$)" "$(<"$out")"
+	wq resume --gets $q
+	wq ls >"$out"
+	matches ls $'\n'"$q +root +root +0600 +adds-paused +0 +0 +0 +0("$'\n'"|$)" "$(<"$out")"
+	status 0 wq ls --json
+	holds '.[] | select(.name == "'$q'") | [.gets_paused, .adds_paused] == [false, true]'
+	status 0 wq stat --json $q
+	holds '[.gets_paused, .gets_resume_ns, .adds_paused, .adds_resume_ns] == [false, null, true, null]'
+	is metrics "wq_gets_paused{name=\"$q\"} 0 wq_adds_paused{name=\"$q\"} 1" \
+		"$(wq metrics $q | grep '^wq_.*_paused' | words)"
+	status 0 wq top -b -d 0.1 -n 1 $q
+	matches top "1 queue, depth 0, processing 0, delayed 0, 1 paused; by DEPTH" "$(<"$out")"
+	matches top "$q .* adds-paused"$'\n' "$(<"$out")"
+}
+
+test_pause_is_for_the_owner() {
+	: >"$dir/device-for-all"
+	chmod 666 /dev/wq
+	queue -m 666
+	status 1 as_nobody pause $q
+	prints "only the queue's owner and root may do that"
+	is "paused" "no no" "$(stats gets_paused adds_paused)"
+	wq pause $q
+	status 1 as_nobody resume $q
+	is "paused" "yes yes" "$(stats gets_paused adds_paused)"
+}
+
+test_pause_of_a_queue_that_is_shut_down_exits_4() {
+	queue
+	wq add $q a
+	wq pause $q
+	wq shutdown $q
+	is "paused" "no no" "$(stats gets_paused adds_paused)"
+	status 4 wq pause $q
+	prints "the queue is shut down"
+	status 0 wq resume $q
+	is key a "$(wq get $q)"
+}
+
+test_run_waits_while_gets_are_paused() {
+	queue
+	wq pause --gets $q
+	wq add $q a b
+	"$WQCTL" run -q --once $q -- sh -c 'echo "$1" >>'"$dir/ran" sh &
+	eventually asleep $!
+	gone $! && fail "run: expected to wait, seen to end"
+	[ ! -e "$dir/ran" ] || fail "run: expected no run, seen one"
+	wq resume $q
+	wait $! || fail "run: expected 0, seen $?"
+	is keys "a b" "$(sort "$dir/ran" | words)"
 }
 
 # ---- shutdown

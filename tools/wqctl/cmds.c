@@ -325,6 +325,16 @@ static bool needs_tokens(int q)
 	return !wq_config(q, &cfg, NULL, 0) && (cfg.lease || cfg.set & WQ_SET_LEASE);
 }
 
+static bool gets_are_paused(int q)
+{
+	int err = errno;
+	struct wq_stat st;
+	bool paused = !wq_stat(q, &st) && st.state & WQ_STATE_GETS_PAUSED;
+
+	errno = err;
+	return paused;
+}
+
 int cmd_get(const struct args *a)
 {
 	unsigned int left = a->count ? a->count : 1;
@@ -360,7 +370,10 @@ int cmd_get(const struct args *a)
 		ret = complain(a, "can't get a key");
 
 	/* A script checks the exit status; only a person needs a message. */
-	if ((ret == SHUT_DOWN || ret == NOTHING) && isatty(STDERR_FILENO))
+	if (ret == NOTHING && isatty(STDERR_FILENO) && gets_are_paused(q))
+		message("can't get a key: gets are paused; the queue's owner ends that by: wqctl resume %s",
+			queue_text(a));
+	else if ((ret == SHUT_DOWN || ret == NOTHING) && isatty(STDERR_FILENO))
 		complain(a, "can't get a key");
 	wq_batch_free(&b);
 	return ret;
@@ -527,6 +540,34 @@ int cmd_info(const struct args *a)
 	printf("user_keys    %" PRIu64 " (your queues may hold %" PRIu64 ")\n",
 	       (uint64_t)info.user_keys, (uint64_t)info.charged_keys);
 	return DONE;
+}
+
+/* Pause */
+
+static int pause_or_resume(const struct args *a, int64_t ns, const char *what)
+{
+	uint32_t gets_and_adds = a->pause ? a->pause : WQ_PAUSE_GETS | WQ_PAUSE_ADDS;
+	int q = a->fd >= 0 ? a->fd : open_either(a->queue);
+
+	if (q < 0)
+		return complain(a, "can't open the queue '%s'", a->queue);
+	if (!wq_pause(q, gets_and_adds, ns))
+		return DONE;
+	if (errno == EPERM && !geteuid()) {
+		message("can't %s the queue: it belongs to a kernel module", what);
+		return FAILED;
+	}
+	return complain(a, "can't %s the queue", what);
+}
+
+int cmd_pause(const struct args *a)
+{
+	return pause_or_resume(a, a->has_timeout ? a->timeout : WQ_FOREVER, "pause");
+}
+
+int cmd_resume(const struct args *a)
+{
+	return pause_or_resume(a, 0, "resume");
 }
 
 /* Shutdown */

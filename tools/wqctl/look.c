@@ -316,6 +316,14 @@ static const char *mode_text(uint32_t mode)
 	return text;
 }
 
+const char *paused_text(uint32_t state)
+{
+	if ((state & PAUSED) == PAUSED)
+		return "paused";
+	return state & WQ_STATE_GETS_PAUSED ? "gets-paused" :
+	       state & WQ_STATE_ADDS_PAUSED ? "adds-paused" : "-";
+}
+
 static json_t *queue_json(const struct wq_queue *q)
 {
 	json_t *json = json_object();
@@ -326,6 +334,8 @@ static json_t *queue_json(const struct wq_queue *q)
 	json_object_set_new(json, "mode", json_string(mode_text(q->mode)));
 	json_object_set_new(json, "shutdown", json_boolean(q->state & WQ_STATE_SHUTDOWN));
 	json_object_set_new(json, "draining", json_boolean(q->state & WQ_STATE_DRAINING));
+	json_object_set_new(json, "gets_paused", json_boolean(q->state & WQ_STATE_GETS_PAUSED));
+	json_object_set_new(json, "adds_paused", json_boolean(q->state & WQ_STATE_ADDS_PAUSED));
 	set_number(json, "ready", q->ready);
 	set_number(json, "processing", q->processing);
 	set_number(json, "delayed", q->delayed);
@@ -351,7 +361,8 @@ static void ls_line(struct ls_line *line, const struct wq_queue *q)
 	snprintf(line->cell[3], sizeof(*line->cell), "%s", mode_text(q->mode));
 	snprintf(line->cell[4], sizeof(*line->cell), "%s",
 		 q->state & WQ_STATE_DRAINING ? "draining" :
-		 q->state & WQ_STATE_SHUTDOWN ? "shutdown" : "open");
+		 q->state & WQ_STATE_SHUTDOWN ? "shutdown" :
+		 q->state & PAUSED ? paused_text(q->state) : "open");
 	for (i = 0; i < 4; i++)
 		snprintf(line->cell[5 + i], sizeof(*line->cell), "%u", counts[i]);
 }
@@ -555,6 +566,10 @@ static json_t *stat_json(const struct wq_stat *st, json_t *limiter)
 	json_object_set_new(json, "shutdown", json_boolean(st->state & WQ_STATE_SHUTDOWN));
 	json_object_set_new(json, "draining", json_boolean(st->state & WQ_STATE_DRAINING));
 	json_object_set_new(json, "map", json_boolean(!(st->state & WQ_STATE_NO_MAP)));
+	json_object_set_new(json, "gets_paused", json_boolean(st->state & WQ_STATE_GETS_PAUSED));
+	set_number_if(json, "gets_resume_ns", st->gets_resume >= 0, st->gets_resume);
+	json_object_set_new(json, "adds_paused", json_boolean(st->state & WQ_STATE_ADDS_PAUSED));
+	set_number_if(json, "adds_resume_ns", st->adds_resume >= 0, st->adds_resume);
 	set_number(json, "depth", st->depth);
 	set_number(json, "ready", st->ready);
 	set_number(json, "processing", st->processing);

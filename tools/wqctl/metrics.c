@@ -25,6 +25,7 @@
  * @help: its description
  * @offset: offset of its field in struct wq_stat
  * @size: size of that field
+ * @bit: the bit of the field that is the value, 0 or 1; 0: the whole field
  */
 static const struct family {
 	const char *name;
@@ -32,11 +33,16 @@ static const struct family {
 	const char *help;
 	size_t offset;
 	size_t size;
+	uint32_t bit;
 } families[] = {
 #define FAMILY(family, what, field, text) {					\
 	.name = family, .kind = what, .help = text,			\
 	.offset = offsetof(struct wq_stat, field),			\
 	.size = sizeof(((struct wq_stat *)0)->field),			\
+}
+#define STATE(family, mask, text) {						\
+	.name = family, .kind = GAUGE, .help = text, .bit = mask,		\
+	.offset = offsetof(struct wq_stat, state), .size = sizeof(uint32_t),	\
 }
 	FAMILY("workqueue_depth", GAUGE, depth,
 	       "Keys that need a run: ready, or added again while they are processed."),
@@ -84,6 +90,11 @@ static const struct family {
 	       "Memory of the queue, its keys, table and heap."),
 	FAMILY("wq_consumers", GAUGE, consumers,
 	       "Open files that are bound to the queue."),
+	STATE("wq_gets_paused", WQ_STATE_GETS_PAUSED,
+	      "1: gets are paused, and consumers wait; 0: they are not."),
+	STATE("wq_adds_paused", WQ_STATE_ADDS_PAUSED,
+	      "1: adds are paused, and fail; 0: they are not."),
+#undef STATE
 #undef FAMILY
 };
 
@@ -91,6 +102,8 @@ static uint64_t field_value(const struct family *f, const struct wq_stat *st)
 {
 	const void *at = (const char *)st + f->offset;
 
+	if (f->bit)
+		return (*(const uint32_t *)at & f->bit) != 0;
 	return f->size == sizeof(uint32_t) ? *(const uint32_t *)at : *(const uint64_t *)at;
 }
 

@@ -32,7 +32,7 @@
 
 enum column {
 	QUEUE, ADDS, DONES, DEPTH, PROCESSING, DELAYED, OLDEST, WAIT50, WAIT99, WORK50, WORK99,
-	GB_FAILED, NUM_COLUMNS
+	GB_FAILED, PAUSE, NUM_COLUMNS
 };
 
 static const struct {
@@ -51,6 +51,7 @@ static const struct {
 	[WORK50] = { "WORK50", 7 },
 	[WORK99] = { "WORK99", 7 },
 	[GB_FAILED] = { "GB_FAILED", 10 },
+	[PAUSE] = { "PAUSED", 12 },
 };
 
 /**
@@ -145,6 +146,7 @@ static void evaluate(struct track *t)
 	t->value[DELAYED] = now->delayed;
 	t->value[OLDEST] = now->longest;
 	t->value[GB_FAILED] = now->given_back_failed;
+	t->value[PAUSE] = now->state & PAUSED;
 	t->value[WAIT50] = t->before ? percentile(&now->waits, &was->waits, 50) : -1;
 	t->value[WAIT99] = t->before ? percentile(&now->waits, &was->waits, 99) : -1;
 	t->value[WORK50] = t->before ? percentile(&now->works, &was->works, 50) : -1;
@@ -355,6 +357,9 @@ static void put_cell(char *to, size_t size, const struct track *t, enum column c
 	case OLDEST:
 		snprintf(to, size, "%s", t->now.processing ? time_text(n) : "-");
 		break;
+	case PAUSE:
+		snprintf(to, size, "%s", paused_text(t->now.state));
+		break;
 	case WAIT50:
 	case WAIT99:
 	case WORK50:
@@ -414,8 +419,9 @@ static void put_track(int y, attr_t attr, const struct track *t)
 static void put_title(int y)
 {
 	uint64_t depth = 0, processing = 0, delayed = 0;
+	char clock[16] = "", paused[32] = "";
+	unsigned int num_paused = 0;
 	time_t now = time(NULL);
-	char clock[16] = "";
 	struct tm tm;
 	size_t i;
 
@@ -425,15 +431,19 @@ static void put_title(int y)
 		depth += top.tracks[i].now.depth;
 		processing += top.tracks[i].now.processing;
 		delayed += top.tracks[i].now.delayed;
+		num_paused += (top.tracks[i].now.state & PAUSED) != 0;
 	}
+	/* In a narrow terminal, the column is not visible. */
+	if (num_paused)
+		snprintf(paused, sizeof(paused), ", %u paused", num_paused);
 	if (top.error[0])
 		put(y, A_BOLD, "%s  %s", clock, top.error);
 	else if (top.queue[0] && !track_find(top.tracks, top.count, top.queue))
 		put(y, A_BOLD, "%s  the queue %s is gone", clock, top.queue);
 	else
 		put(y, 0, "%s  %zu queue%s, depth %" PRIu64 ", processing %" PRIu64 ", delayed %"
-		    PRIu64 "; by %s%s", clock, top.count, top.count == 1 ? "" : "s", depth,
-		    processing, delayed, columns[top.sort].head, top.reverse ? ", reversed" : "");
+		    PRIu64 "%s; by %s%s", clock, top.count, top.count == 1 ? "" : "s", depth,
+		    processing, delayed, paused, columns[top.sort].head, top.reverse ? ", reversed" : "");
 }
 
 /* The first of @room rows to show, so that they include row @at of @count. */

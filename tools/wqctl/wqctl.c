@@ -26,8 +26,8 @@ const char *argp_program_version = "wqctl " VERSION;
 
 enum {
 	OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE, OPT_AFTER, OPT_LIMITER, OPT_LEASE,
-	OPT_RATE_LIMITED, OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES, OPT_SLACK, OPT_ACCEPT, OPT_NO_MAP, OPT_OWNER,
-	OPT_GROUP, OPT_TOKEN,
+	OPT_RATE_LIMITED, OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES, OPT_SLACK, OPT_ACCEPT, OPT_NO_MAP,
+	OPT_OWNER, OPT_GROUP, OPT_TOKEN, OPT_GETS, OPT_ADDS, OPT_FOR,
 };
 
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
@@ -218,7 +218,7 @@ static const struct command commands[] = {
 		.name = "ls", .args = "[QUEUE]\n--fd N",
 		.doc = "List the queues that you can open; with QUEUE its keys."
 			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing or else ready (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
-			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, ready, processing, delayed and keys. A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, holder (\"process\" or \"kernel\") and pid; a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
+			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, ready, processing, delayed and keys. A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, holder (\"process\" or \"kernel\") and pid; a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
 			"For instance, the keys that a consumer holds, and a copy of all keys to another queue:\n\n"
 			"  wqctl ls --json mail | jq -r '.[] | select(.holder) | .key'\n"
 			"  wqctl ls -0 mail | wqctl add -0 spare",
@@ -241,7 +241,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "stat", .args = "QUEUE\n--fd N",
 		.doc = "Print the statistics of a queue."
-			"\vmode, uid, gid, max_keys, limiter, lease_ns and slack_ns are the attributes, which wqctl set changes. map is no if the queue cannot be mapped (see wqctl create --no-map). coalesced does not count adds that the map answered. queue_duration is the time from ready to get, work_duration the time from get to done. given_back counts runs that ended without a done. expired counts those of them whose lease expired, and given_back_failed those that counted as a failure, because the key's run before was given back too. A queue without a name has no times. Without --fd, wqctl does not count itself as a consumer.",
+			"\vmode, uid, gid, max_keys, limiter, lease_ns and slack_ns are the attributes, which wqctl set changes. gets_resume_ns and adds_resume_ns are the times until a pause ends by itself. map is no if the queue cannot be mapped (see wqctl create --no-map). coalesced does not count adds that the map answered. queue_duration is the time from ready to get, work_duration the time from get to done. given_back counts runs that ended without a done. expired counts those of them whose lease expired, and given_back_failed those that counted as a failure, because the key's run before was given back too. A queue without a name has no times. Without --fd, wqctl does not count itself as a consumer.",
 		.options = (const struct argp_option[]){
 			{ "json", OPT_JSON, NULL, 0, "a JSON object, with all buckets of the durations", 0 },
 			FD_OPTION, END
@@ -250,7 +250,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "top", .args = "[QUEUE]",
 		.doc = "Show the activity of queues; with QUEUE of its keys."
-			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, each as the power of ten above it. OLDEST is the age of the key that has been processing for the longest time. GB_FAILED counts runs that were given back and counted as a failure, because the key's run before was given back too. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys.\n\n"
+			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, each as the power of ten above it. OLDEST is the age of the key that has been processing for the longest time. GB_FAILED counts runs that were given back and counted as a failure, because the key's run before was given back too. PAUSED shows what is paused, see wqctl pause. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys.\n\n"
 			"Left and Right (or < and >) choose the column to sort by, and r reverses the order. Up and Down (or k and j) select a queue, and Enter shows its keys. q or Esc goes back, and exits.\n\n"
 			"For instance, a log of an hour:\n\n"
 			"  wqctl top --batch -d 60 -n 60 >top.log",
@@ -278,6 +278,35 @@ static const struct command commands[] = {
 		.doc = "Print the features and limits of the kernel's wq."
 			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. The numbers in parentheses are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
 		.run = cmd_info,
+	}, {
+		.name = "pause", .args = "QUEUE\n--fd N",
+		.doc = "Pause gets, adds or both, until wqctl resume."
+			"\vWithout --gets and --adds, both are paused. Only the queue's owner and root may pause a queue.\n\n"
+			"While gets are paused, no consumer gets a key: wqctl run and other waiting consumers wait. Keys can be added, delayed keys become ready, and runs in progress end.\n\n"
+			"While adds are paused, all adds fail, also those of keys that already wait for their run. Keys that are in the queue go on: retries and delayed keys become ready.\n\n"
+			"A pause stays when wqctl exits. It ends by itself after --for, and when the queue is shut down. wqctl ls and wqctl stat show it.\n\n"
+			"For instance, no deliveries for ten minutes:\n\n"
+			"  wqctl pause --gets --for 10m mail\n\n"
+			"0 paused, 1 failed, 4 the queue is shut down.",
+		.options = (const struct argp_option[]){
+			{ "gets", OPT_GETS, NULL, 0, "pause gets; adds stay as they are", 0 },
+			{ "adds", OPT_ADDS, NULL, 0, "pause adds; gets stay as they are", 0 },
+			{ "for", OPT_FOR, "TIME", 0,
+			  "resume after this time: 90s, 10m, 2h (default: until wqctl resume); replaces the time of a former pause", 0 },
+			FD_OPTION, END
+		},
+		.run = cmd_pause, .queue = BY_EITHER,
+	}, {
+		.name = "resume", .args = "QUEUE\n--fd N",
+		.doc = "End the pause of gets, adds or both."
+			"\vWithout --gets and --adds, both are resumed. If nothing is paused, nothing changes.\n\n"
+			"0 resumed, or not paused, 1 failed.",
+		.options = (const struct argp_option[]){
+			{ "gets", OPT_GETS, NULL, 0, "resume gets; adds stay as they are", 0 },
+			{ "adds", OPT_ADDS, NULL, 0, "resume adds; gets stay as they are", 0 },
+			FD_OPTION, END
+		},
+		.run = cmd_resume, .queue = BY_EITHER,
 	}, {
 		.name = "shutdown", .args = "QUEUE\n--fd N",
 		.doc = "Refuse new keys, and drop delayed keys; ready keys can still be got."
@@ -469,6 +498,9 @@ static const char *reason(const struct args *a, int err)
 		return text;
 	case ESHUTDOWN:
 		return "the queue is shut down";
+	case EHOSTDOWN:
+		snprintf(text, sizeof(text), "adds are paused; the queue's owner ends that by: wqctl resume %s", q);
+		return text;
 	case EAGAIN:
 		return "no key is ready; use --wait to wait for a key";
 	case ETIMEDOUT:
@@ -713,6 +745,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_ONCE:
 		a->once = true;
+		break;
+	case OPT_GETS:
+		a->pause |= WQ_PAUSE_GETS;
+		break;
+	case OPT_ADDS:
+		a->pause |= WQ_PAUSE_ADDS;
+		break;
+	case OPT_FOR:
+		a->timeout = parse_duration(state, "--for", arg);
+		if (!a->timeout)
+			argp_error(state, "--for: the time must be above 0; wqctl resume ends a pause");
+		a->has_timeout = true;
 		break;
 	case ARGP_KEY_ARG:
 		/* The options are parsed: argp moves the words behind them. */

@@ -44,6 +44,7 @@ enum {
  * @uid: --owner
  * @gid: --group
  * @set: WQ_SET_*, which attributes of a queue the command line has
+ * @pause: WQ_PAUSE_*: --gets, --adds
  * @accept: --accept
  * @no_map: --no-map
  * @token: --token N, or 0
@@ -72,6 +73,7 @@ struct args {
 	uint32_t uid;
 	uint32_t gid;
 	uint32_t set;
+	uint32_t pause;
 	uint64_t token;
 	int64_t interval;
 	const char *output;
@@ -149,6 +151,8 @@ int cmd_ls(const struct args *a);
 int cmd_show(const struct args *a);
 int cmd_stat(const struct args *a);
 int cmd_info(const struct args *a);
+int cmd_pause(const struct args *a);
+int cmd_resume(const struct args *a);
 int cmd_shutdown(const struct args *a);
 int cmd_run(const struct args *a);
 int cmd_metrics(const struct args *a);

@@ -147,6 +147,20 @@ static void a_generation_that_wraps_stays_0(struct kunit *test)
 	wq_counters_free(m);
 }
 
+/* The map must not answer an add that the queue refuses. */
+static void pause_of_adds_changes_the_generation(struct kunit *test)
+{
+	const struct wq_map_page *page = map(test);
+	u32 before = page->generation;
+
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_pause(queue(test), WQ_PAUSE_GETS, WQ_FOREVER), 0);
+	KUNIT_EXPECT_EQ(test, page->generation, before);
+	KUNIT_EXPECT_EQ(test, wq_pause(queue(test), WQ_PAUSE_ADDS, WQ_FOREVER), 0);
+	KUNIT_EXPECT_NE(test, page->generation, before);
+	KUNIT_EXPECT_NE(test, page->generation, 0U);
+}
+
 static void shutdown_sets_the_generation_to_0(struct kunit *test)
 {
 	const struct wq_map_page *page = map(test);
@@ -335,6 +349,7 @@ static struct kunit_case map_cases[] = {
 	KUNIT_CASE(counters_are_used_evenly),
 	KUNIT_CASE(a_counter_that_wraps_changes_the_generation),
 	KUNIT_CASE(a_generation_that_wraps_stays_0),
+	KUNIT_CASE(pause_of_adds_changes_the_generation),
 	KUNIT_CASE(shutdown_sets_the_generation_to_0),
 	KUNIT_CASE(queue_whose_policy_sees_repeat_adds_has_no_map),
 	KUNIT_CASE(queue_with_no_map_has_no_map),

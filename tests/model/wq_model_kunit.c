@@ -845,7 +845,7 @@ static const struct config configs[] = {
 };
 
 /* The steps that follow each other in all orders.  Consumer 0 is the key's holder. */
-static struct ws_step alphabet[64];
+static struct ws_step alphabet[96];
 static u32 letters;
 
 static void letter(struct ws_step s)

@@ -249,10 +249,17 @@ class Guests(unittest.TestCase):
 
     def test_user_mode_linux(self) -> None:
         words = guest.uml_command(guest.Request(mem="512", append="time-travel=inf-cpu"), Path("/k"),
-                                  Path("/t"))
+                                  Path("/t"), smp=False)
         self.assertEqual("/k", words[0])
         for word in ("mem=512M", "con1=fd:3,fd:4", "ssl3=null,fd:7", "time-travel=inf-cpu"):
             self.assertIn(word, words)
+
+    def test_user_mode_linux_with_several_CPUs(self) -> None:
+        def words(smp: bool) -> list[str]:
+            return guest.uml_command(guest.Request(smp="4"), Path("/k"), Path("/t"), smp)
+        self.assertLessEqual({"ncpus=4", "seccomp=on"}, set(words(smp=True)))
+        self.assertFalse([word for word in words(smp=False)
+                          if word.startswith(("ncpus=", "seccomp="))])
 
 
 class Init(unittest.TestCase):

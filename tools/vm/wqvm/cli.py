@@ -37,7 +37,7 @@ guest or this tool failed (panic, warning, lockdep, leak, timeout, ...); the
 kernel log is then kept under build/vm/.
 
   --kernel NAME      which kernel, see vm kernels (default: stock)
-  --smp N            CPUs (default: 2; User-mode Linux has one)
+  --smp N            CPUs (default: 2; of User-mode Linux, uml-smp has several)
   --cpu FLAGS        more of what QEMU emulates, e.g. cx16=off (not with KVM)
   --icount           one CPU with a clock that counts its instructions, as ns: for
                      costs that depend on no machine (QEMU only, without KVM)

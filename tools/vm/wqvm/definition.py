@@ -96,6 +96,11 @@ class Kernel:
         return path if path.exists() else None
 
     @property
+    def smp(self) -> bool:
+        """Whether this User-mode Linux can have several CPUs."""
+        return "CONFIG_SMP=y" in (self.kdir / ".config").read_text().splitlines()
+
+    @property
     def modules(self) -> Path | None:
         """The kernel's own modules, if it has any."""
         path = self.folder / "modules"

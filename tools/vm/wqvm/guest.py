@@ -104,11 +104,15 @@ def kernel_arguments(append: str) -> list[str]:
             "random.trust_cpu=on", *append.split()]
 
 
-def uml_command(request: Request, kernel: Path, tmp: Path) -> list[str]:
-    """User-mode Linux; its serial lines end in our file descriptors 3 to 7."""
+def uml_command(request: Request, kernel: Path, tmp: Path, smp: bool) -> list[str]:
+    """User-mode Linux; its serial lines end in our file descriptors 3 to 7.
+
+    Several CPUs need seccomp: with ptrace, only the thread that started a process can run it.
+    """
+    cpus = [f"ncpus={request.smp}", "seccomp=on"] if smp else []
     return [str(kernel), f"mem={request.mem}M", f"initrd={tmp}/initramfs", f"uml_dir={tmp}",
-            "umid=uml", "con=null", "con0=null,fd:1", "con1=fd:3,fd:4", "console=tty0", "ssl=null",
-            "ssl1=null,fd:5", "ssl2=null,fd:6", "ssl3=null,fd:7",
+            "umid=uml", *cpus, "con=null", "con0=null,fd:1", "con1=fd:3,fd:4", "console=tty0",
+            "ssl=null", "ssl1=null,fd:5", "ssl2=null,fd:6", "ssl3=null,fd:7",
             *kernel_arguments(request.append)]
 
 
@@ -220,7 +224,7 @@ class _Guest:
 
         console = opened(self.tmp / "console")
         return stack.enter_context(job(
-            uml_command(self.request, self.kernel.image, self.tmp), stdout=console,
+            uml_command(self.request, self.kernel.image, self.tmp, self.kernel.smp), stdout=console,
             stderr=console, close_fds=False, preexec_fn=place_channels,
             env=dict(os.environ, TMPDIR=str(self.tmp))))
 

@@ -14,8 +14,6 @@
 
 #define PAGE	sysconf(_SC_PAGESIZE)
 
-typedef const volatile struct wq_map_page *map_t;
-
 /* The map's descriptor, or -errno. */
 static int map_fd(int q)
 {
@@ -26,7 +24,7 @@ static int map_fd(int q)
 }
 
 /* The map, whose descriptor is closed; NULL: there is none. */
-static map_t map_of(int q)
+static const struct wq_map_page *map_of(int q)
 {
 	int fd = map_fd(q);
 	void *page;
@@ -38,7 +36,7 @@ static map_t map_of(int q)
 	return page == MAP_FAILED ? NULL : page;
 }
 
-static void map_end(map_t map)
+static void map_end(const struct wq_map_page *map)
 {
 	munmap((void *)map, PAGE);
 }
@@ -69,7 +67,7 @@ static int add(int q, const char *key, struct wq_mark *mark)
 }
 
 /* Whether the key of a mark still waits, as a producer finds out. */
-static bool waits(map_t map, const struct wq_mark *mark)
+static bool waits(const struct wq_map_page *map, const struct wq_mark *mark)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return map->counters[mark->counter] == mark->value;
@@ -78,7 +76,7 @@ static bool waits(map_t map, const struct wq_mark *mark)
 FIXTURE(map) {
 	int q;
 	char name[WQ_NAME_MAX];
-	map_t map;
+	const struct wq_map_page *map;
 };
 
 FIXTURE_SETUP(map)
@@ -242,7 +240,7 @@ TEST_F(map, array_has_a_mark_for_each_key)
 TEST_F(map, counter_of_a_key_differs_from_queue_to_queue)
 {
 	int other = q_private(0), same = 0;
-	map_t map = map_of(other);
+	const struct wq_map_page *map = map_of(other);
 	struct wq_mark one, two;
 	char key[16];
 
@@ -301,7 +299,7 @@ TEST_F(map, add_with_a_struct_without_marks_works)
 
 TEST_F(map, generation_is_0_after_a_shutdown)
 {
-	map_t late;
+	const struct wq_map_page *late;
 
 	ASSERT_NE(0, self->map->generation);
 	ASSERT_EQ(1, q_add(self->q, "a"));
@@ -342,7 +340,7 @@ TEST_F(map, page_reads_as_zeros_beside_what_is_documented)
 TEST_F(map, file_without_write_permission_can_not_map)
 {
 	int reader = q_attach(self->name, O_RDONLY), writer = q_attach(self->name, O_WRONLY);
-	map_t map;
+	const struct wq_map_page *map;
 
 	ASSERT_EQ(-EACCES, map_fd(reader));
 	map = map_of(writer);
@@ -375,7 +373,7 @@ TEST_F(map, can_only_be_mapped_whole_and_read_only)
 		ASSERT_EQ(MAP_FAILED, mremap(page, PAGE, 2 * PAGE, MREMAP_MAYMOVE));
 		/* it comes back after its pages were dropped */
 		ASSERT_EQ(0, madvise(page, PAGE, MADV_DONTNEED));
-		ASSERT_EQ(self->map->generation, ((map_t)page)->generation);
+		ASSERT_EQ(self->map->generation, ((const struct wq_map_page *)page)->generation);
 		munmap(page, PAGE);
 	}
 	close(fd);
@@ -501,7 +499,7 @@ TEST_F(map, memory_of_the_page_counts_in_the_statistics)
 {
 	int q = q_private(0);
 	__u64 before = q_stat(q).memory;
-	map_t map = map_of(q);
+	const struct wq_map_page *map = map_of(q);
 
 	ASSERT_LE(before + PAGE, q_stat(q).memory);
 	before = q_stat(q).memory;
@@ -517,7 +515,7 @@ TEST_F(map, memory_of_the_page_counts_in_the_statistics)
 TEST_F(map, map_does_not_keep_the_consumer)
 {
 	int other = q_attach(self->name, O_RDWR);
-	map_t map = map_of(other);
+	const struct wq_map_page *map = map_of(other);
 	struct item it;
 
 	ASSERT_EQ(1, q_add(self->q, "a"));
@@ -532,7 +530,7 @@ TEST_F(map, map_does_not_keep_the_consumer)
 TEST_F(map, page_outlives_the_queue)
 {
 	int q = q_private(0), fd = map_fd(q);
-	map_t map = map_of(q), late;
+	const struct wq_map_page *map = map_of(q), *late;
 	struct wq_mark mark;
 
 	ASSERT_EQ(1, add(q, "a", &mark));
@@ -548,7 +546,7 @@ TEST_F(map, page_outlives_the_queue)
 	map_end(late);
 }
 
-static int get_in_child(int q, map_t map, const struct wq_mark *mark)
+static int get_in_child(int q, const struct wq_map_page *map, const struct wq_mark *mark)
 {
 	struct item it;
 
@@ -584,7 +582,7 @@ TEST_F(map, process_that_is_killed_while_it_has_the_map_leaves_nothing)
 		ASSERT_EQ(0, pipe(ready));
 		pid = child();
 		if (!pid) {
-			map_t map = map_of(q);
+			const struct wq_map_page *map = map_of(q);
 
 			add(q, "a", &mark);
 			if (write(ready[1], "", 1) != 1)

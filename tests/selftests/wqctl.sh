@@ -1036,6 +1036,8 @@ test_metrics_equal_stat() {
 	    same("wq_" + field + "_total", str(st[field]))
 	for field in "failed", "retained":
 	    same("wq_" + field + "_keys", str(st[field]))
+	for field in "gets_paused", "adds_paused":
+	    same("wq_" + field, str(int(st[field])))
 	same("wq_memory_bytes", str(st["memory"]))
 	same("wq_lease_seconds", "0.000000000")
 	same("wq_slack_seconds", "0.000050000")
@@ -1131,7 +1133,7 @@ in_tmux() {
 	stty -a >"$dir/tty-after"
 	read -r _ <$gate
 	END
-	LC_ALL=C.UTF-8 succeeds tmux -S "$top/tmux" -f /dev/null -u new-session -d -x 100 -y 30 \
+	LC_ALL=C.UTF-8 succeeds tmux -S "$top/tmux" -f /dev/null -u new-session -d -x 110 -y 30 \
 		"LC_ALL=C.UTF-8 sh '$dir/session'"
 	tmux -S "$top/tmux" set -g status off
 }
@@ -1383,7 +1385,7 @@ test_pause_is_shown_by_ls_metrics_and_top() {
 		"$(wq metrics $q | grep '^wq_.*_paused' | words)"
 	status 0 wq top -b -d 0.1 -n 1 $q
 	matches top "1 queue, depth 0, processing 0, delayed 0, 1 paused; by DEPTH" "$(<"$out")"
-	matches top "$q .* adds-paused"$'\n' "$(<"$out")"
+	matches top "$q .* adds"$'\n' "$(<"$out")"
 }
 
 test_pause_is_for_the_owner() {

@@ -316,12 +316,12 @@ static const char *mode_text(uint32_t mode)
 	return text;
 }
 
-const char *paused_text(uint32_t state)
+/* The pauses in a state of ls: paused, gets-paused or adds-paused. */
+static const char *paused_text(uint32_t state)
 {
 	if ((state & PAUSED) == PAUSED)
 		return "paused";
-	return state & WQ_STATE_GETS_PAUSED ? "gets-paused" :
-	       state & WQ_STATE_ADDS_PAUSED ? "adds-paused" : "-";
+	return state & WQ_STATE_GETS_PAUSED ? "gets-paused" : "adds-paused";
 }
 
 static json_t *queue_json(const struct wq_queue *q)

@@ -42,9 +42,6 @@ const char *holder_text(const struct wq_view *v);
 /* wq_stat.state and wq_queue.state */
 #define PAUSED	(WQ_STATE_GETS_PAUSED | WQ_STATE_ADDS_PAUSED)
 
-/* The pauses in a state: paused, gets-paused, adds-paused or "-". */
-const char *paused_text(uint32_t state);
-
 uint64_t hist_count(const struct wq_hist *h);
 
 #endif /* LOOK_H */

@@ -51,7 +51,7 @@ static const struct {
 	[WORK50] = { "WORK50", 7 },
 	[WORK99] = { "WORK99", 7 },
 	[GB_FAILED] = { "GB_FAILED", 10 },
-	[PAUSE] = { "PAUSED", 12 },
+	[PAUSE] = { "PAUSED", 7 },
 };
 
 /**
@@ -347,6 +347,7 @@ static void put_cell(char *to, size_t size, const struct track *t, enum column c
 		"<10ns", "<100ns", "<1us", "<10us", "<100us", "<1ms", "<10ms", "<100ms", "<1s",
 		"<10s", ">10s",
 	};
+	static const char * const pauses[] = { "-", "gets", "adds", "both" };
 	double n = t->value[c];
 
 	switch (c) {
@@ -358,7 +359,8 @@ static void put_cell(char *to, size_t size, const struct track *t, enum column c
 		snprintf(to, size, "%s", t->now.processing ? time_text(n) : "-");
 		break;
 	case PAUSE:
-		snprintf(to, size, "%s", paused_text(t->now.state));
+		snprintf(to, size, "%s", pauses[!!(t->now.state & WQ_STATE_GETS_PAUSED) +
+						2 * !!(t->now.state & WQ_STATE_ADDS_PAUSED)]);
 		break;
 	case WAIT50:
 	case WAIT99:

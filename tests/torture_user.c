@@ -327,7 +327,7 @@ static void pause_some(int q)
 	may("pause", below(4) ? wq_pause(q, what, 1 + some_time(5 * MS)) : wq_resume(q, what));
 }
 
-/* A queue of the processes: opened, or made with random attributes. */
+/* A queue of the processes: opened, or made with random attributes.  NULL: a private one. */
 static int open_own(const char *name)
 {
 	struct wq_config config;
@@ -339,7 +339,7 @@ static int open_own(const char *name)
 		.num_limiters = config.num_limiters,
 		.limiters = (const struct wq_limiter_spec *)(uintptr_t)config.limiters,
 		.lease = config.lease, .slack = config.slack,
-		.flags = below(4) ? WQ_OPEN_ACCEPT : 0,
+		.flags = name && below(4) ? WQ_OPEN_ACCEPT : 0,
 	};
 	return wq_open_attr(name, O_RDWR | O_CREAT, 0600, &attr);
 }
@@ -368,7 +368,7 @@ static void poll_unbound(const char *name)
 /* Calls on a queue that may or may not exist. */
 static void use(unsigned int queues)
 {
-	int q, writer, own = !below(3), n;
+	int q, writer, own = !below(3), private = own && !below(4), n;
 	char name[32];
 
 	any_key = own || below(2);
@@ -378,7 +378,8 @@ static void use(unsigned int queues)
 	if (!below(16))
 		poll_unbound(name);
 	writer = !any_key || (!own && !below(4));
-	q = own ? open_own(name) : wq_open(name, writer ? O_WRONLY : O_RDWR, 0, 0);
+	/* A worker that waits for ever in a private queue is killed at some time. */
+	q = own ? open_own(private ? NULL : name) : wq_open(name, writer ? O_WRONLY : O_RDWR, 0, 0);
 	note(&all->calls);
 	if (q < 0 && own && errno == EEXIST)
 		return;
@@ -403,7 +404,7 @@ static void use(unsigned int queues)
 				look(q);
 			break;
 		default:
-			if (!below(8))
+			if (!private && !below(8))
 				configure(q);
 			if (!below(20))
 				pause_some(q);
@@ -411,7 +412,7 @@ static void use(unsigned int queues)
 				may("shut down", wq_shutdown(q));
 			else if (!below(300))
 				may("drain", wq_drain(q, below(2) ? some_time(100 * MS) : WQ_FOREVER));
-			else if (own && !below(100))
+			else if (own && !private && !below(100))
 				may("unlink", wq_unlink(name));
 		}
 	}

@@ -242,6 +242,7 @@ struct tally {
 	atomic_t now;		/* of these, the last one that wq took, without delay */
 	atomic_t later;		/* the last delayed add that wq took; a shut down drops it */
 	atomic_t off;		/* those up to this a cancel may have dropped */
+	atomic_t canceling;	/* cancels and disables that have not raised off yet */
 	atomic_t seen;		/* what the last run found in wanted */
 	atomic_t gets, dones, lost, canceled;
 	atomic64_t owner;	/* run that has the key, see struct run */
@@ -865,11 +866,14 @@ static void cancel_key(struct arena *a, u32 i)
 	int state;
 
 	count(CANCELS);
+	atomic_inc(&a->tally[i].canceling);
 	state = key_cancel(a, i);
 	if (state >= 0)
 		note_canceled(a, &a->tally[i], state);
 	else if (state != -ENOENT)
 		failed("%s: cancel: %d", a->name, state);
+	/* After what it noted, see flush_object(). */
+	atomic_dec_return(&a->tally[i].canceling);
 }
 
 static void verb_cancel(struct arena *a, struct rnd_state *r)
@@ -1614,7 +1618,7 @@ static int racer(struct thread *t)
 /* Flush an entry after an add of its own. */
 static void flush_object(struct arena *a, struct tally *t, struct rnd_state *r)
 {
-	bool taken = false;
+	bool taken = false, canceled;
 	int w, ret, idx;
 
 	idx = srcu_read_lock(&adders);
@@ -1627,7 +1631,11 @@ static void flush_object(struct arena *a, struct tally *t, struct rnd_state *r)
 	count(FLUSHES);
 	ret = wq_embedded_flush(&t->x, one_in(r, 8) ? 0 : some_time(r, 100 * MS));
 	if (ret == 0 || ret == WQ_FLUSH_FAILED) {
-		if (taken && unseen(t, w) && failed("%s: flushed, before the run", a->name))
+		/* A cancel by another thread can have dropped the run. */
+		canceled = atomic_read(&t->canceling);
+		/* Pairs with atomic_dec_return() after the note. */
+		smp_rmb();
+		if (taken && !canceled && unseen(t, w) && failed("%s: flushed, before the run", a->name))
 			dump(a);
 	} else if (ret != -EAGAIN && ret != -ETIMEDOUT && ret != -ECANCELED) {
 		failed("%s: flush: %d", a->name, ret);
@@ -1639,6 +1647,7 @@ static void cancel_object(struct arena *a, struct tally *t, struct rnd_state *r)
 	int state;
 
 	count(SYNCS);
+	atomic_inc(&t->canceling);
 	if (one_in(r, 2)) {
 		state = wq_embedded_cancel_sync(&t->x);
 	} else {
@@ -1655,6 +1664,8 @@ static void cancel_object(struct arena *a, struct tally *t, struct rnd_state *r)
 		failed("%s: cancel and wait: %d", a->name, state);
 	else
 		note_canceled(a, t, state | WQ_KEY_DELAYED);
+	/* After what it noted, see flush_object(). */
+	atomic_dec_return(&t->canceling);
 }
 
 /* An object of this thread alone, which comes and goes while its queue is in use. */

@@ -76,9 +76,10 @@ static const struct {
 } errors[] = {
 #define E(name)	{ name, #name }
 	/* The errnos in the ABI's header. */
-	E(EINVAL), E(E2BIG), E(ERANGE), E(ENOTTY), E(EFAULT), E(ENOSPC), E(ENOMEM),
+	E(EINVAL), E(E2BIG), E(ERANGE), E(ENOTTY), E(EOPNOTSUPP), E(EFAULT), E(ENOSPC), E(ENOMEM),
 	E(ENOTCONN), E(EISCONN), E(EACCES), E(EPERM), E(ENOENT), E(EEXIST), E(ESTALE),
 	E(ESHUTDOWN), E(EHOSTDOWN), E(EAGAIN), E(ETIMEDOUT), E(EMSGSIZE), E(EINTR), E(ECANCELED),
+	E(EMFILE), E(ENFILE),
 	/* The errno of a slot without a file. */
 	E(EBADF),
 #undef E

@@ -462,12 +462,22 @@ static bool queues_left(void)
 	return left;
 }
 
-static void settle_check(const struct prog *last)
+/* Whether no file is open, after a while: a kernel thread closes files in flight on a socket. */
+static bool settled(void)
 {
-	/* A kernel thread closes files in flight through a socket. */
 	for (int i = 0; i < 100 && module_users(); i++)
 		usleep(20000);
-	if (module_users())
+	return !module_users();
+}
+
+static void settle_check(const struct prog *last)
+{
+	/* If do_map() could not read the descriptor of a map, the worker has it open till its end. */
+	if (!settled() && worker_pid) {
+		worker_kill();
+		worker_pid = 0;
+	}
+	if (!settled())
 		finding(last, "the module is in use though no file is open");
 	if (queues_left())
 		finding(last, "a queue is left");

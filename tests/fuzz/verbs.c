@@ -587,8 +587,9 @@ static void wait_check(struct task *t, __s64 timeout, __s64 deadline, __s64 time
 	if (timeout != timeout_in)
 		fault(t, "timeout %lld is now %lld", (long long)timeout_in, (long long)timeout);
 	if (ret == -EINTR) {
-		if (deadline < 0 || (deadline_in ? deadline != deadline_in :
-				     timeout_in > 0 && !deadline))
+		/* A timeout below 0 is for ever, with any deadline. */
+		if (deadline < 0 || (timeout_in > 0 && (deadline_in ? deadline != deadline_in :
+									!deadline)))
 			fault(t, "after a signal: deadline %lld is now %lld",
 			      (long long)deadline_in, (long long)deadline);
 		t->deadline = deadline;

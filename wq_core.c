@@ -767,18 +767,18 @@ static void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key,
  * allocator costs more than all else that a new key needs: 290 instructions.  If enough entries
  * are kept, all of them are freed at once, because each chain of freed entries costs an RCU
  * callback.  In the queue of a process such an entry stays charged to the process that added the
- * former key.  That is at most 5 KiB of a queue, and the number of queues is limited.
+ * former key.  That is at most 7 KiB of a queue, and the number of queues is limited.
  */
 static __always_inline void wq_dispose(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
-	if (unlikely(q->nr_recycled == q->max_recycled && !cs->freed)) {
+	if (unlikely(q->nr_recycled == WQ_MAX_RECYCLED && !cs->freed)) {
 		cs->freed = q->recycled;
 		q->recycled = NULL;
 		q->nr_recycled = 0;
 	}
-	if (q->nr_recycled >= q->max_recycled || e->len > WQ_MIN_ROOM) {
+	if (q->nr_recycled >= WQ_MAX_RECYCLED || e->len > WQ_MIN_ROOM) {
 		e->next_freed = cs->freed;
 		cs->freed = e;
 		return;

@@ -157,7 +157,6 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->lease = params->lease;
 	q->leased = params->lease;
 	q->max_idle = WQ_MAX_IDLE;
-	q->max_recycled = q->leased || IS_ENABLED(CONFIG_KASAN) ? 0 : WQ_MAX_RECYCLED;
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];

@@ -83,11 +83,6 @@ struct wq {
 	bool timed;			/* C: it has a name, so it keeps times */
 	bool leased;			/* C: created with a lease, which its entries have room for */
 	bool lazy;			/* C: a process made it: no thread, see wq_thread.c */
-	/*
-	 * C: how many freed entries are kept for the next new keys.  0 with leases, whose entries
-	 * are larger, and with KASAN, which would miss a use after free.
-	 */
-	u32 max_recycled;
 	u32 prefix;			/* C: bytes ahead of its entries, see struct wq_prefix */
 	u32 max_idle;			/* L: how many idle entries are kept for their key's next add */
 	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
@@ -111,7 +106,7 @@ struct wq {
 	spinlock_t lock ____cacheline_aligned_in_smp;
 	bool ended;			/* L: no call comes any more, so entries are freed at once */
 	bool draining;			/* L: a drain has shut it down, and is not canceled */
-	bool full;			/* L: a new key was refused since pollers were last woken for room */
+	bool full;			/* L: no new key was accepted since pollers were last woken for room */
 	u8 hup;				/* L: what pollers were woken for, see wq_hup_level() */
 	u32 nr_fifo;			/* L: entries in fifo */
 	u32 nr_requeued;		/* L: entries in requeued */
@@ -254,8 +249,11 @@ struct wq_read {
 /* Keys handled in one critical section, which bounds its length. */
 #define WQ_BATCH	(IS_ENABLED(CONFIG_64BIT) ? 32 : 16)
 
-/* The most freed entries that a queue keeps for its next new keys. */
-#define WQ_MAX_RECYCLED	64
+/*
+ * The most freed entries that a queue keeps for its next new keys.  None with KASAN, which would
+ * miss the use of an entry that is gone.
+ */
+#define WQ_MAX_RECYCLED	(IS_ENABLED(CONFIG_KASAN) ? 0 : 64)
 
 /*
  * The most idle entries of a queue.  They are few with KASAN, so that tests find the use of an

@@ -484,8 +484,8 @@ struct wq_controller;
  *	gives the key up.
  * @fn: process a key; may be NULL if there is @embedded_fn.  0: done, its failures are
  *	forgotten; negative errno: the key failed; above 0: done, and the key needs its next run
- *	after that many ns.  May sleep.  Must neither stop the controller nor drain the queue: both wait
- *	for @fn, and lockdep reports the deadlock.
+ *	after that many ns.  May sleep.  Must neither stop the controller nor drain the queue:
+ *	both wait for @fn, and lockdep reports the deadlock.
  * @gave_up: called before done for each key that is given up, with the last error of
  *	@fn; NULL: the controller logs the key
  * @embedded_fn: process an embedded entry, by the rules of @fn; NULL if the queue has none.

@@ -98,6 +98,9 @@ struct fixture {
 	struct wq_clock clock;
 	s64 now;			/* what the clock shows */
 	unsigned int clock_reads;
+	/* of queue_with_policy() */
+	struct list_head order;
+	unsigned int ordered, touches, pops;
 	struct actor actors[MAX_ACTORS];
 	unsigned int nr_actors;
 	struct wq_stat st, before, after;
@@ -127,6 +130,12 @@ struct wq *queue_of(struct kunit *test, const struct wq_params *params);
 
 /* Replaces the test's queue by one on the test's clock. */
 struct wq *queue_on_clock(struct kunit *test, struct wq_params params);
+
+/*
+ * Replaces the test's queue by one on the test's clock whose ordering policy is first in, first
+ * out, and counts its calls in the fixture.
+ */
+struct wq *queue_with_policy(struct kunit *test);
 
 /* --- the clock --- */
 

@@ -162,56 +162,13 @@ static void flags_of_an_add_take_effect_on_a_dirty_key(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
 }
 
-static unsigned int touched;
-
-static void count_touch(void *order, struct wq_entry *e)
-{
-	touched++;
-}
-
-static void push(void *order, struct wq_entry *e)
-{
-	list_add_tail(&e->link, order);
-}
-
-static unsigned int list_len(void *order)
-{
-	struct list_head *pos;
-	unsigned int n = 0;
-
-	list_for_each(pos, (struct list_head *)order)
-		n++;
-	return n;
-}
-
-static struct wq_entry *pop(void *order)
-{
-	struct list_head *list = order;
-	struct wq_entry *e = list_first_entry(list, struct wq_entry, link);
-
-	list_del(&e->link);
-	return e;
-}
-
-static void remove_entry(void *order, struct wq_entry *e)
-{
-	list_del(&e->link);
-}
-
 static void a_policy_with_touch_sees_each_repeat_add(struct kunit *test)
 {
-	static const struct wq_order_ops ops = {
-		.touch = count_touch, .push = push, .len = list_len, .pop = pop,
-		.remove = remove_entry,
-	};
-	static LIST_HEAD(list);
-
-	queue_of(test, &(struct wq_params){ .order = &ops, .order_data = &list });
-	touched = 0;
+	queue_with_policy(test);
 	add(test, "a");
 	add(test, "a");
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, touched, 2U);
+	KUNIT_EXPECT_EQ(test, fixture(test)->touches, 2U);
 	run(test, "a");
 }
 

@@ -172,43 +172,9 @@ static void shutdown_sets_the_generation_to_0(struct kunit *test)
 
 /* --- queues without a map --- */
 
-static void push(void *order, struct wq_entry *e)
-{
-	list_add_tail(&e->link, order);
-}
-
-static void touch_nothing(void *order, struct wq_entry *e)
-{
-}
-
-static unsigned int is_there(void *order)
-{
-	return !list_empty(order);
-}
-
-static struct wq_entry *pop(void *order)
-{
-	struct list_head *list = order;
-	struct wq_entry *e = list_first_entry(list, struct wq_entry, link);
-
-	list_del(&e->link);
-	return e;
-}
-
-static void remove_entry(void *order, struct wq_entry *e)
-{
-	list_del(&e->link);
-}
-
 static void queue_whose_policy_sees_repeat_adds_has_no_map(struct kunit *test)
 {
-	static const struct wq_order_ops ops = {
-		.touch = touch_nothing, .push = push, .len = is_there, .pop = pop,
-		.remove = remove_entry,
-	};
-	static LIST_HEAD(list);
-
-	queue_of(test, &(struct wq_params){ .order = &ops, .order_data = &list });
+	queue_with_policy(test);
 	KUNIT_EXPECT_PTR_EQ(test, (void *)queue_map(queue(test)), ERR_PTR(-EOPNOTSUPP));
 	KUNIT_EXPECT_TRUE(test, stats(test)->state & WQ_STATE_NO_MAP);
 }

@@ -191,54 +191,15 @@ static void done_get_ends_the_run_and_takes_no_key_while_gets_are_paused(struct 
 	run(test, "b");
 }
 
-static unsigned int pops;
-
-static struct wq_entry *counted_pop(void *order)
-{
-	struct wq_entry *e = list_first_entry((struct list_head *)order, struct wq_entry, link);
-
-	pops++;
-	list_del(&e->link);
-	return e;
-}
-
-static void list_push(void *order, struct wq_entry *e)
-{
-	list_add_tail(&e->link, order);
-}
-
-static unsigned int list_len(void *order)
-{
-	struct list_head *pos;
-	unsigned int n = 0;
-
-	list_for_each(pos, (struct list_head *)order)
-		n++;
-	return n;
-}
-
-static void list_remove(void *order, struct wq_entry *e)
-{
-	list_del(&e->link);
-}
-
 static void policy_is_not_asked_while_gets_are_paused(struct kunit *test)
 {
-	static const struct wq_order_ops ops = {
-		.push = list_push, .len = list_len, .pop = counted_pop, .remove = list_remove,
-	};
-	LIST_HEAD(order);
-
-	queue_on_clock(test, (struct wq_params){ .order = &ops, .order_data = &order });
-	pops = 0;
+	queue_with_policy(test);
 	add(test, "a");
 	pause_now(test, GETS);
 	expect_nothing_ready(test);
-	KUNIT_EXPECT_EQ(test, pops, 0U);
+	KUNIT_EXPECT_EQ(test, fixture(test)->pops, 0U);
 	resume(test, GETS);
 	run(test, "a");
-	/* The policy is on this stack. */
-	queue_on_clock(test, (struct wq_params){});
 }
 
 /* --- adds --- */

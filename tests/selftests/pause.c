@@ -398,6 +398,12 @@ FIXTURE_VARIANT(resume) {
 FIXTURE_VARIANT_ADD(resume, by_a_call) { .ns = FOREVER };
 FIXTURE_VARIANT_ADD(resume, by_its_time) { .ns = 20 * MS };
 
+/* A pause that ends soon, in the way of the variant. */
+static int q_pause_ends(int q, __u32 what, __s64 ns)
+{
+	return q_pause(q, what, ns) ?: (ns == FOREVER ? q_resume(q, what) : 0);
+}
+
 FIXTURE_SETUP(resume)
 {
 	self->q = q_private(2);
@@ -420,9 +426,7 @@ TEST_F(resume, wakes_getters)
 		pid[i] = getter(self->q, FOREVER);
 		ASSERT_TRUE(asleep(pid[i]));
 	}
-	ASSERT_EQ(0, q_pause(self->q, GETS, variant->ns));
-	if (variant->ns == FOREVER)
-		ASSERT_EQ(0, q_resume(self->q, GETS));
+	ASSERT_EQ(0, q_pause_ends(self->q, GETS, variant->ns));
 	ASSERT_EQ(0, reap(pid[0]));
 	ASSERT_EQ(0, reap(pid[1]));
 }
@@ -435,9 +439,7 @@ TEST_F(resume, wakes_pollers_of_gets)
 	ep = epoll_of(self->q, EPOLLIN | EPOLLET);
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	EXPECT_EQ(0, epoll_events(ep, 0));
-	ASSERT_EQ(0, q_pause(self->q, GETS, variant->ns));
-	if (variant->ns == FOREVER)
-		ASSERT_EQ(0, q_resume(self->q, GETS));
+	ASSERT_EQ(0, q_pause_ends(self->q, GETS, variant->ns));
 	EXPECT_EQ(EPOLLIN, epoll_events(ep, 20000));
 	close(ep);
 }
@@ -450,9 +452,7 @@ TEST_F(resume, wakes_pollers_of_adds)
 	ep = epoll_of(self->q, EPOLLOUT | EPOLLET);
 	EXPECT_EQ(0, epoll_events(ep, 0));
 	EXPECT_EQ(-EHOSTDOWN, q_add(self->q, "a"));
-	ASSERT_EQ(0, q_pause(self->q, ADDS, variant->ns));
-	if (variant->ns == FOREVER)
-		ASSERT_EQ(0, q_resume(self->q, ADDS));
+	ASSERT_EQ(0, q_pause_ends(self->q, ADDS, variant->ns));
 	EXPECT_EQ(EPOLLOUT, epoll_events(ep, 20000));
 	EXPECT_EQ(1, q_add(self->q, "a"));
 	close(ep);
@@ -464,9 +464,7 @@ TEST_F(resume, wakes_a_poller_that_has_not_polled_since_the_pause)
 	int ep = epoll_of(self->q, EPOLLOUT | EPOLLET);
 
 	EXPECT_EQ(EPOLLOUT, epoll_events(ep, 0));
-	ASSERT_EQ(0, q_pause(self->q, ADDS, variant->ns));
-	if (variant->ns == FOREVER)
-		ASSERT_EQ(0, q_resume(self->q, ADDS));
+	ASSERT_EQ(0, q_pause_ends(self->q, ADDS, variant->ns));
 	EXPECT_EQ(EPOLLOUT, epoll_events(ep, 20000));
 	close(ep);
 }
@@ -477,9 +475,7 @@ TEST_F(resume, of_adds_of_a_full_queue_leaves_it_full)
 
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	ASSERT_EQ(1, q_add(self->q, "b"));
-	ASSERT_EQ(0, q_pause(self->q, ADDS, variant->ns));
-	if (variant->ns == FOREVER)
-		ASSERT_EQ(0, q_resume(self->q, ADDS));
+	ASSERT_EQ(0, q_pause_ends(self->q, ADDS, variant->ns));
 	ASSERT_EVENTUALLY(!paused(self->q));
 	EXPECT_EQ(POLLIN, poll_now(self->q));
 	ep = epoll_of(self->q, EPOLLOUT | EPOLLET);
@@ -502,9 +498,7 @@ TEST_F(resume, wakes_nobody_for_room_while_adds_are_paused)
 	ASSERT_LT(0, q_cancel(self->q, "a"));
 	EXPECT_EQ(0, epoll_events(ep, 0));
 	EXPECT_EQ(-EHOSTDOWN, q_add(self->q, "a"));
-	ASSERT_EQ(0, q_pause(self->q, ADDS, variant->ns));
-	if (variant->ns == FOREVER)
-		ASSERT_EQ(0, q_resume(self->q, ADDS));
+	ASSERT_EQ(0, q_pause_ends(self->q, ADDS, variant->ns));
 	EXPECT_EQ(EPOLLOUT, epoll_events(ep, 20000));
 	close(ep);
 }

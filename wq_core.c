@@ -745,6 +745,7 @@ static s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e)
 		cs->q->nr_failed++;
 	if (e->failures != WQ_MAX_FAILURES)
 		e->failures++;
+	cs->q->failures++;
 	trace_wq_retry(cs->q, e, delay);
 	return delay;
 }

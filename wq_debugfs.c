@@ -94,6 +94,9 @@ static int metrics_show(struct seq_file *m, void *unused)
 	show_seconds(m, "unfinished_work_seconds", st.unfinished);
 	show_seconds(m, "longest_running_processor_seconds", st.longest);
 	show_count(m, "retries_total", st.retries);
+	show_count(m, "failures_total", st.failures);
+	if (st.oldest >= 0)
+		show_seconds(m, "oldest_ready_seconds", st.oldest);
 	show_count(m, "ready", st.ready);
 	show_count(m, "processing", st.processing);
 	show_count(m, "delayed", st.delayed);
@@ -108,6 +111,7 @@ static int metrics_show(struct seq_file *m, void *unused)
 	show_count(m, "keys", st.keys);
 	show_count(m, "max_keys", st.max_keys);
 	show_count(m, "consumers", st.consumers);
+	show_count(m, "shutdown", !!(st.state & WQ_STATE_SHUTDOWN));
 	show_count(m, "gets_paused", !!(st.state & WQ_STATE_GETS_PAUSED));
 	show_count(m, "adds_paused", !!(st.state & WQ_STATE_ADDS_PAUSED));
 	show_count(m, "memory_bytes", st.memory);

@@ -57,6 +57,35 @@ static void stat_running(struct wq_cs *cs, struct wq_stat *st)
 	st->longest = wq_now(cs) - wq_oldest_start(first);
 }
 
+/* When an entry became dirty; S64_MAX: there is none. */
+static s64 since_of(struct wq_cs *cs, struct wq_entry *e)
+{
+	return e ? wq_times_of(wq_fixup_listed(cs, e))->since : S64_MAX;
+}
+
+/*
+ * How long keys have been waiting for a consumer, see struct wq_stat.  Requeued keys and those of
+ * the policy are two orders, and the oldest of all is the first of one of them.
+ */
+static s64 stat_oldest(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	s64 since;
+
+	if (!q->timed)
+		return -1;
+	e = list_first_entry_or_null(&q->requeued, struct wq_entry, link);
+	since = since_of(cs, e);
+	e = NULL;
+	if (!q->order)
+		e = list_first_entry_or_null(&q->fifo, struct wq_entry, link);
+	else if (q->order->oldest && q->order->len(q->order_data))
+		e = q->order->oldest(q->order_data);
+	since = min(since, since_of(cs, e));
+	return since == S64_MAX ? -1 : max_t(s64, 0, wq_now(cs) - since);
+}
+
 /* The statistics of a queue, as its consumer @c sees them. */
 void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 {
@@ -94,6 +123,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->canceled = q->canceled;
 	st->delayed = q->shut ? 0 : q->heap.count;
 	st->retries = q->retries;
+	st->failures = q->failures;
 	st->dropped = q->dropped;
 	st->failed = q->nr_failed;
 	st->retained = q->nr_retained;
@@ -110,6 +140,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	if (st->delayed)
 		st->next_due = max_t(s64, 0, wq_heap_due(&q->heap) - wq_now(&cs));
 	stat_running(&cs, st);
+	st->oldest = stat_oldest(&cs);
 	wq_unlock(&cs);
 }
 WQ_EXPORT_FOR_KUNIT(wq_consumer_stats);

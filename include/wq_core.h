@@ -138,6 +138,7 @@ struct wq {
 	u64 merged;			/* L */
 	u64 canceled;			/* L */
 	u64 retries;			/* L */
+	u64 failures;			/* L */
 	u64 dropped;			/* L */
 	u64 expired;			/* L */
 	u32 nr_failed;			/* L: entries with failures */

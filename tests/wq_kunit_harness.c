@@ -166,7 +166,7 @@ static const struct {
 	FIELD(canceled), FIELD(merged), FIELD(delayed), FIELD(next_due), FIELD(retries),
 	FIELD(dropped), FIELD(failed), FIELD(retained), FIELD(depth), FIELD(lease),
 	FIELD(expired), FIELD(unfinished), FIELD(longest), FIELD(waits.sum), FIELD(works.sum),
-	FIELD(gets_resume), FIELD(adds_resume),
+	FIELD(gets_resume), FIELD(adds_resume), FIELD(failures), FIELD(oldest),
 };
 
 static u64 value_at(const struct wq_stat *st, u32 offset, u32 size)

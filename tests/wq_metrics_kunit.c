@@ -154,6 +154,63 @@ static void retries_count_every_add_after_and_add_rate_limited_and_outcome(struc
 	KUNIT_EXPECT_EQ(test, checked_stats(test)->retries, 7ULL);
 }
 
+static void failures_count_the_retries_that_are_no_delays(struct kunit *test)
+{
+	struct wq_item item;
+
+	limited_queue(test, 0, 0);
+	add(test, "plain");
+	add_after(test, "plain", HOUR);
+	add_after(test, "b", 0);
+	item = get(test, "plain");
+	wq_done_with(queue(test), &item, HOUR, WQ_OUTCOME_AFTER);
+	KUNIT_EXPECT_EQ(test, checked_stats(test)->retries, 3ULL);
+	KUNIT_EXPECT_EQ(test, checked_stats(test)->failures, 0ULL);
+	item = get(test, "b");
+	wq_done_with(queue(test), &item, 0, WQ_OUTCOME_RETRY);
+	add_rate_limited(test, "c");
+	KUNIT_EXPECT_EQ(test, checked_stats(test)->retries, 5ULL);
+	KUNIT_EXPECT_EQ(test, checked_stats(test)->failures, 2ULL);
+	wq_forget(queue(test), "b", 1);
+	KUNIT_EXPECT_EQ(test, checked_stats(test)->failures, 2ULL);
+}
+
+#define EXPECT_OLDEST(test, ns)	KUNIT_EXPECT_EQ(test, checked_stats(test)->oldest, (s64)(ns))
+
+static void oldest_is_the_age_of_the_first_ready_key(struct kunit *test)
+{
+	struct wq_item item;
+
+	EXPECT_OLDEST(test, -1);
+	add_after(test, "later", HOUR);
+	EXPECT_OLDEST(test, -1);
+	add(test, "a");
+	EXPECT_OLDEST(test, 0);
+	pass(test, 5);
+	add(test, "b");
+	add(test, "a");
+	pass(test, 3);
+	EXPECT_OLDEST(test, 8);
+	item = get(test, "a");
+	EXPECT_OLDEST(test, 3);
+	add(test, "a");
+	wq_cancel(queue(test), "b", 1);
+	EXPECT_OLDEST(test, -1);
+	pass(test, 2);
+	wq_done(queue(test), &item);
+	EXPECT_OLDEST(test, 2);
+	wq_shutdown(queue(test));
+	pass(test, 2);
+	EXPECT_OLDEST(test, 4);
+}
+
+static void oldest_is_not_known_without_times(struct kunit *test)
+{
+	queue_on_clock(test, (struct wq_params){});
+	add(test, "a");
+	EXPECT_OLDEST(test, -1);
+}
+
 static void the_kernel_is_no_open_file(struct kunit *test)
 {
 	add(test, "a");
@@ -904,6 +961,9 @@ static struct kunit_case metrics_cases[] = {
 	KUNIT_CASE(depth_counts_no_delayed_key_until_it_is_due),
 	KUNIT_CASE(adds_count_newly_dirty_keys),
 	KUNIT_CASE(retries_count_every_add_after_and_add_rate_limited_and_outcome),
+	KUNIT_CASE(failures_count_the_retries_that_are_no_delays),
+	KUNIT_CASE(oldest_is_the_age_of_the_first_ready_key),
+	KUNIT_CASE(oldest_is_not_known_without_times),
 	KUNIT_CASE(the_kernel_is_no_open_file),
 	KUNIT_CASE(a_run_waits_from_its_add_to_its_get),
 	KUNIT_CASE(a_coalesced_add_does_not_restart_the_wait),

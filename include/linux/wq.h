@@ -103,6 +103,8 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  * @len: number of keys in the policy
  * @pop: remove and return the key to hand out next; not called while @len is 0
  * @remove: remove this key, which was canceled
+ * @oldest: return the key that became ready first, and leave it in the policy; not called while
+ *	@len is 0.  NULL if the policy does not know, and wq_stat.oldest is -1 then
  *
  * The queue calls all operations with its lock held and interrupts off (on
  * PREEMPT_RT: interrupts on).  They must not sleep and cannot fail.
@@ -119,6 +121,7 @@ struct wq_order_ops {
 	unsigned int (*len)(void *order);
 	struct wq_entry *(*pop)(void *order);
 	void (*remove)(void *order, struct wq_entry *entry);
+	struct wq_entry *(*oldest)(void *order);
 };
 
 /**

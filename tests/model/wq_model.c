@@ -165,6 +165,7 @@ static s64 fail(struct wm *m, struct wm_key *key)
 		wait = max(wait, m->full_at - m->now - m->p.burst * m->p.token);
 	}
 	key->failures++;
+	m->st.failures++;
 	return wait;
 }
 
@@ -575,7 +576,12 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 		st->unfinished += held;
 		st->longest = max(st->longest, held);
 	}
+	/* The first of the requeued keys, or the first of the others. */
+	st->oldest = m->nback ? m->now - m->key[m->ready[0]].since : -1;
+	if (m->nback < m->nready)
+		st->oldest = max(st->oldest, m->now - m->key[m->ready[m->nback]].since);
 	if (!m->p.timed) {
+		st->oldest = -1;
 		st->unfinished = 0;
 		st->longest = 0;
 		memset(&st->waits, 0, sizeof(st->waits));

@@ -497,9 +497,11 @@ static const struct {
 	FIELD(state), FIELD(ready), FIELD(processing), FIELD(held), FIELD(max_keys),
 	FIELD(adds), FIELD(coalesced), FIELD(gets), FIELD(dones), FIELD(given_back),
 	FIELD(canceled), FIELD(merged), FIELD(delayed), FIELD(retries), FIELD(dropped),
+	FIELD(failures),
 	FIELD(depth), FIELD(lease), FIELD(expired), FIELD(given_back_failed),
 	LAZY(keys), LAZY(failed), LAZY(retained),
-	TIME(gets_resume), TIME(adds_resume), TIME(next_due), TIME(unfinished), TIME(longest), TIME(waits.sum), TIME(works.sum),
+	TIME(gets_resume), TIME(adds_resume), TIME(next_due), TIME(unfinished), TIME(longest),
+	TIME(oldest), TIME(waits.sum), TIME(works.sum),
 };
 
 static u64 field_of(const struct wq_stat *st, u32 i)

@@ -164,10 +164,10 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(64, offsetof(struct wq_query, info.given_back));
 	ASSERT_EQ(56, sizeof(struct wq_list_rec));
 	ASSERT_EQ(32, sizeof(struct wq_list));
-	ASSERT_EQ(96, sizeof(struct wq_queue));
+	ASSERT_EQ(112, sizeof(struct wq_queue));
 	ASSERT_EQ(32, sizeof(struct wq_queues));
 	ASSERT_EQ(96, sizeof(struct wq_hist));
-	ASSERT_EQ(480, sizeof(struct wq_stat));
+	ASSERT_EQ(496, sizeof(struct wq_stat));
 	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
 	ASSERT_EQ(448, offsetof(struct wq_stat, given_back_failed));
 	ASSERT_EQ(32, sizeof(struct wq_touch));

@@ -1119,7 +1119,8 @@ TEST_F(hundreds, queues_returns_all_once_in_order_for_any_count)
 
 TEST_F(hundreds, queues_returns_8_KiB_at_most)
 {
-	struct wq_queue *queues = edge((WQ_MAX_OUT + 95) / 96 * 96);
+	const size_t each = sizeof(struct wq_queue);
+	struct wq_queue *queues = edge((WQ_MAX_OUT + each - 1) / each * each);
 	__u32 count = 0xffffffff;
 	__u64 cursor = 0;
 
@@ -1164,7 +1165,7 @@ TEST_F(hundreds, queues_walk_survives_create_and_unlink)
 
 TEST_F(hundreds, queues_with_a_shorter_or_longer_record_are_not_overrun)
 {
-	static const __u32 sizes[] = { WQ_NAME_MAX, 72, 88, 96, 104, 4096 };
+	static const __u32 sizes[] = { WQ_NAME_MAX, 72, 88, 96, 112, 120, 4096 };
 	char *place = malloc(8 * 4096);
 	__u64 start = 0;
 

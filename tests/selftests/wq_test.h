@@ -480,7 +480,7 @@ static inline bool same(const struct wq_stat *before, int fd)
 		FIELD(reserved2), FIELD(retries), FIELD(dropped), FIELD(failed), FIELD(retained),
 		FIELD(memory), FIELD(depth), FIELD(consumers), FIELD(waits), FIELD(works),
 		FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(slack),
-		FIELD(gets_resume), FIELD(adds_resume),
+		FIELD(gets_resume), FIELD(adds_resume), FIELD(failures), FIELD(oldest),
 	};
 #undef FIELD
 	struct wq_stat was = *before, now = q_stat(fd);
@@ -489,6 +489,9 @@ static inline bool same(const struct wq_stat *before, int fd)
 		return false;
 	was.unfinished = now.unfinished;
 	was.longest = now.longest;
+	if (!equal("stat.oldest is below 0", was.oldest < 0, now.oldest < 0))
+		return false;
+	was.oldest = now.oldest;
 	was.next_due = now.next_due;
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		const char *a = (char *)&was + fields[i].off, *b = (char *)&now + fields[i].off;

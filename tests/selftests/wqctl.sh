@@ -757,15 +757,15 @@ test_ls_describes_each_key_in_columns_and_json() {
 	wq add --after 2h $q later
 	wq add --rate-limited $q failed
 	wq add --rate-limited $q failed
-	matches held "^processing +[0-9.]+[mu]?s +- +0 +0 +$pid " "$(row held)"
-	matches again "^processing,dirty +[0-9.]+[mu]?s +- +0 +0 +[0-9]+ " "$(row again)"
+	matches held "^processing +[0-9.]+[mu]?s +- +0 +0 +$pid\(wqctl\) " "$(row held)"
+	matches again "^processing,dirty +[0-9.]+[mu]?s +- +0 +0 +[0-9]+\(.*\) " "$(row again)"
 	matches ready "^ready +[0-9.]+[mu]?s +- +0 +0 +- " "$(row ready)"
 	matches later "^delayed +- +1h59m +0 +0 +- " "$(row later)"
 	matches failed "^delayed,failed +- +[0-9]+m[0-9]+s +2 +0 +- " "$(row failed)"
 	has "ls --fd" $'\n'processing,dirty,mine "$(wq ls --fd 7)"
 	status 0 wq ls --json $q
 	holds '[.[].key] | sort == ["again", "failed", "held", "later", "ready"]'
-	holds '.[] | select(.key == "held") | .holder == "process" and .pid == '$pid
+	holds '.[] | select(.key == "held") | .holder == "process" and .command == "wqctl" and .pid == '$pid
 	holds 'all(.[]; (.state[0] == "processing") == (.holder != null) and (.holder == null) == (.pid == null))'
 	holds '.[] | select(.key == "again") | .state == ["processing", "dirty"]'
 	holds 'all(.[]; (.age_ns == null) == (.state[0] == "delayed") and (.due_ns == null) == (.state[0] != "delayed"))'
@@ -821,17 +821,17 @@ test_ls_prints_each_queue() {
 	wq shutdown $q.zz
 	status 0 wq ls
 	mapfile -t line <"$out"
-	is head "NAME OWNER GROUP MODE STATE READY PROCESSING DELAYED KEYS" "$(words <<<"${line[0]}")"
-	matches ls $'\n'"$q +root +root +0600 +open +2 +0 +1 +3"$'\n' "$(<"$out")"
-	matches ls $'\n'"$q\.zz +root +root +0640 +shutdown +0 +0 +0 +0("$'\n'"|$)" "$(<"$out")"
+	is head "NAME OWNER GROUP MODE STATE READY PROCESSING DELAYED KEYS CONSUMERS WAITING" "$(words <<<"${line[0]}")"
+	matches ls $'\n'"$q +root +root +0600 +open +2 +0 +1 +3 +0 +[0-9.]+[mu]?s"$'\n' "$(<"$out")"
+	matches ls $'\n'"$q\.zz +root +root +0640 +shutdown +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
 	head=${line[0]%% READY*}
 	for line in "${line[@]}"; do
 		is "column READY in '$line'" ' ' "${line:${#head}:1}"
 	done
 	status 0 wq ls --json
 	holds '[.[].name] | sort == . and unique == .'
-	holds '.[] | select(.name == "'$q'") | [.uid, .mode, .shutdown, .ready, .delayed, .keys] == [0, "0600", false, 2, 1, 3]'
-	holds '.[] | select(.name == "'$q'.zz") | [.mode, .shutdown] == ["0640", true]'
+	holds '.[] | select(.name == "'$q'") | [.uid, .mode, .shutdown, .ready, .delayed, .keys, .consumers, .oldest_ns > 0] == [0, "0600", false, 2, 1, 3, 0, true]'
+	holds '.[] | select(.name == "'$q'.zz") | [.mode, .shutdown, .oldest_ns] == ["0640", true, null]'
 	wq unlink $q.zz
 	status 2 wq ls -0
 	status 2 wq ls -0 --json $q
@@ -927,7 +927,7 @@ test_show_describes_one_key() {
 	hold_key
 	wq add $q k
 	status 0 wq show $q k
-	matches show "^key k state processing,dirty,delayed,failed age [0-9.]+[mu]?s due [0-9]+m[0-9]+s failures 2 requeues 2 given_back 0 holder $pid lease -$" "$(words <"$out")"
+	matches show "^key k state processing,dirty,delayed,failed age [0-9.]+[mu]?s due [0-9]+m[0-9]+s failures 2 requeues 2 given_back 0 holder $pid\(wqctl\) lease -$" "$(words <"$out")"
 	status 0 wq show --json $q k
 	holds '.key == "k" and .key_base64 == "aw==" and .state == ["processing", "dirty", "delayed", "failed"]'
 	holds '.failures == 2 and .requeues == 2 and .holder == "process" and .pid == '$pid
@@ -992,7 +992,8 @@ test_metrics_pass_promtool() {
 		workqueue_{unfinished_work_seconds,longest_running_processor_seconds,retries_total} \
 		wq_expired_total wq_given_back_failed_total wq_{lease,slack}_seconds \
 		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,retained_keys} \
-		wq_{coalesced,given_back,canceled,dropped}_total; do
+		wq_{oldest_ready_seconds,shutdown,draining} \
+		wq_{coalesced,given_back,canceled,dropped,failures}_total; do
 		is "TYPE lines of $name" 1 "$(grep -c "^# TYPE $name " "$dir/all")"
 		is "HELP lines of $name" 1 "$(grep -c "^# HELP $name ." "$dir/all")"
 		is "samples of $name" 2 "$(grep -Ec "^$name(_count)?\{name=\"$q(\.b)?\"\} [0-9.]+$" "$dir/all")"
@@ -1028,7 +1029,8 @@ test_metrics_equal_stat() {
 	        print("#", what, "expected", want, "seen", got)
 	        sys.exit(1)
 	for what, field in ("workqueue_depth", "depth"), ("workqueue_adds_total", "adds"), (
-	        "workqueue_retries_total", "retries"), ("wq_expired_total", "expired"):
+	        "workqueue_retries_total", "retries"), ("wq_expired_total", "expired"), (
+	        "wq_failures_total", "failures"):
 	    same(what, str(st[field]))
 	for field in "processing", "delayed", "keys", "max_keys", "consumers":
 	    same("wq_" + field, str(st[field]))
@@ -1036,7 +1038,7 @@ test_metrics_equal_stat() {
 	    same("wq_" + field + "_total", str(st[field]))
 	for field in "failed", "retained":
 	    same("wq_" + field + "_keys", str(st[field]))
-	for field in "gets_paused", "adds_paused":
+	for field in "gets_paused", "adds_paused", "shutdown", "draining":
 	    same("wq_" + field, str(int(st[field])))
 	same("wq_memory_bytes", str(st["memory"]))
 	same("wq_lease_seconds", "0.000000000")
@@ -1052,8 +1054,9 @@ test_metrics_equal_stat() {
 	    for le, n in zip(bounds, itertools.accumulate(b["count"] for b in h["buckets"])):
 	        got = m.pop('%s_bucket{%s,le="%s"}' % (what, name, le))
 	        assert got == str(n), (what, le, n, got)
-	for what, field in ("unfinished_work", "unfinished_ns"), ("longest_running_processor", "longest_ns"):
-	    got = m.pop("workqueue_%s_seconds{%s}" % (what, name))
+	for what, field in ("workqueue_unfinished_work", "unfinished_ns"), (
+	        "workqueue_longest_running_processor", "longest_ns"), ("wq_oldest_ready", "oldest_ns"):
+	    got = m.pop("%s_seconds{%s}" % (what, name))
 	    assert len(got.split(".")[1]) == 9, got
 	    assert 0 < int(got.replace(".", "")) <= st[field] < 60e9, (got, st[field])
 	assert not m, "unexpected samples: %s" % m
@@ -1133,7 +1136,7 @@ in_tmux() {
 	stty -a >"$dir/tty-after"
 	read -r _ <$gate
 	END
-	LC_ALL=C.UTF-8 succeeds tmux -S "$top/tmux" -f /dev/null -u new-session -d -x 110 -y 30 \
+	LC_ALL=C.UTF-8 succeeds tmux -S "$top/tmux" -f /dev/null -u new-session -d -x 125 -y 30 \
 		"LC_ALL=C.UTF-8 sh '$dir/session'"
 	tmux -S "$top/tmux" set -g status off
 }
@@ -1173,8 +1176,8 @@ test_top_sorts_queues_by_any_column() {
 	wq get --fd 7 >/dev/null
 	wq add --after 1h $q.b c d e
 	in_tmux "$WQCTL" top -d 0.2
-	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99 +GB_FAILED +PAUSED"
-	sees "$q +0 +0 +5 +0 +0 +- +- +- +- +-.*$q.b +0 +0 +2 +1 +3 +[0-9.]+[mu]?s +- +- +- +-"
+	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +CONS +WAITING +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99 +GB_FAILED +PAUSED"
+	sees "$q +0 +0 +5 +0 +0 +0 +[0-9.]+[mu]?s +- +- +- +- +-.*$q.b +0 +0 +2 +1 +3 +1 +[0-9.]+[mu]?s +[0-9.]+[mu]?s +- +- +- +-"
 	has screen "2 queues, depth 7, processing 1, delayed 3; by DEPTH" "$(screen)"
 	press Right
 	sees "by PROC.*$q\.b .*$q "
@@ -1207,9 +1210,9 @@ test_top_shows_rates_of_the_last_interval() {
 		done
 	) >/dev/null 2>&1 &
 	in_tmux "$WQCTL" top -d 1
-	sees "$q +[1-9][0-9.]* +[1-9][0-9.]* +[0-9]+ +[0-9]+ +0 +[^ ]+ +<[0-9]+[mun]?s +<[0-9]+[mun]?s +<[0-9]+[mun]?s +<[0-9]+[mun]?s"
+	sees "$q +[1-9][0-9.]* +[1-9][0-9.]* +[0-9]+ +[0-9]+ +0 +[0-9]+ +[^ ]+ +[^ ]+ +<[0-9]+[mun]?s +<[0-9]+[mun]?s +<[0-9]+[mun]?s +<[0-9]+[mun]?s"
 	kill $!
-	sees "$q +0 +0 +[0-9]+ +0 +0 +- +- +- +- +- +0"
+	sees "$q +0 +0 +[0-9]+ +0 +0 +0 +[^ ]+ +- +- +- +- +- +0"
 }
 
 test_top_enter_shows_the_keys_of_a_queue() {
@@ -1223,7 +1226,7 @@ test_top_enter_shows_the_keys_of_a_queue() {
 	in_tmux "$WQCTL" top -d 0.2
 	sees "by DEPTH.*$q .*$q\.b "
 	press Enter
-	sees "STATE +AGE +DUE +FAILURES +GIVEN_BACK +HOLDER +KEY"$'\n'"processing +[0-9.]+[mu]?s +- +0 +0 +$pid +held *"$'\n'"ready +[0-9.]+[mu]?s +- +0 +0 +- +ready *"$'\n'"delayed +- +1h59m +0 +0 +- +later"
+	sees "STATE +AGE +DUE +FAILURES +GIVEN_BACK +HOLDER +KEY"$'\n'"processing +[0-9.]+[mu]?s +- +0 +0 +$pid\(wqctl\) +held *"$'\n'"ready +[0-9.]+[mu]?s +- +0 +0 +- +ready *"$'\n'"delayed +- +1h59m +0 +0 +- +later"
 	wq add $q more
 	sees "ready +[0-9.]+[mu]?s +- +0 +0 +- +more"
 	wq cancel $q later >/dev/null
@@ -1277,11 +1280,11 @@ test_top_fits_a_terminal_of_any_size() {
 		press Up q
 	done
 	sees "by DEPTH.*$q "
-	tmux -S "$top/tmux" resize-window -x 80 -y 24
+	tmux -S "$top/tmux" resize-window -x 95 -y 24
 	sees "WORK99"
 	tmux -S "$top/tmux" resize-window -x 60 -y 10
 	sees_no "WORK99"
-	sees_lines 9 "^q quit" 2 "^${q:0:10}" 1 'WAIT50$'
+	sees_lines 9 "^q quit" 2 "^${q:0:10}" 1 'WAITING$'
 	press Enter
 	sees "STATE.*ready"
 	press NPage NPage NPage NPage NPage NPage NPage NPage
@@ -1309,7 +1312,7 @@ test_top_batch_prints_frames_without_a_terminal() {
 	status 2 wq top -d 0 $q
 	wq add $q a b
 	status 0 wq top --batch -d 0.1 -n 2
-	is "frames" 2 "$(grep -Ec "^$q +0 +0 +2 +0 +0 +- +- +- +- +- +0 +-$" "$out")"
+	is "frames" 2 "$(grep -Ec "^$q +0 +0 +2 +0 +0 +0 +[0-9.]+[mu]?s +- +- +- +- +- +0 +-$" "$out")"
 	status 0 wq top -b -d 0.1 -n 1 $q
 	is keys 2 "$(grep -Ec '^ready .*  [ab]$' "$out")"
 }
@@ -1370,13 +1373,13 @@ test_pause_is_shown_by_ls_metrics_and_top() {
 	queue
 	wq pause --gets $q
 	wq ls >"$out"
-	matches ls $'\n'"$q +root +root +0600 +gets-paused +0 +0 +0 +0("$'\n'"|$)" "$(<"$out")"
+	matches ls $'\n'"$q +root +root +0600 +gets-paused +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
 	wq pause $q
 	wq ls >"$out"
-	matches ls $'\n'"$q +root +root +0600 +paused +0 +0 +0 +0("$'\n'"|$)" "$(<"$out")"
+	matches ls $'\n'"$q +root +root +0600 +paused +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
 	wq resume --gets $q
 	wq ls >"$out"
-	matches ls $'\n'"$q +root +root +0600 +adds-paused +0 +0 +0 +0("$'\n'"|$)" "$(<"$out")"
+	matches ls $'\n'"$q +root +root +0600 +adds-paused +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
 	status 0 wq ls --json
 	holds '.[] | select(.name == "'$q'") | [.gets_paused, .adds_paused] == [false, true]'
 	status 0 wq stat --json $q

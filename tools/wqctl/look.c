@@ -80,9 +80,37 @@ const char *due_text(const struct wq_view *v)
 	return v->info.due >= 0 ? time_text(v->info.due) : "-";
 }
 
+/*
+ * The name of a process's command; empty if it has ended.  A process chooses its name itself, so
+ * what is not printable is shown as ?.  The list has many keys of one process in a row.
+ */
+static const char *command_of(uint32_t pid)
+{
+	static char name[32];
+	static uint32_t last;
+	char path[32], *at;
+	FILE *file;
+
+	if (last == pid)
+		return name;
+	last = pid;
+	snprintf(path, sizeof(path), "/proc/%u/comm", pid);
+	file = fopen(path, "re");
+	if (!file || !fgets(name, sizeof(name), file))
+		name[0] = '\0';
+	if (file)
+		fclose(file);
+	name[strcspn(name, "\n")] = '\0';
+	for (at = name; *at; at++)
+		if (*at < ' ' || *at > '~')
+			*at = '?';
+	return name;
+}
+
 const char *holder_text(const struct wq_view *v)
 {
-	static char text[16];
+	static char text[48];
+	const char *command;
 
 	if (!(v->info.state & WQ_KEY_PROCESSING))
 		return "-";
@@ -90,7 +118,8 @@ const char *holder_text(const struct wq_view *v)
 		return "kernel";
 	if (!v->info.holder)
 		return "?";
-	snprintf(text, sizeof(text), "%u", v->info.holder);
+	command = command_of(v->info.holder);
+	snprintf(text, sizeof(text), *command ? "%u(%s)" : "%u", v->info.holder, command);
 	return text;
 }
 
@@ -167,6 +196,8 @@ static json_t *key_json(const struct wq_view *v, bool has_times)
 	bool processing = v->info.state & WQ_KEY_PROCESSING;
 	bool kernel = v->info.holder == WQ_HELD_BY_KERNEL;
 	char coded[(WQ_MAX_KEY + 2) / 3 * 4 + 1];
+	const char *command = processing && !kernel && v->info.holder ?
+			      command_of(v->info.holder) : "";
 	json_t *json = json_object();
 
 	base64(coded, v->key, v->len);
@@ -180,6 +211,7 @@ static json_t *key_json(const struct wq_view *v, bool has_times)
 	json_object_set_new(json, "holder", !processing ? json_null() :
 			    json_string(kernel ? "kernel" : "process"));
 	set_number_if(json, "pid", processing && !kernel && v->info.holder, v->info.holder);
+	json_object_set_new(json, "command", *command ? json_string(command) : json_null());
 	return json;
 }
 
@@ -340,10 +372,12 @@ static json_t *queue_json(const struct wq_queue *q)
 	set_number(json, "processing", q->processing);
 	set_number(json, "delayed", q->delayed);
 	set_number(json, "keys", q->keys);
+	set_number(json, "consumers", q->consumers);
+	set_number_if(json, "oldest_ns", q->oldest >= 0, q->oldest);
 	return json;
 }
 
-#define LS_COLUMNS	9
+#define LS_COLUMNS	11
 #define LS_TEXT		4	/* the columns up to this one are text, aligned to the left */
 
 struct ls_line {
@@ -352,7 +386,7 @@ struct ls_line {
 
 static void ls_line(struct ls_line *line, const struct wq_queue *q)
 {
-	const uint32_t counts[] = { q->ready, q->processing, q->delayed, q->keys };
+	const uint32_t counts[] = { q->ready, q->processing, q->delayed, q->keys, q->consumers };
 	size_t i;
 
 	snprintf(line->cell[0], sizeof(*line->cell), "%s", q->name);
@@ -363,14 +397,17 @@ static void ls_line(struct ls_line *line, const struct wq_queue *q)
 		 q->state & WQ_STATE_DRAINING ? "draining" :
 		 q->state & WQ_STATE_SHUTDOWN ? "shutdown" :
 		 q->state & PAUSED ? paused_text(q->state) : "open");
-	for (i = 0; i < 4; i++)
+	for (i = 0; i < 5; i++)
 		snprintf(line->cell[5 + i], sizeof(*line->cell), "%u", counts[i]);
+	snprintf(line->cell[10], sizeof(*line->cell), "%s",
+		 q->oldest >= 0 ? time_text(q->oldest) : "-");
 }
 
 static int ls_table(const struct queues *qs)
 {
 	static const struct ls_line head = { {
 		"NAME", "OWNER", "GROUP", "MODE", "STATE", "READY", "PROCESSING", "DELAYED", "KEYS",
+		"CONSUMERS", "WAITING",
 	} };
 	struct ls_line *lines = calloc(qs->count + 1, sizeof(*lines));
 	int width[LS_COLUMNS] = { 0 }, len;
@@ -429,7 +466,7 @@ static bool print_key(const struct args *a, const struct wq_view *v, bool has_ti
 		fwrite(v->key, 1, v->len, stdout);
 		putchar('\0');
 	} else {
-		printf("%-18s %8s %8s %8u %10u %8s  %s\n", state_text(v->info.state), age_text(v),
+		printf("%-18s %8s %8s %8u %10u %15s  %s\n", state_text(v->info.state), age_text(v),
 		       due_text(v), v->info.failures, v->info.given_back, holder_text(v),
 		       key_text(v->key, v->len));
 	}
@@ -450,7 +487,7 @@ static int ls_keys(const struct args *a)
 	if (wq_stat(q, &st))
 		return complain(a, "can't list the keys");
 	if (!a->json && !a->nul)
-		printf("%-18s %8s %8s %8s %10s %8s  %s\n", "STATE", "AGE", "DUE", "FAILURES",
+		printf("%-18s %8s %8s %8s %10s %15s  %s\n", "STATE", "AGE", "DUE", "FAILURES",
 		       "GIVEN_BACK", "HOLDER", "KEY");
 	do {
 		if (wq_list(q, &b, PAGE, &cursor) < 0)
@@ -572,6 +609,7 @@ static json_t *stat_json(const struct wq_stat *st, json_t *limiter)
 	set_number_if(json, "adds_resume_ns", st->adds_resume >= 0, st->adds_resume);
 	set_number(json, "depth", st->depth);
 	set_number(json, "ready", st->ready);
+	set_number_if(json, "oldest_ns", st->oldest >= 0, st->oldest);
 	set_number(json, "processing", st->processing);
 	set_number(json, "held", st->held);
 	set_number(json, "delayed", st->delayed);
@@ -595,6 +633,7 @@ static json_t *stat_json(const struct wq_stat *st, json_t *limiter)
 	set_number(json, "canceled", st->canceled);
 	set_number(json, "merged", st->merged);
 	set_number(json, "retries", st->retries);
+	set_number(json, "failures", st->failures);
 	set_number(json, "dropped", st->dropped);
 	set_number_if(json, "unfinished_ns", has_times, st->unfinished);
 	set_number_if(json, "longest_ns", has_times, st->longest);

@@ -21,7 +21,7 @@
 /**
  * struct family - a metric
  * @name: its name
- * @kind: its type; SECONDS is a gauge that is read in ns
+ * @kind: its type; SECONDS is a gauge that is read in ns, where -1 means 0
  * @help: its description
  * @offset: offset of its field in struct wq_stat
  * @size: size of that field
@@ -58,6 +58,10 @@ static const struct family {
 	       "Time of the key that has been processing for the longest time."),
 	FAMILY("workqueue_retries_total", COUNTER, retries,
 	       "Adds after a delay or rate limited, retries by done, and given back runs that failed."),
+	FAMILY("wq_failures_total", COUNTER, failures,
+	       "Retries that counted as a failure; the others in workqueue_retries_total are delays."),
+	FAMILY("wq_oldest_ready_seconds", SECONDS, oldest,
+	       "Time since the first ready key became dirty; 0: no key is ready. It rises while no consumer gets keys."),
 	FAMILY("wq_processing", GAUGE, processing,
 	       "Keys that a consumer holds."),
 	FAMILY("wq_delayed", GAUGE, delayed,
@@ -90,6 +94,10 @@ static const struct family {
 	       "Memory of the queue, its keys, table and heap."),
 	FAMILY("wq_consumers", GAUGE, consumers,
 	       "Open files that are bound to the queue."),
+	STATE("wq_shutdown", WQ_STATE_SHUTDOWN,
+	      "1: the queue is shut down; 0: it is not."),
+	STATE("wq_draining", WQ_STATE_DRAINING,
+	      "1: a drain waits until no key is ready or processing; 0: none does."),
 	STATE("wq_gets_paused", WQ_STATE_GETS_PAUSED,
 	      "1: gets are paused, and consumers wait; 0: they are not."),
 	STATE("wq_adds_paused", WQ_STATE_ADDS_PAUSED,
@@ -111,6 +119,8 @@ static void print_seconds(FILE *out, uint64_t ns)
 {
 	const uint64_t sec = NSEC_PER_SEC;
 
+	if (ns == UINT64_MAX)
+		ns = 0;
 	fprintf(out, "%" PRIu64 ".%09" PRIu64 "\n", ns / sec, ns % sec);
 }
 

@@ -31,7 +31,7 @@
 #define NAME_MIN	10			/* columns */
 
 enum column {
-	QUEUE, ADDS, DONES, DEPTH, PROCESSING, DELAYED, OLDEST, WAIT50, WAIT99, WORK50, WORK99,
+	QUEUE, ADDS, DONES, DEPTH, PROCESSING, DELAYED, CONSUMERS, WAITING, OLDEST, WAIT50, WAIT99, WORK50, WORK99,
 	GB_FAILED, PAUSE, NUM_COLUMNS
 };
 
@@ -45,6 +45,8 @@ static const struct {
 	[DEPTH] = { "DEPTH", 6 },
 	[PROCESSING] = { "PROC", 6 },
 	[DELAYED] = { "DELAYED", 8 },
+	[CONSUMERS] = { "CONS", 6 },
+	[WAITING] = { "WAITING", 8 },
 	[OLDEST] = { "OLDEST", 7 },
 	[WAIT50] = { "WAIT50", 7 },
 	[WAIT99] = { "WAIT99", 7 },
@@ -144,6 +146,8 @@ static void evaluate(struct track *t)
 	t->value[DEPTH] = now->depth;
 	t->value[PROCESSING] = now->processing;
 	t->value[DELAYED] = now->delayed;
+	t->value[CONSUMERS] = now->consumers;
+	t->value[WAITING] = now->oldest;
 	t->value[OLDEST] = now->longest;
 	t->value[GB_FAILED] = now->given_back_failed;
 	t->value[PAUSE] = now->state & PAUSED;
@@ -355,6 +359,9 @@ static void put_cell(char *to, size_t size, const struct track *t, enum column c
 	case DONES:
 		put_rate(to, size, n);
 		break;
+	case WAITING:
+		snprintf(to, size, "%s", n < 0 ? "-" : time_text(n));
+		break;
 	case OLDEST:
 		snprintf(to, size, "%s", t->now.processing ? time_text(n) : "-");
 		break;
@@ -503,14 +510,14 @@ static void frame_keys(void)
 	if (t && t->now.given_back)
 		snprintf(back, sizeof(back), "  %" PRIu64 " given back, %" PRIu64 " failed",
 			 (uint64_t)t->now.given_back, (uint64_t)t->now.given_back_failed);
-	put(3, A_REVERSE, "%-18s %8s %8s %8s %10s %8s  KEY%s%s%s", "STATE", "AGE", "DUE",
+	put(3, A_REVERSE, "%-18s %8s %8s %8s %10s %15s  KEY%s%s%s", "STATE", "AGE", "DUE",
 	    "FAILURES", "GIVEN_BACK", "HOLDER", more, leases, back);
 	if (!top.curses)
 		room = top.num_keys;
 	top.first = scroll_to(top.first, top.first, top.num_keys, room);
 	for (i = 0; i < room && top.first + i < top.num_keys; i++) {
 		key = &top.keys[top.first + i];
-		put(4 + i, 0, "%-18s %8s %8s %8u %10u %8s  %s", state_text(key->v.info.state),
+		put(4 + i, 0, "%-18s %8s %8s %8u %10u %15s  %s", state_text(key->v.info.state),
 		    age_text(&key->v), due_text(&key->v), key->v.info.failures,
 		    key->v.info.given_back, holder_text(&key->v), key->text);
 	}

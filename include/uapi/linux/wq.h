@@ -765,6 +765,9 @@ struct wq_list {
  * @processing: number of keys in processing
  * @delayed: number of delayed keys
  * @keys: number of keys in any state
+ * @consumers: number of open files that are bound to the queue
+ * @reserved: 0
+ * @oldest: as wq_stat.oldest
  */
 struct wq_queue {
 	char name[WQ_NAME_MAX];
@@ -776,6 +779,9 @@ struct wq_queue {
 	__u32 processing;
 	__u32 delayed;
 	__u32 keys;
+	__u32 consumers;
+	__u32 reserved;
+	__s64 oldest;
 };
 
 /**
@@ -889,6 +895,11 @@ struct wq_hist {
  *	stay paused until WQ_IOC_PAUSE resumes them
  * @adds_resume: ns until adds resume by themselves, 0: now; -1 if they are not paused, or
  *	stay paused until WQ_IOC_PAUSE resumes them
+ * @failures: how many in @retries counted as a failure: WQ_ADD_RATE_LIMITED, done with RETRY, and
+ *	@given_back_failed.  The others are delays
+ * @oldest: ns since the ready key that became ready first became dirty: how long keys have been
+ *	waiting for a consumer.  -1 if no key is ready, in a queue without a name, and if the
+ *	ordering policy of a kernel module does not report it
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged +
  * given_back_failed + keys that are dirty while processing, and gets = processing + dones +
@@ -944,6 +955,8 @@ struct wq_stat {
 	__s64 slack;
 	__s64 gets_resume;
 	__s64 adds_resume;
+	__aligned_u64 failures;
+	__s64 oldest;
 };
 
 /* wq_pause.flags */

@@ -69,6 +69,13 @@
  * finds gets paused, that pause began before or after the key became ready, and the resume
  * comes after both, so it wakes for the key.  If the waker finds them not paused, it wakes.
  *
+ * Blocked keys: a policy may limit what is handed out at a time.  A ready key that a get can't have
+ * because of that is blocked.  It counts as ready, but wakes nobody.  A policy counts an entry
+ * from its pop until the run has ended or the key is canceled, so a requeued entry still counts.
+ * When an entry stops counting, see wq_release(), keys that were blocked may be available, and
+ * wake getters and pollers.  A read first ends the run of the file's last key, so for that file
+ * poll reports blocked keys, too: the read may release them.
+ *
  * Drain: if no key is ready, a consumer that holds no key waits in get as long as others
  * hold keys, because these may be given back.  A consumer that holds keys must not wait,
  * because the drain waits for it.  See wq_waits_for_others().
@@ -421,10 +428,23 @@ struct wq_entry *wq_any(struct wq_cs *cs)
  * The state machine.
  */
 
-u32 wq_nr_ready(const struct wq *q)
+/* Ready entries that a get can have now. */
+static __always_inline u32 wq_nr_available(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	return q->nr_requeued + (q->order ? q->order->len(q->order_data) : q->nr_fifo);
+}
+
+/* Ready entries that a get can't have now, see "Blocked keys". */
+u32 wq_nr_blocked(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return q->order && q->order->blocked ? q->order->blocked(q->order_data) : 0;
+}
+
+u32 wq_nr_ready(const struct wq *q)
+{
+	return wq_nr_available(q) + wq_nr_blocked(q);
 }
 
 /* Adds that were coalesced. */
@@ -456,19 +476,57 @@ bool wq_is_idle(const struct wq *q)
 	return !q->nr_processing && !wq_nr_ready(q);
 }
 
+/* Insert an entry into the policy.  If that blocks the entry, it wakes no getter. */
+static noinline void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
+{
+	const struct wq_order_ops *order = cs->q->order;
+	void *data = cs->q->order_data;
+	u32 before, grown;
+
+	wq_assert_locked(cs);
+	if (!order->blocked) {
+		order->push(data, e);
+		cs->nr_ready++;
+		return;
+	}
+	before = order->len(data);
+	order->push(data, e);
+	grown = order->len(data) - before;
+	cs->nr_ready += grown;
+	/* A read that ends the run of its file's last key may release the entry, see wq_poll_mask(). */
+	if (!grown && cs->q->reads)
+		cs->nr_ready |= WQ_ALL_POLLERS;
+}
+
 /* Make a dirty entry ready. */
 static __always_inline void wq_push(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	cs->nr_ready++;
 	if (q->order) {
-		q->order->push(q->order_data, e);
+		wq_push_order(cs, e);
 	} else {
+		cs->nr_ready++;
 		list_add_tail(&e->link, &q->fifo);
 		q->nr_fifo++;
 	}
+}
+
+/* The policy no longer counts an entry as handed out, which may make blocked entries available. */
+static noinline void wq_release(struct wq_cs *cs, struct wq_entry *e)
+{
+	const struct wq_order_ops *order = cs->q->order;
+	void *data = cs->q->order_data;
+	u32 before;
+
+	wq_assert_locked(cs);
+	/* wq_destroy() has ended the policy. */
+	if (!order)
+		return;
+	before = order->len(data);
+	order->release(data, e);
+	cs->nr_ready += order->len(data) - before;
 }
 
 /* Take a ready entry out of the policy or out of wq.requeued. */
@@ -564,6 +622,8 @@ static void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 		e->consumer->nr_dirty--;
 	else
 		wq_unqueue(cs, e);
+	if (unlikely(cs->q->releases) && e->state & ENTRY_REQUEUED)
+		wq_release(cs, e);
 	/* After the cancel, its caller sees the stores of all producers whose adds it canceled. */
 	wq_entry_set_state_mb(e, e->state & ~(ENTRY_DIRTY | ENTRY_REQUEUED));
 	wq_note_not_dirty(cs, e);
@@ -625,8 +685,8 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 	q->nr_processing++;
 }
 
-/* Take an entry away from its consumer. */
-static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
+/* Take an entry away from its consumer.  The policy still counts it as handed out. */
+static __always_inline void __wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq_consumer *c = e->consumer;
 	struct wq *q = cs->q;
@@ -656,6 +716,14 @@ static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 	wq_entry_set_state(e, e->state & ~ENTRY_PROCESSING);
 }
 
+/* End the run of an entry. */
+static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
+{
+	__wq_unhold(cs, e);
+	if (unlikely(cs->q->releases))
+		wq_release(cs, e);
+}
+
 /*
  * Start or restart the lease of an entry in processing.  If the queue's lease was changed to
  * 0 meanwhile, stop the lease instead: the entry is held without one from now on.
@@ -675,7 +743,7 @@ static void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	wq_unhold(cs, e);
+	__wq_unhold(cs, e);
 	if (e->state & ENTRY_DIRTY)
 		q->merged++;
 	wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED);
@@ -976,7 +1044,7 @@ void wq_set_resumed(struct wq_cs *cs, u32 what)
 	trace_wq_resume(q, what, wq_nr_ready(q));
 	/* wq.full makes wq_unlock() wake the pollers that wait for room. */
 	if (what & WQ_PAUSE_GETS)
-		cs->nr_ready = (cs->nr_ready + wq_nr_ready(q)) | WQ_ALL_POLLERS;
+		cs->nr_ready = (cs->nr_ready + wq_nr_available(q)) | WQ_ALL_POLLERS;
 }
 
 /* End the pauses whose time has come.  Returns when the next one ends; S64_MAX: none does. */
@@ -2008,21 +2076,35 @@ static __always_inline struct wq_entry *wq_pop(struct wq_cs *cs)
 	return q->order->len(q->order_data) ? q->order->pop(q->order_data) : NULL;
 }
 
+/* Whether the next entry comes from a policy that does not reveal it. */
+static __always_inline bool wq_next_hidden(const struct wq *q)
+{
+	return !q->nr_requeued && q->order && !q->order->peek;
+}
+
+/* The entry that wq_pop() would return, not fixed up yet, or NULL.  Not if it is hidden. */
+static __always_inline struct wq_entry *wq_next(struct wq *q)
+{
+	if (q->nr_requeued || !q->order)
+		return wq_first_ready(q);
+	return q->order->len(q->order_data) ? q->order->peek(q->order_data) : NULL;
+}
+
 /*
- * Whether the run before of the next key was given back.  A policy does not reveal its next
- * key, so the answer is no for a key in a policy.
+ * Whether the run before of the next key was given back.  If a policy does not reveal the key, the
+ * answer is no.
  */
 bool wq_next_given_back(struct wq_cs *cs)
 {
-	struct wq *q = cs->q;
 	struct wq_entry *e;
 
 	wq_assert_locked(cs);
-	if (!q->nr_requeued && q->order)
+	if (wq_next_hidden(cs->q))
 		return false;
-	e = wq_entry_of(cs, (struct wq_found){ wq_first_ready(q) });
+	e = wq_entry_of(cs, (struct wq_found){ wq_next(cs->q) });
 	return e && e->given_back;
 }
+WQ_EXPORT_FOR_KUNIT(wq_next_given_back);
 
 static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
 				     bool first, struct wq_entry **ep)
@@ -2034,12 +2116,12 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
 	if (unlikely(q->paused & WQ_PAUSE_GETS))
 		return -EAGAIN;
 	if (room < WQ_MAX_KEY) {
-		if (q->nr_requeued || !q->order) {
-			e = wq_first_ready(q);
+		if (!wq_next_hidden(q)) {
+			e = wq_next(q);
 			if (e && e->len > room)
 				return -EMSGSIZE;
 		} else if (!first) {
-			/* A policy does not reveal its next key, nor take it back. */
+			/* The policy does not take a key back. */
 			return -EMSGSIZE;
 		}
 	}
@@ -2067,9 +2149,10 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
  * @first: the caller has taken no key yet, so it needs to know whether a key is ready
  * @ep: receives the entry
  *
- * Return: 0; -EAGAIN: no key is ready, or gets are paused; -EMSGSIZE: the next key is longer
- * than @room and stays the next one.  If the next key comes from a policy and @first is not set,
- * -EMSGSIZE is returned if @room is below WQ_MAX_KEY, even if no key is ready.
+ * Return: 0; -EAGAIN: no key is available, or gets are paused; -EMSGSIZE: the next key is longer
+ * than @room and stays the next one.  If the next key comes from a policy that does not reveal it
+ * and @first is not set, -EMSGSIZE is returned if @room is below WQ_MAX_KEY, even if no key is
+ * ready.
  */
 int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep)
 {
@@ -2085,7 +2168,7 @@ static __always_inline int wq_try_get(struct wq *q, const struct wq_consumer *c,
 
 	__wq_lock(&cs, q);
 	ret = take(&cs, arg);
-	if (ret == -EAGAIN && q->shut && !wq_waits_for_others(q, c))
+	if (ret == -EAGAIN && q->shut && !wq_waits_for_others(q, c) && !wq_nr_blocked(q))
 		ret = -ESHUTDOWN;
 	__wq_unlock(&cs);
 	return ret;
@@ -2128,7 +2211,7 @@ static int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 			ret = last;
 	}
 	wq_lock(&cs, q);
-	more = wq_nr_ready(q) && !wq_gets_paused(q);
+	more = wq_nr_available(q) && !wq_gets_paused(q);
 	wq_unlock(&cs);
 	/* Ordered by the lock, as in __wq_unlock(). */
 	if (more && waitqueue_active(&q->getters))
@@ -2155,6 +2238,15 @@ int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
 }
 WQ_EXPORT_FOR_KUNIT(wq_get_wait);
 
+/*
+ * Whether a key may be available to a read only because it first ends the run of the last key:
+ * that one if it is dirty, or a blocked one.
+ */
+static bool wq_read_makes_ready(const struct wq *q, const struct wq_consumer *c)
+{
+	return c->read && (c->read->state & ENTRY_DIRTY || wq_nr_blocked(q));
+}
+
 /* The events that poll reports to consumer @c. */
 __poll_t wq_poll_mask(struct wq *q, const struct wq_consumer *c)
 {
@@ -2163,10 +2255,9 @@ __poll_t wq_poll_mask(struct wq *q, const struct wq_consumer *c)
 
 	wq_lock(&cs, q);
 	wq_catch_up(&cs);
-	/* A read first ends the run of its last key.  If that is dirty, it is ready then. */
-	if (wq_nr_ready(q) || (c->read && c->read->state & ENTRY_DIRTY))
+	if (wq_nr_available(q) || wq_read_makes_ready(q, c))
 		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;
-	else if (q->shut && !wq_waits_for_others(q, c))
+	else if (q->shut && !wq_waits_for_others(q, c) && !wq_nr_blocked(q))
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
 	if (wq_has_room(q))
 		mask |= EPOLLOUT | EPOLLWRNORM;
@@ -2359,6 +2450,7 @@ static __always_inline int wq_take_read(struct wq_cs *cs, void *arg)
 	r->len = e->len;
 	r->token = e->token;
 	c->read = e;
+	cs->q->reads = true;
 	return 0;
 }
 
@@ -2376,6 +2468,7 @@ int wq_read_key(struct wq_read *r, s64 deadline)
 		return ret;
 	return wq_get_slow(q, r->c, deadline, wq_take_read, r);
 }
+WQ_EXPORT_FOR_KUNIT(wq_read_key);
 
 /* Give back the key of a read that cannot be copied to its caller. */
 void wq_unread_key(struct wq_read *r)

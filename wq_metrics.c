@@ -80,7 +80,7 @@ static s64 stat_oldest(struct wq_cs *cs)
 	e = NULL;
 	if (!q->order)
 		e = list_first_entry_or_null(&q->fifo, struct wq_entry, link);
-	else if (q->order->oldest && q->order->len(q->order_data))
+	else if (q->order->oldest && wq_nr_ready(q) > q->nr_requeued)
 		e = q->order->oldest(q->order_data);
 	since = min(since, since_of(cs, e));
 	return since == S64_MAX ? -1 : max_t(s64, 0, wq_now(cs) - since);

@@ -152,6 +152,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->order = params->order;
 	q->order_data = params->order_data;
 	q->touches = q->order && q->order->touch;
+	q->releases = q->order && q->order->release;
 	q->clock = params->clock;
 	q->mode = params->mode;
 	q->lease = params->lease;

@@ -86,6 +86,7 @@ struct wq {
 	u32 prefix;			/* C: bytes ahead of its entries, see struct wq_prefix */
 	u32 max_idle;			/* L: how many idle entries are kept for their key's next add */
 	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
+	bool releases;			/* C: the policy counts the keys that are handed out */
 	bool shut;			/* L: only changes to true */
 	bool no_adds;			/* L: adds are refused: shut down, or adds are paused */
 	u8 paused;			/* L: WQ_PAUSE_*; 0 after a shut down */
@@ -120,6 +121,7 @@ struct wq {
 	struct list_head requeued;	/* L: ready entries ahead of all others */
 	struct wq_entry *recycled;	/* L: removed entries, for the next new keys */
 	u32 nr_recycled;		/* L: entries in recycled */
+	bool reads;			/* L: a read(2) has taken a key; only changes to true */
 	u64 key_bytes;			/* L: memory of entries */
 	u64 unfit;			/* L: gets that put the key back, because it was too long */
 	u64 given_back;			/* L: statistics, see struct wq_stat */
@@ -322,6 +324,7 @@ struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor);
 struct wq_entry *wq_any(struct wq_cs *cs);
 unsigned int wq_evict_idle(struct wq_cs *cs, unsigned int n);
 unsigned int wq_try_evict_idle(struct wq *q, unsigned int n);
+u32 wq_nr_blocked(const struct wq *q);
 u32 wq_nr_ready(const struct wq *q);
 u64 wq_coalesced(const struct wq *q);
 u32 wq_depth(const struct wq *q);

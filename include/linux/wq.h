@@ -100,11 +100,25 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  * struct wq_order_ops - an ordering policy, which client-go calls Queue
  * @touch: a key that is in the policy was added once more; may be NULL
  * @push: a key became ready
- * @len: number of keys in the policy
+ * @len: number of keys in the policy that @pop can return, one after another
  * @pop: remove and return the key to hand out next; not called while @len is 0
  * @remove: remove this key, which was canceled
- * @oldest: return the key that became ready first, and leave it in the policy; not called while
- *	@len is 0.  NULL if the policy does not know, and wq_stat.oldest is -1 then
+ * @peek: return the key that @pop would return, and leave it in the policy; not called while @len
+ *	is 0; may be NULL
+ * @release: a key that @pop returned is no longer handed out: its run has ended, or the key was
+ *	canceled; may be NULL
+ * @blocked: number of keys in the policy that @pop cannot return now.  NULL: there are none
+ * @oldest: return the key that became ready first, blocked or not, and leave it in the policy; not
+ *	called while the policy has no key.  NULL: wq_stat.oldest is -1
+ *
+ * A policy that limits how many keys are handed out at a time has @release and @blocked.  A
+ * blocked key counts as ready, but no get can have it, and it wakes no getter.  The policy may
+ * block keys only while other keys are handed out.  For each call of @pop there is one call of
+ * @release.  A key that is given back stays handed out while it is requeued, until its next run
+ * ends or it is canceled.  If it is pushed instead, @release comes before @push.
+ *
+ * Without @peek, a get of several keys whose buffer has less room left than the longest key ends
+ * there, and a get takes keys together with a key whose last run was given back.
  *
  * The queue calls all operations with its lock held and interrupts off (on
  * PREEMPT_RT: interrupts on).  They must not sleep and cannot fail.
@@ -121,6 +135,9 @@ struct wq_order_ops {
 	unsigned int (*len)(void *order);
 	struct wq_entry *(*pop)(void *order);
 	void (*remove)(void *order, struct wq_entry *entry);
+	struct wq_entry *(*peek)(void *order);
+	void (*release)(void *order, struct wq_entry *entry);
+	unsigned int (*blocked)(void *order);
 	struct wq_entry *(*oldest)(void *order);
 };
 

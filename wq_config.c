@@ -66,6 +66,10 @@ void wq_config_get(struct wq *q, struct wq_config *args,
 	args->max_keys = q->max_keys;
 	args->lease = q->lease;
 	args->slack = q->slack;
+	args->order = q->order_kind;
+	args->order_arg = q->order_arg;
+	args->group_limit = q->group_limit;
+	args->reserved = 0;
 	/* wq_destroy() frees the limiter while processes may still have the queue open. */
 	args->num_limiters = q->limiter ? wq_limiter_to_specs(q->limiter, specs) : 0;
 	wq_unlock(&cs);
@@ -79,7 +83,7 @@ static int set_check(const struct wq *q, const struct wq_config *args)
 	s64 lease = set & WQ_SET_LEASE ? args->lease : 0;
 	int ret;
 
-	if (args->flags || !set || set & ~SET_ALL)
+	if (args->flags || args->reserved || !set || set & ~SET_ALL)
 		return -EINVAL;
 	ret = wq_check_limits(set & WQ_SET_MAX_KEYS ? args->max_keys : 0,
 			      set & WQ_SET_MODE ? args->mode : 0, lease,

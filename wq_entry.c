@@ -59,6 +59,11 @@ static void free_leased_rcu(struct rcu_head *rcu)
 	wq_entries_free(container_of(rcu, struct wq_entry, rcu), WQ_PREFIX_LEASE);
 }
 
+static void free_ordered_rcu(struct rcu_head *rcu)
+{
+	wq_entries_free(container_of(rcu, struct wq_entry, rcu), WQ_PREFIX_ORDER);
+}
+
 /*
  * Free entries that were in a table, chained by next_freed, after the look-ups without the lock
  * that may still read them, see wq_table_peek().
@@ -66,7 +71,8 @@ static void free_leased_rcu(struct rcu_head *rcu)
 void wq_entries_free_rcu(struct wq_entry *e, u32 prefix)
 {
 	call_rcu(&e->rcu, !prefix ? free_plain_rcu :
-		 prefix == WQ_PREFIX_TIMES ? free_timed_rcu : free_leased_rcu);
+		 prefix == WQ_PREFIX_TIMES ? free_timed_rcu :
+		 prefix == WQ_PREFIX_LEASE ? free_leased_rcu : free_ordered_rcu);
 }
 
 /**

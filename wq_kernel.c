@@ -16,9 +16,10 @@
  *
  * Context: process, may sleep.
  *
- * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, or a mode without a name),
- * -ERANGE (max_keys, mode or lease), -EEXIST (the name is taken), -ENOMEM, -EBUSY (the
- * limiter has an owner), or params->limiter if that is an ERR_PTR.
+ * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, a mode without a name, or a bad
+ * order), -ERANGE (max_keys, mode, lease or order_arg), -EOPNOTSUPP (there is no such order yet),
+ * -EEXIST (the name is taken), -ENOMEM, -EBUSY (the limiter has an owner), or params->limiter if
+ * that is an ERR_PTR.
  */
 struct wq *wq_create(const struct wq_params *params)
 {
@@ -37,6 +38,10 @@ struct wq *wq_create(const struct wq_params *params)
 		ret = -EINVAL;
 	if (!ret)
 		ret = wq_check_limits(params->max_keys, params->mode, params->lease, 0);
+	if (!ret && params->order && params->order_kind)
+		ret = -EINVAL;
+	if (!ret)
+		ret = wq_check_order(params->order_kind, params->order_arg, params->group_limit);
 	if (!ret)
 		q = wq_alloc(params, GFP_KERNEL);
 	if (!q) {

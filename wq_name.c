@@ -213,13 +213,14 @@ static int open_check(const struct wq_open *args)
 		return -EINVAL;
 	if (flags & WQ_OPEN_EXCL && (!(flags & WQ_OPEN_CREATE) || flags & WQ_OPEN_ACCEPT))
 		return -EINVAL;
-	if (args->reserved)
+	if (args->reserved || args->reserved2)
 		return -EINVAL;
 	if (args->name[0] ? name_check_field(args->name) :
 			    flags & ~WQ_OPEN_NO_MAP || args->mode ||
 			    memchr_inv(args->name, 0, sizeof(args->name)))
 		return -EINVAL;
-	return wq_check_limits(args->max_keys, args->mode, args->lease, args->slack);
+	return wq_check_limits(args->max_keys, args->mode, args->lease, args->slack) ?:
+	       wq_check_order(args->order, args->order_arg, args->group_limit);
 }
 
 /* Make a queue for the caller, not charged yet.  Its limiter becomes the queue's. */
@@ -232,6 +233,9 @@ static int open_alloc(struct opening *o)
 		.limiter = o->limiter,
 		.lease = o->args->lease,
 		.no_map = o->args->flags & WQ_OPEN_NO_MAP,
+		.order_kind = o->args->order,
+		.order_arg = o->args->order_arg,
+		.group_limit = o->args->group_limit,
 	};
 
 	o->user = wq_user_alloc();
@@ -305,6 +309,19 @@ static struct wq *open_try(struct opening *o)
 	}
 }
 
+/* Whether a queue has another order than the caller asks for, if it asks for one. */
+static bool order_differs(const struct wq_open *args, const struct wq *q)
+{
+	if (!args->order)
+		return false;
+	if (args->order != q->order_kind)
+		return true;
+	if (args->group_limit && args->group_limit != q->group_limit)
+		return true;
+	return (args->order_arg || args->order != WQ_ORDER_PRIORITY) &&
+	       args->order_arg != q->order_arg;
+}
+
 /* Whether a queue that exists has other attributes than the caller asks for. */
 static noinline_for_stack bool open_differs(const struct opening *o, struct wq *q)
 {
@@ -317,7 +334,8 @@ static noinline_for_stack bool open_differs(const struct opening *o, struct wq *
 	if (o->limiter)
 		nr_asked = wq_limiter_to_specs(o->limiter, asked);
 	wq_lock(&cs, q);
-	differs = (args->max_keys && args->max_keys != q->max_keys) ||
+	differs = order_differs(args, q) ||
+		  (args->max_keys && args->max_keys != q->max_keys) ||
 		  (args->lease && args->lease != q->lease) ||
 		  (args->slack && args->slack != q->slack) ||
 		  (args->flags & WQ_OPEN_NO_MAP && !q->no_map && !q->touches);

@@ -94,7 +94,7 @@ struct wq {
 	u64 __percpu *coalesced;	/* adds that were coalesced, see wq_coalesced() */
 	const struct wq_order_ops *order; /* L: NULL: fifo; only changes to NULL */
 	struct wq_counters *map;	/* L: NULL until the first WQ_IOC_MAP; then constant */
-	void *order_data;		/* C */
+	void *order_data;		/* C; of the queue, if order_kind is neither FIFO nor OTHER */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
 	struct wq_limiter *limiter;	/* L: NULL after wq_destroy() */
 	s64 lease;			/* L: duration of leases, ns; 0: none */
@@ -166,6 +166,9 @@ struct wq {
 	kuid_t uid;			/* L and N */
 	kgid_t gid;			/* L and N */
 	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
+	u32 order_kind;			/* C: WQ_ORDER_* */
+	u32 order_arg;			/* C: its figure, see struct wq_open */
+	u32 group_limit;		/* C: see struct wq_open */
 	bool named;			/* N: it is in the trees of named queues */
 	bool shown;			/* N: it is to have a directory in debugfs */
 	struct list_head all;		/* in the list of all queues, see wq_queue.c */

@@ -44,17 +44,33 @@ struct wq_lease {
 	s64 end;		/* ns on the queue's clock */
 };
 
+/* The data of an entry that the order of its queue uses. */
+struct wq_rank {
+	union {
+		/* WQ_ORDER_PRIORITY: levels, see wq_priority.c */
+		struct {
+			s8 pending;	/* of the run that the entry waits for */
+			s8 delayed;	/* of the pending delay */
+			s8 held;	/* of the list that has the entry, or of its run */
+		};
+		u64 space;
+	};
+};
+
 /*
- * The memory ahead of an entry: all of this in queues that were created with a lease, @times in
- * other queues that keep times, and nothing in the rest.  So a queue does not pay for what it does
- * not use.  wq.prefix has the size of this part.
+ * The memory ahead of an entry: all of this in queues whose order uses @rank, @lease and @times in
+ * other queues that were created with a lease, @times in other queues that keep times, and nothing
+ * in the rest.  So a queue does not pay for what it does not use, except that a queue with such an
+ * order always has room for a lease and times.  wq.prefix has the size of this part.
  */
 struct wq_prefix {
+	struct wq_rank rank;
 	struct wq_lease lease;
 	struct wq_times times;
 };
 
-#define WQ_PREFIX_LEASE	sizeof(struct wq_prefix)
+#define WQ_PREFIX_ORDER	sizeof(struct wq_prefix)
+#define WQ_PREFIX_LEASE	(sizeof(struct wq_prefix) - offsetof(struct wq_prefix, lease))
 #define WQ_PREFIX_TIMES	sizeof(struct wq_times)
 static_assert(sizeof(struct wq_prefix) == offsetofend(struct wq_prefix, times));
 static_assert(offsetof(struct wq_embedded, entry) == offsetofend(struct wq_embedded, times));
@@ -156,13 +172,19 @@ static inline struct wq_entry *wq_leased_entry(struct wq_lease *l)
 	return (struct wq_entry *)(container_of(l, struct wq_prefix, lease) + 1);
 }
 
+/* The entry is one of a queue whose order uses its rank. */
+static inline struct wq_rank *wq_rank_of(const struct wq_entry *e)
+{
+	return &container_of(wq_times_of((struct wq_entry *)e), struct wq_prefix, times)->rank;
+}
+
 /*
  * Entries come in sizes, numbered from 0.  A size has room for prefix and key: WQ_MIN_ROOM times a
  * power of two, or 3/4 of that, but at most WQ_MAX_ROOM bytes.  In one queue, keys up to
  * WQ_MIN_ROOM bytes have entries of the same size.
  */
 #define WQ_MIN_ROOM	16
-#define WQ_MAX_ROOM	(WQ_MAX_KEY + WQ_PREFIX_LEASE)
+#define WQ_MAX_ROOM	(WQ_MAX_KEY + WQ_PREFIX_ORDER)
 #define WQ_SIZES	14
 
 static inline u32 wq_room_of_size(u32 size)
@@ -220,7 +242,7 @@ static __always_inline void wq_key_init(struct wq_key *k, u32 prefix, u32 hash, 
 	e->failures = 0;
 	e->len = len;
 	wq_key_copy(k->key, key, len);
-	if (prefix == WQ_PREFIX_LEASE)
+	if (prefix >= WQ_PREFIX_LEASE)
 		INIT_LIST_HEAD(&wq_lease_of(&k->entry)->link);
 }
 

@@ -234,6 +234,10 @@ void wq_limiter_free(struct wq_limiter *l);
  * @order: ordering policy; NULL: first in, first out
  * @order_data: first argument of the policy's operations; must live until
  *	wq_destroy() returns
+ * @order_kind: an order of the queue's own, WQ_ORDER_*.  @order must be NULL then, and the queue
+ *	has no embedded entries
+ * @order_arg: as in struct wq_open
+ * @group_limit: as in struct wq_open
  * @clock: clock for delays and leases; NULL: CLOCK_MONOTONIC, which does not advance
  *	while the machine is suspended.  Must live until wq_destroy() returns.
  * @limiter: limiter for failed keys; NULL: wq_limiter_default_controller().
@@ -251,6 +255,9 @@ struct wq_params {
 	umode_t mode;
 	const struct wq_order_ops *order;
 	void *order_data;
+	u32 order_kind;
+	u32 order_arg;
+	u32 group_limit;
 	struct wq_clock *clock;
 	struct wq_limiter *limiter;
 	s64 lease;
@@ -384,9 +391,9 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
  *
  * Context: any but NMI; may sleep if @gfp allows it.  On PREEMPT_RT: as for wq_add().
  *
- * Return: 0; -EINVAL: the queue has a mode or leases; -ENOSPC: the queue has WQ_MAX_KEYS
- * entries, or max_keys leaves no room for more; -ENOMEM.  On error the entry must not be
- * used, and needs no wq_embedded_exit().
+ * Return: 0; -EINVAL: the queue has a mode or leases; -EOPNOTSUPP: the queue has an order of its
+ * own, see wq_params.order_kind; -ENOSPC: the queue has WQ_MAX_KEYS entries, or max_keys leaves no
+ * room for more; -ENOMEM.  On error the entry must not be used, and needs no wq_embedded_exit().
  */
 #define wq_embedded_init(x, q, gfp) __wq_embedded_init_class(x, q, gfp, false)
 

@@ -145,9 +145,10 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(16, sizeof(struct wq_keys));
 	ASSERT_EQ(64, sizeof(struct wq_info));
-	ASSERT_EQ(112, sizeof(struct wq_open));
+	ASSERT_EQ(128, sizeof(struct wq_open));
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
 	ASSERT_EQ(104, offsetof(struct wq_open, slack));
+	ASSERT_EQ(112, offsetof(struct wq_open, order));
 	ASSERT_EQ(32, sizeof(struct wq_limiter_spec));
 	ASSERT_EQ(40, sizeof(struct wq_add));
 	ASSERT_EQ(32, offsetof(struct wq_add, marks));
@@ -173,7 +174,8 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(32, sizeof(struct wq_touch));
 	ASSERT_EQ(24, sizeof(struct wq_shutdown));
 	ASSERT_EQ(16, offsetof(struct wq_shutdown, deadline));
-	ASSERT_EQ(56, sizeof(struct wq_config));
+	ASSERT_EQ(72, sizeof(struct wq_config));
+	ASSERT_EQ(56, offsetof(struct wq_config, order));
 	ASSERT_EQ(32, offsetof(struct wq_config, limiters));
 	ASSERT_EQ(6, offsetof(struct wq_rec, given_back));
 	ASSERT_EQ(72, sizeof(struct wq_unlink));

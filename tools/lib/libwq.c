@@ -171,7 +171,8 @@ static int copy_attr(struct wq_open *to, const struct wq_attr *attr, size_t size
 		}
 	}
 	copy_struct(&known, sizeof(known), attr, size);
-	if (known.flags & ~(WQ_OPEN_ACCEPT | WQ_OPEN_NO_MAP) || known.reserved) {
+	if (known.flags & ~(WQ_OPEN_ACCEPT | WQ_OPEN_NO_MAP) || known.reserved ||
+	    known.reserved2) {
 		errno = EINVAL;
 		return -1;
 	}
@@ -180,6 +181,9 @@ static int copy_attr(struct wq_open *to, const struct wq_attr *attr, size_t size
 	to->num_limiters = known.num_limiters;
 	to->lease = known.lease;
 	to->slack = known.slack;
+	to->order = known.order;
+	to->order_arg = known.order_arg;
+	to->group_limit = known.group_limit;
 	/* A private queue is always new. */
 	to->flags = known.flags & (to->name[0] ? ~0U : WQ_OPEN_NO_MAP);
 	return 0;

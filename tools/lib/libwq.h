@@ -91,6 +91,11 @@ int64_t wq_until(int64_t ns);
  *	WQ_OPEN_NO_MAP makes a new queue without a map, so that no struct wq_producer
  *	saves calls
  * @reserved: must be 0
+ * @order: WQ_ORDER_*: which ready key a get takes; default: first in, first out
+ * @order_arg: the figure of @order, see struct wq_open in wq(4)
+ * @group_limit: how many keys of a group can be processing at once, if @order is
+ *	WQ_ORDER_DELIMITER or WQ_ORDER_PREFIX; default: no limit
+ * @reserved2: must be 0
  */
 struct wq_attr {
 	uint32_t max_keys;
@@ -100,6 +105,10 @@ struct wq_attr {
 	int64_t slack;
 	uint32_t flags;
 	uint32_t reserved;
+	uint32_t order;
+	uint32_t order_arg;
+	uint32_t group_limit;
+	uint32_t reserved2;
 };
 
 /**

@@ -263,6 +263,7 @@ struct wq_keys {
 #define WQ_FEATURE_METRICS	(1ULL << 4)	/* times, histograms, WQ_IOC_QUEUES */
 #define WQ_FEATURE_LEASE	(1ULL << 5)	/* wq_open.lease and WQ_IOC_TOUCH */
 #define WQ_FEATURE_MAP		(1ULL << 6)	/* WQ_IOC_MAP and wq_add.marks */
+#define WQ_FEATURE_ORDER	(1ULL << 7)	/* wq_open.order and wq_rec.priority */
 
 /**
  * struct wq_info - WQ_IOC_INFO: report the features and limits of this kernel's wq
@@ -345,6 +346,16 @@ struct wq_limiter_spec {
 #define WQ_OPEN_ACCEPT	(1U << 2)	/* accept the attributes of a queue that exists */
 #define WQ_OPEN_NO_MAP	(1U << 3)	/* a new queue has no map, see WQ_IOC_MAP */
 
+/* wq_open.order: which ready key a get takes */
+#define WQ_ORDER_FIFO		0	/* the key that has been ready for longest */
+#define WQ_ORDER_PRIORITY	1	/* a key of the highest level, see wq_rec.priority */
+#define WQ_ORDER_DELIMITER	2	/* groups in turn: keys up to a delimiter byte */
+#define WQ_ORDER_PREFIX		3	/* groups in turn: the first bytes of keys */
+#define WQ_ORDER_OTHER		4	/* reported by WQ_IOC_CONFIG alone: a kernel module's own */
+
+#define WQ_DEFAULT_AGEING	16	/* wq_open.order_arg 0 of WQ_ORDER_PRIORITY */
+#define WQ_MAX_AGEING		65536	/* the largest wq_open.order_arg of WQ_ORDER_PRIORITY */
+
 /**
  * struct wq_open - WQ_IOC_OPEN: bind the open file to a queue, once
  * @size: sizeof(struct wq_open)
@@ -366,13 +377,23 @@ struct wq_limiter_spec {
  * @slack: ns, by how much a delay or a lease of a new queue may end late, so that the
  *	queue's timer wakes processes at most once in this time; up to WQ_MAX_SLACK.  0:
  *	WQ_DEFAULT_SLACK
+ * @order: WQ_ORDER_* of a new queue.  Keys that were given back are ahead of all others in each
+ *	order
+ * @order_arg: PRIORITY: of so many gets one takes the oldest key of the lowest level, up to
+ *	WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; 1 is out of range.  DELIMITER: the byte that ends the
+ *	group's name in a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes of
+ *	the group's name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
+ * @group_limit: DELIMITER and PREFIX: how many keys of a group can be processing at once; 0: no
+ *	limit.  Else must be 0
+ * @reserved2: must be 0
  *
  * An existing queue keeps its attributes.  The call asks for the attributes @max_keys,
- * @limiters, @lease and @slack that are not 0, and with WQ_OPEN_NO_MAP for a queue without a map.
- * If one of them differs from the queue's, the call fails with EEXIST, unless WQ_OPEN_ACCEPT is
- * set.  @mode has no effect on a queue
- * that exists, as in open(2).  WQ_IOC_CONFIG reports the attributes and WQ_IOC_SET changes
- * them.
+ * @limiters, @lease, @slack, @order and @group_limit that are not 0, and with WQ_OPEN_NO_MAP for a
+ * queue without a map.  With @order it also asks for @order_arg, unless that is 0 and the order is
+ * PRIORITY.  If one of them differs from the queue's, the call fails with EEXIST, unless
+ * WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in open(2).
+ * WQ_IOC_CONFIG reports the attributes.  WQ_IOC_SET changes all but @order, @order_arg,
+ * @group_limit and the map.
  *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.
  * After each error but EISCONN the file is not bound, and the call can be repeated:
@@ -383,7 +404,9 @@ struct wq_limiter_spec {
  *             - @name is not a valid name, or a byte behind its NUL is not 0
  *             - @name is empty, and @mode is not 0 or @flags has another bit than
  *               WQ_OPEN_NO_MAP
- *             - @reserved is not 0
+ *             - @reserved or @reserved2 is not 0
+ *             - @order is unknown, or @order_arg or @group_limit is not 0 and @order does not
+ *               use it
  *             - a limiter's kind is unknown, or a field that its kind does not use is not 0
  *             - the array of limiters does not describe exactly one limiter
  *             - n of a MAX_OF limiter is 0
@@ -393,11 +416,13 @@ struct wq_limiter_spec {
  *             - @max_keys is above WQ_MAX_KEYS
  *             - @lease is not 0 and below WQ_MIN_LEASE
  *             - @slack is negative or above WQ_MAX_SLACK
+ *             - @order_arg is out of the range of @order
  *             - a delay of a limiter is negative, or a bucket's rate is out of its range
  *  EFAULT     the limiters can't be read
  *  ENOENT     no queue has this name, and WQ_OPEN_CREATE is not set
  *  EEXIST     a queue has this name, and WQ_OPEN_EXCL is set; or the queue does not have
  *             the attributes that the call asks for, and WQ_OPEN_ACCEPT is not set
+ *  EOPNOTSUPP this kernel's wq has no such order yet
  *  EACCES     the queue's permissions do not allow the file's access mode; CAP_DAC_OVERRIDE
  *             overrides them
  *  ENOSPC     the user has user_queues queues, or the sum of their max_keys would exceed
@@ -415,6 +440,10 @@ struct wq_open {
 	__u32 reserved;
 	__s64 lease;
 	__s64 slack;
+	__u32 order;
+	__u32 order_arg;
+	__u32 group_limit;
+	__u32 reserved2;
 };
 
 /**
@@ -1080,6 +1109,10 @@ struct wq_shutdown {
  *	end.  After a change to a shorter lease, no lease ends before those that ran at the
  *	change and were not done or touched since
  * @slack: ns, 1 to WQ_MAX_SLACK
+ * @order: WQ_IOC_CONFIG: out, WQ_ORDER_*.  WQ_IOC_SET ignores it, @order_arg and @group_limit
+ * @order_arg: WQ_IOC_CONFIG: out, the figure of the order, as in struct wq_open
+ * @group_limit: WQ_IOC_CONFIG: out, as in struct wq_open
+ * @reserved: out, 0; WQ_IOC_SET: must be 0
  *
  * WQ_IOC_SET changes all attributes in @set, or none.  The caller must be the queue's owner
  * or have CAP_FOWNER.  A change of the owner needs CAP_CHOWN.  A change of the group needs
@@ -1092,7 +1125,7 @@ struct wq_shutdown {
  *
  * Errors of WQ_IOC_SET:
  *
- *  EINVAL     - @flags is not 0, or @set is 0 or has an unknown bit
+ *  EINVAL     - @flags or @reserved is not 0, or @set is 0 or has an unknown bit
  *             - @uid or @gid is not a number of the caller's user namespace
  *             - @max_keys or @slack is 0
  *             - @lease is not 0, and the queue was created without a lease
@@ -1121,6 +1154,10 @@ struct wq_config {
 	__aligned_u64 limiters;
 	__s64 lease;
 	__s64 slack;
+	__u32 order;
+	__u32 order_arg;
+	__u32 group_limit;
+	__u32 reserved;
 };
 
 /* wq_mark.counter: the map can't answer the key's next add */

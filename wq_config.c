@@ -69,6 +69,7 @@ void wq_config_get(struct wq *q, struct wq_config *args,
 	args->order = q->order_kind;
 	args->order_arg = q->order_arg;
 	args->group_limit = q->group_limit;
+	args->debounce = q->debounce;
 	args->reserved = 0;
 	/* wq_destroy() frees the limiter while processes may still have the queue open. */
 	args->num_limiters = q->limiter ? wq_limiter_to_specs(q->limiter, specs) : 0;
@@ -87,7 +88,7 @@ static int set_check(const struct wq *q, const struct wq_config *args)
 		return -EINVAL;
 	ret = wq_check_limits(set & WQ_SET_MAX_KEYS ? args->max_keys : 0,
 			      set & WQ_SET_MODE ? args->mode : 0, lease,
-			      set & WQ_SET_SLACK ? args->slack : 0);
+			      set & WQ_SET_SLACK ? args->slack : 0, 0);
 	if (ret)
 		return ret;
 	if (set & WQ_SET_MAX_KEYS && !args->max_keys)

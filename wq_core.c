@@ -1426,6 +1426,20 @@ static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer 
 	return i;
 }
 
+/* The end of a delay until @due, at which adds cannot defer it any more, see wq_open.debounce. */
+static noinline s64 wq_debounce(struct wq_cs *cs, struct wq_entry *e, s64 due)
+{
+	struct wq_rank *rank = wq_rank_of(e);
+
+	wq_assert_locked(cs);
+	if (!(e->state & ENTRY_DELAYED)) {
+		if (check_add_overflow(wq_now(cs), cs->q->debounce, &rank->limit))
+			rank->limit = S64_MAX;
+		rank->limit = max(rank->limit, due);
+	}
+	return min(due, rank->limit);
+}
+
 static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		       struct wq_prealloc *pre, gfp_t gfp)
 {
@@ -1444,6 +1458,8 @@ static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op 
 	if (delay > 0) {
 		if (check_add_overflow(wq_now(cs), delay, &due))
 			due = S64_MAX;
+		if (unlikely(q->debounce))
+			due = wq_debounce(cs, e, due);
 		ret = wq_delay_set(&q->heap, e, due, op->flags, heap, gfp);
 		if (ret < 0)
 			return ret;

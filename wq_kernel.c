@@ -17,8 +17,8 @@
  * Context: process, may sleep.
  *
  * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, a mode without a name, or a bad
- * order), -ERANGE (max_keys, mode, lease or order_arg), -EOPNOTSUPP (there is no such order yet),
- * -EEXIST (the name is taken), -ENOMEM, -EBUSY (the limiter has an owner), or params->limiter if
+ * order), -ERANGE (max_keys, mode, lease, order_arg or debounce), -EOPNOTSUPP (there is no such order
+ * yet), -EEXIST (the name is taken), -ENOMEM, -EBUSY (the limiter has an owner), or params->limiter if
  * that is an ERR_PTR.
  */
 struct wq *wq_create(const struct wq_params *params)
@@ -37,7 +37,8 @@ struct wq *wq_create(const struct wq_params *params)
 	if (params->name ? wq_name_check(params->name) : params->mode)
 		ret = -EINVAL;
 	if (!ret)
-		ret = wq_check_limits(params->max_keys, params->mode, params->lease, 0);
+		ret = wq_check_limits(params->max_keys, params->mode, params->lease, 0,
+				      params->debounce);
 	if (!ret && params->order && params->order_kind)
 		ret = -EINVAL;
 	if (!ret)

@@ -219,7 +219,7 @@ static int open_check(const struct wq_open *args)
 			    flags & ~WQ_OPEN_NO_MAP || args->mode ||
 			    memchr_inv(args->name, 0, sizeof(args->name)))
 		return -EINVAL;
-	return wq_check_limits(args->max_keys, args->mode, args->lease, args->slack) ?:
+	return wq_check_limits(args->max_keys, args->mode, args->lease, args->slack, args->debounce) ?:
 	       wq_check_order(args->order, args->order_arg, args->group_limit);
 }
 
@@ -236,6 +236,7 @@ static int open_alloc(struct opening *o)
 		.order_kind = o->args->order,
 		.order_arg = o->args->order_arg,
 		.group_limit = o->args->group_limit,
+		.debounce = o->args->debounce,
 	};
 
 	o->user = wq_user_alloc();
@@ -338,6 +339,7 @@ static noinline_for_stack bool open_differs(const struct opening *o, struct wq *
 		  (args->max_keys && args->max_keys != q->max_keys) ||
 		  (args->lease && args->lease != q->lease) ||
 		  (args->slack && args->slack != q->slack) ||
+		  (args->debounce && args->debounce != q->debounce) ||
 		  (args->flags & WQ_OPEN_NO_MAP && !q->no_map && !q->touches);
 	if (o->limiter && q->limiter)
 		nr_has = wq_limiter_to_specs(q->limiter, has);

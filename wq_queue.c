@@ -104,10 +104,10 @@ static u64 __percpu *alloc_counters(gfp_t gfp)
 }
 
 /* Check the figures of a queue, of a process or of a kernel module.  0: the default. */
-int wq_check_limits(u32 max_keys, u32 mode, s64 lease, s64 slack)
+int wq_check_limits(u32 max_keys, u32 mode, s64 lease, s64 slack, s64 debounce)
 {
 	if (max_keys > WQ_MAX_KEYS || mode & ~0777 || (lease && lease < WQ_MIN_LEASE) ||
-	    slack < 0 || slack > WQ_MAX_SLACK)
+	    slack < 0 || slack > WQ_MAX_SLACK || debounce < 0)
 		return -ERANGE;
 	return 0;
 }
@@ -205,7 +205,8 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
-	q->prefix = order_uses_rank(q) ? WQ_PREFIX_ORDER : q->leased ? WQ_PREFIX_LEASE :
+	q->debounce = params->debounce;
+	q->prefix = q->debounce || order_uses_rank(q) ? WQ_PREFIX_ORDER : q->leased ? WQ_PREFIX_LEASE :
 		    q->timed ? WQ_PREFIX_TIMES : 0;
 	q->no_map = params->no_map;
 	INIT_LIST_HEAD(&q->all);

@@ -98,6 +98,7 @@ struct wq {
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
 	struct wq_limiter *limiter;	/* L: NULL after wq_destroy() */
 	s64 lease;			/* L: duration of leases, ns; 0: none */
+	s64 debounce;			/* C: how long a delay can be deferred, ns; 0: no bound */
 	s64 slack;			/* L: if lazy: least time between wake-ups by the timer, ns */
 
 	/* Read by adds without the lock, written when an entry enters or leaves the table */

@@ -44,8 +44,9 @@ struct wq_lease {
 	s64 end;		/* ns on the queue's clock */
 };
 
-/* The data of an entry that the order of its queue uses. */
+/* The data of an entry that the order or the debounce of its queue uses. */
 struct wq_rank {
+	s64 limit;		/* while it is delayed: the latest end of the delay, if there is a bound */
 	union {
 		/* WQ_ORDER_PRIORITY: levels, see wq_priority.c */
 		struct {
@@ -58,8 +59,8 @@ struct wq_rank {
 };
 
 /*
- * The memory ahead of an entry: all of this in queues whose order uses @rank, @lease and @times in
- * other queues that were created with a lease, @times in other queues that keep times, and nothing
+ * The memory ahead of an entry: all of this in queues whose order or debounce uses @rank, @lease and
+ * @times in other queues that were created with a lease, @times in other queues that keep times, and nothing
  * in the rest.  So a queue does not pay for what it does not use, except that a queue with such an
  * order always has room for a lease and times.  wq.prefix has the size of this part.
  */
@@ -172,7 +173,7 @@ static inline struct wq_entry *wq_leased_entry(struct wq_lease *l)
 	return (struct wq_entry *)(container_of(l, struct wq_prefix, lease) + 1);
 }
 
-/* The entry is one of a queue whose order uses its rank. */
+/* The entry is one of a queue that uses its rank. */
 static inline struct wq_rank *wq_rank_of(const struct wq_entry *e)
 {
 	return &container_of(wq_times_of((struct wq_entry *)e), struct wq_prefix, times)->rank;

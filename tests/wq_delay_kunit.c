@@ -232,6 +232,98 @@ static void add_after_returns_1_if_newly_delayed_and_0_if_delayed_already(struct
 	KUNIT_EXPECT_EQ(test, add_after(test, "a", 5), 1);
 }
 
+/* --- debounce --- */
+
+static void debounced_queue(struct kunit *test, s64 ns)
+{
+	queue_on_clock(test, (struct wq_params){ .debounce = ns });
+}
+
+static void a_key_that_is_deferred_again_and_again_runs_when_the_debounce_ends(struct kunit *test)
+{
+	int i;
+
+	debounced_queue(test, 30);
+	add_after(test, "a", 10);
+	for (i = 0; i < 3; i++) {
+		pass(test, 9);
+		KUNIT_EXPECT_EQ(test, add_after_flags(test, "a", 10, WQ_ADD_TAKE_LATEST), 0);
+		expect_nothing_ready(test);
+	}
+	pass(test, 2);
+	expect_nothing_ready(test);
+	pass(test, 1);
+	run(test, "a");
+	pass(test, HOUR);
+	expect_nothing_ready(test);
+}
+
+static void a_debounce_begins_with_each_delay_anew(struct kunit *test)
+{
+	debounced_queue(test, 30);
+	add_after(test, "a", 10);
+	pass(test, 10);
+	run(test, "a");
+	pass(test, 15);
+	add_after(test, "a", 10);
+	add_after_flags(test, "a", HOUR, WQ_ADD_TAKE_LATEST);
+	pass(test, 29);
+	expect_nothing_ready(test);
+	pass(test, 1);
+	run(test, "a");
+}
+
+static void a_delay_longer_than_the_debounce_is_kept_and_not_deferred(struct kunit *test)
+{
+	debounced_queue(test, 30);
+	add_after(test, "a", 50);
+	pass(test, 10);
+	add_after_flags(test, "a", HOUR, WQ_ADD_TAKE_LATEST);
+	pass(test, 39);
+	expect_nothing_ready(test);
+	pass(test, 1);
+	run(test, "a");
+}
+
+static void a_debounce_leaves_earlier_times_alone(struct kunit *test)
+{
+	debounced_queue(test, 30);
+	add_after(test, "a", 20);
+	add_after_flags(test, "a", 5, WQ_ADD_TAKE_LATEST);
+	pass(test, 5);
+	run(test, "a");
+	add_after(test, "b", 20);
+	add_after(test, "b", 10);
+	pass(test, 10);
+	run(test, "b");
+}
+
+static void a_debounce_of_300_years_is_no_bound(struct kunit *test)
+{
+	debounced_queue(test, S64_MAX);
+	add_after(test, "a", 10);
+	add_after_flags(test, "a", S64_MAX, WQ_ADD_TAKE_LATEST);
+	pass(test, 1000 * HOUR);
+	expect_nothing_ready(test);
+}
+
+static void a_negative_debounce_is_refused(struct kunit *test)
+{
+	struct wq_params params = { .debounce = -1 };
+
+	KUNIT_EXPECT_EQ(test, PTR_ERR(wq_create(&params)), (long)-ERANGE);
+}
+
+static void a_queue_with_a_debounce_refuses_embedded_entries(struct kunit *test)
+{
+	struct wq_embedded x;
+
+	debounced_queue(test, 30);
+	KUNIT_EXPECT_EQ(test, wq_embedded_init_on_stack(&x, queue(test), GFP_KERNEL), -EOPNOTSUPP);
+}
+
+/* --- delayed twice --- */
+
 static void a_key_delayed_twice_waits_once(struct kunit *test)
 {
 	add_after(test, "a", 10);
@@ -1623,6 +1715,13 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(a_clamped_key_holds_up_no_other),
 	KUNIT_CASE(an_earlier_time_wins_over_a_clamped_one),
 	KUNIT_CASE(add_after_returns_1_if_newly_delayed_and_0_if_delayed_already),
+	KUNIT_CASE(a_key_that_is_deferred_again_and_again_runs_when_the_debounce_ends),
+	KUNIT_CASE(a_debounce_begins_with_each_delay_anew),
+	KUNIT_CASE(a_delay_longer_than_the_debounce_is_kept_and_not_deferred),
+	KUNIT_CASE(a_debounce_leaves_earlier_times_alone),
+	KUNIT_CASE(a_debounce_of_300_years_is_no_bound),
+	KUNIT_CASE(a_negative_debounce_is_refused),
+	KUNIT_CASE(a_queue_with_a_debounce_refuses_embedded_entries),
 	KUNIT_CASE(a_key_delayed_twice_waits_once),
 	KUNIT_CASE(the_earlier_time_wins_if_it_comes_second),
 	KUNIT_CASE(the_earlier_time_wins_if_it_came_first),

@@ -238,6 +238,7 @@ void wq_limiter_free(struct wq_limiter *l);
  *	has no embedded entries
  * @order_arg: as in struct wq_open
  * @group_limit: as in struct wq_open
+ * @debounce: ns, as in struct wq_open; a queue with it has no embedded entries
  * @clock: clock for delays and leases; NULL: CLOCK_MONOTONIC, which does not advance
  *	while the machine is suspended.  Must live until wq_destroy() returns.
  * @limiter: limiter for failed keys; NULL: wq_limiter_default_controller().
@@ -258,6 +259,7 @@ struct wq_params {
 	u32 order_kind;
 	u32 order_arg;
 	u32 group_limit;
+	s64 debounce;
 	struct wq_clock *clock;
 	struct wq_limiter *limiter;
 	s64 lease;
@@ -392,8 +394,9 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
  * Context: any but NMI; may sleep if @gfp allows it.  On PREEMPT_RT: as for wq_add().
  *
  * Return: 0; -EINVAL: the queue has a mode or leases; -EOPNOTSUPP: the queue has an order of its
- * own, see wq_params.order_kind; -ENOSPC: the queue has WQ_MAX_KEYS entries, or max_keys leaves no
- * room for more; -ENOMEM.  On error the entry must not be used, and needs no wq_embedded_exit().
+ * own or a debounce, see struct wq_params; -ENOSPC: the queue has WQ_MAX_KEYS entries, or max_keys
+ * leaves no room for more; -ENOMEM.  On error the entry must not be used, and needs no
+ * wq_embedded_exit().
  */
 #define wq_embedded_init(x, q, gfp) __wq_embedded_init_class(x, q, gfp, false)
 

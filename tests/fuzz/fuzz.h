@@ -54,7 +54,7 @@ enum arg {
 	A_ARG, A_SIZE,	/* the address of the verb's struct, and the size in it */
 	A_FLAGS, A_RESERVED,
 	A_NAME, A_MODE, A_MAX_KEYS, A_LIMITS, A_TWEAK, A_LIMITS_AT, A_LEASE,
-	A_SLACK, A_SET, A_UID,
+	A_SLACK, A_DEBOUNCE, A_SET, A_UID,
 	A_KEYS,		/* the address of the records */
 	A_SOURCE,	/* 0: made up, 1: from the last get */
 	A_N, A_KEY, A_LEN, A_OUTCOME, A_OUTCOME2, A_DELAY, A_TOKEN, A_BAD,

@@ -30,6 +30,7 @@ static const char * const arg_names[ARGS] = {
 	[A_RESERVED] = "reserved", [A_NAME] = "name", [A_MODE] = "mode",
 	[A_MAX_KEYS] = "max_keys", [A_LIMITS] = "limits", [A_TWEAK] = "tweak",
 	[A_LIMITS_AT] = "limits_at", [A_LEASE] = "lease", [A_SLACK] = "slack",
+	[A_DEBOUNCE] = "debounce",
 	[A_SET] = "set", [A_UID] = "uid", [A_KEYS] = "keys",
 	[A_SOURCE] = "source", [A_N] = "n", [A_KEY] = "key", [A_LEN] = "len",
 	[A_OUTCOME] = "outcome", [A_OUTCOME2] = "outcome2", [A_DELAY] = "delay",
@@ -44,7 +45,7 @@ const __u8 arg_values[ARGS] = {
 	[A_THREAD] = 2, [A_FAIL] = 64, [A_FD] = FUZZ_SLOTS, [A_FD2] = FUZZ_SLOTS,
 	[A_HOW] = 16, [A_ARG] = PTR_VALUES, [A_SIZE] = 16, [A_FLAGS] = 12, [A_RESERVED] = 10,
 	[A_NAME] = 16, [A_MODE] = 8, [A_MAX_KEYS] = 10, [A_LIMITS] = 21, [A_TWEAK] = 50,
-	[A_LIMITS_AT] = PTR_VALUES, [A_LEASE] = 8, [A_SLACK] = 9, [A_SET] = 13, [A_UID] = 6,
+	[A_LIMITS_AT] = PTR_VALUES, [A_LEASE] = 8, [A_SLACK] = 9, [A_DEBOUNCE] = 6, [A_SET] = 13, [A_UID] = 6,
 	[A_KEYS] = PTR_VALUES, [A_SOURCE] = 2,
 	[A_N] = 14, [A_KEY] = 12, [A_LEN] = 16, [A_OUTCOME] = 24, [A_OUTCOME2] = 24,
 	[A_DELAY] = 14, [A_TOKEN] = 6, [A_BAD] = 20, [A_RESULTS] = PTR_VALUES + 1,
@@ -64,7 +65,8 @@ const __u8 arg_values[ARGS] = {
 const __u64 op_args[OPS] = {
 	[OP_OPEN] = ANY | B(A_FD) | B(A_HOW),
 	[OP_BIND] = VERB | B(A_FLAGS) | B(A_NAME) | B(A_MODE) | B(A_MAX_KEYS) | B(A_LIMITS) |
-		    B(A_TWEAK) | B(A_LIMITS_AT) | B(A_RESERVED) | B(A_LEASE) | B(A_SLACK),
+		    B(A_TWEAK) | B(A_LIMITS_AT) | B(A_RESERVED) | B(A_LEASE) | B(A_SLACK) |
+		    B(A_DEBOUNCE),
 	[OP_ADD] = VERB | B(A_FLAGS) | RECS | B(A_MARKS),
 	[OP_GET] = VERB | B(A_FLAGS) | OUT | B(A_TIMEOUT) | B(A_DEADLINE),
 	[OP_DONE] = VERB | B(A_FLAGS) | RECS | OUT | B(A_TIMEOUT),

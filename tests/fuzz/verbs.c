@@ -43,6 +43,8 @@ static const __s64 slacks[] = {
 	0, 1, WQ_DEFAULT_SLACK, MS, WQ_MAX_SLACK, 0, WQ_MAX_SLACK + 1, -1, INT64_MIN,
 };
 
+static const __s64 debounces[] = { 0, 1, MS, 3600 * SEC, INT64_MAX, -1 };
+
 #define SET_ANY	(WQ_SET_MAX_KEYS | WQ_SET_LIMITER | WQ_SET_LEASE | WQ_SET_SLACK)
 
 static const __u32 sets[] = {
@@ -689,6 +691,7 @@ __s32 do_bind(struct task *t, const struct call *c)
 	args.lease = PICK(leases, c->arg[A_LEASE]);
 	args.reserved = c->arg[A_RESERVED];
 	args.slack = PICK(slacks, c->arg[A_SLACK]);
+	args.debounce = PICK(debounces, c->arg[A_DEBOUNCE]);
 	s = limits_place(t, &args.num_limiters, (__u64 *)&args.limiters);
 	/*
 	 * Set before the call, because another thread may see its end, and a child may be
@@ -989,7 +992,7 @@ static void config_check(struct task *t, const struct wq_config *args)
 	if (args->set >= WQ_SET_SLACK << 1 || args->mode > 0777 || !args->max_keys ||
 	    args->max_keys > WQ_MAX_KEYS || args->lease < 0 ||
 	    (args->lease && args->lease < WQ_MIN_LEASE) || args->slack < 0 ||
-	    args->slack > WQ_MAX_SLACK || !args->num_limiters ||
+	    args->slack > WQ_MAX_SLACK || args->debounce < 0 || !args->num_limiters ||
 	    args->num_limiters > WQ_MAX_LIMITERS)
 		fault(t, "set 0x%x, mode 0%o, max_keys %u, lease %lld, slack %lld, %u limiters",
 		      args->set, args->mode, args->max_keys, (long long)args->lease,

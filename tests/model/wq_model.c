@@ -49,10 +49,15 @@ static void settle(struct wm *m, struct wm_key *key)
 
 /* --- times --- */
 
+static s64 later(const struct wm *m, s64 wait)
+{
+	return wait > S64_MAX - m->now ? S64_MAX : m->now + wait;
+}
+
 static void set_time(struct wm *m, struct wm_time *time, s64 wait)
 {
 	time->set = true;
-	time->at = wait > S64_MAX - m->now ? S64_MAX : m->now + wait;
+	time->at = later(m, wait);
 	time->order = ++m->order;
 }
 
@@ -174,6 +179,10 @@ static int delay_key(struct wm *m, u32 k, s64 delay, u32 flags)
 	struct wm_time *due = &m->key[k].time[WM_DUE], old = *due;
 
 	set_time(m, due, delay);
+	if (!old.set)
+		m->key[k].bound = max(due->at, later(m, m->p.debounce));
+	if (m->p.debounce)
+		due->at = min(due->at, m->key[k].bound);
 	if (old.set && ((flags & WQ_ADD_KEEP_FIRST) ||
 			(!(flags & WQ_ADD_TAKE_LATEST) && due->at >= old.at)))
 		*due = old;

@@ -42,6 +42,7 @@ struct wm_params {
 	u32 keys;		/* up to WM_KEYS that there are at all */
 	u32 max_keys;
 	s64 lease;		/* ns, 0: none */
+	s64 debounce;		/* ns, 0: no bound */
 	bool timed;		/* it has a name, and so times */
 	bool objects;		/* keys of odd numbers are embedded entries */
 	/* its limiter: the longest of those that are there */
@@ -67,6 +68,7 @@ struct wm_key {
 	u32 holder;		/* consumer, from 1 up; 0: none */
 	bool dirty;
 	struct wm_time time[WM_TIMES];
+	s64 bound;		/* delayed: until when it can be deferred */
 	u32 failures;
 	u32 given_back;		/* runs in a row */
 	u32 disabled;		/* object: disables without an enable */

@@ -195,6 +195,7 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		.name = cfg->p.timed ? "wq-model" : NULL,
 		.max_keys = cfg->p.max_keys,
 		.lease = cfg->p.lease,
+		.debounce = cfg->p.debounce,
 		.clock = &rig->clock,
 		.limiter = limiter_of(rig, &cfg->p),
 	};
@@ -834,6 +835,7 @@ static const struct config configs[] = {
 		.name = "kernel and process, no leases, bucket", .consumers = 2,
 		.kernel = true, .p = {
 			.keys = 2, .max_keys = 2, .burst = 1, .token = UNIT / 2,
+			.debounce = UNIT / 4,
 		},
 	}, {
 		.name = "kernel, a key and an object", .consumers = 1,
@@ -1077,6 +1079,9 @@ static void random_config(struct config *cfg, u64 *rnd)
 			.objects = objects,
 		},
 	};
+	/* An embedded entry has no room for it. */
+	if (!objects && !ws_rnd(rnd, 3))
+		cfg->p.debounce = 1 + ws_rnd(rnd, 4) * UNIT;
 	if (ws_rnd(rnd, 4)) {
 		cfg->p.exponential = true;
 		cfg->p.base = ws_rnd(rnd, 3) * UNIT / 2;

@@ -145,7 +145,8 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(16, sizeof(struct wq_keys));
 	ASSERT_EQ(64, sizeof(struct wq_info));
-	ASSERT_EQ(128, sizeof(struct wq_open));
+	ASSERT_EQ(136, sizeof(struct wq_open));
+	ASSERT_EQ(128, offsetof(struct wq_open, debounce));
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
 	ASSERT_EQ(104, offsetof(struct wq_open, slack));
 	ASSERT_EQ(112, offsetof(struct wq_open, order));
@@ -174,7 +175,7 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(32, sizeof(struct wq_touch));
 	ASSERT_EQ(24, sizeof(struct wq_shutdown));
 	ASSERT_EQ(16, offsetof(struct wq_shutdown, deadline));
-	ASSERT_EQ(72, sizeof(struct wq_config));
+	ASSERT_EQ(80, sizeof(struct wq_config));
 	ASSERT_EQ(56, offsetof(struct wq_config, order));
 	ASSERT_EQ(32, offsetof(struct wq_config, limiters));
 	ASSERT_EQ(6, offsetof(struct wq_rec, given_back));
@@ -603,6 +604,18 @@ TEST_F(used, get_with_a_negative_deadline_fails_with_EINVAL)
 		ASSERT_EQ(1, a.get.keys.count);
 		ASSERT_EQ(sizeof(out), a.get.keys.size);
 	}
+}
+
+TEST(open_with_a_negative_debounce_fails_with_ERANGE)
+{
+	struct wq_open open = { .size = sizeof(open), .debounce = -1 };
+	int q = q_dev(O_RDWR);
+
+	ASSERT_EQ(-ERANGE, verb(q, WQ_IOC_OPEN, &open));
+	open.debounce = INT64_MIN;
+	ASSERT_EQ(-ERANGE, verb(q, WQ_IOC_OPEN, &open));
+	open.debounce = INT64_MAX;
+	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &open));
 }
 
 TEST(open_with_a_slack_out_of_range_fails_with_ERANGE)

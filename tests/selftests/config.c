@@ -130,13 +130,14 @@ TEST_F(users, config_reports_the_defaults)
 	ASSERT_EQ(65536, a.c.max_keys);
 	ASSERT_EQ(0, a.c.lease);
 	ASSERT_EQ(WQ_DEFAULT_SLACK, a.c.slack);
+	ASSERT_EQ(0, a.c.debounce);
 	ASSERT_TRUE(is_limiter(&a, default_limiter, ARRAY_SIZE(default_limiter)));
 }
 
 TEST_F(users, config_reports_what_open_asked_for)
 {
 	int q = open_as_asked(self->name, (struct wq_open){
-		.mode = 0604, .max_keys = 77, .lease = 3 * SEC, .slack = 5 * MS,
+		.mode = 0604, .max_keys = 77, .lease = 3 * SEC, .slack = 5 * MS, .debounce = 7 * MS,
 		.limiters = addr_of(nested), .num_limiters = ARRAY_SIZE(nested),
 	});
 	struct attributes a;
@@ -149,6 +150,7 @@ TEST_F(users, config_reports_what_open_asked_for)
 	ASSERT_EQ(3 * SEC, a.c.lease);
 	ASSERT_EQ(5 * MS, a.c.slack);
 	ASSERT_EQ(5 * MS, q_stat(q).slack);
+	ASSERT_EQ(7 * MS, a.c.debounce);
 	ASSERT_TRUE(is_limiter(&a, nested, ARRAY_SIZE(nested)));
 	/* each file that may add or get can read the attributes */
 	ASSERT_TRUE(is_same(&a, q_attach(self->name, O_RDONLY)));

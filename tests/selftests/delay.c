@@ -245,6 +245,20 @@ TEST_F(queue, add_after_TAKE_LATEST_replaces_the_pending_time)
 	ASSERT_TRUE(due_in(self->q, HOUR / 2));
 }
 
+TEST_F(queue, TAKE_LATEST_defers_a_key_up_to_the_debounce)
+{
+	struct wq_open open = { .size = sizeof(open), .debounce = 4 * HOUR };
+	int q = q_dev(O_RDWR);
+
+	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &open));
+	ASSERT_EQ(1, q_add_after(q, "a", HOUR));
+	ASSERT_EQ(0, q_add_flags(q, "a", 2 * HOUR, WQ_ADD_TAKE_LATEST));
+	ASSERT_TRUE(due_in(q, 2 * HOUR));
+	ASSERT_EQ(0, q_add_flags(q, "a", 5 * HOUR, WQ_ADD_TAKE_LATEST));
+	ASSERT_TRUE(due_in(q, 4 * HOUR));
+	close(q);
+}
+
 TEST_F(queue, add_leaves_a_pending_delay_so_the_key_is_handed_out_twice)
 {
 	struct item it;

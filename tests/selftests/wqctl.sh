@@ -162,6 +162,23 @@ test_create_lease_appears_in_stat_and_show() {
 	wq unlink $q.b
 }
 
+test_take_latest_defers_a_key_up_to_the_debounce() {
+	queue --debounce 1h
+	is debounce_ns 3600000000000 "$(stats debounce_ns)"
+	wq add --after 30m $q k
+	wq add --after 40m --take-latest $q k
+	status 0 wq ls --json $q
+	holds '.[0].due_ns > 2300e9 and .[0].due_ns <= 2400e9'
+	wq add --after 2h --take-latest $q k
+	status 0 wq ls --json $q
+	holds '.[0].due_ns > 3500e9 and .[0].due_ns <= 3600e9'
+	status 2 wq add --take-latest $q k
+	prints "--take-latest needs --after"
+	status 2 wq create --debounce 0 $q.b
+	status 1 wq create --debounce 2h $q
+	prints "its debounce is 1h, not 2h; use it as it is with --accept, or remove it first"
+}
+
 test_create_slack_and_limiter_appear_in_stat() {
 	local spec time
 	for spec in exponential:5ms:1000s,bucket:10:100 exponential:1h:2h,max-wait:90m \

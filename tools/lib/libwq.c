@@ -184,6 +184,7 @@ static int copy_attr(struct wq_open *to, const struct wq_attr *attr, size_t size
 	to->order = known.order;
 	to->order_arg = known.order_arg;
 	to->group_limit = known.group_limit;
+	to->debounce = known.debounce;
 	/* A private queue is always new. */
 	to->flags = known.flags & (to->name[0] ? ~0U : WQ_OPEN_NO_MAP);
 	return 0;

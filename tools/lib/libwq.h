@@ -96,6 +96,8 @@ int64_t wq_until(int64_t ns);
  * @group_limit: how many keys of a group can be processing at once, if @order is
  *	WQ_ORDER_DELIMITER or WQ_ORDER_PREFIX; default: no limit
  * @reserved2: must be 0
+ * @debounce: ns that WQ_ADD_TAKE_LATEST can defer a delay, see struct wq_open in wq(4); default: no
+ *	bound
  */
 struct wq_attr {
 	uint32_t max_keys;
@@ -109,6 +111,7 @@ struct wq_attr {
 	uint32_t order_arg;
 	uint32_t group_limit;
 	uint32_t reserved2;
+	int64_t debounce;
 };
 
 /**

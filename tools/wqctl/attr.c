@@ -24,12 +24,15 @@ static const char *time_or_none(int64_t ns)
 	return ns ? exact_time(ns) : "none";
 }
 
+/* In place of WQ_SET_*: an attribute that wqctl set can't change. */
+#define FIXED	(1U << 31)
+
 /* A text that grows: the attributes that differ. */
 struct differences {
 	char *text;
 	size_t len;
 	FILE *out;
-	uint32_t set;			/* WQ_SET_* of these attributes */
+	uint32_t set;			/* WQ_SET_* of these attributes, or FIXED */
 	unsigned int count;
 };
 
@@ -65,6 +68,9 @@ static void compare(const struct args *a, const struct wq_config *cfg,
 	if (a->set & WQ_SET_SLACK && cfg->slack != a->slack)
 		differ(d, WQ_SET_SLACK, "its slack is %s, not %s", time_or_none(cfg->slack),
 		       exact_time(a->slack));
+	if (a->debounce && cfg->debounce != a->debounce)
+		differ(d, FIXED, "its debounce is %s, not %s", time_or_none(cfg->debounce),
+		       exact_time(a->debounce));
 	if (a->set & WQ_SET_LIMITER && !same_limiter(a, specs, cfg->num_limiters)) {
 		is = limiter_text(specs, cfg->num_limiters);
 		asked = limiter_text(a->limiters, a->num_limiters);
@@ -145,6 +151,7 @@ int cmd_create(const struct args *a)
 		.num_limiters = a->num_limiters,
 		.lease = a->lease,
 		.slack = a->slack,
+		.debounce = a->debounce,
 		.flags = (a->accept ? WQ_OPEN_ACCEPT : 0) | (a->no_map ? WQ_OPEN_NO_MAP : 0),
 	};
 	mode_t mode = a->mode < 0 ? 0600 : a->mode;

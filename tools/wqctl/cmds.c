@@ -113,7 +113,8 @@ static int add_put(struct adder *ad, const void *key, size_t len)
 	if (a->rate_limited)
 		return wq_batch_put_after(&ad->batch, key, len, 0, WQ_ADD_RATE_LIMITED);
 	if (a->outcome & WQ_OUTCOME_AFTER)
-		return wq_batch_put_after(&ad->batch, key, len, a->after, 0);
+		return wq_batch_put_after(&ad->batch, key, len, a->after,
+					  a->take_latest ? WQ_ADD_TAKE_LATEST : 0);
 	return wq_batch_put(&ad->batch, key, len, 0);
 }
 

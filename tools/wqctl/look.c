@@ -676,6 +676,7 @@ int cmd_stat(const struct args *a)
 	if (a->fd < 0)
 		uncount_own_file(&st);
 	json = stat_json(&st, limiter_json(specs, cfg.num_limiters));
+	set_number_if(json, "debounce_ns", cfg.debounce, cfg.debounce);
 	if (a->json)
 		return print_object(json);
 	json_object_foreach(json, name, value)

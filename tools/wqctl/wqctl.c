@@ -27,7 +27,7 @@ const char *argp_program_version = "wqctl " VERSION;
 enum {
 	OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE, OPT_AFTER, OPT_LIMITER, OPT_LEASE,
 	OPT_RATE_LIMITED, OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES, OPT_SLACK, OPT_ACCEPT, OPT_NO_MAP,
-	OPT_OWNER, OPT_GROUP, OPT_TOKEN, OPT_GETS, OPT_ADDS, OPT_FOR,
+	OPT_OWNER, OPT_GROUP, OPT_TOKEN, OPT_GETS, OPT_ADDS, OPT_FOR, OPT_DEBOUNCE, OPT_TAKE_LATEST,
 };
 
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
@@ -84,6 +84,8 @@ static const struct command commands[] = {
 			  "how long a consumer can hold a key without a touch, at least 1ms (default: no limit)", 0 },
 			{ "slack", OPT_SLACK, "TIME", 0,
 			  "how late a delay or a lease may end, up to 1s (default: 50us); with a longer slack, many delays wake the machine less often", 0 },
+			{ "debounce", OPT_DEBOUNCE, "TIME", 0,
+			  "for how long wqctl add --take-latest can defer a key, so that a key that is added again and again is still run (default: no limit)", 0 },
 			{ "no-map", OPT_NO_MAP, NULL, 0,
 			  "processes that may add keys cannot map the queue, so each repeat add is a call; nobody sees by the map when keys of others are handed out", 0 },
 			{ "accept", OPT_ACCEPT, NULL, 0,
@@ -127,6 +129,8 @@ static const struct command commands[] = {
 		.options = (const struct argp_option[]){
 			{ "after", OPT_AFTER, "TIME", 0,
 			  "add after this time: 1.5s, 20ms, 3m, 2h (a number alone: seconds); if the key already has a pending delay, the earlier time applies", 0 },
+			{ "take-latest", OPT_TAKE_LATEST, NULL, 0,
+			  "with --after: if the key already has a pending delay, this one replaces it, up to the queue's --debounce", 0 },
 			{ "rate-limited", OPT_RATE_LIMITED, NULL, 0,
 			  "count a failure of each key, and add it after the delay that the queue's limiter determines", 0 },
 			{ "null", '0', NULL, 0, "keys on standard input end with NUL, not newline", 0 },
@@ -622,6 +626,8 @@ static void check_words(struct argp_state *state, const struct parse *p)
 		argp_error(state, "unexpected argument '%s'", a->words[c->words_max]);
 	if (a->rate_limited && a->outcome & WQ_OUTCOME_AFTER)
 		argp_error(state, "--rate-limited can't be combined with --after: the queue's limiter determines the delay");
+	if (a->take_latest && !(a->outcome & WQ_OUTCOME_AFTER))
+		argp_error(state, "--take-latest needs --after: it replaces a pending delay by that one");
 	if (c->run == cmd_set && !a->set)
 		argp_error(state, "an attribute is missing; for instance --max-keys N");
 	if (a->token && a->num_words > 1)
@@ -722,6 +728,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (!a->slack || a->slack > WQ_MAX_SLACK)
 			argp_error(state, "--slack: '%s' is not from 1ns to 1s", arg);
 		a->set |= WQ_SET_SLACK;
+		break;
+	case OPT_DEBOUNCE:
+		a->debounce = parse_duration(state, "--debounce", arg);
+		if (!a->debounce)
+			argp_error(state, "--debounce: '%s' is not a time above 0", arg);
+		break;
+	case OPT_TAKE_LATEST:
+		a->take_latest = true;
 		break;
 	case OPT_OWNER:
 		if (!parse_user(arg, &a->uid))

@@ -36,11 +36,13 @@ enum {
  * @after: --after, in ns
  * @outcome: WQ_OUTCOME_*: --forget, --retry, --after
  * @rate_limited: --rate-limited
+ * @take_latest: --take-latest
  * @max_retries: --max-retries
  * @limiters: --limiter
  * @num_limiters: number of @limiters, or 0
  * @lease: --lease, in ns, or 0
  * @slack: --slack, in ns, or 0
+ * @debounce: --debounce, in ns, or 0
  * @uid: --owner
  * @gid: --group
  * @set: WQ_SET_*, which attributes of a queue the command line has
@@ -70,6 +72,7 @@ struct args {
 	unsigned int num_limiters;
 	int64_t lease;
 	int64_t slack;
+	int64_t debounce;
 	uint32_t uid;
 	uint32_t gid;
 	uint32_t set;
@@ -83,6 +86,7 @@ struct args {
 	bool no_map;
 	bool print_token;
 	bool rate_limited;
+	bool take_latest;
 	bool nul;
 	bool verbose;
 	bool quiet;

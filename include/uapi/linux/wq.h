@@ -170,7 +170,7 @@
  * causes a second run later, unless DROP_DELAY is set.
  */
 #define WQ_ADD_KEEP_FIRST	(1U << 0)	/* with a delay: the pending time applies */
-#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* with a delay: the new time applies */
+#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* with a delay: the new time applies, see wq_open.debounce */
 #define WQ_ADD_DROP_DELAY	(1U << 2)	/* without a delay: drop the pending one */
 
 /*
@@ -386,14 +386,17 @@ struct wq_limiter_spec {
  * @group_limit: DELIMITER and PREFIX: how many keys of a group can be processing at once; 0: no
  *	limit.  Else must be 0
  * @reserved2: must be 0
+ * @debounce: ns, for how long adds with WQ_ADD_TAKE_LATEST can defer a key of a new queue.  The key's
+ *	delay ends at most this long after it began, or at its first end if that is later.  So a
+ *	key that is added again and again is still run.  0: no bound
  *
  * An existing queue keeps its attributes.  The call asks for the attributes @max_keys,
- * @limiters, @lease, @slack, @order and @group_limit that are not 0, and with WQ_OPEN_NO_MAP for a
- * queue without a map.  With @order it also asks for @order_arg, unless that is 0 and the order is
+ * @limiters, @lease, @slack, @order, @group_limit and @debounce that are not 0, and with
+ * WQ_OPEN_NO_MAP for a queue without a map.  With @order it also asks for @order_arg, unless that is 0 and the order is
  * PRIORITY.  If one of them differs from the queue's, the call fails with EEXIST, unless
  * WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in open(2).
  * WQ_IOC_CONFIG reports the attributes.  WQ_IOC_SET changes all but @order, @order_arg,
- * @group_limit and the map.
+ * @group_limit, @debounce and the map.
  *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.
  * After each error but EISCONN the file is not bound, and the call can be repeated:
@@ -417,6 +420,7 @@ struct wq_limiter_spec {
  *             - @lease is not 0 and below WQ_MIN_LEASE
  *             - @slack is negative or above WQ_MAX_SLACK
  *             - @order_arg is out of the range of @order
+ *             - @debounce is negative
  *             - a delay of a limiter is negative, or a bucket's rate is out of its range
  *  EFAULT     the limiters can't be read
  *  ENOENT     no queue has this name, and WQ_OPEN_CREATE is not set
@@ -444,6 +448,7 @@ struct wq_open {
 	__u32 order_arg;
 	__u32 group_limit;
 	__u32 reserved2;
+	__s64 debounce;
 };
 
 /**
@@ -1109,10 +1114,12 @@ struct wq_shutdown {
  *	end.  After a change to a shorter lease, no lease ends before those that ran at the
  *	change and were not done or touched since
  * @slack: ns, 1 to WQ_MAX_SLACK
- * @order: WQ_IOC_CONFIG: out, WQ_ORDER_*.  WQ_IOC_SET ignores it, @order_arg and @group_limit
+ * @order: WQ_IOC_CONFIG: out, WQ_ORDER_*.  WQ_IOC_SET ignores it, @order_arg, @group_limit and
+ *	@debounce
  * @order_arg: WQ_IOC_CONFIG: out, the figure of the order, as in struct wq_open
  * @group_limit: WQ_IOC_CONFIG: out, as in struct wq_open
  * @reserved: out, 0; WQ_IOC_SET: must be 0
+ * @debounce: WQ_IOC_CONFIG: out, as in struct wq_open
  *
  * WQ_IOC_SET changes all attributes in @set, or none.  The caller must be the queue's owner
  * or have CAP_FOWNER.  A change of the owner needs CAP_CHOWN.  A change of the group needs
@@ -1158,6 +1165,7 @@ struct wq_config {
 	__u32 order_arg;
 	__u32 group_limit;
 	__u32 reserved;
+	__s64 debounce;
 };
 
 /* wq_mark.counter: the map can't answer the key's next add */

@@ -103,12 +103,12 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  * @len: number of keys in the policy that @pop can return, one after another
  * @pop: remove and return the key to hand out next; not called while @len is 0
  * @remove: remove this key, which was canceled
- * @peek: return the key that @pop would return, and leave it in the policy; not called while @len
- *	is 0; may be NULL
+ * @peek: return the key that @pop would return, and leave it in the policy; may be NULL.  Not
+ *	called while @len is 0
  * @release: a key that @pop returned is no longer handed out: its run has ended, or the key was
  *	canceled; may be NULL
  * @blocked: number of keys in the policy that @pop cannot return now.  NULL: there are none
- * @oldest: return the key that became ready first, blocked or not, and leave it in the policy; not
+ * @oldest: return the key that became ready first, blocked or not, and leave it in the policy.  Not
  *	called while the policy has no key.  NULL: wq_stat.oldest is -1
  *
  * A policy that limits how many keys are handed out at a time has @release and @blocked.  A

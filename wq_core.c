@@ -105,6 +105,7 @@
 
 #include "wq_core.h"
 #include "wq_hist.h"
+#include "wq_priority.h"
 
 #define CREATE_TRACE_POINTS
 #include <trace/events/wq.h>
@@ -305,6 +306,8 @@ static void wq_fixup_orphan(struct wq_cs *cs, struct wq_entry *e)
 	wq_run_end(&cs->q->runs, e);
 	if (cs->q->leased)
 		wq_lease_stop(e);
+	if (cs->q->prioritized)
+		wq_priority_lose(e);
 	/* Otherwise the entry would have been in wq_consumer.again. */
 	e->given_back = 1;
 	wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED);
@@ -744,6 +747,8 @@ static void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 
 	wq_assert_locked(cs);
 	__wq_unhold(cs, e);
+	if (q->prioritized)
+		wq_priority_lose(e);
 	if (e->state & ENTRY_DIRTY)
 		q->merged++;
 	wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED);
@@ -1166,6 +1171,10 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 		.lease = -1,
 		.given_back = e->given_back,
 	};
+	/* A delay that a shut down dropped has no level. */
+	if (q->prioritized &&
+	    info->state & (WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_DELAYED))
+		info->priority = wq_priority_level(e);
 	if (e->state & ENTRY_DELAYED && !q->shut)
 		info->due = max_t(s64, 0, wq_delay_due(&q->heap, e) - wq_now(cs));
 	if (lease >= 0)
@@ -1257,6 +1266,18 @@ int wq_op_set_add(struct wq_op *op, s64 delay, u32 flags)
 	return 0;
 }
 WQ_EXPORT_FOR_KUNIT(wq_op_set_add);
+
+/* Check the level of an add, and set it. */
+int wq_op_set_priority(const struct wq *q, struct wq_op *op, int priority)
+{
+	if (!q->prioritized)
+		return priority ? -EINVAL : 0;
+	if (priority < WQ_MIN_PRIORITY || priority > WQ_MAX_PRIORITY)
+		return -ERANGE;
+	op->priority = priority;
+	return 0;
+}
+WQ_EXPORT_FOR_KUNIT(wq_op_set_priority);
 
 /* Check the outcome of a done and its delay, and set them. */
 int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
@@ -1440,6 +1461,21 @@ static noinline s64 wq_debounce(struct wq_cs *cs, struct wq_entry *e, s64 due)
 	return min(due, rank->limit);
 }
 
+/*
+ * The level of an add.  A retry has the level of its run, and so has each failure that is added
+ * during the run at least: the caller of wq_add_rate_limited() need not know the level.
+ */
+static s8 wq_add_level(const struct wq_entry *e, const struct wq_op *op)
+{
+	s8 held = wq_rank_of(e)->held;
+
+	if (!(e->state & ENTRY_PROCESSING))
+		return op->priority;
+	if (op->flags & OP_ADD)
+		return held;
+	return op->flags & WQ_ADD_RATE_LIMITED ? max(held, op->priority) : op->priority;
+}
+
 static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		       struct wq_prealloc *pre, gfp_t gfp)
 {
@@ -1458,6 +1494,8 @@ static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op 
 	if (delay > 0) {
 		if (check_add_overflow(wq_now(cs), delay, &due))
 			due = S64_MAX;
+		if (q->prioritized)
+			wq_priority_delay(e, wq_add_level(e, op));
 		if (unlikely(q->debounce))
 			due = wq_debounce(cs, e, due);
 		ret = wq_delay_set(&q->heap, e, due, op->flags, heap, gfp);
@@ -1468,6 +1506,8 @@ static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op 
 	} else {
 		if (op->flags & WQ_ADD_DROP_DELAY && e->state & ENTRY_DELAYED)
 			wq_delay_clear(&q->heap, e);
+		if (q->prioritized)
+			wq_priority_raise(e, wq_add_level(e, op));
 		ret = wq_set_dirty(cs, e);
 	}
 	wq_unretain(cs, e);
@@ -1485,7 +1525,7 @@ static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
 					const struct wq_op *op, struct wq_prealloc *pre,
 					gfp_t gfp)
 {
-	if (!wq_is_plain_add(op))
+	if (!wq_is_plain_add(op) || unlikely(cs->q->prioritized))
 		return wq_add_slow(cs, e, op, pre, gfp);
 	wq_unretain(cs, e);
 	return wq_set_dirty(cs, e);
@@ -1849,7 +1889,7 @@ WQ_EXPORT_FOR_KUNIT(wq_touch_ops);
 /* End a lost run whose run before was lost too: the key failed, and is added as by RETRY. */
 static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
 {
-	const struct wq_op op = { .flags = WQ_ADD_RATE_LIMITED };
+	const struct wq_op op = { .flags = OP_ADD | WQ_ADD_RATE_LIMITED };
 	struct wq *q = cs->q;
 	gfp_t gfp = GFP_NOWAIT | __GFP_NOWARN | (q->lazy ? __GFP_ACCOUNT : 0);
 
@@ -1858,6 +1898,8 @@ static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
 	/* If there is no memory for the delay, the key is ready at once, and is not lost. */
 	if (wq_add_slow(cs, e, &op, NULL, gfp) == -ENOMEM) {
 		wq_count_failure(cs, e);
+		if (q->prioritized)
+			wq_priority_raise(e, wq_add_level(e, &op));
 		wq_set_dirty(cs, e);
 		q->retries++;
 	}
@@ -1872,6 +1914,8 @@ static void wq_give_back_last(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	if (e->state & ENTRY_DIRTY)
 		cs->q->merged++;
+	if (cs->q->prioritized)
+		wq_priority_lose(e);
 	wq_unhold(cs, e);
 	wq_entry_set_state(e, e->state | ENTRY_DIRTY);
 	wq_push(cs, e);
@@ -1933,6 +1977,8 @@ static void wq_handle_due(struct wq_cs *cs)
 	due = wq_delay_due(&q->heap, e);
 	trace_wq_due(q, e, wq_now(cs) - due);
 	wq_delay_clear(&q->heap, e);
+	if (q->prioritized)
+		wq_priority_due(e);
 	/* The key has needed its run since then, even if no process has looked for long. */
 	if (wq_set_dirty(cs, e) && q->lazy && q->timed)
 		wq_times_of(e)->since = due;
@@ -2527,13 +2573,14 @@ int wq_add(struct wq *q, const void *key, size_t len)
 }
 EXPORT_SYMBOL_GPL(wq_add);
 
-void wq_fill_item(struct wq_item *item, struct wq_entry *e)
+void wq_fill_item(const struct wq *q, struct wq_item *item, struct wq_entry *e)
 {
 	*item = (struct wq_item){
 		.key = wq_key_data(e),
 		.len = e->len,
 		.failures = wq_failures(e),
 		.given_back = e->given_back,
+		.priority = unlikely(q->prioritized) ? wq_priority_level(e) : 0,
 		.hash = e->hash,
 		.entry = e,
 		.token = e->token,
@@ -2547,7 +2594,7 @@ int wq_take_item(struct wq_cs *cs, void *arg)
 	int ret = __wq_take(cs, &cs->q->kernel, WQ_MAX_KEY, true, &e);
 
 	if (!ret)
-		wq_fill_item(arg, e);
+		wq_fill_item(cs->q, arg, e);
 	return ret;
 }
 

@@ -52,6 +52,7 @@
 #include "wq_dev.h"
 #include "wq_metrics.h"
 #include "wq_name.h"
+#include "wq_priority.h"
 #include "wq_queue.h"
 #include "wq_quota.h"
 #include "wq_thread.h"
@@ -272,19 +273,24 @@ static void array_free(struct wq_array *a)
 		buf_put(&a->buf);
 }
 
-static int op_for_add(struct wq_op *op, const struct wq_rec *rec)
+static int op_for_add(const struct wq *q, struct wq_op *op, const struct wq_rec *rec)
 {
+	int ret;
+
 	if (rec->token || rec->failures || rec->given_back)
 		return -EINVAL;
-	return wq_op_set_add(op, rec->delay, rec->flags);
+	ret = wq_op_set_add(op, rec->delay, rec->flags);
+	if (unlikely(rec->priority) && !ret)
+		ret = wq_op_set_priority(q, op, rec->priority);
+	return ret;
 }
 
-static int op_for_done(struct wq_op *op, const struct wq_rec *rec)
+static int op_for_done(const struct wq *q, struct wq_op *op, const struct wq_rec *rec)
 {
 	return wq_op_set_done(op, rec->delay, rec->flags);
 }
 
-static int op_for_touch(struct wq_op *op, const struct wq_rec *rec)
+static int op_for_touch(const struct wq *q, struct wq_op *op, const struct wq_rec *rec)
 {
 	return rec->flags || rec->delay ? -EINVAL : 0;
 }
@@ -307,7 +313,7 @@ static unsigned int run_touch(struct wq_consumer *c, struct wq_op *ops, unsigned
 /* A verb on an array. */
 struct wq_array_verb {
 	bool by_token;		/* a record may have the token of a get */
-	int (*op_for)(struct wq_op *op, const struct wq_rec *rec);
+	int (*op_for)(const struct wq *q, struct wq_op *op, const struct wq_rec *rec);
 	unsigned int (*run)(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop);
 };
 
@@ -357,7 +363,7 @@ static __always_inline u32 array_ops(const struct wq_array *a, const struct wq *
 		else
 			wq_op_init(q, &ops[n], rec->key, rec->len);
 		if (!ops[n].result)
-			ops[n].result = verb->op_for(&ops[n], rec);
+			ops[n].result = verb->op_for(q, &ops[n], rec);
 	}
 	return n;
 }
@@ -739,6 +745,7 @@ static int take_recs(struct wq_cs *cs, void *arg)
 			.token = e->token,
 			.failures = min_t(u32, wq_failures(e), U16_MAX),
 			.given_back = e->given_back,
+			.priority = cs->q->prioritized ? wq_priority_level(e) : 0,
 		};
 		out->alone = e->given_back;
 		out_key(out, e);

@@ -7,6 +7,7 @@
 
 #include "wq_core.h"
 #include "wq_name.h"
+#include "wq_order.h"
 #include "wq_queue.h"
 #include "wq_thread.h"
 
@@ -171,6 +172,41 @@ int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags
 EXPORT_SYMBOL_GPL(wq_add_after);
 
 /**
+ * wq_add_priority() - a key needs a run at a level
+ * @q: the queue, whose order is WQ_ORDER_PRIORITY
+ * @key: the key, compared bytewise
+ * @len: length of the key, 1 to WQ_MAX_KEY bytes
+ * @priority: the level, WQ_MIN_PRIORITY to WQ_MAX_PRIORITY.  Gets take higher levels first.
+ * @delay: as for wq_add_after()
+ * @flags: as for wq_add_after().  Without WQ_ADD_AFTER, the call counts as a retry only if it has
+ *	a delay.
+ *
+ * The other adds have level 0.  If a key is added several times before its run starts, the highest
+ * level counts.  If an add raises a key that is ready, the key goes to the end of its new level.
+ * An add during a run counts for the next run.  The level of a delayed add counts when the delay ends.
+ *
+ * A key that is added again by the outcome of its run, or whose run is lost, keeps the level of
+ * that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least at the level of the run.
+ *
+ * Context: as for wq_done().
+ *
+ * Return: as for wq_add_after(), or -ERANGE: there is no such level.  -EINVAL also if @priority is
+ * not 0 and the queue has no levels.
+ */
+int wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64 delay, u32 flags)
+{
+	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len) ?: wq_op_set_add(&op, delay, flags) ?:
+		  wq_op_set_priority(q, &op, priority);
+
+	if (ret)
+		return ret;
+	wq_add_ops(q, &op, 1, true, GFP_ATOMIC);
+	return op.result;
+}
+EXPORT_SYMBOL_GPL(wq_add_priority);
+
+/**
  * wq_add_rate_limited() - a key failed, and needs another run
  * @q: the queue
  * @key: the key, compared bytewise
@@ -266,7 +302,7 @@ static int wq_take_leased(struct wq_cs *cs, void *arg)
 	if (ret)
 		return ret;
 	wq_touch_entry(cs, e);
-	wq_fill_item(get->item, e);
+	wq_fill_item(cs->q, get->item, e);
 	/* If the lease expires, the entry may go away before the caller reads the key. */
 	get->item->key = memcpy(get->buf, wq_key_of(e)->key, e->len);
 	return 0;

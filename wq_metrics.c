@@ -11,6 +11,7 @@
 #include <linux/cred.h>
 
 #include "wq_metrics.h"
+#include "wq_order.h"
 
 /*
  * Returns NULL if no consumer holds a key.  A queue without a name does not keep its
@@ -33,7 +34,7 @@ struct wq_consumer *wq_running_next(struct wq *q, struct wq_consumer *c)
 static u64 memory_of(const struct wq *q)
 {
 	return sizeof(*q) + q->key_bytes + wq_table_bytes(&q->table) + wq_heap_bytes(&q->heap) +
-	       (q->map ? sizeof(*q->map) + PAGE_SIZE : 0);
+	       wq_order_bytes(q) + (q->map ? sizeof(*q->map) + PAGE_SIZE : 0);
 }
 
 /* How long a pause lasts; -1: until a resume, or there is none. */

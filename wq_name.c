@@ -37,6 +37,7 @@
 #include "wq_debugfs.h"
 #include "wq_metrics.h"
 #include "wq_name.h"
+#include "wq_order.h"
 #include "wq_queue.h"
 #include "wq_quota.h"
 #include "wq_ratelimit.h"

@@ -21,6 +21,7 @@
 #include <trace/events/wq.h>
 
 #include "wq_debugfs.h"
+#include "wq_order.h"
 #include "wq_queue.h"
 #include "wq_quota.h"
 #include "wq_thread.h"
@@ -112,50 +113,6 @@ int wq_check_limits(u32 max_keys, u32 mode, s64 lease, s64 slack, s64 debounce)
 	return 0;
 }
 
-/* Check the order of a queue and its figures, which wq_alloc() relies on. */
-int wq_check_order(u32 order, u32 arg, u32 group_limit)
-{
-	if (order < WQ_ORDER_DELIMITER && group_limit)
-		return -EINVAL;
-	switch (order) {
-	case WQ_ORDER_FIFO:
-		return arg ? -EINVAL : 0;
-	case WQ_ORDER_PRIORITY:
-		return arg == 1 || arg > WQ_MAX_AGEING ? -ERANGE : -EOPNOTSUPP;
-	case WQ_ORDER_DELIMITER:
-		return arg > U8_MAX ? -ERANGE : -EOPNOTSUPP;
-	case WQ_ORDER_PREFIX:
-		return !arg || arg > WQ_MAX_KEY ? -ERANGE : -EOPNOTSUPP;
-	default:
-		return -EINVAL;
-	}
-}
-
-/* Make the policy of the queue's order.  Returns false if there is no memory. */
-static bool order_init(struct wq *q, const struct wq_params *params, gfp_t gfp)
-{
-	q->order_kind = params->order ? WQ_ORDER_OTHER : params->order_kind;
-	q->order_arg = params->order_arg;
-	q->group_limit = params->group_limit;
-	switch (q->order_kind) {
-	case WQ_ORDER_OTHER:
-		q->order = params->order;
-		q->order_data = params->order_data;
-		return true;
-	default:
-		return true;
-	}
-}
-
-static void order_free(struct wq *q)
-{
-}
-
-static bool order_uses_rank(const struct wq *q)
-{
-	return q->order_kind != WQ_ORDER_FIFO && q->order_kind != WQ_ORDER_OTHER;
-}
-
 /*
  * Allocate a queue.  Takes over params->limiter on success alone.  Returns NULL if there
  * is no memory.
@@ -172,7 +129,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->limiter = params->limiter ?: wq_limiter_default_controller();
 	if (IS_ERR(q->limiter))
 		goto free;
-	if (!order_init(q, params, gfp))
+	if (!wq_order_init(q, params, gfp))
 		goto free_limiter;
 	if (wq_table_init(&q->table, gfp))
 		goto free_order;
@@ -206,14 +163,14 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
 	q->debounce = params->debounce;
-	q->prefix = q->debounce || order_uses_rank(q) ? WQ_PREFIX_ORDER : q->leased ? WQ_PREFIX_LEASE :
+	q->prefix = q->debounce || wq_order_has_rank(q) ? WQ_PREFIX_ORDER : q->leased ? WQ_PREFIX_LEASE :
 		    q->timed ? WQ_PREFIX_TIMES : 0;
 	q->no_map = params->no_map;
 	INIT_LIST_HEAD(&q->all);
 	return q;
 
 free_order:
-	order_free(q);
+	wq_order_free(q);
 free_limiter:
 	if (!params->limiter)
 		wq_limiter_drop(q->limiter);
@@ -281,7 +238,7 @@ void wq_unpin(struct wq *q)
 	wq_table_destroy(&q->table);
 	wq_vec_free(&q->heap.vec);
 	wq_limiter_drop(q->limiter);
-	order_free(q);
+	wq_order_free(q);
 	free_percpu(q->coalesced);
 	wq_counters_free(q->map);
 	kfree(q);

@@ -87,6 +87,7 @@ struct wq {
 	u32 max_idle;			/* L: how many idle entries are kept for their key's next add */
 	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
 	bool releases;			/* C: the policy counts the keys that are handed out */
+	bool prioritized;		/* C: WQ_ORDER_PRIORITY: its entries have levels */
 	bool shut;			/* L: only changes to true */
 	bool no_adds;			/* L: adds are refused: shut down, or adds are paused */
 	u8 paused;			/* L: WQ_PAUSE_*; 0 after a shut down */
@@ -220,6 +221,7 @@ static_assert(WQ_MAX_KEYS < WQ_FLUSHERS);
  * @len: its length in bytes
  * @flags: WQ_ADD_* and OP_*
  * @result: below 0 before the verb: the verb skips this key; after it: the result
+ * @priority: add: its level, if the queue is prioritized
  * @token: done, touch, give back: token of the get; 0: any
  * @delay: add: ns; 0 or less: none
  */
@@ -229,6 +231,7 @@ struct wq_op {
 	u16 len;
 	u16 flags;
 	int result;
+	s8 priority;
 	u64 token;
 	s64 delay;
 };
@@ -344,7 +347,7 @@ void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_forget_entry(struct wq_cs *cs, struct wq_entry *e);
-void wq_fill_item(struct wq_item *item, struct wq_entry *e);
+void wq_fill_item(const struct wq *q, struct wq_item *item, struct wq_entry *e);
 int wq_take_item(struct wq_cs *cs, void *arg);
 s64 wq_oldest_start(struct wq_consumer *c);
 struct wq_entry *wq_next_due(struct wq_cs *cs);
@@ -359,6 +362,7 @@ void wq_set_shut(struct wq_cs *cs, bool drain);
 /* Verbs on arrays. */
 int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len);
 int wq_op_init_token(const struct wq *q, struct wq_op *op, const void *key, size_t len, u64 token);
+int wq_op_set_priority(const struct wq *q, struct wq_op *op, int priority);
 int wq_op_set_add(struct wq_op *op, s64 delay, u32 flags);
 int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome);
 unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool stop, gfp_t gfp);

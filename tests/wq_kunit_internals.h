@@ -60,6 +60,7 @@ struct consumer_got {
 	size_t len;
 	u64 token;
 	u32 failures;
+	s32 level;
 };
 
 static inline int consumer_take(struct wq_cs *cs, void *arg)
@@ -75,6 +76,7 @@ static inline int consumer_take(struct wq_cs *cs, void *arg)
 	memcpy(got->key, key, min(got->len, got->size));
 	got->token = e->token;
 	got->failures = wq_failures(e);
+	got->level = got->c->q->prioritized ? wq_rank_of(e)->held : 0;
 	return 0;
 }
 

@@ -275,12 +275,14 @@ struct wq_params {
  * @failures: failures of the key since they were last forgotten
  * @given_back: how many runs of the key in a row, up to this one, were given back, see
  *	struct wq_rec
+ * @priority: level of the run, see wq_add_priority(); 0 in a queue without levels
  */
 struct wq_item {
 	const void *key;
 	u32 len;
 	u32 failures;
 	u32 given_back;
+	s32 priority;
 	/* private: */
 	u32 hash;
 	struct wq_entry *entry;
@@ -305,6 +307,7 @@ void wq_destroy(struct wq *q);
 int wq_add(struct wq *q, const void *key, size_t len);
 unsigned int wq_add_many(struct wq *q, struct wq_add_req *reqs, unsigned int n);
 int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags);
+int wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64 delay, u32 flags);
 void wq_tick(struct wq *q);
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout);
 int wq_get_leased(struct wq *q, struct wq_item *item, void *buf, size_t size, s64 timeout);

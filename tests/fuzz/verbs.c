@@ -487,8 +487,9 @@ static void info_check(struct task *t, const struct wq_key_info *info)
 		fault(t, "state 0x%x", info->state);
 	if (info->state & WQ_KEY_MINE && !(info->state & WQ_KEY_PROCESSING))
 		fault(t, "state 0x%x: mine, but not processing", info->state);
-	if (info->given_back > WQ_MAX_GIVEN_BACK || info->reserved)
-		fault(t, "given back %u times, reserved 0x%x", info->given_back, info->reserved);
+	if (info->given_back > WQ_MAX_GIVEN_BACK || info->priority < WQ_MIN_PRIORITY ||
+	    info->priority > WQ_MAX_PRIORITY)
+		fault(t, "given back %u times, priority %d", info->given_back, info->priority);
 }
 
 static void out_check(struct task *t, const struct spot *s, const struct wq_keys *keys,
@@ -817,7 +818,7 @@ __s32 do_key(struct task *t, const struct call *c)
 		args.info.given_back = 1;
 		break;
 	case 9:
-		args.info.reserved = 1;
+		args.info.priority = 1;
 		break;
 	}
 	key_fill((void *)t->image[KEYS], PICK(key_ids, c->arg[A_KEY]), args.key_len);

@@ -116,20 +116,48 @@ static void take_out(struct wm *m, u32 at)
 	m->nback -= at < m->nback;
 }
 
+/* Behind all keys that are not requeued and have this level or a higher one. */
+static void enqueue(struct wm *m, u32 k)
+{
+	u32 at = m->nback;
+
+	while (at < m->nready && m->key[m->ready[at]].level >= m->key[k].level)
+		at++;
+	insert(m, at, k);
+}
+
+/* A dirty key was added again, at this level.  If that raises it, it goes behind its equals. */
+static void raise(struct wm *m, u32 k, s8 level)
+{
+	u32 at;
+
+	if (level <= m->key[k].level)
+		return;
+	m->key[k].level = level;
+	for (at = m->nback; at < m->nready && m->ready[at] != k; at++)
+		;
+	if (at == m->nready)
+		return;
+	take_out(m, at);
+	enqueue(m, k);
+}
+
 /* Sets a key dirty.  Return: 1 if it is newly dirty, 0 if it was dirty. */
-static int mark(struct wm *m, u32 k)
+static int mark(struct wm *m, u32 k, s8 level)
 {
 	struct wm_key *key = &m->key[k];
 
 	if (key->dirty) {
 		m->st.coalesced++;
+		raise(m, k, level);
 		return 0;
 	}
 	key->dirty = true;
+	key->level = level;
 	key->since = m->now;
 	m->st.adds++;
 	if (!key->holder)
-		insert(m, m->nready, k);
+		enqueue(m, k);
 	return 1;
 }
 
@@ -139,16 +167,22 @@ static void release(struct wm_key *key)
 	key->time[WM_LEASE].set = false;
 }
 
-/* A run ended without a done: the key is ready again, at this place of the order. */
-static void give_back(struct wm *m, u32 k, u32 at)
+/* A run ended without a done: the key needs another one, at the level of the lost run or above. */
+static void lose_run(struct wm *m, struct wm_key *key)
 {
-	struct wm_key *key = &m->key[k];
-
 	m->st.given_back++;
 	m->st.merged += key->dirty;
+	key->level = key->dirty ? max(key->level, key->run) : key->run;
 	key->dirty = true;
 	release(key);
+}
+
+/* The key is ready again, at this place ahead of those never handed out. */
+static void give_back(struct wm *m, u32 k, u32 at)
+{
+	lose_run(m, &m->key[k]);
 	insert(m, at, k);
+	m->nback++;
 }
 
 /* --- failures --- */
@@ -174,10 +208,12 @@ static s64 fail(struct wm *m, struct wm_key *key)
 	return wait;
 }
 
-static int delay_key(struct wm *m, u32 k, s64 delay, u32 flags)
+static int delay_key(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 {
 	struct wm_time *due = &m->key[k].time[WM_DUE], old = *due;
+	struct wm_key *key = &m->key[k];
 
+	key->later = old.set ? max(key->later, level) : level;
 	set_time(m, due, delay);
 	if (!old.set)
 		m->key[k].bound = max(due->at, later(m, m->p.debounce));
@@ -189,16 +225,16 @@ static int delay_key(struct wm *m, u32 k, s64 delay, u32 flags)
 	return !old.set;
 }
 
-/* The key failed: it is added after the limiter's delay. */
+/* The key failed: it is added after the limiter's delay, at the level of its run. */
 static void retry(struct wm *m, u32 k)
 {
 	s64 delay = fail(m, &m->key[k]);
 
 	m->st.retries++;
 	if (delay > 0)
-		delay_key(m, k, delay, 0);
+		delay_key(m, k, m->key[k].run, delay, 0);
 	else
-		mark(m, k);
+		mark(m, k, m->key[k].run);
 }
 
 /*
@@ -214,15 +250,15 @@ static void lose(struct wm *m, u32 k, u32 at)
 		key->given_back++;
 	if (key->given_back == 1) {
 		give_back(m, k, at);
-		m->nback++;
 	} else if (m->shut) {
-		give_back(m, k, m->nready);
+		lose_run(m, key);
+		enqueue(m, k);
 	} else {
 		m->st.given_back++;
 		m->st.given_back_failed++;
 		release(key);
 		if (key->dirty)
-			insert(m, m->nready, k);
+			enqueue(m, k);
 		retry(m, k);
 	}
 }
@@ -254,13 +290,15 @@ static bool bad_add(s64 delay, u32 flags)
 		((flags & WQ_ADD_DROP_DELAY) && (limited || delay > 0));
 }
 
-int wm_add(struct wm *m, u32 k, s64 delay, u32 flags)
+int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 {
 	struct wm_key *key = &m->key[k];
 	struct wq_stat st;
 
-	if (bad_add(delay, flags))
+	if (bad_add(delay, flags) || (level && !m->p.ageing))
 		return -EINVAL;
+	if (level < WQ_MIN_PRIORITY || level > WQ_MAX_PRIORITY)
+		return -ERANGE;
 	if (m->shut)
 		return -ESHUTDOWN;
 	if (m->paused & WQ_PAUSE_ADDS)
@@ -274,24 +312,45 @@ int wm_add(struct wm *m, u32 k, s64 delay, u32 flags)
 	m->st.retries += delay > 0 || (flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER));
 	if (flags & WQ_ADD_RATE_LIMITED)
 		delay = fail(m, key);
+	if (flags & WQ_ADD_RATE_LIMITED && key->holder)
+		level = max(level, key->run);
 	if (delay > 0)
-		return delay_key(m, k, delay, flags);
+		return delay_key(m, k, level, delay, flags);
 	if (flags & WQ_ADD_DROP_DELAY)
 		key->time[WM_DUE].set = false;
-	return mark(m, k);
+	return mark(m, k, level);
+}
+
+/*
+ * The place of the key that a get takes: the first one, but at times the first one of the lowest
+ * level.
+ */
+static u32 next_place(struct wm *m)
+{
+	u32 at = 0;
+
+	if (!m->p.ageing || m->nback)
+		return 0;
+	m->pops = (m->pops + 1) % m->p.ageing;
+	while (!m->pops && m->key[m->ready[at]].level > m->key[m->ready[m->nready - 1]].level)
+		at++;
+	return at;
 }
 
 int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
 {
 	struct wm_key *key;
+	u32 at;
 
 	if (m->paused & WQ_PAUSE_GETS)
 		return -EAGAIN;
 	if (!m->nready)
 		return wm_poll(m, c) & WM_HUP ? -ESHUTDOWN : -EAGAIN;
-	*k = m->ready[0];
-	take_out(m, 0);
+	at = next_place(m);
+	*k = m->ready[at];
+	take_out(m, at);
 	key = &m->key[*k];
+	key->run = key->level;
 	key->dirty = false;
 	key->stops++;
 	key->holder = c;
@@ -338,7 +397,7 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 		key->failures = 0;
 	key->given_back = 0;
 	if (key->dirty)
-		insert(m, m->nready, k);
+		enqueue(m, k);
 	if (outcome & WQ_OUTCOME_FORGET)
 		key->failures = 0;
 	key->run_failed = outcome & WQ_OUTCOME_RETRY;
@@ -350,9 +409,9 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 		} else {
 			m->st.retries++;
 			if (delay > 0)
-				delay_key(m, k, delay, 0);
+				delay_key(m, k, key->run, delay, 0);
 			else
-				mark(m, k);
+				mark(m, k, key->run);
 		}
 		if (key->time[WM_DUE].set)
 			ret = WQ_RESULT_DELAYED;
@@ -440,7 +499,6 @@ int wm_flush(const struct wm *m, u32 k)
 void wm_give_back(struct wm *m, u32 k)
 {
 	give_back(m, k, 0);
-	m->nback++;
 }
 
 /* The key that the consumer got first, of those that were given back before or not. */
@@ -540,7 +598,7 @@ void wm_tick(struct wm *m)
 		if (due <= lease) {
 			k = wm_first(m, WM_DUE);
 			m->key[k].time[WM_DUE].set = false;
-			mark(m, k);
+			mark(m, k, m->key[k].later);
 		} else {
 			m->st.expired++;
 			lose(m, wm_first(m, WM_LEASE), m->nback);
@@ -566,7 +624,8 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 	*st = m->st;
 	st->state = (m->shut ? WQ_STATE_SHUTDOWN : 0) | (m->draining ? WQ_STATE_DRAINING : 0) |
 		    (m->paused & WQ_PAUSE_GETS ? WQ_STATE_GETS_PAUSED : 0) |
-		    (m->paused & WQ_PAUSE_ADDS ? WQ_STATE_ADDS_PAUSED : 0);
+		    (m->paused & WQ_PAUSE_ADDS ? WQ_STATE_ADDS_PAUSED : 0) |
+		    (m->p.ageing ? WQ_STATE_NO_MAP : 0);
 	st->gets_resume = resume_left(m, 0);
 	st->adds_resume = resume_left(m, 1);
 	st->max_keys = m->p.max_keys;
@@ -635,4 +694,15 @@ s64 wm_age(const struct wm *m, u32 k)
 	if (!m->p.timed || !(key->holder || key->dirty))
 		return 0;
 	return m->now - (key->holder ? key->start : key->since);
+}
+
+s8 wm_level(const struct wm *m, u32 k)
+{
+	const struct wm_key *key = &m->key[k];
+
+	if (key->holder)
+		return key->run;
+	if (key->dirty)
+		return key->level;
+	return key->time[WM_DUE].set ? key->later : 0;
 }

@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include <string.h>
 typedef uint8_t u8;
+typedef int8_t s8;
 typedef uint32_t u32;
 typedef int64_t s64;
 typedef uint64_t u64;
@@ -45,6 +46,7 @@ struct wm_params {
 	s64 debounce;		/* ns, 0: no bound */
 	bool timed;		/* it has a name, and so times */
 	bool objects;		/* keys of odd numbers are embedded entries */
+	u32 ageing;		/* of the order of levels; 0: first in, first out */
 	/* its limiter: the longest of those that are there */
 	bool exponential;
 	s64 base, longest;	/* of the exponential, ns */
@@ -77,6 +79,10 @@ struct wm_key {
 	s64 since;		/* dirty: when it became so */
 	s64 start;		/* held: when it was got */
 	u32 stops;		/* how often it has stopped being dirty */
+	/* levels */
+	s8 level;		/* dirty: of the next run */
+	s8 later;		/* delayed: of the adds with a delay */
+	s8 run;			/* held: of the run */
 };
 
 struct wm {
@@ -91,6 +97,7 @@ struct wm {
 	u32 nready;
 	u8 ready[WM_KEYS];	/* in the order of hand-out; */
 	u32 nback;		/* the first of them are requeued */
+	u32 pops;		/* gets of others since the last one from the lowest level */
 	s64 full_at;		/* when the bucket is full again */
 	u64 order;		/* the last wm_time.order */
 	struct wq_stat st;	/* its counters; wm_stat() fills in the rest */
@@ -101,7 +108,7 @@ void wm_init(struct wm *m, const struct wm_params *p, s64 now);
 bool wm_is_object(const struct wm *m, u32 k);
 
 /* The verbs on key @k by consumer @c, with the results that the headers document. */
-int wm_add(struct wm *m, u32 k, s64 delay, u32 flags);
+int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags);
 int wm_get(struct wm *m, u32 c, bool leased, u32 *k);
 int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay);
 int wm_touch(struct wm *m, u32 c, u32 k, u64 token);
@@ -126,6 +133,7 @@ u32 wm_poll(const struct wm *m, u32 c);
 u32 wm_requeues(const struct wm *m, u32 k);
 s64 wm_left(const struct wm *m, u32 k, u32 which);
 s64 wm_age(const struct wm *m, u32 k);
+s8 wm_level(const struct wm *m, u32 k);
 u32 wm_first(const struct wm *m, u32 which);	/* key of the next such time, or WM_KEYS */
 s64 wm_next(const struct wm *m, u32 which);	/* that time, or S64_MAX */
 s64 wm_resume(const struct wm *m);		/* when a pause ends, or S64_MAX */

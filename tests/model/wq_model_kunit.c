@@ -198,6 +198,8 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		.debounce = cfg->p.debounce,
 		.clock = &rig->clock,
 		.limiter = limiter_of(rig, &cfg->p),
+		.order_kind = cfg->p.ageing ? WQ_ORDER_PRIORITY : WQ_ORDER_FIFO,
+		.order_arg = cfg->p.ageing,
 	};
 	u32 i;
 
@@ -213,8 +215,8 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 	rig->q = wq_create(&params);
 	if (IS_ERR(rig->q))
 		return PTR_ERR(rig->q);
-	/* processes cannot open a queue with objects */
-	rig->map = cfg->p.timed || cfg->p.objects ? NULL : queue_map(rig->q);
+	/* processes cannot open a queue with objects, and levels need each repeat add */
+	rig->map = cfg->p.timed || cfg->p.objects || cfg->p.ageing ? NULL : queue_map(rig->q);
 	if (IS_ERR(rig->map)) {
 		rig_stop(rig);
 		return PTR_ERR(rig->map);
@@ -261,6 +263,9 @@ static int real_add(struct rig *rig, const struct ws_step *s)
 
 	if (wm_is_object(&rig->run.m, s->key))
 		return real_add_object(rig, s);
+	if (s->level)
+		return wq_add_priority(rig->q, key, len, s->level, s->ns,
+				       flags | (s->flags & WS_AFTER ? WQ_ADD_AFTER : 0));
 	if (!flags && !s->ns && !(s->flags & WS_AFTER) && s->key % 2) {
 		struct wq_add_req req = { .key = key, .len = len };
 
@@ -281,6 +286,7 @@ struct taken {
 	int key;
 	u64 token;
 	u32 failures;
+	s32 level;
 };
 
 static void fill_taken(struct rig *rig, struct taken *t, const struct wq_item *item)
@@ -291,6 +297,7 @@ static void fill_taken(struct rig *rig, struct taken *t, const struct wq_item *i
 		t->key = wq_item_embedded(item) - rig->object;
 	t->token = item->token;
 	t->failures = item->failures;
+	t->level = item->priority;
 	if (t->key < 0)
 		return;
 	rig->item[t->key][1] = rig->item[t->key][0];
@@ -326,6 +333,7 @@ static int consumer_real_get(struct rig *rig, const struct ws_step *s, struct ta
 	t->key = key_of(rig->buf, got.len);
 	t->token = got.token;
 	t->failures = got.failures;
+	t->level = got.level;
 	if (t->key < 0 || !(s->flags & WS_FAULT))
 		return t->key;
 	consumer_give_back(c, rig->buf, got.len, got.token);
@@ -543,14 +551,15 @@ static bool same_key(struct rig *rig, u32 c, u32 k)
 	int want = wm_query(&run->m, c, k);
 	s64 real[] = {
 		info.failures, info.requeues, info.due, info.lease, info.age, info.given_back,
+		info.priority,
 	};
 	s64 model[] = {
 		run->m.key[k].failures, wm_requeues(&run->m, k),
 		wm_left(&run->m, k, WM_DUE), wm_left(&run->m, k, WM_LEASE), wm_age(&run->m, k),
-		run->m.key[k].given_back,
+		run->m.key[k].given_back, wm_level(&run->m, k),
 	};
 	static const char * const name[] = { "failures", "requeues", "due", "lease", "age",
-					   "given_back" };
+					   "given_back", "priority" };
 	u32 i;
 
 	if (wm_is_object(&run->m, k))
@@ -843,6 +852,12 @@ static const struct config configs[] = {
 			.keys = 2, .max_keys = 2, .objects = true,
 			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
 		},
+	}, {
+		.name = "kernel and process, leases, levels", .consumers = 2,
+		.kernel = true, .p = {
+			.keys = 2, .max_keys = 2, .lease = UNIT, .ageing = 2,
+			.exponential = true, .base = 0, .longest = UNIT,
+		},
 	}
 };
 
@@ -872,6 +887,10 @@ static void make_key_letters(u8 k)
 		LETTER(ADD, .key = k, .ns = UNIT / 2, .flags = WS_AFTER | flags[i]);
 		LETTER(ADD, .key = k, .ns = UNIT, .flags = flags[i]);
 	}
+	LETTER(ADD, .key = k, .level = 1);
+	LETTER(ADD, .key = k, .level = -1);
+	LETTER(ADD, .key = k, .level = 1, .ns = UNIT / 2);
+	LETTER(ADD, .key = k, .level = -1, .flags = WQ_ADD_RATE_LIMITED);
 	LETTER(ADD, .key = k, .ns = S64_MAX, .flags = WQ_ADD_TAKE_LATEST);
 	LETTER(ADD, .key = k, .flags = WQ_ADD_DROP_DELAY);
 	LETTER(ADD, .key = k, .flags = WS_AFTER | WQ_ADD_RATE_LIMITED);
@@ -953,8 +972,8 @@ static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 c
 			return false;
 		break;
 	}
-	/* wq_done_key() takes no object */
-	if (object && s->token == WS_NONE)
+	/* wq_done_key() takes no object, and an object has no level */
+	if (object && (s->token == WS_NONE || s->level))
 		return false;
 	/* a new key or process is like any other, but an object is not */
 	return (s->key <= keys || object) && (run->kernel || s->who <= consumers + 1);
@@ -1077,6 +1096,7 @@ static void random_config(struct config *cfg, u64 *rnd)
 			.lease = !objects && ws_rnd(rnd, 3) ? UNIT : 0,
 			.timed = !ws_rnd(rnd, 4),
 			.objects = objects,
+			.ageing = !objects && !ws_rnd(rnd, 3) ? 2 + ws_rnd(rnd, 16) : 0,
 		},
 	};
 	/* An embedded entry has no room for it. */
@@ -1151,6 +1171,7 @@ static bool random_agree(struct driver *d, u32 todo, u64 first)
 		(d->make_config ?: random_config)(&d->random, &g.seed);
 		g.keys = d->random.p.keys;
 		g.objects = d->random.p.objects;
+		g.levels = d->random.p.ageing;
 		g.consumers = d->random.consumers;
 		ws_gen_init(&g);
 		d->sequences++;
@@ -1295,6 +1316,26 @@ static void random_leases_agree_with_the_model(struct kunit *test)
 	KUNIT_EXPECT_GT(test, d->rig.stale, 500ULL);
 }
 
+/* Few keys, so that adds raise keys that are ready, and all that can happen to a run. */
+static void level_config(struct config *cfg, u64 *rnd)
+{
+	lease_config(cfg, rnd);
+	cfg->name = "levels";
+	cfg->p.keys = 12;
+	cfg->p.ageing = 2 + ws_rnd(rnd, 4);
+	cfg->p.lease = ws_rnd(rnd, 2) * UNIT;
+	cfg->p.base = 0;
+}
+
+static void random_levels_agree_with_the_model(struct kunit *test)
+{
+	const struct wq_stat *sum = expect_agreement(test, level_config, false);
+
+	KUNIT_EXPECT_GT(test, sum->dones, RANDOM_STEPS / 100ULL);
+	KUNIT_EXPECT_GT(test, sum->retries, RANDOM_STEPS / 100ULL);
+	KUNIT_EXPECT_GT(test, sum->given_back, 50ULL);
+}
+
 /* As many objects as keys. */
 static void object_config(struct config *cfg, u64 *rnd)
 {
@@ -1325,6 +1366,7 @@ static struct kunit_case model_cases[] = {
 	KUNIT_CASE(random_retries_agree_with_the_model),
 	KUNIT_CASE(random_times_agree_with_the_model),
 	KUNIT_CASE(random_leases_agree_with_the_model),
+	KUNIT_CASE(random_levels_agree_with_the_model),
 	KUNIT_CASE(random_objects_agree_with_the_model),
 	{}
 };

@@ -110,8 +110,9 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 	case WS_ADD:
 		/* the kernel's wq_add_after(), which takes delay and flags of an object */
 		if (s->flags & WS_AFTER || (wm_is_object(m, s->key) && (s->flags || s->ns)))
-			return wm_add(m, s->key, s->ns, (s->flags & ~WS_AFTER) | WQ_ADD_AFTER);
-		return wm_add(m, s->key, s->ns, s->flags);
+			return wm_add(m, s->key, s->level, s->ns,
+				      (s->flags & ~WS_AFTER) | WQ_ADD_AFTER);
+		return wm_add(m, s->key, s->level, s->ns, s->flags);
 	case WS_GET:
 		return do_get(r, s);
 	case WS_DONE:
@@ -159,7 +160,7 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 		m->now += s->ns;
 		return 0;
 	case WS_SOON:
-		ret = wm_add(m, s->key, s->ns, s->flags | WQ_ADD_AFTER);
+		ret = wm_add(m, s->key, s->level, s->ns, s->flags | WQ_ADD_AFTER);
 		m->now += s->ns;
 		wm_tick(m);
 		return ret;
@@ -245,6 +246,18 @@ static s64 random_delay(struct ws_gen *g)
 	default:
 		return g->unit * (1 + ws_rnd(&g->seed, 8));
 	}
+}
+
+/* Levels that meet often, and sometimes one that does not exist. */
+static s8 random_level(struct ws_gen *g)
+{
+	static const s8 levels[] = {
+		0, 0, 0, 1, 1, -1, -1, 7, WQ_MIN_PRIORITY, WQ_MAX_PRIORITY,
+	};
+
+	if (!ws_rnd(&g->seed, 100))
+		return WQ_MAX_PRIORITY + 1 + (s8)ws_rnd(&g->seed, 192);
+	return g->levels ? levels[ws_rnd(&g->seed, ARRAY_SIZE(levels))] : 0;
 }
 
 static void random_add(struct ws_gen *g, struct ws_step *s)
@@ -334,8 +347,11 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 	switch (v) {
 	case WS_ADD:
 		random_add(g, s);
+		if (!g->objects)
+			s->level = random_level(g);
 		break;
 	case WS_SOON:
+		s->level = random_level(g);
 		s->ns = 1;
 		s->flags = flags[ws_rnd(&g->seed, ARRAY_SIZE(flags))];
 		break;
@@ -462,6 +478,8 @@ void ws_print(char *to, size_t size, const struct ws_run *r, const struct ws_ste
 		PUT(" object");
 	if (has & HAS_KEY)
 		PUT(s->key < 26 ? " %c" : " k%u", s->key < 26 ? 'a' + s->key : s->key);
+	if (s->level)
+		PUT(" at level %d", s->level);
 	if (s->ns && (has & HAS_NS))
 		PUT(" %lld ns", (long long)s->ns);
 	for (; name && name->name; name++) {

@@ -52,6 +52,7 @@ struct ws_step {
 	u8 token;
 	u32 flags;
 	s64 ns;
+	s8 level;	/* add */
 };
 
 /* The tokens of one get. */
@@ -104,6 +105,7 @@ struct ws_gen {
 	s64 unit;	/* ns, of delays */
 	bool wide;	/* durations of any order of magnitude as well */
 	bool objects;	/* keys of odd numbers are embedded entries */
+	bool levels;	/* the order has levels */
 	u32 weight[WS_VERBS];
 };
 

@@ -66,6 +66,9 @@ static bool rig_map(struct rig *rig)
 
 	for (k = 0; k < WM_KEYS; k++)
 		rig->mark[k].counter = WQ_NO_COUNTER;
+	/* repeat adds can raise a key */
+	if (rig->p.ageing)
+		return true;
 	if (verb(rig->fd[1], WQ_IOC_MAP, &arg))
 		return DIFFERS(rig, "can't open the map");
 	page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, arg.fd, 0);
@@ -82,6 +85,8 @@ static bool rig_start(struct rig *rig)
 	struct wq_open op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE, .mode = 0600,
 		.max_keys = rig->p.max_keys, .limiters = addr_of(limits), .lease = rig->p.lease,
+		.order = rig->p.ageing ? WQ_ORDER_PRIORITY : WQ_ORDER_FIFO,
+		.order_arg = rig->p.ageing,
 	};
 	int i;
 
@@ -157,6 +162,7 @@ static int array_of_one(struct rig *rig, unsigned long nr, const struct ws_step 
 		one.rec.delay = s->ns;
 	}
 	if (nr == WQ_IOC_ADD) {
+		one.rec.priority = s->level;
 		/* where wq_add.marks is */
 		_Static_assert(offsetof(struct wq_add, marks) == offsetof(struct wq_done, next), "");
 		args.size = sizeof(struct wq_add);
@@ -347,6 +353,9 @@ static bool same_key(struct rig *rig, int c, unsigned int k)
 	if (ks.info.given_back != m->key[k].given_back)
 		return DIFFERS(rig, "given_back of key %u: module %u, model %u", k,
 			       ks.info.given_back, m->key[k].given_back);
+	if (ks.info.priority != wm_level(m, k))
+		return DIFFERS(rig, "priority of key %u: module %d, model %d", k,
+			       ks.info.priority, wm_level(m, k));
 	if (!same_time(ks.info.due, wm_left(m, k, WM_DUE)) ||
 	    !same_time(ks.info.lease, wm_left(m, k, WM_LEASE)))
 		return DIFFERS(rig, "due, lease of key %u: module %lld, %lld, model %lld, %lld", k,
@@ -381,6 +390,8 @@ static bool same_map(struct rig *rig)
 	const struct wm *m = &rig->run.m;
 	unsigned int k;
 
+	if (!rig->map)
+		return true;
 	for (k = 0; k < rig->p.keys; k++) {
 		const struct wq_mark *mark = &rig->mark[k];
 
@@ -479,6 +490,9 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 		if (one.rec.failures != rig->run.m.key[ret].failures)
 			return DIFFERS(rig, "failures in the record of get: module %u, model %u",
 				       one.rec.failures, rig->run.m.key[ret].failures);
+		if (one.rec.priority != rig->run.m.key[ret].run)
+			return DIFFERS(rig, "priority in the record of get: module %d, model %d",
+				       one.rec.priority, rig->run.m.key[ret].run);
 		if (token <= rig->last_token)
 			return DIFFERS(rig, "token: module %llu, expected above %llu",
 				       (unsigned long long)token,
@@ -544,6 +558,7 @@ static void random_queue(struct rig *rig, struct ws_gen *g)
 		.max_keys = max_keys[ws_rnd(&g->seed, ARRAY_SIZE(max_keys))],
 		.lease = expires ? SHORT_LEASE : ws_rnd(&g->seed, 2) ? HOUR : 0,
 		.timed = true,
+		.ageing = ws_rnd(&g->seed, 3) ? 0 : 2 + ws_rnd(&g->seed, 16),
 	};
 	if (ws_rnd(&g->seed, 4)) {
 		rig->p.exponential = true;
@@ -556,6 +571,7 @@ static void random_queue(struct rig *rig, struct ws_gen *g)
 	}
 	g->consumers = rig->consumers;
 	g->expires = expires;
+	g->levels = rig->p.ageing;
 	ws_gen_init(g);
 }
 
@@ -567,10 +583,10 @@ static void report(struct rig *rig, unsigned int n)
 	int ret;
 
 	printf("# %u steps reproduce it: %s\n", n, rig->why);
-	printf("# queue: max_keys %u, lease %lld, exponential %lld to %lld, bucket %u\n",
+	printf("# queue: max_keys %u, lease %lld, exponential %lld to %lld, bucket %u, ageing %u\n",
 	       rig->p.max_keys, (long long)rig->p.lease,
 	       (long long)(rig->p.exponential ? rig->p.base : -1), (long long)rig->p.longest,
-	       rig->p.burst);
+	       rig->p.burst, rig->p.ageing);
 	ws_start(run, &rig->p, false, 0);
 	for (i = 0; i < n; i++) {
 		ws_print(text, sizeof(text), run, &rig->path[i]);

@@ -95,7 +95,7 @@ static bool reports(int fd, const char *key, int given_back, int failures)
 	       equal("given_back of query", given_back, i.given_back) &&
 	       equal("failures of query", failures, i.failures) &&
 	       equal("FAILED of query", !!failures, !!(i.state & WQ_KEY_FAILED)) &&
-	       equal("reserved of query", 0, i.reserved);
+	       equal("priority of query", 0, i.priority);
 }
 
 /* A named queue whose limiter returns base, 2 * base, and so on, without an upper bound. */

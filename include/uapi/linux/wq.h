@@ -207,11 +207,13 @@
  * @len: length of the key in bytes, 1 to WQ_MAX_KEY
  * @flags: add: WQ_ADD_*; done: WQ_OUTCOME_*; get: out, 0; touch: must be 0
  * @failures: add: must be 0.  Get: out, how often the key failed since its failures were
- *	last forgotten, 65,535 if they are more.  Done and touch ignore this field and
- *	@given_back, so that they accept a record that get wrote.
+ *	last forgotten, 65,535 if they are more.  Done and touch ignore this field,
+ *	@given_back and @priority, so that they accept a record that get wrote.
  * @given_back: add: must be 0.  Get: out, how many runs of the key in a row, up to this one,
  *	were given back: their consumers died or lost their leases.  WQ_MAX_GIVEN_BACK if
  *	they are more.
+ * @priority: add: in a queue with order WQ_ORDER_PRIORITY the level of the add,
+ *	WQ_MIN_PRIORITY to WQ_MAX_PRIORITY, else 0.  Get: out, the level of the run.
  * @token: get: out, identifies this get, never 0, and no other get of the queue has the same
  *	token.  Done and touch: in, the token that get returned, or 0 to identify the run by
  *	the key alone.  A queue that was created with a lease requires the token, but for the
@@ -226,7 +228,8 @@ struct wq_rec {
 	__u16 len;
 	__u16 flags;
 	__u16 failures;
-	__u16 given_back;
+	__u8 given_back;
+	__s8 priority;
 	__aligned_u64 token;
 	__s64 delay;
 	__u8 key[];
@@ -353,6 +356,8 @@ struct wq_limiter_spec {
 #define WQ_ORDER_PREFIX		3	/* groups in turn: the first bytes of keys */
 #define WQ_ORDER_OTHER		4	/* reported by WQ_IOC_CONFIG alone: a kernel module's own */
 
+#define WQ_MIN_PRIORITY		(-32)	/* the lowest level of WQ_ORDER_PRIORITY */
+#define WQ_MAX_PRIORITY		31	/* the highest level */
 #define WQ_DEFAULT_AGEING	16	/* wq_open.order_arg 0 of WQ_ORDER_PRIORITY */
 #define WQ_MAX_AGEING		65536	/* the largest wq_open.order_arg of WQ_ORDER_PRIORITY */
 
@@ -397,6 +402,15 @@ struct wq_limiter_spec {
  * WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in open(2).
  * WQ_IOC_CONFIG reports the attributes.  WQ_IOC_SET changes all but @order, @order_arg,
  * @group_limit, @debounce and the map.
+ *
+ * Levels of WQ_ORDER_PRIORITY: gets take keys of the highest level first, and keys of one level in
+ * the order in which they became ready.  If a key is added several times before its run starts, the
+ * highest level counts.  If an add raises a ready key, the key goes to the end of its new level.  An add during a
+ * run counts for the next run.  The level of a delayed add counts from the end of the delay on.  A
+ * key that RETRY or AFTER adds again, or whose run is given back, keeps the level of that run.  An
+ * add with WQ_ADD_RATE_LIMITED during a run is at least at the level of the run.  So that higher
+ * levels cannot keep the lowest level from being served, one get of each @order_arg takes the key
+ * that is first in the lowest level.  Gets of keys that were given back do not count.
  *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.
  * After each error but EISCONN the file is not bound, and the call can be repeated:
@@ -468,7 +482,9 @@ struct wq_open {
  *  EINVAL     - the key's length is 0
  *             - its flags have an unknown bit, or contradict each other or its delay
  *             - its token, its failures or its given_back is not 0
+ *             - its priority is not 0, and the order of the queue is not WQ_ORDER_PRIORITY
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
+ *  ERANGE     its priority is not a level
  *  ESHUTDOWN  the queue is shut down
  *  EHOSTDOWN  adds are paused, see WQ_IOC_PAUSE.  An add of a key that is dirty fails, too
  *  ENOSPC     the key is new, and the queue holds max_keys keys
@@ -675,7 +691,9 @@ struct wq_touch {
  *	in all other states
  * @given_back: how many runs of the key in a row were given back, up to now; see
  *	wq_rec.given_back.  A done resets it.  A cancel resets it unless the key is PROCESSING
- * @reserved: 0
+ * @priority: in a queue with order WQ_ORDER_PRIORITY: PROCESSING: the level of the run.  DIRTY
+ *	alone: the level at which the key waits.  DELAYED alone: the level of the delayed adds.  0
+ *	in all other states and queues
  */
 struct wq_key_info {
 	__u32 state;
@@ -686,7 +704,7 @@ struct wq_key_info {
 	__s64 due;
 	__s64 lease;
 	__u32 given_back;
-	__u32 reserved;
+	__s32 priority;
 };
 
 /**
@@ -1237,8 +1255,9 @@ struct wq_map_page {
  * Errors of WQ_IOC_MAP.  The struct is as before:
  *
  *  EINVAL      @flags is not 0, or @size is too small for @fd
- *  EOPNOTSUPP  the queue was created without a map: with WQ_OPEN_NO_MAP, or by a kernel module
- *              that switched the map off or whose ordering policy sees repeat adds
+ *  EOPNOTSUPP  the queue has no map: it was created with WQ_OPEN_NO_MAP, its order is
+ *              WQ_ORDER_PRIORITY, or a kernel module created it that switched the map off or whose
+ *              ordering policy sees repeat adds
  *  EMFILE      the process has as many open files as its limit allows
  *  ENFILE      the system has as many open files as its limit allows
  *  ENOMEM      there is not enough memory

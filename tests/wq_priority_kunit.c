@@ -1,0 +1,810 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wq: KUnit suite of WQ_ORDER_PRIORITY: levels, and their ageing.
+ *
+ * Some tests are of errors that other queues with priorities had: a key of a lower level was
+ * handed out first, a retry lost its level, the depth was wrong after a change of level, a shut down
+ * hung, delays counted before levels.
+ */
+#include <linux/poll.h>
+
+#include "wq_kunit.h"
+#include "wq_kunit_internals.h"
+
+#define MIN_LEVEL	WQ_MIN_PRIORITY
+#define MAX_LEVEL	WQ_MAX_PRIORITY
+#define LEVELS		(MAX_LEVEL - MIN_LEVEL + 1)
+#define AGEING		1000	/* of most tests, which make fewer gets */
+
+static void queue_of_levels(struct kunit *test, u32 ageing, s64 lease)
+{
+	queue_on_clock(test, (struct wq_params){
+		.order_kind = WQ_ORDER_PRIORITY, .order_arg = ageing, .lease = lease,
+		.limiter = wq_limiter_exponential(SEC, HOUR),
+	});
+}
+
+static int priority_init(struct kunit *test)
+{
+	int ret = fixture_init(test, sizeof(struct fixture));
+
+	if (!ret)
+		queue_of_levels(test, AGEING, 0);
+	return ret;
+}
+
+static int add_level_after(struct kunit *test, const char *key, int level, s64 delay)
+{
+	return wq_add_priority(queue(test), key, strlen(key), level, delay, 0);
+}
+
+static int add_level(struct kunit *test, const char *key, int level)
+{
+	return add_level_after(test, key, level, 0);
+}
+
+/* The level that query reports. */
+static int level_of(struct kunit *test, const char *key)
+{
+	struct wq_key_info info;
+
+	KUNIT_ASSERT_EQ_MSG(test, consumer_query(consumer_kernel(queue(test)), queue(test), key,
+						 strlen(key), &info), 0, "query of %s", key);
+	return info.priority;
+}
+
+/* The next key is this one, at this level.  Its run ends. */
+static void run_at(struct kunit *test, const char *key, int level)
+{
+	struct wq_item item = get(test, key);
+
+	KUNIT_EXPECT_EQ_MSG(test, item.priority, level, "level of %s", key);
+	KUNIT_EXPECT_EQ_MSG(test, level_of(test, key), level, "query of %s in its run", key);
+	done(test, &item);
+}
+
+/* --- the order --- */
+
+static void get_returns_a_key_of_the_highest_level(struct kunit *test)
+{
+	static const u32 step = 37;	/* without a common divisor with LEVELS */
+	struct wq_item item;
+	int i, level;
+
+	for (i = 0; i < LEVELS; i++) {
+		level = MIN_LEVEL + (int)(i * step % LEVELS);
+		KUNIT_EXPECT_EQ(test, wq_add_priority(queue(test), &level, sizeof(level), level,
+						      0, 0), 1);
+	}
+	for (level = MAX_LEVEL; level >= MIN_LEVEL; level--) {
+		KUNIT_EXPECT_EQ(test, (s32)get_number(test, &item), level);
+		KUNIT_EXPECT_EQ(test, item.priority, level);
+		done(test, &item);
+	}
+	expect_nothing_ready(test);
+}
+
+static void keys_of_a_level_leave_in_the_order_of_their_adds(struct kunit *test)
+{
+	add_level(test, "a", 3);
+	add_level(test, "b", 3);
+	add_level(test, "low", 2);
+	add_level(test, "c", 3);
+	run_at(test, "a", 3);
+	add_level(test, "d", 3);
+	run_at(test, "b", 3);
+	run_at(test, "c", 3);
+	run_at(test, "d", 3);
+	run_at(test, "low", 2);
+}
+
+static void key_of_a_higher_level_that_is_added_later_is_next(struct kunit *test)
+{
+	add_level(test, "low", -1);
+	run_at(test, "low", -1);
+	add_level(test, "low", -1);
+	add_level(test, "high", 1);
+	run_at(test, "high", 1);
+	run_at(test, "low", -1);
+}
+
+static void other_adds_have_level_0(struct kunit *test)
+{
+	struct wq_add_req req = { .key = "many", .len = 4 };
+
+	add_level(test, "below", -1);
+	add(test, "add");
+	wq_add_many(queue(test), &req, 1);
+	add_after(test, "after", 0);
+	queue_add(queue(test), "op", 2, 0, 0);
+	add_after(test, "later", SEC);
+	add_rate_limited(test, "failed");
+	add_level(test, "above", 1);
+	run_at(test, "above", 1);
+	run_at(test, "add", 0);
+	run_at(test, "many", 0);
+	run_at(test, "after", 0);
+	run_at(test, "op", 0);
+	pass(test, SEC);
+	run_at(test, "later", 0);
+	run_at(test, "failed", 0);
+	run_at(test, "below", -1);
+}
+
+/* --- several adds --- */
+
+static void repeat_add_at_a_higher_level_moves_the_key_behind_its_equals(struct kunit *test)
+{
+	add_level(test, "a", 0);
+	add_level(test, "b", 0);
+	add_level(test, "c", 5);
+	KUNIT_EXPECT_EQ(test, add_level(test, "a", 5), 0);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 5);
+	run_at(test, "c", 5);
+	run_at(test, "a", 5);
+	run_at(test, "b", 0);
+	expect_nothing_ready(test);
+}
+
+static void repeat_add_at_the_same_or_a_lower_level_leaves_the_key_where_it_is(struct kunit *test)
+{
+	add_level(test, "a", 2);
+	add_level(test, "b", 2);
+	KUNIT_EXPECT_EQ(test, add_level(test, "a", 2), 0);
+	KUNIT_EXPECT_EQ(test, add_level(test, "a", MIN_LEVEL), 0);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 2);
+	run_at(test, "a", 2);
+	run_at(test, "b", 2);
+}
+
+static void plain_repeat_add_raises_a_key_of_a_level_below_0(struct kunit *test)
+{
+	struct wq_add_req req = { .key = "b", .len = 1 };
+
+	add_level(test, "a", -2);
+	add_level(test, "b", -2);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 0);
+	wq_add_many(queue(test), &req, 1);
+	KUNIT_EXPECT_EQ(test, level_of(test, "b"), 0);
+}
+
+static void key_that_is_done_starts_anew_at_the_level_of_its_next_add(struct kunit *test)
+{
+	add_level(test, "a", 9);
+	run_at(test, "a", 9);
+	add_level(test, "a", -9);
+	run_at(test, "a", -9);
+}
+
+static void key_that_is_canceled_starts_anew_at_the_level_of_its_next_add(struct kunit *test)
+{
+	struct wq_item item;
+
+	add_level(test, "a", 9);
+	cancel(test, "a");
+	add_level(test, "a", 1);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 1);
+	item = get(test, "a");
+	add_level(test, "a", 9);
+	cancel(test, "a");
+	add_level(test, "a", 2);
+	done(test, &item);
+	run_at(test, "a", 2);
+	expect_nothing_ready(test);
+}
+
+static void add_during_the_run_counts_for_the_next_run(struct kunit *test)
+{
+	struct wq_item item;
+
+	add_level(test, "a", 4);
+	add_level(test, "b", 1);
+	item = get(test, "a");
+	add_level(test, "a", -7);
+	add_level(test, "a", -5);
+	add_level(test, "a", -6);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 4);
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), -5);
+	run_at(test, "b", 1);
+	run_at(test, "a", -5);
+}
+
+static void len_and_depth_are_right_after_changes_of_level(struct kunit *test)
+{
+	struct wq_item item;
+	int i;
+
+	add_level(test, "held", MAX_LEVEL);
+	item = get(test, "held");
+	for (i = MIN_LEVEL; i <= MAX_LEVEL; i++) {
+		add_level(test, "a", i);
+		add_level(test, "held", i);
+		KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
+		KUNIT_EXPECT_EQ(test, stats(test)->depth, 2U);
+	}
+	KUNIT_EXPECT_EQ(test, stats(test)->adds, 3ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 2ULL * (LEVELS - 1));
+	cancel(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->depth, 1U);
+	done(test, &item);
+	run_at(test, "held", MAX_LEVEL);
+	KUNIT_EXPECT_EQ(test, stats(test)->depth, 0U);
+	expect_nothing_ready(test);
+}
+
+/* --- delays --- */
+
+static void delayed_add_counts_when_its_delay_ends(struct kunit *test)
+{
+	add_level(test, "a", 1);
+	add_level_after(test, "a", 8, SEC);
+	add_level(test, "b", 1);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 1);
+	pass(test, SEC);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 8);
+	add_level(test, "c", 8);
+	run_at(test, "a", 8);
+	run_at(test, "c", 8);
+	run_at(test, "b", 1);
+}
+
+static void highest_of_several_delayed_adds_counts(struct kunit *test)
+{
+	add_level_after(test, "a", -3, 2 * SEC);
+	add_level_after(test, "a", 6, 3 * SEC);
+	add_level_after(test, "a", 2, SEC);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 6);
+	pass(test, SEC);
+	run_at(test, "a", 6);
+	/* The next delay has a level of its own. */
+	add_level_after(test, "a", -3, SEC);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), -3);
+	pass(test, SEC);
+	run_at(test, "a", -3);
+}
+
+static void delay_that_ends_in_a_run_counts_for_the_next_run(struct kunit *test)
+{
+	struct wq_item item;
+
+	add_level_after(test, "a", 5, SEC);
+	add_level(test, "a", 0);
+	item = get(test, "a");
+	add_level(test, "a", 3);
+	KUNIT_EXPECT_EQ(test, item.priority, 0);
+	pass(test, SEC);
+	done(test, &item);
+	run_at(test, "a", 5);
+}
+
+static void delay_that_is_dropped_drops_its_level(struct kunit *test)
+{
+	add_level_after(test, "a", 5, SEC);
+	wq_add_priority(queue(test), "a", 1, 1, 0, WQ_ADD_DROP_DELAY);
+	run_at(test, "a", 1);
+	add_level_after(test, "a", 5, SEC);
+	cancel(test, "a");
+	add_level_after(test, "a", 2, SEC);
+	pass(test, SEC);
+	run_at(test, "a", 2);
+}
+
+/* A key that became due first waits behind a higher level all the same. */
+static void levels_count_before_due_times(struct kunit *test)
+{
+	add_level_after(test, "low and early", -1, SEC);
+	add_level_after(test, "high and late", 1, 2 * SEC);
+	add_level_after(test, "high, not due", 2, HOUR);
+	pass(test, 2 * SEC);
+	run_at(test, "high and late", 1);
+	run_at(test, "low and early", -1);
+	expect_nothing_ready(test);
+}
+
+static void key_whose_delay_a_shutdown_dropped_has_no_level(struct kunit *test)
+{
+	struct wq_key_info info;
+
+	add_level(test, "failed", 7);
+	wq_add_priority(queue(test), "failed", 6, 7, 0, WQ_ADD_RATE_LIMITED);
+	run_at(test, "failed", 7);
+	wq_shutdown(queue(test));
+	KUNIT_ASSERT_EQ(test, consumer_query(consumer_kernel(queue(test)), queue(test), "failed", 6,
+					     &info), 0);
+	KUNIT_EXPECT_EQ(test, info.state, (u32)FAILED);
+	KUNIT_EXPECT_EQ(test, info.priority, 0);
+}
+
+/* --- retries and lost runs --- */
+
+static void retry_keeps_the_level(struct kunit *test)
+{
+	struct wq_item item;
+	int i;
+
+	add_level(test, "a", -4);
+	for (i = 0; i < 5; i++) {
+		item = get(test, "a");
+		KUNIT_EXPECT_EQ(test, item.priority, -4);
+		KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY),
+				WQ_RESULT_DELAYED);
+		KUNIT_EXPECT_EQ(test, level_of(test, "a"), -4);
+		pass(test, HOUR);
+	}
+	run_at(test, "a", -4);
+}
+
+static void outcome_after_keeps_the_level(struct kunit *test)
+{
+	struct wq_item item;
+
+	add_level(test, "a", -4);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_AFTER), WQ_RESULT_READY);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, item.priority, -4);
+	done_with(test, &item, SEC, WQ_OUTCOME_AFTER);
+	pass(test, SEC);
+	run_at(test, "a", -4);
+}
+
+static void retry_of_a_key_that_was_added_during_its_run_keeps_the_highest_level(struct kunit *test)
+{
+	struct wq_item item;
+
+	add_level(test, "a", 4);
+	item = get(test, "a");
+	add_level(test, "a", -4);
+	done_with(test, &item, 0, WQ_OUTCOME_AFTER);
+	run_at(test, "a", 4);
+	add_level(test, "a", -4);
+	item = get(test, "a");
+	add_level(test, "a", 4);
+	done_with(test, &item, 0, WQ_OUTCOME_AFTER);
+	run_at(test, "a", 4);
+}
+
+static void add_rate_limited_during_the_run_keeps_the_level(struct kunit *test)
+{
+	struct wq_item item;
+
+	add_level(test, "a", 4);
+	item = get(test, "a");
+	add_rate_limited(test, "a");
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 4);
+	pass(test, HOUR);
+	run_at(test, "a", 4);
+	/* Not so if no run goes on: then the caller knows of none. */
+	add_rate_limited(test, "a");
+	pass(test, HOUR);
+	run_at(test, "a", 0);
+}
+
+/* Gets the key as a process, which ends. */
+static void lose(struct kunit *test, const char *key, int level)
+{
+	struct wq_consumer *c = consumer_open(queue(test));
+	u8 bytes[32];
+	struct consumer_got got = { .key = bytes, .size = sizeof(bytes) };
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
+	KUNIT_EXPECT_EQ(test, got.len, strlen(key));
+	KUNIT_EXPECT_EQ(test, memcmp(bytes, key, min(got.len, strlen(key))), 0);
+	KUNIT_EXPECT_EQ(test, got.level, level);
+	consumer_close(c);
+}
+
+static void key_that_is_given_back_is_ahead_of_higher_levels_and_keeps_its_own(struct kunit *test)
+{
+	add_level(test, "a", -4);
+	lose(test, "a", -4);
+	add_level(test, "b", 9);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), -4);
+	run_at(test, "a", -4);
+	run_at(test, "b", 9);
+}
+
+static void key_that_is_given_back_has_the_highest_level_of_run_and_adds(struct kunit *test)
+{
+	struct wq_consumer *c = consumer_open(queue(test));
+	u8 bytes[32];
+	struct consumer_got got = { .key = bytes, .size = sizeof(bytes) };
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	add_level(test, "a", -4);
+	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
+	add_level(test, "a", 2);
+	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 2);
+	/* It is ahead of all others, and an add raises it there. */
+	add_level(test, "b", 9);
+	add_level(test, "a", 3);
+	lose(test, "a", 3);
+	pass(test, HOUR);
+	/* It has failed, and waits at its level. */
+	run_at(test, "b", 9);
+	run_at(test, "a", 3);
+}
+
+static void key_that_is_lost_again_is_retried_at_its_level(struct kunit *test)
+{
+	add_level(test, "a", -4);
+	lose(test, "a", -4);
+	lose(test, "a", -4);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), -4);
+	pass(test, HOUR);
+	run_at(test, "a", -4);
+}
+
+static void key_that_is_lost_again_after_a_shutdown_keeps_its_level(struct kunit *test)
+{
+	add_level(test, "a", -4);
+	add_level(test, "b", -5);
+	lose(test, "a", -4);
+	wq_shutdown(queue(test));
+	lose(test, "a", -4);
+	run_at(test, "a", -4);
+	run_at(test, "b", -5);
+	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
+}
+
+static void key_whose_lease_expires_keeps_its_level(struct kunit *test)
+{
+	struct wq_item item;
+	u8 buf[8];
+
+	queue_of_levels(test, AGEING, SEC);
+	add_level(test, "a", -4);
+	KUNIT_EXPECT_EQ(test, wq_get_leased(queue(test), &item, buf, sizeof(buf), 0), 0);
+	KUNIT_EXPECT_EQ(test, item.priority, -4);
+	add_level(test, "b", 9);
+	pass(test, SEC);
+	run_at(test, "a", -4);
+	run_at(test, "b", 9);
+}
+
+/* --- ageing --- */
+
+/* While the highest level never gets empty, one get in @n takes the lowest level. */
+static void expect_ageing(struct kunit *test, u32 arg, u32 n)
+{
+	u32 i, high = 0, low = 0, turn = 0;
+	struct wq_item item;
+	s64 key;
+
+	queue_of_levels(test, arg, 0);
+	for (i = 0; i < 10; i++) {
+		key = MAX_LEVEL * 1000 + i;
+		wq_add_priority(queue(test), &key, sizeof(key), MAX_LEVEL, 0, 0);
+		key = i;
+		wq_add_priority(queue(test), &key, sizeof(key), MIN_LEVEL, 0, 0);
+	}
+	for (i = 1; i <= 10 * n; i++) {
+		if (wq_get(queue(test), &item, 0)) {
+			KUNIT_FAIL(test, "get %u of ageing %u failed", i, n);
+			return;
+		}
+		key = *(const s64 *)item.key;
+		if (item.priority == MIN_LEVEL) {
+			turn += i % n == 0;
+			/* in the order of their adds */
+			KUNIT_EXPECT_EQ(test, key, (s64)low);
+			low++;
+			done(test, &item);
+		} else {
+			high++;
+			wq_add_priority(queue(test), &key, sizeof(key), MAX_LEVEL, 0, 0);
+			done(test, &item);
+		}
+	}
+	KUNIT_EXPECT_EQ_MSG(test, low, 10U, "ageing %u", n);
+	KUNIT_EXPECT_EQ_MSG(test, turn, 10U, "ageing %u", n);
+	KUNIT_EXPECT_EQ_MSG(test, high, 10 * (n - 1), "ageing %u", n);
+}
+
+static void one_of_so_many_gets_takes_the_first_key_of_the_lowest_level(struct kunit *test)
+{
+	expect_ageing(test, 2, 2);
+	expect_ageing(test, 3, 3);
+	expect_ageing(test, 0, WQ_DEFAULT_AGEING);
+	expect_ageing(test, 100, 100);
+	expect_ageing(test, WQ_MAX_AGEING, WQ_MAX_AGEING);
+}
+
+/* The lowest level that has keys. */
+static void every_level_is_served_while_the_highest_one_never_gets_empty(struct kunit *test)
+{
+	struct wq_item item;
+	int level, i;
+
+	queue_of_levels(test, 4, 0);
+	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++)
+		wq_add_priority(queue(test), &level, sizeof(level), level, 0, 0);
+	for (level = MIN_LEVEL; level < MAX_LEVEL; level++) {
+		for (i = 0; i < 4; i++) {
+			KUNIT_EXPECT_EQ(test, (s32)get_number(test, &item), i < 3 ? MAX_LEVEL : level);
+			if (i < 3)
+				wq_add_priority(queue(test), item.key, item.len, MAX_LEVEL, 0, 0);
+			done(test, &item);
+		}
+	}
+	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
+}
+
+static void gets_of_requeued_keys_do_not_count_for_ageing(struct kunit *test)
+{
+	queue_of_levels(test, 2, 0);
+	add_level(test, "low", -1);
+	add_level(test, "a", 1);
+	add_level(test, "b", 1);
+	lose(test, "a", 1);		/* the first one */
+	run_at(test, "a", 1);		/* requeued */
+	run_at(test, "low", -1);	/* the second one */
+	run_at(test, "b", 1);
+}
+
+/* A get whose buffer is too small leaves the key in its place. */
+static void key_that_does_not_fit_stays_next_in_each_turn(struct kunit *test)
+{
+	struct consumer_got got = { .too_small = true };
+	struct wq_consumer *c;
+
+	queue_of_levels(test, 2, 0);
+	c = consumer_open(queue(test));
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	add_level(test, "low", -1);
+	add_level(test, "a", 1);
+	add_level(test, "b", 1);
+	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), -EMSGSIZE);
+	run_at(test, "a", 1);
+	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), -EMSGSIZE);
+	add_level(test, "lower", -2);
+	run_at(test, "lower", -2);
+	run_at(test, "b", 1);
+	run_at(test, "low", -1);
+	consumer_close(c);
+}
+
+/* --- shut down, drain, pause --- */
+
+static void shutdown_hands_out_the_keys_of_all_levels(struct kunit *test)
+{
+	int level;
+	struct wq_item item;
+
+	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++)
+		wq_add_priority(queue(test), &level, sizeof(level), level, 0, 0);
+	wq_shutdown(queue(test));
+	for (level = MAX_LEVEL; level >= MIN_LEVEL; level--) {
+		KUNIT_EXPECT_EQ(test, (s32)get_number(test, &item), level);
+		done(test, &item);
+	}
+	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
+}
+
+static void drain_ends_when_the_keys_of_all_levels_are_done(struct kunit *test)
+{
+	struct actor *a;
+
+	add_level(test, "low", MIN_LEVEL);
+	add_level(test, "a", 0);
+	add_level(test, "high", MAX_LEVEL);
+	add_level(test, "a", 1);
+	a = start(test, drainer, 0);
+	sleeps(test, a);
+	run_at(test, "high", MAX_LEVEL);
+	run_at(test, "a", 1);
+	EXPECT_STILL_WAITS(test, a);
+	run_at(test, "low", MIN_LEVEL);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+static void getters_return_after_a_shutdown_with_keys_of_several_levels(struct kunit *test)
+{
+	struct actor *a[3];
+	int i, shut = 0;
+
+	for (i = 0; i < 3; i++) {
+		a[i] = start(test, getter, WQ_FOREVER);
+		sleeps(test, a[i]);
+	}
+	add_level(test, "low", -1);
+	add_level(test, "high", 1);
+	wq_shutdown(queue(test));
+	for (i = 0; i < 3; i++)
+		shut += result(test, a[i]) == -ESHUTDOWN;
+	KUNIT_EXPECT_EQ(test, shut, 1);
+}
+
+static void add_that_raises_a_key_wakes_no_second_getter(struct kunit *test)
+{
+	struct actor *a = start(test, getter, WQ_FOREVER), *b;
+
+	sleeps(test, a);
+	b = start(test, getter, WQ_FOREVER);
+	sleeps(test, b);
+	add_level(test, "a", 0);
+	add_level(test, "a", 1);
+	add_level(test, "a", 2);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	EXPECT_STILL_WAITS(test, b);
+}
+
+static void adds_raise_keys_while_gets_are_paused(struct kunit *test)
+{
+	wq_pause(queue(test), WQ_PAUSE_GETS, WQ_FOREVER);
+	add_level(test, "a", 0);
+	add_level(test, "b", 1);
+	add_level(test, "a", 2);
+	EXPECT_REFUSED(test, get_error(test), -EAGAIN);
+	wq_pause(queue(test), WQ_PAUSE_GETS, 0);
+	run_at(test, "a", 2);
+	run_at(test, "b", 1);
+}
+
+static void add_that_is_refused_does_not_raise_the_key(struct kunit *test)
+{
+	add_level(test, "a", 0);
+	wq_pause(queue(test), WQ_PAUSE_ADDS, WQ_FOREVER);
+	EXPECT_REFUSED(test, add_level(test, "a", 1), -EHOSTDOWN);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 0);
+	wq_shutdown(queue(test));
+	EXPECT_REFUSED(test, add_level(test, "a", 1), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 0);
+}
+
+/* --- bad input --- */
+
+static void add_priority_fails_with_ERANGE_beyond_the_levels(struct kunit *test)
+{
+	static const int bad[] = {
+		MIN_LEVEL - 1, MAX_LEVEL + 1, 128, -129, 256, INT_MIN, INT_MAX,
+	};
+	int i;
+
+	add_level(test, "a", 0);
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_REFUSED(test, add_level(test, "a", bad[i]), -ERANGE);
+		EXPECT_REFUSED(test, add_level_after(test, "new", bad[i], SEC), -ERANGE);
+	}
+	run_at(test, "a", 0);
+}
+
+static void add_priority_fails_with_EINVAL_in_a_queue_without_levels(struct kunit *test)
+{
+	struct wq_item item;
+
+	queue_on_clock(test, (struct wq_params){});
+	EXPECT_REFUSED(test, add_level(test, "a", 1), -EINVAL);
+	EXPECT_REFUSED(test, add_level(test, "a", MAX_LEVEL + 1), -EINVAL);
+	KUNIT_EXPECT_EQ(test, add_level(test, "a", 0), 1);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, item.priority, 0);
+	done(test, &item);
+	queue_with_policy(test);
+	EXPECT_REFUSED(test, add_level(test, "a", 1), -EINVAL);
+}
+
+static void add_priority_fails_with_EINVAL_for_bad_flags(struct kunit *test)
+{
+	EXPECT_REFUSED(test, wq_add_priority(queue(test), "a", 1, 1, 0, BIT(9)), -EINVAL);
+	EXPECT_REFUSED(test, wq_add_priority(queue(test), "a", 1, 1, 1, WQ_ADD_DROP_DELAY), -EINVAL);
+	EXPECT_REFUSED(test, wq_add_priority(queue(test), "", 0, 1, 0, 0), -EINVAL);
+}
+
+static void create_checks_the_order_and_its_figures(struct kunit *test)
+{
+	static const struct wq_order_ops none;
+	static const struct {
+		struct wq_params p;
+		long err;
+	} bad[] = {
+		{ { .order_kind = WQ_ORDER_PRIORITY, .order_arg = 1 }, -ERANGE },
+		{ { .order_kind = WQ_ORDER_PRIORITY, .order_arg = WQ_MAX_AGEING + 1 }, -ERANGE },
+		{ { .order_kind = WQ_ORDER_PRIORITY, .group_limit = 1 }, -EINVAL },
+		{ { .order_arg = 1 }, -EINVAL },
+		{ { .group_limit = 1 }, -EINVAL },
+		{ { .order_kind = WQ_ORDER_OTHER }, -EINVAL },
+		{ { .order_kind = U32_MAX }, -EINVAL },
+		{ { .order_kind = WQ_ORDER_PRIORITY, .order = &none }, -EINVAL },
+	};
+	struct wq *q;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		q = wq_create(&bad[i].p);
+		KUNIT_EXPECT_TRUE_MSG(test, IS_ERR(q), "queue %d", i);
+		if (IS_ERR(q))
+			KUNIT_EXPECT_EQ_MSG(test, PTR_ERR(q), bad[i].err, "queue %d", i);
+		else
+			wq_destroy(q);
+	}
+}
+
+static void queue_of_levels_has_neither_map_nor_embedded_entries(struct kunit *test)
+{
+	struct wq_embedded x;
+
+	KUNIT_EXPECT_EQ(test, PTR_ERR(queue_map(queue(test))), (long)-EOPNOTSUPP);
+	KUNIT_EXPECT_TRUE(test, stats(test)->state & WQ_STATE_NO_MAP);
+	KUNIT_EXPECT_EQ(test, wq_embedded_init(&x, queue(test), GFP_KERNEL), -EOPNOTSUPP);
+}
+
+static void destroy_drops_the_keys_of_all_levels(struct kunit *test)
+{
+	struct wq_item item;
+	int level;
+
+	add_level(test, "lost", MAX_LEVEL);
+	lose(test, "lost", MAX_LEVEL);
+	add_level(test, "held", MAX_LEVEL);
+	KUNIT_EXPECT_EQ(test, wq_get(queue(test), &item, 0), 0);
+	done(test, &item);
+	get(test, "held");
+	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++) {
+		wq_add_priority(queue(test), &level, sizeof(level), level, 0, 0);
+		wq_add_priority(queue(test), &level, sizeof(level), -1 - level, SEC, 0);
+	}
+	add_level(test, "again", MAX_LEVEL);
+	lose(test, "again", MAX_LEVEL);
+}
+
+static struct kunit_case priority_cases[] = {
+	KUNIT_CASE(get_returns_a_key_of_the_highest_level),
+	KUNIT_CASE(keys_of_a_level_leave_in_the_order_of_their_adds),
+	KUNIT_CASE(key_of_a_higher_level_that_is_added_later_is_next),
+	KUNIT_CASE(other_adds_have_level_0),
+	KUNIT_CASE(repeat_add_at_a_higher_level_moves_the_key_behind_its_equals),
+	KUNIT_CASE(repeat_add_at_the_same_or_a_lower_level_leaves_the_key_where_it_is),
+	KUNIT_CASE(plain_repeat_add_raises_a_key_of_a_level_below_0),
+	KUNIT_CASE(key_that_is_done_starts_anew_at_the_level_of_its_next_add),
+	KUNIT_CASE(key_that_is_canceled_starts_anew_at_the_level_of_its_next_add),
+	KUNIT_CASE(add_during_the_run_counts_for_the_next_run),
+	KUNIT_CASE(len_and_depth_are_right_after_changes_of_level),
+	KUNIT_CASE(delayed_add_counts_when_its_delay_ends),
+	KUNIT_CASE(highest_of_several_delayed_adds_counts),
+	KUNIT_CASE(delay_that_ends_in_a_run_counts_for_the_next_run),
+	KUNIT_CASE(delay_that_is_dropped_drops_its_level),
+	KUNIT_CASE(levels_count_before_due_times),
+	KUNIT_CASE(key_whose_delay_a_shutdown_dropped_has_no_level),
+	KUNIT_CASE(retry_keeps_the_level),
+	KUNIT_CASE(outcome_after_keeps_the_level),
+	KUNIT_CASE(retry_of_a_key_that_was_added_during_its_run_keeps_the_highest_level),
+	KUNIT_CASE(add_rate_limited_during_the_run_keeps_the_level),
+	KUNIT_CASE(key_that_is_given_back_is_ahead_of_higher_levels_and_keeps_its_own),
+	KUNIT_CASE(key_that_is_given_back_has_the_highest_level_of_run_and_adds),
+	KUNIT_CASE(key_that_is_lost_again_is_retried_at_its_level),
+	KUNIT_CASE(key_that_is_lost_again_after_a_shutdown_keeps_its_level),
+	KUNIT_CASE(key_whose_lease_expires_keeps_its_level),
+	KUNIT_CASE(one_of_so_many_gets_takes_the_first_key_of_the_lowest_level),
+	KUNIT_CASE(every_level_is_served_while_the_highest_one_never_gets_empty),
+	KUNIT_CASE(gets_of_requeued_keys_do_not_count_for_ageing),
+	KUNIT_CASE(key_that_does_not_fit_stays_next_in_each_turn),
+	KUNIT_CASE(shutdown_hands_out_the_keys_of_all_levels),
+	KUNIT_CASE(drain_ends_when_the_keys_of_all_levels_are_done),
+	KUNIT_CASE(getters_return_after_a_shutdown_with_keys_of_several_levels),
+	KUNIT_CASE(add_that_raises_a_key_wakes_no_second_getter),
+	KUNIT_CASE(adds_raise_keys_while_gets_are_paused),
+	KUNIT_CASE(add_that_is_refused_does_not_raise_the_key),
+	KUNIT_CASE(add_priority_fails_with_ERANGE_beyond_the_levels),
+	KUNIT_CASE(add_priority_fails_with_EINVAL_in_a_queue_without_levels),
+	KUNIT_CASE(add_priority_fails_with_EINVAL_for_bad_flags),
+	KUNIT_CASE(create_checks_the_order_and_its_figures),
+	KUNIT_CASE(queue_of_levels_has_neither_map_nor_embedded_entries),
+	KUNIT_CASE(destroy_drops_the_keys_of_all_levels),
+	{}
+};
+
+struct kunit_suite wq_priority_suite = {
+	.name = "wq_priority",
+	.init = priority_init,
+	.exit = fixture_exit,
+	.test_cases = priority_cases,
+};

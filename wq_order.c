@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The order of a queue, an attribute: FIFO, or a policy of wq itself, or one of a kernel module.
+ *
+ * FIFO is no policy.  It is the list wq.fifo, and inlined in the state machine: with calls of a
+ * policy, add, get and done of a key would take more instructions, see tools/doc/design.md.
+ */
+#include "wq_core.h"
+#include "wq_order.h"
+#include "wq_priority.h"
+
+/* Check the order of a queue and its figures, which wq_order_init() relies on. */
+int wq_check_order(u32 order, u32 arg, u32 group_limit)
+{
+	if (order < WQ_ORDER_DELIMITER && group_limit)
+		return -EINVAL;
+	switch (order) {
+	case WQ_ORDER_FIFO:
+		return arg ? -EINVAL : 0;
+	case WQ_ORDER_PRIORITY:
+		return arg == 1 || arg > WQ_MAX_AGEING ? -ERANGE : 0;
+	case WQ_ORDER_DELIMITER:
+		return arg > U8_MAX ? -ERANGE : -EOPNOTSUPP;
+	case WQ_ORDER_PREFIX:
+		return !arg || arg > WQ_MAX_KEY ? -ERANGE : -EOPNOTSUPP;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* Make the policy of the queue's order.  Returns false if there is no memory. */
+bool wq_order_init(struct wq *q, const struct wq_params *params, gfp_t gfp)
+{
+	q->order_kind = params->order ? WQ_ORDER_OTHER : params->order_kind;
+	q->order_arg = params->order_arg;
+	q->group_limit = params->group_limit;
+	switch (q->order_kind) {
+	case WQ_ORDER_PRIORITY:
+		q->order_arg = q->order_arg ?: WQ_DEFAULT_AGEING;
+		q->order = &wq_priority_ops;
+		q->order_data = wq_priority_new(q->order_arg, gfp);
+		q->prioritized = true;
+		return q->order_data;
+	case WQ_ORDER_OTHER:
+		q->order = params->order;
+		q->order_data = params->order_data;
+		return true;
+	default:
+		return true;
+	}
+}
+
+/* Whether the order uses the ranks of entries. */
+bool wq_order_has_rank(const struct wq *q)
+{
+	return q->order_kind != WQ_ORDER_FIFO && q->order_kind != WQ_ORDER_OTHER;
+}
+
+/* wq_destroy() has cleared q->order. */
+void wq_order_free(struct wq *q)
+{
+	if (q->order_kind == WQ_ORDER_PRIORITY)
+		wq_priority_free(q->order_data);
+}
+
+/* Bytes of memory for the order, without those in entries. */
+size_t wq_order_bytes(const struct wq *q)
+{
+	return q->order_kind == WQ_ORDER_PRIORITY ? wq_priority_bytes() : 0;
+}

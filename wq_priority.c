@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The order of levels: WQ_ORDER_PRIORITY.
+ *
+ * Each level has a list of the keys that are ready at it, first in first out, and a bitmap has
+ * the levels whose lists are not empty.  So push, pop, remove and touch are O(1).
+ *
+ * Ageing: in every n pops, one takes the first key of the lowest level that has any.  So the lowest
+ * level gets its share however many keys are added above it.
+ *
+ * An entry has three levels, in its struct wq_rank, each of which is valid in some states:
+ *
+ *  pending	dirty: the highest level of the adds that its next run is for
+ *  delayed	delayed: the highest level of the adds with a delay
+ *  held	in the policy: of the list that has it; in wq.requeued: equal to pending;
+ *		processing: of the run, from which retries and lost runs take their level
+ *
+ * A get leaves them alone: pop leaves in held the level of the list that the entry was in.
+ *
+ * wq.lock protects all of it.
+ */
+#include <linux/bitops.h>
+#include <linux/list.h>
+#include <linux/minmax.h>
+#include <linux/slab.h>
+
+#include "wq_compat.h"
+#include "wq_entry.h"
+#include "wq_priority.h"
+
+#define WQ_LEVELS	(WQ_MAX_PRIORITY - WQ_MIN_PRIORITY + 1)
+static_assert(WQ_LEVELS == 64);	/* bits of wq_priority.levels */
+
+/**
+ * struct wq_priority - the ready keys of a queue, by level
+ * @levels: bit i: lists[i] has keys
+ * @len: number of keys
+ * @ageing: one of so many pops takes a key of the lowest level
+ * @left: pops up to that one, 1: the next one
+ * @lists: by level, from WQ_MIN_PRIORITY on
+ */
+struct wq_priority {
+	u64 levels;
+	u32 len;
+	u32 ageing;
+	u32 left;
+	struct list_head lists[WQ_LEVELS];
+};
+
+struct wq_priority *wq_priority_new(u32 ageing, gfp_t gfp)
+{
+	struct wq_priority *p = kzalloc_obj(*p, gfp);
+	int i;
+
+	if (!p)
+		return NULL;
+	p->ageing = ageing;
+	p->left = ageing;
+	for (i = 0; i < WQ_LEVELS; i++)
+		INIT_LIST_HEAD(&p->lists[i]);
+	return p;
+}
+
+void wq_priority_free(struct wq_priority *p)
+{
+	kfree(p);
+}
+
+size_t wq_priority_bytes(void)
+{
+	return sizeof(struct wq_priority);
+}
+
+/*
+ * The policy.
+ */
+
+static void level_add(struct wq_priority *p, struct wq_entry *e)
+{
+	struct wq_rank *r = wq_rank_of(e);
+	unsigned int i = r->pending - WQ_MIN_PRIORITY;
+
+	r->held = r->pending;
+	list_add_tail(&e->link, &p->lists[i]);
+	p->levels |= BIT_ULL(i);
+}
+
+static void level_del(struct wq_priority *p, struct wq_entry *e)
+{
+	unsigned int i = wq_rank_of(e)->held - WQ_MIN_PRIORITY;
+
+	list_del(&e->link);
+	if (list_empty(&p->lists[i]))
+		p->levels &= ~BIT_ULL(i);
+}
+
+static void priority_push(void *order, struct wq_entry *e)
+{
+	struct wq_priority *p = order;
+
+	level_add(p, e);
+	p->len++;
+}
+
+/* The key was added once more.  If that raised it, it goes to the end of its new level. */
+static void priority_touch(void *order, struct wq_entry *e)
+{
+	struct wq_priority *p = order;
+
+	if (wq_rank_of(e)->pending == wq_rank_of(e)->held)
+		return;
+	level_del(p, e);
+	level_add(p, e);
+}
+
+static unsigned int priority_len(void *order)
+{
+	struct wq_priority *p = order;
+
+	return p->len;
+}
+
+static struct wq_entry *priority_peek(void *order)
+{
+	const struct wq_priority *p = order;
+	unsigned int i = p->left > 1 ? fls64(p->levels) - 1 : __ffs64(p->levels);
+
+	return list_first_entry(&p->lists[i], struct wq_entry, link);
+}
+
+static struct wq_entry *priority_pop(void *order)
+{
+	struct wq_priority *p = order;
+	struct wq_entry *e = priority_peek(p);
+
+	level_del(p, e);
+	p->len--;
+	p->left = p->left > 1 ? p->left - 1 : p->ageing;
+	return e;
+}
+
+static void priority_remove(void *order, struct wq_entry *e)
+{
+	struct wq_priority *p = order;
+
+	level_del(p, e);
+	p->len--;
+}
+
+const struct wq_order_ops wq_priority_ops = {
+	.touch = priority_touch,
+	.push = priority_push,
+	.len = priority_len,
+	.pop = priority_pop,
+	.remove = priority_remove,
+	.peek = priority_peek,
+};
+
+/*
+ * The levels of an entry.  The state machine calls these before it changes the entry's state.
+ */
+
+/* The entry is about to be added at a level, or again. */
+void wq_priority_raise(struct wq_entry *e, s8 level)
+{
+	struct wq_rank *r = wq_rank_of(e);
+
+	r->pending = e->state & ENTRY_DIRTY ? max(r->pending, level) : level;
+	/* The policy has no list of it to keep in step. */
+	if (e->state & ENTRY_REQUEUED)
+		r->held = r->pending;
+}
+
+/* The entry's run is lost.  Its next run is at least at the same level. */
+void wq_priority_lose(struct wq_entry *e)
+{
+	struct wq_rank *r = wq_rank_of(e);
+
+	wq_priority_raise(e, r->held);
+	r->held = r->pending;
+}
+
+/* The entry is about to be delayed at a level, or again. */
+void wq_priority_delay(struct wq_entry *e, s8 level)
+{
+	struct wq_rank *r = wq_rank_of(e);
+
+	r->delayed = e->state & ENTRY_DELAYED ? max(r->delayed, level) : level;
+}
+
+/* The entry's delay has ended, and it is about to become dirty. */
+void wq_priority_due(struct wq_entry *e)
+{
+	wq_priority_raise(e, wq_rank_of(e)->delayed);
+}
+
+/*
+ * The level of an entry, which is processing, dirty or delayed, for a report: of its run, else of
+ * the run that it waits for.
+ */
+s8 wq_priority_level(const struct wq_entry *e)
+{
+	const struct wq_rank *r = wq_rank_of(e);
+
+	if (e->state & ENTRY_PROCESSING)
+		return r->held;
+	return e->state & ENTRY_DIRTY ? r->pending : r->delayed;
+}

@@ -397,6 +397,28 @@ int wq_add_after(int q, const void *key, size_t len, int64_t delay, unsigned int
 	return call_rec(q, keys_add, &buf.rec);
 }
 
+static int rec_set_priority(struct wq_rec *rec, int priority)
+{
+	/* The record has 8 bits for it. */
+	if (priority < INT8_MIN || priority > INT8_MAX) {
+		errno = ERANGE;
+		return -1;
+	}
+	rec->priority = priority;
+	return 0;
+}
+
+int wq_add_priority(int q, const void *key, size_t len, int priority, int64_t delay,
+		    unsigned int flags)
+{
+	union rec_buf buf;
+
+	if (rec_fill(&buf.rec, key, len, 0) || rec_set_delay(&buf.rec, delay, flags) ||
+	    rec_set_priority(&buf.rec, priority))
+		return -1;
+	return call_rec(q, keys_add, &buf.rec);
+}
+
 int wq_add_rate_limited(int q, const void *key, size_t len)
 {
 	return wq_add_after(q, key, len, 0, WQ_ADD_RATE_LIMITED);
@@ -410,6 +432,7 @@ static void item_fill(struct wq_item *item, const struct wq_rec *rec)
 	item->token = rec->token;
 	item->failures = rec->failures;
 	item->given_back = rec->given_back;
+	item->priority = rec->priority;
 }
 
 int wq_get(int q, struct wq_item *item, int64_t timeout)
@@ -708,6 +731,18 @@ int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t 
 	return wq_batch_put_done(b, key, len, 0, delay, add_flags(flags));
 }
 
+int wq_batch_put_priority(struct wq_batch *b, const void *key, size_t len, int priority,
+			  int64_t delay, unsigned int flags)
+{
+	uint32_t offset = b->used;
+	struct wq_rec unused;
+
+	if (rec_set_priority(&unused, priority) ||
+	    wq_batch_put_done(b, key, len, 0, delay, flags))
+		return -1;
+	return rec_set_priority(rec_at(b, offset), priority);
+}
+
 void wq_batch_reset(struct wq_batch *b)
 {
 	b->count = 0;
@@ -733,7 +768,7 @@ static uint32_t view_rec(struct wq_view *v, const struct wq_rec *rec)
 		.token = rec->token,
 		.info = {
 			.failures = rec->failures, .given_back = rec->given_back,
-			.due = -1, .lease = -1,
+			.priority = rec->priority, .due = -1, .lease = -1,
 		},
 	};
 	return WQ_REC_SIZE(rec->len);
@@ -829,6 +864,9 @@ static int add_batch(int q, struct wq_batch *b, struct wq_mark *marks)
 	tokens = (uint64_t *)(b->results + b->results_room);
 	batch_for_each(b, i, offset, rec) {
 		tokens[i] = rec->token;
+		/* The level of the run; the other queue may have no levels. */
+		if (rec->token)
+			rec->priority = 0;
 		rec->token = 0;
 		rec->failures = 0;
 		rec->given_back = 0;

@@ -122,13 +122,15 @@ struct wq_attr {
  * @failures: failures of the key since they were last forgotten, at most 65,535
  * @given_back: how many runs of the key in a row, up to this one, were given back:
  *	their consumers ended or lost their leases.  At most WQ_MAX_GIVEN_BACK
+ * @priority: the level of the run, see wq_add_priority(); 0 in a queue without levels
  */
 struct wq_item {
 	char key[WQ_MAX_KEY + 1];
 	size_t len;
 	uint64_t token;
 	uint32_t failures;
-	uint32_t given_back;
+	uint16_t given_back;
+	int16_t priority;
 };
 
 /**
@@ -219,6 +221,22 @@ int wq_add(int q, const void *key, size_t len);
  * Return: 1 newly delayed, 0 the key already had a delay; without @delay, as wq_add().
  */
 int wq_add_after(int q, const void *key, size_t len, int64_t delay, unsigned int flags);
+
+/**
+ * wq_add_priority() - mark a key dirty at a level, in a queue with WQ_ORDER_PRIORITY
+ * @priority: the level, WQ_MIN_PRIORITY to WQ_MAX_PRIORITY; gets take higher levels first.
+ *	Adds by other calls have level 0
+ * @delay: ns; 0 or less: now
+ * @flags: WQ_ADD_*
+ *
+ * If a key is added several times before its run starts, the highest level counts.  A
+ * key that is retried or given back keeps its level.
+ *
+ * Return: as wq_add_after().  It fails with ERANGE if there is no such level, and with
+ * EINVAL if @priority is not 0 and the queue has no levels.
+ */
+int wq_add_priority(int q, const void *key, size_t len, int priority, int64_t delay,
+		    unsigned int flags);
 
 /**
  * wq_add_rate_limited() - count a failure of a key, and mark it dirty after the delay
@@ -435,8 +453,8 @@ struct wq_batch {
  * @token: identifies the get that returned the key
  * @result: result of the last add, done or touch of the batch for this key: the
  *	return value of the call for one key, or a negative errno
- * @info: after wq_list(): the state of the key; after a get: only @info.failures and
- *	@info.given_back
+ * @info: after wq_list(): the state of the key; after a get: only @info.failures,
+ *	@info.given_back and @info.priority
  */
 struct wq_view {
 	const void *key;
@@ -461,6 +479,10 @@ int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token
  */
 int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
 		       unsigned int flags);
+
+/** wq_batch_put_priority() - append a key for wq_add_batch(), as wq_add_priority() adds it */
+int wq_batch_put_priority(struct wq_batch *b, const void *key, size_t len, int priority,
+			  int64_t delay, unsigned int flags);
 
 /** wq_batch_put_done() - append a key for wq_done_batch(), as wq_done_with() ends it */
 int wq_batch_put_done(struct wq_batch *b, const void *key, size_t len, uint64_t token,

@@ -17,6 +17,81 @@
 
 #include "look.h"
 
+/* Order */
+
+/* A number up to @max, which ends at @end; false: it is none, or it is above. */
+static bool parse_figure(const char **text, uint32_t max, uint32_t *n)
+{
+	unsigned long long value;
+	char *end;
+
+	errno = 0;
+	value = strtoull(*text, &end, 0);
+	if (errno || **text < '0' || **text > '9' || value > max)
+		return false;
+	*text = end;
+	*n = value;
+	return true;
+}
+
+const char *parse_order(const char *text, struct args *a)
+{
+	bool priority = !strncmp(text, "priority", 8), groups = !strncmp(text, "groups:", 7);
+	bool prefix = !strncmp(text, "prefix:", 7);
+	bool good;
+
+	/* The last of several options counts. */
+	a->order = WQ_ORDER_FIFO;
+	a->order_arg = 0;
+	a->group_limit = 0;
+	if (!strcmp(text, "fifo"))
+		return NULL;
+	text += priority ? 8 : 7;
+	if (priority) {
+		a->order = WQ_ORDER_PRIORITY;
+		good = !*text || (*text++ == ':' &&
+				  parse_figure(&text, WQ_MAX_AGEING, &a->order_arg) &&
+				  a->order_arg > 1);
+		return good && !*text ? NULL : "priority:AGEING is from 2 to 65536";
+	}
+	if (groups) {
+		a->order = WQ_ORDER_DELIMITER;
+		good = !strncmp(text, "0x", 2) ? parse_figure(&text, UINT8_MAX, &a->order_arg) :
+		       (a->order_arg = (unsigned char)*text++);
+	} else if (prefix) {
+		a->order = WQ_ORDER_PREFIX;
+		good = parse_figure(&text, WQ_MAX_KEY, &a->order_arg) && a->order_arg;
+	} else {
+		return "the orders are fifo, priority, groups:DELIMITER and prefix:BYTES";
+	}
+	if (good && *text == ':') {
+		text++;
+		good = parse_figure(&text, UINT32_MAX, &a->group_limit) && a->group_limit;
+	}
+	if (good && !*text)
+		return NULL;
+	return groups ? "DELIMITER is one byte, such as / or 0x2f, and IN-FLIGHT is from 1 on" :
+			"BYTES is from 1 to 1024, and IN-FLIGHT is from 1 on";
+}
+
+void order_text(char *to, size_t size, uint32_t order, uint32_t arg, uint32_t group_limit)
+{
+	static const char *const names[] = { "fifo", "priority", "groups", "prefix", "other" };
+	const char *name = order <= WQ_ORDER_OTHER ? names[order] : "unknown";
+	char limit[16] = "";
+
+	if (group_limit)
+		snprintf(limit, sizeof(limit), ":%u", group_limit);
+	if (order == WQ_ORDER_DELIMITER && arg > ' ' && arg < 0x7f)
+		snprintf(to, size, "%s:%c%s", name, (int)arg, limit);
+	else if (order == WQ_ORDER_DELIMITER)
+		snprintf(to, size, "%s:0x%02x%s", name, arg, limit);
+	else if (order == WQ_ORDER_PRIORITY || order == WQ_ORDER_PREFIX)
+		snprintf(to, size, "%s:%u%s", name, arg, limit);
+	else
+		snprintf(to, size, "%s", name);
+}
+
 /* Create */
 
 static const char *time_or_none(int64_t ns)
@@ -54,6 +129,33 @@ static bool same_limiter(const struct args *a, const struct wq_limiter_spec *spe
 	return num == a->num_limiters && !memcmp(specs, a->limiters, num * sizeof(*specs));
 }
 
+/* Whether a queue has the order on the command line; without one it asks for none. */
+static bool same_order(const struct args *a, const struct wq_config *cfg)
+{
+	if (!a->order)
+		return true;
+	if (cfg->order != a->order || (a->group_limit && cfg->group_limit != a->group_limit))
+		return false;
+	return cfg->order_arg == a->order_arg ||
+	       (a->order == WQ_ORDER_PRIORITY && !a->order_arg);
+}
+
+static void compare_order(const struct args *a, const struct wq_config *cfg,
+			  struct differences *d)
+{
+	char is[ORDER_TEXT], asked[ORDER_TEXT];
+	uint32_t arg = a->order_arg;
+
+	if (same_order(a, cfg))
+		return;
+	if (a->order == WQ_ORDER_PRIORITY && !arg)
+		arg = WQ_DEFAULT_AGEING;
+	order_text(is, sizeof(is), cfg->order, cfg->order_arg, cfg->group_limit);
+	order_text(asked, sizeof(asked), a->order, arg, a->group_limit);
+	/* wqctl set can't change it, and no bit of WQ_SET_* stands for it. */
+	differ(d, ~0U, "its order is %s, not %s", is, asked);
+}
+
 /* Compare the attributes on the command line with those of the queue. */
 static void compare(const struct args *a, const struct wq_config *cfg,
 		    const struct wq_limiter_spec *specs, struct differences *d)
@@ -79,6 +181,7 @@ static void compare(const struct args *a, const struct wq_config *cfg,
 		free(is);
 		free(asked);
 	}
+	compare_order(a, cfg, d);
 }
 
 /* Print how the existing queue differs; false: it does not, or it cannot be read. */
@@ -134,7 +237,7 @@ static int create_complain(const struct args *a)
 		return FAILED;
 	if (err == EEXIST && report_differences(a))
 		return FAILED;
-	if (err == E2BIG) {
+	if (err == E2BIG || err == EOPNOTSUPP) {
 		message("can't create the queue '%s': this kernel's wq lacks an attribute (see wqctl info); load a newer wq.ko",
 			a->queue);
 		return FAILED;
@@ -152,6 +255,9 @@ int cmd_create(const struct args *a)
 		.lease = a->lease,
 		.slack = a->slack,
 		.debounce = a->debounce,
+		.order = a->order,
+		.order_arg = a->order_arg,
+		.group_limit = a->group_limit,
 		.flags = (a->accept ? WQ_OPEN_ACCEPT : 0) | (a->no_map ? WQ_OPEN_NO_MAP : 0),
 	};
 	mode_t mode = a->mode < 0 ? 0600 : a->mode;

@@ -109,12 +109,17 @@ static bool add_flush(struct adder *ad)
 static int add_put(struct adder *ad, const void *key, size_t len)
 {
 	const struct args *a = ad->args;
+	unsigned int latest = a->take_latest ? WQ_ADD_TAKE_LATEST : 0;
+	bool after = a->outcome & WQ_OUTCOME_AFTER;
 
+	if (a->priority)
+		return wq_batch_put_priority(&ad->batch, key, len, a->priority, a->after,
+					     a->rate_limited ? WQ_ADD_RATE_LIMITED :
+					     after ? WQ_ADD_AFTER | latest : 0);
 	if (a->rate_limited)
 		return wq_batch_put_after(&ad->batch, key, len, 0, WQ_ADD_RATE_LIMITED);
-	if (a->outcome & WQ_OUTCOME_AFTER)
-		return wq_batch_put_after(&ad->batch, key, len, a->after,
-					  a->take_latest ? WQ_ADD_TAKE_LATEST : 0);
+	if (after)
+		return wq_batch_put_after(&ad->batch, key, len, a->after, latest);
 	return wq_batch_put(&ad->batch, key, len, 0);
 }
 
@@ -159,8 +164,9 @@ static bool add_stream(struct adder *ad, int fd)
 	size_t have = 0;
 	ssize_t n;
 
-	/* The map answers adds without a delay alone.  Without the map, each add is a call. */
+	/* The map answers plain adds alone.  Without the map, each add is a call. */
 	ad->repeats = !ad->args->rate_limited && !(ad->args->outcome & WQ_OUTCOME_AFTER) &&
+		      !ad->args->priority &&
 		      !wq_producer_init(&ad->producer, ad->q, REMEMBERED);
 	while ((n = read(fd, buf + have, sizeof(buf) - have)) > 0) {
 		have += n;
@@ -198,6 +204,9 @@ static int add_complain(struct adder *ad)
 	if (err == E2BIG && ad->line)
 		message("line %" PRIu64 " of standard input is longer than the maximum of %d bytes; the keys before it were added",
 			ad->line, WQ_MAX_KEY);
+	else if (err == EINVAL && ad->refused && ad->args->priority)
+		message("can't add at a level: the queue '%s' was created without --order priority",
+			queue_text(ad->args));
 	else if (err == E2BIG || err == EINVAL)
 		message("can't add the key; a key has 1 to %d bytes", WQ_MAX_KEY);
 	else if (ad->refused)
@@ -489,6 +498,8 @@ static int query_print(int q, const void *key, size_t len)
 		printf("failures %u\n", info.failures);
 	if (info.given_back)
 		printf("given_back %u\n", info.given_back);
+	if (info.priority)
+		printf("priority %d\n", info.priority);
 	return 0;
 }
 

@@ -208,6 +208,7 @@ static json_t *key_json(const struct wq_view *v, bool has_times)
 	set_number_if(json, "due_ns", v->info.due >= 0, v->info.due);
 	set_number(json, "failures", v->info.failures);
 	set_number(json, "given_back", v->info.given_back);
+	set_number(json, "priority", v->info.priority);
 	json_object_set_new(json, "holder", !processing ? json_null() :
 			    json_string(kernel ? "kernel" : "process"));
 	set_number_if(json, "pid", processing && !kernel && v->info.holder, v->info.holder);
@@ -457,18 +458,27 @@ static int ls_queues(const struct args *a)
 
 /* Keys */
 
+/* Which columns the keys of a queue have. */
+struct columns {
+	bool times;
+	bool levels;
+};
+
 /* Print a key of ls; false: standard output failed. */
-static bool print_key(const struct args *a, const struct wq_view *v, bool has_times, bool first)
+static bool print_key(const struct args *a, const struct wq_view *v, struct columns has,
+		      bool first)
 {
 	if (a->json)
-		return print_element(key_json(v, has_times), first) == DONE;
+		return print_element(key_json(v, has.times), first) == DONE;
 	if (a->nul) {
 		fwrite(v->key, 1, v->len, stdout);
 		putchar('\0');
 	} else {
-		printf("%-18s %8s %8s %8u %10u %15s  %s\n", state_text(v->info.state), age_text(v),
-		       due_text(v), v->info.failures, v->info.given_back, holder_text(v),
-		       key_text(v->key, v->len));
+		printf("%-18s %8s %8s %8u %10u ", state_text(v->info.state), age_text(v),
+		       due_text(v), v->info.failures, v->info.given_back);
+		if (has.levels)
+			printf("%8d ", v->info.priority);
+		printf("%15s  %s\n", holder_text(v), key_text(v->key, v->len));
 	}
 	return !ferror(stdout);
 }
@@ -479,21 +489,24 @@ static int ls_keys(const struct args *a)
 	bool first = true, ok = true;
 	int q = queue_open(a, O_RDONLY);
 	uint64_t cursor = 0;
+	struct columns has;
+	struct wq_config cfg;
 	struct wq_stat st;
 	struct wq_view v;
 
 	if (q < 0)
 		return FAILED;
-	if (wq_stat(q, &st))
+	if (wq_stat(q, &st) || wq_config(q, &cfg, NULL, 0))
 		return complain(a, "can't list the keys");
+	has = (struct columns){ st.name[0], cfg.order == WQ_ORDER_PRIORITY };
 	if (!a->json && !a->nul)
-		printf("%-18s %8s %8s %8s %10s %15s  %s\n", "STATE", "AGE", "DUE", "FAILURES",
-		       "GIVEN_BACK", "HOLDER", "KEY");
+		printf("%-18s %8s %8s %8s %10s %s%15s  %s\n", "STATE", "AGE", "DUE", "FAILURES",
+		       "GIVEN_BACK", has.levels ? "PRIORITY " : "", "HOLDER", "KEY");
 	do {
 		if (wq_list(q, &b, PAGE, &cursor) < 0)
 			return complain(a, "can't list the keys");
 		while (ok && wq_batch_next(&b, &v)) {
-			ok = print_key(a, &v, st.name[0], first);
+			ok = print_key(a, &v, has, first);
 			first = false;
 		}
 	} while (ok && cursor);
@@ -555,6 +568,7 @@ int cmd_show(const struct args *a)
 	printf("failures     %u\n", v.info.failures);
 	printf("requeues     %u\n", info.requeues);
 	printf("given_back   %u\n", info.given_back);
+	printf("priority     %d\n", info.priority);
 	printf("holder       %s\n", holder_text(&v));
 	printf("lease        %s\n", info.lease >= 0 ? time_text(info.lease) : "-");
 	return DONE;
@@ -591,8 +605,9 @@ static json_t *limiter_json(const struct wq_limiter_spec *specs, unsigned int nu
 	return json;
 }
 
-static json_t *stat_json(const struct wq_stat *st, json_t *limiter)
+static json_t *stat_json(const struct wq_stat *st, const struct wq_config *cfg, json_t *limiter)
 {
+	char order[ORDER_TEXT];
 	bool has_times = st->name[0];
 	json_t *json = json_object();
 
@@ -619,6 +634,8 @@ static json_t *stat_json(const struct wq_stat *st, json_t *limiter)
 	set_number(json, "keys", st->keys);
 	set_number(json, "max_keys", st->max_keys);
 	json_object_set_new(json, "limiter", limiter);
+	order_text(order, sizeof(order), cfg->order, cfg->order_arg, cfg->group_limit);
+	json_object_set_new(json, "order", json_string(order));
 	set_number_if(json, "lease_ns", st->lease, st->lease);
 	set_number_if(json, "slack_ns", st->slack, st->slack);
 	set_number(json, "memory", st->memory);
@@ -675,7 +692,7 @@ int cmd_stat(const struct args *a)
 		return complain(a, "can't read the statistics of the queue");
 	if (a->fd < 0)
 		uncount_own_file(&st);
-	json = stat_json(&st, limiter_json(specs, cfg.num_limiters));
+	json = stat_json(&st, &cfg, limiter_json(specs, cfg.num_limiters));
 	set_number_if(json, "debounce_ns", cfg.debounce, cfg.debounce);
 	if (a->json)
 		return print_object(json);

@@ -28,6 +28,7 @@ enum {
 	OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE, OPT_AFTER, OPT_LIMITER, OPT_LEASE,
 	OPT_RATE_LIMITED, OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES, OPT_SLACK, OPT_ACCEPT, OPT_NO_MAP,
 	OPT_OWNER, OPT_GROUP, OPT_TOKEN, OPT_GETS, OPT_ADDS, OPT_FOR, OPT_DEBOUNCE, OPT_TAKE_LATEST,
+	OPT_ORDER, OPT_PRIORITY,
 };
 
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
@@ -70,6 +71,16 @@ static const struct command commands[] = {
 			"  default-controller     exponential:5ms:1000s,bucket:10:100\n"
 			"  default-item           exponential:1ms:1000s\n"
 			"  max-wait:T             at most T, even if the rest of the list returns more\n\n"
+			"The order determines which ready key is next. ORDER is one of\n\n"
+			"  fifo                          the key that has been ready for longest\n"
+			"  priority[:AGEING]             a key of the highest level, see wqctl add\n"
+			"                                --priority; one key in AGEING (default: 16) is\n"
+			"                                the first one of the lowest level\n"
+			"  groups:DELIMITER[:IN-FLIGHT]  groups take turns. The group of a key is the\n"
+			"                                part before the byte DELIMITER, such as / or\n"
+			"                                0x2f. At most IN-FLIGHT keys of a group are\n"
+			"                                processing at once\n"
+			"  prefix:BYTES[:IN-FLIGHT]      as groups, by the first BYTES bytes of a key\n\n"
 			"With a lease, a consumer that stops or hangs does not keep its keys: when the lease of a key expires, other consumers get it. wqctl run touches a key while its command runs. A shell that holds keys by a descriptor uses wqctl touch.\n\n"
 			"If the queue exists, create fails. If it has other attributes than those that are given, the message names each of them; wqctl set changes them.\n\n"
 			"0 created, 1 failed, for instance because the queue exists.",
@@ -86,6 +97,8 @@ static const struct command commands[] = {
 			  "how late a delay or a lease may end, up to 1s (default: 50us); with a longer slack, many delays wake the machine less often", 0 },
 			{ "debounce", OPT_DEBOUNCE, "TIME", 0,
 			  "for how long wqctl add --take-latest can defer a key, so that a key that is added again and again is still run (default: no limit)", 0 },
+			{ "order", OPT_ORDER, "ORDER", 0,
+			  "which ready key is next, see below (default: fifo); it can't be changed later", 0 },
 			{ "no-map", OPT_NO_MAP, NULL, 0,
 			  "processes that may add keys cannot map the queue, so each repeat add is a call; nobody sees by the map when keys of others are handed out", 0 },
 			{ "accept", OPT_ACCEPT, NULL, 0,
@@ -131,6 +144,8 @@ static const struct command commands[] = {
 			  "add after this time: 1.5s, 20ms, 3m, 2h (a number alone: seconds); if the key already has a pending delay, the earlier time applies", 0 },
 			{ "take-latest", OPT_TAKE_LATEST, NULL, 0,
 			  "with --after: if the key already has a pending delay, this one replaces it, up to the queue's --debounce", 0 },
+			{ "priority", OPT_PRIORITY, "N", 0,
+			  "level from -32 to 31, in a queue that was created with --order priority; higher levels are next (default: 0)", 0 },
 			{ "rate-limited", OPT_RATE_LIMITED, NULL, 0,
 			  "count a failure of each key, and add it after the delay that the queue's limiter determines", 0 },
 			{ "null", '0', NULL, 0, "keys on standard input end with NUL, not newline", 0 },
@@ -609,6 +624,19 @@ static int64_t parse_duration(struct argp_state *state, const char *option, cons
 	return ns;
 }
 
+static int parse_level(struct argp_state *state, const char *arg)
+{
+	char *end;
+	long n;
+
+	errno = 0;
+	n = strtol(arg, &end, 10);
+	if (errno || end == arg || *end || n < WQ_MIN_PRIORITY || n > WQ_MAX_PRIORITY)
+		argp_error(state, "--priority: '%s' is not a level from %d to %d", arg,
+			   WQ_MIN_PRIORITY, WQ_MAX_PRIORITY);
+	return n;
+}
+
 static void check_words(struct argp_state *state, const struct parse *p)
 {
 	const struct command *c = p->command;
@@ -645,6 +673,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	struct parse *p = state->input;
 	struct args *a = &p->args;
 	bool by_name = p->command->queue != NO_QUEUE && p->command->queue != BY_FD;
+	const char *message_text;
 	char *error;
 
 	switch (key) {
@@ -746,6 +775,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (!parse_group(arg, &a->gid))
 			argp_error(state, "--group: there is no group '%s'", arg);
 		a->set |= WQ_SET_GID;
+		break;
+	case OPT_ORDER:
+		message_text = parse_order(arg, a);
+		if (message_text)
+			argp_error(state, "--order: %s", message_text);
+		break;
+	case OPT_PRIORITY:
+		a->priority = parse_level(state, arg);
 		break;
 	case OPT_NO_MAP:
 		a->no_map = true;

@@ -43,6 +43,10 @@ enum {
  * @lease: --lease, in ns, or 0
  * @slack: --slack, in ns, or 0
  * @debounce: --debounce, in ns, or 0
+ * @order: --order: WQ_ORDER_*, or 0
+ * @order_arg: its figure
+ * @group_limit: its limit, or 0
+ * @priority: --priority, or 0
  * @uid: --owner
  * @gid: --group
  * @set: WQ_SET_*, which attributes of a queue the command line has
@@ -73,6 +77,10 @@ struct args {
 	int64_t lease;
 	int64_t slack;
 	int64_t debounce;
+	uint32_t order;
+	uint32_t order_arg;
+	uint32_t group_limit;
+	int priority;
 	uint32_t uid;
 	uint32_t gid;
 	uint32_t set;
@@ -136,6 +144,14 @@ const char *exact_time(int64_t ns);
 /* Parse the value of --limiter.  Return NULL, or an error message. */
 char *parse_limiter(const char *text, struct wq_limiter_spec specs[WQ_MAX_LIMITERS],
 		    unsigned int *num);
+
+/* Parse the value of --order.  Return NULL, or an error message. */
+const char *parse_order(const char *text, struct args *a);
+
+/* An order as --order takes it. */
+void order_text(char *to, size_t size, uint32_t order, uint32_t arg, uint32_t group_limit);
+
+#define ORDER_TEXT	32
 
 /* A limiter as --limiter takes it, to be freed; NULL if there is not enough memory. */
 char *limiter_text(const struct wq_limiter_spec *specs, unsigned int num);

@@ -405,12 +405,12 @@ struct wq_limiter_spec {
  *
  * Levels of WQ_ORDER_PRIORITY: gets take keys of the highest level first, and keys of one level in
  * the order in which they became ready.  If a key is added several times before its run starts, the
- * highest level counts.  If an add raises a ready key, the key goes to the end of its new level.  An add during a
- * run counts for the next run.  The level of a delayed add counts from the end of the delay on.  A
- * key that RETRY or AFTER adds again, or whose run is given back, keeps the level of that run.  An
- * add with WQ_ADD_RATE_LIMITED during a run is at least at the level of the run.  So that higher
- * levels cannot keep the lowest level from being served, one get of each @order_arg takes the key
- * that is first in the lowest level.  Gets of keys that were given back do not count.
+ * highest level counts.  If an add raises a ready key, the key goes to the end of its new level.
+ * An add during a run counts for the next run.  The level of a delayed add counts from the end of
+ * the delay on.  A key that RETRY or AFTER adds again, or whose run is given back, keeps the level
+ * of that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least at the level of the run.
+ * So that higher levels cannot keep the lowest level from being served, one get in each @order_arg
+ * takes the first key of the lowest level.  Gets of keys that were given back do not count.
  *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.
  * After each error but EISCONN the file is not bound, and the call can be repeated:

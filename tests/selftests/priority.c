@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The order of levels for processes: WQ_ORDER_PRIORITY and wq_rec.priority.
+ */
+#include "wq_test.h"
+
+#define AGEING	1000	/* of most tests, which make fewer gets */
+
+static int open_order(const char *name, __u32 flags, __u32 order, __u32 arg, __u32 limit)
+{
+	struct wq_open op = {
+		.size = sizeof(op), .flags = flags, .mode = *name ? 0600 : 0, .order = order,
+		.order_arg = arg, .group_limit = limit,
+	};
+	int fd = q_dev(O_RDWR), ret;
+
+	strcpy(op.name, name);
+	ret = verb(fd, WQ_IOC_OPEN, &op);
+	if (!ret)
+		return fd;
+	close(fd);
+	return ret;
+}
+
+static int add_flags(int q, const char *key, int level, __s64 delay, __u16 flags)
+{
+	union one one;
+	struct wq_rec *rec = rec_set(&one, key, strlen(key), 0);
+	__s32 result = -4711;
+	struct wq_add args = {
+		.size = sizeof(args), .keys = { addr_of(rec), WQ_REC_SIZE(rec->len), 1 },
+		.results = addr_of(&result),
+	};
+
+	rec->priority = level;
+	rec->delay = delay;
+	rec->flags = flags;
+	return verb(q, WQ_IOC_ADD, &args) ?: result;
+}
+
+static int add(int q, const char *key, int level)
+{
+	return add_flags(q, key, level, 0, 0);
+}
+
+/* The level that query reports, or an error below WQ_MIN_PRIORITY. */
+static int level_of(int q, const char *key)
+{
+	struct wq_query ks = {
+		.size = sizeof(ks), .key = addr_of(key), .key_len = strlen(key),
+	};
+	int ret = verb(q, WQ_IOC_QUERY, &ks);
+
+	return ret ? ret - 1000 : ks.info.priority;
+}
+
+static int get(int q, union one *one)
+{
+	struct wq_get args = { .size = sizeof(args), .keys = { addr_of(one), sizeof(*one), 1 } };
+
+	return verb(q, WQ_IOC_GET, &args);
+}
+
+/* The next key is this one, at this level; its run ends with an outcome. */
+static bool ends_with(int q, const char *key, int level, __u16 outcome)
+{
+	struct wq_done args = { .size = sizeof(args) };
+	union one one;
+	struct wq_rec *rec = &one.rec;
+
+	if (!equal("get", 0, get(q, &one)))
+		return false;
+	if (rec->len != strlen(key) || memcmp(rec->key, key, rec->len)) {
+		printf("# expected the key %s, got %.*s\n", key, rec->len, (char *)rec->key);
+		return false;
+	}
+	if (!equal("priority of get", level, rec->priority) ||
+	    !equal("priority of query", level, level_of(q, key)))
+		return false;
+	/* the record as get wrote it */
+	rec->flags = outcome;
+	args.keys = (struct wq_keys){ addr_of(rec), WQ_REC_SIZE(rec->len), 1 };
+	return equal("done", 0, verb(q, WQ_IOC_DONE, &args));
+}
+
+static bool runs(int q, const char *key, int level)
+{
+	return ends_with(q, key, level, 0);
+}
+
+FIXTURE(priority) {
+	char name[WQ_NAME_MAX];
+	int q;
+};
+
+FIXTURE_SETUP(priority)
+{
+	snprintf(self->name, sizeof(self->name), "priority-%d", getpid());
+	self->q = open_order(self->name, WQ_OPEN_CREATE | WQ_OPEN_EXCL, WQ_ORDER_PRIORITY, AGEING,
+			     0);
+	ASSERT_LE(0, self->q);
+}
+
+FIXTURE_TEARDOWN(priority)
+{
+	close(self->q);
+	q_unlink(self->name);
+}
+
+/* ---- the order ---- */
+
+TEST_F(priority, get_returns_keys_of_higher_levels_first)
+{
+	char key[8];
+
+	for (int i = 0; i < 64; i++) {
+		int level = WQ_MIN_PRIORITY + i * 37 % 64;
+
+		snprintf(key, sizeof(key), "%d", level);
+		ASSERT_EQ(1, add(self->q, key, level));
+	}
+	for (int level = WQ_MAX_PRIORITY; level >= WQ_MIN_PRIORITY; level--) {
+		snprintf(key, sizeof(key), "%d", level);
+		ASSERT_TRUE(runs(self->q, key, level));
+	}
+	ASSERT_EQ(0, q_stat(self->q).ready);
+}
+
+TEST_F(priority, array_is_returned_in_the_order_of_levels)
+{
+	struct array a = array_new(65536);
+	struct wq_rec *rec;
+
+	for (int i = 0; i < 40; i++) {
+		rec = array_putf(&a, "k%02d", i);
+		rec->priority = i % 4 - 2;
+	}
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	array_reset(&a);
+	ASSERT_EQ(0, q_get_array(self->q, &a, 64, 0));
+	ASSERT_EQ(40, a.count);
+	for (int i = 0; i < 40; i++) {
+		char key[8];
+
+		rec = rec_at(&a, i);
+		snprintf(key, sizeof(key), "k%02d", i % 10 * 4 + 3 - i / 10);
+		ASSERT_EQ(1 - i / 10, rec->priority);
+		ASSERT_EQ(0, memcmp(rec->key, key, 3)) {
+			TH_LOG("key %d is %.3s instead of %s", i, (char *)rec->key, key);
+		}
+	}
+	/* done and touch ignore the levels */
+	rec_at(&a, 0)->priority = 99;
+	ASSERT_EQ(0, q_touch_array(self->q, &a));
+	ASSERT_EQ(0, q_done_array(self->q, &a));
+}
+
+TEST_F(priority, repeat_add_raises_the_key_and_never_lowers_it)
+{
+	ASSERT_EQ(1, add(self->q, "a", 0));
+	ASSERT_EQ(1, add(self->q, "b", 5));
+	ASSERT_EQ(0, add(self->q, "a", 5));
+	ASSERT_EQ(0, add(self->q, "b", -5));
+	EXPECT_EQ(5, level_of(self->q, "a"));
+	EXPECT_EQ(2, q_stat(self->q).depth);
+	EXPECT_TRUE(runs(self->q, "b", 5));
+	EXPECT_TRUE(runs(self->q, "a", 5));
+}
+
+TEST_F(priority, write_adds_at_level_0_and_read_returns_the_highest_level)
+{
+	char key[16];
+
+	ASSERT_EQ(1, add(self->q, "low", -1));
+	ASSERT_EQ(5, write(self->q, "plain", 5));
+	ASSERT_EQ(1, add(self->q, "high", 1));
+	ASSERT_EQ(3, write(self->q, "low", 3));		/* which raises it */
+	ASSERT_EQ(4, read(self->q, key, sizeof(key)));
+	EXPECT_EQ(0, memcmp(key, "high", 4));
+	ASSERT_EQ(5, read(self->q, key, sizeof(key)));
+	EXPECT_EQ(0, memcmp(key, "plain", 5));
+	ASSERT_EQ(3, read(self->q, key, sizeof(key)));
+	EXPECT_EQ(0, memcmp(key, "low", 3));
+	EXPECT_EQ(0, level_of(self->q, "low"));
+	ASSERT_EQ(0, read(self->q, key, 0));
+}
+
+TEST_F(priority, one_get_in_order_arg_takes_the_first_key_of_the_lowest_level)
+{
+	int q = open_order("", 0, WQ_ORDER_PRIORITY, 0, 0), low = 0;
+	char key[16];
+
+	ASSERT_LE(0, q);
+	for (int i = 0; i < 10; i++) {
+		snprintf(key, sizeof(key), "low%d", i);
+		ASSERT_EQ(1, add(q, key, -20));
+	}
+	/* the highest level is never empty */
+	ASSERT_EQ(1, add(q, "high", 20));
+	for (int i = 1; i <= 10 * WQ_DEFAULT_AGEING; i++) {
+		snprintf(key, sizeof(key), "low%d", low);
+		if (i % WQ_DEFAULT_AGEING == 0) {
+			ASSERT_TRUE(runs(q, key, -20));
+			low++;
+		} else {
+			ASSERT_TRUE(runs(q, "high", 20));
+			ASSERT_EQ(1, add(q, "high", 20));
+		}
+	}
+	ASSERT_EQ(10, low);
+	close(q);
+}
+
+/* ---- what keeps the level ---- */
+
+TEST_F(priority, retry_and_after_keep_the_level)
+{
+	ASSERT_EQ(1, add(self->q, "a", -7));
+	ASSERT_EQ(1, add(self->q, "b", -8));
+	ASSERT_TRUE(ends_with(self->q, "a", -7, WQ_OUTCOME_AFTER));
+	EXPECT_EQ(-7, level_of(self->q, "a"));
+	ASSERT_EQ(0, add(self->q, "a", -9));
+	EXPECT_TRUE(runs(self->q, "a", -7));
+	EXPECT_TRUE(ends_with(self->q, "b", -8, WQ_OUTCOME_RETRY));
+	EXPECT_EQ(-8, level_of(self->q, "b"));
+	EXPECT_TRUE(q_query(self->q, "b") & WQ_KEY_DELAYED);
+}
+
+TEST_F(priority, delayed_add_has_a_level_of_its_own)
+{
+	ASSERT_EQ(1, add(self->q, "a", 1));
+	ASSERT_EQ(1, add_flags(self->q, "a", 9, HOUR, 0));
+	EXPECT_EQ(1, level_of(self->q, "a"));
+	EXPECT_TRUE(runs(self->q, "a", 1));
+	EXPECT_EQ(9, level_of(self->q, "a"));
+	ASSERT_EQ(0, add_flags(self->q, "a", 9, 1, 0));
+	ASSERT_EVENTUALLY(q_query(self->q, "a") & WQ_KEY_READY);
+	EXPECT_TRUE(runs(self->q, "a", 9));
+}
+
+TEST_F(priority, key_of_a_dead_consumer_is_next_and_keeps_its_level)
+{
+	union one one;
+	int other;
+
+	ASSERT_EQ(1, add(self->q, "a", -7));
+	other = q_attach(self->name, O_RDWR);
+	ASSERT_EQ(0, get(other, &one));
+	close(other);
+	ASSERT_EQ(1, add(self->q, "high", 20));
+	EXPECT_EQ(-7, level_of(self->q, "a"));
+	EXPECT_TRUE(runs(self->q, "a", -7));
+	EXPECT_TRUE(runs(self->q, "high", 20));
+}
+
+TEST_F(priority, list_reports_levels)
+{
+	struct array a = array_new(65536);
+	struct wq_list_rec *row;
+	__u64 cursor = 0;
+
+	ASSERT_EQ(1, add(self->q, "a", -7));
+	ASSERT_EQ(1, add_flags(self->q, "b", 9, HOUR, 0));
+	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+	ASSERT_EQ(2, a.count);
+	row = row_at(&a, 0);
+	for (int i = 0; i < 2; i++, row = row_next(row))
+		EXPECT_EQ(row->key[0] == 'a' ? -7 : 9, row->info.priority);
+}
+
+TEST_F(priority, drain_hands_out_all_levels)
+{
+	union one one;
+
+	ASSERT_EQ(1, add(self->q, "low", -30));
+	ASSERT_EQ(1, add(self->q, "high", 30));
+	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
+	EXPECT_TRUE(runs(self->q, "high", 30));
+	EXPECT_TRUE(runs(self->q, "low", -30));
+	EXPECT_EQ(-ESHUTDOWN, get(self->q, &one));
+	EXPECT_EQ(0, q_drain_for(self->q, 0));
+}
+
+/* ---- bad input ---- */
+
+TEST_F(priority, add_fails_with_ERANGE_beyond_the_levels)
+{
+	static const int bad[] = { WQ_MIN_PRIORITY - 1, WQ_MAX_PRIORITY + 1, 127, -128 };
+	struct wq_stat before;
+
+	ASSERT_EQ(1, add(self->q, "a", 0));
+	before = q_stat(self->q);
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_EQ(-ERANGE, add(self->q, "a", bad[i]));
+		EXPECT_EQ(-ERANGE, add_flags(self->q, "new", bad[i], HOUR, 0));
+	}
+	EXPECT_TRUE(same(&before, self->q));
+	EXPECT_TRUE(runs(self->q, "a", 0));
+}
+
+TEST_F(priority, add_with_a_level_fails_with_EINVAL_in_a_queue_without_levels)
+{
+	int q = q_private(0);
+
+	EXPECT_EQ(-EINVAL, add(q, "a", 1));
+	EXPECT_EQ(-EINVAL, add(q, "a", 99));
+	EXPECT_EQ(0, q_stat(q).keys);
+	EXPECT_EQ(1, add(q, "a", 0));
+	EXPECT_TRUE(runs(q, "a", 0));
+	close(q);
+}
+
+TEST_F(priority, open_with_an_order_out_of_range_fails_and_creates_no_queue)
+{
+	static const struct { __u32 order, arg, limit; int err; } bad[] = {
+		{ WQ_ORDER_FIFO, 1, 0, -EINVAL },
+		{ WQ_ORDER_FIFO, 0, 1, -EINVAL },
+		{ WQ_ORDER_PRIORITY, 0, 1, -EINVAL },
+		{ WQ_ORDER_PRIORITY, 1, 0, -ERANGE },
+		{ WQ_ORDER_PRIORITY, WQ_MAX_AGEING + 1, 0, -ERANGE },
+		{ WQ_ORDER_DELIMITER, 256, 0, -ERANGE },
+		{ WQ_ORDER_PREFIX, 0, 0, -ERANGE },
+		{ WQ_ORDER_PREFIX, WQ_MAX_KEY + 1, 0, -ERANGE },
+		{ WQ_ORDER_OTHER, 0, 0, -EINVAL },
+		{ 0xffffffff, 0, 0, -EINVAL },
+	};
+	char name[WQ_NAME_MAX];
+
+	snprintf(name, sizeof(name), "order-%d", getpid());
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_EQ(bad[i].err, open_order(name, WQ_OPEN_CREATE, bad[i].order, bad[i].arg,
+						 bad[i].limit)) {
+			TH_LOG("order %u, arg %u, limit %u", bad[i].order, bad[i].arg,
+			       bad[i].limit);
+		}
+		EXPECT_EQ(-ENOENT, q_unlink(name));
+	}
+}
+
+TEST_F(priority, open_that_asks_for_another_order_fails_with_EEXIST)
+{
+	int q;
+
+	EXPECT_EQ(-EEXIST, open_order(self->name, 0, WQ_ORDER_PRIORITY, AGEING + 1, 0));
+	for (int i = 0; i < 3; i++) {
+		q = open_order(self->name, i == 2 ? WQ_OPEN_ACCEPT : 0,
+			       i ? WQ_ORDER_PRIORITY : WQ_ORDER_FIFO, i == 2 ? AGEING + 1 : 0, 0);
+		ASSERT_LE(0, q);
+		close(q);
+	}
+	q = open_order(self->name, 0, WQ_ORDER_PRIORITY, AGEING, 0);
+	ASSERT_LE(0, q);
+	close(q);
+	q_unlink(self->name);
+	q = q_open(self->name, O_RDWR, WQ_OPEN_CREATE, 0600, 0);
+	ASSERT_LE(0, q);
+	EXPECT_EQ(-EEXIST, open_order(self->name, 0, WQ_ORDER_PRIORITY, 0, 0));
+	close(q);
+}
+
+TEST_F(priority, config_reports_the_order_and_set_ignores_it)
+{
+	struct wq_config c = { .size = sizeof(c) };
+
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_CONFIG, &c));
+	EXPECT_EQ(WQ_ORDER_PRIORITY, c.order);
+	EXPECT_EQ(AGEING, c.order_arg);
+	EXPECT_EQ(0, c.group_limit);
+	EXPECT_EQ(0, c.reserved);
+	c.set = WQ_SET_MAX_KEYS;
+	c.order = WQ_ORDER_FIFO;
+	c.order_arg = 3;
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &c));
+	c = (struct wq_config){ .size = sizeof(c) };
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_CONFIG, &c));
+	EXPECT_EQ(WQ_ORDER_PRIORITY, c.order);
+	EXPECT_EQ(AGEING, c.order_arg);
+	c.set = WQ_SET_MAX_KEYS;
+	c.reserved = 1;
+	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_SET, &c));
+	/* the default, as a figure */
+	close(self->q);
+	q_unlink(self->name);
+	self->q = open_order(self->name, WQ_OPEN_CREATE, WQ_ORDER_PRIORITY, 0, 0);
+	c = (struct wq_config){ .size = sizeof(c) };
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_CONFIG, &c));
+	EXPECT_EQ(WQ_DEFAULT_AGEING, c.order_arg);
+}
+
+TEST_F(priority, map_fails_with_EOPNOTSUPP)
+{
+	struct wq_map map = { .size = sizeof(map) };
+
+	EXPECT_EQ(-EOPNOTSUPP, verb(self->q, WQ_IOC_MAP, &map));
+	EXPECT_TRUE(q_stat(self->q).state & WQ_STATE_NO_MAP);
+}
+
+TEST_HARNESS_MAIN

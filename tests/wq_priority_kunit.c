@@ -748,12 +748,12 @@ static void destroy_drops_the_keys_of_all_levels(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_get(queue(test), &item, 0), 0);
 	done(test, &item);
 	get(test, "held");
+	add_level(test, "again", MAX_LEVEL);
+	lose(test, "again", MAX_LEVEL);
 	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++) {
 		wq_add_priority(queue(test), &level, sizeof(level), level, 0, 0);
 		wq_add_priority(queue(test), &level, sizeof(level), -1 - level, SEC, 0);
 	}
-	add_level(test, "again", MAX_LEVEL);
-	lose(test, "again", MAX_LEVEL);
 }
 
 static struct kunit_case priority_cases[] = {

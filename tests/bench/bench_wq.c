@@ -130,6 +130,101 @@ static int wq_embedded(struct bench *b, u64 n, u64 m)
 	return ret > 0 ? -EBADE : ret;
 }
 
+/*
+ * get and done of one of @n ready keys, and add of the same key at a level, @m times: the queue is
+ * never empty.  The keys are spread over all levels.
+ */
+static int order_cycle(struct bench *b, const struct wq_params *params, u64 n, u64 m)
+{
+	struct wq *q = wq_create(params);
+	bool levels = params->order_kind == WQ_ORDER_PRIORITY;
+	struct bench_key key;
+	struct wq_item item;
+	s64 start = 0;
+	int ret = 0;
+	u64 i;
+
+	if (IS_ERR(q))
+		return PTR_ERR(q);
+	for (i = 0; i < n + m && !ret; i++) {
+		if (i == n)
+			start = ktime_get_ns();
+		key = bench_key(i);
+		if (i >= n) {
+			ret = wq_get(q, &item, 0);
+			if (ret)
+				break;
+			key = *(const struct bench_key *)item.key;
+			ret = wq_done(q, &item);
+		}
+		if (!ret && levels)
+			ret = wq_add_priority(q, &key, sizeof(key), (int)(bench_mix(i) % 64) +
+					      WQ_MIN_PRIORITY, 0, 0) - 1;
+		else if (!ret)
+			ret = wq_add(q, &key, sizeof(key)) - 1;
+		bench_rest(i);
+	}
+	bench_tell(b, "each", ktime_get_ns() - start, m);
+	wq_destroy(q);
+	return ret;
+}
+
+static int wq_order_fifo(struct bench *b, u64 n, u64 m)
+{
+	return order_cycle(b, &large, n, m);
+}
+
+static int wq_order_priority(struct bench *b, u64 n, u64 m)
+{
+	return order_cycle(b, &(struct wq_params){
+		.max_keys = WQ_MAX_KEYS, .order_kind = WQ_ORDER_PRIORITY }, n, m);
+}
+
+/* First in, first out by the operations of a policy, which shows what these cost. */
+struct bench_fifo {
+	struct list_head keys;
+	u32 len;
+};
+
+static void fifo_push(void *order, struct wq_entry *e)
+{
+	struct bench_fifo *f = order;
+
+	list_add_tail(&e->link, &f->keys);
+	f->len++;
+}
+
+static unsigned int fifo_len(void *order)
+{
+	return ((struct bench_fifo *)order)->len;
+}
+
+static void fifo_remove(void *order, struct wq_entry *e)
+{
+	((struct bench_fifo *)order)->len--;
+	list_del(&e->link);
+}
+
+static struct wq_entry *fifo_pop(void *order)
+{
+	struct bench_fifo *f = order;
+	struct wq_entry *e = list_first_entry(&f->keys, struct wq_entry, link);
+
+	fifo_remove(f, e);
+	return e;
+}
+
+static int wq_order_policy(struct bench *b, u64 n, u64 m)
+{
+	static const struct wq_order_ops ops = {
+		.push = fifo_push, .len = fifo_len, .pop = fifo_pop, .remove = fifo_remove,
+	};
+	struct bench_fifo f = { .keys = LIST_HEAD_INIT(f.keys) };
+
+	return order_cycle(b, &(struct wq_params){
+		.max_keys = WQ_MAX_KEYS, .order = &ops, .order_data = &f }, n, m);
+}
+
 static int add_new(struct wq *q, u64 i)
 {
 	return bench_add(q, i, 1);
@@ -817,6 +912,9 @@ const struct bench_cmd bench_wq_cmds[] = {
 	{ "wq", "cycle", wq_cycle },
 	{ "wq", "cycle-named", wq_cycle_named },
 	{ "wq", "embedded", wq_embedded },
+	{ "wq", "order-fifo", wq_order_fifo },
+	{ "wq", "order-policy", wq_order_policy },
+	{ "wq", "order-priority", wq_order_priority },
 	{ "wq", "phases", wq_phases },
 	{ "wq", "delayed", wq_delayed },
 	{ "wq", "due", wq_due },

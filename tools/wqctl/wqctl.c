@@ -143,7 +143,7 @@ static const struct command commands[] = {
 			{ "after", OPT_AFTER, "TIME", 0,
 			  "add after this time: 1.5s, 20ms, 3m, 2h (a number alone: seconds); if the key already has a pending delay, the earlier time applies", 0 },
 			{ "take-latest", OPT_TAKE_LATEST, NULL, 0,
-			  "with --after: if the key already has a pending delay, this one replaces it, up to the queue's --debounce", 0 },
+			  "with --after: if the key already has a pending delay, this one replaces it, as long as the queue's debounce allows", 0 },
 			{ "priority", OPT_PRIORITY, "N", 0,
 			  "level from -32 to 31, in a queue that was created with --order priority; higher levels are next (default: 0)", 0 },
 			{ "rate-limited", OPT_RATE_LIMITED, NULL, 0,

@@ -873,6 +873,8 @@ static noinline void wq_remove(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	wq_table_remove(&q->table, e);
 	q->key_bytes -= wq_key_bytes(q->prefix, e->len);
+	if (q->grouped)
+		wq_groups_leave(q->order_data, e);
 	wq_dispose(cs, e);
 }
 
@@ -1307,6 +1309,7 @@ WQ_EXPORT_FOR_KUNIT(wq_op_set_done);
 struct wq_prealloc {
 	struct wq_key *key;
 	struct wq_bucket *bucket;
+	struct wq_group_prealloc group;
 	struct wq_vec_prealloc heap;
 };
 
@@ -1330,6 +1333,9 @@ static int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
 		pre->bucket = wq_bucket_alloc(gfp);
 	if (new_key && (!pre->key || !pre->bucket))
 		return -ENOMEM;
+	if (new_key && q->grouped &&
+	    !wq_group_prealloc(q->order_data, &pre->group, op->key, op->len, gfp))
+		return -ENOMEM;
 	if (op->delay > 0 || op->flags & WQ_ADD_RATE_LIMITED)
 		wq_vec_prealloc(&pre->heap, gfp);
 	return 0;
@@ -1343,6 +1349,8 @@ static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct 
 		wq_key_free(pre->key, q->prefix);
 	}
 	wq_bucket_free(pre->bucket);
+	if (q->grouped)
+		wq_group_prealloc_free(q->order_data, &pre->group, op->key, op->len);
 	wq_vec_prealloc_free(&pre->heap);
 	*pre = (struct wq_prealloc){};
 }
@@ -1615,9 +1623,15 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 	k = wq_new_key(q, op, pre, gfp);
 	if (!k)
 		return -ENOMEM;
+	if (unlikely(q->grouped)) {
+		ret = wq_groups_enter(q->order_data, &q->hash, &k->entry, pre ? &pre->group : NULL,
+				      gfp);
+		if (ret)
+			goto err_dispose;
+	}
 	ret = wq_table_insert(&q->table, &k->entry, pre ? &pre->bucket : NULL, gfp);
 	if (ret)
-		goto err_dispose;
+		goto err_leave;
 	ret = wq_add_entry(cs, &k->entry, op, pre, gfp);
 	if (ret < 0)
 		goto err_remove;
@@ -1627,6 +1641,9 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 
 err_remove:
 	wq_table_remove(&q->table, &k->entry);
+err_leave:
+	if (q->grouped)
+		wq_groups_leave(q->order_data, &k->entry);
 err_dispose:
 	/* A look-up without the lock may still read it, also if it was used again and not inserted. */
 	wq_dispose(cs, &k->entry);

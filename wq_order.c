@@ -20,9 +20,9 @@ int wq_check_order(u32 order, u32 arg, u32 group_limit)
 	case WQ_ORDER_PRIORITY:
 		return arg == 1 || arg > WQ_MAX_AGEING ? -ERANGE : 0;
 	case WQ_ORDER_DELIMITER:
-		return arg > U8_MAX ? -ERANGE : -EOPNOTSUPP;
+		return arg > U8_MAX ? -ERANGE : 0;
 	case WQ_ORDER_PREFIX:
-		return !arg || arg > WQ_MAX_KEY ? -ERANGE : -EOPNOTSUPP;
+		return !arg || arg > WQ_MAX_KEY ? -ERANGE : 0;
 	default:
 		return -EINVAL;
 	}
@@ -41,6 +41,14 @@ bool wq_order_init(struct wq *q, const struct wq_params *params, gfp_t gfp)
 		q->order_data = wq_priority_new(q->order_arg, gfp);
 		q->prioritized = true;
 		return q->order_data;
+	case WQ_ORDER_DELIMITER:
+	case WQ_ORDER_PREFIX:
+		q->order_data = wq_groups_new(q->order_kind, q->order_arg, q->group_limit, gfp);
+		if (!q->order_data)
+			return false;
+		q->order = wq_groups_ops(q->order_data);
+		q->grouped = true;
+		return true;
 	case WQ_ORDER_OTHER:
 		q->order = params->order;
 		q->order_data = params->order_data;
@@ -61,10 +69,14 @@ void wq_order_free(struct wq *q)
 {
 	if (q->order_kind == WQ_ORDER_PRIORITY)
 		wq_priority_free(q->order_data);
+	if (q->grouped)
+		wq_groups_free(q->order_data);
 }
 
 /* Bytes of memory for the order, without those in entries. */
-size_t wq_order_bytes(const struct wq *q)
+u64 wq_order_bytes(const struct wq *q)
 {
+	if (q->grouped)
+		return wq_groups_bytes(q->order_data);
 	return q->order_kind == WQ_ORDER_PRIORITY ? wq_priority_bytes() : 0;
 }

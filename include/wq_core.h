@@ -22,6 +22,7 @@
 #include "wq_compat.h"
 #include "wq_delay.h"
 #include "wq_entry.h"
+#include "wq_groups.h"
 #include "wq_hash.h"
 #include "wq_lease.h"
 #include "wq_map.h"
@@ -88,6 +89,7 @@ struct wq {
 	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
 	bool releases;			/* C: the policy counts the keys that are handed out */
 	bool prioritized;		/* C: WQ_ORDER_PRIORITY: its entries have levels */
+	bool grouped;			/* C: order_data is a struct wq_groups */
 	bool shut;			/* L: only changes to true */
 	bool no_adds;			/* L: adds are refused: shut down, or adds are paused */
 	u8 paused;			/* L: WQ_PAUSE_*; 0 after a shut down */

@@ -32,6 +32,8 @@ static_assert(WQ_MAX_KEY < 1 << 11);	/* len */
 static_assert(WQ_MAX_GIVEN_BACK < 1 << 6);	/* given_back */
 static_assert(!IS_ENABLED(CONFIG_64BIT) || sizeof(struct wq_entry) == 48);
 
+struct wq_group;
+
 /* An entry together with its key. */
 struct wq_key {
 	struct wq_entry entry;
@@ -54,6 +56,8 @@ struct wq_rank {
 			s8 delayed;	/* of the pending delay */
 			s8 held;	/* of the list that has the entry, or of its run */
 		};
+		/* WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX, see wq_groups.c */
+		struct wq_group *group;
 		u64 space;
 	};
 };

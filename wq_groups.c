@@ -105,7 +105,7 @@ static u32 group_available(const struct wq_groups *gs, const struct wq_group *g)
 	return gs->limit ? min(g->nr_ready, gs->limit - g->nr_out) : g->nr_ready;
 }
 
-/* A group has changed, of which @before entries were available. */
+/* A group has changed.  Before that, @before of its entries were available. */
 static void group_changed(struct wq_groups *gs, struct wq_group *g, u32 before)
 {
 	u32 available = group_available(gs, g);

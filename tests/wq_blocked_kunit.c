@@ -402,7 +402,7 @@ static void getters_return_all_blocked_keys_after_a_shutdown(struct kunit *test)
 	EXPECT_STILL_WAITS(test, a);
 	EXPECT_STILL_WAITS(test, b);
 	done(test, &item);
-	/* One has the key, and the other one returns because no key is left. */
+	/* One getter has the key, and the other getter returns because no key is left. */
 	KUNIT_EXPECT_EQ(test, result(test, a) + result(test, b), -ESHUTDOWN);
 	KUNIT_EXPECT_EQ(test, query(test, "b"), RUNNING);
 }
@@ -451,7 +451,7 @@ static void second_key_of_a_get_is_taken_from_a_policy_with_peek_if_it_fits(stru
 	add(test, "b");
 	KUNIT_EXPECT_EQ(test, wq_get_wait(queue(test), k, 0, take_two, k), 0);
 	KUNIT_EXPECT_EQ(test, consumer_nr_held(k), 2U);
-	/* Now both slots are taken: no key is available, whatever its length. */
+	/* Now both slots are taken: no key of any length is available. */
 	add(test, "long");
 	KUNIT_EXPECT_EQ(test, wq_get_wait(queue(test), k, 0, take_two, k), -EAGAIN);
 }

@@ -142,6 +142,62 @@ static void raise(struct wm *m, u32 k, s8 level)
 	enqueue(m, k);
 }
 
+/* The group's first key in ready that is not requeued, or nready. */
+static u32 first_of(const struct wm *m, u32 group)
+{
+	u32 i;
+
+	for (i = m->nback; i < m->nready; i++)
+		if (m->ready[i] % m->p.groups == group)
+			break;
+	return i;
+}
+
+/* Whether a get can take a key of the group. */
+static bool has_turn(const struct wm *m, u32 group)
+{
+	u32 slots = 0, k;
+
+	for (k = group; k < m->p.keys; k += m->p.groups)
+		slots += m->key[k].slot;
+	return first_of(m, group) < m->nready && (!m->p.limit || slots < m->p.limit);
+}
+
+/* The group goes behind all others that have a turn, or out, if it has none now. */
+static void to_end(struct wm *m, u32 group)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < m->nturns; i++)
+		if (m->turns[i] != group)
+			m->turns[n++] = m->turns[i];
+	if (has_turn(m, group))
+		m->turns[n++] = group;
+	m->nturns = n;
+}
+
+/* A key of a group has changed.  If the group had a turn and still has one, it keeps its place. */
+static void update_turn(struct wm *m, u32 k)
+{
+	bool had = false;
+	u32 group, i;
+
+	if (!m->p.groups)
+		return;
+	group = k % m->p.groups;
+	for (i = 0; i < m->nturns; i++)
+		had |= m->turns[i] == group;
+	if (had != has_turn(m, group))
+		to_end(m, group);
+}
+
+u32 wm_next_ready(const struct wm *m)
+{
+	if (!m->p.groups || m->nback)
+		return 0;
+	return m->nturns ? first_of(m, m->turns[0]) : m->nready;
+}
+
 /* Sets a key dirty.  Return: 1 if it is newly dirty, 0 if it was dirty. */
 static int mark(struct wm *m, u32 k, s8 level)
 {
@@ -158,6 +214,7 @@ static int mark(struct wm *m, u32 k, s8 level)
 	m->st.adds++;
 	if (!key->holder)
 		enqueue(m, k);
+	update_turn(m, k);
 	return 1;
 }
 
@@ -252,13 +309,17 @@ static void lose(struct wm *m, u32 k, u32 at)
 		give_back(m, k, at);
 	} else if (m->shut) {
 		lose_run(m, key);
+		key->slot = false;
 		enqueue(m, k);
+		update_turn(m, k);
 	} else {
 		m->st.given_back++;
 		m->st.given_back_failed++;
 		release(key);
+		key->slot = false;
 		if (key->dirty)
 			enqueue(m, k);
+		update_turn(m, k);
 		retry(m, k);
 	}
 }
@@ -339,18 +400,25 @@ static u32 next_place(struct wm *m)
 
 int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
 {
+	u32 at = wm_next_ready(m);
 	struct wm_key *key;
-	u32 at;
+	bool back;
 
 	if (m->paused & WQ_PAUSE_GETS)
 		return -EAGAIN;
-	if (!m->nready)
+	if (at == m->nready)
 		return wm_poll(m, c) & WM_HUP ? -ESHUTDOWN : -EAGAIN;
-	at = next_place(m);
+	if (m->p.ageing)
+		at = next_place(m);
 	*k = m->ready[at];
+	back = at < m->nback;
 	take_out(m, at);
 	key = &m->key[*k];
 	key->run = key->level;
+	/* a key that was given back has kept its slot */
+	key->slot = true;
+	if (!back && m->p.groups)
+		to_end(m, *k % m->p.groups);
 	key->dirty = false;
 	key->stops++;
 	key->holder = c;
@@ -392,12 +460,14 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	m->st.dones++;
 	observe(&m->st.works, m->now - key->start);
 	release(key);
+	key->slot = false;
 	/* The consumer did not report these failures, and its done ends them. */
 	if (key->given_back > 1 && !(outcome & WQ_OUTCOME_RETRY))
 		key->failures = 0;
 	key->given_back = 0;
 	if (key->dirty)
 		enqueue(m, k);
+	update_turn(m, k);
 	if (outcome & WQ_OUTCOME_FORGET)
 		key->failures = 0;
 	key->run_failed = outcome & WQ_OUTCOME_RETRY;
@@ -455,6 +525,8 @@ int wm_cancel(struct wm *m, u32 c, u32 k)
 	for (i = 0; i < m->nready; i++)
 		if (m->ready[i] == k)
 			take_out(m, i);
+	key->slot &= key->holder > 0;
+	update_turn(m, k);
 	m->st.canceled += key->dirty;
 	key->stops += key->dirty;
 	key->dirty = false;
@@ -666,10 +738,10 @@ u32 wm_poll(const struct wm *m, u32 c)
 	wm_stat(m, c, &st);
 	if (m->paused & WQ_PAUSE_GETS)
 		;
-	else if (m->nready)
+	else if (wm_next_ready(m) < m->nready)
 		ret |= WM_IN;
 	/* In a drain, a consumer that holds no key waits for those of others. */
-	else if (m->shut && !(m->draining && st.processing && !st.held))
+	else if (m->shut && !m->nready && !(m->draining && st.processing && !st.held))
 		ret |= WM_IN | WM_HUP;
 	if (!m->shut && !(m->paused & WQ_PAUSE_ADDS) && st.keys < m->p.max_keys)
 		ret |= WM_OUT;

@@ -47,6 +47,8 @@ struct wm_params {
 	bool timed;		/* it has a name, and so times */
 	bool objects;		/* keys of odd numbers are embedded entries */
 	u32 ageing;		/* of the order of levels; 0: first in, first out */
+	u32 groups;		/* that take turns: key k is in group k % groups; 0: there are none */
+	u32 limit;		/* keys of a group in processing; 0: any number */
 	/* its limiter: the longest of those that are there */
 	bool exponential;
 	s64 base, longest;	/* of the exponential, ns */
@@ -79,6 +81,7 @@ struct wm_key {
 	s64 since;		/* dirty: when it became so */
 	s64 start;		/* held: when it was got */
 	u32 stops;		/* how often it has stopped being dirty */
+	bool slot;		/* it counts as one that its group has in processing */
 	/* levels */
 	s8 level;		/* dirty: of the next run */
 	s8 later;		/* delayed: of the adds with a delay */
@@ -98,6 +101,8 @@ struct wm {
 	u8 ready[WM_KEYS];	/* in the order of hand-out; */
 	u32 nback;		/* the first of them are requeued */
 	u32 pops;		/* gets of others since the last one from the lowest level */
+	u32 nturns;
+	u8 turns[WM_KEYS];	/* groups of which a get can take a key, the next one first */
 	s64 full_at;		/* when the bucket is full again */
 	u64 order;		/* the last wm_time.order */
 	struct wq_stat st;	/* its counters; wm_stat() fills in the rest */
@@ -130,6 +135,7 @@ enum { WM_IN = 1, WM_OUT = 2, WM_HUP = 4 };	/* of wm_poll() */
 /* The state as a consumer can see it.  Times are ns from now; -1: there is none. */
 void wm_stat(const struct wm *m, u32 c, struct wq_stat *st);
 u32 wm_poll(const struct wm *m, u32 c);
+u32 wm_next_ready(const struct wm *m);		/* index in ready of the next key, or nready */
 u32 wm_requeues(const struct wm *m, u32 k);
 s64 wm_left(const struct wm *m, u32 k, u32 which);
 s64 wm_age(const struct wm *m, u32 k);

@@ -86,21 +86,29 @@ struct rig {
 static u8 key_bytes[WM_KEYS][WQ_MAX_KEY];
 static u16 key_len[WM_KEYS];
 
-/* Keys of all lengths.  The first byte is the key's number. */
-static void make_keys(void)
+static u32 key_groups;
+
+/*
+ * Keys of all lengths.  The first byte is the key's number.  If there are groups, the first byte is
+ * the number of the group, and the second one that of the key.
+ */
+static void make_keys(u32 groups)
 {
 	u32 k;
 
 	for (k = 0; k < WM_KEYS; k++) {
-		key_len[k] = k % 16 == 15 ? WQ_MAX_KEY - k / 16 : 1 + k % 16 * 3;
+		key_len[k] = k % 16 == 15 ? WQ_MAX_KEY - k / 16 : 1 + !!groups + k % 16 * 3;
 		memset(key_bytes[k], 0xa5, key_len[k]);
-		key_bytes[k][0] = k;
+		key_bytes[k][0] = groups ? k % groups : k;
+		if (groups)
+			key_bytes[k][1] = k;
 	}
+	key_groups = groups;
 }
 
 static int key_of(const u8 *key, size_t len)
 {
-	u32 k = key[0];
+	u32 k = key[key_groups ? 1 : 0];
 
 	if (k >= WM_KEYS || len != key_len[k] || memcmp(key, key_bytes[k], len))
 		return -EBADMSG;
@@ -198,10 +206,15 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		.debounce = cfg->p.debounce,
 		.clock = &rig->clock,
 		.limiter = limiter_of(rig, &cfg->p),
-		.order_kind = cfg->p.ageing ? WQ_ORDER_PRIORITY : WQ_ORDER_FIFO,
-		.order_arg = cfg->p.ageing,
+		.order_kind = cfg->p.ageing ? WQ_ORDER_PRIORITY :
+			      cfg->p.groups ? WQ_ORDER_PREFIX : WQ_ORDER_FIFO,
+		.order_arg = cfg->p.groups ? 1 : cfg->p.ageing,
+		.group_limit = cfg->p.limit,
 	};
 	u32 i;
+
+	if (cfg->p.groups != key_groups)
+		make_keys(cfg->p.groups);
 
 	rig->now = UNIT;
 	rig->clock.now = rig_now;
@@ -720,17 +733,38 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 	return true;
 }
 
-/* Gets all ready keys, which must come in the same order. */
+/* Ends all runs, if groups have a limit. */
+static bool rig_done_all(struct rig *rig)
+{
+	const struct wm *m = &rig->run.m;
+	struct ws_step done = { .verb = WS_DONE };
+	bool same = true;
+
+	for (; m->p.limit && done.key < m->p.keys && same; done.key++) {
+		done.who = m->key[done.key].holder;
+		if (done.who)
+			same = rig_step(rig, &done);
+	}
+	return same;
+}
+
+/*
+ * Gets all ready keys, which must come in the same order.  If groups have a limit, it ends the runs
+ * of all keys before that, and of each key before the next get.
+ */
 static bool rig_empty(struct rig *rig)
 {
 	struct ws_step get = { .verb = WS_GET, .who = rig->consumers, .flags = WS_UNLEASED };
 	struct ws_step resume = { .verb = WS_PAUSE, .flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS };
-	u32 n = rig->run.m.nready;
+	u32 n;
+
+	if (!rig_done_all(rig))
+		return false;
 
 	if (!rig_step(rig, &resume))
 		return false;
-	for (; n; n--) {
-		if (rig_step(rig, &get))
+	for (n = rig->run.m.nready; n; n--) {
+		if (rig_step(rig, &get) && rig_done_all(rig))
 			continue;
 		strlcat(rig->why, ", as all were got at the end", sizeof(rig->why));
 		return false;
@@ -857,6 +891,18 @@ static const struct config configs[] = {
 		.kernel = true, .p = {
 			.keys = 2, .max_keys = 2, .lease = UNIT, .ageing = 2,
 			.exponential = true, .base = 0, .longest = UNIT,
+		},
+	}, {
+		.name = "two processes, leases, a group with a limit of 1", .consumers = 2,
+		.p = {
+			.keys = 2, .max_keys = 2, .lease = UNIT, .groups = 1, .limit = 1,
+			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
+		},
+	}, {
+		.name = "kernel and process, two groups", .consumers = 2,
+		.kernel = true, .p = {
+			.keys = 2, .max_keys = 2, .groups = 2,
+			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
 		},
 	}
 };
@@ -1061,7 +1107,7 @@ static bool all_agree(struct driver *d, u32 longest)
 	const struct config *cfg;
 	bool same = true;
 
-	make_keys();
+	make_keys(0);
 	make_alphabet();
 	for (d->length = 1; d->length <= longest && same; d->length++) {
 		for (cfg = configs; cfg < configs + ARRAY_SIZE(configs) && same; cfg++) {
@@ -1102,6 +1148,10 @@ static void random_config(struct config *cfg, u64 *rnd)
 	/* An embedded entry has no room for it. */
 	if (!objects && !ws_rnd(rnd, 3))
 		cfg->p.debounce = 1 + ws_rnd(rnd, 4) * UNIT;
+	if (!objects && !cfg->p.ageing && !ws_rnd(rnd, 3)) {
+		cfg->p.groups = 1 + ws_rnd(rnd, 8);
+		cfg->p.limit = ws_rnd(rnd, 4);
+	}
 	if (ws_rnd(rnd, 4)) {
 		cfg->p.exponential = true;
 		cfg->p.base = ws_rnd(rnd, 3) * UNIT / 2;
@@ -1156,7 +1206,7 @@ static bool random_agree(struct driver *d, u32 todo, u64 first)
 	struct ws_gen g;
 	u32 n, bad;
 
-	make_keys();
+	make_keys(0);
 	d->length = 0;
 	d->cfg = &d->random;
 	d->sequences = 0;
@@ -1336,6 +1386,27 @@ static void random_levels_agree_with_the_model(struct kunit *test)
 	KUNIT_EXPECT_GT(test, sum->given_back, 50ULL);
 }
 
+/* Groups with a limit, and all ways in which a key gives its slot back. */
+static void group_config(struct config *cfg, u64 *rnd)
+{
+	lease_config(cfg, rnd);
+	cfg->name = "groups";
+	cfg->kernel = ws_rnd(rnd, 2);
+	cfg->p.lease = ws_rnd(rnd, 2) ? UNIT : 0;
+	cfg->p.groups = 1 + ws_rnd(rnd, 6);
+	cfg->p.limit = ws_rnd(rnd, 4);
+	cfg->p.timed = ws_rnd(rnd, 2);
+}
+
+static void random_groups_agree_with_the_model(struct kunit *test)
+{
+	const struct wq_stat *sum = expect_agreement(test, group_config, false);
+
+	KUNIT_EXPECT_GT(test, sum->dones, RANDOM_STEPS / 100ULL);
+	KUNIT_EXPECT_GT(test, sum->expired, 100ULL);
+	KUNIT_EXPECT_GT(test, sum->given_back - sum->expired, 100ULL);
+}
+
 /* As many objects as keys. */
 static void object_config(struct config *cfg, u64 *rnd)
 {
@@ -1367,6 +1438,7 @@ static struct kunit_case model_cases[] = {
 	KUNIT_CASE(random_times_agree_with_the_model),
 	KUNIT_CASE(random_leases_agree_with_the_model),
 	KUNIT_CASE(random_levels_agree_with_the_model),
+	KUNIT_CASE(random_groups_agree_with_the_model),
 	KUNIT_CASE(random_objects_agree_with_the_model),
 	{}
 };

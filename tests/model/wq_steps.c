@@ -65,7 +65,8 @@ static int do_get(struct ws_run *r, const struct ws_step *s)
 
 	if (kernel && !unleased && !r->m.p.lease)
 		return -EINVAL;
-	if ((s->flags & WS_SMALL) && !unleased && r->m.nready && !(r->m.paused & WQ_PAUSE_GETS))
+	if ((s->flags & WS_SMALL) && !unleased && wm_next_ready(&r->m) < r->m.nready &&
+	    !(r->m.paused & WQ_PAUSE_GETS))
 		return -EMSGSIZE;
 	ret = wm_get(&r->m, s->who, r->m.p.lease && !unleased, &k);
 	if (!ret && (s->flags & WS_FAULT) && !kernel) {

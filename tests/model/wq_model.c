@@ -718,8 +718,8 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 	}
 	/* The first of the requeued keys, or the first of the others. */
 	st->oldest = m->nback ? m->now - m->key[m->ready[0]].since : -1;
-	/* Levels do not know it. */
-	if (m->nback < m->nready && !m->p.ageing)
+	/* Levels and groups do not know it. */
+	if (m->nback < m->nready && !m->p.ageing && !m->p.groups)
 		st->oldest = max(st->oldest, m->now - m->key[m->ready[m->nback]].since);
 	if (!m->p.timed) {
 		st->oldest = -1;

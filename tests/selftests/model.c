@@ -43,13 +43,20 @@ struct rig {
 	struct ws_step path[SEQUENCE], spare[SEQUENCE];
 };
 
-/* Keys of all lengths; the first byte is the number of the key. */
+static unsigned int key_groups;	/* of the queue */
+
+/*
+ * Keys of all lengths.  The first byte is the number of the key.  If there are groups, the first
+ * byte is the number of the group, and the second one that of the key.
+ */
 static size_t key_of(unsigned int k, char *key)
 {
-	size_t len = k % 16 == 15 ? WQ_MAX_KEY - k / 16 : 1 + k % 16 * 3;
+	size_t len = k % 16 == 15 ? WQ_MAX_KEY - k / 16 : 1 + !!key_groups + k % 16 * 3;
 
 	memset(key, 0xa5, len);
-	key[0] = k;
+	key[0] = key_groups ? k % key_groups : k;
+	if (key_groups)
+		key[1] = k;
 	return len;
 }
 
@@ -85,10 +92,14 @@ static bool rig_start(struct rig *rig)
 	struct wq_open op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE, .mode = 0600,
 		.max_keys = rig->p.max_keys, .limiters = addr_of(limits), .lease = rig->p.lease,
-		.order = rig->p.ageing ? WQ_ORDER_PRIORITY : WQ_ORDER_FIFO,
-		.order_arg = rig->p.ageing,
+		.order = rig->p.ageing ? WQ_ORDER_PRIORITY :
+			 rig->p.groups ? WQ_ORDER_PREFIX : WQ_ORDER_FIFO,
+		.order_arg = rig->p.groups ? 1 : rig->p.ageing,
+		.group_limit = rig->p.limit,
 	};
 	int i;
+
+	key_groups = rig->p.groups;
 
 	if (rig->p.exponential && rig->p.burst)
 		*l++ = (struct wq_limiter_spec){ .kind = WQ_LIMITER_MAX_OF, .n = 2 };
@@ -180,7 +191,7 @@ static int array_of_one(struct rig *rig, unsigned long nr, const struct ws_step 
 static int got(const union one *one, const struct wq_keys *keys, __u64 *token)
 {
 	char key[WQ_MAX_KEY];
-	unsigned int k = (__u8)one->rec.key[0];
+	unsigned int k = (__u8)one->rec.key[!!key_groups];
 
 	if (keys->count != 1 || k >= WM_KEYS || one->rec.len != key_of(k, key) ||
 	    memcmp(one->rec.key, key, one->rec.len))
@@ -503,16 +514,30 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 	return settles(rig, s);
 }
 
+/* Ends all runs, if groups have a limit. */
+static bool rig_done_all(struct rig *rig)
+{
+	const struct wm *m = &rig->run.m;
+	struct ws_step done = { .verb = WS_DONE };
+
+	for (; m->p.limit && done.key < m->p.keys; done.key++) {
+		done.who = m->key[done.key].holder;
+		if (done.who && !rig_step(rig, &done))
+			return false;
+	}
+	return true;
+}
+
 static bool rig_empty(struct rig *rig)
 {
 	struct ws_step resume = { .verb = WS_PAUSE, .flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS };
 	struct ws_step get = { .verb = WS_GET, .who = 1 };
-	unsigned int n = rig->run.m.nready + 1;
+	unsigned int n;
 
-	if (!rig_step(rig, &resume))
+	if (!rig_done_all(rig) || !rig_step(rig, &resume))
 		return false;
-	while (n--)
-		if (!rig_step(rig, &get))
+	for (n = rig->run.m.nready + 1; n; n--)
+		if (!rig_step(rig, &get) || !rig_done_all(rig))
 			return false;
 	return true;
 }
@@ -560,6 +585,10 @@ static void random_queue(struct rig *rig, struct ws_gen *g)
 		.timed = true,
 		.ageing = ws_rnd(&g->seed, 3) ? 0 : 2 + ws_rnd(&g->seed, 16),
 	};
+	if (!rig->p.ageing && !ws_rnd(&g->seed, 3)) {
+		rig->p.groups = 1 + ws_rnd(&g->seed, 8);
+		rig->p.limit = ws_rnd(&g->seed, 4);
+	}
 	if (ws_rnd(&g->seed, 4)) {
 		rig->p.exponential = true;
 		rig->p.base = ws_rnd(&g->seed, 3) * HOUR;
@@ -583,10 +612,10 @@ static void report(struct rig *rig, unsigned int n)
 	int ret;
 
 	printf("# %u steps reproduce it: %s\n", n, rig->why);
-	printf("# queue: max_keys %u, lease %lld, exponential %lld to %lld, bucket %u, ageing %u\n",
+	printf("# queue: max_keys %u, lease %lld, exponential %lld to %lld, bucket %u, ageing %u, groups %u, limit %u\n",
 	       rig->p.max_keys, (long long)rig->p.lease,
 	       (long long)(rig->p.exponential ? rig->p.base : -1), (long long)rig->p.longest,
-	       rig->p.burst, rig->p.ageing);
+	       rig->p.burst, rig->p.ageing, rig->p.groups, rig->p.limit);
 	ws_start(run, &rig->p, false, 0);
 	for (i = 0; i < n; i++) {
 		ws_print(text, sizeof(text), run, &rig->path[i]);

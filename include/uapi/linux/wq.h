@@ -267,6 +267,7 @@ struct wq_keys {
 #define WQ_FEATURE_LEASE	(1ULL << 5)	/* wq_open.lease and WQ_IOC_TOUCH */
 #define WQ_FEATURE_MAP		(1ULL << 6)	/* WQ_IOC_MAP and wq_add.marks */
 #define WQ_FEATURE_ORDER	(1ULL << 7)	/* wq_open.order and wq_rec.priority */
+#define WQ_FEATURE_GROUPS	(1ULL << 10)	/* WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX */
 
 /**
  * struct wq_info - WQ_IOC_INFO: report the features and limits of this kernel's wq

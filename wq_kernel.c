@@ -18,9 +18,8 @@
  * Context: process, may sleep.
  *
  * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, a mode without a name, or a bad
- * order), -ERANGE (max_keys, mode, lease, order_arg or debounce), -EOPNOTSUPP (there is no such order
- * yet), -EEXIST (the name is taken), -ENOMEM, -EBUSY (the limiter has an owner), or params->limiter if
- * that is an ERR_PTR.
+ * order), -ERANGE (max_keys, mode, lease, order_arg or debounce), -EEXIST (the name is taken),
+ * -ENOMEM, -EBUSY (the limiter has an owner), or params->limiter if that is an ERR_PTR.
  */
 struct wq *wq_create(const struct wq_params *params)
 {

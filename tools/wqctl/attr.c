@@ -237,7 +237,7 @@ static int create_complain(const struct args *a)
 		return FAILED;
 	if (err == EEXIST && report_differences(a))
 		return FAILED;
-	if (err == E2BIG || err == EOPNOTSUPP) {
+	if (err == E2BIG) {
 		message("can't create the queue '%s': this kernel's wq lacks an attribute (see wqctl info); load a newer wq.ko",
 			a->queue);
 		return FAILED;

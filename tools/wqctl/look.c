@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <pwd.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -572,6 +573,167 @@ int cmd_show(const struct args *a)
 	printf("holder       %s\n", holder_text(&v));
 	printf("lease        %s\n", info.lease >= 0 ? time_text(info.lease) : "-");
 	return DONE;
+}
+
+/* Groups */
+
+/* The keys of a group, by state; a key can be in several. */
+struct key_group {
+	uint64_t ready;
+	uint64_t processing;
+	uint64_t delayed;
+	size_t len;
+	unsigned char name[WQ_MAX_KEY];
+};
+
+struct groups {
+	void *by_name;		/* for tsearch() */
+	struct key_group **list;
+	size_t count, room;
+};
+
+static int by_bytes(const void *x, const void *y)
+{
+	const struct key_group *a = x, *b = y;
+	int ret = memcmp(a->name, b->name, a->len < b->len ? a->len : b->len);
+
+	return ret ? ret : (a->len > b->len) - (a->len < b->len);
+}
+
+/* The groups with the most ready keys first. */
+static int by_ready(const void *x, const void *y)
+{
+	const struct key_group *a = *(struct key_group *const *)x, *b = *(struct key_group *const *)y;
+
+	if (a->ready != b->ready)
+		return a->ready < b->ready ? 1 : -1;
+	if (a->processing != b->processing)
+		return a->processing < b->processing ? 1 : -1;
+	return by_bytes(a, b);
+}
+
+/* Length of the name of a key's group; the delimiter is part of it. */
+static size_t group_len(const struct wq_config *cfg, const unsigned char *key, size_t len)
+{
+	const unsigned char *end;
+
+	if (cfg->order == WQ_ORDER_PREFIX)
+		return len < cfg->order_arg ? len : cfg->order_arg;
+	end = memchr(key, cfg->order_arg, len);
+	return end ? (size_t)(end - key) + 1 : len;
+}
+
+/* The group of a key, which the first key makes; NULL: not enough memory. */
+static struct key_group *group_of(struct groups *gs, const struct wq_config *cfg,
+			      const struct wq_view *v)
+{
+	struct key_group name = { .len = group_len(cfg, v->key, v->len) }, *g, **found, **list;
+
+	memcpy(name.name, v->key, name.len);
+	found = tfind(&name, &gs->by_name, by_bytes);
+	if (found)
+		return *found;
+	if (gs->count == gs->room) {
+		list = realloc(gs->list, (gs->room * 2 + 64) * sizeof(*list));
+		if (!list)
+			return NULL;
+		gs->list = list;
+		gs->room = gs->room * 2 + 64;
+	}
+	g = calloc(1, offsetof(struct key_group, name) + name.len);
+	if (!g)
+		return NULL;
+	g->len = name.len;
+	memcpy(g->name, name.name, name.len);
+	if (!tsearch(g, &gs->by_name, by_bytes)) {
+		free(g);
+		return NULL;
+	}
+	return gs->list[gs->count++] = g;
+}
+
+/* Count the keys of the queue by group; false: it failed with a message. */
+static bool groups_count(const struct args *a, int q, const struct wq_config *cfg,
+			 struct groups *gs)
+{
+	struct wq_batch b = { 0 };
+	uint64_t cursor = 0;
+	struct wq_view v;
+	struct key_group *g;
+	bool ok = true;
+
+	do {
+		if (wq_list(q, &b, PAGE, &cursor) < 0) {
+			complain(a, "can't list the keys");
+			ok = false;
+		}
+		while (ok && wq_batch_next(&b, &v)) {
+			g = group_of(gs, cfg, &v);
+			if (!g) {
+				message("not enough memory");
+				ok = false;
+				break;
+			}
+			g->ready += !!(v.info.state & WQ_KEY_READY);
+			g->processing += !!(v.info.state & WQ_KEY_PROCESSING);
+			g->delayed += !!(v.info.state & WQ_KEY_DELAYED);
+		}
+	} while (ok && cursor);
+	wq_batch_free(&b);
+	if (gs->count)
+		qsort(gs->list, gs->count, sizeof(*gs->list), by_ready);
+	return ok;
+}
+
+static bool print_group(const struct args *a, const struct key_group *g, bool first)
+{
+	char coded[(WQ_MAX_KEY + 2) / 3 * 4 + 1];
+	json_t *json;
+
+	if (!a->json) {
+		printf("%10" PRIu64 " %10" PRIu64 " %10" PRIu64 "  %s\n", g->ready, g->processing,
+		       g->delayed, key_text(g->name, g->len));
+		return !ferror(stdout);
+	}
+	json = json_object();
+	base64(coded, g->name, g->len);
+	json_object_set_new(json, "group", text_json(g->name, g->len));
+	json_object_set_new(json, "group_base64", json_string(coded));
+	set_number(json, "ready", g->ready);
+	set_number(json, "processing", g->processing);
+	set_number(json, "delayed", g->delayed);
+	return print_element(json, first) == DONE;
+}
+
+int cmd_groups(const struct args *a)
+{
+	int q = queue_open(a, O_RDONLY);
+	struct groups gs = { 0 };
+	struct wq_config cfg;
+	bool ok;
+	size_t i;
+
+	if (q < 0)
+		return FAILED;
+	if (wq_config(q, &cfg, NULL, 0))
+		return complain(a, "can't read the order of the queue");
+	if (cfg.order != WQ_ORDER_DELIMITER && cfg.order != WQ_ORDER_PREFIX) {
+		message("the queue has no groups; they are chosen when a queue is created: wqctl create --order groups:/ NAME");
+		return FAILED;
+	}
+	ok = groups_count(a, q, &cfg, &gs);
+	if (ok && !a->json)
+		printf("%10s %10s %10s  %s\n", "READY", "PROCESSING", "DELAYED", "GROUP");
+	for (i = 0; i < gs.count && ok; i++)
+		ok = print_group(a, gs.list[i], !i);
+	if (ok && a->json)
+		print_array_end(!gs.count);
+	for (i = 0; i < gs.count; i++) {
+		tdelete(gs.list[i], &gs.by_name, by_bytes);
+		free(gs.list[i]);
+	}
+	free(gs.list);
+	return ok ? DONE : FAILED;
 }
 
 /* Statistics */

@@ -258,6 +258,15 @@ static const struct command commands[] = {
 		},
 		.run = cmd_show, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
 	}, {
+		.name = "groups", .args = "QUEUE\n--fd N",
+		.doc = "List the groups of a queue, with how many of their keys are ready, processing and delayed."
+			"\vThe groups with the most ready keys come first. The queue was created with an order of groups, see wqctl create --order. The delimiter is part of a group's name, and a key without it is a group by itself. wqctl reads all keys of the queue for this, one page after another, so the numbers are not from one moment.",
+		.options = (const struct argp_option[]){
+			{ "json", OPT_JSON, NULL, 0, "a JSON array of objects with group_base64 (the bytes of the name), group (the same bytes as a string, or null), ready, processing and delayed", 0 },
+			FD_OPTION, END
+		},
+		.run = cmd_groups, .queue = BY_EITHER,
+	}, {
 		.name = "stat", .args = "QUEUE\n--fd N",
 		.doc = "Print the statistics of a queue."
 			"\vmode, uid, gid, max_keys, limiter, lease_ns and slack_ns are the attributes, which wqctl set changes. gets_resume_ns and adds_resume_ns are the times until a pause ends by itself. map is no if the queue cannot be mapped (see wqctl create --no-map). coalesced does not count adds that the map answered. queue_duration is the time from ready to get, work_duration the time from get to done. given_back counts runs that ended without a done. expired counts those of them whose lease expired, and given_back_failed those that counted as a failure, because the key's run before was given back too. A queue without a name has no times. Without --fd, wqctl does not count itself as a consumer.",

@@ -413,6 +413,17 @@ struct wq_limiter_spec {
  * So that higher levels cannot keep the lowest level from being served, one get in each @order_arg
  * takes the first key of the lowest level.  Gets of keys that were given back do not count.
  *
+ * Groups of WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX: each get takes the first key of the group whose
+ * turn it is, in the order in which the group's keys became ready.  The group then goes behind all
+ * others.  A group is passed over while @group_limit of its keys are processing.  Its ready keys
+ * are blocked: they count as ready, but no get takes them, and poll does not report them.  When one
+ * of the keys is done or canceled, or failed because its run was lost again, the group goes behind
+ * all others, and a waiting get takes its next key.  A key that was given back counts against
+ * @group_limit until its next run ends.  The delimiter is part of the group's name, so the key "a"
+ * is not in the group of "a/1".  After a shut down, gets wait for blocked keys, and a drain does
+ * so, too.  A consumer that holds the only keys of all groups must end a run before it waits in a
+ * get.
+ *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.
  * After each error but EISCONN the file is not bound, and the call can be repeated:
  *
@@ -441,7 +452,6 @@ struct wq_limiter_spec {
  *  ENOENT     no queue has this name, and WQ_OPEN_CREATE is not set
  *  EEXIST     a queue has this name, and WQ_OPEN_EXCL is set; or the queue does not have
  *             the attributes that the call asks for, and WQ_OPEN_ACCEPT is not set
- *  EOPNOTSUPP this kernel's wq has no such order yet
  *  EACCES     the queue's permissions do not allow the file's access mode; CAP_DAC_OVERRIDE
  *             overrides them
  *  ENOSPC     the user has user_queues queues, or the sum of their max_keys would exceed

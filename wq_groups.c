@@ -51,6 +51,7 @@ static_assert(sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
  * struct wq_groups - the groups of a queue
  * @table: all groups, by name
  * @ring: the groups that a get can take a key of; the first one is next
+ * @ready: the ready entries of all groups, by wq_rank.ready
  * @nr_ready: ready entries of all groups
  * @nr_available: how many of these gets can take without a release
  * @limit: how many entries of a group are handed out at a time; 0: any number
@@ -61,6 +62,7 @@ static_assert(sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
 struct wq_groups {
 	struct wq_table table;
 	struct list_head ring;
+	struct list_head ready;
 	u32 nr_ready;
 	u32 nr_available;
 	u32 limit;
@@ -124,9 +126,18 @@ static void groups_push(void *order, struct wq_entry *e)
 	u32 before = group_available(gs, g);
 
 	list_add_tail(&e->link, &g->ready);
+	list_add_tail(&wq_rank_of(e)->ready, &gs->ready);
 	g->nr_ready++;
 	gs->nr_ready++;
 	group_changed(gs, g, before);
+}
+
+static void group_del(struct wq_groups *gs, struct wq_group *g, struct wq_entry *e)
+{
+	list_del(&e->link);
+	list_del(&wq_rank_of(e)->ready);
+	g->nr_ready--;
+	gs->nr_ready--;
 }
 
 static void groups_remove(void *order, struct wq_entry *e)
@@ -135,9 +146,7 @@ static void groups_remove(void *order, struct wq_entry *e)
 	struct wq_group *g = group_of(e);
 	u32 before = group_available(gs, g);
 
-	list_del(&e->link);
-	g->nr_ready--;
-	gs->nr_ready--;
+	group_del(gs, g, e);
 	group_changed(gs, g, before);
 }
 
@@ -168,9 +177,7 @@ static struct wq_entry *groups_pop(void *order)
 	struct wq_group *g = group_of(e);
 	u32 before = group_available(gs, g);
 
-	list_del(&e->link);
-	g->nr_ready--;
-	gs->nr_ready--;
+	group_del(gs, g, e);
 	if (gs->limit)
 		g->nr_out++;
 	group_changed(gs, g, before);
@@ -189,12 +196,20 @@ static void groups_release(void *order, struct wq_entry *e)
 	group_changed(gs, g, before);
 }
 
+static struct wq_entry *groups_oldest(void *order)
+{
+	struct wq_groups *gs = order;
+
+	return wq_ranked_entry(list_first_entry(&gs->ready, struct wq_rank, ready));
+}
+
 static const struct wq_order_ops groups_ops = {
 	.push = groups_push,
 	.len = groups_len,
 	.pop = groups_pop,
 	.remove = groups_remove,
 	.peek = groups_peek,
+	.oldest = groups_oldest,
 };
 
 static const struct wq_order_ops limited_groups_ops = {
@@ -203,6 +218,7 @@ static const struct wq_order_ops limited_groups_ops = {
 	.pop = groups_pop,
 	.remove = groups_remove,
 	.peek = groups_peek,
+	.oldest = groups_oldest,
 	.release = groups_release,
 	.blocked = groups_blocked,
 };
@@ -324,6 +340,7 @@ struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, gfp_t gfp)
 		return NULL;
 	}
 	INIT_LIST_HEAD(&gs->ring);
+	INIT_LIST_HEAD(&gs->ready);
 	gs->by_prefix = kind == WQ_ORDER_PREFIX;
 	gs->arg = arg;
 	gs->limit = limit;

@@ -8,7 +8,7 @@
  * Ageing: in every n pops, one takes the first key of the lowest level that has any.  So the lowest
  * level gets its share however many keys are added above it.
  *
- * An entry has three levels, in its struct wq_rank, each of which is valid in some states:
+ * An entry has three levels, in its struct wq_rank.  Each level is valid in some states:
  *
  *  pending	dirty: the highest level of the adds that its next run is for
  *  delayed	delayed: the highest level of the adds with a delay
@@ -38,6 +38,7 @@ static_assert(WQ_LEVELS == 64);	/* bits of wq_priority.levels */
  * @ageing: one of so many pops takes a key of the lowest level
  * @left: pops up to that one, 1: the next one
  * @lists: by level, from WQ_MIN_PRIORITY on
+ * @ready: all keys, by wq_rank.ready
  */
 struct wq_priority {
 	u64 levels;
@@ -45,6 +46,7 @@ struct wq_priority {
 	u32 ageing;
 	u32 left;
 	struct list_head lists[WQ_LEVELS];
+	struct list_head ready;
 };
 
 struct wq_priority *wq_priority_new(u32 ageing, gfp_t gfp)
@@ -58,6 +60,7 @@ struct wq_priority *wq_priority_new(u32 ageing, gfp_t gfp)
 	p->left = ageing;
 	for (i = 0; i < WQ_LEVELS; i++)
 		INIT_LIST_HEAD(&p->lists[i]);
+	INIT_LIST_HEAD(&p->ready);
 	return p;
 }
 
@@ -99,6 +102,7 @@ static void priority_push(void *order, struct wq_entry *e)
 	struct wq_priority *p = order;
 
 	level_add(p, e);
+	list_add_tail(&wq_rank_of(e)->ready, &p->ready);
 	p->len++;
 }
 
@@ -128,23 +132,30 @@ static struct wq_entry *priority_peek(void *order)
 	return list_first_entry(&p->lists[i], struct wq_entry, link);
 }
 
-static struct wq_entry *priority_pop(void *order)
-{
-	struct wq_priority *p = order;
-	struct wq_entry *e = priority_peek(p);
-
-	level_del(p, e);
-	p->len--;
-	p->left = p->left > 1 ? p->left - 1 : p->ageing;
-	return e;
-}
-
 static void priority_remove(void *order, struct wq_entry *e)
 {
 	struct wq_priority *p = order;
 
 	level_del(p, e);
+	list_del(&wq_rank_of(e)->ready);
 	p->len--;
+}
+
+static struct wq_entry *priority_pop(void *order)
+{
+	struct wq_priority *p = order;
+	struct wq_entry *e = priority_peek(p);
+
+	priority_remove(p, e);
+	p->left = p->left > 1 ? p->left - 1 : p->ageing;
+	return e;
+}
+
+static struct wq_entry *priority_oldest(void *order)
+{
+	struct wq_priority *p = order;
+
+	return wq_ranked_entry(list_first_entry(&p->ready, struct wq_rank, ready));
 }
 
 const struct wq_order_ops wq_priority_ops = {
@@ -154,6 +165,7 @@ const struct wq_order_ops wq_priority_ops = {
 	.pop = priority_pop,
 	.remove = priority_remove,
 	.peek = priority_peek,
+	.oldest = priority_oldest,
 };
 
 /*

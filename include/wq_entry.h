@@ -49,6 +49,7 @@ struct wq_lease {
 /* The data of an entry that the order or the debounce of its queue uses. */
 struct wq_rank {
 	s64 limit;		/* while it is delayed: the latest end of the delay, if there is a bound */
+	struct list_head ready;	/* while the policy has it: in the order in which keys became ready */
 	union {
 		/* WQ_ORDER_PRIORITY: levels, see wq_priority.c */
 		struct {
@@ -64,9 +65,10 @@ struct wq_rank {
 
 /*
  * The memory ahead of an entry: all of this in queues whose order or debounce uses @rank, @lease and
- * @times in other queues that were created with a lease, @times in other queues that keep times, and nothing
- * in the rest.  So a queue does not pay for what it does not use, except that a queue with such an
- * order always has room for a lease and times.  wq.prefix has the size of this part.
+ * @times in other queues that were created with a lease, @times in other queues that keep times,
+ * and nothing in the rest.  So a queue does not pay for what it does not use, except that a queue
+ * with such an order or a debounce always has room for all of it.  wq.prefix has the size of this
+ * part.
  */
 struct wq_prefix {
 	struct wq_rank rank;
@@ -181,6 +183,11 @@ static inline struct wq_entry *wq_leased_entry(struct wq_lease *l)
 static inline struct wq_rank *wq_rank_of(const struct wq_entry *e)
 {
 	return &container_of(wq_times_of((struct wq_entry *)e), struct wq_prefix, times)->rank;
+}
+
+static inline struct wq_entry *wq_ranked_entry(struct wq_rank *r)
+{
+	return (struct wq_entry *)(container_of(r, struct wq_prefix, rank) + 1);
 }
 
 /*

@@ -204,6 +204,40 @@ static void oldest_is_the_age_of_the_first_ready_key(struct kunit *test)
 	EXPECT_OLDEST(test, 4);
 }
 
+static void oldest_is_of_the_key_that_became_ready_first_in_each_order(struct kunit *test)
+{
+	static const struct { u32 kind, arg, limit; } orders[] = {
+		{ WQ_ORDER_PRIORITY }, { WQ_ORDER_DELIMITER, '/' }, { WQ_ORDER_PREFIX, 1, 1 },
+	};
+	struct wq_item item;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(orders); i++) {
+		queue_on_clock(test, (struct wq_params){
+			.name = QUEUE, .order_kind = orders[i].kind, .order_arg = orders[i].arg,
+			.group_limit = orders[i].limit,
+		});
+		EXPECT_OLDEST(test, -1);
+		add(test, "a/1");
+		pass(test, 5);
+		add(test, "b/1");
+		pass(test, 1);
+		add(test, "b/2");
+		EXPECT_OLDEST(test, 6);
+		if (!i)
+			wq_add_priority(queue(test), "b/1", 3, 7, 0, 0);
+		/* The raised key comes first, and the other one stays the oldest. */
+		item = get(test, i ? "a/1" : "b/1");
+		EXPECT_OLDEST(test, i ? 1 : 6);
+		pass(test, 1);
+		wq_cancel(queue(test), i ? "b/1" : "a/1", 3);
+		EXPECT_OLDEST(test, 1);
+		wq_done(queue(test), &item);
+		get(test, "b/2");
+		EXPECT_OLDEST(test, -1);
+	}
+}
+
 static void oldest_is_not_known_without_times(struct kunit *test)
 {
 	queue_on_clock(test, (struct wq_params){});
@@ -963,6 +997,7 @@ static struct kunit_case metrics_cases[] = {
 	KUNIT_CASE(retries_count_every_add_after_and_add_rate_limited_and_outcome),
 	KUNIT_CASE(failures_count_the_retries_that_are_no_delays),
 	KUNIT_CASE(oldest_is_the_age_of_the_first_ready_key),
+	KUNIT_CASE(oldest_is_of_the_key_that_became_ready_first_in_each_order),
 	KUNIT_CASE(oldest_is_not_known_without_times),
 	KUNIT_CASE(the_kernel_is_no_open_file),
 	KUNIT_CASE(a_run_waits_from_its_add_to_its_get),

@@ -121,6 +121,7 @@ static void enqueue(struct wm *m, u32 k)
 {
 	u32 at = m->nback;
 
+	m->key[k].queued = ++m->order;
 	while (at < m->nready && m->key[m->ready[at]].level >= m->key[k].level)
 		at++;
 	insert(m, at, k);
@@ -129,6 +130,7 @@ static void enqueue(struct wm *m, u32 k)
 /* A dirty key was added again, at this level.  If that raises it, it goes behind its equals. */
 static void raise(struct wm *m, u32 k, s8 level)
 {
+	u64 queued = m->key[k].queued;
 	u32 at;
 
 	if (level <= m->key[k].level)
@@ -140,6 +142,7 @@ static void raise(struct wm *m, u32 k, s8 level)
 		return;
 	take_out(m, at);
 	enqueue(m, k);
+	m->key[k].queued = queued;
 }
 
 /* The group's first key in ready that is not requeued, or nready. */
@@ -689,8 +692,8 @@ static s64 resume_left(const struct wm *m, u32 i)
 
 void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 {
-	u32 due = wm_first(m, WM_DUE);
-	const struct wm_key *key;
+	const struct wm_key *key, *first = NULL;
+	u32 due = wm_first(m, WM_DUE), i;
 	u64 held;
 
 	*st = m->st;
@@ -716,11 +719,13 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 		st->unfinished += held;
 		st->longest = max(st->longest, held);
 	}
-	/* The first of the requeued keys, or the first of the others. */
+	/* The first of the requeued keys, or the first of the others that became ready. */
 	st->oldest = m->nback ? m->now - m->key[m->ready[0]].since : -1;
-	/* Levels and groups do not know it. */
-	if (m->nback < m->nready && !m->p.ageing && !m->p.groups)
-		st->oldest = max(st->oldest, m->now - m->key[m->ready[m->nback]].since);
+	for (i = m->nback; i < m->nready; i++)
+		if (!first || m->key[m->ready[i]].queued < first->queued)
+			first = &m->key[m->ready[i]];
+	if (first)
+		st->oldest = max(st->oldest, m->now - first->since);
 	if (!m->p.timed) {
 		st->oldest = -1;
 		st->unfinished = 0;

@@ -79,6 +79,7 @@ struct wm_key {
 	bool run_failed;	/* object: the last run that ended */
 	u64 token;		/* of the last get */
 	s64 since;		/* dirty: when it became so */
+	u64 queued;		/* ready: in the order in which keys became so */
 	s64 start;		/* held: when it was got */
 	u32 stops;		/* how often it has stopped being dirty */
 	bool slot;		/* it counts as one that its group has in processing */

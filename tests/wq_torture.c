@@ -234,6 +234,7 @@ static int key_index(const void *key, size_t len)
 #define FOR_WRITERS	BIT(4)	/* processes add, and cancel, keys of their own */
 #define FOR_ALL		BIT(5)	/* processes do all there is */
 #define OBJECTIVE	BIT(6)	/* some keys are embedded entries instead */
+#define LEVELS		BIT(7)	/* adds have levels */
 
 struct tally {
 	struct wq_embedded x;	/* of an embedded entry, which has no key */
@@ -284,11 +285,18 @@ DEFINE_STATIC_SRCU(users);
 
 static struct slot *slots;
 
+static int some_level(u32 i)
+{
+	return WQ_MIN_PRIORITY + (int)((i * 37 + jiffies) % 64);
+}
+
 /* Verbs of a key, which may be an embedded entry. */
 static int key_add(struct arena *a, u32 i)
 {
 	struct tally *t = &a->tally[i];
 
+	if (a->traits & LEVELS)
+		return wq_add_priority(a->q, key_bytes[i], key_len(i), some_level(i), 0, 0);
 	return t->is_object ? wq_embedded_add(&t->x) :
 			      wq_add(a->q, key_bytes[i], key_len(i));
 }
@@ -1904,6 +1912,9 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 	if (one_in(r, 4)) {
 		params.order = &lifo;
 		params.order_data = a;
+	} else if (one_in(r, 4)) {
+		a->traits |= LEVELS;
+		params.order_kind = WQ_ORDER_PRIORITY;
 	}
 	if (leases && one_in(r, 3)) {
 		a->lease = WQ_MIN_LEASE + some_time(r, 10 * MS);
@@ -1914,7 +1925,7 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 	a->q = wq_create(&params);
 	if (!IS_ERR(a->q)) {
 		count(QUEUES);
-		if (objects && !params.mode && !params.lease && one_in(r, 2))
+		if (objects && !params.mode && !params.lease && !params.order_kind && one_in(r, 2))
 			arena_objects(a, r);
 		return a;
 	}

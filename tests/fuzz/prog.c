@@ -37,7 +37,7 @@ static const char * const arg_names[ARGS] = {
 	[A_TOKEN] = "token", [A_BAD] = "bad", [A_RESULTS] = "results", [A_NEXT] = "next",
 	[A_ROOM] = "room", [A_COUNT] = "count", [A_TIMEOUT] = "timeout",
 	[A_DEADLINE] = "deadline", [A_CURSOR] = "cursor", [A_EACH] = "each", [A_EVENTS] = "events",
-	[A_MARKS] = "marks",
+	[A_MARKS] = "marks", [A_ORDER] = "order", [A_LEVEL] = "level",
 };
 
 /* verbs.c and calls.c have the tables for these; a value beyond a table is its last entry. */
@@ -52,6 +52,7 @@ const __u8 arg_values[ARGS] = {
 	[A_NEXT] = PTR_VALUES, [A_ROOM] = 18, [A_COUNT] = 10, [A_TIMEOUT] = 8, [A_DEADLINE] = 8,
 	[A_CURSOR] = 8,
 	[A_EACH] = 12, [A_EVENTS] = 8, [A_MARKS] = PTR_VALUES + 1,
+	[A_ORDER] = 10, [A_LEVEL] = 8,
 };
 
 #define B(arg)		(1ULL << (arg))
@@ -66,8 +67,9 @@ const __u64 op_args[OPS] = {
 	[OP_OPEN] = ANY | B(A_FD) | B(A_HOW),
 	[OP_BIND] = VERB | B(A_FLAGS) | B(A_NAME) | B(A_MODE) | B(A_MAX_KEYS) | B(A_LIMITS) |
 		    B(A_TWEAK) | B(A_LIMITS_AT) | B(A_RESERVED) | B(A_LEASE) | B(A_SLACK) |
-		    B(A_DEBOUNCE),
-	[OP_ADD] = VERB | B(A_FLAGS) | RECS | B(A_MARKS),
+		    B(A_DEBOUNCE) |
+		    B(A_ORDER),
+	[OP_ADD] = VERB | B(A_FLAGS) | RECS | B(A_MARKS) | B(A_LEVEL),
 	[OP_GET] = VERB | B(A_FLAGS) | OUT | B(A_TIMEOUT) | B(A_DEADLINE),
 	[OP_DONE] = VERB | B(A_FLAGS) | RECS | OUT | B(A_TIMEOUT),
 	[OP_TOUCH] = VERB | B(A_FLAGS) | RECS,

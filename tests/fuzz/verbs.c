@@ -43,6 +43,15 @@ static const __s64 slacks[] = {
 	0, 1, WQ_DEFAULT_SLACK, MS, WQ_MAX_SLACK, 0, WQ_MAX_SLACK + 1, -1, INT64_MIN,
 };
 
+static const struct { __u32 order, arg, limit; } orders[] = {
+	{ WQ_ORDER_FIFO, 0, 0 }, { WQ_ORDER_PRIORITY, 0, 0 }, { WQ_ORDER_PRIORITY, 2, 0 },
+	{ WQ_ORDER_DELIMITER, 'c', 0 }, { WQ_ORDER_PREFIX, 1, 1 }, { WQ_ORDER_PRIORITY, 1, 0 },
+	{ WQ_ORDER_PRIORITY, 0, 1 }, { WQ_ORDER_PREFIX, WQ_MAX_KEY + 1, 0 },
+	{ WQ_ORDER_OTHER, 0, 0 }, { ~0U, ~0U, ~0U },
+};
+
+static const __s8 levels[] = { 0, 1, -1, WQ_MAX_PRIORITY, WQ_MIN_PRIORITY, 32, -33, 127 };
+
 static const __s64 debounces[] = { 0, 1, MS, 3600 * SEC, INT64_MAX, -1 };
 
 #define SET_ANY	(WQ_SET_MAX_KEYS | WQ_SET_LIMITER | WQ_SET_LEASE | WQ_SET_SLACK)
@@ -278,6 +287,8 @@ static __u32 recs_make(struct task *t, struct wq_rec *rec, __u32 *count)
 		rec->len = len;
 		rec->flags = outcome_flags(c->arg[*count % 2 ? A_OUTCOME2 : A_OUTCOME]);
 		rec->delay = delay_pick(c, rec->flags);
+		/* Two levels in turn, so that keys change their order. */
+		rec->priority = c->op == OP_ADD && *count % 2 ? PICK(levels, c->arg[A_LEVEL]) : 0;
 		key_fill(rec->key, id + *count, len);
 		if (c->op != OP_ADD || c->arg[A_TOKEN])
 			rec->token = token_pick(c->arg[A_TOKEN], (id + *count) % TOKENS,
@@ -300,7 +311,7 @@ static __u32 recs_last(struct task *t, struct wq_rec *rec, __u32 *count)
 		rec->token = c->op == OP_ADD ? 0 :
 			     token_pick(c->arg[A_TOKEN], key_id(rec->key, rec->len), rec->token);
 		if (c->op == OP_ADD)
-			rec->failures = rec->given_back = 0;
+			rec->failures = rec->given_back = rec->priority = 0;
 	}
 	return t->last_size;
 }
@@ -523,6 +534,8 @@ static void out_check(struct task *t, const struct spot *s, const struct wq_keys
 				fault(t, "the padding of record %u is not zero", i);
 		if (!rows && !rec->token)
 			fault(t, "record %u has no token", i);
+		if (!rows && (rec->priority < WQ_MIN_PRIORITY || rec->priority > WQ_MAX_PRIORITY))
+			fault(t, "record %u has level %d", i, rec->priority);
 		if (!rows && rec->given_back > WQ_MAX_GIVEN_BACK)
 			fault(t, "record %u was given back %u times", i, rec->given_back);
 		if (rows)
@@ -693,6 +706,9 @@ __s32 do_bind(struct task *t, const struct call *c)
 	args.reserved = c->arg[A_RESERVED];
 	args.slack = PICK(slacks, c->arg[A_SLACK]);
 	args.debounce = PICK(debounces, c->arg[A_DEBOUNCE]);
+	args.order = PICK(orders, c->arg[A_ORDER]).order;
+	args.order_arg = PICK(orders, c->arg[A_ORDER]).arg;
+	args.group_limit = PICK(orders, c->arg[A_ORDER]).limit;
 	s = limits_place(t, &args.num_limiters, (__u64 *)&args.limiters);
 	/*
 	 * Set before the call, because another thread may see its end, and a child may be

@@ -2590,18 +2590,26 @@ int wq_add(struct wq *q, const void *key, size_t len)
 }
 EXPORT_SYMBOL_GPL(wq_add);
 
-void wq_fill_item(const struct wq *q, struct wq_item *item, struct wq_entry *e)
+static __always_inline void __wq_fill_item(const struct wq *q, struct wq_item *item,
+					   struct wq_entry *e)
 {
 	*item = (struct wq_item){
 		.key = wq_key_data(e),
 		.len = e->len,
 		.failures = wq_failures(e),
 		.given_back = e->given_back,
-		.priority = unlikely(q->prioritized) ? wq_priority_level(e) : 0,
 		.hash = e->hash,
 		.entry = e,
 		.token = e->token,
 	};
+	/* At the end, where no register has to be saved from the call. */
+	if (unlikely(q->prioritized))
+		item->priority = wq_priority_level(e);
+}
+
+void wq_fill_item(const struct wq *q, struct wq_item *item, struct wq_entry *e)
+{
+	__wq_fill_item(q, item, e);
 }
 
 /* Take a key for the kernel API; @arg is the struct wq_item. */
@@ -2611,7 +2619,7 @@ int wq_take_item(struct wq_cs *cs, void *arg)
 	int ret = __wq_take(cs, &cs->q->kernel, WQ_MAX_KEY, true, &e);
 
 	if (!ret)
-		wq_fill_item(cs->q, arg, e);
+		__wq_fill_item(cs->q, arg, e);
 	return ret;
 }
 

@@ -180,6 +180,22 @@ static int wq_order_priority(struct bench *b, u64 n, u64 m)
 		.max_keys = WQ_MAX_KEYS, .order_kind = WQ_ORDER_PRIORITY }, n, m);
 }
 
+/* All keys are of one group, which has a limit. */
+static int wq_order_group(struct bench *b, u64 n, u64 m)
+{
+	return order_cycle(b, &(struct wq_params){
+		.max_keys = WQ_MAX_KEYS, .order_kind = WQ_ORDER_PREFIX, .order_arg = 1,
+		.group_limit = 1 }, n, m);
+}
+
+/* Each key is a group by itself. */
+static int wq_order_groups(struct bench *b, u64 n, u64 m)
+{
+	return order_cycle(b, &(struct wq_params){
+		.max_keys = WQ_MAX_KEYS, .order_kind = WQ_ORDER_PREFIX,
+		.order_arg = sizeof(struct bench_key), .group_limit = 1 }, n, m);
+}
+
 /* First in, first out by the operations of a policy, which shows what these cost. */
 struct bench_fifo {
 	struct list_head keys;
@@ -915,6 +931,8 @@ const struct bench_cmd bench_wq_cmds[] = {
 	{ "wq", "order-fifo", wq_order_fifo },
 	{ "wq", "order-policy", wq_order_policy },
 	{ "wq", "order-priority", wq_order_priority },
+	{ "wq", "order-group", wq_order_group },
+	{ "wq", "order-groups", wq_order_groups },
 	{ "wq", "phases", wq_phases },
 	{ "wq", "delayed", wq_delayed },
 	{ "wq", "due", wq_due },

@@ -2113,4 +2113,37 @@ test_run_does_not_execute_a_key() {
 	status 0 wq done --fd 7 --forget -- -n
 }
 
+test_groups_counts_the_keys_of_each_group() {
+	status 0 wq create --order groups:/:1 $q
+	status 0 wq add $q b/1 a/1 a/2 a/3 single $'b/\n'
+	status 0 wq add --after 1h $q b/later
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	succeeds wq get --fd 7
+	succeeds wq get --fd 7
+	status 0 wq groups $q
+	is "groups" "READY PROCESSING DELAYED GROUP 2 1 0 a/ 1 1 1 b/ 1 0 0 single" "$(words <"$out")"
+	status 0 wq groups --json $q
+	holds 'length == 3'
+	holds '.[0] == {"group": "a/", "group_base64": "YS8=", "ready": 2, "processing": 1, "delayed": 0}'
+	is "of the same descriptor" "$(wq groups $q)" "$(wq groups --fd 7)"
+}
+
+test_groups_of_a_prefix_are_its_bytes() {
+	status 0 wq create --order prefix:2 $q
+	status 0 wq groups --json $q
+	is "no groups" '[]' "$(<"$out")"
+	status 0 wq add $q abc abd a
+	status 0 wq groups $q
+	is "groups" "READY PROCESSING DELAYED GROUP 2 0 0 ab 1 0 0 a" "$(words <"$out")"
+}
+
+test_groups_of_a_queue_without_groups_fails() {
+	queue
+	status 1 wq groups $q
+	prints "the queue has no groups"
+	prints "wqctl create --order"
+	status 1 wq groups no-such-queue
+}
+
 run_tests "$@"

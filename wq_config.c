@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Attributes of a queue that can be read and changed while the queue is in use: permissions,
- * max_keys, limiter, lease and slack.
+ * max_keys, limiter, lease, slack and retries.
  *
  * A change is one critical section of wq.lock.  It checks all that can fail and then changes
  * all attributes, so another call sees all of the change or nothing of it.  The quota is
@@ -26,7 +26,7 @@
 
 #define SET_NAMED	(WQ_SET_MODE | WQ_SET_UID | WQ_SET_GID)
 #define SET_ALL		(SET_NAMED | WQ_SET_MAX_KEYS | WQ_SET_LIMITER | WQ_SET_LEASE | \
-			 WQ_SET_SLACK)
+			 WQ_SET_SLACK | WQ_SET_RETRIES)
 
 /* A change that is in progress. */
 struct setting {
@@ -70,7 +70,7 @@ void wq_config_get(struct wq *q, struct wq_config *args,
 	args->order_arg = q->order_arg;
 	args->group_limit = q->group_limit;
 	args->debounce = q->debounce;
-	args->reserved = 0;
+	args->retries = q->max_retries;
 	/* wq_destroy() frees the limiter while processes may still have the queue open. */
 	args->num_limiters = q->limiter ? wq_limiter_to_specs(q->limiter, specs) : 0;
 	wq_unlock(&cs);
@@ -84,11 +84,12 @@ static int set_check(const struct wq *q, const struct wq_config *args)
 	s64 lease = set & WQ_SET_LEASE ? args->lease : 0;
 	int ret;
 
-	if (args->flags || args->reserved || !set || set & ~SET_ALL)
+	if (args->flags || !set || set & ~SET_ALL)
 		return -EINVAL;
 	ret = wq_check_limits(set & WQ_SET_MAX_KEYS ? args->max_keys : 0,
 			      set & WQ_SET_MODE ? args->mode : 0, lease,
-			      set & WQ_SET_SLACK ? args->slack : 0, 0);
+			      set & WQ_SET_SLACK ? args->slack : 0, 0,
+			      set & WQ_SET_RETRIES ? args->retries : 0);
 	if (ret)
 		return ret;
 	if (set & WQ_SET_MAX_KEYS && !args->max_keys)
@@ -153,6 +154,8 @@ static int set_locked(struct wq_cs *cs, struct setting *s)
 		q->lease = args->lease;
 	if (set & WQ_SET_SLACK)
 		q->slack = args->slack;
+	if (set & WQ_SET_RETRIES)
+		q->max_retries = args->retries;
 	if (set & SET_NAMED)
 		wq_name_chown(cs, set & WQ_SET_UID ? s->uid : q->uid,
 			      set & WQ_SET_GID ? s->gid : q->gid,

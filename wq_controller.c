@@ -16,6 +16,7 @@
 #include <linux/completion.h>
 #include <linux/err.h>
 #include <linux/kthread.h>
+#include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/overflow.h>
 #include <linux/sched/task.h>
@@ -42,8 +43,6 @@ static void controller_give_up(const struct wq_controller_params *p, const struc
 	struct wq_embedded *x = wq_item_embedded(item);
 	char key[WQ_SHOWN_KEY];
 
-	if (x)
-		wq_embedded_give_up(x);
 	if (x && p->embedded_gave_up) {
 		p->embedded_gave_up(p->data, x, error);
 		return;
@@ -70,9 +69,17 @@ static s64 controller_call(const struct wq_controller_params *p, const struct wq
 	return -EOPNOTSUPP;
 }
 
-/* Process a key.  Returns the outcome and the delay for wq_done_with(). */
+/* How many failures of a key in a row are retried. */
+static u32 controller_retries(const struct wq_controller_params *p)
+{
+	u32 parks_after = READ_ONCE(p->q->max_retries);
+
+	return parks_after ? min(parks_after, p->max_retries) : p->max_retries;
+}
+
+/* Process a key.  Returns the outcome, and sets the delay and the error for done. */
 static u32 controller_work(const struct wq_controller_params *p, const struct wq_item *item,
-			   s64 *delay)
+			   s64 *delay, u32 *error)
 {
 	s64 ret;
 
@@ -81,26 +88,28 @@ static u32 controller_work(const struct wq_controller_params *p, const struct wq
 	lock_map_release(&p->q->drain_map);
 
 	*delay = max_t(s64, ret, 0);
+	*error = ret < 0 ? -max_t(s64, ret, -MAX_ERRNO) : 0;
 	if (ret > 0)
 		return WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER;
-	if (ret < 0 && item->failures < p->max_retries)
+	if (!ret)
+		return WQ_OUTCOME_FORGET;
+	if (item->failures < controller_retries(p))
 		return WQ_OUTCOME_RETRY;
-	if (ret < 0)
-		controller_give_up(p, item, max_t(s64, ret, INT_MIN));
-	return WQ_OUTCOME_FORGET;
+	controller_give_up(p, item, max_t(s64, ret, INT_MIN));
+	return WQ_OUTCOME_GIVE_UP;
 }
 
 /* End the run of a key and take the next key.  Returns the result of the get. */
-static int controller_next(struct wq_controller *c, struct wq_item *item, u32 outcome,
-			   s64 delay)
+static int controller_next(struct wq_controller *c, struct wq_item *item,
+			   struct wq_cause *cause)
 {
 	int ret;
 
 	for (;;) {
 		if (!READ_ONCE(c->stopping)) {
-			ret = wq_done_take(c->params.q, NULL, item, delay, outcome, WQ_FOREVER);
+			ret = wq_done_take(c->params.q, NULL, item, cause, WQ_FOREVER);
 		} else {
-			ret = wq_done_with(c->params.q, item, delay, outcome);
+			ret = wq_done_cause(c->params.q, item, cause);
 			if (ret >= 0)
 				return -ESHUTDOWN;
 		}
@@ -115,6 +124,7 @@ static int controller_thread(void *arg)
 {
 	struct wq_controller *c = arg;
 	struct wq *q = c->params.q;
+	struct wq_cause cause;
 	struct wq_item item;
 	u32 outcome;
 	s64 delay;
@@ -124,9 +134,11 @@ static int controller_thread(void *arg)
 	while (!READ_ONCE(c->stopping)) {
 		ret = wq_get_wait(q, NULL, S64_MAX, wq_take_item, &item);
 		while (!ret) {
-			outcome = controller_work(&c->params, &item, &delay);
+			cause = (struct wq_cause){ .op.flags = OP_CAUSE };
+			outcome = controller_work(&c->params, &item, &delay, &cause.error);
+			wq_op_set_done(&cause.op, delay, outcome);
 			cond_resched();
-			ret = controller_next(c, &item, outcome, delay);
+			ret = controller_next(c, &item, &cause);
 		}
 		/* After a plain shut down no get waits, but keys can be given back, so wait here. */
 		wait_event_idle_exclusive(q->getters, READ_ONCE(c->stopping) ||

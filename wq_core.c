@@ -12,9 +12,11 @@
  *  PROCESSING | DIRTY       in its consumer's list, and ready again after done
  *  RETAINED                 idle, but the limiter uses its failures
  *  IDLE                     idle, the queue does not know the key; in wq.idle
+ *  PARKED                   given up, in wq.parked, see wq_park.c
+ *  PROCESSING | PARKED      in its consumer's list, and parked after done
  *
- * DELAYED combines with all of them but RETAINED and IDLE: the entry is also in the heap, and
- * becomes dirty at a time, see wq_delay.c.
+ * DELAYED combines with all of them but RETAINED, IDLE and PARKED: the entry is also in the heap,
+ * and becomes dirty at a time, see wq_delay.c.
  *
  *                add               get                done
  *   (no entry) ------> DIRTY ------------> PROCESSING -----> (no entry)
@@ -405,6 +407,8 @@ static struct wq_entry *wq_any_embedded(struct wq_cs *cs)
 					&q->kernel.held, struct wq_entry, link);
 	if (q->heap.count)
 		return wq_heap_last(&q->heap).entry;
+	if (q->nr_parked)
+		return list_first_entry(&q->parked, struct wq_entry, link);
 	if (q->nr_requeued || !q->order)
 		return wq_first_ready(q);
 	if (!q->order->len(q->order_data))
@@ -836,6 +840,16 @@ static void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key,
 		wq_reset_failures(cs, e);
 }
 
+/* Count a failure of a key that is given up.  It does not wait, so the limiter is not asked. */
+static void wq_count_last_failure(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	if (!e->failures)
+		cs->q->nr_failed++;
+	if (e->failures != WQ_MAX_FAILURES)
+		e->failures++;
+}
+
 /*
  * Free an entry that was in the table, or keep its memory for the next new keys, because the
  * allocator costs more than all else that a new key needs: 290 instructions.  If enough entries
@@ -989,6 +1003,126 @@ void wq_forget_entry(struct wq_cs *cs, struct wq_entry *e)
 	wq_release_if_idle(cs, e);
 }
 
+/*
+ * Parked entries, see wq_park.c.
+ */
+
+/* Take a parked entry out of wq.parked, or no longer park it when its run ends. */
+static void wq_clear_parked(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (!(e->state & ENTRY_PROCESSING)) {
+		list_del(&e->link);
+		q->nr_parked--;
+		if (e->reason)
+			q->key_bytes -= sizeof(*e->reason);
+		kfree(e->reason);
+		/* The key starts again, with its next run. */
+		e->given_back = 0;
+	}
+	wq_entry_set_state(e, e->state & ~ENTRY_PARKED);
+}
+
+/* A parked key is added or kicked.  The caller makes it wait for a run. */
+static noinline void wq_unpark(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	wq_clear_parked(cs, e);
+	wq_forget_key(cs, e, wq_key_data(e), e->len);
+}
+
+/* Make room in wq.parked: drop the keys that are parked longest, as by cancel. */
+static void wq_drop_parked(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	int i;
+
+	wq_assert_locked(cs);
+	/* Two make progress after max_keys was reduced. */
+	for (i = 0; i < 2 && q->nr_parked >= wq_max_parked(q); i++) {
+		e = list_first_entry(&q->parked, struct wq_entry, link);
+		trace_wq_park_drop(q, e);
+		q->park_dropped++;
+		wq_unpark(cs, e);
+		wq_release_if_idle(cs, e);
+	}
+}
+
+/* Park an entry whose state is PARKED alone, and which is in no list.  Takes @reason over. */
+static noinline void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error,
+			     struct wq_reason *reason)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	wq_drop_parked(cs);
+	wq_entry_set_heap(e, error);
+	e->reason = reason;
+	if (reason)
+		q->key_bytes += sizeof(*reason);
+	if (q->timed)
+		wq_times_of(e)->since = wq_now(cs);
+	list_add_tail(&e->link, &q->parked);
+	q->nr_parked++;
+	q->parked_total++;
+	trace_wq_park(q, e, error, reason);
+}
+
+/* Whether the next failure of a key is one more than its queue retries. */
+static bool wq_fails_finally(const struct wq *q, const struct wq_entry *e)
+{
+	return unlikely(q->max_retries) && e->failures >= q->max_retries;
+}
+
+/* Whether an entry is embedded and disabled, so that it must not wait for a run. */
+static __always_inline bool wq_is_disabled(struct wq_entry *e)
+{
+	return wq_is_embedded(e) && wq_embedded_of(e)->disabled;
+}
+
+/*
+ * A key failed and is given up.  If it waits for another run, an add came that would also end its
+ * parking: its failures are forgotten instead.  If it is processing, it is parked after that.
+ */
+static noinline void wq_give_up(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	/* A shut down has dropped the delay, but its entry may still be in the heap. */
+	if (cs->q->shut && e->state & ENTRY_DELAYED)
+		wq_delay_clear(&cs->q->heap, e);
+	if (e->state & (ENTRY_DIRTY | ENTRY_DELAYED) || wq_is_disabled(e)) {
+		wq_forget_key(cs, e, wq_key_data(e), e->len);
+		return;
+	}
+	wq_count_last_failure(cs, e);
+	if (e->state & ENTRY_PARKED)
+		return;
+	wq_unretain(cs, e);
+	wq_entry_set_state(e, e->state | ENTRY_PARKED);
+	wq_entry_set_heap(e, 0);
+	if (!(e->state & ENTRY_PROCESSING))
+		wq_park(cs, e, 0, NULL);
+}
+
+/* Make a parked key ready, with its failures forgotten.  Returns false if it is not parked. */
+bool wq_kick_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	if (!(e->state & ENTRY_PARKED))
+		return false;
+	trace_wq_kick(cs->q, e);
+	wq_unpark(cs, e);
+	cs->q->kicked++;
+	/* At the level of the run that failed. */
+	if (cs->q->prioritized)
+		wq_priority_raise(e, wq_rank_of(e)->held);
+	wq_set_dirty(cs, e);
+	return true;
+}
+
 /* Cancel: drop the runs that the entry waits for, and its failures. */
 void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e)
 {
@@ -996,6 +1130,8 @@ void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e)
 	wq_clear_dirty(cs, e);
 	if (e->state & ENTRY_DELAYED)
 		wq_delay_clear(&cs->q->heap, e);
+	if (e->state & ENTRY_PARKED)
+		wq_clear_parked(cs, e);
 	wq_forget_entry(cs, e);
 }
 
@@ -1127,6 +1263,8 @@ u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq
 		bits |= WQ_KEY_READY;
 	if (e->state & ENTRY_DELAYED && !q->shut)
 		bits |= WQ_KEY_DELAYED;
+	if (e->state & ENTRY_PARKED)
+		bits |= WQ_KEY_PARKED;
 	/*
 	 * An entry whose delay a shut down dropped stays until wq_handle_times() releases it.
 	 * Its failures count only if the limiter uses them.  A retained entry may be left from
@@ -1156,6 +1294,24 @@ static u32 wq_holder(const struct wq_consumer *c)
 	return nr;
 }
 
+/* Why an entry is parked.  The text of a key that was given back too often needs no memory. */
+static noinline void wq_park_info(const struct wq_entry *e, struct wq_key_info *info)
+{
+	info->error = e->heap;
+	if (e->reason) {
+		info->reason_len = e->reason->len;
+		memcpy(info->reason, e->reason->text, e->reason->len);
+	} else if (info->error == EOWNERDEAD && e->given_back) {
+		char text[WQ_MAX_REASON + 1];
+
+		info->reason_len = scnprintf(text, sizeof(text),
+					     "its consumers died or lost their leases %s%u times in a row",
+					     e->given_back == WQ_MAX_GIVEN_BACK ? ">=" : "",
+					     e->given_back);
+		memcpy(info->reason, text, info->reason_len);
+	}
+}
+
 /* Fill @info with the state of an entry, as consumer @c sees it. */
 void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry *e,
 		 struct wq_key_info *info)
@@ -1183,7 +1339,9 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 		info->lease = max_t(s64, 0, lease - wq_now(cs));
 	if (e->state & ENTRY_PROCESSING)
 		info->holder = wq_holder(e->consumer);
-	if (q->timed && e->state & (ENTRY_PROCESSING | ENTRY_DIRTY)) {
+	if (unlikely((e->state & (ENTRY_PARKED | ENTRY_PROCESSING)) == ENTRY_PARKED))
+		wq_park_info(e, info);
+	if (q->timed && e->state & (ENTRY_PROCESSING | ENTRY_DIRTY | ENTRY_PARKED)) {
 		const struct wq_times *t = wq_times_of(e);
 
 		info->age = max_t(s64, 0, wq_now(cs) - (e->state & ENTRY_PROCESSING ? t->start :
@@ -1284,9 +1442,12 @@ WQ_EXPORT_FOR_KUNIT(wq_op_set_priority);
 /* Check the outcome of a done and its delay, and set them. */
 int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
 {
-	if (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER))
+	if (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER |
+			WQ_OUTCOME_GIVE_UP))
 		return -EINVAL;
 	if (outcome & WQ_OUTCOME_RETRY && outcome != WQ_OUTCOME_RETRY)
+		return -EINVAL;
+	if (outcome & WQ_OUTCOME_GIVE_UP && outcome != WQ_OUTCOME_GIVE_UP)
 		return -EINVAL;
 	if (delay && !(outcome & WQ_OUTCOME_AFTER))
 		return -EINVAL;
@@ -1298,6 +1459,8 @@ int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
 		op->flags |= OP_ADD | WQ_ADD_RATE_LIMITED;
 	if (outcome & WQ_OUTCOME_AFTER)
 		op->flags |= OP_ADD | WQ_ADD_AFTER;
+	if (outcome & WQ_OUTCOME_GIVE_UP)
+		op->flags |= OP_PARK;
 	return 0;
 }
 WQ_EXPORT_FOR_KUNIT(wq_op_set_done);
@@ -1493,12 +1656,22 @@ static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op 
 	int ret;
 
 	wq_assert_locked(cs);
+	if (op->flags & WQ_ADD_RATE_LIMITED && wq_fails_finally(q, e)) {
+		wq_give_up(cs, e);
+		return 0;
+	}
 	if (op->flags & WQ_ADD_RATE_LIMITED) {
 		/* Reserve first: the limiter cannot take a failure back, and wq_delay_set() cannot fail then. */
 		if (wq_delay_reserve(&q->heap, e, heap, gfp))
 			return -ENOMEM;
-		delay = wq_count_failure(cs, e);
 	}
+	if (unlikely(e->state & ENTRY_PARKED)) {
+		if (delay > 0 && wq_delay_reserve(&q->heap, e, heap, gfp))
+			return -ENOMEM;
+		wq_unpark(cs, e);
+	}
+	if (op->flags & WQ_ADD_RATE_LIMITED)
+		delay = wq_count_failure(cs, e);
 	if (delay > 0) {
 		if (check_add_overflow(wq_now(cs), delay, &due))
 			due = S64_MAX;
@@ -1535,6 +1708,8 @@ static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
 {
 	if (!wq_is_plain_add(op) || unlikely(cs->q->prioritized))
 		return wq_add_slow(cs, e, op, pre, gfp);
+	if (unlikely(e->state & ENTRY_PARKED))
+		wq_unpark(cs, e);
 	wq_unretain(cs, e);
 	return wq_set_dirty(cs, e);
 }
@@ -1782,18 +1957,30 @@ static __always_inline bool wq_done_forgets(const struct wq_entry *e, const stru
 /* Whether adds to an entry are refused, also those of a done. */
 static __always_inline bool wq_refuses_adds(const struct wq *q, struct wq_entry *e)
 {
-	return q->shut || (wq_is_embedded(e) && wq_embedded_of(e)->disabled);
+	return q->shut || wq_is_disabled(e);
 }
 
 /* The run of an embedded entry has ended by done.  wq_embedded_flush() reports how. */
 static noinline void wq_note_end(struct wq_cs *cs, struct wq_embedded *x, const struct wq_op *op)
 {
 	wq_assert_locked(cs);
-	x->failed = x->failed << 1 | (x->gave_up || op->flags & WQ_ADD_RATE_LIMITED);
-	x->gave_up = false;
+	x->failed = x->failed << 1 | !!(op->flags & (WQ_ADD_RATE_LIMITED | OP_PARK));
 	x->ended++;
 	if (x->waiters)
 		cs->nr_ready |= WQ_FLUSHERS;
+}
+
+/* Park an entry whose run has ended by done. */
+static noinline int wq_done_park(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
+{
+	struct wq_cause *cause = op->flags & OP_CAUSE ? wq_cause_of(op) : NULL;
+	struct wq_reason *reason = NULL;
+
+	wq_assert_locked(cs);
+	if (cause)
+		swap(reason, cause->reason);
+	wq_park(cs, e, cause ? cause->error : 0, reason);
+	return WQ_RESULT_PARKED;
 }
 
 /* End the run of an entry, which may be NULL, with the op's outcome. */
@@ -1815,8 +2002,12 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 	} else if (op->flags & OP_ADD) {
 		q->dropped++;
 	}
-	if (op->flags & OP_FORGET || unlikely(wq_done_forgets(e, op)))
-		wq_forget_key(cs, e, wq_key_data(e), e->len);
+	if (op->flags & (OP_FORGET | OP_PARK) || unlikely(wq_done_forgets(e, op))) {
+		if (op->flags & OP_PARK)
+			wq_give_up(cs, e);
+		else
+			wq_forget_key(cs, e, wq_key_data(e), e->len);
+	}
 
 	if (q->timed)
 		wq_hist_add(&q->works, wq_now(cs) - wq_times_of(e)->start);
@@ -1825,7 +2016,9 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 	e->given_back = 0;
 	if (wq_is_embedded(e))
 		wq_note_end(cs, wq_embedded_of(e), op);
-	if (e->state & ENTRY_DIRTY) {
+	if (e->state & (ENTRY_DIRTY | ENTRY_PARKED)) {
+		if (unlikely(e->state & ENTRY_PARKED))
+			return wq_done_park(cs, e, op);
 		wq_push(cs, e);
 		return ret | WQ_RESULT_READY;
 	}
@@ -1923,6 +2116,8 @@ static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
 	wq_unhold(cs, e);
 	if (e->state & ENTRY_DIRTY)
 		wq_push(cs, e);
+	else if (e->state & ENTRY_PARKED)
+		wq_park(cs, e, EOWNERDEAD, NULL);
 }
 
 /* End such a run after a shut down, when no key fails or is delayed: the key goes to the tail. */
@@ -1934,7 +2129,7 @@ static void wq_give_back_last(struct wq_cs *cs, struct wq_entry *e)
 	if (cs->q->prioritized)
 		wq_priority_lose(e);
 	wq_unhold(cs, e);
-	wq_entry_set_state(e, e->state | ENTRY_DIRTY);
+	wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY);
 	wq_push(cs, e);
 }
 
@@ -2704,7 +2899,8 @@ EXPORT_SYMBOL_GPL(wq_done);
  * @outcome: 0: as wq_done(); WQ_OUTCOME_FORGET: the key's failures are reset;
  *	WQ_OUTCOME_RETRY: the key failed and is added by the rules of
  *	wq_add_rate_limited(); WQ_OUTCOME_AFTER: the key is added by the rules of
- *	wq_add_after().  FORGET combines with AFTER.
+ *	wq_add_after(); WQ_OUTCOME_GIVE_UP: as wq_done_give_up() without error and reason.
+ *	FORGET combines with AFTER.
  *
  * If the queue is shut down, RETRY and AFTER do not add the key: the run ends, and
  * wq_stat.dropped counts the add.
@@ -2713,10 +2909,10 @@ EXPORT_SYMBOL_GPL(wq_done);
  *
  * Return: 0 or WQ_RESULT_* bits.  WQ_RESULT_READY: the key is ready again, because it
  * was added during the run or the outcome adds it without a delay.
- * WQ_RESULT_DELAYED: the key is delayed.  -ESTALE: the caller no longer holds the key,
- * or never held it; -EINVAL: no such outcome, or a delay without AFTER; -ENOMEM: no
- * memory for the delay, and the caller still holds the key.  On error nothing has
- * changed.
+ * WQ_RESULT_DELAYED: the key is delayed.  WQ_RESULT_PARKED: the key is parked.  -ESTALE: the
+ * caller no longer holds the key, or never held it; -EINVAL: no such outcome, or a delay
+ * without AFTER; -ENOMEM: no memory for the delay, and the caller still holds the key.  On
+ * error nothing has changed.
  */
 int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcome)
 {
@@ -2726,19 +2922,21 @@ int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcom
 }
 EXPORT_SYMBOL_GPL(wq_done_with);
 
+/* End the run of a key, with an outcome and with the reason for it. */
+int wq_done_cause(struct wq *q, const struct wq_item *item, struct wq_cause *cause)
+{
+	return __wq_done(q, item, &cause->op);
+}
+
 /* wq_done_get() for a caller that holds no other key if @c is NULL, see wq_get_wait(). */
-int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item, s64 delay,
-		 u32 outcome, s64 timeout)
+int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item,
+		 struct wq_cause *cause, s64 timeout)
 {
 	int ret, next = -EAGAIN;
-	struct wq_op op = {};
 	struct wq_cs cs;
 
-	ret = wq_op_set_done(&op, delay, outcome);
-	if (ret)
-		return ret;
 	__wq_lock(&cs, q);
-	ret = wq_done_item(&cs, item, &op);
+	ret = wq_done_item(&cs, item, &cause->op);
 	if (ret >= 0)
 		next = wq_take_item(&cs, item);
 	__wq_unlock(&cs);
@@ -2767,6 +2965,9 @@ int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item
  */
 int wq_done_get(struct wq *q, struct wq_item *item, s64 delay, u32 outcome, s64 timeout)
 {
-	return wq_done_take(q, &q->kernel, item, delay, outcome, timeout);
+	struct wq_cause cause = {};
+
+	return wq_op_set_done(&cause.op, delay, outcome) ?:
+	       wq_done_take(q, &q->kernel, item, &cause, timeout);
 }
 EXPORT_SYMBOL_GPL(wq_done_get);

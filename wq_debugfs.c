@@ -108,6 +108,10 @@ static int metrics_show(struct seq_file *m, void *unused)
 	show_count(m, "dropped_total", st.dropped);
 	show_count(m, "failed", st.failed);
 	show_count(m, "retained", st.retained);
+	show_count(m, "parked", st.parked);
+	show_count(m, "parked_total", st.parked_total);
+	show_count(m, "park_dropped_total", st.park_dropped);
+	show_count(m, "kicked_total", st.kicked);
 	show_count(m, "keys", st.keys);
 	show_count(m, "max_keys", st.max_keys);
 	show_count(m, "consumers", st.consumers);
@@ -131,7 +135,7 @@ static void show_entry(struct seq_file *m, struct wq_cs *cs, struct wq_entry *e)
 		seq_puts(m, " by the kernel");
 	else if (info.state & WQ_KEY_PROCESSING)
 		seq_printf(m, " by process %u", info.holder);
-	if (info.state & (WQ_KEY_PROCESSING | WQ_KEY_READY)) {
+	if (info.state & (WQ_KEY_PROCESSING | WQ_KEY_READY | WQ_KEY_PARKED)) {
 		seq_puts(m, ", for ");
 		show_duration(m, info.age);
 	}
@@ -147,6 +151,14 @@ static void show_entry(struct seq_file *m, struct wq_cs *cs, struct wq_entry *e)
 	}
 	if (info.failures)
 		seq_printf(m, ", failed %u times", info.failures);
+	if (info.error)
+		seq_printf(m, ", error %u", info.error);
+	if (info.reason_len) {
+		char reason[WQ_SHOWN_BYTES];
+
+		wq_bytes_text(reason, sizeof(reason), info.reason, info.reason_len);
+		seq_printf(m, ", \"%s\"", reason);
+	}
 	if (info.given_back)
 		seq_printf(m, ", given back %u times in a row", info.given_back);
 	seq_putc(m, '\n');
@@ -194,6 +206,9 @@ static int state_show(struct seq_file *m, void *unused)
 	seq_printf(m, "delayed: %u\n", q->shut ? 0 : q->heap.count);
 	if (!q->shut && q->heap.count)
 		show_entry(m, &cs, wq_next_due(&cs));
+	seq_printf(m, "parked: %u\n", q->nr_parked);
+	room = WQ_SHOWN_KEYS;
+	show_list(m, &cs, &q->parked, &room);
 	wq_unlock(&cs);
 	return 0;
 }

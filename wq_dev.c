@@ -52,6 +52,7 @@
 #include "wq_dev.h"
 #include "wq_metrics.h"
 #include "wq_name.h"
+#include "wq_park.h"
 #include "wq_priority.h"
 #include "wq_queue.h"
 #include "wq_quota.h"
@@ -473,6 +474,81 @@ static noinline_for_stack int array_touch(const struct wq_call *call, u32 flags,
 	return array_run(call, flags, keys, results, 0, &verb_of_touch);
 }
 
+/* Copy the reason of a done in.  Without memory the text is left out. */
+static int cause_copy_in(struct wq_cause *cause, const struct wq_reason_rec __user *from)
+{
+	struct wq_reason_rec rec;
+
+	if (copy_from_user(&rec, from, sizeof(rec)))
+		return -EFAULT;
+	if (cause->op.result < 0)
+		return 0;
+	if (rec.error > WQ_MAX_ERROR || rec.len > sizeof(rec.text)) {
+		cause->op.result = -ERANGE;
+		return 0;
+	}
+	cause->error = rec.error;
+	if (cause->op.flags & (OP_PARK | WQ_ADD_RATE_LIMITED)) {
+		cause->op.flags |= OP_CAUSE;
+		cause->reason = wq_reason_new(rec.text, rec.len, GFP_KERNEL_ACCOUNT);
+	}
+	return 0;
+}
+
+/* Run done on the next key of an array with reasons, and count it. */
+static int done_reason(const struct wq_call *call, const struct wq_rec *rec, u32 *count,
+		       s32 __user *results, struct wq_reason_rec __user *reasons)
+{
+	struct wq_consumer *c = call->c;
+	struct wq_cause cause = {};
+	u32 i = *count;
+	int ret;
+
+	if (!wq_op_init_token(c->q, &cause.op, rec->key, rec->len, rec->token))
+		cause.op.result = op_for_done(c->q, &cause.op, rec);
+	ret = cause_copy_in(&cause, reasons + i);
+	if (!ret && results && results_probe(results + i, 1) != 1)
+		ret = -EFAULT;
+	if (!ret) {
+		run_done(c, &cause.op, 1, true);
+		if (results)
+			ret = results_copy_out(results + i, &cause.op, 1);
+		else
+			ret = min(cause.op.result, 0);
+		if (results || !ret)
+			*count = i + 1;
+	}
+	kfree(cause.reason);
+	return ret;
+}
+
+/* array_done() of keys with reasons, which are handled one by one. */
+static noinline_for_stack int array_done_reasons(const struct wq_call *call, u32 flags,
+						 struct wq_keys *keys, u64 uresults, u64 ureasons)
+{
+	struct wq_reason_rec __user *reasons = u64_to_user_ptr(ureasons);
+	s32 __user *results = u64_to_user_ptr(uresults);
+	struct wq_array a __uninitialized;
+	struct wq_keys in = *keys;
+	u32 off = 0;
+	int ret;
+
+	keys->count = 0;
+	if (flags || uresults % sizeof(*results) || ureasons % sizeof(u32))
+		return -EINVAL;
+	a.f = call->file->private_data;
+	ret = array_in(&a, &in);
+	if (ret)
+		return ret;
+	while (!ret && keys->count < a.count) {
+		ret = done_reason(call, array_next(&a, &off, a.size), &keys->count, results,
+				  reasons);
+		cond_resched();
+	}
+	array_free(&a);
+	return ret ?: a.err;
+}
+
 /*
  * The verbs.
  */
@@ -489,7 +565,8 @@ static int verb_info(struct wq_call *call, void *arg)
 		.max_key = WQ_MAX_KEY,
 		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL | WQ_FEATURE_DELAY |
 			    WQ_FEATURE_LIMITER | WQ_FEATURE_METRICS | WQ_FEATURE_LEASE |
-			    WQ_FEATURE_MAP | WQ_FEATURE_ORDER | WQ_FEATURE_GROUPS,
+			    WQ_FEATURE_MAP | WQ_FEATURE_ORDER | WQ_FEATURE_PARK |
+			    WQ_FEATURE_GROUPS,
 		.max_array = WQ_MAX_ARRAY,
 		.max_keys = WQ_MAX_KEYS,
 		.default_keys = WQ_DEFAULT_KEYS,
@@ -891,6 +968,9 @@ static int verb_done(struct wq_call *call, void *arg)
 		ret = -EINVAL;
 	if (ret)
 		args->keys.count = 0;
+	else if (unlikely(args->reasons))
+		ret = array_done_reasons(call, args->flags & ~WQ_DONE_GET, &args->keys,
+					 args->results, args->reasons);
 	else
 		ret = array_done(call, args->flags & ~WQ_DONE_GET, &args->keys,
 				 args->results);
@@ -1088,6 +1168,41 @@ static int verb_pause(struct wq_call *call, void *arg)
 	return wq_pause(q, args->flags, args->timeout);
 }
 
+static int kick_key(struct wq *q, const struct wq_kick *args)
+{
+	struct wq_op op;
+	void *key;
+	int ret;
+
+	if (args->key_len > WQ_MAX_KEY)
+		return -E2BIG;
+	key = kmalloc(args->key_len, GFP_KERNEL_ACCOUNT);
+	if (!key)
+		return -ENOMEM;
+	if (copy_from_user(key, u64_to_user_ptr(args->key), args->key_len))
+		ret = -EFAULT;
+	else
+		ret = wq_op_init(q, &op, key, args->key_len) ?: wq_key_kick(q, &op);
+	kfree(key);
+	return ret;
+}
+
+static int verb_kick(struct wq_call *call, void *arg)
+{
+	struct wq_kick *args = arg;
+	struct wq *q = call->c->q;
+	int ret;
+
+	if (args->flags || (args->key_len ? args->count : !args->count || args->key))
+		return -EINVAL;
+	if (args->key_len) {
+		ret = kick_key(q, args);
+		args->count = !ret;
+		return ret;
+	}
+	return wq_kick_process(q, &args->count);
+}
+
 static int verb_shutdown(struct wq_call *call, void *arg)
 {
 	struct wq_shutdown *args = arg;
@@ -1166,6 +1281,7 @@ union wq_args {
 	struct wq_config config;
 	struct wq_map map;
 	struct wq_pause pause;
+	struct wq_kick kick;
 };
 
 #define WQ_VERB(ioc, type, func, fmode, ...) \
@@ -1202,6 +1318,8 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_SET, struct wq_config, verb_set, FMODE_READ | FMODE_WRITE),
 	WQ_VERB(WQ_IOC_MAP, struct wq_map, verb_map, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_PAUSE, struct wq_pause, verb_pause, FMODE_READ | FMODE_WRITE),
+	WQ_VERB(WQ_IOC_KICK, struct wq_kick, verb_kick, FMODE_WRITE, .copy_out = true,
+		.catch_up = true),
 };
 
 static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
@@ -1500,6 +1618,8 @@ static void wq_show_fdinfo(struct seq_file *m, struct file *file)
 	seq_printf(m, "wq-delayed:\t%u\n", st.delayed);
 	if (st.delayed)
 		seq_printf(m, "wq-next-due-ns:\t%lld\n", st.next_due);
+	if (st.parked)
+		seq_printf(m, "wq-parked:\t%u\n", st.parked);
 	if (st.lease)
 		seq_printf(m, "wq-lease-ns:\t%lld\n", st.lease);
 	if (st.state & (WQ_STATE_GETS_PAUSED | WQ_STATE_ADDS_PAUSED))

@@ -28,8 +28,7 @@
  * own run fails with -EDEADLK.  If lockdep is on, the thread holds wq_embedded.map, and each wait
  * acquires it.  So lockdep also reports a wait with a lock held that the run takes.
  *
- * wq.lock protects all fields but q, runner and map.  Only the run itself writes runner and
- * gave_up.
+ * wq.lock protects all fields but q, runner and map.  Only the run itself writes runner.
  */
 #include <linux/debugobjects.h>
 #include <linux/export.h>
@@ -669,10 +668,4 @@ s64 wq_embedded_run(struct wq_embedded *x, s64 (*fn)(void *data, struct wq_embed
 	WRITE_ONCE(x->runner, NULL);
 	lock_map_release(&x->map);
 	return ret;
-}
-
-/* The run of an entry failed, although its outcome will not be RETRY. */
-void wq_embedded_give_up(struct wq_embedded *x)
-{
-	x->gave_up = true;
 }

@@ -18,8 +18,8 @@
  * Context: process, may sleep.
  *
  * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, a mode without a name, or a bad
- * order), -ERANGE (max_keys, mode, lease, order_arg or debounce), -EEXIST (the name is taken),
- * -ENOMEM, -EBUSY (the limiter has an owner), or params->limiter if that is an ERR_PTR.
+ * order), -ERANGE (max_keys, mode, lease, order_arg, debounce or retries), -EEXIST (the name is
+ * taken), -ENOMEM, -EBUSY (the limiter has an owner), or params->limiter if that is an ERR_PTR.
  */
 struct wq *wq_create(const struct wq_params *params)
 {
@@ -38,7 +38,7 @@ struct wq *wq_create(const struct wq_params *params)
 		ret = -EINVAL;
 	if (!ret)
 		ret = wq_check_limits(params->max_keys, params->mode, params->lease, 0,
-				      params->debounce);
+				      params->debounce, params->retries);
 	if (!ret && params->order && params->order_kind)
 		ret = -EINVAL;
 	if (!ret)

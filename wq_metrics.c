@@ -136,6 +136,11 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->expired = q->expired;
 	st->given_back_failed = q->given_back_failed;
 	st->slack = q->slack;
+	st->parked = q->nr_parked;
+	st->max_parked = wq_max_parked(q);
+	st->parked_total = q->parked_total;
+	st->park_dropped = q->park_dropped;
+	st->kicked = q->kicked;
 	st->gets_resume = pause_left(&cs, ilog2(WQ_PAUSE_GETS));
 	st->adds_resume = pause_left(&cs, ilog2(WQ_PAUSE_ADDS));
 	if (st->delayed)

@@ -214,13 +214,14 @@ static int open_check(const struct wq_open *args)
 		return -EINVAL;
 	if (flags & WQ_OPEN_EXCL && (!(flags & WQ_OPEN_CREATE) || flags & WQ_OPEN_ACCEPT))
 		return -EINVAL;
-	if (args->reserved || args->reserved2)
+	if (args->reserved)
 		return -EINVAL;
 	if (args->name[0] ? name_check_field(args->name) :
 			    flags & ~WQ_OPEN_NO_MAP || args->mode ||
 			    memchr_inv(args->name, 0, sizeof(args->name)))
 		return -EINVAL;
-	return wq_check_limits(args->max_keys, args->mode, args->lease, args->slack, args->debounce) ?:
+	return wq_check_limits(args->max_keys, args->mode, args->lease, args->slack, args->debounce,
+			       args->retries) ?:
 	       wq_check_order(args->order, args->order_arg, args->group_limit);
 }
 
@@ -238,6 +239,7 @@ static int open_alloc(struct opening *o)
 		.order_arg = o->args->order_arg,
 		.group_limit = o->args->group_limit,
 		.debounce = o->args->debounce,
+		.retries = o->args->retries,
 	};
 
 	o->user = wq_user_alloc();
@@ -341,6 +343,7 @@ static noinline_for_stack bool open_differs(const struct opening *o, struct wq *
 		  (args->lease && args->lease != q->lease) ||
 		  (args->slack && args->slack != q->slack) ||
 		  (args->debounce && args->debounce != q->debounce) ||
+		  (args->retries && args->retries != q->max_retries) ||
 		  (args->flags & WQ_OPEN_NO_MAP && !q->no_map && !q->touches);
 	if (o->limiter && q->limiter)
 		nr_has = wq_limiter_to_specs(q->limiter, has);

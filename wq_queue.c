@@ -105,10 +105,12 @@ static u64 __percpu *alloc_counters(gfp_t gfp)
 }
 
 /* Check the figures of a queue, of a process or of a kernel module.  0: the default. */
-int wq_check_limits(u32 max_keys, u32 mode, s64 lease, s64 slack, s64 debounce)
+int wq_check_limits(u32 max_keys, u32 mode, s64 lease, s64 slack, s64 debounce,
+		    u32 retries)
 {
 	if (max_keys > WQ_MAX_KEYS || mode & ~0777 || (lease && lease < WQ_MIN_LEASE) ||
-	    slack < 0 || slack > WQ_MAX_SLACK || debounce < 0)
+	    slack < 0 || slack > WQ_MAX_SLACK || debounce < 0 ||
+	    retries > WQ_MAX_RETRIES)
 		return -ERANGE;
 	return 0;
 }
@@ -137,6 +139,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	INIT_LIST_HEAD(&q->fifo);
 	INIT_LIST_HEAD(&q->idle);
 	INIT_LIST_HEAD(&q->requeued);
+	INIT_LIST_HEAD(&q->parked);
 	init_waitqueue_head(&q->getters);
 	init_waitqueue_head(&q->pollers);
 	init_waitqueue_head(&q->drainers);
@@ -166,6 +169,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->prefix = q->debounce || wq_order_has_rank(q) ? WQ_PREFIX_ORDER : q->leased ? WQ_PREFIX_LEASE :
 		    q->timed ? WQ_PREFIX_TIMES : 0;
 	q->no_map = params->no_map;
+	q->max_retries = params->retries;
 	INIT_LIST_HEAD(&q->all);
 	return q;
 
@@ -208,7 +212,7 @@ void wq_purge(struct wq *q, bool ended)
 				trace_wq_cancel(q, e, wq_key_bits(q, NULL, e));
 			wq_drop_entry(&cs, e);
 		}
-		left = q->table.count || q->heap.count || !wq_is_idle(q);
+		left = q->table.count || q->heap.count || q->nr_parked || !wq_is_idle(q);
 		wq_unlock(&cs);
 		cond_resched();
 	} while (left);

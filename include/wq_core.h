@@ -86,6 +86,7 @@ struct wq {
 	bool lazy;			/* C: a process made it: no thread, see wq_thread.c */
 	u32 prefix;			/* C: bytes ahead of its entries, see struct wq_prefix */
 	u32 max_idle;			/* L: how many idle entries are kept for their key's next add */
+	u32 max_retries;		/* L: failures in a row that are retried; 0: all */
 	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
 	bool releases;			/* C: the policy counts the keys that are handed out */
 	bool prioritized;		/* C: WQ_ORDER_PRIORITY: its entries have levels */
@@ -154,6 +155,11 @@ struct wq {
 	u32 nr_consumers;		/* L: open files */
 	u32 nr_embedded;		/* L: embedded entries, also idle ones */
 	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: when that pause ends; S64_MAX: never */
+	struct list_head parked;	/* L: parked entries, the one parked longest first */
+	u32 nr_parked;			/* L: entries in parked */
+	u64 parked_total;		/* L: statistics, see struct wq_stat */
+	u64 park_dropped;		/* L */
+	u64 kicked;			/* L */
 
 	/* Written by waiters, read by wakers */
 	wait_queue_head_t getters ____cacheline_aligned_in_smp;	/* exclusive */
@@ -241,6 +247,26 @@ struct wq_op {
 /* wq_op.flags beside those of the ABI */
 #define OP_ADD		BIT(14)		/* done: add the key again, with the op's delay */
 #define OP_FORGET	BIT(13)		/* done: reset the failures */
+#define OP_PARK		BIT(12)		/* done: give up the key */
+#define OP_CAUSE	BIT(11)		/* done: the op is part of a struct wq_cause */
+
+/**
+ * struct wq_cause - a done with the reason why the run failed
+ * @op: the done, with OP_CAUSE
+ * @error: an errno, or 0
+ * @reason: a text, or NULL.  If the done parks the key, it takes the reason over and sets this
+ *	to NULL
+ */
+struct wq_cause {
+	struct wq_op op;
+	u32 error;
+	struct wq_reason *reason;
+};
+
+static inline struct wq_cause *wq_cause_of(const struct wq_op *op)
+{
+	return container_of(op, struct wq_cause, op);
+}
 
 /**
  * struct wq_read - a read(2) of a file, on its way through wq_read_key()
@@ -310,6 +336,12 @@ static inline u32 wq_nr_keys(const struct wq *q)
 	return q->table.count - q->nr_idle;
 }
 
+/* The most parked keys. */
+static inline u32 wq_max_parked(const struct wq *q)
+{
+	return max(q->max_keys / 4, 1U);
+}
+
 /* Whether an add of a new key would be accepted. */
 static inline bool wq_has_room(const struct wq *q)
 {
@@ -349,6 +381,7 @@ void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_forget_entry(struct wq_cs *cs, struct wq_entry *e);
+bool wq_kick_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_fill_item(const struct wq *q, struct wq_item *item, struct wq_entry *e);
 int wq_take_item(struct wq_cs *cs, void *arg);
 s64 wq_oldest_start(struct wq_consumer *c);
@@ -392,8 +425,9 @@ int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
  */
 int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		int (*take)(struct wq_cs *cs, void *arg), void *arg);
-int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item, s64 delay,
-		 u32 outcome, s64 timeout);
+int wq_done_cause(struct wq *q, const struct wq_item *item, struct wq_cause *cause);
+int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item,
+		 struct wq_cause *cause, s64 timeout);
 __poll_t wq_poll_mask(struct wq *q, const struct wq_consumer *c);
 
 /* The deadline of a wait of @timeout ns from now on, 0: do not wait, below 0: for ever. */

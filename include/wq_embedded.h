@@ -9,6 +9,5 @@
 
 s64 wq_embedded_run(struct wq_embedded *x, s64 (*fn)(void *data, struct wq_embedded *x),
 		    void *data);
-void wq_embedded_give_up(struct wq_embedded *x);
 
 #endif /* _WQ_EMBEDDED_H */

@@ -8,6 +8,7 @@
 #include <linux/bits.h>
 #include <linux/build_bug.h>
 #include <linux/container_of.h>
+#include <linux/err.h>
 #include <linux/list.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
@@ -24,12 +25,15 @@
 #define ENTRY_DELAYED		BIT(3)	/* in the heap; combines with each of the above */
 #define ENTRY_RETAINED		BIT(4)	/* alone: idle, its failures are remembered */
 #define ENTRY_IDLE		BIT(5)	/* alone: in wq.idle, for the key's next add */
+#define ENTRY_PARKED		BIT(6)	/* alone: in wq.parked; with PROCESSING: after the run */
 
 /* The bit fields of struct wq_entry are wide enough. */
 #define WQ_MAX_FAILURES	(BIT(21) - 1)	/* this many failures, or more */
 static_assert(WQ_MAX_KEYS <= 1 << 25);	/* heap */
 static_assert(WQ_MAX_KEY < 1 << 11);	/* len */
 static_assert(WQ_MAX_GIVEN_BACK < 1 << 6);	/* given_back */
+static_assert(WQ_MAX_RETRIES < WQ_MAX_FAILURES);
+static_assert(MAX_ERRNO < 1 << 25);		/* heap */
 static_assert(!IS_ENABLED(CONFIG_64BIT) || sizeof(struct wq_entry) == 48);
 
 struct wq_group;
@@ -61,6 +65,12 @@ struct wq_rank {
 		struct wq_group *group;
 		u64 space;
 	};
+};
+
+/* Why a key is parked: a text, which not each parked key has. */
+struct wq_reason {
+	u8 len;
+	char text[WQ_MAX_REASON];
 };
 
 /*

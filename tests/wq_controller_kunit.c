@@ -795,16 +795,26 @@ static void each_failure_counts_once(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 6);
 }
 
-/* The controller gives up a key that always fails, after @max_retries retries. */
+static void expect_parked(struct kunit *test, const char *key, u32 failures, u32 error)
+{
+	struct wq_key_info info = {};
+	struct wq_op op;
+
+	wq_op_init(queue(test), &op, key, strlen(key));
+	KUNIT_EXPECT_EQ(test, wq_key_query(queue(test), consumer_kernel(queue(test)), &op, &info), 0);
+	KUNIT_EXPECT_EQ(test, info.failures, failures);
+	KUNIT_EXPECT_EQ(test, info.error, error);
+}
+
+/* The controller parks a key that always fails, after @max_retries retries. */
 static void expect_given_up(struct kunit *test, int max_retries)
 {
 	struct control_fixture *fx = test->priv;
 
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
 	ASSERT_EVENTUALLY(test, given_up(test) == 1);
-	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
+	ASSERT_EVENTUALLY(test, query(test, "a") == (WQ_KEY_PARKED | FAILED));
+	expect_parked(test, "a", 1 + max_retries, 101 + max_retries);
 	msleep(50);
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1 + max_retries);
 	KUNIT_EXPECT_EQ(test, given_up(test), 1);
@@ -882,6 +892,7 @@ static void when_is_called_once_a_retry_and_forget_at_the_end(struct kunit *test
 	control(test, 1, 3, fail);
 	expect_given_up(test, 3);
 	KUNIT_EXPECT_EQ(test, atomic_read(&fx->own.whens), 3);
+	KUNIT_EXPECT_EQ(test, cancel(test, "a"), WQ_KEY_PARKED | FAILED);
 	KUNIT_EXPECT_GE(test, atomic_read(&fx->own.forgets), 1);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
@@ -928,7 +939,7 @@ static void gave_up_may_add_the_key_again(struct kunit *test)
 	start_by(test, p);
 	add(test, "a");
 	ASSERT_EVENTUALLY(test, given_up(test) == 2);
-	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	ASSERT_EVENTUALLY(test, query(test, "a") == (WQ_KEY_PARKED | FAILED));
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 6);
 }
@@ -942,9 +953,19 @@ static void gave_up_may_be_null(struct kunit *test)
 	add(test, "a");
 	wq_add(queue(test), "\xff", 1);
 	ASSERT_EVENTUALLY(test, runs_of_all(test) == 4);
-	ASSERT_EVENTUALLY(test, !stats(test)->keys);
+	ASSERT_EVENTUALLY(test, stats(test)->parked == 2);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 4);
+}
+
+static void key_is_given_up_when_the_queue_would_park_it(struct kunit *test)
+{
+	queue_of(test, &(struct wq_params){
+		.retries = 2, .limiter = wq_limiter_exponential(0, 0),
+	});
+	control(test, 1, 5, fail);
+	expect_given_up(test, 2);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
 static s64 refuse(void *data, const void *key, size_t len)
@@ -966,7 +987,7 @@ static void a_key_of_any_bytes_may_be_given_up_without_gave_up(struct kunit *tes
 	start_by(test, p);
 	KUNIT_EXPECT_EQ(test, wq_add(queue(test), key, WQ_MAX_KEY), 1);
 	KUNIT_EXPECT_EQ(test, add(test, "%s%n%p\n\033[m"), 1);
-	ASSERT_EVENTUALLY(test, !stats(test)->keys);
+	ASSERT_EVENTUALLY(test, stats(test)->parked == 2);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->dones, 2ULL);
 }
@@ -975,7 +996,7 @@ static void a_key_that_was_given_up_has_all_its_retries_again(struct kunit *test
 {
 	control(test, 1, 2, fail);
 	add(test, "a");
-	ASSERT_EVENTUALLY(test, given_up(test) == 1 && query(test, "a") == -ENOENT);
+	ASSERT_EVENTUALLY(test, given_up(test) == 1 && stats(test)->parked == 1);
 	add(test, "a");
 	ASSERT_EVENTUALLY(test, given_up(test) == 2);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
@@ -1833,8 +1854,8 @@ static void under_load_each_add_is_covered_whatever_becomes_of_the_runs(struct k
 		a[i] = start(test, load_producer, 0);
 	for (i = 0; i < LOAD_PRODUCERS; i++)
 		KUNIT_ASSERT_EQ(test, result(test, a[i]), 0);
-	/* in the end each failed key is done or given up */
-	ASSERT_EVENTUALLY(test, !stats(test)->keys);
+	/* in the end each failed key is done or parked */
+	ASSERT_EVENTUALLY(test, stats(test)->keys == stats(test)->parked);
 	for (i = 0; i < LOAD_KEYS; i++)
 		ASSERT_SAME(test, atomic_read(&fx->tally[i].covered),
 			    atomic_read(&fx->tally[i].asked), "adds of key %d", i);
@@ -1875,6 +1896,7 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE(max_retries_holds_with_the_default_limiter),
 	KUNIT_CASE(when_is_called_once_a_retry_and_forget_at_the_end),
 	KUNIT_CASE(max_retries_may_be_any_number),
+	KUNIT_CASE(key_is_given_up_when_the_queue_would_park_it),
 	KUNIT_CASE(gave_up_is_called_before_the_key_is_done),
 	KUNIT_CASE(gave_up_may_add_the_key_again),
 	KUNIT_CASE(gave_up_may_be_null),

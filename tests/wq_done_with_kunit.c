@@ -350,7 +350,7 @@ static void outcomes_that_contradict_each_other_are_einval(struct kunit *test)
 			       -EINVAL);
 		KUNIT_ASSERT_EQ(test, query(test, "a"), RUNNING | FAILED);
 	}
-	for (i = 3; i < 32; i++) {
+	for (i = 4; i < 32; i++) {
 		EXPECT_REFUSED(test, done_with(test, &item, 0, BIT(i)), -EINVAL);
 		EXPECT_REFUSED(test, done_with(test, &item, 0, BIT(i) | WQ_OUTCOME_FORGET), -EINVAL);
 		EXPECT_REFUSED(test, done_with(test, &item, 10, BIT(i) | WQ_OUTCOME_AFTER),

@@ -1477,11 +1477,11 @@ static void a_controller_gives_an_object_up(struct kunit *test)
 
 	control(test, fail);
 	add_object(B);
-	ASSERT_EVENTUALLY(test, READ_ONCE(fx->given_up) && !query_object(B));
+	ASSERT_EVENTUALLY(test, READ_ONCE(fx->given_up) &&
+			  query_object(B) == (WQ_KEY_PARKED | FAILED));
 	KUNIT_EXPECT_PTR_EQ(test, fx->given_up, B);
 	KUNIT_EXPECT_EQ(test, fx->error, -EIO);
 	KUNIT_EXPECT_EQ(test, runs_of(B), 3);
-	/* its outcome was forget */
 	KUNIT_EXPECT_EQ(test, flush_now(B), WQ_FLUSH_FAILED);
 	stop_control(test, true);
 }

@@ -54,6 +54,7 @@ extern struct kunit_suite wq_pause_suite;
 extern struct kunit_suite wq_blocked_suite;
 extern struct kunit_suite wq_priority_suite;
 extern struct kunit_suite wq_groups_suite;
+extern struct kunit_suite wq_park_suite;
 
 #define SEC	((s64)NSEC_PER_SEC)
 #define MSEC	((s64)NSEC_PER_MSEC)

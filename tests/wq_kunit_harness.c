@@ -167,6 +167,8 @@ static const struct {
 	FIELD(dropped), FIELD(failed), FIELD(retained), FIELD(depth), FIELD(lease),
 	FIELD(expired), FIELD(unfinished), FIELD(longest), FIELD(waits.sum), FIELD(works.sum),
 	FIELD(gets_resume), FIELD(adds_resume), FIELD(failures), FIELD(oldest),
+	FIELD(parked), FIELD(parked_total),
+	FIELD(park_dropped), FIELD(kicked),
 };
 
 static u64 value_at(const struct wq_stat *st, u32 offset, u32 size)

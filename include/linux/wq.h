@@ -34,6 +34,7 @@
 struct task_struct;
 struct wq;
 struct wq_consumer;
+struct wq_reason;
 
 #define WQ_FOREVER	((s64)-1)
 
@@ -47,14 +48,19 @@ struct wq_consumer;
 struct wq_entry {
 	/*
 	 * An entry is in at most one of: an ordering policy, the queue's list of
-	 * requeued entries, its consumer's list, a list of entries to free.
+	 * requeued entries, its consumer's list, the queue's list of parked entries, a
+	 * list of entries to free.
 	 */
 	union {
 		struct rb_node node;
 		struct {
 			struct list_head link;
-			/* private: valid while the key is processing */
-			struct wq_consumer *consumer;
+			union {
+				/* private: valid while the key is processing */
+				struct wq_consumer *consumer;
+				/* private: valid while the key is parked, or NULL */
+				struct wq_reason *reason;
+			};
 		};
 		/* private: of the first entry in a chain to free */
 		struct rcu_head rcu;
@@ -72,7 +78,10 @@ struct wq_entry {
 	u32 given_back : 6;
 	union {
 		struct {
-			/* private: index in the heap of delayed entries, while delayed */
+			/*
+			 * private: index in the heap of delayed entries, while delayed; the error,
+			 * while parked
+			 */
 			u32 heap : 25;
 			/* private: ENTRY_*, see wq_entry.h */
 			u32 state : 7;
@@ -249,6 +258,8 @@ void wq_limiter_free(struct wq_limiter *l);
  *	leases
  * @no_map: processes must not map the queue, see WQ_IOC_MAP.  They never can if the policy
  *	has a touch operation.
+ * @retries: how many failures of a key in a row are retried; the next one parks the key.  0:
+ *	all of them.  At most WQ_MAX_RETRIES
  */
 struct wq_params {
 	const char *name;
@@ -264,6 +275,7 @@ struct wq_params {
 	struct wq_limiter *limiter;
 	s64 lease;
 	bool no_map;
+	unsigned int retries;
 };
 
 /**
@@ -316,6 +328,9 @@ int wq_done(struct wq *q, const struct wq_item *item);
 int wq_done_key(struct wq *q, const void *key, size_t len);
 int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcome);
 int wq_done_get(struct wq *q, struct wq_item *item, s64 delay, u32 outcome, s64 timeout);
+int wq_done_give_up(struct wq *q, const struct wq_item *item, int error, const char *reason);
+int wq_kick(struct wq *q, const void *key, size_t len);
+int wq_kick_many(struct wq *q, unsigned int n);
 int wq_add_rate_limited(struct wq *q, const void *key, size_t len);
 int wq_forget(struct wq *q, const void *key, size_t len);
 int wq_num_requeues(struct wq *q, const void *key, size_t len);
@@ -368,7 +383,6 @@ struct wq_embedded {
 	u32 failed;
 	u32 disabled;
 	u32 waiters;
-	bool gave_up;
 #ifdef CONFIG_LOCKDEP
 	struct lockdep_map map;
 #endif
@@ -513,8 +527,9 @@ struct wq_controller;
  * @name: name of the threads, followed by a number; NULL: "wq"
  * @workers: number of threads; 0: one
  * @max_retries: upper bound on retries of a failed key, each after the delay of the
- *	queue's limiter.  After that the controller forgets the key's failures and
- *	gives the key up.
+ *	queue's limiter.  wq_params.retries applies too, if it is lower and not 0.  After that
+ *	the controller gives the key up: the key is parked with the error, see
+ *	wq_done_give_up().
  * @fn: process a key; may be NULL if there is @embedded_fn.  0: done, its failures are
  *	forgotten; negative errno: the key failed; above 0: done, and the key needs its next run
  *	after that many ns.  May sleep.  Must neither stop the controller nor drain the queue:

@@ -19,7 +19,7 @@ bool wm_is_object(const struct wm *m, u32 k)
 
 static bool is_busy(const struct wm_key *key)
 {
-	return key->dirty || key->holder || key->time[WM_DUE].set;
+	return key->dirty || key->holder || key->time[WM_DUE].set || key->parked;
 }
 
 /* Whether the limiter uses the count of failures. */
@@ -224,6 +224,8 @@ static int mark(struct wm *m, u32 k, s8 level)
 static void release(struct wm_key *key)
 {
 	key->holder = 0;
+	/* It was to be parked at the end of the run. */
+	key->parked = false;
 	key->time[WM_LEASE].set = false;
 }
 
@@ -268,6 +270,75 @@ static s64 fail(struct wm *m, struct wm_key *key)
 	return wait;
 }
 
+/* --- parked keys --- */
+
+/* A key is added, kicked or dropped: its failures are forgotten. */
+static void unpark(struct wm_key *key)
+{
+	key->parked = false;
+	key->failures = 0;
+	if (!key->holder)
+		key->given_back = 0;
+}
+
+static u32 max_parked(const struct wm *m)
+{
+	return max(m->p.max_keys / 4, 1U);
+}
+
+/* The number of parked keys.  @first receives the one that is parked longest. */
+static u32 count_parked(struct wm *m, struct wm_key **first)
+{
+	struct wm_key *key;
+	u32 n = 0;
+
+	for (key = m->key; key < m->key + m->p.keys; key++) {
+		if (!key->parked || key->holder)
+			continue;
+		if (!n++ || key->park_order < (*first)->park_order)
+			*first = key;
+	}
+	return n;
+}
+
+/* Parks a key that is not held. */
+static void park(struct wm *m, u32 k, u32 error)
+{
+	struct wm_key *key = &m->key[k], *first;
+
+	if (count_parked(m, &first) == max_parked(m)) {
+		unpark(first);
+		settle(m, first);
+		m->st.park_dropped++;
+	}
+	key->parked = true;
+	key->park_order = ++m->order;
+	key->error = error;
+	key->since = m->now;
+	m->st.parked_total++;
+}
+
+static bool fails_finally(const struct wm *m, const struct wm_key *key)
+{
+	return m->p.retries && key->failures >= m->p.retries;
+}
+
+/* The key failed and is parked, unless it waits for a run that came later. */
+static void give_up(struct wm *m, u32 k, u32 error)
+{
+	struct wm_key *key = &m->key[k];
+
+	if (key->dirty || key->time[WM_DUE].set || key->disabled) {
+		key->failures = 0;
+		return;
+	}
+	key->failures++;
+	if (key->holder)
+		key->parked = true;
+	else if (!key->parked)
+		park(m, k, error);
+}
+
 static int delay_key(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 {
 	struct wm_time *due = &m->key[k].time[WM_DUE], old = *due;
@@ -285,11 +356,16 @@ static int delay_key(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 	return !old.set;
 }
 
-/* The key failed: it is added after the limiter's delay, at the level of its run. */
-static void retry(struct wm *m, u32 k)
+/* The key failed: it is added after the limiter's delay, at the level of its run, or given up. */
+static void retry(struct wm *m, u32 k, u32 error)
 {
-	s64 delay = fail(m, &m->key[k]);
+	s64 delay;
 
+	if (fails_finally(m, &m->key[k])) {
+		give_up(m, k, error);
+		return;
+	}
+	delay = fail(m, &m->key[k]);
 	m->st.retries++;
 	if (delay > 0)
 		delay_key(m, k, m->key[k].run, delay, 0);
@@ -323,7 +399,7 @@ static void lose(struct wm *m, u32 k, u32 at)
 		if (key->dirty)
 			enqueue(m, k);
 		update_turn(m, k);
-		retry(m, k);
+		retry(m, k, EOWNERDEAD);
 	}
 }
 
@@ -373,6 +449,12 @@ int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 	if (!wm_is_object(m, k) && !is_known(m, key) && st.keys == m->p.max_keys)
 		return -ENOSPC;
 
+	if (flags & WQ_ADD_RATE_LIMITED && fails_finally(m, key)) {
+		give_up(m, k, 0);
+		return 0;
+	}
+	if (key->parked)
+		unpark(key);
 	m->st.retries += delay > 0 || (flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER));
 	if (flags & WQ_ADD_RATE_LIMITED)
 		delay = fail(m, key);
@@ -447,8 +529,10 @@ static int check_held(const struct wm *m, u32 c, u32 k, u64 token)
 
 static bool bad_outcome(u32 outcome, s64 delay)
 {
-	return (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER)) ||
+	return (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER |
+			    WQ_OUTCOME_GIVE_UP)) ||
 		((outcome & WQ_OUTCOME_RETRY) && outcome != WQ_OUTCOME_RETRY) ||
+		((outcome & WQ_OUTCOME_GIVE_UP) && outcome != WQ_OUTCOME_GIVE_UP) ||
 		(delay && !(outcome & WQ_OUTCOME_AFTER));
 }
 
@@ -457,6 +541,7 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	bool again = outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER);
 	struct wm_key *key = &m->key[k];
 	int ret = bad_outcome(outcome, delay) ? -EINVAL : check_held(m, c, k, token);
+	bool parks = key->parked, refused = m->shut || key->disabled;
 
 	if (ret)
 		return ret;
@@ -465,7 +550,7 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	release(key);
 	key->slot = false;
 	/* The consumer did not report these failures, and its done ends them. */
-	if (key->given_back > 1 && !(outcome & WQ_OUTCOME_RETRY))
+	if (key->given_back > 1 && !(outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_GIVE_UP)))
 		key->failures = 0;
 	key->given_back = 0;
 	if (key->dirty)
@@ -473,12 +558,18 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	update_turn(m, k);
 	if (outcome & WQ_OUTCOME_FORGET)
 		key->failures = 0;
-	key->run_failed = outcome & WQ_OUTCOME_RETRY;
-	if (again && (m->shut || key->disabled)) {
+	key->run_failed = outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_GIVE_UP);
+	if (again && refused)
 		m->st.dropped++;
-	} else if (again) {
+	if (parks && (!again || refused) && !(outcome & WQ_OUTCOME_GIVE_UP))
+		park(m, k, 0);
+	else if (parks && again && !((outcome & WQ_OUTCOME_RETRY) && fails_finally(m, key)))
+		unpark(key);
+	if (outcome & WQ_OUTCOME_GIVE_UP)
+		give_up(m, k, 0);
+	if (again && !refused) {
 		if (outcome & WQ_OUTCOME_RETRY) {
-			retry(m, k);
+			retry(m, k, 0);
 		} else {
 			m->st.retries++;
 			if (delay > 0)
@@ -491,7 +582,38 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	}
 	settle(m, key);
 	end_drain(m, 0);
-	return ret | (key->dirty ? WQ_RESULT_READY : 0);
+	return ret | (key->dirty ? WQ_RESULT_READY : 0) | (key->parked ? WQ_RESULT_PARKED : 0);
+}
+
+static void kick(struct wm *m, u32 k)
+{
+	unpark(&m->key[k]);
+	m->st.kicked++;
+	/* at the level of the run that failed */
+	mark(m, k, m->key[k].run);
+}
+
+int wm_kick(struct wm *m, u32 k)
+{
+	if (m->shut)
+		return -ESHUTDOWN;
+	/* an object has no key */
+	if (wm_is_object(m, k) || !m->key[k].parked)
+		return -ENOENT;
+	kick(m, k);
+	return 0;
+}
+
+int wm_kick_many(struct wm *m, u32 n)
+{
+	struct wm_key *first;
+	u32 kicked = 0;
+
+	if (m->shut)
+		return -ESHUTDOWN;
+	for (; kicked < n && count_parked(m, &first); kicked++)
+		kick(m, first - m->key);
+	return kicked;
 }
 
 int wm_touch(struct wm *m, u32 c, u32 k, u64 token)
@@ -516,6 +638,7 @@ int wm_query(const struct wm *m, u32 c, u32 k)
 	else if (key->dirty)
 		ret |= WQ_KEY_READY;
 	return ret | (key->time[WM_DUE].set ? WQ_KEY_DELAYED : 0) |
+		(key->parked ? WQ_KEY_PARKED : 0) |
 		(key->failures ? WQ_KEY_FAILED : 0);
 }
 
@@ -534,6 +657,8 @@ int wm_cancel(struct wm *m, u32 c, u32 k)
 	key->stops += key->dirty;
 	key->dirty = false;
 	key->time[WM_DUE].set = false;
+	if (key->parked)
+		unpark(key);
 	key->failures = 0;
 	settle(m, key);
 	end_drain(m, 0);
@@ -704,6 +829,7 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 	st->gets_resume = resume_left(m, 0);
 	st->adds_resume = resume_left(m, 1);
 	st->max_keys = m->p.max_keys;
+	st->max_parked = max_parked(m);
 	st->lease = m->p.lease;
 	st->ready = m->nready;
 	st->next_due = due < WM_KEYS ? wm_left(m, due, WM_DUE) : -1;
@@ -713,6 +839,7 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 		st->failed += key->failures > 0;
 		st->delayed += key->time[WM_DUE].set;
 		st->depth += key->dirty;
+		st->parked += key->parked && !key->holder;
 		st->processing += key->holder > 0;
 		st->held += key->holder && key->holder == c;
 		held = key->holder ? m->now - key->start : 0;
@@ -769,7 +896,7 @@ s64 wm_age(const struct wm *m, u32 k)
 {
 	const struct wm_key *key = &m->key[k];
 
-	if (!m->p.timed || !(key->holder || key->dirty))
+	if (!m->p.timed || !(key->holder || key->dirty || key->parked))
 		return 0;
 	return m->now - (key->holder ? key->start : key->since);
 }

@@ -49,6 +49,7 @@ struct wm_params {
 	u32 ageing;		/* of the order of levels; 0: first in, first out */
 	u32 groups;		/* that take turns: key k is in group k % groups; 0: there are none */
 	u32 limit;		/* keys of a group in processing; 0: any number */
+	u32 retries;		/* failures in a row that are retried; 0: all */
 	/* its limiter: the longest of those that are there */
 	bool exponential;
 	s64 base, longest;	/* of the exponential, ns */
@@ -75,10 +76,13 @@ struct wm_key {
 	s64 bound;		/* delayed: until when it can be deferred */
 	u32 failures;
 	u32 given_back;		/* runs in a row */
+	bool parked;		/* or is to be parked, if it is held */
+	u64 park_order;		/* of parked keys */
+	u32 error;		/* parked: why */
 	u32 disabled;		/* object: disables without an enable */
 	bool run_failed;	/* object: the last run that ended */
 	u64 token;		/* of the last get */
-	s64 since;		/* dirty: when it became so */
+	s64 since;		/* dirty or parked: when it became so */
 	u64 queued;		/* ready: in the order in which keys became so */
 	s64 start;		/* held: when it was got */
 	u32 stops;		/* how often it has stopped being dirty */
@@ -121,6 +125,8 @@ int wm_touch(struct wm *m, u32 c, u32 k, u64 token);
 int wm_query(const struct wm *m, u32 c, u32 k);
 int wm_cancel(struct wm *m, u32 c, u32 k);
 int wm_forget(struct wm *m, u32 c, u32 k);
+int wm_kick(struct wm *m, u32 k);
+int wm_kick_many(struct wm *m, u32 n);
 int wm_disable(struct wm *m, u32 c, u32 k);
 int wm_enable(struct wm *m, u32 k);		/* -ENOTTY: it was not disabled */
 int wm_flush(const struct wm *m, u32 k);	/* without a wait */

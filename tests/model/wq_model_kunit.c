@@ -204,6 +204,7 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		.max_keys = cfg->p.max_keys,
 		.lease = cfg->p.lease,
 		.debounce = cfg->p.debounce,
+		.retries = cfg->p.retries,
 		.clock = &rig->clock,
 		.limiter = limiter_of(rig, &cfg->p),
 		.order_kind = cfg->p.ageing ? WQ_ORDER_PRIORITY :
@@ -510,6 +511,10 @@ static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct t
 		return real_forget(rig, s);
 	case WS_CANCEL:
 		return real_cancel(rig, s);
+	case WS_KICK:
+		return wq_kick(rig->q, key_bytes[s->key], key_len[s->key]);
+	case WS_KICK_MANY:
+		return wq_kick_many(rig->q, s->flags);
 	case WS_DISABLE:
 		return real_disable(rig, s);
 	case WS_ENABLE:
@@ -565,14 +570,16 @@ static bool same_key(struct rig *rig, u32 c, u32 k)
 	s64 real[] = {
 		info.failures, info.requeues, info.due, info.lease, info.age, info.given_back,
 		info.priority,
+		info.error,
 	};
 	s64 model[] = {
 		run->m.key[k].failures, wm_requeues(&run->m, k),
 		wm_left(&run->m, k, WM_DUE), wm_left(&run->m, k, WM_LEASE), wm_age(&run->m, k),
 		run->m.key[k].given_back, wm_level(&run->m, k),
+		run->m.key[k].parked && !run->m.key[k].holder ? run->m.key[k].error : 0,
 	};
 	static const char * const name[] = { "failures", "requeues", "due", "lease", "age",
-					   "given_back", "priority" };
+					   "given_back", "priority", "error" };
 	u32 i;
 
 	if (wm_is_object(&run->m, k))
@@ -865,7 +872,7 @@ static void progress(struct driver *d, bool end)
 static const struct config configs[] = {
 	{
 		.name = "two processes, leases", .consumers = 2, .p = {
-			.keys = 2, .max_keys = 2, .lease = UNIT,
+			.keys = 2, .max_keys = 2, .lease = UNIT, .retries = 1,
 			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
 		},
 	}, {
@@ -883,7 +890,7 @@ static const struct config configs[] = {
 	}, {
 		.name = "kernel, a key and an object", .consumers = 1,
 		.kernel = true, .p = {
-			.keys = 2, .max_keys = 2, .objects = true,
+			.keys = 2, .max_keys = 2, .objects = true, .retries = 1,
 			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
 		},
 	}, {
@@ -923,6 +930,7 @@ static void make_key_letters(u8 k)
 {
 	static const u32 outcomes[] = {
 		0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER,
+		WQ_OUTCOME_GIVE_UP,
 	};
 	static const u32 flags[] = { 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST };
 	u8 c;
@@ -947,6 +955,7 @@ static void make_key_letters(u8 k)
 	LETTER(TOUCH, .key = k);
 	LETTER(CANCEL, .key = k, .who = 1);
 	LETTER(FORGET, .key = k, .who = 1);
+	LETTER(KICK, .key = k);
 	for (c = 1; c <= 2; c++) {
 		LETTER(DONE, .key = k, .who = c);
 		LETTER(DONE, .key = k, .who = c, .token = WS_NONE);
@@ -970,6 +979,7 @@ static void make_alphabet(void)
 	LETTER(DISABLE, .key = 1, .who = 1);
 	LETTER(ENABLE, .key = 1, .who = 1);
 	LETTER(FLUSH, .key = 1, .who = 1);
+	LETTER(KICK_MANY, .flags = 1);
 	LETTER(TICK);
 	LETTER(PASS, .ns = UNIT);
 	LETTER(MOVE, .ns = UNIT / 2);
@@ -1143,6 +1153,7 @@ static void random_config(struct config *cfg, u64 *rnd)
 			.timed = !ws_rnd(rnd, 4),
 			.objects = objects,
 			.ageing = !objects && !ws_rnd(rnd, 3) ? 2 + ws_rnd(rnd, 16) : 0,
+			.retries = ws_rnd(rnd, 2) ? 1 + ws_rnd(rnd, 3) : 0,
 		},
 	};
 	/* An embedded entry has no room for it. */
@@ -1172,6 +1183,9 @@ static void add_up(struct wq_stat *sum, const struct wq_stat *st)
 	sum->merged += st->merged;
 	sum->expired += st->expired;
 	sum->given_back += st->given_back;
+	sum->parked_total += st->parked_total;
+	sum->park_dropped += st->park_dropped;
+	sum->kicked += st->kicked;
 	for (i = 0; i < WQ_HIST_COUNTS; i++) {
 		sum->waits.counts[i] += st->waits.counts[i];
 		sum->works.counts[i] += st->works.counts[i];
@@ -1277,7 +1291,11 @@ static const struct wq_stat *expect_agreement(struct kunit *test,
 
 static void random_steps_agree_with_the_model(struct kunit *test)
 {
-	expect_agreement(test, random_config, false);
+	const struct wq_stat *sum = expect_agreement(test, random_config, false);
+
+	KUNIT_EXPECT_GT(test, sum->parked_total, RANDOM_STEPS / 200ULL);
+	KUNIT_EXPECT_GT(test, sum->park_dropped, RANDOM_STEPS / 2000ULL);
+	KUNIT_EXPECT_GT(test, sum->kicked, RANDOM_STEPS / 2000ULL);
 }
 
 /* The kernel alone, delays, and a limiter that adds none. */

@@ -127,6 +127,10 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 		return ws_is_kernel(r, s) ? 0 : ret;
 	case WS_CANCEL:
 		return wm_cancel(m, s->who, s->key);
+	case WS_KICK:
+		return wm_kick(m, s->key);
+	case WS_KICK_MANY:
+		return wm_kick_many(m, s->flags);
 	case WS_DISABLE:
 		return wm_disable(m, s->who, s->key);
 	case WS_ENABLE:
@@ -202,6 +206,7 @@ void ws_gen_init(struct ws_gen *g)
 	g->weight[WS_DRAIN] = 0;
 	g->weight[WS_PAUSE] = ws_rnd(&g->seed, 3) ? 0 : 4;
 	g->weight[WS_END] /= 4;
+	g->weight[WS_KICK_MANY] /= 8;
 	/* a disable becomes an enable at times */
 	g->weight[WS_ENABLE] = 0;
 	if (!g->objects) {
@@ -282,7 +287,7 @@ static void random_outcome(struct ws_gen *g, struct ws_step *s)
 {
 	static const u32 outcome[] = {
 		0, 0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER,
-		WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET,
+		WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET, WQ_OUTCOME_GIVE_UP,
 	};
 
 	s->flags = ws_rnd(&g->seed, 50) ? outcome[ws_rnd(&g->seed, ARRAY_SIZE(outcome))] :
@@ -367,6 +372,9 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 	case WS_TOUCH:
 		random_held(g, r, s);
 		break;
+	case WS_KICK_MANY:
+		s->flags = ws_rnd(&g->seed, 4) ? 1 + ws_rnd(&g->seed, 3) : U32_MAX;
+		break;
 	case WS_DISABLE:
 	case WS_FLUSH:
 		s->key |= 1;
@@ -412,7 +420,8 @@ static const struct name add_flags[] = {
 };
 
 static const struct name outcomes[] = {
-	{ WQ_OUTCOME_FORGET, "forget" }, { WQ_OUTCOME_RETRY, "retry" }, { WQ_OUTCOME_AFTER, "after" }, {}
+	{ WQ_OUTCOME_FORGET, "forget" }, { WQ_OUTCOME_RETRY, "retry" },
+	{ WQ_OUTCOME_AFTER, "after" }, { WQ_OUTCOME_GIVE_UP, "give up" }, {}
 };
 
 static const struct name get_flags[] = {
@@ -421,7 +430,7 @@ static const struct name get_flags[] = {
 
 static const char * const verbs[] = {
 	"add", "get", "done", "done and get", "touch", "forget", "cancel",
-	"disable", "enable", "flush", "end",
+	"kick", "kick many", "disable", "enable", "flush", "end",
 	"shut down", "drain", "pause", "tick at the next time", "tick", "no tick",
 	"add, soon due,", "touch all and let all leases end",
 };
@@ -429,6 +438,8 @@ static const char * const verbs[] = {
 static const struct name pauses[] = {
 	{ WQ_PAUSE_GETS, "gets" }, { WQ_PAUSE_ADDS, "adds" }, {}
 };
+
+static const struct name no_names[] = { {} };
 
 static const char * const tokens[] = { "", ", token of before", ", token of others", ", no token" };
 
@@ -449,6 +460,8 @@ static const struct {
 	[WS_TOUCH] = { HAS_KEY | HAS_WHO | HAS_TOKEN },
 	[WS_FORGET] = { HAS_KEY | HAS_WHO },
 	[WS_CANCEL] = { HAS_KEY | HAS_WHO },
+	[WS_KICK] = { HAS_KEY },
+	[WS_KICK_MANY] = { 0, no_names },
 	[WS_DISABLE] = { HAS_KEY },
 	[WS_ENABLE] = { HAS_KEY },
 	[WS_FLUSH] = { HAS_KEY },
@@ -517,7 +530,8 @@ static const struct {
 	FIELD(adds), FIELD(coalesced), FIELD(gets), FIELD(dones), FIELD(given_back),
 	FIELD(canceled), FIELD(merged), FIELD(delayed), FIELD(retries), FIELD(dropped),
 	FIELD(failures),
-	FIELD(depth), FIELD(lease), FIELD(expired), FIELD(given_back_failed),
+	FIELD(depth), FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(parked),
+	FIELD(max_parked), FIELD(parked_total), FIELD(park_dropped), FIELD(kicked),
 	LAZY(keys), LAZY(failed), LAZY(retained),
 	TIME(gets_resume), TIME(adds_resume), TIME(next_due), TIME(unfinished), TIME(longest),
 	TIME(oldest), TIME(waits.sum), TIME(works.sum),

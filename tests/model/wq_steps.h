@@ -18,6 +18,8 @@ enum ws_verb {
 	WS_TOUCH,
 	WS_FORGET,
 	WS_CANCEL,
+	WS_KICK,
+	WS_KICK_MANY,	/* flags: how many */
 	WS_DISABLE,	/* an object */
 	WS_ENABLE,
 	WS_FLUSH,	/* without a wait */

@@ -72,6 +72,13 @@ static int do_pause(int q)
 	return ret == -EPERM ? 0 : ret;
 }
 
+static int do_kick(int q)
+{
+	struct wq_kick k = { .size = sizeof(k), .count = 1 };
+
+	return verb(q, WQ_IOC_KICK, &k);
+}
+
 static int do_forget(int q)
 {
 	return q_key_state(q, WQ_IOC_FORGET, "k", 1);
@@ -143,7 +150,7 @@ static const struct {
 	{ "forget", do_forget, R | W }, { "query", do_query, R },
 	{ "list", do_list, R }, { "get", do_get, R }, { "touch", do_touch, R },
 	{ "done", do_done, R }, { "add", do_add, W }, { "cancel", do_cancel, W },
-	{ "map", do_map, W }, { "shutdown", q_shutdown, W }, { "drain", q_drain, W },
+	{ "map", do_map, W }, { "kick", do_kick, W }, { "shutdown", q_shutdown, W }, { "drain", q_drain, W },
 };
 
 /* The right to write does not include the right to end the queue, except for the owner. */

@@ -5,7 +5,7 @@
 /* Every verb that needs a queue, in an order in which all succeed. */
 static const unsigned int verbs[] = {
 	WQ_IOC_ADD, WQ_IOC_QUERY, WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_CONFIG, WQ_IOC_SET, WQ_IOC_PAUSE,
-	WQ_IOC_GET, WQ_IOC_TOUCH, WQ_IOC_DONE, WQ_IOC_ADD, WQ_IOC_FORGET, WQ_IOC_CANCEL, WQ_IOC_MAP,
+	WQ_IOC_KICK, WQ_IOC_GET, WQ_IOC_TOUCH, WQ_IOC_DONE, WQ_IOC_ADD, WQ_IOC_FORGET, WQ_IOC_CANCEL, WQ_IOC_MAP,
 	WQ_IOC_SHUTDOWN,
 };
 
@@ -28,6 +28,7 @@ struct args {
 		struct wq_touch touch;
 		struct wq_config config;
 		struct wq_pause pause;
+		struct wq_kick kick;
 		struct wq_shutdown sd;
 		struct wq_map map;
 		char bytes[2048];
@@ -98,6 +99,10 @@ static struct args good(unsigned int nr)
 		a.size = sizeof(a.pause);
 		a.pause.flags = WQ_PAUSE_GETS;
 		break;
+	case WQ_IOC_KICK:
+		a.size = sizeof(a.kick);
+		a.kick.count = 1;
+		break;
 	case WQ_IOC_SHUTDOWN:
 		a.size = sizeof(a.sd);
 		break;
@@ -160,16 +165,16 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(64, offsetof(struct wq_map_page, counters));
 	ASSERT_EQ(40, sizeof(struct wq_get));
 	ASSERT_EQ(32, offsetof(struct wq_get, deadline));
-	ASSERT_EQ(56, sizeof(struct wq_done));
-	ASSERT_EQ(72, sizeof(struct wq_query));
+	ASSERT_EQ(64, sizeof(struct wq_done));
+	ASSERT_EQ(144, sizeof(struct wq_query));
 	ASSERT_EQ(56, offsetof(struct wq_query, info.lease));
 	ASSERT_EQ(64, offsetof(struct wq_query, info.given_back));
-	ASSERT_EQ(56, sizeof(struct wq_list_rec));
+	ASSERT_EQ(128, sizeof(struct wq_list_rec));
 	ASSERT_EQ(32, sizeof(struct wq_list));
 	ASSERT_EQ(112, sizeof(struct wq_queue));
 	ASSERT_EQ(32, sizeof(struct wq_queues));
 	ASSERT_EQ(96, sizeof(struct wq_hist));
-	ASSERT_EQ(496, sizeof(struct wq_stat));
+	ASSERT_EQ(528, sizeof(struct wq_stat));
 	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
 	ASSERT_EQ(448, offsetof(struct wq_stat, given_back_failed));
 	ASSERT_EQ(32, sizeof(struct wq_touch));
@@ -471,7 +476,7 @@ TEST(set_with_bad_input_fails_and_changes_nothing)
 		{ -EINVAL, { .flags = 1, .set = WQ_SET_MAX_KEYS, .max_keys = 5 } },
 		{ -EINVAL, { .flags = 1U << 31, .set = WQ_SET_MAX_KEYS, .max_keys = 5 } },
 		{ -EINVAL, { .set = 0, .max_keys = 5 } },
-		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_SLACK << 1, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_RETRIES << 1, .max_keys = 5 } },
 		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | 1U << 31, .max_keys = 5 } },
 		{ -EINVAL, { .set = WQ_SET_MAX_KEYS } },
 		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_SLACK, .max_keys = 5 } },
@@ -646,7 +651,7 @@ TEST_F(used, nonzero_reserved_field_of_a_record_fails_with_EINVAL)
 			rec_set(&in, "held", 4, 0);
 			switch (field) {
 			case 0:
-				in.rec.flags = nrs[i] == WQ_IOC_ADD ? 32 : 8;
+				in.rec.flags = nrs[i] == WQ_IOC_ADD ? 32 : 16;
 				break;
 			case 1:
 				/* done accepts a record as get returned it, with failures */

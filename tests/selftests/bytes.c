@@ -20,7 +20,7 @@ static const struct verb {
 	const char *name;
 	unsigned int nr;
 	__u32 size;
-	struct out outs[10];
+	struct out outs[11];
 } verbs[] = {
 	{ "info", WQ_IOC_INFO, sizeof(struct wq_info),
 	  { { offsetof(struct wq_info, version),
@@ -39,15 +39,18 @@ static const struct verb {
 	{ "query", WQ_IOC_QUERY, sizeof(struct wq_query),
 	  { OUT(wq_query, info.state), OUT(wq_query, info.requeues), OUT(wq_query, info.failures),
 	    OUT(wq_query, info.age), OUT(wq_query, info.due), OUT(wq_query, info.holder),
-	    OUT(wq_query, info.lease), OUT(wq_query, info.given_back) } },
+	    OUT(wq_query, info.lease), OUT(wq_query, info.given_back), OUT(wq_query, info.error),
+	    OUT(wq_query, info.reason_len), OUT(wq_query, info.reason) } },
 	{ "cancel", WQ_IOC_CANCEL, sizeof(struct wq_query),
 	  { OUT(wq_query, info.state), OUT(wq_query, info.requeues), OUT(wq_query, info.failures),
 	    OUT(wq_query, info.age), OUT(wq_query, info.due), OUT(wq_query, info.holder),
-	    OUT(wq_query, info.lease), OUT(wq_query, info.given_back) } },
+	    OUT(wq_query, info.lease), OUT(wq_query, info.given_back), OUT(wq_query, info.error),
+	    OUT(wq_query, info.reason_len), OUT(wq_query, info.reason) } },
 	{ "forget", WQ_IOC_FORGET, sizeof(struct wq_query),
 	  { OUT(wq_query, info.state), OUT(wq_query, info.requeues), OUT(wq_query, info.failures),
 	    OUT(wq_query, info.age), OUT(wq_query, info.due), OUT(wq_query, info.holder),
-	    OUT(wq_query, info.lease), OUT(wq_query, info.given_back) } },
+	    OUT(wq_query, info.lease), OUT(wq_query, info.given_back), OUT(wq_query, info.error),
+	    OUT(wq_query, info.reason_len), OUT(wq_query, info.reason) } },
 	{ "list", WQ_IOC_LIST, sizeof(struct wq_list),
 	  { OUT(wq_list, keys.size), OUT(wq_list, keys.count), OUT(wq_list, cursor) } },
 	{ "queues", WQ_IOC_QUEUES, sizeof(struct wq_queues),
@@ -60,6 +63,7 @@ static const struct verb {
 	{ "set", WQ_IOC_SET, sizeof(struct wq_config), { { 0 } } },
 	{ "map", WQ_IOC_MAP, sizeof(struct wq_map), { OUT(wq_map, fd), OUT(wq_map, reserved) } },
 	{ "pause", WQ_IOC_PAUSE, sizeof(struct wq_pause), { { 0 } } },
+	{ "kick", WQ_IOC_KICK, sizeof(struct wq_kick), { OUT(wq_kick, count) } },
 	{ "shutdown", WQ_IOC_SHUTDOWN, sizeof(struct wq_shutdown), { { 0 } } },
 };
 
@@ -77,6 +81,7 @@ struct args {
 		struct wq_queues queues;
 		struct wq_config config;
 		struct wq_pause pause;
+		struct wq_kick kick;
 		unsigned char bytes[4096];
 	};
 };
@@ -119,6 +124,9 @@ static void fill(struct args *a, const struct verb *v)
 		break;
 	case WQ_IOC_PAUSE:
 		a->pause.flags = WQ_PAUSE_GETS;
+		break;
+	case WQ_IOC_KICK:
+		a->kick.count = 1;
 		break;
 	case WQ_IOC_SET:
 		a->config.set = WQ_SET_MAX_KEYS;

@@ -8,7 +8,7 @@
 #include <poll.h>
 
 #define ALL_SET	(WQ_SET_MODE | WQ_SET_UID | WQ_SET_GID | WQ_SET_MAX_KEYS | WQ_SET_LIMITER | \
-		 WQ_SET_LEASE | WQ_SET_SLACK)
+		 WQ_SET_LEASE | WQ_SET_SLACK | WQ_SET_RETRIES)
 
 #define EXPONENTIAL(b, m)	{ .kind = WQ_LIMITER_EXPONENTIAL, .base = (b), .max = (m) }
 #define FAST_SLOW(f, s, num)	\
@@ -161,11 +161,12 @@ TEST(config_of_a_private_queue_reports_no_permissions_to_set)
 {
 	struct attributes a = attributes(q_private(5));
 
-	ASSERT_EQ(WQ_SET_MAX_KEYS | WQ_SET_LIMITER | WQ_SET_SLACK, a.c.set);
+	ASSERT_EQ(WQ_SET_MAX_KEYS | WQ_SET_LIMITER | WQ_SET_SLACK | WQ_SET_RETRIES, a.c.set);
 	ASSERT_EQ(0, a.c.mode);
 	ASSERT_EQ(5, a.c.max_keys);
 	a = attributes(q_open_lease("", 0, SEC));
-	ASSERT_EQ(WQ_SET_MAX_KEYS | WQ_SET_LIMITER | WQ_SET_SLACK | WQ_SET_LEASE, a.c.set);
+	ASSERT_EQ(WQ_SET_MAX_KEYS | WQ_SET_LIMITER | WQ_SET_SLACK | WQ_SET_RETRIES | WQ_SET_LEASE,
+		  a.c.set);
 }
 
 TEST(config_writes_at_most_num_limiters_elements)
@@ -291,6 +292,8 @@ TEST_F(users, set_changes_each_attribute_alone)
 	SET_ALONE(WQ_SET_LEASE, lease, HOUR);
 	SET_ALONE(WQ_SET_SLACK, slack, 1);
 	SET_ALONE(WQ_SET_SLACK, slack, WQ_MAX_SLACK);
+	SET_ALONE(WQ_SET_RETRIES, retries, WQ_MAX_RETRIES);
+	SET_ALONE(WQ_SET_RETRIES, retries, 0);
 	x = c;
 	x.set = WQ_SET_LIMITER;
 	x.limiters = addr_of(hourly);
@@ -354,6 +357,7 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	BAD(-ERANGE, lease, -1);
 	BAD(-ERANGE, slack, -1);
 	BAD(-ERANGE, slack, WQ_MAX_SLACK + 1);
+	BAD(-ERANGE, retries, WQ_MAX_RETRIES + 1);
 	BAD(-E2BIG, num_limiters, WQ_MAX_LIMITERS + 1);
 	BAD(-EINVAL, num_limiters, ARRAY_SIZE(nested) - 1);
 	BAD(-EFAULT, limiters, 8);

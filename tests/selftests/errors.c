@@ -48,6 +48,10 @@
 	EXPECT_FIELD(slack);						\
 	EXPECT_FIELD(gets_resume);					\
 	EXPECT_FIELD(adds_resume);					\
+	EXPECT_FIELD(parked);						\
+	EXPECT_FIELD(parked_total);					\
+	EXPECT_FIELD(park_dropped);					\
+	EXPECT_FIELD(kicked);						\
 } while (0)
 
 /* Offset of the first byte that differs, -1: there is none. */
@@ -78,6 +82,7 @@ union args {
 	struct wq_list list;
 	struct wq_queues queues;
 	struct wq_config config;
+	struct wq_kick kick;
 	char bytes[16384];
 };
 
@@ -121,6 +126,7 @@ FIXTURE_VARIANT_ADD(each, map) { .nr = WQ_IOC_MAP, .size = sizeof(struct wq_map)
 FIXTURE_VARIANT_ADD(each, pause) {
 	.nr = WQ_IOC_PAUSE, .size = sizeof(struct wq_pause), .known = WQ_PAUSE_GETS | WQ_PAUSE_ADDS,
 };
+FIXTURE_VARIANT_ADD(each, kick) { .nr = WQ_IOC_KICK, .size = sizeof(struct wq_kick) };
 FIXTURE_VARIANT_ADD(each, queues) { .nr = WQ_IOC_QUEUES, .size = sizeof(struct wq_queues) };
 FIXTURE_VARIANT_ADD(each, cancel) { .nr = WQ_IOC_CANCEL, .size = sizeof(struct wq_query) };
 FIXTURE_VARIANT_ADD(each, forget) { .nr = WQ_IOC_FORGET, .size = sizeof(struct wq_query) };
@@ -205,6 +211,9 @@ FIXTURE_SETUP(each)
 		break;
 	case WQ_IOC_PAUSE:
 		self->args->flags = WQ_PAUSE_GETS;
+		break;
+	case WQ_IOC_KICK:
+		self->args->kick.count = 1;
 		break;
 	case WQ_IOC_SET:
 		self->args->config.set = WQ_SET_MAX_KEYS;

@@ -378,6 +378,26 @@ static void held_for_later(struct world *w)
 	held_with(w, WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET, 3600 * SEC);
 }
 
+static void held_to_give_up(struct world *w)
+{
+	held_with(w, WQ_OUTCOME_GIVE_UP, 0);
+}
+
+/* Ten are parked, and thirty are ready. */
+static void parked_keys(struct world *w)
+{
+	held_to_give_up(w);
+	must(q_done_array(w->q, &w->keys));
+}
+
+/* Each add has a delay, which needs memory. */
+static void adds_to_parked_keys(struct world *w)
+{
+	parked_keys(w);
+	forty_keys(w);
+	each_delayed(w);
+}
+
 static void a_failed_long_key(struct world *w)
 {
 	one_long_key(w);
@@ -438,6 +458,33 @@ static int call_done(struct world *w)
 
 	w->keys.count = count;
 	return ret;
+}
+
+/* Without memory for the text, a key is parked without it. */
+static int call_give_up(struct world *w)
+{
+	static struct wq_reason_rec reasons[64] = { { .error = EIO, .len = 1, .text = "x" } };
+	struct wq_done args = {
+		.size = sizeof(args), .keys = { addr_of(w->keys.recs), w->keys.used, w->keys.count },
+		.results = addr_of(w->results), .reasons = addr_of(reasons),
+	};
+
+	return first_error(w, verb(w->q, WQ_IOC_DONE, &args));
+}
+
+static int call_kick(struct world *w)
+{
+	struct wq_kick args = { .size = sizeof(args), .count = 0xffffffff };
+
+	return verb(w->q, WQ_IOC_KICK, &args);
+}
+
+static int call_kick_one(struct world *w)
+{
+	static const char key[] = "key 10";
+	struct wq_kick args = { .size = sizeof(args), .key = addr_of(key), .key_len = 6 };
+
+	return verb(w->q, WQ_IOC_KICK, &args);
 }
 
 static int call_touch(struct world *w)
@@ -908,6 +955,14 @@ FIXTURE_VARIANT_ADD(faults, cancel_of_a_failed_key) {
 FIXTURE_VARIANT_ADD(faults, forget) { .setup = a_failed_long_key, .call = call_forget };
 FIXTURE_VARIANT_ADD(faults, list) { .setup = held_for_retry, .call = call_list };
 FIXTURE_VARIANT_ADD(faults, stat) { .setup = held_keys, .call = call_stat };
+FIXTURE_VARIANT_ADD(faults, give_up) {
+	.setup = held_to_give_up, .call = call_give_up, .again = -ESTALE
+};
+FIXTURE_VARIANT_ADD(faults, kick) { .setup = parked_keys, .call = call_kick };
+FIXTURE_VARIANT_ADD(faults, kick_of_one_key) {
+	.setup = parked_keys, .call = call_kick_one, .again = -ENOENT
+};
+FIXTURE_VARIANT_ADD(faults, add_to_parked_keys) { .setup = adds_to_parked_keys, .call = call_add };
 FIXTURE_VARIANT_ADD(faults, pause) { .setup = many_delayed, .call = call_pause };
 FIXTURE_VARIANT_ADD(faults, shutdown) { .setup = many_delayed, .call = call_shutdown };
 FIXTURE_VARIANT_ADD(faults, drain) { .setup = no_keys, .call = call_drain };

@@ -800,12 +800,12 @@ TEST(touch_struct_has_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(8, offsetof(struct wq_touch, keys));
 	ASSERT_EQ(24, offsetof(struct wq_touch, results));
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
-	ASSERT_EQ(112, sizeof(struct wq_open));
+	ASSERT_EQ(136, sizeof(struct wq_open));
 	ASSERT_EQ(56, offsetof(struct wq_query, info.lease));
-	ASSERT_EQ(72, sizeof(struct wq_query));
+	ASSERT_EQ(144, sizeof(struct wq_query));
 	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
 	ASSERT_EQ(440, offsetof(struct wq_stat, expired));
-	ASSERT_EQ(496, sizeof(struct wq_stat));
+	ASSERT_EQ(528, sizeof(struct wq_stat));
 	ASSERT_EQ(0xe70d, WQ_IOC_TOUCH);
 }
 

@@ -1302,4 +1302,54 @@ TEST_F(libwq, done_get_batch_does_done_and_get_in_one_call)
 	wq_batch_free(&next);
 }
 
+TEST_F(libwq, done_failed_parks_with_error_and_reason_and_kick_makes_ready)
+{
+	const struct wq_attr attr = { .max_keys = 40, .retries = 1 };
+	char text[WQ_MAX_REASON + 8];
+	struct wq_key_info info;
+	struct wq_item item;
+	int q = wq_open_attr(NULL, O_RDWR, 0, &attr);
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, wq_add(q, "a", 1));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(-1, wq_done_failed(q, &item, WQ_OUTCOME_FORGET, EIO, "text"));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_done_failed(q, &item, WQ_OUTCOME_GIVE_UP, -EIO, "text"));
+	ASSERT_EQ(ERANGE, errno);
+	ASSERT_EQ(WQ_RESULT_DELAYED, wq_done_failed(q, &item, WQ_OUTCOME_RETRY, EIO, "text"));
+	ASSERT_EQ(-1, wq_done_failed(q, &item, WQ_OUTCOME_RETRY, EIO, "text"));
+	ASSERT_EQ(ESTALE, errno);
+	ASSERT_EQ(0, wq_get(q, &item, 20 * SEC));
+	ASSERT_EQ(WQ_RESULT_PARKED, wq_done_failed(q, &item, WQ_OUTCOME_RETRY, EIO, "text"));
+	ASSERT_EQ(0, wq_query_info(q, "a", 1, &info));
+	ASSERT_EQ(WQ_KEY_PARKED | WQ_KEY_FAILED, info.state);
+	ASSERT_EQ(EIO, info.error);
+	ASSERT_EQ(4, info.reason_len);
+	ASSERT_EQ(0, memcmp(info.reason, "text", 4));
+	ASSERT_EQ(0, wq_kick(q, "a", 1));
+	ASSERT_EQ(-1, wq_kick(q, "a", 1));
+	ASSERT_EQ(ENOENT, errno);
+	ASSERT_EQ(-1, wq_kick(q, "", 0));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_kick(q, "a", WQ_MAX_KEY + 1));
+	ASSERT_EQ(E2BIG, errno);
+
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(WQ_RESULT_PARKED, wq_done_failed(q, &item, WQ_OUTCOME_GIVE_UP, 0, text));
+	ASSERT_EQ(0, wq_query_info(q, "a", 1, &info));
+	ASSERT_EQ(0, info.error);
+	ASSERT_EQ(WQ_MAX_REASON, info.reason_len);
+	ASSERT_EQ(1, wq_add(q, "b", 1));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(WQ_RESULT_PARKED, wq_done_failed(q, &item, WQ_OUTCOME_GIVE_UP, 0, NULL));
+	ASSERT_EQ(0, wq_kick_many(q, 0));
+	ASSERT_EQ(1, wq_kick_many(q, 1));
+	ASSERT_EQ(1, wq_kick_many(q, UINT32_MAX));
+	ASSERT_EQ(0, wq_kick_many(q, UINT32_MAX));
+	close(q);
+}
+
 TEST_HARNESS_MAIN

@@ -96,6 +96,7 @@ static bool rig_start(struct rig *rig)
 			 rig->p.groups ? WQ_ORDER_PREFIX : WQ_ORDER_FIFO,
 		.order_arg = rig->p.groups ? 1 : rig->p.ageing,
 		.group_limit = rig->p.limit,
+		.retries = rig->p.retries,
 	};
 	int i;
 
@@ -256,6 +257,20 @@ static int real_end(struct rig *rig, const struct ws_step *s)
 	return ret;
 }
 
+static int real_kick(struct rig *rig, const struct ws_step *s)
+{
+	char key[WQ_MAX_KEY];
+	struct wq_kick k = { .size = sizeof(k), .count = s->flags };
+	int ret;
+
+	if (s->verb == WS_KICK) {
+		k.key = addr_of(key);
+		k.key_len = key_of(s->key, key);
+	}
+	ret = verb(rig->fd[1], WQ_IOC_KICK, &k);
+	return ret || s->verb == WS_KICK ? ret : (int)k.count;
+}
+
 static void *drain_thread(void *arg)
 {
 	struct rig *rig = arg;
@@ -319,6 +334,9 @@ static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one
 		return key_state(rig, s->who, WQ_IOC_FORGET, s->key, &ks);
 	case WS_CANCEL:
 		return key_state(rig, s->who, WQ_IOC_CANCEL, s->key, &ks);
+	case WS_KICK:
+	case WS_KICK_MANY:
+		return real_kick(rig, s);
 	case WS_END:
 		return real_end(rig, s);
 	case WS_SHUTDOWN:
@@ -367,6 +385,9 @@ static bool same_key(struct rig *rig, int c, unsigned int k)
 	if (ks.info.priority != wm_level(m, k))
 		return DIFFERS(rig, "priority of key %u: module %d, model %d", k,
 			       ks.info.priority, wm_level(m, k));
+	if (m->key[k].parked && !m->key[k].holder && ks.info.error != m->key[k].error)
+		return DIFFERS(rig, "error of key %u: module %u, model %u", k, ks.info.error,
+			       m->key[k].error);
 	if (!same_time(ks.info.due, wm_left(m, k, WM_DUE)) ||
 	    !same_time(ks.info.lease, wm_left(m, k, WM_LEASE)))
 		return DIFFERS(rig, "due, lease of key %u: module %lld, %lld, model %lld, %lld", k,
@@ -582,6 +603,7 @@ static void random_queue(struct rig *rig, struct ws_gen *g)
 		.keys = WM_KEYS,
 		.max_keys = max_keys[ws_rnd(&g->seed, ARRAY_SIZE(max_keys))],
 		.lease = expires ? SHORT_LEASE : ws_rnd(&g->seed, 2) ? HOUR : 0,
+		.retries = ws_rnd(&g->seed, 2) ? 1 + ws_rnd(&g->seed, 3) : 0,
 		.timed = true,
 		.ageing = ws_rnd(&g->seed, 3) ? 0 : 2 + ws_rnd(&g->seed, 16),
 	};

@@ -255,16 +255,16 @@ TEST(info_has_the_limiter_feature)
 TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 {
 	ASSERT_EQ(32, sizeof(struct wq_limiter_spec));
-	ASSERT_EQ(112, sizeof(struct wq_open));
+	ASSERT_EQ(136, sizeof(struct wq_open));
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
 	ASSERT_EQ(80, offsetof(struct wq_open, limiters));
-	ASSERT_EQ(56, sizeof(struct wq_done));
+	ASSERT_EQ(64, sizeof(struct wq_done));
 	ASSERT_EQ(32, offsetof(struct wq_done, next));
 	ASSERT_EQ(48, offsetof(struct wq_done, timeout));
-	ASSERT_EQ(72, sizeof(struct wq_query));
+	ASSERT_EQ(144, sizeof(struct wq_query));
 	ASSERT_EQ(56, offsetof(struct wq_query, info.lease));
 	ASSERT_EQ(32, offsetof(struct wq_query, info.requeues));
-	ASSERT_EQ(496, sizeof(struct wq_stat));
+	ASSERT_EQ(528, sizeof(struct wq_stat));
 	ASSERT_EQ(200, offsetof(struct wq_stat, failed));
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(4, offsetof(struct wq_rec, failures));
@@ -1260,8 +1260,10 @@ TEST_F(hours, done_with_contradicting_outcomes_fails_and_leaves_the_key_held)
 		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, HOUR },
 		{ WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, HOUR },
 		{ 0, 1 }, { 0, -1 }, { WQ_OUTCOME_FORGET, 1 }, { WQ_OUTCOME_RETRY, 1 },
-		{ WQ_OUTCOME_RETRY, INT64_MIN }, { 1 << 3, 0 }, { WQ_OUTCOME_RETRY | 1 << 4, 0 },
-		{ 1 << 15, 0 },
+		{ WQ_OUTCOME_RETRY, INT64_MIN }, { 1 << 4, 0 }, { WQ_OUTCOME_RETRY | 1 << 4, 0 },
+		{ 1 << 15, 0 }, { WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_RETRY, 0 },
+		{ WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET, 0 },
+		{ WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_AFTER, 1 }, { WQ_OUTCOME_GIVE_UP, 1 },
 	};
 	struct wq_stat before;
 	struct item it;

@@ -481,6 +481,8 @@ static inline bool same(const struct wq_stat *before, int fd)
 		FIELD(memory), FIELD(depth), FIELD(consumers), FIELD(waits), FIELD(works),
 		FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(slack),
 		FIELD(gets_resume), FIELD(adds_resume), FIELD(failures), FIELD(oldest),
+		FIELD(parked), FIELD(max_parked),
+		FIELD(parked_total), FIELD(park_dropped), FIELD(kicked),
 	};
 #undef FIELD
 	struct wq_stat was = *before, now = q_stat(fd);
@@ -639,7 +641,7 @@ FIXTURE_TEARDOWN(queue)
 	/* a delayed key may be ready or processing as well, so keys is no sum then */
 	EXPECT_LE(st.ready + st.processing, st.keys);
 	if (!st.delayed && !st.dropped)
-		EXPECT_EQ(st.keys, st.ready + st.processing + st.retained);
+		EXPECT_EQ(st.keys, st.ready + st.processing + st.retained + st.parked);
 	q_unlink(self->name);
 	close(self->q);
 }

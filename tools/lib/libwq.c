@@ -171,8 +171,7 @@ static int copy_attr(struct wq_open *to, const struct wq_attr *attr, size_t size
 		}
 	}
 	copy_struct(&known, sizeof(known), attr, size);
-	if (known.flags & ~(WQ_OPEN_ACCEPT | WQ_OPEN_NO_MAP) || known.reserved ||
-	    known.reserved2) {
+	if (known.flags & ~(WQ_OPEN_ACCEPT | WQ_OPEN_NO_MAP) || known.reserved) {
 		errno = EINVAL;
 		return -1;
 	}
@@ -185,6 +184,7 @@ static int copy_attr(struct wq_open *to, const struct wq_attr *attr, size_t size
 	to->order_arg = known.order_arg;
 	to->group_limit = known.group_limit;
 	to->debounce = known.debounce;
+	to->retries = known.retries;
 	/* A private queue is always new. */
 	to->flags = known.flags & (to->name[0] ? ~0U : WQ_OPEN_NO_MAP);
 	return 0;
@@ -478,6 +478,64 @@ int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int 
 	    rec_set_delay(&buf.rec, delay, outcome))
 		return -1;
 	return call_rec(q, keys_done, &buf.rec);
+}
+
+int wq_done_failed(int q, const struct wq_item *item, unsigned int outcome, int error,
+		   const char *reason)
+{
+	struct wq_reason_rec why = {
+		.error = error, .len = reason ? strnlen(reason, WQ_MAX_REASON) : 0,
+	};
+	union rec_buf buf;
+	int32_t result;
+	struct wq_done arg = {
+		.size = sizeof(arg),
+		.keys = { .addr = addr(&buf), .count = 1 },
+		.results = addr(&result),
+		.reasons = addr(&why),
+	};
+
+	if (outcome != WQ_OUTCOME_RETRY && outcome != WQ_OUTCOME_GIVE_UP) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (why.len)
+		memcpy(why.text, reason, why.len);
+	if (rec_fill(&buf.rec, item->key, item->len, item->token) ||
+	    rec_set_delay(&buf.rec, 0, outcome))
+		return -1;
+	arg.keys.size = WQ_REC_SIZE(item->len);
+	if (ioctl(q, WQ_IOC_DONE, &arg) < 0)
+		return -1;
+	if (result < 0) {
+		errno = -result;
+		return -1;
+	}
+	return result;
+}
+
+static int kick(int q, const void *key, size_t len, uint32_t n)
+{
+	struct wq_kick arg = { .size = sizeof(arg), .key = addr(key), .key_len = len, .count = n };
+
+	if (ioctl(q, WQ_IOC_KICK, &arg) < 0)
+		return -1;
+	return arg.count < INT_MAX ? (int)arg.count : INT_MAX;
+}
+
+int wq_kick(int q, const void *key, size_t len)
+{
+	/* A kick without a length is that of wq_kick_many(), and a longer one must not be cut. */
+	if (!len || len > WQ_MAX_KEY) {
+		errno = len ? E2BIG : EINVAL;
+		return -1;
+	}
+	return kick(q, key, len, 0) < 0 ? -1 : 0;
+}
+
+int wq_kick_many(int q, uint32_t n)
+{
+	return n ? kick(q, NULL, 0, n) : 0;
 }
 
 /*

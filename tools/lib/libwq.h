@@ -95,7 +95,8 @@ int64_t wq_until(int64_t ns);
  * @order_arg: the figure of @order, see struct wq_open in wq(4)
  * @group_limit: how many keys of a group can be processing at once, if @order is
  *	WQ_ORDER_DELIMITER or WQ_ORDER_PREFIX; default: no limit
- * @reserved2: must be 0
+ * @retries: how many failures of a key in a row are retried; the next one parks the key.
+ *	Default: all failures are retried
  * @debounce: ns that WQ_ADD_TAKE_LATEST can defer a delay, see struct wq_open in wq(4); default: no
  *	bound
  */
@@ -110,7 +111,7 @@ struct wq_attr {
 	uint32_t order;
 	uint32_t order_arg;
 	uint32_t group_limit;
-	uint32_t reserved2;
+	uint32_t retries;
 	int64_t debounce;
 };
 
@@ -311,14 +312,49 @@ int wq_done_key(int q, const void *key, size_t len);
  * @outcome: WQ_OUTCOME_FORGET: success, reset the key's failures; WQ_OUTCOME_RETRY:
  *	failure, run the key again as by wq_add_rate_limited(); WQ_OUTCOME_AFTER: run
  *	the key again after @delay, can be combined with WQ_OUTCOME_FORGET;
- *	0: as wq_done()
+ *	WQ_OUTCOME_GIVE_UP: failure, park the key, see wq_done_failed(); 0: as wq_done()
  *
  * Return: WQ_RESULT_READY if the key is ready again, WQ_RESULT_DELAYED if it is
- * delayed, both, or 0 for neither.  A queue that is shut down drops the retry and
+ * delayed, both, WQ_RESULT_PARKED if it is parked, or 0 for none of these.  A queue that is shut down drops the retry and
  * returns 0.  If the call fails, the consumer still holds the key; after ENOMEM it
  * can try again.
  */
 int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int outcome);
+
+/**
+ * wq_done_failed() - end the run of a key that failed, with the reason
+ * @outcome: WQ_OUTCOME_RETRY: run the key again after the delay of the queue's limiter,
+ *	but park it if it failed more often in a row than the queue retries;
+ *	WQ_OUTCOME_GIVE_UP: park it at once
+ * @error: an errno, or 0; kept with a key that is parked
+ * @reason: a text for people, or NULL; of this, WQ_MAX_REASON bytes are kept with a key
+ *	that is parked
+ *
+ * A parked key is not handed out.  It stays in the queue until an add or wq_kick() makes it
+ * ready and resets its failures, or wq_cancel() drops it.  wq_query_info() and wq_list()
+ * report @error and @reason.  If a quarter of the queue's max_keys is parked, the key that
+ * is parked longest is dropped.  A key that was added during the run is not parked.
+ *
+ * Return: as wq_done_with().
+ */
+int wq_done_failed(int q, const struct wq_item *item, unsigned int outcome, int error,
+		   const char *reason);
+
+/**
+ * wq_kick() - make a parked key ready, with its failures reset
+ *
+ * Return: 0.  It fails with ENOENT if the key is not parked, and with ESHUTDOWN if the
+ * queue is shut down.
+ */
+int wq_kick(int q, const void *key, size_t len);
+
+/**
+ * wq_kick_many() - make parked keys ready, the ones that are parked longest
+ * @n: how many, at most; UINT32_MAX: all that are parked at the time of the call
+ *
+ * Return: how many were made ready.  If a signal came, these can be fewer than are parked.
+ */
+int wq_kick_many(int q, uint32_t n);
 
 /**
  * wq_done_get() - wq_done_with() and wq_get() in one call
@@ -347,7 +383,7 @@ static inline int wq_query_info(int q, const void *key, size_t len, struct wq_ke
 }
 
 /**
- * wq_cancel() - drop a key's pending run, delay and failures
+ * wq_cancel() - drop a key's pending run, delay and failures; a parked key is removed
  *
  * A run in progress continues, and the key does not run again after it.
  *

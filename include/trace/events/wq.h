@@ -136,6 +136,56 @@ TRACE_EVENT(wq_give_back,
 	TP_printk("queue=%s key=%s keys=%u", __entry->queue, __entry->key, __entry->keys)
 );
 
+/* A key was parked; error: an errno or 0, failures includes the last one. */
+TRACE_EVENT(wq_park,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, u32 error,
+		 const struct wq_reason *reason),
+	TP_ARGS(q, e, error, reason),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+		__array(char, reason, WQ_TRACE_KEY)
+		__field(u32, failures)
+		__field(u32, error)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_trace_key(__entry->key, e);
+		__entry->reason[0] = '\0';
+		if (reason)
+			wq_bytes_text(__entry->reason, WQ_TRACE_KEY, reason->text, reason->len);
+		__entry->failures = e->failures;
+		__entry->error = error;
+	),
+	TP_printk("queue=%s key=%s failures=%u error=%u reason=%s", __entry->queue, __entry->key,
+		  __entry->failures, __entry->error, __entry->reason)
+);
+
+DECLARE_EVENT_CLASS(wq_parked_key,
+	TP_PROTO(const struct wq *q, struct wq_entry *e),
+	TP_ARGS(q, e),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+		__field(u32, failures)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_trace_key(__entry->key, e);
+		__entry->failures = e->failures;
+	),
+	TP_printk("queue=%s key=%s failures=%u", __entry->queue, __entry->key,
+		  __entry->failures)
+);
+
+/* A parked key was dropped, because as many keys were parked as may be. */
+DEFINE_EVENT(wq_parked_key, wq_park_drop,
+	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
+
+/* A kick makes a parked key ready, and resets its failures. */
+DEFINE_EVENT(wq_parked_key, wq_kick,
+	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
+
 /* A key was canceled; state: WQ_KEY_* from before. */
 TRACE_EVENT(wq_cancel,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, u32 state),

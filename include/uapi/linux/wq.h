@@ -19,6 +19,12 @@
  * behind all other keys.  If it was added during the run, it is also ready at once, at the
  * tail.  After a shut down it is ready at the tail and does not count as failed.
  *
+ * A key that fails again and again is given up: it is parked.  A parked key is not handed out, but
+ * stays in the queue with the reason until it is added or kicked, which makes it ready and
+ * resets its failures, or canceled.  wq_open.retries and WQ_OUTCOME_GIVE_UP park keys.  At most a
+ * quarter of max_keys is parked, 1 key at least.  If there are as many, the key that is parked
+ * longest is dropped.
+ *
  * Promises of a queue, and their exceptions:
  *
  *  1. A key that is processing is not handed out a second time.  Exceptions: a key is
@@ -27,11 +33,12 @@
  *  2. After an add, the key has a run that starts after the add.  All adds before that
  *     run starts share the run, and all adds during a run share the next one.
  *     Exceptions: cancel drops the runs that a key waits for, and shut down drops
- *     delayed keys.
+ *     delayed keys.  A key that is parked after that run has no further run by itself.
  *  3. A consumer that dies loses no key.  The key is given back and has another run,
  *     even if the consumer died after it finished the work and before done.  So work is
  *     done at least once, and it must be idempotent.
- *  4. A key is kept until it is done.  Exceptions: a reboot, the removal of the module
+ *  4. A key is kept until it is done.  Exceptions: the key that is parked longest makes room
+ *     for another parked key, and a reboot, the removal of the module
  *     and the end of a queue lose all of its keys.  A private queue ends with its last
  *     open file.  A named queue ends with its last open file after it is unlinked.
  *  5. A key is all there is.  A queue stores no payload, and it does not count how
@@ -129,7 +136,7 @@
  *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open, unlink
  *             and queues, which need no queue
  *  EACCES     the file's access mode does not permit the verb: get, done, touch, query
- *             and list need read access, add, cancel, map and shut down need write
+ *             and list need read access, add, cancel, kick, map and shut down need write
  *             access, forget, stat, config, set and pause need one of them
  */
 #ifndef _UAPI_LINUX_WQ_H
@@ -154,6 +161,9 @@
 #define WQ_DEFAULT_SLACK 50000		/* ns, wq_open.slack 0 */
 #define WQ_MAX_SLACK	1000000000	/* ns, the largest wq_open.slack */
 #define WQ_MAP_COUNTERS	1008		/* counters of a queue's map */
+#define WQ_MAX_RETRIES	65535		/* the largest wq_open.retries */
+#define WQ_MAX_REASON	64		/* bytes of wq_reason_rec.text */
+#define WQ_MAX_ERROR	4095		/* the largest wq_reason_rec.error */
 
 /* wq_key_info.state: the states of a key, several of them at once */
 #define WQ_KEY_READY		(1U << 0)	/* dirty, and waits to be handed out */
@@ -162,6 +172,7 @@
 #define WQ_KEY_DELAYED		(1U << 3)	/* becomes dirty at a later time */
 #define WQ_KEY_MINE		(1U << 4)	/* PROCESSING, and this file holds the key */
 #define WQ_KEY_FAILED		(1U << 5)	/* has failures that were not forgotten */
+#define WQ_KEY_PARKED		(1U << 6)	/* given up; with PROCESSING: parked after the run */
 
 /*
  * wq_rec.flags for add.  A key has at most one pending delay.  If a key that is delayed
@@ -176,7 +187,9 @@
 /*
  * wq_rec.flags for add: the key failed.  Count the failure, and delay the key by the
  * time that the queue's limiter returns.  wq_rec.delay must be 0, and WQ_ADD_DROP_DELAY
- * must not be set.
+ * must not be set.  If the key has failed wq_open.retries times already, it is parked, after its
+ * run if it is processing, and the result is 0.  If it waits for a run, its failures are reset
+ * instead.
  */
 #define WQ_ADD_RATE_LIMITED	(1U << 3)
 
@@ -193,14 +206,19 @@
  * key is idle.  If two or more runs before this one were given back, each outcome but RETRY
  * resets the failures, because the consumer does not know of them.  FORGET and AFTER can be
  * combined.
+ *
+ * A key that RETRY or GIVE_UP would park is not parked if it was added during the run: it has its
+ * next run, and its failures are reset.
  */
 #define WQ_OUTCOME_FORGET		(1U << 0)	/* reset the key's failures */
 #define WQ_OUTCOME_RETRY		(1U << 1)	/* failed: add as by WQ_ADD_RATE_LIMITED */
 #define WQ_OUTCOME_AFTER		(1U << 2)	/* add again after wq_rec.delay */
+#define WQ_OUTCOME_GIVE_UP	(1U << 3)	/* failed, and must not be retried: park */
 
 /* Results of done for a key that is done: 0 or these bits */
 #define WQ_RESULT_READY		(1U << 0)	/* the key is ready again */
 #define WQ_RESULT_DELAYED	(1U << 1)	/* RETRY or AFTER: the key is delayed */
+#define WQ_RESULT_PARKED	(1U << 2)	/* RETRY or GIVE_UP: the key is parked */
 
 /**
  * struct wq_rec - one key of a packed array
@@ -267,6 +285,7 @@ struct wq_keys {
 #define WQ_FEATURE_LEASE	(1ULL << 5)	/* wq_open.lease and WQ_IOC_TOUCH */
 #define WQ_FEATURE_MAP		(1ULL << 6)	/* WQ_IOC_MAP and wq_add.marks */
 #define WQ_FEATURE_ORDER	(1ULL << 7)	/* wq_open.order and wq_rec.priority */
+#define WQ_FEATURE_PARK		(1ULL << 8)	/* wq_open.retries, GIVE_UP and WQ_IOC_KICK */
 #define WQ_FEATURE_GROUPS	(1ULL << 10)	/* WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX */
 
 /**
@@ -391,16 +410,17 @@ struct wq_limiter_spec {
  *	the group's name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
  * @group_limit: DELIMITER and PREFIX: how many keys of a group can be processing at once; 0: no
  *	limit.  Else must be 0
- * @reserved2: must be 0
- * @debounce: ns, for how long adds with WQ_ADD_TAKE_LATEST can defer a key of a new queue.  The key's
- *	delay ends at most this long after it began, or at its first end if that is later.  So a
- *	key that is added again and again is still run.  0: no bound
+ * @retries: how many failures in a row of a key of a new queue are retried, up to
+ *	WQ_MAX_RETRIES.  The next failure parks the key.  0: all failures are retried
+ * @debounce: ns, for how long adds with WQ_ADD_TAKE_LATEST can defer a key of a new queue.  The
+ *	key's delay ends at most this long after it began, or at its first end if that is later.  So
+ *	a key that is added again and again is still run.  0: no bound
  *
  * An existing queue keeps its attributes.  The call asks for the attributes @max_keys,
- * @limiters, @lease, @slack, @order, @group_limit and @debounce that are not 0, and with
- * WQ_OPEN_NO_MAP for a queue without a map.  With @order it also asks for @order_arg, unless that is 0 and the order is
- * PRIORITY.  If one of them differs from the queue's, the call fails with EEXIST, unless
- * WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in open(2).
+ * @limiters, @lease, @slack, @order, @group_limit, @retries and @debounce that are not 0, and
+ * with WQ_OPEN_NO_MAP for a queue without a map.  With @order it also asks for @order_arg, unless
+ * that is 0 and the order is PRIORITY.  If one of them differs from the queue's, the call fails with
+ * EEXIST, unless WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in open(2).
  * WQ_IOC_CONFIG reports the attributes.  WQ_IOC_SET changes all but @order, @order_arg,
  * @group_limit, @debounce and the map.
  *
@@ -433,7 +453,7 @@ struct wq_limiter_spec {
  *             - @name is not a valid name, or a byte behind its NUL is not 0
  *             - @name is empty, and @mode is not 0 or @flags has another bit than
  *               WQ_OPEN_NO_MAP
- *             - @reserved or @reserved2 is not 0
+ *             - @reserved is not 0
  *             - @order is unknown, or @order_arg or @group_limit is not 0 and @order does not
  *               use it
  *             - a limiter's kind is unknown, or a field that its kind does not use is not 0
@@ -447,6 +467,7 @@ struct wq_limiter_spec {
  *             - @slack is negative or above WQ_MAX_SLACK
  *             - @order_arg is out of the range of @order
  *             - @debounce is negative
+ *             - @retries is above WQ_MAX_RETRIES
  *             - a delay of a limiter is negative, or a bucket's rate is out of its range
  *  EFAULT     the limiters can't be read
  *  ENOENT     no queue has this name, and WQ_OPEN_CREATE is not set
@@ -472,7 +493,7 @@ struct wq_open {
 	__u32 order;
 	__u32 order_arg;
 	__u32 group_limit;
-	__u32 reserved2;
+	__u32 retries;
 	__s64 debounce;
 };
 
@@ -571,6 +592,18 @@ struct wq_get {
 #define WQ_DONE_GET	(1U << 0)	/* wq_done.flags: get the next keys */
 
 /**
+ * struct wq_reason_rec - why a run failed
+ * @error: an errno, up to WQ_MAX_ERROR, or 0
+ * @len: length of the text in bytes, up to WQ_MAX_REASON
+ * @text: a text for people, any bytes.  The bytes behind it are not read
+ */
+struct wq_reason_rec {
+	__u32 error;
+	__u32 len;
+	__u8 text[WQ_MAX_REASON];
+};
+
+/**
  * struct wq_done - WQ_IOC_DONE: end the runs of keys that this file holds
  * @size: sizeof(struct wq_done)
  * @flags: 0 or WQ_DONE_GET
@@ -581,9 +614,12 @@ struct wq_get {
  * @next: with WQ_DONE_GET: the buffer for the next keys, as wq_get.keys; else must be 0
  * @timeout: with WQ_DONE_GET: as wq_get.timeout.  Out, after EINTR: the time that was left.
  *	Else must be 0
+ * @reasons: address of struct wq_reason_rec[keys.count], or 0.  If RETRY or GIVE_UP parks a key,
+ *	its error and its text are kept with the key.  Without memory the text is not kept.  With
+ *	@reasons, the keys are handled one by one
  *
  * If the queue is shut down, RETRY and AFTER do not add the key again.  The key is done,
- * its result is 0, and the retry counts in wq_stat.dropped.
+ * its result is 0, and the retry counts in wq_stat.dropped.  GIVE_UP parks the key.
  *
  * Errors of WQ_IOC_DONE for a key.  The key's state and failures are as before.  After
  * EINVAL and ENOMEM the file still holds the key, if it did before:
@@ -594,6 +630,8 @@ struct wq_get {
  *             - the record has no token, the queue was created with a lease, and the key
  *               is not that of the file's last read
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
+ *  ERANGE     the error of the key's reason is above WQ_MAX_ERROR, or its length is above
+ *             WQ_MAX_REASON
  *  ESTALE     the record has a token, and this file does not hold the key from that get,
  *             for example because the key was done or its lease expired
  *  ENOENT     the record has no token, and the key is not processing
@@ -605,14 +643,14 @@ struct wq_get {
  *
  *  EINVAL     - @flags has an unknown bit
  *             - @next or @timeout is not 0, and WQ_DONE_GET is not set
- *             - keys.addr or next.addr is not a multiple of 8, or @results is not a
- *               multiple of 4
+ *             - keys.addr or next.addr is not a multiple of 8, or @results or @reasons is
+ *               not a multiple of 4
  *             - keys.count records do not fill keys.size bytes exactly
  *  E2BIG      keys.size or next.size is above WQ_MAX_ARRAY
  *  ENOMEM     there is not enough memory for a copy of the array or for the next keys
- *  EFAULT     the array can't be read from record keys.count on, or result keys.count
- *             can't be written.  If the struct itself can't be written, keys.count is not
- *             valid, and any number of the keys were handled
+ *  EFAULT     the array or reason keys.count can't be read from record keys.count on, or
+ *             result keys.count can't be written.  If the struct itself can't be written,
+ *             keys.count is not valid, and any number of the keys were handled
  *
  * With WQ_DONE_GET, the call gets the next keys after it handled all of @keys.  The errors
  * of that get follow.  keys.count is the number of all keys, and what was done stays done.
@@ -638,6 +676,7 @@ struct wq_done {
 	__aligned_u64 results;
 	struct wq_keys next;
 	__s64 timeout;
+	__aligned_u64 reasons;
 };
 
 /**
@@ -694,7 +733,7 @@ struct wq_touch {
  *	of the caller's pid namespace.  WQ_HELD_BY_KERNEL if a kernel consumer holds the
  *	key.  0 if the namespace does not have the process, if the process has ended, and
  *	in all other states
- * @age: ns since the key was handed out if it is PROCESSING, else since it became DIRTY;
+ * @age: ns since the key was handed out if it is PROCESSING, else since it became DIRTY or PARKED;
  *	0 in all other states, and in a queue without a name, which records no times.  A key
  *	that was given back and not added again is DIRTY since before the run that was lost.
  * @due: DELAYED: ns until the key needs a run, 0: now; -1 in all other states
@@ -705,6 +744,12 @@ struct wq_touch {
  * @priority: in a queue with order WQ_ORDER_PRIORITY: PROCESSING: the level of the run.  DIRTY
  *	alone: the level at which the key waits.  DELAYED alone: the level of the delayed adds.  0
  *	in all other states and queues
+ * @error: PARKED and not PROCESSING: the errno of the run that failed, or 0.  EOWNERDEAD: the
+ *	key was given back too often.  0 in all other states
+ * @reason_len: PARKED and not PROCESSING: length of @reason in bytes, up to WQ_MAX_REASON.  0 in
+ *	all other states
+ * @reason: a text for people: why the run failed, as its consumer passed it, any bytes.  The
+ *	bytes behind it are 0
  */
 struct wq_key_info {
 	__u32 state;
@@ -716,15 +761,18 @@ struct wq_key_info {
 	__s64 lease;
 	__u32 given_back;
 	__s32 priority;
+	__u32 error;
+	__u32 reason_len;
+	__u8 reason[WQ_MAX_REASON];
 };
 
 /**
  * struct wq_query - WQ_IOC_QUERY: report the state of a key;
  *	WQ_IOC_CANCEL: drop the runs that the key waits for and its failures, and
  *	report its state from before.  A run in progress goes on, and no other run
- *	follows it;
+ *	follows it.  A parked key is no longer in the queue;
  *	WQ_IOC_FORGET: reset the key's failures, and report its state from before.
- *	Forget does not replace done.
+ *	Forget does not replace done.  A parked key stays parked.
  * @size: sizeof(struct wq_query)
  * @flags: must be 0
  * @key: address of the key
@@ -920,7 +968,7 @@ struct wq_hist {
  *	their memory is freed
  * @max_keys: the limit of @keys
  * @reserved: 0
- * @adds: adds that made a key newly dirty, at once or when a delay ended
+ * @adds: adds that made a key newly dirty, at once or when a delay ended, and kicks
  * @coalesced: adds of a key that was dirty.  Adds that the queue's map answered are not calls,
  *	so only their producers can count them
  * @gets: keys that were handed out
@@ -963,10 +1011,16 @@ struct wq_hist {
  * @oldest: ns since the ready key that became ready first became dirty: how long keys have been
  *	waiting for a consumer.  -1 if no key is ready, in a queue without a name, and if the
  *	ordering policy of a kernel module does not report it
+ * @parked: number of parked keys.  A key that is parked after its run counts from then on
+ * @max_parked: the limit of @parked: a quarter of @max_keys, 1 at least
+ * @parked_total: how often a key was parked
+ * @park_dropped: parked keys that were dropped because @parked was at its limit
+ * @kicked: parked keys that WQ_IOC_KICK made ready
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged +
  * given_back_failed + keys that are dirty while processing, and gets = processing + dones +
- * given_back.
+ * given_back.  A parked key waits for no run.  A run whose key is parked after it counts in dones
+ * or in given_back_failed.
  *
  * A shut down drops the delayed keys at once, but the queue's thread releases their entries
  * a little later.  Until then @keys and @failed can still count a dropped key, and @retained
@@ -1020,6 +1074,11 @@ struct wq_stat {
 	__s64 adds_resume;
 	__aligned_u64 failures;
 	__s64 oldest;
+	__u32 parked;
+	__u32 max_parked;
+	__aligned_u64 parked_total;
+	__aligned_u64 park_dropped;
+	__aligned_u64 kicked;
 };
 
 /* wq_pause.flags */
@@ -1060,6 +1119,39 @@ struct wq_pause {
 	__s64 timeout;
 };
 
+/**
+ * struct wq_kick - WQ_IOC_KICK: make parked keys ready, with their failures reset
+ * @size: sizeof(struct wq_kick)
+ * @flags: must be 0
+ * @key: address of the key to make ready, if @key_len is not 0; else must be 0
+ * @key_len: length of the key in bytes; 0: the @count keys that are parked longest
+ * @count: with @key_len 0: in, how many keys, at least 1; 0xffffffff for all that are parked at
+ *	the time of the call.  Else in, must be 0.  Out, how many were made ready
+ *
+ * A key that is parked after its run has another run instead.  A kick works while adds are paused.
+ *
+ * The kernel takes the queue's lock for up to 32 keys at a time.  If a signal comes meanwhile, the
+ * call returns 0 with the keys that it made ready.
+ *
+ * Errors of WQ_IOC_KICK:
+ *
+ *  EINVAL     - @flags is not 0
+ *             - @key_len is 0, and @count is 0 or @key is not 0
+ *             - @key_len is not 0, and @count is not 0
+ *  E2BIG      @key_len is above WQ_MAX_KEY
+ *  ENOENT     the key is not parked
+ *  ESHUTDOWN  the queue is shut down; its parked keys stay parked
+ *  ENOMEM     there is not enough memory for a copy of the key
+ *  EFAULT     the key can't be read; or the struct can't be written, and the keys are ready
+ */
+struct wq_kick {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 key;
+	__u32 key_len;
+	__u32 count;
+};
+
 #define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until no key is ready or processing */
 
 /**
@@ -1071,7 +1163,7 @@ struct wq_pause {
  * @deadline: with WQ_SHUTDOWN_DRAIN: as wq_get.deadline; else must be 0
  *
  * A shut down is final, and can be repeated.  Ready keys are still handed out, also if gets
- * were paused.
+ * were paused.  Parked keys stay parked, and a drain does not wait for them.
  *
  * With WQ_SHUTDOWN_DRAIN the queue drains until no key is ready or processing, or until
  * another call without WQ_SHUTDOWN_DRAIN ends the drain.  The drain does not depend on the
@@ -1117,6 +1209,7 @@ struct wq_shutdown {
 #define WQ_SET_LIMITER	(1U << 4)
 #define WQ_SET_LEASE	(1U << 5)
 #define WQ_SET_SLACK	(1U << 6)
+#define WQ_SET_RETRIES	(1U << 7)
 
 /**
  * struct wq_config - WQ_IOC_CONFIG: report the attributes of the queue;
@@ -1147,7 +1240,8 @@ struct wq_shutdown {
  *	@debounce
  * @order_arg: WQ_IOC_CONFIG: out, the figure of the order, as in struct wq_open
  * @group_limit: WQ_IOC_CONFIG: out, as in struct wq_open
- * @reserved: out, 0; WQ_IOC_SET: must be 0
+ * @retries: failures in a row that are retried, as in struct wq_open; 0: all.  A change parks no
+ *	key by itself, and parked keys stay parked
  * @debounce: WQ_IOC_CONFIG: out, as in struct wq_open
  *
  * WQ_IOC_SET changes all attributes in @set, or none.  The caller must be the queue's owner
@@ -1161,15 +1255,15 @@ struct wq_shutdown {
  *
  * Errors of WQ_IOC_SET:
  *
- *  EINVAL     - @flags or @reserved is not 0, or @set is 0 or has an unknown bit
+ *  EINVAL     - @flags is not 0, or @set is 0 or has an unknown bit
  *             - @uid or @gid is not a number of the caller's user namespace
  *             - @max_keys or @slack is 0
  *             - @lease is not 0, and the queue was created without a lease
  *             - the limiters are not valid, see WQ_IOC_OPEN
  *             - WQ_SET_MODE, WQ_SET_UID or WQ_SET_GID is set, and the queue is private
  *  E2BIG      @num_limiters, or n of a MAX_OF limiter, is above WQ_MAX_LIMITERS
- *  ERANGE     @mode, @max_keys, @lease, @slack or a figure of a limiter is out of the range
- *             that WQ_IOC_OPEN accepts
+ *  ERANGE     @mode, @max_keys, @lease, @slack, @retries or a figure of a limiter is out of the
+ *             range that WQ_IOC_OPEN accepts
  *  EFAULT     the limiters can't be read
  *  EPERM      - the caller is not the queue's owner and does not have CAP_FOWNER
  *             - the change of @uid or @gid needs CAP_CHOWN
@@ -1193,7 +1287,7 @@ struct wq_config {
 	__u32 order;
 	__u32 order_arg;
 	__u32 group_limit;
-	__u32 reserved;
+	__u32 retries;
 	__s64 debounce;
 };
 
@@ -1327,5 +1421,6 @@ struct wq_unlink {
 #define WQ_IOC_SET	_IO(WQ_IOC_MAGIC, 0x0f)
 #define WQ_IOC_MAP	_IO(WQ_IOC_MAGIC, 0x10)
 #define WQ_IOC_PAUSE	_IO(WQ_IOC_MAGIC, 0x11)
+#define WQ_IOC_KICK	_IO(WQ_IOC_MAGIC, 0x12)
 
 #endif /* _UAPI_LINUX_WQ_H */

@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Parked keys through /dev/wq: retries, the outcome GIVE_UP, reasons, kick, list and errors.
+ * tests/wq_park_kunit.c has the rules that need a clock.
+ */
+#include "wq_users.h"
+
+#define PARKED	WQ_KEY_PARKED
+#define FAILED	WQ_KEY_FAILED
+#define ALL	0xffffffffU
+
+static struct wq_kick kick_args(const char *key, __u32 count)
+{
+	return (struct wq_kick){
+		.size = sizeof(struct wq_kick), .key = addr_of(key),
+		.key_len = key ? strlen(key) : 0, .count = count,
+	};
+}
+
+/* Return: how many keys were made ready, or -errno. */
+static int q_kick(int fd, const char *key, __u32 count)
+{
+	struct wq_kick args = kick_args(key, count);
+
+	return verb(fd, WQ_IOC_KICK, &args) ?: (int)args.count;
+}
+
+/* One key's done with an outcome, and with a reason unless it is NULL. */
+static int q_done_reason(int fd, const struct item *it, __u16 outcome,
+			 const struct wq_reason_rec *reason)
+{
+	union one one;
+	__s32 result = -4711;
+	struct wq_done args = {
+		.size = sizeof(args), .keys = { addr_of(&one), WQ_REC_SIZE(it->len), 1 },
+		.results = addr_of(&result), .reasons = addr_of(reason),
+	};
+
+	rec_set(&one, it->key, it->len, it->token)->flags = outcome;
+	return verb(fd, WQ_IOC_DONE, &args) ?: result;
+}
+
+static struct wq_reason_rec reason_of(__u32 error, const char *text)
+{
+	struct wq_reason_rec rec = { .error = error, .len = strlen(text) };
+
+	memcpy(rec.text, text, rec.len);
+	return rec;
+}
+
+/* Add, get and give up a key. */
+static int park(int fd, const char *key, __u32 error, const char *text)
+{
+	struct wq_reason_rec reason = reason_of(error, text);
+	struct item it;
+	int ret = q_add(fd, key);
+
+	if (ret < 0)
+		return ret;
+	return q_get(fd, &it, 0) ?: q_done_reason(fd, &it, WQ_OUTCOME_GIVE_UP, &reason);
+}
+
+static int retry(int fd)
+{
+	struct item it;
+
+	return q_get(fd, &it, 20 * SEC) ?: q_done_reason(fd, &it, WQ_OUTCOME_RETRY, NULL);
+}
+
+static struct wq_key_info info_of(int fd, const char *key)
+{
+	struct wq_query query;
+
+	q_key_call(fd, WQ_IOC_QUERY, key, strlen(key), &query);
+	return query.info;
+}
+
+static bool has_reason(int fd, const char *key, __u32 error, const char *text)
+{
+	struct wq_key_info info = info_of(fd, key);
+
+	return equal("error", error, info.error) &&
+	       equal("reason_len", strlen(text), info.reason_len) &&
+	       equal_bytes("reason", text, info.reason, info.reason_len) &&
+	       all(info.reason + info.reason_len, 0, WQ_MAX_REASON - info.reason_len);
+}
+
+/* A queue of up to 12 keys.  3 of them may be parked, and failed keys are ready at once. */
+FIXTURE(parking) {
+	int q;
+	char name[WQ_NAME_MAX];
+};
+
+static struct wq_limiter_spec no_delay = { .kind = WQ_LIMITER_EXPONENTIAL };
+
+static struct wq_open open_args(const char *name, __u32 retries)
+{
+	struct wq_open args = {
+		.size = sizeof(args), .flags = WQ_OPEN_CREATE, .mode = 0600, .max_keys = 12,
+		.limiters = addr_of(&no_delay), .num_limiters = 1, .retries = retries,
+	};
+
+	strcpy(args.name, name);
+	return args;
+}
+
+FIXTURE_SETUP(parking)
+{
+	struct wq_open args;
+
+	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
+	args = open_args(self->name, 2);
+	self->q = q_dev(O_RDWR);
+	ASSERT_LE(0, self->q);
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_OPEN, &args));
+}
+
+FIXTURE_TEARDOWN(parking)
+{
+	struct wq_stat st = q_stat(self->q);
+
+	EXPECT_TRUE(conserved(&st));
+	q_unlink(self->name);
+	close(self->q);
+}
+
+/* ---- what parks a key ---- */
+
+TEST_F(parking, failure_beyond_the_retries_parks_the_key)
+{
+	struct wq_stat st;
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	EXPECT_EQ(WQ_RESULT_READY, retry(self->q));
+	EXPECT_EQ(WQ_RESULT_READY, retry(self->q));
+	EXPECT_EQ(WQ_RESULT_PARKED, retry(self->q));
+	EXPECT_EQ(PARKED | FAILED, q_query(self->q, "a"));
+	EXPECT_EQ(3, info_of(self->q, "a").failures);
+	EXPECT_TRUE(has_reason(self->q, "a", 0, ""));
+	st = q_stat(self->q);
+	EXPECT_EQ(1, st.parked);
+	EXPECT_EQ(3, st.max_parked);
+	EXPECT_EQ(1, st.parked_total);
+	EXPECT_EQ(1, st.keys);
+	EXPECT_EQ(0, st.ready);
+}
+
+TEST_F(queue, give_up_parks_the_key_also_without_a_number_of_retries)
+{
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "no answer"));
+	EXPECT_EQ(PARKED | FAILED, q_query(self->q, "a"));
+	EXPECT_TRUE(has_reason(self->q, "a", EIO, "no answer"));
+	EXPECT_LE(0, info_of(self->q, "a").age);
+}
+
+TEST_F(queue, key_that_was_added_during_the_run_is_not_parked)
+{
+	struct wq_reason_rec reason = reason_of(EIO, "text");
+	struct item it;
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	EXPECT_EQ(WQ_RESULT_READY, q_done_reason(self->q, &it, WQ_OUTCOME_GIVE_UP, &reason));
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
+}
+
+TEST_F(parking, key_whose_consumers_are_killed_again_and_again_is_parked_with_that_reason)
+{
+	char key[8];
+	int i;
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	for (i = 0; i < 4; i++) {
+		pid_t pid = child();
+
+		if (!pid) {
+			int q = q_attach(self->name, O_RDWR);
+
+			if (read(q, key, sizeof(key)) == 1)
+				kill(getpid(), SIGKILL);
+			_exit(1);
+		}
+		ASSERT_EQ(1000 + SIGKILL, reap(pid));
+		ASSERT_EVENTUALLY(q_stat(self->q).given_back == i + 1);
+	}
+	EXPECT_EQ(PARKED | FAILED, q_query(self->q, "a"));
+	EXPECT_TRUE(has_reason(self->q, "a", EOWNERDEAD,
+			       "its consumers died or lost their leases 4 times in a row"));
+}
+
+/* ---- reasons ---- */
+
+TEST_F(parking, reason_of_a_retry_is_kept_if_the_retry_parks_the_key)
+{
+	struct wq_reason_rec reason = reason_of(ETIMEDOUT, "too slow");
+	struct item it;
+	int i;
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
+		EXPECT_EQ(i < 2 ? WQ_RESULT_READY : WQ_RESULT_PARKED,
+			  q_done_reason(self->q, &it, WQ_OUTCOME_RETRY, &reason));
+	}
+	EXPECT_TRUE(has_reason(self->q, "a", ETIMEDOUT, "too slow"));
+}
+
+TEST_F(parking, reason_has_up_to_64_bytes_of_any_value)
+{
+	struct wq_reason_rec reason = { .error = WQ_MAX_ERROR, .len = WQ_MAX_REASON };
+	struct wq_key_info info;
+	struct item it;
+	int i;
+
+	for (i = 0; i < WQ_MAX_REASON; i++)
+		reason.text[i] = 200 + i;
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(WQ_RESULT_PARKED, q_done_reason(self->q, &it, WQ_OUTCOME_GIVE_UP, &reason));
+	info = info_of(self->q, "a");
+	EXPECT_EQ(WQ_MAX_ERROR, info.error);
+	EXPECT_EQ(WQ_MAX_REASON, info.reason_len);
+	EXPECT_TRUE(equal_bytes("reason", reason.text, info.reason, WQ_MAX_REASON));
+}
+
+TEST_F(parking, done_with_a_reason_out_of_range_fails_with_ERANGE_and_the_key_is_still_held)
+{
+	struct wq_reason_rec error = { .error = WQ_MAX_ERROR + 1 };
+	struct wq_reason_rec length = { .len = WQ_MAX_REASON + 1 };
+	struct wq_stat before;
+	struct item it;
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	before = q_stat(self->q);
+	EXPECT_EQ(-ERANGE, q_done_reason(self->q, &it, WQ_OUTCOME_GIVE_UP, &error));
+	EXPECT_EQ(-ERANGE, q_done_reason(self->q, &it, WQ_OUTCOME_GIVE_UP, &length));
+	EXPECT_EQ(-ERANGE, q_done_reason(self->q, &it, 0, &length));
+	EXPECT_TRUE(same(&before, self->q));
+	EXPECT_EQ(0, q_done(self->q, &it));
+}
+
+TEST_F(parking, done_of_an_array_has_a_reason_for_each_key)
+{
+	static const char * const keys[] = { "a", "b", "c" };
+	struct array a = array_new(4096);
+	struct wq_reason_rec reasons[3] = {
+		reason_of(EIO, "first"), reason_of(0, ""), reason_of(0, "third"),
+	};
+	__s32 results[3];
+	struct wq_done args = {
+		.size = sizeof(args), .results = addr_of(results), .reasons = addr_of(reasons),
+	};
+	struct item it;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(1, q_add(self->q, keys[i]));
+		ASSERT_EQ(0, q_get(self->q, &it, 0));
+		array_put(&a, it.key, it.len, it.token)->flags = i == 1 ? 0 : WQ_OUTCOME_GIVE_UP;
+	}
+	args.keys = (struct wq_keys){ addr_of(a.recs), a.used, a.count };
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_DONE, &args));
+	EXPECT_EQ(3, args.keys.count);
+	EXPECT_EQ(WQ_RESULT_PARKED, results[0]);
+	EXPECT_EQ(0, results[1]);
+	EXPECT_EQ(WQ_RESULT_PARKED, results[2]);
+	EXPECT_TRUE(has_reason(self->q, "a", EIO, "first"));
+	EXPECT_EQ(-ENOENT, q_query(self->q, "b"));
+	EXPECT_TRUE(has_reason(self->q, "c", 0, "third"));
+	free(a.recs);
+}
+
+/* The second of three reasons can't be read, with and without results. */
+TEST_F(parking, done_with_reasons_that_can_not_be_read_fails_with_EFAULT_after_the_keys_before)
+{
+	static const char * const keys[] = { "a", "b", "c" };
+	struct wq_reason_rec *reasons = edge(sizeof(*reasons));
+	int with;
+
+	*reasons = reason_of(EIO, "first");
+	for (with = 0; with < 2; with++) {
+		struct array a = array_new(4096);
+		__s32 results[3] = { -1, -1, -1 };
+		struct wq_done args = {
+			.size = sizeof(args), .results = with ? addr_of(results) : 0,
+			.reasons = addr_of(reasons),
+		};
+		struct item it;
+		int i;
+
+		for (i = 0; i < 3; i++) {
+			ASSERT_EQ(1, q_add(self->q, keys[i]));
+			ASSERT_EQ(0, q_get(self->q, &it, 0));
+			array_put(&a, it.key, it.len, it.token)->flags = WQ_OUTCOME_GIVE_UP;
+		}
+		args.keys = (struct wq_keys){ addr_of(a.recs), a.used, a.count };
+		EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_DONE, &args));
+		EXPECT_EQ(1, args.keys.count);
+		EXPECT_EQ(1, q_stat(self->q).parked);
+		EXPECT_EQ(2, q_stat(self->q).held);
+		EXPECT_EQ(0, q_done_key(self->q, "b"));
+		EXPECT_EQ(0, q_done_key(self->q, "c"));
+		EXPECT_LT(0, q_cancel(self->q, "a"));
+		free(a.recs);
+	}
+}
+
+TEST_F(parking, done_with_reasons_stops_at_the_first_error_without_results)
+{
+	struct array a = array_new(4096);
+	struct wq_reason_rec reasons[2] = { reason_of(EIO, "a"), reason_of(EIO, "b") };
+	struct wq_done args = { .size = sizeof(args), .reasons = addr_of(reasons) };
+	struct item it;
+
+	ASSERT_EQ(1, q_add(self->q, "b"));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	array_put(&a, "unknown", 7, 0)->flags = WQ_OUTCOME_GIVE_UP;
+	array_put(&a, it.key, it.len, it.token)->flags = WQ_OUTCOME_GIVE_UP;
+	args.keys = (struct wq_keys){ addr_of(a.recs), a.used, a.count };
+	EXPECT_EQ(-ENOENT, verb(self->q, WQ_IOC_DONE, &args));
+	EXPECT_EQ(0, args.keys.count);
+	EXPECT_EQ(1, q_stat(self->q).held);
+	free(a.recs);
+}
+
+TEST_F(parking, done_with_reasons_at_an_odd_address_fails_with_EINVAL)
+{
+	struct wq_reason_rec reason = reason_of(EIO, "text");
+	struct item it;
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	EXPECT_EQ(-EINVAL, q_done_reason(self->q, &it, WQ_OUTCOME_GIVE_UP,
+					 (void *)((char *)&reason + 2)));
+	EXPECT_EQ(1, q_stat(self->q).held);
+}
+
+TEST_F(parking, done_with_reasons_gets_the_next_key)
+{
+	struct wq_reason_rec reason = reason_of(EIO, "text");
+	union one one, next;
+	struct wq_done args = {
+		.size = sizeof(args), .flags = WQ_DONE_GET, .reasons = addr_of(&reason),
+		.next = { addr_of(&next), sizeof(next), 1 },
+	};
+	struct item it;
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(1, q_add(self->q, "b"));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	rec_set(&one, it.key, it.len, it.token)->flags = WQ_OUTCOME_GIVE_UP;
+	args.keys = (struct wq_keys){ addr_of(&one), WQ_REC_SIZE(it.len), 1 };
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_DONE, &args));
+	EXPECT_EQ('b', next.rec.key[0]);
+	EXPECT_TRUE(has_reason(self->q, "a", EIO, "text"));
+}
+
+TEST_F(parking, list_shows_parked_keys_with_their_reasons)
+{
+	struct array a = array_new(8192);
+	struct wq_list_rec *row;
+	__u64 cursor = 0;
+
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "no answer"));
+	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+	ASSERT_EQ(1, a.count);
+	row = row_at(&a, 0);
+	EXPECT_EQ(PARKED | FAILED, row->info.state);
+	EXPECT_EQ(EIO, row->info.error);
+	EXPECT_EQ(9, row->info.reason_len);
+	EXPECT_TRUE(equal_bytes("reason", "no answer", row->info.reason, 9));
+	EXPECT_EQ('a', row->key[0]);
+	free(a.recs);
+}
+
+TEST_F(parking, writer_does_not_see_the_reason)
+{
+	struct wq_query query;
+	int w;
+
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "no answer"));
+	w = q_attach(self->name, O_WRONLY);
+	ASSERT_LE(0, w);
+	ASSERT_EQ(0, q_key_call(w, WQ_IOC_FORGET, "a", 1, &query));
+	EXPECT_EQ(PARKED | FAILED, query.info.state);
+	EXPECT_EQ(0, query.info.error);
+	EXPECT_EQ(0, query.info.reason_len);
+	EXPECT_TRUE(all(query.info.reason, 0, WQ_MAX_REASON));
+	close(w);
+}
+
+/* ---- what ends the parking ---- */
+
+TEST_F(parking, kick_makes_the_key_ready_with_its_failures_reset)
+{
+	struct item it;
+
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "text"));
+	EXPECT_EQ(1, q_kick(self->q, "a", 0));
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
+	EXPECT_EQ(1, q_stat(self->q).kicked);
+	EXPECT_EQ(0, q_stat(self->q).parked);
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	EXPECT_EQ(0, q_done(self->q, &it));
+	EXPECT_EQ(-ENOENT, q_query(self->q, "a"));
+}
+
+TEST_F(parking, kick_of_a_number_of_keys_takes_those_that_are_parked_longest)
+{
+	struct item it;
+
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "b", 0, ""));
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "c", 0, ""));
+	EXPECT_EQ(2, q_kick(self->q, NULL, 2));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	EXPECT_EQ('a', it.key[0]);
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	EXPECT_EQ('b', it.key[0]);
+	EXPECT_EQ(1, q_kick(self->q, NULL, ALL));
+	EXPECT_EQ(0, q_kick(self->q, NULL, ALL));
+}
+
+TEST_F(parking, kick_wakes_a_poller)
+{
+	int ep;
+
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
+	ep = epoll_of(self->q, EPOLLIN | EPOLLET);
+	EXPECT_EQ(0, epoll_events(ep, 0));
+	EXPECT_EQ(1, q_kick(self->q, "a", 0));
+	EXPECT_EQ(EPOLLIN, epoll_events(ep, 20000));
+	close(ep);
+}
+
+TEST_F(parking, write_ends_the_parking)
+{
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "text"));
+	EXPECT_EQ(1, write(self->q, "a", 1));
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
+}
+
+TEST_F(parking, cancel_drops_a_parked_key_and_forget_does_not)
+{
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "text"));
+	EXPECT_EQ(PARKED | FAILED, q_key_state(self->q, WQ_IOC_FORGET, "a", 1));
+	EXPECT_EQ(PARKED, q_query(self->q, "a"));
+	EXPECT_EQ(PARKED, q_cancel(self->q, "a"));
+	EXPECT_EQ(-ENOENT, q_query(self->q, "a"));
+	EXPECT_EQ(0, q_stat(self->q).keys);
+}
+
+TEST_F(parking, oldest_parked_key_makes_room_for_the_next_and_wakes_a_poller_for_room)
+{
+	char key[2] = "a";
+	int ep, i;
+
+	for (i = 0; i < 3; i++, key[0]++)
+		ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, key, 0, ""));
+	ASSERT_EQ(1, q_add(self->q, "next"));
+	for (i = 4; i < 12; i++, key[0]++)
+		ASSERT_EQ(1, q_add(self->q, key));
+	ASSERT_EQ(-ENOSPC, q_add(self->q, "full"));
+	ep = epoll_of(self->q, EPOLLOUT | EPOLLET);
+	EXPECT_EQ(0, epoll_events(ep, 0));
+	EXPECT_EQ(WQ_RESULT_READY, retry(self->q));
+	{
+		struct wq_reason_rec reason = reason_of(0, "");
+		struct item it;
+
+		ASSERT_EQ(0, q_get(self->q, &it, 0));
+		EXPECT_EQ(WQ_RESULT_PARKED,
+			  q_done_reason(self->q, &it, WQ_OUTCOME_GIVE_UP, &reason));
+	}
+	EXPECT_EQ(EPOLLOUT, epoll_events(ep, 20000));
+	EXPECT_EQ(-ENOENT, q_query(self->q, "a"));
+	EXPECT_EQ(1, q_stat(self->q).park_dropped);
+	EXPECT_EQ(3, q_stat(self->q).parked);
+	close(ep);
+}
+
+/* ---- errors of kick ---- */
+
+TEST_F(parking, kick_fails_with_EINVAL_for_arguments_that_contradict_each_other)
+{
+	struct wq_kick args;
+
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
+	EXPECT_EQ(-EINVAL, q_kick(self->q, NULL, 0));
+	EXPECT_EQ(-EINVAL, q_kick(self->q, "a", 1));
+	EXPECT_EQ(-EINVAL, q_kick(self->q, "", 1));
+	args = kick_args("a", 0);
+	args.flags = 1;
+	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_KICK, &args));
+	EXPECT_EQ(1, q_stat(self->q).parked);
+}
+
+TEST_F(parking, kick_of_a_key_that_is_too_long_fails_with_E2BIG)
+{
+	struct wq_kick args = kick_args("a", 0);
+
+	args.key_len = WQ_MAX_KEY + 1;
+	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_KICK, &args));
+	args.key_len = ALL;
+	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_KICK, &args));
+}
+
+TEST_F(parking, kick_of_a_key_that_is_not_parked_fails_with_ENOENT)
+{
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	EXPECT_EQ(-ENOENT, q_kick(self->q, "a", 0));
+	EXPECT_EQ(-ENOENT, q_kick(self->q, "unknown", 0));
+}
+
+TEST_F(parking, kick_after_a_shutdown_fails_with_ESHUTDOWN_and_parked_keys_stay)
+{
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "text"));
+	ASSERT_EQ(0, q_drain(self->q));
+	EXPECT_EQ(-ESHUTDOWN, q_kick(self->q, "a", 0));
+	EXPECT_EQ(-ESHUTDOWN, q_kick(self->q, NULL, ALL));
+	EXPECT_TRUE(has_reason(self->q, "a", EIO, "text"));
+	EXPECT_EQ(1, q_stat(self->q).parked);
+}
+
+TEST_F(parking, kick_fails_with_EFAULT_if_the_key_can_not_be_read)
+{
+	struct wq_kick args = kick_args("a", 0);
+
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
+	args.key = addr_of(edge(0));
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_KICK, &args));
+	EXPECT_EQ(1, q_stat(self->q).parked);
+}
+
+TEST_F(parking, kick_fails_with_EFAULT_if_the_struct_can_not_be_written_and_the_keys_are_ready)
+{
+	struct wq_kick args = kick_args(NULL, ALL);
+
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_KICK, read_only(&args, sizeof(args))));
+	EXPECT_EQ(1, q_stat(self->q).ready);
+}
+
+TEST_F(parking, kick_works_while_adds_are_paused)
+{
+	struct wq_pause p = { .size = sizeof(p), .flags = WQ_PAUSE_ADDS, .timeout = FOREVER };
+
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_PAUSE, &p));
+	EXPECT_EQ(-EHOSTDOWN, q_add(self->q, "a"));
+	EXPECT_EQ(1, q_kick(self->q, "a", 0));
+}
+
+/* ---- attributes ---- */
+
+TEST_F(parking, retries_are_an_attribute_of_the_queue)
+{
+	struct wq_config config = { .size = sizeof(config) };
+	struct wq_open args = open_args(self->name, 3);
+	int fd = q_dev(O_RDWR);
+
+	EXPECT_EQ(-EEXIST, verb(fd, WQ_IOC_OPEN, &args));
+	args.retries = 2;
+	EXPECT_EQ(0, verb(fd, WQ_IOC_OPEN, &args));
+	close(fd);
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_CONFIG, &config));
+	EXPECT_EQ(2, config.retries);
+	EXPECT_TRUE(config.set & WQ_SET_RETRIES);
+
+	config = (struct wq_config){ .size = sizeof(config), .set = WQ_SET_RETRIES };
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	for (int i = 0; i < 10; i++)
+		EXPECT_EQ(WQ_RESULT_READY, retry(self->q));
+	config.retries = 1;
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
+	EXPECT_EQ(WQ_RESULT_PARKED, retry(self->q));
+}
+
+TEST_F(parking, retries_above_the_limit_fail_with_ERANGE)
+{
+	struct wq_config config = {
+		.size = sizeof(config), .set = WQ_SET_RETRIES, .retries = WQ_MAX_RETRIES + 1,
+	};
+	struct wq_open args = open_args(self->name, WQ_MAX_RETRIES + 1);
+	int fd = q_dev(O_RDWR);
+
+	EXPECT_EQ(-ERANGE, verb(self->q, WQ_IOC_SET, &config));
+	EXPECT_EQ(-ERANGE, verb(fd, WQ_IOC_OPEN, &args));
+	config.retries = WQ_MAX_RETRIES;
+	EXPECT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
+	close(fd);
+}
+
+TEST_HARNESS_MAIN

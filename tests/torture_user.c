@@ -179,7 +179,11 @@ static void touch(int q, const struct wq_item *it)
 
 static void finish(int q, struct wq_item *it)
 {
-	switch (below(6)) {
+	switch (below(7)) {
+	case 4:
+		may("give up", wq_done_failed(q, it, WQ_OUTCOME_GIVE_UP, EIO,
+					      below(2) ? "torture" : NULL));
+		break;
 	case 0:
 		may("retry", wq_done_with(q, it, 0, WQ_OUTCOME_RETRY));
 		break;
@@ -287,6 +291,7 @@ static void some_config(struct wq_config *config)
 		.num_limiters = first ? 1 : 3,
 		.lease = WQ_MIN_LEASE + some_time(20 * MS),
 		.slack = 1 + some_time(MS),
+		.retries = below(4),
 	};
 }
 
@@ -302,7 +307,7 @@ static void configure(int q)
 		return;		/* a kernel module's */
 	if (below(2))
 		some_config(&config);
-	config.set = 1 + below((WQ_SET_SLACK << 1) - 1);
+	config.set = 1 + below((WQ_SET_RETRIES << 1) - 1);
 	/* Only a queue that was made with a lease can have one. */
 	if (config.set & WQ_SET_LEASE && !below(4))
 		config.lease = 0;
@@ -408,6 +413,8 @@ static void use(unsigned int queues)
 				configure(q);
 			if (!below(20))
 				pause_some(q);
+			if (!below(4))
+				may("kick", wq_kick_many(q, below(4) ? 1 + below(4) : UINT32_MAX));
 			if (!below(300))
 				may("shut down", wq_shutdown(q));
 			else if (!below(300))

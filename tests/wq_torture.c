@@ -112,21 +112,21 @@ PARAM(bool, faults, false, "Let failslab's task-filter have the module's threads
 
 enum what {
 	ADDS, DELAYS, LIMITED, GETS, RUNS, RETRIES, STALE, TOUCHES, EXPIRED, TWICE, CANCELS,
-	LOOKS, PAUSES, SHUTDOWNS, DRAINS, QUEUES, SETTLED, PROBES, CONTROLLERS, OBJECTS, FLUSHES, SYNCS,
+	LOOKS, PAUSES, KICKS, SHUTDOWNS, DRAINS, QUEUES, SETTLED, PROBES, CONTROLLERS, OBJECTS, FLUSHES, SYNCS,
 	SIGNALS, INTERRUPTS, REFUSED, NO_MEMORY,
 	NR_WHAT
 };
 
 static const char *const what_names[NR_WHAT] = {
 	"adds", "delayed", "rate limited", "gets", "runs", "retries", "stale dones", "touches",
-	"expired", "given back twice", "cancels", "looks", "pauses", "shut downs", "drains",
+	"expired", "given back twice", "cancels", "looks", "pauses", "kicks", "shut downs", "drains",
 	"queues", "settled", "probes", "controllers", "objects", "flushes", "synchronous cancels",
 	"signals", "in interrupts", "refused", "without memory",
 };
 
 /* The counters that are calls of verbs. */
 #define CALLS	(BIT(ADDS) | BIT(DELAYS) | BIT(LIMITED) | BIT(GETS) | BIT(RUNS) | BIT(STALE) | \
-		 BIT(TOUCHES) | BIT(CANCELS) | BIT(LOOKS) | BIT(PAUSES) | BIT(SHUTDOWNS) | \
+		 BIT(TOUCHES) | BIT(CANCELS) | BIT(LOOKS) | BIT(PAUSES) | BIT(KICKS) | BIT(SHUTDOWNS) | \
 		 BIT(DRAINS) | BIT(QUEUES) | BIT(PROBES) | BIT(CONTROLLERS) | BIT(OBJECTS) | BIT(FLUSHES) | \
 		 BIT(SYNCS))
 
@@ -528,6 +528,7 @@ static void check_stats(struct arena *a, struct wq_stat *st)
 	    st->gets == st->processing + st->dones + st->given_back &&
 	    st->expired <= st->given_back && st->given_back_failed <= st->given_back &&
 	    (u64)st->ready + st->processing <= entries && st->delayed <= entries &&
+	    st->parked <= st->max_parked && st->park_dropped + st->parked <= st->parked_total &&
 	    st->keys <= st->max_keys && st->retained <= st->failed && st->failed <= entries &&
 	    (!st->name[0] || (hist_total(&st->waits) == st->gets &&
 			      hist_total(&st->works) == st->dones)))
@@ -667,7 +668,7 @@ static void ended(struct run *run, bool held, int ret)
 		if (!held)
 			failed("%s: key %u: done by a consumer that had lost it", run->a->name,
 			       run->key);
-		if (ret & ~(int)(WQ_RESULT_READY | WQ_RESULT_DELAYED))
+		if (ret & ~(int)(WQ_RESULT_READY | WQ_RESULT_DELAYED | WQ_RESULT_PARKED))
 			failed("%s: done: %d", run->a->name, ret);
 		if (run->t)
 			atomic_inc(&run->t->dones);
@@ -706,8 +707,10 @@ static bool some_outcome(struct rnd_state *r, u32 *outcome, s64 *delay)
 		*delay = some_time(r, 4 * MS) - 100;
 		return true;
 	case 2:
-	case 3:
 		*outcome = 0;
+		return false;
+	case 3:
+		*outcome = one_in(r, 2) ? WQ_OUTCOME_GIVE_UP : 0;
 		return false;
 	default:
 		*outcome = WQ_OUTCOME_FORGET;
@@ -966,6 +969,18 @@ static void verb_pause(struct arena *a, struct rnd_state *r)
 		failed("%s: pause: %d", a->name, ret);
 }
 
+/* An add ends a parking too, so no key waits for a kick. */
+static void verb_kick(struct arena *a, struct rnd_state *r)
+{
+	unsigned int n = one_in(r, 4) ? UINT_MAX : 1 + below(r, 4);
+	int ret;
+
+	count(KICKS);
+	ret = wq_kick_many(a->q, n);
+	if (ret > 0 ? (unsigned int)ret > n : ret && (ret != -ESHUTDOWN || !wq_shutting_down(a->q)))
+		failed("%s: kick of %u keys: %d", a->name, n, ret);
+}
+
 static void verb_shutdown(struct arena *a, struct rnd_state *r)
 {
 	/* Most are done by keeper and racers. */
@@ -981,9 +996,9 @@ static const struct verb {
 	void (*fn)(struct arena *a, struct rnd_state *r);
 	unsigned int weight;	/* of 100 */
 } verbs[] = {
-	{ verb_add, 30 }, { verb_add_many, 5 }, { verb_add_after, 20 }, { verb_add_rate_limited, 8 }, { verb_get, 8 },
+	{ verb_add, 29 }, { verb_add_many, 5 }, { verb_add_after, 20 }, { verb_add_rate_limited, 8 }, { verb_get, 8 },
 	{ verb_cancel, 5 }, { verb_query, 7 }, { verb_look, 7 }, { verb_forget, 5 },
-	{ verb_bad_input, 1 }, { verb_pause, 2 }, { verb_shutdown, 2 },
+	{ verb_bad_input, 1 }, { verb_pause, 2 }, { verb_kick, 1 }, { verb_shutdown, 2 },
 };
 
 static struct slot *some_slot(struct rnd_state *r)
@@ -2027,7 +2042,8 @@ static void check_settled(struct arena *a)
 			failed("%s: key %u has an owner", a->name, i);
 	if ((st.depth || st.gets != st.dones + st.given_back || wq_len(a->q) ||
 	     (!(st.state & WQ_STATE_SHUTDOWN) &&
-	      (st.keys > st.retained || st.retained > st.keys + a->objects))) &&
+	      (st.keys > st.retained + st.parked ||
+	       st.retained + st.parked > st.keys + a->objects))) &&
 	    failed("%s: settled, and yet there is something", a->name))
 		tell_stats(a, &st);
 }
@@ -2165,7 +2181,8 @@ static void check_ended(struct arena *a)
 		/* The entries that a shut down drops are freed a little later. */
 		tick(a);
 		look(a, &st);
-		if (!st.keys)
+		/* Parked keys stay. */
+		if (st.keys <= st.parked)
 			break;
 		if (time_after(jiffies, late)) {
 			if (failed("%s: %u keys are left", a->name, st.keys))

@@ -229,6 +229,34 @@ test_trace_pause_and_resume() {
 	saw_all
 }
 
+test_trace_park_and_kick() {
+	queue --max-keys 4
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	trace_on
+	wq add $q a b
+	wq get --fd 7 >/dev/null
+	wq done --fd 7 --give-up --reason 'no disk' a
+	wq get --fd 7 >/dev/null
+	wq done --fd 7 --give-up b
+	wq kick $q b
+	read_events
+	saw wq_add 'key=a coalesced=0'
+	saw wq_add 'key=b coalesced=0'
+	saw wq_get 'key=a ns=[0-9]+'
+	saw wq_done 'key=a ns=[0-9]+'
+	saw wq_park 'key=a failures=1 error=0 reason=no disk'
+	saw wq_get 'key=b ns=[0-9]+'
+	saw wq_done 'key=b ns=[0-9]+'
+	saw wq_park_drop 'key=a failures=1'
+	saw wq_forget 'key=a failures=1'
+	saw wq_park 'key=b failures=1 error=0 reason='
+	saw wq_kick 'key=b failures=1'
+	saw wq_forget 'key=b failures=1'
+	saw wq_add 'key=b coalesced=0'
+	saw_all
+}
+
 test_trace_unnamed_queue() {
 	queue
 	trace_on

@@ -1008,9 +1008,9 @@ test_metrics_pass_promtool() {
 	for name in workqueue_{depth,adds_total,queue_duration_seconds,work_duration_seconds} \
 		workqueue_{unfinished_work_seconds,longest_running_processor_seconds,retries_total} \
 		wq_expired_total wq_given_back_failed_total wq_{lease,slack}_seconds \
-		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,retained_keys} \
+		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,retained_keys,parked_keys} \
 		wq_{oldest_ready_seconds,shutdown,draining} \
-		wq_{coalesced,given_back,canceled,dropped,failures}_total; do
+		wq_{coalesced,given_back,canceled,dropped,failures,parked,park_dropped,kicked}_total; do
 		is "TYPE lines of $name" 1 "$(grep -c "^# TYPE $name " "$dir/all")"
 		is "HELP lines of $name" 1 "$(grep -c "^# HELP $name ." "$dir/all")"
 		is "samples of $name" 2 "$(grep -Ec "^$name(_count)?\{name=\"$q(\.b)?\"\} [0-9.]+$" "$dir/all")"
@@ -1051,9 +1051,11 @@ test_metrics_equal_stat() {
 	    same(what, str(st[field]))
 	for field in "processing", "delayed", "keys", "max_keys", "consumers":
 	    same("wq_" + field, str(st[field]))
-	for field in "coalesced", "given_back", "given_back_failed", "canceled", "dropped":
+	same("wq_parked_total", str(st["parked_total"]))
+	for field in ("coalesced", "given_back", "given_back_failed", "canceled", "dropped",
+	        "park_dropped", "kicked"):
 	    same("wq_" + field + "_total", str(st[field]))
-	for field in "failed", "retained":
+	for field in "failed", "retained", "parked":
 	    same("wq_" + field + "_keys", str(st[field]))
 	for field in "gets_paused", "adds_paused", "shutdown", "draining":
 	    same("wq_" + field, str(int(st[field])))
@@ -1611,15 +1613,118 @@ test_run_gives_up_after_max_retries() {
 		status 1 wq run --once -q --max-retries $n $q -- sh -c "echo >>$dir/ran; exit 7"
 		prints "key 'k': exit status 7; given up after $n retr"
 		is runs $((n + 1)) "$(wc -l <"$dir/ran")"
-		is "keys, failed" "0 0" "$(stats keys failed)"
+		is "keys, failed, parked" "1 1 1" "$(stats keys failed parked)"
 	done
 	wq add $q k good
 	status 1 wq run --once $q -- sh -c '[ "$1" = good ] || kill -9 $$' sh
-	prints "key 'k': killed by signal 9 (Killed); retry 5 of 5"
-	prints "key 'k': killed by signal 9 (Killed); given up after 5 retries"
-	prints "7 runs, 5 retries, 1 given up, in "
+	prints "key 'k': killed by signal 9 (Killed); retry 18 of 18"
+	prints "key 'k': killed by signal 9 (Killed); given up after 18 retries, and parked"
+	prints "20 runs, 18 retries, 1 given up, in "
 	status 2 wq run --max-retries -1 $q true
 	prints "not a number"
+}
+
+test_run_parks_with_the_exit_status_and_the_last_line_of_standard_error() {
+	queue --limiter exponential:1ms:1ms
+	wq add $q k
+	status 1 wq run --once --max-retries 0 $q -- sh -c 'printf "first\nbad\033disk\n\n" >&2; exit 3'
+	prints "first"
+	prints "key 'k': exit status 3; given up after 0 retries, and parked"
+	status 0 wq show --json $q k
+	holds '.state == ["parked", "failed"] and .error == null and .reason == "exit 3: bad\\033disk"'
+	# a child that is left behind does not hold up the run
+	status 0 wq kick $q k
+	status 1 wq run --once -q --max-retries 0 $q -- sh -c 'sleep 1000 & echo late >&2; kill -15 $$'
+	status 0 wq show --json $q k
+	holds '.reason == "signal 15: late"'
+	# without a text
+	status 0 wq kick $q k
+	status 1 wq run --once -q --max-retries 0 $q -- false
+	status 0 wq show --json $q k
+	holds '.reason == "exit 1"'
+}
+
+test_run_parks_when_the_queue_has_no_more_retries() {
+	queue --limiter exponential:1ms:1ms --retries 2
+	wq add $q k
+	status 1 wq run --once $q -- sh -c 'echo full >&2; false'
+	prints "given up after 2 retries, and parked"
+	prints "3 runs, 2 retries, 1 given up"
+	status 0 wq show --json $q k
+	holds '.failures == 3 and .reason == "exit 1: full"'
+}
+
+test_run_moves_given_up_keys_with_failed_to() {
+	queue --limiter exponential:1ms:1ms
+	wq create $q.dead
+	wq add $q k
+	status 1 wq run --once --max-retries 1 --failed-to $q.dead $q -- false
+	prints "given up after 1 retry, and moved"
+	is keys 0 "$(stats keys)"
+	is key k "$(wq get $q.dead)"
+	wq shutdown $q.dead
+	wq add $q k
+	status 1 wq run --once -q --max-retries 0 --failed-to $q.dead $q -- false
+	prints "can't add the key 'k' to the queue '$q.dead'"
+	is parked 1 "$(stats parked)"
+	status 1 wq run --once --failed-to $q.none $q -- true
+	prints "can't open the queue '$q.none' of --failed-to"
+	wq unlink $q.dead
+}
+
+# ---- kick
+
+park() { # KEY REASON
+	exec 5<>/dev/wq
+	wq bind --fd 5 $q
+	wq add $q "$1"
+	wq get --fd 5 >/dev/null
+	wq done --fd 5 --give-up --reason "$2" -- "$1"
+	exec 5>&-
+}
+
+test_kick_makes_parked_keys_ready() {
+	queue
+	park a 'no disk'
+	park b ''
+	park c ''
+	is state parked,failed "$(wq query $q a | head -n 1)"
+	status 0 wq ls --parked $q
+	matches row '^ *[0-9.]+[mu]?s +1 - +a: no disk$' "$(grep ': ' "$out" | tail -n 1)"
+	is rows 4 "$(wc -l <"$out")"
+	status 0 wq ls --parked --json $q
+	holds 'length == 3 and all(.[]; .state == ["parked", "failed"])'
+	holds '[.[] | select(.reason)] | .[0].key == "a" and .[0].reason == "no disk"'
+	status 0 wq kick $q a
+	is state ready "$(wq query $q a)"
+	status 3 wq kick $q a other
+	prints "the key 'a' is not parked"
+	prints "the key 'other' is not parked"
+	status 0 wq kick --count 1 $q
+	is kicked 1 "$(<"$out")"
+	status 0 wq kick --all $q
+	is kicked 1 "$(<"$out")"
+	status 3 wq kick --all $q
+	is "parked, kicked, parked_total" "0 3 3" "$(stats parked kicked parked_total)"
+	status 2 wq kick $q
+	status 2 wq kick --all $q a
+	park d ''
+	wq shutdown $q
+	status 4 wq kick $q d
+	status 4 wq kick --all $q
+}
+
+test_retries_are_an_attribute() {
+	wq create --retries 3 --max-keys 40 $q
+	is "max_retries, max_parked" "3 10" "$(stats max_retries max_parked)"
+	status 1 wq create --retries 4 $q
+	prints "its retries is 3, not 4"
+	status 0 wq set --retries 0 $q
+	is max_retries - "$(stats max_retries)"
+	status 2 wq set --retries 65536 $q
+	status 2 wq create --retries 0 $q
+	status 2 wq done --fd 5 --give-up --forget k
+	status 2 wq done --fd 5 --reason x k
 }
 
 test_run_counts_earlier_failures() {

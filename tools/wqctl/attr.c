@@ -173,6 +173,8 @@ static void compare(const struct args *a, const struct wq_config *cfg,
 	if (a->debounce && cfg->debounce != a->debounce)
 		differ(d, FIXED, "its debounce is %s, not %s", time_or_none(cfg->debounce),
 		       exact_time(a->debounce));
+	if (a->set & WQ_SET_RETRIES && cfg->retries != a->retries)
+		differ(d, WQ_SET_RETRIES, "its retries is %u, not %u", cfg->retries, a->retries);
 	if (a->set & WQ_SET_LIMITER && !same_limiter(a, specs, cfg->num_limiters)) {
 		is = limiter_text(specs, cfg->num_limiters);
 		asked = limiter_text(a->limiters, a->num_limiters);
@@ -258,6 +260,7 @@ int cmd_create(const struct args *a)
 		.order = a->order,
 		.order_arg = a->order_arg,
 		.group_limit = a->group_limit,
+		.retries = a->retries,
 		.flags = (a->accept ? WQ_OPEN_ACCEPT : 0) | (a->no_map ? WQ_OPEN_NO_MAP : 0),
 	};
 	mode_t mode = a->mode < 0 ? 0600 : a->mode;
@@ -310,6 +313,7 @@ int cmd_set(const struct args *a)
 		.num_limiters = a->num_limiters,
 		.lease = a->lease,
 		.slack = a->slack,
+		.retries = a->retries,
 	};
 	int q = a->fd >= 0 ? a->fd : open_either(a->queue);
 

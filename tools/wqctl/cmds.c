@@ -435,9 +435,36 @@ int cmd_touch(const struct args *a)
 	return each_batch(a, batch_touch);
 }
 
+/* End the runs of keys that failed, with --reason. */
+static int done_reason(const struct args *a)
+{
+	struct wq_item item = { .token = a->token };
+	int ret = DONE;
+	unsigned int i;
+
+	for (i = 0; i < a->num_words; i++) {
+		struct wq_view v = { .key = a->words[i], .len = strlen(a->words[i]) };
+
+		if (!v.len || v.len > WQ_MAX_KEY) {
+			message("'%.32s' can't be a key; a key has 1 to %d bytes", a->words[i],
+				WQ_MAX_KEY);
+			ret = FAILED;
+			continue;
+		}
+		memcpy(item.key, v.key, v.len);
+		item.len = v.len;
+		if (wq_done_failed(a->fd, &item, a->outcome, 0, a->reason) >= 0)
+			continue;
+		v.result = -errno;
+		report_result(a, &v, "end the run of");
+		ret = FAILED;
+	}
+	return ret;
+}
+
 int cmd_done(const struct args *a)
 {
-	return each_batch(a, batch_done);
+	return a->reason ? done_reason(a) : each_batch(a, batch_done);
 }
 
 /* Query, cancel and forget */
@@ -447,11 +474,12 @@ const char *state_text(unsigned int state)
 	static char text[64];
 
 	/* A ready key is always dirty: print dirty only for other keys. */
-	snprintf(text, sizeof(text), "%s%s%s%s%s%s",
+	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s",
 		 state & WQ_KEY_READY ? ",ready" : "",
 		 state & WQ_KEY_PROCESSING ? ",processing" : "",
 		 (state & (WQ_KEY_DIRTY | WQ_KEY_READY)) == WQ_KEY_DIRTY ? ",dirty" : "",
 		 state & WQ_KEY_DELAYED ? ",delayed" : "",
+		 state & WQ_KEY_PARKED ? ",parked" : "",
 		 state & WQ_KEY_FAILED ? ",failed" : "",
 		 state & WQ_KEY_MINE ? ",mine" : "");
 	return text[0] ? text + 1 : "idle";
@@ -528,6 +556,47 @@ int cmd_forget(const struct args *a)
 	return each_key(a, O_RDONLY, wq_forget);
 }
 
+/* Kick */
+
+static int kick_keys(const struct args *a, int q)
+{
+	int ret = DONE;
+	unsigned int i;
+
+	for (i = 0; i < a->num_words; i++) {
+		const char *key = a->words[i];
+
+		if (!wq_kick(q, key, strlen(key)))
+			continue;
+		if (errno == ENOENT) {
+			message("the key '%s' is not parked; list the parked keys: wqctl ls --parked %s",
+				key_text(key, strlen(key)), queue_text(a));
+			ret = ret ? ret : NOTHING;
+		} else if (errno == EINVAL || errno == E2BIG) {
+			message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
+			ret = FAILED;
+		} else {
+			return complain(a, "can't kick the key '%s'", key_text(key, strlen(key)));
+		}
+	}
+	return ret;
+}
+
+int cmd_kick(const struct args *a)
+{
+	int q = queue_open(a, O_WRONLY), n;
+
+	if (q < 0)
+		return FAILED;
+	if (a->num_words)
+		return kick_keys(a, q);
+	n = wq_kick_many(q, a->all ? UINT32_MAX : a->count);
+	if (n < 0)
+		return complain(a, "can't kick the parked keys");
+	printf("%d\n", n);
+	return n ? DONE : NOTHING;
+}
+
 /* Info */
 
 int cmd_info(const struct args *a)
@@ -537,13 +606,14 @@ int cmd_info(const struct args *a)
 	if (wq_info(&info))
 		return complain(a, "can't read the features of wq");
 	printf("version      %u\n", info.version);
-	printf("features    %s%s%s%s%s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
+	printf("features    %s%s%s%s%s%s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
 	       info.features & WQ_FEATURE_POLL ? " poll" : "",
 	       info.features & WQ_FEATURE_DELAY ? " delay" : "",
 	       info.features & WQ_FEATURE_LIMITER ? " limiter" : "",
 	       info.features & WQ_FEATURE_METRICS ? " metrics" : "",
 	       info.features & WQ_FEATURE_LEASE ? " lease" : "",
-	       info.features & WQ_FEATURE_MAP ? " map" : "");
+	       info.features & WQ_FEATURE_MAP ? " map" : "",
+	       info.features & WQ_FEATURE_PARK ? " park" : "");
 	printf("max_key      %u bytes\n", info.max_key);
 	printf("max_array    %u bytes\n", info.max_array);
 	printf("max_keys     %u\n", info.max_keys);

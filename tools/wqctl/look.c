@@ -68,7 +68,7 @@ const char *time_text(int64_t ns)
 /* Keys in other states have no age; nor has any key of a queue without a name. */
 static bool has_age(const struct wq_view *v)
 {
-	return v->info.state & (WQ_KEY_PROCESSING | WQ_KEY_READY);
+	return v->info.state & (WQ_KEY_PROCESSING | WQ_KEY_READY | WQ_KEY_PARKED);
 }
 
 const char *age_text(const struct wq_view *v)
@@ -192,6 +192,27 @@ static void set_number_if(json_t *to, const char *name, bool known, uint64_t n)
 		json_object_set_new(to, name, json_null());
 }
 
+/* The error of a parked key. */
+static const char *error_text(const struct wq_view *v)
+{
+	const char *name = v->info.error ? strerrorname_np(v->info.error) : "-";
+	static char text[16];
+
+	snprintf(text, sizeof(text), "%u", v->info.error);
+	return name ? name : text;
+}
+
+/* The reason as a string: as it is, or escaped if that is not text. */
+static json_t *reason_json(const struct wq_key_info *info)
+{
+	json_t *text;
+
+	if (!info->reason_len)
+		return json_null();
+	text = text_json(info->reason, info->reason_len);
+	return json_is_null(text) ? json_string(key_text(info->reason, info->reason_len)) : text;
+}
+
 static json_t *key_json(const struct wq_view *v, bool has_times)
 {
 	bool processing = v->info.state & WQ_KEY_PROCESSING;
@@ -210,6 +231,8 @@ static json_t *key_json(const struct wq_view *v, bool has_times)
 	set_number(json, "failures", v->info.failures);
 	set_number(json, "given_back", v->info.given_back);
 	set_number(json, "priority", v->info.priority);
+	set_number_if(json, "error", v->info.error, v->info.error);
+	json_object_set_new(json, "reason", reason_json(&v->info));
 	json_object_set_new(json, "holder", !processing ? json_null() :
 			    json_string(kernel ? "kernel" : "process"));
 	set_number_if(json, "pid", processing && !kernel && v->info.holder, v->info.holder);
@@ -474,6 +497,11 @@ static bool print_key(const struct args *a, const struct wq_view *v, struct colu
 	if (a->nul) {
 		fwrite(v->key, 1, v->len, stdout);
 		putchar('\0');
+	} else if (a->parked) {
+		printf("%8s %8u %-12s ", age_text(v), v->info.failures, error_text(v));
+		printf("%s", key_text(v->key, v->len));
+		printf("%s%s\n", v->info.reason_len ? ": " : "",
+		       key_text(v->info.reason, v->info.reason_len));
 	} else {
 		printf("%-18s %8s %8s %8u %10u ", state_text(v->info.state), age_text(v),
 		       due_text(v), v->info.failures, v->info.given_back);
@@ -500,13 +528,17 @@ static int ls_keys(const struct args *a)
 	if (wq_stat(q, &st) || wq_config(q, &cfg, NULL, 0))
 		return complain(a, "can't list the keys");
 	has = (struct columns){ st.name[0], cfg.order == WQ_ORDER_PRIORITY };
-	if (!a->json && !a->nul)
+	if (!a->json && !a->nul && a->parked)
+		printf("%8s %8s %-12s %s\n", "AGE", "FAILURES", "ERROR", "KEY: REASON");
+	else if (!a->json && !a->nul)
 		printf("%-18s %8s %8s %8s %10s %s%15s  %s\n", "STATE", "AGE", "DUE", "FAILURES",
 		       "GIVEN_BACK", has.levels ? "PRIORITY " : "", "HOLDER", "KEY");
 	do {
 		if (wq_list(q, &b, PAGE, &cursor) < 0)
 			return complain(a, "can't list the keys");
 		while (ok && wq_batch_next(&b, &v)) {
+			if (a->parked && !(v.info.state & WQ_KEY_PARKED))
+				continue;
 			ok = print_key(a, &v, has, first);
 			first = false;
 		}
@@ -525,6 +557,10 @@ int cmd_ls(const struct args *a)
 	}
 	if (a->queue || a->fd >= 0)
 		return ls_keys(a);
+	if (a->parked) {
+		message("--parked lists keys of a queue; give its name, or --fd N");
+		return USAGE;
+	}
 	if (a->nul) {
 		message("-0 prints keys of a queue; give its name, or --fd N");
 		return USAGE;
@@ -572,6 +608,8 @@ int cmd_show(const struct args *a)
 	printf("priority     %d\n", info.priority);
 	printf("holder       %s\n", holder_text(&v));
 	printf("lease        %s\n", info.lease >= 0 ? time_text(info.lease) : "-");
+	printf("error        %s\n", error_text(&v));
+	printf("reason       %s\n", info.reason_len ? key_text(info.reason, info.reason_len) : "-");
 	return DONE;
 }
 
@@ -793,11 +831,14 @@ static json_t *stat_json(const struct wq_stat *st, const struct wq_config *cfg, 
 	set_number_if(json, "next_due_ns", st->delayed, st->next_due);
 	set_number(json, "failed", st->failed);
 	set_number(json, "retained", st->retained);
+	set_number(json, "parked", st->parked);
+	set_number(json, "max_parked", st->max_parked);
 	set_number(json, "keys", st->keys);
 	set_number(json, "max_keys", st->max_keys);
 	json_object_set_new(json, "limiter", limiter);
 	order_text(order, sizeof(order), cfg->order, cfg->order_arg, cfg->group_limit);
 	json_object_set_new(json, "order", json_string(order));
+	set_number_if(json, "max_retries", cfg->retries, cfg->retries);
 	set_number_if(json, "lease_ns", st->lease, st->lease);
 	set_number_if(json, "slack_ns", st->slack, st->slack);
 	set_number(json, "memory", st->memory);
@@ -814,6 +855,9 @@ static json_t *stat_json(const struct wq_stat *st, const struct wq_config *cfg, 
 	set_number(json, "retries", st->retries);
 	set_number(json, "failures", st->failures);
 	set_number(json, "dropped", st->dropped);
+	set_number(json, "parked_total", st->parked_total);
+	set_number(json, "park_dropped", st->park_dropped);
+	set_number(json, "kicked", st->kicked);
 	set_number_if(json, "unfinished_ns", has_times, st->unfinished);
 	set_number_if(json, "longest_ns", has_times, st->longest);
 	json_object_set_new(json, "queue_duration", has_times ? hist_json(&st->waits) : json_null());

@@ -30,6 +30,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -51,7 +52,7 @@
  * @pid: process of the worker; 0: none
  * @runs: commands that ended
  * @retries: commands that failed, and whose key is retried
- * @given_up: keys that failed too often
+ * @given_up: keys that failed too often, and were parked or added to --failed-to
  * @dropped: keys that could not be run or retried
  * @expired: keys whose lease expired while the worker held them
  * @pending: keys whose first failure was here, less keys that had failed before and
@@ -93,6 +94,7 @@ static const int stop_signals[] = { SIGTERM, SIGINT, SIGHUP, 0 };
 
 static volatile sig_atomic_t stopping;
 static int queue = -1;
+static int failed_queue = -1;	/* of --failed-to; -1: there is none */
 static pid_t parent;
 static int64_t lease;		/* of the queue, in ns; 0: none */
 static int64_t touch_time;	/* when to touch the key that is held */
@@ -120,6 +122,81 @@ static bool stopped(void)
 	return stopping || shared->stop;
 }
 
+/*
+ * The standard error of the command is a pipe.  The worker copies it to its own, and keeps the
+ * last line for a key that is parked.
+ */
+static struct {
+	int fd;				/* the end to read from; -1: there is none */
+	char line[WQ_MAX_REASON];	/* the beginning of the last line that is not empty */
+	size_t len;
+	bool ended;			/* the next byte begins another line */
+} errors = { .fd = -1 };
+
+static void errors_keep(const char *text, size_t n)
+{
+	for (; n; n--, text++) {
+		if (*text == '\n') {
+			errors.ended = true;
+			continue;
+		}
+		if (errors.ended)
+			errors.len = 0;
+		errors.ended = false;
+		if (errors.len < sizeof(errors.line))
+			errors.line[errors.len++] = *text;
+	}
+}
+
+static void errors_close(void)
+{
+	if (errors.fd >= 0)
+		close(errors.fd);
+	errors.fd = -1;
+}
+
+/* Copy what is there.  Close the pipe if no process can write to it any more. */
+static void errors_copy(void)
+{
+	char text[4096];
+	ssize_t n, done, part;
+
+	while (errors.fd >= 0) {
+		n = read(errors.fd, text, sizeof(text));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n <= 0) {
+			errors_close();
+			return;
+		}
+		errors_keep(text, n);
+		for (done = 0; done < n; done += part) {
+			part = write(STDERR_FILENO, text + done, n - done);
+			if (part < 0 && errno == EINTR)
+				part = 0;
+			else if (part <= 0)
+				break;
+		}
+	}
+}
+
+/* A pipe for the next command; returns the end to write to, or -1. */
+static int errors_open(void)
+{
+	int ends[2];
+
+	errors_close();
+	errors.len = 0;
+	errors.ended = false;
+	if (pipe2(ends, O_CLOEXEC))
+		return -1;
+	fcntl(ends[0], F_SETFL, O_NONBLOCK);
+	errors.fd = ends[0];
+	return ends[1];
+}
+
 /* Replace each {} in @word by the key; set @found if there is one. */
 static char *replace(const char *word, const char *key, bool *found)
 {
@@ -140,11 +217,12 @@ static char *replace(const char *word, const char *key, bool *found)
 	return fclose(out) ? NULL : text;
 }
 
-static void exec_command(struct slot *slot, const struct wq_item *item, pid_t worker)
+static void exec_command(struct slot *slot, const struct wq_item *item, pid_t worker, int err)
 {
 	char **argv = calloc(args->num_words + 2, sizeof(*argv));
 	bool found = false;
 	unsigned int i;
+	int own_err;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != worker)
@@ -162,11 +240,16 @@ static void exec_command(struct slot *slot, const struct wq_item *item, pid_t wo
 		argv[i] = (char *)item->key;
 
 	fcntl(queue, F_SETFD, 0);
+	own_err = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+	if (err >= 0)
+		dup2(err, STDERR_FILENO);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
 	execvp(argv[0], argv);
 
 	/* It would fail for each key: exit, and leave the keys in the queue. */
 	slot->no_command = true;
+	if (own_err >= 0)
+		dup2(own_err, STDERR_FILENO);
 	if (!atomic_exchange(&shared->no_command, true))
 		message("can't run '%s': %s; check its name and permissions (the key goes back to the queue)",
 			argv[0], strerror(errno));
@@ -263,14 +346,16 @@ static void terminate_command(void)
 /* The wait status of the command, or -1 if the key is no longer held. */
 static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid)
 {
+	struct pollfd pfd = { .events = POLLIN };
 	struct timespec ts;
 	bool held = true;
-	sigset_t child;
+	sigset_t mask;
 	int status;
 	pid_t ret;
 
-	sigemptyset(&child);
-	sigaddset(&child, SIGCHLD);
+	/* With SIGCHLD, which has a handler and is blocked otherwise. */
+	sigprocmask(SIG_BLOCK, NULL, &mask);
+	sigdelset(&mask, SIGCHLD);
 	while ((ret = waitpid(pid, &status, WNOHANG)) == 0) {
 		if (held && !touch(item)) {
 			report_expired(slot, item, "wqctl terminates its command");
@@ -278,8 +363,13 @@ static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid
 			held = false;
 		}
 		ts = to_timespec(touch_left());
-		sigtimedwait(&child, NULL, lease && held ? &ts : NULL);
+		pfd.fd = errors.fd;
+		if (ppoll(&pfd, 1, lease && held ? &ts : NULL, &mask) > 0)
+			errors_copy();
 	}
+	/* A process that the command left behind may still have the other end. */
+	errors_copy();
+	errors_close();
 	if (held && !touch(item)) {
 		report_expired(slot, item, "wqctl ignores the outcome of its command");
 		held = false;
@@ -291,11 +381,13 @@ static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid
 static int run_command(struct slot *slot, const struct wq_item *item)
 {
 	pid_t worker = getpid();
+	int err = errors_open(), status;
 	pid_t pid = fork_command(slot, item);
-	int status;
 
 	if (pid == 0)
-		exec_command(slot, item, worker);
+		exec_command(slot, item, worker, err);
+	if (err >= 0)
+		close(err);
 	if (pid < 0)
 		return -1;
 	status = wait_command(slot, item, pid);
@@ -336,27 +428,77 @@ static void uncount_pending(struct slot *slot, const struct wq_item *item)
 		slot->pending--;
 }
 
-static void give_up(struct slot *slot, const struct wq_item *item, int status)
+/* Why a key is parked, for people: the exit status and the last line of standard error. */
+static const char *failure_text(int status)
 {
-	slot->given_up++;
-	uncount_pending(slot, item);
-	/* Also with --quiet, because the key is gone. */
-	report_failure(item, status, "given up after %u %s", item->failures,
-		       item->failures == 1 ? "retry" : "retries");
+	static char text[4 * WQ_MAX_REASON + 32];
+	size_t n;
+
+	if (WIFSIGNALED(status))
+		n = sprintf(text, "signal %d", WTERMSIG(status));
+	else
+		n = sprintf(text, "exit %d", WEXITSTATUS(status));
+	if (errors.len)
+		sprintf(text + n, ": %s", key_text(errors.line, errors.len));
+	return text;
 }
 
-/* End the run of a key that failed, and retry it.  Hold the key while memory is short. */
-static void retry(struct slot *slot, const struct wq_item *item, int status)
+/* End the run of a key that failed.  Hold the key while memory is short; -2: until the stop. */
+static int done_failed(const struct wq_item *item, unsigned int outcome, int status)
 {
 	int result;
 
-	while ((result = wq_done_with(queue, item, 0, WQ_OUTCOME_RETRY)) < 0 && errno == ENOMEM) {
+	while ((result = wq_done_failed(queue, item, outcome, 0, failure_text(status))) < 0 &&
+	       errno == ENOMEM) {
 		if (stopped())
-			return;		/* The key goes back when this worker exits. */
+			return -2;
 		pause_touching(item);
 	}
-	if (result < 0) {
+	return result;
+}
+
+static void report_given_up(struct slot *slot, const struct wq_item *item, int status,
+			    const char *then)
+{
+	slot->given_up++;
+	uncount_pending(slot, item);
+	/* Also with --quiet, because the key does not run again by itself. */
+	report_failure(item, status, "given up after %u %s, %s", item->failures,
+		       item->failures == 1 ? "retry" : "retries", then);
+}
+
+/* Park a key, or add it to the queue of --failed-to.  Return value as run_key(). */
+static bool give_up(struct slot *slot, const struct wq_item *item, int status)
+{
+	int result;
+
+	if (failed_queue >= 0 && wq_add(failed_queue, item->key, item->len) >= 0) {
+		report_given_up(slot, item, status, "and moved");
+		return true;
+	}
+	if (failed_queue >= 0)
+		message("can't add the key '%s' to the queue '%s': %s; it is parked",
+			key_text(item->key, item->len), args->failed_to, strerror(errno));
+	result = done_failed(item, WQ_OUTCOME_GIVE_UP, status);
+	if (result == -1)
 		report_no_done(slot, item);
+	else if (result >= 0)
+		report_given_up(slot, item, status, result & WQ_RESULT_PARKED ? "and parked" :
+				"but added again meanwhile");
+	return false;
+}
+
+/* End the run of a key that failed, and retry it. */
+static void retry(struct slot *slot, const struct wq_item *item, int status)
+{
+	int result = done_failed(item, WQ_OUTCOME_RETRY, status);
+
+	if (result == -2) {
+		/* The key goes back when this worker exits. */
+	} else if (result < 0) {
+		report_no_done(slot, item);
+	} else if (result & WQ_RESULT_PARKED) {
+		report_given_up(slot, item, status, "and parked");
 	} else if (result == 0) {
 		slot->dropped++;
 		uncount_pending(slot, item);
@@ -395,21 +537,21 @@ static bool run_key(struct slot *slot, const struct wq_item *item)
 		return false;
 	}
 	if (status)
-		give_up(slot, item, status);
-	else
-		uncount_pending(slot, item);
+		return give_up(slot, item, status);
+	uncount_pending(slot, item);
 	return true;
 }
 
 /*
  * --once: exit if no key is ready or processing, and no key waits for a retry.  Failed
- * keys that do not wait for one are retained.
+ * keys that do not wait for one are retained or parked.
  */
 static bool all_done(void)
 {
 	struct wq_stat st;
 
-	return !wq_stat(queue, &st) && !st.ready && !st.processing && st.failed <= st.retained;
+	return !wq_stat(queue, &st) && !st.ready && !st.processing &&
+	       st.failed <= st.retained + st.parked;
 }
 
 static int worker_loop(struct slot *slot)
@@ -450,9 +592,23 @@ static int worker_loop(struct slot *slot)
 	return DONE;
 }
 
+static void on_child(int sig)
+{
+	(void)sig;
+}
+
+static int complain_failed_to(const struct args *a)
+{
+	struct args to = *a;
+
+	to.queue = a->failed_to;
+	return complain(&to, "can't open the queue '%s' of --failed-to", a->failed_to);
+}
+
 static void worker_main(struct slot *slot)
 {
 	struct sigaction sa = { .sa_sigaction = on_stop, .sa_flags = SA_SIGINFO };
+	struct sigaction child = { .sa_handler = on_child };
 	int null = open("/dev/null", O_RDONLY);
 	sigset_t stops = signals;
 	struct wq_stat st;
@@ -466,6 +622,11 @@ static void worker_main(struct slot *slot)
 	queue = queue_open(args, O_RDWR);
 	if (queue < 0)
 		_exit(FAILED);
+	if (args->failed_to) {
+		failed_queue = wq_open(args->failed_to, O_WRONLY, 0, 0);
+		if (failed_queue < 0)
+			_exit(complain_failed_to(args));
+	}
 	if (wq_stat(queue, &st))
 		_exit(complain(args, "can't read the queue's statistics"));
 	lease = st.lease;
@@ -476,7 +637,8 @@ static void worker_main(struct slot *slot)
 	for (sig = stop_signals; *sig; sig++)
 		if (sigismember(&signals, *sig))
 			sigaction(*sig, &sa, NULL);
-	/* SIGCHLD stays blocked, because wait_command() waits for it. */
+	/* SIGCHLD stays blocked, because wait_command() waits for it.  The handler ends its wait. */
+	sigaction(SIGCHLD, &child, NULL);
 	sigdelset(&stops, SIGCHLD);
 	sigprocmask(SIG_UNBLOCK, &stops, NULL);
 	_exit(worker_loop(slot));
@@ -651,12 +813,19 @@ int cmd_run(const struct args *a)
 	uint64_t runs = 0;
 	struct totals t;
 	unsigned int i;
-	int sig, q;
+	int sig, q, to;
 
 	/* The parent opens the queue for statistics, and to report errors only once. */
 	q = queue_open(a, O_RDWR);
 	if (q < 0)
 		return FAILED;
+	/* Also the queue of --failed-to. */
+	if (a->failed_to) {
+		to = wq_open(a->failed_to, O_WRONLY, 0, 0);
+		if (to < 0)
+			return complain_failed_to(a);
+		close(to);
+	}
 	if (wq_stat(q, &st))
 		return complain(a, "can't read the queue's statistics");
 	args = a;

@@ -29,6 +29,7 @@ enum {
 	OPT_RATE_LIMITED, OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES, OPT_SLACK, OPT_ACCEPT, OPT_NO_MAP,
 	OPT_OWNER, OPT_GROUP, OPT_TOKEN, OPT_GETS, OPT_ADDS, OPT_FOR, OPT_DEBOUNCE, OPT_TAKE_LATEST,
 	OPT_ORDER, OPT_PRIORITY,
+	OPT_RETRIES, OPT_PARKED, OPT_ALL, OPT_GIVE_UP, OPT_REASON, OPT_FAILED_TO,
 };
 
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
@@ -99,6 +100,8 @@ static const struct command commands[] = {
 			  "for how long wqctl add --take-latest can defer a key, so that a key that is added again and again is still run (default: no limit)", 0 },
 			{ "order", OPT_ORDER, "ORDER", 0,
 			  "which ready key is next, see below (default: fifo); it can't be changed later", 0 },
+			{ "retries", OPT_RETRIES, "N", 0,
+			  "park a key that failed more than N times in a row, see wqctl kick; up to 65535 (default: retry for ever)", 0 },
 			{ "no-map", OPT_NO_MAP, NULL, 0,
 			  "processes that may add keys cannot map the queue, so each repeat add is a call; nobody sees by the map when keys of others are handed out", 0 },
 			{ "accept", OPT_ACCEPT, NULL, 0,
@@ -124,6 +127,8 @@ static const struct command commands[] = {
 			  "how long a consumer can hold a key without a touch, or 0 for no limit; only if the queue was created with a lease", 0 },
 			{ "slack", OPT_SLACK, "TIME", 0,
 			  "how late a delay or a lease may end, up to 1s", 0 },
+			{ "retries", OPT_RETRIES, "N", 0,
+			  "park a key that failed more than N times in a row; 0: retry for ever", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_set, .queue = BY_EITHER,
@@ -198,6 +203,10 @@ static const struct command commands[] = {
 			  "failure: count it, and run the key again after the delay that the queue's limiter determines", 0 },
 			{ "after", OPT_AFTER, "TIME", 0,
 			  "run the key again after this time, see wqctl add; can be combined with --forget", 0 },
+			{ "give-up", OPT_GIVE_UP, NULL, 0,
+			  "failure: park the key, which then waits for wqctl kick or an add", 0 },
+			{ "reason", OPT_REASON, "TEXT", 0,
+			  "with --give-up or --retry: up to 64 bytes that are kept with a key that is parked", 0 },
 			TOKEN_OPTION, FD_OPTION, END
 		},
 		.run = cmd_done, .queue = BY_FD, .words_min = 1, .words_max = -1,
@@ -222,7 +231,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "query", .args = "QUEUE KEY\n--fd N KEY",
 		.doc = "Print the state of a key; wqctl show prints more."
-			"\vStates: ready (waits for a get), processing (a consumer holds it), dirty (with processing: runs once more afterwards), delayed (becomes ready later), failed (its failures are counted; another line has the number, such as \"failures 3\"), mine (the descriptor of --fd holds it). If runs of the key in a row were given back, another line has their number, such as \"given_back 2\".\n\n"
+			"\vStates: ready (waits for a get), processing (a consumer holds it), dirty (with processing: runs once more afterwards), delayed (becomes ready later), failed (its failures are counted; another line has the number, such as \"failures 3\"), parked (given up, see wqctl kick), mine (the descriptor of --fd holds it). If runs of the key in a row were given back, another line has their number, such as \"given_back 2\".\n\n"
 			"0 printed, 1 failed, 3 the queue does not know the key.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_query, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
@@ -236,21 +245,23 @@ static const struct command commands[] = {
 	}, {
 		.name = "ls", .args = "[QUEUE]\n--fd N",
 		.doc = "List the queues that you can open; with QUEUE its keys."
-			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing or else ready (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
-			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, ready, processing, delayed and keys. A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, holder (\"process\" or \"kernel\") and pid; a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
+			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing, ready or parked (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
+			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, ready, processing, delayed and keys. A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, error (a number) and reason of a parked key, holder (\"process\" or \"kernel\") and pid; a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
 			"For instance, the keys that a consumer holds, and a copy of all keys to another queue:\n\n"
 			"  wqctl ls --json mail | jq -r '.[] | select(.holder) | .key'\n"
 			"  wqctl ls -0 mail | wqctl add -0 spare",
 		.options = (const struct argp_option[]){
 			{ "null", '0', NULL, 0, "only the bytes of each key, ended with NUL", 0 },
 			{ "json", OPT_JSON, NULL, 0, "a JSON array", 0 },
+			{ "parked", OPT_PARKED, NULL, 0,
+			  "only parked keys, with the error and the reason; AGE is the time since they were parked", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_ls, .queue = OPTIONAL,
 	}, {
 		.name = "show", .args = "QUEUE KEY\n--fd N KEY",
 		.doc = "Print the state, times, failures and holder of a key."
-			"\vThat is what wqctl ls prints, and: requeues, the failures as the queue's limiter counts them; lease, the time until the key's lease expires.\n\n"
+			"\vThat is what wqctl ls prints, and: requeues, the failures as the queue's limiter counts them; lease, the time until the key's lease expires. A parked key also has error and reason.\n\n"
 			"0 printed, 1 failed, 3 the queue does not know the key.",
 		.options = (const struct argp_option[]){
 			{ "json", OPT_JSON, NULL, 0, "a JSON object with the fields of wqctl ls, requeues and lease_ns", 0 },
@@ -307,6 +318,18 @@ static const struct command commands[] = {
 			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. The numbers in parentheses are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
 		.run = cmd_info,
 	}, {
+		.name = "kick", .args = "QUEUE KEY...\nQUEUE --all|--count N\n--fd N KEY...",
+		.doc = "Make parked keys ready, with their failures reset."
+			"\vA key that failed too often is parked: no consumer gets it. wqctl ls --parked shows the parked keys and why they are. An add of a parked key makes it ready as well, and wqctl cancel drops it. At most a quarter of max_keys is parked; then the key that is parked longest is dropped.\n\n"
+			"--all and --count print how many keys were made ready.\n\n"
+			"0 ready, 1 failed, 3 a key is not parked, or none is, 4 the queue is shut down.",
+		.options = (const struct argp_option[]){
+			{ "all", OPT_ALL, NULL, 0, "all parked keys", 0 },
+			{ "count", 'n', "N", 0, "the N keys that are parked longest", 0 },
+			FD_OPTION, END
+		},
+		.run = cmd_kick, .queue = BY_EITHER, .words_max = -1,
+	}, {
 		.name = "pause", .args = "QUEUE\n--fd N",
 		.doc = "Pause gets, adds or both, until wqctl resume."
 			"\vWithout --gets and --adds, both are paused. Only the queue's owner and root may pause a queue.\n\n"
@@ -350,11 +373,11 @@ static const struct command commands[] = {
 	}, {
 		.name = "run", .args = "QUEUE [--] COMMAND [ARG|{}]...",
 		.doc = "Run COMMAND for each key, until the queue is shut down and no key is left."
-			"\vEach {} in COMMAND and its arguments is replaced by the key. Without {}, the key is appended as the last argument. Standard input is /dev/null.\n\n"
+			"\vEach {} in COMMAND and its arguments is replaced by the key. Without {}, the key is appended as the last argument. Standard input is /dev/null. Standard error is a pipe, which run copies to its own until COMMAND exits.\n\n"
 			"Pass the key as an argument of its own. Never put {} into the text of a shell script, since the shell would execute a key such as $(reboot):\n\n"
 			"  wqctl run mail -- sh -c 'deliver \"$1\" >>log' sh {}\n\n"
 			"After a shut down, run processes the keys that are left. While the queue drains, it also waits for the keys of other consumers, because these can come back.\n\n"
-			"If COMMAND exits with 0, the key is done and its failures are reset. Otherwise it runs again after the delay that the queue's limiter determines (see wqctl create --help). A key that failed N + 1 times is given up: run prints a message and resets its failures. Two kinds of keys are dropped with a message: a key with a NUL byte, which cannot be an argument, and a key that failed in a queue that is shut down.\n\n"
+			"If COMMAND exits with 0, the key is done and its failures are reset. Otherwise it runs again after the delay that the queue's limiter determines (see wqctl create --help). A key that failed N + 1 times, or more often than the queue's --retries, is given up: run prints a message and parks the key (see wqctl kick), with the exit status and the last line that COMMAND wrote to standard error. With --failed-to, the key goes to another queue instead. With the default limiter, the 18 default retries take 22 minutes. Two kinds of keys are dropped with a message: a key with a NUL byte, which cannot be an argument, and a key that failed in a queue that is shut down.\n\n"
 			"Each key runs at least once, so COMMAND must be idempotent: if wqctl or a worker is killed, the key goes back to the queue once its COMMAND is gone, too, and runs again. That is not a failure.\n\n"
 			"In a queue with leases (see wqctl create --help), run touches a key every third of the lease while its COMMAND runs. If wqctl is stopped for longer than a lease, another consumer gets the key. Then run prints a message, sends SIGTERM to COMMAND and its children, and ignores the exit status.\n\n"
 			"After SIGINT, SIGTERM or SIGHUP no more commands start, and those that run may finish; keys that wait for a retry stay in the queue. A second signal kills the commands, and their keys go back. If SIGINT or SIGHUP was ignored at the start, as by nohup, it stays ignored.\n\n"
@@ -364,7 +387,9 @@ static const struct command commands[] = {
 			{ "once", OPT_ONCE, NULL, 0,
 			  "exit when no key is ready, processing or waiting for a retry", 0 },
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0,
-			  "retries of a key that fails (default: 5)", 0 },
+			  "retries of a key that fails (default: 18)", 0 },
+			{ "failed-to", OPT_FAILED_TO, "QUEUE", 0,
+			  "add keys that are given up to this queue, and do not park them", 0 },
 			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries", 0 },
 			END
 		},
@@ -673,6 +698,12 @@ static void check_words(struct argp_state *state, const struct parse *p)
 		argp_error(state, "--token needs --fd: without it, the key is done when it is printed");
 	if (c->run == cmd_shutdown && a->has_timeout && !a->drain)
 		argp_error(state, "--timeout needs --drain: without it, shutdown does not wait");
+	if (a->outcome & WQ_OUTCOME_GIVE_UP && a->outcome != WQ_OUTCOME_GIVE_UP)
+		argp_error(state, "--give-up can't be combined with --forget, --retry or --after: the key is parked");
+	if (a->reason && !(a->outcome & (WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_RETRY)))
+		argp_error(state, "--reason needs --give-up or --retry: it is kept with a key that is parked");
+	if (c->run == cmd_kick && !!a->num_words + a->all + !!a->count != 1)
+		argp_error(state, "give either keys, or --all, or --count N");
 	if (a->outcome & WQ_OUTCOME_RETRY && a->outcome != WQ_OUTCOME_RETRY)
 		argp_error(state, "--retry can't be combined with --forget or --after: it counts a failure, and the queue's limiter determines the delay");
 }
@@ -745,6 +776,26 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_RETRY:
 		a->outcome |= WQ_OUTCOME_RETRY;
+		break;
+	case OPT_GIVE_UP:
+		a->outcome |= WQ_OUTCOME_GIVE_UP;
+		break;
+	case OPT_REASON:
+		a->reason = arg;
+		break;
+	case OPT_FAILED_TO:
+		a->failed_to = arg;
+		break;
+	case OPT_PARKED:
+		a->parked = true;
+		break;
+	case OPT_ALL:
+		a->all = true;
+		break;
+	case OPT_RETRIES:
+		a->retries = parse_number(state, "--retries", arg, 10, p->command->run == cmd_create,
+					  WQ_MAX_RETRIES);
+		a->set |= WQ_SET_RETRIES;
 		break;
 	case OPT_MAX_RETRIES:
 		a->max_retries = parse_number(state, "--max-retries", arg, 10, 0, UINT32_MAX);
@@ -845,7 +896,7 @@ static int run_command(const struct command *c, int argc, char **argv)
 	};
 	struct parse p = {
 		.command = c,
-		.args = { .fd = -1, .mode = -1, .jobs = 1, .timeout = WQ_NOWAIT, .max_retries = 5,
+		.args = { .fd = -1, .mode = -1, .jobs = 1, .timeout = WQ_NOWAIT, .max_retries = 18,
 			  .interval = 2 * NSEC_PER_SEC, .command = c->name,
 			  .needs_queue = c->needs_queue },
 	};

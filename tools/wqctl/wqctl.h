@@ -51,6 +51,9 @@ enum {
  * @gid: --group
  * @set: WQ_SET_*, which attributes of a queue the command line has
  * @pause: WQ_PAUSE_*: --gets, --adds
+ * @retries: --retries
+ * @reason: --reason, or NULL
+ * @failed_to: --failed-to, or NULL
  * @accept: --accept
  * @no_map: --no-map
  * @token: --token N, or 0
@@ -85,6 +88,9 @@ struct args {
 	uint32_t gid;
 	uint32_t set;
 	uint32_t pause;
+	uint32_t retries;
+	const char *reason;
+	const char *failed_to;
 	uint64_t token;
 	int64_t interval;
 	const char *output;
@@ -101,6 +107,8 @@ struct args {
 	bool json;
 	bool drain;
 	bool once;
+	bool parked;
+	bool all;
 	bool batch;
 };
 
@@ -172,6 +180,7 @@ int cmd_show(const struct args *a);
 int cmd_groups(const struct args *a);
 int cmd_stat(const struct args *a);
 int cmd_info(const struct args *a);
+int cmd_kick(const struct args *a);
 int cmd_pause(const struct args *a);
 int cmd_resume(const struct args *a);
 int cmd_shutdown(const struct args *a);

@@ -17,6 +17,7 @@ const char * const op_names[OPS] = {
 	[OP_CANCEL] = "cancel", [OP_FORGET] = "forget", [OP_LIST] = "list",
 	[OP_QUEUES] = "queues", [OP_INFO] = "info", [OP_SHUTDOWN] = "shutdown",
 	[OP_CONFIG] = "config", [OP_SET] = "set", [OP_MAP] = "map", [OP_PAUSE] = "pause",
+	[OP_KICK] = "kick",
 	[OP_UNLINK] = "unlink", [OP_IOCTL] = "ioctl", [OP_CLOSE] = "close",
 	[OP_DUP] = "dup", [OP_POLL] = "poll", [OP_EPOLL] = "epoll", [OP_FCNTL] = "fcntl",
 	[OP_FILE] = "file", [OP_FDINFO] = "fdinfo", [OP_DEBUGFS] = "debugfs",
@@ -37,7 +38,8 @@ static const char * const arg_names[ARGS] = {
 	[A_TOKEN] = "token", [A_BAD] = "bad", [A_RESULTS] = "results", [A_NEXT] = "next",
 	[A_ROOM] = "room", [A_COUNT] = "count", [A_TIMEOUT] = "timeout",
 	[A_DEADLINE] = "deadline", [A_CURSOR] = "cursor", [A_EACH] = "each", [A_EVENTS] = "events",
-	[A_MARKS] = "marks", [A_ORDER] = "order", [A_LEVEL] = "level",
+	[A_MARKS] = "marks", [A_ORDER] = "order", [A_LEVEL] = "level", [A_RETRIES] = "retries",
+	[A_REASONS] = "reasons",
 };
 
 /* verbs.c and calls.c have the tables for these; a value beyond a table is its last entry. */
@@ -52,7 +54,7 @@ const __u8 arg_values[ARGS] = {
 	[A_NEXT] = PTR_VALUES, [A_ROOM] = 18, [A_COUNT] = 10, [A_TIMEOUT] = 8, [A_DEADLINE] = 8,
 	[A_CURSOR] = 8,
 	[A_EACH] = 12, [A_EVENTS] = 8, [A_MARKS] = PTR_VALUES + 1,
-	[A_ORDER] = 10, [A_LEVEL] = 8,
+	[A_ORDER] = 10, [A_LEVEL] = 8, [A_RETRIES] = 6, [A_REASONS] = 5,
 };
 
 #define B(arg)		(1ULL << (arg))
@@ -67,11 +69,10 @@ const __u64 op_args[OPS] = {
 	[OP_OPEN] = ANY | B(A_FD) | B(A_HOW),
 	[OP_BIND] = VERB | B(A_FLAGS) | B(A_NAME) | B(A_MODE) | B(A_MAX_KEYS) | B(A_LIMITS) |
 		    B(A_TWEAK) | B(A_LIMITS_AT) | B(A_RESERVED) | B(A_LEASE) | B(A_SLACK) |
-		    B(A_DEBOUNCE) |
-		    B(A_ORDER),
+		    B(A_DEBOUNCE) | B(A_ORDER) | B(A_RETRIES),
 	[OP_ADD] = VERB | B(A_FLAGS) | RECS | B(A_MARKS) | B(A_LEVEL),
 	[OP_GET] = VERB | B(A_FLAGS) | OUT | B(A_TIMEOUT) | B(A_DEADLINE),
-	[OP_DONE] = VERB | B(A_FLAGS) | RECS | OUT | B(A_TIMEOUT),
+	[OP_DONE] = VERB | B(A_FLAGS) | RECS | OUT | B(A_TIMEOUT) | B(A_REASONS),
 	[OP_TOUCH] = VERB | B(A_FLAGS) | RECS,
 	[OP_STAT] = VERB | B(A_FLAGS),
 	[OP_QUERY] = VERB | ONE_KEY,
@@ -83,9 +84,11 @@ const __u64 op_args[OPS] = {
 	[OP_SHUTDOWN] = VERB | B(A_FLAGS) | B(A_TIMEOUT) | B(A_DEADLINE),
 	[OP_CONFIG] = VERB | B(A_FLAGS) | B(A_SET) | B(A_LIMITS_AT) | B(A_COUNT),
 	[OP_SET] = VERB | B(A_FLAGS) | B(A_SET) | B(A_MODE) | B(A_UID) | B(A_MAX_KEYS) |
-		   B(A_LIMITS) | B(A_TWEAK) | B(A_LIMITS_AT) | B(A_LEASE) | B(A_SLACK),
+		   B(A_LIMITS) | B(A_TWEAK) | B(A_LIMITS_AT) | B(A_LEASE) | B(A_SLACK) |
+		   B(A_RETRIES),
 	[OP_MAP] = VERB | B(A_FLAGS) | B(A_HOW),
 	[OP_PAUSE] = VERB | B(A_FLAGS) | B(A_TIMEOUT),
+	[OP_KICK] = VERB | B(A_FLAGS) | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_COUNT) | B(A_HOW),
 	[OP_UNLINK] = VERB | B(A_FLAGS) | B(A_NAME),
 	[OP_IOCTL] = ANY | B(A_FD) | B(A_HOW) | B(A_ARG),
 	[OP_CLOSE] = ANY | B(A_FD),
@@ -109,7 +112,7 @@ static const __u8 op_weight[OPS] = {
 	[OP_OPEN] = 10, [OP_BIND] = 12, [OP_ADD] = 22, [OP_GET] = 20, [OP_DONE] = 20,
 	[OP_TOUCH] = 6, [OP_STAT] = 5, [OP_QUERY] = 6, [OP_CANCEL] = 6, [OP_FORGET] = 4,
 	[OP_LIST] = 6, [OP_QUEUES] = 4, [OP_INFO] = 1, [OP_SHUTDOWN] = 4, [OP_CONFIG] = 4,
-	[OP_SET] = 6, [OP_MAP] = 6, [OP_PAUSE] = 5, [OP_UNLINK] = 3, [OP_IOCTL] = 1, [OP_CLOSE] = 6,
+	[OP_SET] = 6, [OP_MAP] = 6, [OP_PAUSE] = 5, [OP_KICK] = 6, [OP_UNLINK] = 3, [OP_IOCTL] = 1, [OP_CLOSE] = 6,
 	[OP_DUP] = 3,
 	[OP_POLL] = 3, [OP_EPOLL] = 4, [OP_FCNTL] = 3, [OP_FILE] = 1, [OP_FDINFO] = 2,
 	[OP_DEBUGFS] = 2, [OP_FORK] = 5, [OP_KILL] = 4, [OP_UID] = 3, [OP_SLEEP] = 4,

@@ -59,8 +59,10 @@ static const __s64 debounces[] = { 0, 1, MS, 3600 * SEC, INT64_MAX, -1 };
 static const __u32 sets[] = {
 	SET_ANY, 0, WQ_SET_MODE, WQ_SET_UID, WQ_SET_GID, WQ_SET_MAX_KEYS, WQ_SET_LIMITER,
 	WQ_SET_LEASE, WQ_SET_SLACK, SET_ANY | WQ_SET_MODE | WQ_SET_UID | WQ_SET_GID,
-	WQ_SET_MODE | WQ_SET_MAX_KEYS, 0x80, ~0U,
+	WQ_SET_MODE | WQ_SET_MAX_KEYS, WQ_SET_RETRIES, 0x100, ~0U,
 };
+
+static const __u32 retries_values[] = { 0, 1, 2, WQ_MAX_RETRIES, WQ_MAX_RETRIES + 1, ~0U };
 
 static const __u32 uids[] = { 0, 1000, 1001, 65534, 1U << 31, ~0U };
 
@@ -494,10 +496,14 @@ static void token_note(const struct wq_rec *rec)
 
 static void info_check(struct task *t, const struct wq_key_info *info)
 {
-	if (!info->state || info->state >= 1U << 6)
+	if (!info->state || info->state >= 1U << 7)
 		fault(t, "state 0x%x", info->state);
 	if (info->state & WQ_KEY_MINE && !(info->state & WQ_KEY_PROCESSING))
 		fault(t, "state 0x%x: mine, but not processing", info->state);
+	if (info->reason_len > WQ_MAX_REASON || info->error > WQ_MAX_ERROR ||
+	    ((info->error || info->reason_len) && !(info->state & WQ_KEY_PARKED)))
+		fault(t, "state 0x%x, error %u, reason of %u bytes", info->state, info->error,
+		      info->reason_len);
 	if (info->given_back > WQ_MAX_GIVEN_BACK || info->priority < WQ_MIN_PRIORITY ||
 	    info->priority > WQ_MAX_PRIORITY)
 		fault(t, "given back %u times, priority %d", info->given_back, info->priority);
@@ -705,6 +711,7 @@ __s32 do_bind(struct task *t, const struct call *c)
 	args.lease = PICK(leases, c->arg[A_LEASE]);
 	args.reserved = c->arg[A_RESERVED];
 	args.slack = PICK(slacks, c->arg[A_SLACK]);
+	args.retries = PICK(retries_values, c->arg[A_RETRIES]);
 	args.debounce = PICK(debounces, c->arg[A_DEBOUNCE]);
 	args.order = PICK(orders, c->arg[A_ORDER]).order;
 	args.order_arg = PICK(orders, c->arg[A_ORDER]).arg;
@@ -768,6 +775,29 @@ __s32 do_get(struct task *t, const struct call *c)
 	return ret;
 }
 
+/* Reasons for as many keys as an array may have: none, good ones, bad ones, and bad addresses. */
+static __u64 reasons_pick(__u8 how)
+{
+	static struct wq_reason_rec good[1024], bad[1024];
+
+	for (size_t i = 0; i < ARRAY_SIZE(good) && !bad[i].len; i++) {
+		good[i] = (struct wq_reason_rec){ .error = i % (WQ_MAX_ERROR + 1), .len = i % 65 };
+		bad[i] = (struct wq_reason_rec){ .error = i % 2 ? ~0U : 0, .len = 65 };
+	}
+	switch (how) {
+	case 0:
+		return 0;
+	case 1:
+		return (uintptr_t)good;
+	case 2:
+		return (uintptr_t)bad;
+	case 3:
+		return (uintptr_t)good + 2;
+	default:
+		return 4;
+	}
+}
+
 __s32 do_done(struct task *t, const struct call *c)
 {
 	struct wq_done args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
@@ -779,6 +809,7 @@ __s32 do_done(struct task *t, const struct call *c)
 	recs_place(t, &args.keys, &recs);
 	n = args.keys.count;
 	args.results = results_place(t, n, &results);
+	args.reasons = reasons_pick(c->arg[A_REASONS]);
 	if (args.flags & WQ_DONE_GET)
 		args.next = in = out_place(t, &out);
 	if (args.flags & WQ_DONE_GET || c->arg[A_TIMEOUT])
@@ -948,6 +979,11 @@ __s32 do_stat(struct task *t, const struct call *c)
 		      (unsigned long long)st.adds, (unsigned long long)st.given_back,
 		      (unsigned long long)st.given_back_failed, (unsigned long long)st.gets,
 		      (unsigned long long)st.canceled, (unsigned long long)st.merged, st.depth);
+	if (st.parked > st.keys || st.park_dropped + st.parked > st.parked_total ||
+	    (st.parked > st.max_parked && !may_lower()))
+		fault(t, "parked %u of %u, in all %llu, dropped %llu", st.parked, st.max_parked,
+		      (unsigned long long)st.parked_total,
+		      (unsigned long long)st.park_dropped);
 	if (st.given_back_failed > st.given_back || st.slack < 0 || st.slack > WQ_MAX_SLACK)
 		fault(t, "given back %llu, failed %llu, slack %lld",
 		      (unsigned long long)st.given_back,
@@ -1062,6 +1098,7 @@ __s32 do_set(struct task *t, const struct call *c)
 		.max_keys = c->arg[A_MAX_KEYS] ? PICK(max_keys_values, c->arg[A_MAX_KEYS]) : 16,
 		.lease = PICK(leases, c->arg[A_LEASE]),
 		.slack = c->arg[A_SLACK] ? PICK(slacks, c->arg[A_SLACK]) : WQ_DEFAULT_SLACK,
+		.retries = PICK(retries_values, c->arg[A_RETRIES]),
 	};
 	struct spot s = limits_place(t, &args.num_limiters, (__u64 *)&args.limiters);
 	__s32 ret = verb(t, WQ_IOC_SET, &args, sizeof(args), false);
@@ -1111,6 +1148,27 @@ __s32 do_map(struct task *t, const struct call *c)
 		return ret;
 	map_use(t, args.fd, c->arg[A_HOW]);
 	close(args.fd);
+	return ret;
+}
+
+__s32 do_kick(struct task *t, const struct call *c)
+{
+	struct wq_kick args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
+	struct spot key = {};
+	__s32 ret;
+
+	/* One key, or a number of keys, or both, which contradict each other. */
+	if (c->arg[A_HOW] % 3) {
+		args.key_len = PICK(key_lens, c->arg[A_LEN]);
+		key_fill((void *)t->image[KEYS], PICK(key_ids, c->arg[A_KEY]), args.key_len);
+		key = place(t, KEYS, c->arg[A_KEYS], args.key_len);
+		args.key = (uintptr_t)key.user;
+	}
+	if (c->arg[A_HOW] % 3 != 1)
+		args.count = c->arg[A_COUNT] > 5 ? ~0U : c->arg[A_COUNT];
+	ret = verb(t, WQ_IOC_KICK, &args, sizeof(args), true);
+	if (key.user)
+		spot_check(t, &key, 0, "the key");
 	return ret;
 }
 

@@ -11,7 +11,8 @@
  * queue that is shut down can become ready again, when another consumer gives it back.
  *
  * A thread holds wq.drain_map while it calls the caller's function.  So lockdep reports
- * a drain or a stop from within that function, which would wait for itself.
+ * a drain or a stop from within that function, which would wait for itself.  The thread also notes
+ * the token of its run, so a wait for the key of that run fails with -EDEADLK.
  */
 #include <linux/completion.h>
 #include <linux/err.h>
@@ -22,6 +23,7 @@
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 
+#include "wq_controller.h"
 #include "wq_core.h"
 #include "wq_embedded.h"
 
@@ -29,12 +31,19 @@
 #define WQ_SHOWN_KEY	128		/* bytes of an escaped key in the log, with its NUL */
 #define WQ_NOMEM_PAUSE	(HZ / 10 ?: 1)	/* until the next attempt at a done without memory */
 
+/* A thread of a controller. */
+struct controller_worker {
+	struct wq_controller *c;
+	struct task_struct *task;
+	u64 token;			/* of the run that the thread works on; 0: none */
+};
+
 struct wq_controller {
 	struct wq_controller_params params;
 	bool stopping;			/* set once, before the shut down */
 	struct completion ended;	/* completed by each thread */
 	unsigned int n;			/* threads */
-	struct task_struct *threads[];
+	struct controller_worker workers[];
 };
 
 static void controller_give_up(const struct wq_controller_params *p, const struct wq_item *item,
@@ -78,13 +87,16 @@ static u32 controller_retries(const struct wq_controller_params *p)
 }
 
 /* Process a key.  Returns the outcome, and sets the delay and the error for done. */
-static u32 controller_work(const struct wq_controller_params *p, const struct wq_item *item,
-			   s64 *delay, u32 *error)
+static u32 controller_work(struct controller_worker *w, const struct wq_item *item, s64 *delay,
+			   u32 *error)
 {
+	const struct wq_controller_params *p = &w->c->params;
 	s64 ret;
 
 	lock_map_acquire(&p->q->drain_map);
+	w->token = item->token;
 	ret = controller_call(p, item);
+	w->token = 0;
 	lock_map_release(&p->q->drain_map);
 
 	*delay = max_t(s64, ret, 0);
@@ -122,7 +134,8 @@ static int controller_next(struct wq_controller *c, struct wq_item *item,
 
 static int controller_thread(void *arg)
 {
-	struct wq_controller *c = arg;
+	struct controller_worker *w = arg;
+	struct wq_controller *c = w->c;
 	struct wq *q = c->params.q;
 	struct wq_cause cause;
 	struct wq_item item;
@@ -135,7 +148,7 @@ static int controller_thread(void *arg)
 		ret = wq_get_wait(q, NULL, S64_MAX, wq_take_item, &item);
 		while (!ret) {
 			cause = (struct wq_cause){ .op.flags = OP_CAUSE };
-			outcome = controller_work(&c->params, &item, &delay, &cause.error);
+			outcome = controller_work(w, &item, &delay, &cause.error);
 			wq_op_set_done(&cause.op, delay, outcome);
 			cond_resched();
 			ret = controller_next(c, &item, &cause);
@@ -154,12 +167,30 @@ static int controller_thread(void *arg)
 static void controller_join(struct wq_controller *c)
 {
 	while (c->n) {
-		struct task_struct *thread = c->threads[--c->n];
+		struct task_struct *thread = c->workers[--c->n].task;
 
 		kthread_stop(thread);
 		put_task_struct(thread);
 	}
 	kfree(c);
+}
+
+/*
+ * Whether the calling task is a thread of a controller of @q.  *@token receives the token of the
+ * run that it works on; 0: none.
+ */
+bool wq_controller_is_own(const struct wq *q, u64 *token)
+{
+	struct controller_worker *w;
+
+	*token = 0;
+	if (!(current->flags & PF_KTHREAD) || kthread_func(current) != controller_thread)
+		return false;
+	w = kthread_data(current);
+	if (w->c->params.q != q)
+		return false;
+	*token = w->token;
+	return true;
 }
 
 /**
@@ -181,24 +212,27 @@ struct wq_controller *wq_controller_start(const struct wq_controller_params *par
 		return ERR_PTR(-EINVAL);
 	if (workers > WQ_MAX_WORKERS)
 		return ERR_PTR(-ERANGE);
-	c = kzalloc(struct_size(c, threads, workers), GFP_KERNEL);
+	c = kzalloc(struct_size(c, workers, workers), GFP_KERNEL);
 	if (!c)
 		return ERR_PTR(-ENOMEM);
 	c->params = *params;
 	init_completion(&c->ended);
 
 	while (c->n < workers) {
-		struct task_struct *thread = kthread_create(controller_thread, c, "%s/%u",
+		struct controller_worker *w = &c->workers[c->n];
+		struct task_struct *thread = kthread_create(controller_thread, w, "%s/%u",
 							    params->name ?: "wq", c->n);
 
 		if (IS_ERR(thread)) {
 			controller_join(c);	/* no thread has run yet, and none will */
 			return ERR_CAST(thread);
 		}
-		c->threads[c->n++] = get_task_struct(thread);
+		w->c = c;
+		w->task = get_task_struct(thread);
+		c->n++;
 	}
 	for (i = 0; i < workers; i++)
-		wake_up_process(c->threads[i]);
+		wake_up_process(c->workers[i].task);
 	return c;
 }
 EXPORT_SYMBOL_GPL(wq_controller_start);

@@ -124,6 +124,7 @@ static __always_inline void __wq_lock(struct wq_cs *cs, struct wq *q)
 	cs->freed = NULL;
 	cs->nr_ready = 0;
 	cs->kick = 0;
+	cs->fences = NULL;
 	spin_lock_irqsave(&q->lock, cs->flags);
 }
 
@@ -169,14 +170,20 @@ static bool wq_gets_paused(const struct wq *q)
 	return READ_ONCE(q->paused) & WQ_PAUSE_GETS;
 }
 
-/* Wake waiters for @nr_ready entries. */
-static __always_inline void wq_wake(struct wq *q, u32 nr_ready)
+/* Wake waiters for what has changed in a critical section, after it. */
+static __always_inline void wq_wake(const struct wq_cs *cs)
 {
+	u32 nr_ready = cs->nr_ready;
+	struct wq *q = cs->q;
+
 	if (!nr_ready)
 		return;
-	if (unlikely(nr_ready & WQ_FLUSHERS)) {
-		wake_up_all(&q->flushers);
-		nr_ready &= ~WQ_FLUSHERS;
+	if (unlikely(nr_ready & (WQ_FLUSHERS | WQ_FENCES))) {
+		if (nr_ready & WQ_FLUSHERS)
+			wake_up_all(&q->flushers);
+		if (nr_ready & WQ_FENCES)
+			wq_fences_wake(cs->fences);
+		nr_ready &= ~(WQ_FLUSHERS | WQ_FENCES);
 	}
 	/* The lock orders the look at the wait queue, see the head of this file. */
 	if (waitqueue_active(&q->getters) && nr_ready & ~WQ_ALL_POLLERS && !wq_gets_paused(q))
@@ -228,7 +235,7 @@ static noinline void wq_unlock_special(struct wq_cs *cs)
 	}
 	spin_unlock_irqrestore(&q->lock, cs->flags);
 
-	wq_wake(q, cs->nr_ready);
+	wq_wake(cs);
 	/* Wake exclusive pollers as well: the change concerns each of them. */
 	if (hup) {
 		wake_up_all(&q->getters);
@@ -248,6 +255,7 @@ static noinline void wq_unlock_special(struct wq_cs *cs)
  *  - if any entry became ready, wake all other pollers;
  *  - if a key became dirty that a file's last read took, wake all pollers;
  *  - if a task waits for an embedded entry whose run ended or was dropped, wake it;
+ *  - if a run of a key ended or was dropped, for which tasks or files wait, wake them;
  *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
  *  - if nothing is ready or processing any more, wake the drainers;
  *  - if the queue was full or its adds were paused, and there is room now, wake all pollers;
@@ -265,7 +273,7 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 		wq_unlock_special(cs);
 	} else {
 		spin_unlock_irqrestore(&q->lock, cs->flags);
-		wq_wake(q, cs->nr_ready);
+		wq_wake(cs);
 	}
 	if (!cs->freed)
 		return;
@@ -619,6 +627,19 @@ void wq_renew_map(struct wq_cs *cs)
 		wq_counters_renew(cs->q->map);
 }
 
+/* A run of an entry with fences has ended, or with @all it was dropped, see wq_fences_end(). */
+static noinline void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bool all)
+{
+	struct wq_fence *ended = cs->fences;
+
+	wq_assert_locked(cs);
+	cs->fences = wq_fences_end(cs->q->fences, e, result, all, ended);
+	if (cs->fences == ended)
+		return;
+	cs->nr_ready |= WQ_FENCES;
+	trace_wq_flush_end(cs->q, e, result);
+}
+
 /* Drop the run that the entry waits for.  The caller releases the entry if it is idle. */
 static void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 {
@@ -635,6 +656,9 @@ static void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 	wq_entry_set_state_mb(e, e->state & ~(ENTRY_DIRTY | ENTRY_REQUEUED));
 	wq_note_not_dirty(cs, e);
 	cs->q->canceled++;
+	/* While a run is in progress, the run to come may come back by an add. */
+	if (e->waited && !(e->state & ENTRY_PROCESSING))
+		wq_end_fences(cs, e, cs->q->purged ? WQ_END_OF_QUEUE : WQ_END_CANCELED, true);
 }
 
 /* When the oldest run of a consumer started, which holds at least one entry. */
@@ -956,7 +980,8 @@ static noinline void wq_release_slow(struct wq_cs *cs, struct wq_entry *e)
 		return;
 	}
 	wq_reset_failures(cs, e);
-	if (wq_is_embedded(e))
+	/* A disabled key keeps its entry, and has no failures. */
+	if (wq_is_embedded(e) || e->disabled)
 		return;
 	/* If this keeps an entry, it replaces one that was not used for long. */
 	if (q->max_idle && !(q->runs.last % WQ_IDLE_TURN) && e->len <= WQ_MAX_IDLE_KEY) {
@@ -980,7 +1005,7 @@ static __always_inline void wq_release_if_idle(struct wq_cs *cs, struct wq_entry
 	if (e->state)
 		return;
 	/* The length of an embedded entry is 0. */
-	if (unlikely(e->failures || q->nr_idle >= q->max_idle || e->len - 1U >= WQ_MAX_IDLE_KEY)) {
+	if (unlikely(e->failures || e->disabled || q->nr_idle >= q->max_idle || e->len - 1U >= WQ_MAX_IDLE_KEY)) {
 		wq_release_slow(cs, e);
 		return;
 	}
@@ -1077,10 +1102,10 @@ static bool wq_fails_finally(const struct wq *q, const struct wq_entry *e)
 	return unlikely(q->max_retries) && e->failures >= q->max_retries;
 }
 
-/* Whether an entry is embedded and disabled, so that it must not wait for a run. */
+/* Whether an entry is disabled, so that it must not wait for a run. */
 static __always_inline bool wq_is_disabled(struct wq_entry *e)
 {
-	return wq_is_embedded(e) && wq_embedded_of(e)->disabled;
+	return e->disabled || (wq_is_embedded(e) && wq_embedded_of(e)->disabled);
 }
 
 /*
@@ -1133,6 +1158,30 @@ void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e)
 	if (e->state & ENTRY_PARKED)
 		wq_clear_parked(cs, e);
 	wq_forget_entry(cs, e);
+}
+
+/* Refuse adds of a key from now on, and drop what it waits for.  A run in progress goes on. */
+static void wq_disable_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (!e->disabled)
+		q->nr_disabled++;
+	e->disabled = 1;
+	wq_drop_entry(cs, e);
+}
+
+/* Accept adds of a key again. */
+static void wq_enable_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	if (!e->disabled)
+		return;
+	trace_wq_enable(cs->q, e);
+	e->disabled = 0;
+	cs->q->nr_disabled--;
+	wq_release_if_idle(cs, e);
 }
 
 /*
@@ -1273,6 +1322,8 @@ u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq
 	if (e->failures && (bits || e->state & ENTRY_RETAINED ||
 			    (q->limiter && q->limiter->counts)))
 		bits |= WQ_KEY_FAILED;
+	if (e->disabled)
+		bits |= WQ_KEY_DISABLED;
 	return bits;
 }
 
@@ -1656,6 +1707,10 @@ static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op 
 	int ret;
 
 	wq_assert_locked(cs);
+	if (op->flags & OP_DISABLE) {
+		wq_disable_entry(cs, e);
+		return 0;
+	}
 	if (op->flags & WQ_ADD_RATE_LIMITED && wq_fails_finally(q, e)) {
 		wq_give_up(cs, e);
 		return 0;
@@ -1775,6 +1830,15 @@ static __always_inline struct wq_entry *wq_lookup_op(struct wq_cs *cs, const str
 	return __wq_lookup(cs, op->hash, op->key, op->len);
 }
 
+/*
+ * Whether an add to a disabled key is refused.  A run that was given back still comes, and a plain
+ * add takes no lock to be coalesced with it.
+ */
+static noinline bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op)
+{
+	return !(op->flags & OP_DISABLE) && !(e->state & ENTRY_DIRTY && wq_is_plain_add(op));
+}
+
 static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 				     const struct wq_op *op, const struct wq_peek *peek,
 				     struct wq_prealloc *pre, gfp_t gfp)
@@ -1784,12 +1848,14 @@ static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
 	struct wq_key *k;
 	int ret;
 
-	if (q->no_adds)
+	if (unlikely(q->no_adds) && !(op->flags & OP_DISABLE))
 		return wq_refusal(q);
 
 	e = wq_lookup_op(cs, op, peek);
 	if (e && e->state & ENTRY_IDLE)
 		return wq_add_idle(cs, e, op, pre, gfp);
+	if (e && unlikely(e->disabled) && wq_disabled_refuses(e, op))
+		return -EBUSY;
 	if (e)
 		return wq_add_entry(cs, e, op, pre, gfp);
 	if (wq_nr_keys(q) >= q->max_keys)
@@ -1954,16 +2020,25 @@ static __always_inline bool wq_done_forgets(const struct wq_entry *e, const stru
 	return e->given_back > 1 && !(op->flags & WQ_ADD_RATE_LIMITED);
 }
 
-/* Whether adds to an entry are refused, also those of a done. */
+/* Whether an add by a done is refused. */
 static __always_inline bool wq_refuses_adds(const struct wq *q, struct wq_entry *e)
 {
 	return q->shut || wq_is_disabled(e);
 }
 
-/* The run of an embedded entry has ended by done.  wq_embedded_flush() reports how. */
-static noinline void wq_note_end(struct wq_cs *cs, struct wq_embedded *x, const struct wq_op *op)
+/* The run of an entry ends by done, and tasks or files may wait for that. */
+static noinline void wq_note_end(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
 {
+	struct wq_embedded *x = wq_embedded_of(e);
+
 	wq_assert_locked(cs);
+	if (!wq_is_embedded(e)) {
+		wq_end_fences(cs, e, e->state & ENTRY_PARKED || op->flags & OP_PARK ?
+			      WQ_END_GAVE_UP : op->flags & WQ_ADD_RATE_LIMITED ?
+			      WQ_END_FAILED : WQ_END_DONE, false);
+		return;
+	}
+	/* wq_embedded_flush() reports how it ended. */
 	x->failed = x->failed << 1 | !!(op->flags & (WQ_ADD_RATE_LIMITED | OP_PARK));
 	x->ended++;
 	if (x->waiters)
@@ -2012,10 +2087,10 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 	if (q->timed)
 		wq_hist_add(&q->works, wq_now(cs) - wq_times_of(e)->start);
 	trace_wq_done(q, e, q->timed ? wq_now(cs) - wq_times_of(e)->start : 0);
+	if (unlikely(e->waited) || wq_is_embedded(e))
+		wq_note_end(cs, e, op);
 	wq_unhold(cs, e);
 	e->given_back = 0;
-	if (wq_is_embedded(e))
-		wq_note_end(cs, wq_embedded_of(e), op);
 	if (e->state & (ENTRY_DIRTY | ENTRY_PARKED)) {
 		if (unlikely(e->state & ENTRY_PARKED))
 			return wq_done_park(cs, e, op);
@@ -2106,13 +2181,18 @@ static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	q->given_back_failed++;
 	/* If there is no memory for the delay, the key is ready at once, and is not lost. */
-	if (wq_add_slow(cs, e, &op, NULL, gfp) == -ENOMEM) {
+	if (e->disabled) {
+		q->dropped++;
+	} else if (wq_add_slow(cs, e, &op, NULL, gfp) == -ENOMEM) {
 		wq_count_failure(cs, e);
 		if (q->prioritized)
 			wq_priority_raise(e, wq_add_level(e, &op));
 		wq_set_dirty(cs, e);
 		q->retries++;
 	}
+	if (e->waited)
+		wq_end_fences(cs, e, e->state & ENTRY_PARKED ? WQ_END_GAVE_UP : WQ_END_FAILED,
+			      false);
 	wq_unhold(cs, e);
 	if (e->state & ENTRY_DIRTY)
 		wq_push(cs, e);
@@ -2307,6 +2387,76 @@ int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 	return ret;
 }
 WQ_EXPORT_FOR_KUNIT(wq_key_forget);
+
+/*
+ * Enable a key, and report its WQ_KEY_* from before.  Returns -ENOENT if the queue does not know the
+ * key.
+ */
+int wq_key_enable(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 *state)
+{
+	struct wq_entry *e;
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	e = wq_lookup(&cs, op->hash, op->key, op->len);
+	*state = e ? wq_key_bits(q, c, e) : 0;
+	if (e)
+		wq_enable_entry(&cs, e);
+	wq_unlock(&cs);
+	return *state ? 0 : -ENOENT;
+}
+WQ_EXPORT_FOR_KUNIT(wq_key_enable);
+
+/* Begin a wait for a key, see wq_watch_key(). */
+static int wq_watch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
+		       const struct wq_peek *peek, struct wq_prealloc *pre, gfp_t gfp)
+{
+	struct wq_watch *w = container_of((struct wq_op *)op, struct wq_watch, op);
+	bool disable = op->flags & OP_DISABLE;
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	int ret = 0;
+
+	wq_assert_locked(cs);
+	e = wq_lookup(cs, op->hash, op->key, op->len);
+	w->state = e ? wq_key_bits(q, c, e) : 0;
+	if (w->state & WQ_KEY_MINE && !w->any && (c != &q->kernel || e->token == w->own))
+		return -EDEADLK;
+	if (w->fence && q->fences->waits == WQ_MAX_FLUSHES)
+		return -EUSERS;
+	if (disable)
+		trace_wq_disable(q, op->key, op->len, w->state);
+	if (disable || w->add)
+		ret = wq_add_op(cs, c, op, NULL, pre, gfp);
+	if (ret < 0 || !w->fence)
+		return ret;
+
+	e = wq_lookup(cs, op->hash, op->key, op->len);
+	if (e && e->state & (ENTRY_PROCESSING | ENTRY_DIRTY))
+		w->fence = wq_fence_join(q->fences, e, w->fence);
+	else
+		w->fence->result = WQ_END_NO_RUN;
+	return 0;
+}
+
+/**
+ * wq_watch_key() - add or disable a key or do neither, and begin to wait for its runs
+ * @q: the queue, which has fences if @w has one
+ * @w: what to do; if it fails or no run is to come, @w->fence is the caller's fence, else another
+ *	one with a reference
+ * @gfp: how to allocate the key's entry
+ *
+ * All in one critical section, so that no run can end in between.
+ *
+ * Return: 0; -EDEADLK: the caller works on the key; -EUSERS: the queue has WQ_MAX_FLUSHES
+ * waits; or an error of an add.
+ */
+int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp)
+{
+	wq_run_ops(q, w->c, &w->op, 1, true, gfp, wq_watch_op, true, NULL);
+	return min(w->op.result, 0);
+}
+WQ_EXPORT_FOR_KUNIT(wq_watch_key);
 
 /*
  * Get.

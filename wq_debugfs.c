@@ -112,6 +112,8 @@ static int metrics_show(struct seq_file *m, void *unused)
 	show_count(m, "parked_total", st.parked_total);
 	show_count(m, "park_dropped_total", st.park_dropped);
 	show_count(m, "kicked_total", st.kicked);
+	show_count(m, "disabled", st.disabled);
+	show_count(m, "flushes", st.flushes);
 	show_count(m, "keys", st.keys);
 	show_count(m, "max_keys", st.max_keys);
 	show_count(m, "consumers", st.consumers);
@@ -149,6 +151,8 @@ static void show_entry(struct seq_file *m, struct wq_cs *cs, struct wq_entry *e)
 		seq_puts(m, ", due in ");
 		show_duration(m, info.due);
 	}
+	if (info.state & WQ_KEY_DISABLED)
+		seq_puts(m, ", disabled");
 	if (info.failures)
 		seq_printf(m, ", failed %u times", info.failures);
 	if (info.error)

@@ -50,6 +50,7 @@
 #include "wq_config.h"
 #include "wq_core.h"
 #include "wq_dev.h"
+#include "wq_flush.h"
 #include "wq_metrics.h"
 #include "wq_name.h"
 #include "wq_park.h"
@@ -549,6 +550,34 @@ static noinline_for_stack int array_done_reasons(const struct wq_call *call, u32
 	return ret ?: a.err;
 }
 
+/* The buffer of a key on its way in or out.  Most keys fit into @stack. */
+struct wq_key_buf {
+	void *key;
+	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
+};
+
+static void key_buf_free(struct wq_key_buf *buf)
+{
+	if (buf->key != buf->stack)
+		kfree(buf->key);
+}
+
+/* Copy a key in, and initialize an op for it.  The caller frees @buf, also after an error. */
+static int key_op_init(const struct wq *q, struct wq_op *op, struct wq_key_buf *buf, u64 key,
+		       u32 len)
+{
+	buf->key = buf->stack;
+	if (len > WQ_MAX_KEY)
+		return -E2BIG;
+	if (len > sizeof(buf->stack))
+		buf->key = kmalloc(len, GFP_KERNEL_ACCOUNT);
+	if (!buf->key)
+		return -ENOMEM;
+	if (copy_from_user(buf->key, u64_to_user_ptr(key), len))
+		return -EFAULT;
+	return wq_op_init(q, op, buf->key, len);
+}
+
 /*
  * The verbs.
  */
@@ -566,7 +595,7 @@ static int verb_info(struct wq_call *call, void *arg)
 		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL | WQ_FEATURE_DELAY |
 			    WQ_FEATURE_LIMITER | WQ_FEATURE_METRICS | WQ_FEATURE_LEASE |
 			    WQ_FEATURE_MAP | WQ_FEATURE_ORDER | WQ_FEATURE_PARK |
-			    WQ_FEATURE_GROUPS,
+			    WQ_FEATURE_FLUSH | WQ_FEATURE_GROUPS,
 		.max_array = WQ_MAX_ARRAY,
 		.max_keys = WQ_MAX_KEYS,
 		.default_keys = WQ_DEFAULT_KEYS,
@@ -1075,26 +1104,15 @@ static int key_state(struct wq_call *call, void *arg,
 			       struct wq_key_info *info))
 {
 	struct wq_query *args = arg;
-	u8 small[64] __uninitialized, *key = small;
+	struct wq_key_buf buf __uninitialized;
 	struct wq_op op;
 	int ret;
 
 	if (args->flags || args->reserved || memchr_inv(&args->info, 0, sizeof(args->info)))
 		return -EINVAL;
-	if (args->key_len > WQ_MAX_KEY)
-		return -E2BIG;
-	if (args->key_len > sizeof(small))
-		key = kmalloc(args->key_len, GFP_KERNEL_ACCOUNT);
-	if (!key)
-		return -ENOMEM;
-
-	if (copy_from_user(key, u64_to_user_ptr(args->key), args->key_len))
-		ret = -EFAULT;
-	else
-		ret = wq_op_init(call->c->q, &op, key, args->key_len) ?:
-			fn(call->c->q, call->c, &op, &args->info);
-	if (key != small)
-		kfree(key);
+	ret = key_op_init(call->c->q, &op, &buf, args->key, args->key_len) ?:
+		fn(call->c->q, call->c, &op, &args->info);
+	key_buf_free(&buf);
 	/* Without read access, report only the state from before the call. */
 	if (!(call->file->f_mode & FMODE_READ))
 		args->info = (struct wq_key_info){ .state = args->info.state };
@@ -1170,20 +1188,13 @@ static int verb_pause(struct wq_call *call, void *arg)
 
 static int kick_key(struct wq *q, const struct wq_kick *args)
 {
+	struct wq_key_buf buf __uninitialized;
 	struct wq_op op;
-	void *key;
-	int ret;
+	int ret = key_op_init(q, &op, &buf, args->key, args->key_len);
 
-	if (args->key_len > WQ_MAX_KEY)
-		return -E2BIG;
-	key = kmalloc(args->key_len, GFP_KERNEL_ACCOUNT);
-	if (!key)
-		return -ENOMEM;
-	if (copy_from_user(key, u64_to_user_ptr(args->key), args->key_len))
-		ret = -EFAULT;
-	else
-		ret = wq_op_init(q, &op, key, args->key_len) ?: wq_key_kick(q, &op);
-	kfree(key);
+	if (!ret)
+		ret = wq_key_kick(q, &op);
+	key_buf_free(&buf);
 	return ret;
 }
 
@@ -1265,6 +1276,130 @@ put_fd:
 	return ret;
 }
 
+/* A process sleeps as in a get, and must not keep the machine from suspending. */
+#define FLUSH_STATE	(TASK_INTERRUPTIBLE | TASK_FREEZABLE)
+
+static int flush_wait(const struct wq_call *call, struct wq_flush *args, struct wq_watch *w)
+{
+	s64 end = call_deadline(call, args->timeout, args->deadline);
+	struct wq *q = call->c->q;
+	int ret;
+
+	ret = wq_flush_begin(q, w, GFP_KERNEL_ACCOUNT);
+	if (!ret)
+		ret = wq_flush_wait(q, w->fence, end, FLUSH_STATE);
+	if (ret < 0)
+		return call_wait_ended(call, args, end, &args->timeout, &args->deadline, ret);
+	args->result = ret;
+	args->deadline = 0;
+	args->fd = 0;
+	args->reserved = 0;
+	return call_copy_out(call, args);
+}
+
+/* The descriptor is not in use before the caller knows its number. */
+static int flush_fd(const struct wq_call *call, struct wq_flush *args, struct wq_watch *w)
+{
+	struct wq *q = call->c->q;
+	struct file *file;
+	int fd, ret;
+
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	file = wq_flush_file_new(q);
+	if (IS_ERR(file)) {
+		ret = PTR_ERR(file);
+		goto put_fd;
+	}
+	ret = wq_flush_begin(q, w, GFP_KERNEL_ACCOUNT);
+	if (ret)
+		goto put_file;
+	wq_flush_file_begin(file, w->fence);
+	args->result = 0;
+	args->fd = fd;
+	args->reserved = 0;
+	if (call_copy_out(call, args)) {
+		ret = -EFAULT;
+		goto put_file;
+	}
+	fd_install(fd, file);
+	return 0;
+
+put_file:
+	fput(file);
+put_fd:
+	put_unused_fd(fd);
+	return ret;
+}
+
+static int verb_flush(struct wq_call *call, void *arg)
+{
+	struct wq_flush *args = arg;
+	bool fd = args->flags & WQ_FLUSH_FD, add = args->flags & WQ_FLUSH_ADD;
+	struct wq_watch w = { .c = call->c, .any = fd, .add = add };
+	struct wq_key_buf buf __uninitialized;
+	int ret;
+
+	if (args->flags & ~(WQ_FLUSH_FD | WQ_FLUSH_ADD) || (add && !fd) || args->deadline < 0)
+		return -EINVAL;
+	/* A caller that does not receive the descriptor could not close it. */
+	if (fd && (args->timeout || args->deadline ||
+		   call->usize < offsetofend(struct wq_flush, fd)))
+		return -EINVAL;
+	if (add && !(call->file->f_mode & FMODE_WRITE))
+		return -EACCES;
+	ret = key_op_init(call->c->q, &w.op, &buf, args->key, args->key_len);
+	if (!ret)
+		ret = fd ? flush_fd(call, args, &w) : flush_wait(call, args, &w);
+	key_buf_free(&buf);
+	return ret;
+}
+
+static int disable_key(const struct wq_call *call, struct wq_disable *args, struct wq_watch *w)
+{
+	s64 end = call_deadline(call, args->timeout, args->deadline);
+	struct wq *q = call->c->q;
+	int ret;
+
+	w->op.flags = OP_DISABLE;
+	w->any = !end;
+	if (end)
+		ret = wq_flush_begin(q, w, GFP_KERNEL_ACCOUNT);
+	else
+		ret = wq_watch_key(q, w, GFP_KERNEL_ACCOUNT);
+	if (!ret && end)
+		ret = wq_flush_wait(q, w->fence, end, FLUSH_STATE);
+	if (ret < 0)
+		return call_wait_ended(call, args, end, &args->timeout, &args->deadline, ret);
+	args->state = w->state;
+	args->deadline = 0;
+	return 0;
+}
+
+static int verb_disable(struct wq_call *call, void *arg)
+{
+	struct wq_disable *args = arg;
+	bool undo = args->flags & WQ_DISABLE_UNDO;
+	struct wq_watch w = { .c = call->c };
+	struct wq_key_buf buf __uninitialized;
+	struct wq *q = call->c->q;
+	int ret;
+
+	if (args->flags & ~WQ_DISABLE_UNDO || args->deadline < 0 ||
+	    (undo && (args->timeout || args->deadline)))
+		return -EINVAL;
+	/* A queue without a user belongs to a kernel module. */
+	if (!q->user || !is_owner_or_capable(q))
+		return -EPERM;
+	ret = key_op_init(q, &w.op, &buf, args->key, args->key_len);
+	if (!ret)
+		ret = undo ? wq_key_enable(q, call->c, &w.op, &args->state) :
+			     disable_key(call, args, &w);
+	key_buf_free(&buf);
+	return ret;
+}
+
 union wq_args {
 	struct wq_info info;
 	struct wq_open open;
@@ -1282,6 +1417,8 @@ union wq_args {
 	struct wq_map map;
 	struct wq_pause pause;
 	struct wq_kick kick;
+	struct wq_flush flush;
+	struct wq_disable disable;
 };
 
 #define WQ_VERB(ioc, type, func, fmode, ...) \
@@ -1320,6 +1457,10 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_PAUSE, struct wq_pause, verb_pause, FMODE_READ | FMODE_WRITE),
 	WQ_VERB(WQ_IOC_KICK, struct wq_kick, verb_kick, FMODE_WRITE, .copy_out = true,
 		.catch_up = true),
+	WQ_VERB(WQ_IOC_FLUSH, struct wq_flush, verb_flush, FMODE_READ | FMODE_WRITE,
+		.catch_up = true),
+	WQ_VERB(WQ_IOC_DISABLE, struct wq_disable, verb_disable, FMODE_READ | FMODE_WRITE,
+		.copy_out = true, .catch_up = true),
 };
 
 static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
@@ -1418,18 +1559,6 @@ static bool key_copy_out(void __user *to, const void *key, size_t len)
 fault:
 	user_write_access_end();
 	return false;
-}
-
-/* The buffer of a key on its way in or out.  Most keys fit into @stack. */
-struct wq_key_buf {
-	void *key;
-	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
-};
-
-static void key_buf_free(struct wq_key_buf *buf)
-{
-	if (buf->key != buf->stack)
-		kfree(buf->key);
 }
 
 /* Check a write of @len bytes, and get a buffer for its key. */

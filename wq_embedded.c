@@ -227,7 +227,7 @@ struct flush {
 };
 
 /*
- * The result of a wait: 0; WQ_FLUSH_FAILED; -ECANCELED: the pending run was dropped; -EAGAIN: the
+ * The result of a wait: 0; WQ_END_FAILED; -ECANCELED: the pending run was dropped; -EAGAIN: the
  * wait goes on.
  */
 static int flush_result(struct wq_embedded *x, const struct flush *f)
@@ -238,7 +238,7 @@ static int flush_result(struct wq_embedded *x, const struct flush *f)
 	if (f->alone && x->waiters > f->counted)
 		return -EAGAIN;
 	if (left <= 0)
-		return x->failed >> min(-left, 31) & 1 ? WQ_FLUSH_FAILED : 0;
+		return x->failed >> min(-left, 31) & 1 ? WQ_END_FAILED : 0;
 	/* Its get would have changed the token. */
 	if (left == 1 && f->pending && x->entry.token == f->token &&
 	    !(x->entry.state & ENTRY_DIRTY))
@@ -617,13 +617,13 @@ EXPORT_SYMBOL_GPL(wq_embedded_cancel_sync);
  * @timeout: how long to wait, in ns; 0: do not wait; WQ_FOREVER, or any negative value: wait
  *	until the runs have ended
  *
- * Each add before the call has had its full run when this returns 0 or WQ_FLUSH_FAILED.  A
+ * Each add before the call has had its full run when this returns 0 or WQ_END_FAILED.  A
  * pending delay is no add before it is due, so the call does not wait for it.  If no run is
  * pending or in progress, the call reports the last run.
  *
  * Context: process, may sleep.  With @timeout 0: as for wq_done().
  *
- * Return: 0: the run did not fail, or there was none; WQ_FLUSH_FAILED: the run failed: it ended
+ * Return: 0: the run did not fail, or there was none; WQ_END_FAILED: the run failed: it ended
  * with WQ_OUTCOME_RETRY, or the controller gave the entry up; -ECANCELED: a cancel or disable
  * dropped the pending run; -EAGAIN: a run has not ended and @timeout is 0; -ETIMEDOUT; -EDEADLK:
  * the caller is the entry's own run in a controller; -EINTR: a fatal signal ended the wait.

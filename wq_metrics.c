@@ -34,7 +34,8 @@ struct wq_consumer *wq_running_next(struct wq *q, struct wq_consumer *c)
 static u64 memory_of(const struct wq *q)
 {
 	return sizeof(*q) + q->key_bytes + wq_table_bytes(&q->table) + wq_heap_bytes(&q->heap) +
-	       wq_order_bytes(q) + (q->map ? sizeof(*q->map) + PAGE_SIZE : 0);
+	       wq_order_bytes(q) + (q->map ? sizeof(*q->map) + PAGE_SIZE : 0) +
+	       (q->fences ? sizeof(*q->fences) : 0);
 }
 
 /* How long a pause lasts; -1: until a resume, or there is none. */
@@ -143,6 +144,8 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->kicked = q->kicked;
 	st->gets_resume = pause_left(&cs, ilog2(WQ_PAUSE_GETS));
 	st->adds_resume = pause_left(&cs, ilog2(WQ_PAUSE_ADDS));
+	st->disabled = q->nr_disabled;
+	st->flushes = q->fences ? q->fences->waits : 0;
 	if (st->delayed)
 		st->next_due = max_t(s64, 0, wq_heap_due(&q->heap) - wq_now(&cs));
 	stat_running(&cs, st);

@@ -202,6 +202,7 @@ void wq_purge(struct wq *q, bool ended)
 		/* No entry is kept from now on, so that all that is left is in use. */
 		q->max_idle = 0;
 		q->ended = ended;
+		q->purged = true;
 		for (i = wq_evict_idle(&cs, WQ_BATCH); i < WQ_BATCH; i++) {
 			e = wq_any(&cs);
 			if (!e)
@@ -210,6 +211,8 @@ void wq_purge(struct wq *q, bool ended)
 				wq_give_back_entry(&cs, e);
 			if (trace_wq_cancel_enabled())
 				trace_wq_cancel(q, e, wq_key_bits(q, NULL, e));
+			q->nr_disabled -= e->disabled;
+			e->disabled = 0;
 			wq_drop_entry(&cs, e);
 		}
 		left = q->table.count || q->heap.count || q->nr_parked || !wq_is_idle(q);
@@ -245,8 +248,10 @@ void wq_unpin(struct wq *q)
 	wq_order_free(q);
 	free_percpu(q->coalesced);
 	wq_counters_free(q->map);
+	kfree(q->fences);
 	kfree(q);
 }
+WQ_EXPORT_FOR_KUNIT(wq_unpin);
 
 /*
  * The queue's map, which the first call makes.  Returns an ERR_PTR if there is none.  It lives as

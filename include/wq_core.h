@@ -22,6 +22,7 @@
 #include "wq_compat.h"
 #include "wq_delay.h"
 #include "wq_entry.h"
+#include "wq_fence.h"
 #include "wq_groups.h"
 #include "wq_hash.h"
 #include "wq_lease.h"
@@ -150,10 +151,13 @@ struct wq {
 	u64 expired;			/* L */
 	u32 nr_failed;			/* L: entries with failures */
 	u32 nr_retained;		/* L: how many of these are ENTRY_RETAINED */
+	u32 nr_disabled;		/* L: keys that are disabled */
+	bool purged;			/* L: the queue ends, and all of its keys are dropped */
 	u32 nr_drainers;		/* L: tasks that wait in a drain */
 	u32 plain_shutdowns;		/* L: shut downs without a drain, which end that wait */
 	u32 nr_consumers;		/* L: open files */
 	u32 nr_embedded;		/* L: embedded entries, also idle ones */
+	struct wq_fences *fences;	/* L: NULL until the first wait for a key; then constant */
 	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: when that pause ends; S64_MAX: never */
 	struct list_head parked;	/* L: parked entries, the one parked longest first */
 	u32 nr_parked;			/* L: entries in parked */
@@ -201,9 +205,12 @@ struct wq {
  * @now: the time on the queue's clock, read at most once; -1: not read yet
  * @freed: removed entries, chained by next_freed, that wq_unlock() frees
  * @nr_ready: entries that became ready: wq_unlock() wakes as many waiters.  With
- *	WQ_ALL_POLLERS it wakes all pollers, and with WQ_FLUSHERS all flushers
+ *	WQ_ALL_POLLERS it wakes all pollers, with WQ_FLUSHERS all flushers, and with
+ *	WQ_FENCES the waiters of @fences
  * @kick: not 0: wq_unlock() wakes the thread or sets the timer, because wq.armed is
  *	earlier than before
+ *
+ * @fences: fences that have ended, chained by next
  *
  * On the stack, initialized by wq_lock().
  */
@@ -214,13 +221,16 @@ struct wq_cs {
 	struct wq_entry *freed;
 	u32 nr_ready;
 	u32 kick;
+	struct wq_fence *fences;
 };
 
 /* wq_cs.nr_ready: the key of a file's last read is dirty, so that file's pollers wake. */
 #define WQ_ALL_POLLERS	BIT(31)
 /* wq_cs.nr_ready: the state of an embedded entry has changed, for which a task waits. */
 #define WQ_FLUSHERS	BIT(30)
-static_assert(WQ_MAX_KEYS < WQ_FLUSHERS);
+/* wq_cs.nr_ready: runs have ended for which tasks or files wait. */
+#define WQ_FENCES	BIT(29)
+static_assert(WQ_MAX_KEYS < WQ_FENCES);
 
 /**
  * struct wq_op - one key on its way through a verb on an array
@@ -249,6 +259,7 @@ struct wq_op {
 #define OP_FORGET	BIT(13)		/* done: reset the failures */
 #define OP_PARK		BIT(12)		/* done: give up the key */
 #define OP_CAUSE	BIT(11)		/* done: the op is part of a struct wq_cause */
+#define OP_DISABLE	BIT(10)		/* add: disable the key instead */
 
 /**
  * struct wq_cause - a done with the reason why the run failed
@@ -313,6 +324,27 @@ static inline void wq_assert_locked(const struct wq_cs *cs)
 {
 	lockdep_assert_held(&cs->q->lock);
 }
+
+/**
+ * struct wq_watch - a wait for a key that begins, in wq_watch_key()
+ * @op: the key.  With OP_DISABLE the key is disabled first
+ * @c: the caller; it must not wait for a run of its own
+ * @own: token of a run that the calling thread works on; 0: none
+ * @any: a run that @c holds is no error
+ * @add: add the key first
+ * @state: receives the key's WQ_KEY_* from before
+ * @fence: in: a new fence; NULL: do not wait.  Out: the fence of the run to wait for, if that
+ *	run has not ended
+ */
+struct wq_watch {
+	struct wq_op op;
+	struct wq_consumer *c;
+	u64 own;
+	bool any;
+	bool add;
+	u32 state;
+	struct wq_fence *fence;
+};
 
 /* In 64-bit kernels without debugging of locks, gets and dones write two lines of the queue. */
 static_assert(!IS_ENABLED(CONFIG_SMP) || !IS_ENABLED(CONFIG_64BIT) || L1_CACHE_BYTES != 64 ||
@@ -418,6 +450,8 @@ int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 		  struct wq_key_info *info);
 int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 		  struct wq_key_info *info);
+int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp);
+int wq_key_enable(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 *state);
 
 /*
  * Waiting.  A deadline is a time of ktime_get() in ns; 0: do not wait; S64_MAX: wait until

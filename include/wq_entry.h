@@ -28,7 +28,7 @@
 #define ENTRY_PARKED		BIT(6)	/* alone: in wq.parked; with PROCESSING: after the run */
 
 /* The bit fields of struct wq_entry are wide enough. */
-#define WQ_MAX_FAILURES	(BIT(21) - 1)	/* this many failures, or more */
+#define WQ_MAX_FAILURES	(BIT(19) - 1)	/* this many failures, or more */
 static_assert(WQ_MAX_KEYS <= 1 << 25);	/* heap */
 static_assert(WQ_MAX_KEY < 1 << 11);	/* len */
 static_assert(WQ_MAX_GIVEN_BACK < 1 << 6);	/* given_back */
@@ -262,6 +262,8 @@ static __always_inline void wq_key_init(struct wq_key *k, u32 prefix, u32 hash, 
 	e->given_back = 0;
 	WRITE_ONCE(e->word, 0);
 	e->failures = 0;
+	e->waited = 0;
+	e->disabled = 0;
 	e->len = len;
 	wq_key_copy(k->key, key, len);
 	if (prefix >= WQ_PREFIX_LEASE)

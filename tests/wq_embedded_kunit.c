@@ -1163,7 +1163,7 @@ static void flush_of_an_idle_object_reports_the_last_run(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, flush_now(A), 0);
 	add_object(A);
 	run_fails(test, A);
-	KUNIT_EXPECT_EQ(test, flush_now(A), WQ_FLUSH_FAILED);
+	KUNIT_EXPECT_EQ(test, flush_now(A), WQ_END_FAILED);
 	pass(test, HOUR);
 	run_object(test, A);
 	KUNIT_EXPECT_EQ(test, flush_now(A), 0);
@@ -1246,7 +1246,7 @@ static void flush_reports_a_failed_run(struct kunit *test)
 	add_object(A);
 	a = start_flush(test, A);
 	run_fails(test, A);
-	KUNIT_EXPECT_EQ(test, result(test, a), WQ_FLUSH_FAILED);
+	KUNIT_EXPECT_EQ(test, result(test, a), WQ_END_FAILED);
 }
 
 /* Holds the lock of the object's queue while runs end, so that the flush sees them all at once. */
@@ -1266,7 +1266,7 @@ static void flush_reports_its_own_run_if_others_have_followed(struct kunit *test
 		wq_embedded_add(&A->x);
 	}
 	preempt_enable();
-	KUNIT_EXPECT_EQ(test, result(test, a), WQ_FLUSH_FAILED);
+	KUNIT_EXPECT_EQ(test, result(test, a), WQ_END_FAILED);
 }
 
 static void cancel_ends_a_flush_of_the_pending_run(struct kunit *test)
@@ -1464,7 +1464,7 @@ static void a_controller_retries_an_object_that_failed(struct kunit *test)
 {
 	control(test, fail_once);
 	add_object(A);
-	KUNIT_EXPECT_EQ(test, wq_embedded_flush(&A->x, LIMIT), WQ_FLUSH_FAILED);
+	KUNIT_EXPECT_EQ(test, wq_embedded_flush(&A->x, LIMIT), WQ_END_FAILED);
 	ASSERT_EVENTUALLY(test, runs_of(A) == 2 && !query_object(A));
 	KUNIT_EXPECT_EQ(test, flush_now(A), 0);
 	KUNIT_EXPECT_NULL(test, embedded(test)->given_up);
@@ -1482,7 +1482,7 @@ static void a_controller_gives_an_object_up(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, fx->given_up, B);
 	KUNIT_EXPECT_EQ(test, fx->error, -EIO);
 	KUNIT_EXPECT_EQ(test, runs_of(B), 3);
-	KUNIT_EXPECT_EQ(test, flush_now(B), WQ_FLUSH_FAILED);
+	KUNIT_EXPECT_EQ(test, flush_now(B), WQ_END_FAILED);
 	stop_control(test, true);
 }
 
@@ -1610,7 +1610,7 @@ static int load_flusher(struct actor *a)
 		/* an add that has begun may not have been made yet */
 		want(o);
 		ret = wq_embedded_flush(&o->x, LIMIT);
-		expect_same(&fx->verdict, ret == 0 || ret == WQ_FLUSH_FAILED, 1, "flush: %d", ret);
+		expect_same(&fx->verdict, ret == 0 || ret == WQ_END_FAILED, 1, "flush: %d", ret);
 		expect_same(&fx->verdict, is_seen(o, wanted), true, "add %d is seen", wanted);
 	}
 	return 0;

@@ -169,6 +169,7 @@ static const struct {
 	FIELD(gets_resume), FIELD(adds_resume), FIELD(failures), FIELD(oldest),
 	FIELD(parked), FIELD(parked_total),
 	FIELD(park_dropped), FIELD(kicked),
+	FIELD(disabled), FIELD(flushes),
 };
 
 static u64 value_at(const struct wq_stat *st, u32 offset, u32 size)

@@ -9,6 +9,7 @@
 #ifndef _WQ_KUNIT_INTERNALS_H
 #define _WQ_KUNIT_INTERNALS_H
 
+#include "../include/wq_flush.h"
 #include "../include/wq_metrics.h"
 #include "../include/wq_queue.h"
 
@@ -173,6 +174,58 @@ static inline int consumer_forget(struct wq_consumer *c, struct wq *q, const voi
 	struct wq_op op;
 
 	return wq_op_init(q, &op, key, len) ?: wq_key_forget(q, c, &op, info);
+}
+
+/* Begins a wait for a key, after an add if @add is set.  Return: 0, or an error. */
+static inline int consumer_watch(struct wq_consumer *c, struct wq *q, const void *key, size_t len,
+				 bool add, struct wq_fence **fence)
+{
+	struct wq_watch w = { .c = c, .any = true, .add = add };
+	int ret = wq_op_init(q, &w.op, key, len) ?: wq_flush_begin(q, &w, GFP_KERNEL);
+
+	*fence = ret ? NULL : w.fence;
+	return ret;
+}
+
+/* A flush without a wait. */
+static inline int consumer_flush(struct wq_consumer *c, struct wq *q, const void *key, size_t len)
+{
+	struct wq_watch w = { .c = c };
+	int ret = wq_op_init(q, &w.op, key, len) ?: wq_watch_key(q, &w, GFP_KERNEL);
+
+	return ret ?: w.state & (WQ_KEY_DIRTY | WQ_KEY_PROCESSING) ? -EAGAIN : -ENOENT;
+}
+
+/* A disable without a wait.  Return: the state from before, or an error. */
+static inline int consumer_disable(struct wq_consumer *c, struct wq *q, const void *key, size_t len)
+{
+	struct wq_watch w = { .c = c, .any = true };
+	int ret = wq_op_init(q, &w.op, key, len);
+
+	w.op.flags = OP_DISABLE;
+	return ret ?: wq_watch_key(q, &w, GFP_KERNEL) ?: (int)w.state;
+}
+
+static inline int consumer_enable(struct wq_consumer *c, struct wq *q, const void *key, size_t len)
+{
+	struct wq_op op;
+	u32 state;
+
+	return wq_op_init(q, &op, key, len) ?: wq_key_enable(q, c, &op, &state) ?: (int)state;
+}
+
+/* The result of a wait, -EAGAIN before its end. */
+static inline int fence_result(const struct wq_fence *f)
+{
+	int ret = wq_fence_result(f);
+
+	return ret == WQ_NOT_ENDED ? -EAGAIN : ret;
+}
+
+/* Gives a wait up. */
+static inline void fence_end(struct wq *q, struct wq_fence *f)
+{
+	wq_flush_wait(q, f, 0, TASK_INTERRUPTIBLE);
 }
 
 /* --- the queue --- */

@@ -1653,7 +1653,7 @@ static void flush_object(struct arena *a, struct tally *t, struct rnd_state *r)
 	srcu_read_unlock(&adders, idx);
 	count(FLUSHES);
 	ret = wq_embedded_flush(&t->x, one_in(r, 8) ? 0 : some_time(r, 100 * MS));
-	if (ret == 0 || ret == WQ_FLUSH_FAILED) {
+	if (ret == 0 || ret == WQ_END_FAILED) {
 		/* A cancel by another thread can have dropped the run. */
 		canceled = atomic_read(&t->canceling);
 		/* Pairs with atomic_dec_return() after the note. */

@@ -89,7 +89,11 @@ struct wq_entry {
 		/* private: both, which adds read without the lock */
 		u32 word;
 	};
-	u32 failures : 21;
+	u32 failures : 19;
+	/* private: tasks or files wait for its runs, see wq_fence.c */
+	u32 waited : 1;
+	/* private: adds are refused */
+	u32 disabled : 1;
 	/* private: length of the key; 0: the entry is part of a struct wq_embedded */
 	u32 len : 11;
 };
@@ -169,7 +173,7 @@ struct wq_limiter;
  * @key: the key; NULL: an embedded entry
  * @len: length of the key in bytes; 0: an embedded entry
  * @failures: earlier failures of the key since its failures were last forgotten;
- *	U32_MAX from 2,097,151 on, where the queue stops counting
+ *	U32_MAX from 524,287 on, where the queue stops counting
  * @now: ns on the queue's clock
  */
 struct wq_failure {
@@ -336,6 +340,9 @@ int wq_forget(struct wq *q, const void *key, size_t len);
 int wq_num_requeues(struct wq *q, const void *key, size_t len);
 int wq_query(struct wq *q, const void *key, size_t len);
 int wq_cancel(struct wq *q, const void *key, size_t len);
+int wq_flush_key(struct wq *q, const void *key, size_t len, s64 timeout);
+int wq_disable_key(struct wq *q, const void *key, size_t len, s64 timeout);
+int wq_enable_key(struct wq *q, const void *key, size_t len);
 unsigned int wq_len(struct wq *q);
 void wq_stats(struct wq *q, struct wq_stat *st);
 
@@ -443,9 +450,6 @@ int wq_embedded_cancel_sync(struct wq_embedded *x);
 int wq_embedded_disable(struct wq_embedded *x);
 int wq_embedded_disable_sync(struct wq_embedded *x);
 bool wq_embedded_enable(struct wq_embedded *x);
-
-/* wq_embedded_flush(): the run failed. */
-#define WQ_FLUSH_FAILED	1
 
 int wq_embedded_flush(struct wq_embedded *x, s64 timeout);
 

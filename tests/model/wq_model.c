@@ -35,7 +35,8 @@ static bool is_retained(const struct wm *m, const struct wm_key *key)
 
 static bool is_known(const struct wm *m, const struct wm_key *key)
 {
-	return is_busy(key) || is_retained(m, key);
+	return is_busy(key) || is_retained(m, key) ||
+	       (key->disabled && !wm_is_object(m, key - m->key));
 }
 
 /* A key that is no longer known has no failures, and no runs that were given back. */
@@ -221,6 +222,18 @@ static int mark(struct wm *m, u32 k, s8 level)
 	return 1;
 }
 
+/* A run ended.  The run after it is there if the key is dirty. */
+static void end_run(struct wm_key *key, u32 end)
+{
+	if (key->watch == 1)
+		key->end = end;
+	if (key->watch == 2 && !key->dirty) {
+		key->end = WQ_END_CANCELED;
+		key->watch = 0;
+	}
+	key->watch -= key->watch > 0;
+}
+
 static void release(struct wm_key *key)
 {
 	key->holder = 0;
@@ -236,6 +249,8 @@ static void lose_run(struct wm *m, struct wm_key *key)
 	m->st.merged += key->dirty;
 	key->level = key->dirty ? max(key->level, key->run) : key->run;
 	key->dirty = true;
+	/* it is no end, and merges two runs */
+	key->watch = min(key->watch, 1U);
 	release(key);
 }
 
@@ -399,7 +414,11 @@ static void lose(struct wm *m, u32 k, u32 at)
 		if (key->dirty)
 			enqueue(m, k);
 		update_turn(m, k);
-		retry(m, k, EOWNERDEAD);
+		if (key->disabled)
+			m->st.dropped++;
+		else
+			retry(m, k, EOWNERDEAD);
+		end_run(key, key->parked ? WQ_END_GAVE_UP : WQ_END_FAILED);
 	}
 }
 
@@ -443,6 +462,9 @@ int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 		return -ESHUTDOWN;
 	if (m->paused & WQ_PAUSE_ADDS)
 		return -EHOSTDOWN;
+	/* a run that was given back */
+	if (key->disabled && key->dirty && !flags && delay <= 0)
+		return mark(m, k);
 	if (key->disabled)
 		return -EBUSY;
 	wm_stat(m, 0, &st);
@@ -580,6 +602,8 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 		if (key->time[WM_DUE].set)
 			ret = WQ_RESULT_DELAYED;
 	}
+	end_run(key, key->parked || outcome & WQ_OUTCOME_GIVE_UP ? WQ_END_GAVE_UP :
+		outcome & WQ_OUTCOME_RETRY ? WQ_END_FAILED : WQ_END_DONE);
 	settle(m, key);
 	end_drain(m, 0);
 	return ret | (key->dirty ? WQ_RESULT_READY : 0) | (key->parked ? WQ_RESULT_PARKED : 0);
@@ -639,7 +663,8 @@ int wm_query(const struct wm *m, u32 c, u32 k)
 		ret |= WQ_KEY_READY;
 	return ret | (key->time[WM_DUE].set ? WQ_KEY_DELAYED : 0) |
 		(key->parked ? WQ_KEY_PARKED : 0) |
-		(key->failures ? WQ_KEY_FAILED : 0);
+		(key->failures ? WQ_KEY_FAILED : 0) |
+		(key->disabled && !wm_is_object(m, k) ? WQ_KEY_DISABLED : 0);
 }
 
 int wm_cancel(struct wm *m, u32 c, u32 k)
@@ -654,6 +679,10 @@ int wm_cancel(struct wm *m, u32 c, u32 k)
 	key->slot &= key->holder > 0;
 	update_turn(m, k);
 	m->st.canceled += key->dirty;
+	if (key->dirty && !key->holder && key->watch) {
+		key->watch = 0;
+		key->end = WQ_END_CANCELED;
+	}
 	key->stops += key->dirty;
 	key->dirty = false;
 	key->time[WM_DUE].set = false;
@@ -676,23 +705,56 @@ int wm_forget(struct wm *m, u32 c, u32 k)
 
 int wm_disable(struct wm *m, u32 c, u32 k)
 {
-	m->key[k].disabled++;
-	return wm_cancel(m, c, k);
+	int ret = wm_query(m, c, k);
+	struct wq_stat st;
+
+	wm_stat(m, 0, &st);
+	if (ret == -ENOENT && st.keys == m->p.max_keys)
+		return -ENOSPC;
+	if (wm_is_object(m, k))
+		m->key[k].disabled++;
+	else
+		m->key[k].disabled = 1;
+	wm_cancel(m, c, k);
+	return max(ret, 0);
 }
 
-int wm_enable(struct wm *m, u32 k)
+int wm_enable(struct wm *m, u32 c, u32 k)
 {
-	return m->key[k].disabled ? !--m->key[k].disabled : -ENOTTY;
+	int ret = wm_query(m, c, k);
+
+	if (wm_is_object(m, k))
+		return m->key[k].disabled ? !--m->key[k].disabled : -ENOTTY;
+	m->key[k].disabled = 0;
+	settle(m, &m->key[k]);
+	return ret;
 }
 
-int wm_flush(const struct wm *m, u32 k)
+int wm_flush(const struct wm *m, u32 c, u32 k)
 {
 	const struct wm_key *key = &m->key[k];
 
+	if (c && key->holder == c)
+		return -EDEADLK;
 	if (key->dirty || key->holder)
 		return -EAGAIN;
-	/* 1 is WQ_FLUSH_FAILED, which is not part of the ABI */
-	return key->run_failed;
+	return !wm_is_object(m, k) ? -ENOENT : key->run_failed ? WQ_END_FAILED : 0;
+}
+
+int wm_watched(const struct wm *m, u32 k)
+{
+	return m->key[k].watch ? -EAGAIN : (int)m->key[k].end;
+}
+
+int wm_watch(struct wm *m, u32 k)
+{
+	struct wm_key *key = &m->key[k];
+	int ret = key->watched ? wm_watched(m, k) : 0;
+
+	key->watched = !key->watched;
+	key->watch = !key->watched ? 0 : (key->holder > 0) + key->dirty;
+	key->end = key->watched ? WQ_END_NO_RUN : 0;
+	return ret;
 }
 
 /* Not a lost run: the key stays the next one. */
@@ -838,6 +900,8 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 		st->retained += is_retained(m, key);
 		st->failed += key->failures > 0;
 		st->delayed += key->time[WM_DUE].set;
+		st->disabled += key->disabled && !wm_is_object(m, key - m->key);
+		st->flushes += key->watch > 0;
 		st->depth += key->dirty;
 		st->parked += key->parked && !key->holder;
 		st->processing += key->holder > 0;

@@ -79,7 +79,10 @@ struct wm_key {
 	bool parked;		/* or is to be parked, if it is held */
 	u64 park_order;		/* of parked keys */
 	u32 error;		/* parked: why */
-	u32 disabled;		/* object: disables without an enable */
+	u32 disabled;		/* key: it is; object: disables without an enable */
+	bool watched;		/* key: there is a wait, which may be over */
+	u32 watch;		/* key: it is over after this many runs; 0: it is over */
+	u32 end;		/* then: WQ_END_* */
 	bool run_failed;	/* object: the last run that ended */
 	u64 token;		/* of the last get */
 	s64 since;		/* dirty or parked: when it became so */
@@ -128,8 +131,10 @@ int wm_forget(struct wm *m, u32 c, u32 k);
 int wm_kick(struct wm *m, u32 k);
 int wm_kick_many(struct wm *m, u32 n);
 int wm_disable(struct wm *m, u32 c, u32 k);
-int wm_enable(struct wm *m, u32 k);		/* -ENOTTY: it was not disabled */
-int wm_flush(const struct wm *m, u32 k);	/* without a wait */
+int wm_enable(struct wm *m, u32 c, u32 k);	/* -ENOTTY: the object was not disabled */
+int wm_flush(const struct wm *m, u32 c, u32 k);	/* without a wait; @c 0: the kernel */
+int wm_watch(struct wm *m, u32 k);		/* begin a wait, or end it and return its result */
+int wm_watched(const struct wm *m, u32 k);	/* its result, or -EAGAIN */
 void wm_give_back(struct wm *m, u32 k);		/* the key could not be copied to the process */
 void wm_end(struct wm *m, u32 c);
 int wm_pause(struct wm *m, u32 what, s64 ns);

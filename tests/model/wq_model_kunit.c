@@ -69,7 +69,8 @@ struct rig {
 	struct wq_item item[WM_KEYS][2];	/* the kernel's: of the last get, and before */
 	struct wq_embedded object[WM_KEYS];	/* initialized for wm_is_object() */
 	u32 objects;			/* the keys below this number are initialized */
-	u32 disabled[WM_KEYS];
+	u32 disabled[WM_KEYS];		/* objects */
+	struct wq_fence *watch[WM_KEYS];
 	u64 last_token;
 	const struct wq_map_page *map;	/* of queues without times; NULL: of others */
 	u16 counter[WM_KEYS];		/* of each key in the map */
@@ -182,6 +183,9 @@ static void rig_stop(struct rig *rig)
 	for (i = 1; i <= rig->consumers; i++)
 		if (rig->c[i] && rig->c[i] != consumer_kernel(rig->q))
 			consumer_close(rig->c[i]);
+	for (k = 0; k < WM_KEYS; k++)
+		if (rig->watch[k])
+			fence_end(rig->q, rig->watch[k]);
 	for (k = 0; k < rig->objects; k++) {
 		x = &rig->object[k];
 		if (!wm_is_object(&rig->run.m, k))
@@ -224,6 +228,7 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 	memset(rig->c, 0, sizeof(rig->c));
 	memset(rig->item, 0, cfg->p.keys * sizeof(rig->item[0]));
 	memset(rig->disabled, 0, sizeof(rig->disabled));
+	memset(rig->watch, 0, sizeof(rig->watch));
 	ws_start(&rig->run, &cfg->p, cfg->kernel, rig->now);
 
 	rig->q = wq_create(&params);
@@ -433,13 +438,54 @@ static int real_cancel(struct rig *rig, const struct ws_step *s)
 
 static int real_disable(struct rig *rig, const struct ws_step *s)
 {
-	rig->disabled[s->key]++;
-	return wq_embedded_disable(&rig->object[s->key]);
+	const u8 *key = key_bytes[s->key];
+	u16 len = key_len[s->key];
+
+	if (wm_is_object(&rig->run.m, s->key)) {
+		rig->disabled[s->key]++;
+		return wq_embedded_disable(&rig->object[s->key]);
+	}
+	if (ws_is_kernel(&rig->run, s))
+		return wq_disable_key(rig->q, key, len, 0);
+	return consumer_disable(rig->c[s->who], rig->q, key, len);
+}
+
+static int real_flush(struct rig *rig, const struct ws_step *s)
+{
+	const u8 *key = key_bytes[s->key];
+	u16 len = key_len[s->key];
+
+	if (wm_is_object(&rig->run.m, s->key))
+		return wq_embedded_flush(&rig->object[s->key], 0);
+	if (ws_is_kernel(&rig->run, s))
+		return wq_flush_key(rig->q, key, len, 0);
+	return consumer_flush(rig->c[s->who], rig->q, key, len);
+}
+
+static int real_watch(struct rig *rig, const struct ws_step *s)
+{
+	struct wq_fence **f = &rig->watch[s->key];
+	int ret;
+
+	if (!*f)
+		return consumer_watch(rig->c[1], rig->q, key_bytes[s->key], key_len[s->key], false,
+				      f);
+	ret = fence_result(*f);
+	fence_end(rig->q, *f);
+	*f = NULL;
+	return ret;
 }
 
 /* A shorter sequence may lack the disable. */
 static int real_enable(struct rig *rig, const struct ws_step *s)
 {
+	const u8 *key = key_bytes[s->key];
+	u16 len = key_len[s->key];
+
+	if (!wm_is_object(&rig->run.m, s->key) && ws_is_kernel(&rig->run, s))
+		return wq_enable_key(rig->q, key, len);
+	if (!wm_is_object(&rig->run.m, s->key))
+		return consumer_enable(rig->c[s->who], rig->q, key, len);
 	if (!rig->disabled[s->key])
 		return -ENOTTY;
 	rig->disabled[s->key]--;
@@ -520,7 +566,9 @@ static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct t
 	case WS_ENABLE:
 		return real_enable(rig, s);
 	case WS_FLUSH:
-		return wq_embedded_flush(&rig->object[s->key], 0);
+		return real_flush(rig, s);
+	case WS_WATCH:
+		return real_watch(rig, s);
 	case WS_END:
 		return real_end(rig, s);
 	case WS_SHUTDOWN:
@@ -553,7 +601,7 @@ static bool same_object(struct rig *rig, u32 c, u32 k)
 	ret = wq_embedded_num_requeues(&rig->object[k]);
 	if (ret != want)
 		return DIFFERS(rig, "requeues of object %u: module %d, model %d", k, ret, want);
-	want = wm_flush(&rig->run.m, k);
+	want = wm_flush(&rig->run.m, 0, k);
 	ret = wq_embedded_flush(&rig->object[k], 0);
 	if (ret != want)
 		return DIFFERS(rig, "flush of object %u: module %d, model %d", k, ret, want);
@@ -598,6 +646,9 @@ static bool same_key(struct rig *rig, u32 c, u32 k)
 			return DIFFERS(rig, "wq_num_requeues() of key %u: module %d, model %u",
 				       k, ret, wm_requeues(&run->m, k));
 	}
+	if (rig->watch[k] && fence_result(rig->watch[k]) != wm_watched(&run->m, k))
+		return DIFFERS(rig, "wait for key %u: module %d, model %d", k,
+			       fence_result(rig->watch[k]), wm_watched(&run->m, k));
 	for (i = 0; want >= 0 && i < ARRAY_SIZE(real); i++)
 		if (real[i] != model[i])
 			return DIFFERS(rig, "%s of key %u: module %lld, model %lld",
@@ -915,7 +966,7 @@ static const struct config configs[] = {
 };
 
 /* The steps that follow each other in all orders.  Consumer 0 is the key's holder. */
-static struct ws_step alphabet[96];
+static struct ws_step alphabet[112];
 static u32 letters;
 
 static void letter(struct ws_step s)
@@ -956,6 +1007,10 @@ static void make_key_letters(u8 k)
 	LETTER(CANCEL, .key = k, .who = 1);
 	LETTER(FORGET, .key = k, .who = 1);
 	LETTER(KICK, .key = k);
+	LETTER(DISABLE, .key = k, .who = 1);
+	LETTER(ENABLE, .key = k, .who = 1);
+	LETTER(FLUSH, .key = k, .who = 1);
+	LETTER(WATCH, .key = k);
 	for (c = 1; c <= 2; c++) {
 		LETTER(DONE, .key = k, .who = c);
 		LETTER(DONE, .key = k, .who = c, .token = WS_NONE);
@@ -976,9 +1031,6 @@ static void make_alphabet(void)
 	}
 	LETTER(GET, .who = 1, .flags = WS_UNLEASED);
 	LETTER(GET, .who = 2, .flags = WS_FAULT);
-	LETTER(DISABLE, .key = 1, .who = 1);
-	LETTER(ENABLE, .key = 1, .who = 1);
-	LETTER(FLUSH, .key = 1, .who = 1);
 	LETTER(KICK_MANY, .flags = 1);
 	LETTER(TICK);
 	LETTER(PASS, .ns = UNIT);
@@ -1008,10 +1060,13 @@ static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 c
 			return false;
 		}
 		break;
+	case WS_WATCH:
+		if (object)
+			return false;
+		break;
 	case WS_DISABLE:
-	case WS_ENABLE:
-	case WS_FLUSH:
-		if (!object)
+		/* the entry of a key that a shut down dropped may have a place or not */
+		if (m->sweep)
 			return false;
 		break;
 	case WS_GET:

@@ -134,9 +134,11 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 	case WS_DISABLE:
 		return wm_disable(m, s->who, s->key);
 	case WS_ENABLE:
-		return wm_enable(m, s->key);
+		return wm_enable(m, s->who, s->key);
 	case WS_FLUSH:
-		return wm_flush(m, s->key);
+		return wm_flush(m, r->kernel && s->who == 1 ? 0 : s->who, s->key);
+	case WS_WATCH:
+		return wm_watch(m, s->key);
 	case WS_END:
 		if (ws_is_kernel(r, s))
 			return 0;
@@ -209,10 +211,9 @@ void ws_gen_init(struct ws_gen *g)
 	g->weight[WS_KICK_MANY] /= 8;
 	/* a disable becomes an enable at times */
 	g->weight[WS_ENABLE] = 0;
-	if (!g->objects) {
-		g->weight[WS_DISABLE] = 0;
-		g->weight[WS_FLUSH] = 0;
-	}
+	/* little happens to a key that is disabled */
+	if (!g->objects)
+		g->weight[WS_DISABLE] /= 4;
 	for (v = WS_TICK; v < WS_VERBS; v++)
 		if (g->clock == (v >= WS_SOON))
 			g->weight[v] = 0;
@@ -375,11 +376,17 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 	case WS_KICK_MANY:
 		s->flags = ws_rnd(&g->seed, 4) ? 1 + ws_rnd(&g->seed, 3) : U32_MAX;
 		break;
+	case WS_WATCH:
+		if (g->objects)
+			s->key &= ~1U;
+		break;
 	case WS_DISABLE:
 	case WS_FLUSH:
-		s->key |= 1;
 		if (s->verb == WS_DISABLE && r->m.key[s->key].disabled && ws_rnd(&g->seed, 4))
 			s->verb = WS_ENABLE;
+		/* the entry of a key that a shut down dropped may have a place or not */
+		if (s->verb == WS_DISABLE && r->m.sweep)
+			s->verb = WS_TICK;
 		break;
 	case WS_SHUTDOWN:
 		if (ws_rnd(&g->seed, 2))
@@ -430,7 +437,7 @@ static const struct name get_flags[] = {
 
 static const char * const verbs[] = {
 	"add", "get", "done", "done and get", "touch", "forget", "cancel",
-	"kick", "kick many", "disable", "enable", "flush", "end",
+	"kick", "kick many", "disable", "enable", "flush", "watch or end the watch of", "end",
 	"shut down", "drain", "pause", "tick at the next time", "tick", "no tick",
 	"add, soon due,", "touch all and let all leases end",
 };
@@ -462,9 +469,10 @@ static const struct {
 	[WS_CANCEL] = { HAS_KEY | HAS_WHO },
 	[WS_KICK] = { HAS_KEY },
 	[WS_KICK_MANY] = { 0, no_names },
-	[WS_DISABLE] = { HAS_KEY },
-	[WS_ENABLE] = { HAS_KEY },
-	[WS_FLUSH] = { HAS_KEY },
+	[WS_DISABLE] = { HAS_KEY | HAS_WHO },
+	[WS_ENABLE] = { HAS_KEY | HAS_WHO },
+	[WS_FLUSH] = { HAS_KEY | HAS_WHO },
+	[WS_WATCH] = { HAS_KEY },
 	[WS_END] = { HAS_WHO },
 	[WS_PAUSE] = { HAS_NS, pauses },
 	[WS_PASS] = { HAS_NS },
@@ -532,6 +540,7 @@ static const struct {
 	FIELD(failures),
 	FIELD(depth), FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(parked),
 	FIELD(max_parked), FIELD(parked_total), FIELD(park_dropped), FIELD(kicked),
+	FIELD(disabled), FIELD(flushes),
 	LAZY(keys), LAZY(failed), LAZY(retained),
 	TIME(gets_resume), TIME(adds_resume), TIME(next_due), TIME(unfinished), TIME(longest),
 	TIME(oldest), TIME(waits.sum), TIME(works.sum),

@@ -20,9 +20,10 @@ enum ws_verb {
 	WS_CANCEL,
 	WS_KICK,
 	WS_KICK_MANY,	/* flags: how many */
-	WS_DISABLE,	/* an object */
+	WS_DISABLE,	/* a key or an object, without a wait */
 	WS_ENABLE,
 	WS_FLUSH,	/* without a wait */
+	WS_WATCH,	/* a key: begin a wait, or end the one that there is */
 	WS_END,		/* a consumer other than the kernel ends; a new one takes its place */
 	WS_SHUTDOWN,
 	WS_DRAIN,	/* in a thread of its own, unless a drain is under way */

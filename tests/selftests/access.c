@@ -79,6 +79,25 @@ static int do_kick(int q)
 	return verb(q, WQ_IOC_KICK, &k);
 }
 
+/* The flush of a key without a run. */
+static int do_flush(int q)
+{
+	struct wq_flush f = { .size = sizeof(f), .key = addr_of("x"), .key_len = 1 };
+
+	return verb(q, WQ_IOC_FLUSH, &f);
+}
+
+/* An enable.  The caller must also be the owner, which flush.c tests. */
+static int do_disable(int q)
+{
+	struct wq_disable d = {
+		.size = sizeof(d), .flags = WQ_DISABLE_UNDO, .key = addr_of("k"), .key_len = 1,
+	};
+	int ret = verb(q, WQ_IOC_DISABLE, &d);
+
+	return ret == -EPERM ? 0 : ret;
+}
+
 static int do_forget(int q)
 {
 	return q_key_state(q, WQ_IOC_FORGET, "k", 1);
@@ -146,7 +165,8 @@ static const struct {
 	int needs;
 } verbs[] = {
 	{ "stat", do_stat, R | W }, { "config", do_config, R | W }, { "set", do_set, R | W },
-	{ "pause", do_pause, R | W },
+	{ "pause", do_pause, R | W }, { "flush", do_flush, R | W },
+	{ "disable", do_disable, R | W },
 	{ "forget", do_forget, R | W }, { "query", do_query, R },
 	{ "list", do_list, R }, { "get", do_get, R }, { "touch", do_touch, R },
 	{ "done", do_done, R }, { "add", do_add, W }, { "cancel", do_cancel, W },

@@ -64,6 +64,8 @@ static const struct verb {
 	{ "map", WQ_IOC_MAP, sizeof(struct wq_map), { OUT(wq_map, fd), OUT(wq_map, reserved) } },
 	{ "pause", WQ_IOC_PAUSE, sizeof(struct wq_pause), { { 0 } } },
 	{ "kick", WQ_IOC_KICK, sizeof(struct wq_kick), { OUT(wq_kick, count) } },
+	{ "flush", WQ_IOC_FLUSH, sizeof(struct wq_flush), { OUT(wq_flush, result) } },
+	{ "disable", WQ_IOC_DISABLE, sizeof(struct wq_disable), { OUT(wq_disable, state) } },
 	{ "shutdown", WQ_IOC_SHUTDOWN, sizeof(struct wq_shutdown), { { 0 } } },
 };
 
@@ -82,6 +84,8 @@ struct args {
 		struct wq_config config;
 		struct wq_pause pause;
 		struct wq_kick kick;
+		struct wq_flush flush;
+		struct wq_disable disable;
 		unsigned char bytes[4096];
 	};
 };
@@ -127,6 +131,15 @@ static void fill(struct args *a, const struct verb *v)
 		break;
 	case WQ_IOC_KICK:
 		a->kick.count = 1;
+		break;
+	case WQ_IOC_FLUSH:
+		a->flush.key = addr_of("x");
+		a->flush.key_len = 1;
+		break;
+	case WQ_IOC_DISABLE:
+		a->disable.flags = WQ_DISABLE_UNDO;
+		a->disable.key = addr_of("k");
+		a->disable.key_len = 1;
 		break;
 	case WQ_IOC_SET:
 		a->config.set = WQ_SET_MAX_KEYS;

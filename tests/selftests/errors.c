@@ -52,6 +52,8 @@
 	EXPECT_FIELD(parked_total);					\
 	EXPECT_FIELD(park_dropped);					\
 	EXPECT_FIELD(kicked);						\
+	EXPECT_FIELD(disabled);						\
+	EXPECT_FIELD(flushes);						\
 } while (0)
 
 /* Offset of the first byte that differs, -1: there is none. */
@@ -127,6 +129,13 @@ FIXTURE_VARIANT_ADD(each, pause) {
 	.nr = WQ_IOC_PAUSE, .size = sizeof(struct wq_pause), .known = WQ_PAUSE_GETS | WQ_PAUSE_ADDS,
 };
 FIXTURE_VARIANT_ADD(each, kick) { .nr = WQ_IOC_KICK, .size = sizeof(struct wq_kick) };
+FIXTURE_VARIANT_ADD(each, flush) {
+	.nr = WQ_IOC_FLUSH, .size = sizeof(struct wq_flush), .known = WQ_FLUSH_FD,
+	.more = WQ_FLUSH_ADD,
+};
+FIXTURE_VARIANT_ADD(each, disable) {
+	.nr = WQ_IOC_DISABLE, .size = sizeof(struct wq_disable), .known = WQ_DISABLE_UNDO,
+};
 FIXTURE_VARIANT_ADD(each, queues) { .nr = WQ_IOC_QUEUES, .size = sizeof(struct wq_queues) };
 FIXTURE_VARIANT_ADD(each, cancel) { .nr = WQ_IOC_CANCEL, .size = sizeof(struct wq_query) };
 FIXTURE_VARIANT_ADD(each, forget) { .nr = WQ_IOC_FORGET, .size = sizeof(struct wq_query) };
@@ -201,6 +210,9 @@ FIXTURE_SETUP(each)
 	case WQ_IOC_QUERY:
 	case WQ_IOC_CANCEL:
 	case WQ_IOC_FORGET:
+	case WQ_IOC_FLUSH:
+	case WQ_IOC_DISABLE:
+		/* The key and its length have the same place in each of these structs. */
 		self->args->query.key = addr_of("failed");
 		self->args->query.key_len = 6;
 		break;

@@ -789,6 +789,53 @@ static int call_pause(struct world *w)
 	return ret;
 }
 
+static __u32 flushes_of(int q)
+{
+	struct wq_stat st;
+
+	/* After the fault was hit, because it happens once. */
+	do
+		st = q_stat(q);
+	while (st.state == ~0U);
+	return st.flushes;
+}
+
+/* A wait is over when the call or the descriptor is. */
+static int call_flush(struct world *w)
+{
+	struct wq_flush f = { .size = sizeof(f), .key = addr_of("longer"), .key_len = 6 };
+	int ret = verb(w->q, WQ_IOC_FLUSH, &f);
+
+	return flushes_of(w->q) ? -EBADMSG : ret;
+}
+
+static int call_flush_add(struct world *w)
+{
+	static char key[WQ_MAX_KEY] = "k";
+	struct wq_flush f = {
+		.size = sizeof(f), .flags = WQ_FLUSH_FD | WQ_FLUSH_ADD, .key = addr_of(key),
+		.key_len = sizeof(key),
+	};
+	int ret = verb(w->q, WQ_IOC_FLUSH, &f);
+
+	if (!ret && flushes_of(w->q) != 1)
+		return -EBADMSG;
+	if (!ret)
+		close(f.fd);
+	return ret;
+}
+
+static int call_disable(struct world *w)
+{
+	static char key[WQ_MAX_KEY] = "k";
+	struct wq_disable d = {
+		.size = sizeof(d), .key = addr_of(key), .key_len = sizeof(key), .timeout = HOUR,
+	};
+	int ret = verb(w->q, WQ_IOC_DISABLE, &d);
+
+	return flushes_of(w->q) ? -EBADMSG : ret;
+}
+
 static int call_shutdown(struct world *w)
 {
 	return q_shutdown(w->q);
@@ -964,6 +1011,9 @@ FIXTURE_VARIANT_ADD(faults, kick_of_one_key) {
 };
 FIXTURE_VARIANT_ADD(faults, add_to_parked_keys) { .setup = adds_to_parked_keys, .call = call_add };
 FIXTURE_VARIANT_ADD(faults, pause) { .setup = many_delayed, .call = call_pause };
+FIXTURE_VARIANT_ADD(faults, flush) { .setup = no_keys, .call = call_flush };
+FIXTURE_VARIANT_ADD(faults, flush_add) { .setup = no_keys, .call = call_flush_add };
+FIXTURE_VARIANT_ADD(faults, disable) { .setup = no_keys, .call = call_disable };
 FIXTURE_VARIANT_ADD(faults, shutdown) { .setup = many_delayed, .call = call_shutdown };
 FIXTURE_VARIANT_ADD(faults, drain) { .setup = no_keys, .call = call_drain };
 FIXTURE_VARIANT_ADD(faults, poll) { .setup = ready_keys, .call = call_poll };

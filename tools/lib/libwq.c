@@ -9,8 +9,10 @@
  * If /dev/wq does not exist, open fails with ENOENT, which would look like a missing
  * queue.  The library returns ENODEV instead, an error that the kernel's wq never uses.
  */
+#define _GNU_SOURCE		/* ppoll() */
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -638,6 +640,81 @@ int wq_cancel(int q, const void *key, size_t len)
 	struct wq_query query;
 
 	return query_call(q, WQ_IOC_CANCEL, key, len, &query) ? -1 : (int)query.info.state;
+}
+
+/* Waits for a key */
+
+static int flush_call(int q, const void *key, size_t len, struct wq_flush *arg)
+{
+	arg->size = sizeof(*arg);
+	arg->key = addr(key);
+	arg->key_len = len;
+	if (len > WQ_MAX_KEY) {
+		errno = E2BIG;
+		return -1;
+	}
+	return ioctl(q, WQ_IOC_FLUSH, arg) < 0 ? -1 : 0;
+}
+
+int wq_flush(int q, const void *key, size_t len, int64_t timeout)
+{
+	struct wq_flush arg = {};
+
+	set_wait(timeout, &arg.timeout, &arg.deadline);
+	return flush_call(q, key, len, &arg) ? -1 : (int)arg.result;
+}
+
+int wq_flush_fd(int q, const void *key, size_t len, uint32_t flags)
+{
+	struct wq_flush arg = { .flags = flags | WQ_FLUSH_FD };
+
+	return flush_call(q, key, len, &arg) ? -1 : arg.fd;
+}
+
+int wq_flush_wait(int fd, int64_t timeout)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int64_t left = time_left(timeout);
+	struct timespec ts = { .tv_sec = left / 1000000000, .tv_nsec = left % 1000000000 };
+	struct wq_flush_result out;
+	ssize_t n;
+	int ret = ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
+
+	if (!ret)
+		errno = left ? ETIMEDOUT : EAGAIN;
+	if (ret <= 0)
+		return -1;
+	n = read(fd, &out, sizeof(out));
+	if (n == sizeof(out))
+		return out.result;
+	if (n >= 0)
+		errno = EINVAL;
+	return -1;
+}
+
+int wq_disable(int q, const void *key, size_t len, int64_t timeout)
+{
+	struct wq_disable arg = { .size = sizeof(arg), .key = addr(key), .key_len = len };
+
+	set_wait(timeout, &arg.timeout, &arg.deadline);
+	if (len > WQ_MAX_KEY) {
+		errno = E2BIG;
+		return -1;
+	}
+	return ioctl(q, WQ_IOC_DISABLE, &arg) < 0 ? -1 : (int)arg.state;
+}
+
+int wq_enable(int q, const void *key, size_t len)
+{
+	struct wq_disable arg = {
+		.size = sizeof(arg), .flags = WQ_DISABLE_UNDO, .key = addr(key), .key_len = len,
+	};
+
+	if (len > WQ_MAX_KEY) {
+		errno = E2BIG;
+		return -1;
+	}
+	return ioctl(q, WQ_IOC_DISABLE, &arg) < 0 ? -1 : (int)arg.state;
 }
 
 /* The whole queue */

@@ -392,6 +392,55 @@ static inline int wq_query_info(int q, const void *key, size_t len, struct wq_ke
 int wq_cancel(int q, const void *key, size_t len);
 
 /**
+ * wq_flush() - wait until each add of a key before the call has had its full run
+ * @timeout: ns to wait; WQ_NOWAIT, WQ_FOREVER or wq_until()
+ *
+ * Does not wait for a delay that is not due.  If this file holds the key, the call fails with
+ * EDEADLK.  After EINTR a repeated call is a new wait: if the run ended in between, the result is
+ * WQ_END_NO_RUN.  wq_flush_fd() keeps the result.
+ *
+ * Return: how the last of these runs ended, WQ_END_*.
+ */
+int wq_flush(int q, const void *key, size_t len, int64_t timeout);
+
+/**
+ * wq_flush_fd() - a descriptor for a wait, which is readable when the wait has ended
+ * @flags: 0; WQ_FLUSH_ADD: add the key first, so that no run can end between the add and the wait
+ *
+ * The caller closes the descriptor.  That gives the wait up.
+ *
+ * Return: the descriptor, for wq_flush_wait() and poll(2).
+ */
+int wq_flush_fd(int q, const void *key, size_t len, uint32_t flags);
+
+/**
+ * wq_flush_wait() - wait for a descriptor of wq_flush_fd()
+ * @timeout: ns to wait; WQ_NOWAIT, WQ_FOREVER or wq_until()
+ *
+ * Return: how the run ended, WQ_END_*.  It fails with EAGAIN or ETIMEDOUT if the run has not ended.
+ */
+int wq_flush_wait(int fd, int64_t timeout);
+
+/**
+ * wq_disable() - refuse adds of a key, drop its pending run, and wait for its run in progress
+ * @timeout: ns to wait; WQ_NOWAIT, WQ_FOREVER or wq_until()
+ *
+ * Adds of the key fail with EBUSY until wq_enable().  The key stays disabled if the wait ends
+ * with ETIMEDOUT or EINTR, and when the process ends.  Only the queue's owner and root may disable
+ * and enable keys.
+ *
+ * Return: the state of the key before the call, WQ_KEY_*.  0: the queue did not know the key.
+ */
+int wq_disable(int q, const void *key, size_t len, int64_t timeout);
+
+/**
+ * wq_enable() - accept adds of a key that wq_disable() disabled
+ *
+ * Return: the state of the key before the call, WQ_KEY_*; it fails with ENOENT if unknown.
+ */
+int wq_enable(int q, const void *key, size_t len);
+
+/**
  * wq_pause() - pause gets, adds or both
  * @what: WQ_PAUSE_GETS, WQ_PAUSE_ADDS or both; the other one stays as it is
  * @ns: for how long; WQ_FOREVER: until wq_resume().  If it is paused already, this time

@@ -203,6 +203,55 @@ TRACE_EVENT(wq_cancel,
 	TP_printk("queue=%s key=%s state=0x%x", __entry->queue, __entry->key, __entry->state)
 );
 
+/* A key was disabled; state: WQ_KEY_* from before. */
+TRACE_EVENT(wq_disable,
+	TP_PROTO(const struct wq *q, const void *key, size_t len, u32 state),
+	TP_ARGS(q, key, len, state),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+		__field(u32, state)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_bytes_text(__entry->key, WQ_TRACE_KEY, key, len);
+		__entry->state = state;
+	),
+	TP_printk("queue=%s key=%s state=0x%x", __entry->queue, __entry->key, __entry->state)
+);
+
+/* A key was enabled that was disabled. */
+TRACE_EVENT(wq_enable,
+	TP_PROTO(const struct wq *q, struct wq_entry *e),
+	TP_ARGS(q, e),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_trace_key(__entry->key, e);
+	),
+	TP_printk("queue=%s key=%s", __entry->queue, __entry->key)
+);
+
+/* Waits for a key have ended; result: WQ_END_*. */
+TRACE_EVENT(wq_flush_end,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, int result),
+	TP_ARGS(q, e, result),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+		__field(int, result)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_trace_key(__entry->key, e);
+		__entry->result = result;
+	),
+	TP_printk("queue=%s key=%s result=%d", __entry->queue, __entry->key, __entry->result)
+);
+
 /* Gets, adds or both are paused; what: WQ_PAUSE_*, ns: for how long, -1: until a resume. */
 TRACE_EVENT(wq_pause,
 	TP_PROTO(const struct wq *q, u32 what, s64 ns),

@@ -32,8 +32,8 @@
  *     former consumer still works on the key, two runs go on at once.
  *  2. After an add, the key has a run that starts after the add.  All adds before that
  *     run starts share the run, and all adds during a run share the next one.
- *     Exceptions: cancel drops the runs that a key waits for, and shut down drops
- *     delayed keys.  A key that is parked after that run has no further run by itself.
+ *     Exceptions: cancel and disable drop the runs that a key waits for, and shut down
+ *     drops delayed keys.  A key that is parked after that run has no further run by itself.
  *  3. A consumer that dies loses no key.  The key is given back and has another run,
  *     even if the consumer died after it finished the work and before done.  So work is
  *     done at least once, and it must be idempotent.
@@ -92,6 +92,7 @@
  *  EFAULT     the key can't be read
  *  ESHUTDOWN  the queue is shut down
  *  EHOSTDOWN  adds are paused, see WQ_IOC_PAUSE
+ *  EBUSY      the key is disabled, see WQ_IOC_DISABLE
  *  ENOSPC     the queue holds max_keys keys, and this key is not one of them
  *  ENOMEM     there is not enough memory
  *
@@ -137,7 +138,7 @@
  *             and queues, which need no queue
  *  EACCES     the file's access mode does not permit the verb: get, done, touch, query
  *             and list need read access, add, cancel, kick, map and shut down need write
- *             access, forget, stat, config, set and pause need one of them
+ *             access, forget, stat, config, set, pause, flush and disable need one of them
  */
 #ifndef _UAPI_LINUX_WQ_H
 #define _UAPI_LINUX_WQ_H
@@ -173,6 +174,7 @@
 #define WQ_KEY_MINE		(1U << 4)	/* PROCESSING, and this file holds the key */
 #define WQ_KEY_FAILED		(1U << 5)	/* has failures that were not forgotten */
 #define WQ_KEY_PARKED		(1U << 6)	/* given up; with PROCESSING: parked after the run */
+#define WQ_KEY_DISABLED		(1U << 7)	/* adds fail with EBUSY, see WQ_IOC_DISABLE */
 
 /*
  * wq_rec.flags for add.  A key has at most one pending delay.  If a key that is delayed
@@ -286,6 +288,7 @@ struct wq_keys {
 #define WQ_FEATURE_MAP		(1ULL << 6)	/* WQ_IOC_MAP and wq_add.marks */
 #define WQ_FEATURE_ORDER	(1ULL << 7)	/* wq_open.order and wq_rec.priority */
 #define WQ_FEATURE_PARK		(1ULL << 8)	/* wq_open.retries, GIVE_UP and WQ_IOC_KICK */
+#define WQ_FEATURE_FLUSH	(1ULL << 9)	/* WQ_IOC_FLUSH and WQ_IOC_DISABLE */
 #define WQ_FEATURE_GROUPS	(1ULL << 10)	/* WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX */
 
 /**
@@ -519,6 +522,7 @@ struct wq_open {
  *  ERANGE     its priority is not a level
  *  ESHUTDOWN  the queue is shut down
  *  EHOSTDOWN  adds are paused, see WQ_IOC_PAUSE.  An add of a key that is dirty fails, too
+ *  EBUSY      the key is disabled, see WQ_IOC_DISABLE
  *  ENOSPC     the key is new, and the queue holds max_keys keys
  *  ENOMEM     there is not enough memory for the key or for its delay
  *
@@ -618,8 +622,9 @@ struct wq_reason_rec {
  *	its error and its text are kept with the key.  Without memory the text is not kept.  With
  *	@reasons, the keys are handled one by one
  *
- * If the queue is shut down, RETRY and AFTER do not add the key again.  The key is done,
- * its result is 0, and the retry counts in wq_stat.dropped.  GIVE_UP parks the key.
+ * If the queue is shut down or the key is disabled, RETRY and AFTER do not add the key
+ * again.  The key is done, its result is 0, and the retry counts in wq_stat.dropped.  GIVE_UP
+ * parks the key, unless it is disabled.
  *
  * Errors of WQ_IOC_DONE for a key.  The key's state and failures are as before.  After
  * EINVAL and ENOMEM the file still holds the key, if it did before:
@@ -725,7 +730,7 @@ struct wq_touch {
  * struct wq_key_info - the state of a key
  * @state: WQ_KEY_*
  * @failures: how often the key failed since its failures were last forgotten.  Above
- *	2,097,150 failures it is 2^32 - 1.  An idle key loses its failures if the queue's
+ *	524,286 failures it is 2^32 - 1.  An idle key loses its failures if the queue's
  *	limiter does not use them.
  * @requeues: the failures as the queue's limiter counts them (client-go's
  *	NumRequeues); 0 if the limiter does not count by key, for example a bucket
@@ -983,7 +988,8 @@ struct wq_hist {
  * @next_due: ns until the first delayed key needs a run, 0: now; -1 if no key is delayed
  * @retries: adds with a delay, WQ_ADD_AFTER or WQ_ADD_RATE_LIMITED, done with RETRY or
  *	AFTER, and runs in @given_back_failed that were added again
- * @dropped: delayed keys that a shut down dropped, and retries after a shut down
+ * @dropped: delayed keys that a shut down dropped, and retries after a shut down or of
+ *	disabled keys
  * @failed: number of keys with failures that were not forgotten
  * @retained: how many of the @failed keys are in no other state.  Such a key counts in
  *	@keys until its failures are reset by forget or it is canceled
@@ -1016,6 +1022,8 @@ struct wq_hist {
  * @parked_total: how often a key was parked
  * @park_dropped: parked keys that were dropped because @parked was at its limit
  * @kicked: parked keys that WQ_IOC_KICK made ready
+ * @disabled: number of disabled keys
+ * @flushes: number of waits for keys, see WQ_IOC_FLUSH
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged +
  * given_back_failed + keys that are dirty while processing, and gets = processing + dones +
@@ -1079,6 +1087,8 @@ struct wq_stat {
 	__aligned_u64 parked_total;
 	__aligned_u64 park_dropped;
 	__aligned_u64 kicked;
+	__u32 disabled;
+	__u32 flushes;
 };
 
 /* wq_pause.flags */
@@ -1150,6 +1160,148 @@ struct wq_kick {
 	__aligned_u64 key;
 	__u32 key_len;
 	__u32 count;
+};
+
+/* How a wait for a key ended: wq_flush.result, wq_flush_result.result */
+#define WQ_END_DONE		0	/* the run was done, and did not fail */
+#define WQ_END_FAILED		1	/* the run ended with RETRY, or counted as failed */
+#define WQ_END_GAVE_UP		2	/* the run failed, and its consumer gave the key up */
+#define WQ_END_CANCELED		3	/* cancel or disable dropped the run */
+#define WQ_END_NO_RUN		4	/* no run was pending or in progress */
+#define WQ_END_OF_QUEUE		5	/* the queue ended before the run */
+
+/* wq_flush.flags */
+#define WQ_FLUSH_FD	(1U << 0)	/* return a file descriptor instead of waiting */
+#define WQ_FLUSH_ADD	(1U << 1)	/* with FD: add the key first */
+
+/**
+ * struct wq_flush - WQ_IOC_FLUSH: wait until the adds of a key have had their runs
+ * @size: sizeof(struct wq_flush)
+ * @flags: WQ_FLUSH_*
+ * @key: address of the key
+ * @key_len: length of the key in bytes
+ * @result: out, WQ_END_*.  With WQ_FLUSH_FD it is 0, and read(2) of @fd returns the result
+ * @timeout: ns to wait; 0: do not wait; negative: wait for ever.  If the file has O_NONBLOCK,
+ *	the call does not wait.  With WQ_FLUSH_FD: must be 0
+ * @deadline: as wq_get.deadline; with WQ_FLUSH_FD: must be 0
+ * @fd: out, with WQ_FLUSH_FD: a new file descriptor, close-on-exec; else 0
+ * @reserved: out, 0
+ *
+ * When the call returns WQ_END_DONE, WQ_END_FAILED or WQ_END_GAVE_UP, each add before it has had its
+ * full run, and the result is that of the last of these runs.  A pending delay is no add before it is
+ * due, so the call does not wait for it.  A run that is given back is not over, because the key is
+ * handed out again.  If it is given back the second time in a row, it failed.  If cancel or disable
+ * drops the pending run while another run is in progress, the wait ends with that run.
+ *
+ * With WQ_FLUSH_FD the call returns a descriptor of the wait at once.  The descriptor is readable
+ * (EPOLLIN) when the wait has ended.  Then read(2) returns a struct wq_flush_result, as often as it is
+ * called.  Before that it waits, or fails with EAGAIN if the descriptor has O_NONBLOCK.  A buffer
+ * that is too small fails with EINVAL.  close(2) of the descriptor gives the wait up.  The descriptor
+ * does not keep the queue: if the queue ends before the run, the result is WQ_END_OF_QUEUE.
+ *
+ * With WQ_FLUSH_ADD the call adds the key, as WQ_IOC_ADD does without a delay, and begins to wait
+ * before any run can end.  This needs write access.
+ *
+ * A wait in the call is a wait from that moment.  If a signal ends it, and the run ends before the
+ * call is repeated or restarted, the result is WQ_END_NO_RUN.  A descriptor keeps its result.
+ *
+ * Errors of WQ_IOC_FLUSH.  Unless stated otherwise, the struct is as before:
+ *
+ *  EINVAL     - @flags has an unknown bit, or WQ_FLUSH_ADD without WQ_FLUSH_FD
+ *             - @timeout or @deadline is not 0, and WQ_FLUSH_FD is set
+ *             - @deadline is negative, or @key_len is 0
+ *             - WQ_FLUSH_FD is set, and @size is too small for @fd
+ *  E2BIG      @key_len is above WQ_MAX_KEY
+ *  EFAULT     the key can't be read, or the struct can't be written.  With WQ_FLUSH_ADD the key
+ *             may be added
+ *  EDEADLK    this file holds the key, and WQ_FLUSH_FD is not set: the run would wait for itself
+ *  EAGAIN     the run has not ended, and the call may not wait
+ *  ETIMEDOUT  the run did not end in time
+ *  EINTR      a signal handler ended the wait.  @deadline is set
+ *  EUSERS     1,024 waits for keys of the queue are in progress
+ *  ENOMEM     there is not enough memory
+ *  EMFILE     the process has as many open files as its limit allows
+ *  ENFILE     the system has as many open files as its limit allows
+ *  EACCES     WQ_FLUSH_ADD is set, and the file is not open for writing
+ *  ESHUTDOWN  with WQ_FLUSH_ADD: the queue is shut down
+ *  EHOSTDOWN  with WQ_FLUSH_ADD: adds are paused
+ *  EBUSY      with WQ_FLUSH_ADD: the key is disabled
+ *  ENOSPC     with WQ_FLUSH_ADD: the key is new, and the queue holds max_keys keys
+ */
+struct wq_flush {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 key;
+	__u32 key_len;
+	__u32 result;
+	__s64 timeout;
+	__s64 deadline;
+	__s32 fd;
+	__u32 reserved;
+};
+
+/**
+ * struct wq_flush_result - what read(2) of wq_flush.fd returns
+ * @result: WQ_END_*
+ * @reserved: 0
+ */
+struct wq_flush_result {
+	__u32 result;
+	__u32 reserved;
+};
+
+/* wq_disable.flags */
+#define WQ_DISABLE_UNDO	(1U << 0)	/* enable the key */
+
+/**
+ * struct wq_disable - WQ_IOC_DISABLE: refuse adds of a key and drop the run that it waits for, or
+ *	accept its adds again
+ * @size: sizeof(struct wq_disable)
+ * @flags: 0: disable the key; WQ_DISABLE_UNDO: enable it
+ * @key: address of the key
+ * @key_len: length of the key in bytes
+ * @state: out, WQ_KEY_* from before; 0: the queue did not know the key
+ * @timeout: ns to wait until a run in progress has ended; 0: do not wait; negative: wait for ever.
+ *	If the file has O_NONBLOCK, the call does not wait.  With WQ_DISABLE_UNDO: must be 0
+ * @deadline: as wq_get.deadline; with WQ_DISABLE_UNDO: must be 0
+ *
+ * The key's pending run, its delay and its failures are dropped, as by WQ_IOC_CANCEL.  Adds fail
+ * with EBUSY until the key is enabled.  A run in progress goes on.  If it ends with RETRY or AFTER,
+ * the key is not added, and the retry counts in wq_stat.dropped.  If it is given back, the key is
+ * handed out again, and an add without delay and flags is coalesced with that run.
+ *
+ * A disabled key counts in wq_stat.keys, also if it was unknown before.  It stays disabled when the
+ * process ends.  Disables do not nest: one call enables the key.
+ *
+ * The caller must be the queue's owner or have CAP_FOWNER.
+ *
+ * Errors of WQ_IOC_DISABLE.  After ETIMEDOUT and EINTR the key is disabled.  After the others but
+ * EFAULT nothing has changed:
+ *
+ *  EINVAL     - @flags has an unknown bit
+ *             - @timeout or @deadline is not 0, and WQ_DISABLE_UNDO is set
+ *             - @deadline is negative, or @key_len is 0
+ *  E2BIG      @key_len is above WQ_MAX_KEY
+ *  EFAULT     the key can't be read; or the struct can't be written, and the key is disabled or
+ *             enabled
+ *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the queue
+ *             belongs to a kernel module
+ *  ENOENT     WQ_DISABLE_UNDO is set, and the queue does not know the key
+ *  ENOSPC     the key is new, and the queue holds max_keys keys
+ *  EDEADLK    this file holds the key, and the call would wait for that run
+ *  EUSERS     1,024 waits for keys of the queue are in progress, and the call would be another one
+ *  ENOMEM     there is not enough memory
+ *  ETIMEDOUT  a run is still in progress
+ *  EINTR      a signal handler ended the wait for a run in progress.  @deadline is set
+ */
+struct wq_disable {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 key;
+	__u32 key_len;
+	__u32 state;
+	__s64 timeout;
+	__s64 deadline;
 };
 
 #define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until no key is ready or processing */
@@ -1422,5 +1574,7 @@ struct wq_unlink {
 #define WQ_IOC_MAP	_IO(WQ_IOC_MAGIC, 0x10)
 #define WQ_IOC_PAUSE	_IO(WQ_IOC_MAGIC, 0x11)
 #define WQ_IOC_KICK	_IO(WQ_IOC_MAGIC, 0x12)
+#define WQ_IOC_FLUSH	_IO(WQ_IOC_MAGIC, 0x13)
+#define WQ_IOC_DISABLE	_IO(WQ_IOC_MAGIC, 0x14)
 
 #endif /* _UAPI_LINUX_WQ_H */

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Controllers, see wq_controller.c.
+ */
+#ifndef _WQ_CONTROLLER_H
+#define _WQ_CONTROLLER_H
+
+#include <linux/wq.h>
+
+bool wq_controller_is_own(const struct wq *q, u64 *token);
+
+#endif /* _WQ_CONTROLLER_H */

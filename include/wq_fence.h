@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Fences: waits for the end of a key's run, see wq_fence.c.
+ */
+#ifndef _WQ_FENCE_H
+#define _WQ_FENCE_H
+
+#include <linux/list.h>
+#include <linux/refcount.h>
+#include <linux/wait.h>
+
+#include "wq_entry.h"
+
+#define WQ_FENCE_BUCKETS	64
+#define WQ_MAX_FLUSHES		1024	/* waits of a queue, at most */
+
+/* wq_fence.result: the run has not ended. */
+#define WQ_NOT_ENDED		-1
+
+/**
+ * struct wq_fence - stands for one run of a key, and all waits for its end
+ * @node: L: in its bucket until the run ends
+ * @entry: L: the key, until the run ends
+ * @after: L: the run follows the run with this token; 0: the run is in progress
+ * @waits: L: how many waits there are
+ * @next: the next fence whose run ended in the same critical section
+ * @ref: its waits, and the wake-up at the end of the run
+ * @result: WQ_NOT_ENDED, then WQ_END_*.  Written once, with the lock held
+ * @waiters: tasks and pollers that wait for the end of the run
+ */
+struct wq_fence {
+	struct hlist_node node;
+	struct wq_entry *entry;
+	u64 after;
+	u32 waits;
+	struct wq_fence *next;
+	refcount_t ref;
+	int result;
+	wait_queue_head_t waiters;
+};
+
+/**
+ * struct wq_fences - the fences of a queue whose runs have not ended
+ * @waits: how many waits there are
+ * @bucket: the fences by the hash of their key
+ */
+struct wq_fences {
+	u32 waits;
+	struct hlist_head bucket[WQ_FENCE_BUCKETS];
+};
+
+struct wq_fences *wq_fences_new(gfp_t gfp);
+struct wq_fence *wq_fence_new(gfp_t gfp);
+void wq_fence_put(struct wq_fence *f);
+struct wq_fence *wq_fence_join(struct wq_fences *fs, struct wq_entry *e, struct wq_fence *spare);
+void wq_fence_leave(struct wq_fences *fs, struct wq_fence *f);
+struct wq_fence *wq_fences_end(struct wq_fences *fs, struct wq_entry *e, int result, bool all,
+			       struct wq_fence *ended);
+void wq_fences_wake(struct wq_fence *ended);
+
+/* The result of a fence, WQ_NOT_ENDED before the run has ended.  Needs no lock. */
+static inline int wq_fence_result(const struct wq_fence *f)
+{
+	return READ_ONCE(f->result);
+}
+
+#endif /* _WQ_FENCE_H */

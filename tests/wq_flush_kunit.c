@@ -1,0 +1,1122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wq: KUnit suite of wq_flush_key(), wq_disable_key() and wq_enable_key().
+ */
+#include <linux/err.h>
+#include <linux/sched/signal.h>
+
+#include "wq_kunit.h"
+#include "wq_kunit_internals.h"
+
+#define DISABLED	WQ_KEY_DISABLED
+#define LONG		(60 * SEC)	/* a wait that ends before */
+
+static int flush_init(struct kunit *test)
+{
+	int ret = fixture_init(test, sizeof(struct fixture));
+
+	if (!ret)
+		queue_on_clock(test, (struct wq_params){});
+	return ret;
+}
+
+static int flush(struct kunit *test, const char *key, s64 timeout)
+{
+	return wq_flush_key(queue(test), key, strlen(key), timeout);
+}
+
+static int flush_now(struct kunit *test, const char *key)
+{
+	return flush(test, key, 0);
+}
+
+static int disable(struct kunit *test, const char *key, s64 timeout)
+{
+	return wq_disable_key(queue(test), key, strlen(key), timeout);
+}
+
+static int enable(struct kunit *test, const char *key)
+{
+	return wq_enable_key(queue(test), key, strlen(key));
+}
+
+/* An actor that flushes the key that is its argument. */
+static int flusher(struct actor *a)
+{
+	return wq_flush_key(a->q, a->arg, strlen(a->arg), a->timeout);
+}
+
+static int disabler(struct actor *a)
+{
+	return wq_disable_key(a->q, a->arg, strlen(a->arg), a->timeout);
+}
+
+static struct actor *start_flush(struct kunit *test, char *key)
+{
+	struct actor *a = start_with(test, flusher, LONG, key);
+
+	sleeps(test, a);
+	return a;
+}
+
+static struct actor *start_disable(struct kunit *test, char *key)
+{
+	struct actor *a = start_with(test, disabler, LONG, key);
+
+	sleeps(test, a);
+	return a;
+}
+
+/* A wait that has begun. */
+static struct wq_fence *watch(struct kunit *test, const char *key)
+{
+	struct wq_fence *f;
+
+	KUNIT_ASSERT_EQ(test, consumer_watch(consumer_kernel(queue(test)), queue(test), key,
+					     strlen(key), false, &f), 0);
+	return f;
+}
+
+static void end(struct kunit *test, struct wq_fence *f)
+{
+	fence_end(queue(test), f);
+}
+
+/* The wait has ended with this result. */
+#define EXPECT_END(test, f, result) do {					\
+	KUNIT_EXPECT_EQ(test, fence_result(f), result);				\
+	end(test, f);								\
+} while (0)
+
+static struct wq_consumer *file_of(struct kunit *test)
+{
+	struct wq_consumer *c = consumer_open(queue(test));
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	return c;
+}
+
+/* The next key, which must be @key, for a consumer.  Returns the token. */
+static u64 get_by(struct kunit *test, struct wq_consumer *c, const char *key)
+{
+	u8 bytes[16];
+	struct consumer_got got = { .key = bytes, .size = sizeof(bytes) };
+
+	KUNIT_ASSERT_EQ(test, consumer_get(c, &got), 0);
+	KUNIT_ASSERT_EQ(test, got.len, strlen(key));
+	KUNIT_ASSERT_EQ(test, memcmp(bytes, key, got.len), 0);
+	return got.token;
+}
+
+/* --- which run a flush waits for --- */
+
+static void flush_without_a_run_fails_with_ENOENT_at_once(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -ENOENT);
+	KUNIT_EXPECT_EQ(test, flush(test, "a", WQ_FOREVER), -ENOENT);
+	add(test, "a");
+	run(test, "a");
+	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -ENOENT);
+	KUNIT_EXPECT_EQ(test, flush(test, "a", WQ_FOREVER), -ENOENT);
+	/* A former key does not become one by a flush. */
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+static void flush_does_not_wait_for_a_delay_that_is_not_due(struct kunit *test)
+{
+	add_after(test, "a", SEC);
+	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -ENOENT);
+	KUNIT_EXPECT_EQ(test, flush(test, "a", WQ_FOREVER), -ENOENT);
+	pass(test, SEC);
+	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -EAGAIN);
+}
+
+static void flush_of_a_retained_key_fails_with_ENOENT(struct kunit *test)
+{
+	struct wq_item item;
+
+	add_rate_limited(test, "a");
+	pass(test, SEC);
+	item = get(test, "a");
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), FAILED);
+	KUNIT_EXPECT_EQ(test, flush(test, "a", WQ_FOREVER), -ENOENT);
+}
+
+static void flush_of_a_bad_key_fails(struct kunit *test)
+{
+	static const u8 big[WQ_MAX_KEY + 1];
+
+	KUNIT_EXPECT_EQ(test, wq_flush_key(queue(test), big, 0, 0), -EINVAL);
+	KUNIT_EXPECT_EQ(test, wq_flush_key(queue(test), big, sizeof(big), 0), -E2BIG);
+	KUNIT_EXPECT_EQ(test, wq_disable_key(queue(test), big, 0, 0), -EINVAL);
+	KUNIT_EXPECT_EQ(test, wq_disable_key(queue(test), big, sizeof(big), 0), -E2BIG);
+	KUNIT_EXPECT_EQ(test, wq_enable_key(queue(test), big, 0), -EINVAL);
+	KUNIT_EXPECT_EQ(test, wq_enable_key(queue(test), big, sizeof(big)), -E2BIG);
+}
+
+static void flush_of_a_ready_key_waits_for_the_end_of_its_run(struct kunit *test)
+{
+	struct wq_item item;
+	struct actor *a;
+
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -EAGAIN);
+	a = start_flush(test, "a");
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 1U);
+	item = get(test, "a");
+	EXPECT_STILL_WAITS(test, a);
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+static void flush_of_a_key_in_processing_waits_for_its_done(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+	struct actor *a;
+
+	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -EAGAIN);
+	a = start_flush(test, "a");
+	EXPECT_STILL_WAITS(test, a);
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+static void flush_of_a_key_that_is_dirty_in_processing_waits_for_the_next_run(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+	struct actor *a;
+
+	add(test, "a");
+	a = start_flush(test, "a");
+	done(test, &item);
+	EXPECT_STILL_WAITS(test, a);
+	item = get(test, "a");
+	EXPECT_STILL_WAITS(test, a);
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+static void add_after_the_flush_does_not_prolong_it(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+	struct wq_fence *f = watch(test, "a"), *later;
+
+	add(test, "a");
+	later = watch(test, "a");
+	KUNIT_EXPECT_PTR_NE(test, f, later);
+	KUNIT_EXPECT_EQ(test, done(test, &item), WQ_RESULT_READY);
+	EXPECT_END(test, f, WQ_END_DONE);
+	KUNIT_EXPECT_EQ(test, fence_result(later), -EAGAIN);
+	run(test, "a");
+	EXPECT_END(test, later, WQ_END_DONE);
+}
+
+static void flush_does_not_wait_for_other_keys(struct kunit *test)
+{
+	struct wq_fence *f;
+
+	add(test, "a");
+	add(test, "b");
+	f = watch(test, "a");
+	run(test, "a");
+	EXPECT_END(test, f, WQ_END_DONE);
+	KUNIT_EXPECT_EQ(test, flush_now(test, "b"), -EAGAIN);
+}
+
+static void flushes_of_one_run_share_its_end(struct kunit *test)
+{
+	struct actor *a[5];
+	int i;
+
+	add(test, "a");
+	for (i = 0; i < ARRAY_SIZE(a); i++)
+		a[i] = start_flush(test, "a");
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 5U);
+	run(test, "a");
+	for (i = 0; i < ARRAY_SIZE(a); i++)
+		KUNIT_EXPECT_EQ(test, result(test, a[i]), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+static void flush_while_gets_are_paused_waits_for_the_resume(struct kunit *test)
+{
+	struct actor *a;
+
+	add(test, "a");
+	wq_pause(queue(test), WQ_PAUSE_GETS, WQ_FOREVER);
+	a = start_flush(test, "a");
+	EXPECT_STILL_WAITS(test, a);
+	wq_pause(queue(test), WQ_PAUSE_GETS, 0);
+	run(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
+/* --- how the run ended --- */
+
+static void flush_reports_the_outcome_of_its_run(struct kunit *test)
+{
+	static const struct {
+		u32 outcome;
+		s64 delay;
+		int result;
+	} outcomes[] = {
+		{ 0, 0, 0 },
+		{ WQ_OUTCOME_FORGET, 0, 0 },
+		{ WQ_OUTCOME_RETRY, 0, WQ_END_FAILED },
+		{ WQ_OUTCOME_AFTER, SEC, 0 },
+		{ WQ_OUTCOME_AFTER, 0, 0 },
+		{ WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET, SEC, 0 },
+	};
+	struct wq_fence *f;
+	struct wq_item item;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(outcomes); i++) {
+		item = add_and_get(test, "a");
+		f = watch(test, "a");
+		done_with(test, &item, outcomes[i].delay, outcomes[i].outcome);
+		KUNIT_EXPECT_EQ_MSG(test, fence_result(f), outcomes[i].result, "i %d", i);
+		end(test, f);
+		cancel(test, "a");
+	}
+}
+
+static void failed_flush_returns_1(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+	struct actor *a = start_flush(test, "a");
+
+	done_with(test, &item, 0, WQ_OUTCOME_RETRY);
+	KUNIT_EXPECT_EQ(test, result(test, a), WQ_END_FAILED);
+}
+
+static void each_flush_has_the_result_of_its_own_run(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+	struct wq_fence *first = watch(test, "a"), *second;
+
+	add(test, "a");
+	second = watch(test, "a");
+	done(test, &item);
+	item = get(test, "a");
+	done_with(test, &item, 0, WQ_OUTCOME_RETRY);
+	EXPECT_END(test, first, WQ_END_DONE);
+	EXPECT_END(test, second, WQ_END_FAILED);
+}
+
+/* --- runs that are dropped --- */
+
+static void cancel_of_a_ready_key_ends_its_flush(struct kunit *test)
+{
+	struct actor *a;
+
+	add(test, "a");
+	a = start_flush(test, "a");
+	cancel(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, a), -ECANCELED);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
+}
+
+static void flush_of_a_pending_run_that_is_canceled_ends_with_the_run_in_progress(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+	struct wq_fence *now = watch(test, "a"), *next;
+
+	add(test, "a");
+	next = watch(test, "a");
+	cancel(test, "a");
+	KUNIT_EXPECT_EQ(test, fence_result(now), -EAGAIN);
+	KUNIT_EXPECT_EQ(test, fence_result(next), -EAGAIN);
+	done(test, &item);
+	EXPECT_END(test, now, WQ_END_DONE);
+	EXPECT_END(test, next, WQ_END_CANCELED);
+}
+
+static void flush_of_a_canceled_run_waits_for_an_add_during_the_run(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+	struct wq_fence *f;
+
+	add(test, "a");
+	f = watch(test, "a");
+	cancel(test, "a");
+	add(test, "a");
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
+	run(test, "a");
+	EXPECT_END(test, f, WQ_END_DONE);
+}
+
+static void cancel_of_the_run_in_progress_does_not_end_its_flush(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+	struct wq_fence *f = watch(test, "a");
+
+	cancel(test, "a");
+	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
+	done(test, &item);
+	EXPECT_END(test, f, WQ_END_DONE);
+}
+
+static void shutdown_does_not_end_a_flush_but_the_run_does(struct kunit *test)
+{
+	struct wq_fence *f;
+
+	add(test, "a");
+	f = watch(test, "a");
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
+	run(test, "a");
+	EXPECT_END(test, f, WQ_END_DONE);
+}
+
+static void end_of_the_queue_ends_a_flush(struct kunit *test)
+{
+	struct wq *q = wq_create(NULL);
+	struct wq_fence *ready, *running;
+	struct wq_item item;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(q));
+	wq_pin(q);
+	wq_add(q, "held", 4);
+	KUNIT_EXPECT_EQ(test, wq_get(q, &item, 0), 0);
+	wq_add(q, "ready", 5);
+	KUNIT_EXPECT_EQ(test, consumer_watch(consumer_kernel(q), q, "held", 4, false, &running), 0);
+	KUNIT_EXPECT_EQ(test, consumer_watch(consumer_kernel(q), q, "ready", 5, false, &ready), 0);
+	wq_destroy(q);
+	KUNIT_EXPECT_EQ(test, fence_result(ready), WQ_END_OF_QUEUE);
+	KUNIT_EXPECT_EQ(test, fence_result(running), WQ_END_OF_QUEUE);
+	fence_end(q, ready);
+	fence_end(q, running);
+	wq_unpin(q);
+}
+
+/* --- runs that are given back --- */
+
+static void flush_waits_for_the_run_after_a_give_back(struct kunit *test)
+{
+	struct wq_consumer *c = file_of(test);
+	struct wq_fence *f, *later;
+
+	add(test, "a");
+	get_by(test, c, "a");
+	f = watch(test, "a");
+	add(test, "a");
+	later = watch(test, "a");
+	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
+	KUNIT_EXPECT_EQ(test, fence_result(later), -EAGAIN);
+	/* Both runs have become one. */
+	run(test, "a");
+	EXPECT_END(test, f, WQ_END_DONE);
+	EXPECT_END(test, later, WQ_END_DONE);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+static void flush_after_a_give_back_joins_the_run_to_come(struct kunit *test)
+{
+	struct wq_consumer *c = file_of(test);
+	struct wq_fence *f, *g;
+	struct wq_item item;
+
+	add(test, "a");
+	get_by(test, c, "a");
+	f = watch(test, "a");
+	consumer_close(c);
+	g = watch(test, "a");
+	KUNIT_EXPECT_PTR_EQ(test, f, g);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
+	done(test, &item);
+	EXPECT_END(test, f, WQ_END_DONE);
+	EXPECT_END(test, g, WQ_END_DONE);
+}
+
+static void run_given_back_twice_in_a_row_ends_its_flush_as_failed(struct kunit *test)
+{
+	struct wq_consumer *c = file_of(test);
+	struct wq_fence *f;
+
+	add(test, "a");
+	get_by(test, c, "a");
+	f = watch(test, "a");
+	consumer_close(c);
+	c = file_of(test);
+	get_by(test, c, "a");
+	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
+	consumer_close(c);
+	EXPECT_END(test, f, WQ_END_FAILED);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+static void get_that_fails_to_copy_is_no_end_of_a_run(struct kunit *test)
+{
+	struct wq_consumer *c = file_of(test);
+	struct wq_fence *f;
+	u64 token;
+
+	add(test, "a");
+	f = watch(test, "a");
+	token = get_by(test, c, "a");
+	consumer_give_back(c, "a", 1, token);
+	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
+	run(test, "a");
+	EXPECT_END(test, f, WQ_END_DONE);
+	consumer_close(c);
+}
+
+static void expired_lease_is_no_end_of_a_run(struct kunit *test)
+{
+	struct wq_item item;
+	struct wq_fence *f;
+	u8 buf[16];
+
+	queue_on_clock(test, (struct wq_params){ .lease = SEC });
+	add(test, "a");
+	f = watch(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_get_leased(queue(test), &item, buf, sizeof(buf), 0), 0);
+	pass(test, SEC);
+	KUNIT_EXPECT_EQ(test, done(test, &item), -ESTALE);
+	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
+	KUNIT_EXPECT_EQ(test, wq_get_leased(queue(test), &item, buf, sizeof(buf), 0), 0);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	EXPECT_END(test, f, WQ_END_DONE);
+}
+
+static void many_give_backs_end_all_flushes_with_one_run(struct kunit *test)
+{
+	struct wq_fence *f[8];
+	struct wq_item item;
+	u64 token;
+	int i;
+
+	add(test, "a");
+	for (i = 0; i < ARRAY_SIZE(f); i++) {
+		struct wq_consumer *c = file_of(test);
+
+		token = get_by(test, c, "a");
+		add(test, "a");
+		f[i] = watch(test, "a");
+		consumer_give_back(c, "a", 1, token);
+		consumer_close(c);
+	}
+	item = get(test, "a");
+	for (i = 0; i < ARRAY_SIZE(f); i++)
+		KUNIT_EXPECT_EQ(test, fence_result(f[i]), -EAGAIN);
+	done(test, &item);
+	for (i = 0; i < ARRAY_SIZE(f); i++)
+		EXPECT_END(test, f[i], WQ_END_DONE);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+/* --- the end of a wait --- */
+
+static void flush_times_out(struct kunit *test)
+{
+	s64 begun = ktime_get_ns();
+
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, flush(test, "a", 5 * MSEC), -ETIMEDOUT);
+	KUNIT_EXPECT_GE(test, (s64)ktime_get_ns() - begun, 5 * MSEC);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	run(test, "a");
+}
+
+static void fatal_signal_ends_a_flush(struct kunit *test)
+{
+	struct actor *a;
+
+	add(test, "a");
+	a = start_flush(test, "a");
+	send_sig(SIGUSR1, a->task, 1);
+	EXPECT_STILL_WAITS(test, a);
+	send_sig(SIGKILL, a->task, 1);
+	KUNIT_EXPECT_EQ(test, result(test, a), -EINTR);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+static void flush_that_is_given_up_leaves_the_others(struct kunit *test)
+{
+	struct wq_fence *f, *g;
+
+	add(test, "a");
+	f = watch(test, "a");
+	g = watch(test, "a");
+	end(test, f);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 1U);
+	run(test, "a");
+	EXPECT_END(test, g, WQ_END_DONE);
+}
+
+static void queue_has_at_most_1024_flushes(struct kunit *test)
+{
+	struct wq_fence **f = kunit_kcalloc(test, WQ_MAX_FLUSHES, sizeof(*f), GFP_KERNEL), *more;
+	struct wq_consumer *c = consumer_kernel(queue(test));
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, f);
+	add(test, "a");
+	add_number(test, 1);
+	for (i = 0; i < WQ_MAX_FLUSHES; i++)
+		f[i] = watch(test, "a");
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, WQ_MAX_FLUSHES);
+	KUNIT_EXPECT_EQ(test, consumer_watch(c, queue(test), "a", 1, false, &more), -EUSERS);
+	KUNIT_EXPECT_EQ(test, flush(test, "a", LONG), -EUSERS);
+	KUNIT_EXPECT_EQ(test, disable(test, "a", LONG), -EUSERS);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
+	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -EAGAIN);
+	end(test, f[0]);
+	f[0] = watch(test, "a");
+	run(test, "a");
+	for (i = 0; i < WQ_MAX_FLUSHES; i++)
+		EXPECT_END(test, f[i], WQ_END_DONE);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+static void flush_with_add_waits_for_the_run_of_that_add(struct kunit *test)
+{
+	struct wq_consumer *c = consumer_kernel(queue(test));
+	struct wq_fence *f;
+
+	KUNIT_ASSERT_EQ(test, consumer_watch(c, queue(test), "a", 1, true, &f), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
+	run(test, "a");
+	EXPECT_END(test, f, WQ_END_DONE);
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, consumer_watch(c, queue(test), "a", 1, true, &f), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+static void flush_without_memory_fails_with_ENOMEM(struct kunit *test)
+{
+	unsigned int n;
+
+	skip_unless_sleepers_fail(test);
+	add(test, "a");
+	/* First the memory of the queue fails, which is then there if the wait's fails. */
+	for (n = 1; n <= 2; n++) {
+		fail_nth(n);
+		KUNIT_EXPECT_EQ(test, flush(test, "a", 1), -ENOMEM);
+		KUNIT_EXPECT_TRUE(test, has_failed());
+		KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	}
+	KUNIT_EXPECT_EQ(test, flush(test, "a", 1), -ETIMEDOUT);
+}
+
+/* --- controllers --- */
+
+struct work {
+	struct kunit *test;
+	const char *wait_for;
+	int flushed, looked, disabled, off;
+	bool fail;
+	bool go;
+	struct completion begun;
+};
+
+static s64 work_fn(void *data, const void *key, size_t len)
+{
+	struct work *w = data;
+	struct wq *q = queue(w->test);
+
+	if (len != 1 || *(const u8 *)key != 'a')
+		return 0;
+	if (w->wait_for) {
+		w->flushed = wq_flush_key(q, w->wait_for, strlen(w->wait_for), LONG);
+		w->looked = wq_flush_key(q, w->wait_for, strlen(w->wait_for), 0);
+		if (!strcmp(w->wait_for, "a")) {
+			w->disabled = wq_disable_key(q, "a", 1, LONG);
+			w->off = wq_disable_key(q, "a", 1, 0);
+		}
+	}
+	complete(&w->begun);
+	while (!READ_ONCE(w->go))
+		usleep_range(500, 1000);
+	return w->fail ? -EIO : 0;
+}
+
+static void gave_up(void *data, const void *key, size_t len, int error)
+{
+}
+
+static struct wq_controller *controller(struct kunit *test, struct work *w, unsigned int workers)
+{
+	struct wq_controller_params params = {
+		.q = queue(test), .workers = workers, .fn = work_fn, .gave_up = gave_up, .data = w,
+	};
+	struct wq_controller *c;
+
+	w->test = test;
+	init_completion(&w->begun);
+	c = wq_controller_start(&params);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(c));
+	return c;
+}
+
+static void flush_of_a_controllers_own_run_fails_with_EDEADLK(struct kunit *test)
+{
+	struct work w = { .wait_for = "a", .go = true };
+	struct wq_controller *c = controller(test, &w, 1);
+
+	add(test, "a");
+	wait_for_completion(&w.begun);
+	wq_controller_stop(c, true);
+	KUNIT_EXPECT_EQ(test, w.flushed, -EDEADLK);
+	KUNIT_EXPECT_EQ(test, w.looked, -EDEADLK);
+	KUNIT_EXPECT_EQ(test, w.disabled, -EDEADLK);
+	/* Without a wait a run may disable its own key. */
+	KUNIT_EXPECT_EQ(test, w.off, RUNNING);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+}
+
+static void run_of_a_controller_may_flush_another_key(struct kunit *test)
+{
+	struct work w = { .wait_for = "b", .go = true };
+	struct wq_controller *c;
+
+	add(test, "a");
+	add(test, "b");
+	c = controller(test, &w, 2);
+	wait_for_completion(&w.begun);
+	wq_controller_stop(c, true);
+	/* The other thread may have been first. */
+	KUNIT_EXPECT_TRUE(test, w.flushed == 0 || w.flushed == -ENOENT);
+}
+
+static void flush_reports_that_a_controller_gave_the_key_up(struct kunit *test)
+{
+	struct work w = { .fail = true };
+	struct wq_controller *c = controller(test, &w, 1);
+	struct actor *a;
+
+	add(test, "a");
+	wait_for_completion(&w.begun);
+	a = start_flush(test, "a");
+	WRITE_ONCE(w.go, true);
+	KUNIT_EXPECT_EQ(test, result(test, a), WQ_END_GAVE_UP);
+	wq_controller_stop(c, true);
+}
+
+/* --- disable --- */
+
+static void disable_drops_the_pending_run_and_refuses_adds(struct kunit *test)
+{
+	struct wq_add_req req = { .key = "a", .len = 1 };
+
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), READY);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+	expect_nothing_ready(test);
+	EXPECT_REFUSED(test, add(test, "a"), -EBUSY);
+	EXPECT_REFUSED(test, add_after(test, "a", SEC), -EBUSY);
+	EXPECT_REFUSED(test, add_rate_limited(test, "a"), -EBUSY);
+	EXPECT_REFUSED(test, queue_add(queue(test), "a", 1, 0, WQ_ADD_DROP_DELAY), -EBUSY);
+	wq_add_many(queue(test), &req, 1);
+	KUNIT_EXPECT_EQ(test, req.result, -EBUSY);
+	KUNIT_EXPECT_EQ(test, stats(test)->canceled, 1ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->disabled, 1U);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 1U);
+	KUNIT_EXPECT_EQ(test, enable(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, stats(test)->disabled, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	run(test, "a");
+}
+
+static void disable_drops_the_delay_and_the_failures(struct kunit *test)
+{
+	add_rate_limited(test, "a");
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), READY | DELAYED | FAILED);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->failed, 0U);
+	pass(test, HOUR);
+	expect_nothing_ready(test);
+}
+
+static void disable_of_an_unknown_key_adds_an_entry(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), -EBUSY);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 1U);
+	KUNIT_EXPECT_EQ(test, enable(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
+}
+
+static void disable_of_an_idle_key_keeps_its_entry(struct kunit *test)
+{
+	u32 i;
+
+	add(test, "a");
+	run(test, "a");
+	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), 0);
+	queue_evict_idle(queue(test));
+	for (i = 0; i < 100; i++) {
+		add_number(test, i);
+		cancel(test, "nothing");
+	}
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), -EBUSY);
+}
+
+static void disabled_keys_count_in_max_keys(struct kunit *test)
+{
+	queue_on_clock(test, (struct wq_params){ .max_keys = 1 });
+	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), 0);
+	KUNIT_EXPECT_EQ(test, add(test, "b"), -ENOSPC);
+	EXPECT_REFUSED(test, disable(test, "b", 0), -ENOSPC);
+	/* The first wait takes memory of the queue. */
+	flush(test, "b", LONG);
+	EXPECT_REFUSED(test, disable(test, "b", LONG), -ENOSPC);
+	KUNIT_EXPECT_EQ(test, enable(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, add(test, "b"), 1);
+}
+
+static void disables_do_not_nest(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), 0);
+	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), DISABLED);
+	KUNIT_EXPECT_EQ(test, stats(test)->disabled, 1U);
+	KUNIT_EXPECT_EQ(test, enable(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, enable(test, "a"), -ENOENT);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	/* An enable of a key that is not disabled changes nothing. */
+	remember(test);
+	KUNIT_EXPECT_EQ(test, enable(test, "a"), READY);
+	EXPECT_UNCHANGED(test);
+}
+
+static void disable_waits_for_the_run_in_progress(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+	struct actor *a;
+
+	add(test, "a");
+	a = start_disable(test, "a");
+	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING | DISABLED);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), -EBUSY);
+	EXPECT_STILL_WAITS(test, a);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	KUNIT_EXPECT_EQ(test, result(test, a), RUNNING | WQ_KEY_DIRTY);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+static void disable_whose_wait_times_out_stays(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+
+	KUNIT_EXPECT_EQ(test, disable(test, "a", MSEC), -ETIMEDOUT);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING | DISABLED);
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+}
+
+static void outcomes_that_add_a_disabled_key_are_dropped(struct kunit *test)
+{
+	static const u32 outcomes[] = {
+		WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER, WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET,
+	};
+	struct wq_item item;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(outcomes); i++) {
+		item = add_and_get(test, "a");
+		KUNIT_EXPECT_EQ(test, disable(test, "a", 0), RUNNING);
+		KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, outcomes[i]), 0);
+		KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+		KUNIT_EXPECT_EQ(test, stats(test)->dropped, i + 1ULL);
+		KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
+		enable(test, "a");
+	}
+}
+
+static void disabled_key_whose_run_is_given_back_is_handed_out_again(struct kunit *test)
+{
+	struct wq_consumer *c = file_of(test);
+	struct actor *a;
+
+	add(test, "a");
+	get_by(test, c, "a");
+	a = start_disable(test, "a");
+	consumer_close(c);
+	EXPECT_STILL_WAITS(test, a);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | DISABLED);
+	/* A plain add does not even take the lock. */
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, queue_add(queue(test), "a", 1, 0, WQ_ADD_AFTER), -EBUSY);
+	KUNIT_EXPECT_EQ(test, add_after(test, "a", SEC), -EBUSY);
+	run(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, a), WQ_KEY_PROCESSING);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+}
+
+static void disabled_key_whose_run_is_given_back_twice_is_dropped(struct kunit *test)
+{
+	struct wq_consumer *c = file_of(test);
+	struct wq_fence *f;
+
+	add(test, "a");
+	get_by(test, c, "a");
+	f = watch(test, "a");
+	disable(test, "a", 0);
+	consumer_close(c);
+	c = file_of(test);
+	get_by(test, c, "a");
+	consumer_close(c);
+	EXPECT_END(test, f, WQ_END_FAILED);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->failed, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->given_back_failed, 1ULL);
+	pass(test, HOUR);
+	expect_nothing_ready(test);
+}
+
+static void disable_ends_the_flush_of_a_ready_key(struct kunit *test)
+{
+	struct wq_fence *f;
+
+	add(test, "a");
+	f = watch(test, "a");
+	KUNIT_EXPECT_EQ(test, disable(test, "a", LONG), READY);
+	EXPECT_END(test, f, WQ_END_CANCELED);
+	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -ENOENT);
+}
+
+static void cancel_and_forget_leave_a_key_disabled(struct kunit *test)
+{
+	disable(test, "a", 0);
+	KUNIT_EXPECT_EQ(test, cancel(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, forget(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, stats(test)->disabled, 1U);
+}
+
+static void disable_works_after_a_shutdown_and_while_adds_are_paused(struct kunit *test)
+{
+	wq_pause(queue(test), WQ_PAUSE_ADDS, WQ_FOREVER);
+	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), 0);
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, disable(test, "b", 0), 0);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, enable(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+	/* The end of the test destroys the queue with the other key. */
+}
+
+static void drain_does_not_wait_for_disabled_keys(struct kunit *test)
+{
+	disable(test, "a", 0);
+	KUNIT_EXPECT_EQ(test, wq_drain(queue(test)), 0);
+}
+
+static void policy_gives_up_the_run_of_a_key_that_is_disabled(struct kunit *test)
+{
+	queue_with_policy(test);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), READY);
+	KUNIT_EXPECT_EQ(test, fixture(test)->ordered, 0U);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), -EBUSY);
+}
+
+static void disable_without_memory_fails_with_ENOMEM(struct kunit *test)
+{
+	unsigned int n;
+	int ret = -ENOMEM;
+
+	skip_unless_sleepers_fail(test);
+	for (n = 1; ret == -ENOMEM; n++) {
+		fail_nth(n);
+		ret = disable(test, "a", LONG);
+		if (!has_failed())
+			break;
+		if (ret == -ENOMEM)
+			KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+	}
+	KUNIT_EXPECT_EQ(test, ret, 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+/* --- many threads --- */
+
+#define FLUSH_KEYS	3
+#define FLUSH_ROUNDS	300
+
+struct race {
+	atomic_t wanted[FLUSH_KEYS];	/* stored before the add */
+	atomic_t seen[FLUSH_KEYS];	/* by the last run that ended */
+	atomic_t running[FLUSH_KEYS];
+	atomic_t disabled[FLUSH_KEYS];
+	struct verdict verdict;
+};
+
+static int race_consumer(struct actor *a)
+{
+	struct race *r = a->arg;
+	struct wq_item item;
+	u32 k, n = 0, wanted;
+
+	while (!wq_get(a->q, &item, WQ_FOREVER)) {
+		k = number_of(&item);
+		atomic_inc(&r->running[k]);
+		wanted = atomic_read(&r->wanted[k]);
+		if (n++ % 7 == 0)
+			usleep_range(1, 50);
+		/* Only one run at a time, so this does not go back. */
+		atomic_set(&r->seen[k], wanted);
+		atomic_dec(&r->running[k]);
+		wq_done_with(a->q, &item, 0, n % 5 ? 0 : WQ_OUTCOME_AFTER);
+	}
+	return 0;
+}
+
+static int race_producer(struct actor *a)
+{
+	struct race *r = a->arg;
+	u32 i, k, wanted;
+	int ret;
+
+	for (i = 0; i < FLUSH_ROUNDS && !READ_ONCE(a->stop); i++) {
+		k = (i + a->id) % FLUSH_KEYS;
+		wanted = atomic_inc_return(&r->wanted[k]);
+		ret = wq_add(a->q, &k, sizeof(k));
+		expect_same(&r->verdict, ret < 0, 0, "add: %d", ret);
+		ret = wq_flush_key(a->q, &k, sizeof(k), LONG);
+		expect_same(&r->verdict, ret == 0 || ret == -ENOENT, 1, "flush: %d", ret);
+		expect_same(&r->verdict, (s32)(atomic_read(&r->seen[k]) - wanted) >= 0, 1,
+			    "key %u, round %u", k, i);
+	}
+	return 0;
+}
+
+static void flush_returns_after_the_runs_of_all_adds_before_it(struct kunit *test)
+{
+	struct race *r = kunit_kzalloc(test, sizeof(*r), GFP_KERNEL);
+	struct actor *a[4];
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, r);
+	queue_of(test, NULL);
+	for (i = 0; i < 2; i++)
+		start_with(test, race_consumer, 0, r);
+	for (i = 0; i < ARRAY_SIZE(a); i++)
+		a[i] = start_with(test, race_producer, 0, r);
+	for (i = 0; i < ARRAY_SIZE(a); i++)
+		result_within(test, a[i], 120);
+	EXPECT_ALL_SAME(test, &r->verdict);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+/* One thread at a time disables a key. */
+static int race_disabler(struct actor *a)
+{
+	struct race *r = a->arg;
+	u32 i, k = a->id % FLUSH_KEYS;
+	int ret;
+
+	for (i = 0; i < FLUSH_ROUNDS && !READ_ONCE(a->stop); i++) {
+		ret = wq_disable_key(a->q, &k, sizeof(k), LONG);
+		expect_same(&r->verdict, ret >= 0, 1, "disable: %d", ret);
+		expect_same(&r->verdict, atomic_read(&r->running[k]), 0, "key %u runs", k);
+		ret = wq_add(a->q, &k, sizeof(k));
+		expect_same(&r->verdict, ret, -EBUSY, "add of key %u", k);
+		ret = wq_enable_key(a->q, &k, sizeof(k));
+		expect_same(&r->verdict, ret, WQ_KEY_DISABLED, "enable of key %u", k);
+		ret = wq_add(a->q, &k, sizeof(k));
+		expect_same(&r->verdict, ret >= 0, 1, "add: %d", ret);
+	}
+	return 0;
+}
+
+static void no_run_is_in_progress_after_a_disable(struct kunit *test)
+{
+	struct race *r = kunit_kzalloc(test, sizeof(*r), GFP_KERNEL);
+	struct actor *a[FLUSH_KEYS];
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, r);
+	queue_of(test, NULL);
+	for (i = 0; i < 3; i++)
+		start_with(test, race_consumer, 0, r);
+	for (i = 0; i < FLUSH_KEYS; i++)
+		a[i] = start_with(test, race_disabler, 0, r);
+	for (i = 0; i < FLUSH_KEYS; i++)
+		result_within(test, a[i], 120);
+	EXPECT_ALL_SAME(test, &r->verdict);
+	KUNIT_EXPECT_EQ(test, stats(test)->disabled, 0U);
+}
+
+static struct kunit_case flush_cases[] = {
+	KUNIT_CASE(flush_without_a_run_fails_with_ENOENT_at_once),
+	KUNIT_CASE(flush_does_not_wait_for_a_delay_that_is_not_due),
+	KUNIT_CASE(flush_of_a_retained_key_fails_with_ENOENT),
+	KUNIT_CASE(flush_of_a_bad_key_fails),
+	KUNIT_CASE(flush_of_a_ready_key_waits_for_the_end_of_its_run),
+	KUNIT_CASE(flush_of_a_key_in_processing_waits_for_its_done),
+	KUNIT_CASE(flush_of_a_key_that_is_dirty_in_processing_waits_for_the_next_run),
+	KUNIT_CASE(add_after_the_flush_does_not_prolong_it),
+	KUNIT_CASE(flush_does_not_wait_for_other_keys),
+	KUNIT_CASE(flushes_of_one_run_share_its_end),
+	KUNIT_CASE(flush_while_gets_are_paused_waits_for_the_resume),
+	KUNIT_CASE(flush_reports_the_outcome_of_its_run),
+	KUNIT_CASE(failed_flush_returns_1),
+	KUNIT_CASE(each_flush_has_the_result_of_its_own_run),
+	KUNIT_CASE(cancel_of_a_ready_key_ends_its_flush),
+	KUNIT_CASE(flush_of_a_pending_run_that_is_canceled_ends_with_the_run_in_progress),
+	KUNIT_CASE(flush_of_a_canceled_run_waits_for_an_add_during_the_run),
+	KUNIT_CASE(cancel_of_the_run_in_progress_does_not_end_its_flush),
+	KUNIT_CASE(shutdown_does_not_end_a_flush_but_the_run_does),
+	KUNIT_CASE(end_of_the_queue_ends_a_flush),
+	KUNIT_CASE(flush_waits_for_the_run_after_a_give_back),
+	KUNIT_CASE(flush_after_a_give_back_joins_the_run_to_come),
+	KUNIT_CASE(run_given_back_twice_in_a_row_ends_its_flush_as_failed),
+	KUNIT_CASE(get_that_fails_to_copy_is_no_end_of_a_run),
+	KUNIT_CASE(expired_lease_is_no_end_of_a_run),
+	KUNIT_CASE(many_give_backs_end_all_flushes_with_one_run),
+	KUNIT_CASE(flush_times_out),
+	KUNIT_CASE(fatal_signal_ends_a_flush),
+	KUNIT_CASE(flush_that_is_given_up_leaves_the_others),
+	KUNIT_CASE(queue_has_at_most_1024_flushes),
+	KUNIT_CASE(flush_with_add_waits_for_the_run_of_that_add),
+	KUNIT_CASE(flush_without_memory_fails_with_ENOMEM),
+	KUNIT_CASE(flush_of_a_controllers_own_run_fails_with_EDEADLK),
+	KUNIT_CASE(run_of_a_controller_may_flush_another_key),
+	KUNIT_CASE(flush_reports_that_a_controller_gave_the_key_up),
+	KUNIT_CASE(disable_drops_the_pending_run_and_refuses_adds),
+	KUNIT_CASE(disable_drops_the_delay_and_the_failures),
+	KUNIT_CASE(disable_of_an_unknown_key_adds_an_entry),
+	KUNIT_CASE(disable_of_an_idle_key_keeps_its_entry),
+	KUNIT_CASE(disabled_keys_count_in_max_keys),
+	KUNIT_CASE(disables_do_not_nest),
+	KUNIT_CASE(disable_waits_for_the_run_in_progress),
+	KUNIT_CASE(disable_whose_wait_times_out_stays),
+	KUNIT_CASE(outcomes_that_add_a_disabled_key_are_dropped),
+	KUNIT_CASE(disabled_key_whose_run_is_given_back_is_handed_out_again),
+	KUNIT_CASE(disabled_key_whose_run_is_given_back_twice_is_dropped),
+	KUNIT_CASE(disable_ends_the_flush_of_a_ready_key),
+	KUNIT_CASE(cancel_and_forget_leave_a_key_disabled),
+	KUNIT_CASE(disable_works_after_a_shutdown_and_while_adds_are_paused),
+	KUNIT_CASE(drain_does_not_wait_for_disabled_keys),
+	KUNIT_CASE(policy_gives_up_the_run_of_a_key_that_is_disabled),
+	KUNIT_CASE(disable_without_memory_fails_with_ENOMEM),
+	KUNIT_CASE(flush_returns_after_the_runs_of_all_adds_before_it),
+	KUNIT_CASE(no_run_is_in_progress_after_a_disable),
+	{}
+};
+
+struct kunit_suite wq_flush_suite = {
+	.name = "wq_flush",
+	.init = flush_init,
+	.exit = fixture_exit,
+	.test_cases = flush_cases,
+};

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Fences: a fence stands for one run of a key, and all waits for that run share it.
+ *
+ * The end of the run sets the result of the fence once and wakes its waiters.  So the end of a run
+ * costs no more for a thousand waits than for one, and a wait that looks late still finds the result
+ * of its own run.
+ *
+ * A key has at most one run in progress and one run to come, so mostly it has up to two fences.  A
+ * fence does not learn when its run begins.  Instead it has the token of the run before its own: a
+ * get changes the token of the entry, so a fence whose token differs from that of the entry is that
+ * of the run in progress.  Thereby a get does nothing for fences, and a done tests one bit,
+ * wq_entry.waited, which is set while the entry has fences.
+ *
+ * If a run is given back, it is no end: the key is handed out again.  The run that was lost and the
+ * run to come become one, and that run ends the fences of both.
+ *
+ * An entry with fences is dirty or in processing, so it is not freed before its fences have ended.
+ *
+ * Why no list of waits in the order of their calls: the end of a run would walk it with the lock
+ * held and interrupts off.
+ *
+ * The caller holds the queue's lock, unless a comment states something else.
+ */
+#include <linux/hash.h>
+#include <linux/slab.h>
+
+#include "wq_compat.h"
+#include "wq_fence.h"
+
+/* Needs no lock.  Returns NULL if there is no memory. */
+struct wq_fences *wq_fences_new(gfp_t gfp)
+{
+	return kzalloc_obj(struct wq_fences, gfp);
+}
+
+/* Needs no lock.  Returns NULL if there is no memory. */
+struct wq_fence *wq_fence_new(gfp_t gfp)
+{
+	struct wq_fence *f = kzalloc_obj(*f, gfp);
+
+	if (!f)
+		return NULL;
+	INIT_HLIST_NODE(&f->node);
+	refcount_set(&f->ref, 1);
+	f->result = WQ_NOT_ENDED;
+	init_waitqueue_head(&f->waiters);
+	return f;
+}
+
+/* Needs no lock. */
+void wq_fence_put(struct wq_fence *f)
+{
+	if (f && refcount_dec_and_test(&f->ref))
+		kfree(f);
+}
+
+/* The hash of a key depends on a secret of the queue. */
+static struct hlist_head *bucket_of(struct wq_fences *fs, const struct wq_entry *e)
+{
+	return &fs->bucket[e->hash % WQ_FENCE_BUCKETS];
+}
+
+/* Whether the run of a fence is the next one to end. */
+static bool is_next(const struct wq_fence *f)
+{
+	return !(f->entry->state & ENTRY_PROCESSING) || f->after != f->entry->token;
+}
+
+/* Take a fence out of its bucket. */
+static void fence_remove(struct wq_fences *fs, struct wq_fence *f)
+{
+	struct wq_entry *e = f->entry;
+	struct wq_fence *other;
+
+	fs->waits -= f->waits;
+	hlist_del_init(&f->node);
+	f->entry = NULL;
+	hlist_for_each_entry(other, bucket_of(fs, e), node)
+		if (other->entry == e)
+			return;
+	e->waited = 0;
+}
+
+/*
+ * Wait for the last run that the entry needs at present: the run to come if it is dirty, else the
+ * run in progress.  Returns the fence of that run, with a reference: one that exists, or @spare.
+ */
+struct wq_fence *wq_fence_join(struct wq_fences *fs, struct wq_entry *e, struct wq_fence *spare)
+{
+	bool next = !(e->state & ENTRY_PROCESSING) || !(e->state & ENTRY_DIRTY);
+	struct wq_fence *f;
+
+	fs->waits++;
+	hlist_for_each_entry(f, bucket_of(fs, e), node) {
+		if (f->entry != e || is_next(f) != next)
+			continue;
+		f->waits++;
+		refcount_inc(&f->ref);
+		return f;
+	}
+	/* No run has token 0, so a run in progress differs from it. */
+	spare->after = e->state & ENTRY_DIRTY ? e->token : 0;
+	spare->entry = e;
+	spare->waits = 1;
+	refcount_inc(&spare->ref);
+	hlist_add_head(&spare->node, bucket_of(fs, e));
+	e->waited = 1;
+	return spare;
+}
+
+/* Give up a wait.  The caller keeps its reference. */
+void wq_fence_leave(struct wq_fences *fs, struct wq_fence *f)
+{
+	if (hlist_unhashed(&f->node))
+		return;
+	fs->waits--;
+	if (!--f->waits)
+		fence_remove(fs, f);
+}
+
+/*
+ * A run of the entry ended with @result.  Called before the entry leaves its consumer, or with @all
+ * if the run that it waited for was dropped.  If the run to come was canceled during the run, its
+ * fences end now.
+ *
+ * The fences are chained before @ended, for wq_fences_wake().
+ */
+struct wq_fence *wq_fences_end(struct wq_fences *fs, struct wq_entry *e, int result, bool all,
+			       struct wq_fence *ended)
+{
+	struct hlist_node *tmp;
+	struct wq_fence *f;
+
+	hlist_for_each_entry_safe(f, tmp, bucket_of(fs, e), node) {
+		bool next;
+
+		if (f->entry != e)
+			continue;
+		next = all || is_next(f);
+		if (!next && e->state & ENTRY_DIRTY)
+			continue;
+		fence_remove(fs, f);
+		refcount_inc(&f->ref);
+		WRITE_ONCE(f->result, next ? result : WQ_END_CANCELED);
+		f->next = ended;
+		ended = f;
+	}
+	return ended;
+}
+
+/*
+ * Wake the waiters of fences that have ended.  Needs no lock.  A waiter adds itself to the wait queue
+ * and then looks at the result, which was set before this call takes the lock of the wait queue.
+ */
+void wq_fences_wake(struct wq_fence *ended)
+{
+	struct wq_fence *next;
+
+	for (; ended; ended = next) {
+		next = ended->next;
+		wake_up_all(&ended->waiters);
+		wq_fence_put(ended);
+	}
+}

@@ -31,6 +31,7 @@ struct rig {
 	struct wq_mark mark[WM_KEYS];	/* of each key's last add */
 	__u32 stops[WM_KEYS];		/* of the model's key at that time */
 	unsigned long answered;		/* keys that waited by the map, of all comparisons */
+	int watch[WM_KEYS];		/* a descriptor of a wait, or 0 */
 	int drain_fd;			/* 0: no drain is pending */
 	pthread_t drain_thread;
 	bool drained;
@@ -146,6 +147,11 @@ static void rig_stop(struct rig *rig)
 	q_unlink(rig->name);
 	for (i = 1; i <= rig->consumers; i++)
 		close(rig->fd[i]);
+	for (i = 0; i < WM_KEYS; i++) {
+		if (rig->watch[i])
+			close(rig->watch[i]);
+		rig->watch[i] = 0;
+	}
 	if (rig->map)
 		munmap((void *)rig->map, sysconf(_SC_PAGESIZE));
 	rig->map = NULL;
@@ -246,6 +252,61 @@ static int key_state(struct rig *rig, int c, unsigned long nr, unsigned int k,
 	return ret ?: (int)ks->info.state;
 }
 
+/* Without a wait.  The model returns -ENOENT if there is no run, as the kernel API does. */
+static int real_flush(struct rig *rig, const struct ws_step *s)
+{
+	char key[WQ_MAX_KEY];
+	struct wq_flush f = {
+		.size = sizeof(f), .key = addr_of(key), .key_len = key_of(s->key, key),
+	};
+	int ret = verb(rig->fd[s->who], WQ_IOC_FLUSH, &f);
+
+	return ret ?: f.result == WQ_END_NO_RUN ? -ENOENT : (int)f.result;
+}
+
+static int real_disable(struct rig *rig, const struct ws_step *s, __u32 flags)
+{
+	char key[WQ_MAX_KEY];
+	struct wq_disable d = {
+		.size = sizeof(d), .flags = flags, .key = addr_of(key),
+		.key_len = key_of(s->key, key),
+	};
+
+	return verb(rig->fd[s->who], WQ_IOC_DISABLE, &d) ?: (int)d.state;
+}
+
+/* -EAGAIN before the end of the wait. */
+static int watch_result(int fd)
+{
+	struct wq_flush_result r;
+	ssize_t n = read(fd, &r, sizeof(r));
+
+	return n < 0 ? -errno : n == sizeof(r) ? (int)r.result : -EBADMSG;
+}
+
+static int real_watch(struct rig *rig, const struct ws_step *s)
+{
+	char key[WQ_MAX_KEY];
+	struct wq_flush f = {
+		.size = sizeof(f), .flags = WQ_FLUSH_FD, .key = addr_of(key),
+		.key_len = key_of(s->key, key),
+	};
+	int *fd = &rig->watch[s->key], ret;
+
+	if (*fd) {
+		ret = watch_result(*fd);
+		close(*fd);
+		*fd = 0;
+		return ret;
+	}
+	ret = verb(rig->fd[1], WQ_IOC_FLUSH, &f);
+	if (ret)
+		return ret;
+	*fd = f.fd;
+	fcntl(*fd, F_SETFL, O_NONBLOCK);
+	return 0;
+}
+
 static int real_end(struct rig *rig, const struct ws_step *s)
 {
 	int fd = q_dev(O_RDWR), ret;
@@ -337,6 +398,14 @@ static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one
 	case WS_KICK:
 	case WS_KICK_MANY:
 		return real_kick(rig, s);
+	case WS_DISABLE:
+		return real_disable(rig, s, 0);
+	case WS_ENABLE:
+		return real_disable(rig, s, WQ_DISABLE_UNDO);
+	case WS_FLUSH:
+		return real_flush(rig, s);
+	case WS_WATCH:
+		return real_watch(rig, s);
 	case WS_END:
 		return real_end(rig, s);
 	case WS_SHUTDOWN:
@@ -374,6 +443,9 @@ static bool same_key(struct rig *rig, int c, unsigned int k)
 	if (ret != want)
 		return DIFFERS(rig, "state of key %u, seen by %d: module %d, model %d",
 			       k, c, ret, want);
+	if (rig->watch[k] && watch_result(rig->watch[k]) != wm_watched(m, k))
+		return DIFFERS(rig, "wait for key %u: module %d, model %d", k,
+			       watch_result(rig->watch[k]), wm_watched(m, k));
 	if (ret < 0)
 		return true;
 	if (ks.info.failures != m->key[k].failures || ks.info.requeues != wm_requeues(m, k))

@@ -1008,7 +1008,7 @@ test_metrics_pass_promtool() {
 	for name in workqueue_{depth,adds_total,queue_duration_seconds,work_duration_seconds} \
 		workqueue_{unfinished_work_seconds,longest_running_processor_seconds,retries_total} \
 		wq_expired_total wq_given_back_failed_total wq_{lease,slack}_seconds \
-		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,retained_keys,parked_keys} \
+		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,retained_keys,parked_keys,disabled_keys,flushes} \
 		wq_{oldest_ready_seconds,shutdown,draining} \
 		wq_{coalesced,given_back,canceled,dropped,failures,parked,park_dropped,kicked}_total; do
 		is "TYPE lines of $name" 1 "$(grep -c "^# TYPE $name " "$dir/all")"
@@ -1408,6 +1408,101 @@ test_pause_is_shown_by_ls_metrics_and_top() {
 	status 0 wq top -b -d 0.1 -n 1 $q
 	matches top "1 queue, depth 0, processing 0, delayed 0, 1 paused; by DEPTH" "$(<"$out")"
 	matches top "$q .* adds"$'\n' "$(<"$out")"
+}
+
+test_wait_exits_with_the_end_of_the_run() {
+	queue
+	status 3 wq wait $q a
+	prints "no run is pending or in progress"
+	wq add $q a b c
+	status 6 wq wait -t 0 $q a
+	prints "the run has not ended yet"
+	status 6 wq wait -t 5ms $q a
+	wq wait $q a &
+	asleep $!
+	is key a "$(wq get $q)"
+	wait $! || fail "wait: status $?"
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	is key b "$(wq get --fd 7)"
+	status 1 wq wait --fd 7 -t 1ms b
+	(status 1 wq wait $q b && prints "the key 'b': the run failed") &
+	until [ "$(stats flushes)" = 1 ]; do nap 0.01; done
+	wq done --retry --fd 7 b
+	wait $! || fail "wait of a run that fails: status $?"
+	(status 5 wq wait $q c && prints "the key 'c': the run was canceled") &
+	until [ "$(stats flushes)" = 1 ]; do nap 0.01; done
+	wq cancel $q c
+	wait $! || fail "wait of a run that is canceled: status $?"
+}
+
+test_add_wait_exits_with_the_end_of_its_run() {
+	queue
+	wq run $q -- sh -c '[ "$1" != bad ]' sh {} &
+	status 0 wq add --wait $q good other
+	status 1 wq add --wait $q bad
+	prints "the key 'bad': the run failed"
+	status 1 wq add --wait $q good bad
+	status 2 wq add --wait $q </dev/null
+	prints "--wait needs a KEY"
+	status 2 wq add -t 1s $q a
+	prints "--timeout needs --wait"
+	status 2 wq add --wait --after 1s $q a
+	prints "can't be combined with --after"
+	wq pause --gets $q
+	status 6 wq add --wait -t 5ms $q good
+}
+
+test_disable_refuses_adds_until_enable() {
+	queue
+	wq add $q a
+	status 0 wq disable $q a b
+	is states "ready idle" "$(words <"$out")"
+	status 1 wq add $q a
+	prints "a key is disabled"
+	status 1 wq add --wait $q a
+	prints "the key 'a' is disabled"
+	is query disabled "$(wq query $q a)"
+	is "disabled, keys" "2 2" "$(stats disabled keys)"
+	status 0 wq ls --json $q
+	holds '[.[] | .state] == [["disabled"], ["disabled"]]'
+	is metrics "wq_disabled_keys{name=\"$q\"} 2 wq_flushes{name=\"$q\"} 0" \
+		"$(wq metrics $q | grep -E '^wq_(disabled_keys|flushes)' | words)"
+	status 0 wq enable $q a
+	is states disabled "$(<"$out")"
+	status 0 wq add $q a
+	status 3 wq enable $q nosuch
+	status 0 wq enable $q a
+	is "disabled, keys" "1 2" "$(stats disabled keys)"
+}
+
+test_disable_waits_for_the_run_in_progress() {
+	queue
+	wq add $q a
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq get --fd 7
+	status 6 wq disable -t 5ms $q a
+	prints "the run has not ended yet"
+	status 0 wq disable -t 0 $q a
+	is states "processing,disabled" "$(<"$out")"
+	wq disable $q a >"$dir/states" &
+	asleep $!
+	wq done --fd 7 a
+	wait $! || fail "disable: status $?"
+	is query disabled "$(wq query $q a)"
+}
+
+test_disable_is_for_the_owner() {
+	: >"$dir/device-for-all"
+	chmod 666 /dev/wq
+	queue -m 666
+	status 1 as_nobody disable $q a
+	prints "only the queue's owner and root may do that"
+	is disabled 0 "$(stats disabled)"
+	wq disable $q a
+	status 1 as_nobody enable $q a
+	is disabled 1 "$(stats disabled)"
 }
 
 test_pause_is_for_the_owner() {

@@ -24,8 +24,8 @@ static void report_unlinked(const char *name, const struct wq_stat *st)
 	char then[96] = "they are dropped";
 	unsigned int others = st->consumers - 1;
 
-	/* Retained keys have nothing to do. */
-	if (st->keys <= st->retained)
+	/* Retained and disabled keys have nothing to do. */
+	if (st->keys <= st->retained + st->disabled)
 		return;
 	if (others)
 		snprintf(then, sizeof(then), "%u open file%s still use%s it, and keys that are left when %s closed are dropped",
@@ -222,6 +222,8 @@ int cmd_add(const struct args *a)
 	bool ok;
 	int ret;
 
+	if (a->wait)
+		return add_and_wait(a);
 	ad.q = queue_open(a, O_WRONLY);
 	if (ad.q < 0)
 		return FAILED;
@@ -481,6 +483,7 @@ const char *state_text(unsigned int state)
 		 state & WQ_KEY_DELAYED ? ",delayed" : "",
 		 state & WQ_KEY_PARKED ? ",parked" : "",
 		 state & WQ_KEY_FAILED ? ",failed" : "",
+		 state & WQ_KEY_DISABLED ? ",disabled" : "",
 		 state & WQ_KEY_MINE ? ",mine" : "");
 	return text[0] ? text + 1 : "idle";
 }
@@ -601,19 +604,28 @@ int cmd_kick(const struct args *a)
 
 int cmd_info(const struct args *a)
 {
+	static const struct {
+		uint64_t bit;
+		const char *name;
+	} features[] = {
+		{ WQ_FEATURE_NAMED, "named" }, { WQ_FEATURE_POLL, "poll" },
+		{ WQ_FEATURE_DELAY, "delay" }, { WQ_FEATURE_LIMITER, "limiter" },
+		{ WQ_FEATURE_METRICS, "metrics" }, { WQ_FEATURE_LEASE, "lease" },
+		{ WQ_FEATURE_MAP, "map" }, { WQ_FEATURE_ORDER, "order" },
+		{ WQ_FEATURE_GROUPS, "groups" }, { WQ_FEATURE_PARK, "park" },
+		{ WQ_FEATURE_FLUSH, "flush" },
+	};
 	struct wq_info info;
+	size_t i;
 
 	if (wq_info(&info))
 		return complain(a, "can't read the features of wq");
 	printf("version      %u\n", info.version);
-	printf("features    %s%s%s%s%s%s%s%s\n", info.features & WQ_FEATURE_NAMED ? " named" : "",
-	       info.features & WQ_FEATURE_POLL ? " poll" : "",
-	       info.features & WQ_FEATURE_DELAY ? " delay" : "",
-	       info.features & WQ_FEATURE_LIMITER ? " limiter" : "",
-	       info.features & WQ_FEATURE_METRICS ? " metrics" : "",
-	       info.features & WQ_FEATURE_LEASE ? " lease" : "",
-	       info.features & WQ_FEATURE_MAP ? " map" : "",
-	       info.features & WQ_FEATURE_PARK ? " park" : "");
+	printf("features    ");
+	for (i = 0; i < sizeof(features) / sizeof(*features); i++)
+		if (info.features & features[i].bit)
+			printf(" %s", features[i].name);
+	putchar('\n');
 	printf("max_key      %u bytes\n", info.max_key);
 	printf("max_array    %u bytes\n", info.max_array);
 	printf("max_keys     %u\n", info.max_keys);

@@ -833,6 +833,8 @@ static json_t *stat_json(const struct wq_stat *st, const struct wq_config *cfg, 
 	set_number(json, "retained", st->retained);
 	set_number(json, "parked", st->parked);
 	set_number(json, "max_parked", st->max_parked);
+	set_number(json, "disabled", st->disabled);
+	set_number(json, "flushes", st->flushes);
 	set_number(json, "keys", st->keys);
 	set_number(json, "max_keys", st->max_keys);
 	json_object_set_new(json, "limiter", limiter);

@@ -143,8 +143,11 @@ static const struct command commands[] = {
 		.doc = "Add keys: the arguments, or the lines of standard input."
 			"\vEmpty lines are ignored. A key is all that a queue stores: two equal lines are one job. If a key is already waiting for its run, the add is coalesced with it. If a key is being processed, it runs once more afterwards.\n\n"
 			"For the lines of standard input, add maps the queue: a line that was added before and still waits for its run costs no call of the kernel. wqctl stat does not count such adds as coalesced.\n\n"
-			"0 all keys were added or coalesced, 1 failed, 4 the queue is shut down.",
+			"With --wait, add waits until the keys that are given as arguments have had their runs, and its exit status shows how they ended. No run can end between the add and the wait.\n\n"
+			"0 all keys were added or coalesced (with --wait: and their runs were done), 1 failed, or with --wait a run failed, 4 the queue is shut down, 5 a run was canceled, 6 a run did not end in time.",
 		.options = (const struct argp_option[]){
+			{ "wait", OPT_WAIT, NULL, 0, "wait for the runs of the keys, see below", 0 },
+			{ "timeout", 't', "TIME", 0, "with --wait: wait this long; 0: do not wait (default: no limit)", 0 },
 			{ "after", OPT_AFTER, "TIME", 0,
 			  "add after this time: 1.5s, 20ms, 3m, 2h (a number alone: seconds); if the key already has a pending delay, the earlier time applies", 0 },
 			{ "take-latest", OPT_TAKE_LATEST, NULL, 0,
@@ -231,7 +234,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "query", .args = "QUEUE KEY\n--fd N KEY",
 		.doc = "Print the state of a key; wqctl show prints more."
-			"\vStates: ready (waits for a get), processing (a consumer holds it), dirty (with processing: runs once more afterwards), delayed (becomes ready later), failed (its failures are counted; another line has the number, such as \"failures 3\"), parked (given up, see wqctl kick), mine (the descriptor of --fd holds it). If runs of the key in a row were given back, another line has their number, such as \"given_back 2\".\n\n"
+			"\vStates: ready (waits for a get), processing (a consumer holds it), dirty (with processing: runs once more afterwards), delayed (becomes ready later), failed (its failures are counted; another line has the number, such as \"failures 3\"), parked (given up, see wqctl kick), disabled (adds fail, see wqctl disable), mine (the descriptor of --fd holds it). If runs of the key in a row were given back, another line has their number, such as \"given_back 2\".\n\n"
 			"0 printed, 1 failed, 3 the queue does not know the key.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_query, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
@@ -242,6 +245,36 @@ static const struct command commands[] = {
 			"0 canceled, 1 failed, 3 the queue does not know a key.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_cancel, .queue = BY_EITHER, .words_min = 1, .words_max = -1,
+	}, {
+		.name = "wait", .args = "QUEUE KEY...\n--fd N KEY...",
+		.doc = "Wait until keys have had the runs that they wait for."
+			"\vEach add before the command has had its full run when it exits. A delay is no add before it ends, so the command does not wait for it. A message reports each run that was not done.\n\n"
+			"The run of an add can end before wqctl wait begins; wqctl add --wait cannot miss it. For instance, to build something and to learn how that ended:\n\n"
+			"  wqctl add --wait builds kernel && echo built\n\n"
+			"0 the runs were done, 1 a run failed, or wqctl failed, 3 a key has no run to wait for, 4 the queue ended before a run, 5 a run was canceled, 6 a run did not end in time. If several of these apply, 1 comes first, then the one of the first key.",
+		.options = (const struct argp_option[]){
+			{ "timeout", 't', "TIME", 0, "wait this long: 90s, 10m, 2h; 0: do not wait (default: no limit)", 0 },
+			FD_OPTION, END
+		},
+		.run = cmd_wait, .queue = BY_EITHER, .words_min = 1, .words_max = -1,
+	}, {
+		.name = "disable", .args = "QUEUE KEY...\n--fd N KEY...",
+		.doc = "Refuse adds of keys, drop their pending runs, and wait for their runs in progress."
+			"\vDelays and failures are dropped, too. The states of the keys from before are printed. A key stays disabled until wqctl enable, also when wqctl exits. It counts in max_keys. Only the queue's owner and root may disable keys.\n\n"
+			"A run in progress goes on. If it fails, it is not retried. If its consumer dies, the key runs once more.\n\n"
+			"0 disabled, 1 failed, 6 disabled, but a run in progress did not end in time.",
+		.options = (const struct argp_option[]){
+			{ "timeout", 't', "TIME", 0, "wait this long for runs in progress; 0: do not wait (default: no limit)", 0 },
+			FD_OPTION, END
+		},
+		.run = cmd_disable, .queue = BY_EITHER, .words_min = 1, .words_max = -1,
+	}, {
+		.name = "enable", .args = "QUEUE KEY...\n--fd N KEY...",
+		.doc = "Accept adds of keys that wqctl disable disabled, and print their states."
+			"\vThe states are those from before. A key that is not disabled stays as it is. Only the queue's owner and root may enable keys.\n\n"
+			"0 enabled, 1 failed, 3 the queue does not know a key.",
+		.options = (const struct argp_option[]){ FD_OPTION, END },
+		.run = cmd_enable, .queue = BY_EITHER, .words_min = 1, .words_max = -1,
 	}, {
 		.name = "ls", .args = "[QUEUE]\n--fd N",
 		.doc = "List the queues that you can open; with QUEUE its keys."
@@ -554,6 +587,9 @@ static const char *reason(const struct args *a, int err)
 	case EHOSTDOWN:
 		snprintf(text, sizeof(text), "adds are paused; the queue's owner ends that by: wqctl resume %s", q);
 		return text;
+	case EBUSY:
+		snprintf(text, sizeof(text), "a key is disabled; the queue's owner ends that by: wqctl enable %s KEY", q);
+		return text;
 	case EAGAIN:
 		return "no key is ready; use --wait to wait for a key";
 	case ETIMEDOUT:
@@ -692,6 +728,12 @@ static void check_words(struct argp_state *state, const struct parse *p)
 		argp_error(state, "--take-latest needs --after: it replaces a pending delay by that one");
 	if (c->run == cmd_set && !a->set)
 		argp_error(state, "an attribute is missing; for instance --max-keys N");
+	if (c->run == cmd_add && a->has_timeout && !a->wait)
+		argp_error(state, "--timeout needs --wait: without it, add does not wait");
+	if (c->run == cmd_add && a->wait && !a->num_words)
+		argp_error(state, "--wait needs a KEY: add does not wait for the lines of standard input");
+	if (c->run == cmd_add && a->wait && (a->rate_limited || a->outcome & WQ_OUTCOME_AFTER))
+		argp_error(state, "--wait can't be combined with --after or --rate-limited: a delay is no run to wait for");
 	if (a->token && a->num_words > 1)
 		argp_error(state, "--token belongs to one key; give one KEY");
 	if (a->print_token && a->fd < 0)
@@ -744,6 +786,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		a->has_timeout = true;
 		break;
 	case OPT_WAIT:
+		a->wait = true;
 		a->timeout = WQ_FOREVER;
 		break;
 	case OPT_FD:
@@ -919,7 +962,7 @@ static int run_command(const struct command *c, int argc, char **argv)
 static const char main_doc[] =
 	"Keyed work queues of the kernel: add keys that need work, and process each of them."
 	"\vWithout a command, wqctl lists the queues. `wqctl COMMAND --help' describes a command.\n\n"
-	"Exit status: 0 success, 1 failure, 2 wrong command line, 3 no key, 4 the queue is shut down.\n\n"
+	"Exit status: 0 success, 1 failure, 2 wrong command line, 3 no key, 4 the queue is shut down, 5 a run was canceled, 6 a run did not end in time.\n\n"
 	"For instance:\n\n"
 	"  wqctl create mail\n"
 	"  ls spool | wqctl add mail\n"

@@ -19,6 +19,8 @@ enum {
 	USAGE = 2,
 	NOTHING = 3,		/* no key */
 	SHUT_DOWN = 4,
+	CANCELED = 5,		/* a run was dropped */
+	TIMED_OUT = 6,		/* a run has not ended in time */
 };
 
 /**
@@ -33,6 +35,7 @@ enum {
  * @jobs: -j
  * @timeout: --wait and -t, as for wq_get()
  * @has_timeout: -t was given
+ * @wait: --wait was given
  * @after: --after, in ns
  * @outcome: WQ_OUTCOME_*: --forget, --retry, --after
  * @rate_limited: --rate-limited
@@ -96,6 +99,7 @@ struct args {
 	const char *output;
 	bool needs_queue;
 	bool has_timeout;
+	bool wait;
 	bool accept;
 	bool no_map;
 	bool print_token;
@@ -164,6 +168,9 @@ void order_text(char *to, size_t size, uint32_t order, uint32_t arg, uint32_t gr
 /* A limiter as --limiter takes it, to be freed; NULL if there is not enough memory. */
 char *limiter_text(const struct wq_limiter_spec *specs, unsigned int num);
 
+/* Add the keys of the command line, and wait for their runs.  Return the exit status. */
+int add_and_wait(const struct args *a);
+
 int cmd_create(const struct args *a);
 int cmd_set(const struct args *a);
 int cmd_unlink(const struct args *a);
@@ -181,6 +188,9 @@ int cmd_groups(const struct args *a);
 int cmd_stat(const struct args *a);
 int cmd_info(const struct args *a);
 int cmd_kick(const struct args *a);
+int cmd_wait(const struct args *a);
+int cmd_disable(const struct args *a);
+int cmd_enable(const struct args *a);
 int cmd_pause(const struct args *a);
 int cmd_resume(const struct args *a);
 int cmd_shutdown(const struct args *a);

@@ -1286,8 +1286,9 @@ static int flush_wait(const struct wq_call *call, struct wq_flush *args, struct 
 	int ret;
 
 	ret = wq_flush_begin(q, w, GFP_KERNEL_ACCOUNT);
-	if (!ret)
-		ret = wq_flush_wait(q, w->fence, end, FLUSH_STATE);
+	if (ret)
+		return ret;
+	ret = wq_flush_wait(q, w->fence, end, FLUSH_STATE);
 	if (ret < 0)
 		return call_wait_ended(call, args, end, &args->timeout, &args->deadline, ret);
 	args->result = ret;
@@ -1368,7 +1369,9 @@ static int disable_key(const struct wq_call *call, struct wq_disable *args, stru
 		ret = wq_flush_begin(q, w, GFP_KERNEL_ACCOUNT);
 	else
 		ret = wq_watch_key(q, w, GFP_KERNEL_ACCOUNT);
-	if (!ret && end)
+	if (ret)
+		return ret;
+	if (end)
 		ret = wq_flush_wait(q, w->fence, end, FLUSH_STATE);
 	if (ret < 0)
 		return call_wait_ended(call, args, end, &args->timeout, &args->deadline, ret);

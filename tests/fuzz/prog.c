@@ -18,6 +18,7 @@ const char * const op_names[OPS] = {
 	[OP_QUEUES] = "queues", [OP_INFO] = "info", [OP_SHUTDOWN] = "shutdown",
 	[OP_CONFIG] = "config", [OP_SET] = "set", [OP_MAP] = "map", [OP_PAUSE] = "pause",
 	[OP_KICK] = "kick",
+	[OP_FLUSH] = "flush", [OP_DISABLE] = "disable",
 	[OP_UNLINK] = "unlink", [OP_IOCTL] = "ioctl", [OP_CLOSE] = "close",
 	[OP_DUP] = "dup", [OP_POLL] = "poll", [OP_EPOLL] = "epoll", [OP_FCNTL] = "fcntl",
 	[OP_FILE] = "file", [OP_FDINFO] = "fdinfo", [OP_DEBUGFS] = "debugfs",
@@ -89,6 +90,10 @@ const __u64 op_args[OPS] = {
 	[OP_MAP] = VERB | B(A_FLAGS) | B(A_HOW),
 	[OP_PAUSE] = VERB | B(A_FLAGS) | B(A_TIMEOUT),
 	[OP_KICK] = VERB | B(A_FLAGS) | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_COUNT) | B(A_HOW),
+	[OP_FLUSH] = VERB | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_FLAGS) | B(A_TIMEOUT) |
+		     B(A_DEADLINE),
+	[OP_DISABLE] = VERB | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_FLAGS) | B(A_TIMEOUT) |
+		       B(A_DEADLINE),
 	[OP_UNLINK] = VERB | B(A_FLAGS) | B(A_NAME),
 	[OP_IOCTL] = ANY | B(A_FD) | B(A_HOW) | B(A_ARG),
 	[OP_CLOSE] = ANY | B(A_FD),
@@ -112,7 +117,8 @@ static const __u8 op_weight[OPS] = {
 	[OP_OPEN] = 10, [OP_BIND] = 12, [OP_ADD] = 22, [OP_GET] = 20, [OP_DONE] = 20,
 	[OP_TOUCH] = 6, [OP_STAT] = 5, [OP_QUERY] = 6, [OP_CANCEL] = 6, [OP_FORGET] = 4,
 	[OP_LIST] = 6, [OP_QUEUES] = 4, [OP_INFO] = 1, [OP_SHUTDOWN] = 4, [OP_CONFIG] = 4,
-	[OP_SET] = 6, [OP_MAP] = 6, [OP_PAUSE] = 5, [OP_KICK] = 6, [OP_UNLINK] = 3, [OP_IOCTL] = 1, [OP_CLOSE] = 6,
+	[OP_SET] = 6, [OP_MAP] = 6, [OP_PAUSE] = 5, [OP_KICK] = 6, [OP_FLUSH] = 6,
+	[OP_DISABLE] = 4, [OP_UNLINK] = 3, [OP_IOCTL] = 1, [OP_CLOSE] = 6,
 	[OP_DUP] = 3,
 	[OP_POLL] = 3, [OP_EPOLL] = 4, [OP_FCNTL] = 3, [OP_FILE] = 1, [OP_FDINFO] = 2,
 	[OP_DEBUGFS] = 2, [OP_FORK] = 5, [OP_KILL] = 4, [OP_UID] = 3, [OP_SLEEP] = 4,

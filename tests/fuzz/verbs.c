@@ -2,6 +2,7 @@
 /* The verbs of /dev/wq: the meaning of a program's bytes, and checks of the output. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -1169,6 +1170,72 @@ __s32 do_kick(struct task *t, const struct call *c)
 	ret = verb(t, WQ_IOC_KICK, &args, sizeof(args), true);
 	if (key.user)
 		spot_check(t, &key, 0, "the key");
+	return ret;
+}
+
+/* The key of a call, with a length that may be bad. */
+static struct spot key_place(struct task *t, const struct call *c, __u32 *len)
+{
+	*len = PICK(key_lens, c->arg[A_LEN]);
+	key_fill((void *)t->image[KEYS], PICK(key_ids, c->arg[A_KEY]), *len);
+	return place(t, KEYS, c->arg[A_KEYS], *len);
+}
+
+/* The result of a descriptor, which may come later. */
+static void flush_use(struct task *t, int fd)
+{
+	struct wq_flush_result r = { .reserved = 1 };
+	ssize_t n;
+
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	n = read(fd, &r, sizeof(r));
+	if (n < 0 ? errno != EAGAIN : n != sizeof(r) || r.reserved || r.result > WQ_END_OF_QUEUE)
+		fault(t, "read of a wait: %zd, result %u, reserved %u", n, r.result, r.reserved);
+}
+
+__s32 do_flush(struct task *t, const struct call *c)
+{
+	struct wq_flush args = {
+		.flags = PICK(flag_values, c->arg[A_FLAGS]),
+		.timeout = timeout_pick(c),
+		.deadline = deadline_pick(t, c),
+		.fd = -1,
+	};
+	const struct wq_flush in = args;
+	struct spot key = key_place(t, c, &args.key_len);
+	__s32 ret;
+
+	args.key = (uintptr_t)key.user;
+	ret = verb(t, WQ_IOC_FLUSH, &args, sizeof(args), true);
+	spot_check(t, &key, 0, "the key");
+	if (ret == 0 && args.flags & WQ_FLUSH_FD && args.fd >= 0) {
+		/* If the struct can't be read here, the descriptor is lost, until the worker ends. */
+		flush_use(t, args.fd);
+		close(args.fd);
+	} else if (plain(t)) {
+		wait_check(t, args.timeout, args.deadline, in.timeout, in.deadline, ret);
+		if (ret == 0 && args.result > WQ_END_OF_QUEUE)
+			fault(t, "result %u", args.result);
+	}
+	return ret;
+}
+
+__s32 do_disable(struct task *t, const struct call *c)
+{
+	struct wq_disable args = {
+		.flags = PICK(flag_values, c->arg[A_FLAGS]),
+		.timeout = timeout_pick(c),
+		.deadline = deadline_pick(t, c),
+	};
+	const struct wq_disable in = args;
+	struct spot key = key_place(t, c, &args.key_len);
+	__s32 ret;
+
+	args.key = (uintptr_t)key.user;
+	ret = verb(t, WQ_IOC_DISABLE, &args, sizeof(args), true);
+	spot_check(t, &key, 0, "the key");
+	if (plain(t))
+		wait_check(t, args.timeout, args.deadline, in.timeout, in.deadline, ret);
 	return ret;
 }
 

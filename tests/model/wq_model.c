@@ -464,7 +464,7 @@ int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 		return -EHOSTDOWN;
 	/* a run that was given back */
 	if (key->disabled && key->dirty && !flags && delay <= 0)
-		return mark(m, k);
+		return mark(m, k, level);
 	if (key->disabled)
 		return -EBUSY;
 	wm_stat(m, 0, &st);

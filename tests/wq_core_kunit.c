@@ -1474,7 +1474,7 @@ static void a_key_takes_little_memory(struct kunit *test)
 		{ { .lease = NSEC_PER_SEC }, 1, 40 + 24 },
 		{ { .lease = NSEC_PER_SEC }, 24, 40 + 24 },
 		/* The longest keys have room for a rank, too. */
-		{ { .lease = NSEC_PER_SEC }, WQ_MAX_KEY, 56 + WQ_MAX_KEY },
+		{ { .lease = NSEC_PER_SEC }, WQ_MAX_KEY, 72 + WQ_MAX_KEY },
 		{ { .lease = NSEC_PER_SEC, .name = "kunit", .mode = 0600 }, 1, 40 + 24 },
 	};
 	u8 *key = core_of(fixture(test))->key;

@@ -262,7 +262,8 @@ static void quiet_groups_do_not_wait_for_a_noisy_one(struct kunit *test)
 		if (*(char *)item.key == 'q') {
 			u32 place = 0;
 
-			quiet++;
+			if (!quiet++)
+				KUNIT_EXPECT_EQ(test, n, 2U);
 			last = n;
 			/* q0/0 to q9/9 */
 			place = ((char *)item.key)[3] - '0';

@@ -209,6 +209,26 @@ test_trace_cancel_and_shutdown() {
 	saw_all
 }
 
+test_trace_disable_enable_and_the_end_of_a_flush() {
+	queue
+	wq add $q a
+	trace_on
+	wq add --wait -t 30s $q a &
+	until [ "$(wq stat --json $q | jq .flushes)" = 1 ]; do nap 0.01; done
+	wq disable $q a
+	wait $! || [ $? = 5 ] || fail "add --wait: status $?"
+	# an add that is refused, and an enable of a key that is not disabled, are no events
+	wq add $q a 2>/dev/null
+	wq enable $q a
+	wq enable $q a 2>/dev/null
+	read_events
+	saw wq_add 'key=a coalesced=1'
+	saw wq_disable 'key=a state=0x5'
+	saw wq_flush_end 'key=a result=3'
+	saw wq_enable 'key=a'
+	saw_all
+}
+
 test_trace_pause_and_resume() {
 	queue
 	wq add $q a

@@ -78,6 +78,17 @@ static int report_call(const struct args *a, const char *key)
 	}
 }
 
+/* A descriptor of the shell that holds the key could not end its run while the shell waits. */
+static bool is_own(const struct args *a, const char *key)
+{
+	int state = a->fd >= 0 ? wq_query(a->fd, key, strlen(key)) : 0;
+
+	if (state < 0 || !(state & WQ_KEY_MINE))
+		return false;
+	errno = EDEADLK;
+	return true;
+}
+
 /* The status of all: a failure counts most, else the first that is not DONE. */
 static int join_status(int all, int one)
 {
@@ -98,7 +109,8 @@ static int wait_for_keys(const struct args *a, int q, uint32_t flags)
 	if (timeout > 0)
 		timeout = wq_until(timeout);
 	for (i = 0; i < a->num_words; i++) {
-		fds[i] = wq_flush_fd(q, a->words[i], strlen(a->words[i]), flags);
+		fds[i] = is_own(a, a->words[i]) ? -1 :
+			 wq_flush_fd(q, a->words[i], strlen(a->words[i]), flags);
 		if (fds[i] < 0)
 			ret = join_status(ret, report_call(a, a->words[i]));
 	}

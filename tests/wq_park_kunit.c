@@ -609,7 +609,7 @@ static void embedded_entries_are_parked_and_kicked(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_done_give_up(queue(test), &item, EIO, "text"),
 			WQ_RESULT_PARKED);
 	KUNIT_EXPECT_EQ(test, wq_embedded_query(x), PARKED | FAILED);
-	KUNIT_EXPECT_EQ(test, wq_embedded_flush(x, 0), WQ_FLUSH_FAILED);
+	KUNIT_EXPECT_EQ(test, wq_embedded_flush(x, 0), WQ_END_FAILED);
 	KUNIT_EXPECT_EQ(test, wq_kick_many(queue(test), 1), 1);
 	KUNIT_ASSERT_EQ(test, wq_get(queue(test), &item, 0), 0);
 	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, GIVE_UP), WQ_RESULT_PARKED);

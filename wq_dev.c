@@ -729,12 +729,6 @@ static_assert(sizeof_field(struct wq_rec, len) == sizeof_field(struct wq_list_re
 static_assert(offsetof(struct wq_rec, key) == WQ_REC_SIZE(0));
 static_assert(offsetof(struct wq_list_rec, key) == WQ_LIST_REC_SIZE(0));
 
-/* Bytes of a record with a key of @len bytes, with its padding. */
-static u32 out_rec_size(const struct wq_out *out, u32 len)
-{
-	return out->head + round_up(len, sizeof(u64));
-}
-
 /* Replace the buffer, which is empty, by one as large as the caller's. */
 static int out_extend(struct wq_out *out)
 {
@@ -770,7 +764,7 @@ static int out_init(struct wq_out *out, const struct wq_call *call, const struct
 	out->recs = out->stack;
 	if (out->max != 1)
 		return out_extend(out);
-	out->max_room = min(out->max_room, out_rec_size(out, WQ_MAX_KEY));
+	out->max_room = min(out->max_room, wq_rec_bytes(head, WQ_MAX_KEY));
 	return 0;
 }
 
@@ -783,30 +777,18 @@ static void out_free(struct wq_out *out)
 		file_idle(out->f);
 }
 
-/* Longest key that fits into the next record; 0: none. */
-static u32 out_key_room(const struct wq_out *out)
-{
-	u32 rest = out->room - out->used;
-
-	if (rest <= out->head)
-		return 0;
-	return min_t(u32, round_down(rest - out->head, sizeof(u64)), WQ_MAX_KEY);
-}
-
 /*
- * Append an entry's key, behind the header of its record.  The queue's lock is held, and
- * out_key_room() is at least the length of the key.
+ * Write an entry's key to its record, behind the header, and the padding.  Returns the bytes of the
+ * record.
  */
-static void out_key(struct wq_out *out, struct wq_entry *e)
+static __always_inline u32 rec_set_key(void *rec, u32 head, struct wq_entry *e)
 {
-	u32 size = out_rec_size(out, e->len);
-	void *rec = out->recs + out->used;
+	u32 len = e->len, size = wq_rec_bytes(head, len);
 
 	/* Clear the last 8 bytes first: the key overwrites all of them but its padding. */
 	*(u64 *)(rec + size - sizeof(u64)) = 0;
-	memcpy(rec + out->head, wq_key_of(e)->key, e->len);
-	out->used += size;
-	out->count++;
+	wq_key_copy(rec + head, wq_key_of(e)->key, len);
+	return size;
 }
 
 /* Bytes of the whole records within the first @bytes of @out, and their number. */
@@ -814,10 +796,14 @@ static u32 out_whole(const struct wq_out *out, u32 bytes, u32 *count)
 {
 	u32 off = 0, size;
 
+	if (likely(bytes == out->used)) {
+		*count = out->count;
+		return bytes;
+	}
 	for (*count = 0; *count < out->count; (*count)++) {
 		const u16 *len = out->recs + off;
 
-		size = out_rec_size(out, *len);
+		size = wq_rec_bytes(out->head, *len);
 		if (off + size > bytes)
 			break;
 		off += size;
@@ -825,38 +811,42 @@ static u32 out_whole(const struct wq_out *out, u32 bytes, u32 *count)
 	return off;
 }
 
-/*
- * Take keys as long as there are some and they fit, WQ_BATCH at most.  A key whose run before
- * was given back is taken alone: it may be the reason, and the keys of its call would be given
- * back with it again and again.
- */
+/* Take keys as long as there are some and they fit, WQ_BATCH at most. */
 static int take_recs(struct wq_cs *cs, void *arg)
 {
+	struct wq_entry *es[WQ_BATCH] __uninitialized;
 	struct wq_out *out = arg;
-	struct wq_rec *rec;
-	struct wq_entry *e;
-	int ret = 0;
-	u32 n;
+	struct wq_want want = {
+		.head = sizeof(struct wq_rec),
+		.room = out->room - out->used,
+		.max = min_t(u32, out->max - out->count, WQ_BATCH),
+		.first = !out->count,
+	};
+	void *rec = out->recs + out->used;
+	int i, n;
 
 	wq_catch_up(cs);
-	for (n = 0; n < WQ_BATCH && out->count < out->max; n++) {
-		if (out->count && (out->alone || wq_next_given_back(cs)))
-			break;
-		ret = wq_take(cs, out->c, out_key_room(out), !out->count, &e);
-		if (ret)
-			break;
-		rec = out->recs + out->used;
-		*rec = (struct wq_rec){
+	if (out->alone)
+		return 0;
+	n = wq_take_batch(cs, out->c, &want, es);
+	if (n <= 0)
+		return out->count ? 0 : n;
+	for (i = 0; i < n; i++) {
+		struct wq_entry *e = es[i];
+
+		*(struct wq_rec *)rec = (struct wq_rec){
 			.len = e->len,
 			.token = e->token,
 			.failures = min_t(u32, wq_failures(e), U16_MAX),
 			.given_back = e->given_back,
 			.priority = cs->q->prioritized ? wq_priority_level(e) : 0,
 		};
-		out->alone = e->given_back;
-		out_key(out, e);
+		rec += rec_set_key(rec, sizeof(struct wq_rec), e);
 	}
-	return out->count ? 0 : ret;
+	out->alone = es[n - 1]->given_back;
+	out->used = rec - out->recs;
+	out->count += n;
+	return 0;
 }
 
 /* Give back the keys of @out from record @first on, which the caller does not receive. */
@@ -1032,14 +1022,15 @@ static int list_batch(struct wq_out *out, u64 *cursor)
 		e = wq_walk(&cs, &next);
 		/* An entry whose delay a shut down dropped counts as unknown. */
 		if (e && wq_key_bits(q, out->c, e)) {
-			if (out->count == out->max || e->len > out_key_room(out)) {
+			if (out->count == out->max || e->len > wq_key_room(out->head, out->room - out->used)) {
 				ret = -EMSGSIZE;
 				break;
 			}
 			rec = out->recs + out->used;
 			*rec = (struct wq_list_rec){ .len = e->len };
 			wq_key_info(&cs, out->c, e, &rec->info);
-			out_key(out, e);
+			out->used += rec_set_key(rec, out->head, e);
+			out->count++;
 		}
 		*cursor = next;
 		if (!e)

@@ -295,6 +295,32 @@ struct wq_read {
 	u64 token;
 };
 
+/**
+ * struct wq_want - the keys that a caller of wq_take_batch() has room for
+ * @head: bytes of a record before its key, which is padded to 8 bytes
+ * @room: bytes of all records
+ * @max: number of keys, WQ_BATCH at most
+ * @first: the caller has no key yet
+ */
+struct wq_want {
+	u32 head;
+	u32 room;
+	u32 max;
+	bool first;
+};
+
+/* Bytes of a record with a key of @len bytes, which follows @head bytes and is padded. */
+static inline u32 wq_rec_bytes(u32 head, u32 len)
+{
+	return head + round_up(len, sizeof(u64));
+}
+
+/* Longest key that fits into a record of @room bytes; 0: none. */
+static inline u32 wq_key_room(u32 head, u32 room)
+{
+	return room > head ? min_t(u32, round_down(room - head, sizeof(u64)), WQ_MAX_KEY) : 0;
+}
+
 /* Keys handled in one critical section, which bounds its length. */
 #define WQ_BATCH	(IS_ENABLED(CONFIG_64BIT) ? 32 : 16)
 
@@ -402,12 +428,13 @@ u32 wq_nr_ready(const struct wq *q);
 u64 wq_coalesced(const struct wq *q);
 u32 wq_depth(const struct wq *q);
 bool wq_is_idle(const struct wq *q);
-u32 wq_failures(const struct wq_entry *e);
 u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq_entry *e);
 void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry *e,
 		 struct wq_key_info *info);
 int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep);
 bool wq_next_given_back(struct wq_cs *cs);
+int wq_take_batch(struct wq_cs *cs, struct wq_consumer *c, const struct wq_want *want,
+		  struct wq_entry **es);
 int wq_check_held(const struct wq_consumer *c, const struct wq_entry *e, u64 token);
 void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e);

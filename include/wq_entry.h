@@ -172,6 +172,12 @@ static inline const void *wq_key_data(struct wq_entry *e)
 	return wq_is_embedded(e) ? NULL : wq_key_of(e)->key;
 }
 
+/* Failures of an entry's key; U32_MAX if they are more than the entry can count. */
+static inline u32 wq_failures(const struct wq_entry *e)
+{
+	return e->failures == WQ_MAX_FAILURES ? U32_MAX : e->failures;
+}
+
 /* The entry, which may be embedded, is one of a queue that keeps times. */
 static inline struct wq_times *wq_times_of(struct wq_entry *e)
 {

@@ -276,7 +276,21 @@ static __always_inline void wq_key_init(struct wq_key *k, u32 prefix, u32 hash, 
 		INIT_LIST_HEAD(&wq_lease_of(&k->entry)->link);
 }
 
-/* Whether an entry has this key.  memcmp() is a call, which costs more than a short key. */
+/* The last 8 bytes of a key, or all of a shorter one; different for different keys of a length. */
+static __always_inline u64 wq_key_tail(const u8 *key, size_t len)
+{
+	if (len >= sizeof(u64))
+		return get_unaligned((const u64 *)(key + len - sizeof(u64)));
+	if (len >= sizeof(u32))
+		return get_unaligned((const u32 *)key) |
+		       (u64)get_unaligned((const u32 *)(key + len - sizeof(u32))) << 32;
+	return key[0] | key[len / 2] << 8 | key[len - 1] << 16;
+}
+
+/*
+ * Whether an entry has this key, of 1 byte or more.  memcmp() is a call, which costs more than a
+ * short key, and because of which look-ups would save registers.
+ */
 static __always_inline bool wq_key_equals(const struct wq_entry *e, const void *key, u32 len)
 {
 	const u8 *a = container_of(e, struct wq_key, entry)->key, *b = key;
@@ -284,13 +298,10 @@ static __always_inline bool wq_key_equals(const struct wq_entry *e, const void *
 
 	if (e->len != len)
 		return false;
-	if (len < sizeof(u64))
-		return !memcmp(a, b, len);
-	for (i = 0; i + sizeof(u64) <= len; i += sizeof(u64))
+	for (i = 0; i + sizeof(u64) < len; i += sizeof(u64))
 		if (get_unaligned((const u64 *)(a + i)) != get_unaligned((const u64 *)(b + i)))
 			return false;
-	i = len - sizeof(u64);
-	return get_unaligned((const u64 *)(a + i)) == get_unaligned((const u64 *)(b + i));
+	return wq_key_tail(a, len) == wq_key_tail(b, len);
 }
 
 struct wq_key *wq_key_alloc(u32 prefix, u32 len, gfp_t gfp);

@@ -26,6 +26,7 @@
 #include <linux/types.h>
 
 #include "wq_compat.h"
+#include "wq_entry.h"
 
 #define WQ_PAIR_MAX	64	/* bytes of a key, at most */
 
@@ -59,17 +60,6 @@ static __always_inline u64 wq_hash_pair(const u64 *p, u64 x)
 	return (p[0] + (x >> 32)) * (p[1] + (u32)x);
 }
 
-/* The last 8 bytes of a key, or all of a shorter one; different for different keys of a length. */
-static __always_inline u64 wq_hash_tail(const u8 *key, size_t len)
-{
-	if (len >= sizeof(u64))
-		return get_unaligned((const u64 *)(key + len - sizeof(u64)));
-	if (len >= sizeof(u32))
-		return get_unaligned((const u32 *)key) |
-		       (u64)get_unaligned((const u32 *)(key + len - sizeof(u32))) << 32;
-	return key[0] | key[len / 2] << 8 | key[len - 1] << 16;
-}
-
 /* The hash of a key of 1 byte or more. */
 static __always_inline u32 wq_hash(const struct wq_hash *h, const void *key, size_t len)
 {
@@ -82,7 +72,7 @@ static __always_inline u32 wq_hash(const struct wq_hash *h, const void *key, siz
 	sum = h->c + h->l * len;
 	for (i = 0; i + sizeof(u64) < len; i += sizeof(u64), p += 2)
 		sum += wq_hash_pair(p, get_unaligned((const u64 *)(key + i)));
-	return wq_hash_mix((sum + wq_hash_pair(p, wq_hash_tail(key, len))) >> 32);
+	return wq_hash_mix((sum + wq_hash_pair(p, wq_key_tail(key, len))) >> 32);
 }
 
 #endif /* _WQ_HASH_H */

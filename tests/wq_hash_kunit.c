@@ -26,8 +26,8 @@ static u32 pairs_by_definition(const struct wq_hash *h, const u8 *key, size_t le
 
 	memcpy(padded, key, len);
 	if (len < 8) {
-		/* Keys below 8 bytes have words of their own, see wq_hash_tail(). */
-		u64 tail = wq_hash_tail(key, len);
+		/* Keys below 8 bytes have words of their own, see wq_key_tail(). */
+		u64 tail = wq_key_tail(key, len);
 
 		x[0] = tail;
 		x[1] = tail >> 32;

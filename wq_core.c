@@ -1415,23 +1415,6 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
  * Verbs on arrays.
  */
 
-static __always_inline int wq_check_len(size_t len)
-{
-	if (!len)
-		return -EINVAL;
-	return len > WQ_MAX_KEY ? -E2BIG : 0;
-}
-
-static __always_inline int __wq_op_init(const struct wq *q, struct wq_op *op, const void *key,
-					size_t len)
-{
-	*op = (struct wq_op){ .key = key, .len = len };
-	op->result = wq_check_len(len);
-	if (!op->result)
-		op->hash = wq_hash(&q->hash, key, len);
-	return op->result;
-}
-
 /*
  * The entry of a key whose run the caller names by a token, or by the key alone.  A token comes
  * from a process, so an entry that it leads to must also have the key.
@@ -1455,77 +1438,6 @@ int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len
 	return __wq_op_init(q, op, key, len);
 }
 WQ_EXPORT_FOR_KUNIT(wq_op_init);
-
-/*
- * wq_op_init() for done, touch and give back.  If the token has an index, the key's hash is not
- * needed.
- */
-int wq_op_init_token(const struct wq *q, struct wq_op *op, const void *key, size_t len, u64 token)
-{
-	*op = (struct wq_op){ .key = key, .len = len, .token = token };
-	op->result = wq_check_len(len);
-	if (!op->result && !wq_token_index(token))
-		op->hash = wq_hash(&q->hash, key, len);
-	return op->result;
-}
-WQ_EXPORT_FOR_KUNIT(wq_op_init_token);
-
-/* Check the delay and the flags of an add, and set them. */
-int wq_op_set_add(struct wq_op *op, s64 delay, u32 flags)
-{
-	if (flags & ~(WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST | WQ_ADD_DROP_DELAY |
-		      WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER))
-		return -EINVAL;
-	if (flags & WQ_ADD_KEEP_FIRST && flags & WQ_ADD_TAKE_LATEST)
-		return -EINVAL;
-	if (flags & WQ_ADD_RATE_LIMITED && (delay || flags & WQ_ADD_DROP_DELAY))
-		return -EINVAL;
-	if (flags & WQ_ADD_DROP_DELAY && delay > 0)
-		return -EINVAL;
-
-	op->delay = delay;
-	op->flags = flags;
-	return 0;
-}
-WQ_EXPORT_FOR_KUNIT(wq_op_set_add);
-
-/* Check the level of an add, and set it. */
-int wq_op_set_priority(const struct wq *q, struct wq_op *op, int priority)
-{
-	if (!q->prioritized)
-		return priority ? -EINVAL : 0;
-	if (priority < WQ_MIN_PRIORITY || priority > WQ_MAX_PRIORITY)
-		return -ERANGE;
-	op->priority = priority;
-	return 0;
-}
-WQ_EXPORT_FOR_KUNIT(wq_op_set_priority);
-
-/* Check the outcome of a done and its delay, and set them. */
-int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
-{
-	if (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER |
-			WQ_OUTCOME_GIVE_UP))
-		return -EINVAL;
-	if (outcome & WQ_OUTCOME_RETRY && outcome != WQ_OUTCOME_RETRY)
-		return -EINVAL;
-	if (outcome & WQ_OUTCOME_GIVE_UP && outcome != WQ_OUTCOME_GIVE_UP)
-		return -EINVAL;
-	if (delay && !(outcome & WQ_OUTCOME_AFTER))
-		return -EINVAL;
-
-	op->delay = delay;
-	if (outcome & WQ_OUTCOME_FORGET)
-		op->flags |= OP_FORGET;
-	if (outcome & WQ_OUTCOME_RETRY)
-		op->flags |= OP_ADD | WQ_ADD_RATE_LIMITED;
-	if (outcome & WQ_OUTCOME_AFTER)
-		op->flags |= OP_ADD | WQ_ADD_AFTER;
-	if (outcome & WQ_OUTCOME_GIVE_UP)
-		op->flags |= OP_PARK;
-	return 0;
-}
-WQ_EXPORT_FOR_KUNIT(wq_op_set_done);
 
 /*
  * Memory for one op, allocated outside of the lock after an attempt under the lock has

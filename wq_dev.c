@@ -219,21 +219,37 @@ struct wq_array {
 	struct wq_file *f;
 	void *recs;
 	struct wq_buf buf;	/* if recs is not stack */
-	u32 size;		/* bytes of the records that were read whole */
-	u32 count;		/* number of these records */
+	u32 count;		/* records that were read whole */
 	int err;		/* why they are not all, or 0 */
 	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
 };
 
-/* The record at *@off, or NULL if it is not whole.  *@off moves behind it. */
-static struct wq_rec *array_next(const struct wq_array *a, u32 *off, u32 size)
+/* Bytes of a whole record of an array. */
+static u32 rec_bytes(const struct wq_rec *rec)
 {
-	struct wq_rec *rec = a->recs + *off;
+	return WQ_REC_SIZE(rec->len);
+}
 
-	if (size - *off < sizeof(*rec) || size - *off < WQ_REC_SIZE(rec->len))
-		return NULL;
-	*off += WQ_REC_SIZE(rec->len);
-	return rec;
+/* The record behind a whole one. */
+static const struct wq_rec *rec_next(const struct wq_rec *rec)
+{
+	return (const void *)rec + rec_bytes(rec);
+}
+
+/* Count the whole records within the first @size bytes of an array.  Returns their bytes. */
+static u32 array_count(struct wq_array *a, u32 size, u32 most)
+{
+	u32 off = 0, count;
+
+	for (count = 0; count < most; count++) {
+		const struct wq_rec *rec = a->recs + off;
+
+		if (size - off < sizeof(*rec) || size - off < rec_bytes(rec))
+			break;
+		off += rec_bytes(rec);
+	}
+	a->count = count;
+	return off;
 }
 
 /*
@@ -242,7 +258,7 @@ static struct wq_rec *array_next(const struct wq_array *a, u32 *off, u32 size)
  */
 static int array_in(struct wq_array *a, const struct wq_keys *keys)
 {
-	u32 size = keys->size, left;
+	u32 size = keys->size, left, whole;
 
 	if (size > WQ_MAX_ARRAY)
 		return -E2BIG;
@@ -258,11 +274,8 @@ static int array_in(struct wq_array *a, const struct wq_keys *keys)
 
 	left = copy_from_user(a->recs, u64_to_user_ptr(keys->addr), size);
 	a->err = left ? -EFAULT : 0;
-	a->size = 0;
-	for (a->count = 0; a->count < keys->count; a->count++)
-		if (!array_next(a, &a->size, size - left))
-			break;
-	if (!left && (a->count != keys->count || a->size != size)) {
+	whole = array_count(a, size - left, keys->count);
+	if (!left && (a->count != keys->count || whole != size)) {
 		a->count = 0;
 		a->err = -EINVAL;
 	}
@@ -349,25 +362,20 @@ static const struct wq_array_verb verb_of_add = { false, op_for_add, run_add };
 static const struct wq_array_verb verb_of_done = { true, op_for_done, run_done };
 static const struct wq_array_verb verb_of_touch = { true, op_for_touch, run_touch };
 
-/* Fill @ops from the next records, WQ_BATCH at most.  Returns their number. */
-static __always_inline u32 array_ops(const struct wq_array *a, const struct wq *q, u32 *off,
-				     struct wq_op *ops, const struct wq_array_verb *verb)
+/* Fill @ops from the next @n records, which start at @rec.  Returns the record behind them. */
+static __always_inline const struct wq_rec *array_ops(const struct wq_rec *rec, u32 n,
+						      const struct wq *q, struct wq_op *op,
+						      const struct wq_array_verb *verb)
 {
-	struct wq_rec *rec;
-	u32 n;
-
-	for (n = 0; n < WQ_BATCH; n++) {
-		rec = array_next(a, off, a->size);
-		if (!rec)
-			break;
+	for (; n; n--, op++, rec = rec_next(rec)) {
 		if (verb->by_token)
-			wq_op_init_token(q, &ops[n], rec->key, rec->len, rec->token);
+			wq_op_init_token(q, op, rec->key, rec->len, rec->token);
 		else
-			wq_op_init(q, &ops[n], rec->key, rec->len);
-		if (!ops[n].result)
-			ops[n].result = verb->op_for(q, &ops[n], rec);
+			__wq_op_init(q, op, rec->key, rec->len);
+		if (!op->result)
+			op->result = verb->op_for(q, op, rec);
 	}
-	return n;
+	return rec;
 }
 
 /*
@@ -419,7 +427,8 @@ static __always_inline int array_run(const struct wq_call *call, u32 flags, stru
 	struct wq_op ops[WQ_BATCH] __uninitialized;
 	struct wq_array a __uninitialized;
 	struct wq_keys in = *keys;
-	u32 off = 0, n, done;
+	const struct wq_rec *rec;
+	u32 n, done;
 	int ret;
 
 	keys->count = 0;
@@ -430,8 +439,10 @@ static __always_inline int array_run(const struct wq_call *call, u32 flags, stru
 	if (ret)
 		return ret;
 
+	rec = a.recs;
 	while (keys->count < a.count && !ret) {
-		n = array_ops(&a, c->q, &off, ops, verb);
+		n = min_t(u32, a.count - keys->count, WQ_BATCH);
+		rec = array_ops(rec, n, c->q, ops, verb);
 		if (results) {
 			done = results_probe(results + keys->count, n);
 			if (done < n)
@@ -531,7 +542,7 @@ static noinline_for_stack int array_done_reasons(const struct wq_call *call, u32
 	s32 __user *results = u64_to_user_ptr(uresults);
 	struct wq_array a __uninitialized;
 	struct wq_keys in = *keys;
-	u32 off = 0;
+	const struct wq_rec *rec;
 	int ret;
 
 	keys->count = 0;
@@ -541,9 +552,8 @@ static noinline_for_stack int array_done_reasons(const struct wq_call *call, u32
 	ret = array_in(&a, &in);
 	if (ret)
 		return ret;
-	while (!ret && keys->count < a.count) {
-		ret = done_reason(call, array_next(&a, &off, a.size), &keys->count, results,
-				  reasons);
+	for (rec = a.recs; !ret && keys->count < a.count; rec = rec_next(rec)) {
+		ret = done_reason(call, rec, &keys->count, results, reasons);
 		cond_resched();
 	}
 	array_free(&a);

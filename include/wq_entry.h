@@ -289,7 +289,7 @@ static __always_inline u64 wq_key_tail(const u8 *key, size_t len)
 
 /*
  * Whether an entry has this key, of 1 byte or more.  memcmp() is a call, which costs more than a
- * short key, and because of which look-ups would save registers.
+ * short key, and look-ups would have to save registers for it.
  */
 static __always_inline bool wq_key_equals(const struct wq_entry *e, const void *key, u32 len)
 {

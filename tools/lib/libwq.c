@@ -103,6 +103,21 @@ static int64_t time_left(int64_t timeout)
 	return left > 0 ? left : 1;
 }
 
+/* Copy a key.  memcpy() is a call, which costs more than a key of 8 to 16 bytes. */
+static void key_copy(char *to, const char *key, size_t len)
+{
+	uint64_t first, last;
+
+	if (len < sizeof(first) || len > 2 * sizeof(first)) {
+		memcpy(to, key, len);
+		return;
+	}
+	memcpy(&first, key, sizeof(first));
+	memcpy(&last, key + len - sizeof(last), sizeof(last));
+	memcpy(to, &first, sizeof(first));
+	memcpy(to + len - sizeof(last), &last, sizeof(last));
+}
+
 static int rec_fill(struct wq_rec *rec, const void *key, size_t len, uint64_t token)
 {
 	if (len == 0 || len > WQ_MAX_KEY) {
@@ -112,8 +127,9 @@ static int rec_fill(struct wq_rec *rec, const void *key, size_t len, uint64_t to
 	memset(rec, 0, sizeof(*rec));
 	rec->len = len;
 	rec->token = token;
-	memcpy(rec->key, key, len);
-	memset(rec->key + len, 0, -len & 7);
+	/* Clear the last 8 bytes first: the key overwrites all of them but its padding. */
+	memset((char *)rec + WQ_REC_SIZE(len) - sizeof(uint64_t), 0, sizeof(uint64_t));
+	key_copy((char *)rec->key, key, len);
 	return 0;
 }
 
@@ -825,20 +841,32 @@ static bool batch_refuse_listed(const struct wq_batch *b)
 	return b->listed;
 }
 
-int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token)
+/* Make room for a record of @size bytes more. */
+static int batch_grow(struct wq_batch *b, uint32_t size)
 {
 	uint32_t room = b->room ? b->room : 4096;
-	uint32_t size = len <= WQ_MAX_KEY ? WQ_REC_SIZE(len) : 0;
 
-	if (batch_refuse_listed(b))
-		return -1;
 	if (b->used + size > WQ_MAX_ARRAY) {
 		errno = E2BIG;
 		return -1;
 	}
 	while (room < b->used + size)
 		room *= 2;
-	if (batch_alloc(b, room) || rec_fill(rec_at(b, b->used), key, len, token))
+	return batch_alloc(b, room);
+}
+
+/* So what batch_grow() has made room for is no more than an array. */
+_Static_assert(!(WQ_MAX_ARRAY % 4096) && !(WQ_MAX_ARRAY & (WQ_MAX_ARRAY - 1)), "a power of two");
+
+int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token)
+{
+	uint32_t size = len <= WQ_MAX_KEY ? WQ_REC_SIZE(len) : 0;
+
+	if (batch_refuse_listed(b))
+		return -1;
+	if (b->used + size > b->room && batch_grow(b, size))
+		return -1;
+	if (rec_fill(rec_at(b, b->used), key, len, token))
 		return -1;
 	batch_clear_results(b, b->count, b->count + 1);
 	b->used += size;

@@ -734,6 +734,19 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 	wq_note_held(cs, c, 1);
 }
 
+/* A run of an entry by a consumer ends. */
+static __always_inline void wq_end_run(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->timed) {
+		c->starts -= wq_times_of(e)->start;
+		q->starts -= wq_times_of(e)->start;
+	}
+	wq_run_end(&q->runs, e);
+}
+
 /* Take an entry away from its consumer.  The policy still counts it as handed out. */
 static __always_inline void __wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 {
@@ -749,10 +762,6 @@ static __always_inline void __wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 	c->nr_held--;
 	if (first)
 		wq_running_add(q, c);
-	if (q->timed) {
-		c->starts -= wq_times_of(e)->start;
-		q->starts -= wq_times_of(e)->start;
-	}
 	/* The run has ended, so the next read must not end it again. */
 	if (c->read == e)
 		c->read = NULL;
@@ -760,7 +769,7 @@ static __always_inline void __wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 		c->nr_dirty--;
 	if (q->leased)
 		wq_lease_stop(e);
-	wq_run_end(&q->runs, e);
+	wq_end_run(cs, c, e);
 	q->nr_processing--;
 	wq_entry_set_state(e, e->state & ~ENTRY_PROCESSING);
 }
@@ -1527,6 +1536,48 @@ static __always_inline void wq_prefetch_runs(struct wq *q, const struct wq_op *o
 			wq_run_prefetch(&q->runs, ops[i].token);
 }
 
+/* An add without delay and flags, or a done without an outcome. */
+static __always_inline bool wq_is_plain(const struct wq_op *op)
+{
+	return !op->flags && op->delay <= 0;
+}
+
+/*
+ * Entries that follow each other in a list, to be moved to the end of another list as a whole.  An
+ * array mostly has its keys in the order of a list.  To move them one by one takes 60 instructions
+ * each, with the checks of lists.
+ */
+struct wq_span {
+	struct wq_entry *first;		/* NULL: there are none */
+	struct wq_entry *last;
+};
+
+static __always_inline void wq_span_move(struct wq_span *s, struct list_head *to)
+{
+	if (s->first)
+		list_bulk_move_tail(to, &s->first->link, &s->last->link);
+	s->first = NULL;
+}
+
+/* Append an entry.  If it does not follow the last one, those before it move to @to. */
+static __always_inline void wq_span_add(struct wq_span *s, struct wq_entry *e,
+					struct list_head *to)
+{
+	if (!s->first || s->last->link.next != &e->link) {
+		wq_span_move(s, to);
+		s->first = e;
+	}
+	s->last = e;
+}
+
+/*
+ * Run as many of the first ops as are of the most frequent kind, with what is common to them done
+ * once.  Returns their number; 0: any op may be the reason.  @peek: as for wq_op_fn, of the first op
+ * before the call and of the first one that was not run after it.
+ */
+typedef unsigned int (*wq_first_fn)(struct wq_cs *cs, struct wq_consumer *c, struct wq_op *ops,
+				    unsigned int n, struct wq_peek *peek);
+
 /*
  * @pre is NULL if there is no second attempt, and @peek if no look-up before the lock has seen
  * anything.
@@ -1548,8 +1599,8 @@ typedef int (*wq_op_fn)(struct wq_cs *cs, struct wq_consumer *c, const struct wq
  */
 static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer *c,
 					       struct wq_op *ops, unsigned int n, bool stop,
-					       gfp_t gfp, wq_op_fn run, bool new_key,
-					       const struct wq_peek *peek)
+					       gfp_t gfp, wq_first_fn first, wq_op_fn run,
+					       bool new_key, struct wq_peek *peek)
 {
 	gfp_t locked_gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
 	struct wq_prealloc *pre = NULL, memory __uninitialized;
@@ -1570,8 +1621,16 @@ static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer 
 	for (i = 0; i < n; i++) {
 		struct wq_op *op = &ops[i];
 
+		if (first && op->result >= 0 && wq_is_plain(op)) {
+			i += first(&cs, c, op, n - i, peek);
+			if (i == n)
+				break;
+			op = &ops[i];
+		}
 		if (op->result >= 0)
-			op->result = run(&cs, c, op, i ? NULL : peek, pre, locked_gfp);
+			op->result = run(&cs, c, op, peek, pre, locked_gfp);
+		if (peek)
+			*peek = WQ_SEEN_NOTHING;
 
 		if (unlikely(op->result == -ENOMEM) && pre) {
 			int ret;
@@ -1674,17 +1733,12 @@ static int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op 
 	return ret;
 }
 
-static __always_inline bool wq_is_plain_add(const struct wq_op *op)
-{
-	return !op->flags && op->delay <= 0;
-}
-
 /* Add a key that has an entry.  Most adds have no delay and no flags, and cannot fail. */
 static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
 					const struct wq_op *op, struct wq_prealloc *pre,
 					gfp_t gfp)
 {
-	if (!wq_is_plain_add(op) || unlikely(cs->q->prioritized))
+	if (!wq_is_plain(op) || unlikely(cs->q->prioritized))
 		return wq_add_slow(cs, e, op, pre, gfp);
 	if (unlikely(e->state & ENTRY_PARKED))
 		wq_unpark(cs, e);
@@ -1759,7 +1813,50 @@ static __always_inline struct wq_entry *wq_lookup_op(struct wq_cs *cs, const str
  */
 static noinline bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op)
 {
-	return !(op->flags & OP_DISABLE) && !(e->state & ENTRY_DIRTY && wq_is_plain_add(op));
+	return !(op->flags & OP_DISABLE) && !(e->state & ENTRY_DIRTY && wq_is_plain(op));
+}
+
+/* Adds of keys whose entries are idle, without delay and flags, while the queue does not get full. */
+static noinline unsigned int wq_add_first(struct wq_cs *cs, struct wq_consumer *c,
+					  struct wq_op *ops, unsigned int n,
+					  struct wq_peek *peek)
+{
+	const struct wq_peek *p = peek;
+	struct wq_span span = {};
+	struct wq *q = cs->q;
+	unsigned int i;
+
+	wq_assert_locked(cs);
+	if (q->no_adds || q->order || wq_nr_keys(q) >= q->max_keys)
+		return 0;
+	n = min(n, q->max_keys - wq_nr_keys(q) - 1);
+	for (i = 0; i < n; i++, p = NULL) {
+		struct wq_op *op = &ops[i];
+		struct wq_entry *e;
+
+		if (op->result < 0 || !wq_is_plain(op))
+			break;
+		e = wq_lookup_op(cs, op, p);
+		if (!e || e->state != ENTRY_IDLE) {
+			*peek = (struct wq_peek){ e, q->table.seq };
+			goto out;
+		}
+		wq_entry_set_state(e, ENTRY_DIRTY);
+		if (q->timed)
+			wq_times_of(e)->since = wq_now(cs);
+		wq_trace_add(q, op->key, op->len, false);
+		wq_span_add(&span, e, &q->fifo);
+		op->result = 1;
+	}
+	if (i)
+		*peek = WQ_SEEN_NOTHING;
+out:
+	wq_span_move(&span, &q->fifo);
+	q->nr_idle -= i;
+	q->nr_fifo += i;
+	q->adds += i;
+	cs->nr_ready += i;
+	return i;
 }
 
 static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
@@ -1882,7 +1979,7 @@ static __always_inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
 {
 	struct wq *q = x->q;
 
-	if (!wq_is_dirty(&x->entry) || !wq_is_plain_add(op) || q->touches)
+	if (!wq_is_dirty(&x->entry) || !wq_is_plain(op) || q->touches)
 		return false;
 	/* Pairs with the barrier in wq_hold(). */
 	smp_mb();
@@ -1908,13 +2005,14 @@ static __always_inline unsigned int __wq_add_ops(struct wq *q, struct wq_op *ops
 		if (ops[i].result < 0)
 			continue;
 		if (!wq_add_coalesced(q, ops[i].hash, ops[i].key, ops[i].len,
-				      wq_is_plain_add(&ops[i]), &peek))
+				      wq_is_plain(&ops[i]), &peek))
 			break;
 		ops[i].result = 0;
 	}
 	if (i == n)
 		return n;
-	return i + wq_run_ops(q, NULL, ops + i, n - i, stop, gfp, wq_add_op, true, &peek);
+	return i + wq_run_ops(q, NULL, ops + i, n - i, stop, gfp, wq_add_first, wq_add_op, true,
+			      &peek);
 }
 
 /* Add up to WQ_BATCH keys, by the rules of wq_run_ops(). */
@@ -1981,6 +2079,16 @@ static noinline int wq_done_park(struct wq_cs *cs, struct wq_entry *e, const str
 	return WQ_RESULT_PARKED;
 }
 
+/* Count and trace a done, whose run has not ended yet. */
+static __always_inline void wq_note_done(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	if (q->timed)
+		wq_hist_add(&q->works, wq_now(cs) - wq_times_of(e)->start);
+	trace_wq_done(q, e, q->timed ? wq_now(cs) - wq_times_of(e)->start : 0);
+}
+
 /* End the run of an entry, which may be NULL, with the op's outcome. */
 static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c,
 					 struct wq_entry *e, const struct wq_op *op,
@@ -2007,9 +2115,7 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 			wq_forget_key(cs, e, wq_key_data(e), e->len);
 	}
 
-	if (q->timed)
-		wq_hist_add(&q->works, wq_now(cs) - wq_times_of(e)->start);
-	trace_wq_done(q, e, q->timed ? wq_now(cs) - wq_times_of(e)->start : 0);
+	wq_note_done(cs, e);
 	if (unlikely(e->waited) || wq_is_embedded(e))
 		wq_note_end(cs, e, op);
 	wq_unhold(cs, e);
@@ -2055,11 +2161,52 @@ static __always_inline int wq_done_op(struct wq_cs *cs, struct wq_consumer *c,
 	return wq_done_entry(cs, c, e, op, pre, gfp);
 }
 
+/* Dones without an outcome, by token, of keys that need no other run and become idle. */
+static noinline unsigned int wq_done_first(struct wq_cs *cs, struct wq_consumer *c,
+					   struct wq_op *ops, unsigned int n,
+					   struct wq_peek *peek)
+{
+	struct wq_span span = {};
+	struct wq *q = cs->q;
+	unsigned int i;
+
+	wq_assert_locked(cs);
+	if (q->order || q->releases || q->leased || c->read || q->nr_idle >= q->max_idle)
+		return 0;
+	n = min(n, q->max_idle - q->nr_idle);
+	for (i = 0; i < n; i++) {
+		struct wq_op *op = &ops[i];
+		struct wq_entry *e;
+
+		if (op->result < 0 || !wq_is_plain(op) || !wq_token_index(op->token) ||
+		    op->len > WQ_MAX_IDLE_KEY)
+			break;
+		e = wq_lookup_run(cs, op);
+		if (!e || e->state != ENTRY_PROCESSING || e->failures || e->waited || e->disabled ||
+		    e->given_back || wq_check_held(c, e, op->token))
+			break;
+		wq_note_done(cs, e);
+		wq_end_run(cs, c, e);
+		wq_entry_set_state(e, ENTRY_IDLE);
+		wq_span_add(&span, e, &q->idle);
+		op->result = 0;
+	}
+	if (!i)
+		return 0;
+	wq_running_del(q, c);
+	wq_span_move(&span, &q->idle);
+	c->nr_held -= i;
+	wq_running_add(q, c);
+	q->nr_processing -= i;
+	q->nr_idle += i;
+	return i;
+}
+
 /* End the runs of up to WQ_BATCH keys, by the rules of wq_run_ops(). */
 unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n,
 			 bool stop, gfp_t gfp)
 {
-	return wq_run_ops(q, c, ops, n, stop, gfp, wq_done_op, false, NULL);
+	return wq_run_ops(q, c, ops, n, stop, gfp, wq_done_first, wq_done_op, false, NULL);
 }
 WQ_EXPORT_FOR_KUNIT(wq_done_ops);
 
@@ -2086,7 +2233,7 @@ static int wq_touch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_
 unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 			  unsigned int n, bool stop)
 {
-	return wq_run_ops(q, c, ops, n, stop, GFP_NOWAIT, wq_touch_op, false, NULL);
+	return wq_run_ops(q, c, ops, n, stop, GFP_NOWAIT, NULL, wq_touch_op, false, NULL);
 }
 WQ_EXPORT_FOR_KUNIT(wq_touch_ops);
 
@@ -2376,7 +2523,7 @@ static int wq_watch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_
  */
 int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp)
 {
-	wq_run_ops(q, w->c, &w->op, 1, true, gfp, wq_watch_op, true, NULL);
+	wq_run_ops(q, w->c, &w->op, 1, true, gfp, NULL, wq_watch_op, true, NULL);
 	return min(w->op.result, 0);
 }
 WQ_EXPORT_FOR_KUNIT(wq_watch_key);
@@ -2819,7 +2966,7 @@ static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, g
 	if (unlikely(in_nmi()))
 		return wq_add_nmi(q, hash, key, len);
 	op = (struct wq_op){ .key = key, .hash = hash, .len = len };
-	wq_run_ops(q, NULL, &op, 1, true, gfp, wq_add_op, true, &peek);
+	wq_run_ops(q, NULL, &op, 1, true, gfp, NULL, wq_add_op, true, &peek);
 	return op.result;
 }
 

@@ -336,8 +336,8 @@ struct wq_array_verb {
  * Write the marks of the next @n adds, before the adds.  Returns how many were written.  They have
  * no use for keys whose adds fail, so nothing has to be written after the adds.
  */
-static u32 marks_copy_out(const struct wq *q, struct wq_mark __user *marks,
-			  const struct wq_op *ops, u32 n)
+static noinline_for_stack u32 marks_copy_out(const struct wq *q, struct wq_mark __user *marks,
+					     const struct wq_op *ops, u32 n)
 {
 	/* Pairs with the release in wq_map_of(). */
 	const struct wq_counters *m = smp_load_acquire(&q->map);

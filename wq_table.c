@@ -651,8 +651,6 @@ static __always_inline struct wq_bucket *bucket_peek(struct wq_table *t, u32 has
 	return wq_vec_peek(&t->vec, i, WQ_SEG_BUCKETS, sizeof(struct wq_bucket), &t->seq, seq);
 }
 
-static const struct wq_peek seen_nothing = { .seq = 1 };
-
 /* wq_table_peek() from bucket @b on, the first one of a chain. */
 static noinline struct wq_peek chain_peek(struct wq_table *t, const struct wq_bucket *b,
 					  unsigned long seq, u32 hash, const void *key, size_t len)
@@ -667,24 +665,24 @@ static noinline struct wq_peek chain_peek(struct wq_table *t, const struct wq_bu
 		for_each_match(i, m) {
 			e = READ_ONCE(b->slot[i]);
 			if (!wq_seq_is(&t->seq, seq))
-				return seen_nothing;
+				return WQ_SEEN_NOTHING;
 			/* As in wq_table_peek(), the key may change. */
 			if (data_race(e->hash) != hash)
 				continue;
 			/* The key may change here, too. */
 			if (!data_race(wq_key_equals(e, key, len)))
-				return seen_nothing;
+				return WQ_SEEN_NOTHING;
 			return (struct wq_peek){ e, seq };
 		}
 		if (head & WQ_SPILLED)
-			return seen_nothing;
+			return WQ_SEEN_NOTHING;
 		if (!(head & WQ_CHAINED))
 			return (struct wq_peek){ NULL, seq };
 		b = READ_ONCE(b->slot[WQ_SLOTS - 1]);
 		if (!wq_seq_is(&t->seq, seq))
-			return seen_nothing;
+			return WQ_SEEN_NOTHING;
 	}
-	return seen_nothing;
+	return WQ_SEEN_NOTHING;
 }
 
 /**
@@ -710,16 +708,16 @@ struct wq_peek wq_table_peek(struct wq_table *t, u32 hash, const void *key, size
 	u64 head, m;
 
 	if (unlikely(seq & 1))
-		return seen_nothing;
+		return WQ_SEEN_NOTHING;
 	b = bucket_peek(t, hash, seq);
 	if (unlikely(!b))
-		return seen_nothing;
+		return WQ_SEEN_NOTHING;
 	head = READ_ONCE(b->head);
 	m = head_match(head, hash);
 	if (m) {
 		e = READ_ONCE(b->slot[__ffs64(m) / 8]);
 		if (!wq_seq_is(&t->seq, seq))
-			return seen_nothing;
+			return WQ_SEEN_NOTHING;
 		/* The entry may become that of another key, and then wq_table_is() is false. */
 		if (likely(data_race(e->hash) == hash && data_race(wq_key_equals(e, key, len))))
 			return (struct wq_peek){ e, seq };

@@ -75,6 +75,8 @@ struct wq_peek {
 	unsigned long seq;
 };
 
+#define WQ_SEEN_NOTHING	((struct wq_peek){ .seq = 1 })
+
 int wq_table_init(struct wq_table *t, gfp_t gfp);
 void wq_table_destroy(struct wq_table *t);
 struct wq_found wq_table_find(struct wq_table *t, u32 hash, const void *key, size_t len);

@@ -41,7 +41,8 @@ kunit_test_suites(&wq_add_suite,
 		  &wq_priority_suite,
 		  &wq_groups_suite,
 		  &wq_park_suite,
-		  &wq_flush_suite);
+		  &wq_flush_suite,
+		  &wq_array_suite);
 
 MODULE_DESCRIPTION("KUnit tests of wq");
 MODULE_LICENSE("GPL");

@@ -1803,7 +1803,9 @@ test_kick_makes_parked_keys_ready() {
 	is "parked, kicked, parked_total" "0 3 3" "$(stats parked kicked parked_total)"
 	status 2 wq kick $q
 	status 2 wq kick --all $q a
+	wq cancel $q a b c >/dev/null
 	park d ''
+	is parked 1 "$(stats parked)"
 	wq shutdown $q
 	status 4 wq kick $q d
 	status 4 wq kick --all $q

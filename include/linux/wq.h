@@ -55,10 +55,9 @@ struct wq_entry {
 		struct rb_node node;
 		struct {
 			struct list_head link;
+			/* private: the holder, while processing; the text or NULL, while parked */
 			union {
-				/* private: valid while the key is processing */
 				struct wq_consumer *consumer;
-				/* private: valid while the key is parked, or NULL */
 				struct wq_reason *reason;
 			};
 		};

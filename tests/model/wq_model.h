@@ -80,8 +80,8 @@ struct wm_key {
 	u64 park_order;		/* of parked keys */
 	u32 error;		/* parked: why */
 	u32 disabled;		/* key: it is; object: disables without an enable */
-	bool watched;		/* key: there is a wait, which may be over */
-	u32 watch;		/* key: it is over after this many runs; 0: it is over */
+	bool watched;		/* key: there is a wait, which may have ended */
+	u32 watch;		/* key: it ends after this many runs; 0: it has ended */
 	u32 end;		/* then: WQ_END_* */
 	bool run_failed;	/* object: the last run that ended */
 	u64 token;		/* of the last get */
@@ -110,7 +110,7 @@ struct wm {
 	u32 nback;		/* the first of them are requeued */
 	u32 pops;		/* gets of others since the last one from the lowest level */
 	u32 nturns;
-	u8 turns[WM_KEYS];	/* groups of which a get can take a key, the next one first */
+	u8 turns[WM_KEYS];	/* groups that a get can take a key of, the next one first */
 	s64 full_at;		/* when the bucket is full again */
 	u64 order;		/* the last wm_time.order */
 	struct wq_stat st;	/* its counters; wm_stat() fills in the rest */

@@ -800,7 +800,7 @@ static __u32 flushes_of(int q)
 	return st.flushes;
 }
 
-/* A wait is over when the call or the descriptor is. */
+/* A wait ends with the call or the descriptor. */
 static int call_flush(struct world *w)
 {
 	struct wq_flush f = { .size = sizeof(f), .key = addr_of("longer"), .key_len = 6 };

@@ -150,8 +150,8 @@ test_create_lease_appears_in_stat_and_show() {
 	holds '.lease_ns > 7000e9 and .lease_ns < 7200e9'
 	status 0 wq show --json $q ready
 	holds 'has("lease_ns") and .lease_ns == null'
-	is show "lease 1h59m" "$(wq show $q held | tail -n 1 | words)"
-	is show "lease -" "$(wq show $q ready | tail -n 1 | words)"
+	is show "lease 1h59m" "$(wq show $q held | grep ^lease | words)"
+	is show "lease -" "$(wq show $q ready | grep ^lease | words)"
 	for time in 0 999us 999999ns -1 soon ''; do
 		status 2 wq create --lease "$time" $q.b
 		prints "--lease: "
@@ -944,7 +944,7 @@ test_show_describes_one_key() {
 	hold_key
 	wq add $q k
 	status 0 wq show $q k
-	matches show "^key k state processing,dirty,delayed,failed age [0-9.]+[mu]?s due [0-9]+m[0-9]+s failures 2 requeues 2 given_back 0 holder $pid\(wqctl\) lease -$" "$(words <"$out")"
+	matches show "^key k state processing,dirty,delayed,failed age [0-9.]+[mu]?s due [0-9]+m[0-9]+s failures 2 requeues 2 given_back 0 priority 0 holder $pid\(wqctl\) lease - error - reason -$" "$(words <"$out")"
 	status 0 wq show --json $q k
 	holds '.key == "k" and .key_base64 == "aw==" and .state == ["processing", "dirty", "delayed", "failed"]'
 	holds '.failures == 2 and .requeues == 2 and .holder == "process" and .pid == '$pid
@@ -1055,7 +1055,8 @@ test_metrics_equal_stat() {
 	for field in ("coalesced", "given_back", "given_back_failed", "canceled", "dropped",
 	        "park_dropped", "kicked"):
 	    same("wq_" + field + "_total", str(st[field]))
-	for field in "failed", "retained", "parked":
+	same("wq_flushes", str(st["flushes"]))
+	for field in "failed", "retained", "parked", "disabled":
 	    same("wq_" + field + "_keys", str(st[field]))
 	for field in "gets_paused", "adds_paused", "shutdown", "draining":
 	    same("wq_" + field, str(int(st[field])))
@@ -1419,7 +1420,7 @@ test_wait_exits_with_the_end_of_the_run() {
 	prints "the run has not ended yet"
 	status 6 wq wait -t 5ms $q a
 	wq wait $q a &
-	asleep $!
+	until [ "$(stats flushes)" = 1 ]; do nap 0.01; done
 	is key a "$(wq get $q)"
 	wait $! || fail "wait: status $?"
 	exec 7<>/dev/wq
@@ -1677,7 +1678,7 @@ test_run_retries_a_failed_key() {
 		[ -e $dir/again ] || { : >$dir/again; exit 7; }
 		'$WQCTL' shutdown $q"
 	is order "bad good bad" "$(lines "$dir/ran")"
-	prints "key 'bad': exit status 7; retry 1 of 5"
+	prints "key 'bad': exit status 7; retry 1 of 18"
 	prints "3 runs, 1 retries, 0 given up, in "
 	is "keys, retries" "0 1" "$(stats keys retries)"
 }

@@ -207,7 +207,7 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  * wait with a lock held that a controller's function takes.
  *
  * Return: 0: the run was done; WQ_END_FAILED: it ended with WQ_OUTCOME_RETRY, or was given back the
- * second time in a row; WQ_END_GAVE_UP: the controller gave the key up; -ENOENT: no run is pending
+ * second time in a row; WQ_END_GAVE_UP: it failed, and the key was given up; -ENOENT: no run is pending
  * or in progress; -ECANCELED: the pending run was dropped; -ESHUTDOWN: the queue ended before the
  * run; -EAGAIN: the run has not ended, and @timeout is 0; -ETIMEDOUT; -EINTR: a fatal signal ended
  * the wait; -EDEADLK: the caller is the key's own run in a controller; -EUSERS: 1,024 waits for keys

@@ -162,6 +162,22 @@ test_create_lease_appears_in_stat_and_show() {
 	wq unlink $q.b
 }
 
+test_levels_choose_the_next_key() {
+	queue --order priority:100
+	is order priority:100 "$(stats order)"
+	wq add $q middle
+	wq add --priority -3 $q low
+	wq add --priority 9 $q high
+	matches head "PRIORITY" "$(wq ls $q | head -n 1)"
+	status 0 wq ls --json $q
+	holds '[.[] | [.key, .priority]] | sort == [["high", 9], ["low", -3], ["middle", 0]]'
+	wq add --priority 12 $q low
+	is keys "low high middle" "$(wq get -n 9 $q | words)"
+	status 2 wq add --priority 32 $q k
+	status 1 wq create --order fifo $q
+	prints "the queue exists"
+}
+
 test_take_latest_defers_a_key_up_to_the_debounce() {
 	queue --debounce 1h
 	is debounce_ns 3600000000000 "$(stats debounce_ns)"
@@ -651,7 +667,7 @@ test_key_given_back_twice_fails_and_appears_everywhere() {
 	is metrics "wq_given_back_failed_total{name=\"$q\"} 1" \
 		"$(wq metrics $q | grep ^wq_given_back_failed_total)"
 	status 0 wq top -b -d 0.1 -n 1 $q
-	matches top "GB_FAILED +PAUSED"$'\n'"$q .* 1 +-"$'\n'"STATE .* GIVEN_BACK +HOLDER +KEY  2 given back, 1 failed"$'\n' "$(<"$out")"
+	matches top "GB_FAILED +PARKED +PAUSED"$'\n'"$q .* 1 +0 +-"$'\n'"STATE .* GIVEN_BACK +HOLDER +KEY  2 given back, 1 failed"$'\n' "$(<"$out")"
 	matches top "delayed,failed +- +[0-9]+m[0-9]+s +1 +2 +- +poison" "$(<"$out")"
 	wq add $q poison
 	is keys "other poison" "$(wq get -n 9 $q | words)"
@@ -838,16 +854,16 @@ test_ls_prints_each_queue() {
 	wq shutdown $q.zz
 	status 0 wq ls
 	mapfile -t line <"$out"
-	is head "NAME OWNER GROUP MODE STATE READY PROCESSING DELAYED KEYS CONSUMERS WAITING" "$(words <<<"${line[0]}")"
-	matches ls $'\n'"$q +root +root +0600 +open +2 +0 +1 +3 +0 +[0-9.]+[mu]?s"$'\n' "$(<"$out")"
-	matches ls $'\n'"$q\.zz +root +root +0640 +shutdown +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
+	is head "NAME OWNER GROUP MODE STATE READY PROCESSING DELAYED PARKED KEYS CONSUMERS WAITING" "$(words <<<"${line[0]}")"
+	matches ls $'\n'"$q +root +root +0600 +open +2 +0 +1 +0 +3 +0 +[0-9.]+[mu]?s"$'\n' "$(<"$out")"
+	matches ls $'\n'"$q\.zz +root +root +0640 +shutdown +0 +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
 	head=${line[0]%% READY*}
 	for line in "${line[@]}"; do
 		is "column READY in '$line'" ' ' "${line:${#head}:1}"
 	done
 	status 0 wq ls --json
 	holds '[.[].name] | sort == . and unique == .'
-	holds '.[] | select(.name == "'$q'") | [.uid, .mode, .shutdown, .ready, .delayed, .keys, .consumers, .oldest_ns > 0] == [0, "0600", false, 2, 1, 3, 0, true]'
+	holds '.[] | select(.name == "'$q'") | [.uid, .mode, .shutdown, .ready, .delayed, .parked, .keys, .consumers, .oldest_ns > 0] == [0, "0600", false, 2, 1, 0, 3, 0, true]'
 	holds '.[] | select(.name == "'$q'.zz") | [.mode, .shutdown, .oldest_ns] == ["0640", true, null]'
 	wq unlink $q.zz
 	status 2 wq ls -0
@@ -1156,7 +1172,7 @@ in_tmux() {
 	stty -a >"$dir/tty-after"
 	read -r _ <$gate
 	END
-	LC_ALL=C.UTF-8 succeeds tmux -S "$top/tmux" -f /dev/null -u new-session -d -x 125 -y 30 \
+	LC_ALL=C.UTF-8 succeeds tmux -S "$top/tmux" -f /dev/null -u new-session -d -x 132 -y 30 \
 		"LC_ALL=C.UTF-8 sh '$dir/session'"
 	tmux -S "$top/tmux" set -g status off
 }
@@ -1196,7 +1212,7 @@ test_top_sorts_queues_by_any_column() {
 	wq get --fd 7 >/dev/null
 	wq add --after 1h $q.b c d e
 	in_tmux "$WQCTL" top -d 0.2
-	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +CONS +WAITING +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99 +GB_FAILED +PAUSED"
+	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +CONS +WAITING +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99 +GB_FAILED +PARKED +PAUSED"
 	sees "$q +0 +0 +5 +0 +0 +0 +[0-9.]+[mu]?s +- +- +- +- +-.*$q.b +0 +0 +2 +1 +3 +1 +[0-9.]+[mu]?s +[0-9.]+[mu]?s +- +- +- +-"
 	has screen "2 queues, depth 7, processing 1, delayed 3; by DEPTH" "$(screen)"
 	press Right
@@ -1207,6 +1223,8 @@ test_top_sorts_queues_by_any_column() {
 	sees "by QUEUE.*$q .*$q\.b "
 	press Left
 	sees "by PAUSED"
+	press Left
+	sees "by PARKED"
 	press Left
 	sees "by GB_FAILED"
 	wq create $q.c
@@ -1332,7 +1350,7 @@ test_top_batch_prints_frames_without_a_terminal() {
 	status 2 wq top -d 0 $q
 	wq add $q a b
 	status 0 wq top --batch -d 0.1 -n 2
-	is "frames" 2 "$(grep -Ec "^$q +0 +0 +2 +0 +0 +0 +[0-9.]+[mu]?s +- +- +- +- +- +0 +-$" "$out")"
+	is "frames" 2 "$(grep -Ec "^$q +0 +0 +2 +0 +0 +0 +[0-9.]+[mu]?s +- +- +- +- +- +0 +0 +-$" "$out")"
 	status 0 wq top -b -d 0.1 -n 1 $q
 	is keys 2 "$(grep -Ec '^ready .*  [ab]$' "$out")"
 }
@@ -1393,13 +1411,13 @@ test_pause_is_shown_by_ls_metrics_and_top() {
 	queue
 	wq pause --gets $q
 	wq ls >"$out"
-	matches ls $'\n'"$q +root +root +0600 +gets-paused +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
+	matches ls $'\n'"$q +root +root +0600 +gets-paused +0 +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
 	wq pause $q
 	wq ls >"$out"
-	matches ls $'\n'"$q +root +root +0600 +paused +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
+	matches ls $'\n'"$q +root +root +0600 +paused +0 +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
 	wq resume --gets $q
 	wq ls >"$out"
-	matches ls $'\n'"$q +root +root +0600 +adds-paused +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
+	matches ls $'\n'"$q +root +root +0600 +adds-paused +0 +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
 	status 0 wq ls --json
 	holds '.[] | select(.name == "'$q'") | [.gets_paused, .adds_paused] == [false, true]'
 	status 0 wq stat --json $q
@@ -1791,6 +1809,10 @@ test_kick_makes_parked_keys_ready() {
 	status 0 wq ls --parked --json $q
 	holds 'length == 3 and all(.[]; .state == ["parked", "failed"])'
 	holds '[.[] | select(.reason)] | .[0].key == "a" and .[0].reason == "no disk"'
+	status 0 wq ls --json
+	holds '.[] | select(.name == "'$q'") | .parked == 3'
+	status 0 wq top -b -d 0.1 -n 1
+	matches top "$q .* 3 +-"$'\n' "$(<"$out")"$'\n'
 	status 0 wq kick $q a
 	is state ready "$(wq query $q a)"
 	status 3 wq kick $q a other

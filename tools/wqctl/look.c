@@ -230,7 +230,7 @@ static json_t *key_json(const struct wq_view *v, bool has_times)
 	set_number_if(json, "due_ns", v->info.due >= 0, v->info.due);
 	set_number(json, "failures", v->info.failures);
 	set_number(json, "given_back", v->info.given_back);
-	set_number(json, "priority", v->info.priority);
+	json_object_set_new(json, "priority", json_integer(v->info.priority));
 	set_number_if(json, "error", v->info.error, v->info.error);
 	json_object_set_new(json, "reason", reason_json(&v->info));
 	json_object_set_new(json, "holder", !processing ? json_null() :
@@ -396,13 +396,14 @@ static json_t *queue_json(const struct wq_queue *q)
 	set_number(json, "ready", q->ready);
 	set_number(json, "processing", q->processing);
 	set_number(json, "delayed", q->delayed);
+	set_number(json, "parked", q->parked);
 	set_number(json, "keys", q->keys);
 	set_number(json, "consumers", q->consumers);
 	set_number_if(json, "oldest_ns", q->oldest >= 0, q->oldest);
 	return json;
 }
 
-#define LS_COLUMNS	11
+#define LS_COLUMNS	12
 #define LS_TEXT		4	/* the columns up to this one are text, aligned to the left */
 
 struct ls_line {
@@ -411,7 +412,9 @@ struct ls_line {
 
 static void ls_line(struct ls_line *line, const struct wq_queue *q)
 {
-	const uint32_t counts[] = { q->ready, q->processing, q->delayed, q->keys, q->consumers };
+	const uint32_t counts[] = {
+		q->ready, q->processing, q->delayed, q->parked, q->keys, q->consumers,
+	};
 	size_t i;
 
 	snprintf(line->cell[0], sizeof(*line->cell), "%s", q->name);
@@ -422,17 +425,17 @@ static void ls_line(struct ls_line *line, const struct wq_queue *q)
 		 q->state & WQ_STATE_DRAINING ? "draining" :
 		 q->state & WQ_STATE_SHUTDOWN ? "shutdown" :
 		 q->state & PAUSED ? paused_text(q->state) : "open");
-	for (i = 0; i < 5; i++)
+	for (i = 0; i < 6; i++)
 		snprintf(line->cell[5 + i], sizeof(*line->cell), "%u", counts[i]);
-	snprintf(line->cell[10], sizeof(*line->cell), "%s",
+	snprintf(line->cell[11], sizeof(*line->cell), "%s",
 		 q->oldest >= 0 ? time_text(q->oldest) : "-");
 }
 
 static int ls_table(const struct queues *qs)
 {
 	static const struct ls_line head = { {
-		"NAME", "OWNER", "GROUP", "MODE", "STATE", "READY", "PROCESSING", "DELAYED", "KEYS",
-		"CONSUMERS", "WAITING",
+		"NAME", "OWNER", "GROUP", "MODE", "STATE", "READY", "PROCESSING", "DELAYED",
+		"PARKED", "KEYS", "CONSUMERS", "WAITING",
 	} };
 	struct ls_line *lines = calloc(qs->count + 1, sizeof(*lines));
 	int width[LS_COLUMNS] = { 0 }, len;

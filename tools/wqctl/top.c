@@ -32,7 +32,7 @@
 
 enum column {
 	QUEUE, ADDS, DONES, DEPTH, PROCESSING, DELAYED, CONSUMERS, WAITING, OLDEST, WAIT50, WAIT99, WORK50, WORK99,
-	GB_FAILED, PAUSE, NUM_COLUMNS
+	GB_FAILED, PARKED, PAUSE, NUM_COLUMNS
 };
 
 static const struct {
@@ -53,6 +53,7 @@ static const struct {
 	[WORK50] = { "WORK50", 7 },
 	[WORK99] = { "WORK99", 7 },
 	[GB_FAILED] = { "GB_FAILED", 10 },
+	[PARKED] = { "PARKED", 7 },
 	[PAUSE] = { "PAUSED", 7 },
 };
 
@@ -150,6 +151,7 @@ static void evaluate(struct track *t)
 	t->value[WAITING] = now->oldest;
 	t->value[OLDEST] = now->longest;
 	t->value[GB_FAILED] = now->given_back_failed;
+	t->value[PARKED] = now->parked;
 	t->value[PAUSE] = now->state & PAUSED;
 	t->value[WAIT50] = t->before ? percentile(&now->waits, &was->waits, 50) : -1;
 	t->value[WAIT99] = t->before ? percentile(&now->waits, &was->waits, 99) : -1;

@@ -322,7 +322,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "top", .args = "[QUEUE]",
 		.doc = "Show the activity of queues; with QUEUE of its keys."
-			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, each as the power of ten above it. CONS is the number of open files, WAITING the age of the first ready key, OLDEST the age of the key that has been processing for the longest time. GB_FAILED counts runs that were given back and counted as a failure, because the key's run before was given back too. PAUSED shows what is paused, see wqctl pause. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys.\n\n"
+			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, each as the power of ten above it. CONS is the number of open files, WAITING the age of the first ready key, OLDEST the age of the key that has been processing for the longest time. GB_FAILED counts runs that were given back and counted as a failure, because the key's run before was given back too. PARKED is the number of parked keys. PAUSED shows what is paused, see wqctl pause. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys.\n\n"
 			"Left and Right (or < and >) choose the column to sort by, and r reverses the order. Up and Down (or k and j) select a queue, and Enter shows its keys. q or Esc goes back, and exits.\n\n"
 			"For instance, a log of an hour:\n\n"
 			"  wqctl top --batch -d 60 -n 60 >top.log",

@@ -882,7 +882,7 @@ struct wq_list {
  * @delayed: number of delayed keys
  * @keys: number of keys in any state
  * @consumers: number of open files that are bound to the queue
- * @reserved: 0
+ * @parked: number of parked keys
  * @oldest: as wq_stat.oldest
  */
 struct wq_queue {
@@ -896,7 +896,7 @@ struct wq_queue {
 	__u32 delayed;
 	__u32 keys;
 	__u32 consumers;
-	__u32 reserved;
+	__u32 parked;
 	__s64 oldest;
 };
 

@@ -2734,7 +2734,7 @@ WQ_EXPORT_FOR_KUNIT(wq_take_batch);
 static __always_inline int wq_try_get(struct wq *q, const struct wq_consumer *c,
 				      int (*take)(struct wq_cs *cs, void *arg), void *arg)
 {
-	struct wq_cs cs;
+	struct wq_cs cs __uninitialized;
 	int ret;
 
 	__wq_lock(&cs, q);
@@ -2980,7 +2980,7 @@ int wq_add_key(struct wq *q, const void *key, size_t len)
 int wq_add_embedded(struct wq_embedded *x, const struct wq_op *op)
 {
 	struct wq *q = x->q;
-	struct wq_cs cs;
+	struct wq_cs cs __uninitialized;
 	int ret;
 
 	if (wq_add_embedded_coalesced(x, op))
@@ -3155,7 +3155,7 @@ static __always_inline int wq_done_item(struct wq_cs *cs, const struct wq_item *
 
 static __always_inline int __wq_done(struct wq *q, const struct wq_item *item, struct wq_op *op)
 {
-	struct wq_cs cs;
+	struct wq_cs cs __uninitialized;
 	int ret;
 
 	__wq_lock(&cs, q);
@@ -3230,7 +3230,7 @@ int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item
 		 struct wq_cause *cause, s64 timeout)
 {
 	int ret, next = -EAGAIN;
-	struct wq_cs cs;
+	struct wq_cs cs __uninitialized;
 
 	__wq_lock(&cs, q);
 	ret = wq_done_item(&cs, item, &cause->op);

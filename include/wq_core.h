@@ -212,7 +212,8 @@ struct wq {
  *
  * @fences: fences that have ended, chained by next
  *
- * On the stack, initialized by wq_lock().
+ * On the stack, initialized by wq_lock().  In frequent verbs it is __uninitialized: a kernel that
+ * zeroes the stack would do so by a string instruction.
  */
 struct wq_cs {
 	struct wq *q;

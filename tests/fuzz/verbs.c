@@ -1043,7 +1043,8 @@ __s32 do_shutdown(struct task *t, const struct call *c)
 
 static void config_check(struct task *t, const struct wq_config *args)
 {
-	if (args->set >= WQ_SET_SLACK << 1 || args->mode > 0777 || !args->max_keys ||
+	if (args->set >= WQ_SET_RETRIES << 1 || args->retries > WQ_MAX_RETRIES ||
+	    args->order > WQ_ORDER_OTHER || args->mode > 0777 || !args->max_keys ||
 	    args->max_keys > WQ_MAX_KEYS || args->lease < 0 ||
 	    (args->lease && args->lease < WQ_MIN_LEASE) || args->slack < 0 ||
 	    args->slack > WQ_MAX_SLACK || args->debounce < 0 || !args->num_limiters ||

@@ -497,7 +497,7 @@ static void token_note(const struct wq_rec *rec)
 
 static void info_check(struct task *t, const struct wq_key_info *info)
 {
-	if (!info->state || info->state >= 1U << 7)
+	if (!info->state || info->state >= WQ_KEY_DISABLED << 1)
 		fault(t, "state 0x%x", info->state);
 	if (info->state & WQ_KEY_MINE && !(info->state & WQ_KEY_PROCESSING))
 		fault(t, "state 0x%x: mine, but not processing", info->state);

@@ -2060,7 +2060,9 @@ static noinline void wq_note_end(struct wq_cs *cs, struct wq_entry *e, const str
 		return;
 	}
 	/* wq_embedded_flush() reports how it ended. */
-	x->failed = x->failed << 1 | !!(op->flags & (WQ_ADD_RATE_LIMITED | OP_PARK));
+	x->failed <<= 1;
+	if (op->flags & (WQ_ADD_RATE_LIMITED | OP_PARK))
+		x->failed |= 1;
 	x->ended++;
 	if (x->waiters)
 		cs->nr_ready |= WQ_FLUSHERS;

@@ -674,7 +674,7 @@ static int flush_call(int q, const void *key, size_t len, struct wq_flush *arg)
 
 int wq_flush(int q, const void *key, size_t len, int64_t timeout)
 {
-	struct wq_flush arg = {};
+	struct wq_flush arg = { 0 };
 
 	set_wait(timeout, &arg.timeout, &arg.deadline);
 	return flush_call(q, key, len, &arg) ? -1 : (int)arg.result;

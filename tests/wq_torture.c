@@ -1930,6 +1930,10 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 	} else if (one_in(r, 4)) {
 		a->traits |= LEVELS;
 		params.order_kind = WQ_ORDER_PRIORITY;
+	} else if (one_in(r, 3)) {
+		params.order_kind = WQ_ORDER_PREFIX;
+		params.order_arg = 1 + below(r, 8);
+		params.group_limit = below(r, 4);
 	}
 	if (leases && one_in(r, 3)) {
 		a->lease = WQ_MIN_LEASE + some_time(r, 10 * MS);

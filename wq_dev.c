@@ -1240,12 +1240,24 @@ static int verb_shutdown(struct wq_call *call, void *arg)
 }
 
 /* The descriptor is not in use before the caller knows its number. */
+/* Return a file to the caller as @fd, which @args has, or release both. */
+static int file_return(const struct wq_call *call, void *args, int fd, struct file *file)
+{
+	if (call_copy_out(call, args)) {
+		fput(file);
+		put_unused_fd(fd);
+		return -EFAULT;
+	}
+	fd_install(fd, file);
+	return 0;
+}
+
 static int verb_map(struct wq_call *call, void *arg)
 {
 	struct wq_counters *m;
 	struct wq_map *args = arg;
 	struct file *file;
-	int fd, ret = 0;
+	int fd;
 
 	/* A caller that does not receive the descriptor could not close it. */
 	if (args->flags || call->usize < offsetofend(struct wq_map, fd))
@@ -1258,23 +1270,12 @@ static int verb_map(struct wq_call *call, void *arg)
 		return fd;
 	file = wq_counters_file(m);
 	if (IS_ERR(file)) {
-		ret = PTR_ERR(file);
-		goto put_fd;
+		put_unused_fd(fd);
+		return PTR_ERR(file);
 	}
 	args->fd = fd;
 	args->reserved = 0;
-	if (call_copy_out(call, args)) {
-		ret = -EFAULT;
-		goto put_file;
-	}
-	fd_install(fd, file);
-	return 0;
-
-put_file:
-	fput(file);
-put_fd:
-	put_unused_fd(fd);
-	return ret;
+	return file_return(call, args, fd, file);
 }
 
 /* A process sleeps as in a get, and must not keep the machine from suspending. */
@@ -1321,12 +1322,7 @@ static int flush_fd(const struct wq_call *call, struct wq_flush *args, struct wq
 	args->result = 0;
 	args->fd = fd;
 	args->reserved = 0;
-	if (call_copy_out(call, args)) {
-		ret = -EFAULT;
-		goto put_file;
-	}
-	fd_install(fd, file);
-	return 0;
+	return file_return(call, args, fd, file);
 
 put_file:
 	fput(file);

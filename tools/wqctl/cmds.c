@@ -488,9 +488,19 @@ const char *state_text(unsigned int state)
 	return text[0] ? text + 1 : "idle";
 }
 
-/* Pass each key on the command line to @call, which returns -1 with errno on error. */
+static void report_unknown(const struct args *a, const char *key)
+{
+	message("the queue has no key '%s'; list its keys: wqctl ls %s",
+		key_text(key, strlen(key)), queue_text(a));
+}
+
+/*
+ * Pass each key on the command line to @call, which returns -1 with errno on error.  @unknown reports
+ * ENOENT.
+ */
 static int each_key(const struct args *a, int oflag,
-		    int (*call)(int q, const void *key, size_t len))
+		    int (*call)(int q, const void *key, size_t len),
+		    void (*unknown)(const struct args *a, const char *key))
 {
 	int q = queue_open(a, oflag);
 	int ret = DONE;
@@ -504,8 +514,7 @@ static int each_key(const struct args *a, int oflag,
 		if (!call(q, key, strlen(key)))
 			continue;
 		if (errno == ENOENT) {
-			message("the queue has no key '%s'; list its keys: wqctl ls %s",
-				key_text(key, strlen(key)), queue_text(a));
+			unknown(a, key);
 			ret = ret ? ret : NOTHING;
 		} else if (errno == EINVAL || errno == E2BIG) {
 			message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
@@ -536,7 +545,7 @@ static int query_print(int q, const void *key, size_t len)
 
 int cmd_query(const struct args *a)
 {
-	return each_key(a, O_RDONLY, query_print);
+	return each_key(a, O_RDONLY, query_print, report_unknown);
 }
 
 static int cancel_print(int q, const void *key, size_t len)
@@ -551,48 +560,31 @@ static int cancel_print(int q, const void *key, size_t len)
 
 int cmd_cancel(const struct args *a)
 {
-	return each_key(a, O_WRONLY, cancel_print);
+	return each_key(a, O_WRONLY, cancel_print, report_unknown);
 }
 
 int cmd_forget(const struct args *a)
 {
-	return each_key(a, O_RDONLY, wq_forget);
+	return each_key(a, O_RDONLY, wq_forget, report_unknown);
 }
 
 /* Kick */
 
-static int kick_keys(const struct args *a, int q)
+static void report_not_parked(const struct args *a, const char *key)
 {
-	int ret = DONE;
-	unsigned int i;
-
-	for (i = 0; i < a->num_words; i++) {
-		const char *key = a->words[i];
-
-		if (!wq_kick(q, key, strlen(key)))
-			continue;
-		if (errno == ENOENT) {
-			message("the key '%s' is not parked; list the parked keys: wqctl ls --parked %s",
-				key_text(key, strlen(key)), queue_text(a));
-			ret = ret ? ret : NOTHING;
-		} else if (errno == EINVAL || errno == E2BIG) {
-			message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
-			ret = FAILED;
-		} else {
-			return complain(a, "can't kick the key '%s'", key_text(key, strlen(key)));
-		}
-	}
-	return ret;
+	message("the key '%s' is not parked; list the parked keys: wqctl ls --parked %s",
+		key_text(key, strlen(key)), queue_text(a));
 }
 
 int cmd_kick(const struct args *a)
 {
-	int q = queue_open(a, O_WRONLY), n;
+	int q, n;
 
+	if (a->num_words)
+		return each_key(a, O_WRONLY, wq_kick, report_not_parked);
+	q = queue_open(a, O_WRONLY);
 	if (q < 0)
 		return FAILED;
-	if (a->num_words)
-		return kick_keys(a, q);
 	n = wq_kick_many(q, a->all ? UINT32_MAX : a->count);
 	if (n < 0)
 		return complain(a, "can't kick the parked keys");

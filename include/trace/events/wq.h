@@ -101,8 +101,8 @@ TRACE_EVENT(wq_retry,
 		  __entry->failures, __entry->delay)
 );
 
-/* The failures of a key were reset; failures: how many. */
-TRACE_EVENT(wq_forget,
+/* A key, and how many failures of it are counted. */
+DECLARE_EVENT_CLASS(wq_key_failures,
 	TP_PROTO(const struct wq *q, struct wq_entry *e),
 	TP_ARGS(q, e),
 	TP_STRUCT__entry(
@@ -118,6 +118,10 @@ TRACE_EVENT(wq_forget,
 	TP_printk("queue=%s key=%s failures=%u", __entry->queue, __entry->key,
 		  __entry->failures)
 );
+
+/* The failures of a key were reset; failures: how many. */
+DEFINE_EVENT(wq_key_failures, wq_forget,
+	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
 
 /* A key was given back; or, with an empty key, all keys of a consumer that ended. */
 TRACE_EVENT(wq_give_back,
@@ -161,29 +165,12 @@ TRACE_EVENT(wq_park,
 		  __entry->failures, __entry->error, __entry->reason)
 );
 
-DECLARE_EVENT_CLASS(wq_parked_key,
-	TP_PROTO(const struct wq *q, struct wq_entry *e),
-	TP_ARGS(q, e),
-	TP_STRUCT__entry(
-		__array(char, queue, WQ_NAME_MAX)
-		__array(char, key, WQ_TRACE_KEY)
-		__field(u32, failures)
-	),
-	TP_fast_assign(
-		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
-		wq_trace_key(__entry->key, e);
-		__entry->failures = e->failures;
-	),
-	TP_printk("queue=%s key=%s failures=%u", __entry->queue, __entry->key,
-		  __entry->failures)
-);
-
 /* A parked key was dropped, because as many keys were parked as may be. */
-DEFINE_EVENT(wq_parked_key, wq_park_drop,
+DEFINE_EVENT(wq_key_failures, wq_park_drop,
 	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
 
 /* A kick makes a parked key ready, and resets its failures. */
-DEFINE_EVENT(wq_parked_key, wq_kick,
+DEFINE_EVENT(wq_key_failures, wq_kick,
 	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
 
 /* A key was canceled; state: WQ_KEY_* from before. */

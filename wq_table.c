@@ -16,6 +16,11 @@
  * dense chains need at most one bucket more than the chain they came from, and that one
  * is the new bucket of the table.  So a split needs no memory but that of the new bucket.
  *
+ * A merge makes a chain of at most two buckets.  It allocates the second one if neither of its two
+ * chains has one and a bucket cannot hold all entries.  If the chain that goes has a second bucket,
+ * that one is free before the other chain needs it.  One merge in 20 needs a second bucket.  If it
+ * had to wait until one bucket is enough, all later merges would wait as well.
+ *
  * A chain has a maximum length, and the hashes of its entries differ.  An entry that a
  * full chain has no room for, and an entry whose hash is that of another in the chain,
  * is spilled: it is inserted into a tree of the table and stays there.  So no insert fails
@@ -83,6 +88,7 @@
 #define WQ_LEN_ONE	BIT_ULL(WQ_LEN_SHIFT)
 #define WQ_LOAD_MAX	5	/* split a bucket from this many entries per bucket on */
 #define WQ_LOAD_MIN	2	/* merge two buckets below this many */
+#define WQ_MERGE_MAX	(2 * WQ_SLOTS - 1)	/* entries of a merge: two buckets hold them */
 #define WQ_SEG_BUCKETS	(WQ_SEG_BYTES / sizeof(struct wq_bucket))
 #define WQ_WALK_MAX	16	/* chains that one call looks at */
 
@@ -113,6 +119,7 @@ static void *spare_bucket(struct wq_table *t, struct wq_bucket **pre, gfp_t gfp)
 		b = t->spare;
 		t->spare = b->slot[0];
 		t->nr_spare--;
+		b->slot[0] = NULL;
 	} else {
 		b = wq_bucket_alloc(gfp);
 	}
@@ -485,6 +492,14 @@ static void table_prefetch_split(const struct wq_table *t)
 	prefetchw(bucket_sibling(t, t->buckets + 1));
 }
 
+/* Append to a chain what was in another one.  Cannot fail, see the head of this file. */
+static void chain_move(struct wq_table *t, struct wq_bucket *to, struct slot_content p,
+		       struct wq_bucket **unused)
+{
+	if (WARN_ON_ONCE(chain_add(t, to, p, unused, 0)))
+		t->count--;
+}
+
 /* Split one bucket.  If there is no memory for it, the table stays as dense as it is. */
 static noinline void table_split(struct wq_table *t, gfp_t gfp)
 {
@@ -505,10 +520,7 @@ static noinline void table_split(struct wq_table *t, gfp_t gfp)
 		for (k = 0; k < bucket_len(&old); k++) {
 			struct slot_content p = bucket_get(&old, k);
 
-			/* Cannot fail, see the head of this file. */
-			if (WARN_ON_ONCE(chain_add(t, (p.entry->hash & mask) == i ? to : from, p,
-						   &unused, 0)))
-				t->count--;
+			chain_move(t, (p.entry->hash & mask) == i ? to : from, p, &unused);
 		}
 		b = bucket_next(&old);
 		if (!b)
@@ -530,18 +542,40 @@ static noinline void table_split(struct wq_table *t, gfp_t gfp)
 	table_prefetch_split(t);
 }
 
-/* Merge the last bucket into its sibling, if it is empty or one bucket can hold both. */
+/* Number of entries in the chain of @b. */
+static unsigned int chain_len(const struct wq_bucket *b)
+{
+	unsigned int len = bucket_len(b);
+
+	while ((b = bucket_next(b)))
+		len += bucket_len(b);
+	return len;
+}
+
+/*
+ * Merge the last chain into its sibling, if two buckets can hold both.  Needs memory if one bucket
+ * cannot; without it the table stays as it is.
+ */
 static noinline void table_merge(struct wq_table *t)
 {
 	u32 i = t->buckets - 1;
-	struct wq_bucket *from = bucket_at(t, i), *to = bucket_sibling(t, i);
+	struct wq_bucket *from = bucket_at(t, i), *to = bucket_sibling(t, i), *unused = NULL;
+	unsigned int len = chain_len(from);
 
-	if (bucket_len(from) && (bucket_chained(from) || bucket_chained(to) ||
-				 bucket_len(from) + bucket_len(to) > WQ_SLOTS))
-		return;
-
+	if (len) {
+		len += chain_len(to);
+		if (unlikely(len > WQ_MERGE_MAX))
+			return;
+		if (len > WQ_SLOTS && !bucket_chained(from) && !bucket_chained(to)) {
+			unused = spare_bucket(t, NULL, GFP_NOWAIT | __GFP_NOWARN | t->account);
+			if (!unused)
+				return;
+		}
+	}
 	while (bucket_len(from))
-		bucket_append(to, bucket_pop(from));
+		chain_move(t, to, chain_pop(t, from, &unused), &unused);
+	if (unused)
+		spare_put(t, unused);
 	to->head |= from->head & WQ_SPILLED;
 	from->head = 0;
 	table_resize(t, i);
@@ -559,6 +593,7 @@ int wq_table_init(struct wq_table *t, gfp_t gfp)
 	if (ret)
 		return ret;
 	t->vec.peeked = true;
+	t->account = gfp & __GFP_ACCOUNT;
 	get_random_bytes(&t->secret, sizeof(t->secret));
 	table_resize(t, 1);
 	return 0;

@@ -398,6 +398,57 @@ static void keys_of_equal_places_are_found_and_listed(struct kunit *test)
 	EXPECT_ALL_SAME(test, &m->verdict);
 }
 
+/*
+ * Remove all keys in another order than that in which they were inserted.  Returns how many merges
+ * had no memory, of those that @fail let fail.
+ */
+static u32 remove_densely(struct model *m, bool fail)
+{
+	u32 i, n, failed = 0;
+
+	for (i = 0; i < KEYS; i++) {
+		n = i * 5171 % KEYS;
+		if (fail)
+			fail_nth(1);
+		take_out(m, n);
+		failed += fail && has_failed();
+		check_key(m, n);
+		if (!fail)
+			expect_same(&m->verdict, m->t.buckets <= m->count / 2 + 16, true,
+				    "%u buckets are enough for %u keys", m->t.buckets, m->count);
+		if (i % 1024 == 0)
+			check_structure(m);
+	}
+	check_structure(m);
+	return failed;
+}
+
+static void buckets_go_as_keys_go(struct kunit *test)
+{
+	struct model *m = test->priv;
+	u32 n;
+
+	for (n = 0; n < KEYS; n++)
+		check_insert(m, n, any_hash(m));
+	remove_densely(m, false);
+	KUNIT_EXPECT_EQ(test, m->t.buckets, 1U);
+	EXPECT_ALL_SAME(test, &m->verdict);
+}
+
+static void merges_without_memory_lose_no_key(struct kunit *test)
+{
+	struct model *m = test->priv;
+	u32 n, failed;
+
+	for (n = 0; n < KEYS; n++)
+		check_insert(m, n, any_hash(m));
+	failed = remove_densely(m, true);
+	EXPECT_ALL_SAME(test, &m->verdict);
+	if (!failed)
+		kunit_skip(test, "the kernel can't fail allocations");
+	KUNIT_EXPECT_LT(test, m->t.buckets, KEYS / 8U);
+}
+
 /* Returns the number of calls that returned no entry. */
 static u32 empty_by_any(struct model *m)
 {
@@ -440,20 +491,22 @@ static void any_returns_all_entries(struct kunit *test)
 	EXPECT_ALL_SAME(test, &m->verdict);
 }
 
-/* Eight keys in a bucket of their own keep the table from shrinking. */
+/* Keys of one bucket that keep the table from shrinking: two buckets can't hold them. */
+#define HOLD	(2 * WQ_SLOTS)
+
 static void any_skips_few_empty_buckets_in_a_call(struct kunit *test)
 {
 	struct model *m = test->priv;
 	u32 n, buckets;
 
-	for (n = 0; n < KEYS - 8; n++)
+	for (n = 0; n < KEYS - HOLD; n++)
 		check_insert(m, n, n ? any_hash(m) : 1U << 31);
 	for (; n < KEYS; n++)
-		check_insert(m, n, 1000 | (n - (KEYS - 8)) << 20);
-	for (n = 1; n < KEYS - 8; n++)
+		check_insert(m, n, 1000 | (n - (KEYS - HOLD)) << 20);
+	for (n = 1; n < KEYS - HOLD; n++)
 		take_out(m, n);
 	KUNIT_EXPECT_GE(test, m->t.buckets, 1001U);
-	for (n = KEYS - 8; n < KEYS; n++)
+	for (n = KEYS - HOLD; n < KEYS; n++)
 		take_out(m, n);
 	check_structure(m);
 	buckets = m->t.buckets;
@@ -540,6 +593,8 @@ static struct kunit_case table_cases[] = {
 	KUNIT_CASE(keys_of_a_full_chain_are_spilled),
 	KUNIT_CASE(keys_of_equal_places_are_found_and_listed),
 	KUNIT_CASE(buckets_grow_and_go_with_the_keys),
+	KUNIT_CASE(buckets_go_as_keys_go),
+	KUNIT_CASE(merges_without_memory_lose_no_key),
 	KUNIT_CASE(any_returns_all_entries),
 	KUNIT_CASE(any_skips_few_empty_buckets_in_a_call),
 	KUNIT_CASE(a_walk_finds_a_key_that_stays_once),

@@ -494,8 +494,8 @@ TEST_F_TIMEOUT(groups, a_million_groups_are_all_handed_out_and_freed, 240)
 	/* Bytes of a key and its group. */
 	COMMENT("%llu bytes a key that is a group\n", (unsigned long long)(full - before) / n);
 	EXPECT_LT((full - before) / n, 300);
-	/* Idle keys are at most 1,024.  A table shrinks later if two of its buckets can't be merged yet. */
-	EXPECT_LT(q_stat(q).memory, before + (8 << 20));
+	/* Idle keys are at most 1,024. */
+	EXPECT_LT(q_stat(q).memory, before + (2 << 20));
 	close(q);
 	free(a.recs);
 }

@@ -1603,15 +1603,8 @@ static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer 
 					       bool new_key, struct wq_peek *peek)
 {
 	gfp_t locked_gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
-	struct wq_prealloc *pre = NULL, memory __uninitialized;
 	struct wq_cs cs __uninitialized;
 	unsigned int i;
-
-	/* A caller in atomic context, as wq_add(), has no second attempt. */
-	if (gfpflags_allow_blocking(gfp)) {
-		memory = (struct wq_prealloc){};
-		pre = &memory;
-	}
 
 	if (n > 1 && !new_key)
 		wq_prefetch_keys(q, ops, n);
@@ -1628,21 +1621,23 @@ static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer 
 			op = &ops[i];
 		}
 		if (op->result >= 0)
-			op->result = run(&cs, c, op, peek, pre, locked_gfp);
+			op->result = run(&cs, c, op, peek, NULL, locked_gfp);
 		if (peek)
 			*peek = WQ_SEEN_NOTHING;
 
-		if (unlikely(op->result == -ENOMEM) && pre) {
+		/* A caller in atomic context, as wq_add(), has no second attempt. */
+		if (unlikely(op->result == -ENOMEM) && gfpflags_allow_blocking(gfp)) {
+			struct wq_prealloc pre = {};
 			int ret;
 
 			wq_unlock(&cs);
-			ret = wq_prealloc(q, op, new_key, pre, gfp | WQ_GFP_REFUSE);
+			ret = wq_prealloc(q, op, new_key, &pre, gfp | WQ_GFP_REFUSE);
 			wq_lock(&cs, q);
 			/* With __GFP_HIGH, allocations that @pre does not cover may use the reserves. */
 			if (!ret)
-				op->result = run(&cs, c, op, NULL, pre,
+				op->result = run(&cs, c, op, NULL, &pre,
 						 locked_gfp | __GFP_HIGH);
-			wq_prealloc_free(q, op, pre);
+			wq_prealloc_free(q, op, &pre);
 		}
 		if (op->result < 0 && stop)
 			break;
@@ -2552,32 +2547,13 @@ static __always_inline void wq_prefetch_next(struct wq *q, struct wq_entry *firs
 	prefetch(&third->hash);
 }
 
-/* Pop the next entry in the queue's order, or NULL. */
-static __always_inline struct wq_entry *wq_pop(struct wq_cs *cs)
-{
-	struct wq *q = cs->q;
-	struct wq_entry *e;
-
-	wq_assert_locked(cs);
-	if (q->nr_requeued || !q->order) {
-		e = wq_entry_of(cs, (struct wq_found){ wq_first_ready(q) });
-		if (!e)
-			return NULL;
-		wq_unqueue(cs, e);
-		if (q->nr_fifo)
-			wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
-		return e;
-	}
-	return q->order->len(q->order_data) ? q->order->pop(q->order_data) : NULL;
-}
-
 /* Whether the next entry comes from a policy that does not reveal it. */
 static __always_inline bool wq_next_hidden(const struct wq *q)
 {
 	return !q->nr_requeued && q->order && !q->order->peek;
 }
 
-/* The entry that wq_pop() would return, not fixed up yet, or NULL.  Not if it is hidden. */
+/* The next entry in the queue's order, not fixed up yet, or NULL.  Not if it is hidden. */
 static __always_inline struct wq_entry *wq_next(struct wq *q)
 {
 	if (q->nr_requeued || !q->order)
@@ -2609,33 +2585,50 @@ static __always_inline void wq_note_get(struct wq *q, struct wq_entry *e)
 	trace_wq_get(q, e, q->timed ? wq_times_of(e)->start - wq_times_of(e)->since : 0);
 }
 
+/* Pop the next entry from the policy, for __wq_take(). */
+static __always_inline int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
+{
+	/* A policy that does not reveal the key does not take it back either. */
+	if (room < WQ_MAX_KEY && !q->order->peek && !first)
+		return -EMSGSIZE;
+	if (!q->order->len(q->order_data))
+		return -EAGAIN;
+	if (room < WQ_MAX_KEY && q->order->peek && q->order->peek(q->order_data)->len > room)
+		return -EMSGSIZE;
+	*ep = q->order->pop(q->order_data);
+	return *ep ? 0 : -EAGAIN;
+}
+
 static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
 				     bool first, struct wq_entry **ep)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
+	int ret;
 
 	wq_assert_locked(cs);
 	if (unlikely(q->paused & WQ_PAUSE_GETS))
 		return -EAGAIN;
-	if (room < WQ_MAX_KEY) {
-		if (!wq_next_hidden(q)) {
-			e = wq_next(q);
-			if (e && e->len > room)
-				return -EMSGSIZE;
-		} else if (!first) {
-			/* The policy does not take a key back. */
+	if (q->nr_requeued || !q->order) {
+		e = wq_entry_of(cs, (struct wq_found){ wq_first_ready(q) });
+		if (!e)
+			return -EAGAIN;
+		if (unlikely(e->len > room))
+			return -EMSGSIZE;
+		wq_unqueue(cs, e);
+		if (q->nr_fifo)
+			wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
+		wq_hold(cs, c, e);
+	} else {
+		ret = wq_pop_order(q, room, first, &e);
+		if (ret)
+			return ret;
+		wq_hold(cs, c, e);
+		if (unlikely(e->len > room)) {
+			wq_requeue(cs, e);
+			q->unfit++;
 			return -EMSGSIZE;
 		}
-	}
-	e = wq_pop(cs);
-	if (!e)
-		return -EAGAIN;
-	wq_hold(cs, c, e);
-	if (e->len > room) {
-		wq_requeue(cs, e);
-		q->unfit++;
-		return -EMSGSIZE;
 	}
 	wq_note_get(q, e);
 	*ep = e;
@@ -2956,23 +2949,20 @@ static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
 static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, gfp_t gfp)
 {
 	struct wq_peek peek __uninitialized;
+	u32 hash = wq_hash(&q->hash, key, len);
 	struct wq_op op __uninitialized;
-	int ret = wq_check_len(len);
-	u32 hash;
 
-	if (ret)
-		return ret;
-	hash = wq_hash(&q->hash, key, len);
 	if (wq_add_coalesced(q, hash, key, len, true, &peek))
 		return 0;
-	if (unlikely(in_nmi()))
+	/* A caller that may sleep is in no NMI. */
+	if (!gfpflags_allow_blocking(gfp) && unlikely(in_nmi()))
 		return wq_add_nmi(q, hash, key, len);
 	op = (struct wq_op){ .key = key, .hash = hash, .len = len };
 	wq_run_ops(q, NULL, &op, 1, true, gfp, NULL, wq_add_op, true, &peek);
 	return op.result;
 }
 
-/* Add a key for a process, as wq_add() does.  May sleep. */
+/* Add a key for a process, which has checked its length, as wq_add() does.  May sleep. */
 int wq_add_key(struct wq *q, const void *key, size_t len)
 {
 	return __wq_add(q, key, len, GFP_KERNEL_ACCOUNT);
@@ -3080,7 +3070,9 @@ void wq_unread_key(struct wq_read *r)
  */
 int wq_add(struct wq *q, const void *key, size_t len)
 {
-	return __wq_add(q, key, len, GFP_ATOMIC);
+	int ret = wq_check_len(len);
+
+	return ret ?: __wq_add(q, key, len, GFP_ATOMIC);
 }
 EXPORT_SYMBOL_GPL(wq_add);
 

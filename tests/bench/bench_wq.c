@@ -132,9 +132,9 @@ static int wq_embedded(struct bench *b, u64 n, u64 m)
 
 /*
  * get and done of one of @n ready keys, and add of the same key at a level, @m times: the queue is
- * never empty.  The keys are spread over all levels.
+ * never empty.  The keys are spread over all levels, and their first 8 bytes have @groups values.
  */
-static int order_cycle(struct bench *b, const struct wq_params *params, u64 n, u64 m)
+static int order_cycle(struct bench *b, const struct wq_params *params, u64 groups, u64 n, u64 m)
 {
 	struct wq *q = wq_create(params);
 	bool levels = params->order_kind == WQ_ORDER_PRIORITY;
@@ -150,6 +150,7 @@ static int order_cycle(struct bench *b, const struct wq_params *params, u64 n, u
 		if (i == n)
 			start = ktime_get_ns();
 		key = bench_key(i);
+		key.space = i % groups;
 		if (i >= n) {
 			ret = wq_get(q, &item, 0);
 			if (ret)
@@ -171,29 +172,32 @@ static int order_cycle(struct bench *b, const struct wq_params *params, u64 n, u
 
 static int wq_order_fifo(struct bench *b, u64 n, u64 m)
 {
-	return order_cycle(b, &large, n, m);
+	return order_cycle(b, &large, 1, n, m);
 }
 
 static int wq_order_priority(struct bench *b, u64 n, u64 m)
 {
 	return order_cycle(b, &(struct wq_params){
-		.max_keys = WQ_MAX_KEYS, .order_kind = WQ_ORDER_PRIORITY }, n, m);
+		.max_keys = WQ_MAX_KEYS, .order_kind = WQ_ORDER_PRIORITY }, 1, n, m);
+}
+
+static int groups_cycle(struct bench *b, u64 groups, u64 n, u64 m)
+{
+	return order_cycle(b, &(struct wq_params){
+		.max_keys = WQ_MAX_KEYS, .order_kind = WQ_ORDER_PREFIX,
+		.order_arg = sizeof(u64), .group_limit = 1 }, groups, n, m);
 }
 
 /* All keys are of one group, which has a limit. */
 static int wq_order_group(struct bench *b, u64 n, u64 m)
 {
-	return order_cycle(b, &(struct wq_params){
-		.max_keys = WQ_MAX_KEYS, .order_kind = WQ_ORDER_PREFIX, .order_arg = 1,
-		.group_limit = 1 }, n, m);
+	return groups_cycle(b, 1, n, m);
 }
 
-/* Each key is a group by itself. */
+/* Up to 100,000 groups. */
 static int wq_order_groups(struct bench *b, u64 n, u64 m)
 {
-	return order_cycle(b, &(struct wq_params){
-		.max_keys = WQ_MAX_KEYS, .order_kind = WQ_ORDER_PREFIX,
-		.order_arg = sizeof(struct bench_key), .group_limit = 1 }, n, m);
+	return groups_cycle(b, 100000, n, m);
 }
 
 /* First in, first out by the operations of a policy, which shows what these cost. */
@@ -238,7 +242,7 @@ static int wq_order_policy(struct bench *b, u64 n, u64 m)
 	struct bench_fifo f = { .keys = LIST_HEAD_INIT(f.keys) };
 
 	return order_cycle(b, &(struct wq_params){
-		.max_keys = WQ_MAX_KEYS, .order = &ops, .order_data = &f }, n, m);
+		.max_keys = WQ_MAX_KEYS, .order = &ops, .order_data = &f }, 1, n, m);
 }
 
 static int add_new(struct wq *q, u64 i)

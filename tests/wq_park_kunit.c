@@ -595,6 +595,43 @@ static void drain_does_not_wait_for_parked_keys(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->parked, 2U);
 }
 
+/* Each rule holds beside the others. */
+static void key_of_a_full_group_is_kicked_in_a_paused_queue_that_drains(struct kunit *test)
+{
+	struct wq_item item;
+	struct actor *a;
+
+	queue_on_clock(test, (struct wq_params){
+		.order_kind = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
+		.max_keys = 8,
+	});
+	park(test, "g/a");
+	add(test, "g/b");
+	item = get(test, "g/b");
+	wq_pause(queue(test), WQ_PAUSE_GETS | WQ_PAUSE_ADDS, WQ_FOREVER);
+	EXPECT_REFUSED(test, add(test, "g/a"), -EHOSTDOWN);
+	KUNIT_EXPECT_EQ(test, kick(test, "g/a"), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->ready, 1U);
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+	wq_pause(queue(test), WQ_PAUSE_GETS, 0);
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+	wq_pause(queue(test), WQ_PAUSE_GETS, WQ_FOREVER);
+
+	/* The drain ends both pauses, and waits for both keys.  The group is still full. */
+	a = start(test, drainer, 0);
+	sleeps(test, a);
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+	done(test, &item);
+	item = get(test, "g/a");
+	EXPECT_STILL_WAITS(test, a);
+	KUNIT_EXPECT_EQ(test, wq_done_give_up(queue(test), &item, EIO, "again"),
+			WQ_RESULT_PARKED);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "g/a"), PARKED | FAILED);
+	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, stats(test)->parked, 1U);
+}
+
 /* --- embedded entries --- */
 
 static void embedded_entries_are_parked_and_kicked(struct kunit *test)
@@ -691,6 +728,7 @@ static struct kunit_case park_cases[] = {
 	KUNIT_CASE(give_up_parks_after_a_shutdown_and_retry_does_not),
 	KUNIT_CASE(give_up_parks_a_key_whose_delay_a_shutdown_dropped),
 	KUNIT_CASE(drain_does_not_wait_for_parked_keys),
+	KUNIT_CASE(key_of_a_full_group_is_kicked_in_a_paused_queue_that_drains),
 	KUNIT_CASE(embedded_entries_are_parked_and_kicked),
 	KUNIT_CASE(destroy_drops_parked_entries_with_their_reasons),
 	KUNIT_CASE(retries_above_the_limit_fail_with_ERANGE),

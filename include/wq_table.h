@@ -6,7 +6,6 @@
 #define _WQ_TABLE_H
 
 #include <linux/bits.h>
-#include <linux/gfp.h>
 #include <linux/rbtree.h>
 #include <linux/rcupdate.h>
 #include <linux/siphash.h>
@@ -60,7 +59,6 @@ struct wq_table {
 	u32 nr_spare;			/* buckets in spare */
 	struct wq_bucket *spare;	/* by slot[0] */
 	u32 spilled;			/* entries in the tree */
-	gfp_t account;			/* __GFP_ACCOUNT, if the memory is accounted */
 	struct rb_root by_place;	/* the tree, in both of its orders */
 	struct rb_root by_address;
 	u32 secrets;			/* number of secrets that places were made with */

@@ -47,6 +47,7 @@
 #include <linux/uaccess.h>
 #include <linux/uio.h>
 
+#include "wq_buf.h"
 #include "wq_config.h"
 #include "wq_core.h"
 #include "wq_dev.h"
@@ -72,18 +73,6 @@ struct wq_call {
 };
 
 /**
- * struct wq_kept - a buffer that an open file keeps from call to call
- * @lock: bit 0 is set while a call uses the buffer
- * @mem: the buffer, or NULL
- * @size: its size in bytes
- */
-struct wq_kept {
-	unsigned long lock;
-	void *mem;
-	u32 size;
-};
-
-/**
  * struct wq_file - an open file
  * @c: its consumer, which can exist longer than the file
  * @pollers: pollers that polled the file before it was bound.  epoll adds itself to wait
@@ -91,15 +80,13 @@ struct wq_kept {
  *	So these pollers stay here after the file is bound.
  * @forward: an entry of wq.pollers, if there are such pollers.  It passes the wake-ups of
  *	wq.pollers on to @pollers.
- * @in: the buffer of the last array that was copied in
- * @out: the buffer of the last records that were copied out
+ * @bufs: buffers of arrays
  */
 struct wq_file {
 	struct wq_consumer *c;
 	wait_queue_head_t pollers;
 	wait_queue_entry_t forward;
-	struct wq_kept in;
-	struct wq_kept out;
+	struct wq_bufs bufs;
 };
 
 /* wq_consumer.q while verb_open() binds the file. */
@@ -148,67 +135,6 @@ static int call_copy_out(const struct wq_call *call, const void *arg)
 	if (copy_to_user(call->uarg, arg, min(call->usize, call->ksize)))
 		return -EFAULT;
 	return 0;
-}
-
-/*
- * Buffers of arrays.  A new one is zeroed, if the kernel has init_on_alloc, which costs more than
- * the copy.  So a file keeps its buffers of up to WQ_MAX_OUT bytes.  They are charged to the
- * process that first needed them.  A file that has nothing to do frees them: its get or poll finds
- * no key.  If two threads use a file at once, the second one allocates a buffer for its call.
- */
-struct wq_buf {
-	void *mem;
-	struct wq_kept *kept;	/* where the buffer is kept, or NULL */
-};
-
-static int buf_get(struct wq_buf *buf, struct wq_kept *kept, u32 size)
-{
-	if (size > WQ_MAX_OUT || test_and_set_bit_lock(0, &kept->lock)) {
-		buf->kept = NULL;
-		buf->mem = kvmalloc(size, GFP_KERNEL_ACCOUNT);
-		return buf->mem ? 0 : -ENOMEM;
-	}
-	if (kept->size < size) {
-		kfree(kept->mem);
-		kept->size = roundup_pow_of_two(size);
-		/* kept_free() reads it without the bit. */
-		WRITE_ONCE(kept->mem, kmalloc(kept->size, GFP_KERNEL_ACCOUNT));
-	}
-	if (!kept->mem) {
-		kept->size = 0;
-		clear_bit_unlock(0, &kept->lock);
-		return -ENOMEM;
-	}
-	buf->kept = kept;
-	buf->mem = kept->mem;
-	return 0;
-}
-
-static void buf_put(const struct wq_buf *buf)
-{
-	if (buf->kept)
-		clear_bit_unlock(0, &buf->kept->lock);
-	else
-		kvfree(buf->mem);
-}
-
-/* Free a kept buffer, unless a call uses it. */
-static void kept_free(struct wq_kept *kept)
-{
-	/* A call may be about to set it.  Then that buffer stays. */
-	if (!READ_ONCE(kept->mem) || test_and_set_bit_lock(0, &kept->lock))
-		return;
-	kfree(kept->mem);
-	WRITE_ONCE(kept->mem, NULL);
-	kept->size = 0;
-	clear_bit_unlock(0, &kept->lock);
-}
-
-/* The file has nothing to do. */
-static void file_idle(struct wq_file *f)
-{
-	kept_free(&f->in);
-	kept_free(&f->out);
 }
 
 /*
@@ -267,7 +193,7 @@ static int array_in(struct wq_array *a, const struct wq_keys *keys)
 
 	a->recs = a->stack;
 	if (size > sizeof(a->stack)) {
-		if (buf_get(&a->buf, &a->f->in, size))
+		if (wq_buf_get(&a->buf, &a->f->bufs, &a->f->bufs.in, size))
 			return -ENOMEM;
 		a->recs = a->buf.mem;
 	}
@@ -285,7 +211,7 @@ static int array_in(struct wq_array *a, const struct wq_keys *keys)
 static void array_free(struct wq_array *a)
 {
 	if (a->recs != a->stack)
-		buf_put(&a->buf);
+		wq_buf_put(&a->buf);
 }
 
 static int op_for_add(const struct wq *q, struct wq_op *op, const struct wq_rec *rec)
@@ -732,6 +658,7 @@ struct wq_out {
 	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
 };
 
+static_assert(WQ_MAX_OUT <= WQ_MAX_KEPT);
 /* The length of the key comes first in the records of get and of list. */
 static_assert(!offsetof(struct wq_rec, len) && !offsetof(struct wq_list_rec, len));
 static_assert(sizeof_field(struct wq_rec, len) == sizeof_field(struct wq_list_rec, len));
@@ -744,7 +671,7 @@ static int out_extend(struct wq_out *out)
 {
 	if (out->room == out->max_room)
 		return 0;
-	if (buf_get(&out->buf, &out->f->out, out->max_room))
+	if (wq_buf_get(&out->buf, &out->f->bufs, &out->f->bufs.out, out->max_room))
 		return -ENOMEM;
 	out->recs = out->buf.mem;
 	out->room = out->max_room;
@@ -782,9 +709,9 @@ static void out_free(struct wq_out *out)
 {
 	if (out->recs == out->stack)
 		return;
-	buf_put(&out->buf);
+	wq_buf_put(&out->buf);
 	if (!out->count)
-		file_idle(out->f);
+		wq_bufs_idle(&out->f->bufs);
 }
 
 /*
@@ -1684,7 +1611,7 @@ static __poll_t wq_poll(struct file *file, poll_table *wait)
 	poll_wait(file, &c->q->pollers, wait);
 	mask = wq_poll_mask(c->q, c);
 	if (!(mask & EPOLLIN))
-		file_idle(f);
+		wq_bufs_idle(&f->bufs);
 	if (!(file->f_mode & FMODE_READ))
 		mask &= ~(EPOLLIN | EPOLLRDNORM);
 	if (!(file->f_mode & FMODE_WRITE))
@@ -1707,6 +1634,7 @@ static int wq_fop_open(struct inode *inode, struct file *file)
 		kfree(f);
 		return -ENOMEM;
 	}
+	wq_bufs_init(&f->bufs);
 	init_waitqueue_head(&f->pollers);
 	init_waitqueue_func_entry(&f->forward, file_forward);
 	INIT_LIST_HEAD(&f->forward.entry);
@@ -1727,7 +1655,7 @@ static int wq_fop_release(struct inode *inode, struct file *file)
 	wq_consumer_end(f->c);
 	if (q)
 		wq_put(q);
-	file_idle(f);
+	wq_bufs_end(&f->bufs);
 	kfree(f);
 	return 0;
 }

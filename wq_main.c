@@ -4,6 +4,7 @@
  */
 #include <linux/module.h>
 
+#include "wq_buf.h"
 #include "wq_debugfs.h"
 #include "wq_dev.h"
 #include "wq_entry.h"
@@ -20,6 +21,9 @@ static int __init wq_init(void)
 	ret = wq_shrink_init();
 	if (ret)
 		goto err_entries;
+	ret = wq_buf_shrink_init();
+	if (ret)
+		goto err_shrink;
 	wq_debugfs_init();
 	ret = wq_name_init();
 	if (ret)
@@ -34,6 +38,8 @@ err_names:
 	wq_name_exit();
 err_debugfs:
 	wq_debugfs_exit();
+	wq_buf_shrink_exit();
+err_shrink:
 	wq_shrink_exit();
 err_entries:
 	wq_entry_exit();
@@ -46,6 +52,7 @@ static void __exit wq_exit(void)
 	wq_dev_exit();
 	wq_name_exit();
 	wq_debugfs_exit();
+	wq_buf_shrink_exit();
 	wq_shrink_exit();
 	wq_entry_exit();
 }

@@ -106,16 +106,21 @@ TEST_F(memory, add_beyond_the_cgroup_limit_fails_and_loses_no_key)
 
 #define SLACK	(128 << 10)
 
-/* The charge without the stocks of the CPUs and reclaimable memory. */
-static long long settled(void)
+/* The charge without the stocks of the CPUs. */
+static long long present(void)
 {
-	/* entries of former keys */
-	write_file("/proc/sys/vm/drop_caches", "2");
 	write_file(CGROUP "/memory.high", "0");
 	/* other CPUs drain their stocks after a while */
 	sleep_ms(20);
 	write_file(CGROUP "/memory.high", "max");
 	return charged();
+}
+
+/* The charge when the shrinkers have run: without entries of former keys, and kept buffers. */
+static long long settled(void)
+{
+	write_file("/proc/sys/vm/drop_caches", "2");
+	return present();
 }
 
 /* A child in the group. */
@@ -383,17 +388,18 @@ static int files_keep_buffers(const char *name, int *stage)
 		fd[i] = q_attach(name, O_RDWR);
 	if (!pass(stage, 1) || !use_files(fd, &a) ||
 	    !pass(stage, 3) || !idle_files(fd, &a) ||
-	    !pass(stage, 5) || !use_files(fd, &a))
+	    !pass(stage, 5) || !use_files(fd, &a) ||
+	    !pass(stage, 7) || !use_files(fd, &a))
 		return 1;
 	for (int i = 0; i < FILES; i++)
 		close(fd[i]);
-	return !pass(stage, 7);
+	return !pass(stage, 9);
 }
 
-TEST_F(memory, buffers_of_a_file_are_charged_to_the_caller_and_freed_when_it_is_idle_or_closed)
+TEST_F(memory, buffers_of_a_file_are_charged_to_the_caller_until_it_is_idle_or_closed_or_memory_short)
 {
 	int *stage = shared(sizeof(*stage)), q;
-	long long paid[8] = { 0 };
+	long long paid[10] = { 0 }, shrunk = 0;
 	char name[WQ_NAME_MAX];
 	pid_t pid;
 
@@ -402,17 +408,21 @@ TEST_F(memory, buffers_of_a_file_are_charged_to_the_caller_and_freed_when_it_is_
 	pid = member();
 	if (!pid)
 		_exit(files_keep_buffers(name, stage));
-	for (int i = 1; i < 8; i += 2) {
+	for (int i = 1; i < 10; i += 2) {
 		ASSERT_EVENTUALLY(__atomic_load_n(stage, __ATOMIC_ACQUIRE) == i || !alive(pid));
 		ASSERT_TRUE(alive(pid));
-		paid[i] = settled();
+		paid[i] = i == 1 ? settled() : present();
+		if (i == 7)
+			shrunk = settled();
 		__atomic_store_n(stage, i + 1, __ATOMIC_RELEASE);
 	}
 	ASSERT_EQ(0, reap(pid));
 	EXPECT_LT(FILES * (long long)KEPT_BUFFER - SLACK, paid[3] - paid[1]);
 	EXPECT_GT(FILES * 2LL * KEPT_BUFFER, paid[3] - paid[1]);
 	EXPECT_GT(2 * SLACK, paid[5] - paid[1]);
-	EXPECT_GT(2 * SLACK, paid[7] - paid[1]);
+	EXPECT_LT(FILES * (long long)KEPT_BUFFER - SLACK, paid[7] - paid[1]);
+	EXPECT_GT(2 * SLACK, shrunk - paid[1]);
+	EXPECT_GT(2 * SLACK, paid[9] - paid[1]);
 	ASSERT_EQ(0, q_unlink(name));
 	close(q);
 }

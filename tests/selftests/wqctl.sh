@@ -29,7 +29,11 @@ exec 9<>"$gate"
 let_through() { echo >&9; }
 
 cleanup() {
-	local mount=$dir/full
+	local mount=$dir/full process
+	# a command whose worker was killed may wait for a line of a later test
+	for process in /proc/[0-9]*; do
+		[ ! "$process/fd/0" -ef $gate ] || kill -9 "${process#/proc/}"
+	done
 	[ ! -S "$top/tmux" ] || tmux -S "$top/tmux" kill-server
 	[ ! -e "$dir/device-for-all" ] || chmod 600 /dev/wq
 	[ ! -d "$mount" ] || umount "$mount"

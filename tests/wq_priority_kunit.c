@@ -432,6 +432,26 @@ static void key_that_is_given_back_has_the_highest_level_of_run_and_adds(struct 
 	run_at(test, "a", 3);
 }
 
+/* An add raised the run that was lost, so all that follows from that run is at the level of the add. */
+static void key_that_is_lost_twice_keeps_the_level_of_an_add_during_its_first_run(struct kunit *test)
+{
+	struct wq_consumer *c = consumer_open(queue(test));
+	u8 bytes[32];
+	struct consumer_got got = { .key = bytes, .size = sizeof(bytes) };
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	add_level(test, "a", -4);
+	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
+	KUNIT_EXPECT_EQ(test, got.level, -4);
+	add_level(test, "a", 2);
+	consumer_close(c);
+	lose(test, "a", 2);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 2);
+	pass(test, HOUR);
+	run_at(test, "a", 2);
+}
+
 static void key_that_is_lost_again_is_retried_at_its_level(struct kunit *test)
 {
 	add_level(test, "a", -4);
@@ -781,6 +801,7 @@ static struct kunit_case priority_cases[] = {
 	KUNIT_CASE(add_rate_limited_during_the_run_keeps_the_level),
 	KUNIT_CASE(key_that_is_given_back_is_ahead_of_higher_levels_and_keeps_its_own),
 	KUNIT_CASE(key_that_is_given_back_has_the_highest_level_of_run_and_adds),
+	KUNIT_CASE(key_that_is_lost_twice_keeps_the_level_of_an_add_during_its_first_run),
 	KUNIT_CASE(key_that_is_lost_again_is_retried_at_its_level),
 	KUNIT_CASE(key_that_is_lost_again_after_a_shutdown_keeps_its_level),
 	KUNIT_CASE(key_whose_lease_expires_keeps_its_level),

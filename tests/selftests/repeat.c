@@ -230,6 +230,11 @@ TEST_F(queue, error_of_a_call_that_changes_nothing_is_not_replaced_by_EFAULT)
 	EXPECT_EQ(-EAGAIN, verb(self->q, WQ_IOC_GET, READ_ONLY(struct wq_get, .keys = large)));
 	EXPECT_EQ(-ETIMEDOUT, verb(self->q, WQ_IOC_GET, READ_ONLY(struct wq_get,
 				   .keys = large, .timeout = 1)));
+	/* Each of them would have to set the deadline to 0. */
+	EXPECT_EQ(-EAGAIN, verb(self->q, WQ_IOC_GET, READ_ONLY(struct wq_get, .keys = large,
+				.deadline = 1)));
+	EXPECT_EQ(-ETIMEDOUT, verb(self->q, WQ_IOC_GET, READ_ONLY(struct wq_get,
+				   .keys = large, .timeout = HOUR, .deadline = 1)));
 	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_GET, READ_ONLY(struct wq_get, .flags = 1)));
 	EXPECT_EQ(-ENOENT, verb(self->q, WQ_IOC_QUERY, READ_ONLY(struct wq_query,
 				.key = addr_of("a"), .key_len = 1)));
@@ -243,6 +248,12 @@ TEST_F(queue, error_of_a_call_that_changes_nothing_is_not_replaced_by_EFAULT)
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	EXPECT_EQ(-EMSGSIZE, verb(self->q, WQ_IOC_GET, READ_ONLY(struct wq_get, .keys = small)));
 	EXPECT_EQ(-EMSGSIZE, verb(self->q, WQ_IOC_LIST, READ_ONLY(struct wq_list, .keys = small)));
+	EXPECT_EQ(-EAGAIN, verb(self->q, WQ_IOC_FLUSH, READ_ONLY(struct wq_flush,
+				.key = addr_of("a"), .key_len = 1, .deadline = 1)));
+	EXPECT_EQ(-ETIMEDOUT, verb(self->q, WQ_IOC_FLUSH, READ_ONLY(struct wq_flush,
+				   .key = addr_of("a"), .key_len = 1, .timeout = HOUR,
+				   .deadline = 1)));
+	EXPECT_EQ(1, q_stat(self->q).ready);
 	EXPECT_EQ(-EAGAIN, verb(self->q, WQ_IOC_SHUTDOWN, READ_ONLY(struct wq_shutdown,
 				.flags = WQ_SHUTDOWN_DRAIN, .deadline = 1)));
 	EXPECT_EQ(-ETIMEDOUT, verb(self->q, WQ_IOC_SHUTDOWN, READ_ONLY(struct wq_shutdown,

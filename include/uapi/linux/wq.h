@@ -556,7 +556,8 @@ struct wq_add {
  *	file has O_NONBLOCK, the call does not wait
  * @deadline: in, 0.  Out, after EINTR: the end of the wait, so that a call with the struct
  *	as EINTR left it waits until then.  A value other than 0 replaces a @timeout above 0,
- *	and the call sets it to 0 if the wait ends otherwise
+ *	and the call sets it to 0 if the wait ends otherwise.  If the struct can't be written
+ *	then, the error of the wait stays, and so does the value
  *
  * A signal without a handler does not end the wait, unless it ends the process.  The wait
  * ends in time even if the process was stopped meanwhile.

@@ -29,6 +29,7 @@ struct world {
 	struct array keys;
 	struct array out;
 	__s32 results[512];
+	__s64 deadline;		/* of a wait that ended */
 };
 
 FIXTURE(faults) {
@@ -41,6 +42,7 @@ FIXTURE_VARIANT(faults) {
 	int again;		/* error that the repeated call may return after EFAULT */
 	bool counts;		/* the repeated call counts a second failure */
 	bool tail;		/* without memory for its delay, a key that failed is ready */
+	__u32 order, order_arg, limit;	/* as in struct wq_open */
 };
 
 static void put(const char *file, const char *text)
@@ -80,7 +82,7 @@ static bool injected(void)
 	return was;
 }
 
-static void world_new(struct world *w)
+static void world_new(struct world *w, __u32 order, __u32 order_arg, __u32 limit)
 {
 	/* no delay and no lease ends during a test */
 	static const struct wq_limiter_spec hours = {
@@ -89,7 +91,7 @@ static void world_new(struct world *w)
 	struct wq_open op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL, .mode = 0600,
 		.max_keys = 20000, .limiters = addr_of(&hours), .num_limiters = 1,
-		.lease = 3600 * SEC,
+		.lease = 3600 * SEC, .order = order, .order_arg = order_arg, .group_limit = limit,
 	};
 
 	memset(w, 0, sizeof(*w));
@@ -126,6 +128,7 @@ static void world_end(struct world *w)
 struct row {
 	char key[24];		/* its first bytes */
 	__u32 len, state, failures;
+	int level;
 };
 
 struct dump {
@@ -156,6 +159,7 @@ static void dump_of(int fd, struct dump *d)
 			to->len = row->len;
 			to->state = row->info.state;
 			to->failures = row->info.failures;
+			to->level = row->info.priority;
 		}
 	} while (cursor);
 	qsort(d->rows, d->n, sizeof(d->rows[0]), by_key);
@@ -182,11 +186,12 @@ static bool dump_same(const struct dump *a, const struct dump *b, bool counts)
 		const struct row *seen = &a->rows[i], *expected = &b->rows[i];
 
 		if (!by_key(seen, expected) && seen->state == expected->state &&
+		    seen->level == expected->level &&
 		    (counts || seen->failures == expected->failures))
 			continue;
-		COMMENT("expected key %.24s state %#x failures %u, seen key %.24s state %#x failures %u\n",
-		    expected->key, expected->state, expected->failures,
-		    seen->key, seen->state, seen->failures);
+		COMMENT("expected key %.24s state %#x failures %u level %d, seen key %.24s state %#x failures %u level %d\n",
+		    expected->key, expected->state, expected->failures, expected->level,
+		    seen->key, seen->state, seen->failures, seen->level);
 		return false;
 	}
 	return equal("keys", b->n, a->n);
@@ -405,6 +410,62 @@ static void a_failed_long_key(struct world *w)
 	must(q_add_array(w->q, &w->keys));
 }
 
+/* Each of forty keys at a level of its own. */
+static void at_levels(struct world *w)
+{
+	struct wq_rec *rec = w->keys.recs;
+
+	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec))
+		rec->priority = WQ_MIN_PRIORITY + i;
+}
+
+static void keys_of_levels(struct world *w)
+{
+	forty_keys(w);
+	at_levels(w);
+}
+
+static void delayed_keys_of_levels(struct world *w)
+{
+	keys_of_levels(w);
+	each_delayed(w);
+}
+
+static void ready_keys_of_levels(struct world *w)
+{
+	keys_of_levels(w);
+	must(q_add_array(w->q, &w->keys));
+}
+
+/* The keys are ready at their levels.  Delayed adds come at the levels of other keys. */
+static void delays_of_ready_keys_of_levels(struct world *w)
+{
+	struct wq_rec *rec;
+
+	ready_keys_of_levels(w);
+	each_delayed(w);
+	rec = w->keys.recs;
+	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec))
+		rec->priority = WQ_MAX_PRIORITY - i;
+}
+
+/* Twenty keys are processing at their levels, and ten of them were added at higher ones. */
+static void levels_held_for_retry(struct world *w)
+{
+	struct array ten = array_new(4096);
+	struct wq_rec *rec;
+
+	ready_keys_of_levels(w);
+	must(q_get_array(w->q, &w->keys, 20, 0));
+	for (int i = 30; i < 40; i++)
+		array_putf(&ten, "key %d", i)->priority = WQ_MAX_PRIORITY;
+	must(q_add_array(w->q, &ten));
+	free(ten.recs);
+	rec = w->keys.recs;
+	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec))
+		rec->flags = WQ_OUTCOME_RETRY;
+}
+
 /* ---- calls ---- */
 
 /* The first error among the results, or that of the call. */
@@ -485,6 +546,48 @@ static int call_kick_one(struct world *w)
 	struct wq_kick args = { .size = sizeof(args), .key = addr_of(key), .key_len = 6 };
 
 	return verb(w->q, WQ_IOC_KICK, &args);
+}
+
+/*
+ * Waits that have expired before they begin.  The call sets the deadline to 0, and a fault then
+ * leaves it as it is.
+ */
+static int expired(struct world *w, int ret, __s64 deadline)
+{
+	w->deadline = deadline;
+	return ret == -ETIMEDOUT ? 0 : ret;
+}
+
+static int call_get_late(struct world *w)
+{
+	struct wq_get get = {
+		.size = sizeof(get), .keys = { addr_of(w->out.recs), w->out.room, 1 },
+		.timeout = HOUR, .deadline = 1,
+	};
+	int ret = verb(w->q, WQ_IOC_GET, &get);
+
+	return expired(w, ret, get.deadline);
+}
+
+static int call_flush_late(struct world *w)
+{
+	struct wq_flush f = {
+		.size = sizeof(f), .key = addr_of("key 20"), .key_len = 6, .timeout = HOUR,
+		.deadline = 1,
+	};
+	int ret = verb(w->q, WQ_IOC_FLUSH, &f);
+
+	return expired(w, ret, f.deadline);
+}
+
+static int call_drain_late(struct world *w)
+{
+	struct wq_shutdown sd = {
+		.size = sizeof(sd), .flags = WQ_SHUTDOWN_DRAIN, .timeout = HOUR, .deadline = 1,
+	};
+	int ret = verb(w->q, WQ_IOC_SHUTDOWN, &sd);
+
+	return expired(w, ret, sd.deadline);
 }
 
 static int call_touch(struct world *w)
@@ -641,6 +744,22 @@ static int call_open_limited(struct world *w)
 	};
 	struct wq_open op = {
 		.size = sizeof(op), .limiters = addr_of(limits), .num_limiters = 5, .lease = SEC,
+	};
+
+	return verb(w->dev, WQ_IOC_OPEN, &op);
+}
+
+static int call_open_levels(struct world *w)
+{
+	struct wq_open op = { .size = sizeof(op), .order = WQ_ORDER_PRIORITY };
+
+	return verb(w->dev, WQ_IOC_OPEN, &op);
+}
+
+static int call_open_groups(struct world *w)
+{
+	struct wq_open op = {
+		.size = sizeof(op), .order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
 	};
 
 	return verb(w->dev, WQ_IOC_OPEN, &op);
@@ -1024,6 +1143,92 @@ FIXTURE_VARIANT_ADD(faults, close_of_the_second_consumer_that_loses_its_keys) {
 	.setup = held_again_by_the_other, .call = call_close, .tail = true
 };
 
+FIXTURE_VARIANT_ADD(faults, get_that_times_out) { .setup = no_keys, .call = call_get_late };
+FIXTURE_VARIANT_ADD(faults, flush_that_times_out) { .setup = held_keys, .call = call_flush_late };
+FIXTURE_VARIANT_ADD(faults, drain_that_times_out) { .setup = held_keys, .call = call_drain_late };
+
+#define LEVELS .order = WQ_ORDER_PRIORITY
+FIXTURE_VARIANT_ADD(faults, open_of_a_queue_with_levels) {
+	.setup = no_keys, .call = call_open_levels
+};
+FIXTURE_VARIANT_ADD(faults, add_with_levels) { .setup = keys_of_levels, .call = call_add, LEVELS };
+FIXTURE_VARIANT_ADD(faults, add_with_levels_and_delays) {
+	.setup = delayed_keys_of_levels, .call = call_add, LEVELS
+};
+FIXTURE_VARIANT_ADD(faults, add_with_delays_of_ready_keys_with_levels) {
+	.setup = delays_of_ready_keys_of_levels, .call = call_add, LEVELS
+};
+FIXTURE_VARIANT_ADD(faults, get_of_some_with_levels) {
+	.setup = ready_keys_of_levels, .call = call_get, LEVELS
+};
+FIXTURE_VARIANT_ADD(faults, done_retry_with_levels) {
+	.setup = levels_held_for_retry, .call = call_done, .again = -ESTALE, LEVELS
+};
+FIXTURE_VARIANT_ADD(faults, done_get_with_levels) {
+	.setup = levels_held_for_retry, .call = call_done_get, .again = -ESTALE, LEVELS
+};
+FIXTURE_VARIANT_ADD(faults, list_with_levels) {
+	.setup = levels_held_for_retry, .call = call_list, LEVELS
+};
+FIXTURE_VARIANT_ADD(faults, close_of_the_second_consumer_with_levels) {
+	.setup = held_again_by_the_other, .call = call_close, .tail = true, LEVELS
+};
+
+/* Each short key has a group of its own, so a new key needs memory for both. */
+#define GROUPS .order = WQ_ORDER_PREFIX, .order_arg = 24, .limit = 1
+FIXTURE_VARIANT_ADD(faults, open_of_a_queue_with_groups) {
+	.setup = no_keys, .call = call_open_groups
+};
+FIXTURE_VARIANT_ADD(faults, add_of_a_new_group) { .setup = one_key, .call = call_add, GROUPS };
+FIXTURE_VARIANT_ADD(faults, add_of_the_longest_group) {
+	.setup = one_long_key, .call = call_add, .order = WQ_ORDER_DELIMITER, .order_arg = '/'
+};
+FIXTURE_VARIANT_ADD(faults, add_of_new_groups) { .setup = forty_keys, .call = call_add, GROUPS };
+FIXTURE_VARIANT_ADD(faults, add_of_keys_of_one_group) {
+	.setup = forty_keys, .call = call_add, .order = WQ_ORDER_PREFIX, .order_arg = 3, .limit = 1
+};
+FIXTURE_VARIANT_ADD(faults, add_that_grows_both_tables) {
+	.setup = keys_onto_many, .call = call_add, GROUPS
+};
+FIXTURE_VARIANT_ADD(faults, add_rate_limited_with_groups) {
+	.setup = rate_limited, .call = call_add, .counts = true, GROUPS
+};
+FIXTURE_VARIANT_ADD(faults, write_with_groups) {
+	.setup = short_and_long_keys, .call = call_write, GROUPS
+};
+FIXTURE_VARIANT_ADD(faults, get_of_some_with_groups) {
+	.setup = ready_keys, .call = call_get, GROUPS
+};
+FIXTURE_VARIANT_ADD(faults, get_of_a_group_with_a_limit) {
+	.setup = ready_keys, .call = call_get, .order = WQ_ORDER_PREFIX, .order_arg = 3, .limit = 2
+};
+FIXTURE_VARIANT_ADD(faults, read_after_a_read_with_a_limit) {
+	.setup = one_read_before_others, .call = call_read, .again = -ESTALE,
+	.order = WQ_ORDER_PREFIX, .order_arg = 3, .limit = 1
+};
+FIXTURE_VARIANT_ADD(faults, done_retry_with_groups) {
+	.setup = held_for_retry, .call = call_done, .again = -ESTALE, GROUPS
+};
+FIXTURE_VARIANT_ADD(faults, done_get_with_groups) {
+	.setup = held_keys, .call = call_done_get, .again = -ESTALE, GROUPS
+};
+FIXTURE_VARIANT_ADD(faults, list_with_groups) {
+	.setup = held_for_retry, .call = call_list, GROUPS
+};
+FIXTURE_VARIANT_ADD(faults, cancel_of_the_last_key_of_a_group) {
+	.setup = a_ready_long_key, .call = call_cancel, .again = -ENOENT, GROUPS
+};
+FIXTURE_VARIANT_ADD(faults, flush_add_with_groups) {
+	.setup = no_keys, .call = call_flush_add, GROUPS
+};
+FIXTURE_VARIANT_ADD(faults, disable_with_groups) { .setup = no_keys, .call = call_disable, GROUPS };
+FIXTURE_VARIANT_ADD(faults, close_with_groups) {
+	.setup = held_by_the_other, .call = call_close, GROUPS
+};
+FIXTURE_VARIANT_ADD(faults, close_of_the_second_consumer_with_groups) {
+	.setup = held_again_by_the_other, .call = call_close, .tail = true, GROUPS
+};
+
 FIXTURE_SETUP(faults)
 {
 	put(DEBUGFS "failslab/ignore-gfp-wait", "N");
@@ -1048,19 +1253,21 @@ TEST_F_TIMEOUT(faults, verb_survives_failure_of_each_allocation_and_copy, 600)
 	int ret, first, n, fallbacks = 0;
 	bool fired;
 
-	world_new(&w);
+	world_new(&w, variant->order, variant->order_arg, variant->limit);
 	variant->setup(&w);
 	ASSERT_EQ(0, variant->call(&w));
 	dump_of(w.q, self->end);
 	world_end(&w);
 
 	for (n = 1;; n++) {
-		world_new(&w);
+		world_new(&w, variant->order, variant->order_arg, variant->limit);
 		variant->setup(&w);
 		dump_of(w.watch, self->before);
 		inject(n);
 		ret = variant->call(&w);
 		fired = injected();
+		if (!fired)
+			ASSERT_EQ(0, w.deadline);
 		ASSERT_TRUE(adds_up(&w)) TH_LOG("fault %d: statistics", n);
 		dump_of(w.q, self->now);
 		if (variant->tail && fired)

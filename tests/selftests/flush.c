@@ -449,6 +449,33 @@ TEST(end_of_the_queue_ends_a_flush_fd)
 	}
 }
 
+TEST(end_of_the_queue_wakes_a_poller_and_a_reader_of_a_flush_fd)
+{
+	int q = q_private(10), fd;
+	pid_t poller, reader;
+
+	ASSERT_EQ(1, q_add(q, "a"));
+	fd = q_flush_fd(q, "a", 0);
+	poller = child();
+	if (!poller) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+
+		close(q);
+		_exit(poll(&p, 1, -1) != 1 || p.revents != POLLIN);
+	}
+	reader = child();
+	if (!reader) {
+		close(q);
+		_exit(flush_result(fd));
+	}
+	close(fd);
+	ASSERT_TRUE(asleep(poller));
+	ASSERT_TRUE(asleep(reader));
+	close(q);
+	EXPECT_EQ(0, reap(poller));
+	EXPECT_EQ(WQ_END_OF_QUEUE, reap(reader));
+}
+
 TEST_F(queue, read_of_a_flush_fd_needs_room_and_the_file_has_no_position)
 {
 	int fd = q_flush_fd(self->q, "a", 0);

@@ -428,6 +428,102 @@ TEST_F(uring, io_uring_reads_in_flight_end_each_others_runs)
 enum { BUFFERS = 4, GROUP = 1 };
 
 /* Whether the kernel knows the operation, by its own answer. */
+/* A descriptor of a wait for a key, see WQ_IOC_FLUSH. */
+static int flush_fd(int q, const char *key)
+{
+	struct wq_flush f = {
+		.size = sizeof(f), .flags = WQ_FLUSH_FD, .key = addr_of(key),
+		.key_len = strlen(key),
+	};
+
+	return verb(q, WQ_IOC_FLUSH, &f) ?: f.fd;
+}
+
+/* Another file gets the next key, and its run ends. */
+static int run(const char *name)
+{
+	int q = q_attach(name, O_RDWR), ret;
+	struct item it;
+
+	ret = q_get(q, &it, 0) ?: q_done(q, &it);
+	close(q);
+	return ret;
+}
+
+TEST_F(uring, io_uring_poll_of_a_flush_fd_completes_when_the_run_has_ended)
+{
+	int fd;
+
+	q_add(self->q, "a");
+	fd = flush_fd(self->q, "a");
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ring_poll(&self->ring, fd, POLLIN, false, 1));
+	ASSERT_TRUE(silent(&self->ring));
+	ASSERT_EQ(0, run(self->name));
+	ASSERT_EQ(POLLIN, answer(&self->ring, 1));
+	ASSERT_EQ(0, ring_poll(&self->ring, fd, POLLIN, false, 2));
+	ASSERT_EQ(POLLIN, answer(&self->ring, 2));
+	ASSERT_EQ(0, q_stat(self->q).flushes);
+	close(fd);
+}
+
+TEST_F(uring, io_uring_poll_of_a_flush_fd_completes_at_the_end_of_the_queue)
+{
+	int q = q_private(10), ready, held;
+	struct wq_flush_result end;
+	struct item it;
+
+	q_add(q, "held");
+	ASSERT_EQ(0, q_get(q, &it, 0));
+	q_add(q, "ready");
+	held = flush_fd(q, "held");
+	ready = flush_fd(q, "ready");
+	ASSERT_EQ(0, ring_poll(&self->ring, held, POLLIN, false, 1));
+	ASSERT_TRUE(silent(&self->ring));
+	close(q);
+	ASSERT_EQ(POLLIN, answer(&self->ring, 1));
+	ASSERT_EQ(0, ring_poll(&self->ring, ready, POLLIN, false, 2));
+	ASSERT_EQ(POLLIN, answer(&self->ring, 2));
+	ASSERT_EQ(sizeof(end), read(held, &end, sizeof(end)));
+	ASSERT_EQ(WQ_END_OF_QUEUE, end.result);
+	close(held);
+	close(ready);
+}
+
+TEST_F(uring, io_uring_poll_keeps_a_flush_fd_that_is_closed)
+{
+	int fd;
+
+	q_add(self->q, "a");
+	fd = flush_fd(self->q, "a");
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ring_poll(&self->ring, fd, POLLIN, false, 1));
+	close(fd);
+	ASSERT_TRUE(silent(&self->ring));
+	ASSERT_EQ(1, q_stat(self->q).flushes);
+	ASSERT_EQ(0, run(self->name));
+	ASSERT_EQ(POLLIN, answer(&self->ring, 1));
+	ASSERT_EQ(0, q_stat(self->q).flushes);
+}
+
+TEST_F(uring, io_uring_read_of_a_flush_fd_waits_for_the_end_of_the_run_without_a_thread)
+{
+	struct wq_flush_result end = { .result = 4711, .reserved = 4711 };
+	int fd;
+
+	q_add(self->q, "a");
+	fd = flush_fd(self->q, "a");
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ring_read(&self->ring, fd, &end, sizeof(end), 1));
+	ASSERT_TRUE(silent(&self->ring));
+	ASSERT_EQ(1, threads());
+	ASSERT_EQ(0, run(self->name));
+	ASSERT_EQ(sizeof(end), answer(&self->ring, 1));
+	ASSERT_EQ(WQ_END_DONE, end.result);
+	ASSERT_EQ(0, end.reserved);
+	close(fd);
+}
+
 static bool knows_multishot_read(struct io_uring *r)
 {
 	struct io_uring_probe *probe = io_uring_get_probe_ring(r);

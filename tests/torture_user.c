@@ -35,12 +35,13 @@
 
 /* Shared by all processes. */
 static struct {
-	unsigned long calls, opened, gets, again, dones, set, mapped, killed, stopped, interrupted;
+	unsigned long calls, opened, gets, again, dones, set, mapped, waits, disables, killed, stopped, interrupted;
 	unsigned long failed;
 } *all;
 
 static unsigned int rnd;	/* state of the random numbers, one per process */
 static bool any_key;		/* all keys of the queue may be used */
+static bool own_queue;		/* the processes made the queue, so they may disable keys */
 static const char *queue;	/* its name */
 
 static unsigned int below(unsigned int n)
@@ -78,6 +79,7 @@ static int may(const char *what, int ret)
 		break;
 	case EEXIST:	/* an open that asks for attributes which another process changed */
 	case EPERM:	/* done without a token, of a key that another consumer holds */
+	case EBUSY:	/* add of a key that another process, or the module, has disabled */
 		if (any_key)
 			break;
 		/* fall through */
@@ -332,6 +334,61 @@ static void pause_some(int q)
 	may("pause", below(4) ? wq_pause(q, what, 1 + some_time(5 * MS)) : wq_resume(q, what));
 }
 
+/* The result of a wait for a key, which may be one that this file holds. */
+static int may_wait(const char *what, int ret)
+{
+	if (ret >= 0 || (errno != EDEADLK && errno != EUSERS))
+		return may(what, ret);
+	note(&all->calls);
+	return -1;
+}
+
+/* A wait in the call, or by a descriptor, which a process that is killed never closes. */
+static void flush(int q)
+{
+	struct pollfd p = { .events = POLLIN };
+	char key[WQ_MAX_KEY];
+	size_t len = some_key(key);
+	int ret;
+
+	if (below(2)) {
+		ret = may_wait("flush", wq_flush(q, key, len, below(4) ? some_time(20 * MS) : 0));
+		if (ret > WQ_END_NO_RUN)
+			bad("flush of a queue that is in use");
+		return;
+	}
+	p.fd = may_wait("flush fd", wq_flush_fd(q, key, len, below(2) ? WQ_FLUSH_ADD : 0));
+	if (p.fd < 0)
+		return;
+	note(&all->waits);
+	if (may("poll of a wait", poll(&p, 1, below(10))) > 0) {
+		ret = wq_flush_wait(p.fd, 0);
+		if (ret < 0 || ret > WQ_END_NO_RUN)
+			bad("a wait that has ended");
+	} else {
+		may("flush wait", wq_flush_wait(p.fd, some_time(5 * MS)));
+	}
+	close(p.fd);
+}
+
+/* A process that is killed leaves the key disabled, until another process enables it. */
+static void disable(int q)
+{
+	char key[WQ_MAX_KEY];
+	size_t len = some_key(key);
+
+	if (!own_queue) {
+		if (wq_disable(q, key, len, 0) >= 0 || errno != EPERM)
+			bad("disable of a key of a kernel module's queue");
+		return;
+	}
+	may_wait("disable", wq_disable(q, key, len, below(2) ? some_time(5 * MS) : 0));
+	if (below(2))
+		may("add to a disabled key", wq_add(q, key, len));
+	may("enable", wq_enable(q, key, len));
+	note(&all->disables);
+}
+
 /* A queue of the processes: opened, or made with random attributes.  NULL: a private one. */
 static int open_own(const char *name)
 {
@@ -377,6 +434,7 @@ static void use(unsigned int queues)
 	char name[32];
 
 	any_key = own || below(2);
+	own_queue = own;
 	snprintf(name, sizeof(name), "torture-%s-%u", own ? "own" : any_key ? "rw" : "w",
 		 below(queues));
 	queue = name;
@@ -413,6 +471,10 @@ static void use(unsigned int queues)
 				configure(q);
 			if (!below(20))
 				pause_some(q);
+			if (!below(2))
+				flush(q);
+			if (!below(4))
+				disable(q);
 			if (!below(4))
 				may("kick", wq_kick_many(q, below(4) ? 1 + below(4) : UINT32_MAX));
 			if (!below(300))
@@ -513,8 +575,9 @@ int main(int argc, char **argv)
 		snprintf(name, sizeof(name), "torture-own-%u", i);
 		wq_unlink(name);
 	}
-	printf("processes: %lu calls, %lu failures, %lu files, gets %lu, given back twice %lu, dones %lu, attributes set %lu, adds by a map %lu, killed %lu, stopped %lu, interrupted %lu\n",
+	printf("processes: %lu calls, %lu failures, %lu files, gets %lu, given back twice %lu, dones %lu, attributes set %lu, adds by a map %lu, descriptors of waits %lu, disables %lu, killed %lu, stopped %lu, interrupted %lu\n",
 	       all->calls, all->failed, all->opened, all->gets, all->again, all->dones, all->set, all->mapped,
+	       all->waits, all->disables,
 	       all->killed, all->stopped, all->interrupted);
 	return all->failed ? 1 : 0;
 }

@@ -11,7 +11,8 @@
  *	consumer	get, work, done, in all their kinds
  *	prober		adds a key that is all its own, and waits for the run
  *	racer		drains and shut downs while a queue ends
- *	owner		flushes, cancels, disables and ends embedded entries
+ *	owner		flushes and disables keys; flushes, cancels, disables and ends embedded
+ *			entries
  *	signaller	sends signals to waiters
  *	monitor		checks the statistics of each queue, and that no queue stands still
  *
@@ -30,8 +31,9 @@
  *  - The statistics add up at any moment.  In a queue that has settled they are those of
  *    the tallies.
  *  - Drain returns when no key is left, and in the end no key is left.
- *  - When a flush of an embedded entry returns, a run has seen each add before it.  When a
- *    synchronous cancel or disable returns, the entry has no owner.
+ *  - When a flush of a key or an embedded entry returns, a run has seen each add before it.  When
+ *    a synchronous cancel or disable returns, no run has the entry, and one of a disabled key
+ *    begins only after the enable.  Adds of a disabled key fail.
  *  - No queue stands still while keys are ready.
  *  - Each verb returns only what it may return.
  *
@@ -92,7 +94,7 @@ PARAM(bool, faults, false, "Let failslab's task-filter have the module's threads
 #define MAX_SHOWN	20	/* failures in the log; all are counted */
 #define HELD		3	/* keys that a consumer holds at a time */
 #define PROBED		6	/* of the keys, the last ones are the probers' */
-#define OWNERS		2	/* threads, if there are objects */
+#define OWNERS		2	/* threads */
 #define PINGS		10	/* keys that are added singly, once a queue has settled */
 #define US		((s64)NSEC_PER_USEC)
 #define MS		((s64)NSEC_PER_MSEC)
@@ -113,6 +115,7 @@ PARAM(bool, faults, false, "Let failslab's task-filter have the module's threads
 enum what {
 	ADDS, DELAYS, LIMITED, GETS, RUNS, RETRIES, STALE, TOUCHES, EXPIRED, TWICE, CANCELS,
 	LOOKS, PAUSES, KICKS, SHUTDOWNS, DRAINS, QUEUES, SETTLED, PROBES, CONTROLLERS, OBJECTS, FLUSHES, SYNCS,
+	DISABLES,
 	SIGNALS, INTERRUPTS, REFUSED, NO_MEMORY,
 	NR_WHAT
 };
@@ -120,7 +123,7 @@ enum what {
 static const char *const what_names[NR_WHAT] = {
 	"adds", "delayed", "rate limited", "gets", "runs", "retries", "stale dones", "touches",
 	"expired", "given back twice", "cancels", "looks", "pauses", "kicks", "shut downs", "drains",
-	"queues", "settled", "probes", "controllers", "objects", "flushes", "synchronous cancels",
+	"queues", "settled", "probes", "controllers", "objects", "flushes", "synchronous cancels", "disables",
 	"signals", "in interrupts", "refused", "without memory",
 };
 
@@ -128,7 +131,7 @@ static const char *const what_names[NR_WHAT] = {
 #define CALLS	(BIT(ADDS) | BIT(DELAYS) | BIT(LIMITED) | BIT(GETS) | BIT(RUNS) | BIT(STALE) | \
 		 BIT(TOUCHES) | BIT(CANCELS) | BIT(LOOKS) | BIT(PAUSES) | BIT(KICKS) | BIT(SHUTDOWNS) | \
 		 BIT(DRAINS) | BIT(QUEUES) | BIT(PROBES) | BIT(CONTROLLERS) | BIT(OBJECTS) | BIT(FLUSHES) | \
-		 BIT(SYNCS))
+		 BIT(SYNCS) | BIT(DISABLES))
 
 static DEFINE_PER_CPU(unsigned long[NR_WHAT], counts);
 static atomic_t failures;
@@ -244,6 +247,7 @@ struct tally {
 	atomic_t later;		/* the last delayed add that wq took; a shut down drops it */
 	atomic_t off;		/* those up to this a cancel may have dropped */
 	atomic_t canceling;	/* cancels and disables that have not raised off yet */
+	atomic_t disabler;	/* a thread has the key disabled, or is about to */
 	atomic_t seen;		/* what the last run found in wanted */
 	atomic_t gets, dones, lost, canceled;
 	atomic64_t owner;	/* run that has the key, see struct run */
@@ -260,6 +264,7 @@ struct arena {
 	bool quiet;		/* nobody adds */
 	bool ending;
 	bool pauses;		/* it was paused at least once */
+	bool disables;		/* one of its keys was disabled at least once */
 	atomic_t hanging;	/* a consumer does, and another one is to get its key */
 	char name[24];
 	atomic_t runs;
@@ -331,6 +336,14 @@ static int key_cancel(struct arena *a, u32 i)
 
 	return t->is_object ? wq_embedded_cancel(&t->x) ?: -ENOENT :
 			      wq_cancel(a->q, key_bytes[i], key_len(i));
+}
+
+static int key_flush(struct arena *a, u32 i, s64 timeout)
+{
+	struct tally *t = &a->tally[i];
+
+	return t->is_object ? wq_embedded_flush(&t->x, timeout) :
+			      wq_flush_key(a->q, key_bytes[i], key_len(i), timeout);
 }
 
 static int key_forget(struct arena *a, u32 i)
@@ -473,10 +486,9 @@ static bool accepted(struct arena *a, const char *verb, int ret)
 		count(NO_MEMORY);
 		return false;
 	case -EBUSY:
-		/* An owner has disabled the entry. */
 		count(REFUSED);
-		if (!(a->traits & OBJECTIVE))
-			failed("%s: %s: disabled", a->name, verb);
+		if (!(a->traits & OBJECTIVE) && !READ_ONCE(a->disables))
+			failed("%s: %s: disabled, while no key is", a->name, verb);
 		return false;
 	default:
 		failed("%s: %s: %d", a->name, verb, ret);
@@ -883,8 +895,75 @@ static void cancel_key(struct arena *a, u32 i)
 		note_canceled(a, &a->tally[i], state);
 	else if (state != -ENOENT)
 		failed("%s: cancel: %d", a->name, state);
-	/* After what it noted, see flush_object(). */
+	/* After what it noted, see flush_key(). */
 	atomic_dec_return(&a->tally[i].canceling);
+}
+
+/*
+ * Disable a key, which no other thread does until disable_end().  False: another thread does, or
+ * the key can't be disabled.  A call with a timeout might not report what it dropped.
+ */
+static bool disable_begin(struct arena *a, u32 i, bool wait)
+{
+	struct tally *t = &a->tally[i];
+	int state;
+
+	if (t->is_object || atomic_xchg(&t->disabler, 1))
+		return false;
+	count(DISABLES);
+	atomic_inc(&t->canceling);
+	WRITE_ONCE(a->disables, true);
+	state = wq_disable_key(a->q, key_bytes[i], key_len(i), wait ? WQ_FOREVER : 0);
+	if (state >= 0) {
+		note_canceled(a, t, state);
+		return true;
+	}
+	if (state == -ENOMEM)
+		count(NO_MEMORY);
+	else if (state != -ENOSPC || !(a->traits & (BOUNDED | FOR_WRITERS | FOR_ALL)))
+		failed("%s: disable: %d", a->name, state);
+	atomic_dec_return(&t->canceling);
+	atomic_set_release(&t->disabler, 0);
+	return false;
+}
+
+/* Enable a key.  @idle: no run was in progress, and so no retry is dropped from here on. */
+static void disable_end(struct arena *a, u32 i, bool idle)
+{
+	struct tally *t = &a->tally[i];
+	int state;
+
+	if (idle)
+		raise(&t->off, atomic_read(&t->wanted));
+	state = wq_enable_key(a->q, key_bytes[i], key_len(i));
+	if (state < 0 || !(state & WQ_KEY_DISABLED))
+		failed("%s: key %u: enabled, and it was not disabled: %d", a->name, i, state);
+	if (!idle)
+		raise(&t->off, atomic_read(&t->wanted));
+	/* After what it noted, see flush_key(). */
+	atomic_dec_return(&t->canceling);
+	atomic_set_release(&t->disabler, 0);
+}
+
+static void verb_disable(struct arena *a, struct rnd_state *r)
+{
+	u32 i = some_key(a, r);
+
+	if (disable_begin(a, i, false))
+		disable_end(a, i, false);
+}
+
+static void verb_flush(struct arena *a, struct rnd_state *r)
+{
+	u32 i = some_key(a, r);
+	int ret;
+
+	if (a->tally[i].is_object)
+		return;
+	count(FLUSHES);
+	ret = key_flush(a, i, 0);
+	if (ret != -EAGAIN && ret != -ENOENT)
+		failed("%s: key %u: flush without a wait: %d", a->name, i, ret);
 }
 
 static void verb_cancel(struct arena *a, struct rnd_state *r)
@@ -996,9 +1075,10 @@ static const struct verb {
 	void (*fn)(struct arena *a, struct rnd_state *r);
 	unsigned int weight;	/* of 100 */
 } verbs[] = {
-	{ verb_add, 29 }, { verb_add_many, 5 }, { verb_add_after, 20 }, { verb_add_rate_limited, 8 }, { verb_get, 8 },
+	{ verb_add, 27 }, { verb_add_many, 5 }, { verb_add_after, 20 }, { verb_add_rate_limited, 8 }, { verb_get, 8 },
 	{ verb_cancel, 5 }, { verb_query, 7 }, { verb_look, 7 }, { verb_forget, 5 },
 	{ verb_bad_input, 1 }, { verb_pause, 2 }, { verb_kick, 1 }, { verb_shutdown, 2 },
+	{ verb_flush, 1 }, { verb_disable, 1 },
 };
 
 static struct slot *some_slot(struct rnd_state *r)
@@ -1635,34 +1715,94 @@ static int racer(struct thread *t)
 }
 
 /*
- * Owners of embedded entries: they wait for runs, and end entries, while all others use the queue.
+ * Owners: they wait for runs of keys and embedded entries, disable them, and end entries, while all
+ * others use the queue.
  */
 
-/* Flush an entry after an add of its own. */
-static void flush_object(struct arena *a, struct tally *t, struct rnd_state *r)
+/*
+ * Whether each run of a key begins in this module and ends after that.  A run whose lease expires
+ * can end before its consumer has noted its begin, and processes note nothing.
+ */
+static bool is_strict(struct arena *a)
 {
+	return !a->lease && !(a->traits & FOR_ALL);
+}
+
+/* Flush a key or an entry after an add of its own. */
+static void flush_key(struct arena *a, u32 i, struct rnd_state *r)
+{
+	struct tally *t = &a->tally[i];
 	bool taken = false, canceled;
 	int w, ret, idx;
 
 	idx = srcu_read_lock(&adders);
 	w = atomic_inc_return(&t->wanted);
 	if (!READ_ONCE(a->quiet))
-		taken = accepted(a, "add", wq_embedded_add(&t->x));
+		taken = accepted(a, "add", key_add(a, i));
 	if (taken)
 		raise(&t->now, w);
 	srcu_read_unlock(&adders, idx);
 	count(FLUSHES);
-	ret = wq_embedded_flush(&t->x, one_in(r, 8) ? 0 : some_time(r, 100 * MS));
-	if (ret == 0 || ret == WQ_END_FAILED) {
+	ret = key_flush(a, i, one_in(r, 8) ? 0 : some_time(r, 100 * MS));
+	if (ret == 0 || ret == WQ_END_FAILED ||
+	    (!t->is_object && (ret == WQ_END_GAVE_UP || ret == -ENOENT))) {
 		/* A cancel by another thread can have dropped the run. */
 		canceled = atomic_read(&t->canceling);
 		/* Pairs with atomic_dec_return() after the note. */
 		smp_rmb();
-		if (taken && !canceled && unseen(t, w) && failed("%s: flushed, before the run", a->name))
+		if (taken && !canceled && is_strict(a) && unseen(t, w) &&
+		    failed("%s: key %u: flushed, before the run: %d", a->name, i, ret))
 			dump(a);
+	} else if (ret == -ENOMEM && !t->is_object) {
+		count(NO_MEMORY);
 	} else if (ret != -EAGAIN && ret != -ETIMEDOUT && ret != -ECANCELED) {
-		failed("%s: flush: %d", a->name, ret);
+		failed("%s: key %u: flush: %d", a->name, i, ret);
 	}
+}
+
+/* A key is disabled, and no run of it is in progress. */
+static void check_disabled(struct arena *a, u32 i, struct rnd_state *r)
+{
+	struct tally *t = &a->tally[i];
+	int gets = atomic_read(&t->gets), ret, idx;
+
+	if (atomic64_read(&t->owner))
+		failed("%s: key %u: disabled, and it has an owner", a->name, i);
+	idx = srcu_read_lock(&adders);
+	if (!READ_ONCE(a->quiet)) {
+		ret = one_in(r, 2) ? key_add(a, i) : key_add_after(a, i, some_time(r, MS), 0);
+		if (ret != -EBUSY && ret != -ESHUTDOWN && ret != -EHOSTDOWN)
+			failed("%s: key %u: disabled, and an add returned %d", a->name, i, ret);
+	}
+	srcu_read_unlock(&adders, idx);
+	usleep_range(10, 10 + some_time(r, MS) / US);
+	ret = key_query(a, i);
+	if (ret != WQ_KEY_DISABLED)
+		failed("%s: key %u: disabled, with state %#x", a->name, i, ret);
+	if (atomic_read(&t->gets) != gets)
+		failed("%s: key %u: disabled, and handed out", a->name, i);
+}
+
+static void disable_key(struct arena *a, u32 i, struct rnd_state *r)
+{
+	/* When the queue ends, no consumer takes a key that was given back. */
+	bool wait = is_strict(a) && one_in(r, 2);
+	int state = 0;
+
+	if (!disable_begin(a, i, wait))
+		return;
+	if (!wait) {
+		state = wq_disable_key(a->q, key_bytes[i], key_len(i), some_time(r, 20 * MS));
+		if (state >= 0)
+			note_canceled(a, &a->tally[i], state);
+		else if (state == -ENOMEM)
+			count(NO_MEMORY);
+		else if (state != -ETIMEDOUT)
+			failed("%s: key %u: disabled again: %d", a->name, i, state);
+	}
+	if (state >= 0 && is_strict(a))
+		check_disabled(a, i, r);
+	disable_end(a, i, state >= 0);
 }
 
 static void cancel_object(struct arena *a, struct tally *t, struct rnd_state *r)
@@ -1687,7 +1827,7 @@ static void cancel_object(struct arena *a, struct tally *t, struct rnd_state *r)
 		failed("%s: cancel and wait: %d", a->name, state);
 	else
 		note_canceled(a, t, state | WQ_KEY_DELAYED);
-	/* After what it noted, see flush_object(). */
+	/* After what it noted, see flush_key(). */
 	atomic_dec_return(&t->canceling);
 }
 
@@ -1713,22 +1853,26 @@ static void own_object(struct arena *a, struct rnd_state *r)
 static int owner(struct thread *t)
 {
 	struct rnd_state *r = &t->rnd;
-	struct tally *tally;
 	struct arena *a;
 	unsigned int n;
 	int idx;
+	u32 i;
 
 	while (!kthread_should_stop()) {
 		idx = srcu_read_lock(&users);
 		a = srcu_dereference(some_slot(r)->arena, &users);
-		for (n = below(r, 16); n && a && a->objects && !READ_ONCE(a->quiet); n--) {
-			tally = &a->tally[below(r, a->keys)];
-			if (!tally->is_object || one_in(r, 4))
+		for (n = below(r, 16); n && a && !READ_ONCE(a->quiet); n--) {
+			i = a->objects ? below(r, a->keys) : some_key(a, r);
+			if (!a->tally[i].is_object && i >= a->keys - PROBED)
+				continue;
+			if (a->objects && one_in(r, 4))
 				own_object(a, r);
-			else if (one_in(r, 3))
-				cancel_object(a, tally, r);
+			else if (!one_in(r, 3))
+				flush_key(a, i, r);
+			else if (a->tally[i].is_object)
+				cancel_object(a, &a->tally[i], r);
 			else
-				flush_object(a, tally, r);
+				disable_key(a, i, r);
 		}
 		srcu_read_unlock(&users, idx);
 		usleep_range(10, 10 + some_time(r, 2 * MS) / US);
@@ -1772,6 +1916,20 @@ static int signaller(struct thread *t)
  * Controllers.
  */
 
+/* A run must neither wait for itself nor disable its key and wait. */
+static void wait_for_itself(struct arena *a, struct run *run, u32 lot)
+{
+	struct wq_item *item = &run->item;
+	int ret;
+
+	count(FLUSHES);
+	ret = wq_flush_key(a->q, item->key, item->len, lot & 0x8000 ? WQ_FOREVER : 0);
+	if (ret == -EDEADLK)
+		ret = wq_disable_key(a->q, item->key, item->len, WQ_FOREVER);
+	if (ret != -EDEADLK)
+		failed("%s: key %u: a run waits for itself: %d", a->name, run->key, ret);
+}
+
 /* The controller has the item itself. */
 static s64 controlled_item(struct arena *a, const struct wq_item *item)
 {
@@ -1783,6 +1941,8 @@ static s64 controlled_item(struct arena *a, const struct wq_item *item)
 		usleep_range(10, 10 + (lot >> 22));
 	else if (!(lot & 0x7))
 		cond_resched();
+	if (item->len && is_strict(a) && !(lot & 0x7800))
+		wait_for_itself(a, &run, lot);
 	disown(&run);
 	count(RUNS);
 	/* Done comes right after this. */
@@ -2046,7 +2206,7 @@ static void check_settled(struct arena *a)
 			failed("%s: key %u has an owner", a->name, i);
 	if ((st.depth || st.gets != st.dones + st.given_back || wq_len(a->q) ||
 	     (!(st.state & WQ_STATE_SHUTDOWN) &&
-	      (st.keys > st.retained + st.parked ||
+	      (st.keys > st.retained + st.parked + st.disabled ||
 	       st.retained + st.parked > st.keys + a->objects))) &&
 	    failed("%s: settled, and yet there is something", a->name))
 		tell_stats(a, &st);
@@ -2091,6 +2251,27 @@ static int come_to_rest(struct arena *a)
 	return 0;
 }
 
+/*
+ * Waits for the run of the only key that was added.  If no other thread wakes the waiter, it finds
+ * the result when its time has passed.
+ */
+static void flush_ping(struct arena *a, u32 i, int w)
+{
+	unsigned long late = jiffies + stall * HZ;
+	int ret;
+
+	count(FLUSHES);
+	ret = key_flush(a, i, stall * NSEC_PER_SEC);
+	if (ret == -ENOMEM)
+		count(NO_MEMORY);
+	else if (ret < 0 && ret != -ENOENT && ret != -ECANCELED)
+		failed("%s: key %u: flush of a ping: %d", a->name, i, ret);
+	else if (ret != -ECANCELED && unseen(&a->tally[i], w) && !a->lease)
+		failed("%s: key %u: flush of a ping, before the run: %d", a->name, i, ret);
+	if (time_after(jiffies, late))
+		failed("%s: key %u: the flush of a ping was not woken", a->name, i);
+}
+
 /* Adds a single key while no other thread adds keys. */
 static void ping(struct arena *a, struct rnd_state *r)
 {
@@ -2100,8 +2281,12 @@ static void ping(struct arena *a, struct rnd_state *r)
 	int w = atomic_inc_return(&t->wanted);
 
 	count(PROBES);
-	if (accepted(a, "ping", key_add_after(a, i, delay, 0)))
-		raise(delay > 0 ? &t->later : &t->now, w);
+	if (!accepted(a, "ping", key_add_after(a, i, delay, 0)))
+		return;
+	raise(delay > 0 ? &t->later : &t->now, w);
+	/* The keeper itself ticks a clock of the queue's own. */
+	if (delay <= 0 && !t->is_object && !(a->traits & OWN_CLOCK) && one_in(r, 2))
+		flush_ping(a, i, w);
 }
 
 /* Lets the queue settle and checks it.  False: it does not settle. */
@@ -2428,7 +2613,7 @@ static int start_all(void)
 		ret = start("prober", prober, NULL, NULL);
 	for (i = 0; !ret && races && i < 2; i++)
 		ret = start("racer", racer, NULL, NULL);
-	for (i = 0; !ret && objects && i < OWNERS; i++)
+	for (i = 0; !ret && i < OWNERS; i++)
 		ret = start("owner", owner, NULL, NULL);
 	if (!ret)
 		ret = start("monitor", monitor, NULL, NULL);

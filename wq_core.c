@@ -562,10 +562,10 @@ static __always_inline void wq_unqueue(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* trace_wq_add() would be a call even while it is disabled, because it has several callers. */
-static __always_inline void wq_trace_add(struct wq *q, const void *key, u32 len, bool coalesced)
+static __always_inline void wq_trace_add(struct wq *q, struct wq_entry *e, bool coalesced)
 {
 	if (trace_wq_add_enabled())
-		trace_wq_add(q, key, len, coalesced);
+		trace_wq_add(q, wq_key_data(e) ?: e, e->len, e, coalesced);
 }
 
 static noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
@@ -585,7 +585,7 @@ static noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 		wq_push(cs, e);
 	}
 	q->adds++;
-	wq_trace_add(q, wq_key_data(e) ?: e, e->len, false);
+	wq_trace_add(q, e, false);
 }
 
 /*
@@ -604,7 +604,7 @@ static __always_inline int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 	if (!(e->state & (ENTRY_PROCESSING | ENTRY_REQUEUED)) && q->order && q->order->touch)
 		q->order->touch(q->order_data, e);
 	this_cpu_inc(*q->coalesced);
-	wq_trace_add(q, wq_key_data(e) ?: e, e->len, true);
+	wq_trace_add(q, e, true);
 	return 0;
 }
 
@@ -818,9 +818,9 @@ void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
+	trace_wq_give_back(q, e, 1);
 	wq_requeue(cs, e);
 	q->given_back++;
-	trace_wq_give_back(q, e, 1);
 }
 
 /* The entry is no longer retained: it has a run to wait for, or no failures. */
@@ -1839,7 +1839,7 @@ static noinline unsigned int wq_add_first(struct wq_cs *cs, struct wq_consumer *
 		wq_entry_set_state(e, ENTRY_DIRTY);
 		if (q->timed)
 			wq_times_of(e)->since = wq_now(cs);
-		wq_trace_add(q, op->key, op->len, false);
+		wq_trace_add(q, e, false);
 		wq_span_add(&span, e, &q->fifo);
 		op->result = 1;
 	}
@@ -1922,7 +1922,8 @@ static __always_inline bool wq_note_coalesced(struct wq *q, const void *key, siz
 		return false;
 	/* Counters of a CPU need no lock. */
 	this_cpu_inc(*q->coalesced);
-	wq_trace_add(q, key, len, true);
+	if (trace_wq_add_enabled())
+		trace_wq_add(q, key, len, NULL, true);
 	return true;
 }
 

@@ -47,11 +47,12 @@ read_events() {
 	events=("${events[@]/queue=${1-$q} /}")
 }
 
-# saw NAME REGEX: the next event has this name and these fields, in BASH_REMATCH
+# saw NAME REGEX: the next event has this name and these fields, in BASH_REMATCH.  A level that
+# REGEX does not have is 0.
 saw() {
 	local event=${events[0]-nothing}
 	events=("${events[@]:1}")
-	[[ $event =~ ^"$1":\ $2$ ]] || fail "$(printf 'event: expected %s: %s, seen %q' "$1" "$2" "$event")"
+	[[ $event =~ ^"$1":\ $2(\ priority=0)?$ ]] || fail "$(printf 'event: expected %s: %s, seen %q' "$1" "$2" "$event")"
 }
 
 saw_all() { [ ${#events[@]} -eq 0 ] || fail "expected no further event, seen ${events[0]}"; }
@@ -172,6 +173,43 @@ test_trace_lease_expired() {
 	saw wq_done 'key=k ns=[0-9]+'
 	saw_all
 	is expired 1 "$(metric expired_total)"
+}
+
+# The level of an add is that of the wait, of a get, done and expire that of the run, and of a
+# delay that of the delayed adds.
+test_trace_levels() {
+	queue --order priority --lease 300ms
+	trace_on
+	consume
+	wq add --priority=-5 $q k
+	wq add --priority 7 $q k
+	wq add --priority 3 $q k
+	wq add --after 1h --priority 9 $q k
+	wq add --after 2h --priority 1 $q k
+	wq get --token --fd 7 >/dev/null
+	wq add --priority=-2 $q k
+	eventually stat_is expired 1
+	is key k "$(wq get $q)"
+	wq add --after 1ms --priority=-32 $q late
+	is key late "$(wq get -t 20 $q)"
+	read_events
+	saw wq_add 'key=k coalesced=0 priority=-5'
+	saw wq_add 'key=k coalesced=1 priority=7'
+	saw wq_add 'key=k coalesced=1 priority=7'
+	saw wq_delay 'key=k ns=3600000000000 priority=9'
+	saw wq_delay 'key=k ns=7200000000000 priority=9'
+	saw wq_get 'key=k ns=[0-9]+ priority=7'
+	saw wq_add 'key=k coalesced=0 priority=-2'
+	saw wq_expire 'key=k ns=[0-9]+ priority=7'
+	saw wq_give_back 'key=k keys=1 priority=7'
+	saw wq_get 'key=k ns=[0-9]+ priority=7'
+	saw wq_done 'key=k ns=[0-9]+ priority=7'
+	saw wq_delay 'key=late ns=1000000 priority=-32'
+	saw wq_due 'key=late ns=[0-9]+ priority=-32'
+	saw wq_add 'key=late coalesced=0 priority=-32'
+	saw wq_get 'key=late ns=[0-9]+ priority=-32'
+	saw wq_done 'key=late ns=[0-9]+ priority=-32'
+	saw_all
 }
 
 test_trace_cancel_and_shutdown() {

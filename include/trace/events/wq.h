@@ -4,7 +4,7 @@
  *
  * A key is shown by its first bytes, escaped as in a C string.  Times are in ns.  The
  * durations of get, done and expire are 0 for a queue without a name, which does not
- * keep times.
+ * keep times.  A level (priority) is 0 in queues without levels.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM wq
@@ -25,60 +25,93 @@ static inline void wq_trace_key(char *to, struct wq_entry *e)
 	if (e)
 		wq_key_text(to, WQ_TRACE_KEY, e);
 }
+
+/* A level of an entry, see struct wq_rank. */
+#define wq_trace_level(q, e, which) ((q)->prioritized && (e) ? wq_rank_of(e)->which : 0)
 #endif
 
-DECLARE_EVENT_CLASS(wq_key_ns,
+/* A run of a key, and its level. */
+DECLARE_EVENT_CLASS(wq_run,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns),
 	TP_ARGS(q, e, ns),
 	TP_STRUCT__entry(
 		__array(char, queue, WQ_NAME_MAX)
 		__array(char, key, WQ_TRACE_KEY)
 		__field(s64, ns)
+		__field(int, priority)
 	),
 	TP_fast_assign(
 		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
 		wq_trace_key(__entry->key, e);
 		__entry->ns = ns;
+		__entry->priority = wq_trace_level(q, e, held);
 	),
-	TP_printk("queue=%s key=%s ns=%lld", __entry->queue, __entry->key, __entry->ns)
+	TP_printk("queue=%s key=%s ns=%lld priority=%d", __entry->queue, __entry->key,
+		  __entry->ns, __entry->priority)
+);
+
+/* A delay of a key, and the level of its delayed adds. */
+DECLARE_EVENT_CLASS(wq_key_delay,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns),
+	TP_ARGS(q, e, ns),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+		__field(s64, ns)
+		__field(int, priority)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_trace_key(__entry->key, e);
+		__entry->ns = ns;
+		__entry->priority = wq_trace_level(q, e, delayed);
+	),
+	TP_printk("queue=%s key=%s ns=%lld priority=%d", __entry->queue, __entry->key,
+		  __entry->ns, __entry->priority)
 );
 
 /* A key was handed out; ns: how long it was dirty. */
-DEFINE_EVENT(wq_key_ns, wq_get,
+DEFINE_EVENT(wq_run, wq_get,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
 
 /* A run ended by done; ns: how long it took. */
-DEFINE_EVENT(wq_key_ns, wq_done,
+DEFINE_EVENT(wq_run, wq_done,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
 
 /* A lease expired; ns: how long the key was held. */
-DEFINE_EVENT(wq_key_ns, wq_expire,
+DEFINE_EVENT(wq_run, wq_expire,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
 
 /* A key was delayed; ns: the delay. */
-DEFINE_EVENT(wq_key_ns, wq_delay,
+DEFINE_EVENT(wq_key_delay, wq_delay,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
 
 /* A delayed key is due; ns: how late the thread is. */
-DEFINE_EVENT(wq_key_ns, wq_due,
+DEFINE_EVENT(wq_key_delay, wq_due,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
 
-/* A key was added; coalesced: it was dirty before, and the add may have taken no lock. */
+/*
+ * A key was added; coalesced: it was dirty before, and the add may have taken no lock; priority:
+ * the level at which the key waits from now on.  An add without the lock has no entry to read.
+ */
 TRACE_EVENT(wq_add,
-	TP_PROTO(const struct wq *q, const void *key, size_t len, bool coalesced),
-	TP_ARGS(q, key, len, coalesced),
+	TP_PROTO(const struct wq *q, const void *key, size_t len, const struct wq_entry *e,
+		 bool coalesced),
+	TP_ARGS(q, key, len, e, coalesced),
 	TP_STRUCT__entry(
 		__array(char, queue, WQ_NAME_MAX)
 		__array(char, key, WQ_TRACE_KEY)
 		__field(bool, coalesced)
+		__field(int, priority)
 	),
 	TP_fast_assign(
 		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
 		wq_bytes_text(__entry->key, WQ_TRACE_KEY, key, len);
 		__entry->coalesced = coalesced;
+		__entry->priority = wq_trace_level(q, e, pending);
 	),
-	TP_printk("queue=%s key=%s coalesced=%d", __entry->queue, __entry->key,
-		  __entry->coalesced)
+	TP_printk("queue=%s key=%s coalesced=%d priority=%d", __entry->queue, __entry->key,
+		  __entry->coalesced, __entry->priority)
 );
 
 /* A key failed; failures includes this one, delay is the limiter's, ns. */
@@ -123,7 +156,10 @@ DECLARE_EVENT_CLASS(wq_key_failures,
 DEFINE_EVENT(wq_key_failures, wq_forget,
 	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
 
-/* A key was given back; or, with an empty key, all keys of a consumer that ended. */
+/*
+ * A key was given back; priority: the level of the run that was lost.  Or, with an empty key, all
+ * keys of a consumer that ended.
+ */
 TRACE_EVENT(wq_give_back,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, u32 keys),
 	TP_ARGS(q, e, keys),
@@ -131,13 +167,16 @@ TRACE_EVENT(wq_give_back,
 		__array(char, queue, WQ_NAME_MAX)
 		__array(char, key, WQ_TRACE_KEY)
 		__field(u32, keys)
+		__field(int, priority)
 	),
 	TP_fast_assign(
 		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
 		wq_trace_key(__entry->key, e);
 		__entry->keys = keys;
+		__entry->priority = wq_trace_level(q, e, held);
 	),
-	TP_printk("queue=%s key=%s keys=%u", __entry->queue, __entry->key, __entry->keys)
+	TP_printk("queue=%s key=%s keys=%u priority=%d", __entry->queue, __entry->key,
+		  __entry->keys, __entry->priority)
 );
 
 /* A key was parked; error: an errno or 0, failures includes the last one. */

@@ -81,6 +81,16 @@ static void show_hist(struct seq_file *m, const char *name, const struct wq_hist
 			seq_printf(m, "  up to %-28s %llu\n", bounds[i], h->counts[i]);
 }
 
+static void show_levels(struct seq_file *m, const struct wq_stat *st)
+{
+	int i;
+
+	for (i = WQ_LEVELS - 1; i >= 0; i--)
+		if (st->level_ready[i])
+			seq_printf(m, "  level %-28d %u\n", WQ_MIN_PRIORITY + i,
+				   st->level_ready[i]);
+}
+
 static int metrics_show(struct seq_file *m, void *unused)
 {
 	struct wq *q = m->private;
@@ -98,6 +108,9 @@ static int metrics_show(struct seq_file *m, void *unused)
 	if (st.oldest >= 0)
 		show_seconds(m, "oldest_ready_seconds", st.oldest);
 	show_count(m, "ready", st.ready);
+	show_levels(m, &st);
+	show_count(m, "blocked", st.blocked);
+	show_count(m, "ready_groups", st.ready_groups);
 	show_count(m, "processing", st.processing);
 	show_count(m, "delayed", st.delayed);
 	show_count(m, "coalesced_total", st.coalesced);

@@ -54,6 +54,7 @@ static_assert(sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
  * @ready: the ready entries of all groups, by wq_rank.ready
  * @nr_ready: ready entries of all groups
  * @nr_available: how many of these gets can take without a release
+ * @nr_groups: groups with ready entries
  * @limit: how many entries of a group are handed out at a time; 0: any number
  * @arg: the delimiter, or the length of names
  * @by_prefix: @arg is the length of names
@@ -65,6 +66,7 @@ struct wq_groups {
 	struct list_head ready;
 	u32 nr_ready;
 	u32 nr_available;
+	u32 nr_groups;
 	u32 limit;
 	u32 arg;
 	bool by_prefix;
@@ -127,7 +129,7 @@ static void groups_push(void *order, struct wq_entry *e)
 
 	list_add_tail(&e->link, &g->ready);
 	list_add_tail(&wq_rank_of(e)->ready, &gs->ready);
-	g->nr_ready++;
+	gs->nr_groups += !g->nr_ready++;
 	gs->nr_ready++;
 	group_changed(gs, g, before);
 }
@@ -136,7 +138,7 @@ static void group_del(struct wq_groups *gs, struct wq_group *g, struct wq_entry 
 {
 	list_del(&e->link);
 	list_del(&wq_rank_of(e)->ready);
-	g->nr_ready--;
+	gs->nr_groups -= !--g->nr_ready;
 	gs->nr_ready--;
 }
 
@@ -326,6 +328,12 @@ void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e)
 u64 wq_groups_bytes(const struct wq_groups *gs)
 {
 	return sizeof(*gs) + gs->bytes + wq_table_bytes(&gs->table);
+}
+
+/* Number of groups with ready entries. */
+u32 wq_groups_ready(const struct wq_groups *gs)
+{
+	return gs->nr_groups;
 }
 
 /* Groups by WQ_ORDER_DELIMITER or WQ_ORDER_PREFIX, with checked figures; NULL: no memory. */

@@ -150,6 +150,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 		st->next_due = max_t(s64, 0, wq_heap_due(&q->heap) - wq_now(&cs));
 	stat_running(&cs, st);
 	st->oldest = stat_oldest(&cs);
+	wq_order_stat(q, st);
 	wq_unlock(&cs);
 }
 WQ_EXPORT_FOR_KUNIT(wq_consumer_stats);

@@ -80,3 +80,14 @@ u64 wq_order_bytes(const struct wq *q)
 		return wq_groups_bytes(q->order_data);
 	return q->order_kind == WQ_ORDER_PRIORITY ? wq_priority_bytes() : 0;
 }
+
+/* The figures of the order.  O(1) in the number of keys. */
+void wq_order_stat(const struct wq *q, struct wq_stat *st)
+{
+	lockdep_assert_held(&q->lock);
+	st->blocked = wq_nr_blocked(q);
+	if (q->prioritized)
+		wq_priority_stat(q->order_data, st);
+	if (q->grouped)
+		st->ready_groups = wq_groups_ready(q->order_data);
+}

@@ -23,29 +23,34 @@
 #include <linux/list.h>
 #include <linux/minmax.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 
 #include "wq_compat.h"
 #include "wq_entry.h"
 #include "wq_priority.h"
 
-#define WQ_LEVELS	(WQ_MAX_PRIORITY - WQ_MIN_PRIORITY + 1)
+static_assert(WQ_MAX_PRIORITY - WQ_MIN_PRIORITY + 1 == WQ_LEVELS);
 static_assert(WQ_LEVELS == 64);	/* bits of wq_priority.levels */
 
 /**
  * struct wq_priority - the ready keys of a queue, by level
  * @levels: bit i: lists[i] has keys
+ * @used: bit i: lists[i] has or had keys
  * @len: number of keys
  * @ageing: one of so many pops takes a key of the lowest level
  * @left: pops up to that one, 1: the next one
  * @lists: by level, from WQ_MIN_PRIORITY on
+ * @count: number of keys of each list
  * @ready: all keys, by wq_rank.ready
  */
 struct wq_priority {
 	u64 levels;
+	u64 used;
 	u32 len;
 	u32 ageing;
 	u32 left;
 	struct list_head lists[WQ_LEVELS];
+	u32 count[WQ_LEVELS];
 	struct list_head ready;
 };
 
@@ -74,11 +79,19 @@ size_t wq_priority_bytes(void)
 	return sizeof(struct wq_priority);
 }
 
+/* The figures of the levels. */
+void wq_priority_stat(const struct wq_priority *p, struct wq_stat *st)
+{
+	static_assert(sizeof(st->level_ready) == sizeof(p->count));
+	st->levels = p->used;
+	memcpy(st->level_ready, p->count, sizeof(p->count));
+}
+
 /*
  * The policy.
  */
 
-static void level_add(struct wq_priority *p, struct wq_entry *e)
+static __always_inline void level_add(struct wq_priority *p, struct wq_entry *e)
 {
 	struct wq_rank *r = wq_rank_of(e);
 	unsigned int i = r->pending - WQ_MIN_PRIORITY;
@@ -86,6 +99,8 @@ static void level_add(struct wq_priority *p, struct wq_entry *e)
 	r->held = r->pending;
 	list_add_tail(&e->link, &p->lists[i]);
 	p->levels |= BIT_ULL(i);
+	p->used |= BIT_ULL(i);
+	p->count[i]++;
 }
 
 static void level_del(struct wq_priority *p, struct wq_entry *e)
@@ -93,7 +108,7 @@ static void level_del(struct wq_priority *p, struct wq_entry *e)
 	unsigned int i = wq_rank_of(e)->held - WQ_MIN_PRIORITY;
 
 	list_del(&e->link);
-	if (list_empty(&p->lists[i]))
+	if (!--p->count[i])
 		p->levels &= ~BIT_ULL(i);
 }
 

@@ -392,6 +392,55 @@ static void cancel_of_the_last_blocked_key_leaves_the_group(struct kunit *test)
 	run_all(test, KEYS("a/4"));
 }
 
+static void expect_figures(struct kunit *test, u32 ready, u32 blocked, u32 groups)
+{
+	KUNIT_EXPECT_EQ(test, stats(test)->ready, ready);
+	KUNIT_EXPECT_EQ(test, stats(test)->blocked, blocked);
+	KUNIT_EXPECT_EQ(test, stats(test)->ready_groups, groups);
+}
+
+static void stat_counts_blocked_keys_and_groups_with_ready_keys(struct kunit *test)
+{
+	struct wq_item a, b;
+
+	groups_of(test, 1);
+	expect_figures(test, 0, 0, 0);
+	add_all(test, KEYS("a/1", "a/2", "a/3", "b/1", "c"));
+	expect_figures(test, 5, 2, 3);
+	a = get(test, "a/1");
+	expect_figures(test, 4, 2, 3);
+	b = get(test, "b/1");
+	expect_figures(test, 3, 2, 2);
+	KUNIT_EXPECT_EQ(test, cancel(test, "c"), READY);
+	expect_figures(test, 2, 2, 1);
+	done(test, &a);
+	expect_figures(test, 2, 1, 1);
+	KUNIT_EXPECT_EQ(test, cancel(test, "a/2"), READY);
+	expect_figures(test, 1, 0, 1);
+	KUNIT_EXPECT_EQ(test, cancel(test, "a/3"), READY);
+	expect_figures(test, 0, 0, 0);
+	done(test, &b);
+	expect_figures(test, 0, 0, 0);
+}
+
+static void stat_counts_no_blocked_keys_without_a_limit(struct kunit *test)
+{
+	add_all(test, KEYS("a/1", "a/2", "b/1"));
+	expect_figures(test, 3, 0, 2);
+	run_all(test, KEYS("a/1", "b/1", "a/2"));
+	expect_figures(test, 0, 0, 0);
+}
+
+static void stat_counts_a_given_back_key_in_no_group(struct kunit *test)
+{
+	groups_of(test, 1);
+	add_all(test, KEYS("a/1", "a/2"));
+	consumer_close(holder(test, "a/1"));
+	/* a/1 still counts for the limit. */
+	expect_figures(test, 2, 1, 1);
+	run_all(test, KEYS("a/1", "a/2"));
+}
+
 static void dead_consumer_keeps_the_slots_of_its_keys_until_their_next_run(struct kunit *test)
 {
 	struct wq_consumer *c;
@@ -770,6 +819,9 @@ static struct kunit_case groups_cases[] = {
 	KUNIT_CASE(run_that_ends_dirty_or_with_an_outcome_gives_its_slot_back),
 	KUNIT_CASE(cancel_during_the_run_keeps_the_slot),
 	KUNIT_CASE(cancel_of_the_last_blocked_key_leaves_the_group),
+	KUNIT_CASE(stat_counts_blocked_keys_and_groups_with_ready_keys),
+	KUNIT_CASE(stat_counts_no_blocked_keys_without_a_limit),
+	KUNIT_CASE(stat_counts_a_given_back_key_in_no_group),
 	KUNIT_CASE(dead_consumer_keeps_the_slots_of_its_keys_until_their_next_run),
 	KUNIT_CASE(canceled_key_of_a_dead_consumer_gives_its_slot_back),
 	KUNIT_CASE(key_that_is_lost_again_gives_its_slot_back),

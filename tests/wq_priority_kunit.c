@@ -131,6 +131,94 @@ static void other_adds_have_level_0(struct kunit *test)
 	run_at(test, "below", -1);
 }
 
+/* --- statistics --- */
+
+/* Ready keys of a level. */
+static u32 ready_at(struct kunit *test, int level)
+{
+	return stats(test)->level_ready[level - MIN_LEVEL];
+}
+
+/* Ready keys of all levels. */
+static u32 ready_at_levels(struct kunit *test)
+{
+	u32 sum = 0;
+	int level;
+
+	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++)
+		sum += ready_at(test, level);
+	return sum;
+}
+
+static void stat_counts_the_ready_keys_of_each_level(struct kunit *test)
+{
+	struct wq_item item;
+
+	KUNIT_EXPECT_EQ(test, ready_at_levels(test), 0U);
+	add_level(test, "a", 5);
+	add_level(test, "b", 5);
+	add_level(test, "low", MIN_LEVEL);
+	add_level(test, "high", MAX_LEVEL);
+	KUNIT_EXPECT_EQ(test, ready_at(test, 5), 2U);
+	KUNIT_EXPECT_EQ(test, ready_at(test, MIN_LEVEL), 1U);
+	KUNIT_EXPECT_EQ(test, ready_at(test, MAX_LEVEL), 1U);
+	KUNIT_EXPECT_EQ(test, ready_at_levels(test), 4U);
+	/* a moves to another level, and b stays. */
+	add_level(test, "a", 6);
+	add_level(test, "b", 4);
+	KUNIT_EXPECT_EQ(test, ready_at(test, 6), 1U);
+	KUNIT_EXPECT_EQ(test, ready_at(test, 5), 1U);
+	KUNIT_EXPECT_EQ(test, ready_at_levels(test), 4U);
+	/* A key in processing is not ready, also if it is dirty. */
+	item = get(test, "high");
+	add_level(test, "high", 1);
+	KUNIT_EXPECT_EQ(test, ready_at_levels(test), 3U);
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, ready_at(test, 1), 1U);
+	KUNIT_EXPECT_EQ(test, cancel(test, "low"), READY);
+	KUNIT_EXPECT_EQ(test, ready_at(test, MIN_LEVEL), 0U);
+	KUNIT_EXPECT_EQ(test, ready_at_levels(test), 3U);
+}
+
+static void stat_counts_a_delayed_key_at_its_level_when_it_is_due(struct kunit *test)
+{
+	add_level_after(test, "k", 9, SEC);
+	KUNIT_EXPECT_EQ(test, ready_at_levels(test), 0U);
+	pass(test, SEC);
+	KUNIT_EXPECT_EQ(test, ready_at(test, 9), 1U);
+	run_at(test, "k", 9);
+	KUNIT_EXPECT_EQ(test, ready_at_levels(test), 0U);
+}
+
+static void stat_counts_a_given_back_key_at_no_level(struct kunit *test)
+{
+	struct wq_consumer *c = consumer_open(queue(test));
+	u8 buf[8] = {};
+	struct consumer_got got = { .key = buf, .size = sizeof(buf) };
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	add_level(test, "k", 3);
+	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
+	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, stats(test)->ready, 1U);
+	KUNIT_EXPECT_EQ(test, ready_at_levels(test), 0U);
+	run_at(test, "k", 3);
+}
+
+static void stat_remembers_the_levels_that_had_ready_keys(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, stats(test)->levels, 0ULL);
+	add_level(test, "low", MIN_LEVEL);
+	add_level(test, "high", MAX_LEVEL);
+	add_level_after(test, "later", 7, SEC);
+	run_at(test, "high", MAX_LEVEL);
+	KUNIT_EXPECT_EQ(test, stats(test)->levels, BIT_ULL(0) | BIT_ULL(LEVELS - 1));
+	add_level(test, "low", 1);
+	run_at(test, "low", 1);
+	KUNIT_EXPECT_EQ(test, stats(test)->levels,
+			BIT_ULL(0) | BIT_ULL(1 - MIN_LEVEL) | BIT_ULL(LEVELS - 1));
+}
+
 /* --- several adds --- */
 
 static void repeat_add_at_a_higher_level_moves_the_key_behind_its_equals(struct kunit *test)
@@ -782,6 +870,10 @@ static struct kunit_case priority_cases[] = {
 	KUNIT_CASE(keys_of_a_level_leave_in_the_order_of_their_adds),
 	KUNIT_CASE(key_of_a_higher_level_that_is_added_later_is_next),
 	KUNIT_CASE(other_adds_have_level_0),
+	KUNIT_CASE(stat_counts_the_ready_keys_of_each_level),
+	KUNIT_CASE(stat_counts_a_delayed_key_at_its_level_when_it_is_due),
+	KUNIT_CASE(stat_counts_a_given_back_key_at_no_level),
+	KUNIT_CASE(stat_remembers_the_levels_that_had_ready_keys),
 	KUNIT_CASE(repeat_add_at_a_higher_level_moves_the_key_behind_its_equals),
 	KUNIT_CASE(repeat_add_at_the_same_or_a_lower_level_leaves_the_key_where_it_is),
 	KUNIT_CASE(plain_repeat_add_raises_a_key_of_a_level_below_0),

@@ -516,6 +516,8 @@ static void tell_stats(struct arena *a, const struct wq_stat *st)
 {
 	pr_alert("%s: traits %#x, lease %lld, state %#x, quiet %d, ending %d\n", a->name, a->traits,
 		 a->lease, st->state, READ_ONCE(a->quiet), READ_ONCE(a->ending));
+	pr_alert("%s: blocked %u, groups with ready keys %u\n", a->name, st->blocked,
+		 st->ready_groups);
 	pr_alert("%s: ready %u, processing %u, delayed %u, depth %u, keys %u of %u\n", a->name,
 		 st->ready, st->processing, st->delayed, st->depth, st->keys, st->max_keys);
 	pr_alert("%s: adds %llu, gets %llu, dones %llu, canceled %llu, dropped %llu\n", a->name,
@@ -540,6 +542,7 @@ static void check_stats(struct arena *a, struct wq_stat *st)
 	    st->gets == st->processing + st->dones + st->given_back &&
 	    st->expired <= st->given_back && st->given_back_failed <= st->given_back &&
 	    (u64)st->ready + st->processing <= entries && st->delayed <= entries &&
+	    st->blocked <= st->ready && st->ready_groups <= st->ready &&
 	    st->parked <= st->max_parked && st->park_dropped + st->parked <= st->parked_total &&
 	    st->keys <= st->max_keys && st->retained <= st->failed && st->failed <= entries &&
 	    (!st->name[0] || (hist_total(&st->waits) == st->gets &&

@@ -967,6 +967,8 @@ __s32 do_stat(struct task *t, const struct call *c)
 {
 	struct wq_stat st = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
 	__s32 ret = verb(t, WQ_IOC_STAT, &st, sizeof(st), true);
+	__u64 at_levels = 0;
+	int i;
 
 	if (ret || !plain(t))
 		return ret;
@@ -988,6 +990,15 @@ __s32 do_stat(struct task *t, const struct call *c)
 		fault(t, "parked %u of %u, in all %llu, dropped %llu", st.parked, st.max_parked,
 		      (unsigned long long)st.parked_total,
 		      (unsigned long long)st.park_dropped);
+	for (i = 0; i < WQ_LEVELS; i++) {
+		at_levels += st.level_ready[i];
+		if (st.level_ready[i] && !(st.levels >> i & 1))
+			fault(t, "%u ready keys of level %d, levels 0x%llx", st.level_ready[i],
+			      WQ_MIN_PRIORITY + i, (unsigned long long)st.levels);
+	}
+	if (st.blocked > st.ready || st.ready_groups > st.ready || at_levels > st.ready)
+		fault(t, "ready %u, blocked %u, groups %u, of all levels %llu", st.ready, st.blocked,
+		      st.ready_groups, (unsigned long long)at_levels);
 	if (st.given_back_failed > st.given_back || st.slack < 0 || st.slack > WQ_MAX_SLACK)
 		fault(t, "given back %llu, failed %llu, slack %lld",
 		      (unsigned long long)st.given_back,

@@ -157,14 +157,30 @@ static u32 first_of(const struct wm *m, u32 group)
 	return i;
 }
 
-/* Whether a get can take a key of the group. */
-static bool has_turn(const struct wm *m, u32 group)
+/* How many more keys of the group can be in processing. */
+static u32 free_slots(const struct wm *m, u32 group)
 {
 	u32 slots = 0, k;
 
 	for (k = group; k < m->p.keys; k += m->p.groups)
 		slots += m->key[k].slot;
-	return first_of(m, group) < m->nready && (!m->p.limit || slots < m->p.limit);
+	return m->p.limit ? m->p.limit - slots : U32_MAX;
+}
+
+/* Whether a get can take a key of the group. */
+static bool has_turn(const struct wm *m, u32 group)
+{
+	return first_of(m, group) < m->nready && free_slots(m, group);
+}
+
+/* Ready keys of the group that are more than its limit leaves room for. */
+static u32 nr_blocked(const struct wm *m, u32 group)
+{
+	u32 ready = 0, i;
+
+	for (i = m->nback; i < m->nready; i++)
+		ready += m->ready[i] % m->p.groups == group;
+	return ready - min(ready, free_slots(m, group));
 }
 
 /* The group goes behind all others that have a turn, or out, if it has none now. */
@@ -917,6 +933,12 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 			first = &m->key[m->ready[i]];
 	if (first)
 		st->oldest = max(st->oldest, m->now - first->since);
+	for (i = m->nback; i < m->nready && m->p.ageing; i++)
+		st->level_ready[m->key[m->ready[i]].level - WQ_MIN_PRIORITY]++;
+	for (i = 0; i < m->p.groups; i++) {
+		st->ready_groups += first_of(m, i) < m->nready;
+		st->blocked += nr_blocked(m, i);
+	}
 	if (!m->p.timed) {
 		st->oldest = -1;
 		st->unfinished = 0;

@@ -540,7 +540,7 @@ static const struct {
 	FIELD(failures),
 	FIELD(depth), FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(parked),
 	FIELD(max_parked), FIELD(parked_total), FIELD(park_dropped), FIELD(kicked),
-	FIELD(disabled), FIELD(flushes),
+	FIELD(disabled), FIELD(flushes), FIELD(blocked), FIELD(ready_groups),
 	LAZY(keys), LAZY(failed), LAZY(retained),
 	TIME(gets_resume), TIME(adds_resume), TIME(next_due), TIME(unfinished), TIME(longest),
 	TIME(oldest), TIME(waits.sum), TIME(works.sum),
@@ -566,6 +566,13 @@ bool ws_stat_differs(const struct ws_run *r, u32 who, bool times, const struct w
 			continue;
 		snprintf(why, size, "wq_stat.%s: module %lld, model %lld", fields[i].name,
 			 (long long)field_of(real, i), (long long)field_of(&st, i));
+		return true;
+	}
+	for (i = 0; i < WQ_LEVELS; i++) {
+		if (st.level_ready[i] == real->level_ready[i])
+			continue;
+		snprintf(why, size, "ready keys of level %d: module %u, model %u",
+			 WQ_MIN_PRIORITY + (int)i, real->level_ready[i], st.level_ready[i]);
 		return true;
 	}
 	for (i = 0; times && i < WQ_HIST_COUNTS; i++) {

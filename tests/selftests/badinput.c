@@ -189,7 +189,7 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(112, sizeof(struct wq_queue));
 	ASSERT_EQ(32, sizeof(struct wq_queues));
 	ASSERT_EQ(96, sizeof(struct wq_hist));
-	ASSERT_EQ(536, sizeof(struct wq_stat));
+	ASSERT_EQ(808, sizeof(struct wq_stat));
 	ASSERT_EQ(48, sizeof(struct wq_flush));
 	ASSERT_EQ(40, offsetof(struct wq_flush, fd));
 	ASSERT_EQ(8, sizeof(struct wq_flush_result));

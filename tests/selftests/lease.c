@@ -805,7 +805,7 @@ TEST(touch_struct_has_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(144, sizeof(struct wq_query));
 	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
 	ASSERT_EQ(440, offsetof(struct wq_stat, expired));
-	ASSERT_EQ(536, sizeof(struct wq_stat));
+	ASSERT_EQ(808, sizeof(struct wq_stat));
 	ASSERT_EQ(0xe70d, WQ_IOC_TOUCH);
 }
 

@@ -264,7 +264,7 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(144, sizeof(struct wq_query));
 	ASSERT_EQ(56, offsetof(struct wq_query, info.lease));
 	ASSERT_EQ(32, offsetof(struct wq_query, info.requeues));
-	ASSERT_EQ(536, sizeof(struct wq_stat));
+	ASSERT_EQ(808, sizeof(struct wq_stat));
 	ASSERT_EQ(200, offsetof(struct wq_stat, failed));
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(4, offsetof(struct wq_rec, failures));

@@ -452,11 +452,24 @@ test_debugfs_metrics_equal_stat_and_are_for_root() {
 	text=$(<$debug/$q/metrics)
 	matches metrics 'queue_duration_seconds.*work_duration_seconds' "$text"
 	among "work_duration_seconds" 100000000 20000000000 "$(metric_ns work_duration_seconds)"
-	for name in ready processing delayed failed retained consumers; do
+	for name in ready blocked processing delayed failed retained consumers; do
 		among $name 0 5 "$(metric $name)"
 		is $name "$(stats $name)" "$(metric $name)"
 	done
 	is modes "400 400" "$(stat -c %a $debug/$q/metrics $debug/$q/state | tr '\n' ' ' | sed 's/ $//')"
+}
+
+test_debugfs_metrics_show_levels_and_groups() {
+	shown_queue --order priority
+	wq add --priority 31 $q a
+	wq add --priority -32 $q b
+	wq add --priority -32 $q c
+	matches levels $'\n'"ready +3"$'\n'"  level 31 +1"$'\n'"  level -32 +2"$'\n'"blocked +0" "$(<$debug/$q/metrics)"
+	wq unlink $q
+	eventually hidden
+	shown_queue --order groups:/:1
+	wq add $q a/1 a/2 a/3 b/1
+	is "ready, blocked, groups" "4 2 2" "$(metric ready) $(metric blocked) $(metric ready_groups)"
 }
 
 test_debugfs_state_lists_holders_and_delayed_keys_in_order() {

@@ -483,7 +483,8 @@ static inline bool same(const struct wq_stat *before, int fd)
 		FIELD(gets_resume), FIELD(adds_resume), FIELD(failures), FIELD(oldest),
 		FIELD(parked), FIELD(max_parked),
 		FIELD(parked_total), FIELD(park_dropped), FIELD(kicked),
-		FIELD(disabled), FIELD(flushes),
+		FIELD(disabled), FIELD(flushes), FIELD(blocked), FIELD(ready_groups),
+		FIELD(levels), FIELD(level_ready),
 	};
 #undef FIELD
 	struct wq_stat was = *before, now = q_stat(fd);

@@ -381,6 +381,7 @@ struct wq_limiter_spec {
 
 #define WQ_MIN_PRIORITY		(-32)	/* the lowest level of WQ_ORDER_PRIORITY */
 #define WQ_MAX_PRIORITY		31	/* the highest level */
+#define WQ_LEVELS		64	/* number of levels */
 #define WQ_DEFAULT_AGEING	16	/* wq_open.order_arg 0 of WQ_ORDER_PRIORITY */
 #define WQ_MAX_AGEING		65536	/* the largest wq_open.order_arg of WQ_ORDER_PRIORITY */
 
@@ -1025,6 +1026,14 @@ struct wq_hist {
  * @kicked: parked keys that WQ_IOC_KICK made ready
  * @disabled: number of disabled keys
  * @flushes: number of waits for keys, see WQ_IOC_FLUSH
+ * @blocked: how many of the @ready keys must wait until another run ends: with the ready keys
+ *	ahead of them, their group would have more than wq_open.group_limit keys in processing.
+ *	The ordering policy of a kernel module can block keys too
+ * @ready_groups: in a queue with groups: number of groups with ready keys.  A key that was given
+ *	back and is ahead of all others does not count here and in @level_ready
+ * @levels: with WQ_ORDER_PRIORITY: bit i is set if a key has been ready at level
+ *	WQ_MIN_PRIORITY + i since the queue was created
+ * @level_ready: with WQ_ORDER_PRIORITY: number of ready keys of level WQ_MIN_PRIORITY + i
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged +
  * given_back_failed + keys that are dirty while processing, and gets = processing + dones +
@@ -1090,6 +1099,10 @@ struct wq_stat {
 	__aligned_u64 kicked;
 	__u32 disabled;
 	__u32 flushes;
+	__u32 blocked;
+	__u32 ready_groups;
+	__aligned_u64 levels;
+	__u32 level_ready[WQ_LEVELS];
 };
 
 /* wq_pause.flags */

@@ -1029,7 +1029,7 @@ test_metrics_pass_promtool() {
 		workqueue_{unfinished_work_seconds,longest_running_processor_seconds,retries_total} \
 		wq_expired_total wq_given_back_failed_total wq_{lease,slack}_seconds \
 		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,retained_keys,parked_keys,disabled_keys,flushes} \
-		wq_{oldest_ready_seconds,shutdown,draining} \
+		wq_{oldest_ready_seconds,shutdown,draining,blocked_keys,ready_groups} \
 		wq_{coalesced,given_back,canceled,dropped,failures,parked,park_dropped,kicked}_total; do
 		is "TYPE lines of $name" 1 "$(grep -c "^# TYPE $name " "$dir/all")"
 		is "HELP lines of $name" 1 "$(grep -c "^# HELP $name ." "$dir/all")"
@@ -1076,8 +1076,10 @@ test_metrics_equal_stat() {
 	        "park_dropped", "kicked"):
 	    same("wq_" + field + "_total", str(st[field]))
 	same("wq_flushes", str(st["flushes"]))
-	for field in "failed", "retained", "parked", "disabled":
+	for field in "failed", "retained", "parked", "disabled", "blocked":
 	    same("wq_" + field + "_keys", str(st[field]))
+	same("wq_ready_groups", "0")
+	assert st["ready_groups"] is None and st["ready_by_level"] is None, st
 	for field in "gets_paused", "adds_paused", "shutdown", "draining":
 	    same("wq_" + field, str(int(st[field])))
 	same("wq_memory_bytes", str(st["memory"]))
@@ -1101,6 +1103,26 @@ test_metrics_equal_stat() {
 	    assert 0 < int(got.replace(".", "")) <= st[field] < 60e9, (got, st[field])
 	assert not m, "unexpected samples: %s" % m
 	END
+}
+
+test_stat_and_metrics_show_ready_keys_by_level() {
+	queue --order priority
+	is "no level" - "$(stats ready_by_level)"
+	is "samples" '' "$(wq metrics $q | grep "^wq_level_ready_keys")"
+	wq add --priority 31 $q a
+	wq add --priority 31 $q b
+	wq add --priority -32 $q c
+	wq add --priority 4 $q d
+	wq get $q >/dev/null
+	wq cancel $q d >/dev/null
+	is "levels" "ready_by_level 31:1 -32:1" "$(wq stat $q | grep ready_by_level | words)"
+	status 0 wq stat --json $q
+	holds '.ready_by_level == [{"priority": 31, "ready": 1}, {"priority": -32, "ready": 1}]'
+	# a level that had a key keeps its sample
+	is "samples" "priority=\"-32\"} 1 priority=\"4\"} 0 priority=\"31\"} 1" \
+		"$(wq metrics $q | sed -n "s/^wq_level_ready_keys{name=\"$q\",//p" | words)"
+	wq metrics | "${PROMTOOL:-promtool}" check metrics >"$out" 2>&1
+	is "promtool's findings" '' "$(<"$out")"
 }
 
 test_metrics_replace_the_output_file_atomically() {
@@ -1216,7 +1238,7 @@ test_top_sorts_queues_by_any_column() {
 	wq get --fd 7 >/dev/null
 	wq add --after 1h $q.b c d e
 	in_tmux "$WQCTL" top -d 0.2
-	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +CONS +WAITING +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99 +GB_FAILED +PARKED +PAUSED"
+	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +CONS +WAITING +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99 +BLOCKED +GB_FAILED +PARKED +PAUSED"
 	sees "$q +0 +0 +5 +0 +0 +0 +[0-9.]+[mu]?s +- +- +- +- +-.*$q.b +0 +0 +2 +1 +3 +1 +[0-9.]+[mu]?s +[0-9.]+[mu]?s +- +- +- +-"
 	has screen "2 queues, depth 7, processing 1, delayed 3; by DEPTH" "$(screen)"
 	press Right
@@ -1284,6 +1306,26 @@ test_top_enter_shows_the_keys_of_a_queue() {
 	press Escape
 	sees "after 0"
 	let_go
+}
+
+test_top_shows_ready_keys_by_level_and_by_group() {
+	queue --order priority
+	wq add --priority 31 $q a
+	wq add --priority 31 $q b
+	wq add --priority -32 $q c
+	wq create --order groups:/:1 $q.g
+	wq add $q.g a/1 a/2 a/3 b/1 b/2 $'c\n/1' "$(printf 'l%.0s' {1..40})/1"
+	status 0 wq top -b -d 0.1 -n 1
+	matches blocked "$q\.g .* 3 +0 +0 +-"$'\n' "$(<"$out")"
+	status 0 wq top -b -d 0.1 -n 1 $q
+	matches levels $'\n'"ready by level: 31:2 -32:1"$'\n'"STATE +AGE +DUE +FAILURES +GIVEN_BACK PRIORITY +HOLDER +KEY"$'\n' "$(<"$out")"
+	matches keys $'\n'"ready +[0-9.]+[mu]?s +- +0 +0 +-32 +-  c" "$(<"$out")"
+	status 0 wq top -b -d 0.1 -n 1 $q.g
+	matches groups $'\n'"ready by group \(4\):  a/ 3 \(2 blocked\)  b/ 2 \(1 blocked\)  c.n/ 1  l{30}~ 1"$'\n'"STATE " "$(<"$out")"
+	wq create --order groups:/ $q.m
+	seq -f 'g/%g' 3000 | wq add $q.m
+	status 0 wq top -b -d 0.1 -n 1 $q.m
+	matches "the first keys" $'\n'"ready by group \(1\), of the keys below:  g/ 2048"$'\n'"STATE .*\(2048 of 3000\)" "$(<"$out")"
 }
 
 test_top_escapes_hostile_keys() {
@@ -1354,7 +1396,7 @@ test_top_batch_prints_frames_without_a_terminal() {
 	status 2 wq top -d 0 $q
 	wq add $q a b
 	status 0 wq top --batch -d 0.1 -n 2
-	is "frames" 2 "$(grep -Ec "^$q +0 +0 +2 +0 +0 +0 +[0-9.]+[mu]?s +- +- +- +- +- +0 +0 +-$" "$out")"
+	is "frames" 2 "$(grep -Ec "^$q +0 +0 +2 +0 +0 +0 +[0-9.]+[mu]?s +- +- +- +- +- +0 +0 +0 +-$" "$out")"
 	status 0 wq top -b -d 0.1 -n 1 $q
 	is keys 2 "$(grep -Ec '^ready .*  [ab]$' "$out")"
 }
@@ -2351,20 +2393,42 @@ test_groups_counts_the_keys_of_each_group() {
 	succeeds wq get --fd 7
 	succeeds wq get --fd 7
 	status 0 wq groups $q
-	is "groups" "READY PROCESSING DELAYED GROUP 2 1 0 a/ 1 1 1 b/ 1 0 0 single" "$(words <"$out")"
+	is "groups" "READY BLOCKED PROCESSING DELAYED GROUP 2 2 1 0 a/ 1 1 1 1 b/ 1 0 0 0 single" "$(words <"$out")"
 	status 0 wq groups --json $q
 	holds 'length == 3'
-	holds '.[0] == {"group": "a/", "group_base64": "YS8=", "ready": 2, "processing": 1, "delayed": 0}'
+	holds '.[0] == {"group": "a/", "group_base64": "YS8=", "ready": 2, "blocked": 2, "processing": 1, "delayed": 0}'
 	is "of the same descriptor" "$(wq groups $q)" "$(wq groups --fd 7)"
 }
 
+# as the kernel counts them, also after a consumer's end, whose key still counts for the limit
+test_groups_shows_which_keys_wait_for_the_limit() {
+	status 0 wq create --order groups:/:2 $q
+	status 0 wq add $q a/1 a/2 a/3 a/4 b/1 b/2 c/1
+	status 0 wq groups $q
+	is "groups" "READY BLOCKED PROCESSING DELAYED GROUP 4 2 0 0 a/ 2 0 0 0 b/ 1 0 0 0 c/" "$(words <"$out")"
+	is blocked "2 3" "$(stats blocked ready_groups)"
+	is metrics "wq_blocked_keys{name=\"$q\"} 2 wq_ready_groups{name=\"$q\"} 3" \
+		"$(wq metrics $q | grep -E '^wq_(blocked_keys|ready_groups)' | words)"
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	is keys "a/1 b/1" "$(wq get --fd 7 -n 2 | words)"
+	exec 7>&-
+	eventually stat_is processing 0
+	is blocked "2 3" "$(stats blocked ready_groups)"
+	status 0 wq groups $q
+	is "groups" "READY BLOCKED PROCESSING DELAYED GROUP 4 2 0 0 a/ 2 0 0 0 b/ 1 0 0 0 c/" "$(words <"$out")"
+	is keys "a/1 b/1" "$(wq get -n 2 $q | words)"
+	is blocked "1 3" "$(stats blocked ready_groups)"
+	status 0 wq groups $q
+	is "groups" "READY BLOCKED PROCESSING DELAYED GROUP 3 1 0 0 a/ 1 0 0 0 b/ 1 0 0 0 c/" "$(words <"$out")"
+}
 test_groups_of_a_prefix_are_its_bytes() {
 	status 0 wq create --order prefix:2 $q
 	status 0 wq groups --json $q
 	is "no groups" '[]' "$(<"$out")"
 	status 0 wq add $q abc abd a
 	status 0 wq groups $q
-	is "groups" "READY PROCESSING DELAYED GROUP 2 0 0 ab 1 0 0 a" "$(words <"$out")"
+	is "groups" "READY BLOCKED PROCESSING DELAYED GROUP 2 0 0 0 ab 1 0 0 0 a" "$(words <"$out")"
 }
 
 test_groups_of_a_queue_without_groups_fails() {

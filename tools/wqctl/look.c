@@ -618,21 +618,6 @@ int cmd_show(const struct args *a)
 
 /* Groups */
 
-/* The keys of a group, by state; a key can be in several. */
-struct key_group {
-	uint64_t ready;
-	uint64_t processing;
-	uint64_t delayed;
-	size_t len;
-	unsigned char name[WQ_MAX_KEY];
-};
-
-struct groups {
-	void *by_name;		/* for tsearch() */
-	struct key_group **list;
-	size_t count, room;
-};
-
 static int by_bytes(const void *x, const void *y)
 {
 	const struct key_group *a = x, *b = y;
@@ -664,6 +649,11 @@ static size_t group_len(const struct wq_config *cfg, const unsigned char *key, s
 	return end ? (size_t)(end - key) + 1 : len;
 }
 
+bool has_groups(const struct wq_config *cfg)
+{
+	return cfg->order == WQ_ORDER_DELIMITER || cfg->order == WQ_ORDER_PREFIX;
+}
+
 /* The group of a key, which the first key makes; NULL: not enough memory. */
 static struct key_group *group_of(struct groups *gs, const struct wq_config *cfg,
 			      const struct wq_view *v)
@@ -693,6 +683,44 @@ static struct key_group *group_of(struct groups *gs, const struct wq_config *cfg
 	return gs->list[gs->count++] = g;
 }
 
+bool groups_add(struct groups *gs, const struct wq_config *cfg, const struct wq_view *v)
+{
+	struct key_group *g = group_of(gs, cfg, v);
+
+	if (!g)
+		return false;
+	g->ready += !!(v->info.state & WQ_KEY_READY);
+	g->processing += !!(v->info.state & WQ_KEY_PROCESSING);
+	g->delayed += !!(v->info.state & WQ_KEY_DELAYED);
+	return true;
+}
+
+uint64_t group_blocked(const struct key_group *g, const struct wq_config *cfg)
+{
+	uint64_t keys = g->ready + g->processing;
+
+	/* Also if ready keys were given back: they count for the limit, and are not blocked. */
+	return cfg->group_limit && keys > cfg->group_limit ? keys - cfg->group_limit : 0;
+}
+
+void groups_sort(struct groups *gs)
+{
+	if (gs->count)
+		qsort(gs->list, gs->count, sizeof(*gs->list), by_ready);
+}
+
+void groups_free(struct groups *gs)
+{
+	size_t i;
+
+	for (i = 0; i < gs->count; i++) {
+		tdelete(gs->list[i], &gs->by_name, by_bytes);
+		free(gs->list[i]);
+	}
+	free(gs->list);
+	*gs = (struct groups){ 0 };
+}
+
 /* Count the keys of the queue by group; false: it failed with a message. */
 static bool groups_count(const struct args *a, int q, const struct wq_config *cfg,
 			 struct groups *gs)
@@ -700,7 +728,6 @@ static bool groups_count(const struct args *a, int q, const struct wq_config *cf
 	struct wq_batch b = { 0 };
 	uint64_t cursor = 0;
 	struct wq_view v;
-	struct key_group *g;
 	bool ok = true;
 
 	do {
@@ -709,31 +736,26 @@ static bool groups_count(const struct args *a, int q, const struct wq_config *cf
 			ok = false;
 		}
 		while (ok && wq_batch_next(&b, &v)) {
-			g = group_of(gs, cfg, &v);
-			if (!g) {
+			ok = groups_add(gs, cfg, &v);
+			if (!ok)
 				message("not enough memory");
-				ok = false;
-				break;
-			}
-			g->ready += !!(v.info.state & WQ_KEY_READY);
-			g->processing += !!(v.info.state & WQ_KEY_PROCESSING);
-			g->delayed += !!(v.info.state & WQ_KEY_DELAYED);
 		}
 	} while (ok && cursor);
 	wq_batch_free(&b);
-	if (gs->count)
-		qsort(gs->list, gs->count, sizeof(*gs->list), by_ready);
+	groups_sort(gs);
 	return ok;
 }
 
-static bool print_group(const struct args *a, const struct key_group *g, bool first)
+static bool print_group(const struct args *a, const struct wq_config *cfg,
+			const struct key_group *g, bool first)
 {
 	char coded[(WQ_MAX_KEY + 2) / 3 * 4 + 1];
 	json_t *json;
 
 	if (!a->json) {
-		printf("%10" PRIu64 " %10" PRIu64 " %10" PRIu64 "  %s\n", g->ready, g->processing,
-		       g->delayed, key_text(g->name, g->len));
+		printf("%10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %10" PRIu64 "  %s\n", g->ready,
+		       group_blocked(g, cfg), g->processing, g->delayed,
+		       key_text(g->name, g->len));
 		return !ferror(stdout);
 	}
 	json = json_object();
@@ -741,6 +763,7 @@ static bool print_group(const struct args *a, const struct key_group *g, bool fi
 	json_object_set_new(json, "group", text_json(g->name, g->len));
 	json_object_set_new(json, "group_base64", json_string(coded));
 	set_number(json, "ready", g->ready);
+	set_number(json, "blocked", group_blocked(g, cfg));
 	set_number(json, "processing", g->processing);
 	set_number(json, "delayed", g->delayed);
 	return print_element(json, first) == DONE;
@@ -758,22 +781,19 @@ int cmd_groups(const struct args *a)
 		return FAILED;
 	if (wq_config(q, &cfg, NULL, 0))
 		return complain(a, "can't read the order of the queue");
-	if (cfg.order != WQ_ORDER_DELIMITER && cfg.order != WQ_ORDER_PREFIX) {
+	if (!has_groups(&cfg)) {
 		message("the queue has no groups; they are chosen when a queue is created: wqctl create --order groups:/ NAME");
 		return FAILED;
 	}
 	ok = groups_count(a, q, &cfg, &gs);
 	if (ok && !a->json)
-		printf("%10s %10s %10s  %s\n", "READY", "PROCESSING", "DELAYED", "GROUP");
+		printf("%10s %10s %10s %10s  %s\n", "READY", "BLOCKED", "PROCESSING", "DELAYED",
+		       "GROUP");
 	for (i = 0; i < gs.count && ok; i++)
-		ok = print_group(a, gs.list[i], !i);
+		ok = print_group(a, &cfg, gs.list[i], !i);
 	if (ok && a->json)
 		print_array_end(!gs.count);
-	for (i = 0; i < gs.count; i++) {
-		tdelete(gs.list[i], &gs.by_name, by_bytes);
-		free(gs.list[i]);
-	}
-	free(gs.list);
+	groups_free(&gs);
 	return ok ? DONE : FAILED;
 }
 
@@ -808,6 +828,23 @@ static json_t *limiter_json(const struct wq_limiter_spec *specs, unsigned int nu
 	return json;
 }
 
+/* The levels that have ready keys, the highest first. */
+static json_t *levels_json(const struct wq_stat *st)
+{
+	json_t *list = json_array(), *level;
+	int i;
+
+	for (i = WQ_LEVELS - 1; i >= 0; i--) {
+		if (!st->level_ready[i])
+			continue;
+		level = json_object();
+		json_object_set_new(level, "priority", json_integer(WQ_MIN_PRIORITY + i));
+		set_number(level, "ready", st->level_ready[i]);
+		json_array_append_new(list, level);
+	}
+	return list;
+}
+
 static json_t *stat_json(const struct wq_stat *st, const struct wq_config *cfg, json_t *limiter)
 {
 	char order[ORDER_TEXT];
@@ -827,6 +864,10 @@ static json_t *stat_json(const struct wq_stat *st, const struct wq_config *cfg, 
 	set_number_if(json, "adds_resume_ns", st->adds_resume >= 0, st->adds_resume);
 	set_number(json, "depth", st->depth);
 	set_number(json, "ready", st->ready);
+	set_number(json, "blocked", st->blocked);
+	set_number_if(json, "ready_groups", has_groups(cfg), st->ready_groups);
+	json_object_set_new(json, "ready_by_level", cfg->order == WQ_ORDER_PRIORITY ?
+			    levels_json(st) : json_null());
 	set_number_if(json, "oldest_ns", st->oldest >= 0, st->oldest);
 	set_number(json, "processing", st->processing);
 	set_number(json, "held", st->held);
@@ -870,6 +911,20 @@ static json_t *stat_json(const struct wq_stat *st, const struct wq_config *cfg, 
 	return json;
 }
 
+/* The elements of ready_by_level, such as 5:2. */
+static void print_levels(const char *name, const json_t *levels)
+{
+	const json_t *level;
+	size_t i;
+
+	printf("%-22s", name);
+	json_array_foreach(levels, i, level)
+		printf(" %" JSON_INTEGER_FORMAT ":%" JSON_INTEGER_FORMAT,
+		       json_integer_value(json_object_get(level, "priority")),
+		       json_integer_value(json_object_get(level, "ready")));
+	puts(i ? "" : " -");
+}
+
 static void print_value(const char *name, const json_t *value)
 {
 	char part[64];
@@ -879,6 +934,8 @@ static void print_value(const char *name, const json_t *value)
 		print_value(part, json_object_get(value, "count"));
 		snprintf(part, sizeof(part), "%s_mean_ns", name);
 		print_value(part, json_object_get(value, "mean_ns"));
+	} else if (json_is_array(value)) {
+		print_levels(name, value);
 	} else if (json_is_string(value)) {
 		printf("%-22s %s\n", name, json_string_value(value));
 	} else if (json_is_boolean(value)) {

@@ -42,6 +42,48 @@ const char *holder_text(const struct wq_view *v);
 /* wq_stat.state and wq_queue.state */
 #define PAUSED	(WQ_STATE_GETS_PAUSED | WQ_STATE_ADDS_PAUSED)
 
+/**
+ * struct key_group - the keys of a group, by state; a key can be in several
+ * @ready: ready keys
+ * @processing: keys in processing
+ * @delayed: delayed keys
+ * @len: length of @name
+ * @name: the bytes that the group's keys begin with
+ */
+struct key_group {
+	uint64_t ready;
+	uint64_t processing;
+	uint64_t delayed;
+	size_t len;
+	unsigned char name[WQ_MAX_KEY];
+};
+
+/**
+ * struct groups - groups of keys
+ * @by_name: for tsearch()
+ * @list: the groups
+ * @count: number of elements
+ * @room: allocated elements
+ */
+struct groups {
+	void *by_name;
+	struct key_group **list;
+	size_t count, room;
+};
+
+/* Whether the order of a queue is that of groups. */
+bool has_groups(const struct wq_config *cfg);
+
+/* Count a key of a queue that has groups; false: not enough memory. */
+bool groups_add(struct groups *gs, const struct wq_config *cfg, const struct wq_view *v);
+
+/* Ready keys of a group that wait because of its limit, see wq_stat.blocked. */
+uint64_t group_blocked(const struct key_group *g, const struct wq_config *cfg);
+
+/* The groups with the most ready keys first. */
+void groups_sort(struct groups *gs);
+void groups_free(struct groups *gs);
+
 uint64_t hist_count(const struct wq_hist *h);
 
 #endif /* LOOK_H */

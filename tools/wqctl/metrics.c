@@ -21,7 +21,8 @@
 /**
  * struct family - a metric
  * @name: its name
- * @kind: its type; SECONDS is a gauge that is read in ns, where -1 means 0
+ * @kind: its type.  SECONDS is a gauge that is read in ns, where -1 means 0.  LEVELS is a gauge
+ *	for each level
  * @help: its description
  * @offset: offset of its field in struct wq_stat
  * @size: size of that field
@@ -29,7 +30,7 @@
  */
 static const struct family {
 	const char *name;
-	enum { GAUGE, COUNTER, SECONDS, HISTOGRAM } kind;
+	enum { GAUGE, COUNTER, SECONDS, HISTOGRAM, LEVELS } kind;
 	const char *help;
 	size_t offset;
 	size_t size;
@@ -62,6 +63,12 @@ static const struct family {
 	       "Retries that counted as a failure; the others in workqueue_retries_total are delays."),
 	FAMILY("wq_oldest_ready_seconds", SECONDS, oldest,
 	       "Time since the first ready key became dirty; 0: no key is ready. It rises while no consumer gets keys."),
+	FAMILY("wq_blocked_keys", GAUGE, blocked,
+	       "Ready keys that wait until another run ends, because their group is at its limit."),
+	FAMILY("wq_ready_groups", GAUGE, ready_groups,
+	       "Groups with ready keys."),
+	FAMILY("wq_level_ready_keys", LEVELS, level_ready,
+	       "Ready keys of a level, for each level that has had one; only of queues with levels."),
 	FAMILY("wq_processing", GAUGE, processing,
 	       "Keys that a consumer holds."),
 	FAMILY("wq_delayed", GAUGE, delayed,
@@ -158,11 +165,22 @@ static void print_hist(FILE *out, const struct family *f, const struct wq_stat *
 	fprintf(out, "%s_count{name=\"%s\"} %" PRIu64 "\n", f->name, st->name, count);
 }
 
+/* A level that no key has had yet has no sample, and one that had keys keeps its sample. */
+static void print_levels(FILE *out, const struct family *f, const struct wq_stat *st)
+{
+	int i;
+
+	for (i = 0; i < WQ_LEVELS; i++)
+		if (st->levels >> i & 1)
+			fprintf(out, "%s{name=\"%s\",priority=\"%d\"} %u\n", f->name, st->name,
+				WQ_MIN_PRIORITY + i, st->level_ready[i]);
+}
+
 static void print_family(FILE *out, const struct family *f, const struct wq_stat *st, size_t n)
 {
 	static const char * const types[] = {
 		[GAUGE] = "gauge", [COUNTER] = "counter", [SECONDS] = "gauge",
-		[HISTOGRAM] = "histogram",
+		[HISTOGRAM] = "histogram", [LEVELS] = "gauge",
 	};
 	size_t i;
 
@@ -170,6 +188,10 @@ static void print_family(FILE *out, const struct family *f, const struct wq_stat
 	for (i = 0; i < n; i++) {
 		if (f->kind == HISTOGRAM) {
 			print_hist(out, f, &st[i]);
+			continue;
+		}
+		if (f->kind == LEVELS) {
+			print_levels(out, f, &st[i]);
 			continue;
 		}
 		fprintf(out, "%s{name=\"%s\"} ", f->name, st[i].name);

@@ -28,11 +28,13 @@
 
 #define FIRST_NS	(NSEC_PER_SEC / 4)	/* until the second sample, which gives the first rates */
 #define MOST_KEYS	2048			/* to show of a queue */
+#define MOST_GROUPS	10			/* to show of a queue */
 #define NAME_MIN	10			/* columns */
+#define GROUP_MAX	30			/* columns */
 
 enum column {
 	QUEUE, ADDS, DONES, DEPTH, PROCESSING, DELAYED, CONSUMERS, WAITING, OLDEST, WAIT50, WAIT99, WORK50, WORK99,
-	GB_FAILED, PARKED, PAUSE, NUM_COLUMNS
+	BLOCKED, GB_FAILED, PARKED, PAUSE, NUM_COLUMNS
 };
 
 static const struct {
@@ -52,6 +54,7 @@ static const struct {
 	[WAIT99] = { "WAIT99", 7 },
 	[WORK50] = { "WORK50", 7 },
 	[WORK99] = { "WORK99", 7 },
+	[BLOCKED] = { "BLOCKED", 8 },
 	[GB_FAILED] = { "GB_FAILED", 10 },
 	[PARKED] = { "PARKED", 7 },
 	[PAUSE] = { "PAUSED", 7 },
@@ -90,6 +93,8 @@ static struct top {
 	char selected[WQ_NAME_MAX];
 	struct top_key *keys;
 	size_t num_keys, more_keys;
+	struct wq_config cfg;		/* of that queue */
+	struct groups groups;		/* of those keys, if the queue has groups */
 	size_t first;			/* row at the top */
 	char error[256];
 } top;
@@ -150,6 +155,7 @@ static void evaluate(struct track *t)
 	t->value[CONSUMERS] = now->consumers;
 	t->value[WAITING] = now->oldest;
 	t->value[OLDEST] = now->longest;
+	t->value[BLOCKED] = now->blocked;
 	t->value[GB_FAILED] = now->given_back_failed;
 	t->value[PARKED] = now->parked;
 	t->value[PAUSE] = now->state & PAUSED;
@@ -209,6 +215,7 @@ static void keys_drop(void)
 	while (top.num_keys)
 		free(top.keys[--top.num_keys].text);
 	top.more_keys = 0;
+	groups_free(&top.groups);
 }
 
 /* Read the first keys of the list, and sort them: processing keys first, oldest first. */
@@ -223,18 +230,22 @@ static void keys_read(void)
 
 	keys_drop();
 	q = wq_open(top.queue, O_RDONLY, 0, 0);
+	top.cfg = (struct wq_config){ 0 };
 	if (q < 0) {
 		if (errno != ENOENT)
 			snprintf(top.error, sizeof(top.error), "can't list the keys: %s",
 				 strerror(errno));
 		return;
 	}
+	wq_config(q, &top.cfg, NULL, 0);
 	while (top.num_keys < MOST_KEYS && wq_list(q, &b, MOST_KEYS - top.num_keys, &cursor) >= 0) {
 		while (wq_batch_next(&b, &v)) {
 			key = &top.keys[top.num_keys];
 			key->v = v;
 			key->text = strdup(key_text(v.key, v.len));
 			top.num_keys += key->text != NULL;
+			if (has_groups(&top.cfg))
+				groups_add(&top.groups, &top.cfg, &v);
 		}
 		if (!cursor)
 			break;
@@ -244,6 +255,7 @@ static void keys_read(void)
 	wq_batch_free(&b);
 	close(q);
 	qsort(top.keys, top.num_keys, sizeof(*top.keys), by_urgency);
+	groups_sort(&top.groups);
 }
 
 static void sample(void)
@@ -492,17 +504,71 @@ static void frame_queues(void)
 		put(top.rows - 1, A_REVERSE, "q quit  Enter show keys  Up/Down select  Left/Right sort by  r reverse");
 }
 
+/* Append to a line.  Text beyond the end of its buffer is cut off. */
+__attribute__((format(printf, 3, 4)))
+static void append(char *line, size_t size, const char *format, ...)
+{
+	size_t n = strlen(line);
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(line + n, size - n, format, ap);
+	va_end(ap);
+}
+
+/* The ready keys by level, or the groups with the most ready keys; false: the queue has neither. */
+static bool put_order(int y, const struct wq_stat *st)
+{
+	const struct key_group *g;
+	char line[2048] = "";
+	const char *name;
+	uint64_t blocked;
+	size_t i, n;
+
+	if (top.cfg.order == WQ_ORDER_PRIORITY) {
+		append(line, sizeof(line), "ready by level:");
+		for (i = WQ_LEVELS; i--;)
+			if (st->level_ready[i])
+				append(line, sizeof(line), " %d:%u", WQ_MIN_PRIORITY + (int)i,
+				       st->level_ready[i]);
+	} else if (has_groups(&top.cfg)) {
+		append(line, sizeof(line), "ready by group (%u)%s:", st->ready_groups,
+		       top.more_keys ? ", of the keys below" : "");
+		for (i = 0; i < top.groups.count && i < MOST_GROUPS; i++) {
+			g = top.groups.list[i];
+			if (!g->ready)
+				break;
+			name = key_text(g->name, g->len);
+			n = fit(name, GROUP_MAX);
+			append(line, sizeof(line), "  %.*s%s %" PRIu64, (int)n, name,
+			       name[n] ? "~" : "", g->ready);
+			blocked = group_blocked(g, &top.cfg);
+			if (blocked)
+				append(line, sizeof(line), " (%" PRIu64 " blocked)", blocked);
+		}
+	} else {
+		return false;
+	}
+	put(y, 0, "%s", line);
+	return true;
+}
+
 static void frame_keys(void)
 {
 	const struct track *t = track_find(top.tracks, top.count, top.queue);
-	size_t room = top.curses && top.rows > 5 ? top.rows - 5 : 0, i;
+	bool levels = top.cfg.order == WQ_ORDER_PRIORITY;
+	size_t room, i;
 	const struct top_key *key;
+	char level[16] = "";
+	int y = 3;
 	char more[64] = "", leases[64] = "", back[96] = "";
 
 	put_title(0);
 	put_head(1);
 	if (t)
 		put_track(2, A_BOLD, t);
+	if (t && put_order(y, &t->now))
+		y++;
 	if (top.more_keys)
 		snprintf(more, sizeof(more), " (%zu of %zu)", top.num_keys,
 			 top.num_keys + top.more_keys);
@@ -512,16 +578,19 @@ static void frame_keys(void)
 	if (t && t->now.given_back)
 		snprintf(back, sizeof(back), "  %" PRIu64 " given back, %" PRIu64 " failed",
 			 (uint64_t)t->now.given_back, (uint64_t)t->now.given_back_failed);
-	put(3, A_REVERSE, "%-18s %8s %8s %8s %10s %15s  KEY%s%s%s", "STATE", "AGE", "DUE",
-	    "FAILURES", "GIVEN_BACK", "HOLDER", more, leases, back);
+	put(y++, A_REVERSE, "%-18s %8s %8s %8s %10s %s%15s  KEY%s%s%s", "STATE", "AGE", "DUE",
+	    "FAILURES", "GIVEN_BACK", levels ? "PRIORITY " : "", "HOLDER", more, leases, back);
+	room = top.curses && top.rows > y + 1 ? top.rows - y - 1 : 0;
 	if (!top.curses)
 		room = top.num_keys;
 	top.first = scroll_to(top.first, top.first, top.num_keys, room);
 	for (i = 0; i < room && top.first + i < top.num_keys; i++) {
 		key = &top.keys[top.first + i];
-		put(4 + i, 0, "%-18s %8s %8s %8u %10u %15s  %s", state_text(key->v.info.state),
+		if (levels)
+			snprintf(level, sizeof(level), "%8d ", key->v.info.priority);
+		put(y + i, 0, "%-18s %8s %8s %8u %10u %s%15s  %s", state_text(key->v.info.state),
 		    age_text(&key->v), due_text(&key->v), key->v.info.failures,
-		    key->v.info.given_back, holder_text(&key->v), key->text);
+		    key->v.info.given_back, level, holder_text(&key->v), key->text);
 	}
 	if (top.curses)
 		put(top.rows - 1, A_REVERSE, "q back  Up/Down PgUp/PgDn scroll");

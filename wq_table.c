@@ -554,8 +554,11 @@ static unsigned int chain_len(const struct wq_bucket *b)
 	return len;
 }
 
-/* Merge the last chain into its sibling, if two buckets can hold both and the second one is there. */
-static noinline void table_merge(struct wq_table *t)
+/*
+ * Merge the last chain into its sibling, if two buckets can hold both and the second one is there.
+ * Returns whether it has.
+ */
+static noinline bool table_merge(struct wq_table *t)
 {
 	u32 i = t->buckets - 1;
 	struct wq_bucket *from = bucket_at(t, i), *to = bucket_sibling(t, i), *unused = NULL;
@@ -564,10 +567,10 @@ static noinline void table_merge(struct wq_table *t)
 	if (len) {
 		len += chain_len(to);
 		if (unlikely(len > WQ_MERGE_MAX))
-			return;
+			return false;
 		if (len > WQ_SLOTS && !bucket_chained(from) && !bucket_chained(to)) {
 			if (!t->spare)
-				return;
+				return false;
 			unused = spare_bucket(t, NULL, 0);
 		}
 	}
@@ -583,6 +586,7 @@ static noinline void table_merge(struct wq_table *t)
 		prefetchw(bucket_at(t, i - 1));
 		prefetchw(bucket_sibling(t, i - 1));
 	}
+	return true;
 }
 
 int wq_table_init(struct wq_table *t, gfp_t gfp)
@@ -921,12 +925,9 @@ void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 		removed = (first->head & WQ_SPILLED && spill_remove(t, e)) ||
 			  chain_remove(t, first, e);
 	t->count -= removed;
-	if (unlikely(table_may_merge(t))) {
+	/* Twice, so that later removals make up for a merge that is not possible now. */
+	if (unlikely(table_may_merge(t)) && table_merge(t) && table_may_merge(t))
 		table_merge(t);
-		/* Twice, so that later removals make up for a merge that is not possible now. */
-		if (table_may_merge(t))
-			table_merge(t);
-	}
 	wq_seq_end(&t->seq);
 	WARN_ON_ONCE(!removed);
 }

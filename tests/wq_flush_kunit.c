@@ -284,6 +284,38 @@ static void flush_reports_the_outcome_of_its_run(struct kunit *test)
 	}
 }
 
+/* Ends the runs of two keys in one call. */
+static void done_both(struct kunit *test, struct wq_consumer *c, const char *a, u64 token_a,
+		      const char *b, u64 token_b)
+{
+	struct wq_op ops[2];
+
+	KUNIT_ASSERT_EQ(test, wq_op_init_token(queue(test), &ops[0], a, strlen(a), token_a), 0);
+	KUNIT_ASSERT_EQ(test, wq_op_init_token(queue(test), &ops[1], b, strlen(b), token_b), 0);
+	KUNIT_EXPECT_EQ(test, wq_done_ops(queue(test), c, ops, 2, false, GFP_KERNEL), 2U);
+	KUNIT_EXPECT_EQ(test, ops[0].result, 0);
+	KUNIT_EXPECT_EQ(test, ops[1].result, 0);
+}
+
+static void done_of_an_array_ends_the_flush_of_each_key(struct kunit *test)
+{
+	struct wq_consumer *c = file_of(test);
+	struct wq_fence *a, *b;
+	u64 of_a, of_b;
+
+	add(test, "a");
+	add(test, "b");
+	of_a = get_by(test, c, "a");
+	of_b = get_by(test, c, "b");
+	a = watch(test, "a");
+	b = watch(test, "b");
+	done_both(test, c, "a", of_a, "b", of_b);
+	EXPECT_END(test, a, WQ_END_DONE);
+	EXPECT_END(test, b, WQ_END_DONE);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	consumer_close(c);
+}
+
 static void failed_flush_returns_1(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
@@ -451,6 +483,29 @@ static void run_given_back_twice_in_a_row_ends_its_flush_as_failed(struct kunit 
 	consumer_close(c);
 	EXPECT_END(test, f, WQ_END_FAILED);
 	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+static void run_given_back_too_often_ends_its_flush_as_given_up(struct kunit *test)
+{
+	struct wq_consumer *c;
+	struct wq_fence *f;
+	int i;
+
+	queue_on_clock(test, (struct wq_params){ .retries = 1 });
+	add(test, "a");
+	/* The first loss is no failure, one is retried, and the last one is too many. */
+	for (i = 0; i < 2; i++) {
+		c = file_of(test);
+		get_by(test, c, "a");
+		consumer_close(c);
+		pass(test, HOUR);
+	}
+	c = file_of(test);
+	get_by(test, c, "a");
+	f = watch(test, "a");
+	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_PARKED | FAILED);
+	EXPECT_END(test, f, WQ_END_GAVE_UP);
 }
 
 static void get_that_fails_to_copy_is_no_end_of_a_run(struct kunit *test)
@@ -867,6 +922,45 @@ static void disabled_key_whose_run_is_given_back_is_handed_out_again(struct kuni
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
 }
 
+/* A policy looks at each add, so the add takes the lock. */
+static void plain_add_is_coalesced_with_the_run_of_a_disabled_key_that_was_given_back(struct kunit *test)
+{
+	struct wq_consumer *c;
+
+	queue_with_policy(test);
+	c = file_of(test);
+	add(test, "a");
+	get_by(test, c, "a");
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
+	disable(test, "a", 0);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), -EBUSY);
+	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | DISABLED);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, add_after(test, "a", SEC), -EBUSY);
+	run(test, "a");
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+}
+
+static void done_of_an_array_leaves_its_keys_disabled(struct kunit *test)
+{
+	struct wq_consumer *c = file_of(test);
+	u64 of_a, of_b;
+
+	add(test, "a");
+	add(test, "b");
+	of_a = get_by(test, c, "a");
+	of_b = get_by(test, c, "b");
+	disable(test, "a", 0);
+	disable(test, "b", 0);
+	done_both(test, c, "a", of_a, "b", of_b);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, query(test, "b"), DISABLED);
+	KUNIT_EXPECT_EQ(test, add(test, "a"), -EBUSY);
+	KUNIT_EXPECT_EQ(test, stats(test)->keys, 2U);
+	consumer_close(c);
+}
+
 static void disabled_key_whose_run_is_given_back_twice_is_dropped(struct kunit *test)
 {
 	struct wq_consumer *c = file_of(test);
@@ -1078,6 +1172,7 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(flushes_of_one_run_share_its_end),
 	KUNIT_CASE(flush_while_gets_are_paused_waits_for_the_resume),
 	KUNIT_CASE(flush_reports_the_outcome_of_its_run),
+	KUNIT_CASE(done_of_an_array_ends_the_flush_of_each_key),
 	KUNIT_CASE(failed_flush_returns_1),
 	KUNIT_CASE(each_flush_has_the_result_of_its_own_run),
 	KUNIT_CASE(cancel_of_a_ready_key_ends_its_flush),
@@ -1089,6 +1184,7 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(flush_waits_for_the_run_after_a_give_back),
 	KUNIT_CASE(flush_after_a_give_back_joins_the_run_to_come),
 	KUNIT_CASE(run_given_back_twice_in_a_row_ends_its_flush_as_failed),
+	KUNIT_CASE(run_given_back_too_often_ends_its_flush_as_given_up),
 	KUNIT_CASE(get_that_fails_to_copy_is_no_end_of_a_run),
 	KUNIT_CASE(expired_lease_is_no_end_of_a_run),
 	KUNIT_CASE(many_give_backs_end_all_flushes_with_one_run),
@@ -1111,6 +1207,8 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(disable_whose_wait_times_out_stays),
 	KUNIT_CASE(outcomes_that_add_a_disabled_key_are_dropped),
 	KUNIT_CASE(disabled_key_whose_run_is_given_back_is_handed_out_again),
+	KUNIT_CASE(plain_add_is_coalesced_with_the_run_of_a_disabled_key_that_was_given_back),
+	KUNIT_CASE(done_of_an_array_leaves_its_keys_disabled),
 	KUNIT_CASE(disabled_key_whose_run_is_given_back_twice_is_dropped),
 	KUNIT_CASE(disable_ends_the_flush_of_a_ready_key),
 	KUNIT_CASE(cancel_and_forget_leave_a_key_disabled),

@@ -473,6 +473,34 @@ static void add_rate_limited_during_the_run_keeps_the_level(struct kunit *test)
 	run_at(test, "a", 0);
 }
 
+static void kick_keeps_the_level_of_the_run_that_was_given_up(struct kunit *test)
+{
+	struct wq_item item;
+
+	add_level(test, "a", 7);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_GIVE_UP), WQ_RESULT_PARKED);
+	KUNIT_EXPECT_EQ(test, wq_kick(queue(test), "a", 1), 0);
+	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 7);
+	run_at(test, "a", 7);
+
+	/* Also if an add during the run was canceled. */
+	add_level(test, "a", 7);
+	item = get(test, "a");
+	add_level(test, "a", 9);
+	cancel(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_GIVE_UP), WQ_RESULT_PARKED);
+	KUNIT_EXPECT_EQ(test, wq_kick(queue(test), "a", 1), 0);
+	run_at(test, "a", 7);
+
+	/* An add ends the parking at its own level. */
+	add_level(test, "a", 7);
+	item = get(test, "a");
+	done_with(test, &item, 0, WQ_OUTCOME_GIVE_UP);
+	KUNIT_EXPECT_EQ(test, add_level(test, "a", 2), 1);
+	run_at(test, "a", 2);
+}
+
 /* Gets the key as a process, which ends. */
 static void lose(struct kunit *test, const char *key, int level)
 {
@@ -890,6 +918,7 @@ static struct kunit_case priority_cases[] = {
 	KUNIT_CASE(retry_keeps_the_level),
 	KUNIT_CASE(outcome_after_keeps_the_level),
 	KUNIT_CASE(retry_of_a_key_that_was_added_during_its_run_keeps_the_highest_level),
+	KUNIT_CASE(kick_keeps_the_level_of_the_run_that_was_given_up),
 	KUNIT_CASE(add_rate_limited_during_the_run_keeps_the_level),
 	KUNIT_CASE(key_that_is_given_back_is_ahead_of_higher_levels_and_keeps_its_own),
 	KUNIT_CASE(key_that_is_given_back_has_the_highest_level_of_run_and_adds),

@@ -1747,7 +1747,7 @@ static void flush_key(struct arena *a, u32 i, struct rnd_state *r)
 	srcu_read_unlock(&adders, idx);
 	count(FLUSHES);
 	ret = key_flush(a, i, one_in(r, 8) ? 0 : some_time(r, 100 * MS));
-	if (ret == 0 || ret == WQ_END_FAILED ||
+	if (ret == 0 || ret == WQ_END_FAILED || ret == -ECANCELED ||
 	    (!t->is_object && (ret == WQ_END_GAVE_UP || ret == -ENOENT))) {
 		/* A cancel by another thread can have dropped the run. */
 		canceled = atomic_read(&t->canceling);
@@ -1758,7 +1758,7 @@ static void flush_key(struct arena *a, u32 i, struct rnd_state *r)
 			dump(a);
 	} else if (ret == -ENOMEM && !t->is_object) {
 		count(NO_MEMORY);
-	} else if (ret != -EAGAIN && ret != -ETIMEDOUT && ret != -ECANCELED) {
+	} else if (ret != -EAGAIN && ret != -ETIMEDOUT) {
 		failed("%s: key %u: flush: %d", a->name, i, ret);
 	}
 }
@@ -1853,6 +1853,18 @@ static void own_object(struct arena *a, struct rnd_state *r)
 	kfree(x);
 }
 
+/* Half of the time a key that a run has at present, if one is found. */
+static u32 some_busy_key(struct arena *a, struct rnd_state *r)
+{
+	unsigned int tries = one_in(r, 2) ? 100 : 1;
+	u32 i;
+
+	do {
+		i = some_key(a, r);
+	} while (--tries && !atomic64_read(&a->tally[i].owner));
+	return i;
+}
+
 static int owner(struct thread *t)
 {
 	struct rnd_state *r = &t->rnd;
@@ -1865,7 +1877,7 @@ static int owner(struct thread *t)
 		idx = srcu_read_lock(&users);
 		a = srcu_dereference(some_slot(r)->arena, &users);
 		for (n = below(r, 16); n && a && !READ_ONCE(a->quiet); n--) {
-			i = a->objects ? below(r, a->keys) : some_key(a, r);
+			i = a->objects && one_in(r, 4) ? below(r, a->keys) : some_busy_key(a, r);
 			if (!a->tally[i].is_object && i >= a->keys - PROBED)
 				continue;
 			if (a->objects && one_in(r, 4))
@@ -1926,9 +1938,9 @@ static void wait_for_itself(struct arena *a, struct run *run, u32 lot)
 	int ret;
 
 	count(FLUSHES);
-	ret = wq_flush_key(a->q, item->key, item->len, lot & 0x8000 ? WQ_FOREVER : 0);
+	ret = wq_flush_key(a->q, item->key, item->len, lot & 0x8000 ? MS : 0);
 	if (ret == -EDEADLK)
-		ret = wq_disable_key(a->q, item->key, item->len, WQ_FOREVER);
+		ret = wq_disable_key(a->q, item->key, item->len, MS);
 	if (ret != -EDEADLK)
 		failed("%s: key %u: a run waits for itself: %d", a->name, run->key, ret);
 }
@@ -1944,7 +1956,7 @@ static s64 controlled_item(struct arena *a, const struct wq_item *item)
 		usleep_range(10, 10 + (lot >> 22));
 	else if (!(lot & 0x7))
 		cond_resched();
-	if (item->len && is_strict(a) && !(lot & 0x7800))
+	if (item->len && is_strict(a) && !(lot & 0x1800))
 		wait_for_itself(a, &run, lot);
 	disown(&run);
 	count(RUNS);

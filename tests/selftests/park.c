@@ -481,6 +481,29 @@ TEST_F(parking, oldest_parked_key_makes_room_for_the_next_and_wakes_a_poller_for
 	close(ep);
 }
 
+TEST_F(parking, keys_beyond_a_lower_bound_are_dropped_two_for_each_key_that_is_parked)
+{
+	struct wq_config config = {
+		.size = sizeof(config), .set = WQ_SET_MAX_KEYS, .max_keys = 40,
+	};
+	char key[2] = "a";
+
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
+	for (int i = 0; i < 6; i++, key[0]++)
+		ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, key, 0, ""));
+	config.max_keys = 12;
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
+	EXPECT_EQ(6, q_stat(self->q).parked);
+	for (int parked = 5; parked >= 3; parked--, key[0]++) {
+		ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, key, 0, ""));
+		EXPECT_EQ(parked, q_stat(self->q).parked);
+	}
+	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, key, 0, ""));
+	EXPECT_EQ(3, q_stat(self->q).parked);
+	EXPECT_EQ(PARKED | FAILED, q_query(self->q, key));
+	EXPECT_EQ(-ENOENT, q_query(self->q, "f"));
+}
+
 /* ---- errors of kick ---- */
 
 TEST_F(parking, kick_fails_with_EINVAL_for_arguments_that_contradict_each_other)

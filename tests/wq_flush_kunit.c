@@ -226,6 +226,30 @@ static void flush_does_not_wait_for_other_keys(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, flush_now(test, "b"), -EAGAIN);
 }
 
+/* There are 64 buckets of fences, so some of these keys share one. */
+static void flushes_of_many_keys_end_with_the_runs_of_their_own_keys(struct kunit *test)
+{
+	struct wq_fence *fences[100];
+	char key[4];
+	int i, j;
+
+	for (i = 0; i < ARRAY_SIZE(fences); i++) {
+		snprintf(key, sizeof(key), "%d", i);
+		add(test, key);
+		fences[i] = watch(test, key);
+	}
+	for (i = 0; i < ARRAY_SIZE(fences); i++) {
+		for (j = i; j < ARRAY_SIZE(fences); j++)
+			KUNIT_ASSERT_EQ(test, fence_result(fences[j]), -EAGAIN);
+		snprintf(key, sizeof(key), "%d", i);
+		run(test, key);
+		KUNIT_ASSERT_EQ(test, fence_result(fences[i]), WQ_END_DONE);
+	}
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	for (i = 0; i < ARRAY_SIZE(fences); i++)
+		end(test, fences[i]);
+}
+
 static void flushes_of_one_run_share_its_end(struct kunit *test)
 {
 	struct actor *a[5];
@@ -1169,6 +1193,7 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(flush_of_a_key_that_is_dirty_in_processing_waits_for_the_next_run),
 	KUNIT_CASE(add_after_the_flush_does_not_prolong_it),
 	KUNIT_CASE(flush_does_not_wait_for_other_keys),
+	KUNIT_CASE(flushes_of_many_keys_end_with_the_runs_of_their_own_keys),
 	KUNIT_CASE(flushes_of_one_run_share_its_end),
 	KUNIT_CASE(flush_while_gets_are_paused_waits_for_the_resume),
 	KUNIT_CASE(flush_reports_the_outcome_of_its_run),

@@ -8,12 +8,13 @@
  * its call.
  *
  * A file that has nothing to do frees its buffers: its get or poll finds no key.  Nothing shows
- * when a file that only adds is idle.  So the buffers of all files are returned when the kernel
- * needs memory, by a shrinker.
+ * when a file that only adds is idle.  So a shrinker frees the buffers of all files when the machine
+ * is short of memory.  A memory cgroup that reaches its limit does not cause that.
  *
- * Bit 0 of wq_kept.lock guards a buffer and its size.  bufs_lock guards the shrinker's list of files
- * that may have buffers: a file enters it when it allocates one, and leaves it when the shrinker
- * has taken them, or at the last close.  Within bufs_lock that bit is only tried.
+ * Bit 0 of wq_kept.lock guards a buffer and its size.  bufs_lock guards the list of files that may
+ * have buffers.  A file enters the list when it allocates a buffer.  It leaves the list when the
+ * shrinker finds it without buffers, and at the last close.  A holder of bufs_lock only tries the
+ * bit, because the bit's holder may sleep.
  */
 #include <linux/bitops.h>
 #include <linux/log2.h>
@@ -58,7 +59,7 @@ static void bufs_leave(struct wq_bufs *bufs)
  * wq_buf_get() - a buffer for a call
  * @buf: receives it
  * @bufs: the buffers of the caller's file
- * @kept: that one of them that is used, and replaced if it is too small
+ * @kept: the file's buffer to use, which is replaced if it is too small
  * @size: bytes that are needed
  *
  * Return: 0; -ENOMEM.
@@ -75,7 +76,8 @@ int wq_buf_get(struct wq_buf *buf, struct wq_bufs *bufs, struct wq_kept *kept, u
 		kept->size = roundup_pow_of_two(size);
 		/* kept_take() reads it without the bit. */
 		WRITE_ONCE(kept->mem, kmalloc(kept->size, GFP_KERNEL_ACCOUNT));
-		bufs_join(bufs);
+		if (kept->mem)
+			bufs_join(bufs);
 	}
 	if (!kept->mem) {
 		kept->size = 0;
@@ -100,7 +102,7 @@ static void *kept_take(struct wq_kept *kept)
 {
 	void *mem;
 
-	/* A call may be about to set it.  Then that buffer stays. */
+	/* A call can be about to set @mem.  Then the new buffer stays. */
 	if (!READ_ONCE(kept->mem) || test_and_set_bit_lock(0, &kept->lock))
 		return NULL;
 	mem = kept->mem;
@@ -132,7 +134,7 @@ void wq_bufs_end(struct wq_bufs *bufs)
 
 static unsigned long count_files(struct shrinker *s, struct shrink_control *sc)
 {
-	/* It may be out of date. */
+	/* The count can be out of date. */
 	return data_race(bufs_nr) ?: SHRINK_EMPTY;
 }
 
@@ -165,11 +167,12 @@ static bool shrink_file(unsigned long *freed)
 static unsigned long free_buffers(struct shrinker *s, struct shrink_control *sc)
 {
 	unsigned long freed = 0, turns;
+	bool more = true;
 
-	for (turns = 0; turns < sc->nr_to_scan; turns++)
-		if (!shrink_file(&freed))
-			break;
-	return freed ?: SHRINK_STOP;
+	for (turns = 0; more && turns < sc->nr_to_scan; turns++)
+		more = shrink_file(&freed);
+	/* A scan may only remove files from the list whose buffers were freed already. */
+	return freed || more ? freed : SHRINK_STOP;
 }
 
 static struct shrinker *shrinker;

@@ -25,9 +25,9 @@ struct wq_kept {
 
 /**
  * struct wq_bufs - the buffers of an open file
- * @all: in the shrinker's list, or empty
- * @in: that of the last array that was copied in
- * @out: that of the last records that were copied out
+ * @all: entry of the shrinker's list; empty if the file is not in it
+ * @in: the buffer of the last array that was copied in
+ * @out: the buffer of the last records that were copied out
  */
 struct wq_bufs {
 	struct list_head all;

@@ -1473,15 +1473,15 @@ struct wq_prealloc {
 static int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
 		       struct wq_prealloc *pre, gfp_t gfp)
 {
-	if (new_key && !pre->key)
+	if (new_key) {
 		pre->key = wq_key_alloc(q->prefix, op->len, gfp);
-	if (new_key && !pre->bucket)
 		pre->bucket = wq_bucket_alloc(gfp);
-	if (new_key && (!pre->key || !pre->bucket))
-		return -ENOMEM;
-	if (new_key && q->grouped &&
-	    !wq_group_prealloc(q->order_data, &pre->group, op->key, op->len, gfp))
-		return -ENOMEM;
+		if (!pre->key || !pre->bucket)
+			return -ENOMEM;
+		if (q->grouped &&
+		    !wq_group_prealloc(q->order_data, &pre->group, op->key, op->len, gfp))
+			return -ENOMEM;
+	}
 	if (op->delay > 0 || op->flags & WQ_ADD_RATE_LIMITED)
 		wq_vec_prealloc(&pre->heap, gfp);
 	return 0;
@@ -1498,7 +1498,6 @@ static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct 
 	if (q->grouped)
 		wq_group_prealloc_free(q->order_data, &pre->group, op->key, op->len);
 	wq_vec_prealloc_free(&pre->heap);
-	*pre = (struct wq_prealloc){};
 }
 
 /*
@@ -1579,8 +1578,8 @@ typedef unsigned int (*wq_first_fn)(struct wq_cs *cs, struct wq_consumer *c, str
 				    unsigned int n, struct wq_peek *peek);
 
 /*
- * @pre is NULL if there is no second attempt, and @peek if no look-up before the lock has seen
- * anything.
+ * @pre is NULL at the first attempt, which takes memory from the allocator alone.  @peek is NULL if
+ * no look-up before the lock has seen anything.
  */
 typedef int (*wq_op_fn)(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
 			const struct wq_peek *peek, struct wq_prealloc *pre, gfp_t gfp);
@@ -2589,13 +2588,19 @@ static __always_inline void wq_note_get(struct wq *q, struct wq_entry *e)
 /* Pop the next entry from the policy, for __wq_take(). */
 static __always_inline int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
 {
-	/* A policy that does not reveal the key does not take it back either. */
-	if (room < WQ_MAX_KEY && !q->order->peek && !first)
+	bool tight = room < WQ_MAX_KEY, hidden = wq_next_hidden(q);
+	struct wq_entry *e;
+
+	/* A policy that does not reveal its next key does not take it back either. */
+	if (tight && hidden && !first)
 		return -EMSGSIZE;
+	if (tight && !hidden) {
+		e = wq_next(q);
+		if (e && e->len > room)
+			return -EMSGSIZE;
+	}
 	if (!q->order->len(q->order_data))
 		return -EAGAIN;
-	if (room < WQ_MAX_KEY && q->order->peek && q->order->peek(q->order_data)->len > room)
-		return -EMSGSIZE;
 	*ep = q->order->pop(q->order_data);
 	return *ep ? 0 : -EAGAIN;
 }
@@ -2963,7 +2968,7 @@ static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, g
 	return op.result;
 }
 
-/* Add a key for a process, which has checked its length, as wq_add() does.  May sleep. */
+/* wq_add() for a process.  May sleep.  The caller has checked the length. */
 int wq_add_key(struct wq *q, const void *key, size_t len)
 {
 	return __wq_add(q, key, len, GFP_KERNEL_ACCOUNT);

@@ -129,7 +129,8 @@ static void groups_push(void *order, struct wq_entry *e)
 
 	list_add_tail(&e->link, &g->ready);
 	list_add_tail(&wq_rank_of(e)->ready, &gs->ready);
-	gs->nr_groups += !g->nr_ready++;
+	if (!g->nr_ready++)
+		gs->nr_groups++;
 	gs->nr_ready++;
 	group_changed(gs, g, before);
 }
@@ -138,7 +139,8 @@ static void group_del(struct wq_groups *gs, struct wq_group *g, struct wq_entry 
 {
 	list_del(&e->link);
 	list_del(&wq_rank_of(e)->ready);
-	gs->nr_groups -= !--g->nr_ready;
+	if (!--g->nr_ready)
+		gs->nr_groups--;
 	gs->nr_ready--;
 }
 

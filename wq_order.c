@@ -81,7 +81,7 @@ u64 wq_order_bytes(const struct wq *q)
 	return q->order_kind == WQ_ORDER_PRIORITY ? wq_priority_bytes() : 0;
 }
 
-/* The figures of the order.  O(1) in the number of keys. */
+/* Report the statistics of the order, in constant time. */
 void wq_order_stat(const struct wq *q, struct wq_stat *st)
 {
 	lockdep_assert_held(&q->lock);

@@ -16,12 +16,12 @@
  * dense chains need at most one bucket more than the chain they came from, and that one
  * is the new bucket of the table.  So a split needs no memory but that of the new bucket.
  *
- * A merge allocates no memory.  It makes a chain of up to two buckets, if one of its two chains has
- * a second bucket or the table has a spare one.  If the chain that goes has a second bucket, that one
- * is free before the other chain needs it.  At the lowest load, one merge in 20 needs a second bucket.
- * If it had to wait until one bucket is enough, all later merges would wait as well.  A spare bucket
- * comes soon: each removal may leave one.  So a table that shrinks has at most a third more buckets
- * than that load asks for (1,000,000 keys in random order, simulated).
+ * A merge allocates no memory.  The merged chain has at most two buckets.  If neither chain has a
+ * second bucket and one is needed, the merge takes it from the table's spare buckets.  If the chain
+ * that goes has a second bucket, that bucket is free before the other chain needs it.  If there is
+ * no spare bucket, this merge and all later ones wait for a removal that shortens a chain.  At the
+ * lowest load, one merge in 20 needs a second bucket.  In a simulation of 1,000,000 keys that are
+ * removed in random order, a table has at most a third more buckets than that load asks for.
  *
  * A chain has a maximum length, and the hashes of its entries differ.  An entry that a
  * full chain has no room for, and an entry whose hash is that of another in the chain,
@@ -494,7 +494,7 @@ static void table_prefetch_split(const struct wq_table *t)
 	prefetchw(bucket_sibling(t, t->buckets + 1));
 }
 
-/* Append to a chain what was in another one.  Cannot fail, see the head of this file. */
+/* Move an entry to the end of another chain.  Cannot fail, see the head of this file. */
 static void chain_move(struct wq_table *t, struct wq_bucket *to, struct slot_content p,
 		       struct wq_bucket **unused)
 {
@@ -555,8 +555,8 @@ static unsigned int chain_len(const struct wq_bucket *b)
 }
 
 /*
- * Merge the last chain into its sibling, if two buckets can hold both and the second one is there.
- * Returns whether it has.
+ * Merge the last chain into its sibling.  Returns false if two buckets cannot hold both, or if the
+ * merge needs a second bucket and the table has no spare one.
  */
 static noinline bool table_merge(struct wq_table *t)
 {

@@ -343,9 +343,11 @@ static int may_wait(const char *what, int ret)
 	return -1;
 }
 
-/* A wait in the call, or by a descriptor, which a process that is killed never closes. */
+/* Waits in the call, or by a descriptor.  If the process is killed, only its end closes that. */
 static void flush(int q)
 {
+	/* The module may end its queue, while processes have it open. */
+	int last = own_queue ? WQ_END_NO_RUN : WQ_END_OF_QUEUE;
 	struct pollfd p = { .events = POLLIN };
 	char key[WQ_MAX_KEY];
 	size_t len = some_key(key);
@@ -353,7 +355,7 @@ static void flush(int q)
 
 	if (below(2)) {
 		ret = may_wait("flush", wq_flush(q, key, len, below(4) ? some_time(20 * MS) : 0));
-		if (ret > WQ_END_NO_RUN)
+		if (ret > last)
 			bad("flush of a queue that is in use");
 		return;
 	}
@@ -363,7 +365,7 @@ static void flush(int q)
 	note(&all->waits);
 	if (may("poll of a wait", poll(&p, 1, below(10))) > 0) {
 		ret = wq_flush_wait(p.fd, 0);
-		if (ret < 0 || ret > WQ_END_NO_RUN)
+		if (ret < 0 || ret > last)
 			bad("a wait that has ended");
 	} else {
 		may("flush wait", wq_flush_wait(p.fd, some_time(5 * MS)));

@@ -599,15 +599,15 @@ static void args_check(struct task *t, const void *now, const void *before, size
 
 /*
  * After a wait.  A signal leaves the end of the wait in the struct, and any other end of a wait
- * removes it.  If the struct can't be written then, the result of the wait stays: see repeat.c in
- * tests/selftests.
+ * removes it.  If a copy was made to fail, the struct can keep its deadline beside the error of the
+ * wait: see repeat.c in tests/selftests.
  */
 static void wait_check(struct task *t, __s64 timeout, __s64 deadline, __s64 timeout_in,
 		       __s64 deadline_in, __s32 ret)
 {
 	bool waited = ret == 0 || ret == -EAGAIN || ret == -ETIMEDOUT || ret == -ESHUTDOWN ||
 		      ret == -ECANCELED || ret == -EMSGSIZE;
-	bool faulty = t->call->arg[A_FAIL] && deadline == deadline_in;
+	bool faulty = ret < 0 && t->call->arg[A_FAIL] && deadline == deadline_in;
 
 	if (timeout != timeout_in)
 		fault(t, "timeout %lld is now %lld", (long long)timeout_in, (long long)timeout);

@@ -555,7 +555,7 @@ static int call_kick_one(struct world *w)
 static int expired(struct world *w, int ret, __s64 deadline)
 {
 	w->deadline = deadline;
-	return ret == -ETIMEDOUT ? 0 : ret;
+	return ret == -ETIMEDOUT ? 0 : ret ?: -EPROTO;
 }
 
 static int call_get_late(struct world *w)

@@ -421,13 +421,8 @@ TEST_F(uring, io_uring_reads_in_flight_end_each_others_runs)
 	ASSERT_EQ(1, q_stat(self->q).dones);
 }
 
-/* ---- multishot read ---- */
+/* ---- waits for keys ---- */
 
-#define OP_READ_MULTISHOT	49	/* since 6.7, newer than these headers */
-
-enum { BUFFERS = 4, GROUP = 1 };
-
-/* Whether the kernel knows the operation, by its own answer. */
 /* A descriptor of a wait for a key, see WQ_IOC_FLUSH. */
 static int flush_fd(int q, const char *key)
 {
@@ -524,6 +519,13 @@ TEST_F(uring, io_uring_read_of_a_flush_fd_waits_for_the_end_of_the_run_without_a
 	close(fd);
 }
 
+/* ---- multishot read ---- */
+
+#define OP_READ_MULTISHOT	49	/* since 6.7, newer than these headers */
+
+enum { BUFFERS = 4, GROUP = 1 };
+
+/* Whether the kernel knows the operation, by its own answer. */
 static bool knows_multishot_read(struct io_uring *r)
 {
 	struct io_uring_probe *probe = io_uring_get_probe_ring(r);

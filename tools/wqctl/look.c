@@ -699,7 +699,10 @@ uint64_t group_blocked(const struct key_group *g, const struct wq_config *cfg)
 {
 	uint64_t keys = g->ready + g->processing;
 
-	/* Also if ready keys were given back: they count for the limit, and are not blocked. */
+	/*
+	 * A ready key that was given back is not blocked, and still counts for the limit.  So the
+	 * difference is right for it, too.
+	 */
 	return cfg->group_limit && keys > cfg->group_limit ? keys - cfg->group_limit : 0;
 }
 

@@ -77,7 +77,7 @@ bool has_groups(const struct wq_config *cfg);
 /* Count a key of a queue that has groups; false: not enough memory. */
 bool groups_add(struct groups *gs, const struct wq_config *cfg, const struct wq_view *v);
 
-/* Ready keys of a group that wait because of its limit, see wq_stat.blocked. */
+/* Ready keys of a group beyond its limit, see wq_stat.blocked. */
 uint64_t group_blocked(const struct key_group *g, const struct wq_config *cfg);
 
 /* The groups with the most ready keys first. */

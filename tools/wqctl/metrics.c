@@ -64,7 +64,7 @@ static const struct family {
 	FAMILY("wq_oldest_ready_seconds", SECONDS, oldest,
 	       "Time since the first ready key became dirty; 0: no key is ready. It rises while no consumer gets keys."),
 	FAMILY("wq_blocked_keys", GAUGE, blocked,
-	       "Ready keys that wait until another run ends, because their group is at its limit."),
+	       "Ready keys beyond the limit of their group, which wait until another run of the group ends."),
 	FAMILY("wq_ready_groups", GAUGE, ready_groups,
 	       "Groups with ready keys."),
 	FAMILY("wq_level_ready_keys", LEVELS, level_ready,

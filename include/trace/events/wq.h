@@ -157,8 +157,8 @@ DEFINE_EVENT(wq_key_failures, wq_forget,
 	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
 
 /*
- * A key was given back; priority: the level of the run that was lost.  Or, with an empty key, all
- * keys of a consumer that ended.
+ * A key was given back; priority: the level of its run.  Or, with an empty key, all keys of a
+ * consumer that ended; priority is 0.
  */
 TRACE_EVENT(wq_give_back,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, u32 keys),

@@ -557,8 +557,8 @@ struct wq_add {
  *	file has O_NONBLOCK, the call does not wait
  * @deadline: in, 0.  Out, after EINTR: the end of the wait, so that a call with the struct
  *	as EINTR left it waits until then.  A value other than 0 replaces a @timeout above 0,
- *	and the call sets it to 0 if the wait ends otherwise.  If the struct can't be written
- *	then, the error of the wait stays, and so does the value
+ *	and the call sets it to 0 if the wait ends otherwise.  If the call cannot write the 0,
+ *	it still returns the error of the wait, and the value stays
  *
  * A signal without a handler does not end the wait, unless it ends the process.  The wait
  * ends in time even if the process was stopped meanwhile.
@@ -1026,11 +1026,11 @@ struct wq_hist {
  * @kicked: parked keys that WQ_IOC_KICK made ready
  * @disabled: number of disabled keys
  * @flushes: number of waits for keys, see WQ_IOC_FLUSH
- * @blocked: how many of the @ready keys must wait until another run ends: with the ready keys
- *	ahead of them, their group would have more than wq_open.group_limit keys in processing.
- *	The ordering policy of a kernel module can block keys too
+ * @blocked: ready keys beyond the limits of their groups, see wq_open.group_limit: gets can have
+ *	them only when other runs have ended.  The ordering policy of a kernel module can block
+ *	keys too
  * @ready_groups: in a queue with groups: number of groups with ready keys.  A key that was given
- *	back and is ahead of all others does not count here and in @level_ready
+ *	back and is ahead of all others counts neither here nor in @level_ready
  * @levels: with WQ_ORDER_PRIORITY: bit i is set if a key has been ready at level
  *	WQ_MIN_PRIORITY + i since the queue was created
  * @level_ready: with WQ_ORDER_PRIORITY: number of ready keys of level WQ_MIN_PRIORITY + i

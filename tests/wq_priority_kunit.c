@@ -526,7 +526,8 @@ static void key_that_is_given_back_is_ahead_of_higher_levels_and_keeps_its_own(s
 	run_at(test, "b", 9);
 }
 
-static void key_that_is_given_back_has_the_highest_level_of_run_and_adds(struct kunit *test)
+/* Key a is added at level 2 during its run at level -4, which is lost. */
+static void lose_run_with_add(struct kunit *test)
 {
 	struct wq_consumer *c = consumer_open(queue(test));
 	u8 bytes[32];
@@ -535,8 +536,14 @@ static void key_that_is_given_back_has_the_highest_level_of_run_and_adds(struct 
 	KUNIT_ASSERT_NOT_NULL(test, c);
 	add_level(test, "a", -4);
 	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
+	KUNIT_EXPECT_EQ(test, got.level, -4);
 	add_level(test, "a", 2);
 	consumer_close(c);
+}
+
+static void key_that_is_given_back_has_the_highest_level_of_run_and_adds(struct kunit *test)
+{
+	lose_run_with_add(test);
 	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 2);
 	/* It is ahead of all others, and an add raises it there. */
 	add_level(test, "b", 9);
@@ -551,16 +558,7 @@ static void key_that_is_given_back_has_the_highest_level_of_run_and_adds(struct 
 /* An add raised the run that was lost, so all that follows from that run is at the level of the add. */
 static void key_that_is_lost_twice_keeps_the_level_of_an_add_during_its_first_run(struct kunit *test)
 {
-	struct wq_consumer *c = consumer_open(queue(test));
-	u8 bytes[32];
-	struct consumer_got got = { .key = bytes, .size = sizeof(bytes) };
-
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	add_level(test, "a", -4);
-	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
-	KUNIT_EXPECT_EQ(test, got.level, -4);
-	add_level(test, "a", 2);
-	consumer_close(c);
+	lose_run_with_add(test);
 	lose(test, "a", 2);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
 	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 2);

@@ -2605,6 +2605,20 @@ static __always_inline int wq_pop_order(struct wq *q, u32 room, bool first, stru
 	return *ep ? 0 : -EAGAIN;
 }
 
+/*
+ * Prefetch for the get after that of @e, which was popped: the bucket of the next key, or that of @e
+ * if no other key is available.  Policies prefetch entries in their pop.
+ */
+static __always_inline void wq_prefetch_popped(struct wq *q, const struct wq_entry *e)
+{
+	const struct wq_entry *next;
+
+	if (q->table.count < WQ_SMALL_TABLE || !q->order->peek)
+		return;
+	next = wq_next(q) ?: e;
+	wq_table_prefetch(&q->table, next->hash);
+}
+
 static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
 				     bool first, struct wq_entry **ep)
 {
@@ -2629,6 +2643,7 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
 		ret = wq_pop_order(q, room, first, &e);
 		if (ret)
 			return ret;
+		wq_prefetch_popped(q, e);
 		wq_hold(cs, c, e);
 		if (unlikely(e->len > room)) {
 			wq_requeue(cs, e);

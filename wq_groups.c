@@ -174,6 +174,25 @@ static struct wq_entry *groups_peek(void *order)
 	return list_first_entry(&((struct wq_group *)turn - 1)->ready, struct wq_entry, link);
 }
 
+/*
+ * Prefetch for the next pops: the first entry of the group whose turn is next, and the group behind
+ * it.  The pop before this one has prefetched the next group.
+ */
+static __always_inline void prefetch_turns(const struct wq_groups *gs)
+{
+	struct wq_entry *turn;
+	struct wq_group *g;
+
+	if (list_empty(&gs->ring))
+		return;
+	turn = list_first_entry(&gs->ring, struct wq_entry, link);
+	g = (struct wq_group *)turn - 1;
+	wq_rank_prefetch(list_first_entry(&g->ready, struct wq_entry, link));
+	turn = list_next_entry(turn, link);
+	prefetchw((struct wq_group *)turn - 1);
+	prefetchw(&turn->link);
+}
+
 static struct wq_entry *groups_pop(void *order)
 {
 	struct wq_groups *gs = order;
@@ -187,6 +206,7 @@ static struct wq_entry *groups_pop(void *order)
 	group_changed(gs, g, before);
 	if (group_available(gs, g))
 		list_move_tail(&group_entry(g)->link, &gs->ring);
+	prefetch_turns(gs);
 	return e;
 }
 

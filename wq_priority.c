@@ -156,11 +156,29 @@ static void priority_remove(void *order, struct wq_entry *e)
 	p->len--;
 }
 
+/*
+ * Prefetch for the pops after that of @e: the entry of the second one, and what the first one writes
+ * beside its entry, which the pop before this one has prefetched.
+ */
+static __always_inline void prefetch_behind(const struct wq_priority *p, const struct wq_entry *e)
+{
+	const struct wq_rank *r = wq_rank_of(e);
+	const struct wq_entry *next = list_next_entry(e, link);
+
+	if (list_is_head(&next->link, &p->lists[r->held - WQ_MIN_PRIORITY]))
+		return;
+	wq_rank_prefetch(list_next_entry(next, link));
+	r = wq_rank_of(next);
+	prefetchw(r->ready.next);
+	prefetchw(r->ready.prev);
+}
+
 static struct wq_entry *priority_pop(void *order)
 {
 	struct wq_priority *p = order;
 	struct wq_entry *e = priority_peek(p);
 
+	prefetch_behind(p, e);
 	priority_remove(p, e);
 	p->left = p->left > 1 ? p->left - 1 : p->ageing;
 	return e;

@@ -109,6 +109,11 @@ static long long some_time(long long most)
 	return most >> below(16);
 }
 
+static int some_level(void)
+{
+	return WQ_MIN_PRIORITY + (int)below(WQ_MAX_PRIORITY - WQ_MIN_PRIORITY + 1);
+}
+
 /* Adds that are repeated, by the queue's map. */
 static void add_often(int q)
 {
@@ -135,7 +140,7 @@ static void add(int q)
 	unsigned int n;
 	size_t len;
 
-	switch (below(5)) {
+	switch (below(6)) {
 	case 0:
 		may("add after", wq_add_after(q, key, some_key(key), some_time(10 * MS), 0));
 		break;
@@ -152,6 +157,12 @@ static void add(int q)
 		break;
 	case 3:
 		add_often(q);
+		break;
+	case 4:
+		/* refused in a queue without levels */
+		len = some_key(key);
+		if (wq_add_priority(q, key, len, some_level(), 0, 0) < 0 && errno != EINVAL)
+			may("add with a level", -1);
 		break;
 	default:
 		may("add", wq_add(q, key, some_key(key)));
@@ -394,6 +405,10 @@ static void disable(int q)
 /* A queue of the processes: opened, or made with random attributes.  NULL: a private one. */
 static int open_own(const char *name)
 {
+	static const uint32_t orders[] = {
+		WQ_ORDER_FIFO, WQ_ORDER_PRIORITY, WQ_ORDER_PREFIX, WQ_ORDER_DELIMITER,
+	};
+	uint32_t order = orders[below(4)];
 	struct wq_config config;
 	struct wq_attr attr;
 
@@ -404,7 +419,14 @@ static int open_own(const char *name)
 		.limiters = (const struct wq_limiter_spec *)(uintptr_t)config.limiters,
 		.lease = config.lease, .slack = config.slack,
 		.flags = name && below(4) ? WQ_OPEN_ACCEPT : 0,
+		.order = order,
 	};
+	if (order == WQ_ORDER_PREFIX)
+		attr.order_arg = 1 + below(8);
+	else if (order == WQ_ORDER_DELIMITER)
+		attr.order_arg = 'A' + below(8);
+	if (attr.order_arg)
+		attr.group_limit = below(4);
 	return wq_open_attr(name, O_RDWR | O_CREAT, 0600, &attr);
 }
 
@@ -509,6 +531,22 @@ static void worker(unsigned int seed, unsigned int queues)
 		use(queues);
 }
 
+/*
+ * Write to drop_caches: 2 shrinks all of the kernel's caches, buffers of open files among them, and 4
+ * ends its lines in the kernel's log.
+ */
+static void drop_caches(const char *what)
+{
+	int fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
+
+	if ((fd < 0 || write(fd, what, 1) != 1) && errno != ENOMEM) {
+		queue = "all";
+		bad("drop_caches");
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
 static pid_t begin(unsigned int queues)
 {
 	unsigned int seed = below(1 << 24) + getpid();
@@ -543,12 +581,15 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	rnd = time(NULL);
+	drop_caches("4");
 	for (i = 0; i < processes; i++)
 		pids[i] = begin(queues);
 
 	end = time(NULL) + seconds;
 	while (time(NULL) < end) {
 		usleep(some_time(50 * MS) / US);
+		if (!below(10))
+			drop_caches("2");
 		i = below(processes);
 		if (pids[i] < 0) {
 			pids[i] = begin(queues);	/* fork() failed without memory */

@@ -123,6 +123,8 @@ static void enqueue(struct wm *m, u32 k)
 	u32 at = m->nback;
 
 	m->key[k].queued = ++m->order;
+	if (m->p.ageing)
+		m->st.levels |= 1ULL << (m->key[k].level - WQ_MIN_PRIORITY);
 	while (at < m->nready && m->key[m->ready[at]].level >= m->key[k].level)
 		at++;
 	insert(m, at, k);

@@ -541,6 +541,7 @@ static const struct {
 	FIELD(depth), FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(parked),
 	FIELD(max_parked), FIELD(parked_total), FIELD(park_dropped), FIELD(kicked),
 	FIELD(disabled), FIELD(flushes), FIELD(blocked), FIELD(ready_groups),
+	FIELD(levels),
 	LAZY(keys), LAZY(failed), LAZY(retained),
 	TIME(gets_resume), TIME(adds_resume), TIME(next_due), TIME(unfinished), TIME(longest),
 	TIME(oldest), TIME(waits.sum), TIME(works.sum),

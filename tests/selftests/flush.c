@@ -7,33 +7,11 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
-/* WQ_END_*, or the error. */
-static int q_flush_arg(int fd, const char *key, struct wq_flush *f)
-{
-	int ret;
-
-	f->size = sizeof(*f);
-	f->key = addr_of(key);
-	f->key_len = strlen(key);
-	f->result = 4711;
-	ret = verb(fd, WQ_IOC_FLUSH, f);
-	return ret ?: f->result;
-}
-
 static int q_flush(int fd, const char *key, __s64 timeout)
 {
 	struct wq_flush f = { .timeout = timeout };
 
 	return q_flush_arg(fd, key, &f);
-}
-
-/* A descriptor of a wait, or the error. */
-static int q_flush_fd(int fd, const char *key, __u32 flags)
-{
-	struct wq_flush f = { .flags = WQ_FLUSH_FD | flags };
-	int ret = q_flush_arg(fd, key, &f);
-
-	return ret ?: f.fd;
 }
 
 /* WQ_END_*, or the error of a read. */

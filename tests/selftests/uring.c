@@ -423,17 +423,6 @@ TEST_F(uring, io_uring_reads_in_flight_end_each_others_runs)
 
 /* ---- waits for keys ---- */
 
-/* A descriptor of a wait for a key, see WQ_IOC_FLUSH. */
-static int flush_fd(int q, const char *key)
-{
-	struct wq_flush f = {
-		.size = sizeof(f), .flags = WQ_FLUSH_FD, .key = addr_of(key),
-		.key_len = strlen(key),
-	};
-
-	return verb(q, WQ_IOC_FLUSH, &f) ?: f.fd;
-}
-
 /* Another file gets the next key, and its run ends. */
 static int run(const char *name)
 {
@@ -450,7 +439,7 @@ TEST_F(uring, io_uring_poll_of_a_flush_fd_completes_when_the_run_has_ended)
 	int fd;
 
 	q_add(self->q, "a");
-	fd = flush_fd(self->q, "a");
+	fd = q_flush_fd(self->q, "a", 0);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, ring_poll(&self->ring, fd, POLLIN, false, 1));
 	ASSERT_TRUE(silent(&self->ring));
@@ -471,8 +460,8 @@ TEST_F(uring, io_uring_poll_of_a_flush_fd_completes_at_the_end_of_the_queue)
 	q_add(q, "held");
 	ASSERT_EQ(0, q_get(q, &it, 0));
 	q_add(q, "ready");
-	held = flush_fd(q, "held");
-	ready = flush_fd(q, "ready");
+	held = q_flush_fd(q, "held", 0);
+	ready = q_flush_fd(q, "ready", 0);
 	ASSERT_EQ(0, ring_poll(&self->ring, held, POLLIN, false, 1));
 	ASSERT_TRUE(silent(&self->ring));
 	close(q);
@@ -490,7 +479,7 @@ TEST_F(uring, io_uring_poll_keeps_a_flush_fd_that_is_closed)
 	int fd;
 
 	q_add(self->q, "a");
-	fd = flush_fd(self->q, "a");
+	fd = q_flush_fd(self->q, "a", 0);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, ring_poll(&self->ring, fd, POLLIN, false, 1));
 	close(fd);
@@ -507,7 +496,7 @@ TEST_F(uring, io_uring_read_of_a_flush_fd_waits_for_the_end_of_the_run_without_a
 	int fd;
 
 	q_add(self->q, "a");
-	fd = flush_fd(self->q, "a");
+	fd = q_flush_fd(self->q, "a", 0);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, ring_read(&self->ring, fd, &end, sizeof(end), 1));
 	ASSERT_TRUE(silent(&self->ring));

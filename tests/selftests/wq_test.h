@@ -432,6 +432,28 @@ static inline int q_cancel(int fd, const char *key)
 	return q_key_state(fd, WQ_IOC_CANCEL, key, strlen(key));
 }
 
+/* WQ_END_*, or the error. */
+static inline int q_flush_arg(int fd, const char *key, struct wq_flush *f)
+{
+	int ret;
+
+	f->size = sizeof(*f);
+	f->key = addr_of(key);
+	f->key_len = strlen(key);
+	f->result = 4711;
+	ret = verb(fd, WQ_IOC_FLUSH, f);
+	return ret ?: f->result;
+}
+
+/* A descriptor of a wait, or the error. */
+static inline int q_flush_fd(int fd, const char *key, __u32 flags)
+{
+	struct wq_flush f = { .flags = WQ_FLUSH_FD | flags };
+	int ret = q_flush_arg(fd, key, &f);
+
+	return ret ?: f.fd;
+}
+
 /* ---- queues ---- */
 
 static inline int q_info(int fd, struct wq_info *info)

@@ -1320,6 +1320,9 @@ test_top_shows_ready_keys_by_level_and_by_group() {
 	status 0 wq top -b -d 0.1 -n 1 $q
 	matches levels $'\n'"ready by level: 31:2 -32:1"$'\n'"STATE +AGE +DUE +FAILURES +GIVEN_BACK PRIORITY +HOLDER +KEY"$'\n' "$(<"$out")"
 	matches keys $'\n'"ready +[0-9.]+[mu]?s +- +0 +0 +-32 +-  c" "$(<"$out")"
+	wq create --order priority $q.e
+	status 0 wq top -b -d 0.1 -n 1 $q.e
+	matches "no key" $'\n'"ready by level: none"$'\n'"STATE " "$(<"$out")"
 	status 0 wq top -b -d 0.1 -n 1 $q.g
 	matches groups $'\n'"ready by group \(4\):  a/ 3 \(2 blocked\)  b/ 2 \(1 blocked\)  c.n/ 1  l{30}~ 1"$'\n'"STATE " "$(<"$out")"
 	wq create --order groups:/ $q.m

@@ -526,7 +526,7 @@ static bool put_order(int y, const struct wq_stat *st)
 	size_t i, n;
 
 	if (top.cfg.order == WQ_ORDER_PRIORITY) {
-		append(line, sizeof(line), "ready by level:");
+		append(line, sizeof(line), "ready by level:%s", st->ready ? "" : " none");
 		for (i = WQ_LEVELS; i--;)
 			if (st->level_ready[i])
 				append(line, sizeof(line), " %d:%u", WQ_MIN_PRIORITY + (int)i,

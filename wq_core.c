@@ -2106,7 +2106,7 @@ static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c
 		q->dropped++;
 	}
 	if (op->flags & (OP_FORGET | OP_PARK) || unlikely(wq_done_forgets(e, op))) {
-		if (op->flags & OP_PARK)
+		if (op->flags & OP_PARK && !(op->flags & OP_FORGET))
 			wq_give_up(cs, e);
 		else
 			wq_forget_key(cs, e, wq_key_data(e), e->len);
@@ -3212,7 +3212,8 @@ EXPORT_SYMBOL_GPL(wq_done);
  *	WQ_OUTCOME_RETRY: the key failed and is added by the rules of
  *	wq_add_rate_limited(); WQ_OUTCOME_AFTER: the key is added by the rules of
  *	wq_add_after(); WQ_OUTCOME_GIVE_UP: as wq_done_give_up() without error and reason.
- *	FORGET combines with AFTER.
+ *	FORGET combines with AFTER.  With GIVE_UP and FORGET the key is not parked, and waits for
+ *	it end as given up.
  *
  * If the queue is shut down, RETRY and AFTER do not add the key: the run ends, and
  * wq_stat.dropped counts the add.

@@ -78,9 +78,12 @@ void wq_counters_renew(struct wq_counters *m)
 {
 	u32 *generation = &m->page->generation;
 
-	/* Once it is 0, it stays. */
+	/*
+	 * Once it is 0, it stays.  Pairs with the acquire of the generation by a producer: if it sees
+	 * the new value, its next add sees what has changed, a pause of adds for instance.
+	 */
 	if (*generation)
-		WRITE_ONCE(*generation, *generation + 1);
+		smp_store_release(generation, *generation + 1);
 }
 WQ_EXPORT_FOR_KUNIT(wq_counters_renew);
 

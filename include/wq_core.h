@@ -524,7 +524,7 @@ static inline int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
 		return -EINVAL;
 	if (outcome & WQ_OUTCOME_RETRY && outcome != WQ_OUTCOME_RETRY)
 		return -EINVAL;
-	if (outcome & WQ_OUTCOME_GIVE_UP && outcome != WQ_OUTCOME_GIVE_UP)
+	if (outcome & WQ_OUTCOME_GIVE_UP && outcome & ~(WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET))
 		return -EINVAL;
 	if (delay && !(outcome & WQ_OUTCOME_AFTER))
 		return -EINVAL;

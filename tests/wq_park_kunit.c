@@ -124,13 +124,34 @@ static void give_up_parks_the_key_at_once_also_without_a_number_of_retries(struc
 	expect_nothing_ready(test);
 }
 
-static void give_up_combines_with_no_other_outcome(struct kunit *test)
+static void give_up_with_forget_keeps_nothing_of_the_key(struct kunit *test)
+{
+	struct wq_item item;
+
+	queue_that_retries(test, 0, 0);
+	add(test, "a");
+	retry(test, "a");
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, item.failures, 1U);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, GIVE_UP | WQ_OUTCOME_FORGET), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+	KUNIT_EXPECT_EQ(test, stats(test)->parked_total, 0ULL);
+	item = add_and_get(test, "a");
+	KUNIT_EXPECT_EQ(test, item.failures, 0U);
+	/* An add during the run counts for the next one. */
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, GIVE_UP | WQ_OUTCOME_FORGET),
+			WQ_RESULT_READY);
+}
+
+static void give_up_combines_with_no_outcome_that_adds_the_key(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
 
 	EXPECT_REFUSED(test, done_with(test, &item, 0, GIVE_UP | RETRY), -EINVAL);
-	EXPECT_REFUSED(test, done_with(test, &item, 0, GIVE_UP | WQ_OUTCOME_FORGET), -EINVAL);
 	EXPECT_REFUSED(test, done_with(test, &item, 0, GIVE_UP | WQ_OUTCOME_AFTER), -EINVAL);
+	EXPECT_REFUSED(test, done_with(test, &item, 0,
+				       GIVE_UP | WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER), -EINVAL);
 	EXPECT_REFUSED(test, done_with(test, &item, 1, GIVE_UP), -EINVAL);
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 }
@@ -698,7 +719,8 @@ static struct kunit_case park_cases[] = {
 	KUNIT_CASE(failures_never_park_a_key_without_a_number_of_retries),
 	KUNIT_CASE(forgotten_failures_do_not_park),
 	KUNIT_CASE(give_up_parks_the_key_at_once_also_without_a_number_of_retries),
-	KUNIT_CASE(give_up_combines_with_no_other_outcome),
+	KUNIT_CASE(give_up_combines_with_no_outcome_that_adds_the_key),
+	KUNIT_CASE(give_up_with_forget_keeps_nothing_of_the_key),
 	KUNIT_CASE(add_rate_limited_beyond_the_retries_parks_an_idle_key),
 	KUNIT_CASE(add_rate_limited_beyond_the_retries_parks_the_key_after_its_run),
 	KUNIT_CASE(add_ends_a_parking_that_waits_for_the_run),

@@ -726,6 +726,8 @@ static bool some_outcome(struct rnd_state *r, u32 *outcome, s64 *delay)
 		return false;
 	case 3:
 		*outcome = one_in(r, 2) ? WQ_OUTCOME_GIVE_UP : 0;
+		if (*outcome && one_in(r, 2))
+			*outcome |= WQ_OUTCOME_FORGET;
 		return false;
 	default:
 		*outcome = WQ_OUTCOME_FORGET;

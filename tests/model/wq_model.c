@@ -572,7 +572,8 @@ static bool bad_outcome(u32 outcome, s64 delay)
 	return (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER |
 			    WQ_OUTCOME_GIVE_UP)) ||
 		((outcome & WQ_OUTCOME_RETRY) && outcome != WQ_OUTCOME_RETRY) ||
-		((outcome & WQ_OUTCOME_GIVE_UP) && outcome != WQ_OUTCOME_GIVE_UP) ||
+		((outcome & WQ_OUTCOME_GIVE_UP) &&
+		 (outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER))) ||
 		(delay && !(outcome & WQ_OUTCOME_AFTER));
 }
 
@@ -582,6 +583,7 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	struct wm_key *key = &m->key[k];
 	int ret = bad_outcome(outcome, delay) ? -EINVAL : check_held(m, c, k, token);
 	bool parks = key->parked, refused = m->shut || key->disabled;
+	bool gives_up = outcome & WQ_OUTCOME_GIVE_UP && !(outcome & WQ_OUTCOME_FORGET);
 
 	if (ret)
 		return ret;
@@ -601,11 +603,11 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	key->run_failed = outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_GIVE_UP);
 	if (again && refused)
 		m->st.dropped++;
-	if (parks && (!again || refused) && !(outcome & WQ_OUTCOME_GIVE_UP))
+	if (parks && (!again || refused) && !gives_up)
 		park(m, k, 0);
 	else if (parks && again && !((outcome & WQ_OUTCOME_RETRY) && fails_finally(m, key)))
 		unpark(key);
-	if (outcome & WQ_OUTCOME_GIVE_UP)
+	if (gives_up)
 		give_up(m, k, 0);
 	if (again && !refused) {
 		if (outcome & WQ_OUTCOME_RETRY) {

@@ -981,7 +981,7 @@ static void make_key_letters(u8 k)
 {
 	static const u32 outcomes[] = {
 		0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER,
-		WQ_OUTCOME_GIVE_UP,
+		WQ_OUTCOME_GIVE_UP, WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET,
 	};
 	static const u32 flags[] = { 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST };
 	u8 c;

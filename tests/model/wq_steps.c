@@ -289,6 +289,7 @@ static void random_outcome(struct ws_gen *g, struct ws_step *s)
 	static const u32 outcome[] = {
 		0, 0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER,
 		WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET, WQ_OUTCOME_GIVE_UP,
+		WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET,
 	};
 
 	s->flags = ws_rnd(&g->seed, 50) ? outcome[ws_rnd(&g->seed, ARRAY_SIZE(outcome))] :
@@ -541,7 +542,6 @@ static const struct {
 	FIELD(depth), FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(parked),
 	FIELD(max_parked), FIELD(parked_total), FIELD(park_dropped), FIELD(kicked),
 	FIELD(disabled), FIELD(flushes), FIELD(blocked), FIELD(ready_groups),
-	FIELD(levels),
 	LAZY(keys), LAZY(failed), LAZY(retained),
 	TIME(gets_resume), TIME(adds_resume), TIME(next_due), TIME(unfinished), TIME(longest),
 	TIME(oldest), TIME(waits.sum), TIME(works.sum),
@@ -569,7 +569,17 @@ bool ws_stat_differs(const struct ws_run *r, u32 who, bool times, const struct w
 			 (long long)field_of(real, i), (long long)field_of(&st, i));
 		return true;
 	}
+	/* Where the module raises a key at once, the model may do it in two steps, with a level more. */
+	if (real->levels & ~st.levels) {
+		snprintf(why, size, "wq_stat.levels: module 0x%llx, model 0x%llx",
+			 (unsigned long long)real->levels, (unsigned long long)st.levels);
+		return true;
+	}
 	for (i = 0; i < WQ_LEVELS; i++) {
+		if (st.level_ready[i] && !(real->levels >> i & 1)) {
+			snprintf(why, size, "wq_stat.levels lacks level %d", WQ_MIN_PRIORITY + (int)i);
+			return true;
+		}
 		if (st.level_ready[i] == real->level_ready[i])
 			continue;
 		snprintf(why, size, "ready keys of level %d: module %u, model %u",

@@ -1517,6 +1517,8 @@ test_add_wait_exits_with_the_end_of_its_run() {
 	prints "--timeout needs --wait"
 	status 2 wq add --wait --after 1s $q a
 	prints "can't be combined with --after"
+	status 2 wq add --wait --priority 1 $q a
+	prints "can't be combined with --priority"
 	wq pause --gets $q
 	status 6 wq add --wait -t 5ms $q good
 }
@@ -1825,6 +1827,21 @@ test_run_moves_given_up_keys_with_failed_to() {
 	prints "given up after 1 retry, and moved"
 	is keys 0 "$(stats keys)"
 	is key k "$(wq get $q.dead)"
+	# the queue's own retries do not park it
+	wq set --retries 1 $q
+	wq add $q k
+	status 1 wq run --once --failed-to $q.dead $q -- false
+	prints "given up after 1 retry, and moved"
+	is "keys, parked" "0 0" "$(stats keys parked_total)"
+	is key k "$(wq get $q.dead)"
+	wq set --retries 0 $q
+	# a wait is told that the run failed
+	wq run -q --max-retries 0 --failed-to $q.dead $q -- false &
+	status 1 wq add --wait -t 10s $q k
+	prints "the key 'k': the run failed, and the key was given up"
+	kill $!
+	wait $! || true
+	is key k "$(wq get $q.dead)"
 	wq shutdown $q.dead
 	wq add $q k
 	status 1 wq run --once -q --max-retries 0 --failed-to $q.dead $q -- false
@@ -1892,7 +1909,8 @@ test_retries_are_an_attribute() {
 	is max_retries - "$(stats max_retries)"
 	status 2 wq set --retries 65536 $q
 	status 2 wq create --retries 0 $q
-	status 2 wq done --fd 5 --give-up --forget k
+	status 2 wq done --fd 5 --give-up --retry k
+	status 2 wq done --fd 5 --give-up --forget --reason x k
 	status 2 wq done --fd 5 --reason x k
 }
 

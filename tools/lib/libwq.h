@@ -312,7 +312,8 @@ int wq_done_key(int q, const void *key, size_t len);
  * @outcome: WQ_OUTCOME_FORGET: success, reset the key's failures; WQ_OUTCOME_RETRY:
  *	failure, run the key again as by wq_add_rate_limited(); WQ_OUTCOME_AFTER: run
  *	the key again after @delay, can be combined with WQ_OUTCOME_FORGET;
- *	WQ_OUTCOME_GIVE_UP: failure, park the key, see wq_done_failed(); 0: as wq_done()
+ *	WQ_OUTCOME_GIVE_UP: failure, park the key, see wq_done_failed(), or with
+ *	WQ_OUTCOME_FORGET: failure, do not keep the key; 0: as wq_done()
  *
  * Return: WQ_RESULT_READY if the key is ready again, WQ_RESULT_DELAYED if it is
  * delayed, both, WQ_RESULT_PARKED if it is parked, or 0 for none of these.  A queue that is shut down drops the retry and

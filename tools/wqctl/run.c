@@ -97,6 +97,7 @@ static int queue = -1;
 static int failed_queue = -1;	/* of --failed-to; -1: there is none */
 static pid_t parent;
 static int64_t lease;		/* of the queue, in ns; 0: none */
+static unsigned int max_retries;	/* of --max-retries or of the queue, whichever is lower */
 static int64_t touch_time;	/* when to touch the key that is held */
 
 /*
@@ -467,14 +468,16 @@ static void report_given_up(struct slot *slot, const struct wq_item *item, int s
 		       item->failures == 1 ? "retry" : "retries", then);
 }
 
-/* Park a key, or add it to the queue of --failed-to.  Return value as run_key(). */
-static bool give_up(struct slot *slot, const struct wq_item *item, int status)
+/* Park a key, or move it to the queue of --failed-to.  Waits for it report that it failed. */
+static void give_up(struct slot *slot, const struct wq_item *item, int status)
 {
 	int result;
 
 	if (failed_queue >= 0 && wq_add(failed_queue, item->key, item->len) >= 0) {
 		report_given_up(slot, item, status, "and moved");
-		return true;
+		if (wq_done_with(queue, item, 0, WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET) < 0)
+			report_no_done(slot, item);
+		return;
 	}
 	if (failed_queue >= 0)
 		message("can't add the key '%s' to the queue '%s': %s; it is parked",
@@ -485,7 +488,6 @@ static bool give_up(struct slot *slot, const struct wq_item *item, int status)
 	else if (result >= 0)
 		report_given_up(slot, item, status, result & WQ_RESULT_PARKED ? "and parked" :
 				"but added again meanwhile");
-	return false;
 }
 
 /* End the run of a key that failed, and retry it. */
@@ -510,7 +512,7 @@ static void retry(struct slot *slot, const struct wq_item *item, int status)
 			slot->pending++;
 		if (!args->quiet)
 			report_failure(item, status, "retry %u of %u", item->failures + 1,
-				       args->max_retries);
+				       max_retries);
 	}
 }
 
@@ -532,12 +534,13 @@ static bool run_key(struct slot *slot, const struct wq_item *item)
 	if (status == -1)
 		return false;
 	slot->runs++;
-	if (status && item->failures < args->max_retries) {
-		retry(slot, item, status);
+	if (status) {
+		if (item->failures < max_retries)
+			retry(slot, item, status);
+		else
+			give_up(slot, item, status);
 		return false;
 	}
-	if (status)
-		return give_up(slot, item, status);
 	uncount_pending(slot, item);
 	return true;
 }
@@ -611,7 +614,7 @@ static void worker_main(struct slot *slot)
 	struct sigaction child = { .sa_handler = on_child };
 	int null = open("/dev/null", O_RDONLY);
 	sigset_t stops = signals;
-	struct wq_stat st;
+	struct wq_config config;
 	const int *sig;
 
 	setpgid(0, 0);
@@ -627,9 +630,12 @@ static void worker_main(struct slot *slot)
 		if (failed_queue < 0)
 			_exit(complain_failed_to(args));
 	}
-	if (wq_stat(queue, &st))
-		_exit(complain(args, "can't read the queue's statistics"));
-	lease = st.lease;
+	if (wq_config(queue, &config, NULL, 0))
+		_exit(complain(args, "can't read the queue's attributes"));
+	lease = config.lease;
+	max_retries = args->max_retries;
+	if (config.retries && config.retries < max_retries)
+		max_retries = config.retries;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)

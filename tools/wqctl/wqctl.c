@@ -207,7 +207,7 @@ static const struct command commands[] = {
 			{ "after", OPT_AFTER, "TIME", 0,
 			  "run the key again after this time, see wqctl add; can be combined with --forget", 0 },
 			{ "give-up", OPT_GIVE_UP, NULL, 0,
-			  "failure: park the key, which then waits for wqctl kick or an add", 0 },
+			  "failure: park the key, which then waits for wqctl kick or an add; with --forget: do not keep it", 0 },
 			{ "reason", OPT_REASON, "TEXT", 0,
 			  "with --give-up or --retry: up to 64 bytes that are kept with a key that is parked", 0 },
 			TOKEN_OPTION, FD_OPTION, END
@@ -734,14 +734,18 @@ static void check_words(struct argp_state *state, const struct parse *p)
 		argp_error(state, "--wait needs a KEY: add does not wait for the lines of standard input");
 	if (c->run == cmd_add && a->wait && (a->rate_limited || a->outcome & WQ_OUTCOME_AFTER))
 		argp_error(state, "--wait can't be combined with --after or --rate-limited: a delay is no run to wait for");
+	if (c->run == cmd_add && a->wait && a->priority)
+		argp_error(state, "--wait can't be combined with --priority: give --priority to wqctl add, and wait with wqctl wait");
 	if (a->token && a->num_words > 1)
 		argp_error(state, "--token belongs to one key; give one KEY");
 	if (a->print_token && a->fd < 0)
 		argp_error(state, "--token needs --fd: without it, the key is done when it is printed");
 	if (c->run == cmd_shutdown && a->has_timeout && !a->drain)
 		argp_error(state, "--timeout needs --drain: without it, shutdown does not wait");
-	if (a->outcome & WQ_OUTCOME_GIVE_UP && a->outcome != WQ_OUTCOME_GIVE_UP)
-		argp_error(state, "--give-up can't be combined with --forget, --retry or --after: the key is parked");
+	if (a->outcome & WQ_OUTCOME_GIVE_UP && a->outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER))
+		argp_error(state, "--give-up can't be combined with --retry or --after: the key does not run again");
+	if (a->reason && a->outcome & WQ_OUTCOME_FORGET)
+		argp_error(state, "--reason can't be combined with --forget: it is kept with a key that is parked");
 	if (a->reason && !(a->outcome & (WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_RETRY)))
 		argp_error(state, "--reason needs --give-up or --retry: it is kept with a key that is parked");
 	if (c->run == cmd_kick && !!a->num_words + a->all + !!a->count != 1)

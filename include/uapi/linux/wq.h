@@ -206,8 +206,11 @@
  * wq_rec.flags for done: the outcome of the run.  0: the run has ended.  The key's
  * failures stay counted if the queue's limiter uses them, else they are reset when the
  * key is idle.  If two or more runs before this one were given back, each outcome but RETRY
- * resets the failures, because the consumer does not know of them.  FORGET and AFTER can be
- * combined.
+ * resets the failures, because the consumer does not know of them.
+ *
+ * FORGET can be combined with AFTER, and with GIVE_UP.  The latter is for a consumer that has put a
+ * failed key elsewhere: the key is not parked, its failures are reset, and waits for it end with
+ * WQ_END_GAVE_UP.
  *
  * A key that RETRY or GIVE_UP would park is not parked if it was added during the run: it has its
  * next run, and its failures are reset.

@@ -14,8 +14,8 @@
  *
  * The counter of a key depends on its hash, because an entry does not keep more, and on a secret
  * of the map.  A process that knows the counters of some keys learns nothing about the buckets of
- * the table in which they are.  Keys with equal hashes have the same counter, and so does one pair of other
- * keys in WQ_MAP_COUNTERS.
+ * the table in which they are.  Keys with equal hashes have the same counter, and so does one pair
+ * of other keys in WQ_MAP_COUNTERS.
  *
  * A file of its own makes the page available to mmap().  The consumer's file does not, for two
  * reasons: mmap() requires read access to a file, which a producer may not have, and a

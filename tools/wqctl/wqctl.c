@@ -143,7 +143,7 @@ static const struct command commands[] = {
 		.doc = "Add keys: the arguments, or the lines of standard input."
 			"\vEmpty lines are ignored. A key is all that a queue stores: two equal lines are one job. If a key is already waiting for its run, the add is coalesced with it. If a key is being processed, it runs once more afterwards.\n\n"
 			"For the lines of standard input, add maps the queue: a line that was added before and still waits for its run costs no call of the kernel. wqctl stat does not count such adds as coalesced.\n\n"
-			"With --wait, add waits until the keys that are given as arguments have had their runs, and its exit status shows how they ended. No run can end between the add and the wait.\n\n"
+			"With --wait, add waits until the keys that are given as arguments have had their runs, and its exit status shows how they ended. No run can end between the add and the wait. A command must not wait for the key that wqctl run started it for, see wqctl wait --help.\n\n"
 			"0 all keys were added or coalesced (with --wait: and their runs were done), 1 failed, or with --wait a run failed, 4 the queue is shut down, 5 a run was canceled, 6 a run did not end in time.",
 		.options = (const struct argp_option[]){
 			{ "wait", OPT_WAIT, NULL, 0, "wait for the runs of the keys, see below", 0 },
@@ -251,6 +251,7 @@ static const struct command commands[] = {
 			"\vEach add before the command has had its full run when it exits. A delay is no add before it ends, so the command does not wait for it. A message reports each run that was not done.\n\n"
 			"The run of an add can end before wqctl wait begins; wqctl add --wait cannot miss it. For instance, to build something and to learn how that ended:\n\n"
 			"  wqctl add --wait builds kernel && echo built\n\n"
+			"A command that wqctl run started must not use wqctl wait or wqctl add --wait for its own key: it would wait for itself, for ever or until --timeout. Only a wait with --fd is refused, if that descriptor holds the key.\n\n"
 			"0 the runs were done, 1 a run failed, or wqctl failed, 3 a key has no run to wait for, 4 the queue ended before a run, 5 a run was canceled, 6 a run did not end in time. If several of these apply, 1 comes first, then the one of the first key.",
 		.options = (const struct argp_option[]){
 			{ "timeout", 't', "TIME", 0, "wait this long: 90s, 10m, 2h; 0: do not wait (default: no limit)", 0 },
@@ -278,8 +279,8 @@ static const struct command commands[] = {
 	}, {
 		.name = "ls", .args = "[QUEUE]\n--fd N",
 		.doc = "List the queues that you can open; with QUEUE its keys."
-			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing, ready or parked (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
-			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, ready, processing, delayed and keys. A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, error (a number) and reason of a parked key, holder (\"process\" or \"kernel\") and pid; a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
+			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing, ready or parked (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), its level (PRIORITY, only in a queue with --order priority), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
+			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, ready, processing, delayed, parked, keys, consumers and oldest_ns (how long the first ready key has been waiting). A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, priority, error (a number) and reason of a parked key, holder (\"process\" or \"kernel\"), pid and command (the name of that process's command); a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
 			"For instance, the keys that a consumer holds, and a copy of all keys to another queue:\n\n"
 			"  wqctl ls --json mail | jq -r '.[] | select(.holder) | .key'\n"
 			"  wqctl ls -0 mail | wqctl add -0 spare",
@@ -303,10 +304,10 @@ static const struct command commands[] = {
 		.run = cmd_show, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
 	}, {
 		.name = "groups", .args = "QUEUE\n--fd N",
-		.doc = "List the groups of a queue, with how many of their keys are ready, processing and delayed."
-			"\vThe groups with the most ready keys come first. The queue was created with an order of groups, see wqctl create --order. The delimiter is part of a group's name, and a key without it is a group by itself. wqctl reads all keys of the queue for this, one page after another, so the numbers are not from one moment.",
+		.doc = "List the groups of a queue, with how many of their keys are ready, blocked, processing and delayed."
+			"\vA blocked key is a ready key beyond the limit of its group: gets can have it only when the run of another key of the group has ended. The groups with the most ready keys come first. The queue was created with an order of groups, see wqctl create --order. The delimiter is part of a group's name, and a key without it is a group by itself. wqctl reads all keys of the queue for this, one page after another, so the numbers are not from one moment.",
 		.options = (const struct argp_option[]){
-			{ "json", OPT_JSON, NULL, 0, "a JSON array of objects with group_base64 (the bytes of the name), group (the same bytes as a string, or null), ready, processing and delayed", 0 },
+			{ "json", OPT_JSON, NULL, 0, "a JSON array of objects with group_base64 (the bytes of the name), group (the same bytes as a string, or null), ready, blocked, processing and delayed", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_groups, .queue = BY_EITHER,
@@ -322,7 +323,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "top", .args = "[QUEUE]",
 		.doc = "Show the activity of queues; with QUEUE of its keys."
-			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, each as the power of ten above it. CONS is the number of open files, WAITING the age of the first ready key, OLDEST the age of the key that has been processing for the longest time. GB_FAILED counts runs that were given back and counted as a failure, because the key's run before was given back too. PARKED is the number of parked keys. PAUSED shows what is paused, see wqctl pause. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys.\n\n"
+			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, each as the power of ten above it. CONS is the number of open files, WAITING the age of the first ready key, OLDEST the age of the key that has been processing for the longest time. BLOCKED is the number of ready keys beyond the limits of their groups. GB_FAILED counts runs that were given back and counted as a failure, because the key's run before was given back too. PARKED is the number of parked keys. PAUSED shows what is paused, see wqctl pause. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys. Its line of groups counts only these keys; wqctl groups counts all of them.\n\n"
 			"Left and Right (or < and >) choose the column to sort by, and r reverses the order. Up and Down (or k and j) select a queue, and Enter shows its keys. q or Esc goes back, and exits.\n\n"
 			"For instance, a log of an hour:\n\n"
 			"  wqctl top --batch -d 60 -n 60 >top.log",
@@ -411,7 +412,7 @@ static const struct command commands[] = {
 			"  wqctl run mail -- sh -c 'deliver \"$1\" >>log' sh {}\n\n"
 			"After a shut down, run processes the keys that are left. While the queue drains, it also waits for the keys of other consumers, because these can come back.\n\n"
 			"If COMMAND exits with 0, the key is done and its failures are reset. Otherwise it runs again after the delay that the queue's limiter determines (see wqctl create --help). A key that failed N + 1 times, or more often than the queue's --retries, is given up: run prints a message and parks the key (see wqctl kick), with the exit status and the last line that COMMAND wrote to standard error. With --failed-to, the key goes to another queue instead. With the default limiter, the 18 default retries take 22 minutes. Two kinds of keys are dropped with a message: a key with a NUL byte, which cannot be an argument, and a key that failed in a queue that is shut down.\n\n"
-			"Each key runs at least once, so COMMAND must be idempotent: if wqctl or a worker is killed, the key goes back to the queue once its COMMAND is gone, too, and runs again. That is not a failure.\n\n"
+			"Each key runs at least once, so COMMAND must be idempotent: if wqctl or a worker is killed, the key goes back to the queue once its COMMAND is gone, too, and runs again. The first time, that is not a failure. A key that goes back a second time in a row counts as failed: it runs again after the delay of the limiter, and a queue with --retries parks it if it failed too often.\n\n"
 			"In a queue with leases (see wqctl create --help), run touches a key every third of the lease while its COMMAND runs. If wqctl is stopped for longer than a lease, another consumer gets the key. Then run prints a message, sends SIGTERM to COMMAND and its children, and ignores the exit status.\n\n"
 			"After SIGINT, SIGTERM or SIGHUP no more commands start, and those that run may finish; keys that wait for a retry stay in the queue. A second signal kills the commands, and their keys go back. If SIGINT or SIGHUP was ignored at the start, as by nohup, it stays ignored.\n\n"
 			"0 no key was given up or dropped, 1 a key was, or the second signal killed commands, or wqctl could not continue.",

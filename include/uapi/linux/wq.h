@@ -1478,8 +1478,9 @@ struct wq_mark {
 /**
  * struct wq_map_page - the map of a queue
  * @generation: changes when an add can have another answer than before for another reason than
- *	its key: the queue was unlinked, or adds are refused.  0: the map answers no add any more,
- *	for example because the queue is shut down
+ *	its key: the queue was unlinked, or adds were paused.  A pause of gets alone does not change
+ *	it, because a repeat add is coalesced as before.  0: the map answers no add any more, for
+ *	example because the queue is shut down
  * @reserved: 0
  * @counters: each key has one of the counters, which other keys share.  It changes when the key
  *	stops being dirty: when it is handed out or canceled, or its run is dropped

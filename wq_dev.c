@@ -1223,7 +1223,6 @@ static int flush_wait(const struct wq_call *call, struct wq_flush *args, struct 
 	args->result = ret;
 	args->deadline = 0;
 	args->fd = 0;
-	args->reserved = 0;
 	return call_copy_out(call, args);
 }
 
@@ -1248,7 +1247,6 @@ static int flush_fd(const struct wq_call *call, struct wq_flush *args, struct wq
 	wq_flush_file_begin(file, w->fence);
 	args->result = 0;
 	args->fd = fd;
-	args->reserved = 0;
 	return file_return(call, args, fd, file);
 
 put_file:
@@ -1272,9 +1270,13 @@ static int verb_flush(struct wq_call *call, void *arg)
 	if (fd && (args->timeout || args->deadline ||
 		   call->usize < offsetofend(struct wq_flush, fd)))
 		return -EINVAL;
+	if (args->priority && !add)
+		return -EINVAL;
 	if (add && !(call->file->f_mode & FMODE_WRITE))
 		return -EACCES;
 	ret = key_op_init(call->c->q, &w.op, &buf, args->key, args->key_len);
+	if (!ret && add)
+		ret = wq_op_set_priority(call->c->q, &w.op, args->priority);
 	if (!ret)
 		ret = fd ? flush_fd(call, args, &w) : flush_wait(call, args, &w);
 	key_buf_free(&buf);

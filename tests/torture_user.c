@@ -370,7 +370,7 @@ static void flush(int q)
 			bad("flush of a queue that is in use");
 		return;
 	}
-	p.fd = may_wait("flush fd", wq_flush_fd(q, key, len, below(2) ? WQ_FLUSH_ADD : 0));
+	p.fd = may_wait("flush fd", wq_flush_fd(q, key, len, below(2) ? WQ_FLUSH_ADD : 0, 0));
 	if (p.fd < 0)
 		return;
 	note(&all->waits);

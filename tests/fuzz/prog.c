@@ -91,7 +91,7 @@ const __u64 op_args[OPS] = {
 	[OP_PAUSE] = VERB | B(A_FLAGS) | B(A_TIMEOUT),
 	[OP_KICK] = VERB | B(A_FLAGS) | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_COUNT) | B(A_HOW),
 	[OP_FLUSH] = VERB | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_FLAGS) | B(A_TIMEOUT) |
-		     B(A_DEADLINE),
+		     B(A_DEADLINE) | B(A_LEVEL),
 	[OP_DISABLE] = VERB | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_FLAGS) | B(A_TIMEOUT) |
 		       B(A_DEADLINE),
 	[OP_UNLINK] = VERB | B(A_FLAGS) | B(A_NAME),

@@ -1215,6 +1215,7 @@ __s32 do_flush(struct task *t, const struct call *c)
 		.timeout = timeout_pick(c),
 		.deadline = deadline_pick(t, c),
 		.fd = -1,
+		.priority = PICK(levels, c->arg[A_LEVEL]),
 	};
 	const struct wq_flush in = args;
 	struct spot key = key_place(t, c, &args.key_len);

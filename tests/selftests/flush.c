@@ -257,6 +257,10 @@ TEST_F(queue, flush_fails_with_EINVAL_for_bad_flags_and_fields)
 	EXPECT_EQ(-EINVAL, q_flush_arg(self->q, "a", &f));
 	f = (struct wq_flush){ .deadline = -1 };
 	EXPECT_EQ(-EINVAL, q_flush_arg(self->q, "a", &f));
+	f = (struct wq_flush){ .flags = WQ_FLUSH_FD, .priority = 1 };
+	EXPECT_EQ(-EINVAL, q_flush_arg(self->q, "a", &f));
+	f.flags |= WQ_FLUSH_ADD;
+	EXPECT_EQ(-EINVAL, q_flush_arg(self->q, "a", &f));
 	EXPECT_EQ(-EINVAL, q_flush(self->q, "", 0));
 	/* No room for the descriptor. */
 	f = (struct wq_flush){ .size = offsetof(struct wq_flush, fd), .flags = WQ_FLUSH_FD,

@@ -107,6 +107,14 @@ FIXTURE_TEARDOWN(priority)
 	q_unlink(self->name);
 }
 
+/* An add that begins a wait, see WQ_FLUSH_ADD.  The descriptor, or the error. */
+static int flush_add(int q, const char *key, int level)
+{
+	struct wq_flush f = { .flags = WQ_FLUSH_FD | WQ_FLUSH_ADD, .priority = level };
+
+	return q_flush_arg(q, key, &f) ?: f.fd;
+}
+
 /* ---- the order ---- */
 
 TEST_F(priority, get_returns_keys_of_higher_levels_first)
@@ -390,6 +398,30 @@ TEST_F(priority, map_fails_with_EOPNOTSUPP)
 
 	EXPECT_EQ(-EOPNOTSUPP, verb(self->q, WQ_IOC_MAP, &map));
 	EXPECT_TRUE(q_stat(self->q).state & WQ_STATE_NO_MAP);
+}
+
+/* ---- a wait ---- */
+
+TEST_F(priority, add_that_begins_a_wait_has_a_level)
+{
+	struct wq_stat before;
+	int fd;
+
+	ASSERT_EQ(1, add(self->q, "a", 0));
+	fd = flush_add(self->q, "b", 5);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(5, level_of(self->q, "b"));
+	close(fd);
+	fd = flush_add(self->q, "a", WQ_MAX_PRIORITY);
+	ASSERT_LE(0, fd);
+	close(fd);
+	before = q_stat(self->q);
+	EXPECT_EQ(-ERANGE, flush_add(self->q, "c", WQ_MAX_PRIORITY + 1));
+	EXPECT_EQ(-ERANGE, flush_add(self->q, "c", WQ_MIN_PRIORITY - 1));
+	EXPECT_EQ(-ERANGE, flush_add(self->q, "c", INT32_MAX));
+	EXPECT_TRUE(same(&before, self->q));
+	EXPECT_TRUE(runs(self->q, "a", WQ_MAX_PRIORITY));
+	EXPECT_TRUE(runs(self->q, "b", 5));
 }
 
 TEST_HARNESS_MAIN

@@ -1517,8 +1517,8 @@ test_add_wait_exits_with_the_end_of_its_run() {
 	prints "--timeout needs --wait"
 	status 2 wq add --wait --after 1s $q a
 	prints "can't be combined with --after"
-	status 2 wq add --wait --priority 1 $q a
-	prints "can't be combined with --priority"
+	status 1 wq add --wait --priority 1 $q a
+	prints "the queue '$q' was created without --order priority"
 	wq pause --gets $q
 	status 6 wq add --wait -t 5ms $q good
 }

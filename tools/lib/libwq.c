@@ -680,9 +680,9 @@ int wq_flush(int q, const void *key, size_t len, int64_t timeout)
 	return flush_call(q, key, len, &arg) ? -1 : (int)arg.result;
 }
 
-int wq_flush_fd(int q, const void *key, size_t len, uint32_t flags)
+int wq_flush_fd(int q, const void *key, size_t len, uint32_t flags, int priority)
 {
-	struct wq_flush arg = { .flags = flags | WQ_FLUSH_FD };
+	struct wq_flush arg = { .flags = flags | WQ_FLUSH_FD, .priority = priority };
 
 	return flush_call(q, key, len, &arg) ? -1 : arg.fd;
 }

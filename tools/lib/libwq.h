@@ -407,12 +407,13 @@ int wq_flush(int q, const void *key, size_t len, int64_t timeout);
 /**
  * wq_flush_fd() - a descriptor for a wait, which is readable when the wait has ended
  * @flags: 0; WQ_FLUSH_ADD: add the key first, so that no run can end between the add and the wait
+ * @priority: with WQ_FLUSH_ADD: the level of the add, see wq_add_priority(); else 0
  *
  * The caller closes the descriptor.  That gives the wait up.
  *
  * Return: the descriptor, for wq_flush_wait() and poll(2).
  */
-int wq_flush_fd(int q, const void *key, size_t len, uint32_t flags);
+int wq_flush_fd(int q, const void *key, size_t len, uint32_t flags, int priority);
 
 /**
  * wq_flush_wait() - wait for a descriptor of wq_flush_fd()

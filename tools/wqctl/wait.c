@@ -52,6 +52,11 @@ static int report_call(const struct args *a, const char *key)
 	switch (errno) {
 	case EINVAL:
 	case E2BIG:
+		if (a->priority && *key) {
+			message("can't add at a level: the queue '%s' was created without --order priority",
+				queue_text(a));
+			return FAILED;
+		}
 		message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
 		return FAILED;
 	case ENOENT:
@@ -110,7 +115,7 @@ static int wait_for_keys(const struct args *a, int q, uint32_t flags)
 		timeout = wq_until(timeout);
 	for (i = 0; i < a->num_words; i++) {
 		fds[i] = is_own(a, a->words[i]) ? -1 :
-			 wq_flush_fd(q, a->words[i], strlen(a->words[i]), flags);
+			 wq_flush_fd(q, a->words[i], strlen(a->words[i]), flags, a->priority);
 		if (fds[i] < 0)
 			ret = join_status(ret, report_call(a, a->words[i]));
 	}

@@ -735,8 +735,6 @@ static void check_words(struct argp_state *state, const struct parse *p)
 		argp_error(state, "--wait needs a KEY: add does not wait for the lines of standard input");
 	if (c->run == cmd_add && a->wait && (a->rate_limited || a->outcome & WQ_OUTCOME_AFTER))
 		argp_error(state, "--wait can't be combined with --after or --rate-limited: a delay is no run to wait for");
-	if (c->run == cmd_add && a->wait && a->priority)
-		argp_error(state, "--wait can't be combined with --priority: give --priority to wqctl add, and wait with wqctl wait");
 	if (a->token && a->num_words > 1)
 		argp_error(state, "--token belongs to one key; give one KEY");
 	if (a->print_token && a->fd < 0)

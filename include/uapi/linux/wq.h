@@ -105,7 +105,8 @@
  *  EAGAIN     no key is ready, or gets are paused, and the read may not wait
  *  EINTR      a signal handler ended the wait.  With SA_RESTART, the read continues
  *  EMSGSIZE   the next key is longer than @size; it stays the next key
- *  EFAULT     @buf can't be written.  The next key was given back
+ *  EFAULT     @buf can't be written.  The next key was given back, unless another thread's read
+ *             of this file has ended its run meanwhile
  *  ENOMEM     there is not enough memory for a key of more than 256 bytes
  *
  * poll, select and epoll report for a file that is bound:
@@ -1202,7 +1203,7 @@ struct wq_kick {
  *	the call does not wait.  With WQ_FLUSH_FD: must be 0
  * @deadline: as wq_get.deadline; with WQ_FLUSH_FD: must be 0
  * @fd: out, with WQ_FLUSH_FD: a new file descriptor, close-on-exec; else 0
- * @reserved: out, 0
+ * @priority: with WQ_FLUSH_ADD: the level of the add, as wq_rec.priority; else 0
  *
  * When the call returns WQ_END_DONE, WQ_END_FAILED or WQ_END_GAVE_UP, each add before it has had its
  * full run, and the result is that of the last of these runs.  A pending delay is no add before it is
@@ -1228,6 +1229,8 @@ struct wq_kick {
  *             - @timeout or @deadline is not 0, and WQ_FLUSH_FD is set
  *             - @deadline is negative, or @key_len is 0
  *             - WQ_FLUSH_FD is set, and @size is too small for @fd
+ *             - @priority is not 0, and WQ_FLUSH_ADD is not set or the queue has no levels
+ *  ERANGE     with WQ_FLUSH_ADD: there is no level @priority
  *  E2BIG      @key_len is above WQ_MAX_KEY
  *  EFAULT     the key can't be read, or the struct can't be written.  With WQ_FLUSH_ADD the key
  *             may be added
@@ -1254,7 +1257,7 @@ struct wq_flush {
 	__s64 timeout;
 	__s64 deadline;
 	__s32 fd;
-	__u32 reserved;
+	__s32 priority;
 };
 
 /**

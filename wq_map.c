@@ -78,12 +78,14 @@ void wq_counters_renew(struct wq_counters *m)
 {
 	u32 *generation = &m->page->generation;
 
+	/* Once it is 0, it stays. */
+	if (!*generation)
+		return;
 	/*
-	 * Once it is 0, it stays.  Pairs with the acquire of the generation by a producer: if it sees
-	 * the new value, its next add sees what has changed, a pause of adds for instance.
+	 * Pairs with the acquire of the generation by a producer: if it sees the new value, its next
+	 * add sees what has changed, a pause of adds for instance.
 	 */
-	if (*generation)
-		smp_store_release(generation, *generation + 1);
+	smp_store_release(generation, *generation + 1);
 }
 WQ_EXPORT_FOR_KUNIT(wq_counters_renew);
 

@@ -569,7 +569,7 @@ bool ws_stat_differs(const struct ws_run *r, u32 who, bool times, const struct w
 			 (long long)field_of(real, i), (long long)field_of(&st, i));
 		return true;
 	}
-	/* Where the module raises a key at once, the model may do it in two steps, with a level more. */
+	/* The model raises some keys in two steps, so it can have a level that the module skips. */
 	if (real->levels & ~st.levels) {
 		snprintf(why, size, "wq_stat.levels: module 0x%llx, model 0x%llx",
 			 (unsigned long long)real->levels, (unsigned long long)st.levels);

@@ -1835,7 +1835,7 @@ test_run_moves_given_up_keys_with_failed_to() {
 	is "keys, parked" "0 0" "$(stats keys parked_total)"
 	is key k "$(wq get $q.dead)"
 	wq set --retries 0 $q
-	# a wait is told that the run failed
+	# a wait reports that the run failed
 	"$WQCTL" run -q --max-retries 0 --failed-to $q.dead $q -- false &
 	status 1 wq add --wait -t 10s $q k
 	prints "the key 'k': the run failed, and the key was given up"

@@ -97,7 +97,7 @@ static int queue = -1;
 static int failed_queue = -1;	/* of --failed-to; -1: there is none */
 static pid_t parent;
 static int64_t lease;		/* of the queue, in ns; 0: none */
-static unsigned int max_retries;	/* of --max-retries or of the queue, whichever is lower */
+static unsigned int max_retries;	/* the lower one of --max-retries and the queue's */
 static int64_t touch_time;	/* when to touch the key that is held */
 
 /*

@@ -142,7 +142,9 @@ static void add(int q)
 
 	switch (below(6)) {
 	case 0:
-		may("add after", wq_add_after(q, key, some_key(key), some_time(10 * MS), 0));
+		len = some_key(key);
+		may("add after", wq_add_after(q, key, len, some_time(10 * MS),
+					      below(2) ? WQ_ADD_TAKE_LATEST : 0));
 		break;
 	case 1:
 		may("add rate limited", wq_add_rate_limited(q, key, some_key(key)));
@@ -418,6 +420,8 @@ static int open_own(const char *name)
 		.num_limiters = config.num_limiters,
 		.limiters = (const struct wq_limiter_spec *)(uintptr_t)config.limiters,
 		.lease = config.lease, .slack = config.slack,
+		.retries = below(2) ? config.retries : 0,
+		.debounce = below(2) ? 1 + some_time(10 * MS) : 0,
 		.flags = name && below(4) ? WQ_OPEN_ACCEPT : 0,
 		.order = order,
 	};

@@ -115,7 +115,7 @@ PARAM(bool, faults, false, "Let failslab's task-filter have the module's threads
 enum what {
 	ADDS, DELAYS, LIMITED, GETS, RUNS, RETRIES, STALE, TOUCHES, EXPIRED, TWICE, CANCELS,
 	LOOKS, PAUSES, KICKS, SHUTDOWNS, DRAINS, QUEUES, SETTLED, PROBES, CONTROLLERS, OBJECTS, FLUSHES, SYNCS,
-	DISABLES,
+	DISABLES, PARKS,
 	SIGNALS, INTERRUPTS, REFUSED, NO_MEMORY,
 	NR_WHAT
 };
@@ -124,6 +124,7 @@ static const char *const what_names[NR_WHAT] = {
 	"adds", "delayed", "rate limited", "gets", "runs", "retries", "stale dones", "touches",
 	"expired", "given back twice", "cancels", "looks", "pauses", "kicks", "shut downs", "drains",
 	"queues", "settled", "probes", "controllers", "objects", "flushes", "synchronous cancels", "disables",
+	"parked after the retries",
 	"signals", "in interrupts", "refused", "without memory",
 };
 
@@ -261,6 +262,8 @@ struct arena {
 	u32 traits;
 	u32 pace;		/* producers come one in so many times */
 	s64 lease;
+	s64 debounce;
+	u32 retries;		/* failures in a row before the queue parks the key; 0: any number */
 	bool quiet;		/* nobody adds */
 	bool ending;
 	bool pauses;		/* it was paused at least once */
@@ -516,6 +519,8 @@ static void tell_stats(struct arena *a, const struct wq_stat *st)
 {
 	pr_alert("%s: traits %#x, lease %lld, state %#x, quiet %d, ending %d\n", a->name, a->traits,
 		 a->lease, st->state, READ_ONCE(a->quiet), READ_ONCE(a->ending));
+	pr_alert("%s: debounce %lld, retries %u, parked %u of %llu\n", a->name, a->debounce,
+		 a->retries, st->parked, st->parked_total);
 	pr_alert("%s: blocked %u, groups with ready keys %u\n", a->name, st->blocked,
 		 st->ready_groups);
 	pr_alert("%s: ready %u, processing %u, delayed %u, depth %u, keys %u of %u\n", a->name,
@@ -698,6 +703,22 @@ static void ended(struct run *run, bool held, int ret)
 	failed("%s: key %u: done: %d", run->a->name, run->key, ret);
 }
 
+/*
+ * Whether done parked a key that was to be retried.  The key has no further run, unless it is added
+ * or kicked.  A key that waits for a run is not parked.
+ */
+static bool parked_by_queue(struct arena *a, u32 outcome, int ret)
+{
+	if (ret < 0 || !(ret & WQ_RESULT_PARKED) || outcome & WQ_OUTCOME_GIVE_UP)
+		return false;
+	count(PARKS);
+	if (!a->retries)
+		failed("%s: parked, while the queue retries without limit", a->name);
+	else if (ret != WQ_RESULT_PARKED)
+		failed("%s: parked, and yet ready or delayed: %d", a->name, ret);
+	return true;
+}
+
 /* An item that is done does no harm. */
 static void done_again(struct run *run)
 {
@@ -710,9 +731,14 @@ static void done_again(struct run *run)
 }
 
 /* A random outcome of a run.  Return: whether the key must run again. */
-static bool some_outcome(struct rnd_state *r, u32 *outcome, s64 *delay)
+static bool some_outcome(struct arena *a, struct rnd_state *r, u32 *outcome, s64 *delay)
 {
 	*delay = 0;
+	/* Else few keys would fail often enough to be parked. */
+	if (a->retries && one_in(r, 2)) {
+		*outcome = WQ_OUTCOME_RETRY;
+		return true;
+	}
 	switch (below(r, 8)) {
 	case 0:
 		*outcome = WQ_OUTCOME_RETRY;
@@ -746,7 +772,7 @@ static void finish(struct run *run, struct rnd_state *r)
 
 	count(RUNS);
 	idx = srcu_read_lock(&adders);
-	again = some_outcome(r, &outcome, &delay);
+	again = some_outcome(a, r, &outcome, &delay);
 	/* Another run would make up for one that was lost. */
 	if (again && (READ_ONCE(a->quiet) || (run->t && run->key >= a->keys - PROBED))) {
 		again = false;
@@ -772,7 +798,7 @@ static void finish(struct run *run, struct rnd_state *r)
 	srcu_read_unlock(&adders, idx);
 
 	ended(run, held, ret);
-	if (again && ret >= 0) {
+	if (!parked_by_queue(a, outcome, ret) && again && ret >= 0) {
 		count(RETRIES);
 		if (w)
 			raise(&run->t->later, w);
@@ -858,7 +884,8 @@ static void verb_add_rate_limited(struct arena *a, struct rnd_state *r)
 	else
 		ret = key_add_after(a, i, 0, WQ_ADD_RATE_LIMITED |
 				    flags[below(r, ARRAY_SIZE(flags))]);
-	if (accepted(a, "add rate limited", ret))
+	/* If it returns 0, the queue may have parked the key after its retries. */
+	if (accepted(a, "add rate limited", ret) && (ret || !a->retries))
 		raise(&a->tally[i].later, w);
 }
 
@@ -1967,6 +1994,9 @@ static s64 controlled_item(struct arena *a, const struct wq_item *item)
 		atomic_inc(&run.t->dones);
 	if (!run.t || run.key >= a->keys - PROBED || READ_ONCE(a->quiet) || lot & 0x300)
 		return 0;
+	/* A rate-limited add during the run can use up the retries, and no callback reports that. */
+	if (lot & 0x400 && a->retries)
+		return -EIO;
 	raise(&run.t->later, atomic_inc_return(&run.t->wanted));
 	return lot & 0x400 ? -EIO : 1 + (lot >> 16);
 }
@@ -2116,12 +2146,21 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 		a->lease = WQ_MIN_LEASE + some_time(r, 10 * MS);
 		params.lease = a->lease;
 	}
+	if (one_in(r, 4)) {
+		a->debounce = some_time(r, 10 * MS);
+		params.debounce = a->debounce;
+	}
+	if (one_in(r, 3)) {
+		a->retries = 1 + below(r, 3);
+		params.retries = a->retries;
+	}
 	params.limiter = some_limiter(r);
 
 	a->q = wq_create(&params);
 	if (!IS_ERR(a->q)) {
 		count(QUEUES);
-		if (objects && !params.mode && !params.lease && !params.order_kind && one_in(r, 2))
+		if (objects && !params.mode && !params.lease && !params.order_kind &&
+		    !params.debounce && one_in(r, 2))
 			arena_objects(a, r);
 		return a;
 	}
@@ -2490,7 +2529,7 @@ static int keeper(struct thread *t)
 static void report(const char *how)
 {
 	unsigned long calls = 0, n;
-	char line[600];
+	char line[700];
 	int w, len = 0;
 
 	for (w = 0; w < NR_WHAT; w++) {

@@ -115,6 +115,23 @@ static void counters_are_used_evenly(struct kunit *test)
 	wq_counters_free(m);
 }
 
+/* Each map has a secret: the hashes of two queues differ in any case, so they are the same here. */
+static void counter_of_a_hash_differs_from_map_to_map(struct kunit *test)
+{
+	struct wq_counters *one = wq_counters_new(GFP_KERNEL), *two = wq_counters_new(GFP_KERNEL);
+	unsigned int same = 0;
+	u32 i;
+
+	if (one && two)
+		for (i = 0; i < 1000; i++)
+			same += wq_counters_mark(one, i).counter == wq_counters_mark(two, i).counter;
+	KUNIT_EXPECT_TRUE(test, one && two);
+	/* One of 1,000 hashes by chance.  More than 20 have a probability below 10^-19. */
+	KUNIT_EXPECT_LE(test, same, 20U);
+	wq_counters_free(one);
+	wq_counters_free(two);
+}
+
 /* --- the generation --- */
 
 static void a_counter_that_wraps_changes_the_generation(struct kunit *test)
@@ -313,6 +330,7 @@ static struct kunit_case map_cases[] = {
 	KUNIT_CASE(delayed_key_has_its_mark_when_it_is_due),
 	KUNIT_CASE(destroy_changes_the_counter_of_each_dirty_key),
 	KUNIT_CASE(counters_are_used_evenly),
+	KUNIT_CASE(counter_of_a_hash_differs_from_map_to_map),
 	KUNIT_CASE(a_counter_that_wraps_changes_the_generation),
 	KUNIT_CASE(a_generation_that_wraps_stays_0),
 	KUNIT_CASE(pause_of_adds_changes_the_generation),

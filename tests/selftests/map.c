@@ -3,6 +3,7 @@
  * The map of a queue: its marks, counters and generation, the processes that may map it, how long
  * it lives, and producers that repeat adds without a call.
  */
+#include "wq_memory.h"
 #include "wq_users.h"
 
 #include <pthread.h>
@@ -13,6 +14,7 @@
 #include <libwq.h>
 
 #define PAGE	sysconf(_SC_PAGESIZE)
+#define MAPPERS	200	/* processes that are killed while they have a map */
 
 /* The map's descriptor, or -errno. */
 static int map_fd(int q)
@@ -570,33 +572,98 @@ TEST_F(map, child_has_the_map_of_its_parent)
 	ASSERT_FALSE(waits(self->map, &mark));
 }
 
-TEST_F(map, process_that_is_killed_while_it_has_the_map_leaves_nothing)
+TEST_F(map, munmap_of_a_mapping_leaves_the_other_mapping_and_the_queue)
 {
+	const struct wq_map_page *other = map_of(self->q);
+	__u32 generation = self->map->generation;
+	struct wq_mark a, b;
+	struct item it;
+
+	ASSERT_NE(NULL, (void *)other);
+	/* so that no counter below is 0, as in a page that was cleared */
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(1, add(self->q, "a", &a));
+	ASSERT_TRUE(waits(self->map, &a));
+	ASSERT_TRUE(waits(other, &a));
+	ASSERT_EQ(0, munmap((void *)self->map, PAGE));
+	ASSERT_EQ(generation, other->generation);
+	ASSERT_TRUE(waits(other, &a));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_FALSE(waits(other, &a));
+
+	/* the queue alone has the page now */
+	ASSERT_EQ(1, add(self->q, "a", &a));
+	ASSERT_EQ(1, add(self->q, "b", &b));
+	ASSERT_EQ(0, munmap((void *)other, PAGE));
+	ASSERT_EQ(1, q_done(self->q, &it));
+	ASSERT_LE(0, q_cancel(self->q, "b"));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_STREQ("a", it.key);
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(0, q_stat(self->q).keys);
+	self->map = map_of(self->q);
+	ASSERT_NE(NULL, (void *)self->map);
+	ASSERT_EQ(generation, self->map->generation);
+	ASSERT_FALSE(waits(self->map, &a));
+	ASSERT_FALSE(waits(self->map, &b));
+}
+
+/* A process makes a queue, maps it and looks at the page until it is killed. */
+static void map_until_killed(int ready)
+{
+	int q = q_private(0);
+	const struct wq_map_page *map = map_of(q);
 	struct wq_mark mark;
 
-	for (int i = 0; i < 20; i++) {
-		int q = q_private(0), ready[2];
-		pid_t pid;
-		char byte;
+	if (!map || add(q, "a", &mark) != 1 || !waits(map, &mark) || write(ready, "", 1) != 1)
+		_exit(1);
+	for (;;)
+		waits(map, &mark);
+}
 
-		ASSERT_EQ(0, pipe(ready));
-		pid = child();
-		if (!pid) {
-			const struct wq_map_page *map = map_of(q);
+static void kill_mapper(struct __test_metadata *_metadata)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
 
-			add(q, "a", &mark);
-			if (write(ready[1], "", 1) != 1)
-				_exit(1);
-			for (;;)
-				waits(map, &mark);
-		}
-		close(q);
-		ASSERT_EQ(1, read(ready[0], &byte, 1));
-		kill(pid, SIGKILL);
-		ASSERT_EQ(1000 + SIGKILL, reap(pid));
-		close(ready[0]);
-		close(ready[1]);
-	}
+	ASSERT_EQ(0, pipe(ready));
+	pid = member();
+	if (!pid)
+		map_until_killed(ready[1]);
+	close(ready[1]);
+	ASSERT_EQ(1, read(ready[0], &byte, 1));
+	kill(pid, SIGKILL);
+	ASSERT_EQ(1000 + SIGKILL, reap(pid));
+	close(ready[0]);
+}
+
+TEST_F(map, process_that_is_killed_while_it_has_the_map_leaves_nothing)
+{
+	static const char refs[] = "/sys/module/wq/refcnt";
+	long long charge, files = read_number(refs);
+	struct wq_info before, after;
+
+	if (!group_new())
+		SKIP(return, "no memory controller of cgroup v2");
+	ASSERT_EQ(0, q_info(self->q, &before));
+	/* memory that the first processes of a group leave is not charged again */
+	for (int i = 0; i < 10; i++)
+		kill_mapper(_metadata);
+	charge = settled();
+	for (int i = 0; i < MAPPERS; i++)
+		kill_mapper(_metadata);
+	/* each page would be charged, and so would the file that has it */
+	charge = settled() - charge;
+	ASSERT_GT(MAPPERS * PAGE / 4, charge);
+	ASSERT_EQ(0, q_info(self->q, &after));
+	ASSERT_EQ(before.charged_queues, after.charged_queues);
+	ASSERT_EQ(before.charged_keys, after.charged_keys);
+	/* each file of a map has a reference to the module */
+	ASSERT_EQ(files, read_number(refs));
+	ASSERT_EQ(0, rmdir(CGROUP));
 }
 
 TEST_F(map, module_can_not_be_removed_while_a_page_is_mapped)

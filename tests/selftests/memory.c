@@ -4,23 +4,14 @@
  * queue or adds the key, and uncharged when it is freed. A cgroup without memory does not
  * affect other cgroups.
  */
+#include "wq_memory.h"
 #include "wq_users.h"
-
-#define ROOT	"/sys/fs/cgroup"
-#define CGROUP	ROOT "/wq-selftest"
-
-static long long charged(void)
-{
-	return read_number(CGROUP "/memory.current");
-}
 
 FIXTURE(memory) { int q; };
 
 FIXTURE_SETUP(memory)
 {
-	write_file(ROOT "/cgroup.subtree_control", "+memory");
-	rmdir(CGROUP);
-	if (mkdir(CGROUP, 0755) || charged() < 0)
+	if (!group_new())
 		SKIP(return, "no memory controller of cgroup v2");
 	self->q = q_private(1000000);
 	ASSERT_LE(0, self->q);
@@ -105,33 +96,6 @@ TEST_F(memory, add_beyond_the_cgroup_limit_fails_and_loses_no_key)
 }
 
 #define SLACK	(128 << 10)
-
-/* The charge without the stocks of the CPUs. */
-static long long present(void)
-{
-	write_file(CGROUP "/memory.high", "0");
-	/* other CPUs drain their stocks after a while */
-	sleep_ms(20);
-	write_file(CGROUP "/memory.high", "max");
-	return charged();
-}
-
-/* The charge when the shrinkers have run: without entries of former keys and without kept buffers. */
-static long long settled(void)
-{
-	write_file("/proc/sys/vm/drop_caches", "2");
-	return present();
-}
-
-/* A child in the group. */
-static pid_t member(void)
-{
-	pid_t pid = child();
-
-	if (!pid && write_file(CGROUP "/cgroup.procs", "0"))
-		_exit(255);
-	return pid;
-}
 
 enum way { READY, DELAYED, RETRIED, HELD };
 

@@ -20,6 +20,7 @@
 #include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/overflow.h>
+#include <linux/preempt.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 
@@ -176,15 +177,15 @@ static void controller_join(struct wq_controller *c)
 }
 
 /*
- * Whether the calling task is a thread of a controller of @q.  *@token receives the token of the
- * run that it works on; 0: none.
+ * Whether the caller is a thread of a controller of @q, and not an interrupt of it.  *@token receives
+ * the token of the run that it works on; 0: none.
  */
 bool wq_controller_is_own(const struct wq *q, u64 *token)
 {
 	struct controller_worker *w;
 
 	*token = 0;
-	if (!(current->flags & PF_KTHREAD) || kthread_func(current) != controller_thread)
+	if (!in_task() || !(current->flags & PF_KTHREAD) || kthread_func(current) != controller_thread)
 		return false;
 	w = kthread_data(current);
 	if (w->c->params.q != q)

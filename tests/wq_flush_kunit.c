@@ -3,6 +3,7 @@
  * wq: KUnit suite of wq_flush_key(), wq_disable_key() and wq_enable_key().
  */
 #include <linux/err.h>
+#include <linux/irq_work.h>
 #include <linux/sched/signal.h>
 
 #include "wq_kunit.h"
@@ -698,13 +699,21 @@ static void flush_without_memory_fails_with_ENOMEM(struct kunit *test)
 /* --- controllers --- */
 
 struct work {
+	struct irq_work irq;
 	struct kunit *test;
 	const char *wait_for;
-	int flushed, looked, disabled, off;
+	int flushed, looked, looked_from_irq, disabled, off;
 	bool fail;
 	bool go;
 	struct completion begun;
 };
+
+static void look_from_irq(struct irq_work *irq)
+{
+	struct work *w = container_of(irq, struct work, irq);
+
+	w->looked_from_irq = wq_flush_key(queue(w->test), "a", 1, 0);
+}
 
 static s64 work_fn(void *data, const void *key, size_t len)
 {
@@ -716,6 +725,11 @@ static s64 work_fn(void *data, const void *key, size_t len)
 	if (w->wait_for) {
 		w->flushed = wq_flush_key(q, w->wait_for, strlen(w->wait_for), LONG);
 		w->looked = wq_flush_key(q, w->wait_for, strlen(w->wait_for), 0);
+		irq_work_queue(&w->irq);
+		/* A task that spins is the one that the interrupt comes to. */
+		while (!IS_ENABLED(CONFIG_PREEMPT_RT) && irq_work_is_busy(&w->irq))
+			cpu_relax();
+		irq_work_sync(&w->irq);
 		if (!strcmp(w->wait_for, "a")) {
 			w->disabled = wq_disable_key(q, "a", 1, LONG);
 			w->off = wq_disable_key(q, "a", 1, 0);
@@ -740,6 +754,7 @@ static struct wq_controller *controller(struct kunit *test, struct work *w, unsi
 
 	w->test = test;
 	init_completion(&w->begun);
+	init_irq_work(&w->irq, look_from_irq);
 	c = wq_controller_start(&params);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(c));
 	return c;
@@ -755,6 +770,8 @@ static void flush_of_a_controllers_own_run_fails_with_EDEADLK(struct kunit *test
 	wq_controller_stop(c, true);
 	KUNIT_EXPECT_EQ(test, w.flushed, -EDEADLK);
 	KUNIT_EXPECT_EQ(test, w.looked, -EDEADLK);
+	/* An interrupt of the thread is not the run. */
+	KUNIT_EXPECT_EQ(test, w.looked_from_irq, -EAGAIN);
 	KUNIT_EXPECT_EQ(test, w.disabled, -EDEADLK);
 	/* Without a wait a run may disable its own key. */
 	KUNIT_EXPECT_EQ(test, w.off, RUNNING);

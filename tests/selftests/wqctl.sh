@@ -1323,6 +1323,14 @@ test_top_shows_ready_keys_by_level_and_by_group() {
 	wq create --order priority $q.e
 	status 0 wq top -b -d 0.1 -n 1 $q.e
 	matches "no key" $'\n'"ready by level: none"$'\n'"STATE " "$(<"$out")"
+	# a key that was given back is ready, and at no level
+	wq add $q.e back
+	exec 8<>/dev/wq
+	wq bind --fd 8 $q.e
+	wq get --fd 8 >/dev/null
+	exec 8>&-
+	status 0 wq top -b -d 0.1 -n 1 $q.e
+	matches "given back" $'\n'"ready by level: none"$'\n'"STATE .* back" "$(<"$out")"
 	status 0 wq top -b -d 0.1 -n 1 $q.g
 	matches groups $'\n'"ready by group \(4\):  a/ 3 \(2 blocked\)  b/ 2 \(1 blocked\)  c.n/ 1  l{30}~ 1"$'\n'"STATE " "$(<"$out")"
 	wq create --order groups:/ $q.m

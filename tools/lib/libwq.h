@@ -316,9 +316,9 @@ int wq_done_key(int q, const void *key, size_t len);
  *	WQ_OUTCOME_FORGET: failure, do not keep the key; 0: as wq_done()
  *
  * Return: WQ_RESULT_READY if the key is ready again, WQ_RESULT_DELAYED if it is
- * delayed, both, WQ_RESULT_PARKED if it is parked, or 0 for none of these.  A queue that is shut down drops the retry and
- * returns 0.  If the call fails, the consumer still holds the key; after ENOMEM it
- * can try again.
+ * delayed, both, WQ_RESULT_PARKED if it is parked, or 0 for none of these.  A queue
+ * that is shut down drops the retry and returns 0.  If the call fails, the consumer
+ * still holds the key; after ENOMEM it can try again.
  */
 int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int outcome);
 

@@ -97,7 +97,7 @@ static int queue = -1;
 static int failed_queue = -1;	/* of --failed-to; -1: there is none */
 static pid_t parent;
 static int64_t lease;		/* of the queue, in ns; 0: none */
-static unsigned int max_retries;	/* the lower one of --max-retries and the queue's */
+static unsigned int max_retries;	/* before a key is given up here, not by the queue */
 static int64_t touch_time;	/* when to touch the key that is held */
 
 /*
@@ -634,7 +634,8 @@ static void worker_main(struct slot *slot)
 		_exit(complain(args, "can't read the queue's attributes"));
 	lease = config.lease;
 	max_retries = args->max_retries;
-	if (config.retries && config.retries < max_retries)
+	/* Otherwise the queue would park a key that is to be moved. */
+	if (args->failed_to && config.retries && config.retries < max_retries)
 		max_retries = config.retries;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);

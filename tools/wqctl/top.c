@@ -526,11 +526,14 @@ static bool put_order(int y, const struct wq_stat *st)
 	size_t i, n;
 
 	if (top.cfg.order == WQ_ORDER_PRIORITY) {
-		append(line, sizeof(line), "ready by level:%s", st->ready ? "" : " none");
+		append(line, sizeof(line), "ready by level:");
+		n = strlen(line);
 		for (i = WQ_LEVELS; i--;)
 			if (st->level_ready[i])
 				append(line, sizeof(line), " %d:%u", WQ_MIN_PRIORITY + (int)i,
 				       st->level_ready[i]);
+		if (!line[n])
+			append(line, sizeof(line), " none");
 	} else if (has_groups(&top.cfg)) {
 		append(line, sizeof(line), "ready by group (%u)%s:", st->ready_groups,
 		       top.more_keys ? ", of the keys below" : "");

@@ -35,7 +35,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore)
 
-.PHONY: all modules tools run shell test test-packaging matrix torture test-torture model litmus fuzz test-fuzz \
+.PHONY: all modules tools run shell test test-packaging matrix torture test-torture model litmus kunit fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist deb clean help
 
@@ -64,6 +64,9 @@ shell:
 
 test:
 	@tests/run
+
+kunit:
+	@tests/kunit '$(or $(T),*)'
 
 test-fuzz:
 	@tests/fuzz/run --replay
@@ -206,6 +209,7 @@ help:
 	@echo
 	@echo "Test:"
 	@echo "  make test             all tests, in virtual machines"
+	@echo "  make kunit T=wq_get   the KUnit suites that match a pattern; T='wq_get.*signal*': some cases"
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms and the Debian packages (needs root)"
 	@echo "  make model            compare wq with a model: all short sequences, long random ones"

@@ -102,6 +102,13 @@ static inline void wq_shrinker_end(struct shrinker *s)
 /* <kunit/visibility.h> came with 6.2. */
 #if IS_ENABLED(CONFIG_KUNIT)
 #define WQ_EXPORT_FOR_KUNIT(sym)	EXPORT_SYMBOL_GPL(sym)
+
+/* 6.14 made it possible to initialize suites without a run. */
+#if KERNEL_VERSION(6, 14, 0) > LINUX_VERSION_CODE
+#define wq_kunit_suites_init(suites, n)	__kunit_test_suites_init(suites, n)
+#else
+#define wq_kunit_suites_init(suites, n)	__kunit_test_suites_init(suites, n, true)
+#endif
 #else
 #define WQ_EXPORT_FOR_KUNIT(sym)
 #endif

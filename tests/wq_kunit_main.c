@@ -1,48 +1,130 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * wq_kunit.ko: the list of the KUnit suites.
+ *
+ * The parameter T chooses suites and cases by name.  The filter of 6.1's KUnit does not see the
+ * suites of a module, so the module's init filters and runs them itself.
  */
 #include <kunit/test.h>
+#include <linux/glob.h>
 #include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/string.h>
 
+#include "wq_compat.h"
 #include "wq_kunit.h"
 
-kunit_test_suites(&wq_add_suite,
-		  &wq_get_suite,
-		  &wq_done_suite,
-		  &wq_shutdown_suite,
-		  &wq_drain_suite,
-		  &wq_state_suite,
-		  &wq_key_suite,
-		  &wq_create_suite,
-		  &wq_order_suite,
-		  &wq_nomem_suite,
-		  &wq_load_suite,
-		  &wq_table_suite,
-		  &wq_delay_suite,
-		  &wq_heap_suite,
-		  &wq_limiter_suite,
-		  &wq_limiter_compose_suite,
-		  &wq_add_rate_limited_suite,
-		  &wq_done_with_suite,
-		  &wq_done_get_suite,
-		  &wq_backoff_suite,
-		  &wq_controller_suite,
-		  &wq_metrics_suite,
-		  &wq_lease_suite,
-		  &wq_token_suite,
-		  &wq_hash_suite,
-		  &wq_lockless_suite,
-		  &wq_idle_suite,
-		  &wq_embedded_suite,
-		  &wq_map_suite,
-		  &wq_pause_suite,
-		  &wq_blocked_suite,
-		  &wq_priority_suite,
-		  &wq_groups_suite,
-		  &wq_park_suite,
-		  &wq_flush_suite,
-		  &wq_array_suite);
+static char *T = "*";
+module_param(T, charp, 0444);
+MODULE_PARM_DESC(T, "which suites to run: a pattern of their names, or SUITE.CASE with two patterns");
+
+static struct kunit_suite *const all[] = {
+	&wq_add_suite,
+	&wq_get_suite,
+	&wq_done_suite,
+	&wq_shutdown_suite,
+	&wq_drain_suite,
+	&wq_state_suite,
+	&wq_key_suite,
+	&wq_create_suite,
+	&wq_order_suite,
+	&wq_nomem_suite,
+	&wq_load_suite,
+	&wq_table_suite,
+	&wq_delay_suite,
+	&wq_heap_suite,
+	&wq_limiter_suite,
+	&wq_limiter_compose_suite,
+	&wq_add_rate_limited_suite,
+	&wq_done_with_suite,
+	&wq_done_get_suite,
+	&wq_backoff_suite,
+	&wq_controller_suite,
+	&wq_metrics_suite,
+	&wq_lease_suite,
+	&wq_token_suite,
+	&wq_hash_suite,
+	&wq_lockless_suite,
+	&wq_idle_suite,
+	&wq_embedded_suite,
+	&wq_map_suite,
+	&wq_pause_suite,
+	&wq_blocked_suite,
+	&wq_priority_suite,
+	&wq_groups_suite,
+	&wq_park_suite,
+	&wq_flush_suite,
+	&wq_array_suite,
+};
+
+/* The suites that run: copies, which have only the chosen cases. */
+static struct kunit_suite chosen[ARRAY_SIZE(all)];
+static struct kunit_suite *running[ARRAY_SIZE(all)];
+static int nr_running;
+
+/* The cases of a suite whose names match, or NULL: there are none, or there is no memory. */
+static struct kunit_case *cases_of(const struct kunit_suite *suite, const char *pattern)
+{
+	struct kunit_case *cases, *c, *to;
+
+	for (c = suite->test_cases; c->run_case; c++)
+		;
+	cases = kcalloc(c - suite->test_cases + 1, sizeof(*cases), GFP_KERNEL);
+	if (!cases)
+		return NULL;
+	to = cases;
+	for (c = suite->test_cases; c->run_case; c++)
+		if (glob_match(pattern, c->name))
+			*to++ = *c;
+	if (to != cases)
+		return cases;
+	kfree(cases);
+	return NULL;
+}
+
+static void free_cases(void)
+{
+	while (nr_running)
+		kfree(running[--nr_running]->test_cases);
+}
+
+static int __init wq_kunit_init(void)
+{
+	char *suites = kstrdup(T, GFP_KERNEL), *cases = suites;
+	int i, ret;
+
+	if (!suites)
+		return -ENOMEM;
+	strsep(&cases, ".");
+	for (i = 0; i < ARRAY_SIZE(all); i++) {
+		struct kunit_suite *suite = &chosen[nr_running];
+
+		if (!glob_match(suites, all[i]->name))
+			continue;
+		/* Its name is constant, which forbids an assignment. */
+		memcpy(suite, all[i], sizeof(*suite));
+		suite->test_cases = cases_of(all[i], cases ?: "*");
+		if (suite->test_cases)
+			running[nr_running++] = suite;
+	}
+	kfree(suites);
+	if (!nr_running) {
+		pr_err("wq_kunit: no case matches T=%s\n", T);
+		return -EINVAL;
+	}
+	ret = wq_kunit_suites_init(running, nr_running);
+	if (ret)
+		free_cases();
+	return ret;
+}
+module_init(wq_kunit_init);
+
+static void __exit wq_kunit_exit(void)
+{
+	__kunit_test_suites_exit(running, nr_running);
+	free_cases();
+}
+module_exit(wq_kunit_exit);
 
 MODULE_DESCRIPTION("KUnit tests of wq");
 MODULE_LICENSE("GPL");

@@ -19,6 +19,7 @@
 #include <linux/uidgid.h>
 
 #include "wq_config.h"
+#include "wq_cs.h"
 #include "wq_name.h"
 #include "wq_queue.h"
 #include "wq_quota.h"

@@ -27,6 +27,7 @@
 #include "wq_controller.h"
 #include "wq_core.h"
 #include "wq_embedded.h"
+#include "wq_wait.h"
 
 #define WQ_MAX_WORKERS	1024
 #define WQ_SHOWN_KEY	128		/* bytes of an escaped key in the log, with its NUL */

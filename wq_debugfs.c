@@ -18,6 +18,8 @@
 
 #include "wq_debugfs.h"
 #include "wq_metrics.h"
+#include "wq_report.h"
+#include "wq_times.h"
 
 #define WQ_SHOWN_KEYS	16	/* of each kind */
 #define WQ_SHOWN_BYTES	128	/* of a key, escaped, with its NUL */

@@ -47,8 +47,10 @@
 #include <linux/uaccess.h>
 #include <linux/uio.h>
 
+#include "wq_array.h"
 #include "wq_buf.h"
 #include "wq_config.h"
+#include "wq_consumer.h"
 #include "wq_core.h"
 #include "wq_dev.h"
 #include "wq_flush.h"
@@ -56,9 +58,13 @@
 #include "wq_name.h"
 #include "wq_park.h"
 #include "wq_priority.h"
+#include "wq_pause.h"
 #include "wq_queue.h"
 #include "wq_quota.h"
+#include "wq_report.h"
 #include "wq_thread.h"
+#include "wq_times.h"
+#include "wq_wait.h"
 
 /* Arrays up to this size, one key of up to 232 bytes or a few short ones, are on the stack. */
 #define WQ_STACK_BYTES	256

@@ -4,7 +4,7 @@
  *
  * The entry of a key is found by a table, and allocated by the first add.  An embedded entry
  * is part of an object of the caller, so an add needs neither hash nor table nor memory.  The
- * state machine in wq_core.c is the same for both.  It knows an embedded entry by its length 0,
+ * state machine in wq_state.h is the same for both.  It knows an embedded entry by its length 0,
  * and does not free it when it becomes idle.
  *
  * The initialization takes all that an object needs beside its entry: a slot in the heap of
@@ -22,7 +22,7 @@
  * a run wakes nobody.
  *
  * A task that waits for an entry enters wq.flushers, then takes the lock and looks at the
- * entry.  So it misses no wake-up, see "Wake-ups" in wq_core.c.
+ * entry.  So it misses no wake-up, see "Wake-ups" in wq_cs.c.
  *
  * Own runs: the thread of a controller is noted in wq_embedded.runner, so a wait for the entry's
  * own run fails with -EDEADLK.  If lockdep is on, the thread holds wq_embedded.map, and each wait
@@ -40,7 +40,11 @@
 
 #include "wq_core.h"
 #include "wq_embedded.h"
+#include "wq_idle.h"
+#include "wq_park.h"
 #include "wq_queue.h"
+#include "wq_report.h"
+#include "wq_wait.h"
 
 /*
  * CONFIG_DEBUG_OBJECTS: an entry is active from its initialization to wq_embedded_exit().  So

@@ -31,6 +31,59 @@
 #include "wq_controller.h"
 #include "wq_flush.h"
 #include "wq_queue.h"
+#include "wq_report.h"
+#include "wq_verbs.h"
+
+/* Begin a wait for a key, see wq_watch_key(). */
+static int wq_watch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
+		       const struct wq_peek *peek, struct wq_prealloc *pre, gfp_t gfp)
+{
+	struct wq_watch *w = container_of((struct wq_op *)op, struct wq_watch, op);
+	bool disable = op->flags & OP_DISABLE;
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	int ret = 0;
+
+	wq_assert_locked(cs);
+	e = wq_lookup(cs, op->hash, op->key, op->len);
+	w->state = e ? wq_key_bits(q, c, e) : 0;
+	if (w->state & WQ_KEY_MINE && !w->any && (c != &q->kernel || e->token == w->own))
+		return -EDEADLK;
+	if (w->fence && q->fences->waits == WQ_MAX_FLUSHES)
+		return -EUSERS;
+	if (disable)
+		trace_wq_disable(q, op->key, op->len, w->state);
+	if (disable || w->add)
+		ret = wq_add_op(cs, c, op, NULL, pre, gfp);
+	if (ret < 0 || !w->fence)
+		return ret;
+
+	e = wq_lookup(cs, op->hash, op->key, op->len);
+	if (e && e->state & (ENTRY_PROCESSING | ENTRY_DIRTY))
+		w->fence = wq_fence_join(q->fences, e, w->fence);
+	else
+		w->fence->result = WQ_END_NO_RUN;
+	return 0;
+}
+
+/**
+ * wq_watch_key() - add or disable a key or do neither, and begin to wait for its runs
+ * @q: the queue, which has fences if @w has one
+ * @w: what to do; if it fails or no run is to come, @w->fence is the caller's fence, else another
+ *	one with a reference
+ * @gfp: how to allocate the key's entry
+ *
+ * All in one critical section, so that no run can end in between.
+ *
+ * Return: 0; -EDEADLK: the caller works on the key; -EUSERS: the queue has WQ_MAX_FLUSHES
+ * waits; or an error of an add.
+ */
+int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp)
+{
+	wq_run_ops(q, w->c, &w->op, 1, true, gfp, NULL, wq_watch_op, true, NULL);
+	return min(w->op.result, 0);
+}
+WQ_EXPORT_FOR_KUNIT(wq_watch_key);
 
 /* Make the queue's fences, which live as long as its memory. */
 static int flush_init(struct wq *q, gfp_t gfp)
@@ -122,7 +175,7 @@ static int flush_sleep(struct wq_fence *f, s64 deadline, unsigned int state)
  * wq_flush_wait() - wait for the run of a fence, after wq_flush_begin()
  * @q: the queue
  * @f: the fence; the call gives up the wait and the reference to it
- * @deadline: as for all waits, see wq_core.h
+ * @deadline: as for all waits, see wq_wait.h
  * @state: state of the sleeping task
  *
  * Return: WQ_END_*; -EAGAIN: the run has not ended, and @deadline is 0; -ETIMEDOUT; -ERESTARTSYS.

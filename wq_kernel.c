@@ -5,11 +5,17 @@
  */
 #include <linux/export.h>
 
+#include "wq_array.h"
 #include "wq_core.h"
 #include "wq_name.h"
 #include "wq_order.h"
+#include "wq_park.h"
+#include "wq_pause.h"
 #include "wq_queue.h"
+#include "wq_report.h"
 #include "wq_thread.h"
+#include "wq_times.h"
+#include "wq_wait.h"
 
 /**
  * wq_create() - create a queue
@@ -449,3 +455,42 @@ unsigned int wq_len(struct wq *q)
 	return n;
 }
 EXPORT_SYMBOL_GPL(wq_len);
+
+/**
+ * wq_done_give_up() - end the run of a key that is not to be retried
+ * @q: the queue
+ * @item: the key, as a get filled it in.  When the run has ended, item->key is valid only
+ *	if wq_get_leased() filled it in.
+ * @error: why: an errno, positive or negative; 0: there is none
+ * @reason: why, for people: a text, from which WQ_MAX_REASON bytes are kept; NULL: there is none
+ *
+ * The failure is counted, and the key is parked: it is not handed out until an add or wq_kick()
+ * makes it ready and resets its failures, or wq_cancel() drops it.  Parked keys count in
+ * max_keys.  If a quarter of max_keys is parked, the key that is parked longest is dropped, and
+ * wq_stat.park_dropped counts it.  The text needs memory, which is allocated with GFP_ATOMIC.
+ * Without memory the key is parked without the text.
+ *
+ * If the key was added during the run, it is not parked but has its next run, and its failures
+ * are reset.  An embedded entry that is disabled is not parked.
+ *
+ * Context: as for wq_done().
+ *
+ * Return: WQ_RESULT_PARKED; WQ_RESULT_READY: the key was added during the run and is ready; 0:
+ * it is not parked for another reason; -ESTALE: the caller no longer holds the key, or never held
+ * it, and nothing has changed.
+ */
+int wq_done_give_up(struct wq *q, const struct wq_item *item, int error, const char *reason)
+{
+	struct wq_cause cause = {
+		.op.flags = OP_PARK | OP_CAUSE,
+		.error = clamp_t(s64, error < 0 ? -(s64)error : error, 0, MAX_ERRNO),
+	};
+	int ret;
+
+	if (reason)
+		cause.reason = wq_reason_new(reason, strnlen(reason, WQ_MAX_REASON), GFP_ATOMIC);
+	ret = wq_done_cause(q, item, &cause);
+	kfree(cause.reason);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(wq_done_give_up);

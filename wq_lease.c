@@ -13,7 +13,7 @@
  * before those that started or were touched earlier.  The lease is part of the entry's
  * memory, so no get and no touch can fail for lack of memory.
  *
- * The leases of a dead consumer stay in the list until wq_core.c fixes up their
+ * The leases of a dead consumer stay in the list until wq_state.c fixes up their
  * entries, or until they expire.
  *
  * This file knows no queue.  The queue's lock protects the list; wq_thread.c gives

@@ -12,6 +12,30 @@
 
 #include "wq_metrics.h"
 #include "wq_order.h"
+#include "wq_times.h"
+
+/* Adds that were coalesced. */
+static u64 wq_coalesced(const struct wq *q)
+{
+	u64 sum = 0;
+	int cpu;
+
+	/*
+	 * A count that is being increased is reported as it was or as it will be.  On a 32-bit
+	 * kernel it can be wrong by 2^32 at the moment of a carry.
+	 */
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(*per_cpu_ptr(q->coalesced, cpu));
+	return sum;
+}
+
+/* Keys that need a run, which client-go calls depth: ready, or dirty in processing. */
+static u32 wq_depth(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	/* This follows from the conservation of runs, see struct wq_stat. */
+	return q->adds + q->given_back - q->given_back_failed - wq_gets(q) - q->canceled - q->merged;
+}
 
 /*
  * Returns NULL if no consumer holds a key.  A queue without a name does not keep its

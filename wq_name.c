@@ -41,6 +41,8 @@
 #include "wq_queue.h"
 #include "wq_quota.h"
 #include "wq_ratelimit.h"
+#include "wq_report.h"
+#include "wq_times.h"
 
 #define WQ_NAMES_BATCH	32	/* queues that a hold of wq_names_lock handles */
 

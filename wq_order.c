@@ -5,7 +5,7 @@
  * FIFO is no policy.  It is the list wq.fifo, and inlined in the state machine: with calls of a
  * policy, add, get and done of a key would take more instructions, see tools/doc/design.md.
  */
-#include "wq_core.h"
+#include "wq_cs.h"
 #include "wq_order.h"
 #include "wq_priority.h"
 

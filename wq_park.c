@@ -6,7 +6,7 @@
  * consumer gives it up.  A parked key stays in the queue and is not handed out, until an add or
  * a kick makes it wait for a run, or a cancel drops it.  An error and a text are the reason, for people.
  *
- * The state machine in wq_core.c parks.  wq.parked has the parked entries in the order of their
+ * The state machine parks.  wq.parked has the parked entries in the order of their
  * parking.  A parked entry needs no memory that can fail: the error is in the place of the index
  * in the heap of delays, because a parked entry is not delayed.  The text is optional.  It
  * is allocated before the lock is taken, and if there is no memory, the key is parked without it.
@@ -22,6 +22,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
+#include "wq_idle.h"
 #include "wq_park.h"
 
 /* Returns NULL if there is no text or no memory. */
@@ -39,44 +40,155 @@ struct wq_reason *wq_reason_new(const void *text, size_t len, gfp_t gfp)
 	return reason;
 }
 
-/**
- * wq_done_give_up() - end the run of a key that is not to be retried
- * @q: the queue
- * @item: the key, as a get filled it in.  When the run has ended, item->key is valid only
- *	if wq_get_leased() filled it in.
- * @error: why: an errno, positive or negative; 0: there is none
- * @reason: why, for people: a text, from which WQ_MAX_REASON bytes are kept; NULL: there is none
- *
- * The failure is counted, and the key is parked: it is not handed out until an add or wq_kick()
- * makes it ready and resets its failures, or wq_cancel() drops it.  Parked keys count in
- * max_keys.  If a quarter of max_keys is parked, the key that is parked longest is dropped, and
- * wq_stat.park_dropped counts it.  The text needs memory, which is allocated with GFP_ATOMIC.
- * Without memory the key is parked without the text.
- *
- * If the key was added during the run, it is not parked but has its next run, and its failures
- * are reset.  An embedded entry that is disabled is not parked.
- *
- * Context: as for wq_done().
- *
- * Return: WQ_RESULT_PARKED; WQ_RESULT_READY: the key was added during the run and is ready; 0:
- * it is not parked for another reason; -ESTALE: the caller no longer holds the key, or never held
- * it, and nothing has changed.
- */
-int wq_done_give_up(struct wq *q, const struct wq_item *item, int error, const char *reason)
+/* Count a failure of a key that is given up.  It does not wait, so the limiter is not asked. */
+static void wq_count_last_failure(struct wq_cs *cs, struct wq_entry *e)
 {
-	struct wq_cause cause = {
-		.op.flags = OP_PARK | OP_CAUSE,
-		.error = clamp_t(s64, error < 0 ? -(s64)error : error, 0, MAX_ERRNO),
-	};
-	int ret;
-
-	if (reason)
-		cause.reason = wq_reason_new(reason, strnlen(reason, WQ_MAX_REASON), GFP_ATOMIC);
-	ret = wq_done_cause(q, item, &cause);
-	kfree(cause.reason);
-	return ret;
+	wq_assert_locked(cs);
+	if (!e->failures)
+		cs->q->nr_failed++;
+	if (e->failures != WQ_MAX_FAILURES)
+		e->failures++;
 }
-EXPORT_SYMBOL_GPL(wq_done_give_up);
+
+/* Take a parked entry out of wq.parked, or no longer park it when its run ends. */
+static void wq_clear_parked(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (!(e->state & ENTRY_PROCESSING)) {
+		list_del(&e->link);
+		q->nr_parked--;
+		if (e->reason)
+			q->key_bytes -= sizeof(*e->reason);
+		kfree(e->reason);
+		/* The key starts again, with its next run. */
+		e->given_back = 0;
+	}
+	wq_entry_set_state(e, e->state & ~ENTRY_PARKED);
+}
+
+/* A parked key is added or kicked.  The caller makes it wait for a run. */
+noinline void wq_unpark(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	wq_clear_parked(cs, e);
+	wq_forget_key(cs, e, wq_key_data(e), e->len);
+}
+
+/* Make room in wq.parked: drop the keys that are parked longest, as by cancel. */
+static void wq_drop_parked(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	int i;
+
+	wq_assert_locked(cs);
+	/* Two make progress after max_keys was reduced. */
+	for (i = 0; i < 2 && q->nr_parked >= wq_max_parked(q); i++) {
+		e = list_first_entry(&q->parked, struct wq_entry, link);
+		trace_wq_park_drop(q, e);
+		q->park_dropped++;
+		wq_unpark(cs, e);
+		wq_release_if_idle(cs, e);
+	}
+}
+
+/* Park an entry whose state is PARKED alone, and which is in no list.  Takes @reason over. */
+noinline void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error,
+			     struct wq_reason *reason)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	wq_drop_parked(cs);
+	wq_entry_set_heap(e, error);
+	e->reason = reason;
+	if (reason)
+		q->key_bytes += sizeof(*reason);
+	if (q->timed)
+		wq_times_of(e)->since = wq_now(cs);
+	list_add_tail(&e->link, &q->parked);
+	q->nr_parked++;
+	q->parked_total++;
+	trace_wq_park(q, e, error, reason);
+}
+
+/*
+ * A key failed and is given up.  If it waits for another run, an add came that would also end its
+ * parking: its failures are forgotten instead.  If it is processing, it is parked after that.
+ */
+noinline void wq_give_up(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	/* A shut down has dropped the delay, but its entry may still be in the heap. */
+	if (cs->q->shut && e->state & ENTRY_DELAYED)
+		wq_delay_clear(&cs->q->heap, e);
+	if (e->state & (ENTRY_DIRTY | ENTRY_DELAYED) || wq_is_disabled(e)) {
+		wq_forget_key(cs, e, wq_key_data(e), e->len);
+		return;
+	}
+	wq_count_last_failure(cs, e);
+	if (e->state & ENTRY_PARKED)
+		return;
+	wq_unretain(cs, e);
+	wq_entry_set_state(e, e->state | ENTRY_PARKED);
+	wq_entry_set_heap(e, 0);
+	if (!(e->state & ENTRY_PROCESSING))
+		wq_park(cs, e, 0, NULL);
+}
+
+/* Make a parked key ready, with its failures forgotten.  Returns false if it is not parked. */
+bool wq_kick_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	if (!(e->state & ENTRY_PARKED))
+		return false;
+	trace_wq_kick(cs->q, e);
+	wq_unpark(cs, e);
+	cs->q->kicked++;
+	/* At the level of the run that failed. */
+	if (cs->q->prioritized)
+		wq_priority_raise(e, wq_rank_of(e)->held);
+	wq_set_dirty(cs, e);
+	return true;
+}
+
+/* Cancel: drop the runs that the entry waits for, and its failures. */
+void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	wq_clear_dirty(cs, e);
+	if (e->state & ENTRY_DELAYED)
+		wq_delay_clear(&cs->q->heap, e);
+	if (e->state & ENTRY_PARKED)
+		wq_clear_parked(cs, e);
+	wq_forget_entry(cs, e);
+}
+
+/* Refuse adds of a key from now on, and drop what it waits for.  A run in progress goes on. */
+void wq_disable_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (!e->disabled)
+		q->nr_disabled++;
+	e->disabled = 1;
+	wq_drop_entry(cs, e);
+}
+
+/* Accept adds of a key again. */
+void wq_enable_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	if (!e->disabled)
+		return;
+	trace_wq_enable(cs->q, e);
+	e->disabled = 0;
+	cs->q->nr_disabled--;
+	wq_release_if_idle(cs, e);
+}
 
 int wq_key_kick(struct wq *q, const struct wq_op *op)
 {

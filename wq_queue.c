@@ -20,11 +20,17 @@
 
 #include <trace/events/wq.h>
 
+#include "wq_consumer.h"
 #include "wq_debugfs.h"
+#include "wq_idle.h"
 #include "wq_order.h"
+#include "wq_park.h"
+#include "wq_pause.h"
 #include "wq_queue.h"
 #include "wq_quota.h"
+#include "wq_report.h"
 #include "wq_thread.h"
+#include "wq_wait.h"
 
 static LIST_HEAD(wq_queues);
 static unsigned long wq_nr_queues;
@@ -400,7 +406,7 @@ static int wq_wait_drain(struct wq *q, u32 shutdowns, s64 deadline, unsigned int
 	q->nr_drainers++;
 	wq_unlock(&cs);
 	for (;;) {
-		/* wq_drain_over() looks with the lock held, see "Wake-ups" in wq_core.c. */
+		/* wq_drain_over() looks with the lock held, see "Wake-ups" in wq_cs.c. */
 		prepare_to_wait(&q->drainers, &wait, state);
 		if (wq_drain_over(q, shutdowns, &ret))
 			break;
@@ -423,7 +429,7 @@ static int wq_wait_drain(struct wq *q, u32 shutdowns, s64 deadline, unsigned int
 /**
  * wq_drain_process() - drain for a process
  * @q: the queue
- * @deadline: as for all waits, see wq_core.h
+ * @deadline: as for all waits, see wq_wait.h
  *
  * The process sleeps as in a get: it does not count in the load average, and a signal ends
  * the wait.  Nothing is logged, because the process and its user can list the keys.

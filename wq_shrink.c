@@ -2,7 +2,7 @@
 /*
  * Return of idle entries to the kernel when it needs memory.
  *
- * A queue keeps entries of former keys, see wq_core.c.  They are the only memory that a queue can
+ * A queue keeps entries of former keys, see wq_idle.c.  They are the only memory that a queue can
  * do without.  The kernel asks this shrinker for it, and the shrinker removes idle entries of one
  * queue after the other, WQ_BATCH in a hold of the queue's lock.
  *
@@ -12,6 +12,7 @@
 #include <linux/sched.h>
 
 #include "wq_compat.h"
+#include "wq_idle.h"
 #include "wq_queue.h"
 #include "wq_shrink.h"
 

@@ -45,8 +45,9 @@
 #include <linux/kthread.h>
 #include <linux/sched/signal.h>
 
-#include "wq_core.h"
+#include "wq_pause.h"
 #include "wq_thread.h"
+#include "wq_times.h"
 
 #define WQ_START_RETRY	(HZ / 10 ?: 1)	/* between attempts to create the thread */
 
@@ -108,7 +109,7 @@ static int wq_thread_fn(void *arg)
 
 	set_freezable();
 	for (;;) {
-		/* Pairs with the wake-up in wq_unlock(), see the head of this file. */
+		/* Pairs with the wake-up in wq_unlock(), see the head of wq_cs.c. */
 		set_current_state(TASK_INTERRUPTIBLE);
 		if (kthread_should_stop())
 			break;

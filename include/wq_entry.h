@@ -19,7 +19,7 @@
 
 #include "wq_compat.h"
 
-/* wq_entry.state; wq_core.c has the diagram */
+/* wq_entry.state; wq_state.h has the diagram */
 #define ENTRY_DIRTY		BIT(0)	/* needs a run */
 #define ENTRY_PROCESSING	BIT(1)	/* a consumer holds it */
 #define ENTRY_REQUEUED		BIT(2)	/* with DIRTY: in wq.requeued, not in the policy */
@@ -95,7 +95,7 @@ static_assert(offsetof(struct wq_embedded, entry) == offsetofend(struct wq_embed
 
 /*
  * An entry as the table, the heap or the list of leases returns it.  Its consumer may
- * have died, and then its state is out of date.  Only wq_core.c turns it into an entry,
+ * have died, and then its state is out of date.  Only wq_state.h turns it into an entry,
  * by wq_entry_of(), which brings the state up to date; a wrapped pointer keeps other
  * code from looking at the state before that.
  */

@@ -5,10 +5,32 @@
 #ifndef _WQ_FLUSH_H
 #define _WQ_FLUSH_H
 
-#include "wq_core.h"
+#include "wq_op.h"
+
+/**
+ * struct wq_watch - a wait for a key that begins, in wq_watch_key()
+ * @op: the key.  With OP_DISABLE the key is disabled first
+ * @c: the caller; it must not wait for a run of its own
+ * @own: token of a run that the calling thread works on; 0: none
+ * @any: a run that @c holds is no error
+ * @add: add the key first
+ * @state: receives the key's WQ_KEY_* from before
+ * @fence: in: a new fence; NULL: do not wait.  Out: the fence of the run to wait for, if that
+ *	run has not ended
+ */
+struct wq_watch {
+	struct wq_op op;
+	struct wq_consumer *c;
+	u64 own;
+	bool any;
+	bool add;
+	u32 state;
+	struct wq_fence *fence;
+};
 
 struct file;
 
+int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp);
 int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp);
 int wq_flush_wait(struct wq *q, struct wq_fence *f, s64 deadline, unsigned int state);
 struct file *wq_flush_file_new(struct wq *q);

@@ -5,7 +5,7 @@
 #ifndef _WQ_METRICS_H
 #define _WQ_METRICS_H
 
-#include "wq_core.h"
+#include "wq_data.h"
 
 void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st);
 

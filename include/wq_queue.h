@@ -7,7 +7,7 @@
 
 #include <linux/refcount.h>
 
-#include "wq_core.h"
+#include "wq_data.h"
 
 /* Keys of a queue whose creator does not choose a bound. */
 #define WQ_DEFAULT_KEYS	(1U << 16)

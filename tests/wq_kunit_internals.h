@@ -9,9 +9,15 @@
 #ifndef _WQ_KUNIT_INTERNALS_H
 #define _WQ_KUNIT_INTERNALS_H
 
+#include "../include/wq_array.h"
+#include "../include/wq_consumer.h"
+#include "../include/wq_core.h"
 #include "../include/wq_flush.h"
+#include "../include/wq_idle.h"
 #include "../include/wq_metrics.h"
 #include "../include/wq_queue.h"
+#include "../include/wq_report.h"
+#include "../include/wq_wait.h"
 
 /* --- consumers --- */
 

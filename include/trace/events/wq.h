@@ -14,7 +14,7 @@
 
 #include <linux/tracepoint.h>
 
-#include "wq_core.h"
+#include "wq_data.h"
 
 #ifndef WQ_TRACE_KEY
 #define WQ_TRACE_KEY	64	/* bytes of an escaped key, with its NUL */

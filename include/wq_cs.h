@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The critical section of a queue, see wq_cs.c.
+ */
+#ifndef _WQ_CS_H
+#define _WQ_CS_H
+
+#include <linux/poll.h>
+
+#include "wq_data.h"
+
+/**
+ * struct wq_cs - a critical section: all that belongs to one hold of wq.lock
+ * @q: the queue
+ * @flags: interrupt flags
+ * @now: the time on the queue's clock, read at most once; -1: not read yet
+ * @freed: removed entries, chained by next_freed, that wq_unlock() frees
+ * @nr_ready: entries that became ready: wq_unlock() wakes as many waiters.  With
+ *	WQ_ALL_POLLERS it wakes all pollers, with WQ_FLUSHERS all flushers, and with
+ *	WQ_FENCES the waiters of @fences
+ * @kick: not 0: wq_unlock() wakes the thread or sets the timer, because wq.armed is
+ *	earlier than before
+ *
+ * @fences: fences that have ended, chained by next
+ *
+ * On the stack, initialized by wq_lock().  In frequent verbs it is __uninitialized: a kernel that
+ * zeroes the stack would do so by a string instruction.
+ */
+struct wq_cs {
+	struct wq *q;
+	unsigned long flags;
+	s64 now;
+	struct wq_entry *freed;
+	u32 nr_ready;
+	u32 kick;
+	struct wq_fence *fences;
+};
+
+/* wq_cs.nr_ready: the key of a file's last read is dirty, so that file's pollers wake. */
+#define WQ_ALL_POLLERS	BIT(31)
+/* wq_cs.nr_ready: the state of an embedded entry has changed, for which a task waits. */
+#define WQ_FLUSHERS	BIT(30)
+/* wq_cs.nr_ready: runs have ended for which tasks or files wait. */
+#define WQ_FENCES	BIT(29)
+static_assert(WQ_MAX_KEYS < WQ_FENCES);
+
+void wq_lock(struct wq_cs *cs, struct wq *q)
+	__acquires(&q->lock);
+void wq_unlock(struct wq_cs *cs)
+	__releases(&cs->q->lock);
+void wq_start_timer(struct wq *q, s64 when);
+void wq_kick_thread(struct wq *q);
+void wq_unlock_special(struct wq_cs *cs)
+	__releases(&cs->q->lock);
+u32 wq_nr_blocked(const struct wq *q);
+u32 wq_nr_ready(const struct wq *q);
+bool wq_is_idle(const struct wq *q);
+
+static inline void wq_assert_locked(const struct wq_cs *cs)
+{
+	lockdep_assert_held(&cs->q->lock);
+}
+
+/* The time on the queue's clock, read once in each critical section. */
+static inline s64 wq_now(struct wq_cs *cs)
+{
+	wq_assert_locked(cs);
+	if (cs->now < 0)
+		cs->now = cs->q->clock ? cs->q->clock->now(cs->q->clock) : ktime_get_ns();
+	return cs->now;
+}
+
+static __always_inline void __wq_lock(struct wq_cs *cs, struct wq *q)
+	__acquires(&q->lock)
+{
+	cs->q = q;
+	cs->now = -1;
+	cs->freed = NULL;
+	cs->nr_ready = 0;
+	cs->kick = 0;
+	cs->fences = NULL;
+	spin_lock_irqsave(&q->lock, cs->flags);
+}
+
+/* Whether gets are paused, for a waker, which does not hold the lock any more, see "Pauses". */
+static inline bool wq_gets_paused(const struct wq *q)
+{
+	return READ_ONCE(q->paused) & WQ_PAUSE_GETS;
+}
+
+/* Ready entries that a get can have now. */
+static __always_inline u32 wq_nr_available(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return q->nr_requeued + (q->order ? q->order->len(q->order_data) : q->nr_fifo);
+}
+
+/* Wake waiters for what has changed in a critical section, after it. */
+static __always_inline void wq_wake(const struct wq_cs *cs)
+{
+	u32 nr_ready = cs->nr_ready;
+	struct wq *q = cs->q;
+
+	if (!nr_ready)
+		return;
+	if (unlikely(nr_ready & (WQ_FLUSHERS | WQ_FENCES))) {
+		if (nr_ready & WQ_FLUSHERS)
+			wake_up_all(&q->flushers);
+		if (nr_ready & WQ_FENCES)
+			wq_fences_wake(cs->fences);
+		nr_ready &= ~(WQ_FLUSHERS | WQ_FENCES);
+	}
+	/* The lock orders the look at the wait queue, see the head of wq_cs.c. */
+	if (waitqueue_active(&q->getters) && nr_ready & ~WQ_ALL_POLLERS && !wq_gets_paused(q))
+		__wake_up(&q->getters, TASK_NORMAL, nr_ready & ~WQ_ALL_POLLERS, NULL);
+	/* The lock orders this look as well.  0 wakes all pollers. */
+	if (waitqueue_active(&q->pollers) && nr_ready && !wq_gets_paused(q))
+		__wake_up(&q->pollers, TASK_NORMAL, nr_ready & WQ_ALL_POLLERS ? 0 : nr_ready,
+			  poll_to_key(EPOLLIN | EPOLLRDNORM));
+}
+
+/* Whether @c waits for keys of others in a drain.  NULL: a consumer that holds no key. */
+static inline bool wq_waits_for_others(const struct wq *q, const struct wq_consumer *c)
+{
+	lockdep_assert_held(&q->lock);
+	return q->draining && q->nr_processing && !(c && c->nr_held);
+}
+
+/*
+ * Leave a critical section, and do what follows from it:
+ *
+ *  - for each entry that became ready, wake one getter and one exclusive poller;
+ *  - if any entry became ready, wake all other pollers;
+ *  - if a key became dirty that a file's last read took, wake all pollers;
+ *  - if a task waits for an embedded entry whose run ended or was dropped, wake it;
+ *  - if a run of a key ended or was dropped, for which tasks or files wait, wake them;
+ *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
+ *  - if nothing is ready or processing any more, wake the drainers;
+ *  - if the queue was full or its adds were paused, and there is room now, wake all pollers;
+ *  - if times have to be handled earlier than planned, wake the thread or set the timer;
+ *  - free entries.
+ */
+static __always_inline void __wq_unlock(struct wq_cs *cs)
+	__releases(&cs->q->lock)
+{
+	struct wq *q = cs->q;
+
+	if (unlikely(cs->kick))
+		wq_kick_thread(q);
+	if (unlikely(q->shut | q->full)) {
+		wq_unlock_special(cs);
+	} else {
+		spin_unlock_irqrestore(&q->lock, cs->flags);
+		wq_wake(cs);
+	}
+	if (!cs->freed)
+		return;
+	/* RCU callbacks work outside of the caller's cgroup, so only if a look-up may read them. */
+	if (q->ended)
+		wq_entries_free(cs->freed, q->prefix);
+	else
+		wq_entries_free_rcu(cs->freed, q->prefix);
+}
+
+/* Make sure that times are handled at time @when or earlier. */
+static __always_inline void wq_arm(struct wq_cs *cs, s64 when)
+{
+	wq_assert_locked(cs);
+	if (when < cs->q->armed) {
+		cs->q->armed = when;
+		cs->kick = 1;
+	}
+}
+
+#endif /* _WQ_CS_H */

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The data of a queue and of its consumers.
+ */
+#ifndef _WQ_DATA_H
+#define _WQ_DATA_H
+
+#include <linux/cache.h>
+#include <linux/hrtimer.h>
+#include <linux/ktime.h>
+#include <linux/list.h>
+#include <linux/lockdep.h>
+#include <linux/percpu.h>
+#include <linux/rbtree.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/wq.h>
+
+#include "wq_compat.h"
+#include "wq_delay.h"
+#include "wq_entry.h"
+#include "wq_fence.h"
+#include "wq_groups.h"
+#include "wq_hash.h"
+#include "wq_lease.h"
+#include "wq_map.h"
+#include "wq_ratelimit.h"
+#include "wq_run.h"
+#include "wq_table.h"
+
+/* The bits of wq.paused. */
+#define WQ_PAUSES	2
+#define WQ_PAUSE_ALL	(WQ_PAUSE_GETS | WQ_PAUSE_ADDS)
+static_assert(!(WQ_PAUSE_ALL >> WQ_PAUSES));
+
+struct wq_user;
+
+/**
+ * struct wq_consumer - a holder of keys: an open file, or all callers of the kernel API
+ * @held: L: entries that it holds, in the order of their gets
+ * @nr_held: L: number of entries in @held and @again
+ * @nr_dirty: L: how many of these are dirty again
+ * @read: L: the entry that the last read(2) of the file returned, while the consumer holds
+ *	it, else NULL.  The next read ends its run.
+ * @again: L: entries that it holds too, and whose run before was given back
+ * @dead: L: the consumer has ended.  The entries of @held are part of wq.requeued, and
+ *	their state is out of date until wq_fixup_orphan().  The last of these entries
+ *	frees the consumer.
+ * @q: the queue, constant once it is set
+ * @pid: the process that opened the file; NULL for the kernel and for a dead consumer
+ * @starts: L: sum of the times at which its entries were got; this field and the
+ *	following one are used if wq.timed
+ * @node: L: in wq.running while it holds entries
+ */
+struct wq_consumer {
+	struct list_head again;
+	bool dead;
+	struct wq *q;
+	struct pid *pid;
+	u64 starts;
+	struct rb_node node;
+	/* Written by each get and done */
+	struct list_head held;
+	unsigned int nr_held;
+	unsigned int nr_dirty;
+	struct wq_entry *read;
+};
+
+/*
+ * Legend: L: protected by wq.lock; N: by wq_names_lock in wq_name.c; L and N: written
+ * under both locks, read under one of them; D: used by dir_work alone; C: constant.
+ *
+ * Fields are grouped by the CPUs that write them.  Fields that each verb reads
+ * without the lock, such as the hash key, share no cache line with fields that others
+ * write.
+ */
+struct wq {
+	/* Read by each verb, and hardly ever written */
+	struct wq_hash hash;		/* C */
+	u32 max_keys;			/* L */
+	umode_t mode;			/* L and N; 0: processes may not open it */
+	bool timed;			/* C: it has a name, so it keeps times */
+	bool leased;			/* C: created with a lease, which its entries have room for */
+	bool lazy;			/* C: a process made it: no thread, see wq_thread.c */
+	u32 prefix;			/* C: bytes ahead of its entries, see struct wq_prefix */
+	u32 max_idle;			/* L: how many idle entries are kept for their key's next add */
+	u32 max_retries;		/* L: failures in a row that are retried; 0: all */
+	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
+	bool releases;			/* C: the policy counts the keys that are handed out */
+	bool prioritized;		/* C: WQ_ORDER_PRIORITY: its entries have levels */
+	bool grouped;			/* C: order_data is a struct wq_groups */
+	bool shut;			/* L: only changes to true */
+	bool no_adds;			/* L: adds are refused: shut down, or adds are paused */
+	u8 paused;			/* L: WQ_PAUSE_*; 0 after a shut down */
+	bool no_map;			/* C: its creator has switched its map off */
+	u64 __percpu *coalesced;	/* adds that were coalesced, see wq_coalesced() */
+	const struct wq_order_ops *order; /* L: NULL: fifo; only changes to NULL */
+	struct wq_counters *map;	/* L: NULL until the first WQ_IOC_MAP; then constant */
+	void *order_data;		/* C; of the queue, if order_kind is neither FIFO nor OTHER */
+	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
+	struct wq_limiter *limiter;	/* L: NULL after wq_destroy() */
+	s64 lease;			/* L: duration of leases, ns; 0: none */
+	s64 debounce;			/* C: how long a delay can be deferred, ns; 0: no bound */
+	s64 slack;			/* L: if lazy: least time between wake-ups by the timer, ns */
+
+	/* Read by adds without the lock, written when an entry enters or leaves the table */
+	struct wq_table table ____cacheline_aligned_in_smp;	/* L */
+
+	/* Written by most verbs: as few lines as can be */
+	spinlock_t lock ____cacheline_aligned_in_smp;
+	bool ended;			/* L: no call comes any more, so entries are freed at once */
+	bool draining;			/* L: a drain has shut it down, and is not canceled */
+	bool full;			/* L: no new key was accepted since pollers were last woken for room */
+	u8 hup;				/* L: what pollers were woken for, see wq_hup_level() */
+	u32 nr_fifo;			/* L: entries in fifo */
+	u32 nr_requeued;		/* L: entries in requeued */
+	u32 nr_processing;		/* L: entries that live consumers hold */
+	u32 nr_idle;			/* L: entries in idle */
+	struct list_head fifo;		/* L: ready entries, in the order of their adds */
+	struct list_head idle;		/* L: idle entries, in the order in which they became idle */
+	u64 adds;			/* L: statistics, see struct wq_stat */
+
+	/* Written by some verbs */
+	struct list_head requeued;	/* L: ready entries ahead of all others */
+	struct wq_entry *recycled;	/* L: removed entries, for the next new keys */
+	u32 nr_recycled;		/* L: entries in recycled */
+	bool reads;			/* L: a read(2) has taken a key; only changes to true */
+	u64 key_bytes;			/* L: memory of entries */
+	u64 unfit;			/* L: gets that put the key back, because it was too long */
+	u64 given_back;			/* L: statistics, see struct wq_stat */
+
+	/* Gets and dones write the end of the consumer and the first places, which are a line. */
+	struct wq_consumer kernel;	/* holds the keys got by the kernel API */
+	struct wq_runs runs;		/* L */
+	struct wq_heap heap;		/* L: delayed entries; void after a shut down */
+	s64 armed;			/* L: latest time at which times are handled next */
+	struct list_head leases;	/* L: running leases, by their end */
+	u64 starts;			/* L: sum of the times at which held entries were got */
+	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
+	struct wq_hist waits;		/* L */
+	struct wq_hist works;		/* L */
+	u64 given_back_failed;		/* L: statistics, see struct wq_stat */
+	u64 merged;			/* L */
+	u64 canceled;			/* L */
+	u64 retries;			/* L */
+	u64 failures;			/* L */
+	u64 dropped;			/* L */
+	u64 expired;			/* L */
+	u32 nr_failed;			/* L: entries with failures */
+	u32 nr_retained;		/* L: how many of these are ENTRY_RETAINED */
+	u32 nr_disabled;		/* L: keys that are disabled */
+	bool purged;			/* L: the queue ends, and all of its keys are dropped */
+	u32 nr_drainers;		/* L: tasks that wait in a drain */
+	u32 plain_shutdowns;		/* L: shut downs without a drain, which end that wait */
+	u32 nr_consumers;		/* L: open files */
+	u32 nr_embedded;		/* L: embedded entries, also idle ones */
+	struct wq_fences *fences;	/* L: NULL until the first wait for a key; then constant */
+	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: when that pause ends; S64_MAX: never */
+	struct list_head parked;	/* L: parked entries, the one parked longest first */
+	u32 nr_parked;			/* L: entries in parked */
+	u64 parked_total;		/* L: statistics, see struct wq_stat */
+	u64 park_dropped;		/* L */
+	u64 kicked;			/* L */
+
+	/* Written by waiters, read by wakers */
+	wait_queue_head_t getters ____cacheline_aligned_in_smp;	/* exclusive */
+	wait_queue_head_t pollers;
+
+	wait_queue_head_t drainers;
+	wait_queue_head_t flushers;	/* tasks that wait for an embedded entry */
+	struct task_struct *thread;	/* L: drives delays and leases, see wq_thread.c */
+	struct delayed_work start_thread;
+	struct hrtimer timer;		/* if lazy, instead of the thread */
+	s64 fired;			/* L: when the timer expired last */
+	refcount_t ref;			/* users of the queue; the last one ends it */
+	refcount_t pins;		/* users of its memory; all of ref count as one */
+	kuid_t uid;			/* L and N */
+	kgid_t gid;			/* L and N */
+	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
+	u32 order_kind;			/* C: WQ_ORDER_* */
+	u32 order_arg;			/* C: its figure, see struct wq_open */
+	u32 group_limit;		/* C: see struct wq_open */
+	bool named;			/* N: it is in the trees of named queues */
+	bool shown;			/* N: it is to have a directory in debugfs */
+	struct list_head all;		/* in the list of all queues, see wq_queue.c */
+	struct rb_node by_name;		/* N */
+	struct rb_node by_id;		/* N */
+	u64 id;				/* N: ascending in the order of creation */
+	u32 dir_number;			/* C: makes the directory's name unique; 0: none */
+	struct work_struct dir_work;	/* makes and removes the directory, see wq_name.c */
+	struct dentry *dir;		/* D: its directory in debugfs */
+	char name[WQ_NAME_MAX];		/* C */
+	struct lock_class_key drain_key;
+	struct lockdep_map drain_map;	/* held by controllers' threads, see wq_drain(); */
+					/* initialized by wq_create() alone */
+};
+
+/* Keys handled in one critical section, which bounds its length. */
+#define WQ_BATCH	(IS_ENABLED(CONFIG_64BIT) ? 32 : 16)
+
+/*
+ * The most freed entries that a queue keeps for its next new keys.  None with KASAN, which would
+ * miss the use of an entry that is gone.
+ */
+#define WQ_MAX_RECYCLED	(IS_ENABLED(CONFIG_KASAN) ? 0 : 64)
+
+/*
+ * The most idle entries of a queue.  They are few with KASAN, so that tests find the use of an
+ * entry that is gone.  Longer keys are not kept.  If there are as many, one entry in WQ_IDLE_TURN
+ * replaces the oldest one.
+ */
+#define WQ_MAX_IDLE		(IS_ENABLED(CONFIG_KASAN) ? 4 : 1024)
+#define WQ_MAX_IDLE_KEY		64
+#define WQ_IDLE_TURN		8
+
+/* Look-ups of an add in an NMI, which cannot wait until other CPUs leave the table alone. */
+#define WQ_NMI_TRIES	8
+
+/* In 64-bit kernels without debugging of locks, gets and dones write two lines of the queue. */
+static_assert(!IS_ENABLED(CONFIG_SMP) || !IS_ENABLED(CONFIG_64BIT) || L1_CACHE_BYTES != 64 ||
+	      sizeof(spinlock_t) != 4 || offsetof(struct wq, kernel.held) % L1_CACHE_BYTES == 0);
+
+/* Gets that handed a key out. */
+static inline u64 wq_gets(const struct wq *q)
+{
+	return q->runs.last - q->unfit;
+}
+
+/* Runs that ended by done, from the conservation of runs, see struct wq_stat. */
+static inline u64 wq_dones(const struct wq *q)
+{
+	return wq_gets(q) - q->nr_processing - q->given_back;
+}
+
+/* Keys of the queue.  The table also has the entries of former keys. */
+static inline u32 wq_nr_keys(const struct wq *q)
+{
+	return q->table.count - q->nr_idle;
+}
+
+/* The most parked keys. */
+static inline u32 wq_max_parked(const struct wq *q)
+{
+	return max(q->max_keys / 4, 1U);
+}
+
+/* Whether an add of a new key would be accepted. */
+static inline bool wq_has_room(const struct wq *q)
+{
+	return !q->no_adds && wq_nr_keys(q) < q->max_keys;
+}
+
+#endif /* _WQ_DATA_H */

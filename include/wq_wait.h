@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Waits of gets, and poll, see wq_wait.c.
+ */
+#ifndef _WQ_WAIT_H
+#define _WQ_WAIT_H
+
+#include <linux/poll.h>
+
+#include "wq_cs.h"
+
+/*
+ * Waiting.  A deadline is a time of ktime_get() in ns; 0: do not wait; S64_MAX: wait until
+ * the event happens.
+ */
+
+int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
+		       int (*take)(struct wq_cs *cs, void *arg), void *arg);
+int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
+		int (*take)(struct wq_cs *cs, void *arg), void *arg);
+__poll_t wq_poll_mask(struct wq *q, const struct wq_consumer *c);
+
+/* The deadline of a wait of @timeout ns from now on, 0: do not wait, below 0: for ever. */
+static inline s64 wq_deadline(s64 timeout)
+{
+	if (timeout <= 0)
+		return timeout ? S64_MAX : 0;
+	return ktime_to_ns(ktime_add_safe(ktime_get(), ns_to_ktime(timeout)));
+}
+
+/* The timeout that remains until @deadline, at least 1 ns; below 0: for ever. */
+static inline s64 wq_time_left(s64 deadline)
+{
+	if (deadline == S64_MAX)
+		return -1;
+	return max_t(s64, 1, deadline - ktime_to_ns(ktime_get()));
+}
+
+static __always_inline int wq_try_get(struct wq *q, const struct wq_consumer *c,
+				      int (*take)(struct wq_cs *cs, void *arg), void *arg)
+{
+	struct wq_cs cs __uninitialized;
+	int ret;
+
+	__wq_lock(&cs, q);
+	ret = take(&cs, arg);
+	if (ret == -EAGAIN && q->shut && !wq_waits_for_others(q, c) && !wq_nr_blocked(q))
+		ret = -ESHUTDOWN;
+	__wq_unlock(&cs);
+	return ret;
+}
+
+#endif /* _WQ_WAIT_H */

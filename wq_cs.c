@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The critical section of a queue: its lock, and what a hold of the lock leads to.
+ *
+ * wq.lock protects all of a queue.  Interrupts are off while it is held, so that an add works
+ * from any context but NMI.  A struct wq_cs on the stack stands for one hold of the lock, and
+ * wq_unlock() does all that follows from the changes: it wakes waiters, wakes the thread or sets
+ * the timer, and frees entries.  A hold handles at most WQ_BATCH keys.
+ *
+ * Wake-ups: a waiter adds itself to the wait queue, then takes the lock and looks for
+ * a key.  A waker makes a key ready under the lock, and looks at the wait queue after
+ * that.  If the waiter's hold of the lock came first, the waker sees the waiter; else
+ * the waiter sees the key.  So waitqueue_active() needs no further barrier.
+ *
+ * While gets are paused, keys that become ready wake nobody.  The resume wakes a getter for each
+ * ready key, and all pollers.  The waker looks at wq.paused after its hold of the lock.  If it
+ * finds gets paused, that pause began before or after the key became ready, and the resume
+ * comes after both, so it wakes for the key.  If the waker finds them not paused, it wakes.
+ *
+ * Drain: if no key is ready, a consumer that holds no key waits in get as long as others
+ * hold keys, because these may be given back.  A consumer that holds keys must not wait,
+ * because the drain waits for it.  See wq_waits_for_others().
+ */
+#include "wq_cs.h"
+
+/* Enter a critical section of @q. */
+void wq_lock(struct wq_cs *cs, struct wq *q)
+	__acquires(&q->lock)
+{
+	__wq_lock(cs, q);
+}
+WQ_EXPORT_FOR_KUNIT(wq_lock);
+
+/*
+ * Set the timer to @when, but no earlier than one slack after it expired last.  It may
+ * expire later together with other timers, up to one slack after @when.
+ */
+void wq_start_timer(struct wq *q, s64 when)
+{
+	s64 expires = max(when, q->fired + q->slack);
+	s64 range = clamp_t(s64, when + q->slack - expires, 0, q->slack);
+
+	hrtimer_start_range_ns(&q->timer, ns_to_ktime(expires), range, HRTIMER_MODE_ABS_SOFT);
+}
+
+/*
+ * Wake the thread or schedule its creation, or set the timer.  The lock is held, because
+ * the thread could end otherwise.  A queue with a clock of its own has neither.
+ */
+void wq_kick_thread(struct wq *q)
+{
+	if (q->clock)
+		return;
+	if (q->lazy)
+		wq_start_timer(q, q->armed);
+	else if (q->thread)
+		wake_up_process(q->thread);
+	else
+		schedule_delayed_work(&q->start_thread, 0);
+}
+
+/* Ready entries that a get can't have now, see "Blocked keys". */
+u32 wq_nr_blocked(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return q->order && q->order->blocked ? q->order->blocked(q->order_data) : 0;
+}
+
+u32 wq_nr_ready(const struct wq *q)
+{
+	return wq_nr_available(q) + wq_nr_blocked(q);
+}
+
+bool wq_is_idle(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return !q->nr_processing && !wq_nr_ready(q);
+}
+
+/*
+ * Which gets of a queue that is shut down fail with -ESHUTDOWN.  0: none; 1: those of
+ * consumers that hold keys; 2: all.
+ */
+static u8 wq_hup_level(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	if (wq_nr_ready(q))
+		return 0;
+	return q->draining && q->nr_processing ? 1 : 2;
+}
+
+/*
+ * The part of wq_unlock() for a queue that is shut down, or whose pollers wait for room.
+ * Leaves the critical section.
+ */
+noinline void wq_unlock_special(struct wq_cs *cs)
+	__releases(&cs->q->lock)
+{
+	bool hup = false, room = false, drained = false;
+	struct wq *q = cs->q;
+	u8 level;
+
+	if (q->shut) {
+		level = wq_hup_level(q);
+		hup = level > q->hup;
+		q->hup = level;
+		drained = q->nr_drainers && wq_is_idle(q);
+	} else if (wq_has_room(q)) {
+		room = true;
+		q->full = false;
+	}
+	spin_unlock_irqrestore(&q->lock, cs->flags);
+
+	wq_wake(cs);
+	/* Wake exclusive pollers as well: the change concerns each of them. */
+	if (hup) {
+		wake_up_all(&q->getters);
+		__wake_up(&q->pollers, TASK_NORMAL, 0,
+			  poll_to_key(EPOLLIN | EPOLLRDNORM | EPOLLHUP));
+	}
+	if (room)
+		__wake_up(&q->pollers, TASK_NORMAL, 0, poll_to_key(EPOLLOUT | EPOLLWRNORM));
+	if (drained)
+		wake_up_all(&q->drainers);
+}
+
+/* Leave a critical section, see __wq_unlock(). */
+void wq_unlock(struct wq_cs *cs)
+	__releases(&cs->q->lock)
+{
+	__wq_unlock(cs);
+}
+WQ_EXPORT_FOR_KUNIT(wq_unlock);

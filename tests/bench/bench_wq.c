@@ -107,7 +107,9 @@ static int wq_embedded(struct bench *b, u64 n, u64 m)
 	for (i = 0, k = 0; i < n + m && !ret; i++) {
 		if (i == n)
 			start = ktime_get_ns();
+		bench_begin(BENCH_TAG('e', 'm', 'b', 'e'));
 		ret = wq_embedded_add(&x[k]) == 1 ? wq_get(q, &item, 0) ?: wq_done(q, &item) : -EBADE;
+		bench_end(BENCH_TAG('e', 'm', 'b', 'e'));
 		if (++k >= n)
 			k = 0;
 		bench_rest(i);
@@ -117,7 +119,9 @@ static int wq_embedded(struct bench *b, u64 n, u64 m)
 		ret = min(wq_embedded_add(&x[k]), 0);
 	start = ktime_get_ns();
 	for (i = 0, k = 0; i < m && !ret; i++) {
+		bench_begin(BENCH_TAG('e', 'a', 'g', 'a'));
 		ret = wq_embedded_add(&x[k]);
+		bench_end(BENCH_TAG('e', 'a', 'g', 'a'));
 		if (++k >= n)
 			k = 0;
 		bench_rest(i);

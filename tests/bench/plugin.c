@@ -8,12 +8,22 @@
  *          another CPU stored to last, and stores to a line that another CPU has.  The model is
  *          MESI with caches of any size.  It knows the accesses between marks alone, so
  *          interrupts and the scheduler do not change the result.
+ *   warm   misses of an L1 instruction cache that keeps its contents between the marks.  Code
+ *          outside of the marks uses it, too: the loop that measures, interrupts, the scheduler.
+ *   cold   misses of an L1 instruction cache that is empty at each mark that begins a tag.  They
+ *          are the cache lines of code that the operation runs through, unless it runs through
+ *          more than the cache has room for.
+ *
+ * The instruction caches have 32 KiB, 8 ways and lines of 64 bytes.  They replace the least
+ * recently used line of a set, and fetch no line ahead, so a real CPU misses less.  The set is a
+ * part of the offset in the page, so virtual and physical addresses have the same one.
  *
  * At its end QEMU writes the file "out" with lines "KIND TAG ADDRESS COUNT".  The kind "times"
  * counts the marks that begin a tag; its address is 0.
  *
- * Arguments: out=FILE, and lines=on for the cache lines, which take more time.  All CPUs have to
- * run in one thread of QEMU, as tools/vm/vm run --plugin does it.
+ * Arguments: out=FILE, lines=on for the cache lines, which take more time, and icache=on for the
+ * instruction caches.  All CPUs have to run in one thread of QEMU, as tools/vm/vm run --plugin
+ * does it.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -42,6 +52,15 @@ struct place {
 	int tag;		/* plus 1; 0: unused */
 	uint64_t insns;		/* that ran */
 	uint64_t lines;		/* from another CPU */
+	uint64_t warm;		/* misses of the instruction caches */
+	uint64_t cold;
+};
+
+/* Instructions that run together: a block, or one instruction of a block that has a mark. */
+struct code {
+	uint64_t addr;
+	uint64_t first, last;	/* cache lines */
+	uint64_t insns;
 };
 
 /* A mark in the code. */
@@ -57,8 +76,22 @@ struct line {
 	bool modified;		/* its only sharer stored to it */
 };
 
+#define SETS		64
+#define WAYS		8
+
+/* An L1 instruction cache. */
+struct icache {
+	uint64_t line[SETS][WAYS];	/* the numbers of its lines, the last used first */
+};
+
+/* The two caches of one CPU. */
+struct icaches {
+	struct icache warm, cold;
+};
+
 static struct place places[1 << PLACE_BITS];
 static struct line *lines;	/* NULL: not counted */
+static struct icaches *icaches;	/* NULL: not counted */
 static struct mark marks[2][TAGS];
 static uint32_t tags[TAGS];
 static uint64_t times[TAGS];
@@ -162,20 +195,61 @@ static void mark_ran(unsigned int cpu, void *data)
 		die("too many CPUs");
 	counting[cpu] = m->begin ? m->tag + 1 : 0;
 	times[m->tag] += m->begin;
+	if (icaches && m->begin)
+		memset(&icaches[cpu].cold, 0, sizeof(icaches[cpu].cold));
 }
 
-/*
- * The argument of a callback: an address, and either a number of instructions, or whether the
- * instruction is atomic.  Most code never runs between marks, so a place is made when it does.
- */
+/* Fetch a line, and return 1 if the cache did not have it. */
+static int fetch(struct icache *cache, uint64_t line)
+{
+	uint64_t *way = cache->line[line % SETS];
+	int i = 0, missed;
+
+	while (i < WAYS && way[i] != line)
+		i++;
+	missed = i == WAYS;
+	memmove(way + 1, way, (i - missed) * sizeof(*way));
+	way[0] = line;
+	return missed;
+}
+
+static void fetch_code(unsigned int cpu, const struct code *code)
+{
+	struct place *p = counting[cpu] ? place_of(code->addr, counting[cpu]) : NULL;
+	uint64_t line;
+
+	for (line = code->first; line <= code->last; line++) {
+		int missed = fetch(&icaches[cpu].warm, line);
+
+		if (p) {
+			p->warm += missed;
+			p->cold += fetch(&icaches[cpu].cold, line);
+		}
+	}
+}
+
+/* Most code never runs between marks, so a place is made when it does. */
+static void code_ran(unsigned int cpu, void *data)
+{
+	const struct code *code = data;
+
+	if (cpu >= CPUS)
+		die("too many CPUs");
+	if (icaches)
+		fetch_code(cpu, code);
+	if (counting[cpu])
+		place_of(code->addr, counting[cpu])->insns += code->insns;
+}
+
+/* The argument of the callback of an access: the instruction, and whether it is atomic. */
 #define ADDR_BITS	48
 
-static void *pack(uint64_t addr, uint64_t more)
+static void *pack(uint64_t addr, bool atomic)
 {
-	return (void *)(more << ADDR_BITS | (addr & ((1ULL << ADDR_BITS) - 1)));
+	return (void *)((uint64_t)atomic << ADDR_BITS | (addr & ((1ULL << ADDR_BITS) - 1)));
 }
 
-static uint64_t more_in(void *data)
+static bool atomic_in(void *data)
 {
 	return (uint64_t)data >> ADDR_BITS;
 }
@@ -184,12 +258,6 @@ static uint64_t addr_in(void *data)
 {
 	/* The bits above are copies of the highest one, as in the kernel's addresses. */
 	return (int64_t)((uint64_t)data << (64 - ADDR_BITS)) >> (64 - ADDR_BITS);
-}
-
-static void code_ran(unsigned int cpu, void *data)
-{
-	if (counting[cpu])
-		place_of(addr_in(data), counting[cpu])->insns += more_in(data);
 }
 
 static struct line *line_of(uint64_t number)
@@ -212,7 +280,7 @@ static void accessed(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t addr
 	if (!counting[cpu])
 		return;
 	l = line_of(addr >> LINE_SHIFT);
-	if (qemu_plugin_mem_is_store(info) || more_in(data)) {
+	if (qemu_plugin_mem_is_store(info) || atomic_in(data)) {
 		taken = l->sharers & ~me;
 		l->sharers = me;
 		l->modified = true;
@@ -224,6 +292,23 @@ static void accessed(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t addr
 	}
 	if (taken)
 		place_of(addr_in(data), counting[cpu])->lines++;
+}
+
+/* The code from one instruction of a block to another one, never freed, as blocks are few. */
+static struct code *code_of(const struct qemu_plugin_tb *tb, size_t from, size_t to)
+{
+	const struct qemu_plugin_insn *first = qemu_plugin_tb_get_insn(tb, from);
+	const struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, to);
+	uint64_t end = qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last);
+	struct code *code = malloc(sizeof(*code));
+
+	if (!code)
+		die("no memory");
+	code->addr = qemu_plugin_insn_vaddr(first);
+	code->first = code->addr >> LINE_SHIFT;
+	code->last = (end - 1) >> LINE_SHIFT;
+	code->insns = to - from + 1;
+	return code;
 }
 
 /*
@@ -240,16 +325,11 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	(void)id;
 	for (i = 0; i < n; i++)
 		marked |= !!mark_of(qemu_plugin_tb_get_insn(tb, i));
-	if (!marked && n) {
-		insn = qemu_plugin_tb_get_insn(tb, 0);
+	if (!marked && n)
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, code_ran, QEMU_PLUGIN_CB_NO_REGS,
-						     pack(qemu_plugin_insn_vaddr(insn), n));
-	}
+						     code_of(tb, 0, n - 1));
 	for (i = 0; i < n && (marked || lines); i++) {
-		uint64_t addr;
-
 		insn = qemu_plugin_tb_get_insn(tb, i);
-		addr = qemu_plugin_insn_vaddr(insn);
 		mark = mark_of(insn);
 		if (mark)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, mark_ran,
@@ -257,11 +337,12 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		else if (marked)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, code_ran,
 							       QEMU_PLUGIN_CB_NO_REGS,
-							       pack(addr, 1));
+							       code_of(tb, i, i));
 		if (lines)
 			qemu_plugin_register_vcpu_mem_cb(insn, accessed, QEMU_PLUGIN_CB_NO_REGS,
 							 QEMU_PLUGIN_MEM_RW,
-							 pack(addr, is_atomic(insn)));
+							 pack(qemu_plugin_insn_vaddr(insn),
+							      is_atomic(insn)));
 	}
 }
 
@@ -289,6 +370,10 @@ static void at_exit(qemu_plugin_id_t id, void *data)
 		if (p->lines)
 			fprintf(f, "lines %.4s %" PRIx64 " %" PRIu64 "\n", name, p->addr,
 				p->lines);
+		if (p->warm)
+			fprintf(f, "warm %.4s %" PRIx64 " %" PRIu64 "\n", name, p->addr, p->warm);
+		if (p->cold)
+			fprintf(f, "cold %.4s %" PRIx64 " %" PRIu64 "\n", name, p->addr, p->cold);
 	}
 	if (fclose(f))
 		perror(out);
@@ -302,6 +387,8 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc
 			out = strdup(argv[i] + 4);
 		} else if (!strcmp(argv[i], "lines=on")) {
 			lines = calloc(1 << LINE_BITS, sizeof(*lines));
+		} else if (!strcmp(argv[i], "icache=on")) {
+			icaches = calloc(CPUS, sizeof(*icaches));
 		} else {
 			fprintf(stderr, "plugin: unknown argument %s\n", argv[i]);
 			return -1;

@@ -7,7 +7,7 @@
 #ifndef _WQ_COMPAT_H
 #define _WQ_COMPAT_H
 
-#include <linux/atomic.h>	/* for shrinker.h of 6.1 */
+#include <linux/atomic.h>	/* for 6.1's <linux/shrinker.h> */
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
 #include <linux/shrinker.h>

@@ -20,7 +20,7 @@ static struct array letters(int n)
 	return a;
 }
 
-/* As new_array(), but record i and all after it are in unmapped memory. */
+/* As letters(), but record i and all after it are in unmapped memory. */
 static struct array letters_till(int n, int i)
 {
 	struct array from = letters(n), a = from;

@@ -8,8 +8,8 @@
 
 /*
  * Entries that follow each other in a list, to be moved to the end of another list as a whole.  An
- * array mostly has its keys in the order of a list.  To move them one by one takes 60 instructions
- * each, with the checks of lists.
+ * array mostly has its keys in the order of a list.  To move them one by one takes longer, with the
+ * checks of lists.
  */
 struct wq_span {
 	struct wq_entry *first;		/* NULL: there are none */
@@ -240,8 +240,7 @@ WQ_EXPORT_FOR_KUNIT(wq_next_given_back);
 
 /*
  * wq_take_batch() for entries at the head of wq.fifo, up to the first one that needs more than
- * this.  They move to the consumer's list as a whole: to move them one by one takes 60 instructions
- * each, with the checks of lists.
+ * this.  They move to the consumer's list as a whole, see struct wq_span.
  */
 static __always_inline unsigned int wq_take_fifo(struct wq_cs *cs, struct wq_consumer *c,
 						 const struct wq_want *want, struct wq_entry **es)

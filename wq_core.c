@@ -3,9 +3,8 @@
  * The most frequent verbs: add, get and done of one key, from the kernel and by read and write.
  *
  * wq_state.h has the states of a key, wq_cs.c the lock and the wake-ups, wq_verbs.h what these
- * verbs have in common with those on arrays in wq_array.c.  The rest of the kernel API is in
- * wq_kernel.c, wq_park.c, wq_flush.c, wq_embedded.c, wq_controller.c, wq_ratelimit.c, wq_backoff.c,
- * wq_queue.c and wq_thread.c.
+ * verbs have in common with those on arrays in wq_array.c.  Other functions of the kernel API are
+ * in wq_kernel.c, or in the file of their subject: limiters in wq_ratelimit.c, for instance.
  *
  * An add that finds its key dirty takes no lock, and works in an NMI, too, see wq_add_coalesced().
  *

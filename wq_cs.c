@@ -13,9 +13,9 @@
  * the waiter sees the key.  So waitqueue_active() needs no further barrier.
  *
  * While gets are paused, keys that become ready wake nobody.  The resume wakes a getter for each
- * ready key, and all pollers.  The waker looks at wq.paused after its hold of the lock.  If it
- * finds gets paused, that pause began before or after the key became ready, and the resume
- * comes after both, so it wakes for the key.  If the waker finds them not paused, it wakes.
+ * ready key, and all pollers.  A waker looks at wq.paused after its hold of the lock.  If gets are
+ * not paused, it wakes.  If they are paused, it does not: the resume comes later than the key, and
+ * wakes for it.
  *
  * Drain: if no key is ready, a consumer that holds no key waits in get as long as others
  * hold keys, because these may be given back.  A consumer that holds keys must not wait,

@@ -215,12 +215,12 @@ static void embedded_remove(struct wq_embedded *x)
  */
 
 /**
- * struct flush - what a task waits for
- * @target: wait until wq_embedded.ended is this number
- * @pending: the last of these runs had not begun when the wait began
- * @token: then: of the run before it
- * @alone: wait until no other task waits for the entry, too
- * @counted: the task is one of wq_embedded.waiters
+ * struct flush - the wait of a task for runs of an entry
+ * @target: the wait ends when wq_embedded.ended, the number of runs that have ended, is this
+ * @pending: the wait includes a run that had not begun when the wait began
+ * @token: if @pending: the token of the entry at that time, which is of the run before that one
+ * @alone: the wait goes on until no other task waits for the entry
+ * @counted: wq_embedded.waiters includes the task
  */
 struct flush {
 	u32 target;

@@ -136,7 +136,7 @@ static void flush_end(struct wq *q, struct wq_fence *f)
 {
 	struct wq_cs cs;
 
-	/* Only the end of the run stores a result. */
+	/* A result is stored once, with the lock held, when the fence leaves the queue. */
 	if (wq_fence_result(f) == WQ_NOT_ENDED) {
 		wq_lock(&cs, q);
 		wq_fence_leave(q->fences, f);

@@ -114,9 +114,9 @@ EXPORT_SYMBOL_GPL(wq_destroy);
  * @reqs: the keys, added in this order
  * @n: number of keys
  *
- * As wq_add() of each key, but the queue's lock is taken once for up to 16 keys, and their memory
- * is fetched at once.  Keys that are dirty already take no lock.  A key that fails does not keep
- * the others from being added.
+ * As wq_add() of each key, but the queue's lock is taken at most once for 16 keys, and their
+ * memory is fetched at once.  If all of these 16 keys are dirty already, the lock is not taken.  A
+ * key that fails does not keep the others from being added.
  *
  * Context: any but NMI; never sleeps.  On PREEMPT_RT: as for wq_add().
  *

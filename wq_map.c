@@ -12,10 +12,9 @@
  * the generation changes, and no mark from before is valid any more.  A generation that would wrap
  * is 0 from then on, and 0 answers no add.  So a mark that is out of date never becomes valid.
  *
- * The counter of a key depends on its hash, because an entry does not keep more, and on a secret
- * of the map.  A process that knows the counters of some keys learns nothing about the buckets of
- * the table in which they are.  Keys with equal hashes have the same counter, and so does one pair
- * of other keys in WQ_MAP_COUNTERS.
+ * The counter of a key is chosen by the key's hash and a secret of the map.  So a process that
+ * knows the counters of some keys learns nothing about the buckets of the table.  Keys with equal
+ * hashes share a counter.  Two other keys share one with a probability of 1 in WQ_MAP_COUNTERS.
  *
  * A file of its own makes the page available to mmap().  The consumer's file does not, for two
  * reasons: mmap() requires read access to a file, which a producer may not have, and a

@@ -15,7 +15,7 @@
  *  - A shut down that leaves no key is the end of the file, so read returns 0.
  *
  * Both are here as .read and .read_iter, .write and .write_iter.  The first ones serve read(2)
- * and write(2), which would spend 150 more instructions on an iterator.  The others serve readv,
+ * and write(2), which do not need an iterator and are faster without it.  The others serve readv,
  * io_uring and all else, with one key for all segments.
  */
 #include <linux/fs.h>
@@ -32,7 +32,7 @@
 
 /*
  * Copy a key from user memory.  The checks of copy_from_user() that the kernel's side is a whole
- * object cost 105 instructions, more than the copy of a short key.  Here that side is a buffer on
+ * object take longer than the copy of a short key.  Here that side is a buffer on
  * the stack, which is larger.
  */
 static bool key_copy_in(void *key, const void __user *from, size_t len)

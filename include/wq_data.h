@@ -208,8 +208,8 @@ struct wq {
 
 /*
  * The most idle entries of a queue.  They are few with KASAN, so that tests find the use of an
- * entry that is gone.  Longer keys are not kept.  If there are as many, one entry in WQ_IDLE_TURN
- * replaces the oldest one.
+ * entry that is gone.  Longer keys are not kept.  While the list is full, one in WQ_IDLE_TURN of
+ * the entries that become idle replaces the oldest one, and the others are removed.
  */
 #define WQ_MAX_IDLE		(IS_ENABLED(CONFIG_KASAN) ? 4 : 1024)
 #define WQ_MAX_IDLE_KEY		64

@@ -15,10 +15,10 @@ void wq_forget_entry(struct wq_cs *cs, struct wq_entry *e);
 
 /*
  * Free an entry that was in the table, or keep its memory for the next new keys, because the
- * allocator costs more than all else that a new key needs: 290 instructions.  If enough entries
+ * allocator costs more than all else that a new key needs.  If enough entries
  * are kept, all of them are freed at once, because each chain of freed entries costs an RCU
  * callback.  In the queue of a process such an entry stays charged to the process that added the
- * former key.  That is at most 7 KiB of a queue, and the number of queues is limited.
+ * former key.  That is at most 9 KiB of a queue, and the number of queues is limited.
  */
 static __always_inline void wq_dispose(struct wq_cs *cs, struct wq_entry *e)
 {

@@ -179,8 +179,9 @@ static __always_inline int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /*
- * The entry has stopped being dirty, by a store with a full barrier after it.  That happens here
- * and nowhere else, so that no mark of wq_counters_mark() is valid any more.
+ * The caller has stored that the entry is no longer dirty, with a full barrier after the store.
+ * Change the counter of the key, so that the marks of earlier adds are no longer valid, see
+ * wq_counters_mark().  Each function that clears ENTRY_DIRTY calls this.
  */
 static __always_inline void wq_note_not_dirty(struct wq_cs *cs, const struct wq_entry *e)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Add, get and done, for wq_core.c and wq_array.c: the most frequent ways through them are inline,
- * with the state machine.  Without that, an add, get and done of one key takes 40 % more
- * instructions.
+ * with the state machine.  The section "What bounds it" of tools/doc/performance.md has the gain.
  */
 #ifndef _WQ_VERBS_H
 #define _WQ_VERBS_H
@@ -45,8 +44,8 @@ static __always_inline struct wq_entry *wq_lookup_run(struct wq_cs *cs, const st
 
 /*
  * Fetch the memory of all look-ups of a batch at once, before the lock is taken: look-ups one
- * after another would each wait for their own.  A look-up reads a bucket, then an entry.  That
- * takes 85 instructions a key, so not for a small table.
+ * after another would each wait for their own.  A look-up reads a bucket, then an entry.  A small
+ * table is in the caches, and the prefetch would only cost instructions.
  */
 static __always_inline void wq_prefetch_keys(struct wq *q, const struct wq_op *ops,
 					     unsigned int n)
@@ -85,9 +84,11 @@ static __always_inline bool wq_is_plain(const struct wq_op *op)
 }
 
 /*
- * Run as many of the first ops as are of the most frequent kind, with what is common to them done
- * once.  Returns their number; 0: any op may be the reason.  @peek: as for wq_op_fn, of the first op
- * before the call and of the first one that was not run after it.
+ * Run ops of the most frequent kind, up to the first op that is of another kind, and do once what
+ * they have in common.  Returns how many ops ran.
+ *
+ * @peek is what the look-up before the lock has seen of the first op, see wq_op_fn.  After the call
+ * it is valid for the first op that did not run.
  */
 typedef unsigned int (*wq_first_fn)(struct wq_cs *cs, struct wq_consumer *c, struct wq_op *ops,
 				    unsigned int n, struct wq_peek *peek);

@@ -47,9 +47,11 @@ struct wq_reason;
  */
 struct wq_entry {
 	/*
-	 * An entry is in at most one of: an ordering policy, the queue's list of
-	 * requeued entries, its consumer's list, the queue's list of parked entries, a
-	 * list of entries to free.
+	 * An entry is in at most one of:
+	 *  - the ordering policy
+	 *  - the list of its consumer
+	 *  - the queue's list of requeued, of parked or of idle entries
+	 *  - a list of entries to free or to use again
 	 */
 	union {
 		struct rb_node node;
@@ -125,9 +127,11 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  *
  * A policy that limits how many keys are handed out at a time has @release and @blocked.  A
  * blocked key counts as ready, but no get can have it, and it wakes no getter.  The policy may
- * block keys only while other keys are handed out.  For each call of @pop there is one call of
- * @release.  A key that is given back stays handed out while it is requeued, until its next run
- * ends or it is canceled.  If it is pushed instead, @release comes before @push.
+ * block keys only while other keys are handed out.
+ *
+ * For each call of @pop there is one call of @release.  If a key is given back and requeued, the
+ * policy does not see that: @release comes after its next run, or when the key is canceled.  If a
+ * key is given back and goes to the tail, @release comes first, and then @push.
  *
  * Without @peek, a get of several keys whose buffer has less room left than the longest key ends
  * there, and a get takes keys together with a key whose last run was given back.
@@ -137,9 +141,11 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  *
  * The key of an embedded entry is NULL, with length 0, and the entry itself identifies it.
  *
- * A requeued key bypasses the policy and is handed out ahead of it.  Two kinds of
- * keys are requeued: a key that was given back for the first time in a row, and a key
- * that a get popped but could not take because its buffer was too small.
+ * A requeued key bypasses the policy and is handed out ahead of it.  These keys are requeued:
+ *
+ *  - a key that was given back for the first time in a row
+ *  - a key that a get popped but could not take, because its buffer was too small
+ *  - a key that a get took but could not copy to its caller
  */
 struct wq_order_ops {
 	void (*touch)(void *order, struct wq_entry *entry);

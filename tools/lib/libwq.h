@@ -13,8 +13,8 @@
  *
  * A call that fails returns -1 and sets errno.  <linux/wq.h> describes the errors.
  * ENODEV is libwq's own: there is no /dev/wq, because the module is not loaded.  Only
- * calls on batches allocate memory.  All calls are thread safe, but a struct wq_batch
- * must not be used by two threads at once.
+ * calls on a struct wq_batch or a struct wq_producer allocate memory.  All calls are thread
+ * safe, but two threads must not use one of these structs at once.
  *
  * Work through a queue:
  *
@@ -657,7 +657,7 @@ int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor);
  *	wq_stat.coalesced does not count them
  *
  * It remembers keys that it added, and knows by the queue's map which of them still
- * wait, see WQ_IOC_MAP in wq(4).  An add of such a key then takes some 60 instructions.
+ * wait, see WQ_IOC_MAP in wq(4).  An add of such a key then makes no system call.
  * It has a bounded number of keys.  For keys that it does not remember, it calls the
  * kernel.
  *

@@ -33,8 +33,8 @@ enum {
  * @mode: -m, or -1
  * @count: -n, or 0
  * @jobs: -j
- * @timeout: --wait and -t, as for wq_get()
- * @has_timeout: -t was given
+ * @timeout: -t or --for, in ns; with --wait and without -t: WQ_FOREVER; else WQ_NOWAIT
+ * @has_timeout: -t or --for was given
  * @wait: --wait was given
  * @after: --after, in ns
  * @outcome: WQ_OUTCOME_*: --forget, --retry, --after

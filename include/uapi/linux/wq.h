@@ -204,17 +204,23 @@
 #define WQ_ADD_AFTER		(1U << 4)
 
 /*
- * wq_rec.flags for done: the outcome of the run.  0: the run has ended.  The key's
- * failures stay counted if the queue's limiter uses them, else they are reset when the
- * key is idle.  If two or more runs before this one were given back, each outcome but RETRY
- * resets the failures, because the consumer does not know of them.
+ * wq_rec.flags for done: the outcome of the run.
  *
- * FORGET can be combined with AFTER, and with GIVE_UP.  The latter is for a consumer that has put a
- * failed key elsewhere: the key is not parked, its failures are reset, and waits for it end with
- * WQ_END_GAVE_UP.
+ *  outcome           failures   the key is then
+ *  0                 stay       idle
+ *  FORGET            reset      idle
+ *  RETRY             + 1        delayed by the limiter; after wq_open.retries: parked
+ *  AFTER             stay       delayed by wq_rec.delay
+ *  AFTER | FORGET    reset      delayed by wq_rec.delay
+ *  GIVE_UP           + 1        parked
+ *  GIVE_UP | FORGET  reset      idle; for a consumer that has put the failed key elsewhere
  *
- * A key that RETRY or GIVE_UP would park is not parked if it was added during the run: it has its
- * next run, and its failures are reset.
+ * If the key was added during the run, it is also ready.  Such a key is not parked: its failures
+ * are reset instead.
+ *
+ * Failures that stay are reset when the key is idle, unless the queue's limiter uses them.  If two
+ * or more runs before this one were given back, each outcome but RETRY resets the failures, because
+ * the consumer does not know of them.
  */
 #define WQ_OUTCOME_FORGET		(1U << 0)	/* reset the key's failures */
 #define WQ_OUTCOME_RETRY		(1U << 1)	/* failed: add as by WQ_ADD_RATE_LIMITED */
@@ -559,10 +565,10 @@ struct wq_add {
  *	more as are ready, wanted and fit.
  * @timeout: ns to wait for the first key; 0: do not wait; negative: wait for ever.  If the
  *	file has O_NONBLOCK, the call does not wait
- * @deadline: in, 0.  Out, after EINTR: the end of the wait, so that a call with the struct
- *	as EINTR left it waits until then.  A value other than 0 replaces a @timeout above 0,
- *	and the call sets it to 0 if the wait ends otherwise.  If the call cannot write the 0,
- *	it still returns the error of the wait, and the value stays
+ * @deadline: in, 0 for a new wait.  If a signal handler ends the wait (EINTR), out: the time at
+ *	which it would have ended.  If it is not 0 and @timeout is above 0, the call waits until
+ *	this time, so the call can be repeated with the struct as EINTR left it.  When such a
+ *	wait ends otherwise, out: 0, if the struct can be written
  *
  * A signal without a handler does not end the wait, unless it ends the process.  The wait
  * ends in time even if the process was stopped meanwhile.

@@ -8,8 +8,8 @@
  * its call.
  *
  * A file that has nothing to do frees its buffers: its get or poll finds no key.  Nothing shows
- * when a file that only adds is idle.  So a shrinker frees the buffers of all files when the machine
- * is short of memory.  A memory cgroup that reaches its limit does not cause that.
+ * when a file that only adds is idle.  So a shrinker frees the buffers of all files when the
+ * machine is short of memory.  A memory cgroup that reaches its limit does not cause that.
  *
  * Bit 0 of wq_kept.lock guards a buffer and its size.  bufs_lock guards the list of files that may
  * have buffers.  A file enters the list when it allocates a buffer.  It leaves the list when the

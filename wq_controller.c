@@ -155,7 +155,7 @@ static int controller_thread(void *arg)
 			cond_resched();
 			ret = controller_next(c, &item, &cause);
 		}
-		/* After a plain shut down no get waits, but keys can be given back, so wait here. */
+		/* After a plain shut down no get waits, but keys can be given back: wait here. */
 		wait_event_idle_exclusive(q->getters, READ_ONCE(c->stopping) ||
 					  !wq_shutting_down(q) || wq_len(q));
 	}
@@ -178,15 +178,16 @@ static void controller_join(struct wq_controller *c)
 }
 
 /*
- * Whether the caller is a thread of a controller of @q, and not an interrupt of it.  *@token receives
- * the token of the run that it works on; 0: none.
+ * Whether the caller is a thread of a controller of @q, and not an interrupt of it.  *@token
+ * receives the token of the run that it works on; 0: none.
  */
 bool wq_controller_is_own(const struct wq *q, u64 *token)
 {
 	struct controller_worker *w;
 
 	*token = 0;
-	if (!in_task() || !(current->flags & PF_KTHREAD) || kthread_func(current) != controller_thread)
+	if (!in_task() || !(current->flags & PF_KTHREAD) ||
+	    kthread_func(current) != controller_thread)
 		return false;
 	w = kthread_data(current);
 	if (w->c->params.q != q)

@@ -145,6 +145,7 @@ static void show_entry(struct seq_file *m, struct wq_cs *cs, struct wq_entry *e)
 	char key[WQ_SHOWN_BYTES];
 	struct wq_key_info info;
 
+	wq_assert_locked(cs);
 	wq_key_info(cs, &cs->q->kernel, e, &info);
 	wq_key_text(key, sizeof(key), e);
 	seq_printf(m, "  \"%s\"", key);
@@ -188,6 +189,7 @@ static void show_list(struct seq_file *m, struct wq_cs *cs, struct list_head *li
 {
 	struct wq_entry *e;
 
+	wq_assert_locked(cs);
 	list_for_each_entry(e, list, link) {
 		if (!*room)
 			break;

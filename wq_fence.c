@@ -3,8 +3,8 @@
  * Fences: a fence stands for one run of a key, and all waits for that run share it.
  *
  * The end of the run sets the result of the fence once and wakes its waiters.  So the end of a run
- * costs no more for a thousand waits than for one, and a wait that looks late still finds the result
- * of its own run.
+ * costs no more for a thousand waits than for one, and a wait that looks late still finds the
+ * result of its own run.
  *
  * A key has at most one run in progress and one run to come, so mostly it has up to two fences.  A
  * fence does not learn when its run begins.  Instead it has the token of the run before its own: a
@@ -150,8 +150,9 @@ struct wq_fence *wq_fences_end(struct wq_fences *fs, struct wq_entry *e, int res
 }
 
 /*
- * Wake the waiters of fences that have ended.  Needs no lock.  A waiter adds itself to the wait queue
- * and then looks at the result, which was set before this call takes the lock of the wait queue.
+ * Wake the waiters of fences that have ended.  Needs no lock.  A waiter adds itself to the wait
+ * queue and then looks at the result, which was set before this call takes the lock of the wait
+ * queue.
  */
 void wq_fences_wake(struct wq_fence *ended)
 {

@@ -188,7 +188,8 @@ EXPORT_SYMBOL_GPL(wq_add_after);
  *
  * The other adds have level 0.  If a key is added several times before its run starts, the highest
  * level counts.  If an add raises a key that is ready, the key goes to the end of its new level.
- * An add during a run counts for the next run.  The level of a delayed add counts when the delay ends.
+ * An add during a run counts for the next run.  The level of a delayed add counts when the delay
+ * ends.
  *
  * A key that is added again by the outcome of its run, or whose run is lost, keeps the level of
  * that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least at the level of the run.

@@ -81,8 +81,8 @@ void wq_counters_renew(struct wq_counters *m)
 	if (!*generation)
 		return;
 	/*
-	 * Pairs with the acquire of the generation by a producer: if it sees the new value, its next
-	 * add sees what has changed, a pause of adds for instance.
+	 * Pairs with the acquire of the generation by a producer: if it sees the new value, its
+	 * next add sees what has changed, a pause of adds for instance.
 	 */
 	smp_store_release(generation, *generation + 1);
 }

@@ -34,7 +34,8 @@ static u32 wq_depth(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	/* This follows from the conservation of runs, see struct wq_stat. */
-	return q->adds + q->given_back - q->given_back_failed - wq_gets(q) - q->canceled - q->merged;
+	return q->adds + q->given_back - q->given_back_failed - wq_gets(q) - q->canceled -
+	       q->merged;
 }
 
 /*
@@ -67,6 +68,7 @@ static s64 pause_left(struct wq_cs *cs, u32 i)
 {
 	s64 at = cs->q->resume_at[i];
 
+	wq_assert_locked(cs);
 	return at == S64_MAX ? -1 : max_t(s64, 0, at - wq_now(cs));
 }
 
@@ -76,6 +78,7 @@ static void stat_running(struct wq_cs *cs, struct wq_stat *st)
 	struct wq *q = cs->q;
 	struct wq_consumer *first = q->timed ? wq_running_first(q) : NULL;
 
+	wq_assert_locked(cs);
 	if (!first)
 		return;
 	/* The sum of the starts wraps, and so does the difference: it is right modulo 2^64. */
@@ -86,6 +89,7 @@ static void stat_running(struct wq_cs *cs, struct wq_stat *st)
 /* When an entry became dirty; S64_MAX: there is none. */
 static s64 since_of(struct wq_cs *cs, struct wq_entry *e)
 {
+	wq_assert_locked(cs);
 	return e ? wq_times_of(wq_fixup_listed(cs, e))->since : S64_MAX;
 }
 
@@ -99,6 +103,7 @@ static s64 stat_oldest(struct wq_cs *cs)
 	struct wq_entry *e;
 	s64 since;
 
+	wq_assert_locked(cs);
 	if (!q->timed)
 		return -1;
 	e = list_first_entry_or_null(&q->requeued, struct wq_entry, link);

@@ -4,7 +4,8 @@
  *
  * A key is parked when it has failed more often in a row than its queue retries, or when the
  * consumer gives it up.  A parked key stays in the queue and is not handed out, until an add or
- * a kick makes it wait for a run, or a cancel drops it.  An error and a text are the reason, for people.
+ * a kick makes it wait for a run, or a cancel drops it.  An error and a text are the reason, for
+ * people.
  *
  * The state machine parks.  wq.parked has the parked entries in the order of their
  * parking.  A parked entry needs no memory that can fail: the error is in the place of the index

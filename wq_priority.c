@@ -157,8 +157,8 @@ static void priority_remove(void *order, struct wq_entry *e)
 }
 
 /*
- * Prefetch for the pops after that of @e: the entry of the second one, and what the first one writes
- * beside its entry, which the pop before this one has prefetched.
+ * Prefetch for the pops after that of @e: the entry of the second one, and what the first one
+ * writes beside its entry, which the pop before this one has prefetched.
  */
 static __always_inline void prefetch_behind(const struct wq_priority *p, const struct wq_entry *e)
 {

@@ -8,8 +8,8 @@
  * memory alone: the statistics of a queue that has ended can still be read.  A queue never
  * opens again after a shut down.
  *
- * All queues are in a list, for the shrinker.  wq_queues_lock protects it.  It is a raw spinlock for
- * the reason that wq_name.c gives: a throttled process must not hold up other users.
+ * All queues are in a list, for the shrinker.  wq_queues_lock protects it.  It is a raw spinlock
+ * for the reason that wq_name.c gives: a throttled process must not hold up other users.
  */
 #include <linux/export.h>
 #include <linux/freezer.h>
@@ -172,7 +172,8 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
 	q->debounce = params->debounce;
-	q->prefix = q->debounce || wq_order_has_rank(q) ? WQ_PREFIX_ORDER : q->leased ? WQ_PREFIX_LEASE :
+	q->prefix = q->debounce || wq_order_has_rank(q) ? WQ_PREFIX_ORDER :
+		    q->leased ? WQ_PREFIX_LEASE :
 		    q->timed ? WQ_PREFIX_TIMES : 0;
 	q->no_map = params->no_map;
 	q->max_retries = params->retries;

@@ -509,6 +509,7 @@ static int take_recs(struct wq_cs *cs, void *arg)
 	void *rec = out->recs + out->used;
 	int i, n;
 
+	wq_assert_locked(cs);
 	wq_catch_up(cs);
 	if (out->alone)
 		return 0;
@@ -666,7 +667,8 @@ static int list_batch(struct wq_out *out, u64 *cursor)
 		e = wq_walk(&cs, &next);
 		/* An entry whose delay a shut down dropped counts as unknown. */
 		if (e && wq_key_bits(q, out->c, e)) {
-			if (out->count == out->max || e->len > wq_key_room(out->head, out->room - out->used)) {
+			if (out->count == out->max ||
+			    e->len > wq_key_room(out->head, out->room - out->used)) {
 				ret = -EMSGSIZE;
 				break;
 			}

@@ -119,6 +119,7 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 static int wq_report(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
 		     struct wq_key_info *info)
 {
+	wq_assert_locked(cs);
 	if (!e || !wq_key_bits(cs->q, c, e))
 		return -ENOENT;
 	wq_key_info(cs, c, e, info);
@@ -176,8 +177,8 @@ int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
 WQ_EXPORT_FOR_KUNIT(wq_key_forget);
 
 /*
- * Enable a key, and report its WQ_KEY_* from before.  Returns -ENOENT if the queue does not know the
- * key.
+ * Enable a key, and report its WQ_KEY_* from before.  Returns -ENOENT if the queue does not know
+ * the key.
  */
 int wq_key_enable(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 *state)
 {

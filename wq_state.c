@@ -2,10 +2,10 @@
 /*
  * The steps of a key's state that are not inline, see wq_state.h, and the look-up of entries.
  *
- * The entries of a dead consumer were given back in constant time, see wq_consumer.c, and their state
- * is out of date.  Therefore each entry from the table, the heap, the leases or wq.requeued
- * passes through wq_entry_of(), which fixes up such an orphan.  An ordering policy and the
- * lists of a live consumer hold no orphans.
+ * The entries of a dead consumer were given back in constant time, see wq_consumer.c, and their
+ * state is out of date.  Therefore each entry from the table, the heap, the leases or wq.requeued
+ * passes through wq_entry_of(), which fixes up such an orphan.  An ordering policy and the lists of
+ * a live consumer hold no orphans.
  */
 #include <linux/slab.h>
 
@@ -125,7 +125,7 @@ noinline void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
 	order->push(data, e);
 	grown = order->len(data) - before;
 	cs->nr_ready += grown;
-	/* A read that ends the run of its file's last key may release the entry, see wq_poll_mask(). */
+	/* A read may release it by the end of its file's last run, see wq_poll_mask(). */
 	if (!grown && cs->q->reads)
 		cs->nr_ready |= WQ_ALL_POLLERS;
 }

@@ -7,8 +7,8 @@
  * others, after the limiter's delay.  So such a key does not keep its consumers from other
  * keys.
  *
- * wq_thread.c calls wq_handle_times() when a time has come.  A queue that a process made has a timer
- * instead of a thread, and the calls of processes handle the times, see wq_catch_up().
+ * wq_thread.c calls wq_handle_times() when a time has come.  A queue that a process made has a
+ * timer instead of a thread, and the calls of processes handle the times, see wq_catch_up().
  */
 #include <linux/overflow.h>
 
@@ -73,7 +73,7 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		return 0;
 	}
 	if (op->flags & WQ_ADD_RATE_LIMITED) {
-		/* Reserve first: the limiter cannot take a failure back, and wq_delay_set() cannot fail then. */
+		/* Reserve first: after the limiter has counted the failure, nothing may fail. */
 		if (wq_delay_reserve(&q->heap, e, heap, gfp))
 			return -ENOMEM;
 	}

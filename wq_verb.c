@@ -237,7 +237,7 @@ int wq_verb_shutdown(struct wq_call *call, void *arg)
 		return -EINVAL;
 	if (!(args->flags & WQ_SHUTDOWN_DRAIN) && (args->timeout || args->deadline))
 		return -EINVAL;
-	/* A producer that may only write must not end the queue of others, because that is final. */
+	/* A shut down is final, so a producer that may only write must not end others' queue. */
 	if (!(call->file->f_mode & FMODE_READ) && !is_owner_or_capable(q))
 		return -EACCES;
 	if (!(args->flags & WQ_SHUTDOWN_DRAIN)) {

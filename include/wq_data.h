@@ -82,10 +82,10 @@ struct wq {
 	u32 max_keys;			/* L */
 	umode_t mode;			/* L and N; 0: processes may not open it */
 	bool timed;			/* C: it has a name, so it keeps times */
-	bool leased;			/* C: created with a lease, which its entries have room for */
+	bool leased;			/* C: created with a lease: its entries have room for one */
 	bool lazy;			/* C: a process made it: no thread, see wq_thread.c */
 	u32 prefix;			/* C: bytes ahead of its entries, see struct wq_prefix */
-	u32 max_idle;			/* L: how many idle entries are kept for their key's next add */
+	u32 max_idle;			/* L: how many idle entries are kept for later adds */
 	u32 max_retries;		/* L: failures in a row that are retried; 0: all */
 	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
 	bool releases;			/* C: the policy counts the keys that are handed out */
@@ -98,28 +98,28 @@ struct wq {
 	u64 __percpu *coalesced;	/* adds that were coalesced, see wq_coalesced() */
 	const struct wq_order_ops *order; /* L: NULL: fifo; only changes to NULL */
 	struct wq_counters *map;	/* L: NULL until the first WQ_IOC_MAP; then constant */
-	void *order_data;		/* C; of the queue, if order_kind is neither FIFO nor OTHER */
+	void *order_data;		/* C; the queue's own, if neither FIFO nor OTHER */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
 	struct wq_limiter *limiter;	/* L: NULL after wq_destroy() */
 	s64 lease;			/* L: duration of leases, ns; 0: none */
 	s64 debounce;			/* C: how long a delay can be deferred, ns; 0: no bound */
-	s64 slack;			/* L: if lazy: least time between wake-ups by the timer, ns */
+	s64 slack;			/* L: if lazy: ns between wake-ups by the timer, at least */
 
 	/* Read by adds without the lock, written when an entry enters or leaves the table */
 	struct wq_table table ____cacheline_aligned_in_smp;	/* L */
 
 	/* Written by most verbs: as few lines as can be */
 	spinlock_t lock ____cacheline_aligned_in_smp;
-	bool ended;			/* L: no call comes any more, so entries are freed at once */
+	bool ended;			/* L: no call comes any more: entries are freed at once */
 	bool draining;			/* L: a drain has shut it down, and is not canceled */
-	bool full;			/* L: no new key was accepted since pollers were last woken for room */
+	bool full;			/* L: pollers have to be woken when there is room for a key */
 	u8 hup;				/* L: what pollers were woken for, see wq_hup_level() */
 	u32 nr_fifo;			/* L: entries in fifo */
 	u32 nr_requeued;		/* L: entries in requeued */
 	u32 nr_processing;		/* L: entries that live consumers hold */
 	u32 nr_idle;			/* L: entries in idle */
 	struct list_head fifo;		/* L: ready entries, in the order of their adds */
-	struct list_head idle;		/* L: idle entries, in the order in which they became idle */
+	struct list_head idle;		/* L: idle entries, the longest idle one first */
 	u64 adds;			/* L: statistics, see struct wq_stat */
 
 	/* Written by some verbs */
@@ -157,7 +157,7 @@ struct wq {
 	u32 nr_consumers;		/* L: open files */
 	u32 nr_embedded;		/* L: embedded entries, also idle ones */
 	struct wq_fences *fences;	/* L: NULL until the first wait for a key; then constant */
-	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: when that pause ends; S64_MAX: never */
+	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: end of the pause; S64_MAX: never */
 	struct list_head parked;	/* L: parked entries, the one parked longest first */
 	u32 nr_parked;			/* L: entries in parked */
 	u64 parked_total;		/* L: statistics, see struct wq_stat */

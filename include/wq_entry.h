@@ -53,8 +53,8 @@ struct wq_lease {
 
 /* The data of an entry that the order or the debounce of its queue uses. */
 struct wq_rank {
-	s64 limit;		/* while it is delayed: the latest end of the delay, if there is a bound */
-	struct list_head ready;	/* while the policy has it: in the order in which keys became ready */
+	s64 limit;		/* while it is delayed: the latest end of the delay, if any */
+	struct list_head ready;	/* while the policy has it: by the time it became ready */
 	union {
 		/* WQ_ORDER_PRIORITY: levels, see wq_priority.c */
 		struct {
@@ -75,11 +75,11 @@ struct wq_reason {
 };
 
 /*
- * The memory ahead of an entry: all of this in queues whose order or debounce uses @rank, @lease and
- * @times in other queues that were created with a lease, @times in other queues that keep times,
- * and nothing in the rest.  So a queue does not pay for what it does not use, except that a queue
- * with such an order or a debounce always has room for all of it.  wq.prefix has the size of this
- * part.
+ * The memory ahead of an entry, whose size is in wq.prefix:
+ *  - all of this in queues whose order or debounce uses @rank
+ *  - else @lease and @times in queues that were created with a lease
+ *  - else @times in queues that keep times
+ *  - else nothing
  */
 struct wq_prefix {
 	struct wq_rank rank;

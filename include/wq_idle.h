@@ -24,6 +24,7 @@ static __always_inline void wq_dispose(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
+	wq_assert_locked(cs);
 	if (unlikely(q->nr_recycled == WQ_MAX_RECYCLED && !cs->freed)) {
 		cs->freed = q->recycled;
 		q->recycled = NULL;
@@ -63,7 +64,8 @@ static __always_inline void wq_release_if_idle(struct wq_cs *cs, struct wq_entry
 	if (e->state)
 		return;
 	/* The length of an embedded entry is 0. */
-	if (unlikely(e->failures || e->disabled || q->nr_idle >= q->max_idle || e->len - 1U >= WQ_MAX_IDLE_KEY)) {
+	if (unlikely(e->failures || e->disabled || q->nr_idle >= q->max_idle ||
+		     e->len - 1U >= WQ_MAX_IDLE_KEY)) {
 		wq_release_slow(cs, e);
 		return;
 	}

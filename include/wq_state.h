@@ -80,6 +80,7 @@ static __always_inline struct wq_entry *wq_entry_of(struct wq_cs *cs, struct wq_
 {
 	struct wq_entry *e = found.entry;
 
+	wq_assert_locked(cs);
 	if (e && e->state & ENTRY_PROCESSING && e->consumer->dead)
 		wq_fixup_orphan(cs, e);
 	return e;
@@ -210,7 +211,7 @@ static __always_inline void wq_start_run(struct wq_cs *cs, struct wq_consumer *c
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	/* From here on an add causes another run.  Its full barrier is that of wq_add_coalesced(). */
+	/* From here on an add causes another run.  The barrier pairs with wq_add_coalesced(). */
 	wq_entry_set_state_mb(e, (e->state & ENTRY_DELAYED) | ENTRY_PROCESSING);
 	wq_note_not_dirty(cs, e);
 	e->consumer = c;

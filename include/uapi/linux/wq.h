@@ -174,7 +174,7 @@
 #define WQ_KEY_DELAYED		(1U << 3)	/* becomes dirty at a later time */
 #define WQ_KEY_MINE		(1U << 4)	/* PROCESSING, and this file holds the key */
 #define WQ_KEY_FAILED		(1U << 5)	/* has failures that were not forgotten */
-#define WQ_KEY_PARKED		(1U << 6)	/* given up; with PROCESSING: parked after the run */
+#define WQ_KEY_PARKED		(1U << 6)	/* given up; if PROCESSING: parked after the run */
 #define WQ_KEY_DISABLED		(1U << 7)	/* adds fail with EBUSY, see WQ_IOC_DISABLE */
 
 /*
@@ -184,7 +184,7 @@
  * causes a second run later, unless DROP_DELAY is set.
  */
 #define WQ_ADD_KEEP_FIRST	(1U << 0)	/* with a delay: the pending time applies */
-#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* with a delay: the new time applies, see wq_open.debounce */
+#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* if delayed: the new time applies, see wq_open.debounce */
 #define WQ_ADD_DROP_DELAY	(1U << 2)	/* without a delay: drop the pending one */
 
 /*
@@ -345,7 +345,7 @@ struct wq_info {
 #define WQ_LIMITER_EXPONENTIAL	1	/* base * 2^(earlier failures of the key), at most max */
 #define WQ_LIMITER_FAST_SLOW	2	/* base for the key's first n failures, then max */
 #define WQ_LIMITER_BUCKET		3	/* a token bucket that all keys share */
-#define WQ_LIMITER_MAX_OF		4	/* the longest delay of the n limiters that follow */
+#define WQ_LIMITER_MAX_OF		4	/* the longest delay of the next n limiters */
 #define WQ_LIMITER_MAX_WAIT	5	/* the delay of the limiter that follows, at most max */
 
 #define WQ_QPS(n)		((n) * 1000000000ULL)	/* wq_limiter_spec.rate for n a second */
@@ -433,9 +433,9 @@ struct wq_limiter_spec {
  * An existing queue keeps its attributes.  The call asks for the attributes @max_keys,
  * @limiters, @lease, @slack, @order, @group_limit, @retries and @debounce that are not 0, and
  * with WQ_OPEN_NO_MAP for a queue without a map.  With @order it also asks for @order_arg, unless
- * that is 0 and the order is PRIORITY.  If one of them differs from the queue's, the call fails with
- * EEXIST, unless WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in open(2).
- * WQ_IOC_CONFIG reports the attributes.  WQ_IOC_SET changes all but @order, @order_arg,
+ * that is 0 and the order is PRIORITY.  If one of them differs from the queue's, the call fails
+ * with EEXIST, unless WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in
+ * open(2).  WQ_IOC_CONFIG reports the attributes.  WQ_IOC_SET changes all but @order, @order_arg,
  * @group_limit, @debounce and the map.
  *
  * Levels of WQ_ORDER_PRIORITY: gets take keys of the highest level first, and keys of one level in
@@ -1211,17 +1211,18 @@ struct wq_kick {
  * @fd: out, with WQ_FLUSH_FD: a new file descriptor, close-on-exec; else 0
  * @priority: with WQ_FLUSH_ADD: the level of the add, as wq_rec.priority; else 0
  *
- * When the call returns WQ_END_DONE, WQ_END_FAILED or WQ_END_GAVE_UP, each add before it has had its
- * full run, and the result is that of the last of these runs.  A pending delay is no add before it is
- * due, so the call does not wait for it.  A run that is given back is not over, because the key is
- * handed out again.  If it is given back the second time in a row, it failed.  If cancel or disable
- * drops the pending run while another run is in progress, the wait ends with that run.
+ * When the call returns WQ_END_DONE, WQ_END_FAILED or WQ_END_GAVE_UP, each add before it has had
+ * its full run, and the result is that of the last of these runs.  A pending delay is no add before
+ * it is due, so the call does not wait for it.  A run that is given back is not over, because the
+ * key is handed out again.  If it is given back the second time in a row, it failed.  If cancel or
+ * disable drops the pending run while another run is in progress, the wait ends with that run.
  *
  * With WQ_FLUSH_FD the call returns a descriptor of the wait at once.  The descriptor is readable
- * (EPOLLIN) when the wait has ended.  Then read(2) returns a struct wq_flush_result, as often as it is
- * called.  Before that it waits, or fails with EAGAIN if the descriptor has O_NONBLOCK.  A buffer
- * that is too small fails with EINVAL.  close(2) of the descriptor gives the wait up.  The descriptor
- * does not keep the queue: if the queue ends before the run, the result is WQ_END_OF_QUEUE.
+ * (EPOLLIN) when the wait has ended.  Then read(2) returns a struct wq_flush_result, as often as it
+ * is called.  Before that it waits, or fails with EAGAIN if the descriptor has O_NONBLOCK.  A
+ * buffer that is too small fails with EINVAL.  close(2) of the descriptor gives the wait up.  The
+ * descriptor does not keep the queue: if the queue ends before the run, the result is
+ * WQ_END_OF_QUEUE.
  *
  * With WQ_FLUSH_ADD the call adds the key, as WQ_IOC_ADD does without a delay, and begins to wait
  * before any run can end.  This needs write access.

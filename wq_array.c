@@ -35,11 +35,10 @@ static __always_inline void wq_span_add(struct wq_span *s, struct wq_entry *e,
 }
 
 /* Adds of keys whose entries are idle, without delay and flags, while the queue does not get full. */
-static noinline unsigned int wq_add_first(struct wq_cs *cs, struct wq_consumer *c,
-					  struct wq_op *ops, unsigned int n,
-					  struct wq_peek *peek)
+static unsigned int wq_add_first(struct wq_cs *cs, struct wq_batch *b, struct wq_op *ops,
+				 unsigned int n)
 {
-	const struct wq_peek *p = peek;
+	struct wq_peek peek = b->peek;
 	struct wq_span span = {};
 	struct wq *q = cs->q;
 	unsigned int i;
@@ -48,15 +47,15 @@ static noinline unsigned int wq_add_first(struct wq_cs *cs, struct wq_consumer *
 	if (q->no_adds || q->order || wq_nr_keys(q) >= q->max_keys)
 		return 0;
 	n = min(n, q->max_keys - wq_nr_keys(q) - 1);
-	for (i = 0; i < n; i++, p = NULL) {
+	for (i = 0; i < n; i++, peek = WQ_SEEN_NOTHING) {
 		struct wq_op *op = &ops[i];
 		struct wq_entry *e;
 
 		if (op->result < 0 || !wq_is_plain(op))
 			break;
-		e = wq_lookup_op(cs, op, p);
+		e = wq_lookup_op(cs, op, &peek);
 		if (!e || e->state != ENTRY_IDLE) {
-			*peek = (struct wq_peek){ e, q->table.seq };
+			b->peek = (struct wq_peek){ e, q->table.seq };
 			goto out;
 		}
 		wq_entry_set_state(e, ENTRY_DIRTY);
@@ -67,7 +66,7 @@ static noinline unsigned int wq_add_first(struct wq_cs *cs, struct wq_consumer *
 		op->result = 1;
 	}
 	if (i)
-		*peek = WQ_SEEN_NOTHING;
+		b->peek = WQ_SEEN_NOTHING;
 out:
 	wq_span_move(&span, &q->fifo);
 	q->nr_idle -= i;
@@ -78,13 +77,17 @@ out:
 }
 
 /*
- * Adds without the lock come first.  The first op that needs the lock, and all ops behind it, are
- * in one critical section.
+ * Add up to WQ_BATCH keys, by the rules of wq_run_batch().  Adds without the lock come first.  The
+ * first op that needs the lock, and all ops behind it, are in one critical section.
  */
-static __always_inline unsigned int __wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n,
-						 bool stop, gfp_t gfp)
+unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool stop, gfp_t gfp)
 {
-	struct wq_peek peek __uninitialized;
+	static const struct wq_batch_verb verb = {
+		.run = wq_add_run,
+		.first = wq_add_first,
+		.inserts = true,
+	};
+	struct wq_batch b __uninitialized;
 	unsigned int i;
 
 	if (n > 1)
@@ -95,45 +98,43 @@ static __always_inline unsigned int __wq_add_ops(struct wq *q, struct wq_op *ops
 		if (ops[i].result < 0)
 			continue;
 		if (!wq_add_coalesced(q, ops[i].hash, ops[i].key, ops[i].len,
-				      wq_is_plain(&ops[i]), &peek))
+				      wq_is_plain(&ops[i]), &b.peek))
 			break;
 		ops[i].result = 0;
 	}
 	if (i == n)
 		return n;
-	return i + wq_run_ops(q, NULL, ops + i, n - i, stop, gfp, wq_add_first, wq_add_op, true,
-			      &peek);
-}
-
-/* Add up to WQ_BATCH keys, by the rules of wq_run_ops(). */
-unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool stop, gfp_t gfp)
-{
-	return __wq_add_ops(q, ops, n, stop, gfp);
+	b.q = q;
+	b.c = NULL;
+	b.ops = ops + i;
+	b.n = n - i;
+	b.stop = stop;
+	b.gfp = gfp;
+	return i + wq_run_batch(&b, &verb);
 }
 WQ_EXPORT_FOR_KUNIT(wq_add_ops);
 
-static __always_inline int wq_done_op(struct wq_cs *cs, struct wq_consumer *c,
-				      const struct wq_op *op, const struct wq_peek *peek,
-				      struct wq_prealloc *pre, gfp_t gfp)
+static int wq_done_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+		       struct wq_prealloc *pre, gfp_t gfp)
 {
 	struct wq_entry *e;
 	int ret;
 
 	if (cs->q->leased) {
-		ret = wq_lookup_leased(cs, c, op, &e);
+		ret = wq_lookup_leased(cs, b->c, op, &e);
 		if (ret)
 			return ret;
 	} else {
 		e = wq_lookup_run(cs, op);
 	}
-	return wq_done_entry(cs, c, e, op, pre, gfp);
+	return wq_done_entry(cs, b->c, e, op, pre, gfp);
 }
 
 /* Dones without an outcome, by token, of keys that need no other run and become idle. */
-static noinline unsigned int wq_done_first(struct wq_cs *cs, struct wq_consumer *c,
-					   struct wq_op *ops, unsigned int n,
-					   struct wq_peek *peek)
+static unsigned int wq_done_first(struct wq_cs *cs, struct wq_batch *b, struct wq_op *ops,
+				  unsigned int n)
 {
+	struct wq_consumer *c = b->c;
 	struct wq_span span = {};
 	struct wq *q = cs->q;
 	unsigned int i;
@@ -170,38 +171,44 @@ static noinline unsigned int wq_done_first(struct wq_cs *cs, struct wq_consumer 
 	return i;
 }
 
-/* End the runs of up to WQ_BATCH keys, by the rules of wq_run_ops(). */
+/* End the runs of up to WQ_BATCH keys, by the rules of wq_run_batch(). */
 unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n,
 			 bool stop, gfp_t gfp)
 {
-	return wq_run_ops(q, c, ops, n, stop, gfp, wq_done_first, wq_done_op, false, NULL);
+	static const struct wq_batch_verb verb = { .run = wq_done_run, .first = wq_done_first };
+	struct wq_batch b = { .q = q, .c = c, .ops = ops, .n = n, .stop = stop, .gfp = gfp };
+
+	return wq_run_batch(&b, &verb);
 }
 WQ_EXPORT_FOR_KUNIT(wq_done_ops);
 
-static int wq_touch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
-		       const struct wq_peek *peek, struct wq_prealloc *pre, gfp_t gfp)
+static int wq_touch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+			struct wq_prealloc *pre, gfp_t gfp)
 {
 	struct wq_entry *e;
 	int ret = 0;
 
 	if (cs->q->leased)
-		ret = wq_lookup_leased(cs, c, op, &e);
+		ret = wq_lookup_leased(cs, b->c, op, &e);
 	else
 		e = wq_lookup_run(cs, op);
 	if (ret)
 		return ret;
-	ret = wq_check_held(c, e, op->token);
+	ret = wq_check_held(b->c, e, op->token);
 	/* A key that was got while the queue had no leases has none to restart. */
 	if (!ret && cs->q->leased && wq_lease_end(e) >= 0)
 		wq_touch_entry(cs, e);
 	return ret;
 }
 
-/* Restart the leases of up to WQ_BATCH keys, by the rules of wq_run_ops(). */
+/* Restart the leases of up to WQ_BATCH keys, by the rules of wq_run_batch(). */
 unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 			  unsigned int n, bool stop)
 {
-	return wq_run_ops(q, c, ops, n, stop, GFP_NOWAIT, NULL, wq_touch_op, false, NULL);
+	static const struct wq_batch_verb verb = { .run = wq_touch_run };
+	struct wq_batch b = { .q = q, .c = c, .ops = ops, .n = n, .stop = stop, .gfp = GFP_NOWAIT };
+
+	return wq_run_batch(&b, &verb);
 }
 WQ_EXPORT_FOR_KUNIT(wq_touch_ops);
 

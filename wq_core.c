@@ -18,41 +18,6 @@
 #include "wq_verbs.h"
 
 /*
- * Allocate what the op may need.  Fails if there is no memory for a key or a bucket,
- * because then the second attempt would fail too.  A lack of segments for the heap is no
- * error: mostly one of the three is enough.
- */
-int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
-		       struct wq_prealloc *pre, gfp_t gfp)
-{
-	if (new_key) {
-		pre->key = wq_key_alloc(q->prefix, op->len, gfp);
-		pre->bucket = wq_bucket_alloc(gfp);
-		if (!pre->key || !pre->bucket)
-			return -ENOMEM;
-		if (q->grouped &&
-		    !wq_group_prealloc(q->order_data, &pre->group, op->key, op->len, gfp))
-			return -ENOMEM;
-	}
-	if (op->delay > 0 || op->flags & WQ_ADD_RATE_LIMITED)
-		wq_vec_prealloc(&pre->heap, gfp);
-	return 0;
-}
-
-void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct wq_prealloc *pre)
-{
-	if (pre->key) {
-		/* A key that was not inserted may not have been initialized. */
-		pre->key->entry.len = op->len;
-		wq_key_free(pre->key, q->prefix);
-	}
-	wq_bucket_free(pre->bucket);
-	if (q->grouped)
-		wq_group_prealloc_free(q->order_data, &pre->group, op->key, op->len);
-	wq_vec_prealloc_free(&pre->heap);
-}
-
-/*
  * Whether an add to a disabled key is refused.  A run that was given back still comes, and a plain
  * add takes no lock to be coalesced with it.
  */
@@ -109,6 +74,77 @@ int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op
 	return op->token || (*ep && *ep == c->read) ? 0 : -EINVAL;
 }
 
+/* Pop the next entry from the policy, for wq_take(). */
+static __always_inline int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
+{
+	bool tight = room < WQ_MAX_KEY, hidden = wq_next_hidden(q);
+	struct wq_entry *e;
+
+	/* A policy that does not reveal its next key does not take it back either. */
+	if (tight && hidden && !first)
+		return -EMSGSIZE;
+	if (tight && !hidden) {
+		e = wq_next(q);
+		if (e && e->len > room)
+			return -EMSGSIZE;
+	}
+	if (!q->order->len(q->order_data))
+		return -EAGAIN;
+	*ep = q->order->pop(q->order_data);
+	return *ep ? 0 : -EAGAIN;
+}
+
+/*
+ * Prefetch for the get after that of @e, which was popped: the bucket of the next key, or that of @e
+ * if no other key is available.  Policies prefetch entries in their pop.
+ */
+static __always_inline void wq_prefetch_popped(struct wq *q, const struct wq_entry *e)
+{
+	const struct wq_entry *next;
+
+	if (q->table.count < WQ_SMALL_TABLE || !q->order->peek)
+		return;
+	next = wq_next(q) ?: e;
+	wq_table_prefetch(&q->table, next->hash);
+}
+
+static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
+				     bool first, struct wq_entry **ep)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	int ret;
+
+	wq_assert_locked(cs);
+	if (unlikely(q->paused & WQ_PAUSE_GETS))
+		return -EAGAIN;
+	if (q->nr_requeued || !q->order) {
+		e = wq_entry_of(cs, (struct wq_found){ wq_first_ready(q) });
+		if (!e)
+			return -EAGAIN;
+		if (unlikely(e->len > room))
+			return -EMSGSIZE;
+		wq_unqueue(cs, e);
+		if (q->nr_fifo)
+			wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
+		wq_hold(cs, c, e);
+	} else {
+		ret = wq_pop_order(q, room, first, &e);
+		if (ret)
+			return ret;
+		wq_prefetch_popped(q, e);
+		wq_hold(cs, c, e);
+		if (unlikely(e->len > room)) {
+			wq_requeue(cs, e);
+			q->unfit++;
+			return -EMSGSIZE;
+		}
+	}
+	wq_note_get(q, e);
+	*ep = e;
+	return 0;
+}
+
 /**
  * wq_take() - hand the next entry out to a consumer
  * @cs: the critical section
@@ -128,6 +164,20 @@ int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struc
 }
 WQ_EXPORT_FOR_KUNIT(wq_take);
 
+/* __wq_add_op() for all callers but the most frequent one. */
+int wq_add_op(struct wq_cs *cs, const struct wq_op *op, const struct wq_peek *peek,
+	      struct wq_prealloc *pre, gfp_t gfp)
+{
+	return __wq_add_op(cs, op, peek, pre, gfp);
+}
+
+/* __wq_done_entry() for all callers but the most frequent one. */
+int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
+		  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp)
+{
+	return __wq_done_entry(cs, c, e, op, pre, gfp);
+}
+
 /* An add in an NMI, after the first look-up.  Another CPU may have changed the table meanwhile. */
 static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
 {
@@ -138,6 +188,44 @@ static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
 		if (wq_add_coalesced(q, hash, key, len, true, &peek))
 			return 0;
 	return READ_ONCE(q->no_adds) ? wq_refusal(q) : -EAGAIN;
+}
+
+/* Add for struct wq_batch_verb. */
+int wq_add_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+	       struct wq_prealloc *pre, gfp_t gfp)
+{
+	return wq_add_op(cs, op, pre ? &WQ_SEEN_NOTHING : &b->peek, pre, gfp);
+}
+
+/* Another attempt of an add that may sleep, see wq_batch.c. */
+static noinline int wq_add_again(struct wq *q, struct wq_op *op, gfp_t gfp)
+{
+	static const struct wq_batch_verb verb = { .run = wq_add_run, .inserts = true };
+	struct wq_batch b = {
+		.q = q,
+		.ops = op,
+		.n = 1,
+		.gfp = gfp,
+		.peek = WQ_SEEN_NOTHING,
+	};
+
+	wq_run_batch(&b, &verb);
+	return op->result;
+}
+
+/* wq_add_op() with the lock taken, and another attempt if there is no memory and @gfp lets it sleep. */
+static __always_inline int wq_add_locked(struct wq *q, struct wq_op *op,
+					 const struct wq_peek *peek, gfp_t gfp)
+{
+	struct wq_cs cs __uninitialized;
+	int ret;
+
+	__wq_lock(&cs, q);
+	ret = __wq_add_op(&cs, op, peek, NULL, wq_locked_gfp(gfp));
+	__wq_unlock(&cs);
+	if (likely(ret != -ENOMEM) || !gfpflags_allow_blocking(gfp))
+		return ret;
+	return wq_add_again(q, op, gfp);
 }
 
 static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, gfp_t gfp)
@@ -152,8 +240,24 @@ static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, g
 	if (!gfpflags_allow_blocking(gfp) && unlikely(in_nmi()))
 		return wq_add_nmi(q, hash, key, len);
 	op = (struct wq_op){ .key = key, .hash = hash, .len = len };
-	wq_run_ops(q, NULL, &op, 1, true, gfp, NULL, wq_add_op, true, &peek);
-	return op.result;
+	return wq_add_locked(q, &op, &peek, gfp);
+}
+
+/* Add a key with the delay and flags of @op.  Returns its result. */
+int wq_add_one(struct wq *q, struct wq_op *op, gfp_t gfp)
+{
+	struct wq_peek peek __uninitialized;
+	struct wq_cs cs __uninitialized;
+	int ret;
+
+	if (wq_add_coalesced(q, op->hash, op->key, op->len, wq_is_plain(op), &peek))
+		return 0;
+	__wq_lock(&cs, q);
+	ret = wq_add_op(&cs, op, &peek, NULL, wq_locked_gfp(gfp));
+	__wq_unlock(&cs);
+	if (likely(ret != -ENOMEM) || !gfpflags_allow_blocking(gfp))
+		return ret;
+	return wq_add_again(q, op, gfp);
 }
 
 /* wq_add() for a process.  May sleep.  The caller has checked the length. */
@@ -184,11 +288,16 @@ int wq_add_embedded(struct wq_embedded *x, const struct wq_op *op)
 	return ret;
 }
 
+typedef int (*wq_done_fn)(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
+			  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp);
+typedef int (*wq_take_fn)(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
+			  struct wq_entry **ep);
+
 /* End the run of the key that the file's last read took, and take the next key. */
-static __always_inline int wq_take_read(struct wq_cs *cs, void *arg)
+static __always_inline int wq_take_read(struct wq_cs *cs, struct wq_read *r, wq_done_fn done,
+					wq_take_fn take)
 {
-	static const struct wq_op done;
-	struct wq_read *r = arg;
+	static const struct wq_op op;
 	struct wq_consumer *c = r->c;
 	struct wq_entry *e;
 	int ret;
@@ -197,10 +306,10 @@ static __always_inline int wq_take_read(struct wq_cs *cs, void *arg)
 	wq_catch_up(cs);
 	/* Without an outcome that adds the key, this cannot fail. */
 	if (c->read)
-		wq_done_entry(cs, c, c->read, &done, NULL, 0);
+		done(cs, c, c->read, &op, NULL, 0);
 	if (!r->room)
 		return 0;
-	ret = __wq_take(cs, c, r->room, true, &e);
+	ret = take(cs, c, r->room, true, &e);
 	if (ret)
 		return ret;
 	memcpy(r->key, wq_key_of(e)->key, e->len);
@@ -211,6 +320,17 @@ static __always_inline int wq_take_read(struct wq_cs *cs, void *arg)
 	return 0;
 }
 
+/* The first look of a read, which mostly finds a key. */
+static __always_inline int wq_take_read_now(struct wq_cs *cs, void *arg)
+{
+	return wq_take_read(cs, arg, __wq_done_entry, __wq_take);
+}
+
+static int wq_take_read_slow(struct wq_cs *cs, void *arg)
+{
+	return wq_take_read(cs, arg, wq_done_entry, wq_take);
+}
+
 /*
  * End the run of the key that the file's last read took, if the consumer still holds it, and
  * take the next key, as wq_get() does.  The run ends also if the call fails, so the caller can
@@ -219,11 +339,11 @@ static __always_inline int wq_take_read(struct wq_cs *cs, void *arg)
 int wq_read_key(struct wq_read *r, s64 deadline)
 {
 	struct wq *q = r->c->q;
-	int ret = wq_try_get(q, r->c, wq_take_read, r);
+	int ret = wq_try_get(q, r->c, wq_take_read_now, r);
 
 	if (ret != -EAGAIN || !deadline)
 		return ret;
-	return wq_get_slow(q, r->c, deadline, wq_take_read, r);
+	return wq_get_slow(q, r->c, deadline, wq_take_read_slow, r);
 }
 WQ_EXPORT_FOR_KUNIT(wq_read_key);
 
@@ -330,8 +450,7 @@ int wq_get(struct wq *q, struct wq_item *item, s64 timeout)
 }
 EXPORT_SYMBOL_GPL(wq_get);
 
-static __always_inline int wq_done_item(struct wq_cs *cs, const struct wq_item *item,
-					struct wq_op *op)
+static int wq_done_item(struct wq_cs *cs, const struct wq_item *item, struct wq_op *op)
 {
 	struct wq_entry *e = __wq_lookup_item(cs, item);
 
@@ -341,7 +460,7 @@ static __always_inline int wq_done_item(struct wq_cs *cs, const struct wq_item *
 	return wq_done_entry(cs, &cs->q->kernel, e, op, NULL, GFP_ATOMIC | __GFP_NOWARN);
 }
 
-static __always_inline int __wq_done(struct wq *q, const struct wq_item *item, struct wq_op *op)
+static int wq_done_op(struct wq *q, const struct wq_item *item, struct wq_op *op)
 {
 	struct wq_cs cs __uninitialized;
 	int ret;
@@ -369,9 +488,17 @@ static __always_inline int __wq_done(struct wq *q, const struct wq_item *item, s
  */
 int wq_done(struct wq *q, const struct wq_item *item)
 {
-	struct wq_op op = {};
+	struct wq_op op = { .token = item->token };
+	struct wq_cs cs __uninitialized;
+	struct wq_entry *e;
+	int ret = -ESTALE;
 
-	return __wq_done(q, item, &op);
+	__wq_lock(&cs, q);
+	e = __wq_lookup_item(&cs, item);
+	if (e)
+		ret = __wq_done_entry(&cs, &q->kernel, e, &op, NULL, 0);
+	__wq_unlock(&cs);
+	return ret;
 }
 EXPORT_SYMBOL_GPL(wq_done);
 
@@ -404,14 +531,14 @@ int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcom
 {
 	struct wq_op op = {};
 
-	return wq_op_set_done(&op, delay, outcome) ?: __wq_done(q, item, &op);
+	return wq_op_set_done(&op, delay, outcome) ?: wq_done_op(q, item, &op);
 }
 EXPORT_SYMBOL_GPL(wq_done_with);
 
 /* End the run of a key, with an outcome and with the reason for it. */
 int wq_done_cause(struct wq *q, const struct wq_item *item, struct wq_cause *cause)
 {
-	return __wq_done(q, item, &cause->op);
+	return wq_done_op(q, item, &cause->op);
 }
 
 /* wq_done_get() for a caller that holds no other key if @c is NULL, see wq_get_wait(). */

@@ -77,6 +77,42 @@ bool wq_is_idle(const struct wq *q)
 	return !q->nr_processing && !wq_nr_ready(q);
 }
 
+/* Wake waiters for what has changed in a critical section, after it. */
+void wq_wake(const struct wq_cs *cs)
+{
+	u32 nr_ready = cs->nr_ready;
+	struct wq *q = cs->q;
+
+	if (!nr_ready)
+		return;
+	if (unlikely(nr_ready & (WQ_FLUSHERS | WQ_FENCES))) {
+		if (nr_ready & WQ_FLUSHERS)
+			wake_up_all(&q->flushers);
+		if (nr_ready & WQ_FENCES)
+			wq_fences_wake(cs->fences);
+		nr_ready &= ~(WQ_FLUSHERS | WQ_FENCES);
+	}
+	/* The lock orders the look at the wait queue, see the head of this file. */
+	if (waitqueue_active(&q->getters) && nr_ready & ~WQ_ALL_POLLERS && !wq_gets_paused(q))
+		__wake_up(&q->getters, TASK_NORMAL, nr_ready & ~WQ_ALL_POLLERS, NULL);
+	/* The lock orders this look as well.  0 wakes all pollers. */
+	if (waitqueue_active(&q->pollers) && nr_ready && !wq_gets_paused(q))
+		__wake_up(&q->pollers, TASK_NORMAL, nr_ready & WQ_ALL_POLLERS ? 0 : nr_ready,
+			  poll_to_key(EPOLLIN | EPOLLRDNORM));
+}
+
+/* Free the entries that were removed in a critical section, after it. */
+void wq_free_entries(const struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	/* RCU callbacks work outside of the caller's cgroup, so only if a look-up may read them. */
+	if (q->ended)
+		wq_entries_free(cs->freed, q->prefix);
+	else
+		wq_entries_free_rcu(cs->freed, q->prefix);
+}
+
 /*
  * Which gets of a queue that is shut down fail with -ESHUTDOWN.  0: none; 1: those of
  * consumers that hold keys; 2: all.

@@ -35,10 +35,11 @@
 #include "wq_verbs.h"
 
 /* Begin a wait for a key, see wq_watch_key(). */
-static int wq_watch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
-		       const struct wq_peek *peek, struct wq_prealloc *pre, gfp_t gfp)
+static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+			struct wq_prealloc *pre, gfp_t gfp)
 {
-	struct wq_watch *w = container_of((struct wq_op *)op, struct wq_watch, op);
+	struct wq_watch *w = container_of(op, struct wq_watch, op);
+	struct wq_consumer *c = b->c;
 	bool disable = op->flags & OP_DISABLE;
 	struct wq *q = cs->q;
 	struct wq_entry *e;
@@ -54,7 +55,7 @@ static int wq_watch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_
 	if (disable)
 		trace_wq_disable(q, op->key, op->len, w->state);
 	if (disable || w->add)
-		ret = wq_add_op(cs, c, op, NULL, pre, gfp);
+		ret = wq_add_op(cs, op, &WQ_SEEN_NOTHING, pre, gfp);
 	if (ret < 0 || !w->fence)
 		return ret;
 
@@ -80,7 +81,10 @@ static int wq_watch_op(struct wq_cs *cs, struct wq_consumer *c, const struct wq_
  */
 int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp)
 {
-	wq_run_ops(q, w->c, &w->op, 1, true, gfp, NULL, wq_watch_op, true, NULL);
+	static const struct wq_batch_verb verb = { .run = wq_watch_run, .inserts = true };
+	struct wq_batch b = { .q = q, .c = w->c, .ops = &w->op, .n = 1, .gfp = gfp };
+
+	wq_run_batch(&b, &verb);
 	return min(w->op.result, 0);
 }
 WQ_EXPORT_FOR_KUNIT(wq_watch_key);

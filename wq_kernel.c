@@ -171,8 +171,7 @@ int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags
 	if (ret)
 		return ret;
 	op.flags |= WQ_ADD_AFTER;
-	wq_add_ops(q, &op, 1, true, GFP_ATOMIC);
-	return op.result;
+	return wq_add_one(q, &op, GFP_ATOMIC);
 }
 EXPORT_SYMBOL_GPL(wq_add_after);
 
@@ -207,8 +206,7 @@ int wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64
 
 	if (ret)
 		return ret;
-	wq_add_ops(q, &op, 1, true, GFP_ATOMIC);
-	return op.result;
+	return wq_add_one(q, &op, GFP_ATOMIC);
 }
 EXPORT_SYMBOL_GPL(wq_add_priority);
 

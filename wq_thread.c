@@ -52,7 +52,7 @@
 #define WQ_START_RETRY	(HZ / 10 ?: 1)	/* between attempts to create the thread */
 
 /* Handle one batch of times in a critical section, see wq_handle_times(). */
-static s64 wq_run_batch(struct wq *q)
+static s64 run_batch(struct wq *q)
 {
 	struct wq_cs cs;
 	s64 next;
@@ -113,7 +113,7 @@ static int wq_thread_fn(void *arg)
 		set_current_state(TASK_INTERRUPTIBLE);
 		if (kthread_should_stop())
 			break;
-		expires = ns_to_ktime(wq_run_batch(q));
+		expires = ns_to_ktime(run_batch(q));
 		if (!expires) {
 			__set_current_state(TASK_RUNNING);
 			cond_resched();
@@ -187,7 +187,7 @@ void wq_thread_stop(struct wq *q)
  */
 void wq_tick(struct wq *q)
 {
-	while (q->clock && !wq_run_batch(q))
+	while (q->clock && !run_batch(q))
 		cond_resched();
 }
 EXPORT_SYMBOL_GPL(wq_tick);

@@ -50,6 +50,8 @@ void wq_unlock(struct wq_cs *cs)
 	__releases(&cs->q->lock);
 void wq_start_timer(struct wq *q, s64 when);
 void wq_kick_thread(struct wq *q);
+void wq_wake(const struct wq_cs *cs);
+void wq_free_entries(const struct wq_cs *cs);
 void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock);
 u32 wq_nr_blocked(const struct wq *q);
@@ -95,35 +97,21 @@ static __always_inline u32 wq_nr_available(const struct wq *q)
 	return q->nr_requeued + (q->order ? q->order->len(q->order_data) : q->nr_fifo);
 }
 
-/* Wake waiters for what has changed in a critical section, after it. */
-static __always_inline void wq_wake(const struct wq_cs *cs)
-{
-	u32 nr_ready = cs->nr_ready;
-	struct wq *q = cs->q;
-
-	if (!nr_ready)
-		return;
-	if (unlikely(nr_ready & (WQ_FLUSHERS | WQ_FENCES))) {
-		if (nr_ready & WQ_FLUSHERS)
-			wake_up_all(&q->flushers);
-		if (nr_ready & WQ_FENCES)
-			wq_fences_wake(cs->fences);
-		nr_ready &= ~(WQ_FLUSHERS | WQ_FENCES);
-	}
-	/* The lock orders the look at the wait queue, see the head of wq_cs.c. */
-	if (waitqueue_active(&q->getters) && nr_ready & ~WQ_ALL_POLLERS && !wq_gets_paused(q))
-		__wake_up(&q->getters, TASK_NORMAL, nr_ready & ~WQ_ALL_POLLERS, NULL);
-	/* The lock orders this look as well.  0 wakes all pollers. */
-	if (waitqueue_active(&q->pollers) && nr_ready && !wq_gets_paused(q))
-		__wake_up(&q->pollers, TASK_NORMAL, nr_ready & WQ_ALL_POLLERS ? 0 : nr_ready,
-			  poll_to_key(EPOLLIN | EPOLLRDNORM));
-}
-
 /* Whether @c waits for keys of others in a drain.  NULL: a consumer that holds no key. */
 static inline bool wq_waits_for_others(const struct wq *q, const struct wq_consumer *c)
 {
 	lockdep_assert_held(&q->lock);
 	return q->draining && q->nr_processing && !(c && c->nr_held);
+}
+
+/* Whether a task or poller may wait for a change.  The lock orders the looks, see wq_cs.c. */
+static __always_inline bool wq_has_waiters(const struct wq_cs *cs)
+{
+	/* Ordered by the lock. */
+	return waitqueue_active(&cs->q->getters) ||
+	       /* Ordered by the lock. */
+	       waitqueue_active(&cs->q->pollers) ||
+	       cs->nr_ready & (WQ_FLUSHERS | WQ_FENCES);
 }
 
 /*
@@ -151,15 +139,11 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 		wq_unlock_special(cs);
 	} else {
 		spin_unlock_irqrestore(&q->lock, cs->flags);
-		wq_wake(cs);
+		if (cs->nr_ready && wq_has_waiters(cs))
+			wq_wake(cs);
 	}
-	if (!cs->freed)
-		return;
-	/* RCU callbacks work outside of the caller's cgroup, so only if a look-up may read them. */
-	if (q->ended)
-		wq_entries_free(cs->freed, q->prefix);
-	else
-		wq_entries_free_rcu(cs->freed, q->prefix);
+	if (cs->freed)
+		wq_free_entries(cs);
 }
 
 /* Make sure that times are handled at time @when or earlier. */

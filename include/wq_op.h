@@ -140,4 +140,10 @@ static inline int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
 	return 0;
 }
 
+/* An add without delay and flags, or a done without an outcome. */
+static __always_inline bool wq_is_plain(const struct wq_op *op)
+{
+	return !op->flags && op->delay <= 0;
+}
+
 #endif /* _WQ_OP_H */

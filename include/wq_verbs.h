@@ -6,6 +6,7 @@
 #ifndef _WQ_VERBS_H
 #define _WQ_VERBS_H
 
+#include "wq_batch.h"
 #include "wq_hist.h"
 #include "wq_idle.h"
 #include "wq_park.h"
@@ -13,17 +14,17 @@
 #include "wq_times.h"
 #include "wq_wait.h"
 
-/* A table with fewer keys, 80 KiB of buckets and entries, is mostly in the cache. */
-#define WQ_SMALL_TABLE	1024
-
-int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
-		       struct wq_prealloc *pre, gfp_t gfp);
-void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct wq_prealloc *pre);
+int wq_add_op(struct wq_cs *cs, const struct wq_op *op, const struct wq_peek *peek,
+	      struct wq_prealloc *pre, gfp_t gfp);
+int wq_add_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+	       struct wq_prealloc *pre, gfp_t gfp);
+int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
+		  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp);
 bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op);
 void wq_note_end(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op);
 int wq_done_park(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op);
 int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
-			    struct wq_entry **ep);
+		     struct wq_entry **ep);
 
 /*
  * The entry of a key whose run the caller names by a token, or by the key alone.  A token comes
@@ -40,131 +41,6 @@ static __always_inline struct wq_entry *wq_lookup_run(struct wq_cs *cs, const st
 	if (!found.entry || !wq_key_equals(found.entry, op->key, op->len))
 		return NULL;
 	return wq_entry_of(cs, found);
-}
-
-/*
- * Fetch the memory of all look-ups of a batch at once, before the lock is taken: look-ups one
- * after another would each wait for their own.  A look-up reads a bucket, then an entry.  A small
- * table is in the caches, and the prefetch would only cost instructions.
- */
-static __always_inline void wq_prefetch_keys(struct wq *q, const struct wq_op *ops,
-					     unsigned int n)
-{
-	unsigned int i;
-
-	if (READ_ONCE(q->table.count) < WQ_SMALL_TABLE)
-		return;
-	rcu_read_lock();
-	for (i = 0; i < n; i++)
-		if (ops[i].result >= 0 && !wq_token_index(ops[i].token))
-			wq_table_prefetch(&q->table, ops[i].hash);
-	for (i = 0; i < n; i++)
-		if (ops[i].result >= 0 && !wq_token_index(ops[i].token))
-			wq_table_prefetch_entry(&q->table, ops[i].hash);
-	rcu_read_unlock();
-}
-
-/* Fetch the entries that tokens lead to.  The places of tokens can be read under the lock only. */
-static __always_inline void wq_prefetch_runs(struct wq *q, const struct wq_op *ops,
-					     unsigned int n)
-{
-	unsigned int i;
-
-	if (q->table.count < WQ_SMALL_TABLE)
-		return;
-	for (i = 0; i < n; i++)
-		if (wq_token_index(ops[i].token))
-			wq_run_prefetch(&q->runs, ops[i].token);
-}
-
-/* An add without delay and flags, or a done without an outcome. */
-static __always_inline bool wq_is_plain(const struct wq_op *op)
-{
-	return !op->flags && op->delay <= 0;
-}
-
-/*
- * Run ops of the most frequent kind, up to the first op that is of another kind, and do once what
- * they have in common.  Returns how many ops ran.
- *
- * @peek is what the look-up before the lock has seen of the first op, see wq_op_fn.  After the call
- * it is valid for the first op that did not run.
- */
-typedef unsigned int (*wq_first_fn)(struct wq_cs *cs, struct wq_consumer *c, struct wq_op *ops,
-				    unsigned int n, struct wq_peek *peek);
-
-/*
- * @pre is NULL at the first attempt, which takes memory from the allocator alone.  @peek is NULL if
- * no look-up before the lock has seen anything.
- */
-typedef int (*wq_op_fn)(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
-			const struct wq_peek *peek, struct wq_prealloc *pre, gfp_t gfp);
-
-/*
- * Fail with -ENOMEM rather than invoke the OOM killer, which would kill some other
- * process and would free no key of a named queue.
- */
-#define WQ_GFP_REFUSE	(__GFP_RETRY_MAYFAIL | __GFP_NOWARN)
-
-/*
- * Run a verb on up to WQ_BATCH keys in one critical section, which is left only to
- * allocate memory.
- *
- * An op whose result is below 0 on entry is skipped.  @stop: end at the first op that
- * fails.  If @gfp allows to sleep, an op that fails for lack of memory is tried once
- * more with memory allocated outside of the lock.  @new_key: the verb may insert keys; its
- * ops have no tokens, and their memory is prefetched already.  @peek: what a look-up of the first
- * key has seen, or NULL.
- *
- * Return: the number of ops handled; below @n: the op at this index has failed.
- */
-static __always_inline unsigned int wq_run_ops(struct wq *q, struct wq_consumer *c,
-					       struct wq_op *ops, unsigned int n, bool stop,
-					       gfp_t gfp, wq_first_fn first, wq_op_fn run,
-					       bool new_key, struct wq_peek *peek)
-{
-	gfp_t locked_gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
-	struct wq_cs cs __uninitialized;
-	unsigned int i;
-
-	if (n > 1 && !new_key)
-		wq_prefetch_keys(q, ops, n);
-	__wq_lock(&cs, q);
-	if (n > 1 && !new_key)
-		wq_prefetch_runs(q, ops, n);
-	for (i = 0; i < n; i++) {
-		struct wq_op *op = &ops[i];
-
-		if (first && op->result >= 0 && wq_is_plain(op)) {
-			i += first(&cs, c, op, n - i, peek);
-			if (i == n)
-				break;
-			op = &ops[i];
-		}
-		if (op->result >= 0)
-			op->result = run(&cs, c, op, peek, NULL, locked_gfp);
-		if (peek)
-			*peek = WQ_SEEN_NOTHING;
-
-		/* A caller in atomic context, as wq_add(), has no second attempt. */
-		if (unlikely(op->result == -ENOMEM) && gfpflags_allow_blocking(gfp)) {
-			struct wq_prealloc pre = {};
-			int ret;
-
-			wq_unlock(&cs);
-			ret = wq_prealloc(q, op, new_key, &pre, gfp | WQ_GFP_REFUSE);
-			wq_lock(&cs, q);
-			/* With __GFP_HIGH, allocations that @pre does not cover may use the reserves. */
-			if (!ret)
-				op->result = run(&cs, c, op, NULL, &pre,
-						 locked_gfp | __GFP_HIGH);
-			wq_prealloc_free(q, op, &pre);
-		}
-		if (op->result < 0 && stop)
-			break;
-	}
-	__wq_unlock(&cs);
-	return i;
 }
 
 /* Add a key that has an entry.  Most adds have no delay and no flags, and cannot fail. */
@@ -236,14 +112,14 @@ static __always_inline struct wq_entry *wq_lookup_op(struct wq_cs *cs, const str
 						     const struct wq_peek *peek)
 {
 	wq_assert_locked(cs);
-	if (IS_ENABLED(CONFIG_64BIT) && peek && likely(wq_table_is(&cs->q->table, peek)))
+	if (IS_ENABLED(CONFIG_64BIT) && likely(wq_table_is(&cs->q->table, peek)))
 		return wq_entry_of(cs, (struct wq_found){ peek->entry });
 	return __wq_lookup(cs, op->hash, op->key, op->len);
 }
 
-static __always_inline int wq_add_op(struct wq_cs *cs, struct wq_consumer *c,
-				     const struct wq_op *op, const struct wq_peek *peek,
-				     struct wq_prealloc *pre, gfp_t gfp)
+static __always_inline int __wq_add_op(struct wq_cs *cs, const struct wq_op *op,
+				       const struct wq_peek *peek, struct wq_prealloc *pre,
+				       gfp_t gfp)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
@@ -396,9 +272,9 @@ static __always_inline void wq_note_done(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* End the run of an entry, which may be NULL, with the op's outcome. */
-static __always_inline int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c,
-					 struct wq_entry *e, const struct wq_op *op,
-					 struct wq_prealloc *pre, gfp_t gfp)
+static __always_inline int __wq_done_entry(struct wq_cs *cs, struct wq_consumer *c,
+					   struct wq_entry *e, const struct wq_op *op,
+					   struct wq_prealloc *pre, gfp_t gfp)
 {
 	struct wq *q = cs->q;
 	int ret = wq_check_held(c, e, op->token);
@@ -474,77 +350,6 @@ static __always_inline void wq_note_get(struct wq *q, struct wq_entry *e)
 	if (q->timed)
 		wq_hist_add(&q->waits, wq_times_of(e)->start - wq_times_of(e)->since);
 	trace_wq_get(q, e, q->timed ? wq_times_of(e)->start - wq_times_of(e)->since : 0);
-}
-
-/* Pop the next entry from the policy, for __wq_take(). */
-static __always_inline int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
-{
-	bool tight = room < WQ_MAX_KEY, hidden = wq_next_hidden(q);
-	struct wq_entry *e;
-
-	/* A policy that does not reveal its next key does not take it back either. */
-	if (tight && hidden && !first)
-		return -EMSGSIZE;
-	if (tight && !hidden) {
-		e = wq_next(q);
-		if (e && e->len > room)
-			return -EMSGSIZE;
-	}
-	if (!q->order->len(q->order_data))
-		return -EAGAIN;
-	*ep = q->order->pop(q->order_data);
-	return *ep ? 0 : -EAGAIN;
-}
-
-/*
- * Prefetch for the get after that of @e, which was popped: the bucket of the next key, or that of @e
- * if no other key is available.  Policies prefetch entries in their pop.
- */
-static __always_inline void wq_prefetch_popped(struct wq *q, const struct wq_entry *e)
-{
-	const struct wq_entry *next;
-
-	if (q->table.count < WQ_SMALL_TABLE || !q->order->peek)
-		return;
-	next = wq_next(q) ?: e;
-	wq_table_prefetch(&q->table, next->hash);
-}
-
-static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
-				     bool first, struct wq_entry **ep)
-{
-	struct wq *q = cs->q;
-	struct wq_entry *e;
-	int ret;
-
-	wq_assert_locked(cs);
-	if (unlikely(q->paused & WQ_PAUSE_GETS))
-		return -EAGAIN;
-	if (q->nr_requeued || !q->order) {
-		e = wq_entry_of(cs, (struct wq_found){ wq_first_ready(q) });
-		if (!e)
-			return -EAGAIN;
-		if (unlikely(e->len > room))
-			return -EMSGSIZE;
-		wq_unqueue(cs, e);
-		if (q->nr_fifo)
-			wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
-		wq_hold(cs, c, e);
-	} else {
-		ret = wq_pop_order(q, room, first, &e);
-		if (ret)
-			return ret;
-		wq_prefetch_popped(q, e);
-		wq_hold(cs, c, e);
-		if (unlikely(e->len > room)) {
-			wq_requeue(cs, e);
-			q->unfit++;
-			return -EMSGSIZE;
-		}
-	}
-	wq_note_get(q, e);
-	*ep = e;
-	return 0;
 }
 
 #endif /* _WQ_VERBS_H */

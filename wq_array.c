@@ -34,7 +34,7 @@ static __always_inline void wq_span_add(struct wq_span *s, struct wq_entry *e,
 	s->last = e;
 }
 
-/* Adds of keys whose entries are idle, without delay and flags, while the queue does not get full. */
+/* Adds without delay and flags, of keys whose entries are idle, until the queue is full. */
 static unsigned int wq_add_first(struct wq_cs *cs, struct wq_batch *b, struct wq_op *ops,
 				 unsigned int n)
 {
@@ -120,6 +120,7 @@ static int wq_done_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 	struct wq_entry *e;
 	int ret;
 
+	wq_assert_locked(cs);
 	if (cs->q->leased) {
 		ret = wq_lookup_leased(cs, b->c, op, &e);
 		if (ret)
@@ -188,6 +189,7 @@ static int wq_touch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 	struct wq_entry *e;
 	int ret = 0;
 
+	wq_assert_locked(cs);
 	if (cs->q->leased)
 		ret = wq_lookup_leased(cs, b->c, op, &e);
 	else

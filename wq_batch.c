@@ -85,7 +85,7 @@ static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct 
 	wq_vec_prealloc_free(&pre->heap);
 }
 
-/* Another attempt of an op that had no memory, with memory that is allocated outside of the lock. */
+/* Another attempt of an op that had no memory, which is allocated without the lock. */
 static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
 				 const struct wq_batch_verb *verb, struct wq_op *op)
 {

@@ -95,8 +95,8 @@ static __always_inline int wq_pop_order(struct wq *q, u32 room, bool first, stru
 }
 
 /*
- * Prefetch for the get after that of @e, which was popped: the bucket of the next key, or that of @e
- * if no other key is available.  Policies prefetch entries in their pop.
+ * Prefetch for the get after that of @e, which was popped: the bucket of the next key, or that of
+ * @e if no other key is available.  Policies prefetch entries in their pop.
  */
 static __always_inline void wq_prefetch_popped(struct wq *q, const struct wq_entry *e)
 {
@@ -213,7 +213,7 @@ static noinline int wq_add_again(struct wq *q, struct wq_op *op, gfp_t gfp)
 	return op->result;
 }
 
-/* wq_add_op() with the lock taken, and another attempt if there is no memory and @gfp lets it sleep. */
+/* wq_add_op() with the lock taken.  Tries again if there is no memory and @gfp lets it sleep. */
 static __always_inline int wq_add_locked(struct wq *q, struct wq_op *op,
 					 const struct wq_peek *peek, gfp_t gfp)
 {

@@ -136,6 +136,7 @@ noinline void wq_unlock_special(struct wq_cs *cs)
 	struct wq *q = cs->q;
 	u8 level;
 
+	wq_assert_locked(cs);
 	if (q->shut) {
 		level = wq_hup_level(q);
 		hup = level > q->hup;

@@ -2,17 +2,17 @@
 /*
  * Waits for the runs of a key, and keys that are disabled.
  *
- * A flush waits until each add before it has had its full run.  If the key is dirty, that is the run
- * to come, else the run in progress.  wq_fence.c keeps the waits, and the state machine ends them.
- * The rules are those of embedded entries, see wq_embedded.c:
+ * A flush waits until each add before it has had its full run.  If the key is dirty, that is the
+ * run to come, else the run in progress.  wq_fence.c keeps the waits, and the state machine ends
+ * them.  The rules are those of embedded entries, see wq_embedded.c:
  *
  *  - A pending delay is no add before it is due, so a flush does not wait for it.
  *  - A run that is given back is not over: the key is handed out again.
  *  - If the pending run is dropped during a run, the wait ends with that run.
  *
  * A file stands for a wait of a process that does not want to block.  The file has a reference to
- * the fence, and a pin of the queue's memory.  It does not keep the queue: the end of the queue drops
- * its keys, which ends the waits.
+ * the fence, and a pin of the queue's memory.  It does not keep the queue: the end of the queue
+ * drops its keys, which ends the waits.
  *
  * A key that is disabled keeps its entry.  Adds of it fail with -EBUSY, and no run of it begins but
  * one that was given back.
@@ -264,11 +264,11 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  * wait with a lock held that a controller's function takes.
  *
  * Return: 0: the run was done; WQ_END_FAILED: it ended with WQ_OUTCOME_RETRY, or was given back the
- * second time in a row; WQ_END_GAVE_UP: it failed, and the key was given up; -ENOENT: no run is pending
- * or in progress; -ECANCELED: the pending run was dropped; -ESHUTDOWN: the queue ended before the
- * run; -EAGAIN: the run has not ended, and @timeout is 0; -ETIMEDOUT; -EINTR: a fatal signal ended
- * the wait; -EDEADLK: the caller is the key's own run in a controller; -EUSERS: 1,024 waits for keys
- * of the queue are in progress; -ENOMEM; -EINVAL or -E2BIG for @len.
+ * second time in a row; WQ_END_GAVE_UP: it failed, and the key was given up; -ENOENT: no run is
+ * pending or in progress; -ECANCELED: the pending run was dropped; -ESHUTDOWN: the queue ended
+ * before the run; -EAGAIN: the run has not ended, and @timeout is 0; -ETIMEDOUT; -EINTR: a fatal
+ * signal ended the wait; -EDEADLK: the caller is the key's own run in a controller; -EUSERS: 1,024
+ * waits for keys of the queue are in progress; -ENOMEM; -EINVAL or -E2BIG for @len.
  */
 int wq_flush_key(struct wq *q, const void *key, size_t len, s64 timeout)
 {
@@ -406,7 +406,7 @@ static const struct file_operations flush_fops = {
 	.release = flush_release,
 };
 
-/* A file for a wait that has not begun.  The caller sets its fence.  Returns an ERR_PTR if it fails. */
+/* A file for a wait that has not begun, whose fence the caller sets, or an ERR_PTR. */
 struct file *wq_flush_file_new(struct wq *q)
 {
 	struct flush_file *f = kzalloc_obj(*f, GFP_KERNEL_ACCOUNT);

@@ -32,7 +32,7 @@ struct wq_batch {
  * struct wq_batch_verb - a verb
  * @run: runs the verb on one key, and returns its result.  Without @pre, which is the first
  *	attempt, it takes memory from the allocator alone
- * @first: if not NULL: runs the ops of the most frequent kind, up to the first op that is of another
+ * @first: if not NULL: runs the ops of the most frequent kind, up to the first op of another
  *	kind, and does once what they have in common.  Returns how many ops ran
  * @inserts: the verb may insert keys.  Its ops have no tokens, and are prefetched already
  */

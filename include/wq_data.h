@@ -112,7 +112,7 @@ struct wq {
 	spinlock_t lock ____cacheline_aligned_in_smp;
 	bool ended;			/* L: no call comes any more: entries are freed at once */
 	bool draining;			/* L: a drain has shut it down, and is not canceled */
-	bool full;			/* L: pollers have to be woken when there is room for a key */
+	bool full;			/* L: wake pollers when there is room for a key */
 	u8 hup;				/* L: what pollers were woken for, see wq_hup_level() */
 	u32 nr_fifo;			/* L: entries in fifo */
 	u32 nr_requeued;		/* L: entries in requeued */

@@ -48,6 +48,7 @@ static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
 					const struct wq_op *op, struct wq_prealloc *pre,
 					gfp_t gfp)
 {
+	wq_assert_locked(cs);
 	if (!wq_is_plain(op) || unlikely(cs->q->prioritized))
 		return wq_add_slow(cs, e, op, pre, gfp);
 	if (unlikely(e->state & ENTRY_PARKED))
@@ -73,6 +74,7 @@ static __always_inline int wq_add_idle(struct wq_cs *cs, struct wq_entry *e,
 	struct wq *q = cs->q;
 	int ret;
 
+	wq_assert_locked(cs);
 	if (wq_nr_keys(q) >= q->max_keys)
 		return -ENOSPC;
 	wq_unidle(cs, e);
@@ -126,6 +128,7 @@ static __always_inline int __wq_add_op(struct wq_cs *cs, const struct wq_op *op,
 	struct wq_key *k;
 	int ret;
 
+	wq_assert_locked(cs);
 	if (unlikely(q->no_adds) && !(op->flags & OP_DISABLE))
 		return wq_refusal(q);
 
@@ -164,7 +167,7 @@ err_leave:
 	if (q->grouped)
 		wq_groups_leave(q->order_data, &k->entry);
 err_dispose:
-	/* A look-up without the lock may still read it, also if it was used again and not inserted. */
+	/* A look-up without the lock may still read it, if it was used for another key before. */
 	wq_dispose(cs, &k->entry);
 	return ret;
 }
@@ -266,6 +269,7 @@ static __always_inline void wq_note_done(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
+	wq_assert_locked(cs);
 	if (q->timed)
 		wq_hist_add(&q->works, wq_now(cs) - wq_times_of(e)->start);
 	trace_wq_done(q, e, q->timed ? wq_now(cs) - wq_times_of(e)->start : 0);
@@ -279,6 +283,7 @@ static __always_inline int __wq_done_entry(struct wq_cs *cs, struct wq_consumer 
 	struct wq *q = cs->q;
 	int ret = wq_check_held(c, e, op->token);
 
+	wq_assert_locked(cs);
 	if (ret)
 		return ret;
 	/* The only step that can fail comes first. */

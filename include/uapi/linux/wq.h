@@ -184,7 +184,7 @@
  * causes a second run later, unless DROP_DELAY is set.
  */
 #define WQ_ADD_KEEP_FIRST	(1U << 0)	/* with a delay: the pending time applies */
-#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* if delayed: the new time applies, see wq_open.debounce */
+#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* the new delay applies, see wq_open.debounce */
 #define WQ_ADD_DROP_DELAY	(1U << 2)	/* without a delay: drop the pending one */
 
 /*

@@ -69,7 +69,6 @@ noinline int wq_done_park(struct wq_cs *cs, struct wq_entry *e, const struct wq_
 int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
 			    struct wq_entry **ep)
 {
-	wq_catch_up(cs);
 	*ep = wq_lookup_run(cs, op);
 	return op->token || (*ep && *ep == c->read) ? 0 : -EINVAL;
 }

@@ -82,7 +82,7 @@ noinline void wq_release_slow(struct wq_cs *cs, struct wq_entry *e)
 	if (wq_is_embedded(e) || e->disabled)
 		return;
 	/* If this keeps an entry, it replaces one that was not used for long. */
-	if (q->max_idle && !(q->runs.last % WQ_IDLE_TURN) && e->len <= WQ_MAX_IDLE_KEY) {
+	if (q->max_idle && e->len <= WQ_MAX_IDLE_KEY && !(++q->idle_turn % WQ_IDLE_TURN)) {
 		if (q->nr_idle >= q->max_idle)
 			wq_evict_idle(cs, 1);
 		wq_keep_idle(cs, e);

@@ -156,7 +156,8 @@ EXPORT_SYMBOL_GPL(wq_add_many);
  * time become ready in the order of their adds.  A shut down drops delayed keys.  After
  * a successful return no lack of memory loses the key.
  *
- * Each successful call counts as a retry in wq_stat.retries, also without a delay.
+ * Each successful call counts as a retry in wq_stat.retries, also without a delay.  If the key has
+ * failed as often as the queue retries, a call with WQ_ADD_RATE_LIMITED parks it and returns 0.
  *
  * Context: as for wq_done().
  *

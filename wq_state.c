@@ -90,8 +90,10 @@ static struct wq_entry *wq_any_embedded(struct wq_cs *cs)
 		return wq_first_ready(q);
 	if (!q->order->len(q->order_data))
 		return NULL;
-	/* A policy reveals an entry by pop alone. */
+	/* A policy reveals an entry by pop alone.  With a release, it does not count as handed out. */
 	e = q->order->pop(q->order_data);
+	if (q->releases)
+		q->order->release(q->order_data, e);
 	q->order->push(q->order_data, e);
 	return e;
 }

@@ -70,6 +70,11 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 	}
 	if (op->flags & WQ_ADD_RATE_LIMITED && wq_fails_finally(q, e)) {
 		wq_give_up(cs, e);
+		/* A call counts also if it parks the key, the outcome of a run does not. */
+		if (!(op->flags & OP_ADD)) {
+			q->retries++;
+			q->failures++;
+		}
 		return 0;
 	}
 	if (op->flags & WQ_ADD_RATE_LIMITED) {

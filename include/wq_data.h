@@ -160,6 +160,7 @@ struct wq {
 	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: end of the pause; S64_MAX: never */
 	struct list_head parked;	/* L: parked entries, the one parked longest first */
 	u32 nr_parked;			/* L: entries in parked */
+	u32 idle_turn;			/* L: entries that became idle while idle was full */
 	u64 parked_total;		/* L: statistics, see struct wq_stat */
 	u64 park_dropped;		/* L */
 	u64 kicked;			/* L */

@@ -489,6 +489,23 @@ static void destroy_releases_all_keys(struct kunit *test)
 	/* blocked_exit() checks. */
 }
 
+static void destroy_drops_more_embedded_entries_than_can_be_handed_out(struct kunit *test)
+{
+	struct wq_embedded *x = kunit_kcalloc(test, 3, sizeof(*x), GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, x);
+	for (i = 0; i < 3; i++) {
+		KUNIT_ASSERT_EQ(test, wq_embedded_init(&x[i], queue(test), GFP_KERNEL), 0);
+		KUNIT_EXPECT_EQ(test, wq_embedded_add(&x[i]), 1);
+	}
+	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 3U);
+	/* The destruction ends. */
+	fixture_exit(test);
+	for (i = 0; i < 3; i++)
+		wq_embedded_exit(&x[i]);
+}
+
 static struct kunit_case blocked_cases[] = {
 	KUNIT_CASE(get_does_not_return_a_blocked_key),
 	KUNIT_CASE(len_depth_and_query_count_blocked_keys),
@@ -512,6 +529,7 @@ static struct kunit_case blocked_cases[] = {
 	KUNIT_CASE(second_key_of_a_get_is_taken_from_a_policy_with_peek_if_it_fits),
 	KUNIT_CASE(key_in_a_policy_with_peek_shows_that_it_was_given_back),
 	KUNIT_CASE(destroy_releases_all_keys),
+	KUNIT_CASE(destroy_drops_more_embedded_entries_than_can_be_handed_out),
 	{}
 };
 

@@ -247,6 +247,18 @@ static inline u32 queue_nr_idle(struct wq *q)
 	return q->nr_idle;
 }
 
+/* As in the queue of a process, each call handles times. */
+static inline void queue_without_thread(struct wq *q)
+{
+	q->lazy = true;
+}
+
+/* The entry that is idle for longest. */
+static inline struct wq_entry *queue_first_idle(struct wq *q)
+{
+	return list_first_entry_or_null(&q->idle, struct wq_entry, link);
+}
+
 /* As the shrinker does when the kernel needs memory. */
 static inline void queue_evict_idle(struct wq *q)
 {

@@ -2497,7 +2497,37 @@ static void a_lease_ends_though_there_was_no_memory_for_the_thread_at_first(stru
 	KUNIT_EXPECT_EQ(test, done(test, &h.item), -ESTALE);
 }
 
+/* Its hold of the lock ends at most this many leases, beside the runs of the array. */
+static void an_array_of_dones_ends_no_more_than_a_batch_of_leases(struct kunit *test)
+{
+	struct wq_op *ops = kunit_kcalloc(test, WQ_BATCH, sizeof(*ops), GFP_KERNEL);
+	u32 *keys = kunit_kcalloc(test, WQ_BATCH, sizeof(*keys), GFP_KERNEL);
+	struct held h;
+	u32 i, k;
+
+	KUNIT_ASSERT_NOT_NULL(test, ops);
+	KUNIT_ASSERT_NOT_NULL(test, keys);
+	queue_without_thread(queue(test));
+	for (i = 0; i < 10 * WQ_BATCH; i++) {
+		ASSERT_SAME(test, wq_add(queue(test), &i, sizeof(i)), 1, "key %u", i);
+		ASSERT_SAME(test, lease_any(queue(test), &h, 0), 0, "key %u", i);
+	}
+	set_clock(test, now(test) + 2 * LEASE);
+	for (k = 0; k < WQ_BATCH; k++) {
+		keys[k] = i + k;
+		ASSERT_SAME(test, wq_add(queue(test), &keys[k], sizeof(keys[k])), 1, "key %u", keys[k]);
+		ASSERT_SAME(test, lease_any(queue(test), &h, 0), 0, "key %u", keys[k]);
+		wq_op_init_token(queue(test), &ops[k], &keys[k], sizeof(keys[k]), h.item.token);
+	}
+	wq_done_ops(queue(test), consumer_kernel(queue(test)), ops, WQ_BATCH, false, GFP_KERNEL);
+	for (k = 0; k < WQ_BATCH; k++)
+		ASSERT_SAME(test, ops[k].result, 0, "done %u", k);
+	/* A call for the statistics ends as many. */
+	KUNIT_EXPECT_LE(test, stats(test)->expired, 2ULL * WQ_BATCH);
+}
+
 static struct kunit_case lease_cases[] = {
+	KUNIT_CASE(an_array_of_dones_ends_no_more_than_a_batch_of_leases),
 	KUNIT_CASE(a_lease_ends_at_its_time_and_not_a_ns_earlier),
 	KUNIT_CASE(an_expiry_is_counted_as_given_back_and_as_expired),
 	KUNIT_CASE(each_get_begins_a_lease_of_its_own),

@@ -476,6 +476,34 @@ static void the_entry_that_is_idle_for_longest_is_evicted_first(struct kunit *te
 	KUNIT_EXPECT_PTR_EQ(test, cycle(test, 0), e[0]);
 }
 
+/* Entries that an array ends replace as many as entries that end one by one. */
+static void an_array_replaces_one_idle_entry_in_each_turn(struct kunit *test)
+{
+	u32 n = 2 * WQ_IDLE_TURN, i;
+	struct wq_op *ops = kunit_kcalloc(test, n, sizeof(*ops), GFP_KERNEL);
+	u32 *keys = kunit_kcalloc(test, n, sizeof(*keys), GFP_KERNEL);
+	struct wq_entry *oldest[3];
+	struct wq_item item;
+
+	KUNIT_ASSERT_NOT_NULL(test, ops);
+	KUNIT_ASSERT_NOT_NULL(test, keys);
+	for (i = 0; i < WQ_MAX_IDLE; i++) {
+		struct wq_entry *e = cycle(test, i);
+
+		if (i < ARRAY_SIZE(oldest))
+			oldest[i] = e;
+	}
+	for (i = 0; i < n; i++) {
+		keys[i] = WQ_MAX_IDLE + i;
+		KUNIT_ASSERT_EQ(test, add_number(test, keys[i]), 1);
+		ASSERT_SAME(test, get_number(test, &item), keys[i], "get %u", i);
+		wq_op_init_token(queue(test), &ops[i], &keys[i], sizeof(keys[i]), item.token);
+	}
+	wq_done_ops(queue(test), consumer_kernel(queue(test)), ops, n, true, GFP_KERNEL);
+	KUNIT_EXPECT_EQ(test, queue_nr_idle(queue(test)), (u32)WQ_MAX_IDLE);
+	KUNIT_EXPECT_PTR_EQ(test, queue_first_idle(queue(test)), oldest[2]);
+}
+
 /* Other keys have filled the list, and many more pass through the queue between two adds. */
 static void a_key_that_is_added_often_needs_no_memory(struct kunit *test)
 {
@@ -566,6 +594,7 @@ static struct kunit_case idle_cases[] = {
 	KUNIT_CASE(a_queue_is_full_with_a_key_that_was_idle),
 	KUNIT_CASE(idle_entries_are_bounded),
 	KUNIT_CASE(the_entry_that_is_idle_for_longest_is_evicted_first),
+	KUNIT_CASE(an_array_replaces_one_idle_entry_in_each_turn),
 	KUNIT_CASE(a_key_that_is_added_often_needs_no_memory),
 	KUNIT_CASE(an_idle_entry_has_no_failures_and_no_lost_runs),
 	KUNIT_CASE(a_failed_add_leaves_the_entry_idle),

@@ -93,6 +93,19 @@ static void failure_beyond_the_retries_parks_the_key(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->retained, 0U);
 }
 
+static void rate_limited_add_that_parks_the_key_counts_as_a_retry(struct kunit *test)
+{
+	struct wq_item item;
+
+	KUNIT_EXPECT_EQ(test, wq_add_rate_limited(queue(test), "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_add_rate_limited(queue(test), "a", 1), 0);
+	item = get(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_add_rate_limited(queue(test), "a", 1), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->retries, 3ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->failures, 3ULL);
+	KUNIT_EXPECT_EQ(test, done(test, &item), WQ_RESULT_PARKED);
+}
+
 static void failures_never_park_a_key_without_a_number_of_retries(struct kunit *test)
 {
 	int i;
@@ -716,6 +729,7 @@ static void retries_above_the_limit_fail_with_ERANGE(struct kunit *test)
 
 static struct kunit_case park_cases[] = {
 	KUNIT_CASE(failure_beyond_the_retries_parks_the_key),
+	KUNIT_CASE(rate_limited_add_that_parks_the_key_counts_as_a_retry),
 	KUNIT_CASE(failures_never_park_a_key_without_a_number_of_retries),
 	KUNIT_CASE(forgotten_failures_do_not_park),
 	KUNIT_CASE(give_up_parks_the_key_at_once_also_without_a_number_of_retries),

@@ -491,6 +491,8 @@ int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 
 	if (flags & WQ_ADD_RATE_LIMITED && fails_finally(m, key)) {
 		give_up(m, k, 0);
+		m->st.retries++;
+		m->st.failures++;
 		return 0;
 	}
 	if (key->parked)

@@ -998,8 +998,8 @@ struct wq_hist {
  * @delayed: number of delayed keys
  * @reserved2: 0
  * @next_due: ns until the first delayed key needs a run, 0: now; -1 if no key is delayed
- * @retries: adds with a delay, WQ_ADD_AFTER or WQ_ADD_RATE_LIMITED, done with RETRY or
- *	AFTER, and runs in @given_back_failed that were added again
+ * @retries: adds with a delay, WQ_ADD_AFTER or WQ_ADD_RATE_LIMITED, also if they park the key;
+ *	dones with RETRY or AFTER and runs in @given_back_failed, if the key was added again
  * @dropped: delayed keys that a shut down dropped, and retries after a shut down or of
  *	disabled keys
  * @failed: number of keys with failures that were not forgotten

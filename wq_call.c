@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Common parts of the verbs of /dev/wq: keys on their way in, deadlines, new descriptors.
+ * Common parts of the verbs of /dev/wq: keys on their way in, deadlines.
  */
-#include <linux/file.h>
 #include <linux/slab.h>
 
 #include "wq_call.h"
@@ -26,7 +25,7 @@ int wq_key_op_init(const struct wq *q, struct wq_op *op, struct wq_key_buf *buf,
 }
 
 /*
- * The end of a wait, for wq_get_wait() and wq_drain_process().  A call that is repeated after
+ * The end of a wait, for wq_get_wait().  A call that is repeated after
  * a signal has the deadline of the first call.
  */
 s64 wq_call_deadline(const struct wq_call *call, s64 timeout, s64 deadline)
@@ -63,17 +62,4 @@ int wq_call_wait_ended(const struct wq_call *call, void *arg, s64 end, s64 *time
 		(void)!wq_call_copy_out(call, arg);
 	}
 	return ret;
-}
-
-/* The descriptor is not in use before the caller knows its number. */
-/* Return a file to the caller as @fd, which @args has, or release both. */
-int wq_call_return_file(const struct wq_call *call, void *args, int fd, struct file *file)
-{
-	if (wq_call_copy_out(call, args)) {
-		fput(file);
-		put_unused_fd(fd);
-		return -EFAULT;
-	}
-	fd_install(fd, file);
-	return 0;
 }

@@ -125,6 +125,21 @@ static u8 wq_hup_level(const struct wq *q)
 	return q->draining && q->nr_processing ? 1 : 2;
 }
 
+/* The drain has ended, for which tasks or files may wait. */
+void wq_end_drain(struct wq_cs *cs, int result)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (!q->drain)
+		return;
+	cs->fences = wq_fence_end(q->drain, result, cs->fences);
+	cs->nr_ready |= WQ_FENCES;
+	/* Its reference is that of the queue. */
+	wq_fence_put(q->drain);
+	q->drain = NULL;
+}
+
 /*
  * The part of wq_unlock() for a queue that is shut down, or whose pollers wait for room.
  * Leaves the critical section.
@@ -132,7 +147,7 @@ static u8 wq_hup_level(const struct wq *q)
 noinline void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock)
 {
-	bool hup = false, room = false, drained = false;
+	bool hup = false, room = false;
 	struct wq *q = cs->q;
 	u8 level;
 
@@ -141,7 +156,8 @@ noinline void wq_unlock_special(struct wq_cs *cs)
 		level = wq_hup_level(q);
 		hup = level > q->hup;
 		q->hup = level;
-		drained = q->nr_drainers && wq_is_idle(q);
+		if (q->drain && wq_is_idle(q))
+			wq_end_drain(cs, WQ_END_DONE);
 	} else if (wq_has_room(q)) {
 		room = true;
 		q->full = false;
@@ -157,8 +173,6 @@ noinline void wq_unlock_special(struct wq_cs *cs)
 	}
 	if (room)
 		__wake_up(&q->pollers, TASK_NORMAL, 0, poll_to_key(EPOLLOUT | EPOLLWRNORM));
-	if (drained)
-		wake_up_all(&q->drainers);
 }
 
 /* Leave a critical section, see __wq_unlock(). */

@@ -206,11 +206,11 @@ static int state_show(struct seq_file *m, void *unused)
 	int room;
 
 	wq_lock(&cs, q);
-	seq_printf(m, "%s%s%s%s, %u drainers, %u consumers\n", q->name,
+	seq_printf(m, "%s%s%s%s, %u consumers\n", q->name,
 		   q->shut ? ": shut down" : ": open",
 		   q->paused & WQ_PAUSE_GETS ? ", gets paused" : "",
 		   q->paused & WQ_PAUSE_ADDS ? ", adds paused" : "",
-		   q->nr_drainers, q->nr_consumers);
+		   q->nr_consumers);
 	seq_printf(m, "processing: %u\n", q->nr_processing);
 	room = WQ_SHOWN_KEYS;
 	for_each_running(q, c) {

@@ -8,8 +8,8 @@
  *
  * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in, and the verb
  * works on that copy.  If the row has .copy_out and the verb succeeds, wq_ioctl() copies the
- * struct out.  Add, get, done, touch, list and shutdown copy it out themselves if they fail
- * and have changed it.  A struct that was not changed is not copied out, so that the error of
+ * struct out.  Add, get, done, touch and list copy it out themselves if they fail and have
+ * changed it.  A struct that was not changed is not copied out, so that the error of
  * the verb is not replaced by EFAULT.  The struct's size is read twice, and the value of the
  * first read counts.  All else is read once.
  */
@@ -33,7 +33,7 @@
 #include "wq_queue.h"
 #include "wq_recs.h"
 #include "wq_rw.h"
-#include "wq_thread.h"
+#include "wq_times.h"
 #include "wq_verb.h"
 #include "wq_wait.h"
 
@@ -105,17 +105,12 @@ union wq_args {
 	struct wq_get get;
 	struct wq_done done;
 	struct wq_stat stat;
-	struct wq_query query;
+	struct wq_key_op key;
 	struct wq_list list;
 	struct wq_queues queues;
-	struct wq_shutdown shutdown;
-	struct wq_touch touch;
 	struct wq_config config;
-	struct wq_map map;
-	struct wq_pause pause;
-	struct wq_kick kick;
-	struct wq_flush flush;
-	struct wq_disable disable;
+	struct wq_control control;
+	struct wq_wait wait;
 };
 
 #define WQ_VERB(ioc, type, func, fmode, ...) \
@@ -137,27 +132,19 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_DONE, struct wq_done, wq_verb_done, FMODE_READ),
 	WQ_VERB(WQ_IOC_STAT, struct wq_stat, wq_verb_stat, FMODE_READ | FMODE_WRITE,
 		.copy_out = true, .catch_up = true),
-	WQ_VERB(WQ_IOC_QUERY, struct wq_query, wq_verb_query, FMODE_READ, .copy_out = true,
-		.catch_up = true),
-	WQ_VERB(WQ_IOC_CANCEL, struct wq_query, wq_verb_cancel, FMODE_WRITE, .copy_out = true,
-		.catch_up = true),
+	WQ_VERB(WQ_IOC_KEY, struct wq_key_op, wq_verb_key, FMODE_READ | FMODE_WRITE,
+		.copy_out = true, .catch_up = true),
 	WQ_VERB(WQ_IOC_LIST, struct wq_list, wq_verb_list, FMODE_READ, .copy_out = true,
 		.catch_up = true),
-	WQ_VERB(WQ_IOC_SHUTDOWN, struct wq_shutdown, wq_verb_shutdown, FMODE_WRITE),
-	WQ_VERB(WQ_IOC_FORGET, struct wq_query, wq_verb_forget, FMODE_READ | FMODE_WRITE,
-		.copy_out = true, .catch_up = true),
-	WQ_VERB(WQ_IOC_TOUCH, struct wq_touch, wq_verb_touch, FMODE_READ),
+	WQ_VERB(WQ_IOC_SHUTDOWN, struct wq_control, wq_verb_shutdown, FMODE_WRITE),
+	WQ_VERB(WQ_IOC_TOUCH, struct wq_add, wq_verb_touch, FMODE_READ),
 	WQ_VERB(WQ_IOC_CONFIG, struct wq_config, wq_verb_config, FMODE_READ | FMODE_WRITE,
 		.copy_out = true),
 	WQ_VERB(WQ_IOC_SET, struct wq_config, wq_verb_set, FMODE_READ | FMODE_WRITE),
-	WQ_VERB(WQ_IOC_MAP, struct wq_map, wq_verb_map, FMODE_WRITE),
-	WQ_VERB(WQ_IOC_PAUSE, struct wq_pause, wq_verb_pause, FMODE_READ | FMODE_WRITE),
-	WQ_VERB(WQ_IOC_KICK, struct wq_kick, wq_verb_kick, FMODE_WRITE, .copy_out = true,
+	WQ_VERB(WQ_IOC_MAP, struct wq_control, wq_verb_map, FMODE_WRITE),
+	WQ_VERB(WQ_IOC_PAUSE, struct wq_control, wq_verb_pause, FMODE_READ | FMODE_WRITE),
+	WQ_VERB(WQ_IOC_WAIT, struct wq_wait, wq_verb_wait, FMODE_READ | FMODE_WRITE,
 		.catch_up = true),
-	WQ_VERB(WQ_IOC_FLUSH, struct wq_flush, wq_verb_flush, FMODE_READ | FMODE_WRITE,
-		.catch_up = true),
-	WQ_VERB(WQ_IOC_DISABLE, struct wq_disable, wq_verb_disable, FMODE_READ | FMODE_WRITE,
-		.copy_out = true, .catch_up = true),
 };
 
 static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)

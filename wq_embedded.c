@@ -216,6 +216,7 @@ static void embedded_remove(struct wq_embedded *x)
 
 /**
  * struct flush - the wait of a task for runs of an entry
+ * @x: the entry, for flush_look()
  * @target: the wait ends when wq_embedded.ended, the number of runs that have ended, is this
  * @pending: the wait includes a run that had not begun when the wait began
  * @token: if @pending: the token of the entry at that time, which is of the run before that one
@@ -223,6 +224,7 @@ static void embedded_remove(struct wq_embedded *x)
  * @counted: wq_embedded.waiters includes the task
  */
 struct flush {
+	struct wq_embedded *x;
 	u32 target;
 	bool pending;
 	u64 token;
@@ -234,7 +236,7 @@ struct flush {
  * The result of a wait: 0; WQ_END_FAILED; -ECANCELED: the pending run was dropped; -EAGAIN: the
  * wait goes on.
  */
-static int flush_result(struct wq_embedded *x, const struct flush *f)
+static int flush_result(const struct wq_embedded *x, const struct flush *f)
 {
 	s32 left = f->target - x->ended;
 
@@ -277,33 +279,31 @@ static void flush_end(struct wq_cs *cs, struct wq_embedded *x)
 		cs->nr_ready |= WQ_FLUSHERS;
 }
 
-/* Wait after flush_begin() has returned -EAGAIN.  @state: state of the sleeping task. */
-static int flush_wait(struct wq_embedded *x, struct flush *f, s64 deadline, unsigned int state)
+static int flush_look(void *arg)
 {
-	ktime_t expires = ns_to_ktime(deadline);
-	bool expired = !deadline, ended;
+	const struct flush *f = arg;
+	struct wq_cs cs;
+	int ret;
+
+	wq_lock(&cs, f->x->q);
+	ret = flush_result(f->x, f);
+	wq_unlock(&cs);
+	return ret;
+}
+
+/* Wait after flush_begin() has returned -EAGAIN. */
+static int flush_wait(struct wq_embedded *x, struct flush *f, s64 deadline, struct wq_sleep how)
+{
 	struct wq *q = x->q;
 	struct wq_cs cs;
 	int ret;
-	DEFINE_WAIT(wait);
 
-	for (;;) {
-		prepare_to_wait(&q->flushers, &wait, state);
-		wq_lock(&cs, q);
-		ret = flush_result(x, f);
-		ended = ret != -EAGAIN || expired || signal_pending_state(state, current);
-		if (ended)
-			flush_end(&cs, x);
-		wq_unlock(&cs);
-		if (ended)
-			break;
-		expired = !schedule_hrtimeout_range(deadline == S64_MAX ? NULL : &expires,
-						    current->timer_slack_ns, HRTIMER_MODE_ABS);
-	}
-	finish_wait(&q->flushers, &wait);
-	if (ret != -EAGAIN || !deadline)
-		return ret;
-	return expired ? -ETIMEDOUT : -EINTR;
+	f->x = x;
+	ret = wq_sleep(&q->flushers, how, deadline, flush_look, f);
+	wq_lock(&cs, q);
+	flush_end(&cs, x);
+	wq_unlock(&cs);
+	return ret == -ERESTARTSYS ? -EINTR : ret;
 }
 
 /* Whether the caller is the run of the entry, so that a wait would not end. */
@@ -335,7 +335,7 @@ static u32 embedded_disable_sync(struct wq_embedded *x, struct flush *f)
 	ret = flush_begin(&cs, x, f, false);
 	wq_unlock(&cs);
 	if (ret == -EAGAIN)
-		flush_wait(x, f, S64_MAX, TASK_UNINTERRUPTIBLE);
+		flush_wait(x, f, S64_MAX, (struct wq_sleep){ .state = TASK_UNINTERRUPTIBLE });
 	return bits;
 }
 
@@ -651,8 +651,7 @@ int wq_embedded_flush(struct wq_embedded *x, s64 timeout)
 	wq_unlock(&cs);
 	if (ret != -EAGAIN || !timeout)
 		return ret;
-	/* Killable, and not counted in the load average. */
-	return flush_wait(x, &f, deadline, TASK_IDLE | TASK_WAKEKILL | TASK_FREEZABLE);
+	return flush_wait(x, &f, deadline, WQ_KILLABLE);
 }
 EXPORT_SYMBOL_GPL(wq_embedded_flush);
 

@@ -17,6 +17,8 @@
  *
  * An entry with fences is dirty or in processing, so it is not freed before its fences have ended.
  *
+ * The fence of a drain is in no bucket: wq.drain points to it.
+ *
  * Why no list of waits in the order of their calls: the end of a run would walk it with the lock
  * held and interrupts off.
  *
@@ -84,11 +86,14 @@ static void fence_remove(struct wq_fences *fs, struct wq_fence *f)
 
 /*
  * Wait for the last run that the entry needs at present: the run to come if it is dirty, else the
- * run in progress.  Returns the fence of that run, with a reference: one that exists, or @spare.
+ * run in progress.  With @run: wait for the run in progress, which there is.  Returns the fence of
+ * that run, with a reference: one that exists, or @spare.
  */
-struct wq_fence *wq_fence_join(struct wq_fences *fs, struct wq_entry *e, struct wq_fence *spare)
+struct wq_fence *wq_fence_join(struct wq_fences *fs, struct wq_entry *e, bool run,
+			       struct wq_fence *spare)
 {
-	bool next = !(e->state & ENTRY_PROCESSING) || !(e->state & ENTRY_DIRTY);
+	bool dirty = e->state & ENTRY_DIRTY && !run;
+	bool next = !(e->state & ENTRY_PROCESSING) || !dirty;
 	struct wq_fence *f;
 
 	fs->waits++;
@@ -100,7 +105,7 @@ struct wq_fence *wq_fence_join(struct wq_fences *fs, struct wq_entry *e, struct 
 		return f;
 	}
 	/* No run has token 0, so a run in progress differs from it. */
-	spare->after = e->state & ENTRY_DIRTY ? e->token : 0;
+	spare->after = dirty ? e->token : 0;
 	spare->entry = e;
 	spare->waits = 1;
 	refcount_inc(&spare->ref);
@@ -117,6 +122,15 @@ void wq_fence_leave(struct wq_fences *fs, struct wq_fence *f)
 	fs->waits--;
 	if (!--f->waits)
 		fence_remove(fs, f);
+}
+
+/* The run or drain of a fence ended.  The fence is chained before @ended, for wq_fences_wake(). */
+struct wq_fence *wq_fence_end(struct wq_fence *f, int result, struct wq_fence *ended)
+{
+	refcount_inc(&f->ref);
+	WRITE_ONCE(f->result, result);
+	f->next = ended;
+	return f;
 }
 
 /*
@@ -141,10 +155,7 @@ struct wq_fence *wq_fences_end(struct wq_fences *fs, struct wq_entry *e, int res
 		if (!next && e->state & ENTRY_DIRTY)
 			continue;
 		fence_remove(fs, f);
-		refcount_inc(&f->ref);
-		WRITE_ONCE(f->result, next ? result : WQ_END_CANCELED);
-		f->next = ended;
-		ended = f;
+		ended = wq_fence_end(f, next ? result : WQ_END_CANCELED, ended);
 	}
 	return ended;
 }

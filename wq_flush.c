@@ -10,9 +10,10 @@
  *  - A run that is given back is not over: the key is handed out again.
  *  - If the pending run is dropped during a run, the wait ends with that run.
  *
- * A file stands for a wait of a process that does not want to block.  The file has a reference to
- * the fence, and a pin of the queue's memory.  It does not keep the queue: the end of the queue
- * drops its keys, which ends the waits.
+ * A wait of a process is a file.  It begins by a call that does not sleep, and poll and read(2) of
+ * the file wait for its end.  So a signal, a stop or a repeated read does nothing again.  The file has
+ * a reference to the fence, and a pin of the queue's memory.  It does not keep the queue: the end of
+ * the queue drops its keys, which ends the waits.
  *
  * A key that is disabled keeps its entry.  Adds of it fail with -EBUSY, and no run of it begins but
  * one that was given back.
@@ -22,17 +23,17 @@
 #include <linux/export.h>
 #include <linux/file.h>
 #include <linux/fs.h>
-#include <linux/hrtimer.h>
 #include <linux/module.h>
 #include <linux/poll.h>
-#include <linux/sched/signal.h>
 #include <linux/uio.h>
 
 #include "wq_controller.h"
 #include "wq_flush.h"
 #include "wq_queue.h"
+#include "wq_quota.h"
 #include "wq_report.h"
 #include "wq_verbs.h"
+#include "wq_wait.h"
 
 /* Begin a wait for a key, see wq_watch_key(). */
 static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
@@ -48,10 +49,8 @@ static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 	wq_assert_locked(cs);
 	e = wq_lookup(cs, op->hash, op->key, op->len);
 	w->state = e ? wq_key_bits(q, c, e) : 0;
-	if (w->state & WQ_KEY_MINE && !w->any && (c != &q->kernel || e->token == w->own))
+	if (w->state & WQ_KEY_MINE && !w->may_own && (c != &q->kernel || e->token == w->own))
 		return -EDEADLK;
-	if (w->fence && q->fences->waits == WQ_MAX_FLUSHES)
-		return -EUSERS;
 	if (disable)
 		trace_wq_disable(q, op->key, op->len, w->state);
 	if (disable || w->add)
@@ -60,8 +59,8 @@ static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 		return ret;
 
 	e = wq_lookup(cs, op->hash, op->key, op->len);
-	if (e && e->state & (ENTRY_PROCESSING | ENTRY_DIRTY))
-		w->fence = wq_fence_join(q->fences, e, w->fence);
+	if (e && e->state & (w->run ? ENTRY_PROCESSING : ENTRY_PROCESSING | ENTRY_DIRTY))
+		w->fence = wq_fence_join(q->fences, e, w->run, w->fence);
 	else
 		w->fence->result = WQ_END_NO_RUN;
 	return 0;
@@ -76,8 +75,7 @@ static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
  *
  * All in one critical section, so that no run can end in between.
  *
- * Return: 0; -EDEADLK: the caller works on the key; -EUSERS: the queue has WQ_MAX_FLUSHES
- * waits; or an error of an add.
+ * Return: 0; -EDEADLK: the caller works on the key; or an error of an add.
  */
 int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp)
 {
@@ -114,7 +112,7 @@ static int flush_init(struct wq *q, gfp_t gfp)
 
 /*
  * Begin to wait, see wq_watch_key().  If it succeeds, w->fence has a reference of the caller, and
- * counts as a wait until wq_flush_wait() or the end of its run.
+ * counts as a wait until wq_flush_end() or the end of its run.
  */
 int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp)
 {
@@ -136,7 +134,7 @@ int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp)
 WQ_EXPORT_FOR_KUNIT(wq_flush_begin);
 
 /* Give up the caller's wait, if its run has not ended, and its reference. */
-static void flush_end(struct wq *q, struct wq_fence *f)
+void wq_flush_end(struct wq *q, struct wq_fence *f)
 {
 	struct wq_cs cs;
 
@@ -148,59 +146,11 @@ static void flush_end(struct wq *q, struct wq_fence *f)
 	}
 	wq_fence_put(f);
 }
-
-/* Sleep until a run ends.  Returns its result, -ETIMEDOUT or -ERESTARTSYS. */
-static int flush_sleep(struct wq_fence *f, s64 deadline, unsigned int state)
-{
-	ktime_t expires = ns_to_ktime(deadline);
-	bool expired = false;
-	int ret;
-	DEFINE_WAIT(wait);
-
-	for (;;) {
-		prepare_to_wait(&f->waiters, &wait, state);
-		ret = wq_fence_result(f);
-		if (ret != WQ_NOT_ENDED)
-			break;
-		if (expired)
-			ret = -ETIMEDOUT;
-		else if (signal_pending_state(state, current))
-			ret = -ERESTARTSYS;
-		if (ret != WQ_NOT_ENDED)
-			break;
-		expired = !schedule_hrtimeout_range(deadline == S64_MAX ? NULL : &expires,
-						    current->timer_slack_ns, HRTIMER_MODE_ABS);
-	}
-	finish_wait(&f->waiters, &wait);
-	return ret;
-}
-
-/**
- * wq_flush_wait() - wait for the run of a fence, after wq_flush_begin()
- * @q: the queue
- * @f: the fence; the call gives up the wait and the reference to it
- * @deadline: as for all waits, see wq_wait.h
- * @state: state of the sleeping task
- *
- * Return: WQ_END_*; -EAGAIN: the run has not ended, and @deadline is 0; -ETIMEDOUT; -ERESTARTSYS.
- */
-int wq_flush_wait(struct wq *q, struct wq_fence *f, s64 deadline, unsigned int state)
-{
-	int ret = wq_fence_result(f);
-
-	if (ret == WQ_NOT_ENDED)
-		ret = deadline ? flush_sleep(f, deadline, state) : -EAGAIN;
-	flush_end(q, f);
-	return ret;
-}
-WQ_EXPORT_FOR_KUNIT(wq_flush_wait);
+WQ_EXPORT_FOR_KUNIT(wq_flush_end);
 
 /*
  * The kernel API.
  */
-
-/* Killable, and not counted in the load average. */
-#define FLUSH_STATE	(TASK_IDLE | TASK_WAKEKILL | TASK_FREEZABLE)
 
 /*
  * Begin a wait of the kernel API.  lockdep reports a wait with a lock held that the function of a
@@ -214,6 +164,14 @@ static int flush_begin_kernel(struct wq *q, struct wq_watch *w)
 		lock_map_release(&q->drain_map);
 	}
 	return wq_flush_begin(q, w, GFP_KERNEL);
+}
+
+static int flush_wait_kernel(struct wq *q, struct wq_fence *f, s64 deadline)
+{
+	int ret = wq_fence_sleep(q, f, WQ_KILLABLE, deadline);
+
+	wq_flush_end(q, f);
+	return ret;
 }
 
 /* The result of a wait as the kernel API returns it: that of wq_embedded_flush(). */
@@ -267,8 +225,8 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  * second time in a row; WQ_END_GAVE_UP: it failed, and the key was given up; -ENOENT: no run is
  * pending or in progress; -ECANCELED: the pending run was dropped; -ESHUTDOWN: the queue ended
  * before the run; -EAGAIN: the run has not ended, and @timeout is 0; -ETIMEDOUT; -EINTR: a fatal
- * signal ended the wait; -EDEADLK: the caller is the key's own run in a controller; -EUSERS: 1,024
- * waits for keys of the queue are in progress; -ENOMEM; -EINVAL or -E2BIG for @len.
+ * signal ended the wait; -EDEADLK: the caller is the key's own run in a controller; -ENOMEM; -EINVAL or
+ * -E2BIG for @len.
  */
 int wq_flush_key(struct wq *q, const void *key, size_t len, s64 timeout)
 {
@@ -282,7 +240,7 @@ int wq_flush_key(struct wq *q, const void *key, size_t len, s64 timeout)
 		return flush_look(q, &w);
 	ret = flush_begin_kernel(q, &w);
 	if (!ret)
-		ret = wq_flush_wait(q, w.fence, deadline, FLUSH_STATE);
+		ret = flush_wait_kernel(q, w.fence, deadline);
 	return flush_result(ret);
 }
 EXPORT_SYMBOL_GPL(wq_flush_key);
@@ -308,12 +266,12 @@ EXPORT_SYMBOL_GPL(wq_flush_key);
  * Return: the key's state from before, as for wq_query(), or 0 if the queue did not know the key.
  * With these errors, the key is disabled: -ETIMEDOUT; -EINTR: a fatal signal ended the wait.  With
  * the following ones nothing has changed: -EDEADLK: the caller is the key's own run in a
- * controller, and @timeout is not 0; -ENOSPC: the queue holds max_keys keys; -EUSERS: as for
- * wq_flush_key(); -ENOMEM; -EINVAL or -E2BIG for @len.
+ * controller, and @timeout is not 0; -ENOSPC: the queue holds max_keys keys; -ENOMEM; -EINVAL or
+ * -E2BIG for @len.
  */
 int wq_disable_key(struct wq *q, const void *key, size_t len, s64 timeout)
 {
-	struct wq_watch w = { .c = &q->kernel, .any = !timeout };
+	struct wq_watch w = { .c = &q->kernel, .may_own = !timeout };
 	s64 deadline = wq_deadline(timeout);
 	int ret = wq_op_init(q, &w.op, key, len);
 
@@ -325,7 +283,7 @@ int wq_disable_key(struct wq *q, const void *key, size_t len, s64 timeout)
 	ret = flush_begin_kernel(q, &w);
 	if (ret)
 		return ret;
-	ret = wq_flush_wait(q, w.fence, deadline, FLUSH_STATE);
+	ret = flush_wait_kernel(q, w.fence, deadline);
 	/* However the run ended, none is in progress. */
 	return ret < 0 ? flush_result(ret) : w.state;
 }
@@ -344,10 +302,11 @@ EXPORT_SYMBOL_GPL(wq_disable_key);
  */
 int wq_enable_key(struct wq *q, const void *key, size_t len)
 {
+	struct wq_key_info info;
 	struct wq_op op;
-	u32 state;
 
-	return wq_op_init(q, &op, key, len) ?: wq_key_enable(q, &q->kernel, &op, &state) ?: state;
+	return wq_op_init(q, &op, key, len) ?:
+	       wq_key_do(q, &q->kernel, &op, WQ_DO_ENABLE, &info) ?: info.state;
 }
 EXPORT_SYMBOL_GPL(wq_enable_key);
 
@@ -355,81 +314,85 @@ EXPORT_SYMBOL_GPL(wq_enable_key);
  * The file of a wait.
  */
 
-struct flush_file {
+struct wait_file {
 	struct wq *q;
 	struct wq_fence *fence;
+	struct wq_user *user;
 };
 
-static ssize_t flush_read_iter(struct kiocb *iocb, struct iov_iter *to)
+static ssize_t wait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
-	const struct flush_file *f = iocb->ki_filp->private_data;
+	const struct wait_file *f = iocb->ki_filp->private_data;
 	bool wait = !(iocb->ki_flags & IOCB_NOWAIT) && !(iocb->ki_filp->f_flags & O_NONBLOCK);
-	struct wq_flush_result out = {};
-	int ret = wq_fence_result(f->fence);
+	int ret = iov_iter_count(to) < sizeof(u32) ? -EINVAL :
+		  wq_fence_sleep(f->q, f->fence, WQ_SIGNALS, wait ? S64_MAX : 0);
+	u32 end = ret;
 
-	if (iov_iter_count(to) < sizeof(out))
-		return -EINVAL;
-	if (ret == WQ_NOT_ENDED)
-		ret = wait ? flush_sleep(f->fence, S64_MAX, TASK_INTERRUPTIBLE | TASK_FREEZABLE) :
-			     -EAGAIN;
 	if (ret < 0)
 		return ret;
-	out.result = ret;
-	return copy_to_iter(&out, sizeof(out), to) == sizeof(out) ? sizeof(out) : -EFAULT;
+	return copy_to_iter(&end, sizeof(end), to) == sizeof(end) ? sizeof(end) : -EFAULT;
 }
 
-static __poll_t flush_poll(struct file *file, poll_table *wait)
+static __poll_t wait_poll(struct file *file, poll_table *wait)
 {
-	const struct flush_file *f = file->private_data;
+	const struct wait_file *f = file->private_data;
 
-	/* Adds the poller to the wait queue before the look at the result, see wq_fences_wake(). */
-	poll_wait(file, &f->fence->waiters, wait);
-	return wq_fence_result(f->fence) == WQ_NOT_ENDED ? 0 : EPOLLIN | EPOLLRDNORM;
+	return wq_fence_poll(f->q, f->fence, file, wait) ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
-static int flush_release(struct inode *inode, struct file *file)
+static int wait_release(struct inode *inode, struct file *file)
 {
-	struct flush_file *f = file->private_data;
+	struct wait_file *f = file->private_data;
 	struct wq *q = f->q;
 
 	if (f->fence)
-		flush_end(q, f->fence);
+		wq_flush_end(q, f->fence);
+	wq_user_uncharge_wait(f->user);
 	kfree(f);
 	wq_unpin(q);
 	return 0;
 }
 
-static const struct file_operations flush_fops = {
+static const struct file_operations wait_fops = {
 	.owner = THIS_MODULE,
-	.read_iter = flush_read_iter,
-	.poll = flush_poll,
-	.release = flush_release,
+	.read_iter = wait_read_iter,
+	.poll = wait_poll,
+	.release = wait_release,
 };
 
-/* A file for a wait that has not begun, whose fence the caller sets, or an ERR_PTR. */
-struct file *wq_flush_file_new(struct wq *q)
+/* A file for a wait that has not begun, or an ERR_PTR. */
+struct file *wq_wait_file_new(struct wq *q)
 {
-	struct flush_file *f = kzalloc_obj(*f, GFP_KERNEL_ACCOUNT);
+	struct wait_file *f = kzalloc_obj(*f, GFP_KERNEL_ACCOUNT);
 	struct file *file;
 
 	if (!f)
 		return ERR_PTR(-ENOMEM);
-	file = anon_inode_getfile("[wq_flush]", &flush_fops, f, O_RDONLY | O_CLOEXEC);
-	if (IS_ERR(file)) {
-		kfree(f);
-		return file;
+	f->user = wq_user_charge_wait();
+	if (IS_ERR(f->user)) {
+		file = ERR_CAST(f->user);
+		goto free;
 	}
+	file = anon_inode_getfile("[wq_wait]", &wait_fops, f, O_RDONLY | O_CLOEXEC);
+	if (IS_ERR(file))
+		goto uncharge;
 	f->q = wq_pin(q);
 	/* IOCB_NOWAIT is respected, so io_uring polls the file instead of waiting in a thread. */
 	file->f_mode |= FMODE_NOWAIT;
 	stream_open(file_inode(file), file);
 	return file;
+
+uncharge:
+	wq_user_uncharge_wait(f->user);
+free:
+	kfree(f);
+	return file;
 }
 
 /* The wait of a file begins.  The file takes over the wait and the reference to the fence. */
-void wq_flush_file_begin(struct file *file, struct wq_fence *fence)
+void wq_wait_file_begin(struct file *file, struct wq_fence *fence)
 {
-	struct flush_file *f = file->private_data;
+	struct wait_file *f = file->private_data;
 
 	f->fence = fence;
 }

@@ -231,6 +231,13 @@ int wq_add_rate_limited(struct wq *q, const void *key, size_t len)
 }
 EXPORT_SYMBOL_GPL(wq_add_rate_limited);
 
+static int key_do(struct wq *q, const void *key, size_t len, u32 what, struct wq_key_info *info)
+{
+	struct wq_op op;
+
+	return wq_op_init(q, &op, key, len) ?: wq_key_do(q, &q->kernel, &op, what, info);
+}
+
 /**
  * wq_forget() - reset the failures of a key
  * @q: the queue
@@ -247,12 +254,9 @@ EXPORT_SYMBOL_GPL(wq_add_rate_limited);
 int wq_forget(struct wq *q, const void *key, size_t len)
 {
 	struct wq_key_info info;
-	struct wq_op op;
-	int ret = wq_op_init(q, &op, key, len);
+	int ret = key_do(q, key, len, WQ_DO_FORGET, &info);
 
-	if (!ret)
-		wq_key_forget(q, &q->kernel, &op, &info);
-	return ret;
+	return ret == -ENOENT ? 0 : ret;
 }
 EXPORT_SYMBOL_GPL(wq_forget);
 
@@ -406,10 +410,8 @@ EXPORT_SYMBOL_GPL(wq_done_key);
 int wq_query(struct wq *q, const void *key, size_t len)
 {
 	struct wq_key_info info;
-	struct wq_op op;
 
-	return wq_op_init(q, &op, key, len) ?: wq_key_query(q, &q->kernel, &op, &info) ?:
-	       info.state;
+	return key_do(q, key, len, WQ_DO_QUERY, &info) ?: info.state;
 }
 EXPORT_SYMBOL_GPL(wq_query);
 
@@ -429,12 +431,31 @@ EXPORT_SYMBOL_GPL(wq_query);
 int wq_cancel(struct wq *q, const void *key, size_t len)
 {
 	struct wq_key_info info;
-	struct wq_op op;
 
-	return wq_op_init(q, &op, key, len) ?: wq_key_cancel(q, &q->kernel, &op, &info) ?:
-	       info.state;
+	return key_do(q, key, len, WQ_DO_CANCEL, &info) ?: info.state;
 }
 EXPORT_SYMBOL_GPL(wq_cancel);
+
+/**
+ * wq_kick() - make a parked key ready
+ * @q: the queue
+ * @key: the key
+ * @len: length of the key in bytes
+ *
+ * The failures of the key are reset.  A pause of adds does not refuse a kick.
+ *
+ * Context: as for wq_done().
+ *
+ * Return: 0; -ENOENT: the key is not parked; -ESHUTDOWN: the queue is shut down, and its parked
+ * keys stay parked; -EINVAL or -E2BIG for @len.
+ */
+int wq_kick(struct wq *q, const void *key, size_t len)
+{
+	struct wq_key_info info;
+
+	return key_do(q, key, len, WQ_DO_KICK, &info);
+}
+EXPORT_SYMBOL_GPL(wq_kick);
 
 /**
  * wq_len() - number of ready keys

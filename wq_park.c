@@ -191,44 +191,6 @@ void wq_enable_entry(struct wq_cs *cs, struct wq_entry *e)
 	wq_release_if_idle(cs, e);
 }
 
-int wq_key_kick(struct wq *q, const struct wq_op *op)
-{
-	struct wq_entry *e;
-	struct wq_cs cs;
-	int ret;
-
-	wq_lock(&cs, q);
-	if (q->shut) {
-		ret = -ESHUTDOWN;
-	} else {
-		e = wq_lookup(&cs, op->hash, op->key, op->len);
-		ret = e && wq_kick_entry(&cs, e) ? 0 : -ENOENT;
-	}
-	wq_unlock(&cs);
-	return ret;
-}
-
-/**
- * wq_kick() - make a parked key ready
- * @q: the queue
- * @key: the key
- * @len: length of the key in bytes
- *
- * The failures of the key are reset.  A pause of adds does not refuse a kick.
- *
- * Context: as for wq_done().
- *
- * Return: 0; -ENOENT: the key is not parked; -ESHUTDOWN: the queue is shut down, and its parked
- * keys stay parked; -EINVAL or -E2BIG for @len.
- */
-int wq_kick(struct wq *q, const void *key, size_t len)
-{
-	struct wq_op op;
-
-	return wq_op_init(q, &op, key, len) ?: wq_key_kick(q, &op);
-}
-EXPORT_SYMBOL_GPL(wq_kick);
-
 /*
  * Make up to WQ_BATCH of *@most parked keys ready, and subtract them.  Keys that are parked later
  * than the first call, for which @first is set, do not keep the calls going.

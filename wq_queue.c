@@ -3,16 +3,15 @@
  * The life of a queue: it is allocated, paused, shut down, drained, purged and freed.
  *
  * A queue is counted by references: one of wq_create(), one of its name, one of each
- * open file.  The last wq_put() ends it: all keys that it holds are lost, and its user is
- * no longer charged.  A reader of statistics must not keep the queue alive, so it pins the
- * memory alone: the statistics of a queue that has ended can still be read.  A queue never
- * opens again after a shut down.
+ * open file.  The last wq_put() ends it: all keys that it holds are lost, and its user is no longer
+ * charged.  A reader of statistics and a wait must not keep the queue alive, so they pin its memory
+ * alone, without what its keys needed: the statistics of a queue that has ended can still be read.
+ * The user of a wait is charged for the wait.  A queue never opens again after a shut down.
  *
  * All queues are in a list, for the shrinker.  wq_queues_lock protects it.  It is a raw spinlock
  * for the reason that wq_name.c gives: a throttled process must not hold up other users.
  */
 #include <linux/export.h>
-#include <linux/freezer.h>
 #include <linux/hrtimer.h>
 #include <linux/overflow.h>
 #include <linux/sched/signal.h>
@@ -30,6 +29,7 @@
 #include "wq_quota.h"
 #include "wq_report.h"
 #include "wq_thread.h"
+#include "wq_times.h"
 #include "wq_wait.h"
 
 static LIST_HEAD(wq_queues);
@@ -148,7 +148,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	INIT_LIST_HEAD(&q->parked);
 	init_waitqueue_head(&q->getters);
 	init_waitqueue_head(&q->pollers);
-	init_waitqueue_head(&q->drainers);
+	init_waitqueue_head(&q->overdue);
 	init_waitqueue_head(&q->flushers);
 	wq_hash_init(&q->hash);
 	refcount_set(&q->ref, 1);
@@ -210,6 +210,7 @@ void wq_purge(struct wq *q, bool ended)
 		q->max_idle = 0;
 		q->ended = ended;
 		q->purged = true;
+		wq_end_drain(&cs, WQ_END_OF_QUEUE);
 		for (i = wq_evict_idle(&cs, WQ_BATCH); i < WQ_BATCH; i++) {
 			e = wq_any(&cs);
 			if (!e)
@@ -228,6 +229,29 @@ void wq_purge(struct wq *q, bool ended)
 	} while (left);
 }
 
+/* Free what keys need, of a queue that has none and gets none. */
+static void free_keys(struct wq *q)
+{
+	struct wq_table table;
+	struct wq_vec heap = {};
+	struct wq_cs cs;
+
+	/* A reader of the statistics or the shrinker may look. */
+	wq_lock(&cs, q);
+	table = q->table;
+	q->table = (struct wq_table){};
+	/* Objects keep their places in it. */
+	if (!q->nr_embedded) {
+		heap = q->heap.vec;
+		q->heap.vec = (struct wq_vec){};
+	}
+	cs.freed = q->recycled;
+	q->recycled = NULL;
+	wq_unlock(&cs);
+	wq_table_destroy(&table);
+	wq_vec_free(&heap);
+}
+
 /* Drop a reference; the last one ends the queue.  May sleep. */
 void wq_put(struct wq *q)
 {
@@ -235,6 +259,7 @@ void wq_put(struct wq *q)
 		return;
 	wq_thread_stop(q);
 	wq_purge(q, true);
+	free_keys(q);
 	wq_user_uncharge(q->user, q->max_keys);
 	wq_unpin(q);
 }
@@ -248,9 +273,7 @@ void wq_unpin(struct wq *q)
 	wq_queues_del(q);
 	/* A reader of the statistics may have set the timer while wq_put() dropped the keys. */
 	hrtimer_cancel(&q->timer);
-	wq_entries_free(q->recycled, q->prefix);
-	wq_table_destroy(&q->table);
-	wq_vec_free(&q->heap.vec);
+	free_keys(q);
 	wq_limiter_drop(q->limiter);
 	wq_order_free(q);
 	free_percpu(q->coalesced);
@@ -338,24 +361,19 @@ int wq_pause(struct wq *q, u32 what, s64 ns)
 }
 EXPORT_SYMBOL_GPL(wq_pause);
 
-/* Shut down.  Returns the number of plain shut downs so far, for wq_drain_over(). */
-static u32 wq_shut(struct wq *q, bool drain)
+static void wq_shut(struct wq *q, bool drain)
 {
 	struct wq_cs cs;
-	u32 shutdowns;
 
 	wq_lock(&cs, q);
 	trace_wq_shutdown(q, drain, wq_nr_ready(q), q->shut ? 0 : q->heap.count);
 	wq_set_shut(&cs, drain);
 	if (!drain)
-		q->plain_shutdowns++;
-	shutdowns = q->plain_shutdowns;
+		wq_end_drain(&cs, WQ_END_CANCELED);
 	wq_unlock(&cs);
 
-	/* Getters have to check again whether they may wait, and a plain shut down ends drains. */
+	/* Getters have to check again whether they may wait. */
 	wake_up_all(&q->getters);
-	wake_up_all(&q->drainers);
-	return shutdowns;
 }
 
 /**
@@ -378,81 +396,41 @@ EXPORT_SYMBOL_GPL(wq_shutdown);
 
 #define WQ_DRAIN_LONG	(30LL * NSEC_PER_SEC)	/* after this time a drain logs what it waits for */
 
-static bool wq_drain_over(struct wq *q, u32 shutdowns, int *ret)
-{
-	bool over = true;
-	struct wq_cs cs;
-
-	wq_lock(&cs, q);
-	if (wq_is_idle(q))
-		*ret = 0;
-	else if (q->plain_shutdowns != shutdowns)
-		*ret = -ECANCELED;
-	else
-		over = false;
-	wq_unlock(&cs);
-	return over;
-}
-
-/* Wait until a drain ends, which wq_shut() has started.  @state: state of the sleeping task. */
-static int wq_wait_drain(struct wq *q, u32 shutdowns, s64 deadline, unsigned int state)
-{
-	ktime_t expires = ns_to_ktime(deadline);
-	bool expired = !deadline;
-	struct wq_cs cs;
-	int ret = 0;
-	DEFINE_WAIT(wait);
-
-	wq_lock(&cs, q);
-	q->nr_drainers++;
-	wq_unlock(&cs);
-	for (;;) {
-		/* wq_drain_over() looks with the lock held, see "Wake-ups" in wq_cs.c. */
-		prepare_to_wait(&q->drainers, &wait, state);
-		if (wq_drain_over(q, shutdowns, &ret))
-			break;
-		if (expired)
-			ret = deadline ? -ETIMEDOUT : -EAGAIN;
-		else if (signal_pending_state(state, current))
-			ret = -ERESTARTSYS;
-		if (ret)
-			break;
-		expired = !schedule_hrtimeout_range(deadline == S64_MAX ? NULL : &expires,
-						    current->timer_slack_ns, HRTIMER_MODE_ABS);
-	}
-	finish_wait(&q->drainers, &wait);
-	wq_lock(&cs, q);
-	q->nr_drainers--;
-	wq_unlock(&cs);
-	return ret;
-}
-
-/**
- * wq_drain_process() - drain for a process
- * @q: the queue
- * @deadline: as for all waits, see wq_wait.h
- *
- * The process sleeps as in a get: it does not count in the load average, and a signal ends
- * the wait.  Nothing is logged, because the process and its user can list the keys.
- *
- * Return: 0, or -ECANCELED, -EAGAIN, -ETIMEDOUT or -ERESTARTSYS.  The queue is shut down and
- * drains in each case but -ECANCELED.
- */
-int wq_drain_process(struct wq *q, s64 deadline)
-{
-	u32 shutdowns;
-
-	shutdowns = wq_shut(q, true);
-	wq_catch_up_all(q);
-	/* Freezable: a process that drains must not keep the machine from suspending. */
-	return wq_wait_drain(q, shutdowns, deadline, TASK_INTERRUPTIBLE | TASK_FREEZABLE);
-}
-
 /* Shut down for a process, which frees the delayed keys of a queue without a thread. */
-void wq_shutdown_process(struct wq *q)
+void wq_shutdown_process(struct wq *q, bool drain)
 {
-	wq_shut(q, false);
+	wq_shut(q, drain);
 	wq_catch_up_all(q);
+}
+
+/*
+ * Begin to wait for the end of a drain.  @spare: a new fence.  Returns the fence of the drain with a
+ * reference of the caller, or @spare with the result if the drain has ended, or -EINVAL if the queue
+ * is not shut down.  Takes @spare over.
+ */
+struct wq_fence *wq_drain_join(struct wq *q, struct wq_fence *spare)
+{
+	struct wq_fence *f = spare;
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	if (!q->shut) {
+		f = ERR_PTR(-EINVAL);
+	} else if (wq_is_idle(q)) {
+		f->result = WQ_END_DONE;
+	} else if (!q->draining) {
+		f->result = WQ_END_CANCELED;
+	} else {
+		/* The queue has a reference as well. */
+		if (!q->drain)
+			q->drain = spare;
+		f = q->drain;
+		refcount_inc(&f->ref);
+	}
+	wq_unlock(&cs);
+	if (f != spare)
+		wq_fence_put(spare);
+	return f;
 }
 
 /**
@@ -469,25 +447,29 @@ void wq_shutdown_process(struct wq *q)
  *
  * Context: process, may sleep.
  *
- * Return: 0; -ECANCELED: wq_shutdown() ended the wait; -EINTR: a fatal signal ended
- * it.  In all cases the queue stays shut down.
+ * Return: 0; -ECANCELED: wq_shutdown() ended the drain; -EINTR: a fatal signal ended the wait.  In
+ * these cases the queue stays shut down.  -ENOMEM: nothing has changed.
  */
 int wq_drain(struct wq *q)
 {
-	/* Killable, and not counted in the load average. */
-	const unsigned int state = TASK_IDLE | TASK_WAKEKILL | TASK_FREEZABLE;
-	u32 shutdowns;
+	struct wq_fence *f, *spare = wq_fence_new(GFP_KERNEL);
 	int ret;
 
 	lock_map_acquire(&q->drain_map);
 	lock_map_release(&q->drain_map);
-	shutdowns = wq_shut(q, true);
-	ret = wq_wait_drain(q, shutdowns, wq_deadline(WQ_DRAIN_LONG), state);
+	if (!spare)
+		return -ENOMEM;
+	wq_shut(q, true);
+	f = wq_drain_join(q, spare);
+	ret = wq_fence_sleep(q, f, WQ_KILLABLE, wq_deadline(WQ_DRAIN_LONG));
 	if (ret == -ETIMEDOUT) {
 		wq_log_drain(q);
-		ret = wq_wait_drain(q, shutdowns, S64_MAX, state);
+		ret = wq_fence_sleep(q, f, WQ_KILLABLE, S64_MAX);
 	}
-	return ret == -ERESTARTSYS ? -EINTR : ret;
+	wq_fence_put(f);
+	if (ret < 0)
+		return -EINTR;
+	return ret == WQ_END_DONE ? 0 : -ECANCELED;
 }
 EXPORT_SYMBOL_GPL(wq_drain);
 

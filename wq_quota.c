@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Quotas: how many queues one user may have, and how many keys these may hold.
+ * Quotas: how many queues and waits one user may have, and how many keys the queues may hold.
  *
  * As for POSIX message queues, a user is charged when a queue is created, with all keys
  * that the queue may ever hold.  So an add checks the queue's own bound alone.
@@ -11,6 +11,7 @@
  * cgroup's cpu.max, and would make all users wait.  Nothing allocates, frees or asks a
  * security module under it.
  */
+#include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/err.h>
 #include <linux/module.h>
@@ -30,11 +31,16 @@ static unsigned long user_keys = 1UL << 24;
 module_param(user_keys, ulong, 0644);
 MODULE_PARM_DESC(user_keys, "Keys that the queues of one user may hold at most (CAP_SYS_RESOURCE exempts)");
 
-/* A user who has queues. */
+static unsigned int user_waits = 1024;
+module_param(user_waits, uint, 0644);
+MODULE_PARM_DESC(user_waits, "Waits of one user at most (CAP_SYS_RESOURCE exempts)");
+
+/* A user with queues or waits. */
 struct wq_user {
 	struct rb_node node;
 	kuid_t uid;
 	unsigned int queues;
+	unsigned int waits;
 	u64 keys;
 };
 
@@ -92,6 +98,18 @@ static struct wq_user *user_find(kuid_t uid)
 	return rb_entry_safe(rb_find(&uid, &wq_users, user_cmp), struct wq_user, node);
 }
 
+/* @user, or if it is NULL, @spare as a new user. */
+static struct wq_user *user_insert(struct wq_user *user, struct wq_user **spare)
+{
+	lockdep_assert_held(&wq_users_lock);
+	if (user)
+		return user;
+	user = *spare;
+	*spare = NULL;
+	rb_add(&user->node, &wq_users, user_less);
+	return user;
+}
+
 /* Whether the sum is within the limit.  The limit can be below what is charged already. */
 static bool keys_fit(u64 charged, u32 more)
 {
@@ -120,11 +138,7 @@ struct wq_user *wq_user_charge(struct wq_user **spare, u32 keys, bool exempt)
 		user = ERR_PTR(-ENOSPC);
 		goto out;
 	}
-	if (!user) {
-		user = *spare;
-		*spare = NULL;
-		rb_add(&user->node, &wq_users, user_less);
-	}
+	user = user_insert(user, spare);
 	user->queues++;
 	user->keys += keys;
 out:
@@ -157,22 +171,80 @@ int wq_user_recharge(struct wq_user *user, u32 from, u32 to, bool exempt)
 	return ret;
 }
 
-/* A queue has ended. */
-void wq_user_uncharge(struct wq_user *user, u32 keys)
+/* Forget a user without queues and waits.  Leaves wq_users_lock. */
+static void user_unlock(struct wq_user *user, unsigned long flags)
+	__releases(&wq_users_lock)
 {
-	unsigned long flags;
-	bool last;
+	bool last = !user->queues && !user->waits;
 
-	if (!user)
-		return;
-	raw_spin_lock_irqsave(&wq_users_lock, flags);
-	user->keys -= keys;
-	last = !--user->queues;
+	lockdep_assert_held(&wq_users_lock);
 	if (last)
 		rb_erase(&user->node, &wq_users);
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 	if (last)
 		kfree(user);
+}
+
+/* A queue has ended. */
+void wq_user_uncharge(struct wq_user *user, u32 keys)
+{
+	unsigned long flags;
+
+	if (!user)
+		return;
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	user->keys -= keys;
+	user->queues--;
+	user_unlock(user, flags);
+}
+
+static struct wq_user *charge_wait(struct wq_user **spare, bool exempt)
+{
+	struct wq_user *user;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	user = user_find((*spare)->uid);
+	if (!exempt && (user ? user->waits : 0) >= READ_ONCE(user_waits)) {
+		user = ERR_PTR(-EUSERS);
+	} else {
+		user = user_insert(user, spare);
+		user->waits++;
+	}
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
+	return user;
+}
+
+/**
+ * wq_user_charge_wait() - charge a wait to the caller's user
+ *
+ * The queue can be another user's, and its owner need not pay for the waits of others.
+ *
+ * Context: process, may sleep.
+ *
+ * Return: the charged user; an ERR_PTR of -EUSERS: the user has user_waits waits, or of -ENOMEM.
+ */
+struct wq_user *wq_user_charge_wait(void)
+{
+	struct wq_user *user, *spare = wq_user_alloc();
+
+	if (!spare)
+		return ERR_PTR(-ENOMEM);
+	user = charge_wait(&spare, false);
+	if (user == ERR_PTR(-EUSERS) && capable(CAP_SYS_RESOURCE))
+		user = charge_wait(&spare, true);
+	wq_user_free(spare);
+	return user;
+}
+
+/* A wait has ended. */
+void wq_user_uncharge_wait(struct wq_user *user)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	user->waits--;
+	user_unlock(user, flags);
 }
 
 /* The caller's quota and the part of it that is charged, for WQ_IOC_INFO. */
@@ -184,11 +256,13 @@ void wq_quota_info(struct wq_info *info)
 
 	info->user_queues = READ_ONCE(user_queues);
 	info->user_keys = READ_ONCE(user_keys);
+	info->user_waits = READ_ONCE(user_waits);
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
 	user = user_find(uid);
 	if (user) {
 		info->charged_queues = user->queues;
 		info->charged_keys = user->keys;
+		info->charged_waits = user->waits;
 	}
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 }

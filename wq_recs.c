@@ -379,10 +379,13 @@ int wq_verb_add(struct wq_call *call, void *arg)
 
 int wq_verb_touch(struct wq_call *call, void *arg)
 {
-	struct wq_touch *args = arg;
+	struct wq_add *args = arg;
 	u32 count = args->keys.count;
-	int ret = array_touch(call, args->flags, &args->keys, args->results);
+	int ret;
 
+	if (args->marks)
+		return -EINVAL;
+	ret = array_touch(call, args->flags, &args->keys, args->results);
 	return args->keys.count != count && wq_call_copy_out(call, args) ? -EFAULT : ret;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Reports of keys, and verbs on one key that report its state from before.
+ * Reports of keys, and what can be done with one key.
  */
 #include <linux/pid_namespace.h>
 #include <linux/preempt.h>
@@ -111,11 +111,6 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 	}
 }
 
-/*
- * Verbs on one key.  Each reports the key's state from before it, or returns -ENOENT if
- * the queue does not know the key.
- */
-
 static int wq_report(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
 		     struct wq_key_info *info)
 {
@@ -126,71 +121,51 @@ static int wq_report(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e
 	return 0;
 }
 
-int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		 struct wq_key_info *info)
-{
-	struct wq_cs cs;
-	int ret;
-
-	wq_lock(&cs, q);
-	ret = wq_report(&cs, c, wq_lookup(&cs, op->hash, op->key, op->len), info);
-	wq_unlock(&cs);
-	return ret;
-}
-WQ_EXPORT_FOR_KUNIT(wq_key_query);
-
-int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		  struct wq_key_info *info)
-{
-	struct wq_entry *e;
-	struct wq_cs cs;
-	int ret;
-
-	wq_lock(&cs, q);
-	e = wq_lookup(&cs, op->hash, op->key, op->len);
-	ret = wq_report(&cs, c, e, info);
-	if (!ret)
-		trace_wq_cancel(q, e, info->state);
-	if (e)
-		wq_drop_entry(&cs, e);
-	wq_unlock(&cs);
-	return ret;
-}
-WQ_EXPORT_FOR_KUNIT(wq_key_cancel);
-
-int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		  struct wq_key_info *info)
-{
-	struct wq_entry *e;
-	struct wq_cs cs;
-	int ret;
-
-	wq_lock(&cs, q);
-	e = wq_lookup(&cs, op->hash, op->key, op->len);
-	ret = wq_report(&cs, c, e, info);
-	wq_forget_key(&cs, e, op->key, op->len);
-	if (e)
-		wq_release_if_idle(&cs, e);
-	wq_unlock(&cs);
-	return ret;
-}
-WQ_EXPORT_FOR_KUNIT(wq_key_forget);
-
-/*
- * Enable a key, and report its WQ_KEY_* from before.  Returns -ENOENT if the queue does not know
- * the key.
+/**
+ * wq_key_do() - do something with a key that the queue knows
+ * @q: the queue
+ * @c: the caller
+ * @op: the key
+ * @what: WQ_DO_*, but not WQ_DO_DISABLE, which needs memory
+ * @info: receives the key's state from before
+ *
+ * Return: 0; -ENOENT: the queue does not know the key, or WQ_DO_KICK: it is not parked;
+ * -ESHUTDOWN: WQ_DO_KICK: the queue is shut down.
  */
-int wq_key_enable(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 *state)
+int wq_key_do(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 what,
+	      struct wq_key_info *info)
 {
 	struct wq_entry *e;
 	struct wq_cs cs;
+	int ret;
 
 	wq_lock(&cs, q);
 	e = wq_lookup(&cs, op->hash, op->key, op->len);
-	*state = e ? wq_key_bits(q, c, e) : 0;
-	if (e)
-		wq_enable_entry(&cs, e);
+	ret = wq_report(&cs, c, e, info);
+	switch (what) {
+	case WQ_DO_CANCEL:
+		if (!ret)
+			trace_wq_cancel(q, e, info->state);
+		if (e)
+			wq_drop_entry(&cs, e);
+		break;
+	case WQ_DO_FORGET:
+		wq_forget_key(&cs, e, op->key, op->len);
+		if (e)
+			wq_release_if_idle(&cs, e);
+		break;
+	case WQ_DO_KICK:
+		if (q->shut)
+			ret = -ESHUTDOWN;
+		else if (!e || !wq_kick_entry(&cs, e))
+			ret = -ENOENT;
+		break;
+	case WQ_DO_ENABLE:
+		if (e)
+			wq_enable_entry(&cs, e);
+		break;
+	}
 	wq_unlock(&cs);
-	return *state ? 0 : -ENOENT;
+	return ret;
 }
-WQ_EXPORT_FOR_KUNIT(wq_key_enable);
+WQ_EXPORT_FOR_KUNIT(wq_key_do);

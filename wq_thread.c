@@ -26,7 +26,7 @@
  *    timer expired before that, the waiter finds wq.armed in the past.
  *
  * So the timer expires at most once for each call.  Moreover it expires at most once in
- * wq.slack.  It wakes one getter and the pollers.
+ * wq.slack.  It wakes one getter, the pollers, and all that wait for a run or for a drain.
  *
  * The end of a pause must not depend on a call: a poller that waits for room does not wake
  * for a key, and may be the only process that uses the queue.  So the timer ends pauses
@@ -63,27 +63,6 @@ static s64 run_batch(struct wq *q)
 	return next;
 }
 
-/*
- * Handle all times that have come, in a queue without a thread, for a process that looks at
- * all keys.  The number of batches is bounded, because other processes can make keys due as
- * fast as this loop handles them.
- */
-void wq_catch_up_all(struct wq *q)
-{
-	unsigned int batches = WQ_MAX_KEYS / WQ_BATCH;
-	struct wq_cs cs;
-	bool more;
-
-	if (!q->lazy)
-		return;
-	do {
-		wq_lock(&cs, q);
-		more = wq_catch_up(&cs);
-		wq_unlock(&cs);
-		cond_resched();
-	} while (more && --batches && !fatal_signal_pending(current));
-}
-
 static enum hrtimer_restart wq_timer_fn(struct hrtimer *timer)
 {
 	struct wq *q = container_of(timer, struct wq, timer);
@@ -99,6 +78,8 @@ static enum hrtimer_restart wq_timer_fn(struct hrtimer *timer)
 	wq_unlock(&cs);
 	wake_up(&q->getters);
 	wake_up_poll(&q->pollers, EPOLLIN | EPOLLRDNORM);
+	/* A run can end by a lease that expired, and no other process may look at the queue. */
+	wake_up_poll(&q->overdue, EPOLLIN | EPOLLRDNORM);
 	return HRTIMER_NORESTART;
 }
 

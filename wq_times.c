@@ -11,6 +11,7 @@
  * timer instead of a thread, and the calls of processes handle the times, see wq_catch_up().
  */
 #include <linux/overflow.h>
+#include <linux/sched/signal.h>
 
 #include "wq_idle.h"
 #include "wq_park.h"
@@ -247,4 +248,25 @@ s64 wq_handle_times(struct wq_cs *cs)
 	if (q->lazy && next != S64_MAX)
 		cs->kick = 1;
 	return next;
+}
+
+/*
+ * Handle all times that have come, in a queue without a thread, for a process that looks at
+ * all keys.  The number of batches is bounded, because other processes can make keys due as
+ * fast as this loop handles them.
+ */
+void wq_catch_up_all(struct wq *q)
+{
+	unsigned int batches = WQ_MAX_KEYS / WQ_BATCH;
+	struct wq_cs cs;
+	bool more;
+
+	if (!q->lazy)
+		return;
+	do {
+		wq_lock(&cs, q);
+		more = wq_catch_up(&cs);
+		wq_unlock(&cs);
+		cond_resched();
+	} while (more && --batches && !fatal_signal_pending(current));
 }

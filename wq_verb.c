@@ -2,11 +2,12 @@
 /*
  * The verbs of /dev/wq on a queue and on one key.
  */
+#include <linux/bitops.h>
 #include <linux/capability.h>
 #include <linux/err.h>
 #include <linux/file.h>
 #include <linux/module.h>
-#include <linux/sched/signal.h>
+#include <linux/nospec.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -39,7 +40,7 @@ int wq_verb_info(struct wq_call *call, void *arg)
 		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL | WQ_FEATURE_DELAY |
 			    WQ_FEATURE_LIMITER | WQ_FEATURE_METRICS | WQ_FEATURE_LEASE |
 			    WQ_FEATURE_MAP | WQ_FEATURE_ORDER | WQ_FEATURE_PARK |
-			    WQ_FEATURE_FLUSH | WQ_FEATURE_GROUPS,
+			    WQ_FEATURE_WAIT | WQ_FEATURE_GROUPS,
 		.max_array = WQ_MAX_ARRAY,
 		.max_keys = WQ_MAX_KEYS,
 		.default_keys = WQ_DEFAULT_KEYS,
@@ -111,41 +112,6 @@ int wq_verb_stat(struct wq_call *call, void *arg)
 	return 0;
 }
 
-static int key_state(struct wq_call *call, void *arg,
-		     int (*fn)(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-			       struct wq_key_info *info))
-{
-	struct wq_query *args = arg;
-	struct wq_key_buf buf __uninitialized;
-	struct wq_op op;
-	int ret;
-
-	if (args->flags || args->reserved || memchr_inv(&args->info, 0, sizeof(args->info)))
-		return -EINVAL;
-	ret = wq_key_op_init(call->c->q, &op, &buf, args->key, args->key_len) ?:
-		fn(call->c->q, call->c, &op, &args->info);
-	wq_key_buf_free(&buf);
-	/* Without read access, report only the state from before the call. */
-	if (!(call->file->f_mode & FMODE_READ))
-		args->info = (struct wq_key_info){ .state = args->info.state };
-	return ret;
-}
-
-int wq_verb_query(struct wq_call *call, void *arg)
-{
-	return key_state(call, arg, wq_key_query);
-}
-
-int wq_verb_cancel(struct wq_call *call, void *arg)
-{
-	return key_state(call, arg, wq_key_cancel);
-}
-
-int wq_verb_forget(struct wq_call *call, void *arg)
-{
-	return key_state(call, arg, wq_key_forget);
-}
-
 int wq_verb_config(struct wq_call *call, void *arg)
 {
 	struct wq_config *args = arg, config = *args;
@@ -187,7 +153,7 @@ static bool is_owner_or_capable(struct wq *q)
 
 int wq_verb_pause(struct wq_call *call, void *arg)
 {
-	const struct wq_pause *args = arg;
+	const struct wq_control *args = arg;
 	struct wq *q = call->c->q;
 
 	if (!args->flags || args->flags & ~WQ_PAUSE_ALL)
@@ -198,67 +164,84 @@ int wq_verb_pause(struct wq_call *call, void *arg)
 	return wq_pause(q, args->flags, args->timeout);
 }
 
-static int kick_key(struct wq *q, const struct wq_kick *args)
+/* Disable a key, and report the bits of its state from before alone. */
+static int disable_key(struct wq_call *call, struct wq_op *op, struct wq_key_info *info)
 {
-	struct wq_key_buf buf __uninitialized;
-	struct wq_op op;
-	int ret = wq_key_op_init(q, &op, &buf, args->key, args->key_len);
+	struct wq_watch w = { .op = *op, .c = call->c, .may_own = true };
+	int ret;
 
-	if (!ret)
-		ret = wq_key_kick(q, &op);
-	wq_key_buf_free(&buf);
+	w.op.flags = OP_DISABLE;
+	ret = wq_watch_key(call->c->q, &w, GFP_KERNEL_ACCOUNT);
+	info->state = w.state;
 	return ret;
 }
 
-int wq_verb_kick(struct wq_call *call, void *arg)
+int wq_verb_key(struct wq_call *call, void *arg)
 {
-	struct wq_kick *args = arg;
+	static const fmode_t modes[] = {
+		[WQ_DO_QUERY] = FMODE_READ,
+		[WQ_DO_CANCEL] = FMODE_WRITE,
+		[WQ_DO_FORGET] = FMODE_READ | FMODE_WRITE,
+		[WQ_DO_KICK] = FMODE_WRITE,
+		[WQ_DO_DISABLE] = FMODE_READ | FMODE_WRITE,
+		[WQ_DO_ENABLE] = FMODE_READ | FMODE_WRITE,
+	};
+	struct wq_key_op *args = arg;
+	struct wq_key_buf buf __uninitialized;
 	struct wq *q = call->c->q;
+	u32 what = args->op;
+	struct wq_op op;
+	bool many;
 	int ret;
 
-	if (args->flags || (args->key_len ? args->count : !args->count || args->key))
+	if (what >= ARRAY_SIZE(modes) || memchr_inv(&args->info, 0, sizeof(args->info)))
 		return -EINVAL;
-	if (args->key_len) {
-		ret = kick_key(q, args);
-		args->count = !ret;
-		return ret;
-	}
-	return wq_kick_process(q, &args->count);
+	many = what == WQ_DO_KICK && !args->key_len;
+	if (many ? !args->count || args->key : args->count)
+		return -EINVAL;
+	if (!(call->file->f_mode & modes[array_index_nospec(what, ARRAY_SIZE(modes))]))
+		return -EACCES;
+	/* A queue without a user belongs to a kernel module. */
+	if ((what == WQ_DO_DISABLE || what == WQ_DO_ENABLE) &&
+	    (!q->user || !is_owner_or_capable(q)))
+		return -EPERM;
+	if (many)
+		return wq_kick_process(q, &args->count);
+
+	ret = wq_key_op_init(q, &op, &buf, args->key, args->key_len);
+	if (!ret)
+		ret = what == WQ_DO_DISABLE ? disable_key(call, &op, &args->info) :
+					      wq_key_do(q, call->c, &op, what, &args->info);
+	wq_key_buf_free(&buf);
+	args->count = what == WQ_DO_KICK;
+	/* Without read access, report only the state from before the call. */
+	if (!(call->file->f_mode & FMODE_READ))
+		args->info = (struct wq_key_info){ .state = args->info.state };
+	return ret;
 }
 
 int wq_verb_shutdown(struct wq_call *call, void *arg)
 {
-	struct wq_shutdown *args = arg;
+	const struct wq_control *args = arg;
 	struct wq *q = call->c->q;
-	s64 end;
-	int ret;
 
-	if (args->flags & ~WQ_SHUTDOWN_DRAIN || args->deadline < 0)
-		return -EINVAL;
-	if (!(args->flags & WQ_SHUTDOWN_DRAIN) && (args->timeout || args->deadline))
+	if (args->flags & ~WQ_SHUTDOWN_DRAIN || args->timeout)
 		return -EINVAL;
 	/* A shut down is final, so a producer that may only write must not end others' queue. */
 	if (!(call->file->f_mode & FMODE_READ) && !is_owner_or_capable(q))
 		return -EACCES;
-	if (!(args->flags & WQ_SHUTDOWN_DRAIN)) {
-		wq_shutdown_process(q);
-		return 0;
-	}
-
-	end = wq_call_deadline(call, args->timeout, args->deadline);
-	ret = wq_drain_process(q, end);
-	return wq_call_wait_ended(call, args, end, &args->timeout, &args->deadline, ret);
+	wq_shutdown_process(q, args->flags & WQ_SHUTDOWN_DRAIN);
+	return 0;
 }
 
 int wq_verb_map(struct wq_call *call, void *arg)
 {
+	const struct wq_control *args = arg;
 	struct wq_counters *m;
-	struct wq_map *args = arg;
 	struct file *file;
 	int fd;
 
-	/* A caller that does not receive the descriptor could not close it. */
-	if (args->flags || call->usize < offsetofend(struct wq_map, fd))
+	if (args->flags || args->timeout)
 		return -EINVAL;
 	m = wq_map_of(call->c->q);
 	if (IS_ERR(m))
@@ -271,131 +254,80 @@ int wq_verb_map(struct wq_call *call, void *arg)
 		put_unused_fd(fd);
 		return PTR_ERR(file);
 	}
-	args->fd = fd;
-	args->reserved = 0;
-	return wq_call_return_file(call, args, fd, file);
+	fd_install(fd, file);
+	return fd;
 }
 
-/* A process sleeps as in a get, and must not keep the machine from suspending. */
-#define FLUSH_STATE	(TASK_INTERRUPTIBLE | TASK_FREEZABLE)
-
-static int flush_wait(const struct wq_call *call, struct wq_flush *args, struct wq_watch *w)
+static int wait_for_drain(struct wq *q, struct wq_fence **fence)
 {
-	s64 end = wq_call_deadline(call, args->timeout, args->deadline);
+	struct wq_fence *spare = wq_fence_new(GFP_KERNEL_ACCOUNT);
+
+	if (!spare)
+		return -ENOMEM;
+	*fence = wq_drain_join(q, spare);
+	return PTR_ERR_OR_ZERO(*fence);
+}
+
+static int wait_for_key(struct wq_call *call, const struct wq_wait *args, struct wq_fence **fence)
+{
+	struct wq_watch w = {
+		.c = call->c,
+		.may_own = args->flags & WQ_WAIT_OWN,
+		.run = args->flags & WQ_WAIT_RUN,
+		.add = args->flags & WQ_WAIT_ADD,
+	};
+	struct wq_key_buf buf __uninitialized;
 	struct wq *q = call->c->q;
 	int ret;
 
-	ret = wq_flush_begin(q, w, GFP_KERNEL_ACCOUNT);
-	if (ret)
-		return ret;
-	ret = wq_flush_wait(q, w->fence, end, FLUSH_STATE);
-	if (ret < 0)
-		return wq_call_wait_ended(call, args, end, &args->timeout, &args->deadline, ret);
-	args->result = ret;
-	args->deadline = 0;
-	args->fd = 0;
-	return wq_call_copy_out(call, args);
+	ret = wq_key_op_init(q, &w.op, &buf, args->key, args->key_len);
+	if (!ret && w.add)
+		ret = wq_op_set_priority(q, &w.op, args->priority);
+	if (!ret)
+		ret = wq_flush_begin(q, &w, GFP_KERNEL_ACCOUNT);
+	wq_key_buf_free(&buf);
+	*fence = w.fence;
+	return ret;
 }
 
-/* The descriptor is not in use before the caller knows its number. */
-static int flush_fd(const struct wq_call *call, struct wq_flush *args, struct wq_watch *w)
+int wq_verb_wait(struct wq_call *call, void *arg)
 {
-	struct wq *q = call->c->q;
+	const struct wq_wait *args = arg;
+	struct wq_fence *fence;
 	struct file *file;
 	int fd, ret;
+	u32 what;
 
+	what = args->flags & (WQ_WAIT_RUN | WQ_WAIT_DRAIN | WQ_WAIT_ADD);
+	if (args->flags & ~(what | WQ_WAIT_OWN) || hweight32(what) > 1)
+		return -EINVAL;
+	if (what == WQ_WAIT_DRAIN && (args->flags != what || args->key || args->key_len))
+		return -EINVAL;
+	if (args->priority && what != WQ_WAIT_ADD)
+		return -EINVAL;
+	if (what == WQ_WAIT_ADD && !(call->file->f_mode & FMODE_WRITE))
+		return -EACCES;
+
+	/* All that can fail comes before the add, but the add itself. */
 	fd = get_unused_fd_flags(O_CLOEXEC);
 	if (fd < 0)
 		return fd;
-	file = wq_flush_file_new(q);
+	file = wq_wait_file_new(call->c->q);
 	if (IS_ERR(file)) {
 		ret = PTR_ERR(file);
 		goto put_fd;
 	}
-	ret = wq_flush_begin(q, w, GFP_KERNEL_ACCOUNT);
+	ret = what == WQ_WAIT_DRAIN ? wait_for_drain(call->c->q, &fence) :
+				      wait_for_key(call, args, &fence);
 	if (ret)
 		goto put_file;
-	wq_flush_file_begin(file, w->fence);
-	args->result = 0;
-	args->fd = fd;
-	return wq_call_return_file(call, args, fd, file);
+	wq_wait_file_begin(file, fence);
+	fd_install(fd, file);
+	return fd;
 
 put_file:
 	fput(file);
 put_fd:
 	put_unused_fd(fd);
-	return ret;
-}
-
-int wq_verb_flush(struct wq_call *call, void *arg)
-{
-	struct wq_flush *args = arg;
-	bool fd = args->flags & WQ_FLUSH_FD, add = args->flags & WQ_FLUSH_ADD;
-	struct wq_watch w = { .c = call->c, .any = fd, .add = add };
-	struct wq_key_buf buf __uninitialized;
-	int ret;
-
-	if (args->flags & ~(WQ_FLUSH_FD | WQ_FLUSH_ADD) || (add && !fd) || args->deadline < 0)
-		return -EINVAL;
-	/* A caller that does not receive the descriptor could not close it. */
-	if (fd && (args->timeout || args->deadline ||
-		   call->usize < offsetofend(struct wq_flush, fd)))
-		return -EINVAL;
-	if (args->priority && !add)
-		return -EINVAL;
-	if (add && !(call->file->f_mode & FMODE_WRITE))
-		return -EACCES;
-	ret = wq_key_op_init(call->c->q, &w.op, &buf, args->key, args->key_len);
-	if (!ret && add)
-		ret = wq_op_set_priority(call->c->q, &w.op, args->priority);
-	if (!ret)
-		ret = fd ? flush_fd(call, args, &w) : flush_wait(call, args, &w);
-	wq_key_buf_free(&buf);
-	return ret;
-}
-
-static int disable_key(const struct wq_call *call, struct wq_disable *args, struct wq_watch *w)
-{
-	s64 end = wq_call_deadline(call, args->timeout, args->deadline);
-	struct wq *q = call->c->q;
-	int ret;
-
-	w->op.flags = OP_DISABLE;
-	w->any = !end;
-	if (end)
-		ret = wq_flush_begin(q, w, GFP_KERNEL_ACCOUNT);
-	else
-		ret = wq_watch_key(q, w, GFP_KERNEL_ACCOUNT);
-	if (ret)
-		return ret;
-	if (end)
-		ret = wq_flush_wait(q, w->fence, end, FLUSH_STATE);
-	if (ret < 0)
-		return wq_call_wait_ended(call, args, end, &args->timeout, &args->deadline, ret);
-	args->state = w->state;
-	args->deadline = 0;
-	return 0;
-}
-
-int wq_verb_disable(struct wq_call *call, void *arg)
-{
-	struct wq_disable *args = arg;
-	bool undo = args->flags & WQ_DISABLE_UNDO;
-	struct wq_watch w = { .c = call->c };
-	struct wq_key_buf buf __uninitialized;
-	struct wq *q = call->c->q;
-	int ret;
-
-	if (args->flags & ~WQ_DISABLE_UNDO || args->deadline < 0 ||
-	    (undo && (args->timeout || args->deadline)))
-		return -EINVAL;
-	/* A queue without a user belongs to a kernel module. */
-	if (!q->user || !is_owner_or_capable(q))
-		return -EPERM;
-	ret = wq_key_op_init(q, &w.op, &buf, args->key, args->key_len);
-	if (!ret)
-		ret = undo ? wq_key_enable(q, call->c, &w.op, &args->state) :
-			     disable_key(call, args, &w);
-	wq_key_buf_free(&buf);
 	return ret;
 }

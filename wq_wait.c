@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Waits of gets, and poll.  The head of wq_cs.c argues why no wake-up is lost.
+ * The sleep of all waits, waits of gets, and poll.  The head of wq_cs.c argues why no wake-up is
+ * lost.
  */
 #include <linux/hrtimer.h>
 #include <linux/sched/signal.h>
@@ -8,30 +9,75 @@
 #include "wq_times.h"
 #include "wq_wait.h"
 
-int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
-		       int (*take)(struct wq_cs *cs, void *arg), void *arg)
+/**
+ * wq_sleep() - sleep until something has happened
+ * @head: what is woken when it may have happened
+ * @how: the state of the sleeping task, and whether a wake-up is for one task
+ * @deadline: as for all waits, see wq_wait.h; not 0
+ * @look: looks whether it has happened, after the task has added itself to @head; returns -EAGAIN
+ *	if it has not
+ * @arg: argument of @look
+ *
+ * Return: the last result of @look if it is not -EAGAIN; else -ETIMEDOUT, or -ERESTARTSYS: a signal
+ * ended the sleep.
+ */
+int wq_sleep(struct wait_queue_head *head, struct wq_sleep how, s64 deadline,
+	     int (*look)(void *arg), void *arg)
 {
 	ktime_t expires = ns_to_ktime(deadline);
-	bool expired = false, more;
-	struct wq_cs cs;
+	bool expired = false;
 	int ret;
 	DEFINE_WAIT(wait);
 
 	for (;;) {
-		prepare_to_wait_exclusive(&q->getters, &wait, TASK_INTERRUPTIBLE);
-		ret = wq_try_get(q, c, take, arg);
+		if (how.exclusive)
+			prepare_to_wait_exclusive(head, &wait, how.state);
+		else
+			prepare_to_wait(head, &wait, how.state);
+		ret = look(arg);
 		if (ret != -EAGAIN)
 			break;
 		if (expired)
 			ret = -ETIMEDOUT;
-		else if (signal_pending(current))
+		else if (signal_pending_state(how.state, current))
 			ret = -ERESTARTSYS;
 		if (ret != -EAGAIN)
 			break;
 		expired = !schedule_hrtimeout_range(deadline == S64_MAX ? NULL : &expires,
 						    current->timer_slack_ns, HRTIMER_MODE_ABS);
 	}
-	finish_wait(&q->getters, &wait);
+	finish_wait(head, &wait);
+	return ret;
+}
+
+struct get {
+	struct wq *q;
+	const struct wq_consumer *c;
+	int (*take)(struct wq_cs *cs, void *arg);
+	void *arg;
+};
+
+static int get_look(void *arg)
+{
+	const struct get *g = arg;
+
+	return wq_try_get(g->q, g->c, g->take, g->arg);
+}
+
+int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
+		       int (*take)(struct wq_cs *cs, void *arg), void *arg)
+{
+	struct get g = { .q = q, .c = c, .take = take, .arg = arg };
+	/* A process must not keep the machine from suspending, nor notice that it was suspended. */
+	struct wq_sleep how = {
+		.state = TASK_INTERRUPTIBLE | (c && c->pid ? TASK_FREEZABLE : 0),
+		.exclusive = true,
+	};
+	struct wq_cs cs;
+	bool more;
+	int ret;
+
+	ret = wq_sleep(&q->getters, how, deadline, get_look, &g);
 
 	/*
 	 * A waker may have chosen this getter after its last look.  So this getter
@@ -51,6 +97,62 @@ int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 	if (more && waitqueue_active(&q->getters))
 		wake_up(&q->getters);
 	return ret;
+}
+
+struct fence_wait {
+	struct wq *q;
+	const struct wq_fence *f;
+};
+
+static int fence_look(void *arg)
+{
+	const struct fence_wait *w = arg;
+	int ret = wq_fence_result(w->f);
+
+	if (ret != WQ_NOT_ENDED)
+		return ret;
+	wq_catch_up_all(w->q);
+	ret = wq_fence_result(w->f);
+	return ret == WQ_NOT_ENDED ? -EAGAIN : ret;
+}
+
+/**
+ * wq_fence_sleep() - wait until that has ended for which a fence stands
+ * @q: the queue
+ * @f: the fence, to which the caller has a reference
+ * @how: how the task sleeps
+ * @deadline: as for all waits, see wq_wait.h
+ *
+ * In a queue of a process a run can end by a lease that expires, for which no thread looks: the
+ * timer wakes wq.overdue, and this task handles the times.
+ *
+ * Return: WQ_END_*; -EAGAIN: @deadline is 0; -ETIMEDOUT; -ERESTARTSYS.
+ */
+int wq_fence_sleep(struct wq *q, struct wq_fence *f, struct wq_sleep how, s64 deadline)
+{
+	struct fence_wait w = { .q = q, .f = f };
+	wait_queue_entry_t entry;
+	int ret;
+
+	if (!deadline)
+		return fence_look(&w);
+	init_waitqueue_entry(&entry, current);
+	add_wait_queue(&q->overdue, &entry);
+	ret = wq_sleep(&f->waiters, how, deadline, fence_look, &w);
+	remove_wait_queue(&q->overdue, &entry);
+	return ret;
+}
+WQ_EXPORT_FOR_KUNIT(wq_fence_sleep);
+
+/* Whether that has ended for which a fence stands, for poll. */
+bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_table *wait)
+{
+	struct fence_wait w = { .q = q, .f = f };
+
+	/* Adds the poller to the wait queues before the look at the result, see wq_fences_wake(). */
+	poll_wait(file, &f->waiters, wait);
+	poll_wait(file, &q->overdue, wait);
+	return fence_look(&w) != -EAGAIN;
 }
 
 /**

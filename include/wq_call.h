@@ -75,6 +75,5 @@ int wq_key_op_init(const struct wq *q, struct wq_op *op, struct wq_key_buf *buf,
 s64 wq_call_deadline(const struct wq_call *call, s64 timeout, s64 deadline);
 int wq_call_wait_ended(const struct wq_call *call, void *arg, s64 end, s64 *timeout,
 			   s64 *deadline, int ret);
-int wq_call_return_file(const struct wq_call *call, void *args, int fd, struct file *file);
 
 #endif /* _WQ_CALL_H */

@@ -40,7 +40,7 @@ struct wq_cs {
 #define WQ_ALL_POLLERS	BIT(31)
 /* wq_cs.nr_ready: the state of an embedded entry has changed, for which a task waits. */
 #define WQ_FLUSHERS	BIT(30)
-/* wq_cs.nr_ready: runs have ended for which tasks or files wait. */
+/* wq_cs.nr_ready: runs or a drain have ended for which tasks or files wait. */
 #define WQ_FENCES	BIT(29)
 static_assert(WQ_MAX_KEYS < WQ_FENCES);
 
@@ -52,6 +52,7 @@ void wq_start_timer(struct wq *q, s64 when);
 void wq_kick_thread(struct wq *q);
 void wq_wake(const struct wq_cs *cs);
 void wq_free_entries(const struct wq_cs *cs);
+void wq_end_drain(struct wq_cs *cs, int result);
 void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock);
 u32 wq_nr_blocked(const struct wq *q);
@@ -123,7 +124,7 @@ static __always_inline bool wq_has_waiters(const struct wq_cs *cs)
  *  - if a task waits for an embedded entry whose run ended or was dropped, wake it;
  *  - if a run of a key ended or was dropped, for which tasks or files wait, wake them;
  *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
- *  - if nothing is ready or processing any more, wake the drainers;
+ *  - if nothing is ready or processing any more, end the drain;
  *  - if the queue was full or its adds were paused, and there is room now, wake all pollers;
  *  - if times have to be handled earlier than planned, wake the thread or set the timer;
  *  - free entries.

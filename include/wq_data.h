@@ -152,8 +152,7 @@ struct wq {
 	u32 nr_retained;		/* L: how many of these are ENTRY_RETAINED */
 	u32 nr_disabled;		/* L: keys that are disabled */
 	bool purged;			/* L: the queue ends, and all of its keys are dropped */
-	u32 nr_drainers;		/* L: tasks that wait in a drain */
-	u32 plain_shutdowns;		/* L: shut downs without a drain, which end that wait */
+	struct wq_fence *drain;		/* L: the fence of a drain that a wait is for; NULL: none */
 	u32 nr_consumers;		/* L: open files */
 	u32 nr_embedded;		/* L: embedded entries, also idle ones */
 	struct wq_fences *fences;	/* L: NULL until the first wait for a key; then constant */
@@ -169,7 +168,7 @@ struct wq {
 	wait_queue_head_t getters ____cacheline_aligned_in_smp;	/* exclusive */
 	wait_queue_head_t pollers;
 
-	wait_queue_head_t drainers;
+	wait_queue_head_t overdue;	/* waiters for fences, which the timer wakes, if lazy */
 	wait_queue_head_t flushers;	/* tasks that wait for an embedded entry */
 	struct task_struct *thread;	/* L: drives delays and leases, see wq_thread.c */
 	struct delayed_work start_thread;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fences: waits for the end of a key's run, see wq_fence.c.
+ * Fences: waits for the end of a key's run or of a drain, see wq_fence.c.
  */
 #ifndef _WQ_FENCE_H
 #define _WQ_FENCE_H
@@ -12,15 +12,14 @@
 #include "wq_entry.h"
 
 #define WQ_FENCE_BUCKETS	64
-#define WQ_MAX_FLUSHES		1024	/* waits of a queue, at most */
 
-/* wq_fence.result: the run has not ended. */
+/* wq_fence.result: what it stands for has not ended. */
 #define WQ_NOT_ENDED		-1
 
 /**
- * struct wq_fence - stands for one run of a key, and all waits for its end
- * @node: L: in its bucket until the run ends
- * @entry: L: the key, until the run ends
+ * struct wq_fence - stands for one run of a key or for a drain, and all waits for its end
+ * @node: L: in its bucket until the run ends; unused for a drain
+ * @entry: L: the key, until the run ends; NULL for a drain
  * @after: L: the run follows the run with this token; 0: the run is in progress
  * @waits: L: how many waits there are
  * @next: the next fence whose run ended in the same critical section
@@ -52,10 +51,12 @@ struct wq_fences {
 struct wq_fences *wq_fences_new(gfp_t gfp);
 struct wq_fence *wq_fence_new(gfp_t gfp);
 void wq_fence_put(struct wq_fence *f);
-struct wq_fence *wq_fence_join(struct wq_fences *fs, struct wq_entry *e, struct wq_fence *spare);
+struct wq_fence *wq_fence_join(struct wq_fences *fs, struct wq_entry *e, bool run,
+			       struct wq_fence *spare);
 void wq_fence_leave(struct wq_fences *fs, struct wq_fence *f);
 struct wq_fence *wq_fences_end(struct wq_fences *fs, struct wq_entry *e, int result, bool all,
 			       struct wq_fence *ended);
+struct wq_fence *wq_fence_end(struct wq_fence *f, int result, struct wq_fence *ended);
 void wq_fences_wake(struct wq_fence *ended);
 
 /* The result of a fence, WQ_NOT_ENDED before the run has ended.  Needs no lock. */

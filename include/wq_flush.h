@@ -12,7 +12,8 @@
  * @op: the key.  With OP_DISABLE the key is disabled first
  * @c: the caller; it must not wait for a run of its own
  * @own: token of a run that the calling thread works on; 0: none
- * @any: a run that @c holds is no error
+ * @may_own: a run that @c holds is no error
+ * @run: wait for the run in progress alone
  * @add: add the key first
  * @state: receives the key's WQ_KEY_* from before
  * @fence: in: a new fence; NULL: do not wait.  Out: the fence of the run to wait for, if that
@@ -22,7 +23,8 @@ struct wq_watch {
 	struct wq_op op;
 	struct wq_consumer *c;
 	u64 own;
-	bool any;
+	bool may_own;
+	bool run;
 	bool add;
 	u32 state;
 	struct wq_fence *fence;
@@ -32,8 +34,8 @@ struct file;
 
 int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp);
 int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp);
-int wq_flush_wait(struct wq *q, struct wq_fence *f, s64 deadline, unsigned int state);
-struct file *wq_flush_file_new(struct wq *q);
-void wq_flush_file_begin(struct file *file, struct wq_fence *f);
+void wq_flush_end(struct wq *q, struct wq_fence *f);
+struct file *wq_wait_file_new(struct wq *q);
+void wq_wait_file_begin(struct file *file, struct wq_fence *f);
 
 #endif /* _WQ_FLUSH_H */

@@ -16,7 +16,6 @@ void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_disable_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_enable_entry(struct wq_cs *cs, struct wq_entry *e);
 struct wq_reason *wq_reason_new(const void *text, size_t len, gfp_t gfp);
-int wq_key_kick(struct wq *q, const struct wq_op *op);
 int wq_kick_process(struct wq *q, u32 *n);
 
 /* Whether the next failure of a key is one more than its queue retries. */

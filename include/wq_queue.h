@@ -22,8 +22,8 @@ void wq_purge(struct wq *q, bool ended);
 void wq_put(struct wq *q);
 struct wq_counters *wq_map_of(struct wq *q);
 void wq_unpin(struct wq *q);
-int wq_drain_process(struct wq *q, s64 deadline);
-void wq_shutdown_process(struct wq *q);
+void wq_shutdown_process(struct wq *q, bool drain);
+struct wq_fence *wq_drain_join(struct wq *q, struct wq_fence *spare);
 
 static inline struct wq *wq_ref(struct wq *q)
 {

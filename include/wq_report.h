@@ -11,12 +11,7 @@
 u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq_entry *e);
 void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry *e,
 		 struct wq_key_info *info);
-int wq_key_query(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		 struct wq_key_info *info);
-int wq_key_cancel(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		  struct wq_key_info *info);
-int wq_key_forget(struct wq *q, struct wq_consumer *c, const struct wq_op *op,
-		  struct wq_key_info *info);
-int wq_key_enable(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 *state);
+int wq_key_do(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 what,
+	      struct wq_key_info *info);
 
 #endif /* _WQ_REPORT_H */

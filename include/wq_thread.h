@@ -9,6 +9,5 @@ struct wq;
 
 void wq_thread_init(struct wq *q);
 void wq_thread_stop(struct wq *q);
-void wq_catch_up_all(struct wq *q);
 
 #endif /* _WQ_THREAD_H */

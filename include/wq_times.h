@@ -39,4 +39,6 @@ static inline bool wq_catch_up(struct wq_cs *cs)
 	return !wq_handle_times(cs);
 }
 
+void wq_catch_up_all(struct wq *q);
+
 #endif /* _WQ_TIMES_H */

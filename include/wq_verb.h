@@ -15,16 +15,12 @@ int wq_verb_info(struct wq_call *call, void *arg);
 int wq_verb_queues(struct wq_call *call, void *arg);
 int wq_verb_unlink(struct wq_call *call, void *arg);
 int wq_verb_stat(struct wq_call *call, void *arg);
-int wq_verb_query(struct wq_call *call, void *arg);
-int wq_verb_cancel(struct wq_call *call, void *arg);
-int wq_verb_forget(struct wq_call *call, void *arg);
 int wq_verb_config(struct wq_call *call, void *arg);
 int wq_verb_set(struct wq_call *call, void *arg);
 int wq_verb_pause(struct wq_call *call, void *arg);
-int wq_verb_kick(struct wq_call *call, void *arg);
 int wq_verb_shutdown(struct wq_call *call, void *arg);
+int wq_verb_key(struct wq_call *call, void *arg);
+int wq_verb_wait(struct wq_call *call, void *arg);
 int wq_verb_map(struct wq_call *call, void *arg);
-int wq_verb_flush(struct wq_call *call, void *arg);
-int wq_verb_disable(struct wq_call *call, void *arg);
 
 #endif /* _WQ_VERB_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Waits of gets, and poll, see wq_wait.c.
+ * Waits, and poll, see wq_wait.c.
  */
 #ifndef _WQ_WAIT_H
 #define _WQ_WAIT_H
@@ -14,8 +14,23 @@
  * the event happens.
  */
 
+/* How a task sleeps. */
+struct wq_sleep {
+	unsigned int state;
+	bool exclusive;
+};
+
+/* A kernel thread: killable, and not counted in the load average. */
+#define WQ_KILLABLE	((struct wq_sleep){ .state = TASK_IDLE | TASK_WAKEKILL | TASK_FREEZABLE })
+/* A process sleeps as in a get, and must not keep the machine from suspending. */
+#define WQ_SIGNALS	((struct wq_sleep){ .state = TASK_INTERRUPTIBLE | TASK_FREEZABLE })
+
+int wq_sleep(struct wait_queue_head *head, struct wq_sleep how, s64 deadline,
+	     int (*look)(void *arg), void *arg);
 int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		       int (*take)(struct wq_cs *cs, void *arg), void *arg);
+int wq_fence_sleep(struct wq *q, struct wq_fence *f, struct wq_sleep how, s64 deadline);
+bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_table *wait);
 int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		int (*take)(struct wq_cs *cs, void *arg), void *arg);
 __poll_t wq_poll_mask(struct wq *q, const struct wq_consumer *c);

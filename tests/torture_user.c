@@ -177,19 +177,17 @@ static void add(int q)
 
 static void touch(int q, const struct wq_item *it)
 {
-#ifdef WQ_IOC_TOUCH
 	union {
 		struct wq_rec rec;
 		char room[WQ_REC_SIZE(WQ_MAX_KEY)];
 	} r = { .rec = { .len = it->len, .token = it->token } };
-	struct wq_touch args = {
+	struct wq_add args = {
 		.size = sizeof(args),
 		.keys = { .addr = (uintptr_t)&r, .size = WQ_REC_SIZE(it->len), .count = 1 },
 	};
 
 	memcpy(r.rec.key, it->key, it->len);
 	may("touch", ioctl(q, WQ_IOC_TOUCH, &args));
-#endif
 }
 
 static void finish(int q, struct wq_item *it)
@@ -360,6 +358,7 @@ static int may_wait(const char *what, int ret)
 static void flush(int q)
 {
 	/* The module may end its queue, while processes have it open. */
+	static const uint32_t flags[] = { 0, WQ_WAIT_ADD, WQ_WAIT_RUN };
 	int last = own_queue ? WQ_END_NO_RUN : WQ_END_OF_QUEUE;
 	struct pollfd p = { .events = POLLIN };
 	char key[WQ_MAX_KEY];
@@ -372,16 +371,17 @@ static void flush(int q)
 			bad("flush of a queue that is in use");
 		return;
 	}
-	p.fd = may_wait("flush fd", wq_flush_fd(q, key, len, below(2) ? WQ_FLUSH_ADD : 0, 0));
+	p.fd = may_wait("wait fd", wq_wait_fd(q, key, len,
+					      flags[below(3)] | below(2) * WQ_WAIT_OWN, 0));
 	if (p.fd < 0)
 		return;
 	note(&all->waits);
 	if (may("poll of a wait", poll(&p, 1, below(10))) > 0) {
-		ret = wq_flush_wait(p.fd, 0);
+		ret = wq_wait(p.fd, 0);
 		if (ret < 0 || ret > last)
 			bad("a wait that has ended");
 	} else {
-		may("flush wait", wq_flush_wait(p.fd, some_time(5 * MS)));
+		may("wait", wq_wait(p.fd, some_time(5 * MS)));
 	}
 	close(p.fd);
 }

@@ -801,7 +801,7 @@ static void expect_parked(struct kunit *test, const char *key, u32 failures, u32
 	struct wq_op op;
 
 	wq_op_init(queue(test), &op, key, strlen(key));
-	KUNIT_EXPECT_EQ(test, wq_key_query(queue(test), consumer_kernel(queue(test)), &op, &info), 0);
+	KUNIT_EXPECT_EQ(test, wq_key_do(queue(test), consumer_kernel(queue(test)), &op, WQ_DO_QUERY, &info), 0);
 	KUNIT_EXPECT_EQ(test, info.failures, failures);
 	KUNIT_EXPECT_EQ(test, info.error, error);
 }

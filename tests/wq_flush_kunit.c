@@ -632,29 +632,43 @@ static void flush_that_is_given_up_leaves_the_others(struct kunit *test)
 	EXPECT_END(test, g, WQ_END_DONE);
 }
 
-static void queue_has_at_most_1024_flushes(struct kunit *test)
+#define MANY	1024
+
+static void many_flushes_end_with_one_run(struct kunit *test)
 {
-	struct wq_fence **f = kunit_kcalloc(test, WQ_MAX_FLUSHES, sizeof(*f), GFP_KERNEL), *more;
-	struct wq_consumer *c = consumer_kernel(queue(test));
-	u32 i;
+	struct wq_fence **f = kunit_kcalloc(test, MANY, sizeof(*f), GFP_KERNEL);
+	int i;
 
 	KUNIT_ASSERT_NOT_NULL(test, f);
 	add(test, "a");
-	add_number(test, 1);
-	for (i = 0; i < WQ_MAX_FLUSHES; i++)
+	for (i = 0; i < MANY; i++)
 		f[i] = watch(test, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, WQ_MAX_FLUSHES);
-	KUNIT_EXPECT_EQ(test, consumer_watch(c, queue(test), "a", 1, false, &more), -EUSERS);
-	KUNIT_EXPECT_EQ(test, flush(test, "a", LONG), -EUSERS);
-	KUNIT_EXPECT_EQ(test, disable(test, "a", LONG), -EUSERS);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
-	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -EAGAIN);
-	end(test, f[0]);
-	f[0] = watch(test, "a");
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, (u32)MANY);
 	run(test, "a");
-	for (i = 0; i < WQ_MAX_FLUSHES; i++)
+	for (i = 0; i < MANY; i++)
 		EXPECT_END(test, f[i], WQ_END_DONE);
 	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+/* Disable does this. */
+static void wait_for_a_run_ends_with_the_run_in_progress(struct kunit *test)
+{
+	struct wq_watch w = { .c = consumer_kernel(queue(test)), .run = true, .may_own = true };
+	struct wq_fence *next;
+	struct wq_item item;
+
+	add(test, "a");
+	item = get(test, "a");
+	add(test, "a");
+	next = watch(test, "a");
+	KUNIT_ASSERT_EQ(test, wq_op_init(queue(test), &w.op, "a", 1), 0);
+	KUNIT_ASSERT_EQ(test, wq_flush_begin(queue(test), &w, GFP_KERNEL), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 2U);
+	done(test, &item);
+	EXPECT_END(test, w.fence, WQ_END_DONE);
+	KUNIT_EXPECT_EQ(test, fence_result(next), -EAGAIN);
+	run(test, "a");
+	EXPECT_END(test, next, WQ_END_DONE);
 }
 
 static void flush_with_add_waits_for_the_run_of_that_add(struct kunit *test)
@@ -1233,7 +1247,8 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(flush_times_out),
 	KUNIT_CASE(fatal_signal_ends_a_flush),
 	KUNIT_CASE(flush_that_is_given_up_leaves_the_others),
-	KUNIT_CASE(queue_has_at_most_1024_flushes),
+	KUNIT_CASE(many_flushes_end_with_one_run),
+	KUNIT_CASE(wait_for_a_run_ends_with_the_run_in_progress),
 	KUNIT_CASE(flush_with_add_waits_for_the_run_of_that_add),
 	KUNIT_CASE(flush_without_memory_fails_with_ENOMEM),
 	KUNIT_CASE(flush_of_a_controllers_own_run_fails_with_EDEADLK),

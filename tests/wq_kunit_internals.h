@@ -163,7 +163,7 @@ static inline int consumer_query(struct wq_consumer *c, struct wq *q, const void
 {
 	struct wq_op op;
 
-	return wq_op_init(q, &op, key, len) ?: wq_key_query(q, c, &op, info);
+	return wq_op_init(q, &op, key, len) ?: wq_key_do(q, c, &op, WQ_DO_QUERY, info);
 }
 
 static inline int consumer_cancel(struct wq_consumer *c, struct wq *q, const void *key,
@@ -171,7 +171,7 @@ static inline int consumer_cancel(struct wq_consumer *c, struct wq *q, const voi
 {
 	struct wq_op op;
 
-	return wq_op_init(q, &op, key, len) ?: wq_key_cancel(q, c, &op, info);
+	return wq_op_init(q, &op, key, len) ?: wq_key_do(q, c, &op, WQ_DO_CANCEL, info);
 }
 
 static inline int consumer_forget(struct wq_consumer *c, struct wq *q, const void *key,
@@ -179,14 +179,14 @@ static inline int consumer_forget(struct wq_consumer *c, struct wq *q, const voi
 {
 	struct wq_op op;
 
-	return wq_op_init(q, &op, key, len) ?: wq_key_forget(q, c, &op, info);
+	return wq_op_init(q, &op, key, len) ?: wq_key_do(q, c, &op, WQ_DO_FORGET, info);
 }
 
 /* Begins a wait for a key, after an add if @add is set.  Return: 0, or an error. */
 static inline int consumer_watch(struct wq_consumer *c, struct wq *q, const void *key, size_t len,
 				 bool add, struct wq_fence **fence)
 {
-	struct wq_watch w = { .c = c, .any = true, .add = add };
+	struct wq_watch w = { .c = c, .may_own = true, .add = add };
 	int ret = wq_op_init(q, &w.op, key, len) ?: wq_flush_begin(q, &w, GFP_KERNEL);
 
 	*fence = ret ? NULL : w.fence;
@@ -205,7 +205,7 @@ static inline int consumer_flush(struct wq_consumer *c, struct wq *q, const void
 /* A disable without a wait.  Return: the state from before, or an error. */
 static inline int consumer_disable(struct wq_consumer *c, struct wq *q, const void *key, size_t len)
 {
-	struct wq_watch w = { .c = c, .any = true };
+	struct wq_watch w = { .c = c, .may_own = true };
 	int ret = wq_op_init(q, &w.op, key, len);
 
 	w.op.flags = OP_DISABLE;
@@ -214,10 +214,11 @@ static inline int consumer_disable(struct wq_consumer *c, struct wq *q, const vo
 
 static inline int consumer_enable(struct wq_consumer *c, struct wq *q, const void *key, size_t len)
 {
+	struct wq_key_info info;
 	struct wq_op op;
-	u32 state;
 
-	return wq_op_init(q, &op, key, len) ?: wq_key_enable(q, c, &op, &state) ?: (int)state;
+	return wq_op_init(q, &op, key, len) ?: wq_key_do(q, c, &op, WQ_DO_ENABLE, &info) ?:
+	       (int)info.state;
 }
 
 /* The result of a wait, -EAGAIN before its end. */
@@ -231,7 +232,7 @@ static inline int fence_result(const struct wq_fence *f)
 /* Gives a wait up. */
 static inline void fence_end(struct wq *q, struct wq_fence *f)
 {
-	wq_flush_wait(q, f, 0, TASK_INTERRUPTIBLE);
+	wq_flush_end(q, f);
 }
 
 /* --- the queue --- */

@@ -34,7 +34,7 @@ static struct wq_key_info info_of(struct kunit *test, const char *key)
 	struct wq_op op;
 
 	wq_op_init(queue(test), &op, key, strlen(key));
-	wq_key_query(queue(test), consumer_kernel(queue(test)), &op, &info);
+	wq_key_do(queue(test), consumer_kernel(queue(test)), &op, WQ_DO_QUERY, &info);
 	return info;
 }
 

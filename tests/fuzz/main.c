@@ -472,7 +472,7 @@ static bool settled(void)
 
 static void settle_check(const struct prog *last)
 {
-	/* If do_map() could not read the descriptor of a map, the worker has it open till its end. */
+	/* A file that a killed thread was about to use is open until the worker ends. */
 	if (!settled() && worker_pid) {
 		worker_kill();
 		worker_pid = 0;

@@ -229,7 +229,7 @@ __s32 verb(struct task *t, unsigned int cmd, void *args, __u32 size, bool tells)
 
 	ret = CALL(t, ioctl(slot_of(c, A_FD), cmd, t->arg.user));
 
-	if (ret > 0 || (ret < 0 && !error_name(ret)))
+	if ((ret > 0 && cmd != WQ_IOC_MAP && cmd != WQ_IOC_WAIT) || (ret < 0 && !error_name(ret)))
 		fault(t, "returned %d", ret);
 	if (!t->self) {
 		spot_check(t, &t->arg, tells ? (usize < size ? usize : size) : 0, "the struct");
@@ -732,7 +732,7 @@ __s32 do_bind(struct task *t, const struct call *c)
 	return ret;
 }
 
-/* Add and touch, which have similar structs. */
+/* Add and touch, which have the same struct. */
 __s32 do_recs(struct task *t, const struct call *c)
 {
 	struct wq_add args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
@@ -746,8 +746,7 @@ __s32 do_recs(struct task *t, const struct call *c)
 	args.results = results_place(t, n, &results);
 	if (add)
 		args.marks = marks_place(t, n, &marks);
-	ret = verb(t, add ? WQ_IOC_ADD : WQ_IOC_TOUCH, &args,
-		   add ? sizeof(args) : sizeof(struct wq_touch), true);
+	ret = verb(t, add ? WQ_IOC_ADD : WQ_IOC_TOUCH, &args, sizeof(args), true);
 	spot_check(t, &recs, 0, "the keys");
 	leak_check(t, &marks, marks.len, "the marks");
 	if (plain(t)) {
@@ -830,13 +829,21 @@ __s32 do_done(struct task *t, const struct call *c)
 	return ret;
 }
 
+/* What a call does with a key; with flags it may be something else or unknown. */
+static __u32 what_of(const struct call *c)
+{
+	static const __u32 whats[OPS] = {
+		[OP_QUERY] = WQ_DO_QUERY, [OP_CANCEL] = WQ_DO_CANCEL, [OP_FORGET] = WQ_DO_FORGET,
+		[OP_KICK] = WQ_DO_KICK, [OP_DISABLE] = WQ_DO_DISABLE,
+	};
+
+	return whats[c->op] ^ PICK(flag_values, c->arg[A_FLAGS]);
+}
+
 __s32 do_key(struct task *t, const struct call *c)
 {
-	static const unsigned int cmds[OPS] = {
-		[OP_QUERY] = WQ_IOC_QUERY, [OP_CANCEL] = WQ_IOC_CANCEL, [OP_FORGET] = WQ_IOC_FORGET,
-	};
-	struct wq_query args = {
-		.flags = PICK(flag_values, c->arg[A_FLAGS]),
+	struct wq_key_op args = {
+		.op = what_of(c),
 		.key_len = PICK(key_lens, c->arg[A_LEN]),
 	};
 	struct spot key;
@@ -862,7 +869,7 @@ __s32 do_key(struct task *t, const struct call *c)
 		args.info.holder = 1;
 		break;
 	case 7:
-		args.reserved = 1;
+		args.count = 1;
 		args.info.lease = 1;
 		break;
 	case 8:
@@ -875,9 +882,10 @@ __s32 do_key(struct task *t, const struct call *c)
 	key_fill((void *)t->image[KEYS], PICK(key_ids, c->arg[A_KEY]), args.key_len);
 	key = place(t, KEYS, c->arg[A_KEYS], args.key_len);
 	args.key = (uintptr_t)key.user;
-	ret = verb(t, cmds[c->op], &args, sizeof(args), true);
+	ret = verb(t, WQ_IOC_KEY, &args, sizeof(args), true);
 	spot_check(t, &key, 0, "the key");
-	if (plain(t) && ret == 0)
+	/* A disable of a key that the queue does not know reports no state. */
+	if (plain(t) && ret == 0 && args.op != WQ_DO_DISABLE)
 		info_check(t, &args.info);
 	return ret;
 }
@@ -1041,18 +1049,11 @@ __s32 do_unlink(struct task *t, const struct call *c)
 
 __s32 do_shutdown(struct task *t, const struct call *c)
 {
-	struct wq_shutdown args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) }, in;
-	__s32 ret;
+	struct wq_control args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
 
-	if (args.flags & WQ_SHUTDOWN_DRAIN || c->arg[A_TIMEOUT])
-		args.timeout = timeout_pick(c);
-	if (args.flags & WQ_SHUTDOWN_DRAIN || c->arg[A_DEADLINE])
-		args.deadline = deadline_pick(t, c);
-	in = args;
-	ret = verb(t, WQ_IOC_SHUTDOWN, &args, sizeof(args), true);
-	if (plain(t))
-		wait_check(t, args.timeout, args.deadline, in.timeout, in.deadline, ret);
-	return ret;
+	if (c->arg[A_TIMEOUT])
+		args.timeout = PICK(timeouts, c->arg[A_TIMEOUT]);
+	return verb(t, WQ_IOC_SHUTDOWN, &args, sizeof(args), false);
 }
 
 static void config_check(struct task *t, const struct wq_config *args)
@@ -1154,22 +1155,19 @@ static void map_use(struct task *t, int fd, __u8 how)
 
 __s32 do_map(struct task *t, const struct call *c)
 {
-	struct wq_map args = { .flags = PICK(flag_values, c->arg[A_FLAGS]), .fd = -1 }, in = args;
-	__s32 ret = verb(t, WQ_IOC_MAP, &args, sizeof(args), true);
+	struct wq_control args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
+	__s32 fd = verb(t, WQ_IOC_MAP, &args, sizeof(args), false);
 
-	if (ret && plain(t))
-		args_check(t, &args, &in, sizeof(in));
-	/* If the struct can't be read here, the descriptor is lost, until the worker ends. */
-	if (ret || args.fd < 0)
-		return ret;
-	map_use(t, args.fd, c->arg[A_HOW]);
-	close(args.fd);
-	return ret;
+	if (fd < 0)
+		return fd;
+	map_use(t, fd, c->arg[A_HOW]);
+	close(fd);
+	return 0;
 }
 
 __s32 do_kick(struct task *t, const struct call *c)
 {
-	struct wq_kick args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
+	struct wq_key_op args = { .op = what_of(c) };
 	struct spot key = {};
 	__s32 ret;
 
@@ -1182,7 +1180,7 @@ __s32 do_kick(struct task *t, const struct call *c)
 	}
 	if (c->arg[A_HOW] % 3 != 1)
 		args.count = c->arg[A_COUNT] > 5 ? ~0U : c->arg[A_COUNT];
-	ret = verb(t, WQ_IOC_KICK, &args, sizeof(args), true);
+	ret = verb(t, WQ_IOC_KEY, &args, sizeof(args), true);
 	if (key.user)
 		spot_check(t, &key, 0, "the key");
 	return ret;
@@ -1196,68 +1194,44 @@ static struct spot key_place(struct task *t, const struct call *c, __u32 *len)
 	return place(t, KEYS, c->arg[A_KEYS], *len);
 }
 
-/* The result of a descriptor, which may come later. */
-static void flush_use(struct task *t, int fd)
+/* The result of a wait, which may come later. */
+static void wait_use(struct task *t, int fd)
 {
-	struct wq_flush_result r = { .reserved = 1 };
+	__u32 end = ~0U;
 	ssize_t n;
 
 	fcntl(fd, F_SETFL, O_NONBLOCK);
-	n = read(fd, &r, sizeof(r));
-	if (n < 0 ? errno != EAGAIN : n != sizeof(r) || r.reserved || r.result > WQ_END_OF_QUEUE)
-		fault(t, "read of a wait: %zd, result %u, reserved %u", n, r.result, r.reserved);
+	n = read(fd, &end, sizeof(end));
+	if (n < 0 ? errno != EAGAIN : n != sizeof(end) || end > WQ_END_OF_QUEUE)
+		fault(t, "read of a wait: %zd, result %u", n, end);
 }
 
 __s32 do_flush(struct task *t, const struct call *c)
 {
-	struct wq_flush args = {
+	struct wq_wait args = {
 		.flags = PICK(flag_values, c->arg[A_FLAGS]),
-		.timeout = timeout_pick(c),
-		.deadline = deadline_pick(t, c),
-		.fd = -1,
 		.priority = PICK(levels, c->arg[A_LEVEL]),
 	};
-	const struct wq_flush in = args;
-	struct spot key = key_place(t, c, &args.key_len);
-	__s32 ret;
+	struct spot key = {};
+	__s32 fd;
 
-	args.key = (uintptr_t)key.user;
-	ret = verb(t, WQ_IOC_FLUSH, &args, sizeof(args), true);
-	spot_check(t, &key, 0, "the key");
-	if (ret == 0 && args.flags & WQ_FLUSH_FD && args.fd >= 0) {
-		/* If the struct can't be read here, the descriptor is lost, until the worker ends. */
-		flush_use(t, args.fd);
-		close(args.fd);
-	} else if (plain(t)) {
-		wait_check(t, args.timeout, args.deadline, in.timeout, in.deadline, ret);
-		if (ret == 0 && args.result > WQ_END_OF_QUEUE)
-			fault(t, "result %u", args.result);
+	if (!(args.flags & WQ_WAIT_DRAIN) || c->arg[A_TIMEOUT]) {
+		key = key_place(t, c, &args.key_len);
+		args.key = (uintptr_t)key.user;
 	}
-	return ret;
-}
-
-__s32 do_disable(struct task *t, const struct call *c)
-{
-	struct wq_disable args = {
-		.flags = PICK(flag_values, c->arg[A_FLAGS]),
-		.timeout = timeout_pick(c),
-		.deadline = deadline_pick(t, c),
-	};
-	const struct wq_disable in = args;
-	struct spot key = key_place(t, c, &args.key_len);
-	__s32 ret;
-
-	args.key = (uintptr_t)key.user;
-	ret = verb(t, WQ_IOC_DISABLE, &args, sizeof(args), true);
-	spot_check(t, &key, 0, "the key");
-	if (plain(t))
-		wait_check(t, args.timeout, args.deadline, in.timeout, in.deadline, ret);
-	return ret;
+	fd = verb(t, WQ_IOC_WAIT, &args, sizeof(args), false);
+	if (key.user)
+		spot_check(t, &key, 0, "the key");
+	if (fd < 0)
+		return fd;
+	wait_use(t, fd);
+	close(fd);
+	return 0;
 }
 
 __s32 do_pause(struct task *t, const struct call *c)
 {
-	struct wq_pause args = {
+	struct wq_control args = {
 		.flags = PICK(flag_values, c->arg[A_FLAGS]),
 		.timeout = PICK(timeouts, c->arg[A_TIMEOUT]),
 	};

@@ -30,7 +30,7 @@ static int touch_key(int fd, const char *key)
 {
 	union one one;
 	__s32 result = 4711;
-	struct wq_touch touch = {
+	struct wq_add touch = {
 		.size = sizeof(touch), .results = addr_of(&result),
 		.keys = { addr_of(rec_set(&one, key, strlen(key), 0)),
 			  WQ_REC_SIZE(strlen(key)), 1 },
@@ -66,7 +66,7 @@ static int do_set(int q)
 /* A resume.  The caller must also be the owner, which pause.c tests. */
 static int do_pause(int q)
 {
-	struct wq_pause p = { .size = sizeof(p), .flags = WQ_PAUSE_GETS };
+	struct wq_control p = { .size = sizeof(p), .flags = WQ_PAUSE_GETS };
 	int ret = verb(q, WQ_IOC_PAUSE, &p);
 
 	return ret == -EPERM ? 0 : ret;
@@ -74,33 +74,48 @@ static int do_pause(int q)
 
 static int do_kick(int q)
 {
-	struct wq_kick k = { .size = sizeof(k), .count = 1 };
+	struct wq_key_op k = { .size = sizeof(k), .op = WQ_DO_KICK, .count = 1 };
 
-	return verb(q, WQ_IOC_KICK, &k);
+	return verb(q, WQ_IOC_KEY, &k);
 }
 
-/* The flush of a key without a run. */
-static int do_flush(int q)
+/* 0, or the error. */
+static int closed(int fd)
 {
-	struct wq_flush f = { .size = sizeof(f), .key = addr_of("x"), .key_len = 1 };
+	if (fd >= 0)
+		close(fd);
+	return fd < 0 ? fd : 0;
+}
 
-	return verb(q, WQ_IOC_FLUSH, &f);
+static int do_wait(int q)
+{
+	return closed(q_wait(q, "x", 0));
+}
+
+static int do_wait_add(int q)
+{
+	return closed(q_wait(q, "k", WQ_WAIT_ADD | WQ_WAIT_OWN));
 }
 
 /* An enable.  The caller must also be the owner, which flush.c tests. */
-static int do_disable(int q)
+static int do_enable(int q)
 {
-	struct wq_disable d = {
-		.size = sizeof(d), .flags = WQ_DISABLE_UNDO, .key = addr_of("k"), .key_len = 1,
-	};
-	int ret = verb(q, WQ_IOC_DISABLE, &d);
+	int ret = q_key_state(q, WQ_DO_ENABLE, "k", 1);
 
 	return ret == -EPERM ? 0 : ret;
 }
 
+/* The key stays disabled for nobody. */
+static int do_disable(int q)
+{
+	int ret = q_key_state(q, WQ_DO_DISABLE, "x", 1);
+
+	return ret == -EPERM ? 0 : ret ?: q_key_state(q, WQ_DO_ENABLE, "x", 1);
+}
+
 static int do_forget(int q)
 {
-	return q_key_state(q, WQ_IOC_FORGET, "k", 1);
+	return q_key_state(q, WQ_DO_FORGET, "k", 1);
 }
 
 static int do_query(int q)
@@ -147,12 +162,9 @@ static int do_cancel(int q)
 
 static int do_map(int q)
 {
-	struct wq_map map = { .size = sizeof(map) };
-	int ret = verb(q, WQ_IOC_MAP, &map);
+	struct wq_control args = { .size = sizeof(args) };
 
-	if (!ret)
-		close(map.fd);
-	return ret;
+	return closed(verb(q, WQ_IOC_MAP, &args));
 }
 
 /*
@@ -165,12 +177,13 @@ static const struct {
 	int needs;
 } verbs[] = {
 	{ "stat", do_stat, R | W }, { "config", do_config, R | W }, { "set", do_set, R | W },
-	{ "pause", do_pause, R | W }, { "flush", do_flush, R | W },
-	{ "disable", do_disable, R | W },
+	{ "pause", do_pause, R | W }, { "wait", do_wait, R | W },
+	{ "disable", do_disable, R | W }, { "enable", do_enable, R | W },
 	{ "forget", do_forget, R | W }, { "query", do_query, R },
 	{ "list", do_list, R }, { "get", do_get, R }, { "touch", do_touch, R },
-	{ "done", do_done, R }, { "add", do_add, W }, { "cancel", do_cancel, W },
-	{ "map", do_map, W }, { "kick", do_kick, W }, { "shutdown", q_shutdown, W }, { "drain", q_drain, W },
+	{ "done", do_done, R }, { "add", do_add, W }, { "wait after an add", do_wait_add, W },
+	{ "cancel", do_cancel, W }, { "map", do_map, W }, { "kick", do_kick, W },
+	{ "shutdown", q_shutdown, W }, { "drain", q_drain, W },
 };
 
 /* The right to write does not include the right to end the queue, except for the owner. */

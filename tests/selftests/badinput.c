@@ -4,9 +4,10 @@
 
 /* Every verb that needs a queue, in an order in which all succeed. */
 static const unsigned int verbs[] = {
-	WQ_IOC_ADD, WQ_IOC_QUERY, WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_CONFIG, WQ_IOC_SET, WQ_IOC_PAUSE,
-	WQ_IOC_KICK, WQ_IOC_FLUSH, WQ_IOC_DISABLE, WQ_IOC_GET, WQ_IOC_TOUCH, WQ_IOC_DONE, WQ_IOC_ADD,
-	WQ_IOC_FORGET, WQ_IOC_CANCEL, WQ_IOC_MAP, WQ_IOC_SHUTDOWN,
+	WQ_IOC_ADD, KEY_VERB(WQ_DO_QUERY), WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_CONFIG, WQ_IOC_SET,
+	WQ_IOC_PAUSE, KEY_VERB(WQ_DO_KICK), WQ_IOC_WAIT, KEY_VERB(WQ_DO_ENABLE), WQ_IOC_GET,
+	WQ_IOC_TOUCH, WQ_IOC_DONE, WQ_IOC_ADD, KEY_VERB(WQ_DO_FORGET), KEY_VERB(WQ_DO_CANCEL),
+	KEY_VERB(WQ_DO_DISABLE), WQ_IOC_MAP, WQ_IOC_SHUTDOWN,
 };
 
 struct args {
@@ -23,16 +24,11 @@ struct args {
 		struct wq_get get;
 		struct wq_done done;
 		struct wq_stat stat;
-		struct wq_query ks;
+		struct wq_key_op ks;
 		struct wq_list list;
-		struct wq_touch touch;
 		struct wq_config config;
-		struct wq_pause pause;
-		struct wq_kick kick;
-		struct wq_flush flush;
-		struct wq_disable disable;
-		struct wq_shutdown sd;
-		struct wq_map map;
+		struct wq_control control;
+		struct wq_wait wait;
 		char bytes[2048];
 	};
 };
@@ -58,6 +54,7 @@ static struct args good(unsigned int nr)
 		strcpy(a.unlink.name, "nosuch");
 		break;
 	case WQ_IOC_ADD:
+	case WQ_IOC_TOUCH:
 		a.size = sizeof(a.add);
 		a.add.keys = keys;
 		break;
@@ -68,10 +65,6 @@ static struct args good(unsigned int nr)
 	case WQ_IOC_DONE:
 		a.size = sizeof(a.done);
 		a.done.keys = keys;
-		break;
-	case WQ_IOC_TOUCH:
-		a.size = sizeof(a.touch);
-		a.touch.keys = keys;
 		break;
 	case WQ_IOC_STAT:
 		a.size = sizeof(a.stat);
@@ -85,10 +78,18 @@ static struct args good(unsigned int nr)
 		a.config.set = WQ_SET_MAX_KEYS;
 		a.config.max_keys = 65536;
 		break;
-	case WQ_IOC_QUERY:
-	case WQ_IOC_FORGET:
-	case WQ_IOC_CANCEL:
+	case KEY_VERB(WQ_DO_KICK):
 		a.size = sizeof(a.ks);
+		a.ks.op = WQ_DO_KICK;
+		a.ks.count = 1;
+		break;
+	case KEY_VERB(WQ_DO_QUERY):
+	case KEY_VERB(WQ_DO_FORGET):
+	case KEY_VERB(WQ_DO_CANCEL):
+	case KEY_VERB(WQ_DO_DISABLE):
+	case KEY_VERB(WQ_DO_ENABLE):
+		a.size = sizeof(a.ks);
+		a.ks.op = nr >> 16;
 		a.ks.key = addr_of("k");
 		a.ks.key_len = 1;
 		break;
@@ -98,31 +99,17 @@ static struct args good(unsigned int nr)
 		break;
 	case WQ_IOC_PAUSE:
 		/* a resume, so that nothing changes */
-		a.size = sizeof(a.pause);
-		a.pause.flags = WQ_PAUSE_GETS;
+		a.size = sizeof(a.control);
+		a.control.flags = WQ_PAUSE_GETS;
 		break;
-	case WQ_IOC_KICK:
-		a.size = sizeof(a.kick);
-		a.kick.count = 1;
-		break;
-	case WQ_IOC_FLUSH:
-		/* a key without a run */
-		a.size = sizeof(a.flush);
-		a.flush.key = addr_of("x");
-		a.flush.key_len = 1;
-		break;
-	case WQ_IOC_DISABLE:
-		/* an enable, so that nothing changes */
-		a.size = sizeof(a.disable);
-		a.disable.flags = WQ_DISABLE_UNDO;
-		a.disable.key = addr_of("k");
-		a.disable.key_len = 1;
+	case WQ_IOC_WAIT:
+		a.size = sizeof(a.wait);
+		a.wait.key = addr_of("x");
+		a.wait.key_len = 1;
 		break;
 	case WQ_IOC_SHUTDOWN:
-		a.size = sizeof(a.sd);
-		break;
 	case WQ_IOC_MAP:
-		a.size = sizeof(a.map);
+		a.size = sizeof(a.control);
 		break;
 	}
 	return a;
@@ -164,7 +151,7 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 {
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(16, sizeof(struct wq_keys));
-	ASSERT_EQ(64, sizeof(struct wq_info));
+	ASSERT_EQ(72, sizeof(struct wq_info));
 	ASSERT_EQ(136, sizeof(struct wq_open));
 	ASSERT_EQ(128, offsetof(struct wq_open, debounce));
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
@@ -174,31 +161,26 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(40, sizeof(struct wq_add));
 	ASSERT_EQ(32, offsetof(struct wq_add, marks));
 	ASSERT_EQ(8, sizeof(struct wq_mark));
-	ASSERT_EQ(16, sizeof(struct wq_map));
-	ASSERT_EQ(8, offsetof(struct wq_map, fd));
 	ASSERT_EQ(4096, sizeof(struct wq_map_page));
 	ASSERT_EQ(64, offsetof(struct wq_map_page, counters));
 	ASSERT_EQ(40, sizeof(struct wq_get));
 	ASSERT_EQ(32, offsetof(struct wq_get, deadline));
 	ASSERT_EQ(64, sizeof(struct wq_done));
-	ASSERT_EQ(144, sizeof(struct wq_query));
-	ASSERT_EQ(56, offsetof(struct wq_query, info.lease));
-	ASSERT_EQ(64, offsetof(struct wq_query, info.given_back));
+	ASSERT_EQ(144, sizeof(struct wq_key_op));
+	ASSERT_EQ(56, offsetof(struct wq_key_op, info.lease));
+	ASSERT_EQ(64, offsetof(struct wq_key_op, info.given_back));
 	ASSERT_EQ(128, sizeof(struct wq_list_rec));
 	ASSERT_EQ(32, sizeof(struct wq_list));
 	ASSERT_EQ(112, sizeof(struct wq_queue));
 	ASSERT_EQ(32, sizeof(struct wq_queues));
 	ASSERT_EQ(96, sizeof(struct wq_hist));
 	ASSERT_EQ(808, sizeof(struct wq_stat));
-	ASSERT_EQ(48, sizeof(struct wq_flush));
-	ASSERT_EQ(40, offsetof(struct wq_flush, fd));
-	ASSERT_EQ(8, sizeof(struct wq_flush_result));
-	ASSERT_EQ(40, sizeof(struct wq_disable));
+	ASSERT_EQ(24, sizeof(struct wq_wait));
+	ASSERT_EQ(16, offsetof(struct wq_wait, key_len));
 	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
 	ASSERT_EQ(448, offsetof(struct wq_stat, given_back_failed));
-	ASSERT_EQ(32, sizeof(struct wq_touch));
-	ASSERT_EQ(24, sizeof(struct wq_shutdown));
-	ASSERT_EQ(16, offsetof(struct wq_shutdown, deadline));
+	ASSERT_EQ(16, sizeof(struct wq_control));
+	ASSERT_EQ(8, offsetof(struct wq_control, timeout));
 	ASSERT_EQ(80, sizeof(struct wq_config));
 	ASSERT_EQ(56, offsetof(struct wq_config, order));
 	ASSERT_EQ(32, offsetof(struct wq_config, limiters));
@@ -229,7 +211,7 @@ TEST(verbs_except_info_open_and_unlink_fail_with_ENOTCONN_without_a_queue)
 
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		a = good(verbs[i]);
-		ASSERT_EQ(-ENOTCONN, verb(fd, verbs[i], &a));
+		ASSERT_EQ(-ENOTCONN, verb_of(fd, verbs[i], &a));
 	}
 	a = good(WQ_IOC_INFO);
 	ASSERT_EQ(0, verb(fd, WQ_IOC_INFO, &a));
@@ -250,15 +232,16 @@ TEST_F(used, open_of_a_bound_file_fails_with_EISCONN)
 TEST_F(used, unknown_flag_fails_with_EINVAL)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
-		int known = verbs[i] == WQ_IOC_PAUSE || verbs[i] == WQ_IOC_FLUSH ? 2 :
-			    verbs[i] == WQ_IOC_SHUTDOWN || verbs[i] == WQ_IOC_DONE ||
-			    verbs[i] == WQ_IOC_DISABLE;
+		/* Below WQ_DO_ENABLE are operations, as 1, 2 and 4. */
+		int known = verbs[i] == WQ_IOC_WAIT ? 4 : (verbs[i] & 0xffff) == WQ_IOC_KEY ? 3 :
+			    verbs[i] == WQ_IOC_PAUSE ? 2 :
+			    verbs[i] == WQ_IOC_SHUTDOWN || verbs[i] == WQ_IOC_DONE;
 
 		for (int bit = known; bit < 32; bit++) {
 			struct args a = good(verbs[i]);
 
 			a.flags = 1U << bit;
-			ASSERT_EQ(-EINVAL, verb(self->q, verbs[i], &a)) {
+			ASSERT_EQ(-EINVAL, verb_of(self->q, verbs[i], &a)) {
 				TH_LOG("verb %#x bit %d", verbs[i], bit);
 			}
 		}
@@ -294,16 +277,16 @@ TEST_F(used, struct_at_a_bad_address_fails_with_EFAULT)
 		struct args a = good(verbs[i]);
 		void *p;
 
-		ASSERT_EQ(-EFAULT, verb(self->q, verbs[i], NULL));
-		ASSERT_EQ(-EFAULT, verb(self->q, verbs[i], edge(0)));
-		ASSERT_EQ(-EFAULT, verb(self->q, verbs[i], (void *)-4096L));
+		ASSERT_EQ(-EFAULT, verb_of(self->q, verbs[i], NULL));
+		ASSERT_EQ(-EFAULT, verb_of(self->q, verbs[i], edge(0)));
+		ASSERT_EQ(-EFAULT, verb_of(self->q, verbs[i], (void *)-4096L));
 		p = edge(4);
 		memcpy(p, &a, 4);
-		ASSERT_EQ(-EFAULT, verb(self->q, verbs[i], p));
+		ASSERT_EQ(-EFAULT, verb_of(self->q, verbs[i], p));
 		if (a.size > 8) {
 			p = edge(a.size - 8);
 			memcpy(p, &a, a.size - 8);
-			ASSERT_EQ(-EFAULT, verb(self->q, verbs[i], p));
+			ASSERT_EQ(-EFAULT, verb_of(self->q, verbs[i], p));
 		}
 	}
 }
@@ -314,7 +297,7 @@ TEST_F(used, struct_of_size_0_fails_with_EINVAL)
 		struct args a = good(verbs[i]);
 
 		a.size = 0;
-		ASSERT_EQ(-EINVAL, verb(self->q, verbs[i], &a)) {
+		ASSERT_EQ(-EINVAL, verb_of(self->q, verbs[i], &a)) {
 			TH_LOG("verb %#x", verbs[i]);
 		}
 	}
@@ -331,7 +314,7 @@ TEST_F(used, nonzero_bytes_past_the_known_fields_fail_with_E2BIG)
 
 			a.size = known + more[j];
 			a.bytes[known + more[j] - 1] = 1;
-			ASSERT_EQ(-E2BIG, verb(self->q, verbs[i], &a));
+			ASSERT_EQ(-E2BIG, verb_of(self->q, verbs[i], &a));
 		}
 	}
 }
@@ -347,7 +330,7 @@ TEST_F(used, struct_of_a_huge_size_fails)
 
 			*a = good(verbs[i]);
 			a->size = huge[j];
-			ret = verb(self->q, verbs[i], a);
+			ret = verb_of(self->q, verbs[i], a);
 			/* the limit of the size or the unmapped memory, in any order */
 			ASSERT_TRUE(ret == -E2BIG || ret == -EFAULT) {
 				TH_LOG("verb %#x returned %d", verbs[i], ret);
@@ -373,12 +356,16 @@ TEST(longer_struct_with_zeros_past_the_known_fields_works)
 		ASSERT_EQ(WQ_API_VERSION, a.info.version);
 		for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 			unsigned int known = good(verbs[i]).size;
+			int ret;
 
 			a = good(verbs[i]);
 			a.size += more[j];
-			ASSERT_EQ(0, verb(q, verbs[i], &a)) {
+			ret = verb_of(q, verbs[i], &a);
+			ASSERT_LE(0, ret) {
 				TH_LOG("verb %#x %d longer", verbs[i], more[j]);
 			}
+			if (ret)
+				close(ret);
 			for (int k = 0; k < more[j]; k++)
 				ASSERT_EQ(0, a.bytes[known + k]);
 		}
@@ -438,8 +425,8 @@ TEST(struct_without_the_fields_that_were_added_later_works)
 {
 	struct wq_open open = { .size = 104, .lease = HOUR };
 	struct wq_get get = { .size = 32, .keys = { addr_of(&out), sizeof(out), 1 } };
-	struct wq_query query = { .size = 64, .key = addr_of("k"), .key_len = 1 };
-	struct wq_shutdown sd = { .size = 8, .flags = WQ_SHUTDOWN_DRAIN };
+	struct wq_key_op query = { .size = 64, .key = addr_of("k"), .key_len = 1 };
+	struct wq_control sd = { .size = 8, .flags = WQ_SHUTDOWN_DRAIN };
 	struct wq_stat st = { .size = 448 };
 	int q = q_dev(O_RDWR);
 
@@ -455,7 +442,7 @@ TEST(struct_without_the_fields_that_were_added_later_works)
 	ASSERT_EQ(-1, get.deadline);
 
 	query.info.given_back = 0x5a5a5a5a;
-	ASSERT_EQ(0, verb(q, WQ_IOC_QUERY, &query));
+	ASSERT_EQ(0, verb(q, WQ_IOC_KEY, &query));
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, query.info.state);
 	ASSERT_EQ(0x5a5a5a5a, query.info.given_back);
 
@@ -464,10 +451,8 @@ TEST(struct_without_the_fields_that_were_added_later_works)
 	ASSERT_EQ(HOUR, st.lease);
 	ASSERT_EQ(0x5a5a5a5a5a5a5a5aULL, st.given_back_failed);
 
-	/* no timeout: the drain does not wait */
-	sd.timeout = FOREVER;
-	sd.deadline = -1;
-	ASSERT_EQ(-EAGAIN, verb(q, WQ_IOC_SHUTDOWN, &sd));
+	sd.timeout = -1;
+	ASSERT_EQ(0, verb(q, WQ_IOC_SHUTDOWN, &sd));
 	ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(q).state);
 	close(q);
 }
@@ -592,19 +577,17 @@ TEST_F(used, config_with_bad_input_fails)
 
 TEST_F(used, shutdown_with_bad_input_fails_and_does_not_shut_down)
 {
-	static const struct wq_shutdown bad[] = {
+	static const struct wq_control bad[] = {
 		{ .timeout = 1 },
 		{ .timeout = -1 },
-		{ .deadline = 1 },
-		{ .deadline = INT64_MAX },
-		{ .flags = WQ_SHUTDOWN_DRAIN, .deadline = -1 },
-		{ .flags = WQ_SHUTDOWN_DRAIN, .timeout = 1, .deadline = INT64_MIN },
+		{ .flags = WQ_SHUTDOWN_DRAIN, .timeout = 1 },
+		{ .flags = WQ_SHUTDOWN_DRAIN, .timeout = INT64_MIN },
 		{ .flags = WQ_SHUTDOWN_DRAIN << 1 },
-		{ .flags = WQ_SHUTDOWN_DRAIN | 1U << 31, .timeout = 1 },
+		{ .flags = WQ_SHUTDOWN_DRAIN | 1U << 31 },
 	};
 
 	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct wq_shutdown sd = bad[i], was;
+		struct wq_control sd = bad[i], was;
 
 		sd.size = sizeof(sd);
 		was = sd;
@@ -746,9 +729,9 @@ TEST_F(used, bad_key_length_fails_with_EINVAL_in_every_verb)
 		struct array a = array_new(1 << 17);
 
 		ASSERT_EQ(bad[i].error,
-			  q_key_state(self->q, WQ_IOC_QUERY, key, bad[i].len));
+			  q_key_state(self->q, WQ_DO_QUERY, key, bad[i].len));
 		ASSERT_EQ(bad[i].error,
-			  q_key_state(self->q, WQ_IOC_CANCEL, key, bad[i].len));
+			  q_key_state(self->q, WQ_DO_CANCEL, key, bad[i].len));
 		if (bad[i].len > 65535)
 			continue;
 		array_put(&a, key, bad[i].len, 0);
@@ -762,15 +745,16 @@ TEST_F(used, bad_key_length_fails_with_EINVAL_in_every_verb)
 
 TEST_F(used, query_and_cancel_of_a_bad_key_fail)
 {
-	struct args a = good(WQ_IOC_QUERY);
-	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_CANCEL, WQ_IOC_FORGET };
+	struct args a = good(KEY_VERB(WQ_DO_QUERY));
+	static const unsigned int nrs[] = { WQ_DO_QUERY, WQ_DO_CANCEL, WQ_DO_FORGET };
 
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
 		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], NULL, 1));
 		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], edge(0), 1));
 		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], edge(8), 9));
+		a.ks.op = nrs[i];
 		a.ks.info.state = 1;
-		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &a));
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &a));
 	}
 }
 
@@ -929,7 +913,10 @@ TEST(bad_input_causes_no_kernel_warning)
 			a.add.keys.addr = addr_of(place + 8192 - size);
 			a.add.keys.size = random64() % 4 ? size : random64();
 		}
-		verb(q, random64() % 64 ? nr : (unsigned int)random64(), &a);
+		if (random64() % 64)
+			verb_of(q, nr, &a);
+		else
+			verb(q, (unsigned int)random64(), &a);
 	}
 	/* A disabled key may be held, too. */
 	ASSERT_LE(q_stat(q).ready + q_stat(q).processing, q_stat(q).keys);

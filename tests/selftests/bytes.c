@@ -15,6 +15,15 @@ struct out { __u16 off, len; };
 #define OUT(type, field) \
 	{ offsetof(struct type, field), sizeof(((struct type *)NULL)->field) }
 
+#define KEY_INFO {								\
+	OUT(wq_key_op, info.state), OUT(wq_key_op, info.requeues),		\
+	OUT(wq_key_op, info.failures), OUT(wq_key_op, info.age),		\
+	OUT(wq_key_op, info.due), OUT(wq_key_op, info.holder),			\
+	OUT(wq_key_op, info.lease), OUT(wq_key_op, info.given_back),		\
+	OUT(wq_key_op, info.error), OUT(wq_key_op, info.reason_len),		\
+	OUT(wq_key_op, info.reason)						\
+}
+
 /* The fields that each verb writes to its struct. It leaves all other bytes. */
 static const struct verb {
 	const char *name;
@@ -32,25 +41,17 @@ static const struct verb {
 	  { OUT(wq_get, keys.size), OUT(wq_get, keys.count) } },
 	{ "done", WQ_IOC_DONE, sizeof(struct wq_done),
 	  { OUT(wq_done, keys.count), OUT(wq_done, next.count) } },
-	{ "touch", WQ_IOC_TOUCH, sizeof(struct wq_touch), { OUT(wq_touch, keys.count) } },
+	{ "touch", WQ_IOC_TOUCH, sizeof(struct wq_add), { OUT(wq_add, keys.count) } },
 	{ "stat", WQ_IOC_STAT, sizeof(struct wq_stat),
 	  { { offsetof(struct wq_stat, name),
 	      sizeof(struct wq_stat) - offsetof(struct wq_stat, name) } } },
-	{ "query", WQ_IOC_QUERY, sizeof(struct wq_query),
-	  { OUT(wq_query, info.state), OUT(wq_query, info.requeues), OUT(wq_query, info.failures),
-	    OUT(wq_query, info.age), OUT(wq_query, info.due), OUT(wq_query, info.holder),
-	    OUT(wq_query, info.lease), OUT(wq_query, info.given_back), OUT(wq_query, info.error),
-	    OUT(wq_query, info.reason_len), OUT(wq_query, info.reason) } },
-	{ "cancel", WQ_IOC_CANCEL, sizeof(struct wq_query),
-	  { OUT(wq_query, info.state), OUT(wq_query, info.requeues), OUT(wq_query, info.failures),
-	    OUT(wq_query, info.age), OUT(wq_query, info.due), OUT(wq_query, info.holder),
-	    OUT(wq_query, info.lease), OUT(wq_query, info.given_back), OUT(wq_query, info.error),
-	    OUT(wq_query, info.reason_len), OUT(wq_query, info.reason) } },
-	{ "forget", WQ_IOC_FORGET, sizeof(struct wq_query),
-	  { OUT(wq_query, info.state), OUT(wq_query, info.requeues), OUT(wq_query, info.failures),
-	    OUT(wq_query, info.age), OUT(wq_query, info.due), OUT(wq_query, info.holder),
-	    OUT(wq_query, info.lease), OUT(wq_query, info.given_back), OUT(wq_query, info.error),
-	    OUT(wq_query, info.reason_len), OUT(wq_query, info.reason) } },
+	{ "query", KEY_VERB(WQ_DO_QUERY), sizeof(struct wq_key_op), KEY_INFO },
+	{ "cancel", KEY_VERB(WQ_DO_CANCEL), sizeof(struct wq_key_op), KEY_INFO },
+	{ "forget", KEY_VERB(WQ_DO_FORGET), sizeof(struct wq_key_op), KEY_INFO },
+	{ "kick", KEY_VERB(WQ_DO_KICK), sizeof(struct wq_key_op), { OUT(wq_key_op, count) } },
+	{ "disable", KEY_VERB(WQ_DO_DISABLE), sizeof(struct wq_key_op),
+	  { OUT(wq_key_op, info.state) } },
+	{ "enable", KEY_VERB(WQ_DO_ENABLE), sizeof(struct wq_key_op), KEY_INFO },
 	{ "list", WQ_IOC_LIST, sizeof(struct wq_list),
 	  { OUT(wq_list, keys.size), OUT(wq_list, keys.count), OUT(wq_list, cursor) } },
 	{ "queues", WQ_IOC_QUEUES, sizeof(struct wq_queues),
@@ -61,12 +62,10 @@ static const struct verb {
 	    { offsetof(struct wq_config, lease),
 	      sizeof(struct wq_config) - offsetof(struct wq_config, lease) } } },
 	{ "set", WQ_IOC_SET, sizeof(struct wq_config), { { 0 } } },
-	{ "map", WQ_IOC_MAP, sizeof(struct wq_map), { OUT(wq_map, fd), OUT(wq_map, reserved) } },
-	{ "pause", WQ_IOC_PAUSE, sizeof(struct wq_pause), { { 0 } } },
-	{ "kick", WQ_IOC_KICK, sizeof(struct wq_kick), { OUT(wq_kick, count) } },
-	{ "flush", WQ_IOC_FLUSH, sizeof(struct wq_flush), { OUT(wq_flush, result) } },
-	{ "disable", WQ_IOC_DISABLE, sizeof(struct wq_disable), { OUT(wq_disable, state) } },
-	{ "shutdown", WQ_IOC_SHUTDOWN, sizeof(struct wq_shutdown), { { 0 } } },
+	{ "map", WQ_IOC_MAP, sizeof(struct wq_control), { { 0 } } },
+	{ "pause", WQ_IOC_PAUSE, sizeof(struct wq_control), { { 0 } } },
+	{ "wait", WQ_IOC_WAIT, sizeof(struct wq_wait), { { 0 } } },
+	{ "shutdown", WQ_IOC_SHUTDOWN, sizeof(struct wq_control), { { 0 } } },
 };
 
 struct args {
@@ -77,15 +76,13 @@ struct args {
 		struct wq_add add;
 		struct wq_get get;
 		struct wq_done done;
-		struct wq_touch touch;
-		struct wq_query ks;
+		struct wq_add touch;
+		struct wq_key_op ks;
 		struct wq_list list;
 		struct wq_queues queues;
 		struct wq_config config;
-		struct wq_pause pause;
-		struct wq_kick kick;
-		struct wq_flush flush;
-		struct wq_disable disable;
+		struct wq_control control;
+		struct wq_wait wait;
 		unsigned char bytes[4096];
 	};
 };
@@ -115,9 +112,16 @@ static void fill(struct args *a, const struct verb *v)
 	case WQ_IOC_LIST:
 		a->get.keys = room;
 		break;
-	case WQ_IOC_QUERY:
-	case WQ_IOC_CANCEL:
-	case WQ_IOC_FORGET:
+	case KEY_VERB(WQ_DO_KICK):
+		a->ks.op = WQ_DO_KICK;
+		a->ks.count = 1;
+		break;
+	case KEY_VERB(WQ_DO_QUERY):
+	case KEY_VERB(WQ_DO_CANCEL):
+	case KEY_VERB(WQ_DO_FORGET):
+	case KEY_VERB(WQ_DO_DISABLE):
+	case KEY_VERB(WQ_DO_ENABLE):
+		a->ks.op = v->nr >> 16;
 		a->ks.key = addr_of("k");
 		a->ks.key_len = 1;
 		break;
@@ -127,25 +131,27 @@ static void fill(struct args *a, const struct verb *v)
 		a->queues.each = sizeof(struct wq_queue);
 		break;
 	case WQ_IOC_PAUSE:
-		a->pause.flags = WQ_PAUSE_GETS;
+		a->control.flags = WQ_PAUSE_GETS;
 		break;
-	case WQ_IOC_KICK:
-		a->kick.count = 1;
-		break;
-	case WQ_IOC_FLUSH:
-		a->flush.key = addr_of("x");
-		a->flush.key_len = 1;
-		break;
-	case WQ_IOC_DISABLE:
-		a->disable.flags = WQ_DISABLE_UNDO;
-		a->disable.key = addr_of("k");
-		a->disable.key_len = 1;
+	case WQ_IOC_WAIT:
+		a->wait.key = addr_of("x");
+		a->wait.key_len = 1;
 		break;
 	case WQ_IOC_SET:
 		a->config.set = WQ_SET_MAX_KEYS;
 		a->config.max_keys = 65536;
 		break;
 	}
+}
+
+/* 0, or the error.  A file that the verb returns is closed. */
+static int call(int q, const struct verb *v, struct args *a)
+{
+	int ret = verb_of(q, v->nr, a);
+
+	if (ret > 0)
+		close(ret);
+	return ret < 0 ? ret : 0;
 }
 
 /* A private queue with a key that is ready and one that is held. */
@@ -190,7 +196,7 @@ TEST(verb_writes_its_output_fields_only)
 
 		fill(&was, &verbs[i]);
 		now = was;
-		ret = verb(q, verbs[i].nr, &now);
+		ret = call(q, &verbs[i], &now);
 		ASSERT_EQ(verbs[i].nr == WQ_IOC_UNLINK ? -ENOENT : 0, ret);
 		ASSERT_TRUE(written_right(&verbs[i], &was, &now, ret)) {
 			TH_LOG("%s returned %d", verbs[i].name, ret);
@@ -214,7 +220,7 @@ TEST(failed_verb_writes_no_more)
 			else			/* no such key any more */
 				close(q), q = q_private(0);
 			now = was;
-			ret = verb(q, verbs[i].nr, &now);
+			ret = call(q, &verbs[i], &now);
 			ASSERT_TRUE(written_right(&verbs[i], &was, &now, ret)) {
 				TH_LOG("%s %d returned %d", verbs[i].name, how, ret);
 			}
@@ -234,7 +240,7 @@ TEST(struct_of_any_size_is_written_to_its_end_only)
 			was.size = size;
 			memset(was.bytes + size, MARK, sizeof(was) - size);
 			now = was;
-			ret = verb(q, verbs[i].nr, &now);
+			ret = call(q, &verbs[i], &now);
 			ASSERT_TRUE(written_right(&verbs[i], &was, &now, ret)) {
 				TH_LOG("%s of %u bytes returned %d", verbs[i].name, size, ret);
 			}
@@ -256,7 +262,7 @@ TEST(longer_struct_is_written_up_to_the_known_fields)
 		was.size = verbs[i].size + 100;
 		memset(was.bytes + verbs[i].size, 0, 100);
 		now = was;
-		ret = verb(q, verbs[i].nr, &now);
+		ret = call(q, &verbs[i], &now);
 		ASSERT_TRUE(written_right(&verbs[i], &was, &now, ret)) {
 			TH_LOG("%s returned %d", verbs[i].name, ret);
 		}
@@ -284,22 +290,20 @@ TEST_F(queue, stat_reserved_fields_and_the_rest_of_a_name_are_zero)
 
 TEST_F(queue, query_of_a_write_only_file_returns_the_state_only)
 {
-	static const unsigned int nrs[] = { WQ_IOC_FORGET, WQ_IOC_CANCEL };
+	static const unsigned int nrs[] = { WQ_DO_FORGET, WQ_DO_CANCEL };
 	int writer = q_attach(self->name, O_WRONLY);
 	struct item it;
 
 	q_add(self->q, "k");
 	q_get(self->q, &it, 0);
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
-		struct wq_query ks = {
-			.size = sizeof(ks), .key = addr_of("k"), .key_len = 1,
-		};
+		struct wq_key_op ks;
 
-		ASSERT_EQ(0, verb(writer, nrs[i], &ks));
+		ASSERT_EQ(0, q_key_call(writer, nrs[i], "k", 1, &ks));
 		ASSERT_EQ(WQ_KEY_PROCESSING, ks.info.state);
 		ks.info.state = 0;
 		ASSERT_TRUE(all(&ks.info.failures, 0,
-				sizeof(ks) - offsetof(struct wq_query, info.failures)));
+				sizeof(ks) - offsetof(struct wq_key_op, info.failures)));
 	}
 	close(writer);
 }
@@ -382,7 +386,7 @@ TEST_F(queue, list_pads_records_with_zeros)
 				TH_LOG("behind a key of %d bytes", len);
 			}
 			ASSERT_TRUE(all(got.recs + size, MARK, 2048 - size));
-			ASSERT_LT(0, q_key_state(self->q, WQ_IOC_CANCEL, key, len));
+			ASSERT_LT(0, q_key_state(self->q, WQ_DO_CANCEL, key, len));
 		}
 	}
 	free(got.recs);
@@ -428,7 +432,7 @@ TEST_F(queue, results_are_written_for_each_key_and_no_further)
 			if (what == 2) {
 				ret = q_done_array(self->q, &a);
 			} else {
-				struct wq_touch touch = {
+				struct wq_add touch = {
 					.size = sizeof(touch), .results = addr_of(results),
 					.keys = { addr_of(a.recs), a.used, a.count },
 				};

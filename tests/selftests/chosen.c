@@ -93,7 +93,7 @@ static __s64 cost(int q, const struct key *keys, int n)
 			if (q_addn(q, keys[i].bytes, LEN) != 1)
 				return -1;
 		for (int i = 0; i < n; i++)
-			if (q_key_state(q, WQ_IOC_CANCEL, keys[i].bytes, LEN) < 0)
+			if (q_key_state(q, WQ_DO_CANCEL, keys[i].bytes, LEN) < 0)
 				return -1;
 		if (now_ns() - begun < least)
 			least = now_ns() - begun;

@@ -720,9 +720,9 @@ TEST_F_TIMEOUT(quota, set_of_max_keys_by_several_processes_charges_the_sum, 60)
 
 static struct wq_key_info info_of(int q, const char *key)
 {
-	struct wq_query query;
+	struct wq_key_op query;
 
-	if (q_key_call(q, WQ_IOC_QUERY, key, strlen(key), &query))
+	if (q_key_call(q, WQ_DO_QUERY, key, strlen(key), &query))
 		memset(&query, 0xff, sizeof(query));
 	return query.info;
 }
@@ -797,7 +797,7 @@ TEST(set_of_the_limiter_keeps_idle_keys_with_failures)
 	ASSERT_EQ(WQ_KEY_FAILED, q_query(q, "a"));
 	ASSERT_EQ(0, q_list(q, &a, 0, &cursor));
 	ASSERT_EQ(1, a.count);
-	ASSERT_EQ(WQ_KEY_FAILED, q_key_state(q, WQ_IOC_FORGET, "a", 1));
+	ASSERT_EQ(WQ_KEY_FAILED, q_key_state(q, WQ_DO_FORGET, "a", 1));
 	ASSERT_EQ(0, q_stat(q).keys);
 	ASSERT_EQ(0, q_stat(q).failed);
 	/* the bucket retains no failures */
@@ -829,7 +829,7 @@ TEST(set_of_the_limiter_while_keys_fail)
 		ASSERT_LE(0, fail(q, key));
 		info_of(q, key);
 		if (i % 7 == 0)
-			q_key_state(q, WQ_IOC_FORGET, key, strlen(key));
+			q_key_state(q, WQ_DO_FORGET, key, strlen(key));
 	}
 	ASSERT_EQ(0, reap(pid));
 }

@@ -180,130 +180,89 @@ TEST_F(queue, drain_of_others_continues_after_a_drainer_is_killed)
 	ASSERT_EQ(0, reap(pid));
 }
 
-/* A call that drained the queue. */
-struct waited {
-	struct wq_shutdown sd;		/* as the call left it */
-	int ret, again;			/* of the call, and of its repetition */
-	__s64 from, to;
-};
-
-static void drain_with(int q, __s64 timeout, struct waited *w)
+static int is_readable(int fd)
 {
-	w->sd = (struct wq_shutdown){
-		.size = sizeof(w->sd), .flags = WQ_SHUTDOWN_DRAIN, .timeout = timeout,
-	};
-	w->from = now_ns();
-	w->ret = verb(q, WQ_IOC_SHUTDOWN, &w->sd);
-	w->to = now_ns();
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) < 0 ? -errno : p.revents;
 }
 
-TEST_F(queue, drain_fails_with_EINTR_after_a_signal_handler_and_can_be_repeated)
+/* Begins a drain, and returns a file of a wait for its end. */
+static int drain_fd(int q)
 {
-	static const int flags[] = { 0, SA_RESTART };
-	struct waited *w = shared(sizeof(*w));
+	return q_end(q, WQ_SHUTDOWN_DRAIN) ?: q_wait(q, NULL, WQ_WAIT_DRAIN);
+}
+
+TEST_F(queue, wait_for_a_drain_is_readable_when_the_drain_has_ended)
+{
 	struct item it;
+	int fd;
+
+	q_add(self->q, "a");
+	fd = drain_fd(self->q);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, is_readable(fd));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(0, is_readable(fd));
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	ASSERT_EQ(-EAGAIN, wait_result(fd));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	ASSERT_EQ(POLLIN, is_readable(fd));
+	ASSERT_EQ(WQ_END_DONE, wait_result(fd));
+	ASSERT_EQ(WQ_END_DONE, wait_result(fd));
+	close(fd);
+	/* after the end */
+	ASSERT_EQ(WQ_END_DONE, wait_for(q_wait(self->q, NULL, WQ_WAIT_DRAIN), 0));
+}
+
+/* As the second SIGTERM of a program, while keys are left that nobody takes. */
+TEST_F(queue, shutdown_wakes_a_poller_that_waits_for_a_drain)
+{
+	pid_t pid;
+	int fd;
+
+	q_add(self->q, "a");
+	fd = drain_fd(self->q);
+	pid = child();
+	if (!pid) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+
+		_exit(poll(&p, 1, -1) != 1 ? 255 : wait_result(fd));
+	}
+	ASSERT_TRUE(asleep(pid));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_EQ(WQ_END_CANCELED, reap(pid));
+	ASSERT_EQ(WQ_END_CANCELED, wait_result(fd));
+	/* a wait that begins after that */
+	ASSERT_EQ(WQ_END_CANCELED, wait_for(q_wait(self->q, NULL, WQ_WAIT_DRAIN), 0));
+	close(fd);
+}
+
+TEST_F(queue, end_of_the_queue_ends_a_wait_for_its_drain)
+{
+	int q = q_private(0), fd;
+
+	q_add(q, "a");
+	fd = drain_fd(q);
+	ASSERT_EQ(0, is_readable(fd));
+	close(q);
+	ASSERT_EQ(WQ_END_OF_QUEUE, wait_for(fd, 10 * SEC));
+}
+
+/* A drain that ended must not begin again when the process goes on. */
+TEST_F(queue, process_that_was_stopped_does_not_undo_a_shutdown)
+{
 	pid_t pid;
 
 	q_add(self->q, "a");
-	q_get(self->q, &it, 0);
-	for (int i = 0; i < ARRAY_SIZE(flags); i++) {
-		pid = child();
-		if (!pid) {
-			handle(SIGUSR1, flags[i]);
-			drain_with(self->q, FOREVER, w);
-			w->again = verb(self->q, WQ_IOC_SHUTDOWN, &w->sd);
-			_exit(-w->ret);
-		}
-		ASSERT_TRUE(asleep(pid));
-		kill(pid, SIGUSR1);
-		ASSERT_EVENTUALLY(__atomic_load_n(&w->ret, __ATOMIC_ACQUIRE) == -EINTR);
-		ASSERT_TRUE(asleep(pid));
-		ASSERT_GT(0, w->sd.timeout);
-		ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
-		kill(pid, SIGKILL);
-		ASSERT_EQ(1000 + SIGKILL, reap(pid));
-		w->ret = 0;
-	}
-	pid = child();
-	if (!pid) {
-		handle(SIGUSR1, 0);
-		drain_with(self->q, FOREVER, w);
-		_exit(-verb(self->q, WQ_IOC_SHUTDOWN, &w->sd));
-	}
+	pid = drainer(self->q);
 	ASSERT_TRUE(asleep(pid));
-	kill(pid, SIGUSR1);
-	ASSERT_EVENTUALLY(__atomic_load_n(&w->ret, __ATOMIC_ACQUIRE) == -EINTR);
-	ASSERT_TRUE(asleep(pid));
-	q_done(self->q, &it);
-	ASSERT_EQ(0, reap(pid));
-}
-
-TEST_F(queue, drain_EINTR_keeps_the_deadline_however_often_it_is_repeated)
-{
-	enum { MOST = 400 };
-	struct waited *w = shared(sizeof(*w));
-	struct item it;
-	pid_t pid;
-
-	q_add(self->q, "a");
-	q_get(self->q, &it, 0);
-	pid = child();
-	if (!pid) {
-		__s64 from = now_ns();
-		int ret;
-
-		handle(SIGUSR1, 0);
-		drain_with(self->q, MOST * MS, w);
-		ret = w->ret;
-		while (ret == -EINTR) {
-			w->again++;
-			ret = verb(self->q, WQ_IOC_SHUTDOWN, &w->sd);
-		}
-		w->from = from;
-		w->to = now_ns();
-		_exit(-ret);
-	}
-	/* not before it has its handler */
-	ASSERT_TRUE(asleep(pid));
-	while (alive(pid)) {
-		kill(pid, SIGUSR1);
-		sleep_ms(20);
-	}
-	ASSERT_EQ(ETIMEDOUT, reap(pid));
-	ASSERT_LT(3, w->again);
-	ASSERT_TRUE(within("ns", MOST * MS, (MOST + 200) * MS, w->to - w->from));
-	ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
-}
-
-TEST_F(queue, drain_EINTR_leaves_the_timeout_and_sets_the_deadline)
-{
-	struct waited *w = shared(sizeof(*w));
-	struct item it;
-	pid_t pid;
-
-	q_add(self->q, "a");
-	q_get(self->q, &it, 0);
-	pid = child();
-	if (!pid) {
-		handle(SIGUSR1, 0);
-		drain_with(self->q, HOUR, w);
-		_exit(-w->ret);
-	}
-	ASSERT_TRUE(asleep(pid));
-	sleep_ms(30);
-	kill(pid, SIGUSR1);
-	ASSERT_EQ(EINTR, reap(pid));
-	ASSERT_EQ(HOUR, w->sd.timeout);
-	ASSERT_LE(w->from + HOUR, w->sd.deadline);
-	ASSERT_GE(w->to + HOUR, w->sd.deadline);
-	/* a deadline replaces the timeout */
-	w->sd.timeout = HOUR;
-	w->sd.deadline = now_ns() + 30 * MS;
-	ASSERT_EQ(-ETIMEDOUT, verb(self->q, WQ_IOC_SHUTDOWN, &w->sd));
-	w->sd.deadline = 1;
-	ASSERT_EQ(-ETIMEDOUT, verb(self->q, WQ_IOC_SHUTDOWN, &w->sd));
-	w->sd.deadline = -1;
-	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_SHUTDOWN, &w->sd));
+	kill(pid, SIGSTOP);
+	ASSERT_EVENTUALLY(proc_state(pid) == 'T');
+	ASSERT_EQ(0, q_shutdown(self->q));
+	kill(pid, SIGCONT);
+	ASSERT_EQ(ECANCELED, reap(pid));
+	ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(self->q).state);
 }
 
 TEST_F(queue, drain_continues_after_signals_without_a_handler)
@@ -345,56 +304,20 @@ TEST_F(queue, drain_with_a_timeout_fails_with_ETIMEDOUT_and_the_queue_still_drai
 	ASSERT_EQ(0, q_drain_for(self->q, 50 * MS));
 }
 
-TEST_F(queue, drain_with_timeout_0_or_O_NONBLOCK_fails_with_EAGAIN_and_the_queue_drains)
+TEST_F(queue, shutdown_with_a_timeout_or_an_unknown_flag_fails_with_EINVAL)
 {
-	int nonblock = q_attach(self->name, O_RDWR | O_NONBLOCK);
-	static const __s64 timeouts[] = { 0, SEC, FOREVER };
-	struct item it;
+	struct wq_control args = { .size = sizeof(args), .timeout = 1 };
 
-	q_add(self->q, "a");
-	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
-	ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
-	for (int i = 0; i < ARRAY_SIZE(timeouts); i++)
-		ASSERT_EQ(-EAGAIN, q_drain_for(nonblock, timeouts[i]));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
-	ASSERT_EQ(0, q_done(self->q, &it));
-	ASSERT_EQ(0, q_drain_for(self->q, 0));
-	ASSERT_EQ(0, q_drain_for(nonblock, 0));
-	close(nonblock);
-}
-
-TEST_F(queue, shutdown_with_a_timeout_or_a_deadline_fails_with_EINVAL)
-{
-	struct wq_shutdown sd = { .size = sizeof(sd), .timeout = 1 };
-
-	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_SHUTDOWN, &sd));
-	sd.timeout = FOREVER;
-	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_SHUTDOWN, &sd));
-	sd.timeout = 0;
-	sd.deadline = 1;
-	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_SHUTDOWN, &sd));
+	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_SHUTDOWN, &args));
+	args.timeout = FOREVER;
+	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_SHUTDOWN, &args));
+	args.timeout = 0;
+	for (int bit = 1; bit < 32; bit++) {
+		args.flags = 1U << bit;
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_SHUTDOWN, &args));
+	}
 	ASSERT_EQ(0, q_stat(self->q).state);
 	ASSERT_EQ(1, q_add(self->q, "a"));
-}
-
-TEST_F(queue, drain_timeout_is_not_late_and_lets_others_drain_on)
-{
-	struct waited w;
-	pid_t pid;
-
-	q_add(self->q, "a");
-	pid = drainer(self->q);
-	ASSERT_TRUE(asleep(pid));
-	drain_with(self->q, 100 * MS, &w);
-	ASSERT_EQ(-ETIMEDOUT, w.ret);
-	ASSERT_TRUE(within("ns", 100 * MS, SEC, w.to - w.from));
-	/* as before: timeout and deadline are written after EINTR alone */
-	ASSERT_EQ(100 * MS, w.sd.timeout);
-	ASSERT_EQ(0, w.sd.deadline);
-	ASSERT_TRUE(alive(pid));
-	ASSERT_LT(0, q_cancel(self->q, "a"));
-	ASSERT_EQ(0, reap(pid));
 }
 
 /* D would count in the load average. */

@@ -80,11 +80,10 @@ union args {
 	struct wq_add add;
 	struct wq_get get;
 	struct wq_done done;
-	struct wq_query query;
+	struct wq_key_op query;
 	struct wq_list list;
 	struct wq_queues queues;
 	struct wq_config config;
-	struct wq_kick kick;
 	char bytes[16384];
 };
 
@@ -104,6 +103,8 @@ FIXTURE_VARIANT(each) {
 	__u32 more;			/* a flag that contradicts these */
 };
 
+#define ANY_OP	7	/* the bits of WQ_DO_*, which stand where others have flags */
+
 FIXTURE_VARIANT_ADD(each, info) { .nr = WQ_IOC_INFO, .size = sizeof(struct wq_info) };
 FIXTURE_VARIANT_ADD(each, open) {
 	.nr = WQ_IOC_OPEN, .size = sizeof(struct wq_open), .known = WQ_OPEN_CREATE | WQ_OPEN_EXCL,
@@ -115,30 +116,41 @@ FIXTURE_VARIANT_ADD(each, get) { .nr = WQ_IOC_GET, .size = sizeof(struct wq_get)
 FIXTURE_VARIANT_ADD(each, done) {
 	.nr = WQ_IOC_DONE, .size = sizeof(struct wq_done), .known = WQ_DONE_GET,
 };
-FIXTURE_VARIANT_ADD(each, touch) { .nr = WQ_IOC_TOUCH, .size = sizeof(struct wq_touch) };
-FIXTURE_VARIANT_ADD(each, query) { .nr = WQ_IOC_QUERY, .size = sizeof(struct wq_query) };
+FIXTURE_VARIANT_ADD(each, touch) { .nr = WQ_IOC_TOUCH, .size = sizeof(struct wq_add) };
+FIXTURE_VARIANT_ADD(each, query) {
+	.nr = KEY_VERB(WQ_DO_QUERY), .size = sizeof(struct wq_key_op), .known = ANY_OP,
+};
 FIXTURE_VARIANT_ADD(each, list) { .nr = WQ_IOC_LIST, .size = sizeof(struct wq_list) };
 FIXTURE_VARIANT_ADD(each, stat) { .nr = WQ_IOC_STAT, .size = sizeof(struct wq_stat) };
 FIXTURE_VARIANT_ADD(each, shutdown) {
-	.nr = WQ_IOC_SHUTDOWN, .size = sizeof(struct wq_shutdown), .known = WQ_SHUTDOWN_DRAIN,
+	.nr = WQ_IOC_SHUTDOWN, .size = sizeof(struct wq_control), .known = WQ_SHUTDOWN_DRAIN,
 };
 FIXTURE_VARIANT_ADD(each, config) { .nr = WQ_IOC_CONFIG, .size = sizeof(struct wq_config) };
 FIXTURE_VARIANT_ADD(each, set) { .nr = WQ_IOC_SET, .size = sizeof(struct wq_config) };
-FIXTURE_VARIANT_ADD(each, map) { .nr = WQ_IOC_MAP, .size = sizeof(struct wq_map) };
+FIXTURE_VARIANT_ADD(each, map) { .nr = WQ_IOC_MAP, .size = sizeof(struct wq_control) };
 FIXTURE_VARIANT_ADD(each, pause) {
-	.nr = WQ_IOC_PAUSE, .size = sizeof(struct wq_pause), .known = WQ_PAUSE_GETS | WQ_PAUSE_ADDS,
+	.nr = WQ_IOC_PAUSE, .size = sizeof(struct wq_control), .known = WQ_PAUSE_GETS | WQ_PAUSE_ADDS,
 };
-FIXTURE_VARIANT_ADD(each, kick) { .nr = WQ_IOC_KICK, .size = sizeof(struct wq_kick) };
-FIXTURE_VARIANT_ADD(each, flush) {
-	.nr = WQ_IOC_FLUSH, .size = sizeof(struct wq_flush), .known = WQ_FLUSH_FD,
-	.more = WQ_FLUSH_ADD,
+FIXTURE_VARIANT_ADD(each, kick) {
+	.nr = KEY_VERB(WQ_DO_KICK), .size = sizeof(struct wq_key_op), .known = ANY_OP,
+};
+FIXTURE_VARIANT_ADD(each, wait) {
+	.nr = WQ_IOC_WAIT, .size = sizeof(struct wq_wait), .known = WQ_WAIT_OWN,
+	.more = WQ_WAIT_RUN | WQ_WAIT_DRAIN | WQ_WAIT_ADD,
 };
 FIXTURE_VARIANT_ADD(each, disable) {
-	.nr = WQ_IOC_DISABLE, .size = sizeof(struct wq_disable), .known = WQ_DISABLE_UNDO,
+	.nr = KEY_VERB(WQ_DO_DISABLE), .size = sizeof(struct wq_key_op), .known = ANY_OP,
+};
+FIXTURE_VARIANT_ADD(each, enable) {
+	.nr = KEY_VERB(WQ_DO_ENABLE), .size = sizeof(struct wq_key_op), .known = ANY_OP,
 };
 FIXTURE_VARIANT_ADD(each, queues) { .nr = WQ_IOC_QUEUES, .size = sizeof(struct wq_queues) };
-FIXTURE_VARIANT_ADD(each, cancel) { .nr = WQ_IOC_CANCEL, .size = sizeof(struct wq_query) };
-FIXTURE_VARIANT_ADD(each, forget) { .nr = WQ_IOC_FORGET, .size = sizeof(struct wq_query) };
+FIXTURE_VARIANT_ADD(each, cancel) {
+	.nr = KEY_VERB(WQ_DO_CANCEL), .size = sizeof(struct wq_key_op), .known = ANY_OP,
+};
+FIXTURE_VARIANT_ADD(each, forget) {
+	.nr = KEY_VERB(WQ_DO_FORGET), .size = sizeof(struct wq_key_op), .known = ANY_OP,
+};
 
 static int open_limited(const char *name)
 {
@@ -207,12 +219,15 @@ FIXTURE_SETUP(each)
 	case WQ_IOC_LIST:
 		self->args->get.keys = (struct wq_keys){ addr_of(&self->out), sizeof(self->out), 1 };
 		break;
-	case WQ_IOC_QUERY:
-	case WQ_IOC_CANCEL:
-	case WQ_IOC_FORGET:
-	case WQ_IOC_FLUSH:
-	case WQ_IOC_DISABLE:
-		/* The key and its length have the same place in each of these structs. */
+	case KEY_VERB(WQ_DO_QUERY):
+	case KEY_VERB(WQ_DO_CANCEL):
+	case KEY_VERB(WQ_DO_FORGET):
+	case KEY_VERB(WQ_DO_DISABLE):
+	case KEY_VERB(WQ_DO_ENABLE):
+		self->args->query.op = variant->nr >> 16;
+		/* fall through */
+	case WQ_IOC_WAIT:
+		/* The key and its length have the same place in both structs. */
 		self->args->query.key = addr_of("failed");
 		self->args->query.key_len = 6;
 		break;
@@ -224,8 +239,9 @@ FIXTURE_SETUP(each)
 	case WQ_IOC_PAUSE:
 		self->args->flags = WQ_PAUSE_GETS;
 		break;
-	case WQ_IOC_KICK:
-		self->args->kick.count = 1;
+	case KEY_VERB(WQ_DO_KICK):
+		self->args->query.op = WQ_DO_KICK;
+		self->args->query.count = 1;
 		break;
 	case WQ_IOC_SET:
 		self->args->config.set = WQ_SET_MAX_KEYS;
@@ -262,16 +278,16 @@ TEST_F(each, fails_with_EFAULT_if_the_struct_can_not_be_read)
 	char *cut = edge((variant->size - 1) & ~7);
 
 	memcpy(cut, self->args, (variant->size - 1) & ~7);
-	EXPECT_EQ(-EFAULT, verb(self->file, variant->nr, NULL));
-	EXPECT_EQ(-EFAULT, verb(self->file, variant->nr, edge(0)));
-	EXPECT_EQ(-EFAULT, verb(self->file, variant->nr, cut));
+	EXPECT_EQ(-EFAULT, verb_of(self->file, variant->nr, NULL));
+	EXPECT_EQ(-EFAULT, verb_of(self->file, variant->nr, edge(0)));
+	EXPECT_EQ(-EFAULT, verb_of(self->file, variant->nr, cut));
 }
 
 TEST_F(each, fails_with_EINVAL_for_a_size_below_8)
 {
 	for (__u32 size = 0; size < 8; size++) {
 		self->args->size = self->was->size = size;
-		EXPECT_EQ(-EINVAL, verb(self->file, variant->nr, self->args)) {
+		EXPECT_EQ(-EINVAL, verb_of(self->file, variant->nr, self->args)) {
 			TH_LOG("size %u", size);
 		}
 		EXPECT_NOT_WRITTEN();
@@ -284,7 +300,7 @@ TEST_F(each, fails_with_E2BIG_for_a_size_above_a_page)
 
 	for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
 		self->args->size = self->was->size = sizes[i];
-		EXPECT_EQ(-E2BIG, verb(self->file, variant->nr, self->args)) {
+		EXPECT_EQ(-E2BIG, verb_of(self->file, variant->nr, self->args)) {
 			TH_LOG("size %u", sizes[i]);
 		}
 		EXPECT_NOT_WRITTEN();
@@ -296,7 +312,7 @@ TEST_F(each, fails_with_E2BIG_for_a_byte_beyond_the_kernels_struct)
 	self->args->size = self->was->size = 4096;
 	for (__u32 at = variant->size; at < 4096; at += at == variant->size ? 7 : 501) {
 		self->args->bytes[at] = self->was->bytes[at] = 1;
-		EXPECT_EQ(-E2BIG, verb(self->file, variant->nr, self->args)) {
+		EXPECT_EQ(-E2BIG, verb_of(self->file, variant->nr, self->args)) {
 			TH_LOG("byte %u", at);
 		}
 		EXPECT_NOT_WRITTEN();
@@ -313,7 +329,7 @@ TEST_F(each, fails_with_EINVAL_for_an_unknown_flag)
 			continue;
 		*self->args = *self->was;
 		self->args->flags = flag;
-		EXPECT_EQ(-EINVAL, verb(self->file, variant->nr, self->args)) {
+		EXPECT_EQ(-EINVAL, verb_of(self->file, variant->nr, self->args)) {
 			TH_LOG("bit %d", bit);
 		}
 		/* beside a known one, too; that of done needs a good buffer */
@@ -323,7 +339,7 @@ TEST_F(each, fails_with_EINVAL_for_an_unknown_flag)
 			self->args->done.next = (struct wq_keys){
 				addr_of(&self->out), sizeof(self->out), 1,
 			};
-		EXPECT_EQ(-EINVAL, verb(self->file, variant->nr, self->args)) {
+		EXPECT_EQ(-EINVAL, verb_of(self->file, variant->nr, self->args)) {
 			TH_LOG("bit %d beside %#x", bit, variant->known);
 		}
 	}
@@ -694,7 +710,7 @@ TEST_F(queue, done_and_get_fails_with_EFAULT_in_the_results_and_takes_no_key)
 TEST_F(queue, touch_fails_with_EFAULT_if_the_struct_can_not_be_written)
 {
 	struct array a = hold_three(self->q);
-	struct wq_touch touch = {
+	struct wq_add touch = {
 		.size = sizeof(touch), .keys = { addr_of(a.recs), a.used, a.count },
 	};
 	struct wq_stat before = q_stat(self->q);
@@ -717,7 +733,7 @@ TEST_F(queue, touch_fails_with_EINVAL_if_the_records_do_not_fill_the_buffer)
 	struct wq_stat before = q_stat(self->q);
 
 	for (int i = 0; i < ARRAY_SIZE(more); i++) {
-		struct wq_touch touch = {
+		struct wq_add touch = {
 			.size = sizeof(touch),
 			.keys = { addr_of(a.recs), a.used + more[i].size, a.count + more[i].count },
 		};
@@ -738,7 +754,7 @@ FIXTURE(failed) {
 	char name[WQ_NAME_MAX];
 	int q;
 	struct wq_stat before;
-	struct wq_query ask;
+	struct wq_key_op ask;
 };
 
 FIXTURE_VARIANT(failed) {
@@ -746,9 +762,9 @@ FIXTURE_VARIANT(failed) {
 	__u32 ready, canceled, failed;	/* of the statistics after a call that succeeded */
 };
 
-FIXTURE_VARIANT_ADD(failed, query) { .nr = WQ_IOC_QUERY, .ready = 1, .failed = 1 };
-FIXTURE_VARIANT_ADD(failed, cancel) { .nr = WQ_IOC_CANCEL, .canceled = 1 };
-FIXTURE_VARIANT_ADD(failed, forget) { .nr = WQ_IOC_FORGET, .ready = 1 };
+FIXTURE_VARIANT_ADD(failed, query) { .nr = KEY_VERB(WQ_DO_QUERY), .ready = 1, .failed = 1 };
+FIXTURE_VARIANT_ADD(failed, cancel) { .nr = KEY_VERB(WQ_DO_CANCEL), .canceled = 1 };
+FIXTURE_VARIANT_ADD(failed, forget) { .nr = KEY_VERB(WQ_DO_FORGET), .ready = 1 };
 
 FIXTURE_SETUP(failed)
 {
@@ -759,8 +775,9 @@ FIXTURE_SETUP(failed)
 	ASSERT_EQ(1, q_add(self->q, "k"));
 	self->before = q_stat(self->q);
 	ASSERT_EQ(1, self->before.failed);
-	self->ask = (struct wq_query){
-		.size = sizeof(self->ask), .key = addr_of("k"), .key_len = 1,
+	self->ask = (struct wq_key_op){
+		.size = sizeof(self->ask), .op = variant->nr >> 16, .key = addr_of("k"),
+		.key_len = 1,
 	};
 }
 
@@ -772,14 +789,14 @@ FIXTURE_TEARDOWN(failed)
 
 TEST_F(failed, fails_with_EINVAL_for_each_byte_that_must_be_0)
 {
-	size_t from = offsetof(struct wq_query, reserved);
+	size_t from = offsetof(struct wq_key_op, count);
 
 	for (size_t at = from; at < sizeof(self->ask); at++) {
-		struct wq_query ask = self->ask, was;
+		struct wq_key_op ask = self->ask, was;
 
 		((char *)&ask)[at] = 1;
 		was = ask;
-		EXPECT_EQ(-EINVAL, verb(self->q, variant->nr, &ask)) {
+		EXPECT_EQ(-EINVAL, verb_of(self->q, variant->nr, &ask)) {
 			TH_LOG("byte %zu", at);
 		}
 		EXPECT_EQ(-1, difference(&was, &ask, sizeof(was)));
@@ -789,12 +806,12 @@ TEST_F(failed, fails_with_EINVAL_for_each_byte_that_must_be_0)
 
 TEST_F(failed, fails_with_ENOENT_for_a_key_that_the_queue_does_not_know)
 {
-	struct wq_query ask = self->ask, was;
+	struct wq_key_op ask = self->ask, was;
 
 	ask.key = addr_of("unknown");
 	ask.key_len = 7;
 	was = ask;
-	EXPECT_EQ(-ENOENT, verb(self->q, variant->nr, &ask));
+	EXPECT_EQ(-ENOENT, verb_of(self->q, variant->nr, &ask));
 	/* info stays 0, and so the struct can be passed again */
 	EXPECT_EQ(-1, difference(&was, &ask, sizeof(was)));
 	EXPECT_UNCHANGED(self->before, self->q);
@@ -803,7 +820,7 @@ TEST_F(failed, fails_with_ENOENT_for_a_key_that_the_queue_does_not_know)
 TEST_F(failed, fails_with_EFAULT_if_the_key_can_not_be_read)
 {
 	self->ask.key = addr_of(edge(0));
-	EXPECT_EQ(-EFAULT, verb(self->q, variant->nr, &self->ask));
+	EXPECT_EQ(-EFAULT, verb_of(self->q, variant->nr, &self->ask));
 	EXPECT_UNCHANGED(self->before, self->q);
 }
 
@@ -812,7 +829,7 @@ TEST_F(failed, fails_with_EFAULT_if_the_struct_can_not_be_written_and_takes_effe
 	void *arg = read_only(&self->ask, sizeof(self->ask));
 	struct wq_stat now;
 
-	EXPECT_EQ(-EFAULT, verb(self->q, variant->nr, arg));
+	EXPECT_EQ(-EFAULT, verb_of(self->q, variant->nr, arg));
 	now = q_stat(self->q);
 	EXPECT_EQ(variant->ready, now.ready);
 	EXPECT_EQ(variant->canceled, now.canceled);

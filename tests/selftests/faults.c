@@ -535,17 +535,16 @@ static int call_give_up(struct world *w)
 
 static int call_kick(struct world *w)
 {
-	struct wq_kick args = { .size = sizeof(args), .count = 0xffffffff };
+	struct wq_key_op args = { .size = sizeof(args), .op = WQ_DO_KICK, .count = 0xffffffff };
 
-	return verb(w->q, WQ_IOC_KICK, &args);
+	return verb(w->q, WQ_IOC_KEY, &args);
 }
 
 static int call_kick_one(struct world *w)
 {
-	static const char key[] = "key 10";
-	struct wq_kick args = { .size = sizeof(args), .key = addr_of(key), .key_len = 6 };
+	int ret = q_key_state(w->q, WQ_DO_KICK, "key 10", 6);
 
-	return verb(w->q, WQ_IOC_KICK, &args);
+	return ret < 0 ? ret : 0;
 }
 
 /*
@@ -569,30 +568,9 @@ static int call_get_late(struct world *w)
 	return expired(w, ret, get.deadline);
 }
 
-static int call_flush_late(struct world *w)
-{
-	struct wq_flush f = {
-		.size = sizeof(f), .key = addr_of("key 20"), .key_len = 6, .timeout = HOUR,
-		.deadline = 1,
-	};
-	int ret = verb(w->q, WQ_IOC_FLUSH, &f);
-
-	return expired(w, ret, f.deadline);
-}
-
-static int call_drain_late(struct world *w)
-{
-	struct wq_shutdown sd = {
-		.size = sizeof(sd), .flags = WQ_SHUTDOWN_DRAIN, .timeout = HOUR, .deadline = 1,
-	};
-	int ret = verb(w->q, WQ_IOC_SHUTDOWN, &sd);
-
-	return expired(w, ret, sd.deadline);
-}
-
 static int call_touch(struct world *w)
 {
-	struct wq_touch touch = {
+	struct wq_add touch = {
 		.size = sizeof(touch),
 		.keys = { addr_of(w->keys.recs), w->keys.used, w->keys.count },
 		.results = addr_of(w->keys.results),
@@ -671,17 +649,17 @@ static int key_call(struct world *w, unsigned long nr)
 
 static int call_query(struct world *w)
 {
-	return key_call(w, WQ_IOC_QUERY);
+	return key_call(w, WQ_DO_QUERY);
 }
 
 static int call_cancel(struct world *w)
 {
-	return key_call(w, WQ_IOC_CANCEL);
+	return key_call(w, WQ_DO_CANCEL);
 }
 
 static int call_forget(struct world *w)
 {
-	return key_call(w, WQ_IOC_FORGET);
+	return key_call(w, WQ_DO_FORGET);
 }
 
 static int call_list(struct world *w)
@@ -808,15 +786,20 @@ static int call_open_same(struct world *w)
 	return verb(w->dev, WQ_IOC_OPEN, &op);
 }
 
+/* 0, or the error of a call that returns a file. */
+static int closed(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+	return fd < 0 ? fd : 0;
+}
+
 /* The first call of a queue allocates the map, and each call a file. */
 static int call_map(struct world *w)
 {
-	struct wq_map map = { .size = sizeof(map) };
-	int ret = verb(w->q, WQ_IOC_MAP, &map);
+	struct wq_control args = { .size = sizeof(args) };
 
-	if (!ret)
-		close(map.fd);
-	return ret;
+	return closed(verb(w->q, WQ_IOC_MAP, &args));
 }
 
 static int call_add_marked(struct world *w)
@@ -891,7 +874,7 @@ static int call_unlink(struct world *w)
 
 static int call_pause(struct world *w)
 {
-	struct wq_pause p = { .size = sizeof(p), .flags = WQ_PAUSE_GETS, .timeout = HOUR };
+	struct wq_control p = { .size = sizeof(p), .flags = WQ_PAUSE_GETS, .timeout = HOUR };
 	int ret = verb(w->q, WQ_IOC_PAUSE, &p);
 	__u32 state;
 	bool paused;
@@ -919,40 +902,40 @@ static __u32 flushes_of(int q)
 	return st.flushes;
 }
 
-/* A wait ends with the call or the descriptor. */
-static int call_flush(struct world *w)
+/* A wait ends with its file. */
+static int call_wait(struct world *w)
 {
-	struct wq_flush f = { .size = sizeof(f), .key = addr_of("longer"), .key_len = 6 };
-	int ret = verb(w->q, WQ_IOC_FLUSH, &f);
+	int ret = closed(q_wait(w->q, "longer", 0));
 
 	return flushes_of(w->q) ? -EBADMSG : ret;
 }
 
-static int call_flush_add(struct world *w)
+static int call_wait_add(struct world *w)
 {
 	static char key[WQ_MAX_KEY] = "k";
-	struct wq_flush f = {
-		.size = sizeof(f), .flags = WQ_FLUSH_FD | WQ_FLUSH_ADD, .key = addr_of(key),
+	struct wq_wait args = {
+		.size = sizeof(args), .flags = WQ_WAIT_ADD, .key = addr_of(key),
 		.key_len = sizeof(key),
 	};
-	int ret = verb(w->q, WQ_IOC_FLUSH, &f);
+	int fd = verb(w->q, WQ_IOC_WAIT, &args);
 
-	if (!ret && flushes_of(w->q) != 1)
+	if (fd >= 0 && flushes_of(w->q) != 1)
 		return -EBADMSG;
-	if (!ret)
-		close(f.fd);
-	return ret;
+	return closed(fd);
 }
 
 static int call_disable(struct world *w)
 {
 	static char key[WQ_MAX_KEY] = "k";
-	struct wq_disable d = {
-		.size = sizeof(d), .key = addr_of(key), .key_len = sizeof(key), .timeout = HOUR,
-	};
-	int ret = verb(w->q, WQ_IOC_DISABLE, &d);
+	int ret = q_key_state(w->q, WQ_DO_DISABLE, key, sizeof(key));
 
-	return flushes_of(w->q) ? -EBADMSG : ret;
+	return ret < 0 ? ret : 0;
+}
+
+/* The effect happens also if the wait does not begin. */
+static int call_wait_drain(struct world *w)
+{
+	return q_end(w->q, WQ_SHUTDOWN_DRAIN) ?: closed(q_wait(w->q, NULL, WQ_WAIT_DRAIN));
 }
 
 static int call_shutdown(struct world *w)
@@ -1130,8 +1113,8 @@ FIXTURE_VARIANT_ADD(faults, kick_of_one_key) {
 };
 FIXTURE_VARIANT_ADD(faults, add_to_parked_keys) { .setup = adds_to_parked_keys, .call = call_add };
 FIXTURE_VARIANT_ADD(faults, pause) { .setup = many_delayed, .call = call_pause };
-FIXTURE_VARIANT_ADD(faults, flush) { .setup = no_keys, .call = call_flush };
-FIXTURE_VARIANT_ADD(faults, flush_add) { .setup = no_keys, .call = call_flush_add };
+FIXTURE_VARIANT_ADD(faults, wait) { .setup = no_keys, .call = call_wait };
+FIXTURE_VARIANT_ADD(faults, wait_add) { .setup = no_keys, .call = call_wait_add };
 FIXTURE_VARIANT_ADD(faults, disable) { .setup = no_keys, .call = call_disable };
 FIXTURE_VARIANT_ADD(faults, shutdown) { .setup = many_delayed, .call = call_shutdown };
 FIXTURE_VARIANT_ADD(faults, drain) { .setup = no_keys, .call = call_drain };
@@ -1144,8 +1127,7 @@ FIXTURE_VARIANT_ADD(faults, close_of_the_second_consumer_that_loses_its_keys) {
 };
 
 FIXTURE_VARIANT_ADD(faults, get_that_times_out) { .setup = no_keys, .call = call_get_late };
-FIXTURE_VARIANT_ADD(faults, flush_that_times_out) { .setup = held_keys, .call = call_flush_late };
-FIXTURE_VARIANT_ADD(faults, drain_that_times_out) { .setup = held_keys, .call = call_drain_late };
+FIXTURE_VARIANT_ADD(faults, wait_for_a_drain) { .setup = held_keys, .call = call_wait_drain };
 
 #define LEVELS .order = WQ_ORDER_PRIORITY
 FIXTURE_VARIANT_ADD(faults, open_of_a_queue_with_levels) {
@@ -1218,8 +1200,8 @@ FIXTURE_VARIANT_ADD(faults, list_with_groups) {
 FIXTURE_VARIANT_ADD(faults, cancel_of_the_last_key_of_a_group) {
 	.setup = a_ready_long_key, .call = call_cancel, .again = -ENOENT, GROUPS
 };
-FIXTURE_VARIANT_ADD(faults, flush_add_with_groups) {
-	.setup = no_keys, .call = call_flush_add, GROUPS
+FIXTURE_VARIANT_ADD(faults, wait_add_with_groups) {
+	.setup = no_keys, .call = call_wait_add, GROUPS
 };
 FIXTURE_VARIANT_ADD(faults, disable_with_groups) { .setup = no_keys, .call = call_disable, GROUPS };
 FIXTURE_VARIANT_ADD(faults, close_with_groups) {

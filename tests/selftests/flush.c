@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Waits for keys, in the call and by a descriptor, and keys that are disabled.
+ * Waits for keys, and keys that are disabled.
  */
 #include "wq_users.h"
 
@@ -9,20 +9,7 @@
 
 static int q_flush(int fd, const char *key, __s64 timeout)
 {
-	struct wq_flush f = { .timeout = timeout };
-
-	return q_flush_arg(fd, key, &f);
-}
-
-/* WQ_END_*, or the error of a read. */
-static int flush_result(int fd)
-{
-	struct wq_flush_result r = { .result = 4711 };
-	ssize_t n = read(fd, &r, sizeof(r));
-
-	if (n < 0)
-		return -errno;
-	return n == sizeof(r) && !r.reserved ? (int)r.result : -EBADMSG;
+	return wait_for(q_wait(fd, key, 0), timeout);
 }
 
 static int is_readable(int fd)
@@ -32,24 +19,19 @@ static int is_readable(int fd)
 	return poll(&p, 1, 0) < 0 ? -errno : p.revents;
 }
 
-/* WQ_KEY_* from before, or the error. */
+/* WQ_KEY_* from before, or the error.  Then waits for the run in progress. */
 static int q_disable(int fd, const char *key, __s64 timeout)
 {
-	struct wq_disable d = {
-		.size = sizeof(d), .key = addr_of(key), .key_len = strlen(key), .timeout = timeout,
-	};
+	int state = q_key_state(fd, WQ_DO_DISABLE, key, strlen(key)), ret = 0;
 
-	return verb(fd, WQ_IOC_DISABLE, &d) ?: (int)d.state;
+	if (state > 0 && timeout)
+		ret = wait_for(q_wait(fd, key, WQ_WAIT_RUN), timeout);
+	return ret < 0 ? ret : state;
 }
 
 static int q_enable(int fd, const char *key)
 {
-	struct wq_disable d = {
-		.size = sizeof(d), .flags = WQ_DISABLE_UNDO, .key = addr_of(key),
-		.key_len = strlen(key),
-	};
-
-	return verb(fd, WQ_IOC_DISABLE, &d) ?: (int)d.state;
+	return q_key_state(fd, WQ_DO_ENABLE, key, strlen(key));
 }
 
 /* A child that flushes a key; its exit status is the result, or the errno. */
@@ -184,48 +166,133 @@ TEST_F(queue, flush_of_a_key_that_the_file_holds_fails_with_EDEADLK)
 	EXPECT_EQ(-EDEADLK, q_flush(self->q, "a", 0));
 	EXPECT_EQ(-EAGAIN, q_flush(other, "a", 0));
 	EXPECT_EQ(0, q_stat(self->q).flushes);
-	EXPECT_EQ(-EDEADLK, q_disable(self->q, "a", FOREVER));
+	EXPECT_EQ(-EDEADLK, q_wait(self->q, "a", WQ_WAIT_RUN));
+	EXPECT_EQ(-EDEADLK, q_wait(self->q, "a", WQ_WAIT_ADD));
 	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "a"));
+	EXPECT_EQ(-EAGAIN, wait_for(q_wait(self->q, "a", WQ_WAIT_OWN), 0));
+	EXPECT_EQ(-EAGAIN, wait_for(q_wait(self->q, "a", WQ_WAIT_OWN | WQ_WAIT_RUN), 0));
 }
 
-TEST_F(queue, flush_of_a_nonblocking_file_does_not_wait)
+/* A handler ends a read, and the next one returns the result of the same run. */
+static int read_interrupted(int fd)
 {
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	fcntl(self->q, F_SETFL, O_NONBLOCK);
-	EXPECT_EQ(-EAGAIN, q_flush(self->q, "a", FOREVER));
-	EXPECT_EQ(0, q_stat(self->q).flushes);
-}
-
-/* The handler ends the wait, and the struct has the end of the wait. */
-static int flush_interrupted(int q)
-{
-	struct wq_flush f = { .timeout = HOUR };
-	__s64 begun = now_ns();
-	int ret;
-
 	handle(SIGUSR1, 0);
-	ret = q_flush_arg(q, "a", &f);
-	CHECK(ret == -EINTR);
-	CHECK(within("deadline", begun + HOUR, now_ns() + HOUR, f.deadline));
-	/* A deadline that has passed. */
-	f.deadline = begun;
-	CHECK(q_flush_arg(q, "a", &f) == -ETIMEDOUT);
-	CHECK(f.deadline == 0);
+	CHECK(wait_result(fd) == -EINTR);
+	CHECK(wait_result(fd) == WQ_END_FAILED);
+	handle(SIGUSR1, SA_RESTART);
+	CHECK(wait_result(fd) == WQ_END_FAILED);
 	return 0;
 }
 
-TEST_F(queue, signal_handler_ends_a_flush_with_EINTR_and_sets_the_deadline)
+TEST_F(queue, read_of_a_wait_after_a_signal_returns_the_result_of_the_same_run)
 {
+	pid_t pid;
+	int fd;
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	fd = q_wait(self->q, "a", 0);
+	pid = child();
+	if (!pid)
+		_exit(read_interrupted(fd));
+	ASSERT_TRUE(asleep(pid));
+	kill(pid, SIGUSR1);
+	ASSERT_TRUE(asleep(pid));
+	ASSERT_EQ(0, run_with(self->name, WQ_OUTCOME_RETRY));
+	EXPECT_EQ(0, reap(pid));
+}
+
+TEST_F(queue, read_of_a_wait_is_restarted_after_a_handler_with_SA_RESTART)
+{
+	pid_t pid;
+	int fd;
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	fd = q_wait(self->q, "a", 0);
+	pid = child();
+	if (!pid) {
+		handle(SIGUSR1, SA_RESTART);
+		_exit(wait_result(fd));
+	}
+	ASSERT_TRUE(asleep(pid));
+	kill(pid, SIGUSR1);
+	ASSERT_TRUE(asleep(pid));
+	ASSERT_EQ(0, run_with(self->name, WQ_OUTCOME_RETRY));
+	EXPECT_EQ(WQ_END_FAILED, reap(pid));
+}
+
+/* A call that waited itself would begin again, and find no run. */
+TEST_F(queue, process_that_was_stopped_gets_the_result_of_the_run_that_ended_meanwhile)
+{
+	int other = q_attach(self->name, O_RDWR);
+	struct item it;
 	pid_t pid;
 
 	ASSERT_EQ(1, q_add(self->q, "a"));
-	pid = child();
-	if (!pid)
-		_exit(flush_interrupted(self->q));
+	pid = flusher(other, "a", FOREVER);
 	ASSERT_TRUE(asleep(pid));
-	kill(pid, SIGUSR1);
-	EXPECT_EQ(0, reap(pid));
-	EXPECT_EQ(0, q_stat(self->q).flushes);
+	kill(pid, SIGSTOP);
+	ASSERT_EVENTUALLY(proc_state(pid) == 'T');
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	kill(pid, SIGCONT);
+	EXPECT_EQ(WQ_END_DONE, reap(pid));
+}
+
+/* In a process's queue no thread handles the times. */
+TEST(end_of_a_lease_ends_a_wait_that_nobody_else_looks_for)
+{
+	char name[WQ_NAME_MAX];
+	struct pollfd p = { .events = POLLIN };
+	int q, other, reader_fd;
+	struct item it;
+	__s64 begun;
+	pid_t reader;
+
+	snprintf(name, sizeof(name), "selftest-%d", getpid());
+	q = q_open_lease(name, 0, 200 * MS);
+	other = q_attach(name, O_RDWR);
+	ASSERT_EQ(1, q_add(q, "a"));
+	ASSERT_EQ(0, q_get(q, &it, 0));
+	sleep_ms(250);
+	/* the run was lost once; the second time ends it */
+	ASSERT_EQ(0, q_get(other, &it, 0));
+	p.fd = q_wait(q, "a", 0);
+	reader_fd = q_wait(q, "a", WQ_WAIT_RUN);
+	reader = child();
+	if (!reader)
+		_exit(wait_result(reader_fd));
+	begun = now_ns();
+	EXPECT_EQ(1, poll(&p, 1, 10000));
+	/* at its timeout poll(2) looks once more, and so would find the end */
+	EXPECT_GT(5 * SEC, now_ns() - begun);
+	EXPECT_EQ(WQ_END_FAILED, wait_result(p.fd));
+	EXPECT_EQ(WQ_END_FAILED, reap(reader));
+	q_unlink(name);
+	close(q);
+	close(other);
+	close(p.fd);
+	close(reader_fd);
+}
+
+TEST_F(queue, wait_for_the_run_in_progress_ends_with_it_though_the_key_was_added)
+{
+	int other = q_attach(self->name, O_RDWR), run_fd, adds_fd;
+	struct item it;
+
+	EXPECT_EQ(WQ_END_NO_RUN, wait_for(q_wait(other, "a", WQ_WAIT_RUN), 0));
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	EXPECT_EQ(WQ_END_NO_RUN, wait_for(q_wait(other, "a", WQ_WAIT_RUN), 0));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	run_fd = q_wait(other, "a", WQ_WAIT_RUN);
+	adds_fd = q_wait(other, "a", 0);
+	EXPECT_EQ(2, q_stat(self->q).flushes);
+	EXPECT_EQ(0, is_readable(run_fd));
+	ASSERT_EQ(WQ_RESULT_READY, q_done(self->q, &it));
+	EXPECT_EQ(WQ_END_DONE, wait_for(run_fd, 0));
+	EXPECT_EQ(0, is_readable(adds_fd));
+	ASSERT_EQ(0, run_with(self->name, WQ_OUTCOME_RETRY));
+	EXPECT_EQ(WQ_END_FAILED, wait_for(adds_fd, 0));
 }
 
 TEST_F(queue, killed_flush_leaves_no_wait)
@@ -241,36 +308,34 @@ TEST_F(queue, killed_flush_leaves_no_wait)
 	EXPECT_EQ(0, run(self->name));
 }
 
-TEST_F(queue, flush_fails_with_EINVAL_for_bad_flags_and_fields)
+TEST_F(queue, wait_fails_with_EINVAL_for_bad_flags_and_fields)
 {
 	struct wq_stat before = q_stat(self->q);
-	struct wq_flush f = { .flags = WQ_FLUSH_ADD };
+	struct wq_wait good = { .size = sizeof(good), .key = addr_of("a"), .key_len = 1 }, w;
+	int next = dup(0);
 
-	EXPECT_EQ(-EINVAL, q_flush_arg(self->q, "a", &f));
-	for (int bit = 2; bit < 32; bit++) {
-		f.flags = WQ_FLUSH_FD | 1U << bit;
-		EXPECT_EQ(-EINVAL, q_flush_arg(self->q, "a", &f));
-	}
-	f = (struct wq_flush){ .flags = WQ_FLUSH_FD, .timeout = 1 };
-	EXPECT_EQ(-EINVAL, q_flush_arg(self->q, "a", &f));
-	f = (struct wq_flush){ .flags = WQ_FLUSH_FD, .deadline = 1 };
-	EXPECT_EQ(-EINVAL, q_flush_arg(self->q, "a", &f));
-	f = (struct wq_flush){ .deadline = -1 };
-	EXPECT_EQ(-EINVAL, q_flush_arg(self->q, "a", &f));
-	f = (struct wq_flush){ .flags = WQ_FLUSH_FD, .priority = 1 };
-	EXPECT_EQ(-EINVAL, q_flush_arg(self->q, "a", &f));
-	f.flags |= WQ_FLUSH_ADD;
-	EXPECT_EQ(-EINVAL, q_flush_arg(self->q, "a", &f));
-	EXPECT_EQ(-EINVAL, q_flush(self->q, "", 0));
-	/* No room for the descriptor. */
-	f = (struct wq_flush){ .size = offsetof(struct wq_flush, fd), .flags = WQ_FLUSH_FD,
-			       .key = addr_of("a"), .key_len = 1 };
-	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_FLUSH, &f));
-	f = (struct wq_flush){ .size = sizeof(f), .key = addr_of("a"), .key_len = WQ_MAX_KEY + 1 };
-	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_FLUSH, &f));
-	f.key = 8;
-	f.key_len = 1;
-	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_FLUSH, &f));
+	close(next);
+	for (int bit = 4; bit < 32; bit++)
+		EXPECT_EQ(-EINVAL, q_wait(self->q, "a", 1U << bit));
+	EXPECT_EQ(-EINVAL, q_wait(self->q, "a", WQ_WAIT_RUN | WQ_WAIT_ADD));
+	EXPECT_EQ(-EINVAL, q_wait(self->q, "a", WQ_WAIT_DRAIN));
+	EXPECT_EQ(-EINVAL, q_wait(self->q, NULL, WQ_WAIT_DRAIN | WQ_WAIT_OWN));
+	EXPECT_EQ(-EINVAL, q_wait(self->q, NULL, WQ_WAIT_DRAIN | WQ_WAIT_RUN));
+	/* the queue is not shut down */
+	EXPECT_EQ(-EINVAL, q_wait(self->q, NULL, WQ_WAIT_DRAIN));
+	EXPECT_EQ(-EINVAL, q_wait(self->q, "", 0));
+	EXPECT_EQ(-EINVAL, q_wait_at(self->q, "a", 0, 1));
+	EXPECT_EQ(-EINVAL, q_wait_at(self->q, "a", WQ_WAIT_ADD, 1));
+	w = good;
+	w.key_len = WQ_MAX_KEY + 1;
+	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_WAIT, &w));
+	w = good;
+	w.key = 8;
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_WAIT, &w));
+	w.flags = WQ_WAIT_ADD;
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_WAIT, &w));
+	EXPECT_EQ(next, dup(0));
+	close(next);
 	EXPECT_TRUE(same(&before, self->q));
 }
 
@@ -283,22 +348,22 @@ TEST_F(queue, flush_fd_is_readable_when_the_run_has_ended)
 	struct item it;
 
 	ASSERT_EQ(1, q_add(self->q, "a"));
-	fd = q_flush_fd(self->q, "a", 0);
+	fd = q_wait(self->q, "a", 0);
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(FD_CLOEXEC, fcntl(fd, F_GETFD));
 	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev));
 	EXPECT_EQ(0, is_readable(fd));
 	EXPECT_EQ(0, epoll_events(ep, 0));
 	fcntl(fd, F_SETFL, O_NONBLOCK);
-	EXPECT_EQ(-EAGAIN, flush_result(fd));
+	EXPECT_EQ(-EAGAIN, wait_result(fd));
 	/* The file itself works on the key, which a call would refuse. */
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	EXPECT_EQ(0, is_readable(fd));
 	ASSERT_EQ(0, q_done(self->q, &it));
 	EXPECT_EQ(EPOLLIN, epoll_events(ep, 30000));
 	EXPECT_EQ(POLLIN, is_readable(fd));
-	EXPECT_EQ(WQ_END_DONE, flush_result(fd));
-	EXPECT_EQ(WQ_END_DONE, flush_result(fd));
+	EXPECT_EQ(WQ_END_DONE, wait_result(fd));
+	EXPECT_EQ(WQ_END_DONE, wait_result(fd));
 	EXPECT_EQ(0, q_stat(self->q).flushes);
 }
 
@@ -308,7 +373,7 @@ TEST_F(queue, flush_fd_wakes_a_poller_and_a_reader)
 	int fd;
 
 	ASSERT_EQ(1, q_add(self->q, "a"));
-	fd = q_flush_fd(self->q, "a", 0);
+	fd = q_wait(self->q, "a", 0);
 	poller = child();
 	if (!poller) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -317,7 +382,7 @@ TEST_F(queue, flush_fd_wakes_a_poller_and_a_reader)
 	}
 	reader = child();
 	if (!reader)
-		_exit(flush_result(fd));
+		_exit(wait_result(fd));
 	ASSERT_TRUE(asleep(poller));
 	ASSERT_TRUE(asleep(reader));
 	ASSERT_EQ(0, run_with(self->name, WQ_OUTCOME_RETRY));
@@ -330,7 +395,7 @@ TEST_F(queue, flush_fd_keeps_the_result_of_its_own_run)
 	int fd;
 
 	ASSERT_EQ(1, q_add(self->q, "a"));
-	fd = q_flush_fd(self->q, "a", 0);
+	fd = q_wait(self->q, "a", 0);
 	ASSERT_EQ(0, run_with(self->name, WQ_OUTCOME_RETRY));
 	for (int i = 0; i < 100; i++) {
 		ASSERT_EQ(1, q_add(self->q, "b"));
@@ -339,15 +404,15 @@ TEST_F(queue, flush_fd_keeps_the_result_of_its_own_run)
 		ASSERT_EQ(1, q_add(self->q, "a"));
 		ASSERT_EQ(0, run(self->name));
 	}
-	EXPECT_EQ(WQ_END_FAILED, flush_result(fd));
+	EXPECT_EQ(WQ_END_FAILED, wait_result(fd));
 }
 
 TEST_F(queue, flush_fd_of_an_idle_key_is_readable_at_once)
 {
-	int fd = q_flush_fd(self->q, "a", 0);
+	int fd = q_wait(self->q, "a", 0);
 
 	EXPECT_EQ(POLLIN, is_readable(fd));
-	EXPECT_EQ(WQ_END_NO_RUN, flush_result(fd));
+	EXPECT_EQ(WQ_END_NO_RUN, wait_result(fd));
 	EXPECT_EQ(0, q_stat(self->q).flushes);
 	EXPECT_EQ(0, q_stat(self->q).keys);
 }
@@ -356,28 +421,28 @@ TEST_F(queue, flush_add_adds_the_key_and_waits_for_that_run)
 {
 	int r = q_attach(self->name, O_RDONLY), fd, full;
 
-	fd = q_flush_fd(self->q, "a", WQ_FLUSH_ADD);
+	fd = q_wait(self->q, "a", WQ_WAIT_ADD);
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
-	EXPECT_EQ(-EACCES, q_flush_fd(r, "a", WQ_FLUSH_ADD));
+	EXPECT_EQ(-EACCES, q_wait(r, "a", WQ_WAIT_ADD));
 	ASSERT_EQ(0, run(self->name));
-	EXPECT_EQ(WQ_END_DONE, flush_result(fd));
+	EXPECT_EQ(WQ_END_DONE, wait_result(fd));
 	q_disable(self->q, "a", 0);
-	EXPECT_EQ(-EBUSY, q_flush_fd(self->q, "a", WQ_FLUSH_ADD));
+	EXPECT_EQ(-EBUSY, q_wait(self->q, "a", WQ_WAIT_ADD));
 	full = q_private(1);
 	ASSERT_EQ(1, q_add(full, "x"));
-	EXPECT_EQ(-ENOSPC, q_flush_fd(full, "y", WQ_FLUSH_ADD));
+	EXPECT_EQ(-ENOSPC, q_wait(full, "y", WQ_WAIT_ADD));
 	ASSERT_EQ(0, q_shutdown(self->q));
-	EXPECT_EQ(-ESHUTDOWN, q_flush_fd(self->q, "b", WQ_FLUSH_ADD));
+	EXPECT_EQ(-ESHUTDOWN, q_wait(self->q, "b", WQ_WAIT_ADD));
 	EXPECT_EQ(0, q_stat(self->q).flushes);
 }
 
 TEST_F(queue, flush_add_fails_with_EHOSTDOWN_while_adds_are_paused)
 {
-	struct wq_pause p = { .size = sizeof(p), .flags = WQ_PAUSE_ADDS, .timeout = FOREVER };
+	struct wq_control p = { .size = sizeof(p), .flags = WQ_PAUSE_ADDS, .timeout = FOREVER };
 
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_PAUSE, &p));
-	EXPECT_EQ(-EHOSTDOWN, q_flush_fd(self->q, "a", WQ_FLUSH_ADD));
+	EXPECT_EQ(-EHOSTDOWN, q_wait(self->q, "a", WQ_WAIT_ADD));
 	EXPECT_EQ(0, q_stat(self->q).keys);
 }
 
@@ -386,13 +451,13 @@ TEST_F(queue, close_of_a_flush_fd_gives_the_wait_up)
 	int fd, other;
 
 	ASSERT_EQ(1, q_add(self->q, "a"));
-	fd = q_flush_fd(self->q, "a", 0);
-	other = q_flush_fd(self->q, "a", 0);
+	fd = q_wait(self->q, "a", 0);
+	other = q_wait(self->q, "a", 0);
 	EXPECT_EQ(2, q_stat(self->q).flushes);
 	close(fd);
 	EXPECT_EQ(1, q_stat(self->q).flushes);
 	ASSERT_EQ(0, run(self->name));
-	EXPECT_EQ(WQ_END_DONE, flush_result(other));
+	EXPECT_EQ(WQ_END_DONE, wait_result(other));
 }
 
 TEST_F(queue, flush_fd_of_a_forked_child_is_that_of_its_parent)
@@ -401,10 +466,10 @@ TEST_F(queue, flush_fd_of_a_forked_child_is_that_of_its_parent)
 	int fd;
 
 	ASSERT_EQ(1, q_add(self->q, "a"));
-	fd = q_flush_fd(self->q, "a", 0);
+	fd = q_wait(self->q, "a", 0);
 	pid = child();
 	if (!pid)
-		_exit(flush_result(fd));
+		_exit(wait_result(fd));
 	close(fd);
 	EXPECT_EQ(1, q_stat(self->q).flushes);
 	ASSERT_TRUE(asleep(pid));
@@ -418,15 +483,15 @@ TEST(end_of_the_queue_ends_a_flush_fd)
 	struct item it;
 
 	ASSERT_EQ(1, q_add(q, "ready"));
-	fd[0] = q_flush_fd(q, "ready", 0);
+	fd[0] = q_wait(q, "ready", 0);
 	ASSERT_EQ(0, q_get(q, &it, 0));
-	fd[1] = q_flush_fd(q, "ready", 0);
+	fd[1] = q_wait(q, "ready", WQ_WAIT_OWN);
 	ASSERT_EQ(1, q_add(q, "other"));
-	fd[2] = q_flush_fd(q, "other", 0);
+	fd[2] = q_wait(q, "other", 0);
 	close(q);
 	for (int i = 0; i < 3; i++) {
 		EXPECT_EQ(POLLIN, is_readable(fd[i]));
-		EXPECT_EQ(WQ_END_OF_QUEUE, flush_result(fd[i]));
+		EXPECT_EQ(WQ_END_OF_QUEUE, wait_result(fd[i]));
 		close(fd[i]);
 	}
 }
@@ -437,7 +502,7 @@ TEST(end_of_the_queue_wakes_a_poller_and_a_reader_of_a_flush_fd)
 	pid_t poller, reader;
 
 	ASSERT_EQ(1, q_add(q, "a"));
-	fd = q_flush_fd(q, "a", 0);
+	fd = q_wait(q, "a", 0);
 	poller = child();
 	if (!poller) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -448,7 +513,7 @@ TEST(end_of_the_queue_wakes_a_poller_and_a_reader_of_a_flush_fd)
 	reader = child();
 	if (!reader) {
 		close(q);
-		_exit(flush_result(fd));
+		_exit(wait_result(fd));
 	}
 	close(fd);
 	ASSERT_TRUE(asleep(poller));
@@ -460,14 +525,14 @@ TEST(end_of_the_queue_wakes_a_poller_and_a_reader_of_a_flush_fd)
 
 TEST_F(queue, read_of_a_flush_fd_needs_room_and_the_file_has_no_position)
 {
-	int fd = q_flush_fd(self->q, "a", 0);
-	char small[7], big[64];
+	int fd = q_wait(self->q, "a", 0);
+	char small[3], big[64];
 
 	EXPECT_EQ(-1, read(fd, small, sizeof(small)));
 	EXPECT_EQ(EINVAL, errno);
 	EXPECT_EQ(-1, read(fd, edge(0), sizeof(big)));
 	EXPECT_EQ(EFAULT, errno);
-	EXPECT_EQ(sizeof(struct wq_flush_result), read(fd, big, sizeof(big)));
+	EXPECT_EQ(sizeof(__u32), read(fd, big, sizeof(big)));
 	EXPECT_EQ(-1, lseek(fd, 0, SEEK_SET));
 	EXPECT_EQ(ESPIPE, errno);
 	EXPECT_EQ(-1, pread(fd, big, sizeof(big), 0));
@@ -483,7 +548,7 @@ TEST_F(queue, flush_fd_fails_with_EMFILE_and_adds_nothing)
 	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &old));
 	none = (struct rlimit){ 0, old.rlim_max };
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
-	EXPECT_EQ(-EMFILE, q_flush_fd(self->q, "a", WQ_FLUSH_ADD));
+	EXPECT_EQ(-EMFILE, q_wait(self->q, "a", WQ_WAIT_ADD));
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &old));
 	EXPECT_EQ(0, q_stat(self->q).keys);
 }
@@ -505,7 +570,7 @@ TEST_F(users, flush_fd_fails_with_ENFILE_and_adds_nothing)
 	ASSERT_EQ(0, write_file(file_max, "1"));
 	pid = user(ALICE, GROUP, 0);
 	if (!pid)
-		_exit(-q_flush_fd(q, "a", WQ_FLUSH_ADD));
+		_exit(-q_wait(q, "a", WQ_WAIT_ADD));
 	status = reap(pid);
 	ASSERT_EQ(0, write_file(file_max, most));
 	EXPECT_EQ(ENFILE, status);
@@ -514,27 +579,52 @@ TEST_F(users, flush_fd_fails_with_ENFILE_and_adds_nothing)
 		close(many[i]);
 }
 
-TEST_F(queue, queue_has_at_most_1024_flushes)
-{
-	struct rlimit most = { 2048, 2048 };
-	int fd[1024];
+#define USER_WAITS	"/sys/module/wq/parameters/user_waits"
 
-	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &most));
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	for (int i = 0; i < 1024; i++) {
-		fd[i] = q_flush_fd(self->q, "a", 0);
-		ASSERT_LE(0, fd[i]);
-	}
-	EXPECT_EQ(-EUSERS, q_flush_fd(self->q, "a", 0));
-	EXPECT_EQ(-EUSERS, q_flush(self->q, "a", FOREVER));
-	EXPECT_EQ(-EUSERS, q_flush_fd(self->q, "b", WQ_FLUSH_ADD));
-	EXPECT_EQ(-EUSERS, q_disable(self->q, "a", FOREVER));
-	EXPECT_EQ(0, q_stat(self->q).disabled);
-	EXPECT_EQ(1, q_stat(self->q).keys);
-	ASSERT_EQ(0, run(self->name));
-	for (int i = 0; i < 1024; i++)
-		EXPECT_EQ(WQ_END_DONE, flush_result(fd[i]));
-	EXPECT_EQ(0, q_stat(self->q).flushes);
+/* ALICE's queue, which BOB may use. */
+static int use_all_waits(const char *name)
+{
+	int q = q_attach(name, O_RDWR), fd[8];
+	struct wq_info info;
+
+	for (int i = 0; i < 8; i++)
+		CHECK((fd[i] = q_wait(q, "a", 0)) >= 0);
+	CHECK(q_wait(q, "a", 0) == -EUSERS);
+	CHECK(q_wait(q, "new", WQ_WAIT_ADD) == -EUSERS);
+	CHECK(!q_info(q, &info) && info.charged_waits == 8 && info.user_waits == 8);
+	close(fd[0]);
+	CHECK((fd[0] = q_wait(q, "a", 0)) >= 0);
+	CHECK(q_stat(q).flushes == 8);
+	CHECK(q_stat(q).keys == 1);
+	for (;;)
+		pause();
+}
+
+TEST_F(users, waits_of_one_user_are_limited_and_leave_the_owner_his_own)
+{
+	pid_t bob, alice;
+	int q;
+
+	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0666));
+	q = q_attach(self->name, O_RDWR);
+	ASSERT_EQ(1, q_add(q, "a"));
+	ASSERT_EQ(0, write_file(USER_WAITS, "8"));
+	bob = user(BOB, GROUP, 0);
+	if (!bob)
+		_exit(use_all_waits(self->name));
+	ASSERT_TRUE(asleep(bob));
+	EXPECT_TRUE(alive(bob));
+	alice = user(ALICE, GROUP, 0);
+	if (!alice)
+		_exit(open_status(q_wait(q, "a", 0)));
+	EXPECT_EQ(0, reap(alice));
+	kill(bob, SIGKILL);
+	reap(bob);
+	EXPECT_EQ(0, q_stat(q).flushes);
+	/* root has CAP_SYS_RESOURCE */
+	ASSERT_EQ(0, write_file(USER_WAITS, "0"));
+	EXPECT_EQ(-EAGAIN, wait_for(q_wait(q, "a", 0), 0));
+	ASSERT_EQ(0, write_file(USER_WAITS, "1024"));
 }
 
 /* ---- disable ---- */
@@ -576,41 +666,6 @@ TEST_F(queue, disable_waits_for_the_run_in_progress)
 	EXPECT_EQ(WQ_KEY_DISABLED, q_query(other, "a"));
 }
 
-/* The key is disabled, and a repeated call waits until the same time. */
-static int disable_interrupted(int q)
-{
-	struct wq_disable d = {
-		.size = sizeof(d), .key = addr_of("a"), .key_len = 1, .timeout = HOUR,
-	};
-	__s64 begun = now_ns();
-
-	handle(SIGUSR1, 0);
-	CHECK(verb(q, WQ_IOC_DISABLE, &d) == -EINTR);
-	CHECK(within("deadline", begun + HOUR, now_ns() + HOUR, d.deadline));
-	d.deadline = begun;
-	CHECK(verb(q, WQ_IOC_DISABLE, &d) == -ETIMEDOUT);
-	CHECK(d.deadline == 0);
-	return 0;
-}
-
-TEST_F(queue, signal_handler_ends_a_disable_with_EINTR)
-{
-	int other = q_attach(self->name, O_RDWR);
-	struct item it;
-	pid_t pid;
-
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	pid = child();
-	if (!pid)
-		_exit(disable_interrupted(other));
-	ASSERT_TRUE(asleep(pid));
-	kill(pid, SIGUSR1);
-	EXPECT_EQ(0, reap(pid));
-	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_DISABLED, q_query(other, "a"));
-	EXPECT_EQ(0, q_stat(self->q).flushes);
-}
-
 TEST_F(queue, disable_stays_when_the_process_ends)
 {
 	pid_t pid = child();
@@ -630,34 +685,37 @@ TEST_F(queue, enable_of_an_unknown_key_fails_with_ENOENT)
 	EXPECT_TRUE(same(&before, self->q));
 }
 
-TEST_F(queue, disable_fails_with_EINVAL_for_bad_flags_and_fields)
+TEST_F(queue, disable_fails_with_EINVAL_for_bad_fields)
 {
 	struct wq_stat before = q_stat(self->q);
-	struct wq_disable good = { .size = sizeof(good), .key = addr_of("a"), .key_len = 1 }, d;
+	struct wq_key_op good = {
+		.size = sizeof(good), .op = WQ_DO_DISABLE, .key = addr_of("a"), .key_len = 1,
+	}, op;
 
-	for (int bit = 1; bit < 32; bit++) {
-		d = good;
-		d.flags = 1U << bit;
-		EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_DISABLE, &d));
-	}
-	d = good;
-	d.deadline = -1;
-	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_DISABLE, &d));
-	d = good;
-	d.flags = WQ_DISABLE_UNDO;
-	d.timeout = 1;
-	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_DISABLE, &d));
-	d.timeout = 0;
-	d.deadline = 1;
-	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_DISABLE, &d));
-	d = good;
-	d.key_len = 0;
-	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_DISABLE, &d));
-	d.key_len = WQ_MAX_KEY + 1;
-	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_DISABLE, &d));
-	d = good;
-	d.key = 8;
-	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_DISABLE, &d));
+	op = good;
+	op.count = 1;
+	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &op));
+	op = good;
+	op.info.state = 1;
+	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &op));
+	op = good;
+	op.key_len = 0;
+	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &op));
+	op.key_len = WQ_MAX_KEY + 1;
+	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_KEY, &op));
+	op = good;
+	op.key = 8;
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_KEY, &op));
+	EXPECT_TRUE(same(&before, self->q));
+}
+
+TEST_F(queue, key_fails_with_EINVAL_for_an_unknown_operation)
+{
+	struct wq_stat before = q_stat(self->q);
+
+	for (int bit = 3; bit < 32; bit++)
+		EXPECT_EQ(-EINVAL, q_key_state(self->q, 1U << bit, "a", 1));
+	EXPECT_EQ(-EINVAL, q_key_state(self->q, WQ_DO_ENABLE + 1, "a", 1));
 	EXPECT_TRUE(same(&before, self->q));
 }
 
@@ -668,7 +726,6 @@ TEST(disabled_keys_count_in_max_keys)
 	EXPECT_EQ(0, q_disable(q, "a", 0));
 	EXPECT_EQ(-ENOSPC, q_add(q, "b"));
 	EXPECT_EQ(-ENOSPC, q_disable(q, "b", 0));
-	EXPECT_EQ(-ENOSPC, q_disable(q, "b", FOREVER));
 	EXPECT_EQ(1, q_stat(q).keys);
 }
 
@@ -718,12 +775,12 @@ TEST_F(users, disable_is_for_the_owner_and_root)
 	EXPECT_EQ(0, q_disable(rw, "a", 0));
 }
 
-TEST(info_has_the_feature_FLUSH)
+TEST(info_has_the_feature_WAIT)
 {
 	struct wq_info info = { .size = sizeof(info) };
 
 	ASSERT_EQ(0, q_info(q_dev(O_RDWR), &info));
-	EXPECT_EQ(WQ_FEATURE_FLUSH, info.features & WQ_FEATURE_FLUSH);
+	EXPECT_EQ(WQ_FEATURE_WAIT, info.features & WQ_FEATURE_WAIT);
 }
 
 TEST_HARNESS_MAIN

@@ -273,13 +273,13 @@ static void look(int q, struct array *a)
 
 	switch (chance(3)) {
 	case 0:
-		q_key_state(q, WQ_IOC_QUERY, &key, sizeof(key));
+		q_key_state(q, WQ_DO_QUERY, &key, sizeof(key));
 		break;
 	case 1:
 		q_list(q, a, 0, &cursor);
 		break;
 	case 2:
-		q_key_state(q, WQ_IOC_FORGET, &key, sizeof(key));
+		q_key_state(q, WQ_DO_FORGET, &key, sizeof(key));
 		break;
 	}
 }

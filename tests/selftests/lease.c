@@ -40,11 +40,11 @@ FIXTURE_TEARDOWN(lease)
 	close(self->q);
 }
 
-static struct wq_query q_state(int fd, unsigned long nr, const char *key)
+static struct wq_key_op q_state(int fd, __u32 what, const char *key)
 {
-	struct wq_query ks;
+	struct wq_key_op ks;
 
-	if (q_key_call(fd, nr, key, strlen(key), &ks))
+	if (q_key_call(fd, what, key, strlen(key), &ks))
 		memset(&ks, 0xff, sizeof(ks));
 	return ks;
 }
@@ -52,7 +52,7 @@ static struct wq_query q_state(int fd, unsigned long nr, const char *key)
 /* The rest of the key's lease. */
 static __s64 q_lease(int fd, const char *key)
 {
-	return q_state(fd, WQ_IOC_QUERY, key).info.lease;
+	return q_state(fd, WQ_DO_QUERY, key).info.lease;
 }
 
 /* When the key's lease of an hour began, exact to 10 ms. */
@@ -235,7 +235,7 @@ TEST_F_TIMEOUT(lease, lease_expired_counts_no_failure_and_keeps_earlier_failures
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	ASSERT_EVENTUALLY(q_stat(self->q).ready);
 	ASSERT_EQ(0, q_stat(self->q).failed);
-	ASSERT_EQ(0, q_state(self->q, WQ_IOC_QUERY, "a").info.failures);
+	ASSERT_EQ(0, q_state(self->q, WQ_DO_QUERY, "a").info.failures);
 
 	ASSERT_EQ(0, q_get_array(self->q, &a, 1, 0));
 	one.rec.flags = WQ_OUTCOME_RETRY;
@@ -243,7 +243,7 @@ TEST_F_TIMEOUT(lease, lease_expired_counts_no_failure_and_keeps_earlier_failures
 	ASSERT_EQ(0, q_get_array(self->q, &a, 1, 20 * SEC));
 	ASSERT_EQ(1, one.rec.failures);
 	ASSERT_EVENTUALLY(q_stat(self->q).ready);
-	ASSERT_EQ(1, q_state(self->q, WQ_IOC_QUERY, "a").info.failures);
+	ASSERT_EQ(1, q_state(self->q, WQ_DO_QUERY, "a").info.failures);
 	ASSERT_EQ(1, q_stat(self->q).failed);
 }
 
@@ -771,7 +771,7 @@ FIXTURE_TEARDOWN(used)
 
 /* A correct call, which the test modifies. */
 struct args {
-	struct wq_touch touch;
+	struct wq_add touch;
 	char more[1024];
 };
 
@@ -796,13 +796,14 @@ static int call(int q, struct args *a)
 
 TEST(touch_struct_has_one_layout_for_32_and_64_bit_callers)
 {
-	ASSERT_EQ(32, sizeof(struct wq_touch));
-	ASSERT_EQ(8, offsetof(struct wq_touch, keys));
-	ASSERT_EQ(24, offsetof(struct wq_touch, results));
+	ASSERT_EQ(40, sizeof(struct wq_add));
+	ASSERT_EQ(8, offsetof(struct wq_add, keys));
+	ASSERT_EQ(24, offsetof(struct wq_add, results));
+	ASSERT_EQ(32, offsetof(struct wq_add, marks));
 	ASSERT_EQ(96, offsetof(struct wq_open, lease));
 	ASSERT_EQ(136, sizeof(struct wq_open));
-	ASSERT_EQ(56, offsetof(struct wq_query, info.lease));
-	ASSERT_EQ(144, sizeof(struct wq_query));
+	ASSERT_EQ(56, offsetof(struct wq_key_op, info.lease));
+	ASSERT_EQ(144, sizeof(struct wq_key_op));
 	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
 	ASSERT_EQ(440, offsetof(struct wq_stat, expired));
 	ASSERT_EQ(808, sizeof(struct wq_stat));
@@ -818,6 +819,18 @@ TEST_F(used, touch_with_an_unknown_flag_fails_with_EINVAL)
 		ASSERT_EQ(-EINVAL, call(self->q, &a));
 		ASSERT_EQ(0, a.touch.keys.count);
 	}
+}
+
+TEST_F(used, touch_with_marks_fails_with_EINVAL)
+{
+	struct wq_mark mark;
+	struct args a = good();
+	__s32 result = 4711;
+
+	a.touch.results = addr_of(&result);
+	a.touch.marks = addr_of(&mark);
+	ASSERT_EQ(-EINVAL, call(self->q, &a));
+	ASSERT_EQ(4711, result);
 }
 
 TEST_F(used, touch_with_flags_or_delay_in_a_record_fails_with_EINVAL)
@@ -1154,7 +1167,7 @@ TEST(info_has_the_lease_feature)
 
 TEST_F_TIMEOUT(lease, query_returns_the_remaining_lease, LIMIT)
 {
-	struct wq_query ks = { .size = sizeof(ks) };
+	struct wq_key_op ks = { .size = sizeof(ks) };
 	struct item it;
 	__s64 before, left;
 	int w;
@@ -1171,20 +1184,22 @@ TEST_F_TIMEOUT(lease, query_returns_the_remaining_lease, LIMIT)
 	/* other consumers see the same lease */
 	ASSERT_GE(left, q_lease(q_attach(self->name, O_RDONLY), "a"));
 	/* forget and cancel return it, but only to files that are open for reading */
-	ASSERT_LT(0, q_state(self->q, WQ_IOC_FORGET, "a").info.lease);
-	ASSERT_LT(0, q_state(self->q, WQ_IOC_CANCEL, "a").info.lease);
-	ASSERT_EQ(0, q_state(w, WQ_IOC_CANCEL, "a").info.lease);
-	ASSERT_EQ(WQ_KEY_PROCESSING, q_state(w, WQ_IOC_CANCEL, "a").info.state);
+	ASSERT_LT(0, q_state(self->q, WQ_DO_FORGET, "a").info.lease);
+	ASSERT_LT(0, q_state(self->q, WQ_DO_CANCEL, "a").info.lease);
+	ASSERT_EQ(0, q_state(w, WQ_DO_CANCEL, "a").info.lease);
+	ASSERT_EQ(WQ_KEY_PROCESSING, q_state(w, WQ_DO_CANCEL, "a").info.state);
 
 	ks.key = addr_of("a");
 	ks.key_len = 1;
 	ks.info.lease = 1;
-	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_QUERY, &ks));
+	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &ks));
 	ks.info.lease = -1;
-	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_CANCEL, &ks));
+	ks.op = WQ_DO_CANCEL;
+	ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &ks));
+	ks.op = WQ_DO_QUERY;
 	/* a caller with an older struct, without the field */
-	ks.size = offsetof(struct wq_query, info.lease);
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_QUERY, &ks));
+	ks.size = offsetof(struct wq_key_op, info.lease);
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_KEY, &ks));
 	ASSERT_EQ(-1, ks.info.lease);
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, (int)ks.info.state);
 }
@@ -1208,7 +1223,7 @@ TEST_F_TIMEOUT(lease, list_returns_an_expired_key_as_ready_without_holder, LIMIT
 	ASSERT_EQ(1, a.count);
 	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, row_at(&a, 0)->info.state);
 	ASSERT_EQ(0, row_at(&a, 0)->info.holder);
-	ASSERT_EQ(0, q_state(self->q, WQ_IOC_QUERY, "a").info.holder);
+	ASSERT_EQ(0, q_state(self->q, WQ_DO_QUERY, "a").info.holder);
 	ASSERT_EQ(-1, q_lease(self->q, "a"));
 	free(a.recs);
 }

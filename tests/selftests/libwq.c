@@ -147,6 +147,46 @@ TEST_F(libwq, shutdown_ends_a_drain_with_ECANCELED)
 	ASSERT_EQ(ECANCELED, WEXITSTATUS(status));
 }
 
+TEST_F(libwq, waits_are_effects_and_files)
+{
+	struct wq_item item;
+	int fd, other = wq_open(self->name, O_RDWR, 0, 0);
+
+	ASSERT_LE(0, other);
+	ASSERT_EQ(WQ_END_NO_RUN, wq_flush(self->q, "a", 1, WQ_FOREVER));
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(-1, wq_flush(self->q, "a", 1, WQ_NOWAIT));
+	ASSERT_EQ(EAGAIN, errno);
+	ASSERT_EQ(-1, wq_flush(self->q, "a", 1, 1000000));
+	ASSERT_EQ(ETIMEDOUT, errno);
+	fd = wq_wait_fd(self->q, "b", 1, WQ_WAIT_ADD, 0);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, wq_get(other, &item, WQ_NOWAIT));
+	ASSERT_EQ(-1, wq_flush(other, "a", 1, WQ_FOREVER));
+	ASSERT_EQ(EDEADLK, errno);
+	ASSERT_EQ(-1, wq_wait(fd, WQ_NOWAIT));
+	ASSERT_EQ(-1, wq_disable(self->q, "a", 1, 1000000));
+	ASSERT_EQ(ETIMEDOUT, errno);
+	ASSERT_EQ(0, wq_done(other, &item));
+	ASSERT_EQ(WQ_KEY_DISABLED, wq_disable(self->q, "a", 1, WQ_FOREVER));
+	ASSERT_EQ(WQ_KEY_DISABLED, wq_enable(self->q, "a", 1));
+	ASSERT_EQ(0, wq_get(other, &item, WQ_NOWAIT));
+	ASSERT_EQ(0, wq_done(other, &item));
+	ASSERT_EQ(WQ_END_DONE, wq_wait(fd, WQ_NOWAIT));
+	ASSERT_EQ(WQ_END_DONE, wq_wait(fd, WQ_FOREVER));
+	close(fd);
+	ASSERT_EQ(-1, wq_wait_fd(self->q, NULL, 0, WQ_WAIT_DRAIN, 0));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_drain_begin(self->q));
+	fd = wq_wait_fd(self->q, NULL, 0, WQ_WAIT_DRAIN, 0);
+	ASSERT_EQ(-1, wq_wait(fd, WQ_NOWAIT));
+	ASSERT_EQ(0, wq_shutdown(self->q));
+	ASSERT_EQ(WQ_END_CANCELED, wq_wait(fd, WQ_FOREVER));
+	close(fd);
+	close(other);
+}
+
 TEST_F(libwq, query_and_cancel_return_the_state)
 {
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));

@@ -25,10 +25,10 @@ static __u64 total(struct wq_hist h)
 	return n;
 }
 
-/* Query, cancel or forget: the state of the key, or -errno. */
-static int key_state(int fd, unsigned int nr, const char *key, struct wq_query *ks)
+/* Does something with a key: the state from before, or -errno. */
+static int key_state(int fd, __u32 what, const char *key, struct wq_key_op *ks)
 {
-	return q_key_call(fd, nr, key, strlen(key), ks) ?: (int)ks->info.state;
+	return q_key_call(fd, what, key, strlen(key), ks) ?: (int)ks->info.state;
 }
 
 /* Two looks at the clock, with something between them. */
@@ -155,7 +155,7 @@ TEST_F(queue, stat_give_back_ends_processing_and_keeps_the_age)
 {
 	struct span added, now, got;
 	struct wq_stat before, st;
-	struct wq_query ks;
+	struct wq_key_op ks;
 	struct item it;
 	pid_t pid;
 
@@ -187,7 +187,7 @@ TEST_F(queue, stat_give_back_ends_processing_and_keeps_the_age)
 	ASSERT_EQ(2, st.depth);
 	ASSERT_EQ(0, total(st.works));
 	sleep_ms(10);
-	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "b", &ks)));
+	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_DO_QUERY, "b", &ks)));
 	ASSERT_TRUE(is_age(ks.info.age, added, now));
 	sleep_ms(10);
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
@@ -196,7 +196,7 @@ TEST_F(queue, stat_give_back_ends_processing_and_keeps_the_age)
 	ASSERT_EQ(3, total(st.waits));
 	ASSERT_EQ(1, st.processing);
 	sleep_ms(10);
-	ASSERT_EQ(MINE, TIMED(now, key_state(self->q, WQ_IOC_QUERY, it.key, &ks)));
+	ASSERT_EQ(MINE, TIMED(now, key_state(self->q, WQ_DO_QUERY, it.key, &ks)));
 	ASSERT_TRUE(is_age(ks.info.age, got, now));
 	ASSERT_EQ(0, q_done(self->q, &it));
 	ASSERT_EQ(1, total(q_stat(self->q).works));
@@ -207,7 +207,7 @@ TEST_F(queue, stat_get_EMSGSIZE_leaves_all_times)
 	struct array small = array_new(WQ_REC_SIZE(1));
 	struct span added, got, now;
 	struct wq_stat before, st;
-	struct wq_query ks;
+	struct wq_key_op ks;
 	struct item it;
 
 	ASSERT_EQ(1, TIMED(added, q_add(self->q, "a longer key")));
@@ -215,7 +215,7 @@ TEST_F(queue, stat_get_EMSGSIZE_leaves_all_times)
 	sleep_ms(20);
 	ASSERT_EQ(-EMSGSIZE, q_get_array(self->q, &small, 0, 0));
 	ASSERT_TRUE(same(&before, self->q));
-	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a longer key", &ks)));
+	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_DO_QUERY, "a longer key", &ks)));
 	ASSERT_TRUE(is_age(ks.info.age, added, now));
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	st = q_stat(self->q);
@@ -229,7 +229,7 @@ TEST_F(queue, stat_get_EFAULT_is_no_work)
 {
 	struct array hole = { .recs = edge(0), .room = 4096 };
 	struct span added, failed, got, now;
-	struct wq_query ks;
+	struct wq_key_op ks;
 	struct wq_stat st;
 	struct item it;
 
@@ -243,7 +243,7 @@ TEST_F(queue, stat_get_EFAULT_is_no_work)
 	ASSERT_EQ(0, st.longest);
 	ASSERT_EQ(1, st.depth);
 	sleep_ms(20);
-	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
+	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_DO_QUERY, "a", &ks)));
 	ASSERT_TRUE(is_age(ks.info.age, added, now));
 	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
 	st = q_stat(self->q);
@@ -293,7 +293,7 @@ TEST_F(queue, stat_depth_is_ready_plus_dirty_while_processing)
 TEST(stat_of_an_unnamed_queue_has_no_times)
 {
 	int q = q_private(0);
-	struct wq_query ks;
+	struct wq_key_op ks;
 	struct wq_stat st;
 	struct item it;
 
@@ -303,12 +303,12 @@ TEST(stat_of_an_unnamed_queue_has_no_times)
 	sleep_ms(2);
 	q_get(q, &it, 0);
 	sleep_ms(2);
-	ASSERT_EQ(MINE, key_state(q, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(MINE, key_state(q, WQ_DO_QUERY, "a", &ks));
 	ASSERT_EQ(0, ks.info.age);
 	ASSERT_EQ(getpid(), ks.info.holder);
-	ASSERT_EQ(READY, key_state(q, WQ_IOC_QUERY, "b", &ks));
+	ASSERT_EQ(READY, key_state(q, WQ_DO_QUERY, "b", &ks));
 	ASSERT_EQ(0, ks.info.age);
-	ASSERT_EQ(WQ_KEY_DELAYED, key_state(q, WQ_IOC_QUERY, "c", &ks));
+	ASSERT_EQ(WQ_KEY_DELAYED, key_state(q, WQ_DO_QUERY, "c", &ks));
 	ASSERT_LT(HOUR - 60 * SEC, ks.info.due);
 	st = q_stat(q);
 	ASSERT_EQ(1, st.depth);
@@ -429,12 +429,12 @@ TEST_F(queue, stat_of_a_shorter_struct_is_not_overrun)
 TEST_F(queue, query_returns_age_due_and_holder_in_every_state)
 {
 	struct span added, delayed, got, now;
-	struct wq_query ks;
+	struct wq_key_op ks;
 	struct item it;
 
 	ASSERT_EQ(1, TIMED(added, q_add(self->q, "a")));
 	sleep_ms(5);
-	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
+	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_DO_QUERY, "a", &ks)));
 	ASSERT_TRUE(is_age(ks.info.age, added, now));
 	ASSERT_EQ(-1, ks.info.due);
 	ASSERT_EQ(0, ks.info.holder);
@@ -442,7 +442,7 @@ TEST_F(queue, query_returns_age_due_and_holder_in_every_state)
 	/* ready and delayed */
 	ASSERT_EQ(1, TIMED(delayed, q_add_after(self->q, "a", HOUR)));
 	sleep_ms(5);
-	ASSERT_EQ(READY | WQ_KEY_DELAYED, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
+	ASSERT_EQ(READY | WQ_KEY_DELAYED, TIMED(now, key_state(self->q, WQ_DO_QUERY, "a", &ks)));
 	ASSERT_TRUE(is_age(ks.info.age, added, now));
 	ASSERT_TRUE(is_age(HOUR - ks.info.due, delayed, now));
 
@@ -452,23 +452,23 @@ TEST_F(queue, query_returns_age_due_and_holder_in_every_state)
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	sleep_ms(5);
 	ASSERT_EQ(MINE | WQ_KEY_DIRTY | WQ_KEY_DELAYED,
-		  TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
+		  TIMED(now, key_state(self->q, WQ_DO_QUERY, "a", &ks)));
 	ASSERT_TRUE(is_age(ks.info.age, got, now));
 	ASSERT_TRUE(is_age(HOUR - ks.info.due, delayed, now));
 	ASSERT_EQ(getpid(), ks.info.holder);
 
 	/* cancel returns the state before the cancel */
 	ASSERT_EQ(MINE | WQ_KEY_DIRTY | WQ_KEY_DELAYED,
-		  TIMED(now, key_state(self->q, WQ_IOC_CANCEL, "a", &ks)));
+		  TIMED(now, key_state(self->q, WQ_DO_CANCEL, "a", &ks)));
 	ASSERT_TRUE(is_age(ks.info.age, got, now));
 	ASSERT_TRUE(is_age(HOUR - ks.info.due, delayed, now));
 	ASSERT_EQ(getpid(), ks.info.holder);
-	ASSERT_EQ(MINE, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(MINE, key_state(self->q, WQ_DO_QUERY, "a", &ks));
 	ASSERT_EQ(-1, ks.info.due);
 
 	/* delayed alone */
 	q_add_after(self->q, "b", HOUR);
-	ASSERT_EQ(WQ_KEY_DELAYED, key_state(self->q, WQ_IOC_QUERY, "b", &ks));
+	ASSERT_EQ(WQ_KEY_DELAYED, key_state(self->q, WQ_DO_QUERY, "b", &ks));
 	ASSERT_EQ(0, ks.info.age);
 	ASSERT_EQ(0, ks.info.holder);
 	ASSERT_LT(HOUR - 60 * SEC, ks.info.due);
@@ -477,17 +477,17 @@ TEST_F(queue, query_returns_age_due_and_holder_in_every_state)
 
 TEST_F(queue, query_of_a_retained_key_has_no_times)
 {
-	struct wq_query ks;
+	struct wq_key_op ks;
 	struct item it;
 
 	ASSERT_EQ(1, q_add_flags(self->q, "a", 0, WQ_ADD_RATE_LIMITED));
-	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, key_state(self->q, WQ_DO_QUERY, "a", &ks));
 	ASSERT_EQ(1, ks.info.failures);
 	ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
-	ASSERT_EQ(MINE | WQ_KEY_FAILED, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(MINE | WQ_KEY_FAILED, key_state(self->q, WQ_DO_QUERY, "a", &ks));
 	ASSERT_EQ(getpid(), ks.info.holder);
 	ASSERT_EQ(0, q_done(self->q, &it));
-	ASSERT_EQ(WQ_KEY_FAILED, key_state(self->q, WQ_IOC_QUERY, "a", &ks));
+	ASSERT_EQ(WQ_KEY_FAILED, key_state(self->q, WQ_DO_QUERY, "a", &ks));
 	ASSERT_EQ(0, ks.info.age);
 	ASSERT_EQ(-1, ks.info.due);
 	ASSERT_EQ(0, ks.info.holder);
@@ -499,12 +499,12 @@ TEST_F(queue, query_of_a_retained_key_has_no_times)
 TEST_F(queue, query_of_a_key_that_was_due_returns_the_time_since_then)
 {
 	struct span added, now;
-	struct wq_query ks;
+	struct wq_key_op ks;
 
 	ASSERT_EQ(1, TIMED(added, q_add_after(self->q, "a", 10 * MS)));
 	ASSERT_EVENTUALLY(q_stat(self->q).ready == 1);
 	sleep_ms(5);
-	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_IOC_QUERY, "a", &ks)));
+	ASSERT_EQ(READY, TIMED(now, key_state(self->q, WQ_DO_QUERY, "a", &ks)));
 	ASSERT_LE(5 * MS, ks.info.age);
 	ASSERT_GE(now.to - added.from - 10 * MS, ks.info.age);
 	ASSERT_EQ(-1, ks.info.due);
@@ -512,40 +512,44 @@ TEST_F(queue, query_of_a_key_that_was_due_returns_the_time_since_then)
 
 TEST_F(queue, query_cancel_and_forget_with_nonzero_output_fields_fail)
 {
-	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_CANCEL, WQ_IOC_FORGET };
-	struct wq_query good = {
+	static const unsigned int nrs[] = { WQ_DO_QUERY, WQ_DO_CANCEL, WQ_DO_FORGET };
+	struct wq_key_op good = {
 		.size = sizeof(good), .key = addr_of("a"), .key_len = 1,
 	}, bad;
 
 	q_add(self->q, "a");
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
 		bad = good;
+		bad.op = nrs[i];
 		bad.info.age = 1;
-		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &bad));
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &bad));
 		bad = good;
+		bad.op = nrs[i];
 		bad.info.due = -1;
-		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &bad));
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &bad));
 		bad = good;
+		bad.op = nrs[i];
 		bad.info.holder = 1;
-		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &bad));
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &bad));
 		bad = good;
-		bad.reserved = 1;
-		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &bad));
+		bad.op = nrs[i];
+		bad.count = 1;
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &bad));
 	}
 	ASSERT_EQ(READY, q_query(self->q, "a"));
 }
 
 TEST_F(queue, query_of_a_shorter_struct_is_not_overrun)
 {
-	struct wq_query ks;
+	struct wq_key_op ks;
 
 	memset(&ks, 0xa5, sizeof(ks));
-	ks = (struct wq_query){
-		.size = offsetof(struct wq_query, info.age), .key = addr_of("a"), .key_len = 1,
+	ks = (struct wq_key_op){
+		.size = offsetof(struct wq_key_op, info.age), .key = addr_of("a"), .key_len = 1,
 		.info = { .age = 0x11, .due = 0x22, .lease = 0x33 },
 	};
 	q_add(self->q, "a");
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_QUERY, &ks));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_KEY, &ks));
 	ASSERT_EQ(READY, ks.info.state);
 	ASSERT_EQ(0x11, ks.info.age);
 	ASSERT_EQ(0x22, ks.info.due);
@@ -556,8 +560,8 @@ TEST_F(queue, query_of_a_shorter_struct_is_not_overrun)
 
 static __u32 holder(int fd, const char *key)
 {
-	struct wq_query ks;
-	int ret = key_state(fd, WQ_IOC_QUERY, key, &ks);
+	struct wq_key_op ks;
+	int ret = key_state(fd, WQ_DO_QUERY, key, &ks);
 
 	return ret < 0 ? ret : ks.info.holder;
 }
@@ -800,10 +804,10 @@ TEST_F(queue, list_equals_query)
 	ASSERT_EQ(0, cursor);
 	ASSERT_EQ(q_stat(self->q).keys, a.count);
 	for (int i = 0; i < a.count; i++, row = row_next(row)) {
-		struct wq_query ks;
+		struct wq_key_op ks;
 
 		snprintf(key, sizeof(key), "%.*s", row->len, row->key);
-		ASSERT_EQ(row->info.state, key_state(self->q, WQ_IOC_QUERY, key, &ks));
+		ASSERT_EQ(row->info.state, key_state(self->q, WQ_DO_QUERY, key, &ks));
 		ASSERT_EQ(row->info.holder, ks.info.holder);
 		ASSERT_EQ(row->info.failures, ks.info.failures);
 		ASSERT_LE(row->info.age, ks.info.age);

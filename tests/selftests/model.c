@@ -9,7 +9,6 @@
  *
  * WQ_MODEL_STEPS and WQ_MODEL_SEED in the environment set the number of steps and the seed.
  */
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -68,19 +67,20 @@ static size_t key_of(unsigned int k, char *key)
 
 static bool rig_map(struct rig *rig)
 {
-	struct wq_map arg = { .size = sizeof(arg) };
+	struct wq_control arg = { .size = sizeof(arg) };
 	void *page;
-	int k;
+	int fd, k;
 
 	for (k = 0; k < WM_KEYS; k++)
 		rig->mark[k].counter = WQ_NO_COUNTER;
 	/* repeat adds can raise a key */
 	if (rig->p.ageing)
 		return true;
-	if (verb(rig->fd[1], WQ_IOC_MAP, &arg))
+	fd = verb(rig->fd[1], WQ_IOC_MAP, &arg);
+	if (fd < 0)
 		return DIFFERS(rig, "can't open the map");
-	page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, arg.fd, 0);
-	close(arg.fd);
+	page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, fd, 0);
+	close(fd);
 	if (page == MAP_FAILED)
 		return DIFFERS(rig, "can't map the map");
 	rig->map = page;
@@ -169,7 +169,7 @@ static int array_of_one(struct rig *rig, unsigned long nr, const struct ws_step 
 	struct wq_mark mark;
 	/* this part is the same for all verbs; done has the longest struct */
 	struct wq_done args = {
-		.size = nr == WQ_IOC_DONE ? sizeof(args) : sizeof(struct wq_touch),
+		.size = nr == WQ_IOC_DONE ? sizeof(args) : sizeof(struct wq_add),
 		.keys = { addr_of(&one), WQ_REC_SIZE(len), 1 }, .results = addr_of(&result),
 	};
 	int ret;
@@ -239,72 +239,53 @@ static int real_done_get(struct rig *rig, const struct ws_step *s, __u64 of, uni
 	return ret ?: got(one, &args.next, token);
 }
 
-static int key_state(struct rig *rig, int c, unsigned long nr, unsigned int k,
-		     struct wq_query *ks)
+static int key_state(struct rig *rig, int c, __u32 what, unsigned int k, struct wq_key_op *ks)
 {
 	char key[WQ_MAX_KEY];
-	int ret;
+	size_t len = key_of(k, key);
 
-	*ks = (struct wq_query){
-		.size = sizeof(*ks), .key = addr_of(key), .key_len = key_of(k, key),
+	return q_key_call(rig->fd[c], what, key, len, ks) ?: (int)ks->info.state;
+}
+
+/* The file of a wait for a key, which does not block, or the error. */
+static int watch(struct rig *rig, int c, unsigned int k, __u32 flags)
+{
+	char key[WQ_MAX_KEY];
+	struct wq_wait w = {
+		.size = sizeof(w), .flags = flags, .key = addr_of(key), .key_len = key_of(k, key),
 	};
-	ret = verb(rig->fd[c], nr, ks);
-	return ret ?: (int)ks->info.state;
+	int fd = verb(rig->fd[c], WQ_IOC_WAIT, &w);
+
+	if (fd >= 0)
+		fcntl(fd, F_SETFL, O_NONBLOCK);
+	return fd;
 }
 
 /* Without a wait.  The model returns -ENOENT if there is no run, as the kernel API does. */
 static int real_flush(struct rig *rig, const struct ws_step *s)
 {
-	char key[WQ_MAX_KEY];
-	struct wq_flush f = {
-		.size = sizeof(f), .key = addr_of(key), .key_len = key_of(s->key, key),
-	};
-	int ret = verb(rig->fd[s->who], WQ_IOC_FLUSH, &f);
+	int fd = watch(rig, s->who, s->key, 0), ret;
 
-	return ret ?: f.result == WQ_END_NO_RUN ? -ENOENT : (int)f.result;
-}
-
-static int real_disable(struct rig *rig, const struct ws_step *s, __u32 flags)
-{
-	char key[WQ_MAX_KEY];
-	struct wq_disable d = {
-		.size = sizeof(d), .flags = flags, .key = addr_of(key),
-		.key_len = key_of(s->key, key),
-	};
-
-	return verb(rig->fd[s->who], WQ_IOC_DISABLE, &d) ?: (int)d.state;
-}
-
-/* -EAGAIN before the end of the wait. */
-static int watch_result(int fd)
-{
-	struct wq_flush_result r;
-	ssize_t n = read(fd, &r, sizeof(r));
-
-	return n < 0 ? -errno : n == sizeof(r) ? (int)r.result : -EBADMSG;
+	if (fd < 0)
+		return fd;
+	ret = wait_result(fd);
+	close(fd);
+	return ret == WQ_END_NO_RUN ? -ENOENT : ret;
 }
 
 static int real_watch(struct rig *rig, const struct ws_step *s)
 {
-	char key[WQ_MAX_KEY];
-	struct wq_flush f = {
-		.size = sizeof(f), .flags = WQ_FLUSH_FD, .key = addr_of(key),
-		.key_len = key_of(s->key, key),
-	};
 	int *fd = &rig->watch[s->key], ret;
 
 	if (*fd) {
-		ret = watch_result(*fd);
+		ret = wait_result(*fd);
 		close(*fd);
 		*fd = 0;
 		return ret;
 	}
-	ret = verb(rig->fd[1], WQ_IOC_FLUSH, &f);
-	if (ret)
-		return ret;
-	*fd = f.fd;
-	fcntl(*fd, F_SETFL, O_NONBLOCK);
-	return 0;
+	ret = watch(rig, 1, s->key, WQ_WAIT_OWN);
+	*fd = ret < 0 ? 0 : ret;
+	return ret < 0 ? ret : 0;
 }
 
 static int real_end(struct rig *rig, const struct ws_step *s)
@@ -320,16 +301,14 @@ static int real_end(struct rig *rig, const struct ws_step *s)
 
 static int real_kick(struct rig *rig, const struct ws_step *s)
 {
-	char key[WQ_MAX_KEY];
-	struct wq_kick k = { .size = sizeof(k), .count = s->flags };
+	struct wq_key_op k = { .size = sizeof(k), .op = WQ_DO_KICK, .count = s->flags };
 	int ret;
 
 	if (s->verb == WS_KICK) {
-		k.key = addr_of(key);
-		k.key_len = key_of(s->key, key);
+		ret = key_state(rig, 1, WQ_DO_KICK, s->key, &k);
+		return ret < 0 ? ret : 0;
 	}
-	ret = verb(rig->fd[1], WQ_IOC_KICK, &k);
-	return ret || s->verb == WS_KICK ? ret : (int)k.count;
+	return verb(rig->fd[1], WQ_IOC_KEY, &k) ?: (int)k.count;
 }
 
 static void *drain_thread(void *arg)
@@ -377,7 +356,7 @@ static bool touch_all(struct rig *rig)
 static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one *one,
 		   __u64 *token)
 {
-	struct wq_query ks;
+	struct wq_key_op ks;
 
 	switch (s->verb) {
 	case WS_ADD:
@@ -392,16 +371,16 @@ static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one
 	case WS_TOUCH:
 		return array_of_one(rig, WQ_IOC_TOUCH, s, of);
 	case WS_FORGET:
-		return key_state(rig, s->who, WQ_IOC_FORGET, s->key, &ks);
+		return key_state(rig, s->who, WQ_DO_FORGET, s->key, &ks);
 	case WS_CANCEL:
-		return key_state(rig, s->who, WQ_IOC_CANCEL, s->key, &ks);
+		return key_state(rig, s->who, WQ_DO_CANCEL, s->key, &ks);
 	case WS_KICK:
 	case WS_KICK_MANY:
 		return real_kick(rig, s);
 	case WS_DISABLE:
-		return real_disable(rig, s, 0);
+		return key_state(rig, s->who, WQ_DO_DISABLE, s->key, &ks);
 	case WS_ENABLE:
-		return real_disable(rig, s, WQ_DISABLE_UNDO);
+		return key_state(rig, s->who, WQ_DO_ENABLE, s->key, &ks);
 	case WS_FLUSH:
 		return real_flush(rig, s);
 	case WS_WATCH:
@@ -413,7 +392,7 @@ static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one
 	case WS_DRAIN:
 		return real_drain(rig);
 	case WS_PAUSE: {
-		struct wq_pause p = { .size = sizeof(p), .flags = s->flags, .timeout = s->ns };
+		struct wq_control p = { .size = sizeof(p), .flags = s->flags, .timeout = s->ns };
 
 		return verb(rig->fd[1], WQ_IOC_PAUSE, &p);
 	}
@@ -437,15 +416,15 @@ static bool same_time(__s64 real, __s64 model)
 static bool same_key(struct rig *rig, int c, unsigned int k)
 {
 	const struct wm *m = &rig->run.m;
-	struct wq_query ks;
-	int ret = key_state(rig, c, WQ_IOC_QUERY, k, &ks), want = wm_query(m, c, k);
+	struct wq_key_op ks;
+	int ret = key_state(rig, c, WQ_DO_QUERY, k, &ks), want = wm_query(m, c, k);
 
 	if (ret != want)
 		return DIFFERS(rig, "state of key %u, seen by %d: module %d, model %d",
 			       k, c, ret, want);
-	if (rig->watch[k] && watch_result(rig->watch[k]) != wm_watched(m, k))
+	if (rig->watch[k] && wait_result(rig->watch[k]) != wm_watched(m, k))
 		return DIFFERS(rig, "wait for key %u: module %d, model %d", k,
-			       watch_result(rig->watch[k]), wm_watched(m, k));
+			       wait_result(rig->watch[k]), wm_watched(m, k));
 	if (ret < 0)
 		return true;
 	if (ks.info.failures != m->key[k].failures || ks.info.requeues != wm_requeues(m, k))

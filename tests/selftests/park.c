@@ -9,10 +9,10 @@
 #define FAILED	WQ_KEY_FAILED
 #define ALL	0xffffffffU
 
-static struct wq_kick kick_args(const char *key, __u32 count)
+static struct wq_key_op kick_args(const char *key, __u32 count)
 {
-	return (struct wq_kick){
-		.size = sizeof(struct wq_kick), .key = addr_of(key),
+	return (struct wq_key_op){
+		.size = sizeof(struct wq_key_op), .op = WQ_DO_KICK, .key = addr_of(key),
 		.key_len = key ? strlen(key) : 0, .count = count,
 	};
 }
@@ -20,9 +20,9 @@ static struct wq_kick kick_args(const char *key, __u32 count)
 /* Return: how many keys were made ready, or -errno. */
 static int q_kick(int fd, const char *key, __u32 count)
 {
-	struct wq_kick args = kick_args(key, count);
+	struct wq_key_op args = kick_args(key, count);
 
-	return verb(fd, WQ_IOC_KICK, &args) ?: (int)args.count;
+	return verb(fd, WQ_IOC_KEY, &args) ?: (int)args.count;
 }
 
 /* One key's done with an outcome, and with a reason unless it is NULL. */
@@ -69,9 +69,9 @@ static int retry(int fd)
 
 static struct wq_key_info info_of(int fd, const char *key)
 {
-	struct wq_query query;
+	struct wq_key_op query;
 
-	q_key_call(fd, WQ_IOC_QUERY, key, strlen(key), &query);
+	q_key_call(fd, WQ_DO_QUERY, key, strlen(key), &query);
 	return query.info;
 }
 
@@ -377,13 +377,13 @@ TEST_F(parking, list_shows_parked_keys_with_their_reasons)
 
 TEST_F(parking, writer_does_not_see_the_reason)
 {
-	struct wq_query query;
+	struct wq_key_op query;
 	int w;
 
 	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "no answer"));
 	w = q_attach(self->name, O_WRONLY);
 	ASSERT_LE(0, w);
-	ASSERT_EQ(0, q_key_call(w, WQ_IOC_FORGET, "a", 1, &query));
+	ASSERT_EQ(0, q_key_call(w, WQ_DO_FORGET, "a", 1, &query));
 	EXPECT_EQ(PARKED | FAILED, query.info.state);
 	EXPECT_EQ(0, query.info.error);
 	EXPECT_EQ(0, query.info.reason_len);
@@ -445,7 +445,7 @@ TEST_F(parking, write_ends_the_parking)
 TEST_F(parking, cancel_drops_a_parked_key_and_forget_does_not)
 {
 	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "text"));
-	EXPECT_EQ(PARKED | FAILED, q_key_state(self->q, WQ_IOC_FORGET, "a", 1));
+	EXPECT_EQ(PARKED | FAILED, q_key_state(self->q, WQ_DO_FORGET, "a", 1));
 	EXPECT_EQ(PARKED, q_query(self->q, "a"));
 	EXPECT_EQ(PARKED, q_cancel(self->q, "a"));
 	EXPECT_EQ(-ENOENT, q_query(self->q, "a"));
@@ -508,26 +508,26 @@ TEST_F(parking, keys_beyond_a_lower_bound_are_dropped_two_for_each_key_that_is_p
 
 TEST_F(parking, kick_fails_with_EINVAL_for_arguments_that_contradict_each_other)
 {
-	struct wq_kick args;
+	struct wq_key_op args;
 
 	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
 	EXPECT_EQ(-EINVAL, q_kick(self->q, NULL, 0));
 	EXPECT_EQ(-EINVAL, q_kick(self->q, "a", 1));
 	EXPECT_EQ(-EINVAL, q_kick(self->q, "", 1));
 	args = kick_args("a", 0);
-	args.flags = 1;
-	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_KICK, &args));
+	args.info.state = 1;
+	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &args));
 	EXPECT_EQ(1, q_stat(self->q).parked);
 }
 
 TEST_F(parking, kick_of_a_key_that_is_too_long_fails_with_E2BIG)
 {
-	struct wq_kick args = kick_args("a", 0);
+	struct wq_key_op args = kick_args("a", 0);
 
 	args.key_len = WQ_MAX_KEY + 1;
-	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_KICK, &args));
+	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_KEY, &args));
 	args.key_len = ALL;
-	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_KICK, &args));
+	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_KEY, &args));
 }
 
 TEST_F(parking, kick_of_a_key_that_is_not_parked_fails_with_ENOENT)
@@ -549,26 +549,26 @@ TEST_F(parking, kick_after_a_shutdown_fails_with_ESHUTDOWN_and_parked_keys_stay)
 
 TEST_F(parking, kick_fails_with_EFAULT_if_the_key_can_not_be_read)
 {
-	struct wq_kick args = kick_args("a", 0);
+	struct wq_key_op args = kick_args("a", 0);
 
 	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
 	args.key = addr_of(edge(0));
-	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_KICK, &args));
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_KEY, &args));
 	EXPECT_EQ(1, q_stat(self->q).parked);
 }
 
 TEST_F(parking, kick_fails_with_EFAULT_if_the_struct_can_not_be_written_and_the_keys_are_ready)
 {
-	struct wq_kick args = kick_args(NULL, ALL);
+	struct wq_key_op args = kick_args(NULL, ALL);
 
 	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
-	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_KICK, read_only(&args, sizeof(args))));
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_KEY, read_only(&args, sizeof(args))));
 	EXPECT_EQ(1, q_stat(self->q).ready);
 }
 
 TEST_F(parking, kick_works_while_adds_are_paused)
 {
-	struct wq_pause p = { .size = sizeof(p), .flags = WQ_PAUSE_ADDS, .timeout = FOREVER };
+	struct wq_control p = { .size = sizeof(p), .flags = WQ_PAUSE_ADDS, .timeout = FOREVER };
 
 	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_PAUSE, &p));

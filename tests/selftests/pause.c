@@ -11,7 +11,7 @@
 
 static int q_pause(int fd, __u32 what, __s64 ns)
 {
-	struct wq_pause p = { .size = sizeof(p), .flags = what, .timeout = ns };
+	struct wq_control p = { .size = sizeof(p), .flags = what, .timeout = ns };
 
 	return verb(fd, WQ_IOC_PAUSE, &p);
 }

@@ -62,9 +62,9 @@ static bool next_is(int fd, const char *key, int given_back, int failures)
 
 static struct wq_key_info info(int fd, const char *key)
 {
-	struct wq_query query;
+	struct wq_key_op query;
 
-	if (q_key_call(fd, WQ_IOC_QUERY, key, strlen(key), &query))
+	if (q_key_call(fd, WQ_DO_QUERY, key, strlen(key), &query))
 		memset(&query.info, 0xff, sizeof(query.info));
 	return query.info;
 }
@@ -435,7 +435,7 @@ TEST_F_TIMEOUT(lost, forget_resets_the_failures_of_a_poison_key, LIMIT)
 	for (int i = 0; i < 3; i++)
 		ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
 	ASSERT_TRUE(reports(self->q, "poison", 3, 2));
-	ASSERT_LT(0, q_key_state(self->q, WQ_IOC_FORGET, "poison", 6));
+	ASSERT_LT(0, q_key_state(self->q, WQ_DO_FORGET, "poison", 6));
 	ASSERT_EQ(0, info(self->q, "poison").failures);
 	ASSERT_EQ(0, q_stat(self->q).failed);
 	ASSERT_TRUE(next_is(self->q, "poison", info(self->q, "poison").given_back, 0));

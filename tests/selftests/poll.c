@@ -405,7 +405,7 @@ TEST_F(full, poll_is_writable_exactly_while_a_new_key_would_be_accepted)
 	ASSERT_EQ(0, q_done(self->q, &it));
 	ASSERT_EQ(1, q_stat(self->q).retained);
 	ASSERT_EQ(0, writable(self->q));
-	ASSERT_LT(0, q_key_state(self->q, WQ_IOC_FORGET, "failed", 6));
+	ASSERT_LT(0, q_key_state(self->q, WQ_DO_FORGET, "failed", 6));
 	ASSERT_EQ(POLLOUT | POLLWRNORM, writable(self->q));
 	ASSERT_TRUE(writable_as_add(self->q));
 }
@@ -519,7 +519,7 @@ TEST_F(full, poll_for_POLLOUT_wakes_when_a_key_leaves)
 			ASSERT_EQ(0, q_done(q, &it));
 			break;
 		case BY_FORGET:
-			ASSERT_LT(0, q_key_state(q, WQ_IOC_FORGET, "a", 1));
+			ASSERT_LT(0, q_key_state(q, WQ_DO_FORGET, "a", 1));
 			break;
 		case BY_DONE_FORGET:
 			rec_set(&one, "a", 1, it.token)->flags = WQ_OUTCOME_FORGET;

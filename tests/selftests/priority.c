@@ -46,10 +46,10 @@ static int add(int q, const char *key, int level)
 /* The level that query reports, or an error below WQ_MIN_PRIORITY. */
 static int level_of(int q, const char *key)
 {
-	struct wq_query ks = {
+	struct wq_key_op ks = {
 		.size = sizeof(ks), .key = addr_of(key), .key_len = strlen(key),
 	};
-	int ret = verb(q, WQ_IOC_QUERY, &ks);
+	int ret = verb(q, WQ_IOC_KEY, &ks);
 
 	return ret ? ret - 1000 : ks.info.priority;
 }
@@ -107,12 +107,10 @@ FIXTURE_TEARDOWN(priority)
 	q_unlink(self->name);
 }
 
-/* An add that begins a wait, see WQ_FLUSH_ADD.  The descriptor, or the error. */
+/* An add that begins a wait.  The descriptor, or the error. */
 static int flush_add(int q, const char *key, int level)
 {
-	struct wq_flush f = { .flags = WQ_FLUSH_FD | WQ_FLUSH_ADD, .priority = level };
-
-	return q_flush_arg(q, key, &f) ?: f.fd;
+	return q_wait_at(q, key, WQ_WAIT_ADD, level);
 }
 
 /* ---- the order ---- */
@@ -394,7 +392,7 @@ TEST_F(priority, config_reports_the_order_and_set_ignores_it)
 
 TEST_F(priority, map_fails_with_EOPNOTSUPP)
 {
-	struct wq_map map = { .size = sizeof(map) };
+	struct wq_control map = { .size = sizeof(map) };
 
 	EXPECT_EQ(-EOPNOTSUPP, verb(self->q, WQ_IOC_MAP, &map));
 	EXPECT_TRUE(q_stat(self->q).state & WQ_STATE_NO_MAP);

@@ -81,22 +81,22 @@ static __s64 minutes(int fd, const char *key)
 
 static int failures(int fd, const char *key)
 {
-	struct wq_query ks;
+	struct wq_key_op ks;
 
-	return q_key_call(fd, WQ_IOC_QUERY, key, strlen(key), &ks) ?: (int)ks.info.failures;
+	return q_key_call(fd, WQ_DO_QUERY, key, strlen(key), &ks) ?: (int)ks.info.failures;
 }
 
 static int requeues(int fd, const char *key)
 {
-	struct wq_query ks;
+	struct wq_key_op ks;
 
-	return q_key_call(fd, WQ_IOC_QUERY, key, strlen(key), &ks) ?: (int)ks.info.requeues;
+	return q_key_call(fd, WQ_DO_QUERY, key, strlen(key), &ks) ?: (int)ks.info.requeues;
 }
 
 /* The state before the forget, or -errno. */
 static int forget(int fd, const char *key)
 {
-	return q_key_state(fd, WQ_IOC_FORGET, key, strlen(key));
+	return q_key_state(fd, WQ_DO_FORGET, key, strlen(key));
 }
 
 /* The failures of the next key, as get returns them, or -errno. */
@@ -261,9 +261,9 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(64, sizeof(struct wq_done));
 	ASSERT_EQ(32, offsetof(struct wq_done, next));
 	ASSERT_EQ(48, offsetof(struct wq_done, timeout));
-	ASSERT_EQ(144, sizeof(struct wq_query));
-	ASSERT_EQ(56, offsetof(struct wq_query, info.lease));
-	ASSERT_EQ(32, offsetof(struct wq_query, info.requeues));
+	ASSERT_EQ(144, sizeof(struct wq_key_op));
+	ASSERT_EQ(56, offsetof(struct wq_key_op, info.lease));
+	ASSERT_EQ(32, offsetof(struct wq_key_op, info.requeues));
 	ASSERT_EQ(808, sizeof(struct wq_stat));
 	ASSERT_EQ(200, offsetof(struct wq_stat, failed));
 	ASSERT_EQ(24, sizeof(struct wq_rec));
@@ -737,19 +737,20 @@ TEST_F(hours, done_with_a_shorter_struct_has_outcomes_and_no_get)
 
 TEST_F(hours, query_forget_and_stat_do_not_overrun_shorter_structs)
 {
-	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_FORGET, WQ_IOC_CANCEL };
-	struct wq_query ks;
+	static const unsigned int nrs[] = { WQ_DO_QUERY, WQ_DO_FORGET, WQ_DO_CANCEL };
+	struct wq_key_op ks;
 	struct wq_stat st;
 
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
 		retry(self->q, "a");
 		memset(&ks, 0x5a, sizeof(ks));
-		ks.size = offsetof(struct wq_query, info.requeues);
-		ks.flags = ks.reserved = 0;
+		ks.size = offsetof(struct wq_key_op, info.requeues);
+		ks.op = nrs[i];
+		ks.count = 0;
 		ks.info.state = ks.info.failures = 0;
 		ks.key = addr_of("a");
 		ks.key_len = 1;
-		ASSERT_EQ(0, verb(self->q, nrs[i], &ks));
+		ASSERT_EQ(0, verb(self->q, WQ_IOC_KEY, &ks));
 		ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, ks.info.state);
 		/* counted by query, and by forget before it resets them */
 		ASSERT_EQ(i == 1 ? 2 : 1, ks.info.failures);
@@ -1883,10 +1884,10 @@ TEST_F(hours, done_with_an_unknown_flag_fails_with_EINVAL)
 
 TEST_F(hours, query_returns_failures_in_every_state)
 {
-	struct wq_query ks;
+	struct wq_key_op ks;
 	struct item it;
 
-	ASSERT_EQ(-ENOENT, q_key_call(self->q, WQ_IOC_QUERY, "a", 1, &ks));
+	ASSERT_EQ(-ENOENT, q_key_call(self->q, WQ_DO_QUERY, "a", 1, &ks));
 	ASSERT_EQ(0, ks.info.failures);
 	retry(self->q, "a");
 	retry(self->q, "a");
@@ -1904,7 +1905,7 @@ TEST_F(hours, query_returns_failures_in_every_state)
 			q_get(self->q, &it, 0);
 		if (i == 3)
 			q_done(self->q, &it);
-		ASSERT_EQ(0, q_key_call(self->q, WQ_IOC_QUERY, "a", 1, &ks));
+		ASSERT_EQ(0, q_key_call(self->q, WQ_DO_QUERY, "a", 1, &ks));
 		ASSERT_EQ(states[i], ks.info.state);
 		ASSERT_EQ(2, ks.info.failures);
 		ASSERT_EQ(2, ks.info.requeues);
@@ -1958,11 +1959,11 @@ TEST(limiter_bucket_retains_no_key)
 
 TEST_F(hours, forget_resets_failures_and_returns_them)
 {
-	struct wq_query ks;
+	struct wq_key_op ks;
 
 	retry(self->q, "a");
 	retry(self->q, "a");
-	ASSERT_EQ(0, q_key_call(self->q, WQ_IOC_FORGET, "a", 1, &ks));
+	ASSERT_EQ(0, q_key_call(self->q, WQ_DO_FORGET, "a", 1, &ks));
 	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, ks.info.state);
 	ASSERT_EQ(2, ks.info.failures);
 	ASSERT_EQ(2, ks.info.requeues);
@@ -1999,14 +2000,14 @@ TEST_F(hours, forget_does_not_replace_done)
 
 TEST_F(hours, forget_and_cancel_remove_a_retained_key)
 {
-	struct wq_query ks;
+	struct wq_key_op ks;
 
 	ASSERT_EQ(0, keep(self->q, "a", 2));
 	ASSERT_EQ(WQ_KEY_FAILED, forget(self->q, "a"));
 	ASSERT_EQ(-ENOENT, forget(self->q, "a"));
 	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
 	ASSERT_EQ(0, keep(self->q, "a", 2));
-	ASSERT_EQ(0, q_key_call(self->q, WQ_IOC_CANCEL, "a", 1, &ks));
+	ASSERT_EQ(0, q_key_call(self->q, WQ_DO_CANCEL, "a", 1, &ks));
 	ASSERT_EQ(WQ_KEY_FAILED, ks.info.state);
 	ASSERT_EQ(2, ks.info.failures);
 	ASSERT_EQ(2, ks.info.requeues);
@@ -2089,39 +2090,39 @@ TEST_F(hours, list_returns_the_failed_state)
 
 TEST_F(hours, query_cancel_and_forget_with_bad_input_fail)
 {
-	static const unsigned int nrs[] = { WQ_IOC_QUERY, WQ_IOC_CANCEL, WQ_IOC_FORGET };
+	static const unsigned int nrs[] = { WQ_DO_QUERY, WQ_DO_CANCEL, WQ_DO_FORGET };
 	char *key = calloc(1, WQ_MAX_KEY + 1);
 	struct wq_stat before;
 
 	ASSERT_EQ(0, keep(self->q, "a", 1));
 	before = q_stat(self->q);
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
-		struct wq_query ks, good = {
-			.size = sizeof(good), .key = addr_of("a"), .key_len = 1,
+		struct wq_key_op ks, good = {
+			.size = sizeof(good), .op = nrs[i], .key = addr_of("a"), .key_len = 1,
 		};
 
 		ks = good;
-		ks.flags = 1;
-		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks));
+		ks.count = 1;
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &ks));
 		ks = good;
 		ks.info.state = 1;
-		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks));
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &ks));
 		ks = good;
 		ks.info.requeues = 1;
-		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks)) {
-			TH_LOG("verb %#x", nrs[i]);
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &ks)) {
+			TH_LOG("operation %u", nrs[i]);
 		}
 		ks = good;
 		ks.info.failures = 1;
-		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks));
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &ks));
 		ks = good;
 		ks.size = 7;
-		ASSERT_EQ(-EINVAL, verb(self->q, nrs[i], &ks));
+		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &ks));
 		ASSERT_EQ(-EINVAL, q_key_state(self->q, nrs[i], key, 0));
 		ASSERT_EQ(-E2BIG, q_key_state(self->q, nrs[i], key, WQ_MAX_KEY + 1));
 		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], NULL, 1));
 		ASSERT_EQ(-EFAULT, q_key_state(self->q, nrs[i], edge(8), 9));
-		ASSERT_EQ(-EFAULT, verb(self->q, nrs[i], edge(0)));
+		ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_KEY, edge(0)));
 		ASSERT_EQ(-ENOTCONN, q_key_state(q_dev(O_RDWR), nrs[i], "a", 1));
 	}
 	ASSERT_TRUE(same(&before, self->q));
@@ -2148,7 +2149,7 @@ TEST_F(hours, read_only_file_allows_done_RETRY_and_write_only_file_add_rate_limi
 {
 	int reader = q_attach(self->name, O_RDONLY), writer = q_attach(self->name, O_WRONLY);
 	struct array a = array_new(4096), next = array_new(4096);
-	struct wq_query ks;
+	struct wq_key_op ks;
 	struct item it;
 
 	ASSERT_EQ(-EACCES, retry(reader, "a"));
@@ -2158,8 +2159,8 @@ TEST_F(hours, read_only_file_allows_done_RETRY_and_write_only_file_add_rate_limi
 	q_add(writer, "c");
 	ASSERT_EQ(0, q_get(reader, &it, 0));
 	ASSERT_STREQ("b", it.key);
-	ASSERT_EQ(-EACCES, q_key_call(writer, WQ_IOC_QUERY, "a", 1, &ks));
-	ASSERT_EQ(0, q_key_call(reader, WQ_IOC_QUERY, "a", 1, &ks));
+	ASSERT_EQ(-EACCES, q_key_call(writer, WQ_DO_QUERY, "a", 1, &ks));
+	ASSERT_EQ(0, q_key_call(reader, WQ_DO_QUERY, "a", 1, &ks));
 	ASSERT_EQ(-EACCES, q_cancel(reader, "a"));
 	ASSERT_EQ(1, failures(reader, "a"));
 	ASSERT_EQ(-EACCES, done_with(writer, &it, WQ_OUTCOME_RETRY, 0));

@@ -236,28 +236,19 @@ TEST_F(queue, error_of_a_call_that_changes_nothing_is_not_replaced_by_EFAULT)
 	EXPECT_EQ(-ETIMEDOUT, verb(self->q, WQ_IOC_GET, READ_ONLY(struct wq_get,
 				   .keys = large, .timeout = HOUR, .deadline = 1)));
 	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_GET, READ_ONLY(struct wq_get, .flags = 1)));
-	EXPECT_EQ(-ENOENT, verb(self->q, WQ_IOC_QUERY, READ_ONLY(struct wq_query,
-				.key = addr_of("a"), .key_len = 1)));
-	EXPECT_EQ(-ENOENT, verb(self->q, WQ_IOC_CANCEL, READ_ONLY(struct wq_query,
-				.key = addr_of("a"), .key_len = 1)));
-	EXPECT_EQ(-ENOENT, verb(self->q, WQ_IOC_FORGET, READ_ONLY(struct wq_query,
-				.key = addr_of("a"), .key_len = 1)));
+	EXPECT_EQ(-ENOENT, verb(self->q, WQ_IOC_KEY, READ_ONLY(struct wq_key_op,
+				.op = WQ_DO_QUERY, .key = addr_of("a"), .key_len = 1)));
+	EXPECT_EQ(-ENOENT, verb(self->q, WQ_IOC_KEY, READ_ONLY(struct wq_key_op,
+				.op = WQ_DO_CANCEL, .key = addr_of("a"), .key_len = 1)));
+	EXPECT_EQ(-ENOENT, verb(self->q, WQ_IOC_KEY, READ_ONLY(struct wq_key_op,
+				.op = WQ_DO_FORGET, .key = addr_of("a"), .key_len = 1)));
 	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_STAT, READ_ONLY(struct wq_stat, .flags = 1)));
 	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_INFO, READ_ONLY(struct wq_info, .flags = 1)));
 	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_QUEUES, READ_ONLY(struct wq_queues, .count = 0)));
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	EXPECT_EQ(-EMSGSIZE, verb(self->q, WQ_IOC_GET, READ_ONLY(struct wq_get, .keys = small)));
 	EXPECT_EQ(-EMSGSIZE, verb(self->q, WQ_IOC_LIST, READ_ONLY(struct wq_list, .keys = small)));
-	EXPECT_EQ(-EAGAIN, verb(self->q, WQ_IOC_FLUSH, READ_ONLY(struct wq_flush,
-				.key = addr_of("a"), .key_len = 1, .deadline = 1)));
-	EXPECT_EQ(-ETIMEDOUT, verb(self->q, WQ_IOC_FLUSH, READ_ONLY(struct wq_flush,
-				   .key = addr_of("a"), .key_len = 1, .timeout = HOUR,
-				   .deadline = 1)));
 	EXPECT_EQ(1, q_stat(self->q).ready);
-	EXPECT_EQ(-EAGAIN, verb(self->q, WQ_IOC_SHUTDOWN, READ_ONLY(struct wq_shutdown,
-				.flags = WQ_SHUTDOWN_DRAIN, .deadline = 1)));
-	EXPECT_EQ(-ETIMEDOUT, verb(self->q, WQ_IOC_SHUTDOWN, READ_ONLY(struct wq_shutdown,
-				   .flags = WQ_SHUTDOWN_DRAIN, .timeout = 1)));
 }
 
 TEST_F(queue, error_of_a_bad_length_is_not_replaced_by_that_of_a_bad_flag)
@@ -287,27 +278,17 @@ TEST_F(queue, error_of_a_bad_length_is_not_replaced_by_that_of_a_bad_flag)
 struct wait {
 	__s64 from, to;
 	int interrupted;
-	union {
-		struct wq_get get;
-		struct wq_shutdown sd;
-	};
+	struct wq_get get;
 	union one one;
 };
 
-/* A call that waits: a get, or a drain while this process holds a key. */
+/* A get that waits, while this process holds a key. */
 FIXTURE(wait) {
 	int q;
 	char name[WQ_NAME_MAX];
 	struct wait *w;
 	__s64 *timeout, *deadline;
 };
-
-FIXTURE_VARIANT(wait) {
-	unsigned int nr;
-};
-
-FIXTURE_VARIANT_ADD(wait, get) { .nr = WQ_IOC_GET };
-FIXTURE_VARIANT_ADD(wait, drain) { .nr = WQ_IOC_SHUTDOWN };
 
 FIXTURE_SETUP(wait)
 {
@@ -319,20 +300,12 @@ FIXTURE_SETUP(wait)
 	ASSERT_EQ(1, q_add(self->q, "held"));
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	self->w = shared(sizeof(*self->w));
-	if (variant->nr == WQ_IOC_GET) {
-		self->w->get = (struct wq_get){
-			.size = sizeof(self->w->get),
-			.keys = { addr_of(&self->w->one), sizeof(self->w->one), 1 },
-		};
-		self->timeout = (__s64 *)&self->w->get.timeout;
-		self->deadline = (__s64 *)&self->w->get.deadline;
-	} else {
-		self->w->sd = (struct wq_shutdown){
-			.size = sizeof(self->w->sd), .flags = WQ_SHUTDOWN_DRAIN,
-		};
-		self->timeout = (__s64 *)&self->w->sd.timeout;
-		self->deadline = (__s64 *)&self->w->sd.deadline;
-	}
+	self->w->get = (struct wq_get){
+		.size = sizeof(self->w->get),
+		.keys = { addr_of(&self->w->one), sizeof(self->w->one), 1 },
+	};
+	self->timeout = (__s64 *)&self->w->get.timeout;
+	self->deadline = (__s64 *)&self->w->get.deadline;
 }
 
 FIXTURE_TEARDOWN(wait)
@@ -343,12 +316,12 @@ FIXTURE_TEARDOWN(wait)
 }
 
 /* The call, repeated with the same struct as long as a signal handler ends it. */
-static int wait_until_over(int q, unsigned int nr, struct wait *w)
+static int wait_until_over(int q, struct wait *w)
 {
 	int ret;
 
 	w->from = now_ns();
-	while ((ret = verb(q, nr, &w->get)) == -EINTR)
+	while ((ret = verb(q, WQ_IOC_GET, &w->get)) == -EINTR)
 		w->interrupted++;
 	w->to = now_ns();
 	return -ret;
@@ -364,7 +337,7 @@ TEST_F(wait, EINTR_sets_the_deadline)
 
 		if (!pid) {
 			handle(SIGUSR1, i ? SA_RESTART : 0);
-			_exit(-verb(self->q, variant->nr, &self->w->get));
+			_exit(-verb(self->q, WQ_IOC_GET, &self->w->get));
 		}
 		ASSERT_TRUE(asleep(pid));
 		if (!i)
@@ -387,7 +360,7 @@ TEST_F(wait, fails_with_EFAULT_after_a_signal_if_the_struct_can_not_be_written)
 	pid = child();
 	if (!pid) {
 		handle(SIGUSR1, 0);
-		_exit(-verb(self->q, variant->nr, read_only(&self->w->get, sizeof(self->w->get))));
+		_exit(-verb(self->q, WQ_IOC_GET, read_only(&self->w->get, sizeof(self->w->get))));
 	}
 	ASSERT_TRUE(asleep(pid));
 	kill(pid, SIGUSR1);
@@ -404,7 +377,7 @@ TEST_F(wait, without_an_end_has_none_after_EINTR)
 	pid = child();
 	if (!pid) {
 		handle(SIGUSR1, 0);
-		_exit(-verb(self->q, variant->nr, &self->w->get));
+		_exit(-verb(self->q, WQ_IOC_GET, &self->w->get));
 	}
 	ASSERT_TRUE(asleep(pid));
 	kill(pid, SIGUSR1);
@@ -426,7 +399,7 @@ TEST_F(wait, keeps_its_end_if_it_is_repeated_after_EINTR)
 
 		handle(SIGALRM, 0);
 		setitimer(ITIMER_REAL, &often, NULL);
-		_exit(wait_until_over(self->q, variant->nr, self->w));
+		_exit(wait_until_over(self->q, self->w));
 	}
 	ret = reap(pid);
 	ASSERT_EQ(ETIMEDOUT, ret);
@@ -444,7 +417,7 @@ TEST_F(wait, ends_in_time_though_the_process_was_stopped)
 	*self->timeout = 3 * SEC;
 	pid = child();
 	if (!pid)
-		_exit(wait_until_over(self->q, variant->nr, self->w));
+		_exit(wait_until_over(self->q, self->w));
 	ASSERT_TRUE(asleep(pid));
 	kill(pid, SIGSTOP);
 	ASSERT_EVENTUALLY(proc_state(pid) == 'T');
@@ -464,17 +437,17 @@ TEST_F(wait, deadline_replaces_a_timeout_above_0_alone)
 
 	*self->timeout = HOUR;
 	*self->deadline = begun + 50 * MS;
-	ASSERT_EQ(ETIMEDOUT, wait_until_over(self->q, variant->nr, self->w));
+	ASSERT_EQ(ETIMEDOUT, wait_until_over(self->q, self->w));
 	ASSERT_LE(50 * MS, now_ns() - begun);
 	ASSERT_EQ(0, *self->deadline);
 	/* a time in the past */
 	*self->deadline = 1;
-	ASSERT_EQ(ETIMEDOUT, wait_until_over(self->q, variant->nr, self->w));
+	ASSERT_EQ(ETIMEDOUT, wait_until_over(self->q, self->w));
 	*self->timeout = 0;
 	*self->deadline = now_ns() + HOUR;
-	ASSERT_EQ(EAGAIN, wait_until_over(self->q, variant->nr, self->w));
+	ASSERT_EQ(EAGAIN, wait_until_over(self->q, self->w));
 	*self->deadline = -1;
-	ASSERT_EQ(EINVAL, wait_until_over(self->q, variant->nr, self->w));
+	ASSERT_EQ(EINVAL, wait_until_over(self->q, self->w));
 }
 
 TEST_HARNESS_MAIN

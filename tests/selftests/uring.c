@@ -439,7 +439,7 @@ TEST_F(uring, io_uring_poll_of_a_flush_fd_completes_when_the_run_has_ended)
 	int fd;
 
 	q_add(self->q, "a");
-	fd = q_flush_fd(self->q, "a", 0);
+	fd = q_wait(self->q, "a", 0);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, ring_poll(&self->ring, fd, POLLIN, false, 1));
 	ASSERT_TRUE(silent(&self->ring));
@@ -454,14 +454,14 @@ TEST_F(uring, io_uring_poll_of_a_flush_fd_completes_when_the_run_has_ended)
 TEST_F(uring, io_uring_poll_of_a_flush_fd_completes_at_the_end_of_the_queue)
 {
 	int q = q_private(10), ready, held;
-	struct wq_flush_result end;
+	__u32 end;
 	struct item it;
 
 	q_add(q, "held");
 	ASSERT_EQ(0, q_get(q, &it, 0));
 	q_add(q, "ready");
-	held = q_flush_fd(q, "held", 0);
-	ready = q_flush_fd(q, "ready", 0);
+	held = q_wait(q, "held", WQ_WAIT_OWN);
+	ready = q_wait(q, "ready", 0);
 	ASSERT_EQ(0, ring_poll(&self->ring, held, POLLIN, false, 1));
 	ASSERT_TRUE(silent(&self->ring));
 	close(q);
@@ -469,7 +469,7 @@ TEST_F(uring, io_uring_poll_of_a_flush_fd_completes_at_the_end_of_the_queue)
 	ASSERT_EQ(0, ring_poll(&self->ring, ready, POLLIN, false, 2));
 	ASSERT_EQ(POLLIN, answer(&self->ring, 2));
 	ASSERT_EQ(sizeof(end), read(held, &end, sizeof(end)));
-	ASSERT_EQ(WQ_END_OF_QUEUE, end.result);
+	ASSERT_EQ(WQ_END_OF_QUEUE, end);
 	close(held);
 	close(ready);
 }
@@ -479,7 +479,7 @@ TEST_F(uring, io_uring_poll_keeps_a_flush_fd_that_is_closed)
 	int fd;
 
 	q_add(self->q, "a");
-	fd = q_flush_fd(self->q, "a", 0);
+	fd = q_wait(self->q, "a", 0);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, ring_poll(&self->ring, fd, POLLIN, false, 1));
 	close(fd);
@@ -492,19 +492,18 @@ TEST_F(uring, io_uring_poll_keeps_a_flush_fd_that_is_closed)
 
 TEST_F(uring, io_uring_read_of_a_flush_fd_waits_for_the_end_of_the_run_without_a_thread)
 {
-	struct wq_flush_result end = { .result = 4711, .reserved = 4711 };
+	__u32 end = 4711;
 	int fd;
 
 	q_add(self->q, "a");
-	fd = q_flush_fd(self->q, "a", 0);
+	fd = q_wait(self->q, "a", 0);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, ring_read(&self->ring, fd, &end, sizeof(end), 1));
 	ASSERT_TRUE(silent(&self->ring));
 	ASSERT_EQ(1, threads());
 	ASSERT_EQ(0, run(self->name));
 	ASSERT_EQ(sizeof(end), answer(&self->ring, 1));
-	ASSERT_EQ(WQ_END_DONE, end.result);
-	ASSERT_EQ(0, end.reserved);
+	ASSERT_EQ(WQ_END_DONE, end);
 	close(fd);
 }
 

@@ -55,6 +55,14 @@ static inline int verb(int fd, unsigned long nr, void *arg)
 	return ret < 0 ? -errno : ret;
 }
 
+/* A verb in a table: WQ_IOC_*, or WQ_IOC_KEY with an operation. */
+#define KEY_VERB(what)	(WQ_IOC_KEY | (what) << 16)
+
+static inline int verb_of(int fd, unsigned int nr, void *arg)
+{
+	return verb(fd, nr & 0xffff, arg);
+}
+
 /* ---- verdicts that print the first difference ---- */
 
 /* A comment in the TAP output. */
@@ -224,7 +232,7 @@ static inline int q_done_array(int fd, struct array *a)
 
 static inline int q_touch_array(int fd, struct array *a)
 {
-	struct wq_touch touch = {
+	struct wq_add touch = {
 		.size = sizeof(touch),
 		.keys = { addr_of(a->recs), a->used, a->count },
 		.results = addr_of(a->results),
@@ -404,54 +412,75 @@ static inline int q_touch_key(int fd, const char *key)
 	return q_touchn(fd, key, strlen(key), 0);
 }
 
-/* Query, cancel or forget: 0 or -errno. */
-static inline int q_key_call(int fd, unsigned long nr, const void *key, size_t len,
-			     struct wq_query *query)
+/* Does something with a key, WQ_DO_*: 0 or -errno. */
+static inline int q_key_call(int fd, __u32 what, const void *key, size_t len,
+			     struct wq_key_op *op)
 {
-	*query = (struct wq_query){
-		.size = sizeof(*query), .key = addr_of(key), .key_len = len,
+	*op = (struct wq_key_op){
+		.size = sizeof(*op), .op = what, .key = addr_of(key), .key_len = len,
 	};
-	return verb(fd, nr, query);
+	return verb(fd, WQ_IOC_KEY, op);
 }
 
-/* Query, cancel or forget: the state or -errno. */
-static inline int q_key_state(int fd, unsigned long nr, const void *key, size_t len)
+/* Does something with a key, WQ_DO_*: its state from before or -errno. */
+static inline int q_key_state(int fd, __u32 what, const void *key, size_t len)
 {
-	struct wq_query query;
+	struct wq_key_op op;
 
-	return q_key_call(fd, nr, key, len, &query) ?: (int)query.info.state;
+	return q_key_call(fd, what, key, len, &op) ?: (int)op.info.state;
 }
 
 static inline int q_query(int fd, const char *key)
 {
-	return q_key_state(fd, WQ_IOC_QUERY, key, strlen(key));
+	return q_key_state(fd, WQ_DO_QUERY, key, strlen(key));
 }
 
 static inline int q_cancel(int fd, const char *key)
 {
-	return q_key_state(fd, WQ_IOC_CANCEL, key, strlen(key));
+	return q_key_state(fd, WQ_DO_CANCEL, key, strlen(key));
 }
 
-/* WQ_END_*, or the error. */
-static inline int q_flush_arg(int fd, const char *key, struct wq_flush *f)
+/* ---- waits ---- */
+
+/* The file of a wait, or -errno.  @key: NULL with WQ_WAIT_DRAIN. */
+static inline int q_wait_at(int fd, const char *key, __u32 flags, __s32 level)
 {
+	struct wq_wait w = {
+		.size = sizeof(w), .flags = flags, .key = addr_of(key),
+		.key_len = key ? strlen(key) : 0, .priority = level,
+	};
+
+	return verb(fd, WQ_IOC_WAIT, &w);
+}
+
+static inline int q_wait(int fd, const char *key, __u32 flags)
+{
+	return q_wait_at(fd, key, flags, 0);
+}
+
+/* WQ_END_*, or the error of a read. */
+static inline int wait_result(int fd)
+{
+	__u32 end = 4711;
+	ssize_t n = read(fd, &end, sizeof(end));
+
+	if (n < 0)
+		return -errno;
+	return n == sizeof(end) ? (int)end : -EBADMSG;
+}
+
+/* Waits for a file of a wait, for up to timeout ns, and closes it: WQ_END_*, or -errno. */
+static inline int wait_for(int fd, __s64 timeout)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
 	int ret;
 
-	f->size = sizeof(*f);
-	f->key = addr_of(key);
-	f->key_len = strlen(key);
-	f->result = 4711;
-	ret = verb(fd, WQ_IOC_FLUSH, f);
-	return ret ?: f->result;
-}
-
-/* A descriptor of a wait, or the error. */
-static inline int q_flush_fd(int fd, const char *key, __u32 flags)
-{
-	struct wq_flush f = { .flags = WQ_FLUSH_FD | flags };
-	int ret = q_flush_arg(fd, key, &f);
-
-	return ret ?: f.fd;
+	if (fd < 0)
+		return fd;
+	ret = poll(&p, 1, timeout < 0 ? -1 : (timeout + MS - 1) / MS);
+	ret = ret < 0 ? -errno : ret ? wait_result(fd) : timeout ? -ETIMEDOUT : -EAGAIN;
+	close(fd);
+	return ret;
 }
 
 /* ---- queues ---- */
@@ -615,23 +644,21 @@ static inline int q_unlink(const char *name)
 	return ret;
 }
 
+/* Shuts a queue down; @flags: 0 or WQ_SHUTDOWN_DRAIN. */
+static inline int q_end(int fd, __u32 flags)
+{
+	struct wq_control args = { .size = sizeof(args), .flags = flags };
+
+	return verb(fd, WQ_IOC_SHUTDOWN, &args);
+}
+
 /* Starts a drain and waits for its end, for up to timeout ns. */
 static inline int q_drain_for(int fd, __s64 timeout)
 {
-	struct wq_shutdown sd = {
-		.size = sizeof(sd), .flags = WQ_SHUTDOWN_DRAIN, .timeout = timeout,
-	};
+	int ret = q_end(fd, WQ_SHUTDOWN_DRAIN) ?:
+		  wait_for(q_wait(fd, NULL, WQ_WAIT_DRAIN), timeout);
 
-	return verb(fd, WQ_IOC_SHUTDOWN, &sd);
-}
-
-static inline int q_end(int fd, __u32 flags)
-{
-	struct wq_shutdown sd = { .size = sizeof(sd), .flags = flags };
-
-	if (flags & WQ_SHUTDOWN_DRAIN)
-		return q_drain_for(fd, FOREVER);
-	return verb(fd, WQ_IOC_SHUTDOWN, &sd);
+	return ret == WQ_END_CANCELED ? -ECANCELED : ret;
 }
 
 static inline int q_shutdown(int fd)
@@ -641,7 +668,7 @@ static inline int q_shutdown(int fd)
 
 static inline int q_drain(int fd)
 {
-	return q_end(fd, WQ_SHUTDOWN_DRAIN);
+	return q_drain_for(fd, FOREVER);
 }
 
 /* A named queue for this test, and an open file of it. */

@@ -347,7 +347,7 @@ static int keys_done(int q, struct wq_keys *keys, int32_t *results)
 
 static int keys_touch(int q, struct wq_keys *keys, int32_t *results)
 {
-	struct wq_touch arg = {
+	struct wq_add arg = {
 		.size = sizeof(arg),
 		.keys = *keys,
 		.results = addr(results),
@@ -532,30 +532,6 @@ int wq_done_failed(int q, const struct wq_item *item, unsigned int outcome, int 
 	return result;
 }
 
-static int kick(int q, const void *key, size_t len, uint32_t n)
-{
-	struct wq_kick arg = { .size = sizeof(arg), .key = addr(key), .key_len = len, .count = n };
-
-	if (ioctl(q, WQ_IOC_KICK, &arg) < 0)
-		return -1;
-	return arg.count < INT_MAX ? (int)arg.count : INT_MAX;
-}
-
-int wq_kick(int q, const void *key, size_t len)
-{
-	/* A kick without a length is that of wq_kick_many(), and a longer one must not be cut. */
-	if (!len || len > WQ_MAX_KEY) {
-		errno = len ? E2BIG : EINVAL;
-		return -1;
-	}
-	return kick(q, key, len, 0) < 0 ? -1 : 0;
-}
-
-int wq_kick_many(int q, uint32_t n)
-{
-	return n ? kick(q, NULL, 0, n) : 0;
-}
-
 /*
  * Whether the get of a done with WQ_DONE_GET failed: all keys are done.  The get has
  * other errors than a call that the kernel refuses as a whole, which leaves the count of
@@ -603,36 +579,43 @@ int wq_done_get(int q, struct wq_item *item, int64_t delay, unsigned int outcome
 	return 0;
 }
 
-static int query_call(int q, unsigned long verb, const void *key, size_t len,
-		      struct wq_query *query)
+/* Do something with a key, WQ_DO_*. */
+static int key_call(int q, uint32_t op, const void *key, size_t len, struct wq_key_op *arg)
 {
-	memset(query, 0, sizeof(*query));
-	query->size = sizeof(*query);
-	query->key = addr(key);
-	query->key_len = len;
-	/* key_len has 32 bits: a longer len must not be cut to a valid one. */
-	if (len > WQ_MAX_KEY) {
-		errno = E2BIG;
+	memset(arg, 0, sizeof(*arg));
+	arg->size = sizeof(*arg);
+	arg->op = op;
+	arg->key = addr(key);
+	arg->key_len = len;
+	/* key_len has 32 bits, so a longer len must not be cut to a valid one.  0 means no key. */
+	if (!len || len > WQ_MAX_KEY) {
+		errno = len ? E2BIG : EINVAL;
 		return -1;
 	}
-	return ioctl(q, verb, query) < 0 ? -1 : 0;
+	return ioctl(q, WQ_IOC_KEY, arg) < 0 ? -1 : 0;
+}
+
+/* The state of the key before it. */
+static int key_state(int q, uint32_t op, const void *key, size_t len)
+{
+	struct wq_key_op arg;
+
+	return key_call(q, op, key, len, &arg) ? -1 : (int)arg.info.state;
 }
 
 int wq_query_info_sized(int q, const void *key, size_t len, struct wq_key_info *info, size_t size)
 {
-	struct wq_query query;
+	struct wq_key_op arg;
 
-	if (query_call(q, WQ_IOC_QUERY, key, len, &query))
+	if (key_call(q, WQ_DO_QUERY, key, len, &arg))
 		return -1;
-	copy_struct(info, size, &query.info, sizeof(query.info));
+	copy_struct(info, size, &arg.info, sizeof(arg.info));
 	return 0;
 }
 
 int wq_query(int q, const void *key, size_t len)
 {
-	struct wq_key_info info;
-
-	return wq_query_info(q, key, len, &info) ? -1 : (int)info.state;
+	return key_state(q, WQ_DO_QUERY, key, len);
 }
 
 int wq_num_requeues(int q, const void *key, size_t len)
@@ -646,53 +629,58 @@ int wq_num_requeues(int q, const void *key, size_t len)
 
 int wq_forget(int q, const void *key, size_t len)
 {
-	struct wq_query query;
-
-	return query_call(q, WQ_IOC_FORGET, key, len, &query) && errno != ENOENT ? -1 : 0;
+	return key_state(q, WQ_DO_FORGET, key, len) < 0 && errno != ENOENT ? -1 : 0;
 }
 
 int wq_cancel(int q, const void *key, size_t len)
 {
-	struct wq_query query;
-
-	return query_call(q, WQ_IOC_CANCEL, key, len, &query) ? -1 : (int)query.info.state;
+	return key_state(q, WQ_DO_CANCEL, key, len);
 }
 
-/* Waits for a key */
-
-static int flush_call(int q, const void *key, size_t len, struct wq_flush *arg)
+int wq_enable(int q, const void *key, size_t len)
 {
-	arg->size = sizeof(*arg);
-	arg->key = addr(key);
-	arg->key_len = len;
+	return key_state(q, WQ_DO_ENABLE, key, len);
+}
+
+int wq_kick(int q, const void *key, size_t len)
+{
+	return key_state(q, WQ_DO_KICK, key, len) < 0 ? -1 : 0;
+}
+
+int wq_kick_many(int q, uint32_t n)
+{
+	struct wq_key_op arg = { .size = sizeof(arg), .op = WQ_DO_KICK, .count = n };
+
+	if (n && ioctl(q, WQ_IOC_KEY, &arg) < 0)
+		return -1;
+	return arg.count < INT_MAX ? (int)arg.count : INT_MAX;
+}
+
+/* Waits */
+
+int wq_wait_fd(int q, const void *key, size_t len, uint32_t flags, int priority)
+{
+	struct wq_wait arg = {
+		.size = sizeof(arg),
+		.flags = flags,
+		.key = addr(key),
+		.key_len = len,
+		.priority = priority,
+	};
+
 	if (len > WQ_MAX_KEY) {
 		errno = E2BIG;
 		return -1;
 	}
-	return ioctl(q, WQ_IOC_FLUSH, arg) < 0 ? -1 : 0;
+	return ioctl(q, WQ_IOC_WAIT, &arg);
 }
 
-int wq_flush(int q, const void *key, size_t len, int64_t timeout)
-{
-	struct wq_flush arg = { 0 };
-
-	set_wait(timeout, &arg.timeout, &arg.deadline);
-	return flush_call(q, key, len, &arg) ? -1 : (int)arg.result;
-}
-
-int wq_flush_fd(int q, const void *key, size_t len, uint32_t flags, int priority)
-{
-	struct wq_flush arg = { .flags = flags | WQ_FLUSH_FD, .priority = priority };
-
-	return flush_call(q, key, len, &arg) ? -1 : arg.fd;
-}
-
-int wq_flush_wait(int fd, int64_t timeout)
+int wq_wait(int fd, int64_t timeout)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	int64_t left = time_left(timeout);
 	struct timespec ts = { .tv_sec = left / 1000000000, .tv_nsec = left % 1000000000 };
-	struct wq_flush_result out;
+	uint32_t end;
 	ssize_t n;
 	int ret = ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
 
@@ -700,44 +688,46 @@ int wq_flush_wait(int fd, int64_t timeout)
 		errno = left ? ETIMEDOUT : EAGAIN;
 	if (ret <= 0)
 		return -1;
-	n = read(fd, &out, sizeof(out));
-	if (n == sizeof(out))
-		return out.result;
+	n = read(fd, &end, sizeof(end));
+	if (n == sizeof(end))
+		return end;
 	if (n >= 0)
 		errno = EINVAL;
 	return -1;
 }
 
-int wq_disable(int q, const void *key, size_t len, int64_t timeout)
+/* Begin a wait, and wait. */
+static int wait_for(int q, const void *key, size_t len, uint32_t flags, int64_t timeout)
 {
-	struct wq_disable arg = { .size = sizeof(arg), .key = addr(key), .key_len = len };
+	int fd = wq_wait_fd(q, key, len, flags, 0), end;
 
-	set_wait(timeout, &arg.timeout, &arg.deadline);
-	if (len > WQ_MAX_KEY) {
-		errno = E2BIG;
+	if (fd < 0)
 		return -1;
-	}
-	return ioctl(q, WQ_IOC_DISABLE, &arg) < 0 ? -1 : (int)arg.state;
+	end = wq_wait(fd, timeout);
+	close_keeping_errno(fd);
+	return end;
 }
 
-int wq_enable(int q, const void *key, size_t len)
+int wq_flush(int q, const void *key, size_t len, int64_t timeout)
 {
-	struct wq_disable arg = {
-		.size = sizeof(arg), .flags = WQ_DISABLE_UNDO, .key = addr(key), .key_len = len,
-	};
+	return wait_for(q, key, len, 0, timeout);
+}
 
-	if (len > WQ_MAX_KEY) {
-		errno = E2BIG;
+int wq_disable(int q, const void *key, size_t len, int64_t timeout)
+{
+	int state = key_state(q, WQ_DO_DISABLE, key, len);
+
+	if (state > 0 && state & WQ_KEY_PROCESSING && timeout &&
+	    wait_for(q, key, len, WQ_WAIT_RUN, timeout) < 0)
 		return -1;
-	}
-	return ioctl(q, WQ_IOC_DISABLE, &arg) < 0 ? -1 : (int)arg.state;
+	return state;
 }
 
 /* The whole queue */
 
 int wq_pause(int q, uint32_t what, int64_t ns)
 {
-	struct wq_pause arg = { .size = sizeof(arg), .flags = what, .timeout = ns };
+	struct wq_control arg = { .size = sizeof(arg), .flags = what, .timeout = ns };
 
 	return ioctl(q, WQ_IOC_PAUSE, &arg) < 0 ? -1 : 0;
 }
@@ -749,17 +739,25 @@ int wq_resume(int q, uint32_t what)
 
 int wq_shutdown(int q)
 {
-	struct wq_shutdown arg = { .size = sizeof(arg) };
+	struct wq_control arg = { .size = sizeof(arg) };
+
+	return ioctl(q, WQ_IOC_SHUTDOWN, &arg) < 0 ? -1 : 0;
+}
+
+int wq_drain_begin(int q)
+{
+	struct wq_control arg = { .size = sizeof(arg), .flags = WQ_SHUTDOWN_DRAIN };
 
 	return ioctl(q, WQ_IOC_SHUTDOWN, &arg) < 0 ? -1 : 0;
 }
 
 int wq_drain(int q, int64_t timeout)
 {
-	struct wq_shutdown arg = { .size = sizeof(arg), .flags = WQ_SHUTDOWN_DRAIN };
+	int end = wq_drain_begin(q) ? -1 : wait_for(q, NULL, 0, WQ_WAIT_DRAIN, timeout);
 
-	set_wait(timeout, &arg.timeout, &arg.deadline);
-	return ioctl(q, WQ_IOC_SHUTDOWN, &arg) < 0 ? -1 : 0;
+	if (end > WQ_END_DONE)
+		errno = ECANCELED;
+	return end ? -1 : 0;
 }
 
 int wq_stat_sized(int q, struct wq_stat *st, size_t size)
@@ -1422,14 +1420,15 @@ int wq_producer_add_batch(struct wq_producer *p, struct wq_batch *b)
 /* Map the map of @q.  Returns NULL without an error if it has none. */
 static const struct wq_map_page *map_page(int q, bool *has)
 {
-	struct wq_map arg = { .size = sizeof(arg) };
+	struct wq_control arg = { .size = sizeof(arg) };
+	int fd = ioctl(q, WQ_IOC_MAP, &arg);
 	void *page;
 
-	*has = !ioctl(q, WQ_IOC_MAP, &arg);
+	*has = fd >= 0;
 	if (!*has)
 		return NULL;
-	page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, arg.fd, 0);
-	close_keeping_errno(arg.fd);
+	page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, fd, 0);
+	close_keeping_errno(fd);
 	return page == MAP_FAILED ? NULL : page;
 }
 

@@ -396,40 +396,47 @@ int wq_cancel(int q, const void *key, size_t len);
  * wq_flush() - wait until each add of a key before the call has had its full run
  * @timeout: ns to wait; WQ_NOWAIT, WQ_FOREVER or wq_until()
  *
- * Does not wait for a delay that is not due.  If this file holds the key, the call fails with
- * EDEADLK.  After EINTR a repeated call is a new wait: if the run ended in between, the result is
- * WQ_END_NO_RUN.  wq_flush_fd() keeps the result.
+ * wq_wait_fd() and wq_wait() in one call.  After EINTR or ETIMEDOUT a repeated call is a new wait:
+ * if the run ended in between, the result is WQ_END_NO_RUN.  wq_wait_fd() keeps the result.
  *
  * Return: how the last of these runs ended, WQ_END_*.
  */
 int wq_flush(int q, const void *key, size_t len, int64_t timeout);
 
 /**
- * wq_flush_fd() - a descriptor for a wait, which is readable when the wait has ended
- * @flags: 0; WQ_FLUSH_ADD: add the key first, so that no run can end between the add and the wait
- * @priority: with WQ_FLUSH_ADD: the level of the add, see wq_add_priority(); else 0
+ * wq_wait_fd() - a descriptor for a wait, which is readable when the wait has ended
+ * @key: the key; with WQ_WAIT_DRAIN: NULL
+ * @len: length of the key in bytes; with WQ_WAIT_DRAIN: 0
+ * @flags: 0: wait for all adds of the key before the call; WQ_WAIT_ADD: add the key first, so that
+ *	no run can end in between; WQ_WAIT_RUN: wait for the run in progress alone; WQ_WAIT_DRAIN:
+ *	wait for the end of a drain.  Beside the first three, WQ_WAIT_OWN: @q may hold the key
+ * @priority: with WQ_WAIT_ADD: the level of the add, see wq_add_priority(); else 0
  *
  * The caller closes the descriptor.  That gives the wait up.
  *
- * Return: the descriptor, for wq_flush_wait() and poll(2).
+ * Return: the descriptor, for wq_wait() and poll(2).  It fails with EDEADLK if @q holds the key and
+ * WQ_WAIT_OWN is not set, with EINVAL if WQ_WAIT_DRAIN is set and the queue is not shut down, and
+ * with EUSERS if the user has too many waits.
  */
-int wq_flush_fd(int q, const void *key, size_t len, uint32_t flags, int priority);
+int wq_wait_fd(int q, const void *key, size_t len, uint32_t flags, int priority);
 
 /**
- * wq_flush_wait() - wait for a descriptor of wq_flush_fd()
+ * wq_wait() - wait for a descriptor of wq_wait_fd()
  * @timeout: ns to wait; WQ_NOWAIT, WQ_FOREVER or wq_until()
  *
- * Return: how the run ended, WQ_END_*.  It fails with EAGAIN or ETIMEDOUT if the run has not ended.
+ * Can be called again after any error, and after its end.
+ *
+ * Return: how the wait ended, WQ_END_*.  It fails with EAGAIN or ETIMEDOUT if it has not ended.
  */
-int wq_flush_wait(int fd, int64_t timeout);
+int wq_wait(int fd, int64_t timeout);
 
 /**
  * wq_disable() - refuse adds of a key, drop its pending run, and wait for its run in progress
  * @timeout: ns to wait; WQ_NOWAIT, WQ_FOREVER or wq_until()
  *
- * Adds of the key fail with EBUSY until wq_enable().  The key stays disabled if the wait ends
- * with ETIMEDOUT or EINTR, and when the process ends.  Only the queue's owner and root may disable
- * and enable keys.
+ * Adds of the key fail with EBUSY until wq_enable().  The key is disabled if the wait fails, with
+ * an error of wq_wait_fd() or wq_wait(), and stays so when the process ends.  Only the queue's owner
+ * and root may disable and enable keys.
  *
  * Return: the state of the key before the call, WQ_KEY_*.  0: the queue did not know the key.
  */
@@ -469,15 +476,20 @@ int wq_resume(int q, uint32_t what);
 int wq_shutdown(int q);
 
 /**
- * wq_drain() - shut down as wq_shutdown(), and wait until no key is ready or processing
+ * wq_drain_begin() - shut down as wq_shutdown(), and let the queue drain
+ *
+ * The queue drains until no key is ready or processing, or until a wq_shutdown() ends the drain.
+ * wq_wait_fd() with WQ_WAIT_DRAIN waits for that.  A second call begins a new drain if a
+ * wq_shutdown() ended the first.
+ */
+int wq_drain_begin(int q);
+
+/**
+ * wq_drain() - wq_drain_begin(), and wait for the end of the drain
  * @timeout: ns to wait; WQ_NOWAIT, WQ_FOREVER or wq_until()
  *
- * The queue drains until no key is ready or processing, or until a wq_shutdown() ends
- * the drain, also if this call does not wait for that.  A program that does not want to
- * wait in the call uses WQ_NOWAIT, and polls a consumer that holds no key for POLLHUP.
- *
- * Return: 0 if no key is ready or processing.  EAGAIN and ETIMEDOUT: the queue is shut
- * down and drains.
+ * Return: 0 if no key is ready or processing.  EAGAIN, ETIMEDOUT, EINTR: the queue is shut down and
+ * drains.  ECANCELED: a wq_shutdown() ended the drain.
  */
 int wq_drain(int q, int64_t timeout);
 

@@ -605,7 +605,7 @@ int cmd_info(const struct args *a)
 		{ WQ_FEATURE_METRICS, "metrics" }, { WQ_FEATURE_LEASE, "lease" },
 		{ WQ_FEATURE_MAP, "map" }, { WQ_FEATURE_ORDER, "order" },
 		{ WQ_FEATURE_GROUPS, "groups" }, { WQ_FEATURE_PARK, "park" },
-		{ WQ_FEATURE_FLUSH, "flush" },
+		{ WQ_FEATURE_WAIT, "wait" },
 	};
 	struct wq_info info;
 	size_t i;
@@ -625,6 +625,7 @@ int cmd_info(const struct args *a)
 	printf("user_queues  %u (you have %u)\n", info.user_queues, info.charged_queues);
 	printf("user_keys    %" PRIu64 " (your queues may hold %" PRIu64 ")\n",
 	       (uint64_t)info.user_keys, (uint64_t)info.charged_keys);
+	printf("user_waits   %u (you have %u)\n", info.user_waits, info.charged_waits);
 	return DONE;
 }
 

@@ -76,22 +76,11 @@ static int report_call(const struct args *a, const char *key)
 			text, queue_text(a));
 		return FAILED;
 	case EUSERS:
-		message("1,024 waits for keys of the queue are in progress, which is the most");
+		message("the user has as many waits as the limit allows; see wqctl info");
 		return FAILED;
 	default:
 		return complain(a, "can't %s the key '%s'", a->command, text);
 	}
-}
-
-/* A descriptor of the shell that holds the key could not end its run while the shell waits. */
-static bool is_own(const struct args *a, const char *key)
-{
-	int state = a->fd >= 0 ? wq_query(a->fd, key, strlen(key)) : 0;
-
-	if (state < 0 || !(state & WQ_KEY_MINE))
-		return false;
-	errno = EDEADLK;
-	return true;
 }
 
 /* The status of all: a failure counts most, else the first that is not DONE. */
@@ -100,7 +89,7 @@ static int join_status(int all, int one)
 	return all == FAILED || !one ? all : one == FAILED || !all ? one : all;
 }
 
-/* Wait for all keys, after each was added if @flags is WQ_FLUSH_ADD. */
+/* Wait for all keys, after each was added if @flags is WQ_WAIT_ADD. */
 static int wait_for_keys(const struct args *a, int q, uint32_t flags)
 {
 	int64_t timeout = a->has_timeout ? a->timeout : WQ_FOREVER;
@@ -114,15 +103,14 @@ static int wait_for_keys(const struct args *a, int q, uint32_t flags)
 	if (timeout > 0)
 		timeout = wq_until(timeout);
 	for (i = 0; i < a->num_words; i++) {
-		fds[i] = is_own(a, a->words[i]) ? -1 :
-			 wq_flush_fd(q, a->words[i], strlen(a->words[i]), flags, a->priority);
+		fds[i] = wq_wait_fd(q, a->words[i], strlen(a->words[i]), flags, a->priority);
 		if (fds[i] < 0)
 			ret = join_status(ret, report_call(a, a->words[i]));
 	}
 	for (i = 0; i < a->num_words; i++) {
 		if (fds[i] < 0)
 			continue;
-		end = wq_flush_wait(fds[i], timeout);
+		end = wq_wait(fds[i], timeout);
 		ret = join_status(ret, end < 0 ? report_call(a, a->words[i]) :
 					       report_end(a->words[i], end));
 		close(fds[i]);
@@ -142,7 +130,7 @@ int add_and_wait(const struct args *a)
 {
 	int q = wait_open(a, O_WRONLY);
 
-	return q < 0 ? FAILED : wait_for_keys(a, q, WQ_FLUSH_ADD);
+	return q < 0 ? FAILED : wait_for_keys(a, q, WQ_WAIT_ADD);
 }
 
 int cmd_disable(const struct args *a)

@@ -349,7 +349,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "info", .args = "",
 		.doc = "Print the features and limits of the kernel's wq."
-			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. The numbers in parentheses are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
+			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. The numbers in parentheses are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
 		.run = cmd_info,
 	}, {
 		.name = "kick", .args = "QUEUE KEY...\nQUEUE --all|--count N\n--fd N KEY...",

@@ -92,7 +92,7 @@
  *  EFAULT     the key can't be read
  *  ESHUTDOWN  the queue is shut down
  *  EHOSTDOWN  adds are paused, see WQ_IOC_PAUSE
- *  EBUSY      the key is disabled, see WQ_IOC_DISABLE
+ *  EBUSY      the key is disabled, see WQ_DO_DISABLE
  *  ENOSPC     the queue holds max_keys keys, and this key is not one of them
  *  ENOMEM     there is not enough memory
  *
@@ -137,9 +137,9 @@
  *             kernel's struct is not zero
  *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open, unlink
  *             and queues, which need no queue
- *  EACCES     the file's access mode does not permit the verb: get, done, touch, query
- *             and list need read access, add, cancel, kick, map and shut down need write
- *             access, forget, stat, config, set, pause, flush and disable need one of them
+ *  EACCES     the file's access mode does not permit the verb: get, done, touch and list need
+ *             read access, add, map and shut down need write access, stat, key, config, set,
+ *             pause and wait need one of them
  */
 #ifndef _UAPI_LINUX_WQ_H
 #define _UAPI_LINUX_WQ_H
@@ -175,7 +175,7 @@
 #define WQ_KEY_MINE		(1U << 4)	/* PROCESSING, and this file holds the key */
 #define WQ_KEY_FAILED		(1U << 5)	/* has failures that were not forgotten */
 #define WQ_KEY_PARKED		(1U << 6)	/* given up; if PROCESSING: parked after the run */
-#define WQ_KEY_DISABLED		(1U << 7)	/* adds fail with EBUSY, see WQ_IOC_DISABLE */
+#define WQ_KEY_DISABLED		(1U << 7)	/* adds fail with EBUSY, see WQ_DO_DISABLE */
 
 /*
  * wq_rec.flags for add.  A key has at most one pending delay.  If a key that is delayed
@@ -297,8 +297,8 @@ struct wq_keys {
 #define WQ_FEATURE_LEASE	(1ULL << 5)	/* wq_open.lease and WQ_IOC_TOUCH */
 #define WQ_FEATURE_MAP		(1ULL << 6)	/* WQ_IOC_MAP and wq_add.marks */
 #define WQ_FEATURE_ORDER	(1ULL << 7)	/* wq_open.order and wq_rec.priority */
-#define WQ_FEATURE_PARK		(1ULL << 8)	/* wq_open.retries, GIVE_UP and WQ_IOC_KICK */
-#define WQ_FEATURE_FLUSH	(1ULL << 9)	/* WQ_IOC_FLUSH and WQ_IOC_DISABLE */
+#define WQ_FEATURE_PARK		(1ULL << 8)	/* wq_open.retries, GIVE_UP and WQ_DO_KICK */
+#define WQ_FEATURE_WAIT	(1ULL << 9)	/* WQ_IOC_WAIT and WQ_DO_DISABLE */
 #define WQ_FEATURE_GROUPS	(1ULL << 10)	/* WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX */
 
 /**
@@ -317,7 +317,9 @@ struct wq_keys {
  * @charged_keys: out, the sum of max_keys of the user's queues.  It does not depend on
  *	how many keys the queues hold.
  * @charged_queues: out, how many queues the user has.  Private queues and queues that
- *	were unlinked count as long as they are open.
+ *	were unlinked count as long as they are open, or a wait for them is.
+ * @user_waits: out, how many waits a user may have, see WQ_IOC_WAIT
+ * @charged_waits: out, how many waits the user has
  * @reserved: out, 0
  *
  * Errors of WQ_IOC_INFO:
@@ -338,6 +340,8 @@ struct wq_info {
 	__aligned_u64 user_keys;
 	__aligned_u64 charged_keys;
 	__u32 charged_queues;
+	__u32 user_waits;
+	__u32 charged_waits;
 	__u32 reserved;
 };
 
@@ -512,7 +516,7 @@ struct wq_open {
 };
 
 /**
- * struct wq_add - WQ_IOC_ADD: add keys, now or after a delay
+ * struct wq_add - WQ_IOC_ADD: add keys, now or after a delay; and WQ_IOC_TOUCH, see there
  * @size: sizeof(struct wq_add)
  * @flags: must be 0
  * @keys: the keys
@@ -533,7 +537,7 @@ struct wq_open {
  *  ERANGE     its priority is not a level
  *  ESHUTDOWN  the queue is shut down
  *  EHOSTDOWN  adds are paused, see WQ_IOC_PAUSE.  An add of a key that is dirty fails, too
- *  EBUSY      the key is disabled, see WQ_IOC_DISABLE
+ *  EBUSY      the key is disabled, see WQ_DO_DISABLE
  *  ENOSPC     the key is new, and the queue holds max_keys keys
  *  ENOMEM     there is not enough memory for the key or for its delay
  *
@@ -696,13 +700,10 @@ struct wq_done {
 	__aligned_u64 reasons;
 };
 
-/**
- * struct wq_touch - WQ_IOC_TOUCH: restart the leases of keys that this file holds
- * @size: sizeof(struct wq_touch)
- * @flags: must be 0
- * @keys: the keys, as get returned them
- * @results: address of __s32[keys.count], or 0.  A key's result is 0 if this file holds
- *	the key, or -errno
+/*
+ * WQ_IOC_TOUCH: restart the leases of keys that this file holds.  The argument is a struct wq_add:
+ * @flags and @marks must be 0, and @keys are the keys as get returned them.  A key's result is 0 if
+ * this file holds the key, or -errno.
  *
  * In a queue without leases, touch reports whether the file holds the keys, and changes
  * nothing.
@@ -720,7 +721,7 @@ struct wq_done {
  * Errors of WQ_IOC_TOUCH for the call.  keys.count keys were handled, 0 of them unless the
  * error is EFAULT:
  *
- *  EINVAL     - @flags is not 0
+ *  EINVAL     - @flags or @marks is not 0
  *             - keys.addr is not a multiple of 8, or @results is not a multiple of 4
  *             - keys.count records do not fill keys.size bytes exactly
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
@@ -729,12 +730,6 @@ struct wq_done {
  *             can't be written.  If the struct itself can't be written, keys.count is not
  *             valid, and any number of the keys were handled
  */
-struct wq_touch {
-	__u32 size;
-	__u32 flags;
-	struct wq_keys keys;
-	__aligned_u64 results;
-};
 
 #define WQ_HELD_BY_KERNEL	0xffffffffU	/* wq_key_info.holder: a kernel consumer */
 
@@ -783,53 +778,74 @@ struct wq_key_info {
 	__u8 reason[WQ_MAX_REASON];
 };
 
+/* wq_key_op.op: what WQ_IOC_KEY does */
+#define WQ_DO_QUERY	0	/* report the state of the key */
+#define WQ_DO_CANCEL	1	/* drop the runs that the key waits for, and its failures */
+#define WQ_DO_FORGET	2	/* reset the key's failures */
+#define WQ_DO_KICK	3	/* make parked keys ready, with their failures reset */
+#define WQ_DO_DISABLE	4	/* refuse adds of the key, and drop what it waits for */
+#define WQ_DO_ENABLE	5	/* accept adds of the key again */
+
 /**
- * struct wq_query - WQ_IOC_QUERY: report the state of a key;
- *	WQ_IOC_CANCEL: drop the runs that the key waits for and its failures, and
- *	report its state from before.  A run in progress goes on, and no other run
- *	follows it.  A parked key is no longer in the queue;
- *	WQ_IOC_FORGET: reset the key's failures, and report its state from before.
- *	Forget does not replace done.  A parked key stays parked.
- * @size: sizeof(struct wq_query)
- * @flags: must be 0
+ * struct wq_key_op - WQ_IOC_KEY: report the state of a key, or change it and report its state
+ *	from before
+ * @size: sizeof(struct wq_key_op)
+ * @op: WQ_DO_*
  * @key: address of the key
- * @key_len: length of the key in bytes
- * @reserved: must be 0
- * @info: in, must be 0; out, the state of the key.  If the file was opened O_WRONLY, only
- *	@info.state is set and the other fields are 0.
+ * @key_len: length of the key in bytes; KICK: 0 for the @count keys that are parked longest
+ * @count: KICK: with @key_len 0: in, how many keys, at least 1; 0xffffffff for all that are parked
+ *	at the time of the call.  Else in, must be 0.  Out, how many keys were made ready.  The
+ *	other operations: must be 0
+ * @info: in, must be 0; out, the state of the key.  DISABLE, and each operation if the file was
+ *	opened O_WRONLY, sets only @info.state, and the other fields are 0.  @info.state is 0 if
+ *	DISABLE finds that the queue does not know the key, and after a KICK with @key_len 0
  *
- * Errors of WQ_IOC_QUERY:
+ * Each operation takes effect at once, and does not wait:
  *
- *  EINVAL     @flags, @reserved or a field of @info is not 0, or @key_len is 0
+ *  WQ_DO_QUERY    needs read access
+ *  WQ_DO_CANCEL   needs write access.  A run in progress goes on, and no other run follows it.  A
+ *                 parked key is no longer in the queue
+ *  WQ_DO_FORGET   needs read or write access.  It does not replace done.  A parked key stays
+ *                 parked
+ *  WQ_DO_KICK     needs write access.  A key that is parked after its run has another run
+ *                 instead.  A kick works while adds are paused.  The kernel takes the queue's
+ *                 lock for up to 32 keys at a time.  If a signal comes meanwhile, the call
+ *                 returns 0 with the keys that it made ready
+ *  WQ_DO_DISABLE  is for the queue's owner, and for CAP_FOWNER.  The key's pending run, its delay
+ *                 and its failures are dropped, as by CANCEL.  Adds fail with EBUSY until the key
+ *                 is enabled.  A run in progress goes on, and WQ_WAIT_RUN waits for its end.  If
+ *                 it ends with RETRY or AFTER, the key is not added, and the retry counts in
+ *                 wq_stat.dropped.  If it is given back, the key is handed out again, and an add
+ *                 without delay and flags is coalesced with that run.  A disabled key counts in
+ *                 wq_stat.keys, also if it was unknown before.  It stays disabled when the
+ *                 process ends
+ *  WQ_DO_ENABLE   is for the queue's owner, and for CAP_FOWNER.  Disables do not nest: one call
+ *                 enables the key
+ *
+ * Errors of WQ_IOC_KEY:
+ *
+ *  EINVAL     - @op is unknown
+ *             - a field of @info is not 0
+ *             - @count is not 0, and @op is not KICK or @key_len is not 0
+ *             - @key_len is 0, and @op is not KICK
+ *             - @key_len and @count are 0, or @key_len is 0 and @key is not 0
+ *  EACCES     the file's access mode does not permit @op
+ *  EPERM      DISABLE and ENABLE: the caller is not the queue's owner and does not have
+ *             CAP_FOWNER, or the queue belongs to a kernel module
  *  E2BIG      @key_len is above WQ_MAX_KEY
- *  ENOMEM     there is not enough memory for a copy of the key
- *  ENOENT     the queue does not know the key
- *  EFAULT     the key can't be read, or the struct can't be written
- *
- * Errors of WQ_IOC_CANCEL:
- *
- *  EINVAL     @flags, @reserved or a field of @info is not 0, or @key_len is 0
- *  E2BIG      @key_len is above WQ_MAX_KEY
- *  ENOMEM     there is not enough memory for a copy of the key
- *  ENOENT     the queue does not know the key
- *  EFAULT     the key can't be read; or the struct can't be written, and the key is
- *             canceled
- *
- * Errors of WQ_IOC_FORGET:
- *
- *  EINVAL     @flags, @reserved or a field of @info is not 0, or @key_len is 0
- *  E2BIG      @key_len is above WQ_MAX_KEY
- *  ENOMEM     there is not enough memory for a copy of the key
- *  ENOENT     the queue does not know the key; a limiter's own count is reset
- *  EFAULT     the key can't be read; or the struct can't be written, and the failures are
- *             reset
+ *  ENOENT     the queue does not know the key; not for DISABLE.  KICK: the key is not parked.
+ *             FORGET: a limiter's own count is reset
+ *  ESHUTDOWN  KICK: the queue is shut down; its parked keys stay parked
+ *  ENOSPC     DISABLE: the key is new, and the queue holds max_keys keys
+ *  ENOMEM     there is not enough memory for a copy of the key or, with DISABLE, for the key
+ *  EFAULT     the key can't be read; or the struct can't be written, and @op took effect
  */
-struct wq_query {
+struct wq_key_op {
 	__u32 size;
-	__u32 flags;
+	__u32 op;
 	__aligned_u64 key;
 	__u32 key_len;
-	__u32 reserved;
+	__u32 count;
 	struct wq_key_info info;
 };
 
@@ -964,7 +980,7 @@ struct wq_hist {
 
 /* wq_stat.state */
 #define WQ_STATE_SHUTDOWN	(1U << 0)	/* the queue is shut down */
-#define WQ_STATE_DRAINING	(1U << 1)	/* a drain is waiting */
+#define WQ_STATE_DRAINING	(1U << 1)	/* the queue drains */
 #define WQ_STATE_NO_MAP		(1U << 2)	/* the queue has no map, see WQ_IOC_MAP */
 #define WQ_STATE_GETS_PAUSED	(1U << 3)	/* gets are paused, see WQ_IOC_PAUSE */
 #define WQ_STATE_ADDS_PAUSED	(1U << 4)	/* adds are paused */
@@ -1033,9 +1049,9 @@ struct wq_hist {
  * @max_parked: the limit of @parked: a quarter of @max_keys, 1 at least
  * @parked_total: how often a key was parked
  * @park_dropped: parked keys that were dropped because @parked was at its limit
- * @kicked: parked keys that WQ_IOC_KICK made ready
+ * @kicked: parked keys that WQ_DO_KICK made ready
  * @disabled: number of disabled keys
- * @flushes: number of waits for keys, see WQ_IOC_FLUSH
+ * @flushes: number of waits for keys, see WQ_IOC_WAIT
  * @blocked: ready keys beyond the limits of their groups, see wq_open.group_limit: gets can have
  *	them only when other runs have ended.  The ordering policy of a kernel module can block
  *	keys too
@@ -1115,16 +1131,22 @@ struct wq_stat {
 	__u32 level_ready[WQ_LEVELS];
 };
 
-/* wq_pause.flags */
+/* wq_control.flags of WQ_IOC_PAUSE */
 #define WQ_PAUSE_GETS	(1U << 0)	/* no key is handed out */
 #define WQ_PAUSE_ADDS	(1U << 1)	/* adds fail with EHOSTDOWN */
 
+/* wq_control.flags of WQ_IOC_SHUTDOWN */
+#define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* the queue drains, see below */
+
 /**
- * struct wq_pause - WQ_IOC_PAUSE: pause gets, adds or both, or resume them
- * @size: sizeof(struct wq_pause)
- * @flags: WQ_PAUSE_GETS, WQ_PAUSE_ADDS or both.  The call does not change the other one
- * @timeout: ns for which they are paused; 0: resume them; negative: they stay paused until
- *	a call resumes them.  If they are paused already, this time replaces the former one
+ * struct wq_control - WQ_IOC_PAUSE: pause gets, adds or both, or resume them;
+ *	WQ_IOC_SHUTDOWN: refuse adds from now on, and drop delayed keys
+ * @size: sizeof(struct wq_control)
+ * @flags: PAUSE: WQ_PAUSE_GETS, WQ_PAUSE_ADDS or both.  The call does not change the other one.
+ *	SHUTDOWN: 0 or WQ_SHUTDOWN_DRAIN
+ * @timeout: PAUSE: ns for which they are paused; 0: resume them; negative: they stay paused until
+ *	a call resumes them.  If they are paused already, this time replaces the former one.
+ *	SHUTDOWN: must be 0
  *
  * While gets are paused, a get or read waits as if no key were ready.  A done with WQ_DONE_GET
  * and a read end their runs first.  Adds, delays, leases, done, touch, query, cancel and list
@@ -1136,9 +1158,19 @@ struct wq_stat {
  *
  * A pause belongs to the queue: it stays when the process that paused ends.  It ends after
  * @timeout, by this call, or by a shut down.  A shut down or drain ends it because consumers
- * are to process the keys that are left, and a drain would never end otherwise.
+ * are to process the keys that are left, and a drain would never end otherwise.  Only the queue's
+ * owner may pause and resume, or a caller with CAP_FOWNER.
  *
- * The caller must be the queue's owner or have CAP_FOWNER.
+ * A shut down is final, and can be repeated.  It takes effect at once, and does not wait.  Ready
+ * keys are still handed out, also if gets were paused.  Parked keys stay parked.
+ *
+ * With WQ_SHUTDOWN_DRAIN the queue drains until no key is ready or processing, or until
+ * another call without WQ_SHUTDOWN_DRAIN ends the drain.  While it drains, gets of files that hold
+ * no key wait as long as other consumers hold keys.  WQ_WAIT_DRAIN waits for the end of the drain.
+ *
+ * A shut down needs a file that is open for writing.  Moreover it must be open for reading, or the
+ * caller must be the queue's owner or have CAP_FOWNER: the right to add keys alone does not
+ * include the right to end the queue.
  *
  * Errors of WQ_IOC_PAUSE:
  *
@@ -1146,235 +1178,94 @@ struct wq_stat {
  *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the
  *             queue belongs to a kernel module
  *  ESHUTDOWN  the queue is shut down, and @timeout is not 0
+ *
+ * Errors of WQ_IOC_SHUTDOWN.  The call did not shut down the queue:
+ *
+ *  EINVAL     @flags has an unknown bit, or @timeout is not 0
+ *  EACCES     the file is not open for reading, and the caller is not the queue's owner and
+ *             does not have CAP_FOWNER
  */
-struct wq_pause {
+struct wq_control {
 	__u32 size;
 	__u32 flags;
 	__s64 timeout;
 };
 
-/**
- * struct wq_kick - WQ_IOC_KICK: make parked keys ready, with their failures reset
- * @size: sizeof(struct wq_kick)
- * @flags: must be 0
- * @key: address of the key to make ready, if @key_len is not 0; else must be 0
- * @key_len: length of the key in bytes; 0: the @count keys that are parked longest
- * @count: with @key_len 0: in, how many keys, at least 1; 0xffffffff for all that are parked at
- *	the time of the call.  Else in, must be 0.  Out, how many were made ready
- *
- * A key that is parked after its run has another run instead.  A kick works while adds are paused.
- *
- * The kernel takes the queue's lock for up to 32 keys at a time.  If a signal comes meanwhile, the
- * call returns 0 with the keys that it made ready.
- *
- * Errors of WQ_IOC_KICK:
- *
- *  EINVAL     - @flags is not 0
- *             - @key_len is 0, and @count is 0 or @key is not 0
- *             - @key_len is not 0, and @count is not 0
- *  E2BIG      @key_len is above WQ_MAX_KEY
- *  ENOENT     the key is not parked
- *  ESHUTDOWN  the queue is shut down; its parked keys stay parked
- *  ENOMEM     there is not enough memory for a copy of the key
- *  EFAULT     the key can't be read; or the struct can't be written, and the keys are ready
- */
-struct wq_kick {
-	__u32 size;
-	__u32 flags;
-	__aligned_u64 key;
-	__u32 key_len;
-	__u32 count;
-};
-
-/* How a wait for a key ended: wq_flush.result, wq_flush_result.result */
-#define WQ_END_DONE		0	/* the run was done, and did not fail */
+/* How a wait ended: the __u32 that read(2) of its file returns */
+#define WQ_END_DONE		0	/* the run was done, and did not fail; or the drain has ended */
 #define WQ_END_FAILED		1	/* the run ended with RETRY, or counted as failed */
 #define WQ_END_GAVE_UP		2	/* the run failed, and its consumer gave the key up */
-#define WQ_END_CANCELED		3	/* cancel or disable dropped the run */
+#define WQ_END_CANCELED		3	/* the run was dropped; or a shut down ended the drain */
 #define WQ_END_NO_RUN		4	/* no run was pending or in progress */
-#define WQ_END_OF_QUEUE		5	/* the queue ended before the run */
+#define WQ_END_OF_QUEUE		5	/* the queue ended first */
 
-/* wq_flush.flags */
-#define WQ_FLUSH_FD	(1U << 0)	/* return a file descriptor instead of waiting */
-#define WQ_FLUSH_ADD	(1U << 1)	/* with FD: add the key first */
+/* wq_wait.flags: at most one of RUN, DRAIN and ADD */
+#define WQ_WAIT_RUN	(1U << 0)	/* wait for the run in progress alone */
+#define WQ_WAIT_DRAIN	(1U << 1)	/* wait for the end of the drain, not for a key */
+#define WQ_WAIT_ADD	(1U << 2)	/* add the key first */
+#define WQ_WAIT_OWN	(1U << 3)	/* the run can be one of this file */
 
 /**
- * struct wq_flush - WQ_IOC_FLUSH: wait until the adds of a key have had their runs
- * @size: sizeof(struct wq_flush)
- * @flags: WQ_FLUSH_*
- * @key: address of the key
- * @key_len: length of the key in bytes
- * @result: out, WQ_END_*.  With WQ_FLUSH_FD it is 0, and read(2) of @fd returns the result
- * @timeout: ns to wait; 0: do not wait; negative: wait for ever.  If the file has O_NONBLOCK,
- *	the call does not wait.  With WQ_FLUSH_FD: must be 0
- * @deadline: as wq_get.deadline; with WQ_FLUSH_FD: must be 0
- * @fd: out, with WQ_FLUSH_FD: a new file descriptor, close-on-exec; else 0
- * @priority: with WQ_FLUSH_ADD: the level of the add, as wq_rec.priority; else 0
+ * struct wq_wait - WQ_IOC_WAIT: return a file that stands for a wait
+ * @size: sizeof(struct wq_wait)
+ * @flags: WQ_WAIT_*; without RUN and DRAIN, the wait is for all adds of the key before the call
+ * @key: address of the key; with DRAIN: must be 0
+ * @key_len: length of the key in bytes; with DRAIN: must be 0
+ * @priority: with ADD: the level of the add, as wq_rec.priority; else must be 0
  *
- * When the call returns WQ_END_DONE, WQ_END_FAILED or WQ_END_GAVE_UP, each add before it has had
- * its full run, and the result is that of the last of these runs.  A pending delay is no add before
- * it is due, so the call does not wait for it.  A run that is given back is not over, because the
- * key is handed out again.  If it is given back the second time in a row, it failed.  If cancel or
- * disable drops the pending run while another run is in progress, the wait ends with that run.
+ * The call changes nothing but what ADD asks for, and does not sleep.  It returns a file descriptor,
+ * which is close-on-exec.  The descriptor is readable (EPOLLIN) when the wait has ended.  Then
+ * read(2) returns a __u32, WQ_END_*, as often as it is called.  Before that, read waits, or fails
+ * with EAGAIN if the descriptor has O_NONBLOCK.  Signals, a stop of the process and a repeated read
+ * change nothing about the wait.  A buffer that is too small fails with EINVAL.  close(2) of the
+ * descriptor gives the wait up.
  *
- * With WQ_FLUSH_FD the call returns a descriptor of the wait at once.  The descriptor is readable
- * (EPOLLIN) when the wait has ended.  Then read(2) returns a struct wq_flush_result, as often as it
- * is called.  Before that it waits, or fails with EAGAIN if the descriptor has O_NONBLOCK.  A
- * buffer that is too small fails with EINVAL.  close(2) of the descriptor gives the wait up.  The
- * descriptor does not keep the queue: if the queue ends before the run, the result is
- * WQ_END_OF_QUEUE.
+ * A wait for adds ends when each add before the call has had its full run, and the result is that of
+ * the last of these runs.  A pending delay is no add before it is due, so the wait is not for it.
+ * With WQ_WAIT_RUN the wait ends with the run in progress, also if the key was added during it.  A
+ * run that is given back is not over, because the key is handed out again.  If it is given back the
+ * second time in a row, it failed.  If cancel or disable drops the pending run while another run is
+ * in progress, the wait ends with that run.
  *
- * With WQ_FLUSH_ADD the call adds the key, as WQ_IOC_ADD does without a delay, and begins to wait
+ * With WQ_WAIT_ADD the call adds the key, as WQ_IOC_ADD does without a delay, and begins to wait
  * before any run can end.  This needs write access.
  *
- * A wait in the call is a wait from that moment.  If a signal ends it, and the run ends before the
- * call is repeated or restarted, the result is WQ_END_NO_RUN.  A descriptor keeps its result.
+ * A wait for a drain ends when no key is ready or processing, when a shut down without
+ * WQ_SHUTDOWN_DRAIN ends the drain (CANCELED), or when the queue ends.  If that shut down came before
+ * the call, the wait has ended already.
  *
- * Errors of WQ_IOC_FLUSH.  Unless stated otherwise, the struct is as before:
+ * The descriptor does not keep the queue.  It keeps the queue's memory, so the queue's user stays
+ * charged for the queue until it is closed.  The waits of a user are limited, see
+ * wq_info.user_waits.
  *
- *  EINVAL     - @flags has an unknown bit, or WQ_FLUSH_ADD without WQ_FLUSH_FD
- *             - @timeout or @deadline is not 0, and WQ_FLUSH_FD is set
- *             - @deadline is negative, or @key_len is 0
- *             - WQ_FLUSH_FD is set, and @size is too small for @fd
- *             - @priority is not 0, and WQ_FLUSH_ADD is not set or the queue has no levels
- *  ERANGE     with WQ_FLUSH_ADD: there is no level @priority
+ * Errors of WQ_IOC_WAIT:
+ *
+ *  EINVAL     - @flags has an unknown bit, or two of RUN, DRAIN and ADD
+ *             - DRAIN is set, and OWN is set or @key or @key_len is not 0
+ *             - DRAIN is not set, and @key_len is 0
+ *             - DRAIN is set, and the queue is not shut down
+ *             - @priority is not 0, and ADD is not set or the queue has no levels
+ *  ERANGE     ADD: there is no level @priority
  *  E2BIG      @key_len is above WQ_MAX_KEY
- *  EFAULT     the key can't be read, or the struct can't be written.  With WQ_FLUSH_ADD the key
- *             may be added
- *  EDEADLK    this file holds the key, and WQ_FLUSH_FD is not set: the run would wait for itself
- *  EAGAIN     the run has not ended, and the call may not wait
- *  ETIMEDOUT  the run did not end in time
- *  EINTR      a signal handler ended the wait.  @deadline is set
- *  EUSERS     1,024 waits for keys of the queue are in progress
+ *  EFAULT     the key can't be read
+ *  EDEADLK    this file holds the key, and OWN is not set: a file that waits for its own run may
+ *             wait for ever
+ *  EUSERS     the user has user_waits waits, see struct wq_info; CAP_SYS_RESOURCE overrides it
  *  ENOMEM     there is not enough memory
  *  EMFILE     the process has as many open files as its limit allows
  *  ENFILE     the system has as many open files as its limit allows
- *  EACCES     WQ_FLUSH_ADD is set, and the file is not open for writing
- *  ESHUTDOWN  with WQ_FLUSH_ADD: the queue is shut down
- *  EHOSTDOWN  with WQ_FLUSH_ADD: adds are paused
- *  EBUSY      with WQ_FLUSH_ADD: the key is disabled
- *  ENOSPC     with WQ_FLUSH_ADD: the key is new, and the queue holds max_keys keys
+ *  EACCES     ADD is set, and the file is not open for writing
+ *  ESHUTDOWN  ADD: the queue is shut down
+ *  EHOSTDOWN  ADD: adds are paused
+ *  EBUSY      ADD: the key is disabled
+ *  ENOSPC     ADD: the key is new, and the queue holds max_keys keys
  */
-struct wq_flush {
+struct wq_wait {
 	__u32 size;
 	__u32 flags;
 	__aligned_u64 key;
 	__u32 key_len;
-	__u32 result;
-	__s64 timeout;
-	__s64 deadline;
-	__s32 fd;
 	__s32 priority;
-};
-
-/**
- * struct wq_flush_result - what read(2) of wq_flush.fd returns
- * @result: WQ_END_*
- * @reserved: 0
- */
-struct wq_flush_result {
-	__u32 result;
-	__u32 reserved;
-};
-
-/* wq_disable.flags */
-#define WQ_DISABLE_UNDO	(1U << 0)	/* enable the key */
-
-/**
- * struct wq_disable - WQ_IOC_DISABLE: refuse adds of a key and drop the run that it waits for, or
- *	accept its adds again
- * @size: sizeof(struct wq_disable)
- * @flags: 0: disable the key; WQ_DISABLE_UNDO: enable it
- * @key: address of the key
- * @key_len: length of the key in bytes
- * @state: out, WQ_KEY_* from before; 0: the queue did not know the key
- * @timeout: ns to wait until a run in progress has ended; 0: do not wait; negative: wait for ever.
- *	If the file has O_NONBLOCK, the call does not wait.  With WQ_DISABLE_UNDO: must be 0
- * @deadline: as wq_get.deadline; with WQ_DISABLE_UNDO: must be 0
- *
- * The key's pending run, its delay and its failures are dropped, as by WQ_IOC_CANCEL.  Adds fail
- * with EBUSY until the key is enabled.  A run in progress goes on.  If it ends with RETRY or AFTER,
- * the key is not added, and the retry counts in wq_stat.dropped.  If it is given back, the key is
- * handed out again, and an add without delay and flags is coalesced with that run.
- *
- * A disabled key counts in wq_stat.keys, also if it was unknown before.  It stays disabled when the
- * process ends.  Disables do not nest: one call enables the key.
- *
- * The caller must be the queue's owner or have CAP_FOWNER.
- *
- * Errors of WQ_IOC_DISABLE.  After ETIMEDOUT and EINTR the key is disabled.  After the others but
- * EFAULT nothing has changed:
- *
- *  EINVAL     - @flags has an unknown bit
- *             - @timeout or @deadline is not 0, and WQ_DISABLE_UNDO is set
- *             - @deadline is negative, or @key_len is 0
- *  E2BIG      @key_len is above WQ_MAX_KEY
- *  EFAULT     the key can't be read; or the struct can't be written, and the key is disabled or
- *             enabled
- *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the queue
- *             belongs to a kernel module
- *  ENOENT     WQ_DISABLE_UNDO is set, and the queue does not know the key
- *  ENOSPC     the key is new, and the queue holds max_keys keys
- *  EDEADLK    this file holds the key, and the call would wait for that run
- *  EUSERS     1,024 waits for keys of the queue are in progress, and the call would be another one
- *  ENOMEM     there is not enough memory
- *  ETIMEDOUT  a run is still in progress
- *  EINTR      a signal handler ended the wait for a run in progress.  @deadline is set
- */
-struct wq_disable {
-	__u32 size;
-	__u32 flags;
-	__aligned_u64 key;
-	__u32 key_len;
-	__u32 state;
-	__s64 timeout;
-	__s64 deadline;
-};
-
-#define WQ_SHUTDOWN_DRAIN	(1U << 0)	/* wait until no key is ready or processing */
-
-/**
- * struct wq_shutdown - WQ_IOC_SHUTDOWN: refuse adds from now on, and drop delayed keys
- * @size: sizeof(struct wq_shutdown)
- * @flags: 0, or WQ_SHUTDOWN_DRAIN to wait until no key is ready or processing
- * @timeout: with WQ_SHUTDOWN_DRAIN: ns to wait; 0: do not wait; negative: wait for ever.
- *	If the file has O_NONBLOCK, the call does not wait.  Else must be 0
- * @deadline: with WQ_SHUTDOWN_DRAIN: as wq_get.deadline; else must be 0
- *
- * A shut down is final, and can be repeated.  Ready keys are still handed out, also if gets
- * were paused.  Parked keys stay parked, and a drain does not wait for them.
- *
- * With WQ_SHUTDOWN_DRAIN the queue drains until no key is ready or processing, or until
- * another call without WQ_SHUTDOWN_DRAIN ends the drain.  The drain does not depend on the
- * call that started it.  A process that does not want to wait in the call polls a file that
- * holds no key for EPOLLHUP, and then calls with @timeout 0 for the result.  A drain also
- * waits for keys that this file holds.
- *
- * A signal without a handler does not end the wait, unless it ends the process.
- *
- * The file must be open for writing.  Moreover it must be open for reading, or the caller
- * must be the queue's owner or have CAP_FOWNER: the right to add keys alone does not
- * include the right to end the queue.
- *
- * Errors of WQ_IOC_SHUTDOWN:
- *
- *  EINVAL     @flags has an unknown bit, @deadline is negative, or @timeout or @deadline is
- *             not 0 without WQ_SHUTDOWN_DRAIN.  The call did not shut down the queue
- *  EACCES     the file is not open for reading, and the caller is not the queue's owner and
- *             does not have CAP_FOWNER.  The call did not shut down the queue
- *  EAGAIN     the queue is shut down and drains, and the call may not wait
- *  ETIMEDOUT  the queue is shut down and drains, and the time expired
- *  EINTR      a signal handler ended the wait.  The queue is shut down and drains.
- *             @deadline is set
- *  ECANCELED  another call without WQ_SHUTDOWN_DRAIN ended the drain during this call.  The
- *             queue is shut down, and keys are still ready or processing
- *  EFAULT     after EINTR: the struct can't be written
- */
-struct wq_shutdown {
-	__u32 size;
-	__u32 flags;
-	__s64 timeout;
-	__s64 deadline;
 };
 
 /* wq_limiter_spec.kind, reported by WQ_IOC_CONFIG alone */
@@ -1503,14 +1394,11 @@ struct wq_map_page {
 	__u32 counters[WQ_MAP_COUNTERS];
 };
 
-/**
- * struct wq_map - WQ_IOC_MAP: open the queue's map, so that a repeat add of a key that still
- *	waits needs no call
- * @size: sizeof(struct wq_map)
- * @flags: must be 0
- * @fd: out, a new file descriptor, close-on-exec.  mmap(2) of one page at offset 0, PROT_READ and
- *	MAP_SHARED, maps a struct wq_map_page
- * @reserved: out, 0
+/*
+ * WQ_IOC_MAP: open the queue's map, so that a repeat add of a key that still waits needs no call.
+ * The argument is a struct wq_control, whose @flags and @timeout must be 0.  The call returns a file
+ * descriptor, which is close-on-exec.  mmap(2) of one page at offset 0, PROT_READ and MAP_SHARED,
+ * maps a struct wq_map_page.
  *
  * A producer does this:
  *
@@ -1537,28 +1425,21 @@ struct wq_map_page {
  *
  * The page is charged to the memory cgroup of the process that makes the first call.
  *
- * Errors of WQ_IOC_MAP.  The struct is as before:
+ * Errors of WQ_IOC_MAP:
  *
- *  EINVAL      @flags is not 0, or @size is too small for @fd
+ *  EINVAL      @flags or @timeout is not 0
  *  EOPNOTSUPP  the queue has no map: it was created with WQ_OPEN_NO_MAP, its order is
  *              WQ_ORDER_PRIORITY, or a kernel module created it that switched the map off or whose
  *              ordering policy sees repeat adds
  *  EMFILE      the process has as many open files as its limit allows
  *  ENFILE      the system has as many open files as its limit allows
  *  ENOMEM      there is not enough memory
- *  EFAULT      the struct can't be written
  *
  * Errors of mmap(2) of the map, beside its own:
  *
  *  EINVAL      the mapping has another length than a page, or the offset is not 0
  *  EPERM       the mapping is writable
  */
-struct wq_map {
-	__u32 size;
-	__u32 flags;
-	__s32 fd;
-	__u32 reserved;
-};
 
 /**
  * struct wq_unlink - WQ_IOC_UNLINK: remove the name of a queue
@@ -1590,19 +1471,15 @@ struct wq_unlink {
 #define WQ_IOC_GET	_IO(WQ_IOC_MAGIC, 0x04)
 #define WQ_IOC_DONE	_IO(WQ_IOC_MAGIC, 0x05)
 #define WQ_IOC_STAT	_IO(WQ_IOC_MAGIC, 0x06)
-#define WQ_IOC_QUERY	_IO(WQ_IOC_MAGIC, 0x07)
-#define WQ_IOC_CANCEL	_IO(WQ_IOC_MAGIC, 0x08)
+#define WQ_IOC_KEY	_IO(WQ_IOC_MAGIC, 0x07)
 #define WQ_IOC_LIST	_IO(WQ_IOC_MAGIC, 0x09)
 #define WQ_IOC_SHUTDOWN	_IO(WQ_IOC_MAGIC, 0x0a)
-#define WQ_IOC_FORGET	_IO(WQ_IOC_MAGIC, 0x0b)
 #define WQ_IOC_QUEUES	_IO(WQ_IOC_MAGIC, 0x0c)
 #define WQ_IOC_TOUCH	_IO(WQ_IOC_MAGIC, 0x0d)
 #define WQ_IOC_CONFIG	_IO(WQ_IOC_MAGIC, 0x0e)
 #define WQ_IOC_SET	_IO(WQ_IOC_MAGIC, 0x0f)
 #define WQ_IOC_MAP	_IO(WQ_IOC_MAGIC, 0x10)
 #define WQ_IOC_PAUSE	_IO(WQ_IOC_MAGIC, 0x11)
-#define WQ_IOC_KICK	_IO(WQ_IOC_MAGIC, 0x12)
-#define WQ_IOC_FLUSH	_IO(WQ_IOC_MAGIC, 0x13)
-#define WQ_IOC_DISABLE	_IO(WQ_IOC_MAGIC, 0x14)
+#define WQ_IOC_WAIT	_IO(WQ_IOC_MAGIC, 0x13)
 
 #endif /* _UAPI_LINUX_WQ_H */

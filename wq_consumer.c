@@ -98,6 +98,9 @@ void wq_consumer_end(struct wq_consumer *c)
 	q->merged += c->nr_dirty;
 	if (n)
 		trace_wq_give_back(q, NULL, n);
+	/* Its process may have died between the wake-up of an exclusive poller and the get. */
+	if (c->polled && wq_nr_available(q))
+		cs.nr_ready++;
 	wq_unlock(&cs);
 	put_pid(pid);
 

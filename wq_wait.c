@@ -184,12 +184,13 @@ static bool wq_read_makes_ready(const struct wq *q, const struct wq_consumer *c)
 }
 
 /* The events that poll reports to consumer @c. */
-__poll_t wq_poll_mask(struct wq *q, const struct wq_consumer *c)
+__poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 {
 	__poll_t mask = 0;
 	struct wq_cs cs;
 
 	wq_lock(&cs, q);
+	c->polled = true;
 	wq_catch_up(&cs);
 	if (wq_nr_available(q) || wq_read_makes_ready(q, c))
 		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;

@@ -48,6 +48,7 @@ struct wq_user;
  * @dead: L: the consumer has ended.  The entries of @held are part of wq.requeued, and
  *	their state is out of date until wq_fixup_orphan().  The last of these entries
  *	frees the consumer.
+ * @polled: L: the file was polled, so its process may wait by an exclusive poller
  * @q: the queue, constant once it is set
  * @pid: the process that opened the file; NULL for the kernel and for a dead consumer
  * @starts: L: sum of the times at which its entries were got; this field and the
@@ -57,6 +58,7 @@ struct wq_user;
 struct wq_consumer {
 	struct list_head again;
 	bool dead;
+	bool polled;
 	struct wq *q;
 	struct pid *pid;
 	u64 starts;

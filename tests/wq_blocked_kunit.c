@@ -131,7 +131,7 @@ static struct wq_consumer *holder(struct kunit *test, const char *key)
 	return c;
 }
 
-static __poll_t readable(struct kunit *test, const struct wq_consumer *c)
+static __poll_t readable(struct kunit *test, struct wq_consumer *c)
 {
 	return queue_poll(queue(test), c) & (EPOLLIN | EPOLLHUP);
 }

@@ -277,7 +277,7 @@ static inline u32 queue_nr_entries(struct wq *q)
 }
 
 /* The events that poll reports to a consumer. */
-static inline __poll_t queue_poll(struct wq *q, const struct wq_consumer *c)
+static inline __poll_t queue_poll(struct wq *q, struct wq_consumer *c)
 {
 	return wq_poll_mask(q, c);
 }

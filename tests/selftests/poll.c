@@ -302,6 +302,37 @@ TEST_F(queue, epoll_exclusive_wakes_one_poller_for_each_key)
 	free(a.recs);
 }
 
+/* Else nobody would come for the key. */
+TEST_F(queue, exclusive_poller_that_dies_before_its_get_passes_its_wake_up_on)
+{
+	int *woken = shared(2 * sizeof(*woken)), first;
+	pid_t pid[2];
+
+	for (int i = 0; i < 2; i++) {
+		pid[i] = child();
+		if (!pid[i]) {
+			struct epoll_event ev = { .events = EPOLLIN | EPOLLEXCLUSIVE };
+			int q = q_attach(self->name, O_RDWR), ep = epoll_create1(0);
+
+			epoll_ctl(ep, EPOLL_CTL_ADD, q, &ev);
+			if (epoll_wait(ep, &ev, 1, -1) == 1)
+				__atomic_store_n(&woken[i], 1, __ATOMIC_RELEASE);
+			for (;;)
+				pause();
+		}
+	}
+	for (int i = 0; i < 2; i++)
+		ASSERT_TRUE(asleep(pid[i]));
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EVENTUALLY(woken[0] || woken[1]);
+	first = woken[1];
+	ASSERT_TRUE(asleep(pid[!first]));
+	ASSERT_EQ(0, woken[!first]);
+	kill(pid[first], SIGKILL);
+	reap(pid[first]);
+	ASSERT_EVENTUALLY(woken[!first]);
+}
+
 TEST_F(queue, shutdown_wakes_all_exclusive_epoll_pollers)
 {
 	pid_t pid[4];

@@ -829,7 +829,7 @@ __s32 do_done(struct task *t, const struct call *c)
 	return ret;
 }
 
-/* What a call does with a key; with flags it may be something else or unknown. */
+/* The operation of a call on a key; with flags it may be another one, or an unknown one. */
 static __u32 what_of(const struct call *c)
 {
 	static const __u32 whats[OPS] = {

@@ -448,19 +448,18 @@ struct wq_fence *wq_drain_join(struct wq *q, struct wq_fence *spare)
  * Context: process, may sleep.
  *
  * Return: 0; -ECANCELED: wq_shutdown() ended the drain; -EINTR: a fatal signal ended the wait.  In
- * these cases the queue stays shut down.  -ENOMEM: nothing has changed.
+ * all cases the queue stays shut down.
  */
 int wq_drain(struct wq *q)
 {
-	struct wq_fence *f, *spare = wq_fence_new(GFP_KERNEL);
+	struct wq_fence *f;
 	int ret;
 
 	lock_map_acquire(&q->drain_map);
 	lock_map_release(&q->drain_map);
-	if (!spare)
-		return -ENOMEM;
 	wq_shut(q, true);
-	f = wq_drain_join(q, spare);
+	/* Few bytes: a module that ends could do nothing about a failure. */
+	f = wq_drain_join(q, wq_fence_new(GFP_KERNEL | __GFP_NOFAIL));
 	ret = wq_fence_sleep(q, f, WQ_KILLABLE, wq_deadline(WQ_DRAIN_LONG));
 	if (ret == -ETIMEDOUT) {
 		wq_log_drain(q);

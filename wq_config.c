@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Attributes of a queue that can be read and changed while the queue is in use: permissions,
- * max_keys, limiter, lease, slack and retries.
+ * The report and the change of a queue's attributes, see WQ_IOC_SET.
  *
  * A change is one critical section of wq.lock.  It checks all that can fail and then changes
  * all attributes, so another call sees all of the change or nothing of it.  The quota is
@@ -18,6 +17,7 @@
 #include <linux/minmax.h>
 #include <linux/uidgid.h>
 
+#include "wq_attr.h"
 #include "wq_config.h"
 #include "wq_cs.h"
 #include "wq_name.h"
@@ -25,13 +25,11 @@
 #include "wq_quota.h"
 #include "wq_ratelimit.h"
 
-#define SET_NAMED	(WQ_SET_MODE | WQ_SET_UID | WQ_SET_GID)
-#define SET_ALL		(SET_NAMED | WQ_SET_MAX_KEYS | WQ_SET_LIMITER | WQ_SET_LEASE | \
-			 WQ_SET_SLACK | WQ_SET_RETRIES)
+#define SET_NAMED	(WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID)
 
 /* A change that is in progress. */
 struct setting {
-	const struct wq_config *args;
+	const struct wq_attrs *args;
 	kuid_t uid;			/* of args, in the kernel's numbers */
 	kgid_t gid;
 	struct wq_limiter *limiter;	/* the new one, after the change the former one */
@@ -39,70 +37,25 @@ struct setting {
 	int lacks;			/* the capability that the change lacked */
 };
 
-/* The attributes that WQ_IOC_SET can change in this queue. */
-static u32 settable(const struct wq *q)
-{
-	/* A queue without a user belongs to a kernel module. */
-	if (!q->user)
-		return 0;
-	return SET_ALL & ~(q->name[0] ? 0 : SET_NAMED) & ~(q->leased ? 0 : WQ_SET_LEASE);
-}
-
 /**
  * wq_config_get() - report the attributes of a queue, all from one moment
  * @q: the queue
  * @args: receives them; size, flags and limiters stay as they are
  * @specs: receives @args->num_limiters elements
  */
-void wq_config_get(struct wq *q, struct wq_config *args,
+void wq_config_get(struct wq *q, struct wq_attrs *args,
 		   struct wq_limiter_spec specs[WQ_MAX_LIMITERS])
 {
 	struct wq_cs cs;
 
 	wq_lock(&cs, q);
-	args->set = settable(q);
-	args->mode = q->mode;
-	args->uid = from_kuid_munged(current_user_ns(), q->uid);
-	args->gid = from_kgid_munged(current_user_ns(), q->gid);
-	args->max_keys = q->max_keys;
-	args->lease = q->lease;
-	args->slack = q->slack;
-	args->order = q->order_kind;
-	args->order_arg = q->order_arg;
-	args->group_limit = q->group_limit;
-	args->debounce = q->debounce;
-	args->retries = q->max_retries;
+	wq_attr_report(q, args);
+	memcpy(args->name, q->name, sizeof(args->name));
 	/* wq_destroy() frees the limiter while processes may still have the queue open. */
 	args->num_limiters = q->limiter ? wq_limiter_to_specs(q->limiter, specs) : 0;
 	wq_unlock(&cs);
 }
 WQ_EXPORT_FOR_KUNIT(wq_config_get);
-
-/* Check what does not depend on the caller.  The fields of other attributes are ignored. */
-static int set_check(const struct wq *q, const struct wq_config *args)
-{
-	u32 set = args->set;
-	s64 lease = set & WQ_SET_LEASE ? args->lease : 0;
-	int ret;
-
-	if (args->flags || !set || set & ~SET_ALL)
-		return -EINVAL;
-	ret = wq_check_limits(set & WQ_SET_MAX_KEYS ? args->max_keys : 0,
-			      set & WQ_SET_MODE ? args->mode : 0, lease,
-			      set & WQ_SET_SLACK ? args->slack : 0, 0,
-			      set & WQ_SET_RETRIES ? args->retries : 0);
-	if (ret)
-		return ret;
-	if (set & WQ_SET_MAX_KEYS && !args->max_keys)
-		return -EINVAL;
-	if (set & WQ_SET_SLACK && !args->slack)
-		return -EINVAL;
-	if (!q->user)
-		return -EPERM;
-	if (set & SET_NAMED && !q->name[0])
-		return -EINVAL;
-	return lease && !q->leased ? -EINVAL : 0;
-}
 
 /* Whether the change needs a capability that it does not have. */
 static bool lacks(struct setting *s, int cap)
@@ -118,9 +71,9 @@ static int set_permission(const struct wq *q, struct setting *s)
 	lockdep_assert_held(&q->lock);
 	if (!uid_eq(current_fsuid(), q->uid) && lacks(s, CAP_FOWNER))
 		return -EPERM;
-	if (set & WQ_SET_UID && !uid_eq(s->uid, q->uid) && lacks(s, CAP_CHOWN))
+	if (set & WQ_ATTR_UID && !uid_eq(s->uid, q->uid) && lacks(s, CAP_CHOWN))
 		return -EPERM;
-	if (set & WQ_SET_GID && !gid_eq(s->gid, q->gid) && !in_group_p(s->gid) &&
+	if (set & WQ_ATTR_GID && !gid_eq(s->gid, q->gid) && !in_group_p(s->gid) &&
 	    lacks(s, CAP_CHOWN))
 		return -EPERM;
 	return 0;
@@ -129,14 +82,14 @@ static int set_permission(const struct wq *q, struct setting *s)
 /* Change all attributes, or none. */
 static int set_locked(struct wq_cs *cs, struct setting *s)
 {
-	const struct wq_config *args = s->args;
+	const struct wq_attrs *args = s->args;
 	struct wq *q = cs->q;
 	u32 set = args->set;
 	int ret;
 
 	wq_assert_locked(cs);
 	ret = set_permission(q, s);
-	if (!ret && set & WQ_SET_MAX_KEYS) {
+	if (!ret && set & WQ_ATTR_MAX_KEYS) {
 		ret = wq_user_recharge(q->user, q->max_keys, args->max_keys,
 				       s->caps & BIT_ULL(CAP_SYS_RESOURCE));
 		s->lacks = CAP_SYS_RESOURCE;
@@ -145,22 +98,15 @@ static int set_locked(struct wq_cs *cs, struct setting *s)
 		return ret;
 
 	/* From here on nothing fails.  wq_unlock() wakes the pollers that wait for room. */
-	if (set & WQ_SET_MAX_KEYS) {
-		q->max_keys = args->max_keys;
+	wq_attr_change(q, args);
+	if (set & WQ_ATTR_MAX_KEYS)
 		q->full = q->full || wq_nr_keys(q) >= q->max_keys;
-	}
-	if (set & WQ_SET_LIMITER)
+	if (set & WQ_ATTR_LIMITER)
 		swap(q->limiter, s->limiter);
-	if (set & WQ_SET_LEASE)
-		q->lease = args->lease;
-	if (set & WQ_SET_SLACK)
-		q->slack = args->slack;
-	if (set & WQ_SET_RETRIES)
-		q->max_retries = args->retries;
 	if (set & SET_NAMED)
-		wq_name_chown(cs, set & WQ_SET_UID ? s->uid : q->uid,
-			      set & WQ_SET_GID ? s->gid : q->gid,
-			      set & WQ_SET_MODE ? args->mode : q->mode);
+		wq_name_chown(cs, set & WQ_ATTR_UID ? s->uid : q->uid,
+			      set & WQ_ATTR_GID ? s->gid : q->gid,
+			      set & WQ_ATTR_MODE ? args->mode : q->mode);
 	return 0;
 }
 
@@ -183,22 +129,22 @@ static int set_try(struct wq *q, struct setting *s)
  * wq_config_set() - change attributes of a queue for a process
  * @q: the queue
  * @args: arguments of WQ_IOC_SET
- * @limiter: the new limiter if @args->set has WQ_SET_LIMITER, else NULL; taken over even on
+ * @limiter: the new limiter if @args->set has WQ_ATTR_LIMITER, else NULL; taken over even on
  *	error
  *
  * Return: 0, or an error of WQ_IOC_SET.
  */
-int wq_config_set(struct wq *q, const struct wq_config *args, struct wq_limiter *limiter)
+int wq_config_set(struct wq *q, const struct wq_attrs *args, struct wq_limiter *limiter)
 {
 	struct setting s = { .args = args, .limiter = limiter };
 	int ret;
 
-	ret = set_check(q, args);
-	if (!ret && args->set & WQ_SET_UID) {
+	ret = wq_attr_check_change(q, args);
+	if (!ret && args->set & WQ_ATTR_UID) {
 		s.uid = make_kuid(current_user_ns(), args->uid);
 		ret = uid_valid(s.uid) ? 0 : -EINVAL;
 	}
-	if (!ret && args->set & WQ_SET_GID) {
+	if (!ret && args->set & WQ_ATTR_GID) {
 		s.gid = make_kgid(current_user_ns(), args->gid);
 		ret = gid_valid(s.gid) ? 0 : -EINVAL;
 	}

@@ -5,6 +5,7 @@
  * Each queue with a name has a directory:
  *
  *	wq/NAME/metrics		the statistics
+ *	wq/NAME/attributes	the attributes but the limiter, with times in ns
  *	wq/NAME/state		which keys are held by which process, the longest run
  *				first, and which keys come next
  *
@@ -16,6 +17,7 @@
 #include <linux/math64.h>
 #include <linux/seq_file.h>
 
+#include "wq_attr.h"
 #include "wq_debugfs.h"
 #include "wq_metrics.h"
 #include "wq_report.h"
@@ -140,6 +142,20 @@ static int metrics_show(struct seq_file *m, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(metrics);
 
+static int attributes_show(struct seq_file *m, void *unused)
+{
+	struct wq *q = m->private;
+	struct wq_attrs attrs;
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	wq_attr_report(q, &attrs);
+	wq_unlock(&cs);
+	wq_attr_show(m, &attrs);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(attributes);
+
 static void show_entry(struct seq_file *m, struct wq_cs *cs, struct wq_entry *e)
 {
 	char key[WQ_SHOWN_BYTES];
@@ -243,6 +259,7 @@ void wq_debugfs_add(struct wq *q, const char *name)
 {
 	q->dir = debugfs_create_dir(name, wq_debugfs);
 	debugfs_create_file("metrics", 0400, q->dir, q, &metrics_fops);
+	debugfs_create_file("attributes", 0400, q->dir, q, &attributes_fops);
 	debugfs_create_file("state", 0400, q->dir, q, &state_fops);
 }
 

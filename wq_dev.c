@@ -73,7 +73,7 @@ static int wq_verb_open(struct wq_call *call, void *arg)
 	struct wq_file *f = call->file->private_data;
 	struct wq_consumer *c = f->c;
 	struct wq_limiter *limiter;
-	struct wq_open *args = arg;
+	struct wq_attrs *args = arg;
 	struct wq *q = NULL;
 	int ret;
 
@@ -99,16 +99,13 @@ static int wq_verb_open(struct wq_call *call, void *arg)
 
 union wq_args {
 	struct wq_info info;
-	struct wq_open open;
-	struct wq_unlink unlink;
+	struct wq_attrs attrs;
 	struct wq_add add;
 	struct wq_get get;
 	struct wq_done done;
 	struct wq_stat stat;
 	struct wq_key_op key;
 	struct wq_list list;
-	struct wq_queues queues;
-	struct wq_config config;
 	struct wq_control control;
 	struct wq_wait wait;
 };
@@ -124,9 +121,9 @@ static const struct wq_verb {
 	bool copy_out;		/* if the verb succeeds, wq_ioctl() copies the struct out */
 } wq_verbs[] = {
 	WQ_VERB(WQ_IOC_INFO, struct wq_info, wq_verb_info, 0, .copy_out = true),
-	WQ_VERB(WQ_IOC_OPEN, struct wq_open, wq_verb_open, 0),
-	WQ_VERB(WQ_IOC_UNLINK, struct wq_unlink, wq_verb_unlink, 0),
-	WQ_VERB(WQ_IOC_QUEUES, struct wq_queues, wq_verb_queues, 0, .copy_out = true),
+	WQ_VERB(WQ_IOC_OPEN, struct wq_attrs, wq_verb_open, 0),
+	WQ_VERB(WQ_IOC_UNLINK, char[offsetofend(struct wq_attrs, name)], wq_verb_unlink, 0),
+	WQ_VERB(WQ_IOC_QUEUES, struct wq_list, wq_verb_queues, 0, .copy_out = true),
 	WQ_VERB(WQ_IOC_ADD, struct wq_add, wq_verb_add, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_GET, struct wq_get, wq_verb_get, FMODE_READ),
 	WQ_VERB(WQ_IOC_DONE, struct wq_done, wq_verb_done, FMODE_READ),
@@ -138,9 +135,7 @@ static const struct wq_verb {
 		.catch_up = true),
 	WQ_VERB(WQ_IOC_SHUTDOWN, struct wq_control, wq_verb_shutdown, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_TOUCH, struct wq_add, wq_verb_touch, FMODE_READ),
-	WQ_VERB(WQ_IOC_CONFIG, struct wq_config, wq_verb_config, FMODE_READ | FMODE_WRITE,
-		.copy_out = true),
-	WQ_VERB(WQ_IOC_SET, struct wq_config, wq_verb_set, FMODE_READ | FMODE_WRITE),
+	WQ_VERB(WQ_IOC_SET, struct wq_attrs, wq_verb_set, FMODE_READ | FMODE_WRITE),
 	WQ_VERB(WQ_IOC_MAP, struct wq_control, wq_verb_map, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_PAUSE, struct wq_control, wq_verb_pause, FMODE_READ | FMODE_WRITE),
 	WQ_VERB(WQ_IOC_WAIT, struct wq_wait, wq_verb_wait, FMODE_READ | FMODE_WRITE,

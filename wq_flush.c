@@ -11,9 +11,9 @@
  *  - If the pending run is dropped during a run, the wait ends with that run.
  *
  * A wait of a process is a file.  It begins by a call that does not sleep, and poll and read(2) of
- * the file wait for its end.  So a signal, a stop or a repeated read does nothing again.  The file has
- * a reference to the fence, and a pin of the queue's memory.  It does not keep the queue: the end of
- * the queue drops its keys, which ends the waits.
+ * the file wait for its end.  So a signal, a stop or a repeated read does nothing again.  The file
+ * has a reference to the fence, and a pin of the queue's memory.  It does not keep the queue: the
+ * end of the queue drops its keys, which ends the waits.
  *
  * A key that is disabled keeps its entry.  Adds of it fail with -EBUSY, and no run of it begins but
  * one that was given back.
@@ -225,8 +225,8 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  * second time in a row; WQ_END_GAVE_UP: it failed, and the key was given up; -ENOENT: no run is
  * pending or in progress; -ECANCELED: the pending run was dropped; -ESHUTDOWN: the queue ended
  * before the run; -EAGAIN: the run has not ended, and @timeout is 0; -ETIMEDOUT; -EINTR: a fatal
- * signal ended the wait; -EDEADLK: the caller is the key's own run in a controller; -ENOMEM; -EINVAL or
- * -E2BIG for @len.
+ * signal ended the wait; -EDEADLK: the caller is the key's own run in a controller; -ENOMEM;
+ * -EINVAL or -E2BIG for @len.
  */
 int wq_flush_key(struct wq *q, const void *key, size_t len, s64 timeout)
 {

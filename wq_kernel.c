@@ -6,6 +6,7 @@
 #include <linux/export.h>
 
 #include "wq_array.h"
+#include "wq_attr.h"
 #include "wq_core.h"
 #include "wq_name.h"
 #include "wq_order.h"
@@ -30,6 +31,7 @@
 struct wq *wq_create(const struct wq_params *params)
 {
 	static const struct wq_params none;
+	struct wq_attrs attrs;
 	struct wq *q = NULL;
 	int ret = 0;
 
@@ -42,19 +44,19 @@ struct wq *wq_create(const struct wq_params *params)
 
 	if (params->name ? wq_name_check(params->name) : params->mode)
 		ret = -EINVAL;
+	wq_attr_from_params(&attrs, params);
 	if (!ret)
-		ret = wq_check_limits(params->max_keys, params->mode, params->lease, 0,
-				      params->debounce, params->retries);
+		ret = wq_attr_check_new(&attrs);
 	if (!ret && params->order && params->order_kind)
 		ret = -EINVAL;
-	if (!ret)
-		ret = wq_check_order(params->order_kind, params->order_arg, params->group_limit);
 	if (!ret)
 		q = wq_alloc(params, GFP_KERNEL);
 	if (!q) {
 		wq_limiter_drop(params->limiter);
 		return ERR_PTR(ret ?: -ENOMEM);
 	}
+	/* Its times are handled by a thread, which has no slack. */
+	q->slack = 0;
 	/* A process could choose keys, and list them in the order of their hashes. */
 	q->hash.pairs = !params->mode;
 	lockdep_register_key(&q->drain_key);

@@ -34,6 +34,7 @@
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
+#include "wq_attr.h"
 #include "wq_debugfs.h"
 #include "wq_metrics.h"
 #include "wq_name.h"
@@ -198,7 +199,7 @@ static bool name_permits(const struct wq *q, fmode_t fmode)
 
 /* An open that is in progress. */
 struct opening {
-	const struct wq_open *args;
+	const struct wq_attrs *args;
 	fmode_t fmode;
 	struct wq_limiter *limiter;	/* what the caller asks for; NULL: nothing */
 	bool taken;			/* @made has taken @limiter over */
@@ -208,7 +209,7 @@ struct opening {
 	bool exempt;			/* the caller has CAP_SYS_RESOURCE */
 };
 
-static int open_check(const struct wq_open *args)
+static int open_check(const struct wq_attrs *args)
 {
 	u32 flags = args->flags;
 
@@ -216,15 +217,14 @@ static int open_check(const struct wq_open *args)
 		return -EINVAL;
 	if (flags & WQ_OPEN_EXCL && (!(flags & WQ_OPEN_CREATE) || flags & WQ_OPEN_ACCEPT))
 		return -EINVAL;
-	if (args->reserved)
+	/* These can only be changed. */
+	if (args->set || args->uid || args->gid)
 		return -EINVAL;
 	if (args->name[0] ? name_check_field(args->name) :
 			    flags & ~WQ_OPEN_NO_MAP || args->mode ||
 			    memchr_inv(args->name, 0, sizeof(args->name)))
 		return -EINVAL;
-	return wq_check_limits(args->max_keys, args->mode, args->lease, args->slack, args->debounce,
-			       args->retries) ?:
-	       wq_check_order(args->order, args->order_arg, args->group_limit);
+	return wq_attr_check_new(args);
 }
 
 /* Make a queue for the caller, not charged yet.  Its limiter becomes the queue's. */
@@ -232,18 +232,12 @@ static int open_alloc(struct opening *o)
 {
 	struct wq_params params = {
 		.name = o->args->name,
-		.max_keys = o->args->max_keys,
 		.mode = o->args->mode & ~current_umask(),
 		.limiter = o->limiter,
-		.lease = o->args->lease,
 		.no_map = o->args->flags & WQ_OPEN_NO_MAP,
-		.order_kind = o->args->order,
-		.order_arg = o->args->order_arg,
-		.group_limit = o->args->group_limit,
-		.debounce = o->args->debounce,
-		.retries = o->args->retries,
 	};
 
+	wq_attr_to_params(&params, o->args);
 	o->user = wq_user_alloc();
 	if (!o->user)
 		return -ENOMEM;
@@ -252,7 +246,6 @@ static int open_alloc(struct opening *o)
 		return -ENOMEM;
 	o->taken = true;
 	o->made->lazy = true;
-	o->made->slack = o->args->slack ?: WQ_DEFAULT_SLACK;
 	o->made->uid = current_fsuid();
 	o->made->gid = current_fsgid();
 	INIT_WORK(&o->made->dir_work, dir_work);
@@ -315,24 +308,11 @@ static struct wq *open_try(struct opening *o)
 	}
 }
 
-/* Whether a queue has another order than the caller asks for, if it asks for one. */
-static bool order_differs(const struct wq_open *args, const struct wq *q)
-{
-	if (!args->order)
-		return false;
-	if (args->order != q->order_kind)
-		return true;
-	if (args->group_limit && args->group_limit != q->group_limit)
-		return true;
-	return (args->order_arg || args->order != WQ_ORDER_PRIORITY) &&
-	       args->order_arg != q->order_arg;
-}
-
 /* Whether a queue that exists has other attributes than the caller asks for. */
 static noinline_for_stack bool open_differs(const struct opening *o, struct wq *q)
 {
 	struct wq_limiter_spec asked[WQ_MAX_LIMITERS], has[WQ_MAX_LIMITERS];
-	const struct wq_open *args = o->args;
+	const struct wq_attrs *args = o->args;
 	u32 nr_asked = 0, nr_has = 0;
 	struct wq_cs cs;
 	bool differs;
@@ -340,12 +320,7 @@ static noinline_for_stack bool open_differs(const struct opening *o, struct wq *
 	if (o->limiter)
 		nr_asked = wq_limiter_to_specs(o->limiter, asked);
 	wq_lock(&cs, q);
-	differs = order_differs(args, q) ||
-		  (args->max_keys && args->max_keys != q->max_keys) ||
-		  (args->lease && args->lease != q->lease) ||
-		  (args->slack && args->slack != q->slack) ||
-		  (args->debounce && args->debounce != q->debounce) ||
-		  (args->retries && args->retries != q->max_retries) ||
+	differs = wq_attr_differ(q, args) ||
 		  (args->flags & WQ_OPEN_NO_MAP && !q->no_map && !q->touches);
 	if (o->limiter && q->limiter)
 		nr_has = wq_limiter_to_specs(q->limiter, has);
@@ -362,7 +337,7 @@ static noinline_for_stack bool open_differs(const struct opening *o, struct wq *
  *
  * Return: 0, or an error of WQ_IOC_OPEN.
  */
-int wq_name_open(const struct wq_open *args, struct wq_limiter *limiter, fmode_t fmode,
+int wq_name_open(const struct wq_attrs *args, struct wq_limiter *limiter, fmode_t fmode,
 		 struct wq **qp)
 {
 	struct opening o = { .args = args, .fmode = fmode, .limiter = limiter };

@@ -9,14 +9,10 @@
 #include "wq_order.h"
 #include "wq_priority.h"
 
-/* Check the order of a queue and its figures, which wq_order_init() relies on. */
-int wq_check_order(u32 order, u32 arg, u32 group_limit)
+/* Check the figure of an order, which wq_order_init() relies on. */
+int wq_check_order(u32 order, u32 arg)
 {
-	if (order < WQ_ORDER_DELIMITER && group_limit)
-		return -EINVAL;
 	switch (order) {
-	case WQ_ORDER_FIFO:
-		return arg ? -EINVAL : 0;
 	case WQ_ORDER_PRIORITY:
 		return arg == 1 || arg > WQ_MAX_AGEING ? -ERANGE : 0;
 	case WQ_ORDER_DELIMITER:
@@ -24,16 +20,18 @@ int wq_check_order(u32 order, u32 arg, u32 group_limit)
 	case WQ_ORDER_PREFIX:
 		return !arg || arg > WQ_MAX_KEY ? -ERANGE : 0;
 	default:
-		return -EINVAL;
+		return 0;
 	}
 }
 
-/* Make the policy of the queue's order.  Returns false if there is no memory. */
+/*
+ * Make the policy of the queue's order, which the queue has as an attribute.  Returns false if
+ * there is no memory.
+ */
 bool wq_order_init(struct wq *q, const struct wq_params *params, gfp_t gfp)
 {
-	q->order_kind = params->order ? WQ_ORDER_OTHER : params->order_kind;
-	q->order_arg = params->order_arg;
-	q->group_limit = params->group_limit;
+	if (params->order)
+		q->order_kind = WQ_ORDER_OTHER;
 	switch (q->order_kind) {
 	case WQ_ORDER_PRIORITY:
 		q->order_arg = q->order_arg ?: WQ_DEFAULT_AGEING;

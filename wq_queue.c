@@ -19,6 +19,7 @@
 
 #include <trace/events/wq.h>
 
+#include "wq_attr.h"
 #include "wq_consumer.h"
 #include "wq_debugfs.h"
 #include "wq_idle.h"
@@ -110,17 +111,6 @@ static u64 __percpu *alloc_counters(gfp_t gfp)
 	return alloc_percpu_gfp(u64, atomic) ?: alloc_percpu_gfp(u64, gfp);
 }
 
-/* Check the figures of a queue, of a process or of a kernel module.  0: the default. */
-int wq_check_limits(u32 max_keys, u32 mode, s64 lease, s64 slack, s64 debounce,
-		    u32 retries)
-{
-	if (max_keys > WQ_MAX_KEYS || mode & ~0777 || (lease && lease < WQ_MIN_LEASE) ||
-	    slack < 0 || slack > WQ_MAX_SLACK || debounce < 0 ||
-	    retries > WQ_MAX_RETRIES)
-		return -ERANGE;
-	return 0;
-}
-
 /*
  * Allocate a queue.  Takes over params->limiter on success alone.  Returns NULL if there
  * is no memory.
@@ -134,6 +124,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->coalesced = alloc_counters(gfp);
 	if (!q->coalesced)
 		goto free;
+	wq_attr_init(q, params);
 	q->limiter = params->limiter ?: wq_limiter_default_controller();
 	if (IS_ERR(q->limiter))
 		goto free;
@@ -160,23 +151,19 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->resume_at[1] = S64_MAX;
 	wq_thread_init(q);
 	q->running = RB_ROOT_CACHED;
-	q->max_keys = params->max_keys ?: WQ_DEFAULT_KEYS;
 	q->touches = q->order && q->order->touch;
 	q->releases = q->order && q->order->release;
 	q->clock = params->clock;
 	q->mode = params->mode;
-	q->lease = params->lease;
 	q->leased = params->lease;
 	q->max_idle = WQ_MAX_IDLE;
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
-	q->debounce = params->debounce;
 	q->prefix = q->debounce || wq_order_has_rank(q) ? WQ_PREFIX_ORDER :
 		    q->leased ? WQ_PREFIX_LEASE :
 		    q->timed ? WQ_PREFIX_TIMES : 0;
 	q->no_map = params->no_map;
-	q->max_retries = params->retries;
 	INIT_LIST_HEAD(&q->all);
 	return q;
 
@@ -404,9 +391,9 @@ void wq_shutdown_process(struct wq *q, bool drain)
 }
 
 /*
- * Begin to wait for the end of a drain.  @spare: a new fence.  Returns the fence of the drain with a
- * reference of the caller, or @spare with the result if the drain has ended, or -EINVAL if the queue
- * is not shut down.  Takes @spare over.
+ * Begin to wait for the end of a drain.  @spare: a new fence.  Returns the fence of the drain with
+ * a reference of the caller, or @spare with the result if the drain has ended, or -EINVAL if the
+ * queue is not shut down.  Takes @spare over.
  */
 struct wq_fence *wq_drain_join(struct wq *q, struct wq_fence *spare)
 {

@@ -696,7 +696,7 @@ int wq_verb_list(struct wq_call *call, void *arg)
 	struct wq_out out __uninitialized;
 	int ret;
 
-	if (args->flags)
+	if (args->flags || args->each || args->reserved)
 		return -EINVAL;
 	ret = out_init(&out, call, &args->keys, sizeof(struct wq_list_rec)) ?:
 		out_extend(&out);

@@ -90,7 +90,7 @@ static struct wq_entry *wq_any_embedded(struct wq_cs *cs)
 		return wq_first_ready(q);
 	if (!q->order->len(q->order_data))
 		return NULL;
-	/* A policy reveals an entry by pop alone.  With a release, it does not count as handed out. */
+	/* A policy shows an entry by pop alone.  The release makes it not count as a get. */
 	e = q->order->pop(q->order_data);
 	if (q->releases)
 		q->order->release(q->order_data, e);

@@ -65,35 +65,39 @@ struct wq_limiter *wq_limiter_copy_in(u64 limiters, u32 n)
 
 int wq_verb_queues(struct wq_call *call, void *arg)
 {
-	struct wq_queues *args = arg;
-	u32 most = min_t(u32, args->count, WQ_MAX_OUT / sizeof(struct wq_queue)), i;
-	void __user *to = u64_to_user_ptr(args->addr);
-	u32 each = min_t(u32, args->each, sizeof(struct wq_queue));
+	struct wq_list *args = arg;
+	u32 each = args->each, most, i;
+	void __user *to = u64_to_user_ptr(args->keys.addr);
 	u64 cursor = args->cursor;
 	struct wq_queue *list;
 
-	if (args->flags || !most || args->each % sizeof(u32) || args->each < WQ_NAME_MAX)
+	if (args->flags || args->reserved || each % sizeof(u32) || each < WQ_NAME_MAX)
 		return -EINVAL;
-	if (args->each > PAGE_SIZE)
+	if (each > PAGE_SIZE || args->keys.size > WQ_MAX_ARRAY)
 		return -E2BIG;
+	most = min_t(u32, args->keys.size / each, WQ_MAX_OUT / sizeof(struct wq_queue));
+	most = min(most, args->keys.count ?: U32_MAX);
+	if (!most)
+		return -EMSGSIZE;
 	list = kmalloc_array(most, sizeof(*list), GFP_KERNEL_ACCOUNT);
 	if (!list)
 		return -ENOMEM;
 	most = wq_name_list(list, most, &cursor);
-	for (i = 0; i < most; i++, to += args->each)
-		if (copy_to_user(to, &list[i], each))
+	for (i = 0; i < most; i++, to += each)
+		if (copy_to_user(to, &list[i], min_t(u32, each, sizeof(*list))))
 			break;
 	kfree(list);
 	if (i < most)
 		return -EFAULT;
-	args->count = most;
+	args->keys.size = most * each;
+	args->keys.count = most;
 	args->cursor = cursor;
 	return 0;
 }
 
 int wq_verb_unlink(struct wq_call *call, void *arg)
 {
-	struct wq_unlink *args = arg;
+	struct wq_attrs *args = arg;	/* up to the name */
 
 	if (args->flags)
 		return -EINVAL;
@@ -112,27 +116,28 @@ int wq_verb_stat(struct wq_call *call, void *arg)
 	return 0;
 }
 
-int wq_verb_config(struct wq_call *call, void *arg)
+static int report_attrs(struct wq_call *call, struct wq_attrs *args)
 {
-	struct wq_config *args = arg, config = *args;
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
+	u32 room = args->num_limiters;
 
-	if (args->flags || args->set)
-		return -EINVAL;
-	wq_config_get(call->c->q, &config, specs);
+	wq_config_get(call->c->q, args, specs);
 	if (copy_to_user(u64_to_user_ptr(args->limiters), specs,
-			 min(args->num_limiters, config.num_limiters) * sizeof(specs[0])))
+			 min(room, args->num_limiters) * sizeof(specs[0])))
 		return -EFAULT;
-	*args = config;
-	return 0;
+	return wq_call_copy_out(call, args);
 }
 
 int wq_verb_set(struct wq_call *call, void *arg)
 {
-	const struct wq_config *args = arg;
+	struct wq_attrs *args = arg;
 	struct wq_limiter *limiter = NULL;
 
-	if (args->set & WQ_SET_LIMITER)
+	if (args->flags)
+		return -EINVAL;
+	if (!args->set)
+		return report_attrs(call, args);
+	if (args->set & WQ_ATTR_LIMITER)
 		limiter = wq_limiter_copy_in(args->limiters, args->num_limiters) ?:
 			  wq_limiter_default_controller();
 	if (IS_ERR(limiter))

@@ -149,7 +149,7 @@ bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_tab
 {
 	struct fence_wait w = { .q = q, .f = f };
 
-	/* Adds the poller to the wait queues before the look at the result, see wq_fences_wake(). */
+	/* The poller is added before the look at the result, see wq_fences_wake(). */
 	poll_wait(file, &f->waiters, wait);
 	poll_wait(file, &q->overdue, wait);
 	return fence_look(&w) != -EAGAIN;

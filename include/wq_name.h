@@ -12,7 +12,7 @@ struct wq_cs;
 
 int wq_name_check(const char *name);
 /* Takes over @limiter, even on error. */
-int wq_name_open(const struct wq_open *args, struct wq_limiter *limiter, fmode_t fmode,
+int wq_name_open(const struct wq_attrs *args, struct wq_limiter *limiter, fmode_t fmode,
 		 struct wq **qp);
 void wq_name_chown(struct wq_cs *cs, kuid_t uid, kgid_t gid, umode_t mode);
 int wq_name_publish(struct wq *q);

@@ -12,7 +12,7 @@ struct wq;
 struct wq_params;
 struct wq_stat;
 
-int wq_check_order(u32 order, u32 arg, u32 group_limit);
+int wq_check_order(u32 order, u32 arg);
 bool wq_order_init(struct wq *q, const struct wq_params *params, gfp_t gfp);
 void wq_order_free(struct wq *q);
 bool wq_order_has_rank(const struct wq *q);

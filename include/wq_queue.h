@@ -9,11 +9,6 @@
 
 #include "wq_data.h"
 
-/* Keys of a queue whose creator does not choose a bound. */
-#define WQ_DEFAULT_KEYS	(1U << 16)
-
-int wq_check_limits(u32 max_keys, u32 mode, s64 lease, s64 slack, s64 debounce,
-		    u32 retries);
 struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp);
 void wq_queues_add(struct wq *q);
 unsigned long wq_queues_idle(void);

@@ -15,7 +15,6 @@ int wq_verb_info(struct wq_call *call, void *arg);
 int wq_verb_queues(struct wq_call *call, void *arg);
 int wq_verb_unlink(struct wq_call *call, void *arg);
 int wq_verb_stat(struct wq_call *call, void *arg);
-int wq_verb_config(struct wq_call *call, void *arg);
 int wq_verb_set(struct wq_call *call, void *arg);
 int wq_verb_pause(struct wq_call *call, void *arg);
 int wq_verb_shutdown(struct wq_call *call, void *arg);

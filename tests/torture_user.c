@@ -288,7 +288,7 @@ static void look(int q)
 }
 
 /* Attributes of a queue of the processes. Delays are short, so that keys return during a run. */
-static void some_config(struct wq_config *config)
+static void some_config(struct wq_attrs *config)
 {
 	static const struct wq_limiter_spec limiters[] = {
 		{ .kind = WQ_LIMITER_MAX_OF, .n = 2 },
@@ -297,7 +297,7 @@ static void some_config(struct wq_config *config)
 	};
 	unsigned int first = below(2);
 
-	*config = (struct wq_config){
+	*config = (struct wq_attrs){
 		.mode = 0600,
 		.max_keys = 1 + below(2 * KEYS),
 		.limiters = (uintptr_t)(limiters + first),
@@ -312,7 +312,7 @@ static void some_config(struct wq_config *config)
 static void configure(int q)
 {
 	struct wq_limiter_spec limiters[WQ_MAX_LIMITERS];
-	struct wq_config config;
+	struct wq_attrs config;
 
 	if (may("config", wq_config(q, &config, limiters, WQ_MAX_LIMITERS)))
 		return;
@@ -320,9 +320,9 @@ static void configure(int q)
 		return;		/* a kernel module's */
 	if (below(2))
 		some_config(&config);
-	config.set = 1 + below((WQ_SET_RETRIES << 1) - 1);
+	config.set = 1 + below((WQ_ATTR_RETRIES << 1) - 1);
 	/* Only a queue that was made with a lease can have one. */
-	if (config.set & WQ_SET_LEASE && !below(4))
+	if (config.set & WQ_ATTR_LEASE && !below(4))
 		config.lease = 0;
 	if (!may("set", wq_set(q, &config)))
 		note(&all->set);
@@ -331,7 +331,7 @@ static void configure(int q)
 /* A pause ends by itself, so that no consumer waits for a process that was killed. */
 static void pause_some(int q)
 {
-	struct wq_config config;
+	struct wq_attrs config;
 	unsigned int what = 1 + below(WQ_PAUSE_GETS | WQ_PAUSE_ADDS);
 
 	if (may("config", wq_config(q, &config, NULL, 0)))
@@ -411,14 +411,14 @@ static int open_own(const char *name)
 		WQ_ORDER_FIFO, WQ_ORDER_PRIORITY, WQ_ORDER_PREFIX, WQ_ORDER_DELIMITER,
 	};
 	uint32_t order = orders[below(4)];
-	struct wq_config config;
-	struct wq_attr attr;
+	struct wq_attrs config;
+	struct wq_attrs attr;
 
 	some_config(&config);
-	attr = (struct wq_attr){
+	attr = (struct wq_attrs){
 		.max_keys = below(2) ? config.max_keys : 0,
 		.num_limiters = config.num_limiters,
-		.limiters = (const struct wq_limiter_spec *)(uintptr_t)config.limiters,
+		.limiters = config.limiters,
 		.lease = config.lease, .slack = config.slack,
 		.retries = below(2) ? config.retries : 0,
 		.debounce = below(2) ? 1 + some_time(10 * MS) : 0,
@@ -437,7 +437,7 @@ static int open_own(const char *name)
 /* Waits in poll for a file that another process thread binds while it waits. */
 static void poll_unbound(const char *name)
 {
-	struct wq_open args = { .size = sizeof(args) };
+	struct wq_attrs args = { .size = sizeof(args) };
 	struct pollfd p = { .fd = open(WQ_DEVICE, O_RDWR | O_CLOEXEC), .events = POLLIN | POLLOUT };
 	pid_t pid;
 

@@ -838,7 +838,7 @@ static void set_of_a_kernel_modules_queue_is_eperm(struct kunit *test)
 	struct wq_params params = {
 		.name = "klimit-set", .mode = 0666, .max_keys = 5, .lease = SEC,
 	};
-	struct wq_config set = { .set = WQ_SET_MAX_KEYS, .max_keys = 6 }, config = {};
+	struct wq_attrs set = { .set = WQ_ATTR_MAX_KEYS, .max_keys = 6 }, config = {};
 	struct wq *q = wq_create(&params);
 	struct wq_limiter_spec *specs;
 
@@ -847,10 +847,10 @@ static void set_of_a_kernel_modules_queue_is_eperm(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, specs);
 	KUNIT_EXPECT_EQ(test, wq_config_set(q, &set, NULL), -EPERM);
 	/* the new limiter is freed */
-	set = (struct wq_config){ .set = WQ_SET_LIMITER };
+	set = (struct wq_attrs){ .set = WQ_ATTR_LIMITER };
 	KUNIT_EXPECT_EQ(test, wq_config_set(q, &set, &probe(test, 0)->l), -EPERM);
 	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
-	set = (struct wq_config){ .set = WQ_SET_MODE | WQ_SET_LEASE, .mode = 0600 };
+	set = (struct wq_attrs){ .set = WQ_ATTR_MODE | WQ_ATTR_LEASE, .mode = 0600 };
 	KUNIT_EXPECT_EQ(test, wq_config_set(q, &set, NULL), -EPERM);
 	/* processes can read its attributes, and set none */
 	wq_config_get(q, &config, specs);

@@ -243,7 +243,7 @@ void wq_limiter_free(struct wq_limiter *l);
 
 /**
  * struct wq_params - parameters of wq_create()
- * @name: name of the queue, by the rules of struct wq_open; NULL: no name.  A queue
+ * @name: name of the queue, by the rules of struct wq_attrs; NULL: no name.  A queue
  *	with a name keeps times for its metrics and has a directory in debugfs.
  * @max_keys: upper bound on keys in any state; 0: 65,536.  The limits of users do
  *	not apply, so choose the bound with care if processes may open the queue.
@@ -254,16 +254,16 @@ void wq_limiter_free(struct wq_limiter *l);
  *	wq_destroy() returns
  * @order_kind: an order of the queue's own, WQ_ORDER_*.  @order must be NULL then, and the queue
  *	has no embedded entries
- * @order_arg: as in struct wq_open
- * @group_limit: as in struct wq_open
- * @debounce: ns, as in struct wq_open; a queue with it has no embedded entries
+ * @order_arg: as in struct wq_attrs
+ * @group_limit: as in struct wq_attrs
+ * @debounce: ns, as in struct wq_attrs; a queue with it has no embedded entries
  * @clock: clock for delays and leases; NULL: CLOCK_MONOTONIC, which does not advance
  *	while the machine is suspended.  Must live until wq_destroy() returns.
  * @limiter: limiter for failed keys; NULL: wq_limiter_default_controller().
  *	wq_create() takes the limiter over even if it fails.  An ERR_PTR is
  *	returned by wq_create(), so that a constructor's result can be passed
  *	unchecked.
- * @lease: ns, as in struct wq_open, for processes and for wq_get_leased(); 0: no
+ * @lease: ns, as in struct wq_attrs, for processes and for wq_get_leased(); 0: no
  *	leases
  * @no_map: processes must not map the queue, see WQ_IOC_MAP.  They never can if the policy
  *	has a touch operation.
@@ -285,6 +285,8 @@ struct wq_params {
 	s64 lease;
 	bool no_map;
 	unsigned int retries;
+	/* private: of a queue that a process creates */
+	s64 slack;
 };
 
 /**

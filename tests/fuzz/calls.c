@@ -118,7 +118,7 @@ __s32 do_ioctl(struct task *t, const struct call *c)
 {
 	static const unsigned int cmds[] = {
 		_IO(WQ_IOC_MAGIC, 0x40), _IO(WQ_IOC_MAGIC, 0xff), _IOR(WQ_IOC_MAGIC, 3, int),
-		_IOWR(WQ_IOC_MAGIC, 1, struct wq_open), 0, ~0U, FIONBIO, FIOASYNC, FIOCLEX,
+		_IOWR(WQ_IOC_MAGIC, 1, struct wq_attrs), 0, ~0U, FIONBIO, FIOASYNC, FIOCLEX,
 		FIONREAD, FS_IOC_GETFLAGS, _IO(0, 3), FIGETBSZ, WQ_IOC_INFO | 1U << 31,
 		FIOQSIZE,
 	};

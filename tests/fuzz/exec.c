@@ -350,7 +350,7 @@ static void program_begin(void)
 
 void names_unlink(void)
 {
-	struct wq_unlink args = { .size = sizeof(args) };
+	struct wq_attrs args = { .size = sizeof(args) };
 	int fd = open(WQ_DEVICE, O_RDWR | O_CLOEXEC);
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -441,7 +441,7 @@ void worker(int go, int ready)
 
 static int bind_private(__u32 max_keys)
 {
-	struct wq_open args = { .size = sizeof(args), .max_keys = max_keys };
+	struct wq_attrs args = { .size = sizeof(args), .max_keys = max_keys };
 	int fd = open(WQ_DEVICE, O_RDWR | O_CLOEXEC);
 
 	if (fd >= 0 && ioctl(fd, WQ_IOC_OPEN, &args)) {

@@ -61,6 +61,7 @@ enum arg {
 	A_RESULTS,
 	A_NEXT, A_ROOM, A_COUNT, A_TIMEOUT, A_DEADLINE, A_CURSOR, A_EACH,
 	A_EVENTS, A_MARKS, A_ORDER, A_LEVEL, A_RETRIES, A_REASONS,
+	A_ATTR, A_VALUE,	/* an attribute of the table, and a value at the ends of its range */
 	ARGS
 };
 

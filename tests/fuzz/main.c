@@ -452,11 +452,12 @@ static long module_users(void)
 static bool queues_left(void)
 {
 	char name[WQ_NAME_MAX];
-	struct wq_queues args = {
-		.size = sizeof(args), .addr = (uintptr_t)name, .count = 1, .each = sizeof(name),
+	struct wq_list args = {
+		.size = sizeof(args), .keys = { (uintptr_t)name, sizeof(name), 1 },
+		.each = sizeof(name),
 	};
 	int fd = open(WQ_DEVICE, O_RDWR | O_CLOEXEC);
-	bool left = fd < 0 || ioctl(fd, WQ_IOC_QUEUES, &args) || args.count;
+	bool left = fd < 0 || ioctl(fd, WQ_IOC_QUEUES, &args) || args.keys.count;
 
 	close(fd);
 	return left;

@@ -40,7 +40,7 @@ static const char * const arg_names[ARGS] = {
 	[A_ROOM] = "room", [A_COUNT] = "count", [A_TIMEOUT] = "timeout",
 	[A_DEADLINE] = "deadline", [A_CURSOR] = "cursor", [A_EACH] = "each", [A_EVENTS] = "events",
 	[A_MARKS] = "marks", [A_ORDER] = "order", [A_LEVEL] = "level", [A_RETRIES] = "retries",
-	[A_REASONS] = "reasons",
+	[A_REASONS] = "reasons", [A_ATTR] = "attr", [A_VALUE] = "value",
 };
 
 /* verbs.c and calls.c have the tables for these; a value beyond a table is its last entry. */
@@ -56,6 +56,7 @@ const __u8 arg_values[ARGS] = {
 	[A_CURSOR] = 8,
 	[A_EACH] = 12, [A_EVENTS] = 8, [A_MARKS] = PTR_VALUES + 1,
 	[A_ORDER] = 10, [A_LEVEL] = 8, [A_RETRIES] = 6, [A_REASONS] = 5,
+	[A_ATTR] = 16, [A_VALUE] = 8,
 };
 
 #define B(arg)		(1ULL << (arg))
@@ -70,7 +71,7 @@ const __u64 op_args[OPS] = {
 	[OP_OPEN] = ANY | B(A_FD) | B(A_HOW),
 	[OP_BIND] = VERB | B(A_FLAGS) | B(A_NAME) | B(A_MODE) | B(A_MAX_KEYS) | B(A_LIMITS) |
 		    B(A_TWEAK) | B(A_LIMITS_AT) | B(A_RESERVED) | B(A_LEASE) | B(A_SLACK) |
-		    B(A_DEBOUNCE) | B(A_ORDER) | B(A_RETRIES),
+		    B(A_DEBOUNCE) | B(A_ORDER) | B(A_RETRIES) | B(A_ATTR) | B(A_VALUE),
 	[OP_ADD] = VERB | B(A_FLAGS) | RECS | B(A_MARKS) | B(A_LEVEL),
 	[OP_GET] = VERB | B(A_FLAGS) | OUT | B(A_TIMEOUT) | B(A_DEADLINE),
 	[OP_DONE] = VERB | B(A_FLAGS) | RECS | OUT | B(A_TIMEOUT) | B(A_REASONS),
@@ -80,13 +81,14 @@ const __u64 op_args[OPS] = {
 	[OP_CANCEL] = VERB | ONE_KEY,
 	[OP_FORGET] = VERB | ONE_KEY,
 	[OP_LIST] = VERB | B(A_FLAGS) | OUT | B(A_CURSOR),
-	[OP_QUEUES] = VERB | B(A_FLAGS) | B(A_NEXT) | B(A_COUNT) | B(A_CURSOR) | B(A_EACH),
+	[OP_QUEUES] = VERB | B(A_FLAGS) | B(A_NEXT) | B(A_COUNT) | B(A_CURSOR) | B(A_EACH) |
+		      B(A_ROOM),
 	[OP_INFO] = VERB | B(A_FLAGS),
 	[OP_SHUTDOWN] = VERB | B(A_FLAGS) | B(A_TIMEOUT) | B(A_DEADLINE),
-	[OP_CONFIG] = VERB | B(A_FLAGS) | B(A_SET) | B(A_LIMITS_AT) | B(A_COUNT),
+	[OP_CONFIG] = VERB | B(A_FLAGS) | B(A_LIMITS_AT) | B(A_COUNT),
 	[OP_SET] = VERB | B(A_FLAGS) | B(A_SET) | B(A_MODE) | B(A_UID) | B(A_MAX_KEYS) |
 		   B(A_LIMITS) | B(A_TWEAK) | B(A_LIMITS_AT) | B(A_LEASE) | B(A_SLACK) |
-		   B(A_RETRIES),
+		   B(A_RETRIES) | B(A_ATTR) | B(A_VALUE),
 	[OP_MAP] = VERB | B(A_FLAGS) | B(A_HOW),
 	[OP_PAUSE] = VERB | B(A_FLAGS) | B(A_TIMEOUT),
 	[OP_KICK] = VERB | B(A_FLAGS) | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_COUNT) | B(A_HOW),

@@ -55,15 +55,47 @@ static const __s8 levels[] = { 0, 1, -1, WQ_MAX_PRIORITY, WQ_MIN_PRIORITY, 32, -
 
 static const __s64 debounces[] = { 0, 1, MS, 3600 * SEC, INT64_MAX, -1 };
 
-#define SET_ANY	(WQ_SET_MAX_KEYS | WQ_SET_LIMITER | WQ_SET_LEASE | WQ_SET_SLACK)
+#define SET_ANY	(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | WQ_ATTR_LEASE | WQ_ATTR_SLACK)
 
 static const __u32 sets[] = {
-	SET_ANY, 0, WQ_SET_MODE, WQ_SET_UID, WQ_SET_GID, WQ_SET_MAX_KEYS, WQ_SET_LIMITER,
-	WQ_SET_LEASE, WQ_SET_SLACK, SET_ANY | WQ_SET_MODE | WQ_SET_UID | WQ_SET_GID,
-	WQ_SET_MODE | WQ_SET_MAX_KEYS, WQ_SET_RETRIES, 0x100, ~0U,
+	SET_ANY, WQ_ATTR_ORDER, WQ_ATTR_MODE, WQ_ATTR_UID, WQ_ATTR_GID, WQ_ATTR_MAX_KEYS, WQ_ATTR_LIMITER,
+	WQ_ATTR_LEASE, WQ_ATTR_SLACK, SET_ANY | WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID,
+	WQ_ATTR_MODE | WQ_ATTR_MAX_KEYS, WQ_ATTR_RETRIES, WQ_ATTR_GROUP_LIMIT << 1, ~0U,
 };
 
 static const __u32 retries_values[] = { 0, 1, 2, WQ_MAX_RETRIES, WQ_MAX_RETRIES + 1, ~0U };
+
+/* The names of limits in the table of attributes. */
+#define S64_MAX	INT64_MAX
+#define U32_MAX	0xffffffffLL
+
+static const struct attr {
+	__u32 bit, size;
+	size_t field;
+	__s64 min, max, initial;
+} attrs[] = {
+#define VALUE(name, f, member, min, max, initial, ...) \
+	{ WQ_ATTR_##name, sizeof(((struct wq_attrs *)0)->f), offsetof(struct wq_attrs, f), \
+	  min, max, initial },
+#define OTHER(...)
+#include "../../include/wq_attr_table.h"
+};
+
+/* Writes a value at the ends of an attribute's range. Returns the attribute's bit, or 0. */
+static __u32 attr_put(struct wq_attrs *args, const struct call *c)
+{
+	const struct attr *a = &attrs[(c->arg[A_ATTR] - 1) % ARRAY_SIZE(attrs)];
+	const __s64 values[] = {
+		0, a->min, a->max, a->initial, a->min + 1, a->min - 1,
+		(__s64)((__u64)a->max + 1), -1,
+	};
+	__s64 value = PICK(values, c->arg[A_VALUE]);
+
+	if (!c->arg[A_ATTR])
+		return 0;
+	memcpy((char *)args + a->field, &value, a->size);
+	return a->bit;
+}
 
 static const __u32 uids[] = { 0, 1000, 1001, 65534, 1U << 31, ~0U };
 
@@ -699,7 +731,7 @@ static struct spot limits_place(struct task *t, __u32 *n, __u64 *addr)
 
 __s32 do_bind(struct task *t, const struct call *c)
 {
-	struct wq_open args = { .max_keys = PICK(max_keys_values, c->arg[A_MAX_KEYS]) };
+	struct wq_attrs args = { .max_keys = PICK(max_keys_values, c->arg[A_MAX_KEYS]) };
 	__u8 name = c->arg[A_NAME];
 	struct spot s;
 	__s32 ret;
@@ -713,13 +745,14 @@ __s32 do_bind(struct task *t, const struct call *c)
 	if (!c->arg[A_MODE] && !name)
 		args.mode = 0;
 	args.lease = PICK(leases, c->arg[A_LEASE]);
-	args.reserved = c->arg[A_RESERVED];
+	args.set = c->arg[A_RESERVED];
 	args.slack = PICK(slacks, c->arg[A_SLACK]);
 	args.retries = PICK(retries_values, c->arg[A_RETRIES]);
 	args.debounce = PICK(debounces, c->arg[A_DEBOUNCE]);
 	args.order = PICK(orders, c->arg[A_ORDER]).order;
 	args.order_arg = PICK(orders, c->arg[A_ORDER]).arg;
 	args.group_limit = PICK(orders, c->arg[A_ORDER]).limit;
+	attr_put(&args, c);
 	s = limits_place(t, &args.num_limiters, (__u64 *)&args.limiters);
 	/*
 	 * Set before the call, because another thread may see its end, and a child may be
@@ -830,20 +863,20 @@ __s32 do_done(struct task *t, const struct call *c)
 }
 
 /* The operation of a call on a key; with flags it may be another one, or an unknown one. */
-static __u32 what_of(const struct call *c)
+static __u32 op_of(const struct call *c)
 {
-	static const __u32 whats[OPS] = {
+	static const __u32 ops[OPS] = {
 		[OP_QUERY] = WQ_DO_QUERY, [OP_CANCEL] = WQ_DO_CANCEL, [OP_FORGET] = WQ_DO_FORGET,
 		[OP_KICK] = WQ_DO_KICK, [OP_DISABLE] = WQ_DO_DISABLE,
 	};
 
-	return whats[c->op] ^ PICK(flag_values, c->arg[A_FLAGS]);
+	return ops[c->op] ^ PICK(flag_values, c->arg[A_FLAGS]);
 }
 
 __s32 do_key(struct task *t, const struct call *c)
 {
 	struct wq_key_op args = {
-		.op = what_of(c),
+		.op = op_of(c),
 		.key_len = PICK(key_lens, c->arg[A_LEN]),
 	};
 	struct spot key;
@@ -927,15 +960,15 @@ __s32 do_list(struct task *t, const struct call *c)
 
 __s32 do_queues(struct task *t, const struct call *c)
 {
-	struct wq_queues args = {
+	struct wq_list args = {
 		.flags = PICK(flag_values, c->arg[A_FLAGS]),
-		.count = c->arg[A_COUNT] ? PICK(counts, c->arg[A_COUNT]) : 8,
+		.keys.count = c->arg[A_COUNT] ? PICK(counts, c->arg[A_COUNT]) : 8,
 		.each = PICK(eaches, c->arg[A_EACH]),
 		.cursor = cursor_pick(t, c->arg[A_CURSOR]),
 	};
-	__u64 len = (__u64)args.count * args.each;
-	__u32 most = args.count;
-	struct wq_queues in;
+	__u64 len = (__u64)(args.keys.count ?: 8) * args.each;
+	__u32 most = args.keys.count ?: ~0U;
+	struct wq_list in;
 	struct spot out;
 	__s32 ret;
 
@@ -943,7 +976,8 @@ __s32 do_queues(struct task *t, const struct call *c)
 		len = area_sizes[NEXT] - PAGE;
 	memset(t->image[NEXT], FILL, len);
 	out = place(t, NEXT, c->arg[A_NEXT], len);
-	args.addr = (uintptr_t)out.user;
+	args.keys.addr = (uintptr_t)out.user;
+	args.keys.size = c->arg[A_ROOM] ? PICK(rooms, c->arg[A_ROOM]) : len;
 	in = args;
 	ret = verb(t, WQ_IOC_QUEUES, &args, sizeof(args), true);
 	leak_check(t, &out, out.len, "the queues");
@@ -953,10 +987,11 @@ __s32 do_queues(struct task *t, const struct call *c)
 	if (ret || !plain(t))
 		return ret;
 	t->cursor = args.cursor;
-	if (args.count > most)
-		fault(t, "%u queues instead of %u", args.count, most);
-	spot_check(t, &out, (size_t)args.count * args.each, "the buffer behind the queues");
-	for (__u32 i = 0; i < args.count && (i + 1) * args.each <= out.seen; i++)
+	if (args.keys.count > most || args.keys.size != args.keys.count * args.each)
+		fault(t, "%u queues of %u bytes instead of %u", args.keys.count, args.keys.size,
+		      most);
+	spot_check(t, &out, args.keys.size, "the buffer behind the queues");
+	for (__u32 i = 0; i < args.keys.count && (i + 1) * args.each <= out.seen; i++)
 		if (strnlen(out.user + i * args.each, WQ_NAME_MAX) == WQ_NAME_MAX)
 			fault(t, "the name of queue %u has no NUL", i);
 	return ret;
@@ -1041,7 +1076,7 @@ __s32 do_info(struct task *t, const struct call *c)
 
 __s32 do_unlink(struct task *t, const struct call *c)
 {
-	struct wq_unlink args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
+	struct wq_attrs args = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
 
 	memcpy(args.name, PICK(names, c->arg[A_NAME]), sizeof(args.name));
 	return verb(t, WQ_IOC_UNLINK, &args, sizeof(args), false);
@@ -1056,9 +1091,9 @@ __s32 do_shutdown(struct task *t, const struct call *c)
 	return verb(t, WQ_IOC_SHUTDOWN, &args, sizeof(args), false);
 }
 
-static void config_check(struct task *t, const struct wq_config *args)
+static void config_check(struct task *t, const struct wq_attrs *args)
 {
-	if (args->set >= WQ_SET_RETRIES << 1 || args->retries > WQ_MAX_RETRIES ||
+	if (args->set >= WQ_ATTR_RETRIES << 1 || args->retries > WQ_MAX_RETRIES ||
 	    args->order > WQ_ORDER_OTHER || args->mode > 0777 || !args->max_keys ||
 	    args->max_keys > WQ_MAX_KEYS || args->lease < 0 ||
 	    (args->lease && args->lease < WQ_MIN_LEASE) || args->slack < 0 ||
@@ -1071,14 +1106,13 @@ static void config_check(struct task *t, const struct wq_config *args)
 
 __s32 do_config(struct task *t, const struct call *c)
 {
-	struct wq_config args = {
+	struct wq_attrs args = {
 		.flags = PICK(flag_values, c->arg[A_FLAGS]),
-		.set = c->arg[A_SET] ? PICK(sets, c->arg[A_SET]) : 0,
 		.num_limiters = c->arg[A_COUNT] ? PICK(counts, c->arg[A_COUNT]) : WQ_MAX_LIMITERS,
 	};
 	__u32 room = args.num_limiters < WQ_MAX_LIMITERS ? args.num_limiters : WQ_MAX_LIMITERS;
 	size_t each = sizeof(struct wq_limiter_spec), n;
-	struct wq_config in;
+	struct wq_attrs in;
 	struct spot s;
 	__s32 ret;
 
@@ -1086,7 +1120,7 @@ __s32 do_config(struct task *t, const struct call *c)
 	s = place(t, LIMITS, c->arg[A_LIMITS_AT], room * each);
 	args.limiters = (uintptr_t)s.user;
 	in = args;
-	ret = verb(t, WQ_IOC_CONFIG, &args, sizeof(args), true);
+	ret = verb(t, WQ_IOC_SET, &args, sizeof(args), true);
 	leak_check(t, &s, s.len, "the limiters");
 	if (!plain(t))
 		return ret;
@@ -1106,7 +1140,7 @@ __s32 do_config(struct task *t, const struct call *c)
 
 __s32 do_set(struct task *t, const struct call *c)
 {
-	struct wq_config args = {
+	struct wq_attrs args = {
 		.flags = PICK(flag_values, c->arg[A_FLAGS]),
 		.set = PICK(sets, c->arg[A_SET]),
 		.mode = PICK(modes, c->arg[A_MODE]),
@@ -1118,10 +1152,12 @@ __s32 do_set(struct task *t, const struct call *c)
 		.retries = PICK(retries_values, c->arg[A_RETRIES]),
 	};
 	struct spot s = limits_place(t, &args.num_limiters, (__u64 *)&args.limiters);
-	__s32 ret = verb(t, WQ_IOC_SET, &args, sizeof(args), false);
+	__s32 ret;
 
+	args.set |= attr_put(&args, c);
+	ret = verb(t, WQ_IOC_SET, &args, sizeof(args), false);
 	spot_check(t, &s, 0, "the limiters");
-	if (plain(t) && args.set == WQ_SET_LIMITER && limits_are_reported(t) && !args.flags &&
+	if (plain(t) && args.set == WQ_ATTR_LIMITER && limits_are_reported(t) && !args.flags &&
 	    !c->arg[A_TWEAK] && (ret == -EINVAL || ret == -E2BIG || ret == -ERANGE))
 		fault(t, "set does not accept the limiters that config reported: %s",
 		      error_name(ret));
@@ -1167,7 +1203,7 @@ __s32 do_map(struct task *t, const struct call *c)
 
 __s32 do_kick(struct task *t, const struct call *c)
 {
-	struct wq_key_op args = { .op = what_of(c) };
+	struct wq_key_op args = { .op = op_of(c) };
 	struct spot key = {};
 	__s32 ret;
 

@@ -49,15 +49,15 @@ static int do_stat(int q)
 
 static int do_config(int q)
 {
-	struct wq_config c = { .size = sizeof(c) };
+	struct wq_attrs c = { .size = sizeof(c) };
 
-	return verb(q, WQ_IOC_CONFIG, &c);
+	return verb(q, WQ_IOC_SET, &c);
 }
 
 /* Either access mode is enough. The caller must also be the owner, which config.c tests. */
 static int do_set(int q)
 {
-	struct wq_config c = { .size = sizeof(c), .set = WQ_SET_SLACK, .slack = 1 };
+	struct wq_attrs c = { .size = sizeof(c), .set = WQ_ATTR_SLACK, .slack = 1 };
 	int ret = verb(q, WQ_IOC_SET, &c);
 
 	return ret == -EPERM ? 0 : ret;

@@ -2,9 +2,12 @@
 /* Bad input: each call fails with its errno and changes nothing. */
 #include "wq_test.h"
 
+/* WQ_IOC_SET that reports. */
+#define REPORT		(WQ_IOC_SET | 0x10000)
+
 /* Every verb that needs a queue, in an order in which all succeed. */
 static const unsigned int verbs[] = {
-	WQ_IOC_ADD, KEY_VERB(WQ_DO_QUERY), WQ_IOC_LIST, WQ_IOC_STAT, WQ_IOC_CONFIG, WQ_IOC_SET,
+	WQ_IOC_ADD, KEY_VERB(WQ_DO_QUERY), WQ_IOC_LIST, WQ_IOC_STAT, REPORT, WQ_IOC_SET,
 	WQ_IOC_PAUSE, KEY_VERB(WQ_DO_KICK), WQ_IOC_WAIT, KEY_VERB(WQ_DO_ENABLE), WQ_IOC_GET,
 	WQ_IOC_TOUCH, WQ_IOC_DONE, WQ_IOC_ADD, KEY_VERB(WQ_DO_FORGET), KEY_VERB(WQ_DO_CANCEL),
 	KEY_VERB(WQ_DO_DISABLE), WQ_IOC_MAP, WQ_IOC_SHUTDOWN,
@@ -18,15 +21,15 @@ struct args {
 			__u32 flags;
 		};
 		struct wq_info info;
-		struct wq_open open;
-		struct wq_unlink unlink;
+		struct wq_attrs open;
+		struct wq_attrs unlink;
 		struct wq_add add;
 		struct wq_get get;
 		struct wq_done done;
 		struct wq_stat stat;
 		struct wq_key_op ks;
 		struct wq_list list;
-		struct wq_config config;
+		struct wq_attrs config;
 		struct wq_control control;
 		struct wq_wait wait;
 		char bytes[2048];
@@ -50,7 +53,7 @@ static struct args good(unsigned int nr)
 		a.size = sizeof(a.open);
 		break;
 	case WQ_IOC_UNLINK:
-		a.size = sizeof(a.unlink);
+		a.size = UNLINK_SIZE;
 		strcpy(a.unlink.name, "nosuch");
 		break;
 	case WQ_IOC_ADD:
@@ -69,13 +72,13 @@ static struct args good(unsigned int nr)
 	case WQ_IOC_STAT:
 		a.size = sizeof(a.stat);
 		break;
-	case WQ_IOC_CONFIG:
+	case REPORT:
 		a.size = sizeof(a.config);
 		break;
 	case WQ_IOC_SET:
 		/* the default, so that nothing changes */
 		a.size = sizeof(a.config);
-		a.config.set = WQ_SET_MAX_KEYS;
+		a.config.set = WQ_ATTR_MAX_KEYS;
 		a.config.max_keys = 65536;
 		break;
 	case KEY_VERB(WQ_DO_KICK):
@@ -152,11 +155,13 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(16, sizeof(struct wq_keys));
 	ASSERT_EQ(72, sizeof(struct wq_info));
-	ASSERT_EQ(136, sizeof(struct wq_open));
-	ASSERT_EQ(128, offsetof(struct wq_open, debounce));
-	ASSERT_EQ(96, offsetof(struct wq_open, lease));
-	ASSERT_EQ(104, offsetof(struct wq_open, slack));
-	ASSERT_EQ(112, offsetof(struct wq_open, order));
+	ASSERT_EQ(144, sizeof(struct wq_attrs));
+	ASSERT_EQ(72, offsetof(struct wq_attrs, set));
+	ASSERT_EQ(96, offsetof(struct wq_attrs, limiters));
+	ASSERT_EQ(104, offsetof(struct wq_attrs, lease));
+	ASSERT_EQ(112, offsetof(struct wq_attrs, slack));
+	ASSERT_EQ(120, offsetof(struct wq_attrs, debounce));
+	ASSERT_EQ(128, offsetof(struct wq_attrs, order));
 	ASSERT_EQ(32, sizeof(struct wq_limiter_spec));
 	ASSERT_EQ(40, sizeof(struct wq_add));
 	ASSERT_EQ(32, offsetof(struct wq_add, marks));
@@ -170,9 +175,9 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(56, offsetof(struct wq_key_op, info.lease));
 	ASSERT_EQ(64, offsetof(struct wq_key_op, info.given_back));
 	ASSERT_EQ(128, sizeof(struct wq_list_rec));
-	ASSERT_EQ(32, sizeof(struct wq_list));
+	ASSERT_EQ(40, sizeof(struct wq_list));
+	ASSERT_EQ(32, offsetof(struct wq_list, each));
 	ASSERT_EQ(112, sizeof(struct wq_queue));
-	ASSERT_EQ(32, sizeof(struct wq_queues));
 	ASSERT_EQ(96, sizeof(struct wq_hist));
 	ASSERT_EQ(808, sizeof(struct wq_stat));
 	ASSERT_EQ(24, sizeof(struct wq_wait));
@@ -181,11 +186,7 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(448, offsetof(struct wq_stat, given_back_failed));
 	ASSERT_EQ(16, sizeof(struct wq_control));
 	ASSERT_EQ(8, offsetof(struct wq_control, timeout));
-	ASSERT_EQ(80, sizeof(struct wq_config));
-	ASSERT_EQ(56, offsetof(struct wq_config, order));
-	ASSERT_EQ(32, offsetof(struct wq_config, limiters));
 	ASSERT_EQ(6, offsetof(struct wq_rec, given_back));
-	ASSERT_EQ(72, sizeof(struct wq_unlink));
 	ASSERT_EQ(24, offsetof(struct wq_get, timeout));
 	ASSERT_EQ(16, offsetof(struct wq_rec, delay));
 }
@@ -383,7 +384,7 @@ TEST(shorter_struct_is_extended_by_zeros_and_not_overrun)
 	struct args a;
 
 	memset(&a, 0x5a, sizeof(a));
-	a.size = offsetof(struct wq_open, name);
+	a.size = offsetof(struct wq_attrs, name);
 	a.flags = 0;
 	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &a));
 	ASSERT_STREQ("", q_stat(q).name);
@@ -423,7 +424,7 @@ TEST(shorter_struct_is_extended_by_zeros_and_not_overrun)
 /* As built programs pass them: the sizes of the structs before fields were added to them. */
 TEST(struct_without_the_fields_that_were_added_later_works)
 {
-	struct wq_open open = { .size = 104, .lease = HOUR };
+	struct wq_attrs open = { .size = 112, .lease = HOUR };
 	struct wq_get get = { .size = 32, .keys = { addr_of(&out), sizeof(out), 1 } };
 	struct wq_key_op query = { .size = 64, .key = addr_of("k"), .key_len = 1 };
 	struct wq_control sd = { .size = 8, .flags = WQ_SHUTDOWN_DRAIN };
@@ -457,11 +458,11 @@ TEST(struct_without_the_fields_that_were_added_later_works)
 	close(q);
 }
 
-static bool same_config(int q, const struct wq_config *before)
+static bool same_config(int q, const struct wq_attrs *before)
 {
-	struct wq_config now = { .size = sizeof(now) };
+	struct wq_attrs now = { .size = sizeof(now) };
 
-	return equal("config", 0, verb(q, WQ_IOC_CONFIG, &now)) &&
+	return equal("config", 0, verb(q, WQ_IOC_SET, &now)) &&
 	       equal_bytes("config", before, &now, sizeof(now));
 }
 
@@ -472,23 +473,26 @@ TEST(set_with_bad_input_fails_and_changes_nothing)
 	}, unknown = { .kind = WQ_LIMITER_OTHER }, none = { .kind = WQ_LIMITER_MAX_OF },
 	negative = { .kind = WQ_LIMITER_EXPONENTIAL, .base = -1 };
 #define LIMITER(spec, n) \
-	{ .set = WQ_SET_LIMITER | WQ_SET_MAX_KEYS, .max_keys = 5, .limiters = addr_of(spec), \
+	{ .set = WQ_ATTR_LIMITER | WQ_ATTR_MAX_KEYS, .max_keys = 5, .limiters = addr_of(spec), \
 	  .num_limiters = (n) }
 	const struct {
 		int error;
-		struct wq_config config;
+		struct wq_attrs config;
 	} bad[] = {
-		{ -EINVAL, { .flags = 1, .set = WQ_SET_MAX_KEYS, .max_keys = 5 } },
-		{ -EINVAL, { .flags = 1U << 31, .set = WQ_SET_MAX_KEYS, .max_keys = 5 } },
-		{ -EINVAL, { .set = 0, .max_keys = 5 } },
-		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_RETRIES << 1, .max_keys = 5 } },
-		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | 1U << 31, .max_keys = 5 } },
-		{ -EINVAL, { .set = WQ_SET_MAX_KEYS } },
-		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_SLACK, .max_keys = 5 } },
-		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_LEASE, .max_keys = 5, .lease = SEC } },
-		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_MODE, .max_keys = 5, .mode = 0600 } },
-		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_UID, .max_keys = 5 } },
-		{ -EINVAL, { .set = WQ_SET_MAX_KEYS | WQ_SET_GID, .max_keys = 5 } },
+		{ -EINVAL, { .flags = 1, .set = WQ_ATTR_MAX_KEYS, .max_keys = 5 } },
+		{ -EINVAL, { .flags = 1U << 31, .set = WQ_ATTR_MAX_KEYS, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_DEBOUNCE, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_ORDER, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_ORDER_ARG, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_GROUP_LIMIT, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_GROUP_LIMIT << 1, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_ATTR_MAX_KEYS | 1U << 31, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_ATTR_MAX_KEYS } },
+		{ -EINVAL, { .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_SLACK, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LEASE, .max_keys = 5, .lease = SEC } },
+		{ -EINVAL, { .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_MODE, .max_keys = 5, .mode = 0600 } },
+		{ -EINVAL, { .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_UID, .max_keys = 5 } },
+		{ -EINVAL, { .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_GID, .max_keys = 5 } },
 		{ -EINVAL, LIMITER(&unknown, 1) },
 		{ -EINVAL, LIMITER(&none, 1) },
 		{ -E2BIG, LIMITER(&hour, WQ_MAX_LIMITERS + 1) },
@@ -496,20 +500,20 @@ TEST(set_with_bad_input_fails_and_changes_nothing)
 		{ -ERANGE, LIMITER(&negative, 1) },
 		{ -EFAULT, LIMITER(NULL, 1) },
 		{ -EFAULT, LIMITER(-4096L, 1) },
-		{ -ERANGE, { .set = WQ_SET_MAX_KEYS, .max_keys = WQ_MAX_KEYS + 1 } },
-		{ -ERANGE, { .set = WQ_SET_MAX_KEYS, .max_keys = 0xffffffff } },
-		{ -ERANGE, { .set = WQ_SET_MAX_KEYS | WQ_SET_SLACK, .max_keys = 5, .slack = -1 } },
-		{ -ERANGE, { .set = WQ_SET_MAX_KEYS | WQ_SET_SLACK, .max_keys = 5,
+		{ -ERANGE, { .set = WQ_ATTR_MAX_KEYS, .max_keys = WQ_MAX_KEYS + 1 } },
+		{ -ERANGE, { .set = WQ_ATTR_MAX_KEYS, .max_keys = 0xffffffff } },
+		{ -ERANGE, { .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_SLACK, .max_keys = 5, .slack = -1 } },
+		{ -ERANGE, { .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_SLACK, .max_keys = 5,
 			     .slack = WQ_MAX_SLACK + 1LL } },
 	};
 #undef LIMITER
-	struct wq_config before = { .size = sizeof(before) };
+	struct wq_attrs before = { .size = sizeof(before) };
 	int q = q_private(0);
 
-	ASSERT_EQ(0, verb(q, WQ_IOC_CONFIG, &before));
+	ASSERT_EQ(0, verb(q, WQ_IOC_SET, &before));
 	ASSERT_EQ(65536, before.max_keys);
 	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct wq_config set = bad[i].config, was;
+		struct wq_attrs set = bad[i].config, was;
 
 		set.size = sizeof(set);
 		was = set;
@@ -525,23 +529,23 @@ TEST(set_with_bad_input_fails_and_changes_nothing)
 /* The other numbers need a lease, or a name. */
 TEST(set_with_a_number_out_of_range_fails_with_ERANGE)
 {
-	static const struct wq_config bad[] = {
-		{ .set = WQ_SET_MODE, .mode = 01000 },
-		{ .set = WQ_SET_MODE, .mode = 0xffffffff },
-		{ .set = WQ_SET_LEASE, .lease = 1 },
-		{ .set = WQ_SET_LEASE, .lease = WQ_MIN_LEASE - 1 },
-		{ .set = WQ_SET_LEASE, .lease = -1 },
+	static const struct wq_attrs bad[] = {
+		{ .set = WQ_ATTR_MODE, .mode = 01000 },
+		{ .set = WQ_ATTR_MODE, .mode = 0xffffffff },
+		{ .set = WQ_ATTR_LEASE, .lease = 1 },
+		{ .set = WQ_ATTR_LEASE, .lease = WQ_MIN_LEASE - 1 },
+		{ .set = WQ_ATTR_LEASE, .lease = -1 },
 	};
-	struct wq_config before = { .size = sizeof(before) };
+	struct wq_attrs before = { .size = sizeof(before) };
 	char name[WQ_NAME_MAX];
 	int q;
 
 	snprintf(name, sizeof(name), "badinput-%d", getpid());
 	q = q_open_lease(name, 0, HOUR);
 	ASSERT_LE(0, q);
-	ASSERT_EQ(0, verb(q, WQ_IOC_CONFIG, &before));
+	ASSERT_EQ(0, verb(q, WQ_IOC_SET, &before));
 	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct wq_config set = bad[i];
+		struct wq_attrs set = bad[i];
 
 		set.size = sizeof(set);
 		EXPECT_EQ(-ERANGE, verb(q, WQ_IOC_SET, &set)) {
@@ -553,25 +557,19 @@ TEST(set_with_a_number_out_of_range_fails_with_ERANGE)
 	close(q);
 }
 
-TEST_F(used, config_with_bad_input_fails)
+TEST_F(used, report_with_bad_input_fails)
 {
-	struct args a = good(WQ_IOC_CONFIG);
+	struct args a = good(REPORT);
 
-	for (int bit = 0; bit < 32; bit++) {
-		a.config.set = 1U << bit;
-		ASSERT_EQ(-EINVAL, verb(self->q, WQ_IOC_CONFIG, &a));
-		ASSERT_EQ(1U << bit, a.config.set);
-	}
-	a.config.set = 0;
 	a.config.num_limiters = 1;
-	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_CONFIG, &a));
+	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_SET, &a));
 	a.config.limiters = addr_of(edge(sizeof(struct wq_limiter_spec) - 8));
-	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_CONFIG, &a));
+	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_SET, &a));
 	ASSERT_EQ(1, a.config.num_limiters);
 	ASSERT_EQ(0, a.config.max_keys);
 	/* as many as fit, and how many there are */
 	a.config.limiters = addr_of(edge(sizeof(struct wq_limiter_spec)));
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_CONFIG, &a));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &a));
 	ASSERT_EQ(3, a.config.num_limiters);
 }
 
@@ -616,7 +614,7 @@ TEST_F(used, get_with_a_negative_deadline_fails_with_EINVAL)
 
 TEST(open_with_a_negative_debounce_fails_with_ERANGE)
 {
-	struct wq_open open = { .size = sizeof(open), .debounce = -1 };
+	struct wq_attrs open = { .size = sizeof(open), .debounce = -1 };
 	int q = q_dev(O_RDWR);
 
 	ASSERT_EQ(-ERANGE, verb(q, WQ_IOC_OPEN, &open));
@@ -629,7 +627,7 @@ TEST(open_with_a_negative_debounce_fails_with_ERANGE)
 TEST(open_with_a_slack_out_of_range_fails_with_ERANGE)
 {
 	static const __s64 bad[] = { -1, INT64_MIN, WQ_MAX_SLACK + 1LL, INT64_MAX };
-	struct wq_open open = { .size = sizeof(open) };
+	struct wq_attrs open = { .size = sizeof(open) };
 	int q = q_dev(O_RDWR);
 
 	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
@@ -900,7 +898,7 @@ TEST(bad_input_causes_no_kernel_warning)
 		/* the kernel must not write to the test's own memory */
 		if (nr == WQ_IOC_GET || nr == WQ_IOC_LIST)
 			a.get.keys.addr = addr_of(place);
-		if (nr == WQ_IOC_CONFIG)
+		if ((nr & 0xffff) == WQ_IOC_SET)
 			a.config.limiters = addr_of(place);
 		if (nr == WQ_IOC_ADD || nr == WQ_IOC_DONE || nr == WQ_IOC_TOUCH)
 			a.add.results = random64() % 2 ? addr_of(place) : 0;

@@ -34,8 +34,8 @@ static const struct verb {
 	{ "info", WQ_IOC_INFO, sizeof(struct wq_info),
 	  { { offsetof(struct wq_info, version),
 	      sizeof(struct wq_info) - offsetof(struct wq_info, version) } } },
-	{ "open", WQ_IOC_OPEN, sizeof(struct wq_open), { { 0 } } },
-	{ "unlink", WQ_IOC_UNLINK, sizeof(struct wq_unlink), { { 0 } } },
+	{ "open", WQ_IOC_OPEN, sizeof(struct wq_attrs), { { 0 } } },
+	{ "unlink", WQ_IOC_UNLINK, UNLINK_SIZE, { { 0 } } },
 	{ "add", WQ_IOC_ADD, sizeof(struct wq_add), { OUT(wq_add, keys.count) } },
 	{ "get", WQ_IOC_GET, sizeof(struct wq_get),
 	  { OUT(wq_get, keys.size), OUT(wq_get, keys.count) } },
@@ -54,33 +54,44 @@ static const struct verb {
 	{ "enable", KEY_VERB(WQ_DO_ENABLE), sizeof(struct wq_key_op), KEY_INFO },
 	{ "list", WQ_IOC_LIST, sizeof(struct wq_list),
 	  { OUT(wq_list, keys.size), OUT(wq_list, keys.count), OUT(wq_list, cursor) } },
-	{ "queues", WQ_IOC_QUEUES, sizeof(struct wq_queues),
-	  { OUT(wq_queues, count), OUT(wq_queues, cursor) } },
-	{ "config", WQ_IOC_CONFIG, sizeof(struct wq_config),
-	  { { offsetof(struct wq_config, set),
-	      offsetof(struct wq_config, limiters) - offsetof(struct wq_config, set) },
-	    { offsetof(struct wq_config, lease),
-	      sizeof(struct wq_config) - offsetof(struct wq_config, lease) } } },
-	{ "set", WQ_IOC_SET, sizeof(struct wq_config), { { 0 } } },
+	{ "queues", WQ_IOC_QUEUES, sizeof(struct wq_list),
+	  { OUT(wq_list, keys.size), OUT(wq_list, keys.count), OUT(wq_list, cursor) } },
+	{ "report", WQ_IOC_SET, sizeof(struct wq_attrs),
+	  { { offsetof(struct wq_attrs, name),
+	      offsetof(struct wq_attrs, limiters) - offsetof(struct wq_attrs, name) },
+	    { offsetof(struct wq_attrs, lease),
+	      sizeof(struct wq_attrs) - offsetof(struct wq_attrs, lease) } } },
+	{ "set", WQ_IOC_SET, sizeof(struct wq_attrs), { { 0 } } },
 	{ "map", WQ_IOC_MAP, sizeof(struct wq_control), { { 0 } } },
 	{ "pause", WQ_IOC_PAUSE, sizeof(struct wq_control), { { 0 } } },
 	{ "wait", WQ_IOC_WAIT, sizeof(struct wq_wait), { { 0 } } },
 	{ "shutdown", WQ_IOC_SHUTDOWN, sizeof(struct wq_control), { { 0 } } },
 };
 
+/* Whether this is the row of WQ_IOC_SET that changes no attribute. */
+static bool is_report(const struct verb *v)
+{
+	return v->nr == WQ_IOC_SET && v->outs[0].len;
+}
+
+/* A struct without the field set asks for a report. */
+static __u32 shortest(const struct verb *v)
+{
+	return v->nr == WQ_IOC_SET && !is_report(v) ? offsetof(struct wq_attrs, mode) : 8;
+}
+
 struct args {
 	union {
 		__u32 size;
-		struct wq_open open;
-		struct wq_unlink unlink;
+		struct wq_attrs open;
+		struct wq_attrs unlink;
 		struct wq_add add;
 		struct wq_get get;
 		struct wq_done done;
 		struct wq_add touch;
 		struct wq_key_op ks;
 		struct wq_list list;
-		struct wq_queues queues;
-		struct wq_config config;
+		struct wq_attrs config;
 		struct wq_control control;
 		struct wq_wait wait;
 		unsigned char bytes[4096];
@@ -126,9 +137,8 @@ static void fill(struct args *a, const struct verb *v)
 		a->ks.key_len = 1;
 		break;
 	case WQ_IOC_QUEUES:
-		a->queues.addr = addr_of(&to);
-		a->queues.count = 1;
-		a->queues.each = sizeof(struct wq_queue);
+		a->list.keys = room;
+		a->list.each = sizeof(struct wq_queue);
 		break;
 	case WQ_IOC_PAUSE:
 		a->control.flags = WQ_PAUSE_GETS;
@@ -138,7 +148,9 @@ static void fill(struct args *a, const struct verb *v)
 		a->wait.key_len = 1;
 		break;
 	case WQ_IOC_SET:
-		a->config.set = WQ_SET_MAX_KEYS;
+		if (is_report(v))
+			break;
+		a->config.set = WQ_ATTR_MAX_KEYS;
 		a->config.max_keys = 65536;
 		break;
 	}
@@ -232,7 +244,7 @@ TEST(failed_verb_writes_no_more)
 TEST(struct_of_any_size_is_written_to_its_end_only)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
-		for (__u32 size = 8; size <= verbs[i].size; size++) {
+		for (__u32 size = shortest(&verbs[i]); size <= verbs[i].size; size++) {
 			int q = verbs[i].nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : used_queue(), ret;
 			struct args was, now;
 
@@ -458,21 +470,21 @@ TEST_F(queue, queues_pads_names_with_zeros)
 	bool found = false;
 
 	do {
-		struct wq_queues qs = {
-			.size = sizeof(qs), .addr = addr_of(list), .count = 64,
+		struct wq_list qs = {
+			.size = sizeof(qs), .keys = { addr_of(list), 64 * sizeof(*list), 0 },
 			.each = sizeof(*list), .cursor = cursor,
 		};
 
 		memset(list, MARK, 64 * sizeof(*list));
 		dirty(self->q, 64 * sizeof(*list));
 		ASSERT_EQ(0, verb(self->q, WQ_IOC_QUEUES, &qs));
-		for (int i = 0; i < qs.count; i++) {
+		for (int i = 0; i < qs.keys.count; i++) {
 			size_t len = strnlen(list[i].name, WQ_NAME_MAX);
 
 			ASSERT_TRUE(all(list[i].name + len, 0, WQ_NAME_MAX - len));
 			found |= !strcmp(list[i].name, self->name);
 		}
-		ASSERT_TRUE(all(list + qs.count, MARK, (64 - qs.count) * sizeof(*list)));
+		ASSERT_TRUE(all(list + qs.keys.count, MARK, (64 - qs.keys.count) * sizeof(*list)));
 		cursor = qs.cursor;
 	} while (cursor);
 	ASSERT_TRUE(found);

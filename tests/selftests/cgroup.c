@@ -153,7 +153,7 @@ static pid_t inside(void)
 
 static int open_queue(const char *name, int i, __s64 lease)
 {
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = EXCL, .mode = 0600, .max_keys = 20000,
 		.lease = i % 2 ? lease : 0,
 	};
@@ -416,7 +416,7 @@ enum { DUE = 2000 };		/* keys, one due each ms */
 
 static int open_slack(const char *name, __s64 slack, __s64 lease)
 {
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = EXCL, .mode = 0600, .slack = slack, .lease = lease,
 	};
 	int fd = q_dev(O_RDWR), ret;

@@ -104,7 +104,7 @@ static __s64 cost(int q, const struct key *keys, int n)
 /* A queue of root that all users may use; "" is private.  With groups: each key is one. */
 static int open_for_all(const char *name, bool groups)
 {
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .max_keys = 2 * MANY,
 		.order = groups ? WQ_ORDER_PREFIX : WQ_ORDER_FIFO, .order_arg = groups ? LEN : 0,
 	};

@@ -7,8 +7,8 @@
 
 #include <poll.h>
 
-#define ALL_SET	(WQ_SET_MODE | WQ_SET_UID | WQ_SET_GID | WQ_SET_MAX_KEYS | WQ_SET_LIMITER | \
-		 WQ_SET_LEASE | WQ_SET_SLACK | WQ_SET_RETRIES)
+#define ALL_SET	(WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID | WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | \
+		 WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_RETRIES)
 
 #define EXPONENTIAL(b, m)	{ .kind = WQ_LIMITER_EXPONENTIAL, .base = (b), .max = (m) }
 #define FAST_SLOW(f, s, num)	\
@@ -31,7 +31,7 @@ static const struct wq_limiter_spec hourly[] = { EXPONENTIAL(HOUR, DAY) };
 
 /* All attributes of a queue. */
 struct attributes {
-	struct wq_config c;
+	struct wq_attrs c;
 	struct wq_limiter_spec limiter[WQ_MAX_LIMITERS];
 };
 
@@ -41,7 +41,7 @@ static int q_config(int fd, struct attributes *a)
 	a->c.size = sizeof(a->c);
 	a->c.limiters = addr_of(a->limiter);
 	a->c.num_limiters = WQ_MAX_LIMITERS;
-	return verb(fd, WQ_IOC_CONFIG, &a->c);
+	return verb(fd, WQ_IOC_SET, &a->c);
 }
 
 static struct attributes attributes(int fd)
@@ -67,36 +67,36 @@ static bool is_limiter(const struct attributes *a, const struct wq_limiter_spec 
 	       equal_bytes("limiters", specs, a->limiter, n * sizeof(*specs));
 }
 
-static int q_set(int fd, struct wq_config c)
+static int q_set(int fd, struct wq_attrs c)
 {
-	struct wq_config was;
+	struct wq_attrs was;
 	int ret;
 
 	c.size = sizeof(c);
 	was = c;
 	ret = verb(fd, WQ_IOC_SET, &c);
 	/* set only reads the struct */
-	return equal_bytes("wq_config", &was, &c, sizeof(c)) ? ret : -EBADMSG;
+	return equal_bytes("wq_attrs", &was, &c, sizeof(c)) ? ret : -EBADMSG;
 }
 
 static int set_max_keys(int fd, __u32 max_keys)
 {
-	return q_set(fd, (struct wq_config){ .set = WQ_SET_MAX_KEYS, .max_keys = max_keys });
+	return q_set(fd, (struct wq_attrs){ .set = WQ_ATTR_MAX_KEYS, .max_keys = max_keys });
 }
 
 static int set_lease(int fd, __s64 lease)
 {
-	return q_set(fd, (struct wq_config){ .set = WQ_SET_LEASE, .lease = lease });
+	return q_set(fd, (struct wq_attrs){ .set = WQ_ATTR_LEASE, .lease = lease });
 }
 
 static int set_limiter(int fd, const struct wq_limiter_spec *limiters, __u32 n)
 {
-	return q_set(fd, (struct wq_config){
-		.set = WQ_SET_LIMITER, .limiters = addr_of(limiters), .num_limiters = n,
+	return q_set(fd, (struct wq_attrs){
+		.set = WQ_ATTR_LIMITER, .limiters = addr_of(limiters), .num_limiters = n,
 	});
 }
 
-static int open_as_asked(const char *name, struct wq_open op)
+static int open_as_asked(const char *name, struct wq_attrs op)
 {
 	int fd = q_dev(O_RDWR), ret;
 
@@ -120,10 +120,10 @@ TEST_F(users, config_reports_the_defaults)
 	int q = q_open(self->name, O_RDWR, EXCL, 0640, 0);
 	struct attributes a = attributes(q);
 
-	ASSERT_EQ(sizeof(struct wq_config), a.c.size);
+	ASSERT_EQ(sizeof(struct wq_attrs), a.c.size);
 	ASSERT_EQ(0, a.c.flags);
 	/* a queue that was created without a lease can have none */
-	ASSERT_EQ(ALL_SET & ~WQ_SET_LEASE, a.c.set);
+	ASSERT_EQ(ALL_SET & ~WQ_ATTR_LEASE, a.c.set);
 	ASSERT_EQ(0640, a.c.mode);
 	ASSERT_EQ(geteuid(), a.c.uid);
 	ASSERT_EQ(getegid(), a.c.gid);
@@ -136,7 +136,7 @@ TEST_F(users, config_reports_the_defaults)
 
 TEST_F(users, config_reports_what_open_asked_for)
 {
-	int q = open_as_asked(self->name, (struct wq_open){
+	int q = open_as_asked(self->name, (struct wq_attrs){
 		.mode = 0604, .max_keys = 77, .lease = 3 * SEC, .slack = 5 * MS, .debounce = 7 * MS,
 		.limiters = addr_of(nested), .num_limiters = ARRAY_SIZE(nested),
 	});
@@ -145,6 +145,7 @@ TEST_F(users, config_reports_what_open_asked_for)
 	ASSERT_LE(0, q);
 	a = attributes(q);
 	ASSERT_EQ(ALL_SET, a.c.set);
+	ASSERT_STREQ(self->name, a.c.name);
 	ASSERT_EQ(0604, a.c.mode);
 	ASSERT_EQ(77, a.c.max_keys);
 	ASSERT_EQ(3 * SEC, a.c.lease);
@@ -161,29 +162,29 @@ TEST(config_of_a_private_queue_reports_no_permissions_to_set)
 {
 	struct attributes a = attributes(q_private(5));
 
-	ASSERT_EQ(WQ_SET_MAX_KEYS | WQ_SET_LIMITER | WQ_SET_SLACK | WQ_SET_RETRIES, a.c.set);
+	ASSERT_EQ(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | WQ_ATTR_SLACK | WQ_ATTR_RETRIES, a.c.set);
 	ASSERT_EQ(0, a.c.mode);
 	ASSERT_EQ(5, a.c.max_keys);
 	a = attributes(q_open_lease("", 0, SEC));
-	ASSERT_EQ(WQ_SET_MAX_KEYS | WQ_SET_LIMITER | WQ_SET_SLACK | WQ_SET_RETRIES | WQ_SET_LEASE,
+	ASSERT_EQ(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | WQ_ATTR_SLACK | WQ_ATTR_RETRIES | WQ_ATTR_LEASE,
 		  a.c.set);
 }
 
 TEST(config_writes_at_most_num_limiters_elements)
 {
-	int q = open_as_asked("", (struct wq_open){
+	int q = open_as_asked("", (struct wq_attrs){
 		.limiters = addr_of(nested), .num_limiters = ARRAY_SIZE(nested),
 	});
 	struct wq_limiter_spec to[WQ_MAX_LIMITERS];
 
 	for (__u32 room = 0; room <= WQ_MAX_LIMITERS + 1; room++) {
-		struct wq_config c = {
+		struct wq_attrs c = {
 			.size = sizeof(c), .limiters = addr_of(to), .num_limiters = room,
 		};
 		__u32 n = room < ARRAY_SIZE(nested) ? room : ARRAY_SIZE(nested);
 
 		memset(to, 0x5a, sizeof(to));
-		ASSERT_EQ(0, verb(q, WQ_IOC_CONFIG, &c));
+		ASSERT_EQ(0, verb(q, WQ_IOC_SET, &c));
 		ASSERT_EQ(ARRAY_SIZE(nested), c.num_limiters);
 		ASSERT_TRUE(equal_bytes("limiters", nested, to, n * sizeof(*to)));
 		ASSERT_TRUE(all(to + n, 0x5a, sizeof(to) - n * sizeof(*to)));
@@ -231,43 +232,43 @@ TEST(config_and_set_agree_on_each_limiter)
 	ASSERT_TRUE(is_limiter(&a, default_limiter, ARRAY_SIZE(default_limiter)));
 }
 
-TEST(config_fails_with_EINVAL_and_EFAULT_and_writes_nothing)
+TEST(report_fails_with_EINVAL_and_EFAULT_and_writes_nothing)
 {
 	struct wq_limiter_spec *to = edge(2 * sizeof(*to));
 	int q = q_private(0);
-	struct wq_config c = {
+	struct wq_attrs c = {
 		.size = sizeof(c), .limiters = addr_of(to), .num_limiters = WQ_MAX_LIMITERS,
 		.mode = 1, .uid = 2, .gid = 3, .max_keys = 4, .lease = 5, .slack = 6,
 	}, was;
 
 	was = c;
 	/* the default limiter has three elements */
-	ASSERT_EQ(-EFAULT, verb(q, WQ_IOC_CONFIG, &c));
-	ASSERT_TRUE(equal_bytes("wq_config", &was, &c, sizeof(c)));
+	ASSERT_EQ(-EFAULT, verb(q, WQ_IOC_SET, &c));
+	ASSERT_TRUE(equal_bytes("wq_attrs", &was, &c, sizeof(c)));
 	c.num_limiters = was.num_limiters = 2;
 	for (int bit = 0; bit < 32; bit++) {
-		c.set = was.set = 1U << bit;
-		ASSERT_EQ(-EINVAL, verb(q, WQ_IOC_CONFIG, &c));
-		ASSERT_TRUE(equal_bytes("wq_config", &was, &c, sizeof(c)));
+		c.flags = was.flags = 1U << bit;
+		ASSERT_EQ(-EINVAL, verb(q, WQ_IOC_SET, &c));
+		ASSERT_TRUE(equal_bytes("wq_attrs", &was, &c, sizeof(c)));
 	}
-	c.set = 0;
-	ASSERT_EQ(0, verb(q, WQ_IOC_CONFIG, &c));
+	c.flags = 0;
+	ASSERT_EQ(0, verb(q, WQ_IOC_SET, &c));
 	ASSERT_EQ(3, c.num_limiters);
 	/* a struct that can't be written */
-	struct wq_config *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+	struct wq_attrs *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
 				      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	page->size = sizeof(*page);
 	ASSERT_EQ(0, mprotect(page, 4096, PROT_READ));
-	ASSERT_EQ(-EFAULT, verb(q, WQ_IOC_CONFIG, page));
+	ASSERT_EQ(-EFAULT, verb(q, WQ_IOC_SET, page));
 }
 
 /* ---- set ---- */
 
 TEST_F(users, set_changes_each_attribute_alone)
 {
-	int q = open_as_asked(self->name, (struct wq_open){ .lease = SEC });
+	int q = open_as_asked(self->name, (struct wq_attrs){ .lease = SEC });
 	/* the fields of other attributes are ignored, so they may hold anything */
-	struct wq_config c = {
+	struct wq_attrs c = {
 		.mode = 0xffff, .uid = -1, .gid = -1, .max_keys = 0xffffffff,
 		.limiters = 1, .num_limiters = 0xffffffff, .lease = -1, .slack = -1,
 	}, x;
@@ -281,21 +282,21 @@ TEST_F(users, set_changes_each_attribute_alone)
 	a.c.field = (value);						\
 	ASSERT_TRUE(is_same(&a, q));					\
 } while (0)
-	SET_ALONE(WQ_SET_MODE, mode, 0777);
-	SET_ALONE(WQ_SET_MODE, mode, 0);
-	SET_ALONE(WQ_SET_UID, uid, ALICE);
-	SET_ALONE(WQ_SET_GID, gid, OTHERS);
-	SET_ALONE(WQ_SET_MAX_KEYS, max_keys, 1);
-	SET_ALONE(WQ_SET_MAX_KEYS, max_keys, WQ_MAX_KEYS);
-	SET_ALONE(WQ_SET_LEASE, lease, WQ_MIN_LEASE);
-	SET_ALONE(WQ_SET_LEASE, lease, 0);
-	SET_ALONE(WQ_SET_LEASE, lease, HOUR);
-	SET_ALONE(WQ_SET_SLACK, slack, 1);
-	SET_ALONE(WQ_SET_SLACK, slack, WQ_MAX_SLACK);
-	SET_ALONE(WQ_SET_RETRIES, retries, WQ_MAX_RETRIES);
-	SET_ALONE(WQ_SET_RETRIES, retries, 0);
+	SET_ALONE(WQ_ATTR_MODE, mode, 0777);
+	SET_ALONE(WQ_ATTR_MODE, mode, 0);
+	SET_ALONE(WQ_ATTR_UID, uid, ALICE);
+	SET_ALONE(WQ_ATTR_GID, gid, OTHERS);
+	SET_ALONE(WQ_ATTR_MAX_KEYS, max_keys, 1);
+	SET_ALONE(WQ_ATTR_MAX_KEYS, max_keys, WQ_MAX_KEYS);
+	SET_ALONE(WQ_ATTR_LEASE, lease, WQ_MIN_LEASE);
+	SET_ALONE(WQ_ATTR_LEASE, lease, 0);
+	SET_ALONE(WQ_ATTR_LEASE, lease, HOUR);
+	SET_ALONE(WQ_ATTR_SLACK, slack, 1);
+	SET_ALONE(WQ_ATTR_SLACK, slack, WQ_MAX_SLACK);
+	SET_ALONE(WQ_ATTR_RETRIES, retries, WQ_MAX_RETRIES);
+	SET_ALONE(WQ_ATTR_RETRIES, retries, 0);
 	x = c;
-	x.set = WQ_SET_LIMITER;
+	x.set = WQ_ATTR_LIMITER;
 	x.limiters = addr_of(hourly);
 	x.num_limiters = 1;
 	ASSERT_EQ(0, q_set(q, x));
@@ -312,9 +313,9 @@ TEST_F(users, set_changes_each_attribute_alone)
 }
 
 /* Good values for all attributes. */
-static struct wq_config good(void)
+static struct wq_attrs good(void)
 {
-	return (struct wq_config){
+	return (struct wq_attrs){
 		.set = ALL_SET, .mode = 0666, .uid = ALICE, .gid = GROUP, .max_keys = 123,
 		.limiters = addr_of(nested), .num_limiters = ARRAY_SIZE(nested),
 		.lease = 2 * SEC, .slack = 3 * MS,
@@ -326,10 +327,10 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	static const struct wq_limiter_spec bad_kind[] = { { .kind = WQ_LIMITER_OTHER } };
 	static const struct wq_limiter_spec bad_range[] = { EXPONENTIAL(-1, 1) };
 	static const struct wq_limiter_spec large[] = { MAX_OF(17) };
-	int q = open_as_asked(self->name, (struct wq_open){ .lease = SEC });
+	int q = open_as_asked(self->name, (struct wq_attrs){ .lease = SEC });
 	int unleased = q_private(0);
 	struct attributes a = attributes(q), b = attributes(unleased);
-	struct wq_config c;
+	struct wq_attrs c;
 
 #define BAD(error, field, value) do {					\
 	c = good();							\
@@ -344,7 +345,6 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 		if (!(ALL_SET & 1U << bit))
 			BAD(-EINVAL, set, ALL_SET | 1U << bit);
 	}
-	BAD(-EINVAL, set, 0);
 	BAD(-EINVAL, uid, -1);
 	BAD(-EINVAL, gid, -1);
 	BAD(-EINVAL, max_keys, 0);
@@ -371,14 +371,14 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 
 	/* a queue without leases can't have one, and a private queue has no permissions */
 	c = good();
-	c.set = WQ_SET_MAX_KEYS | WQ_SET_LEASE;
+	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LEASE;
 	EXPECT_EQ(-EINVAL, q_set(unleased, c));
-	for (int bit = WQ_SET_MODE; bit <= WQ_SET_GID; bit <<= 1) {
-		c.set = WQ_SET_MAX_KEYS | bit;
+	for (int bit = WQ_ATTR_MODE; bit <= WQ_ATTR_GID; bit <<= 1) {
+		c.set = WQ_ATTR_MAX_KEYS | bit;
 		EXPECT_EQ(-EINVAL, q_set(unleased, c));
 	}
 	EXPECT_TRUE(is_same(&b, unleased));
-	c.set = WQ_SET_MAX_KEYS | WQ_SET_LEASE;
+	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LEASE;
 	c.lease = 0;
 	EXPECT_EQ(0, q_set(unleased, c));
 	EXPECT_EQ(123, attributes(unleased).c.max_keys);
@@ -390,7 +390,7 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 
 /* ---- permissions ---- */
 
-static int set_as(uid_t uid, gid_t gid, gid_t group, int q, struct wq_config c)
+static int set_as(uid_t uid, gid_t gid, gid_t group, int q, struct wq_attrs c)
 {
 	pid_t pid = user(uid, gid, group);
 
@@ -401,7 +401,7 @@ static int set_as(uid_t uid, gid_t gid, gid_t group, int q, struct wq_config c)
 
 TEST_F(users, set_is_for_the_owner_and_root)
 {
-	struct wq_config slack = { .set = WQ_SET_SLACK, .slack = 7 };
+	struct wq_attrs slack = { .set = WQ_ATTR_SLACK, .slack = 7 };
 	struct attributes a;
 	int q;
 
@@ -419,8 +419,8 @@ TEST_F(users, set_is_for_the_owner_and_root)
 
 TEST_F(users, set_of_the_owner_needs_CAP_CHOWN)
 {
-	struct wq_config c = { .set = WQ_SET_UID | WQ_SET_SLACK, .uid = BOB, .slack = 7 };
-	struct wq_config slack = { .set = WQ_SET_SLACK, .slack = 9 };
+	struct wq_attrs c = { .set = WQ_ATTR_UID | WQ_ATTR_SLACK, .uid = BOB, .slack = 7 };
+	struct wq_attrs slack = { .set = WQ_ATTR_SLACK, .slack = 9 };
 	struct attributes a;
 	int q;
 
@@ -443,7 +443,7 @@ TEST_F(users, set_of_the_owner_needs_CAP_CHOWN)
 
 TEST_F(users, set_of_the_group_needs_membership_or_CAP_CHOWN)
 {
-	struct wq_config c = { .set = WQ_SET_GID, .gid = OTHERS };
+	struct wq_attrs c = { .set = WQ_ATTR_GID, .gid = OTHERS };
 	int q;
 
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0060));
@@ -460,7 +460,7 @@ TEST_F(users, set_of_the_group_needs_membership_or_CAP_CHOWN)
 
 TEST_F(users, set_of_the_mode_applies_to_later_opens)
 {
-	struct wq_config c = { .set = WQ_SET_MODE, .mode = 0 };
+	struct wq_attrs c = { .set = WQ_ATTR_MODE, .mode = 0 };
 	int *bound = shared(sizeof(*bound));
 	pid_t pid;
 	int q;
@@ -584,7 +584,7 @@ static int charge_sets(void)
 	was = attributes(a);
 	CHECK(set_max_keys(a, 801) == -ENOSPC);
 	/* all or nothing */
-	CHECK(q_set(a, (struct wq_config){ .set = WQ_SET_MAX_KEYS | WQ_SET_SLACK,
+	CHECK(q_set(a, (struct wq_attrs){ .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_SLACK,
 					   .max_keys = 801, .slack = 1 }) == -ENOSPC);
 	CHECK(is_same(&was, a));
 	CHECK(set_max_keys(b, 201) == -ENOSPC);
@@ -628,7 +628,7 @@ TEST_F(quota, set_of_max_keys_beyond_the_quota_needs_CAP_SYS_RESOURCE)
 	ASSERT_EQ(0, reap(pid));
 	ASSERT_EQ(0, set_max_keys(q, 4000));
 	ASSERT_EQ(4000, charged_keys());
-	ASSERT_EQ(0, q_set(q, (struct wq_config){ .set = WQ_SET_LIMITER }));
+	ASSERT_EQ(0, q_set(q, (struct wq_attrs){ .set = WQ_ATTR_LIMITER }));
 	close(q);
 	ASSERT_EQ(0, charged_keys());
 }
@@ -652,11 +652,11 @@ TEST_F(quota, set_of_max_keys_charges_the_creator)
 		_exit(-q_bind(fd, name, EXCL, 0600, 10));
 	ASSERT_EQ(0, reap(pid));
 	q = q_attach(name, O_RDWR);
-	ASSERT_EQ(0, q_set(q, (struct wq_config){ .set = WQ_SET_UID, .uid = ALICE }));
-	EXPECT_EQ(-ENOSPC, set_as(ALICE, OTHERS, 0, q, (struct wq_config){
-		.set = WQ_SET_MAX_KEYS, .max_keys = 1001 }));
-	EXPECT_EQ(0, set_as(ALICE, OTHERS, 0, q, (struct wq_config){
-		.set = WQ_SET_MAX_KEYS, .max_keys = 900 }));
+	ASSERT_EQ(0, q_set(q, (struct wq_attrs){ .set = WQ_ATTR_UID, .uid = ALICE }));
+	EXPECT_EQ(-ENOSPC, set_as(ALICE, OTHERS, 0, q, (struct wq_attrs){
+		.set = WQ_ATTR_MAX_KEYS, .max_keys = 1001 }));
+	EXPECT_EQ(0, set_as(ALICE, OTHERS, 0, q, (struct wq_attrs){
+		.set = WQ_ATTR_MAX_KEYS, .max_keys = 900 }));
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
 		_exit(charged_keys() != 900);
@@ -749,7 +749,7 @@ TEST(set_of_the_limiter_keeps_failures_and_pending_delays)
 {
 	static const struct wq_limiter_spec none[] = { EXPONENTIAL(0, 0) };
 	static const struct wq_limiter_spec slow[] = { FAST_SLOW(HOUR, DAY, 3) };
-	int q = open_as_asked("", (struct wq_open){
+	int q = open_as_asked("", (struct wq_attrs){
 		.limiters = addr_of(none), .num_limiters = 1,
 	});
 
@@ -780,7 +780,7 @@ TEST(set_of_the_limiter_keeps_idle_keys_with_failures)
 	static const struct wq_limiter_spec none[] = { EXPONENTIAL(0, 0) };
 	static const struct wq_limiter_spec bucket[] = { BUCKET(1000, 1000) };
 	struct array a = array_new(4096);
-	int q = open_as_asked("", (struct wq_open){
+	int q = open_as_asked("", (struct wq_attrs){
 		.limiters = addr_of(none), .num_limiters = 1,
 	});
 	__u64 cursor = 0;

@@ -95,7 +95,7 @@ TEST_F(queue, add_RATE_LIMITED_counts_a_retry_with_and_without_a_delay)
 	};
 
 	for (int i = 0; i < ARRAY_SIZE(specs); i++) {
-		struct wq_open op = {
+		struct wq_attrs op = {
 			.size = sizeof(op), .limiters = addr_of(&specs[i]), .num_limiters = 1,
 		};
 		int q = q_dev(O_RDWR);
@@ -247,7 +247,7 @@ TEST_F(queue, add_after_TAKE_LATEST_replaces_the_pending_time)
 
 TEST_F(queue, TAKE_LATEST_defers_a_key_up_to_the_debounce)
 {
-	struct wq_open open = { .size = sizeof(open), .debounce = 4 * HOUR };
+	struct wq_attrs open = { .size = sizeof(open), .debounce = 4 * HOUR };
 	int q = q_dev(O_RDWR);
 
 	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &open));

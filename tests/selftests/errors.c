@@ -75,15 +75,14 @@ union args {
 		__u32 same_size;
 		__u32 flags;
 	};
-	struct wq_open open;
-	struct wq_unlink unlink;
+	struct wq_attrs open;
+	struct wq_attrs unlink;
 	struct wq_add add;
 	struct wq_get get;
 	struct wq_done done;
 	struct wq_key_op query;
 	struct wq_list list;
-	struct wq_queues queues;
-	struct wq_config config;
+	struct wq_attrs config;
 	char bytes[16384];
 };
 
@@ -101,16 +100,17 @@ FIXTURE_VARIANT(each) {
 	__u32 size;
 	__u32 known;			/* flags that the verb knows */
 	__u32 more;			/* a flag that contradicts these */
+	bool report;			/* WQ_IOC_SET: no attribute is set */
 };
 
 #define ANY_OP	7	/* the bits of WQ_DO_*, which stand where others have flags */
 
 FIXTURE_VARIANT_ADD(each, info) { .nr = WQ_IOC_INFO, .size = sizeof(struct wq_info) };
 FIXTURE_VARIANT_ADD(each, open) {
-	.nr = WQ_IOC_OPEN, .size = sizeof(struct wq_open), .known = WQ_OPEN_CREATE | WQ_OPEN_EXCL,
+	.nr = WQ_IOC_OPEN, .size = sizeof(struct wq_attrs), .known = WQ_OPEN_CREATE | WQ_OPEN_EXCL,
 	.more = WQ_OPEN_ACCEPT | WQ_OPEN_NO_MAP,
 };
-FIXTURE_VARIANT_ADD(each, unlink) { .nr = WQ_IOC_UNLINK, .size = sizeof(struct wq_unlink) };
+FIXTURE_VARIANT_ADD(each, unlink) { .nr = WQ_IOC_UNLINK, .size = UNLINK_SIZE };
 FIXTURE_VARIANT_ADD(each, add) { .nr = WQ_IOC_ADD, .size = sizeof(struct wq_add) };
 FIXTURE_VARIANT_ADD(each, get) { .nr = WQ_IOC_GET, .size = sizeof(struct wq_get) };
 FIXTURE_VARIANT_ADD(each, done) {
@@ -125,8 +125,10 @@ FIXTURE_VARIANT_ADD(each, stat) { .nr = WQ_IOC_STAT, .size = sizeof(struct wq_st
 FIXTURE_VARIANT_ADD(each, shutdown) {
 	.nr = WQ_IOC_SHUTDOWN, .size = sizeof(struct wq_control), .known = WQ_SHUTDOWN_DRAIN,
 };
-FIXTURE_VARIANT_ADD(each, config) { .nr = WQ_IOC_CONFIG, .size = sizeof(struct wq_config) };
-FIXTURE_VARIANT_ADD(each, set) { .nr = WQ_IOC_SET, .size = sizeof(struct wq_config) };
+FIXTURE_VARIANT_ADD(each, report) {
+	.nr = WQ_IOC_SET, .size = sizeof(struct wq_attrs), .report = true,
+};
+FIXTURE_VARIANT_ADD(each, set) { .nr = WQ_IOC_SET, .size = sizeof(struct wq_attrs) };
 FIXTURE_VARIANT_ADD(each, map) { .nr = WQ_IOC_MAP, .size = sizeof(struct wq_control) };
 FIXTURE_VARIANT_ADD(each, pause) {
 	.nr = WQ_IOC_PAUSE, .size = sizeof(struct wq_control), .known = WQ_PAUSE_GETS | WQ_PAUSE_ADDS,
@@ -144,7 +146,7 @@ FIXTURE_VARIANT_ADD(each, disable) {
 FIXTURE_VARIANT_ADD(each, enable) {
 	.nr = KEY_VERB(WQ_DO_ENABLE), .size = sizeof(struct wq_key_op), .known = ANY_OP,
 };
-FIXTURE_VARIANT_ADD(each, queues) { .nr = WQ_IOC_QUEUES, .size = sizeof(struct wq_queues) };
+FIXTURE_VARIANT_ADD(each, queues) { .nr = WQ_IOC_QUEUES, .size = sizeof(struct wq_list) };
 FIXTURE_VARIANT_ADD(each, cancel) {
 	.nr = KEY_VERB(WQ_DO_CANCEL), .size = sizeof(struct wq_key_op), .known = ANY_OP,
 };
@@ -157,7 +159,7 @@ static int open_limited(const char *name)
 	static const struct wq_limiter_spec hour = {
 		.kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = HOUR,
 	};
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL, .mode = 0600,
 		.limiters = addr_of(&hour), .num_limiters = 1, .lease = HOUR,
 	};
@@ -232,9 +234,8 @@ FIXTURE_SETUP(each)
 		self->args->query.key_len = 6;
 		break;
 	case WQ_IOC_QUEUES:
-		self->args->queues.addr = addr_of(&self->out);
-		self->args->queues.count = 1;
-		self->args->queues.each = sizeof(struct wq_queue);
+		self->args->list.keys = (struct wq_keys){ addr_of(&self->out), sizeof(self->out), 1 };
+		self->args->list.each = sizeof(struct wq_queue);
 		break;
 	case WQ_IOC_PAUSE:
 		self->args->flags = WQ_PAUSE_GETS;
@@ -244,7 +245,9 @@ FIXTURE_SETUP(each)
 		self->args->query.count = 1;
 		break;
 	case WQ_IOC_SET:
-		self->args->config.set = WQ_SET_MAX_KEYS;
+		if (variant->report)
+			break;
+		self->args->config.set = WQ_ATTR_MAX_KEYS;
 		self->args->config.max_keys = 100;
 		break;
 	}
@@ -386,7 +389,7 @@ TEST_F(users, open_fails_with_EINVAL_for_flags_or_mode_of_a_private_queue)
 
 TEST_F(users, open_fails_with_EINVAL_for_bytes_behind_an_empty_name)
 {
-	struct wq_open op = { .size = sizeof(op) };
+	struct wq_attrs op = { .size = sizeof(op) };
 	int fd = q_dev(O_RDWR);
 
 	for (int at = 1; at < WQ_NAME_MAX; at++) {
@@ -403,7 +406,7 @@ TEST_F(users, open_fails_with_EINVAL_for_bytes_behind_an_empty_name)
 
 struct opening {
 	int fd, ret;
-	struct wq_open op;
+	struct wq_attrs op;
 };
 
 static void *open_it(void *arg)
@@ -939,13 +942,14 @@ TEST_F(queue, stat_fails_with_EFAULT_if_the_struct_can_not_be_written)
 TEST_F(queue, queues_fails_with_EFAULT_if_the_struct_can_not_be_written)
 {
 	struct wq_queue queue;
-	struct wq_queues qs = {
-		.size = sizeof(qs), .addr = addr_of(&queue), .count = 1, .each = sizeof(queue),
+	struct wq_list qs = {
+		.size = sizeof(qs), .keys = { addr_of(&queue), sizeof(queue), 1 },
+		.each = sizeof(queue),
 	};
 
 	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_QUEUES, read_only(&qs, sizeof(qs))));
 	EXPECT_EQ(0, verb(self->q, WQ_IOC_QUEUES, &qs));
-	EXPECT_EQ(1, qs.count);
+	EXPECT_EQ(1, qs.keys.count);
 }
 
 TEST_F(queue, queues_fails_with_EINVAL_or_E2BIG_for_a_bad_element_size_and_the_cursor_stays)

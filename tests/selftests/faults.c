@@ -42,7 +42,7 @@ FIXTURE_VARIANT(faults) {
 	int again;		/* error that the repeated call may return after EFAULT */
 	bool counts;		/* the repeated call counts a second failure */
 	bool tail;		/* without memory for its delay, a key that failed is ready */
-	__u32 order, order_arg, limit;	/* as in struct wq_open */
+	__u32 order, order_arg, limit;	/* as in struct wq_attrs */
 };
 
 static void put(const char *file, const char *text)
@@ -88,7 +88,7 @@ static void world_new(struct world *w, __u32 order, __u32 order_arg, __u32 limit
 	static const struct wq_limiter_spec hours = {
 		.kind = WQ_LIMITER_EXPONENTIAL, .base = 3600 * SEC, .max = 7200 * SEC,
 	};
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL, .mode = 0600,
 		.max_keys = 20000, .limiters = addr_of(&hours), .num_limiters = 1,
 		.lease = 3600 * SEC, .order = order, .order_arg = order_arg, .group_limit = limit,
@@ -690,8 +690,9 @@ static int call_info(struct world *w)
 static int call_queues(struct world *w)
 {
 	struct wq_queue list[8];
-	struct wq_queues args = {
-		.size = sizeof(args), .addr = addr_of(list), .count = 8, .each = sizeof(list[0]),
+	struct wq_list args = {
+		.size = sizeof(args), .keys = { addr_of(list), sizeof(list), 8 },
+		.each = sizeof(list[0]),
 	};
 
 	return verb(w->dev, WQ_IOC_QUEUES, &args);
@@ -720,7 +721,7 @@ static int call_open_limited(struct world *w)
 		{ .kind = WQ_LIMITER_BUCKET, .n = 10, .rate = WQ_QPS(10) },
 		{ .kind = WQ_LIMITER_FAST_SLOW, .n = 3, .base = MS, .max = SEC },
 	};
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .limiters = addr_of(limits), .num_limiters = 5, .lease = SEC,
 	};
 
@@ -729,14 +730,14 @@ static int call_open_limited(struct world *w)
 
 static int call_open_levels(struct world *w)
 {
-	struct wq_open op = { .size = sizeof(op), .order = WQ_ORDER_PRIORITY };
+	struct wq_attrs op = { .size = sizeof(op), .order = WQ_ORDER_PRIORITY };
 
 	return verb(w->dev, WQ_IOC_OPEN, &op);
 }
 
 static int call_open_groups(struct world *w)
 {
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
 	};
 
@@ -761,7 +762,7 @@ static const struct wq_limiter_spec three_limiters[] = {
 
 static int call_open_accept(struct world *w)
 {
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_ACCEPT, .mode = 0600,
 		.limiters = addr_of(three_limiters), .num_limiters = 3, .lease = SEC,
 		.slack = MS, .max_keys = 5,
@@ -777,7 +778,7 @@ static int call_open_same(struct world *w)
 	static const struct wq_limiter_spec hours = {
 		.kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = 2 * HOUR,
 	};
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE, .limiters = addr_of(&hours),
 		.num_limiters = 1, .lease = HOUR, .max_keys = 20000,
 	};
@@ -823,30 +824,30 @@ static void keys_of_a_map(struct world *w)
 static int call_config(struct world *w)
 {
 	struct wq_limiter_spec limiters[WQ_MAX_LIMITERS];
-	struct wq_config config = {
+	struct wq_attrs config = {
 		.size = sizeof(config), .limiters = addr_of(limiters),
 		.num_limiters = WQ_MAX_LIMITERS,
 	};
 
-	return verb(w->q, WQ_IOC_CONFIG, &config);
+	return verb(w->q, WQ_IOC_SET, &config);
 }
 
 /* All attributes or none are set; max_keys and the limiter show it. */
 static int call_set(struct world *w)
 {
-	struct wq_config set = {
+	struct wq_attrs set = {
 		.size = sizeof(set),
-		.set = WQ_SET_MODE | WQ_SET_UID | WQ_SET_GID | WQ_SET_MAX_KEYS | WQ_SET_LIMITER |
-		       WQ_SET_LEASE | WQ_SET_SLACK,
+		.set = WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID | WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER |
+		       WQ_ATTR_LEASE | WQ_ATTR_SLACK,
 		.mode = 0640, .max_keys = 30000, .limiters = addr_of(three_limiters),
 		.num_limiters = 3, .lease = 2 * HOUR, .slack = MS,
 	};
-	struct wq_config now = { .size = sizeof(now) };
+	struct wq_attrs now = { .size = sizeof(now) };
 	int ret = verb(w->q, WQ_IOC_SET, &set), n;
 
 	/* After the fault was hit, because it happens once. */
 	do
-		n = verb(w->q, WQ_IOC_CONFIG, &now);
+		n = verb(w->q, WQ_IOC_SET, &now);
 	while (n == -EFAULT);
 	if (n || now.max_keys != (ret ? 20000 : 30000) || now.num_limiters != (ret ? 1 : 3) ||
 	    now.mode != (ret ? 0600 : 0640) || now.lease != (ret ? HOUR : 2 * HOUR)) {
@@ -859,14 +860,14 @@ static int call_set(struct world *w)
 
 static int call_set_default_limiter(struct world *w)
 {
-	struct wq_config set = { .size = sizeof(set), .set = WQ_SET_LIMITER };
+	struct wq_attrs set = { .size = sizeof(set), .set = WQ_ATTR_LIMITER };
 
 	return verb(w->q, WQ_IOC_SET, &set);
 }
 
 static int call_unlink(struct world *w)
 {
-	struct wq_unlink un = { .size = sizeof(un) };
+	struct wq_attrs un = { .size = sizeof(un) };
 
 	strcpy(un.name, w->name);
 	return verb(w->dev, WQ_IOC_UNLINK, &un);

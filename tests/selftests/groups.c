@@ -10,7 +10,7 @@
 /* Binds a file to a queue of groups that end at '/', and creates the queue. */
 static int q_bind_groups(int fd, const char *name, __u32 limit, __u32 max_keys, __s64 lease)
 {
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = name[0] ? WQ_OPEN_CREATE : 0,
 		.mode = name[0] ? 0600 : 0, .max_keys = max_keys, .lease = lease,
 		.order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = limit,
@@ -92,10 +92,10 @@ TEST(info_reports_groups)
 
 TEST_F(groups, config_reports_the_order_and_an_open_with_another_one_fails)
 {
-	struct wq_config cfg = { .size = sizeof(cfg) };
+	struct wq_attrs cfg = { .size = sizeof(cfg) };
 	int fd = q_dev(O_RDWR);
 
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_CONFIG, &cfg));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &cfg));
 	EXPECT_EQ(WQ_ORDER_DELIMITER, cfg.order);
 	EXPECT_EQ('/', cfg.order_arg);
 	EXPECT_EQ(1, cfg.group_limit);
@@ -120,7 +120,7 @@ TEST(open_refuses_figures_that_make_no_groups)
 	int fd = q_dev(O_RDWR);
 
 	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct wq_open op = {
+		struct wq_attrs op = {
 			.size = sizeof(op), .order = bad[i].order, .order_arg = bad[i].arg,
 			.group_limit = bad[i].limit,
 		};

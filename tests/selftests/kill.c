@@ -329,7 +329,7 @@ FIXTURE_VARIANT_ADD(kill, with_leases_and_stops) { .lease = LEASE };
 FIXTURE_SETUP(kill)
 {
 	struct wq_limiter_spec soon = { .kind = WQ_LIMITER_EXPONENTIAL, .base = MS, .max = 20 * MS };
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL, .mode = 0600,
 		.max_keys = KEYS, .limiters = addr_of(&soon), .num_limiters = 1,
 		.lease = variant->lease,
@@ -411,7 +411,7 @@ static bool goes_on(long seconds, long count, __u32 kills)
 
 TEST_F_TIMEOUT(kill, kill_of_any_process_at_any_time_loses_no_key, 36000)
 {
-	struct wq_config no_lease = { .size = sizeof(no_lease), .set = WQ_SET_LEASE };
+	struct wq_attrs no_lease = { .size = sizeof(no_lease), .set = WQ_ATTR_LEASE };
 	bool stopped[WORKERS] = { 0 };
 	pid_t pids[WORKERS] = { 0 };
 	__u32 kills = 0, stops = 0, rest;

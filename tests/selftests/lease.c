@@ -800,8 +800,8 @@ TEST(touch_struct_has_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(8, offsetof(struct wq_add, keys));
 	ASSERT_EQ(24, offsetof(struct wq_add, results));
 	ASSERT_EQ(32, offsetof(struct wq_add, marks));
-	ASSERT_EQ(96, offsetof(struct wq_open, lease));
-	ASSERT_EQ(136, sizeof(struct wq_open));
+	ASSERT_EQ(104, offsetof(struct wq_attrs, lease));
+	ASSERT_EQ(144, sizeof(struct wq_attrs));
 	ASSERT_EQ(56, offsetof(struct wq_key_op, info.lease));
 	ASSERT_EQ(144, sizeof(struct wq_key_op));
 	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
@@ -1126,11 +1126,11 @@ TEST_F_TIMEOUT(lease, lease_of_minimum_length_expires_and_of_maximum_length_does
 
 TEST_F(lease, open_with_a_shorter_struct_creates_a_queue_without_leases)
 {
-	struct wq_open op;
+	struct wq_attrs op;
 	int fd = q_dev(O_RDWR);
 
 	memset(&op, 0, sizeof(op));
-	op.size = offsetof(struct wq_open, lease);
+	op.size = offsetof(struct wq_attrs, lease);
 	op.lease = SEC;
 	ASSERT_EQ(0, verb(fd, WQ_IOC_OPEN, &op));
 	ASSERT_EQ(0, q_stat(fd).lease);
@@ -1138,7 +1138,7 @@ TEST_F(lease, open_with_a_shorter_struct_creates_a_queue_without_leases)
 
 TEST_F(lease, open_that_attaches_uses_the_queues_lease)
 {
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE, .mode = 0600, .lease = 5 * SEC,
 	};
 	int fd = q_dev(O_RDWR), other;
@@ -1524,8 +1524,8 @@ TEST_F_TIMEOUT(lease, lease_with_stopped_workers_under_load_covers_every_add, LI
 	__s64 end;
 
 	self->q = q_open_lease(self->name, 0, 8 * MS);
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &(struct wq_config) {
-		.size = sizeof(struct wq_config), .set = WQ_SET_LIMITER,
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &(struct wq_attrs) {
+		.size = sizeof(struct wq_attrs), .set = WQ_ATTR_LIMITER,
 		.limiters = addr_of(&none), .num_limiters = 1,
 	}));
 	for (int i = 0; i < LOAD_WORKERS; i++) {

@@ -477,7 +477,7 @@ TEST_F(libwq, add_after_and_batch_put_after_count_a_retry_without_a_delay_too)
 
 static int open_limited(const struct wq_limiter_spec *limiters, unsigned int n)
 {
-	const struct wq_attr attr = { .limiters = limiters, .num_limiters = n };
+	const struct wq_attrs attr = { .limiters = (uintptr_t)limiters, .num_limiters = n };
 
 	return wq_open_attr(NULL, O_RDWR, 0, &attr);
 }
@@ -493,10 +493,10 @@ static int open_exponential(void)
 TEST_F(libwq, open_attr_gives_a_new_queue_its_attributes_and_NULL_or_zeros_the_defaults)
 {
 	struct wq_limiter_spec hour = { WQ_LIMITER_FAST_SLOW, .base = HOUR, .max = 2 * HOUR, .n = 1 };
-	const struct wq_attr attr = {
-		.max_keys = 7, .limiters = &hour, .num_limiters = 1, .lease = HOUR,
+	const struct wq_attrs attr = {
+		.max_keys = 7, .limiters = (uintptr_t)&hour, .num_limiters = 1, .lease = HOUR,
 	};
-	const struct wq_attr zeros = { 0 };
+	const struct wq_attrs zeros = { 0 };
 	struct wq_info info;
 	struct wq_stat st;
 	int q;
@@ -531,13 +531,15 @@ TEST_F(libwq, open_attr_takes_the_attributes_of_an_older_and_a_newer_program)
 {
 	struct wq_limiter_spec hour = { WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = HOUR };
 	struct {
-		struct wq_attr attr;
+		struct wq_attrs attr;
 		char later[16];
-	} with = { .attr = { .max_keys = 7, .limiters = &hour, .num_limiters = 1, .lease = HOUR } };
+	} with = { .attr = {
+		.max_keys = 7, .limiters = (uintptr_t)&hour, .num_limiters = 1, .lease = HOUR,
+	} };
 	struct wq_stat st;
 	int q;
 
-	q = wq_open_attr_sized(NULL, O_RDWR, 0, &with.attr, offsetof(struct wq_attr, lease));
+	q = wq_open_attr_sized(NULL, O_RDWR, 0, &with.attr, offsetof(struct wq_attrs, lease));
 	ASSERT_LE(0, q);
 	ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
 	ASSERT_EQ(0, wq_stat(q, &st));
@@ -566,7 +568,7 @@ static bool is_all(const unsigned char *bytes, size_t n, unsigned char value)
 }
 
 /* Open the fixture's queue with other attributes; return the errno, or 0. */
-static int open_other(const char *name, int oflag, struct wq_attr attr)
+static int open_other(const char *name, int oflag, struct wq_attrs attr)
 {
 	int q = wq_open_attr(name, oflag, 0600, &attr);
 
@@ -583,15 +585,15 @@ TEST_F(libwq, open_attr_fails_with_EEXIST_if_the_queue_has_other_attributes)
 		{ WQ_LIMITER_EXPONENTIAL, .base = 5000000, .max = 1000 * SEC },
 		{ WQ_LIMITER_BUCKET, .n = 100, .rate = WQ_QPS(10) },
 	};
-	const struct wq_attr other[] = {
+	const struct wq_attrs other[] = {
 		{ .max_keys = 99 }, { .lease = HOUR }, { .slack = 1 },
-		{ .limiters = &slow, .num_limiters = 1 },
+		{ .limiters = (uintptr_t)&slow, .num_limiters = 1 },
 	};
-	const struct wq_attr same = {
-		.max_keys = 100, .slack = WQ_DEFAULT_SLACK, .limiters = defaults,
+	const struct wq_attrs same = {
+		.max_keys = 100, .slack = WQ_DEFAULT_SLACK, .limiters = (uintptr_t)defaults,
 		.num_limiters = 3,
 	};
-	struct wq_attr accept;
+	struct wq_attrs accept;
 
 	ASSERT_EQ(0, open_other(self->name, O_RDWR | O_CREAT, same));
 	ASSERT_EQ(0, open_other(self->name, O_RDWR, same));
@@ -605,16 +607,19 @@ TEST_F(libwq, open_attr_fails_with_EEXIST_if_the_queue_has_other_attributes)
 	}
 	ASSERT_EQ(-1, wq_open(self->name, O_RDWR, 0, 99));
 	ASSERT_EQ(EEXIST, errno);
-	ASSERT_EQ(EINVAL, open_other(self->name, O_RDWR, (struct wq_attr){ .flags = 1 }));
-	ASSERT_EQ(EINVAL, open_other(self->name, O_RDWR, (struct wq_attr){ .reserved = 1 }));
+	ASSERT_EQ(EINVAL, open_other(self->name, O_RDWR, (struct wq_attrs){ .flags = 1 }));
+	ASSERT_EQ(EINVAL, open_other(self->name, O_RDWR, (struct wq_attrs){ .set = 1 }));
+	ASSERT_EQ(EINVAL, open_other(self->name, O_RDWR, (struct wq_attrs){ .uid = 1 }));
+	ASSERT_EQ(EINVAL, open_other(self->name, O_RDWR, (struct wq_attrs){ .gid = 1 }));
 }
 
 TEST_F(libwq, config_returns_the_attributes_and_set_changes_them)
 {
-	LONGER(wq_config) cfg;
+	LONGER(wq_attrs) cfg;
 	struct wq_limiter_spec hour = { WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = 2 * HOUR };
-	const struct wq_attr attr = {
-		.max_keys = 7, .limiters = &hour, .num_limiters = 1, .lease = HOUR, .slack = 5,
+	const struct wq_attrs attr = {
+		.max_keys = 7, .limiters = (uintptr_t)&hour, .num_limiters = 1, .lease = HOUR,
+		.slack = 5,
 	};
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
 	int q = wq_open_attr("selftest-config", O_RDWR | O_CREAT | O_EXCL, 0640, &attr);
@@ -633,13 +638,13 @@ TEST_F(libwq, config_returns_the_attributes_and_set_changes_them)
 	ASSERT_EQ(0, wq_config(q, &cfg.s, NULL, 0));
 	ASSERT_EQ(1, cfg.s.num_limiters);
 
-	cfg.s.set = WQ_SET_LEASE | WQ_SET_MAX_KEYS;
+	cfg.s.set = WQ_ATTR_LEASE | WQ_ATTR_MAX_KEYS;
 	cfg.s.lease = 2 * HOUR;
 	cfg.s.max_keys = 8;
 	cfg.s.slack = 6;
 	ASSERT_EQ(0, wq_set(q, &cfg.s));
 	hour.base = 1;
-	cfg.s.set = WQ_SET_LIMITER | WQ_SET_MODE;
+	cfg.s.set = WQ_ATTR_LIMITER | WQ_ATTR_MODE;
 	cfg.s.limiters = (uintptr_t)&hour;
 	cfg.s.mode = 0600;
 	ASSERT_EQ(0, wq_set(q, &cfg.s));
@@ -657,14 +662,14 @@ TEST_F(libwq, config_returns_the_attributes_and_set_changes_them)
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(-1, wq_set_sized(q, &cfg.s, 7));
 	ASSERT_EQ(EINVAL, errno);
-	ASSERT_EQ(-1, wq_config_sized(q, &cfg.s, NULL, 0, offsetof(struct wq_config, lease) - 1));
+	ASSERT_EQ(-1, wq_config_sized(q, &cfg.s, NULL, 0, offsetof(struct wq_attrs, lease) - 1));
 	ASSERT_EQ(EINVAL, errno);
 }
 
 TEST_F(libwq, open_attr_refuses_a_bad_limiter_and_creates_no_queue)
 {
 	struct wq_limiter_spec none = { 0 };
-	const struct wq_attr attr = { .limiters = &none, .num_limiters = 1 };
+	const struct wq_attrs attr = { .limiters = (uintptr_t)&none, .num_limiters = 1 };
 
 	ASSERT_EQ(-1, wq_open_attr("selftest-new", O_RDWR | O_CREAT, 0600, &attr));
 	ASSERT_EQ(EINVAL, errno);
@@ -827,8 +832,8 @@ TEST_F(libwq, done_with_returns_whether_the_key_is_ready_or_delayed)
 static int open_leased(int64_t lease)
 {
 	struct wq_limiter_spec at_once = { .kind = WQ_LIMITER_EXPONENTIAL };
-	const struct wq_attr attr = {
-		.limiters = &at_once, .num_limiters = 1, .lease = lease,
+	const struct wq_attrs attr = {
+		.limiters = (uintptr_t)&at_once, .num_limiters = 1, .lease = lease,
 	};
 
 	return wq_open_attr(NULL, O_RDWR, 0, &attr);
@@ -1344,7 +1349,7 @@ TEST_F(libwq, done_get_batch_does_done_and_get_in_one_call)
 
 TEST_F(libwq, done_failed_parks_with_error_and_reason_and_kick_makes_ready)
 {
-	const struct wq_attr attr = { .max_keys = 40, .retries = 1 };
+	const struct wq_attrs attr = { .max_keys = 40, .retries = 1 };
 	char text[WQ_MAX_REASON + 8];
 	struct wq_key_info info;
 	struct wq_item item;

@@ -1207,26 +1207,31 @@ TEST_F(hundreds, queues_with_a_shorter_or_longer_record_are_not_overrun)
 TEST_F(hundreds, queues_with_bad_input_fails)
 {
 	struct {
-		struct wq_queues qs;
+		struct wq_list qs;
 		__u64 more;
 	} good, bad;
 	struct wq_queue queues[8];
 
 	good = (typeof(good)){ .qs = {
-		.size = sizeof(good.qs), .addr = addr_of(queues), .count = 8,
+		.size = sizeof(good.qs), .keys = { addr_of(queues), sizeof(queues), 8 },
 		.each = sizeof(*queues),
 	} };
 	bad = good;
 	ASSERT_EQ(0, verb(self->dev, WQ_IOC_QUEUES, &bad));
-	ASSERT_EQ(8, bad.qs.count);
+	ASSERT_EQ(8, bad.qs.keys.count);
 	for (int bit = 0; bit < 32; bit++) {
 		bad = good;
 		bad.qs.flags = 1U << bit;
 		ASSERT_EQ(-EINVAL, verb(self->dev, WQ_IOC_QUEUES, &bad));
 	}
 	bad = good;
-	bad.qs.count = 0;
-	ASSERT_EQ(-EINVAL, verb(self->dev, WQ_IOC_QUEUES, &bad));
+	bad.qs.keys.count = 0;
+	ASSERT_EQ(0, verb(self->dev, WQ_IOC_QUEUES, &bad));
+	ASSERT_EQ(8, bad.qs.keys.count);
+	ASSERT_EQ(sizeof(queues), bad.qs.keys.size);
+	bad = good;
+	bad.qs.keys.size = sizeof(*queues) - 1;
+	ASSERT_EQ(-EMSGSIZE, verb(self->dev, WQ_IOC_QUEUES, &bad));
 	/* too short for a name */
 	for (__u32 each = 0; each < WQ_NAME_MAX; each += each ? 21 : 1) {
 		bad = good;
@@ -1234,7 +1239,7 @@ TEST_F(hundreds, queues_with_bad_input_fails)
 		ASSERT_EQ(-EINVAL, verb(self->dev, WQ_IOC_QUEUES, &bad)) {
 			TH_LOG("each %u", each);
 		}
-		ASSERT_EQ(good.qs.count, bad.qs.count);
+		ASSERT_EQ(good.qs.keys.count, bad.qs.keys.count);
 	}
 	for (__u32 size = 0; size < 8; size++) {
 		bad = good;
@@ -1260,8 +1265,8 @@ TEST_F(hundreds, queues_at_a_bad_address_fails_with_EFAULT)
 	};
 
 	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct wq_queues qs = {
-			.size = sizeof(qs), .addr = bad[i], .count = 8,
+		struct wq_list qs = {
+			.size = sizeof(qs), .keys = { bad[i], 8 * sizeof(struct wq_queue), 8 },
 			.each = sizeof(struct wq_queue),
 		};
 
@@ -1269,7 +1274,7 @@ TEST_F(hundreds, queues_at_a_bad_address_fails_with_EFAULT)
 			TH_LOG("pointer %d", i);
 		}
 		/* a walk may continue from there */
-		ASSERT_EQ(8, qs.count);
+		ASSERT_EQ(8, qs.keys.count);
 		ASSERT_EQ(0, qs.cursor);
 	}
 }
@@ -1281,11 +1286,12 @@ TEST_F(hundreds, queues_with_random_input_causes_no_kernel_warning)
 	/* the script that runs the guest fails if the kernel log has a warning */
 	srandom(2);
 	for (int i = 0; i < 3000; i++) {
-		struct wq_queues qs = {
+		struct wq_list qs = {
 			.size = sizeof(qs),
 			.flags = random() % 8 ? 0 : random(),
-			.addr = addr_of(place + random() % 8192),
-			.count = (__u32)random() * 2 >> random() % 32,
+			.keys.addr = addr_of(place + random() % 8192),
+			.keys.size = (__u32)random() * 2 >> random() % 32,
+			.keys.count = (__u32)random() * 2 >> random() % 32,
 			.each = (__u32)random() * 2 >> random() % 32,
 			.cursor = random() % 2 ? 0 : (__u64)random() << random() % 33,
 		};

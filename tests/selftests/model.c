@@ -90,7 +90,7 @@ static bool rig_map(struct rig *rig)
 static bool rig_start(struct rig *rig)
 {
 	struct wq_limiter_spec limits[3], *l = limits;
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE, .mode = 0600,
 		.max_keys = rig->p.max_keys, .limiters = addr_of(limits), .lease = rig->p.lease,
 		.order = rig->p.ageing ? WQ_ORDER_PRIORITY :

@@ -50,7 +50,7 @@ TEST_F(users, open_CREATE_attaches_to_an_existing_queue)
 }
 
 /* An open file of the queue, whose attributes must be as the caller asks; or -errno. */
-static int ask(const char *name, struct wq_open op)
+static int ask(const char *name, struct wq_attrs op)
 {
 	int fd = q_dev(O_RDWR), ret;
 
@@ -81,7 +81,7 @@ TEST_F(users, open_that_asks_for_other_attributes_fails_with_EEXIST)
 		{ .kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = DAY },
 	};
 	const struct {
-		struct wq_open op;
+		struct wq_attrs op;
 		int result;		/* 0: a file */
 	} asks[] = {
 		{ { .flags = 0 }, 0 },
@@ -99,7 +99,7 @@ TEST_F(users, open_that_asks_for_other_attributes_fails_with_EEXIST)
 		{ { .max_keys = 7, .lease = SEC, .slack = MS + 1, .limiters = addr_of(&hourly),
 		    .num_limiters = 1 }, -EEXIST },
 	};
-	int q = ask(self->name, (struct wq_open){
+	int q = ask(self->name, (struct wq_attrs){
 		.flags = EXCL, .max_keys = 7, .lease = SEC, .slack = MS,
 		.limiters = addr_of(&hourly), .num_limiters = 1,
 	});
@@ -107,7 +107,7 @@ TEST_F(users, open_that_asks_for_other_attributes_fails_with_EEXIST)
 	ASSERT_LE(0, q);
 	for (int i = 0; i < ARRAY_SIZE(asks); i++) {
 		for (int flags = 0; flags <= WQ_OPEN_CREATE; flags += WQ_OPEN_CREATE) {
-			struct wq_open op = asks[i].op;
+			struct wq_attrs op = asks[i].op;
 			int ret;
 
 			op.flags = flags;
@@ -142,25 +142,25 @@ TEST_F(users, open_that_asks_for_the_defaults_finds_them)
 	int q = q_open(self->name, O_RDWR, EXCL, 0600, 0);
 
 	ASSERT_LE(0, q);
-	ASSERT_LE(0, ask(self->name, (struct wq_open){
+	ASSERT_LE(0, ask(self->name, (struct wq_attrs){
 		.max_keys = 65536, .slack = WQ_DEFAULT_SLACK,
 		.limiters = addr_of(controller), .num_limiters = 3,
 	}));
 	/* a lease is not among them */
-	ASSERT_EQ(-EEXIST, ask(self->name, (struct wq_open){ .lease = SEC }));
+	ASSERT_EQ(-EEXIST, ask(self->name, (struct wq_attrs){ .lease = SEC }));
 }
 
 TEST_F(users, open_compares_with_the_attributes_that_set_chose)
 {
 	int q = q_open(self->name, O_RDWR, EXCL, 0600, 7);
-	struct wq_config c = {
-		.size = sizeof(c), .set = WQ_SET_MAX_KEYS | WQ_SET_LIMITER, .max_keys = 9,
+	struct wq_attrs c = {
+		.size = sizeof(c), .set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER, .max_keys = 9,
 		.limiters = addr_of(&hourly), .num_limiters = 1,
 	};
 
 	ASSERT_EQ(0, verb(q, WQ_IOC_SET, &c));
-	ASSERT_EQ(-EEXIST, ask(self->name, (struct wq_open){ .max_keys = 7 }));
-	ASSERT_LE(0, ask(self->name, (struct wq_open){
+	ASSERT_EQ(-EEXIST, ask(self->name, (struct wq_attrs){ .max_keys = 7 }));
+	ASSERT_LE(0, ask(self->name, (struct wq_attrs){
 		.max_keys = 9, .limiters = addr_of(&hourly), .num_limiters = 1,
 	}));
 }
@@ -195,18 +195,18 @@ TEST_F(users, open_ACCEPT_and_EXCL_fails_with_EINVAL)
 
 TEST_F(users, open_with_a_slack_out_of_range_fails_with_ERANGE)
 {
-	ASSERT_EQ(-ERANGE, ask(self->name, (struct wq_open){ .flags = EXCL, .slack = -1 }));
-	ASSERT_EQ(-ERANGE, ask(self->name, (struct wq_open){
+	ASSERT_EQ(-ERANGE, ask(self->name, (struct wq_attrs){ .flags = EXCL, .slack = -1 }));
+	ASSERT_EQ(-ERANGE, ask(self->name, (struct wq_attrs){
 		.flags = EXCL, .slack = WQ_MAX_SLACK + 1,
 	}));
 	ASSERT_EQ(-ENOENT, q_unlink(self->name));
-	ASSERT_LE(0, ask(self->name, (struct wq_open){ .flags = EXCL, .slack = WQ_MAX_SLACK }));
+	ASSERT_LE(0, ask(self->name, (struct wq_attrs){ .flags = EXCL, .slack = WQ_MAX_SLACK }));
 }
 
 TEST_F(users, open_and_unlink_refuse_bytes_behind_the_NUL_of_a_name)
 {
-	struct wq_open op = { .size = sizeof(op), .flags = CREATE, .mode = 0600 };
-	struct wq_unlink un = { .size = sizeof(un) };
+	struct wq_attrs op = { .size = sizeof(op), .flags = CREATE, .mode = 0600 };
+	struct wq_attrs un = { .size = sizeof(un) };
 	int fd = q_dev(O_RDWR);
 
 	strcpy(op.name, self->name);
@@ -252,7 +252,7 @@ TEST(open_of_a_bad_name_fails_with_EINVAL)
 		".", "..", ".hidden", "a/b", "/a", "a b", " ", "a\n", "a\t", "a*", "a\\b", "a\"b",
 		"\x7f", "\xc3\xa4", "\xff", "a,b", "a;b", "a=b", "a%b", "a#b", "~a", "a{b}",
 	};
-	struct wq_open op = { .size = sizeof(op), .flags = CREATE, .mode = 0600 };
+	struct wq_attrs op = { .size = sizeof(op), .flags = CREATE, .mode = 0600 };
 	int fd = q_dev(O_RDWR);
 
 	for (int i = 0; i < ARRAY_SIZE(bad); i++) {

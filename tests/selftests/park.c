@@ -93,9 +93,9 @@ FIXTURE(parking) {
 
 static struct wq_limiter_spec no_delay = { .kind = WQ_LIMITER_EXPONENTIAL };
 
-static struct wq_open open_args(const char *name, __u32 retries)
+static struct wq_attrs open_args(const char *name, __u32 retries)
 {
-	struct wq_open args = {
+	struct wq_attrs args = {
 		.size = sizeof(args), .flags = WQ_OPEN_CREATE, .mode = 0600, .max_keys = 12,
 		.limiters = addr_of(&no_delay), .num_limiters = 1, .retries = retries,
 	};
@@ -106,7 +106,7 @@ static struct wq_open open_args(const char *name, __u32 retries)
 
 FIXTURE_SETUP(parking)
 {
-	struct wq_open args;
+	struct wq_attrs args;
 
 	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
 	args = open_args(self->name, 2);
@@ -483,8 +483,8 @@ TEST_F(parking, oldest_parked_key_makes_room_for_the_next_and_wakes_a_poller_for
 
 TEST_F(parking, keys_beyond_a_lower_bound_are_dropped_two_for_each_key_that_is_parked)
 {
-	struct wq_config config = {
-		.size = sizeof(config), .set = WQ_SET_MAX_KEYS, .max_keys = 40,
+	struct wq_attrs config = {
+		.size = sizeof(config), .set = WQ_ATTR_MAX_KEYS, .max_keys = 40,
 	};
 	char key[2] = "a";
 
@@ -580,19 +580,19 @@ TEST_F(parking, kick_works_while_adds_are_paused)
 
 TEST_F(parking, retries_are_an_attribute_of_the_queue)
 {
-	struct wq_config config = { .size = sizeof(config) };
-	struct wq_open args = open_args(self->name, 3);
+	struct wq_attrs config = { .size = sizeof(config) };
+	struct wq_attrs args = open_args(self->name, 3);
 	int fd = q_dev(O_RDWR);
 
 	EXPECT_EQ(-EEXIST, verb(fd, WQ_IOC_OPEN, &args));
 	args.retries = 2;
 	EXPECT_EQ(0, verb(fd, WQ_IOC_OPEN, &args));
 	close(fd);
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_CONFIG, &config));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
 	EXPECT_EQ(2, config.retries);
-	EXPECT_TRUE(config.set & WQ_SET_RETRIES);
+	EXPECT_TRUE(config.set & WQ_ATTR_RETRIES);
 
-	config = (struct wq_config){ .size = sizeof(config), .set = WQ_SET_RETRIES };
+	config = (struct wq_attrs){ .size = sizeof(config), .set = WQ_ATTR_RETRIES };
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	for (int i = 0; i < 10; i++)
@@ -604,10 +604,10 @@ TEST_F(parking, retries_are_an_attribute_of_the_queue)
 
 TEST_F(parking, retries_above_the_limit_fail_with_ERANGE)
 {
-	struct wq_config config = {
-		.size = sizeof(config), .set = WQ_SET_RETRIES, .retries = WQ_MAX_RETRIES + 1,
+	struct wq_attrs config = {
+		.size = sizeof(config), .set = WQ_ATTR_RETRIES, .retries = WQ_MAX_RETRIES + 1,
 	};
-	struct wq_open args = open_args(self->name, WQ_MAX_RETRIES + 1);
+	struct wq_attrs args = open_args(self->name, WQ_MAX_RETRIES + 1);
 	int fd = q_dev(O_RDWR);
 
 	EXPECT_EQ(-ERANGE, verb(self->q, WQ_IOC_SET, &config));

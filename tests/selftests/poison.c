@@ -104,7 +104,7 @@ static int create(const char *name, __s64 base, __s64 lease, __u32 max_keys)
 	struct wq_limiter_spec spec = {
 		.kind = WQ_LIMITER_EXPONENTIAL, .base = base, .max = base ? 1000 * HOUR : 0,
 	};
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = EXCL, .mode = 0600, .max_keys = max_keys,
 		.limiters = addr_of(&spec), .num_limiters = 1, .lease = lease,
 	};
@@ -1004,7 +1004,7 @@ TEST_F_TIMEOUT(poison, given_back_key_whose_delay_ends_wakes_a_waiting_consumer,
 TEST_F_TIMEOUT(poison, given_back_with_a_bucket_of_0_waits_for_ever, LIMIT)
 {
 	struct wq_limiter_spec spec = { .kind = WQ_LIMITER_BUCKET };
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = EXCL, .mode = 0600, .limiters = addr_of(&spec),
 		.num_limiters = 1,
 	};

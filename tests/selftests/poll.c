@@ -523,7 +523,7 @@ TEST_F(full, poll_for_POLLOUT_wakes_when_a_key_leaves)
 	pid_t pid[4];
 
 	for (enum leave way = 0; way < LEAVES; way++) {
-		struct wq_open op = {
+		struct wq_attrs op = {
 			.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL, .mode = 0600,
 			.max_keys = 1, .limiters = addr_of(&none), .num_limiters = 1,
 		};
@@ -572,8 +572,8 @@ TEST_F(full, poll_for_POLLOUT_wakes_when_a_key_leaves)
 
 TEST_F(full, poll_for_POLLOUT_wakes_when_max_keys_grows)
 {
-	struct wq_config set = {
-		.size = sizeof(set), .set = WQ_SET_MAX_KEYS, .max_keys = ROOM + 1,
+	struct wq_attrs set = {
+		.size = sizeof(set), .set = WQ_ATTR_MAX_KEYS, .max_keys = ROOM + 1,
 	};
 	pid_t pid;
 

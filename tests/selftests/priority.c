@@ -8,7 +8,7 @@
 
 static int open_order(const char *name, __u32 flags, __u32 order, __u32 arg, __u32 limit)
 {
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = flags, .mode = *name ? 0600 : 0, .order = order,
 		.order_arg = arg, .group_limit = limit,
 	};
@@ -366,27 +366,27 @@ TEST_F(priority, open_that_asks_for_another_order_fails_with_EEXIST)
 
 TEST_F(priority, config_reports_the_order_and_set_ignores_it)
 {
-	struct wq_config c = { .size = sizeof(c) };
+	struct wq_attrs c = { .size = sizeof(c) };
 
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_CONFIG, &c));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &c));
 	EXPECT_EQ(WQ_ORDER_PRIORITY, c.order);
 	EXPECT_EQ(AGEING, c.order_arg);
 	EXPECT_EQ(0, c.group_limit);
 	EXPECT_EQ(0, c.retries);
-	c.set = WQ_SET_MAX_KEYS;
+	c.set = WQ_ATTR_MAX_KEYS;
 	c.order = WQ_ORDER_FIFO;
 	c.order_arg = 3;
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &c));
-	c = (struct wq_config){ .size = sizeof(c) };
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_CONFIG, &c));
+	c = (struct wq_attrs){ .size = sizeof(c) };
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &c));
 	EXPECT_EQ(WQ_ORDER_PRIORITY, c.order);
 	EXPECT_EQ(AGEING, c.order_arg);
 	/* the default, as a figure */
 	close(self->q);
 	q_unlink(self->name);
 	self->q = open_order(self->name, WQ_OPEN_CREATE, WQ_ORDER_PRIORITY, 0, 0);
-	c = (struct wq_config){ .size = sizeof(c) };
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_CONFIG, &c));
+	c = (struct wq_attrs){ .size = sizeof(c) };
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &c));
 	EXPECT_EQ(WQ_DEFAULT_AGEING, c.order_arg);
 }
 

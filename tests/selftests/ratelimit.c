@@ -26,9 +26,9 @@
 /* One token an hour. */
 #define HOURLY(burst)	BUCKET(277778, burst)
 
-static struct wq_open opening(const char *name, const struct wq_limiter_spec *limiters, __u32 num)
+static struct wq_attrs opening(const char *name, const struct wq_limiter_spec *limiters, __u32 num)
 {
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .limiters = addr_of(limiters), .num_limiters = num,
 	};
 
@@ -43,7 +43,7 @@ static struct wq_open opening(const char *name, const struct wq_limiter_spec *li
 static int open_limited(const char *name, __u32 max_keys, const struct wq_limiter_spec *limiters)
 {
 	int fd = q_dev(O_RDWR), num = 0, ret;
-	struct wq_open op;
+	struct wq_attrs op;
 
 	while (limiters[num].kind)
 		num++;
@@ -255,9 +255,9 @@ TEST(info_has_the_limiter_feature)
 TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 {
 	ASSERT_EQ(32, sizeof(struct wq_limiter_spec));
-	ASSERT_EQ(136, sizeof(struct wq_open));
-	ASSERT_EQ(96, offsetof(struct wq_open, lease));
-	ASSERT_EQ(80, offsetof(struct wq_open, limiters));
+	ASSERT_EQ(144, sizeof(struct wq_attrs));
+	ASSERT_EQ(104, offsetof(struct wq_attrs, lease));
+	ASSERT_EQ(96, offsetof(struct wq_attrs, limiters));
 	ASSERT_EQ(64, sizeof(struct wq_done));
 	ASSERT_EQ(32, offsetof(struct wq_done, next));
 	ASSERT_EQ(48, offsetof(struct wq_done, timeout));
@@ -537,8 +537,8 @@ TEST(open_with_bad_limiters_fails_and_creates_no_queue)
 
 	for (int i = 0; i < ARRAY_SIZE(refused); i++) {
 		const struct refused *r = &refused[i];
-		struct wq_open named = opening("refused", r->limiters, r->num);
-		struct wq_open private = opening("", r->limiters, r->num);
+		struct wq_attrs named = opening("refused", r->limiters, r->num);
+		struct wq_attrs private = opening("", r->limiters, r->num);
 
 		ASSERT_EQ(r->error, verb(fd, WQ_IOC_OPEN, &named)) {
 			TH_LOG("limiters number %d, the first of kind %u", i, r->limiters[0].kind);
@@ -595,7 +595,7 @@ TEST(open_with_limiters_at_a_bad_address_fails_with_EFAULT)
 
 	*part = whole[0];
 	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct wq_open op = opening("no-limits", bad[i], 2);
+		struct wq_attrs op = opening("no-limits", bad[i], 2);
 
 		ASSERT_EQ(-EFAULT, verb(fd, WQ_IOC_OPEN, &op));
 		ASSERT_EQ(-ENOENT, q_unlink("no-limits"));
@@ -611,22 +611,28 @@ TEST(open_with_too_many_limiters_fails_with_E2BIG)
 	int fd = q_dev(O_RDWR);
 
 	for (int i = 0; i < ARRAY_SIZE(num); i++) {
-		struct wq_open op = opening("", one, num[i]);
+		struct wq_attrs op = opening("", one, num[i]);
 
 		ASSERT_EQ(-E2BIG, verb(fd, WQ_IOC_OPEN, &op));
 	}
 	ASSERT_EQ(0, q_bind(fd, "", 0, 0, 0));
 }
 
-TEST(open_with_a_nonzero_reserved_field_fails_with_EINVAL)
+TEST(open_with_an_attribute_that_can_only_be_changed_fails_with_EINVAL)
 {
 	static const struct wq_limiter_spec one[] = { EXPONENTIAL(1, 2) };
 	int fd = q_dev(O_RDWR);
 
 	for (int num = 0; num < 2; num++) {
-		struct wq_open op = opening("", one, num);
+		struct wq_attrs op = opening("", one, num);
 
-		op.reserved = 1;
+		op.set = 1;
+		ASSERT_EQ(-EINVAL, verb(fd, WQ_IOC_OPEN, &op));
+		op.set = 0;
+		op.uid = 1;
+		ASSERT_EQ(-EINVAL, verb(fd, WQ_IOC_OPEN, &op));
+		op.uid = 0;
+		op.gid = 1;
 		ASSERT_EQ(-EINVAL, verb(fd, WQ_IOC_OPEN, &op));
 		ASSERT_EQ(-ENOTCONN, q_shutdown(fd));
 	}
@@ -636,7 +642,7 @@ TEST(open_with_a_nonzero_reserved_field_fails_with_EINVAL)
 /* Binds files that root opened, as a user without files and privileges. */
 static int charge_check(const int *fds, const struct wq_info *info)
 {
-	struct wq_open op;
+	struct wq_attrs op;
 
 	if (setresuid(54321, 54321, 54321))
 		return 101;
@@ -674,7 +680,7 @@ TEST(open_that_attaches_leaves_the_limiter)
 	static const struct wq_limiter_spec hour[] = { EXPONENTIAL(HOUR, HOUR) };
 	static const struct wq_limiter_spec day[] = { EXPONENTIAL(24 * HOUR, 24 * HOUR) };
 	static const struct wq_limiter_spec bad[] = { EXPONENTIAL(-1, 1) };
-	struct wq_open op = opening("limits-stay", hour, 1);
+	struct wq_attrs op = opening("limits-stay", hour, 1);
 	int a = q_dev(O_RDWR), b = q_dev(O_RDWR);
 
 	ASSERT_EQ(0, verb(a, WQ_IOC_OPEN, &op));
@@ -702,12 +708,12 @@ TEST(open_that_attaches_leaves_the_limiter)
 
 TEST(open_with_a_shorter_struct_uses_the_default_limiter)
 {
-	struct wq_open op;
+	struct wq_attrs op;
 	int fd = q_dev(O_RDWR);
 
 	memset(&op, 0x5a, sizeof(op));
-	memset(&op, 0, offsetof(struct wq_open, limiters));
-	op.size = offsetof(struct wq_open, limiters);
+	memset(&op, 0, offsetof(struct wq_attrs, limiters));
+	op.size = offsetof(struct wq_attrs, limiters);
 	ASSERT_EQ(0, verb(fd, WQ_IOC_OPEN, &op));
 	for (int i = 0; i < 20; i++)
 		minutes(fd, "a");

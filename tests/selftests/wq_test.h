@@ -23,6 +23,9 @@
 
 #include <linux/wq.h>
 
+/* WQ_IOC_UNLINK reads the attributes up to the name. */
+#define UNLINK_SIZE	offsetof(struct wq_attrs, set)
+
 #define MS	1000000LL		/* in ns */
 #define SEC	(1000 * MS)
 #define MINUTE	(60 * SEC)
@@ -565,7 +568,7 @@ static inline bool same(const struct wq_stat *before, int fd)
 
 static inline int q_bind(int fd, const char *name, __u32 flags, __u32 mode, __u32 max_keys)
 {
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = flags, .mode = mode, .max_keys = max_keys,
 	};
 
@@ -608,7 +611,7 @@ static inline int q_attach(const char *name, int oflag)
 /* Binds a file to a new queue with leases; an empty name creates a private queue. */
 static inline int q_bind_lease(int fd, const char *name, __u32 max_keys, __s64 lease)
 {
-	struct wq_open op = {
+	struct wq_attrs op = {
 		.size = sizeof(op), .flags = name[0] ? WQ_OPEN_CREATE | WQ_OPEN_EXCL : 0,
 		.mode = name[0] ? 0600 : 0, .max_keys = max_keys, .lease = lease,
 	};
@@ -633,7 +636,7 @@ static inline int q_open_lease(const char *name, __u32 max_keys, __s64 lease)
 
 static inline int q_unlink(const char *name)
 {
-	struct wq_unlink un = { .size = sizeof(un) };
+	struct wq_attrs un = { .size = sizeof(un) };
 	int fd = q_dev(O_RDWR), ret;
 
 	if (fd < 0)

@@ -61,13 +61,14 @@ static inline int create_as(uid_t uid, gid_t gid, const char *name, __u32 mode)
 
 static inline int q_queues(int fd, void *to, __u32 *count, __u32 each, __u64 *cursor)
 {
-	struct wq_queues qs = {
-		.size = sizeof(qs), .addr = addr_of(to), .count = *count, .each = each,
-		.cursor = *cursor,
+	__u64 size = (__u64)*count * each;
+	struct wq_list qs = {
+		.size = sizeof(qs), .each = each, .cursor = *cursor,
+		.keys = { addr_of(to), size < WQ_MAX_ARRAY ? size : WQ_MAX_ARRAY, *count },
 	};
 	int ret = verb(fd, WQ_IOC_QUEUES, &qs);
 
-	*count = qs.count;
+	*count = qs.keys.count;
 	*cursor = qs.cursor;
 	return ret;
 }

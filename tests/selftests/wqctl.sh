@@ -1164,10 +1164,10 @@ test_metrics_skip_a_queue_that_unlink_removed_meanwhile() {
 	/* Each queue NAME.x is unlinked right after it was listed. */
 	int ioctl(int fd, unsigned long nr, void *arg)
 	{
-		struct wq_queues *qs = arg;
+		struct wq_list *qs = arg;
 		int ret = syscall(SYS_ioctl, fd, nr, arg);
-		for (unsigned int i = 0; nr == WQ_IOC_QUEUES && i < qs->count; i++) {
-			char *name = ((struct wq_queue *)qs->addr)[i].name;
+		for (unsigned int i = 0; nr == WQ_IOC_QUEUES && i < qs->keys.count; i++) {
+			char *name = ((struct wq_queue *)qs->keys.addr)[i].name;
 			if (strstr(name, ".x"))
 				strcpy(name, "gone");
 		}

@@ -176,52 +176,45 @@ static int copy_name(char *to, const char *name)
 	return 0;
 }
 
-static int copy_attr(struct wq_open *to, const struct wq_attr *attr, size_t size)
+static int copy_attrs(struct wq_attrs *to, const struct wq_attrs *attrs, size_t size)
 {
-	struct wq_attr known;
 	size_t i;
 
 	/* An unknown attribute has to fail: the queue would not be what was asked for. */
-	for (i = sizeof(known); i < size; i++) {
-		if (((const char *)attr)[i]) {
+	for (i = sizeof(*to); i < size; i++) {
+		if (((const char *)attrs)[i]) {
 			errno = E2BIG;
 			return -1;
 		}
 	}
-	copy_struct(&known, sizeof(known), attr, size);
-	if (known.flags & ~(WQ_OPEN_ACCEPT | WQ_OPEN_NO_MAP) || known.reserved) {
+	copy_struct(to, sizeof(*to), attrs, size);
+	if (to->flags & ~(WQ_OPEN_ACCEPT | WQ_OPEN_NO_MAP)) {
 		errno = EINVAL;
 		return -1;
 	}
-	to->max_keys = known.max_keys;
-	to->limiters = addr(known.limiters);
-	to->num_limiters = known.num_limiters;
-	to->lease = known.lease;
-	to->slack = known.slack;
-	to->order = known.order;
-	to->order_arg = known.order_arg;
-	to->group_limit = known.group_limit;
-	to->debounce = known.debounce;
-	to->retries = known.retries;
-	/* A private queue is always new. */
-	to->flags = known.flags & (to->name[0] ? ~0U : WQ_OPEN_NO_MAP);
 	return 0;
 }
 
-int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq_attr *attr,
+int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq_attrs *attrs,
 		       size_t size)
 {
-	struct wq_open arg = { .size = sizeof(arg) };
+	struct wq_attrs arg = { .size = 0 };
 	int fd;
 
 	if (oflag & ~(O_ACCMODE | O_CREAT | O_EXCL | O_NONBLOCK | O_CLOEXEC)) {
 		errno = EINVAL;
 		return -1;
 	}
+	if (attrs && copy_attrs(&arg, attrs, size))
+		return -1;
+	arg.size = sizeof(arg);
+	memset(arg.name, 0, sizeof(arg.name));
 	if (name && copy_name(arg.name, name))
 		return -1;
-	if (attr && copy_attr(&arg, attr, size))
-		return -1;
+	/* A private queue is always new. */
+	if (!name)
+		arg.flags &= WQ_OPEN_NO_MAP;
+	arg.mode = 0;
 	if (name && oflag & O_CREAT) {
 		arg.flags |= WQ_OPEN_CREATE | (oflag & O_EXCL ? WQ_OPEN_EXCL : 0);
 		arg.mode = mode;
@@ -239,14 +232,14 @@ int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq
 
 int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys)
 {
-	const struct wq_attr attr = { .max_keys = max_keys };
+	const struct wq_attrs attrs = { .max_keys = max_keys };
 
-	return wq_open_attr(name, oflag, mode, &attr);
+	return wq_open_attr(name, oflag, mode, &attrs);
 }
 
 int wq_unlink(const char *name)
 {
-	struct wq_unlink arg = { .size = sizeof(arg) };
+	struct wq_attrs arg = { .size = sizeof(arg) };
 
 	if (copy_name(arg.name, name))
 		return -1;
@@ -264,48 +257,56 @@ int wq_info_sized(struct wq_info *info, size_t size)
 
 int wq_queues_sized(struct wq_queue *list, unsigned int max, uint64_t *cursor, size_t size)
 {
-	struct wq_queues arg = {
+	struct wq_list arg = {
 		.size = sizeof(arg),
-		.addr = addr(list),
-		.count = max,
-		.each = size,
+		.keys.addr = addr(list),
+		.keys.count = max,
 		.cursor = *cursor,
+		.each = size,
 	};
 
 	if (check_size(size))
 		return -1;
+	/* One call returns at most WQ_MAX_OUT bytes of the kernel's elements, which are smaller. */
+	arg.keys.size = size * max < WQ_MAX_ARRAY ? size * max : WQ_MAX_ARRAY;
 	/* The kernel does not write fields that it does not know. */
 	memset(list, 0, max * size);
 	if (device_call(WQ_IOC_QUEUES, &arg))
 		return -1;
 	*cursor = arg.cursor;
-	return arg.count;
+	return arg.keys.count;
 }
 
 /* Attributes */
 
-int wq_config_sized(int q, struct wq_config *config, struct wq_limiter_spec *limiters,
+int wq_config_sized(int q, struct wq_attrs *attrs, struct wq_limiter_spec *limiters,
 		    unsigned int max, size_t size)
 {
 	if (check_size(size))
 		return -1;
-	if (size < offsetof(struct wq_config, lease)) {
+	if (size < offsetof(struct wq_attrs, lease)) {
 		errno = EINVAL;
 		return -1;
 	}
-	memset(config, 0, size);
-	config->size = size;
-	config->limiters = addr(limiters);
-	config->num_limiters = limiters ? max : 0;
-	return ioctl(q, WQ_IOC_CONFIG, config) < 0 ? -1 : 0;
+	memset(attrs, 0, size);
+	attrs->size = size;
+	attrs->limiters = addr(limiters);
+	attrs->num_limiters = limiters ? max : 0;
+	return ioctl(q, WQ_IOC_SET, attrs) < 0 ? -1 : 0;
 }
 
-int wq_set_sized(int q, struct wq_config *config, size_t size)
+int wq_set_sized(int q, struct wq_attrs *attrs, size_t size)
 {
 	if (check_size(size))
 		return -1;
-	config->size = size;
-	return ioctl(q, WQ_IOC_SET, config) < 0 ? -1 : 0;
+	/* 0 asks the kernel for a report. */
+	if (size < offsetof(struct wq_attrs, mode) || !attrs->set) {
+		errno = EINVAL;
+		return -1;
+	}
+	attrs->size = size;
+	attrs->flags = 0;
+	return ioctl(q, WQ_IOC_SET, attrs) < 0 ? -1 : 0;
 }
 
 /* One key */

@@ -78,44 +78,6 @@ int64_t wq_until(int64_t ns);
  */
 
 /**
- * struct wq_attr - attributes of a queue; zero is the default of each field
- * @max_keys: the number of keys that the queue can hold, in any state; default:
- *	wq_info.default_keys
- * @num_limiters: number of elements of @limiters
- * @limiters: the limiter, which determines the delay of a key that failed, see
- *	struct wq_limiter_spec; default: the default controller limiter of client-go
- * @lease: ns that a consumer can hold a key without a touch; default: no lease, a
- *	consumer holds a key until it ends
- * @slack: ns that a delay or a lease can end late; default: WQ_DEFAULT_SLACK
- * @flags: WQ_OPEN_ACCEPT accepts other attributes of a queue that exists.
- *	WQ_OPEN_NO_MAP makes a new queue without a map, so that no struct wq_producer
- *	saves calls
- * @reserved: must be 0
- * @order: WQ_ORDER_*: which ready key a get takes; default: first in, first out
- * @order_arg: the figure of @order, see struct wq_open in wq(4)
- * @group_limit: how many keys of a group can be processing at once, if @order is
- *	WQ_ORDER_DELIMITER or WQ_ORDER_PREFIX; default: no limit
- * @retries: how many failures of a key in a row are retried; the next one parks the key.
- *	Default: all failures are retried
- * @debounce: ns that WQ_ADD_TAKE_LATEST can defer a delay, see struct wq_open in wq(4); default: no
- *	bound
- */
-struct wq_attr {
-	uint32_t max_keys;
-	uint32_t num_limiters;
-	const struct wq_limiter_spec *limiters;
-	int64_t lease;
-	int64_t slack;
-	uint32_t flags;
-	uint32_t reserved;
-	uint32_t order;
-	uint32_t order_arg;
-	uint32_t group_limit;
-	uint32_t retries;
-	int64_t debounce;
-};
-
-/**
  * struct wq_item - a key that wq_get() returned
  * @key: the key, followed by a NUL
  * @len: length of the key in bytes, without the NUL
@@ -149,7 +111,7 @@ struct wq_item {
  */
 int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys);
 
-int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq_attr *attr,
+int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq_attrs *attrs,
 		       size_t size);
 
 /**
@@ -157,16 +119,18 @@ int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq
  * @name: the queue's name; NULL for a new private queue
  * @oflag: access mode and flags, see wq_open()
  * @mode: permissions of a new named queue, less the umask
- * @attr: attributes of a new queue; NULL: defaults.  A queue that exists keeps its
- *	own attributes.  It must have the attributes in @attr that are not zero, unless
- *	@attr->flags has WQ_OPEN_ACCEPT.
+ * @attrs: attributes of a new queue, see struct wq_attrs in wq(4).  0 is the default of each, and
+ *	NULL stands for the defaults of all.  The call does not read size, name and mode.  A queue that exists keeps
+ *	its own attributes.  It must have the attributes in @attrs that are not zero, unless
+ *	@attrs->flags has WQ_OPEN_ACCEPT.  WQ_OPEN_NO_MAP makes a new queue without a map, so
+ *	that no struct wq_producer saves calls
  *
  * Return: a file descriptor.  It fails with EEXIST if the queue has other attributes.
  */
 static inline int wq_open_attr(const char *name, int oflag, mode_t mode,
-			       const struct wq_attr *attr)
+			       const struct wq_attrs *attrs)
 {
-	return wq_open_attr_sized(name, oflag, mode, attr, sizeof(*attr));
+	return wq_open_attr_sized(name, oflag, mode, attrs, sizeof(*attrs));
 }
 
 /**
@@ -177,37 +141,38 @@ static inline int wq_open_attr(const char *name, int oflag, mode_t mode,
  */
 int wq_unlink(const char *name);
 
-int wq_config_sized(int q, struct wq_config *config, struct wq_limiter_spec *limiters,
+int wq_config_sized(int q, struct wq_attrs *attrs, struct wq_limiter_spec *limiters,
 		    unsigned int max, size_t size);
 
 /**
  * wq_config() - read the attributes of a queue
- * @config: filled with the attributes
+ * @attrs: filled with the attributes; @attrs->set has WQ_ATTR_* of those that can change
  * @limiters: filled with the limiters that describe the queue's limiter; can be NULL
  * @max: number of elements of @limiters; WQ_MAX_LIMITERS are enough
  *
- * @config->num_limiters is the number of limiters, also if they are more than @max.
+ * @attrs->num_limiters is the number of limiters, also if they are more than @max.
  */
-static inline int wq_config(int q, struct wq_config *config, struct wq_limiter_spec *limiters,
+static inline int wq_config(int q, struct wq_attrs *attrs, struct wq_limiter_spec *limiters,
 			    unsigned int max)
 {
-	return wq_config_sized(q, config, limiters, max, sizeof(*config));
+	return wq_config_sized(q, attrs, limiters, max, sizeof(*attrs));
 }
 
-int wq_set_sized(int q, struct wq_config *config, size_t size);
+int wq_set_sized(int q, struct wq_attrs *attrs, size_t size);
 
 /**
  * wq_set() - change attributes of a queue
- * @config: the attributes; @config->set has WQ_SET_* of those that are to change.
- *	@config->limiters is the address of an array.  The call sets @config->size.
+ * @attrs: the attributes; @attrs->set has WQ_ATTR_* of those that are to change.
+ *	@attrs->limiters is the address of an array.  The call sets @attrs->size and clears
+ *	@attrs->flags.
  *
  * Only the queue's owner and root may do that.
  *
  * Return: 0.  If it fails, no attribute has changed.
  */
-static inline int wq_set(int q, struct wq_config *config)
+static inline int wq_set(int q, struct wq_attrs *attrs)
 {
-	return wq_set_sized(q, config, sizeof(*config));
+	return wq_set_sized(q, attrs, sizeof(*attrs));
 }
 
 /** wq_add() - mark a key dirty.  Return: 1 newly dirty, 0 coalesced. */

@@ -275,10 +275,10 @@ static void open_queue(void)
 	static const struct wq_limiter_spec limiter = {
 		.kind = WQ_LIMITER_EXPONENTIAL, .base = 20000000, .max = 1000000000,
 	};
-	const struct wq_attr attr = { .limiters = &limiter, .num_limiters = 1 };
+	const struct wq_attrs attrs = { .limiters = (uintptr_t)&limiter, .num_limiters = 1 };
 
 	wq_unlink(queue_name);
-	queue = wq_open_attr(queue_name, O_RDWR | O_CREAT | O_EXCL, 0600, &attr);
+	queue = wq_open_attr(queue_name, O_RDWR | O_CREAT | O_EXCL, 0600, &attrs);
 	if (queue < 0)
 		err(1, "can't create a queue; is the module loaded (modprobe wq)?");
 }

@@ -130,7 +130,7 @@ static bool same_limiter(const struct args *a, const struct wq_limiter_spec *spe
 }
 
 /* Whether a queue has the order on the command line; without one it asks for none. */
-static bool same_order(const struct args *a, const struct wq_config *cfg)
+static bool same_order(const struct args *a, const struct wq_attrs *cfg)
 {
 	if (!a->order)
 		return true;
@@ -140,7 +140,7 @@ static bool same_order(const struct args *a, const struct wq_config *cfg)
 	       (a->order == WQ_ORDER_PRIORITY && !a->order_arg);
 }
 
-static void compare_order(const struct args *a, const struct wq_config *cfg,
+static void compare_order(const struct args *a, const struct wq_attrs *cfg,
 			  struct differences *d)
 {
 	char is[ORDER_TEXT], asked[ORDER_TEXT];
@@ -157,28 +157,28 @@ static void compare_order(const struct args *a, const struct wq_config *cfg,
 }
 
 /* Compare the attributes on the command line with those of the queue. */
-static void compare(const struct args *a, const struct wq_config *cfg,
+static void compare(const struct args *a, const struct wq_attrs *cfg,
 		    const struct wq_limiter_spec *specs, struct differences *d)
 {
 	char *is, *asked;
 
-	if (a->set & WQ_SET_MAX_KEYS && cfg->max_keys != a->count)
-		differ(d, WQ_SET_MAX_KEYS, "its max-keys is %u, not %u", cfg->max_keys, a->count);
-	if (a->set & WQ_SET_LEASE && cfg->lease != a->lease)
-		differ(d, WQ_SET_LEASE, "its lease is %s, not %s", time_or_none(cfg->lease),
+	if (a->set & WQ_ATTR_MAX_KEYS && cfg->max_keys != a->count)
+		differ(d, WQ_ATTR_MAX_KEYS, "its max-keys is %u, not %u", cfg->max_keys, a->count);
+	if (a->set & WQ_ATTR_LEASE && cfg->lease != a->lease)
+		differ(d, WQ_ATTR_LEASE, "its lease is %s, not %s", time_or_none(cfg->lease),
 		       exact_time(a->lease));
-	if (a->set & WQ_SET_SLACK && cfg->slack != a->slack)
-		differ(d, WQ_SET_SLACK, "its slack is %s, not %s", time_or_none(cfg->slack),
+	if (a->set & WQ_ATTR_SLACK && cfg->slack != a->slack)
+		differ(d, WQ_ATTR_SLACK, "its slack is %s, not %s", time_or_none(cfg->slack),
 		       exact_time(a->slack));
 	if (a->debounce && cfg->debounce != a->debounce)
 		differ(d, FIXED, "its debounce is %s, not %s", time_or_none(cfg->debounce),
 		       exact_time(a->debounce));
-	if (a->set & WQ_SET_RETRIES && cfg->retries != a->retries)
-		differ(d, WQ_SET_RETRIES, "its retries is %u, not %u", cfg->retries, a->retries);
-	if (a->set & WQ_SET_LIMITER && !same_limiter(a, specs, cfg->num_limiters)) {
+	if (a->set & WQ_ATTR_RETRIES && cfg->retries != a->retries)
+		differ(d, WQ_ATTR_RETRIES, "its retries is %u, not %u", cfg->retries, a->retries);
+	if (a->set & WQ_ATTR_LIMITER && !same_limiter(a, specs, cfg->num_limiters)) {
 		is = limiter_text(specs, cfg->num_limiters);
 		asked = limiter_text(a->limiters, a->num_limiters);
-		differ(d, WQ_SET_LIMITER, "its limiter is %s, not %s", is ? is : "another",
+		differ(d, WQ_ATTR_LIMITER, "its limiter is %s, not %s", is ? is : "another",
 		       asked ? asked : "as given");
 		free(is);
 		free(asked);
@@ -192,7 +192,7 @@ static bool report_differences(const struct args *a)
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
 	int q = open_either(a->queue);
 	struct differences d = { 0 };
-	struct wq_config cfg;
+	struct wq_attrs cfg;
 
 	if (q < 0)
 		return false;
@@ -250,9 +250,9 @@ static int create_complain(const struct args *a)
 
 int cmd_create(const struct args *a)
 {
-	const struct wq_attr attr = {
+	const struct wq_attrs attr = {
 		.max_keys = a->count,
-		.limiters = a->limiters,
+		.limiters = (uintptr_t)a->limiters,
 		.num_limiters = a->num_limiters,
 		.lease = a->lease,
 		.slack = a->slack,
@@ -277,18 +277,18 @@ int cmd_create(const struct args *a)
 
 static int set_complain(const struct args *a)
 {
-	const uint32_t owners = WQ_SET_MODE | WQ_SET_UID | WQ_SET_GID;
+	const uint32_t owners = WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID;
 	int err = errno;
 
 	if (report_range(a, err, "change"))
 		return FAILED;
-	if (err == EINVAL && a->set & WQ_SET_LEASE && a->lease)
+	if (err == EINVAL && a->set & WQ_ATTR_LEASE && a->lease)
 		message("can't change the queue '%s': it was created without a lease, so its consumers may not use tokens; remove it, and create it with --lease",
 			queue_text(a));
 	else if (err == EINVAL && a->set & owners)
 		message("can't change the queue '%s': a private queue has no mode, owner or group, and these must exist in your user namespace",
 			queue_text(a));
-	else if (err == EPERM && a->set & (WQ_SET_UID | WQ_SET_GID))
+	else if (err == EPERM && a->set & (WQ_ATTR_UID | WQ_ATTR_GID))
 		message("can't change the queue '%s': only root may change the owner, and the group to one that the owner does not belong to; use sudo",
 			queue_text(a));
 	else if (err == EPERM && !geteuid())
@@ -303,7 +303,7 @@ static int set_complain(const struct args *a)
 
 int cmd_set(const struct args *a)
 {
-	struct wq_config cfg = {
+	struct wq_attrs cfg = {
 		.set = a->set,
 		.mode = a->mode,
 		.uid = a->uid,

@@ -50,7 +50,7 @@ int cmd_unlink(const struct args *a)
 
 int cmd_bind(const struct args *a)
 {
-	struct wq_open arg = { .size = sizeof(arg) };
+	struct wq_attrs arg = { .size = sizeof(arg) };
 
 	/* wq_open() would open another file; this one was opened by the shell. */
 	if (a->queue) {
@@ -332,9 +332,9 @@ static int batch_done(const struct args *a, int q, struct wq_batch *b)
  */
 static bool needs_tokens(int q)
 {
-	struct wq_config cfg;
+	struct wq_attrs cfg;
 
-	return !wq_config(q, &cfg, NULL, 0) && (cfg.lease || cfg.set & WQ_SET_LEASE);
+	return !wq_config(q, &cfg, NULL, 0) && (cfg.lease || cfg.set & WQ_ATTR_LEASE);
 }
 
 static bool gets_are_paused(int q)

@@ -522,7 +522,7 @@ static int ls_keys(const struct args *a)
 	int q = queue_open(a, O_RDONLY);
 	uint64_t cursor = 0;
 	struct columns has;
-	struct wq_config cfg;
+	struct wq_attrs cfg;
 	struct wq_stat st;
 	struct wq_view v;
 
@@ -639,7 +639,7 @@ static int by_ready(const void *x, const void *y)
 }
 
 /* Length of the name of a key's group; the delimiter is part of it. */
-static size_t group_len(const struct wq_config *cfg, const unsigned char *key, size_t len)
+static size_t group_len(const struct wq_attrs *cfg, const unsigned char *key, size_t len)
 {
 	const unsigned char *end;
 
@@ -649,13 +649,13 @@ static size_t group_len(const struct wq_config *cfg, const unsigned char *key, s
 	return end ? (size_t)(end - key) + 1 : len;
 }
 
-bool has_groups(const struct wq_config *cfg)
+bool has_groups(const struct wq_attrs *cfg)
 {
 	return cfg->order == WQ_ORDER_DELIMITER || cfg->order == WQ_ORDER_PREFIX;
 }
 
 /* The group of a key, which the first key makes; NULL: not enough memory. */
-static struct key_group *group_of(struct groups *gs, const struct wq_config *cfg,
+static struct key_group *group_of(struct groups *gs, const struct wq_attrs *cfg,
 			      const struct wq_view *v)
 {
 	struct key_group name = { .len = group_len(cfg, v->key, v->len) }, *g, **found, **list;
@@ -683,7 +683,7 @@ static struct key_group *group_of(struct groups *gs, const struct wq_config *cfg
 	return gs->list[gs->count++] = g;
 }
 
-bool groups_add(struct groups *gs, const struct wq_config *cfg, const struct wq_view *v)
+bool groups_add(struct groups *gs, const struct wq_attrs *cfg, const struct wq_view *v)
 {
 	struct key_group *g = group_of(gs, cfg, v);
 
@@ -695,7 +695,7 @@ bool groups_add(struct groups *gs, const struct wq_config *cfg, const struct wq_
 	return true;
 }
 
-uint64_t group_blocked(const struct key_group *g, const struct wq_config *cfg)
+uint64_t group_blocked(const struct key_group *g, const struct wq_attrs *cfg)
 {
 	uint64_t keys = g->ready + g->processing;
 
@@ -725,7 +725,7 @@ void groups_free(struct groups *gs)
 }
 
 /* Count the keys of the queue by group; false: it failed with a message. */
-static bool groups_count(const struct args *a, int q, const struct wq_config *cfg,
+static bool groups_count(const struct args *a, int q, const struct wq_attrs *cfg,
 			 struct groups *gs)
 {
 	struct wq_batch b = { 0 };
@@ -749,7 +749,7 @@ static bool groups_count(const struct args *a, int q, const struct wq_config *cf
 	return ok;
 }
 
-static bool print_group(const struct args *a, const struct wq_config *cfg,
+static bool print_group(const struct args *a, const struct wq_attrs *cfg,
 			const struct key_group *g, bool first)
 {
 	char coded[(WQ_MAX_KEY + 2) / 3 * 4 + 1];
@@ -776,7 +776,7 @@ int cmd_groups(const struct args *a)
 {
 	int q = queue_open(a, O_RDONLY);
 	struct groups gs = { 0 };
-	struct wq_config cfg;
+	struct wq_attrs cfg;
 	bool ok;
 	size_t i;
 
@@ -848,7 +848,7 @@ static json_t *levels_json(const struct wq_stat *st)
 	return list;
 }
 
-static json_t *stat_json(const struct wq_stat *st, const struct wq_config *cfg, json_t *limiter)
+static json_t *stat_json(const struct wq_stat *st, const struct wq_attrs *cfg, json_t *limiter)
 {
 	char order[ORDER_TEXT];
 	bool has_times = st->name[0];
@@ -954,7 +954,7 @@ int cmd_stat(const struct args *a)
 {
 	int q = a->fd >= 0 ? a->fd : open_either(a->queue);
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
-	struct wq_config cfg;
+	struct wq_attrs cfg;
 	json_t *json, *value;
 	struct wq_stat st;
 	const char *name;

@@ -72,13 +72,13 @@ struct groups {
 };
 
 /* Whether the order of a queue is that of groups. */
-bool has_groups(const struct wq_config *cfg);
+bool has_groups(const struct wq_attrs *cfg);
 
 /* Count a key of a queue that has groups; false: not enough memory. */
-bool groups_add(struct groups *gs, const struct wq_config *cfg, const struct wq_view *v);
+bool groups_add(struct groups *gs, const struct wq_attrs *cfg, const struct wq_view *v);
 
 /* Ready keys of a group beyond its limit, see wq_stat.blocked. */
-uint64_t group_blocked(const struct key_group *g, const struct wq_config *cfg);
+uint64_t group_blocked(const struct key_group *g, const struct wq_attrs *cfg);
 
 /* The groups with the most ready keys first. */
 void groups_sort(struct groups *gs);

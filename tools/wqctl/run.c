@@ -614,7 +614,7 @@ static void worker_main(struct slot *slot)
 	struct sigaction child = { .sa_handler = on_child };
 	int null = open("/dev/null", O_RDONLY);
 	sigset_t stops = signals;
-	struct wq_config config;
+	struct wq_attrs config;
 	const int *sig;
 
 	setpgid(0, 0);

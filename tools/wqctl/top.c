@@ -93,7 +93,7 @@ static struct top {
 	char selected[WQ_NAME_MAX];
 	struct top_key *keys;
 	size_t num_keys, more_keys;
-	struct wq_config cfg;		/* of that queue */
+	struct wq_attrs cfg;		/* of that queue */
 	struct groups groups;		/* of those keys, if the queue has groups */
 	size_t first;			/* row at the top */
 	char error[256];
@@ -230,7 +230,7 @@ static void keys_read(void)
 
 	keys_drop();
 	q = wq_open(top.queue, O_RDONLY, 0, 0);
-	top.cfg = (struct wq_config){ 0 };
+	top.cfg = (struct wq_attrs){ 0 };
 	if (q < 0) {
 		if (errno != ENOENT)
 			snprintf(top.error, sizeof(top.error), "can't list the keys: %s",

@@ -764,11 +764,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'm':
 		a->mode = parse_number(state, "--mode", arg, 8, 0, 0777);
-		a->set |= WQ_SET_MODE;
+		a->set |= WQ_ATTR_MODE;
 		break;
 	case 'n':
 		a->count = parse_number(state, "-n", arg, 10, 1, UINT32_MAX);
-		a->set |= WQ_SET_MAX_KEYS;
+		a->set |= WQ_ATTR_MAX_KEYS;
 		break;
 	case 'j':
 		a->jobs = parse_number(state, "--jobs", arg, 10, 1, 4096);
@@ -841,7 +841,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_RETRIES:
 		a->retries = parse_number(state, "--retries", arg, 10, p->command->run == cmd_create,
 					  WQ_MAX_RETRIES);
-		a->set |= WQ_SET_RETRIES;
+		a->set |= WQ_ATTR_RETRIES;
 		break;
 	case OPT_MAX_RETRIES:
 		a->max_retries = parse_number(state, "--max-retries", arg, 10, 0, UINT32_MAX);
@@ -850,19 +850,19 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		error = parse_limiter(arg, a->limiters, &a->num_limiters);
 		if (error)
 			argp_error(state, "--limiter: %s", error);
-		a->set |= WQ_SET_LIMITER;
+		a->set |= WQ_ATTR_LIMITER;
 		break;
 	case OPT_LEASE:
 		a->lease = parse_duration(state, "--lease", arg);
 		if (a->lease < WQ_MIN_LEASE && (a->lease || p->command->run == cmd_create))
 			argp_error(state, "--lease: the minimum is 1ms; without a lease, a consumer holds its keys until it ends");
-		a->set |= WQ_SET_LEASE;
+		a->set |= WQ_ATTR_LEASE;
 		break;
 	case OPT_SLACK:
 		a->slack = parse_duration(state, "--slack", arg);
 		if (!a->slack || a->slack > WQ_MAX_SLACK)
 			argp_error(state, "--slack: '%s' is not from 1ns to 1s", arg);
-		a->set |= WQ_SET_SLACK;
+		a->set |= WQ_ATTR_SLACK;
 		break;
 	case OPT_DEBOUNCE:
 		a->debounce = parse_duration(state, "--debounce", arg);
@@ -875,12 +875,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_OWNER:
 		if (!parse_user(arg, &a->uid))
 			argp_error(state, "--owner: there is no user '%s'", arg);
-		a->set |= WQ_SET_UID;
+		a->set |= WQ_ATTR_UID;
 		break;
 	case OPT_GROUP:
 		if (!parse_group(arg, &a->gid))
 			argp_error(state, "--group: there is no group '%s'", arg);
-		a->set |= WQ_SET_GID;
+		a->set |= WQ_ATTR_GID;
 		break;
 	case OPT_ORDER:
 		message_text = parse_order(arg, a);

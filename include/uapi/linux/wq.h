@@ -21,7 +21,7 @@
  *
  * A key that fails again and again is given up: it is parked.  A parked key is not handed out, but
  * stays in the queue with the reason until it is added or kicked, which makes it ready and
- * resets its failures, or canceled.  wq_open.retries and WQ_OUTCOME_GIVE_UP park keys.  At most a
+ * resets its failures, or canceled.  wq_attrs.retries and WQ_OUTCOME_GIVE_UP park keys.  At most a
  * quarter of max_keys is parked, 1 key at least.  If there are as many, the key that is parked
  * longest is dropped.
  *
@@ -138,7 +138,7 @@
  *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open, unlink
  *             and queues, which need no queue
  *  EACCES     the file's access mode does not permit the verb: get, done, touch and list need
- *             read access, add, map and shut down need write access, stat, key, config, set,
+ *             read access, add, map and shut down need write access, stat, key, set,
  *             pause and wait need one of them
  */
 #ifndef _UAPI_LINUX_WQ_H
@@ -153,17 +153,18 @@
 #define WQ_MAX_KEY	1024		/* bytes of a key, at most */
 #define WQ_MAX_ARRAY	(1U << 20)	/* bytes of a packed array, at most */
 #define WQ_MAX_OUT	8192U		/* bytes of records that one call returns */
-#define WQ_MAX_KEYS	(1U << 25)	/* the largest wq_open.max_keys */
+#define WQ_MAX_KEYS	(1U << 25)	/* the largest wq_attrs.max_keys */
+#define WQ_DEFAULT_KEYS	(1U << 16)	/* wq_attrs.max_keys 0 */
 #define WQ_NAME_MAX	64		/* bytes of a queue's name and its NUL */
-#define WQ_MAX_LIMITERS	16		/* the largest wq_open.num_limiters */
+#define WQ_MAX_LIMITERS	16		/* the largest wq_attrs.num_limiters */
 #define WQ_MAX_NESTED	4		/* limiters around a limiter, at most */
-#define WQ_MIN_LEASE	1000000		/* ns, the smallest wq_open.lease other than 0 */
+#define WQ_MIN_LEASE	1000000		/* ns, the smallest wq_attrs.lease other than 0 */
 
 #define WQ_MAX_GIVEN_BACK 63		/* the largest count of runs given back in a row */
-#define WQ_DEFAULT_SLACK 50000		/* ns, wq_open.slack 0 */
-#define WQ_MAX_SLACK	1000000000	/* ns, the largest wq_open.slack */
+#define WQ_DEFAULT_SLACK 50000		/* ns, wq_attrs.slack 0 */
+#define WQ_MAX_SLACK	1000000000	/* ns, the largest wq_attrs.slack */
 #define WQ_MAP_COUNTERS	1008		/* counters of a queue's map */
-#define WQ_MAX_RETRIES	65535		/* the largest wq_open.retries */
+#define WQ_MAX_RETRIES	65535		/* the largest wq_attrs.retries */
 #define WQ_MAX_REASON	64		/* bytes of wq_reason_rec.text */
 #define WQ_MAX_ERROR	4095		/* the largest wq_reason_rec.error */
 
@@ -184,13 +185,13 @@
  * causes a second run later, unless DROP_DELAY is set.
  */
 #define WQ_ADD_KEEP_FIRST	(1U << 0)	/* with a delay: the pending time applies */
-#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* the new delay applies, see wq_open.debounce */
+#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* the new delay applies, see wq_attrs.debounce */
 #define WQ_ADD_DROP_DELAY	(1U << 2)	/* without a delay: drop the pending one */
 
 /*
  * wq_rec.flags for add: the key failed.  Count the failure, and delay the key by the
  * time that the queue's limiter returns.  wq_rec.delay must be 0, and WQ_ADD_DROP_DELAY
- * must not be set.  If the key has failed wq_open.retries times already, it is parked, after its
+ * must not be set.  If the key has failed wq_attrs.retries times already, it is parked, after its
  * run if it is processing, and the result is 0.  If it waits for a run, its failures are reset
  * instead.
  */
@@ -209,7 +210,7 @@
  *  outcome           failures   the key is then
  *  0                 stay       idle
  *  FORGET            reset      idle
- *  RETRY             + 1        delayed by the limiter; after wq_open.retries: parked
+ *  RETRY             + 1        delayed by the limiter; after wq_attrs.retries: parked
  *  AFTER             stay       delayed by wq_rec.delay
  *  AFTER | FORGET    reset      delayed by wq_rec.delay
  *  GIVE_UP           + 1        parked
@@ -294,10 +295,10 @@ struct wq_keys {
 #define WQ_FEATURE_DELAY	(1ULL << 2)	/* wq_rec.delay */
 #define WQ_FEATURE_LIMITER	(1ULL << 3)	/* limiters and outcomes of done */
 #define WQ_FEATURE_METRICS	(1ULL << 4)	/* times, histograms, WQ_IOC_QUEUES */
-#define WQ_FEATURE_LEASE	(1ULL << 5)	/* wq_open.lease and WQ_IOC_TOUCH */
+#define WQ_FEATURE_LEASE	(1ULL << 5)	/* wq_attrs.lease and WQ_IOC_TOUCH */
 #define WQ_FEATURE_MAP		(1ULL << 6)	/* WQ_IOC_MAP and wq_add.marks */
-#define WQ_FEATURE_ORDER	(1ULL << 7)	/* wq_open.order and wq_rec.priority */
-#define WQ_FEATURE_PARK		(1ULL << 8)	/* wq_open.retries, GIVE_UP and WQ_DO_KICK */
+#define WQ_FEATURE_ORDER	(1ULL << 7)	/* wq_attrs.order and wq_rec.priority */
+#define WQ_FEATURE_PARK		(1ULL << 8)	/* wq_attrs.retries, GIVE_UP and WQ_DO_KICK */
 #define WQ_FEATURE_WAIT	(1ULL << 9)	/* WQ_IOC_WAIT and WQ_DO_DISABLE */
 #define WQ_FEATURE_GROUPS	(1ULL << 10)	/* WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX */
 
@@ -310,7 +311,7 @@ struct wq_keys {
  * @features: out, WQ_FEATURE_*
  * @max_array: out, the kernel's WQ_MAX_ARRAY
  * @max_keys: out, the kernel's WQ_MAX_KEYS
- * @default_keys: out, the limit of a queue whose wq_open.max_keys is 0
+ * @default_keys: out, the limit of a queue whose wq_attrs.max_keys is 0
  * @user_queues: out, how many queues a user may have
  * @user_keys: out, how many keys all queues of a user may hold together: the limit on the
  *	sum of their max_keys
@@ -351,6 +352,7 @@ struct wq_info {
 #define WQ_LIMITER_BUCKET		3	/* a token bucket that all keys share */
 #define WQ_LIMITER_MAX_OF		4	/* the longest delay of the next n limiters */
 #define WQ_LIMITER_MAX_WAIT	5	/* the delay of the limiter that follows, at most max */
+#define WQ_LIMITER_OTHER	6	/* a kernel module's own; WQ_IOC_SET reports it alone */
 
 #define WQ_QPS(n)		((n) * 1000000000ULL)	/* wq_limiter_spec.rate for n a second */
 
@@ -386,61 +388,95 @@ struct wq_limiter_spec {
 #define WQ_OPEN_ACCEPT	(1U << 2)	/* accept the attributes of a queue that exists */
 #define WQ_OPEN_NO_MAP	(1U << 3)	/* a new queue has no map, see WQ_IOC_MAP */
 
-/* wq_open.order: which ready key a get takes */
+/* wq_attrs.order: which ready key a get takes */
 #define WQ_ORDER_FIFO		0	/* the key that has been ready for longest */
 #define WQ_ORDER_PRIORITY	1	/* a key of the highest level, see wq_rec.priority */
 #define WQ_ORDER_DELIMITER	2	/* groups in turn: keys up to a delimiter byte */
 #define WQ_ORDER_PREFIX		3	/* groups in turn: the first bytes of keys */
-#define WQ_ORDER_OTHER		4	/* reported by WQ_IOC_CONFIG alone: a kernel module's own */
+#define WQ_ORDER_OTHER		4	/* a kernel module's own; WQ_IOC_SET reports it alone */
 
 #define WQ_MIN_PRIORITY		(-32)	/* the lowest level of WQ_ORDER_PRIORITY */
 #define WQ_MAX_PRIORITY		31	/* the highest level */
 #define WQ_LEVELS		64	/* number of levels */
-#define WQ_DEFAULT_AGEING	16	/* wq_open.order_arg 0 of WQ_ORDER_PRIORITY */
-#define WQ_MAX_AGEING		65536	/* the largest wq_open.order_arg of WQ_ORDER_PRIORITY */
+#define WQ_DEFAULT_AGEING	16	/* wq_attrs.order_arg 0 of WQ_ORDER_PRIORITY */
+#define WQ_MAX_AGEING		65536	/* the largest wq_attrs.order_arg of WQ_ORDER_PRIORITY */
+
+/* wq_attrs.set */
+#define WQ_ATTR_MODE		(1U << 0)
+#define WQ_ATTR_UID		(1U << 1)
+#define WQ_ATTR_GID		(1U << 2)
+#define WQ_ATTR_MAX_KEYS	(1U << 3)
+#define WQ_ATTR_LIMITER		(1U << 4)	/* limiters and num_limiters */
+#define WQ_ATTR_LEASE		(1U << 5)
+#define WQ_ATTR_SLACK		(1U << 6)
+#define WQ_ATTR_RETRIES		(1U << 7)
+#define WQ_ATTR_DEBOUNCE	(1U << 8)	/* this one and the next can't be changed */
+#define WQ_ATTR_ORDER		(1U << 9)
+#define WQ_ATTR_ORDER_ARG	(1U << 10)
+#define WQ_ATTR_GROUP_LIMIT	(1U << 11)
 
 /**
- * struct wq_open - WQ_IOC_OPEN: bind the open file to a queue, once
- * @size: sizeof(struct wq_open)
- * @flags: WQ_OPEN_* for a named queue; 0 or WQ_OPEN_NO_MAP for a private queue
+ * struct wq_attrs - the attributes of a queue.
+ *	WQ_IOC_OPEN: bind the open file to a queue, once;
+ *	WQ_IOC_SET: report the attributes, or change some of them;
+ *	WQ_IOC_UNLINK: remove the name of a queue
+ * @size: sizeof(struct wq_attrs).  WQ_IOC_UNLINK reads the fields up to @name
+ * @flags: WQ_IOC_OPEN: WQ_OPEN_* for a named queue; 0 or WQ_OPEN_NO_MAP for a private queue.
+ *	Else must be 0
  * @name: the queue's name, up to 63 of A-Z a-z 0-9 . _ - + : @, with a NUL behind it and
- *	no dot in front.  All bytes 0: a new private queue
- * @mode: permission bits of a new named queue, from which the caller's umask is removed.
- *	0 for a private queue.  A file opened for reading needs read permission of the
- *	queue, and a file opened for writing needs write permission.
- * @max_keys: how many keys a new queue may hold, in any state, up to WQ_MAX_KEYS; 0: the
- *	default, 65,536.  The number counts against the user's limit while the queue exists.
- * @limiters: address of the struct wq_limiter_spec array of a new queue's limiter
- * @num_limiters: elements of that array, up to WQ_MAX_LIMITERS.  0: the longest delay of
+ *	no dot in front.  WQ_IOC_OPEN: all bytes 0: a new private queue.  WQ_IOC_SET does not
+ *	read it; a report writes it
+ * @set: WQ_IOC_OPEN: must be 0.  WQ_IOC_SET: WQ_ATTR_*, the attributes to change; the fields of
+ *	others are ignored.  0: report all attributes; out, those that WQ_IOC_SET can change
+ * @mode: permission bits.  WQ_IOC_OPEN: of a new named queue, from which the caller's umask is
+ *	removed; 0 for a private queue.  A file opened for reading needs read permission of the
+ *	queue, and a file opened for writing needs write permission.  After a change, files
+ *	that are bound keep the access that they have
+ * @uid: the queue's owner, as a number of the caller's user namespace.  The keys stay
+ *	charged to the queue's creator.  WQ_IOC_OPEN: must be 0
+ * @gid: the queue's group, as a number of the caller's user namespace.  WQ_IOC_OPEN: must be 0
+ * @max_keys: how many keys the queue may hold, in any state, up to WQ_MAX_KEYS; 0: the
+ *	default, WQ_DEFAULT_KEYS.  The number counts against the user's limit while the queue
+ *	exists.  If the queue holds more after a change, it keeps them and accepts no new ones
+ * @num_limiters: elements of @limiters, up to WQ_MAX_LIMITERS.  0: the longest delay of
  *	EXPONENTIAL from 5 ms to 1000 s and BUCKET of 100 tokens, 10 more a second
- *	(client-go's default for controllers)
- * @reserved: must be 0
- * @lease: ns, how long a file may hold a key of a new queue without done or touch, at
- *	least WQ_MIN_LEASE.  When the lease expires the key is given back.  0: no lease
- * @slack: ns, by how much a delay or a lease of a new queue may end late, so that the
- *	queue's timer wakes processes at most once in this time; up to WQ_MAX_SLACK.  0:
- *	WQ_DEFAULT_SLACK
- * @order: WQ_ORDER_* of a new queue.  Keys that were given back are ahead of all others in each
- *	order
+ *	(client-go's default for controllers).  A report writes at most as many elements; out,
+ *	elements that describe the limiter, also if they are more.  A kernel module's own
+ *	limiter is one element of kind WQ_LIMITER_OTHER
+ * @limiters: address of the struct wq_limiter_spec array of the limiter.  After a change, keys keep
+ *	their failures and pending delays
+ * @lease: ns, how long a file may hold a key without done or touch, at least WQ_MIN_LEASE.
+ *	When the lease expires the key is given back.  0: no lease.  Only a queue that was
+ *	created with a lease can have one.  After a change, a lease that runs keeps its end.
+ *	After a change to a shorter lease, no lease ends before those that ran at the change and
+ *	were not done or touched since
+ * @slack: ns, by how much a delay or a lease may end late, so that the queue's timer wakes
+ *	processes at most once in this time; up to WQ_MAX_SLACK.  0: WQ_DEFAULT_SLACK
+ * @debounce: ns, for how long adds with WQ_ADD_TAKE_LATEST can defer a key.  The key's delay
+ *	ends at most this long after it began, or at its first end if that is later.  So a key
+ *	that is added again and again is still run.  0: no bound
+ * @order: WQ_ORDER_*.  Keys that were given back are ahead of all others in each order
  * @order_arg: PRIORITY: of so many gets one takes the oldest key of the lowest level, up to
  *	WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; 1 is out of range.  DELIMITER: the byte that ends the
  *	group's name in a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes of
  *	the group's name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
  * @group_limit: DELIMITER and PREFIX: how many keys of a group can be processing at once; 0: no
  *	limit.  Else must be 0
- * @retries: how many failures in a row of a key of a new queue are retried, up to
- *	WQ_MAX_RETRIES.  The next failure parks the key.  0: all failures are retried
- * @debounce: ns, for how long adds with WQ_ADD_TAKE_LATEST can defer a key of a new queue.  The
- *	key's delay ends at most this long after it began, or at its first end if that is later.  So
- *	a key that is added again and again is still run.  0: no bound
+ * @retries: how many failures in a row of a key are retried, up to WQ_MAX_RETRIES.  The next
+ *	failure parks the key.  0: all failures are retried.  A change parks no key by itself,
+ *	and parked keys stay parked
  *
- * An existing queue keeps its attributes.  The call asks for the attributes @max_keys,
- * @limiters, @lease, @slack, @order, @group_limit, @retries and @debounce that are not 0, and
- * with WQ_OPEN_NO_MAP for a queue without a map.  With @order it also asks for @order_arg, unless
- * that is 0 and the order is PRIORITY.  If one of them differs from the queue's, the call fails
- * with EEXIST, unless WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in
- * open(2).  WQ_IOC_CONFIG reports the attributes.  WQ_IOC_SET changes all but @order, @order_arg,
- * @group_limit, @debounce and the map.
+ * WQ_IOC_OPEN: a queue that exists keeps its attributes.  The call asks for the attributes that are
+ * not 0, and with WQ_OPEN_NO_MAP for a queue without a map.  With @order DELIMITER it also asks for
+ * an @order_arg of 0.  If one of them differs from the queue's, the call fails with EEXIST, unless
+ * WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in open(2).
+ *
+ * WQ_IOC_SET changes all attributes in @set, or none.  The caller must be the queue's owner
+ * or have CAP_FOWNER.  A change of the owner needs CAP_CHOWN.  A change of the group needs
+ * CAP_CHOWN, unless the caller belongs to the new group.
+ *
+ * WQ_IOC_UNLINK: a new queue can have the name at once.  The files that are bound to the queue can
+ * still use it.  When the last of them is closed, the queue ends and its keys are lost.
  *
  * Levels of WQ_ORDER_PRIORITY: gets take keys of the highest level first, and keys of one level in
  * the order in which they became ready.  If a key is added several times before its run starts, the
@@ -471,7 +507,7 @@ struct wq_limiter_spec {
  *             - @name is not a valid name, or a byte behind its NUL is not 0
  *             - @name is empty, and @mode is not 0 or @flags has another bit than
  *               WQ_OPEN_NO_MAP
- *             - @reserved is not 0
+ *             - @set, @uid or @gid is not 0
  *             - @order is unknown, or @order_arg or @group_limit is not 0 and @order does not
  *               use it
  *             - a limiter's kind is unknown, or a field that its kind does not use is not 0
@@ -496,23 +532,57 @@ struct wq_limiter_spec {
  *  ENOSPC     the user has user_queues queues, or the sum of their max_keys would exceed
  *             user_keys (see struct wq_info); CAP_SYS_RESOURCE overrides both
  *  ENOMEM     there is not enough memory
+ *
+ * Errors of WQ_IOC_SET if @set is 0:
+ *
+ *  EINVAL     @flags is not 0
+ *  EFAULT     the limiters or the struct can't be written
+ *
+ * Errors of WQ_IOC_SET if @set is not 0:
+ *
+ *  EINVAL     - @flags is not 0
+ *             - @set has an unknown bit, or that of an attribute that can't be changed
+ *             - @uid or @gid is not a number of the caller's user namespace
+ *             - @max_keys or @slack is 0
+ *             - @lease is not 0, and the queue was created without a lease
+ *             - the limiters are not valid, see WQ_IOC_OPEN
+ *             - WQ_ATTR_MODE, WQ_ATTR_UID or WQ_ATTR_GID is set, and the queue is private
+ *  E2BIG      @num_limiters, or n of a MAX_OF limiter, is above WQ_MAX_LIMITERS
+ *  ERANGE     @mode, @max_keys, @lease, @slack, @retries or a figure of a limiter is out of the
+ *             range that WQ_IOC_OPEN accepts
+ *  EFAULT     the limiters can't be read
+ *  EPERM      - the caller is not the queue's owner and does not have CAP_FOWNER
+ *             - the change of @uid or @gid needs CAP_CHOWN
+ *             - the queue belongs to a kernel module
+ *  ENOSPC     the sum of the max_keys of the charged user's queues would exceed user_keys;
+ *             CAP_SYS_RESOURCE overrides it
+ *  ENOMEM     there is not enough memory
+ *
+ * Errors of WQ_IOC_UNLINK:
+ *
+ *  EINVAL     @flags is not 0, @name is not a valid name, or a byte behind its NUL is not 0
+ *  ENOENT     no queue has this name
+ *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the
+ *             queue belongs to a kernel module
  */
-struct wq_open {
+struct wq_attrs {
 	__u32 size;
 	__u32 flags;
 	char name[WQ_NAME_MAX];
+	__u32 set;
 	__u32 mode;
+	__u32 uid;
+	__u32 gid;
 	__u32 max_keys;
-	__aligned_u64 limiters;
 	__u32 num_limiters;
-	__u32 reserved;
+	__aligned_u64 limiters;
 	__s64 lease;
 	__s64 slack;
+	__s64 debounce;
 	__u32 order;
 	__u32 order_arg;
 	__u32 group_limit;
 	__u32 retries;
-	__s64 debounce;
 };
 
 /**
@@ -870,19 +940,26 @@ struct wq_list_rec {
 	(sizeof(struct wq_list_rec) + (((len) + 7UL) & ~7UL))
 
 /**
- * struct wq_list - WQ_IOC_LIST: list the keys of the queue, in no particular order
+ * struct wq_list - WQ_IOC_LIST: list the keys of the queue, in no particular order;
+ *	WQ_IOC_QUEUES: list the named queues that the caller may open for reading or for
+ *	writing, in the order in which they were created
  * @size: sizeof(struct wq_list)
  * @flags: must be 0
- * @keys: the buffer for an array of struct wq_list_rec
+ * @keys: the buffer for an array of struct wq_list_rec or struct wq_queue
  * @cursor: in, 0 for the first call, then the cursor that the last call returned; out,
  *	where the next call continues, 0 at the end
+ * @each: WQ_IOC_QUEUES: sizeof(struct wq_queue), the size of an element of the array: a
+ *	multiple of 4, from WQ_NAME_MAX to the size of a page.  If it is above the kernel's,
+ *	the kernel leaves the rest of each element as it is.  If it is below, the kernel
+ *	writes only @each bytes.  WQ_IOC_LIST: must be 0
+ * @reserved: must be 0
  *
  * A key that is in the queue from the first call to the last is listed once.  A key that
  * is added or removed in between is listed at most once.
  *
  * Errors of WQ_IOC_LIST.  The struct is as before, except that EINTR advances @cursor:
  *
- *  EINVAL     @flags is not 0, or keys.addr is not a multiple of 8
+ *  EINVAL     @flags, @each or @reserved is not 0, or keys.addr is not a multiple of 8
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  EMSGSIZE   the next record does not fit into the buffer
  *  EINTR      a signal came before the first record was found.  @cursor is where the next
@@ -890,12 +967,24 @@ struct wq_list_rec {
  *  ENOMEM     there is not enough memory for a copy of the records
  *  EFAULT     the records or the struct can't be written.  Some of the records may have
  *             been written
+ *
+ * Errors of WQ_IOC_QUEUES.  The struct is as before:
+ *
+ *  EINVAL     - @flags or @reserved is not 0
+ *             - @each is below WQ_NAME_MAX or not a multiple of 4
+ *  E2BIG      @each is above the size of a page, or keys.size is above WQ_MAX_ARRAY
+ *  EMSGSIZE   no element fits into the buffer
+ *  ENOMEM     there is not enough memory for a copy of the array
+ *  EFAULT     the array or the struct can't be written.  Some of the elements may have been
+ *             written
  */
 struct wq_list {
 	__u32 size;
 	__u32 flags;
 	struct wq_keys keys;
 	__aligned_u64 cursor;
+	__u32 each;
+	__u32 reserved;
 };
 
 /**
@@ -926,40 +1015,6 @@ struct wq_queue {
 	__u32 consumers;
 	__u32 parked;
 	__s64 oldest;
-};
-
-/**
- * struct wq_queues - WQ_IOC_QUEUES: list the named queues that the caller may open for
- *	reading or for writing, in the order in which they were created
- * @size: sizeof(struct wq_queues)
- * @flags: must be 0
- * @addr: address of an array of struct wq_queue
- * @count: in, elements of the array, at least 1; out, elements that the kernel wrote, at
- *	most WQ_MAX_OUT bytes
- * @each: sizeof(struct wq_queue), the size of an element of the array: a multiple of 4,
- *	from WQ_NAME_MAX to the size of a page.  If it is above the kernel's, the kernel
- *	leaves the rest of each element as it is.  If it is below, the kernel writes only
- *	@each bytes
- * @cursor: in, 0 for the first call, then the cursor that the last call returned; out,
- *	where the next call continues, 0 at the end
- *
- * Errors of WQ_IOC_QUEUES.  The struct is as before:
- *
- *  EINVAL     - @flags is not 0
- *             - @count is 0
- *             - @each is below WQ_NAME_MAX or not a multiple of 4
- *  E2BIG      @each is above the size of a page
- *  ENOMEM     there is not enough memory for a copy of the array
- *  EFAULT     the array or the struct can't be written.  Some of the elements may have been
- *             written
- */
-struct wq_queues {
-	__u32 size;
-	__u32 flags;
-	__aligned_u64 addr;
-	__u32 count;
-	__u32 each;
-	__aligned_u64 cursor;
 };
 
 /*
@@ -1052,7 +1107,7 @@ struct wq_hist {
  * @kicked: parked keys that WQ_DO_KICK made ready
  * @disabled: number of disabled keys
  * @flushes: number of waits for keys, see WQ_IOC_WAIT
- * @blocked: ready keys beyond the limits of their groups, see wq_open.group_limit: gets can have
+ * @blocked: ready keys beyond the limits of their groups, see wq_attrs.group_limit: gets can have
  *	them only when other runs have ended.  The ordering policy of a kernel module can block
  *	keys too
  * @ready_groups: in a queue with groups: number of groups with ready keys.  A key that was given
@@ -1192,7 +1247,7 @@ struct wq_control {
 };
 
 /* How a wait ended: the __u32 that read(2) of its file returns */
-#define WQ_END_DONE		0	/* the run was done, and did not fail; or the drain has ended */
+#define WQ_END_DONE		0	/* the run was done and did not fail, or the drain ended */
 #define WQ_END_FAILED		1	/* the run ended with RETRY, or counted as failed */
 #define WQ_END_GAVE_UP		2	/* the run failed, and its consumer gave the key up */
 #define WQ_END_CANCELED		3	/* the run was dropped; or a shut down ended the drain */
@@ -1213,26 +1268,26 @@ struct wq_control {
  * @key_len: length of the key in bytes; with DRAIN: must be 0
  * @priority: with ADD: the level of the add, as wq_rec.priority; else must be 0
  *
- * The call changes nothing but what ADD asks for, and does not sleep.  It returns a file descriptor,
- * which is close-on-exec.  The descriptor is readable (EPOLLIN) when the wait has ended.  Then
- * read(2) returns a __u32, WQ_END_*, as often as it is called.  Before that, read waits, or fails
- * with EAGAIN if the descriptor has O_NONBLOCK.  Signals, a stop of the process and a repeated read
- * change nothing about the wait.  A buffer that is too small fails with EINVAL.  close(2) of the
- * descriptor gives the wait up.
+ * The call changes nothing but what ADD asks for, and does not sleep.  It returns a file
+ * descriptor, which is close-on-exec.  The descriptor is readable (EPOLLIN) when the wait has
+ * ended.  Then read(2) returns a __u32, WQ_END_*, as often as it is called.  Before that, read
+ * waits, or fails with EAGAIN if the descriptor has O_NONBLOCK.  Signals, a stop of the process and
+ * a repeated read change nothing about the wait.  A buffer that is too small fails with EINVAL.
+ * close(2) of the descriptor gives the wait up.
  *
- * A wait for adds ends when each add before the call has had its full run, and the result is that of
- * the last of these runs.  A pending delay is no add before it is due, so the wait is not for it.
- * With WQ_WAIT_RUN the wait ends with the run in progress, also if the key was added during it.  A
- * run that is given back is not over, because the key is handed out again.  If it is given back the
- * second time in a row, it failed.  If cancel or disable drops the pending run while another run is
- * in progress, the wait ends with that run.
+ * A wait for adds ends when each add before the call has had its full run, and the result is that
+ * of the last of these runs.  A pending delay is no add before it is due, so the wait is not for
+ * it.  With WQ_WAIT_RUN the wait ends with the run in progress, also if the key was added during
+ * it.  A run that is given back is not over, because the key is handed out again.  If it is given
+ * back the second time in a row, it failed.  If cancel or disable drops the pending run while
+ * another run is in progress, the wait ends with that run.
  *
  * With WQ_WAIT_ADD the call adds the key, as WQ_IOC_ADD does without a delay, and begins to wait
  * before any run can end.  This needs write access.
  *
  * A wait for a drain ends when no key is ready or processing, when a shut down without
- * WQ_SHUTDOWN_DRAIN ends the drain (CANCELED), or when the queue ends.  If that shut down came before
- * the call, the wait has ended already.
+ * WQ_SHUTDOWN_DRAIN ends the drain (CANCELED), or when the queue ends.  If that shut down came
+ * before the call, the wait has ended already.
  *
  * The descriptor does not keep the queue.  It keeps the queue's memory, so the queue's user stays
  * charged for the queue until it is closed.  The waits of a user are limited, see
@@ -1266,99 +1321,6 @@ struct wq_wait {
 	__aligned_u64 key;
 	__u32 key_len;
 	__s32 priority;
-};
-
-/* wq_limiter_spec.kind, reported by WQ_IOC_CONFIG alone */
-#define WQ_LIMITER_OTHER	6	/* a kernel module's own limiter */
-
-/* wq_config.set */
-#define WQ_SET_MODE	(1U << 0)
-#define WQ_SET_UID	(1U << 1)
-#define WQ_SET_GID	(1U << 2)
-#define WQ_SET_MAX_KEYS	(1U << 3)
-#define WQ_SET_LIMITER	(1U << 4)
-#define WQ_SET_LEASE	(1U << 5)
-#define WQ_SET_SLACK	(1U << 6)
-#define WQ_SET_RETRIES	(1U << 7)
-
-/**
- * struct wq_config - WQ_IOC_CONFIG: report the attributes of the queue;
- *	WQ_IOC_SET: change some of them
- * @size: sizeof(struct wq_config)
- * @flags: must be 0
- * @set: WQ_IOC_SET: WQ_SET_*, the attributes to change.  The fields of others are ignored.
- *	WQ_IOC_CONFIG: in, must be 0; out, the attributes that WQ_IOC_SET can change
- * @mode: permission bits.  Files that are bound keep the access that they have.  The
- *	caller's umask does not apply
- * @uid: the queue's owner, as a number of the caller's user namespace.  The keys stay
- *	charged to the queue's creator
- * @gid: the queue's group, as a number of the caller's user namespace
- * @max_keys: how many keys the queue may hold, 1 to WQ_MAX_KEYS.  If it holds more, it keeps
- *	them and accepts no new ones
- * @limiters: address of a struct wq_limiter_spec array.  WQ_IOC_CONFIG writes at most
- *	@num_limiters elements to it.  WQ_IOC_SET: the new limiter, as in struct wq_open.
- *	Keys keep their failures and pending delays
- * @num_limiters: elements of that array, up to WQ_MAX_LIMITERS.  WQ_IOC_CONFIG: out, elements
- *	that describe the limiter, also if they are more than the array has.  A kernel module's
- *	own limiter is one element of kind WQ_LIMITER_OTHER.  WQ_IOC_SET: 0: the default limiter
- * @lease: ns, as in struct wq_open; 0: keys that are handed out from now on have no lease.
- *	Only a queue that was created with a lease can have one.  A lease that runs keeps its
- *	end.  After a change to a shorter lease, no lease ends before those that ran at the
- *	change and were not done or touched since
- * @slack: ns, 1 to WQ_MAX_SLACK
- * @order: WQ_IOC_CONFIG: out, WQ_ORDER_*.  WQ_IOC_SET ignores it, @order_arg, @group_limit and
- *	@debounce
- * @order_arg: WQ_IOC_CONFIG: out, the figure of the order, as in struct wq_open
- * @group_limit: WQ_IOC_CONFIG: out, as in struct wq_open
- * @retries: failures in a row that are retried, as in struct wq_open; 0: all.  A change parks no
- *	key by itself, and parked keys stay parked
- * @debounce: WQ_IOC_CONFIG: out, as in struct wq_open
- *
- * WQ_IOC_SET changes all attributes in @set, or none.  The caller must be the queue's owner
- * or have CAP_FOWNER.  A change of the owner needs CAP_CHOWN.  A change of the group needs
- * CAP_CHOWN, unless the caller belongs to the new group.
- *
- * Errors of WQ_IOC_CONFIG:
- *
- *  EINVAL     @flags or @set is not 0
- *  EFAULT     the limiters or the struct can't be written
- *
- * Errors of WQ_IOC_SET:
- *
- *  EINVAL     - @flags is not 0, or @set is 0 or has an unknown bit
- *             - @uid or @gid is not a number of the caller's user namespace
- *             - @max_keys or @slack is 0
- *             - @lease is not 0, and the queue was created without a lease
- *             - the limiters are not valid, see WQ_IOC_OPEN
- *             - WQ_SET_MODE, WQ_SET_UID or WQ_SET_GID is set, and the queue is private
- *  E2BIG      @num_limiters, or n of a MAX_OF limiter, is above WQ_MAX_LIMITERS
- *  ERANGE     @mode, @max_keys, @lease, @slack, @retries or a figure of a limiter is out of the
- *             range that WQ_IOC_OPEN accepts
- *  EFAULT     the limiters can't be read
- *  EPERM      - the caller is not the queue's owner and does not have CAP_FOWNER
- *             - the change of @uid or @gid needs CAP_CHOWN
- *             - the queue belongs to a kernel module
- *  ENOSPC     the sum of the max_keys of the charged user's queues would exceed user_keys;
- *             CAP_SYS_RESOURCE overrides it
- *  ENOMEM     there is not enough memory
- */
-struct wq_config {
-	__u32 size;
-	__u32 flags;
-	__u32 set;
-	__u32 mode;
-	__u32 uid;
-	__u32 gid;
-	__u32 max_keys;
-	__u32 num_limiters;
-	__aligned_u64 limiters;
-	__s64 lease;
-	__s64 slack;
-	__u32 order;
-	__u32 order_arg;
-	__u32 group_limit;
-	__u32 retries;
-	__s64 debounce;
 };
 
 /* wq_mark.counter: the map can't answer the key's next add */
@@ -1396,9 +1358,9 @@ struct wq_map_page {
 
 /*
  * WQ_IOC_MAP: open the queue's map, so that a repeat add of a key that still waits needs no call.
- * The argument is a struct wq_control, whose @flags and @timeout must be 0.  The call returns a file
- * descriptor, which is close-on-exec.  mmap(2) of one page at offset 0, PROT_READ and MAP_SHARED,
- * maps a struct wq_map_page.
+ * The argument is a struct wq_control, whose @flags and @timeout must be 0.  The call returns a
+ * file descriptor, which is close-on-exec.  mmap(2) of one page at offset 0, PROT_READ and
+ * MAP_SHARED, maps a struct wq_map_page.
  *
  * A producer does this:
  *
@@ -1441,28 +1403,6 @@ struct wq_map_page {
  *  EPERM       the mapping is writable
  */
 
-/**
- * struct wq_unlink - WQ_IOC_UNLINK: remove the name of a queue
- * @size: sizeof(struct wq_unlink)
- * @flags: must be 0
- * @name: the queue's name
- *
- * A new queue can have the name at once.  The files that are bound to the queue can still
- * use it.  When the last of them is closed, the queue ends and its keys are lost.
- *
- * Errors of WQ_IOC_UNLINK:
- *
- *  EINVAL     @flags is not 0, @name is not a valid name, or a byte behind its NUL is not 0
- *  ENOENT     no queue has this name
- *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the
- *             queue belongs to a kernel module
- */
-struct wq_unlink {
-	__u32 size;
-	__u32 flags;
-	char name[WQ_NAME_MAX];
-};
-
 #define WQ_IOC_MAGIC	0xE7
 #define WQ_IOC_INFO	_IO(WQ_IOC_MAGIC, 0x00)
 #define WQ_IOC_OPEN	_IO(WQ_IOC_MAGIC, 0x01)
@@ -1476,7 +1416,6 @@ struct wq_unlink {
 #define WQ_IOC_SHUTDOWN	_IO(WQ_IOC_MAGIC, 0x0a)
 #define WQ_IOC_QUEUES	_IO(WQ_IOC_MAGIC, 0x0c)
 #define WQ_IOC_TOUCH	_IO(WQ_IOC_MAGIC, 0x0d)
-#define WQ_IOC_CONFIG	_IO(WQ_IOC_MAGIC, 0x0e)
 #define WQ_IOC_SET	_IO(WQ_IOC_MAGIC, 0x0f)
 #define WQ_IOC_MAP	_IO(WQ_IOC_MAGIC, 0x10)
 #define WQ_IOC_PAUSE	_IO(WQ_IOC_MAGIC, 0x11)

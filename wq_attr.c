@@ -51,7 +51,7 @@ struct row {
 			  sizeof_field(struct wq, member) !=					\
 			  sizeof_field(struct wq_params, member))
 
-#define VALUE(attr, field_, member_, min_, max_, initial_, orders_, change_)			\
+#define VALUE(attr, kind_, field_, member_, min_, max_, initial_, orders_, change_, ...)		\
 	[const_ilog2(WQ_ATTR_##attr)] = {							\
 		.name = #field_, .bit = WQ_ATTR_##attr, .change = change_, .orders = orders_,	\
 		.size = sizeof_field(struct wq, member_) + SAME_SIZE(field_, member_),		\
@@ -60,7 +60,7 @@ struct row {
 		.param = offsetof(struct wq_params, member_),					\
 		.min = min_, .max = max_, .initial = initial_,					\
 	},
-#define OTHER(attr, field_, change_)								\
+#define OTHER(attr, kind_, field_, change_, ...)						\
 	[const_ilog2(WQ_ATTR_##attr)] = {							\
 		.name = #field_, .bit = WQ_ATTR_##attr, .change = change_,			\
 	},

@@ -83,7 +83,7 @@ static s64 controller_call(const struct wq_controller_params *p, const struct wq
 /* How many failures of a key in a row are retried. */
 static u32 controller_retries(const struct wq_controller_params *p)
 {
-	u32 parks_after = READ_ONCE(p->q->retries);
+	u32 parks_after = READ_ONCE(p->q->max_retries);
 
 	return parks_after ? min(parks_after, p->max_retries) : p->max_retries;
 }

@@ -25,7 +25,7 @@
  * Context: process, may sleep.
  *
  * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, a mode without a name, or a bad
- * order), -ERANGE (max_keys, mode, lease, order_arg, debounce or retries), -EEXIST (the name is
+ * order), -ERANGE (max_keys, mode, lease, order_arg, debounce or max_retries), -EEXIST (the name is
  * taken), -ENOMEM, -EBUSY (the limiter has an owner), or params->limiter if that is an ERR_PTR.
  */
 struct wq *wq_create(const struct wq_params *params)

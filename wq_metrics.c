@@ -153,7 +153,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 	st->merged = q->merged;
 	st->canceled = q->canceled;
 	st->delayed = q->shut ? 0 : q->heap.count;
-	st->retries = q->retried;
+	st->retries = q->retries;
 	st->failures = q->failures;
 	st->dropped = q->dropped;
 	st->failed = q->nr_failed;

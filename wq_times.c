@@ -73,7 +73,7 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		wq_give_up(cs, e);
 		/* A call counts also if it parks the key, the outcome of a run does not. */
 		if (!(op->flags & OP_ADD)) {
-			q->retried++;
+			q->retries++;
 			q->failures++;
 		}
 		return 0;
@@ -110,7 +110,7 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		ret = wq_set_dirty(cs, e);
 	}
 	wq_unretain(cs, e);
-	q->retried += op->delay > 0 || op->flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER);
+	q->retries += op->delay > 0 || op->flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER);
 	return ret;
 }
 
@@ -131,7 +131,7 @@ static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
 		if (q->prioritized)
 			wq_priority_raise(e, wq_add_level(e, &op));
 		wq_set_dirty(cs, e);
-		q->retried++;
+		q->retries++;
 	}
 	if (e->waited)
 		wq_end_fences(cs, e, e->state & ENTRY_PARKED ? WQ_END_GAVE_UP : WQ_END_FAILED,

@@ -37,13 +37,8 @@ int wq_verb_info(struct wq_call *call, void *arg)
 		.size = info->size,
 		.version = WQ_API_VERSION,
 		.max_key = WQ_MAX_KEY,
-		.features = WQ_FEATURE_NAMED | WQ_FEATURE_POLL | WQ_FEATURE_DELAY |
-			    WQ_FEATURE_LIMITER | WQ_FEATURE_METRICS | WQ_FEATURE_LEASE |
-			    WQ_FEATURE_MAP | WQ_FEATURE_ORDER | WQ_FEATURE_PARK |
-			    WQ_FEATURE_WAIT | WQ_FEATURE_GROUPS,
 		.max_array = WQ_MAX_ARRAY,
 		.max_keys = WQ_MAX_KEYS,
-		.default_keys = WQ_DEFAULT_KEYS,
 	};
 	wq_quota_info(info);
 	return 0;

@@ -88,7 +88,7 @@ struct wq {
 	bool lazy;			/* C: a process made it: no thread, see wq_thread.c */
 	u32 prefix;			/* C: bytes ahead of its entries, see struct wq_prefix */
 	u32 max_idle;			/* L: how many idle entries are kept for later adds */
-	u32 retries;			/* L: failures in a row that are retried; 0: all */
+	u32 max_retries;		/* L: failures in a row that are retried; 0: all */
 	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
 	bool releases;			/* C: the policy counts the keys that are handed out */
 	bool prioritized;		/* C: WQ_ORDER_PRIORITY: its entries have levels */
@@ -146,7 +146,7 @@ struct wq {
 	u64 given_back_failed;		/* L: statistics, see struct wq_stat */
 	u64 merged;			/* L */
 	u64 canceled;			/* L */
-	u64 retried;			/* L: wq_stat.retries */
+	u64 retries;			/* L: wq_stat.retries */
 	u64 failures;			/* L */
 	u64 dropped;			/* L */
 	u64 expired;			/* L */

@@ -21,7 +21,7 @@ int wq_kick_process(struct wq *q, u32 *n);
 /* Whether the next failure of a key is one more than its queue retries. */
 static inline bool wq_fails_finally(const struct wq *q, const struct wq_entry *e)
 {
-	return unlikely(q->retries) && e->failures >= q->retries;
+	return unlikely(q->max_retries) && e->failures >= q->max_retries;
 }
 
 #endif /* _WQ_PARK_H */

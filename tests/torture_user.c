@@ -304,7 +304,7 @@ static void some_config(struct wq_attrs *config)
 		.num_limiters = first ? 1 : 3,
 		.lease = WQ_MIN_LEASE + some_time(20 * MS),
 		.slack = 1 + some_time(MS),
-		.retries = below(4),
+		.max_retries = below(4),
 	};
 }
 
@@ -320,7 +320,7 @@ static void configure(int q)
 		return;		/* a kernel module's */
 	if (below(2))
 		some_config(&config);
-	config.set = 1 + below((WQ_ATTR_RETRIES << 1) - 1);
+	config.set = 1 + below((WQ_ATTR_MAX_RETRIES << 1) - 1);
 	/* Only a queue that was made with a lease can have one. */
 	if (config.set & WQ_ATTR_LEASE && !below(4))
 		config.lease = 0;
@@ -420,7 +420,7 @@ static int open_own(const char *name)
 		.num_limiters = config.num_limiters,
 		.limiters = config.limiters,
 		.lease = config.lease, .slack = config.slack,
-		.retries = below(2) ? config.retries : 0,
+		.max_retries = below(2) ? config.max_retries : 0,
 		.debounce = below(2) ? 1 + some_time(10 * MS) : 0,
 		.flags = name && below(4) ? WQ_OPEN_ACCEPT : 0,
 		.order = order,

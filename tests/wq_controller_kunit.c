@@ -961,7 +961,7 @@ static void gave_up_may_be_null(struct kunit *test)
 static void key_is_given_up_when_the_queue_would_park_it(struct kunit *test)
 {
 	queue_of(test, &(struct wq_params){
-		.retries = 2, .limiter = wq_limiter_exponential(0, 0),
+		.max_retries = 2, .limiter = wq_limiter_exponential(0, 0),
 	});
 	control(test, 1, 5, fail);
 	expect_given_up(test, 2);

@@ -516,7 +516,7 @@ static void run_given_back_too_often_ends_its_flush_as_given_up(struct kunit *te
 	struct wq_fence *f;
 	int i;
 
-	queue_on_clock(test, (struct wq_params){ .retries = 1 });
+	queue_on_clock(test, (struct wq_params){ .max_retries = 1 });
 	add(test, "a");
 	/* The first loss is no failure, one is retried, and the last one is too many. */
 	for (i = 0; i < 2; i++) {

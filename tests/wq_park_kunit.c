@@ -14,7 +14,7 @@
 static void queue_that_retries(struct kunit *test, unsigned int retries, s64 lease)
 {
 	queue_on_clock(test, (struct wq_params){
-		.name = "wq-park", .max_keys = 8, .retries = retries, .lease = lease,
+		.name = "wq-park", .max_keys = 8, .max_retries = retries, .lease = lease,
 		.limiter = wq_limiter_exponential(0, 0),
 	});
 }
@@ -721,7 +721,7 @@ static void destroy_drops_parked_entries_with_their_reasons(struct kunit *test)
 
 static void retries_above_the_limit_fail_with_ERANGE(struct kunit *test)
 {
-	struct wq *q = wq_create(&(struct wq_params){ .retries = WQ_MAX_RETRIES + 1 });
+	struct wq *q = wq_create(&(struct wq_params){ .max_retries = WQ_MAX_RETRIES + 1 });
 
 	KUNIT_EXPECT_PTR_EQ(test, q, ERR_PTR(-ERANGE));
 	queue_that_retries(test, WQ_MAX_RETRIES, 0);

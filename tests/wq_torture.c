@@ -2152,7 +2152,7 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 	}
 	if (one_in(r, 3)) {
 		a->retries = 1 + below(r, 3);
-		params.retries = a->retries;
+		params.max_retries = a->retries;
 	}
 	params.limiter = some_limiter(r);
 

@@ -267,7 +267,7 @@ void wq_limiter_free(struct wq_limiter *l);
  *	leases
  * @no_map: processes must not map the queue, see WQ_IOC_MAP.  They never can if the policy
  *	has a touch operation.
- * @retries: how many failures of a key in a row are retried; the next one parks the key.  0:
+ * @max_retries: how many failures of a key in a row are retried; the next one parks the key.  0:
  *	all of them.  At most WQ_MAX_RETRIES
  */
 struct wq_params {
@@ -284,7 +284,7 @@ struct wq_params {
 	struct wq_limiter *limiter;
 	s64 lease;
 	bool no_map;
-	unsigned int retries;
+	unsigned int max_retries;
 	/* private: of a queue that a process creates */
 	s64 slack;
 };
@@ -538,7 +538,7 @@ struct wq_controller;
  * @name: name of the threads, followed by a number; NULL: "wq"
  * @workers: number of threads; 0: one
  * @max_retries: upper bound on retries of a failed key, each after the delay of the
- *	queue's limiter.  wq_params.retries applies too, if it is lower and not 0.  After that
+ *	queue's limiter.  wq_params.max_retries applies too, if it is lower and not 0.  After that
  *	the controller gives the key up: the key is parked with the error, see
  *	wq_done_give_up().
  * @fn: process a key; may be NULL if there is @embedded_fn.  0: done, its failures are

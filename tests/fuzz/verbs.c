@@ -60,7 +60,7 @@ static const __s64 debounces[] = { 0, 1, MS, 3600 * SEC, INT64_MAX, -1 };
 static const __u32 sets[] = {
 	SET_ANY, WQ_ATTR_ORDER, WQ_ATTR_MODE, WQ_ATTR_UID, WQ_ATTR_GID, WQ_ATTR_MAX_KEYS, WQ_ATTR_LIMITER,
 	WQ_ATTR_LEASE, WQ_ATTR_SLACK, SET_ANY | WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID,
-	WQ_ATTR_MODE | WQ_ATTR_MAX_KEYS, WQ_ATTR_RETRIES, WQ_ATTR_GROUP_LIMIT << 1, ~0U,
+	WQ_ATTR_MODE | WQ_ATTR_MAX_KEYS, WQ_ATTR_MAX_RETRIES, WQ_ATTR_GROUP_LIMIT << 1, ~0U,
 };
 
 static const __u32 retries_values[] = { 0, 1, 2, WQ_MAX_RETRIES, WQ_MAX_RETRIES + 1, ~0U };
@@ -74,7 +74,7 @@ static const struct attr {
 	size_t field;
 	__s64 min, max, initial;
 } attrs[] = {
-#define VALUE(name, f, member, min, max, initial, ...) \
+#define VALUE(name, kind, f, member, min, max, initial, ...) \
 	{ WQ_ATTR_##name, sizeof(((struct wq_attrs *)0)->f), offsetof(struct wq_attrs, f), \
 	  min, max, initial },
 #define OTHER(...)
@@ -747,7 +747,7 @@ __s32 do_bind(struct task *t, const struct call *c)
 	args.lease = PICK(leases, c->arg[A_LEASE]);
 	args.set = c->arg[A_RESERVED];
 	args.slack = PICK(slacks, c->arg[A_SLACK]);
-	args.retries = PICK(retries_values, c->arg[A_RETRIES]);
+	args.max_retries = PICK(retries_values, c->arg[A_RETRIES]);
 	args.debounce = PICK(debounces, c->arg[A_DEBOUNCE]);
 	args.order = PICK(orders, c->arg[A_ORDER]).order;
 	args.order_arg = PICK(orders, c->arg[A_ORDER]).arg;
@@ -1053,7 +1053,7 @@ __s32 do_stat(struct task *t, const struct call *c)
 		fault(t, "state 0x%x, gets_resume %lld, adds_resume %lld", st.state,
 		      (long long)st.gets_resume, (long long)st.adds_resume);
 	if ((st.keys > st.max_keys && !may_lower()) || st.held > st.processing || st.retained > st.failed ||
-	    st.failed > st.keys || st.expired > st.given_back || st.reserved || st.reserved2 ||
+	    st.failed > st.keys || st.expired > st.given_back || st.flags ||
 	    st.ready > st.keys || st.processing > st.keys || st.delayed > st.keys)
 		fault(t, "keys %u of %u: ready %u, processing %u, held %u, delayed %u, "
 		      "failed %u, retained %u, expired %llu", st.keys, st.max_keys, st.ready,
@@ -1093,7 +1093,7 @@ __s32 do_shutdown(struct task *t, const struct call *c)
 
 static void config_check(struct task *t, const struct wq_attrs *args)
 {
-	if (args->set >= WQ_ATTR_RETRIES << 1 || args->retries > WQ_MAX_RETRIES ||
+	if (args->set >= WQ_ATTR_MAX_RETRIES << 1 || args->max_retries > WQ_MAX_RETRIES ||
 	    args->order > WQ_ORDER_OTHER || args->mode > 0777 || !args->max_keys ||
 	    args->max_keys > WQ_MAX_KEYS || args->lease < 0 ||
 	    (args->lease && args->lease < WQ_MIN_LEASE) || args->slack < 0 ||
@@ -1149,7 +1149,7 @@ __s32 do_set(struct task *t, const struct call *c)
 		.max_keys = c->arg[A_MAX_KEYS] ? PICK(max_keys_values, c->arg[A_MAX_KEYS]) : 16,
 		.lease = PICK(leases, c->arg[A_LEASE]),
 		.slack = c->arg[A_SLACK] ? PICK(slacks, c->arg[A_SLACK]) : WQ_DEFAULT_SLACK,
-		.retries = PICK(retries_values, c->arg[A_RETRIES]),
+		.max_retries = PICK(retries_values, c->arg[A_RETRIES]),
 	};
 	struct spot s = limits_place(t, &args.num_limiters, (__u64 *)&args.limiters);
 	__s32 ret;

@@ -353,7 +353,7 @@ static void park(struct wm *m, u32 k, u32 error)
 
 static bool fails_finally(const struct wm *m, const struct wm_key *key)
 {
-	return m->p.retries && key->failures >= m->p.retries;
+	return m->p.max_retries && key->failures >= m->p.max_retries;
 }
 
 /* The key failed and is parked, unless it waits for a run that came later. */

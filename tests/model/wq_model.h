@@ -49,7 +49,7 @@ struct wm_params {
 	u32 ageing;		/* of the order of levels; 0: first in, first out */
 	u32 groups;		/* that take turns: key k is in group k % groups; 0: there are none */
 	u32 limit;		/* keys of a group in processing; 0: any number */
-	u32 retries;		/* failures in a row that are retried; 0: all */
+	u32 max_retries;		/* failures in a row that are retried; 0: all */
 	/* its limiter: the longest of those that are there */
 	bool exponential;
 	s64 base, longest;	/* of the exponential, ns */

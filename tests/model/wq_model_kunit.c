@@ -208,7 +208,7 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		.max_keys = cfg->p.max_keys,
 		.lease = cfg->p.lease,
 		.debounce = cfg->p.debounce,
-		.retries = cfg->p.retries,
+		.max_retries = cfg->p.max_retries,
 		.clock = &rig->clock,
 		.limiter = limiter_of(rig, &cfg->p),
 		.order_kind = cfg->p.ageing ? WQ_ORDER_PRIORITY :
@@ -923,7 +923,7 @@ static void progress(struct driver *d, bool end)
 static const struct config configs[] = {
 	{
 		.name = "two processes, leases", .consumers = 2, .p = {
-			.keys = 2, .max_keys = 2, .lease = UNIT, .retries = 1,
+			.keys = 2, .max_keys = 2, .lease = UNIT, .max_retries = 1,
 			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
 		},
 	}, {
@@ -941,7 +941,7 @@ static const struct config configs[] = {
 	}, {
 		.name = "kernel, a key and an object", .consumers = 1,
 		.kernel = true, .p = {
-			.keys = 2, .max_keys = 2, .objects = true, .retries = 1,
+			.keys = 2, .max_keys = 2, .objects = true, .max_retries = 1,
 			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
 		},
 	}, {
@@ -1208,7 +1208,7 @@ static void random_config(struct config *cfg, u64 *rnd)
 			.timed = !ws_rnd(rnd, 4),
 			.objects = objects,
 			.ageing = !objects && !ws_rnd(rnd, 3) ? 2 + ws_rnd(rnd, 16) : 0,
-			.retries = ws_rnd(rnd, 2) ? 1 + ws_rnd(rnd, 3) : 0,
+			.max_retries = ws_rnd(rnd, 2) ? 1 + ws_rnd(rnd, 3) : 0,
 		},
 	};
 	/* An embedded entry has no room for it. */

@@ -8,7 +8,7 @@
 #include <poll.h>
 
 #define ALL_SET	(WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID | WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | \
-		 WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_RETRIES)
+		 WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_MAX_RETRIES)
 
 #define EXPONENTIAL(b, m)	{ .kind = WQ_LIMITER_EXPONENTIAL, .base = (b), .max = (m) }
 #define FAST_SLOW(f, s, num)	\
@@ -162,11 +162,11 @@ TEST(config_of_a_private_queue_reports_no_permissions_to_set)
 {
 	struct attributes a = attributes(q_private(5));
 
-	ASSERT_EQ(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | WQ_ATTR_SLACK | WQ_ATTR_RETRIES, a.c.set);
+	ASSERT_EQ(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | WQ_ATTR_SLACK | WQ_ATTR_MAX_RETRIES, a.c.set);
 	ASSERT_EQ(0, a.c.mode);
 	ASSERT_EQ(5, a.c.max_keys);
 	a = attributes(q_open_lease("", 0, SEC));
-	ASSERT_EQ(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | WQ_ATTR_SLACK | WQ_ATTR_RETRIES | WQ_ATTR_LEASE,
+	ASSERT_EQ(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | WQ_ATTR_SLACK | WQ_ATTR_MAX_RETRIES | WQ_ATTR_LEASE,
 		  a.c.set);
 }
 
@@ -293,8 +293,8 @@ TEST_F(users, set_changes_each_attribute_alone)
 	SET_ALONE(WQ_ATTR_LEASE, lease, HOUR);
 	SET_ALONE(WQ_ATTR_SLACK, slack, 1);
 	SET_ALONE(WQ_ATTR_SLACK, slack, WQ_MAX_SLACK);
-	SET_ALONE(WQ_ATTR_RETRIES, retries, WQ_MAX_RETRIES);
-	SET_ALONE(WQ_ATTR_RETRIES, retries, 0);
+	SET_ALONE(WQ_ATTR_MAX_RETRIES, max_retries, WQ_MAX_RETRIES);
+	SET_ALONE(WQ_ATTR_MAX_RETRIES, max_retries, 0);
 	x = c;
 	x.set = WQ_ATTR_LIMITER;
 	x.limiters = addr_of(hourly);
@@ -357,7 +357,7 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	BAD(-ERANGE, lease, -1);
 	BAD(-ERANGE, slack, -1);
 	BAD(-ERANGE, slack, WQ_MAX_SLACK + 1);
-	BAD(-ERANGE, retries, WQ_MAX_RETRIES + 1);
+	BAD(-ERANGE, max_retries, WQ_MAX_RETRIES + 1);
 	BAD(-E2BIG, num_limiters, WQ_MAX_LIMITERS + 1);
 	BAD(-EINVAL, num_limiters, ARRAY_SIZE(nested) - 1);
 	BAD(-EFAULT, limiters, 8);

@@ -775,12 +775,4 @@ TEST_F(users, disable_is_for_the_owner_and_root)
 	EXPECT_EQ(0, q_disable(rw, "a", 0));
 }
 
-TEST(info_has_the_feature_WAIT)
-{
-	struct wq_info info = { .size = sizeof(info) };
-
-	ASSERT_EQ(0, q_info(q_dev(O_RDWR), &info));
-	EXPECT_EQ(WQ_FEATURE_WAIT, info.features & WQ_FEATURE_WAIT);
-}
-
 TEST_HARNESS_MAIN

@@ -80,16 +80,6 @@ static int poll_now(int fd)
 
 /* ---- the attribute ---- */
 
-TEST(info_reports_groups)
-{
-	struct wq_info info;
-	int fd = q_dev(O_RDWR);
-
-	ASSERT_EQ(0, q_info(fd, &info));
-	EXPECT_TRUE(info.features & WQ_FEATURE_GROUPS);
-	close(fd);
-}
-
 TEST_F(groups, config_reports_the_order_and_an_open_with_another_one_fails)
 {
 	struct wq_attrs cfg = { .size = sizeof(cfg) };

@@ -1154,15 +1154,6 @@ TEST_F(lease, open_that_attaches_uses_the_queues_lease)
 	ASSERT_EQ(HOUR, q_stat(self->q).lease);
 }
 
-TEST(info_has_the_lease_feature)
-{
-	struct wq_info info;
-	int fd = q_dev(O_RDONLY);
-
-	ASSERT_EQ(0, q_info(fd, &info));
-	ASSERT_EQ(WQ_FEATURE_LEASE, info.features & WQ_FEATURE_LEASE);
-}
-
 /* ---- leases in query, list, stat, fdinfo, debugfs and traces ---- */
 
 TEST_F_TIMEOUT(lease, query_returns_the_remaining_lease, LIMIT)

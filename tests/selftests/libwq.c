@@ -521,7 +521,7 @@ TEST_F(libwq, open_attr_gives_a_new_queue_its_attributes_and_NULL_or_zeros_the_d
 		ASSERT_LE(0, q);
 		ASSERT_EQ(1, wq_add_rate_limited(q, "a", 1));
 		ASSERT_EQ(0, wq_stat(q, &st));
-		ASSERT_EQ(info.default_keys, st.max_keys);
+		ASSERT_EQ(WQ_DEFAULT_KEYS, st.max_keys);
 		ASSERT_EQ(0, st.lease);
 		ASSERT_GT(SEC, st.next_due);
 	}
@@ -1349,7 +1349,7 @@ TEST_F(libwq, done_get_batch_does_done_and_get_in_one_call)
 
 TEST_F(libwq, done_failed_parks_with_error_and_reason_and_kick_makes_ready)
 {
-	const struct wq_attrs attr = { .max_keys = 40, .retries = 1 };
+	const struct wq_attrs attr = { .max_keys = 40, .max_retries = 1 };
 	char text[WQ_MAX_REASON + 8];
 	struct wq_key_info info;
 	struct wq_item item;

@@ -97,7 +97,7 @@ static bool rig_start(struct rig *rig)
 			 rig->p.groups ? WQ_ORDER_PREFIX : WQ_ORDER_FIFO,
 		.order_arg = rig->p.groups ? 1 : rig->p.ageing,
 		.group_limit = rig->p.limit,
-		.retries = rig->p.retries,
+		.max_retries = rig->p.max_retries,
 	};
 	int i;
 
@@ -654,7 +654,7 @@ static void random_queue(struct rig *rig, struct ws_gen *g)
 		.keys = WM_KEYS,
 		.max_keys = max_keys[ws_rnd(&g->seed, ARRAY_SIZE(max_keys))],
 		.lease = expires ? SHORT_LEASE : ws_rnd(&g->seed, 2) ? HOUR : 0,
-		.retries = ws_rnd(&g->seed, 2) ? 1 + ws_rnd(&g->seed, 3) : 0,
+		.max_retries = ws_rnd(&g->seed, 2) ? 1 + ws_rnd(&g->seed, 3) : 0,
 		.timed = true,
 		.ageing = ws_rnd(&g->seed, 3) ? 0 : 2 + ws_rnd(&g->seed, 16),
 	};

@@ -97,7 +97,7 @@ static struct wq_attrs open_args(const char *name, __u32 retries)
 {
 	struct wq_attrs args = {
 		.size = sizeof(args), .flags = WQ_OPEN_CREATE, .mode = 0600, .max_keys = 12,
-		.limiters = addr_of(&no_delay), .num_limiters = 1, .retries = retries,
+		.limiters = addr_of(&no_delay), .num_limiters = 1, .max_retries = retries,
 	};
 
 	strcpy(args.name, name);
@@ -585,19 +585,19 @@ TEST_F(parking, retries_are_an_attribute_of_the_queue)
 	int fd = q_dev(O_RDWR);
 
 	EXPECT_EQ(-EEXIST, verb(fd, WQ_IOC_OPEN, &args));
-	args.retries = 2;
+	args.max_retries = 2;
 	EXPECT_EQ(0, verb(fd, WQ_IOC_OPEN, &args));
 	close(fd);
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
-	EXPECT_EQ(2, config.retries);
-	EXPECT_TRUE(config.set & WQ_ATTR_RETRIES);
+	EXPECT_EQ(2, config.max_retries);
+	EXPECT_TRUE(config.set & WQ_ATTR_MAX_RETRIES);
 
-	config = (struct wq_attrs){ .size = sizeof(config), .set = WQ_ATTR_RETRIES };
+	config = (struct wq_attrs){ .size = sizeof(config), .set = WQ_ATTR_MAX_RETRIES };
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	for (int i = 0; i < 10; i++)
 		EXPECT_EQ(WQ_RESULT_READY, retry(self->q));
-	config.retries = 1;
+	config.max_retries = 1;
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
 	EXPECT_EQ(WQ_RESULT_PARKED, retry(self->q));
 }
@@ -605,14 +605,14 @@ TEST_F(parking, retries_are_an_attribute_of_the_queue)
 TEST_F(parking, retries_above_the_limit_fail_with_ERANGE)
 {
 	struct wq_attrs config = {
-		.size = sizeof(config), .set = WQ_ATTR_RETRIES, .retries = WQ_MAX_RETRIES + 1,
+		.size = sizeof(config), .set = WQ_ATTR_MAX_RETRIES, .max_retries = WQ_MAX_RETRIES + 1,
 	};
 	struct wq_attrs args = open_args(self->name, WQ_MAX_RETRIES + 1);
 	int fd = q_dev(O_RDWR);
 
 	EXPECT_EQ(-ERANGE, verb(self->q, WQ_IOC_SET, &config));
 	EXPECT_EQ(-ERANGE, verb(fd, WQ_IOC_OPEN, &args));
-	config.retries = WQ_MAX_RETRIES;
+	config.max_retries = WQ_MAX_RETRIES;
 	EXPECT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
 	close(fd);
 }

@@ -372,7 +372,7 @@ TEST_F(priority, config_reports_the_order_and_set_ignores_it)
 	EXPECT_EQ(WQ_ORDER_PRIORITY, c.order);
 	EXPECT_EQ(AGEING, c.order_arg);
 	EXPECT_EQ(0, c.group_limit);
-	EXPECT_EQ(0, c.retries);
+	EXPECT_EQ(0, c.max_retries);
 	c.set = WQ_ATTR_MAX_KEYS;
 	c.order = WQ_ORDER_FIFO;
 	c.order_arg = 3;

@@ -244,14 +244,6 @@ FIXTURE_TEARDOWN(at_once)
 	close(self->q);
 }
 
-TEST(info_has_the_limiter_feature)
-{
-	struct wq_info info;
-
-	ASSERT_EQ(0, q_info(q_dev(O_RDWR), &info));
-	ASSERT_TRUE(info.features & WQ_FEATURE_LIMITER);
-}
-
 TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 {
 	ASSERT_EQ(32, sizeof(struct wq_limiter_spec));

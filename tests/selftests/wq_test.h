@@ -529,9 +529,9 @@ static inline bool same(const struct wq_stat *before, int fd)
 	} fields[] = {
 		FIELD(size), FIELD(flags), FIELD(name), FIELD(uid), FIELD(gid), FIELD(mode),
 		FIELD(state), FIELD(ready), FIELD(processing), FIELD(held), FIELD(keys),
-		FIELD(max_keys), FIELD(reserved), FIELD(adds), FIELD(coalesced), FIELD(gets),
+		FIELD(max_keys), FIELD(adds), FIELD(coalesced), FIELD(gets),
 		FIELD(dones), FIELD(given_back), FIELD(canceled), FIELD(merged), FIELD(delayed),
-		FIELD(reserved2), FIELD(retries), FIELD(dropped), FIELD(failed), FIELD(retained),
+		FIELD(retries), FIELD(dropped), FIELD(failed), FIELD(retained),
 		FIELD(memory), FIELD(depth), FIELD(consumers), FIELD(waits), FIELD(works),
 		FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(slack),
 		FIELD(gets_resume), FIELD(adds_resume), FIELD(failures), FIELD(oldest),

@@ -137,8 +137,8 @@ test_create_bad_limiter_names_the_wrong_part() {
 	bad_limiter "max-wait:1s,$(printf 'bucket:1:1,%.0s' {1..14})default-item" "15 limiters are more than the maximum of 14 and a max-wait"
 	status 1 wq create --limiter bucket:0.000000001:4000000000 $q
 	prints "a bucket must not take 292 years or more to fill"
-	status 1 wq create --limiter default-item -n 4294967295 $q
-	prints "-n 4294967295 is out of range; the maximum is"
+	status 2 wq create --limiter default-item -n 33554433 $q
+	prints "--max-keys: '33554433' is not a number from 1 to 33554432"
 	status 1 wq stat $q
 }
 
@@ -228,7 +228,7 @@ test_create_names_each_attribute_that_an_existing_queue_lacks() {
 	status 1 wq create --max-keys 6 $q
 	prints "the queue exists, and its max-keys is 5, not 6; use it as it is with --accept, or change it with wqctl set"
 	status 1 wq create --lease 1m --slack 1ms --limiter bucket:1:1 $q
-	prints "its lease is 30s, not 1m, and its slack is 50us, not 1ms, and its limiter is exponential:1ms:1000s, not bucket:1:1;"
+	prints "its limiter is exponential:1ms:1000s, not bucket:1:1, and its lease is 30s, not 1m, and its slack is 50us, not 1ms;"
 	status 0 wq create --accept --max-keys 6 --lease 1m $q
 	is "max_keys, lease" "5 30000000000" "$(stats max_keys lease_ns)"
 	status 0 wq create --accept --max-keys 6 $q.b
@@ -266,8 +266,8 @@ test_set_fails_and_changes_nothing() {
 	status 1 wq set --lease 1m -n 5 $q
 	prints "it was created without a lease"
 	is max_keys 65536 "$(stats max_keys)"
-	status 1 wq set -n 4294967295 $q
-	prints "-n 4294967295 is out of range; the maximum is"
+	status 2 wq set -n 33554433 $q
+	prints "--max-keys: '33554433' is not a number from 1 to 33554432"
 	status 0 wq set -m 666 $q
 	status 1 as_nobody set -n 5 $q
 	prints "only the queue's owner and root may do that"
@@ -1085,6 +1085,10 @@ test_metrics_equal_stat() {
 	same("wq_memory_bytes", str(st["memory"]))
 	same("wq_lease_seconds", "0.000000000")
 	same("wq_slack_seconds", "0.000050000")
+	labels = "".join(',%s="%s"' % p for p in (("max_keys", st["max_keys"]),
+	    ("limiter", st["limiter"]), ("order", "fifo"), ("max_retries", 0), ("lease", "none"),
+	    ("slack", "50us"), ("debounce", "none")))
+	assert m.pop("wq_queue_info{" + name + labels + "}") == "1"
 	assert [st[f] for f in ("depth", "adds", "retries", "processing", "delayed", "keys",
 	    "coalesced", "consumers")] == [2, 6, 1, 1, 1, 3, 1, 1], st
 	bounds = ["1e-08", "1e-07", "1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1", "1", "10", "+Inf"]
@@ -1461,7 +1465,7 @@ test_pause_for_a_time_ends_by_itself() {
 	is key a "$(wq get --wait $q)"
 	is "paused" "no no" "$(stats gets_paused adds_paused)"
 	status 2 wq pause --for 0 $q
-	prints "the time must be above 0"
+	prints "--for: '0' is too short"
 }
 
 test_pause_is_shown_by_ls_metrics_and_top() {
@@ -1818,7 +1822,7 @@ test_run_parks_with_the_exit_status_and_the_last_line_of_standard_error() {
 }
 
 test_run_parks_when_the_queue_has_no_more_retries() {
-	queue --limiter exponential:1ms:1ms --retries 2
+	queue --limiter exponential:1ms:1ms --max-retries 2
 	wq add $q k
 	status 1 wq run --once $q -- sh -c 'echo full >&2; false'
 	prints "given up after 2 retries, and parked"
@@ -1836,13 +1840,13 @@ test_run_moves_given_up_keys_with_failed_to() {
 	is keys 0 "$(stats keys)"
 	is key k "$(wq get $q.dead)"
 	# the queue's own retries do not park it
-	wq set --retries 1 $q
+	wq set --max-retries 1 $q
 	wq add $q k
 	status 1 wq run --once --failed-to $q.dead $q -- false
 	prints "given up after 1 retry, and moved"
 	is "keys, parked" "0 0" "$(stats keys parked_total)"
 	is key k "$(wq get $q.dead)"
-	wq set --retries 0 $q
+	wq set --max-retries 0 $q
 	# a wait reports that the run failed
 	"$WQCTL" run -q --max-retries 0 --failed-to $q.dead $q -- false &
 	status 1 wq add --wait -t 10s $q k
@@ -1909,14 +1913,14 @@ test_kick_makes_parked_keys_ready() {
 }
 
 test_retries_are_an_attribute() {
-	wq create --retries 3 --max-keys 40 $q
+	wq create --max-retries 3 --max-keys 40 $q
 	is "max_retries, max_parked" "3 10" "$(stats max_retries max_parked)"
-	status 1 wq create --retries 4 $q
-	prints "its retries is 3, not 4"
-	status 0 wq set --retries 0 $q
+	status 1 wq create --max-retries 4 $q
+	prints "its max-retries is 3, not 4"
+	status 0 wq set --max-retries 0 $q
 	is max_retries - "$(stats max_retries)"
-	status 2 wq set --retries 65536 $q
-	status 2 wq create --retries 0 $q
+	status 2 wq set --max-retries 65536 $q
+	status 2 wq create --max-retries 0 $q
 	status 2 wq done --fd 5 --give-up --retry k
 	status 2 wq done --fd 5 --give-up --forget --reason x k
 	status 2 wq done --fd 5 --reason x k
@@ -2295,7 +2299,7 @@ test_help_lists_every_command() {
 		status 0 wq $c --help
 	done
 	status 0 wq info
-	matches info ' limiter metrics lease.*max_key      1024 bytes' "$(<"$out")"
+	matches info 'max_key      1024 bytes.*user_waits' "$(<"$out")"
 }
 
 # ---- advice, and dropped keys

@@ -468,7 +468,7 @@ static inline int wq_stat(int q, struct wq_stat *st)
 
 int wq_info_sized(struct wq_info *info, size_t size);
 
-/** wq_info() - read the features and limits of the kernel's wq; needs no queue */
+/** wq_info() - read the limits of the kernel's wq; needs no queue */
 static inline int wq_info(struct wq_info *info)
 {
 	return wq_info_sized(info, sizeof(*info));

@@ -7,45 +7,21 @@
  * signal stops it at once.
  */
 #include <err.h>
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "mirror.h"
 
-#define MAX_WORKERS	64
-
-int src_fd, dst_fd;
-char queue_name[WQ_NAME_MAX];
-struct work *work;
-
 static int queue;
-static int signals;		/* signalfd */
-static unsigned int stops;	/* SIGTERM and SIGINT so far */
-static pid_t main_pid;
-static pid_t workers[MAX_WORKERS];
 static unsigned int n_workers = 4;
-static unsigned int n_killed;
-static uint64_t given_back;	/* wq_stat.given_back when it was last read */
-
-bool stop_at_once(void)
-{
-	return stops > 1;
-}
-
 static void remove_private(void)
 {
 	char name[32];
@@ -60,88 +36,10 @@ static void remove_private(void)
 
 static void clean_up(void)
 {
-	unsigned int i;
-
-	if (getpid() != main_pid)
+	if (!workers_kill())
 		return;
-	for (i = 0; i < n_workers; i++)
-		if (workers[i] > 0 && !kill(workers[i], SIGKILL))
-			waitpid(workers[i], NULL, 0);
 	wq_unlink(queue_name);
 	remove_private();
-}
-
-static void start_worker(unsigned int slot)
-{
-	sigset_t none;
-
-	fflush(NULL);
-	workers[slot] = fork();
-	if (workers[slot] < 0)
-		err(1, "can't start a worker");
-	if (workers[slot])
-		return;
-
-	/* Ctrl-C signals all processes of the terminal; only the main one handles it. */
-	signal(SIGINT, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != main_pid)
-		_exit(1);
-	/* The workers must not keep the main process' open file alive. */
-	close(queue);
-	_exit(worker(slot));
-}
-
-static void get_stat(struct wq_stat *st)
-{
-	if (wq_stat(queue, st) < 0)
-		err(1, "can't read the queue's statistics");
-}
-
-/* The kernel gives the keys of a process back before waitpid() returns it. */
-static void replace(unsigned int slot, int status)
-{
-	struct wq_stat st;
-
-	if (!WIFSIGNALED(status))
-		errx(1, "worker %u ended with status %d", slot, WEXITSTATUS(status));
-	get_stat(&st);
-	warnx("worker %u was killed by signal %d, its %llu keys are ready again, a new worker starts",
-	      slot, WTERMSIG(status), (unsigned long long)(st.given_back - given_back));
-	given_back = st.given_back;
-	n_killed++;
-	start_worker(slot);
-}
-
-static void reap(void)
-{
-	unsigned int i;
-	int status;
-
-	for (i = 0; i < n_workers; i++)
-		if (waitpid(workers[i], &status, WNOHANG) == workers[i])
-			replace(i, status);
-}
-
-void supervise(int fd, int ms)
-{
-	struct signalfd_siginfo info;
-	struct pollfd fds[] = {
-		{ .fd = signals, .events = POLLIN },
-		{ .fd = fd, .events = POLLIN },
-	};
-
-	if (poll(fds, 2, ms) < 0 && errno != EINTR)
-		err(1, "poll");
-	while (read(signals, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo == SIGCHLD)
-			reap();
-		else
-			stops++;
-	}
 }
 
 /* Read all events before the statistics, because they can add keys. */
@@ -154,34 +52,15 @@ static void run_until_quiet(void)
 			supervise(-1, 0);
 			continue;
 		}
-		if (!stops) {
+		if (!stop_asked()) {
 			supervise(watch_fd(), -1);
 			continue;
 		}
-		get_stat(&st);
+		get_stat(queue, &st);
 		if (!st.ready && !st.processing && !st.delayed)
 			return;
 		supervise(watch_fd(), 10);
 	}
-}
-
-static int end_workers(void)
-{
-	unsigned int i;
-	int status, bad = 0;
-
-	if (wq_shutdown(queue) < 0)
-		err(1, "can't shut down the queue");
-	for (i = 0; i < n_workers; i++) {
-		if (stop_at_once())
-			kill(workers[i], SIGTERM);
-		/* If a worker is killed now, report() finds the keys that it held. */
-		if (waitpid(workers[i], &status, 0) != workers[i] ||
-		    (WIFEXITED(status) && WEXITSTATUS(status)))
-			bad = 1;
-		workers[i] = 0;
-	}
-	return bad;
 }
 
 static void row(const char *what, unsigned long long n, const char *note)
@@ -196,7 +75,7 @@ static int report(double seconds)
 	struct wq_stat st;
 	unsigned int i;
 
-	get_stat(&st);
+	get_stat(queue, &st);
 	row("events", watch_stat.events, "read from inotify");
 	row("scans", watch_stat.scans, "of the whole tree, at the start and after lost events");
 	row("delayed", st.retries, "adds 50 ms after a path's last change, and retries");
@@ -207,7 +86,7 @@ static int report(double seconds)
 	row("given back", st.given_back, "runs of killed workers, repeated by others");
 	row("  failed", st.given_back_failed, "of these, the second and later ones of a key in a row");
 	row("merged", st.merged, "of these, keys that were also added again: one run for both");
-	row("workers killed", n_killed, "");
+	row("workers killed", workers_killed(), "");
 	row("failures", work->failures, "of runs, which are retried");
 	for (i = 0; i < MAX_RETRIES && work->retries[i].count; i++) {
 		snprintf(what, sizeof(what), "  retry %u", i + 1);
@@ -283,21 +162,6 @@ static void open_queue(void)
 		err(1, "can't create a queue; is the module loaded (modprobe wq)?");
 }
 
-static void block_signals(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGCHLD);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (signals < 0)
-		err(1, "signalfd");
-}
-
 static void usage(FILE *to, int status)
 {
 	fputs("usage: mirror [-j WORKERS] SRC DST\n"
@@ -329,7 +193,6 @@ static void parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct timespec start, end;
-	unsigned int i;
 	int bad;
 
 	parse(argc, argv);
@@ -339,18 +202,14 @@ int main(int argc, char **argv)
 	work = mmap(NULL, sizeof(*work), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (work == MAP_FAILED)
 		err(1, NULL);
-	main_pid = getpid();
 	open_trees(argv[optind], argv[optind + 1]);
 	atexit(clean_up);
 	open_queue();
-	block_signals();
-
-	for (i = 0; i < n_workers; i++)
-		start_worker(i);
+	workers_start(queue, n_workers);
 	watch_start(queue);
 	run_until_quiet();
 
-	bad = end_workers();
+	bad = workers_end();
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	bad |= report(end.tv_sec - start.tv_sec + (end.tv_nsec - start.tv_nsec) / 1e9);
 	return bad || stop_at_once();

@@ -6,7 +6,8 @@
  * A key is a path relative to the top of both trees; "." is the top.  It means that the
  * two trees may differ there, not how.  mirror.c is the main process.  watch.c adds a
  * key for each change of the source.  worker.c runs in several worker processes, which
- * get keys and make the mirror equal to the source at each of them.
+ * get keys and make the mirror equal to the source at each of them; workers.c starts and ends
+ * these.
  */
 #ifndef MIRROR_H
 #define MIRROR_H
@@ -18,6 +19,8 @@
 
 /* A directory at the top of the mirror for incomplete files. */
 #define PRIVATE_DIR	".wq-mirror"
+
+#define MAX_WORKERS	64
 
 /* Retries of a key that are counted separately. */
 #define MAX_RETRIES	8
@@ -36,14 +39,35 @@ struct work {
 	atomic_llong failed_at[4096];		/* us, by a hash of the key */
 };
 
+/* tree.c */
 extern int src_fd;		/* the top of the source */
 extern int dst_fd;		/* the top of the mirror */
 extern char queue_name[WQ_NAME_MAX];
 extern struct work *work;
 
-/* mirror.c: wait up to @ms for @fd or a signal, and replace workers that were killed. */
+/* Whether a path is gone, or one of its directories is. */
+bool is_gone(int err);
+
+/* Open the directory @path below @top, without following symbolic links. */
+int open_below(int top, const char *path);
+
+/* worker.c: the main function of a worker; returns its exit status. */
+int worker(unsigned int slot);
+
+/* workers.c: SIGTERM, SIGINT and SIGHUP are blocked from the start on; see supervise(). */
+void workers_start(int q, unsigned int n);
+int workers_end(void);
+unsigned int workers_killed(void);
+
+/* For atexit(): kill the workers; false: the caller is a worker itself. */
+bool workers_kill(void);
+
+/* Wait up to @ms for @fd or a signal, and replace workers that were killed. */
 void supervise(int fd, int ms);
+/* Whether there was a signal, or a second one. */
+bool stop_asked(void);
 bool stop_at_once(void);
+void get_stat(int q, struct wq_stat *st);
 
 /* watch.c */
 struct watch_stat {
@@ -57,10 +81,5 @@ extern struct watch_stat watch_stat;
 void watch_start(int q);
 int watch_fd(void);
 bool watch_read(void);
-
-/* worker.c */
-int worker(unsigned int slot);
-int open_below(int top, const char *path);
-bool is_gone(int err);
 
 #endif

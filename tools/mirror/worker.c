@@ -22,13 +22,11 @@
 #include <err.h>
 #include <errno.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,22 +50,6 @@ struct place {
 static int queue;
 static int private_fd;		/* PRIVATE_DIR */
 static char temp[16];		/* name of this worker's file in PRIVATE_DIR */
-
-bool is_gone(int err)
-{
-	return err == ENOENT || err == ENOTDIR || err == ELOOP;
-}
-
-/* Open the directory @path below @top, without following symbolic links. */
-int open_below(int top, const char *path)
-{
-	struct open_how how = {
-		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
-	};
-
-	return syscall(SYS_openat2, top, path, &how, sizeof(how));
-}
 
 /*
  * Read the status of @path below @top.  If its parent is not a directory, nothing is at

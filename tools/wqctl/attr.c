@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl create and set: the attributes of a queue.
+ * wqctl create and set: the attributes of a queue, from the table in wq_attr_table.h.
+ *
+ * A row of the table is all that an attribute needs for its option of create and set, the check
+ * and the comparison of its value, and its line of stat.
  *
  * A create of a queue that exists fails.  If the queue has other attributes than those on
  * the command line, the message names each of them with both values.
@@ -15,175 +18,260 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "look.h"
+#include "attr.h"
 
-/* Order */
+#define S64_MAX	INT64_MAX
+#define U32_MAX	UINT32_MAX
 
-/* A number up to @max, which ends at @end; false: it is none, or it is above. */
-static bool parse_figure(const char **text, uint32_t max, uint32_t *n)
+enum change { NEVER, ALWAYS, NAMED, LEASED };
+
+/**
+ * struct row - an attribute
+ * @name: its name in struct wq_attrs and in the output of stat
+ * @option: its option, or NULL: it is a part of another attribute
+ * @metavar: the value of the option
+ * @help: of the option
+ * @kind: what the value is
+ * @bit: WQ_ATTR_*
+ * @field: offset in struct wq_attrs, of a number or a time
+ * @change: whether it can be changed later
+ * @min: smallest value
+ * @max: largest value
+ * @initial: value of a queue that is created without the option; 0 means none
+ */
+static const struct row {
+	const char *name, *option, *metavar, *help;
+	enum { NUMBER, TIME, PART, ORDER, LIMITER, MODE, USER, GROUP } kind;
+	uint32_t bit;
+	size_t field;
+	enum change change;
+	int64_t min, max, initial;
+} rows[] = {
+#define VALUE(attr, kind_, field_, member_, min_, max_, initial_, orders_, change_, option_,	\
+	      metavar_, help_) {								\
+	.name = #field_, .option = option_, .metavar = metavar_, .help = help_, .kind = kind_,	\
+	.bit = WQ_ATTR_##attr, .field = offsetof(struct wq_attrs, field_), .change = change_,	\
+	.min = min_, .max = max_, .initial = initial_,						\
+},
+#define OTHER(attr, kind_, field_, change_, option_, metavar_, help_) {				\
+	.name = #field_, .option = option_, .metavar = metavar_, .help = help_, .kind = kind_,	\
+	.bit = WQ_ATTR_##attr, .field = offsetof(struct wq_attrs, field_), .change = change_,	\
+},
+#include "../../include/wq_attr_table.h"
+};
+
+#define NUM_ROWS	(sizeof(rows) / sizeof(*rows))
+#define for_each_row(r)	for ((r) = rows; (r) < rows + NUM_ROWS; (r)++)
+
+/* The value of a number or a time; no number has more than 32 bits, and no time fewer than 64. */
+static int64_t load(const struct row *r, const struct wq_attrs *attrs)
 {
-	unsigned long long value;
-	char *end;
+	const void *at = (const char *)attrs + r->field;
 
-	errno = 0;
-	value = strtoull(*text, &end, 0);
-	if (errno || **text < '0' || **text > '9' || value > max)
-		return false;
-	*text = end;
-	*n = value;
-	return true;
+	return r->kind == TIME ? *(const int64_t *)at : *(const uint32_t *)at;
 }
 
-const char *parse_order(const char *text, struct args *a)
+static void store(const struct row *r, struct wq_attrs *attrs, int64_t value)
 {
-	bool priority = !strncmp(text, "priority", 8), groups = !strncmp(text, "groups:", 7);
-	bool prefix = !strncmp(text, "prefix:", 7);
-	bool good;
+	void *at = (char *)attrs + r->field;
 
-	/* The last of several options counts. */
-	a->order = WQ_ORDER_FIFO;
-	a->order_arg = 0;
-	a->group_limit = 0;
-	if (!strcmp(text, "fifo"))
-		return NULL;
-	text += priority ? 8 : 7;
-	if (priority) {
-		a->order = WQ_ORDER_PRIORITY;
-		good = !*text || (*text++ == ':' &&
-				  parse_figure(&text, WQ_MAX_AGEING, &a->order_arg) &&
-				  a->order_arg > 1);
-		return good && !*text ? NULL : "priority:AGEING is from 2 to 65536";
-	}
-	if (groups) {
-		a->order = WQ_ORDER_DELIMITER;
-		good = !strncmp(text, "0x", 2) ? parse_figure(&text, UINT8_MAX, &a->order_arg) :
-		       (a->order_arg = (unsigned char)*text++);
-	} else if (prefix) {
-		a->order = WQ_ORDER_PREFIX;
-		good = parse_figure(&text, WQ_MAX_KEY, &a->order_arg) && a->order_arg;
-	} else {
-		return "the orders are fifo, priority, groups:DELIMITER and prefix:BYTES";
-	}
-	if (good && *text == ':') {
-		text++;
-		good = parse_figure(&text, UINT32_MAX, &a->group_limit) && a->group_limit;
-	}
-	if (good && !*text)
-		return NULL;
-	return groups ? "DELIMITER is one byte, such as / or 0x2f, and IN-FLIGHT is from 1 on" :
-			"BYTES is from 1 to 1024, and IN-FLIGHT is from 1 on";
-}
-
-void order_text(char *to, size_t size, uint32_t order, uint32_t arg, uint32_t group_limit)
-{
-	static const char *const names[] = { "fifo", "priority", "groups", "prefix", "other" };
-	const char *name = order <= WQ_ORDER_OTHER ? names[order] : "unknown";
-	char limit[16] = "";
-
-	if (group_limit)
-		snprintf(limit, sizeof(limit), ":%u", group_limit);
-	if (order == WQ_ORDER_DELIMITER && arg > ' ' && arg < 0x7f)
-		snprintf(to, size, "%s:%c%s", name, (int)arg, limit);
-	else if (order == WQ_ORDER_DELIMITER)
-		snprintf(to, size, "%s:0x%02x%s", name, arg, limit);
-	else if (order == WQ_ORDER_PRIORITY || order == WQ_ORDER_PREFIX)
-		snprintf(to, size, "%s:%u%s", name, arg, limit);
+	if (r->kind == TIME)
+		*(int64_t *)at = value;
 	else
-		snprintf(to, size, "%s", name);
+		*(uint32_t *)at = value;
+}
+
+/* Options */
+
+/* The options of mode and max_keys also have a letter. */
+static int key_of(const struct row *r)
+{
+	if (r->bit == WQ_ATTR_MODE)
+		return 'm';
+	return r->bit == WQ_ATTR_MAX_KEYS ? 'n' : ATTR_KEYS + (int)(r - rows);
+}
+
+/* A queue gets an owner and a group by a change only: at first it has those of its creator. */
+static bool has_option(const struct row *r, bool change)
+{
+	if (!r->option)
+		return false;
+	return change ? r->change != NEVER : r->kind != USER && r->kind != GROUP;
+}
+
+static uint32_t parse_user(struct argp_state *state, const char *text)
+{
+	const struct passwd *pw = getpwnam(text);
+
+	return pw ? pw->pw_uid : parse_number(state, "owner", "the name or number of a user", text,
+					      10, 0, UINT32_MAX);
+}
+
+static uint32_t parse_group(struct argp_state *state, const char *text)
+{
+	const struct group *gr = getgrnam(text);
+
+	return gr ? gr->gr_gid : parse_number(state, "group", "the name or number of a group", text,
+					      10, 0, UINT32_MAX);
+}
+
+static int64_t parse_value(struct argp_state *state, const struct row *r, const char *text,
+			   bool change)
+{
+	bool none = change && !r->initial;	/* 0 is a value */
+	int64_t value;
+
+	if (r->kind == NUMBER)
+		return parse_number(state, r->option, NULL, text, 10, none ? 0 : r->min, r->max);
+	value = parse_duration(state, r->option, text);
+	if ((value || !none) && (value < r->min || value > r->max))
+		argp_error(state, r->max == INT64_MAX ? "--%s: '%s' is too short; the minimum is %s" :
+			   "--%s: '%s' is not a time from %s to %s", r->option, text,
+			   exact_time(r->min), exact_time(r->max));
+	return value;
+}
+
+static error_t parse_attr(int key, char *arg, struct argp_state *state, bool change)
+{
+	struct args *a = state->input;
+	const struct row *r;
+	const char *wrong = NULL;
+	char *error = NULL;
+
+	for_each_row(r)
+		if (has_option(r, change) && key_of(r) == key)
+			break;
+	if (r == rows + NUM_ROWS)
+		return ARGP_ERR_UNKNOWN;
+
+	switch (r->kind) {
+	case NUMBER:
+	case TIME:
+		store(r, &a->attrs, parse_value(state, r, arg, change));
+		break;
+	case MODE:
+		a->attrs.mode = parse_number(state, r->option, NULL, arg, 8, 0, 0777);
+		break;
+	case USER:
+		a->attrs.uid = parse_user(state, arg);
+		break;
+	case GROUP:
+		a->attrs.gid = parse_group(state, arg);
+		break;
+	case LIMITER:
+		error = parse_limiter(arg, a->limiters, &a->attrs.num_limiters);
+		a->attrs.limiters = (uintptr_t)a->limiters;
+		break;
+	case ORDER:
+	case PART:
+		wrong = parse_order(arg, &a->attrs);
+		break;
+	}
+	if (error || wrong)
+		argp_error(state, "--%s: %s", r->option, error ? error : wrong);
+	a->attrs.set |= r->bit;
+	return 0;
+}
+
+static error_t parse_new(int key, char *arg, struct argp_state *state)
+{
+	return parse_attr(key, arg, state, false);
+}
+
+static error_t parse_change(int key, char *arg, struct argp_state *state)
+{
+	return parse_attr(key, arg, state, true);
+}
+
+const struct argp *attr_argp(bool change)
+{
+	static struct argp_option options[NUM_ROWS + 1];
+	static struct argp argp = { .options = options };
+	struct argp_option *to = options;
+	const struct row *r;
+
+	for_each_row(r)
+		if (has_option(r, change))
+			*to++ = (struct argp_option){
+				.name = r->option, .key = key_of(r), .arg = r->metavar,
+				.doc = r->help,
+			};
+	argp.parser = change ? parse_change : parse_new;
+	return &argp;
 }
 
 /* Create */
-
-static const char *time_or_none(int64_t ns)
-{
-	return ns ? exact_time(ns) : "none";
-}
-
-/* In place of WQ_SET_*: an attribute that wqctl set can't change. */
-#define FIXED	(1U << 31)
 
 /* A text that grows: the attributes that differ. */
 struct differences {
 	char *text;
 	size_t len;
 	FILE *out;
-	uint32_t set;			/* WQ_SET_* of these attributes, or FIXED */
+	uint32_t set;			/* WQ_ATTR_* of these attributes */
 	unsigned int count;
 };
 
-__attribute__((format(printf, 3, 4)))
-static void differ(struct differences *d, uint32_t set, const char *format, ...)
+/* An attribute as its option takes it, to be freed. */
+static char *value_text(const struct row *r, const struct wq_attrs *attrs,
+			const struct wq_limiter_spec *specs)
 {
-	va_list ap;
+	int64_t value = load(r, attrs);
+	char order[ORDER_TEXT], *text = NULL;
 
-	fputs(d->count ? ", and " : "", d->out);
-	va_start(ap, format);
-	vfprintf(d->out, format, ap);
-	va_end(ap);
-	d->set |= set;
-	d->count++;
+	switch (r->kind) {
+	case LIMITER:
+		return limiter_text(specs, attrs->num_limiters);
+	case ORDER:
+		order_text(order, sizeof(order), attrs);
+		return strdup(order);
+	case TIME:
+		return strdup(value ? exact_time(value) : "none");
+	default:
+		return asprintf(&text, "%lld", (long long)value) < 0 ? NULL : text;
+	}
 }
 
-static bool same_limiter(const struct args *a, const struct wq_limiter_spec *specs, uint32_t num)
+static bool differs(const struct row *r, const struct wq_attrs *asked, const struct wq_attrs *is,
+		    const struct wq_limiter_spec *asked_specs, const struct wq_limiter_spec *specs)
 {
-	return num == a->num_limiters && !memcmp(specs, a->limiters, num * sizeof(*specs));
-}
-
-/* Whether a queue has the order on the command line; without one it asks for none. */
-static bool same_order(const struct args *a, const struct wq_attrs *cfg)
-{
-	if (!a->order)
-		return true;
-	if (cfg->order != a->order || (a->group_limit && cfg->group_limit != a->group_limit))
+	switch (r->kind) {
+	case NUMBER:
+	case TIME:
+		return load(r, asked) != load(r, is);
+	case LIMITER:
+		return asked->num_limiters != is->num_limiters ||
+		       memcmp(asked_specs, specs, is->num_limiters * sizeof(*specs));
+	case ORDER:
+		/* fifo is what a command line without an order gets. */
+		return asked->order &&
+		       (asked->order != is->order || asked->order_arg != is->order_arg ||
+			(asked->group_limit && asked->group_limit != is->group_limit));
+	default:
 		return false;
-	return cfg->order_arg == a->order_arg ||
-	       (a->order == WQ_ORDER_PRIORITY && !a->order_arg);
-}
-
-static void compare_order(const struct args *a, const struct wq_attrs *cfg,
-			  struct differences *d)
-{
-	char is[ORDER_TEXT], asked[ORDER_TEXT];
-	uint32_t arg = a->order_arg;
-
-	if (same_order(a, cfg))
-		return;
-	if (a->order == WQ_ORDER_PRIORITY && !arg)
-		arg = WQ_DEFAULT_AGEING;
-	order_text(is, sizeof(is), cfg->order, cfg->order_arg, cfg->group_limit);
-	order_text(asked, sizeof(asked), a->order, arg, a->group_limit);
-	/* wqctl set can't change it, and no bit of WQ_SET_* stands for it. */
-	differ(d, ~0U, "its order is %s, not %s", is, asked);
+	}
 }
 
 /* Compare the attributes on the command line with those of the queue. */
-static void compare(const struct args *a, const struct wq_attrs *cfg,
+static void compare(const struct args *a, const struct wq_attrs *is,
 		    const struct wq_limiter_spec *specs, struct differences *d)
 {
-	char *is, *asked;
+	struct wq_attrs asked = a->attrs;
+	const struct row *r;
+	char *has, *wants;
 
-	if (a->set & WQ_ATTR_MAX_KEYS && cfg->max_keys != a->count)
-		differ(d, WQ_ATTR_MAX_KEYS, "its max-keys is %u, not %u", cfg->max_keys, a->count);
-	if (a->set & WQ_ATTR_LEASE && cfg->lease != a->lease)
-		differ(d, WQ_ATTR_LEASE, "its lease is %s, not %s", time_or_none(cfg->lease),
-		       exact_time(a->lease));
-	if (a->set & WQ_ATTR_SLACK && cfg->slack != a->slack)
-		differ(d, WQ_ATTR_SLACK, "its slack is %s, not %s", time_or_none(cfg->slack),
-		       exact_time(a->slack));
-	if (a->debounce && cfg->debounce != a->debounce)
-		differ(d, FIXED, "its debounce is %s, not %s", time_or_none(cfg->debounce),
-		       exact_time(a->debounce));
-	if (a->set & WQ_ATTR_RETRIES && cfg->retries != a->retries)
-		differ(d, WQ_ATTR_RETRIES, "its retries is %u, not %u", cfg->retries, a->retries);
-	if (a->set & WQ_ATTR_LIMITER && !same_limiter(a, specs, cfg->num_limiters)) {
-		is = limiter_text(specs, cfg->num_limiters);
-		asked = limiter_text(a->limiters, a->num_limiters);
-		differ(d, WQ_ATTR_LIMITER, "its limiter is %s, not %s", is ? is : "another",
-		       asked ? asked : "as given");
-		free(is);
-		free(asked);
+	if (asked.order == WQ_ORDER_PRIORITY && !asked.order_arg)
+		asked.order_arg = WQ_DEFAULT_AGEING;
+	for_each_row(r) {
+		if (!(asked.set & r->bit) || !differs(r, &asked, is, a->limiters, specs))
+			continue;
+		has = value_text(r, is, specs);
+		wants = value_text(r, &asked, a->limiters);
+		fprintf(d->out, "%sits %s is %s, not %s", d->count++ ? ", and " : "", r->option,
+			has ? has : "another", wants ? wants : "as given");
+		d->set |= r->bit;
+		free(has);
+		free(wants);
 	}
-	compare_order(a, cfg, d);
 }
 
 /* Print how the existing queue differs; false: it does not, or it cannot be read. */
@@ -192,17 +280,17 @@ static bool report_differences(const struct args *a)
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
 	int q = open_either(a->queue);
 	struct differences d = { 0 };
-	struct wq_attrs cfg;
+	struct wq_attrs is;
 
 	if (q < 0)
 		return false;
 	d.out = open_memstream(&d.text, &d.len);
-	if (d.out && !wq_config(q, &cfg, specs, WQ_MAX_LIMITERS))
-		compare(a, &cfg, specs, &d);
+	if (d.out && !wq_config(q, &is, specs, WQ_MAX_LIMITERS))
+		compare(a, &is, specs, &d);
 	close(q);
 	if (!d.out || fclose(d.out))
 		return false;
-	if (d.count && d.set & ~cfg.set)
+	if (d.count && d.set & ~is.set)
 		message("can't create the queue '%s': the queue exists, and %s; use it as it is with --accept, or remove it first: wqctl unlink %s",
 			a->queue, d.text, a->queue);
 	else if (d.count)
@@ -215,12 +303,7 @@ static bool report_differences(const struct args *a)
 /* The errors of attributes that are out of range; false: another error. */
 static bool report_range(const struct args *a, int err, const char *what)
 {
-	struct wq_info info;
-
-	if (err == ERANGE && a->count && !wq_info(&info) && a->count > info.max_keys)
-		message("can't %s the queue '%s': -n %u is out of range; the maximum is %u",
-			what, queue_text(a), a->count, info.max_keys);
-	else if (err == ERANGE)
+	if (err == ERANGE)
 		message("can't %s the queue '%s': --limiter: a bucket must not take 292 years or more to fill; give a smaller BURST, or a higher QPS",
 			what, queue_text(a));
 	else if (err == ENOSPC)
@@ -250,25 +333,15 @@ static int create_complain(const struct args *a)
 
 int cmd_create(const struct args *a)
 {
-	const struct wq_attrs attr = {
-		.max_keys = a->count,
-		.limiters = (uintptr_t)a->limiters,
-		.num_limiters = a->num_limiters,
-		.lease = a->lease,
-		.slack = a->slack,
-		.debounce = a->debounce,
-		.order = a->order,
-		.order_arg = a->order_arg,
-		.group_limit = a->group_limit,
-		.retries = a->retries,
-		.flags = (a->accept ? WQ_OPEN_ACCEPT : 0) | (a->no_map ? WQ_OPEN_NO_MAP : 0),
-	};
-	mode_t mode = a->mode < 0 ? 0600 : a->mode;
+	mode_t mode = a->attrs.set & WQ_ATTR_MODE ? a->attrs.mode : 0600;
 	int oflag = O_RDWR | O_CREAT | (a->accept ? 0 : O_EXCL);
+	struct wq_attrs attrs = a->attrs;
 
-	if (a->mode >= 0)
+	attrs.set = 0;
+	attrs.flags = (a->accept ? WQ_OPEN_ACCEPT : 0) | (a->no_map ? WQ_OPEN_NO_MAP : 0);
+	if (a->attrs.set & WQ_ATTR_MODE)
 		umask(0);
-	if (wq_open_attr(a->queue, oflag, mode, &attr) < 0)
+	if (wq_open_attr(a->queue, oflag, mode, &attrs) < 0)
 		return create_complain(a);
 	return DONE;
 }
@@ -282,13 +355,13 @@ static int set_complain(const struct args *a)
 
 	if (report_range(a, err, "change"))
 		return FAILED;
-	if (err == EINVAL && a->set & WQ_ATTR_LEASE && a->lease)
+	if (err == EINVAL && a->attrs.set & WQ_ATTR_LEASE && a->attrs.lease)
 		message("can't change the queue '%s': it was created without a lease, so its consumers may not use tokens; remove it, and create it with --lease",
 			queue_text(a));
-	else if (err == EINVAL && a->set & owners)
+	else if (err == EINVAL && a->attrs.set & owners)
 		message("can't change the queue '%s': a private queue has no mode, owner or group, and these must exist in your user namespace",
 			queue_text(a));
-	else if (err == EPERM && a->set & (WQ_ATTR_UID | WQ_ATTR_GID))
+	else if (err == EPERM && a->attrs.set & (WQ_ATTR_UID | WQ_ATTR_GID))
 		message("can't change the queue '%s': only root may change the owner, and the group to one that the owner does not belong to; use sudo",
 			queue_text(a));
 	else if (err == EPERM && !geteuid())
@@ -303,41 +376,67 @@ static int set_complain(const struct args *a)
 
 int cmd_set(const struct args *a)
 {
-	struct wq_attrs cfg = {
-		.set = a->set,
-		.mode = a->mode,
-		.uid = a->uid,
-		.gid = a->gid,
-		.max_keys = a->count,
-		.limiters = (uintptr_t)a->limiters,
-		.num_limiters = a->num_limiters,
-		.lease = a->lease,
-		.slack = a->slack,
-		.retries = a->retries,
-	};
 	int q = a->fd >= 0 ? a->fd : open_either(a->queue);
+	struct wq_attrs attrs = a->attrs;
 
 	if (q < 0)
 		return complain(a, "can't open the queue '%s'", a->queue);
-	return wq_set(q, &cfg) ? set_complain(a) : DONE;
+	return wq_set(q, &attrs) ? set_complain(a) : DONE;
 }
 
-bool parse_user(const char *text, uint32_t *uid)
-{
-	const struct passwd *pw = getpwnam(text);
-	char *end;
+/* Stat and metrics */
 
-	errno = 0;
-	*uid = pw ? pw->pw_uid : strtoul(text, &end, 10);
-	return pw || (!errno && *text >= '0' && *text <= '9' && !*end);
+void attr_json(json_t *to, const struct wq_attrs *attrs, const struct wq_limiter_spec *specs)
+{
+	const struct row *r;
+	char name[32], *text;
+	int64_t value;
+
+	for_each_row(r) {
+		value = load(r, attrs);
+		if (r->kind == NUMBER) {
+			json_object_set_new(to, r->name, value || r->initial ? json_integer(value) :
+					    json_null());
+		} else if (r->kind == TIME) {
+			snprintf(name, sizeof(name), "%s_ns", r->name);
+			json_object_set_new(to, name, value ? json_integer(value) : json_null());
+		} else if (r->kind == LIMITER || r->kind == ORDER) {
+			/* A limiter of a kernel module that is gone has no elements. */
+			text = r->kind == LIMITER && !attrs->num_limiters ? NULL :
+			       value_text(r, attrs, specs);
+			json_object_set_new(to, r->option, text ? json_string(text) : json_null());
+			free(text);
+		}
+	}
 }
 
-bool parse_group(const char *text, uint32_t *gid)
+/* A value of a label: a delimiter of groups can be one of the two characters. */
+static void print_escaped(FILE *out, const char *text)
 {
-	const struct group *gr = getgrnam(text);
-	char *end;
+	for (; *text; text++)
+		fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+}
 
-	errno = 0;
-	*gid = gr ? gr->gr_gid : strtoul(text, &end, 10);
-	return gr || (!errno && *text >= '0' && *text <= '9' && !*end);
+char *attr_labels(const struct wq_attrs *attrs, const struct wq_limiter_spec *specs)
+{
+	char *labels = NULL, *text;
+	const struct row *r;
+	size_t len;
+	FILE *out = open_memstream(&labels, &len);
+
+	for_each_row(r) {
+		if (!out || r->kind == PART || r->kind == MODE || r->kind == USER ||
+		    r->kind == GROUP)
+			continue;
+		text = value_text(r, attrs, specs);
+		fprintf(out, ",%s=\"", r->kind == LIMITER ? r->option : r->name);
+		print_escaped(out, text ? text : "");
+		fputc('"', out);
+		free(text);
+	}
+	if (!out || fclose(out)) {
+		free(labels);
+		return NULL;
+	}
+	return labels;
 }

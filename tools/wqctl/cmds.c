@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "look.h"
+#include "wqctl.h"
 
 /* Keys per call. */
 #define PAGE	512
@@ -471,23 +471,6 @@ int cmd_done(const struct args *a)
 
 /* Query, cancel and forget */
 
-const char *state_text(unsigned int state)
-{
-	static char text[64];
-
-	/* A ready key is always dirty: print dirty only for other keys. */
-	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s",
-		 state & WQ_KEY_READY ? ",ready" : "",
-		 state & WQ_KEY_PROCESSING ? ",processing" : "",
-		 (state & (WQ_KEY_DIRTY | WQ_KEY_READY)) == WQ_KEY_DIRTY ? ",dirty" : "",
-		 state & WQ_KEY_DELAYED ? ",delayed" : "",
-		 state & WQ_KEY_PARKED ? ",parked" : "",
-		 state & WQ_KEY_FAILED ? ",failed" : "",
-		 state & WQ_KEY_DISABLED ? ",disabled" : "",
-		 state & WQ_KEY_MINE ? ",mine" : "");
-	return text[0] ? text + 1 : "idle";
-}
-
 static void report_unknown(const struct args *a, const char *key)
 {
 	message("the queue has no key '%s'; list its keys: wqctl ls %s",
@@ -596,32 +579,14 @@ int cmd_kick(const struct args *a)
 
 int cmd_info(const struct args *a)
 {
-	static const struct {
-		uint64_t bit;
-		const char *name;
-	} features[] = {
-		{ WQ_FEATURE_NAMED, "named" }, { WQ_FEATURE_POLL, "poll" },
-		{ WQ_FEATURE_DELAY, "delay" }, { WQ_FEATURE_LIMITER, "limiter" },
-		{ WQ_FEATURE_METRICS, "metrics" }, { WQ_FEATURE_LEASE, "lease" },
-		{ WQ_FEATURE_MAP, "map" }, { WQ_FEATURE_ORDER, "order" },
-		{ WQ_FEATURE_GROUPS, "groups" }, { WQ_FEATURE_PARK, "park" },
-		{ WQ_FEATURE_WAIT, "wait" },
-	};
 	struct wq_info info;
-	size_t i;
 
 	if (wq_info(&info))
-		return complain(a, "can't read the features of wq");
+		return complain(a, "can't read the limits of wq");
 	printf("version      %u\n", info.version);
-	printf("features    ");
-	for (i = 0; i < sizeof(features) / sizeof(*features); i++)
-		if (info.features & features[i].bit)
-			printf(" %s", features[i].name);
-	putchar('\n');
 	printf("max_key      %u bytes\n", info.max_key);
 	printf("max_array    %u bytes\n", info.max_array);
 	printf("max_keys     %u\n", info.max_keys);
-	printf("default_keys %u\n", info.default_keys);
 	printf("user_queues  %u (you have %u)\n", info.user_queues, info.charged_queues);
 	printf("user_keys    %" PRIu64 " (your queues may hold %" PRIu64 ")\n",
 	       (uint64_t)info.user_keys, (uint64_t)info.charged_keys);

@@ -19,51 +19,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "attr.h"
 #include "look.h"
 
-/* Keys or queues per call. */
+/* Keys per call. */
 #define PAGE	512
 
 /* As text */
-
-const char *time_text(int64_t ns)
-{
-	static const struct {
-		const char *name;
-		int64_t ns;
-	} units[] = {
-		{ "us", 1000 }, { "ms", 1000000 }, { "s", NSEC_PER_SEC },
-	};
-	static char texts[4][24];
-	static unsigned int turn;
-	char *text = texts[turn++ % 4];
-	int64_t whole, part, mins = ns / NSEC_PER_SEC / 60;
-	size_t i = 0;
-
-	if (mins >= 24 * 60)
-		sprintf(text, "%" PRId64 "d%02dh", mins / 60 / 24, (int)(mins / 60 % 24));
-	else if (mins >= 60)
-		sprintf(text, "%dh%02dm", (int)mins / 60, (int)mins % 60);
-	else if (mins)
-		sprintf(text, "%dm%02ds", (int)mins, (int)(ns / NSEC_PER_SEC % 60));
-	else if (ns < 1000)
-		sprintf(text, "%dns", (int)ns);
-	if (mins || ns < 1000)
-		return text;
-
-	/* Truncate: 999.9us rounded would be 1000us. */
-	while (i < 2 && ns >= units[i + 1].ns)
-		i++;
-	whole = ns / units[i].ns;
-	part = ns % units[i].ns * 100 / units[i].ns;
-	if (whole >= 100)
-		sprintf(text, "%d%s", (int)whole, units[i].name);
-	else if (whole >= 10)
-		sprintf(text, "%d.%d%s", (int)whole, (int)part / 10, units[i].name);
-	else
-		sprintf(text, "%d.%02d%s", (int)whole, (int)part, units[i].name);
-	return text;
-}
 
 /* Keys in other states have no age; nor has any key of a queue without a name. */
 static bool has_age(const struct wq_view *v)
@@ -278,74 +240,6 @@ static void print_array_end(bool empty)
 }
 
 /* Queues */
-
-static int by_name(const void *x, const void *y)
-{
-	return strcmp(((const struct wq_queue *)x)->name, ((const struct wq_queue *)y)->name);
-}
-
-int queues_get(struct queues *qs)
-{
-	uint64_t cursor = 0;
-	void *list;
-	int n;
-
-	*qs = (struct queues){ 0 };
-	do {
-		list = realloc(qs->list, (qs->count + PAGE) * sizeof(*qs->list));
-		if (!list)
-			goto fail;
-		qs->list = list;
-		n = wq_queues(qs->list + qs->count, PAGE, &cursor);
-		if (n < 0)
-			goto fail;
-		qs->count += n;
-	} while (cursor);
-	qsort(qs->list, qs->count, sizeof(*qs->list), by_name);
-	return 0;
-fail:
-	free(qs->list);
-	return -1;
-}
-
-/* Statistics need any one of the two permissions. */
-int open_either(const char *name)
-{
-	int q = wq_open(name, O_RDONLY, 0, 0);
-
-	return q < 0 && errno == EACCES ? wq_open(name, O_WRONLY, 0, 0) : q;
-}
-
-bool can_open(const char *name, int oflag)
-{
-	int q = wq_open(name, oflag, 0, 0);
-
-	if (q >= 0)
-		close(q);
-	return q >= 0;
-}
-
-/* A file that wqctl opened for the statistics is none of the queue's consumers. */
-static void uncount_own_file(struct wq_stat *st)
-{
-	if (st->consumers)
-		st->consumers--;
-}
-
-int stat_get(const char *name, struct wq_stat *st)
-{
-	int q = open_either(name), ret, err;
-
-	if (q < 0)
-		return -1;
-	ret = wq_stat(q, st);
-	err = errno;
-	close(q);
-	errno = err;
-	if (!ret)
-		uncount_own_file(st);
-	return ret;
-}
 
 static const char *owner_text(uint32_t uid)
 {
@@ -821,16 +715,6 @@ static json_t *hist_json(const struct wq_hist *h)
 	return json;
 }
 
-/* The limiter as wqctl create takes it; null if the queue's kernel module is gone. */
-static json_t *limiter_json(const struct wq_limiter_spec *specs, unsigned int num)
-{
-	char *text = limiter_text(specs, num);
-	json_t *json = text && num ? json_string(text) : json_null();
-
-	free(text);
-	return json;
-}
-
 /* The levels that have ready keys, the highest first. */
 static json_t *levels_json(const struct wq_stat *st)
 {
@@ -848,9 +732,9 @@ static json_t *levels_json(const struct wq_stat *st)
 	return list;
 }
 
-static json_t *stat_json(const struct wq_stat *st, const struct wq_attrs *cfg, json_t *limiter)
+static json_t *stat_json(const struct wq_stat *st, const struct wq_attrs *cfg,
+			 const struct wq_limiter_spec *specs)
 {
-	char order[ORDER_TEXT];
 	bool has_times = st->name[0];
 	json_t *json = json_object();
 
@@ -883,13 +767,7 @@ static json_t *stat_json(const struct wq_stat *st, const struct wq_attrs *cfg, j
 	set_number(json, "disabled", st->disabled);
 	set_number(json, "flushes", st->flushes);
 	set_number(json, "keys", st->keys);
-	set_number(json, "max_keys", st->max_keys);
-	json_object_set_new(json, "limiter", limiter);
-	order_text(order, sizeof(order), cfg->order, cfg->order_arg, cfg->group_limit);
-	json_object_set_new(json, "order", json_string(order));
-	set_number_if(json, "max_retries", cfg->retries, cfg->retries);
-	set_number_if(json, "lease_ns", st->lease, st->lease);
-	set_number_if(json, "slack_ns", st->slack, st->slack);
+	attr_json(json, cfg, specs);
 	set_number(json, "memory", st->memory);
 	set_number(json, "consumers", st->consumers);
 	set_number(json, "adds", st->adds);
@@ -963,8 +841,7 @@ int cmd_stat(const struct args *a)
 		return complain(a, "can't read the statistics of the queue");
 	if (a->fd < 0)
 		uncount_own_file(&st);
-	json = stat_json(&st, &cfg, limiter_json(specs, cfg.num_limiters));
-	set_number_if(json, "debounce_ns", cfg.debounce, cfg.debounce);
+	json = stat_json(&st, &cfg, specs);
 	if (a->json)
 		return print_object(json);
 	json_object_foreach(json, name, value)

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "attr.h"
 #include "look.h"
 
 /**
@@ -165,6 +166,18 @@ static void print_hist(FILE *out, const struct family *f, const struct wq_stat *
 	fprintf(out, "%s_count{name=\"%s\"} %" PRIu64 "\n", f->name, st->name, count);
 }
 
+/**
+ * struct stats - what the metrics show
+ * @list: statistics of queues
+ * @labels: their attributes as labels, to be freed
+ * @count: number of queues
+ */
+struct stats {
+	struct wq_stat *list;
+	char **labels;
+	size_t count;
+};
+
 /* A level that no key has had yet has no sample, and one that had keys keeps its sample. */
 static void print_levels(FILE *out, const struct family *f, const struct wq_stat *st)
 {
@@ -202,20 +215,44 @@ static void print_family(FILE *out, const struct family *f, const struct wq_stat
 	}
 }
 
-static void print_all(FILE *out, const struct wq_stat *st, size_t n)
+/* The attributes, with which a query can join the other metrics. */
+static void print_info(FILE *out, const struct stats *stats)
 {
 	size_t i;
 
-	for (i = 0; n && i < sizeof(families) / sizeof(*families); i++)
-		print_family(out, &families[i], st, n);
+	fputs("# HELP wq_queue_info Attributes of a queue.\n# TYPE wq_queue_info gauge\n", out);
+	for (i = 0; i < stats->count; i++)
+		fprintf(out, "wq_queue_info{name=\"%s\"%s} 1\n", stats->list[i].name,
+			stats->labels[i]);
+}
+
+static void print_all(FILE *out, const struct stats *stats)
+{
+	size_t i;
+
+	for (i = 0; stats->count && i < sizeof(families) / sizeof(*families); i++)
+		print_family(out, &families[i], stats->list, stats->count);
+	if (stats->count)
+		print_info(out, stats);
 }
 
 /* Read */
 
-struct stats {
-	struct wq_stat *list;
-	size_t count;
-};
+/* Read the statistics and the attributes of a queue; return -1 with errno on error. */
+static int read_queue(const char *name, struct stats *stats)
+{
+	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
+	char **labels = &stats->labels[stats->count];
+	struct wq_attrs attrs;
+
+	if (queue_get(name, &stats->list[stats->count], &attrs, specs))
+		return -1;
+	*labels = attr_labels(&attrs, specs);
+	if (!*labels)
+		return -1;
+	stats->count++;
+	return 0;
+}
 
 /* Read the named queues; print a message for each that cannot be read. */
 static int read_named(const struct args *a, struct stats *stats)
@@ -232,11 +269,9 @@ static int read_named(const struct args *a, struct stats *stats)
 			;
 		if (j < stats->count)
 			continue;
-		if (stat_get(one.queue, &stats->list[stats->count])) {
+		if (read_queue(one.queue, stats)) {
 			complain(&one, "can't read the statistics of the queue '%s'", one.queue);
 			ret = FAILED;
-		} else {
-			stats->count++;
 		}
 	}
 	return ret;
@@ -251,9 +286,7 @@ static int read_all(const struct args *a, const struct queues *qs, struct stats 
 
 	for (i = 0; i < qs->count; i++) {
 		one.queue = qs->list[i].name;
-		if (!stat_get(one.queue, &stats->list[stats->count])) {
-			stats->count++;
-		} else if (errno != ENOENT) {
+		if (read_queue(one.queue, stats) && errno != ENOENT) {
 			complain(&one, "can't read the statistics of the queue '%s'", one.queue);
 			ret = FAILED;
 		}
@@ -265,7 +298,7 @@ static int read_all(const struct args *a, const struct queues *qs, struct stats 
 
 static int print_stdout(const struct stats *stats)
 {
-	print_all(stdout, stats->list, stats->count);
+	print_all(stdout, stats);
 	return ferror(stdout) ? FAILED : DONE;
 }
 
@@ -298,7 +331,7 @@ static int write_file(const char *path, const struct stats *stats)
 	fchmod(fd, 0666 & ~mask);
 	out = fdopen(fd, "w");
 	if (out)
-		print_all(out, stats->list, stats->count);
+		print_all(out, stats);
 	written = out && !ferror(out);
 	if ((out && fclose(out)) || !written || rename(temp, path)) {
 		message("can't write to '%s': %s", path, strerror(errno));
@@ -319,12 +352,16 @@ int cmd_metrics(const struct args *a)
 	if (!a->num_words && queues_get(&qs))
 		return complain(a, "can't list the queues");
 	stats.list = calloc(qs.count + 1, sizeof(*stats.list));
-	if (!stats.list) {
+	stats.labels = calloc(qs.count + 1, sizeof(*stats.labels));
+	if (!stats.list || !stats.labels) {
 		message("not enough memory");
 		return FAILED;
 	}
 	ret = a->num_words ? read_named(a, &stats) : read_all(a, &qs, &stats);
 	written = a->output ? write_file(a->output, &stats) : print_stdout(&stats);
+	while (stats.count)
+		free(stats.labels[--stats.count]);
+	free(stats.labels);
 	free(stats.list);
 	free(qs.list);
 	return ret ? ret : written;

@@ -635,8 +635,8 @@ static void worker_main(struct slot *slot)
 	lease = config.lease;
 	max_retries = args->max_retries;
 	/* Otherwise the queue would park a key that is to be moved. */
-	if (args->failed_to && config.retries && config.retries < max_retries)
-		max_retries = config.retries;
+	if (args->failed_to && config.max_retries && config.max_retries < max_retries)
+		max_retries = config.max_retries;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "look.h"
+#include "wqctl.h"
 
 static int wait_open(const struct args *a, int oflag)
 {

@@ -2,35 +2,19 @@
 /*
  * wqctl: work queues of the kernel from the shell.
  *
- * This file parses the command line and prints messages.  The subcommands are in
- * attr.c (create, set), cmds.c, look.c (ls, show, stat), metrics.c, top.c and run.c;
- * limiter.c parses and prints limiters and times.  All subcommands share one parser.  The table of commands has the
- * options of each, and the number of words that it takes.
+ * This file has the table of commands: what each is for, its options, and the number of words
+ * that it takes.  All commands share one parser.  The options of create and set that are
+ * attributes come from attr.c, all others from options.c.
  */
 #include <argp.h>
 #include <errno.h>
 #include <error.h>
-#include <fcntl.h>
 #include <locale.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
-#include <wchar.h>
-#include <wctype.h>
 
-#include "look.h"
+#include "attr.h"
 
 const char *argp_program_version = "wqctl " VERSION;
-
-enum {
-	OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE, OPT_AFTER, OPT_LIMITER, OPT_LEASE,
-	OPT_RATE_LIMITED, OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES, OPT_SLACK, OPT_ACCEPT, OPT_NO_MAP,
-	OPT_OWNER, OPT_GROUP, OPT_TOKEN, OPT_GETS, OPT_ADDS, OPT_FOR, OPT_DEBOUNCE, OPT_TAKE_LATEST,
-	OPT_ORDER, OPT_PRIORITY,
-	OPT_RETRIES, OPT_PARKED, OPT_ALL, OPT_GIVE_UP, OPT_REASON, OPT_FAILED_TO,
-};
 
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
 	"use the queue that descriptor N is bound to, instead of QUEUE", 0 }
@@ -43,6 +27,8 @@ enum {
  * @words_min: words that must follow the queue
  * @words_max: words that can follow the queue
  * @queue: how the queue is given: by its name, by --fd, by either or by both
+ * @attributes: attributes of a queue are options too: of a new one, or of one that is changed
+ * @check: NULL, or returns a message if options and words don't go together, else NULL
  * @needs_queue: if the queue is missing, the next step is to create it
  * @raw: the words are a command line, and wqctl parses no options in it
  */
@@ -51,12 +37,82 @@ struct command {
 	const char *args;
 	const char *doc;
 	const struct argp_option *options;
+	enum { NONE, NEW, CHANGE } attributes;
 	int (*run)(const struct args *a);
+	const char *(*check)(const struct args *a);
 	unsigned int words_min, words_max;
 	enum { NO_QUEUE, BY_NAME, BY_FD, BY_EITHER, BY_BOTH, OPTIONAL } queue;
 	bool needs_queue;
 	bool raw;
 };
+
+/* Options and words of a command that don't go together */
+
+static const char *check_set(const struct args *a)
+{
+	return a->attrs.set ? NULL : "an attribute is missing; for instance --max-keys N";
+}
+
+static const char *check_add(const struct args *a)
+{
+	bool delayed = a->rate_limited || a->outcome & WQ_OUTCOME_AFTER;
+
+	if (a->rate_limited && a->outcome & WQ_OUTCOME_AFTER)
+		return "--rate-limited can't be combined with --after: the queue's limiter determines the delay";
+	if (a->take_latest && !(a->outcome & WQ_OUTCOME_AFTER))
+		return "--take-latest needs --after: it replaces a pending delay by that one";
+	if (a->has_timeout && !a->wait)
+		return "--timeout needs --wait: without it, add does not wait";
+	if (a->wait && !a->num_words)
+		return "--wait needs a KEY: add does not wait for the lines of standard input";
+	if (a->wait && delayed)
+		return "--wait can't be combined with --after or --rate-limited: a delay is no run to wait for";
+	return NULL;
+}
+
+static const char *check_get(const struct args *a)
+{
+	if (a->print_token && a->fd < 0)
+		return "--token needs --fd: without it, the key is done when it is printed";
+	return NULL;
+}
+
+static const char *check_token(const struct args *a)
+{
+	if (a->token && a->num_words > 1)
+		return "--token belongs to one key; give one KEY";
+	return NULL;
+}
+
+static const char *check_done(const struct args *a)
+{
+	const unsigned int retry = WQ_OUTCOME_RETRY, give_up = WQ_OUTCOME_GIVE_UP;
+
+	if (a->outcome & give_up && a->outcome & (retry | WQ_OUTCOME_AFTER))
+		return "--give-up can't be combined with --retry or --after: the key does not run again";
+	if (a->reason && a->outcome & WQ_OUTCOME_FORGET)
+		return "--reason can't be combined with --forget: it is kept with a key that is parked";
+	if (a->reason && !(a->outcome & (give_up | retry)))
+		return "--reason needs --give-up or --retry: it is kept with a key that is parked";
+	if (a->outcome & retry && a->outcome != retry)
+		return "--retry can't be combined with --forget or --after: it counts a failure, and the queue's limiter determines the delay";
+	return check_token(a);
+}
+
+static const char *check_kick(const struct args *a)
+{
+	return !!a->num_words + a->all + !!a->count == 1 ? NULL :
+	       "give either keys, or --all, or --count N";
+}
+
+static const char *check_shutdown(const struct args *a)
+{
+	if (a->has_timeout && !a->drain)
+		return "--timeout needs --drain: without it, shutdown does not wait";
+	return NULL;
+}
+
+/* Commands */
 
 static const struct command commands[] = {
 	{
@@ -86,52 +142,22 @@ static const struct command commands[] = {
 			"If the queue exists, create fails. If it has other attributes than those that are given, the message names each of them; wqctl set changes them.\n\n"
 			"0 created, 1 failed, for instance because the queue exists.",
 		.options = (const struct argp_option[]){
-			{ "mode", 'm', "MODE", 0,
-			  "permissions in octal, independent of the umask (default: 0600); read: get, done, query and ls; write: add, cancel and shutdown; either: forget and stat", 0 },
-			{ "max-keys", 'n', "N", 0,
-			  "number of keys that the queue can hold (default: see wqctl info)", 0 },
-			{ "limiter", OPT_LIMITER, "SPEC", 0,
-			  "delay of a key that failed, see below (default: default-controller)", 0 },
-			{ "lease", OPT_LEASE, "TIME", 0,
-			  "how long a consumer can hold a key without a touch, at least 1ms (default: no limit)", 0 },
-			{ "slack", OPT_SLACK, "TIME", 0,
-			  "how late a delay or a lease may end, up to 1s (default: 50us); with a longer slack, many delays wake the machine less often", 0 },
-			{ "debounce", OPT_DEBOUNCE, "TIME", 0,
-			  "for how long wqctl add --take-latest can defer a key, so that a key that is added again and again is still run (default: no limit)", 0 },
-			{ "order", OPT_ORDER, "ORDER", 0,
-			  "which ready key is next, see below (default: fifo); it can't be changed later", 0 },
-			{ "retries", OPT_RETRIES, "N", 0,
-			  "park a key that failed more than N times in a row, see wqctl kick; up to 65535 (default: retry for ever)", 0 },
 			{ "no-map", OPT_NO_MAP, NULL, 0,
 			  "processes that may add keys cannot map the queue, so each repeat add is a call; nobody sees by the map when keys of others are handed out", 0 },
 			{ "accept", OPT_ACCEPT, NULL, 0,
 			  "if the queue exists, accept it with the attributes that it has", 0 },
 			END
 		},
-		.run = cmd_create, .queue = BY_NAME,
+		.attributes = NEW, .run = cmd_create, .queue = BY_NAME,
 	}, {
 		.name = "set", .args = "QUEUE\n--fd N",
 		.doc = "Change attributes of a queue."
-			"\vAll attributes that are given change at once, or none does. Only the queue's owner and root may change them. wqctl stat prints them.\n\n"
+			"\vAll attributes that are given change at once, or none does. Only the queue's owner and root may change them. wqctl stat prints them. With --lease and --max-retries, 0 stands for none. Only a queue that was created with a lease can have one.\n\n"
 			"Processes that have the queue open keep the access that they have. Leases that run keep their end, and keys keep their failures and delays. The keys stay charged to the queue's creator.\n\n"
 			"0 changed, 1 failed.",
-		.options = (const struct argp_option[]){
-			{ "mode", 'm', "MODE", 0, "permissions in octal, see wqctl create", 0 },
-			{ "owner", OPT_OWNER, "USER", 0, "owner, a name or a number; only for root", 0 },
-			{ "group", OPT_GROUP, "GROUP", 0, "group, a name or a number", 0 },
-			{ "max-keys", 'n', "N", 0,
-			  "number of keys that the queue can hold; if it holds more, it keeps them", 0 },
-			{ "limiter", OPT_LIMITER, "SPEC", 0,
-			  "delay of a key that failed, see wqctl create", 0 },
-			{ "lease", OPT_LEASE, "TIME", 0,
-			  "how long a consumer can hold a key without a touch, or 0 for no limit; only if the queue was created with a lease", 0 },
-			{ "slack", OPT_SLACK, "TIME", 0,
-			  "how late a delay or a lease may end, up to 1s", 0 },
-			{ "retries", OPT_RETRIES, "N", 0,
-			  "park a key that failed more than N times in a row; 0: retry for ever", 0 },
-			FD_OPTION, END
-		},
-		.run = cmd_set, .queue = BY_EITHER,
+		.options = (const struct argp_option[]){ FD_OPTION, END },
+		.attributes = CHANGE,
+		.run = cmd_set, .check = check_set, .queue = BY_EITHER,
 	}, {
 		.name = "unlink", .args = "QUEUE",
 		.doc = "Remove a queue's name."
@@ -160,7 +186,7 @@ static const struct command commands[] = {
 			{ "verbose", 'v', NULL, 0, "print how many keys were added, even if standard error is not a terminal", 0 },
 			FD_OPTION, END
 		},
-		.run = cmd_add, .queue = BY_EITHER, .words_max = -1, .needs_queue = true,
+		.run = cmd_add, .check = check_add, .queue = BY_EITHER, .words_max = -1, .needs_queue = true,
 	}, {
 		.name = "get", .args = "QUEUE\n--fd N",
 		.doc = "Get the next key and print it."
@@ -183,18 +209,18 @@ static const struct command commands[] = {
 			{ "timeout", 't', "TIME", 0, "wait this long for a key: 1.5s, 20ms, 3m (a number alone: seconds)", 0 },
 			{ "wait", OPT_WAIT, NULL, 0, "wait for a key without a limit", 0 },
 			{ "null", '0', NULL, 0, "end each key with NUL, not newline", 0 },
-			{ "token", OPT_TOKEN, NULL, 0,
+			{ "token", OPT_PRINT_TOKEN, NULL, 0,
 			  "print the number of the get and a blank before each key, for done and touch; needs --fd", 0 },
 			FD_OPTION, END
 		},
-		.run = cmd_get, .queue = BY_EITHER, .needs_queue = true,
+		.run = cmd_get, .check = check_get, .queue = BY_EITHER, .needs_queue = true,
 	}, {
 		.name = "touch", .args = "--fd N KEY...",
 		.doc = "Restart the leases of keys that descriptor N holds."
 			"\vFor work that takes longer than the queue's lease (see wqctl create --help). In a queue with leases, --token is needed. In a queue without leases, touch only checks that the descriptor holds the keys.\n\n"
 			"0 all touched, 1 the descriptor does not hold at least one key, for instance because its lease expired (the other keys are touched).",
 		.options = (const struct argp_option[]){ TOKEN_OPTION, FD_OPTION, END },
-		.run = cmd_touch, .queue = BY_FD, .words_min = 1, .words_max = -1,
+		.run = cmd_touch, .check = check_token, .queue = BY_FD, .words_min = 1, .words_max = -1,
 	}, {
 		.name = "done", .args = "--fd N KEY...",
 		.doc = "End the runs of keys that descriptor N holds."
@@ -212,7 +238,7 @@ static const struct command commands[] = {
 			  "with --give-up or --retry: up to 64 bytes that are kept with a key that is parked", 0 },
 			TOKEN_OPTION, FD_OPTION, END
 		},
-		.run = cmd_done, .queue = BY_FD, .words_min = 1, .words_max = -1,
+		.run = cmd_done, .check = check_done, .queue = BY_FD, .words_min = 1, .words_max = -1,
 	}, {
 		.name = "forget", .args = "QUEUE KEY...\n--fd N KEY...",
 		.doc = "Reset the failures of keys, so that the next failure has the shortest delay."
@@ -348,7 +374,7 @@ static const struct command commands[] = {
 		.run = cmd_metrics, .words_max = -1,
 	}, {
 		.name = "info", .args = "",
-		.doc = "Print the features and limits of the kernel's wq."
+		.doc = "Print the limits of the kernel's wq."
 			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. The numbers in parentheses are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
 		.run = cmd_info,
 	}, {
@@ -362,7 +388,7 @@ static const struct command commands[] = {
 			{ "count", 'n', "N", 0, "the N keys that are parked longest", 0 },
 			FD_OPTION, END
 		},
-		.run = cmd_kick, .queue = BY_EITHER, .words_max = -1,
+		.run = cmd_kick, .check = check_kick, .queue = BY_EITHER, .words_max = -1,
 	}, {
 		.name = "pause", .args = "QUEUE\n--fd N",
 		.doc = "Pause gets, adds or both, until wqctl resume."
@@ -403,7 +429,7 @@ static const struct command commands[] = {
 			{ "timeout", 't', "TIME", 0, "with --drain: wait this long; 0: start the drain, and do not wait (default: no limit)", 0 },
 			FD_OPTION, END
 		},
-		.run = cmd_shutdown, .queue = BY_EITHER,
+		.run = cmd_shutdown, .check = check_shutdown, .queue = BY_EITHER,
 	}, {
 		.name = "run", .args = "QUEUE [--] COMMAND [ARG|{}]...",
 		.doc = "Run COMMAND for each key, until the queue is shut down and no key is left."
@@ -411,8 +437,8 @@ static const struct command commands[] = {
 			"Pass the key as an argument of its own. Never put {} into the text of a shell script, since the shell would execute a key such as $(reboot):\n\n"
 			"  wqctl run mail -- sh -c 'deliver \"$1\" >>log' sh {}\n\n"
 			"After a shut down, run processes the keys that are left. While the queue drains, it also waits for the keys of other consumers, because these can come back.\n\n"
-			"If COMMAND exits with 0, the key is done and its failures are reset. Otherwise it runs again after the delay that the queue's limiter determines (see wqctl create --help). A key that failed N + 1 times, or more often than the queue's --retries, is given up: run prints a message and parks the key (see wqctl kick), with the exit status and the last line that COMMAND wrote to standard error. With --failed-to, the key goes to another queue instead. With the default limiter, the 18 default retries take 22 minutes. Two kinds of keys are dropped with a message: a key with a NUL byte, which cannot be an argument, and a key that failed in a queue that is shut down.\n\n"
-			"Each key runs at least once, so COMMAND must be idempotent: if wqctl or a worker is killed, the key goes back to the queue once its COMMAND is gone, too, and runs again. The first time, that is not a failure. A key that goes back a second time in a row counts as failed: it runs again after the delay of the limiter, and a queue with --retries parks it if it failed too often.\n\n"
+			"If COMMAND exits with 0, the key is done and its failures are reset. Otherwise it runs again after the delay that the queue's limiter determines (see wqctl create --help). A key that failed N + 1 times, or more often than the queue's --max-retries, is given up: run prints a message and parks the key (see wqctl kick), with the exit status and the last line that COMMAND wrote to standard error. With --failed-to, the key goes to another queue instead. With the default limiter, the 18 default retries take 22 minutes. Two kinds of keys are dropped with a message: a key with a NUL byte, which cannot be an argument, and a key that failed in a queue that is shut down.\n\n"
+			"Each key runs at least once, so COMMAND must be idempotent: if wqctl or a worker is killed, the key goes back to the queue once its COMMAND is gone, too, and runs again. The first time, that is not a failure. A key that goes back a second time in a row counts as failed: it runs again after the delay of the limiter, and a queue with --max-retries parks it if it failed too often.\n\n"
 			"In a queue with leases (see wqctl create --help), run touches a key every third of the lease while its COMMAND runs. If wqctl is stopped for longer than a lease, another consumer gets the key. Then run prints a message, sends SIGTERM to COMMAND and its children, and ignores the exit status.\n\n"
 			"After SIGINT, SIGTERM or SIGHUP no more commands start, and those that run may finish; keys that wait for a retry stay in the queue. A second signal kills the commands, and their keys go back. If SIGINT or SIGHUP was ignored at the start, as by nohup, it stays ignored.\n\n"
 			"0 no key was given up or dropped, 1 a key was, or the second signal killed commands, or wqctl could not continue.",
@@ -434,235 +460,6 @@ static const struct command commands[] = {
 
 #define NUM_COMMANDS	(sizeof(commands) / sizeof(*commands))
 
-/* Messages */
-
-int64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
-}
-
-/* The terminal shows a progress line, which must be erased before other output. */
-static bool progress_shown;
-
-void progress(const char *format, ...)
-{
-	va_list ap;
-
-	if (!isatty(STDERR_FILENO))
-		return;
-	va_start(ap, format);
-	fputs("\r", stderr);
-	vfprintf(stderr, format, ap);
-	fputs("\033[K", stderr);
-	va_end(ap);
-	progress_shown = true;
-}
-
-void progress_end(void)
-{
-	if (progress_shown)
-		fputs("\r\033[K", stderr);
-	progress_shown = false;
-}
-
-static void vmessage(const char *reason, const char *format, va_list ap)
-{
-	char *text;
-
-	progress_end();
-	/* One write, because the workers of `wqctl run' share the terminal. */
-	if (vasprintf(&text, format, ap) < 0)
-		return;
-	fprintf(stderr, "wqctl: %s%s%s\n", text, reason ? ": " : "", reason ? reason : "");
-	free(text);
-}
-
-void message(const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	vmessage(NULL, format, ap);
-	va_end(ap);
-}
-
-const char *queue_text(const struct args *a)
-{
-	static char text[16];
-
-	snprintf(text, sizeof(text), "--fd %d", a->fd);
-	return a->queue ? a->queue : text;
-}
-
-static const char *missing_queue(const struct args *a, char *text, size_t size)
-{
-	if (a->needs_queue && a->queue)
-		snprintf(text, size, "there is no queue of that name; create it first: wqctl create %s",
-			 a->queue);
-	else
-		snprintf(text, size,
-			 "there is no queue of that name; wqctl ls lists the queues that you can open");
-	return text;
-}
-
-static const char *access_denied(const struct args *a, char *text, size_t size)
-{
-	struct wq_stat st;
-
-	if (!a->queue)
-		snprintf(text, size,
-			 "the queue's mode or the descriptor's access mode does not allow it; open the descriptor for both, exec N<>" WQ_DEVICE ", and see the queue's mode: wqctl stat --fd %d",
-			 a->fd);
-	else if (access(WQ_DEVICE, R_OK | W_OK))
-		snprintf(text, size, "you cannot open " WQ_DEVICE
-			 "; use sudo, or let root grant your group access with the udev rule 60-wq.rules");
-	else if (!stat_get(a->queue, &st))
-		snprintf(text, size,
-			 "the queue has mode %04o and uid %u, gid %u, which allow you only to %s; use sudo",
-			 st.mode & 07777, st.uid, st.gid,
-			 can_open(a->queue, O_RDONLY) ? "read" : "write");
-	else
-		snprintf(text, size,
-			 "the queue's mode allows you neither to read nor to write; root can see its mode and owner: sudo wqctl stat %s",
-			 a->queue);
-	return text;
-}
-
-/* The cause of an error as the user sees it, and the next step. */
-static const char *reason(const struct args *a, int err)
-{
-	static char text[512];
-	const char *q = queue_text(a);
-
-	switch (err) {
-	case ENODEV:
-		return "there is no " WQ_DEVICE "; load the module: modprobe wq";
-	case ENOTTY:
-		snprintf(text, sizeof(text),
-			 "descriptor %d is not " WQ_DEVICE "; open it first: exec %d<>" WQ_DEVICE,
-			 a->fd, a->fd);
-		return text;
-	case EBADF:
-		snprintf(text, sizeof(text),
-			 "descriptor %d is not open; open it first: exec %d<>" WQ_DEVICE,
-			 a->fd, a->fd);
-		return text;
-	case ENOTCONN:
-		snprintf(text, sizeof(text),
-			 "descriptor %d has no queue yet; bind it first: wqctl bind --fd %d QUEUE",
-			 a->fd, a->fd);
-		return text;
-	case EISCONN:
-		snprintf(text, sizeof(text),
-			 "descriptor %d already has a queue; open another one: exec N<>" WQ_DEVICE,
-			 a->fd);
-		return text;
-	case ENOENT:
-		return missing_queue(a, text, sizeof(text));
-	case EINVAL:
-		if (!a->queue)
-			return strerror(err);
-		snprintf(text, sizeof(text),
-			 "'%s' can't be a queue's name; use up to %d of A-Z a-z 0-9 . _ - + : @, and no dot at the start",
-			 a->queue, WQ_NAME_MAX - 1);
-		return text;
-	case EEXIST:
-		snprintf(text, sizeof(text),
-			 "the queue exists; use it, or remove it first: wqctl unlink %s", q);
-		return text;
-	case EACCES:
-		return access_denied(a, text, sizeof(text));
-	case EPERM:
-		return geteuid() ? "only the queue's owner and root may do that; use sudo" :
-			"the queue belongs to a kernel module; remove the module to free it";
-	case ENOSPC:
-		snprintf(text, sizeof(text),
-			 "the queue is full; process some keys, or compare keys with max_keys: wqctl stat %s",
-			 q);
-		return text;
-	case ESHUTDOWN:
-		return "the queue is shut down";
-	case EHOSTDOWN:
-		snprintf(text, sizeof(text), "adds are paused; the queue's owner ends that by: wqctl resume %s", q);
-		return text;
-	case EBUSY:
-		snprintf(text, sizeof(text), "a key is disabled; the queue's owner ends that by: wqctl enable %s KEY", q);
-		return text;
-	case EAGAIN:
-		return "no key is ready; use --wait to wait for a key";
-	case ETIMEDOUT:
-		return "no key became ready in time";
-	case ECANCELED:
-		return "a shutdown without --drain ended the wait";
-	default:
-		return strerror(err);
-	}
-}
-
-int complain(const struct args *a, const char *format, ...)
-{
-	int err = errno;
-	va_list ap;
-
-	va_start(ap, format);
-	vmessage(reason(a, err), format, ap);
-	va_end(ap);
-	if (err == ESHUTDOWN)
-		return SHUT_DOWN;
-	return err == EAGAIN || err == ETIMEDOUT ? NOTHING : FAILED;
-}
-
-/* Characters that change the direction of text would disguise the rest of a line. */
-static bool is_bidi_control(wchar_t c)
-{
-	return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
-	       (c >= 0x2066 && c <= 0x2069);
-}
-
-const char *key_text(const void *key, size_t len)
-{
-	static char text[4 * WQ_MAX_KEY + 1];
-	static const char plain[] = "\a\b\t\n\v\f\r\\", letters[] = "abtnvfr\\";
-	const char *from = key, *end = from + len, *found;
-	mbstate_t state = { 0 };
-	int err = errno;
-	char *to = text;
-	wchar_t wide;
-	size_t n;
-
-	while (from < end) {
-		found = *from ? strchr(plain, *from) : NULL;
-		n = found ? 0 : mbrtowc(&wide, from, end - from, &state);
-		if (found) {
-			*to++ = '\\';
-			*to++ = letters[found - plain];
-			from++;
-		} else if (n && n <= (size_t)(end - from) && iswprint(wide) && !is_bidi_control(wide)) {
-			to = mempcpy(to, from, n);
-			from += n;
-		} else {
-			/* Octal, because a hexadecimal escape in C has no maximum length. */
-			to += sprintf(to, "\\%03o", (unsigned char)*from++);
-			memset(&state, 0, sizeof(state));
-		}
-	}
-	*to = '\0';
-	errno = err;		/* mbrtowc() sets it if the key is not text. */
-	return text;
-}
-
-int queue_open(const struct args *a, int oflag)
-{
-	int q = a->fd >= 0 ? a->fd : wq_open(a->queue, oflag, 0, 0);
-
-	if (q < 0)
-		complain(a, "can't open the queue '%s'", a->queue);
-	return q;
-}
-
 /* The command line */
 
 struct parse {
@@ -670,48 +467,11 @@ struct parse {
 	struct args args;
 };
 
-static unsigned long long parse_number(struct argp_state *state, const char *option,
-				       const char *arg, int base, unsigned long long min,
-				       unsigned long long max)
-{
-	unsigned long long n;
-	char *end;
-
-	errno = 0;
-	n = strtoull(arg, &end, base);
-	if (errno || end == arg || *end || strchr(arg, '-') || n < min || n > max)
-		argp_error(state, base == 8 ? "%s: '%s' is not an octal number from %llo to %llo" :
-			   "%s: '%s' is not a number from %llu to %llu", option, arg, min, max);
-	return n;
-}
-
-static int64_t parse_duration(struct argp_state *state, const char *option, const char *arg)
-{
-	int64_t ns = 0;
-
-	if (!parse_time(arg, &ns))
-		argp_error(state, "%s: '%s' is not a time; for instance 1.5s, 20ms, 3m or 2h",
-			   option, arg);
-	return ns;
-}
-
-static int parse_level(struct argp_state *state, const char *arg)
-{
-	char *end;
-	long n;
-
-	errno = 0;
-	n = strtol(arg, &end, 10);
-	if (errno || end == arg || *end || n < WQ_MIN_PRIORITY || n > WQ_MAX_PRIORITY)
-		argp_error(state, "--priority: '%s' is not a level from %d to %d", arg,
-			   WQ_MIN_PRIORITY, WQ_MAX_PRIORITY);
-	return n;
-}
-
 static void check_words(struct argp_state *state, const struct parse *p)
 {
 	const struct command *c = p->command;
 	const struct args *a = &p->args;
+	const char *wrong;
 
 	if ((c->queue == BY_FD || c->queue == BY_BOTH) && a->fd < 0)
 		argp_error(state, "a descriptor is missing; give --fd N");
@@ -723,226 +483,55 @@ static void check_words(struct argp_state *state, const struct parse *p)
 		argp_error(state, c->raw ? "the command to run is missing" : "a key is missing");
 	if (a->num_words > c->words_max)
 		argp_error(state, "unexpected argument '%s'", a->words[c->words_max]);
-	if (a->rate_limited && a->outcome & WQ_OUTCOME_AFTER)
-		argp_error(state, "--rate-limited can't be combined with --after: the queue's limiter determines the delay");
-	if (a->take_latest && !(a->outcome & WQ_OUTCOME_AFTER))
-		argp_error(state, "--take-latest needs --after: it replaces a pending delay by that one");
-	if (c->run == cmd_set && !a->set)
-		argp_error(state, "an attribute is missing; for instance --max-keys N");
-	if (c->run == cmd_add && a->has_timeout && !a->wait)
-		argp_error(state, "--timeout needs --wait: without it, add does not wait");
-	if (c->run == cmd_add && a->wait && !a->num_words)
-		argp_error(state, "--wait needs a KEY: add does not wait for the lines of standard input");
-	if (c->run == cmd_add && a->wait && (a->rate_limited || a->outcome & WQ_OUTCOME_AFTER))
-		argp_error(state, "--wait can't be combined with --after or --rate-limited: a delay is no run to wait for");
-	if (a->token && a->num_words > 1)
-		argp_error(state, "--token belongs to one key; give one KEY");
-	if (a->print_token && a->fd < 0)
-		argp_error(state, "--token needs --fd: without it, the key is done when it is printed");
-	if (c->run == cmd_shutdown && a->has_timeout && !a->drain)
-		argp_error(state, "--timeout needs --drain: without it, shutdown does not wait");
-	if (a->outcome & WQ_OUTCOME_GIVE_UP && a->outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER))
-		argp_error(state, "--give-up can't be combined with --retry or --after: the key does not run again");
-	if (a->reason && a->outcome & WQ_OUTCOME_FORGET)
-		argp_error(state, "--reason can't be combined with --forget: it is kept with a key that is parked");
-	if (a->reason && !(a->outcome & (WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_RETRY)))
-		argp_error(state, "--reason needs --give-up or --retry: it is kept with a key that is parked");
-	if (c->run == cmd_kick && !!a->num_words + a->all + !!a->count != 1)
-		argp_error(state, "give either keys, or --all, or --count N");
-	if (a->outcome & WQ_OUTCOME_RETRY && a->outcome != WQ_OUTCOME_RETRY)
-		argp_error(state, "--retry can't be combined with --forget or --after: it counts a failure, and the queue's limiter determines the delay");
+	wrong = c->check ? c->check(a) : NULL;
+	if (wrong)
+		argp_error(state, "%s", wrong);
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t parse_line(int key, char *arg, struct argp_state *state)
 {
 	struct parse *p = state->input;
 	struct args *a = &p->args;
 	bool by_name = p->command->queue != NO_QUEUE && p->command->queue != BY_FD;
-	const char *message_text;
-	char *error;
 
 	switch (key) {
-	case 'm':
-		a->mode = parse_number(state, "--mode", arg, 8, 0, 0777);
-		a->set |= WQ_ATTR_MODE;
-		break;
-	case 'n':
-		a->count = parse_number(state, "-n", arg, 10, 1, UINT32_MAX);
-		a->set |= WQ_ATTR_MAX_KEYS;
-		break;
-	case 'j':
-		a->jobs = parse_number(state, "--jobs", arg, 10, 1, 4096);
-		break;
-	case 'd':
-		a->interval = parse_duration(state, "--delay", arg);
-		if (a->interval < NSEC_PER_SEC / 100)
-			argp_error(state, "--delay: the minimum is 10ms");
-		break;
-	case 'o':
-		a->output = arg;
-		break;
-	case 'b':
-		a->batch = true;
-		break;
-	case 't':
-		a->timeout = parse_duration(state, "--timeout", arg);
-		a->has_timeout = true;
-		break;
-	case OPT_WAIT:
-		a->wait = true;
-		a->timeout = WQ_FOREVER;
-		break;
-	case OPT_FD:
-		a->fd = parse_number(state, "--fd", arg, 10, 0, INT32_MAX);
-		break;
-	case '0':
-		a->nul = true;
-		break;
-	case 'v':
-		a->verbose = true;
-		break;
-	case 'q':
-		a->quiet = true;
-		break;
-	case OPT_JSON:
-		a->json = true;
-		break;
-	case OPT_DRAIN:
-		a->drain = true;
-		break;
-	case OPT_AFTER:
-		a->after = parse_duration(state, "--after", arg);
-		a->outcome |= WQ_OUTCOME_AFTER;
-		break;
-	case OPT_RATE_LIMITED:
-		a->rate_limited = true;
-		break;
-	case OPT_FORGET:
-		a->outcome |= WQ_OUTCOME_FORGET;
-		break;
-	case OPT_RETRY:
-		a->outcome |= WQ_OUTCOME_RETRY;
-		break;
-	case OPT_GIVE_UP:
-		a->outcome |= WQ_OUTCOME_GIVE_UP;
-		break;
-	case OPT_REASON:
-		a->reason = arg;
-		break;
-	case OPT_FAILED_TO:
-		a->failed_to = arg;
-		break;
-	case OPT_PARKED:
-		a->parked = true;
-		break;
-	case OPT_ALL:
-		a->all = true;
-		break;
-	case OPT_RETRIES:
-		a->retries = parse_number(state, "--retries", arg, 10, p->command->run == cmd_create,
-					  WQ_MAX_RETRIES);
-		a->set |= WQ_ATTR_RETRIES;
-		break;
-	case OPT_MAX_RETRIES:
-		a->max_retries = parse_number(state, "--max-retries", arg, 10, 0, UINT32_MAX);
-		break;
-	case OPT_LIMITER:
-		error = parse_limiter(arg, a->limiters, &a->num_limiters);
-		if (error)
-			argp_error(state, "--limiter: %s", error);
-		a->set |= WQ_ATTR_LIMITER;
-		break;
-	case OPT_LEASE:
-		a->lease = parse_duration(state, "--lease", arg);
-		if (a->lease < WQ_MIN_LEASE && (a->lease || p->command->run == cmd_create))
-			argp_error(state, "--lease: the minimum is 1ms; without a lease, a consumer holds its keys until it ends");
-		a->set |= WQ_ATTR_LEASE;
-		break;
-	case OPT_SLACK:
-		a->slack = parse_duration(state, "--slack", arg);
-		if (!a->slack || a->slack > WQ_MAX_SLACK)
-			argp_error(state, "--slack: '%s' is not from 1ns to 1s", arg);
-		a->set |= WQ_ATTR_SLACK;
-		break;
-	case OPT_DEBOUNCE:
-		a->debounce = parse_duration(state, "--debounce", arg);
-		if (!a->debounce)
-			argp_error(state, "--debounce: '%s' is not a time above 0", arg);
-		break;
-	case OPT_TAKE_LATEST:
-		a->take_latest = true;
-		break;
-	case OPT_OWNER:
-		if (!parse_user(arg, &a->uid))
-			argp_error(state, "--owner: there is no user '%s'", arg);
-		a->set |= WQ_ATTR_UID;
-		break;
-	case OPT_GROUP:
-		if (!parse_group(arg, &a->gid))
-			argp_error(state, "--group: there is no group '%s'", arg);
-		a->set |= WQ_ATTR_GID;
-		break;
-	case OPT_ORDER:
-		message_text = parse_order(arg, a);
-		if (message_text)
-			argp_error(state, "--order: %s", message_text);
-		break;
-	case OPT_PRIORITY:
-		a->priority = parse_level(state, arg);
-		break;
-	case OPT_NO_MAP:
-		a->no_map = true;
-		break;
-	case OPT_ACCEPT:
-		a->accept = true;
-		break;
-	case OPT_TOKEN:
-		a->print_token = !arg;
-		a->token = arg ? parse_number(state, "--token", arg, 10, 1, UINT64_MAX) : 0;
-		break;
-	case OPT_ONCE:
-		a->once = true;
-		break;
-	case OPT_GETS:
-		a->pause |= WQ_PAUSE_GETS;
-		break;
-	case OPT_ADDS:
-		a->pause |= WQ_PAUSE_ADDS;
-		break;
-	case OPT_FOR:
-		a->timeout = parse_duration(state, "--for", arg);
-		if (!a->timeout)
-			argp_error(state, "--for: the time must be above 0; wqctl resume ends a pause");
-		a->has_timeout = true;
-		break;
+	case ARGP_KEY_INIT:
+		if (p->command->attributes)
+			state->child_inputs[0] = a;
+		return 0;
 	case ARGP_KEY_ARG:
 		/* The options are parsed: argp moves the words behind them. */
 		if (by_name && !a->queue && (a->fd < 0 || p->command->queue == BY_BOTH)) {
 			a->queue = arg;
-			break;
+			return 0;
 		}
 		a->words = &state->argv[state->next - 1];
 		a->num_words = state->argc - state->next + 1;
 		state->next = state->argc;
-		break;
+		return 0;
 	case ARGP_KEY_END:
+		if (a->wait && !a->has_timeout)
+			a->timeout = WQ_FOREVER;
 		check_words(state, p);
-		break;
+		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return parse_option(key, arg, state, a) ? 0 : ARGP_ERR_UNKNOWN;
 	}
-	return 0;
 }
 
 static int run_command(const struct command *c, int argc, char **argv)
 {
-	struct argp argp = {
-		.options = c->options, .parser = parse_option,
+	const struct argp_child children[] = {
+		{ c->attributes ? attr_argp(c->attributes == CHANGE) : NULL, 0, NULL, 0 },
+		{ 0 },
+	};
+	const struct argp argp = {
+		.options = c->options, .parser = parse_line, .children = children,
 		.args_doc = c->args, .doc = c->doc,
 	};
 	struct parse p = {
 		.command = c,
-		.args = { .fd = -1, .mode = -1, .jobs = 1, .timeout = WQ_NOWAIT, .max_retries = 18,
+		.args = { .fd = -1, .jobs = 1, .timeout = WQ_NOWAIT, .max_retries = 18,
 			  .interval = 2 * NSEC_PER_SEC, .command = c->name,
 			  .needs_queue = c->needs_queue },
 	};

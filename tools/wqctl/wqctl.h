@@ -3,6 +3,7 @@
 #ifndef WQCTL_H
 #define WQCTL_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,8 +31,9 @@ enum {
  * @fd: --fd, or -1
  * @words: arguments after the queue: keys, or the command to run
  * @num_words: number of @words
- * @mode: -m, or -1
- * @count: -n, or 0
+ * @count: --count, or 0
+ * @attrs: attributes of a queue; those that the command line has are in its set
+ * @limiters: --limiter
  * @jobs: -j
  * @timeout: -t or --for, in ns; with --wait and without -t: WQ_FOREVER; else WQ_NOWAIT
  * @has_timeout: -t or --for was given
@@ -41,20 +43,8 @@ enum {
  * @rate_limited: --rate-limited
  * @take_latest: --take-latest
  * @max_retries: --max-retries
- * @limiters: --limiter
- * @num_limiters: number of @limiters, or 0
- * @lease: --lease, in ns, or 0
- * @slack: --slack, in ns, or 0
- * @debounce: --debounce, in ns, or 0
- * @order: --order: WQ_ORDER_*, or 0
- * @order_arg: its figure
- * @group_limit: its limit, or 0
  * @priority: --priority, or 0
- * @uid: --owner
- * @gid: --group
- * @set: WQ_SET_*, which attributes of a queue the command line has
  * @pause: WQ_PAUSE_*: --gets, --adds
- * @retries: --retries
  * @reason: --reason, or NULL
  * @failed_to: --failed-to, or NULL
  * @accept: --accept
@@ -71,50 +61,71 @@ struct args {
 	int fd;
 	char **words;
 	unsigned int num_words;
-	int mode;
 	unsigned int count;
+	struct wq_attrs attrs;
+	struct wq_limiter_spec limiters[WQ_MAX_LIMITERS];
 	unsigned int jobs;
 	int64_t timeout;
 	int64_t after;
 	unsigned int outcome;
 	unsigned int max_retries;
-	struct wq_limiter_spec limiters[WQ_MAX_LIMITERS];
-	unsigned int num_limiters;
-	int64_t lease;
-	int64_t slack;
-	int64_t debounce;
-	uint32_t order;
-	uint32_t order_arg;
-	uint32_t group_limit;
 	int priority;
-	uint32_t uid;
-	uint32_t gid;
-	uint32_t set;
-	uint32_t pause;
-	uint32_t retries;
+	unsigned int pause;
 	const char *reason;
 	const char *failed_to;
 	uint64_t token;
 	int64_t interval;
 	const char *output;
 	bool needs_queue;
-	bool has_timeout;
-	bool wait;
-	bool accept;
-	bool no_map;
-	bool print_token;
-	bool rate_limited;
-	bool take_latest;
-	bool nul;
-	bool verbose;
-	bool quiet;
-	bool json;
-	bool drain;
-	bool once;
-	bool parked;
-	bool all;
-	bool batch;
+	/* Options without a value: 0 or 1, see options.c. */
+	unsigned int has_timeout;
+	unsigned int wait;
+	unsigned int accept;
+	unsigned int no_map;
+	unsigned int print_token;
+	unsigned int rate_limited;
+	unsigned int take_latest;
+	unsigned int nul;
+	unsigned int verbose;
+	unsigned int quiet;
+	unsigned int json;
+	unsigned int drain;
+	unsigned int once;
+	unsigned int parked;
+	unsigned int all;
+	unsigned int batch;
 };
+
+/**
+ * struct queues - the queues that the caller can open, sorted by name
+ * @list: to be freed by the caller
+ * @count: number of elements
+ */
+struct queues {
+	struct wq_queue *list;
+	size_t count;
+};
+
+/* Return -1 with errno on error, and print nothing. */
+int queues_get(struct queues *qs);
+
+/* Open a queue for reading or, if that is denied, for writing. */
+int open_either(const char *name);
+
+bool can_open(const char *name, int oflag);
+
+/*
+ * Read the statistics of a queue.  The file that this opens is not counted in
+ * st->consumers.  Return -1 with errno on error, and print nothing.
+ */
+int stat_get(const char *name, struct wq_stat *st);
+
+/* Read the statistics and the attributes of a queue. */
+int queue_get(const char *name, struct wq_stat *st, struct wq_attrs *attrs,
+	      struct wq_limiter_spec specs[WQ_MAX_LIMITERS]);
+
+/* Do not count the file that wqctl opened for the statistics. */
+void uncount_own_file(struct wq_stat *st);
 
 /* Open the queue of @a; if that fails, print a message and return -1. */
 int queue_open(const struct args *a, int oflag);
@@ -128,7 +139,8 @@ int complain(const struct args *a, const char *format, ...) __attribute__((forma
 /* The queue of @a as wqctl commands take it: its name, or --fd N. */
 const char *queue_text(const struct args *a);
 
-/* Print a message; it replaces a progress line. */
+/* Print a message and its reason, which can be NULL; it replaces a progress line. */
+void vmessage(const char *reason, const char *format, va_list ap);
 void message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Show a progress line, which the next one replaces; only on a terminal. */
@@ -141,14 +153,13 @@ const char *key_text(const void *key, size_t len);
 /* The names of WQ_KEY_* in @state, separated by commas. */
 const char *state_text(unsigned int state);
 
+/* ns with about three digits, such as 12.3us or 1h02m; valid until the 4th call after. */
+const char *time_text(int64_t ns);
+
 int64_t now_ns(void);
 
 /* Parse a time such as 1.5s; false if it is not a time. */
 bool parse_time(const char *text, int64_t *ns);
-
-/* Parse a name or a number; false if there is no such user or group. */
-bool parse_user(const char *text, uint32_t *uid);
-bool parse_group(const char *text, uint32_t *gid);
 
 /* A time as parse_time() takes it, without a loss; valid until the 4th call after. */
 const char *exact_time(int64_t ns);
@@ -158,10 +169,10 @@ char *parse_limiter(const char *text, struct wq_limiter_spec specs[WQ_MAX_LIMITE
 		    unsigned int *num);
 
 /* Parse the value of --order.  Return NULL, or an error message. */
-const char *parse_order(const char *text, struct args *a);
+const char *parse_order(const char *text, struct wq_attrs *a);
 
 /* An order as --order takes it. */
-void order_text(char *to, size_t size, uint32_t order, uint32_t arg, uint32_t group_limit);
+void order_text(char *to, size_t size, const struct wq_attrs *attrs);
 
 #define ORDER_TEXT	32
 

@@ -2,144 +2,130 @@
 /*
  * wq: keyed work queues, the interface of /dev/wq.
  *
- * A queue holds keys.  A key is a string of 1 to WQ_MAX_KEY bytes that stands for
- * something that needs work.  A producer adds keys.  A consumer gets a key, does the
- * work (a run), and reports that the key is done.  Each verb is an ioctl.
+ * A queue holds keys.  A key is a string of 1 to WQ_MAX_KEY bytes that stands for something that
+ * needs work.  A producer adds keys.  A consumer gets a key, does the work (a run), and reports
+ * that the key is done.  Each verb is an ioctl.
  *
- * A process opens /dev/wq and binds the open file to one queue with WQ_IOC_OPEN.  The
- * open file is the consumer.  It holds the keys that its gets returned until they are
- * done.  dup() and fork() share the open file and the keys that it holds.  When the
- * last reference to the open file is closed (by close, exit, a crash or SIGKILL), the
- * keys that it holds are given back: they are ready again, ahead of all other keys and
- * in the order in which they were handed out.
+ * A process opens /dev/wq and binds the open file to one queue with WQ_IOC_OPEN.  The open file is
+ * the consumer.  It holds the keys that its gets returned until they are done.  dup() and fork()
+ * share the open file and the keys that it holds.  When the last reference to the open file is
+ * closed (by close, exit, a crash or SIGKILL), the keys that it holds are given back: they are
+ * ready again, ahead of all other keys and in the order in which they were handed out.
  *
- * A key can be the reason why its consumers die.  So a key that is given back a second
- * time in a row, without a done in between, does not go ahead of all other keys again.
- * It counts as failed: the key is added again after the delay of the queue's limiter,
- * behind all other keys.  If it was added during the run, it is also ready at once, at the
- * tail.  After a shut down it is ready at the tail and does not count as failed.
+ * A key can be the reason why its consumers die.  So a key that is given back a second time in a
+ * row, without a done in between, does not go ahead of all other keys again.  It counts as failed:
+ * the key is added again after the delay of the queue's limiter, behind all other keys.  If it was
+ * added during the run, it is also ready at once, at the tail.  After a shut down it is ready at
+ * the tail and does not count as failed.
  *
  * A key that fails again and again is given up: it is parked.  A parked key is not handed out, but
- * stays in the queue with the reason until it is added or kicked, which makes it ready and
- * resets its failures, or canceled.  wq_attrs.retries and WQ_OUTCOME_GIVE_UP park keys.  At most a
+ * stays in the queue with the reason until it is added or kicked, which makes it ready and resets
+ * its failures, or canceled.  wq_attrs.max_retries and WQ_OUTCOME_GIVE_UP park keys.  At most a
  * quarter of max_keys is parked, 1 key at least.  If there are as many, the key that is parked
  * longest is dropped.
  *
  * Promises of a queue, and their exceptions:
  *
- *  1. A key that is processing is not handed out a second time.  Exceptions: a key is
- *     given back when its lease expires or when its consumer's file is closed.  If the
- *     former consumer still works on the key, two runs go on at once.
- *  2. After an add, the key has a run that starts after the add.  All adds before that
- *     run starts share the run, and all adds during a run share the next one.
- *     Exceptions: cancel and disable drop the runs that a key waits for, and shut down
- *     drops delayed keys.  A key that is parked after that run has no further run by itself.
- *  3. A consumer that dies loses no key.  The key is given back and has another run,
- *     even if the consumer died after it finished the work and before done.  So work is
- *     done at least once, and it must be idempotent.
- *  4. A key is kept until it is done.  Exceptions: the key that is parked longest makes room
- *     for another parked key, and a reboot, the removal of the module
- *     and the end of a queue lose all of its keys.  A private queue ends with its last
- *     open file.  A named queue ends with its last open file after it is unlinked.
- *  5. A key is all there is.  A queue stores no payload, and it does not count how
- *     often a key was added: two adds of the same bytes are one job.
+ *  1. A key that is processing is not handed out a second time.  Exceptions: a key is given back
+ *     when its lease expires or when its consumer's file is closed.  If the former consumer still
+ *     works on the key, two runs go on at once.
+ *  2. After an add, the key has a run that starts after the add.  All adds before that run starts
+ *     share the run, and all adds during a run share the next one.  Exceptions: cancel and disable
+ *     drop the runs that a key waits for, and shut down drops delayed keys.  A key that is parked
+ *     after that run has no further run by itself.
+ *  3. A consumer that dies loses no key.  The key is given back and has another run, even if the
+ *     consumer died after it finished the work and before done.  So work is done at least once, and
+ *     it must be idempotent.
+ *  4. A key is kept until it is done.  Exceptions: the key that is parked longest makes room for
+ *     another parked key, and a reboot, the removal of the module and the end of a queue lose all
+ *     of its keys.  A private queue ends with its last open file.  A named queue ends with its last
+ *     open file after it is unlinked.
+ *  5. A key is all there is.  A queue stores no payload, and it does not count how often a key was
+ *     added: two adds of the same bytes are one job.
  *
- * Structs: the argument of each verb points to a struct that starts with its own size
- * in bytes, so that later versions can add fields at the end.  If the caller's struct is
- * shorter than the kernel's, the kernel reads the missing fields as zeros and writes
- * no further than the caller's size.  If it is longer, the bytes beyond the kernel's
- * struct must be zero.  The layout is the same for 32-bit and 64-bit callers.
+ * Structs: the argument of each verb points to a struct that starts with its own size in bytes, so
+ * that later versions can add fields at the end.  If the caller's struct is shorter than the
+ * kernel's, the kernel reads the missing fields as zeros and writes no further than the caller's
+ * size.  If it is longer, the bytes beyond the kernel's struct must be zero.  The layout is the
+ * same for 32-bit and 64-bit callers.
  *
- * Arrays: keys travel as packed arrays of struct wq_rec, at most WQ_MAX_ARRAY bytes in
- * one call.  Add, done and touch handle the keys of an array in order.  A call is not
- * atomic: the kernel takes the queue's lock for up to 32 keys at a time, and other
- * calls can take effect in between.  On return .keys.count is the number of keys that
- * the call handled, on success and on error.  The call did not change the remaining keys.
+ * Arrays: keys travel as packed arrays of struct wq_rec, at most WQ_MAX_ARRAY bytes in one call.
+ * Add, done and touch handle the keys of an array in order.  A call is not atomic: the kernel takes
+ * the queue's lock for up to 32 keys at a time, and other calls can take effect in between.  On
+ * return .keys.count is the number of keys that the call handled, on success and on error.  The
+ * call did not change the remaining keys.  Only if the struct itself can't be written (EFAULT),
+ * .keys.count is not valid, and any number of the keys were handled.
  *
  * An array has results or not:
  *
- *  - If .results points to an array of __s32, the call handles all keys and returns 0
- *    even if some keys fail.  Each key has its own result, which is -errno if the key
- *    failed.  If another thread unmaps the results during the call, up to 32 keys can be
- *    handled without a result.
- *  - If .results is 0, the call stops at the first key that fails and returns the error
- *    of that key.  .keys.count is the number of keys before it.
+ *  - If .results points to an array of __s32, the call handles all keys and returns 0 even if some
+ *    keys fail.  Each key has its own result, which is -errno if the key failed.  If another thread
+ *    unmaps the results during the call, up to 32 keys can be handled without a result.
+ *  - If .results is 0, the call stops at the first key that fails and returns the error of that
+ *    key.  .keys.count is the number of keys before it.
  *
  * One key without a struct: write adds a key, and read takes one.
  *
- *  - write(fd, key, len) adds the key as WQ_IOC_ADD does without a delay, and returns @len,
- *    also if the add is coalesced.  It never waits for room.
- *  - read(fd, buf, size) ends the run of the key that the last read of this file returned,
- *    if the file still holds it, and then takes the next key as WQ_IOC_GET does.  It returns
- *    the length of the key.  If no key is ready, it waits, or fails if the file has
- *    O_NONBLOCK.  It returns 0 when WQ_IOC_GET would fail with ESHUTDOWN.
+ *  - write(fd, key, len) adds the key as WQ_IOC_ADD does without a delay, and returns @len, also if
+ *    the add is coalesced.  It never waits for room.
+ *  - read(fd, buf, size) ends the run of the key that the last read of this file returned, if the
+ *    file still holds it, and then takes the next key as WQ_IOC_GET does.  It returns the length of
+ *    the key.  If no key is ready, it waits, or fails if the file has O_NONBLOCK.  It returns 0
+ *    when WQ_IOC_GET would fail with ESHUTDOWN.
  *  - A read of 0 bytes ends the run, takes no key, and returns 0.
- *  - The run ends with outcome 0.  For another outcome, end it by WQ_IOC_DONE.  That, an
- *    expired lease and the end of the file end the run, so the next read does not end it
- *    again.  Done and touch accept this key without a token as long as the file holds it,
- *    also in a queue with leases.
- *  - A file works on one key at a time in this way.  If threads or processes share the file,
- *    each read ends the run of the read before it, no matter which of them called it.  So
- *    each worker opens a file of its own.  Keys of WQ_IOC_GET are not concerned.
- *  - readv, writev and io_uring carry one key in all segments.  The file has no position:
- *    pread, pwrite and lseek fail with ESPIPE, splice and sendfile with EINVAL.
+ *  - The run ends with outcome 0.  For another outcome, end it by WQ_IOC_DONE.  That, an expired
+ *    lease and the end of the file end the run, so the next read does not end it again.  Done and
+ *    touch accept this key without a token as long as the file holds it, also in a queue with
+ *    leases.
+ *  - A file works on one key at a time in this way.  If threads or processes share the file, each
+ *    read ends the run of the read before it, no matter which of them called it.  So each worker
+ *    opens a file of its own.  Keys of WQ_IOC_GET are not concerned.
+ *  - readv, writev and io_uring carry one key in all segments.  The file has no position: pread,
+ *    pwrite and lseek fail with ESPIPE, splice and sendfile with EINVAL.
  *
  * Errors of write.  Nothing has changed:
- *
  *  EBADF      the file is not open for writing
  *  ENOTCONN   the file is not bound to a queue
  *  EINVAL     @len is 0 or above WQ_MAX_KEY
  *  EFAULT     the key can't be read
- *  ESHUTDOWN  the queue is shut down
- *  EHOSTDOWN  adds are paused, see WQ_IOC_PAUSE
- *  EBUSY      the key is disabled, see WQ_DO_DISABLE
- *  ENOSPC     the queue holds max_keys keys, and this key is not one of them
- *  ENOMEM     there is not enough memory
+ *  ESHUTDOWN, EHOSTDOWN, EBUSY, ENOSPC, ENOMEM  as of WQ_IOC_ADD
  *
  * Errors of read.  After EBADF, ENOTCONN, and EFAULT if @buf is not an address of user memory,
- * nothing has changed.  After the others, the run of the last key has ended, and no key was
- * taken:
- *
+ * nothing has changed.  After the others, the run of the last key has ended, and no key was taken:
  *  EBADF      the file is not open for reading
  *  ENOTCONN   the file is not bound to a queue
  *  EAGAIN     no key is ready, or gets are paused, and the read may not wait
  *  EINTR      a signal handler ended the wait.  With SA_RESTART, the read continues
  *  EMSGSIZE   the next key is longer than @size; it stays the next key
- *  EFAULT     @buf can't be written.  The next key was given back, unless another thread's read
- *             of this file has ended its run meanwhile
+ *  EFAULT     @buf can't be written.  The next key was given back, unless another thread's read of
+ *             this file has ended its run meanwhile
  *  ENOMEM     there is not enough memory for a key of more than 256 bytes
  *
- * poll, select and epoll report for a file that is bound:
+ * poll, select and epoll report for a file that is bound (another one reports nothing, and a poller
+ * that waits for it wakes when it is bound):
  *
- *  - EPOLLIN: a get or read would not wait, and the file is open for reading.  The key that
- *    the last read returned counts as ready if it was added during its run.  It is not set
- *    if gets are paused.
- *  - EPOLLOUT: an add of a new key would be accepted, and the file is open for writing.
- *    It is not set if the queue is shut down or holds max_keys keys, or if adds are paused.
- *  - EPOLLHUP: the queue is shut down, and a get would fail with ESHUTDOWN.  If the queue
- *    drains, a file that holds no key reports it when the drain is complete.
+ *  - EPOLLIN: a get or read would not wait, and the file is open for reading.  The key that the
+ *    last read returned counts as ready if it was added during its run.  It is not set if gets are
+ *    paused.
+ *  - EPOLLOUT: an add of a new key would be accepted, and the file is open for writing.  It is not
+ *    set if the queue is shut down or holds max_keys keys, or if adds are paused.
+ *  - EPOLLHUP: the queue is shut down, and a get would fail with ESHUTDOWN.  If the queue drains, a
+ *    file that holds no key reports it when the drain is complete.
  *
- * A file that is not bound reports nothing.  A poller that waits for such a file wakes
- * when the file is bound.
- *
- * The map of a queue: a page of counters, which a producer reads to learn without a call that a
- * key still waits for its run, see WQ_IOC_MAP.  A repeat add of such a key needs no call.
- *
- * Errors: the comment of each verb's struct lists the errors of that verb.  If the
- * comment does not state another effect, a call that fails with the error changed
- * nothing.  These errors are common to all verbs.  After them the kernel has neither
- * looked at the queue nor written anything to the caller's memory:
- *
+ * Errors: the comment of each verb's struct lists the errors of that verb.  If the comment does not
+ * state another effect, a call that fails with the error changed nothing.  These errors are common
+ * to all verbs.  After them the kernel has neither looked at the queue nor written anything to the
+ * caller's memory:
  *  ENOTTY     the request is not a verb of wq
  *  EFAULT     the struct can't be read
  *  EINVAL     the struct's size is below 8
- *  E2BIG      the struct's size is above the size of a page, or a byte beyond the
- *             kernel's struct is not zero
- *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open, unlink
- *             and queues, which need no queue
- *  EACCES     the file's access mode does not permit the verb: get, done, touch and list need
- *             read access, add, map and shut down need write access, stat, key, set,
- *             pause and wait need one of them
+ *  E2BIG      the struct's size is above the size of a page, or a byte beyond the kernel's struct
+ *             is not zero
+ *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open, unlink and queues,
+ *             which need no queue
+ *  EACCES     the file's access mode does not permit the verb: get, done, touch and list need read
+ *             access, add, map and shut down need write access, stat, key, set, pause and wait need
+ *             one of them
  */
 #ifndef _UAPI_LINUX_WQ_H
 #define _UAPI_LINUX_WQ_H
@@ -159,12 +145,11 @@
 #define WQ_MAX_LIMITERS	16		/* the largest wq_attrs.num_limiters */
 #define WQ_MAX_NESTED	4		/* limiters around a limiter, at most */
 #define WQ_MIN_LEASE	1000000		/* ns, the smallest wq_attrs.lease other than 0 */
-
 #define WQ_MAX_GIVEN_BACK 63		/* the largest count of runs given back in a row */
 #define WQ_DEFAULT_SLACK 50000		/* ns, wq_attrs.slack 0 */
 #define WQ_MAX_SLACK	1000000000	/* ns, the largest wq_attrs.slack */
 #define WQ_MAP_COUNTERS	1008		/* counters of a queue's map */
-#define WQ_MAX_RETRIES	65535		/* the largest wq_attrs.retries */
+#define WQ_MAX_RETRIES	65535		/* the largest wq_attrs.max_retries */
 #define WQ_MAX_REASON	64		/* bytes of wq_reason_rec.text */
 #define WQ_MAX_ERROR	4095		/* the largest wq_reason_rec.error */
 
@@ -179,28 +164,27 @@
 #define WQ_KEY_DISABLED		(1U << 7)	/* adds fail with EBUSY, see WQ_DO_DISABLE */
 
 /*
- * wq_rec.flags for add.  A key has at most one pending delay.  If a key that is delayed
- * is added with a delay, the earlier time applies, unless KEEP_FIRST or TAKE_LATEST is
- * set.  If a key that is delayed is added without a delay, its delay stays pending and
- * causes a second run later, unless DROP_DELAY is set.
+ * wq_rec.flags for add.  A key has at most one pending delay.  If a key that is delayed is added
+ * with a delay, the earlier time applies, unless KEEP_FIRST or TAKE_LATEST is set.  If a key that
+ * is delayed is added without a delay, its delay stays pending and causes a second run later,
+ * unless DROP_DELAY is set.
  */
 #define WQ_ADD_KEEP_FIRST	(1U << 0)	/* with a delay: the pending time applies */
 #define WQ_ADD_TAKE_LATEST	(1U << 1)	/* the new delay applies, see wq_attrs.debounce */
 #define WQ_ADD_DROP_DELAY	(1U << 2)	/* without a delay: drop the pending one */
 
 /*
- * wq_rec.flags for add: the key failed.  Count the failure, and delay the key by the
- * time that the queue's limiter returns.  wq_rec.delay must be 0, and WQ_ADD_DROP_DELAY
- * must not be set.  If the key has failed wq_attrs.retries times already, it is parked, after its
- * run if it is processing, and the result is 0.  If it waits for a run, its failures are reset
- * instead.
+ * wq_rec.flags for add: the key failed.  Count the failure, and delay the key by the time that the
+ * queue's limiter returns.  wq_rec.delay must be 0, and WQ_ADD_DROP_DELAY must not be set.  If the
+ * key has failed wq_attrs.max_retries times already, it is parked, after its run if it is
+ * processing, and the result is 0.  If it waits for a run, its failures are reset instead.
  */
 #define WQ_ADD_RATE_LIMITED	(1U << 3)
 
 /*
  * wq_rec.flags for add: client-go's AddAfter.  The add counts in wq_stat.retries, also if
- * wq_rec.delay is 0 or less.  An add with a delay above 0 or with WQ_ADD_RATE_LIMITED
- * counts without this flag too.
+ * wq_rec.delay is 0 or less.  An add with a delay above 0 or with WQ_ADD_RATE_LIMITED counts
+ * without this flag too.
  */
 #define WQ_ADD_AFTER		(1U << 4)
 
@@ -210,7 +194,7 @@
  *  outcome           failures   the key is then
  *  0                 stay       idle
  *  FORGET            reset      idle
- *  RETRY             + 1        delayed by the limiter; after wq_attrs.retries: parked
+ *  RETRY             + 1        delayed by the limiter; after wq_attrs.max_retries: parked
  *  AFTER             stay       delayed by wq_rec.delay
  *  AFTER | FORGET    reset      delayed by wq_rec.delay
  *  GIVE_UP           + 1        parked
@@ -237,23 +221,22 @@
  * struct wq_rec - one key of a packed array
  * @len: length of the key in bytes, 1 to WQ_MAX_KEY
  * @flags: add: WQ_ADD_*; done: WQ_OUTCOME_*; get: out, 0; touch: must be 0
- * @failures: add: must be 0.  Get: out, how often the key failed since its failures were
- *	last forgotten, 65,535 if they are more.  Done and touch ignore this field,
- *	@given_back and @priority, so that they accept a record that get wrote.
- * @given_back: add: must be 0.  Get: out, how many runs of the key in a row, up to this one,
- *	were given back: their consumers died or lost their leases.  WQ_MAX_GIVEN_BACK if
- *	they are more.
- * @priority: add: in a queue with order WQ_ORDER_PRIORITY the level of the add,
- *	WQ_MIN_PRIORITY to WQ_MAX_PRIORITY, else 0.  Get: out, the level of the run.
+ * @failures: add: must be 0.  Get: out, how often the key failed since its failures were last
+ *	forgotten, 65,535 if they are more.  Done and touch ignore this field, @given_back and
+ *	@priority, so that they accept a record that get wrote.
+ * @given_back: add: must be 0.  Get: out, how many runs of the key in a row, up to this one, were
+ *	given back: their consumers died or lost their leases.  WQ_MAX_GIVEN_BACK if they are more.
+ * @priority: add: in a queue with order WQ_ORDER_PRIORITY the level of the add, WQ_MIN_PRIORITY to
+ *	WQ_MAX_PRIORITY, else 0.  Get: out, the level of the run.
  * @token: get: out, identifies this get, never 0, and no other get of the queue has the same
- *	token.  Done and touch: in, the token that get returned, or 0 to identify the run by
- *	the key alone.  A queue that was created with a lease requires the token, but for the
- *	key of the file's last read.  Add: must be 0.
- * @delay: add: ns of CLOCK_MONOTONIC until the key needs a run; 0 or less: now.  A time
- *	beyond the end of the clock never comes.  Done: as for add if @flags has
- *	WQ_OUTCOME_AFTER, else must be 0.  Get: out, 0.  Touch: must be 0.
- * @key: the key, and padding up to a multiple of 8 bytes.  The kernel writes the padding
- *	as zeros and does not read it.
+ *	token.  Done and touch: in, the token that get returned, or 0 to identify the run by the key
+ *	alone.  A queue that was created with a lease requires the token, but for the key of the
+ *	file's last read.  Add: must be 0.
+ * @delay: add: ns of CLOCK_MONOTONIC until the key needs a run; 0 or less: now.  A time beyond the
+ *	end of the clock never comes.  Done: as for add if @flags has WQ_OUTCOME_AFTER, else must be
+ *	0.  Get: out, 0.  Touch: must be 0.
+ * @key: the key, and padding up to a multiple of 8 bytes.  The kernel writes the padding as zeros
+ *	and does not read it.
  */
 struct wq_rec {
 	__u16 len;
@@ -273,11 +256,10 @@ struct wq_rec {
 /**
  * struct wq_keys - the buffer of a packed array
  * @addr: address of the first record, a multiple of 8
- * @size: add, done and touch: bytes of all records.  Get and list: in, bytes of the
- *	buffer, out, bytes that the kernel wrote
- * @count: in, add, done and touch: number of records; get and list: the largest number
- *	of records to return, 0 for as many as fit.  Out, number of keys that the call
- *	handled or returned
+ * @size: add, done and touch: bytes of all records.  Get and list: in, bytes of the buffer, out,
+ *	bytes that the kernel wrote
+ * @count: in, add, done and touch: number of records; get and list: the largest number of records
+ *	to return, 0 for as many as fit.  Out, number of keys that the call handled or returned
  *
  * A get or list that fails leaves @size and @count as they are, unless the error is EFAULT.
  *
@@ -289,42 +271,25 @@ struct wq_keys {
 	__u32 count;
 };
 
-/* wq_info.features */
-#define WQ_FEATURE_NAMED	(1ULL << 0)	/* named queues */
-#define WQ_FEATURE_POLL		(1ULL << 1)	/* poll, select, epoll */
-#define WQ_FEATURE_DELAY	(1ULL << 2)	/* wq_rec.delay */
-#define WQ_FEATURE_LIMITER	(1ULL << 3)	/* limiters and outcomes of done */
-#define WQ_FEATURE_METRICS	(1ULL << 4)	/* times, histograms, WQ_IOC_QUEUES */
-#define WQ_FEATURE_LEASE	(1ULL << 5)	/* wq_attrs.lease and WQ_IOC_TOUCH */
-#define WQ_FEATURE_MAP		(1ULL << 6)	/* WQ_IOC_MAP and wq_add.marks */
-#define WQ_FEATURE_ORDER	(1ULL << 7)	/* wq_attrs.order and wq_rec.priority */
-#define WQ_FEATURE_PARK		(1ULL << 8)	/* wq_attrs.retries, GIVE_UP and WQ_DO_KICK */
-#define WQ_FEATURE_WAIT	(1ULL << 9)	/* WQ_IOC_WAIT and WQ_DO_DISABLE */
-#define WQ_FEATURE_GROUPS	(1ULL << 10)	/* WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX */
-
 /**
- * struct wq_info - WQ_IOC_INFO: report the features and limits of this kernel's wq
+ * struct wq_info - WQ_IOC_INFO: report the limits of this kernel's wq
  * @size: sizeof(struct wq_info)
  * @flags: must be 0
  * @version: out, WQ_API_VERSION
  * @max_key: out, the kernel's WQ_MAX_KEY
- * @features: out, WQ_FEATURE_*
  * @max_array: out, the kernel's WQ_MAX_ARRAY
  * @max_keys: out, the kernel's WQ_MAX_KEYS
- * @default_keys: out, the limit of a queue whose wq_attrs.max_keys is 0
  * @user_queues: out, how many queues a user may have
- * @user_keys: out, how many keys all queues of a user may hold together: the limit on the
- *	sum of their max_keys
- * @charged_keys: out, the sum of max_keys of the user's queues.  It does not depend on
- *	how many keys the queues hold.
- * @charged_queues: out, how many queues the user has.  Private queues and queues that
- *	were unlinked count as long as they are open, or a wait for them is.
+ * @charged_queues: out, how many queues the user has.  Private queues and queues that were unlinked
+ *	count as long as they are open, or a wait for them is.
+ * @user_keys: out, how many keys all queues of a user may hold together: the limit on the sum of
+ *	their max_keys
+ * @charged_keys: out, the sum of max_keys of the user's queues.  It does not depend on how many
+ *	keys the queues hold.
  * @user_waits: out, how many waits a user may have, see WQ_IOC_WAIT
  * @charged_waits: out, how many waits the user has
- * @reserved: out, 0
  *
  * Errors of WQ_IOC_INFO:
- *
  *  EINVAL     @flags is not 0
  *  EFAULT     the struct can't be written
  */
@@ -333,17 +298,14 @@ struct wq_info {
 	__u32 flags;
 	__u32 version;
 	__u32 max_key;
-	__aligned_u64 features;
 	__u32 max_array;
 	__u32 max_keys;
-	__u32 default_keys;
 	__u32 user_queues;
+	__u32 charged_queues;
 	__aligned_u64 user_keys;
 	__aligned_u64 charged_keys;
-	__u32 charged_queues;
 	__u32 user_waits;
 	__u32 charged_waits;
-	__u32 reserved;
 };
 
 /* wq_limiter_spec.kind */
@@ -359,21 +321,19 @@ struct wq_info {
 /**
  * struct wq_limiter_spec - a limiter: how long a key waits after a failure
  * @kind: WQ_LIMITER_*
- * @n: FAST_SLOW: number of fast failures.  BUCKET: capacity in tokens; a new bucket is
- *	full.  MAX_OF: number of limiters, 1 or more
- * @base: EXPONENTIAL: delay after the first failure.  FAST_SLOW: the fast delay.  ns,
- *	not negative
- * @max: EXPONENTIAL and MAX_WAIT: the longest delay.  FAST_SLOW: the slow delay.  ns,
- *	not negative
- * @rate: BUCKET: tokens per 10^9 seconds, WQ_QPS(n) for n tokens a second.  Below 2^63,
- *	and the bucket must fill up in less than 2^63 ns.  Each failure takes a token.  If
- *	there is none, the bucket goes into debt and the key waits until the debt is paid.
- *	With rate 0 no token is ever added, and a key that finds none waits forever.
- *	With n 0 each failed key waits forever.
+ * @n: FAST_SLOW: number of fast failures.  BUCKET: capacity in tokens; a new bucket is full.
+ *	MAX_OF: number of limiters, 1 or more
+ * @base: EXPONENTIAL: delay after the first failure.  FAST_SLOW: the fast delay.  ns, not negative
+ * @max: EXPONENTIAL and MAX_WAIT: the longest delay.  FAST_SLOW: the slow delay.  ns, not negative
+ * @rate: BUCKET: tokens per 10^9 seconds, WQ_QPS(n) for n tokens a second.  Below 2^63, and the
+ *	bucket must fill up in less than 2^63 ns.  Each failure takes a token.  If there is none,
+ *	the bucket goes into debt and the key waits until the debt is paid.  With rate 0 no token is
+ *	ever added, and a key that finds none waits forever.  With n 0 each failed key waits
+ *	forever.
  *
- * Fields that a kind does not use must be 0.  MAX_OF and MAX_WAIT are followed in the
- * array by the limiters that they contain, for example MAX_OF with n 2, EXPONENTIAL,
- * BUCKET.  An array describes exactly one limiter.
+ * Fields that a kind does not use must be 0.  MAX_OF and MAX_WAIT are followed in the array by the
+ * limiters that they contain, for example MAX_OF with n 2, EXPONENTIAL, BUCKET.  An array describes
+ * exactly one limiter.
  */
 struct wq_limiter_spec {
 	__u32 kind;
@@ -409,7 +369,7 @@ struct wq_limiter_spec {
 #define WQ_ATTR_LIMITER		(1U << 4)	/* limiters and num_limiters */
 #define WQ_ATTR_LEASE		(1U << 5)
 #define WQ_ATTR_SLACK		(1U << 6)
-#define WQ_ATTR_RETRIES		(1U << 7)
+#define WQ_ATTR_MAX_RETRIES		(1U << 7)
 #define WQ_ATTR_DEBOUNCE	(1U << 8)	/* this one and the next can't be changed */
 #define WQ_ATTR_ORDER		(1U << 9)
 #define WQ_ATTR_ORDER_ARG	(1U << 10)
@@ -421,40 +381,40 @@ struct wq_limiter_spec {
  *	WQ_IOC_SET: report the attributes, or change some of them;
  *	WQ_IOC_UNLINK: remove the name of a queue
  * @size: sizeof(struct wq_attrs).  WQ_IOC_UNLINK reads the fields up to @name
- * @flags: WQ_IOC_OPEN: WQ_OPEN_* for a named queue; 0 or WQ_OPEN_NO_MAP for a private queue.
- *	Else must be 0
- * @name: the queue's name, up to 63 of A-Z a-z 0-9 . _ - + : @, with a NUL behind it and
- *	no dot in front.  WQ_IOC_OPEN: all bytes 0: a new private queue.  WQ_IOC_SET does not
- *	read it; a report writes it
+ * @flags: WQ_IOC_OPEN: WQ_OPEN_* for a named queue; 0 or WQ_OPEN_NO_MAP for a private queue.  Else
+ *	must be 0
+ * @name: the queue's name, up to 63 of A-Z a-z 0-9 . _ - + : @, with a NUL behind it and no dot in
+ *	front.  WQ_IOC_OPEN: all bytes 0: a new private queue.  WQ_IOC_SET does not read it; a
+ *	report writes it
  * @set: WQ_IOC_OPEN: must be 0.  WQ_IOC_SET: WQ_ATTR_*, the attributes to change; the fields of
  *	others are ignored.  0: report all attributes; out, those that WQ_IOC_SET can change
  * @mode: permission bits.  WQ_IOC_OPEN: of a new named queue, from which the caller's umask is
  *	removed; 0 for a private queue.  A file opened for reading needs read permission of the
- *	queue, and a file opened for writing needs write permission.  After a change, files
- *	that are bound keep the access that they have
- * @uid: the queue's owner, as a number of the caller's user namespace.  The keys stay
- *	charged to the queue's creator.  WQ_IOC_OPEN: must be 0
+ *	queue, and a file opened for writing needs write permission.  After a change, files that are
+ *	bound keep the access that they have
+ * @uid: the queue's owner, as a number of the caller's user namespace.  The keys stay charged to
+ *	the queue's creator.  WQ_IOC_OPEN: must be 0
  * @gid: the queue's group, as a number of the caller's user namespace.  WQ_IOC_OPEN: must be 0
- * @max_keys: how many keys the queue may hold, in any state, up to WQ_MAX_KEYS; 0: the
- *	default, WQ_DEFAULT_KEYS.  The number counts against the user's limit while the queue
- *	exists.  If the queue holds more after a change, it keeps them and accepts no new ones
- * @num_limiters: elements of @limiters, up to WQ_MAX_LIMITERS.  0: the longest delay of
- *	EXPONENTIAL from 5 ms to 1000 s and BUCKET of 100 tokens, 10 more a second
- *	(client-go's default for controllers).  A report writes at most as many elements; out,
- *	elements that describe the limiter, also if they are more.  A kernel module's own
- *	limiter is one element of kind WQ_LIMITER_OTHER
+ * @max_keys: how many keys the queue may hold, in any state, up to WQ_MAX_KEYS; 0: the default,
+ *	WQ_DEFAULT_KEYS.  The number counts against the user's limit while the queue exists.  If the
+ *	queue holds more after a change, it keeps them and accepts no new ones
+ * @num_limiters: elements of @limiters, up to WQ_MAX_LIMITERS.  0: the longest delay of EXPONENTIAL
+ *	from 5 ms to 1000 s and BUCKET of 100 tokens, 10 more a second (client-go's default for
+ *	controllers).  A report writes at most as many elements; out, elements that describe the
+ *	limiter, also if they are more.  A kernel module's own limiter is one element of kind
+ *	WQ_LIMITER_OTHER
  * @limiters: address of the struct wq_limiter_spec array of the limiter.  After a change, keys keep
  *	their failures and pending delays
- * @lease: ns, how long a file may hold a key without done or touch, at least WQ_MIN_LEASE.
- *	When the lease expires the key is given back.  0: no lease.  Only a queue that was
- *	created with a lease can have one.  After a change, a lease that runs keeps its end.
- *	After a change to a shorter lease, no lease ends before those that ran at the change and
- *	were not done or touched since
+ * @lease: ns, how long a file may hold a key without done or touch, at least WQ_MIN_LEASE.  When
+ *	the lease expires the key is given back.  0: no lease.  Only a queue that was created with a
+ *	lease can have one.  After a change, a lease that runs keeps its end.  After a change to a
+ *	shorter lease, no lease ends before those that ran at the change and were not done or
+ *	touched since
  * @slack: ns, by how much a delay or a lease may end late, so that the queue's timer wakes
  *	processes at most once in this time; up to WQ_MAX_SLACK.  0: WQ_DEFAULT_SLACK
- * @debounce: ns, for how long adds with WQ_ADD_TAKE_LATEST can defer a key.  The key's delay
- *	ends at most this long after it began, or at its first end if that is later.  So a key
- *	that is added again and again is still run.  0: no bound
+ * @debounce: ns, for how long adds with WQ_ADD_TAKE_LATEST can defer a key.  The key's delay ends
+ *	at most this long after it began, or at its first end if that is later.  So a key that is
+ *	added again and again is still run.  0: no bound
  * @order: WQ_ORDER_*.  Keys that were given back are ahead of all others in each order
  * @order_arg: PRIORITY: of so many gets one takes the oldest key of the lowest level, up to
  *	WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; 1 is out of range.  DELIMITER: the byte that ends the
@@ -462,18 +422,18 @@ struct wq_limiter_spec {
  *	the group's name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
  * @group_limit: DELIMITER and PREFIX: how many keys of a group can be processing at once; 0: no
  *	limit.  Else must be 0
- * @retries: how many failures in a row of a key are retried, up to WQ_MAX_RETRIES.  The next
- *	failure parks the key.  0: all failures are retried.  A change parks no key by itself,
- *	and parked keys stay parked
+ * @max_retries: how many failures in a row of a key are retried, up to WQ_MAX_RETRIES.  The next
+ *	failure parks the key.  0: all failures are retried.  A change parks no key by itself, and
+ *	parked keys stay parked
  *
  * WQ_IOC_OPEN: a queue that exists keeps its attributes.  The call asks for the attributes that are
  * not 0, and with WQ_OPEN_NO_MAP for a queue without a map.  With @order DELIMITER it also asks for
  * an @order_arg of 0.  If one of them differs from the queue's, the call fails with EEXIST, unless
  * WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in open(2).
  *
- * WQ_IOC_SET changes all attributes in @set, or none.  The caller must be the queue's owner
- * or have CAP_FOWNER.  A change of the owner needs CAP_CHOWN.  A change of the group needs
- * CAP_CHOWN, unless the caller belongs to the new group.
+ * WQ_IOC_SET changes all attributes in @set, or none.  The caller must be the queue's owner or have
+ * CAP_FOWNER.  A change of the owner needs CAP_CHOWN.  A change of the group needs CAP_CHOWN,
+ * unless the caller belongs to the new group.
  *
  * WQ_IOC_UNLINK: a new queue can have the name at once.  The files that are bound to the queue can
  * still use it.  When the last of them is closed, the queue ends and its keys are lost.
@@ -498,48 +458,34 @@ struct wq_limiter_spec {
  * so, too.  A consumer that holds the only keys of all groups must end a run before it waits in a
  * get.
  *
- * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.
- * After each error but EISCONN the file is not bound, and the call can be repeated:
- *
+ * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.  After
+ * each error but EISCONN the file is not bound, and the call can be repeated:
  *  EISCONN    the file is bound already, or another thread is binding it
- *  EINVAL     - @flags has an unknown bit, WQ_OPEN_EXCL without WQ_OPEN_CREATE, or
- *               WQ_OPEN_EXCL and WQ_OPEN_ACCEPT
+ *  EINVAL     - @flags has an unknown bit, WQ_OPEN_EXCL without WQ_OPEN_CREATE, or WQ_OPEN_EXCL and
+ *               WQ_OPEN_ACCEPT
  *             - @name is not a valid name, or a byte behind its NUL is not 0
- *             - @name is empty, and @mode is not 0 or @flags has another bit than
- *               WQ_OPEN_NO_MAP
+ *             - @name is empty, and @mode is not 0 or @flags has another bit than WQ_OPEN_NO_MAP
  *             - @set, @uid or @gid is not 0
- *             - @order is unknown, or @order_arg or @group_limit is not 0 and @order does not
- *               use it
- *             - a limiter's kind is unknown, or a field that its kind does not use is not 0
- *             - the array of limiters does not describe exactly one limiter
- *             - n of a MAX_OF limiter is 0
- *             - a limiter is inside of more than WQ_MAX_NESTED others
+ *             - @order is unknown, or @order_arg or @group_limit is not 0 and @order does not use
+ *               it
+ *             - the array of limiters does not describe exactly one limiter, or has an unknown
+ *               kind, a field that its kind does not use, a MAX_OF of 0 limiters, or a limiter
+ *               inside of more than WQ_MAX_NESTED others
  *  E2BIG      @num_limiters, or n of a MAX_OF limiter, is above WQ_MAX_LIMITERS
  *  ERANGE     - @mode has bits besides 0777
- *             - @max_keys is above WQ_MAX_KEYS
- *             - @lease is not 0 and below WQ_MIN_LEASE
- *             - @slack is negative or above WQ_MAX_SLACK
- *             - @order_arg is out of the range of @order
- *             - @debounce is negative
- *             - @retries is above WQ_MAX_RETRIES
+ *             - a number or a time is out of the range that its description above states
  *             - a delay of a limiter is negative, or a bucket's rate is out of its range
  *  EFAULT     the limiters can't be read
  *  ENOENT     no queue has this name, and WQ_OPEN_CREATE is not set
- *  EEXIST     a queue has this name, and WQ_OPEN_EXCL is set; or the queue does not have
- *             the attributes that the call asks for, and WQ_OPEN_ACCEPT is not set
+ *  EEXIST     a queue has this name, and WQ_OPEN_EXCL is set; or the queue does not have the
+ *             attributes that the call asks for, and WQ_OPEN_ACCEPT is not set
  *  EACCES     the queue's permissions do not allow the file's access mode; CAP_DAC_OVERRIDE
  *             overrides them
- *  ENOSPC     the user has user_queues queues, or the sum of their max_keys would exceed
- *             user_keys (see struct wq_info); CAP_SYS_RESOURCE overrides both
+ *  ENOSPC     the user has user_queues queues, or the sum of their max_keys would exceed user_keys
+ *             (see struct wq_info); CAP_SYS_RESOURCE overrides both
  *  ENOMEM     there is not enough memory
  *
- * Errors of WQ_IOC_SET if @set is 0:
- *
- *  EINVAL     @flags is not 0
- *  EFAULT     the limiters or the struct can't be written
- *
- * Errors of WQ_IOC_SET if @set is not 0:
- *
+ * Errors of WQ_IOC_SET; all but the first and EFAULT only if @set is not 0:
  *  EINVAL     - @flags is not 0
  *             - @set has an unknown bit, or that of an attribute that can't be changed
  *             - @uid or @gid is not a number of the caller's user namespace
@@ -548,9 +494,8 @@ struct wq_limiter_spec {
  *             - the limiters are not valid, see WQ_IOC_OPEN
  *             - WQ_ATTR_MODE, WQ_ATTR_UID or WQ_ATTR_GID is set, and the queue is private
  *  E2BIG      @num_limiters, or n of a MAX_OF limiter, is above WQ_MAX_LIMITERS
- *  ERANGE     @mode, @max_keys, @lease, @slack, @retries or a figure of a limiter is out of the
- *             range that WQ_IOC_OPEN accepts
- *  EFAULT     the limiters can't be read
+ *  ERANGE     as of WQ_IOC_OPEN
+ *  EFAULT     the limiters can't be read; @set is 0: they or the struct can't be written
  *  EPERM      - the caller is not the queue's owner and does not have CAP_FOWNER
  *             - the change of @uid or @gid needs CAP_CHOWN
  *             - the queue belongs to a kernel module
@@ -559,11 +504,10 @@ struct wq_limiter_spec {
  *  ENOMEM     there is not enough memory
  *
  * Errors of WQ_IOC_UNLINK:
- *
  *  EINVAL     @flags is not 0, @name is not a valid name, or a byte behind its NUL is not 0
  *  ENOENT     no queue has this name
- *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the
- *             queue belongs to a kernel module
+ *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the queue
+ *             belongs to a kernel module
  */
 struct wq_attrs {
 	__u32 size;
@@ -582,7 +526,7 @@ struct wq_attrs {
 	__u32 order;
 	__u32 order_arg;
 	__u32 group_limit;
-	__u32 retries;
+	__u32 max_retries;
 };
 
 /**
@@ -590,15 +534,14 @@ struct wq_attrs {
  * @size: sizeof(struct wq_add)
  * @flags: must be 0
  * @keys: the keys
- * @results: address of __s32[keys.count], or 0.  A key's result is 1 if the key is newly
- *	dirty or newly delayed, 0 if the add was coalesced with a run that has not started
- *	or with a pending delay, or -errno
+ * @results: address of __s32[keys.count], or 0.  A key's result is 1 if the key is newly dirty or
+ *	newly delayed, 0 if the add was coalesced with a run that has not started or with a pending
+ *	delay, or -errno
  * @marks: address of struct wq_mark[keys.count], or 0.  By the mark of a key whose result is 0 or
  *	above, a reader of the queue's map knows whether the key still waits, see WQ_IOC_MAP.  The
  *	marks of other keys have no meaning, also beyond keys.count
  *
  * Errors of WQ_IOC_ADD for a key.  The key's state and failures are as before:
- *
  *  EINVAL     - the key's length is 0
  *             - its flags have an unknown bit, or contradict each other or its delay
  *             - its token, its failures or its given_back is not 0
@@ -611,17 +554,15 @@ struct wq_attrs {
  *  ENOSPC     the key is new, and the queue holds max_keys keys
  *  ENOMEM     there is not enough memory for the key or for its delay
  *
- * Errors of WQ_IOC_ADD for the call.  keys.count keys were handled, 0 of them unless the
- * error is EFAULT:
- *
+ * Errors of WQ_IOC_ADD for the call.  keys.count keys were handled, 0 of them unless the error is
+ * EFAULT:
  *  EINVAL     - @flags is not 0
  *             - keys.addr or @marks is not a multiple of 8, or @results is not a multiple of 4
  *             - keys.count records do not fill keys.size bytes exactly
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  ENOMEM     there is not enough memory for a copy of the array
- *  EFAULT     the array can't be read from record keys.count on, or result or mark keys.count
- *             can't be written.  If the struct itself can't be written, keys.count is not
- *             valid, and any number of the keys were handled
+ *  EFAULT     the array can't be read from record keys.count on, or result or mark keys.count can't
+ *             be written
  */
 struct wq_add {
 	__u32 size;
@@ -635,41 +576,40 @@ struct wq_add {
  * struct wq_get - WQ_IOC_GET: get ready keys, in the queue's order
  * @size: sizeof(struct wq_get)
  * @flags: must be 0
- * @keys: the buffer for the keys.  The call waits for the first key, then returns as many
- *	more as are ready, wanted and fit.
- * @timeout: ns to wait for the first key; 0: do not wait; negative: wait for ever.  If the
- *	file has O_NONBLOCK, the call does not wait
+ * @keys: the buffer for the keys.  The call waits for the first key, then returns as many more as
+ *	are ready, wanted and fit.
+ * @timeout: ns to wait for the first key; 0: do not wait; negative: wait for ever.  If the file has
+ *	O_NONBLOCK, the call does not wait
  * @deadline: in, 0 for a new wait.  If a signal handler ends the wait (EINTR), out: the time at
  *	which it would have ended.  If it is not 0 and @timeout is above 0, the call waits until
- *	this time, so the call can be repeated with the struct as EINTR left it.  When such a
- *	wait ends otherwise, out: 0, if the struct can be written
+ *	this time, so the call can be repeated with the struct as EINTR left it.  When such a wait
+ *	ends otherwise, out: 0, if the struct can be written
  *
- * A signal without a handler does not end the wait, unless it ends the process.  The wait
- * ends in time even if the process was stopped meanwhile.
+ * A signal without a handler does not end the wait, unless it ends the process.  The wait ends in
+ * time even if the process was stopped meanwhile.
  *
- * A key whose run before was given back is returned alone.  If its consumer dies of it again,
- * no other key is given back with it.
+ * A key that was given back is the only key of its call, so that no other key is given back with it
+ * if its consumer dies of it again.
  *
- * If no key is ready while the queue drains, a file that holds no key waits as long as
- * other consumers hold keys, because these may be given back.
+ * If no key is ready while the queue drains, a file that holds no key waits as long as other
+ * consumers hold keys, because these may be given back.
  *
- * Errors of WQ_IOC_GET.  The file holds no key of this call, unless the error is EFAULT.
- * After errors other than EFAULT and EINTR the struct is as before, so that the call can be
- * repeated with it:
- *
+ * Errors of WQ_IOC_GET.  The file holds no key of this call, unless the error is EFAULT.  After
+ * errors other than EFAULT and EINTR the struct is as before, so that the call can be repeated with
+ * it:
  *  EAGAIN     no key is ready, or gets are paused, and the call may not wait
  *  ETIMEDOUT  no key became ready in time, or gets were paused
- *  ESHUTDOWN  the queue is shut down, and no key is ready.  If the queue drains: moreover
- *             this file holds keys, or no consumer does
+ *  ESHUTDOWN  the queue is shut down, and no key is ready.  If the queue drains: moreover this file
+ *             holds keys, or no consumer does
  *  EINTR      a signal handler ended the wait.  @deadline is set
  *  EMSGSIZE   the next key does not fit into the buffer; it stays the next key
  *  EINVAL     @flags is not 0, keys.addr is not a multiple of 8, or @deadline is negative
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  ENOMEM     there is not enough memory for a copy of the keys
- *  EFAULT     a record or the struct can't be written.  keys.count is the number of whole
- *             records that were written, and the file holds these keys.  The other keys of
- *             the call are given back.  If the struct itself can't be written, keys.count is
- *             not valid, and all keys of the call are given back
+ *  EFAULT     a record or the struct can't be written.  keys.count is the number of whole records
+ *             that were written, and the file holds these keys.  The other keys of the call are
+ *             given back.  If the struct itself can't be written, keys.count is not valid, and all
+ *             keys of the call are given back
  */
 struct wq_get {
 	__u32 size;
@@ -698,67 +638,51 @@ struct wq_reason_rec {
  * @size: sizeof(struct wq_done)
  * @flags: 0 or WQ_DONE_GET
  * @keys: the keys, as get returned them, with the outcome of the run in wq_rec.flags
- * @results: address of __s32[keys.count], or 0.  A key's result is 0 or WQ_RESULT_* if
- *	the key is done, or -errno.  READY: the key was added during the run, or is retried
- *	without delay
+ * @results: address of __s32[keys.count], or 0.  A key's result is 0 or WQ_RESULT_* if the key is
+ *	done, or -errno.  READY: the key was added during the run, or is retried without delay
  * @next: with WQ_DONE_GET: the buffer for the next keys, as wq_get.keys; else must be 0
- * @timeout: with WQ_DONE_GET: as wq_get.timeout.  Out, after EINTR: the time that was left.
- *	Else must be 0
+ * @timeout: with WQ_DONE_GET: as wq_get.timeout.  Out, after EINTR: the time that was left.  Else
+ *	must be 0
  * @reasons: address of struct wq_reason_rec[keys.count], or 0.  If RETRY or GIVE_UP parks a key,
  *	its error and its text are kept with the key.  Without memory the text is not kept.  With
  *	@reasons, the keys are handled one by one
  *
- * If the queue is shut down or the key is disabled, RETRY and AFTER do not add the key
- * again.  The key is done, its result is 0, and the retry counts in wq_stat.dropped.  GIVE_UP
- * parks the key, unless it is disabled.
+ * If the queue is shut down or the key is disabled, RETRY and AFTER do not add the key again.  The
+ * key is done, its result is 0, and the retry counts in wq_stat.dropped.  GIVE_UP parks the key,
+ * unless it is disabled.
  *
- * Errors of WQ_IOC_DONE for a key.  The key's state and failures are as before.  After
- * EINVAL and ENOMEM the file still holds the key, if it did before:
- *
+ * Errors of WQ_IOC_DONE for a key.  The key's state and failures are as before.  After EINVAL and
+ * ENOMEM the file still holds the key, if it did before:
  *  EINVAL     - the key's length is 0
  *             - its flags are not an outcome
  *             - its delay is not 0, and WQ_OUTCOME_AFTER is not set
- *             - the record has no token, the queue was created with a lease, and the key
- *               is not that of the file's last read
+ *             - the record has no token, the queue was created with a lease, and the key is not
+ *               that of the file's last read
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
- *  ERANGE     the error of the key's reason is above WQ_MAX_ERROR, or its length is above
- *             WQ_MAX_REASON
- *  ESTALE     the record has a token, and this file does not hold the key from that get,
- *             for example because the key was done or its lease expired
+ *  ERANGE     the key's reason has an error above WQ_MAX_ERROR, or a length above WQ_MAX_REASON
+ *  ESTALE     the record has a token, and this file does not hold the key from that get, for
+ *             example because the key was done or its lease expired
  *  ENOENT     the record has no token, and the key is not processing
  *  EPERM      the record has no token, and another consumer holds the key
  *  ENOMEM     RETRY or AFTER: there is not enough memory for the delay
  *
- * Errors of WQ_IOC_DONE for the call, before or while it ends runs.  keys.count keys were
- * handled, 0 of them unless the error is EFAULT.  No next key was taken:
- *
+ * Errors of WQ_IOC_DONE for the call, before or while it ends runs.  keys.count keys were handled,
+ * 0 of them unless the error is EFAULT.  No next key was taken:
  *  EINVAL     - @flags has an unknown bit
  *             - @next or @timeout is not 0, and WQ_DONE_GET is not set
- *             - keys.addr or next.addr is not a multiple of 8, or @results or @reasons is
- *               not a multiple of 4
+ *             - keys.addr or next.addr is not a multiple of 8, or @results or @reasons is not a
+ *               multiple of 4
  *             - keys.count records do not fill keys.size bytes exactly
  *  E2BIG      keys.size or next.size is above WQ_MAX_ARRAY
  *  ENOMEM     there is not enough memory for a copy of the array or for the next keys
- *  EFAULT     the array or reason keys.count can't be read from record keys.count on, or
- *             result keys.count can't be written.  If the struct itself can't be written,
- *             keys.count is not valid, and any number of the keys were handled
+ *  EFAULT     the array or reason keys.count can't be read from record keys.count on, or result
+ *             keys.count can't be written
  *
- * With WQ_DONE_GET, the call gets the next keys after it handled all of @keys.  The errors
- * of that get follow.  keys.count is the number of all keys, and what was done stays done.
- * The file holds no next key, unless the error is EFAULT.  After other errors @next is as
- * before:
- *
- *  EAGAIN     no key is ready, or gets are paused, and the call may not wait
- *  ETIMEDOUT  no key became ready in time, or gets were paused
- *  ESHUTDOWN  the queue is shut down, and no key is ready
- *  EINTR      a signal ended the wait, with a handler or without.  The call is not
- *             restarted, because the keys are done.  @timeout is the time that was left
- *  EMSGSIZE   the next key does not fit into the buffer; it stays the next key
- *  ENOMEM     there is not enough memory for the next keys
- *  EFAULT     a record of @next or the struct can't be written.  next.count is the number
- *             of whole records that were written, and the file holds these keys.  The other
- *             keys of the get are given back.  If the struct itself can't be written,
- *             next.count is not valid, and all keys of the get are given back
+ * With WQ_DONE_GET, the call gets the next keys after it handled all of @keys.  The errors of that
+ * get follow.  keys.count is the number of all keys, and what was done stays done:
+ *  EAGAIN, ETIMEDOUT, ESHUTDOWN, EMSGSIZE, ENOMEM, EFAULT  as of WQ_IOC_GET, with @next for keys
+ *  EINTR      a signal ended the wait, with a handler or without.  The call is not restarted,
+ *             because the keys are done.  @timeout is the time that was left
  */
 struct wq_done {
 	__u32 size;
@@ -775,30 +699,15 @@ struct wq_done {
  * @flags and @marks must be 0, and @keys are the keys as get returned them.  A key's result is 0 if
  * this file holds the key, or -errno.
  *
- * In a queue without leases, touch reports whether the file holds the keys, and changes
- * nothing.
+ * In a queue without leases, touch reports whether the file holds the keys, and changes nothing.
  *
  * Errors of WQ_IOC_TOUCH for a key.  The key's lease is as before:
- *
- *  EINVAL     the key's length is 0, or its flags or delay is not 0, or the record has no
- *             token, and the queue was created with a lease
+ *  EINVAL     the key's length is 0, or its flags or delay is not 0, or the record has no token,
+ *             and the queue was created with a lease
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
- *  ESTALE     the record has a token, and this file does not hold the key from that get,
- *             for example because the key was done or its lease expired
- *  ENOENT     the record has no token, and the key is not processing
- *  EPERM      the record has no token, and another consumer holds the key
+ *  ESTALE, ENOENT, EPERM  as of WQ_IOC_DONE
  *
- * Errors of WQ_IOC_TOUCH for the call.  keys.count keys were handled, 0 of them unless the
- * error is EFAULT:
- *
- *  EINVAL     - @flags or @marks is not 0
- *             - keys.addr is not a multiple of 8, or @results is not a multiple of 4
- *             - keys.count records do not fill keys.size bytes exactly
- *  E2BIG      keys.size is above WQ_MAX_ARRAY
- *  ENOMEM     there is not enough memory for a copy of the array
- *  EFAULT     the array can't be read from record keys.count on, or result keys.count
- *             can't be written.  If the struct itself can't be written, keys.count is not
- *             valid, and any number of the keys were handled
+ * Errors of WQ_IOC_TOUCH for the call are those of WQ_IOC_ADD for the call.
  */
 
 #define WQ_HELD_BY_KERNEL	0xffffffffU	/* wq_key_info.holder: a kernel consumer */
@@ -806,32 +715,31 @@ struct wq_done {
 /**
  * struct wq_key_info - the state of a key
  * @state: WQ_KEY_*
- * @failures: how often the key failed since its failures were last forgotten.  Above
- *	524,286 failures it is 2^32 - 1.  An idle key loses its failures if the queue's
- *	limiter does not use them.
- * @requeues: the failures as the queue's limiter counts them (client-go's
- *	NumRequeues); 0 if the limiter does not count by key, for example a bucket
- * @holder: PROCESSING: the process that opened the file which holds the key, as a number
- *	of the caller's pid namespace.  WQ_HELD_BY_KERNEL if a kernel consumer holds the
- *	key.  0 if the namespace does not have the process, if the process has ended, and
- *	in all other states
+ * @failures: how often the key failed since its failures were last forgotten.  Above 524,286
+ *	failures it is 2^32 - 1.  An idle key loses its failures if the queue's limiter does not use
+ *	them.
+ * @requeues: the failures as the queue's limiter counts them (client-go's NumRequeues); 0 if the
+ *	limiter does not count by key, for example a bucket
+ * @holder: PROCESSING: the process that opened the file which holds the key, as a number of the
+ *	caller's pid namespace.  WQ_HELD_BY_KERNEL if a kernel consumer holds the key.  0 if the
+ *	namespace does not have the process, if the process has ended, and in all other states
  * @age: ns since the key was handed out if it is PROCESSING, else since it became DIRTY or PARKED;
- *	0 in all other states, and in a queue without a name, which records no times.  A key
- *	that was given back and not added again is DIRTY since before the run that was lost.
+ *	0 in all other states, and in a queue without a name, which records no times.  A key that
+ *	was given back and not added again is DIRTY since before the run that was lost.
  * @due: DELAYED: ns until the key needs a run, 0: now; -1 in all other states
- * @lease: PROCESSING: ns until the lease expires, 0: now; -1 if the key has no lease and
- *	in all other states
+ * @lease: PROCESSING: ns until the lease expires, 0: now; -1 if the key has no lease and in all
+ *	other states
  * @given_back: how many runs of the key in a row were given back, up to now; see
  *	wq_rec.given_back.  A done resets it.  A cancel resets it unless the key is PROCESSING
  * @priority: in a queue with order WQ_ORDER_PRIORITY: PROCESSING: the level of the run.  DIRTY
  *	alone: the level at which the key waits.  DELAYED alone: the level of the delayed adds.  0
  *	in all other states and queues
- * @error: PARKED and not PROCESSING: the errno of the run that failed, or 0.  EOWNERDEAD: the
- *	key was given back too often.  0 in all other states
+ * @error: PARKED and not PROCESSING: the errno of the run that failed, or 0.  EOWNERDEAD: the key
+ *	was given back too often.  0 in all other states
  * @reason_len: PARKED and not PROCESSING: length of @reason in bytes, up to WQ_MAX_REASON.  0 in
  *	all other states
- * @reason: a text for people: why the run failed, as its consumer passed it, any bytes.  The
- *	bytes behind it are 0
+ * @reason: a text for people: why the run failed, as its consumer passed it, any bytes.  The bytes
+ *	behind it are 0
  */
 struct wq_key_info {
 	__u32 state;
@@ -893,15 +801,13 @@ struct wq_key_info {
  *                 enables the key
  *
  * Errors of WQ_IOC_KEY:
- *
  *  EINVAL     - @op is unknown
  *             - a field of @info is not 0
  *             - @count is not 0, and @op is not KICK or @key_len is not 0
- *             - @key_len is 0, and @op is not KICK
- *             - @key_len and @count are 0, or @key_len is 0 and @key is not 0
+ *             - @key_len is 0, and @op is not KICK, @count is 0 or @key is not 0
  *  EACCES     the file's access mode does not permit @op
- *  EPERM      DISABLE and ENABLE: the caller is not the queue's owner and does not have
- *             CAP_FOWNER, or the queue belongs to a kernel module
+ *  EPERM      DISABLE and ENABLE: the caller is not the queue's owner and does not have CAP_FOWNER,
+ *             or the queue belongs to a kernel module
  *  E2BIG      @key_len is above WQ_MAX_KEY
  *  ENOENT     the queue does not know the key; not for DISABLE.  KICK: the key is not parked.
  *             FORGET: a limiter's own count is reset
@@ -946,37 +852,30 @@ struct wq_list_rec {
  * @size: sizeof(struct wq_list)
  * @flags: must be 0
  * @keys: the buffer for an array of struct wq_list_rec or struct wq_queue
- * @cursor: in, 0 for the first call, then the cursor that the last call returned; out,
- *	where the next call continues, 0 at the end
- * @each: WQ_IOC_QUEUES: sizeof(struct wq_queue), the size of an element of the array: a
- *	multiple of 4, from WQ_NAME_MAX to the size of a page.  If it is above the kernel's,
- *	the kernel leaves the rest of each element as it is.  If it is below, the kernel
- *	writes only @each bytes.  WQ_IOC_LIST: must be 0
+ * @cursor: in, 0 for the first call, then the cursor that the last call returned; out, where the
+ *	next call continues, 0 at the end
+ * @each: WQ_IOC_QUEUES: sizeof(struct wq_queue), the size of an element of the array: a multiple of
+ *	4, from WQ_NAME_MAX to the size of a page.  If it is above the kernel's, the kernel leaves
+ *	the rest of each element as it is.  If it is below, the kernel writes only @each bytes.
+ *	WQ_IOC_LIST: must be 0
  * @reserved: must be 0
  *
- * A key that is in the queue from the first call to the last is listed once.  A key that
- * is added or removed in between is listed at most once.
+ * A key that is in the queue from the first call to the last is listed once.  A key that is added
+ * or removed in between is listed at most once.
  *
  * Errors of WQ_IOC_LIST.  The struct is as before, except that EINTR advances @cursor:
- *
  *  EINVAL     @flags, @each or @reserved is not 0, or keys.addr is not a multiple of 8
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  EMSGSIZE   the next record does not fit into the buffer
- *  EINTR      a signal came before the first record was found.  @cursor is where the next
- *             call continues
+ *  EINTR      a signal came before the first record was found
  *  ENOMEM     there is not enough memory for a copy of the records
- *  EFAULT     the records or the struct can't be written.  Some of the records may have
- *             been written
+ *  EFAULT     the records or the struct can't be written; some records may have been
  *
  * Errors of WQ_IOC_QUEUES.  The struct is as before:
- *
- *  EINVAL     - @flags or @reserved is not 0
- *             - @each is below WQ_NAME_MAX or not a multiple of 4
+ *  EINVAL     @flags or @reserved is not 0, or @each is below WQ_NAME_MAX or no multiple of 4
  *  E2BIG      @each is above the size of a page, or keys.size is above WQ_MAX_ARRAY
  *  EMSGSIZE   no element fits into the buffer
- *  ENOMEM     there is not enough memory for a copy of the array
- *  EFAULT     the array or the struct can't be written.  Some of the elements may have been
- *             written
+ *  ENOMEM, EFAULT  as of WQ_IOC_LIST
  */
 struct wq_list {
 	__u32 size;
@@ -1018,8 +917,8 @@ struct wq_queue {
 };
 
 /*
- * Counts of a histogram: durations up to 10 ns, up to 100 ns, and so on up to 10 s.  The
- * last count is for longer durations.  Each duration counts once.
+ * Counts of a histogram: durations up to 10 ns, up to 100 ns, and so on up to 10 s.  The last count
+ * is for longer durations.  Each duration counts once.
  */
 #define WQ_HIST_COUNTS	11
 
@@ -1052,49 +951,44 @@ struct wq_hist {
  * @ready: number of ready keys
  * @processing: number of keys in processing
  * @held: how many of these this file holds
- * @keys: number of keys in any state.  Delayed keys that a shut down dropped count until
- *	their memory is freed
+ * @keys: number of keys in any state.  Delayed keys that a shut down dropped count here and in
+ *	@failed until the queue's thread has freed them
  * @max_keys: the limit of @keys
- * @reserved: 0
+ * @delayed: number of delayed keys
  * @adds: adds that made a key newly dirty, at once or when a delay ended, and kicks
- * @coalesced: adds of a key that was dirty.  Adds that the queue's map answered are not calls,
- *	so only their producers can count them
+ * @coalesced: adds of a key that was dirty.  Adds that the queue's map answered are not calls, so
+ *	only their producers can count them
  * @gets: keys that were handed out
  * @dones: runs that ended with done
- * @given_back: runs that ended because the consumer ended, the lease expired, or the key
- *	could not be written to the getter's buffer
+ * @given_back: runs that ended because the consumer ended, the lease expired, or the key could not
+ *	be written to the getter's buffer
  * @canceled: runs that cancel dropped before they started
- * @merged: keys that were given back, ahead of all others, and were dirty too, so that two
- *	runs became one
- * @delayed: number of delayed keys
- * @reserved2: 0
+ * @merged: keys that were given back, ahead of all others, and were dirty too, so that two runs
+ *	became one
  * @next_due: ns until the first delayed key needs a run, 0: now; -1 if no key is delayed
  * @retries: adds with a delay, WQ_ADD_AFTER or WQ_ADD_RATE_LIMITED, also if they park the key;
  *	dones with RETRY or AFTER and runs in @given_back_failed, if the key was added again
- * @dropped: delayed keys that a shut down dropped, and retries after a shut down or of
- *	disabled keys
+ * @dropped: delayed keys that a shut down dropped, and retries after a shut down or of disabled
+ *	keys
  * @failed: number of keys with failures that were not forgotten
- * @retained: how many of the @failed keys are in no other state.  Such a key counts in
- *	@keys until its failures are reset by forget or it is canceled
- * @memory: bytes of memory for the queue, its keys, the hash table, and the heap of
- *	delayed keys
+ * @retained: how many of the @failed keys are in no other state.  Such a key counts in @keys until
+ *	its failures are reset by forget or it is canceled
+ * @memory: bytes of memory for the queue, its keys, the hash table, and the heap of delayed keys
  * @depth: number of dirty keys: ready, or dirty while processing (client-go's depth)
  * @consumers: number of open files that are bound to the queue
- * @unfinished: ns since their get, summed over all keys in processing, modulo 2^64.  This
- *	field, @longest, @waits and @works are 0 in a queue without a name, which records no
- *	times
+ * @unfinished: ns since their get, summed over all keys in processing, modulo 2^64.  This field,
+ *	@longest, @waits and @works are 0 in a queue without a name, which records no times
  * @longest: ns since the get of the key that is processing longest
  * @waits: durations from dirty to handed out
  * @works: durations from handed out to done
  * @lease: the queue's lease, ns; 0: none
  * @expired: how many runs in @given_back ended because their lease expired
- * @given_back_failed: how many runs in @given_back counted as a failure of their key,
- *	because the key's run before was given back too
+ * @given_back_failed: how many runs in @given_back counted as a failure of their key, because the
+ *	key's run before was given back too
  * @slack: the queue's slack, ns; 0: the queue of a kernel module, which has none
- * @gets_resume: ns until gets resume by themselves, 0: now; -1 if they are not paused, or
- *	stay paused until WQ_IOC_PAUSE resumes them
- * @adds_resume: ns until adds resume by themselves, 0: now; -1 if they are not paused, or
- *	stay paused until WQ_IOC_PAUSE resumes them
+ * @gets_resume: ns until gets resume by themselves, 0: now; -1 if they are not paused, or stay
+ *	paused until WQ_IOC_PAUSE resumes them
+ * @adds_resume: as @gets_resume, of adds
  * @failures: how many in @retries counted as a failure: WQ_ADD_RATE_LIMITED, done with RETRY, and
  *	@given_back_failed.  The others are delays
  * @oldest: ns since the ready key that became ready first became dirty: how long keys have been
@@ -1108,25 +1002,19 @@ struct wq_hist {
  * @disabled: number of disabled keys
  * @flushes: number of waits for keys, see WQ_IOC_WAIT
  * @blocked: ready keys beyond the limits of their groups, see wq_attrs.group_limit: gets can have
- *	them only when other runs have ended.  The ordering policy of a kernel module can block
- *	keys too
+ *	them only when other runs have ended.  The ordering policy of a kernel module can block keys
+ *	too
  * @ready_groups: in a queue with groups: number of groups with ready keys.  A key that was given
  *	back and is ahead of all others counts neither here nor in @level_ready
- * @levels: with WQ_ORDER_PRIORITY: bit i is set if a key has been ready at level
- *	WQ_MIN_PRIORITY + i since the queue was created
+ * @levels: with WQ_ORDER_PRIORITY: bit i is set if a key has been ready at level WQ_MIN_PRIORITY +
+ *	i since the queue was created
  * @level_ready: with WQ_ORDER_PRIORITY: number of ready keys of level WQ_MIN_PRIORITY + i
  *
- * Runs are conserved: adds + given_back = ready + gets + canceled + merged +
- * given_back_failed + keys that are dirty while processing, and gets = processing + dones +
- * given_back.  A parked key waits for no run.  A run whose key is parked after it counts in dones
- * or in given_back_failed.
- *
- * A shut down drops the delayed keys at once, but the queue's thread releases their entries
- * a little later.  Until then @keys and @failed can still count a dropped key, and @retained
- * does not count a dropped key that becomes retained.
+ * Runs are conserved: adds + given_back = ready + gets + canceled + merged + given_back_failed +
+ * keys that are dirty while processing, and gets = processing + dones + given_back.  A parked key
+ * waits for no run.  A run whose key is parked after it counts in dones or in given_back_failed.
  *
  * Errors of WQ_IOC_STAT:
- *
  *  EINVAL     @flags is not 0
  *  EFAULT     the struct can't be written
  */
@@ -1143,7 +1031,7 @@ struct wq_stat {
 	__u32 held;
 	__u32 keys;
 	__u32 max_keys;
-	__u32 reserved;
+	__u32 delayed;
 	__aligned_u64 adds;
 	__aligned_u64 coalesced;
 	__aligned_u64 gets;
@@ -1151,8 +1039,6 @@ struct wq_stat {
 	__aligned_u64 given_back;
 	__aligned_u64 canceled;
 	__aligned_u64 merged;
-	__u32 delayed;
-	__u32 reserved2;
 	__s64 next_due;
 	__aligned_u64 retries;
 	__aligned_u64 dropped;
@@ -1199,17 +1085,16 @@ struct wq_stat {
  * @size: sizeof(struct wq_control)
  * @flags: PAUSE: WQ_PAUSE_GETS, WQ_PAUSE_ADDS or both.  The call does not change the other one.
  *	SHUTDOWN: 0 or WQ_SHUTDOWN_DRAIN
- * @timeout: PAUSE: ns for which they are paused; 0: resume them; negative: they stay paused until
- *	a call resumes them.  If they are paused already, this time replaces the former one.
+ * @timeout: PAUSE: ns for which they are paused; 0: resume them; negative: they stay paused until a
+ *	call resumes them.  If they are paused already, this time replaces the former one.
  *	SHUTDOWN: must be 0
  *
- * While gets are paused, a get or read waits as if no key were ready.  A done with WQ_DONE_GET
- * and a read end their runs first.  Adds, delays, leases, done, touch, query, cancel and list
- * go on.
+ * While gets are paused, a get or read waits as if no key were ready.  A done with WQ_DONE_GET and
+ * a read end their runs first.  Adds, delays, leases, done, touch, query, cancel and list go on.
  *
  * While adds are paused, each add and write fails with EHOSTDOWN, also of a key that is dirty.
- * Delayed keys become ready when they are due, keys that are given back are ready again, and
- * a done with RETRY or AFTER adds its key.
+ * Delayed keys become ready when they are due, keys that are given back are ready again, and a done
+ * with RETRY or AFTER adds its key.
  *
  * A pause belongs to the queue: it stays when the process that paused ends.  It ends after
  * @timeout, by this call, or by a shut down.  A shut down or drain ends it because consumers
@@ -1219,26 +1104,24 @@ struct wq_stat {
  * A shut down is final, and can be repeated.  It takes effect at once, and does not wait.  Ready
  * keys are still handed out, also if gets were paused.  Parked keys stay parked.
  *
- * With WQ_SHUTDOWN_DRAIN the queue drains until no key is ready or processing, or until
- * another call without WQ_SHUTDOWN_DRAIN ends the drain.  While it drains, gets of files that hold
- * no key wait as long as other consumers hold keys.  WQ_WAIT_DRAIN waits for the end of the drain.
+ * With WQ_SHUTDOWN_DRAIN the queue drains until no key is ready or processing, or until another
+ * call without WQ_SHUTDOWN_DRAIN ends the drain.  While it drains, gets of files that hold no key
+ * wait as long as other consumers hold keys.  WQ_WAIT_DRAIN waits for the end of the drain.
  *
  * A shut down needs a file that is open for writing.  Moreover it must be open for reading, or the
- * caller must be the queue's owner or have CAP_FOWNER: the right to add keys alone does not
- * include the right to end the queue.
+ * caller must be the queue's owner or have CAP_FOWNER: the right to add keys alone does not include
+ * the right to end the queue.
  *
  * Errors of WQ_IOC_PAUSE:
- *
  *  EINVAL     @flags is 0 or has an unknown bit
- *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the
- *             queue belongs to a kernel module
+ *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the queue
+ *             belongs to a kernel module
  *  ESHUTDOWN  the queue is shut down, and @timeout is not 0
  *
  * Errors of WQ_IOC_SHUTDOWN.  The call did not shut down the queue:
- *
  *  EINVAL     @flags has an unknown bit, or @timeout is not 0
- *  EACCES     the file is not open for reading, and the caller is not the queue's owner and
- *             does not have CAP_FOWNER
+ *  EACCES     the file is not open for reading, and the caller is not the queue's owner and does
+ *             not have CAP_FOWNER
  */
 struct wq_control {
 	__u32 size;
@@ -1294,11 +1177,9 @@ struct wq_control {
  * wq_info.user_waits.
  *
  * Errors of WQ_IOC_WAIT:
- *
  *  EINVAL     - @flags has an unknown bit, or two of RUN, DRAIN and ADD
- *             - DRAIN is set, and OWN is set or @key or @key_len is not 0
- *             - DRAIN is not set, and @key_len is 0
- *             - DRAIN is set, and the queue is not shut down
+ *             - DRAIN: OWN is set, @key or @key_len is not 0, or the queue is not shut down
+ *             - without DRAIN: @key_len is 0
  *             - @priority is not 0, and ADD is not set or the queue has no levels
  *  ERANGE     ADD: there is no level @priority
  *  E2BIG      @key_len is above WQ_MAX_KEY
@@ -1307,13 +1188,9 @@ struct wq_control {
  *             wait for ever
  *  EUSERS     the user has user_waits waits, see struct wq_info; CAP_SYS_RESOURCE overrides it
  *  ENOMEM     there is not enough memory
- *  EMFILE     the process has as many open files as its limit allows
- *  ENFILE     the system has as many open files as its limit allows
+ *  EMFILE, ENFILE  the process or the system has as many open files as its limit allows
  *  EACCES     ADD is set, and the file is not open for writing
- *  ESHUTDOWN  ADD: the queue is shut down
- *  EHOSTDOWN  ADD: adds are paused
- *  EBUSY      ADD: the key is disabled
- *  ENOSPC     ADD: the key is new, and the queue holds max_keys keys
+ *  ESHUTDOWN, EHOSTDOWN, EBUSY, ENOSPC  ADD: as of WQ_IOC_ADD
  */
 struct wq_wait {
 	__u32 size;
@@ -1329,8 +1206,8 @@ struct wq_wait {
 /**
  * struct wq_mark - what an add returns for a reader of the queue's map
  * @counter: index of the key's counter in wq_map_page.counters.  It is constant for a key and a
- *	queue.  WQ_NO_COUNTER if the add has a delay or WQ_ADD_RATE_LIMITED, so that the key may
- *	not be dirty, and if no WQ_IOC_MAP has been called for the queue
+ *	queue.  WQ_NO_COUNTER if the add has a delay or WQ_ADD_RATE_LIMITED, so that the key may not
+ *	be dirty, and if no WQ_IOC_MAP has been called for the queue
  * @value: the counter's value from before the add
  */
 struct wq_mark {
@@ -1340,9 +1217,9 @@ struct wq_mark {
 
 /**
  * struct wq_map_page - the map of a queue
- * @generation: changes when an add can have another answer than before for another reason than
- *	its key: the queue was unlinked, or adds were paused.  A pause of gets alone does not change
- *	it, because a repeat add is coalesced as before.  0: the map answers no add any more, for
+ * @generation: changes when an add can have another answer than before for another reason than its
+ *	key: the queue was unlinked, or adds were paused.  A pause of gets alone does not change it,
+ *	because a repeat add is coalesced as before.  0: the map answers no add any more, for
  *	example because the queue is shut down
  * @reserved: 0
  * @counters: each key has one of the counters, which other keys share.  It changes when the key
@@ -1365,8 +1242,8 @@ struct wq_map_page {
  * A producer does this:
  *
  *  1. It reads @generation of the map, with acquire ordering.
- *  2. It adds the key with wq_add.marks, and remembers the generation and the key's mark if the
- *     add succeeded, the generation is not 0, and the mark has a counter.
+ *  2. It adds the key with wq_add.marks, and remembers the generation and the key's mark if the add
+ *     succeeded, the generation is not 0, and the mark has a counter.
  *  3. To add the key again, it executes a full memory barrier (atomic_thread_fence() with
  *     memory_order_seq_cst).  Then it reads the mark's counter with acquire ordering, and after
  *     that the generation.
@@ -1377,8 +1254,8 @@ struct wq_map_page {
  * A key that the mark does not know of costs a call and nothing else: keys share counters, so a
  * counter can also change because of another key.
  *
- * The map and the descriptor do not keep the queue: the keys that a file holds are given back
- * when the file is closed, also while the map is mapped.  When the queue ends, all marks are out of
+ * The map and the descriptor do not keep the queue: the keys that a file holds are given back when
+ * the file is closed, also while the map is mapped.  When the queue ends, all marks are out of
  * date.  A child of fork(2) has the map of its parent.
  *
  * The map shows when keys are handed out or canceled, also keys of other producers, to each process
@@ -1388,17 +1265,14 @@ struct wq_map_page {
  * The page is charged to the memory cgroup of the process that makes the first call.
  *
  * Errors of WQ_IOC_MAP:
- *
  *  EINVAL      @flags or @timeout is not 0
  *  EOPNOTSUPP  the queue has no map: it was created with WQ_OPEN_NO_MAP, its order is
  *              WQ_ORDER_PRIORITY, or a kernel module created it that switched the map off or whose
  *              ordering policy sees repeat adds
- *  EMFILE      the process has as many open files as its limit allows
- *  ENFILE      the system has as many open files as its limit allows
+ *  EMFILE, ENFILE  the process or the system has as many open files as its limit allows
  *  ENOMEM      there is not enough memory
  *
  * Errors of mmap(2) of the map, beside its own:
- *
  *  EINVAL      the mapping has another length than a page, or the offset is not 0
  *  EPERM       the mapping is writable
  */

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: LGPL-2.1-only
+/*
+ * libwq: batches.  A batch owns a packed array of records, in the format of the kernel, and an
+ * array of results.
+ */
+#include <stdlib.h>
+
+#include "internal.h"
+
+static int batch_alloc(struct wq_batch *b, uint32_t room)
+{
+	void *recs;
+
+	if (room <= b->room)
+		return 0;
+	recs = realloc(b->recs, room);
+	if (!recs)
+		return -1;
+	b->recs = recs;
+	b->room = room;
+	return 0;
+}
+
+/*
+ * Allocate a result for each record, and behind all results a token for each, which
+ * wq_add_batch() needs.
+ */
+static int batch_alloc_results(struct wq_batch *b)
+{
+	uint32_t room = b->results_room ? b->results_room : 64;
+	int32_t *results;
+
+	if (b->count <= b->results_room)
+		return 0;
+	while (room < b->count)
+		room *= 2;
+	results = realloc(b->results, room * (sizeof(*results) + sizeof(uint64_t)));
+	if (!results)
+		return -1;
+	b->results = results;
+	b->results_room = room;
+	return 0;
+}
+
+/* wq_batch_next() must not return the results of keys that were replaced. */
+static void batch_clear_results(struct wq_batch *b, uint32_t from, uint32_t to)
+{
+	if (to > b->results_room)
+		to = b->results_room;
+	if (from < to)
+		memset(b->results + from, 0, (to - from) * sizeof(*b->results));
+}
+
+static void batch_rewind(struct wq_batch *b)
+{
+	b->next = 0;
+	b->index = 0;
+}
+
+/* The records of a list have another layout, which no verb accepts. */
+static bool batch_refuse_listed(const struct wq_batch *b)
+{
+	if (b->listed)
+		errno = EINVAL;
+	return b->listed;
+}
+
+/* Make room for a record of @size bytes more. */
+static int batch_grow(struct wq_batch *b, uint32_t size)
+{
+	uint32_t room = b->room ? b->room : 4096;
+
+	if (b->used + size > WQ_MAX_ARRAY) {
+		errno = E2BIG;
+		return -1;
+	}
+	while (room < b->used + size)
+		room *= 2;
+	return batch_alloc(b, room);
+}
+
+/* So what batch_grow() has made room for is no more than an array. */
+_Static_assert(!(WQ_MAX_ARRAY % 4096) && !(WQ_MAX_ARRAY & (WQ_MAX_ARRAY - 1)), "a power of two");
+
+int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token)
+{
+	uint32_t size = len <= WQ_MAX_KEY ? WQ_REC_SIZE(len) : 0;
+
+	if (batch_refuse_listed(b))
+		return -1;
+	if (b->used + size > b->room && batch_grow(b, size))
+		return -1;
+	if (rec_fill(rec_at(b, b->used), key, len, token))
+		return -1;
+	batch_clear_results(b, b->count, b->count + 1);
+	b->used += size;
+	b->count++;
+	b->got |= token != 0;
+	batch_rewind(b);
+	return 0;
+}
+
+int wq_batch_put_done(struct wq_batch *b, const void *key, size_t len, uint64_t token,
+		      int64_t delay, unsigned int outcome)
+{
+	uint32_t offset = b->used;
+	struct wq_rec unused;
+
+	/* Check the outcome first: a key that was put could not be removed again. */
+	if (rec_set_delay(&unused, delay, outcome) || wq_batch_put(b, key, len, token))
+		return -1;
+	return rec_set_delay(rec_at(b, offset), delay, outcome);
+}
+
+int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
+		       unsigned int flags)
+{
+	return wq_batch_put_done(b, key, len, 0, delay, add_flags(flags));
+}
+
+int wq_batch_put_priority(struct wq_batch *b, const void *key, size_t len, int priority,
+			  int64_t delay, unsigned int flags)
+{
+	uint32_t offset = b->used;
+	struct wq_rec unused;
+
+	if (rec_set_priority(&unused, priority) ||
+	    wq_batch_put_done(b, key, len, 0, delay, flags))
+		return -1;
+	return rec_set_priority(rec_at(b, offset), priority);
+}
+
+void wq_batch_reset(struct wq_batch *b)
+{
+	b->count = 0;
+	b->used = 0;
+	b->listed = false;
+	b->got = false;
+	batch_rewind(b);
+}
+
+void wq_batch_free(struct wq_batch *b)
+{
+	free(b->recs);
+	free(b->results);
+	memset(b, 0, sizeof(*b));
+}
+
+/* Fill @v from a record; return the bytes to the next record. */
+static uint32_t view_rec(struct wq_view *v, const struct wq_rec *rec)
+{
+	*v = (struct wq_view){
+		.key = rec->key,
+		.len = rec->len,
+		.token = rec->token,
+		.info = {
+			.failures = rec->failures, .given_back = rec->given_back,
+			.priority = rec->priority, .due = -1, .lease = -1,
+		},
+	};
+	return WQ_REC_SIZE(rec->len);
+}
+
+static uint32_t view_list_rec(struct wq_view *v, const struct wq_list_rec *rec)
+{
+	*v = (struct wq_view){
+		.key = rec->key,
+		.len = rec->len,
+		.info = rec->info,
+	};
+	return WQ_LIST_REC_SIZE(rec->len);
+}
+
+bool wq_batch_next_sized(struct wq_batch *b, struct wq_view *v, size_t size)
+{
+	struct wq_view view;
+	const void *rec;
+
+	if (b->index == b->count) {
+		batch_rewind(b);
+		return false;
+	}
+	rec = rec_at(b, b->next);
+	b->next += b->listed ? view_list_rec(&view, rec) : view_rec(&view, rec);
+	view.result = b->index < b->results_room ? b->results[b->index] : 0;
+	b->index++;
+	copy_struct(v, size, &view, sizeof(view));
+	return true;
+}
+
+static struct wq_keys batch_keys(const struct wq_batch *b)
+{
+	return (struct wq_keys){ .addr = addr(b->recs), .size = b->used, .count = b->count };
+}
+
+/* The end of a call on all keys of a batch, which returned @ret and changed @keys. */
+static int batch_called(struct wq_batch *b, const struct wq_keys *keys, int ret)
+{
+	uint32_t handled = b->count;
+	uint32_t i;
+	int err = 0;
+
+	if (ret < 0) {
+		err = errno;
+		/* The count is unchanged if @q is not a wq or the call was refused. */
+		handled = keys->count < b->count ? keys->count : 0;
+	}
+	for (i = handled; i < b->count; i++)
+		b->results[i] = -err;
+	if (!handled && err) {
+		errno = err;
+		return -1;
+	}
+	return handled;
+}
+
+static int batch_call(int q, struct wq_batch *b, keys_verb verb)
+{
+	struct wq_keys keys = batch_keys(b);
+
+	return batch_called(b, &keys, verb(q, &keys, b->results));
+}
+
+static int batch_call_add(int q, struct wq_batch *b, struct wq_mark *marks)
+{
+	struct wq_keys keys = batch_keys(b);
+
+	return batch_called(b, &keys, keys_add_marked(q, &keys, b->results, marks));
+}
+
+int wq__add_batch(int q, struct wq_batch *b, struct wq_mark *marks)
+{
+	struct wq_rec *rec;
+	uint32_t i, offset;
+	uint64_t *tokens;
+	int ret;
+
+	batch_rewind(b);
+	if (!b->count)
+		return 0;
+	if (batch_refuse_listed(b) || batch_alloc_results(b))
+		return -1;
+	if (!b->got)
+		return batch_call_add(q, b, marks);
+
+	/*
+	 * Add refuses records with a token.  Restore the tokens afterwards, so that keys
+	 * from one queue can be added to another and then be done in the first.
+	 */
+	tokens = (uint64_t *)(b->results + b->results_room);
+	batch_for_each(b, i, offset, rec) {
+		tokens[i] = rec->token;
+		/* The level of the run; the other queue may have no levels. */
+		if (rec->token)
+			rec->priority = 0;
+		rec->token = 0;
+		rec->failures = 0;
+		rec->given_back = 0;
+	}
+	ret = batch_call_add(q, b, marks);
+	batch_for_each(b, i, offset, rec)
+		rec->token = tokens[i];
+	return ret;
+}
+
+int wq_add_batch(int q, struct wq_batch *b)
+{
+	return wq__add_batch(q, b, NULL);
+}
+
+/* No batch_rewind(): touch is called between two keys of a batch. */
+int wq_touch_batch(int q, struct wq_batch *b)
+{
+	if (batch_refuse_listed(b) || batch_alloc_results(b))
+		return -1;
+	return b->count ? batch_call(q, b, keys_touch) : 0;
+}
+
+/* The kernel ignores the failures and given_back of the records. */
+static int batch_prepare_done(struct wq_batch *b)
+{
+	batch_rewind(b);
+	return batch_refuse_listed(b) || batch_alloc_results(b) ? -1 : 0;
+}
+
+int wq_done_batch(int q, struct wq_batch *b)
+{
+	if (batch_prepare_done(b))
+		return -1;
+	return b->count ? batch_call(q, b, keys_done) : 0;
+}
+
+/* Allocate what one get or list can return at most, and point @keys to it. */
+static int batch_prepare_get(struct wq_batch *b, unsigned int max, struct wq_keys *keys)
+{
+	wq_batch_reset(b);
+	if (batch_alloc(b, WQ_MAX_OUT))
+		return -1;
+	keys->addr = addr(b->recs);
+	keys->size = WQ_MAX_OUT;
+	keys->count = max;
+	return 0;
+}
+
+static int batch_finish_get(struct wq_batch *b, const struct wq_keys *keys)
+{
+	b->count = keys->count;
+	b->used = keys->size;
+	b->got = true;
+	batch_clear_results(b, 0, b->count);
+	return b->count;
+}
+
+int wq_get_batch(int q, struct wq_batch *b, unsigned int max, int64_t timeout)
+{
+	struct wq_get arg = { .size = sizeof(arg) };
+
+	set_wait(timeout, &arg.timeout, &arg.deadline);
+	if (batch_prepare_get(b, max, &arg.keys) || ioctl(q, WQ_IOC_GET, &arg) < 0)
+		return -1;
+	return batch_finish_get(b, &arg.keys);
+}
+
+/* The result of a key that the kernel did not handle; no errno has this value. */
+#define UNHANDLED	INT32_MIN
+
+int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsigned int max,
+		      int64_t timeout)
+{
+	struct wq_done arg = {
+		.size = sizeof(arg),
+		.flags = WQ_DONE_GET,
+		.timeout = time_left(timeout),
+	};
+	int err = 0;
+	uint32_t i;
+
+	if (done == next) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (!done->count)
+		return wq_get_batch(q, next, max, timeout);
+	if (batch_prepare_get(next, max, &arg.next) || batch_prepare_done(done))
+		return -1;
+	for (i = 0; i < done->count; i++)
+		done->results[i] = UNHANDLED;
+	arg.keys.addr = addr(done->recs);
+	arg.keys.size = done->used;
+	arg.keys.count = done->count;
+	arg.results = addr(done->results);
+
+	if (ioctl(q, WQ_IOC_DONE, &arg) < 0)
+		err = errno;
+	for (i = 0; i < done->count; i++)
+		if (done->results[i] == UNHANDLED)
+			done->results[i] = -err;
+	if (err) {
+		errno = err;
+		return -1;
+	}
+	return batch_finish_get(next, &arg.next);
+}
+
+int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor)
+{
+	struct wq_list arg = { .size = sizeof(arg), .cursor = *cursor };
+
+	int ret;
+
+	if (batch_prepare_get(b, max, &arg.keys))
+		return -1;
+	ret = ioctl(q, WQ_IOC_LIST, &arg);
+	*cursor = arg.cursor;		/* EINTR advances it, other errors leave it. */
+	if (ret < 0)
+		return -1;
+	b->listed = true;
+	return batch_finish_get(b, &arg.keys);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* wqctl: the attributes of a queue, for its options and for stat. */
+#ifndef ATTR_H
+#define ATTR_H
+
+#include <argp.h>
+#include <jansson.h>
+
+#include "options.h"
+
+/* Keys of options from here on are those of attributes. */
+#define ATTR_KEYS	0x1000
+
+/* The options of wqctl set, if @change, or else of wqctl create.  They fill args.attrs. */
+const struct argp *attr_argp(bool change);
+
+/* Add the attributes to an object, but those that every queue in a list has. */
+void attr_json(json_t *to, const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);
+
+/* The attributes as labels of a metric, each with a comma in front; to be freed. */
+char *attr_labels(const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);
+
+#endif /* ATTR_H */

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* wqctl: values of options, and the table of options that are no attributes. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+
+/**
+ * struct known_option - an option of one or more commands
+ * @key: its letter, or OPT_*
+ * @name: its name
+ * @kind: what its value is.  FLAG: it has none
+ * @to: offset of the value in struct args
+ * @min: smallest value
+ * @max: largest value
+ * @word: offset of a word in struct args in which the option sets @bits, if @bits is not 0
+ * @bits: these bits
+ */
+static const struct known_option {
+	int key;
+	const char *name;
+	enum { FLAG, NUMBER, TOKEN, LEVEL, TIME, TEXT } kind;
+	size_t to;
+	int64_t min, max;
+	size_t word;
+	unsigned int bits;
+} options[] = {
+#define TO(field)		.to = offsetof(struct args, field)
+#define BITS(field, bits_)	.word = offsetof(struct args, field), .bits = bits_
+	{ 'b', "batch", FLAG, BITS(batch, 1) },
+	{ 'd', "delay", TIME, TO(interval), .min = NSEC_PER_SEC / 100 },
+	{ 'j', "jobs", NUMBER, TO(jobs), .min = 1, .max = 4096 },
+	{ 'n', "count", NUMBER, TO(count), .min = 1, .max = UINT32_MAX },
+	{ 'o', "output", TEXT, TO(output) },
+	{ 'q', "quiet", FLAG, BITS(quiet, 1) },
+	{ 't', "timeout", TIME, TO(timeout), BITS(has_timeout, 1) },
+	{ 'v', "verbose", FLAG, BITS(verbose, 1) },
+	{ '0', "null", FLAG, BITS(nul, 1) },
+	{ OPT_ACCEPT, "accept", FLAG, BITS(accept, 1) },
+	{ OPT_ADDS, "adds", FLAG, BITS(pause, WQ_PAUSE_ADDS) },
+	{ OPT_AFTER, "after", TIME, TO(after), BITS(outcome, WQ_OUTCOME_AFTER) },
+	{ OPT_ALL, "all", FLAG, BITS(all, 1) },
+	{ OPT_DRAIN, "drain", FLAG, BITS(drain, 1) },
+	{ OPT_FAILED_TO, "failed-to", TEXT, TO(failed_to) },
+	{ OPT_FD, "fd", NUMBER, TO(fd), .max = INT32_MAX },
+	{ OPT_FOR, "for", TIME, TO(timeout), .min = 1, BITS(has_timeout, 1) },
+	{ OPT_FORGET, "forget", FLAG, BITS(outcome, WQ_OUTCOME_FORGET) },
+	{ OPT_GETS, "gets", FLAG, BITS(pause, WQ_PAUSE_GETS) },
+	{ OPT_GIVE_UP, "give-up", FLAG, BITS(outcome, WQ_OUTCOME_GIVE_UP) },
+	{ OPT_JSON, "json", FLAG, BITS(json, 1) },
+	{ OPT_MAX_RETRIES, "max-retries", NUMBER, TO(max_retries), .max = UINT32_MAX },
+	{ OPT_NO_MAP, "no-map", FLAG, BITS(no_map, 1) },
+	{ OPT_ONCE, "once", FLAG, BITS(once, 1) },
+	{ OPT_PARKED, "parked", FLAG, BITS(parked, 1) },
+	{ OPT_PRINT_TOKEN, "token", FLAG, BITS(print_token, 1) },
+	{ OPT_PRIORITY, "priority", LEVEL, TO(priority), .min = WQ_MIN_PRIORITY,
+	  .max = WQ_MAX_PRIORITY },
+	{ OPT_RATE_LIMITED, "rate-limited", FLAG, BITS(rate_limited, 1) },
+	{ OPT_REASON, "reason", TEXT, TO(reason) },
+	{ OPT_RETRY, "retry", FLAG, BITS(outcome, WQ_OUTCOME_RETRY) },
+	{ OPT_TAKE_LATEST, "take-latest", FLAG, BITS(take_latest, 1) },
+	{ OPT_TOKEN, "token", TOKEN, TO(token) },
+	{ OPT_WAIT, "wait", FLAG, BITS(wait, 1) },
+#undef BITS
+#undef TO
+};
+
+#define NUM_OPTIONS	(sizeof(options) / sizeof(*options))
+
+unsigned long long parse_number(struct argp_state *state, const char *option, const char *what,
+				const char *arg, int base, unsigned long long min,
+				unsigned long long max)
+{
+	unsigned long long n;
+	char *end;
+
+	errno = 0;
+	n = strtoull(arg, &end, base);
+	if (!errno && end != arg && !*end && !strchr(arg, '-') && n >= min && n <= max)
+		return n;
+	if (what)
+		argp_error(state, "--%s: '%s' is not %s", option, arg, what);
+	argp_error(state, base == 8 ? "--%s: '%s' is not an octal number from %llo to %llo" :
+		   "--%s: '%s' is not a number from %llu to %llu", option, arg, min, max);
+	return 0;
+}
+
+static int parse_level(struct argp_state *state, const struct known_option *o, const char *arg)
+{
+	char *end;
+	long n;
+
+	errno = 0;
+	n = strtol(arg, &end, 10);
+	if (errno || end == arg || *end || n < o->min || n > o->max)
+		argp_error(state, "--%s: '%s' is not a level from %d to %d", o->name, arg,
+			   (int)o->min, (int)o->max);
+	return n;
+}
+
+int64_t parse_duration(struct argp_state *state, const char *option, const char *arg)
+{
+	int64_t ns = 0;
+
+	if (!parse_time(arg, &ns))
+		argp_error(state, "--%s: '%s' is not a time; for instance 1.5s, 20ms, 3m or 2h",
+			   option, arg);
+	return ns;
+}
+
+bool parse_option(int key, const char *arg, struct argp_state *state, struct args *a)
+{
+	const struct known_option *o;
+	void *to;
+
+	for (o = options; o < options + NUM_OPTIONS; o++)
+		if (o->key == key)
+			break;
+	if (o == options + NUM_OPTIONS)
+		return false;
+
+	to = (char *)a + o->to;
+	switch (o->kind) {
+	case FLAG:
+		break;
+	case NUMBER:
+		*(unsigned int *)to = parse_number(state, o->name, NULL, arg, 10, o->min, o->max);
+		break;
+	case TOKEN:
+		*(uint64_t *)to = parse_number(state, o->name, NULL, arg, 10, 1, UINT64_MAX);
+		break;
+	case LEVEL:
+		*(int *)to = parse_level(state, o, arg);
+		break;
+	case TIME:
+		*(int64_t *)to = parse_duration(state, o->name, arg);
+		if (*(int64_t *)to < o->min)
+			argp_error(state, "--%s: '%s' is too short; the minimum is %s", o->name,
+				   arg, exact_time(o->min));
+		break;
+	case TEXT:
+		*(const char **)to = arg;
+		break;
+	}
+	if (o->bits)
+		*(unsigned int *)((char *)a + o->word) |= o->bits;
+	return true;
+}

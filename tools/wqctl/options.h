@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* wqctl: values of options, and the table of options that are no attributes. */
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include <argp.h>
+
+#include "wqctl.h"
+
+/* Keys of options without a letter. */
+enum {
+	OPT_FD = 256, OPT_WAIT, OPT_JSON, OPT_DRAIN, OPT_ONCE, OPT_AFTER, OPT_RATE_LIMITED,
+	OPT_FORGET, OPT_RETRY, OPT_MAX_RETRIES, OPT_ACCEPT, OPT_NO_MAP, OPT_TOKEN, OPT_PRINT_TOKEN,
+	OPT_GETS, OPT_ADDS, OPT_FOR, OPT_TAKE_LATEST, OPT_PRIORITY, OPT_PARKED, OPT_ALL,
+	OPT_GIVE_UP, OPT_REASON, OPT_FAILED_TO,
+};
+
+/*
+ * A number from @min to @max.  @what names it, or is NULL for a message with both
+ * numbers.  Ends wqctl if it is none.
+ */
+unsigned long long parse_number(struct argp_state *state, const char *option, const char *what,
+				const char *arg, int base, unsigned long long min,
+				unsigned long long max);
+
+/* A time in ns.  Ends wqctl if it is none. */
+int64_t parse_duration(struct argp_state *state, const char *option, const char *arg);
+
+/* Set what the option stands for in @a; false: there is no such option. */
+bool parse_option(int key, const char *arg, struct argp_state *state, struct args *a);
+
+#endif /* OPTIONS_H */

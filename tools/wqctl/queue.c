@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* wqctl: opening queues and reading their state, and the messages if that fails. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "wqctl.h"
+
+/* Queues per call. */
+#define PAGE	512
+
+/* Queues */
+
+static int by_name(const void *x, const void *y)
+{
+	return strcmp(((const struct wq_queue *)x)->name, ((const struct wq_queue *)y)->name);
+}
+
+int queues_get(struct queues *qs)
+{
+	uint64_t cursor = 0;
+	void *list;
+	int n;
+
+	*qs = (struct queues){ 0 };
+	do {
+		list = realloc(qs->list, (qs->count + PAGE) * sizeof(*qs->list));
+		if (!list)
+			goto fail;
+		qs->list = list;
+		n = wq_queues(qs->list + qs->count, PAGE, &cursor);
+		if (n < 0)
+			goto fail;
+		qs->count += n;
+	} while (cursor);
+	qsort(qs->list, qs->count, sizeof(*qs->list), by_name);
+	return 0;
+fail:
+	free(qs->list);
+	return -1;
+}
+
+/* Statistics need any one of the two permissions. */
+int open_either(const char *name)
+{
+	int q = wq_open(name, O_RDONLY, 0, 0);
+
+	return q < 0 && errno == EACCES ? wq_open(name, O_WRONLY, 0, 0) : q;
+}
+
+bool can_open(const char *name, int oflag)
+{
+	int q = wq_open(name, oflag, 0, 0);
+
+	if (q >= 0)
+		close(q);
+	return q >= 0;
+}
+
+void uncount_own_file(struct wq_stat *st)
+{
+	if (st->consumers)
+		st->consumers--;
+}
+
+int queue_get(const char *name, struct wq_stat *st, struct wq_attrs *attrs,
+	      struct wq_limiter_spec specs[WQ_MAX_LIMITERS])
+{
+	int q = open_either(name), ret, err;
+
+	if (q < 0)
+		return -1;
+	ret = wq_stat(q, st);
+	if (!ret && attrs)
+		ret = wq_config(q, attrs, specs, WQ_MAX_LIMITERS);
+	err = errno;
+	close(q);
+	errno = err;
+	if (!ret)
+		uncount_own_file(st);
+	return ret;
+}
+
+int stat_get(const char *name, struct wq_stat *st)
+{
+	return queue_get(name, st, NULL, NULL);
+}
+
+/* Errors */
+
+const char *queue_text(const struct args *a)
+{
+	static char text[16];
+
+	snprintf(text, sizeof(text), "--fd %d", a->fd);
+	return a->queue ? a->queue : text;
+}
+
+static const char *missing_queue(const struct args *a, char *text, size_t size)
+{
+	if (a->needs_queue && a->queue)
+		snprintf(text, size, "there is no queue of that name; create it first: wqctl create %s",
+			 a->queue);
+	else
+		snprintf(text, size,
+			 "there is no queue of that name; wqctl ls lists the queues that you can open");
+	return text;
+}
+
+static const char *access_denied(const struct args *a, char *text, size_t size)
+{
+	struct wq_stat st;
+
+	if (!a->queue)
+		snprintf(text, size,
+			 "the queue's mode or the descriptor's access mode does not allow it; open the descriptor for both, exec N<>" WQ_DEVICE ", and see the queue's mode: wqctl stat --fd %d",
+			 a->fd);
+	else if (access(WQ_DEVICE, R_OK | W_OK))
+		snprintf(text, size, "you cannot open " WQ_DEVICE
+			 "; use sudo, or let root grant your group access with the udev rule 60-wq.rules");
+	else if (!stat_get(a->queue, &st))
+		snprintf(text, size,
+			 "the queue has mode %04o and uid %u, gid %u, which allow you only to %s; use sudo",
+			 st.mode & 07777, st.uid, st.gid,
+			 can_open(a->queue, O_RDONLY) ? "read" : "write");
+	else
+		snprintf(text, size,
+			 "the queue's mode allows you neither to read nor to write; root can see its mode and owner: sudo wqctl stat %s",
+			 a->queue);
+	return text;
+}
+
+/* The cause of an error as the user sees it, and the next step. */
+static const char *reason(const struct args *a, int err)
+{
+	static char text[512];
+	const char *q = queue_text(a);
+
+	switch (err) {
+	case ENODEV:
+		return "there is no " WQ_DEVICE "; load the module: modprobe wq";
+	case ENOTTY:
+		snprintf(text, sizeof(text),
+			 "descriptor %d is not " WQ_DEVICE "; open it first: exec %d<>" WQ_DEVICE,
+			 a->fd, a->fd);
+		return text;
+	case EBADF:
+		snprintf(text, sizeof(text),
+			 "descriptor %d is not open; open it first: exec %d<>" WQ_DEVICE,
+			 a->fd, a->fd);
+		return text;
+	case ENOTCONN:
+		snprintf(text, sizeof(text),
+			 "descriptor %d has no queue yet; bind it first: wqctl bind --fd %d QUEUE",
+			 a->fd, a->fd);
+		return text;
+	case EISCONN:
+		snprintf(text, sizeof(text),
+			 "descriptor %d already has a queue; open another one: exec N<>" WQ_DEVICE,
+			 a->fd);
+		return text;
+	case ENOENT:
+		return missing_queue(a, text, sizeof(text));
+	case EINVAL:
+		if (!a->queue)
+			return strerror(err);
+		snprintf(text, sizeof(text),
+			 "'%s' can't be a queue's name; use up to %d of A-Z a-z 0-9 . _ - + : @, and no dot at the start",
+			 a->queue, WQ_NAME_MAX - 1);
+		return text;
+	case EEXIST:
+		snprintf(text, sizeof(text),
+			 "the queue exists; use it, or remove it first: wqctl unlink %s", q);
+		return text;
+	case EACCES:
+		return access_denied(a, text, sizeof(text));
+	case EPERM:
+		return geteuid() ? "only the queue's owner and root may do that; use sudo" :
+			"the queue belongs to a kernel module; remove the module to free it";
+	case ENOSPC:
+		snprintf(text, sizeof(text),
+			 "the queue is full; process some keys, or compare keys with max_keys: wqctl stat %s",
+			 q);
+		return text;
+	case ESHUTDOWN:
+		return "the queue is shut down";
+	case EHOSTDOWN:
+		snprintf(text, sizeof(text), "adds are paused; the queue's owner ends that by: wqctl resume %s", q);
+		return text;
+	case EBUSY:
+		snprintf(text, sizeof(text), "a key is disabled; the queue's owner ends that by: wqctl enable %s KEY", q);
+		return text;
+	case EAGAIN:
+		return "no key is ready; use --wait to wait for a key";
+	case ETIMEDOUT:
+		return "no key became ready in time";
+	case ECANCELED:
+		return "a shutdown without --drain ended the wait";
+	default:
+		return strerror(err);
+	}
+}
+
+int complain(const struct args *a, const char *format, ...)
+{
+	int err = errno;
+	va_list ap;
+
+	va_start(ap, format);
+	vmessage(reason(a, err), format, ap);
+	va_end(ap);
+	if (err == ESHUTDOWN)
+		return SHUT_DOWN;
+	return err == EAGAIN || err == ETIMEDOUT ? NOTHING : FAILED;
+}
+
+int queue_open(const struct args *a, int oflag)
+{
+	int q = a->fd >= 0 ? a->fd : wq_open(a->queue, oflag, 0, 0);
+
+	if (q < 0)
+		complain(a, "can't open the queue '%s'", a->queue);
+	return q;
+}

@@ -6,7 +6,7 @@
  *
  *  - the checks when a queue is created and when an attribute is changed,
  *  - the comparison of a queue that exists with what an open asks for,
- *  - the values of a new queue, their change and their report,
+ *  - the field in struct wq, the value of a new queue, its change and its report,
  *  - the file attributes in debugfs.
  *
  * Permissions, the limiter and the quota of keys have code of their own, see wq_config.c.
@@ -46,12 +46,10 @@ struct row {
 
 /* 0; the build fails if the sizes of a value differ. */
 #define SAME_SIZE(field, member)								\
-	BUILD_BUG_ON_ZERO(sizeof_field(struct wq, member) !=					\
-			  sizeof_field(struct wq_attrs, field) ||				\
-			  sizeof_field(struct wq, member) !=					\
+	BUILD_BUG_ON_ZERO(sizeof_field(struct wq_attrs, field) !=				\
 			  sizeof_field(struct wq_params, member))
 
-#define VALUE(attr, kind_, field_, member_, min_, max_, initial_, orders_, change_, ...)		\
+#define VALUE(attr, kind_, field_, member_, min_, max_, initial_, orders_, change_, ...)	\
 	[const_ilog2(WQ_ATTR_##attr)] = {							\
 		.name = #field_, .bit = WQ_ATTR_##attr, .change = change_, .orders = orders_,	\
 		.size = sizeof_field(struct wq, member_) + SAME_SIZE(field_, member_),		\

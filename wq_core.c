@@ -289,12 +289,9 @@ int wq_add_embedded(struct wq_embedded *x, const struct wq_op *op)
 
 typedef int (*wq_done_fn)(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
 			  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp);
-typedef int (*wq_take_fn)(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
-			  struct wq_entry **ep);
 
 /* End the run of the key that the file's last read took, and take the next key. */
-static __always_inline int wq_take_read(struct wq_cs *cs, struct wq_read *r, wq_done_fn done,
-					wq_take_fn take)
+static __always_inline int wq_take_read(struct wq_cs *cs, struct wq_read *r, wq_done_fn done)
 {
 	static const struct wq_op op;
 	struct wq_consumer *c = r->c;
@@ -308,7 +305,7 @@ static __always_inline int wq_take_read(struct wq_cs *cs, struct wq_read *r, wq_
 		done(cs, c, c->read, &op, NULL, 0);
 	if (!r->room)
 		return 0;
-	ret = take(cs, c, r->room, true, &e);
+	ret = wq_take(cs, c, r->room, true, &e);
 	if (ret)
 		return ret;
 	memcpy(r->key, wq_key_of(e)->key, e->len);
@@ -322,12 +319,12 @@ static __always_inline int wq_take_read(struct wq_cs *cs, struct wq_read *r, wq_
 /* The first look of a read, which mostly finds a key. */
 static __always_inline int wq_take_read_now(struct wq_cs *cs, void *arg)
 {
-	return wq_take_read(cs, arg, __wq_done_entry, __wq_take);
+	return wq_take_read(cs, arg, __wq_done_entry);
 }
 
 static int wq_take_read_slow(struct wq_cs *cs, void *arg)
 {
-	return wq_take_read(cs, arg, wq_done_entry, wq_take);
+	return wq_take_read(cs, arg, wq_done_entry);
 }
 
 /*

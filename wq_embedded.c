@@ -180,7 +180,7 @@ static u32 embedded_drop(struct wq_cs *cs, struct wq_embedded *x)
 
 	wq_assert_locked(cs);
 	if (bits)
-		trace_wq_cancel(q, &x->entry, bits);
+		trace_wq_cancel(q, wq_shown_key(&x->entry), x->entry.len, bits);
 	wq_drop_entry(cs, &x->entry);
 	if (x->waiters)
 		cs->nr_ready |= WQ_FLUSHERS;

@@ -205,7 +205,8 @@ void wq_purge(struct wq *q, bool ended)
 			if (e->state & ENTRY_PROCESSING)
 				wq_give_back_entry(&cs, e);
 			if (trace_wq_cancel_enabled())
-				trace_wq_cancel(q, e, wq_key_bits(q, NULL, e));
+				trace_wq_cancel(q, wq_shown_key(e), e->len,
+						wq_key_bits(q, NULL, e));
 			q->nr_disabled -= e->disabled;
 			e->disabled = 0;
 			wq_drop_entry(&cs, e);

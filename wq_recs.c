@@ -107,16 +107,6 @@ static int op_for_add(const struct wq *q, struct wq_op *op, const struct wq_rec 
 	return ret;
 }
 
-static int op_for_done(const struct wq *q, struct wq_op *op, const struct wq_rec *rec)
-{
-	return wq_op_set_done(op, rec->delay, rec->flags);
-}
-
-static int op_for_touch(const struct wq *q, struct wq_op *op, const struct wq_rec *rec)
-{
-	return rec->flags || rec->delay ? -EINVAL : 0;
-}
-
 static unsigned int run_add(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop)
 {
 	return wq_add_ops(c->q, ops, n, stop, GFP_KERNEL_ACCOUNT);
@@ -132,12 +122,48 @@ static unsigned int run_touch(struct wq_consumer *c, struct wq_op *ops, unsigned
 	return wq_touch_ops(c->q, c, ops, n, stop);
 }
 
-/* A verb on an array. */
+/*
+ * A verb on an array.  @fill makes ops of the next @n records, which start at @rec, and returns the
+ * record behind them; its loop has no indirect call, which would cost as much as a key's look-up.
+ */
 struct wq_array_verb {
-	bool by_token;		/* a record may have the token of a get */
-	int (*op_for)(const struct wq *q, struct wq_op *op, const struct wq_rec *rec);
+	const struct wq_rec *(*fill)(const struct wq_rec *rec, u32 n, const struct wq *q,
+				     struct wq_op *op);
 	unsigned int (*run)(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop);
 };
+
+static const struct wq_rec *fill_adds(const struct wq_rec *rec, u32 n, const struct wq *q,
+				      struct wq_op *op)
+{
+	for (; n; n--, op++, rec = rec_next(rec)) {
+		__wq_op_init(q, op, rec->key, rec->len);
+		if (!op->result)
+			op->result = op_for_add(q, op, rec);
+	}
+	return rec;
+}
+
+static const struct wq_rec *fill_dones(const struct wq_rec *rec, u32 n, const struct wq *q,
+				       struct wq_op *op)
+{
+	for (; n; n--, op++, rec = rec_next(rec))
+		if (!wq_op_init_token(q, op, rec->key, rec->len, rec->token))
+			op->result = wq_op_set_done(op, rec->delay, rec->flags);
+	return rec;
+}
+
+static const struct wq_rec *fill_touches(const struct wq_rec *rec, u32 n, const struct wq *q,
+					 struct wq_op *op)
+{
+	for (; n; n--, op++, rec = rec_next(rec))
+		if (!wq_op_init_token(q, op, rec->key, rec->len, rec->token))
+			op->result = rec->flags || rec->delay ? -EINVAL : 0;
+	return rec;
+}
+
+static const struct wq_array_verb verb_of_add = { fill_adds, run_add };
+static const struct wq_array_verb verb_of_done = { fill_dones, run_done };
+static const struct wq_array_verb verb_of_touch = { fill_touches, run_touch };
 
 /*
  * Write the marks of the next @n adds, before the adds.  Returns how many were written.  They have
@@ -163,26 +189,6 @@ static noinline_for_stack u32 marks_copy_out(const struct wq *q, struct wq_mark 
 			break;
 	}
 	return i;
-}
-
-static const struct wq_array_verb verb_of_add = { false, op_for_add, run_add };
-static const struct wq_array_verb verb_of_done = { true, op_for_done, run_done };
-static const struct wq_array_verb verb_of_touch = { true, op_for_touch, run_touch };
-
-/* Fill @ops from the next @n records, which start at @rec.  Returns the record behind them. */
-static __always_inline const struct wq_rec *array_ops(const struct wq_rec *rec, u32 n,
-						      const struct wq *q, struct wq_op *op,
-						      const struct wq_array_verb *verb)
-{
-	for (; n; n--, op++, rec = rec_next(rec)) {
-		if (verb->by_token)
-			wq_op_init_token(q, op, rec->key, rec->len, rec->token);
-		else
-			__wq_op_init(q, op, rec->key, rec->len);
-		if (!op->result)
-			op->result = verb->op_for(q, op, rec);
-	}
-	return rec;
 }
 
 /*
@@ -222,11 +228,11 @@ fault:
 }
 
 /*
- * Run a verb on an array of keys; keys->count receives the number of keys handled.
- * Inlined for each verb, as an indirect call for each key costs as much as its look-up.
+ * Run a verb on an array of keys; keys->count receives the number of keys handled.  Not inlined, so
+ * that the ops are not on the stack during a get.
  */
-static __always_inline int array_run(const struct wq_call *call, u32 flags, struct wq_keys *keys,
-				     u64 uresults, u64 umarks, const struct wq_array_verb *verb)
+static noinline_for_stack int array_run(const struct wq_call *call, u32 flags, struct wq_keys *keys,
+					u64 uresults, u64 umarks, const struct wq_array_verb *verb)
 {
 	struct wq_mark __user *marks = u64_to_user_ptr(umarks);
 	s32 __user *results = u64_to_user_ptr(uresults);
@@ -249,7 +255,7 @@ static __always_inline int array_run(const struct wq_call *call, u32 flags, stru
 	rec = a.recs;
 	while (keys->count < a.count && !ret) {
 		n = min_t(u32, a.count - keys->count, WQ_BATCH);
-		rec = array_ops(rec, n, c->q, ops, verb);
+		rec = verb->fill(rec, n, c->q, ops);
 		if (results) {
 			done = results_probe(results + keys->count, n);
 			if (done < n)
@@ -272,25 +278,6 @@ static __always_inline int array_run(const struct wq_call *call, u32 flags, stru
 	}
 	array_free(&a);
 	return ret ?: a.err;
-}
-
-/* A function for each verb, so that the ops are not on the stack during a get. */
-static noinline_for_stack int array_add(const struct wq_call *call, u32 flags,
-					struct wq_keys *keys, u64 results, u64 marks)
-{
-	return array_run(call, flags, keys, results, marks, &verb_of_add);
-}
-
-static noinline_for_stack int array_done(const struct wq_call *call, u32 flags,
-					 struct wq_keys *keys, u64 results)
-{
-	return array_run(call, flags, keys, results, 0, &verb_of_done);
-}
-
-static noinline_for_stack int array_touch(const struct wq_call *call, u32 flags,
-					  struct wq_keys *keys, u64 results)
-{
-	return array_run(call, flags, keys, results, 0, &verb_of_touch);
 }
 
 /* Copy the reason of a done in.  Without memory the text is left out. */
@@ -323,8 +310,7 @@ static int done_reason(const struct wq_call *call, const struct wq_rec *rec, u32
 	u32 i = *count;
 	int ret;
 
-	if (!wq_op_init_token(c->q, &cause.op, rec->key, rec->len, rec->token))
-		cause.op.result = op_for_done(c->q, &cause.op, rec);
+	fill_dones(rec, 1, c->q, &cause.op);
 	ret = cause_copy_in(&cause, reasons + i);
 	if (!ret && results && results_probe(results + i, 1) != 1)
 		ret = -EFAULT;
@@ -341,7 +327,7 @@ static int done_reason(const struct wq_call *call, const struct wq_rec *rec, u32
 	return ret;
 }
 
-/* array_done() of keys with reasons, which are handled one by one. */
+/* A done of keys with reasons, which are handled one by one. */
 static noinline_for_stack int array_done_reasons(const struct wq_call *call, u32 flags,
 						 struct wq_keys *keys, u64 uresults, u64 ureasons)
 {
@@ -372,7 +358,8 @@ int wq_verb_add(struct wq_call *call, void *arg)
 {
 	struct wq_add *args = arg;
 	u32 count = args->keys.count;
-	int ret = array_add(call, args->flags, &args->keys, args->results, args->marks);
+	int ret = array_run(call, args->flags, &args->keys, args->results, args->marks,
+			    &verb_of_add);
 
 	return args->keys.count != count && wq_call_copy_out(call, args) ? -EFAULT : ret;
 }
@@ -385,7 +372,7 @@ int wq_verb_touch(struct wq_call *call, void *arg)
 
 	if (args->marks)
 		return -EINVAL;
-	ret = array_touch(call, args->flags, &args->keys, args->results);
+	ret = array_run(call, args->flags, &args->keys, args->results, 0, &verb_of_touch);
 	return args->keys.count != count && wq_call_copy_out(call, args) ? -EFAULT : ret;
 }
 
@@ -639,8 +626,8 @@ int wq_verb_done(struct wq_call *call, void *arg)
 		ret = array_done_reasons(call, args->flags & ~WQ_DONE_GET, &args->keys,
 					 args->results, args->reasons);
 	else
-		ret = array_done(call, args->flags & ~WQ_DONE_GET, &args->keys,
-				 args->results);
+		ret = array_run(call, args->flags & ~WQ_DONE_GET, &args->keys,
+				args->results, 0, &verb_of_done);
 	if (get && !ret) {
 		/* All runs have ended, so keys.count is as the caller set it. */
 		ret = out_get(&out, call, args, &args->next, &args->timeout, NULL);

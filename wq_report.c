@@ -145,7 +145,7 @@ int wq_key_do(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 w
 	switch (what) {
 	case WQ_DO_CANCEL:
 		if (!ret)
-			trace_wq_cancel(q, e, info->state);
+			trace_wq_cancel(q, wq_shown_key(e), e->len, info->state);
 		if (e)
 			wq_drop_entry(&cs, e);
 		break;

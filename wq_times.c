@@ -100,7 +100,7 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		ret = wq_delay_set(&q->heap, e, due, op->flags, heap, gfp);
 		if (ret < 0)
 			return ret;
-		trace_wq_delay(q, e, delay);
+		trace_wq_delay(q, e, delay, true);
 		wq_arm(cs, wq_heap_due(&q->heap));
 	} else {
 		if (op->flags & WQ_ADD_DROP_DELAY && e->state & ENTRY_DELAYED)
@@ -186,7 +186,8 @@ static void wq_handle_expired(struct wq_cs *cs)
 	/* The lease of an orphan; fixing up the entry has stopped it. */
 	if (!(e->state & ENTRY_PROCESSING))
 		return;
-	trace_wq_expire(q, e, q->timed ? wq_now(cs) - wq_times_of(e)->start : 0);
+	trace_wq_expire(q, e, q->timed ? wq_now(cs) - wq_times_of(e)->start : 0,
+			false);
 	wq_lose_run(cs, e);
 	/* Move it behind the keys that dead consumers gave back. */
 	if (e->state & ENTRY_REQUEUED)
@@ -210,7 +211,7 @@ static void wq_handle_due(struct wq_cs *cs)
 	}
 	e = wq_entry_of(cs, wq_heap_first(&q->heap));
 	due = wq_delay_due(&q->heap, e);
-	trace_wq_due(q, e, wq_now(cs) - due);
+	trace_wq_due(q, e, wq_now(cs) - due, true);
 	wq_delay_clear(&q->heap, e);
 	if (q->prioritized)
 		wq_priority_due(e);

@@ -81,14 +81,12 @@ struct wq_consumer {
 struct wq {
 	/* Read by each verb, and hardly ever written */
 	struct wq_hash hash;		/* C */
-	u32 max_keys;			/* L */
 	umode_t mode;			/* L and N; 0: processes may not open it */
 	bool timed;			/* C: it has a name, so it keeps times */
 	bool leased;			/* C: created with a lease: its entries have room for one */
 	bool lazy;			/* C: a process made it: no thread, see wq_thread.c */
 	u32 prefix;			/* C: bytes ahead of its entries, see struct wq_prefix */
 	u32 max_idle;			/* L: how many idle entries are kept for later adds */
-	u32 max_retries;		/* L: failures in a row that are retried; 0: all */
 	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
 	bool releases;			/* C: the policy counts the keys that are handed out */
 	bool prioritized;		/* C: WQ_ORDER_PRIORITY: its entries have levels */
@@ -103,9 +101,10 @@ struct wq {
 	void *order_data;		/* C; the queue's own, if neither FIFO nor OTHER */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
 	struct wq_limiter *limiter;	/* L: NULL after wq_destroy() */
-	s64 lease;			/* L: duration of leases, ns; 0: none */
-	s64 debounce;			/* C: how long a delay can be deferred, ns; 0: no bound */
-	s64 slack;			/* L: if lazy: ns between wake-ups by the timer, at least */
+	/* The values of attributes, L */
+#define VALUE(attr, kind, field, member, ...) typeof_member(struct wq_attrs, field) member;
+#define OTHER(...)
+#include "wq_attr_table.h"
 
 	/* Read by adds without the lock, written when an entry enters or leaves the table */
 	struct wq_table table ____cacheline_aligned_in_smp;	/* L */
@@ -181,9 +180,6 @@ struct wq {
 	kuid_t uid;			/* L and N */
 	kgid_t gid;			/* L and N */
 	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
-	u32 order_kind;			/* C: WQ_ORDER_* */
-	u32 order_arg;			/* C: its figure, see struct wq_attrs */
-	u32 group_limit;		/* C: see struct wq_attrs */
 	bool named;			/* N: it is in the trees of named queues */
 	bool shown;			/* N: it is to have a directory in debugfs */
 	struct list_head all;		/* in the list of all queues, see wq_queue.c */

@@ -322,9 +322,15 @@ void wq_entries_free(struct wq_entry *e, u32 prefix);
 void wq_entries_free_rcu(struct wq_entry *e, u32 prefix);
 size_t wq_bytes_text(char *to, size_t size, const void *key, size_t key_len);
 
+/* The key of an entry, for texts.  An embedded one has none, and its length is 0. */
+static inline const void *wq_shown_key(struct wq_entry *e)
+{
+	return wq_key_data(e) ?: e;
+}
+
 static inline size_t wq_key_text(char *to, size_t size, struct wq_entry *e)
 {
-	return wq_bytes_text(to, size, wq_key_data(e) ?: e, e->len);
+	return wq_bytes_text(to, size, wq_shown_key(e), e->len);
 }
 
 int wq_entry_init(void);

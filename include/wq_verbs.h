@@ -272,7 +272,8 @@ static __always_inline void wq_note_done(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	if (q->timed)
 		wq_hist_add(&q->works, wq_now(cs) - wq_times_of(e)->start);
-	trace_wq_done(q, e, q->timed ? wq_now(cs) - wq_times_of(e)->start : 0);
+	trace_wq_done(q, e, q->timed ? wq_now(cs) - wq_times_of(e)->start : 0,
+		      false);
 }
 
 /* End the run of an entry, which may be NULL, with the op's outcome. */
@@ -354,7 +355,8 @@ static __always_inline void wq_note_get(struct wq *q, struct wq_entry *e)
 {
 	if (q->timed)
 		wq_hist_add(&q->waits, wq_times_of(e)->start - wq_times_of(e)->since);
-	trace_wq_get(q, e, q->timed ? wq_times_of(e)->start - wq_times_of(e)->since : 0);
+	trace_wq_get(q, e, q->timed ? wq_times_of(e)->start - wq_times_of(e)->since : 0,
+		     false);
 }
 
 #endif /* _WQ_VERBS_H */

@@ -794,22 +794,6 @@ static int call(int q, struct args *a)
 	return verb(q, WQ_IOC_TOUCH, &a->touch);
 }
 
-TEST(touch_struct_has_one_layout_for_32_and_64_bit_callers)
-{
-	ASSERT_EQ(40, sizeof(struct wq_add));
-	ASSERT_EQ(8, offsetof(struct wq_add, keys));
-	ASSERT_EQ(24, offsetof(struct wq_add, results));
-	ASSERT_EQ(32, offsetof(struct wq_add, marks));
-	ASSERT_EQ(104, offsetof(struct wq_attrs, lease));
-	ASSERT_EQ(144, sizeof(struct wq_attrs));
-	ASSERT_EQ(56, offsetof(struct wq_key_op, info.lease));
-	ASSERT_EQ(144, sizeof(struct wq_key_op));
-	ASSERT_EQ(432, offsetof(struct wq_stat, lease));
-	ASSERT_EQ(440, offsetof(struct wq_stat, expired));
-	ASSERT_EQ(808, sizeof(struct wq_stat));
-	ASSERT_EQ(0xe70d, WQ_IOC_TOUCH);
-}
-
 TEST_F(used, touch_with_an_unknown_flag_fails_with_EINVAL)
 {
 	for (int bit = 0; bit < 32; bit++) {

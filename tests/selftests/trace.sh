@@ -263,7 +263,7 @@ test_trace_disable_enable_and_the_end_of_a_flush() {
 	saw wq_add 'key=a coalesced=1'
 	saw wq_disable 'key=a state=0x5'
 	saw wq_flush_end 'key=a result=3'
-	saw wq_enable 'key=a'
+	saw wq_enable 'key=a failures=0'
 	saw_all
 }
 

@@ -19,21 +19,17 @@
 #ifndef WQ_TRACE_KEY
 #define WQ_TRACE_KEY	64	/* bytes of an escaped key, with its NUL */
 
-static inline void wq_trace_key(char *to, struct wq_entry *e)
-{
-	to[0] = '\0';
-	if (e)
-		wq_key_text(to, WQ_TRACE_KEY, e);
-}
+/* Fill in the name of the queue and the key, which is empty without an entry. */
+void wq_trace_names(char *queue, char *key, const struct wq *q, struct wq_entry *e);
 
 /* A level of an entry, see struct wq_rank. */
 #define wq_trace_level(q, e, which) ((q)->prioritized && (e) ? wq_rank_of(e)->which : 0)
 #endif
 
-/* A run of a key, and its level. */
-DECLARE_EVENT_CLASS(wq_run,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns),
-	TP_ARGS(q, e, ns),
+/* A time of a key, and a level: of its run, or of its delayed adds. */
+DECLARE_EVENT_CLASS(wq_key_time,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
+	TP_ARGS(q, e, ns, delayed),
 	TP_STRUCT__entry(
 		__array(char, queue, WQ_NAME_MAX)
 		__array(char, key, WQ_TRACE_KEY)
@@ -41,54 +37,39 @@ DECLARE_EVENT_CLASS(wq_run,
 		__field(int, priority)
 	),
 	TP_fast_assign(
-		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
-		wq_trace_key(__entry->key, e);
+		wq_trace_names(__entry->queue, __entry->key, q, e);
 		__entry->ns = ns;
-		__entry->priority = wq_trace_level(q, e, held);
-	),
-	TP_printk("queue=%s key=%s ns=%lld priority=%d", __entry->queue, __entry->key,
-		  __entry->ns, __entry->priority)
-);
-
-/* A delay of a key, and the level of its delayed adds. */
-DECLARE_EVENT_CLASS(wq_key_delay,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns),
-	TP_ARGS(q, e, ns),
-	TP_STRUCT__entry(
-		__array(char, queue, WQ_NAME_MAX)
-		__array(char, key, WQ_TRACE_KEY)
-		__field(s64, ns)
-		__field(int, priority)
-	),
-	TP_fast_assign(
-		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
-		wq_trace_key(__entry->key, e);
-		__entry->ns = ns;
-		__entry->priority = wq_trace_level(q, e, delayed);
+		__entry->priority = delayed ? wq_trace_level(q, e, delayed) :
+				    wq_trace_level(q, e, held);
 	),
 	TP_printk("queue=%s key=%s ns=%lld priority=%d", __entry->queue, __entry->key,
 		  __entry->ns, __entry->priority)
 );
 
 /* A key was handed out; ns: how long it was dirty. */
-DEFINE_EVENT(wq_run, wq_get,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
+DEFINE_EVENT(wq_key_time, wq_get,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
+	TP_ARGS(q, e, ns, delayed));
 
 /* A run ended by done; ns: how long it took. */
-DEFINE_EVENT(wq_run, wq_done,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
+DEFINE_EVENT(wq_key_time, wq_done,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
+	TP_ARGS(q, e, ns, delayed));
 
 /* A lease expired; ns: how long the key was held. */
-DEFINE_EVENT(wq_run, wq_expire,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
+DEFINE_EVENT(wq_key_time, wq_expire,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
+	TP_ARGS(q, e, ns, delayed));
 
 /* A key was delayed; ns: the delay. */
-DEFINE_EVENT(wq_key_delay, wq_delay,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
+DEFINE_EVENT(wq_key_time, wq_delay,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
+	TP_ARGS(q, e, ns, delayed));
 
 /* A delayed key is due; ns: how late the thread is. */
-DEFINE_EVENT(wq_key_delay, wq_due,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns), TP_ARGS(q, e, ns));
+DEFINE_EVENT(wq_key_time, wq_due,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
+	TP_ARGS(q, e, ns, delayed));
 
 /*
  * A key was added; coalesced: it was dirty before, and the add may have taken no lock; priority:
@@ -125,8 +106,7 @@ TRACE_EVENT(wq_retry,
 		__field(s64, delay)
 	),
 	TP_fast_assign(
-		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
-		wq_trace_key(__entry->key, e);
+		wq_trace_names(__entry->queue, __entry->key, q, e);
 		__entry->failures = e->failures;
 		__entry->delay = delay;
 	),
@@ -144,8 +124,7 @@ DECLARE_EVENT_CLASS(wq_key_failures,
 		__field(u32, failures)
 	),
 	TP_fast_assign(
-		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
-		wq_trace_key(__entry->key, e);
+		wq_trace_names(__entry->queue, __entry->key, q, e);
 		__entry->failures = e->failures;
 	),
 	TP_printk("queue=%s key=%s failures=%u", __entry->queue, __entry->key,
@@ -170,8 +149,7 @@ TRACE_EVENT(wq_give_back,
 		__field(int, priority)
 	),
 	TP_fast_assign(
-		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
-		wq_trace_key(__entry->key, e);
+		wq_trace_names(__entry->queue, __entry->key, q, e);
 		__entry->keys = keys;
 		__entry->priority = wq_trace_level(q, e, held);
 	),
@@ -192,8 +170,7 @@ TRACE_EVENT(wq_park,
 		__field(u32, error)
 	),
 	TP_fast_assign(
-		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
-		wq_trace_key(__entry->key, e);
+		wq_trace_names(__entry->queue, __entry->key, q, e);
 		__entry->reason[0] = '\0';
 		if (reason)
 			wq_bytes_text(__entry->reason, WQ_TRACE_KEY, reason->text, reason->len);
@@ -212,25 +189,8 @@ DEFINE_EVENT(wq_key_failures, wq_park_drop,
 DEFINE_EVENT(wq_key_failures, wq_kick,
 	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
 
-/* A key was canceled; state: WQ_KEY_* from before. */
-TRACE_EVENT(wq_cancel,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, u32 state),
-	TP_ARGS(q, e, state),
-	TP_STRUCT__entry(
-		__array(char, queue, WQ_NAME_MAX)
-		__array(char, key, WQ_TRACE_KEY)
-		__field(u32, state)
-	),
-	TP_fast_assign(
-		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
-		wq_trace_key(__entry->key, e);
-		__entry->state = state;
-	),
-	TP_printk("queue=%s key=%s state=0x%x", __entry->queue, __entry->key, __entry->state)
-);
-
-/* A key was disabled; state: WQ_KEY_* from before. */
-TRACE_EVENT(wq_disable,
+/* A key, and its state WQ_KEY_* from before. */
+DECLARE_EVENT_CLASS(wq_key_state,
 	TP_PROTO(const struct wq *q, const void *key, size_t len, u32 state),
 	TP_ARGS(q, key, len, state),
 	TP_STRUCT__entry(
@@ -239,27 +199,26 @@ TRACE_EVENT(wq_disable,
 		__field(u32, state)
 	),
 	TP_fast_assign(
-		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		wq_trace_names(__entry->queue, __entry->key, q, NULL);
 		wq_bytes_text(__entry->key, WQ_TRACE_KEY, key, len);
 		__entry->state = state;
 	),
 	TP_printk("queue=%s key=%s state=0x%x", __entry->queue, __entry->key, __entry->state)
 );
 
+/* A key was canceled. */
+DEFINE_EVENT(wq_key_state, wq_cancel,
+	TP_PROTO(const struct wq *q, const void *key, size_t len, u32 state),
+	TP_ARGS(q, key, len, state));
+
+/* A key was disabled. */
+DEFINE_EVENT(wq_key_state, wq_disable,
+	TP_PROTO(const struct wq *q, const void *key, size_t len, u32 state),
+	TP_ARGS(q, key, len, state));
+
 /* A key was enabled that was disabled. */
-TRACE_EVENT(wq_enable,
-	TP_PROTO(const struct wq *q, struct wq_entry *e),
-	TP_ARGS(q, e),
-	TP_STRUCT__entry(
-		__array(char, queue, WQ_NAME_MAX)
-		__array(char, key, WQ_TRACE_KEY)
-	),
-	TP_fast_assign(
-		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
-		wq_trace_key(__entry->key, e);
-	),
-	TP_printk("queue=%s key=%s", __entry->queue, __entry->key)
-);
+DEFINE_EVENT(wq_key_failures, wq_enable,
+	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
 
 /* Waits for a key have ended; result: WQ_END_*. */
 TRACE_EVENT(wq_flush_end,
@@ -271,8 +230,7 @@ TRACE_EVENT(wq_flush_end,
 		__field(int, result)
 	),
 	TP_fast_assign(
-		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
-		wq_trace_key(__entry->key, e);
+		wq_trace_names(__entry->queue, __entry->key, q, e);
 		__entry->result = result;
 	),
 	TP_printk("queue=%s key=%s result=%d", __entry->queue, __entry->key, __entry->result)

@@ -475,8 +475,9 @@ static int wq_done_op(struct wq *q, const struct wq_item *item, struct wq_op *op
  *
  * The failures of the key stay counted if the queue's limiter uses them.
  *
- * Context: any but NMI; never sleeps.  On PREEMPT_RT, where the queue's lock sleeps, neither from
- * hard interrupt nor with preemption or interrupts off.
+ * Context: any but NMI, and not under a lock that a wake-up takes, such as a runqueue's; never
+ * sleeps.  On PREEMPT_RT, where the queue's lock sleeps, neither from hard interrupt nor with
+ * preemption or interrupts off.
  *
  * Return: 0; WQ_RESULT_READY: the key was added during the run and is ready again;
  * -ESTALE: the caller no longer holds the key, or never held it, and nothing has

@@ -120,7 +120,7 @@ EXPORT_SYMBOL_GPL(wq_destroy);
  * memory is fetched at once.  If all of these 16 keys are dirty already, the lock is not taken.  A
  * key that fails does not keep the others from being added.
  *
- * Context: any but NMI; never sleeps.  On PREEMPT_RT: as for wq_add().
+ * Context: as for wq_done().
  *
  * Return: the number of keys that are dirty now; each result is in its request.
  */

@@ -167,9 +167,9 @@ static int map_mmap(struct file *file, struct vm_area_struct *vma)
 	if (vma->vm_pgoff || vma->vm_end - vma->vm_start != PAGE_SIZE)
 		return -EINVAL;
 	/* A private writable mapping would be a copy, which does not change any more. */
-	if (vma->vm_flags & VM_WRITE)
+	if (vma->vm_flags & (VM_WRITE | VM_EXEC))
 		return -EPERM;
-	wq_vm_flags_mod(vma, VM_DONTEXPAND, VM_MAYWRITE);
+	wq_vm_flags_mod(vma, VM_DONTEXPAND, VM_MAYWRITE | VM_MAYEXEC);
 	vma->vm_private_data = file->private_data;
 	vma->vm_ops = &map_vm_ops;
 	return 0;

@@ -163,7 +163,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->prefix = q->debounce || wq_order_has_rank(q) ? WQ_PREFIX_ORDER :
 		    q->leased ? WQ_PREFIX_LEASE :
 		    q->timed ? WQ_PREFIX_TIMES : 0;
-	q->no_map = params->no_map;
+	q->no_map = params->no_map || cpu_dcache_is_aliasing();
 	INIT_LIST_HEAD(&q->all);
 	return q;
 

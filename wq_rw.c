@@ -26,6 +26,7 @@
 #include "wq_call.h"
 #include "wq_core.h"
 #include "wq_rw.h"
+#include "wq_state.h"
 
 /* Keys up to this length are copied here, and not by copy_from_user(), see key_copy_in(). */
 #define WQ_SHORT_KEY	(IS_ENABLED(CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS) ? 64 : 0)
@@ -76,9 +77,11 @@ fault:
 	return false;
 }
 
+#define WQ_GFP_NOWAIT	(GFP_NOWAIT | __GFP_NOWARN | __GFP_ACCOUNT)
+
 /* Check a write of @len bytes, and get a buffer for its key. */
 static __always_inline int write_begin(const struct wq_consumer *c, struct wq_key_buf *buf,
-				       size_t len)
+				       size_t len, gfp_t gfp)
 {
 	buf->key = buf->stack;
 	if (!c)
@@ -86,7 +89,7 @@ static __always_inline int write_begin(const struct wq_consumer *c, struct wq_ke
 	if (!len || len > WQ_MAX_KEY)
 		return -EINVAL;
 	if (len > sizeof(buf->stack))
-		buf->key = kmalloc(len, GFP_KERNEL_ACCOUNT);
+		buf->key = kmalloc(len, gfp);
 	return buf->key ? 0 : -ENOMEM;
 }
 
@@ -94,7 +97,7 @@ ssize_t wq_write(struct file *file, const char __user *from, size_t len, loff_t 
 {
 	struct wq_consumer *c = wq_file_consumer(file);
 	struct wq_key_buf buf __uninitialized;
-	int ret = write_begin(c, &buf, len);
+	int ret = write_begin(c, &buf, len, GFP_KERNEL_ACCOUNT);
 
 	if (ret)
 		return ret;
@@ -103,18 +106,30 @@ ssize_t wq_write(struct file *file, const char __user *from, size_t len, loff_t 
 	return ret < 0 ? ret : len;
 }
 
+/* A call that must not wait for memory fails with EAGAIN, and io_uring repeats it elsewhere. */
+static int nowait_error(bool nowait, int ret)
+{
+	return nowait && ret == -ENOMEM ? -EAGAIN : ret;
+}
+
 ssize_t wq_write_iter(struct kiocb *iocb, struct iov_iter *from)
 {
 	struct wq_consumer *c = wq_file_consumer(iocb->ki_filp);
+	bool nowait = iocb->ki_flags & IOCB_NOWAIT;
+	gfp_t gfp = nowait ? WQ_GFP_NOWAIT : GFP_KERNEL_ACCOUNT;
 	struct wq_key_buf buf __uninitialized;
 	size_t len = iov_iter_count(from);
-	int ret = write_begin(c, &buf, len);
+	int ret = write_begin(c, &buf, len, gfp);
+	struct wq_op op;
 
 	if (ret)
-		return ret;
-	ret = copy_from_iter_full(buf.key, len, from) ? wq_add_key(c->q, buf.key, len) : -EFAULT;
+		return nowait_error(nowait, ret);
+	if (!copy_from_iter_full(buf.key, len, from))
+		ret = -EFAULT;
+	else
+		ret = wq_op_init(c->q, &op, buf.key, len) ?: wq_add_one(c->q, &op, gfp);
 	wq_key_buf_free(&buf);
-	return ret < 0 ? ret : len;
+	return ret < 0 ? nowait_error(nowait, ret) : len;
 }
 
 /*
@@ -137,9 +152,9 @@ static __always_inline int read_begin(struct file *file, bool wait, size_t size,
 		return -ENOTCONN;
 	ret = wq_read_key(r, more ? 0 : end);
 	if (more && (ret == -EMSGSIZE || (ret == -EAGAIN && end))) {
-		r->key = kmalloc(WQ_MAX_KEY, GFP_KERNEL_ACCOUNT);
+		r->key = kmalloc(WQ_MAX_KEY, wait ? GFP_KERNEL_ACCOUNT : WQ_GFP_NOWAIT);
 		if (!r->key)
-			return -ENOMEM;
+			return nowait_error(!wait, -ENOMEM);
 		buf->key = r->key;
 		r->room = min_t(size_t, size, WQ_MAX_KEY);
 		ret = wq_read_key(r, end);

@@ -90,6 +90,8 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 	}
 	if (op->flags & WQ_ADD_RATE_LIMITED)
 		delay = wq_count_failure(cs, e);
+	if (op->flags & WQ_ADD_COALESCE && e->state & ENTRY_DIRTY)
+		delay = 0;
 	if (delay > 0) {
 		if (check_add_overflow(wq_now(cs), delay, &due))
 			due = S64_MAX;

@@ -14,6 +14,17 @@
 #include <linux/slab.h>
 #include <linux/version.h>
 
+/*
+ * Whether two addresses of a page can have different contents in the data cache.  Came with 6.9;
+ * before, an architecture that has such caches aligned shared memory to more than a page.
+ */
+#if KERNEL_VERSION(6, 9, 0) <= LINUX_VERSION_CODE
+#include <linux/cacheinfo.h>
+#else
+#include <asm/shmparam.h>
+#define cpu_dcache_is_aliasing()	(SHMLBA > PAGE_SIZE)
+#endif
+
 #ifndef kmalloc_obj
 #define kmalloc_obj(VAR, GFP)	kmalloc(sizeof(typeof(VAR)), GFP)
 #define kzalloc_obj(VAR, GFP)	kzalloc(sizeof(typeof(VAR)), GFP)

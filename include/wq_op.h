@@ -93,11 +93,12 @@ static inline int wq_op_set_add(struct wq_op *op, s64 delay, u32 flags)
 	if (likely(!flags))
 		return 0;
 	if (flags & ~(WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST | WQ_ADD_DROP_DELAY |
-		      WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER))
+		      WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER | WQ_ADD_COALESCE))
 		return -EINVAL;
 	if (flags & WQ_ADD_KEEP_FIRST && flags & WQ_ADD_TAKE_LATEST)
 		return -EINVAL;
-	if (flags & WQ_ADD_RATE_LIMITED && (delay || flags & WQ_ADD_DROP_DELAY))
+	if (flags & WQ_ADD_RATE_LIMITED &&
+	    (delay || flags & (WQ_ADD_DROP_DELAY | WQ_ADD_COALESCE)))
 		return -EINVAL;
 	if (flags & WQ_ADD_DROP_DELAY && delay > 0)
 		return -EINVAL;

@@ -581,7 +581,7 @@ static void unknown_flags_are_einval(struct kunit *test)
 	int bit;
 
 	add_after(test, "a", 10);
-	for (bit = 5; bit < 32; bit++) {
+	for (bit = 6; bit < 32; bit++) {
 		EXPECT_REFUSED(test, add_after_flags(test, "a", 5, BIT(bit)), -EINVAL);
 		EXPECT_REFUSED(test, add_after_flags(test, "a", 0, BIT(bit)), -EINVAL);
 	}
@@ -601,6 +601,10 @@ static void contradictory_flags_are_einval(struct kunit *test)
 	EXPECT_REFUSED(test, add_after_flags(test, "a", 0, both), -EINVAL);
 	EXPECT_REFUSED(test, add_after_flags(test, "a", 5, WQ_ADD_DROP_DELAY), -EINVAL);
 	EXPECT_REFUSED(test, add_after_flags(test, "b", 5, WQ_ADD_DROP_DELAY), -EINVAL);
+	EXPECT_REFUSED(test, add_after_flags(test, "b", 5, WQ_ADD_DROP_DELAY | WQ_ADD_COALESCE),
+		       -EINVAL);
+	EXPECT_REFUSED(test, add_after_flags(test, "b", 0, WQ_ADD_RATE_LIMITED | WQ_ADD_COALESCE),
+		       -EINVAL);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
 	KUNIT_EXPECT_EQ(test, query(test, "b"), -ENOENT);
 }

@@ -855,7 +855,7 @@ static s64 some_delay(struct arena *a, struct rnd_state *r)
 
 static void verb_add_after(struct arena *a, struct rnd_state *r)
 {
-	static const u32 flags[] = { 0, 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST };
+	static const u32 flags[] = { 0, 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST, WQ_ADD_COALESCE };
 	u32 i = some_key(a, r), f = flags[below(r, ARRAY_SIZE(flags))];
 	struct tally *t = &a->tally[i];
 	s64 delay = some_delay(a, r);
@@ -873,7 +873,7 @@ static void verb_add_after(struct arena *a, struct rnd_state *r)
 
 static void verb_add_rate_limited(struct arena *a, struct rnd_state *r)
 {
-	static const u32 flags[] = { 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST };
+	static const u32 flags[] = { 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST, WQ_ADD_COALESCE };
 	u32 i = some_key(a, r);
 	int w = atomic_inc_return(&a->tally[i].wanted);
 	int ret;

@@ -422,7 +422,7 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
  * The entry does not count in the queue's max_keys, but max_keys and all entries together are
  * at most WQ_MAX_KEYS.
  *
- * Context: any but NMI; may sleep if @gfp allows it.  On PREEMPT_RT: as for wq_add().
+ * Context: as for wq_done(), but may sleep if @gfp allows it.
  *
  * Return: 0; -EINVAL: the queue has a mode or leases; -EOPNOTSUPP: the queue has an order of its
  * own or a debounce, see struct wq_params; -ENOSPC: the queue has WQ_MAX_KEYS entries, or max_keys

@@ -134,7 +134,7 @@ static const __u32 eaches[] = {
 static __u16 outcome_flags(__u8 i)
 {
 	static const __u16 odd[] = {
-		WQ_ADD_AFTER, 0x20, 0x8000, 0xffff, WQ_ADD_AFTER | WQ_ADD_KEEP_FIRST,
+		WQ_ADD_AFTER, 0x40, 0x8000, 0xffff, WQ_ADD_AFTER | WQ_ADD_KEEP_FIRST,
 		WQ_ADD_AFTER | WQ_ADD_DROP_DELAY, WQ_ADD_AFTER | WQ_ADD_RATE_LIMITED,
 		WQ_ADD_AFTER | WQ_ADD_TAKE_LATEST,
 	};

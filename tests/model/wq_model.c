@@ -462,8 +462,8 @@ static bool bad_add(s64 delay, u32 flags)
 	bool limited = flags & WQ_ADD_RATE_LIMITED;
 
 	return (flags & ~(both | WQ_ADD_DROP_DELAY | WQ_ADD_RATE_LIMITED |
-			  WQ_ADD_AFTER)) ||
-		(flags & both) == both || (limited && delay) ||
+			  WQ_ADD_AFTER | WQ_ADD_COALESCE)) ||
+		(flags & both) == both || (limited && (delay || flags & WQ_ADD_COALESCE)) ||
 		((flags & WQ_ADD_DROP_DELAY) && (limited || delay > 0));
 }
 
@@ -502,7 +502,7 @@ int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 		delay = fail(m, key);
 	if (flags & WQ_ADD_RATE_LIMITED && key->holder)
 		level = max(level, key->run);
-	if (delay > 0)
+	if (delay > 0 && !(flags & WQ_ADD_COALESCE && key->dirty))
 		return delay_key(m, k, level, delay, flags);
 	if (flags & WQ_ADD_DROP_DELAY)
 		key->time[WM_DUE].set = false;

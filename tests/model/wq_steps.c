@@ -273,11 +273,12 @@ static void random_add(struct ws_gen *g, struct ws_step *s)
 		0, 0, 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST, WQ_ADD_DROP_DELAY,
 		WQ_ADD_RATE_LIMITED, WQ_ADD_RATE_LIMITED, WQ_ADD_AFTER,
 		WQ_ADD_RATE_LIMITED | WQ_ADD_KEEP_FIRST,
-		WQ_ADD_RATE_LIMITED | WQ_ADD_TAKE_LATEST,
+		WQ_ADD_RATE_LIMITED | WQ_ADD_TAKE_LATEST, WQ_ADD_COALESCE,
+		WQ_ADD_COALESCE | WQ_ADD_KEEP_FIRST,
 	};
 
 	s->flags = ws_rnd(&g->seed, 50) ? flags[ws_rnd(&g->seed, ARRAY_SIZE(flags))] :
-					  ws_rnd(&g->seed, 32);
+					  ws_rnd(&g->seed, 64);
 	if (ws_rnd(&g->seed, 2) && !(s->flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_DROP_DELAY)))
 		s->ns = random_delay(g);
 	if (g->clock && ws_rnd(&g->seed, 2))
@@ -338,7 +339,9 @@ static void as_kernel(const struct ws_run *r, struct ws_step *s)
 
 void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 {
-	static const u32 flags[] = { 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST };
+	static const u32 flags[] = {
+		0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST, WQ_ADD_COALESCE,
+	};
 	u32 sum = 0, v, n;
 
 	for (v = 0; v < WS_VERBS; v++)
@@ -424,7 +427,7 @@ struct name {
 static const struct name add_flags[] = {
 	{ WQ_ADD_KEEP_FIRST, "keep the first" }, { WQ_ADD_TAKE_LATEST, "take the latest" },
 	{ WQ_ADD_DROP_DELAY, "drop the delay" }, { WQ_ADD_RATE_LIMITED, "rate limited" },
-	{ WS_AFTER, "by add_after" }, {}
+	{ WQ_ADD_COALESCE, "coalesce" }, { WS_AFTER, "by add_after" }, {}
 };
 
 static const struct name outcomes[] = {

@@ -236,6 +236,33 @@ TEST_F(queue, add_after_KEEP_FIRST_leaves_the_pending_time)
 	ASSERT_TRUE(due_in(self->q, HOUR));
 }
 
+TEST_F(queue, add_after_COALESCE_of_a_key_that_waits_for_a_run_causes_no_second_one)
+{
+	struct item item;
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(0, q_add_flags(self->q, "a", HOUR, WQ_ADD_COALESCE));
+	ASSERT_EQ(0, q_stat(self->q).delayed);
+	ASSERT_EQ(1, q_stat(self->q).coalesced);
+	ASSERT_EQ(1, q_stat(self->q).retries);
+	/* also if the key is added during its run */
+	ASSERT_EQ(0, q_get(self->q, &item, 0));
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(0, q_add_flags(self->q, "a", HOUR, WQ_ADD_COALESCE));
+	ASSERT_EQ(0, q_stat(self->q).delayed);
+	/* the run in progress may have begun before the add, so it is not enough */
+	ASSERT_EQ(1, q_add(self->q, "b"));
+	ASSERT_EQ(-EINVAL, q_add_flags(self->q, "b", HOUR, WQ_ADD_COALESCE | WQ_ADD_DROP_DELAY));
+	ASSERT_EQ(-EINVAL, q_add_flags(self->q, "b", 0, WQ_ADD_COALESCE | WQ_ADD_RATE_LIMITED));
+	ASSERT_EQ(0, q_get(self->q, &item, 0));
+	ASSERT_EQ(1, q_add_flags(self->q, "b", HOUR, WQ_ADD_COALESCE));
+	ASSERT_EQ(1, q_stat(self->q).delayed);
+	/* as without the flag */
+	ASSERT_EQ(1, q_add_flags(self->q, "c", HOUR, WQ_ADD_COALESCE));
+	ASSERT_EQ(0, q_add_flags(self->q, "c", HOUR / 2, WQ_ADD_COALESCE));
+	ASSERT_EQ(2, q_stat(self->q).delayed);
+}
+
 TEST_F(queue, add_after_TAKE_LATEST_replaces_the_pending_time)
 {
 	q_add_after(self->q, "a", HOUR);
@@ -305,7 +332,7 @@ TEST_F(queue, add_with_contradicting_flags_fails_with_EINVAL)
 	ASSERT_EQ(-EINVAL, q_add_flags(self->q, "a", 1, WQ_ADD_DROP_DELAY));
 	ASSERT_EQ(-EINVAL, q_add_flags(self->q, "a", 1, 1 << 3));
 	ASSERT_EQ(-EINVAL, q_add_flags(self->q, "a", 0, 1 << 15));
-	ASSERT_EQ(-EINVAL, q_add_flags(self->q, "a", 0, 1 << 5));
+	ASSERT_EQ(-EINVAL, q_add_flags(self->q, "a", 0, 1 << 6));
 	ASSERT_EQ(0, q_stat(self->q).retries);
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }

@@ -497,6 +497,32 @@ static int call_write(struct world *w)
 	return 0;
 }
 
+/* A call that may not wait for memory fails with EAGAIN, and io_uring repeats it. */
+static int nowait_errno(void)
+{
+	return errno == ENOMEM ? -EIO : -errno;
+}
+
+static int call_write_nowait(struct world *w)
+{
+	struct wq_rec *rec = w->keys.recs;
+	struct iovec from;
+
+	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec)) {
+		from = (struct iovec){ rec->key, rec->len };
+		if (pwritev2(w->q, &from, 1, -1, RWF_NOWAIT) < 0)
+			return nowait_errno();
+	}
+	return 0;
+}
+
+static int call_read_nowait(struct world *w)
+{
+	struct iovec to = { w->out.recs, WQ_MAX_KEY };
+
+	return preadv2(w->q, &to, 1, -1, RWF_NOWAIT) < 0 ? nowait_errno() : 0;
+}
+
 static int call_read(struct world *w)
 {
 	/* if a fault lost the key, the repeated call must not wait for it */
@@ -1064,6 +1090,12 @@ FIXTURE_VARIANT_ADD(faults, write_of_keys) {
 /* Its allocation is the first one, so that no page that a slab needs meanwhile hides it. */
 FIXTURE_VARIANT_ADD(faults, write_of_the_longest_key) {
 	.setup = one_long_key, .call = call_write
+};
+FIXTURE_VARIANT_ADD(faults, write_of_the_longest_key_without_a_wait) {
+	.setup = one_long_key, .call = call_write_nowait
+};
+FIXTURE_VARIANT_ADD(faults, read_of_a_long_key_without_a_wait) {
+	.setup = a_ready_long_key, .call = call_read_nowait
 };
 FIXTURE_VARIANT_ADD(faults, read_of_a_long_key) {
 	.setup = a_ready_long_key, .call = call_read

@@ -57,6 +57,24 @@ TEST_F(libwq, add_get_and_done_of_a_key)
 	ASSERT_EQ(ESTALE, errno);
 }
 
+/* A message that is written to a closed standard stream must not be a key. */
+TEST_F(libwq, no_descriptor_is_that_of_a_standard_stream)
+{
+	int in = dup(STDIN_FILENO), q, wait;
+
+	close(STDIN_FILENO);
+	q = wq_open(NULL, O_RDWR, 0, 0);
+	wait = wq_wait_fd(self->q, "k", 1, WQ_WAIT_ADD, 0);
+	dup2(in, STDIN_FILENO);
+	close(in);
+	EXPECT_LT(STDERR_FILENO, q);
+	EXPECT_LT(STDERR_FILENO, wait);
+	EXPECT_EQ(FD_CLOEXEC, fcntl(q, F_GETFD));
+	EXPECT_EQ(FD_CLOEXEC, fcntl(wait, F_GETFD));
+	close(q);
+	close(wait);
+}
+
 TEST_F(libwq, a_key_has_up_to_1024_bytes)
 {
 	char key[WQ_MAX_KEY + 1];

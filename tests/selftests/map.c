@@ -366,10 +366,14 @@ TEST_F(map, can_only_be_mapped_whole_and_read_only)
 	ASSERT_EQ(EACCES, errno);
 	ASSERT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0));
 	ASSERT_EQ(EPERM, errno);
+	ASSERT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0));
+	ASSERT_EQ(EPERM, errno);
 	for (int shared = 0; shared < 2; shared++) {
 		page = mmap(NULL, PAGE, PROT_READ, shared ? MAP_SHARED : MAP_PRIVATE, fd, 0);
 		ASSERT_NE(MAP_FAILED, page);
 		ASSERT_EQ(-1, mprotect(page, PAGE, PROT_READ | PROT_WRITE));
+		ASSERT_EQ(EACCES, errno);
+		ASSERT_EQ(-1, mprotect(page, PAGE, PROT_READ | PROT_EXEC));
 		ASSERT_EQ(EACCES, errno);
 		ASSERT_EQ(MAP_FAILED, mremap(page, PAGE, 2 * PAGE, MREMAP_MAYMOVE));
 		/* it comes back after its pages were dropped */

@@ -244,25 +244,6 @@ FIXTURE_TEARDOWN(at_once)
 	close(self->q);
 }
 
-TEST(structs_have_one_layout_for_32_and_64_bit_callers)
-{
-	ASSERT_EQ(32, sizeof(struct wq_limiter_spec));
-	ASSERT_EQ(144, sizeof(struct wq_attrs));
-	ASSERT_EQ(104, offsetof(struct wq_attrs, lease));
-	ASSERT_EQ(96, offsetof(struct wq_attrs, limiters));
-	ASSERT_EQ(64, sizeof(struct wq_done));
-	ASSERT_EQ(32, offsetof(struct wq_done, next));
-	ASSERT_EQ(48, offsetof(struct wq_done, timeout));
-	ASSERT_EQ(144, sizeof(struct wq_key_op));
-	ASSERT_EQ(56, offsetof(struct wq_key_op, info.lease));
-	ASSERT_EQ(32, offsetof(struct wq_key_op, info.requeues));
-	ASSERT_EQ(808, sizeof(struct wq_stat));
-	ASSERT_EQ(200, offsetof(struct wq_stat, failed));
-	ASSERT_EQ(24, sizeof(struct wq_rec));
-	ASSERT_EQ(4, offsetof(struct wq_rec, failures));
-	ASSERT_EQ(6, offsetof(struct wq_rec, given_back));
-}
-
 /* ---- delays of the limiters ---- */
 
 TEST(limiter_exponential_doubles_up_to_its_maximum)
@@ -909,7 +890,7 @@ TEST_F(hours, add_rate_limited_with_delay_or_DROP_DELAY_fails_with_EINVAL)
 		{ HOUR, RATE_LIMITED | TAKE_LATEST }, { 0, RATE_LIMITED | WQ_ADD_DROP_DELAY },
 		{ 0, RATE_LIMITED | TAKE_LATEST | WQ_ADD_KEEP_FIRST },
 		{ 0, RATE_LIMITED | TAKE_LATEST | WQ_ADD_DROP_DELAY },
-		{ 0, RATE_LIMITED | 1 << 5 }, { 0, 1 << 5 }, { 0, 1 << 15 },
+		{ 0, RATE_LIMITED | WQ_ADD_COALESCE }, { 0, 1 << 6 }, { 0, 1 << 15 },
 	};
 	struct wq_stat before;
 

@@ -193,7 +193,7 @@ test_take_latest_defers_a_key_up_to_the_debounce() {
 	status 0 wq ls --json $q
 	holds '.[0].due_ns > 3500e9 and .[0].due_ns <= 3600e9'
 	status 2 wq add --take-latest $q k
-	prints "--take-latest needs --after"
+	prints "--take-latest and --coalesce need --after"
 	status 2 wq create --debounce 0 $q.b
 	status 1 wq create --debounce 2h $q
 	prints "its debounce is 1h, not 2h; use it as it is with --accept, or remove it first"
@@ -1468,6 +1468,20 @@ test_pause_for_a_time_ends_by_itself() {
 	prints "--for: '0' is too short"
 }
 
+test_get_and_run_report_that_gets_are_paused() {
+	queue
+	wq pause --gets $q
+	status 3 wq get -t 10ms $q
+	prints "the get waits: gets are paused; the queue's owner ends that by: wqctl resume $q"
+	status 0 wq shutdown $q
+	status 0 wq run $q true
+	wq unlink $q
+	queue
+	wq pause --gets $q
+	status 124 timeout -s INT 1 "$WQCTL" run $q true
+	prints "no command starts: gets are paused"
+}
+
 test_pause_is_shown_by_ls_metrics_and_top() {
 	queue
 	wq pause --gets $q
@@ -1779,6 +1793,60 @@ test_run_doubles_the_backoff_at_each_failure() {
 		wait=$((wait * 2))
 	done
 	is "standard error" '' "$(<"$err")"
+}
+
+# Descriptor 1 or 2 would be that of a queue, where each message is an add.
+test_closed_standard_streams_get_no_queue() {
+	queue
+	"$WQCTL" add -v $q good 2>&-
+	is keys good "$(wq ls -0 $q | tr -d '\0')"
+	"$WQCTL" run --once $q -- sh -c 'echo done >&2' 2>&-
+	is keys 0 "$(stats keys)"
+	wq add $q k
+	"$WQCTL" get $q >&- 2>/dev/null
+	is "a key that was not written" k "$(wq ls -0 $q | tr -d '\0')"
+	"$WQCTL" add $q <&- 2>"$err" && fail "add without standard input"
+	has "standard error" "can't read keys from standard input: it is closed" "$(<"$err")"
+	is keys 1 "$(stats keys)"
+}
+
+test_command_of_run_does_not_wait_for_its_own_key() {
+	queue
+	wq add $q k
+	status 1 wq run --once --max-retries 0 $q -- sh -c '"$WQCTL" wait "$WQ_QUEUE" "$WQ_KEY"; exit $?'
+	prints "wqctl run started this command for the key 'k', so a wait for its run would not end"
+	wq cancel $q k >"$out"
+	wq add $q k other
+	status 0 wq cancel $q other
+	status 1 wq run --once --max-retries 0 $q -- "$WQCTL" add --wait $q {}
+	prints "a wait for its run would not end"
+}
+
+test_run_refuses_to_move_keys_to_its_own_queue() {
+	queue
+	status 2 wq run --failed-to $q $q -- false
+	prints "--failed-to needs another queue"
+}
+
+test_create_accepts_no_queue_that_is_shut_down() {
+	queue
+	status 0 wq create --accept $q
+	wq shutdown $q
+	status 1 wq create --accept $q
+	prints "it is shut down, which is final; remove it first: wqctl unlink $q"
+}
+
+test_unknown_command_gets_a_suggestion() {
+	status 2 wq creat $q
+	prints "there is no command 'creat'; did you mean 'create'?"
+	status 2 wq list
+	prints "did you mean 'ls'?"
+	status 2 wq xyzzy
+	prints "there is no command 'xyzzy'; wqctl --help lists the commands"
+	status 0 wq help
+	is "help" "$(wq --help)" "$(<"$out")"
+	status 0 wq help add
+	is "help add" "$(wq add --help)" "$(<"$out")"
 }
 
 test_run_gives_up_after_max_retries() {

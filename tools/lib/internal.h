@@ -8,6 +8,7 @@
 #define LIBWQ_INTERNAL_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -204,6 +205,21 @@ static inline void close_keeping_errno(int fd)
 
 	close(fd);
 	errno = err;
+}
+
+/*
+ * A descriptor that is not one of the standard streams.  If one of these is closed, the kernel would
+ * give its number to a queue, and each message of the program would be a key.
+ */
+static inline int above_stdio(int fd)
+{
+	int above;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	close_keeping_errno(fd);
+	return above;
 }
 
 /* Batches */

@@ -9,7 +9,6 @@
  * queue.  The library returns ENODEV instead, an error that the kernel's wq never uses.
  */
 #define _GNU_SOURCE		/* ppoll() */
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <unistd.h>
@@ -31,7 +30,7 @@ int64_t wq_until(int64_t ns)
 
 static int device_open(int oflag)
 {
-	int fd = open(WQ_DEVICE, oflag | O_CLOEXEC);
+	int fd = above_stdio(open(WQ_DEVICE, oflag | O_CLOEXEC));
 
 	if (fd < 0 && (errno == ENOENT || errno == ENXIO))
 		errno = ENODEV;
@@ -482,7 +481,7 @@ int wq_wait_fd(int q, const void *key, size_t len, uint32_t flags, int priority)
 		errno = E2BIG;
 		return -1;
 	}
-	return ioctl(q, WQ_IOC_WAIT, &arg);
+	return above_stdio(ioctl(q, WQ_IOC_WAIT, &arg));
 }
 
 int wq_wait(int fd, int64_t timeout)

@@ -107,7 +107,7 @@ struct wq_item {
  * @max_keys: the number of keys that a new queue can hold; 0: the default.  A queue
  *	that exists must have this number, unless @max_keys is 0
  *
- * Return: a file descriptor.
+ * Return: a file descriptor, which is never that of a standard stream: a write to it is an add.
  */
 int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys);
 
@@ -120,9 +120,9 @@ int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq
  * @oflag: access mode and flags, see wq_open()
  * @mode: permissions of a new named queue, less the umask
  * @attrs: attributes of a new queue, see struct wq_attrs in wq(4).  0 is the default of each, and
- *	NULL stands for the defaults of all.  The call does not read size, name and mode.  A queue that exists keeps
- *	its own attributes.  It must have the attributes in @attrs that are not zero, unless
- *	@attrs->flags has WQ_OPEN_ACCEPT.  WQ_OPEN_NO_MAP makes a new queue without a map, so
+ *	NULL stands for the defaults of all.  The call does not read size, name and mode.  A queue
+ *	that exists keeps its own attributes.  It must have the attributes in @attrs that are not
+ *	zero, unless @attrs->flags has WQ_OPEN_ACCEPT.  WQ_OPEN_NO_MAP makes a new queue without a map, so
  *	that no struct wq_producer saves calls
  *
  * Return: a file descriptor.  It fails with EEXIST if the queue has other attributes.

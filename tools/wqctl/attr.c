@@ -336,13 +336,21 @@ int cmd_create(const struct args *a)
 	mode_t mode = a->attrs.set & WQ_ATTR_MODE ? a->attrs.mode : 0600;
 	int oflag = O_RDWR | O_CREAT | (a->accept ? 0 : O_EXCL);
 	struct wq_attrs attrs = a->attrs;
+	struct wq_stat st;
+	int q;
 
 	attrs.set = 0;
 	attrs.flags = (a->accept ? WQ_OPEN_ACCEPT : 0) | (a->no_map ? WQ_OPEN_NO_MAP : 0);
 	if (a->attrs.set & WQ_ATTR_MODE)
 		umask(0);
-	if (wq_open_attr(a->queue, oflag, mode, &attrs) < 0)
+	q = wq_open_attr(a->queue, oflag, mode, &attrs);
+	if (q < 0)
 		return create_complain(a);
+	if (a->accept && !wq_stat(q, &st) && st.state & WQ_STATE_SHUTDOWN) {
+		message("can't accept the queue '%s': it is shut down, which is final; remove it first: wqctl unlink %s",
+			a->queue, a->queue);
+		return FAILED;
+	}
 	return DONE;
 }
 

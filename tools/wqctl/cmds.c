@@ -109,17 +109,16 @@ static bool add_flush(struct adder *ad)
 static int add_put(struct adder *ad, const void *key, size_t len)
 {
 	const struct args *a = ad->args;
-	unsigned int latest = a->take_latest ? WQ_ADD_TAKE_LATEST : 0;
 	bool after = a->outcome & WQ_OUTCOME_AFTER;
 
 	if (a->priority)
 		return wq_batch_put_priority(&ad->batch, key, len, a->priority, a->after,
 					     a->rate_limited ? WQ_ADD_RATE_LIMITED :
-					     after ? WQ_ADD_AFTER | latest : 0);
+					     after ? WQ_ADD_AFTER | a->add_flags : 0);
 	if (a->rate_limited)
 		return wq_batch_put_after(&ad->batch, key, len, 0, WQ_ADD_RATE_LIMITED);
 	if (after)
-		return wq_batch_put_after(&ad->batch, key, len, a->after, latest);
+		return wq_batch_put_after(&ad->batch, key, len, a->after, a->add_flags);
 	return wq_batch_put(&ad->batch, key, len, 0);
 }
 
@@ -209,6 +208,8 @@ static int add_complain(struct adder *ad)
 			queue_text(ad->args));
 	else if (err == E2BIG || err == EINVAL)
 		message("can't add the key; a key has 1 to %d bytes", WQ_MAX_KEY);
+	else if (err == EBADF && !ad->args->num_words)
+		message("can't read keys from standard input: it is closed");
 	else if (ad->refused)
 		return complain(ad->args, "can't add all keys");
 	else
@@ -362,6 +363,9 @@ int cmd_get(const struct args *a)
 		message("the queue was created with a lease, so that done and touch need the token of a key; get it with --token, which prints it before the key");
 		return FAILED;
 	}
+	if (timeout != WQ_NOWAIT && gets_are_paused(q))
+		message("the get waits: gets are paused; the queue's owner ends that by: wqctl resume %s",
+			queue_text(a));
 	while (left && ret == DONE) {
 		got = wq_get_batch(q, &b, left < PAGE ? left : PAGE, timeout);
 		if (got < 0)

@@ -41,6 +41,7 @@ static const struct known_option {
 	{ OPT_ADDS, "adds", FLAG, BITS(pause, WQ_PAUSE_ADDS) },
 	{ OPT_AFTER, "after", TIME, TO(after), BITS(outcome, WQ_OUTCOME_AFTER) },
 	{ OPT_ALL, "all", FLAG, BITS(all, 1) },
+	{ OPT_COALESCE, "coalesce", FLAG, BITS(add_flags, WQ_ADD_COALESCE) },
 	{ OPT_DRAIN, "drain", FLAG, BITS(drain, 1) },
 	{ OPT_FAILED_TO, "failed-to", TEXT, TO(failed_to) },
 	{ OPT_FD, "fd", NUMBER, TO(fd), .max = INT32_MAX },
@@ -59,7 +60,7 @@ static const struct known_option {
 	{ OPT_RATE_LIMITED, "rate-limited", FLAG, BITS(rate_limited, 1) },
 	{ OPT_REASON, "reason", TEXT, TO(reason) },
 	{ OPT_RETRY, "retry", FLAG, BITS(outcome, WQ_OUTCOME_RETRY) },
-	{ OPT_TAKE_LATEST, "take-latest", FLAG, BITS(take_latest, 1) },
+	{ OPT_TAKE_LATEST, "take-latest", FLAG, BITS(add_flags, WQ_ADD_TAKE_LATEST) },
 	{ OPT_TOKEN, "token", TOKEN, TO(token) },
 	{ OPT_WAIT, "wait", FLAG, BITS(wait, 1) },
 #undef BITS

@@ -114,13 +114,13 @@ static const char *access_denied(const struct args *a, char *text, size_t size)
 {
 	struct wq_stat st;
 
-	if (!a->queue)
+	if (a->fd < 0 && access(WQ_DEVICE, R_OK | W_OK))
+		snprintf(text, size, "you cannot open " WQ_DEVICE
+			 "; use sudo, or let root grant your group access with the udev rule 60-wq.rules");
+	else if (!a->queue)
 		snprintf(text, size,
 			 "the queue's mode or the descriptor's access mode does not allow it; open the descriptor for both, exec N<>" WQ_DEVICE ", and see the queue's mode: wqctl stat --fd %d",
 			 a->fd);
-	else if (access(WQ_DEVICE, R_OK | W_OK))
-		snprintf(text, size, "you cannot open " WQ_DEVICE
-			 "; use sudo, or let root grant your group access with the udev rule 60-wq.rules");
 	else if (!stat_get(a->queue, &st))
 		snprintf(text, size,
 			 "the queue has mode %04o and uid %u, gid %u, which allow you only to %s; use sudo",
@@ -141,7 +141,9 @@ static const char *reason(const struct args *a, int err)
 
 	switch (err) {
 	case ENODEV:
-		return "there is no " WQ_DEVICE "; load the module: modprobe wq";
+		return access("/sys/module/wq", F_OK) ?
+		       "there is no " WQ_DEVICE "; load the module: modprobe wq" :
+		       "there is no " WQ_DEVICE ", though the module is loaded; a container needs the device: --device " WQ_DEVICE;
 	case ENOTTY:
 		snprintf(text, sizeof(text),
 			 "descriptor %d is not " WQ_DEVICE "; open it first: exec %d<>" WQ_DEVICE,

@@ -241,7 +241,9 @@ static void exec_command(struct slot *slot, const struct wq_item *item, pid_t wo
 		argv[i] = (char *)item->key;
 
 	fcntl(queue, F_SETFD, 0);
-	own_err = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+	setenv(RUN_QUEUE, args->queue, 1);
+	setenv(RUN_KEY, item->key, 1);
+	own_err = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	if (err >= 0)
 		dup2(err, STDERR_FILENO);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
@@ -835,6 +837,9 @@ int cmd_run(const struct args *a)
 	}
 	if (wq_stat(q, &st))
 		return complain(a, "can't read the queue's statistics");
+	if (st.state & WQ_STATE_GETS_PAUSED)
+		message("no command starts: gets are paused; the queue's owner ends that by: wqctl resume %s",
+			a->queue);
 	args = a;
 	shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED) {

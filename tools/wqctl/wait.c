@@ -68,8 +68,12 @@ static int report_call(const struct args *a, const char *key)
 		message("the key '%s': the run has not ended yet", text);
 		return TIMED_OUT;
 	case EDEADLK:
-		message("descriptor %d holds the key '%s', so a wait for its run would not end",
-			a->fd, text);
+		if (a->fd < 0)
+			message("wqctl run started this command for the key '%s', so a wait for its run would not end",
+				text);
+		else
+			message("descriptor %d holds the key '%s', so a wait for its run would not end",
+				a->fd, text);
 		return FAILED;
 	case EBUSY:
 		message("the key '%s' is disabled; the queue's owner ends that by: wqctl enable %s",
@@ -89,6 +93,23 @@ static int join_status(int all, int one)
 	return all == FAILED || !one ? all : one == FAILED || !all ? one : all;
 }
 
+/* Whether a command that wqctl run started is about to wait for its own key. */
+static bool is_own_key(const struct args *a, const char *key)
+{
+	const char *queue = getenv(RUN_QUEUE), *own = getenv(RUN_KEY);
+
+	return a->fd < 0 && queue && own && !strcmp(queue, a->queue) && !strcmp(own, key);
+}
+
+static int wait_fd(const struct args *a, int q, const char *key, uint32_t flags)
+{
+	if (is_own_key(a, key)) {
+		errno = EDEADLK;
+		return -1;
+	}
+	return wq_wait_fd(q, key, strlen(key), flags, a->priority);
+}
+
 /* Wait for all keys, after each was added if @flags is WQ_WAIT_ADD. */
 static int wait_for_keys(const struct args *a, int q, uint32_t flags)
 {
@@ -103,7 +124,7 @@ static int wait_for_keys(const struct args *a, int q, uint32_t flags)
 	if (timeout > 0)
 		timeout = wq_until(timeout);
 	for (i = 0; i < a->num_words; i++) {
-		fds[i] = wq_wait_fd(q, a->words[i], strlen(a->words[i]), flags, a->priority);
+		fds[i] = wait_fd(a, q, a->words[i], flags);
 		if (fds[i] < 0)
 			ret = join_status(ret, report_call(a, a->words[i]));
 	}

@@ -9,8 +9,10 @@
 #include <argp.h>
 #include <errno.h>
 #include <error.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "attr.h"
 
@@ -59,8 +61,8 @@ static const char *check_add(const struct args *a)
 
 	if (a->rate_limited && a->outcome & WQ_OUTCOME_AFTER)
 		return "--rate-limited can't be combined with --after: the queue's limiter determines the delay";
-	if (a->take_latest && !(a->outcome & WQ_OUTCOME_AFTER))
-		return "--take-latest needs --after: it replaces a pending delay by that one";
+	if (a->add_flags && !(a->outcome & WQ_OUTCOME_AFTER))
+		return "--take-latest and --coalesce need --after: they are about its delay";
 	if (a->has_timeout && !a->wait)
 		return "--timeout needs --wait: without it, add does not wait";
 	if (a->wait && !a->num_words)
@@ -103,6 +105,13 @@ static const char *check_kick(const struct args *a)
 {
 	return !!a->num_words + a->all + !!a->count == 1 ? NULL :
 	       "give either keys, or --all, or --count N";
+}
+
+static const char *check_run(const struct args *a)
+{
+	if (a->failed_to && !strcmp(a->failed_to, a->queue))
+		return "--failed-to needs another queue: keys that are given up would run again for ever";
+	return NULL;
 }
 
 static const char *check_shutdown(const struct args *a)
@@ -178,6 +187,8 @@ static const struct command commands[] = {
 			  "add after this time: 1.5s, 20ms, 3m, 2h (a number alone: seconds); if the key already has a pending delay, the earlier time applies", 0 },
 			{ "take-latest", OPT_TAKE_LATEST, NULL, 0,
 			  "with --after: if the key already has a pending delay, this one replaces it, as long as the queue's debounce allows", 0 },
+			{ "coalesce", OPT_COALESCE, NULL, 0,
+			  "with --after: if the key waits for a run already, that run is enough", 0 },
 			{ "priority", OPT_PRIORITY, "N", 0,
 			  "level from -32 to 31, in a queue that was created with --order priority; higher levels are next (default: 0)", 0 },
 			{ "rate-limited", OPT_RATE_LIMITED, NULL, 0,
@@ -277,7 +288,7 @@ static const struct command commands[] = {
 			"\vEach add before the command has had its full run when it exits. A delay is no add before it ends, so the command does not wait for it. A message reports each run that was not done.\n\n"
 			"The run of an add can end before wqctl wait begins; wqctl add --wait cannot miss it. For instance, to build something and to learn how that ended:\n\n"
 			"  wqctl add --wait builds kernel && echo built\n\n"
-			"A command that wqctl run started must not use wqctl wait or wqctl add --wait for its own key: it would wait for itself, for ever or until --timeout. Only a wait with --fd is refused, if that descriptor holds the key.\n\n"
+			"A command that wqctl run started must not wait for its own key: it would wait for itself. wqctl wait and wqctl add --wait refuse that, by WQ_QUEUE and WQ_KEY in the environment, or if the descriptor of --fd holds the key.\n\n"
 			"0 the runs were done, 1 a run failed, or wqctl failed, 3 a key has no run to wait for, 4 the queue ended before a run, 5 a run was canceled, 6 a run did not end in time. If several of these apply, 1 comes first, then the one of the first key.",
 		.options = (const struct argp_option[]){
 			{ "timeout", 't', "TIME", 0, "wait this long: 90s, 10m, 2h; 0: do not wait (default: no limit)", 0 },
@@ -433,7 +444,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "run", .args = "QUEUE [--] COMMAND [ARG|{}]...",
 		.doc = "Run COMMAND for each key, until the queue is shut down and no key is left."
-			"\vEach {} in COMMAND and its arguments is replaced by the key. Without {}, the key is appended as the last argument. Standard input is /dev/null. Standard error is a pipe, which run copies to its own until COMMAND exits.\n\n"
+			"\vEach {} in COMMAND and its arguments is replaced by the key. Without {}, the key is appended as the last argument. Standard input is /dev/null. Standard error is a pipe, which run copies to its own until COMMAND exits. The environment has the queue in WQ_QUEUE and the key in WQ_KEY.\n\n"
 			"Pass the key as an argument of its own. Never put {} into the text of a shell script, since the shell would execute a key such as $(reboot):\n\n"
 			"  wqctl run mail -- sh -c 'deliver \"$1\" >>log' sh {}\n\n"
 			"After a shut down, run processes the keys that are left. While the queue drains, it also waits for the keys of other consumers, because these can come back.\n\n"
@@ -453,7 +464,7 @@ static const struct command commands[] = {
 			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries", 0 },
 			END
 		},
-		.run = cmd_run, .queue = BY_NAME, .needs_queue = true,
+		.run = cmd_run, .check = check_run, .queue = BY_NAME, .needs_queue = true,
 		.words_min = 1, .words_max = -1, .raw = true,
 	},
 };
@@ -570,6 +581,62 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
+/* Letters to change, add or remove to make one word of the other; both are short. */
+static size_t distance(const char *a, const char *b)
+{
+	size_t row[32], i, j, diagonal, above, n = strlen(b);
+
+	if (n >= sizeof(row) / sizeof(*row))
+		return n;
+	for (j = 0; j <= n; j++)
+		row[j] = j;
+	for (i = 1; a[i - 1]; i++) {
+		diagonal = row[0]++;
+		for (j = 1; j <= n; j++) {
+			above = row[j];
+			row[j] = diagonal + (a[i - 1] != b[j - 1]);
+			if (above + 1 < row[j])
+				row[j] = above + 1;
+			if (row[j - 1] + 1 < row[j])
+				row[j] = row[j - 1] + 1;
+			diagonal = above;
+		}
+	}
+	return row[n];
+}
+
+/* The command that a user may have meant, or NULL. */
+static const char *meant_command(const char *name)
+{
+	static const char *const others[][2] = {
+		{ "list", "ls" }, { "rm", "unlink" }, { "remove", "unlink" }, { "delete", "unlink" },
+		{ "push", "add" }, { "pop", "get" }, { "drain", "shutdown" }, { "new", "create" },
+	};
+	size_t i, best = 3, d;
+	const char *found = NULL;
+
+	for (i = 0; i < sizeof(others) / sizeof(*others); i++)
+		if (!strcmp(others[i][0], name))
+			return others[i][1];
+	for (i = 0; i < NUM_COMMANDS; i++) {
+		d = distance(name, commands[i].name);
+		if (d < best && 2 * d < strlen(name)) {
+			best = d;
+			found = commands[i].name;
+		}
+	}
+	return found;
+}
+
+static void no_command(struct argp_state *state, const char *name)
+{
+	const char *meant = meant_command(name);
+
+	if (meant)
+		argp_error(state, "there is no command '%s'; did you mean '%s'?", name, meant);
+	argp_error(state, "there is no command '%s'; wqctl --help lists the commands", name);
+}
+
 static error_t parse_main(int key, char *arg, struct argp_state *state)
 {
 	const struct command **command = state->input;
@@ -578,7 +645,7 @@ static error_t parse_main(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_ARG:
 		*command = find_command(arg);
 		if (!*command)
-			argp_error(state, "there is no command '%s'; wqctl --help lists the commands", arg);
+			no_command(state, arg);
 		/* The command parses the rest. */
 		state->next = state->argc;
 		return 0;
@@ -600,6 +667,20 @@ static int list_queues(void)
 	return ret;
 }
 
+/*
+ * If a standard stream is closed, open /dev/null in its place, so that no other file gets its
+ * number.  The stream fails as before: the descriptor is for the other direction.
+ */
+static void open_stdio(void)
+{
+	int fd;
+
+	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+			_exit(FAILED);
+}
+
 int main(int argc, char **argv)
 {
 	struct argp_option list[NUM_COMMANDS + 2] = {
@@ -614,6 +695,7 @@ int main(int argc, char **argv)
 	int used;
 	size_t i;
 
+	open_stdio();
 	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = USAGE;
 	program_invocation_name = program_invocation_short_name = argv[0] = (char *)"wqctl";
@@ -625,6 +707,13 @@ int main(int argc, char **argv)
 			.name = commands[i].name, .doc = docs[i],
 			.flags = OPTION_DOC | OPTION_NO_USAGE, .group = 1,
 		};
+	}
+
+	/* wqctl help [COMMAND] is wqctl [COMMAND] --help. */
+	if (argc > 1 && !strcmp(argv[1], "help")) {
+		argv[1] = argc > 2 ? argv[2] : (char *)"--help";
+		argv[2] = argc > 2 ? (char *)"--help" : NULL;
+		argc = argc > 2 ? 3 : 2;
 	}
 
 	/* The command parses its own options: so stop there, and start a new parser. */

@@ -13,6 +13,10 @@
 
 #define NSEC_PER_SEC	1000000000LL
 
+/* The environment of a command that wqctl run starts: its queue and its key. */
+#define RUN_QUEUE	"WQ_QUEUE"
+#define RUN_KEY		"WQ_KEY"
+
 /* Exit statuses, which wqctl --help documents. */
 enum {
 	DONE = 0,
@@ -41,7 +45,7 @@ enum {
  * @after: --after, in ns
  * @outcome: WQ_OUTCOME_*: --forget, --retry, --after
  * @rate_limited: --rate-limited
- * @take_latest: --take-latest
+ * @add_flags: WQ_ADD_*: --take-latest, --coalesce
  * @max_retries: --max-retries
  * @priority: --priority, or 0
  * @pause: WQ_PAUSE_*: --gets, --adds
@@ -68,6 +72,7 @@ struct args {
 	int64_t timeout;
 	int64_t after;
 	unsigned int outcome;
+	unsigned int add_flags;
 	unsigned int max_retries;
 	int priority;
 	unsigned int pause;
@@ -84,7 +89,6 @@ struct args {
 	unsigned int no_map;
 	unsigned int print_token;
 	unsigned int rate_limited;
-	unsigned int take_latest;
 	unsigned int nul;
 	unsigned int verbose;
 	unsigned int quiet;

@@ -164,14 +164,14 @@
 #define WQ_KEY_DISABLED		(1U << 7)	/* adds fail with EBUSY, see WQ_DO_DISABLE */
 
 /*
- * wq_rec.flags for add.  A key has at most one pending delay.  If a key that is delayed is added
- * with a delay, the earlier time applies, unless KEEP_FIRST or TAKE_LATEST is set.  If a key that
- * is delayed is added without a delay, its delay stays pending and causes a second run later,
- * unless DROP_DELAY is set.
+ * wq_rec.flags for add.  A key has at most one pending delay.  If a delayed key is added with a
+ * delay, the earlier time applies, unless KEEP_FIRST or TAKE_LATEST is set.  A delayed add and one
+ * without a delay are two runs, unless this one has DROP_DELAY or the other one COALESCE.
  */
 #define WQ_ADD_KEEP_FIRST	(1U << 0)	/* with a delay: the pending time applies */
 #define WQ_ADD_TAKE_LATEST	(1U << 1)	/* the new delay applies, see wq_attrs.debounce */
 #define WQ_ADD_DROP_DELAY	(1U << 2)	/* without a delay: drop the pending one */
+#define WQ_ADD_COALESCE		(1U << 5)	/* with a delay: the run that is due is enough */
 
 /*
  * wq_rec.flags for add: the key failed.  Count the failure, and delay the key by the time that the
@@ -1267,14 +1267,14 @@ struct wq_map_page {
  * Errors of WQ_IOC_MAP:
  *  EINVAL      @flags or @timeout is not 0
  *  EOPNOTSUPP  the queue has no map: it was created with WQ_OPEN_NO_MAP, its order is
- *              WQ_ORDER_PRIORITY, or a kernel module created it that switched the map off or whose
- *              ordering policy sees repeat adds
+ *              WQ_ORDER_PRIORITY, a kernel module created it that switched the map off or whose
+ *              policy sees repeat adds, or the machine's data caches have aliases
  *  EMFILE, ENFILE  the process or the system has as many open files as its limit allows
  *  ENOMEM      there is not enough memory
  *
  * Errors of mmap(2) of the map, beside its own:
  *  EINVAL      the mapping has another length than a page, or the offset is not 0
- *  EPERM       the mapping is writable
+ *  EPERM       the mapping is writable or executable
  */
 
 #define WQ_IOC_MAGIC	0xE7

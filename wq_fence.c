@@ -25,6 +25,7 @@
  * The caller holds the queue's lock, unless a comment states something else.
  */
 #include <linux/hash.h>
+#include <linux/log2.h>
 #include <linux/slab.h>
 
 #include "wq_compat.h"
@@ -57,10 +58,13 @@ void wq_fence_put(struct wq_fence *f)
 		kfree(f);
 }
 
-/* The hash of a key depends on a secret of the queue. */
+/*
+ * By the address of the entry, which a user does not know.  The order in which list returns keys is
+ * that of their hashes, so keys could be chosen by these.
+ */
 static struct hlist_head *bucket_of(struct wq_fences *fs, const struct wq_entry *e)
 {
-	return &fs->bucket[e->hash % WQ_FENCE_BUCKETS];
+	return &fs->bucket[hash_ptr(e, ilog2(WQ_FENCE_BUCKETS))];
 }
 
 /* Whether the run of a fence is the next one to end. */

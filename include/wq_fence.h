@@ -41,7 +41,7 @@ struct wq_fence {
 /**
  * struct wq_fences - the fences of a queue whose runs have not ended
  * @waits: how many waits there are
- * @bucket: the fences by the hash of their key
+ * @bucket: the fences by the address of their entry
  */
 struct wq_fences {
 	u32 waits;

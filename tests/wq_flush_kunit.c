@@ -52,6 +52,36 @@ static int disabler(struct actor *a)
 	return wq_disable_key(a->q, a->arg, strlen(a->arg), a->timeout);
 }
 
+/* Keys with the same bits of their hashes, as a user can choose them, share no bucket of fences. */
+static void fences_of_chosen_keys_are_in_many_buckets(struct kunit *test)
+{
+	enum { KEYS = 256 };
+	struct wq *q = queue(test);
+	struct wq_fence **fences = kunit_kcalloc(test, KEYS, sizeof(*fences), GFP_KERNEL);
+	unsigned int n = 0, i, longest = 0;
+	u32 key;
+
+	KUNIT_ASSERT_NOT_NULL(test, fences);
+	for (key = 0; n < KEYS; key++) {
+		if (wq_hash(&q->hash, &key, sizeof(key)) % WQ_FENCE_BUCKETS)
+			continue;
+		KUNIT_ASSERT_EQ(test, wq_add(q, &key, sizeof(key)), 1);
+		KUNIT_ASSERT_EQ(test, consumer_watch(&q->kernel, q, &key, sizeof(key), false,
+						     &fences[n++]), 0);
+	}
+	for (i = 0; i < WQ_FENCE_BUCKETS; i++) {
+		struct wq_fence *f;
+		unsigned int length = 0;
+
+		hlist_for_each_entry(f, &q->fences->bucket[i], node)
+			length++;
+		longest = max(longest, length);
+	}
+	KUNIT_EXPECT_LT(test, longest, KEYS / 4U);
+	while (n--)
+		wq_flush_end(q, fences[n]);
+}
+
 static struct actor *start_flush(struct kunit *test, char *key)
 {
 	struct actor *a = start_with(test, flusher, LONG, key);
@@ -1215,6 +1245,7 @@ static void no_run_is_in_progress_after_a_disable(struct kunit *test)
 }
 
 static struct kunit_case flush_cases[] = {
+	KUNIT_CASE(fences_of_chosen_keys_are_in_many_buckets),
 	KUNIT_CASE(flush_without_a_run_fails_with_ENOENT_at_once),
 	KUNIT_CASE(flush_does_not_wait_for_a_delay_that_is_not_due),
 	KUNIT_CASE(flush_of_a_retained_key_fails_with_ENOENT),

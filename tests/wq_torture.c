@@ -873,7 +873,7 @@ static void verb_add_after(struct arena *a, struct rnd_state *r)
 
 static void verb_add_rate_limited(struct arena *a, struct rnd_state *r)
 {
-	static const u32 flags[] = { 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST, WQ_ADD_COALESCE };
+	static const u32 flags[] = { 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST };
 	u32 i = some_key(a, r);
 	int w = atomic_inc_return(&a->tally[i].wanted);
 	int ret;

@@ -465,6 +465,27 @@ TEST_F(queue, done_fails_with_EINVAL_if_records_do_not_fill_their_buffer)
 
 /* ---- list ---- */
 
+/* The table is in the order of hashes, so cursors that rise would reveal the hashes. */
+TEST_F(queue, cursors_of_list_do_not_reveal_the_order_of_the_table)
+{
+	enum { KEYS = 64 };
+	struct array a = array_new(WQ_MAX_OUT);
+	__u64 cursor = 0, last = 0;
+	int rising = 0, n = 0;
+
+	for (int i = 0; i < KEYS; i++)
+		ASSERT_EQ(1, q_addn(self->q, &i, sizeof(i)));
+	do {
+		last = cursor;
+		ASSERT_EQ(0, q_list(self->q, &a, 1, &cursor));
+		n += a.count;
+		rising += cursor > last;
+	} while (cursor);
+	free(a.recs);
+	EXPECT_EQ(KEYS, n);
+	EXPECT_GT(KEYS * 3 / 4, rising);
+}
+
 TEST_F(queue, list_of_an_empty_queue_is_empty)
 {
 	struct array a = array_new(4096);

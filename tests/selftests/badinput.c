@@ -652,7 +652,7 @@ TEST_F(used, nonzero_reserved_field_of_a_record_fails_with_EINVAL)
 			rec_set(&in, "held", 4, 0);
 			switch (field) {
 			case 0:
-				in.rec.flags = nrs[i] == WQ_IOC_ADD ? 32 : 16;
+				in.rec.flags = nrs[i] == WQ_IOC_ADD ? 64 : 16;
 				break;
 			case 1:
 				/* done accepts a record as get returned it, with failures */
@@ -697,7 +697,7 @@ TEST(bad_record_fails_in_its_result_and_the_others_succeed)
 	int q = q_private(0);
 
 	array_putf(&a, "a");
-	array_putf(&a, "b")->flags = 32;
+	array_putf(&a, "b")->flags = 64;
 	array_put(&a, "", 0, 0);
 	array_put(&a, key, sizeof(key), 0);
 	array_putf(&a, "c");

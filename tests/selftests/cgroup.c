@@ -246,32 +246,37 @@ static void end_attack(const pid_t *pid)
 	}
 }
 
-/* At 5 % of a CPU, a user made the threads of his queues work on more than a CPU. */
+/*
+ * At 5 % of a CPU, a user made the threads of his queues work on more than a CPU. The threads of the
+ * kernel also work for others, so the least of some rounds counts.
+ */
 TEST_F_TIMEOUT(cgroup, adds_with_delays_cost_no_time_outside, LIMIT)
 {
 	unsigned long *adds = shared(sizeof(*adds)), first;
+	__s64 inside_us, kernel_us, idle_us, over = INT64_MAX;
 	struct usage idle[2], with[2];
-	__s64 inside_us, kernel_us, idle_us;
 	pid_t pid[PROCS];
 
 	idle[0] = usage();
 	sleep_ms(SECONDS * 1000);
 	idle[1] = usage();
-	start_attack(self->name, pid, adds, false);
-	first = *adds;
-	with[0] = usage();
-	sleep_ms(SECONDS * 1000);
-	with[1] = usage();
-	end_attack(pid);
-
-	inside_us = with[1].inside - with[0].inside;
-	kernel_us = with[1].kernel - with[0].kernel;
 	idle_us = idle[1].kernel - idle[0].kernel;
-	COMMENT("%lu adds, %lld ms of CPU time inside; kernel threads %lld ms, %lld ms if idle\n",
-		*adds - first, (long long)inside_us / 1000, (long long)kernel_us / 1000,
-		(long long)idle_us / 1000);
-	EXPECT_LT(100, *adds - first);
-	EXPECT_GT(idle_us + inside_us / 2, kernel_us);
+	start_attack(self->name, pid, adds, false);
+	for (int round = 0; round < 3 && over > 0; round++) {
+		first = *adds;
+		with[0] = usage();
+		sleep_ms(SECONDS * 1000);
+		with[1] = usage();
+		inside_us = with[1].inside - with[0].inside;
+		kernel_us = with[1].kernel - with[0].kernel;
+		over = kernel_us - idle_us - inside_us / 2;
+		COMMENT("%lu adds, %lld ms of CPU time inside; kernel threads %lld ms, %lld ms if idle\n",
+			*adds - first, (long long)inside_us / 1000, (long long)kernel_us / 1000,
+			(long long)idle_us / 1000);
+		EXPECT_LT(100, *adds - first);
+	}
+	end_attack(pid);
+	EXPECT_GT(0, over);
 	munmap(adds, sizeof(*adds));
 }
 

@@ -16,6 +16,7 @@
 #include <linux/list.h>
 #include <linux/math64.h>
 #include <linux/seq_file.h>
+#include <linux/slab.h>
 
 #include "wq_attr.h"
 #include "wq_debugfs.h"
@@ -85,22 +86,26 @@ static void show_hist(struct seq_file *m, const char *name, const struct wq_hist
 			seq_printf(m, "  up to %-28s %llu\n", bounds[i], h->counts[i]);
 }
 
-static void show_levels(struct seq_file *m, const struct wq_stat *st)
+static void show_levels(struct seq_file *m, const u32 *level_ready)
 {
 	int i;
 
 	for (i = WQ_LEVELS - 1; i >= 0; i--)
-		if (st->level_ready[i])
+		if (level_ready[i] && level_ready[i] != WQ_LEVEL_UNUSED)
 			seq_printf(m, "  level %-28d %u\n", WQ_MIN_PRIORITY + i,
-				   st->level_ready[i]);
+				   level_ready[i]);
 }
 
 static int metrics_show(struct seq_file *m, void *unused)
 {
 	struct wq *q = m->private;
 	struct wq_stat st;
+	u32 *level_ready;
 
-	wq_stats(q, &st);
+	level_ready = kmalloc_array(WQ_LEVELS, sizeof(*level_ready), GFP_KERNEL);
+	if (!level_ready)
+		return -ENOMEM;
+	wq_consumer_stats(&q->kernel, &st, level_ready);
 	show_count(m, "depth", st.depth);
 	show_count(m, "adds_total", st.adds);
 	show_hist(m, "queue_duration_seconds", &st.waits);
@@ -112,7 +117,8 @@ static int metrics_show(struct seq_file *m, void *unused)
 	if (st.oldest >= 0)
 		show_seconds(m, "oldest_ready_seconds", st.oldest);
 	show_count(m, "ready", st.ready);
-	show_levels(m, &st);
+	show_levels(m, level_ready);
+	kfree(level_ready);
 	show_count(m, "blocked", st.blocked);
 	show_count(m, "ready_groups", st.ready_groups);
 	show_count(m, "processing", st.processing);

@@ -263,7 +263,7 @@ static void wq_show_fdinfo(struct seq_file *m, struct file *file)
 
 	if (!c)
 		return;
-	wq_consumer_stats(c, &st);
+	wq_consumer_stats(c, &st, NULL);
 	seq_printf(m, "wq-queue:\t%s\n", st.name[0] ? st.name : "-");
 	seq_printf(m, "wq-held:\t%u\n", st.held);
 	seq_printf(m, "wq-ready:\t%u\n", st.ready);

@@ -7,6 +7,7 @@
  */
 #include <linux/export.h>
 #include <linux/log2.h>
+#include <linux/string.h>
 #include <linux/uidgid.h>
 #include <linux/cred.h>
 
@@ -117,8 +118,11 @@ static s64 stat_oldest(struct wq_cs *cs)
 	return since == S64_MAX ? -1 : max_t(s64, 0, wq_now(cs) - since);
 }
 
-/* The statistics of a queue, as its consumer @c sees them. */
-void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
+/*
+ * The statistics of a queue, as its consumer @c sees them.  @level_ready: NULL, or WQ_LEVELS
+ * elements, which receive what st->level_ready receives in a process.
+ */
+void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_ready)
 {
 	struct wq *q = c->q;
 	struct wq_cs cs;
@@ -129,6 +133,8 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 		.coalesced = wq_coalesced(q),
 	};
 	strscpy(st->name, q->name, sizeof(st->name));
+	if (level_ready)
+		memset32(level_ready, WQ_LEVEL_UNUSED, WQ_LEVELS);
 
 	wq_lock(&cs, q);
 	wq_catch_up(&cs);
@@ -179,7 +185,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st)
 		st->next_due = max_t(s64, 0, wq_heap_due(&q->heap) - wq_now(&cs));
 	stat_running(&cs, st);
 	st->oldest = stat_oldest(&cs);
-	wq_order_stat(q, st);
+	wq_order_stat(q, st, level_ready);
 	wq_unlock(&cs);
 }
 WQ_EXPORT_FOR_KUNIT(wq_consumer_stats);
@@ -189,12 +195,13 @@ WQ_EXPORT_FOR_KUNIT(wq_consumer_stats);
  * @q: the queue
  * @st: receives them; @st->held counts the keys got by the kernel API
  *
- * Embedded entries count as keys, but not in @st->keys and @st->max_keys.
+ * Embedded entries count as keys, but not in @st->keys and @st->max_keys.  Keys are not counted by
+ * level: @st->level_ready is 0.
  *
  * Context: as for wq_done().
  */
 void wq_stats(struct wq *q, struct wq_stat *st)
 {
-	wq_consumer_stats(&q->kernel, st);
+	wq_consumer_stats(&q->kernel, st, NULL);
 }
 EXPORT_SYMBOL_GPL(wq_stats);

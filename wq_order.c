@@ -14,7 +14,7 @@ int wq_check_order(u32 order, u32 arg)
 {
 	switch (order) {
 	case WQ_ORDER_PRIORITY:
-		return arg == 1 || arg > WQ_MAX_AGEING ? -ERANGE : 0;
+		return arg > WQ_MAX_AGEING ? -ERANGE : 0;
 	case WQ_ORDER_DELIMITER:
 		return arg > U8_MAX ? -ERANGE : 0;
 	case WQ_ORDER_PREFIX:
@@ -79,13 +79,13 @@ u64 wq_order_bytes(const struct wq *q)
 	return q->order_kind == WQ_ORDER_PRIORITY ? wq_priority_bytes() : 0;
 }
 
-/* Report the statistics of the order, in constant time. */
-void wq_order_stat(const struct wq *q, struct wq_stat *st)
+/* Report the statistics of the order, in constant time.  @level_ready: see struct wq_stat; or NULL */
+void wq_order_stat(const struct wq *q, struct wq_stat *st, u32 *level_ready)
 {
 	lockdep_assert_held(&q->lock);
 	st->blocked = wq_nr_blocked(q);
-	if (q->prioritized)
-		wq_priority_stat(q->order_data, st);
+	if (q->prioritized && level_ready)
+		wq_priority_stat(q->order_data, level_ready);
 	if (q->grouped)
 		st->ready_groups = wq_groups_ready(q->order_data);
 }

@@ -5,8 +5,13 @@
  * Each level has a list of the keys that are ready at it, first in first out, and a bitmap has
  * the levels whose lists are not empty.  So push, pop, remove and touch are O(1).
  *
- * Ageing: in every n pops, one takes the first key of the lowest level that has any.  So the lowest
- * level gets its share however many keys are added above it.
+ * Ageing: in every n pops, one is for the levels in turn, downwards and then again from the highest
+ * one: it takes the first key of the next level that has keys.  If the pop before took a key of that
+ * level, it is the turn of the level behind it.
+ *
+ * Its bound: the turn comes to each of L levels with keys once, before it comes to one of them
+ * again.  It passes over a level only if the pop before took the first key there.  So the first key
+ * of a level is popped within L + 1 turns, which are (L + 1) * n pops, whatever is pushed.
  *
  * An entry has three levels, in its struct wq_rank.  Each level is valid in some states:
  *
@@ -19,38 +24,46 @@
  *
  * wq.lock protects all of it.
  */
+#include <linux/bitmap.h>
 #include <linux/bitops.h>
 #include <linux/list.h>
 #include <linux/minmax.h>
 #include <linux/slab.h>
-#include <linux/string.h>
 
 #include "wq_compat.h"
 #include "wq_entry.h"
 #include "wq_priority.h"
 
 static_assert(WQ_MAX_PRIORITY - WQ_MIN_PRIORITY + 1 == WQ_LEVELS);
-static_assert(WQ_LEVELS == 64);	/* bits of wq_priority.levels */
+static_assert(BITS_TO_LONGS(WQ_LEVELS) <= BITS_PER_LONG);	/* bits of wq_priority.words */
 
 /**
  * struct wq_priority - the ready keys of a queue, by level
  * @levels: bit i: lists[i] has keys
- * @used: bit i: lists[i] has or had keys
+ * @words: bit i: levels[i] is not 0
  * @len: number of keys
- * @ageing: one of so many pops takes a key of the lowest level
+ * @ageing: one of so many pops is for the levels in turn
  * @left: pops up to that one, 1: the next one
+ * @step: by how much a pop lowers @left; 0: there is no ageing
+ * @turn: the level that had the last turn
+ * @last: the level of the last pop
  * @lists: by level, from WQ_MIN_PRIORITY on
  * @count: number of keys of each list
+ * @used: bit i: lists[i] has or had keys
  * @ready: all keys, by wq_rank.ready
  */
 struct wq_priority {
-	u64 levels;
-	u64 used;
+	DECLARE_BITMAP(levels, WQ_LEVELS);
+	unsigned long words;
 	u32 len;
 	u32 ageing;
 	u32 left;
+	u32 step;
+	u32 turn;
+	u32 last;
 	struct list_head lists[WQ_LEVELS];
 	u32 count[WQ_LEVELS];
+	DECLARE_BITMAP(used, WQ_LEVELS);
 	struct list_head ready;
 };
 
@@ -62,7 +75,8 @@ struct wq_priority *wq_priority_new(u32 ageing, gfp_t gfp)
 	if (!p)
 		return NULL;
 	p->ageing = ageing;
-	p->left = ageing;
+	p->step = ageing != WQ_NO_AGEING;
+	p->left = ageing + !p->step;
 	for (i = 0; i < WQ_LEVELS; i++)
 		INIT_LIST_HEAD(&p->lists[i]);
 	INIT_LIST_HEAD(&p->ready);
@@ -79,12 +93,13 @@ size_t wq_priority_bytes(void)
 	return sizeof(struct wq_priority);
 }
 
-/* The figures of the levels. */
-void wq_priority_stat(const struct wq_priority *p, struct wq_stat *st)
+/* The number of ready keys of each level, see struct wq_stat. */
+void wq_priority_stat(const struct wq_priority *p, u32 *level_ready)
 {
-	static_assert(sizeof(st->level_ready) == sizeof(p->count));
-	st->levels = p->used;
-	memcpy(st->level_ready, p->count, sizeof(p->count));
+	unsigned int i;
+
+	for_each_set_bit(i, p->used, WQ_LEVELS)
+		level_ready[i] = p->count[i];
 }
 
 /*
@@ -98,9 +113,11 @@ static __always_inline void level_add(struct wq_priority *p, struct wq_entry *e)
 
 	r->held = r->pending;
 	list_add_tail(&e->link, &p->lists[i]);
-	p->levels |= BIT_ULL(i);
-	p->used |= BIT_ULL(i);
-	p->count[i]++;
+	if (p->count[i]++)
+		return;
+	__set_bit(i, p->levels);
+	__set_bit(i, p->used);
+	p->words |= BIT(BIT_WORD(i));
 }
 
 static void level_del(struct wq_priority *p, struct wq_entry *e)
@@ -108,8 +125,11 @@ static void level_del(struct wq_priority *p, struct wq_entry *e)
 	unsigned int i = wq_rank_of(e)->held - WQ_MIN_PRIORITY;
 
 	list_del(&e->link);
-	if (!--p->count[i])
-		p->levels &= ~BIT_ULL(i);
+	if (--p->count[i])
+		return;
+	__clear_bit(i, p->levels);
+	if (!p->levels[BIT_WORD(i)])
+		p->words &= ~BIT(BIT_WORD(i));
 }
 
 static void priority_push(void *order, struct wq_entry *e)
@@ -139,10 +159,33 @@ static unsigned int priority_len(void *order)
 	return p->len;
 }
 
+static __always_inline unsigned int highest(const struct wq_priority *p)
+{
+	unsigned int word = __fls(p->words);
+
+	return word * BITS_PER_LONG + __fls(p->levels[word]);
+}
+
+/* The next level below @i that has keys, or the highest one if there is none. */
+static unsigned int next_below(const struct wq_priority *p, unsigned int i)
+{
+	unsigned int next = find_last_bit(p->levels, i);
+
+	return next < i ? next : highest(p);
+}
+
+/* The level whose turn it is. */
+static noinline unsigned int next_turn(const struct wq_priority *p)
+{
+	unsigned int i = next_below(p, p->turn);
+
+	return i == p->last ? next_below(p, i) : i;
+}
+
 static struct wq_entry *priority_peek(void *order)
 {
 	const struct wq_priority *p = order;
-	unsigned int i = p->left > 1 ? fls64(p->levels) - 1 : __ffs64(p->levels);
+	unsigned int i = p->left > 1 ? highest(p) : next_turn(p);
 
 	return list_first_entry(&p->lists[i], struct wq_entry, link);
 }
@@ -178,9 +221,15 @@ static struct wq_entry *priority_pop(void *order)
 	struct wq_priority *p = order;
 	struct wq_entry *e = priority_peek(p);
 
+	p->last = wq_rank_of(e)->held - WQ_MIN_PRIORITY;
 	prefetch_behind(p, e);
 	priority_remove(p, e);
-	p->left = p->left > 1 ? p->left - 1 : p->ageing;
+	if (likely(p->left > 1)) {
+		p->left -= p->step;
+	} else {
+		p->left = p->ageing;
+		p->turn = p->last;
+	}
 	return e;
 }
 

@@ -102,13 +102,25 @@ int wq_verb_unlink(struct wq_call *call, void *arg)
 int wq_verb_stat(struct wq_call *call, void *arg)
 {
 	struct wq_stat *st = arg;
-	u32 usize = st->size;
+	u64 to = st->level_ready;
+	u32 usize = st->size, *level_ready = NULL;
+	int ret = 0;
 
 	if (st->flags)
 		return -EINVAL;
-	wq_consumer_stats(call->c, st);
-	st->size = usize;	/* wq_consumer_stats() has overwritten it */
-	return 0;
+	if (to)
+		level_ready = kmalloc_array(WQ_LEVELS, sizeof(*level_ready), GFP_KERNEL_ACCOUNT);
+	if (to && !level_ready)
+		return -ENOMEM;
+	wq_consumer_stats(call->c, st, level_ready);
+	/* wq_consumer_stats() has overwritten them. */
+	st->size = usize;
+	st->level_ready = to;
+	if (to && copy_to_user(u64_to_user_ptr(to), level_ready,
+			       array_size(WQ_LEVELS, sizeof(*level_ready))))
+		ret = -EFAULT;
+	kfree(level_ready);
+	return ret;
 }
 
 static int report_attrs(struct wq_call *call, struct wq_attrs *args)

@@ -13,7 +13,6 @@
 
 #define MIN_LEVEL	WQ_MIN_PRIORITY
 #define MAX_LEVEL	WQ_MAX_PRIORITY
-#define LEVELS		(MAX_LEVEL - MIN_LEVEL + 1)
 #define AGEING		1000	/* of most tests, which make fewer gets */
 
 static void queue_of_levels(struct kunit *test, u32 ageing, s64 lease)
@@ -67,12 +66,12 @@ static void run_at(struct kunit *test, const char *key, int level)
 
 static void get_returns_a_key_of_the_highest_level(struct kunit *test)
 {
-	static const u32 step = 37;	/* without a common divisor with LEVELS */
+	static const u32 step = 37;	/* without a common divisor with WQ_LEVELS */
 	struct wq_item item;
 	int i, level;
 
-	for (i = 0; i < LEVELS; i++) {
-		level = MIN_LEVEL + (int)(i * step % LEVELS);
+	for (i = 0; i < WQ_LEVELS; i++) {
+		level = MIN_LEVEL + (int)(i * step % WQ_LEVELS);
 		KUNIT_EXPECT_EQ(test, wq_add_priority(queue(test), &level, sizeof(level), level,
 						      0, 0), 1);
 	}
@@ -133,10 +132,25 @@ static void other_adds_have_level_0(struct kunit *test)
 
 /* --- statistics --- */
 
+/* wq_stat.level_ready of a level. */
+static u32 figure_of(struct kunit *test, int level)
+{
+	u32 *figures = kunit_kmalloc_array(test, WQ_LEVELS, sizeof(*figures), GFP_KERNEL), n;
+	struct wq_stat st;
+
+	KUNIT_ASSERT_NOT_NULL(test, figures);
+	consumer_stats(consumer_kernel(queue(test)), &st, figures);
+	n = figures[level - MIN_LEVEL];
+	kunit_kfree(test, figures);
+	return n;
+}
+
 /* Ready keys of a level. */
 static u32 ready_at(struct kunit *test, int level)
 {
-	return stats(test)->level_ready[level - MIN_LEVEL];
+	u32 n = figure_of(test, level);
+
+	return n == WQ_LEVEL_UNUSED ? 0 : n;
 }
 
 /* Ready keys of all levels. */
@@ -207,16 +221,27 @@ static void stat_counts_a_given_back_key_at_no_level(struct kunit *test)
 
 static void stat_remembers_the_levels_that_had_ready_keys(struct kunit *test)
 {
-	KUNIT_EXPECT_EQ(test, stats(test)->levels, 0ULL);
+	int level;
+
+	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++)
+		KUNIT_EXPECT_EQ(test, figure_of(test, level), WQ_LEVEL_UNUSED);
 	add_level(test, "low", MIN_LEVEL);
 	add_level(test, "high", MAX_LEVEL);
 	add_level_after(test, "later", 7, SEC);
 	run_at(test, "high", MAX_LEVEL);
-	KUNIT_EXPECT_EQ(test, stats(test)->levels, BIT_ULL(0) | BIT_ULL(LEVELS - 1));
 	add_level(test, "low", 1);
 	run_at(test, "low", 1);
-	KUNIT_EXPECT_EQ(test, stats(test)->levels,
-			BIT_ULL(0) | BIT_ULL(1 - MIN_LEVEL) | BIT_ULL(LEVELS - 1));
+	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++)
+		KUNIT_EXPECT_EQ(test, figure_of(test, level),
+				level == MIN_LEVEL || level == 1 || level == MAX_LEVEL ?
+				0 : WQ_LEVEL_UNUSED);
+}
+
+static void stat_of_a_queue_without_levels_has_none(struct kunit *test)
+{
+	queue_on_clock(test, (struct wq_params){});
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, figure_of(test, 0), WQ_LEVEL_UNUSED);
 }
 
 /* --- several adds --- */
@@ -314,7 +339,7 @@ static void len_and_depth_are_right_after_changes_of_level(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, stats(test)->depth, 2U);
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->adds, 3ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 2ULL * (LEVELS - 1));
+	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 2ULL * (WQ_LEVELS - 1));
 	cancel(test, "a");
 	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 0U);
 	KUNIT_EXPECT_EQ(test, stats(test)->depth, 1U);
@@ -606,7 +631,7 @@ static void key_whose_lease_expires_keeps_its_level(struct kunit *test)
 
 /* --- ageing --- */
 
-/* While the highest level never gets empty, one get in @n takes the lowest level. */
+/* While the higher of two levels never gets empty, one get in @n takes the lower one. */
 static void expect_ageing(struct kunit *test, u32 arg, u32 n, u32 turns)
 {
 	u32 i, high = 0, low = 0, turn = 0;
@@ -644,7 +669,7 @@ static void expect_ageing(struct kunit *test, u32 arg, u32 n, u32 turns)
 	KUNIT_EXPECT_EQ_MSG(test, high, turns * (n - 1), "ageing %u", n);
 }
 
-static void one_of_so_many_gets_takes_the_first_key_of_the_lowest_level(struct kunit *test)
+static void one_of_so_many_gets_takes_the_first_key_of_the_other_level(struct kunit *test)
 {
 	expect_ageing(test, 2, 2, 10);
 	expect_ageing(test, 3, 3, 10);
@@ -653,7 +678,7 @@ static void one_of_so_many_gets_takes_the_first_key_of_the_lowest_level(struct k
 	expect_ageing(test, WQ_MAX_AGEING, WQ_MAX_AGEING, 1);
 }
 
-/* The lowest level that has keys. */
+/* From the highest level downwards. */
 static void every_level_is_served_while_the_highest_one_never_gets_empty(struct kunit *test)
 {
 	struct wq_item item;
@@ -662,7 +687,7 @@ static void every_level_is_served_while_the_highest_one_never_gets_empty(struct 
 	queue_of_levels(test, 4, 0);
 	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++)
 		wq_add_priority(queue(test), &level, sizeof(level), level, 0, 0);
-	for (level = MIN_LEVEL; level < MAX_LEVEL; level++) {
+	for (level = MAX_LEVEL - 1; level >= MIN_LEVEL; level--) {
 		for (i = 0; i < 4; i++) {
 			KUNIT_EXPECT_EQ(test, (s32)get_number(test, &item), i < 3 ? MAX_LEVEL : level);
 			if (i < 3)
@@ -671,6 +696,98 @@ static void every_level_is_served_while_the_highest_one_never_gets_empty(struct 
 		}
 	}
 	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
+}
+
+/*
+ * The bound of the ageing, with three levels and a turn in every two gets: the key of each level is
+ * handed out within (3 + 1) * 2 gets.  Each choice is which of the other levels get a key before the
+ * get, if they have none.  Level 0 gets one whenever it has none.
+ */
+#define BOUND		8
+#define CHOICES		9
+#define EACH		(1 << 2 * CHOICES)
+
+static int longest_wait(struct kunit *test, u32 choices)
+{
+	static const s8 levels[] = { -128, 0, 127 };
+	int i, k, wait[3] = {}, longest = 0;
+	struct wq_item item;
+
+	for (i = 0; i < CHOICES; i++, choices >>= 2) {
+		for (k = 0; k < 3; k++)
+			if (!wait[k] && (k == 1 || choices >> k / 2 & 1)) {
+				wq_add_priority(queue(test), &levels[k], 1, levels[k], 0, 0);
+				wait[k] = 1;
+			}
+		if (wq_get(queue(test), &item, 0))
+			return INT_MAX;
+		for (k = 0; k < 3; k++) {
+			longest = max(longest, wait[k]);
+			wait[k] = item.priority == levels[k] ? 0 : wait[k] + !!wait[k];
+		}
+		wq_done(queue(test), &item);
+	}
+	while (!wq_get(queue(test), &item, 0))
+		wq_done(queue(test), &item);
+	return longest;
+}
+
+static void key_of_each_level_is_handed_out_within_the_bound(struct kunit *test)
+{
+	int longest = 0, n;
+	u32 choices;
+
+	queue_of_levels(test, 2, 0);
+	for (choices = 0; choices < EACH; choices++) {
+		n = longest_wait(test, choices);
+		if (n > BOUND) {
+			KUNIT_FAIL(test, "choices %#x: a key waited for %d gets", choices, n);
+			return;
+		}
+		longest = max(longest, n);
+		cond_resched();
+	}
+	/* Such sequences can come near it. */
+	KUNIT_EXPECT_GE(test, longest, BOUND / 2);
+}
+
+/* Levels between a busy one and the lowest one. */
+static void middle_level_is_served_between_floods_of_others(struct kunit *test)
+{
+	struct wq_item item;
+	int i;
+
+	queue_of_levels(test, 0, 0);
+	add_level(test, "middle", 0);
+	add_level(test, "high", MAX_LEVEL);
+	add_level(test, "low", MIN_LEVEL);
+	for (i = 1; i <= 4 * WQ_DEFAULT_AGEING; i++) {
+		KUNIT_ASSERT_EQ(test, wq_get(queue(test), &item, 0), 0);
+		if (!item.priority)
+			break;
+		wq_add_priority(queue(test), item.key, item.len, item.priority, 0, 0);
+		done(test, &item);
+	}
+	KUNIT_EXPECT_EQ(test, i, WQ_DEFAULT_AGEING);
+	KUNIT_EXPECT_EQ(test, item.priority, 0);
+	done(test, &item);
+}
+
+static void strict_levels_serve_the_highest_one_alone(struct kunit *test)
+{
+	struct wq_item item;
+	int i;
+
+	queue_of_levels(test, WQ_NO_AGEING, 0);
+	add_level(test, "low", -1);
+	add_level(test, "high", 1);
+	for (i = 0; i < 3 * WQ_DEFAULT_AGEING; i++) {
+		item = get(test, "high");
+		add_level(test, "high", 1);
+		done(test, &item);
+	}
+	run_at(test, "high", 1);
+	run_at(test, "low", -1);
 }
 
 static void gets_of_requeued_keys_do_not_count_for_ageing(struct kunit *test)
@@ -700,8 +817,8 @@ static void key_that_does_not_fit_stays_next_in_each_turn(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), -EMSGSIZE);
 	run_at(test, "a", 1);
 	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), -EMSGSIZE);
-	add_level(test, "lower", -2);
-	run_at(test, "lower", -2);
+	add_level(test, "middle", 0);
+	run_at(test, "middle", 0);
 	run_at(test, "b", 1);
 	run_at(test, "low", -1);
 	consumer_close(c);
@@ -841,7 +958,6 @@ static void create_checks_the_order_and_its_figures(struct kunit *test)
 		struct wq_params p;
 		long err;
 	} bad[] = {
-		{ { .order_kind = WQ_ORDER_PRIORITY, .order_arg = 1 }, -ERANGE },
 		{ { .order_kind = WQ_ORDER_PRIORITY, .order_arg = WQ_MAX_AGEING + 1 }, -ERANGE },
 		{ { .order_kind = WQ_ORDER_PRIORITY, .group_limit = 1 }, -EINVAL },
 		{ { .order_arg = 1 }, -EINVAL },
@@ -900,6 +1016,7 @@ static struct kunit_case priority_cases[] = {
 	KUNIT_CASE(stat_counts_a_delayed_key_at_its_level_when_it_is_due),
 	KUNIT_CASE(stat_counts_a_given_back_key_at_no_level),
 	KUNIT_CASE(stat_remembers_the_levels_that_had_ready_keys),
+	KUNIT_CASE(stat_of_a_queue_without_levels_has_none),
 	KUNIT_CASE(repeat_add_at_a_higher_level_moves_the_key_behind_its_equals),
 	KUNIT_CASE(repeat_add_at_the_same_or_a_lower_level_leaves_the_key_where_it_is),
 	KUNIT_CASE(plain_repeat_add_raises_a_key_of_a_level_below_0),
@@ -924,8 +1041,11 @@ static struct kunit_case priority_cases[] = {
 	KUNIT_CASE(key_that_is_lost_again_is_retried_at_its_level),
 	KUNIT_CASE(key_that_is_lost_again_after_a_shutdown_keeps_its_level),
 	KUNIT_CASE(key_whose_lease_expires_keeps_its_level),
-	KUNIT_CASE(one_of_so_many_gets_takes_the_first_key_of_the_lowest_level),
+	KUNIT_CASE(one_of_so_many_gets_takes_the_first_key_of_the_other_level),
 	KUNIT_CASE(every_level_is_served_while_the_highest_one_never_gets_empty),
+	KUNIT_CASE(key_of_each_level_is_handed_out_within_the_bound),
+	KUNIT_CASE(middle_level_is_served_between_floods_of_others),
+	KUNIT_CASE(strict_levels_serve_the_highest_one_alone),
 	KUNIT_CASE(gets_of_requeued_keys_do_not_count_for_ageing),
 	KUNIT_CASE(key_that_does_not_fit_stays_next_in_each_turn),
 	KUNIT_CASE(shutdown_hands_out_the_keys_of_all_levels),

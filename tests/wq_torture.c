@@ -295,7 +295,7 @@ static struct slot *slots;
 
 static int some_level(u32 i)
 {
-	return WQ_MIN_PRIORITY + (int)((i * 37 + jiffies) % 64);
+	return WQ_MIN_PRIORITY + (int)((i * 37 + jiffies) % WQ_LEVELS);
 }
 
 /* Verbs of a key, which may be an embedded entry. */

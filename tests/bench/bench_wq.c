@@ -136,7 +136,7 @@ static int wq_embedded(struct bench *b, u64 n, u64 m)
 
 /*
  * get and done of one of @n ready keys, and add of the same key at a level, @m times: the queue is
- * never empty.  The keys are spread over all levels, and their first 8 bytes have @groups values.
+ * never empty.  The keys are spread over 64 levels, and their first 8 bytes have @groups values.
  */
 static int order_cycle(struct bench *b, const struct wq_params *params, u64 groups, u64 n, u64 m)
 {
@@ -163,8 +163,8 @@ static int order_cycle(struct bench *b, const struct wq_params *params, u64 grou
 			ret = wq_done(q, &item);
 		}
 		if (!ret && levels)
-			ret = wq_add_priority(q, &key, sizeof(key), (int)(bench_mix(i) % 64) +
-					      WQ_MIN_PRIORITY, 0, 0) - 1;
+			ret = wq_add_priority(q, &key, sizeof(key), (int)(bench_mix(i) % 64) - 32,
+					      0, 0) - 1;
 		else if (!ret)
 			ret = wq_add(q, &key, sizeof(key)) - 1;
 		bench_rest(i);

@@ -51,7 +51,7 @@ static const struct { __u32 order, arg, limit; } orders[] = {
 	{ WQ_ORDER_OTHER, 0, 0 }, { ~0U, ~0U, ~0U },
 };
 
-static const __s8 levels[] = { 0, 1, -1, WQ_MAX_PRIORITY, WQ_MIN_PRIORITY, 32, -33, 127 };
+static const __s8 levels[] = { 0, 1, -1, WQ_MAX_PRIORITY, WQ_MIN_PRIORITY, 63, 64, -64 };
 
 static const __s64 debounces[] = { 0, 1, MS, 3600 * SEC, INT64_MAX, -1 };
 
@@ -1008,7 +1008,11 @@ static bool may_lower(void)
 
 __s32 do_stat(struct task *t, const struct call *c)
 {
-	struct wq_stat st = { .flags = PICK(flag_values, c->arg[A_FLAGS]) };
+	__u32 level_ready[WQ_LEVELS];
+	struct wq_stat st = {
+		.flags = PICK(flag_values, c->arg[A_FLAGS]),
+		.level_ready = (uintptr_t)level_ready,
+	};
 	__s32 ret = verb(t, WQ_IOC_STAT, &st, sizeof(st), true);
 	__u64 at_levels = 0;
 	int i;
@@ -1033,12 +1037,8 @@ __s32 do_stat(struct task *t, const struct call *c)
 		fault(t, "parked %u of %u, in all %llu, dropped %llu", st.parked, st.max_parked,
 		      (unsigned long long)st.parked_total,
 		      (unsigned long long)st.park_dropped);
-	for (i = 0; i < WQ_LEVELS; i++) {
-		at_levels += st.level_ready[i];
-		if (st.level_ready[i] && !(st.levels >> i & 1))
-			fault(t, "%u ready keys of level %d, levels 0x%llx", st.level_ready[i],
-			      WQ_MIN_PRIORITY + i, (unsigned long long)st.levels);
-	}
+	for (i = 0; i < WQ_LEVELS; i++)
+		at_levels += level_ready[i] == WQ_LEVEL_UNUSED ? 0 : level_ready[i];
 	if (st.blocked > st.ready || st.ready_groups > st.ready || at_levels > st.ready)
 		fault(t, "ready %u, blocked %u, groups %u, of all levels %llu", st.ready, st.blocked,
 		      st.ready_groups, (unsigned long long)at_levels);

@@ -10,6 +10,8 @@ void wm_init(struct wm *m, const struct wm_params *p, s64 now)
 	m->p = *p;
 	m->now = now;
 	m->full_at = now;
+	m->turn = WQ_MIN_PRIORITY;
+	m->last = WQ_MIN_PRIORITY;
 }
 
 bool wm_is_object(const struct wm *m, u32 k)
@@ -124,7 +126,7 @@ static void enqueue(struct wm *m, u32 k)
 
 	m->key[k].queued = ++m->order;
 	if (m->p.ageing)
-		m->st.levels |= 1ULL << (m->key[k].level - WQ_MIN_PRIORITY);
+		m->level_used[m->key[k].level - WQ_MIN_PRIORITY] = true;
 	while (at < m->nready && m->key[m->ready[at]].level >= m->key[k].level)
 		at++;
 	insert(m, at, k);
@@ -474,8 +476,6 @@ int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 
 	if (bad_add(delay, flags) || (level && !m->p.ageing))
 		return -EINVAL;
-	if (level < WQ_MIN_PRIORITY || level > WQ_MAX_PRIORITY)
-		return -ERANGE;
 	if (m->shut)
 		return -ESHUTDOWN;
 	if (m->paused & WQ_PAUSE_ADDS)
@@ -509,19 +509,34 @@ int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 	return mark(m, k, level);
 }
 
+/* The first key of the next level below this one that has ready keys, then of the highest one. */
+static u32 first_below(const struct wm *m, int level)
+{
+	u32 at = 0;
+
+	while (at < m->nready && m->key[m->ready[at]].level >= level)
+		at++;
+	return at < m->nready ? at : 0;
+}
+
 /*
- * The place of the key that a get takes: the first one, but at times the first one of the lowest
- * level.
+ * The place of the key that a get takes: the first one, but in each turn the first one of the level
+ * whose turn it is.
  */
 static u32 next_place(struct wm *m)
 {
 	u32 at = 0;
 
-	if (!m->p.ageing || m->nback)
+	if (m->nback)
 		return 0;
 	m->pops = (m->pops + 1) % m->p.ageing;
-	while (!m->pops && m->key[m->ready[at]].level > m->key[m->ready[m->nready - 1]].level)
-		at++;
+	if (!m->pops && m->p.ageing != WQ_NO_AGEING) {
+		at = first_below(m, m->turn);
+		if (m->key[m->ready[at]].level == m->last)
+			at = first_below(m, m->last);
+		m->turn = m->key[m->ready[at]].level;
+	}
+	m->last = m->key[m->ready[at]].level;
 	return at;
 }
 
@@ -939,8 +954,6 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 			first = &m->key[m->ready[i]];
 	if (first)
 		st->oldest = max(st->oldest, m->now - first->since);
-	for (i = m->nback; i < m->nready && m->p.ageing; i++)
-		st->level_ready[m->key[m->ready[i]].level - WQ_MIN_PRIORITY]++;
 	for (i = 0; i < m->p.groups; i++) {
 		st->ready_groups += first_of(m, i) < m->nready;
 		st->blocked += nr_blocked(m, i);
@@ -952,6 +965,16 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 		memset(&st->waits, 0, sizeof(st->waits));
 		memset(&st->works, 0, sizeof(st->works));
 	}
+}
+
+void wm_levels(const struct wm *m, u32 level_ready[WQ_LEVELS])
+{
+	u32 i;
+
+	for (i = 0; i < WQ_LEVELS; i++)
+		level_ready[i] = m->level_used[i] ? 0 : WQ_LEVEL_UNUSED;
+	for (i = m->nback; i < m->nready && m->p.ageing; i++)
+		level_ready[m->key[m->ready[i]].level - WQ_MIN_PRIORITY]++;
 }
 
 u32 wm_poll(const struct wm *m, u32 c)

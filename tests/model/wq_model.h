@@ -108,7 +108,9 @@ struct wm {
 	u32 nready;
 	u8 ready[WM_KEYS];	/* in the order of hand-out; */
 	u32 nback;		/* the first of them are requeued */
-	u32 pops;		/* gets of others since the last one from the lowest level */
+	u32 pops;		/* gets since the last one of a turn of the levels */
+	int turn, last;		/* levels: that had the last turn, and of the last get */
+	bool level_used[WQ_LEVELS];
 	u32 nturns;
 	u8 turns[WM_KEYS];	/* groups that a get can take a key of, the next one first */
 	s64 full_at;		/* when the bucket is full again */
@@ -146,6 +148,7 @@ enum { WM_IN = 1, WM_OUT = 2, WM_HUP = 4 };	/* of wm_poll() */
 
 /* The state as a consumer can see it.  Times are ns from now; -1: there is none. */
 void wm_stat(const struct wm *m, u32 c, struct wq_stat *st);
+void wm_levels(const struct wm *m, u32 level_ready[WQ_LEVELS]);
 u32 wm_poll(const struct wm *m, u32 c);
 u32 wm_next_ready(const struct wm *m);		/* index in ready of the next key, or nready */
 u32 wm_requeues(const struct wm *m, u32 k);

@@ -79,6 +79,7 @@ struct rig {
 	struct task_struct *drainer;	/* NULL: nobody drains */
 	struct completion drained;
 	int drain_ret;
+	u32 level_ready[WQ_LEVELS];
 	char why[160];			/* what differs */
 };
 
@@ -688,8 +689,9 @@ static bool same_queue(struct rig *rig, u32 c)
 	struct wq_stat st;
 	__poll_t mask = queue_poll(rig->q, rig->c[c]);
 
-	consumer_stats(rig->c[c], &st);
-	if (ws_stat_differs(&rig->run, c, true, &st, rig->why, sizeof(rig->why)))
+	consumer_stats(rig->c[c], &st, rig->level_ready);
+	if (ws_stat_differs(&rig->run, c, true, &st, rig->level_ready, rig->why,
+			    sizeof(rig->why)))
 		return false;
 	if (!conserved(rig, &st))
 		return false;
@@ -1207,7 +1209,7 @@ static void random_config(struct config *cfg, u64 *rnd)
 			.lease = !objects && ws_rnd(rnd, 3) ? UNIT : 0,
 			.timed = !ws_rnd(rnd, 4),
 			.objects = objects,
-			.ageing = !objects && !ws_rnd(rnd, 3) ? 2 + ws_rnd(rnd, 16) : 0,
+			.ageing = !objects && !ws_rnd(rnd, 3) ? 1 + ws_rnd(rnd, 16) : 0,
 			.max_retries = ws_rnd(rnd, 2) ? 1 + ws_rnd(rnd, 3) : 0,
 		},
 	};

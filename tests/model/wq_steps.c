@@ -255,7 +255,7 @@ static s64 random_delay(struct ws_gen *g)
 	}
 }
 
-/* Levels that meet often, and sometimes one that does not exist. */
+/* Levels that meet often, and sometimes any. */
 static s8 random_level(struct ws_gen *g)
 {
 	static const s8 levels[] = {
@@ -263,7 +263,7 @@ static s8 random_level(struct ws_gen *g)
 	};
 
 	if (!ws_rnd(&g->seed, 100))
-		return WQ_MAX_PRIORITY + 1 + (s8)ws_rnd(&g->seed, 192);
+		return ws_rnd(&g->seed, 256);
 	return g->levels ? levels[ws_rnd(&g->seed, ARRAY_SIZE(levels))] : 0;
 }
 
@@ -557,8 +557,27 @@ static u64 field_of(const struct wq_stat *st, u32 i)
 	return fields[i].size == sizeof(u32) ? *(const u32 *)p : *(const u64 *)p;
 }
 
+/* Whether the ready keys by level are as in the model. */
+static bool levels_differ(const struct wm *m, const u32 *real, char *why, size_t size)
+{
+	u32 model[WQ_LEVELS], i;
+
+	wm_levels(m, model);
+	for (i = 0; i < WQ_LEVELS; i++) {
+		if (model[i] == real[i])
+			continue;
+		/* The model raises some keys in two steps, so it uses levels that the module skips. */
+		if (!model[i] && real[i] == WQ_LEVEL_UNUSED)
+			continue;
+		snprintf(why, size, "ready keys of level %d: module %u, model %u",
+			 WQ_MIN_PRIORITY + (int)i, real[i], model[i]);
+		return true;
+	}
+	return false;
+}
+
 bool ws_stat_differs(const struct ws_run *r, u32 who, bool times, const struct wq_stat *real,
-		     char *why, size_t size)
+		     const u32 *level_ready, char *why, size_t size)
 {
 	struct wq_stat st;
 	u32 i;
@@ -572,23 +591,8 @@ bool ws_stat_differs(const struct ws_run *r, u32 who, bool times, const struct w
 			 (long long)field_of(real, i), (long long)field_of(&st, i));
 		return true;
 	}
-	/* The model raises some keys in two steps, so it can have a level that the module skips. */
-	if (real->levels & ~st.levels) {
-		snprintf(why, size, "wq_stat.levels: module 0x%llx, model 0x%llx",
-			 (unsigned long long)real->levels, (unsigned long long)st.levels);
+	if (levels_differ(&r->m, level_ready, why, size))
 		return true;
-	}
-	for (i = 0; i < WQ_LEVELS; i++) {
-		if (st.level_ready[i] && !(real->levels >> i & 1)) {
-			snprintf(why, size, "wq_stat.levels lacks level %d", WQ_MIN_PRIORITY + (int)i);
-			return true;
-		}
-		if (st.level_ready[i] == real->level_ready[i])
-			continue;
-		snprintf(why, size, "ready keys of level %d: module %u, model %u",
-			 WQ_MIN_PRIORITY + (int)i, real->level_ready[i], st.level_ready[i]);
-		return true;
-	}
 	for (i = 0; times && i < WQ_HIST_COUNTS; i++) {
 		if (st.waits.counts[i] == real->waits.counts[i] &&
 		    st.works.counts[i] == real->works.counts[i])

@@ -673,6 +673,14 @@ static int key_call(struct world *w, unsigned long nr)
 	return ret < 0 ? ret : 0;
 }
 
+static int call_stat_levels(struct world *w)
+{
+	__u32 level_ready[WQ_LEVELS];
+	struct wq_stat st = { .size = sizeof(st), .level_ready = addr_of(level_ready) };
+
+	return verb(w->q, WQ_IOC_STAT, &st);
+}
+
 static int call_query(struct world *w)
 {
 	return key_call(w, WQ_DO_QUERY);
@@ -1163,6 +1171,9 @@ FIXTURE_VARIANT_ADD(faults, get_that_times_out) { .setup = no_keys, .call = call
 FIXTURE_VARIANT_ADD(faults, wait_for_a_drain) { .setup = held_keys, .call = call_wait_drain };
 
 #define LEVELS .order = WQ_ORDER_PRIORITY
+FIXTURE_VARIANT_ADD(faults, stat_of_levels) {
+	.setup = ready_keys_of_levels, .call = call_stat_levels, LEVELS
+};
 FIXTURE_VARIANT_ADD(faults, open_of_a_queue_with_levels) {
 	.setup = no_keys, .call = call_open_levels
 };

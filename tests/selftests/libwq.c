@@ -699,6 +699,7 @@ TEST_F(libwq, open_attr_refuses_a_bad_limiter_and_creates_no_queue)
 
 TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byte_more)
 {
+	uint32_t level_ready[WQ_LEVELS];
 	LONGER(wq_stat) st;
 	LONGER(wq_info) info;
 	LONGER(wq_key_info) key;
@@ -712,7 +713,7 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 #define IS_ZERO_BEHIND(var) is_all((var).bytes + sizeof((var).s), 64, 0)
 #define IS_UNTOUCHED_FROM(var, n) is_all((var).bytes + (n), sizeof(var) - (n), 0xff)
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));
-	ASSERT_EQ(0, wq_stat_sized(self->q, FILL(st), sizeof(st)));
+	ASSERT_EQ(0, wq_stat_sized(self->q, FILL(st), sizeof(st), NULL));
 	ASSERT_EQ(1, st.s.ready);
 	ASSERT_TRUE(IS_ZERO_BEHIND(st));
 	ASSERT_EQ(0, wq_info_sized(FILL(info), sizeof(info)));
@@ -731,7 +732,7 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 
 	size = offsetof(struct wq_stat, keys);
 	memset(&st, 0xff, sizeof(st));
-	ASSERT_EQ(0, wq_stat_sized(self->q, &st.s, size));
+	ASSERT_EQ(0, wq_stat_sized(self->q, &st.s, size, NULL));
 	ASSERT_EQ(1, st.s.ready);
 	ASSERT_TRUE(IS_UNTOUCHED_FROM(st, size));
 	size = offsetof(struct wq_info, max_keys);
@@ -756,7 +757,10 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 	ASSERT_EQ(1, wq_queues_sized(&queue.s, 1, &cursor, size));
 	ASSERT_TRUE(IS_UNTOUCHED_FROM(queue, size));
 
-	ASSERT_EQ(-1, wq_stat_sized(self->q, &st.s, 7));
+	ASSERT_EQ(-1, wq_stat_sized(self->q, &st.s, 7, NULL));
+	ASSERT_EQ(EINVAL, errno);
+	size = offsetof(struct wq_stat, level_ready);
+	ASSERT_EQ(-1, wq_stat_sized(self->q, &st.s, size, level_ready));
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(-1, wq_info_sized(&info.s, 7));
 	ASSERT_EQ(EINVAL, errno);

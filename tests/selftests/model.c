@@ -452,13 +452,15 @@ static bool same_queue(struct rig *rig, int c)
 {
 	const struct wm *m = &rig->run.m;
 	struct pollfd pfd = { .fd = rig->fd[c], .events = POLLIN | POLLOUT };
-	struct wq_stat st = q_stat(rig->fd[c]);
+	__u32 level_ready[WQ_LEVELS];
+	struct wq_stat st = q_stat_levels(rig->fd[c], level_ready);
 	unsigned int first = wm_first(m, WM_DUE);
 	unsigned int events = wm_poll(m, c);
 	short want = (events & WM_OUT ? POLLOUT : 0) | (events & WM_IN ? POLLIN : 0) |
 		     (events & WM_HUP ? POLLHUP : 0);
 
-	if (ws_stat_differs(&rig->run, c, false, &st, rig->why, sizeof(rig->why)))
+	if (ws_stat_differs(&rig->run, c, false, &st, level_ready, rig->why,
+			    sizeof(rig->why)))
 		return false;
 	if (!same_time(st.next_due, first < WM_KEYS ? wm_left(m, first, WM_DUE) : -1))
 		return DIFFERS(rig, "next_due: module %lld", (long long)st.next_due);
@@ -656,7 +658,7 @@ static void random_queue(struct rig *rig, struct ws_gen *g)
 		.lease = expires ? SHORT_LEASE : ws_rnd(&g->seed, 2) ? HOUR : 0,
 		.max_retries = ws_rnd(&g->seed, 2) ? 1 + ws_rnd(&g->seed, 3) : 0,
 		.timed = true,
-		.ageing = ws_rnd(&g->seed, 3) ? 0 : 2 + ws_rnd(&g->seed, 16),
+		.ageing = ws_rnd(&g->seed, 3) ? 0 : 1 + ws_rnd(&g->seed, 16),
 	};
 	if (!rig->p.ageing && !ws_rnd(&g->seed, 3)) {
 		rig->p.groups = 1 + ws_rnd(&g->seed, 8);

@@ -505,6 +505,16 @@ static inline struct wq_stat q_stat(int fd)
 	return st;
 }
 
+/* All of the statistics. */
+static inline struct wq_stat q_stat_levels(int fd, __u32 level_ready[WQ_LEVELS])
+{
+	struct wq_stat st = { .size = sizeof(st), .level_ready = (uintptr_t)level_ready };
+
+	if (verb(fd, WQ_IOC_STAT, &st))
+		memset(&st, 0xff, sizeof(st));
+	return st;
+}
+
 /* Whether the runs are conserved: each run that began in some way has ended in one. */
 static inline bool conserved(const struct wq_stat *st)
 {
@@ -538,7 +548,6 @@ static inline bool same(const struct wq_stat *before, int fd)
 		FIELD(parked), FIELD(max_parked),
 		FIELD(parked_total), FIELD(park_dropped), FIELD(kicked),
 		FIELD(disabled), FIELD(flushes), FIELD(blocked), FIELD(ready_groups),
-		FIELD(levels), FIELD(level_ready),
 	};
 #undef FIELD
 	struct wq_stat was = *before, now = q_stat(fd);

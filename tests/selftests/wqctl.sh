@@ -177,7 +177,14 @@ test_levels_choose_the_next_key() {
 	holds '[.[] | [.key, .priority]] | sort == [["high", 9], ["low", -3], ["middle", 0]]'
 	wq add --priority 12 $q low
 	is keys "low high middle" "$(wq get -n 9 $q | words)"
-	status 2 wq add --priority 32 $q k
+	status 2 wq add --priority 128 $q k
+	wq create --order priority:strict $q.s
+	is order priority:strict "$(wq stat $q.s | sed -n 's/^order *//p')"
+	status 1 wq create --order priority $q.s
+	prints "its order is priority:strict, not priority:16"
+	wq unlink $q.s
+	status 2 wq create --order priority:1 $q.s
+	prints "AGEING is from 2 to 65536, or strict"
 	status 1 wq create --order fifo $q
 	prints "the queue exists"
 }
@@ -1115,15 +1122,15 @@ test_stat_and_metrics_show_ready_keys_by_level() {
 	is "samples" '' "$(wq metrics $q | grep "^wq_level_ready_keys")"
 	wq add --priority 31 $q a
 	wq add --priority 31 $q b
-	wq add --priority -32 $q c
+	wq add --priority -128 $q c
 	wq add --priority 4 $q d
 	wq get $q >/dev/null
 	wq cancel $q d >/dev/null
-	is "levels" "ready_by_level 31:1 -32:1" "$(wq stat $q | grep ready_by_level | words)"
+	is "levels" "ready_by_level 31:1 -128:1" "$(wq stat $q | grep ready_by_level | words)"
 	status 0 wq stat --json $q
-	holds '.ready_by_level == [{"priority": 31, "ready": 1}, {"priority": -32, "ready": 1}]'
+	holds '.ready_by_level == [{"priority": 31, "ready": 1}, {"priority": -128, "ready": 1}]'
 	# a level that had a key keeps its sample
-	is "samples" "priority=\"-32\"} 1 priority=\"4\"} 0 priority=\"31\"} 1" \
+	is "samples" "priority=\"-128\"} 1 priority=\"4\"} 0 priority=\"31\"} 1" \
 		"$(wq metrics $q | sed -n "s/^wq_level_ready_keys{name=\"$q\",//p" | words)"
 	wq metrics | "${PROMTOOL:-promtool}" check metrics >"$out" 2>&1
 	is "promtool's findings" '' "$(<"$out")"

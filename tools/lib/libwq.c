@@ -569,11 +569,19 @@ int wq_drain(int q, int64_t timeout)
 	return end ? -1 : 0;
 }
 
-int wq_stat_sized(int q, struct wq_stat *st, size_t size)
+int wq_stat_sized(int q, struct wq_stat *st, size_t size, uint32_t *level_ready)
 {
+	size_t whole = offsetof(struct wq_stat, level_ready) + sizeof(st->level_ready);
+
 	if (check_size(size))
 		return -1;
+	if (level_ready && size < whole) {
+		errno = EINVAL;
+		return -1;
+	}
 	memset(st, 0, size);
 	st->size = size;
+	if (level_ready)
+		st->level_ready = (uintptr_t)level_ready;
 	return ioctl(q, WQ_IOC_STAT, st) < 0 ? -1 : 0;
 }

@@ -458,12 +458,22 @@ int wq_drain_begin(int q);
  */
 int wq_drain(int q, int64_t timeout);
 
-int wq_stat_sized(int q, struct wq_stat *st, size_t size);
+int wq_stat_sized(int q, struct wq_stat *st, size_t size, uint32_t *level_ready);
 
 /** wq_stat() - read the statistics of the queue, all at one moment */
 static inline int wq_stat(int q, struct wq_stat *st)
 {
-	return wq_stat_sized(q, st, sizeof(*st));
+	return wq_stat_sized(q, st, sizeof(*st), NULL);
+}
+
+/**
+ * wq_stat_levels() - as wq_stat(), and count the ready keys of each level
+ * @level_ready: WQ_LEVELS elements; element i receives the number of ready keys of level
+ *	WQ_MIN_PRIORITY + i, or WQ_LEVEL_UNUSED if no key has been ready at that level
+ */
+static inline int wq_stat_levels(int q, struct wq_stat *st, uint32_t *level_ready)
+{
+	return wq_stat_sized(q, st, sizeof(*st), level_ready);
 }
 
 int wq_info_sized(struct wq_info *info, size_t size);

@@ -716,24 +716,24 @@ static json_t *hist_json(const struct wq_hist *h)
 }
 
 /* The levels that have ready keys, the highest first. */
-static json_t *levels_json(const struct wq_stat *st)
+static json_t *levels_json(const uint32_t *level_ready)
 {
 	json_t *list = json_array(), *level;
 	int i;
 
 	for (i = WQ_LEVELS - 1; i >= 0; i--) {
-		if (!st->level_ready[i])
+		if (!level_ready[i] || level_ready[i] == WQ_LEVEL_UNUSED)
 			continue;
 		level = json_object();
 		json_object_set_new(level, "priority", json_integer(WQ_MIN_PRIORITY + i));
-		set_number(level, "ready", st->level_ready[i]);
+		set_number(level, "ready", level_ready[i]);
 		json_array_append_new(list, level);
 	}
 	return list;
 }
 
-static json_t *stat_json(const struct wq_stat *st, const struct wq_attrs *cfg,
-			 const struct wq_limiter_spec *specs)
+static json_t *stat_json(const struct wq_stat *st, const uint32_t *level_ready,
+			 const struct wq_attrs *cfg, const struct wq_limiter_spec *specs)
 {
 	bool has_times = st->name[0];
 	json_t *json = json_object();
@@ -754,7 +754,7 @@ static json_t *stat_json(const struct wq_stat *st, const struct wq_attrs *cfg,
 	set_number(json, "blocked", st->blocked);
 	set_number_if(json, "ready_groups", has_groups(cfg), st->ready_groups);
 	json_object_set_new(json, "ready_by_level", cfg->order == WQ_ORDER_PRIORITY ?
-			    levels_json(st) : json_null());
+			    levels_json(level_ready) : json_null());
 	set_number_if(json, "oldest_ns", st->oldest >= 0, st->oldest);
 	set_number(json, "processing", st->processing);
 	set_number(json, "held", st->held);
@@ -832,16 +832,18 @@ int cmd_stat(const struct args *a)
 {
 	int q = a->fd >= 0 ? a->fd : open_either(a->queue);
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
+	uint32_t level_ready[WQ_LEVELS];
 	struct wq_attrs cfg;
 	json_t *json, *value;
 	struct wq_stat st;
 	const char *name;
 
-	if (q < 0 || wq_stat(q, &st) || wq_config(q, &cfg, specs, WQ_MAX_LIMITERS))
+	if (q < 0 || wq_stat_levels(q, &st, level_ready) ||
+	    wq_config(q, &cfg, specs, WQ_MAX_LIMITERS))
 		return complain(a, "can't read the statistics of the queue");
 	if (a->fd < 0)
 		uncount_own_file(&st);
-	json = stat_json(&st, &cfg, specs);
+	json = stat_json(&st, level_ready, &cfg, specs);
 	if (a->json)
 		return print_object(json);
 	json_object_foreach(json, name, value)

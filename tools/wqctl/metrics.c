@@ -169,42 +169,46 @@ static void print_hist(FILE *out, const struct family *f, const struct wq_stat *
 /**
  * struct stats - what the metrics show
  * @list: statistics of queues
+ * @levels: the ready keys of their levels, see wq_stat_levels()
  * @labels: their attributes as labels, to be freed
  * @count: number of queues
  */
 struct stats {
 	struct wq_stat *list;
+	uint32_t (*levels)[WQ_LEVELS];
 	char **labels;
 	size_t count;
 };
 
 /* A level that no key has had yet has no sample, and one that had keys keeps its sample. */
-static void print_levels(FILE *out, const struct family *f, const struct wq_stat *st)
+static void print_levels(FILE *out, const struct family *f, const char *name,
+			 const uint32_t *level_ready)
 {
 	int i;
 
 	for (i = 0; i < WQ_LEVELS; i++)
-		if (st->levels >> i & 1)
-			fprintf(out, "%s{name=\"%s\",priority=\"%d\"} %u\n", f->name, st->name,
-				WQ_MIN_PRIORITY + i, st->level_ready[i]);
+		if (level_ready[i] != WQ_LEVEL_UNUSED)
+			fprintf(out, "%s{name=\"%s\",priority=\"%d\"} %u\n", f->name, name,
+				WQ_MIN_PRIORITY + i, level_ready[i]);
 }
 
-static void print_family(FILE *out, const struct family *f, const struct wq_stat *st, size_t n)
+static void print_family(FILE *out, const struct family *f, const struct stats *stats)
 {
 	static const char * const types[] = {
 		[GAUGE] = "gauge", [COUNTER] = "counter", [SECONDS] = "gauge",
 		[HISTOGRAM] = "histogram", [LEVELS] = "gauge",
 	};
+	const struct wq_stat *st = stats->list;
 	size_t i;
 
 	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name, types[f->kind]);
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < stats->count; i++) {
 		if (f->kind == HISTOGRAM) {
 			print_hist(out, f, &st[i]);
 			continue;
 		}
 		if (f->kind == LEVELS) {
-			print_levels(out, f, &st[i]);
+			print_levels(out, f, st[i].name, stats->levels[i]);
 			continue;
 		}
 		fprintf(out, "%s{name=\"%s\"} ", f->name, st[i].name);
@@ -231,7 +235,7 @@ static void print_all(FILE *out, const struct stats *stats)
 	size_t i;
 
 	for (i = 0; stats->count && i < sizeof(families) / sizeof(*families); i++)
-		print_family(out, &families[i], stats->list, stats->count);
+		print_family(out, &families[i], stats);
 	if (stats->count)
 		print_info(out, stats);
 }
@@ -245,7 +249,8 @@ static int read_queue(const char *name, struct stats *stats)
 	char **labels = &stats->labels[stats->count];
 	struct wq_attrs attrs;
 
-	if (queue_get(name, &stats->list[stats->count], &attrs, specs))
+	if (queue_get(name, &stats->list[stats->count], &attrs, specs,
+		      stats->levels[stats->count]))
 		return -1;
 	*labels = attr_labels(&attrs, specs);
 	if (!*labels)
@@ -352,8 +357,9 @@ int cmd_metrics(const struct args *a)
 	if (!a->num_words && queues_get(&qs))
 		return complain(a, "can't list the queues");
 	stats.list = calloc(qs.count + 1, sizeof(*stats.list));
+	stats.levels = calloc(qs.count + 1, sizeof(*stats.levels));
 	stats.labels = calloc(qs.count + 1, sizeof(*stats.labels));
-	if (!stats.list || !stats.labels) {
+	if (!stats.list || !stats.levels || !stats.labels) {
 		message("not enough memory");
 		return FAILED;
 	}
@@ -362,6 +368,7 @@ int cmd_metrics(const struct args *a)
 	while (stats.count)
 		free(stats.labels[--stats.count]);
 	free(stats.labels);
+	free(stats.levels);
 	free(stats.list);
 	free(qs.list);
 	return ret ? ret : written;

@@ -36,10 +36,14 @@ const char *parse_order(const char *text, struct wq_attrs *a)
 	text += priority ? 8 : 7;
 	if (priority) {
 		a->order = WQ_ORDER_PRIORITY;
+		if (!strcmp(text, ":strict")) {
+			a->order_arg = WQ_NO_AGEING;
+			return NULL;
+		}
 		good = !*text || (*text++ == ':' &&
 				  parse_figure(&text, WQ_MAX_AGEING, &a->order_arg) &&
 				  a->order_arg > 1);
-		return good && !*text ? NULL : "priority:AGEING is from 2 to 65536";
+		return good && !*text ? NULL : "AGEING is from 2 to 65536, or strict";
 	}
 	if (groups) {
 		a->order = WQ_ORDER_DELIMITER;
@@ -74,6 +78,8 @@ void order_text(char *to, size_t size, const struct wq_attrs *attrs)
 		snprintf(to, size, "%s:%c%s", name, (int)arg, limit);
 	else if (order == WQ_ORDER_DELIMITER)
 		snprintf(to, size, "%s:0x%02x%s", name, arg, limit);
+	else if (order == WQ_ORDER_PRIORITY && arg == WQ_NO_AGEING)
+		snprintf(to, size, "%s:strict", name);
 	else if (order == WQ_ORDER_PRIORITY || order == WQ_ORDER_PREFIX)
 		snprintf(to, size, "%s:%u%s", name, arg, limit);
 	else

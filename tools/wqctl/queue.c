@@ -67,13 +67,13 @@ void uncount_own_file(struct wq_stat *st)
 }
 
 int queue_get(const char *name, struct wq_stat *st, struct wq_attrs *attrs,
-	      struct wq_limiter_spec specs[WQ_MAX_LIMITERS])
+	      struct wq_limiter_spec specs[WQ_MAX_LIMITERS], uint32_t *level_ready)
 {
 	int q = open_either(name), ret, err;
 
 	if (q < 0)
 		return -1;
-	ret = wq_stat(q, st);
+	ret = level_ready ? wq_stat_levels(q, st, level_ready) : wq_stat(q, st);
 	if (!ret && attrs)
 		ret = wq_config(q, attrs, specs, WQ_MAX_LIMITERS);
 	err = errno;
@@ -86,7 +86,7 @@ int queue_get(const char *name, struct wq_stat *st, struct wq_attrs *attrs,
 
 int stat_get(const char *name, struct wq_stat *st)
 {
-	return queue_get(name, st, NULL, NULL);
+	return queue_get(name, st, NULL, NULL, NULL);
 }
 
 /* Errors */

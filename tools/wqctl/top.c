@@ -94,6 +94,7 @@ static struct top {
 	struct top_key *keys;
 	size_t num_keys, more_keys;
 	struct wq_attrs cfg;		/* of that queue */
+	uint32_t level_ready[WQ_LEVELS];
 	struct groups groups;		/* of those keys, if the queue has groups */
 	size_t first;			/* row at the top */
 	char error[256];
@@ -250,7 +251,7 @@ static void keys_read(void)
 		if (!cursor)
 			break;
 	}
-	if (cursor && !wq_stat(q, &st) && st.keys > top.num_keys)
+	if (!wq_stat_levels(q, &st, top.level_ready) && cursor && st.keys > top.num_keys)
 		top.more_keys = st.keys - top.num_keys;
 	wq_batch_free(&b);
 	close(q);
@@ -529,9 +530,9 @@ static bool put_order(int y, const struct wq_stat *st)
 		append(line, sizeof(line), "ready by level:");
 		n = strlen(line);
 		for (i = WQ_LEVELS; i--;)
-			if (st->level_ready[i])
+			if (top.level_ready[i] && top.level_ready[i] != WQ_LEVEL_UNUSED)
 				append(line, sizeof(line), " %d:%u", WQ_MIN_PRIORITY + (int)i,
-				       st->level_ready[i]);
+				       top.level_ready[i]);
 		if (!line[n])
 			append(line, sizeof(line), " none");
 	} else if (has_groups(&top.cfg)) {

@@ -126,7 +126,7 @@ int stat_get(const char *name, struct wq_stat *st);
 
 /* Read the statistics and the attributes of a queue. */
 int queue_get(const char *name, struct wq_stat *st, struct wq_attrs *attrs,
-	      struct wq_limiter_spec specs[WQ_MAX_LIMITERS]);
+	      struct wq_limiter_spec specs[WQ_MAX_LIMITERS], uint32_t *level_ready);
 
 /* Do not count the file that wqctl opened for the statistics. */
 void uncount_own_file(struct wq_stat *st);

@@ -355,10 +355,11 @@ struct wq_limiter_spec {
 #define WQ_ORDER_PREFIX		3	/* groups in turn: the first bytes of keys */
 #define WQ_ORDER_OTHER		4	/* a kernel module's own; WQ_IOC_SET reports it alone */
 
-#define WQ_MIN_PRIORITY		(-32)	/* the lowest level of WQ_ORDER_PRIORITY */
-#define WQ_MAX_PRIORITY		31	/* the highest level */
-#define WQ_LEVELS		64	/* number of levels */
+#define WQ_MIN_PRIORITY		(-128)	/* the lowest level of WQ_ORDER_PRIORITY */
+#define WQ_MAX_PRIORITY		127	/* the highest level */
+#define WQ_LEVELS		256	/* number of levels */
 #define WQ_DEFAULT_AGEING	16	/* wq_attrs.order_arg 0 of WQ_ORDER_PRIORITY */
+#define WQ_NO_AGEING		1	/* wq_attrs.order_arg: the highest level alone is served */
 #define WQ_MAX_AGEING		65536	/* the largest wq_attrs.order_arg of WQ_ORDER_PRIORITY */
 
 /* wq_attrs.set */
@@ -416,10 +417,10 @@ struct wq_limiter_spec {
  *	at most this long after it began, or at its first end if that is later.  So a key that is
  *	added again and again is still run.  0: no bound
  * @order: WQ_ORDER_*.  Keys that were given back are ahead of all others in each order
- * @order_arg: PRIORITY: of so many gets one takes the oldest key of the lowest level, up to
- *	WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; 1 is out of range.  DELIMITER: the byte that ends the
- *	group's name in a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes of
- *	the group's name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
+ * @order_arg: PRIORITY: of so many gets one is for the levels in turn, up to WQ_MAX_AGEING; 0:
+ *	WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends the group's name in a
+ *	key, up to 255.  A key without it is a group by itself.  PREFIX: bytes of the group's name,
+ *	1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
  * @group_limit: DELIMITER and PREFIX: how many keys of a group can be processing at once; 0: no
  *	limit.  Else must be 0
  * @max_retries: how many failures in a row of a key are retried, up to WQ_MAX_RETRIES.  The next
@@ -444,8 +445,11 @@ struct wq_limiter_spec {
  * An add during a run counts for the next run.  The level of a delayed add counts from the end of
  * the delay on.  A key that RETRY or AFTER adds again, or whose run is given back, keeps the level
  * of that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least at the level of the run.
- * So that higher levels cannot keep the lowest level from being served, one get in each @order_arg
- * takes the first key of the lowest level.  Gets of keys that were given back do not count.
+ *
+ * Ageing: one get in each @order_arg is for the levels in turn.  It takes the first key of the next
+ * level downwards that has keys, after the lowest one of the highest, and passes over the level of
+ * the get before.  So if L levels have keys, the first key of each is handed out within (L + 1) *
+ * @order_arg gets, whatever is added.  Gets of keys that were given back do not count.
  *
  * Groups of WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX: each get takes the first key of the group whose
  * turn it is, in the order in which the group's keys became ready.  The group then goes behind all
@@ -455,8 +459,7 @@ struct wq_limiter_spec {
  * all others, and a waiting get takes its next key.  A key that was given back counts against
  * @group_limit until its next run ends.  The delimiter is part of the group's name, so the key "a"
  * is not in the group of "a/1".  After a shut down, gets wait for blocked keys, and a drain does
- * so, too.  A consumer that holds the only keys of all groups must end a run before it waits in a
- * get.
+ * so, too.  A consumer that holds the only keys of all groups must end a run before it waits.
  *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.  After
  * each error but EISCONN the file is not bound, and the call can be repeated:
@@ -547,7 +550,6 @@ struct wq_attrs {
  *             - its token, its failures or its given_back is not 0
  *             - its priority is not 0, and the order of the queue is not WQ_ORDER_PRIORITY
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
- *  ERANGE     its priority is not a level
  *  ESHUTDOWN  the queue is shut down
  *  EHOSTDOWN  adds are paused, see WQ_IOC_PAUSE.  An add of a key that is dirty fails, too
  *  EBUSY      the key is disabled, see WQ_DO_DISABLE
@@ -795,8 +797,7 @@ struct wq_key_info {
  *                 it ends with RETRY or AFTER, the key is not added, and the retry counts in
  *                 wq_stat.dropped.  If it is given back, the key is handed out again, and an add
  *                 without delay and flags is coalesced with that run.  A disabled key counts in
- *                 wq_stat.keys, also if it was unknown before.  It stays disabled when the
- *                 process ends
+ *                 wq_stat.keys, also if it was unknown before.  It outlasts the process
  *  WQ_DO_ENABLE   is for the queue's owner, and for CAP_FOWNER.  Disables do not nest: one call
  *                 enables the key
  *
@@ -1002,13 +1003,11 @@ struct wq_hist {
  * @disabled: number of disabled keys
  * @flushes: number of waits for keys, see WQ_IOC_WAIT
  * @blocked: ready keys beyond the limits of their groups, see wq_attrs.group_limit: gets can have
- *	them only when other runs have ended.  The ordering policy of a kernel module can block keys
- *	too
+ *	them only when other runs have ended.  A kernel module's own order can block keys, too
  * @ready_groups: in a queue with groups: number of groups with ready keys.  A key that was given
  *	back and is ahead of all others counts neither here nor in @level_ready
- * @levels: with WQ_ORDER_PRIORITY: bit i is set if a key has been ready at level WQ_MIN_PRIORITY +
- *	i since the queue was created
- * @level_ready: with WQ_ORDER_PRIORITY: number of ready keys of level WQ_MIN_PRIORITY + i
+ * @level_ready: in: address of __u32[WQ_LEVELS], or 0.  Element i receives the number of ready keys
+ *	of level WQ_MIN_PRIORITY + i, or WQ_LEVEL_UNUSED if none has ever been ready at it
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + given_back_failed +
  * keys that are dirty while processing, and gets = processing + dones + given_back.  A parked key
@@ -1016,7 +1015,8 @@ struct wq_hist {
  *
  * Errors of WQ_IOC_STAT:
  *  EINVAL     @flags is not 0
- *  EFAULT     the struct can't be written
+ *  EFAULT     the struct or @level_ready can't be written
+ *  ENOMEM     there is not enough memory for the figures of the levels
  */
 struct wq_stat {
 	__u32 size;
@@ -1068,9 +1068,10 @@ struct wq_stat {
 	__u32 flushes;
 	__u32 blocked;
 	__u32 ready_groups;
-	__aligned_u64 levels;
-	__u32 level_ready[WQ_LEVELS];
+	__aligned_u64 level_ready;
 };
+
+#define WQ_LEVEL_UNUSED		0xffffffffu	/* in wq_stat.level_ready */
 
 /* wq_control.flags of WQ_IOC_PAUSE */
 #define WQ_PAUSE_GETS	(1U << 0)	/* no key is handed out */

@@ -117,7 +117,7 @@ static const struct wq_verb {
 	int (*fn)(struct wq_call *call, void *arg);
 	u32 size;
 	fmode_t mode;		/* the file needs one of these; 0: neither a mode nor a queue */
-	bool catch_up;		/* handle all times that have come first */
+	bool catch_up;		/* handle times that have come first */
 	bool copy_out;		/* if the verb succeeds, wq_ioctl() copies the struct out */
 } wq_verbs[] = {
 	WQ_VERB(WQ_IOC_INFO, struct wq_info, wq_verb_info, 0, .copy_out = true),
@@ -180,7 +180,7 @@ static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 			return -EACCES;
 	}
 	if (verb->catch_up)
-		wq_catch_up_all(call.c->q);
+		wq_catch_up_some(call.c->q);
 	ret = verb->fn(&call, &args);
 	if (!ret && verb->copy_out && wq_call_copy_out(&call, &args))
 		ret = -EFAULT;

@@ -32,6 +32,7 @@
 #include "wq_queue.h"
 #include "wq_quota.h"
 #include "wq_report.h"
+#include "wq_times.h"
 #include "wq_verbs.h"
 #include "wq_wait.h"
 
@@ -48,6 +49,8 @@ static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 
 	wq_assert_locked(cs);
 	e = wq_lookup(cs, op->hash, op->key, op->len);
+	if (e)
+		wq_catch_up_entry(cs, e);
 	w->state = e ? wq_key_bits(q, c, e) : 0;
 	if (w->state & WQ_KEY_MINE && !w->may_own && (c != &q->kernel || e->token == w->own))
 		return -EDEADLK;

@@ -214,9 +214,9 @@ static int kick_batch(struct wq *q, bool first, u32 *most)
 /**
  * wq_kick_many() - make parked keys ready, the one that is parked longest first
  * @q: the queue
- * @n: how many, at most; UINT_MAX: all that are parked at the time of the call
+ * @n: how many, at most; above WQ_MAX_KICKS counts as WQ_MAX_KICKS, which bounds the time of a call
  *
- * Each key is made ready by the rules of wq_kick().
+ * Each key is made ready by the rules of wq_kick().  Keys that are parked during the call are not.
  *
  * Context: as for wq_done().
  *
@@ -226,6 +226,7 @@ int wq_kick_many(struct wq *q, unsigned int n)
 {
 	int kicked = 0, ret;
 
+	n = min(n, WQ_MAX_KICKS);
 	do {
 		ret = kick_batch(q, !kicked, &n);
 		kicked += max(ret, 0);

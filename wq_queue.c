@@ -388,7 +388,9 @@ EXPORT_SYMBOL_GPL(wq_shutdown);
 void wq_shutdown_process(struct wq *q, bool drain)
 {
 	wq_shut(q, drain);
-	wq_catch_up_all(q);
+	/* No add makes more keys due. */
+	while (wq_catch_up_some(q) && !fatal_signal_pending(current))
+		;
 }
 
 /*

@@ -8,6 +8,7 @@
 #include "wq_idle.h"
 #include "wq_park.h"
 #include "wq_report.h"
+#include "wq_times.h"
 
 /* WQ_KEY_* of an entry, as consumer @c sees it; 0: the key counts as unknown. */
 u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq_entry *e)
@@ -141,6 +142,8 @@ int wq_key_do(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 w
 
 	wq_lock(&cs, q);
 	e = wq_lookup(&cs, op->hash, op->key, op->len);
+	if (e)
+		wq_catch_up_entry(&cs, e);
 	ret = wq_report(&cs, c, e, info);
 	switch (what) {
 	case WQ_DO_CANCEL:

@@ -11,7 +11,6 @@
  * timer instead of a thread, and the calls of processes handle the times, see wq_catch_up().
  */
 #include <linux/overflow.h>
-#include <linux/sched/signal.h>
 
 #include "wq_idle.h"
 #include "wq_park.h"
@@ -197,22 +196,13 @@ static void wq_handle_expired(struct wq_cs *cs)
 	q->expired++;
 }
 
-/* Make the first delayed entry dirty, which is due.  After a shut down: release one. */
-static void wq_handle_due(struct wq_cs *cs)
+/* The delay of an entry has ended: it needs its run. */
+static void wq_end_delay(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
-	struct wq_entry *e;
-	s64 due;
+	s64 due = wq_delay_due(&q->heap, e);
 
 	wq_assert_locked(cs);
-	if (q->shut) {
-		e = wq_entry_of(cs, wq_heap_last(&q->heap));
-		wq_delay_clear(&q->heap, e);
-		wq_release_if_idle(cs, e);
-		return;
-	}
-	e = wq_entry_of(cs, wq_heap_first(&q->heap));
-	due = wq_delay_due(&q->heap, e);
 	trace_wq_due(q, e, wq_now(cs) - due, true);
 	wq_delay_clear(&q->heap, e);
 	if (q->prioritized)
@@ -220,6 +210,36 @@ static void wq_handle_due(struct wq_cs *cs)
 	/* The key has needed its run since then, even if no process has looked for long. */
 	if (wq_set_dirty(cs, e) && q->lazy && q->timed)
 		wq_times_of(e)->since = due;
+}
+
+/* Handle the first delayed entry, which is due.  After a shut down: release one. */
+static void wq_handle_due(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	if (!q->shut) {
+		wq_end_delay(cs, wq_entry_of(cs, wq_heap_first(&q->heap)));
+		return;
+	}
+	e = wq_entry_of(cs, wq_heap_last(&q->heap));
+	wq_delay_clear(&q->heap, e);
+	wq_release_if_idle(cs, e);
+}
+
+/*
+ * If an entry is due, it needs its run from now on, also if wq_catch_up_some() has left it and
+ * others to a later call.  The state of a key that a process asks for does not depend on that.
+ */
+void wq_catch_up_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->lazy && !q->shut && e->state & ENTRY_DELAYED &&
+	    wq_delay_due(&q->heap, e) <= wq_now(cs))
+		wq_end_delay(cs, e);
 }
 
 /*
@@ -254,22 +274,23 @@ s64 wq_handle_times(struct wq_cs *cs)
 }
 
 /*
- * Handle all times that have come, in a queue without a thread, for a process that looks at
- * all keys.  The number of batches is bounded, because other processes can make keys due as
- * fast as this loop handles them.
+ * Handle times that have come, WQ_MAX_CATCH_UP at most, in a queue without a thread, for a process
+ * that looks at keys.  Returns whether more have come: they are handled by gets and by the next
+ * calls, so that a call does not work for long for others.
  */
-void wq_catch_up_all(struct wq *q)
+bool wq_catch_up_some(struct wq *q)
 {
-	unsigned int batches = WQ_MAX_KEYS / WQ_BATCH;
+	unsigned int batches = WQ_MAX_CATCH_UP / WQ_BATCH;
 	struct wq_cs cs;
 	bool more;
 
 	if (!q->lazy)
-		return;
+		return false;
 	do {
 		wq_lock(&cs, q);
 		more = wq_catch_up(&cs);
 		wq_unlock(&cs);
 		cond_resched();
-	} while (more && --batches && !fatal_signal_pending(current));
+	} while (more && --batches);
+	return more;
 }

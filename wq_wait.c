@@ -111,7 +111,8 @@ static int fence_look(void *arg)
 
 	if (ret != WQ_NOT_ENDED)
 		return ret;
-	wq_catch_up_all(w->q);
+	/* If more times have come, the timer wakes wq.overdue once more. */
+	wq_catch_up_some(w->q);
 	ret = wq_fence_result(w->f);
 	return ret == WQ_NOT_ENDED ? -EAGAIN : ret;
 }

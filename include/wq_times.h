@@ -39,6 +39,10 @@ static inline bool wq_catch_up(struct wq_cs *cs)
 	return !wq_handle_times(cs);
 }
 
-void wq_catch_up_all(struct wq *q);
+/* Times that a call handles which looks at keys.  Those beyond are left to later calls. */
+#define WQ_MAX_CATCH_UP	2048
+
+bool wq_catch_up_some(struct wq *q);
+void wq_catch_up_entry(struct wq_cs *cs, struct wq_entry *e);
 
 #endif /* _WQ_TIMES_H */

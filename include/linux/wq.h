@@ -332,6 +332,8 @@ unsigned int wq_add_many(struct wq *q, struct wq_add_req *reqs, unsigned int n);
 int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags);
 int wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64 delay, u32 flags);
 void wq_tick(struct wq *q);
+#define WQ_MAX_KICKS	1024U	/* keys of one wq_kick_many() */
+
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout);
 int wq_get_leased(struct wq *q, struct wq_item *item, void *buf, size_t size, s64 timeout);
 int wq_touch(struct wq *q, const struct wq_item *item);

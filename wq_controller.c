@@ -48,14 +48,17 @@ struct wq_controller {
 	struct controller_worker workers[];
 };
 
+/* Tell the caller that a key was given up.  *@gone: as for controller_call(). */
 static void controller_give_up(const struct wq_controller_params *p, const struct wq_item *item,
-			       int error)
+			       int error, bool *gone)
 {
 	struct wq_embedded *x = wq_item_embedded(item);
 	char key[WQ_SHOWN_KEY];
 
 	if (x && p->embedded_gave_up) {
+		wq_embedded_enter(x, gone);
 		p->embedded_gave_up(p->data, x, error);
+		wq_embedded_leave(x, gone);
 		return;
 	}
 	if (!x && p->gave_up) {
@@ -68,13 +71,22 @@ static void controller_give_up(const struct wq_controller_params *p, const struc
 			    current->comm, key, p->max_retries, error);
 }
 
-/* Call the caller's function for a key or for an embedded entry. */
-static s64 controller_call(const struct wq_controller_params *p, const struct wq_item *item)
+/*
+ * Call the caller's function for a key or for an embedded entry.  *@gone becomes true if the function
+ * ends the entry.
+ */
+static s64 controller_call(const struct wq_controller_params *p, const struct wq_item *item,
+			   bool *gone)
 {
 	struct wq_embedded *x = wq_item_embedded(item);
+	s64 ret;
 
-	if (x && p->embedded_fn)
-		return wq_embedded_run(x, p->embedded_fn, p->data);
+	if (x && p->embedded_fn) {
+		wq_embedded_enter(x, gone);
+		ret = p->embedded_fn(p->data, x);
+		wq_embedded_leave(x, gone);
+		return ret;
+	}
 	if (!x && p->fn)
 		return p->fn(p->data, item->key, item->len);
 	return -EOPNOTSUPP;
@@ -88,29 +100,43 @@ static u32 controller_retries(const struct wq_controller_params *p)
 	return parks_after ? min(parks_after, p->max_retries) : p->max_retries;
 }
 
-/* Process a key.  Returns the outcome, and sets the delay and the error for done. */
-static u32 controller_work(struct controller_worker *w, const struct wq_item *item, s64 *delay,
-			   u32 *error)
+/* The outcome of a key whose function returned @ret. */
+static u32 controller_outcome(const struct wq_controller_params *p, const struct wq_item *item,
+			      s64 ret)
 {
-	const struct wq_controller_params *p = &w->c->params;
-	s64 ret;
-
-	lock_map_acquire(&p->q->drain_map);
-	w->token = item->token;
-	ret = controller_call(p, item);
-	w->token = 0;
-	lock_map_release(&p->q->drain_map);
-
-	*delay = max_t(s64, ret, 0);
-	*error = ret < 0 ? -max_t(s64, ret, -MAX_ERRNO) : 0;
 	if (ret > 0)
 		return WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER;
 	if (!ret)
 		return WQ_OUTCOME_FORGET;
-	if (item->failures < controller_retries(p))
-		return WQ_OUTCOME_RETRY;
-	controller_give_up(p, item, max_t(s64, ret, INT_MIN));
-	return WQ_OUTCOME_GIVE_UP;
+	return item->failures < controller_retries(p) ? WQ_OUTCOME_RETRY : WQ_OUTCOME_GIVE_UP;
+}
+
+/* Process a key, and set @cause for its done.  Returns false if the run has ended with its entry. */
+static bool controller_work(struct controller_worker *w, const struct wq_item *item,
+			    struct wq_cause *cause)
+{
+	const struct wq_controller_params *p = &w->c->params;
+	bool gone = false;
+	u32 outcome;
+	s64 ret;
+
+	lock_map_acquire(&p->q->drain_map);
+	w->token = item->token;
+	ret = controller_call(p, item, &gone);
+	w->token = 0;
+	lock_map_release(&p->q->drain_map);
+	if (gone)
+		return false;
+
+	outcome = controller_outcome(p, item, ret);
+	if (outcome == WQ_OUTCOME_GIVE_UP)
+		controller_give_up(p, item, max_t(s64, ret, INT_MIN), &gone);
+	*cause = (struct wq_cause){
+		.op.flags = OP_CAUSE,
+		.error = ret < 0 ? -max_t(s64, ret, -MAX_ERRNO) : 0,
+	};
+	wq_op_set_done(&cause->op, max_t(s64, ret, 0), outcome);
+	return !gone;
 }
 
 /* End the run of a key and take the next key.  Returns the result of the get. */
@@ -141,17 +167,12 @@ static int controller_thread(void *arg)
 	struct wq *q = c->params.q;
 	struct wq_cause cause;
 	struct wq_item item;
-	u32 outcome;
-	s64 delay;
 	int ret;
 
 	/* Pairs with the WRITE_ONCE() in wq_controller_stop(), ahead of the shut down. */
 	while (!READ_ONCE(c->stopping)) {
 		ret = wq_get_wait(q, NULL, S64_MAX, wq_take_item, &item);
-		while (!ret) {
-			cause = (struct wq_cause){ .op.flags = OP_CAUSE };
-			outcome = controller_work(w, &item, &delay, &cause.error);
-			wq_op_set_done(&cause.op, delay, outcome);
+		while (!ret && controller_work(w, &item, &cause)) {
 			cond_resched();
 			ret = controller_next(c, &item, &cause);
 		}

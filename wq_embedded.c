@@ -24,17 +24,21 @@
  * A task that waits for an entry enters wq.flushers, then takes the lock and looks at the
  * entry.  So it misses no wake-up, see "Wake-ups" in wq_cs.c.
  *
- * Own runs: the thread of a controller is noted in wq_embedded.runner, so a wait for the entry's
- * own run fails with -EDEADLK.  If lockdep is on, the thread holds wq_embedded.map, and each wait
- * acquires it.  So lockdep also reports a wait with a lock held that the run takes.
+ * Own runs: while a controller calls a function of its caller, wq_embedded.gone points to a
+ * variable of that thread's stack.  So a wait for the entry's own run is recognized, and fails with
+ * -EDEADLK.  wq_embedded_exit() from the own run ends the run, and sets the variable.  Then the
+ * controller uses the entry no more, and the function can free its object.  If lockdep is on, the
+ * thread holds wq_embedded.map, and each wait acquires it.  So lockdep also reports a wait with a
+ * lock held that the run takes.
  *
- * wq.lock protects all fields but q, runner and map.  Only the run itself writes runner.
+ * wq.lock protects all fields but q, gone and map.  Only the run itself writes gone.
  */
 #include <linux/debugobjects.h>
 #include <linux/export.h>
 #include <linux/hrtimer.h>
 #include <linux/preempt.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/task_stack.h>
 
 #include <trace/events/wq.h>
 
@@ -187,6 +191,20 @@ static u32 embedded_drop(struct wq_cs *cs, struct wq_embedded *x)
 	return bits;
 }
 
+/* Drop the runs that an entry waits for, and refuse adds if @disable is set. */
+static u32 embedded_cancel(struct wq_embedded *x, bool disable)
+{
+	struct wq_cs cs;
+	u32 bits;
+
+	embedded_debug_use(x);
+	wq_lock(&cs, x->q);
+	x->disabled += disable;
+	bits = embedded_drop(&cs, x);
+	wq_unlock(&cs);
+	return bits;
+}
+
 /* Return what wq_embedded_init() took, but the pin.  The entry is idle. */
 static void embedded_disown(struct wq_cs *cs)
 {
@@ -309,8 +327,8 @@ static int flush_wait(struct wq_embedded *x, struct flush *f, s64 deadline, stru
 /* Whether the caller is the run of the entry, so that a wait would not end. */
 static bool embedded_is_own(const struct wq_embedded *x)
 {
-	/* Only the thread itself writes its own address. */
-	return READ_ONCE(x->runner) == current;
+	/* Only the thread itself writes an address of its own stack. */
+	return object_is_on_stack(READ_ONCE(x->gone));
 }
 
 /* Let lockdep check a wait for the entry. */
@@ -339,6 +357,18 @@ static u32 embedded_disable_sync(struct wq_embedded *x, struct flush *f)
 	return bits;
 }
 
+/* End the run that the caller is.  Adds are refused from before that on, so no other one begins. */
+static void embedded_end_own(struct wq_embedded *x)
+{
+	struct wq_item item = { .entry = &x->entry, .token = x->entry.token };
+
+	*x->gone = true;
+	WRITE_ONCE(x->gone, NULL);
+	lock_map_release(&x->map);
+	embedded_cancel(x, true);
+	wq_done(x->q, &item);
+}
+
 /**
  * wq_embedded_exit() - end the use of an entry, before its object is freed
  * @x: the entry
@@ -347,7 +377,11 @@ static u32 embedded_disable_sync(struct wq_embedded *x, struct flush *f)
  * ended, and waits for all tasks that wait for the entry.  After it the entry must not be
  * used, but may be initialized again.  The queue may have been destroyed before.
  *
- * Context: process, may sleep; not from the entry's own run, which lockdep reports.
+ * A function of a controller may call this for the entry that it was called for, and then free the
+ * object.  The run ends with the call, as if the function had returned 0, and what the function
+ * returns has no effect.  A thread that calls wq_get() itself has to call wq_done() before this.
+ *
+ * Context: process, may sleep.
  */
 void wq_embedded_exit(struct wq_embedded *x)
 {
@@ -356,6 +390,8 @@ void wq_embedded_exit(struct wq_embedded *x)
 	struct wq_cs cs;
 
 	embedded_debug_use(x);
+	if (embedded_is_own(x))
+		embedded_end_own(x);
 	embedded_check_wait(x);
 	embedded_disable_sync(x, &f);
 	wq_lock(&cs, q);
@@ -497,20 +533,6 @@ int wq_embedded_query(struct wq_embedded *x)
 	return info.state;
 }
 EXPORT_SYMBOL_GPL(wq_embedded_query);
-
-/* Drop the runs that an entry waits for, and refuse adds if @disable is set. */
-static u32 embedded_cancel(struct wq_embedded *x, bool disable)
-{
-	struct wq_cs cs;
-	u32 bits;
-
-	embedded_debug_use(x);
-	wq_lock(&cs, x->q);
-	x->disabled += disable;
-	bits = embedded_drop(&cs, x);
-	wq_unlock(&cs);
-	return bits;
-}
 
 /**
  * wq_embedded_cancel() - drop the runs that an object waits for
@@ -659,16 +681,22 @@ EXPORT_SYMBOL_GPL(wq_embedded_flush);
  * Runs by a controller.
  */
 
-/* Call the function of a controller for an entry that it got. */
-s64 wq_embedded_run(struct wq_embedded *x, s64 (*fn)(void *data, struct wq_embedded *x),
-		    void *data)
+/*
+ * A controller is about to call a function of its caller for an entry that it got.  *@gone is on the
+ * thread's stack.  It becomes true if the function ends the entry, whose run has ended then.
+ */
+void wq_embedded_enter(struct wq_embedded *x, bool *gone)
 {
-	s64 ret;
-
+	*gone = false;
 	lock_map_acquire(&x->map);
-	WRITE_ONCE(x->runner, current);
-	ret = fn(data, x);
-	WRITE_ONCE(x->runner, NULL);
+	WRITE_ONCE(x->gone, gone);
+}
+
+/* The function has returned. */
+void wq_embedded_leave(struct wq_embedded *x, const bool *gone)
+{
+	if (*gone)
+		return;
+	WRITE_ONCE(x->gone, NULL);
 	lock_map_release(&x->map);
-	return ret;
 }

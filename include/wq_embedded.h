@@ -7,7 +7,7 @@
 
 #include <linux/wq.h>
 
-s64 wq_embedded_run(struct wq_embedded *x, s64 (*fn)(void *data, struct wq_embedded *x),
-		    void *data);
+void wq_embedded_enter(struct wq_embedded *x, bool *gone);
+void wq_embedded_leave(struct wq_embedded *x, const bool *gone);
 
 #endif /* _WQ_EMBEDDED_H */

@@ -1547,6 +1547,78 @@ static void a_run_that_waits_for_itself_is_refused(struct kunit *test)
 	stop_control(test, true);
 }
 
+/* An object that its own function frees, as a work_struct can be. */
+struct mortal {
+	struct wq_embedded x;
+	struct embedded_fixture *fx;
+	bool add_first;			/* then the run adds the object before its end */
+};
+
+static s64 free_itself(void *data, struct wq_embedded *x)
+{
+	struct mortal *m = container_of(x, struct mortal, x);
+	struct embedded_fixture *fx = m->fx;
+
+	if (m->add_first)
+		wq_embedded_add(x);
+	wq_embedded_exit(x);
+	memset(m, 0xff, sizeof(*m));
+	kfree(m);
+	complete(&fx->entered);
+	/* It has no effect. */
+	return -EIO;
+}
+
+static void fail_and_free_itself(void *data, struct wq_embedded *x, int error)
+{
+	free_itself(data, x);
+}
+
+static s64 only_fail(void *data, struct wq_embedded *x)
+{
+	return -EIO;
+}
+
+static void expect_mortal(struct kunit *test, bool by_gave_up, bool add_first)
+{
+	struct embedded_fixture *fx = embedded(test);
+	struct wq_controller_params params;
+	struct mortal *m;
+	int i;
+
+	objects_in_real_time(test);
+	params = controller_params(test);
+	params.max_retries = 0;
+	params.embedded_fn = by_gave_up ? only_fail : free_itself;
+	params.embedded_gave_up = by_gave_up ? fail_and_free_itself : NULL;
+	fx->controller = wq_controller_start(&params);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fx->controller);
+	for (i = 0; i < 100; i++) {
+		m = kzalloc_obj(*m, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, m);
+		m->fx = fx;
+		m->add_first = add_first;
+		KUNIT_ASSERT_EQ(test, wq_embedded_init(&m->x, fx->base.q, GFP_KERNEL), 0);
+		wq_embedded_add(&m->x);
+		KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&fx->entered, 30 * HZ), 0UL);
+	}
+	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->ready, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->dones, 100ULL);
+	stop_control(test, true);
+}
+
+static void an_object_can_be_freed_by_its_own_function(struct kunit *test)
+{
+	expect_mortal(test, false, false);
+	expect_mortal(test, false, true);
+}
+
+static void an_object_that_is_given_up_can_be_freed_by_the_function_that_is_told(struct kunit *test)
+{
+	expect_mortal(test, true, false);
+}
+
 /* lockdep reports a wait for an entry by a run that holds the map. */
 static void a_run_of_a_controller_holds_the_map_of_lockdep(struct kunit *test)
 {
@@ -1833,6 +1905,8 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(an_object_without_a_function_is_given_up),
 	KUNIT_CASE(cancel_sync_waits_for_a_run_of_a_controller),
 	KUNIT_CASE(a_run_that_waits_for_itself_is_refused),
+	KUNIT_CASE(an_object_can_be_freed_by_its_own_function),
+	KUNIT_CASE(an_object_that_is_given_up_can_be_freed_by_the_function_that_is_told),
 	KUNIT_CASE(a_run_of_a_controller_holds_the_map_of_lockdep),
 	KUNIT_CASE(threads_add_flush_and_cancel_objects_at_once),
 	KUNIT_CASE(objects_may_be_added_from_hard_interrupt),

@@ -389,7 +389,7 @@ bool wq_shutting_down(struct wq *q);
  */
 struct wq_embedded {
 	/* private: */
-	struct task_struct *runner;
+	bool *gone;
 	bool exiting;
 	struct wq_times times;	/* ahead of the entry, as in keys of queues that keep times */
 	/* Each run uses these, so they lie together. */

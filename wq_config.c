@@ -100,7 +100,7 @@ static int set_locked(struct wq_cs *cs, struct setting *s)
 	/* From here on nothing fails.  wq_unlock() wakes the pollers that wait for room. */
 	wq_attr_change(q, args);
 	if (set & WQ_ATTR_MAX_KEYS)
-		q->full = q->full || wq_nr_keys(q) >= q->max_keys;
+		q->watched |= wq_nr_keys(q) >= q->max_keys ? WQ_WATCH_ROOM : 0;
 	if (set & WQ_ATTR_LIMITER)
 		swap(q->limiter, s->limiter);
 	if (set & SET_NAMED)

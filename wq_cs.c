@@ -20,6 +20,10 @@
  * Drain: if no key is ready, a consumer that holds no key waits in get as long as others
  * hold keys, because these may be given back.  A consumer that holds keys must not wait,
  * because the drain waits for it.  See wq_waits_for_others().
+ *
+ * A named queue that was unlinked is deserted if no key is ready, processing or delayed.  Then
+ * waiting gets of processes fail with -EIDRM, as a producer will open another queue by the name.
+ * Producers that have the queue open can still add keys, and after that it is not deserted.
  */
 #include "wq_cs.h"
 
@@ -75,6 +79,25 @@ bool wq_is_idle(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	return !q->nr_processing && !wq_nr_ready(q);
+}
+
+bool wq_is_deserted(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return q->watched & WQ_WATCH_REMOVED && !q->shut && wq_is_idle(q) && !q->heap.count;
+}
+
+/* Whether the queue has become deserted. */
+static bool wq_newly_deserted(struct wq *q)
+{
+	bool told = q->watched & WQ_TOLD_DESERTED;
+
+	lockdep_assert_held(&q->lock);
+	q->watched &= ~WQ_TOLD_DESERTED;
+	if (!wq_is_deserted(q))
+		return false;
+	q->watched |= WQ_TOLD_DESERTED;
+	return !told;
 }
 
 /* Wake waiters for what has changed in a critical section, after it. */
@@ -141,13 +164,13 @@ void wq_end_drain(struct wq_cs *cs, int result)
 }
 
 /*
- * The part of wq_unlock() for a queue that is shut down, or whose pollers wait for room.
- * Leaves the critical section.
+ * The part of wq_unlock() for a queue that is shut down, that lost its name, or whose pollers wait
+ * for room.  Leaves the critical section.
  */
 noinline void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock)
 {
-	bool hup = false, room = false;
+	bool hup = false, room = false, deserted = false;
 	struct wq *q = cs->q;
 	u8 level;
 
@@ -158,18 +181,20 @@ noinline void wq_unlock_special(struct wq_cs *cs)
 		q->hup = level;
 		if (q->drain && wq_is_idle(q))
 			wq_end_drain(cs, WQ_END_DONE);
-	} else if (wq_has_room(q)) {
-		room = true;
-		q->full = false;
+	} else {
+		room = q->watched & WQ_WATCH_ROOM && wq_has_room(q);
+		if (room)
+			q->watched &= ~WQ_WATCH_ROOM;
+		deserted = wq_newly_deserted(q);
 	}
 	spin_unlock_irqrestore(&q->lock, cs->flags);
 
 	wq_wake(cs);
 	/* Wake exclusive pollers as well: the change concerns each of them. */
-	if (hup) {
+	if (hup || deserted) {
 		wake_up_all(&q->getters);
 		__wake_up(&q->pollers, TASK_NORMAL, 0,
-			  poll_to_key(EPOLLIN | EPOLLRDNORM | EPOLLHUP));
+			  poll_to_key(hup ? EPOLLIN | EPOLLRDNORM | EPOLLHUP : EPOLLPRI));
 	}
 	if (room)
 		__wake_up(&q->pollers, TASK_NORMAL, 0, poll_to_key(EPOLLOUT | EPOLLWRNORM));

@@ -391,12 +391,16 @@ int wq_name_publish(struct wq *q)
 	return ret;
 }
 
-/* The queue has lost its name: producers that read its map learn that, and the reference goes. */
+/*
+ * The queue has lost its name: producers that read its map learn that, waiters do when it is
+ * deserted, and the reference goes.
+ */
 static void name_unlinked(struct wq *q)
 {
 	struct wq_cs cs;
 
 	wq_lock(&cs, q);
+	q->watched |= WQ_WATCH_REMOVED;
 	wq_renew_map(&cs);
 	wq_unlock(&cs);
 	wq_put(q);

@@ -34,7 +34,7 @@ void wq_set_paused(struct wq_cs *cs, u32 what, s64 end)
 	wq_change_paused(cs, q->paused | what, what, end);
 	/* Edge-triggered pollers do not look again, but expect to wake at the resume. */
 	if (what & WQ_PAUSE_ADDS) {
-		q->full = true;
+		q->watched |= WQ_WATCH_ROOM;
 		wq_renew_map(cs);
 	}
 	trace_wq_pause(q, what, end == S64_MAX ? -1 : end - wq_now(cs));

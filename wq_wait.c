@@ -57,11 +57,27 @@ struct get {
 	void *arg;
 };
 
+/* Whether a get waits in vain, see the head of wq_cs.c.  @c: NULL or its consumer */
+static bool get_is_deserted(struct wq *q, const struct wq_consumer *c)
+{
+	struct wq_cs cs;
+	bool deserted;
+
+	/* The unlink sets the bit before it wakes the getters, which look once more. */
+	if (!c || !c->pid || !(READ_ONCE(q->watched) & WQ_WATCH_REMOVED))
+		return false;
+	wq_lock(&cs, q);
+	deserted = wq_is_deserted(q);
+	wq_unlock(&cs);
+	return deserted;
+}
+
 static int get_look(void *arg)
 {
 	const struct get *g = arg;
+	int ret = wq_try_get(g->q, g->c, g->take, g->arg);
 
-	return wq_try_get(g->q, g->c, g->take, g->arg);
+	return ret == -EAGAIN && get_is_deserted(g->q, g->c) ? -EIDRM : ret;
 }
 
 int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
@@ -197,10 +213,12 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;
 	else if (q->shut && !wq_waits_for_others(q, c) && !wq_nr_blocked(q))
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
+	if (wq_is_deserted(q))
+		mask |= EPOLLPRI;
 	if (wq_has_room(q))
 		mask |= EPOLLOUT | EPOLLWRNORM;
-	else
-		q->full = !q->shut;
+	else if (!q->shut)
+		q->watched |= WQ_WATCH_ROOM;
 	wq_unlock(&cs);
 	return mask;
 }

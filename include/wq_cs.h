@@ -58,6 +58,7 @@ void wq_unlock_special(struct wq_cs *cs)
 u32 wq_nr_blocked(const struct wq *q);
 u32 wq_nr_ready(const struct wq *q);
 bool wq_is_idle(const struct wq *q);
+bool wq_is_deserted(const struct wq *q);
 
 static inline void wq_assert_locked(const struct wq_cs *cs)
 {
@@ -125,6 +126,7 @@ static __always_inline bool wq_has_waiters(const struct wq_cs *cs)
  *  - if a run of a key ended or was dropped, for which tasks or files wait, wake them;
  *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
  *  - if nothing is ready or processing any more, end the drain;
+ *  - if a queue without its name is deserted now, wake all getters and pollers;
  *  - if the queue was full or its adds were paused, and there is room now, wake all pollers;
  *  - if times have to be handled earlier than planned, wake the thread or set the timer;
  *  - free entries.
@@ -136,7 +138,7 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 
 	if (unlikely(cs->kick))
 		wq_kick_thread(q);
-	if (unlikely(q->shut | q->full)) {
+	if (unlikely(q->shut | q->watched)) {
 		wq_unlock_special(cs);
 	} else {
 		spin_unlock_irqrestore(&q->lock, cs->flags);

@@ -35,6 +35,11 @@
 #define WQ_PAUSE_ALL	(WQ_PAUSE_GETS | WQ_PAUSE_ADDS)
 static_assert(!(WQ_PAUSE_ALL >> WQ_PAUSES));
 
+/* The bits of wq.watched. */
+#define WQ_WATCH_ROOM		BIT(0)	/* wake pollers when there is room for a key */
+#define WQ_WATCH_REMOVED	BIT(1)	/* the queue lost its name: wake all when it is deserted */
+#define WQ_TOLD_DESERTED	BIT(2)	/* they were woken for that */
+
 struct wq_user;
 
 /**
@@ -113,7 +118,7 @@ struct wq {
 	spinlock_t lock ____cacheline_aligned_in_smp;
 	bool ended;			/* L: no call comes any more: entries are freed at once */
 	bool draining;			/* L: a drain has shut it down, and is not canceled */
-	bool full;			/* L: wake pollers when there is room for a key */
+	u8 watched;			/* L: WQ_WATCH_*, for wq_unlock_special() */
 	u8 hup;				/* L: what pollers were woken for, see wq_hup_level() */
 	u32 nr_fifo;			/* L: entries in fifo */
 	u32 nr_requeued;		/* L: entries in requeued */

@@ -64,7 +64,7 @@ static __always_inline void wq_note_full(struct wq_cs *cs)
 
 	wq_assert_locked(cs);
 	if (unlikely(wq_nr_keys(q) >= q->max_keys))
-		q->full = true;
+		q->watched |= WQ_WATCH_ROOM;
 }
 
 /* Add a key whose entry is idle. */

@@ -331,6 +331,81 @@ TEST_F(users, unlink_frees_the_name_and_keeps_the_queue_for_open_files)
 	ASSERT_EQ(1, q_stat(new).ready);
 }
 
+/* A process that gets a key, and reports the result. */
+static pid_t getter(int q, __s64 timeout)
+{
+	struct item it;
+	pid_t pid = child();
+
+	if (!pid)
+		_exit(-q_get(q, &it, timeout));
+	return pid;
+}
+
+TEST_F(users, unlink_ends_waiting_gets)
+{
+	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0), other = q_attach(self->name, O_RDWR);
+	pid_t waits = getter(other, FOREVER), reader = child();
+	struct item it;
+	char key[8];
+
+	if (!reader)
+		_exit(read(other, key, sizeof(key)) < 0 ? errno : 0);
+	sleep_ms(100);
+	ASSERT_EQ(0, q_stat(q).state & WQ_STATE_REMOVED);
+	ASSERT_EQ(0, q_unlink(self->name));
+	EXPECT_EQ(EIDRM, reap(waits));
+	EXPECT_EQ(EIDRM, reap(reader));
+	EXPECT_EQ(WQ_STATE_REMOVED, q_stat(q).state & WQ_STATE_REMOVED);
+	EXPECT_EQ(EIDRM, reap(getter(other, SEC)));
+	/* a get that does not wait, and one of a key, are as before */
+	EXPECT_EQ(-EAGAIN, q_get(q, &it, 0));
+	ASSERT_EQ(1, q_add(q, "a"));
+	EXPECT_EQ(0, q_get(q, &it, SEC));
+}
+
+TEST_F(users, unlink_ends_no_get_that_waits_for_keys_of_others_or_for_a_delay)
+{
+	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0), other = q_attach(self->name, O_RDWR);
+	struct pollfd p = { .fd = q, .events = POLLPRI };
+	struct item it;
+	pid_t waits;
+
+	ASSERT_EQ(1, q_add(q, "held"));
+	ASSERT_EQ(0, q_get(q, &it, 0));
+	ASSERT_EQ(1, q_add_flags(q, "late", 300 * MS, 0));
+	waits = getter(other, FOREVER);
+	ASSERT_EQ(0, q_unlink(self->name));
+	EXPECT_EQ(0, poll(&p, 1, 100));
+	/* the delayed key, which goes back when the child exits */
+	EXPECT_EQ(0, reap(waits));
+	close(other);
+	EXPECT_EQ(0, poll(&p, 1, 0));
+	ASSERT_EQ(0, q_done(q, &it));
+	ASSERT_EQ(0, q_get(q, &it, SEC));
+	ASSERT_STREQ("late", it.key);
+	EXPECT_EQ(0, poll(&p, 1, 0));
+	ASSERT_EQ(0, q_done(q, &it));
+	EXPECT_EQ(1, poll(&p, 1, 0));
+	EXPECT_EQ(POLLPRI, p.revents);
+}
+
+TEST_F(users, unlink_wakes_a_poller)
+{
+	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0);
+	struct pollfd p = { .fd = q, .events = POLLPRI };
+	pid_t pid = child();
+
+	if (!pid)
+		_exit(poll(&p, 1, 30000) == 1 && p.revents == POLLPRI);
+	sleep_ms(100);
+	ASSERT_EQ(0, q_unlink(self->name));
+	EXPECT_EQ(1, reap(pid));
+	/* The get that a shut down ends does not depend on that. */
+	q_shutdown(q);
+	EXPECT_EQ(ESHUTDOWN, reap(getter(q, FOREVER)));
+}
+
 TEST_F(users, unlink_and_last_close_free_the_keys)
 {
 	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0);

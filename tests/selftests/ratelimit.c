@@ -1503,6 +1503,22 @@ TEST_F(hours, done_get_without_a_next_key_keeps_the_done)
 	free(next.recs);
 }
 
+TEST_F(hours, done_get_of_a_removed_queue_without_keys_keeps_the_done)
+{
+	struct array a = array_new(4096), next = array_new(4096);
+	struct item it;
+
+	ASSERT_EQ(0, q_unlink(self->name));
+	ASSERT_EQ(0, hold(self->q, "a", &it));
+	put_done(&a, &it, 0, 0);
+	ASSERT_EQ(-EIDRM, done_get(self->q, &a, &next, 0, FOREVER));
+	ASSERT_EQ(1, a.count);
+	ASSERT_EQ(0, next.count);
+	ASSERT_EQ(0, q_stat(self->q).processing);
+	free(a.recs);
+	free(next.recs);
+}
+
 TEST_F(hours, done_get_waits_for_the_next_key_after_the_done)
 {
 	struct array a = array_new(4096), next = array_new(4096);

@@ -1876,6 +1876,70 @@ test_run_gives_up_after_max_retries() {
 	prints "not a number"
 }
 
+test_run_gives_up_a_key_that_kills_its_worker() {
+	queue --limiter exponential:1ms:1ms
+	wq add $q k
+	# shellcheck disable=SC2016  # for the command
+	status 1 wq run --once -q --max-retries 0 $q -- sh -c "echo >>$dir/ran"'; kill -9 $PPID'
+	prints "key 'k': it ended 2 workers in a row; given up after 1 retry, and parked"
+	is "runs" 2 "$(wc -l <"$dir/ran")"
+	is "parked" 1 "$(stats parked)"
+}
+
+done_is() { [ "$(stats dones)" = "$1" ]; }
+
+test_run_exits_when_its_queue_is_removed() {
+	local run
+	queue
+	"$WQCTL" run -j 2 $q true 2>"$err" &
+	run=$!
+	wq add $q a
+	eventually done_is 1
+	wq unlink $q
+	wait $run
+	is status 1 $?
+	prints "the queue '$q' was removed; with --follow, run goes on with a new one of that name"
+	is messages 1 "$(grep -c "was removed" "$err")"
+}
+
+test_run_follows_the_name_of_its_queue() {
+	local run
+	queue
+	"$WQCTL" run -j 2 --follow $q -- sh -c 'echo "$1" >>'"$dir/ran" sh 2>"$err" &
+	run=$!
+	wq add $q a
+	eventually file_has "$dir/ran" 1
+	wq unlink $q
+	eventually printed "the queue '$q' was removed; waiting for a new one"
+	queue --lease 2s
+	wq add $q b
+	eventually file_has "$dir/ran" 2
+	prints "there is a new queue '$q'"
+	wq shutdown --drain $q
+	wait $run
+	is status 0 $?
+	is keys "a b" "$(words <"$dir/ran")"
+	prints "2 runs, "
+}
+
+test_run_touches_its_key_while_nobody_reads_standard_error() {
+	queue --lease 300ms
+	local run
+	mkfifo "$dir/errors"
+	exec {errors}<>"$dir/errors"
+	wq add $q k
+	"$WQCTL" run -q --once $q -- sh -c "echo >>$dir/ran; head -c 300000 /dev/zero | tr '\0' x >&2" \
+		2>"$dir/errors" {errors}>&- &
+	run=$!
+	nap 2
+	is "runs, expired" "1 0" "$(wc -l <"$dir/ran") $(stats expired)"
+	head -c 300000 <&"$errors" >/dev/null
+	wait $run
+	is status 0 $?
+	is "runs, expired, dones" "1 0 1" "$(wc -l <"$dir/ran") $(stats expired dones)"
+	exec {errors}>&-
+}
+
 test_run_parks_with_the_exit_status_and_the_last_line_of_standard_error() {
 	queue --limiter exponential:1ms:1ms
 	wq add $q k

@@ -45,6 +45,7 @@ static const struct known_option {
 	{ OPT_DRAIN, "drain", FLAG, BITS(drain, 1) },
 	{ OPT_FAILED_TO, "failed-to", TEXT, TO(failed_to) },
 	{ OPT_FD, "fd", NUMBER, TO(fd), .max = INT32_MAX },
+	{ OPT_FOLLOW, "follow", FLAG, BITS(follow, 1) },
 	{ OPT_FOR, "for", TIME, TO(timeout), .min = 1, BITS(has_timeout, 1) },
 	{ OPT_FORGET, "forget", FLAG, BITS(outcome, WQ_OUTCOME_FORGET) },
 	{ OPT_GETS, "gets", FLAG, BITS(pause, WQ_PAUSE_GETS) },

@@ -189,6 +189,8 @@ static const char *reason(const struct args *a, int err)
 		return text;
 	case ESHUTDOWN:
 		return "the queue is shut down";
+	case EIDRM:
+		return "the queue was removed, and has no keys; open it again for a new one of that name";
 	case EHOSTDOWN:
 		snprintf(text, sizeof(text), "adds are paused; the queue's owner ends that by: wqctl resume %s", q);
 		return text;

@@ -26,6 +26,8 @@
  *  - In a queue with leases, the worker touches its key while the command runs.  If the
  *    worker was stopped for longer than a lease, another consumer has the key: the
  *    worker terminates the command and ignores its outcome.
+ *  - If the queue is removed, the worker processes the keys that are left, and exits when its get
+ *    fails with EIDRM.  With --follow it opens the next queue of that name instead.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,6 +40,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,6 +49,7 @@
 
 /* Delay after ENOMEM and before a worker is replaced; interval of --once. */
 #define PAUSE_MS	100
+#define FOLLOW_MS	500	/* interval of looks for a new queue */
 
 /**
  * struct slot - a worker and its counters; only the worker writes them
@@ -75,11 +79,13 @@ struct slot {
  * struct shared - memory that the parent and the workers share
  * @stop: start no more commands
  * @no_command: a message about a command that cannot be executed was printed
+ * @removed: a message about a removed queue was printed
  * @slots: the workers
  */
 static struct shared {
 	atomic_bool stop;
 	atomic_bool no_command;
+	atomic_bool removed;
 	struct slot slots[];
 } *shared;
 
@@ -123,6 +129,41 @@ static bool stopped(void)
 	return stopping || shared->stop;
 }
 
+static struct timespec to_timespec(int64_t ns)
+{
+	return (struct timespec){
+		.tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC,
+	};
+}
+
+static void pause_ms(long ms)
+{
+	struct timespec ts = to_timespec(ms * 1000000);
+
+	nanosleep(&ts, NULL);
+}
+
+static void touch_later(void)
+{
+	touch_time = now_ns() + lease / 3;
+}
+
+static int64_t touch_left(void)
+{
+	int64_t left = touch_time - now_ns();
+
+	return left > 0 ? left : 0;
+}
+
+/* Touch the key if it is time for that.  Return false if its lease expired. */
+static bool touch(const struct wq_item *item)
+{
+	if (!lease || touch_left())
+		return true;
+	touch_later();
+	return !wq_touch(queue, item) || errno != ESTALE;
+}
+
 /*
  * The standard error of the command is a pipe.  The worker copies it to its own, and keeps the
  * last line for a key that is parked.
@@ -156,31 +197,65 @@ static void errors_close(void)
 	errors.fd = -1;
 }
 
-/* Copy what is there.  Close the pipe if no process can write to it any more. */
-static void errors_copy(void)
+/* Interrupt calls that wait every @ns; 0: no more. */
+static void interrupt_every(int64_t ns)
+{
+	struct timeval t = { .tv_sec = ns / NSEC_PER_SEC, .tv_usec = ns % NSEC_PER_SEC / 1000 };
+	struct itimerval timer = { .it_interval = t, .it_value = t };
+
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/*
+ * Copy text to standard error.  If nobody reads that for long, the write waits, and meanwhile the
+ * key is touched.  Return false if its lease expired.
+ */
+static bool errors_write(const struct wq_item *item, const char *text, ssize_t n)
+{
+	bool held = true;
+	ssize_t part;
+
+	if (lease)
+		interrupt_every(lease / 3);
+	while (n && held) {
+		part = write(STDERR_FILENO, text, n);
+		if (part <= 0 && errno != EINTR)
+			break;
+		if (part > 0) {
+			text += part;
+			n -= part;
+		}
+		held = touch(item);
+	}
+	if (lease)
+		interrupt_every(0);
+	return held;
+}
+
+/*
+ * Copy what is there.  Close the pipe if no process can write to it any more.  Return false if the
+ * lease of the key expired meanwhile.
+ */
+static bool errors_copy(const struct wq_item *item)
 {
 	char text[4096];
-	ssize_t n, done, part;
+	ssize_t n;
 
 	while (errors.fd >= 0) {
 		n = read(errors.fd, text, sizeof(text));
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
-			return;
+			return true;
 		if (n <= 0) {
 			errors_close();
-			return;
+			return true;
 		}
 		errors_keep(text, n);
-		for (done = 0; done < n; done += part) {
-			part = write(STDERR_FILENO, text + done, n - done);
-			if (part < 0 && errno == EINTR)
-				part = 0;
-			else if (part <= 0)
-				break;
-		}
+		if (!errors_write(item, text, n))
+			return false;
 	}
+	return true;
 }
 
 /* A pipe for the next command; returns the end to write to, or -1. */
@@ -259,41 +334,6 @@ static void exec_command(struct slot *slot, const struct wq_item *item, pid_t wo
 	_exit(127);
 }
 
-static struct timespec to_timespec(int64_t ns)
-{
-	return (struct timespec){
-		.tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC,
-	};
-}
-
-static void pause_ms(long ms)
-{
-	struct timespec ts = to_timespec(ms * 1000000);
-
-	nanosleep(&ts, NULL);
-}
-
-static void touch_later(void)
-{
-	touch_time = now_ns() + lease / 3;
-}
-
-static int64_t touch_left(void)
-{
-	int64_t left = touch_time - now_ns();
-
-	return left > 0 ? left : 0;
-}
-
-/* Touch the key if it is time for that.  Return false if its lease expired. */
-static bool touch(const struct wq_item *item)
-{
-	if (!lease || touch_left())
-		return true;
-	touch_later();
-	return !wq_touch(queue, item) || errno != ESTALE;
-}
-
 static void report_expired(struct slot *slot, const struct wq_item *item, const char *effect)
 {
 	slot->expired++;
@@ -367,11 +407,12 @@ static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid
 		}
 		ts = to_timespec(touch_left());
 		pfd.fd = errors.fd;
+		/* If it returns false, the next touch does so, too. */
 		if (ppoll(&pfd, 1, lease && held ? &ts : NULL, &mask) > 0)
-			errors_copy();
+			errors_copy(item);
 	}
 	/* A process that the command left behind may still have the other end. */
-	errors_copy();
+	errors_copy(item);
 	errors_close();
 	if (held && !touch(item)) {
 		report_expired(slot, item, "wqctl ignores the outcome of its command");
@@ -397,6 +438,9 @@ static int run_command(struct slot *slot, const struct wq_item *item)
 	return slot->no_command ? -1 : status;
 }
 
+/* In place of a wait status: the key ended its workers, and is not run once more. */
+#define CONSUMERS_DIED	(-1)
+
 __attribute__((format(printf, 3, 4)))
 static void report_failure(const struct wq_item *item, int status, const char *format, ...)
 {
@@ -407,7 +451,9 @@ static void report_failure(const struct wq_item *item, int status, const char *f
 	va_start(ap, format);
 	vsnprintf(then, sizeof(then), format, ap);
 	va_end(ap);
-	if (WIFSIGNALED(status))
+	if (status == CONSUMERS_DIED)
+		message("key '%s': it ended %u workers in a row; %s", key, item->given_back, then);
+	else if (WIFSIGNALED(status))
 		message("key '%s': killed by signal %d (%s); %s", key, WTERMSIG(status),
 			sigdescr_np(WTERMSIG(status)) ?: "unknown", then);
 	else
@@ -437,6 +483,8 @@ static const char *failure_text(int status)
 	static char text[4 * WQ_MAX_REASON + 32];
 	size_t n;
 
+	if (status == CONSUMERS_DIED)
+		return "its consumers died or lost their leases";
 	if (WIFSIGNALED(status))
 		n = sprintf(text, "signal %d", WTERMSIG(status));
 	else
@@ -532,6 +580,11 @@ static bool run_key(struct slot *slot, const struct wq_item *item)
 		slot->dropped++;
 		return true;
 	}
+	/* A key that kills its worker never gets to its retries here, but the queue counts. */
+	if (item->given_back && item->failures > max_retries) {
+		give_up(slot, item, CONSUMERS_DIED);
+		return false;
+	}
 	status = run_command(slot, item);
 	if (status == -1)
 		return false;
@@ -559,10 +612,64 @@ static bool all_done(void)
 	       st.failed <= st.retained + st.parked;
 }
 
+/* Open the queue and read its attributes; -1: print an error.  @missing: it may be missing. */
+static int worker_open(bool missing)
+{
+	struct wq_attrs config;
+	int q = wq_open(args->queue, O_RDWR, 0, 0);
+
+	if (q < 0 && missing && errno == ENOENT)
+		return -1;
+	if (q < 0) {
+		complain(args, "can't open the queue '%s'", args->queue);
+		return -1;
+	}
+	if (wq_config(q, &config, NULL, 0)) {
+		complain(args, "can't read the queue's attributes");
+		close(q);
+		errno = 0;
+		return -1;
+	}
+	lease = config.lease;
+	max_retries = args->max_retries;
+	/* Otherwise the queue would park a key that is to be moved. */
+	if (args->failed_to && config.max_retries && config.max_retries < max_retries)
+		max_retries = config.max_retries;
+	return q;
+}
+
+/* The queue was removed, and has no keys.  Return false if the worker has to exit with @status. */
+static bool follow(int *status)
+{
+	if (!atomic_exchange(&shared->removed, true) && !args->quiet)
+		message("the queue '%s' was removed%s", args->queue, args->follow ?
+			"; waiting for a new one" :
+			"; with --follow, run goes on with a new one of that name");
+	*status = args->once ? DONE : FAILED;
+	if (!args->follow || args->once)
+		return false;
+	close(queue);
+	queue = -1;
+	while (!stopped()) {
+		queue = worker_open(true);
+		if (queue >= 0) {
+			if (atomic_exchange(&shared->removed, false) && !args->quiet)
+				message("there is a new queue '%s'", args->queue);
+			return true;
+		}
+		if (errno != ENOENT)
+			return false;
+		pause_ms(FOLLOW_MS);
+	}
+	*status = DONE;
+	return false;
+}
+
 static int worker_loop(struct slot *slot)
 {
 	int64_t timeout = args->once ? PAUSE_MS * NSEC_PER_SEC / 1000 : WQ_FOREVER;
 	struct wq_item item = { .token = 0 };	/* the key to end, if there is a token */
+	int status;
 
 	while (!stopped()) {
 		if (!wq_done_get(queue, &item, 0, WQ_OUTCOME_FORGET, timeout)) {
@@ -584,6 +691,9 @@ static int worker_loop(struct slot *slot)
 			item.token = 0;
 		} else if (errno == ESHUTDOWN) {
 			return DONE;
+		} else if (errno == EIDRM) {
+			if (!follow(&status))
+				return status;
 		} else if (args->once && errno == ETIMEDOUT && all_done()) {
 			/* Stop all workers: a key that one gives back on exit must not run. */
 			shared->stop = true;
@@ -597,7 +707,8 @@ static int worker_loop(struct slot *slot)
 	return DONE;
 }
 
-static void on_child(int sig)
+/* Of SIGCHLD and SIGALRM: the signal ends a call that waits. */
+static void on_event(int sig)
 {
 	(void)sig;
 }
@@ -613,10 +724,9 @@ static int complain_failed_to(const struct args *a)
 static void worker_main(struct slot *slot)
 {
 	struct sigaction sa = { .sa_sigaction = on_stop, .sa_flags = SA_SIGINFO };
-	struct sigaction child = { .sa_handler = on_child };
+	struct sigaction event = { .sa_handler = on_event };
 	int null = open("/dev/null", O_RDONLY);
 	sigset_t stops = signals;
-	struct wq_attrs config;
 	const int *sig;
 
 	setpgid(0, 0);
@@ -624,7 +734,7 @@ static void worker_main(struct slot *slot)
 		dup2(null, STDIN_FILENO);
 	if (null > STDIN_FILENO)
 		close(null);
-	queue = queue_open(args, O_RDWR);
+	queue = worker_open(false);
 	if (queue < 0)
 		_exit(FAILED);
 	if (args->failed_to) {
@@ -632,13 +742,6 @@ static void worker_main(struct slot *slot)
 		if (failed_queue < 0)
 			_exit(complain_failed_to(args));
 	}
-	if (wq_config(queue, &config, NULL, 0))
-		_exit(complain(args, "can't read the queue's attributes"));
-	lease = config.lease;
-	max_retries = args->max_retries;
-	/* Otherwise the queue would park a key that is to be moved. */
-	if (args->failed_to && config.max_retries && config.max_retries < max_retries)
-		max_retries = config.max_retries;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
@@ -647,7 +750,8 @@ static void worker_main(struct slot *slot)
 		if (sigismember(&signals, *sig))
 			sigaction(*sig, &sa, NULL);
 	/* SIGCHLD stays blocked, because wait_command() waits for it.  The handler ends its wait. */
-	sigaction(SIGCHLD, &child, NULL);
+	sigaction(SIGCHLD, &event, NULL);
+	sigaction(SIGALRM, &event, NULL);
 	sigdelset(&stops, SIGCHLD);
 	sigprocmask(SIG_UNBLOCK, &stops, NULL);
 	_exit(worker_loop(slot));
@@ -747,13 +851,19 @@ static bool reap(bool killed)
 	return ok;
 }
 
+/* Statistics.  With --follow the parent keeps no file open, which would keep a removed queue. */
+static int parent_stat(int q, struct wq_stat *st)
+{
+	return q >= 0 ? wq_stat(q, st) : stat_get(args->queue, st);
+}
+
 static void show(int q, int64_t *when, uint64_t *runs)
 {
 	struct totals t = sum();
 	int64_t now = now_ns();
 	struct wq_stat st;
 
-	if (wq_stat(q, &st))
+	if (parent_stat(q, &st))
 		return;
 	progress("%" PRIu64 " runs, %" PRIu64 " retries, %" PRIu64 " given up, %.1f runs/s; %u ready, %u processing, %u delayed",
 		 t.runs, t.retries, t.given_up,
@@ -772,8 +882,11 @@ static void count_dropped(int q, uint64_t dropped, struct totals *t)
 	uint64_t lost = t->pending > 0 ? t->pending : 0;
 	struct wq_stat st;
 
-	if (wq_stat(q, &st) || !(st.state & WQ_STATE_SHUTDOWN))
+	if (parent_stat(q, &st) || !(st.state & WQ_STATE_SHUTDOWN))
 		return;
+	/* A new queue of that name has counted from 0. */
+	if (st.dropped < dropped)
+		dropped = 0;
 	if (lost > st.dropped - dropped)
 		lost = st.dropped - dropped;
 	if (lost)
@@ -840,6 +953,10 @@ int cmd_run(const struct args *a)
 	if (st.state & WQ_STATE_GETS_PAUSED)
 		message("no command starts: gets are paused; the queue's owner ends that by: wqctl resume %s",
 			a->queue);
+	if (a->follow) {
+		close(q);
+		q = -1;
+	}
 	args = a;
 	shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED) {

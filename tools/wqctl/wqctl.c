@@ -444,7 +444,7 @@ static const struct command commands[] = {
 		.run = cmd_shutdown, .check = check_shutdown, .queue = BY_EITHER,
 	}, {
 		.name = "run", .args = "QUEUE [--] COMMAND [ARG|{}]...",
-		.doc = "Run COMMAND for each key, until the queue is shut down and no key is left."
+		.doc = "Run COMMAND for each key, until the queue is shut down or removed and no key is left."
 			"\vEach {} in COMMAND and its arguments is replaced by the key. Without {}, the key is appended as the last argument. Standard input is /dev/null. Standard error is a pipe, which run copies to its own until COMMAND exits. The environment has the queue in WQ_QUEUE and the key in WQ_KEY.\n\n"
 			"Pass the key as an argument of its own. Never put {} into the text of a shell script, since the shell would execute a key such as $(reboot):\n\n"
 			"  wqctl run mail -- sh -c 'deliver \"$1\" >>log' sh {}\n\n"
@@ -458,8 +458,10 @@ static const struct command commands[] = {
 			{ "jobs", 'j', "N", 0, "run up to N commands at a time (default: 1)", 0 },
 			{ "once", OPT_ONCE, NULL, 0,
 			  "exit when no key is ready, processing or waiting for a retry", 0 },
+			{ "follow", OPT_FOLLOW, NULL, 0,
+			  "if the queue is removed, go on with the next queue of that name", 0 },
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0,
-			  "retries of a key that fails (default: 18)", 0 },
+			  "retries of a key that fails, or that ends its worker twice in a row (default: 18)", 0 },
 			{ "failed-to", OPT_FAILED_TO, "QUEUE", 0,
 			  "add keys that are given up to this queue, and do not park them", 0 },
 			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries", 0 },

@@ -95,6 +95,7 @@ struct args {
 	unsigned int json;
 	unsigned int drain;
 	unsigned int once;
+	unsigned int follow;
 	unsigned int parked;
 	unsigned int all;
 	unsigned int batch;

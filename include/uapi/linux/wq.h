@@ -75,8 +75,7 @@
  *  - A read of 0 bytes ends the run, takes no key, and returns 0.
  *  - The run ends with outcome 0.  For another outcome, end it by WQ_IOC_DONE.  That, an expired
  *    lease and the end of the file end the run, so the next read does not end it again.  Done and
- *    touch accept this key without a token as long as the file holds it, also in a queue with
- *    leases.
+ *    touch accept this key without a token while the file holds it, with leases too.
  *  - A file works on one key at a time in this way.  If threads or processes share the file, each
  *    read ends the run of the read before it, no matter which of them called it.  So each worker
  *    opens a file of its own.  Keys of WQ_IOC_GET are not concerned.
@@ -95,6 +94,7 @@
  *  EBADF      the file is not open for reading
  *  ENOTCONN   the file is not bound to a queue
  *  EAGAIN     no key is ready, or gets are paused, and the read may not wait
+ *  EIDRM      as of WQ_IOC_GET
  *  EINTR      a signal handler ended the wait.  With SA_RESTART, the read continues
  *  EMSGSIZE   the next key is longer than @size; it stays the next key
  *  EFAULT     @buf can't be written.  The next key was given back, unless another thread's read of
@@ -105,12 +105,12 @@
  * that waits for it wakes when it is bound):
  *
  *  - EPOLLIN: a get or read would not wait, and the file is open for reading.  The key that the
- *    last read returned counts as ready if it was added during its run.  It is not set if gets are
- *    paused.
+ *    last read returned counts as ready if it was added during its run.  Not while gets are paused.
  *  - EPOLLOUT: an add of a new key would be accepted, and the file is open for writing.  It is not
  *    set if the queue is shut down or holds max_keys keys, or if adds are paused.
  *  - EPOLLHUP: the queue is shut down, and a get would fail with ESHUTDOWN.  If the queue drains, a
  *    file that holds no key reports it when the drain is complete.
+ *  - EPOLLPRI: a get that may wait would fail with EIDRM.
  *
  * Errors: the comment of each verb's struct lists the errors of that verb.  If the comment does not
  * state another effect, a call that fails with the error changed nothing.  These errors are common
@@ -587,8 +587,8 @@ struct wq_add {
  *	this time, so the call can be repeated with the struct as EINTR left it.  When such a wait
  *	ends otherwise, out: 0, if the struct can be written
  *
- * A signal without a handler does not end the wait, unless it ends the process.  The wait ends in
- * time even if the process was stopped meanwhile.
+ * A signal without a handler does not end the wait, unless it ends the process.  A stop of the
+ * process does not make the wait longer.
  *
  * A key that was given back is the only key of its call, so that no other key is given back with it
  * if its consumer dies of it again.
@@ -601,6 +601,7 @@ struct wq_add {
  * it:
  *  EAGAIN     no key is ready, or gets are paused, and the call may not wait
  *  ETIMEDOUT  no key became ready in time, or gets were paused
+ *  EIDRM      the queue was unlinked, no key is ready, processing or delayed, and the call may wait
  *  ESHUTDOWN  the queue is shut down, and no key is ready.  If the queue drains: moreover this file
  *             holds keys, or no consumer does
  *  EINTR      a signal handler ended the wait.  @deadline is set
@@ -677,12 +678,11 @@ struct wq_reason_rec {
  *             - keys.count records do not fill keys.size bytes exactly
  *  E2BIG      keys.size or next.size is above WQ_MAX_ARRAY
  *  ENOMEM     there is not enough memory for a copy of the array or for the next keys
- *  EFAULT     the array or reason keys.count can't be read from record keys.count on, or result
- *             keys.count can't be written
+ *  EFAULT     reason or record keys.count can't be read, or result keys.count can't be written
  *
  * With WQ_DONE_GET, the call gets the next keys after it handled all of @keys.  The errors of that
  * get follow.  keys.count is the number of all keys, and what was done stays done:
- *  EAGAIN, ETIMEDOUT, ESHUTDOWN, EMSGSIZE, ENOMEM, EFAULT  as of WQ_IOC_GET, with @next for keys
+ *  EAGAIN, ETIMEDOUT, EIDRM, ESHUTDOWN, EMSGSIZE, ENOMEM, EFAULT  as of WQ_IOC_GET, with @next
  *  EINTR      a signal ended the wait, with a handler or without.  The call is not restarted,
  *             because the keys are done.  @timeout is the time that was left
  */
@@ -717,9 +717,8 @@ struct wq_done {
 /**
  * struct wq_key_info - the state of a key
  * @state: WQ_KEY_*
- * @failures: how often the key failed since its failures were last forgotten.  Above 524,286
- *	failures it is 2^32 - 1.  An idle key loses its failures if the queue's limiter does not use
- *	them.
+ * @failures: how often the key failed since its failures were last forgotten, 2^32 - 1 above
+ *	524,286.  An idle key loses its failures if the queue's limiter does not use them.
  * @requeues: the failures as the queue's limiter counts them (client-go's NumRequeues); 0 if the
  *	limiter does not count by key, for example a bucket
  * @holder: PROCESSING: the process that opened the file which holds the key, as a number of the
@@ -939,6 +938,7 @@ struct wq_hist {
 #define WQ_STATE_NO_MAP		(1U << 2)	/* the queue has no map, see WQ_IOC_MAP */
 #define WQ_STATE_GETS_PAUSED	(1U << 3)	/* gets are paused, see WQ_IOC_PAUSE */
 #define WQ_STATE_ADDS_PAUSED	(1U << 4)	/* adds are paused */
+#define WQ_STATE_REMOVED	(1U << 5)	/* the queue was unlinked */
 
 /**
  * struct wq_stat - WQ_IOC_STAT: report the queue's statistics, all from one moment

@@ -16,6 +16,7 @@
 #include <linux/cdev.h>
 #include <linux/compat.h>
 #include <linux/device.h>
+#include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/module.h>
 #include <linux/nospec.h>
@@ -68,11 +69,46 @@ static void file_wake_early_pollers(struct wq_file *f, struct wq *q)
 	wake_up_all(&f->pollers);
 }
 
+static const struct file_operations wq_fops;
+
+/* The queue of another file, which must be open for all that @file is. */
+static int open_same(const struct wq_attrs *args, const struct file *file, struct wq **q)
+{
+	const fmode_t access = FMODE_READ | FMODE_WRITE;
+	const struct wq_attrs same = {
+		.size = args->size, .flags = WQ_OPEN_SAME, .fd = args->fd,
+	};
+	struct wq_consumer *c;
+	struct file *other;
+	int ret = 0;
+
+	if (memcmp(args, &same, sizeof(same)))
+		return -EINVAL;
+	other = fget(args->fd);
+	if (!other)
+		return -EBADF;
+	c = other->f_op == &wq_fops ? wq_file_consumer(other) : NULL;
+	if (!c)
+		ret = -EBADF;
+	else if (file->f_mode & access & ~other->f_mode)
+		ret = -EACCES;
+	else
+		*q = wq_ref(c->q);
+	fput(other);
+	return ret;
+}
+
+static int open_attrs(const struct wq_attrs *args, const struct file *file, struct wq **q)
+{
+	struct wq_limiter *limiter = wq_limiter_copy_in(args->limiters, args->num_limiters);
+
+	return IS_ERR(limiter) ? PTR_ERR(limiter) : wq_name_open(args, limiter, file->f_mode, q);
+}
+
 static int wq_verb_open(struct wq_call *call, void *arg)
 {
 	struct wq_file *f = call->file->private_data;
 	struct wq_consumer *c = f->c;
-	struct wq_limiter *limiter;
 	struct wq_attrs *args = arg;
 	struct wq *q = NULL;
 	int ret;
@@ -81,11 +117,8 @@ static int wq_verb_open(struct wq_call *call, void *arg)
 	if (cmpxchg(&c->q, NULL, WQ_BINDING))
 		return -EISCONN;
 
-	limiter = wq_limiter_copy_in(args->limiters, args->num_limiters);
-	if (IS_ERR(limiter))
-		ret = PTR_ERR(limiter);
-	else
-		ret = wq_name_open(arg, limiter, call->file->f_mode, &q);
+	ret = args->flags & WQ_OPEN_SAME ? open_same(args, call->file, &q) :
+					   open_attrs(args, call->file, &q);
 	if (ret)
 		q = NULL;
 	else

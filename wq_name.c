@@ -218,7 +218,7 @@ static int open_check(const struct wq_attrs *args)
 	if (flags & WQ_OPEN_EXCL && (!(flags & WQ_OPEN_CREATE) || flags & WQ_OPEN_ACCEPT))
 		return -EINVAL;
 	/* These can only be changed. */
-	if (args->set || args->uid || args->gid)
+	if (args->set || args->uid || args->gid || args->fd || args->reserved)
 		return -EINVAL;
 	if (args->name[0] ? name_check_field(args->name) :
 			    flags & ~WQ_OPEN_NO_MAP || args->mode ||

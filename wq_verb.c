@@ -140,7 +140,7 @@ int wq_verb_set(struct wq_call *call, void *arg)
 	struct wq_attrs *args = arg;
 	struct wq_limiter *limiter = NULL;
 
-	if (args->flags)
+	if (args->flags || args->fd || args->reserved)
 		return -EINVAL;
 	if (!args->set)
 		return report_attrs(call, args);

@@ -69,7 +69,7 @@ const __u8 arg_values[ARGS] = {
 
 const __u64 op_args[OPS] = {
 	[OP_OPEN] = ANY | B(A_FD) | B(A_HOW),
-	[OP_BIND] = VERB | B(A_FLAGS) | B(A_NAME) | B(A_MODE) | B(A_MAX_KEYS) | B(A_LIMITS) |
+	[OP_BIND] = VERB | B(A_FD2) | B(A_FLAGS) | B(A_NAME) | B(A_MODE) | B(A_MAX_KEYS) | B(A_LIMITS) |
 		    B(A_TWEAK) | B(A_LIMITS_AT) | B(A_RESERVED) | B(A_LEASE) | B(A_SLACK) |
 		    B(A_DEBOUNCE) | B(A_ORDER) | B(A_RETRIES) | B(A_ATTR) | B(A_VALUE),
 	[OP_ADD] = VERB | B(A_FLAGS) | RECS | B(A_MARKS) | B(A_LEVEL),

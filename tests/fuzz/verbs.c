@@ -27,7 +27,7 @@ const char names[NAMES][WQ_NAME_MAX] = {
 };
 
 static const __u32 flag_values[] = {
-	0, 1, 2, 3, 4, 5, 6, 7, 8, 1U << 16, 1U << 31, ~0U,
+	0, 1, 2, 3, 4, 5, 6, 7, 8, WQ_OPEN_SAME, 1U << 16, 1U << 31, ~0U,
 };
 
 static const __u32 modes[] = { 0600, 0, 0666, 0200, 0400, 0777, 01000, ~0U };
@@ -573,8 +573,6 @@ static void out_check(struct task *t, const struct spot *s, const struct wq_keys
 				fault(t, "the padding of record %u is not zero", i);
 		if (!rows && !rec->token)
 			fault(t, "record %u has no token", i);
-		if (!rows && (rec->priority < WQ_MIN_PRIORITY || rec->priority > WQ_MAX_PRIORITY))
-			fault(t, "record %u has level %d", i, rec->priority);
 		if (!rows && rec->given_back > WQ_MAX_GIVEN_BACK)
 			fault(t, "record %u was given back %u times", i, rec->given_back);
 		if (rows)
@@ -638,6 +636,7 @@ static void wait_check(struct task *t, __s64 timeout, __s64 deadline, __s64 time
 		       __s64 deadline_in, __s32 ret)
 {
 	bool waited = ret == 0 || ret == -EAGAIN || ret == -ETIMEDOUT || ret == -ESHUTDOWN ||
+		      ret == -EIDRM ||
 		      ret == -ECANCELED || ret == -EMSGSIZE;
 	bool faulty = ret < 0 && t->call->arg[A_FAIL] && deadline == deadline_in;
 
@@ -753,6 +752,10 @@ __s32 do_bind(struct task *t, const struct call *c)
 	args.order_arg = PICK(orders, c->arg[A_ORDER]).arg;
 	args.group_limit = PICK(orders, c->arg[A_ORDER]).limit;
 	attr_put(&args, c);
+	if (args.flags == WQ_OPEN_SAME)
+		args = (struct wq_attrs){
+			.flags = WQ_OPEN_SAME, .fd = slot_of(c, A_FD2),
+		};
 	s = limits_place(t, &args.num_limiters, (__u64 *)&args.limiters);
 	/*
 	 * Set before the call, because another thread may see its end, and a child may be

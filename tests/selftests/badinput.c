@@ -155,7 +155,7 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(16, sizeof(struct wq_keys));
 	ASSERT_EQ(56, sizeof(struct wq_info));
-	ASSERT_EQ(144, sizeof(struct wq_attrs));
+	ASSERT_EQ(152, sizeof(struct wq_attrs));
 	ASSERT_EQ(72, offsetof(struct wq_attrs, set));
 	ASSERT_EQ(96, offsetof(struct wq_attrs, limiters));
 	ASSERT_EQ(104, offsetof(struct wq_attrs, lease));
@@ -264,7 +264,7 @@ TEST(unknown_flag_of_info_open_and_unlink_fails_with_EINVAL)
 		a = good(WQ_IOC_OPEN);
 		a.flags = 1U << bit;
 		/* the only flag of a private queue */
-		if (a.flags & (WQ_OPEN_CREATE | WQ_OPEN_EXCL | WQ_OPEN_NO_MAP))
+		if (a.flags & (WQ_OPEN_CREATE | WQ_OPEN_EXCL | WQ_OPEN_NO_MAP | WQ_OPEN_SAME))
 			continue;
 		ASSERT_EQ(-EINVAL, verb(fd, WQ_IOC_OPEN, &a));
 		a = good(WQ_IOC_STAT);

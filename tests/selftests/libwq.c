@@ -1419,4 +1419,23 @@ TEST_F(libwq, done_failed_parks_with_error_and_reason_and_kick_makes_ready)
 	close(q);
 }
 
+TEST(open_same_is_another_consumer_of_the_queue)
+{
+	int q = wq_open(NULL, O_RDWR, 0, 0), other = wq_open_same(q, O_RDWR | O_NONBLOCK);
+	struct wq_item item;
+
+	ASSERT_LE(3, other);
+	ASSERT_EQ(1, wq_add(q, "a", 1));
+	ASSERT_EQ(0, wq_get(other, &item, WQ_FOREVER));
+	ASSERT_EQ(-1, wq_get(other, &item, WQ_FOREVER));
+	ASSERT_EQ(EAGAIN, errno);
+	close(other);
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(-1, wq_open_same(q, O_RDWR | O_CREAT));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, wq_open_same(-1, O_RDWR));
+	ASSERT_EQ(EBADF, errno);
+	close(q);
+}
+
 TEST_HARNESS_MAIN

@@ -429,6 +429,82 @@ TEST(open_without_a_name_creates_separate_queues)
 	ASSERT_EQ(1, q_add(b, "b"));
 }
 
+/* ---- another file of the same queue ---- */
+
+static int open_same(int q, int oflag)
+{
+	struct wq_attrs args = { .size = sizeof(args), .flags = WQ_OPEN_SAME, .fd = q };
+	int fd = q_dev(oflag), ret = verb(fd, WQ_IOC_OPEN, &args);
+
+	if (!ret)
+		return fd;
+	close(fd);
+	return ret;
+}
+
+TEST(open_SAME_makes_another_consumer_of_a_private_queue)
+{
+	int a = q_private(0), b = open_same(a, O_RDWR), c;
+	struct item it;
+
+	ASSERT_LE(0, b);
+	ASSERT_EQ(1, q_add(a, "k"));
+	ASSERT_EQ(0, q_get(b, &it, 0));
+	ASSERT_EQ(1, q_stat(b).held);
+	ASSERT_EQ(0, q_stat(a).held);
+	ASSERT_EQ(2, q_stat(a).consumers);
+	ASSERT_EQ(-ESTALE, q_done(a, &it));
+	/* A worker that dies gives its key back to the others, as in a named queue. */
+	close(b);
+	ASSERT_EQ(0, q_get(a, &it, 0));
+	ASSERT_STREQ("k", it.key);
+	/* The queue ends with its last file. */
+	c = open_same(a, O_RDONLY);
+	ASSERT_LE(0, c);
+	close(a);
+	ASSERT_EQ(1, q_stat(c).ready);
+	close(c);
+}
+
+TEST_F(users, open_SAME_needs_a_bound_file_with_the_access_mode)
+{
+	int q = q_open(self->name, O_RDWR, CREATE, 0600, 0), reads = q_attach(self->name, O_RDONLY);
+	struct wq_attrs bad = { .size = sizeof(bad), .flags = WQ_OPEN_SAME, .fd = q };
+	int unbound = q_dev(O_RDWR), null = open("/dev/null", O_RDWR), same;
+
+	EXPECT_EQ(-EACCES, open_same(reads, O_RDWR));
+	EXPECT_EQ(-EACCES, open_same(reads, O_WRONLY));
+	same = open_same(reads, O_RDONLY);
+	EXPECT_LE(0, same);
+	EXPECT_EQ(-EBADF, open_same(unbound, O_RDWR));
+	EXPECT_EQ(-EBADF, open_same(null, O_RDWR));
+	EXPECT_EQ(-EBADF, open_same(-1, O_RDWR));
+	EXPECT_EQ(-EBADF, open_same(1000000, O_RDWR));
+	/* of the file itself, while it is being bound */
+	bad.fd = unbound;
+	EXPECT_EQ(-EBADF, verb(unbound, WQ_IOC_OPEN, &bad));
+	bad.fd = q;
+	bad.flags |= WQ_OPEN_CREATE;
+	EXPECT_EQ(-EINVAL, verb(unbound, WQ_IOC_OPEN, &bad));
+	bad.flags = WQ_OPEN_SAME;
+	strcpy(bad.name, self->name);
+	EXPECT_EQ(-EINVAL, verb(unbound, WQ_IOC_OPEN, &bad));
+	memset(bad.name, 0, sizeof(bad.name));
+	bad.max_keys = 1;
+	EXPECT_EQ(-EINVAL, verb(unbound, WQ_IOC_OPEN, &bad));
+	bad.max_keys = 0;
+	bad.reserved = 1;
+	EXPECT_EQ(-EINVAL, verb(unbound, WQ_IOC_OPEN, &bad));
+	bad = (struct wq_attrs){ .size = sizeof(bad), .fd = q };
+	EXPECT_EQ(-EINVAL, verb(unbound, WQ_IOC_OPEN, &bad));
+	EXPECT_EQ(-EINVAL, verb(q, WQ_IOC_SET, &bad));
+	/* The right of the descriptor counts, and not the name or the mode. */
+	q_unlink(self->name);
+	close(same);
+	same = open_same(q, O_RDWR);
+	EXPECT_LE(0, same);
+}
+
 /* ---- permissions ---- */
 
 TEST_F(users, open_CREATE_mode_is_reduced_by_the_umask)

@@ -80,11 +80,23 @@ static int copy_attrs(struct wq_attrs *to, const struct wq_attrs *attrs, size_t 
 	return 0;
 }
 
+static int open_bound(int oflag, struct wq_attrs *arg)
+{
+	int fd = device_open(oflag & (O_ACCMODE | O_NONBLOCK));
+
+	if (fd < 0)
+		return -1;
+	if (ioctl(fd, WQ_IOC_OPEN, arg) < 0) {
+		close_keeping_errno(fd);
+		return -1;
+	}
+	return fd;
+}
+
 int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq_attrs *attrs,
 		       size_t size)
 {
 	struct wq_attrs arg = { .size = 0 };
-	int fd;
 
 	if (oflag & ~(O_ACCMODE | O_CREAT | O_EXCL | O_NONBLOCK | O_CLOEXEC)) {
 		errno = EINVAL;
@@ -105,14 +117,18 @@ int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq
 		arg.mode = mode;
 	}
 
-	fd = device_open(oflag & (O_ACCMODE | O_NONBLOCK));
-	if (fd < 0)
-		return -1;
-	if (ioctl(fd, WQ_IOC_OPEN, &arg) < 0) {
-		close_keeping_errno(fd);
+	return open_bound(oflag, &arg);
+}
+
+int wq_open_same(int q, int oflag)
+{
+	struct wq_attrs arg = { .size = sizeof(arg), .flags = WQ_OPEN_SAME, .fd = q };
+
+	if (oflag & ~(O_ACCMODE | O_NONBLOCK | O_CLOEXEC)) {
+		errno = EINVAL;
 		return -1;
 	}
-	return fd;
+	return open_bound(oflag, &arg);
 }
 
 int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys)

@@ -111,6 +111,15 @@ struct wq_item {
  */
 int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys);
 
+/**
+ * wq_open_same() - open the queue of another descriptor, also a private one, as another consumer
+ * @q: the descriptor
+ * @oflag: access mode, which @q must have, and O_NONBLOCK
+ *
+ * Return: a file descriptor, as that of wq_open().
+ */
+int wq_open_same(int q, int oflag);
+
 int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq_attrs *attrs,
 		       size_t size);
 

@@ -347,6 +347,7 @@ struct wq_limiter_spec {
 #define WQ_OPEN_EXCL	(1U << 1)	/* with CREATE: fail if there is one */
 #define WQ_OPEN_ACCEPT	(1U << 2)	/* accept the attributes of a queue that exists */
 #define WQ_OPEN_NO_MAP	(1U << 3)	/* a new queue has no map, see WQ_IOC_MAP */
+#define WQ_OPEN_SAME	(1U << 4)	/* the queue of another file, see wq_attrs.fd; alone */
 
 /* wq_attrs.order: which ready key a get takes */
 #define WQ_ORDER_FIFO		0	/* the key that has been ready for longest */
@@ -382,8 +383,7 @@ struct wq_limiter_spec {
  *	WQ_IOC_SET: report the attributes, or change some of them;
  *	WQ_IOC_UNLINK: remove the name of a queue
  * @size: sizeof(struct wq_attrs).  WQ_IOC_UNLINK reads the fields up to @name
- * @flags: WQ_IOC_OPEN: WQ_OPEN_* for a named queue; 0 or WQ_OPEN_NO_MAP for a private queue.  Else
- *	must be 0
+ * @flags: WQ_IOC_OPEN: WQ_OPEN_*; for a new private queue 0 or WQ_OPEN_NO_MAP.  Else must be 0
  * @name: the queue's name, up to 63 of A-Z a-z 0-9 . _ - + : @, with a NUL behind it and no dot in
  *	front.  WQ_IOC_OPEN: all bytes 0: a new private queue.  WQ_IOC_SET does not read it; a
  *	report writes it
@@ -402,8 +402,7 @@ struct wq_limiter_spec {
  * @num_limiters: elements of @limiters, up to WQ_MAX_LIMITERS.  0: the longest delay of EXPONENTIAL
  *	from 5 ms to 1000 s and BUCKET of 100 tokens, 10 more a second (client-go's default for
  *	controllers).  A report writes at most as many elements; out, elements that describe the
- *	limiter, also if they are more.  A kernel module's own limiter is one element of kind
- *	WQ_LIMITER_OTHER
+ *	limiter, also if they are more.  A kernel module's own one is of kind WQ_LIMITER_OTHER
  * @limiters: address of the struct wq_limiter_spec array of the limiter.  After a change, keys keep
  *	their failures and pending delays
  * @lease: ns, how long a file may hold a key without done or touch, at least WQ_MIN_LEASE.  When
@@ -426,6 +425,9 @@ struct wq_limiter_spec {
  * @max_retries: how many failures in a row of a key are retried, up to WQ_MAX_RETRIES.  The next
  *	failure parks the key.  0: all failures are retried.  A change parks no key by itself, and
  *	parked keys stay parked
+ * @fd: WQ_OPEN_SAME: a descriptor of a file that is bound, also to a private queue.  This file, a
+ *	consumer of its own, is bound to its queue.  All other fields are 0.  Else must be 0
+ * @reserved: must be 0
  *
  * WQ_IOC_OPEN: a queue that exists keeps its attributes.  The call asks for the attributes that are
  * not 0, and with WQ_OPEN_NO_MAP for a queue without a map.  With @order DELIMITER it also asks for
@@ -464,13 +466,11 @@ struct wq_limiter_spec {
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.  After
  * each error but EISCONN the file is not bound, and the call can be repeated:
  *  EISCONN    the file is bound already, or another thread is binding it
- *  EINVAL     - @flags has an unknown bit, WQ_OPEN_EXCL without WQ_OPEN_CREATE, or WQ_OPEN_EXCL and
- *               WQ_OPEN_ACCEPT
+ *  EINVAL     - @flags has an unknown bit, EXCL without CREATE, or EXCL and ACCEPT
  *             - @name is not a valid name, or a byte behind its NUL is not 0
  *             - @name is empty, and @mode is not 0 or @flags has another bit than WQ_OPEN_NO_MAP
- *             - @set, @uid or @gid is not 0
- *             - @order is unknown, or @order_arg or @group_limit is not 0 and @order does not use
- *               it
+ *             - @set, @uid, @gid, @reserved, @fd without SAME, or another field with it is not 0
+ *             - @order is unknown, or does not use @order_arg or @group_limit, which is not 0
  *             - the array of limiters does not describe exactly one limiter, or has an unknown
  *               kind, a field that its kind does not use, a MAX_OF of 0 limiters, or a limiter
  *               inside of more than WQ_MAX_NESTED others
@@ -479,11 +479,12 @@ struct wq_limiter_spec {
  *             - a number or a time is out of the range that its description above states
  *             - a delay of a limiter is negative, or a bucket's rate is out of its range
  *  EFAULT     the limiters can't be read
+ *  EBADF      SAME: @fd is no descriptor of a file that is bound
  *  ENOENT     no queue has this name, and WQ_OPEN_CREATE is not set
  *  EEXIST     a queue has this name, and WQ_OPEN_EXCL is set; or the queue does not have the
  *             attributes that the call asks for, and WQ_OPEN_ACCEPT is not set
- *  EACCES     the queue's permissions do not allow the file's access mode; CAP_DAC_OVERRIDE
- *             overrides them
+ *  EACCES     the queue's permissions, or with SAME the access mode of @fd, do not allow the file's
+ *             access mode; CAP_DAC_OVERRIDE overrides the permissions
  *  ENOSPC     the user has user_queues queues, or the sum of their max_keys would exceed user_keys
  *             (see struct wq_info); CAP_SYS_RESOURCE overrides both
  *  ENOMEM     there is not enough memory
@@ -530,6 +531,8 @@ struct wq_attrs {
 	__u32 order_arg;
 	__u32 group_limit;
 	__u32 max_retries;
+	__u32 fd;
+	__u32 reserved;
 };
 
 /**
@@ -609,10 +612,9 @@ struct wq_add {
  *  EINVAL     @flags is not 0, keys.addr is not a multiple of 8, or @deadline is negative
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  ENOMEM     there is not enough memory for a copy of the keys
- *  EFAULT     a record or the struct can't be written.  keys.count is the number of whole records
- *             that were written, and the file holds these keys.  The other keys of the call are
- *             given back.  If the struct itself can't be written, keys.count is not valid, and all
- *             keys of the call are given back
+ *  EFAULT     a record or the struct can't be written.  The file holds the keys.count keys whose
+ *             whole records were written.  The others are given back, and all of them if the struct
+ *             can't be written.  Then keys.count is not valid
  */
 struct wq_get {
 	__u32 size;
@@ -766,8 +768,7 @@ struct wq_key_info {
 #define WQ_DO_ENABLE	5	/* accept adds of the key again */
 
 /**
- * struct wq_key_op - WQ_IOC_KEY: report the state of a key, or change it and report its state
- *	from before
+ * struct wq_key_op - WQ_IOC_KEY: report the state of a key, and change the key
  * @size: sizeof(struct wq_key_op)
  * @op: WQ_DO_*
  * @key: address of the key
@@ -784,8 +785,7 @@ struct wq_key_info {
  *  WQ_DO_QUERY    needs read access
  *  WQ_DO_CANCEL   needs write access.  A run in progress goes on, and no other run follows it.  A
  *                 parked key is no longer in the queue
- *  WQ_DO_FORGET   needs read or write access.  It does not replace done.  A parked key stays
- *                 parked
+ *  WQ_DO_FORGET   needs read or write access.  It does not replace done, or unpark a key
  *  WQ_DO_KICK     needs write access.  A key that is parked after its run has another run
  *                 instead.  A kick works while adds are paused.  The kernel takes the queue's
  *                 lock for up to 32 keys at a time.  If a signal comes meanwhile, the call
@@ -797,8 +797,7 @@ struct wq_key_info {
  *                 wq_stat.dropped.  If it is given back, the key is handed out again, and an add
  *                 without delay and flags is coalesced with that run.  A disabled key counts in
  *                 wq_stat.keys, also if it was unknown before.  It outlasts the process
- *  WQ_DO_ENABLE   is for the queue's owner, and for CAP_FOWNER.  Disables do not nest: one call
- *                 enables the key
+ *  WQ_DO_ENABLE   is for the queue's owner, and for CAP_FOWNER.  One call undoes all disables
  *
  * Errors of WQ_IOC_KEY:
  *  EINVAL     - @op is unknown

@@ -551,10 +551,21 @@ int wq_name_init(void)
 /* Remove all names when the module exits: no file is open, and no module uses it. */
 void wq_name_exit(void)
 {
+	u32 queues = 0, keys;
 	struct rb_node *node;
+	u64 dropped = 0;
+	struct wq *q;
 
-	while ((node = rb_first(&wq_by_id)))
-		wq_name_withdraw(rb_entry(node, struct wq, by_id));
+	while ((node = rb_first(&wq_by_id))) {
+		q = rb_entry(node, struct wq, by_id);
+		keys = READ_ONCE(q->table.count) - READ_ONCE(q->nr_idle);
+		queues += keys > 0;
+		dropped += keys;
+		wq_name_withdraw(q);
+	}
+	if (dropped)
+		pr_info("wq: dropped %llu keys of %u queues, as the module is removed\n", dropped,
+			queues);
 	/* Waits for the directories to go. */
 	destroy_workqueue(wq_dirs);
 }

@@ -96,6 +96,46 @@ TEST_F(module, rmmod_fails_while_a_file_is_open)
 	reap(pid);
 }
 
+/* Whether the kernel's log has a line with this text, from now on if @skip is set. */
+static bool logged(const char *text, bool skip)
+{
+	static int log = -1;
+	char line[1024];
+	ssize_t n;
+
+	if (log < 0)
+		log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+	if (skip) {
+		lseek(log, 0, SEEK_END);
+		return false;
+	}
+	while ((n = read(log, line, sizeof(line) - 1)) > 0 || (n < 0 && errno == EPIPE)) {
+		line[n < 0 ? 0 : n] = '\0';
+		if (strstr(line, text))
+			return true;
+	}
+	return false;
+}
+
+TEST_F(module, rmmod_logs_how_many_keys_it_dropped)
+{
+	int q = q_open(NAME, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
+
+	ASSERT_LE(0, q);
+	q_add(q, "a");
+	q_add(q, "b");
+	q_add_flags(q, "c", HOUR, 0);
+	close(q);
+	logged("", true);
+	ASSERT_EQ(0, module_out());
+	EXPECT_TRUE(logged("wq: dropped 3 keys of 1 queues, as the module is removed", false));
+	ASSERT_EQ(0, module_in());
+	logged("", true);
+	ASSERT_EQ(0, module_out());
+	EXPECT_FALSE(logged("dropped", false));
+	ASSERT_EQ(0, module_in());
+}
+
 TEST_F(module, rmmod_after_the_last_close_and_insmod_work)
 {
 	struct item it;

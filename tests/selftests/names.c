@@ -462,7 +462,7 @@ TEST(open_SAME_makes_another_consumer_of_a_private_queue)
 	c = open_same(a, O_RDONLY);
 	ASSERT_LE(0, c);
 	close(a);
-	ASSERT_EQ(1, q_stat(c).ready);
+	ASSERT_EQ(1, q_stat(c).keys);
 	close(c);
 }
 

@@ -2535,12 +2535,55 @@ test_info_shows_the_used_quota() {
 	: >"$dir/device-for-all"
 	chmod 666 /dev/wq
 	status 0 as_nobody info
-	matches info 'user_queues +[0-9]+ \(you have 0\)' "$(<"$out")"
+	matches info 'charged_queues +0' "$(<"$out")"
 	status 0 as_nobody create -n 70 $q.b
 	wq add $q.b k
 	status 0 as_nobody info
-	matches info 'user_queues +[0-9]+ \(you have 1\)' "$(<"$out")"
-	matches info 'user_keys +[0-9]+ \(your queues may hold 70\)' "$(<"$out")"
+	matches info 'charged_queues +1' "$(<"$out")"
+	matches info 'charged_keys +70' "$(<"$out")"
+	status 0 as_nobody info --json
+	holds '.charged_queues == 1 and .charged_keys == 70 and .user_queues == 256'
+}
+
+test_messages_escape_what_a_terminal_would_obey() {
+	local c
+	for c in "ls $(printf '\33')[31mx" "add $(printf 'q\u200b') k" "create --order=$(printf '\33') q" \
+		"ls --$(printf '\33')[31m" "$(printf '\33')[31m" "create --lease=$(printf '\33') q"; do
+		# shellcheck disable=SC2086  # words
+		wq $c >"$out" 2>"$err" && fail "$c: expected an error"
+		has_no "message" "$(printf '\33')" "$(<"$err")"
+		has_no "message" "$(printf '\u200b')" "$(<"$err")"
+	done
+}
+
+test_two_keys_never_look_equal() {
+	queue
+	wq add $q "$(printf 'a\u200bb')" ab "$(printf 'e\u0301')" "$(printf '\u00e9')"
+	is "names" 4 "$(wq ls $q | tail -n +2 | awk '{ print $NF }' | sort -u | wc -l)"
+	has key 'a\342\200\213b' "$(wq ls $q)"
+}
+
+test_times_have_several_units() {
+	local t
+	while read -r t ns; do
+		wq create --lease "$t" $q
+		is "$t" "$ns" "$(stats lease_ns)"
+		wq unlink $q
+	done <<-END
+	1h30m 5400000000000
+	2d 172800000000000
+	3min 180000000000
+	1d2h3m4s5ms 93784005000000
+	1.5 1500000000
+	END
+	for t in 1h30 30m1 1y m 1..5s 1h-2m ''; do
+		status 2 wq create --lease "$t" $q
+		prints "is not a time"
+	done
+	status 2 wq create --lease 200000d $q
+	prints "is too long; the maximum is 106751d"
+	status 2 wq create --limiter exponential:1s:999999d $q
+	prints "is too long a time"
 }
 
 test_run_does_not_execute_a_key() {

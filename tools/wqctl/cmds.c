@@ -581,23 +581,6 @@ int cmd_kick(const struct args *a)
 
 /* Info */
 
-int cmd_info(const struct args *a)
-{
-	struct wq_info info;
-
-	if (wq_info(&info))
-		return complain(a, "can't read the limits of wq");
-	printf("version      %u\n", info.version);
-	printf("max_key      %u bytes\n", info.max_key);
-	printf("max_array    %u bytes\n", info.max_array);
-	printf("max_keys     %u\n", info.max_keys);
-	printf("user_queues  %u (you have %u)\n", info.user_queues, info.charged_queues);
-	printf("user_keys    %" PRIu64 " (your queues may hold %" PRIu64 ")\n",
-	       (uint64_t)info.user_keys, (uint64_t)info.charged_keys);
-	printf("user_waits   %u (you have %u)\n", info.user_waits, info.charged_waits);
-	return DONE;
-}
-
 /* Pause */
 
 static int pause_or_resume(const struct args *a, int64_t ns, const char *what)

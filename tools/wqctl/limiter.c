@@ -7,6 +7,7 @@
  * default-controller, is replaced by that list: the longest delay does not depend on
  * the nesting.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -113,29 +114,51 @@ static const char *parse_decimal(const char *s, uint64_t unit, uint64_t *value, 
 	return end;
 }
 
-bool parse_time(const char *text, int64_t *ns)
+/*
+ * Parse a number and its unit at the start of @text, and add it to @sum.  Return the rest, or NULL
+ * with errno: EINVAL, or ERANGE if the sum is too large.
+ */
+static const char *parse_unit(const char *text, uint64_t *sum)
 {
 	static const struct {
 		const char *name;
 		uint64_t ns;
 	} units[] = {
 		{ "", NSEC_PER_SEC }, { "s", NSEC_PER_SEC }, { "ms", 1000000 }, { "us", 1000 },
-		{ "ns", 1 }, { "m", 60 * NSEC_PER_SEC }, { "h", 3600 * NSEC_PER_SEC },
+		{ "ns", 1 }, { "m", 60 * NSEC_PER_SEC }, { "min", 60 * NSEC_PER_SEC },
+		{ "h", 3600 * NSEC_PER_SEC }, { "d", 86400 * NSEC_PER_SEC },
 	};
-	const char *end = text + strspn(text, "0123456789.");
+	size_t whole = strspn(text, "0123456789");
+	size_t digits = text[whole] == '.' ? strspn(text + whole + 1, "0123456789") : 0;
+	const char *unit = text + whole + (text[whole] == '.') + digits;
+	size_t len = strspn(unit, "abcdefghijklmnopqrstuvwxyz"), i;
 	uint64_t value;
 	bool exact;
-	size_t i;
 
 	for (i = 0; i < sizeof(units) / sizeof(*units); i++)
-		if (!strcmp(end, units[i].name))
+		if (strlen(units[i].name) == len && !strncmp(unit, units[i].name, len))
 			break;
+	errno = EINVAL;
+	/* A number without a unit stands alone. */
+	if (i == sizeof(units) / sizeof(*units) || !(whole + digits) || (!len && (*unit || *sum)))
+		return NULL;
+	errno = ERANGE;
 	/* Rounding up: a short delay must not become 0, which means no delay. */
-	if (i == sizeof(units) / sizeof(*units) ||
-	    parse_decimal(text, units[i].ns, &value, &exact) != end || value > INT64_MAX)
-		return false;
-	*ns = value;
-	return true;
+	if (!parse_decimal(text, units[i].ns, &value, &exact) ||
+	    __builtin_add_overflow(*sum, value, sum) || *sum > INT64_MAX)
+		return NULL;
+	return unit + len;
+}
+
+bool parse_time(const char *text, int64_t *ns)
+{
+	uint64_t sum = 0;
+
+	do
+		text = parse_unit(text, &sum);
+	while (text && *text);
+	*ns = sum;
+	return text;
 }
 
 /* The list */
@@ -171,7 +194,9 @@ static bool parse_param(struct list *l, const struct kind *k, unsigned int i, co
 	switch (k->params[i].type) {
 	case TIME:
 		if (!parse_time(text, to))
-			return spec_error(l, "%s '%s' of '%s' is not a time; for instance %s",
+			return spec_error(l, errno == ERANGE ?
+					  "%s '%s' of '%s' is too long a time; for instance %s" :
+					  "%s '%s' of '%s' is not a time; for instance %s",
 					  name, text, k->form, k->example);
 		return true;
 	case RATE:

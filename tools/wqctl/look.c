@@ -851,3 +851,30 @@ int cmd_stat(const struct args *a)
 	json_decref(json);
 	return DONE;
 }
+
+int cmd_info(const struct args *a)
+{
+	struct wq_info info;
+	json_t *json, *value;
+	const char *name;
+
+	if (wq_info(&info))
+		return complain(a, "can't read the limits of wq");
+	json = json_object();
+	set_number(json, "version", info.version);
+	set_number(json, "max_key", info.max_key);
+	set_number(json, "max_array", info.max_array);
+	set_number(json, "max_keys", info.max_keys);
+	set_number(json, "user_queues", info.user_queues);
+	set_number(json, "charged_queues", info.charged_queues);
+	set_number(json, "user_keys", info.user_keys);
+	set_number(json, "charged_keys", info.charged_keys);
+	set_number(json, "user_waits", info.user_waits);
+	set_number(json, "charged_waits", info.charged_waits);
+	if (a->json)
+		return print_object(json);
+	json_object_foreach(json, name, value)
+		print_value(name, value);
+	json_decref(json);
+	return DONE;
+}

@@ -105,9 +105,12 @@ int64_t parse_duration(struct argp_state *state, const char *option, const char 
 {
 	int64_t ns = 0;
 
-	if (!parse_time(arg, &ns))
-		argp_error(state, "--%s: '%s' is not a time; for instance 1.5s, 20ms, 3m or 2h",
-			   option, arg);
+	if (parse_time(arg, &ns))
+		return ns;
+	if (errno == ERANGE)
+		argp_error(state, "--%s: '%s' is too long; the maximum is 106751d", option, arg);
+	argp_error(state, "--%s: '%s' is not a time; for instance 1.5s, 20ms, 3m, 1h30m or 2d",
+		   option, arg);
 	return ns;
 }
 

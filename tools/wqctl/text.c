@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
-#include <wctype.h>
 
 #include "wqctl.h"
 
@@ -46,15 +46,84 @@ void progress_end(void)
 	progress_shown = false;
 }
 
+/*
+ * Write @len bytes to @to, which has room for 4 * @len + 1, as in a C string.  @quoted: characters
+ * that get a backslash, too.  A character without a width of its own would make two texts look
+ * equal, and some of these change the direction of the text behind them.
+ */
+static void escape(char *to, const char *from, size_t len, const char *quoted)
+{
+	static const char plain[] = "\a\b\t\n\v\f\r", letters[] = "abtnvfr";
+	const char *end = from + len, *found;
+	mbstate_t state = { 0 };
+	int err = errno;
+	wchar_t wide;
+	size_t n;
+
+	while (from < end) {
+		found = *from ? strchr(plain, *from) : NULL;
+		n = found ? 0 : mbrtowc(&wide, from, end - from, &state);
+		if (found || (*from && strchr(quoted, *from))) {
+			*to++ = '\\';
+			*to++ = found ? letters[found - plain] : *from;
+			from++;
+		} else if (n && n <= (size_t)(end - from) && wcwidth(wide) > 0) {
+			to = mempcpy(to, from, n);
+			from += n;
+		} else {
+			/* Octal, because a hexadecimal escape in C has no maximum length. */
+			to += sprintf(to, "\\%03o", (unsigned char)*from++);
+			memset(&state, 0, sizeof(state));
+		}
+	}
+	*to = '\0';
+	errno = err;		/* mbrtowc() sets it if the bytes are not text. */
+}
+
+/* argp prints arguments as they are. */
+static ssize_t write_escaped(void *unused, const char *text, size_t len)
+{
+	char *safe = malloc(4 * len + 1);
+	const char *line = text, *end;
+
+	(void)unused;
+	for (; safe && line < text + len; line = end + 1) {
+		end = memchr(line, '\n', text + len - line) ?: text + len;
+		escape(safe, line, end - line, "");
+		fprintf(stderr, "%s%s", safe, end < text + len ? "\n" : "");
+	}
+	free(safe);
+	return len;
+}
+
+FILE *escaped_stderr(void)
+{
+	FILE *out = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = write_escaped });
+
+	if (!out)
+		return stderr;
+	setvbuf(out, NULL, _IOLBF, 0);
+	return out;
+}
+
 void vmessage(const char *reason, const char *format, va_list ap)
 {
-	char *text;
+	char *text, *whole, *safe;
 
 	progress_end();
-	/* One write, because the workers of `wqctl run' share the terminal. */
 	if (vasprintf(&text, format, ap) < 0)
 		return;
-	fprintf(stderr, "wqctl: %s%s%s\n", text, reason ? ": " : "", reason ? reason : "");
+	if (asprintf(&whole, "wqctl: %s%s%s", text, reason ? ": " : "", reason ? reason : "") < 0)
+		whole = NULL;
+	/* The arguments in it may have characters that a terminal would obey. */
+	safe = whole ? malloc(4 * strlen(whole) + 1) : NULL;
+	if (safe) {
+		escape(safe, whole, strlen(whole), "");
+		/* One write, because the workers of `wqctl run' share the terminal. */
+		fprintf(stderr, "%s\n", safe);
+	}
+	free(safe);
+	free(whole);
 	free(text);
 }
 
@@ -69,42 +138,11 @@ void message(const char *format, ...)
 
 /* Values */
 
-/* Characters that change the direction of text would disguise the rest of a line. */
-static bool is_bidi_control(wchar_t c)
-{
-	return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
-	       (c >= 0x2066 && c <= 0x2069);
-}
-
 const char *key_text(const void *key, size_t len)
 {
 	static char text[4 * WQ_MAX_KEY + 1];
-	static const char plain[] = "\a\b\t\n\v\f\r\\", letters[] = "abtnvfr\\";
-	const char *from = key, *end = from + len, *found;
-	mbstate_t state = { 0 };
-	int err = errno;
-	char *to = text;
-	wchar_t wide;
-	size_t n;
 
-	while (from < end) {
-		found = *from ? strchr(plain, *from) : NULL;
-		n = found ? 0 : mbrtowc(&wide, from, end - from, &state);
-		if (found) {
-			*to++ = '\\';
-			*to++ = letters[found - plain];
-			from++;
-		} else if (n && n <= (size_t)(end - from) && iswprint(wide) && !is_bidi_control(wide)) {
-			to = mempcpy(to, from, n);
-			from += n;
-		} else {
-			/* Octal, because a hexadecimal escape in C has no maximum length. */
-			to += sprintf(to, "\\%03o", (unsigned char)*from++);
-			memset(&state, 0, sizeof(state));
-		}
-	}
-	*to = '\0';
-	errno = err;		/* mbrtowc() sets it if the key is not text. */
+	escape(text, key, len, "\\");
 	return text;
 }
 

@@ -16,13 +16,19 @@ _wqctl_takes_value() # HELP OPTION
 	[[ $1 =~ $'\n'\ +("$2",\ --[a-z-]+|(-.,\ )?"$2")=[A-Z] ]]
 }
 
+_wqctl_queues() # WQCTL
+{
+	"$1" ls 2>/dev/null |
+		sed -nE '1d; s/^([A-Za-z0-9_+:@-][A-Za-z0-9._+:@-]*)([[:space:]].*)?$/\1/p'
+}
+
 _wqctl()
 {
 	# shellcheck disable=SC2034  # what _init_completion sets
 	local cur prev words cword split
 	_init_completion -s -n : || return
 
-	local wqctl=${1/#\~/$HOME} help usage='' found='' command='' i args=0 needs_queue=1 typed raw=0
+	local wqctl=${1/#\~/$HOME} help usage='' found='' command='' queue='' i args=0 needs_queue=1 typed raw=0
 	help=$(_wqctl_help "$wqctl")
 	for ((i = 1; i < cword; i++)); do
 		case ${words[i]} in
@@ -40,12 +46,18 @@ _wqctl()
 		elif [[ $args -eq 1 && $usage == *" COMMAND "* ]]; then
 			break
 		else
+			[[ $args -gt 0 ]] || queue=${words[i]}
 			((++args))
 		fi
 	done
 
 	if [[ $split == true ]] || _wqctl_takes_value "$help" "$prev"; then
-		return	# a value: a number or a time
+		case $prev in
+		--order) found='fifo priority priority: priority:strict groups: prefix:' ;;
+		--limiter) found='default-controller default-item exponential: fast-slow: bucket: max-wait:' ;;
+		--failed-to) found=$(_wqctl_queues "$wqctl") ;;
+		*) return ;; # a number or a time
+		esac
 	elif [[ $args -eq 1 && $usage == *" COMMAND "* && ($i -lt $cword || $cur != -*) ]]; then
 		# wqctl run QUEUE [--] COMMAND: complete the words of COMMAND.
 		# _command_offset also counts words that are split at colons.
@@ -61,8 +73,11 @@ _wqctl()
 	elif [[ ! $command ]]; then
 		found=$(sed -nE '/^ Commands:$/,/^$/s/^  ([a-z][a-z-]*)( .*)?$/\1/p' <<<"$help")
 	elif [[ $args -eq 0 && $needs_queue && $command != create && $usage == *QUEUE* ]]; then
-		found=$("$wqctl" ls 2>/dev/null |
-			sed -nE 's/^([A-Za-z0-9_+:@-][A-Za-z0-9._+:@-]*)([[:space:]].*)?$/\1/p')
+		found=$(_wqctl_queues "$wqctl")
+	elif [[ $args -eq 1 && $queue && $usage =~ QUEUE.*KEY && $command != add ]]; then
+		# keys without white space, of the first 64 KiB
+		found=$("$wqctl" ls -0 "$queue" 2>/dev/null | head -c 65536 | tr '\0\n' '\n\1' |
+			grep -avE '[[:space:][:cntrl:]]')
 	fi
 	mapfile -t COMPREPLY < <(compgen -W "$found" -- "$cur")
 	[[ ${COMPREPLY-} != *= ]] || compopt -o nospace

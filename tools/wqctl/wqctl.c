@@ -7,6 +7,7 @@
  * attributes come from attr.c, all others from options.c.
  */
 #include <argp.h>
+#include <ctype.h>
 #include <errno.h>
 #include <error.h>
 #include <fcntl.h>
@@ -387,7 +388,10 @@ static const struct command commands[] = {
 	}, {
 		.name = "info", .args = "",
 		.doc = "Print the limits of the kernel's wq."
-			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. The numbers in parentheses are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
+			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. charged_queues, charged_keys and charged_waits are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
+		.options = (const struct argp_option[]){
+			{ "json", OPT_JSON, NULL, 0, "print a JSON object", 0 }, END
+		},
 		.run = cmd_info,
 	}, {
 		.name = "kick", .args = "QUEUE KEY...\nQUEUE --all|--count N\n--fd N KEY...",
@@ -510,6 +514,7 @@ static error_t parse_line(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case ARGP_KEY_INIT:
+		state->err_stream = escaped_stderr();
 		if (p->command->attributes)
 			state->child_inputs[0] = a;
 		return 0;
@@ -645,6 +650,9 @@ static error_t parse_main(int key, char *arg, struct argp_state *state)
 	const struct command **command = state->input;
 
 	switch (key) {
+	case ARGP_KEY_INIT:
+		state->err_stream = escaped_stderr();
+		return 0;
 	case ARGP_KEY_ARG:
 		*command = find_command(arg);
 		if (!*command)
@@ -668,6 +676,24 @@ static int list_queues(void)
 	if (ret == DONE)
 		message("wqctl --help lists the commands");
 	return ret;
+}
+
+/* getopt prints an unknown option as it is, so one that a terminal would obey ends wqctl here. */
+static void check_options(int argc, char **argv)
+{
+	const char *c;
+	int i;
+
+	for (i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+		if (argv[i][0] != '-')
+			continue;
+		for (c = argv[i]; *c && *c != '='; c++) {
+			if (!iscntrl((unsigned char)*c))
+				continue;
+			message("there is no option '%s'; wqctl --help lists the commands", argv[i]);
+			exit(USAGE);
+		}
+	}
 }
 
 /*
@@ -701,6 +727,7 @@ int main(int argc, char **argv)
 	open_stdio();
 	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = USAGE;
+	check_options(argc, argv);
 	program_invocation_name = program_invocation_short_name = argv[0] = (char *)"wqctl";
 
 	for (i = 0; i < NUM_COMMANDS; i++) {

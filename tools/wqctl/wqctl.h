@@ -144,6 +144,9 @@ int complain(const struct args *a, const char *format, ...) __attribute__((forma
 /* The queue of @a as wqctl commands take it: its name, or --fd N. */
 const char *queue_text(const struct args *a);
 
+/* A stream to standard error, which escapes what a terminal would obey. */
+FILE *escaped_stderr(void);
+
 /* Print a message and its reason, which can be NULL; it replaces a progress line. */
 void vmessage(const char *reason, const char *format, va_list ap);
 void message(const char *format, ...) __attribute__((format(printf, 1, 2)));

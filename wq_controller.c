@@ -48,7 +48,7 @@ struct wq_controller {
 	struct controller_worker workers[];
 };
 
-/* Tell the caller that a key was given up.  *@gone: as for controller_call(). */
+/* Report to the caller that a key was given up.  *@gone: as for controller_call(). */
 static void controller_give_up(const struct wq_controller_params *p, const struct wq_item *item,
 			       int error, bool *gone)
 {

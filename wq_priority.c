@@ -11,7 +11,7 @@
  *
  * Its bound: the turn comes to each of L levels with keys once, before it comes to one of them
  * again.  It passes over a level only if the pop before took the first key there.  So the first key
- * of a level is popped within L + 1 turns, which are (L + 1) * n pops, whatever is pushed.
+ * of a level is popped within L + 1 turns, which are (L + 1) * n pops, however many keys are pushed.
  *
  * An entry has three levels, in its struct wq_rank.  Each level is valid in some states:
  *

@@ -1285,7 +1285,7 @@ test_top_shows_rates_of_the_last_interval() {
 		done
 	) >/dev/null 2>&1 &
 	in_tmux "$WQCTL" top -d 1
-	sees "$q +[1-9][0-9.]* +[1-9][0-9.]* +[0-9]+ +[0-9]+ +0 +[0-9]+ +[^ ]+ +[^ ]+ +<[0-9]+[mun]?s +<[0-9]+[mun]?s +<[0-9]+[mun]?s +<[0-9]+[mun]?s"
+	sees "$q +[1-9][0-9.]* +[1-9][0-9.]* +[0-9]+ +[0-9]+ +0 +[0-9]+ +[^ ]+ +[^ ]+ +[0-9.]+[mun]?s +[0-9.]+[mun]?s +[0-9.]+[mun]?s +[0-9.]+[mun]?s"
 	kill $!
 	sees "$q +0 +0 +[0-9]+ +0 +0 +0 +[^ ]+ +- +- +- +- +- +0"
 }
@@ -1386,11 +1386,11 @@ test_top_fits_a_terminal_of_any_size() {
 		press Up q
 	done
 	sees "by DEPTH.*$q "
-	tmux -S "$top/tmux" resize-window -x 95 -y 24
+	tmux -S "$top/tmux" resize-window -x 97 -y 24
 	sees "WORK99"
 	tmux -S "$top/tmux" resize-window -x 60 -y 10
 	sees_no "WORK99"
-	sees_lines 9 "^q quit" 2 "^${q:0:10}" 1 'WAITING$'
+	sees_lines 9 "^q quit" 2 "^${q:0:10}" 1 'WAITING >$'
 	press Enter
 	sees "STATE.*ready"
 	press NPage NPage NPage NPage NPage NPage NPage NPage

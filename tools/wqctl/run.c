@@ -707,7 +707,7 @@ static int worker_loop(struct slot *slot)
 	return DONE;
 }
 
-/* Of SIGCHLD and SIGALRM: the signal ends a call that waits. */
+/* A handler of SIGCHLD and SIGALRM, which only end a call that waits. */
 static void on_event(int sig)
 {
 	(void)sig;

@@ -7,7 +7,7 @@
  * alive and would prevent rmmod.
  *
  * The kernel's histograms have a bucket for each power of ten, so only the bucket of a
- * percentile is known.  top shows the upper bound of the bucket, such as "<10ms".
+ * percentile is known.  top shows an estimate, as if durations were spread evenly over a bucket.
  *
  * A frame is a sequence of text lines, for a terminal or, with --batch, for a pipe.
  */
@@ -125,10 +125,13 @@ static double rate(const struct track *t, uint64_t now, uint64_t was)
 	return t->before ? (double)(now - was) * NSEC_PER_SEC / (t->when - t->before) : -1;
 }
 
-/* The bucket of the percentile of durations since the last sample; -1: there are none. */
-static int percentile(const struct wq_hist *now, const struct wq_hist *was, unsigned int percent)
+#define LONG_NS	1e10	/* the lower bound of the last bucket */
+
+/* The percentile of durations since the last sample, ns; -1: there are none. */
+static double percentile(const struct wq_hist *now, const struct wq_hist *was, unsigned int percent)
 {
 	uint64_t new[WQ_HIST_COUNTS], count = 0, rank;
+	double low = 0, high = 10;
 	int i;
 
 	for (i = 0; i < WQ_HIST_COUNTS; i++) {
@@ -139,9 +142,11 @@ static int percentile(const struct wq_hist *now, const struct wq_hist *was, unsi
 	if (!count)
 		return -1;
 	rank = (count * percent + 99) / 100;
-	for (i = 0; i < WQ_HIST_COUNTS - 1 && rank > new[i]; i++)
+	for (i = 0; i < WQ_HIST_COUNTS - 1 && rank > new[i]; i++, low = high, high *= 10)
 		rank -= new[i];
-	return i;
+	if (i == WQ_HIST_COUNTS - 1)
+		return LONG_NS;
+	return low + (high - low) * (rank - 0.5) / new[i];
 }
 
 static void evaluate(struct track *t)
@@ -362,10 +367,6 @@ static void put_rate(char *to, size_t size, double n)
 
 static void put_cell(char *to, size_t size, const struct track *t, enum column c)
 {
-	static const char * const buckets[] = {
-		"<10ns", "<100ns", "<1us", "<10us", "<100us", "<1ms", "<10ms", "<100ms", "<1s",
-		"<10s", ">10s",
-	};
 	static const char * const pauses[] = { "-", "gets", "adds", "both" };
 	double n = t->value[c];
 
@@ -388,7 +389,7 @@ static void put_cell(char *to, size_t size, const struct track *t, enum column c
 	case WAIT99:
 	case WORK50:
 	case WORK99:
-		snprintf(to, size, "%s", n < 0 ? "-" : buckets[(int)n]);
+		snprintf(to, size, "%s", n < 0 ? "-" : n < LONG_NS ? time_text(n) : ">10s");
 		break;
 	default:
 		put_number(to, size, n);
@@ -398,17 +399,22 @@ static void put_cell(char *to, size_t size, const struct track *t, enum column c
 /* Choose the number of columns that fit, and the width of the names. */
 static void lay_out(void)
 {
-	int longest = NAME_MIN, width = 0, len, c;
+	int longest = NAME_MIN, width = 0, room = top.cols, len, c;
 	size_t i;
 
 	for (i = 0; i < top.count; i++) {
 		len = strlen(top.tracks[i].now.name);
 		longest = longest < len ? len : longest;
 	}
-	for (c = 1; c < NUM_COLUMNS && width + columns[c].width + NAME_MIN <= top.cols; c++)
+	for (c = 1; c < NUM_COLUMNS; c++)
 		width += columns[c].width;
+	/* Room for the mark that columns are cut off. */
+	if (width + NAME_MIN > room)
+		room -= 2;
+	for (; c > 1 && width + NAME_MIN > room; c--)
+		width -= columns[c - 1].width;
 	top.shown = c;
-	top.name = longest < top.cols - width ? longest : top.cols - width;
+	top.name = longest < room - width ? longest : room - width > 0 ? room - width : 0;
 }
 
 static void put_head(int y)
@@ -420,7 +426,7 @@ static void put_head(int y)
 	for (c = 1; c < top.shown; c++)
 		n += snprintf(line + n, sizeof(line) - n, "%*s", columns[c].width,
 			      columns[c].head);
-	put(y, A_REVERSE, "%s", line);
+	put(y, A_REVERSE, "%s%s", line, top.shown < NUM_COLUMNS ? " >" : "");
 }
 
 static void put_track(int y, attr_t attr, const struct track *t)

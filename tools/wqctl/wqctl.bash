@@ -74,7 +74,7 @@ _wqctl()
 		found=$(sed -nE '/^ Commands:$/,/^$/s/^  ([a-z][a-z-]*)( .*)?$/\1/p' <<<"$help")
 	elif [[ $args -eq 0 && $needs_queue && $command != create && $usage == *QUEUE* ]]; then
 		found=$(_wqctl_queues "$wqctl")
-	elif [[ $args -eq 1 && $queue && $usage =~ QUEUE.*KEY && $command != add ]]; then
+	elif [[ $args -ge 1 && $queue && $usage =~ QUEUE.*KEY && $command != add ]]; then
 		# keys without white space, of the first 64 KiB
 		found=$("$wqctl" ls -0 "$queue" 2>/dev/null | head -c 65536 | tr '\0\n' '\n\1' |
 			grep -avE '[[:space:][:cntrl:]]')

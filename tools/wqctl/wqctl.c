@@ -154,7 +154,7 @@ static const struct command commands[] = {
 			"0 created, 1 failed, for instance because the queue exists.",
 		.options = (const struct argp_option[]){
 			{ "no-map", OPT_NO_MAP, NULL, 0,
-			  "processes that may add keys cannot map the queue, so each repeat add is a call; nobody sees by the map when keys of others are handed out", 0 },
+			  "the queue has no map: each repeat add is a call, and no process can observe by the map when the keys of others are handed out", 0 },
 			{ "accept", OPT_ACCEPT, NULL, 0,
 			  "if the queue exists, accept it with the attributes that it has", 0 },
 			END
@@ -362,7 +362,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "top", .args = "[QUEUE]",
 		.doc = "Show the activity of queues; with QUEUE of its keys."
-			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, each as the power of ten above it. CONS is the number of open files, WAITING the age of the first ready key, OLDEST the age of the key that has been processing for the longest time. BLOCKED is the number of ready keys beyond the limits of their groups. GB_FAILED counts runs that were given back and counted as a failure, because the key's run before was given back too. PARKED is the number of parked keys. PAUSED shows what is paused, see wqctl pause. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys. Its line of groups counts only these keys; wqctl groups counts all of them.\n\n"
+			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, estimated: the kernel counts them by powers of ten. A > at the end of the first line means that the terminal is too narrow for the other columns. CONS is the number of open files, WAITING the age of the first ready key, OLDEST the age of the key that has been processing for the longest time. BLOCKED is the number of ready keys beyond the limits of their groups. GB_FAILED counts runs that were given back and counted as a failure, because the key's run before was given back too. PARKED is the number of parked keys. PAUSED shows what is paused, see wqctl pause. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys. Its line of groups counts only these keys; wqctl groups counts all of them.\n\n"
 			"Left and Right (or < and >) choose the column to sort by, and r reverses the order. Up and Down (or k and j) select a queue, and Enter shows its keys. q or Esc goes back, and exits.\n\n"
 			"For instance, a log of an hour:\n\n"
 			"  wqctl top --batch -d 60 -n 60 >top.log",

@@ -451,7 +451,7 @@ struct wq_limiter_spec {
  * Ageing: one get in each @order_arg is for the levels in turn.  It takes the first key of the next
  * level downwards that has keys, after the lowest one of the highest, and passes over the level of
  * the get before.  So if L levels have keys, the first key of each is handed out within (L + 1) *
- * @order_arg gets, whatever is added.  Gets of keys that were given back do not count.
+ * @order_arg gets, however many keys are added.  Gets of keys that were given back do not count.
  *
  * Groups of WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX: each get takes the first key of the group whose
  * turn it is, in the order in which the group's keys became ready.  The group then goes behind all

@@ -40,6 +40,7 @@ struct ledger {
 static struct ledger *ledger;
 static unsigned int seed;
 static __s64 lease;		/* of the queue */
+static bool levels;		/* the queue has them */
 static __s64 begun;		/* of the test */
 static int self_number;		/* which worker this process is */
 
@@ -164,6 +165,7 @@ static void add_some(int q, struct array *a)
 		struct wq_rec *rec = array_put(a, &key, sizeof(key), 0);
 
 		rec->delay = chance(4) ? 0 : chance(20) * MS;
+		rec->priority = levels ? (int)chance(WQ_LEVELS) + WQ_MIN_PRIORITY : 0;
 		ledger->step[key] = ADDING;
 	}
 	if (!a->count)
@@ -268,10 +270,29 @@ static void work(int q, struct array *a, struct array *next)
 
 static void look(int q, struct array *a)
 {
+	struct wq_control pause = { .size = sizeof(pause), .flags = WQ_PAUSE_GETS };
 	__u32 key = chance(ledger->next + 1) % KEYS;
+	struct wq_wait wait = { .size = sizeof(wait), .key = addr_of(&key), .key_len = sizeof(key) };
+	static int waits = -1;
 	__u64 cursor = 0;
 
-	switch (chance(3)) {
+	switch (chance(6)) {
+	case 3:
+		pause.timeout = chance(3) * MS;
+		verb(q, WQ_IOC_PAUSE, &pause);
+		break;
+	case 4:
+		/* At most one, which is open until the next one or the end of the process. */
+		close(waits);
+		waits = verb(q, WQ_IOC_WAIT, &wait);
+		break;
+	case 5:
+		/* It drops no run of a key that never comes back. */
+		if (__atomic_load_n(&ledger->step[key], __ATOMIC_SEQ_CST) != ENDED)
+			break;
+		q_key_state(q, WQ_DO_DISABLE, &key, sizeof(key));
+		q_key_state(q, WQ_DO_ENABLE, &key, sizeof(key));
+		break;
 	case 0:
 		q_key_state(q, WQ_DO_QUERY, &key, sizeof(key));
 		break;
@@ -322,9 +343,17 @@ FIXTURE(kill) {
 	long seconds, count;
 };
 
-FIXTURE_VARIANT(kill) { __s64 lease; };
+FIXTURE_VARIANT(kill) {
+	__s64 lease;
+	__u32 order, order_arg, group_limit;
+};
+
 FIXTURE_VARIANT_ADD(kill, without_leases) { .lease = 0 };
 FIXTURE_VARIANT_ADD(kill, with_leases_and_stops) { .lease = LEASE };
+FIXTURE_VARIANT_ADD(kill, with_levels) { .order = WQ_ORDER_PRIORITY };
+FIXTURE_VARIANT_ADD(kill, with_groups_leases_and_stops) {
+	.lease = LEASE, .order = WQ_ORDER_PREFIX, .order_arg = 1, .group_limit = 2,
+};
 
 FIXTURE_SETUP(kill)
 {
@@ -332,7 +361,8 @@ FIXTURE_SETUP(kill)
 	struct wq_attrs op = {
 		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL, .mode = 0600,
 		.max_keys = KEYS, .limiters = addr_of(&soon), .num_limiters = 1,
-		.lease = variant->lease,
+		.lease = variant->lease, .order = variant->order, .order_arg = variant->order_arg,
+		.group_limit = variant->group_limit,
 	};
 	const char *seconds = getenv("KILL_SECONDS"), *count = getenv("KILL_COUNT");
 
@@ -341,6 +371,7 @@ FIXTURE_SETUP(kill)
 	self->seconds = seconds ? atol(seconds) : 5;
 	self->count = count ? atol(count) : 0;
 	lease = variant->lease;
+	levels = variant->order == WQ_ORDER_PRIORITY;
 	begun = now_ns();
 	self->q = q_dev(O_RDWR);
 	ASSERT_LE(0, self->q);
@@ -387,7 +418,7 @@ static void take_the_rest(struct __test_metadata *_metadata, int q, __u32 *rest)
 		ASSERT_EQ(0, q_done_array(q, &a));
 	}
 	ASSERT_EQ(0, st.processing);
-	ASSERT_EQ(st.keys, st.retained);
+	ASSERT_EQ(st.keys, st.retained + st.disabled);
 	for (__u32 key = 0; key < ledger->next && key < KEYS; key++) {
 		if (ledger->step[key] == ADDED)
 			ASSERT_EQ(1, seen[key]) TH_LOG("key %u is lost", key);

@@ -19,6 +19,8 @@ noinline void wq_remove(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	wq_table_remove(&q->table, e);
 	q->key_bytes -= wq_key_bytes(q->prefix, e->len);
+	if (unlikely(q->key_bytes < q->share.least))
+		wq_share_shrink(q->user, &q->share, q->key_bytes);
 	if (q->grouped)
 		wq_groups_leave(q->order_data, e);
 	wq_dispose(cs, e);

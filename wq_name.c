@@ -246,6 +246,7 @@ static int open_alloc(struct opening *o)
 		return -ENOMEM;
 	o->taken = true;
 	o->made->lazy = true;
+	wq_share_init(&o->made->share);
 	o->made->uid = current_fsuid();
 	o->made->gid = current_fsgid();
 	INIT_WORK(&o->made->dir_work, dir_work);

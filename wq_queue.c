@@ -125,6 +125,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	if (!q->coalesced)
 		goto free;
 	wq_attr_init(q, params);
+	q->share.most = U64_MAX;
 	q->limiter = params->limiter ?: wq_limiter_default_controller();
 	if (IS_ERR(q->limiter))
 		goto free;
@@ -248,7 +249,7 @@ void wq_put(struct wq *q)
 	wq_thread_stop(q);
 	wq_purge(q, true);
 	free_keys(q);
-	wq_user_uncharge(q->user, q->max_keys);
+	wq_user_uncharge(q->user, q->max_keys, &q->share);
 	wq_unpin(q);
 }
 WQ_EXPORT_FOR_KUNIT(wq_put);

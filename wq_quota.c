@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Quotas: how many queues and waits one user may have, and how many keys the queues may hold.
+ * Quotas: how many queues and waits one user may have, how many keys the queues may hold, and how
+ * many bytes these keys may take.
  *
  * As for POSIX message queues, a user is charged when a queue is created, with all keys
- * that the queue may ever hold.  So an add checks the queue's own bound alone.
+ * that the queue may ever hold.  So an add checks the queue's own bound alone.  Bytes are charged
+ * as they are used, because keys have different lengths.  A queue charges WQ_SHARE bytes at a time,
+ * so that most adds compare two numbers of the queue.
  *
  * wq_users_lock protects the tree of users and their counts.  It is the innermost lock:
  * it is taken with wq.lock or wq_names_lock held, or alone.  It is a raw spinlock, because
@@ -16,6 +19,7 @@
 #include <linux/err.h>
 #include <linux/module.h>
 #include <linux/rbtree.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/user_namespace.h>
@@ -35,6 +39,10 @@ static unsigned int user_waits = 1024;
 module_param(user_waits, uint, 0644);
 MODULE_PARM_DESC(user_waits, "Waits of one user at most (CAP_SYS_RESOURCE exempts)");
 
+static unsigned long user_bytes = 1UL << 30;
+module_param(user_bytes, ulong, 0644);
+MODULE_PARM_DESC(user_bytes, "Bytes that the keys of one user may take at most (queues of a creator with CAP_SYS_RESOURCE are exempt)");
+
 /* A user with queues or waits. */
 struct wq_user {
 	struct rb_node node;
@@ -42,7 +50,10 @@ struct wq_user {
 	unsigned int queues;
 	unsigned int waits;
 	u64 keys;
+	u64 bytes;
 };
+
+#define WQ_SHARE	SZ_256K
 
 static DEFINE_RAW_SPINLOCK(wq_users_lock);
 static struct rb_root wq_users = RB_ROOT;
@@ -185,8 +196,50 @@ static void user_unlock(struct wq_user *user, unsigned long flags)
 		kfree(user);
 }
 
+/* A queue is made by the caller.  It has no user yet, and no bytes. */
+void wq_share_init(struct wq_share *s)
+{
+	if (!ns_capable_noaudit(&init_user_ns, CAP_SYS_RESOURCE))
+		s->most = 0;
+}
+
+static void share_set(struct wq_share *s, u64 most)
+{
+	s->most = most;
+	s->least = most > 2 * WQ_SHARE ? most - 2 * WQ_SHARE : 0;
+}
+
+/* Charge more bytes to the user of a queue, whose lock is held.  Returns false if none are left. */
+bool wq_share_grow(struct wq_user *user, struct wq_share *s)
+{
+	u64 limit = READ_ONCE(user_bytes);
+	unsigned long flags;
+	bool fits;
+
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	fits = user->bytes <= limit && WQ_SHARE <= limit - user->bytes;
+	if (fits)
+		user->bytes += WQ_SHARE;
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
+	if (fits)
+		share_set(s, s->most + WQ_SHARE);
+	return fits;
+}
+
+/* Give back what a queue, whose lock is held, does not need for @used bytes. */
+void wq_share_shrink(struct wq_user *user, struct wq_share *s, u64 used)
+{
+	u64 less = round_down(s->least - used + WQ_SHARE, WQ_SHARE);
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	user->bytes -= less;
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
+	share_set(s, s->most - less);
+}
+
 /* A queue has ended. */
-void wq_user_uncharge(struct wq_user *user, u32 keys)
+void wq_user_uncharge(struct wq_user *user, u32 keys, const struct wq_share *s)
 {
 	unsigned long flags;
 
@@ -194,6 +247,7 @@ void wq_user_uncharge(struct wq_user *user, u32 keys)
 		return;
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
 	user->keys -= keys;
+	user->bytes -= s->most == U64_MAX ? 0 : s->most;
 	user->queues--;
 	user_unlock(user, flags);
 }
@@ -257,12 +311,14 @@ void wq_quota_info(struct wq_info *info)
 	info->user_queues = READ_ONCE(user_queues);
 	info->user_keys = READ_ONCE(user_keys);
 	info->user_waits = READ_ONCE(user_waits);
+	info->user_bytes = READ_ONCE(user_bytes);
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
 	user = user_find(uid);
 	if (user) {
 		info->charged_queues = user->queues;
 		info->charged_keys = user->keys;
 		info->charged_waits = user->waits;
+		info->charged_bytes = user->bytes;
 	}
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 }

@@ -110,6 +110,19 @@ struct wq_entry *wq_any(struct wq_cs *cs)
 	return wq_entry_of(cs, wq_table_any(&cs->q->table));
 }
 
+/* See wq_has_bytes(). */
+noinline bool wq_grow_share(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (wq_share_grow(q->user, &q->share))
+		return true;
+	/* Pollers are woken when this queue uses less. */
+	q->watched |= WQ_WATCH_ROOM;
+	return false;
+}
+
 /* Insert an entry into the policy.  If that blocks the entry, it wakes no getter. */
 noinline void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
 {

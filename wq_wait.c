@@ -215,7 +215,7 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
 	if (wq_is_deserted(q))
 		mask |= EPOLLPRI;
-	if (wq_has_room(q))
+	if (wq_has_bytes(&cs) && wq_has_room(q))
 		mask |= EPOLLOUT | EPOLLWRNORM;
 	else if (!q->shut)
 		q->watched |= WQ_WATCH_ROOM;

@@ -26,6 +26,7 @@
 #include "wq_hash.h"
 #include "wq_lease.h"
 #include "wq_map.h"
+#include "wq_quota.h"
 #include "wq_ratelimit.h"
 #include "wq_run.h"
 #include "wq_table.h"
@@ -106,6 +107,7 @@ struct wq {
 	void *order_data;		/* C; the queue's own, if neither FIFO nor OTHER */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
 	struct wq_limiter *limiter;	/* L: NULL after wq_destroy() */
+	struct wq_share share;		/* L: of the bytes of its user */
 	/* The values of attributes, L */
 #define VALUE(attr, kind, field, member, ...) typeof_member(struct wq_attrs, field) member;
 #define OTHER(...)
@@ -252,7 +254,8 @@ static inline u32 wq_max_parked(const struct wq *q)
 /* Whether an add of a new key would be accepted. */
 static inline bool wq_has_room(const struct wq *q)
 {
-	return !q->no_adds && wq_nr_keys(q) < q->max_keys;
+	return !q->no_adds && wq_nr_keys(q) < q->max_keys &&
+	       q->key_bytes + WQ_MAX_KEY_BYTES <= q->share.most;
 }
 
 #endif /* _WQ_DATA_H */

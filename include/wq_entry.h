@@ -227,6 +227,9 @@ static __always_inline void wq_rank_prefetch(const struct wq_entry *e)
 #define WQ_MAX_ROOM	(WQ_MAX_KEY + WQ_PREFIX_ORDER)
 #define WQ_SIZES	14
 
+/* The most memory of an entry. */
+#define WQ_MAX_KEY_BYTES	(sizeof(struct wq_key) + WQ_MAX_ROOM)
+
 static inline u32 wq_room_of_size(u32 size)
 {
 	u32 room = WQ_MIN_ROOM << (size + 1) / 2;

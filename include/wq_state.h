@@ -120,6 +120,17 @@ static __always_inline struct wq_entry *wq_first_ready(struct wq *q)
 					struct wq_entry, link);
 }
 
+bool wq_grow_share(struct wq_cs *cs);
+
+/* Whether the queue's user may have the bytes of one more key. */
+static __always_inline bool wq_has_bytes(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	return likely(q->key_bytes + WQ_MAX_KEY_BYTES <= q->share.most) || wq_grow_share(cs);
+}
+
 /* Make a dirty entry ready. */
 static __always_inline void wq_push(struct wq_cs *cs, struct wq_entry *e)
 {

@@ -139,7 +139,7 @@ static __always_inline int __wq_add_op(struct wq_cs *cs, const struct wq_op *op,
 		return -EBUSY;
 	if (e)
 		return wq_add_entry(cs, e, op, pre, gfp);
-	if (wq_nr_keys(q) >= q->max_keys)
+	if (wq_nr_keys(q) >= q->max_keys || !wq_has_bytes(cs))
 		return -ENOSPC;
 
 	k = wq_new_key(q, op, pre, gfp);

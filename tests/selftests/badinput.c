@@ -154,7 +154,7 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 {
 	ASSERT_EQ(24, sizeof(struct wq_rec));
 	ASSERT_EQ(16, sizeof(struct wq_keys));
-	ASSERT_EQ(56, sizeof(struct wq_info));
+	ASSERT_EQ(72, sizeof(struct wq_info));
 	ASSERT_EQ(152, sizeof(struct wq_attrs));
 	ASSERT_EQ(72, offsetof(struct wq_attrs, set));
 	ASSERT_EQ(96, offsetof(struct wq_attrs, limiters));

@@ -759,6 +759,74 @@ TEST_F(users, quota_of_keys_of_a_user_is_exact)
 	ASSERT_EQ(0, reap(pid));
 }
 
+#define USER_BYTES	"/sys/module/wq/parameters/user_bytes"
+
+static void set_user_bytes(const char *text)
+{
+	int fd = open(USER_BYTES, O_WRONLY);
+
+	if (write(fd, text, strlen(text)) < 0)
+		perror(USER_BYTES);
+	close(fd);
+}
+
+/* Adds long keys until one is refused.  Returns how many were added. */
+static int fill(int q, const char *prefix)
+{
+	char key[1025];
+	int n;
+
+	for (n = 0; n < 10000; n++) {
+		snprintf(key, sizeof(key), "%s%01020d", prefix, n);
+		if (q_add(q, key) < 0)
+			break;
+	}
+	return n;
+}
+
+static int bytes_of_a_user(void)
+{
+	int a = q_private(0), b = q_private(0), fd = q_dev(O_RDWR), n;
+	struct pollfd out = { .fd = a, .events = POLLOUT };
+	struct array keys = array_new(WQ_MAX_OUT);
+	struct wq_info info;
+
+	n = fill(a, "a");
+	CHECK(n > 500 && n < 1024);		/* a key takes more than 1 KiB */
+	CHECK(q_add(a, "short") == -ENOSPC);
+	CHECK(poll(&out, 1, 0) == 0);
+	CHECK(q_add(b, "of another queue") == -ENOSPC);
+	CHECK(!q_info(fd, &info));
+	CHECK(info.charged_bytes == 1 << 20 && info.user_bytes == 1 << 20);
+	/* what a queue no longer uses, another one can have */
+	while (!q_get_array(a, &keys, 0, 0))
+		CHECK(!q_done_array(a, &keys));
+	CHECK(poll(&out, 1, 0) == 1);
+	CHECK(fill(b, "b") > 200);
+	close(b);
+	CHECK(fill(a, "a") > n / 2);
+	close(a);
+	CHECK(!q_info(fd, &info));
+	CHECK(info.charged_bytes == 0);
+	return 0;
+}
+
+TEST_F(users, quota_of_bytes_of_a_user)
+{
+	int q = q_private(0);
+	pid_t pid;
+
+	set_user_bytes("1048576");
+	pid = user(BOB, GROUP, 0);
+	if (!pid)
+		_exit(bytes_of_a_user());
+	EXPECT_EQ(0, reap(pid));
+	/* root is exempt */
+	EXPECT_EQ(3000, fill(q, "r") > 3000 ? 3000 : 0);
+	set_user_bytes("1073741824");
+	close(q);
+}
+
 /* ---- other users ---- */
 
 /* The shortest of several rounds of opens of the name, ns for each. */

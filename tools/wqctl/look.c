@@ -871,6 +871,8 @@ int cmd_info(const struct args *a)
 	set_number(json, "charged_keys", info.charged_keys);
 	set_number(json, "user_waits", info.user_waits);
 	set_number(json, "charged_waits", info.charged_waits);
+	set_number(json, "user_bytes", info.user_bytes);
+	set_number(json, "charged_bytes", info.charged_bytes);
 	if (a->json)
 		return print_object(json);
 	json_object_foreach(json, name, value)

@@ -388,7 +388,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "info", .args = "",
 		.doc = "Print the limits of the kernel's wq."
-			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. charged_queues, charged_keys and charged_waits are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
+			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. user_bytes limits the memory of the keys in them. charged_queues, charged_keys, charged_waits and charged_bytes are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
 		.options = (const struct argp_option[]){
 			{ "json", OPT_JSON, NULL, 0, "print a JSON object", 0 }, END
 		},

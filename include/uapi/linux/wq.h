@@ -107,7 +107,7 @@
  *  - EPOLLIN: a get or read would not wait, and the file is open for reading.  The key that the
  *    last read returned counts as ready if it was added during its run.  Not while gets are paused.
  *  - EPOLLOUT: an add of a new key would be accepted, and the file is open for writing.  It is not
- *    set if the queue is shut down or holds max_keys keys, or if adds are paused.
+ *    set if the queue is shut down or full, or if adds are paused.
  *  - EPOLLHUP: the queue is shut down, and a get would fail with ESHUTDOWN.  If the queue drains, a
  *    file that holds no key reports it when the drain is complete.
  *  - EPOLLPRI: a get that may wait would fail with EIDRM.
@@ -280,14 +280,14 @@ struct wq_keys {
  * @max_array: out, the kernel's WQ_MAX_ARRAY
  * @max_keys: out, the kernel's WQ_MAX_KEYS
  * @user_queues: out, how many queues a user may have
- * @charged_queues: out, how many queues the user has.  Private queues and queues that were unlinked
- *	count as long as they are open, or a wait for them is.
- * @user_keys: out, how many keys all queues of a user may hold together: the limit on the sum of
- *	their max_keys
- * @charged_keys: out, the sum of max_keys of the user's queues.  It does not depend on how many
- *	keys the queues hold.
+ * @charged_queues: out, how many queues the user has, also private and unlinked ones that are open
+ * @user_keys: out, the limit on the sum of max_keys of all queues of a user
+ * @charged_keys: out, that sum, however many keys the queues hold
  * @user_waits: out, how many waits a user may have, see WQ_IOC_WAIT
  * @charged_waits: out, how many waits the user has
+ * @user_bytes: out, how many bytes the keys of a user may take.  Those of queues that a process with
+ *	CAP_SYS_RESOURCE created do not count
+ * @charged_bytes: out, how many they take, and up to 768 KiB more for each queue
  *
  * Errors of WQ_IOC_INFO:
  *  EINVAL     @flags is not 0
@@ -306,6 +306,8 @@ struct wq_info {
 	__aligned_u64 charged_keys;
 	__u32 user_waits;
 	__u32 charged_waits;
+	__aligned_u64 user_bytes;
+	__aligned_u64 charged_bytes;
 };
 
 /* wq_limiter_spec.kind */
@@ -556,7 +558,7 @@ struct wq_attrs {
  *  ESHUTDOWN  the queue is shut down
  *  EHOSTDOWN  adds are paused, see WQ_IOC_PAUSE.  An add of a key that is dirty fails, too
  *  EBUSY      the key is disabled, see WQ_DO_DISABLE
- *  ENOSPC     the key is new, and the queue holds max_keys keys
+ *  ENOSPC     the key is new, and the queue holds max_keys keys, or its user's keys user_bytes
  *  ENOMEM     there is not enough memory for the key or for its delay
  *
  * Errors of WQ_IOC_ADD for the call.  keys.count keys were handled, 0 of them unless the error is
@@ -787,9 +789,8 @@ struct wq_key_info {
  *                 parked key is no longer in the queue
  *  WQ_DO_FORGET   needs read or write access.  It does not replace done, or unpark a key
  *  WQ_DO_KICK     needs write access.  A key that is parked after its run has another run
- *                 instead.  A kick works while adds are paused.  The kernel takes the queue's
- *                 lock for up to 32 keys at a time.  If a signal comes meanwhile, the call
- *                 returns 0 with the keys that it made ready
+ *                 instead.  A kick works while adds are paused.  The keys are handled 32 at a time.
+ *                 After a signal the call returns 0 with the keys that it made ready
  *  WQ_DO_DISABLE  is for the queue's owner, and for CAP_FOWNER.  The key's pending run, its delay
  *                 and its failures are dropped, as by CANCEL.  Adds fail with EBUSY until the key
  *                 is enabled.  A run in progress goes on, and WQ_WAIT_RUN waits for its end.  If

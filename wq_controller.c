@@ -72,8 +72,8 @@ static void controller_give_up(const struct wq_controller_params *p, const struc
 }
 
 /*
- * Call the caller's function for a key or for an embedded entry.  *@gone becomes true if the function
- * ends the entry.
+ * Call the caller's function for a key or for an embedded entry.  *@gone becomes true if the
+ * function ends the entry.
  */
 static s64 controller_call(const struct wq_controller_params *p, const struct wq_item *item,
 			   bool *gone)
@@ -111,7 +111,7 @@ static u32 controller_outcome(const struct wq_controller_params *p, const struct
 	return item->failures < controller_retries(p) ? WQ_OUTCOME_RETRY : WQ_OUTCOME_GIVE_UP;
 }
 
-/* Process a key, and set @cause for its done.  Returns false if the run has ended with its entry. */
+/* Process a key, and set @cause for its done.  Returns false if the run ended with its entry. */
 static bool controller_work(struct controller_worker *w, const struct wq_item *item,
 			    struct wq_cause *cause)
 {

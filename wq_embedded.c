@@ -682,8 +682,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_flush);
  */
 
 /*
- * A controller is about to call a function of its caller for an entry that it got.  *@gone is on the
- * thread's stack.  It becomes true if the function ends the entry, whose run has ended then.
+ * A controller is about to call a function of its caller for an entry that it got.  *@gone is on
+ * the thread's stack.  It becomes true if the function ends the entry, whose run has ended then.
  */
 void wq_embedded_enter(struct wq_embedded *x, bool *gone)
 {

@@ -79,7 +79,7 @@ u64 wq_order_bytes(const struct wq *q)
 	return q->order_kind == WQ_ORDER_PRIORITY ? wq_priority_bytes() : 0;
 }
 
-/* Report the statistics of the order, in constant time.  @level_ready: see struct wq_stat; or NULL */
+/* Report the statistics of the order.  @level_ready: see struct wq_stat; or NULL */
 void wq_order_stat(const struct wq *q, struct wq_stat *st, u32 *level_ready)
 {
 	lockdep_assert_held(&q->lock);

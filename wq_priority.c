@@ -5,13 +5,14 @@
  * Each level has a list of the keys that are ready at it, first in first out, and a bitmap has
  * the levels whose lists are not empty.  So push, pop, remove and touch are O(1).
  *
- * Ageing: in every n pops, one is for the levels in turn, downwards and then again from the highest
- * one: it takes the first key of the next level that has keys.  If the pop before took a key of that
- * level, it is the turn of the level behind it.
+ * Ageing: in every n pops, one is for the levels in turn, downwards and then again from the
+ * highest one: it takes the first key of the next level that has keys.  If the pop before took a
+ * key of that level, it is the turn of the level behind it.
  *
  * Its bound: the turn comes to each of L levels with keys once, before it comes to one of them
- * again.  It passes over a level only if the pop before took the first key there.  So the first key
- * of a level is popped within L + 1 turns, which are (L + 1) * n pops, however many keys are pushed.
+ * again.  It passes over a level only if the pop before took the first key there.  So the first
+ * key of a level is popped within L + 1 turns, which are (L + 1) * n pops, however many keys are
+ * pushed.
  *
  * An entry has three levels, in its struct wq_rank.  Each level is valid in some states:
  *

@@ -699,12 +699,12 @@ TEST_F(libwq, open_attr_refuses_a_bad_limiter_and_creates_no_queue)
 
 TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byte_more)
 {
-	uint32_t level_ready[WQ_LEVELS];
 	LONGER(wq_stat) st;
 	LONGER(wq_info) info;
 	LONGER(wq_key_info) key;
 	LONGER(wq_view) view;
 	LONGER(wq_queue) queue;
+	uint32_t level_ready[WQ_LEVELS];
 	struct wq_batch b = WQ_BATCH_INIT;
 	uint64_t cursor = 0;
 	size_t size;

@@ -285,7 +285,7 @@ struct wq_keys {
  * @charged_keys: out, that sum, however many keys the queues hold
  * @user_waits: out, how many waits a user may have, see WQ_IOC_WAIT
  * @charged_waits: out, how many waits the user has
- * @user_bytes: out, how many bytes the keys of a user may take.  Those of queues that a process with
+ * @user_bytes: out, how many bytes the keys of a user may take.  Keys of queues that a process with
  *	CAP_SYS_RESOURCE created do not count
  * @charged_bytes: out, how many they take, and up to 768 KiB more for each queue
  *

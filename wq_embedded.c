@@ -360,6 +360,7 @@ static u32 embedded_disable_sync(struct wq_embedded *x, struct flush *f)
 /* End the run that the caller is.  Adds are refused from before that on, so no other one begins. */
 static void embedded_end_own(struct wq_embedded *x)
 {
+	/* The token does not change while the entry is held. */
 	struct wq_item item = { .entry = &x->entry, .token = x->entry.token };
 
 	*x->gone = true;

@@ -401,7 +401,9 @@ static void name_unlinked(struct wq *q)
 	struct wq_cs cs;
 
 	wq_lock(&cs, q);
-	q->watched |= WQ_WATCH_REMOVED;
+	/* That of a kernel module is being destroyed: its gets fail with -ESHUTDOWN. */
+	if (q->lazy)
+		q->watched |= WQ_WATCH_REMOVED;
 	wq_renew_map(&cs);
 	wq_unlock(&cs);
 	wq_put(q);

@@ -269,7 +269,8 @@ TEST_F_TIMEOUT(users, every_verb_checks_the_caller_class_and_the_file_mode, 120)
 		st = q_stat(q);
 		ASSERT_EQ(allowed && may & R, st.gets);
 		ASSERT_EQ(allowed && may & R, st.dones);
-		ASSERT_EQ(allowed && may_end(may, !who[i].unlink) ? WQ_STATE_SHUTDOWN : 0, st.state);
+		ASSERT_EQ((allowed && may_end(may, !who[i].unlink) ? WQ_STATE_SHUTDOWN : 0) |
+			  (who[i].unlink ? 0 : WQ_STATE_REMOVED), st.state);
 		ASSERT_EQ(allowed && may & W, st.canceled);
 		ASSERT_EQ(allowed && may == (R | W) ? 2 : 1, st.adds);
 		if (who[i].unlink)

@@ -290,9 +290,10 @@ TEST_F(queue, stat_rest_of_a_name_is_zero)
 	memset(&st, MARK, sizeof(st));
 	st.size = sizeof(st);
 	st.flags = 0;
+	st.level_ready = 0;
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_STAT, &st));
 	ASSERT_TRUE(all(st.name + strlen(self->name), 0, sizeof(st.name) - strlen(self->name)));
-	memset(&st.name, MARK, sizeof(st) - offsetof(struct wq_stat, name));
+	memset(st.name, MARK, sizeof(st.name));
 	ASSERT_EQ(0, verb(q, WQ_IOC_STAT, &st));
 	ASSERT_TRUE(all(st.name, 0, sizeof(st.name)));
 	close(q);

@@ -72,7 +72,7 @@ static int may(const char *what, int ret)
 		return ret;
 	switch (errno) {
 	case ESHUTDOWN: case EAGAIN: case ETIMEDOUT: case ENOSPC: case ENOMEM: case ENOENT:
-	case ESTALE: case ECANCELED: case EHOSTDOWN:
+	case ESTALE: case ECANCELED: case EHOSTDOWN: case EIDRM:
 		break;
 	case EINTR:
 		note(&all->interrupted);

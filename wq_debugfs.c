@@ -7,10 +7,11 @@
  *	wq/NAME/metrics		the statistics
  *	wq/NAME/attributes	the attributes but the limiter, with times in ns
  *	wq/NAME/state		which keys are held by which process, the longest run
- *				first, and which keys come next
+ *				first, and which are ready, those given back first and then
+ *				the oldest first
  *
- * At most WQ_SHOWN_KEYS keys of each kind are shown, so that the lock is held for a
- * bounded time.
+ * At most WQ_SHOWN_KEYS keys of each kind are shown.  They are copied under the lock, and made
+ * texts without it.  The ready keys of a kernel module's own order are only counted.
  */
 #include <linux/debugfs.h>
 #include <linux/list.h>
@@ -21,6 +22,7 @@
 #include "wq_attr.h"
 #include "wq_debugfs.h"
 #include "wq_metrics.h"
+#include "wq_order.h"
 #include "wq_report.h"
 #include "wq_times.h"
 
@@ -162,97 +164,173 @@ static int attributes_show(struct seq_file *m, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(attributes);
 
-static void show_entry(struct seq_file *m, struct wq_cs *cs, struct wq_entry *e)
-{
-	char key[WQ_SHOWN_BYTES];
+/* The parts of a key that are shown.  They are copied under the lock, and made a text after it. */
+struct shown_key {
 	struct wq_key_info info;
+	const void *entry;	/* the name of an embedded entry, whose length is 0 */
+	u32 len;
+	u8 key[WQ_SHOWN_BYTES];
+};
+
+struct shown_keys {
+	u32 total;
+	u32 count;		/* of @keys */
+	struct shown_key keys[WQ_SHOWN_KEYS];
+};
+
+struct shown_state {
+	bool shut;
+	u32 paused;
+	u32 nr_consumers;
+	u32 nr_requeued;
+	struct shown_keys processing, ready, delayed, parked;
+};
+
+/* Copy the shown parts of an entry.  Returns false if no further entry has room. */
+static bool copy_entry(struct wq_cs *cs, struct shown_keys *to, struct wq_entry *e)
+{
+	struct shown_key *k;
 
 	wq_assert_locked(cs);
-	wq_key_info(cs, &cs->q->kernel, e, &info);
-	wq_key_text(key, sizeof(key), e);
-	seq_printf(m, "  \"%s\"", key);
-	if (info.state & WQ_KEY_PROCESSING && info.holder == WQ_HELD_BY_KERNEL)
-		seq_puts(m, " by the kernel");
-	else if (info.state & WQ_KEY_PROCESSING)
-		seq_printf(m, " by process %u", info.holder);
-	if (info.state & (WQ_KEY_PROCESSING | WQ_KEY_READY | WQ_KEY_PARKED)) {
-		seq_puts(m, ", for ");
-		show_duration(m, info.age);
-	}
-	if (info.lease >= 0) {
-		seq_puts(m, ", lease ends in ");
-		show_duration(m, info.lease);
-	}
-	if (info.state & WQ_KEY_PROCESSING && info.state & WQ_KEY_DIRTY)
-		seq_puts(m, ", dirty");
-	if (info.due >= 0) {
-		seq_puts(m, ", due in ");
-		show_duration(m, info.due);
-	}
-	if (info.state & WQ_KEY_DISABLED)
-		seq_puts(m, ", disabled");
-	if (info.failures)
-		seq_printf(m, ", failed %u times", info.failures);
-	if (info.error)
-		seq_printf(m, ", error %u", info.error);
-	if (info.reason_len) {
-		char reason[WQ_SHOWN_BYTES];
-
-		wq_bytes_text(reason, sizeof(reason), info.reason, info.reason_len);
-		seq_printf(m, ", \"%s\"", reason);
-	}
-	if (info.given_back)
-		seq_printf(m, ", given back %u times in a row", info.given_back);
-	seq_putc(m, '\n');
+	if (to->count == WQ_SHOWN_KEYS)
+		return false;
+	k = &to->keys[to->count++];
+	wq_key_info(cs, &cs->q->kernel, e, &k->info);
+	k->entry = e;
+	k->len = min_t(u32, e->len, WQ_SHOWN_BYTES);
+	memcpy(k->key, wq_shown_key(e), k->len);
+	return to->count < WQ_SHOWN_KEYS;
 }
 
-/* Show the entries of a list, *@room at most. */
-static void show_list(struct seq_file *m, struct wq_cs *cs, struct list_head *list, int *room)
+/* Copy the first entries of a list.  Returns as copy_entry(). */
+static bool copy_list(struct wq_cs *cs, struct shown_keys *to, struct list_head *list)
 {
 	struct wq_entry *e;
 
 	wq_assert_locked(cs);
-	list_for_each_entry(e, list, link) {
-		if (!*room)
+	list_for_each_entry(e, list, link)
+		if (!copy_entry(cs, to, wq_fixup_listed(cs, e)))
+			return false;
+	return true;
+}
+
+/* Copy the first of the @n ready entries of an order that has ranks: the oldest ones. */
+static void copy_ranked(struct wq_cs *cs, struct shown_keys *to, u32 n)
+{
+	struct wq_entry *e = cs->q->order->oldest(cs->q->order_data);
+
+	wq_assert_locked(cs);
+	while (copy_entry(cs, to, wq_fixup_listed(cs, e)) && --n)
+		e = wq_ranked_entry(list_next_entry(wq_rank_of(e), ready));
+}
+
+static void copy_state(struct wq_cs *cs, struct shown_state *to)
+{
+	struct wq *q = cs->q;
+	struct wq_consumer *c;
+	u32 n;
+
+	wq_assert_locked(cs);
+	to->shut = q->shut;
+	to->paused = q->paused;
+	to->nr_consumers = q->nr_consumers;
+	to->nr_requeued = q->nr_requeued;
+	to->processing.total = q->nr_processing;
+	for_each_running(q, c)
+		if (!copy_list(cs, &to->processing, &c->again) ||
+		    !copy_list(cs, &to->processing, &c->held))
 			break;
-		--*room;
-		show_entry(m, cs, wq_fixup_listed(cs, e));
+	to->ready.total = wq_nr_ready(q);
+	n = to->ready.total - q->nr_requeued;
+	copy_list(cs, &to->ready, &q->requeued);
+	if (!q->order)
+		copy_list(cs, &to->ready, &q->fifo);
+	else if (wq_order_has_rank(q) && n)
+		copy_ranked(cs, &to->ready, n);
+	if (!q->shut && q->heap.count) {
+		to->delayed.total = q->heap.count;
+		copy_entry(cs, &to->delayed, wq_next_due(cs));
 	}
+	to->parked.total = q->nr_parked;
+	copy_list(cs, &to->parked, &q->parked);
+}
+
+static void show_key(struct seq_file *m, const struct shown_key *k)
+{
+	const struct wq_key_info *info = &k->info;
+	char text[WQ_SHOWN_BYTES];
+
+	wq_bytes_text(text, sizeof(text), k->len ? k->key : k->entry, k->len);
+	seq_printf(m, "  \"%s\"", text);
+	if (info->state & WQ_KEY_PROCESSING && info->holder == WQ_HELD_BY_KERNEL)
+		seq_puts(m, " by the kernel");
+	else if (info->state & WQ_KEY_PROCESSING)
+		seq_printf(m, " by process %u", info->holder);
+	if (info->state & (WQ_KEY_PROCESSING | WQ_KEY_READY | WQ_KEY_PARKED)) {
+		seq_puts(m, ", for ");
+		show_duration(m, info->age);
+	}
+	if (info->priority)
+		seq_printf(m, ", level %d", info->priority);
+	if (info->lease >= 0) {
+		seq_puts(m, ", lease ends in ");
+		show_duration(m, info->lease);
+	}
+	if (info->state & WQ_KEY_PROCESSING && info->state & WQ_KEY_DIRTY)
+		seq_puts(m, ", dirty");
+	if (info->due >= 0) {
+		seq_puts(m, ", due in ");
+		show_duration(m, info->due);
+	}
+	if (info->state & WQ_KEY_DISABLED)
+		seq_puts(m, ", disabled");
+	if (info->failures)
+		seq_printf(m, ", failed %u times", info->failures);
+	if (info->error)
+		seq_printf(m, ", error %u", info->error);
+	if (info->reason_len) {
+		wq_bytes_text(text, sizeof(text), info->reason, info->reason_len);
+		seq_printf(m, ", \"%s\"", text);
+	}
+	if (info->given_back)
+		seq_printf(m, ", given back %u times in a row", info->given_back);
+	seq_putc(m, '\n');
+}
+
+static void show_keys(struct seq_file *m, const struct shown_keys *keys)
+{
+	u32 i;
+
+	for (i = 0; i < keys->count; i++)
+		show_key(m, &keys->keys[i]);
 }
 
 static int state_show(struct seq_file *m, void *unused)
 {
 	struct wq *q = m->private;
-	struct wq_consumer *c;
+	struct shown_state *s;
 	struct wq_cs cs;
-	int room;
 
+	s = kvzalloc(sizeof(*s), GFP_KERNEL);
+	if (!s)
+		return -ENOMEM;
 	wq_lock(&cs, q);
-	seq_printf(m, "%s%s%s%s, %u consumers\n", q->name,
-		   q->shut ? ": shut down" : ": open",
-		   q->paused & WQ_PAUSE_GETS ? ", gets paused" : "",
-		   q->paused & WQ_PAUSE_ADDS ? ", adds paused" : "",
-		   q->nr_consumers);
-	seq_printf(m, "processing: %u\n", q->nr_processing);
-	room = WQ_SHOWN_KEYS;
-	for_each_running(q, c) {
-		show_list(m, &cs, &c->again, &room);
-		show_list(m, &cs, &c->held, &room);
-		if (!room)
-			break;
-	}
-	seq_printf(m, "ready: %u, of these given back: %u\n", wq_nr_ready(q), q->nr_requeued);
-	room = WQ_SHOWN_KEYS;
-	show_list(m, &cs, &q->requeued, &room);
-	if (!q->order)
-		show_list(m, &cs, &q->fifo, &room);
-	seq_printf(m, "delayed: %u\n", q->shut ? 0 : q->heap.count);
-	if (!q->shut && q->heap.count)
-		show_entry(m, &cs, wq_next_due(&cs));
-	seq_printf(m, "parked: %u\n", q->nr_parked);
-	room = WQ_SHOWN_KEYS;
-	show_list(m, &cs, &q->parked, &room);
+	copy_state(&cs, s);
 	wq_unlock(&cs);
+	seq_printf(m, "%s%s%s%s, %u consumers\n", q->name,
+		   s->shut ? ": shut down" : ": open",
+		   s->paused & WQ_PAUSE_GETS ? ", gets paused" : "",
+		   s->paused & WQ_PAUSE_ADDS ? ", adds paused" : "",
+		   s->nr_consumers);
+	seq_printf(m, "processing: %u\n", s->processing.total);
+	show_keys(m, &s->processing);
+	seq_printf(m, "ready: %u, of these given back: %u\n", s->ready.total, s->nr_requeued);
+	show_keys(m, &s->ready);
+	seq_printf(m, "delayed: %u\n", s->delayed.total);
+	show_keys(m, &s->delayed);
+	seq_printf(m, "parked: %u\n", s->parked.total);
+	show_keys(m, &s->parked);
+	kvfree(s);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(state);

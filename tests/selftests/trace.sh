@@ -497,6 +497,26 @@ test_debugfs_state_lists_holders_and_delayed_keys_in_order() {
 	wq shutdown $q
 	matches state 'shut' "$(<$debug/$q/state)"
 }
+
+# The oldest first, in any order of gets; blocked ones are ready too.
+test_debugfs_state_lists_the_ready_keys_of_every_order() {
+	local text
+	shown_queue --order priority
+	wq add --priority -3 $q low
+	wq add --priority 100 $q high
+	text=$(<$debug/$q/state)
+	matches levels 'ready: 2,.*"low", for [^"]*, level -3 *"high", for [^"]*, level 100 ' "${text//$'\n'/ } "
+	wq unlink $q
+	eventually hidden
+	shown_queue --order groups:/:1
+	wq add $q a/1 a/2 b/1
+	hold 1
+	text=$(<$debug/$q/state)
+	matches groups 'processing: 1 *"a/1".*ready: 2,.*"a/2".*"b/1".*delayed: 0 ' "${text//$'\n'/ } "
+	wq add $q a/{3..30}
+	is "keys shown" 17 "$(grep -c '^  "' $debug/$q/state)"
+}
+
 test_debugfs_state_lists_given_back_keys_as_ready() {
 	shown_queue
 	local text

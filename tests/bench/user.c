@@ -254,14 +254,15 @@ static void repeat_mapped(long n, long m)
 }
 
 /*
- * The worst call that handles as many keys as one hold of the queue's lock does, and
- * the worst call with any number of keys in constant time.  As in bench_wq.c, a stall
+ * The longest call that handles as many keys as one hold of the queue's lock does, and
+ * the longest call with any number of keys in constant time.  As in bench_wq.c, a stall
  * in wq occurs at the same call in each round, so the result is the maximum over the
- * calls of the minimum over the rounds.
+ * calls of the minimum over the rounds: interrupts of the kernel do not count.
  */
 #define HOLD_KEYS	32	/* of one hold of the lock */
 #define HOLD_CALLS	1000	/* of the operations that are repeated */
 #define HOLD_ROUNDS	5
+#define HOLD_WAITS	(20 * HOLD_KEYS)	/* keys whose end is waited for, by a file each */
 
 struct worst {
 	const char *name;
@@ -269,7 +270,10 @@ struct worst {
 	double *least;		/* ns of each call */
 };
 
-enum { HOLD_NOTHING, HOLD_LIST, HOLD_STAT, HOLD_GIVE_BACK, HOLD_DEATH, HOLD_PURGE, HOLD_OPS };
+enum {
+	HOLD_NOTHING, HOLD_LIST, HOLD_STAT, HOLD_GIVE_BACK, HOLD_GET, HOLD_TOUCH, HOLD_DONE,
+	HOLD_DEATH, HOLD_PURGE, HOLD_OPS
+};
 
 static void worst_note(struct worst *w, long call, double start)
 {
@@ -302,11 +306,30 @@ static void give_back(int q)
 	check(ioctl(q, WQ_IOC_GET, &get) < 0 && errno == EFAULT, "get without a buffer");
 }
 
+/* End the runs of all keys of a batch.  A file waits for the end of each. */
+static void done_with_waits(int q, int consumer, struct wq_batch *b, struct worst *w, long call)
+{
+	int waits[HOLD_KEYS], num = 0;
+	struct wq_view v;
+	double start;
+
+	while (wq_batch_next(b, &v)) {
+		waits[num] = wq_wait_fd(q, v.key, v.len, 0, 0);
+		check(waits[num++] >= 0, "wq_wait_fd");
+	}
+	start = now();
+	check(wq_done_batch(consumer, b) == num, "done");
+	worst_note(w, call, start);
+	while (num--)
+		close(waits[num]);
+}
+
 static void holds_round(struct worst *w, long n, long len)
 {
-	struct wq_batch add = WQ_BATCH_INIT, got = WQ_BATCH_INIT, list = WQ_BATCH_INIT;
+	struct wq_attrs attrs = { .max_keys = n, .lease = 1000000000000LL };
+	struct wq_batch keys = WQ_BATCH_INIT;
 	static const char name[] = "wq_bench";
-	int q = wq_open(name, O_RDWR | O_CREAT | O_EXCL, 0600, n), consumer;
+	int q = wq_open_attr(name, O_RDWR | O_CREAT | O_EXCL, 0600, &attrs), consumer;
 	char key[2048] = "default/";
 	struct wq_stat st;
 	uint64_t cursor = 0;
@@ -319,10 +342,10 @@ static void holds_round(struct worst *w, long n, long len)
 	wq_unlink(name);
 	for (i = 0; i < n; i++) {
 		memcpy(key + 8, &i, sizeof(i));
-		check(!wq_batch_put(&add, key, len, 0), "batch");
-		if (add.count == HOLD_KEYS || i == n - 1) {
-			check(wq_add_batch(q, &add) == (int)add.count, "add");
-			wq_batch_reset(&add);
+		check(!wq_batch_put(&keys, key, len, 0), "batch");
+		if (keys.count == HOLD_KEYS || i == n - 1) {
+			check(wq_add_batch(q, &keys) == (int)keys.count, "add");
+			wq_batch_reset(&keys);
 		}
 	}
 	for (call = 0; call < HOLD_CALLS; call++) {
@@ -337,13 +360,21 @@ static void holds_round(struct worst *w, long n, long len)
 	}
 	for (call = 0, i = 0; !call || cursor; call++) {
 		start = now();
-		check(wq_list(q, &list, HOLD_KEYS, &cursor) >= 0, "list");
+		check(wq_list(q, &keys, HOLD_KEYS, &cursor) >= 0, "list");
 		worst_note(&w[HOLD_LIST], call, start);
-		i += list.count;
+		i += keys.count;
 	}
 	check(i == n, "list has all keys");
-	for (i = 0; i < n; i += got.count)
-		check(wq_get_batch(consumer, &got, HOLD_KEYS, WQ_NOWAIT) > 0, "get");
+	for (i = 0, call = 0; i < n; i += keys.count, call++) {
+		start = now();
+		check(wq_get_batch(consumer, &keys, HOLD_KEYS, WQ_NOWAIT) > 0, "get");
+		worst_note(&w[HOLD_GET], call, start);
+		start = now();
+		check(wq_touch_batch(consumer, &keys) == (int)keys.count, "touch");
+		worst_note(&w[HOLD_TOUCH], call, start);
+		if (call < HOLD_WAITS / HOLD_KEYS)
+			done_with_waits(q, consumer, &keys, &w[HOLD_DONE], call);
+	}
 
 	start = now();
 	close(consumer);
@@ -351,12 +382,10 @@ static void holds_round(struct worst *w, long n, long len)
 	start = now();
 	close(q);
 	worst_note(&w[HOLD_PURGE], 0, start);
-	wq_batch_free(&add);
-	wq_batch_free(&got);
-	wq_batch_free(&list);
+	wq_batch_free(&keys);
 }
 
-/* @n keys of @m bytes. */
+/* @n keys of @m bytes, in a queue with leases. */
 static void holds(long n, long m)
 {
 	struct worst w[HOLD_OPS] = {
@@ -364,6 +393,9 @@ static void holds(long n, long m)
 		[HOLD_LIST] = { "list" },
 		[HOLD_STAT] = { "stat" },
 		[HOLD_GIVE_BACK] = { "back" },
+		[HOLD_GET] = { "get" },
+		[HOLD_TOUCH] = { "touch" },
+		[HOLD_DONE] = { "done" },
 		[HOLD_DEATH] = { "death" },
 		[HOLD_PURGE] = { "purge" },
 	};

@@ -515,7 +515,8 @@ static void list_fill(struct wq_queue *to, struct wq *q)
 		.uid = st.uid, .gid = st.gid, .mode = st.mode, .state = st.state,
 		.ready = st.ready, .processing = st.processing,
 		.delayed = st.delayed, .keys = st.keys,
-		.consumers = st.consumers, .parked = st.parked, .oldest = st.oldest,
+		.consumers = st.consumers, .parked = st.parked, .blocked = st.blocked,
+		.ready_groups = st.ready_groups, .oldest = st.oldest,
 	};
 	strscpy_pad(to->name, q->name, WQ_NAME_MAX);
 }

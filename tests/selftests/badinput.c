@@ -177,7 +177,7 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(128, sizeof(struct wq_list_rec));
 	ASSERT_EQ(40, sizeof(struct wq_list));
 	ASSERT_EQ(32, offsetof(struct wq_list, each));
-	ASSERT_EQ(112, sizeof(struct wq_queue));
+	ASSERT_EQ(120, sizeof(struct wq_queue));
 	ASSERT_EQ(96, sizeof(struct wq_hist));
 	ASSERT_EQ(544, sizeof(struct wq_stat));
 	ASSERT_EQ(24, sizeof(struct wq_wait));

@@ -304,7 +304,9 @@ test_create_fails_if_the_queue_exists_or_its_name_is_invalid() {
 	status 1 wq create $q
 	prints "the queue exists; use it, or remove it first: wqctl unlink $q"
 	for name in .hidden a/b "$(printf '%064d' 0)"; do
-		status 1 wq create "$name"
+		status 2 wq create "$name"
+		prints "can't be a queue's name"
+		status 2 wq ls "$name"
 		prints "can't be a queue's name"
 	done
 }
@@ -479,6 +481,23 @@ test_get_is_done_with_its_key_and_exits_3_if_empty() {
 	status 3 wq get -t 0.05 $q
 }
 
+test_get_json_prints_an_object_for_each_key() {
+	queue --lease 1m --order priority
+	wq add --priority -7 $q low
+	printf 'a\n\0' | wq add -0 --priority 9 $q
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	status 0 wq get --json -n 2 --fd 7
+	is lines 2 "$(wc -l <"$out")"
+	holds -s 'map([.key, (.key_base64 | @base64d), .failures, .given_back, .priority]) ==
+		[[null, "a\n", 0, 0, 9], ["low", "low", 0, 0, -7]]'
+	status 0 wq done --fd 7 --token "$(jq -r 'select(.key == "low").token' "$out")" low
+	exec 7<&-
+	status 0 wq get --json $q
+	holds '[.token, .given_back] == [null, 1]'
+	status 2 wq get --json -0 $q
+}
+
 test_get_gives_the_key_back_if_output_fails() {
 	queue
 	wq add $q k
@@ -622,7 +641,7 @@ test_done_and_touch_need_the_token_in_a_queue_with_leases() {
 	wq bind --fd 6 $q
 	wq add $q 'a key' b
 	status 1 wq get --fd 7
-	prints "the queue was created with a lease, so that done and touch need the token of a key; get it with --token"
+	prints "was created with a lease, so that done and touch need the token of a key; get it with --token"
 	is "ready, gets" "2 0" "$(stats ready gets)"
 	got 7
 	is key 'a key' "$key"
@@ -746,7 +765,7 @@ test_forget_resets_failures_and_leaves_the_delay() {
 	is "failed, delayed" "0 2" "$(stats failed delayed)"
 	wq add --rate-limited $q b
 	is b $'delayed,failed\nfailures 1' "$(wq query $q b)"
-	status 1 wq forget $q ''
+	status 2 wq forget $q ''
 	prints "a key has 1 to 1024 bytes"
 	status 2 wq forget $q
 	prints "a key is missing"
@@ -756,7 +775,7 @@ test_forget_resets_failures_and_leaves_the_delay() {
 
 # holds FILTER: jq's FILTER is true for $out
 holds() {
-	jq -e "$1" <"$out" >"$dir/holds" || fail "expected $1, seen $(head -c 2000 "$out")"
+	jq -e "$@" <"$out" >"$dir/holds" || fail "expected $*, seen $(head -c 2000 "$out")"
 }
 
 # row KEY: the line of ls that describes KEY
@@ -874,7 +893,14 @@ test_ls_prints_each_queue() {
 	for line in "${line[@]}"; do
 		is "column READY in '$line'" ' ' "${line:${#head}:1}"
 	done
+	has_no ls BLOCKED "$(<"$out")"
+	wq create --order groups:/:1 $q.groups
+	wq add $q.groups a/1 a/2
+	status 0 wq ls
+	matches blocked "READY +BLOCKED .*"$'\n'"$q\.groups +root +root +0600 +open +2 +1 +0 " "$(<"$out")"
 	status 0 wq ls --json
+	holds '.[] | select(.name == "'$q'.groups") | [.ready, .blocked, .ready_groups] == [2, 1, 1]'
+	wq unlink $q.groups
 	holds '[.[].name] | sort == . and unique == .'
 	holds '.[] | select(.name == "'$q'") | [.uid, .mode, .shutdown, .ready, .delayed, .parked, .keys, .consumers, .oldest_ns > 0] == [0, "0600", false, 2, 1, 0, 3, 0, true]'
 	holds '.[] | select(.name == "'$q'.zz") | [.mode, .shutdown, .oldest_ns] == ["0640", true, null]'
@@ -987,7 +1013,7 @@ test_show_describes_one_key() {
 	status 3 wq show $q other
 	prints "has no key 'other'"
 	status 2 wq show $q
-	status 1 wq show $q ''
+	status 2 wq show $q ''
 	prints "a key has 1 to"
 }
 
@@ -1481,7 +1507,7 @@ test_get_and_run_report_that_gets_are_paused() {
 	queue
 	wq pause --gets $q
 	status 3 wq get -t 10ms $q
-	prints "the get waits: gets are paused; the queue's owner ends that by: wqctl resume $q"
+	prints "the get waits: gets of the queue '$q' are paused; the queue's owner ends that by: wqctl resume $q"
 	status 0 wq shutdown $q
 	status 0 wq run $q true
 	wq unlink $q
@@ -1682,7 +1708,7 @@ test_shutdown_drain_timeout_ends_the_wait_and_the_queue_still_drains() {
 	wq add $q a b
 	wq get --fd 7 >/dev/null
 	status 1 wq shutdown --drain --timeout 0 $q
-	prints "the queue is shut down, and drains: 1 ready and 1 processing keys are left; wait again: wqctl shutdown --drain $q"
+	prints "the queue '$q' is shut down, and drains: 1 ready and 1 processing keys are left; wait again: wqctl shutdown --drain $q"
 	is draining yes "$(stats draining)"
 	status 1 wq shutdown --drain -t 50ms $q
 	prints "1 ready and 1 processing keys are left"
@@ -2651,7 +2677,7 @@ test_groups_of_a_prefix_are_its_bytes() {
 test_groups_of_a_queue_without_groups_fails() {
 	queue
 	status 1 wq groups $q
-	prints "the queue has no groups"
+	prints "the queue '$q' has no groups"
 	prints "wqctl create --order"
 	status 1 wq groups no-such-queue
 }

@@ -384,11 +384,9 @@ static int set_complain(const struct args *a)
 
 int cmd_set(const struct args *a)
 {
-	int q = a->fd >= 0 ? a->fd : open_either(a->queue);
+	int q = queue_open(a, OPEN_EITHER);
 	struct wq_attrs attrs = a->attrs;
 
-	if (q < 0)
-		return complain(a, "can't open the queue '%s'", a->queue);
 	return wq_set(q, &attrs) ? set_complain(a) : DONE;
 }
 

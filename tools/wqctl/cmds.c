@@ -53,15 +53,16 @@ int cmd_bind(const struct args *a)
 	struct wq_attrs arg = { .size = sizeof(arg) };
 
 	/* wq_open() would open another file; this one was opened by the shell. */
-	if (a->queue) {
-		if (!a->queue[0] || strlen(a->queue) >= WQ_NAME_MAX) {
-			errno = EINVAL;
-			return complain(a, "can't bind descriptor %d", a->fd);
-		}
-		strcpy(arg.name, a->queue);
+	if (a->queue && (!a->queue[0] || strlen(a->queue) >= WQ_NAME_MAX)) {
+		errno = EINVAL;
+		return complain(a, "can't bind descriptor %d", a->fd);
 	}
+	if (a->queue)
+		strcpy(arg.name, a->queue);
 	if (ioctl(a->fd, WQ_IOC_OPEN, &arg))
-		return complain(a, "can't bind descriptor %d to the queue", a->fd);
+		return complain(a, "can't bind descriptor %d to %s%s%s", a->fd,
+				a->queue ? "the queue '" : "a private queue",
+				a->queue ? a->queue : "", a->queue ? "'" : "");
 	return DONE;
 }
 
@@ -211,9 +212,10 @@ static int add_complain(struct adder *ad)
 	else if (err == EBADF && !ad->args->num_words)
 		message("can't read keys from standard input: it is closed");
 	else if (ad->refused)
-		return complain(ad->args, "can't add all keys");
+		return complain(ad->args, "can't add all keys to the queue '%s'",
+				queue_text(ad->args));
 	else
-		return complain(ad->args, "can't add");
+		return complain(ad->args, "can't add to the queue '%s'", queue_text(ad->args));
 	return FAILED;
 }
 
@@ -226,8 +228,6 @@ int cmd_add(const struct args *a)
 	if (a->wait)
 		return add_and_wait(a);
 	ad.q = queue_open(a, O_WRONLY);
-	if (ad.q < 0)
-		return FAILED;
 	ok = a->num_words ? add_words(&ad) : add_stream(&ad, STDIN_FILENO);
 	ret = ok ? DONE : add_complain(&ad);
 	progress_end();
@@ -251,6 +251,10 @@ static bool print_keys(const struct args *a, struct wq_batch *b)
 	struct wq_view v;
 
 	while (wq_batch_next(b, &v)) {
+		if (a->json && print_got(&v, a->fd >= 0) != DONE)
+			return false;
+		if (a->json)
+			continue;
 		if (a->print_token)
 			printf("%" PRIu64 " ", v.token);
 		fwrite(v.key, 1, v.len, stdout);
@@ -312,7 +316,7 @@ static int batch_done(const struct args *a, int q, struct wq_batch *b)
 	int ret = DONE;
 
 	if (wq_done_batch(q, b) < 0)
-		return complain(a, "can't end the run of the keys");
+		return complain(a, "can't end the run of keys of the queue '%s'", queue_text(a));
 	while (wq_batch_next(b, &v)) {
 		if (v.result == 0 && runs_again) {
 			message("the key '%s' is done, but it does not run again, because the queue is shut down",
@@ -357,15 +361,14 @@ int cmd_get(const struct args *a)
 	bool any = false;
 
 	q = queue_open(a, O_RDONLY);
-	if (q < 0)
-		return FAILED;
-	if (a->fd >= 0 && !a->print_token && needs_tokens(q)) {
-		message("the queue was created with a lease, so that done and touch need the token of a key; get it with --token, which prints it before the key");
+	if (a->fd >= 0 && !a->print_token && !a->json && needs_tokens(q)) {
+		message("the queue '%s' was created with a lease, so that done and touch need the token of a key; get it with --token, which prints it before the key, or with --json",
+			queue_text(a));
 		return FAILED;
 	}
 	if (timeout != WQ_NOWAIT && gets_are_paused(q))
-		message("the get waits: gets are paused; the queue's owner ends that by: wqctl resume %s",
-			queue_text(a));
+		message("the get waits: gets of the queue '%s' are paused; the queue's owner ends that by: wqctl resume %s",
+			queue_text(a), queue_text(a));
 	while (left && ret == DONE) {
 		got = wq_get_batch(q, &b, left < PAGE ? left : PAGE, timeout);
 		if (got < 0)
@@ -383,14 +386,14 @@ int cmd_get(const struct args *a)
 	else if (got < 0 && (errno == EAGAIN || errno == ETIMEDOUT))
 		ret = any ? DONE : NOTHING;
 	else if (got < 0)
-		ret = complain(a, "can't get a key");
+		ret = complain(a, "can't get a key of the queue '%s'", queue_text(a));
 
 	/* A script checks the exit status; only a person needs a message. */
 	if (ret == NOTHING && isatty(STDERR_FILENO) && gets_are_paused(q))
-		message("can't get a key: gets are paused; the queue's owner ends that by: wqctl resume %s",
-			queue_text(a));
+		message("can't get a key of the queue '%s': gets are paused; the queue's owner ends that by: wqctl resume %s",
+			queue_text(a), queue_text(a));
 	else if ((ret == SHUT_DOWN || ret == NOTHING) && isatty(STDERR_FILENO))
-		complain(a, "can't get a key");
+		complain(a, "can't get a key of the queue '%s'", queue_text(a));
 	wq_batch_free(&b);
 	return ret;
 }
@@ -401,7 +404,7 @@ static int batch_touch(const struct args *a, int q, struct wq_batch *b)
 	int ret = DONE;
 
 	if (wq_touch_batch(q, b) < 0)
-		return complain(a, "can't touch the keys");
+		return complain(a, "can't touch keys of the queue '%s'", queue_text(a));
 	while (wq_batch_next(b, &v)) {
 		if (v.result >= 0)
 			continue;
@@ -423,8 +426,7 @@ static int each_batch(const struct args *a,
 		const char *key = a->words[i];
 
 		if (wq_batch_put_done(&b, key, strlen(key), a->token, a->after, a->outcome)) {
-			message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
-			ret = FAILED;
+			ret = bad_key(key);
 		}
 		if (b.count < PAGE && i + 1 < a->num_words)
 			continue;
@@ -504,11 +506,10 @@ static int each_key(const struct args *a, int oflag,
 			unknown(a, key);
 			ret = ret ? ret : NOTHING;
 		} else if (errno == EINVAL || errno == E2BIG) {
-			message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
-			ret = FAILED;
+			ret = bad_key(key);
 		} else {
-			return complain(a, "can't %s the key '%s'", a->command,
-					key_text(key, strlen(key)));
+			return complain(a, "can't %s the key '%s' of the queue '%s'", a->command,
+					key_text(key, strlen(key)), queue_text(a));
 		}
 	}
 	return ret;
@@ -570,11 +571,9 @@ int cmd_kick(const struct args *a)
 	if (a->num_words)
 		return each_key(a, O_WRONLY, wq_kick, report_not_parked);
 	q = queue_open(a, O_WRONLY);
-	if (q < 0)
-		return FAILED;
 	n = wq_kick_many(q, a->all ? UINT32_MAX : a->count);
 	if (n < 0)
-		return complain(a, "can't kick the parked keys");
+		return complain(a, "can't kick the parked keys of the queue '%s'", queue_text(a));
 	printf("%d\n", n);
 	return n ? DONE : NOTHING;
 }
@@ -586,17 +585,16 @@ int cmd_kick(const struct args *a)
 static int pause_or_resume(const struct args *a, int64_t ns, const char *what)
 {
 	uint32_t gets_and_adds = a->pause ? a->pause : WQ_PAUSE_GETS | WQ_PAUSE_ADDS;
-	int q = a->fd >= 0 ? a->fd : open_either(a->queue);
+	int q = queue_open(a, OPEN_EITHER);
 
-	if (q < 0)
-		return complain(a, "can't open the queue '%s'", a->queue);
 	if (!wq_pause(q, gets_and_adds, ns))
 		return DONE;
 	if (errno == EPERM && !geteuid()) {
-		message("can't %s the queue: it belongs to a kernel module", what);
+		message("can't %s the queue '%s': it belongs to a kernel module", what,
+			queue_text(a));
 		return FAILED;
 	}
-	return complain(a, "can't %s the queue", what);
+	return complain(a, "can't %s the queue '%s'", what, queue_text(a));
 }
 
 int cmd_pause(const struct args *a)
@@ -625,10 +623,8 @@ static void report_dropped(int q, uint64_t before)
 /* A shut down needs write permission, and read permission unless the caller owns the queue. */
 static int open_for_shutdown(const struct args *a)
 {
-	int q = a->fd >= 0 ? a->fd : wq_open(a->queue, O_RDWR, 0, 0);
-
-	return q < 0 && errno == EACCES ? queue_open(a, O_WRONLY) :
-	       q < 0 ? queue_open(a, O_RDWR) : q;
+	return queue_open(a, a->fd >= 0 || can_open(a->queue, O_RDWR) || errno != EACCES ?
+			     O_RDWR : O_WRONLY);
 }
 
 static int shutdown_complain(const struct args *a, int q)
@@ -641,12 +637,12 @@ static int shutdown_complain(const struct args *a, int q)
 		return FAILED;
 	}
 	if ((errno == EAGAIN || errno == ETIMEDOUT) && !wq_stat(q, &st)) {
-		message("the queue is shut down, and drains: %u ready and %u processing keys are left; wait again: wqctl shutdown --drain %s",
-			st.ready, st.processing, queue_text(a));
+		message("the queue '%s' is shut down, and drains: %u ready and %u processing keys are left; wait again: wqctl shutdown --drain %s",
+			queue_text(a), st.ready, st.processing, queue_text(a));
 		return FAILED;
 	}
-	return complain(a, errno == ECANCELED ? "the queue is shut down, but not drained" :
-			"can't shut down the queue");
+	return complain(a, errno == ECANCELED ? "the queue '%s' is shut down, but not drained" :
+			"can't shut down the queue '%s'", queue_text(a));
 }
 
 int cmd_shutdown(const struct args *a)
@@ -657,8 +653,6 @@ int cmd_shutdown(const struct args *a)
 	bool have_stat;
 	int ret, err;
 
-	if (q < 0)
-		return FAILED;
 	have_stat = !wq_stat(q, &st);
 	if (a->drain && timeout && isatty(STDERR_FILENO) && have_stat && st.ready + st.processing)
 		message("waiting for %u ready and %u processing keys; Ctrl-C ends the wait, and the queue stays shut down",

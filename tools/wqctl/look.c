@@ -175,18 +175,26 @@ static json_t *reason_json(const struct wq_key_info *info)
 	return json_is_null(text) ? json_string(key_text(info->reason, info->reason_len)) : text;
 }
 
-static json_t *key_json(const struct wq_view *v, bool has_times)
+/* An object with the bytes of a key. */
+static json_t *bytes_json(const struct wq_view *v)
 {
-	bool processing = v->info.state & WQ_KEY_PROCESSING;
-	bool kernel = v->info.holder == WQ_HELD_BY_KERNEL;
 	char coded[(WQ_MAX_KEY + 2) / 3 * 4 + 1];
-	const char *command = processing && !kernel && v->info.holder ?
-			      command_of(v->info.holder) : "";
 	json_t *json = json_object();
 
 	base64(coded, v->key, v->len);
 	json_object_set_new(json, "key", text_json(v->key, v->len));
 	json_object_set_new(json, "key_base64", json_string(coded));
+	return json;
+}
+
+static json_t *key_json(const struct wq_view *v, bool has_times)
+{
+	bool processing = v->info.state & WQ_KEY_PROCESSING;
+	bool kernel = v->info.holder == WQ_HELD_BY_KERNEL;
+	const char *command = processing && !kernel && v->info.holder ?
+			      command_of(v->info.holder) : "";
+	json_t *json = bytes_json(v);
+
 	json_object_set_new(json, "state", states_json(v->info.state));
 	set_number_if(json, "age_ns", has_times && has_age(v), v->info.age);
 	set_number_if(json, "due_ns", v->info.due >= 0, v->info.due);
@@ -239,6 +247,22 @@ static void print_array_end(bool empty)
 	puts(empty ? "[]" : "\n]");
 }
 
+int print_got(const struct wq_view *v, bool held)
+{
+	json_t *json = bytes_json(v);
+	char token[24];
+	int ret;
+
+	snprintf(token, sizeof(token), "%" PRIu64, v->token);
+	json_object_set_new(json, "token", held ? json_string(token) : json_null());
+	set_number(json, "failures", v->info.failures);
+	set_number(json, "given_back", v->info.given_back);
+	json_object_set_new(json, "priority", json_integer(v->info.priority));
+	ret = print_json(json, JSON_COMPACT);
+	putchar('\n');
+	return ret;
+}
+
 /* Queues */
 
 static const char *owner_text(uint32_t uid)
@@ -288,6 +312,8 @@ static json_t *queue_json(const struct wq_queue *q)
 	json_object_set_new(json, "gets_paused", json_boolean(q->state & WQ_STATE_GETS_PAUSED));
 	json_object_set_new(json, "adds_paused", json_boolean(q->state & WQ_STATE_ADDS_PAUSED));
 	set_number(json, "ready", q->ready);
+	set_number(json, "blocked", q->blocked);
+	set_number(json, "ready_groups", q->ready_groups);
 	set_number(json, "processing", q->processing);
 	set_number(json, "delayed", q->delayed);
 	set_number(json, "parked", q->parked);
@@ -297,8 +323,9 @@ static json_t *queue_json(const struct wq_queue *q)
 	return json;
 }
 
-#define LS_COLUMNS	12
+#define LS_COLUMNS	13
 #define LS_TEXT		4	/* the columns up to this one are text, aligned to the left */
+#define LS_BLOCKED	6	/* only if a key is blocked */
 
 struct ls_line {
 	char cell[LS_COLUMNS][WQ_NAME_MAX];
@@ -307,7 +334,7 @@ struct ls_line {
 static void ls_line(struct ls_line *line, const struct wq_queue *q)
 {
 	const uint32_t counts[] = {
-		q->ready, q->processing, q->delayed, q->parked, q->keys, q->consumers,
+		q->ready, q->blocked, q->processing, q->delayed, q->parked, q->keys, q->consumers,
 	};
 	size_t i;
 
@@ -319,20 +346,21 @@ static void ls_line(struct ls_line *line, const struct wq_queue *q)
 		 q->state & WQ_STATE_DRAINING ? "draining" :
 		 q->state & WQ_STATE_SHUTDOWN ? "shutdown" :
 		 q->state & PAUSED ? paused_text(q->state) : "open");
-	for (i = 0; i < 6; i++)
+	for (i = 0; i < 7; i++)
 		snprintf(line->cell[5 + i], sizeof(*line->cell), "%u", counts[i]);
-	snprintf(line->cell[11], sizeof(*line->cell), "%s",
+	snprintf(line->cell[12], sizeof(*line->cell), "%s",
 		 q->oldest >= 0 ? time_text(q->oldest) : "-");
 }
 
 static int ls_table(const struct queues *qs)
 {
 	static const struct ls_line head = { {
-		"NAME", "OWNER", "GROUP", "MODE", "STATE", "READY", "PROCESSING", "DELAYED",
-		"PARKED", "KEYS", "CONSUMERS", "WAITING",
+		"NAME", "OWNER", "GROUP", "MODE", "STATE", "READY", "BLOCKED", "PROCESSING",
+		"DELAYED", "PARKED", "KEYS", "CONSUMERS", "WAITING",
 	} };
 	struct ls_line *lines = calloc(qs->count + 1, sizeof(*lines));
 	int width[LS_COLUMNS] = { 0 }, len;
+	bool blocked = false;
 	size_t i, c;
 
 	if (!lines) {
@@ -348,11 +376,13 @@ static int ls_table(const struct queues *qs)
 			len = strlen(lines[i].cell[c]);
 			width[c] = width[c] < len ? len : width[c];
 		}
+		blocked |= i && qs->list[i - 1].blocked;
 	}
 	for (i = 0; i <= qs->count; i++)
 		for (c = 0; c < LS_COLUMNS; c++)
-			printf("%*s%s", c <= LS_TEXT ? -width[c] : width[c], lines[i].cell[c],
-			       c + 1 < LS_COLUMNS ? "  " : "\n");
+			if (c != LS_BLOCKED || blocked)
+				printf("%*s%s", c <= LS_TEXT ? -width[c] : width[c],
+				       lines[i].cell[c], c + 1 < LS_COLUMNS ? "  " : "\n");
 	free(lines);
 	return DONE;
 }
@@ -420,10 +450,8 @@ static int ls_keys(const struct args *a)
 	struct wq_stat st;
 	struct wq_view v;
 
-	if (q < 0)
-		return FAILED;
 	if (wq_stat(q, &st) || wq_config(q, &cfg, NULL, 0))
-		return complain(a, "can't list the keys");
+		return complain(a, "can't list the keys of the queue '%s'", queue_text(a));
 	has = (struct columns){ st.name[0], cfg.order == WQ_ORDER_PRIORITY };
 	if (!a->json && !a->nul && a->parked)
 		printf("%8s %8s %-12s %s\n", "AGE", "FAILURES", "ERROR", "KEY: REASON");
@@ -432,7 +460,7 @@ static int ls_keys(const struct args *a)
 		       "GIVEN_BACK", has.levels ? "PRIORITY " : "", "HOLDER", "KEY");
 	do {
 		if (wq_list(q, &b, PAGE, &cursor) < 0)
-			return complain(a, "can't list the keys");
+			return complain(a, "can't list the keys of the queue '%s'", queue_text(a));
 		while (ok && wq_batch_next(&b, &v)) {
 			if (a->parked && !(v.info.state & WQ_KEY_PARKED))
 				continue;
@@ -474,19 +502,16 @@ int cmd_show(const struct args *a)
 	struct wq_view v;
 	json_t *json;
 
-	if (q < 0)
-		return FAILED;
 	if (wq_query_info(q, key, strlen(key), &info) || wq_stat(q, &st)) {
 		if (errno == ENOENT) {
-			message("the queue has no key '%s'; list its keys: wqctl ls %s",
-				key_text(key, strlen(key)), queue_text(a));
+			message("the queue '%s' has no key '%s'; list its keys: wqctl ls %s",
+				queue_text(a), key_text(key, strlen(key)), queue_text(a));
 			return NOTHING;
 		}
 		if (errno != EINVAL && errno != E2BIG)
-			return complain(a, "can't read the state of the key '%s'",
-					key_text(key, strlen(key)));
-		message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
-		return FAILED;
+			return complain(a, "can't read the state of the key '%s' of the queue '%s'",
+					key_text(key, strlen(key)), queue_text(a));
+		return bad_key(key);
 	}
 	v = (struct wq_view){ .key = key, .len = strlen(key), .info = info };
 	if (a->json) {
@@ -629,7 +654,7 @@ static bool groups_count(const struct args *a, int q, const struct wq_attrs *cfg
 
 	do {
 		if (wq_list(q, &b, PAGE, &cursor) < 0) {
-			complain(a, "can't list the keys");
+			complain(a, "can't list the keys of the queue '%s'", queue_text(a));
 			ok = false;
 		}
 		while (ok && wq_batch_next(&b, &v)) {
@@ -674,12 +699,11 @@ int cmd_groups(const struct args *a)
 	bool ok;
 	size_t i;
 
-	if (q < 0)
-		return FAILED;
 	if (wq_config(q, &cfg, NULL, 0))
-		return complain(a, "can't read the order of the queue");
+		return complain(a, "can't read the order of the queue '%s'", queue_text(a));
 	if (!has_groups(&cfg)) {
-		message("the queue has no groups; they are chosen when a queue is created: wqctl create --order groups:/ NAME");
+		message("the queue '%s' has no groups; they are chosen when a queue is created: wqctl create --order groups:/ NAME",
+			queue_text(a));
 		return FAILED;
 	}
 	ok = groups_count(a, q, &cfg, &gs);
@@ -830,7 +854,7 @@ static void print_value(const char *name, const json_t *value)
 
 int cmd_stat(const struct args *a)
 {
-	int q = a->fd >= 0 ? a->fd : open_either(a->queue);
+	int q = queue_open(a, OPEN_EITHER);
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
 	uint32_t level_ready[WQ_LEVELS];
 	struct wq_attrs cfg;
@@ -838,9 +862,8 @@ int cmd_stat(const struct args *a)
 	struct wq_stat st;
 	const char *name;
 
-	if (q < 0 || wq_stat_levels(q, &st, level_ready) ||
-	    wq_config(q, &cfg, specs, WQ_MAX_LIMITERS))
-		return complain(a, "can't read the statistics of the queue");
+	if (wq_stat_levels(q, &st, level_ready) || wq_config(q, &cfg, specs, WQ_MAX_LIMITERS))
+		return complain(a, "can't read the statistics of the queue '%s'", queue_text(a));
 	if (a->fd < 0)
 		uncount_own_file(&st);
 	json = stat_json(&st, level_ready, &cfg, specs);

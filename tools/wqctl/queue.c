@@ -218,14 +218,25 @@ int complain(const struct args *a, const char *format, ...)
 	va_end(ap);
 	if (err == ESHUTDOWN)
 		return SHUT_DOWN;
+	/* A name that no queue can have, see reason(). */
+	if (err == EINVAL && a->queue)
+		return USAGE;
 	return err == EAGAIN || err == ETIMEDOUT ? NOTHING : FAILED;
+}
+
+int bad_key(const char *key)
+{
+	message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
+	return USAGE;
 }
 
 int queue_open(const struct args *a, int oflag)
 {
-	int q = a->fd >= 0 ? a->fd : wq_open(a->queue, oflag, 0, 0);
+	int q = a->fd;
 
 	if (q < 0)
-		complain(a, "can't open the queue '%s'", a->queue);
+		q = oflag == OPEN_EITHER ? open_either(a->queue) : wq_open(a->queue, oflag, 0, 0);
+	if (q < 0)
+		exit(complain(a, "can't open the queue '%s'", a->queue));
 	return q;
 }

@@ -625,7 +625,7 @@ static int worker_open(bool missing)
 		return -1;
 	}
 	if (wq_config(q, &config, NULL, 0)) {
-		complain(args, "can't read the queue's attributes");
+		complain(args, "can't read the attributes of the queue '%s'", args->queue);
 		close(q);
 		errno = 0;
 		return -1;
@@ -698,7 +698,7 @@ static int worker_loop(struct slot *slot)
 			/* Stop all workers: a key that one gives back on exit must not run. */
 			shared->stop = true;
 		} else if (errno != EINTR && errno != EAGAIN && errno != ETIMEDOUT) {
-			complain(args, "can't get a key");
+			complain(args, "can't get a key of the queue '%s'", args->queue);
 			return FAILED;
 		}
 	}
@@ -939,8 +939,6 @@ int cmd_run(const struct args *a)
 
 	/* The parent opens the queue for statistics, and to report errors only once. */
 	q = queue_open(a, O_RDWR);
-	if (q < 0)
-		return FAILED;
 	/* Also the queue of --failed-to. */
 	if (a->failed_to) {
 		to = wq_open(a->failed_to, O_WRONLY, 0, 0);
@@ -949,7 +947,7 @@ int cmd_run(const struct args *a)
 		close(to);
 	}
 	if (wq_stat(q, &st))
-		return complain(a, "can't read the queue's statistics");
+		return complain(a, "can't read the statistics of the queue '%s'", a->queue);
 	if (st.state & WQ_STATE_GETS_PAUSED)
 		message("no command starts: gets are paused; the queue's owner ends that by: wqctl resume %s",
 			a->queue);

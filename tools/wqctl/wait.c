@@ -8,17 +8,6 @@
 
 #include "wqctl.h"
 
-static int wait_open(const struct args *a, int oflag)
-{
-	int q = a->fd;
-
-	if (q < 0)
-		q = oflag ? wq_open(a->queue, oflag, 0, 0) : open_either(a->queue);
-	if (q < 0)
-		complain(a, "can't open the queue '%s'", a->queue);
-	return q;
-}
-
 /* The exit status for the end of a wait.  Prints a message, unless the run was done. */
 static int report_end(const char *key, int end)
 {
@@ -57,11 +46,10 @@ static int report_call(const struct args *a, const char *key)
 				queue_text(a));
 			return FAILED;
 		}
-		message("'%.32s' can't be a key; a key has 1 to %d bytes", key, WQ_MAX_KEY);
-		return FAILED;
+		return bad_key(key);
 	case ENOENT:
-		message("the queue has no key '%s'; list its keys: wqctl ls %s", text,
-			queue_text(a));
+		message("the queue '%s' has no key '%s'; list its keys: wqctl ls %s", queue_text(a),
+			text, queue_text(a));
 		return NOTHING;
 	case EAGAIN:
 	case ETIMEDOUT:
@@ -83,7 +71,8 @@ static int report_call(const struct args *a, const char *key)
 		message("the user has as many waits as the limit allows; see wqctl info");
 		return FAILED;
 	default:
-		return complain(a, "can't %s the key '%s'", a->command, text);
+		return complain(a, "can't %s the key '%s' of the queue '%s'", a->command, text,
+				queue_text(a));
 	}
 }
 
@@ -142,26 +131,20 @@ static int wait_for_keys(const struct args *a, int q, uint32_t flags)
 
 int cmd_wait(const struct args *a)
 {
-	int q = wait_open(a, 0);
-
-	return q < 0 ? FAILED : wait_for_keys(a, q, 0);
+	return wait_for_keys(a, queue_open(a, OPEN_EITHER), 0);
 }
 
 int add_and_wait(const struct args *a)
 {
-	int q = wait_open(a, O_WRONLY);
-
-	return q < 0 ? FAILED : wait_for_keys(a, q, WQ_WAIT_ADD);
+	return wait_for_keys(a, queue_open(a, O_WRONLY), WQ_WAIT_ADD);
 }
 
 int cmd_disable(const struct args *a)
 {
 	int64_t timeout = a->has_timeout ? a->timeout : WQ_FOREVER;
-	int q = wait_open(a, 0), ret = DONE, state;
+	int q = queue_open(a, OPEN_EITHER), ret = DONE, state;
 	unsigned int i;
 
-	if (q < 0)
-		return FAILED;
 	if (timeout > 0)
 		timeout = wq_until(timeout);
 	for (i = 0; i < a->num_words; i++) {
@@ -176,11 +159,9 @@ int cmd_disable(const struct args *a)
 
 int cmd_enable(const struct args *a)
 {
-	int q = wait_open(a, 0), ret = DONE, state;
+	int q = queue_open(a, OPEN_EITHER), ret = DONE, state;
 	unsigned int i;
 
-	if (q < 0)
-		return FAILED;
 	for (i = 0; i < a->num_words; i++) {
 		state = wq_enable(q, a->words[i], strlen(a->words[i]));
 		if (state >= 0)

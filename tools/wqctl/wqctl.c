@@ -77,6 +77,8 @@ static const char *check_get(const struct args *a)
 {
 	if (a->print_token && a->fd < 0)
 		return "--token needs --fd: without it, the key is done when it is printed";
+	if (a->json && (a->print_token || a->nul))
+		return "--json can't be combined with --token or --null: its lines have the token, and any key";
 	return NULL;
 }
 
@@ -224,6 +226,8 @@ static const struct command commands[] = {
 			{ "null", '0', NULL, 0, "end each key with NUL, not newline", 0 },
 			{ "token", OPT_PRINT_TOKEN, NULL, 0,
 			  "print the number of the get and a blank before each key, for done and touch; needs --fd", 0 },
+			{ "json", OPT_JSON, NULL, 0,
+			  "a JSON object in a line for each key, with key_base64, key (as wqctl ls), token (a string, or null without --fd), failures, given_back and priority (the level of the run)", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_get, .check = check_get, .queue = BY_EITHER, .needs_queue = true,
@@ -319,7 +323,7 @@ static const struct command commands[] = {
 		.name = "ls", .args = "[QUEUE]\n--fd N",
 		.doc = "List the queues that you can open; with QUEUE its keys."
 			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing, ready or parked (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), its level (PRIORITY, only in a queue with --order priority), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
-			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, ready, processing, delayed, parked, keys, consumers and oldest_ns (how long the first ready key has been waiting). A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, priority, error (a number) and reason of a parked key, holder (\"process\" or \"kernel\"), pid and command (the name of that process's command); a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
+			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, ready, blocked, ready_groups, processing, delayed, parked, keys, consumers and oldest_ns (how long the first ready key has been waiting). A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, priority, error (a number) and reason of a parked key, holder (\"process\" or \"kernel\"), pid and command (the name of that process's command); a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
 			"For instance, the keys that a consumer holds, and a copy of all keys to another queue:\n\n"
 			"  wqctl ls --json mail | jq -r '.[] | select(.holder) | .key'\n"
 			"  wqctl ls -0 mail | wqctl add -0 spare",

@@ -132,8 +132,15 @@ int queue_get(const char *name, struct wq_stat *st, struct wq_attrs *attrs,
 /* Do not count the file that wqctl opened for the statistics. */
 void uncount_own_file(struct wq_stat *st);
 
-/* Open the queue of @a; if that fails, print a message and return -1. */
+/* Open the queue of @a, or use --fd.  If that fails, print a message and exit. */
+#define OPEN_EITHER	(-1)	/* as open_either() */
 int queue_open(const struct args *a, int oflag);
+
+/* Print a key of get for programs.  @held: a descriptor holds it, so its token is of use. */
+int print_got(const struct wq_view *v, bool held);
+
+/* Print that no key can be @key.  Return the exit status. */
+int bad_key(const char *key);
 
 /*
  * Print the message @format, and the cause and the next step for errno.  Return the

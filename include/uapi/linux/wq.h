@@ -648,8 +648,7 @@ struct wq_reason_rec {
  * @results: address of __s32[keys.count], or 0.  A key's result is 0 or WQ_RESULT_* if the key is
  *	done, or -errno.  READY: the key was added during the run, or is retried without delay
  * @next: with WQ_DONE_GET: the buffer for the next keys, as wq_get.keys; else must be 0
- * @timeout: with WQ_DONE_GET: as wq_get.timeout.  Out, after EINTR: the time that was left.  Else
- *	must be 0
+ * @timeout: with WQ_DONE_GET: as wq_get.timeout; out, after EINTR: what was left.  Else must be 0
  * @reasons: address of struct wq_reason_rec[keys.count], or 0.  If RETRY or GIVE_UP parks a key,
  *	its error and its text are kept with the key.  Without memory the text is not kept.  With
  *	@reasons, the keys are handled one by one
@@ -732,8 +731,7 @@ struct wq_done {
  *	0 in all other states, and in a queue without a name, which records no times.  A key that
  *	was given back and not added again is DIRTY since before the run that was lost.
  * @due: DELAYED: ns until the key needs a run, 0: now; -1 in all other states
- * @lease: PROCESSING: ns until the lease expires, 0: now; -1 if the key has no lease and in all
- *	other states
+ * @lease: PROCESSING: ns until the lease expires, 0: now; -1: no lease, and in all other states
  * @given_back: how many runs of the key in a row were given back, up to now; see
  *	wq_rec.given_back.  A done resets it.  A cancel resets it unless the key is PROCESSING
  * @priority: in a queue with order WQ_ORDER_PRIORITY: PROCESSING: the level of the run.  DIRTY
@@ -741,8 +739,7 @@ struct wq_done {
  *	in all other states and queues
  * @error: PARKED and not PROCESSING: the errno of the run that failed, or 0.  EOWNERDEAD: the key
  *	was given back too often.  0 in all other states
- * @reason_len: PARKED and not PROCESSING: length of @reason in bytes, up to WQ_MAX_REASON.  0 in
- *	all other states
+ * @reason_len: PARKED and not PROCESSING: bytes of @reason, up to WQ_MAX_REASON.  Else 0
  * @reason: a text for people: why the run failed, as its consumer passed it, any bytes.  The bytes
  *	behind it are 0
  */
@@ -899,6 +896,8 @@ struct wq_list {
  * @keys: number of keys in any state
  * @consumers: number of open files that are bound to the queue
  * @parked: number of parked keys
+ * @blocked: as wq_stat.blocked
+ * @ready_groups: as wq_stat.ready_groups
  * @oldest: as wq_stat.oldest
  */
 struct wq_queue {
@@ -913,6 +912,8 @@ struct wq_queue {
 	__u32 keys;
 	__u32 consumers;
 	__u32 parked;
+	__u32 blocked;
+	__u32 ready_groups;
 	__s64 oldest;
 };
 
@@ -969,8 +970,7 @@ struct wq_hist {
  * @next_due: ns until the first delayed key needs a run, 0: now; -1 if no key is delayed
  * @retries: adds with a delay, WQ_ADD_AFTER or WQ_ADD_RATE_LIMITED, also if they park the key;
  *	dones with RETRY or AFTER and runs in @given_back_failed, if the key was added again
- * @dropped: delayed keys that a shut down dropped, and retries after a shut down or of disabled
- *	keys
+ * @dropped: delayed keys that a shut down dropped, and retries after it or of disabled keys
  * @failed: number of keys with failures that were not forgotten
  * @retained: how many of the @failed keys are in no other state.  Such a key counts in @keys until
  *	its failures are reset by forget or it is canceled

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # wq out of tree.  "make help" lists the targets.
 
+# Neither make nor Kbuild can build there.
+ifneq ($(words $(CURDIR))$(findstring :,$(CURDIR)),1)
+$(error wq: the path of this directory has a blank or a colon: move it. It is '$(CURDIR)')
+endif
+
 include tools/version.mk
 
 KDIR	?= /lib/modules/$(shell uname -r)/build
@@ -11,8 +16,10 @@ O	?= $(CURDIR)/build/tools
 MANDIR	?= $(PREFIX)/share/man
 UDEVDIR	?= $(PREFIX)/lib/udev/rules.d
 SHAREDIR ?= $(PREFIX)/share/wq
+DOCDIR	?= $(PREFIX)/share/doc/wq
 
-# Kbuild exports an O of its own, so each call names ours.
+# Kbuild exports an O of its own, so each call names ours.  The calls have a +, by which make knows
+# that they can use its job server.
 TOOLS	:= $(MAKE) --no-print-directory O=$(O) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 
 # The release of the kernel in KDIR.  If KDIR is gone, its name has to do.
@@ -26,6 +33,10 @@ SIG_KEY	= $(shell sed -n 's/^CONFIG_MODULE_SIG_KEY="\(.*\)"/\1/p' $(KDIR)/.confi
 NO_KEY	= $(if $(filter pkcs11:%,$(SIG_KEY))$(wildcard $(SIG_KEY) \
 	$(addprefix $(KDIR)/,$(SIG_KEY))),,CONFIG_MODULE_SIG_ALL=)
 MAN	:= $(wildcard tools/man/*.[1345])
+SAMPLES	:= $(wildcard tools/samples/*.c)
+# Documents and the files that they link to. All keep their places.
+DOCS	:= README.md CHANGELOG.md $(wildcard tools/doc/*.md tools/doc/litmus/*) tools/lib/libwq.h \
+	include/linux/wq.h include/uapi/linux/wq.h
 # It makes the pages of section 9 from the comments in the sources, and prints their names.
 KERNEL_API := $(or $(wildcard tools/man/kernel-api),true)
 
@@ -51,9 +62,9 @@ modules: headers
 
 tools:
 	@tools/deps gcc libc6-dev linux-libc-dev pkg-config libjansson-dev libncurses-dev uthash-dev
-	$(TOOLS) -C tools/lib
-	$(TOOLS) -C tools/wqctl
-	$(TOOLS) -C tools/mirror
+	+$(TOOLS) -C tools/lib
+	+$(TOOLS) -C tools/wqctl
+	+$(TOOLS) -C tools/mirror
 
 run:
 	@tools/run
@@ -122,29 +133,30 @@ may-install:
 
 install-tools:
 	@tools/deps python3
-	$(TOOLS) -C tools/lib install
-	$(TOOLS) -C tools/wqctl install
+	+$(TOOLS) -C tools/lib install
+	+$(TOOLS) -C tools/wqctl install
 	install -D -m 644 tools/60-wq.rules $(DESTDIR)$(UDEVDIR)/60-wq.rules
 	for page in $(MAN); do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit; done
 	pages=$$($(KERNEL_API) $(O)/man9) && for page in $$pages; do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man9 $(O)/man9/$$page || exit; done
 	install -D -m 755 -t $(DESTDIR)$(SHAREDIR) tools/wq-latency.bt
-	install -D -m 644 -t $(DESTDIR)$(SHAREDIR)/samples tools/samples/wq_ifwatch.c \
-		tools/samples/uring_worker.c
+	install -D -m 644 -t $(DESTDIR)$(SHAREDIR)/samples $(SAMPLES)
 	sed -n '/^```make$$/,/^```$$/{//!p}' tools/doc/kernel-module.md \
 		>$(DESTDIR)$(SHAREDIR)/samples/Makefile
+	for file in $(DOCS); do install -D -m 644 $$file $(DESTDIR)$(DOCDIR)/$$file || exit; done
+	ln -sfrn $(DESTDIR)$(SHAREDIR)/samples $(DESTDIR)$(DOCDIR)/tools/samples
 	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig
 
 uninstall-tools:
-	$(TOOLS) -C tools/lib uninstall
-	$(TOOLS) -C tools/wqctl uninstall
+	+$(TOOLS) -C tools/lib uninstall
+	+$(TOOLS) -C tools/wqctl uninstall
 	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules
 	for page in $(MAN); do \
 		rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/} || exit; done
 	pages=$$($(KERNEL_API) --list) && for page in $$pages; do \
 		rm -f $(DESTDIR)$(MANDIR)/man9/$$page || exit; done
-	rm -rf $(DESTDIR)$(SHAREDIR)
+	rm -rf $(DESTDIR)$(SHAREDIR) $(DESTDIR)$(DOCDIR)
 	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig
 
 # The module's source tree for dkms.
@@ -200,7 +212,7 @@ help:
 	@echo "Install (PREFIX=/usr/local, DESTDIR=, KDIR=/lib/modules/RELEASE/build):"
 	@echo "  make install          the module, its headers and Module.symvers for the build of"
 	@echo "                        other modules, and all of install-tools"
-	@echo "  make install-tools    libwq, wqctl, man pages, bash completion, udev rule, sample"
+	@echo "  make install-tools    libwq, wqctl, documents, bash completion, udev rule, samples"
 	@echo "  make dkms-install     the module by dkms, which rebuilds it for later kernels"
 	@echo "  make uninstall, uninstall-tools, dkms-uninstall"
 	@echo "                        remove what the target of that name installed"

@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "wqctl.h"
+#include "json.h"
 
 /* Keys per call. */
 #define PAGE	512
@@ -425,9 +425,8 @@ static int each_batch(const struct args *a,
 	for (i = 0; i < a->num_words; i++) {
 		const char *key = a->words[i];
 
-		if (wq_batch_put_done(&b, key, strlen(key), a->token, a->after, a->outcome)) {
+		if (wq_batch_put_done(&b, key, strlen(key), a->token, a->after, a->outcome))
 			ret = bad_key(key);
-		}
 		if (b.count < PAGE && i + 1 < a->num_words)
 			continue;
 		part = call(a, a->fd, &b);
@@ -495,8 +494,6 @@ static int each_key(const struct args *a, int oflag,
 	int ret = DONE;
 	unsigned int i;
 
-	if (q < 0)
-		return FAILED;
 	for (i = 0; i < a->num_words; i++) {
 		const char *key = a->words[i];
 

@@ -3,8 +3,6 @@
  * wqctl ls, show and stat: list queues and keys, as text and as JSON.
  *
  * A key can have any bytes.  In text it is the last column, escaped as in a C string.
- * In JSON its bytes are in base64, and if they are text also in a string.  The JSON is
- * plain ASCII, so that no key can disturb a terminal.
  *
  * A queue without a name keeps no times: its ages are 0, which must not be printed.
  */
@@ -12,7 +10,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <pwd.h>
 #include <search.h>
 #include <stdlib.h>
@@ -20,6 +17,7 @@
 #include <unistd.h>
 
 #include "attr.h"
+#include "json.h"
 #include "look.h"
 
 /* Keys per call. */
@@ -98,37 +96,6 @@ uint64_t hist_count(const struct wq_hist *h)
 
 /* As JSON */
 
-static void base64(char *to, const unsigned char *from, size_t len)
-{
-	static const char digits[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	uint32_t bits;
-	size_t i, j;
-
-	for (i = 0; i < len; i += 3) {
-		bits = from[i] << 16;
-		bits |= i + 1 < len ? from[i + 1] << 8 : 0;
-		bits |= i + 2 < len ? from[i + 2] : 0;
-		for (j = 0; j < 4; j++)
-			*to++ = i + j > len ? '=' : digits[bits >> (18 - 6 * j) & 63];
-	}
-	*to = '\0';
-}
-
-/* A string if the key is UTF-8 without control characters, else null. */
-static json_t *text_json(const unsigned char *key, size_t len)
-{
-	json_t *text;
-	size_t i;
-
-	for (i = 0; i < len; i++)
-		if (key[i] < 0x20 || key[i] == 0x7f ||
-		    (i && key[i - 1] == 0xc2 && key[i] < 0xa0))
-			return json_null();
-	text = json_stringn((const char *)key, len);
-	return text ? text : json_null();
-}
-
 static json_t *states_json(unsigned int state)
 {
 	char words[64], *word, *rest = words;
@@ -138,20 +105,6 @@ static json_t *states_json(unsigned int state)
 	while ((word = strsep(&rest, ",")))
 		json_array_append_new(list, json_string(word));
 	return list;
-}
-
-static void set_number(json_t *to, const char *name, uint64_t n)
-{
-	/* jansson's integers are signed; no counter reaches 2^63. */
-	json_object_set_new(to, name, json_integer(n < INT64_MAX ? n : INT64_MAX));
-}
-
-static void set_number_if(json_t *to, const char *name, bool known, uint64_t n)
-{
-	if (known)
-		set_number(to, name, n);
-	else
-		json_object_set_new(to, name, json_null());
 }
 
 /* The error of a parked key. */
@@ -175,25 +128,13 @@ static json_t *reason_json(const struct wq_key_info *info)
 	return json_is_null(text) ? json_string(key_text(info->reason, info->reason_len)) : text;
 }
 
-/* An object with the bytes of a key. */
-static json_t *bytes_json(const struct wq_view *v)
-{
-	char coded[(WQ_MAX_KEY + 2) / 3 * 4 + 1];
-	json_t *json = json_object();
-
-	base64(coded, v->key, v->len);
-	json_object_set_new(json, "key", text_json(v->key, v->len));
-	json_object_set_new(json, "key_base64", json_string(coded));
-	return json;
-}
-
 static json_t *key_json(const struct wq_view *v, bool has_times)
 {
 	bool processing = v->info.state & WQ_KEY_PROCESSING;
 	bool kernel = v->info.holder == WQ_HELD_BY_KERNEL;
 	const char *command = processing && !kernel && v->info.holder ?
 			      command_of(v->info.holder) : "";
-	json_t *json = bytes_json(v);
+	json_t *json = key_bytes_json(v);
 
 	json_object_set_new(json, "state", states_json(v->info.state));
 	set_number_if(json, "age_ns", has_times && has_age(v), v->info.age);
@@ -208,59 +149,6 @@ static json_t *key_json(const struct wq_view *v, bool has_times)
 	set_number_if(json, "pid", processing && !kernel && v->info.holder, v->info.holder);
 	json_object_set_new(json, "command", *command ? json_string(command) : json_null());
 	return json;
-}
-
-/* Print and free @json, which is NULL if there was not enough memory. */
-static int print_json(json_t *json, size_t flags)
-{
-	if (!json || json_dumpf(json, stdout, flags | JSON_ENSURE_ASCII)) {
-		/* A failure of standard output is reported when it is closed. */
-		if (!ferror(stdout))
-			message("not enough memory");
-		json_decref(json);
-		return FAILED;
-	}
-	json_decref(json);
-	return DONE;
-}
-
-static int print_object(json_t *json)
-{
-	int ret = print_json(json, JSON_INDENT(2));
-
-	putchar('\n');
-	return ret;
-}
-
-/*
- * Print an array element by element, so that a large queue needs no memory.  If an
- * error cuts it short, the end is missing, and a JSON parser notices.
- */
-static int print_element(json_t *json, bool first)
-{
-	fputs(first ? "[\n" : ",\n", stdout);
-	return print_json(json, JSON_COMPACT);
-}
-
-static void print_array_end(bool empty)
-{
-	puts(empty ? "[]" : "\n]");
-}
-
-int print_got(const struct wq_view *v, bool held)
-{
-	json_t *json = bytes_json(v);
-	char token[24];
-	int ret;
-
-	snprintf(token, sizeof(token), "%" PRIu64, v->token);
-	json_object_set_new(json, "token", held ? json_string(token) : json_null());
-	set_number(json, "failures", v->info.failures);
-	set_number(json, "given_back", v->info.given_back);
-	json_object_set_new(json, "priority", json_integer(v->info.priority));
-	ret = print_json(json, JSON_COMPACT);
-	putchar('\n');
-	return ret;
 }
 
 /* Queues */
@@ -671,7 +559,6 @@ static bool groups_count(const struct args *a, int q, const struct wq_attrs *cfg
 static bool print_group(const struct args *a, const struct wq_attrs *cfg,
 			const struct key_group *g, bool first)
 {
-	char coded[(WQ_MAX_KEY + 2) / 3 * 4 + 1];
 	json_t *json;
 
 	if (!a->json) {
@@ -681,9 +568,8 @@ static bool print_group(const struct args *a, const struct wq_attrs *cfg,
 		return !ferror(stdout);
 	}
 	json = json_object();
-	base64(coded, g->name, g->len);
 	json_object_set_new(json, "group", text_json(g->name, g->len));
-	json_object_set_new(json, "group_base64", json_string(coded));
+	json_object_set_new(json, "group_base64", base64_json(g->name, g->len));
 	set_number(json, "ready", g->ready);
 	set_number(json, "blocked", group_blocked(g, cfg));
 	set_number(json, "processing", g->processing);

@@ -136,9 +136,6 @@ void uncount_own_file(struct wq_stat *st);
 #define OPEN_EITHER	(-1)	/* as open_either() */
 int queue_open(const struct args *a, int oflag);
 
-/* Print a key of get for programs.  @held: a descriptor holds it, so its token is of use. */
-int print_got(const struct wq_view *v, bool held);
-
 /* Print that no key can be @key.  Return the exit status. */
 int bad_key(const char *key);
 

@@ -151,7 +151,7 @@ static unsigned int wq_done_first(struct wq_cs *cs, struct wq_batch *b, struct w
 		if (op->result < 0 || !wq_is_plain(op) || !wq_token_index(op->token) ||
 		    op->len > WQ_MAX_IDLE_KEY)
 			break;
-		e = wq_lookup_run(cs, op);
+		e = __wq_lookup_run(cs, op);
 		if (!e || e->state != ENTRY_PROCESSING || e->failures || e->waited || e->disabled ||
 		    e->given_back || wq_check_held(c, e, op->token))
 			break;
@@ -242,7 +242,7 @@ bool wq_next_given_back(struct wq_cs *cs)
 	wq_assert_locked(cs);
 	if (wq_next_hidden(cs->q))
 		return false;
-	e = wq_entry_of(cs, (struct wq_found){ wq_next(cs->q) });
+	e = wq_next(cs->q);
 	return e && e->given_back;
 }
 WQ_EXPORT_FOR_KUNIT(wq_next_given_back);

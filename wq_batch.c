@@ -121,7 +121,7 @@ unsigned int wq_run_batch(struct wq_batch *b, const struct wq_batch_verb *verb)
 	__wq_lock(&cs, b->q);
 	/* Once, so that a hold handles no more than WQ_BATCH times beside its ops. */
 	if (b->q->leased && !verb->inserts)
-		wq_catch_up(&cs);
+		__wq_catch_up(&cs);
 	if (prefetch)
 		wq_prefetch_runs(b->q, b->ops, b->n);
 	for (i = 0; i < b->n; i++) {

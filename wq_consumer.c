@@ -2,11 +2,8 @@
 /*
  * Consumers: the holders of keys.
  *
- * A consumer holds its entries in two lists.  When it ends, the entries in
- * wq_consumer.again, whose run before was given back too, are handled one by one, WQ_BATCH
- * in a hold.  All others are given back in constant time: wq_consumer.held is spliced to the
- * head of wq.requeued, and the consumer is marked dead.  The state of these entries is out
- * of date then, see wq_state.c.
+ * A consumer holds its entries in two lists: those in wq_consumer.again were given back before.
+ * When it ends, it gives all of them back, WQ_BATCH in a hold of the lock.
  */
 #include <linux/cred.h>
 #include <linux/sched.h>
@@ -46,66 +43,43 @@ void wq_consumer_bind(struct wq *q)
 }
 WQ_EXPORT_FOR_KUNIT(wq_consumer_bind);
 
-/*
- * End up to WQ_BATCH runs of @c whose run before was lost too.  Returns whether no such run is
- * left.
- */
-static bool wq_lose_again(struct wq_cs *cs, struct wq_consumer *c)
+/* Give back up to WQ_BATCH keys of a consumer that ends.  Returns whether it holds no more. */
+static bool give_back_some(struct wq_cs *cs, struct wq_consumer *c)
 {
 	int i;
 
 	wq_assert_locked(cs);
-	for (i = 0; i < WQ_BATCH && !list_empty(&c->again); i++)
-		wq_lose_run(cs, list_first_entry(&c->again, struct wq_entry, link));
-	return list_empty(&c->again);
+	for (i = 0; i < WQ_BATCH && c->nr_held; i++)
+		wq_lose_run(cs, list_empty(&c->again) ?
+			    list_last_entry(&c->held, struct wq_entry, link) :
+			    list_first_entry(&c->again, struct wq_entry, link));
+	return !c->nr_held;
 }
 
 /*
  * End a consumer, and give back its keys.  Keys whose run before was lost too come first, by
- * the rules of wq_lose_run().  All others then go ahead of all keys at once, in the order of
- * their gets.
+ * the rules of wq_lose_run().  The others go ahead of all keys, the last one first, so that they
+ * are handed out in the order of their gets.
  */
 void wq_consumer_end(struct wq_consumer *c)
 {
-	struct pid *pid = c->pid;
 	struct wq *q = c->q;
 	struct wq_cs cs;
-	unsigned int n;
 
-	if (!q) {
-		put_pid(pid);
-		kfree(c);
-		return;
-	}
-	for (;;) {
+	while (q) {
 		wq_lock(&cs, q);
-		if (wq_lose_again(&cs, c))
+		if (give_back_some(&cs, c)) {
+			q->nr_consumers--;
+			/* Its process may have been woken for a key, and died before the get. */
+			if (c->polled && wq_nr_available(q))
+				cs.nr_ready++;
+			wq_unlock(&cs);
 			break;
+		}
 		wq_unlock(&cs);
 		cond_resched();
 	}
-	n = c->nr_held;
-	wq_running_del(q, c);
-	c->dead = true;
-	c->pid = NULL;
-	list_splice(&c->held, &q->requeued);
-	q->nr_consumers--;
-	q->starts -= c->starts;
-	q->nr_processing -= n;
-	q->nr_requeued += n;
-	cs.nr_ready += n;
-	q->given_back += n;
-	q->merged += c->nr_dirty;
-	if (n)
-		trace_wq_give_back(q, NULL, n);
-	/* Its process may have died between the wake-up of an exclusive poller and the get. */
-	if (c->polled && wq_nr_available(q))
-		cs.nr_ready++;
-	wq_unlock(&cs);
-	put_pid(pid);
-
-	/* Otherwise wq_fixup_orphan() of its last entry frees it. */
-	if (!n)
-		kfree(c);
+	put_pid(c->pid);
+	kfree(c);
 }
 WQ_EXPORT_FOR_KUNIT(wq_consumer_end);

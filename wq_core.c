@@ -26,31 +26,47 @@ noinline bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *
 	return !(op->flags & OP_DISABLE) && !(e->state & ENTRY_DIRTY && wq_is_plain(op));
 }
 
-/* The run of an entry ends by done, and tasks or files may wait for that. */
-noinline void wq_note_end(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
+/* wq_dispose() of an entry that was never in the table. */
+noinline void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e)
+{
+	/* A look-up without the lock may still read it, if it was used for another key before. */
+	wq_dispose(cs, e);
+}
+
+/* The add of a key failed that was new or @idle: it is that again. */
+noinline void wq_add_failed(struct wq_cs *cs, struct wq_entry *e, bool idle)
+{
+	wq_assert_locked(cs);
+	if (idle)
+		wq_keep_idle(cs, e);
+	else
+		wq_remove(cs, e);
+}
+
+/* The run of an entry ends by a done with these flags, and tasks or files may wait for that. */
+noinline void wq_note_end(struct wq_cs *cs, struct wq_entry *e, u32 flags)
 {
 	struct wq_embedded *x = wq_embedded_of(e);
 
 	wq_assert_locked(cs);
 	if (!wq_is_embedded(e)) {
-		wq_end_fences(cs, e, e->state & ENTRY_PARKED || op->flags & OP_PARK ?
-			      WQ_END_GAVE_UP : op->flags & WQ_ADD_RATE_LIMITED ?
+		wq_end_fences(cs, e, e->state & ENTRY_PARKED || flags & OP_PARK ?
+			      WQ_END_GAVE_UP : flags & WQ_ADD_RATE_LIMITED ?
 			      WQ_END_FAILED : WQ_END_DONE, false);
 		return;
 	}
 	/* wq_embedded_flush() reports how it ended. */
 	x->failed <<= 1;
-	if (op->flags & (WQ_ADD_RATE_LIMITED | OP_PARK))
+	if (flags & (WQ_ADD_RATE_LIMITED | OP_PARK))
 		x->failed |= 1;
 	x->ended++;
 	if (x->waiters)
 		cs->nr_ready |= WQ_FLUSHERS;
 }
 
-/* Park an entry whose run has ended by done. */
-noinline int wq_done_park(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
+/* Park an entry whose run has ended by done.  @cause: the reason, or NULL */
+noinline int wq_done_park(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause)
 {
-	struct wq_cause *cause = op->flags & OP_CAUSE ? wq_cause_of(op) : NULL;
 	struct wq_reason *reason = NULL;
 
 	wq_assert_locked(cs);
@@ -58,6 +74,12 @@ noinline int wq_done_park(struct wq_cs *cs, struct wq_entry *e, const struct wq_
 		swap(reason, cause->reason);
 	wq_park(cs, e, cause ? cause->error : 0, reason);
 	return WQ_RESULT_PARKED;
+}
+
+/* __wq_lookup_run() for callers that are not frequent. */
+struct wq_entry *wq_lookup_run(struct wq_cs *cs, const struct wq_op *op)
+{
+	return __wq_lookup_run(cs, op);
 }
 
 /*
@@ -107,6 +129,34 @@ static __always_inline void wq_prefetch_popped(struct wq *q, const struct wq_ent
 	wq_table_prefetch(&q->table, next->hash);
 }
 
+/* wq_take() from wq.requeued or wq.fifo. */
+static __always_inline int wq_take_first(struct wq_cs *cs, struct wq_consumer *c, u32 room,
+					 struct wq_entry **ep)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	if (unlikely(q->paused & WQ_PAUSE_GETS))
+		return -EAGAIN;
+	e = wq_first_ready(q);
+	if (!e)
+		return -EAGAIN;
+	if (unlikely(e->len > room))
+		return -EMSGSIZE;
+	list_del(&e->link);
+	if (unlikely(e->state & ENTRY_REQUEUED))
+		q->nr_requeued--;
+	else
+		q->nr_fifo--;
+	if (q->nr_fifo)
+		wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
+	wq_hold(cs, c, e);
+	wq_note_get(q, e);
+	*ep = e;
+	return 0;
+}
+
 static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
 				     bool first, struct wq_entry **ep)
 {
@@ -115,29 +165,19 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
 	int ret;
 
 	wq_assert_locked(cs);
+	if (q->nr_requeued || !q->order)
+		return wq_take_first(cs, c, room, ep);
 	if (unlikely(q->paused & WQ_PAUSE_GETS))
 		return -EAGAIN;
-	if (q->nr_requeued || !q->order) {
-		e = wq_entry_of(cs, (struct wq_found){ wq_first_ready(q) });
-		if (!e)
-			return -EAGAIN;
-		if (unlikely(e->len > room))
-			return -EMSGSIZE;
-		wq_unqueue(cs, e);
-		if (q->nr_fifo)
-			wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
-		wq_hold(cs, c, e);
-	} else {
-		ret = wq_pop_order(q, room, first, &e);
-		if (ret)
-			return ret;
-		wq_prefetch_popped(q, e);
-		wq_hold(cs, c, e);
-		if (unlikely(e->len > room)) {
-			wq_requeue(cs, e);
-			q->unfit++;
-			return -EMSGSIZE;
-		}
+	ret = wq_pop_order(q, room, first, &e);
+	if (ret)
+		return ret;
+	wq_prefetch_popped(q, e);
+	wq_hold(cs, c, e);
+	if (unlikely(e->len > room)) {
+		wq_requeue(cs, e);
+		q->unfit++;
+		return -EMSGSIZE;
 	}
 	wq_note_get(q, e);
 	*ep = e;
@@ -299,7 +339,7 @@ static __always_inline int wq_take_read(struct wq_cs *cs, struct wq_read *r, wq_
 	int ret;
 
 	/* If the lease of that key has expired, c->read is NULL after this. */
-	wq_catch_up(cs);
+	__wq_catch_up(cs);
 	/* Without an outcome that adds the key, this cannot fail. */
 	if (c->read)
 		done(cs, c, c->read, &op, NULL, 0);
@@ -335,7 +375,7 @@ static int wq_take_read_slow(struct wq_cs *cs, void *arg)
 int wq_read_key(struct wq_read *r, s64 deadline)
 {
 	struct wq *q = r->c->q;
-	int ret = wq_try_get(q, r->c, wq_take_read_now, r);
+	int ret = __wq_try_get(q, r->c, wq_take_read_now, r);
 
 	if (ret != -EAGAIN || !deadline)
 		return ret;
@@ -411,11 +451,12 @@ void wq_fill_item(const struct wq *q, struct wq_item *item, struct wq_entry *e)
 /* Take a key for the kernel API; @arg is the struct wq_item. */
 int wq_take_item(struct wq_cs *cs, void *arg)
 {
+	struct wq *q = cs->q;
 	struct wq_entry *e;
-	int ret = __wq_take(cs, &cs->q->kernel, WQ_MAX_KEY, true, &e);
+	int ret = __wq_take(cs, &q->kernel, WQ_MAX_KEY, true, &e);
 
 	if (!ret)
-		__wq_fill_item(cs->q, arg, e);
+		__wq_fill_item(q, arg, e);
 	return ret;
 }
 
@@ -438,7 +479,7 @@ int wq_take_item(struct wq_cs *cs, void *arg)
  */
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout)
 {
-	int ret = wq_try_get(q, &q->kernel, wq_take_item, item);
+	int ret = __wq_try_get(q, &q->kernel, wq_take_item, item);
 
 	if (ret != -EAGAIN || !timeout)
 		return ret;
@@ -458,12 +499,12 @@ static int wq_done_item(struct wq_cs *cs, const struct wq_item *item, struct wq_
 
 static int wq_done_op(struct wq *q, const struct wq_item *item, struct wq_op *op)
 {
-	struct wq_cs cs __uninitialized;
+	struct wq_cs cs;
 	int ret;
 
-	__wq_lock(&cs, q);
+	wq_lock(&cs, q);
 	ret = wq_done_item(&cs, item, op);
-	__wq_unlock(&cs);
+	wq_unlock(&cs);
 	return ret;
 }
 
@@ -485,14 +526,15 @@ static int wq_done_op(struct wq *q, const struct wq_item *item, struct wq_op *op
  */
 int wq_done(struct wq *q, const struct wq_item *item)
 {
-	struct wq_op op = { .token = item->token };
+	static const struct wq_op op;
 	struct wq_cs cs __uninitialized;
 	struct wq_entry *e;
 	int ret = -ESTALE;
 
 	__wq_lock(&cs, q);
 	e = __wq_lookup_item(&cs, item);
-	if (e)
+	/* The token is checked here, so that the op is constant. */
+	if (e && !wq_check_held(&q->kernel, e, item->token))
 		ret = __wq_done_entry(&cs, &q->kernel, e, &op, NULL, 0);
 	__wq_unlock(&cs);
 	return ret;
@@ -543,13 +585,13 @@ int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item
 		 struct wq_cause *cause, s64 timeout)
 {
 	int ret, next = -EAGAIN;
-	struct wq_cs cs __uninitialized;
+	struct wq_cs cs;
 
-	__wq_lock(&cs, q);
+	wq_lock(&cs, q);
 	ret = wq_done_item(&cs, item, &cause->op);
 	if (ret >= 0)
 		next = wq_take_item(&cs, item);
-	__wq_unlock(&cs);
+	wq_unlock(&cs);
 	if (ret < 0 || !next)
 		return min(ret, 0);
 	*item = (struct wq_item){};

@@ -209,7 +209,7 @@ static bool copy_list(struct wq_cs *cs, struct shown_keys *to, struct list_head 
 
 	wq_assert_locked(cs);
 	list_for_each_entry(e, list, link)
-		if (!copy_entry(cs, to, wq_fixup_listed(cs, e)))
+		if (!copy_entry(cs, to, e))
 			return false;
 	return true;
 }
@@ -220,7 +220,7 @@ static void copy_ranked(struct wq_cs *cs, struct shown_keys *to, u32 n)
 	struct wq_entry *e = cs->q->order->oldest(cs->q->order_data);
 
 	wq_assert_locked(cs);
-	while (copy_entry(cs, to, wq_fixup_listed(cs, e)) && --n)
+	while (copy_entry(cs, to, e) && --n)
 		e = wq_ranked_entry(list_next_entry(wq_rank_of(e), ready));
 }
 

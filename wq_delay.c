@@ -140,15 +140,15 @@ void wq_heap_remove(struct wq_heap *h, struct wq_entry *e)
 }
 WQ_EXPORT_FOR_KUNIT(wq_heap_remove);
 
-struct wq_found wq_heap_first(const struct wq_heap *h)
+struct wq_entry *wq_heap_first(const struct wq_heap *h)
 {
-	return (struct wq_found){ wq_heap_slot(h, 0)->entry };
+	return wq_heap_slot(h, 0)->entry;
 }
 
 /* The entry that is removed at the least cost: no other one has to move. */
-struct wq_found wq_heap_last(const struct wq_heap *h)
+struct wq_entry *wq_heap_last(const struct wq_heap *h)
 {
-	return (struct wq_found){ wq_heap_slot(h, h->count - 1)->entry };
+	return wq_heap_slot(h, h->count - 1)->entry;
 }
 
 /* Memory of the heap in bytes. */

@@ -30,6 +30,7 @@
 #include "wq_consumer.h"
 #include "wq_dev.h"
 #include "wq_metrics.h"
+#include "wq_list.h"
 #include "wq_name.h"
 #include "wq_queue.h"
 #include "wq_recs.h"

@@ -73,10 +73,9 @@ struct wq_groups {
 	u64 bytes;
 };
 
-/* The groups' table is read under the lock alone, and groups have no consumers. */
-static struct wq_group *group_of_found(struct wq_found found)
+static struct wq_group *group_of_name(struct wq_entry *e)
 {
-	return found.entry ? (struct wq_group *)found.entry - 1 : NULL;
+	return (struct wq_group *)e - 1;
 }
 
 static struct wq_entry *group_entry(struct wq_group *g)
@@ -300,7 +299,7 @@ static struct wq_group *group_new(struct wq_groups *gs, u32 hash, const u8 *name
 		wq_key_free(k, sizeof(*g));
 		return NULL;
 	}
-	g = group_of_found((struct wq_found){ &k->entry });
+	g = group_of_name(&k->entry);
 	*g = (struct wq_group){ .ready = LIST_HEAD_INIT(g->ready) };
 	gs->bytes += wq_key_bytes(sizeof(*g), len);
 	return g;
@@ -322,10 +321,10 @@ int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_
 	const u8 *name = wq_key_of(e)->key;
 	u32 len = name_len(gs, name, e->len);
 	u32 h = wq_hash(hash, name, len);
-	struct wq_group *g = group_of_found(wq_table_find(&gs->table, h, name, len));
+	struct wq_entry *found = wq_table_find(&gs->table, h, name, len);
+	struct wq_group *g;
 
-	if (!g)
-		g = group_new(gs, h, name, len, pre, gfp);
+	g = found ? group_of_name(found) : group_new(gs, h, name, len, pre, gfp);
 	if (!g)
 		return -ENOMEM;
 	g->refs++;

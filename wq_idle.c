@@ -61,12 +61,12 @@ unsigned int wq_try_evict_idle(struct wq *q, unsigned int n)
 		q->recycled = NULL;
 		q->nr_recycled = 0;
 	}
-	__wq_unlock(&cs);
+	wq_unlock(&cs);
 	return evicted;
 }
 WQ_EXPORT_FOR_KUNIT(wq_evict_idle);
 
-/* wq_release_if_idle() of an entry whose failures are remembered, or that is not kept. */
+/* __wq_release_if_idle() of an entry whose failures are remembered, or that is not kept. */
 noinline void wq_release_slow(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
@@ -91,6 +91,12 @@ noinline void wq_release_slow(struct wq_cs *cs, struct wq_entry *e)
 	} else {
 		wq_remove(cs, e);
 	}
+}
+
+/* __wq_release_if_idle() for callers that are not frequent. */
+void wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e)
+{
+	__wq_release_if_idle(cs, e);
 }
 
 /* Reset the failures of an entry's key. */

@@ -13,9 +13,6 @@
  * before those that started or were touched earlier.  The lease is part of the entry's
  * memory, so no get and no touch can fail for lack of memory.
  *
- * The leases of a dead consumer stay in the list until wq_state.c fixes up their
- * entries, or until they expire.
- *
  * This file knows no queue.  The queue's lock protects the list; wq_thread.c gives
  * back the keys whose lease expired.
  */
@@ -41,13 +38,11 @@ s64 wq_lease_start(struct list_head *leases, struct wq_entry *e, s64 now, s64 du
 }
 
 /* The entry whose lease expires first, if any lease runs. */
-struct wq_found wq_leases_first(struct list_head *leases)
+struct wq_entry *wq_leases_first(struct list_head *leases)
 {
 	struct wq_lease *l = list_first_entry_or_null(leases, struct wq_lease, link);
 
-	if (!l)
-		return WQ_NOT_FOUND;
-	return (struct wq_found){ wq_leased_entry(l) };
+	return l ? wq_leased_entry(l) : NULL;
 }
 
 /* When the first lease expires; S64_MAX: never. */

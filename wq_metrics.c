@@ -88,10 +88,9 @@ static void stat_running(struct wq_cs *cs, struct wq_stat *st)
 }
 
 /* When an entry became dirty; S64_MAX: there is none. */
-static s64 since_of(struct wq_cs *cs, struct wq_entry *e)
+static s64 since_of(struct wq_entry *e)
 {
-	wq_assert_locked(cs);
-	return e ? wq_times_of(wq_fixup_listed(cs, e))->since : S64_MAX;
+	return e ? wq_times_of(e)->since : S64_MAX;
 }
 
 /*
@@ -108,13 +107,13 @@ static s64 stat_oldest(struct wq_cs *cs)
 	if (!q->timed)
 		return -1;
 	e = list_first_entry_or_null(&q->requeued, struct wq_entry, link);
-	since = since_of(cs, e);
+	since = since_of(e);
 	e = NULL;
 	if (!q->order)
 		e = list_first_entry_or_null(&q->fifo, struct wq_entry, link);
 	else if (q->order->oldest && wq_nr_ready(q) > q->nr_requeued)
 		e = q->order->oldest(q->order_data);
-	since = min(since, since_of(cs, e));
+	since = min(since, since_of(e));
 	return since == S64_MAX ? -1 : max_t(s64, 0, wq_now(cs) - since);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The verbs of /dev/wq on arrays of keys: add, get, done, touch and list.
+ * The verbs of /dev/wq on arrays of keys: add, get, done and touch.
  *
  * An array of keys is copied in whole and then checked.  Its keys are handled in batches
  * of WQ_BATCH, and hashed before the lock is taken.  Results are written after each
@@ -9,19 +9,15 @@
  * A verb copies its struct out itself if it fails and has changed it, see wq_dev.c.
  */
 #include <linux/mm.h>
-#include <linux/once.h>
-#include <linux/random.h>
-#include <linux/sched/signal.h>
-#include <linux/siphash.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
 #include "wq_array.h"
 #include "wq_call.h"
 #include "wq_core.h"
+#include "wq_out.h"
 #include "wq_park.h"
 #include "wq_recs.h"
-#include "wq_report.h"
 #include "wq_times.h"
 #include "wq_wait.h"
 
@@ -151,7 +147,7 @@ static const struct wq_rec *fill_dones(const struct wq_rec *rec, u32 n, const st
 {
 	for (; n; n--, op++, rec = rec_next(rec))
 		if (!wq_op_init_token(q, op, rec->key, rec->len, rec->token))
-			op->result = wq_op_set_done(op, rec->delay, rec->flags);
+			op->result = __wq_op_set_done(op, rec->delay, rec->flags);
 	return rec;
 }
 
@@ -379,95 +375,6 @@ int wq_verb_touch(struct wq_call *call, void *arg)
 	return args->keys.count != count && wq_call_copy_out(call, args) ? -EFAULT : ret;
 }
 
-/*
- * The records that get and list write: a buffer in the kernel, copied out at the end.  All
- * records of one buffer have a header of the same size.
- */
-struct wq_out {
-	struct wq_consumer *c;
-	struct wq_file *f;
-	void *recs;
-	struct wq_buf buf;	/* if recs is not stack */
-	u32 head;		/* bytes of a record before its key */
-	bool alone;		/* get: no key may follow the one that was taken */
-	u32 room;		/* bytes of the buffer */
-	u32 max_room;		/* bytes that the caller's buffer has room for */
-	u32 used;		/* bytes */
-	u32 max;		/* records that the caller wants */
-	u32 count;		/* records */
-	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
-};
-
-static_assert(WQ_MAX_OUT <= WQ_MAX_KEPT);
-/* The length of the key comes first in the records of get and of list. */
-static_assert(!offsetof(struct wq_rec, len) && !offsetof(struct wq_list_rec, len));
-static_assert(sizeof_field(struct wq_rec, len) == sizeof_field(struct wq_list_rec, len));
-/* The key follows the header, and is padded to 8 bytes. */
-static_assert(offsetof(struct wq_rec, key) == WQ_REC_SIZE(0));
-static_assert(offsetof(struct wq_list_rec, key) == WQ_LIST_REC_SIZE(0));
-
-/* Replace the buffer, which is empty, by one as large as the caller's. */
-static int out_extend(struct wq_out *out)
-{
-	if (out->room == out->max_room)
-		return 0;
-	if (wq_buf_get(&out->buf, &out->f->bufs, &out->f->bufs.out, out->max_room))
-		return -ENOMEM;
-	out->recs = out->buf.mem;
-	out->room = out->max_room;
-	return 0;
-}
-
-/*
- * @head: size of the records' header.  The buffer for one key is on the stack, until
- * out_get() meets a longer key.
- */
-static int out_init(struct wq_out *out, const struct wq_call *call, const struct wq_keys *keys,
-		    u32 head)
-{
-	if (keys->size > WQ_MAX_ARRAY)
-		return -E2BIG;
-	if (keys->addr % sizeof(u64))
-		return -EINVAL;
-	out->c = call->c;
-	out->f = call->file->private_data;
-	out->head = head;
-	out->alone = false;
-	out->max_room = min(keys->size, WQ_MAX_OUT);
-	out->room = min_t(u32, out->max_room, sizeof(out->stack));
-	out->used = 0;
-	out->max = keys->count ?: U32_MAX;
-	out->count = 0;
-	out->recs = out->stack;
-	if (out->max != 1)
-		return out_extend(out);
-	out->max_room = min(out->max_room, wq_rec_bytes(head, WQ_MAX_KEY));
-	return 0;
-}
-
-static void out_free(struct wq_out *out)
-{
-	if (out->recs == out->stack)
-		return;
-	wq_buf_put(&out->buf);
-	if (!out->count)
-		wq_bufs_idle(&out->f->bufs);
-}
-
-/*
- * Write an entry's key to its record, behind the header, and the padding.  Returns the bytes of the
- * record.
- */
-static __always_inline u32 rec_set_key(void *rec, u32 head, struct wq_entry *e)
-{
-	u32 len = e->len, size = wq_rec_bytes(head, len);
-
-	/* Clear the last 8 bytes first: the key overwrites all of them but its padding. */
-	*(u64 *)(rec + size - sizeof(u64)) = 0;
-	wq_key_copy(rec + head, wq_key_of(e)->key, len);
-	return size;
-}
-
 /* Bytes of the whole records within the first @bytes of @out, and their number. */
 static u32 out_whole(const struct wq_out *out, u32 bytes, u32 *count)
 {
@@ -503,7 +410,7 @@ static int take_recs(struct wq_cs *cs, void *arg)
 	int i, n;
 
 	wq_assert_locked(cs);
-	wq_catch_up(cs);
+	__wq_catch_up(cs);
 	if (out->alone)
 		return 0;
 	n = wq_take_batch(cs, out->c, &want, es);
@@ -519,7 +426,7 @@ static int take_recs(struct wq_cs *cs, void *arg)
 			.given_back = e->given_back,
 			.priority = cs->q->prioritized ? wq_priority_level(e) : 0,
 		};
-		rec += rec_set_key(rec, sizeof(struct wq_rec), e);
+		rec += wq_rec_set_key(rec, sizeof(struct wq_rec), e);
 	}
 	out->alone = es[n - 1]->given_back;
 	out->used = rec - out->recs;
@@ -566,7 +473,7 @@ static int out_get(struct wq_out *out, struct wq_call *call, void *arg, struct w
 	/* Allocate room before the wait, so that a woken getter can take its key. */
 	ret = wq_get_wait(c->q, c, out->room < out->max_room ? 0 : end, take_recs, out);
 	if (out->room < out->max_room && (ret == -EMSGSIZE || (ret == -EAGAIN && end)))
-		ret = out_extend(out) ?: wq_get_wait(c->q, c, end, take_recs, out);
+		ret = wq_out_extend(out) ?: wq_get_wait(c->q, c, end, take_recs, out);
 	if (ret)
 		return wq_call_wait_ended(call, arg, end, timeout, deadline, ret);
 	/* After a full batch more keys may be ready; take them without waiting. */
@@ -600,11 +507,11 @@ int wq_verb_get(struct wq_call *call, void *arg)
 
 	if (args->flags || args->deadline < 0)
 		return -EINVAL;
-	ret = out_init(&out, call, &args->keys, sizeof(struct wq_rec));
+	ret = wq_out_init(&out, call, &args->keys, sizeof(struct wq_rec));
 	if (ret)
 		return ret;
 	ret = out_get(&out, call, args, &args->keys, &args->timeout, &args->deadline);
-	out_free(&out);
+	wq_out_free(&out);
 	return ret;
 }
 
@@ -620,7 +527,7 @@ int wq_verb_done(struct wq_call *call, void *arg)
 	out.recs = out.stack;
 	/* Check the get before any run ends. */
 	if (get)
-		ret = out_init(&out, call, &args->next, sizeof(struct wq_rec));
+		ret = wq_out_init(&out, call, &args->next, sizeof(struct wq_rec));
 	else if (args->timeout || memcmp(&args->next, &none, sizeof(none)))
 		ret = -EINVAL;
 	if (ret)
@@ -637,127 +544,6 @@ int wq_verb_done(struct wq_call *call, void *arg)
 	} else if (args->keys.count != count && wq_call_copy_out(call, args)) {
 		ret = -EFAULT;
 	}
-	out_free(&out);
-	return ret;
-}
-
-/*
- * Append keys from *@place on, WQ_BATCH at most, to @out.  Returns -EMSGSIZE if there is no room
- * for the next key; *@place is still that of the key then.
- */
-static int list_batch(struct wq_out *out, u64 *place)
-{
-	struct wq *q = out->c->q;
-	struct wq_list_rec *rec;
-	struct wq_entry *e;
-	struct wq_cs cs;
-	int i, ret = 0;
-	u64 next;
-
-	wq_lock(&cs, q);
-	for (i = 0; i < WQ_BATCH; i++) {
-		next = *place;
-		e = wq_walk(&cs, &next);
-		/* An entry whose delay a shut down dropped counts as unknown. */
-		if (e && wq_key_bits(q, out->c, e)) {
-			if (out->count == out->max ||
-			    e->len > wq_key_room(out->head, out->room - out->used)) {
-				ret = -EMSGSIZE;
-				break;
-			}
-			rec = out->recs + out->used;
-			*rec = (struct wq_list_rec){ .len = e->len };
-			wq_key_info(&cs, out->c, e, &rec->info);
-			out->used += rec_set_key(rec, out->head, e);
-			out->count++;
-		}
-		*place = next;
-		if (!e)
-			break;
-	}
-	wq_unlock(&cs);
-	return ret;
-}
-
-/*
- * A place in the table contains the hash of a key, which must not leave the kernel: with it, keys
- * that collide can be chosen.  So a cursor is the place, encrypted by a Feistel network of four
- * rounds of SipHash.  0, the start and the end, remains 0.
- */
-static u64 cursor_encrypt(u64 place, const siphash_key_t *key)
-{
-	u32 left = place >> 32, right = place;
-
-	for (u32 i = 0; i < 4; i++) {
-		swap(left, right);
-		right ^= siphash_2u32(left, i, key);
-	}
-	return (u64)left << 32 | right;
-}
-
-static u64 cursor_decrypt(u64 cursor, const siphash_key_t *key)
-{
-	u32 left = cursor >> 32, right = cursor;
-
-	for (u32 i = 4; i-- > 0;) {
-		right ^= siphash_2u32(left, i, key);
-		swap(left, right);
-	}
-	return (u64)left << 32 | right;
-}
-
-static const siphash_key_t *cursor_key(void)
-{
-	static siphash_key_t key __read_mostly;
-
-	get_random_once(&key, sizeof(key));
-	return &key;
-}
-
-static u64 cursor_of_place(u64 place)
-{
-	return cursor_encrypt(place, cursor_key()) ^ cursor_encrypt(0, cursor_key());
-}
-
-static u64 place_of_cursor(u64 cursor)
-{
-	return cursor_decrypt(cursor ^ cursor_encrypt(0, cursor_key()), cursor_key());
-}
-
-int wq_verb_list(struct wq_call *call, void *arg)
-{
-	struct wq_list *args = arg;
-	u64 place = place_of_cursor(args->cursor);
-	struct wq_out out __uninitialized;
-	int ret;
-
-	if (args->flags || args->each || args->reserved)
-		return -EINVAL;
-	ret = out_init(&out, call, &args->keys, sizeof(struct wq_list_rec)) ?:
-		out_extend(&out);
-	if (ret)
-		return ret;
-
-	do {
-		ret = list_batch(&out, &place);
-		cond_resched();
-	} while (!ret && place && !signal_pending(current));
-
-	if (out.count)
-		ret = 0;
-	else if (!ret && place)
-		ret = -ERESTARTNOHAND;	/* a signal is pending */
-	if (!ret && copy_to_user(u64_to_user_ptr(args->keys.addr), out.recs, out.used))
-		ret = -EFAULT;
-	if (!ret) {
-		args->keys.size = out.used;
-		args->keys.count = out.count;
-		args->cursor = cursor_of_place(place);
-	} else if (ret == -ERESTARTNOHAND) {
-		args->cursor = cursor_of_place(place);
-		if (wq_call_copy_out(call, args))
-			ret = -EFAULT;
-	}
-	out_free(&out);
+	wq_out_free(&out);
 	return ret;
 }

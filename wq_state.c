@@ -1,34 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The steps of a key's state that are not inline, see wq_state.h, and the look-up of entries.
- *
- * The entries of a dead consumer were given back in constant time, see wq_consumer.c, and their
- * state is out of date.  Therefore each entry from the table, the heap, the leases or wq.requeued
- * passes through wq_entry_of(), which fixes up such an orphan.  An ordering policy and the lists of
- * a live consumer hold no orphans.
  */
 #include <linux/slab.h>
 
 #include "wq_state.h"
-
-/* Update the state of an orphan.  wq_consumer_end() has moved it to wq.requeued already. */
-void wq_fixup_orphan(struct wq_cs *cs, struct wq_entry *e)
-{
-	struct wq_consumer *c;
-
-	wq_assert_locked(cs);
-	c = e->consumer;
-	wq_run_end(&cs->q->runs, e);
-	if (cs->q->leased)
-		wq_lease_stop(e);
-	if (cs->q->prioritized)
-		wq_priority_lose(e);
-	/* Otherwise the entry would have been in wq_consumer.again. */
-	e->given_back = 1;
-	wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED);
-	if (!--c->nr_held)
-		kfree(c);
-}
 
 /* The entry of a key, or NULL. */
 struct wq_entry *wq_lookup(struct wq_cs *cs, u32 hash, const void *key, size_t len)
@@ -52,17 +28,10 @@ struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor)
 	struct wq_entry *e;
 
 	wq_assert_locked(cs);
-	e = wq_entry_of(cs, wq_table_next(&cs->q->table, cursor));
+	e = wq_table_next(&cs->q->table, cursor);
 	return e && e->state & ENTRY_IDLE ? NULL : e;
 }
 WQ_EXPORT_FOR_KUNIT(wq_walk);
-
-/* Update the state of an entry found in wq.requeued, wq.fifo or a consumer's list. */
-struct wq_entry *wq_fixup_listed(struct wq_cs *cs, struct wq_entry *e)
-{
-	wq_assert_locked(cs);
-	return wq_entry_of(cs, (struct wq_found){ e });
-}
 
 /* Initialize an op for a key.  If the key's length is bad, sets op->result and returns it. */
 int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len)
@@ -70,6 +39,13 @@ int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len
 	return __wq_op_init(q, op, key, len);
 }
 WQ_EXPORT_FOR_KUNIT(wq_op_init);
+
+/* __wq_op_set_done() for callers that are not frequent. */
+int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
+{
+	return __wq_op_set_done(op, delay, outcome);
+}
+WQ_EXPORT_FOR_KUNIT(wq_op_set_done);
 
 /* Any entry of a list, the heap or the policy; NULL: there is none.  The table is empty. */
 static struct wq_entry *wq_any_embedded(struct wq_cs *cs)
@@ -83,7 +59,7 @@ static struct wq_entry *wq_any_embedded(struct wq_cs *cs)
 		return list_first_entry(list_empty(&q->kernel.held) ? &q->kernel.again :
 					&q->kernel.held, struct wq_entry, link);
 	if (q->heap.count)
-		return wq_heap_last(&q->heap).entry;
+		return wq_heap_last(&q->heap);
 	if (q->nr_parked)
 		return list_first_entry(&q->parked, struct wq_entry, link);
 	if (q->nr_requeued || !q->order)
@@ -107,7 +83,7 @@ struct wq_entry *wq_any(struct wq_cs *cs)
 	wq_assert_locked(cs);
 	if (!cs->q->table.count)
 		return wq_any_embedded(cs);
-	return wq_entry_of(cs, wq_table_any(&cs->q->table));
+	return wq_table_any(&cs->q->table);
 }
 
 /* See wq_has_bytes(). */
@@ -170,15 +146,26 @@ noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 	if (q->timed)
 		wq_times_of(e)->since = wq_now(cs);
 	if (e->state & ENTRY_PROCESSING) {
-		e->consumer->nr_dirty++;
 		/* A read of this consumer's file would return the key, see wq_poll_mask(). */
 		if (e->consumer->read == e)
 			cs->nr_ready |= WQ_ALL_POLLERS;
 	} else {
-		wq_push(cs, e);
+		__wq_push(cs, e);
 	}
 	q->adds++;
 	wq_trace_add(q, e, false);
+}
+
+/* __wq_push() for callers that are not frequent. */
+noinline void wq_push(struct wq_cs *cs, struct wq_entry *e)
+{
+	__wq_push(cs, e);
+}
+
+/* __wq_set_dirty() for callers that are not frequent. */
+int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
+{
+	return __wq_set_dirty(cs, e);
 }
 
 /* Adds can have another answer from now on, so readers of the map have to call again. */
@@ -202,15 +189,30 @@ noinline void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bo
 	trace_wq_flush_end(cs->q, e, result);
 }
 
+/* Take a ready entry out of the policy or out of wq.requeued. */
+static void wq_unqueue(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (e->state & ENTRY_REQUEUED) {
+		list_del(&e->link);
+		q->nr_requeued--;
+	} else if (q->order) {
+		q->order->remove(q->order_data, e);
+	} else {
+		list_del(&e->link);
+		q->nr_fifo--;
+	}
+}
+
 /* Drop the run that the entry waits for.  The caller releases the entry if it is idle. */
 void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	if (!(e->state & ENTRY_DIRTY))
 		return;
-	if (e->state & ENTRY_PROCESSING)
-		e->consumer->nr_dirty--;
-	else
+	if (!(e->state & ENTRY_PROCESSING))
 		wq_unqueue(cs, e);
 	if (unlikely(cs->q->releases) && e->state & ENTRY_REQUEUED)
 		wq_release(cs, e);
@@ -234,11 +236,16 @@ s64 wq_oldest_start(struct wq_consumer *c)
 	       wq_times_of(b)->start : wq_times_of(a)->start;
 }
 
-/* The order of wq.running. */
-bool wq_running_before(struct rb_node *a, const struct rb_node *b)
+static bool running_before(struct rb_node *a, const struct rb_node *b)
 {
 	return wq_oldest_start(rb_entry(a, struct wq_consumer, node)) <
 	       wq_oldest_start(rb_entry(b, struct wq_consumer, node));
+}
+
+/* Insert a consumer into wq.running. */
+void wq_running_insert(struct wq *q, struct wq_consumer *c)
+{
+	rb_add_cached(&c->node, &q->running, running_before);
 }
 
 /*
@@ -254,13 +261,27 @@ void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e)
 		wq_lease_stop(e);
 }
 
+/* __wq_take_away() for callers that are not frequent. */
+static noinline void wq_take_away(struct wq_cs *cs, struct wq_entry *e)
+{
+	__wq_take_away(cs, e);
+}
+
+/* __wq_unhold() for callers that are not frequent. */
+void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_take_away(cs, e);
+	if (cs->q->releases)
+		wq_release(cs, e);
+}
+
 /* Take an entry away from its consumer and hand it out ahead of all others. */
 void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	__wq_unhold(cs, e);
+	wq_take_away(cs, e);
 	if (q->prioritized)
 		wq_priority_lose(e);
 	if (e->state & ENTRY_DIRTY)
@@ -277,7 +298,7 @@ void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	trace_wq_give_back(q, e, 1);
+	trace_wq_give_back(q, e, wq_time_held(cs, e), false);
 	wq_requeue(cs, e);
 	q->given_back++;
 }

@@ -565,7 +565,7 @@ static noinline struct wq_entry *chain_look_up(struct wq_table *t, const struct 
 
 			if (e->hash != hash)
 				continue;
-			if (wq_key_equals(e, key, len))
+			if (__wq_key_equals(e, key, len))
 				return e;
 			t->twin = hash;
 		}
@@ -577,7 +577,7 @@ static noinline struct wq_entry *chain_look_up(struct wq_table *t, const struct 
  * The entry of a key.  Mostly it is the first match in the first bucket of its chain, or there
  * is no match and no more to look at.
  */
-struct wq_found wq_table_find(struct wq_table *t, u32 hash, const void *key, size_t len)
+struct wq_entry *wq_table_find(struct wq_table *t, u32 hash, const void *key, size_t len)
 {
 	const struct wq_bucket *b = bucket_of(t, hash);
 	u64 m = bucket_match(b, hash);
@@ -585,12 +585,12 @@ struct wq_found wq_table_find(struct wq_table *t, u32 hash, const void *key, siz
 
 	if (m) {
 		e = b->slot[__ffs64(m) / 8];
-		if (likely(e->hash == hash && wq_key_equals(e, key, len)))
-			return (struct wq_found){ e };
+		if (likely(e->hash == hash && __wq_key_equals(e, key, len)))
+			return e;
 	} else if (likely(!(b->head & (WQ_CHAINED | WQ_SPILLED)))) {
-		return WQ_NOT_FOUND;
+		return NULL;
 	}
-	return (struct wq_found){ chain_look_up(t, b, hash, key, len) };
+	return chain_look_up(t, b, hash, key, len);
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_find);
 
@@ -625,7 +625,7 @@ static noinline struct wq_peek chain_peek(struct wq_table *t, const struct wq_bu
 			if (data_race(e->hash) != hash)
 				continue;
 			/* The key may change here, too. */
-			if (!data_race(wq_key_equals(e, key, len)))
+			if (!data_race(__wq_key_equals(e, key, len)))
 				return WQ_SEEN_NOTHING;
 			return (struct wq_peek){ e, seq };
 		}
@@ -674,7 +674,7 @@ struct wq_peek wq_table_peek(struct wq_table *t, u32 hash, const void *key, size
 		if (!wq_seq_is(&t->seq, seq))
 			return WQ_SEEN_NOTHING;
 		/* The entry may become that of another key, and then wq_table_is() is false. */
-		if (likely(data_race(e->hash) == hash && data_race(wq_key_equals(e, key, len))))
+		if (likely(data_race(e->hash) == hash && data_race(__wq_key_equals(e, key, len))))
 			return (struct wq_peek){ e, seq };
 	} else if (likely(!(head & (WQ_CHAINED | WQ_SPILLED)))) {
 		return (struct wq_peek){ NULL, seq };
@@ -721,16 +721,16 @@ void wq_table_prefetch_entry(struct wq_table *t, u32 hash)
 }
 
 /* Find @e, which may be freed memory and is not read unless it is in the table. */
-struct wq_found wq_table_find_entry(const struct wq_table *t, u32 hash, struct wq_entry *e)
+struct wq_entry *wq_table_find_entry(const struct wq_table *t, u32 hash, struct wq_entry *e)
 {
 	struct wq_bucket *first = bucket_of(t, hash);
 	unsigned int i;
 
 	if (chain_find(first, hash, e, &i))
-		return (struct wq_found){ e };
+		return e;
 	if (unlikely(first->head & WQ_SPILLED) && spill_find_entry(t, e))
-		return (struct wq_found){ e };
-	return WQ_NOT_FOUND;
+		return e;
+	return NULL;
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_find_entry);
 
@@ -860,13 +860,12 @@ WQ_EXPORT_FOR_KUNIT(wq_table_remove);
  * Return: an entry.  None, and the table is not empty: many buckets were empty and have
  * been removed, and the next call goes on.
  */
-struct wq_found wq_table_any(struct wq_table *t)
+struct wq_entry *wq_table_any(struct wq_table *t)
 {
 	unsigned int walk;
 
 	if (t->spilled)
-		return (struct wq_found){ rb_entry(t->by_address.rb_node, struct wq_spilled,
-						   by_address)->entry };
+		return rb_entry(t->by_address.rb_node, struct wq_spilled, by_address)->entry;
 
 	for (walk = 0; walk < WQ_WALK_MAX; walk++) {
 		struct wq_bucket *b = bucket_at(t, t->buckets - 1);
@@ -874,14 +873,14 @@ struct wq_found wq_table_any(struct wq_table *t)
 		while (bucket_chained(b))
 			b = b->slot[WQ_SLOTS - 1];
 		if (bucket_len(b))
-			return (struct wq_found){ b->slot[bucket_len(b) - 1] };
+			return b->slot[bucket_len(b) - 1];
 		if (t->buckets == 1)
 			break;
 		wq_seq_begin(&t->seq);
 		table_merge(t);
 		wq_seq_end(&t->seq);
 	}
-	return WQ_NOT_FOUND;
+	return NULL;
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_any);
 
@@ -914,7 +913,7 @@ static struct wq_entry *chain_from(const struct wq_bucket *b, u64 place)
  * such entry.  None, and *@cursor is not 0: many buckets in a row were empty, and the
  * walk goes on at the next call.
  */
-struct wq_found wq_table_next(const struct wq_table *t, u64 *cursor)
+struct wq_entry *wq_table_next(const struct wq_table *t, u64 *cursor)
 {
 	unsigned int walk;
 
@@ -935,9 +934,9 @@ struct wq_found wq_table_next(const struct wq_table *t, u64 *cursor)
 		}
 		*cursor = place + 1;
 		if (e || !*cursor)
-			return (struct wq_found){ e };
+			return e;
 	}
-	return WQ_NOT_FOUND;
+	return NULL;
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_next);
 

@@ -23,7 +23,7 @@ struct wq_entry *wq_next_due(struct wq_cs *cs)
 	wq_assert_locked(cs);
 	if (!cs->q->heap.count)
 		return NULL;
-	return wq_entry_of(cs, wq_heap_first(&cs->q->heap));
+	return wq_heap_first(&cs->q->heap);
 }
 
 /* The end of a delay until @due, at which adds cannot defer it any more, see wq_attrs.debounce. */
@@ -165,7 +165,7 @@ void wq_lose_run(struct wq_cs *cs, struct wq_entry *e)
 
 	wq_assert_locked(cs);
 	q->given_back++;
-	trace_wq_give_back(q, e, 1);
+	trace_wq_give_back(q, e, wq_time_held(cs, e), false);
 	if (e->given_back < WQ_MAX_GIVEN_BACK)
 		e->given_back++;
 	if (!again)
@@ -183,12 +183,8 @@ static void wq_handle_expired(struct wq_cs *cs)
 	struct wq_entry *e;
 
 	wq_assert_locked(cs);
-	e = wq_entry_of(cs, wq_leases_first(&q->leases));
-	/* The lease of an orphan; fixing up the entry has stopped it. */
-	if (!(e->state & ENTRY_PROCESSING))
-		return;
-	trace_wq_expire(q, e, q->timed ? wq_now(cs) - wq_times_of(e)->start : 0,
-			false);
+	e = wq_leases_first(&q->leases);
+	trace_wq_expire(q, e, wq_time_held(cs, e), false);
 	wq_lose_run(cs, e);
 	/* Move it behind the keys that dead consumers gave back. */
 	if (e->state & ENTRY_REQUEUED)
@@ -220,10 +216,10 @@ static void wq_handle_due(struct wq_cs *cs)
 
 	wq_assert_locked(cs);
 	if (!q->shut) {
-		wq_end_delay(cs, wq_entry_of(cs, wq_heap_first(&q->heap)));
+		wq_end_delay(cs, wq_heap_first(&q->heap));
 		return;
 	}
-	e = wq_entry_of(cs, wq_heap_last(&q->heap));
+	e = wq_heap_last(&q->heap);
 	wq_delay_clear(&q->heap, e);
 	wq_release_if_idle(cs, e);
 }
@@ -271,6 +267,12 @@ s64 wq_handle_times(struct wq_cs *cs)
 	if (q->lazy && next != S64_MAX)
 		cs->kick = 1;
 	return next;
+}
+
+/* __wq_catch_up() for callers that are not frequent. */
+bool wq_catch_up(struct wq_cs *cs)
+{
+	return __wq_catch_up(cs);
 }
 
 /*

@@ -50,6 +50,12 @@ int wq_sleep(struct wait_queue_head *head, struct wq_sleep how, s64 deadline,
 	return ret;
 }
 
+static noinline int wq_try_get(struct wq *q, const struct wq_consumer *c,
+			       int (*take)(struct wq_cs *cs, void *arg), void *arg)
+{
+	return __wq_try_get(q, c, take, arg);
+}
+
 struct get {
 	struct wq *q;
 	const struct wq_consumer *c;

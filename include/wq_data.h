@@ -47,23 +47,18 @@ struct wq_user;
  * struct wq_consumer - a holder of keys: an open file, or all callers of the kernel API
  * @held: L: entries that it holds, in the order of their gets
  * @nr_held: L: number of entries in @held and @again
- * @nr_dirty: L: how many of these are dirty again
  * @read: L: the entry that the last read(2) of the file returned, while the consumer holds
  *	it, else NULL.  The next read ends its run.
  * @again: L: entries that it holds too, and whose run before was given back
- * @dead: L: the consumer has ended.  The entries of @held are part of wq.requeued, and
- *	their state is out of date until wq_fixup_orphan().  The last of these entries
- *	frees the consumer.
  * @polled: L: the file was polled, so its process may wait by an exclusive poller
  * @q: the queue, constant once it is set
- * @pid: the process that opened the file; NULL for the kernel and for a dead consumer
+ * @pid: the process that opened the file; NULL for the kernel
  * @starts: L: sum of the times at which its entries were got; this field and the
  *	following one are used if wq.timed
  * @node: L: in wq.running while it holds entries
  */
 struct wq_consumer {
 	struct list_head again;
-	bool dead;
 	bool polled;
 	struct wq *q;
 	struct pid *pid;
@@ -72,7 +67,6 @@ struct wq_consumer {
 	/* Written by each get and done */
 	struct list_head held;
 	unsigned int nr_held;
-	unsigned int nr_dirty;
 	struct wq_entry *read;
 };
 

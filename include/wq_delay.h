@@ -35,8 +35,8 @@ void wq_heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due);
 void wq_heap_move(struct wq_heap *h, struct wq_entry *e, s64 due);
 void wq_heap_remove(struct wq_heap *h, struct wq_entry *e);
 struct wq_heap_slot *wq_heap_slot(const struct wq_heap *h, u32 i);
-struct wq_found wq_heap_first(const struct wq_heap *h);
-struct wq_found wq_heap_last(const struct wq_heap *h);
+struct wq_entry *wq_heap_first(const struct wq_heap *h);
+struct wq_entry *wq_heap_last(const struct wq_heap *h);
 u64 wq_heap_bytes(const struct wq_heap *h);
 
 /* When the first entry is due; S64_MAX: never. */

@@ -94,18 +94,6 @@ static_assert(sizeof(struct wq_prefix) == offsetofend(struct wq_prefix, times));
 static_assert(offsetof(struct wq_embedded, entry) == offsetofend(struct wq_embedded, times));
 
 /*
- * An entry as the table, the heap or the list of leases returns it.  Its consumer may
- * have died, and then its state is out of date.  Only wq_state.h turns it into an entry,
- * by wq_entry_of(), which brings the state up to date; a wrapped pointer keeps other
- * code from looking at the state before that.
- */
-struct wq_found {
-	struct wq_entry *entry;
-};
-
-#define WQ_NOT_FOUND	((struct wq_found){ NULL })
-
-/*
  * wq_entry.word.  Adds read it without the lock, see wq_add_coalesced(), so the lock's holder
  * writes it as a whole.
  */
@@ -302,11 +290,15 @@ static __always_inline u64 wq_key_tail(const u8 *key, size_t len)
 	return key[0] | key[len / 2] << 8 | key[len - 1] << 16;
 }
 
+bool wq_key_equals(const struct wq_entry *e, const void *key, u32 len);
+
 /*
  * Whether an entry has this key, of 1 byte or more.  memcmp() is a call, which costs more than a
- * short key, and look-ups would have to save registers for it.
+ * short key, and look-ups would have to save registers for it.  wq_key_equals() is for look-ups
+ * that are not frequent.
  */
-static __always_inline bool wq_key_equals(const struct wq_entry *e, const void *key, u32 len)
+static __always_inline bool __wq_key_equals(const struct wq_entry *e, const void *key,
+					    u32 len)
 {
 	const u8 *a = container_of(e, struct wq_key, entry)->key, *b = key;
 	u32 i;

@@ -10,6 +10,7 @@
 void wq_remove(struct wq_cs *cs, struct wq_entry *e);
 unsigned int wq_evict_idle(struct wq_cs *cs, unsigned int n);
 unsigned int wq_try_evict_idle(struct wq *q, unsigned int n);
+void wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e);
 void wq_release_slow(struct wq_cs *cs, struct wq_entry *e);
 void wq_forget_entry(struct wq_cs *cs, struct wq_entry *e);
 
@@ -56,7 +57,7 @@ static __always_inline void wq_keep_idle(struct wq_cs *cs, struct wq_entry *e)
  * If the entry has no state any more, its key is no longer one of the queue, unless the limiter
  * uses its failures.  The entry is kept for the key's next add.
  */
-static __always_inline void wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e)
+static __always_inline void __wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 

@@ -13,7 +13,7 @@
 
 /* Returns the end of the lease, ns on the queue's clock. */
 s64 wq_lease_start(struct list_head *leases, struct wq_entry *e, s64 now, s64 duration);
-struct wq_found wq_leases_first(struct list_head *leases);
+struct wq_entry *wq_leases_first(struct list_head *leases);
 s64 wq_leases_due(struct list_head *leases);
 
 /* Stop the lease of an entry, if it runs.  Only for a queue with leases. */

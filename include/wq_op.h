@@ -71,6 +71,9 @@ static __always_inline int __wq_op_init(const struct wq *q, struct wq_op *op, co
 	return op->result;
 }
 
+int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len);
+int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome);
+
 /*
  * wq_op_init() for done, touch and give back.  If the token has an index, the key's hash is not
  * needed.
@@ -78,10 +81,13 @@ static __always_inline int __wq_op_init(const struct wq *q, struct wq_op *op, co
 static __always_inline int wq_op_init_token(const struct wq *q, struct wq_op *op, const void *key,
 					    size_t len, u64 token)
 {
+	if (unlikely(!wq_token_index(token))) {
+		wq_op_init(q, op, key, len);
+		op->token = token;
+		return op->result;
+	}
 	*op = (struct wq_op){ .key = key, .len = len, .token = token };
 	op->result = wq_check_len(len);
-	if (!op->result && !wq_token_index(token))
-		op->hash = wq_hash(&q->hash, key, len);
 	return op->result;
 }
 
@@ -117,7 +123,7 @@ static inline int wq_op_set_priority(const struct wq *q, struct wq_op *op, int p
 }
 
 /* Check the outcome of a done and its delay, and set them. */
-static inline int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
+static __always_inline int __wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
 {
 	if (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER |
 			WQ_OUTCOME_GIVE_UP))

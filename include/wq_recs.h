@@ -11,6 +11,5 @@ int wq_verb_add(struct wq_call *call, void *arg);
 int wq_verb_touch(struct wq_call *call, void *arg);
 int wq_verb_get(struct wq_call *call, void *arg);
 int wq_verb_done(struct wq_call *call, void *arg);
-int wq_verb_list(struct wq_call *call, void *arg);
 
 #endif /* _WQ_RECS_H */

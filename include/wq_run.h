@@ -81,14 +81,14 @@ static __always_inline void wq_run_end(struct wq_runs *r, const struct wq_entry 
 }
 
 /* The entry that the get with this token handed out, if it is still held and has a place. */
-static __always_inline struct wq_found wq_run_find(const struct wq_runs *r, u64 token)
+static __always_inline struct wq_entry *wq_run_find(const struct wq_runs *r, u64 token)
 {
 	unsigned long place = r->place[wq_token_index(token)];
 	struct wq_entry *e = (struct wq_entry *)place;
 
 	if (place & WQ_RUN_FREE || e->token != token)
-		return WQ_NOT_FOUND;
-	return (struct wq_found){ e };
+		return NULL;
+	return e;
 }
 
 /* Fetch the entry that wq_run_find() will read. */

@@ -48,50 +48,39 @@
 #ifndef _WQ_STATE_H
 #define _WQ_STATE_H
 
-#include <trace/events/wq.h>
-
 #include "wq_cs.h"
 #include "wq_op.h"
 #include "wq_priority.h"
+#include "wq_trace.h"
 
-void wq_fixup_orphan(struct wq_cs *cs, struct wq_entry *e);
 struct wq_entry *wq_lookup(struct wq_cs *cs, u32 hash, const void *key, size_t len);
 struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item);
 struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor);
-struct wq_entry *wq_fixup_listed(struct wq_cs *cs, struct wq_entry *e);
 struct wq_entry *wq_any(struct wq_cs *cs);
 void wq_push_order(struct wq_cs *cs, struct wq_entry *e);
+void wq_push(struct wq_cs *cs, struct wq_entry *e);
 void wq_release(struct wq_cs *cs, struct wq_entry *e);
+int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e);
 void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e);
 s64 wq_oldest_start(struct wq_consumer *c);
-bool wq_running_before(struct rb_node *a, const struct rb_node *b);
+void wq_running_insert(struct wq *q, struct wq_consumer *c);
 void wq_renew_map(struct wq_cs *cs);
 void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bool all);
 void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e);
 void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e);
+void wq_unhold(struct wq_cs *cs, struct wq_entry *e);
 void wq_requeue(struct wq_cs *cs, struct wq_entry *e);
 void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_reset_failures(struct wq_cs *cs, struct wq_entry *e);
 s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e);
 void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key, size_t len);
-int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len);
-
-static __always_inline struct wq_entry *wq_entry_of(struct wq_cs *cs, struct wq_found found)
-{
-	struct wq_entry *e = found.entry;
-
-	wq_assert_locked(cs);
-	if (e && e->state & ENTRY_PROCESSING && e->consumer->dead)
-		wq_fixup_orphan(cs, e);
-	return e;
-}
 
 /* The entry of a key, which may be idle, or NULL. */
 static __always_inline struct wq_entry *__wq_lookup(struct wq_cs *cs, u32 hash, const void *key,
 						    size_t len)
 {
 	wq_assert_locked(cs);
-	return wq_entry_of(cs, wq_table_find(&cs->q->table, hash, key, len));
+	return wq_table_find(&cs->q->table, hash, key, len);
 }
 
 /*
@@ -107,13 +96,13 @@ static __always_inline struct wq_entry *__wq_lookup_item(struct wq_cs *cs,
 	if (!item->token)
 		return NULL;
 	if (likely(wq_token_index(item->token)))
-		return wq_entry_of(cs, wq_run_find(&cs->q->runs, item->token));
+		return wq_run_find(&cs->q->runs, item->token);
 	if (wq_item_embedded(item))
 		return item->entry;
-	return wq_entry_of(cs, wq_table_find_entry(&cs->q->table, item->hash, item->entry));
+	return wq_table_find_entry(&cs->q->table, item->hash, item->entry);
 }
 
-/* The first entry of wq.requeued or wq.fifo, not fixed up yet; NULL if both are empty. */
+/* The first entry of wq.requeued or wq.fifo; NULL if both are empty. */
 static __always_inline struct wq_entry *wq_first_ready(struct wq *q)
 {
 	return list_first_entry_or_null(q->nr_requeued ? &q->requeued : &q->fifo,
@@ -132,7 +121,7 @@ static __always_inline bool wq_has_bytes(struct wq_cs *cs)
 }
 
 /* Make a dirty entry ready. */
-static __always_inline void wq_push(struct wq_cs *cs, struct wq_entry *e)
+static __always_inline void __wq_push(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -146,35 +135,11 @@ static __always_inline void wq_push(struct wq_cs *cs, struct wq_entry *e)
 	}
 }
 
-/* Take a ready entry out of the policy or out of wq.requeued. */
-static __always_inline void wq_unqueue(struct wq_cs *cs, struct wq_entry *e)
-{
-	struct wq *q = cs->q;
-
-	wq_assert_locked(cs);
-	if (e->state & ENTRY_REQUEUED) {
-		list_del(&e->link);
-		q->nr_requeued--;
-	} else if (q->order) {
-		q->order->remove(q->order_data, e);
-	} else {
-		list_del(&e->link);
-		q->nr_fifo--;
-	}
-}
-
-/* trace_wq_add() would be a call even while it is disabled, because it has several callers. */
-static __always_inline void wq_trace_add(struct wq *q, struct wq_entry *e, bool coalesced)
-{
-	if (trace_wq_add_enabled())
-		trace_wq_add(q, wq_key_data(e) ?: e, e->len, e, coalesced);
-}
-
 /*
  * The entry needs a run.  Returns 1 if it is newly dirty, 0 if the add is coalesced.  The
  * coalesced case is inline, as it is frequent.
  */
-static __always_inline int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
+static __always_inline int __wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -212,7 +177,7 @@ static __always_inline void wq_running_del(struct wq *q, struct wq_consumer *c)
 static __always_inline void wq_running_add(struct wq *q, struct wq_consumer *c)
 {
 	if (q->timed && c->nr_held)
-		rb_add_cached(&c->node, &q->running, wq_running_before);
+		wq_running_insert(q, c);
 }
 
 /* A run of an entry by a consumer starts.  The caller moves the entry to the consumer's list. */
@@ -272,7 +237,7 @@ static __always_inline void wq_end_run(struct wq_cs *cs, struct wq_consumer *c, 
 }
 
 /* Take an entry away from its consumer.  The policy still counts it as handed out. */
-static __always_inline void __wq_unhold(struct wq_cs *cs, struct wq_entry *e)
+static __always_inline void __wq_take_away(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq_consumer *c = e->consumer;
 	struct wq *q = cs->q;
@@ -289,8 +254,6 @@ static __always_inline void __wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 	/* The run has ended, so the next read must not end it again. */
 	if (c->read == e)
 		c->read = NULL;
-	if (e->state & ENTRY_DIRTY)
-		c->nr_dirty--;
 	if (q->leased)
 		wq_lease_stop(e);
 	wq_end_run(cs, c, e);
@@ -299,11 +262,18 @@ static __always_inline void __wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* End the run of an entry. */
-static __always_inline void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
+static __always_inline void __wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 {
-	__wq_unhold(cs, e);
+	__wq_take_away(cs, e);
 	if (unlikely(cs->q->releases))
 		wq_release(cs, e);
+}
+
+/* How long the run of an entry has taken, for tracepoints; 0 if the queue keeps no times. */
+static inline s64 wq_time_held(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	return cs->q->timed ? wq_now(cs) - wq_times_of(e)->start : 0;
 }
 
 /* The entry is no longer retained: it has a run to wait for, or no failures. */

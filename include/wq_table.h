@@ -79,11 +79,11 @@ struct wq_peek {
 
 int wq_table_init(struct wq_table *t, gfp_t gfp);
 void wq_table_destroy(struct wq_table *t);
-struct wq_found wq_table_find(struct wq_table *t, u32 hash, const void *key, size_t len);
+struct wq_entry *wq_table_find(struct wq_table *t, u32 hash, const void *key, size_t len);
 struct wq_peek wq_table_peek(struct wq_table *t, u32 hash, const void *key, size_t len);
-struct wq_found wq_table_find_entry(const struct wq_table *t, u32 hash, struct wq_entry *e);
-struct wq_found wq_table_any(struct wq_table *t);
-struct wq_found wq_table_next(const struct wq_table *t, u64 *cursor);
+struct wq_entry *wq_table_find_entry(const struct wq_table *t, u32 hash, struct wq_entry *e);
+struct wq_entry *wq_table_any(struct wq_table *t);
+struct wq_entry *wq_table_next(const struct wq_table *t, u64 *cursor);
 int wq_table_insert(struct wq_table *t, struct wq_entry *e, struct wq_bucket **pre, gfp_t gfp);
 void wq_table_remove(struct wq_table *t, struct wq_entry *e);
 void wq_table_prefetch(struct wq_table *t, u32 hash);

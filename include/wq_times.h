@@ -23,13 +23,14 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		       struct wq_prealloc *pre, gfp_t gfp);
 void wq_lose_run(struct wq_cs *cs, struct wq_entry *e);
 s64 wq_handle_times(struct wq_cs *cs);
+bool wq_catch_up(struct wq_cs *cs);
 
 /*
  * Handle times that have come, WQ_BATCH at most, in a queue that a process made.  Each call
  * of a process that looks at keys does this first, see wq_thread.c.  Returns whether more
  * times have come.
  */
-static inline bool wq_catch_up(struct wq_cs *cs)
+static __always_inline bool __wq_catch_up(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 

@@ -21,8 +21,11 @@ int wq_add_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
 		  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp);
 bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op);
-void wq_note_end(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op);
-int wq_done_park(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op);
+void wq_note_end(struct wq_cs *cs, struct wq_entry *e, u32 flags);
+int wq_done_park(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause);
+void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e);
+void wq_add_failed(struct wq_cs *cs, struct wq_entry *e, bool idle);
+struct wq_entry *wq_lookup_run(struct wq_cs *cs, const struct wq_op *op);
 int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
 		     struct wq_entry **ep);
 
@@ -30,17 +33,15 @@ int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op
  * The entry of a key whose run the caller names by a token, or by the key alone.  A token comes
  * from a process, so an entry that it leads to must also have the key.
  */
-static __always_inline struct wq_entry *wq_lookup_run(struct wq_cs *cs, const struct wq_op *op)
+static __always_inline struct wq_entry *__wq_lookup_run(struct wq_cs *cs, const struct wq_op *op)
 {
-	struct wq_found found;
+	struct wq_entry *e;
 
 	wq_assert_locked(cs);
 	if (!wq_token_index(op->token))
 		return __wq_lookup(cs, op->hash, op->key, op->len);
-	found = wq_run_find(&cs->q->runs, op->token);
-	if (!found.entry || !wq_key_equals(found.entry, op->key, op->len))
-		return NULL;
-	return wq_entry_of(cs, found);
+	e = wq_run_find(&cs->q->runs, op->token);
+	return e && __wq_key_equals(e, op->key, op->len) ? e : NULL;
 }
 
 /* Add a key that has an entry.  Most adds have no delay and no flags, and cannot fail. */
@@ -54,7 +55,7 @@ static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
 	if (unlikely(e->state & ENTRY_PARKED))
 		wq_unpark(cs, e);
 	wq_unretain(cs, e);
-	return wq_set_dirty(cs, e);
+	return __wq_set_dirty(cs, e);
 }
 
 /* Edge-triggered pollers do not look again, but expect to wake when room comes. */
@@ -65,24 +66,6 @@ static __always_inline void wq_note_full(struct wq_cs *cs)
 	wq_assert_locked(cs);
 	if (unlikely(wq_nr_keys(q) >= q->max_keys))
 		q->watched |= WQ_WATCH_ROOM;
-}
-
-/* Add a key whose entry is idle. */
-static __always_inline int wq_add_idle(struct wq_cs *cs, struct wq_entry *e,
-				       const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp)
-{
-	struct wq *q = cs->q;
-	int ret;
-
-	wq_assert_locked(cs);
-	if (wq_nr_keys(q) >= q->max_keys)
-		return -ENOSPC;
-	wq_unidle(cs, e);
-	ret = wq_add_entry(cs, e, op, pre, gfp);
-	/* It failed, so the entry is still idle. */
-	wq_release_if_idle(cs, e);
-	wq_note_full(cs);
-	return ret;
 }
 
 /* An initialized entry for a new key: preallocated, recycled, or allocated. */
@@ -115,33 +98,21 @@ static __always_inline struct wq_entry *wq_lookup_op(struct wq_cs *cs, const str
 {
 	wq_assert_locked(cs);
 	if (IS_ENABLED(CONFIG_64BIT) && likely(wq_table_is(&cs->q->table, peek)))
-		return wq_entry_of(cs, (struct wq_found){ peek->entry });
+		return peek->entry;
 	return __wq_lookup(cs, op->hash, op->key, op->len);
 }
 
-static __always_inline int __wq_add_op(struct wq_cs *cs, const struct wq_op *op,
-				       const struct wq_peek *peek, struct wq_prealloc *pre,
-				       gfp_t gfp)
+/* Enter a new key into the table, without any state. */
+static __always_inline int wq_enter(struct wq_cs *cs, const struct wq_op *op,
+				    struct wq_prealloc *pre, gfp_t gfp, struct wq_entry **ep)
 {
 	struct wq *q = cs->q;
-	struct wq_entry *e;
 	struct wq_key *k;
 	int ret;
 
 	wq_assert_locked(cs);
-	if (unlikely(q->no_adds) && !(op->flags & OP_DISABLE))
-		return wq_refusal(q);
-
-	e = wq_lookup_op(cs, op, peek);
-	if (e && e->state & ENTRY_IDLE)
-		return wq_add_idle(cs, e, op, pre, gfp);
-	if (e && unlikely(e->disabled) && wq_disabled_refuses(e, op))
-		return -EBUSY;
-	if (e)
-		return wq_add_entry(cs, e, op, pre, gfp);
-	if (wq_nr_keys(q) >= q->max_keys || !wq_has_bytes(cs))
+	if (!wq_has_bytes(cs))
 		return -ENOSPC;
-
 	k = wq_new_key(q, op, pre, gfp);
 	if (!k)
 		return -ENOMEM;
@@ -154,21 +125,51 @@ static __always_inline int __wq_add_op(struct wq_cs *cs, const struct wq_op *op,
 	ret = wq_table_insert(&q->table, &k->entry, pre ? &pre->bucket : NULL, gfp);
 	if (ret)
 		goto err_leave;
-	ret = wq_add_entry(cs, &k->entry, op, pre, gfp);
-	if (ret < 0)
-		goto err_remove;
 	q->key_bytes += wq_key_bytes(q->prefix, op->len);
-	wq_note_full(cs);
-	return ret;
+	*ep = &k->entry;
+	return 0;
 
-err_remove:
-	wq_table_remove(&q->table, &k->entry);
 err_leave:
 	if (q->grouped)
 		wq_groups_leave(q->order_data, &k->entry);
 err_dispose:
-	/* A look-up without the lock may still read it, if it was used for another key before. */
-	wq_dispose(cs, &k->entry);
+	wq_dispose_new(cs, &k->entry);
+	return ret;
+}
+
+static __always_inline int __wq_add_op(struct wq_cs *cs, const struct wq_op *op,
+				       const struct wq_peek *peek, struct wq_prealloc *pre,
+				       gfp_t gfp)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	bool idle;
+	int ret;
+
+	wq_assert_locked(cs);
+	if (unlikely(q->no_adds) && !(op->flags & OP_DISABLE))
+		return wq_refusal(q);
+
+	e = wq_lookup_op(cs, op, peek);
+	idle = e && e->state & ENTRY_IDLE;
+	if (e && !idle) {
+		if (unlikely(e->disabled) && wq_disabled_refuses(e, op))
+			return -EBUSY;
+		return wq_add_entry(cs, e, op, pre, gfp);
+	}
+	if (wq_nr_keys(q) >= q->max_keys)
+		return -ENOSPC;
+	if (idle) {
+		wq_unidle(cs, e);
+	} else {
+		ret = wq_enter(cs, op, pre, gfp, &e);
+		if (ret)
+			return ret;
+	}
+	ret = wq_add_entry(cs, e, op, pre, gfp);
+	if (unlikely(ret < 0))
+		wq_add_failed(cs, e, idle);
+	wq_note_full(cs);
 	return ret;
 }
 
@@ -188,8 +189,7 @@ static __always_inline bool wq_note_coalesced(struct wq *q, const void *key, siz
 		return false;
 	/* Counters of a CPU need no lock. */
 	this_cpu_inc(*q->coalesced);
-	if (trace_wq_add_enabled())
-		trace_wq_add(q, key, len, NULL, true);
+	wq_trace_coalesced(q, key, len);
 	return true;
 }
 
@@ -272,8 +272,7 @@ static __always_inline void wq_note_done(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	if (q->timed)
 		wq_hist_add(&q->works, wq_now(cs) - wq_times_of(e)->start);
-	trace_wq_done(q, e, q->timed ? wq_now(cs) - wq_times_of(e)->start : 0,
-		      false);
+	wq_trace_done(q, e, wq_time_held(cs, e));
 }
 
 /* End the run of an entry, which may be NULL, with the op's outcome. */
@@ -305,16 +304,17 @@ static __always_inline int __wq_done_entry(struct wq_cs *cs, struct wq_consumer 
 
 	wq_note_done(cs, e);
 	if (unlikely(e->waited) || wq_is_embedded(e))
-		wq_note_end(cs, e, op);
-	wq_unhold(cs, e);
+		wq_note_end(cs, e, op->flags);
+	__wq_unhold(cs, e);
 	e->given_back = 0;
 	if (e->state & (ENTRY_DIRTY | ENTRY_PARKED)) {
 		if (unlikely(e->state & ENTRY_PARKED))
-			return wq_done_park(cs, e, op);
+			return wq_done_park(cs, e, op->flags & OP_CAUSE ?
+					    wq_cause_of(op) : NULL);
 		wq_push(cs, e);
 		return ret | WQ_RESULT_READY;
 	}
-	wq_release_if_idle(cs, e);
+	__wq_release_if_idle(cs, e);
 	return ret;
 }
 
@@ -342,7 +342,7 @@ static __always_inline bool wq_next_hidden(const struct wq *q)
 	return !q->nr_requeued && q->order && !q->order->peek;
 }
 
-/* The next entry in the queue's order, not fixed up yet, or NULL.  Not if it is hidden. */
+/* The next entry in the queue's order, or NULL.  Not if it is hidden. */
 static __always_inline struct wq_entry *wq_next(struct wq *q)
 {
 	if (q->nr_requeued || !q->order)
@@ -355,8 +355,7 @@ static __always_inline void wq_note_get(struct wq *q, struct wq_entry *e)
 {
 	if (q->timed)
 		wq_hist_add(&q->waits, wq_times_of(e)->start - wq_times_of(e)->since);
-	trace_wq_get(q, e, q->timed ? wq_times_of(e)->start - wq_times_of(e)->since : 0,
-		     false);
+	wq_trace_get(q, e, q->timed ? wq_times_of(e)->start - wq_times_of(e)->since : 0);
 }
 
 #endif /* _WQ_VERBS_H */

@@ -51,8 +51,9 @@ static inline s64 wq_time_left(s64 deadline)
 	return max_t(s64, 1, deadline - ktime_to_ns(ktime_get()));
 }
 
-static __always_inline int wq_try_get(struct wq *q, const struct wq_consumer *c,
-				      int (*take)(struct wq_cs *cs, void *arg), void *arg)
+/* One look of a get.  Inline in the verbs whose first look mostly finds a key. */
+static __always_inline int __wq_try_get(struct wq *q, const struct wq_consumer *c,
+					int (*take)(struct wq_cs *cs, void *arg), void *arg)
 {
 	struct wq_cs cs __uninitialized;
 	int ret;

@@ -178,7 +178,6 @@ static void requeued_key_stays_handed_out_until_its_next_run_ends(struct kunit *
 	add(test, "a");
 	c = holder(test, "a");
 	add(test, "b");
-	/* As an orphan, and then fixed up. */
 	consumer_close(c);
 	KUNIT_EXPECT_EQ(test, few(test)->releases, 0U);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);

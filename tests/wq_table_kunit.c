@@ -111,7 +111,7 @@ static int insert_key(struct model *m, u32 n, u32 key, u32 hash)
 		mk->k->entry.hash = hash;
 	}
 	hash = mk->k->entry.hash;
-	if (wq_table_find(&m->t, hash, mk->k->key, sizeof(key)).entry)
+	if (wq_table_find(&m->t, hash, mk->k->key, sizeof(key)))
 		return -EEXIST;
 	ret = wq_table_insert(&m->t, &mk->k->entry, NULL, GFP_KERNEL);
 	if (!ret) {
@@ -151,11 +151,11 @@ static void check_key(struct model *m, u32 n)
 	}
 	rcu_read_unlock();
 	m->peeks++;
-	e = wq_table_find(&m->t, k->entry.hash, k->key, k->entry.len).entry;
+	e = wq_table_find(&m->t, k->entry.hash, k->key, k->entry.len);
 	expect_same(&m->verdict, !!e, m->keys[n].in, "key %u is found", n);
 	if (e)
 		expect_same(&m->verdict, (long)e, (long)&k->entry, "entry of key %u", n);
-	e = wq_table_find_entry(&m->t, k->entry.hash, &k->entry).entry;
+	e = wq_table_find_entry(&m->t, k->entry.hash, &k->entry);
 	expect_same(&m->verdict, !!e, m->keys[n].in, "the entry of key %u is found", n);
 }
 
@@ -384,7 +384,7 @@ static void keys_of_equal_places_are_found_and_listed(struct kunit *test)
 		for (n = 0; n < ARRAY_SIZE(key); n++)
 			check_key(m, n);
 		for (cursor = 0, last = 0, listed = 0, calls = 0; calls < 8; calls++) {
-			listed += !!wq_table_next(&m->t, &cursor).entry;
+			listed += !!wq_table_next(&m->t, &cursor);
 			if (!cursor)
 				break;
 			expect_same(&m->verdict, cursor > last, true, "the cursor advances");
@@ -424,7 +424,7 @@ static u32 empty_by_any(struct model *m)
 
 	while (m->t.count && none < KEYS) {
 		buckets = m->t.buckets;
-		e = wq_table_any(&m->t).entry;
+		e = wq_table_any(&m->t);
 		expect_same(&m->verdict, buckets - m->t.buckets <= 16, true,
 			    "a call looks at up to 16 buckets");
 		if (!e) {
@@ -436,7 +436,7 @@ static u32 empty_by_any(struct model *m)
 		take_out(m, *(u32 *)wq_key_of(e)->key);
 	}
 	expect_same(&m->verdict, m->count, 0, "entries left of %u", count);
-	expect_same(&m->verdict, !!wq_table_any(&m->t).entry, false, "any of an empty table");
+	expect_same(&m->verdict, !!wq_table_any(&m->t), false, "any of an empty table");
 	check_structure(m);
 	return none;
 }
@@ -508,7 +508,7 @@ static void walk_while_others_move(struct kunit *test, hash_fn hash)
 	for (n = 0; n < KEYS / 2; n += 2)
 		check_insert(m, n, hash(m));
 	do {
-		e = wq_table_next(&m->t, &cursor).entry;
+		e = wq_table_next(&m->t, &cursor);
 		if (e)
 			m->keys[*(u32 *)wq_key_of(e)->key].found++;
 		/* Grow for a while, then shrink, so that buckets split and merge. */

@@ -146,7 +146,7 @@ static void a_token_is_stale_after_a_give_back(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, file_done(file_a(test), "a", new), 0);
 }
 
-/* The entry of a dead consumer still has a place, until it is fixed up. */
+/* The end of a consumer frees the places of its keys. */
 static void a_token_of_a_dead_file_is_stale(struct kunit *test)
 {
 	struct token_fixture *fx = test->priv;
@@ -154,7 +154,6 @@ static void a_token_of_a_dead_file_is_stale(struct kunit *test)
 
 	consumer_close(fx->a);
 	fx->a = NULL;
-	/* By the look-up of another consumer, and by its get. */
 	expect_stale(test, fx->b, "a", a);
 	KUNIT_EXPECT_EQ(test, stats(test)->ready, 2U);
 	new = file_get(test, fx->b, "a");
@@ -267,7 +266,7 @@ static void more_items_than_places_end_by_their_tokens(struct kunit *test)
 	}
 }
 
-/* All places belong to a dead consumer's keys, and are free again when the keys are fixed up. */
+/* All places belong to a consumer's keys, and are free again when it has ended. */
 static void a_dead_file_returns_its_places(struct kunit *test)
 {
 	struct token_fixture *fx = test->priv;
@@ -282,7 +281,7 @@ static void a_dead_file_returns_its_places(struct kunit *test)
 	fx->a = NULL;
 	for (i = 0; i < MANY; i++) {
 		ASSERT_SAME(test, consumer_get(fx->b, &got), 0, "key %u", i);
-		/* The key that it gets has left its place, unless it had none. */
+		/* The file that died had all places, and its keys come in the order of its gets. */
 		ASSERT_SAME(test, !wq_token_index(got.token), i >= WQ_RUN_PLACES - 1, "key %u", i);
 		ASSERT_SAME(test, consumer_touch(fx->b, &i, sizeof(i), got.token), 0, "key %u", i);
 	}

@@ -408,9 +408,12 @@ static void holds(long n, long m)
 	}
 	for (int round = 0; round < HOLD_ROUNDS; round++)
 		holds_round(w, n, m);
-	/* The close that purges holds the lock again and again. */
-	for (int op = 0; op < HOLD_OPS; op++)
-		worst_tell(&w[op], op == HOLD_PURGE ? (double)n / HOLD_KEYS : 1);
+	for (int op = 0; op < HOLD_OPS; op++) {
+		/* A close holds the lock again and again. */
+		double times = op == HOLD_PURGE ? n : op == HOLD_DEATH ? n - HOLD_WAITS : HOLD_KEYS;
+
+		worst_tell(&w[op], times / HOLD_KEYS);
+	}
 }
 
 static char msg[4096];

@@ -144,7 +144,8 @@ test_trace_give_back_of_a_killed_consumer() {
 	eventually stat_is processing 0
 	is keys $'a\nb\nc' "$(wq get -n 9 $q)"
 	read_events
-	saw wq_give_back 'key= keys=2'
+	saw wq_give_back 'key=b ns=[0-9]+'
+	saw wq_give_back 'key=a ns=[0-9]+'
 	saw wq_get 'key=a ns=([0-9]+)'
 	# the wait began when the key was given back, not at its first add
 	# a key that was given back is handed out alone
@@ -168,7 +169,8 @@ test_trace_lease_expired() {
 	saw wq_get 'key=k ns=[0-9]+'
 	saw wq_expire 'key=k ns=([0-9]+)'
 	among "ns that it was held" 300000000 20000000000 "${BASH_REMATCH[1]}"
-	saw wq_give_back 'key=k keys=1'
+	saw wq_give_back 'key=k ns=([0-9]+)'
+	among "ns that it was held" 300000000 20000000000 "${BASH_REMATCH[1]}"
 	saw wq_get 'key=k ns=[0-9]+'
 	saw wq_done 'key=k ns=[0-9]+'
 	saw_all
@@ -201,7 +203,7 @@ test_trace_levels() {
 	saw wq_get 'key=k ns=[0-9]+ priority=7'
 	saw wq_add 'key=k coalesced=0 priority=-2'
 	saw wq_expire 'key=k ns=[0-9]+ priority=7'
-	saw wq_give_back 'key=k keys=1 priority=7'
+	saw wq_give_back 'key=k ns=[0-9]+ priority=7'
 	saw wq_get 'key=k ns=[0-9]+ priority=7'
 	saw wq_done 'key=k ns=[0-9]+ priority=7'
 	saw wq_delay 'key=late ns=1000000 priority=-32'

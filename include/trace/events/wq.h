@@ -3,7 +3,7 @@
  * Tracepoints: every change of a key's state.
  *
  * A key is shown by its first bytes, escaped as in a C string.  Times are in ns.  The
- * durations of get, done and expire are 0 for a queue without a name, which does not
+ * durations of get, done, give_back and expire are 0 for a queue without a name, which does not
  * keep times.  A level (priority) is 0 in queues without levels.
  */
 #undef TRACE_SYSTEM
@@ -53,6 +53,11 @@ DEFINE_EVENT(wq_key_time, wq_get,
 
 /* A run ended by done; ns: how long it took. */
 DEFINE_EVENT(wq_key_time, wq_done,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
+	TP_ARGS(q, e, ns, delayed));
+
+/* A key was given back, or taken back from its consumer; ns: how long it was held. */
+DEFINE_EVENT(wq_key_time, wq_give_back,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
 	TP_ARGS(q, e, ns, delayed));
 
@@ -134,28 +139,6 @@ DECLARE_EVENT_CLASS(wq_key_failures,
 /* The failures of a key were reset; failures: how many. */
 DEFINE_EVENT(wq_key_failures, wq_forget,
 	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
-
-/*
- * A key was given back; priority: the level of its run.  Or, with an empty key, all keys of a
- * consumer that ended; priority is 0.
- */
-TRACE_EVENT(wq_give_back,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, u32 keys),
-	TP_ARGS(q, e, keys),
-	TP_STRUCT__entry(
-		__array(char, queue, WQ_NAME_MAX)
-		__array(char, key, WQ_TRACE_KEY)
-		__field(u32, keys)
-		__field(int, priority)
-	),
-	TP_fast_assign(
-		wq_trace_names(__entry->queue, __entry->key, q, e);
-		__entry->keys = keys;
-		__entry->priority = wq_trace_level(q, e, held);
-	),
-	TP_printk("queue=%s key=%s keys=%u priority=%d", __entry->queue, __entry->key,
-		  __entry->keys, __entry->priority)
-);
 
 /* A key was parked; error: an errno or 0, failures includes the last one. */
 TRACE_EVENT(wq_park,

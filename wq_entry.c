@@ -33,11 +33,6 @@ void wq_key_free(struct wq_key *k, u32 prefix)
 	kmem_cache_free(key_caches[wq_key_size(prefix, k->entry.len)], (void *)k - prefix);
 }
 
-bool wq_key_equals(const struct wq_entry *e, const void *key, u32 len)
-{
-	return __wq_key_equals(e, key, len);
-}
-
 /* Free entries that no look-up can find any more, chained by next_freed. */
 void wq_entries_free(struct wq_entry *e, u32 prefix)
 {

@@ -59,4 +59,3 @@ void wq_out_free(struct wq_out *out)
 	if (!out->count)
 		wq_bufs_idle(&out->f->bufs);
 }
-

@@ -565,7 +565,7 @@ static noinline struct wq_entry *chain_look_up(struct wq_table *t, const struct 
 
 			if (e->hash != hash)
 				continue;
-			if (__wq_key_equals(e, key, len))
+			if (wq_key_equals(e, key, len))
 				return e;
 			t->twin = hash;
 		}
@@ -585,7 +585,7 @@ struct wq_entry *wq_table_find(struct wq_table *t, u32 hash, const void *key, si
 
 	if (m) {
 		e = b->slot[__ffs64(m) / 8];
-		if (likely(e->hash == hash && __wq_key_equals(e, key, len)))
+		if (likely(e->hash == hash && wq_key_equals(e, key, len)))
 			return e;
 	} else if (likely(!(b->head & (WQ_CHAINED | WQ_SPILLED)))) {
 		return NULL;
@@ -625,7 +625,7 @@ static noinline struct wq_peek chain_peek(struct wq_table *t, const struct wq_bu
 			if (data_race(e->hash) != hash)
 				continue;
 			/* The key may change here, too. */
-			if (!data_race(__wq_key_equals(e, key, len)))
+			if (!data_race(wq_key_equals(e, key, len)))
 				return WQ_SEEN_NOTHING;
 			return (struct wq_peek){ e, seq };
 		}
@@ -674,7 +674,7 @@ struct wq_peek wq_table_peek(struct wq_table *t, u32 hash, const void *key, size
 		if (!wq_seq_is(&t->seq, seq))
 			return WQ_SEEN_NOTHING;
 		/* The entry may become that of another key, and then wq_table_is() is false. */
-		if (likely(data_race(e->hash) == hash && data_race(__wq_key_equals(e, key, len))))
+		if (likely(data_race(e->hash) == hash && data_race(wq_key_equals(e, key, len))))
 			return (struct wq_peek){ e, seq };
 	} else if (likely(!(head & (WQ_CHAINED | WQ_SPILLED)))) {
 		return (struct wq_peek){ NULL, seq };

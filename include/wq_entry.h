@@ -290,15 +290,11 @@ static __always_inline u64 wq_key_tail(const u8 *key, size_t len)
 	return key[0] | key[len / 2] << 8 | key[len - 1] << 16;
 }
 
-bool wq_key_equals(const struct wq_entry *e, const void *key, u32 len);
-
 /*
  * Whether an entry has this key, of 1 byte or more.  memcmp() is a call, which costs more than a
- * short key, and look-ups would have to save registers for it.  wq_key_equals() is for look-ups
- * that are not frequent.
+ * short key, and look-ups would have to save registers for it.
  */
-static __always_inline bool __wq_key_equals(const struct wq_entry *e, const void *key,
-					    u32 len)
+static __always_inline bool wq_key_equals(const struct wq_entry *e, const void *key, u32 len)
 {
 	const u8 *a = container_of(e, struct wq_key, entry)->key, *b = key;
 	u32 i;

@@ -41,7 +41,7 @@ static __always_inline struct wq_entry *__wq_lookup_run(struct wq_cs *cs, const 
 	if (!wq_token_index(op->token))
 		return __wq_lookup(cs, op->hash, op->key, op->len);
 	e = wq_run_find(&cs->q->runs, op->token);
-	return e && __wq_key_equals(e, op->key, op->len) ? e : NULL;
+	return e && wq_key_equals(e, op->key, op->len) ? e : NULL;
 }
 
 /* Add a key that has an entry.  Most adds have no delay and no flags, and cannot fail. */

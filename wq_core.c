@@ -44,7 +44,7 @@ noinline void wq_add_failed(struct wq_cs *cs, struct wq_entry *e, bool idle)
 }
 
 /* The run of an entry ends by a done with these flags, and tasks or files may wait for that. */
-noinline void wq_note_end(struct wq_cs *cs, struct wq_entry *e, u32 flags)
+noinline void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags)
 {
 	struct wq_embedded *x = wq_embedded_of(e);
 
@@ -61,7 +61,7 @@ noinline void wq_note_end(struct wq_cs *cs, struct wq_entry *e, u32 flags)
 		x->failed |= 1;
 	x->ended++;
 	if (x->waiters)
-		cs->nr_ready |= WQ_FLUSHERS;
+		cs->wakes.others |= WQ_WAKE_FLUSHERS;
 }
 
 /* Park an entry whose run has ended by done.  @cause: the reason, or NULL */
@@ -152,7 +152,7 @@ static __always_inline int wq_take_first(struct wq_cs *cs, struct wq_consumer *c
 	if (q->nr_fifo)
 		wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
 	wq_hold(cs, c, e);
-	wq_note_get(q, e);
+	wq_count_get(q, e);
 	*ep = e;
 	return 0;
 }
@@ -179,7 +179,7 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
 		q->unfit++;
 		return -EMSGSIZE;
 	}
-	wq_note_get(q, e);
+	wq_count_get(q, e);
 	*ep = e;
 	return 0;
 }

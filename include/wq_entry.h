@@ -136,6 +136,17 @@ static __always_inline void wq_entry_set_heap(struct wq_entry *e, u32 heap)
 	WRITE_ONCE(e->word, wq_word_of(e->state, heap));
 }
 
+/* The error of a parked entry.  It is not delayed, so the index in the heap is free for that. */
+static inline u32 wq_entry_error(const struct wq_entry *e)
+{
+	return e->heap;
+}
+
+static inline void wq_entry_set_error(struct wq_entry *e, u32 error)
+{
+	wq_entry_set_heap(e, error);
+}
+
 static inline struct wq_key *wq_key_of(struct wq_entry *e)
 {
 	return container_of(e, struct wq_key, entry);

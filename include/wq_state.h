@@ -4,7 +4,7 @@
  *
  * wq_entry.state has one of these values:
  *
- *  0                        wq_release_if_idle() makes it idle, or removes it; an embedded entry
+ *  0                        wq_retire_if_unused() makes it idle, or removes it; an embedded entry
  *                           that has nothing to do
  *  DIRTY                    ready, in the ordering policy
  *  DIRTY | REQUEUED         ready, in wq.requeued, which is handed out first
@@ -67,7 +67,7 @@ void wq_running_insert(struct wq *q, struct wq_consumer *c);
 void wq_renew_map(struct wq_cs *cs);
 void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bool all);
 void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e);
-void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e);
+void wq_renew_lease(struct wq_cs *cs, struct wq_entry *e);
 void wq_unhold(struct wq_cs *cs, struct wq_entry *e);
 void wq_requeue(struct wq_cs *cs, struct wq_entry *e);
 void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e);
@@ -129,7 +129,7 @@ static __always_inline void __wq_push(struct wq_cs *cs, struct wq_entry *e)
 	if (q->order) {
 		wq_push_order(cs, e);
 	} else {
-		cs->nr_ready++;
+		cs->wakes.ready++;
 		list_add_tail(&e->link, &q->fifo);
 		q->nr_fifo++;
 	}
@@ -160,7 +160,7 @@ static __always_inline int __wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
  * Change the counter of the key, so that the marks of earlier adds are no longer valid, see
  * wq_counters_mark().  Each function that clears ENTRY_DIRTY calls this.
  */
-static __always_inline void wq_note_not_dirty(struct wq_cs *cs, const struct wq_entry *e)
+static __always_inline void wq_void_marks(struct wq_cs *cs, const struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	if (unlikely(cs->q->map))
@@ -189,7 +189,7 @@ static __always_inline void wq_start_run(struct wq_cs *cs, struct wq_consumer *c
 	wq_assert_locked(cs);
 	/* From here on an add causes another run.  The barrier pairs with wq_add_coalesced(). */
 	wq_entry_set_state_mb(e, (e->state & ENTRY_DELAYED) | ENTRY_PROCESSING);
-	wq_note_not_dirty(cs, e);
+	wq_void_marks(cs, e);
 	e->consumer = c;
 	wq_run_start(&q->runs, e);
 	if (q->timed) {
@@ -199,11 +199,11 @@ static __always_inline void wq_start_run(struct wq_cs *cs, struct wq_consumer *c
 	}
 	/* The kernel API starts a lease only in wq_get_leased(). */
 	if (q->lease && c != &q->kernel)
-		wq_touch_entry(cs, e);
+		wq_renew_lease(cs, e);
 }
 
 /* @n entries were added to the end of a consumer's lists. */
-static __always_inline void wq_note_held(struct wq_cs *cs, struct wq_consumer *c, u32 n)
+static __always_inline void wq_count_held(struct wq_cs *cs, struct wq_consumer *c, u32 n)
 {
 	struct wq *q = cs->q;
 	bool first = !c->nr_held;
@@ -220,7 +220,7 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 {
 	wq_start_run(cs, c, e);
 	list_add_tail(&e->link, unlikely(e->given_back) ? &c->again : &c->held);
-	wq_note_held(cs, c, 1);
+	wq_count_held(cs, c, 1);
 }
 
 /* A run of an entry by a consumer ends. */

@@ -21,7 +21,7 @@ int wq_add_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
 		  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp);
 bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op);
-void wq_note_end(struct wq_cs *cs, struct wq_entry *e, u32 flags);
+void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags);
 int wq_done_park(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause);
 void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e);
 void wq_add_failed(struct wq_cs *cs, struct wq_entry *e, bool idle);
@@ -59,7 +59,7 @@ static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
 }
 
 /* Edge-triggered pollers do not look again, but expect to wake when room comes. */
-static __always_inline void wq_note_full(struct wq_cs *cs)
+static __always_inline void wq_watch_room(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 
@@ -169,7 +169,7 @@ static __always_inline int __wq_add_op(struct wq_cs *cs, const struct wq_op *op,
 	ret = wq_add_entry(cs, e, op, pre, gfp);
 	if (unlikely(ret < 0))
 		wq_add_failed(cs, e, idle);
-	wq_note_full(cs);
+	wq_watch_room(cs);
 	return ret;
 }
 
@@ -179,7 +179,7 @@ static __always_inline bool wq_is_dirty(const struct wq_entry *e)
 }
 
 /* Count and trace a coalesced add, but not if adds are refused. */
-static __always_inline bool wq_note_coalesced(struct wq *q, const void *key, size_t len)
+static __always_inline bool wq_count_coalesced(struct wq *q, const void *key, size_t len)
 {
 	/*
 	 * A shut down or pause that has returned is visible.  Others may come before or after this
@@ -225,14 +225,14 @@ static __always_inline bool wq_add_coalesced(struct wq *q, u32 hash, const void 
 	rcu_read_lock_sched();
 	*p = wq_table_peek(&q->table, hash, key, len);
 	/* A first look without the barrier, which a new key then does not pay for. */
-	dirty = p->entry && wq_is_dirty(p->entry) && plain && !q->touches;
+	dirty = p->entry && wq_is_dirty(p->entry) && plain && !q->sees_repeats;
 	if (dirty) {
 		/* Pairs with the barrier in wq_hold(). */
 		smp_mb();
 		dirty = wq_is_dirty(p->entry) && wq_table_is(&q->table, p);
 	}
 	rcu_read_unlock_sched();
-	return dirty && wq_note_coalesced(q, key, len);
+	return dirty && wq_count_coalesced(q, key, len);
 }
 
 /* wq_add_coalesced() of an embedded entry, which needs no look-up. */
@@ -241,12 +241,12 @@ static __always_inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
 {
 	struct wq *q = x->q;
 
-	if (!wq_is_dirty(&x->entry) || !wq_is_plain(op) || q->touches)
+	if (!wq_is_dirty(&x->entry) || !wq_is_plain(op) || q->sees_repeats)
 		return false;
 	/* Pairs with the barrier in wq_hold(). */
 	smp_mb();
 	/* An entry that is disabled is not dirty. */
-	return wq_is_dirty(&x->entry) && wq_note_coalesced(q, &x->entry, 0);
+	return wq_is_dirty(&x->entry) && wq_count_coalesced(q, &x->entry, 0);
 }
 
 /*
@@ -265,7 +265,7 @@ static __always_inline bool wq_refuses_adds(const struct wq *q, struct wq_entry 
 }
 
 /* Count and trace a done, whose run has not ended yet. */
-static __always_inline void wq_note_done(struct wq_cs *cs, struct wq_entry *e)
+static __always_inline void wq_count_done(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -302,9 +302,9 @@ static __always_inline int __wq_done_entry(struct wq_cs *cs, struct wq_consumer 
 			wq_forget_key(cs, e, wq_key_data(e), e->len);
 	}
 
-	wq_note_done(cs, e);
+	wq_count_done(cs, e);
 	if (unlikely(e->waited) || wq_is_embedded(e))
-		wq_note_end(cs, e, op->flags);
+		wq_end_waits(cs, e, op->flags);
 	__wq_unhold(cs, e);
 	e->given_back = 0;
 	if (e->state & (ENTRY_DIRTY | ENTRY_PARKED)) {
@@ -314,7 +314,7 @@ static __always_inline int __wq_done_entry(struct wq_cs *cs, struct wq_consumer 
 		wq_push(cs, e);
 		return ret | WQ_RESULT_READY;
 	}
-	__wq_release_if_idle(cs, e);
+	__wq_retire_if_unused(cs, e);
 	return ret;
 }
 
@@ -351,7 +351,7 @@ static __always_inline struct wq_entry *wq_next(struct wq *q)
 }
 
 /* Count and trace a get, whose run has started. */
-static __always_inline void wq_note_get(struct wq *q, struct wq_entry *e)
+static __always_inline void wq_count_get(struct wq *q, struct wq_entry *e)
 {
 	if (q->timed)
 		wq_hist_add(&q->waits, wq_times_of(e)->start - wq_times_of(e)->since);

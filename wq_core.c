@@ -96,7 +96,7 @@ int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op
 }
 
 /* Pop the next entry from the policy, for wq_take(). */
-static __always_inline int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
+static int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
 {
 	bool tight = room < WQ_MAX_KEY, hidden = wq_next_hidden(q);
 	struct wq_entry *e;
@@ -157,16 +157,15 @@ static __always_inline int wq_take_first(struct wq_cs *cs, struct wq_consumer *c
 	return 0;
 }
 
-static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
-				     bool first, struct wq_entry **ep)
+/* wq_take() from the policy. */
+static noinline int wq_take_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
+				  struct wq_entry **ep)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
 	int ret;
 
 	wq_assert_locked(cs);
-	if (q->nr_requeued || !q->order)
-		return wq_take_first(cs, c, room, ep);
 	if (unlikely(q->paused & WQ_PAUSE_GETS))
 		return -EAGAIN;
 	ret = wq_pop_order(q, room, first, &e);
@@ -182,6 +181,14 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
 	wq_count_get(q, e);
 	*ep = e;
 	return 0;
+}
+
+static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
+				     bool first, struct wq_entry **ep)
+{
+	if (cs->q->nr_requeued || !cs->q->order)
+		return wq_take_first(cs, c, room, ep);
+	return wq_take_order(cs, c, room, first, ep);
 }
 
 /**

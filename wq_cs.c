@@ -63,6 +63,16 @@ void wq_rearm(struct wq *q)
 		schedule_delayed_work(&q->start_thread, 0);
 }
 
+/* See wq_now(). */
+noinline s64 wq_read_clock(struct wq_cs *cs)
+{
+	struct wq_clock *clock = cs->q->clock;
+
+	wq_assert_locked(cs);
+	cs->now = clock ? clock->now(clock) : ktime_get_ns();
+	return cs->now;
+}
+
 /* Ready entries that a get can't have now, see "Blocked keys". */
 u32 wq_nr_blocked(const struct wq *q)
 {

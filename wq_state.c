@@ -225,6 +225,19 @@ void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 		wq_end_fences(cs, e, cs->q->purged ? WQ_END_OF_QUEUE : WQ_END_CANCELED, true);
 }
 
+/* Count a duration. */
+void wq_hist_add(struct wq_hist *h, s64 ns)
+{
+	unsigned int i = 0;
+	s64 bound;
+
+	ns = max_t(s64, ns, 0);
+	for (bound = 10; i < WQ_HIST_COUNTS - 1 && ns > bound; bound *= 10)
+		i++;
+	h->counts[i]++;
+	h->sum += ns;
+}
+
 /* When the oldest run of a consumer started, which holds at least one entry. */
 s64 wq_oldest_start(struct wq_consumer *c)
 {

@@ -57,6 +57,7 @@ void wq_free_entries(const struct wq_cs *cs);
 void wq_end_drain(struct wq_cs *cs, int result);
 void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock);
+s64 wq_read_clock(struct wq_cs *cs);
 u32 wq_nr_blocked(const struct wq *q);
 u32 wq_nr_ready(const struct wq *q);
 bool wq_is_drained(const struct wq *q);
@@ -71,9 +72,7 @@ static inline void wq_assert_locked(const struct wq_cs *cs)
 static inline s64 wq_now(struct wq_cs *cs)
 {
 	wq_assert_locked(cs);
-	if (cs->now < 0)
-		cs->now = cs->q->clock ? cs->q->clock->now(cs->q->clock) : ktime_get_ns();
-	return cs->now;
+	return cs->now < 0 ? wq_read_clock(cs) : cs->now;
 }
 
 static __always_inline void __wq_lock(struct wq_cs *cs, struct wq *q)

@@ -62,6 +62,7 @@ void wq_push(struct wq_cs *cs, struct wq_entry *e);
 void wq_release(struct wq_cs *cs, struct wq_entry *e);
 int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e);
 void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e);
+void wq_hist_add(struct wq_hist *h, s64 ns);
 s64 wq_oldest_start(struct wq_consumer *c);
 void wq_running_insert(struct wq *q, struct wq_consumer *c);
 void wq_renew_map(struct wq_cs *cs);

@@ -7,7 +7,6 @@
 #define _WQ_VERBS_H
 
 #include "wq_batch.h"
-#include "wq_hist.h"
 #include "wq_idle.h"
 #include "wq_park.h"
 #include "wq_pause.h"
@@ -267,12 +266,14 @@ static __always_inline bool wq_refuses_adds(const struct wq *q, struct wq_entry 
 /* Count and trace a done, whose run has not ended yet. */
 static __always_inline void wq_count_done(struct wq_cs *cs, struct wq_entry *e)
 {
-	struct wq *q = cs->q;
+	s64 ns = 0;
 
 	wq_assert_locked(cs);
-	if (q->timed)
-		wq_hist_add(&q->works, wq_now(cs) - wq_times_of(e)->start);
-	wq_trace_done(q, e, wq_time_held(cs, e));
+	if (cs->q->timed) {
+		ns = wq_time_held(cs, e);
+		wq_hist_add(&cs->q->works, ns);
+	}
+	wq_trace_done(cs->q, e, ns);
 }
 
 /* End the run of an entry, which may be NULL, with the op's outcome. */
@@ -353,9 +354,13 @@ static __always_inline struct wq_entry *wq_next(struct wq *q)
 /* Count and trace a get, whose run has started. */
 static __always_inline void wq_count_get(struct wq *q, struct wq_entry *e)
 {
-	if (q->timed)
-		wq_hist_add(&q->waits, wq_times_of(e)->start - wq_times_of(e)->since);
-	wq_trace_get(q, e, q->timed ? wq_times_of(e)->start - wq_times_of(e)->since : 0);
+	s64 ns = 0;
+
+	if (q->timed) {
+		ns = wq_times_of(e)->start - wq_times_of(e)->since;
+		wq_hist_add(&q->waits, ns);
+	}
+	wq_trace_get(q, e, ns);
 }
 
 #endif /* _WQ_VERBS_H */

@@ -69,7 +69,7 @@ static void wq_add_last_failure(struct wq_cs *cs, struct wq_entry *e, const stru
 	}
 }
 
-/* Delay an entry, for which the caller has reserved memory.  Returns whether it is newly delayed. */
+/* Delay an entry.  The caller has reserved the memory.  Returns whether it is newly delayed. */
 static int wq_add_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay)
 {
 	struct wq *q = cs->q;

@@ -75,7 +75,7 @@ static inline s64 wq_now(struct wq_cs *cs)
 	return cs->now < 0 ? wq_read_clock(cs) : cs->now;
 }
 
-static __always_inline void __wq_lock(struct wq_cs *cs, struct wq *q)
+static inline void __wq_lock(struct wq_cs *cs, struct wq *q)
 	__acquires(&q->lock)
 {
 	cs->q = q;
@@ -94,7 +94,7 @@ static inline bool wq_gets_paused(const struct wq *q)
 }
 
 /* Ready entries that a get can have now. */
-static __always_inline u32 wq_nr_available(const struct wq *q)
+static inline u32 wq_nr_available(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	return q->nr_requeued + (q->order ? q->order->len(q->order_data) : q->nr_fifo);
@@ -108,7 +108,7 @@ static inline bool wq_waits_for_others(const struct wq *q, const struct wq_consu
 }
 
 /* Whether a task or poller may wait for a change.  The lock orders the looks, see wq_cs.c. */
-static __always_inline bool wq_has_waiters(const struct wq_cs *cs)
+static inline bool wq_has_waiters(const struct wq_cs *cs)
 {
 	/* Ordered by the lock. */
 	return waitqueue_active(&cs->q->getters) ||
@@ -151,7 +151,7 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 }
 
 /* Make sure that times are handled at time @when or earlier. */
-static __always_inline void wq_arm(struct wq_cs *cs, s64 when)
+static inline void wq_arm(struct wq_cs *cs, s64 when)
 {
 	wq_assert_locked(cs);
 	if (when < cs->q->armed) {

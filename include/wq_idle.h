@@ -21,7 +21,7 @@ void wq_forget_entry(struct wq_cs *cs, struct wq_entry *e);
  * callback.  In the queue of a process such an entry stays charged to the process that added the
  * former key.  That is at most 9 KiB of a queue, and the number of queues is limited.
  */
-static __always_inline void wq_dispose(struct wq_cs *cs, struct wq_entry *e)
+static inline void wq_dispose(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -74,7 +74,7 @@ static __always_inline void __wq_retire_if_unused(struct wq_cs *cs, struct wq_en
 }
 
 /* An idle entry's key is one of the queue again. */
-static __always_inline void wq_unidle(struct wq_cs *cs, struct wq_entry *e)
+static inline void wq_unidle(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	list_del(&e->link);

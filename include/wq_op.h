@@ -61,15 +61,15 @@ static inline struct wq_cause *wq_cause_of(const struct wq_op *op)
 	return container_of(op, struct wq_cause, op);
 }
 
-static __always_inline int wq_check_len(size_t len)
+static inline int wq_check_len(size_t len)
 {
 	if (!len)
 		return -EINVAL;
 	return len > WQ_MAX_KEY ? -E2BIG : 0;
 }
 
-static __always_inline int __wq_op_init(const struct wq *q, struct wq_op *op, const void *key,
-					size_t len)
+static inline int __wq_op_init(const struct wq *q, struct wq_op *op, const void *key,
+			       size_t len)
 {
 	*op = (struct wq_op){ .key = key, .len = len };
 	op->result = wq_check_len(len);
@@ -129,7 +129,7 @@ static inline int wq_op_set_priority(const struct wq *q, struct wq_op *op, int p
 }
 
 /* Check the outcome of a done and its delay, and set them. */
-static __always_inline int __wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
+static inline int __wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
 {
 	if (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER |
 			WQ_OUTCOME_GIVE_UP))
@@ -154,7 +154,7 @@ static __always_inline int __wq_op_set_done(struct wq_op *op, s64 delay, u32 out
 }
 
 /* An add without delay and flags, or a done without an outcome. */
-static __always_inline bool wq_is_plain(const struct wq_op *op)
+static inline bool wq_is_plain(const struct wq_op *op)
 {
 	return !op->flags && op->delay <= 0;
 }

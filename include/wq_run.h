@@ -58,7 +58,7 @@ static inline u32 wq_token_index(u64 token)
 }
 
 /* An entry is handed out. */
-static __always_inline void wq_run_start(struct wq_runs *r, struct wq_entry *e)
+static inline void wq_run_start(struct wq_runs *r, struct wq_entry *e)
 {
 	u32 i = r->free;
 

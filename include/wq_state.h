@@ -77,8 +77,8 @@ s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e);
 void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key, size_t len);
 
 /* The entry of a key, which may be idle, or NULL. */
-static __always_inline struct wq_entry *__wq_lookup(struct wq_cs *cs, u32 hash, const void *key,
-						    size_t len)
+static inline struct wq_entry *__wq_lookup(struct wq_cs *cs, u32 hash, const void *key,
+					   size_t len)
 {
 	wq_assert_locked(cs);
 	return wq_table_find(&cs->q->table, hash, key, len);
@@ -140,7 +140,7 @@ static __always_inline void __wq_push(struct wq_cs *cs, struct wq_entry *e)
  * The entry needs a run.  Returns 1 if it is newly dirty, 0 if the add is coalesced.  The
  * coalesced case is inline, as it is frequent.
  */
-static __always_inline int __wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
+static inline int __wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -161,7 +161,7 @@ static __always_inline int __wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
  * Change the counter of the key, so that the marks of earlier adds are no longer valid, see
  * wq_counters_mark().  Each function that clears ENTRY_DIRTY calls this.
  */
-static __always_inline void wq_void_marks(struct wq_cs *cs, const struct wq_entry *e)
+static inline void wq_void_marks(struct wq_cs *cs, const struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	if (unlikely(cs->q->map))
@@ -182,8 +182,8 @@ static __always_inline void wq_running_add(struct wq *q, struct wq_consumer *c)
 }
 
 /* A run of an entry by a consumer starts.  The caller moves the entry to the consumer's list. */
-static __always_inline void wq_start_run(struct wq_cs *cs, struct wq_consumer *c,
-					 struct wq_entry *e)
+static inline void wq_start_run(struct wq_cs *cs, struct wq_consumer *c,
+				struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -204,7 +204,7 @@ static __always_inline void wq_start_run(struct wq_cs *cs, struct wq_consumer *c
 }
 
 /* @n entries were added to the end of a consumer's lists. */
-static __always_inline void wq_count_held(struct wq_cs *cs, struct wq_consumer *c, u32 n)
+static inline void wq_count_held(struct wq_cs *cs, struct wq_consumer *c, u32 n)
 {
 	struct wq *q = cs->q;
 	bool first = !c->nr_held;
@@ -298,7 +298,7 @@ static inline struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
 }
 
 /* Whether an entry is disabled, so that it must not wait for a run. */
-static __always_inline bool wq_is_disabled(struct wq_entry *e)
+static inline bool wq_is_disabled(struct wq_entry *e)
 {
 	return e->disabled || (wq_is_embedded(e) && wq_embedded_of(e)->disabled);
 }

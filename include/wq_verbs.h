@@ -58,7 +58,7 @@ static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
 }
 
 /* Edge-triggered pollers do not look again, but expect to wake when room comes. */
-static __always_inline void wq_watch_room(struct wq_cs *cs)
+static inline void wq_watch_room(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 
@@ -92,8 +92,8 @@ static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_o
  * The entry of the op's key, or NULL: as @peek has seen it, if the table is still the same.  On
  * 32-bit kernels the table's sequence number could have wrapped before the lock was taken.
  */
-static __always_inline struct wq_entry *wq_lookup_op(struct wq_cs *cs, const struct wq_op *op,
-						     const struct wq_peek *peek)
+static inline struct wq_entry *wq_lookup_op(struct wq_cs *cs, const struct wq_op *op,
+					    const struct wq_peek *peek)
 {
 	wq_assert_locked(cs);
 	if (IS_ENABLED(CONFIG_64BIT) && likely(wq_table_is(&cs->q->table, peek)))
@@ -178,7 +178,7 @@ static __always_inline bool wq_is_dirty(const struct wq_entry *e)
 }
 
 /* Count and trace a coalesced add, but not if adds are refused. */
-static __always_inline bool wq_count_coalesced(struct wq *q, const void *key, size_t len)
+static inline bool wq_count_coalesced(struct wq *q, const void *key, size_t len)
 {
 	/*
 	 * A shut down or pause that has returned is visible.  Others may come before or after this
@@ -235,8 +235,8 @@ static __always_inline bool wq_add_coalesced(struct wq *q, u32 hash, const void 
 }
 
 /* wq_add_coalesced() of an embedded entry, which needs no look-up. */
-static __always_inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
-						      const struct wq_op *op)
+static inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
+					     const struct wq_op *op)
 {
 	struct wq *q = x->q;
 
@@ -252,7 +252,7 @@ static __always_inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
  * Whether done resets the failures that wq_fail_entry() has counted.  A consumer that never
  * uses the limiter does not know of them, and the key would be retained for ever.
  */
-static __always_inline bool wq_done_forgets(const struct wq_entry *e, const struct wq_op *op)
+static inline bool wq_done_forgets(const struct wq_entry *e, const struct wq_op *op)
 {
 	return e->given_back > 1 && !(op->flags & WQ_ADD_RATE_LIMITED);
 }
@@ -264,7 +264,7 @@ static __always_inline bool wq_refuses_adds(const struct wq *q, struct wq_entry 
 }
 
 /* Count and trace a done, whose run has not ended yet. */
-static __always_inline void wq_count_done(struct wq_cs *cs, struct wq_entry *e)
+static inline void wq_count_done(struct wq_cs *cs, struct wq_entry *e)
 {
 	s64 ns = 0;
 
@@ -338,7 +338,7 @@ static __always_inline void wq_prefetch_next(struct wq *q, struct wq_entry *firs
 }
 
 /* Whether the next entry comes from a policy that does not reveal it. */
-static __always_inline bool wq_next_hidden(const struct wq *q)
+static inline bool wq_next_hidden(const struct wq *q)
 {
 	return !q->nr_requeued && q->order && !q->order->peek;
 }
@@ -352,7 +352,7 @@ static __always_inline struct wq_entry *wq_next(struct wq *q)
 }
 
 /* Count and trace a get, whose run has started. */
-static __always_inline void wq_count_get(struct wq *q, struct wq_entry *e)
+static inline void wq_count_get(struct wq *q, struct wq_entry *e)
 {
 	s64 ns = 0;
 

@@ -505,10 +505,6 @@ static noinline bool table_merge(struct wq_table *t)
 	from->head = 0;
 	table_resize(t, i);
 	wq_vec_trim(&t->vec, i, WQ_SEG_BUCKETS);
-	if (i > 1) {
-		prefetchw(bucket_at(t, i - 1));
-		prefetchw(bucket_sibling(t, i - 1));
-	}
 	return true;
 }
 

@@ -37,8 +37,8 @@ SAMPLES	:= $(wildcard tools/samples/*.c)
 # Documents and the files that they link to. All keep their places.
 DOCS	:= README.md CHANGELOG.md $(wildcard tools/doc/*.md tools/doc/litmus/*) tools/lib/libwq.h \
 	include/linux/wq.h include/uapi/linux/wq.h
-# It makes the pages of section 9 from the comments in the sources, and prints their names.
-KERNEL_API := $(or $(wildcard tools/man/kernel-api),true)
+# They make man pages from the headers and the comments in the sources, and print their names.
+MAKE_MAN := $(wildcard tools/man/pages tools/man/kernel-api)
 
 DKMSDIR	:= /usr/src/wq-$(WQ_VERSION)
 LICENCES := $(wildcard COPYING* LICENSES)
@@ -71,6 +71,7 @@ run:
 
 shell:
 	@$(MAKE) -s --no-print-directory tools
+	@tools/man/pages $(O)/man >/dev/null
 	@PATH=$(O):$$PATH tools/vm/vm shell
 
 test:
@@ -138,8 +139,9 @@ install-tools:
 	install -D -m 644 tools/60-wq.rules $(DESTDIR)$(UDEVDIR)/60-wq.rules
 	for page in $(MAN); do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit; done
-	pages=$$($(KERNEL_API) $(O)/man9) && for page in $$pages; do \
-		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man9 $(O)/man9/$$page || exit; done
+	for maker in $(MAKE_MAN); do pages=$$($$maker $(O)/man) && for page in $$pages; do \
+		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $(O)/man/$$page || exit; \
+	done || exit; done
 	install -D -m 755 -t $(DESTDIR)$(SHAREDIR) tools/wq-latency.bt
 	install -D -m 644 -t $(DESTDIR)$(SHAREDIR)/samples $(SAMPLES)
 	sed -n '/^```make$$/,/^```$$/{//!p}' tools/doc/kernel-module.md \
@@ -154,8 +156,8 @@ uninstall-tools:
 	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules
 	for page in $(MAN); do \
 		rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/} || exit; done
-	pages=$$($(KERNEL_API) --list) && for page in $$pages; do \
-		rm -f $(DESTDIR)$(MANDIR)/man9/$$page || exit; done
+	for maker in $(MAKE_MAN); do pages=$$($$maker --list) && for page in $$pages; do \
+		rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$$page || exit; done || exit; done
 	rm -rf $(DESTDIR)$(SHAREDIR) $(DESTDIR)$(DOCDIR)
 	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig
 

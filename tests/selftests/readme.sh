@@ -89,7 +89,7 @@ test_shell_example_does_not_execute_a_key() {
 test_no_example_puts_a_key_into_a_shell_command() {
 	set -e
 	grep -nE "(sh|bash) -[a-z]*c ('[^']*\{\}|\"[^\"]*\{\})" "$SRC/README.md" "$SRC"/tools/doc/*.md \
-		"$SRC"/tools/man/*.[1345] "$SRC"/tools/wqctl/*.c >"$out" || return 0
+		"$SRC"/tools/man/*.in "$SRC"/tools/wqctl/*.c >"$out" || return 0
 	return 1
 }
 

@@ -194,7 +194,7 @@ static const struct command commands[] = {
 			{ "coalesce", OPT_COALESCE, NULL, 0,
 			  "with --after: if the key waits for a run already, that run is enough", 0 },
 			{ "priority", OPT_PRIORITY, "N", 0,
-			  "level from -32 to 31, in a queue that was created with --order priority; higher levels are next (default: 0)", 0 },
+			  "level from -128 to 127, in a queue that was created with --order priority; higher levels are next (default: 0)", 0 },
 			{ "rate-limited", OPT_RATE_LIMITED, NULL, 0,
 			  "count a failure of each key, and add it after the delay that the queue's limiter determines", 0 },
 			{ "null", '0', NULL, 0, "keys on standard input end with NUL, not newline", 0 },

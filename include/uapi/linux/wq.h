@@ -112,10 +112,9 @@
  *    file that holds no key reports it when the drain is complete.
  *  - EPOLLPRI: a get that may wait would fail with EIDRM.
  *
- * Errors: the comment of each verb's struct lists the errors of that verb.  If the comment does not
- * state another effect, a call that fails with the error changed nothing.  These errors are common
- * to all verbs.  After them the kernel has neither looked at the queue nor written anything to the
- * caller's memory:
+ * Errors: a call that fails changed nothing, unless the list of the verb's errors states another
+ * effect.  These errors are common to all verbs.  After them the kernel has neither looked at the
+ * queue nor written anything to the caller's memory:
  *  ENOTTY     the request is not a verb of wq
  *  EFAULT     the struct can't be read
  *  EINVAL     the struct's size is below 8

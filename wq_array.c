@@ -72,7 +72,7 @@ out:
 	q->nr_idle -= i;
 	q->nr_fifo += i;
 	q->adds += i;
-	cs->nr_ready += i;
+	cs->wakes.ready += i;
 	return i;
 }
 
@@ -155,7 +155,7 @@ static unsigned int wq_done_first(struct wq_cs *cs, struct wq_batch *b, struct w
 		if (!e || e->state != ENTRY_PROCESSING || e->failures || e->waited || e->disabled ||
 		    e->given_back || wq_check_held(c, e, op->token))
 			break;
-		wq_note_done(cs, e);
+		wq_count_done(cs, e);
 		wq_end_run(cs, c, e);
 		wq_entry_set_state(e, ENTRY_IDLE);
 		wq_span_add(&span, e, &q->idle);
@@ -199,7 +199,7 @@ static int wq_touch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 	ret = wq_check_held(b->c, e, op->token);
 	/* A key that was got while the queue had no leases has none to restart. */
 	if (!ret && cs->q->leased && wq_lease_end(e) >= 0)
-		wq_touch_entry(cs, e);
+		wq_renew_lease(cs, e);
 	return ret;
 }
 
@@ -271,7 +271,7 @@ static __always_inline unsigned int wq_take_fifo(struct wq_cs *cs, struct wq_con
 			wq_prefetch_next(q, list_next_entry(e, link));
 		room -= size;
 		wq_start_run(cs, c, e);
-		wq_note_get(q, e);
+		wq_count_get(q, e);
 		es[n++] = e;
 	}
 	if (!n)
@@ -279,7 +279,7 @@ static __always_inline unsigned int wq_take_fifo(struct wq_cs *cs, struct wq_con
 	list_cut_before(&taken, &q->fifo, &e->link);
 	list_splice_tail(&taken, &c->held);
 	q->nr_fifo -= n;
-	wq_note_held(cs, c, n);
+	wq_count_held(cs, c, n);
 	return n;
 }
 

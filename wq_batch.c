@@ -32,18 +32,6 @@ void wq_prefetch_keys(struct wq *q, const struct wq_op *ops, unsigned int n)
 	rcu_read_unlock();
 }
 
-/* Fetch the entries that tokens lead to.  The places of tokens can be read under the lock only. */
-static void wq_prefetch_runs(struct wq *q, const struct wq_op *ops, unsigned int n)
-{
-	unsigned int i;
-
-	if (q->table.count < WQ_SMALL_TABLE)
-		return;
-	for (i = 0; i < n; i++)
-		if (wq_token_index(ops[i].token))
-			wq_run_prefetch(&q->runs, ops[i].token);
-}
-
 /*
  * Fail with -ENOMEM rather than invoke the OOM killer, which would kill some other
  * process and would free no key of a named queue.
@@ -112,18 +100,15 @@ static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
  */
 unsigned int wq_run_batch(struct wq_batch *b, const struct wq_batch_verb *verb)
 {
-	bool prefetch = b->n > 1 && !verb->inserts;
 	struct wq_cs cs __uninitialized;
 	unsigned int i;
 
-	if (prefetch)
+	if (b->n > 1 && !verb->inserts)
 		wq_prefetch_keys(b->q, b->ops, b->n);
 	__wq_lock(&cs, b->q);
 	/* Once, so that a hold handles no more than WQ_BATCH times beside its ops. */
 	if (b->q->leased && !verb->inserts)
 		__wq_catch_up(&cs);
-	if (prefetch)
-		wq_prefetch_runs(b->q, b->ops, b->n);
 	for (i = 0; i < b->n; i++) {
 		struct wq_op *op = &b->ops[i];
 

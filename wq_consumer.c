@@ -72,7 +72,7 @@ void wq_consumer_end(struct wq_consumer *c)
 			q->nr_consumers--;
 			/* Its process may have been woken for a key, and died before the get. */
 			if (c->polled && wq_nr_available(q))
-				cs.nr_ready++;
+				cs.wakes.ready++;
 			wq_unlock(&cs);
 			break;
 		}

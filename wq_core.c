@@ -17,86 +17,8 @@
 #include "wq_core.h"
 #include "wq_verbs.h"
 
-/*
- * Whether an add to a disabled key is refused.  A run that was given back still comes, and a plain
- * add takes no lock to be coalesced with it.
- */
-noinline bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op)
-{
-	return !(op->flags & OP_DISABLE) && !(e->state & ENTRY_DIRTY && wq_is_plain(op));
-}
-
-/* wq_dispose() of an entry that was never in the table. */
-noinline void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e)
-{
-	/* A look-up without the lock may still read it, if it was used for another key before. */
-	wq_dispose(cs, e);
-}
-
-/* The add of a key failed that was new or @idle: it is that again. */
-noinline void wq_add_failed(struct wq_cs *cs, struct wq_entry *e, bool idle)
-{
-	wq_assert_locked(cs);
-	if (idle)
-		wq_keep_idle(cs, e);
-	else
-		wq_remove(cs, e);
-}
-
-/* The run of an entry ends by a done with these flags, and tasks or files may wait for that. */
-noinline void wq_note_end(struct wq_cs *cs, struct wq_entry *e, u32 flags)
-{
-	struct wq_embedded *x = wq_embedded_of(e);
-
-	wq_assert_locked(cs);
-	if (!wq_is_embedded(e)) {
-		wq_end_fences(cs, e, e->state & ENTRY_PARKED || flags & OP_PARK ?
-			      WQ_END_GAVE_UP : flags & WQ_ADD_RATE_LIMITED ?
-			      WQ_END_FAILED : WQ_END_DONE, false);
-		return;
-	}
-	/* wq_embedded_flush() reports how it ended. */
-	x->failed <<= 1;
-	if (flags & (WQ_ADD_RATE_LIMITED | OP_PARK))
-		x->failed |= 1;
-	x->ended++;
-	if (x->waiters)
-		cs->nr_ready |= WQ_FLUSHERS;
-}
-
-/* Park an entry whose run has ended by done.  @cause: the reason, or NULL */
-noinline int wq_done_park(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause)
-{
-	struct wq_reason *reason = NULL;
-
-	wq_assert_locked(cs);
-	if (cause)
-		swap(reason, cause->reason);
-	wq_park(cs, e, cause ? cause->error : 0, reason);
-	return WQ_RESULT_PARKED;
-}
-
-/* __wq_lookup_run() for callers that are not frequent. */
-struct wq_entry *wq_lookup_run(struct wq_cs *cs, const struct wq_op *op)
-{
-	return __wq_lookup_run(cs, op);
-}
-
-/*
- * Look up the key of a done or touch in a queue with leases.  Without the token, the call could be
- * meant for a run whose lease has expired, and end a later run of the key by another user of the
- * file.  A read returns no token, so the key that the file's last read took needs none: all users
- * of the file share that run.
- */
-int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
-			    struct wq_entry **ep)
-{
-	*ep = wq_lookup_run(cs, op);
-	return op->token || (*ep && *ep == c->read) ? 0 : -EINVAL;
-}
-
 /* Pop the next entry from the policy, for wq_take(). */
-static __always_inline int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
+static int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
 {
 	bool tight = room < WQ_MAX_KEY, hidden = wq_next_hidden(q);
 	struct wq_entry *e;
@@ -152,21 +74,20 @@ static __always_inline int wq_take_first(struct wq_cs *cs, struct wq_consumer *c
 	if (q->nr_fifo)
 		wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
 	wq_hold(cs, c, e);
-	wq_note_get(q, e);
+	wq_count_get(q, e);
 	*ep = e;
 	return 0;
 }
 
-static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
-				     bool first, struct wq_entry **ep)
+/* wq_take() from the policy. */
+static noinline int wq_take_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
+				  struct wq_entry **ep)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
 	int ret;
 
 	wq_assert_locked(cs);
-	if (q->nr_requeued || !q->order)
-		return wq_take_first(cs, c, room, ep);
 	if (unlikely(q->paused & WQ_PAUSE_GETS))
 		return -EAGAIN;
 	ret = wq_pop_order(q, room, first, &e);
@@ -179,9 +100,17 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
 		q->unfit++;
 		return -EMSGSIZE;
 	}
-	wq_note_get(q, e);
+	wq_count_get(q, e);
 	*ep = e;
 	return 0;
+}
+
+static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
+				     bool first, struct wq_entry **ep)
+{
+	if (cs->q->nr_requeued || !cs->q->order)
+		return wq_take_first(cs, c, room, ep);
+	return wq_take_order(cs, c, room, first, ep);
 }
 
 /**
@@ -203,20 +132,6 @@ int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struc
 }
 WQ_EXPORT_FOR_KUNIT(wq_take);
 
-/* __wq_add_op() for all callers but the most frequent one. */
-int wq_add_op(struct wq_cs *cs, const struct wq_op *op, const struct wq_peek *peek,
-	      struct wq_prealloc *pre, gfp_t gfp)
-{
-	return __wq_add_op(cs, op, peek, pre, gfp);
-}
-
-/* __wq_done_entry() for all callers but the most frequent one. */
-int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
-		  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp)
-{
-	return __wq_done_entry(cs, c, e, op, pre, gfp);
-}
-
 /* An add in an NMI, after the first look-up.  Another CPU may have changed the table meanwhile. */
 static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
 {
@@ -227,13 +142,6 @@ static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
 		if (wq_add_coalesced(q, hash, key, len, true, &peek))
 			return 0;
 	return READ_ONCE(q->no_adds) ? wq_refusal(q) : -EAGAIN;
-}
-
-/* Add for struct wq_batch_verb. */
-int wq_add_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
-	       struct wq_prealloc *pre, gfp_t gfp)
-{
-	return wq_add_op(cs, op, pre ? &WQ_SEEN_NOTHING : &b->peek, pre, gfp);
 }
 
 /* Another attempt of an add that may sleep, see wq_batch.c. */

@@ -51,16 +51,26 @@ void wq_start_timer(struct wq *q, s64 when)
  * Wake the thread or schedule its creation, or set the timer.  The lock is held, because
  * the thread could end otherwise.  A queue with a clock of its own has neither.
  */
-void wq_kick_thread(struct wq *q)
+void wq_rearm(struct wq *q)
 {
 	if (q->clock)
 		return;
-	if (q->lazy)
+	if (q->of_process)
 		wq_start_timer(q, q->armed);
 	else if (q->thread)
 		wake_up_process(q->thread);
 	else
 		schedule_delayed_work(&q->start_thread, 0);
+}
+
+/* See wq_now(). */
+noinline s64 wq_read_clock(struct wq_cs *cs)
+{
+	struct wq_clock *clock = cs->q->clock;
+
+	wq_assert_locked(cs);
+	cs->now = clock ? clock->now(clock) : ktime_get_ns();
+	return cs->now;
 }
 
 /* Ready entries that a get can't have now, see "Blocked keys". */
@@ -75,7 +85,7 @@ u32 wq_nr_ready(const struct wq *q)
 	return wq_nr_available(q) + wq_nr_blocked(q);
 }
 
-bool wq_is_idle(const struct wq *q)
+bool wq_is_drained(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	return !q->nr_processing && !wq_nr_ready(q);
@@ -84,43 +94,39 @@ bool wq_is_idle(const struct wq *q)
 bool wq_is_deserted(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
-	return q->watched & WQ_WATCH_REMOVED && !q->shut && wq_is_idle(q) && !q->heap.count;
+	return q->watched & WQ_WATCH_REMOVED && !q->shut && wq_is_drained(q) && !q->heap.count;
 }
 
 /* Whether the queue has become deserted. */
 static bool wq_newly_deserted(struct wq *q)
 {
-	bool told = q->watched & WQ_TOLD_DESERTED;
+	bool woken = q->watched & WQ_WOKE_DESERTED;
 
 	lockdep_assert_held(&q->lock);
-	q->watched &= ~WQ_TOLD_DESERTED;
+	q->watched &= ~WQ_WOKE_DESERTED;
 	if (!wq_is_deserted(q))
 		return false;
-	q->watched |= WQ_TOLD_DESERTED;
-	return !told;
+	q->watched |= WQ_WOKE_DESERTED;
+	return !woken;
 }
 
 /* Wake waiters for what has changed in a critical section, after it. */
 void wq_wake(const struct wq_cs *cs)
 {
-	u32 nr_ready = cs->nr_ready;
+	const struct wq_wakes *w = &cs->wakes;
+	bool all = w->others & WQ_WAKE_POLLERS;
 	struct wq *q = cs->q;
 
-	if (!nr_ready)
-		return;
-	if (unlikely(nr_ready & (WQ_FLUSHERS | WQ_FENCES))) {
-		if (nr_ready & WQ_FLUSHERS)
-			wake_up_all(&q->flushers);
-		if (nr_ready & WQ_FENCES)
-			wq_fences_wake(cs->fences);
-		nr_ready &= ~(WQ_FLUSHERS | WQ_FENCES);
-	}
+	if (unlikely(w->others & WQ_WAKE_FLUSHERS))
+		wake_up_all(&q->flushers);
+	if (unlikely(w->others & WQ_WAKE_FENCES))
+		wq_fences_wake(w->fences);
 	/* The lock orders the look at the wait queue, see the head of this file. */
-	if (waitqueue_active(&q->getters) && nr_ready & ~WQ_ALL_POLLERS && !wq_gets_paused(q))
-		__wake_up(&q->getters, TASK_NORMAL, nr_ready & ~WQ_ALL_POLLERS, NULL);
+	if (waitqueue_active(&q->getters) && w->ready && !wq_gets_paused(q))
+		__wake_up(&q->getters, TASK_NORMAL, w->ready, NULL);
 	/* The lock orders this look as well.  0 wakes all pollers. */
-	if (waitqueue_active(&q->pollers) && nr_ready && !wq_gets_paused(q))
-		__wake_up(&q->pollers, TASK_NORMAL, nr_ready & WQ_ALL_POLLERS ? 0 : nr_ready,
+	if (waitqueue_active(&q->pollers) && (w->ready || all) && !wq_gets_paused(q))
+		__wake_up(&q->pollers, TASK_NORMAL, all ? 0 : w->ready,
 			  poll_to_key(EPOLLIN | EPOLLRDNORM));
 }
 
@@ -156,8 +162,8 @@ void wq_end_drain(struct wq_cs *cs, int result)
 	wq_assert_locked(cs);
 	if (!q->drain)
 		return;
-	cs->fences = wq_fence_end(q->drain, result, cs->fences);
-	cs->nr_ready |= WQ_FENCES;
+	cs->wakes.fences = wq_fence_end(q->drain, result, cs->wakes.fences);
+	cs->wakes.others |= WQ_WAKE_FENCES;
 	/* Its reference is that of the queue. */
 	wq_fence_put(q->drain);
 	q->drain = NULL;
@@ -179,7 +185,7 @@ noinline void wq_unlock_special(struct wq_cs *cs)
 		level = wq_hup_level(q);
 		hup = level > q->hup;
 		q->hup = level;
-		if (q->drain && wq_is_idle(q))
+		if (q->drain && wq_is_drained(q))
 			wq_end_drain(cs, WQ_END_DONE);
 	} else {
 		room = q->watched & WQ_WATCH_ROOM && wq_has_room(q);

@@ -175,25 +175,19 @@ int wq_delay_reserve(struct wq_heap *h, const struct wq_entry *e, struct wq_vec_
  * @flags: WQ_ADD_*: if @e is delayed already, WQ_ADD_KEEP_FIRST keeps the pending time
  *	and WQ_ADD_TAKE_LATEST replaces it; by default the earlier time applies, which
  *	is client-go's rule
- * @pre: memory to use before any is allocated, or NULL
- * @gfp: how to allocate
  *
- * Return: 1: newly delayed; 0: delayed before; -ENOMEM, and nothing has changed.
+ * The caller has reserved the memory by wq_delay_reserve().
+ *
+ * Return: 1: newly delayed; 0: delayed before.
  */
-int wq_delay_set(struct wq_heap *h, struct wq_entry *e, s64 due, u32 flags,
-		 struct wq_vec_prealloc *pre, gfp_t gfp)
+int wq_delay_set(struct wq_heap *h, struct wq_entry *e, s64 due, u32 flags)
 {
-	int ret;
-
 	if (e->state & ENTRY_DELAYED) {
 		if (flags & WQ_ADD_TAKE_LATEST ||
 		    (!(flags & WQ_ADD_KEEP_FIRST) && due < wq_delay_due(h, e)))
 			wq_heap_move(h, e, due);
 		return 0;
 	}
-	ret = wq_delay_reserve(h, e, pre, gfp);
-	if (ret)
-		return ret;
 	wq_heap_insert(h, e, due);
 	wq_entry_set_state(e, e->state | ENTRY_DELAYED);
 	return 1;

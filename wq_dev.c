@@ -290,7 +290,7 @@ static int wq_fop_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
-static void wq_show_fdinfo(struct seq_file *m, struct file *file)
+static void __cold wq_show_fdinfo(struct seq_file *m, struct file *file)
 {
 	struct wq_consumer *c = wq_file_consumer(file);
 	struct wq_stat st;

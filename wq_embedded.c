@@ -187,7 +187,7 @@ static u32 embedded_drop(struct wq_cs *cs, struct wq_embedded *x)
 		trace_wq_cancel(q, wq_shown_key(&x->entry), x->entry.len, bits);
 	wq_drop_entry(cs, &x->entry);
 	if (x->waiters)
-		cs->nr_ready |= WQ_FLUSHERS;
+		cs->wakes.others |= WQ_WAKE_FLUSHERS;
 	return bits;
 }
 
@@ -294,7 +294,7 @@ static void flush_end(struct wq_cs *cs, struct wq_embedded *x)
 	wq_assert_locked(cs);
 	x->waiters--;
 	if (x->exiting)
-		cs->nr_ready |= WQ_FLUSHERS;
+		cs->wakes.others |= WQ_WAKE_FLUSHERS;
 }
 
 static int flush_look(void *arg)

@@ -66,8 +66,8 @@ unsigned int wq_try_evict_idle(struct wq *q, unsigned int n)
 }
 WQ_EXPORT_FOR_KUNIT(wq_evict_idle);
 
-/* __wq_release_if_idle() of an entry whose failures are remembered, or that is not kept. */
-noinline void wq_release_slow(struct wq_cs *cs, struct wq_entry *e)
+/* __wq_retire_if_unused() of an entry whose failures are remembered, or that is not kept. */
+noinline void wq_retire_slow(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -93,15 +93,15 @@ noinline void wq_release_slow(struct wq_cs *cs, struct wq_entry *e)
 	}
 }
 
-/* __wq_release_if_idle() for callers that are not frequent. */
-void wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e)
+/* __wq_retire_if_unused() for callers that are not frequent. */
+void wq_retire_if_unused(struct wq_cs *cs, struct wq_entry *e)
 {
-	__wq_release_if_idle(cs, e);
+	__wq_retire_if_unused(cs, e);
 }
 
 /* Reset the failures of an entry's key. */
 void wq_forget_entry(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_forget_key(cs, e, wq_key_data(e), e->len);
-	wq_release_if_idle(cs, e);
+	wq_retire_if_unused(cs, e);
 }

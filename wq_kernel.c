@@ -312,7 +312,7 @@ static int wq_take_leased(struct wq_cs *cs, void *arg)
 
 	if (ret)
 		return ret;
-	wq_touch_entry(cs, e);
+	wq_renew_lease(cs, e);
 	wq_fill_item(cs->q, get->item, e);
 	/* If the lease expires, the entry may go away before the caller reads the key. */
 	get->item->key = memcpy(get->buf, wq_key_of(e)->key, e->len);
@@ -368,7 +368,7 @@ int wq_touch(struct wq *q, const struct wq_item *item)
 	if (e)
 		ret = wq_check_held(&q->kernel, e, item->token);
 	if (!ret && q->lease && wq_lease_end(e) >= 0)
-		wq_touch_entry(&cs, e);
+		wq_renew_lease(&cs, e);
 	wq_unlock(&cs);
 	return ret;
 }

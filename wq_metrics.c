@@ -143,8 +143,8 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_rea
 	st->max_keys = q->max_keys;
 	st->lease = q->lease;
 	st->state = (q->shut ? WQ_STATE_SHUTDOWN : 0) |
-		    (q->draining && !wq_is_idle(q) ? WQ_STATE_DRAINING : 0) |
-		    (q->no_map || q->touches ? WQ_STATE_NO_MAP : 0) |
+		    (q->draining && !wq_is_drained(q) ? WQ_STATE_DRAINING : 0) |
+		    (q->no_map || q->sees_repeats ? WQ_STATE_NO_MAP : 0) |
 		    (q->paused & WQ_PAUSE_GETS ? WQ_STATE_GETS_PAUSED : 0) |
 		    (q->paused & WQ_PAUSE_ADDS ? WQ_STATE_ADDS_PAUSED : 0) |
 		    (q->watched & WQ_WATCH_REMOVED ? WQ_STATE_REMOVED : 0);

@@ -245,7 +245,7 @@ static int open_alloc(struct opening *o)
 	if (!o->made)
 		return -ENOMEM;
 	o->taken = true;
-	o->made->lazy = true;
+	o->made->of_process = true;
 	wq_share_init(&o->made->share);
 	o->made->uid = current_fsuid();
 	o->made->gid = current_fsgid();
@@ -322,7 +322,7 @@ static noinline_for_stack bool open_differs(const struct opening *o, struct wq *
 		nr_asked = wq_limiter_to_specs(o->limiter, asked);
 	wq_lock(&cs, q);
 	differs = wq_attr_differ(q, args) ||
-		  (args->flags & WQ_OPEN_NO_MAP && !q->no_map && !q->touches);
+		  (args->flags & WQ_OPEN_NO_MAP && !q->no_map && !q->sees_repeats);
 	if (o->limiter && q->limiter)
 		nr_has = wq_limiter_to_specs(q->limiter, has);
 	wq_unlock(&cs);
@@ -402,7 +402,7 @@ static void name_unlinked(struct wq *q)
 
 	wq_lock(&cs, q);
 	/* That of a kernel module is being destroyed: its gets fail with -ESHUTDOWN. */
-	if (q->lazy)
+	if (q->of_process)
 		q->watched |= WQ_WATCH_REMOVED;
 	wq_renew_map(&cs);
 	wq_unlock(&cs);

@@ -91,7 +91,7 @@ static void wq_drop_parked(struct wq_cs *cs)
 		trace_wq_park_drop(q, e);
 		q->park_dropped++;
 		wq_unpark(cs, e);
-		wq_release_if_idle(cs, e);
+		wq_retire_if_unused(cs, e);
 	}
 }
 
@@ -103,7 +103,7 @@ noinline void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error,
 
 	wq_assert_locked(cs);
 	wq_drop_parked(cs);
-	wq_entry_set_heap(e, error);
+	wq_entry_set_error(e, error);
 	e->reason = reason;
 	if (reason)
 		q->key_bytes += sizeof(*reason);
@@ -134,7 +134,7 @@ noinline void wq_give_up(struct wq_cs *cs, struct wq_entry *e)
 		return;
 	wq_unretain(cs, e);
 	wq_entry_set_state(e, e->state | ENTRY_PARKED);
-	wq_entry_set_heap(e, 0);
+	wq_entry_set_error(e, 0);
 	if (!(e->state & ENTRY_PROCESSING))
 		wq_park(cs, e, 0, NULL);
 }
@@ -188,7 +188,7 @@ void wq_enable_entry(struct wq_cs *cs, struct wq_entry *e)
 	trace_wq_enable(cs->q, e);
 	e->disabled = 0;
 	cs->q->nr_disabled--;
-	wq_release_if_idle(cs, e);
+	wq_retire_if_unused(cs, e);
 }
 
 /*

@@ -42,7 +42,7 @@ void wq_set_paused(struct wq_cs *cs, u32 what, s64 end)
 		return;
 	/* If wq.armed is in the past, the timer of a queue without a thread may not be set. */
 	q->armed = min(q->armed, end);
-	cs->kick = 1;
+	cs->wakes.others |= WQ_WAKE_TIMES;
 }
 
 /* End the pause of gets, adds or both. */
@@ -56,9 +56,11 @@ void wq_set_resumed(struct wq_cs *cs, u32 what)
 		return;
 	wq_change_paused(cs, q->paused & ~what, what, S64_MAX);
 	trace_wq_resume(q, what, wq_nr_ready(q));
-	/* wq.full makes wq_unlock() wake the pollers that wait for room. */
-	if (what & WQ_PAUSE_GETS)
-		cs->nr_ready = (cs->nr_ready + wq_nr_available(q)) | WQ_ALL_POLLERS;
+	/* WQ_WATCH_ROOM makes wq_unlock() wake the pollers that wait for room. */
+	if (what & WQ_PAUSE_GETS) {
+		cs->wakes.ready += wq_nr_available(q);
+		cs->wakes.others |= WQ_WAKE_POLLERS;
+	}
 }
 
 /* End the pauses whose time has come.  Returns when the next one ends; S64_MAX: none does. */

@@ -152,7 +152,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->resume_at[1] = S64_MAX;
 	wq_thread_init(q);
 	q->running = RB_ROOT_CACHED;
-	q->touches = q->order && q->order->touch;
+	q->sees_repeats = q->order && q->order->touch;
 	q->releases = q->order && q->order->release;
 	q->clock = params->clock;
 	q->mode = params->mode;
@@ -212,7 +212,7 @@ void wq_purge(struct wq *q, bool ended)
 			e->disabled = 0;
 			wq_drop_entry(&cs, e);
 		}
-		left = q->table.count || q->heap.count || q->nr_parked || !wq_is_idle(q);
+		left = q->table.count || q->heap.count || q->nr_parked || !wq_is_drained(q);
 		wq_unlock(&cs);
 		cond_resched();
 	} while (left);
@@ -282,7 +282,7 @@ struct wq_counters *wq_map_of(struct wq *q)
 	struct wq_cs cs;
 
 	/* A policy that sees repeat adds would miss those that need no call. */
-	if (q->no_map || q->touches)
+	if (q->no_map || q->sees_repeats)
 		return ERR_PTR(-EOPNOTSUPP);
 	/* Pairs with the release below: the page is initialized. */
 	if (smp_load_acquire(&q->map))
@@ -407,7 +407,7 @@ struct wq_fence *wq_drain_join(struct wq *q, struct wq_fence *spare)
 	wq_lock(&cs, q);
 	if (!q->shut) {
 		f = ERR_PTR(-EINVAL);
-	} else if (wq_is_idle(q)) {
+	} else if (wq_is_drained(q)) {
 		f->result = WQ_END_DONE;
 	} else if (!q->draining) {
 		f->result = WQ_END_CANCELED;

@@ -60,7 +60,7 @@ static u32 wq_holder(const struct wq_consumer *c)
 /* Why an entry is parked.  The text of a key that was given back too often needs no memory. */
 static noinline void wq_park_info(const struct wq_entry *e, struct wq_key_info *info)
 {
-	info->error = e->heap;
+	info->error = wq_entry_error(e);
 	if (e->reason) {
 		info->reason_len = e->reason->len;
 		memcpy(info->reason, e->reason->text, e->reason->len);
@@ -155,7 +155,7 @@ int wq_key_do(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 w
 	case WQ_DO_FORGET:
 		wq_forget_key(&cs, e, op->key, op->len);
 		if (e)
-			wq_release_if_idle(&cs, e);
+			wq_retire_if_unused(&cs, e);
 		break;
 	case WQ_DO_KICK:
 		if (q->shut)

@@ -132,6 +132,18 @@ ssize_t wq_write_iter(struct kiocb *iocb, struct iov_iter *from)
 	return ret < 0 ? nowait_error(nowait, ret) : len;
 }
 
+/* Take a key that may need more room than the buffer on the stack has. */
+static noinline int read_long(struct wq_read *r, struct wq_key_buf *buf, size_t size, bool wait,
+			      s64 end)
+{
+	r->key = kmalloc(WQ_MAX_KEY, wait ? GFP_KERNEL_ACCOUNT : WQ_GFP_NOWAIT);
+	if (!r->key)
+		return nowait_error(!wait, -ENOMEM);
+	buf->key = r->key;
+	r->room = min_t(size_t, size, WQ_MAX_KEY);
+	return wq_read_key(r, end);
+}
+
 /*
  * Take a key for a read into a buffer of @size bytes.  Returns 0; r->len is 0 if no key was taken.
  * Memory for a long key is allocated before the wait, so that a woken reader can take its key.
@@ -151,14 +163,8 @@ static __always_inline int read_begin(struct file *file, bool wait, size_t size,
 	if (!r->c)
 		return -ENOTCONN;
 	ret = wq_read_key(r, more ? 0 : end);
-	if (more && (ret == -EMSGSIZE || (ret == -EAGAIN && end))) {
-		r->key = kmalloc(WQ_MAX_KEY, wait ? GFP_KERNEL_ACCOUNT : WQ_GFP_NOWAIT);
-		if (!r->key)
-			return nowait_error(!wait, -ENOMEM);
-		buf->key = r->key;
-		r->room = min_t(size_t, size, WQ_MAX_KEY);
-		ret = wq_read_key(r, end);
-	}
+	if (more && (ret == -EMSGSIZE || (ret == -EAGAIN && end)))
+		ret = read_long(r, buf, size, wait, end);
 	return ret == -ESHUTDOWN ? 0 : ret;
 }
 

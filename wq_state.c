@@ -33,20 +33,6 @@ struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor)
 }
 WQ_EXPORT_FOR_KUNIT(wq_walk);
 
-/* Initialize an op for a key.  If the key's length is bad, sets op->result and returns it. */
-int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len)
-{
-	return __wq_op_init(q, op, key, len);
-}
-WQ_EXPORT_FOR_KUNIT(wq_op_init);
-
-/* __wq_op_set_done() for callers that are not frequent. */
-int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
-{
-	return __wq_op_set_done(op, delay, outcome);
-}
-WQ_EXPORT_FOR_KUNIT(wq_op_set_done);
-
 /* Any entry of a list, the heap or the policy; NULL: there is none.  The table is empty. */
 static struct wq_entry *wq_any_embedded(struct wq_cs *cs)
 {
@@ -109,16 +95,16 @@ noinline void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	if (!order->blocked) {
 		order->push(data, e);
-		cs->nr_ready++;
+		cs->wakes.ready++;
 		return;
 	}
 	before = order->len(data);
 	order->push(data, e);
 	grown = order->len(data) - before;
-	cs->nr_ready += grown;
+	cs->wakes.ready += grown;
 	/* A read may release it by the end of its file's last run, see wq_poll_mask(). */
 	if (!grown && cs->q->reads)
-		cs->nr_ready |= WQ_ALL_POLLERS;
+		cs->wakes.others |= WQ_WAKE_POLLERS;
 }
 
 /* The policy no longer counts an entry as handed out, which may make blocked entries available. */
@@ -134,7 +120,7 @@ noinline void wq_release(struct wq_cs *cs, struct wq_entry *e)
 		return;
 	before = order->len(data);
 	order->release(data, e);
-	cs->nr_ready += order->len(data) - before;
+	cs->wakes.ready += order->len(data) - before;
 }
 
 noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
@@ -148,7 +134,7 @@ noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 	if (e->state & ENTRY_PROCESSING) {
 		/* A read of this consumer's file would return the key, see wq_poll_mask(). */
 		if (e->consumer->read == e)
-			cs->nr_ready |= WQ_ALL_POLLERS;
+			cs->wakes.others |= WQ_WAKE_POLLERS;
 	} else {
 		__wq_push(cs, e);
 	}
@@ -179,13 +165,13 @@ void wq_renew_map(struct wq_cs *cs)
 /* A run of an entry with fences has ended, or with @all it was dropped, see wq_fences_end(). */
 noinline void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bool all)
 {
-	struct wq_fence *ended = cs->fences;
+	struct wq_fence *ended = cs->wakes.fences;
 
 	wq_assert_locked(cs);
-	cs->fences = wq_fences_end(cs->q->fences, e, result, all, ended);
-	if (cs->fences == ended)
+	cs->wakes.fences = wq_fences_end(cs->q->fences, e, result, all, ended);
+	if (cs->wakes.fences == ended)
 		return;
-	cs->nr_ready |= WQ_FENCES;
+	cs->wakes.others |= WQ_WAKE_FENCES;
 	trace_wq_flush_end(cs->q, e, result);
 }
 
@@ -218,11 +204,24 @@ void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 		wq_release(cs, e);
 	/* After the cancel, its caller sees the stores of all producers whose adds it canceled. */
 	wq_entry_set_state_mb(e, e->state & ~(ENTRY_DIRTY | ENTRY_REQUEUED));
-	wq_note_not_dirty(cs, e);
+	wq_void_marks(cs, e);
 	cs->q->canceled++;
 	/* While a run is in progress, the run to come may come back by an add. */
 	if (e->waited && !(e->state & ENTRY_PROCESSING))
 		wq_end_fences(cs, e, cs->q->purged ? WQ_END_OF_QUEUE : WQ_END_CANCELED, true);
+}
+
+/* Count a duration. */
+void wq_hist_add(struct wq_hist *h, s64 ns)
+{
+	unsigned int i = 0;
+	s64 bound;
+
+	ns = max_t(s64, ns, 0);
+	for (bound = 10; i < WQ_HIST_COUNTS - 1 && ns > bound; bound *= 10)
+		i++;
+	h->counts[i]++;
+	h->sum += ns;
 }
 
 /* When the oldest run of a consumer started, which holds at least one entry. */
@@ -252,7 +251,7 @@ void wq_running_insert(struct wq *q, struct wq_consumer *c)
  * Start or restart the lease of an entry in processing.  If the queue's lease was changed to
  * 0 meanwhile, stop the lease instead: the entry is held without one from now on.
  */
-void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e)
+void wq_renew_lease(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	if (cs->q->lease)
@@ -289,7 +288,7 @@ void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 	wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED);
 	list_add(&e->link, &q->requeued);
 	q->nr_requeued++;
-	cs->nr_ready++;
+	cs->wakes.ready++;
 }
 
 /* Requeue an entry whose get did not reach the consumer, so that no run was lost. */

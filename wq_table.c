@@ -288,6 +288,11 @@ static int address_cmp(const void *e, const struct rb_node *node)
 	return e == other ? 0 : e < (const void *)other ? -1 : 1;
 }
 
+/*
+ * The functions of the tree are __cold, which compiles them for size: entries are spilled only if
+ * many keys were chosen to have the same hash.
+ */
+
 /* The first spilled entry at or behind @place, or NULL. */
 static struct wq_spilled *spill_from(const struct wq_table *t, u64 place)
 {
@@ -311,7 +316,7 @@ static u64 bucket_end(u32 i, u32 mask)
 }
 
 /* Set or clear WQ_SPILLED of bucket @i, which @mask chooses. */
-static void spill_mark(struct wq_table *t, u32 i, u32 mask)
+static __cold void spill_mark(struct wq_table *t, u32 i, u32 mask)
 {
 	struct wq_spilled *s = spill_from(t, place_of_hash(i));
 	struct wq_bucket *b = bucket_at(t, i);
@@ -322,8 +327,8 @@ static void spill_mark(struct wq_table *t, u32 i, u32 mask)
 		b->head &= ~WQ_SPILLED;
 }
 
-static noinline struct wq_entry *spill_find(const struct wq_table *t, u32 hash, const void *key,
-					    size_t len)
+static noinline __cold struct wq_entry *spill_find(const struct wq_table *t, u32 hash,
+						   const void *key, size_t len)
 {
 	struct wq_spilled *s = spill_from(t, place_of_hash(hash));
 	u64 place;
@@ -348,7 +353,7 @@ static struct wq_spilled *spill_find_entry(const struct wq_table *t, const struc
 }
 
 /* Insert into the tree an entry of the chain that starts at @b. */
-static noinline int spill_add(struct wq_table *t, struct wq_bucket *b, struct wq_entry *e,
+static noinline __cold int spill_add(struct wq_table *t, struct wq_bucket *b, struct wq_entry *e,
 			      struct wq_bucket **pre, gfp_t gfp)
 {
 	struct wq_spilled *s = spare_bucket(t, pre, gfp), *other;
@@ -379,7 +384,7 @@ static u32 index_mask(const struct wq_table *t, u32 i)
 }
 
 /* Remove an entry from the tree.  Returns false if it is not there. */
-static noinline bool spill_remove(struct wq_table *t, struct wq_entry *e)
+static noinline __cold bool spill_remove(struct wq_table *t, struct wq_entry *e)
 {
 	struct wq_spilled *s = spill_find_entry(t, e);
 	u32 i = e->hash & hash_mask(t, e->hash);
@@ -500,14 +505,10 @@ static noinline bool table_merge(struct wq_table *t)
 	from->head = 0;
 	table_resize(t, i);
 	wq_vec_trim(&t->vec, i, WQ_SEG_BUCKETS);
-	if (i > 1) {
-		prefetchw(bucket_at(t, i - 1));
-		prefetchw(bucket_sibling(t, i - 1));
-	}
 	return true;
 }
 
-int wq_table_init(struct wq_table *t, gfp_t gfp)
+int __cold wq_table_init(struct wq_table *t, gfp_t gfp)
 {
 	int ret = wq_vec_extend(&t->vec, 0, WQ_SEG_BUCKETS, NULL, gfp);
 
@@ -521,7 +522,7 @@ int wq_table_init(struct wq_table *t, gfp_t gfp)
 WQ_EXPORT_FOR_KUNIT(wq_table_init);
 
 /* Free the table's memory.  Entries that are still in it stay the caller's. */
-void wq_table_destroy(struct wq_table *t)
+void __cold wq_table_destroy(struct wq_table *t)
 {
 	struct wq_spilled *s, *next;
 
@@ -860,7 +861,7 @@ WQ_EXPORT_FOR_KUNIT(wq_table_remove);
  * Return: an entry.  None, and the table is not empty: many buckets were empty and have
  * been removed, and the next call goes on.
  */
-struct wq_entry *wq_table_any(struct wq_table *t)
+struct wq_entry * __cold wq_table_any(struct wq_table *t)
 {
 	unsigned int walk;
 
@@ -913,7 +914,7 @@ static struct wq_entry *chain_from(const struct wq_bucket *b, u64 place)
  * such entry.  None, and *@cursor is not 0: many buckets in a row were empty, and the
  * walk goes on at the next call.
  */
-struct wq_entry *wq_table_next(const struct wq_table *t, u64 *cursor)
+struct wq_entry * __cold wq_table_next(const struct wq_table *t, u64 *cursor)
 {
 	unsigned int walk;
 

@@ -55,12 +55,60 @@ static s8 wq_add_level(const struct wq_entry *e, const struct wq_op *op)
 	return op->flags & WQ_ADD_RATE_LIMITED ? max(held, op->priority) : op->priority;
 }
 
-int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
-		       struct wq_prealloc *pre, gfp_t gfp)
+/* The failure of a rate limited add is the last one that the queue retries. */
+static void wq_add_last_failure(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
 {
-	struct wq_vec_prealloc *heap = pre ? &pre->heap : NULL;
 	struct wq *q = cs->q;
-	s64 delay = op->delay, due;
+
+	wq_assert_locked(cs);
+	wq_give_up(cs, e);
+	/* A call counts also if it parks the key, the outcome of a run does not. */
+	if (!(op->flags & OP_ADD)) {
+		q->retries++;
+		q->failures++;
+	}
+}
+
+/* Delay an entry.  The caller has reserved the memory.  Returns whether it is newly delayed. */
+static int wq_add_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay)
+{
+	struct wq *q = cs->q;
+	s64 due;
+	int ret;
+
+	wq_assert_locked(cs);
+	if (check_add_overflow(wq_now(cs), delay, &due))
+		due = S64_MAX;
+	if (q->prioritized)
+		wq_priority_delay(e, wq_add_level(e, op));
+	if (unlikely(q->debounce))
+		due = wq_debounce(cs, e, due);
+	ret = wq_delay_set(&q->heap, e, due, op->flags);
+	trace_wq_delay(q, e, delay, true);
+	wq_arm(cs, wq_heap_due(&q->heap));
+	return ret;
+}
+
+/* The entry needs a run now.  Returns whether it is newly dirty. */
+static int wq_add_now(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (op->flags & WQ_ADD_DROP_DELAY && e->state & ENTRY_DELAYED)
+		wq_delay_clear(&q->heap, e);
+	if (q->prioritized)
+		wq_priority_raise(e, wq_add_level(e, op));
+	return wq_set_dirty(cs, e);
+}
+
+/* Add a key that has an entry, with a delay, flags or a level. */
+int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
+		struct wq_prealloc *pre, gfp_t gfp)
+{
+	bool limited = op->flags & WQ_ADD_RATE_LIMITED;
+	s64 delay = op->delay;
+	struct wq *q = cs->q;
 	int ret;
 
 	wq_assert_locked(cs);
@@ -68,48 +116,21 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		wq_disable_entry(cs, e);
 		return 0;
 	}
-	if (op->flags & WQ_ADD_RATE_LIMITED && wq_fails_finally(q, e)) {
-		wq_give_up(cs, e);
-		/* A call counts also if it parks the key, the outcome of a run does not. */
-		if (!(op->flags & OP_ADD)) {
-			q->retries++;
-			q->failures++;
-		}
+	if (limited && wq_fails_finally(q, e)) {
+		wq_add_last_failure(cs, e, op);
 		return 0;
 	}
-	if (op->flags & WQ_ADD_RATE_LIMITED) {
-		/* Reserve first: after the limiter has counted the failure, nothing may fail. */
-		if (wq_delay_reserve(&q->heap, e, heap, gfp))
-			return -ENOMEM;
-	}
-	if (unlikely(e->state & ENTRY_PARKED)) {
-		if (delay > 0 && wq_delay_reserve(&q->heap, e, heap, gfp))
-			return -ENOMEM;
-		wq_unpark(cs, e);
-	}
-	if (op->flags & WQ_ADD_RATE_LIMITED)
-		delay = wq_count_failure(cs, e);
 	if (op->flags & WQ_ADD_COALESCE && e->state & ENTRY_DIRTY)
 		delay = 0;
-	if (delay > 0) {
-		if (check_add_overflow(wq_now(cs), delay, &due))
-			due = S64_MAX;
-		if (q->prioritized)
-			wq_priority_delay(e, wq_add_level(e, op));
-		if (unlikely(q->debounce))
-			due = wq_debounce(cs, e, due);
-		ret = wq_delay_set(&q->heap, e, due, op->flags, heap, gfp);
-		if (ret < 0)
-			return ret;
-		trace_wq_delay(q, e, delay, true);
-		wq_arm(cs, wq_heap_due(&q->heap));
-	} else {
-		if (op->flags & WQ_ADD_DROP_DELAY && e->state & ENTRY_DELAYED)
-			wq_delay_clear(&q->heap, e);
-		if (q->prioritized)
-			wq_priority_raise(e, wq_add_level(e, op));
-		ret = wq_set_dirty(cs, e);
-	}
+	/* Reserve first: after this nothing fails, so the limiter can count and the key unpark. */
+	if ((limited || delay > 0) &&
+	    wq_delay_reserve(&q->heap, e, pre ? &pre->heap : NULL, gfp))
+		return -ENOMEM;
+	if (unlikely(e->state & ENTRY_PARKED))
+		wq_unpark(cs, e);
+	if (limited)
+		delay = wq_count_failure(cs, e);
+	ret = delay > 0 ? wq_add_delayed(cs, e, op, delay) : wq_add_now(cs, e, op);
 	wq_unretain(cs, e);
 	q->retries += op->delay > 0 || op->flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER);
 	return ret;
@@ -120,7 +141,7 @@ static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
 {
 	const struct wq_op op = { .flags = OP_ADD | WQ_ADD_RATE_LIMITED };
 	struct wq *q = cs->q;
-	gfp_t gfp = GFP_NOWAIT | __GFP_NOWARN | (q->lazy ? __GFP_ACCOUNT : 0);
+	gfp_t gfp = GFP_NOWAIT | __GFP_NOWARN | (q->of_process ? __GFP_ACCOUNT : 0);
 
 	wq_assert_locked(cs);
 	q->given_back_failed++;
@@ -204,7 +225,7 @@ static void wq_end_delay(struct wq_cs *cs, struct wq_entry *e)
 	if (q->prioritized)
 		wq_priority_due(e);
 	/* The key has needed its run since then, even if no process has looked for long. */
-	if (wq_set_dirty(cs, e) && q->lazy && q->timed)
+	if (wq_set_dirty(cs, e) && q->of_process && q->timed)
 		wq_times_of(e)->since = due;
 }
 
@@ -221,7 +242,7 @@ static void wq_handle_due(struct wq_cs *cs)
 	}
 	e = wq_heap_last(&q->heap);
 	wq_delay_clear(&q->heap, e);
-	wq_release_if_idle(cs, e);
+	wq_retire_if_unused(cs, e);
 }
 
 /*
@@ -233,7 +254,7 @@ void wq_catch_up_entry(struct wq_cs *cs, struct wq_entry *e)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	if (q->lazy && !q->shut && e->state & ENTRY_DELAYED &&
+	if (q->of_process && !q->shut && e->state & ENTRY_DELAYED &&
 	    wq_delay_due(&q->heap, e) <= wq_now(cs))
 		wq_end_delay(cs, e);
 }
@@ -264,8 +285,8 @@ s64 wq_handle_times(struct wq_cs *cs)
 	next = min(next, resume);
 	q->armed = next;
 	/* The timer has to be set again.  A thread sleeps until @next without that. */
-	if (q->lazy && next != S64_MAX)
-		cs->kick = 1;
+	if (q->of_process && next != S64_MAX)
+		cs->wakes.others |= WQ_WAKE_TIMES;
 	return next;
 }
 
@@ -286,7 +307,7 @@ bool wq_catch_up_some(struct wq *q)
 	struct wq_cs cs;
 	bool more;
 
-	if (!q->lazy)
+	if (!q->of_process)
 		return false;
 	do {
 		wq_lock(&cs, q);

@@ -48,7 +48,7 @@ struct wq_batch_verb {
 #define WQ_SMALL_TABLE	1024
 
 /* Flags of an allocation with the lock held. */
-static __always_inline gfp_t wq_locked_gfp(gfp_t gfp)
+static inline gfp_t wq_locked_gfp(gfp_t gfp)
 {
 	return (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
 }

@@ -9,19 +9,31 @@
 
 #include "wq_data.h"
 
+/* wq_wakes.others */
+#define WQ_WAKE_POLLERS		BIT(0)	/* all: the key of a file's last read is dirty */
+#define WQ_WAKE_FLUSHERS	BIT(1)	/* the state of an embedded entry has changed */
+#define WQ_WAKE_FENCES		BIT(2)	/* runs or a drain have ended */
+#define WQ_WAKE_TIMES		BIT(3)	/* wq.armed is earlier: the thread, or set the timer */
+
+/**
+ * struct wq_wakes - what a critical section wakes when it ends
+ * @ready: entries that became ready: as many getters and exclusive pollers
+ * @others: WQ_WAKE_*
+ * @fences: fences that have ended, chained by next
+ */
+struct wq_wakes {
+	u32 ready;
+	u32 others;
+	struct wq_fence *fences;
+};
+
 /**
  * struct wq_cs - a critical section: all that belongs to one hold of wq.lock
  * @q: the queue
  * @flags: interrupt flags
  * @now: the time on the queue's clock, read at most once; -1: not read yet
  * @freed: removed entries, chained by next_freed, that wq_unlock() frees
- * @nr_ready: entries that became ready: wq_unlock() wakes as many waiters.  With
- *	WQ_ALL_POLLERS it wakes all pollers, with WQ_FLUSHERS all flushers, and with
- *	WQ_FENCES the waiters of @fences
- * @kick: not 0: wq_unlock() wakes the thread or sets the timer, because wq.armed is
- *	earlier than before
- *
- * @fences: fences that have ended, chained by next
+ * @wakes: what wq_unlock() wakes
  *
  * On the stack, initialized by wq_lock().  In frequent verbs it is __uninitialized: a kernel that
  * zeroes the stack would do so by a string instruction.
@@ -31,33 +43,24 @@ struct wq_cs {
 	unsigned long flags;
 	s64 now;
 	struct wq_entry *freed;
-	u32 nr_ready;
-	u32 kick;
-	struct wq_fence *fences;
+	struct wq_wakes wakes;
 };
-
-/* wq_cs.nr_ready: the key of a file's last read is dirty, so that file's pollers wake. */
-#define WQ_ALL_POLLERS	BIT(31)
-/* wq_cs.nr_ready: the state of an embedded entry has changed, for which a task waits. */
-#define WQ_FLUSHERS	BIT(30)
-/* wq_cs.nr_ready: runs or a drain have ended for which tasks or files wait. */
-#define WQ_FENCES	BIT(29)
-static_assert(WQ_MAX_KEYS < WQ_FENCES);
 
 void wq_lock(struct wq_cs *cs, struct wq *q)
 	__acquires(&q->lock);
 void wq_unlock(struct wq_cs *cs)
 	__releases(&cs->q->lock);
 void wq_start_timer(struct wq *q, s64 when);
-void wq_kick_thread(struct wq *q);
+void wq_rearm(struct wq *q);
 void wq_wake(const struct wq_cs *cs);
 void wq_free_entries(const struct wq_cs *cs);
 void wq_end_drain(struct wq_cs *cs, int result);
 void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock);
+s64 wq_read_clock(struct wq_cs *cs);
 u32 wq_nr_blocked(const struct wq *q);
 u32 wq_nr_ready(const struct wq *q);
-bool wq_is_idle(const struct wq *q);
+bool wq_is_drained(const struct wq *q);
 bool wq_is_deserted(const struct wq *q);
 
 static inline void wq_assert_locked(const struct wq_cs *cs)
@@ -69,20 +72,18 @@ static inline void wq_assert_locked(const struct wq_cs *cs)
 static inline s64 wq_now(struct wq_cs *cs)
 {
 	wq_assert_locked(cs);
-	if (cs->now < 0)
-		cs->now = cs->q->clock ? cs->q->clock->now(cs->q->clock) : ktime_get_ns();
-	return cs->now;
+	return cs->now < 0 ? wq_read_clock(cs) : cs->now;
 }
 
-static __always_inline void __wq_lock(struct wq_cs *cs, struct wq *q)
+static inline void __wq_lock(struct wq_cs *cs, struct wq *q)
 	__acquires(&q->lock)
 {
 	cs->q = q;
 	cs->now = -1;
 	cs->freed = NULL;
-	cs->nr_ready = 0;
-	cs->kick = 0;
-	cs->fences = NULL;
+	cs->wakes.ready = 0;
+	cs->wakes.others = 0;
+	cs->wakes.fences = NULL;
 	spin_lock_irqsave(&q->lock, cs->flags);
 }
 
@@ -93,7 +94,7 @@ static inline bool wq_gets_paused(const struct wq *q)
 }
 
 /* Ready entries that a get can have now. */
-static __always_inline u32 wq_nr_available(const struct wq *q)
+static inline u32 wq_nr_available(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	return q->nr_requeued + (q->order ? q->order->len(q->order_data) : q->nr_fifo);
@@ -107,13 +108,13 @@ static inline bool wq_waits_for_others(const struct wq *q, const struct wq_consu
 }
 
 /* Whether a task or poller may wait for a change.  The lock orders the looks, see wq_cs.c. */
-static __always_inline bool wq_has_waiters(const struct wq_cs *cs)
+static inline bool wq_has_waiters(const struct wq_cs *cs)
 {
 	/* Ordered by the lock. */
 	return waitqueue_active(&cs->q->getters) ||
 	       /* Ordered by the lock. */
 	       waitqueue_active(&cs->q->pollers) ||
-	       cs->nr_ready & (WQ_FLUSHERS | WQ_FENCES);
+	       cs->wakes.others & (WQ_WAKE_FLUSHERS | WQ_WAKE_FENCES);
 }
 
 /*
@@ -136,13 +137,13 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 
-	if (unlikely(cs->kick))
-		wq_kick_thread(q);
+	if (unlikely(cs->wakes.others & WQ_WAKE_TIMES))
+		wq_rearm(q);
 	if (unlikely(q->shut | q->watched)) {
 		wq_unlock_special(cs);
 	} else {
 		spin_unlock_irqrestore(&q->lock, cs->flags);
-		if (cs->nr_ready && wq_has_waiters(cs))
+		if ((cs->wakes.ready | cs->wakes.others) && wq_has_waiters(cs))
 			wq_wake(cs);
 	}
 	if (cs->freed)
@@ -150,12 +151,12 @@ static __always_inline void __wq_unlock(struct wq_cs *cs)
 }
 
 /* Make sure that times are handled at time @when or earlier. */
-static __always_inline void wq_arm(struct wq_cs *cs, s64 when)
+static inline void wq_arm(struct wq_cs *cs, s64 when)
 {
 	wq_assert_locked(cs);
 	if (when < cs->q->armed) {
 		cs->q->armed = when;
-		cs->kick = 1;
+		cs->wakes.others |= WQ_WAKE_TIMES;
 	}
 }
 

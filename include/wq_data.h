@@ -39,7 +39,7 @@ static_assert(!(WQ_PAUSE_ALL >> WQ_PAUSES));
 /* The bits of wq.watched. */
 #define WQ_WATCH_ROOM		BIT(0)	/* wake pollers when there is room for a key */
 #define WQ_WATCH_REMOVED	BIT(1)	/* the queue lost its name: wake all when it is deserted */
-#define WQ_TOLD_DESERTED	BIT(2)	/* they were woken for that */
+#define WQ_WOKE_DESERTED	BIT(2)	/* they were woken for that */
 
 struct wq_user;
 
@@ -84,10 +84,10 @@ struct wq {
 	umode_t mode;			/* L and N; 0: processes may not open it */
 	bool timed;			/* C: it has a name, so it keeps times */
 	bool leased;			/* C: created with a lease: its entries have room for one */
-	bool lazy;			/* C: a process made it: no thread, see wq_thread.c */
+	bool of_process;		/* C: a process made it: no thread, see wq_thread.c */
 	u32 prefix;			/* C: bytes ahead of its entries, see struct wq_prefix */
 	u32 max_idle;			/* L: how many idle entries are kept for later adds */
-	bool touches;			/* C: the policy sees repeat adds, so they take the lock */
+	bool sees_repeats;		/* C: the policy sees repeat adds, so they take the lock */
 	bool releases;			/* C: the policy counts the keys that are handed out */
 	bool prioritized;		/* C: WQ_ORDER_PRIORITY: its entries have levels */
 	bool grouped;			/* C: order_data is a struct wq_groups */
@@ -170,11 +170,11 @@ struct wq {
 	wait_queue_head_t getters ____cacheline_aligned_in_smp;	/* exclusive */
 	wait_queue_head_t pollers;
 
-	wait_queue_head_t overdue;	/* waiters for fences, which the timer wakes, if lazy */
+	wait_queue_head_t overdue;	/* waiters for fences, which the timer of a process's queue wakes */
 	wait_queue_head_t flushers;	/* tasks that wait for an embedded entry */
 	struct task_struct *thread;	/* L: drives delays and leases, see wq_thread.c */
 	struct delayed_work start_thread;
-	struct hrtimer timer;		/* if lazy, instead of the thread */
+	struct hrtimer timer;		/* of a process's queue, instead of the thread */
 	s64 fired;			/* L: when the timer expired last */
 	refcount_t ref;			/* users of the queue; the last one ends it */
 	refcount_t pins;		/* users of its memory; all of ref count as one */

@@ -48,8 +48,7 @@ static inline s64 wq_heap_due(const struct wq_heap *h)
 /* The rules of delays. */
 int wq_delay_reserve(struct wq_heap *h, const struct wq_entry *e, struct wq_vec_prealloc *pre,
 		     gfp_t gfp);
-int wq_delay_set(struct wq_heap *h, struct wq_entry *e, s64 due, u32 flags,
-		 struct wq_vec_prealloc *pre, gfp_t gfp);
+int wq_delay_set(struct wq_heap *h, struct wq_entry *e, s64 due, u32 flags);
 void wq_delay_clear(struct wq_heap *h, struct wq_entry *e);
 
 static inline s64 wq_delay_due(const struct wq_heap *h, const struct wq_entry *e)

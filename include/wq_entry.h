@@ -105,35 +105,46 @@ union wq_word {
 	u32 all;
 };
 
-static __always_inline u32 wq_word_of(u32 state, u32 heap)
+static inline u32 wq_word_of(u32 state, u32 heap)
 {
 	union wq_word word = { { .heap = heap, .state = state } };
 
 	return word.all;
 }
 
-static __always_inline u32 wq_word_state(u32 word)
+static inline u32 wq_word_state(u32 word)
 {
 	union wq_word w = { .all = word };
 
 	return w.state;
 }
 
-static __always_inline void wq_entry_set_state(struct wq_entry *e, u32 state)
+static inline void wq_entry_set_state(struct wq_entry *e, u32 state)
 {
 	WRITE_ONCE(e->word, wq_word_of(state, e->heap));
 }
 
 /* With a full barrier after it. */
-static __always_inline void wq_entry_set_state_mb(struct wq_entry *e, u32 state)
+static inline void wq_entry_set_state_mb(struct wq_entry *e, u32 state)
 {
 	/* Pairs with the barrier in wq_add_coalesced(). */
 	smp_store_mb(e->word, wq_word_of(state, e->heap));
 }
 
-static __always_inline void wq_entry_set_heap(struct wq_entry *e, u32 heap)
+static inline void wq_entry_set_heap(struct wq_entry *e, u32 heap)
 {
 	WRITE_ONCE(e->word, wq_word_of(e->state, heap));
+}
+
+/* The error of a parked entry.  It is not delayed, so the index in the heap is free for that. */
+static inline u32 wq_entry_error(const struct wq_entry *e)
+{
+	return e->heap;
+}
+
+static inline void wq_entry_set_error(struct wq_entry *e, u32 error)
+{
+	wq_entry_set_heap(e, error);
 }
 
 static inline struct wq_key *wq_key_of(struct wq_entry *e)
@@ -199,7 +210,7 @@ static inline struct wq_entry *wq_ranked_entry(struct wq_rank *r)
  * Prefetch an entry and its rank, which together have three cache lines.  Always inline, as all
  * functions that only prefetch: otherwise the compiler may drop the call as one without effects.
  */
-static __always_inline void wq_rank_prefetch(const struct wq_entry *e)
+static inline void wq_rank_prefetch(const struct wq_entry *e)
 {
 	prefetchw(wq_rank_of(e));
 	prefetchw(e);
@@ -255,8 +266,8 @@ static __always_inline void wq_key_copy(u8 *to, const u8 *key, u32 len)
 		      (u64 *)(to + len - sizeof(u64)));
 }
 
-static __always_inline void wq_key_init(struct wq_key *k, u32 prefix, u32 hash, const void *key,
-					u32 len)
+static inline void wq_key_init(struct wq_key *k, u32 prefix, u32 hash, const void *key,
+			       u32 len)
 {
 	struct wq_entry *e = &k->entry;
 
@@ -280,7 +291,7 @@ static __always_inline void wq_key_init(struct wq_key *k, u32 prefix, u32 hash, 
 }
 
 /* The last 8 bytes of a key, or all of a shorter one; different for different keys of a length. */
-static __always_inline u64 wq_key_tail(const u8 *key, size_t len)
+static inline u64 wq_key_tail(const u8 *key, size_t len)
 {
 	if (len >= sizeof(u64))
 		return get_unaligned((const u64 *)(key + len - sizeof(u64)));

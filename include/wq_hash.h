@@ -47,7 +47,7 @@ static inline void wq_hash_init(struct wq_hash *h)
  * progression have hashes in such a progression, and of 100 tables with 100,000 numbers as keys,
  * one has chains of up to 150 keys, while the others have up to 25.
  */
-static __always_inline u32 wq_hash_mix(u32 hash)
+static inline u32 wq_hash_mix(u32 hash)
 {
 	hash ^= hash >> 16;
 	hash *= 0x85ebca6b;
@@ -55,13 +55,13 @@ static __always_inline u32 wq_hash_mix(u32 hash)
 }
 
 /* The product for two words, the halves of @x. */
-static __always_inline u64 wq_hash_pair(const u64 *p, u64 x)
+static inline u64 wq_hash_pair(const u64 *p, u64 x)
 {
 	return (p[0] + (x >> 32)) * (p[1] + (u32)x);
 }
 
 /* The hash of a key of 1 byte or more. */
-static __always_inline u32 wq_hash(const struct wq_hash *h, const void *key, size_t len)
+static inline u32 wq_hash(const struct wq_hash *h, const void *key, size_t len)
 {
 	const u64 *p = h->p;
 	u64 sum;

@@ -10,8 +10,8 @@
 void wq_remove(struct wq_cs *cs, struct wq_entry *e);
 unsigned int wq_evict_idle(struct wq_cs *cs, unsigned int n);
 unsigned int wq_try_evict_idle(struct wq *q, unsigned int n);
-void wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e);
-void wq_release_slow(struct wq_cs *cs, struct wq_entry *e);
+void wq_retire_if_unused(struct wq_cs *cs, struct wq_entry *e);
+void wq_retire_slow(struct wq_cs *cs, struct wq_entry *e);
 void wq_forget_entry(struct wq_cs *cs, struct wq_entry *e);
 
 /*
@@ -21,7 +21,7 @@ void wq_forget_entry(struct wq_cs *cs, struct wq_entry *e);
  * callback.  In the queue of a process such an entry stays charged to the process that added the
  * former key.  That is at most 9 KiB of a queue, and the number of queues is limited.
  */
-static __always_inline void wq_dispose(struct wq_cs *cs, struct wq_entry *e)
+static inline void wq_dispose(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -57,7 +57,7 @@ static __always_inline void wq_keep_idle(struct wq_cs *cs, struct wq_entry *e)
  * If the entry has no state any more, its key is no longer one of the queue, unless the limiter
  * uses its failures.  The entry is kept for the key's next add.
  */
-static __always_inline void __wq_release_if_idle(struct wq_cs *cs, struct wq_entry *e)
+static __always_inline void __wq_retire_if_unused(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -67,14 +67,14 @@ static __always_inline void __wq_release_if_idle(struct wq_cs *cs, struct wq_ent
 	/* The length of an embedded entry is 0. */
 	if (unlikely(e->failures || e->disabled || q->nr_idle >= q->max_idle ||
 		     e->len - 1U >= WQ_MAX_IDLE_KEY)) {
-		wq_release_slow(cs, e);
+		wq_retire_slow(cs, e);
 		return;
 	}
 	wq_keep_idle(cs, e);
 }
 
 /* An idle entry's key is one of the queue again. */
-static __always_inline void wq_unidle(struct wq_cs *cs, struct wq_entry *e)
+static inline void wq_unidle(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	list_del(&e->link);

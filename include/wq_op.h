@@ -12,7 +12,7 @@
  * @key: the key
  * @hash: its hash, computed before the lock is taken; not set if the entry is found by @token
  * @len: its length in bytes
- * @flags: WQ_ADD_* and OP_*
+ * @flags: WQ_ADD_* and enum wq_op_flags
  * @result: below 0 before the verb: the verb skips this key; after it: the result
  * @priority: add: its level, if the queue is prioritized
  * @token: done, touch, give back: token of the get; 0: any
@@ -29,12 +29,19 @@ struct wq_op {
 	s64 delay;
 };
 
-/* wq_op.flags beside those of the ABI */
-#define OP_ADD		BIT(14)		/* done: add the key again, with the op's delay */
-#define OP_FORGET	BIT(13)		/* done: reset the failures */
-#define OP_PARK		BIT(12)		/* done: give up the key */
-#define OP_CAUSE	BIT(11)		/* done: the op is part of a struct wq_cause */
-#define OP_DISABLE	BIT(10)		/* add: disable the key instead */
+/* The WQ_ADD_* flags of the ABI. */
+#define ABI_ADD_FLAGS	(WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST | WQ_ADD_DROP_DELAY | \
+			 WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER | WQ_ADD_COALESCE)
+
+/* The other flags of an op. */
+enum wq_op_flags {
+	OP_DISABLE = BIT(10),		/* add: disable the key instead */
+	OP_CAUSE = BIT(11),		/* done: the op is part of a struct wq_cause */
+	OP_PARK = BIT(12),		/* done: give up the key */
+	OP_FORGET = BIT(13),		/* done: reset the failures */
+	OP_ADD = BIT(14),		/* done: add the key again, with the op's delay */
+};
+static_assert(ABI_ADD_FLAGS < OP_DISABLE);
 
 /**
  * struct wq_cause - a done with the reason why the run failed
@@ -54,15 +61,15 @@ static inline struct wq_cause *wq_cause_of(const struct wq_op *op)
 	return container_of(op, struct wq_cause, op);
 }
 
-static __always_inline int wq_check_len(size_t len)
+static inline int wq_check_len(size_t len)
 {
 	if (!len)
 		return -EINVAL;
 	return len > WQ_MAX_KEY ? -E2BIG : 0;
 }
 
-static __always_inline int __wq_op_init(const struct wq *q, struct wq_op *op, const void *key,
-					size_t len)
+static inline int __wq_op_init(const struct wq *q, struct wq_op *op, const void *key,
+			       size_t len)
 {
 	*op = (struct wq_op){ .key = key, .len = len };
 	op->result = wq_check_len(len);
@@ -98,8 +105,7 @@ static inline int wq_op_set_add(struct wq_op *op, s64 delay, u32 flags)
 	op->flags = flags;
 	if (likely(!flags))
 		return 0;
-	if (flags & ~(WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST | WQ_ADD_DROP_DELAY |
-		      WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER | WQ_ADD_COALESCE))
+	if (flags & ~ABI_ADD_FLAGS)
 		return -EINVAL;
 	if (flags & WQ_ADD_KEEP_FIRST && flags & WQ_ADD_TAKE_LATEST)
 		return -EINVAL;
@@ -123,7 +129,7 @@ static inline int wq_op_set_priority(const struct wq *q, struct wq_op *op, int p
 }
 
 /* Check the outcome of a done and its delay, and set them. */
-static __always_inline int __wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
+static inline int __wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
 {
 	if (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER |
 			WQ_OUTCOME_GIVE_UP))
@@ -148,7 +154,7 @@ static __always_inline int __wq_op_set_done(struct wq_op *op, s64 delay, u32 out
 }
 
 /* An add without delay and flags, or a done without an outcome. */
-static __always_inline bool wq_is_plain(const struct wq_op *op)
+static inline bool wq_is_plain(const struct wq_op *op)
 {
 	return !op->flags && op->delay <= 0;
 }

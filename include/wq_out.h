@@ -33,7 +33,7 @@ void wq_out_free(struct wq_out *out);
  * Write an entry's key to its record, behind the header, and the padding.  Returns the bytes of the
  * record.
  */
-static __always_inline u32 wq_rec_set_key(void *rec, u32 head, struct wq_entry *e)
+static inline u32 wq_rec_set_key(void *rec, u32 head, struct wq_entry *e)
 {
 	u32 len = e->len, size = wq_rec_bytes(head, len);
 

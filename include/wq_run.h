@@ -22,7 +22,6 @@
 #define _WQ_RUN_H
 
 #include <linux/bits.h>
-#include <linux/prefetch.h>
 #include <linux/types.h>
 
 #include "wq_entry.h"
@@ -58,7 +57,7 @@ static inline u32 wq_token_index(u64 token)
 }
 
 /* An entry is handed out. */
-static __always_inline void wq_run_start(struct wq_runs *r, struct wq_entry *e)
+static inline void wq_run_start(struct wq_runs *r, struct wq_entry *e)
 {
 	u32 i = r->free;
 
@@ -89,12 +88,6 @@ static __always_inline struct wq_entry *wq_run_find(const struct wq_runs *r, u64
 	if (place & WQ_RUN_FREE || e->token != token)
 		return NULL;
 	return e;
-}
-
-/* Fetch the entry that wq_run_find() will read. */
-static inline void wq_run_prefetch(const struct wq_runs *r, u64 token)
-{
-	prefetchw((void *)r->place[wq_token_index(token)]);
 }
 
 #endif /* _WQ_RUN_H */

@@ -4,7 +4,7 @@
  *
  * wq_entry.state has one of these values:
  *
- *  0                        wq_release_if_idle() makes it idle, or removes it; an embedded entry
+ *  0                        wq_retire_if_unused() makes it idle, or removes it; an embedded entry
  *                           that has nothing to do
  *  DIRTY                    ready, in the ordering policy
  *  DIRTY | REQUEUED         ready, in wq.requeued, which is handed out first
@@ -62,12 +62,13 @@ void wq_push(struct wq_cs *cs, struct wq_entry *e);
 void wq_release(struct wq_cs *cs, struct wq_entry *e);
 int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e);
 void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e);
+void wq_hist_add(struct wq_hist *h, s64 ns);
 s64 wq_oldest_start(struct wq_consumer *c);
 void wq_running_insert(struct wq *q, struct wq_consumer *c);
 void wq_renew_map(struct wq_cs *cs);
 void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bool all);
 void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e);
-void wq_touch_entry(struct wq_cs *cs, struct wq_entry *e);
+void wq_renew_lease(struct wq_cs *cs, struct wq_entry *e);
 void wq_unhold(struct wq_cs *cs, struct wq_entry *e);
 void wq_requeue(struct wq_cs *cs, struct wq_entry *e);
 void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e);
@@ -76,8 +77,8 @@ s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e);
 void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key, size_t len);
 
 /* The entry of a key, which may be idle, or NULL. */
-static __always_inline struct wq_entry *__wq_lookup(struct wq_cs *cs, u32 hash, const void *key,
-						    size_t len)
+static inline struct wq_entry *__wq_lookup(struct wq_cs *cs, u32 hash, const void *key,
+					   size_t len)
 {
 	wq_assert_locked(cs);
 	return wq_table_find(&cs->q->table, hash, key, len);
@@ -129,7 +130,7 @@ static __always_inline void __wq_push(struct wq_cs *cs, struct wq_entry *e)
 	if (q->order) {
 		wq_push_order(cs, e);
 	} else {
-		cs->nr_ready++;
+		cs->wakes.ready++;
 		list_add_tail(&e->link, &q->fifo);
 		q->nr_fifo++;
 	}
@@ -139,7 +140,7 @@ static __always_inline void __wq_push(struct wq_cs *cs, struct wq_entry *e)
  * The entry needs a run.  Returns 1 if it is newly dirty, 0 if the add is coalesced.  The
  * coalesced case is inline, as it is frequent.
  */
-static __always_inline int __wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
+static inline int __wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -160,7 +161,7 @@ static __always_inline int __wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
  * Change the counter of the key, so that the marks of earlier adds are no longer valid, see
  * wq_counters_mark().  Each function that clears ENTRY_DIRTY calls this.
  */
-static __always_inline void wq_note_not_dirty(struct wq_cs *cs, const struct wq_entry *e)
+static inline void wq_void_marks(struct wq_cs *cs, const struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	if (unlikely(cs->q->map))
@@ -181,15 +182,15 @@ static __always_inline void wq_running_add(struct wq *q, struct wq_consumer *c)
 }
 
 /* A run of an entry by a consumer starts.  The caller moves the entry to the consumer's list. */
-static __always_inline void wq_start_run(struct wq_cs *cs, struct wq_consumer *c,
-					 struct wq_entry *e)
+static inline void wq_start_run(struct wq_cs *cs, struct wq_consumer *c,
+				struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
 	/* From here on an add causes another run.  The barrier pairs with wq_add_coalesced(). */
 	wq_entry_set_state_mb(e, (e->state & ENTRY_DELAYED) | ENTRY_PROCESSING);
-	wq_note_not_dirty(cs, e);
+	wq_void_marks(cs, e);
 	e->consumer = c;
 	wq_run_start(&q->runs, e);
 	if (q->timed) {
@@ -199,11 +200,11 @@ static __always_inline void wq_start_run(struct wq_cs *cs, struct wq_consumer *c
 	}
 	/* The kernel API starts a lease only in wq_get_leased(). */
 	if (q->lease && c != &q->kernel)
-		wq_touch_entry(cs, e);
+		wq_renew_lease(cs, e);
 }
 
 /* @n entries were added to the end of a consumer's lists. */
-static __always_inline void wq_note_held(struct wq_cs *cs, struct wq_consumer *c, u32 n)
+static inline void wq_count_held(struct wq_cs *cs, struct wq_consumer *c, u32 n)
 {
 	struct wq *q = cs->q;
 	bool first = !c->nr_held;
@@ -220,7 +221,7 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 {
 	wq_start_run(cs, c, e);
 	list_add_tail(&e->link, unlikely(e->given_back) ? &c->again : &c->held);
-	wq_note_held(cs, c, 1);
+	wq_count_held(cs, c, 1);
 }
 
 /* A run of an entry by a consumer ends. */
@@ -297,7 +298,7 @@ static inline struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
 }
 
 /* Whether an entry is disabled, so that it must not wait for a run. */
-static __always_inline bool wq_is_disabled(struct wq_entry *e)
+static inline bool wq_is_disabled(struct wq_entry *e)
 {
 	return e->disabled || (wq_is_embedded(e) && wq_embedded_of(e)->disabled);
 }

@@ -35,7 +35,7 @@ static __always_inline bool __wq_catch_up(struct wq_cs *cs)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	if (!q->lazy || q->armed == S64_MAX || q->armed > wq_now(cs))
+	if (!q->of_process || q->armed == S64_MAX || q->armed > wq_now(cs))
 		return false;
 	return !wq_handle_times(cs);
 }

@@ -14,26 +14,26 @@ void wq_do_trace_get(const struct wq *q, struct wq_entry *e, s64 ns);
 void wq_do_trace_done(const struct wq *q, struct wq_entry *e, s64 ns);
 
 /* An add of an entry's key, under the lock. */
-static __always_inline void wq_trace_add(const struct wq *q, struct wq_entry *e, bool coalesced)
+static inline void wq_trace_add(const struct wq *q, struct wq_entry *e, bool coalesced)
 {
 	if (trace_wq_add_enabled())
 		wq_do_trace_add(q, wq_key_data(e) ?: e, e->len, e, coalesced);
 }
 
 /* An add without the lock. */
-static __always_inline void wq_trace_coalesced(const struct wq *q, const void *key, size_t len)
+static inline void wq_trace_coalesced(const struct wq *q, const void *key, size_t len)
 {
 	if (trace_wq_add_enabled())
 		wq_do_trace_add(q, key, len, NULL, true);
 }
 
-static __always_inline void wq_trace_get(const struct wq *q, struct wq_entry *e, s64 ns)
+static inline void wq_trace_get(const struct wq *q, struct wq_entry *e, s64 ns)
 {
 	if (trace_wq_get_enabled())
 		wq_do_trace_get(q, e, ns);
 }
 
-static __always_inline void wq_trace_done(const struct wq *q, struct wq_entry *e, s64 ns)
+static inline void wq_trace_done(const struct wq *q, struct wq_entry *e, s64 ns)
 {
 	if (trace_wq_done_enabled())
 		wq_do_trace_done(q, e, ns);

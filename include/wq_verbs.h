@@ -7,7 +7,6 @@
 #define _WQ_VERBS_H
 
 #include "wq_batch.h"
-#include "wq_hist.h"
 #include "wq_idle.h"
 #include "wq_park.h"
 #include "wq_pause.h"
@@ -21,7 +20,7 @@ int wq_add_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
 		  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp);
 bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op);
-void wq_note_end(struct wq_cs *cs, struct wq_entry *e, u32 flags);
+void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags);
 int wq_done_park(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause);
 void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e);
 void wq_add_failed(struct wq_cs *cs, struct wq_entry *e, bool idle);
@@ -59,7 +58,7 @@ static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
 }
 
 /* Edge-triggered pollers do not look again, but expect to wake when room comes. */
-static __always_inline void wq_note_full(struct wq_cs *cs)
+static inline void wq_watch_room(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 
@@ -93,8 +92,8 @@ static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_o
  * The entry of the op's key, or NULL: as @peek has seen it, if the table is still the same.  On
  * 32-bit kernels the table's sequence number could have wrapped before the lock was taken.
  */
-static __always_inline struct wq_entry *wq_lookup_op(struct wq_cs *cs, const struct wq_op *op,
-						     const struct wq_peek *peek)
+static inline struct wq_entry *wq_lookup_op(struct wq_cs *cs, const struct wq_op *op,
+					    const struct wq_peek *peek)
 {
 	wq_assert_locked(cs);
 	if (IS_ENABLED(CONFIG_64BIT) && likely(wq_table_is(&cs->q->table, peek)))
@@ -169,7 +168,7 @@ static __always_inline int __wq_add_op(struct wq_cs *cs, const struct wq_op *op,
 	ret = wq_add_entry(cs, e, op, pre, gfp);
 	if (unlikely(ret < 0))
 		wq_add_failed(cs, e, idle);
-	wq_note_full(cs);
+	wq_watch_room(cs);
 	return ret;
 }
 
@@ -179,7 +178,7 @@ static __always_inline bool wq_is_dirty(const struct wq_entry *e)
 }
 
 /* Count and trace a coalesced add, but not if adds are refused. */
-static __always_inline bool wq_note_coalesced(struct wq *q, const void *key, size_t len)
+static inline bool wq_count_coalesced(struct wq *q, const void *key, size_t len)
 {
 	/*
 	 * A shut down or pause that has returned is visible.  Others may come before or after this
@@ -225,35 +224,35 @@ static __always_inline bool wq_add_coalesced(struct wq *q, u32 hash, const void 
 	rcu_read_lock_sched();
 	*p = wq_table_peek(&q->table, hash, key, len);
 	/* A first look without the barrier, which a new key then does not pay for. */
-	dirty = p->entry && wq_is_dirty(p->entry) && plain && !q->touches;
+	dirty = p->entry && wq_is_dirty(p->entry) && plain && !q->sees_repeats;
 	if (dirty) {
 		/* Pairs with the barrier in wq_hold(). */
 		smp_mb();
 		dirty = wq_is_dirty(p->entry) && wq_table_is(&q->table, p);
 	}
 	rcu_read_unlock_sched();
-	return dirty && wq_note_coalesced(q, key, len);
+	return dirty && wq_count_coalesced(q, key, len);
 }
 
 /* wq_add_coalesced() of an embedded entry, which needs no look-up. */
-static __always_inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
-						      const struct wq_op *op)
+static inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
+					     const struct wq_op *op)
 {
 	struct wq *q = x->q;
 
-	if (!wq_is_dirty(&x->entry) || !wq_is_plain(op) || q->touches)
+	if (!wq_is_dirty(&x->entry) || !wq_is_plain(op) || q->sees_repeats)
 		return false;
 	/* Pairs with the barrier in wq_hold(). */
 	smp_mb();
 	/* An entry that is disabled is not dirty. */
-	return wq_is_dirty(&x->entry) && wq_note_coalesced(q, &x->entry, 0);
+	return wq_is_dirty(&x->entry) && wq_count_coalesced(q, &x->entry, 0);
 }
 
 /*
  * Whether done resets the failures that wq_fail_entry() has counted.  A consumer that never
  * uses the limiter does not know of them, and the key would be retained for ever.
  */
-static __always_inline bool wq_done_forgets(const struct wq_entry *e, const struct wq_op *op)
+static inline bool wq_done_forgets(const struct wq_entry *e, const struct wq_op *op)
 {
 	return e->given_back > 1 && !(op->flags & WQ_ADD_RATE_LIMITED);
 }
@@ -265,14 +264,16 @@ static __always_inline bool wq_refuses_adds(const struct wq *q, struct wq_entry 
 }
 
 /* Count and trace a done, whose run has not ended yet. */
-static __always_inline void wq_note_done(struct wq_cs *cs, struct wq_entry *e)
+static inline void wq_count_done(struct wq_cs *cs, struct wq_entry *e)
 {
-	struct wq *q = cs->q;
+	s64 ns = 0;
 
 	wq_assert_locked(cs);
-	if (q->timed)
-		wq_hist_add(&q->works, wq_now(cs) - wq_times_of(e)->start);
-	wq_trace_done(q, e, wq_time_held(cs, e));
+	if (cs->q->timed) {
+		ns = wq_time_held(cs, e);
+		wq_hist_add(&cs->q->works, ns);
+	}
+	wq_trace_done(cs->q, e, ns);
 }
 
 /* End the run of an entry, which may be NULL, with the op's outcome. */
@@ -302,9 +303,9 @@ static __always_inline int __wq_done_entry(struct wq_cs *cs, struct wq_consumer 
 			wq_forget_key(cs, e, wq_key_data(e), e->len);
 	}
 
-	wq_note_done(cs, e);
+	wq_count_done(cs, e);
 	if (unlikely(e->waited) || wq_is_embedded(e))
-		wq_note_end(cs, e, op->flags);
+		wq_end_waits(cs, e, op->flags);
 	__wq_unhold(cs, e);
 	e->given_back = 0;
 	if (e->state & (ENTRY_DIRTY | ENTRY_PARKED)) {
@@ -314,7 +315,7 @@ static __always_inline int __wq_done_entry(struct wq_cs *cs, struct wq_consumer 
 		wq_push(cs, e);
 		return ret | WQ_RESULT_READY;
 	}
-	__wq_release_if_idle(cs, e);
+	__wq_retire_if_unused(cs, e);
 	return ret;
 }
 
@@ -337,7 +338,7 @@ static __always_inline void wq_prefetch_next(struct wq *q, struct wq_entry *firs
 }
 
 /* Whether the next entry comes from a policy that does not reveal it. */
-static __always_inline bool wq_next_hidden(const struct wq *q)
+static inline bool wq_next_hidden(const struct wq *q)
 {
 	return !q->nr_requeued && q->order && !q->order->peek;
 }
@@ -351,11 +352,15 @@ static __always_inline struct wq_entry *wq_next(struct wq *q)
 }
 
 /* Count and trace a get, whose run has started. */
-static __always_inline void wq_note_get(struct wq *q, struct wq_entry *e)
+static inline void wq_count_get(struct wq *q, struct wq_entry *e)
 {
-	if (q->timed)
-		wq_hist_add(&q->waits, wq_times_of(e)->start - wq_times_of(e)->since);
-	wq_trace_get(q, e, q->timed ? wq_times_of(e)->start - wq_times_of(e)->since : 0);
+	s64 ns = 0;
+
+	if (q->timed) {
+		ns = wq_times_of(e)->start - wq_times_of(e)->since;
+		wq_hist_add(&q->waits, ns);
+	}
+	wq_trace_get(q, e, ns);
 }
 
 #endif /* _WQ_VERBS_H */

@@ -251,7 +251,7 @@ static inline u32 queue_nr_idle(struct wq *q)
 /* As in the queue of a process, each call handles times. */
 static inline void queue_without_thread(struct wq *q)
 {
-	q->lazy = true;
+	q->of_process = true;
 }
 
 /* The entry that is idle for longest. */

@@ -22,6 +22,7 @@
 struct rig {
 	struct ws_run run;		/* the model */
 	char name[WQ_NAME_MAX];
+	struct wq_attrs attrs;
 	struct wm_params p;
 	int consumers;
 	int fd[WS_CONSUMERS + 1];
@@ -90,16 +91,13 @@ static bool rig_map(struct rig *rig)
 static bool rig_start(struct rig *rig)
 {
 	struct wq_limiter_spec limits[3], *l = limits;
-	struct wq_attrs op = {
-		.size = sizeof(op), .flags = WQ_OPEN_CREATE, .mode = 0600,
-		.max_keys = rig->p.max_keys, .limiters = addr_of(limits), .lease = rig->p.lease,
-		.order = rig->p.ageing ? WQ_ORDER_PRIORITY :
-			 rig->p.groups ? WQ_ORDER_PREFIX : WQ_ORDER_FIFO,
-		.order_arg = rig->p.groups ? 1 : rig->p.ageing,
-		.group_limit = rig->p.limit,
-		.max_retries = rig->p.max_retries,
-	};
+	struct wq_attrs op = rig->attrs;
 	int i;
+
+	op.size = sizeof(op);
+	op.flags = WQ_OPEN_CREATE;
+	op.mode = 0600;
+	op.limiters = addr_of(limits);
 
 	key_groups = rig->p.groups;
 
@@ -646,24 +644,57 @@ static bool differs(void *arg, const struct ws_step *path, u32 n)
 
 /* ---- random queues ---- */
 
+/*
+ * The values that attributes of the model's queues have: a list for each VALUE of the table, so
+ * that a new attribute does not compile before the model has its values. KUnit's model has the
+ * debounce, because it moves the clock. A slack changes no result.
+ */
+#define DRAW_MAX_KEYS		WM_KEYS, WM_KEYS, WM_KEYS / 2, 8, 2
+#define DRAW_ORDER		WQ_ORDER_FIFO, WQ_ORDER_FIFO, WQ_ORDER_PRIORITY, WQ_ORDER_PREFIX
+#define DRAW_ORDER_ARG		1, 2, 3, 7, 16
+#define DRAW_GROUP_LIMIT	0, 1, 2, 3
+#define DRAW_MAX_RETRIES	0, 0, 0, 1, 2, 3
+#define DRAW_LEASE		0, HOUR
+#define DRAW_SLACK		0, 1, WQ_DEFAULT_SLACK
+#define DRAW_DEBOUNCE		0
+
+static void random_attrs(struct wq_attrs *a, struct ws_gen *g)
+{
+	*a = (struct wq_attrs){};
+#define VALUE(name, kind, field, ...) \
+	do { \
+		static const __s64 values[] = { DRAW_##name }; \
+		a->field = values[ws_rnd(&g->seed, ARRAY_SIZE(values))]; \
+	} while (0);
+#define OTHER(...)
+#include "../../include/wq_attr_table.h"
+	if (a->order == WQ_ORDER_PREFIX)
+		a->order_arg = 1;
+	else
+		a->group_limit = 0;
+	if (a->order == WQ_ORDER_FIFO)
+		a->order_arg = 0;
+}
+
 static void random_queue(struct rig *rig, struct ws_gen *g)
 {
-	static const __u32 max_keys[] = { WM_KEYS, WM_KEYS, WM_KEYS / 2, 8, 2 };
 	bool expires = g->seed % 8 == 3;
+	struct wq_attrs *a = &rig->attrs;
 
 	rig->consumers = 1 + ws_rnd(&g->seed, WS_CONSUMERS);
+	random_attrs(a, g);
+	if (expires)
+		a->lease = SHORT_LEASE;
 	rig->p = (struct wm_params){
 		.keys = WM_KEYS,
-		.max_keys = max_keys[ws_rnd(&g->seed, ARRAY_SIZE(max_keys))],
-		.lease = expires ? SHORT_LEASE : ws_rnd(&g->seed, 2) ? HOUR : 0,
-		.max_retries = ws_rnd(&g->seed, 2) ? 1 + ws_rnd(&g->seed, 3) : 0,
+		.max_keys = a->max_keys,
+		.lease = a->lease,
+		.max_retries = a->max_retries,
 		.timed = true,
-		.ageing = ws_rnd(&g->seed, 3) ? 0 : 1 + ws_rnd(&g->seed, 16),
+		.ageing = a->order == WQ_ORDER_PRIORITY ? a->order_arg : 0,
+		.groups = a->order == WQ_ORDER_PREFIX ? 1 + ws_rnd(&g->seed, 8) : 0,
+		.limit = a->group_limit,
 	};
-	if (!rig->p.ageing && !ws_rnd(&g->seed, 3)) {
-		rig->p.groups = 1 + ws_rnd(&g->seed, 8);
-		rig->p.limit = ws_rnd(&g->seed, 4);
-	}
 	if (ws_rnd(&g->seed, 4)) {
 		rig->p.exponential = true;
 		rig->p.base = ws_rnd(&g->seed, 3) * HOUR;
@@ -687,10 +718,13 @@ static void report(struct rig *rig, unsigned int n)
 	int ret;
 
 	printf("# %u steps reproduce it: %s\n", n, rig->why);
-	printf("# queue: max_keys %u, lease %lld, exponential %lld to %lld, bucket %u, ageing %u, groups %u, limit %u\n",
-	       rig->p.max_keys, (long long)rig->p.lease,
+	printf("# queue:");
+#define VALUE(name, kind, field, ...) printf(" " #field " %lld,", (long long)rig->attrs.field);
+#define OTHER(...)
+#include "../../include/wq_attr_table.h"
+	printf(" exponential %lld to %lld, bucket %u, groups %u\n",
 	       (long long)(rig->p.exponential ? rig->p.base : -1), (long long)rig->p.longest,
-	       rig->p.burst, rig->p.ageing, rig->p.groups, rig->p.limit);
+	       rig->p.burst, rig->p.groups);
 	ws_start(run, &rig->p, false, 0);
 	for (i = 0; i < n; i++) {
 		ws_print(text, sizeof(text), run, &rig->path[i]);

@@ -46,7 +46,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore)
 
-.PHONY: all modules tools run shell test test-packaging matrix torture test-torture model litmus kunit fuzz test-fuzz \
+.PHONY: all modules tools run shell test test-packaging matrix torture test-torture model litmus kunit mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist deb clean help
 
@@ -78,7 +78,11 @@ test:
 	@tests/run
 
 kunit:
-	@tests/kunit '$(or $(T),*)'
+	@tests/kunit $(if $(T),'$(T)')
+
+# N=1000 T='wq_delay.c' SEED=1
+mutants:
+	@tests/mutants $(if $(N),-n $(N)) $(if $(SEED),--seed $(SEED)) $(T)
 
 test-fuzz:
 	@tests/fuzz/run --replay
@@ -223,7 +227,10 @@ help:
 	@echo
 	@echo "Test:"
 	@echo "  make test             all tests, in virtual machines"
+	@echo "  make kunit            the quick KUnit cases, in half a minute"
 	@echo "  make kunit T=wq_get   the KUnit suites that match a pattern; T='wq_get.*signal*': some cases"
+	@echo "  make mutants          put N=1000 small faults into the module (T='wq_delay.c'), and count"
+	@echo "                        those that the quick KUnit cases notice"
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms and the Debian packages (needs root)"
 	@echo "  make model            compare wq with a model: all short sequences, long random ones"

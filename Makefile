@@ -44,9 +44,9 @@ DKMSDIR	:= /usr/src/wq-$(WQ_VERSION)
 LICENCES := $(wildcard COPYING* LICENSES)
 MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
-DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore)
+DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
-.PHONY: all modules tools run shell test test-packaging matrix torture test-torture model litmus kunit mutants fuzz test-fuzz \
+.PHONY: FORCE all modules tools run shell test test-packaging matrix torture test-torture model litmus kunit mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist deb clean help
 
@@ -65,6 +65,18 @@ tools:
 	+$(TOOLS) -C tools/lib
 	+$(TOOLS) -C tools/wqctl
 	+$(TOOLS) -C tools/mirror
+
+# Without the headers of the running kernel: for the kernel that the tests run in.
+compile_commands.json: FORCE
+	@tools/deps python3
+	@if test -e $(KDIR)/Makefile; then \
+		$(MAKE) -s modules && tools/compile-commands $(KDIR) . >$@.new; \
+	else \
+		tools/vm/vm build stock >/dev/null && \
+		tools/compile-commands $$(tools/vm/vm kdir stock) build/stock >$@.new; \
+	fi && mv $@.new $@
+
+FORCE:
 
 run:
 	@tools/run
@@ -202,13 +214,15 @@ KBUILD_OUTPUTS := *.o *.ko *.ko.* *.mod *.mod.c *.a *.i *.s *.lst *.su *.dwo *.g
 	*.symtypes .*.cmd .*.d .*.tmp .tmp_* modules.order Module.symvers
 
 clean:
-	rm -rf build
+	rm -rf build compile_commands.json
 	@find . \( -name .git -o -path ./build \) -prune -o -type f \
 		\( -false $(foreach name,$(KBUILD_OUTPUTS),-o -name '$(name)') \) -exec rm -f {} +
 
 help:
 	@echo "Build:"
 	@echo "  make                  wq.ko for the kernel in KDIR, libwq and wqctl"
+	@echo "  make compile_commands.json"
+	@echo "                        the commands of the compiler, for editors and clangd"
 	@echo "  make clean            remove all that was built"
 	@echo
 	@echo "Try it in a virtual machine:"

@@ -14,6 +14,7 @@
  * first read counts.  All else is read once.
  */
 #include <linux/cdev.h>
+#include <linux/cred.h>
 #include <linux/compat.h>
 #include <linux/device.h>
 #include <linux/file.h>
@@ -452,30 +453,53 @@ static const struct file_operations wq_queue_fops = {
 	.show_fdinfo = wq_show_fdinfo,
 };
 
-/* WQ_IOC_OPEN of a directory's file creates a queue there, or checks one that exists. */
+/* A descriptor of a file of wqueue that takes keys.  The caller has checked the permissions. */
+static int dir_open_queue(const struct path *path, int flags)
+{
+	int fd = get_unused_fd_flags(O_CLOEXEC);
+	struct file *file;
+
+	if (fd < 0)
+		return fd;
+	file = dentry_open(path, flags, current_cred());
+	if (IS_ERR(file)) {
+		put_unused_fd(fd);
+		return PTR_ERR(file);
+	}
+	((struct wq_file *)file->private_data)->takes = true;
+	fd_install(fd, file);
+	return fd;
+}
+
+/* WQ_IOC_OPEN of a directory's file opens or creates a queue there. */
 static long dir_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 {
 	struct wq_attrs args;
 	struct wq_call call = { .uarg = (void __user *)uarg, .ksize = sizeof(args) };
 	struct wq_limiter *limiter;
 	struct path path;
-	int ret;
+	int flags, ret;
 
 	if (cmd != WQ_IOC_OPEN)
 		return -ENOTTY;
 	ret = call_copy_in(&call, &args);
-	if (!ret)
-		ret = wq_name_check_open(&args);
-	if (!ret && !args.name[0])
-		ret = -EINVAL;
 	if (ret)
 		return ret;
+	flags = args.fd;
+	args.fd = 0;
+	ret = wq_name_check_open(&args);
+	if (ret)
+		return ret;
+	if (!args.name[0] || flags & ~(O_ACCMODE | O_NONBLOCK) || (flags & O_ACCMODE) == O_ACCMODE)
+		return -EINVAL;
 	limiter = wq_limiter_copy_in(args.limiters, args.num_limiters);
 	if (IS_ERR(limiter))
 		return PTR_ERR(limiter);
-	ret = wq_mount_open(&file->f_path, &args, limiter, FMODE_READ, &path);
-	if (!ret)
+	ret = wq_mount_open(&file->f_path, &args, limiter, OPEN_FMODE(flags), &path);
+	if (!ret) {
+		ret = dir_open_queue(&path, flags);
 		path_put(&path);
+	}
 	return ret;
 }
 

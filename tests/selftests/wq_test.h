@@ -607,19 +607,27 @@ static inline int q_dev(int oflag)
 /* An open file of a queue by its file in wqueue: created or checked by the directory's file. */
 static inline int q_open_path(const char *name, int oflag, __u32 flags, __u32 mode, __u32 max_keys)
 {
-	int dir = open(DIRECTORY, O_RDONLY | O_DIRECTORY), fd, ret = 0;
-	struct wq_attrs none = { .size = sizeof(none) };
+	int dir = open(DIRECTORY, O_RDONLY | O_DIRECTORY), fd, ret;
+	struct wq_attrs op = { .size = sizeof(op) };
 
 	if (dir < 0)
 		return -errno;
-	if (flags || max_keys)
-		ret = q_bind(dir, name, flags, mode, max_keys);
-	fd = ret ? -1 : openat(dir, name, oflag);
-	ret = ret ?: fd < 0 ? -errno : fd;
+	if (flags || max_keys) {
+		op.flags = flags;
+		op.mode = mode;
+		op.max_keys = max_keys;
+		op.fd = oflag;
+		memcpy(op.name, name, strnlen(name, sizeof(op.name)));
+		ret = verb(dir, WQ_IOC_OPEN, &op);
+		close(dir);
+		return ret;
+	}
+	fd = openat(dir, name, oflag);
+	ret = fd < 0 ? -errno : fd;
 	close(dir);
 	if (ret < 0 || (oflag & O_ACCMODE) == O_WRONLY)
 		return ret;
-	ret = verb(fd, WQ_IOC_OPEN, &none);
+	ret = verb(fd, WQ_IOC_OPEN, &op);
 	if (ret)
 		close(fd);
 	return ret ?: fd;
@@ -685,9 +693,12 @@ static inline int q_unlink(const char *name)
 	int fd = q_dev(O_RDWR), ret;
 
 #ifdef BY_PATH
-	if (name[0] && !strchr(name, '/') && name[0] != '.') {
+	/* A name that is not there may be one that no queue can have. */
+	ret = !name[0] || strchr(name, '/') || name[0] == '.' ? -ENOENT :
+	      unlink(path_of(name)) ? -errno : 0;
+	if (ret != -ENOENT) {
 		close(fd);
-		return unlink(path_of(name)) ? -errno : 0;
+		return ret;
 	}
 #endif
 

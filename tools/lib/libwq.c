@@ -134,8 +134,8 @@ static int path_of(char path[PATH_MAX], const char *name)
 	return 0;
 }
 
-/* Create the queue, or check its attributes, in the directory of @path. */
-static int call_in_directory(const char *path, struct wq_attrs *arg)
+/* Open or create the queue by the directory of @path. */
+static int open_in_directory(const char *path, int oflag, struct wq_attrs *arg)
 {
 	const char *base = strrchr(path, '/') + 1;
 	char dir[PATH_MAX] = "/";
@@ -145,12 +145,13 @@ static int call_in_directory(const char *path, struct wq_attrs *arg)
 		return -1;
 	if (base - path > 1)
 		snprintf(dir, sizeof(dir), "%.*s", (int)(base - path - 1), path);
-	fd = above_stdio(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
-	ret = ioctl(fd, WQ_IOC_OPEN, arg);
+	arg->fd = oflag;
+	ret = above_stdio(ioctl(fd, WQ_IOC_OPEN, arg));
 	close_keeping_errno(fd);
-	return ret < 0 ? -1 : 0;
+	return ret;
 }
 
 /* Let a file of wqueue take keys by read(2), as a file of /dev/wq does. */
@@ -175,8 +176,8 @@ static int open_path(const char *path, int oflag, struct wq_attrs *arg)
 		errno = ret < 0 ? errno : ENOTTY;
 		return -1;
 	}
-	if (memcmp(arg, &none, sizeof(none)) && call_in_directory(path, arg))
-		return -1;
+	if (memcmp(arg, &none, sizeof(none)))
+		return open_in_directory(path, oflag, arg);
 	return make_consumer(above_stdio(open(path, oflag | O_CLOEXEC)), oflag);
 }
 

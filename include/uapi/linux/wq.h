@@ -387,8 +387,8 @@ struct wq_limiter_spec {
 
 /**
  * struct wq_attrs - the attributes of a queue.
- *	WQ_IOC_OPEN: bind the open file to a queue, once.  For a file of a directory of wqueue:
- *	create a queue in it, or check the attributes of one that the caller may read;
+ *	WQ_IOC_OPEN: bind the open file to a queue, once.  For a directory of wqueue: open or create
+ *	a queue in it, and return a descriptor that takes keys, and is close-on-exec;
  *	WQ_IOC_SET: report the attributes, or change some of them;
  *	WQ_IOC_UNLINK: remove the name of a queue
  * @size: sizeof(struct wq_attrs).  WQ_IOC_UNLINK reads the fields up to @name
@@ -433,7 +433,7 @@ struct wq_limiter_spec {
  * @max_retries: how many failures in a row of a key are retried, up to WQ_MAX_RETRIES.  The next
  *	failure parks the key.  0: all failures are retried.  A change parks no key by itself, and
  *	parked keys stay parked
- * @fd: WQ_OPEN_SAME: a descriptor of a file that is bound, also to a private queue.  This file, a
+ * @fd: a directory: O_RDONLY, O_WRONLY or O_RDWR, and O_NONBLOCK, of the new file.  WQ_OPEN_SAME: a descriptor of a file that is bound, also to a private queue.  This file, a
  *	consumer of its own, is bound to its queue.  All other fields are 0.  Else must be 0
  * @reserved: must be 0
  *

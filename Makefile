@@ -15,6 +15,7 @@ override DESTDIR := $(abspath $(DESTDIR))
 O	?= $(CURDIR)/build/tools
 MANDIR	?= $(PREFIX)/share/man
 UDEVDIR	?= $(PREFIX)/lib/udev/rules.d
+UNITDIR	?= $(PREFIX)/lib/systemd/system
 SHAREDIR ?= $(PREFIX)/share/wq
 DOCDIR	?= $(PREFIX)/share/doc/wq
 
@@ -136,6 +137,7 @@ install-tools:
 	+$(TOOLS) -C tools/lib install
 	+$(TOOLS) -C tools/wqctl install
 	install -D -m 644 tools/60-wq.rules $(DESTDIR)$(UDEVDIR)/60-wq.rules
+	install -D -m 644 -t $(DESTDIR)$(UNITDIR) tools/systemd/*
 	for page in $(MAN); do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit; done
 	pages=$$($(KERNEL_API) $(O)/man9) && for page in $$pages; do \
@@ -151,7 +153,8 @@ install-tools:
 uninstall-tools:
 	+$(TOOLS) -C tools/lib uninstall
 	+$(TOOLS) -C tools/wqctl uninstall
-	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules
+	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules $(patsubst tools/systemd/%,$(DESTDIR)$(UNITDIR)/%,\
+		$(wildcard tools/systemd/*))
 	for page in $(MAN); do \
 		rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/} || exit; done
 	pages=$$($(KERNEL_API) --list) && for page in $$pages; do \

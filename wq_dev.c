@@ -3,8 +3,8 @@
  * /dev/wq and the files of wqueue: queues for processes.
  *
  * An open file is a consumer: its struct wq_consumer exists from open on.  WQ_IOC_OPEN binds a file
- * of /dev/wq to a queue once, and a file of wqueue is bound by its open.  Its keys are given back when the last
- * reference to the file goes.
+ * of /dev/wq to a queue once, and a file of wqueue is bound by its open.  The keys of a file are
+ * given back when the last reference to it goes.
  *
  * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in, and the verb
  * works on that copy.  If the row has .copy_out and the verb succeeds, wq_ioctl() copies the

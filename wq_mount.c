@@ -75,6 +75,7 @@ static struct wq_set *set_of(const struct inode *inode)
 	return inode->i_sb->s_fs_info;
 }
 
+#ifdef CONFIG_FS_POSIX_ACL
 /* Access lists are kept in the inode's cache, which nothing but a change replaces. */
 static int wq_set_acl(struct mnt_idmap *idmap, wq_acl_owner *owner, struct posix_acl *acl, int type)
 {
@@ -92,6 +93,9 @@ static int wq_set_acl(struct mnt_idmap *idmap, wq_acl_owner *owner, struct posix
 	set_cached_acl(inode, type, acl);
 	return 0;
 }
+#else
+#define wq_set_acl	NULL
+#endif
 
 static int wq_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr)
 {

@@ -76,8 +76,8 @@ static inline void wq_vm_flags_mod(struct vm_area_struct *vma, unsigned long set
 }
 
 /*
- * Inodes and mounts.  Since 6.3 a mount has a struct mnt_idmap in place of a user namespace, and since
- * 6.2 the access list of a dentry is set.
+ * Inodes and mounts.  Since 6.3 a mount has a struct mnt_idmap in place of a user namespace, and
+ * since 6.2 the access list of a dentry is set.
  */
 #if KERNEL_VERSION(6, 3, 0) > LINUX_VERSION_CODE
 #define mnt_idmap	user_namespace
@@ -91,7 +91,11 @@ static inline struct user_namespace *user_namespace(const struct vfsmount *mnt)
 #if KERNEL_VERSION(6, 2, 0) > LINUX_VERSION_CODE
 typedef struct inode wq_acl_owner;
 #define wq_acl_inode(owner)	(owner)
+#ifdef CONFIG_FS_POSIX_ACL
 #define WQ_ACL_XATTR		&posix_acl_access_xattr_handler,
+#else
+#define WQ_ACL_XATTR
+#endif
 #define wq_acl_chmod(idmap, dentry) \
 	posix_acl_chmod(idmap, d_inode(dentry), d_inode(dentry)->i_mode)
 #else

@@ -71,8 +71,8 @@ struct wq_consumer {
 };
 
 /*
- * Legend: L: protected by wq.lock; N: changed by create and unlink, which do not overlap for a queue;
- * D: used by dir_work alone; C: constant.
+ * Legend: L: protected by wq.lock; N: changed by create and unlink, which do not overlap for a
+ * queue; D: used by dir_work alone; C: constant.
  *
  * Fields are grouped by the CPUs that write them.  Fields that each verb reads
  * without the lock, such as the hash key, share no cache line with fields that others

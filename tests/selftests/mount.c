@@ -307,7 +307,8 @@ TEST_F(set, access_lists_and_chmod_change_who_may_open)
 	pid_t pid;
 
 	ASSERT_EQ(0, create(SET "/q", 0600));
-	ASSERT_EQ(0, err(setxattr(SET "/q", "system.posix_acl_access", &acl, sizeof(acl), 0)));
+	if (err(setxattr(SET "/q", "system.posix_acl_access", &acl, sizeof(acl), 0)) == -EOPNOTSUPP)
+		SKIP(return, "the kernel has no access lists");
 	EXPECT_EQ(sizeof(acl), getxattr(SET "/q", "system.posix_acl_access", NULL, 0));
 	for (int user_id = ALICE; user_id <= BOB; user_id++) {
 		pid = user(user_id, GROUP, 0);

@@ -433,8 +433,9 @@ struct wq_limiter_spec {
  * @max_retries: how many failures in a row of a key are retried, up to WQ_MAX_RETRIES.  The next
  *	failure parks the key.  0: all failures are retried.  A change parks no key by itself, and
  *	parked keys stay parked
- * @fd: a directory: O_RDONLY, O_WRONLY or O_RDWR, and O_NONBLOCK, of the new file.  WQ_OPEN_SAME: a descriptor of a file that is bound, also to a private queue.  This file, a
- *	consumer of its own, is bound to its queue.  All other fields are 0.  Else must be 0
+ * @fd: WQ_OPEN_SAME: a descriptor of a file that is bound, also to a private queue.  This file, a
+ *	consumer of its own, is bound to its queue.  All other fields are 0.  A directory: O_RDONLY,
+ *	O_WRONLY or O_RDWR, and O_NONBLOCK, of the new descriptor.  Else must be 0
  * @reserved: must be 0
  *
  * WQ_IOC_OPEN: a queue that exists keeps its attributes.  The call asks for the attributes that are
@@ -477,6 +478,7 @@ struct wq_limiter_spec {
  *  EINVAL     - @flags has an unknown bit, EXCL without CREATE, or EXCL and ACCEPT
  *             - @name is not a valid name, or a byte behind its NUL is not 0
  *             - @name is empty, and @mode is not 0 or @flags has another bit than WQ_OPEN_NO_MAP
+ *             - a directory: @name is empty, or @fd has another bit
  *             - @set, @uid, @gid, @reserved, @fd without SAME, or another field with it is not 0
  *             - @order is unknown, or does not use @order_arg or @group_limit, which is not 0
  *             - the array of limiters does not describe exactly one limiter, or has an unknown
@@ -495,8 +497,10 @@ struct wq_limiter_spec {
  *             access mode; or the directory's permissions do not allow the call.  CAP_DAC_OVERRIDE
  *             overrides permissions.  A file of wqueue: it is not open for reading
  *  EROFS      the queue would be created, and the file system is read-only
- *  ENOSPC     the set of names has as many queues as its option allows, or the user has user_queues queues, or the sum of their max_keys would exceed user_keys
- *             (see struct wq_info); CAP_SYS_RESOURCE overrides both
+ *  ENOSPC     the set of names has as many queues as its mount option allows, the user has
+ *             user_queues queues, or the sum of their max_keys would exceed user_keys (see struct
+ *             wq_info).  CAP_SYS_RESOURCE overrides the last two
+ *  EMFILE, ENFILE  a directory: the process or the system has as many open files as its limit allows
  *  ENOMEM     there is not enough memory
  *
  * Errors of WQ_IOC_SET; all but the first and EFAULT only if @set is not 0:

@@ -15,6 +15,7 @@ override DESTDIR := $(abspath $(DESTDIR))
 O	?= $(CURDIR)/build/tools
 MANDIR	?= $(PREFIX)/share/man
 UDEVDIR	?= $(PREFIX)/lib/udev/rules.d
+UNITDIR	?= $(PREFIX)/lib/systemd/system
 SHAREDIR ?= $(PREFIX)/share/wq
 DOCDIR	?= $(PREFIX)/share/doc/wq
 
@@ -153,6 +154,7 @@ install-tools:
 	+$(TOOLS) -C tools/lib install
 	+$(TOOLS) -C tools/wqctl install
 	install -D -m 644 tools/60-wq.rules $(DESTDIR)$(UDEVDIR)/60-wq.rules
+	install -D -m 644 -t $(DESTDIR)$(UNITDIR) tools/systemd/*
 	for page in $(MAN); do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit; done
 	for maker in $(MAKE_MAN); do pages=$$($$maker $(O)/man) && for page in $$pages; do \
@@ -169,7 +171,8 @@ install-tools:
 uninstall-tools:
 	+$(TOOLS) -C tools/lib uninstall
 	+$(TOOLS) -C tools/wqctl uninstall
-	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules
+	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules $(patsubst tools/systemd/%,$(DESTDIR)$(UNITDIR)/%,\
+		$(wildcard tools/systemd/*))
 	for page in $(MAN); do \
 		rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/} || exit; done
 	for maker in $(MAKE_MAN); do pages=$$($$maker --list) && for page in $$pages; do \

@@ -8,6 +8,7 @@
 #include "wq_array.h"
 #include "wq_attr.h"
 #include "wq_core.h"
+#include "wq_mount.h"
 #include "wq_name.h"
 #include "wq_order.h"
 #include "wq_park.h"
@@ -61,7 +62,7 @@ struct wq *wq_create(const struct wq_params *params)
 	q->hash.pairs = !params->mode;
 	lockdep_register_key(&q->drain_key);
 	lockdep_init_map(&q->drain_map, "wq_drain", &q->drain_key, 0);
-	ret = wq_name_publish(q);
+	ret = wq_mount_publish(q, params->mode);
 	if (ret) {
 		lockdep_unregister_key(&q->drain_key);
 		wq_put(q);
@@ -90,7 +91,7 @@ void wq_destroy(struct wq *q)
 	struct wq_limiter *limiter;
 	struct wq_cs cs;
 
-	wq_name_withdraw(q);
+	wq_mount_withdraw(q);
 	wq_shutdown(q);
 	wq_thread_stop(q);
 	wq_purge(q, false);

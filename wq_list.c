@@ -102,7 +102,7 @@ int wq_verb_list(struct wq_call *call, void *arg)
 	struct wq_out out __uninitialized;
 	int ret;
 
-	if (args->flags || args->each || args->reserved)
+	if (args->flags || args->reserved)
 		return -EINVAL;
 	ret = wq_out_init(&out, call, &args->keys, sizeof(struct wq_list_rec)) ?:
 		wq_out_extend(&out);

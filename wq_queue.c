@@ -9,7 +9,8 @@
  * The user of a wait is charged for the wait.  A queue never opens again after a shut down.
  *
  * All queues are in a list, for the shrinker.  wq_queues_lock protects it.  It is a raw spinlock
- * for the reason that wq_name.c gives: a throttled process must not hold up other users.
+ * because a task that holds a mutex, or on PREEMPT_RT any other lock, can be throttled by its
+ * cgroup's cpu.max, and would hold up other users.
  */
 #include <linux/export.h>
 #include <linux/hrtimer.h>
@@ -155,7 +156,6 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->sees_repeats = q->order && q->order->touch;
 	q->releases = q->order && q->order->release;
 	q->clock = params->clock;
-	q->mode = params->mode;
 	q->leased = params->lease;
 	q->max_idle = WQ_MAX_IDLE;
 	if (params->name)

@@ -125,12 +125,6 @@ static const __s64 timeouts[] = {
 	0, -1, 100 * US, 5 * MS, 1, INT64_MAX, INT64_MIN, SEC,
 };
 
-static const __u32 eaches[] = {
-	sizeof(struct wq_queue), WQ_NAME_MAX, WQ_NAME_MAX + 4, sizeof(struct wq_queue) - 4,
-	sizeof(struct wq_queue) + 4, 0, WQ_NAME_MAX - 4, WQ_NAME_MAX + 2, PAGE, PAGE + 4,
-	1U << 31, ~0U,
-};
-
 static __u16 outcome_flags(__u8 i)
 {
 	static const __u16 odd[] = {
@@ -958,45 +952,6 @@ __s32 do_list(struct task *t, const struct call *c)
 		if (ret)
 			args_check(t, &args, &in, sizeof(in));
 	}
-	return ret;
-}
-
-__s32 do_queues(struct task *t, const struct call *c)
-{
-	struct wq_list args = {
-		.flags = PICK(flag_values, c->arg[A_FLAGS]),
-		.keys.count = c->arg[A_COUNT] ? PICK(counts, c->arg[A_COUNT]) : 8,
-		.each = PICK(eaches, c->arg[A_EACH]),
-		.cursor = cursor_pick(t, c->arg[A_CURSOR]),
-	};
-	__u64 len = (__u64)(args.keys.count ?: 8) * args.each;
-	__u32 most = args.keys.count ?: ~0U;
-	struct wq_list in;
-	struct spot out;
-	__s32 ret;
-
-	if (len > area_sizes[NEXT] - PAGE)
-		len = area_sizes[NEXT] - PAGE;
-	memset(t->image[NEXT], FILL, len);
-	out = place(t, NEXT, c->arg[A_NEXT], len);
-	args.keys.addr = (uintptr_t)out.user;
-	args.keys.size = c->arg[A_ROOM] ? PICK(rooms, c->arg[A_ROOM]) : len;
-	in = args;
-	ret = verb(t, WQ_IOC_QUEUES, &args, sizeof(args), true);
-	leak_check(t, &out, out.len, "the queues");
-	address_check(t, out.user, out.seen, "the queues");
-	if (ret && plain(t))
-		args_check(t, &args, &in, sizeof(in));
-	if (ret || !plain(t))
-		return ret;
-	t->cursor = args.cursor;
-	if (args.keys.count > most || args.keys.size != args.keys.count * args.each)
-		fault(t, "%u queues of %u bytes instead of %u", args.keys.count, args.keys.size,
-		      most);
-	spot_check(t, &out, args.keys.size, "the buffer behind the queues");
-	for (__u32 i = 0; i < args.keys.count && (i + 1) * args.each <= out.seen; i++)
-		if (strnlen(out.user + i * args.each, WQ_NAME_MAX) == WQ_NAME_MAX)
-			fault(t, "the name of queue %u has no NUL", i);
 	return ret;
 }
 

@@ -98,8 +98,9 @@ struct wq_item {
 
 /**
  * wq_open() - open a queue
- * @name: the queue's name; NULL for a new private queue, which is freed when the
- *	last copy of its descriptor is closed
+ * @name: the queue's name, or with a slash the path of its file in wqueue.  Names are looked
+ *	up in $WQ_PATH or /dev/wqueue, or by /dev/wq if nothing is mounted on /dev/wqueue.  NULL for
+ *	a new private queue, which is freed when the last copy of its descriptor is closed
  * @oflag: O_RDONLY (get, done, query, list), O_WRONLY (add, cancel, shut down) or
  *	O_RDWR.  O_CREAT, O_EXCL and O_NONBLOCK work as in mq_open(3).  O_CLOEXEC is
  *	always set
@@ -493,19 +494,42 @@ static inline int wq_info(struct wq_info *info)
 	return wq_info_sized(info, sizeof(*info));
 }
 
-int wq_queues_sized(struct wq_queue *list, unsigned int max, uint64_t *cursor, size_t size);
+/* Where wqueue is mounted, unless $WQ_PATH names another directory. */
+#define WQ_DIRECTORY	"/dev/wqueue"
 
 /**
- * wq_queues() - list named queues that the caller can open; needs no queue
- * @list: filled with queues, in the order of their creation
- * @max: number of elements of @list; one call fills at most 8 KiB
- * @cursor: position in the list; 0 to start, and 0 again after the last queue
- *
- * Return: number of queues in @list.
+ * struct wq_queue - a queue in a directory of wqueue; the numbers are those of struct wq_stat
+ * @consumers: number of open files, without that of wq_queues()
  */
-static inline int wq_queues(struct wq_queue *list, unsigned int max, uint64_t *cursor)
+struct wq_queue {
+	char name[WQ_NAME_MAX];
+	uint32_t uid;
+	uint32_t gid;
+	uint32_t mode;
+	uint32_t state;
+	uint32_t ready;
+	uint32_t processing;
+	uint32_t delayed;
+	uint32_t keys;
+	uint32_t consumers;
+	uint32_t parked;
+	uint32_t blocked;
+	uint32_t ready_groups;
+	int64_t oldest;
+};
+
+int wq_queues_sized(const char *path, struct wq_queue **list, size_t size);
+
+/**
+ * wq_queues() - list the queues of a directory that the caller can open, in no particular order
+ * @path: the directory, NULL: that in which wq_open() looks up names
+ * @list: receives an array, which the caller frees
+ *
+ * Return: number of queues in @list; -1 with ENODEV: the directory is not one of wqueue.
+ */
+static inline int wq_queues(const char *path, struct wq_queue **list)
 {
-	return wq_queues_sized(list, max, cursor, sizeof(*list));
+	return wq_queues_sized(path, list, sizeof(**list));
 }
 
 /**

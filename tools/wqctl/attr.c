@@ -15,7 +15,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <limits.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "attr.h"
@@ -274,30 +276,42 @@ static void compare(const struct args *a, const struct wq_attrs *is,
 	}
 }
 
+uint32_t attr_differences(const struct args *a, const struct wq_attrs *is,
+			  const struct wq_limiter_spec *specs, char **text)
+{
+	struct differences d = { 0 };
+
+	d.out = open_memstream(&d.text, &d.len);
+	if (d.out)
+		compare(a, is, specs, &d);
+	*text = d.out && !fclose(d.out) ? d.text : NULL;
+	return d.set;
+}
+
 /* Print how the existing queue differs; false: it does not, or it cannot be read. */
 static bool report_differences(const struct args *a)
 {
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
 	int q = open_either(a->queue);
-	struct differences d = { 0 };
 	struct wq_attrs is;
+	char *text = NULL;
+	uint32_t set = 0;
 
 	if (q < 0)
 		return false;
-	d.out = open_memstream(&d.text, &d.len);
-	if (d.out && !wq_config(q, &is, specs, WQ_MAX_LIMITERS))
-		compare(a, &is, specs, &d);
+	if (!wq_config(q, &is, specs, WQ_MAX_LIMITERS))
+		set = attr_differences(a, &is, specs, &text);
 	close(q);
-	if (!d.out || fclose(d.out))
+	if (!text)
 		return false;
-	if (d.count && d.set & ~is.set)
+	if (set & ~is.set)
 		message("can't create the queue '%s': the queue exists, and %s; use it as it is with --accept, or remove it first: wqctl unlink %s",
-			a->queue, d.text, a->queue);
-	else if (d.count)
+			a->queue, text, a->queue);
+	else if (set)
 		message("can't create the queue '%s': the queue exists, and %s; use it as it is with --accept, or change it with wqctl set",
-			a->queue, d.text);
-	free(d.text);
-	return d.count;
+			a->queue, text);
+	free(text);
+	return set;
 }
 
 /* The errors of attributes that are out of range; false: another error. */
@@ -356,9 +370,11 @@ int cmd_create(const struct args *a)
 
 /* Set */
 
+/* Not of WQ_IOC_SET. */
+#define FILE_ATTRS	(WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID)
+
 static int set_complain(const struct args *a)
 {
-	const uint32_t owners = WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID;
 	int err = errno;
 
 	if (report_range(a, err, "change"))
@@ -366,9 +382,9 @@ static int set_complain(const struct args *a)
 	if (err == EINVAL && a->attrs.set & WQ_ATTR_LEASE && a->attrs.lease)
 		message("can't change the queue '%s': it was created without a lease, so its consumers may not use tokens; remove it, and create it with --lease",
 			queue_text(a));
-	else if (err == EINVAL && a->attrs.set & owners)
-		message("can't change the queue '%s': a private queue has no mode, owner or group, and these must exist in your user namespace",
-			queue_text(a));
+	else if (err == ENODEV && a->attrs.set & FILE_ATTRS)
+		message("can't change the queue '%s': mode, owner and group are those of its file in wqueue, which is not mounted on %s; a private queue has none",
+			queue_text(a), names_dir());
 	else if (err == EPERM && a->attrs.set & (WQ_ATTR_UID | WQ_ATTR_GID))
 		message("can't change the queue '%s': only root may change the owner, and the group to one that the owner does not belong to; use sudo",
 			queue_text(a));
@@ -382,12 +398,40 @@ static int set_complain(const struct args *a)
 	return FAILED;
 }
 
+/* Change the owner and the mode of a queue's file.  -1 with errno. */
+static int set_file(const struct args *a)
+{
+	uid_t uid = a->attrs.set & WQ_ATTR_UID ? a->attrs.uid : (uid_t)-1;
+	gid_t gid = a->attrs.set & WQ_ATTR_GID ? a->attrs.gid : (gid_t)-1;
+	char path[PATH_MAX];
+	struct statfs st;
+
+	if (!a->queue)
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", a->fd);
+	else
+		snprintf(path, sizeof(path), "%s%s%s", strchr(a->queue, '/') ? "" : names_dir(),
+			 strchr(a->queue, '/') ? "" : "/", a->queue);
+	if (statfs(path, &st) || (unsigned long)st.f_type != WQ_FS_MAGIC) {
+		errno = ENODEV;
+		return -1;
+	}
+	if (a->attrs.set & WQ_ATTR_MODE && chmod(path, a->attrs.mode))
+		return -1;
+	return uid == (uid_t)-1 && gid == (gid_t)-1 ? 0 : chown(path, uid, gid);
+}
+
 int cmd_set(const struct args *a)
 {
 	int q = queue_open(a, OPEN_EITHER);
 	struct wq_attrs attrs = a->attrs;
 
-	return wq_set(q, &attrs) ? set_complain(a) : DONE;
+	/* The file last: a new owner may not be allowed to change the rest. */
+	attrs.set &= ~FILE_ATTRS;
+	if (attrs.set && wq_set(q, &attrs))
+		return set_complain(a);
+	if (a->attrs.set & FILE_ATTRS && set_file(a))
+		return set_complain(a);
+	return DONE;
 }
 
 /* Stat and metrics */

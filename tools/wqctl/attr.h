@@ -14,6 +14,13 @@
 /* The options of wqctl set, if @change, or else of wqctl create.  They fill args.attrs. */
 const struct argp *attr_argp(bool change);
 
+/*
+ * The attributes of @a that a queue does not have: WQ_ATTR_*.  *@text receives a text about them, to
+ * be freed, or NULL if there is not enough memory.
+ */
+uint32_t attr_differences(const struct args *a, const struct wq_attrs *is,
+			  const struct wq_limiter_spec *specs, char **text);
+
 /* Add the attributes to an object, but those that every queue in a list has. */
 void attr_json(json_t *to, const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);
 

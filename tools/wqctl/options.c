@@ -43,6 +43,7 @@ static const struct known_option {
 	{ OPT_ALL, "all", FLAG, BITS(all, 1) },
 	{ OPT_COALESCE, "coalesce", FLAG, BITS(add_flags, WQ_ADD_COALESCE) },
 	{ OPT_DRAIN, "drain", FLAG, BITS(drain, 1) },
+	{ OPT_DRY_RUN, "dry-run", FLAG, BITS(dry_run, 1) },
 	{ OPT_FAILED_TO, "failed-to", TEXT, TO(failed_to) },
 	{ OPT_FD, "fd", NUMBER, TO(fd), .max = INT32_MAX },
 	{ OPT_FOLLOW, "follow", FLAG, BITS(follow, 1) },

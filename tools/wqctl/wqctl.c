@@ -12,6 +12,7 @@
 #include <error.h>
 #include <fcntl.h>
 #include <locale.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -130,7 +131,7 @@ static const struct command commands[] = {
 	{
 		.name = "create", .args = "QUEUE",
 		.doc = "Create a queue."
-			"\vA queue exists until it is unlinked, the module is removed or the machine restarts.\n\n"
+			"\vA queue exists until it is unlinked or the machine restarts. Its name is one of $WQ_PATH or /dev/wqueue, if wqueue is mounted there; a name with a slash is the path of its file.\n\n"
 			"A key that failed runs again after a delay, which the queue's limiter determines. SPEC is a list of limiters, separated by commas; the longest delay applies:\n\n"
 			"  exponential:BASE:MAX   BASE after the first failure of a key, twice as long\n"
 			"                         after each other, at most MAX\n"
@@ -165,12 +166,26 @@ static const struct command commands[] = {
 	}, {
 		.name = "set", .args = "QUEUE\n--fd N",
 		.doc = "Change attributes of a queue."
-			"\vAll attributes that are given change at once, or none does. Only the queue's owner and root may change them. wqctl stat prints them. With --lease and --max-retries, 0 stands for none. Only a queue that was created with a lease can have one.\n\n"
+			"\vMode, owner and group are those of the queue's file, and change last. The other attributes that are given change at once, or none does. Only the queue's owner and root may change them. wqctl stat prints them. With --lease and --max-retries, 0 stands for none. Only a queue that was created with a lease can have one.\n\n"
 			"Processes that have the queue open keep the access that they have. Leases that run keep their end, and keys keep their failures and delays. The keys stay charged to the queue's creator.\n\n"
 			"0 changed, 1 failed.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.attributes = CHANGE,
 		.run = cmd_set, .check = check_set, .queue = BY_EITHER,
+	}, {
+		.name = "apply", .args = "[FILE...]",
+		.doc = "Create and change queues as files describe them; without FILE as /etc/wq.d/*.conf."
+			"\vA line describes a queue: its name, its owner and group, its mode, and attributes as wqctl create takes them. A hyphen stands for the default: the owner is left as it is, the mode is 0600. Attributes that a line does not name are left as they are. Lines that begin with # are comments. For instance:\n\n"
+			"  # NAME  OWNER[:GROUP]  MODE  OPTIONS\n"
+			"  mail    mail:mail      0660  --lease 30s --max-retries 18\n"
+			"  builds  -              -     --order groups:/:2\n\n"
+			"A queue that is as described is left alone, so that apply can be repeated. What apply does is printed. A line that is wrong, or whose queue cannot be changed, is reported by file and line, and the others are applied.\n\n"
+			"0 all queues are as described, 1 at least one is not.",
+		.options = (const struct argp_option[]){
+			{ "dry-run", OPT_DRY_RUN, NULL, 0, "print what would be done, and do nothing", 0 },
+			END
+		},
+		.run = cmd_apply, .queue = NO_QUEUE, .words_max = -1,
 	}, {
 		.name = "unlink", .args = "QUEUE",
 		.doc = "Remove a queue's name."
@@ -657,6 +672,9 @@ static error_t parse_main(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->err_stream = escaped_stderr();
 		return 0;
+	case 'C':
+		setenv("WQ_PATH", arg, true);
+		return 0;
 	case ARGP_KEY_ARG:
 		*command = find_command(arg);
 		if (!*command)
@@ -716,7 +734,9 @@ static void open_stdio(void)
 
 int main(int argc, char **argv)
 {
-	struct argp_option list[NUM_COMMANDS + 2] = {
+	struct argp_option list[NUM_COMMANDS + 3] = {
+		{ "directory", 'C', "DIR", 0,
+		  "look up names of queues in this directory of wqueue (default: $WQ_PATH, or /dev/wqueue)", 0 },
 		{ .doc = "Commands:", .group = 1 },
 	};
 	struct argp argp = {
@@ -737,7 +757,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < NUM_COMMANDS; i++) {
 		snprintf(docs[i], sizeof(docs[i]), "%.*s",
 			 (int)strcspn(commands[i].doc, "\v"), commands[i].doc);
-		list[i + 1] = (struct argp_option){
+		list[i + 2] = (struct argp_option){
 			.name = commands[i].name, .doc = docs[i],
 			.flags = OPTION_DOC | OPTION_NO_USAGE, .group = 1,
 		};
@@ -752,7 +772,8 @@ int main(int argc, char **argv)
 
 	/* The command parses its own options: so stop there, and start a new parser. */
 	for (used = 1; used < argc && argv[used][0] == '-'; used++)
-		;
+		if (!strcmp(argv[used], "-C") || !strcmp(argv[used], "--directory"))
+			used++;
 	argp_parse(&argp, used < argc ? used + 1 : argc, argv, ARGP_IN_ORDER, NULL, &command);
 	if (!command)
 		return list_queues();

@@ -99,6 +99,7 @@ struct args {
 	unsigned int parked;
 	unsigned int all;
 	unsigned int batch;
+	unsigned int dry_run;
 };
 
 /**
@@ -144,6 +145,9 @@ int bad_key(const char *key);
  * exit status.
  */
 int complain(const struct args *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The directory in which names of queues are looked up, if wqueue is mounted there. */
+const char *names_dir(void);
 
 /* The queue of @a as wqctl commands take it: its name, or --fd N. */
 const char *queue_text(const struct args *a);
@@ -195,6 +199,7 @@ char *limiter_text(const struct wq_limiter_spec *specs, unsigned int num);
 int add_and_wait(const struct args *a);
 
 int cmd_create(const struct args *a);
+int cmd_apply(const struct args *a);
 int cmd_set(const struct args *a);
 int cmd_unlink(const struct args *a);
 int cmd_bind(const struct args *a);

@@ -6,8 +6,10 @@
  * needs work.  A producer adds keys.  A consumer gets a key, does the work (a run), and reports
  * that the key is done.  Each verb is an ioctl.
  *
- * A process opens /dev/wq and binds the open file to one queue with WQ_IOC_OPEN.  The open file is
- * the consumer.  It holds the keys that its gets returned until they are done.  dup() and fork()
+ * A queue with a name is a file of wqueue, a file system that is mounted on /dev/wqueue.  A process
+ * opens that file.  Or it opens /dev/wq and binds the open file to one queue with WQ_IOC_OPEN, a
+ * private one or one of the default set of names, which /dev/wqueue has.  The open file is the
+ * consumer.  It holds the keys that its gets returned until they are done.  dup() and fork()
  * share the open file and the keys that it holds.  When the last reference to the open file is
  * closed (by close, exit, a crash or SIGKILL), the keys that it holds are given back: they are
  * ready again, ahead of all other keys and in the order in which they were handed out.
@@ -37,9 +39,9 @@
  *     consumer died after it finished the work and before done.  So work is done at least once, and
  *     it must be idempotent.
  *  4. A key is kept until it is done.  Exceptions: the key that is parked longest makes room for
- *     another parked key, and a reboot, the removal of the module and the end of a queue lose all
- *     of its keys.  A private queue ends with its last open file.  A named queue ends with its last
- *     open file after it is unlinked.
+ *     another parked key, and a reboot and the end of a queue lose all of its keys.  A
+ *     private queue ends with its last open file.  A named queue ends with its last open file after
+ *     it is unlinked, or with the last mount of a set of names that is not the default set.
  *  5. A key is all there is.  A queue stores no payload, and it does not count how often a key was
  *     added: two adds of the same bytes are one job.
  *
@@ -66,6 +68,9 @@
  *
  * One key without a struct: write adds a key, and read takes one.
  *
+ *  - A read of a file of wqueue takes no key: it returns a line of text with numbers of the queue,
+ *    for people.  The next read returns 0, and the one after that the line again.  WQ_IOC_OPEN with
+ *    a struct wq_attrs whose fields but @size are 0 makes the file one that takes keys.
  *  - write(fd, key, len) adds the key as WQ_IOC_ADD does without a delay, and returns @len, also if
  *    the add is coalesced.  It never waits for room.
  *  - read(fd, buf, size) ends the run of the key that the last read of this file returned, if the
@@ -120,8 +125,8 @@
  *  EINVAL     the struct's size is below 8
  *  E2BIG      the struct's size is above the size of a page, or a byte beyond the kernel's struct
  *             is not zero
- *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open, unlink and queues,
- *             which need no queue
+ *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open and unlink, which
+ *             need no queue
  *  EACCES     the file's access mode does not permit the verb: get, done, touch and list need read
  *             access, add, map and shut down need write access, stat, key, set, pause and wait need
  *             one of them
@@ -133,6 +138,7 @@
 #include <linux/types.h>
 
 #define WQ_DEVICE	"/dev/wq"
+#define WQ_FS_MAGIC	0x77717565	/* statfs.f_type of wqueue */
 #define WQ_API_VERSION	1
 
 #define WQ_MAX_KEY	1024		/* bytes of a key, at most */
@@ -365,7 +371,7 @@ struct wq_limiter_spec {
 #define WQ_MAX_AGEING		65536	/* the largest wq_attrs.order_arg of WQ_ORDER_PRIORITY */
 
 /* wq_attrs.set */
-#define WQ_ATTR_MODE		(1U << 0)
+#define WQ_ATTR_MODE		(1U << 0)	/* reserved, as UID and GID: see chmod(2) and chown(2) */
 #define WQ_ATTR_UID		(1U << 1)
 #define WQ_ATTR_GID		(1U << 2)
 #define WQ_ATTR_MAX_KEYS	(1U << 3)
@@ -380,7 +386,8 @@ struct wq_limiter_spec {
 
 /**
  * struct wq_attrs - the attributes of a queue.
- *	WQ_IOC_OPEN: bind the open file to a queue, once;
+ *	WQ_IOC_OPEN: bind the open file to a queue, once.  For a directory of wqueue: open or create
+ *	a queue in it, and return a descriptor that takes keys, and is close-on-exec;
  *	WQ_IOC_SET: report the attributes, or change some of them;
  *	WQ_IOC_UNLINK: remove the name of a queue
  * @size: sizeof(struct wq_attrs).  WQ_IOC_UNLINK reads the fields up to @name
@@ -392,11 +399,10 @@ struct wq_limiter_spec {
  *	others are ignored.  0: report all attributes; out, those that WQ_IOC_SET can change
  * @mode: permission bits.  WQ_IOC_OPEN: of a new named queue, from which the caller's umask is
  *	removed; 0 for a private queue.  A file opened for reading needs read permission of the
- *	queue, and a file opened for writing needs write permission.  After a change, files that are
- *	bound keep the access that they have
- * @uid: the queue's owner, as a number of the caller's user namespace.  The keys stay charged to
- *	the queue's creator.  WQ_IOC_OPEN: must be 0
- * @gid: the queue's group, as a number of the caller's user namespace.  WQ_IOC_OPEN: must be 0
+ *	queue, and a file opened for writing needs write permission.  As those of all files,
+ *	chmod(2) and chown(2) change the mode and the owner.  Keys stay charged to the creator
+ * @uid: a report: the queue's owner, as a number of the caller's user namespace.  Else must be 0
+ * @gid: a report: the queue's group, as a number of the caller's user namespace.  Else must be 0
  * @max_keys: how many keys the queue may hold, in any state, up to WQ_MAX_KEYS; 0: the default,
  *	WQ_DEFAULT_KEYS.  The number counts against the user's limit while the queue exists.  If the
  *	queue holds more after a change, it keeps them and accepts no new ones
@@ -427,7 +433,8 @@ struct wq_limiter_spec {
  *	failure parks the key.  0: all failures are retried.  A change parks no key by itself, and
  *	parked keys stay parked
  * @fd: WQ_OPEN_SAME: a descriptor of a file that is bound, also to a private queue.  This file, a
- *	consumer of its own, is bound to its queue.  All other fields are 0.  Else must be 0
+ *	consumer of its own, is bound to its queue.  All other fields are 0.  A directory: O_RDONLY,
+ *	O_WRONLY or O_RDWR, and O_NONBLOCK, of the new descriptor.  Else must be 0
  * @reserved: must be 0
  *
  * WQ_IOC_OPEN: a queue that exists keeps its attributes.  The call asks for the attributes that are
@@ -436,8 +443,7 @@ struct wq_limiter_spec {
  * WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in open(2).
  *
  * WQ_IOC_SET changes all attributes in @set, or none.  The caller must be the queue's owner or have
- * CAP_FOWNER.  A change of the owner needs CAP_CHOWN.  A change of the group needs CAP_CHOWN,
- * unless the caller belongs to the new group.
+ * CAP_FOWNER.
  *
  * WQ_IOC_UNLINK: a new queue can have the name at once.  The files that are bound to the queue can
  * still use it.  When the last of them is closed, the queue ends and its keys are lost.
@@ -466,10 +472,12 @@ struct wq_limiter_spec {
  *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.  After
  * each error but EISCONN the file is not bound, and the call can be repeated:
- *  EISCONN    the file is bound already, or another thread is binding it
+ *  EISCONN    the file is bound already, or another thread is binding it.  A file of wqueue: a
+ *             field is not 0
  *  EINVAL     - @flags has an unknown bit, EXCL without CREATE, or EXCL and ACCEPT
  *             - @name is not a valid name, or a byte behind its NUL is not 0
  *             - @name is empty, and @mode is not 0 or @flags has another bit than WQ_OPEN_NO_MAP
+ *             - a directory: @name is empty, or @fd has another bit
  *             - @set, @uid, @gid, @reserved, @fd without SAME, or another field with it is not 0
  *             - @order is unknown, or does not use @order_arg or @group_limit, which is not 0
  *             - the array of limiters does not describe exactly one limiter, or has an unknown
@@ -485,25 +493,26 @@ struct wq_limiter_spec {
  *  EEXIST     a queue has this name, and WQ_OPEN_EXCL is set; or the queue does not have the
  *             attributes that the call asks for, and WQ_OPEN_ACCEPT is not set
  *  EACCES     the queue's permissions, or with SAME the access mode of @fd, do not allow the file's
- *             access mode; CAP_DAC_OVERRIDE overrides the permissions
- *  ENOSPC     the user has user_queues queues, or the sum of their max_keys would exceed user_keys
- *             (see struct wq_info); CAP_SYS_RESOURCE overrides both
+ *             access mode; or the directory's permissions do not allow the call.  CAP_DAC_OVERRIDE
+ *             overrides permissions.  A file of wqueue: it is not open for reading
+ *  EROFS      the queue would be created, and the file system is read-only
+ *  ENOSPC     the set of names has as many queues as its mount option allows, the user has
+ *             user_queues queues, or the sum of their max_keys would exceed user_keys (see struct
+ *             wq_info).  CAP_SYS_RESOURCE overrides the last two
+ *  EMFILE, ENFILE  a directory: the process or the system has as many open files as its limit allows
  *  ENOMEM     there is not enough memory
  *
  * Errors of WQ_IOC_SET; all but the first and EFAULT only if @set is not 0:
  *  EINVAL     - @flags is not 0
  *             - @set has an unknown bit, or that of an attribute that can't be changed
- *             - @uid or @gid is not a number of the caller's user namespace
  *             - @max_keys or @slack is 0
  *             - @lease is not 0, and the queue was created without a lease
  *             - the limiters are not valid, see WQ_IOC_OPEN
- *             - WQ_ATTR_MODE, WQ_ATTR_UID or WQ_ATTR_GID is set, and the queue is private
  *  E2BIG      @num_limiters, or n of a MAX_OF limiter, is above WQ_MAX_LIMITERS
  *  ERANGE     as of WQ_IOC_OPEN
  *  EFAULT     the limiters can't be read; @set is 0: they or the struct can't be written
- *  EPERM      - the caller is not the queue's owner and does not have CAP_FOWNER
- *             - the change of @uid or @gid needs CAP_CHOWN
- *             - the queue belongs to a kernel module
+ *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the queue
+ *             belongs to a kernel module
  *  ENOSPC     the sum of the max_keys of the charged user's queues would exceed user_keys;
  *             CAP_SYS_RESOURCE overrides it
  *  ENOMEM     there is not enough memory
@@ -511,8 +520,8 @@ struct wq_limiter_spec {
  * Errors of WQ_IOC_UNLINK:
  *  EINVAL     @flags is not 0, @name is not a valid name, or a byte behind its NUL is not 0
  *  ENOENT     no queue has this name
- *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the queue
- *             belongs to a kernel module
+ *  EPERM      the queue belongs to a kernel module
+ *  EACCES, EPERM, EROFS  as of unlink(2) of its file
  */
 struct wq_attrs {
 	__u32 size;
@@ -842,78 +851,31 @@ struct wq_list_rec {
 	(sizeof(struct wq_list_rec) + (((len) + 7UL) & ~7UL))
 
 /**
- * struct wq_list - WQ_IOC_LIST: list the keys of the queue, in no particular order;
- *	WQ_IOC_QUEUES: list the named queues that the caller may open for reading or for
- *	writing, in the order in which they were created
+ * struct wq_list - WQ_IOC_LIST: list the keys of the queue, in no particular order
  * @size: sizeof(struct wq_list)
  * @flags: must be 0
- * @keys: the buffer for an array of struct wq_list_rec or struct wq_queue
+ * @keys: the buffer for an array of struct wq_list_rec
  * @cursor: in, 0 for the first call, then the cursor that the last call returned; out, where the
  *	next call continues, 0 at the end
- * @each: WQ_IOC_QUEUES: sizeof(struct wq_queue), the size of an element of the array: a multiple of
- *	4, from WQ_NAME_MAX to the size of a page.  If it is above the kernel's, the kernel leaves
- *	the rest of each element as it is.  If it is below, the kernel writes only @each bytes.
- *	WQ_IOC_LIST: must be 0
  * @reserved: must be 0
  *
  * A key that is in the queue from the first call to the last is listed once.  A key that is added
  * or removed in between is listed at most once.
  *
  * Errors of WQ_IOC_LIST.  The struct is as before, except that EINTR advances @cursor:
- *  EINVAL     @flags, @each or @reserved is not 0, or keys.addr is not a multiple of 8
+ *  EINVAL     @flags or @reserved is not 0, or keys.addr is not a multiple of 8
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  EMSGSIZE   the next record does not fit into the buffer
  *  EINTR      a signal came before the first record was found
  *  ENOMEM     there is not enough memory for a copy of the records
  *  EFAULT     the records or the struct can't be written; some records may have been
- *
- * Errors of WQ_IOC_QUEUES.  The struct is as before:
- *  EINVAL     @flags or @reserved is not 0, or @each is below WQ_NAME_MAX or no multiple of 4
- *  E2BIG      @each is above the size of a page, or keys.size is above WQ_MAX_ARRAY
- *  EMSGSIZE   no element fits into the buffer
- *  ENOMEM, EFAULT  as of WQ_IOC_LIST
  */
 struct wq_list {
 	__u32 size;
 	__u32 flags;
 	struct wq_keys keys;
 	__aligned_u64 cursor;
-	__u32 each;
-	__u32 reserved;
-};
-
-/**
- * struct wq_queue - one queue in the array that WQ_IOC_QUEUES fills
- * @name: the queue's name
- * @uid: the queue's owner, as a number of the caller's user namespace
- * @gid: the queue's group, as a number of the caller's user namespace
- * @mode: permission bits
- * @state: WQ_STATE_*
- * @ready: number of ready keys
- * @processing: number of keys in processing
- * @delayed: number of delayed keys
- * @keys: number of keys in any state
- * @consumers: number of open files that are bound to the queue
- * @parked: number of parked keys
- * @blocked: as wq_stat.blocked
- * @ready_groups: as wq_stat.ready_groups
- * @oldest: as wq_stat.oldest
- */
-struct wq_queue {
-	char name[WQ_NAME_MAX];
-	__u32 uid;
-	__u32 gid;
-	__u32 mode;
-	__u32 state;
-	__u32 ready;
-	__u32 processing;
-	__u32 delayed;
-	__u32 keys;
-	__u32 consumers;
-	__u32 parked;
-	__u32 blocked;
-	__u32 ready_groups;
-	__s64 oldest;
+	__aligned_u64 reserved;
 };
 
 /*
@@ -1288,7 +1250,6 @@ struct wq_map_page {
 #define WQ_IOC_KEY	_IO(WQ_IOC_MAGIC, 0x07)
 #define WQ_IOC_LIST	_IO(WQ_IOC_MAGIC, 0x09)
 #define WQ_IOC_SHUTDOWN	_IO(WQ_IOC_MAGIC, 0x0a)
-#define WQ_IOC_QUEUES	_IO(WQ_IOC_MAGIC, 0x0c)
 #define WQ_IOC_TOUCH	_IO(WQ_IOC_MAGIC, 0x0d)
 #define WQ_IOC_SET	_IO(WQ_IOC_MAGIC, 0x0f)
 #define WQ_IOC_MAP	_IO(WQ_IOC_MAGIC, 0x10)

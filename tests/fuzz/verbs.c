@@ -915,13 +915,19 @@ __s32 do_key(struct task *t, const struct call *c)
 		args.info.priority = 1;
 		break;
 	}
+	/* A state, which can be one that no key has. */
+	if (args.op == WQ_DO_RESTORE) {
+		args.info.state |= c->arg[A_KEYS] ^ c->arg[A_LEN] << 4;
+		args.info.failures |= !!(args.info.state & WQ_KEY_FAILED);
+		args.info.reason_len = c->arg[A_KEY] % 80;
+	}
 	key_fill((void *)t->image[KEYS], PICK(key_ids, c->arg[A_KEY]), args.key_len);
 	key = place(t, KEYS, c->arg[A_KEYS], args.key_len);
 	args.key = (uintptr_t)key.user;
 	ret = verb(t, WQ_IOC_KEY, &args, sizeof(args), true);
 	spot_check(t, &key, 0, "the key");
 	/* A disable of a key that the queue does not know reports no state. */
-	if (plain(t) && ret == 0 && args.op != WQ_DO_DISABLE)
+	if (plain(t) && ret == 0 && args.op != WQ_DO_DISABLE && args.op != WQ_DO_RESTORE)
 		info_check(t, &args.info);
 	return ret;
 }

@@ -99,6 +99,7 @@ struct args {
 	unsigned int parked;
 	unsigned int all;
 	unsigned int batch;
+	unsigned int merge;
 };
 
 /**
@@ -219,6 +220,8 @@ int cmd_resume(const struct args *a);
 int cmd_shutdown(const struct args *a);
 int cmd_run(const struct args *a);
 int cmd_metrics(const struct args *a);
+int cmd_save(const struct args *a);
+int cmd_restore(const struct args *a);
 int cmd_top(const struct args *a);
 
 #endif /* WQCTL_H */

@@ -861,7 +861,7 @@ WQ_EXPORT_FOR_KUNIT(wq_table_remove);
  * Return: an entry.  None, and the table is not empty: many buckets were empty and have
  * been removed, and the next call goes on.
  */
-struct wq_entry * __cold wq_table_any(struct wq_table *t)
+__cold struct wq_entry *wq_table_any(struct wq_table *t)
 {
 	unsigned int walk;
 
@@ -914,7 +914,7 @@ static struct wq_entry *chain_from(const struct wq_bucket *b, u64 place)
  * such entry.  None, and *@cursor is not 0: many buckets in a row were empty, and the
  * walk goes on at the next call.
  */
-struct wq_entry * __cold wq_table_next(const struct wq_table *t, u64 *cursor)
+__cold struct wq_entry *wq_table_next(const struct wq_table *t, u64 *cursor)
 {
 	unsigned int walk;
 

@@ -170,7 +170,7 @@ struct wq {
 	wait_queue_head_t getters ____cacheline_aligned_in_smp;	/* exclusive */
 	wait_queue_head_t pollers;
 
-	wait_queue_head_t overdue;	/* waiters for fences, which the timer of a process's queue wakes */
+	wait_queue_head_t overdue;	/* waiters for fences, which @timer wakes */
 	wait_queue_head_t flushers;	/* tasks that wait for an embedded entry */
 	struct task_struct *thread;	/* L: drives delays and leases, see wq_thread.c */
 	struct delayed_work start_thread;

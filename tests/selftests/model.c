@@ -649,23 +649,23 @@ static bool differs(void *arg, const struct ws_step *path, u32 n)
  * that a new attribute does not compile before the model has its values. KUnit's model has the
  * debounce, because it moves the clock. A slack changes no result.
  */
-#define DRAW_MAX_KEYS		WM_KEYS, WM_KEYS, WM_KEYS / 2, 8, 2
-#define DRAW_ORDER		WQ_ORDER_FIFO, WQ_ORDER_FIFO, WQ_ORDER_PRIORITY, WQ_ORDER_PREFIX
-#define DRAW_ORDER_ARG		1, 2, 3, 7, 16
-#define DRAW_GROUP_LIMIT	0, 1, 2, 3
-#define DRAW_MAX_RETRIES	0, 0, 0, 1, 2, 3
-#define DRAW_LEASE		0, HOUR
-#define DRAW_SLACK		0, 1, WQ_DEFAULT_SLACK
-#define DRAW_DEBOUNCE		0
+static const __s64 draw_max_keys[] = { WM_KEYS, WM_KEYS, WM_KEYS / 2, 8, 2 };
+static const __s64 draw_order[] = {
+	WQ_ORDER_FIFO, WQ_ORDER_FIFO, WQ_ORDER_PRIORITY, WQ_ORDER_PREFIX,
+};
+static const __s64 draw_order_arg[] = { 1, 2, 3, 7, 16 };
+static const __s64 draw_group_limit[] = { 0, 1, 2, 3 };
+static const __s64 draw_max_retries[] = { 0, 0, 0, 1, 2, 3 };
+static const __s64 draw_lease[] = { 0, HOUR };
+static const __s64 draw_slack[] = { 0, 1, WQ_DEFAULT_SLACK };
+static const __s64 draw_debounce[] = { 0 };
+
+#define DRAW(g, values) ((values)[ws_rnd(&(g)->seed, ARRAY_SIZE(values))])
 
 static void random_attrs(struct wq_attrs *a, struct ws_gen *g)
 {
 	*a = (struct wq_attrs){};
-#define VALUE(name, kind, field, ...) \
-	do { \
-		static const __s64 values[] = { DRAW_##name }; \
-		a->field = values[ws_rnd(&g->seed, ARRAY_SIZE(values))]; \
-	} while (0);
+#define VALUE(name, kind, field, ...) a->field = DRAW(g, draw_##field);
 #define OTHER(...)
 #include "../../include/wq_attr_table.h"
 	if (a->order == WQ_ORDER_PREFIX)

@@ -14,14 +14,14 @@
  *	end LINES CHECKSUM			of all lines before this one
  *
  * STATE is of the words of wqctl query, without failed, and of requeued (ready ahead of all others)
- * and idle (a key that only has failures).  The values of a key are failures,
- * given-back, priority, due (the time until its delay ends), age, error and reason.  Keys are in the
- * order in which they are restored: those in processing, the requeued ones, the other ready ones,
+ * and idle (a key that only has failures).  The values of a key are failures, given-back, priority,
+ * due (the time until its delay ends), age, error and reason.  Keys are in the order in which they
+ * are restored: those in processing, the requeued ones, the other ready ones,
  * each from the oldest on, the delayed ones by the end of their delay, the parked ones from the
  * oldest on, and others by name.
  *
- * A key or a reason is in double quotes.  Of a byte that is not printable ASCII, and of \ and ",
- * it has \ and three octal digits.
+ * A key or a reason is in double quotes.  A byte that is not printable ASCII, \ or "
+ * is written as \ and three octal digits.
  */
 #ifndef SAVE_H
 #define SAVE_H
@@ -44,7 +44,7 @@ static inline uint64_t snapshot_sum(uint64_t sum, const char *text, size_t len)
 	return sum;
 }
 
-/* For how long a command pauses a queue.  It renews the pause, which so ends soon if it is killed. */
+/* For how long a command pauses a queue.  It renews the pause, which ends soon if it is killed. */
 #define HOLD_TIME	(10 * NSEC_PER_SEC)
 
 /**

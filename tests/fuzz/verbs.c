@@ -873,6 +873,9 @@ static __u32 op_of(const struct call *c)
 		[OP_KICK] = WQ_DO_KICK, [OP_DISABLE] = WQ_DO_DISABLE,
 	};
 
+	/* Every second forget is a restore, whose state the flags choose. */
+	if (c->op == OP_FORGET && c->arg[A_KEY] % 2)
+		return WQ_DO_RESTORE;
 	return ops[c->op] ^ PICK(flag_values, c->arg[A_FLAGS]);
 }
 
@@ -917,7 +920,7 @@ __s32 do_key(struct task *t, const struct call *c)
 	}
 	/* A state, which can be one that no key has. */
 	if (args.op == WQ_DO_RESTORE) {
-		args.info.state |= c->arg[A_KEYS] ^ c->arg[A_LEN] << 4;
+		args.info.state |= (c->arg[A_FLAGS] * 37 ^ c->arg[A_RESERVED] * 5) & 0x1ff;
 		args.info.failures |= !!(args.info.state & WQ_KEY_FAILED);
 		args.info.reason_len = c->arg[A_KEY] % 80;
 	}

@@ -25,6 +25,7 @@
 #include "wq_quota.h"
 #include "wq_ratelimit.h"
 #include "wq_report.h"
+#include "wq_restore.h"
 #include "wq_verb.h"
 #include "wq_wait.h"
 
@@ -159,6 +160,7 @@ int wq_verb_key(struct wq_call *call, void *arg)
 		[WQ_DO_KICK] = FMODE_WRITE,
 		[WQ_DO_DISABLE] = FMODE_READ | FMODE_WRITE,
 		[WQ_DO_ENABLE] = FMODE_READ | FMODE_WRITE,
+		[WQ_DO_RESTORE] = FMODE_WRITE,
 	};
 	struct wq_key_op *args = arg;
 	struct wq_key_buf buf __uninitialized;
@@ -168,7 +170,9 @@ int wq_verb_key(struct wq_call *call, void *arg)
 	bool many;
 	int ret;
 
-	if (what >= ARRAY_SIZE(modes) || memchr_inv(&args->info, 0, sizeof(args->info)))
+	if (what >= ARRAY_SIZE(modes))
+		return -EINVAL;
+	if (what != WQ_DO_RESTORE && memchr_inv(&args->info, 0, sizeof(args->info)))
 		return -EINVAL;
 	many = what == WQ_DO_KICK && !args->key_len;
 	if (many ? !args->count || args->key : args->count)
@@ -176,17 +180,20 @@ int wq_verb_key(struct wq_call *call, void *arg)
 	if (!(call->file->f_mode & modes[array_index_nospec(what, ARRAY_SIZE(modes))]))
 		return -EACCES;
 	/* A queue without a user belongs to a kernel module. */
-	if ((what == WQ_DO_DISABLE || what == WQ_DO_ENABLE) &&
-	    (!q->user || !wq_call_by_owner(call)))
+	if (what >= WQ_DO_DISABLE && (!q->user || !wq_call_by_owner(call)))
 		return -EPERM;
 	if (many)
 		return wq_kick_process(q, &args->count);
 
 	ret = wq_key_op_init(q, &op, &buf, args->key, args->key_len);
-	if (!ret)
+	if (!ret && what == WQ_DO_RESTORE)
+		ret = wq_restore_key(q, &op, &args->info, GFP_KERNEL_ACCOUNT);
+	else if (!ret)
 		ret = what == WQ_DO_DISABLE ? disable_key(call, &op, &args->info) :
 					      wq_key_do(q, call->c, &op, what, &args->info);
 	wq_key_buf_free(&buf);
+	if (what == WQ_DO_RESTORE)
+		return ret;
 	args->count = what == WQ_DO_KICK;
 	/* Without read access, report only the state from before the call. */
 	if (!(call->file->f_mode & FMODE_READ))

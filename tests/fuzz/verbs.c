@@ -867,6 +867,9 @@ static __u32 op_of(const struct call *c)
 		[OP_KICK] = WQ_DO_KICK, [OP_DISABLE] = WQ_DO_DISABLE,
 	};
 
+	/* Every second forget is a restore, whose state the flags choose. */
+	if (c->op == OP_FORGET && c->arg[A_KEY] % 2)
+		return WQ_DO_RESTORE;
 	return ops[c->op] ^ PICK(flag_values, c->arg[A_FLAGS]);
 }
 
@@ -909,13 +912,19 @@ __s32 do_key(struct task *t, const struct call *c)
 		args.info.priority = 1;
 		break;
 	}
+	/* A state, which can be one that no key has. */
+	if (args.op == WQ_DO_RESTORE) {
+		args.info.state |= (c->arg[A_FLAGS] * 37 ^ c->arg[A_RESERVED] * 5) & 0x1ff;
+		args.info.failures |= !!(args.info.state & WQ_KEY_FAILED);
+		args.info.reason_len = c->arg[A_KEY] % 80;
+	}
 	key_fill((void *)t->image[KEYS], PICK(key_ids, c->arg[A_KEY]), args.key_len);
 	key = place(t, KEYS, c->arg[A_KEYS], args.key_len);
 	args.key = (uintptr_t)key.user;
 	ret = verb(t, WQ_IOC_KEY, &args, sizeof(args), true);
 	spot_check(t, &key, 0, "the key");
 	/* A disable of a key that the queue does not know reports no state. */
-	if (plain(t) && ret == 0 && args.op != WQ_DO_DISABLE)
+	if (plain(t) && ret == 0 && args.op != WQ_DO_DISABLE && args.op != WQ_DO_RESTORE)
 		info_check(t, &args.info);
 	return ret;
 }

@@ -956,6 +956,27 @@ static int call_disable(struct world *w)
 	return ret < 0 ? ret : 0;
 }
 
+static int call_restore(struct world *w)
+{
+	static char key[WQ_MAX_KEY] = "k";
+	struct wq_key_op op = {
+		.size = sizeof(op), .op = WQ_DO_RESTORE, .key = addr_of(key),
+		.key_len = sizeof(key), .info = { .state = WQ_KEY_DELAYED, .due = HOUR },
+	};
+
+	return verb(w->q, WQ_IOC_KEY, &op);
+}
+
+static int call_restore_parked(struct world *w)
+{
+	struct wq_key_op op = {
+		.size = sizeof(op), .op = WQ_DO_RESTORE, .key = addr_of("k"), .key_len = 1,
+		.info = { .state = WQ_KEY_PARKED, .reason_len = 1 },
+	};
+
+	return verb(w->q, WQ_IOC_KEY, &op);
+}
+
 /* The effect happens also if the wait does not begin. */
 static int call_wait_drain(struct world *w)
 {
@@ -1145,6 +1166,12 @@ FIXTURE_VARIANT_ADD(faults, pause) { .setup = many_delayed, .call = call_pause }
 FIXTURE_VARIANT_ADD(faults, wait) { .setup = no_keys, .call = call_wait };
 FIXTURE_VARIANT_ADD(faults, wait_add) { .setup = no_keys, .call = call_wait_add };
 FIXTURE_VARIANT_ADD(faults, disable) { .setup = no_keys, .call = call_disable };
+FIXTURE_VARIANT_ADD(faults, restore) {
+	.setup = no_keys, .call = call_restore, .again = -EEXIST
+};
+FIXTURE_VARIANT_ADD(faults, restore_parked) {
+	.setup = no_keys, .call = call_restore_parked, .again = -EEXIST
+};
 FIXTURE_VARIANT_ADD(faults, shutdown) { .setup = many_delayed, .call = call_shutdown };
 FIXTURE_VARIANT_ADD(faults, drain) { .setup = no_keys, .call = call_drain };
 FIXTURE_VARIANT_ADD(faults, poll) { .setup = ready_keys, .call = call_poll };
@@ -1236,6 +1263,9 @@ FIXTURE_VARIANT_ADD(faults, wait_add_with_groups) {
 	.setup = no_keys, .call = call_wait_add, GROUPS
 };
 FIXTURE_VARIANT_ADD(faults, disable_with_groups) { .setup = no_keys, .call = call_disable, GROUPS };
+FIXTURE_VARIANT_ADD(faults, restore_with_groups) {
+	.setup = no_keys, .call = call_restore, .again = -EEXIST, GROUPS
+};
 FIXTURE_VARIANT_ADD(faults, close_with_groups) {
 	.setup = held_by_the_other, .call = call_close, GROUPS
 };

@@ -660,6 +660,17 @@ int wq_enable(int q, const void *key, size_t len)
 	return key_state(q, WQ_DO_ENABLE, key, len);
 }
 
+int wq_restore_sized(int q, const void *key, size_t len, const struct wq_key_info *info,
+		     size_t size)
+{
+	struct wq_key_op arg = {
+		.size = sizeof(arg), .op = WQ_DO_RESTORE, .key = addr(key), .key_len = len,
+	};
+
+	copy_struct(&arg.info, sizeof(arg.info), info, size);
+	return ioctl(q, WQ_IOC_KEY, &arg) < 0 ? -1 : 0;
+}
+
 int wq_kick(int q, const void *key, size_t len)
 {
 	return key_state(q, WQ_DO_KICK, key, len) < 0 ? -1 : 0;

@@ -424,6 +424,23 @@ int wq_disable(int q, const void *key, size_t len, int64_t timeout);
  */
 int wq_enable(int q, const void *key, size_t len);
 
+int wq_restore_sized(int q, const void *key, size_t len, const struct wq_key_info *info,
+		     size_t size);
+
+/**
+ * wq_restore() - enter a key that the queue does not know, in a state
+ * @info: the state, as wq_list() or wq_query_info() reported it, see WQ_DO_RESTORE in wq(4)
+ *
+ * A key that was processing is ready, ahead of all others, and behind those that were restored so
+ * before.  Only the queue's owner and root may restore keys.
+ *
+ * Return: 0.  It fails with EEXIST if the queue knows the key.
+ */
+static inline int wq_restore(int q, const void *key, size_t len, const struct wq_key_info *info)
+{
+	return wq_restore_sized(q, key, len, info, sizeof(*info));
+}
+
 /**
  * wq_pause() - pause gets, adds or both
  * @what: WQ_PAUSE_GETS, WQ_PAUSE_ADDS or both; the other one stays as it is
@@ -670,6 +687,14 @@ int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsig
  * Then @cursor is where the next call continues.
  */
 int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor);
+
+/**
+ * wq_list_since() - as wq_list(), with times in place of ages
+ *
+ * @info.age of each key is the time of CLOCK_MONOTONIC, in ns, at which its age was 0.  Ready keys
+ * of a level that are sorted by it are in the order in which they became dirty.
+ */
+int wq_list_since(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor);
 
 /**
  * struct wq_producer - a producer that repeats adds

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <inttypes.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -432,6 +433,153 @@ int cmd_set(const struct args *a)
 	if (a->attrs.set & FILE_ATTRS && set_file(a))
 		return set_complain(a);
 	return DONE;
+}
+
+/* Snapshots */
+
+#define RAW_LIMITER	"specs"
+
+/* A limiter that no command line can describe: the elements of its array, number by number. */
+static void put_raw_limiter(FILE *out, const struct wq_limiter_spec *specs, unsigned int num)
+{
+	const struct wq_limiter_spec *s;
+
+	fputs(RAW_LIMITER, out);
+	for (s = specs; s < specs + num; s++)
+		fprintf(out, ";%u,%u,%" PRId64 ",%" PRId64 ",%" PRIu64, s->kind, s->n, (int64_t)s->base,
+			(int64_t)s->max, (uint64_t)s->rate);
+}
+
+static const char *parse_raw_limiter(const char *text, struct wq_limiter_spec *specs, uint32_t *num)
+{
+	struct wq_limiter_spec *s;
+	int used;
+
+	*num = 0;
+	for (text += strlen(RAW_LIMITER); *text; text += used) {
+		if (*num == WQ_MAX_LIMITERS)
+			return "the limiter has too many elements";
+		s = &specs[(*num)++];
+		used = -1;
+		sscanf(text, ";%" SCNu32 ",%" SCNu32 ",%" SCNd64 ",%" SCNd64 ",%" SCNu64 "%n",
+		       &s->kind, &s->n, (int64_t *)&s->base, (int64_t *)&s->max,
+		       (uint64_t *)&s->rate, &used);
+		if (used < 0)
+			return "an element of the limiter is wrong";
+	}
+	return *num ? NULL : "the limiter has no elements";
+}
+
+static void put_limiter_line(FILE *out, const struct wq_attrs *attrs,
+			     const struct wq_limiter_spec *specs)
+{
+	char *text = limiter_text(specs, attrs->num_limiters);
+	struct wq_limiter_spec again[WQ_MAX_LIMITERS] = { 0 };
+	unsigned int num = 0;
+
+	if (text && !parse_limiter(text, again, &num) && num == attrs->num_limiters &&
+	    !memcmp(again, specs, num * sizeof(*specs)))
+		fputs(text, out);
+	else
+		put_raw_limiter(out, specs, attrs->num_limiters);
+	free(text);
+}
+
+char *attr_lines(const struct wq_attrs *attrs, const struct wq_limiter_spec *specs)
+{
+	char *lines, order[ORDER_TEXT];
+	const struct row *r;
+	size_t len;
+	FILE *out = open_memstream(&lines, &len);
+
+	if (!out)
+		return NULL;
+	for_each_row(r) {
+		/* A queue that was created with a lease stays one of tokens. */
+		if (!r->option || ((r->kind == NUMBER || r->kind == TIME) && !load(r, attrs) &&
+				   !(r->bit == WQ_ATTR_LEASE && attrs->set & r->bit)))
+			continue;
+		fprintf(out, "attr %s ", r->option);
+		switch (r->kind) {
+		case MODE:
+			fprintf(out, "%04o", attrs->mode & 0777);
+			break;
+		case USER:
+			fprintf(out, "%u", attrs->uid);
+			break;
+		case GROUP:
+			fprintf(out, "%u", attrs->gid);
+			break;
+		case LIMITER:
+			put_limiter_line(out, attrs, specs);
+			break;
+		case ORDER:
+			order_text(order, sizeof(order), attrs);
+			fputs(order, out);
+			break;
+		case TIME:
+			fputs(exact_time(load(r, attrs)), out);
+			break;
+		default:
+			fprintf(out, "%lld", (long long)load(r, attrs));
+		}
+		putc('\n', out);
+	}
+	return fclose(out) ? NULL : lines;
+}
+
+static const char *parse_plain(const struct row *r, const char *text, struct wq_attrs *attrs)
+{
+	bool zero = r->bit == WQ_ATTR_LEASE;
+	int64_t value = 0;
+	char *end;
+
+	if (r->kind == TIME) {
+		if (!parse_time(text, &value))
+			return "the value is not a time";
+	} else {
+		errno = 0;
+		value = strtoll(text, &end, r->kind == MODE ? 8 : 10);
+		if (errno || end == text || *end)
+			return "the value is not a number";
+	}
+	if (r->kind == USER || r->kind == GROUP || r->kind == MODE) {
+		if (value < 0 || value > (r->kind == MODE ? 0777 : UINT32_MAX))
+			return "the number is out of range";
+		*(r->kind == MODE ? &attrs->mode : r->kind == USER ? &attrs->uid : &attrs->gid) = value;
+		return NULL;
+	}
+	if (!(zero && !value) && (value < r->min || value > r->max))
+		return "the value is out of range";
+	store(r, attrs, value);
+	return NULL;
+}
+
+const char *attr_parse_line(const char *name, const char *value, struct wq_attrs *attrs,
+			    struct wq_limiter_spec specs[WQ_MAX_LIMITERS])
+{
+	const struct row *r;
+	const char *wrong;
+
+	for_each_row(r)
+		if (r->option && !strcmp(r->option, name))
+			break;
+	if (r == rows + NUM_ROWS)
+		return "there is no attribute of this name";
+	if (attrs->set & r->bit)
+		return "the queue has this attribute already";
+	if (r->kind == ORDER) {
+		wrong = parse_order(value, attrs);
+	} else if (r->kind == LIMITER) {
+		attrs->limiters = (uintptr_t)specs;
+		wrong = strncmp(value, RAW_LIMITER, strlen(RAW_LIMITER)) ?
+			parse_limiter(value, specs, &attrs->num_limiters) :
+			parse_raw_limiter(value, specs, &attrs->num_limiters);
+	} else {
+		wrong = parse_plain(r, value, attrs);
+	}
+	attrs->set |= r->bit;
+	return wrong;
 }
 
 /* Stat and metrics */

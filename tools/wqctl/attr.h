@@ -24,6 +24,19 @@ uint32_t attr_differences(const struct args *a, const struct wq_attrs *is,
 /* Add the attributes to an object, but those that every queue in a list has. */
 void attr_json(json_t *to, const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);
 
+/*
+ * The attributes for a snapshot, a line each, as attr_parse_line() reads them; to be freed.  NULL if
+ * there is not enough memory.
+ */
+char *attr_lines(const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);
+
+/*
+ * Set an attribute from a line of a snapshot, and its bit in attrs->set.  Return NULL, or what is
+ * wrong.
+ */
+const char *attr_parse_line(const char *name, const char *value, struct wq_attrs *attrs,
+			    struct wq_limiter_spec specs[WQ_MAX_LIMITERS]);
+
 /* The attributes as labels of a metric, each with a comma in front; to be freed. */
 char *attr_labels(const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);
 

@@ -53,6 +53,7 @@ static const struct known_option {
 	{ OPT_GIVE_UP, "give-up", FLAG, BITS(outcome, WQ_OUTCOME_GIVE_UP) },
 	{ OPT_JSON, "json", FLAG, BITS(json, 1) },
 	{ OPT_MAX_RETRIES, "max-retries", NUMBER, TO(max_retries), .max = UINT32_MAX },
+	{ OPT_MERGE, "merge", FLAG, BITS(merge, 1) },
 	{ OPT_NO_MAP, "no-map", FLAG, BITS(no_map, 1) },
 	{ OPT_ONCE, "once", FLAG, BITS(once, 1) },
 	{ OPT_PARKED, "parked", FLAG, BITS(parked, 1) },

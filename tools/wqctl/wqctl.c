@@ -405,6 +405,34 @@ static const struct command commands[] = {
 		},
 		.run = cmd_metrics, .words_max = -1,
 	}, {
+		.name = "save", .args = "[QUEUE...]",
+		.doc = "Write a snapshot of queues and all of their keys; without QUEUE of all that you can open."
+			"\vA snapshot is a text. It has the attributes and pauses of each queue, and each key with its state, remaining delay, age, failures and level, and of a parked key the reason. Its last line is a checksum. wqctl restore makes the queues and keys again, for instance after a reboot:\n\n"
+			"  wqctl save -o queues.wq\n"
+			"  wqctl restore queues.wq\n\n"
+			"While wqctl reads the keys of a queue, its gets and adds are paused, which only the queue's owner and root may do. If wqctl is killed, the pause ends within 10 seconds. Runs go on: a run that ends meanwhile is in the snapshot or not. Later changes are not in the snapshot.\n\n"
+			"Queues without a name and queues of kernel modules are not saved, nor are statistics, and the tokens of a bucket: it is full after a restore.\n\n"
+			"0 saved, 1 failed.",
+		.options = (const struct argp_option[]){
+			{ "output", 'o', "FILE", 0, "write FILE, which is replaced as a whole when all is on the disk; - or no -o: standard output", 0 },
+			END
+		},
+		.run = cmd_save, .words_max = -1,
+	}, {
+		.name = "restore", .args = "[FILE]",
+		.doc = "Make queues and keys again from a snapshot of wqctl save; without FILE or with - from standard input."
+			"\vThe whole snapshot is checked first. If it is truncated, changed or of a newer format, nothing is restored, and the message names the line. If a queue exists, nothing is restored either, unless --merge is given.\n\n"
+			"A key that was processing is ready, ahead of all others, because its run may not have ended. Delays go on with the time that was left at the save. Gets and adds of a queue are paused until all of its keys are there. If wqctl fails, it removes the queues that it has created. If it is killed, repeat it with --merge.\n\n"
+			"The keys are charged to the user that restores them. To restore the queues of other users, root is needed.\n\n"
+			"0 restored, 1 failed.",
+		.options = (const struct argp_option[]){
+			{ "merge", OPT_MERGE, NULL, 0,
+			  "if a queue exists, keep its attributes, and add the keys to it: a key that it knows is added as by wqctl add, with its delay", 0 },
+			{ "verbose", 'v', NULL, 0, "print the number of queues and keys", 0 },
+			END
+		},
+		.run = cmd_restore, .words_max = 1,
+	}, {
 		.name = "info", .args = "",
 		.doc = "Print the limits of the kernel's wq."
 			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. user_bytes limits the memory of the keys in them. charged_queues, charged_keys, charged_waits and charged_bytes are the part that your queues use. Private queues and unlinked queues count as long as they are open.",

@@ -100,6 +100,7 @@ struct args {
 	unsigned int all;
 	unsigned int batch;
 	unsigned int dry_run;
+	unsigned int merge;
 };
 
 /**
@@ -224,6 +225,8 @@ int cmd_resume(const struct args *a);
 int cmd_shutdown(const struct args *a);
 int cmd_run(const struct args *a);
 int cmd_metrics(const struct args *a);
+int cmd_save(const struct args *a);
+int cmd_restore(const struct args *a);
 int cmd_top(const struct args *a);
 
 #endif /* WQCTL_H */

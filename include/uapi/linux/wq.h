@@ -81,9 +81,8 @@
  *  - The run ends with outcome 0.  For another outcome, end it by WQ_IOC_DONE.  That, an expired
  *    lease and the end of the file end the run, so the next read does not end it again.  Done and
  *    touch accept this key without a token while the file holds it, with leases too.
- *  - A file works on one key at a time in this way.  If threads or processes share the file, each
- *    read ends the run of the read before it, no matter which of them called it.  So each worker
- *    opens a file of its own.  Keys of WQ_IOC_GET are not concerned.
+ *  - A file works on one key at a time in this way, beside keys of WQ_IOC_GET.  Threads that share
+ *    the file would end each other's runs, so each worker opens a file of its own.
  *  - readv, writev and io_uring carry one key in all segments.  The file has no position: pread,
  *    pwrite and lseek fail with ESPIPE, splice and sendfile with EINVAL.
  *
@@ -167,6 +166,7 @@
 #define WQ_KEY_FAILED		(1U << 5)	/* has failures that were not forgotten */
 #define WQ_KEY_PARKED		(1U << 6)	/* given up; if PROCESSING: parked after the run */
 #define WQ_KEY_DISABLED		(1U << 7)	/* adds fail with EBUSY, see WQ_DO_DISABLE */
+#define WQ_KEY_REQUEUED		(1U << 8)	/* READY ahead of all others, see WQ_LIST_SINCE */
 
 /*
  * wq_rec.flags for add.  A key has at most one pending delay.  If a delayed key is added with a
@@ -508,8 +508,7 @@ struct wq_limiter_spec {
  *             - @max_keys or @slack is 0
  *             - @lease is not 0, and the queue was created without a lease
  *             - the limiters are not valid, see WQ_IOC_OPEN
- *  E2BIG      @num_limiters, or n of a MAX_OF limiter, is above WQ_MAX_LIMITERS
- *  ERANGE     as of WQ_IOC_OPEN
+ *  E2BIG, ERANGE  as of WQ_IOC_OPEN
  *  EFAULT     the limiters can't be read; @set is 0: they or the struct can't be written
  *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the queue
  *             belongs to a kernel module
@@ -600,11 +599,8 @@ struct wq_add {
  *	this time, so the call can be repeated with the struct as EINTR left it.  When such a wait
  *	ends otherwise, out: 0, if the struct can be written
  *
- * A signal without a handler does not end the wait, unless it ends the process.  A stop of the
- * process does not make the wait longer.
- *
- * A key that was given back is the only key of its call, so that no other key is given back with it
- * if its consumer dies of it again.
+ * A signal without a handler does not end the wait, and a stop of the process does not prolong it.
+ * A key that was given back is the only key of its call: its consumer may die of it again.
  *
  * If no key is ready while the queue drains, a file that holds no key waits as long as other
  * consumers hold keys, because these may be given back.
@@ -710,9 +706,7 @@ struct wq_done {
 /*
  * WQ_IOC_TOUCH: restart the leases of keys that this file holds.  The argument is a struct wq_add:
  * @flags and @marks must be 0, and @keys are the keys as get returned them.  A key's result is 0 if
- * this file holds the key, or -errno.
- *
- * In a queue without leases, touch reports whether the file holds the keys, and changes nothing.
+ * this file holds the key, or -errno.  In a queue without leases, nothing changes.
  *
  * Errors of WQ_IOC_TOUCH for a key.  The key's lease is as before:
  *  EINVAL     the key's length is 0, or its flags or delay is not 0, or the record has no token,
@@ -773,6 +767,7 @@ struct wq_key_info {
 #define WQ_DO_KICK	3	/* make parked keys ready, with their failures reset */
 #define WQ_DO_DISABLE	4	/* refuse adds of the key, and drop what it waits for */
 #define WQ_DO_ENABLE	5	/* accept adds of the key again */
+#define WQ_DO_RESTORE	6	/* enter a key that the queue does not know, in a state */
 
 /**
  * struct wq_key_op - WQ_IOC_KEY: report the state of a key, and change the key
@@ -783,9 +778,10 @@ struct wq_key_info {
  * @count: KICK: with @key_len 0: in, how many keys, at least 1; 0xffffffff for all that are parked
  *	at the time of the call.  Else in, must be 0.  Out, how many keys were made ready.  The
  *	other operations: must be 0
- * @info: in, must be 0; out, the state of the key.  DISABLE, and each operation if the file was
- *	opened O_WRONLY, sets only @info.state, and the other fields are 0.  @info.state is 0 if
- *	DISABLE finds that the queue does not know the key, and after a KICK with @key_len 0
+ * @info: RESTORE: in, a state that list reported.  Else in, must be 0; out, the state of the key.
+ *	DISABLE, and each operation if the file was opened O_WRONLY, sets only @info.state, and the
+ *	other fields are 0.  @info.state is 0 if DISABLE finds that the queue does not know the key,
+ *	and after a KICK with @key_len 0
  *
  * Each operation takes effect at once, and does not wait:
  *
@@ -804,21 +800,28 @@ struct wq_key_info {
  *                 without delay and flags is coalesced with that run.  A disabled key counts in
  *                 wq_stat.keys, also if it was unknown before.  It outlasts the process
  *  WQ_DO_ENABLE   is for the queue's owner, and for CAP_FOWNER.  One call undoes all disables
+ *  WQ_DO_RESTORE  is for the queue's owner, and for CAP_FOWNER.  It needs write access, and works
+ *                 while adds are paused.  A key that was PROCESSING or REQUEUED is ready ahead of
+ *                 all others, behind those restored so before.  The fields requeues, holder and
+ *                 lease are ignored, and @due without DELAYED
  *
  * Errors of WQ_IOC_KEY:
  *  EINVAL     - @op is unknown
- *             - a field of @info is not 0
+ *             - a field of @info is not 0.  RESTORE: no key can be in the state, or @priority is
+ *               not 0 in a queue without levels
  *             - @count is not 0, and @op is not KICK or @key_len is not 0
  *             - @key_len is 0, and @op is not KICK, @count is 0 or @key is not 0
  *  EACCES     the file's access mode does not permit @op
- *  EPERM      DISABLE and ENABLE: the caller is not the queue's owner and does not have CAP_FOWNER,
- *             or the queue belongs to a kernel module
+ *  EPERM      DISABLE, ENABLE, RESTORE: the caller is not the queue's owner and does not have
+ *             CAP_FOWNER, or the queue belongs to a kernel module
+ *  EEXIST     RESTORE: the queue knows the key
+ *  ERANGE     RESTORE: a field of @info is out of its range, or @age is above 2^62 ns
  *  E2BIG      @key_len is above WQ_MAX_KEY
- *  ENOENT     the queue does not know the key; not for DISABLE.  KICK: the key is not parked.
- *             FORGET: a limiter's own count is reset
- *  ESHUTDOWN  KICK: the queue is shut down; its parked keys stay parked
- *  ENOSPC     DISABLE: the key is new, and the queue holds max_keys keys
- *  ENOMEM     there is not enough memory for a copy of the key or, with DISABLE, for the key
+ *  ENOENT     the queue does not know the key; not for DISABLE and RESTORE.  KICK: the key is not
+ *             parked.  FORGET: a limiter's own count is reset
+ *  ESHUTDOWN  KICK, RESTORE: the queue is shut down; its parked keys stay parked
+ *  ENOSPC     DISABLE, RESTORE: as of WQ_IOC_ADD
+ *  ENOMEM     there is not enough memory for a copy of the key or, to DISABLE or RESTORE, for it
  *  EFAULT     the key can't be read; or the struct can't be written, and @op took effect
  */
 struct wq_key_op {
@@ -850,10 +853,14 @@ struct wq_list_rec {
 #define WQ_LIST_REC_SIZE(len) \
 	(sizeof(struct wq_list_rec) + (((len) + 7UL) & ~7UL))
 
+#define WQ_LIST_SINCE	(1U << 0)	/* wq_list.flags: what the order of keys depends on */
+
 /**
  * struct wq_list - WQ_IOC_LIST: list the keys of the queue, in no particular order
  * @size: sizeof(struct wq_list)
- * @flags: must be 0
+ * @flags: 0, or WQ_LIST_SINCE: wq_key_info.state also has WQ_KEY_REQUEUED, and age is the time at
+ *	which the age was 0, ns of CLOCK_MONOTONIC: ready keys of a level that are sorted by it are
+ *	in the order in which they became dirty
  * @keys: the buffer for an array of struct wq_list_rec
  * @cursor: in, 0 for the first call, then the cursor that the last call returned; out, where the
  *	next call continues, 0 at the end
@@ -863,7 +870,7 @@ struct wq_list_rec {
  * or removed in between is listed at most once.
  *
  * Errors of WQ_IOC_LIST.  The struct is as before, except that EINTR advances @cursor:
- *  EINVAL     @flags or @reserved is not 0, or keys.addr is not a multiple of 8
+ *  EINVAL     @flags is unknown, @reserved is not 0, or keys.addr is no multiple of 8
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  EMSGSIZE   the next record does not fit into the buffer
  *  EINTR      a signal came before the first record was found
@@ -1070,9 +1077,8 @@ struct wq_stat {
  * call without WQ_SHUTDOWN_DRAIN ends the drain.  While it drains, gets of files that hold no key
  * wait as long as other consumers hold keys.  WQ_WAIT_DRAIN waits for the end of the drain.
  *
- * A shut down needs a file that is open for writing.  Moreover it must be open for reading, or the
- * caller must be the queue's owner or have CAP_FOWNER: the right to add keys alone does not include
- * the right to end the queue.
+ * The right to add keys does not include the right to shut down: the file must also be open for
+ * reading, or the caller must be the queue's owner or have CAP_FOWNER.
  *
  * Errors of WQ_IOC_PAUSE:
  *  EINVAL     @flags is 0 or has an unknown bit
@@ -1082,8 +1088,7 @@ struct wq_stat {
  *
  * Errors of WQ_IOC_SHUTDOWN.  The call did not shut down the queue:
  *  EINVAL     @flags has an unknown bit, or @timeout is not 0
- *  EACCES     the file is not open for reading, and the caller is not the queue's owner and does
- *             not have CAP_FOWNER
+ *  EACCES     the caller has not that right
  */
 struct wq_control {
 	__u32 size;
@@ -1135,8 +1140,7 @@ struct wq_control {
  * before the call, the wait has ended already.
  *
  * The descriptor does not keep the queue.  It keeps the queue's memory, so the queue's user stays
- * charged for the queue until it is closed.  The waits of a user are limited, see
- * wq_info.user_waits.
+ * charged for the queue until it is closed.  wq_info.user_waits limits the waits of a user.
  *
  * Errors of WQ_IOC_WAIT:
  *  EINVAL     - @flags has an unknown bit, or two of RUN, DRAIN and ADD
@@ -1213,18 +1217,14 @@ struct wq_map_page {
  *     coalesced and needs no call.  All that the producer stored before step 3 is visible to the
  *     run that the key waits for.  Otherwise the producer starts again at step 1.
  *
- * A key that the mark does not know of costs a call and nothing else: keys share counters, so a
- * counter can also change because of another key.
+ * Keys share counters, so a counter can also change because of another key.
  *
- * The map and the descriptor do not keep the queue: the keys that a file holds are given back when
- * the file is closed, also while the map is mapped.  When the queue ends, all marks are out of
+ * The map and the descriptor do not keep the queue.  When the queue ends, all marks are out of
  * date.  A child of fork(2) has the map of its parent.
  *
  * The map shows when keys are handed out or canceled, also keys of other producers, to each process
- * that may add keys or has the descriptor.  It shows the key by its counter alone, which is
- * computed from the key with a secret of the map.
- *
- * The page is charged to the memory cgroup of the process that makes the first call.
+ * that may add keys or has the descriptor.  It shows keys by their counters, which a secret of the
+ * map determines.  The page is charged to the memory cgroup of the process that makes the first call.
  *
  * Errors of WQ_IOC_MAP:
  *  EINVAL      @flags or @timeout is not 0

@@ -183,6 +183,9 @@ struct wq {
 	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
 	bool named;			/* N: it is in the trees of named queues */
 	bool shown;			/* N: it is to have a directory in debugfs */
+	struct list_head sources;	/* protected by wq_sources_lock in wq_source.c, as the next */
+	u32 nr_sources;			/* sources in the list, and those that are being attached */
+	u32 last_source;		/* the id that was used last */
 	struct list_head all;		/* in the list of all queues, see wq_queue.c */
 	struct rb_node by_name;		/* N */
 	struct rb_node by_id;		/* N */

@@ -42,7 +42,7 @@ KERNEL_API := $(or $(wildcard tools/man/kernel-api),true)
 
 DKMSDIR	:= /usr/src/wq-$(WQ_VERSION)
 LICENCES := $(wildcard COPYING* LICENSES)
-MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
+MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include sources $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore)
 

@@ -43,7 +43,7 @@ MAKE_MAN := $(wildcard tools/man/pages tools/man/kernel-api)
 
 DKMSDIR	:= /usr/src/wq-$(WQ_VERSION)
 LICENCES := $(wildcard COPYING* LICENSES)
-MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
+MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include sources $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 

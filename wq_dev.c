@@ -39,6 +39,7 @@
 #include "wq_recs.h"
 #include "wq_ratelimit.h"
 #include "wq_rw.h"
+#include "wq_source.h"
 #include "wq_times.h"
 #include "wq_verb.h"
 #include "wq_wait.h"
@@ -181,6 +182,7 @@ union wq_args {
 	struct wq_list list;
 	struct wq_control control;
 	struct wq_wait wait;
+	struct wq_source_op source;
 };
 
 #define WQ_VERB(ioc, type, func, fmode, ...) \
@@ -210,6 +212,7 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_SET, struct wq_attrs, wq_verb_set, FMODE_READ | FMODE_WRITE),
 	WQ_VERB(WQ_IOC_MAP, struct wq_control, wq_verb_map, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_PAUSE, struct wq_control, wq_verb_pause, FMODE_READ | FMODE_WRITE),
+	WQ_VERB(WQ_IOC_SOURCE, struct wq_source_op, wq_verb_source, FMODE_READ | FMODE_WRITE),
 	WQ_VERB(WQ_IOC_WAIT, struct wq_wait, wq_verb_wait, FMODE_READ | FMODE_WRITE,
 		.catch_up = true),
 };
@@ -329,6 +332,8 @@ static int wq_fop_release(struct inode *inode, struct file *file)
 	/* No poller is left: poll holds a reference to the file, and epoll has removed itself. */
 	if (!list_empty(&f->forward.entry))
 		remove_wait_queue(&q->pollers, &f->forward);
+	if (q)
+		wq_sources_end(q, f->c);
 	wq_consumer_end(f->c);
 	if (q)
 		wq_put(q);

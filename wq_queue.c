@@ -30,6 +30,7 @@
 #include "wq_queue.h"
 #include "wq_quota.h"
 #include "wq_report.h"
+#include "wq_source.h"
 #include "wq_thread.h"
 #include "wq_times.h"
 #include "wq_wait.h"
@@ -166,6 +167,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 		    q->timed ? WQ_PREFIX_TIMES : 0;
 	q->no_map = params->no_map || cpu_dcache_is_aliasing();
 	INIT_LIST_HEAD(&q->all);
+	INIT_LIST_HEAD(&q->sources);
 	return q;
 
 free_order:
@@ -246,6 +248,7 @@ void wq_put(struct wq *q)
 {
 	if (!refcount_dec_and_test(&q->ref))
 		return;
+	wq_sources_end(q, NULL);
 	wq_thread_stop(q);
 	wq_purge(q, true);
 	free_keys(q);

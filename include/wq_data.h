@@ -182,6 +182,9 @@ struct wq {
 	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
 	bool published;			/* C: a kernel module's, with a file in wqueue */
 	bool shown;			/* N: it is to have a directory in debugfs */
+	struct list_head sources;	/* protected by wq_sources_lock in wq_source.c, as the next */
+	u32 nr_sources;			/* sources in the list, and those that are being attached */
+	u32 last_source;		/* the id that was used last */
 	struct list_head all;		/* in the list of all queues, see wq_queue.c */
 	u32 dir_number;			/* C: makes the directory's name unique; 0: none */
 	struct work_struct dir_work;	/* makes and removes the directory, see wq_name.c */

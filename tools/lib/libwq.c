@@ -752,6 +752,31 @@ int wq_disable(int q, const void *key, size_t len, int64_t timeout)
 	return state;
 }
 
+/* Sources */
+
+int wq_attach(int q, struct wq_source_op *op)
+{
+	op->size = sizeof(*op);
+	op->op = WQ_SOURCE_ATTACH;
+	return ioctl(q, WQ_IOC_SOURCE, op) < 0 ? -1 : 0;
+}
+
+int wq_source_next(int q, struct wq_source_op *op, char *text, size_t size)
+{
+	*op = (struct wq_source_op){
+		.size = sizeof(*op), .op = WQ_SOURCE_LIST, .id = op->id,
+		.arg = (uintptr_t)text, .arg_size = text ? size : 0,
+	};
+	return ioctl(q, WQ_IOC_SOURCE, op) < 0 ? -1 : 0;
+}
+
+int wq_detach(int q, uint32_t id)
+{
+	struct wq_source_op op = { .size = sizeof(op), .op = WQ_SOURCE_DETACH, .id = id };
+
+	return ioctl(q, WQ_IOC_SOURCE, &op) < 0 ? -1 : 0;
+}
+
 /* The whole queue */
 
 int wq_pause(int q, uint32_t what, int64_t ns)

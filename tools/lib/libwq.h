@@ -52,6 +52,7 @@
 #include <sys/types.h>
 
 #include <linux/wq.h>
+#include <linux/wq_source.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -440,6 +441,36 @@ static inline int wq_restore(int q, const void *key, size_t len, const struct wq
 {
 	return wq_restore_sized(q, key, len, info, sizeof(*info));
 }
+
+/**
+ * wq_attach() - attach a source, which adds a key to the queue for each thing that changes
+ * @op: kind, prefix, delay, flags and the kind's arguments, see <linux/wq_source.h>; receives the
+ *	source's number in @op->id.  The call sets size and op
+ *
+ * The source lives until it is detached or the queue ends.
+ *
+ * Return: 0.
+ */
+int wq_attach(int q, struct wq_source_op *op);
+
+/**
+ * wq_source_next() - describe the next source of a queue
+ * @op: in, @op->id: 0, or the number of the last source; out, the source with the next number
+ * @text: receives what the source watches, cut to @size; NULL: no text
+ * @size: bytes of @text, with its NUL
+ *
+ * Return: 0; it fails with ENOENT if there is no further source.
+ */
+int wq_source_next(int q, struct wq_source_op *op, char *text, size_t size);
+
+/**
+ * wq_detach() - detach a source
+ *
+ * The source adds no key after the call.
+ *
+ * Return: 0.
+ */
+int wq_detach(int q, uint32_t id);
 
 /**
  * wq_pause() - pause gets, adds or both

@@ -118,6 +118,13 @@ static const char *check_run(const struct args *a)
 	return NULL;
 }
 
+static const char *check_watch(const struct args *a)
+{
+	if (a->print ? a->num_words : !a->num_words)
+		return "give either a command to run, or --print";
+	return NULL;
+}
+
 static const char *check_shutdown(const struct args *a)
 {
 	if (a->has_timeout && !a->drain)
@@ -493,6 +500,66 @@ static const struct command commands[] = {
 			FD_OPTION, END
 		},
 		.run = cmd_shutdown, .check = check_shutdown, .queue = BY_EITHER,
+	}, {
+		.name = "attach", .args = "QUEUE SPEC\n--fd N SPEC",
+		.doc = "Add a key to a queue for each thing that changes: files, or the network."
+			"\vSPEC is fs:DIRECTORY, or net: with tables and commas between them: link, addr, neigh, route; net alone watches all of them. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
+			"No change is lost: if a key cannot be added, because the queue is full for instance, a rescan key comes as soon as it can be. attach prints the number of the source. A whole file system is watched, so fs needs CAP_SYS_ADMIN, unless it is --children.\n\n"
+			"0 attached, 1 failed.",
+		.options = (const struct argp_option[]){
+			{ "only", OPT_ONLY, "PATTERN", 0,
+			  "files: watch this path and what is below it, or *SUFFIX: names that end so; can be repeated", 0 },
+			{ "exclude", OPT_EXCLUDE, "PATTERN", 0, "files: leave out that path, or those names", 0 },
+			{ "children", OPT_CHILDREN, NULL, 0,
+			  "files: the directory and its entries alone, for which read permission suffices", 0 },
+			{ "own", OPT_OWN, NULL, 0, "files: also what wqctl and its commands change", 0 },
+			{ "debounce", OPT_DEBOUNCE, "TIME", 0,
+			  "a key is ready after this time without a further change", 0 },
+			{ "scan", OPT_SCAN, NULL, 0, "begin with a rescan key, for a first look at all", 0 },
+			{ "prefix", OPT_PREFIX, "TEXT", 0, "put TEXT ahead of each key", 0 },
+			FD_OPTION, END
+		},
+		.run = cmd_attach, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
+	}, {
+		.name = "sources", .args = "QUEUE\n--fd N",
+		.doc = "List the sources of a queue."
+			"\vFAILED: adds that failed, RESCANS: rescan keys that were added for them. STATE is watching, rescan (a rescan key waits until it can be added), unmounted, removed or ended.\n\n"
+			"0 there are sources, 1 failed, 3 there is none.",
+		.options = (const struct argp_option[]){ FD_OPTION, END },
+		.run = cmd_sources, .queue = BY_EITHER,
+	}, {
+		.name = "detach", .args = "QUEUE ID\n--fd N ID",
+		.doc = "Detach a source from a queue."
+			"\vID is its number in wqctl sources. Keys that it has added stay.\n\n"
+			"0 detached, 1 failed, 3 there is no such source.",
+		.options = (const struct argp_option[]){ FD_OPTION, END },
+		.run = cmd_detach, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
+	}, {
+		.name = "watch", .args = "SPEC [--] COMMAND [ARG|{}]...\n--print SPEC",
+		.doc = "Run COMMAND for each file, or each thing of the network, that changes."
+			"\vSPEC is fs:DIRECTORY, or net: with tables and commas between them: link, addr, neigh, route; net alone watches all of them. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
+			"watch makes a queue of its own, which ends with it, attaches a source to it, and does what wqctl run does: see wqctl run --help for {}, retries and signals. Changes of a file that waits for its run cost no memory, and none is lost. What wqctl and its commands change is left out, unless --own is given.\n\n"
+			"  wqctl watch fs:/srv --exclude .git --debounce 1s -- sh -c 'backup \"$1\"' sh {}\n"
+			"  wqctl watch --print net:neigh,route\n\n"
+			"0 stopped, and no key was given up, 1 a key was, or watch failed.",
+		.options = (const struct argp_option[]){
+			{ "print", OPT_PRINT, NULL, 0, "print each key, escaped as in a C string", 0 },
+			{ "only", OPT_ONLY, "PATTERN", 0,
+			  "files: watch this path and what is below it, or *SUFFIX: names that end so; can be repeated", 0 },
+			{ "exclude", OPT_EXCLUDE, "PATTERN", 0, "files: leave out that path, or those names", 0 },
+			{ "children", OPT_CHILDREN, NULL, 0,
+			  "files: the directory and its entries alone, for which read permission suffices", 0 },
+			{ "own", OPT_OWN, NULL, 0, "files: also what wqctl and its commands change", 0 },
+			{ "debounce", OPT_DEBOUNCE, "TIME", 0,
+			  "a key is ready after this time without a further change", 0 },
+			{ "scan", OPT_SCAN, NULL, 0, "begin with a rescan key, for a first look at all", 0 },
+			{ "jobs", 'j', "N", 0, "run up to N commands at a time (default: 1)", 0 },
+			{ "max-retries", OPT_MAX_RETRIES, "N", 0, "retries of a key that fails (default: 18)", 0 },
+			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries", 0 },
+			END
+		},
+		.run = cmd_watch, .check = check_watch, .queue = BY_NAME,
+		.words_max = -1, .raw = true,
 	}, {
 		.name = "run", .args = "QUEUE [--] COMMAND [ARG|{}]...",
 		.doc = "Run COMMAND for each key, until the queue is shut down or removed and no key is left."

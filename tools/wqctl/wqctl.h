@@ -58,6 +58,9 @@ enum {
  * @interval: -d, in ns
  * @output: -o, or NULL
  * @needs_queue: if the queue is missing, advise to create it
+ * @rules: --only and --exclude, in their order
+ * @num_rules: number of @rules
+ * @prefix: --prefix, or NULL
  */
 struct args {
 	const char *command;
@@ -82,6 +85,12 @@ struct args {
 	int64_t interval;
 	const char *output;
 	bool needs_queue;
+	struct rule {
+		const char *pattern;
+		bool only;
+	} rules[WQ_FS_MAX_RULES];
+	unsigned int num_rules;
+	const char *prefix;
 	/* Options without a value: 0 or 1, see options.c. */
 	unsigned int has_timeout;
 	unsigned int wait;
@@ -101,6 +110,10 @@ struct args {
 	unsigned int batch;
 	unsigned int dry_run;
 	unsigned int merge;
+	unsigned int children;
+	unsigned int own;
+	unsigned int scan;
+	unsigned int print;
 };
 
 /**
@@ -224,6 +237,10 @@ int cmd_pause(const struct args *a);
 int cmd_resume(const struct args *a);
 int cmd_shutdown(const struct args *a);
 int cmd_run(const struct args *a);
+int cmd_attach(const struct args *a);
+int cmd_sources(const struct args *a);
+int cmd_detach(const struct args *a);
+int cmd_watch(const struct args *a);
 int cmd_metrics(const struct args *a);
 int cmd_save(const struct args *a);
 int cmd_restore(const struct args *a);

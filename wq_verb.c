@@ -372,5 +372,5 @@ int wq_verb_source(struct wq_call *call, void *arg)
 		return -EINVAL;
 	if (op->op == WQ_SOURCE_LIST)
 		return list_source(call, op);
-	return wq_source_detach(call->c->q, op->id, is_owner_or_capable(call->c->q));
+	return wq_source_detach(call->c->q, op->id, wq_call_by_owner(call));
 }

@@ -10,7 +10,7 @@
  * and the super block go.
  *
  * An event names a dentry, or a directory and a name in it.  The path from the watched directory to
- * it is read from the dcache, as dentry_path_raw() does: under RCU, repeated if a rename came in
+ * it is read from the dcache, as the dcache does for d_path: under RCU, repeated if a rename came in
  * between (rename_lock), the second time with that lock.  The parents of a dentry cannot go away
  * before the grace period of RCU.
  *
@@ -129,7 +129,7 @@ static void path_cut(struct fs_path *p, u32 len)
 /* Put a name ahead of the path.  Returns false if a rename changes it meanwhile. */
 static bool path_prepend(struct fs_path *p, const struct qstr *name)
 {
-	/* Pairs with the release in the dcache, as in prepend_name() there. */
+	/* Pairs with the release in the dcache, where a name is replaced. */
 	const char *from = smp_load_acquire(&name->name);
 	u32 i, len = READ_ONCE(name->len), slash = p->start < p->end;
 	char *to;

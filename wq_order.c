@@ -3,7 +3,7 @@
  * The order of a queue, an attribute: FIFO, or a policy of wq itself, or one of a kernel module.
  *
  * FIFO is no policy.  It is the list wq.fifo, and inlined in the state machine: with calls of a
- * policy, add, get and done of a key would take more instructions, see tools/doc/design.md.
+ * policy, add, get and done of a key would take more instructions, see tools/doc/performance.md.
  */
 #include "wq_cs.h"
 #include "wq_order.h"

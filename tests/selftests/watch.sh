@@ -1,0 +1,146 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# wqctl watch, attach, sources and detach, in a tmpfs and with a network device.  Prints TAP.  Runs as
+# root on a machine with the module loaded; SOURCES is the directory of the modules of sources, WQCTL
+# the path of wqctl.
+#
+# The tests run through their names.
+# shellcheck disable=SC2317
+set -u
+
+: "${SOURCES:?set SOURCES to the directory of wq_fs.ko and wq_net.ko}"
+: "${WQCTL:?set WQCTL to the path of wqctl}"
+# shellcheck source=tests/selftests/harness.sh
+. "$(dirname "$0")/harness.sh"
+
+q=watched
+files=$top/files
+trap 'end_test; umount "$files"; busybox rmmod wq_fs wq_net; rm -rf "$top"' EXIT
+mkdir "$files" && mount -t tmpfs wq-watch "$files" || exit 1
+busybox insmod "$SOURCES/wq_fs.ko" && busybox insmod "$SOURCES/wq_net.ko" || exit 1
+
+setup() { rm -rf "${files:?}"/* && mkdir "$files/d" && "$WQCTL" create $q; }
+cleanup() { "$WQCTL" unlink -q $q 2>/dev/null; busybox ip link del wqwatch 2>/dev/null; :; }
+
+keys() { "$WQCTL" ls -0 $q | sort -z | tr '\0' ' '; }
+has_line() { grep -qxF -- "$2" "$1" 2>/dev/null; }
+watches() { [ "$("$WQCTL" sources $q 2>/dev/null | grep -c watching)" = "$1" ]; }
+
+test_attach_adds_a_key_for_each_file_that_changes() {
+	is "the number of the source" 1 "$("$WQCTL" attach $q "fs:$files/d" | grep -cx '[0-9]*')"
+	echo a >"$files/d/one"
+	echo a >>"$files/d/one"
+	mkdir "$files/d/sub"
+	echo a >"$files/d/sub/two"
+	is "keys" "one sub/ sub/two " "$(keys)"
+}
+
+test_attach_scan_begins_with_the_rescan_key_of_all() {
+	"$WQCTL" attach --scan $q "fs:$files/d" >/dev/null || fail "attach"
+	is "keys" "/ " "$(keys)"
+}
+
+test_attach_only_and_exclude_leave_files_out() {
+	"$WQCTL" attach --only '*.c' --exclude skip $q "fs:$files/d" >/dev/null || fail "attach"
+	mkdir "$files/d/skip"
+	echo a | tee "$files/d/a.c" "$files/d/a.h" "$files/d/skip/b.c" >/dev/null
+	is "keys" "a.c " "$(keys)"
+}
+
+test_attach_prefix_is_ahead_of_each_key() {
+	"$WQCTL" attach --prefix src: $q "fs:$files/d" >/dev/null || fail "attach"
+	echo a >"$files/d/one"
+	is "keys" "src:one " "$(keys)"
+}
+
+test_attach_net_adds_a_key_for_a_link() {
+	"$WQCTL" attach $q net:link >/dev/null || fail "attach"
+	busybox ip link add wqwatch type dummy
+	is "keys" "link/$(cat /sys/class/net/wqwatch/ifindex) " "$(keys)"
+}
+
+test_sources_lists_them_and_detach_ends_one() {
+	local id status=0
+	id=$("$WQCTL" attach $q "fs:$files/d")
+	"$WQCTL" attach $q net:neigh >/dev/null
+	watches 2 || fail "sources: $("$WQCTL" sources $q)"
+	has "the directory" "$files/d" "$("$WQCTL" sources $q)"
+	"$WQCTL" detach $q "$id" || fail "detach"
+	watches 1 || fail "sources after detach: $("$WQCTL" sources $q)"
+	echo a >"$files/d/one"
+	is "keys after detach" "" "$(keys)"
+	"$WQCTL" detach $q "$id" 2>"$err" || status=$?
+	is "status of a second detach" 3 $status
+	has "its message" "no source $id" "$(cat "$err")"
+}
+
+test_sources_of_a_queue_without_any_exits_with_3() {
+	local status=0
+	"$WQCTL" sources $q 2>"$err" || status=$?
+	is status 3 $status
+}
+
+test_sources_reports_a_directory_that_was_removed() {
+	"$WQCTL" attach $q "fs:$files/d" >/dev/null
+	rmdir "$files/d"
+	has "state" removed "$("$WQCTL" sources $q)"
+}
+
+test_watch_runs_a_command_for_each_change_and_not_for_its_own() {
+	# shellcheck disable=SC2016  # for the worker's shell
+	"$WQCTL" watch -q "fs:$files/d" -- sh -c 'echo "$1"; echo x >"$0/own"' "$files/d" {} >"$out" &
+	local pid=$!
+	changed() { echo a >"$files/d/one"; has_line "$out" one; }
+	eventually changed || fail "no run: $(cat "$out")"
+	kill $pid
+	wait $pid
+	is status 0 $?
+	has_no "output" own "$(cat "$out")"
+}
+
+test_watch_print_escapes_names() {
+	"$WQCTL" watch --print "fs:$files/d" >"$out" &
+	local pid=$!
+	changed() { : >"$files/d/"$'a\nb'; has_line "$out" 'a\nb'; }
+	eventually changed || fail "not printed: $(cat "$out")"
+	kill $pid
+}
+
+test_watch_leaves_nothing_behind_if_it_is_killed() {
+	"$WQCTL" watch --print "fs:$files/d" >"$out" &
+	local pid=$!
+	changed() { echo a >"$files/d/one"; has_line "$out" one; }
+	eventually changed || fail "not printed: $(cat "$out")"
+	kill -9 $pid
+	wait $pid
+	unused() { [ "$(cat /sys/module/wq_fs/refcnt)" = 0 ]; }
+	eventually unused || fail "wq_fs is in use by $(cat /sys/module/wq_fs/refcnt)"
+}
+
+refused() { # STATUS TEXT ARGUMENT...
+	local status=0
+	"$WQCTL" "${@:3}" 2>"$err" || status=$?
+	is "status of wqctl ${*:3}" "$1" $status
+	has "message of wqctl ${*:3}" "$2" "$(cat "$err")"
+}
+
+test_bad_arguments_of_watch_and_attach_are_named() {
+	refused 2 "can't open the directory" watch --print "fs:$files/none"
+	refused 2 "is nothing to watch" watch --print nothing:x
+	refused 2 "is no table of the network" attach $q net:nothing
+	refused 2 "belong to fs" attach --children $q net:link
+	refused 2 "give either a command to run, or --print" watch net:link
+	refused 2 "has no slash" attach --only /x $q "fs:$files/d"
+	refused 2 "not the number of a source" detach $q x
+}
+
+test_watch_without_the_right_names_the_right() {
+	chmod 666 /dev/wq
+	setpriv --reuid 1234 --regid 1234 --clear-groups "$WQCTL" watch --print "fs:$files/d" 2>"$err" &&
+		fail "a user without rights can watch"
+	chmod 600 /dev/wq
+	has "message" CAP_SYS_ADMIN "$(cat "$err")"
+}
+
+run_tests "$@"

@@ -15,6 +15,7 @@ override DESTDIR := $(abspath $(DESTDIR))
 O	?= $(CURDIR)/build/tools
 MANDIR	?= $(PREFIX)/share/man
 UDEVDIR	?= $(PREFIX)/lib/udev/rules.d
+UNITDIR	?= $(PREFIX)/lib/systemd/system
 SHAREDIR ?= $(PREFIX)/share/wq
 DOCDIR	?= $(PREFIX)/share/doc/wq
 
@@ -42,11 +43,11 @@ MAKE_MAN := $(wildcard tools/man/pages tools/man/kernel-api)
 
 DKMSDIR	:= /usr/src/wq-$(WQ_VERSION)
 LICENCES := $(wildcard COPYING* LICENSES)
-MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
+MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include sources $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
-DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore)
+DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
-.PHONY: all modules tools run shell test test-packaging matrix torture test-torture model litmus kunit fuzz test-fuzz \
+.PHONY: FORCE all modules tools run shell test test-packaging matrix torture test-torture model litmus kunit mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist deb clean help
 
@@ -66,6 +67,18 @@ tools:
 	+$(TOOLS) -C tools/wqctl
 	+$(TOOLS) -C tools/mirror
 
+# Without the headers of the running kernel: for the kernel that the tests run in.
+compile_commands.json: FORCE
+	@tools/deps python3
+	@if test -e $(KDIR)/Makefile; then \
+		$(MAKE) -s modules && tools/compile-commands $(KDIR) . >$@.new; \
+	else \
+		tools/vm/vm build stock >/dev/null && \
+		tools/compile-commands $$(tools/vm/vm kdir stock) build/stock >$@.new; \
+	fi && mv $@.new $@
+
+FORCE:
+
 run:
 	@tools/run
 
@@ -78,7 +91,11 @@ test:
 	@tests/run
 
 kunit:
-	@tests/kunit '$(or $(T),*)'
+	@tests/kunit $(if $(T),'$(T)')
+
+# N=1000 T='wq_delay.c' SEED=1
+mutants:
+	@tests/mutants $(if $(N),-n $(N)) $(if $(SEED),--seed $(SEED)) $(T)
 
 test-fuzz:
 	@tests/fuzz/run --replay
@@ -137,6 +154,7 @@ install-tools:
 	+$(TOOLS) -C tools/lib install
 	+$(TOOLS) -C tools/wqctl install
 	install -D -m 644 tools/60-wq.rules $(DESTDIR)$(UDEVDIR)/60-wq.rules
+	install -D -m 644 -t $(DESTDIR)$(UNITDIR) tools/systemd/*
 	for page in $(MAN); do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit; done
 	for maker in $(MAKE_MAN); do pages=$$($$maker $(O)/man) && for page in $$pages; do \
@@ -153,7 +171,8 @@ install-tools:
 uninstall-tools:
 	+$(TOOLS) -C tools/lib uninstall
 	+$(TOOLS) -C tools/wqctl uninstall
-	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules
+	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules $(patsubst tools/systemd/%,$(DESTDIR)$(UNITDIR)/%,\
+		$(wildcard tools/systemd/*))
 	for page in $(MAN); do \
 		rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/} || exit; done
 	for maker in $(MAKE_MAN); do pages=$$($$maker --list) && for page in $$pages; do \
@@ -198,13 +217,15 @@ KBUILD_OUTPUTS := *.o *.ko *.ko.* *.mod *.mod.c *.a *.i *.s *.lst *.su *.dwo *.g
 	*.symtypes .*.cmd .*.d .*.tmp .tmp_* modules.order Module.symvers
 
 clean:
-	rm -rf build
+	rm -rf build compile_commands.json
 	@find . \( -name .git -o -path ./build \) -prune -o -type f \
 		\( -false $(foreach name,$(KBUILD_OUTPUTS),-o -name '$(name)') \) -exec rm -f {} +
 
 help:
 	@echo "Build:"
 	@echo "  make                  wq.ko for the kernel in KDIR, libwq and wqctl"
+	@echo "  make compile_commands.json"
+	@echo "                        the commands of the compiler, for editors and clangd"
 	@echo "  make clean            remove all that was built"
 	@echo
 	@echo "Try it in a virtual machine:"
@@ -223,7 +244,10 @@ help:
 	@echo
 	@echo "Test:"
 	@echo "  make test             all tests, in virtual machines"
+	@echo "  make kunit            the quick KUnit cases, in half a minute"
 	@echo "  make kunit T=wq_get   the KUnit suites that match a pattern; T='wq_get.*signal*': some cases"
+	@echo "  make mutants          put N=1000 small faults into the module (T='wq_delay.c'), and count"
+	@echo "                        those that the quick KUnit cases notice"
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms and the Debian packages (needs root)"
 	@echo "  make model            compare wq with a model: all short sequences, long random ones"

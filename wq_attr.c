@@ -17,7 +17,6 @@
 #include <linux/log2.h>
 #include <linux/seq_file.h>
 #include <linux/stddef.h>
-#include <linux/uidgid.h>
 
 #include "wq_attr.h"
 #include "wq_data.h"
@@ -147,10 +146,8 @@ int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
 	const struct row *r;
 	s64 value;
 
-	if (!set || set & ~(ruled(ALWAYS) | ruled(NAMED) | ruled(LEASED)))
+	if (!set || set & ~(ruled(ALWAYS) | ruled(LEASED)))
 		return -EINVAL;
-	if (set & WQ_ATTR_MODE && attrs->mode & ~0777)
-		return -ERANGE;
 	for_each_value(r) {
 		value = load(attrs, r->field, r->size);
 		if (set & r->bit && !is_in_range(r, value))
@@ -160,8 +157,6 @@ int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
 	}
 	if (!q->user)
 		return -EPERM;
-	if (set & ruled(NAMED) && !q->name[0])
-		return -EINVAL;
 	for_each_value(r)
 		if (set & r->bit && r->change == LEASED && !q->leased &&
 		    load(attrs, r->field, r->size))
@@ -175,7 +170,7 @@ u32 wq_attr_changeable(const struct wq *q)
 	/* A queue without a user belongs to a kernel module. */
 	if (!q->user)
 		return 0;
-	return ruled(ALWAYS) | (q->name[0] ? ruled(NAMED) : 0) | (q->leased ? ruled(LEASED) : 0);
+	return ruled(ALWAYS) | (q->leased ? ruled(LEASED) : 0);
 }
 
 /* Whether a queue has another value than an open asks for.  0 asks for nothing. */
@@ -232,16 +227,13 @@ void wq_attr_change(struct wq *q, const struct wq_attrs *attrs)
 			store(q, r->member, r->size, load(attrs, r->field, r->size));
 }
 
-/* Report all attributes but the limiter. */
+/* Report all attributes but the limiter, the owner and the mode. */
 void wq_attr_report(const struct wq *q, struct wq_attrs *attrs)
 {
 	const struct row *r;
 
 	lockdep_assert_held(&q->lock);
 	attrs->set = wq_attr_changeable(q);
-	attrs->mode = q->mode;
-	attrs->uid = from_kuid_munged(current_user_ns(), q->uid);
-	attrs->gid = from_kgid_munged(current_user_ns(), q->gid);
 	for_each_value(r)
 		store(attrs, r->field, r->size, load(q, r->member, r->size));
 }
@@ -251,7 +243,6 @@ void wq_attr_show(struct seq_file *m, const struct wq_attrs *attrs)
 {
 	const struct row *r;
 
-	seq_printf(m, "%-36s %04o\n", "mode", attrs->mode);
 	for_each_value(r)
 		seq_printf(m, "%-36s %lld\n", r->name, load(attrs, r->field, r->size));
 }

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Common parts of the verbs of /dev/wq: keys on their way in, deadlines.
+ * Common parts of the verbs of /dev/wq: keys on their way in, deadlines, the owner.
  */
+#include <linux/capability.h>
+#include <linux/cred.h>
 #include <linux/slab.h>
+#include <linux/uidgid.h>
 
 #include "wq_call.h"
 #include "wq_state.h"
 #include "wq_wait.h"
+
+#include "wq_compat.h"
 
 /* Copy a key in, and initialize an op for it.  The caller frees @buf, also after an error. */
 int wq_key_op_init(const struct wq *q, struct wq_op *op, struct wq_key_buf *buf, u64 key,
@@ -22,6 +27,26 @@ int wq_key_op_init(const struct wq *q, struct wq_op *op, struct wq_key_buf *buf,
 	if (copy_from_user(buf->key, u64_to_user_ptr(key), len))
 		return -EFAULT;
 	return wq_op_init(q, op, buf->key, len);
+}
+
+bool wq_call_by_owner(const struct wq_call *call)
+{
+	const struct wq_file *f = call->file->private_data;
+
+	if (f->path.dentry)
+		return inode_owner_or_capable(mnt_idmap(f->path.mnt), d_inode(f->path.dentry));
+	return uid_eq(current_fsuid(), f->c->q->uid) || capable(CAP_FOWNER);
+}
+
+/* The owner, group and mode of the queue, as the caller sees them. */
+void wq_call_report_owner(const struct wq_call *call, u32 *uid, u32 *gid, u32 *mode)
+{
+	const struct wq_file *f = call->file->private_data;
+	const struct inode *inode = f->path.dentry ? d_inode(f->path.dentry) : NULL;
+
+	*uid = from_kuid_munged(current_user_ns(), inode ? inode->i_uid : f->c->q->uid);
+	*gid = from_kgid_munged(current_user_ns(), inode ? inode->i_gid : f->c->q->gid);
+	*mode = inode ? inode->i_mode & 0777 : 0;
 }
 
 /*

@@ -334,6 +334,41 @@ int wq_add(struct wq *q, const void *key, size_t len)
 }
 EXPORT_SYMBOL_GPL(wq_add);
 
+/**
+ * wq_add_after() - a key needs a run after a delay
+ * @q: the queue
+ * @key: the key, compared bytewise
+ * @len: length of the key, 1 to WQ_MAX_KEY bytes
+ * @delay: ns from now on the queue's clock; 0 or less: none.  A time beyond S64_MAX is
+ *	clamped.
+ * @flags: WQ_ADD_*.  By default, of two delays the earlier time applies, and an add
+ *	without delay leaves a pending delay in place; these are client-go's rules.
+ *	WQ_ADD_RATE_LIMITED: the limiter chooses the delay, and @delay must be 0.
+ *
+ * When the time has come, the key is added by the rules of wq_add().  Keys with the same
+ * time become ready in the order of their adds.  A shut down drops delayed keys.  After
+ * a successful return no lack of memory loses the key.
+ *
+ * Each successful call counts as a retry in wq_stat.retries, also without a delay.  If the key has
+ * failed as often as the queue retries, a call with WQ_ADD_RATE_LIMITED parks it and returns 0.
+ *
+ * Context: as for wq_done().
+ *
+ * Return: without a delay: as for wq_add(); with a delay: 1: newly delayed; 0: the key
+ * was delayed already; or an error of wq_add().  -EINVAL also for bad flags.
+ */
+int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags)
+{
+	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len) ?: wq_op_set_add(&op, delay, flags);
+
+	if (ret)
+		return ret;
+	op.flags |= WQ_ADD_AFTER;
+	return wq_add_one(q, &op, GFP_ATOMIC);
+}
+EXPORT_SYMBOL_GPL(wq_add_after);
+
 static __always_inline void __wq_fill_item(const struct wq *q, struct wq_item *item,
 					   struct wq_entry *e)
 {

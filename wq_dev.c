@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/wq: queues for processes.
+ * /dev/wq and the files of wqueue: queues for processes.
  *
- * An open file is a consumer: its struct wq_consumer exists from open on, and
- * WQ_IOC_OPEN binds it to a queue once.  Its keys are given back when the last
- * reference to the file goes.
+ * An open file is a consumer: its struct wq_consumer exists from open on.  WQ_IOC_OPEN binds a file
+ * of /dev/wq to a queue once, and a file of wqueue is bound by its open.  The keys of a file are
+ * given back when the last reference to it goes.
  *
  * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in, and the verb
  * works on that copy.  If the row has .copy_out and the verb succeeds, wq_ioctl() copies the
@@ -14,12 +14,14 @@
  * first read counts.  All else is read once.
  */
 #include <linux/cdev.h>
+#include <linux/cred.h>
 #include <linux/compat.h>
 #include <linux/device.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/module.h>
 #include <linux/nospec.h>
+#include <linux/path.h>
 #include <linux/poll.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -31,10 +33,13 @@
 #include "wq_dev.h"
 #include "wq_list.h"
 #include "wq_metrics.h"
+#include "wq_mount.h"
 #include "wq_name.h"
 #include "wq_queue.h"
 #include "wq_recs.h"
+#include "wq_ratelimit.h"
 #include "wq_rw.h"
+#include "wq_source.h"
 #include "wq_times.h"
 #include "wq_verb.h"
 #include "wq_wait.h"
@@ -70,11 +75,12 @@ static void file_wake_early_pollers(struct wq_file *f, struct wq *q)
 	wake_up_all(&f->pollers);
 }
 
-static const struct file_operations wq_fops;
+static const struct file_operations wq_fops, wq_queue_fops;
 
 /* The queue of another file, which must be open for all that @file is. */
-static int open_same(const struct wq_attrs *args, const struct file *file, struct wq **q)
+static int open_same(const struct wq_attrs *args, struct file *file, struct wq **q)
 {
+	struct path *path = &((struct wq_file *)file->private_data)->path;
 	const fmode_t access = FMODE_READ | FMODE_WRITE;
 	const struct wq_attrs same = {
 		.size = args->size, .flags = WQ_OPEN_SAME, .fd = args->fd,
@@ -88,22 +94,54 @@ static int open_same(const struct wq_attrs *args, const struct file *file, struc
 	other = fget(args->fd);
 	if (!other)
 		return -EBADF;
-	c = other->f_op == &wq_fops ? wq_file_consumer(other) : NULL;
+	c = other->f_op == &wq_fops || other->f_op == &wq_queue_fops ? wq_file_consumer(other) :
+								       NULL;
 	if (!c)
 		ret = -EBADF;
 	else if (file->f_mode & access & ~other->f_mode)
 		ret = -EACCES;
-	else
+	if (!ret) {
 		*q = wq_ref(c->q);
+		*path = ((struct wq_file *)other->private_data)->path;
+		if (path->dentry)
+			wq_mount_path_get(path);
+	}
 	fput(other);
 	return ret;
 }
 
-static int open_attrs(const struct wq_attrs *args, const struct file *file, struct wq **q)
+static int open_attrs(const struct wq_attrs *args, struct file *file, struct wq **q)
 {
 	struct wq_limiter *limiter = wq_limiter_copy_in(args->limiters, args->num_limiters);
+	struct path *path = &((struct wq_file *)file->private_data)->path;
+	int ret;
 
-	return IS_ERR(limiter) ? PTR_ERR(limiter) : wq_name_open(args, limiter, file->f_mode, q);
+	if (IS_ERR(limiter))
+		return PTR_ERR(limiter);
+	ret = wq_name_check_open(args);
+	if (ret) {
+		wq_limiter_drop(limiter);
+	} else if (args->name[0]) {
+		ret = wq_mount_open_default(args, limiter, file->f_mode, path);
+		*q = ret ? NULL : wq_ref(wq_mount_queue(path));
+	} else {
+		*q = wq_name_new(args, 0, limiter);
+		ret = PTR_ERR_OR_ZERO(*q);
+	}
+	return ret;
+}
+
+/* From now on read(2) of a file that was opened in wqueue takes keys. */
+static int open_consumer(const struct file *file, const struct wq_attrs *args)
+{
+	const struct wq_attrs none = { .size = args->size };
+
+	if (memcmp(args, &none, sizeof(none)))
+		return -EISCONN;
+	if (!(file->f_mode & FMODE_READ))
+		return -EACCES;
+	WRITE_ONCE(((struct wq_file *)file->private_data)->takes, true);
+	return 0;
 }
 
 static int wq_verb_open(struct wq_call *call, void *arg)
@@ -114,6 +152,8 @@ static int wq_verb_open(struct wq_call *call, void *arg)
 	struct wq *q = NULL;
 	int ret;
 
+	if (call->file->f_op == &wq_queue_fops)
+		return open_consumer(call->file, args);
 	/* If several threads bind the file, the first call binds it, and the others fail. */
 	if (cmpxchg(&c->q, NULL, WQ_BINDING))
 		return -EISCONN;
@@ -142,6 +182,7 @@ union wq_args {
 	struct wq_list list;
 	struct wq_control control;
 	struct wq_wait wait;
+	struct wq_source_op source;
 };
 
 #define WQ_VERB(ioc, type, func, fmode, ...) \
@@ -157,7 +198,6 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_INFO, struct wq_info, wq_verb_info, 0, .copy_out = true),
 	WQ_VERB(WQ_IOC_OPEN, struct wq_attrs, wq_verb_open, 0),
 	WQ_VERB(WQ_IOC_UNLINK, char[offsetofend(struct wq_attrs, name)], wq_verb_unlink, 0),
-	WQ_VERB(WQ_IOC_QUEUES, struct wq_list, wq_verb_queues, 0, .copy_out = true),
 	WQ_VERB(WQ_IOC_ADD, struct wq_add, wq_verb_add, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_GET, struct wq_get, wq_verb_get, FMODE_READ),
 	WQ_VERB(WQ_IOC_DONE, struct wq_done, wq_verb_done, FMODE_READ),
@@ -172,9 +212,26 @@ static const struct wq_verb {
 	WQ_VERB(WQ_IOC_SET, struct wq_attrs, wq_verb_set, FMODE_READ | FMODE_WRITE),
 	WQ_VERB(WQ_IOC_MAP, struct wq_control, wq_verb_map, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_PAUSE, struct wq_control, wq_verb_pause, FMODE_READ | FMODE_WRITE),
+	WQ_VERB(WQ_IOC_SOURCE, struct wq_source_op, wq_verb_source, FMODE_READ | FMODE_WRITE),
 	WQ_VERB(WQ_IOC_WAIT, struct wq_wait, wq_verb_wait, FMODE_READ | FMODE_WRITE,
 		.catch_up = true),
 };
+
+/* Copy the caller's struct in.  @args has room for call->ksize bytes. */
+static __always_inline int call_copy_in(struct wq_call *call, void *args)
+{
+	int ret;
+
+	if (get_user(call->usize, (u32 __user *)call->uarg))
+		return -EFAULT;
+	if (call->usize < 2 * sizeof(u32))
+		return -EINVAL;
+	if (call->usize > PAGE_SIZE)
+		return -E2BIG;
+	ret = copy_struct_from_user(args, call->ksize, call->uarg, call->usize);
+	*(u32 *)args = call->usize;	/* the first field of every struct */
+	return ret;
+}
 
 static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 {
@@ -195,17 +252,10 @@ static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 	if (!verb->fn)
 		return -ENOTTY;
 
-	if (get_user(call.usize, (u32 __user *)call.uarg))
-		return -EFAULT;
-	if (call.usize < 2 * sizeof(u32))
-		return -EINVAL;
-	if (call.usize > PAGE_SIZE)
-		return -E2BIG;
-	ret = copy_struct_from_user(&args, verb->size, call.uarg, call.usize);
+	call.ksize = verb->size;
+	ret = call_copy_in(&call, &args);
 	if (ret)
 		return ret;
-	call.ksize = verb->size;
-	args.info.size = call.usize;	/* the first field of every struct */
 
 	if (verb->mode) {
 		if (!call.c)
@@ -249,7 +299,7 @@ static __poll_t wq_poll(struct file *file, poll_table *wait)
 	return mask;
 }
 
-static int wq_fop_open(struct inode *inode, struct file *file)
+static int file_init(struct inode *inode, struct file *file)
 {
 	struct wq_file *f;
 
@@ -282,9 +332,13 @@ static int wq_fop_release(struct inode *inode, struct file *file)
 	/* No poller is left: poll holds a reference to the file, and epoll has removed itself. */
 	if (!list_empty(&f->forward.entry))
 		remove_wait_queue(&q->pollers, &f->forward);
+	if (q)
+		wq_sources_end(q, f->c);
 	wq_consumer_end(f->c);
 	if (q)
 		wq_put(q);
+	if (f->path.dentry)
+		wq_mount_path_put(&f->path);
 	wq_bufs_end(&f->bufs);
 	kfree(f);
 	return 0;
@@ -319,7 +373,7 @@ static void __cold wq_show_fdinfo(struct seq_file *m, struct file *file)
 
 static const struct file_operations wq_fops = {
 	.owner = THIS_MODULE,
-	.open = wq_fop_open,
+	.open = file_init,
 	.release = wq_fop_release,
 	.read = wq_read,
 	.read_iter = wq_read_iter,
@@ -329,6 +383,140 @@ static const struct file_operations wq_fops = {
 	.compat_ioctl = compat_ptr_ioctl,
 	.poll = wq_poll,
 	.show_fdinfo = wq_show_fdinfo,
+};
+
+/*
+ * Files of wqueue.  A file is bound from its open on.  Programs that copy or search files must take
+ * no key, so read(2) returns a text until WQ_IOC_OPEN makes the file a consumer.
+ */
+
+static int queue_open(struct inode *inode, struct file *file)
+{
+	int ret = file_init(inode, file);
+	struct wq_file *f = file->private_data;
+
+	if (ret)
+		return ret;
+	f->path = file->f_path;
+	wq_mount_path_get(&f->path);
+	f->c->q = wq_ref(inode->i_private);
+	wq_consumer_bind(f->c->q);
+	return 0;
+}
+
+/* Read from the text into one of @to and @iter.  After its end, the next read starts again. */
+static ssize_t read_text(struct file *file, char __user *to, struct iov_iter *iter, size_t size)
+{
+	struct wq_file *f = file->private_data;
+	size_t pos = READ_ONCE(f->text_pos);
+	struct wq_stat st;
+	char text[256];
+
+	wq_catch_up_some(f->c->q);
+	wq_consumer_stats(f->c, &st, NULL);
+	size = min_t(size_t, size, scnprintf(text, sizeof(text),
+		"ready:%u processing:%u delayed:%u parked:%u keys:%u max_keys:%u files:%u%s%s%s\n",
+		st.ready, st.processing, st.delayed, st.parked, st.keys, st.max_keys, st.consumers,
+		st.state & WQ_STATE_GETS_PAUSED ? " gets-paused" : "",
+		st.state & WQ_STATE_ADDS_PAUSED ? " adds-paused" : "",
+		st.state & WQ_STATE_SHUTDOWN ? " shutdown" : "") - min(pos, strlen(text)));
+	if (to ? copy_to_user(to, text + pos, size) : copy_to_iter(text + pos, size, iter) != size)
+		return -EFAULT;
+	WRITE_ONCE(f->text_pos, size ? pos + size : 0);
+	return size;
+}
+
+static ssize_t queue_read(struct file *file, char __user *to, size_t size, loff_t *pos)
+{
+	const struct wq_file *f = file->private_data;
+
+	if (unlikely(!READ_ONCE(f->takes)))
+		return read_text(file, to, NULL, size);
+	return wq_read(file, to, size, pos);
+}
+
+static ssize_t queue_read_iter(struct kiocb *iocb, struct iov_iter *to)
+{
+	const struct wq_file *f = iocb->ki_filp->private_data;
+
+	if (unlikely(!READ_ONCE(f->takes)))
+		return read_text(iocb->ki_filp, NULL, to, iov_iter_count(to));
+	return wq_read_iter(iocb, to);
+}
+
+static const struct file_operations wq_queue_fops = {
+	.owner = THIS_MODULE,
+	.open = queue_open,
+	.release = wq_fop_release,
+	.read = queue_read,
+	.read_iter = queue_read_iter,
+	.write = wq_write,
+	.write_iter = wq_write_iter,
+	.unlocked_ioctl = wq_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.poll = wq_poll,
+	.show_fdinfo = wq_show_fdinfo,
+};
+
+/* A descriptor of a file of wqueue that takes keys.  The caller has checked the permissions. */
+static int dir_open_queue(const struct path *path, int flags)
+{
+	int fd = get_unused_fd_flags(O_CLOEXEC);
+	struct file *file;
+
+	if (fd < 0)
+		return fd;
+	file = dentry_open(path, flags, current_cred());
+	if (IS_ERR(file)) {
+		put_unused_fd(fd);
+		return PTR_ERR(file);
+	}
+	((struct wq_file *)file->private_data)->takes = true;
+	fd_install(fd, file);
+	return fd;
+}
+
+/* WQ_IOC_OPEN of a directory's file opens or creates a queue there. */
+static long dir_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
+{
+	struct wq_attrs args;
+	struct wq_call call = { .uarg = (void __user *)uarg, .ksize = sizeof(args) };
+	struct wq_limiter *limiter;
+	struct path path;
+	int flags, ret;
+
+	if (cmd != WQ_IOC_OPEN)
+		return -ENOTTY;
+	ret = call_copy_in(&call, &args);
+	if (ret)
+		return ret;
+	flags = args.fd;
+	args.fd = 0;
+	ret = wq_name_check_open(&args);
+	if (ret)
+		return ret;
+	if (!args.name[0] || flags & ~(O_ACCMODE | O_NONBLOCK) || (flags & O_ACCMODE) == O_ACCMODE)
+		return -EINVAL;
+	limiter = wq_limiter_copy_in(args.limiters, args.num_limiters);
+	if (IS_ERR(limiter))
+		return PTR_ERR(limiter);
+	ret = wq_mount_open(&file->f_path, &args, limiter, OPEN_FMODE(flags), &path);
+	if (!ret) {
+		ret = dir_open_queue(&path, flags);
+		path_put(&path);
+	}
+	return ret;
+}
+
+static const struct file_operations wq_dir_fops = {
+	.owner = THIS_MODULE,
+	.open = dcache_dir_open,
+	.release = dcache_dir_close,
+	.llseek = dcache_dir_lseek,
+	.read = generic_read_dir,
+	.iterate_shared = dcache_readdir,
+	.unlocked_ioctl = dir_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
 };
 
 /*
@@ -345,9 +533,12 @@ int wq_dev_init(void)
 	struct device *dev;
 	int ret;
 
-	ret = alloc_chrdev_region(&wq_devt, 0, 1, "wq");
+	ret = wq_mount_init(&wq_queue_fops, &wq_dir_fops);
 	if (ret)
 		return ret;
+	ret = alloc_chrdev_region(&wq_devt, 0, 1, "wq");
+	if (ret)
+		goto no_region;
 	cdev_init(&wq_cdev, &wq_fops);
 	wq_cdev.owner = THIS_MODULE;
 	ret = cdev_add(&wq_cdev, wq_devt, 1);
@@ -366,6 +557,8 @@ no_class:
 	cdev_del(&wq_cdev);
 no_cdev:
 	unregister_chrdev_region(wq_devt, 1);
+no_region:
+	wq_mount_exit();
 	return ret;
 }
 
@@ -375,4 +568,5 @@ void wq_dev_exit(void)
 	class_unregister(&wq_class);
 	cdev_del(&wq_cdev);
 	unregister_chrdev_region(wq_devt, 1);
+	wq_mount_exit();
 }

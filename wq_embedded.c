@@ -154,7 +154,7 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
 	struct wq_vec_prealloc pre = {};
 	int ret;
 
-	if (q->mode || q->leased)
+	if (q->published || q->leased)
 		return -EINVAL;
 	/* An embedded entry has no room for a rank. */
 	if (q->prefix == WQ_PREFIX_ORDER)

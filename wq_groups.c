@@ -219,6 +219,24 @@ static void groups_release(void *order, struct wq_entry *e)
 	group_changed(gs, g, before);
 }
 
+/*
+ * Count a restored entry, which is in no list, as handed out: it was when it was saved.  false: as
+ * many entries of its group are handed out as can be.
+ */
+bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e)
+{
+	struct wq_group *g = group_of(e);
+	u32 before = group_available(gs, g);
+
+	if (!gs->limit)
+		return true;
+	if (g->nr_out >= gs->limit)
+		return false;
+	g->nr_out++;
+	group_changed(gs, g, before);
+	return true;
+}
+
 static struct wq_entry *groups_oldest(void *order)
 {
 	struct wq_groups *gs = order;

@@ -8,6 +8,7 @@
 #include "wq_array.h"
 #include "wq_attr.h"
 #include "wq_core.h"
+#include "wq_mount.h"
 #include "wq_name.h"
 #include "wq_order.h"
 #include "wq_park.h"
@@ -61,7 +62,7 @@ struct wq *wq_create(const struct wq_params *params)
 	q->hash.pairs = !params->mode;
 	lockdep_register_key(&q->drain_key);
 	lockdep_init_map(&q->drain_map, "wq_drain", &q->drain_key, 0);
-	ret = wq_name_publish(q);
+	ret = wq_mount_publish(q, params->mode);
 	if (ret) {
 		lockdep_unregister_key(&q->drain_key);
 		wq_put(q);
@@ -90,7 +91,7 @@ void wq_destroy(struct wq *q)
 	struct wq_limiter *limiter;
 	struct wq_cs cs;
 
-	wq_name_withdraw(q);
+	wq_mount_withdraw(q);
 	wq_shutdown(q);
 	wq_thread_stop(q);
 	wq_purge(q, false);
@@ -142,41 +143,6 @@ unsigned int wq_add_many(struct wq *q, struct wq_add_req *reqs, unsigned int n)
 	return added;
 }
 EXPORT_SYMBOL_GPL(wq_add_many);
-
-/**
- * wq_add_after() - a key needs a run after a delay
- * @q: the queue
- * @key: the key, compared bytewise
- * @len: length of the key, 1 to WQ_MAX_KEY bytes
- * @delay: ns from now on the queue's clock; 0 or less: none.  A time beyond S64_MAX is
- *	clamped.
- * @flags: WQ_ADD_*.  By default, of two delays the earlier time applies, and an add
- *	without delay leaves a pending delay in place; these are client-go's rules.
- *	WQ_ADD_RATE_LIMITED: the limiter chooses the delay, and @delay must be 0.
- *
- * When the time has come, the key is added by the rules of wq_add().  Keys with the same
- * time become ready in the order of their adds.  A shut down drops delayed keys.  After
- * a successful return no lack of memory loses the key.
- *
- * Each successful call counts as a retry in wq_stat.retries, also without a delay.  If the key has
- * failed as often as the queue retries, a call with WQ_ADD_RATE_LIMITED parks it and returns 0.
- *
- * Context: as for wq_done().
- *
- * Return: without a delay: as for wq_add(); with a delay: 1: newly delayed; 0: the key
- * was delayed already; or an error of wq_add().  -EINVAL also for bad flags.
- */
-int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags)
-{
-	struct wq_op op;
-	int ret = wq_op_init(q, &op, key, len) ?: wq_op_set_add(&op, delay, flags);
-
-	if (ret)
-		return ret;
-	op.flags |= WQ_ADD_AFTER;
-	return wq_add_one(q, &op, GFP_ATOMIC);
-}
-EXPORT_SYMBOL_GPL(wq_add_after);
 
 /**
  * wq_add_priority() - a key needs a run at a level

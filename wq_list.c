@@ -16,7 +16,7 @@
  * Append keys from *@place on, WQ_BATCH at most, to @out.  Returns -EMSGSIZE if there is no room
  * for the next key; *@place is still that of the key then.
  */
-static int list_batch(struct wq_out *out, u64 *place)
+static int list_batch(struct wq_out *out, u32 flags, u64 *place)
 {
 	struct wq *q = out->c->q;
 	struct wq_list_rec *rec;
@@ -39,6 +39,11 @@ static int list_batch(struct wq_out *out, u64 *place)
 			rec = out->recs + out->used;
 			*rec = (struct wq_list_rec){ .len = e->len };
 			wq_key_info(&cs, out->c, e, &rec->info);
+			if (flags & WQ_LIST_SINCE) {
+				rec->info.age = wq_now(&cs) - rec->info.age;
+				if (e->state & ENTRY_REQUEUED)
+					rec->info.state |= WQ_KEY_REQUEUED;
+			}
 			out->used += wq_rec_set_key(rec, out->head, e);
 			out->count++;
 		}
@@ -102,7 +107,7 @@ int wq_verb_list(struct wq_call *call, void *arg)
 	struct wq_out out __uninitialized;
 	int ret;
 
-	if (args->flags || args->each || args->reserved)
+	if (args->flags & ~WQ_LIST_SINCE || args->reserved)
 		return -EINVAL;
 	ret = wq_out_init(&out, call, &args->keys, sizeof(struct wq_list_rec)) ?:
 		wq_out_extend(&out);
@@ -110,7 +115,7 @@ int wq_verb_list(struct wq_call *call, void *arg)
 		return ret;
 
 	do {
-		ret = list_batch(&out, &place);
+		ret = list_batch(&out, args->flags, &place);
 		cond_resched();
 	} while (!ret && place && !signal_pending(current));
 

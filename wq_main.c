@@ -10,6 +10,7 @@
 #include "wq_entry.h"
 #include "wq_name.h"
 #include "wq_shrink.h"
+#include "wq_source.h"
 
 static int __init wq_init(void)
 {
@@ -28,12 +29,17 @@ static int __init wq_init(void)
 	ret = wq_name_init();
 	if (ret)
 		goto err_debugfs;
+	ret = wq_source_init();
+	if (ret)
+		goto err_names;
 	/* Last, as processes can use wq from here on. */
 	ret = wq_dev_init();
 	if (ret)
-		goto err_names;
+		goto err_sources;
 	return 0;
 
+err_sources:
+	wq_source_exit();
 err_names:
 	wq_name_exit();
 err_debugfs:
@@ -50,6 +56,7 @@ module_init(wq_init);
 static void __exit wq_exit(void)
 {
 	wq_dev_exit();
+	wq_source_exit();
 	wq_name_exit();
 	wq_debugfs_exit();
 	wq_buf_shrink_exit();

@@ -8,7 +8,6 @@
 #include <linux/export.h>
 #include <linux/log2.h>
 #include <linux/string.h>
-#include <linux/uidgid.h>
 #include <linux/cred.h>
 
 #include "wq_metrics.h"
@@ -137,9 +136,6 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_rea
 
 	wq_lock(&cs, q);
 	wq_catch_up(&cs);
-	st->uid = from_kuid_munged(current_user_ns(), q->uid);
-	st->gid = from_kgid_munged(current_user_ns(), q->gid);
-	st->mode = q->mode;
 	st->max_keys = q->max_keys;
 	st->lease = q->lease;
 	st->state = (q->shut ? WQ_STATE_SHUTDOWN : 0) |
@@ -196,7 +192,7 @@ WQ_EXPORT_FOR_KUNIT(wq_consumer_stats);
  * @st: receives them; @st->held counts the keys got by the kernel API
  *
  * Embedded entries count as keys, but not in @st->keys and @st->max_keys.  Keys are not counted by
- * level: @st->level_ready is 0.
+ * level: @st->level_ready is 0.  The owner, group and mode are 0.
  *
  * Context: as for wq_done().
  */

@@ -9,7 +9,8 @@
  * The user of a wait is charged for the wait.  A queue never opens again after a shut down.
  *
  * All queues are in a list, for the shrinker.  wq_queues_lock protects it.  It is a raw spinlock
- * for the reason that wq_name.c gives: a throttled process must not hold up other users.
+ * because a task that holds a mutex, or on PREEMPT_RT any other lock, can be throttled by its
+ * cgroup's cpu.max, and would hold up other users.
  */
 #include <linux/export.h>
 #include <linux/hrtimer.h>
@@ -29,6 +30,7 @@
 #include "wq_queue.h"
 #include "wq_quota.h"
 #include "wq_report.h"
+#include "wq_source.h"
 #include "wq_thread.h"
 #include "wq_times.h"
 #include "wq_wait.h"
@@ -155,7 +157,6 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->sees_repeats = q->order && q->order->touch;
 	q->releases = q->order && q->order->release;
 	q->clock = params->clock;
-	q->mode = params->mode;
 	q->leased = params->lease;
 	q->max_idle = WQ_MAX_IDLE;
 	if (params->name)
@@ -166,6 +167,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 		    q->timed ? WQ_PREFIX_TIMES : 0;
 	q->no_map = params->no_map || cpu_dcache_is_aliasing();
 	INIT_LIST_HEAD(&q->all);
+	INIT_LIST_HEAD(&q->sources);
 	return q;
 
 free_order:
@@ -246,6 +248,7 @@ void wq_put(struct wq *q)
 {
 	if (!refcount_dec_and_test(&q->ref))
 		return;
+	wq_sources_end(q, NULL);
 	wq_thread_stop(q);
 	wq_purge(q, true);
 	free_keys(q);

@@ -70,7 +70,7 @@ static void wq_add_last_failure(struct wq_cs *cs, struct wq_entry *e, const stru
 }
 
 /* Delay an entry.  The caller has reserved the memory.  Returns whether it is newly delayed. */
-static int wq_add_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay)
+int wq_add_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay)
 {
 	struct wq *q = cs->q;
 	s64 due;
@@ -90,7 +90,7 @@ static int wq_add_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_
 }
 
 /* The entry needs a run now.  Returns whether it is newly dirty. */
-static int wq_add_now(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
+int wq_add_now(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
 {
 	struct wq *q = cs->q;
 

@@ -16,6 +16,7 @@
 #include "wq_core.h"
 #include "wq_flush.h"
 #include "wq_metrics.h"
+#include "wq_mount.h"
 #include "wq_name.h"
 #include "wq_park.h"
 #include "wq_pause.h"
@@ -24,6 +25,8 @@
 #include "wq_quota.h"
 #include "wq_ratelimit.h"
 #include "wq_report.h"
+#include "wq_restore.h"
+#include "wq_source.h"
 #include "wq_verb.h"
 #include "wq_wait.h"
 
@@ -58,45 +61,13 @@ struct wq_limiter *wq_limiter_copy_in(u64 limiters, u32 n)
 	return wq_limiter_from_specs(specs, n);
 }
 
-int wq_verb_queues(struct wq_call *call, void *arg)
-{
-	struct wq_list *args = arg;
-	u32 each = args->each, most, i;
-	void __user *to = u64_to_user_ptr(args->keys.addr);
-	u64 cursor = args->cursor;
-	struct wq_queue *list;
-
-	if (args->flags || args->reserved || each % sizeof(u32) || each < WQ_NAME_MAX)
-		return -EINVAL;
-	if (each > PAGE_SIZE || args->keys.size > WQ_MAX_ARRAY)
-		return -E2BIG;
-	most = min_t(u32, args->keys.size / each, WQ_MAX_OUT / sizeof(struct wq_queue));
-	most = min(most, args->keys.count ?: U32_MAX);
-	if (!most)
-		return -EMSGSIZE;
-	list = kmalloc_array(most, sizeof(*list), GFP_KERNEL_ACCOUNT);
-	if (!list)
-		return -ENOMEM;
-	most = wq_name_list(list, most, &cursor);
-	for (i = 0; i < most; i++, to += each)
-		if (copy_to_user(to, &list[i], min_t(u32, each, sizeof(*list))))
-			break;
-	kfree(list);
-	if (i < most)
-		return -EFAULT;
-	args->keys.size = most * each;
-	args->keys.count = most;
-	args->cursor = cursor;
-	return 0;
-}
-
 int wq_verb_unlink(struct wq_call *call, void *arg)
 {
 	struct wq_attrs *args = arg;	/* up to the name */
 
 	if (args->flags)
 		return -EINVAL;
-	return wq_name_unlink(args->name);
+	return wq_name_check_field(args->name) ?: wq_mount_unlink(args->name);
 }
 
 int wq_verb_stat(struct wq_call *call, void *arg)
@@ -113,6 +84,7 @@ int wq_verb_stat(struct wq_call *call, void *arg)
 	if (to && !level_ready)
 		return -ENOMEM;
 	wq_consumer_stats(call->c, st, level_ready);
+	wq_call_report_owner(call, &st->uid, &st->gid, &st->mode);
 	/* wq_consumer_stats() has overwritten them. */
 	st->size = usize;
 	st->level_ready = to;
@@ -129,6 +101,7 @@ static int report_attrs(struct wq_call *call, struct wq_attrs *args)
 	u32 room = args->num_limiters;
 
 	wq_config_get(call->c->q, args, specs);
+	wq_call_report_owner(call, &args->uid, &args->gid, &args->mode);
 	if (copy_to_user(u64_to_user_ptr(args->limiters), specs,
 			 min(room, args->num_limiters) * sizeof(specs[0])))
 		return -EFAULT;
@@ -144,23 +117,14 @@ int wq_verb_set(struct wq_call *call, void *arg)
 		return -EINVAL;
 	if (!args->set)
 		return report_attrs(call, args);
+	if (call->c->q->user && !wq_call_by_owner(call))
+		return -EPERM;
 	if (args->set & WQ_ATTR_LIMITER)
 		limiter = wq_limiter_copy_in(args->limiters, args->num_limiters) ?:
 			  wq_limiter_default_controller();
 	if (IS_ERR(limiter))
 		return PTR_ERR(limiter);
 	return wq_config_set(call->c->q, args, limiter);
-}
-
-static bool is_owner_or_capable(struct wq *q)
-{
-	struct wq_cs cs;
-	bool owner;
-
-	wq_lock(&cs, q);
-	owner = uid_eq(current_fsuid(), q->uid);
-	wq_unlock(&cs);
-	return owner || capable(CAP_FOWNER);
 }
 
 int wq_verb_pause(struct wq_call *call, void *arg)
@@ -171,7 +135,7 @@ int wq_verb_pause(struct wq_call *call, void *arg)
 	if (!args->flags || args->flags & ~WQ_PAUSE_ALL)
 		return -EINVAL;
 	/* A queue without a user belongs to a kernel module. */
-	if (!q->user || !is_owner_or_capable(q))
+	if (!q->user || !wq_call_by_owner(call))
 		return -EPERM;
 	return wq_pause(q, args->flags, args->timeout);
 }
@@ -197,6 +161,7 @@ int wq_verb_key(struct wq_call *call, void *arg)
 		[WQ_DO_KICK] = FMODE_WRITE,
 		[WQ_DO_DISABLE] = FMODE_READ | FMODE_WRITE,
 		[WQ_DO_ENABLE] = FMODE_READ | FMODE_WRITE,
+		[WQ_DO_RESTORE] = FMODE_WRITE,
 	};
 	struct wq_key_op *args = arg;
 	struct wq_key_buf buf __uninitialized;
@@ -206,7 +171,9 @@ int wq_verb_key(struct wq_call *call, void *arg)
 	bool many;
 	int ret;
 
-	if (what >= ARRAY_SIZE(modes) || memchr_inv(&args->info, 0, sizeof(args->info)))
+	if (what >= ARRAY_SIZE(modes))
+		return -EINVAL;
+	if (what != WQ_DO_RESTORE && memchr_inv(&args->info, 0, sizeof(args->info)))
 		return -EINVAL;
 	many = what == WQ_DO_KICK && !args->key_len;
 	if (many ? !args->count || args->key : args->count)
@@ -214,17 +181,20 @@ int wq_verb_key(struct wq_call *call, void *arg)
 	if (!(call->file->f_mode & modes[array_index_nospec(what, ARRAY_SIZE(modes))]))
 		return -EACCES;
 	/* A queue without a user belongs to a kernel module. */
-	if ((what == WQ_DO_DISABLE || what == WQ_DO_ENABLE) &&
-	    (!q->user || !is_owner_or_capable(q)))
+	if (what >= WQ_DO_DISABLE && (!q->user || !wq_call_by_owner(call)))
 		return -EPERM;
 	if (many)
 		return wq_kick_process(q, &args->count);
 
 	ret = wq_key_op_init(q, &op, &buf, args->key, args->key_len);
-	if (!ret)
+	if (!ret && what == WQ_DO_RESTORE)
+		ret = wq_restore_key(q, &op, &args->info, GFP_KERNEL_ACCOUNT);
+	else if (!ret)
 		ret = what == WQ_DO_DISABLE ? disable_key(call, &op, &args->info) :
 					      wq_key_do(q, call->c, &op, what, &args->info);
 	wq_key_buf_free(&buf);
+	if (what == WQ_DO_RESTORE)
+		return ret;
 	args->count = what == WQ_DO_KICK;
 	/* Without read access, report only the state from before the call. */
 	if (!(call->file->f_mode & FMODE_READ))
@@ -240,7 +210,7 @@ int wq_verb_shutdown(struct wq_call *call, void *arg)
 	if (args->flags & ~WQ_SHUTDOWN_DRAIN || args->timeout)
 		return -EINVAL;
 	/* A shut down is final, so a producer that may only write must not end others' queue. */
-	if (!(call->file->f_mode & FMODE_READ) && !is_owner_or_capable(q))
+	if (!(call->file->f_mode & FMODE_READ) && !wq_call_by_owner(call))
 		return -EACCES;
 	wq_shutdown_process(q, args->flags & WQ_SHUTDOWN_DRAIN);
 	return 0;
@@ -342,4 +312,65 @@ put_file:
 put_fd:
 	put_unused_fd(fd);
 	return ret;
+}
+
+static int list_source(struct wq_call *call, struct wq_source_op *op)
+{
+	char text[WQ_MAX_SOURCE_TEXT];
+	u32 usize = op->size;
+	int ret;
+
+	ret = wq_source_next(call->c->q, op, text);
+	if (ret)
+		return ret;
+	op->size = usize;
+	if (op->arg_size && op->arg_size < sizeof(text))
+		text[op->arg_size - 1] = '\0';
+	if (op->arg && copy_to_user(u64_to_user_ptr(op->arg), text,
+				    min_t(u32, op->arg_size, strlen(text) + 1)))
+		return -EFAULT;
+	return wq_call_copy_out(call, op);
+}
+
+static int attach_source(struct wq_call *call, struct wq_source_op *op)
+{
+	size_t len = strnlen(op->prefix, sizeof(op->prefix));
+	int ret;
+
+	if (op->id || op->flags & ~(WQ_SOURCE_WITH_FILE | WQ_SOURCE_SCAN) || op->delay < 0)
+		return -EINVAL;
+	if (len == sizeof(op->prefix) ||
+	    memchr_inv(op->prefix + len, 0, sizeof(op->prefix) - len))
+		return -EINVAL;
+	ret = wq_source_attach(call->c, op);
+	if (ret)
+		return ret;
+	ret = wq_call_copy_out(call, op);
+	if (ret)
+		wq_source_detach(call->c->q, op->id, true);
+	return ret;
+}
+
+int wq_verb_source(struct wq_call *call, void *arg)
+{
+	struct wq_source_op *op = arg;
+	struct wq_source_op may = {
+		.size = op->size, .op = op->op, .id = op->id, .arg = op->arg,
+		.arg_size = op->arg_size,
+	};
+
+	if (op->op > WQ_SOURCE_DETACH || op->uid || op->state || op->error || op->failed ||
+	    op->rescans)
+		return -EINVAL;
+	if (op->op != WQ_SOURCE_LIST && !(call->file->f_mode & FMODE_WRITE))
+		return -EACCES;
+	if (op->op == WQ_SOURCE_ATTACH)
+		return attach_source(call, op);
+	if (op->op == WQ_SOURCE_DETACH)
+		may.arg = may.arg_size = 0;
+	if (memcmp(op, &may, sizeof(may)))
+		return -EINVAL;
+	if (op->op == WQ_SOURCE_LIST)
+		return list_source(call, op);
+	return wq_source_detach(call->c->q, op->id, wq_call_by_owner(call));
 }

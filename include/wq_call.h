@@ -7,6 +7,7 @@
 
 #include <linux/err.h>
 #include <linux/fs.h>
+#include <linux/path.h>
 #include <linux/uaccess.h>
 
 #include "wq_buf.h"
@@ -33,9 +34,15 @@ struct wq_call {
  * @forward: an entry of wq.pollers, if there are such pollers.  It passes the wake-ups of
  *	wq.pollers on to @pollers.
  * @bufs: buffers of arrays
+ * @path: the queue's file in wqueue, if the queue has a name.  Constant once @c is bound
+ * @takes: WQ_IOC_OPEN has made a file of wqueue a consumer: read(2) takes keys
+ * @text_pos: if not, how much of the text was read
  */
 struct wq_file {
 	struct wq_consumer *c;
+	struct path path;
+	bool takes;
+	u32 text_pos;
 	wait_queue_head_t pollers;
 	wait_queue_entry_t forward;
 	struct wq_bufs bufs;
@@ -57,6 +64,10 @@ static inline int wq_call_copy_out(const struct wq_call *call, const void *arg)
 		return -EFAULT;
 	return 0;
 }
+
+/* Whether the caller owns the queue, or has CAP_FOWNER.  Not with a spinlock held. */
+bool wq_call_by_owner(const struct wq_call *call);
+void wq_call_report_owner(const struct wq_call *call, u32 *uid, u32 *gid, u32 *mode);
 
 /* The buffer of a key on its way in or out.  Most keys fit into @stack. */
 struct wq_key_buf {

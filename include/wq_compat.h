@@ -8,8 +8,13 @@
 #define _WQ_COMPAT_H
 
 #include <linux/atomic.h>	/* for 6.1's <linux/shrinker.h> */
+#include <linux/fs.h>
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
+#include <linux/mount.h>
+#include <linux/namei.h>
+#include <linux/posix_acl.h>
+#include <linux/posix_acl_xattr.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 #include <linux/version.h>
@@ -70,6 +75,96 @@ static inline void wq_vm_flags_mod(struct vm_area_struct *vma, unsigned long set
 #endif
 }
 
+/*
+ * Inodes and mounts.  Since 6.3 a mount has a struct mnt_idmap in place of a user namespace, and
+ * since 6.2 the access list of a dentry is set.
+ */
+#if KERNEL_VERSION(6, 3, 0) > LINUX_VERSION_CODE
+#define mnt_idmap	user_namespace
+
+static inline struct user_namespace *user_namespace(const struct vfsmount *mnt)
+{
+	return mnt_user_ns(mnt);
+}
+#endif
+
+#if KERNEL_VERSION(6, 2, 0) > LINUX_VERSION_CODE
+typedef struct inode wq_acl_owner;
+#define wq_acl_inode(owner)	(owner)
+#ifdef CONFIG_FS_POSIX_ACL
+#define WQ_ACL_XATTR		&posix_acl_access_xattr_handler,
+#else
+#define WQ_ACL_XATTR
+#endif
+#define wq_acl_chmod(idmap, dentry) \
+	posix_acl_chmod(idmap, d_inode(dentry), d_inode(dentry)->i_mode)
+#else
+typedef struct dentry wq_acl_owner;
+#define wq_acl_inode(owner)	d_inode(owner)
+#define WQ_ACL_XATTR
+#define wq_acl_chmod(idmap, dentry) \
+	posix_acl_chmod(idmap, dentry, d_inode(dentry)->i_mode)
+#endif
+
+/* 6.6 replaced writes of an inode's times by functions. */
+#if KERNEL_VERSION(6, 6, 0) > LINUX_VERSION_CODE
+static inline void wq_inode_set_ctime(struct inode *inode)
+{
+	inode->i_ctime = current_time(inode);
+}
+#else
+static inline void wq_inode_set_ctime(struct inode *inode)
+{
+	inode_set_ctime_current(inode);
+}
+#endif
+#if KERNEL_VERSION(6, 7, 0) > LINUX_VERSION_CODE
+static inline void simple_inode_init_ts(struct inode *inode)
+{
+	wq_inode_set_ctime(inode);
+	inode->i_atime = inode->i_ctime;
+	inode->i_mtime = inode->i_ctime;
+}
+#endif
+
+/* 6.16 replaced lookup_one_len(), which also checked a permission. */
+static inline struct dentry *wq_lookup_noperm(const char *name, struct dentry *dir)
+{
+#if KERNEL_VERSION(6, 16, 0) > LINUX_VERSION_CODE
+	return lookup_one_len(name, dir, strlen(name));
+#else
+	return lookup_noperm(&QSTR(name), dir);
+#endif
+}
+
+/* In 6.19 pinned dentries got a flag of their own, and vfs_create() other arguments. */
+static inline int wq_vfs_create(struct mnt_idmap *idmap, struct dentry *dentry, umode_t mode)
+{
+#if KERNEL_VERSION(6, 19, 0) > LINUX_VERSION_CODE
+	return vfs_create(idmap, d_inode(dentry->d_parent), dentry, mode, true);
+#else
+	return vfs_create(idmap, dentry, mode, NULL);
+#endif
+}
+
+#if KERNEL_VERSION(6, 19, 0) > LINUX_VERSION_CODE
+static inline void d_make_persistent(struct dentry *dentry, struct inode *inode)
+{
+	d_instantiate(dentry, inode);
+	dget(dentry);
+}
+#define wq_kill_pinned_super(sb)	kill_litter_super(sb)
+#else
+#define wq_kill_pinned_super(sb)	kill_anon_super(sb)
+#endif
+
+/* 7.3 and some kernel before it have no argument that create is exclusive. */
+#if KERNEL_VERSION(7, 3, 0) > LINUX_VERSION_CODE
+#define WQ_CREATE_EXCL	, bool excl
+#else
+#define WQ_CREATE_EXCL
+#endif
+
 typedef unsigned long wq_shrink_fn(struct shrinker *s, struct shrink_control *sc);
 
 /* 6.7 replaced register_shrinker() by shrinker_alloc() and shrinker_register(). */
@@ -122,6 +217,14 @@ static inline void wq_shrinker_end(struct shrinker *s)
 #endif
 #else
 #define WQ_EXPORT_FOR_KUNIT(sym)
+#endif
+
+/* Before 6.10 it takes the list of the object's marks.  A macro, as only one file knows fsnotify. */
+#if KERNEL_VERSION(6, 10, 0) <= LINUX_VERSION_CODE
+#define wq_add_sb_mark(mark, sb)	fsnotify_add_mark(mark, sb, FSNOTIFY_OBJ_TYPE_SB, 0)
+#else
+#define wq_add_sb_mark(mark, sb)	\
+	fsnotify_add_mark(mark, &(sb)->s_fsnotify_marks, FSNOTIFY_OBJ_TYPE_SB, 0, NULL)
 #endif
 
 #endif /* _WQ_COMPAT_H */

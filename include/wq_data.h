@@ -71,8 +71,8 @@ struct wq_consumer {
 };
 
 /*
- * Legend: L: protected by wq.lock; N: by wq_names_lock in wq_name.c; L and N: written
- * under both locks, read under one of them; D: used by dir_work alone; C: constant.
+ * Legend: L: protected by wq.lock; N: changed by create and unlink, which do not overlap for a
+ * queue; D: used by dir_work alone; C: constant.
  *
  * Fields are grouped by the CPUs that write them.  Fields that each verb reads
  * without the lock, such as the hash key, share no cache line with fields that others
@@ -81,7 +81,6 @@ struct wq_consumer {
 struct wq {
 	/* Read by each verb, and hardly ever written */
 	struct wq_hash hash;		/* C */
-	umode_t mode;			/* L and N; 0: processes may not open it */
 	bool timed;			/* C: it has a name, so it keeps times */
 	bool leased;			/* C: created with a lease: its entries have room for one */
 	bool of_process;		/* C: a process made it: no thread, see wq_thread.c */
@@ -178,15 +177,15 @@ struct wq {
 	s64 fired;			/* L: when the timer expired last */
 	refcount_t ref;			/* users of the queue; the last one ends it */
 	refcount_t pins;		/* users of its memory; all of ref count as one */
-	kuid_t uid;			/* L and N */
-	kgid_t gid;			/* L and N */
+	kuid_t uid;			/* C: of its creator, and without a name its owner */
+	kgid_t gid;			/* C */
 	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
-	bool named;			/* N: it is in the trees of named queues */
+	bool published;			/* C: a kernel module's, with a file in wqueue */
 	bool shown;			/* N: it is to have a directory in debugfs */
+	struct list_head sources;	/* protected by wq_sources_lock in wq_source.c, as the next */
+	u32 nr_sources;			/* sources in the list, and those that are being attached */
+	u32 last_source;		/* the id that was used last */
 	struct list_head all;		/* in the list of all queues, see wq_queue.c */
-	struct rb_node by_name;		/* N */
-	struct rb_node by_id;		/* N */
-	u64 id;				/* N: ascending in the order of creation */
 	u32 dir_number;			/* C: makes the directory's name unique; 0: none */
 	struct work_struct dir_work;	/* makes and removes the directory, see wq_name.c */
 	struct dentry *dir;		/* D: its directory in debugfs */

@@ -33,5 +33,6 @@ void wq_group_prealloc_free(const struct wq_groups *gs, struct wq_group_prealloc
 int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_entry *e,
 		    struct wq_group_prealloc *pre, gfp_t gfp);
 void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e);
+bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e);
 
 #endif /* _WQ_GROUPS_H */

@@ -253,7 +253,7 @@ static void look(int q)
 	struct wq_batch b = WQ_BATCH_INIT;
 	struct wq_key_info info;
 	char key[WQ_MAX_KEY];
-	struct wq_queue list[8];
+	struct wq_queue *list;
 	uint64_t cursor = 0;
 	struct wq_stat st;
 	unsigned long long redo;
@@ -280,7 +280,8 @@ static void look(int q)
 		wq_batch_free(&b);
 		break;
 	case 3:
-		may("queues", wq_queues(list, 8, &cursor));
+		if (may("queues", wq_queues(NULL, &list)) >= 0)
+			free(list);
 		break;
 	default:
 		may("poll", poll(&p, 1, below(10)));

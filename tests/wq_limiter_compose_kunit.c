@@ -850,12 +850,11 @@ static void set_of_a_kernel_modules_queue_is_eperm(struct kunit *test)
 	set = (struct wq_attrs){ .set = WQ_ATTR_LIMITER };
 	KUNIT_EXPECT_EQ(test, wq_config_set(q, &set, &probe(test, 0)->l), -EPERM);
 	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
-	set = (struct wq_attrs){ .set = WQ_ATTR_MODE | WQ_ATTR_LEASE, .mode = 0600 };
+	set = (struct wq_attrs){ .set = WQ_ATTR_LEASE };
 	KUNIT_EXPECT_EQ(test, wq_config_set(q, &set, NULL), -EPERM);
 	/* processes can read its attributes, and set none */
 	wq_config_get(q, &config, specs);
 	KUNIT_EXPECT_EQ(test, config.set, 0U);
-	KUNIT_EXPECT_EQ(test, config.mode, 0666U);
 	KUNIT_EXPECT_EQ(test, config.max_keys, 5U);
 	KUNIT_EXPECT_EQ(test, config.lease, (s64)SEC);
 	KUNIT_EXPECT_EQ(test, config.slack, 0LL);

@@ -228,7 +228,7 @@ static do_call *const ops[OPS] = {
 	[OP_OPEN] = do_open, [OP_BIND] = do_bind, [OP_ADD] = do_recs, [OP_GET] = do_get,
 	[OP_DONE] = do_done, [OP_TOUCH] = do_recs, [OP_STAT] = do_stat, [OP_QUERY] = do_key,
 	[OP_CANCEL] = do_key, [OP_FORGET] = do_key, [OP_LIST] = do_list,
-	[OP_QUEUES] = do_queues, [OP_INFO] = do_info, [OP_SHUTDOWN] = do_shutdown,
+	[OP_INFO] = do_info, [OP_SHUTDOWN] = do_shutdown,
 	[OP_CONFIG] = do_config, [OP_SET] = do_set, [OP_MAP] = do_map, [OP_PAUSE] = do_pause,
 	[OP_KICK] = do_kick,
 	[OP_FLUSH] = do_flush, [OP_DISABLE] = do_key,

@@ -98,7 +98,7 @@ extern const char names[NAMES][WQ_NAME_MAX];
 
 void verbs_reset(void);
 __s32 verb(struct task *t, unsigned int cmd, void *args, __u32 size, bool tells);
-do_call do_bind, do_recs, do_get, do_done, do_key, do_list, do_queues, do_stat, do_info,
+do_call do_bind, do_recs, do_get, do_done, do_key, do_list, do_stat, do_info,
 	do_unlink, do_shutdown, do_config, do_set, do_map, do_pause, do_kick, do_flush;
 
 /* ---- calls.c ---- */

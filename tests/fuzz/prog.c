@@ -15,7 +15,7 @@ const char * const op_names[OPS] = {
 	[OP_OPEN] = "open", [OP_BIND] = "bind", [OP_ADD] = "add", [OP_GET] = "get",
 	[OP_DONE] = "done", [OP_TOUCH] = "touch", [OP_STAT] = "stat", [OP_QUERY] = "query",
 	[OP_CANCEL] = "cancel", [OP_FORGET] = "forget", [OP_LIST] = "list",
-	[OP_QUEUES] = "queues", [OP_INFO] = "info", [OP_SHUTDOWN] = "shutdown",
+	[OP_INFO] = "info", [OP_SHUTDOWN] = "shutdown",
 	[OP_CONFIG] = "config", [OP_SET] = "set", [OP_MAP] = "map", [OP_PAUSE] = "pause",
 	[OP_KICK] = "kick",
 	[OP_FLUSH] = "flush", [OP_DISABLE] = "disable",
@@ -38,7 +38,7 @@ static const char * const arg_names[ARGS] = {
 	[A_OUTCOME] = "outcome", [A_OUTCOME2] = "outcome2", [A_DELAY] = "delay",
 	[A_TOKEN] = "token", [A_BAD] = "bad", [A_RESULTS] = "results", [A_NEXT] = "next",
 	[A_ROOM] = "room", [A_COUNT] = "count", [A_TIMEOUT] = "timeout",
-	[A_DEADLINE] = "deadline", [A_CURSOR] = "cursor", [A_EACH] = "each", [A_EVENTS] = "events",
+	[A_DEADLINE] = "deadline", [A_CURSOR] = "cursor", [A_EVENTS] = "events",
 	[A_MARKS] = "marks", [A_ORDER] = "order", [A_LEVEL] = "level", [A_RETRIES] = "retries",
 	[A_REASONS] = "reasons", [A_ATTR] = "attr", [A_VALUE] = "value",
 };
@@ -54,7 +54,7 @@ const __u8 arg_values[ARGS] = {
 	[A_DELAY] = 14, [A_TOKEN] = 6, [A_BAD] = 20, [A_RESULTS] = PTR_VALUES + 1,
 	[A_NEXT] = PTR_VALUES, [A_ROOM] = 18, [A_COUNT] = 10, [A_TIMEOUT] = 8, [A_DEADLINE] = 8,
 	[A_CURSOR] = 8,
-	[A_EACH] = 12, [A_EVENTS] = 8, [A_MARKS] = PTR_VALUES + 1,
+	[A_EVENTS] = 8, [A_MARKS] = PTR_VALUES + 1,
 	[A_ORDER] = 10, [A_LEVEL] = 8, [A_RETRIES] = 6, [A_REASONS] = 5,
 	[A_ATTR] = 16, [A_VALUE] = 8,
 };
@@ -81,8 +81,6 @@ const __u64 op_args[OPS] = {
 	[OP_CANCEL] = VERB | ONE_KEY,
 	[OP_FORGET] = VERB | ONE_KEY,
 	[OP_LIST] = VERB | B(A_FLAGS) | OUT | B(A_CURSOR),
-	[OP_QUEUES] = VERB | B(A_FLAGS) | B(A_NEXT) | B(A_COUNT) | B(A_CURSOR) | B(A_EACH) |
-		      B(A_ROOM),
 	[OP_INFO] = VERB | B(A_FLAGS),
 	[OP_SHUTDOWN] = VERB | B(A_FLAGS) | B(A_TIMEOUT) | B(A_DEADLINE),
 	[OP_CONFIG] = VERB | B(A_FLAGS) | B(A_LIMITS_AT) | B(A_COUNT),
@@ -118,7 +116,7 @@ const __u64 op_args[OPS] = {
 static const __u8 op_weight[OPS] = {
 	[OP_OPEN] = 10, [OP_BIND] = 12, [OP_ADD] = 22, [OP_GET] = 20, [OP_DONE] = 20,
 	[OP_TOUCH] = 6, [OP_STAT] = 5, [OP_QUERY] = 6, [OP_CANCEL] = 6, [OP_FORGET] = 4,
-	[OP_LIST] = 6, [OP_QUEUES] = 4, [OP_INFO] = 1, [OP_SHUTDOWN] = 4, [OP_CONFIG] = 4,
+	[OP_LIST] = 6, [OP_INFO] = 1, [OP_SHUTDOWN] = 4, [OP_CONFIG] = 4,
 	[OP_SET] = 6, [OP_MAP] = 6, [OP_PAUSE] = 5, [OP_KICK] = 6, [OP_FLUSH] = 6,
 	[OP_DISABLE] = 4, [OP_UNLINK] = 3, [OP_IOCTL] = 1, [OP_CLOSE] = 6,
 	[OP_DUP] = 3,

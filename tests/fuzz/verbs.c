@@ -125,12 +125,6 @@ static const __s64 timeouts[] = {
 	0, -1, 100 * US, 5 * MS, 1, INT64_MAX, INT64_MIN, SEC,
 };
 
-static const __u32 eaches[] = {
-	sizeof(struct wq_queue), WQ_NAME_MAX, WQ_NAME_MAX + 4, sizeof(struct wq_queue) - 4,
-	sizeof(struct wq_queue) + 4, 0, WQ_NAME_MAX - 4, WQ_NAME_MAX + 2, PAGE, PAGE + 4,
-	1U << 31, ~0U,
-};
-
 static __u16 outcome_flags(__u8 i)
 {
 	static const __u16 odd[] = {
@@ -873,6 +867,9 @@ static __u32 op_of(const struct call *c)
 		[OP_KICK] = WQ_DO_KICK, [OP_DISABLE] = WQ_DO_DISABLE,
 	};
 
+	/* Every second forget is a restore, whose state the flags choose. */
+	if (c->op == OP_FORGET && c->arg[A_KEY] % 2)
+		return WQ_DO_RESTORE;
 	return ops[c->op] ^ PICK(flag_values, c->arg[A_FLAGS]);
 }
 
@@ -915,13 +912,19 @@ __s32 do_key(struct task *t, const struct call *c)
 		args.info.priority = 1;
 		break;
 	}
+	/* A state, which can be one that no key has. */
+	if (args.op == WQ_DO_RESTORE) {
+		args.info.state |= (c->arg[A_FLAGS] * 37 ^ c->arg[A_RESERVED] * 5) & 0x1ff;
+		args.info.failures |= !!(args.info.state & WQ_KEY_FAILED);
+		args.info.reason_len = c->arg[A_KEY] % 80;
+	}
 	key_fill((void *)t->image[KEYS], PICK(key_ids, c->arg[A_KEY]), args.key_len);
 	key = place(t, KEYS, c->arg[A_KEYS], args.key_len);
 	args.key = (uintptr_t)key.user;
 	ret = verb(t, WQ_IOC_KEY, &args, sizeof(args), true);
 	spot_check(t, &key, 0, "the key");
 	/* A disable of a key that the queue does not know reports no state. */
-	if (plain(t) && ret == 0 && args.op != WQ_DO_DISABLE)
+	if (plain(t) && ret == 0 && args.op != WQ_DO_DISABLE && args.op != WQ_DO_RESTORE)
 		info_check(t, &args.info);
 	return ret;
 }
@@ -958,45 +961,6 @@ __s32 do_list(struct task *t, const struct call *c)
 		if (ret)
 			args_check(t, &args, &in, sizeof(in));
 	}
-	return ret;
-}
-
-__s32 do_queues(struct task *t, const struct call *c)
-{
-	struct wq_list args = {
-		.flags = PICK(flag_values, c->arg[A_FLAGS]),
-		.keys.count = c->arg[A_COUNT] ? PICK(counts, c->arg[A_COUNT]) : 8,
-		.each = PICK(eaches, c->arg[A_EACH]),
-		.cursor = cursor_pick(t, c->arg[A_CURSOR]),
-	};
-	__u64 len = (__u64)(args.keys.count ?: 8) * args.each;
-	__u32 most = args.keys.count ?: ~0U;
-	struct wq_list in;
-	struct spot out;
-	__s32 ret;
-
-	if (len > area_sizes[NEXT] - PAGE)
-		len = area_sizes[NEXT] - PAGE;
-	memset(t->image[NEXT], FILL, len);
-	out = place(t, NEXT, c->arg[A_NEXT], len);
-	args.keys.addr = (uintptr_t)out.user;
-	args.keys.size = c->arg[A_ROOM] ? PICK(rooms, c->arg[A_ROOM]) : len;
-	in = args;
-	ret = verb(t, WQ_IOC_QUEUES, &args, sizeof(args), true);
-	leak_check(t, &out, out.len, "the queues");
-	address_check(t, out.user, out.seen, "the queues");
-	if (ret && plain(t))
-		args_check(t, &args, &in, sizeof(in));
-	if (ret || !plain(t))
-		return ret;
-	t->cursor = args.cursor;
-	if (args.keys.count > most || args.keys.size != args.keys.count * args.each)
-		fault(t, "%u queues of %u bytes instead of %u", args.keys.count, args.keys.size,
-		      most);
-	spot_check(t, &out, args.keys.size, "the buffer behind the queues");
-	for (__u32 i = 0; i < args.keys.count && (i + 1) * args.each <= out.seen; i++)
-		if (strnlen(out.user + i * args.each, WQ_NAME_MAX) == WQ_NAME_MAX)
-			fault(t, "the name of queue %u has no NUL", i);
 	return ret;
 }
 

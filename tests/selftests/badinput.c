@@ -176,8 +176,7 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(64, offsetof(struct wq_key_op, info.given_back));
 	ASSERT_EQ(128, sizeof(struct wq_list_rec));
 	ASSERT_EQ(40, sizeof(struct wq_list));
-	ASSERT_EQ(32, offsetof(struct wq_list, each));
-	ASSERT_EQ(120, sizeof(struct wq_queue));
+	ASSERT_EQ(32, offsetof(struct wq_list, reserved));
 	ASSERT_EQ(96, sizeof(struct wq_hist));
 	ASSERT_EQ(544, sizeof(struct wq_stat));
 	ASSERT_EQ(24, sizeof(struct wq_wait));
@@ -530,8 +529,6 @@ TEST(set_with_bad_input_fails_and_changes_nothing)
 TEST(set_with_a_number_out_of_range_fails_with_ERANGE)
 {
 	static const struct wq_attrs bad[] = {
-		{ .set = WQ_ATTR_MODE, .mode = 01000 },
-		{ .set = WQ_ATTR_MODE, .mode = 0xffffffff },
 		{ .set = WQ_ATTR_LEASE, .lease = 1 },
 		{ .set = WQ_ATTR_LEASE, .lease = WQ_MIN_LEASE - 1 },
 		{ .set = WQ_ATTR_LEASE, .lease = -1 },

@@ -54,8 +54,6 @@ static const struct verb {
 	{ "enable", KEY_VERB(WQ_DO_ENABLE), sizeof(struct wq_key_op), KEY_INFO },
 	{ "list", WQ_IOC_LIST, sizeof(struct wq_list),
 	  { OUT(wq_list, keys.size), OUT(wq_list, keys.count), OUT(wq_list, cursor) } },
-	{ "queues", WQ_IOC_QUEUES, sizeof(struct wq_list),
-	  { OUT(wq_list, keys.size), OUT(wq_list, keys.count), OUT(wq_list, cursor) } },
 	{ "report", WQ_IOC_SET, sizeof(struct wq_attrs),
 	  { { offsetof(struct wq_attrs, name),
 	      offsetof(struct wq_attrs, limiters) - offsetof(struct wq_attrs, name) },
@@ -135,10 +133,6 @@ static void fill(struct args *a, const struct verb *v)
 		a->ks.op = v->nr >> 16;
 		a->ks.key = addr_of("k");
 		a->ks.key_len = 1;
-		break;
-	case WQ_IOC_QUEUES:
-		a->list.keys = room;
-		a->list.each = sizeof(struct wq_queue);
 		break;
 	case WQ_IOC_PAUSE:
 		a->control.flags = WQ_PAUSE_GETS;
@@ -460,34 +454,6 @@ TEST_F(queue, results_are_written_for_each_key_and_no_further)
 		}
 	}
 	free(a.recs);
-}
-
-TEST_F(queue, queues_pads_names_with_zeros)
-{
-	struct wq_queue *list = malloc(64 * sizeof(*list));
-	__u64 cursor = 0;
-	bool found = false;
-
-	do {
-		struct wq_list qs = {
-			.size = sizeof(qs), .keys = { addr_of(list), 64 * sizeof(*list), 0 },
-			.each = sizeof(*list), .cursor = cursor,
-		};
-
-		memset(list, MARK, 64 * sizeof(*list));
-		dirty(self->q, 64 * sizeof(*list));
-		ASSERT_EQ(0, verb(self->q, WQ_IOC_QUEUES, &qs));
-		for (int i = 0; i < qs.keys.count; i++) {
-			size_t len = strnlen(list[i].name, WQ_NAME_MAX);
-
-			ASSERT_TRUE(all(list[i].name + len, 0, WQ_NAME_MAX - len));
-			found |= !strcmp(list[i].name, self->name);
-		}
-		ASSERT_TRUE(all(list + qs.keys.count, MARK, (64 - qs.keys.count) * sizeof(*list)));
-		cursor = qs.cursor;
-	} while (cursor);
-	ASSERT_TRUE(found);
-	free(list);
 }
 
 TEST_HARNESS_MAIN

@@ -184,7 +184,6 @@ static void attack(const char *name, unsigned long *adds, int number, bool all_v
 {
 	struct array a = array_new(WQ_MAX_OUT), got = array_new(WQ_MAX_OUT);
 	int fds[QUEUES / PROCS + 1], n = 0;
-	struct wq_queue queues[64];
 	char own[WQ_NAME_MAX];
 	unsigned int key = 0;
 
@@ -196,7 +195,6 @@ static void attack(const char *name, unsigned long *adds, int number, bool all_v
 	snprintf(own, sizeof(own), "%.40s-own-%d", name, number);
 	for (;;) {
 		int fd = fds[random() % n], q;
-		__u32 count = 64;
 		__u64 cursor = 0;
 
 		switch (number && all_verbs ? random() % 8 : 0) {
@@ -214,8 +212,7 @@ static void attack(const char *name, unsigned long *adds, int number, bool all_v
 			break;
 		case 6:
 			q_list(fd, &got, 0, &cursor);
-			cursor = 0;
-			q_queues(fd, queues, &count, sizeof(*queues), &cursor);
+			times_listed("", NULL);
 			break;
 		case 7:
 			q = q_open(own, O_RDWR, EXCL, 0600, 10);
@@ -378,19 +375,15 @@ TEST_F_TIMEOUT(cgroup, create_and_list_of_a_throttled_user_hold_up_no_other_crea
 	for (int i = 0; i < PROCS; i++) {
 		pid[i] = inside();
 		if (!pid[i]) {
-			struct wq_queue *queues = calloc(4096, sizeof(*queues));
 			char own[WQ_NAME_MAX];
-			int fd = q_dev(O_RDWR);
 
 			for (int n = i; n < QUEUES; n += PROCS)
 				open_queue(self->name, n, 0);
 			snprintf(own, sizeof(own), "%.40s-own-%d", self->name, i);
 			for (;;) {
-				__u32 count = 4096;
-				__u64 cursor = 0;
 				int q;
 
-				q_queues(fd, queues, &count, sizeof(*queues), &cursor);
+				times_listed("", NULL);
 				q = q_open(own, O_RDWR, EXCL, 0600, 10);
 				if (q >= 0)
 					close(q);

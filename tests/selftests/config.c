@@ -7,7 +7,7 @@
 
 #include <poll.h>
 
-#define ALL_SET	(WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID | WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | \
+#define ALL_SET	(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | \
 		 WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_MAX_RETRIES)
 
 #define EXPONENTIAL(b, m)	{ .kind = WQ_LIMITER_EXPONENTIAL, .base = (b), .max = (m) }
@@ -282,10 +282,6 @@ TEST_F(users, set_changes_each_attribute_alone)
 	a.c.field = (value);						\
 	ASSERT_TRUE(is_same(&a, q));					\
 } while (0)
-	SET_ALONE(WQ_ATTR_MODE, mode, 0777);
-	SET_ALONE(WQ_ATTR_MODE, mode, 0);
-	SET_ALONE(WQ_ATTR_UID, uid, ALICE);
-	SET_ALONE(WQ_ATTR_GID, gid, OTHERS);
 	SET_ALONE(WQ_ATTR_MAX_KEYS, max_keys, 1);
 	SET_ALONE(WQ_ATTR_MAX_KEYS, max_keys, WQ_MAX_KEYS);
 	SET_ALONE(WQ_ATTR_LEASE, lease, WQ_MIN_LEASE);
@@ -306,8 +302,6 @@ TEST_F(users, set_changes_each_attribute_alone)
 	ASSERT_TRUE(is_same(&a, q));
 	/* stat agrees */
 	ASSERT_EQ(WQ_MAX_KEYS, q_stat(q).max_keys);
-	ASSERT_EQ(ALICE, q_stat(q).uid);
-	ASSERT_EQ(OTHERS, q_stat(q).gid);
 	ASSERT_EQ(HOUR, q_stat(q).lease);
 	ASSERT_EQ(WQ_MAX_SLACK, q_stat(q).slack);
 }
@@ -316,7 +310,7 @@ TEST_F(users, set_changes_each_attribute_alone)
 static struct wq_attrs good(void)
 {
 	return (struct wq_attrs){
-		.set = ALL_SET, .mode = 0666, .uid = ALICE, .gid = GROUP, .max_keys = 123,
+		.set = ALL_SET, .max_keys = 123,
 		.limiters = addr_of(nested), .num_limiters = ARRAY_SIZE(nested),
 		.lease = 2 * SEC, .slack = 3 * MS,
 	};
@@ -345,12 +339,9 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 		if (!(ALL_SET & 1U << bit))
 			BAD(-EINVAL, set, ALL_SET | 1U << bit);
 	}
-	BAD(-EINVAL, uid, -1);
-	BAD(-EINVAL, gid, -1);
 	BAD(-EINVAL, max_keys, 0);
 	BAD(-EINVAL, slack, 0);
 	BAD(-EINVAL, limiters, addr_of(bad_kind));
-	BAD(-ERANGE, mode, 01000);
 	BAD(-ERANGE, max_keys, WQ_MAX_KEYS + 1);
 	BAD(-ERANGE, lease, 1);
 	BAD(-ERANGE, lease, WQ_MIN_LEASE - 1);
@@ -369,14 +360,16 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	EXPECT_EQ(-E2BIG, q_set(q, c));
 	EXPECT_TRUE(is_same(&a, q));
 
-	/* a queue without leases can't have one, and a private queue has no permissions */
+	/* a queue without leases can't have one, and chmod and chown change a file */
 	c = good();
 	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LEASE;
 	EXPECT_EQ(-EINVAL, q_set(unleased, c));
 	for (int bit = WQ_ATTR_MODE; bit <= WQ_ATTR_GID; bit <<= 1) {
 		c.set = WQ_ATTR_MAX_KEYS | bit;
 		EXPECT_EQ(-EINVAL, q_set(unleased, c));
+		EXPECT_EQ(-EINVAL, q_set(q, c));
 	}
+	EXPECT_TRUE(is_same(&a, q));
 	EXPECT_TRUE(is_same(&b, unleased));
 	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LEASE;
 	c.lease = 0;
@@ -385,7 +378,6 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 
 	EXPECT_EQ(0, q_set(q, good()));
 	EXPECT_EQ(123, attributes(q).c.max_keys);
-	EXPECT_EQ(0666, attributes(q).c.mode);
 }
 
 /* ---- permissions ---- */
@@ -417,50 +409,49 @@ TEST_F(users, set_is_for_the_owner_and_root)
 	EXPECT_EQ(8, attributes(q).c.slack);
 }
 
-TEST_F(users, set_of_the_owner_needs_CAP_CHOWN)
+/* chown of the queue's file. */
+static int chown_as(uid_t uid, gid_t gid, gid_t group, const char *name, uid_t owner, gid_t owning)
 {
-	struct wq_attrs c = { .set = WQ_ATTR_UID | WQ_ATTR_SLACK, .uid = BOB, .slack = 7 };
+	pid_t pid = user(uid, gid, group);
+
+	if (!pid)
+		_exit(chown(path_of(name), owner, owning) ? errno : 0);
+	return -reap(pid);
+}
+
+TEST_F(users, chown_makes_a_new_owner_and_needs_CAP_CHOWN)
+{
 	struct wq_attrs slack = { .set = WQ_ATTR_SLACK, .slack = 9 };
-	struct attributes a;
 	int q;
 
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
 	q = q_attach(self->name, O_RDWR);
-	a = attributes(q);
-	EXPECT_EQ(-EPERM, set_as(ALICE, GROUP, 0, q, c));
-	EXPECT_TRUE(is_same(&a, q));
-	/* no change of the owner */
-	c.uid = ALICE;
-	EXPECT_EQ(0, set_as(ALICE, GROUP, 0, q, c));
-	EXPECT_EQ(7, attributes(q).c.slack);
-	c.uid = BOB;
-	EXPECT_EQ(0, set_as(0, 0, 0, q, c));
+	EXPECT_EQ(-EPERM, chown_as(ALICE, GROUP, 0, self->name, BOB, -1));
+	EXPECT_EQ(ALICE, q_stat(q).uid);
+	EXPECT_EQ(0, chown_as(0, 0, 0, self->name, BOB, -1));
 	EXPECT_EQ(BOB, q_stat(q).uid);
 	/* the new owner has the rights of the former one */
 	EXPECT_EQ(-EPERM, set_as(ALICE, GROUP, 0, q, slack));
 	EXPECT_EQ(0, set_as(BOB, OTHERS, 0, q, slack));
 }
 
-TEST_F(users, set_of_the_group_needs_membership_or_CAP_CHOWN)
+TEST_F(users, chown_of_the_group_needs_membership_or_CAP_CHOWN)
 {
-	struct wq_attrs c = { .set = WQ_ATTR_GID, .gid = OTHERS };
 	int q;
 
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0060));
 	q = q_attach(self->name, O_RDWR);
-	EXPECT_EQ(-EPERM, set_as(ALICE, GROUP, 0, q, c));
+	EXPECT_EQ(-EPERM, chown_as(ALICE, GROUP, 0, self->name, -1, OTHERS));
 	EXPECT_EQ(GROUP, q_stat(q).gid);
-	EXPECT_EQ(0, set_as(ALICE, GROUP, OTHERS, q, c));
+	EXPECT_EQ(0, chown_as(ALICE, GROUP, OTHERS, self->name, -1, OTHERS));
 	EXPECT_EQ(OTHERS, q_stat(q).gid);
-	c.gid = 0;
-	EXPECT_EQ(-EPERM, set_as(ALICE, GROUP, OTHERS, q, c));
-	EXPECT_EQ(0, set_as(0, 0, 0, q, c));
+	EXPECT_EQ(-EPERM, chown_as(ALICE, GROUP, OTHERS, self->name, -1, 0));
+	EXPECT_EQ(0, chown_as(0, 0, 0, self->name, -1, 0));
 	EXPECT_EQ(0, q_stat(q).gid);
 }
 
-TEST_F(users, set_of_the_mode_applies_to_later_opens)
+TEST_F(users, chmod_applies_to_later_opens)
 {
-	struct wq_attrs c = { .set = WQ_ATTR_MODE, .mode = 0 };
 	int *bound = shared(sizeof(*bound));
 	pid_t pid;
 	int q;
@@ -478,13 +469,14 @@ TEST_F(users, set_of_the_mode_applies_to_later_opens)
 		_exit(q_add(fd, "k") != 1 || q_attach(self->name, O_RDONLY) != -EACCES);
 	}
 	ASSERT_EVENTUALLY(__atomic_load_n(bound, __ATOMIC_ACQUIRE) == 1);
-	/* the umask is for new queues alone */
-	umask(0777);
-	EXPECT_EQ(0, q_set(q, c));
+	EXPECT_EQ(0, chmod(path_of(self->name), 0));
+	EXPECT_EQ(0, q_stat(q).mode);
 	__atomic_store_n(bound, 2, __ATOMIC_RELEASE);
 	EXPECT_EQ(0, reap(pid));
-	c.mode = 0004;
-	EXPECT_EQ(0, set_as(ALICE, GROUP, 0, q, c));
+	pid = user(ALICE, GROUP, 0);
+	if (!pid)
+		_exit(chmod(path_of(self->name), 0004) != 0);
+	EXPECT_EQ(0, reap(pid));
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
 		_exit(q_attach(self->name, O_RDONLY) < 0 ||
@@ -652,7 +644,7 @@ TEST_F(quota, set_of_max_keys_charges_the_creator)
 		_exit(-q_bind(fd, name, EXCL, 0600, 10));
 	ASSERT_EQ(0, reap(pid));
 	q = q_attach(name, O_RDWR);
-	ASSERT_EQ(0, q_set(q, (struct wq_attrs){ .set = WQ_ATTR_UID, .uid = ALICE }));
+	ASSERT_EQ(0, chown(path_of(name), ALICE, -1));
 	EXPECT_EQ(-ENOSPC, set_as(ALICE, OTHERS, 0, q, (struct wq_attrs){
 		.set = WQ_ATTR_MAX_KEYS, .max_keys = 1001 }));
 	EXPECT_EQ(0, set_as(ALICE, OTHERS, 0, q, (struct wq_attrs){

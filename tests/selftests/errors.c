@@ -146,7 +146,6 @@ FIXTURE_VARIANT_ADD(each, disable) {
 FIXTURE_VARIANT_ADD(each, enable) {
 	.nr = KEY_VERB(WQ_DO_ENABLE), .size = sizeof(struct wq_key_op), .known = ANY_OP,
 };
-FIXTURE_VARIANT_ADD(each, queues) { .nr = WQ_IOC_QUEUES, .size = sizeof(struct wq_list) };
 FIXTURE_VARIANT_ADD(each, cancel) {
 	.nr = KEY_VERB(WQ_DO_CANCEL), .size = sizeof(struct wq_key_op), .known = ANY_OP,
 };
@@ -232,10 +231,6 @@ FIXTURE_SETUP(each)
 		/* The key and its length have the same place in both structs. */
 		self->args->query.key = addr_of("failed");
 		self->args->query.key_len = 6;
-		break;
-	case WQ_IOC_QUEUES:
-		self->args->list.keys = (struct wq_keys){ addr_of(&self->out), sizeof(self->out), 1 };
-		self->args->list.each = sizeof(struct wq_queue);
 		break;
 	case WQ_IOC_PAUSE:
 		self->args->flags = WQ_PAUSE_GETS;
@@ -937,38 +932,6 @@ TEST_F(queue, stat_fails_with_EFAULT_if_the_struct_can_not_be_written)
 	struct wq_stat st = { .size = sizeof(st) };
 
 	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_STAT, read_only(&st, sizeof(st))));
-}
-
-TEST_F(queue, queues_fails_with_EFAULT_if_the_struct_can_not_be_written)
-{
-	struct wq_queue queue;
-	struct wq_list qs = {
-		.size = sizeof(qs), .keys = { addr_of(&queue), sizeof(queue), 1 },
-		.each = sizeof(queue),
-	};
-
-	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_QUEUES, read_only(&qs, sizeof(qs))));
-	EXPECT_EQ(0, verb(self->q, WQ_IOC_QUEUES, &qs));
-	EXPECT_EQ(1, qs.keys.count);
-}
-
-TEST_F(queue, queues_fails_with_EINVAL_or_E2BIG_for_a_bad_element_size_and_the_cursor_stays)
-{
-	static const struct { __u32 each; int error; } bad[] = {
-		{ 0, -EINVAL }, { WQ_NAME_MAX - 4, -EINVAL }, { WQ_NAME_MAX + 1, -EINVAL },
-		{ 4096 + 4, -E2BIG }, { 0xfffffffc, -E2BIG },
-	};
-	struct wq_queue queue;
-
-	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		__u64 cursor = 4711;
-		__u32 count = 1;
-
-		EXPECT_EQ(bad[i].error, q_queues(self->q, &queue, &count, bad[i].each, &cursor)) {
-			TH_LOG("each %u", bad[i].each);
-		}
-		EXPECT_EQ(4711, cursor);
-	}
 }
 
 #define DROPPED	30000

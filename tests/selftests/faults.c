@@ -721,17 +721,6 @@ static int call_info(struct world *w)
 	return q_info(w->dev, &info);
 }
 
-static int call_queues(struct world *w)
-{
-	struct wq_queue list[8];
-	struct wq_list args = {
-		.size = sizeof(args), .keys = { addr_of(list), sizeof(list), 8 },
-		.each = sizeof(list[0]),
-	};
-
-	return verb(w->dev, WQ_IOC_QUEUES, &args);
-}
-
 static int call_open_device(struct world *w)
 {
 	int fd = q_dev(O_RDWR);
@@ -871,9 +860,9 @@ static int call_set(struct world *w)
 {
 	struct wq_attrs set = {
 		.size = sizeof(set),
-		.set = WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID | WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER |
+		.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER |
 		       WQ_ATTR_LEASE | WQ_ATTR_SLACK,
-		.mode = 0640, .max_keys = 30000, .limiters = addr_of(three_limiters),
+		.max_keys = 30000, .limiters = addr_of(three_limiters),
 		.num_limiters = 3, .lease = 2 * HOUR, .slack = MS,
 	};
 	struct wq_attrs now = { .size = sizeof(now) };
@@ -884,9 +873,9 @@ static int call_set(struct world *w)
 		n = verb(w->q, WQ_IOC_SET, &now);
 	while (n == -EFAULT);
 	if (n || now.max_keys != (ret ? 20000 : 30000) || now.num_limiters != (ret ? 1 : 3) ||
-	    now.mode != (ret ? 0600 : 0640) || now.lease != (ret ? HOUR : 2 * HOUR)) {
-		COMMENT("set returned %d: max_keys %u, limiters %u, mode %o, lease %lld\n", ret,
-			now.max_keys, now.num_limiters, now.mode, (long long)now.lease);
+	    now.lease != (ret ? HOUR : 2 * HOUR)) {
+		COMMENT("set returned %d: max_keys %u, limiters %u, lease %lld\n", ret,
+			now.max_keys, now.num_limiters, (long long)now.lease);
 		return -EBADMSG;
 	}
 	return ret;
@@ -965,6 +954,27 @@ static int call_disable(struct world *w)
 	int ret = q_key_state(w->q, WQ_DO_DISABLE, key, sizeof(key));
 
 	return ret < 0 ? ret : 0;
+}
+
+static int call_restore(struct world *w)
+{
+	static char key[WQ_MAX_KEY] = "k";
+	struct wq_key_op op = {
+		.size = sizeof(op), .op = WQ_DO_RESTORE, .key = addr_of(key),
+		.key_len = sizeof(key), .info = { .state = WQ_KEY_DELAYED, .due = HOUR },
+	};
+
+	return verb(w->q, WQ_IOC_KEY, &op);
+}
+
+static int call_restore_parked(struct world *w)
+{
+	struct wq_key_op op = {
+		.size = sizeof(op), .op = WQ_DO_RESTORE, .key = addr_of("k"), .key_len = 1,
+		.info = { .state = WQ_KEY_PARKED, .reason_len = 1 },
+	};
+
+	return verb(w->q, WQ_IOC_KEY, &op);
 }
 
 /* The effect happens also if the wait does not begin. */
@@ -1073,7 +1083,6 @@ FIXTURE_VARIANT_ADD(faults, set_of_the_default_limiter) {
 };
 FIXTURE_VARIANT_ADD(faults, unlink) { .setup = no_keys, .call = call_unlink };
 FIXTURE_VARIANT_ADD(faults, info) { .setup = no_keys, .call = call_info };
-FIXTURE_VARIANT_ADD(faults, queues) { .setup = no_keys, .call = call_queues };
 FIXTURE_VARIANT_ADD(faults, add_of_one_key) { .setup = one_key, .call = call_add };
 FIXTURE_VARIANT_ADD(faults, add_of_the_longest_key) { .setup = one_long_key, .call = call_add };
 FIXTURE_VARIANT_ADD(faults, add_with_results) { .setup = forty_keys, .call = call_add };
@@ -1157,6 +1166,12 @@ FIXTURE_VARIANT_ADD(faults, pause) { .setup = many_delayed, .call = call_pause }
 FIXTURE_VARIANT_ADD(faults, wait) { .setup = no_keys, .call = call_wait };
 FIXTURE_VARIANT_ADD(faults, wait_add) { .setup = no_keys, .call = call_wait_add };
 FIXTURE_VARIANT_ADD(faults, disable) { .setup = no_keys, .call = call_disable };
+FIXTURE_VARIANT_ADD(faults, restore) {
+	.setup = no_keys, .call = call_restore, .again = -EEXIST
+};
+FIXTURE_VARIANT_ADD(faults, restore_parked) {
+	.setup = no_keys, .call = call_restore_parked, .again = -EEXIST
+};
 FIXTURE_VARIANT_ADD(faults, shutdown) { .setup = many_delayed, .call = call_shutdown };
 FIXTURE_VARIANT_ADD(faults, drain) { .setup = no_keys, .call = call_drain };
 FIXTURE_VARIANT_ADD(faults, poll) { .setup = ready_keys, .call = call_poll };
@@ -1248,6 +1263,9 @@ FIXTURE_VARIANT_ADD(faults, wait_add_with_groups) {
 	.setup = no_keys, .call = call_wait_add, GROUPS
 };
 FIXTURE_VARIANT_ADD(faults, disable_with_groups) { .setup = no_keys, .call = call_disable, GROUPS };
+FIXTURE_VARIANT_ADD(faults, restore_with_groups) {
+	.setup = no_keys, .call = call_restore, .again = -EEXIST, GROUPS
+};
 FIXTURE_VARIANT_ADD(faults, close_with_groups) {
 	.setup = held_by_the_other, .call = call_close, GROUPS
 };

@@ -403,33 +403,33 @@ TEST_F(libwq, calls_on_a_listed_batch_fail_with_EINVAL_until_batch_reset)
 
 TEST_F(libwq, queues_returns_all_queues_that_the_caller_can_open)
 {
-	struct wq_queue page[3];
+	struct wq_queue *list;
 	char name[WQ_NAME_MAX + 12];
 	int seen[10] = { 0 }, ret, n;
-	uint64_t cursor = 0;
 
 	for (int i = 0; i < 10; i++) {
 		snprintf(name, sizeof(name), "%s-%d", self->name, i);
 		ASSERT_LE(0, wq_open(name, O_RDWR | O_CREAT | O_EXCL, 0640, 0));
 	}
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));
-	do {
-		ret = wq_queues(page, 3, &cursor);
-		ASSERT_LE(0, ret);
-		ASSERT_GE(3, ret);
-		for (int i = 0; i < ret; i++) {
-			if (!strcmp(page[i].name, self->name)) {
-				ASSERT_EQ(1, page[i].ready);
-				ASSERT_EQ(1, page[i].keys);
-				ASSERT_EQ(0600, page[i].mode);
-			} else if (sscanf(page[i].name, "selftest-%*d-%d", &n) == 1) {
-				ASSERT_EQ(0640, page[i].mode);
-				ASSERT_EQ(geteuid(), page[i].uid);
-				ASSERT_EQ(0, page[i].keys);
-				seen[n]++;
-			}
+	ret = wq_queues(NULL, &list);
+	ASSERT_LE(11, ret);
+	for (int i = 0; i < ret; i++) {
+		if (!strcmp(list[i].name, self->name)) {
+			ASSERT_EQ(1, list[i].ready);
+			ASSERT_EQ(1, list[i].keys);
+			ASSERT_EQ(1, list[i].consumers);
+			ASSERT_EQ(0600, list[i].mode);
+		} else if (sscanf(list[i].name, "selftest-%*d-%d", &n) == 1) {
+			ASSERT_EQ(0640, list[i].mode);
+			ASSERT_EQ(geteuid(), list[i].uid);
+			ASSERT_EQ(0, list[i].keys);
+			seen[n]++;
 		}
-	} while (cursor);
+	}
+	free(list);
+	ASSERT_EQ(-1, wq_queues("/dev", &list));
+	ASSERT_EQ(ENODEV, errno);
 	for (int i = 0; i < 10; i++) {
 		ASSERT_EQ(1, seen[i]);
 		snprintf(name, sizeof(name), "%s-%d", self->name, i);
@@ -662,9 +662,8 @@ TEST_F(libwq, config_returns_the_attributes_and_set_changes_them)
 	cfg.s.slack = 6;
 	ASSERT_EQ(0, wq_set(q, &cfg.s));
 	hour.base = 1;
-	cfg.s.set = WQ_ATTR_LIMITER | WQ_ATTR_MODE;
+	cfg.s.set = WQ_ATTR_LIMITER;
 	cfg.s.limiters = (uintptr_t)&hour;
-	cfg.s.mode = 0600;
 	ASSERT_EQ(0, wq_set(q, &cfg.s));
 	memset(&cfg, 0xff, sizeof(cfg));
 	ASSERT_EQ(0, wq_config_sized(q, &cfg.s, specs, 1, sizeof(cfg)));
@@ -703,10 +702,9 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 	LONGER(wq_info) info;
 	LONGER(wq_key_info) key;
 	LONGER(wq_view) view;
-	LONGER(wq_queue) queue;
+	LONGER(wq_queue) *queues;
 	uint32_t level_ready[WQ_LEVELS];
 	struct wq_batch b = WQ_BATCH_INIT;
-	uint64_t cursor = 0;
 	size_t size;
 
 #define FILL(var) (memset(&(var), 0xff, sizeof(var)), &(var).s)
@@ -726,9 +724,10 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 	ASSERT_TRUE(wq_batch_next_sized(&b, FILL(view), sizeof(view)));
 	ASSERT_EQ(1, view.s.len);
 	ASSERT_TRUE(IS_ZERO_BEHIND(view));
-	ASSERT_EQ(1, wq_queues_sized(FILL(queue), 1, &cursor, sizeof(queue)));
-	ASSERT_EQ(0, queue.s.name[WQ_NAME_MAX - 1]);
-	ASSERT_TRUE(IS_ZERO_BEHIND(queue));
+	ASSERT_LE(1, wq_queues_sized(NULL, (struct wq_queue **)&queues, sizeof(*queues)));
+	ASSERT_EQ(0, queues->s.name[WQ_NAME_MAX - 1]);
+	ASSERT_TRUE(IS_ZERO_BEHIND(*queues));
+	free(queues);
 
 	size = offsetof(struct wq_stat, keys);
 	memset(&st, 0xff, sizeof(st));
@@ -751,11 +750,6 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 	ASSERT_TRUE(wq_batch_next_sized(&b, &view.s, size));
 	ASSERT_EQ(1, view.s.len);
 	ASSERT_TRUE(IS_UNTOUCHED_FROM(view, size));
-	size = offsetof(struct wq_queue, processing);
-	memset(&queue, 0xff, sizeof(queue));
-	cursor = 0;
-	ASSERT_EQ(1, wq_queues_sized(&queue.s, 1, &cursor, size));
-	ASSERT_TRUE(IS_UNTOUCHED_FROM(queue, size));
 
 	ASSERT_EQ(-1, wq_stat_sized(self->q, &st.s, 7, NULL));
 	ASSERT_EQ(EINVAL, errno);
@@ -764,7 +758,7 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 	ASSERT_EQ(EINVAL, errno);
 	ASSERT_EQ(-1, wq_info_sized(&info.s, 7));
 	ASSERT_EQ(EINVAL, errno);
-	ASSERT_EQ(-1, wq_queues_sized(&queue.s, 1, &cursor, 7));
+	ASSERT_EQ(-1, wq_queues_sized(NULL, (struct wq_queue **)&queues, 7));
 	ASSERT_EQ(EINVAL, errno);
 	wq_batch_free(&b);
 }

@@ -966,7 +966,7 @@ static int listed_to(uid_t uid, gid_t gid, gid_t group, const char *name)
 	return reap(pid);
 }
 
-TEST_F(users, queues_returns_only_queues_that_the_caller_may_open)
+TEST_F(users, queues_are_listed_for_callers_that_may_open_them)
 {
 	static const struct {
 		uid_t uid;
@@ -985,7 +985,7 @@ TEST_F(users, queues_returns_only_queues_that_the_caller_may_open)
 			/* the other two classes have all the rights that this one lacks */
 			__u32 mode = (0666 & ~(7 << who[i].shift)) | (bits << who[i].shift);
 			pid_t pid = user(ALICE, GROUP, 0);
-			struct wq_queue found;
+			struct wq_stat found;
 
 			if (!pid) {
 				umask(0);
@@ -1006,9 +1006,9 @@ TEST_F(users, queues_returns_only_queues_that_the_caller_may_open)
 	}
 }
 
-TEST_F(queue, queues_returns_statistics)
+TEST_F(queue, listed_queue_has_statistics)
 {
-	struct wq_queue found;
+	struct wq_stat found;
 	struct item it;
 	struct wq_stat st;
 
@@ -1037,269 +1037,6 @@ TEST_F(queue, queues_returns_statistics)
 	ASSERT_EQ(0, found.delayed);
 	ASSERT_EQ(0, q_unlink(self->name));
 	ASSERT_EQ(0, times_listed(self->name, &found));
-}
-
-TEST(queues_omits_unnamed_queues)
-{
-	int q = q_private(0);
-
-	ASSERT_EQ(0, times_listed("", NULL));
-	close(q);
-}
-
-/* Hundreds of queues, all of root's. */
-#define QUEUES	300
-
-FIXTURE(hundreds) {
-	char prefix[32];
-	int dev;
-};
-
-static char *name_of(const char *prefix, int i)
-{
-	static char name[WQ_NAME_MAX];
-
-	snprintf(name, sizeof(name), "%s%d", prefix, i);
-	return name;
-}
-
-FIXTURE_SETUP(hundreds)
-{
-	snprintf(self->prefix, sizeof(self->prefix), "selftest-%d-", getpid());
-	for (int i = 0; i < QUEUES; i++) {
-		int q = q_open(name_of(self->prefix, i), O_RDWR, EXCL, 0600, 1);
-
-		ASSERT_LE(0, q);
-		close(q);
-	}
-	self->dev = q_dev(O_RDWR);
-}
-
-FIXTURE_TEARDOWN(hundreds)
-{
-	for (int i = 0; i < QUEUES + 1; i++)
-		q_unlink(name_of(self->prefix, i));
-	close(self->dev);
-}
-
-/*
- * Appends the numbers of this fixture's queues that one call returns to seen[], which has *n;
- * returns the call's result.
- */
-static int list_some(int dev, const char *prefix, __u32 count, __u64 *cursor, int *seen, int *n)
-{
-	struct wq_queue queues[128] = { 0 };
-	__u32 most = count;
-	int ret = q_queues(dev, queues, &count, sizeof(*queues), cursor);
-
-	if (ret)
-		return ret;
-	if (count > most || count * sizeof(*queues) > WQ_MAX_OUT)
-		return -EBADMSG;
-	for (int i = 0; i < count; i++)
-		if (!strncmp(queues[i].name, prefix, strlen(prefix)) && *n < 2 * QUEUES)
-			seen[(*n)++] = atoi(queues[i].name + strlen(prefix));
-	return 0;
-}
-
-TEST_F(hundreds, queues_returns_all_once_in_order_for_any_count)
-{
-	static const __u32 counts[] = { 1, 7, 64, 85, 128 };
-
-	for (int c = 0; c < ARRAY_SIZE(counts); c++) {
-		int seen[2 * QUEUES], n = 0;
-		__u64 cursor = 0;
-
-		do {
-			ASSERT_EQ(0, list_some(self->dev, self->prefix, counts[c], &cursor,
-					       seen, &n));
-		} while (cursor);
-		ASSERT_EQ(QUEUES, n);
-		for (int i = 0; i < QUEUES; i++)
-			ASSERT_EQ(i, seen[i]);
-	}
-}
-
-TEST_F(hundreds, queues_returns_8_KiB_at_most)
-{
-	const size_t each = sizeof(struct wq_queue);
-	struct wq_queue *queues = edge((WQ_MAX_OUT + each - 1) / each * each);
-	__u32 count = 0xffffffff;
-	__u64 cursor = 0;
-
-	ASSERT_EQ(0, q_queues(self->dev, queues, &count, sizeof(*queues), &cursor));
-	ASSERT_EQ(WQ_MAX_OUT / sizeof(*queues), count);
-	ASSERT_NE(0, cursor);
-}
-
-TEST_F(hundreds, queues_walk_survives_create_and_unlink)
-{
-	int seen[2 * QUEUES], n = 0, q, last, want;
-	__u64 cursor = 0;
-
-	/* up to the first of these */
-	do {
-		ASSERT_EQ(0, list_some(self->dev, self->prefix, 5, &cursor, seen, &n));
-	} while (n < 20);
-	last = seen[n - 1];
-	/* the queue at the cursor, its neighbours, and some before and after */
-	for (int i = last - 2; i <= last + 2; i++)
-		ASSERT_EQ(0, q_unlink(name_of(self->prefix, i)));
-	ASSERT_EQ(0, q_unlink(name_of(self->prefix, 0)));
-	for (int i = last + 3; i < QUEUES; i += 2)
-		ASSERT_EQ(0, q_unlink(name_of(self->prefix, i)));
-	q = q_open(name_of(self->prefix, QUEUES), O_RDWR, EXCL, 0600, 1);
-	ASSERT_LE(0, q);
-	/* a queue with the name of an unlinked one is a new queue */
-	close(q_open(name_of(self->prefix, 0), O_RDWR, EXCL, 0600, 1));
-
-	want = last + 4;
-	n = 0;
-	do {
-		ASSERT_EQ(0, list_some(self->dev, self->prefix, 5, &cursor, seen, &n));
-	} while (cursor);
-	for (int i = 0; i < n - 2; i++, want += 2)
-		ASSERT_EQ(want, seen[i]);
-	ASSERT_LE(QUEUES - 1, want);
-	ASSERT_EQ(QUEUES, seen[n - 2]);
-	ASSERT_EQ(0, seen[n - 1]);
-	close(q);
-}
-
-TEST_F(hundreds, queues_with_a_shorter_or_longer_record_are_not_overrun)
-{
-	static const __u32 sizes[] = { WQ_NAME_MAX, 72, 88, 96, 112, 120, 4096 };
-	char *place = malloc(8 * 4096);
-	__u64 start = 0;
-
-	/* the position of this test's first queue */
-	for (__u64 next = 0;; start = next) {
-		int seen[2 * QUEUES], n = 0;
-
-		ASSERT_EQ(0, list_some(self->dev, self->prefix, 1, &next, seen, &n));
-		if (n)
-			break;
-	}
-	for (int e = 0; e < ARRAY_SIZE(sizes); e++) {
-		__u32 each = sizes[e], count = 2;
-		__u64 cursor = start;
-
-		memset(place, 0xa5, 8 * 4096);
-		ASSERT_EQ(0, q_queues(self->dev, place, &count, each, &cursor));
-		ASSERT_EQ(2, count);
-		for (int i = 0; i < 2; i++) {
-			struct wq_queue *q = (void *)(place + i * each);
-
-			ASSERT_STREQ(name_of(self->prefix, i), q->name) {
-				TH_LOG("each %u", each);
-			}
-			if (each >= offsetof(struct wq_queue, state))
-				ASSERT_EQ(0600, q->mode);
-			for (__u32 at = sizeof(*q); at < each; at++)
-				ASSERT_EQ('\xa5', place[i * each + at]);
-		}
-		for (int at = 2 * each; at < 8 * 4096; at++)
-			ASSERT_EQ('\xa5', place[at]);
-	}
-	free(place);
-}
-
-TEST_F(hundreds, queues_with_bad_input_fails)
-{
-	struct {
-		struct wq_list qs;
-		__u64 more;
-	} good, bad;
-	struct wq_queue queues[8];
-
-	good = (typeof(good)){ .qs = {
-		.size = sizeof(good.qs), .keys = { addr_of(queues), sizeof(queues), 8 },
-		.each = sizeof(*queues),
-	} };
-	bad = good;
-	ASSERT_EQ(0, verb(self->dev, WQ_IOC_QUEUES, &bad));
-	ASSERT_EQ(8, bad.qs.keys.count);
-	for (int bit = 0; bit < 32; bit++) {
-		bad = good;
-		bad.qs.flags = 1U << bit;
-		ASSERT_EQ(-EINVAL, verb(self->dev, WQ_IOC_QUEUES, &bad));
-	}
-	bad = good;
-	bad.qs.keys.count = 0;
-	ASSERT_EQ(0, verb(self->dev, WQ_IOC_QUEUES, &bad));
-	ASSERT_EQ(8, bad.qs.keys.count);
-	ASSERT_EQ(sizeof(queues), bad.qs.keys.size);
-	bad = good;
-	bad.qs.keys.size = sizeof(*queues) - 1;
-	ASSERT_EQ(-EMSGSIZE, verb(self->dev, WQ_IOC_QUEUES, &bad));
-	/* too short for a name */
-	for (__u32 each = 0; each < WQ_NAME_MAX; each += each ? 21 : 1) {
-		bad = good;
-		bad.qs.each = each;
-		ASSERT_EQ(-EINVAL, verb(self->dev, WQ_IOC_QUEUES, &bad)) {
-			TH_LOG("each %u", each);
-		}
-		ASSERT_EQ(good.qs.keys.count, bad.qs.keys.count);
-	}
-	for (__u32 size = 0; size < 8; size++) {
-		bad = good;
-		bad.qs.size = size;
-		ASSERT_EQ(-EINVAL, verb(self->dev, WQ_IOC_QUEUES, &bad));
-	}
-	bad = good;
-	bad.qs.size = sizeof(bad);
-	ASSERT_EQ(0, verb(self->dev, WQ_IOC_QUEUES, &bad));
-	bad = good;
-	bad.qs.size = sizeof(bad);
-	bad.more = 1;
-	ASSERT_EQ(-E2BIG, verb(self->dev, WQ_IOC_QUEUES, &bad));
-	ASSERT_EQ(-EFAULT, verb(self->dev, WQ_IOC_QUEUES, NULL));
-	ASSERT_EQ(-EFAULT, verb(self->dev, WQ_IOC_QUEUES, edge(0)));
-}
-
-TEST_F(hundreds, queues_at_a_bad_address_fails_with_EFAULT)
-{
-	const __u64 bad[] = {
-		0, 4096, 0x8000000000000000ULL, (__u64)-4096, addr_of(edge(0)),
-		addr_of(edge(3 * sizeof(struct wq_queue))),
-	};
-
-	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct wq_list qs = {
-			.size = sizeof(qs), .keys = { bad[i], 8 * sizeof(struct wq_queue), 8 },
-			.each = sizeof(struct wq_queue),
-		};
-
-		ASSERT_EQ(-EFAULT, verb(self->dev, WQ_IOC_QUEUES, &qs)) {
-			TH_LOG("pointer %d", i);
-		}
-		/* a walk may continue from there */
-		ASSERT_EQ(8, qs.keys.count);
-		ASSERT_EQ(0, qs.cursor);
-	}
-}
-
-TEST_F(hundreds, queues_with_random_input_causes_no_kernel_warning)
-{
-	char *place = edge(8192);
-
-	/* the script that runs the guest fails if the kernel log has a warning */
-	srandom(2);
-	for (int i = 0; i < 3000; i++) {
-		struct wq_list qs = {
-			.size = sizeof(qs),
-			.flags = random() % 8 ? 0 : random(),
-			.keys.addr = addr_of(place + random() % 8192),
-			.keys.size = (__u32)random() * 2 >> random() % 32,
-			.keys.count = (__u32)random() * 2 >> random() % 32,
-			.each = (__u32)random() * 2 >> random() % 32,
-			.cursor = random() % 2 ? 0 : (__u64)random() << random() % 33,
-		};
-
-		verb(self->dev, WQ_IOC_QUEUES, &qs);
-	}
-	/* and a walk still works */
-	ASSERT_EQ(1, times_listed(name_of(self->prefix, QUEUES - 1), NULL));
 }
 
 TEST_HARNESS_MAIN

@@ -238,7 +238,7 @@ TEST_F(queue, pause_fails_with_EINVAL_without_a_switch_and_for_an_unknown_one)
 
 TEST_F(queue, stat_and_queues_show_what_is_paused)
 {
-	struct wq_queue found;
+	struct wq_stat found;
 
 	EXPECT_EQ(0, paused(self->q));
 	EXPECT_EQ(-1, q_stat(self->q).gets_resume);

@@ -192,37 +192,6 @@ TEST_F(queue, list_that_fails_leaves_the_struct_and_can_be_repeated)
 	free(room);
 }
 
-TEST_F(queue, queues_that_fails_leaves_the_struct_and_can_be_repeated)
-{
-	struct wq_queue queue;
-	struct wq_list qs = {
-		.size = sizeof(qs), .keys = { addr_of(&queue), sizeof(queue), 1 },
-		.each = sizeof(queue),
-	}, good = qs;
-
-	qs.flags = 1;
-	EXPECT_FAILS(-EINVAL, self->q, WQ_IOC_QUEUES, &qs);
-	qs = good;
-	qs.reserved = 1;
-	EXPECT_FAILS(-EINVAL, self->q, WQ_IOC_QUEUES, &qs);
-	qs = good;
-	qs.keys.size = sizeof(queue) - 1;
-	EXPECT_FAILS(-EMSGSIZE, self->q, WQ_IOC_QUEUES, &qs);
-	qs.keys.size = WQ_MAX_ARRAY + 1;
-	EXPECT_FAILS(-E2BIG, self->q, WQ_IOC_QUEUES, &qs);
-	qs = good;
-	qs.each = 4100;
-	EXPECT_FAILS(-E2BIG, self->q, WQ_IOC_QUEUES, &qs);
-	qs.each = 4;
-	EXPECT_FAILS(-EINVAL, self->q, WQ_IOC_QUEUES, &qs);
-	qs = good;
-	qs.keys.addr = addr_of(edge(0));
-	EXPECT_FAILS(-EFAULT, self->q, WQ_IOC_QUEUES, &qs);
-	qs.keys.addr = good.keys.addr;
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_QUEUES, &qs));
-	ASSERT_EQ(1, qs.keys.count);
-}
-
 /* ---- an error is not replaced by another ---- */
 
 #define READ_ONLY(type, ...) \
@@ -250,7 +219,6 @@ TEST_F(queue, error_of_a_call_that_changes_nothing_is_not_replaced_by_EFAULT)
 				.op = WQ_DO_FORGET, .key = addr_of("a"), .key_len = 1)));
 	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_STAT, READ_ONLY(struct wq_stat, .flags = 1)));
 	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_INFO, READ_ONLY(struct wq_info, .flags = 1)));
-	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_QUEUES, READ_ONLY(struct wq_list, .each = 0)));
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	EXPECT_EQ(-EMSGSIZE, verb(self->q, WQ_IOC_GET, READ_ONLY(struct wq_get, .keys = small)));
 	EXPECT_EQ(-EMSGSIZE, verb(self->q, WQ_IOC_LIST, READ_ONLY(struct wq_list, .keys = small)));

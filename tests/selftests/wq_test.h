@@ -23,6 +23,17 @@
 
 #include <linux/wq.h>
 
+#define DIRECTORY	"/dev/wqueue"	/* where the default set is mounted */
+
+/* The file of a queue of the default set. */
+static inline const char *path_of(const char *name)
+{
+	static char path[16 + WQ_NAME_MAX];
+
+	snprintf(path, sizeof(path), DIRECTORY "/%s", name);
+	return path;
+}
+
 /* WQ_IOC_UNLINK reads the attributes up to the name. */
 #define UNLINK_SIZE	offsetof(struct wq_attrs, set)
 
@@ -593,8 +604,41 @@ static inline int q_dev(int oflag)
 }
 
 /* Opens the device and binds it to a queue; an empty name creates a private queue. */
+/* An open file of a queue by its file in wqueue: created or checked by the directory's file. */
+static inline int q_open_path(const char *name, int oflag, __u32 flags, __u32 mode, __u32 max_keys)
+{
+	int dir = open(DIRECTORY, O_RDONLY | O_DIRECTORY), fd, ret;
+	struct wq_attrs op = { .size = sizeof(op) };
+
+	if (dir < 0)
+		return -errno;
+	if (flags || max_keys) {
+		op.flags = flags;
+		op.mode = mode;
+		op.max_keys = max_keys;
+		op.fd = oflag;
+		memcpy(op.name, name, strnlen(name, sizeof(op.name)));
+		ret = verb(dir, WQ_IOC_OPEN, &op);
+		close(dir);
+		return ret;
+	}
+	fd = openat(dir, name, oflag);
+	ret = fd < 0 ? -errno : fd;
+	close(dir);
+	if (ret < 0 || (oflag & O_ACCMODE) == O_WRONLY)
+		return ret;
+	ret = verb(fd, WQ_IOC_OPEN, &op);
+	if (ret)
+		close(fd);
+	return ret ?: fd;
+}
+
 static inline int q_open(const char *name, int oflag, __u32 flags, __u32 mode, __u32 max_keys)
 {
+#ifdef BY_PATH
+	if (name[0])
+		return q_open_path(name, oflag, flags, mode, max_keys);
+#endif
 	int fd = q_dev(oflag), ret;
 
 	if (fd < 0)
@@ -647,6 +691,16 @@ static inline int q_unlink(const char *name)
 {
 	struct wq_attrs un = { .size = sizeof(un) };
 	int fd = q_dev(O_RDWR), ret;
+
+#ifdef BY_PATH
+	/* A name that is not there may be one that no queue can have. */
+	ret = !name[0] || strchr(name, '/') || name[0] == '.' ? -ENOENT :
+	      unlink(path_of(name)) ? -errno : 0;
+	if (ret != -ENOENT) {
+		close(fd);
+		return ret;
+	}
+#endif
 
 	if (fd < 0)
 		return fd;

@@ -1223,6 +1223,222 @@ test_metrics_skip_a_queue_that_unlink_removed_meanwhile() {
 	wq unlink $q.x
 }
 
+# ---- save, restore
+
+# content: the lines of a snapshot on standard input, without times and the last line
+content() { sed -E 's/ (age|due)=[0-9.]+s//; /^end /d; /^paused /s/ [0-9.]+s$//'; }
+
+save_queues() { # queues of each order, with keys in each state; descriptors 5 and 6 hold keys
+	status 0 wq create -m 0640 -n 100 --order priority:8 --max-retries 3 --lease 1h $q.a
+	status 0 wq create --order groups:/:1 --debounce 3s --slack 1ms $q.b
+	status 0 wq create --no-map --limiter exponential:1h:3h,max-wait:2h $q.c
+	exec 5<>/dev/wq 6<>/dev/wq
+	succeeds wq bind --fd 5 $q.a
+	succeeds wq bind --fd 6 $q.c
+	succeeds wq add --priority 7 $q.a running
+	succeeds wq get --token --fd 5
+	succeeds wq add --priority 5 $q.a high
+	succeeds wq add --priority -5 $q.a low
+	succeeds wq add --after 2h --priority 3 $q.a later
+	succeeds wq add $q.b x/2 x/1 y/1 $'new\nline \303\244 "\\'
+	succeeds wq add $q.c parked failed
+	succeeds wq get --fd 6
+	succeeds wq done --fd 6 --give-up --reason $'it said "\t"' parked
+	succeeds wq get --fd 6
+	succeeds wq done --fd 6 --retry failed
+	succeeds wq disable $q.c disabled
+	printf '%s\n' k{9..1} >"$dir/ks"
+	succeeds wq add $q.c <"$dir/ks"
+	succeeds wq pause --gets --for 2h $q.b
+	succeeds wq pause --adds $q.c
+} >/dev/null
+
+unlink_saved() {
+	succeeds wq unlink $q.a
+	succeeds wq unlink $q.b
+	succeeds wq unlink $q.c
+	exec 5>&- 6>&-
+} 2>/dev/null
+
+test_restore_makes_all_states_attributes_and_pauses_again_in_their_order() {
+	local once twice
+	save_queues
+	status 0 wq save -o "$dir/s" $q.c $q.a $q.b
+	unlink_saved
+	is "mode" 600 "$(stat -c %a "$dir/s")"
+	status 0 wq restore -v "$dir/s"
+	is "standard output" "3 queues, 20 keys" "$(<"$out")"
+	status 0 wq save $q.a $q.b $q.c
+	# what was processing is ready, ahead of all
+	once=$(content <"$dir/s" | sed 's/^key processing /key ready,requeued /')
+	twice=$(content <"$out")
+	is "snapshot" "$once" "$twice"
+	has "a" 'key ready,requeued priority=7 "running"' "$twice"
+	has "c" 'key parked failures=1 reason="it said \042\011\042" "parked"' "$twice"
+	has "b" '"new\012line \303\244 \042\134"' "$twice"
+	is "order" "k9 k8 k7 k6 k5 k4 k3 k2 k1" \
+		"$(sed -n 's/^key ready "\(k.\)"$/\1/p' <<<"$twice" | words)"
+	status 0 wq save -o "$dir/t" $q.a $q.b $q.c
+	unlink_saved
+	status 0 wq restore <"$dir/t"
+	status 0 wq save $q.a $q.b $q.c
+	is "third snapshot" "$twice" "$(content <"$out")"
+	succeeds wq resume $q.c
+	q=$q.a
+	status 0 wq get $q
+	is "first key" running "$(<"$out")"
+}
+
+test_restore_refuses_a_snapshot_that_is_truncated_changed_or_newer_and_names_the_line() {
+	local lines n
+	save_queues
+	status 0 wq save -o "$dir/s" $q.a $q.b $q.c
+	unlink_saved
+	lines=$(wc -l <"$dir/s")
+	for ((n = 0; n < lines; n += 3)); do
+		head -n $n "$dir/s" >"$dir/t"
+		status 1 wq restore "$dir/t"
+	done
+	prints "line $((n - 3)): the snapshot is truncated"
+	for ((n = 2; n < lines; n += 3)); do
+		sed "${n}s/[a-z]/Z/" "$dir/s" >"$dir/t"
+		status 1 wq restore "$dir/t"
+		prints "line $lines: the checksum differs"
+	done
+	sed '1s/1/2/' "$dir/s" >"$dir/t"
+	status 1 wq restore "$dir/t"
+	prints "line 1: this wqctl can't read this version"
+	(cat "$dir/s"; echo more) >"$dir/t"
+	status 1 wq restore "$dir/t"
+	printf 'wq-snapshot 1\n\0' >"$dir/t"
+	status 1 wq restore "$dir/t"
+	status 1 wq restore /dev/null
+	is "queues" "" "$(wq ls | grep "^$q" || true)"
+	status 0 wq restore "$dir/s"
+}
+
+# signed: a snapshot of the lines on standard input, with a last line that is right
+signed() {
+	python3 -c '
+import sys
+text, total = sys.stdin.buffer.read(), 0xcbf29ce484222325
+for byte in text:
+    total = (total ^ byte) * 0x100000001b3 & 2**64 - 1
+sys.stdout.buffer.write(text + b"end %d %016x\n" % (text.count(b"\n"), total))'
+}
+
+test_restore_refuses_hostile_lines_with_the_right_checksum() {
+	local line
+	while read -r line; do
+		printf 'wq-snapshot 1\nqueue %s\nattr mode 0600\nkey ready "ok"\n%s\n' $q "$line" |
+			signed >"$dir/t"
+		status 1 wq restore "$dir/t"
+		prints "line 5: "
+	done <<-'END'
+	key ready "a
+	key ready a
+	key ready ""
+	key ready "a" b
+	key ready "\400"
+	key ready
+	key none "a"
+	key ready failures=-1 "a"
+	key ready failures=99999999999999999999 "a"
+	key ready age=300y "a"
+	key ready due=1s "a"
+	key delayed "a"
+	key idle "a"
+	key ready reason="a
+	key ready =1 "a"
+	attr max-keys 5
+	queue ../a/
+	queue a
+	paused gets never
+	nonsense
+	END
+	is "queues" "" "$(wq ls | grep "^$q" || true)"
+	printf 'wq-snapshot 1\nqueue %s\nattr mode 0600\nkey ready,parked "ok"\n' $q |
+		signed >"$dir/t"
+	status 1 wq restore "$dir/t"
+	prints "line 4: the kernel refuses it"
+	is "queues" "" "$(wq ls | grep "^$q" || true)"
+}
+
+test_restore_of_a_queue_that_exists_fails_or_merges_as_adds_do() {
+	succeeds wq create $q
+	succeeds wq add $q a b
+	succeeds wq add --after 1h $q c
+	status 0 wq save -o "$dir/s" $q
+	status 1 wq restore "$dir/s"
+	prints "it exists; add the keys to it with --merge"
+	succeeds wq cancel $q a >/dev/null
+	status 0 wq restore --merge "$dir/s"
+	is "ready, delayed, keys" "2 1 3" "$(stats ready delayed keys)"
+	is "paused" "no" "$(stats gets_paused)"
+}
+
+test_save_that_is_killed_leaves_no_pause_and_the_old_file() {
+	local i pid
+	succeeds wq create -n 200000 $q
+	seq 50000 | succeeds wq add $q
+	echo old >"$dir/s"
+	for i in 0 0.02 0.05 0.1 0.3; do
+		wq save -o "$dir/s" $q &
+		pid=$!
+		nap $i
+		kill -9 $pid 2>/dev/null
+		wait $pid 2>/dev/null
+		[ "$(head -c 3 "$dir/s")" = old ] || tail -n 1 "$dir/s" | grep -q '^end 50' ||
+			fail "a part of a snapshot"
+	done
+	eventually add_succeeds
+	status 0 wq save -o "$dir/s" $q
+	is "pauses" "0" "$(wq ls | grep -c "^$q.*paused")"
+}
+add_succeeds() { wq add $q more 2>/dev/null; }
+
+test_restore_that_is_killed_can_be_merged() {
+	local i pid
+	succeeds wq create -n 200000 $q
+	seq 30000 | succeeds wq add $q
+	status 0 wq save -o "$dir/s" $q
+	for i in 0.05 0.1 0.2 0.4; do
+		wq unlink $q 2>/dev/null
+		wq restore "$dir/s" &
+		pid=$!
+		nap $i
+		kill -9 $pid 2>/dev/null
+		wait $pid 2>/dev/null
+		status 0 wq restore --merge "$dir/s"
+		is "ready" 30000 "$(stats ready)"
+	done
+}
+
+test_save_to_a_full_disk_keeps_the_old_file() {
+	succeeds wq create $q
+	seq 1000 | succeeds wq add $q
+	mkdir "$dir/full"
+	succeeds mount -t tmpfs -o size=8k,nr_inodes=9 tmpfs "$dir/full"
+	echo old >"$dir/full/s"
+	status 1 wq save -o "$dir/full/s" $q
+	prints "No space left"
+	is "file, files" "old s" "$(<"$dir/full/s") $(ls -A "$dir/full")"
+	status 1 full wq save $q
+	is "ready, a pause" "1000 0" "$(stats ready) $(wq ls | grep -c "^$q.*paused")"
+	status 1 wq save -o /dev/null $q
+	prints "it is not a regular file"
+}
+
+test_save_keeps_a_pause_that_was_there() {
+	succeeds wq create $q
+	succeeds wq pause --gets $q
+	succeeds wq pause --adds --for 1h $q
+	status 0 wq save -o "$dir/s" $q
+	has "snapshot" "paused gets forever" "$(<"$dir/s")"
+	is "gets_resume_ns" - "$(stats gets_resume_ns)"
+	among "adds_resume_ns" 3000000000000 3600000000000 "$(stats adds_resume_ns)"
+}
+
 # ---- top
 
 # in_tmux COMMAND...: runs it in a terminal of 100 x 30, after a line "before"

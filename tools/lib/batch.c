@@ -362,10 +362,9 @@ int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsig
 	return batch_finish_get(next, &arg.next);
 }
 
-int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor)
+static int list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor, uint32_t flags)
 {
-	struct wq_list arg = { .size = sizeof(arg), .cursor = *cursor };
-
+	struct wq_list arg = { .size = sizeof(arg), .flags = flags, .cursor = *cursor };
 	int ret;
 
 	if (batch_prepare_get(b, max, &arg.keys))
@@ -376,4 +375,14 @@ int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor)
 		return -1;
 	b->listed = true;
 	return batch_finish_get(b, &arg.keys);
+}
+
+int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor)
+{
+	return list(q, b, max, cursor, 0);
+}
+
+int wq_list_since(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor)
+{
+	return list(q, b, max, cursor, WQ_LIST_SINCE);
 }

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: LGPL-2.1-only
 /*
- * libwq: the keyed work queues of /dev/wq, for C and C++.
+ * libwq: the keyed work queues of /dev/wq and /dev/wqueue, for C and C++.
  *
  * Each call is one ioctl.  Calls for one key put its record on the stack.  Batches are in
  * batch.c, producers in producer.c.
  *
+ * A name with a slash is the path of a queue's file.  Another name is looked up in $WQ_PATH or
+ * /dev/wqueue if wqueue is mounted there, else by /dev/wq.
+ *
  * If /dev/wq does not exist, open fails with ENOENT, which would look like a missing
  * queue.  The library returns ENODEV instead, an error that the kernel's wq never uses.
  */
-#define _GNU_SOURCE		/* ppoll() */
+#define _GNU_SOURCE		/* ppoll(), secure_getenv() */
+#include <dirent.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -80,10 +87,113 @@ static int copy_attrs(struct wq_attrs *to, const struct wq_attrs *attrs, size_t 
 	return 0;
 }
 
-static int open_bound(int oflag, struct wq_attrs *arg)
+/* The directory of names without a slash. */
+static const char *names_dir(void)
 {
-	int fd = device_open(oflag & (O_ACCMODE | O_NONBLOCK));
+	const char *dir = secure_getenv("WQ_PATH");
 
+	return dir && dir[0] ? dir : WQ_DIRECTORY;
+}
+
+/* 1: @path is in wqueue; 0: in another file system; -1 with errno. */
+static int is_wqueue(const char *path)
+{
+	struct statfs st;
+
+	if (statfs(path, &st))
+		return -1;
+	return (unsigned long)st.f_type == WQ_FS_MAGIC;
+}
+
+/*
+ * The path of a queue's file, or an empty string if @name is one for /dev/wq.  Fails if @WQ_PATH
+ * is set and has no wqueue: another queue of that name would be the wrong one.
+ */
+static int path_of(char path[PATH_MAX], const char *name)
+{
+	const char *dir = names_dir();
+	int ret;
+
+	path[0] = '\0';
+	if (!strchr(name, '/')) {
+		ret = is_wqueue(dir);
+		if (ret <= 0 && strcmp(dir, WQ_DIRECTORY)) {
+			errno = ret ? errno : ENODEV;
+			return -1;
+		}
+		if (ret <= 0)
+			return 0;
+		ret = snprintf(path, PATH_MAX, "%s/%s", dir, name);
+	} else {
+		ret = snprintf(path, PATH_MAX, "%s", name);
+	}
+	if (ret >= PATH_MAX) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	return 0;
+}
+
+/* Open or create the queue by the directory of @path. */
+static int open_in_directory(const char *path, int oflag, struct wq_attrs *arg)
+{
+	const char *base = strrchr(path, '/') + 1;
+	char dir[PATH_MAX] = "/";
+	int fd, ret;
+
+	if (copy_name(arg->name, base))
+		return -1;
+	if (base - path > 1)
+		snprintf(dir, sizeof(dir), "%.*s", (int)(base - path - 1), path);
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	arg->fd = oflag;
+	ret = above_stdio(ioctl(fd, WQ_IOC_OPEN, arg));
+	close_keeping_errno(fd);
+	return ret;
+}
+
+/* Let a file of wqueue take keys by read(2), as a file of /dev/wq does. */
+static int make_consumer(int fd, int oflag)
+{
+	struct wq_attrs none = { .size = sizeof(none) };
+
+	if (fd < 0 || (oflag & O_ACCMODE) == O_WRONLY || ioctl(fd, WQ_IOC_OPEN, &none) == 0)
+		return fd;
+	close_keeping_errno(fd);
+	return -1;
+}
+
+static int open_path(const char *path, int oflag, struct wq_attrs *arg)
+{
+	struct wq_attrs none = { .size = arg->size };
+	int ret;
+
+	/* The file could be one on which an open waits, or does something else. */
+	ret = is_wqueue(path);
+	if (ret < 0 ? errno != ENOENT : !ret) {
+		errno = ret < 0 ? errno : ENOTTY;
+		return -1;
+	}
+	if (memcmp(arg, &none, sizeof(none)))
+		return open_in_directory(path, oflag, arg);
+	return make_consumer(above_stdio(open(path, oflag | O_CLOEXEC)), oflag);
+}
+
+static int open_bound(const char *name, int oflag, struct wq_attrs *arg)
+{
+	char path[PATH_MAX] = "";
+	int fd;
+
+	oflag &= O_ACCMODE | O_NONBLOCK;
+	if (name && path_of(path, name))
+		return -1;
+	if (path[0])
+		return open_path(path, oflag, arg);
+	if (name && copy_name(arg->name, name))
+		return -1;
+	fd = device_open(oflag);
 	if (fd < 0)
 		return -1;
 	if (ioctl(fd, WQ_IOC_OPEN, arg) < 0) {
@@ -106,8 +216,10 @@ int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq
 		return -1;
 	arg.size = sizeof(arg);
 	memset(arg.name, 0, sizeof(arg.name));
-	if (name && copy_name(arg.name, name))
+	if (name && !name[0]) {
+		errno = EINVAL;
 		return -1;
+	}
 	/* A private queue is always new. */
 	if (!name)
 		arg.flags &= WQ_OPEN_NO_MAP;
@@ -117,18 +229,27 @@ int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq
 		arg.mode = mode;
 	}
 
-	return open_bound(oflag, &arg);
+	return open_bound(name, oflag, &arg);
 }
 
 int wq_open_same(int q, int oflag)
 {
 	struct wq_attrs arg = { .size = sizeof(arg), .flags = WQ_OPEN_SAME, .fd = q };
+	char path[32];
+	int fd;
 
 	if (oflag & ~(O_ACCMODE | O_NONBLOCK | O_CLOEXEC)) {
 		errno = EINVAL;
 		return -1;
 	}
-	return open_bound(oflag, &arg);
+	fd = open_bound(NULL, oflag, &arg);
+	/* A container may have the queue's file and no device. */
+	if (fd < 0 && errno == ENODEV) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", q);
+		fd = make_consumer(above_stdio(open(path, (oflag & (O_ACCMODE | O_NONBLOCK)) |
+						   O_CLOEXEC)), oflag);
+	}
+	return fd;
 }
 
 int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys)
@@ -141,10 +262,20 @@ int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys)
 int wq_unlink(const char *name)
 {
 	struct wq_attrs arg = { .size = sizeof(arg) };
+	char path[PATH_MAX];
+	int ret;
 
-	if (copy_name(arg.name, name))
+	if (path_of(path, name))
 		return -1;
-	return device_call(WQ_IOC_UNLINK, &arg);
+	if (!path[0])
+		return copy_name(arg.name, name) ? -1 : device_call(WQ_IOC_UNLINK, &arg);
+	/* Do not remove a file of another kind. */
+	ret = is_wqueue(path);
+	if (ret <= 0) {
+		errno = ret ? errno : ENOTTY;
+		return -1;
+	}
+	return unlink(path);
 }
 
 int wq_info_sized(struct wq_info *info, size_t size)
@@ -156,26 +287,88 @@ int wq_info_sized(struct wq_info *info, size_t size)
 	return device_call(WQ_IOC_INFO, info);
 }
 
-int wq_queues_sized(struct wq_queue *list, unsigned int max, uint64_t *cursor, size_t size)
+/* The numbers of a queue, if the caller may open it.  1: @to has them; 0: skip it; -1 with errno. */
+static int queue_fill(int dir, const char *name, struct wq_queue *to)
 {
-	struct wq_list arg = {
-		.size = sizeof(arg),
-		.keys.addr = addr(list),
-		.keys.count = max,
-		.cursor = *cursor,
-		.each = size,
+	struct wq_stat st = { .size = sizeof(st) };
+	int fd = openat(dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC), ret;
+
+	if (fd < 0 && errno == EACCES)
+		fd = openat(dir, name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	fd = above_stdio(fd);
+	/* Not for the caller, or unlinked meanwhile. */
+	if (fd < 0)
+		return errno == EACCES || errno == ENOENT ? 0 : -1;
+	ret = ioctl(fd, WQ_IOC_STAT, &st);
+	close_keeping_errno(fd);
+	if (ret < 0)
+		return -1;
+	*to = (struct wq_queue){
+		.uid = st.uid, .gid = st.gid, .mode = st.mode, .state = st.state,
+		.ready = st.ready, .processing = st.processing, .delayed = st.delayed,
+		.keys = st.keys, .parked = st.parked, .blocked = st.blocked,
+		.ready_groups = st.ready_groups, .oldest = st.oldest,
+		/* This function's own file does not count. */
+		.consumers = st.consumers - 1,
 	};
+	memcpy(to->name, st.name, sizeof(to->name));
+	return 1;
+}
+
+static int queues_read(DIR *dir, char **list, size_t size)
+{
+	struct wq_queue queue;
+	struct dirent *entry;
+	int n = 0, ret;
+	void *more;
+
+	while (errno = 0, entry = readdir(dir)) {
+		if (entry->d_name[0] == '.')
+			continue;
+		ret = queue_fill(dirfd(dir), entry->d_name, &queue);
+		if (ret < 0)
+			return -1;
+		if (!ret)
+			continue;
+		/* Twice as large when a power of two is full. */
+		more = n & (n - 1) ? *list : realloc(*list, (n ? 2 * (size_t)n : 1) * size);
+		if (!more)
+			return -1;
+		*list = more;
+		copy_struct(*list + n++ * size, size, &queue, sizeof(queue));
+	}
+	return errno ? -1 : n;
+}
+
+int wq_queues_sized(const char *path, struct wq_queue **list, size_t size)
+{
+	char *found = NULL;
+	DIR *dir;
+	int n;
 
 	if (check_size(size))
 		return -1;
-	/* One call returns at most WQ_MAX_OUT bytes of the kernel's elements, which are smaller. */
-	arg.keys.size = size * max < WQ_MAX_ARRAY ? size * max : WQ_MAX_ARRAY;
-	/* The kernel does not write fields that it does not know. */
-	memset(list, 0, max * size);
-	if (device_call(WQ_IOC_QUEUES, &arg))
+	path = path ? path : names_dir();
+	n = is_wqueue(path);
+	if (n <= 0) {
+		errno = n && errno != ENOENT ? errno : ENODEV;
 		return -1;
-	*cursor = arg.cursor;
-	return arg.keys.count;
+	}
+	dir = opendir(path);
+	if (!dir)
+		return -1;
+	n = queues_read(dir, &found, size);
+	if (n < 0) {
+		int err = errno;
+
+		free(found);
+		closedir(dir);
+		errno = err;
+		return -1;
+	}
+	closedir(dir);
+	*list = (struct wq_queue *)found;
+	return n;
 }
 
 /* Attributes */
@@ -467,6 +660,17 @@ int wq_enable(int q, const void *key, size_t len)
 	return key_state(q, WQ_DO_ENABLE, key, len);
 }
 
+int wq_restore_sized(int q, const void *key, size_t len, const struct wq_key_info *info,
+		     size_t size)
+{
+	struct wq_key_op arg = {
+		.size = sizeof(arg), .op = WQ_DO_RESTORE, .key = addr(key), .key_len = len,
+	};
+
+	copy_struct(&arg.info, sizeof(arg.info), info, size);
+	return ioctl(q, WQ_IOC_KEY, &arg) < 0 ? -1 : 0;
+}
+
 int wq_kick(int q, const void *key, size_t len)
 {
 	return key_state(q, WQ_DO_KICK, key, len) < 0 ? -1 : 0;
@@ -546,6 +750,31 @@ int wq_disable(int q, const void *key, size_t len, int64_t timeout)
 	    wait_for(q, key, len, WQ_WAIT_RUN, timeout) < 0)
 		return -1;
 	return state;
+}
+
+/* Sources */
+
+int wq_attach(int q, struct wq_source_op *op)
+{
+	op->size = sizeof(*op);
+	op->op = WQ_SOURCE_ATTACH;
+	return ioctl(q, WQ_IOC_SOURCE, op) < 0 ? -1 : 0;
+}
+
+int wq_source_next(int q, struct wq_source_op *op, char *text, size_t size)
+{
+	*op = (struct wq_source_op){
+		.size = sizeof(*op), .op = WQ_SOURCE_LIST, .id = op->id,
+		.arg = (uintptr_t)text, .arg_size = text ? size : 0,
+	};
+	return ioctl(q, WQ_IOC_SOURCE, op) < 0 ? -1 : 0;
+}
+
+int wq_detach(int q, uint32_t id)
+{
+	struct wq_source_op op = { .size = sizeof(op), .op = WQ_SOURCE_DETACH, .id = id };
+
+	return ioctl(q, WQ_IOC_SOURCE, &op) < 0 ? -1 : 0;
 }
 
 /* The whole queue */

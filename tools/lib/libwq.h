@@ -52,6 +52,7 @@
 #include <sys/types.h>
 
 #include <linux/wq.h>
+#include <linux/wq_source.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -98,8 +99,9 @@ struct wq_item {
 
 /**
  * wq_open() - open a queue
- * @name: the queue's name; NULL for a new private queue, which is freed when the
- *	last copy of its descriptor is closed
+ * @name: the queue's name, or with a slash the path of its file in wqueue.  Names are looked
+ *	up in $WQ_PATH or /dev/wqueue, or by /dev/wq if nothing is mounted on /dev/wqueue.  NULL for
+ *	a new private queue, which is freed when the last copy of its descriptor is closed
  * @oflag: O_RDONLY (get, done, query, list), O_WRONLY (add, cancel, shut down) or
  *	O_RDWR.  O_CREAT, O_EXCL and O_NONBLOCK work as in mq_open(3).  O_CLOEXEC is
  *	always set
@@ -423,6 +425,53 @@ int wq_disable(int q, const void *key, size_t len, int64_t timeout);
  */
 int wq_enable(int q, const void *key, size_t len);
 
+int wq_restore_sized(int q, const void *key, size_t len, const struct wq_key_info *info,
+		     size_t size);
+
+/**
+ * wq_restore() - enter a key that the queue does not know, in a state
+ * @info: the state, as wq_list() or wq_query_info() reported it, see WQ_DO_RESTORE in wq(4)
+ *
+ * A key that was processing is ready, ahead of all others, and behind those that were restored so
+ * before.  Only the queue's owner and root may restore keys.
+ *
+ * Return: 0.  It fails with EEXIST if the queue knows the key.
+ */
+static inline int wq_restore(int q, const void *key, size_t len, const struct wq_key_info *info)
+{
+	return wq_restore_sized(q, key, len, info, sizeof(*info));
+}
+
+/**
+ * wq_attach() - attach a source, which adds a key to the queue for each thing that changes
+ * @op: kind, prefix, delay, flags and the kind's arguments, see <linux/wq_source.h>; receives the
+ *	source's number in @op->id.  The call sets size and op
+ *
+ * The source lives until it is detached or the queue ends.
+ *
+ * Return: 0.
+ */
+int wq_attach(int q, struct wq_source_op *op);
+
+/**
+ * wq_source_next() - describe the next source of a queue
+ * @op: in, @op->id: 0, or the number of the last source; out, the source with the next number
+ * @text: receives what the source watches, cut to @size; NULL: no text
+ * @size: bytes of @text, with its NUL
+ *
+ * Return: 0; it fails with ENOENT if there is no further source.
+ */
+int wq_source_next(int q, struct wq_source_op *op, char *text, size_t size);
+
+/**
+ * wq_detach() - detach a source
+ *
+ * The source adds no key after the call.
+ *
+ * Return: 0.
+ */
+int wq_detach(int q, uint32_t id);
+
 /**
  * wq_pause() - pause gets, adds or both
  * @what: WQ_PAUSE_GETS, WQ_PAUSE_ADDS or both; the other one stays as it is
@@ -493,19 +542,42 @@ static inline int wq_info(struct wq_info *info)
 	return wq_info_sized(info, sizeof(*info));
 }
 
-int wq_queues_sized(struct wq_queue *list, unsigned int max, uint64_t *cursor, size_t size);
+/* Where wqueue is mounted, unless $WQ_PATH names another directory. */
+#define WQ_DIRECTORY	"/dev/wqueue"
 
 /**
- * wq_queues() - list named queues that the caller can open; needs no queue
- * @list: filled with queues, in the order of their creation
- * @max: number of elements of @list; one call fills at most 8 KiB
- * @cursor: position in the list; 0 to start, and 0 again after the last queue
- *
- * Return: number of queues in @list.
+ * struct wq_queue - a queue in a directory of wqueue; the numbers are those of struct wq_stat
+ * @consumers: number of open files, without that of wq_queues()
  */
-static inline int wq_queues(struct wq_queue *list, unsigned int max, uint64_t *cursor)
+struct wq_queue {
+	char name[WQ_NAME_MAX];
+	uint32_t uid;
+	uint32_t gid;
+	uint32_t mode;
+	uint32_t state;
+	uint32_t ready;
+	uint32_t processing;
+	uint32_t delayed;
+	uint32_t keys;
+	uint32_t consumers;
+	uint32_t parked;
+	uint32_t blocked;
+	uint32_t ready_groups;
+	int64_t oldest;
+};
+
+int wq_queues_sized(const char *path, struct wq_queue **list, size_t size);
+
+/**
+ * wq_queues() - list the queues of a directory that the caller can open, in no particular order
+ * @path: the directory, NULL: that in which wq_open() looks up names
+ * @list: receives an array, which the caller frees
+ *
+ * Return: number of queues in @list; -1 with ENODEV: the directory is not one of wqueue.
+ */
+static inline int wq_queues(const char *path, struct wq_queue **list)
 {
-	return wq_queues_sized(list, max, cursor, sizeof(*list));
+	return wq_queues_sized(path, list, sizeof(**list));
 }
 
 /**
@@ -646,6 +718,14 @@ int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsig
  * Then @cursor is where the next call continues.
  */
 int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor);
+
+/**
+ * wq_list_since() - as wq_list(), with times in place of ages
+ *
+ * @info.age of each key is the time of CLOCK_MONOTONIC, in ns, at which its age was 0.  Ready keys
+ * of a level that are sorted by it are in the order in which they became dirty.
+ */
+int wq_list_since(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor);
 
 /**
  * struct wq_producer - a producer that repeats adds

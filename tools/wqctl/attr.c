@@ -11,11 +11,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <inttypes.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <limits.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "attr.h"
@@ -274,30 +277,42 @@ static void compare(const struct args *a, const struct wq_attrs *is,
 	}
 }
 
+uint32_t attr_differences(const struct args *a, const struct wq_attrs *is,
+			  const struct wq_limiter_spec *specs, char **text)
+{
+	struct differences d = { 0 };
+
+	d.out = open_memstream(&d.text, &d.len);
+	if (d.out)
+		compare(a, is, specs, &d);
+	*text = d.out && !fclose(d.out) ? d.text : NULL;
+	return d.set;
+}
+
 /* Print how the existing queue differs; false: it does not, or it cannot be read. */
 static bool report_differences(const struct args *a)
 {
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
 	int q = open_either(a->queue);
-	struct differences d = { 0 };
 	struct wq_attrs is;
+	char *text = NULL;
+	uint32_t set = 0;
 
 	if (q < 0)
 		return false;
-	d.out = open_memstream(&d.text, &d.len);
-	if (d.out && !wq_config(q, &is, specs, WQ_MAX_LIMITERS))
-		compare(a, &is, specs, &d);
+	if (!wq_config(q, &is, specs, WQ_MAX_LIMITERS))
+		set = attr_differences(a, &is, specs, &text);
 	close(q);
-	if (!d.out || fclose(d.out))
+	if (!text)
 		return false;
-	if (d.count && d.set & ~is.set)
+	if (set & ~is.set)
 		message("can't create the queue '%s': the queue exists, and %s; use it as it is with --accept, or remove it first: wqctl unlink %s",
-			a->queue, d.text, a->queue);
-	else if (d.count)
+			a->queue, text, a->queue);
+	else if (set)
 		message("can't create the queue '%s': the queue exists, and %s; use it as it is with --accept, or change it with wqctl set",
-			a->queue, d.text);
-	free(d.text);
-	return d.count;
+			a->queue, text);
+	free(text);
+	return set;
 }
 
 /* The errors of attributes that are out of range; false: another error. */
@@ -356,9 +371,11 @@ int cmd_create(const struct args *a)
 
 /* Set */
 
+/* Not of WQ_IOC_SET. */
+#define FILE_ATTRS	(WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID)
+
 static int set_complain(const struct args *a)
 {
-	const uint32_t owners = WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID;
 	int err = errno;
 
 	if (report_range(a, err, "change"))
@@ -366,9 +383,9 @@ static int set_complain(const struct args *a)
 	if (err == EINVAL && a->attrs.set & WQ_ATTR_LEASE && a->attrs.lease)
 		message("can't change the queue '%s': it was created without a lease, so its consumers may not use tokens; remove it, and create it with --lease",
 			queue_text(a));
-	else if (err == EINVAL && a->attrs.set & owners)
-		message("can't change the queue '%s': a private queue has no mode, owner or group, and these must exist in your user namespace",
-			queue_text(a));
+	else if (err == ENODEV && a->attrs.set & FILE_ATTRS)
+		message("can't change the queue '%s': mode, owner and group are those of its file in wqueue, which is not mounted on %s; a private queue has none",
+			queue_text(a), names_dir());
 	else if (err == EPERM && a->attrs.set & (WQ_ATTR_UID | WQ_ATTR_GID))
 		message("can't change the queue '%s': only root may change the owner, and the group to one that the owner does not belong to; use sudo",
 			queue_text(a));
@@ -382,12 +399,187 @@ static int set_complain(const struct args *a)
 	return FAILED;
 }
 
+/* Change the owner and the mode of a queue's file.  -1 with errno. */
+static int set_file(const struct args *a)
+{
+	uid_t uid = a->attrs.set & WQ_ATTR_UID ? a->attrs.uid : (uid_t)-1;
+	gid_t gid = a->attrs.set & WQ_ATTR_GID ? a->attrs.gid : (gid_t)-1;
+	char path[PATH_MAX];
+	struct statfs st;
+
+	if (!a->queue)
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", a->fd);
+	else
+		snprintf(path, sizeof(path), "%s%s%s", strchr(a->queue, '/') ? "" : names_dir(),
+			 strchr(a->queue, '/') ? "" : "/", a->queue);
+	if (statfs(path, &st) || (unsigned long)st.f_type != WQ_FS_MAGIC) {
+		errno = ENODEV;
+		return -1;
+	}
+	if (a->attrs.set & WQ_ATTR_MODE && chmod(path, a->attrs.mode))
+		return -1;
+	return uid == (uid_t)-1 && gid == (gid_t)-1 ? 0 : chown(path, uid, gid);
+}
+
 int cmd_set(const struct args *a)
 {
 	int q = queue_open(a, OPEN_EITHER);
 	struct wq_attrs attrs = a->attrs;
 
-	return wq_set(q, &attrs) ? set_complain(a) : DONE;
+	/* The file last: a new owner may not be allowed to change the rest. */
+	attrs.set &= ~FILE_ATTRS;
+	if (attrs.set && wq_set(q, &attrs))
+		return set_complain(a);
+	if (a->attrs.set & FILE_ATTRS && set_file(a))
+		return set_complain(a);
+	return DONE;
+}
+
+/* Snapshots */
+
+#define RAW_LIMITER	"specs"
+
+/* A limiter that no command line can describe: the elements of its array, number by number. */
+static void put_raw_limiter(FILE *out, const struct wq_limiter_spec *specs, unsigned int num)
+{
+	const struct wq_limiter_spec *s;
+
+	fputs(RAW_LIMITER, out);
+	for (s = specs; s < specs + num; s++)
+		fprintf(out, ";%u,%u,%" PRId64 ",%" PRId64 ",%" PRIu64, s->kind, s->n, (int64_t)s->base,
+			(int64_t)s->max, (uint64_t)s->rate);
+}
+
+static const char *parse_raw_limiter(const char *text, struct wq_limiter_spec *specs, uint32_t *num)
+{
+	struct wq_limiter_spec *s;
+	int used;
+
+	*num = 0;
+	for (text += strlen(RAW_LIMITER); *text; text += used) {
+		if (*num == WQ_MAX_LIMITERS)
+			return "the limiter has too many elements";
+		s = &specs[(*num)++];
+		used = -1;
+		sscanf(text, ";%" SCNu32 ",%" SCNu32 ",%" SCNd64 ",%" SCNd64 ",%" SCNu64 "%n",
+		       &s->kind, &s->n, (int64_t *)&s->base, (int64_t *)&s->max,
+		       (uint64_t *)&s->rate, &used);
+		if (used < 0)
+			return "an element of the limiter is wrong";
+	}
+	return *num ? NULL : "the limiter has no elements";
+}
+
+static void put_limiter_line(FILE *out, const struct wq_attrs *attrs,
+			     const struct wq_limiter_spec *specs)
+{
+	char *text = limiter_text(specs, attrs->num_limiters);
+	struct wq_limiter_spec again[WQ_MAX_LIMITERS] = { 0 };
+	unsigned int num = 0;
+
+	if (text && !parse_limiter(text, again, &num) && num == attrs->num_limiters &&
+	    !memcmp(again, specs, num * sizeof(*specs)))
+		fputs(text, out);
+	else
+		put_raw_limiter(out, specs, attrs->num_limiters);
+	free(text);
+}
+
+char *attr_lines(const struct wq_attrs *attrs, const struct wq_limiter_spec *specs)
+{
+	char *lines, order[ORDER_TEXT];
+	const struct row *r;
+	size_t len;
+	FILE *out = open_memstream(&lines, &len);
+
+	if (!out)
+		return NULL;
+	for_each_row(r) {
+		/* A queue that was created with a lease stays one of tokens. */
+		if (!r->option || ((r->kind == NUMBER || r->kind == TIME) && !load(r, attrs) &&
+				   !(r->bit == WQ_ATTR_LEASE && attrs->set & r->bit)))
+			continue;
+		fprintf(out, "attr %s ", r->option);
+		switch (r->kind) {
+		case MODE:
+			fprintf(out, "%04o", attrs->mode & 0777);
+			break;
+		case USER:
+			fprintf(out, "%u", attrs->uid);
+			break;
+		case GROUP:
+			fprintf(out, "%u", attrs->gid);
+			break;
+		case LIMITER:
+			put_limiter_line(out, attrs, specs);
+			break;
+		case ORDER:
+			order_text(order, sizeof(order), attrs);
+			fputs(order, out);
+			break;
+		case TIME:
+			fputs(exact_time(load(r, attrs)), out);
+			break;
+		default:
+			fprintf(out, "%lld", (long long)load(r, attrs));
+		}
+		putc('\n', out);
+	}
+	return fclose(out) ? NULL : lines;
+}
+
+static const char *parse_plain(const struct row *r, const char *text, struct wq_attrs *attrs)
+{
+	bool zero = r->bit == WQ_ATTR_LEASE;
+	int64_t value = 0;
+	char *end;
+
+	if (r->kind == TIME) {
+		if (!parse_time(text, &value))
+			return "the value is not a time";
+	} else {
+		errno = 0;
+		value = strtoll(text, &end, r->kind == MODE ? 8 : 10);
+		if (errno || end == text || *end)
+			return "the value is not a number";
+	}
+	if (r->kind == USER || r->kind == GROUP || r->kind == MODE) {
+		if (value < 0 || value > (r->kind == MODE ? 0777 : UINT32_MAX))
+			return "the number is out of range";
+		*(r->kind == MODE ? &attrs->mode : r->kind == USER ? &attrs->uid : &attrs->gid) = value;
+		return NULL;
+	}
+	if (!(zero && !value) && (value < r->min || value > r->max))
+		return "the value is out of range";
+	store(r, attrs, value);
+	return NULL;
+}
+
+const char *attr_parse_line(const char *name, const char *value, struct wq_attrs *attrs,
+			    struct wq_limiter_spec specs[WQ_MAX_LIMITERS])
+{
+	const struct row *r;
+	const char *wrong;
+
+	for_each_row(r)
+		if (r->option && !strcmp(r->option, name))
+			break;
+	if (r == rows + NUM_ROWS)
+		return "there is no attribute of this name";
+	if (attrs->set & r->bit)
+		return "the queue has this attribute already";
+	if (r->kind == ORDER) {
+		wrong = parse_order(value, attrs);
+	} else if (r->kind == LIMITER) {
+		attrs->limiters = (uintptr_t)specs;
+		wrong = strncmp(value, RAW_LIMITER, strlen(RAW_LIMITER)) ?
+			parse_limiter(value, specs, &attrs->num_limiters) :
+			parse_raw_limiter(value, specs, &attrs->num_limiters);
+	} else {
+		wrong = parse_plain(r, value, attrs);
+	}
+	attrs->set |= r->bit;
+	return wrong;
 }
 
 /* Stat and metrics */

@@ -14,8 +14,28 @@
 /* The options of wqctl set, if @change, or else of wqctl create.  They fill args.attrs. */
 const struct argp *attr_argp(bool change);
 
+/*
+ * The attributes of @a that a queue does not have: WQ_ATTR_*.  *@text receives a text about them, to
+ * be freed, or NULL if there is not enough memory.
+ */
+uint32_t attr_differences(const struct args *a, const struct wq_attrs *is,
+			  const struct wq_limiter_spec *specs, char **text);
+
 /* Add the attributes to an object, but those that every queue in a list has. */
 void attr_json(json_t *to, const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);
+
+/*
+ * The attributes for a snapshot, a line each, as attr_parse_line() reads them; to be freed.  NULL if
+ * there is not enough memory.
+ */
+char *attr_lines(const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);
+
+/*
+ * Set an attribute from a line of a snapshot, and its bit in attrs->set.  Return NULL, or what is
+ * wrong.
+ */
+const char *attr_parse_line(const char *name, const char *value, struct wq_attrs *attrs,
+			    struct wq_limiter_spec specs[WQ_MAX_LIMITERS]);
 
 /* The attributes as labels of a metric, each with a comma in front; to be freed. */
 char *attr_labels(const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);

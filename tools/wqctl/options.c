@@ -20,7 +20,7 @@
 static const struct known_option {
 	int key;
 	const char *name;
-	enum { FLAG, NUMBER, TOKEN, LEVEL, TIME, TEXT } kind;
+	enum { FLAG, NUMBER, TOKEN, LEVEL, TIME, TEXT, RULE } kind;
 	size_t to;
 	int64_t min, max;
 	size_t word;
@@ -41,8 +41,12 @@ static const struct known_option {
 	{ OPT_ADDS, "adds", FLAG, BITS(pause, WQ_PAUSE_ADDS) },
 	{ OPT_AFTER, "after", TIME, TO(after), BITS(outcome, WQ_OUTCOME_AFTER) },
 	{ OPT_ALL, "all", FLAG, BITS(all, 1) },
+	{ OPT_CHILDREN, "children", FLAG, BITS(children, 1) },
 	{ OPT_COALESCE, "coalesce", FLAG, BITS(add_flags, WQ_ADD_COALESCE) },
+	{ OPT_DEBOUNCE, "debounce", TIME, TO(after) },
 	{ OPT_DRAIN, "drain", FLAG, BITS(drain, 1) },
+	{ OPT_DRY_RUN, "dry-run", FLAG, BITS(dry_run, 1) },
+	{ OPT_EXCLUDE, "exclude", RULE, .to = 0 },
 	{ OPT_FAILED_TO, "failed-to", TEXT, TO(failed_to) },
 	{ OPT_FD, "fd", NUMBER, TO(fd), .max = INT32_MAX },
 	{ OPT_FOLLOW, "follow", FLAG, BITS(follow, 1) },
@@ -52,15 +56,21 @@ static const struct known_option {
 	{ OPT_GIVE_UP, "give-up", FLAG, BITS(outcome, WQ_OUTCOME_GIVE_UP) },
 	{ OPT_JSON, "json", FLAG, BITS(json, 1) },
 	{ OPT_MAX_RETRIES, "max-retries", NUMBER, TO(max_retries), .max = UINT32_MAX },
+	{ OPT_MERGE, "merge", FLAG, BITS(merge, 1) },
 	{ OPT_NO_MAP, "no-map", FLAG, BITS(no_map, 1) },
 	{ OPT_ONCE, "once", FLAG, BITS(once, 1) },
+	{ OPT_ONLY, "only", RULE, .to = 0 },
+	{ OPT_OWN, "own", FLAG, BITS(own, 1) },
 	{ OPT_PARKED, "parked", FLAG, BITS(parked, 1) },
+	{ OPT_PREFIX, "prefix", TEXT, TO(prefix) },
+	{ OPT_PRINT, "print", FLAG, BITS(print, 1) },
 	{ OPT_PRINT_TOKEN, "token", FLAG, BITS(print_token, 1) },
 	{ OPT_PRIORITY, "priority", LEVEL, TO(priority), .min = WQ_MIN_PRIORITY,
 	  .max = WQ_MAX_PRIORITY },
 	{ OPT_RATE_LIMITED, "rate-limited", FLAG, BITS(rate_limited, 1) },
 	{ OPT_REASON, "reason", TEXT, TO(reason) },
 	{ OPT_RETRY, "retry", FLAG, BITS(outcome, WQ_OUTCOME_RETRY) },
+	{ OPT_SCAN, "scan", FLAG, BITS(scan, 1) },
 	{ OPT_TAKE_LATEST, "take-latest", FLAG, BITS(add_flags, WQ_ADD_TAKE_LATEST) },
 	{ OPT_TOKEN, "token", TOKEN, TO(token) },
 	{ OPT_WAIT, "wait", FLAG, BITS(wait, 1) },
@@ -146,6 +156,11 @@ bool parse_option(int key, const char *arg, struct argp_state *state, struct arg
 		break;
 	case TEXT:
 		*(const char **)to = arg;
+		break;
+	case RULE:
+		if (a->num_rules == WQ_FS_MAX_RULES)
+			argp_error(state, "there are more than %d patterns", WQ_FS_MAX_RULES);
+		a->rules[a->num_rules++] = (struct rule){ arg, key == OPT_ONLY };
 		break;
 	}
 	if (o->bits)

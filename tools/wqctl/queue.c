@@ -9,9 +9,6 @@
 
 #include "wqctl.h"
 
-/* Queues per call. */
-#define PAGE	512
-
 /* Queues */
 
 static int by_name(const void *x, const void *y)
@@ -21,26 +18,14 @@ static int by_name(const void *x, const void *y)
 
 int queues_get(struct queues *qs)
 {
-	uint64_t cursor = 0;
-	void *list;
-	int n;
+	int n = wq_queues(NULL, &qs->list);
 
-	*qs = (struct queues){ 0 };
-	do {
-		list = realloc(qs->list, (qs->count + PAGE) * sizeof(*qs->list));
-		if (!list)
-			goto fail;
-		qs->list = list;
-		n = wq_queues(qs->list + qs->count, PAGE, &cursor);
-		if (n < 0)
-			goto fail;
-		qs->count += n;
-	} while (cursor);
-	qsort(qs->list, qs->count, sizeof(*qs->list), by_name);
+	if (n < 0)
+		return -1;
+	qs->count = n;
+	if (n)
+		qsort(qs->list, n, sizeof(*qs->list), by_name);
 	return 0;
-fail:
-	free(qs->list);
-	return -1;
 }
 
 /* Statistics need any one of the two permissions. */
@@ -90,6 +75,13 @@ int stat_get(const char *name, struct wq_stat *st)
 }
 
 /* Errors */
+
+const char *names_dir(void)
+{
+	const char *dir = getenv("WQ_PATH");
+
+	return dir && dir[0] ? dir : WQ_DIRECTORY;
+}
 
 const char *queue_text(const struct args *a)
 {
@@ -141,10 +133,20 @@ static const char *reason(const struct args *a, int err)
 
 	switch (err) {
 	case ENODEV:
+		if (!access(WQ_DEVICE, F_OK) || getenv("WQ_PATH")) {
+			snprintf(text, sizeof(text),
+				 "wqueue is not mounted on %s; mount it: mount -t wqueue wqueue %s",
+				 names_dir(), names_dir());
+			return text;
+		}
 		return access("/sys/module/wq", F_OK) ?
 		       "there is no " WQ_DEVICE "; load the module: modprobe wq" :
-		       "there is no " WQ_DEVICE ", though the module is loaded; a container needs the device: --device " WQ_DEVICE;
+		       "there is no " WQ_DEVICE ", though the module is loaded; a container needs the device, --device " WQ_DEVICE ", or a mount of wqueue";
 	case ENOTTY:
+		if (a->queue) {
+			snprintf(text, sizeof(text), "%s is not a queue's file in wqueue", a->queue);
+			return text;
+		}
 		snprintf(text, sizeof(text),
 			 "descriptor %d is not " WQ_DEVICE "; open it first: exec %d<>" WQ_DEVICE,
 			 a->fd, a->fd);

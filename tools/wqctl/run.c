@@ -616,7 +616,9 @@ static bool all_done(void)
 static int worker_open(bool missing)
 {
 	struct wq_attrs config;
-	int q = wq_open(args->queue, O_RDWR, 0, 0);
+	/* watch has a private queue. */
+	int q = args->fd >= 0 ? wq_open_same(args->fd, O_RDWR) :
+				wq_open(args->queue, O_RDWR, 0, 0);
 
 	if (q < 0 && missing && errno == ENOENT)
 		return -1;

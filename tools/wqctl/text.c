@@ -148,11 +148,12 @@ const char *key_text(const void *key, size_t len)
 
 const char *state_text(unsigned int state)
 {
-	static char text[64];
+	static char text[96];
 
 	/* A ready key is always dirty: print dirty only for other keys. */
-	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s",
+	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s%s",
 		 state & WQ_KEY_READY ? ",ready" : "",
+		 state & WQ_KEY_REQUEUED ? ",requeued" : "",
 		 state & WQ_KEY_PROCESSING ? ",processing" : "",
 		 (state & (WQ_KEY_DIRTY | WQ_KEY_READY)) == WQ_KEY_DIRTY ? ",dirty" : "",
 		 state & WQ_KEY_DELAYED ? ",delayed" : "",

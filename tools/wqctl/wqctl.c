@@ -12,6 +12,7 @@
 #include <error.h>
 #include <fcntl.h>
 #include <locale.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -117,6 +118,13 @@ static const char *check_run(const struct args *a)
 	return NULL;
 }
 
+static const char *check_watch(const struct args *a)
+{
+	if (a->print ? a->num_words : !a->num_words)
+		return "give either a command to run, or --print";
+	return NULL;
+}
+
 static const char *check_shutdown(const struct args *a)
 {
 	if (a->has_timeout && !a->drain)
@@ -130,7 +138,7 @@ static const struct command commands[] = {
 	{
 		.name = "create", .args = "QUEUE",
 		.doc = "Create a queue."
-			"\vA queue exists until it is unlinked, the module is removed or the machine restarts.\n\n"
+			"\vA queue exists until it is unlinked or the machine restarts. Its name is one of $WQ_PATH or /dev/wqueue, if wqueue is mounted there; a name with a slash is the path of its file.\n\n"
 			"A key that failed runs again after a delay, which the queue's limiter determines. SPEC is a list of limiters, separated by commas; the longest delay applies:\n\n"
 			"  exponential:BASE:MAX   BASE after the first failure of a key, twice as long\n"
 			"                         after each other, at most MAX\n"
@@ -165,12 +173,26 @@ static const struct command commands[] = {
 	}, {
 		.name = "set", .args = "QUEUE\n--fd N",
 		.doc = "Change attributes of a queue."
-			"\vAll attributes that are given change at once, or none does. Only the queue's owner and root may change them. wqctl stat prints them. With --lease and --max-retries, 0 stands for none. Only a queue that was created with a lease can have one.\n\n"
+			"\vMode, owner and group are those of the queue's file, and change last. The other attributes that are given change at once, or none does. Only the queue's owner and root may change them. wqctl stat prints them. With --lease and --max-retries, 0 stands for none. Only a queue that was created with a lease can have one.\n\n"
 			"Processes that have the queue open keep the access that they have. Leases that run keep their end, and keys keep their failures and delays. The keys stay charged to the queue's creator.\n\n"
 			"0 changed, 1 failed.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.attributes = CHANGE,
 		.run = cmd_set, .check = check_set, .queue = BY_EITHER,
+	}, {
+		.name = "apply", .args = "[FILE...]",
+		.doc = "Create and change queues as files describe them; without FILE as /etc/wq.d/*.conf."
+			"\vA line describes a queue: its name, its owner and group, its mode, and attributes as wqctl create takes them. A hyphen stands for the default: the owner is left as it is, the mode is 0600. Attributes that a line does not name are left as they are. Lines that begin with # are comments. For instance:\n\n"
+			"  # NAME  OWNER[:GROUP]  MODE  OPTIONS\n"
+			"  mail    mail:mail      0660  --lease 30s --max-retries 18\n"
+			"  builds  -              -     --order groups:/:2\n\n"
+			"A queue that is as described is left alone, so that apply can be repeated. What apply does is printed. A line that is wrong, or whose queue cannot be changed, is reported by file and line, and the others are applied.\n\n"
+			"0 all queues are as described, 1 at least one is not.",
+		.options = (const struct argp_option[]){
+			{ "dry-run", OPT_DRY_RUN, NULL, 0, "print what would be done, and do nothing", 0 },
+			END
+		},
+		.run = cmd_apply, .queue = NO_QUEUE, .words_max = -1,
 	}, {
 		.name = "unlink", .args = "QUEUE",
 		.doc = "Remove a queue's name."
@@ -390,6 +412,34 @@ static const struct command commands[] = {
 		},
 		.run = cmd_metrics, .words_max = -1,
 	}, {
+		.name = "save", .args = "[QUEUE...]",
+		.doc = "Write a snapshot of queues and all of their keys; without QUEUE of all that you can open."
+			"\vA snapshot is a text. It has the attributes and pauses of each queue, and each key with its state, remaining delay, age, failures and level, and of a parked key the reason. Its last line is a checksum. wqctl restore makes the queues and keys again, for instance after a reboot:\n\n"
+			"  wqctl save -o queues.wq\n"
+			"  wqctl restore queues.wq\n\n"
+			"While wqctl reads the keys of a queue, its gets and adds are paused, which only the queue's owner and root may do. If wqctl is killed, the pause ends within 10 seconds. Runs go on: a run that ends meanwhile is in the snapshot or not. Later changes are not in the snapshot.\n\n"
+			"Queues without a name and queues of kernel modules are not saved, nor are statistics, and the tokens of a bucket: it is full after a restore.\n\n"
+			"0 saved, 1 failed.",
+		.options = (const struct argp_option[]){
+			{ "output", 'o', "FILE", 0, "write FILE, which is replaced as a whole when all is on the disk; - or no -o: standard output", 0 },
+			END
+		},
+		.run = cmd_save, .words_max = -1,
+	}, {
+		.name = "restore", .args = "[FILE]",
+		.doc = "Make queues and keys again from a snapshot of wqctl save; without FILE or with - from standard input."
+			"\vThe whole snapshot is checked first. If it is truncated, changed or of a newer format, nothing is restored, and the message names the line. If a queue exists, nothing is restored either, unless --merge is given.\n\n"
+			"A key that was processing is ready, ahead of all others, because its run may not have ended. Delays go on with the time that was left at the save. Gets and adds of a queue are paused until all of its keys are there. If wqctl fails, it removes the queues that it has created. If it is killed, repeat it with --merge.\n\n"
+			"The keys are charged to the user that restores them. To restore the queues of other users, root is needed.\n\n"
+			"0 restored, 1 failed.",
+		.options = (const struct argp_option[]){
+			{ "merge", OPT_MERGE, NULL, 0,
+			  "if a queue exists, keep its attributes, and add the keys to it: a key that it knows is added as by wqctl add, with its delay", 0 },
+			{ "verbose", 'v', NULL, 0, "print the number of queues and keys", 0 },
+			END
+		},
+		.run = cmd_restore, .words_max = 1,
+	}, {
 		.name = "info", .args = "",
 		.doc = "Print the limits of the kernel's wq."
 			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. user_bytes limits the memory of the keys in them. charged_queues, charged_keys, charged_waits and charged_bytes are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
@@ -450,6 +500,66 @@ static const struct command commands[] = {
 			FD_OPTION, END
 		},
 		.run = cmd_shutdown, .check = check_shutdown, .queue = BY_EITHER,
+	}, {
+		.name = "attach", .args = "QUEUE SPEC\n--fd N SPEC",
+		.doc = "Add a key to a queue for each thing that changes: files, or the network."
+			"\vSPEC is fs:DIRECTORY, or net: with tables and commas between them: link, addr, neigh, route; net alone watches all of them. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
+			"No change is lost: if a key cannot be added, because the queue is full for instance, a rescan key comes as soon as it can be. attach prints the number of the source. A whole file system is watched, so fs needs CAP_SYS_ADMIN, unless it is --children.\n\n"
+			"0 attached, 1 failed.",
+		.options = (const struct argp_option[]){
+			{ "only", OPT_ONLY, "PATTERN", 0,
+			  "files: watch this path and what is below it, or *SUFFIX: names that end so; can be repeated", 0 },
+			{ "exclude", OPT_EXCLUDE, "PATTERN", 0, "files: leave out that path, or those names", 0 },
+			{ "children", OPT_CHILDREN, NULL, 0,
+			  "files: the directory and its entries alone, for which read permission suffices", 0 },
+			{ "own", OPT_OWN, NULL, 0, "files: also what wqctl and its commands change", 0 },
+			{ "debounce", OPT_DEBOUNCE, "TIME", 0,
+			  "a key is ready after this time without a further change", 0 },
+			{ "scan", OPT_SCAN, NULL, 0, "begin with a rescan key, for a first look at all", 0 },
+			{ "prefix", OPT_PREFIX, "TEXT", 0, "put TEXT ahead of each key", 0 },
+			FD_OPTION, END
+		},
+		.run = cmd_attach, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
+	}, {
+		.name = "sources", .args = "QUEUE\n--fd N",
+		.doc = "List the sources of a queue."
+			"\vFAILED: adds that failed, RESCANS: rescan keys that were added for them. STATE is watching, rescan (a rescan key waits until it can be added), unmounted, removed or ended.\n\n"
+			"0 there are sources, 1 failed, 3 there is none.",
+		.options = (const struct argp_option[]){ FD_OPTION, END },
+		.run = cmd_sources, .queue = BY_EITHER,
+	}, {
+		.name = "detach", .args = "QUEUE ID\n--fd N ID",
+		.doc = "Detach a source from a queue."
+			"\vID is its number in wqctl sources. Keys that it has added stay.\n\n"
+			"0 detached, 1 failed, 3 there is no such source.",
+		.options = (const struct argp_option[]){ FD_OPTION, END },
+		.run = cmd_detach, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
+	}, {
+		.name = "watch", .args = "SPEC [--] COMMAND [ARG|{}]...\n--print SPEC",
+		.doc = "Run COMMAND for each file, or each thing of the network, that changes."
+			"\vSPEC is fs:DIRECTORY, or net: with tables and commas between them: link, addr, neigh, route; net alone watches all of them. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
+			"watch makes a queue of its own, which ends with it, attaches a source to it, and does what wqctl run does: see wqctl run --help for {}, retries and signals. Changes of a file that waits for its run cost no memory, and none is lost. What wqctl and its commands change is left out, unless --own is given.\n\n"
+			"  wqctl watch fs:/srv --exclude .git --debounce 1s -- sh -c 'backup \"$1\"' sh {}\n"
+			"  wqctl watch --print net:neigh,route\n\n"
+			"0 stopped, and no key was given up, 1 a key was, or watch failed.",
+		.options = (const struct argp_option[]){
+			{ "print", OPT_PRINT, NULL, 0, "print each key, escaped as in a C string", 0 },
+			{ "only", OPT_ONLY, "PATTERN", 0,
+			  "files: watch this path and what is below it, or *SUFFIX: names that end so; can be repeated", 0 },
+			{ "exclude", OPT_EXCLUDE, "PATTERN", 0, "files: leave out that path, or those names", 0 },
+			{ "children", OPT_CHILDREN, NULL, 0,
+			  "files: the directory and its entries alone, for which read permission suffices", 0 },
+			{ "own", OPT_OWN, NULL, 0, "files: also what wqctl and its commands change", 0 },
+			{ "debounce", OPT_DEBOUNCE, "TIME", 0,
+			  "a key is ready after this time without a further change", 0 },
+			{ "scan", OPT_SCAN, NULL, 0, "begin with a rescan key, for a first look at all", 0 },
+			{ "jobs", 'j', "N", 0, "run up to N commands at a time (default: 1)", 0 },
+			{ "max-retries", OPT_MAX_RETRIES, "N", 0, "retries of a key that fails (default: 18)", 0 },
+			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries", 0 },
+			END
+		},
+		.run = cmd_watch, .check = check_watch, .queue = BY_NAME,
+		.words_max = -1, .raw = true,
 	}, {
 		.name = "run", .args = "QUEUE [--] COMMAND [ARG|{}]...",
 		.doc = "Run COMMAND for each key, until the queue is shut down or removed and no key is left."
@@ -657,6 +767,9 @@ static error_t parse_main(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->err_stream = escaped_stderr();
 		return 0;
+	case 'C':
+		setenv("WQ_PATH", arg, true);
+		return 0;
 	case ARGP_KEY_ARG:
 		*command = find_command(arg);
 		if (!*command)
@@ -716,7 +829,9 @@ static void open_stdio(void)
 
 int main(int argc, char **argv)
 {
-	struct argp_option list[NUM_COMMANDS + 2] = {
+	struct argp_option list[NUM_COMMANDS + 3] = {
+		{ "directory", 'C', "DIR", 0,
+		  "look up names of queues in this directory of wqueue (default: $WQ_PATH, or /dev/wqueue)", 0 },
 		{ .doc = "Commands:", .group = 1 },
 	};
 	struct argp argp = {
@@ -737,7 +852,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < NUM_COMMANDS; i++) {
 		snprintf(docs[i], sizeof(docs[i]), "%.*s",
 			 (int)strcspn(commands[i].doc, "\v"), commands[i].doc);
-		list[i + 1] = (struct argp_option){
+		list[i + 2] = (struct argp_option){
 			.name = commands[i].name, .doc = docs[i],
 			.flags = OPTION_DOC | OPTION_NO_USAGE, .group = 1,
 		};
@@ -752,7 +867,8 @@ int main(int argc, char **argv)
 
 	/* The command parses its own options: so stop there, and start a new parser. */
 	for (used = 1; used < argc && argv[used][0] == '-'; used++)
-		;
+		if (!strcmp(argv[used], "-C") || !strcmp(argv[used], "--directory"))
+			used++;
 	argp_parse(&argp, used < argc ? used + 1 : argc, argv, ARGP_IN_ORDER, NULL, &command);
 	if (!command)
 		return list_queues();

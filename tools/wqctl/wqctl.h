@@ -58,6 +58,9 @@ enum {
  * @interval: -d, in ns
  * @output: -o, or NULL
  * @needs_queue: if the queue is missing, advise to create it
+ * @rules: --only and --exclude, in their order
+ * @num_rules: number of @rules
+ * @prefix: --prefix, or NULL
  */
 struct args {
 	const char *command;
@@ -82,6 +85,12 @@ struct args {
 	int64_t interval;
 	const char *output;
 	bool needs_queue;
+	struct rule {
+		const char *pattern;
+		bool only;
+	} rules[WQ_FS_MAX_RULES];
+	unsigned int num_rules;
+	const char *prefix;
 	/* Options without a value: 0 or 1, see options.c. */
 	unsigned int has_timeout;
 	unsigned int wait;
@@ -99,6 +108,12 @@ struct args {
 	unsigned int parked;
 	unsigned int all;
 	unsigned int batch;
+	unsigned int dry_run;
+	unsigned int merge;
+	unsigned int children;
+	unsigned int own;
+	unsigned int scan;
+	unsigned int print;
 };
 
 /**
@@ -144,6 +159,9 @@ int bad_key(const char *key);
  * exit status.
  */
 int complain(const struct args *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The directory in which names of queues are looked up, if wqueue is mounted there. */
+const char *names_dir(void);
 
 /* The queue of @a as wqctl commands take it: its name, or --fd N. */
 const char *queue_text(const struct args *a);
@@ -195,6 +213,7 @@ char *limiter_text(const struct wq_limiter_spec *specs, unsigned int num);
 int add_and_wait(const struct args *a);
 
 int cmd_create(const struct args *a);
+int cmd_apply(const struct args *a);
 int cmd_set(const struct args *a);
 int cmd_unlink(const struct args *a);
 int cmd_bind(const struct args *a);
@@ -218,7 +237,13 @@ int cmd_pause(const struct args *a);
 int cmd_resume(const struct args *a);
 int cmd_shutdown(const struct args *a);
 int cmd_run(const struct args *a);
+int cmd_attach(const struct args *a);
+int cmd_sources(const struct args *a);
+int cmd_detach(const struct args *a);
+int cmd_watch(const struct args *a);
 int cmd_metrics(const struct args *a);
+int cmd_save(const struct args *a);
+int cmd_restore(const struct args *a);
 int cmd_top(const struct args *a);
 
 #endif /* WQCTL_H */

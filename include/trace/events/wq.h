@@ -14,6 +14,8 @@
 
 #include <linux/tracepoint.h>
 
+#include <linux/wq_source.h>
+
 #include "wq_data.h"
 
 #ifndef WQ_TRACE_KEY
@@ -251,6 +253,26 @@ TRACE_EVENT(wq_resume,
 		__entry->ready = ready;
 	),
 	TP_printk("queue=%s what=0x%x ready=%u", __entry->queue, __entry->what, __entry->ready)
+);
+
+/* An event of a source left its mark, or made it grow: a rescan key, which is to be added. */
+TRACE_EVENT(wq_source_mark,
+	TP_PROTO(const struct wq *q, u32 id, const char *kind, const u8 *mark, size_t len),
+	TP_ARGS(q, id, kind, mark, len),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__field(u32, id)
+		__array(char, kind, WQ_KIND_MAX)
+		__array(char, key, WQ_TRACE_KEY)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		__entry->id = id;
+		strscpy(__entry->kind, kind, WQ_KIND_MAX);
+		wq_bytes_text(__entry->key, WQ_TRACE_KEY, mark, len);
+	),
+	TP_printk("queue=%s source=%u kind=%s key=%s", __entry->queue, __entry->id,
+		  __entry->kind, __entry->key)
 );
 
 /* A shut down, the first or a further one; ready: keys left, dropped: delayed keys. */

@@ -6,8 +6,10 @@
  * needs work.  A producer adds keys.  A consumer gets a key, does the work (a run), and reports
  * that the key is done.  Each verb is an ioctl.
  *
- * A process opens /dev/wq and binds the open file to one queue with WQ_IOC_OPEN.  The open file is
- * the consumer.  It holds the keys that its gets returned until they are done.  dup() and fork()
+ * A queue with a name is a file of wqueue, a file system that is mounted on /dev/wqueue.  A process
+ * opens that file.  Or it opens /dev/wq and binds the open file to one queue with WQ_IOC_OPEN, a
+ * private one or one of the default set of names, which /dev/wqueue has.  The open file is the
+ * consumer.  It holds the keys that its gets returned until they are done.  dup() and fork()
  * share the open file and the keys that it holds.  When the last reference to the open file is
  * closed (by close, exit, a crash or SIGKILL), the keys that it holds are given back: they are
  * ready again, ahead of all other keys and in the order in which they were handed out.
@@ -37,9 +39,9 @@
  *     consumer died after it finished the work and before done.  So work is done at least once, and
  *     it must be idempotent.
  *  4. A key is kept until it is done.  Exceptions: the key that is parked longest makes room for
- *     another parked key, and a reboot, the removal of the module and the end of a queue lose all
- *     of its keys.  A private queue ends with its last open file.  A named queue ends with its last
- *     open file after it is unlinked.
+ *     another parked key, and a reboot and the end of a queue lose all of its keys.  A
+ *     private queue ends with its last open file.  A named queue ends with its last open file after
+ *     it is unlinked, or with the last mount of a set of names that is not the default set.
  *  5. A key is all there is.  A queue stores no payload, and it does not count how often a key was
  *     added: two adds of the same bytes are one job.
  *
@@ -66,6 +68,9 @@
  *
  * One key without a struct: write adds a key, and read takes one.
  *
+ *  - A read of a file of wqueue takes no key: it returns a line of text with numbers of the queue,
+ *    for people.  The next read returns 0, and the one after that the line again.  WQ_IOC_OPEN with
+ *    a struct wq_attrs whose fields but @size are 0 makes the file one that takes keys.
  *  - write(fd, key, len) adds the key as WQ_IOC_ADD does without a delay, and returns @len, also if
  *    the add is coalesced.  It never waits for room.
  *  - read(fd, buf, size) ends the run of the key that the last read of this file returned, if the
@@ -76,9 +81,8 @@
  *  - The run ends with outcome 0.  For another outcome, end it by WQ_IOC_DONE.  That, an expired
  *    lease and the end of the file end the run, so the next read does not end it again.  Done and
  *    touch accept this key without a token while the file holds it, with leases too.
- *  - A file works on one key at a time in this way.  If threads or processes share the file, each
- *    read ends the run of the read before it, no matter which of them called it.  So each worker
- *    opens a file of its own.  Keys of WQ_IOC_GET are not concerned.
+ *  - A file works on one key at a time in this way, beside keys of WQ_IOC_GET.  Threads that share
+ *    the file would end each other's runs, so each worker opens a file of its own.
  *  - readv, writev and io_uring carry one key in all segments.  The file has no position: pread,
  *    pwrite and lseek fail with ESPIPE, splice and sendfile with EINVAL.
  *
@@ -120,8 +124,8 @@
  *  EINVAL     the struct's size is below 8
  *  E2BIG      the struct's size is above the size of a page, or a byte beyond the kernel's struct
  *             is not zero
- *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open, unlink and queues,
- *             which need no queue
+ *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open and unlink, which
+ *             need no queue
  *  EACCES     the file's access mode does not permit the verb: get, done, touch and list need read
  *             access, add, map and shut down need write access, stat, key, set, pause and wait need
  *             one of them
@@ -133,6 +137,7 @@
 #include <linux/types.h>
 
 #define WQ_DEVICE	"/dev/wq"
+#define WQ_FS_MAGIC	0x77717565	/* statfs.f_type of wqueue */
 #define WQ_API_VERSION	1
 
 #define WQ_MAX_KEY	1024		/* bytes of a key, at most */
@@ -161,6 +166,7 @@
 #define WQ_KEY_FAILED		(1U << 5)	/* has failures that were not forgotten */
 #define WQ_KEY_PARKED		(1U << 6)	/* given up; if PROCESSING: parked after the run */
 #define WQ_KEY_DISABLED		(1U << 7)	/* adds fail with EBUSY, see WQ_DO_DISABLE */
+#define WQ_KEY_REQUEUED		(1U << 8)	/* READY ahead of all others, see WQ_LIST_SINCE */
 
 /*
  * wq_rec.flags for add.  A key has at most one pending delay.  If a delayed key is added with a
@@ -365,7 +371,7 @@ struct wq_limiter_spec {
 #define WQ_MAX_AGEING		65536	/* the largest wq_attrs.order_arg of WQ_ORDER_PRIORITY */
 
 /* wq_attrs.set */
-#define WQ_ATTR_MODE		(1U << 0)
+#define WQ_ATTR_MODE		(1U << 0)	/* reserved, as UID and GID: see chmod(2) and chown(2) */
 #define WQ_ATTR_UID		(1U << 1)
 #define WQ_ATTR_GID		(1U << 2)
 #define WQ_ATTR_MAX_KEYS	(1U << 3)
@@ -380,7 +386,8 @@ struct wq_limiter_spec {
 
 /**
  * struct wq_attrs - the attributes of a queue.
- *	WQ_IOC_OPEN: bind the open file to a queue, once;
+ *	WQ_IOC_OPEN: bind the open file to a queue, once.  For a directory of wqueue: open or create
+ *	a queue in it, and return a descriptor that takes keys, and is close-on-exec;
  *	WQ_IOC_SET: report the attributes, or change some of them;
  *	WQ_IOC_UNLINK: remove the name of a queue
  * @size: sizeof(struct wq_attrs).  WQ_IOC_UNLINK reads the fields up to @name
@@ -392,11 +399,10 @@ struct wq_limiter_spec {
  *	others are ignored.  0: report all attributes; out, those that WQ_IOC_SET can change
  * @mode: permission bits.  WQ_IOC_OPEN: of a new named queue, from which the caller's umask is
  *	removed; 0 for a private queue.  A file opened for reading needs read permission of the
- *	queue, and a file opened for writing needs write permission.  After a change, files that are
- *	bound keep the access that they have
- * @uid: the queue's owner, as a number of the caller's user namespace.  The keys stay charged to
- *	the queue's creator.  WQ_IOC_OPEN: must be 0
- * @gid: the queue's group, as a number of the caller's user namespace.  WQ_IOC_OPEN: must be 0
+ *	queue, and a file opened for writing needs write permission.  As those of all files,
+ *	chmod(2) and chown(2) change the mode and the owner.  Keys stay charged to the creator
+ * @uid: a report: the queue's owner, as a number of the caller's user namespace.  Else must be 0
+ * @gid: a report: the queue's group, as a number of the caller's user namespace.  Else must be 0
  * @max_keys: how many keys the queue may hold, in any state, up to WQ_MAX_KEYS; 0: the default,
  *	WQ_DEFAULT_KEYS.  The number counts against the user's limit while the queue exists.  If the
  *	queue holds more after a change, it keeps them and accepts no new ones
@@ -427,7 +433,8 @@ struct wq_limiter_spec {
  *	failure parks the key.  0: all failures are retried.  A change parks no key by itself, and
  *	parked keys stay parked
  * @fd: WQ_OPEN_SAME: a descriptor of a file that is bound, also to a private queue.  This file, a
- *	consumer of its own, is bound to its queue.  All other fields are 0.  Else must be 0
+ *	consumer of its own, is bound to its queue.  All other fields are 0.  A directory: O_RDONLY,
+ *	O_WRONLY or O_RDWR, and O_NONBLOCK, of the new descriptor.  Else must be 0
  * @reserved: must be 0
  *
  * WQ_IOC_OPEN: a queue that exists keeps its attributes.  The call asks for the attributes that are
@@ -436,8 +443,7 @@ struct wq_limiter_spec {
  * WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in open(2).
  *
  * WQ_IOC_SET changes all attributes in @set, or none.  The caller must be the queue's owner or have
- * CAP_FOWNER.  A change of the owner needs CAP_CHOWN.  A change of the group needs CAP_CHOWN,
- * unless the caller belongs to the new group.
+ * CAP_FOWNER.
  *
  * WQ_IOC_UNLINK: a new queue can have the name at once.  The files that are bound to the queue can
  * still use it.  When the last of them is closed, the queue ends and its keys are lost.
@@ -466,10 +472,12 @@ struct wq_limiter_spec {
  *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.  After
  * each error but EISCONN the file is not bound, and the call can be repeated:
- *  EISCONN    the file is bound already, or another thread is binding it
+ *  EISCONN    the file is bound already, or another thread is binding it.  A file of wqueue: a
+ *             field is not 0
  *  EINVAL     - @flags has an unknown bit, EXCL without CREATE, or EXCL and ACCEPT
  *             - @name is not a valid name, or a byte behind its NUL is not 0
  *             - @name is empty, and @mode is not 0 or @flags has another bit than WQ_OPEN_NO_MAP
+ *             - a directory: @name is empty, or @fd has another bit
  *             - @set, @uid, @gid, @reserved, @fd without SAME, or another field with it is not 0
  *             - @order is unknown, or does not use @order_arg or @group_limit, which is not 0
  *             - the array of limiters does not describe exactly one limiter, or has an unknown
@@ -485,25 +493,25 @@ struct wq_limiter_spec {
  *  EEXIST     a queue has this name, and WQ_OPEN_EXCL is set; or the queue does not have the
  *             attributes that the call asks for, and WQ_OPEN_ACCEPT is not set
  *  EACCES     the queue's permissions, or with SAME the access mode of @fd, do not allow the file's
- *             access mode; CAP_DAC_OVERRIDE overrides the permissions
- *  ENOSPC     the user has user_queues queues, or the sum of their max_keys would exceed user_keys
- *             (see struct wq_info); CAP_SYS_RESOURCE overrides both
+ *             access mode; or the directory's permissions do not allow the call.  CAP_DAC_OVERRIDE
+ *             overrides permissions.  A file of wqueue: it is not open for reading
+ *  EROFS      the queue would be created, and the file system is read-only
+ *  ENOSPC     the set of names has as many queues as its mount option allows, the user has
+ *             user_queues queues, or the sum of their max_keys would exceed user_keys (see struct
+ *             wq_info).  CAP_SYS_RESOURCE overrides the last two
+ *  EMFILE, ENFILE  a directory: the process or the system has as many open files as its limit allows
  *  ENOMEM     there is not enough memory
  *
  * Errors of WQ_IOC_SET; all but the first and EFAULT only if @set is not 0:
  *  EINVAL     - @flags is not 0
  *             - @set has an unknown bit, or that of an attribute that can't be changed
- *             - @uid or @gid is not a number of the caller's user namespace
  *             - @max_keys or @slack is 0
  *             - @lease is not 0, and the queue was created without a lease
  *             - the limiters are not valid, see WQ_IOC_OPEN
- *             - WQ_ATTR_MODE, WQ_ATTR_UID or WQ_ATTR_GID is set, and the queue is private
- *  E2BIG      @num_limiters, or n of a MAX_OF limiter, is above WQ_MAX_LIMITERS
- *  ERANGE     as of WQ_IOC_OPEN
+ *  E2BIG, ERANGE  as of WQ_IOC_OPEN
  *  EFAULT     the limiters can't be read; @set is 0: they or the struct can't be written
- *  EPERM      - the caller is not the queue's owner and does not have CAP_FOWNER
- *             - the change of @uid or @gid needs CAP_CHOWN
- *             - the queue belongs to a kernel module
+ *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the queue
+ *             belongs to a kernel module
  *  ENOSPC     the sum of the max_keys of the charged user's queues would exceed user_keys;
  *             CAP_SYS_RESOURCE overrides it
  *  ENOMEM     there is not enough memory
@@ -511,8 +519,8 @@ struct wq_limiter_spec {
  * Errors of WQ_IOC_UNLINK:
  *  EINVAL     @flags is not 0, @name is not a valid name, or a byte behind its NUL is not 0
  *  ENOENT     no queue has this name
- *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the queue
- *             belongs to a kernel module
+ *  EPERM      the queue belongs to a kernel module
+ *  EACCES, EPERM, EROFS  as of unlink(2) of its file
  */
 struct wq_attrs {
 	__u32 size;
@@ -591,11 +599,8 @@ struct wq_add {
  *	this time, so the call can be repeated with the struct as EINTR left it.  When such a wait
  *	ends otherwise, out: 0, if the struct can be written
  *
- * A signal without a handler does not end the wait, unless it ends the process.  A stop of the
- * process does not make the wait longer.
- *
- * A key that was given back is the only key of its call, so that no other key is given back with it
- * if its consumer dies of it again.
+ * A signal without a handler does not end the wait, and a stop of the process does not prolong it.
+ * A key that was given back is the only key of its call: its consumer may die of it again.
  *
  * If no key is ready while the queue drains, a file that holds no key waits as long as other
  * consumers hold keys, because these may be given back.
@@ -701,9 +706,7 @@ struct wq_done {
 /*
  * WQ_IOC_TOUCH: restart the leases of keys that this file holds.  The argument is a struct wq_add:
  * @flags and @marks must be 0, and @keys are the keys as get returned them.  A key's result is 0 if
- * this file holds the key, or -errno.
- *
- * In a queue without leases, touch reports whether the file holds the keys, and changes nothing.
+ * this file holds the key, or -errno.  In a queue without leases, nothing changes.
  *
  * Errors of WQ_IOC_TOUCH for a key.  The key's lease is as before:
  *  EINVAL     the key's length is 0, or its flags or delay is not 0, or the record has no token,
@@ -764,6 +767,7 @@ struct wq_key_info {
 #define WQ_DO_KICK	3	/* make parked keys ready, with their failures reset */
 #define WQ_DO_DISABLE	4	/* refuse adds of the key, and drop what it waits for */
 #define WQ_DO_ENABLE	5	/* accept adds of the key again */
+#define WQ_DO_RESTORE	6	/* enter a key that the queue does not know, in a state */
 
 /**
  * struct wq_key_op - WQ_IOC_KEY: report the state of a key, and change the key
@@ -774,9 +778,10 @@ struct wq_key_info {
  * @count: KICK: with @key_len 0: in, how many keys, at least 1; 0xffffffff for all that are parked
  *	at the time of the call.  Else in, must be 0.  Out, how many keys were made ready.  The
  *	other operations: must be 0
- * @info: in, must be 0; out, the state of the key.  DISABLE, and each operation if the file was
- *	opened O_WRONLY, sets only @info.state, and the other fields are 0.  @info.state is 0 if
- *	DISABLE finds that the queue does not know the key, and after a KICK with @key_len 0
+ * @info: RESTORE: in, a state that list reported.  Else in, must be 0; out, the state of the key.
+ *	DISABLE, and each operation if the file was opened O_WRONLY, sets only @info.state, and the
+ *	other fields are 0.  @info.state is 0 if DISABLE finds that the queue does not know the key,
+ *	and after a KICK with @key_len 0
  *
  * Each operation takes effect at once, and does not wait:
  *
@@ -795,21 +800,28 @@ struct wq_key_info {
  *                 without delay and flags is coalesced with that run.  A disabled key counts in
  *                 wq_stat.keys, also if it was unknown before.  It outlasts the process
  *  WQ_DO_ENABLE   is for the queue's owner, and for CAP_FOWNER.  One call undoes all disables
+ *  WQ_DO_RESTORE  is for the queue's owner, and for CAP_FOWNER.  It needs write access, and works
+ *                 while adds are paused.  A key that was PROCESSING or REQUEUED is ready ahead of
+ *                 all others, behind those restored so before.  The fields requeues, holder and
+ *                 lease are ignored, and @due without DELAYED
  *
  * Errors of WQ_IOC_KEY:
  *  EINVAL     - @op is unknown
- *             - a field of @info is not 0
+ *             - a field of @info is not 0.  RESTORE: no key can be in the state, or @priority is
+ *               not 0 in a queue without levels
  *             - @count is not 0, and @op is not KICK or @key_len is not 0
  *             - @key_len is 0, and @op is not KICK, @count is 0 or @key is not 0
  *  EACCES     the file's access mode does not permit @op
- *  EPERM      DISABLE and ENABLE: the caller is not the queue's owner and does not have CAP_FOWNER,
- *             or the queue belongs to a kernel module
+ *  EPERM      DISABLE, ENABLE, RESTORE: the caller is not the queue's owner and does not have
+ *             CAP_FOWNER, or the queue belongs to a kernel module
+ *  EEXIST     RESTORE: the queue knows the key
+ *  ERANGE     RESTORE: a field of @info is out of its range, or @age is above 2^62 ns
  *  E2BIG      @key_len is above WQ_MAX_KEY
- *  ENOENT     the queue does not know the key; not for DISABLE.  KICK: the key is not parked.
- *             FORGET: a limiter's own count is reset
- *  ESHUTDOWN  KICK: the queue is shut down; its parked keys stay parked
- *  ENOSPC     DISABLE: the key is new, and the queue holds max_keys keys
- *  ENOMEM     there is not enough memory for a copy of the key or, with DISABLE, for the key
+ *  ENOENT     the queue does not know the key; not for DISABLE and RESTORE.  KICK: the key is not
+ *             parked.  FORGET: a limiter's own count is reset
+ *  ESHUTDOWN  KICK, RESTORE: the queue is shut down; its parked keys stay parked
+ *  ENOSPC     DISABLE, RESTORE: as of WQ_IOC_ADD
+ *  ENOMEM     there is not enough memory for a copy of the key or, to DISABLE or RESTORE, for it
  *  EFAULT     the key can't be read; or the struct can't be written, and @op took effect
  */
 struct wq_key_op {
@@ -841,79 +853,36 @@ struct wq_list_rec {
 #define WQ_LIST_REC_SIZE(len) \
 	(sizeof(struct wq_list_rec) + (((len) + 7UL) & ~7UL))
 
+#define WQ_LIST_SINCE	(1U << 0)	/* wq_list.flags: what the order of keys depends on */
+
 /**
- * struct wq_list - WQ_IOC_LIST: list the keys of the queue, in no particular order;
- *	WQ_IOC_QUEUES: list the named queues that the caller may open for reading or for
- *	writing, in the order in which they were created
+ * struct wq_list - WQ_IOC_LIST: list the keys of the queue, in no particular order
  * @size: sizeof(struct wq_list)
- * @flags: must be 0
- * @keys: the buffer for an array of struct wq_list_rec or struct wq_queue
+ * @flags: 0, or WQ_LIST_SINCE: wq_key_info.state also has WQ_KEY_REQUEUED, and age is the time at
+ *	which the age was 0, ns of CLOCK_MONOTONIC: ready keys of a level that are sorted by it are
+ *	in the order in which they became dirty
+ * @keys: the buffer for an array of struct wq_list_rec
  * @cursor: in, 0 for the first call, then the cursor that the last call returned; out, where the
  *	next call continues, 0 at the end
- * @each: WQ_IOC_QUEUES: sizeof(struct wq_queue), the size of an element of the array: a multiple of
- *	4, from WQ_NAME_MAX to the size of a page.  If it is above the kernel's, the kernel leaves
- *	the rest of each element as it is.  If it is below, the kernel writes only @each bytes.
- *	WQ_IOC_LIST: must be 0
  * @reserved: must be 0
  *
  * A key that is in the queue from the first call to the last is listed once.  A key that is added
  * or removed in between is listed at most once.
  *
  * Errors of WQ_IOC_LIST.  The struct is as before, except that EINTR advances @cursor:
- *  EINVAL     @flags, @each or @reserved is not 0, or keys.addr is not a multiple of 8
+ *  EINVAL     @flags is unknown, @reserved is not 0, or keys.addr is no multiple of 8
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  EMSGSIZE   the next record does not fit into the buffer
  *  EINTR      a signal came before the first record was found
  *  ENOMEM     there is not enough memory for a copy of the records
  *  EFAULT     the records or the struct can't be written; some records may have been
- *
- * Errors of WQ_IOC_QUEUES.  The struct is as before:
- *  EINVAL     @flags or @reserved is not 0, or @each is below WQ_NAME_MAX or no multiple of 4
- *  E2BIG      @each is above the size of a page, or keys.size is above WQ_MAX_ARRAY
- *  EMSGSIZE   no element fits into the buffer
- *  ENOMEM, EFAULT  as of WQ_IOC_LIST
  */
 struct wq_list {
 	__u32 size;
 	__u32 flags;
 	struct wq_keys keys;
 	__aligned_u64 cursor;
-	__u32 each;
-	__u32 reserved;
-};
-
-/**
- * struct wq_queue - one queue in the array that WQ_IOC_QUEUES fills
- * @name: the queue's name
- * @uid: the queue's owner, as a number of the caller's user namespace
- * @gid: the queue's group, as a number of the caller's user namespace
- * @mode: permission bits
- * @state: WQ_STATE_*
- * @ready: number of ready keys
- * @processing: number of keys in processing
- * @delayed: number of delayed keys
- * @keys: number of keys in any state
- * @consumers: number of open files that are bound to the queue
- * @parked: number of parked keys
- * @blocked: as wq_stat.blocked
- * @ready_groups: as wq_stat.ready_groups
- * @oldest: as wq_stat.oldest
- */
-struct wq_queue {
-	char name[WQ_NAME_MAX];
-	__u32 uid;
-	__u32 gid;
-	__u32 mode;
-	__u32 state;
-	__u32 ready;
-	__u32 processing;
-	__u32 delayed;
-	__u32 keys;
-	__u32 consumers;
-	__u32 parked;
-	__u32 blocked;
-	__u32 ready_groups;
-	__s64 oldest;
+	__aligned_u64 reserved;
 };
 
 /*
@@ -1108,9 +1077,8 @@ struct wq_stat {
  * call without WQ_SHUTDOWN_DRAIN ends the drain.  While it drains, gets of files that hold no key
  * wait as long as other consumers hold keys.  WQ_WAIT_DRAIN waits for the end of the drain.
  *
- * A shut down needs a file that is open for writing.  Moreover it must be open for reading, or the
- * caller must be the queue's owner or have CAP_FOWNER: the right to add keys alone does not include
- * the right to end the queue.
+ * The right to add keys does not include the right to shut down: the file must also be open for
+ * reading, or the caller must be the queue's owner or have CAP_FOWNER.
  *
  * Errors of WQ_IOC_PAUSE:
  *  EINVAL     @flags is 0 or has an unknown bit
@@ -1120,8 +1088,7 @@ struct wq_stat {
  *
  * Errors of WQ_IOC_SHUTDOWN.  The call did not shut down the queue:
  *  EINVAL     @flags has an unknown bit, or @timeout is not 0
- *  EACCES     the file is not open for reading, and the caller is not the queue's owner and does
- *             not have CAP_FOWNER
+ *  EACCES     the caller has not that right
  */
 struct wq_control {
 	__u32 size;
@@ -1173,8 +1140,7 @@ struct wq_control {
  * before the call, the wait has ended already.
  *
  * The descriptor does not keep the queue.  It keeps the queue's memory, so the queue's user stays
- * charged for the queue until it is closed.  The waits of a user are limited, see
- * wq_info.user_waits.
+ * charged for the queue until it is closed.  wq_info.user_waits limits the waits of a user.
  *
  * Errors of WQ_IOC_WAIT:
  *  EINVAL     - @flags has an unknown bit, or two of RUN, DRAIN and ADD
@@ -1251,18 +1217,14 @@ struct wq_map_page {
  *     coalesced and needs no call.  All that the producer stored before step 3 is visible to the
  *     run that the key waits for.  Otherwise the producer starts again at step 1.
  *
- * A key that the mark does not know of costs a call and nothing else: keys share counters, so a
- * counter can also change because of another key.
+ * Keys share counters, so a counter can also change because of another key.
  *
- * The map and the descriptor do not keep the queue: the keys that a file holds are given back when
- * the file is closed, also while the map is mapped.  When the queue ends, all marks are out of
+ * The map and the descriptor do not keep the queue.  When the queue ends, all marks are out of
  * date.  A child of fork(2) has the map of its parent.
  *
  * The map shows when keys are handed out or canceled, also keys of other producers, to each process
- * that may add keys or has the descriptor.  It shows the key by its counter alone, which is
- * computed from the key with a secret of the map.
- *
- * The page is charged to the memory cgroup of the process that makes the first call.
+ * that may add keys or has the descriptor.  It shows keys by their counters, which a secret of the
+ * map determines.  The page is charged to the memory cgroup of the process that makes the first call.
  *
  * Errors of WQ_IOC_MAP:
  *  EINVAL      @flags or @timeout is not 0
@@ -1288,7 +1250,6 @@ struct wq_map_page {
 #define WQ_IOC_KEY	_IO(WQ_IOC_MAGIC, 0x07)
 #define WQ_IOC_LIST	_IO(WQ_IOC_MAGIC, 0x09)
 #define WQ_IOC_SHUTDOWN	_IO(WQ_IOC_MAGIC, 0x0a)
-#define WQ_IOC_QUEUES	_IO(WQ_IOC_MAGIC, 0x0c)
 #define WQ_IOC_TOUCH	_IO(WQ_IOC_MAGIC, 0x0d)
 #define WQ_IOC_SET	_IO(WQ_IOC_MAGIC, 0x0f)
 #define WQ_IOC_MAP	_IO(WQ_IOC_MAGIC, 0x10)

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * wq: kinds of sources, for kernel modules.
+ *
+ * A source adds keys to a queue when something changes, see include/uapi/linux/wq_source.h and
+ * wq_source.c.  The kernel-doc of each function is beside its definition.
+ */
+#ifndef _LINUX_WQ_SOURCE_H
+#define _LINUX_WQ_SOURCE_H
+
+#include <linux/list.h>
+#include <linux/types.h>
+#include <uapi/linux/wq_source.h>
+
+struct module;
+struct wq_source;
+
+/**
+ * struct wq_source_kind - a kind of sources
+ * @name: lowercase letters and digits, below WQ_KIND_MAX of them
+ * @owner: THIS_MODULE.  Each source holds it.
+ * @args_size: size of the struct that wq_source_op.arg is the address of
+ * @attach: begin to watch for a source, as the struct says that @args points to.  It checks the
+ *	caller's rights.  Events can come before it returns.  May sleep.  On error the source is not
+ *	attached, no event comes any more, and @detach is not called.
+ * @detach: end to watch.  When it returns, no call for the source is in progress or follows.  May
+ *	sleep.  It is called once, also if wq_source_end() was called.
+ */
+struct wq_source_kind {
+	const char *name;
+	struct module *owner;
+	size_t args_size;
+	int (*attach)(struct wq_source *s, const void *args);
+	void (*detach)(struct wq_source *s);
+	/* private: */
+	struct list_head link;
+};
+
+#define MODULE_ALIAS_WQ_SOURCE(name)	MODULE_ALIAS("wq-source-" name)
+
+int wq_source_register(struct wq_source_kind *kind);
+void wq_source_unregister(struct wq_source_kind *kind);
+
+void wq_source_add(struct wq_source *s, const void *key, size_t len, size_t dir);
+void wq_source_rescan(struct wq_source *s, const void *key, size_t dir);
+void wq_source_end(struct wq_source *s, int error);
+const char *wq_source_prefix(const struct wq_source *s, size_t *len);
+void *wq_source_private(const struct wq_source *s);
+void wq_source_set_private(struct wq_source *s, void *private);
+void wq_source_describe(struct wq_source *s, const char *text);
+
+#endif /* _LINUX_WQ_SOURCE_H */

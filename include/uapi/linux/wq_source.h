@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
+/*
+ * wq: sources, a part of the interface of /dev/wq.
+ *
+ * A source adds a key to a queue when something changes.  Its kind tells what it watches: "fs" a
+ * file system, "net" a network namespace.  The kernel module wq_KIND has the kind, and is loaded by
+ * the first attach.  Events have no queue of their own that could overflow: a key that waits for
+ * its run stands for all events of what it names.  So the memory that a source takes is bounded by
+ * what can change, and not by how often it changes.
+ *
+ * A key of a source is a path of names with slashes between them, after the source's prefix:
+ *
+ *  - A key without a slash at its end names one thing.  A change of this thing was seen.
+ *  - A key with a slash at its end is a rescan key.  Any change may have happened to what the key
+ *    without the slash names, and to all that is below it: to all whose key begins with this key.
+ *    The prefix and a single slash stand for all that the source watches.
+ *
+ * A consumer looks at the present state of what a key names, because the key does not tell what
+ * the change was.  What the key names may be gone.  For a rescan key the consumer compares its own
+ * view with the present state, for the key without its slash and for all below it: it handles what
+ * exists, and forgets what it knows and what exists no more.
+ *
+ * No change is lost.  If a key cannot be added, the source keeps a mark, which is the rescan key of
+ * the directory or table that the key is in.  If the mark is set already, it becomes the nearest
+ * rescan key that stands for both.  So one mark for each source is enough.  The mark is added as
+ * soon as the queue accepts it, without a further event:
+ *
+ *  - If the queue is full (max_keys) or adds are paused, the mark is added when that ends.
+ *  - If there is no memory, or the queue's user has reached user_bytes, or the mark itself is
+ *    disabled, the source tries again, after 10 ms at first and after 1 s at most.
+ *  - If the key would be longer than WQ_MAX_KEY, the mark is the nearest directory above that fits.
+ *
+ * A change that happens before the attach returns may have no key.  So the consumer attaches the
+ * source first, and then looks at all that it watches.  WQ_SOURCE_SCAN adds the rescan key for
+ * that.
+ *
+ * A source ends by itself if what it watches ends: the file system is unmounted, the directory is
+ * removed, the namespace ends.  Then it adds the rescan key of all that it watched, and reports
+ * WQ_SOURCE_ENDED and the reason until it is detached.  A source keeps none of these from ending.
+ * A source does not keep its queue either.
+ */
+#ifndef _UAPI_LINUX_WQ_SOURCE_H
+#define _UAPI_LINUX_WQ_SOURCE_H
+
+#include <linux/wq.h>
+
+#define WQ_KIND_MAX		16	/* bytes of a kind's name and its NUL */
+#define WQ_SOURCE_PREFIX_MAX	32	/* bytes of a source's prefix and its NUL */
+#define WQ_MAX_SOURCES		64	/* sources of a queue, at most */
+#define WQ_MAX_SOURCE_TEXT	256	/* bytes of the text that LIST returns, and its NUL */
+
+/* wq_source_op.op */
+#define WQ_SOURCE_ATTACH	0
+#define WQ_SOURCE_LIST		1
+#define WQ_SOURCE_DETACH	2
+
+/* wq_source_op.flags of ATTACH, which LIST reports */
+#define WQ_SOURCE_WITH_FILE	(1U << 0)	/* the source ends when this open file is closed */
+#define WQ_SOURCE_SCAN		(1U << 1)	/* add the rescan key of all that it watches */
+
+/* wq_source_op.state, of LIST */
+#define WQ_SOURCE_MARKED	(1U << 0)	/* a rescan key waits until the queue accepts it */
+#define WQ_SOURCE_ENDED		(1U << 1)	/* what it watched has ended, see wq_source_op.error */
+
+/**
+ * struct wq_source_op - WQ_IOC_SOURCE: attach, list or detach a source of the file's queue
+ * @size: sizeof(struct wq_source_op)
+ * @op: WQ_SOURCE_ATTACH, WQ_SOURCE_LIST or WQ_SOURCE_DETACH
+ * @id: ATTACH: must be 0; out, the source's number, which is never 0 and which no other source of
+ *	the queue has had.  LIST: in, an id; out, that of the source with the lowest id above it, so
+ *	a caller starts at 0 and repeats the call until it fails with ENOENT.  DETACH: in, the source
+ * @flags: ATTACH: WQ_SOURCE_WITH_FILE and WQ_SOURCE_SCAN.  LIST: must be 0; out, those of ATTACH.
+ *	DETACH: must be 0
+ * @kind: ATTACH: in, the kind: lowercase letters and digits, filled up with zeros.  LIST: must be
+ *	0; out, the kind.  DETACH: must be 0
+ * @prefix: as @kind, but any bytes.  It is put ahead of each key of the source, so that several
+ *	sources of a queue can be told apart.  The first NUL ends it, and it may be empty
+ * @delay: ATTACH: in, ns; 0: a change makes its key ready at once.  Above 0: the key becomes ready
+ *	after this time without a further change, at the latest after the queue's debounce: the adds
+ *	have this delay and WQ_ADD_TAKE_LATEST.  LIST: must be 0; out.  DETACH: must be 0
+ * @arg: ATTACH: in, address of the kind's struct: struct wq_fs_args, struct wq_net_args.  LIST: in,
+ *	address of a buffer that receives a text for people, with its NUL: what the source watches,
+ *	for "fs" the path of its directory when it was attached.  The text is a string of any bytes.
+ *	If it is too long, its end is left out.  0: no text.  DETACH: must be 0
+ * @arg_size: ATTACH: bytes of that struct.  It is extensible as all structs of wq are: what is
+ *	missing counts as zeros, and what is beyond the kernel's struct must be zero.  LIST: bytes of
+ *	the buffer.  DETACH: must be 0
+ * @uid: must be 0.  LIST: out, the user that attached the source, in the caller's user namespace
+ * @state: must be 0.  LIST: out, WQ_SOURCE_MARKED and WQ_SOURCE_ENDED
+ * @error: must be 0.  LIST: out, why the source ended, an errno: ENODEV: the file system was
+ *	unmounted, or the namespace ended; ENOENT: the directory was removed; 0: it has not ended
+ * @failed: must be 0.  LIST: out, how many adds failed, each of which left a mark
+ * @rescans: must be 0.  LIST: out, how many rescan keys were added for marks
+ *
+ * A source belongs to the queue: it lives until it is detached or the queue ends, also if the
+ * process that attached it ends.  With WQ_SOURCE_WITH_FILE it ends when the last reference to the
+ * open file is closed.
+ *
+ * ATTACH needs write access.  Moreover it needs the rights that the kind asks for, see its struct:
+ * what one needs to watch the same by other means, because keys show names.  DETACH needs write
+ * access, and the caller is the user that attached the source or the queue's owner, or has
+ * CAP_FOWNER.  LIST needs read or write access.
+ *
+ * When DETACH returns, the source adds no further key.  A mark that was not added is dropped.  Keys
+ * that were added stay.
+ *
+ * Errors of WQ_IOC_SOURCE:
+ *  EINVAL     - @op is unknown, @flags has an unknown bit, or a field that must be 0 is not
+ *             - ATTACH: @kind is not a name, @delay is negative, or the kind refuses its struct
+ *  EACCES     the file is not open for writing, and @op is not LIST
+ *  EPERM      - ATTACH: the caller lacks a right that the kind asks for
+ *             - DETACH: the caller is neither the source's nor the queue's owner, and lacks
+ *               CAP_FOWNER
+ *  ENOENT     - ATTACH: there is no such kind, also after its module was asked for
+ *             - LIST: no source has a larger id
+ *             - DETACH: the queue has no such source
+ *  EUSERS     ATTACH: the queue has WQ_MAX_SOURCES sources
+ *  E2BIG      ATTACH: @arg_size is above the size of a page, or a byte beyond the kernel's struct
+ *             is not zero
+ *  EFAULT     the struct or @arg can't be read or written.  After ATTACH, no source is attached
+ *  ESHUTDOWN  ATTACH: the queue is shut down
+ *  ENOMEM     there is not enough memory
+ *  and those of the kind, see its struct
+ */
+struct wq_source_op {
+	__u32 size;
+	__u32 op;
+	__u32 id;
+	__u32 flags;
+	char kind[WQ_KIND_MAX];
+	char prefix[WQ_SOURCE_PREFIX_MAX];
+	__s64 delay;
+	__aligned_u64 arg;
+	__u32 arg_size;
+	__u32 uid;
+	__u32 state;
+	__s32 error;
+	__aligned_u64 failed;
+	__aligned_u64 rescans;
+};
+
+/* wq_fs_args.flags */
+#define WQ_FS_CHILDREN	(1U << 0)	/* the directory and its entries alone, not the tree below */
+#define WQ_FS_NOT_OWN	(1U << 1)	/* leave out changes by the caller and its descendants */
+
+/* The events of wq_fs_args.events, with the values of inotify's IN_* */
+#define WQ_FS_MODIFY		0x00000002	/* a file was written to or truncated */
+#define WQ_FS_ATTRIB		0x00000004	/* metadata changed: mode, owner, times, xattr */
+#define WQ_FS_CLOSE_WRITE	0x00000008	/* a file that was open for writing was closed */
+#define WQ_FS_MOVED_FROM	0x00000040	/* an old name of a rename */
+#define WQ_FS_MOVED_TO		0x00000080	/* a new name of a rename */
+#define WQ_FS_CREATE		0x00000100	/* a name was made: file, directory, link, node */
+#define WQ_FS_DELETE		0x00000200	/* a name was removed */
+
+/* wq_fs_args.events 0 */
+#define WQ_FS_DEFAULT (WQ_FS_MODIFY | WQ_FS_ATTRIB | WQ_FS_MOVED_FROM | WQ_FS_MOVED_TO | \
+		       WQ_FS_CREATE | WQ_FS_DELETE)
+
+/* The first byte of a rule in wq_fs_args.rules */
+#define WQ_FS_ONLY_BELOW	'd'	/* the path is this path, or below it */
+#define WQ_FS_ONLY_SUFFIX	's'	/* the name ends with this; directories always pass */
+#define WQ_FS_NOT_BELOW		'D'	/* leave out this path and all below it */
+#define WQ_FS_NOT_SUFFIX	'S'	/* leave out names that end with this, not directories */
+
+#define WQ_FS_MAX_RULES		32	/* rules of a source, at most */
+#define WQ_FS_MAX_RULES_SIZE	4096	/* bytes of all rules, at most */
+
+/**
+ * struct wq_fs_args - what a source of kind "fs" watches
+ * @fd: an open file, which is a directory.  O_PATH is enough without WQ_FS_CHILDREN
+ * @flags: WQ_FS_*
+ * @events: WQ_FS_MODIFY and so on; 0: WQ_FS_DEFAULT
+ * @reserved: must be 0
+ * @rules: address of rules, or 0.  A rule is a byte of WQ_FS_ONLY_* or WQ_FS_NOT_*, one byte or
+ *	more of text, and a NUL.  A path is left out if a NOT rule matches it.  If there are ONLY
+ *	rules, a path is also left out if none of them matches it.  Paths in rules are relative to
+ *	the directory, without a slash at either end.  A directory above the path of an ONLY_BELOW
+ *	rule passes
+ * @rules_size: bytes of all rules
+ * @reserved2: must be 0
+ *
+ * Without WQ_FS_CHILDREN, the source has one mark on the super block of the file system: it
+ * watches the directory and all below it, at a cost that does not depend on the number of
+ * directories, and on this file system alone.  A mount point below the directory is not followed.
+ * The directory can be the root of the file system or any other one.
+ *
+ * Keys are paths relative to the directory, of any bytes but NUL:
+ *
+ *  - "a/b": a file changed, was made, removed or linked.  Of several hard links, it is the name
+ *    that was used.  Or the metadata of a directory changed.
+ *  - "a/b/": the directory a/b came or went: mkdir, rmdir, and both names of a rename.  It is a
+ *    rescan key, because all that is below has changed its name.
+ *  - ".": the metadata of the watched directory changed.
+ *  - "/": all of the directory.
+ *
+ * Changes through each mount of the file system are seen.  For a file system that is a stack, such
+ * as overlayfs, a source sees the changes that are made through this very file system: changes of a
+ * lower or upper directory beside it have no key.  Writes to a mapped file have no key, and changes
+ * that a network file system's server makes have none, as for inotify.
+ *
+ * If a directory is more than 1,000 levels below the root of its file system, its path is not
+ * looked up: the mark of all ("/") stands for changes in it.
+ *
+ * WQ_FS_NOT_OWN leaves out changes by processes of which the process that attached is an ancestor,
+ * up to 16 generations, or that are this process itself.  A process whose parent has ended is no
+ * descendant any more.
+ *
+ * Rights: CAP_SYS_ADMIN in the user namespace that owns the file system, as for fanotify's mark of a
+ * file system.  With WQ_FS_CHILDREN: @fd is open for reading, as for inotify.
+ *
+ * Errors, beside those of WQ_IOC_SOURCE:
+ *  EBADF      @fd is not an open file; or WQ_FS_CHILDREN is set, and @fd is not open for reading
+ *  ENOTDIR    @fd is not a directory
+ *  EPERM      CAP_SYS_ADMIN is missing
+ *  EINVAL     an unknown flag or event, or a rule that is none
+ *  E2BIG      there are more than WQ_FS_MAX_RULES rules, or WQ_FS_MAX_RULES_SIZE bytes
+ *  EFAULT     @rules can't be read
+ *  ENOENT     the directory was removed
+ */
+struct wq_fs_args {
+	__s32 fd;
+	__u32 flags;
+	__u32 events;
+	__u32 reserved;
+	__aligned_u64 rules;
+	__u32 rules_size;
+	__u32 reserved2;
+};
+
+/* wq_net_args.tables */
+#define WQ_NET_LINK	(1U << 0)
+#define WQ_NET_ADDR	(1U << 1)
+#define WQ_NET_NEIGH	(1U << 2)
+#define WQ_NET_ROUTE	(1U << 3)
+#define WQ_NET_ALL	(WQ_NET_LINK | WQ_NET_ADDR | WQ_NET_NEIGH | WQ_NET_ROUTE)
+
+/**
+ * struct wq_net_args - what a source of kind "net" watches
+ * @tables: WQ_NET_*; 0: all of them
+ * @flags: must be 0
+ *
+ * It watches the network namespace of the caller.  Keys, and the mark of each table:
+ *
+ *  - "link/2": the network device with this index.  Mark: "link/"
+ *  - "addr/2/192.0.2.1", "addr/2/2001:db8::1": an address of a device.  Mark: "addr/"
+ *  - "neigh/2/192.0.2.1": a neighbour, of ARP or of IPv6's discovery.  Mark: "neigh/"
+ *  - "route/main/192.0.2.0/24", "route/100/2001:db8::/32": a route, by its table and its
+ *    destination.  The tables 253 to 255 have the names default, main and local.  Mark: "route/"
+ *
+ * IPv6 addresses are written as RFC 5952 says.  A key of an address stands for it being there or
+ * not: that duplicate address detection has ended, or a change of a lifetime, is no event.  Of
+ * several routes with one destination in one table, a change of those that are not the best one can
+ * have no key.  All of this is what the kernel's notifiers report.
+ *
+ * Rights: none beyond write access to the queue, as for the groups of rtnetlink.
+ *
+ * Errors, beside those of WQ_IOC_SOURCE:
+ *  EINVAL     @tables has an unknown bit, or @flags is not 0
+ */
+struct wq_net_args {
+	__u32 tables;
+	__u32 flags;
+};
+
+#define WQ_IOC_SOURCE	_IO(WQ_IOC_MAGIC, 0x14)
+
+#endif /* _UAPI_LINUX_WQ_SOURCE_H */

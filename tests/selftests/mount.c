@@ -1,0 +1,662 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wqueue, the file system: files and directories, mounts and their options, user namespaces, bad
+ * names, and races of create and unlink with opens.  names.c and access.c test names and permissions,
+ * and are built for both ways to open a queue.
+ */
+#define _GNU_SOURCE
+#include "wq_users.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/statfs.h>
+#include <sys/uio.h>
+#include <sys/xattr.h>
+
+#define SET	"/tmp/wqueue"		/* where the tests mount sets of their own */
+
+/* -errno, or 0 */
+static int err(int ret)
+{
+	return ret < 0 ? -errno : 0;
+}
+
+static int create(const char *path, int mode)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL, mode);
+
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
+/* 0 or -errno of WQ_IOC_OPEN of the directory, for reading if args.fd does not ask for more. */
+static int dir_open(const char *dir, struct wq_attrs args)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY), ret;
+
+	if (fd < 0)
+		return -errno;
+	args.size = sizeof(args);
+	ret = verb(fd, WQ_IOC_OPEN, &args);
+	close(fd);
+	if (ret < 0)
+		return ret;
+	close(ret);
+	return 0;
+}
+
+static int consume(int fd)
+{
+	struct wq_attrs none = { .size = sizeof(none) };
+
+	return verb(fd, WQ_IOC_OPEN, &none);
+}
+
+/* A set of names of its own, mounted on SET with these options. */
+FIXTURE(set) { int unused; };
+
+FIXTURE_SETUP(set)
+{
+	mkdir(SET, 0755);
+	ASSERT_EQ(0, mount("wqueue", SET, "wqueue", 0, "newinstance"));
+}
+
+FIXTURE_TEARDOWN(set)
+{
+	while (!umount2(SET, MNT_DETACH))
+		;
+	rmdir(SET);
+}
+
+TEST_F(set, open_O_CREAT_creates_a_queue_and_write_adds_keys)
+{
+	int fd = open(SET "/mail", O_WRONLY | O_CREAT | O_APPEND, 0640), dev;
+	struct stat st;
+
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(3, write(fd, "key", 3));
+	EXPECT_EQ(1, q_stat(fd).ready);
+	EXPECT_STREQ("mail", q_stat(fd).name);
+	EXPECT_EQ(0, fstat(fd, &st));
+	EXPECT_EQ(S_IFIFO | (0640 & ~022), st.st_mode);
+	EXPECT_EQ(1, st.st_nlink);
+	EXPECT_EQ(0, st.st_size);
+	/* a truncating open changes nothing, as of a named pipe */
+	close(open(SET "/mail", O_WRONLY | O_TRUNC | O_CREAT, 0640));
+	EXPECT_EQ(1, q_stat(fd).ready);
+	/* names of the set are not those of the default set */
+	dev = q_dev(O_RDWR);
+	EXPECT_EQ(-ENOENT, q_bind(dev, "mail", 0, 0, 0));
+	EXPECT_EQ(-EEXIST, create(SET "/mail", 0600));
+	close(fd);
+}
+
+TEST_F(set, read_returns_a_text_and_no_key_until_OPEN_makes_the_file_a_consumer)
+{
+	int fd = open(SET "/q", O_RDWR | O_CREAT, 0600), only = open(SET "/q", O_WRONLY);
+	struct wq_attrs bad = { .size = sizeof(bad), .max_keys = 1 };
+	char text[256] = "", part[8], again[256] = "";
+	struct iovec v = { again, sizeof(again) };
+	ssize_t n;
+
+	ASSERT_EQ(1, q_add(fd, "k"));
+	n = read(fd, text, sizeof(text));
+	ASSERT_LT(0, n);
+	EXPECT_NE(NULL, strstr(text, "ready:1 processing:0 "));
+	EXPECT_EQ('\n', text[n - 1]);
+	EXPECT_EQ(0, read(fd, text + n, 1));
+	/* again from the start, in parts and by readv */
+	EXPECT_EQ(sizeof(part), read(fd, part, sizeof(part)));
+	EXPECT_EQ(0, memcmp(part, text, sizeof(part)));
+	EXPECT_EQ(n - sizeof(part), readv(fd, &v, 1));
+	EXPECT_STREQ(text + sizeof(part), again);
+	EXPECT_EQ(1, q_stat(fd).ready);
+	EXPECT_EQ(-EISCONN, verb(fd, WQ_IOC_OPEN, &bad));
+	EXPECT_EQ(-EACCES, consume(only));
+	ASSERT_EQ(0, consume(fd));
+	ASSERT_EQ(0, consume(fd));
+	EXPECT_EQ(1, read(fd, part, sizeof(part)));
+	EXPECT_EQ('k', part[0]);
+	EXPECT_EQ(1, q_stat(fd).held);
+	close(fd);
+	EXPECT_EQ(1, q_stat(only).ready);
+	close(only);
+}
+
+TEST_F(set, OPEN_of_a_directory_returns_a_consumer_with_the_access_mode)
+{
+	struct wq_attrs args = {
+		.size = sizeof(args), .name = "q", .flags = CREATE, .mode = 0, .fd = O_RDWR | O_NONBLOCK,
+	};
+	int dir = open(SET, O_RDONLY), fd;
+	char key[8];
+
+	/* the creator needs no permission of the new queue, as in open(2) */
+	fd = verb(dir, WQ_IOC_OPEN, &args);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(FD_CLOEXEC, fcntl(fd, F_GETFD));
+	EXPECT_EQ(O_RDWR | O_NONBLOCK, fcntl(fd, F_GETFL) & (O_ACCMODE | O_NONBLOCK));
+	EXPECT_EQ(-1, read(fd, key, sizeof(key)));
+	EXPECT_EQ(EAGAIN, errno);
+	EXPECT_EQ(1, write(fd, "k", 1));
+	EXPECT_EQ(1, read(fd, key, sizeof(key)));
+	close(fd);
+	args.fd = O_WRONLY;
+	fd = verb(dir, WQ_IOC_OPEN, &args);
+	EXPECT_EQ(-EACCES, q_query(fd, "k"));
+	close(fd);
+	args.fd = O_ACCMODE;
+	EXPECT_EQ(-EINVAL, verb(dir, WQ_IOC_OPEN, &args));
+	args.fd = O_TRUNC;
+	EXPECT_EQ(-EINVAL, verb(dir, WQ_IOC_OPEN, &args));
+	close(dir);
+}
+
+TEST_F(set, OPEN_of_a_directory_creates_a_queue_with_attributes_or_checks_them)
+{
+	struct wq_attrs args = {
+		.name = "q", .flags = CREATE, .mode = 0620, .max_keys = 5, .lease = SEC,
+	};
+	struct stat st;
+	int fd;
+
+	ASSERT_EQ(0, dir_open(SET, args));
+	ASSERT_EQ(0, dir_open(SET, args));
+	ASSERT_EQ(0, stat(SET "/q", &st));
+	EXPECT_EQ(S_IFIFO | (0620 & ~022), st.st_mode);
+	fd = open(SET "/q", O_RDWR);
+	EXPECT_EQ(5, q_stat(fd).max_keys);
+	EXPECT_EQ(SEC, q_stat(fd).lease);
+	close(fd);
+	args.max_keys = 6;
+	EXPECT_EQ(-EEXIST, dir_open(SET, args));
+	args.flags |= WQ_OPEN_ACCEPT;
+	EXPECT_EQ(0, dir_open(SET, args));
+	args.flags = EXCL;
+	EXPECT_EQ(-EEXIST, dir_open(SET, args));
+	strcpy(args.name, "other");
+	args.flags = 0;
+	args.mode = 0;
+	EXPECT_EQ(-ENOENT, dir_open(SET, args));
+	args.flags = CREATE;
+	args.name[0] = '\0';
+	EXPECT_EQ(-EINVAL, dir_open(SET, args));
+	args.flags = WQ_OPEN_SAME;
+	EXPECT_EQ(-EINVAL, dir_open(SET, args));
+	fd = open(SET, O_RDONLY);
+	EXPECT_EQ(-ENOTTY, verb(fd, WQ_IOC_STAT, &args));
+	EXPECT_EQ(-EFAULT, verb(fd, WQ_IOC_OPEN, NULL));
+	close(fd);
+}
+
+TEST_F(set, both_ways_open_the_same_queues_of_the_default_set)
+{
+	char name[WQ_NAME_MAX];
+	int a, b, same;
+	struct wq_attrs args = { .size = sizeof(args), .flags = WQ_OPEN_SAME };
+
+	snprintf(name, sizeof(name), "selftest-%d", getpid());
+	a = open(path_of(name), O_RDWR | O_CREAT | O_EXCL, 0600);
+	b = q_attach(name, O_RDWR);
+	ASSERT_LE(0, a);
+	ASSERT_LE(0, b);
+	EXPECT_EQ(1, q_add(a, "k"));
+	EXPECT_EQ(1, q_stat(b).ready);
+	EXPECT_EQ(2, q_stat(b).consumers);
+	/* a file of /dev/wq that is bound to that of a path, and keeps its queue */
+	same = q_dev(O_RDWR);
+	args.fd = a;
+	EXPECT_EQ(0, verb(same, WQ_IOC_OPEN, &args));
+	close(a);
+	close(b);
+	EXPECT_EQ(0, unlink(path_of(name)));
+	EXPECT_EQ(-ENOENT, q_attach(name, O_RDWR));
+	EXPECT_EQ(1, q_stat(same).ready);
+	EXPECT_EQ(WQ_STATE_REMOVED, q_stat(same).state);
+	EXPECT_EQ(0600, q_stat(same).mode);
+	close(same);
+}
+
+TEST_F(set, a_file_without_read_or_write_access_and_O_PATH_opens_nothing)
+{
+	int fd;
+
+	ASSERT_EQ(0, create(SET "/q", 0600));
+	EXPECT_EQ(-EINVAL, err(open(SET "/q", 3)));
+	fd = open(SET "/q", O_PATH);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(-EBADF, consume(fd));
+	close(fd);
+}
+
+TEST_F(set, names_that_no_queue_can_have_fail)
+{
+	static const char * const bad[] = {
+		".hidden", "a b", "a\n", "\xff", "a,b", "\xc3\xa4", "a\\", "~",
+	};
+	char path[300] = SET "/";
+	int valid = 0;
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		strcpy(path + strlen(SET) + 1, bad[i]);
+		EXPECT_EQ(-EINVAL, create(path, 0600)) {
+			TH_LOG("name '%s'", bad[i]);
+		}
+		EXPECT_EQ(-ENOENT, err(open(path, O_RDWR)));
+	}
+	for (int byte = 1; byte < 256; byte++) {
+		path[strlen(SET) + 1] = byte;
+		path[strlen(SET) + 2] = '\0';
+		if (byte == '/' || byte == '.')
+			continue;
+		if (byte < 128 && (strchr("_-+:@", byte) || (byte >= '0' && byte <= '9') ||
+				   (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z')))
+			valid++;
+		else
+			EXPECT_EQ(-EINVAL, create(path, 0600));
+	}
+	EXPECT_EQ(5 + 10 + 26 + 26, valid);
+	EXPECT_EQ(-EISDIR, err(open(SET "/.", O_RDWR)));
+	EXPECT_EQ(-EEXIST, create(SET "/..", 0600));
+	memset(path + strlen(SET) + 1, 'x', 256);
+	for (int len = 62; len <= 256; len++) {
+		char byte = path[strlen(SET) + 1 + len];
+
+		path[strlen(SET) + 1 + len] = '\0';
+		EXPECT_EQ(len < WQ_NAME_MAX ? 0 : -ENAMETOOLONG, create(path, 0600)) {
+			TH_LOG("%d bytes", len);
+		}
+		path[strlen(SET) + 1 + len] = byte;
+	}
+}
+
+TEST_F(set, statfs_reports_the_type_and_the_longest_name)
+{
+	struct statfs st;
+
+	ASSERT_EQ(0, statfs(SET, &st));
+	EXPECT_EQ(WQ_FS_MAGIC, st.f_type);
+	EXPECT_EQ(WQ_NAME_MAX - 1, st.f_namelen);
+}
+
+TEST_F(set, no_folders_links_renames_or_files_of_other_kinds)
+{
+	ASSERT_EQ(0, create(SET "/q", 0600));
+	EXPECT_EQ(-EPERM, err(mkdir(SET "/d", 0700)));
+	EXPECT_EQ(-EPERM, err(symlink("q", SET "/l")));
+	EXPECT_EQ(-EPERM, err(link(SET "/q", SET "/l")));
+	EXPECT_EQ(-EPERM, err(mkfifo(SET "/p", 0600)));
+	EXPECT_EQ(-EPERM, err(rename(SET "/q", SET "/r")));
+	EXPECT_EQ(-EINVAL, err(truncate(SET "/q", 0)));
+	EXPECT_EQ(-EOPNOTSUPP, err(open(SET, O_TMPFILE | O_RDWR, 0600)));
+	EXPECT_EQ(-ENOTDIR, err(rmdir(SET "/q")));
+	EXPECT_EQ(-EISDIR, err(unlink(SET "/.")));
+	EXPECT_EQ(0, unlink(SET "/q"));
+}
+
+TEST_F(set, access_lists_and_chmod_change_who_may_open)
+{
+	/* version 2: owner rw, user ALICE rw, group none, mask rw, others none */
+	struct { __u32 version; struct { __u16 tag, perm; __u32 id; } e[5]; } acl = {
+		2, { { 1, 6, -1 }, { 2, 6, ALICE }, { 4, 0, -1 }, { 16, 6, -1 }, { 32, 0, -1 } },
+	};
+	struct stat st;
+	pid_t pid;
+
+	ASSERT_EQ(0, create(SET "/q", 0600));
+	if (err(setxattr(SET "/q", "system.posix_acl_access", &acl, sizeof(acl), 0)) == -EOPNOTSUPP)
+		SKIP(return, "the kernel has no access lists");
+	EXPECT_EQ(sizeof(acl), getxattr(SET "/q", "system.posix_acl_access", NULL, 0));
+	for (int user_id = ALICE; user_id <= BOB; user_id++) {
+		pid = user(user_id, GROUP, 0);
+		if (!pid)
+			_exit(-err(open(SET "/q", O_RDWR)));
+		EXPECT_EQ(user_id == ALICE ? 0 : EACCES, reap(pid));
+	}
+	/* the group bits of the mode are the mask */
+	ASSERT_EQ(0, stat(SET "/q", &st));
+	EXPECT_EQ(0660, st.st_mode & 0777);
+	ASSERT_EQ(0, chmod(SET "/q", 0600));
+	pid = user(ALICE, GROUP, 0);
+	if (!pid)
+		_exit(-err(open(SET "/q", O_RDWR)));
+	EXPECT_EQ(EACCES, reap(pid));
+	/* lists of a directory for what is created in it, and other attributes, are not stored */
+	EXPECT_EQ(-EOPNOTSUPP, err(setxattr(SET, "system.posix_acl_default", &acl, sizeof(acl), 0)));
+	EXPECT_EQ(-EPERM, err(setxattr(SET "/q", "user.x", "y", 1, 0)));
+}
+
+TEST_F(set, sticky_directory_lets_owners_unlink_and_its_mode_lets_users_create)
+{
+	pid_t pid;
+
+	pid = user(ALICE, GROUP, 0);
+	if (!pid)
+		_exit(-create(SET "/hers", 0666));
+	EXPECT_EQ(0, reap(pid));
+	pid = user(BOB, GROUP, 0);
+	if (!pid)
+		_exit(unlink(SET "/hers") ? errno : 0);
+	EXPECT_EQ(EPERM, reap(pid));
+	ASSERT_EQ(0, chmod(SET, 0755));
+	pid = user(BOB, GROUP, 0);
+	if (!pid)
+		_exit(create(SET "/his", 0600) == -EACCES &&
+		      dir_open(SET, (struct wq_attrs){ .name = "his", .flags = CREATE }) == -EACCES);
+	EXPECT_EQ(1, reap(pid));
+	ASSERT_EQ(0, chmod(SET, 0700));
+	pid = user(BOB, GROUP, 0);
+	if (!pid)
+		_exit(-err(open(SET "/hers", O_RDWR)));
+	EXPECT_EQ(EACCES, reap(pid));
+}
+
+TEST_F(set, options_set_limits_and_the_directory)
+{
+	struct stat st;
+	int fd;
+
+	ASSERT_EQ(0, mount("x", SET, "wqueue", 0,
+			   "newinstance,keys=7,queues=2,uid=54301,gid=54401,mode=0750"));
+	ASSERT_EQ(0, stat(SET, &st));
+	EXPECT_EQ(S_IFDIR | 0750, st.st_mode);
+	EXPECT_EQ(ALICE, st.st_uid);
+	EXPECT_EQ(GROUP, st.st_gid);
+	fd = open(SET "/a", O_RDWR | O_CREAT, 0600);
+	EXPECT_EQ(7, q_stat(fd).max_keys);
+	close(fd);
+	EXPECT_EQ(0, dir_open(SET, (struct wq_attrs){ .name = "b", .flags = CREATE, .max_keys = 9 }));
+	EXPECT_EQ(-ENOSPC, create(SET "/c", 0600));
+	EXPECT_EQ(-ENOSPC, dir_open(SET, (struct wq_attrs){ .name = "c", .flags = CREATE }));
+	EXPECT_EQ(0, unlink(SET "/a"));
+	EXPECT_EQ(0, create(SET "/c", 0600));
+	EXPECT_EQ(0, mount("x", SET, "wqueue", MS_REMOUNT, "queues=3,keys=8"));
+	fd = open(SET "/d", O_RDWR | O_CREAT, 0600);
+	EXPECT_EQ(8, q_stat(fd).max_keys);
+	close(fd);
+}
+
+TEST_F(set, bad_options_fail)
+{
+	static const char * const bad[] = {
+		"unknown", "keys=0", "keys=33554433", "keys=x", "keys", "queues=-1", "mode=2000",
+		"mode=9", "uid=4294967295", "gid=x", "newinstance=1",
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_EQ(-EINVAL, err(mount("x", SET, "wqueue", 0, bad[i]))) {
+			TH_LOG("option '%s'", bad[i]);
+		}
+	}
+}
+
+TEST_F(set, mounts_of_the_default_set_share_its_names_and_new_instances_do_not)
+{
+	char name[WQ_NAME_MAX], path[128];
+
+	snprintf(name, sizeof(name), "selftest-%d", getpid());
+	ASSERT_EQ(0, mount("wqueue", SET, "wqueue", 0, ""));
+	snprintf(path, sizeof(path), SET "/%s", name);
+	ASSERT_EQ(0, create(path, 0600));
+	EXPECT_EQ(0, access(path_of(name), F_OK));
+	ASSERT_EQ(0, umount(SET));
+	EXPECT_EQ(-ENOENT, err(access(path, F_OK)));
+	EXPECT_EQ(0, q_unlink(name));
+	EXPECT_EQ(-ENOENT, err(access(path_of(name), F_OK)));
+}
+
+TEST_F(set, bind_mount_of_one_file_opens_it_alone)
+{
+	int file = open("/tmp/wqueue-file", O_RDWR | O_CREAT, 0600), fd;
+
+	ASSERT_LE(0, file);
+	ASSERT_EQ(0, create(SET "/q", 0600));
+	ASSERT_EQ(0, mount(SET "/q", "/tmp/wqueue-file", NULL, MS_BIND, NULL));
+	fd = open("/tmp/wqueue-file", O_RDWR);
+	EXPECT_LE(0, fd);
+	EXPECT_EQ(0, consume(fd));
+	EXPECT_EQ(1, write(fd, "k", 1));
+	EXPECT_EQ(1, q_stat(fd).ready);
+	close(fd);
+	EXPECT_EQ(0, umount("/tmp/wqueue-file"));
+	unlink("/tmp/wqueue-file");
+	close(file);
+}
+
+TEST_F(set, umount_of_a_set_with_open_files_fails_and_a_lazy_one_ends_with_them)
+{
+	int fd = open(SET "/q", O_RDWR | O_CREAT, 0600);
+	struct item it;
+
+	EXPECT_EQ(-EBUSY, err(umount(SET)));
+	ASSERT_EQ(0, umount2(SET, MNT_DETACH));
+	EXPECT_EQ(-ENOENT, err(access(SET "/q", F_OK)));
+	EXPECT_EQ(1, q_add(fd, "k"));
+	EXPECT_EQ(0, q_get(fd, &it, 0));
+	EXPECT_EQ(0, q_done(fd, &it));
+	EXPECT_EQ(0, q_stat(fd).state);
+	close(fd);
+}
+
+TEST_F(set, umount_of_a_set_ends_its_queues_and_uncharges_them)
+{
+	struct wq_info info;
+	__u32 before;
+	int dev = q_dev(O_RDWR), fd;
+
+	ASSERT_EQ(0, q_info(dev, &info));
+	before = info.charged_queues;
+	for (int i = 0; i < 3; i++) {
+		fd = open(i ? i > 1 ? SET "/c" : SET "/b" : SET "/a", O_RDWR | O_CREAT, 0600);
+		EXPECT_EQ(1, q_add(fd, "k"));
+		close(fd);
+	}
+	ASSERT_EQ(0, q_info(dev, &info));
+	EXPECT_EQ(before + 3, info.charged_queues);
+	ASSERT_EQ(0, umount(SET));
+	ASSERT_EQ(0, q_info(dev, &info));
+	EXPECT_EQ(before, info.charged_queues);
+	close(dev);
+}
+
+TEST_F(set, read_only_set_creates_and_unlinks_nothing_and_work_goes_on)
+{
+	int fd = open(SET "/q", O_RDWR | O_CREAT, 0600), later;
+
+	ASSERT_EQ(0, mount("x", SET, "wqueue", MS_REMOUNT | MS_RDONLY, ""));
+	EXPECT_EQ(-EROFS, create(SET "/r", 0600));
+	EXPECT_EQ(-EROFS, dir_open(SET, (struct wq_attrs){ .name = "r", .flags = CREATE }));
+	EXPECT_EQ(-EROFS, err(unlink(SET "/q")));
+	EXPECT_EQ(-EROFS, err(chmod(SET "/q", 0666)));
+	EXPECT_EQ(1, q_add(fd, "k"));
+	later = open(SET "/q", O_RDWR);
+	EXPECT_LE(0, later);
+	EXPECT_EQ(1, write(later, "l", 1));
+	EXPECT_EQ(2, q_stat(fd).ready);
+	EXPECT_EQ(0, dir_open(SET, (struct wq_attrs){ .name = "q", .flags = CREATE }));
+	ASSERT_EQ(0, mount("x", SET, "wqueue", MS_REMOUNT, ""));
+	EXPECT_EQ(0, create(SET "/r", 0600));
+	close(later);
+	close(fd);
+}
+
+TEST_F(set, quota_of_queues_holds_for_files)
+{
+	long long limit = read_number("/sys/module/wq/parameters/user_queues");
+	char text[32];
+	pid_t pid;
+
+	snprintf(text, sizeof(text), "%lld", limit);
+	ASSERT_EQ(0, write_file("/sys/module/wq/parameters/user_queues", "1"));
+	pid = user(ALICE, GROUP, 0);
+	if (!pid)
+		_exit(create(SET "/a", 0600) || create(SET "/b", 0600) != -ENOSPC ||
+		      !access(SET "/b", F_OK) || unlink(SET "/a") || create(SET "/b", 0600));
+	EXPECT_EQ(0, reap(pid));
+	ASSERT_EQ(0, write_file("/sys/module/wq/parameters/user_queues", text));
+}
+
+/* A child in a user and a mount namespace of its own, as root there.  @mapped: the only id. */
+static pid_t in_namespace(uid_t mapped)
+{
+	pid_t pid = user(mapped, GROUP, 0);
+	char map[32];
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_DUMPABLE, 1);
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
+		_exit(errno == EPERM ? 77 : 255);
+	snprintf(map, sizeof(map), "0 %u 1", mapped);
+	write_file("/proc/self/setgroups", "deny");
+	if (write_file("/proc/self/uid_map", map))
+		_exit(254);
+	snprintf(map, sizeof(map), "0 %u 1", GROUP);
+	if (write_file("/proc/self/gid_map", map) ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		_exit(253);
+	return 0;
+}
+
+static int works_in_namespace(void)
+{
+	struct stat st;
+	int fd;
+
+	CHECK(!mount("wqueue", SET, "wqueue", 0, ""));
+	CHECK(!stat(SET, &st) && !st.st_uid && !st.st_gid);
+	/* none of the host's names, and none of the set that is mounted below */
+	CHECK(access(SET "/outer", F_OK) && errno == ENOENT);
+	CHECK(!create(SET "/inner", 0600));
+	fd = open(SET "/inner", O_RDWR);
+	CHECK(fd >= 0 && q_add(fd, "k") == 1 && q_stat(fd).uid == 0);
+	close(fd);
+	/* the quota is that of the user outside */
+	CHECK(!create(SET "/second", 0600) && create(SET "/third", 0600) == -ENOSPC);
+	CHECK(mount("x", SET, "wqueue", 0, "uid=1") && errno == EINVAL);
+	return 0;
+}
+
+TEST_F(set, user_namespace_mounts_a_set_of_its_own_without_privilege)
+{
+	long long limit = read_number("/sys/module/wq/parameters/user_queues");
+	struct wq_info info;
+	char text[32];
+	pid_t pid;
+	int ret;
+
+	ASSERT_EQ(0, create(SET "/outer", 0666));
+	snprintf(text, sizeof(text), "%lld", limit);
+	ASSERT_EQ(0, write_file("/sys/module/wq/parameters/user_queues", "2"));
+	pid = in_namespace(ALICE);
+	if (!pid)
+		_exit(works_in_namespace());
+	ret = reap(pid);
+	ASSERT_EQ(0, write_file("/sys/module/wq/parameters/user_queues", text));
+	if (ret == 77)
+		SKIP(return, "user namespaces are not for users here");
+	EXPECT_EQ(0, ret);
+	/* the set has ended with the namespace */
+	pid = user(ALICE, GROUP, 0);
+	if (!pid) {
+		int fd = open(SET "/hers", O_RDWR | O_CREAT, 0600);
+
+		_exit(fd < 0 ? 1 : !EVENTUALLY(!q_info(fd, &info) && info.charged_queues == 1));
+	}
+	EXPECT_EQ(0, reap(pid));
+}
+
+TEST_F(set, a_set_outlives_the_namespace_and_the_user_that_mounted_it)
+{
+	int pair[2], fd = -1;
+	char byte = 0, control[CMSG_SPACE(sizeof(int))];
+	struct iovec v = { &byte, 1 };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1, .msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct item it;
+	pid_t pid;
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	pid = in_namespace(ALICE);
+	if (!pid) {
+		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+		if (mount("wqueue", SET, "wqueue", 0, ""))
+			_exit(1);
+		fd = open(SET "/q", O_RDWR | O_CREAT, 0600);
+		*c = (struct cmsghdr){ CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS };
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+		_exit(q_add(fd, "k") != 1 || sendmsg(pair[0], &m, 0) != 1);
+	}
+	if (reap(pid) == 77)
+		SKIP(return, "user namespaces are not for users here");
+	ASSERT_EQ(1, recvmsg(pair[1], &m, 0));
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
+	EXPECT_EQ(ALICE, q_stat(fd).uid);
+	EXPECT_EQ(0, q_get(fd, &it, 0));
+	EXPECT_EQ(0, q_done(fd, &it));
+	close(fd);
+}
+
+/* Creates, opens, lists and unlinks as fast as it can. */
+static void race(int kind)
+{
+	char name[WQ_NAME_MAX], path[128];
+	__s64 end = now_ns() + 3 * SEC;
+	struct item it;
+	int fd;
+
+	srandom(kind);
+	while (now_ns() < end) {
+		snprintf(name, sizeof(name), "q%ld", random() % 4);
+		snprintf(path, sizeof(path), SET "/%s", name);
+		switch (random() % 6) {
+		case 0:
+			create(path, 0600);
+			break;
+		case 1:
+			unlink(path);
+			break;
+		case 2:
+			dir_open(SET, (struct wq_attrs){ .flags = CREATE, .name = "q0" });
+			times_listed("", NULL);
+			break;
+		default:
+			fd = open(path, O_RDWR);
+			if (fd < 0)
+				break;
+			q_add(fd, "k");
+			q_get(fd, &it, 0);
+			fchmod(fd, random() & 0777);
+			close(fd);
+		}
+	}
+	_exit(0);
+}
+
+TEST_F_TIMEOUT(set, create_and_unlink_beside_opens_of_many_processes, 60)
+{
+	pid_t pid[8];
+
+	for (int i = 0; i < ARRAY_SIZE(pid); i++) {
+		pid[i] = child();
+		if (!pid[i])
+			race(i);
+	}
+	for (int i = 0; i < ARRAY_SIZE(pid); i++)
+		EXPECT_EQ(0, reap(pid[i]));
+	for (int i = 0; i < 4; i++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), SET "/q%d", i);
+		unlink(path);
+	}
+	EXPECT_EQ(0, umount(SET));
+}
+
+TEST_HARNESS_MAIN

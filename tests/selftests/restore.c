@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * WQ_DO_RESTORE: each state of a key that a list can report, restored into another queue, and the
+ * states that no key can be in; order, counts, permissions and errors.
+ */
+#include "wq_users.h"
+
+#define READY		(WQ_KEY_READY | WQ_KEY_DIRTY)
+#define RUNNING		WQ_KEY_PROCESSING
+#define DIRTY		WQ_KEY_DIRTY
+#define DELAYED		WQ_KEY_DELAYED
+#define FAILED		WQ_KEY_FAILED
+#define PARKED		WQ_KEY_PARKED
+#define DISABLED	WQ_KEY_DISABLED
+#define REQUEUED	WQ_KEY_REQUEUED
+
+static int q_restore(int fd, const char *key, const struct wq_key_info *info)
+{
+	struct wq_key_op op = {
+		.size = sizeof(op), .op = WQ_DO_RESTORE, .key = addr_of(key),
+		.key_len = strlen(key), .info = *info,
+	};
+
+	return verb(fd, WQ_IOC_KEY, &op);
+}
+
+static int restore_state(int fd, const char *key, __u32 state)
+{
+	struct wq_key_info info = { .state = state, .failures = state & FAILED ? 1 : 0 };
+
+	return q_restore(fd, key, &info);
+}
+
+static struct wq_key_info info_of(int fd, const char *key)
+{
+	struct wq_key_op query;
+
+	if (q_key_call(fd, WQ_DO_QUERY, key, strlen(key), &query))
+		memset(&query.info, 0, sizeof(query.info));
+	return query.info;
+}
+
+static int get_text(int fd, char *to)
+{
+	struct item it;
+	int ret = q_get(fd, &it, 0);
+
+	if (!ret)
+		snprintf(to, 16, "%.*s", (int)it.len, (const char *)it.key);
+	return ret;
+}
+
+FIXTURE(restoring) {
+	int q;
+	char name[WQ_NAME_MAX];
+};
+
+FIXTURE_VARIANT(restoring) {
+	struct wq_attrs attrs;
+};
+
+FIXTURE_VARIANT_ADD(restoring, fifo) {
+};
+
+FIXTURE_VARIANT_ADD(restoring, levels_and_leases) {
+	.attrs = { .order = WQ_ORDER_PRIORITY, .lease = HOUR, .debounce = HOUR },
+};
+
+FIXTURE_VARIANT_ADD(restoring, groups) {
+	.attrs = { .order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1 },
+};
+
+FIXTURE_SETUP(restoring)
+{
+	struct wq_attrs args = variant->attrs;
+
+	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
+	strcpy(args.name, self->name);
+	args.size = sizeof(args);
+	args.flags = WQ_OPEN_CREATE;
+	args.mode = 0600;
+	args.max_keys = 400;
+	self->q = q_dev(O_RDWR);
+	ASSERT_LE(0, self->q);
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_OPEN, &args));
+}
+
+FIXTURE_TEARDOWN(restoring)
+{
+	struct wq_stat st = q_stat(self->q);
+
+	EXPECT_TRUE(conserved(&st));
+	q_unlink(self->name);
+	close(self->q);
+}
+
+/* Whether a list can report a key in this state. */
+static bool is_state(__u32 state)
+{
+	__u32 waits = state & (READY | DELAYED);
+
+	if (!state)
+		return false;
+	if (state & PARKED && !(state & RUNNING) && waits)
+		return false;
+	if (state & REQUEUED && !(state & WQ_KEY_READY))
+		return false;
+	return !(state & DISABLED && state & (DELAYED | FAILED | PARKED));
+}
+
+/* The state of a key that was restored in this one. */
+static __u32 state_after(__u32 state)
+{
+	if (state & RUNNING)
+		return (state & (FAILED | DELAYED | DISABLED)) | READY;
+	state &= ~REQUEUED;
+	return state & READY ? state | READY : state;
+}
+
+TEST_F(restoring, every_state_is_as_before_or_fails_with_EINVAL_and_changes_nothing)
+{
+	const __u32 bits = READY | RUNNING | DELAYED | FAILED | PARKED | DISABLED | REQUEUED;
+	unsigned int levels = variant->attrs.order == WQ_ORDER_PRIORITY;
+	__u32 state, keys = 0;
+	char key[16];
+
+	for (state = 0; state <= bits; state++) {
+		struct wq_key_info in = {
+			.state = state, .failures = state & FAILED ? 7 : 0, .given_back = 2,
+			.age = HOUR, .due = state & DELAYED ? DAY : -1, .lease = -1,
+			.priority = levels ? -100 : 0, .error = 5, .reason_len = 3,
+			.reason = "why",
+		}, seen;
+
+		if (state & ~bits)
+			continue;
+		snprintf(key, sizeof(key), "%x/", state);
+		if (!is_state(state)) {
+			ASSERT_EQ(-EINVAL, q_restore(self->q, key, &in));
+			ASSERT_EQ(keys, q_stat(self->q).keys);
+			continue;
+		}
+		ASSERT_EQ(0, q_restore(self->q, key, &in));
+		keys++;
+		seen = info_of(self->q, key);
+		ASSERT_TRUE(equal(key, state_after(state), seen.state));
+		ASSERT_EQ(in.failures, seen.failures);
+		ASSERT_EQ(2, seen.given_back);
+		if (seen.state & (READY | PARKED))
+			ASSERT_TRUE(within("age", HOUR, HOUR + MINUTE, seen.age));
+		if (seen.state & DELAYED)
+			ASSERT_TRUE(within("due", DAY - MINUTE, DAY, seen.due));
+		if (levels && seen.state & (READY | DELAYED))
+			ASSERT_EQ(-100, seen.priority);
+		if (seen.state & PARKED) {
+			ASSERT_EQ(5, seen.error);
+			ASSERT_EQ(3, seen.reason_len);
+			ASSERT_TRUE(equal_bytes("reason", "why", seen.reason, 3));
+		}
+		ASSERT_EQ(-EEXIST, q_restore(self->q, key, &in));
+	}
+	ASSERT_LT(20, keys);
+	ASSERT_EQ(keys, q_stat(self->q).keys);
+}
+
+TEST_F(restoring, processing_and_requeued_keys_are_ahead_of_all_in_the_order_of_the_calls)
+{
+	char got[16];
+
+	if (variant->attrs.order == WQ_ORDER_DELIMITER)
+		SKIP(return, "groups take turns");
+	ASSERT_EQ(0, restore_state(self->q, "ready", READY));
+	ASSERT_EQ(0, restore_state(self->q, "running", RUNNING));
+	ASSERT_EQ(0, restore_state(self->q, "requeued", READY | REQUEUED));
+	ASSERT_EQ(0, restore_state(self->q, "again", RUNNING | DIRTY));
+	ASSERT_EQ(4, q_stat(self->q).ready);
+	ASSERT_EQ(0, get_text(self->q, got));
+	EXPECT_STREQ("running", got);
+	ASSERT_EQ(0, get_text(self->q, got));
+	EXPECT_STREQ("requeued", got);
+	ASSERT_EQ(0, get_text(self->q, got));
+	EXPECT_STREQ("again", got);
+	ASSERT_EQ(0, get_text(self->q, got));
+	EXPECT_STREQ("ready", got);
+}
+
+TEST_F(restoring, processing_keys_count_against_the_limit_of_their_group)
+{
+	char got[16];
+
+	if (variant->attrs.order != WQ_ORDER_DELIMITER)
+		SKIP(return, "no groups");
+	ASSERT_EQ(0, restore_state(self->q, "a/3", READY));
+	ASSERT_EQ(0, restore_state(self->q, "a/1", RUNNING));
+	ASSERT_EQ(0, restore_state(self->q, "a/2", RUNNING));
+	EXPECT_EQ(2, q_stat(self->q).blocked);
+	ASSERT_EQ(0, get_text(self->q, got));
+	EXPECT_STREQ("a/1", got);
+	EXPECT_EQ(-EAGAIN, get_text(self->q, got));
+	ASSERT_EQ(0, q_done_key(self->q, "a/1"));
+	ASSERT_EQ(0, get_text(self->q, got));
+	EXPECT_STREQ("a/3", got);
+}
+
+TEST_F(restoring, a_delay_that_has_ended_makes_the_key_ready)
+{
+	struct wq_key_info info = { .state = DELAYED };
+	struct item it;
+
+	ASSERT_EQ(0, q_restore(self->q, "now", &info));
+	EXPECT_EQ(0, q_get(self->q, &it, 20 * SEC));
+}
+
+TEST_F(restoring, a_getter_that_waits_gets_the_key)
+{
+	struct item it;
+	pid_t pid = child();
+
+	if (!pid)
+		_exit(-q_get(self->q, &it, 20 * SEC));
+	sleep_ms(50);
+	ASSERT_EQ(0, restore_state(self->q, "k", READY));
+	EXPECT_EQ(0, reap(pid));
+}
+
+TEST_F(restoring, a_restore_works_while_adds_are_paused)
+{
+	struct wq_control pause = {
+		.size = sizeof(pause), .flags = WQ_PAUSE_ADDS, .timeout = FOREVER,
+	};
+
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_PAUSE, &pause));
+	ASSERT_EQ(-EHOSTDOWN, q_add(self->q, "k"));
+	EXPECT_EQ(0, restore_state(self->q, "k", READY));
+}
+
+TEST_F(restoring, a_list_since_sorts_the_keys_of_an_array_and_shows_requeued_ones)
+{
+	struct array a = array_new(256), rows = array_new(8192);
+	struct wq_list list = { .size = sizeof(list), .flags = WQ_LIST_SINCE };
+	__s64 since[2] = { 0 };
+	unsigned int i;
+
+	if (variant->attrs.order == WQ_ORDER_DELIMITER)
+		SKIP(return, "blocked keys have one time");
+	array_putf(&a, "b");
+	array_putf(&a, "a");
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	ASSERT_EQ(0, restore_state(self->q, "r", READY | REQUEUED));
+	list.keys = (struct wq_keys){ addr_of(rows.recs), rows.room, 0 };
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_LIST, &list));
+	ASSERT_EQ(3, list.keys.count);
+	for (i = 0; i < 3; i++) {
+		struct wq_list_rec *row = row_at(&rows, i);
+
+		EXPECT_EQ(row->key[0] == 'r', !!(row->info.state & REQUEUED));
+		if (row->key[0] != 'r')
+			since[row->key[0] - 'a'] = row->info.age;
+	}
+	EXPECT_LT(since[1], since[0]);
+	EXPECT_TRUE(within("since", 0, now_ns(), since[0]));
+	free(a.recs);
+	free(rows.recs);
+}
+
+/* ---- errors ---- */
+
+TEST_F(restoring, restore_fails_with_ERANGE_or_EINVAL_for_a_field_out_of_range)
+{
+	const struct {
+		int error;
+		struct wq_key_info info;
+	} bad[] = {
+		{ -ERANGE, { .state = READY, .age = -1 } },
+		{ -ERANGE, { .state = READY, .age = (1LL << 62) } },
+		{ -ERANGE, { .state = DELAYED, .due = -1 } },
+		{ -ERANGE, { .state = READY, .given_back = WQ_MAX_GIVEN_BACK + 1 } },
+		{ -ERANGE, { .state = PARKED, .error = WQ_MAX_ERROR + 1 } },
+		{ -ERANGE, { .state = PARKED, .reason_len = WQ_MAX_REASON + 1 } },
+		{ variant->attrs.order == WQ_ORDER_PRIORITY ? -ERANGE : -EINVAL,
+		  { .state = READY, .priority = 128 } },
+		{ -EINVAL, { .state = READY | FAILED } },
+		{ -EINVAL, { .state = READY, .failures = 1 } },
+		{ -EINVAL, { .state = READY | WQ_KEY_MINE } },
+		{ -EINVAL, { .state = READY | 1U << 31 } },
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		ASSERT_TRUE(equal("bad info", bad[i].error, q_restore(self->q, "k", &bad[i].info)));
+	ASSERT_EQ(0, q_stat(self->q).keys);
+}
+
+TEST_F(restoring, restore_fails_with_ENOSPC_in_a_full_queue)
+{
+	char key[16];
+	int i;
+
+	for (i = 0; i < 400; i++) {
+		snprintf(key, sizeof(key), "%d", i);
+		ASSERT_EQ(0, restore_state(self->q, key, i % 2 ? READY : DELAYED));
+	}
+	EXPECT_EQ(-ENOSPC, restore_state(self->q, "more", READY));
+	EXPECT_EQ(-EEXIST, restore_state(self->q, "1", READY));
+}
+
+TEST_F(restoring, restore_fails_with_ESHUTDOWN_after_a_shutdown)
+{
+	struct wq_control args = { .size = sizeof(args) };
+
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SHUTDOWN, &args));
+	EXPECT_EQ(-ESHUTDOWN, restore_state(self->q, "k", READY));
+}
+
+TEST_F(restoring, restore_fails_with_EPERM_for_others_than_the_owner)
+{
+	struct wq_attrs set = { .size = sizeof(set), .set = WQ_ATTR_MODE, .mode = 0666 };
+	pid_t pid;
+
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &set));
+	pid = user(ALICE, GROUP, 0);
+	if (!pid)
+		_exit(-restore_state(self->q, "k", READY));
+	EXPECT_EQ(EPERM, reap(pid));
+}
+
+TEST_F(restoring, restore_without_write_access_fails_with_EACCES)
+{
+	int reader = q_open(self->name, O_RDONLY, 0, 0, 0);
+
+	ASSERT_LE(0, reader);
+	EXPECT_EQ(-EACCES, restore_state(reader, "k", READY));
+	close(reader);
+}
+
+TEST_HARNESS_MAIN

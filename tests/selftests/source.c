@@ -1,0 +1,963 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Sources: WQ_IOC_SOURCE, and the kinds "fs" and "net".
+ *
+ * SOURCES in the environment is the directory of wq_fs.ko and wq_net.ko, which the tests load and
+ * remove.  Without it the tests are skipped.
+ */
+#define _GNU_SOURCE
+#include "wq_test.h"
+#include "wq_users.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <sched.h>
+#include <sys/inotify.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+
+#include <linux/wq_source.h>
+
+static int module_in(const char *name)
+{
+	char path[PATH_MAX];
+	int fd, ret;
+
+	snprintf(path, sizeof(path), "%s/%s.ko", getenv("SOURCES"), name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	ret = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+static int module_out(const char *name)
+{
+	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
+}
+
+static struct wq_source_op op_of(__u32 what)
+{
+	return (struct wq_source_op){ .size = sizeof(struct wq_source_op), .op = what };
+}
+
+/* The id, or -errno. */
+static int attach_op(int q, struct wq_source_op *op, const char *kind, const void *args, size_t size)
+{
+	int ret;
+
+	strncpy(op->kind, kind, sizeof(op->kind) - 1);
+	op->arg = addr_of(args);
+	op->arg_size = size;
+	ret = verb(q, WQ_IOC_SOURCE, op);
+	return ret ?: op->id;
+}
+
+static int attach_fs(int q, struct wq_fs_args *args, __u32 flags)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
+
+	op.flags = flags;
+	return attach_op(q, &op, "fs", args, sizeof(*args));
+}
+
+static int attach_net(int q, __u32 tables)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
+	struct wq_net_args args = { .tables = tables };
+
+	return attach_op(q, &op, "net", &args, sizeof(args));
+}
+
+static int detach(int q, __u32 id)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_DETACH);
+
+	op.id = id;
+	return verb(q, WQ_IOC_SOURCE, &op);
+}
+
+static int list_after(int q, __u32 id, struct wq_source_op *op)
+{
+	*op = op_of(WQ_SOURCE_LIST);
+	op->id = id;
+	return verb(q, WQ_IOC_SOURCE, op);
+}
+
+static struct wq_source_op first(int q)
+{
+	struct wq_source_op op;
+
+	list_after(q, 0, &op);
+	return op;
+}
+
+/* Whether the next key is this one; ends its run. */
+static bool next_is(int q, const char *key)
+{
+	struct item item;
+	int ret = q_get(q, &item, 5 * SEC);
+
+	if (ret || strcmp(item.key, key)) {
+		COMMENT("key: expected %s, seen %s (%d)\n", key, item.key, ret);
+		return false;
+	}
+	return !q_done(q, &item);
+}
+
+static bool none_is_left(int q)
+{
+	struct item item;
+	int ret = q_get(q, &item, 0);
+
+	if (ret != -EAGAIN)
+		COMMENT("expected no key, seen %s (%d)\n", item.key, ret);
+	return ret == -EAGAIN;
+}
+
+static void drop_all(int q)
+{
+	struct item item;
+
+	while (!q_get(q, &item, 0))
+		q_done(q, &item);
+}
+
+/* Make or change a file. */
+static void put(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT, 0600);
+
+	if (write(fd, "x", 1) != 1)
+		COMMENT("%s: %s\n", path, strerror(errno));
+	close(fd);
+}
+
+static void command(const char *text)
+{
+	if (system(text))
+		COMMENT("failed: %s\n", text);
+}
+
+FIXTURE(source) {
+	int q;
+	int dir;
+	struct wq_fs_args fs;
+	char path[64];
+};
+
+FIXTURE_SETUP(source)
+{
+	if (!getenv("SOURCES"))
+		SKIP(return, "SOURCES is not set: the directory of wq_fs.ko");
+	ASSERT_EQ(0, module_in("wq_fs"));
+	ASSERT_EQ(0, module_in("wq_net"));
+	ASSERT_EQ(0, unshare(CLONE_NEWNET | CLONE_NEWNS));
+	ASSERT_EQ(0, mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	strcpy(self->path, "/tmp/wq-source-XXXXXX");
+	ASSERT_NE(NULL, mkdtemp(self->path));
+	ASSERT_EQ(0, mount("none", self->path, "tmpfs", 0, NULL));
+	ASSERT_EQ(0, chdir(self->path));
+	ASSERT_EQ(0, mkdir("w", 0755));
+	ASSERT_EQ(0, chdir("w"));
+	self->dir = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ASSERT_LE(0, self->dir);
+	self->fs.fd = self->dir;
+	self->q = q_private(100000);
+	ASSERT_LE(0, self->q);
+}
+
+FIXTURE_TEARDOWN(source)
+{
+	if (!getenv("SOURCES"))
+		return;
+	close(self->q);
+	close(self->dir);
+	EXPECT_EQ(0, chdir("/"));
+	umount2(self->path, MNT_DETACH);
+	rmdir(self->path);
+	/* The queue is gone, and so are its sources: nothing keeps the modules. */
+	EXPECT_TRUE(EVENTUALLY(module_out("wq_fs") != -EBUSY && access("/sys/module/wq_fs", F_OK)));
+	EXPECT_TRUE(EVENTUALLY(module_out("wq_net") != -EBUSY && access("/sys/module/wq_net", F_OK)));
+}
+
+TEST_F(source, attach_of_an_unknown_kind_fails_with_ENOENT)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
+
+	EXPECT_EQ(-ENOENT, attach_op(self->q, &op, "nosuch", NULL, 0));
+	op = op_of(WQ_SOURCE_ATTACH);
+	EXPECT_EQ(-EINVAL, attach_op(self->q, &op, "No", NULL, 0));
+	op = op_of(WQ_SOURCE_ATTACH);
+	EXPECT_EQ(-EINVAL, attach_op(self->q, &op, "", NULL, 0));
+}
+
+TEST_F(source, bad_arguments_fail_and_attach_nothing)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH), seen;
+	struct wq_fs_args args = self->fs;
+	char page[8192] = "";
+
+	op.delay = -1;
+	EXPECT_EQ(-EINVAL, attach_op(self->q, &op, "fs", &args, sizeof(args)));
+	op = op_of(WQ_SOURCE_ATTACH);
+	op.flags = 4;
+	EXPECT_EQ(-EINVAL, attach_op(self->q, &op, "fs", &args, sizeof(args)));
+	op = op_of(3);
+	EXPECT_EQ(-EINVAL, attach_op(self->q, &op, "fs", &args, sizeof(args)));
+	op = op_of(WQ_SOURCE_ATTACH);
+	memset(op.prefix, 'x', sizeof(op.prefix));
+	EXPECT_EQ(-EINVAL, attach_op(self->q, &op, "fs", &args, sizeof(args)));
+	op = op_of(WQ_SOURCE_ATTACH);
+	EXPECT_EQ(-E2BIG, attach_op(self->q, &op, "fs", page, sizeof(page)));
+	op = op_of(WQ_SOURCE_ATTACH);
+	EXPECT_EQ(-EFAULT, attach_op(self->q, &op, "fs", (void *)8, sizeof(args)));
+	args.fd = -1;
+	EXPECT_EQ(-EBADF, attach_fs(self->q, &args, 0));
+	args = self->fs;
+	args.fd = self->q;
+	EXPECT_EQ(-ENOTDIR, attach_fs(self->q, &args, 0));
+	args = self->fs;
+	args.events = 1;
+	EXPECT_EQ(-EINVAL, attach_fs(self->q, &args, 0));
+	args = self->fs;
+	args.rules = addr_of("x?");
+	args.rules_size = 3;
+	EXPECT_EQ(-EINVAL, attach_fs(self->q, &args, 0));
+	args.rules = addr_of("dabc");
+	args.rules_size = 4;	/* without its NUL */
+	EXPECT_EQ(-EINVAL, attach_fs(self->q, &args, 0));
+	args.rules_size = 4097;
+	EXPECT_EQ(-E2BIG, attach_fs(self->q, &args, 0));
+	EXPECT_EQ(-EINVAL, attach_net(self->q, 0x10));
+	EXPECT_EQ(-ENOENT, list_after(self->q, 0, &seen));
+	EXPECT_EQ(-ENOENT, detach(self->q, 1));
+}
+
+TEST_F(source, list_reports_each_source_and_detach_ends_it)
+{
+	struct wq_source_op op;
+	char text[WQ_MAX_SOURCE_TEXT], expected[80];
+	int fs = attach_fs(self->q, &self->fs, 0), net;
+
+	ASSERT_EQ(1, fs);
+	net = attach_net(self->q, 0);
+	ASSERT_EQ(2, net);
+	op = op_of(WQ_SOURCE_LIST);
+	op.arg = addr_of(text);
+	op.arg_size = sizeof(text);
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SOURCE, &op));
+	EXPECT_EQ(1, op.id);
+	EXPECT_STREQ("fs", op.kind);
+	snprintf(expected, sizeof(expected), "%s/w", self->path);
+	EXPECT_STREQ(expected, text);
+	ASSERT_EQ(0, list_after(self->q, 1, &op));
+	EXPECT_EQ(2, op.id);
+	EXPECT_STREQ("net", op.kind);
+	EXPECT_EQ(-ENOENT, list_after(self->q, 2, &op));
+	EXPECT_EQ(0, detach(self->q, 1));
+	EXPECT_EQ(-ENOENT, detach(self->q, 1));
+	put("a");
+	EXPECT_TRUE(none_is_left(self->q));
+	EXPECT_EQ(3, attach_fs(self->q, &self->fs, 0));
+}
+
+TEST_F(source, a_queue_has_64_sources_at_most)
+{
+	int i;
+
+	for (i = 1; i <= WQ_MAX_SOURCES; i++)
+		ASSERT_EQ(i, attach_fs(self->q, &self->fs, 0));
+	EXPECT_EQ(-EUSERS, attach_fs(self->q, &self->fs, 0));
+	EXPECT_EQ(0, detach(self->q, 7));
+	EXPECT_LE(0, attach_fs(self->q, &self->fs, 0));
+	put("a");
+	EXPECT_TRUE(next_is(self->q, "a"));
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
+TEST_F(source, one_kind_adds_to_100_queues)
+{
+	int q[100], i;
+
+	for (i = 0; i < 100; i++) {
+		q[i] = q_private(100);
+		ASSERT_LE(0, q[i]);
+		ASSERT_EQ(1, attach_fs(q[i], &self->fs, 0));
+	}
+	put("a");
+	for (i = 0; i < 100; i++) {
+		EXPECT_TRUE(next_is(q[i], "a"));
+		close(q[i]);
+	}
+}
+
+TEST_F(source, two_sources_of_a_queue_are_told_apart_by_their_prefixes)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
+
+	strcpy(op.prefix, "one:");
+	ASSERT_EQ(1, attach_op(self->q, &op, "fs", &self->fs, sizeof(self->fs)));
+	op = op_of(WQ_SOURCE_ATTACH);
+	op.flags = WQ_SOURCE_SCAN;
+	strcpy(op.prefix, "two:");
+	ASSERT_EQ(2, attach_op(self->q, &op, "fs", &self->fs, sizeof(self->fs)));
+	EXPECT_TRUE(next_is(self->q, "two:/"));
+	ASSERT_EQ(0, mkdir("d", 0755));
+	/* The one that was attached last is called first. */
+	EXPECT_TRUE(next_is(self->q, "two:d/"));
+	EXPECT_TRUE(next_is(self->q, "one:d/"));
+}
+
+TEST_F(source, a_source_with_its_file_ends_when_that_is_closed)
+{
+	int a, b;
+	struct wq_source_op op;
+
+	q_unlink("selftest-source");
+	a = q_open("selftest-source", O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 100);
+	ASSERT_LE(0, a);
+	b = q_attach("selftest-source", O_RDWR);
+	ASSERT_LE(0, b);
+	ASSERT_EQ(1, attach_fs(b, &self->fs, WQ_SOURCE_WITH_FILE));
+	ASSERT_EQ(2, attach_fs(b, &self->fs, 0));
+	close(b);
+	ASSERT_EQ(0, list_after(a, 0, &op));
+	EXPECT_EQ(2, op.id);
+	EXPECT_EQ(0, q_unlink("selftest-source"));
+	close(a);
+}
+
+TEST_F(source, detach_needs_the_owner_of_the_source_or_of_the_queue)
+{
+	int q;
+	pid_t pid;
+
+	q_unlink("selftest-source");
+	umask(0);
+	ASSERT_EQ(0, chmod(WQ_DEVICE, 0666));
+	q = q_open("selftest-source", O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0666, 100);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, attach_fs(q, &self->fs, 0));
+	pid = user(65534, 65534, 0);
+	if (!pid) {
+		int own = q_attach("selftest-source", O_RDWR), only_read;
+
+		if (own < 0 || detach(own, 1) != -EPERM)
+			_exit(1);
+		if (attach_net(own, 0) != 2 || detach(own, 2))
+			_exit(2);
+		only_read = q_attach("selftest-source", O_RDONLY);
+		if (attach_net(only_read, 0) != -EACCES || detach(only_read, 1) != -EACCES)
+			_exit(3);
+		_exit(first(only_read).id != 1);
+	}
+	EXPECT_EQ(0, reap(pid));
+	EXPECT_EQ(0, chmod(WQ_DEVICE, 0600));
+	EXPECT_EQ(0, detach(q, 1));
+	EXPECT_EQ(0, q_unlink("selftest-source"));
+	close(q);
+}
+
+TEST_F(source, a_tree_needs_CAP_SYS_ADMIN_and_children_need_read_permission)
+{
+	pid_t pid = user(65534, 65534, 0);
+
+	if (!pid) {
+		struct wq_fs_args args = self->fs;
+		int q;
+
+		q = self->q;
+		if (attach_fs(q, &args, 0) != -EPERM)
+			_exit(1);
+		args.flags = WQ_FS_CHILDREN;
+		if (attach_fs(q, &args, 0) < 1)
+			_exit(2);
+		args.fd = open(".", O_PATH | O_DIRECTORY);
+		if (attach_fs(q, &args, 0) != -EBADF)
+			_exit(3);
+		/* A namespace of its own gives no right on a file system of another. */
+		args.flags = 0;
+		if (!unshare(CLONE_NEWUSER) && attach_fs(q, &args, 0) != -EPERM)
+			_exit(4);
+		_exit(0);
+	}
+	EXPECT_EQ(0, reap(pid));
+}
+
+TEST_F_TIMEOUT(source, a_burst_of_30000_files_with_3_writes_names_all_files, 300)
+{
+	struct array a = array_new(1 << 20);
+	static bool seen[30000];
+	int named = 0, others = 0, overflow = 0, inotified = 0, in, i, j, fd;
+	static char buf[1 << 16];
+	struct wq_rec *rec;
+	char name[32];
+	ssize_t n;
+
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	in = inotify_init1(IN_NONBLOCK);
+	ASSERT_LE(0, inotify_add_watch(in, ".", IN_CREATE | IN_MODIFY));
+	for (i = 0; i < 30000; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		fd = open(name, O_WRONLY | O_CREAT, 0600);
+		for (j = 0; j < 3; j++)
+			ASSERT_EQ(1, write(fd, "x", 1));
+		close(fd);
+	}
+	while ((n = read(in, buf, sizeof(buf))) > 0) {
+		struct inotify_event *e = (void *)buf;
+
+		for (; (char *)e < buf + n; e = (void *)(e + 1) + e->len) {
+			overflow += !!(e->mask & IN_Q_OVERFLOW);
+			inotified += !!(e->mask & IN_CREATE);
+		}
+	}
+	while (a.count = 0, !q_get_array(self->q, &a, 10000, 0) && a.count) {
+		rec = a.recs;
+		for (i = 0; i < (int)a.count; i++, rec = rec_next(rec)) {
+			snprintf(name, sizeof(name), "%.*s", rec->len, (char *)rec->key);
+			if (sscanf(name, "f%d", &j) == 1 && j >= 0 && j < 30000 && !seen[j]) {
+				seen[j] = true;
+				named++;
+			} else {
+				others++;
+			}
+		}
+		ASSERT_EQ(0, q_done_array(self->q, &a));
+	}
+	COMMENT("files named: wq %d, inotify %d of 30000, overflow mark %d\n", named, inotified,
+		overflow);
+	EXPECT_EQ(30000, named);
+	EXPECT_EQ(0, others);
+	EXPECT_EQ(0, first(self->q).failed);
+	close(in);
+}
+
+TEST_F(source, create_write_unlink_and_attributes_name_the_file)
+{
+	put("before");
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	put("a");
+	EXPECT_TRUE(next_is(self->q, "a"));
+	ASSERT_EQ(0, chmod("before", 0644));
+	EXPECT_TRUE(next_is(self->q, "before"));
+	ASSERT_EQ(0, truncate("before", 0));
+	EXPECT_TRUE(next_is(self->q, "before"));
+	ASSERT_EQ(0, unlink("before"));
+	EXPECT_TRUE(next_is(self->q, "before"));
+	ASSERT_EQ(0, chmod(".", 0711));
+	EXPECT_TRUE(next_is(self->q, "."));
+	put("../outside");
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
+TEST_F(source, rename_gives_both_names_and_a_directory_a_rescan_key)
+{
+	ASSERT_EQ(0, mkdir("d", 0755));
+	put("d/f");
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(0, rename("d/f", "d/g"));
+	EXPECT_TRUE(next_is(self->q, "d/f"));
+	EXPECT_TRUE(next_is(self->q, "d/g"));
+	ASSERT_EQ(0, rename("d", "e"));
+	EXPECT_TRUE(next_is(self->q, "d/"));
+	EXPECT_TRUE(next_is(self->q, "e/"));
+	put("e/g");
+	EXPECT_TRUE(next_is(self->q, "e/g"));
+	ASSERT_EQ(0, mkdir("e/h", 0755));
+	EXPECT_TRUE(next_is(self->q, "e/h/"));
+	ASSERT_EQ(0, rmdir("e/h"));
+	EXPECT_TRUE(next_is(self->q, "e/h/"));
+	/* In from outside, and out. */
+	ASSERT_EQ(0, rename("e", "../e"));
+	EXPECT_TRUE(next_is(self->q, "e/"));
+	ASSERT_EQ(0, rename("../e", "e2"));
+	EXPECT_TRUE(next_is(self->q, "e2/"));
+	/* The watched directory itself can be renamed. */
+	ASSERT_EQ(0, rename("../w", "../v"));
+	put("e2/g");
+	EXPECT_TRUE(next_is(self->q, "e2/g"));
+	EXPECT_TRUE(none_is_left(self->q));
+	ASSERT_EQ(0, rename("../v", "../w"));
+}
+
+TEST_F(source, a_hard_link_has_the_name_that_was_used)
+{
+	put("a");
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(0, link("a", "b"));
+	EXPECT_TRUE(next_is(self->q, "b"));
+	put("b");
+	EXPECT_TRUE(next_is(self->q, "b"));
+	put("a");
+	EXPECT_TRUE(next_is(self->q, "a"));
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
+TEST_F(source, a_file_that_was_removed_while_open_gives_no_key)
+{
+	int fd;
+
+	put("a");
+	fd = open("a", O_WRONLY);
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(0, unlink("a"));
+	EXPECT_TRUE(next_is(self->q, "a"));
+	ASSERT_EQ(1, write(fd, "x", 1));
+	EXPECT_TRUE(none_is_left(self->q));
+	close(fd);
+}
+
+TEST_F(source, names_of_any_bytes_are_keys_as_they_are)
+{
+	char name[256];
+	int i, n = 0;
+
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	for (i = 1; i < 256; i++)
+		if (i != '/')
+			name[n++] = i;
+	name[n] = 0;
+	put(name);
+	EXPECT_TRUE(next_is(self->q, name));
+	put("\033[2J");
+	EXPECT_TRUE(next_is(self->q, "\033[2J"));
+}
+
+TEST_F(source, children_alone_are_those_of_the_directory)
+{
+	self->fs.flags = WQ_FS_CHILDREN;
+	ASSERT_EQ(0, mkdir("d", 0755));
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	put("a");
+	EXPECT_TRUE(next_is(self->q, "a"));
+	put("d/b");
+	EXPECT_TRUE(none_is_left(self->q));
+	ASSERT_EQ(0, chmod("d", 0711));
+	EXPECT_TRUE(next_is(self->q, "d"));
+}
+
+TEST_F(source, rules_leave_paths_out)
+{
+	static const char rules[] = "dsrc\0ddoc/x\0s.c\0Dsrc/gen\0S.tmp.c";
+
+	self->fs.rules = addr_of(rules);
+	self->fs.rules_size = sizeof(rules);
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(0, mkdir("src", 0755));
+	EXPECT_TRUE(next_is(self->q, "src/"));
+	ASSERT_EQ(0, mkdir("src/gen", 0755));
+	ASSERT_EQ(0, mkdir("srcs", 0755));
+	ASSERT_EQ(0, mkdir("doc", 0755));
+	EXPECT_TRUE(next_is(self->q, "doc/"));
+	put("src/a.c");
+	put("src/a.o");
+	put("src/a.tmp.c");
+	put("src/gen/a.c");
+	put("srcs/a.c");
+	put("doc/a.c");
+	EXPECT_TRUE(next_is(self->q, "src/a.c"));
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
+TEST_F(source, own_changes_are_left_out_and_those_of_children_too)
+{
+	int ready[2];
+	char c;
+	pid_t pid;
+
+	self->fs.flags = WQ_FS_NOT_OWN;
+	ASSERT_EQ(0, pipe(ready));
+	pid = child();
+	if (!pid) {
+		pid_t grandchild;
+
+		if (attach_fs(self->q, &self->fs, 0) != 1)
+			_exit(1);
+		put("own");
+		grandchild = fork();
+		if (!grandchild) {
+			put("child");
+			_exit(0);
+		}
+		reap(grandchild);
+		if (write(ready[1], "x", 1) != 1)
+			_exit(2);
+		pause();
+	}
+	ASSERT_EQ(1, read(ready[0], &c, 1));
+	put("others");
+	EXPECT_TRUE(next_is(self->q, "others"));
+	EXPECT_TRUE(none_is_left(self->q));
+	kill(pid, SIGKILL);
+	reap(pid);
+}
+
+TEST_F(source, a_source_does_not_keep_its_file_system_mounted)
+{
+	struct wq_source_op op;
+	struct wq_fs_args args = {};
+
+	ASSERT_EQ(0, mkdir("m", 0755));
+	ASSERT_EQ(0, mount("none", "m", "tmpfs", 0, NULL));
+	ASSERT_EQ(0, mkdir("m/d", 0755));
+	args.fd = open("m/d", O_PATH);
+	ASSERT_EQ(1, attach_fs(self->q, &args, 0));
+	close(args.fd);
+	put("m/d/a");
+	EXPECT_TRUE(next_is(self->q, "a"));
+	ASSERT_EQ(0, umount("m"));
+	EXPECT_TRUE(next_is(self->q, "/"));
+	op = first(self->q);
+	EXPECT_EQ(WQ_SOURCE_ENDED, op.state & WQ_SOURCE_ENDED);
+	EXPECT_EQ(ENODEV, op.error);
+	EXPECT_EQ(0, detach(self->q, 1));
+}
+
+TEST_F(source, a_source_ends_when_its_directory_is_removed)
+{
+	struct wq_fs_args args = {};
+
+	ASSERT_EQ(0, mkdir("d", 0755));
+	args.fd = open("d", O_PATH);
+	ASSERT_EQ(1, attach_fs(self->q, &args, 0));
+	ASSERT_EQ(0, rmdir("d"));
+	close(args.fd);
+	EXPECT_TRUE(next_is(self->q, "/"));
+	EXPECT_EQ(ENOENT, first(self->q).error);
+}
+
+TEST_F(source, a_full_queue_leaves_a_mark_that_is_added_when_there_is_room)
+{
+	int q = q_private(2);
+
+	ASSERT_EQ(0, mkdir("d", 0755));
+	ASSERT_EQ(0, mkdir("d/e", 0755));
+	ASSERT_EQ(1, attach_fs(q, &self->fs, 0));
+	put("a");
+	put("b");
+	put("d/e/x");
+	EXPECT_EQ(WQ_SOURCE_MARKED, first(q).state);
+	/* Both adds of the create and of the write failed. */
+	EXPECT_EQ(2, first(q).failed);
+	EXPECT_TRUE(next_is(q, "a"));
+	/* No further event comes. */
+	EXPECT_TRUE(next_is(q, "b"));
+	EXPECT_TRUE(next_is(q, "d/e/"));
+	EXPECT_TRUE(EVENTUALLY(!first(q).state));
+	EXPECT_EQ(1, first(q).rescans);
+	/* The nearest directory that stands for both. */
+	put("a");
+	put("b");
+	put("d/e/x");
+	put("d/y");
+	EXPECT_TRUE(next_is(q, "a"));
+	EXPECT_TRUE(next_is(q, "b"));
+	EXPECT_TRUE(next_is(q, "d/"));
+	put("a");
+	put("b");
+	put("d/e/x");
+	put("c");
+	EXPECT_TRUE(next_is(q, "a"));
+	EXPECT_TRUE(next_is(q, "b"));
+	EXPECT_TRUE(next_is(q, "/"));
+	EXPECT_TRUE(none_is_left(q));
+	close(q);
+}
+
+TEST_F(source, paused_adds_leave_a_mark_that_is_added_at_the_resume)
+{
+	struct wq_control op = { .size = sizeof(op), .flags = WQ_PAUSE_ADDS, .timeout = -1 };
+
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_PAUSE, &op));
+	put("a");
+	sleep_ms(50);
+	EXPECT_TRUE(none_is_left(self->q));
+	op.timeout = 0;
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_PAUSE, &op));
+	EXPECT_TRUE(next_is(self->q, "/"));
+}
+
+TEST_F(source, a_path_that_is_too_long_leaves_a_mark_of_the_nearest_directory_that_fits)
+{
+	char name[201], expected[1100] = "";
+	int i;
+
+	memset(name, 'n', 200);
+	name[200] = 0;
+	for (i = 0; i < 7; i++) {
+		ASSERT_EQ(0, mkdir(name, 0755));
+		ASSERT_EQ(0, chdir(name));
+	}
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	put("f");
+	/* Five names with their slashes have 1,005 bytes. */
+	for (i = 0; i < 5; i++) {
+		strcat(expected, name);
+		strcat(expected, "/");
+	}
+	EXPECT_TRUE(next_is(self->q, expected));
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
+TEST_F(source, a_path_that_is_too_deep_leaves_the_mark_of_all)
+{
+	int i;
+
+	for (i = 0; i < 1100; i++) {
+		ASSERT_EQ(0, mkdir("d", 0755));
+		ASSERT_EQ(0, chdir("d"));
+	}
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	put("f");
+	EXPECT_TRUE(next_is(self->q, "/"));
+}
+
+TEST_F(source, with_a_delay_a_key_becomes_ready_after_a_quiet_time)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
+	struct item item;
+
+	op.delay = 200 * MS;
+	ASSERT_EQ(1, attach_op(self->q, &op, "fs", &self->fs, sizeof(self->fs)));
+	put("a");
+	EXPECT_EQ(-EAGAIN, q_get(self->q, &item, 0));
+	EXPECT_TRUE(next_is(self->q, "a"));
+}
+
+/*
+ * The model: a consumer's copy of a tree, made from keys alone, equals the tree at the end.  The
+ * queue is small, so most steps leave marks.
+ */
+static unsigned long seed;
+
+static unsigned int draw(unsigned int n)
+{
+	seed = seed * 6364136223846793005UL + 1442695040888963407UL;
+	return (seed >> 33) % n;
+}
+
+static void random_path(char *path)
+{
+	int depth = draw(3);
+
+	*path = 0;
+	while (depth--)
+		path += sprintf(path, "%c/", 'p' + draw(4));
+	sprintf(path, "%c", 'a' + draw(8));
+	/* Some files have the name of a directory. */
+	if (!draw(4))
+		*path = 'p' + draw(4);
+}
+
+static void random_step(void)
+{
+	char a[32], b[32];
+	int fd;
+
+	random_path(a);
+	random_path(b);
+	switch (draw(8)) {
+	case 0 ... 2:
+		fd = open(a, O_WRONLY | O_CREAT | O_APPEND, 0600);
+		if (fd >= 0 && write(fd, "x", 1) != 1)
+			COMMENT("write: %s\n", strerror(errno));
+		close(fd);
+		break;
+	case 3:
+		unlink(a);
+		break;
+	case 4:
+		mkdir(a, 0755);
+		break;
+	case 5:
+		rmdir(a);
+		break;
+	case 6:
+		rename(a, b);
+		break;
+	case 7:
+		if (link(a, b))
+			unlink(a);
+		break;
+	}
+}
+
+/* Make @to/path as @from/path is, with all below if @whole. */
+static void reconcile(const char *from, const char *to, const char *path, bool whole)
+{
+	char text[400];
+
+	if (whole)
+		snprintf(text, sizeof(text), "rm -rf '%s/%s'; test ! -e '%s/%s' || "
+			 "cp -r '%s/%s' '%s/%s' 2>/dev/null", to, path, from, path, from, path,
+			 to, path);
+	else
+		snprintf(text, sizeof(text), "rm -rf '%s/%s'; test ! -f '%s/%s' || "
+			 "cp '%s/%s' '%s/%s' 2>/dev/null", to, path, from, path, from, path,
+			 to, path);
+	/* If this fails, its directory is not there yet, and the key of that comes. */
+	(void)!system(text);
+}
+
+static void consume(int q, const char *from, const char *to, int most)
+{
+	struct item item;
+	char text[200];
+
+	while (most-- && !q_get(q, &item, 0)) {
+		if (!strcmp(item.key, "/")) {
+			snprintf(text, sizeof(text), "rm -rf '%s'; cp -r '%s' '%s'", to, from, to);
+			command(text);
+		} else if (item.key[item.len - 1] == '/') {
+			item.key[item.len - 1] = 0;
+			reconcile(from, to, item.key, true);
+			item.key[item.len - 1] = '/';
+		} else if (strcmp(item.key, ".")) {
+			struct stat st;
+			char path[300];
+
+			snprintf(path, sizeof(path), "%s/%s", from, item.key);
+			/* The metadata of a directory are no part of the model. */
+			if (lstat(path, &st) || !S_ISDIR(st.st_mode))
+				reconcile(from, to, item.key, false);
+		}
+		q_done(q, &item);
+	}
+}
+
+static int model(unsigned long start, __u32 max_keys, const char *from)
+{
+	int q = q_private(max_keys), i;
+	char to[100], text[300];
+
+	seed = start;
+	snprintf(to, sizeof(to), "%s.copy", from);
+	snprintf(text, sizeof(text), "rm -rf '%s'/* '%s'; mkdir '%s'", from, to, to);
+	command(text);
+	i = open(from, O_PATH);
+	if (attach_fs(q, &(struct wq_fs_args){ .fd = i }, 0) != 1)
+		return 2;
+	close(i);
+	for (i = 0; i < 4000; i++) {
+		random_step();
+		if (!draw(200))
+			consume(q, from, to, 1 + draw(5));
+	}
+	do {
+		consume(q, from, to, -1);
+		sleep_ms(20);
+	} while (first(q).state & WQ_SOURCE_MARKED || q_stat(q).ready);
+	COMMENT("seed %lu: %llu adds failed, %llu rescan keys\n", start, first(q).failed,
+		first(q).rescans);
+	close(q);
+	snprintf(text, sizeof(text), "diff -r '%s' '%s' >&2", from, to);
+	return !!system(text);
+}
+
+TEST_F_TIMEOUT(source, a_copy_made_from_keys_equals_the_tree_after_random_steps, 600)
+{
+	static const __u32 max_keys[] = { 1, 2, 5, 20, 1000 };
+	char from[100];
+	int i;
+
+	snprintf(from, sizeof(from), "%s/w", self->path);
+	for (i = 0; i < 5; i++)
+		EXPECT_EQ(0, model(1 + i, max_keys[i], from));
+}
+
+TEST_F(source, links_addresses_neighbours_and_routes_are_keys)
+{
+	ASSERT_LE(1, attach_net(self->q, WQ_NET_LINK));
+	command("ip link set lo up");
+	EXPECT_TRUE(next_is(self->q, "link/1"));
+	EXPECT_EQ(0, detach(self->q, 1));
+	drop_all(self->q);
+
+	ASSERT_LE(1, attach_net(self->q, WQ_NET_ADDR));
+	command("ip addr add 192.0.2.1/24 dev lo");
+	EXPECT_TRUE(next_is(self->q, "addr/1/192.0.2.1"));
+	command("ip addr add 2001:db8::1/64 dev lo");
+	EXPECT_TRUE(next_is(self->q, "addr/1/2001:db8::1"));
+	command("ip addr del 192.0.2.1/24 dev lo");
+	EXPECT_TRUE(next_is(self->q, "addr/1/192.0.2.1"));
+	EXPECT_EQ(0, detach(self->q, 2));
+
+	ASSERT_LE(1, attach_net(self->q, WQ_NET_ROUTE));
+	EXPECT_TRUE(none_is_left(self->q));
+	command("ip route add 198.51.100.0/24 dev lo");
+	EXPECT_TRUE(next_is(self->q, "route/main/198.51.100.0/24"));
+	command("ip route del 198.51.100.0/24 dev lo");
+	EXPECT_TRUE(next_is(self->q, "route/main/198.51.100.0/24"));
+	command("ip -6 route add 2001:db8:1::/48 dev lo table 100");
+	EXPECT_TRUE(next_is(self->q, "route/100/2001:db8:1::/48"));
+	EXPECT_EQ(0, detach(self->q, 3));
+
+	ASSERT_LE(1, attach_net(self->q, WQ_NET_NEIGH));
+	command("ip neigh add 192.0.2.7 lladdr 02:00:00:00:00:01 dev lo");
+	EXPECT_TRUE(next_is(self->q, "neigh/1/192.0.2.7"));
+	command("ip neigh del 192.0.2.7 dev lo");
+	EXPECT_TRUE(next_is(self->q, "neigh/1/192.0.2.7"));
+	drop_all(self->q);
+}
+
+TEST_F(source, changes_of_another_network_namespace_are_not_seen)
+{
+	pid_t pid;
+
+	ASSERT_EQ(1, attach_net(self->q, 0));
+	pid = child();
+	if (!pid) {
+		if (unshare(CLONE_NEWNET))
+			_exit(1);
+		command("ip link set lo up");
+		_exit(0);
+	}
+	EXPECT_EQ(0, reap(pid));
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
+TEST_F(source, a_network_namespace_that_ends_ends_its_sources)
+{
+	pid_t pid = child();
+
+	if (!pid) {
+		if (unshare(CLONE_NEWNET))
+			_exit(1);
+		_exit(attach_net(self->q, WQ_NET_ROUTE | WQ_NET_NEIGH) != 1);
+	}
+	EXPECT_EQ(0, reap(pid));
+	EXPECT_TRUE(next_is(self->q, "/"));
+	EXPECT_EQ(ENODEV, first(self->q).error);
+	EXPECT_EQ(0, detach(self->q, 1));
+}
+
+TEST_F(source, a_full_queue_leaves_the_mark_of_the_table)
+{
+	int q = q_private(1);
+
+	ASSERT_EQ(1, attach_net(q, WQ_NET_ADDR | WQ_NET_LINK));
+	ASSERT_EQ(1, q_add(q, "full"));
+	command("ip addr add 192.0.2.1/24 dev lo");
+	EXPECT_EQ(WQ_SOURCE_MARKED, first(q).state);
+	EXPECT_TRUE(next_is(q, "full"));
+	EXPECT_TRUE(next_is(q, "addr/"));
+	ASSERT_EQ(1, q_add(q, "full"));
+	command("ip addr add 192.0.2.2/24 dev lo");
+	command("ip link set lo up");
+	EXPECT_TRUE(next_is(q, "full"));
+	EXPECT_TRUE(next_is(q, "/"));
+	close(q);
+}
+
+TEST_F(source, a_module_with_sources_is_not_removed)
+{
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	EXPECT_EQ(-EAGAIN, module_out("wq_fs"));
+	EXPECT_EQ(0, detach(self->q, 1));
+}
+
+TEST_HARNESS_MAIN

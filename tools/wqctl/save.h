@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * wqctl: snapshots of queues.
+ *
+ * A snapshot is a text of lines, each with one fact:
+ *
+ *	wq-snapshot 1				the version of the format
+ *	queue NAME				the following lines are about this queue
+ *	attr NAME VALUE				an attribute, as wqctl set takes it
+ *	no-map
+ *	shutdown | draining
+ *	paused gets|adds TIME|forever		what is left of the pause
+ *	key STATE [NAME=VALUE]... "KEY"		a key, see below
+ *	end LINES CHECKSUM			of all lines before this one
+ *
+ * STATE is of the words of wqctl query, without failed, and of requeued (ready ahead of all others)
+ * and idle (a key that only has failures).  The values of a key are failures, given-back, priority,
+ * due (the time until its delay ends), age, error and reason.  Keys are in the order in which they
+ * are restored: those in processing, the requeued ones, the other ready ones,
+ * each from the oldest on, the delayed ones by the end of their delay, the parked ones from the
+ * oldest on, and others by name.
+ *
+ * A key or a reason is in double quotes.  A byte that is not printable ASCII, \ or "
+ * is written as \ and three octal digits.
+ */
+#ifndef SAVE_H
+#define SAVE_H
+
+#include "wqctl.h"
+
+#define SNAPSHOT_HEAD	"wq-snapshot "
+#define SNAPSHOT_VERSION	1
+
+/* The longest line: each byte of a key and of a reason can be four. */
+#define SNAPSHOT_LINE	(4 * (WQ_MAX_KEY + WQ_MAX_REASON) + 512)
+
+/* The checksum of a snapshot: FNV-1a with 64 bits. */
+#define SNAPSHOT_SUM	0xcbf29ce484222325ULL
+
+static inline uint64_t snapshot_sum(uint64_t sum, const char *text, size_t len)
+{
+	while (len--)
+		sum = (sum ^ (unsigned char)*text++) * 0x100000001b3ULL;
+	return sum;
+}
+
+/* For how long a command pauses a queue.  It renews the pause, which ends soon if it is killed. */
+#define HOLD_TIME	(10 * NSEC_PER_SEC)
+
+/**
+ * struct hold - a pause of gets and adds while a command reads or fills a queue
+ * @q: the queue
+ * @what: WQ_PAUSE_* that the command paused
+ * @before: from before it: the time until a pause ends, by bit; 0: it was not paused
+ * @begun: when the pause began
+ * @renewed: when it was begun or renewed
+ */
+struct hold {
+	int q;
+	uint32_t what;
+	int64_t before[2];
+	int64_t begun, renewed;
+};
+
+/* Pause the queue, unless it is paused for ever.  Return -1 with errno on error. */
+int hold_begin(struct hold *h, int q, const struct wq_stat *st);
+
+/* Renew the pause.  Return -1 with errno: ESTALE if the pause has ended meanwhile. */
+int hold_renew(struct hold *h);
+
+/* End the pause, or leave what was paused before.  Return -1 with errno as hold_renew(). */
+int hold_end(struct hold *h);
+
+#endif /* SAVE_H */

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wqctl attach, sources, detach and watch: keys for changes of files and of the network.
+ *
+ * A SPEC names what a source watches: fs:DIRECTORY, or net:TABLE[,TABLE]...  watch makes a private
+ * queue, which ends with its last process, so that nothing is left behind however watch ends.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "wqctl.h"
+
+/**
+ * struct spec - what a source watches
+ * @op: the arguments of the attach
+ * @fs: those of kind fs
+ * @net: those of kind net
+ * @rules: text of @fs.rules, to be freed
+ * @text: the SPEC
+ */
+struct spec {
+	struct wq_source_op op;
+	struct wq_fs_args fs;
+	struct wq_net_args net;
+	char *rules;
+	const char *text;
+};
+
+static const struct {
+	const char *name;
+	uint32_t bit;
+} tables[] = {
+	{ "link", WQ_NET_LINK }, { "addr", WQ_NET_ADDR },
+	{ "neigh", WQ_NET_NEIGH }, { "route", WQ_NET_ROUTE },
+};
+
+#define NUM_TABLES	(sizeof(tables) / sizeof(*tables))
+
+static bool parse_tables(struct spec *s, const char *names)
+{
+	size_t i, len;
+
+	for (; *names; names += len, names += *names == ',') {
+		len = strcspn(names, ",");
+		for (i = 0; i < NUM_TABLES; i++)
+			if (strlen(tables[i].name) == len && !memcmp(names, tables[i].name, len))
+				break;
+		if (i == NUM_TABLES) {
+			message("'%.*s' is no table of the network; there are link, addr, neigh and route",
+				(int)len, names);
+			return false;
+		}
+		s->net.tables |= tables[i].bit;
+	}
+	return true;
+}
+
+/* A rule for --only or --exclude: *SUFFIX is the end of a name, all else a path. */
+static void print_rule(FILE *out, const char *pattern, bool only)
+{
+	bool suffix = pattern[0] == '*';
+
+	fputc(only ? (suffix ? WQ_FS_ONLY_SUFFIX : WQ_FS_ONLY_BELOW) :
+		     (suffix ? WQ_FS_NOT_SUFFIX : WQ_FS_NOT_BELOW), out);
+	fputs(pattern + suffix, out);
+	fputc('\0', out);
+}
+
+static bool parse_rules(struct spec *s, const struct args *a)
+{
+	size_t size = 0;
+	unsigned int i;
+	FILE *out;
+
+	if (!a->num_rules)
+		return true;
+	out = open_memstream(&s->rules, &size);
+	for (i = 0; out && i < a->num_rules; i++)
+		print_rule(out, a->rules[i].pattern, a->rules[i].only);
+	if (!out || fclose(out)) {
+		message("not enough memory");
+		return false;
+	}
+	s->fs.rules = (uintptr_t)s->rules;
+	s->fs.rules_size = size;
+	return true;
+}
+
+static bool parse_dir(struct spec *s, const struct args *a, const char *path)
+{
+	s->fs.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (s->fs.fd < 0) {
+		message("can't open the directory '%s': %s", path, strerror(errno));
+		return false;
+	}
+	s->fs.flags = (a->children ? WQ_FS_CHILDREN : 0) | (a->own ? 0 : WQ_FS_NOT_OWN);
+	return parse_rules(s, a);
+}
+
+/* Parse a SPEC and the options that belong to it; false: a message was printed. */
+static bool parse_spec(struct spec *s, const struct args *a, const char *text)
+{
+	const char *rest = strchr(text, ':');
+	size_t len = rest ? (size_t)(rest - text) : strlen(text);
+
+	*s = (struct spec){ .op = { .flags = a->scan ? WQ_SOURCE_SCAN : 0, .delay = a->after },
+			    .fs.fd = -1, .text = text };
+	rest = rest ? rest + 1 : "";
+	if (a->prefix)
+		strncpy(s->op.prefix, a->prefix, sizeof(s->op.prefix) - 1);
+	if (len >= sizeof(s->op.kind)) {
+		message("'%s' is nothing to watch; give fs:DIRECTORY or net:TABLE", text);
+		return false;
+	}
+	memcpy(s->op.kind, text, len);
+	if (!strcmp(s->op.kind, "fs")) {
+		s->op.arg = (uintptr_t)&s->fs;
+		s->op.arg_size = sizeof(s->fs);
+		return parse_dir(s, a, *rest ? rest : ".");
+	}
+	if (!strcmp(s->op.kind, "net")) {
+		if (a->num_rules || a->children || a->own) {
+			message("--only, --exclude, --children and --own belong to fs:DIRECTORY");
+			return false;
+		}
+		s->op.arg = (uintptr_t)&s->net;
+		s->op.arg_size = sizeof(s->net);
+		return parse_tables(s, rest);
+	}
+	message("'%s' is nothing to watch; give fs:DIRECTORY or net:TABLE", text);
+	return false;
+}
+
+static void spec_end(struct spec *s)
+{
+	if (s->fs.fd >= 0)
+		close(s->fs.fd);
+	free(s->rules);
+}
+
+/* Attach a source.  Return the exit status. */
+static int attach(const struct args *a, int q, struct spec *s)
+{
+	if (!wq_attach(q, &s->op))
+		return DONE;
+	switch (errno) {
+	case EPERM:
+		message("can't watch '%s': a whole file system needs CAP_SYS_ADMIN in the user namespace that mounted it: use sudo, or --children for the entries of one directory alone",
+			s->text);
+		return FAILED;
+	case ENOENT:
+		message("can't watch '%s': the kernel has no module wq_%s; it comes with the package wq-dkms",
+			s->text, s->op.kind);
+		return FAILED;
+	case ENOTTY:
+		message("can't watch '%s': the module wq is older than this wqctl", s->text);
+		return FAILED;
+	case EUSERS:
+		message("can't watch '%s': the queue '%s' has %d sources, which is the limit", s->text,
+			queue_text(a), WQ_MAX_SOURCES);
+		return FAILED;
+	case EINVAL:
+		message("can't watch '%s': a path of --only or --exclude is relative to the directory, and has no slash at either end",
+			s->text);
+		return USAGE;
+	default:
+		return complain(a, "can't watch '%s'", s->text);
+	}
+}
+
+int cmd_attach(const struct args *a)
+{
+	int q = queue_open(a, O_WRONLY), ret;
+	struct spec s;
+
+	if (!parse_spec(&s, a, a->words[0]))
+		return USAGE;
+	ret = attach(a, q, &s);
+	if (ret == DONE)
+		printf("%u\n", s.op.id);
+	spec_end(&s);
+	return ret;
+}
+
+static const char *user_text(uint32_t uid)
+{
+	static char text[32];
+	const struct passwd *user = getpwuid(uid);
+
+	snprintf(text, sizeof(text), "%u", uid);
+	return user ? user->pw_name : text;
+}
+
+static const char *source_state(const struct wq_source_op *op)
+{
+	if (op->state & WQ_SOURCE_ENDED)
+		return op->error == ENODEV ? "unmounted" : op->error == ENOENT ? "removed" : "ended";
+	return op->state & WQ_SOURCE_MARKED ? "rescan" : "watching";
+}
+
+int cmd_sources(const struct args *a)
+{
+	char text[WQ_MAX_SOURCE_TEXT];
+	struct wq_source_op op = { .id = 0 };
+	int q = queue_open(a, OPEN_EITHER);
+	bool any = false;
+
+	while (!wq_source_next(q, &op, text, sizeof(text))) {
+		if (!any)
+			printf("%4s  %-9s  %-8s  %8s  %8s  %-8s  %s\n", "ID", "STATE", "KIND",
+			       "FAILED", "RESCANS", "USER", "WATCHES");
+		any = true;
+		printf("%4u  %-9s  %-8s  %8" PRIu64 "  %8" PRIu64 "  %-8s  %s\n", op.id,
+		       source_state(&op), op.kind, (uint64_t)op.failed, (uint64_t)op.rescans,
+		       user_text(op.uid), key_text(text, strlen(text)));
+	}
+	if (errno != ENOENT)
+		return complain(a, "can't list the sources of the queue '%s'", queue_text(a));
+	if (!any)
+		message("the queue '%s' has no sources", queue_text(a));
+	return any ? DONE : NOTHING;
+}
+
+int cmd_detach(const struct args *a)
+{
+	int q = queue_open(a, O_WRONLY);
+	char *end;
+	unsigned long id;
+
+	errno = 0;
+	id = strtoul(a->words[0], &end, 10);
+	if (errno || !id || *end || id > UINT32_MAX) {
+		message("'%s' is not the number of a source; see wqctl sources %s", a->words[0],
+			queue_text(a));
+		return USAGE;
+	}
+	if (!wq_detach(q, id))
+		return DONE;
+	if (errno == ENOENT) {
+		message("the queue '%s' has no source %lu; see wqctl sources %s", queue_text(a), id,
+			queue_text(a));
+		return NOTHING;
+	}
+	return complain(a, "can't detach the source %lu of the queue '%s'", id, queue_text(a));
+}
+
+/* Print the keys as they come, until a signal. */
+static int print_keys(const struct args *a, int q)
+{
+	struct wq_item item = { .token = 0 };
+
+	while (!wq_done_get(q, &item, 0, WQ_OUTCOME_FORGET, WQ_FOREVER)) {
+		puts(key_text(item.key, item.len));
+		if (fflush(stdout))
+			return FAILED;
+	}
+	return errno == EINTR ? DONE : complain(a, "can't get a key");
+}
+
+int cmd_watch(const struct args *a)
+{
+	/* Each key is a file that has changed and waits. */
+	struct wq_attrs attrs = { .max_keys = 1 << 20 };
+	struct args run = *a;
+	struct spec s;
+	int ret;
+
+	if (!parse_spec(&s, a, a->queue))
+		return USAGE;
+	run.fd = wq_open_attr(NULL, O_RDWR, 0, &attrs);
+	if (run.fd < 0)
+		return complain(a, "can't make a queue");
+	ret = attach(&run, run.fd, &s);
+	spec_end(&s);
+	if (ret != DONE)
+		return ret;
+	return a->num_words ? cmd_run(&run) : print_keys(&run, run.fd);
+}

@@ -60,7 +60,7 @@ static unsigned int wq_add_first(struct wq_cs *cs, struct wq_batch *b, struct wq
 		}
 		wq_entry_set_state(e, ENTRY_DIRTY);
 		if (q->timed)
-			wq_times_of(e)->since = wq_now(cs) + cs->wakes.ready + i;
+			wq_times_of(e)->since = wq_now(cs);
 		wq_trace_add(q, e, false);
 		wq_span_add(&span, e, &q->fifo);
 		op->result = 1;

@@ -129,9 +129,8 @@ noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 
 	wq_assert_locked(cs);
 	wq_entry_set_state(e, e->state | ENTRY_DIRTY);
-	/* Keys of one critical section are 1 ns apart, so that a list shows their order. */
 	if (q->timed)
-		wq_times_of(e)->since = wq_now(cs) + cs->wakes.ready;
+		wq_times_of(e)->since = wq_now(cs);
 	if (e->state & ENTRY_PROCESSING) {
 		/* A read of this consumer's file would return the key, see wq_poll_mask(). */
 		if (e->consumer->read == e)

@@ -1247,8 +1247,9 @@ save_queues() { # queues of each order, with keys in each state; descriptors 5 a
 	succeeds wq get --fd 6
 	succeeds wq done --fd 6 --retry failed
 	succeeds wq disable $q.c disabled
-	printf '%s\n' k{9..1} >"$dir/ks"
-	succeeds wq add $q.c <"$dir/ks"
+	local k
+	# one call each: keys of one call have one time
+	for k in k{9..1}; do succeeds wq add $q.c $k; done
 	succeeds wq pause --gets --for 2h $q.b
 	succeeds wq pause --adds $q.c
 } >/dev/null

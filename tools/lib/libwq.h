@@ -723,7 +723,8 @@ int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor);
  * wq_list_since() - as wq_list(), with times in place of ages
  *
  * @info.age of each key is the time of CLOCK_MONOTONIC, in ns, at which its age was 0.  Ready keys
- * of a level that are sorted by it are in the order in which they became dirty.
+ * of a level that are sorted by it are in the order in which they became dirty.  Up to 32 keys that one
+ * call added have the same time.
  */
 int wq_list_since(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor);
 

@@ -44,9 +44,9 @@ DKMSDIR	:= /usr/src/wq-$(WQ_VERSION)
 LICENCES := $(wildcard COPYING* LICENSES)
 MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
-DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore)
+DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
-.PHONY: all modules tools run shell test test-packaging matrix torture test-torture model litmus kunit fuzz test-fuzz \
+.PHONY: FORCE all modules tools run shell test test-packaging matrix torture test-torture model litmus kunit mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist deb clean help
 
@@ -66,6 +66,18 @@ tools:
 	+$(TOOLS) -C tools/wqctl
 	+$(TOOLS) -C tools/mirror
 
+# Without the headers of the running kernel: for the kernel that the tests run in.
+compile_commands.json: FORCE
+	@tools/deps python3
+	@if test -e $(KDIR)/Makefile; then \
+		$(MAKE) -s modules && tools/compile-commands $(KDIR) . >$@.new; \
+	else \
+		tools/vm/vm build stock >/dev/null && \
+		tools/compile-commands $$(tools/vm/vm kdir stock) build/stock >$@.new; \
+	fi && mv $@.new $@
+
+FORCE:
+
 run:
 	@tools/run
 
@@ -78,7 +90,11 @@ test:
 	@tests/run
 
 kunit:
-	@tests/kunit '$(or $(T),*)'
+	@tests/kunit $(if $(T),'$(T)')
+
+# N=1000 T='wq_delay.c' SEED=1
+mutants:
+	@tests/mutants $(if $(N),-n $(N)) $(if $(SEED),--seed $(SEED)) $(T)
 
 test-fuzz:
 	@tests/fuzz/run --replay
@@ -198,13 +214,15 @@ KBUILD_OUTPUTS := *.o *.ko *.ko.* *.mod *.mod.c *.a *.i *.s *.lst *.su *.dwo *.g
 	*.symtypes .*.cmd .*.d .*.tmp .tmp_* modules.order Module.symvers
 
 clean:
-	rm -rf build
+	rm -rf build compile_commands.json
 	@find . \( -name .git -o -path ./build \) -prune -o -type f \
 		\( -false $(foreach name,$(KBUILD_OUTPUTS),-o -name '$(name)') \) -exec rm -f {} +
 
 help:
 	@echo "Build:"
 	@echo "  make                  wq.ko for the kernel in KDIR, libwq and wqctl"
+	@echo "  make compile_commands.json"
+	@echo "                        the commands of the compiler, for editors and clangd"
 	@echo "  make clean            remove all that was built"
 	@echo
 	@echo "Try it in a virtual machine:"
@@ -223,7 +241,10 @@ help:
 	@echo
 	@echo "Test:"
 	@echo "  make test             all tests, in virtual machines"
+	@echo "  make kunit            the quick KUnit cases, in half a minute"
 	@echo "  make kunit T=wq_get   the KUnit suites that match a pattern; T='wq_get.*signal*': some cases"
+	@echo "  make mutants          put N=1000 small faults into the module (T='wq_delay.c'), and count"
+	@echo "                        those that the quick KUnit cases notice"
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms and the Debian packages (needs root)"
 	@echo "  make model            compare wq with a model: all short sequences, long random ones"

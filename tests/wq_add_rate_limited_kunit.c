@@ -1088,7 +1088,7 @@ static struct kunit_case add_rate_limited_cases[] = {
 	KUNIT_CASE(a_bucket_alone_counts_failures_while_the_key_is_known),
 	KUNIT_CASE(retained_keys_count_against_max_keys),
 	KUNIT_CASE(a_retained_key_is_added_without_memory),
-	KUNIT_CASE(ten_thousand_retained_keys_are_reported_and_released),
+	KUNIT_CASE_SLOW(ten_thousand_retained_keys_are_reported_and_released),
 	KUNIT_CASE(retained_keys_survive_shutdown_until_forget),
 	KUNIT_CASE(drain_does_not_wait_for_retained_keys),
 	KUNIT_CASE(a_failed_key_is_retained_when_shutdown_drops_its_delay),

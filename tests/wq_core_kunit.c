@@ -437,7 +437,7 @@ static void no_key_is_lost_to_a_timeout(struct kunit *test)
 }
 
 static struct kunit_case get_cases[] = {
-	KUNIT_CASE(ten_thousand_keys_leave_in_the_order_they_came),
+	KUNIT_CASE_SLOW(ten_thousand_keys_leave_in_the_order_they_came),
 	KUNIT_CASE(get_hands_a_key_out_once),
 	KUNIT_CASE(get_without_wait_of_an_empty_queue_is_eagain),
 	KUNIT_CASE(get_times_out_and_not_before_its_time),
@@ -450,10 +450,10 @@ static struct kunit_case get_cases[] = {
 	KUNIT_CASE(a_sleeping_get_is_woken_by_shutdown),
 	KUNIT_CASE(a_handled_signal_ends_the_wait_of_get),
 	KUNIT_CASE(a_fatal_signal_ends_the_wait_of_get),
-	KUNIT_CASE(one_add_wakes_one_of_many),
+	KUNIT_CASE_SLOW(one_add_wakes_one_of_many),
 	KUNIT_CASE(each_of_n_sleeping_gets_returns_one_of_n_keys),
-	KUNIT_CASE(no_key_is_lost_to_a_signal),
-	KUNIT_CASE(no_key_is_lost_to_a_timeout),
+	KUNIT_CASE_SLOW(no_key_is_lost_to_a_signal),
+	KUNIT_CASE_SLOW(no_key_is_lost_to_a_timeout),
 	{}
 };
 
@@ -985,11 +985,11 @@ static void a_signal_that_is_not_fatal_leaves_a_drain_waiting(struct kunit *test
 
 static struct kunit_case drain_cases[] = {
 	KUNIT_CASE(drain_of_an_empty_queue_returns_at_once),
-	KUNIT_CASE(drain_is_a_shutdown_as_well),
+	KUNIT_CASE_SLOW(drain_is_a_shutdown_as_well),
 	KUNIT_CASE(drain_wakes_a_sleeping_get),
-	KUNIT_CASE(drain_waits_for_ready_keys),
+	KUNIT_CASE_SLOW(drain_waits_for_ready_keys),
 	KUNIT_CASE(drain_waits_for_keys_in_processing),
-	KUNIT_CASE(drain_waits_for_keys_added_again_while_processing),
+	KUNIT_CASE_SLOW(drain_waits_for_keys_added_again_while_processing),
 	KUNIT_CASE(drain_ends_when_the_last_ready_key_is_canceled),
 	KUNIT_CASE(drain_ends_by_done_key),
 	KUNIT_CASE(drain_after_shutdown_waits),
@@ -1526,8 +1526,8 @@ static struct kunit_case key_cases[] = {
 	KUNIT_CASE(a_full_queue_still_marks_a_key_in_processing),
 	KUNIT_CASE(there_is_room_again_after_done),
 	KUNIT_CASE(there_is_room_again_after_cancel),
-	KUNIT_CASE(two_hundred_thousand_keys_go_in_and_out),
-	KUNIT_CASE(keys_are_found_while_others_come_and_go),
+	KUNIT_CASE_SLOW(two_hundred_thousand_keys_go_in_and_out),
+	KUNIT_CASE_SLOW(keys_are_found_while_others_come_and_go),
 	KUNIT_CASE(a_key_takes_little_memory),
 	KUNIT_CASE(keys_of_each_length_fit_their_entries_in_a_queue_with_times),
 	{}
@@ -1636,172 +1636,18 @@ static struct kunit_case create_cases[] = {
 
 /* --- ordering policies --- */
 
-/* The policies of these tests keep their ready keys in a list or in a tree. */
-struct order {
-	struct list_head list;
-	struct rb_root tree;
-	unsigned int len;
-	unsigned int touches, pushes, pops, removes;
-	bool irqs_were_on;
-	bool popped_empty;
-};
-
-static void order_called(struct order *o)
+static struct policy *ordered(struct kunit *test, const struct wq_order_ops *ops)
 {
-	if (!irqs_disabled())
-		o->irqs_were_on = true;
-}
+	struct policy *p = &fixture(test)->policy;
 
-static void order_touch(void *order, struct wq_entry *entry)
-{
-	struct order *o = order;
-
-	order_called(o);
-	o->touches++;
-}
-
-static void fifo_push(void *order, struct wq_entry *entry)
-{
-	struct order *o = order;
-
-	order_called(o);
-	o->pushes++;
-	o->len++;
-	list_add_tail(&entry->link, &o->list);
-}
-
-static unsigned int order_len(void *order)
-{
-	struct order *o = order;
-
-	order_called(o);
-	return o->len;
-}
-
-static struct wq_entry *list_pop(void *order)
-{
-	struct order *o = order;
-	struct wq_entry *entry;
-
-	order_called(o);
-	o->pops++;
-	entry = list_first_entry_or_null(&o->list, struct wq_entry, link);
-	if (!entry) {
-		o->popped_empty = true;
-		return NULL;
-	}
-	o->len--;
-	list_del(&entry->link);
-	return entry;
-}
-
-static void list_remove(void *order, struct wq_entry *entry)
-{
-	struct order *o = order;
-
-	order_called(o);
-	o->removes++;
-	o->len--;
-	list_del(&entry->link);
-}
-
-static void lifo_push(void *order, struct wq_entry *entry)
-{
-	struct order *o = order;
-
-	o->len++;
-	list_add(&entry->link, &o->list);
-}
-
-static void to_front(void *order, struct wq_entry *entry)
-{
-	struct order *o = order;
-
-	list_move(&entry->link, &o->list);
-}
-
-/* The least first byte first. */
-static bool key_less(struct rb_node *a, const struct rb_node *b)
-{
-	const u8 *key_a, *key_b;
-	size_t len;
-
-	key_a = wq_entry_key(rb_entry(a, struct wq_entry, node), &len);
-	key_b = wq_entry_key(rb_entry(b, struct wq_entry, node), &len);
-	return *key_a < *key_b;
-}
-
-static void tree_push(void *order, struct wq_entry *entry)
-{
-	struct order *o = order;
-
-	o->len++;
-	rb_add(&entry->node, &o->tree, key_less);
-}
-
-static struct wq_entry *tree_pop(void *order)
-{
-	struct order *o = order;
-	struct rb_node *first = rb_first(&o->tree);
-
-	o->len--;
-	rb_erase(first, &o->tree);
-	return rb_entry(first, struct wq_entry, node);
-}
-
-static void tree_remove(void *order, struct wq_entry *entry)
-{
-	struct order *o = order;
-
-	o->len--;
-	rb_erase(&entry->node, &o->tree);
-}
-
-static const struct wq_order_ops counted_fifo = {
-	.touch = order_touch,
-	.push = fifo_push,
-	.len = order_len,
-	.pop = list_pop,
-	.remove = list_remove,
-};
-
-static const struct wq_order_ops lifo = {
-	.push = lifo_push,
-	.len = order_len,
-	.pop = list_pop,
-	.remove = list_remove,
-};
-
-static const struct wq_order_ops touched_first = {
-	.touch = to_front,
-	.push = fifo_push,
-	.len = order_len,
-	.pop = list_pop,
-	.remove = list_remove,
-};
-
-static const struct wq_order_ops priority = {
-	.push = tree_push,
-	.len = order_len,
-	.pop = tree_pop,
-	.remove = tree_remove,
-};
-
-static struct order *ordered(struct kunit *test, const struct wq_order_ops *ops)
-{
-	struct order *o = kunit_kzalloc(test, sizeof(*o), GFP_KERNEL);
-	struct wq_params params = { .order = ops, .order_data = o };
-
-	KUNIT_ASSERT_NOT_NULL(test, o);
-	INIT_LIST_HEAD(&o->list);
-	o->tree = RB_ROOT;
-	queue_of(test, &params);
-	return o;
+	policy_init(p);
+	queue_of(test, &(struct wq_params){ .order = ops, .order_data = p });
+	return p;
 }
 
 static void push_is_called_when_a_key_becomes_ready(struct kunit *test)
 {
-	struct order *o = ordered(test, &counted_fifo);
+	struct policy *o = ordered(test, &policy_fifo);
 
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, o->pushes, 1U);
@@ -1814,7 +1660,7 @@ static void push_is_called_when_a_key_becomes_ready(struct kunit *test)
 
 static void touch_is_called_when_a_ready_key_is_added_again(struct kunit *test)
 {
-	struct order *o = ordered(test, &counted_fifo);
+	struct policy *o = ordered(test, &policy_fifo);
 
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, o->touches, 0U);
@@ -1826,7 +1672,7 @@ static void touch_is_called_when_a_ready_key_is_added_again(struct kunit *test)
 
 static void touch_is_not_called_for_a_key_in_processing(struct kunit *test)
 {
-	struct order *o = ordered(test, &counted_fifo);
+	struct policy *o = ordered(test, &policy_fifo);
 
 	add(test, "a");
 	get(test, "a");
@@ -1837,7 +1683,7 @@ static void touch_is_not_called_for_a_key_in_processing(struct kunit *test)
 
 static void pop_is_called_once_a_get_and_never_on_an_empty_policy(struct kunit *test)
 {
-	struct order *o = ordered(test, &counted_fifo);
+	struct policy *o = ordered(test, &policy_fifo);
 
 	get_error(test);
 	add(test, "a");
@@ -1851,7 +1697,7 @@ static void pop_is_called_once_a_get_and_never_on_an_empty_policy(struct kunit *
 
 static void remove_is_called_when_a_ready_key_is_canceled(struct kunit *test)
 {
-	struct order *o = ordered(test, &counted_fifo);
+	struct policy *o = ordered(test, &policy_fifo);
 
 	add(test, "a");
 	add(test, "b");
@@ -1866,7 +1712,7 @@ static void remove_is_called_when_a_ready_key_is_canceled(struct kunit *test)
 
 static void a_policy_is_called_with_interrupts_off(struct kunit *test)
 {
-	struct order *o = ordered(test, &counted_fifo);
+	struct policy *o = ordered(test, &policy_fifo);
 
 	skip_on_preempt_rt(test);
 	add(test, "a");
@@ -1880,7 +1726,7 @@ static void a_policy_is_called_with_interrupts_off(struct kunit *test)
 
 static void len_counts_the_keys_of_a_policy(struct kunit *test)
 {
-	ordered(test, &counted_fifo);
+	ordered(test, &policy_fifo);
 	add(test, "a");
 	add(test, "b");
 	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 2U);
@@ -1892,7 +1738,7 @@ static void len_counts_the_keys_of_a_policy(struct kunit *test)
 
 static void a_lifo_policy_hands_out_the_last_key_first(struct kunit *test)
 {
-	ordered(test, &lifo);
+	ordered(test, &policy_lifo);
 	add(test, "a");
 	add(test, "b");
 	add(test, "c");
@@ -1904,7 +1750,11 @@ static void a_lifo_policy_hands_out_the_last_key_first(struct kunit *test)
 
 static void touch_may_be_null(struct kunit *test)
 {
-	ordered(test, &lifo);
+	static struct wq_order_ops untouched;
+
+	untouched = policy_lifo;
+	untouched.touch = NULL;
+	ordered(test, &untouched);
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
 	get(test, "a");
@@ -1912,7 +1762,7 @@ static void touch_may_be_null(struct kunit *test)
 
 static void touch_may_move_a_key(struct kunit *test)
 {
-	ordered(test, &touched_first);
+	ordered(test, &policy_touched_first);
 	add(test, "a");
 	add(test, "b");
 	add(test, "c");
@@ -1924,7 +1774,7 @@ static void touch_may_move_a_key(struct kunit *test)
 
 static void a_priority_policy_hands_out_the_least_key_first(struct kunit *test)
 {
-	ordered(test, &priority);
+	ordered(test, &policy_by_bytes);
 	add(test, "5 first");
 	add(test, "9");
 	add(test, "1");
@@ -1947,7 +1797,7 @@ static void a_policy_sorts_ten_thousand_keys(struct kunit *test)
 	u8 key[3], last = 0;
 	u32 i;
 
-	ordered(test, &priority);
+	ordered(test, &policy_by_bytes);
 	q = queue(test);
 	for (i = 0; i < 10000; i++) {
 		key[0] = i * 7919;
@@ -1969,7 +1819,7 @@ static void a_policy_sorts_ten_thousand_keys(struct kunit *test)
 
 static void wq_entry_key_returns_the_key(struct kunit *test)
 {
-	struct order *o = ordered(test, &counted_fifo);
+	struct policy *o = ordered(test, &policy_fifo);
 	struct wq_entry *entry;
 	const void *key;
 	size_t len = 0;
@@ -1984,7 +1834,7 @@ static void wq_entry_key_returns_the_key(struct kunit *test)
 
 static void a_queue_with_a_policy_can_be_destroyed_with_keys_in_it(struct kunit *test)
 {
-	ordered(test, &priority);
+	ordered(test, &policy_by_bytes);
 	add(test, "a");
 	add(test, "b");
 	get(test, "a");
@@ -2004,7 +1854,7 @@ static struct kunit_case order_cases[] = {
 	KUNIT_CASE(touch_may_be_null),
 	KUNIT_CASE(touch_may_move_a_key),
 	KUNIT_CASE(a_priority_policy_hands_out_the_least_key_first),
-	KUNIT_CASE(a_policy_sorts_ten_thousand_keys),
+	KUNIT_CASE_SLOW(a_policy_sorts_ten_thousand_keys),
 	KUNIT_CASE(wq_entry_key_returns_the_key),
 	KUNIT_CASE(a_queue_with_a_policy_can_be_destroyed_with_keys_in_it),
 	{}
@@ -2411,10 +2261,10 @@ static void shutdown_may_come_from_hard_interrupt(struct kunit *test)
 static struct kunit_case load_cases[] = {
 	KUNIT_CASE(add_leaves_interrupts_off),
 	KUNIT_CASE(shutdown_leaves_interrupts_off),
-	KUNIT_CASE(shutdown_may_come_from_hard_interrupt),
-	KUNIT_CASE(adds_may_come_from_every_context_at_once),
-	KUNIT_CASE(under_load_each_add_is_covered_and_no_key_runs_twice_at_once),
-	KUNIT_CASE(under_load_cancel_loses_no_key_but_those_canceled),
+	KUNIT_CASE_SLOW(shutdown_may_come_from_hard_interrupt),
+	KUNIT_CASE_SLOW(adds_may_come_from_every_context_at_once),
+	KUNIT_CASE_SLOW(under_load_each_add_is_covered_and_no_key_runs_twice_at_once),
+	KUNIT_CASE_SLOW(under_load_cancel_loses_no_key_but_those_canceled),
 	{}
 };
 

@@ -1062,69 +1062,12 @@ static void a_queue_with_keys_delayed_in_every_state_can_be_destroyed(struct kun
 
 /* --- an ordering policy --- */
 
-struct order {
-	struct list_head list;
-	unsigned int len, touches;
-};
-
-static void order_touch(void *order, struct wq_entry *entry)
-{
-	struct order *o = order;
-
-	o->touches++;
-}
-
-static void order_push(void *order, struct wq_entry *entry)
-{
-	struct order *o = order;
-
-	o->len++;
-	list_add(&entry->link, &o->list);
-}
-
-static unsigned int order_len(void *order)
-{
-	struct order *o = order;
-
-	return o->len;
-}
-
-static void order_remove(void *order, struct wq_entry *entry)
-{
-	struct order *o = order;
-
-	o->len--;
-	list_del(&entry->link);
-}
-
-static struct wq_entry *order_pop(void *order)
-{
-	struct order *o = order;
-	struct wq_entry *e = list_first_entry(&o->list, struct wq_entry, link);
-
-	order_remove(o, e);
-	return e;
-}
-
-static const struct wq_order_ops lifo = {
-	.touch = order_touch,
-	.push = order_push,
-	.len = order_len,
-	.pop = order_pop,
-	.remove = order_remove,
-};
-
 static void a_due_key_goes_through_the_ordering_policy(struct kunit *test)
 {
-	struct order *o = kunit_kzalloc(test, sizeof(*o), GFP_KERNEL);
-	struct fixture *fx = test->priv;
-	struct wq_params params = {
-		.clock = &fx->clock, .order = &lifo, .order_data = o,
-	};
+	struct policy *o = &fixture(test)->policy;
 
-	KUNIT_ASSERT_NOT_NULL(test, o);
-	INIT_LIST_HEAD(&o->list);
-	queue_of(test, &params);
+	policy_init(o);
+	queue_on_clock(test, (struct wq_params){ .order = &policy_lifo, .order_data = o });
 	add_after(test, "a", 10);
 	add_after(test, "b", 20);
 	add_after(test, "c", 30);
@@ -1489,30 +1432,6 @@ static void the_thread_comes_for_the_rest_when_the_first_was_put_off(struct kuni
 
 #define LATE_KEYS	200
 
-/* A policy that notes when each key, a number, became ready. */
-struct ready_times {
-	struct order order;
-	s64 at[LATE_KEYS];
-};
-
-static void note_push(void *order, struct wq_entry *entry)
-{
-	struct ready_times *t = container_of(order, struct ready_times, order);
-	size_t len;
-	u32 key;
-
-	memcpy(&key, wq_entry_key(entry, &len), sizeof(key));
-	t->at[key] = ktime_get_ns();
-	order_push(order, entry);
-}
-
-static const struct wq_order_ops noted = {
-	.push = note_push,
-	.len = order_len,
-	.pop = order_pop,
-	.remove = order_remove,
-};
-
 static int compare_s64(const void *a, const void *b)
 {
 	s64 x = *(const s64 *)a, y = *(const s64 *)b;
@@ -1532,21 +1451,22 @@ static void tell_lateness(struct kunit *test, const char *what, s64 *late)
 /* Measures how late keys within 0.4 s are ready, and how late get returns them. */
 static void measure_lateness(struct kunit *test, const char *ready, const char *got)
 {
-	struct ready_times *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
+	struct policy *p = &fixture(test)->policy;
+	s64 *ready_at = kunit_kcalloc(test, LATE_KEYS, sizeof(*ready_at), GFP_KERNEL);
 	s64 *due = kunit_kcalloc(test, LATE_KEYS, sizeof(*due), GFP_KERNEL);
 	s64 *late = kunit_kcalloc(test, LATE_KEYS, sizeof(*late), GFP_KERNEL);
-	struct wq_params params = { .name = QUEUE, .order = &noted };
+	struct wq_params params = { .name = QUEUE, .order = &policy_lifo, .order_data = p };
 	struct wq_item item;
 	struct rnd_state state;
 	struct wq *q;
 	s64 delay;
 	u32 i, key;
 
-	KUNIT_ASSERT_NOT_NULL(test, t);
+	KUNIT_ASSERT_NOT_NULL(test, ready_at);
 	KUNIT_ASSERT_NOT_NULL(test, due);
 	KUNIT_ASSERT_NOT_NULL(test, late);
-	INIT_LIST_HEAD(&t->order.list);
-	params.order_data = &t->order;
+	policy_init(p);
+	p->pushed_at = ready_at;
 	q = queue_of(test, &params);
 	prandom_seed_state(&state, 1);
 	for (i = 0; i < LATE_KEYS; i++) {
@@ -1564,7 +1484,7 @@ static void measure_lateness(struct kunit *test, const char *ready, const char *
 	}
 	tell_lateness(test, got, late);
 	for (i = 0; i < LATE_KEYS; i++)
-		late[i] = t->at[i] - due[i];
+		late[i] = ready_at[i] - due[i];
 	tell_lateness(test, ready, late);
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
@@ -1777,7 +1697,7 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(a_full_queue_still_coalesces_on_a_delayed_key),
 	KUNIT_CASE(a_full_queue_still_delays_a_key_that_it_knows),
 	KUNIT_CASE(there_is_room_again_after_cancel_of_a_delayed_key),
-	KUNIT_CASE(shutdown_drops_delayed_keys_and_counts_them),
+	KUNIT_CASE_SLOW(shutdown_drops_delayed_keys_and_counts_them),
 	KUNIT_CASE(delayed_keys_are_unknown_after_shutdown),
 	KUNIT_CASE(shutdown_drops_the_delay_of_a_ready_key_and_leaves_the_key),
 	KUNIT_CASE(shutdown_drops_the_delay_of_a_key_in_processing),
@@ -1790,25 +1710,25 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(each_allocation_of_add_after_may_fail_for_a_key_that_is_there),
 	KUNIT_CASE(allocations_may_fail_while_the_heap_grows),
 	KUNIT_CASE(another_time_for_a_delayed_key_needs_no_memory),
-	KUNIT_CASE(a_delayed_key_needs_no_more_memory),
+	KUNIT_CASE_SLOW(a_delayed_key_needs_no_more_memory),
 	KUNIT_CASE(a_thread_that_failed_for_lack_of_memory_is_made_later),
 	KUNIT_CASE(a_queue_without_delayed_keys_has_no_thread),
 	KUNIT_CASE(the_first_delayed_key_makes_the_thread),
 	KUNIT_CASE(a_queue_with_a_clock_of_its_own_has_no_thread),
-	KUNIT_CASE(destroy_ends_the_thread),
+	KUNIT_CASE_SLOW(destroy_ends_the_thread),
 	KUNIT_CASE(destroy_may_come_before_the_thread_runs),
-	KUNIT_CASE(the_thread_frees_the_keys_that_shutdown_dropped),
+	KUNIT_CASE_SLOW(the_thread_frees_the_keys_that_shutdown_dropped),
 	KUNIT_CASE(keys_that_shutdown_dropped_are_freed_if_none_was_ever_due),
-	KUNIT_CASE(a_clamped_delay_leaves_the_thread_asleep),
-	KUNIT_CASE(a_later_time_leaves_the_thread_asleep),
-	KUNIT_CASE(a_key_delayed_20_ms_comes_not_before),
+	KUNIT_CASE_SLOW(a_clamped_delay_leaves_the_thread_asleep),
+	KUNIT_CASE_SLOW(a_later_time_leaves_the_thread_asleep),
+	KUNIT_CASE_SLOW(a_key_delayed_20_ms_comes_not_before),
 	KUNIT_CASE(an_earlier_time_wakes_the_thread_early),
 	KUNIT_CASE(an_earlier_time_for_the_same_key_wakes_the_thread_early),
 	KUNIT_CASE(the_thread_comes_for_the_rest_when_the_first_was_put_off),
-	KUNIT_CASE(no_key_is_early_on_an_idle_machine),
-	KUNIT_CASE(no_key_is_early_on_a_busy_machine),
-	KUNIT_CASE(keys_may_be_delayed_from_every_context_while_the_thread_works),
-	KUNIT_CASE(a_hundred_thousand_keys_may_be_due_at_once),
+	KUNIT_CASE_SLOW(no_key_is_early_on_an_idle_machine),
+	KUNIT_CASE_SLOW(no_key_is_early_on_a_busy_machine),
+	KUNIT_CASE_SLOW(keys_may_be_delayed_from_every_context_while_the_thread_works),
+	KUNIT_CASE_SLOW(a_hundred_thousand_keys_may_be_due_at_once),
 	{}
 };
 

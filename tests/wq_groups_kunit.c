@@ -811,7 +811,7 @@ static struct kunit_case groups_cases[] = {
 	KUNIT_CASE(given_back_key_is_ahead_of_all_groups),
 	KUNIT_CASE(create_checks_the_figures_of_groups),
 	KUNIT_CASE(embedded_entries_are_refused),
-	KUNIT_CASE(quiet_groups_do_not_wait_for_a_noisy_one),
+	KUNIT_CASE_SLOW(quiet_groups_do_not_wait_for_a_noisy_one),
 	KUNIT_CASE(group_that_never_empties_starves_no_other),
 	KUNIT_CASE(limit_of_one_serializes_a_group),
 	KUNIT_CASE(limit_counts_the_keys_of_each_group),

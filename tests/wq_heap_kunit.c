@@ -422,7 +422,7 @@ static void a_hundred_thousand_entries_come_and_their_memory_is_freed(struct kun
 }
 
 static struct kunit_case heap_cases[] = {
-	KUNIT_CASE(every_order_of_7_adds_with_every_move_and_every_cancel),
+	KUNIT_CASE_SLOW(every_order_of_7_adds_with_every_move_and_every_cancel),
 	KUNIT_CASE(random_steps_of_the_heap_agree_with_a_model),
 	KUNIT_CASE(an_entry_moved_to_its_own_time_leaves_behind_its_equals),
 	KUNIT_CASE(equal_times_keep_their_order_when_the_sequence_wraps),

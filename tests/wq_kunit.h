@@ -20,6 +20,8 @@
 #include <linux/slab.h>
 #include <linux/wq.h>
 
+#include "wq_policy_kunit.h"
+
 /* The suites, which wq_kunit_main.c registers. */
 extern struct kunit_suite wq_add_suite;
 extern struct kunit_suite wq_get_suite;
@@ -71,6 +73,28 @@ extern struct kunit_suite wq_array_suite;
 
 #define MAX_ACTORS	40
 
+/* Seconds after which a test fails that waits for what must happen.  tests/mutants has less. */
+#ifndef PATIENCE
+#define PATIENCE	30
+#endif
+
+/*
+ * A case that takes more than 0.1 s, which "make kunit" leaves out.  6.8 brought this to KUnit.
+ * Before that the status of a case is unused until it has run.
+ */
+#ifdef KUNIT_CASE_SLOW
+static inline bool wq_case_is_slow(const struct kunit_case *c)
+{
+	return c->attr.speed == KUNIT_SPEED_SLOW;
+}
+#else
+#define KUNIT_CASE_SLOW(fn)	{ .run_case = fn, .name = #fn, .status = KUNIT_SKIPPED }
+static inline bool wq_case_is_slow(const struct kunit_case *c)
+{
+	return c->status == KUNIT_SKIPPED;
+}
+#endif
+
 /* --- fixtures --- */
 
 /* A key that was got, with room for a copy of the key. */
@@ -104,9 +128,7 @@ struct fixture {
 	struct wq_clock clock;
 	s64 now;			/* what the clock shows */
 	unsigned int clock_reads;
-	/* of queue_with_policy() */
-	struct list_head order;
-	unsigned int ordered, touches, pops;
+	struct policy policy;		/* of a queue that has one */
 	struct actor actors[MAX_ACTORS];
 	unsigned int nr_actors;
 	struct wq_stat st, before, after;
@@ -367,15 +389,15 @@ static inline bool all_same(struct verdict *v)
 			   atomic_read(&(v)->differences));		\
 } while (0)
 
-/* Waits up to 30 s for a condition that must become true. */
+/* Waits up to PATIENCE for a condition that must become true. */
 #define ASSERT_EVENTUALLY(test, cond) do {				\
-	unsigned long end_ = jiffies + 30 * HZ;				\
+	unsigned long end_ = jiffies + PATIENCE * HZ;			\
 	bool is_;							\
 									\
 	while (!(is_ = (cond)) && time_before(jiffies, end_))		\
 		usleep_range(500, 1000);				\
 	if (!is_)							\
-		KUNIT_FAIL(test, "not so after 30 s: %s", #cond);	\
+		KUNIT_FAIL(test, "not so after %d s: %s", PATIENCE, #cond); \
 	KUNIT_ASSERT_TRUE(test, is_);					\
 } while (0)
 
@@ -421,7 +443,7 @@ int result_within(struct kunit *test, struct actor *a, unsigned int seconds);
 
 static inline int result(struct kunit *test, struct actor *a)
 {
-	return result_within(test, a, 30);
+	return result_within(test, a, PATIENCE);
 }
 
 static inline bool is_interrupted(int ret)

@@ -64,53 +64,12 @@ struct wq *queue_on_clock(struct kunit *test, struct wq_params params)
 	return queue_of(test, &params);
 }
 
-static void order_touch(void *order, struct wq_entry *e)
-{
-	((struct fixture *)order)->touches++;
-}
-
-static void order_push(void *order, struct wq_entry *e)
-{
-	struct fixture *fx = order;
-
-	list_add_tail(&e->link, &fx->order);
-	fx->ordered++;
-}
-
-static unsigned int order_len(void *order)
-{
-	return ((struct fixture *)order)->ordered;
-}
-
-static void order_remove(void *order, struct wq_entry *e)
-{
-	((struct fixture *)order)->ordered--;
-	list_del(&e->link);
-}
-
-static struct wq_entry *order_pop(void *order)
-{
-	struct fixture *fx = order;
-	struct wq_entry *e = list_first_entry(&fx->order, struct wq_entry, link);
-
-	fx->pops++;
-	order_remove(order, e);
-	return e;
-}
-
 struct wq *queue_with_policy(struct kunit *test)
 {
-	static const struct wq_order_ops ops = {
-		.touch = order_touch, .push = order_push, .len = order_len, .pop = order_pop,
-		.remove = order_remove,
-	};
-	struct fixture *fx = fixture(test);
+	struct policy *p = &fixture(test)->policy;
 
-	INIT_LIST_HEAD(&fx->order);
-	fx->ordered = 0;
-	fx->touches = 0;
-	fx->pops = 0;
-	return queue_on_clock(test, (struct wq_params){ .order = &ops, .order_data = fx });
+	policy_init(p);
+	return queue_on_clock(test, (struct wq_params){ .order = &policy_fifo, .order_data = p });
 }
 
 /* --- verbs --- */

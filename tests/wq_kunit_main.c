@@ -2,8 +2,8 @@
 /*
  * wq_kunit.ko: the list of the KUnit suites.
  *
- * The parameter T chooses suites and cases by name.  The filter of 6.1's KUnit does not see the
- * suites of a module, so the module's init filters and runs them itself.
+ * The parameter T chooses suites and cases by name, and quick leaves slow cases out.  The filter of
+ * 6.1's KUnit does not see the suites of a module, so the module's init filters and runs them itself.
  */
 #include <kunit/test.h>
 #include <linux/glob.h>
@@ -13,10 +13,15 @@
 
 #include "wq_compat.h"
 #include "wq_kunit.h"
+#include "wq_mutants_kunit.h"
 
 static char *T = "*";
 module_param(T, charp, 0444);
 MODULE_PARM_DESC(T, "which suites to run: a pattern of their names, or SUITE.CASE with two patterns");
+
+static bool quick;
+module_param(quick, bool, 0444);
+MODULE_PARM_DESC(quick, "leave out the cases that take more than 0.1 s");
 
 static struct kunit_suite *const all[] = {
 	&wq_add_suite,
@@ -74,7 +79,7 @@ static struct kunit_case *cases_of(const struct kunit_suite *suite, const char *
 		return NULL;
 	to = cases;
 	for (c = suite->test_cases; c->run_case; c++)
-		if (glob_match(pattern, c->name))
+		if (glob_match(pattern, c->name) && !(quick && wq_case_is_slow(c)))
 			*to++ = *c;
 	if (to != cases)
 		return cases;
@@ -95,6 +100,10 @@ static int __init wq_kunit_init(void)
 
 	if (!suites)
 		return -ENOMEM;
+	if (IS_ENABLED(CONFIG_WQ_MUTANTS)) {
+		kfree(suites);
+		return wq_mutants_init(all, ARRAY_SIZE(all));
+	}
 	strsep(&cases, ".");
 	for (i = 0; i < ARRAY_SIZE(all); i++) {
 		struct kunit_suite *suite = &chosen[nr_running];
@@ -121,6 +130,7 @@ module_init(wq_kunit_init);
 
 static void __exit wq_kunit_exit(void)
 {
+	wq_mutants_exit();
 	__kunit_test_suites_exit(running, nr_running);
 	free_cases();
 }

@@ -168,7 +168,7 @@ static void a_policy_with_touch_sees_each_repeat_add(struct kunit *test)
 	add(test, "a");
 	add(test, "a");
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, fixture(test)->touches, 2U);
+	KUNIT_EXPECT_EQ(test, fixture(test)->policy.touches, 2U);
 	run(test, "a");
 }
 
@@ -331,7 +331,7 @@ static struct kunit_case lockless_cases[] = {
 	KUNIT_CASE(add_of_a_requeued_key_takes_no_lock),
 	KUNIT_CASE(add_of_a_key_of_a_dead_consumer_is_coalesced),
 	KUNIT_CASE(a_long_key_is_found_without_the_lock),
-	KUNIT_CASE(each_of_many_ready_keys_is_found_without_the_lock),
+	KUNIT_CASE_SLOW(each_of_many_ready_keys_is_found_without_the_lock),
 	KUNIT_CASE(add_in_an_nmi_succeeds_if_the_key_is_dirty),
 	KUNIT_CASE(add_of_a_dirty_key_fails_after_a_shutdown),
 	KUNIT_CASE(flags_of_an_add_take_effect_on_a_dirty_key),

@@ -197,7 +197,7 @@ static void policy_is_not_asked_while_gets_are_paused(struct kunit *test)
 	add(test, "a");
 	pause_now(test, GETS);
 	expect_nothing_ready(test);
-	KUNIT_EXPECT_EQ(test, fixture(test)->pops, 0U);
+	KUNIT_EXPECT_EQ(test, fixture(test)->policy.pops, 0U);
 	resume(test, GETS);
 	run(test, "a");
 }

@@ -551,22 +551,22 @@ static void a_walk_finds_a_key_that_stays_once_when_hashes_are_equal(struct kuni
 }
 
 static struct kunit_case table_cases[] = {
-	KUNIT_CASE(random_steps_agree_with_a_model),
-	KUNIT_CASE(random_steps_agree_with_a_model_when_hashes_collide),
-	KUNIT_CASE(random_steps_agree_with_a_model_when_keys_are_chosen),
-	KUNIT_CASE(random_steps_agree_with_a_model_when_hashes_are_equal),
-	KUNIT_CASE(keys_of_one_bucket_never_fail),
-	KUNIT_CASE(keys_of_equal_hashes_never_fail),
+	KUNIT_CASE_SLOW(random_steps_agree_with_a_model),
+	KUNIT_CASE_SLOW(random_steps_agree_with_a_model_when_hashes_collide),
+	KUNIT_CASE_SLOW(random_steps_agree_with_a_model_when_keys_are_chosen),
+	KUNIT_CASE_SLOW(random_steps_agree_with_a_model_when_hashes_are_equal),
+	KUNIT_CASE_SLOW(keys_of_one_bucket_never_fail),
+	KUNIT_CASE_SLOW(keys_of_equal_hashes_never_fail),
 	KUNIT_CASE(keys_of_a_full_chain_are_spilled),
 	KUNIT_CASE(keys_of_equal_places_are_found_and_listed),
-	KUNIT_CASE(buckets_grow_and_go_with_the_keys),
-	KUNIT_CASE(buckets_go_as_keys_go),
-	KUNIT_CASE(any_returns_all_entries),
-	KUNIT_CASE(any_skips_few_empty_buckets_in_a_call),
+	KUNIT_CASE_SLOW(buckets_grow_and_go_with_the_keys),
+	KUNIT_CASE_SLOW(buckets_go_as_keys_go),
+	KUNIT_CASE_SLOW(any_returns_all_entries),
+	KUNIT_CASE_SLOW(any_skips_few_empty_buckets_in_a_call),
 	KUNIT_CASE(a_walk_finds_a_key_that_stays_once),
-	KUNIT_CASE(a_walk_finds_a_key_that_stays_once_when_hashes_collide),
-	KUNIT_CASE(a_walk_finds_a_key_that_stays_once_when_keys_are_chosen),
-	KUNIT_CASE(a_walk_finds_a_key_that_stays_once_when_hashes_are_equal),
+	KUNIT_CASE_SLOW(a_walk_finds_a_key_that_stays_once_when_hashes_collide),
+	KUNIT_CASE_SLOW(a_walk_finds_a_key_that_stays_once_when_keys_are_chosen),
+	KUNIT_CASE_SLOW(a_walk_finds_a_key_that_stays_once_when_hashes_are_equal),
 	{}
 };
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -50,6 +51,15 @@ class Definitions(unittest.TestCase):
 
     def test_nothing_is_executed(self) -> None:
         self.assertEqual("$(date)", definition.parse("x", "from=clang about='$(date)'").about)
+
+    def test_gdb_gets_the_sections_of_each_module(self) -> None:
+        self.assertEqual(
+            "set confirm off\n"
+            "add-symbol-file /b/wq.ko -s .text 0x10 -s .data 0x20\n"
+            "add-symbol-file /b/a-b.ko -s .text 0x30\n"
+            "target remote /t/gdb\n",
+            guest.gdb_commands("wq .text 0x10\na_b .text 0x30\nwq .data 0x20\n", Path("/t/gdb"),
+                               Path("/nix/vmlinux"), [Path("/b/wq.ko"), Path("/b/a-b.ko")]))
 
     def test_refused(self) -> None:
         for text in ("from=source\nfor x in y; do :; done", "from=source colour=red", "from=nowhere",
@@ -100,11 +110,8 @@ class Versions(unittest.TestCase):
             folder = Path(name)
             for entry in ("6.1.9-abc", "6.1.10-abc", "6.1.11-other", ".new.12-abc"):
                 (folder / entry).mkdir()
-            type(made).folder, saved = property(lambda self: folder), type(made).folder
-            try:
+            with unittest.mock.patch.object(definition.Definition, "folder", folder):
                 found = made.cached()
-            finally:
-                type(made).folder = saved
             assert found
             self.assertEqual("6.1.10-abc", found.folder.name)
 
@@ -180,9 +187,11 @@ class Arguments(unittest.TestCase):
             verbose=True, plugin="p.so,a=1", command=["--smp", "7"]), request)
 
     def test_refused(self) -> None:
-        for arguments, why in ((["--smp"], "--smp needs a value"), (["--nix", "--", "x"], "--nix"),
-                               (["true"], "a command goes after --"), ([], "no command"),
-                               (["--module"], "--module needs a value"), (["--"], "no command")):
+        cases: list[tuple[list[str], str]] = [
+            (["--smp"], "--smp needs a value"), (["--nix", "--", "x"], "--nix"),
+            (["true"], "a command goes after --"), ([], "no command"),
+            (["--module"], "--module needs a value"), (["--"], "no command")]
+        for arguments, why in cases:
             with self.subTest(arguments), self.assertRaisesRegex(VmError, why):
                 cli.parse_run("run", arguments)
 
@@ -197,8 +206,10 @@ class Arguments(unittest.TestCase):
                 guest.seconds_of(text)
 
     def test_exit_statuses(self) -> None:
-        for arguments, status in (([], 0), (["help"], 0), (["run", "--help"], 0), (["nix"], FAILED),
-                                  (["run"], FAILED), (["packages", "sid"], 2), (["kdir", "nix"], FAILED)):
+        cases: list[tuple[list[str], int]] = [
+            ([], 0), (["help"], 0), (["run", "--help"], 0), (["nix"], FAILED), (["run"], FAILED),
+            (["packages", "sid"], 2), (["kdir", "nix"], FAILED)]
+        for arguments, status in cases:
             done = subprocess.run([TOP / "tools/vm/vm", *arguments], capture_output=True, check=False)
             self.assertEqual(status, done.returncode, arguments)
             self.assertEqual(status == 0, bool(done.stdout), arguments)
@@ -399,6 +410,7 @@ class Jobs(unittest.TestCase):
     def test_what_a_job_started_ends_with_it(self) -> None:
         with jobs.job(["sh", "-c", "trap '' TERM; sleep 99 & echo $!; wait; sleep 99"],
                       stdout=subprocess.PIPE) as child:
+            assert child.child.stdout
             sleeper = int(child.child.stdout.readline())
             started = time.monotonic()
         child.child.stdout.close()
@@ -467,6 +479,7 @@ class Jobs(unittest.TestCase):
             with tempfile.TemporaryDirectory() as name:
                 tool = subprocess.Popen([sys.executable, "-B", "-c", script, TOP / "tools/vm", f"{name}/s"],
                                         stdout=subprocess.PIPE)
+                assert tool.stdout
                 sleeper = int(tool.stdout.readline())
                 tool.stdout.close()
                 self.assertTrue(Path(name, "s").exists())

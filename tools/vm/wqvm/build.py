@@ -153,7 +153,7 @@ def _from_source(definition: Definition) -> Kernel:
         new.log.write_text("")
         fragment = new.folder / "fragment"
         fragment.write_text("".join((KERNELS / name).read_text() for name in definition.config))
-        make = ["make", "-C", tree, f"O={new.kdir}", f"ARCH={definition.arch}"]
+        make: list[str | Path] = ["make", "-C", tree, f"O={new.kdir}", f"ARCH={definition.arch}"]
         step(f"configuring the kernel {definition.name}", new.log,
              [*make, f"KCONFIG_ALLCONFIG={fragment}", "alldefconfig"])
         lost = lost_options(fragment.read_text(), (new.kdir / ".config").read_text())
@@ -280,7 +280,8 @@ def _prepare_source(new: _New, release: str, headers: Path) -> None:
     new.kdir.mkdir()
     shutil.copy(headers / ".config", new.kdir)
     shutil.copy(headers / "Module.symvers", new.kdir)
-    make = ["-C", tree, f"O={new.kdir}", "ARCH=x86", f"KERNELRELEASE={release}", f"-j{JOBS}"]
+    make: list[str | Path] = ["-C", tree, f"O={new.kdir}", "ARCH=x86",
+                              f"KERNELRELEASE={release}", f"-j{JOBS}"]
     if definition.llvm:
         make.append(f"LLVM={definition.llvm}")
     step(f"preparing {tree.name} to build modules for {release}, about 2 minutes", new.log,

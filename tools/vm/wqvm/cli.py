@@ -47,6 +47,8 @@ kernel log is then kept under build/vm/.
   --share DIR        the folder that the guest may write (default: the project)
   --module FILE.ko   load this too, after wq.ko; may be repeated
   --no-module        don't build and load wq.ko
+  --gdb              name a script by which gdb attaches to the guest, with the symbols
+                     of the modules (QEMU only)
   --no-leak-check    don't wait 6 s for kmemleak at the end
   --append ARGS      more kernel arguments, e.g. time-travel=inf-cpu
   --timeout SECONDS  give up (default: 600; a shell has no limit)
@@ -76,7 +78,8 @@ what they depend on, and print that folder.
 _VALUES = {"--kernel": "kernel", "--smp": "smp", "--cpu": "cpu", "--plugin": "plugin",
            "--mem": "mem", "--share": "share", "--append": "append", "--timeout": "timeout"}
 _SWITCHES = {"--icount": ("icount", True), "--no-module": ("own_module", False),
-             "--no-leak-check": ("leak_check", False), "--verbose": ("verbose", True)}
+             "--no-leak-check": ("leak_check", False), "--verbose": ("verbose", True),
+             "--gdb": ("gdb", True)}
 
 
 class UsageError(Exception):

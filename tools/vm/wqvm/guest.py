@@ -14,7 +14,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +45,7 @@ class Request:
     modules: list[str] = field(default_factory=list)
     own_module: bool = True
     leak_check: bool = True
+    gdb: bool = False
     append: str = ""
     timeout: str = "600"
     verbose: bool = False
@@ -83,6 +84,18 @@ def judge(final: str, console: str, splat: re.Pattern[str], limit: str | None) -
         return FAILED, f"no end within {limit} s (--timeout)"
     return FAILED, (report or first_match(re.compile("^wq: "), console)
                     or "it ended without a result")
+
+
+def gdb_commands(sections: str, socket: Path, vmlinux: Path, modules: Sequence[Path]) -> str:
+    """A script for gdb: the guest, and the symbols of the kernel and of the modules where they are.
+    @sections: a line "MODULE SECTION ADDRESS" for each section, of the guest's /sys/module."""
+    lines = [f"file {vmlinux}"] if vmlinux.exists() else []
+    for module in modules:
+        found = [words[1:] for words in map(str.split, sections.splitlines())
+                 if words[0] == module.stem.replace("-", "_")]
+        lines.append(" ".join([f"add-symbol-file {module}",
+                               *(f"-s {name} {address}" for name, address in found)]))
+    return "\n".join(["set confirm off", *lines, f"target remote {socket}", ""])
 
 
 def kvm_works() -> bool:
@@ -139,6 +152,8 @@ def qemu_command(request: Request, kernel: Path, tmp: Path, share: Path, kvm: bo
         machine = ["-accel", "kvm", "-cpu", "host"]
     else:
         machine = ["-accel", "tcg,thread=multi", "-cpu", cpu]
+    if request.gdb:
+        machine += ["-gdb", f"unix:{tmp}/gdb,server=on,wait=off"]
     if request.plugin:
         machine += ["-plugin", f"file={request.plugin}"]
     serial = ["-serial", f"file:{tmp}/console"]
@@ -155,6 +170,7 @@ def qemu_command(request: Request, kernel: Path, tmp: Path, share: Path, kvm: bo
             "-no-reboot", "-machine", "q35", *machine, "-smp", smp, "-m", request.mem, *serial,
             "-kernel", str(kernel), "-initrd", f"{tmp}/initramfs", "-append",
             " ".join(["console=ttyS0", "mitigations=off", "no_timer_check",
+                      *(["nokaslr"] if request.gdb else []),
                       *kernel_arguments(request.append)]),
             *files]
 
@@ -185,8 +201,10 @@ def _terminal_size() -> tuple[int, int]:
 class _Guest:
     """A guest under way, and the files that it writes."""
 
-    def __init__(self, request: Request, kernel: Kernel, tmp: Path, share: Path) -> None:
+    def __init__(self, request: Request, kernel: Kernel, modules: Sequence[Path], tmp: Path,
+                 share: Path) -> None:
         self.request, self.kernel, self.tmp, self.share = request, kernel, tmp, share
+        self.modules = modules
         self.timed_out = False
         (tmp / "result").mkdir()
         for name in ("console", "qemu.log", "result/out", "result/err", "result/status"):
@@ -241,11 +259,23 @@ class _Guest:
             pumps = [(stack.enter_context((self.tmp / name).open("rb")), target)
                      for name, target in self._outputs()]
             ended = False
+            waits_for_gdb = self.request.gdb
             while not ended:
                 ended = guest.wait(_POLL) is not None
+                if waits_for_gdb and (self.tmp / "result/sections").exists():
+                    waits_for_gdb = False
+                    self._offer_gdb()
                 pumps = [pump for pump in pumps if copy_new(*pump)]
                 if deadline and not ended and time.monotonic() > deadline:
                     self.timed_out = ended = True
+
+    def _offer_gdb(self) -> None:
+        script = SRC / "build/vm" / f"gdb-{os.getpid()}"
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(gdb_commands((self.tmp / "result/sections").read_text(), self.tmp / "gdb",
+                                       self.kernel.kdir / "vmlinux", self.modules))
+        # a shell's terminal is raw
+        say(f"in another terminal: gdb -x {script}\r")
 
     def _outputs(self) -> list[tuple[str, int]]:
         outputs = [("result/out", 1), ("result/err", 2)]
@@ -306,6 +336,8 @@ def run_guest(request: Request) -> int:
     if not kernel.image:
         raise VmError(f"{request.kernel} ({kernel.release}) is only to build against: it has no "
                       "kernel, or its suite none of that version yet")
+    if request.gdb and kernel.definition.arch == "um":
+        raise VmError("--gdb is for QEMU's guests; a User-mode Linux is a process of the host")
     if request.shell:
         # a convenience: the shell works without
         with contextlib.suppress(VmError):
@@ -315,11 +347,12 @@ def run_guest(request: Request) -> int:
         install("qemu-system-x86", "kmod")
 
     with temporary("wq-vm.") as tmp:
-        guest = _Guest(request, kernel, tmp, share)
+        guest = _Guest(request, kernel, modules, tmp, share)
         rows, columns = _terminal_size()
         values = {
             "name": request.kernel, "arch": kernel.definition.arch,
             "mode": "shell" if request.shell else "run", "leak_check": int(request.leak_check),
+            "gdb": int(request.gdb),
             "rows": rows, "cols": columns, "share": share, "src": SRC.resolve(),
             "modules": kernel.modules or "", "term": os.environ.get("TERM") or "dumb",
             "path": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin",

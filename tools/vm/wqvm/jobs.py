@@ -140,7 +140,8 @@ def text_of(command: Sequence[str | Path], **options: Any) -> str:
     options.setdefault("stderr", subprocess.DEVNULL)
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, text=True, check=False, **options)
-    return done.stdout
+    printed: str = done.stdout
+    return printed
 
 
 def install(*packages: str) -> None:

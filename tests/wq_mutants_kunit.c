@@ -21,10 +21,6 @@
 #include "wq_kunit.h"
 #include "wq_mutants_kunit.h"
 
-extern int wq_mutant;
-extern u8 wq_mutant_hit[];
-extern unsigned int wq_nr_mutants;
-
 #define MAX_CASES	4096
 #define MAX_RESULT	(32 << 20)
 

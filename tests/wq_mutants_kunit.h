@@ -4,6 +4,11 @@
 
 /* tests/mutants builds wq_kunit.ko with CONFIG_WQ_MUTANTS.  Then its load runs no case. */
 #ifdef CONFIG_WQ_MUTANTS
+/* In the module under test, see tests/mutants. */
+extern int wq_mutant;
+extern u8 wq_mutant_hit[];
+extern unsigned int wq_nr_mutants;
+
 int wq_mutants_init(struct kunit_suite *const *suites, int n);
 void wq_mutants_exit(void);
 #else

@@ -247,7 +247,7 @@ help:
 	@echo "  make kunit            the quick KUnit cases, in half a minute"
 	@echo "  make kunit T=wq_get   the KUnit suites that match a pattern; T='wq_get.*signal*': some cases"
 	@echo "  make mutants          put N=1000 small faults into the module (T='wq_delay.c'), and count"
-	@echo "                        those that the quick KUnit cases notice"
+	@echo "                        the faults that the quick KUnit cases notice"
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms and the Debian packages (needs root)"
 	@echo "  make model            compare wq with a model: all short sequences, long random ones"

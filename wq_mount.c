@@ -77,7 +77,7 @@ static struct wq_set *set_of(const struct inode *inode)
 
 #ifdef CONFIG_FS_POSIX_ACL
 /* Access lists are kept in the inode's cache, which nothing but a change replaces. */
-static int wq_set_acl(struct mnt_idmap *idmap, wq_acl_owner *owner, struct posix_acl *acl, int type)
+static int wq_set_acl(struct mnt_idmap *idmap, WQ_ACL_OWNER *owner, struct posix_acl *acl, int type)
 {
 	struct inode *inode = wq_acl_inode(owner);
 	int ret;
@@ -167,7 +167,7 @@ static void set_remove(struct inode *dir, struct dentry *dentry)
 }
 
 static int wq_dir_create(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry,
-			 umode_t mode WQ_CREATE_EXCL)
+			 WQ_CREATE_MODE(mode))
 {
 	struct wq_attrs plain = { .size = sizeof(plain) };
 	struct wq_set *set = set_of(dir);
@@ -237,8 +237,8 @@ static struct dentry *set_find(struct dentry *dir, const char *name)
 }
 
 /*
- * Add *@made to a set.  Returns its dentry, and *@made is NULL; or that of a queue that another
- * task has added meanwhile; or an ERR_PTR.
+ * Add *@made to a set.  Returns its dentry, and *@made is NULL.  If another task has added a queue of
+ * that name meanwhile, it returns that queue's dentry.  On error it returns an ERR_PTR.
  */
 static struct dentry *set_create(const struct path *dir, const struct wq_attrs *args,
 				 struct wq **made)
@@ -674,7 +674,7 @@ static int wq_init_fs_context(struct fs_context *fc)
 	fc->fs_private = kzalloc_obj(struct options, GFP_KERNEL_ACCOUNT);
 	if (!fc->fs_private)
 		return -ENOMEM;
-	/* The kernel's mount is made by the first user, who can be in any namespace. */
+	/* The kernel's mount is made by the first user, whose namespace can be any. */
 	if (fc->sb_flags & SB_KERNMOUNT) {
 		put_user_ns(fc->user_ns);
 		fc->user_ns = get_user_ns(&init_user_ns);

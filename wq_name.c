@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a queue with a name has beside its file in wqueue, see wq_mount.c: the check of the name and
+ * Parts of a queue with a name beside its file in wqueue, see wq_mount.c: the check of the name and
  * of what an open asks for, the charge of its creator, and its directory in debugfs.
  *
  * A directory in debugfs needs memory, its parent's mutex and, when it is removed, the end

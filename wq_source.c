@@ -21,8 +21,8 @@
  *    (wq_source.seq), it is kept, and the item runs again.
  *
  * Lifetime: a source is in wq.sources from its attach until it is taken out, by the detach, by the
- * end of its file, or by the last reference to the queue.  Whoever takes it out frees it, so it is
- * freed once.  wq_sources_lock protects the lists.  It is a raw spinlock for the reason that
+ * end of its file, or by the last reference to the queue.  The task that takes it out frees it, so
+ * it is freed once.  wq_sources_lock protects the lists.  It is a raw spinlock for the reason that
  * wq_name.c gives, and a hold handles the WQ_MAX_SOURCES sources of one queue at most.  A source has
  * no reference to its queue: wq_put() ends the sources of a queue before it ends the queue.
  *
@@ -661,10 +661,10 @@ int wq_source_next(struct wq *q, struct wq_source_op *op, char text[WQ_MAX_SOURC
 		memcpy(text, found->text, WQ_MAX_SOURCE_TEXT);
 		/* These are figures of a report, and need not be of one moment. */
 		op->state = data_race(found->marked) ? WQ_SOURCE_MARKED : 0;
-		op->error = data_race(found->error);
+		op->error = data_race(found->error);	/* of any moment */
 		op->state |= op->error ? WQ_SOURCE_ENDED : 0;
-		op->failed = data_race(found->failed);
-		op->rescans = data_race(found->rescans);
+		op->failed = data_race(found->failed);	/* of any moment */
+		op->rescans = data_race(found->rescans);	/* of any moment */
 		uid = found->uid;
 	}
 	raw_spin_unlock_irqrestore(&wq_sources_lock, flags);
@@ -676,7 +676,7 @@ int wq_source_next(struct wq *q, struct wq_source_op *op, char text[WQ_MAX_SOURC
 
 int wq_source_init(void)
 {
-	/* Few items, each of which takes microseconds.  Marks are also set when memory is low. */
+	/* Its items are few and short.  Marks are also set when memory is low. */
 	wq_sources_wq = alloc_workqueue("wq_sources", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	return wq_sources_wq ? 0 : -ENOMEM;
 }

@@ -89,7 +89,7 @@ static inline struct user_namespace *user_namespace(const struct vfsmount *mnt)
 #endif
 
 #if KERNEL_VERSION(6, 2, 0) > LINUX_VERSION_CODE
-typedef struct inode wq_acl_owner;
+#define WQ_ACL_OWNER		struct inode
 #define wq_acl_inode(owner)	(owner)
 #ifdef CONFIG_FS_POSIX_ACL
 #define WQ_ACL_XATTR		&posix_acl_access_xattr_handler,
@@ -99,7 +99,7 @@ typedef struct inode wq_acl_owner;
 #define wq_acl_chmod(idmap, dentry) \
 	posix_acl_chmod(idmap, d_inode(dentry), d_inode(dentry)->i_mode)
 #else
-typedef struct dentry wq_acl_owner;
+#define WQ_ACL_OWNER		struct dentry
 #define wq_acl_inode(owner)	d_inode(owner)
 #define WQ_ACL_XATTR
 #define wq_acl_chmod(idmap, dentry) \
@@ -160,9 +160,9 @@ static inline void d_make_persistent(struct dentry *dentry, struct inode *inode)
 
 /* 7.3 and some kernel before it have no argument that create is exclusive. */
 #if KERNEL_VERSION(7, 3, 0) > LINUX_VERSION_CODE
-#define WQ_CREATE_EXCL	, bool excl
+#define WQ_CREATE_MODE(mode)	umode_t (mode), bool excl
 #else
-#define WQ_CREATE_EXCL
+#define WQ_CREATE_MODE(mode)	umode_t (mode)
 #endif
 
 typedef unsigned long wq_shrink_fn(struct shrinker *s, struct shrink_control *sc);

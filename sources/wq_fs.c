@@ -465,7 +465,7 @@ static int marks_add(struct fs_source *src, struct inode *inode, u32 events, boo
 	}
 	/* From here on the group and the inode hold it. */
 	fsnotify_put_mark(root);
-	/* Of a directory that was removed before, no event comes any more. */
+	/* A directory that was removed before causes no event any more. */
 	if (!ret && IS_DEADDIR(inode))
 		ret = -ENOENT;
 	return ret;

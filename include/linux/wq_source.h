@@ -20,7 +20,7 @@ struct wq_source;
  * @name: lowercase letters and digits, below WQ_KIND_MAX of them
  * @owner: THIS_MODULE.  Each source holds it.
  * @args_size: size of the struct that wq_source_op.arg is the address of
- * @attach: begin to watch for a source, as the struct says that @args points to.  It checks the
+ * @attach: begin to watch for a source, as set in the struct that @args points to.  It checks the
  *	caller's rights.  Events can come before it returns.  May sleep.  On error the source is not
  *	attached, no event comes any more, and @detach is not called.
  * @detach: end to watch.  When it returns, no call for the source is in progress or follows.  May

@@ -577,6 +577,7 @@ TEST_F(libwq, open_attr_takes_the_attributes_of_an_older_and_a_newer_program)
 
 /* The struct of a newer program, which has 64 bytes more. */
 #define LONGER(type) union { struct type s; unsigned char bytes[sizeof(struct type) + 64]; }
+union longer_queue { struct wq_queue s; unsigned char bytes[sizeof(struct wq_queue) + 64]; };
 
 static bool is_all(const unsigned char *bytes, size_t n, unsigned char value)
 {
@@ -702,7 +703,7 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 	LONGER(wq_info) info;
 	LONGER(wq_key_info) key;
 	LONGER(wq_view) view;
-	LONGER(wq_queue) *queues;
+	union longer_queue *queues;
 	uint32_t level_ready[WQ_LEVELS];
 	struct wq_batch b = WQ_BATCH_INIT;
 	size_t size;

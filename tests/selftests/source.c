@@ -831,7 +831,7 @@ static void consume(int q, const char *from, const char *to, int most)
 
 static int model(unsigned long start, __u32 max_keys, const char *from)
 {
-	int q = q_private(max_keys), i;
+	int q = q_private(max_keys), i, id;
 	char to[100], text[300];
 
 	seed = start;
@@ -839,9 +839,10 @@ static int model(unsigned long start, __u32 max_keys, const char *from)
 	snprintf(text, sizeof(text), "rm -rf '%s'/* '%s'; mkdir '%s'", from, to, to);
 	command(text);
 	i = open(from, O_PATH);
-	if (attach_fs(q, &(struct wq_fs_args){ .fd = i }, 0) != 1)
-		return 2;
+	id = attach_fs(q, &(struct wq_fs_args){ .fd = i }, 0);
 	close(i);
+	if (id != 1)
+		return 2;
 	for (i = 0; i < 4000; i++) {
 		random_step();
 		if (!draw(200))

@@ -460,11 +460,9 @@ static const char *parse_raw_limiter(const char *text, struct wq_limiter_spec *s
 		if (*num == WQ_MAX_LIMITERS)
 			return "the limiter has too many elements";
 		s = &specs[(*num)++];
-		used = -1;
-		sscanf(text, ";%" SCNu32 ",%" SCNu32 ",%" SCNd64 ",%" SCNd64 ",%" SCNu64 "%n",
-		       &s->kind, &s->n, (int64_t *)&s->base, (int64_t *)&s->max,
-		       (uint64_t *)&s->rate, &used);
-		if (used < 0)
+		if (sscanf(text, ";%" SCNu32 ",%" SCNu32 ",%" SCNd64 ",%" SCNd64 ",%" SCNu64 "%n",
+			   &s->kind, &s->n, (int64_t *)&s->base, (int64_t *)&s->max,
+			   (uint64_t *)&s->rate, &used) != 5)
 			return "an element of the limiter is wrong";
 	}
 	return *num ? NULL : "the limiter has no elements";

@@ -135,7 +135,7 @@ static const char *reason(const struct args *a, int err)
 	case ENODEV:
 		if (!access(WQ_DEVICE, F_OK) || getenv("WQ_PATH")) {
 			snprintf(text, sizeof(text),
-				 "wqueue is not mounted on %s; mount it: mount -t wqueue wqueue %s",
+				 "wqueue is not mounted on %s; mount it: mount -t wqueue none %s",
 				 names_dir(), names_dir());
 			return text;
 		}

@@ -186,7 +186,7 @@ static const struct command commands[] = {
 			"  # NAME  OWNER[:GROUP]  MODE  OPTIONS\n"
 			"  mail    mail:mail      0660  --lease 30s --max-retries 18\n"
 			"  builds  -              -     --order groups:/:2\n\n"
-			"A queue that is as described is left alone, so that apply can be repeated. What apply does is printed. A line that is wrong, or whose queue cannot be changed, is reported by file and line, and the others are applied.\n\n"
+			"A queue that is as described is left alone, so that apply can be repeated. Each change is printed. A line that is wrong, or whose queue cannot be changed, is reported by file and line, and the others are applied.\n\n"
 			"0 all queues are as described, 1 at least one is not.",
 		.options = (const struct argp_option[]){
 			{ "dry-run", OPT_DRY_RUN, NULL, 0, "print what would be done, and do nothing", 0 },
@@ -538,7 +538,7 @@ static const struct command commands[] = {
 		.name = "watch", .args = "SPEC [--] COMMAND [ARG|{}]...\n--print SPEC",
 		.doc = "Run COMMAND for each file, or each thing of the network, that changes."
 			"\vSPEC is fs:DIRECTORY, or net: with tables and commas between them: link, addr, neigh, route; net alone watches all of them. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
-			"watch makes a queue of its own, which ends with it, attaches a source to it, and does what wqctl run does: see wqctl run --help for {}, retries and signals. Changes of a file that waits for its run cost no memory, and none is lost. What wqctl and its commands change is left out, unless --own is given.\n\n"
+			"watch makes a queue of its own, which ends with it, attaches a source to it, and does what wqctl run does: see wqctl run --help for {}, retries and signals. Changes of a file that waits for its run cost no memory, and none is lost. Changes by wqctl and its commands are left out, unless --own is given.\n\n"
 			"  wqctl watch fs:/srv --exclude .git --debounce 1s -- sh -c 'backup \"$1\"' sh {}\n"
 			"  wqctl watch --print net:neigh,route\n\n"
 			"0 stopped, and no key was given up, 1 a key was, or watch failed.",

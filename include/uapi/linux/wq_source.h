@@ -2,7 +2,7 @@
 /*
  * wq: sources, a part of the interface of /dev/wq.
  *
- * A source adds a key to a queue when something changes.  Its kind tells what it watches: "fs" a
+ * A source adds a key to a queue when something changes.  Its kind is what it watches: "fs" a
  * file system, "net" a network namespace.  The kernel module wq_KIND has the kind, and is loaded by
  * the first attach.  Events have no queue of their own that could overflow: a key that waits for
  * its run stands for all events of what it names.  So the memory that a source takes is bounded by
@@ -15,8 +15,8 @@
  *    without the slash names, and to all that is below it: to all whose key begins with this key.
  *    The prefix and a single slash stand for all that the source watches.
  *
- * A consumer looks at the present state of what a key names, because the key does not tell what
- * the change was.  What the key names may be gone.  For a rescan key the consumer compares its own
+ * A consumer looks at the present state of what a key names, because the key has no word on
+ * the change itself.  The thing that the key names may be gone.  For a rescan key the consumer compares its own
  * view with the present state, for the key without its slash and for all below it: it handles what
  * exists, and forgets what it knows and what exists no more.
  *
@@ -74,7 +74,7 @@
  * @kind: ATTACH: in, the kind: lowercase letters and digits, filled up with zeros.  LIST: must be
  *	0; out, the kind.  DETACH: must be 0
  * @prefix: as @kind, but any bytes.  It is put ahead of each key of the source, so that several
- *	sources of a queue can be told apart.  The first NUL ends it, and it may be empty
+ *	sources of a queue can be distinguished.  The first NUL ends it, and it may be empty
  * @delay: ATTACH: in, ns; 0: a change makes its key ready at once.  Above 0: the key becomes ready
  *	after this time without a further change, at the latest after the queue's debounce: the adds
  *	have this delay and WQ_ADD_TAKE_LATEST.  LIST: must be 0; out.  DETACH: must be 0
@@ -89,7 +89,7 @@
  * @state: must be 0.  LIST: out, WQ_SOURCE_MARKED and WQ_SOURCE_ENDED
  * @error: must be 0.  LIST: out, why the source ended, an errno: ENODEV: the file system was
  *	unmounted, or the namespace ended; ENOENT: the directory was removed; 0: it has not ended
- * @failed: must be 0.  LIST: out, how many adds failed, each of which left a mark
+ * @failed: must be 0.  LIST: out, how many adds failed.  Each of them left a mark
  * @rescans: must be 0.  LIST: out, how many rescan keys were added for marks
  *
  * A source belongs to the queue: it lives until it is detached or the queue ends, also if the
@@ -97,7 +97,7 @@
  * open file is closed.
  *
  * ATTACH needs write access.  Moreover it needs the rights that the kind asks for, see its struct:
- * what one needs to watch the same by other means, because keys show names.  DETACH needs write
+ * the rights to watch these things by other means, because keys show names.  DETACH needs write
  * access, and the caller is the user that attached the source or the queue's owner, or has
  * CAP_FOWNER.  LIST needs read or write access.
  *
@@ -186,8 +186,8 @@ struct wq_source_op {
  *
  * Keys are paths relative to the directory, of any bytes but NUL:
  *
- *  - "a/b": a file changed, was made, removed or linked.  Of several hard links, it is the name
- *    that was used.  Or the metadata of a directory changed.
+ *  - "a/b": a file changed, was made, removed or linked.  If it has several hard links, the key
+ *    is the name that was used.  Or the metadata of a directory changed.
  *  - "a/b/": the directory a/b came or went: mkdir, rmdir, and both names of a rename.  It is a
  *    rescan key, because all that is below has changed its name.
  *  - ".": the metadata of the watched directory changed.
@@ -201,8 +201,8 @@ struct wq_source_op {
  * If a directory is more than 1,000 levels below the root of its file system, its path is not
  * looked up: the mark of all ("/") stands for changes in it.
  *
- * WQ_FS_NOT_OWN leaves out changes by processes of which the process that attached is an ancestor,
- * up to 16 generations, or that are this process itself.  A process whose parent has ended is no
+ * WQ_FS_NOT_OWN leaves out changes by the process that attached, and by its descendants up to 16
+ * generations.  A process whose parent has ended is no
  * descendant any more.
  *
  * Rights: CAP_SYS_ADMIN in the user namespace that owns the file system, as for fanotify's mark of a
@@ -247,10 +247,10 @@ struct wq_fs_args {
  *  - "route/main/192.0.2.0/24", "route/100/2001:db8::/32": a route, by its table and its
  *    destination.  The tables 253 to 255 have the names default, main and local.  Mark: "route/"
  *
- * IPv6 addresses are written as RFC 5952 says.  A key of an address stands for it being there or
- * not: that duplicate address detection has ended, or a change of a lifetime, is no event.  Of
- * several routes with one destination in one table, a change of those that are not the best one can
- * have no key.  All of this is what the kernel's notifiers report.
+ * IPv6 addresses are written as in RFC 5952.  A key of an address stands for it being there or
+ * not: that duplicate address detection has ended, or a change of a lifetime, is no event.  If
+ * several routes of one table have one destination, a change of a route that is not the best one
+ * may have no key.  All of this is what the kernel's notifiers report.
  *
  * Rights: none beyond write access to the queue, as for the groups of rtnetlink.
  *

@@ -458,19 +458,13 @@ static const struct file_operations wq_queue_fops = {
 	.show_fdinfo = wq_show_fdinfo,
 };
 
-/* A descriptor of a file of wqueue that takes keys.  The caller has checked the permissions. */
-static int dir_open_queue(const struct path *path, int flags)
+/* Install a file of wqueue that takes keys as @fd.  The caller has checked the permissions. */
+static int dir_install(int fd, const struct path *path, int flags)
 {
-	int fd = get_unused_fd_flags(O_CLOEXEC);
-	struct file *file;
+	struct file *file = dentry_open(path, flags, current_cred());
 
-	if (fd < 0)
-		return fd;
-	file = dentry_open(path, flags, current_cred());
-	if (IS_ERR(file)) {
-		put_unused_fd(fd);
+	if (IS_ERR(file))
 		return PTR_ERR(file);
-	}
 	((struct wq_file *)file->private_data)->takes = true;
 	fd_install(fd, file);
 	return fd;
@@ -483,7 +477,7 @@ static long dir_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 	struct wq_call call = { .uarg = (void __user *)uarg, .ksize = sizeof(args) };
 	struct wq_limiter *limiter;
 	struct path path;
-	int flags, ret;
+	int flags, fd, ret;
 
 	if (cmd != WQ_IOC_OPEN)
 		return -ENOTTY;
@@ -497,14 +491,19 @@ static long dir_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 		return ret;
 	if (!args.name[0] || flags & ~(O_ACCMODE | O_NONBLOCK) || (flags & O_ACCMODE) == O_ACCMODE)
 		return -EINVAL;
+	/* Before the queue is made, because without a descriptor there must be no queue. */
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
 	limiter = wq_limiter_copy_in(args.limiters, args.num_limiters);
-	if (IS_ERR(limiter))
-		return PTR_ERR(limiter);
-	ret = wq_mount_open(&file->f_path, &args, limiter, OPEN_FMODE(flags), &path);
+	ret = PTR_ERR_OR_ZERO(limiter) ?:
+		wq_mount_open(&file->f_path, &args, limiter, OPEN_FMODE(flags), &path);
 	if (!ret) {
-		ret = dir_open_queue(&path, flags);
+		ret = dir_install(fd, &path, flags);
 		path_put(&path);
 	}
+	if (ret < 0)
+		put_unused_fd(fd);
 	return ret;
 }
 

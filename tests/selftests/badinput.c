@@ -233,7 +233,7 @@ TEST_F(used, unknown_flag_fails_with_EINVAL)
 {
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		/* Below WQ_DO_ENABLE are operations, as 1, 2 and 4. */
-		int known = verbs[i] == WQ_IOC_WAIT ? 4 : (verbs[i] & 0xffff) == WQ_IOC_KEY ? 3 :
+		int known = verbs[i] == WQ_IOC_LIST ? 1 : verbs[i] == WQ_IOC_WAIT ? 4 : (verbs[i] & 0xffff) == WQ_IOC_KEY ? 3 :
 			    verbs[i] == WQ_IOC_PAUSE ? 2 :
 			    verbs[i] == WQ_IOC_SHUTDOWN || verbs[i] == WQ_IOC_DONE;
 

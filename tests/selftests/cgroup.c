@@ -61,6 +61,9 @@ FIXTURE_TEARDOWN(cgroup)
 
 		snprintf(name, sizeof(name), "%.40s-%d", self->name, i);
 		q_unlink(name);
+		/* of a process that was killed before it removed it */
+		snprintf(name, sizeof(name), "%.40s-own-%d", self->name, i);
+		q_unlink(name);
 	}
 	(void)EVENTUALLY(!rmdir(CGROUP) || errno == ENOENT);
 }

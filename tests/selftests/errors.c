@@ -120,7 +120,9 @@ FIXTURE_VARIANT_ADD(each, touch) { .nr = WQ_IOC_TOUCH, .size = sizeof(struct wq_
 FIXTURE_VARIANT_ADD(each, query) {
 	.nr = KEY_VERB(WQ_DO_QUERY), .size = sizeof(struct wq_key_op), .known = ANY_OP,
 };
-FIXTURE_VARIANT_ADD(each, list) { .nr = WQ_IOC_LIST, .size = sizeof(struct wq_list) };
+FIXTURE_VARIANT_ADD(each, list) {
+	.nr = WQ_IOC_LIST, .size = sizeof(struct wq_list), .known = WQ_LIST_SINCE,
+};
 FIXTURE_VARIANT_ADD(each, stat) { .nr = WQ_IOC_STAT, .size = sizeof(struct wq_stat) };
 FIXTURE_VARIANT_ADD(each, shutdown) {
 	.nr = WQ_IOC_SHUTDOWN, .size = sizeof(struct wq_control), .known = WQ_SHUTDOWN_DRAIN,

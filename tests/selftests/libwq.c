@@ -672,7 +672,7 @@ TEST_F(libwq, config_returns_the_attributes_and_set_changes_them)
 	ASSERT_EQ(8, cfg.s.max_keys);
 	ASSERT_EQ(2 * HOUR, cfg.s.lease);
 	ASSERT_EQ(5, cfg.s.slack);
-	ASSERT_EQ(0600, cfg.s.mode);
+	ASSERT_EQ(0640, cfg.s.mode);
 	ASSERT_EQ(1, specs[0].base);
 
 	cfg.s.set = 0;

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -669,6 +670,7 @@ TEST_F(map, module_can_not_be_removed_while_a_page_is_mapped)
 	if (!getenv("WQ_KO"))
 		SKIP(return, "WQ_KO is not set: the path of wq.ko");
 	close(self->q);
+	umount(DIRECTORY);
 	ret = syscall(SYS_delete_module, "wq", O_NONBLOCK) ? -errno : 0;
 	ASSERT_TRUE(ret == -EBUSY || ret == -EWOULDBLOCK);
 	/* a fault of the page runs the module's code */
@@ -682,6 +684,7 @@ TEST_F(map, module_can_not_be_removed_while_a_page_is_mapped)
 		ASSERT_EQ(0, syscall(SYS_finit_module, fd, "", 0));
 		close(fd);
 	}
+	ASSERT_EQ(0, mount("wqueue", DIRECTORY, "wqueue", 0, NULL));
 	self->q = q_open(self->name, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
 	self->map = map_of(self->q);
 	ASSERT_NE(NULL, (void *)self->map);

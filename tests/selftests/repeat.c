@@ -182,7 +182,7 @@ TEST_F(queue, list_that_fails_leaves_the_struct_and_can_be_repeated)
 	list.keys.addr = addr_of(edge(0));
 	EXPECT_FAILS(-EFAULT, self->q, WQ_IOC_LIST, &list);
 	list = good;
-	list.flags = 1;
+	list.flags = 2;
 	EXPECT_FAILS(-EINVAL, self->q, WQ_IOC_LIST, &list);
 
 	list = good;

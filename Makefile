@@ -27,6 +27,7 @@ TOOLS	:= $(MAKE) --no-print-directory O=$(O) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 RELEASE	= $(or $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' \
 	$(KDIR)/include/generated/utsrelease.h 2>/dev/null),$(patsubst /lib/modules/%/build,%,$(KDIR)))
 MODDIR	= $(DESTDIR)/lib/modules/$(RELEASE)/updates
+MODULES	:= wq.ko $(patsubst %.c,%.ko,$(wildcard sources/*.c))
 # For the build of other modules: see tools/doc/kernel-module.md.
 DEVDIR	= $(DESTDIR)/lib/modules/$(RELEASE)/wq
 # A distribution's headers come without its signing key, so signing would fail.
@@ -140,7 +141,8 @@ install: may-install all
 	@echo "wq: installed for the kernel $(RELEASE). Load the module: modprobe wq"
 
 uninstall: may-install uninstall-tools
-	rm -f $(MODDIR)/wq.ko $(addprefix $(MODDIR)/wq.ko.,gz xz zst)
+	rm -f $(foreach ko,$(MODULES),$(MODDIR)/$(ko) $(addprefix $(MODDIR)/$(ko).,gz xz zst))
+	test ! -d $(MODDIR)/sources || rmdir --ignore-fail-on-non-empty $(MODDIR)/sources
 	tools/pkg/kernel-dev remove $(DEVDIR)
 	@test -n "$(DESTDIR)" || test ! -d $(MODDIR)/.. || depmod $(RELEASE)
 

@@ -474,6 +474,7 @@ static int marks_add(struct fs_source *src, struct inode *inode, u32 events, boo
 static int check_rules(struct fs_source *src)
 {
 	const char *rule, *end = src->rules + src->rules_size;
+	bool path;
 	u32 n = 0;
 
 	if (src->rules_size && end[-1])
@@ -481,20 +482,24 @@ static int check_rules(struct fs_source *src)
 	for (rule = src->rules; rule < end; rule += strlen(rule) + 1) {
 		if (++n > WQ_FS_MAX_RULES)
 			return -E2BIG;
+		path = false;
 		switch (rule[0]) {
 		case WQ_FS_ONLY_BELOW:
+			path = true;
 			src->only_below = true;
 			break;
 		case WQ_FS_ONLY_SUFFIX:
 			src->only_suffix = true;
 			break;
 		case WQ_FS_NOT_BELOW:
+			path = true;
+			break;
 		case WQ_FS_NOT_SUFFIX:
 			break;
 		default:
 			return -EINVAL;
 		}
-		if (!rule[1])
+		if (!rule[1] || (path && (rule[1] == '/' || rule[strlen(rule) - 1] == '/')))
 			return -EINVAL;
 	}
 	return 0;

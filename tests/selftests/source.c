@@ -228,6 +228,10 @@ TEST_F(source, bad_arguments_fail_and_attach_nothing)
 	args.rules = addr_of("dabc");
 	args.rules_size = 4;	/* without its NUL */
 	EXPECT_EQ(-EINVAL, attach_fs(self->q, &args, 0));
+	args.rules = addr_of("D/a");
+	EXPECT_EQ(-EINVAL, attach_fs(self->q, &args, 0));
+	args.rules = addr_of("da/");
+	EXPECT_EQ(-EINVAL, attach_fs(self->q, &args, 0));
 	args.rules_size = 4097;
 	EXPECT_EQ(-E2BIG, attach_fs(self->q, &args, 0));
 	EXPECT_EQ(-EINVAL, attach_net(self->q, 0x10));

@@ -17,11 +17,13 @@ set -u
 q=watched
 files=$top/files
 trap 'end_test; umount "$files"; busybox rmmod wq_fs wq_net; rm -rf "$top"' EXIT
+# for a user without rights
+chmod 711 "$top"
 mkdir "$files" && mount -t tmpfs wq-watch "$files" || exit 1
 busybox insmod "$SOURCES/wq_fs.ko" && busybox insmod "$SOURCES/wq_net.ko" || exit 1
 
 setup() { rm -rf "${files:?}"/* && mkdir "$files/d" && "$WQCTL" create $q; }
-cleanup() { "$WQCTL" unlink -q $q 2>/dev/null; busybox ip link del wqwatch 2>/dev/null; :; }
+cleanup() { "$WQCTL" unlink $q 2>/dev/null; busybox ip link del wqwatch 2>/dev/null; :; }
 
 keys() { "$WQCTL" ls -0 $q | sort -z | tr '\0' ' '; }
 has_line() { grep -qxF -- "$2" "$1" 2>/dev/null; }

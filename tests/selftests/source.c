@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <limits.h>
 #include <sched.h>
+#include <net/if.h>
 #include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
@@ -876,6 +877,8 @@ TEST_F_TIMEOUT(source, a_copy_made_from_keys_equals_the_tree_after_random_steps,
 
 TEST_F(source, links_addresses_neighbours_and_routes_are_keys)
 {
+	char key[40];
+
 	ASSERT_LE(1, attach_net(self->q, WQ_NET_LINK));
 	command("ip link set lo up");
 	EXPECT_TRUE(next_is(self->q, "link/1"));
@@ -901,12 +904,17 @@ TEST_F(source, links_addresses_neighbours_and_routes_are_keys)
 	EXPECT_TRUE(next_is(self->q, "route/100/2001:db8:1::/48"));
 	EXPECT_EQ(0, detach(self->q, 3));
 
+	/* all neighbours of the loopback device have one address */
+	command("ip link add wqsource type dummy");
+	command("ip link set wqsource up");
 	ASSERT_LE(1, attach_net(self->q, WQ_NET_NEIGH));
-	command("ip neigh add 192.0.2.7 lladdr 02:00:00:00:00:01 dev lo");
-	EXPECT_TRUE(next_is(self->q, "neigh/1/192.0.2.7"));
-	command("ip neigh del 192.0.2.7 dev lo");
-	EXPECT_TRUE(next_is(self->q, "neigh/1/192.0.2.7"));
+	snprintf(key, sizeof(key), "neigh/%u/192.0.2.7", if_nametoindex("wqsource"));
+	command("ip neigh add 192.0.2.7 lladdr 02:00:00:00:00:01 dev wqsource");
+	EXPECT_TRUE(next_is(self->q, key));
+	command("ip neigh del 192.0.2.7 dev wqsource");
+	EXPECT_TRUE(next_is(self->q, key));
 	drop_all(self->q);
+	command("ip link del wqsource");
 }
 
 TEST_F(source, changes_of_another_network_namespace_are_not_seen)

@@ -288,7 +288,7 @@ test_set_fails_and_changes_nothing() {
 	exec 7<>/dev/wq
 	wq bind --fd 7
 	status 1 wq set -m 600 --fd 7
-	prints "a private queue has no mode, owner or group"
+	prints "a private queue has none"
 	status 2 wq set $q
 	prints "an attribute is missing"
 	status 2 wq set --owner no.such.user $q
@@ -306,8 +306,7 @@ test_create_fails_if_the_queue_exists_or_its_name_is_invalid() {
 	for name in .hidden a/b "$(printf '%064d' 0)"; do
 		status 2 wq create "$name"
 		prints "can't be a queue's name"
-		status 2 wq ls "$name"
-		prints "can't be a queue's name"
+		status 1 wq ls "$name"
 	done
 }
 
@@ -1196,24 +1195,20 @@ test_metrics_replace_the_output_file_atomically() {
 test_metrics_skip_a_queue_that_unlink_removed_meanwhile() {
 	queue
 	cat >"$dir/shim.c" <<-END
-	#include <linux/wq.h>
+	#include <dirent.h>
+	#include <dlfcn.h>
 	#include <string.h>
-	#include <sys/syscall.h>
-	#include <unistd.h>
 	/* Each queue NAME.x is unlinked right after it was listed. */
-	int ioctl(int fd, unsigned long nr, void *arg)
+	struct dirent *readdir(DIR *dir)
 	{
-		struct wq_list *qs = arg;
-		int ret = syscall(SYS_ioctl, fd, nr, arg);
-		for (unsigned int i = 0; nr == WQ_IOC_QUEUES && i < qs->keys.count; i++) {
-			char *name = ((struct wq_queue *)qs->keys.addr)[i].name;
-			if (strstr(name, ".x"))
-				strcpy(name, "gone");
-		}
-		return ret;
+		struct dirent *(*next)(DIR *) = dlsym(RTLD_NEXT, "readdir");
+		struct dirent *entry = next(dir);
+		if (entry && strstr(entry->d_name, ".x"))
+			strcpy(entry->d_name, "gone");
+		return entry;
 	}
 	END
-	succeeds gcc -shared -fPIC -I"$SRC/include/uapi" -o "$dir/shim.so" "$dir/shim.c"
+	succeeds gcc -D_GNU_SOURCE -shared -fPIC -o "$dir/shim.so" "$dir/shim.c"
 	wq create $q.x
 	status 0 env LD_PRELOAD="$dir/shim.so" "$WQCTL" metrics
 	is "standard error" '' "$(<"$err")"

@@ -669,6 +669,7 @@ TEST_F(map, module_can_not_be_removed_while_a_page_is_mapped)
 
 	if (!getenv("WQ_KO"))
 		SKIP(return, "WQ_KO is not set: the path of wq.ko");
+	q_unlink(self->name);
 	close(self->q);
 	umount(DIRECTORY);
 	ret = syscall(SYS_delete_module, "wq", O_NONBLOCK) ? -errno : 0;

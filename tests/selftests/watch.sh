@@ -94,7 +94,7 @@ test_watch_runs_a_command_for_each_change_and_not_for_its_own() {
 	"$WQCTL" watch -q "fs:$files/d" -- sh -c 'echo "$1"; echo x >"$0/own"' "$files/d" {} >"$out" &
 	local pid=$!
 	changed() { echo a >"$files/d/one"; has_line "$out" one; }
-	eventually changed || fail "no run: $(cat "$out")"
+	eventually changed
 	kill $pid
 	wait $pid
 	is status 0 $?
@@ -105,7 +105,7 @@ test_watch_print_escapes_names() {
 	"$WQCTL" watch --print "fs:$files/d" >"$out" &
 	local pid=$!
 	changed() { : >"$files/d/"$'a\nb'; has_line "$out" 'a\nb'; }
-	eventually changed || fail "not printed: $(cat "$out")"
+	eventually changed
 	kill $pid
 }
 
@@ -113,11 +113,11 @@ test_watch_leaves_nothing_behind_if_it_is_killed() {
 	"$WQCTL" watch --print "fs:$files/d" >"$out" &
 	local pid=$!
 	changed() { echo a >"$files/d/one"; has_line "$out" one; }
-	eventually changed || fail "not printed: $(cat "$out")"
+	eventually changed
 	kill -9 $pid
 	wait $pid
 	unused() { [ "$(cat /sys/module/wq_fs/refcnt)" = 0 ]; }
-	eventually unused || fail "wq_fs is in use by $(cat /sys/module/wq_fs/refcnt)"
+	eventually unused
 }
 
 refused() { # STATUS TEXT ARGUMENT...

@@ -879,12 +879,12 @@ static int model(unsigned long start, __u32 max_keys, const char *from)
 
 TEST_F_TIMEOUT(source, a_copy_made_from_keys_equals_the_tree_after_random_steps, 600)
 {
-	static const __u32 max_keys[] = { 1, 2, 5, 20, 1000 };
+	static const __u32 max_keys[] = { 1, 5, 1000 };
 	char from[100];
 	int i;
 
 	snprintf(from, sizeof(from), "%s/w", self->path);
-	for (i = 0; i < 5; i++)
+	for (i = 0; i < ARRAY_SIZE(max_keys); i++)
 		EXPECT_EQ(0, model(1 + i, max_keys[i], from));
 }
 

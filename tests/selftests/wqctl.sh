@@ -303,7 +303,9 @@ test_create_fails_if_the_queue_exists_or_its_name_is_invalid() {
 	local name
 	status 1 wq create $q
 	prints "the queue exists; use it, or remove it first: wqctl unlink $q"
-	for name in .hidden a/b "$(printf '%064d' 0)"; do
+	status 1 wq create a/b
+	prints "there is no such file; the path of a queue is in a mount of wqueue"
+	for name in .hidden "$(printf '%064d' 0)"; do
 		status 2 wq create "$name"
 		prints "can't be a queue's name"
 		status 1 wq ls "$name"

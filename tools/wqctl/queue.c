@@ -93,7 +93,9 @@ const char *queue_text(const struct args *a)
 
 static const char *missing_queue(const struct args *a, char *text, size_t size)
 {
-	if (a->needs_queue && a->queue)
+	if (a->queue && strchr(a->queue, '/'))
+		snprintf(text, size, "there is no such file; the path of a queue is in a mount of wqueue");
+	else if (a->needs_queue && a->queue)
 		snprintf(text, size, "there is no queue of that name; create it first: wqctl create %s",
 			 a->queue);
 	else

@@ -27,7 +27,7 @@
 
 static LIST_HEAD(bufs_all);
 static unsigned long bufs_nr;
-/* Raw, for the reason that wq_name.c gives: a throttled process must not hold up other users. */
+/* Raw, for the reason that wq_queue.c gives: a throttled process must not hold up other users. */
 static DEFINE_RAW_SPINLOCK(bufs_lock);
 
 void wq_bufs_init(struct wq_bufs *bufs)

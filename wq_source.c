@@ -13,8 +13,8 @@
  *
  *  - wq_source_rescan() sets the mark and queues the item.  If the item waits for its next attempt,
  *    it stays there: a storm of events that fail does not make it run more often.
- *  - If an attempt fails, the item is queued for a later attempt, and the source becomes an entry of
- *    wq.pollers before that.  If room arises, the wake-up of the pollers lets the item run at once.
+ *  - If an attempt fails, the item is queued for a later attempt, and the source becomes an entry
+ *    of wq.pollers before that.  If room arises, the wake-up of the pollers lets the item run at once.
  *    WQ_WATCH_ROOM is set in a hold of the queue's lock that finds no room, so the room that arises
  *    later causes the wake-up.
  *  - The attempt adds a copy of the mark without wq_source.lock.  If the mark has changed meanwhile
@@ -23,7 +23,7 @@
  * Lifetime: a source is in wq.sources from its attach until it is taken out, by the detach, by the
  * end of its file, or by the last reference to the queue.  The task that takes it out frees it, so
  * it is freed once.  wq_sources_lock protects the lists.  It is a raw spinlock for the reason that
- * wq_name.c gives, and a hold handles the WQ_MAX_SOURCES sources of one queue at most.  A source has
+ * wq_queue.c gives, and a hold handles the WQ_MAX_SOURCES sources of one queue at most.  A source has
  * no reference to its queue: wq_put() ends the sources of a queue before it ends the queue.
  *
  * A source has a reference to the module of its kind, so a kind that has sources is not unloaded.
@@ -130,8 +130,8 @@ static u32 common_dir(const u8 *a, u32 a_len, const u8 *b, u32 b_len, u32 prefix
  * wq_source_rescan() - any change may have happened below a key
  * @s: the source
  * @key: a key, which begins with the source's prefix
- * @dir: length of its first part that is a rescan key: it ends with a slash.  0: all that the source
- *	watches
+ * @dir: length of its first part that is a rescan key: it ends with a slash.  0: all that the
+ *	source watches
  *
  * The rescan key is added soon, or as soon as the queue accepts it.
  *

@@ -219,7 +219,7 @@ static inline void wq_shrinker_end(struct shrinker *s)
 #define WQ_EXPORT_FOR_KUNIT(sym)
 #endif
 
-/* Before 6.10 it takes the list of the object's marks.  A macro, as only one file knows fsnotify. */
+/* Before 6.10 it takes the list of marks.  A macro, as only one file knows fsnotify. */
 #if KERNEL_VERSION(6, 10, 0) <= LINUX_VERSION_CODE
 #define wq_add_sb_mark(mark, sb)	fsnotify_add_mark(mark, sb, FSNOTIFY_OBJ_TYPE_SB, 0)
 #else

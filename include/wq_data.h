@@ -182,7 +182,7 @@ struct wq {
 	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
 	bool published;			/* C: a kernel module's, with a file in wqueue */
 	bool shown;			/* N: it is to have a directory in debugfs */
-	struct list_head sources;	/* protected by wq_sources_lock in wq_source.c, as the next */
+	struct list_head sources;	/* as the next by wq_sources_lock, see wq_source.c */
 	u32 nr_sources;			/* sources in the list, and those that are being attached */
 	u32 last_source;		/* the id that was used last */
 	struct list_head all;		/* in the list of all queues, see wq_queue.c */

@@ -172,22 +172,25 @@ static enum path_result path_walk(struct fs_path *p, const struct fs_source *src
 	return p->cut ? PATH_CUT : PATH_FOUND;
 }
 
+static enum path_result path_once(struct fs_path *p, const struct fs_source *src,
+				  const struct dentry *d, const struct qstr *name, u32 prefix_len)
+{
+	path_init(p, prefix_len);
+	return name && !path_prepend(p, name) ? PATH_UNKNOWN : path_walk(p, src, d);
+}
+
 /* The path of @d, or of @name in the directory @d. */
 static enum path_result path_of(struct fs_path *p, const struct fs_source *src,
 				const struct dentry *d, const struct qstr *name, u32 prefix_len)
 {
-	enum path_result result;
-	int seq = 0;
+	unsigned int seq = read_seqbegin(&rename_lock);
+	enum path_result result = path_once(p, src, d, name, prefix_len);
 
-again:
-	read_seqbegin_or_lock(&rename_lock, &seq);
-	path_init(p, prefix_len);
-	result = name && !path_prepend(p, name) ? PATH_UNKNOWN : path_walk(p, src, d);
-	if (need_seqretry(&rename_lock, seq)) {
-		seq = 1;
-		goto again;
+	if (read_seqretry(&rename_lock, seq)) {
+		read_seqlock_excl(&rename_lock);
+		result = path_once(p, src, d, name, prefix_len);
+		read_sequnlock_excl(&rename_lock);
 	}
-	done_seqretry(&rename_lock, seq);
 	return result;
 }
 

@@ -5,8 +5,8 @@
 # root on a machine with the module loaded; SOURCES is the directory of the modules of sources, WQCTL
 # the path of wqctl.
 #
-# The tests run through their names.
-# shellcheck disable=SC2317
+# The tests run through their names. The queue's name is one word.
+# shellcheck disable=SC2317,SC2086
 set -u
 
 : "${SOURCES:?set SOURCES to the directory of wq_fs.ko and wq_net.ko}"

@@ -371,7 +371,7 @@ struct wq_limiter_spec {
 #define WQ_MAX_AGEING		65536	/* the largest wq_attrs.order_arg of WQ_ORDER_PRIORITY */
 
 /* wq_attrs.set */
-#define WQ_ATTR_MODE		(1U << 0)	/* reserved, as UID and GID: see chmod(2) and chown(2) */
+#define WQ_ATTR_MODE		(1U << 0)	/* as UID and GID reserved: use chmod(2), chown(2) */
 #define WQ_ATTR_UID		(1U << 1)
 #define WQ_ATTR_GID		(1U << 2)
 #define WQ_ATTR_MAX_KEYS	(1U << 3)
@@ -499,7 +499,8 @@ struct wq_limiter_spec {
  *  ENOSPC     the set of names has as many queues as its mount option allows, the user has
  *             user_queues queues, or the sum of their max_keys would exceed user_keys (see struct
  *             wq_info).  CAP_SYS_RESOURCE overrides the last two
- *  EMFILE, ENFILE  a directory: the process or the system has as many open files as its limit allows
+ *  EMFILE, ENFILE  a directory: the process or the system has as many open files as its limit
+ *             allows
  *  ENOMEM     there is not enough memory
  *
  * Errors of WQ_IOC_SET; all but the first and EFAULT only if @set is not 0:
@@ -1224,7 +1225,8 @@ struct wq_map_page {
  *
  * The map shows when keys are handed out or canceled, also keys of other producers, to each process
  * that may add keys or has the descriptor.  It shows keys by their counters, which a secret of the
- * map determines.  The page is charged to the memory cgroup of the process that makes the first call.
+ * map determines.  The page is charged to the memory cgroup of the process that makes the first
+ * call.
  *
  * Errors of WQ_IOC_MAP:
  *  EINVAL      @flags or @timeout is not 0

@@ -15,10 +15,10 @@
  *    without the slash names, and to all that is below it: to all whose key begins with this key.
  *    The prefix and a single slash stand for all that the source watches.
  *
- * A consumer looks at the present state of what a key names, because the key has no word on
- * the change itself.  The thing that the key names may be gone.  For a rescan key the consumer compares its own
- * view with the present state, for the key without its slash and for all below it: it handles what
- * exists, and forgets what it knows and what exists no more.
+ * A consumer looks at the present state of what a key names, because the key has no word on the
+ * change itself.  The thing that the key names may be gone.  For a rescan key the consumer compares
+ * its own view with the present state, for the key without its slash and for all below it: it
+ * handles what exists, and forgets what it knows and what exists no more.
  *
  * No change is lost.  If a key cannot be added, the source keeps a mark, which is the rescan key of
  * the directory or table that the key is in.  If the mark is set already, it becomes the nearest
@@ -59,16 +59,17 @@
 #define WQ_SOURCE_SCAN		(1U << 1)	/* add the rescan key of all that it watches */
 
 /* wq_source_op.state, of LIST */
-#define WQ_SOURCE_MARKED	(1U << 0)	/* a rescan key waits until the queue accepts it */
-#define WQ_SOURCE_ENDED		(1U << 1)	/* what it watched has ended, see wq_source_op.error */
+#define WQ_SOURCE_MARKED	(1U << 0)	/* a rescan key waits for room */
+#define WQ_SOURCE_ENDED		(1U << 1)	/* see wq_source_op.error */
 
 /**
  * struct wq_source_op - WQ_IOC_SOURCE: attach, list or detach a source of the file's queue
  * @size: sizeof(struct wq_source_op)
  * @op: WQ_SOURCE_ATTACH, WQ_SOURCE_LIST or WQ_SOURCE_DETACH
  * @id: ATTACH: must be 0; out, the source's number, which is never 0 and which no other source of
- *	the queue has had.  LIST: in, an id; out, that of the source with the lowest id above it, so
- *	a caller starts at 0 and repeats the call until it fails with ENOENT.  DETACH: in, the source
+ *	the queue has had.  LIST: in, an id; out, that of the source with the lowest id above it,
+ *	so a caller starts at 0 and repeats the call until it fails with ENOENT.  DETACH: in, the
+ *	source
  * @flags: ATTACH: WQ_SOURCE_WITH_FILE and WQ_SOURCE_SCAN.  LIST: must be 0; out, those of ATTACH.
  *	DETACH: must be 0
  * @kind: ATTACH: in, the kind: lowercase letters and digits, filled up with zeros.  LIST: must be
@@ -83,8 +84,8 @@
  *	for "fs" the path of its directory when it was attached.  The text is a string of any bytes.
  *	If it is too long, its end is left out.  0: no text.  DETACH: must be 0
  * @arg_size: ATTACH: bytes of that struct.  It is extensible as all structs of wq are: what is
- *	missing counts as zeros, and what is beyond the kernel's struct must be zero.  LIST: bytes of
- *	the buffer.  DETACH: must be 0
+ *	missing counts as zeros, and what is beyond the kernel's struct must be zero.  LIST: bytes
+ *	of the buffer.  DETACH: must be 0
  * @uid: must be 0.  LIST: out, the user that attached the source, in the caller's user namespace
  * @state: must be 0.  LIST: out, WQ_SOURCE_MARKED and WQ_SOURCE_ENDED
  * @error: must be 0.  LIST: out, why the source ended, an errno: ENODEV: the file system was
@@ -140,7 +141,7 @@ struct wq_source_op {
 };
 
 /* wq_fs_args.flags */
-#define WQ_FS_CHILDREN	(1U << 0)	/* the directory and its entries alone, not the tree below */
+#define WQ_FS_CHILDREN	(1U << 0)	/* the directory and its entries, not the tree */
 #define WQ_FS_NOT_OWN	(1U << 1)	/* leave out changes by the caller and its descendants */
 
 /* The events of wq_fs_args.events, with the values of inotify's IN_* */
@@ -205,8 +206,8 @@ struct wq_source_op {
  * generations.  A process whose parent has ended is no
  * descendant any more.
  *
- * Rights: CAP_SYS_ADMIN in the user namespace that owns the file system, as for fanotify's mark of a
- * file system.  With WQ_FS_CHILDREN: @fd is open for reading, as for inotify.
+ * Rights: CAP_SYS_ADMIN in the user namespace that owns the file system, as for fanotify's mark of
+ * a file system.  With WQ_FS_CHILDREN: @fd is open for reading, as for inotify.
  *
  * Errors, beside those of WQ_IOC_SOURCE:
  *  EBADF      @fd is not an open file; or WQ_FS_CHILDREN is set, and @fd is not open for reading

@@ -50,9 +50,44 @@ static int get_text(int fd, char *to)
 	return ret;
 }
 
-FIXTURE(restoring) {
+static const struct wq_attrs levels_and_leases = {
+	.order = WQ_ORDER_PRIORITY, .lease = HOUR, .debounce = HOUR,
+};
+static const struct wq_attrs groups = {
+	.order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
+};
+
+/* A queue to restore into, with a name of its own. */
+struct target {
 	int q;
 	char name[WQ_NAME_MAX];
+};
+
+static int target_open(struct target *t, const struct wq_attrs *attrs)
+{
+	struct wq_attrs args = *attrs;
+
+	snprintf(t->name, sizeof(t->name), "selftest-%d", getpid());
+	strcpy(args.name, t->name);
+	args.size = sizeof(args);
+	args.flags = WQ_OPEN_CREATE;
+	args.mode = 0600;
+	args.max_keys = 400;
+	t->q = q_dev(O_RDWR);
+	return t->q < 0 ? t->q : verb(t->q, WQ_IOC_OPEN, &args);
+}
+
+static bool target_close(struct target *t)
+{
+	struct wq_stat st = q_stat(t->q);
+
+	q_unlink(t->name);
+	close(t->q);
+	return conserved(&st);
+}
+
+FIXTURE(restoring) {
+	struct target to;
 };
 
 FIXTURE_VARIANT(restoring) {
@@ -63,35 +98,47 @@ FIXTURE_VARIANT_ADD(restoring, fifo) {
 };
 
 FIXTURE_VARIANT_ADD(restoring, levels_and_leases) {
-	.attrs = { .order = WQ_ORDER_PRIORITY, .lease = HOUR, .debounce = HOUR },
+	.attrs = levels_and_leases,
 };
 
 FIXTURE_VARIANT_ADD(restoring, groups) {
-	.attrs = { .order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1 },
+	.attrs = groups,
 };
 
 FIXTURE_SETUP(restoring)
 {
-	struct wq_attrs args = variant->attrs;
-
-	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
-	strcpy(args.name, self->name);
-	args.size = sizeof(args);
-	args.flags = WQ_OPEN_CREATE;
-	args.mode = 0600;
-	args.max_keys = 400;
-	self->q = q_dev(O_RDWR);
-	ASSERT_LE(0, self->q);
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_OPEN, &args));
+	ASSERT_EQ(0, target_open(&self->to, &variant->attrs));
 }
 
 FIXTURE_TEARDOWN(restoring)
 {
-	struct wq_stat st = q_stat(self->q);
+	EXPECT_TRUE(target_close(&self->to));
+}
 
-	EXPECT_TRUE(conserved(&st));
-	q_unlink(self->name);
-	close(self->q);
+/* Groups take turns, and a list has one time for blocked keys. */
+FIXTURE(restoring_in_order) {
+	struct target to;
+};
+
+FIXTURE_VARIANT(restoring_in_order) {
+	struct wq_attrs attrs;
+};
+
+FIXTURE_VARIANT_ADD(restoring_in_order, fifo) {
+};
+
+FIXTURE_VARIANT_ADD(restoring_in_order, levels_and_leases) {
+	.attrs = levels_and_leases,
+};
+
+FIXTURE_SETUP(restoring_in_order)
+{
+	ASSERT_EQ(0, target_open(&self->to, &variant->attrs));
+}
+
+FIXTURE_TEARDOWN(restoring_in_order)
+{
+	EXPECT_TRUE(target_close(&self->to));
 }
 
 /* Whether a list can report a key in this state. */
@@ -136,13 +183,13 @@ TEST_F(restoring, every_state_is_as_before_or_fails_with_EINVAL_and_changes_noth
 			continue;
 		snprintf(key, sizeof(key), "%x/", state);
 		if (!is_state(state)) {
-			ASSERT_EQ(-EINVAL, q_restore(self->q, key, &in));
-			ASSERT_EQ(keys, q_stat(self->q).keys);
+			ASSERT_EQ(-EINVAL, q_restore(self->to.q, key, &in));
+			ASSERT_EQ(keys, q_stat(self->to.q).keys);
 			continue;
 		}
-		ASSERT_EQ(0, q_restore(self->q, key, &in));
+		ASSERT_EQ(0, q_restore(self->to.q, key, &in));
 		keys++;
-		seen = info_of(self->q, key);
+		seen = info_of(self->to.q, key);
 		ASSERT_TRUE(equal(key, state_after(state), seen.state));
 		ASSERT_EQ(in.failures, seen.failures);
 		ASSERT_EQ(2, seen.given_back);
@@ -157,49 +204,48 @@ TEST_F(restoring, every_state_is_as_before_or_fails_with_EINVAL_and_changes_noth
 			ASSERT_EQ(3, seen.reason_len);
 			ASSERT_TRUE(equal_bytes("reason", "why", seen.reason, 3));
 		}
-		ASSERT_EQ(-EEXIST, q_restore(self->q, key, &in));
+		ASSERT_EQ(-EEXIST, q_restore(self->to.q, key, &in));
 	}
 	ASSERT_LT(20, keys);
-	ASSERT_EQ(keys, q_stat(self->q).keys);
+	ASSERT_EQ(keys, q_stat(self->to.q).keys);
 }
 
-TEST_F(restoring, processing_and_requeued_keys_are_ahead_of_all_in_the_order_of_the_calls)
+TEST_F(restoring_in_order, processing_and_requeued_keys_are_ahead_of_all_in_the_order_of_the_calls)
 {
 	char got[16];
 
-	if (variant->attrs.order == WQ_ORDER_DELIMITER)
-		SKIP(return, "groups take turns");
-	ASSERT_EQ(0, restore_state(self->q, "ready", READY));
-	ASSERT_EQ(0, restore_state(self->q, "running", RUNNING));
-	ASSERT_EQ(0, restore_state(self->q, "requeued", READY | REQUEUED));
-	ASSERT_EQ(0, restore_state(self->q, "again", RUNNING | DIRTY));
-	ASSERT_EQ(4, q_stat(self->q).ready);
-	ASSERT_EQ(0, get_text(self->q, got));
+	ASSERT_EQ(0, restore_state(self->to.q, "ready", READY));
+	ASSERT_EQ(0, restore_state(self->to.q, "running", RUNNING));
+	ASSERT_EQ(0, restore_state(self->to.q, "requeued", READY | REQUEUED));
+	ASSERT_EQ(0, restore_state(self->to.q, "again", RUNNING | DIRTY));
+	ASSERT_EQ(4, q_stat(self->to.q).ready);
+	ASSERT_EQ(0, get_text(self->to.q, got));
 	EXPECT_STREQ("running", got);
-	ASSERT_EQ(0, get_text(self->q, got));
+	ASSERT_EQ(0, get_text(self->to.q, got));
 	EXPECT_STREQ("requeued", got);
-	ASSERT_EQ(0, get_text(self->q, got));
+	ASSERT_EQ(0, get_text(self->to.q, got));
 	EXPECT_STREQ("again", got);
-	ASSERT_EQ(0, get_text(self->q, got));
+	ASSERT_EQ(0, get_text(self->to.q, got));
 	EXPECT_STREQ("ready", got);
 }
 
-TEST_F(restoring, processing_keys_count_against_the_limit_of_their_group)
+TEST(processing_keys_count_against_the_limit_of_their_group)
 {
+	struct target to;
 	char got[16];
 
-	if (variant->attrs.order != WQ_ORDER_DELIMITER)
-		SKIP(return, "no groups");
-	ASSERT_EQ(0, restore_state(self->q, "a/3", READY));
-	ASSERT_EQ(0, restore_state(self->q, "a/1", RUNNING));
-	ASSERT_EQ(0, restore_state(self->q, "a/2", RUNNING));
-	EXPECT_EQ(2, q_stat(self->q).blocked);
-	ASSERT_EQ(0, get_text(self->q, got));
+	ASSERT_EQ(0, target_open(&to, &groups));
+	ASSERT_EQ(0, restore_state(to.q, "a/3", READY));
+	ASSERT_EQ(0, restore_state(to.q, "a/1", RUNNING));
+	ASSERT_EQ(0, restore_state(to.q, "a/2", RUNNING));
+	EXPECT_EQ(2, q_stat(to.q).blocked);
+	ASSERT_EQ(0, get_text(to.q, got));
 	EXPECT_STREQ("a/1", got);
-	EXPECT_EQ(-EAGAIN, get_text(self->q, got));
-	ASSERT_EQ(0, q_done_key(self->q, "a/1"));
-	ASSERT_EQ(0, get_text(self->q, got));
+	EXPECT_EQ(-EAGAIN, get_text(to.q, got));
+	ASSERT_EQ(0, q_done_key(to.q, "a/1"));
+	ASSERT_EQ(0, get_text(to.q, got));
 	EXPECT_STREQ("a/3", got);
+	EXPECT_TRUE(target_close(&to));
 }
 
 TEST_F(restoring, a_delay_that_has_ended_makes_the_key_ready)
@@ -207,8 +253,8 @@ TEST_F(restoring, a_delay_that_has_ended_makes_the_key_ready)
 	struct wq_key_info info = { .state = DELAYED };
 	struct item it;
 
-	ASSERT_EQ(0, q_restore(self->q, "now", &info));
-	EXPECT_EQ(0, q_get(self->q, &it, 20 * SEC));
+	ASSERT_EQ(0, q_restore(self->to.q, "now", &info));
+	EXPECT_EQ(0, q_get(self->to.q, &it, 20 * SEC));
 }
 
 TEST_F(restoring, a_getter_that_waits_gets_the_key)
@@ -217,9 +263,9 @@ TEST_F(restoring, a_getter_that_waits_gets_the_key)
 	pid_t pid = child();
 
 	if (!pid)
-		_exit(-q_get(self->q, &it, 20 * SEC));
+		_exit(-q_get(self->to.q, &it, 20 * SEC));
 	sleep_ms(50);
-	ASSERT_EQ(0, restore_state(self->q, "k", READY));
+	ASSERT_EQ(0, restore_state(self->to.q, "k", READY));
 	EXPECT_EQ(0, reap(pid));
 }
 
@@ -229,25 +275,23 @@ TEST_F(restoring, a_restore_works_while_adds_are_paused)
 		.size = sizeof(pause), .flags = WQ_PAUSE_ADDS, .timeout = FOREVER,
 	};
 
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_PAUSE, &pause));
-	ASSERT_EQ(-EHOSTDOWN, q_add(self->q, "k"));
-	EXPECT_EQ(0, restore_state(self->q, "k", READY));
+	ASSERT_EQ(0, verb(self->to.q, WQ_IOC_PAUSE, &pause));
+	ASSERT_EQ(-EHOSTDOWN, q_add(self->to.q, "k"));
+	EXPECT_EQ(0, restore_state(self->to.q, "k", READY));
 }
 
-TEST_F(restoring, a_list_since_sorts_the_keys_and_shows_requeued_ones)
+TEST_F(restoring_in_order, a_list_since_sorts_the_keys_and_shows_requeued_ones)
 {
 	struct array rows = array_new(8192);
 	struct wq_list list = { .size = sizeof(list), .flags = WQ_LIST_SINCE };
 	__s64 since[2] = { 0 };
 	unsigned int i;
 
-	if (variant->attrs.order == WQ_ORDER_DELIMITER)
-		SKIP(return, "blocked keys have one time");
-	ASSERT_EQ(1, q_add(self->q, "b"));
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	ASSERT_EQ(0, restore_state(self->q, "r", READY | REQUEUED));
+	ASSERT_EQ(1, q_add(self->to.q, "b"));
+	ASSERT_EQ(1, q_add(self->to.q, "a"));
+	ASSERT_EQ(0, restore_state(self->to.q, "r", READY | REQUEUED));
 	list.keys = (struct wq_keys){ addr_of(rows.recs), rows.room, 0 };
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_LIST, &list));
+	ASSERT_EQ(0, verb(self->to.q, WQ_IOC_LIST, &list));
 	ASSERT_EQ(3, list.keys.count);
 	for (i = 0; i < 3; i++) {
 		struct wq_list_rec *row = row_at(&rows, i);
@@ -285,8 +329,8 @@ TEST_F(restoring, restore_fails_with_ERANGE_or_EINVAL_for_a_field_out_of_range)
 	unsigned int i;
 
 	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-		ASSERT_TRUE(equal("bad info", bad[i].error, q_restore(self->q, "k", &bad[i].info)));
-	ASSERT_EQ(0, q_stat(self->q).keys);
+		ASSERT_TRUE(equal("bad info", bad[i].error, q_restore(self->to.q, "k", &bad[i].info)));
+	ASSERT_EQ(0, q_stat(self->to.q).keys);
 }
 
 TEST_F(restoring, restore_fails_with_ENOSPC_in_a_full_queue)
@@ -296,34 +340,34 @@ TEST_F(restoring, restore_fails_with_ENOSPC_in_a_full_queue)
 
 	for (i = 0; i < 400; i++) {
 		snprintf(key, sizeof(key), "%d", i);
-		ASSERT_EQ(0, restore_state(self->q, key, i % 2 ? READY : DELAYED));
+		ASSERT_EQ(0, restore_state(self->to.q, key, i % 2 ? READY : DELAYED));
 	}
-	EXPECT_EQ(-ENOSPC, restore_state(self->q, "more", READY));
-	EXPECT_EQ(-EEXIST, restore_state(self->q, "1", READY));
+	EXPECT_EQ(-ENOSPC, restore_state(self->to.q, "more", READY));
+	EXPECT_EQ(-EEXIST, restore_state(self->to.q, "1", READY));
 }
 
 TEST_F(restoring, restore_fails_with_ESHUTDOWN_after_a_shutdown)
 {
 	struct wq_control args = { .size = sizeof(args) };
 
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SHUTDOWN, &args));
-	EXPECT_EQ(-ESHUTDOWN, restore_state(self->q, "k", READY));
+	ASSERT_EQ(0, verb(self->to.q, WQ_IOC_SHUTDOWN, &args));
+	EXPECT_EQ(-ESHUTDOWN, restore_state(self->to.q, "k", READY));
 }
 
 TEST_F(restoring, restore_fails_with_EPERM_for_others_than_the_owner)
 {
 	pid_t pid;
 
-	ASSERT_EQ(0, chmod(path_of(self->name), 0666));
+	ASSERT_EQ(0, chmod(path_of(self->to.name), 0666));
 	pid = user(ALICE, GROUP, 0);
 	if (!pid)
-		_exit(-restore_state(self->q, "k", READY));
+		_exit(-restore_state(self->to.q, "k", READY));
 	EXPECT_EQ(EPERM, reap(pid));
 }
 
 TEST_F(restoring, restore_without_write_access_fails_with_EACCES)
 {
-	int reader = q_open(self->name, O_RDONLY, 0, 0, 0);
+	int reader = q_open(self->to.name, O_RDONLY, 0, 0, 0);
 
 	ASSERT_LE(0, reader);
 	EXPECT_EQ(-EACCES, restore_state(reader, "k", READY));

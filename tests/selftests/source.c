@@ -104,7 +104,8 @@ static bool next_is(int q, const char *key)
 		COMMENT("key: expected %s, seen %s (%d)\n", key, item.key, ret);
 		return false;
 	}
-	return !q_done(q, &item);
+	/* 1: it was added again meanwhile */
+	return q_done(q, &item) >= 0;
 }
 
 static bool none_is_left(int q)
@@ -310,9 +311,9 @@ TEST_F(source, two_sources_of_a_queue_are_told_apart_by_their_prefixes)
 	ASSERT_EQ(2, attach_op(self->q, &op, "fs", &self->fs, sizeof(self->fs)));
 	EXPECT_TRUE(next_is(self->q, "two:/"));
 	ASSERT_EQ(0, mkdir("d", 0755));
-	/* The one that was attached last is called first. */
-	EXPECT_TRUE(next_is(self->q, "two:d/"));
-	EXPECT_TRUE(next_is(self->q, "one:d/"));
+	EXPECT_EQ(2, q_stat(self->q).ready);
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "two:d/"));
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "one:d/"));
 }
 
 TEST_F(source, a_source_with_its_file_ends_when_that_is_closed)
@@ -634,6 +635,12 @@ TEST_F(source, a_source_ends_when_its_directory_is_removed)
 	EXPECT_EQ(ENOENT, first(self->q).error);
 }
 
+/* Let an attempt to add the mark end that began before the last event: such a mark is added twice. */
+static void settle(void)
+{
+	sleep_ms(100);
+}
+
 TEST_F(source, a_full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 {
 	int q = q_private(2);
@@ -644,6 +651,7 @@ TEST_F(source, a_full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 	put("a");
 	put("b");
 	put("d/e/x");
+	settle();
 	EXPECT_EQ(WQ_SOURCE_MARKED, first(q).state);
 	/* Both adds of the create and of the write failed. */
 	EXPECT_EQ(2, first(q).failed);
@@ -658,6 +666,7 @@ TEST_F(source, a_full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 	put("b");
 	put("d/e/x");
 	put("d/y");
+	settle();
 	EXPECT_TRUE(next_is(q, "a"));
 	EXPECT_TRUE(next_is(q, "b"));
 	EXPECT_TRUE(next_is(q, "d/"));
@@ -665,6 +674,7 @@ TEST_F(source, a_full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 	put("b");
 	put("d/e/x");
 	put("c");
+	settle();
 	EXPECT_TRUE(next_is(q, "a"));
 	EXPECT_TRUE(next_is(q, "b"));
 	EXPECT_TRUE(next_is(q, "/"));

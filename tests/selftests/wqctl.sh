@@ -1402,7 +1402,7 @@ test_restore_that_is_killed_can_be_merged() {
 	status 0 wq save -o "$dir/s" $q
 	for i in 0.05 0.1 0.2 0.4; do
 		wq unlink $q 2>/dev/null
-		wq restore "$dir/s" &
+		"$WQCTL" restore "$dir/s" &
 		pid=$!
 		nap $i
 		kill -9 $pid 2>/dev/null

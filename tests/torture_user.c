@@ -314,15 +314,19 @@ static void configure(int q)
 {
 	struct wq_limiter_spec limiters[WQ_MAX_LIMITERS];
 	struct wq_attrs config;
+	uint32_t can_change;
 
 	if (may("config", wq_config(q, &config, limiters, WQ_MAX_LIMITERS)))
 		return;
-	if (!config.set)
+	can_change = config.set;
+	if (!can_change)
 		return;		/* a kernel module's */
 	if (below(2))
 		some_config(&config);
-	config.set = 1 + below((WQ_ATTR_MAX_RETRIES << 1) - 1);
-	/* Only a queue that was made with a lease can have one. */
+	do
+		config.set = can_change & below(1U << 20);
+	while (!config.set);
+	/* A queue that was made with a lease can be without one. */
 	if (config.set & WQ_ATTR_LEASE && !below(4))
 		config.lease = 0;
 	if (!may("set", wq_set(q, &config)))

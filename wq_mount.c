@@ -237,8 +237,8 @@ static struct dentry *set_find(struct dentry *dir, const char *name)
 }
 
 /*
- * Add *@made to a set.  Returns its dentry, and *@made is NULL.  If another task has added a queue of
- * that name meanwhile, it returns that queue's dentry.  On error it returns an ERR_PTR.
+ * Add *@made to a set.  Returns its dentry, and *@made is NULL.  If another task has added a queue
+ * of that name meanwhile, it returns that queue's dentry.  On error it returns an ERR_PTR.
  */
 static struct dentry *set_create(const struct path *dir, const struct wq_attrs *args,
 				 struct wq **made)
@@ -504,7 +504,7 @@ static int wq_show_options(struct seq_file *m, struct dentry *root)
 {
 	const struct wq_set *set = set_of(d_inode(root));
 
-	seq_printf(m, ",mode=%o", d_inode(root)->i_mode & 07777);
+	seq_printf(m, ",mode=%o", d_inode(root->d_sb->s_root)->i_mode & 07777);
 	if (set->max_keys)
 		seq_printf(m, ",keys=%u", set->max_keys);
 	if (set->max_queues)

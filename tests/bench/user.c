@@ -443,6 +443,68 @@ static void mq(long n, long m)
 	tell(now() - start, m);
 }
 
+/* @m times open and close of one of @n queues by its path. */
+static void open_path(long n, long m)
+{
+	char path[64];
+	double start;
+	int fd;
+
+	for (long i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), WQ_DIRECTORY "/bench-%ld", i);
+		fd = open(path, O_RDWR | O_CREAT, 0600);
+		check(fd >= 0, "open");
+		close(fd);
+	}
+	start = now();
+	for (long i = 0; i < m; i++) {
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		check(fd >= 0, "open");
+		close(fd);
+	}
+	tell(now() - start, m);
+}
+
+/* The same queue through /dev/wq. */
+static void open_name(long n, long m)
+{
+	struct wq_attrs attrs = { .size = sizeof(attrs) };
+	double start;
+	int fd;
+
+	snprintf(attrs.name, sizeof(attrs.name), "bench-%ld", n - 1);
+	start = now();
+	for (long i = 0; i < m; i++) {
+		fd = open(WQ_DEVICE, O_RDWR | O_CLOEXEC);
+		check(fd >= 0, "open");
+		check(!ioctl(fd, WQ_IOC_OPEN, &attrs), "WQ_IOC_OPEN");
+		close(fd);
+	}
+	tell(now() - start, m);
+}
+
+static void open_mq(long n, long m)
+{
+	struct mq_attr attr = { .mq_maxmsg = 1, .mq_msgsize = 16 };
+	char name[64];
+	double start;
+	mqd_t q;
+
+	for (long i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "/bench-%ld", i);
+		q = mq_open(name, O_RDWR | O_CREAT, 0600, &attr);
+		check(q >= 0, "mq_open");
+		mq_close(q);
+	}
+	start = now();
+	for (long i = 0; i < m; i++) {
+		q = mq_open(name, O_RDWR);
+		check(q >= 0, "mq_open");
+		mq_close(q);
+	}
+	tell(now() - start, m);
+}
+
 static void through_pipe(long n, long m)
 {
 	double start;
@@ -562,6 +624,9 @@ static const struct {
 	{ "repeat-mapped", repeat_mapped },
 	{ "holds", holds },
 	{ "mq", mq },
+	{ "open-path", open_path },
+	{ "open-name", open_name },
+	{ "open-mq", open_mq },
 	{ "pipe", through_pipe },
 	{ "datagram", datagram },
 	{ "ring", ring },

@@ -14,17 +14,17 @@
  *  - wq_source_rescan() sets the mark and queues the item.  If the item waits for its next attempt,
  *    it stays there: a storm of events that fail does not make it run more often.
  *  - If an attempt fails, the item is queued for a later attempt, and the source becomes an entry
- *    of wq.pollers before that.  If room arises, the wake-up of the pollers lets the item run at once.
- *    WQ_WATCH_ROOM is set in a hold of the queue's lock that finds no room, so the room that arises
- *    later causes the wake-up.
+ *    of wq.pollers before that.  If room arises, the wake-up of the pollers lets the item run at
+ *    once.  WQ_WATCH_ROOM is set in a hold of the queue's lock that finds no room, so the room that
+ *    arises later causes the wake-up.
  *  - The attempt adds a copy of the mark without wq_source.lock.  If the mark has changed meanwhile
  *    (wq_source.seq), it is kept, and the item runs again.
  *
  * Lifetime: a source is in wq.sources from its attach until it is taken out, by the detach, by the
  * end of its file, or by the last reference to the queue.  The task that takes it out frees it, so
  * it is freed once.  wq_sources_lock protects the lists.  It is a raw spinlock for the reason that
- * wq_queue.c gives, and a hold handles the WQ_MAX_SOURCES sources of one queue at most.  A source has
- * no reference to its queue: wq_put() ends the sources of a queue before it ends the queue.
+ * wq_queue.c gives, and a hold handles the WQ_MAX_SOURCES sources of one queue at most.  A source
+ * has no reference to its queue: wq_put() ends the sources of a queue before it ends the queue.
  *
  * A source has a reference to the module of its kind, so a kind that has sources is not unloaded.
  * wq_kinds_lock is a mutex, because the kinds change only when modules come and go, and nothing
@@ -154,7 +154,7 @@ void wq_source_rescan(struct wq_source *s, const void *key, size_t dir)
 		memcpy(s->mark, key, dir);
 	}
 	s->mark_len = dir;
-	/* An attempt in progress may have come too early for this event, so also of the same mark. */
+	/* Also if the mark is the same: an attempt in progress may have come before the event. */
 	s->seq++;
 	s->marked = true;
 	if (trace_wq_source_mark_enabled())

@@ -49,7 +49,7 @@ void calls_reset(void)
 	nkept = 0;
 }
 
-static void slot_set(__u8 i, int fd)
+void slot_set(__u8 i, int fd)
 {
 	int old = __atomic_exchange_n(&slot[i], fd, __ATOMIC_RELAXED);
 
@@ -264,6 +264,33 @@ __s32 do_debugfs(struct task *t, const struct call *c)
 		kept[nkept++] = fd;
 	else
 		close(fd);
+	return ret < 0 ? ret : 0;
+}
+
+/* Calls by the path of a queue, or of the directory. */
+__s32 do_path(struct task *t, const struct call *c)
+{
+	__u8 name = c->arg[A_NAME] % NAMES, how = c->arg[A_HOW];
+	char path[WQ_NAME_MAX + 16];
+	__s32 ret;
+
+	/* Never files elsewhere. */
+	if (strchr(names[name], '/'))
+		return 0;
+	snprintf(path, sizeof(path), "/dev/wqueue/%.*s", WQ_NAME_MAX, names[name]);
+	switch (how) {
+	case 12:
+		return CALL(t, unlink(path));
+	case 13:
+		return CALL(t, chmod(path, 0666));
+	case 14:
+		return CALL(t, access(path, R_OK));
+	}
+	/* Before the call, see do_bind(). */
+	__atomic_fetch_or(&shared->named, 1U << name, __ATOMIC_RELAXED);
+	ret = CALL(t, open(path, how == 15 ? O_RDWR | O_CREAT : open_flags(how), 0644));
+	if (ret >= 0)
+		slot_set(c->arg[A_FD], ret);
 	return ret < 0 ? ret : 0;
 }
 

@@ -231,10 +231,11 @@ static do_call *const ops[OPS] = {
 	[OP_INFO] = do_info, [OP_SHUTDOWN] = do_shutdown,
 	[OP_CONFIG] = do_config, [OP_SET] = do_set, [OP_MAP] = do_map, [OP_PAUSE] = do_pause,
 	[OP_KICK] = do_kick,
-	[OP_FLUSH] = do_flush, [OP_DISABLE] = do_key,
+	[OP_FLUSH] = do_flush, [OP_DISABLE] = do_key, [OP_SOURCE] = do_source,
 	[OP_UNLINK] = do_unlink, [OP_IOCTL] = do_ioctl, [OP_CLOSE] = do_close,
 	[OP_DUP] = do_dup, [OP_POLL] = do_poll, [OP_EPOLL] = do_epoll, [OP_FCNTL] = do_fcntl,
 	[OP_FILE] = do_file, [OP_FDINFO] = do_fdinfo, [OP_DEBUGFS] = do_debugfs,
+	[OP_PATH] = do_path,
 	[OP_KILL] = do_kill, [OP_UID] = do_uid, [OP_SLEEP] = do_sleep, [OP_PASS] = do_pass,
 	[OP_RW] = do_rw,
 };

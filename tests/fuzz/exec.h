@@ -99,14 +99,17 @@ extern const char names[NAMES][WQ_NAME_MAX];
 void verbs_reset(void);
 __s32 verb(struct task *t, unsigned int cmd, void *args, __u32 size, bool tells);
 do_call do_bind, do_recs, do_get, do_done, do_key, do_list, do_stat, do_info,
-	do_unlink, do_shutdown, do_config, do_set, do_map, do_pause, do_kick, do_flush;
+	do_unlink, do_shutdown, do_config, do_set, do_map, do_pause, do_kick, do_flush,
+	do_source;
 
 /* ---- calls.c ---- */
 
 void calls_reset(void);
 void calls_close(void);
 int slot_of(const struct call *c, enum arg a);
+/* Close what is in a slot, and put a file there. */
+void slot_set(__u8 i, int fd);
 do_call do_open, do_close, do_dup, do_ioctl, do_poll, do_epoll, do_fcntl, do_file, do_fdinfo,
-	do_debugfs, do_uid, do_sleep, do_pass, do_rw;
+	do_debugfs, do_path, do_uid, do_sleep, do_pass, do_rw;
 
 #endif

@@ -464,12 +464,15 @@ static bool queues_left(void)
 	return left || !dir;
 }
 
+/* That of the mount. */
+static long first_users;
+
 /* Whether no file is open, after a while: a kernel thread closes files in flight on a socket. */
 static bool settled(void)
 {
-	for (int i = 0; i < 100 && module_users(); i++)
+	for (int i = 0; i < 100 && module_users() != first_users; i++)
 		usleep(20000);
-	return !module_users();
+	return module_users() == first_users;
 }
 
 static void settle_check(const struct prog *last)
@@ -784,6 +787,7 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	fuzz_seed(seed);
+	first_users = module_users();
 	trace_open();
 	if (!trace[0])
 		printf("fuzz: no kcov, or no wq.ko: programs run without coverage\n");

@@ -18,10 +18,11 @@ const char * const op_names[OPS] = {
 	[OP_INFO] = "info", [OP_SHUTDOWN] = "shutdown",
 	[OP_CONFIG] = "config", [OP_SET] = "set", [OP_MAP] = "map", [OP_PAUSE] = "pause",
 	[OP_KICK] = "kick",
-	[OP_FLUSH] = "flush", [OP_DISABLE] = "disable",
+	[OP_FLUSH] = "flush", [OP_DISABLE] = "disable", [OP_SOURCE] = "source",
 	[OP_UNLINK] = "unlink", [OP_IOCTL] = "ioctl", [OP_CLOSE] = "close",
 	[OP_DUP] = "dup", [OP_POLL] = "poll", [OP_EPOLL] = "epoll", [OP_FCNTL] = "fcntl",
 	[OP_FILE] = "file", [OP_FDINFO] = "fdinfo", [OP_DEBUGFS] = "debugfs",
+	[OP_PATH] = "path",
 	[OP_FORK] = "fork", [OP_KILL] = "kill", [OP_UID] = "uid", [OP_SLEEP] = "sleep", [OP_PASS] = "pass",
 	[OP_RW] = "rw",
 };
@@ -94,6 +95,7 @@ const __u64 op_args[OPS] = {
 		     B(A_DEADLINE) | B(A_LEVEL),
 	[OP_DISABLE] = VERB | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_FLAGS) | B(A_TIMEOUT) |
 		       B(A_DEADLINE),
+	[OP_SOURCE] = VERB | B(A_HOW) | B(A_FLAGS) | B(A_N) | B(A_KEYS) | B(A_NAME) | B(A_DELAY),
 	[OP_UNLINK] = VERB | B(A_FLAGS) | B(A_NAME),
 	[OP_IOCTL] = ANY | B(A_FD) | B(A_HOW) | B(A_ARG),
 	[OP_CLOSE] = ANY | B(A_FD),
@@ -104,6 +106,7 @@ const __u64 op_args[OPS] = {
 	[OP_FILE] = ANY | B(A_FD) | B(A_HOW),
 	[OP_FDINFO] = ANY | B(A_FD),
 	[OP_DEBUGFS] = ANY | B(A_NAME) | B(A_HOW),
+	[OP_PATH] = ANY | B(A_FD) | B(A_HOW) | B(A_NAME),
 	[OP_FORK] = B(A_N) | B(A_HOW),
 	[OP_KILL] = B(A_HOW),
 	[OP_UID] = B(A_THREAD) | B(A_HOW),
@@ -118,10 +121,10 @@ static const __u8 op_weight[OPS] = {
 	[OP_TOUCH] = 6, [OP_STAT] = 5, [OP_QUERY] = 6, [OP_CANCEL] = 6, [OP_FORGET] = 4,
 	[OP_LIST] = 6, [OP_INFO] = 1, [OP_SHUTDOWN] = 4, [OP_CONFIG] = 4,
 	[OP_SET] = 6, [OP_MAP] = 6, [OP_PAUSE] = 5, [OP_KICK] = 6, [OP_FLUSH] = 6,
-	[OP_DISABLE] = 4, [OP_UNLINK] = 3, [OP_IOCTL] = 1, [OP_CLOSE] = 6,
+	[OP_DISABLE] = 4, [OP_SOURCE] = 4, [OP_UNLINK] = 3, [OP_IOCTL] = 1, [OP_CLOSE] = 6,
 	[OP_DUP] = 3,
 	[OP_POLL] = 3, [OP_EPOLL] = 4, [OP_FCNTL] = 3, [OP_FILE] = 1, [OP_FDINFO] = 2,
-	[OP_DEBUGFS] = 2, [OP_FORK] = 5, [OP_KILL] = 4, [OP_UID] = 3, [OP_SLEEP] = 4,
+	[OP_DEBUGFS] = 2, [OP_PATH] = 5, [OP_FORK] = 5, [OP_KILL] = 4, [OP_UID] = 3, [OP_SLEEP] = 4,
 	[OP_PASS] = 1, [OP_RW] = 20,
 };
 

@@ -255,7 +255,9 @@ __s32 verb(struct task *t, unsigned int cmd, void *args, __u32 size, bool tells)
 
 	ret = CALL(t, ioctl(slot_of(c, A_FD), cmd, t->arg.user));
 
-	if ((ret > 0 && cmd != WQ_IOC_MAP && cmd != WQ_IOC_WAIT) || (ret < 0 && !error_name(ret)))
+	/* These return a file, or the number of a source. */
+	if ((ret > 0 && cmd != WQ_IOC_MAP && cmd != WQ_IOC_WAIT && cmd != WQ_IOC_SOURCE &&
+	     cmd != WQ_IOC_OPEN) || (ret < 0 && !error_name(ret)))
 		fault(t, "returned %d", ret);
 	if (!t->self) {
 		spot_check(t, &t->arg, tells ? (usize < size ? usize : size) : 0, "the struct");
@@ -759,7 +761,66 @@ __s32 do_bind(struct task *t, const struct call *c)
 		__atomic_fetch_or(&shared->named, 1U << name, __ATOMIC_RELAXED);
 	ret = verb(t, WQ_IOC_OPEN, &args, sizeof(args), false);
 	spot_check(t, &s, 0, "the limiters");
-	return ret;
+	/* A directory's file gives another file. */
+	if (ret > 0)
+		slot_set(c->arg[A_FD2], ret);
+	return ret < 0 ? ret : 0;
+}
+
+/* Attach a source, with its struct or without, list and detach. */
+__s32 do_source(struct task *t, const struct call *c)
+{
+	static const char kinds[][WQ_KIND_MAX] = {
+		"fs", "net", "fs", "net", "nosuch", "", "Fs", "fs\0behind",
+	};
+	__u8 how = c->arg[A_HOW], n = c->arg[A_N];
+	struct wq_source_op args = {
+		.op = how < 8 ? WQ_SOURCE_ATTACH : how < 11 ? WQ_SOURCE_LIST :
+		      how < 14 ? WQ_SOURCE_DETACH : how,
+		.id = how < 8 ? 0 : n,
+		.flags = PICK(flag_values, c->arg[A_FLAGS]),
+	};
+	bool fs = false;
+	struct spot s = {};
+	int dir = -1;
+	__s32 ret;
+
+	if (args.op == WQ_SOURCE_ATTACH) {
+		memcpy(args.kind, PICK(kinds, how), sizeof(args.kind));
+		memcpy(args.prefix, PICK(names, c->arg[A_NAME]), sizeof(args.prefix));
+		args.delay = PICK(delays, c->arg[A_DELAY]);
+		fs = args.kind[0] == 'f';
+	}
+	memset(t->image[KEYS], 0, sizeof(struct wq_fs_args));
+	if (fs) {
+		struct wq_fs_args fs_args = {
+			.flags = n & 3, .events = n & 4 ? WQ_FS_ATTRIB : n & 8 ? ~0U : 0,
+		};
+
+		dir = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		fs_args.fd = dir;
+		memcpy(t->image[KEYS], &fs_args, sizeof(fs_args));
+		args.arg_size = sizeof(fs_args);
+	} else if (args.op == WQ_SOURCE_ATTACH) {
+		struct wq_net_args net_args = { .tables = n };
+
+		memcpy(t->image[KEYS], &net_args, sizeof(net_args));
+		args.arg_size = sizeof(net_args);
+	} else if (args.op == WQ_SOURCE_LIST) {
+		args.arg_size = 64;
+	}
+	if (args.arg_size) {
+		s = place(t, KEYS, c->arg[A_KEYS], args.arg_size);
+		args.arg = (uintptr_t)s.user;
+	}
+	ret = verb(t, WQ_IOC_SOURCE, &args, sizeof(args), true);
+	if (dir >= 0)
+		close(dir);
+	if (args.op == WQ_SOURCE_LIST)
+		leak_check(t, &s, s.len, "the text");
+	else
+		spot_check(t, &s, 0, "the struct of the kind");
+	return ret < 0 ? ret : 0;
 }
 
 /* Add and touch, which have the same struct. */

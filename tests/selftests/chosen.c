@@ -213,7 +213,7 @@ static long long slowdown(const char *name, bool groups)
 	if (usual < 0 || q < 0 || add_keys(usual, fill, CHOSEN) ||
 	    leave_adjacent(name, 100, CHOSEN) || q_stat(q).keys != CHOSEN)
 		return -1;
-	/* by turns, so that another load of the machine slows both */
+	/* in alternation, so that another load of the machine slows both */
 	for (int round = 0; round < 15; round++)
 		if (cost(usual, keys, OTHER, &without) || cost(q, keys, OTHER, &with))
 			return -1;

@@ -63,7 +63,7 @@ modules: headers
 	$(MAKE) -C $(KDIR) M=$(CURDIR) $(MODARGS) modules
 
 tools:
-	@tools/deps gcc libc6-dev linux-libc-dev pkg-config libjansson-dev libncurses-dev uthash-dev
+	@tools/deps gcc libc6-dev linux-libc-dev pkg-config libjansson-dev libncurses-dev
 	+$(TOOLS) -C tools/lib
 	+$(TOOLS) -C tools/wqctl
 	+$(TOOLS) -C tools/mirror

@@ -145,6 +145,7 @@ static int metrics_show(struct seq_file *m, void *unused)
 	show_count(m, "shutdown", !!(st.state & WQ_STATE_SHUTDOWN));
 	show_count(m, "gets_paused", !!(st.state & WQ_STATE_GETS_PAUSED));
 	show_count(m, "adds_paused", !!(st.state & WQ_STATE_ADDS_PAUSED));
+	show_count(m, "rescan", !!(st.state & WQ_STATE_RESCAN));
 	show_count(m, "memory_bytes", st.memory);
 	return 0;
 }

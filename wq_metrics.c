@@ -143,7 +143,8 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_rea
 		    (q->no_map || q->sees_repeats ? WQ_STATE_NO_MAP : 0) |
 		    (q->paused & WQ_PAUSE_GETS ? WQ_STATE_GETS_PAUSED : 0) |
 		    (q->paused & WQ_PAUSE_ADDS ? WQ_STATE_ADDS_PAUSED : 0) |
-		    (q->watched & WQ_WATCH_REMOVED ? WQ_STATE_REMOVED : 0);
+		    (q->watched & WQ_WATCH_REMOVED ? WQ_STATE_REMOVED : 0) |
+		    (atomic_read(&q->marked_sources) ? WQ_STATE_RESCAN : 0);
 	st->ready = wq_nr_ready(q);
 	st->processing = q->nr_processing;
 	st->held = c->nr_held;

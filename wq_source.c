@@ -126,6 +126,14 @@ static u32 common_dir(const u8 *a, u32 a_len, const u8 *b, u32 b_len, u32 prefix
 	return dir;
 }
 
+static void source_set_marked(struct wq_source *s, bool marked)
+{
+	lockdep_assert_held(&s->lock);
+	if (s->marked != marked)
+		atomic_add(marked ? 1 : -1, &s->q->marked_sources);
+	s->marked = marked;
+}
+
 /**
  * wq_source_rescan() - any change may have happened below a key
  * @s: the source
@@ -156,7 +164,7 @@ void wq_source_rescan(struct wq_source *s, const void *key, size_t dir)
 	s->mark_len = dir;
 	/* Also if the mark is the same: an attempt in progress may have come before the event. */
 	s->seq++;
-	s->marked = true;
+	source_set_marked(s, true);
 	if (trace_wq_source_mark_enabled())
 		trace_wq_source_mark(s->q, s->id, s->kind->name, s->mark, s->mark_len);
 	spin_unlock_irqrestore(&s->lock, flags);
@@ -321,7 +329,7 @@ static bool source_unmark(struct wq_source *s, u32 seq, bool added)
 	s->rescans += added;
 	done = s->seq == seq;
 	if (done)
-		s->marked = false;
+		source_set_marked(s, false);
 	spin_unlock_irq(&s->lock);
 	return done;
 }
@@ -428,6 +436,7 @@ static void source_free(struct wq_source *s)
 {
 	spin_lock_irq(&s->lock);
 	s->gone = true;
+	source_set_marked(s, false);
 	spin_unlock_irq(&s->lock);
 	cancel_delayed_work_sync(&s->work);
 	/* A wake-up can still queue the item, which does nothing any more. */

@@ -184,6 +184,7 @@ struct wq {
 	bool shown;			/* N: it is to have a directory in debugfs */
 	struct list_head sources;	/* as the next by wq_sources_lock, see wq_source.c */
 	u32 nr_sources;			/* sources in the list, and those that are being attached */
+	atomic_t marked_sources;	/* sources with a mark: their locks are several */
 	u32 last_source;		/* the id that was used last */
 	struct list_head all;		/* in the list of all queues, see wq_queue.c */
 	u32 dir_number;			/* C: makes the directory's name unique; 0: none */

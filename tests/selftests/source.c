@@ -653,6 +653,7 @@ TEST_F(source, a_full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 	put("d/e/x");
 	settle();
 	EXPECT_EQ(WQ_SOURCE_MARKED, first(q).state);
+	EXPECT_TRUE(q_stat(q).state & WQ_STATE_RESCAN);
 	/* Both adds of the create and of the write failed. */
 	EXPECT_EQ(2, first(q).failed);
 	EXPECT_TRUE(next_is(q, "a"));
@@ -660,6 +661,7 @@ TEST_F(source, a_full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 	EXPECT_TRUE(next_is(q, "b"));
 	EXPECT_TRUE(next_is(q, "d/e/"));
 	EXPECT_TRUE(EVENTUALLY(!first(q).state));
+	EXPECT_FALSE(q_stat(q).state & WQ_STATE_RESCAN);
 	EXPECT_EQ(1, first(q).rescans);
 	/* The nearest directory that stands for both. */
 	put("a");
@@ -816,7 +818,7 @@ static void copy_file(const char *from, const char *to)
 /* Make @to/path as @from/path is, with all below if @whole. */
 static void reconcile(const char *from, const char *to, const char *path, bool whole)
 {
-	char source[300], copy[300], text[1000];
+	char source[300], copy[300], text[1100];
 	struct stat st;
 
 	snprintf(source, sizeof(source), "%s/%s", from, path);

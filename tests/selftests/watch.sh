@@ -83,6 +83,19 @@ test_sources_of_a_queue_without_any_exits_with_3() {
 	is status 3 $status
 }
 
+test_ls_and_metrics_show_that_a_rescan_key_waits_for_room() {
+	"$WQCTL" unlink $q
+	"$WQCTL" create --max-keys 1 $q
+	"$WQCTL" attach $q "fs:$files/d" >/dev/null
+	echo a >"$files/d/one"
+	has ls " open " "$("$WQCTL" ls)"
+	echo a >"$files/d/two"
+	has ls " rescan " "$("$WQCTL" ls)"
+	has metrics "wq_rescan{name=\"$q\"} 1" "$("$WQCTL" metrics $q)"
+	"$WQCTL" cancel $q one >/dev/null || fail cancel
+	until [ "$(keys)" = "/ " ]; do sleep 0.05; done
+	until "$WQCTL" ls | grep -q " open "; do sleep 0.05; done
+}
 test_sources_reports_a_directory_that_was_removed() {
 	"$WQCTL" attach $q "fs:$files/d" >/dev/null
 	rmdir "$files/d"

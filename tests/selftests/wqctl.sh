@@ -4,6 +4,7 @@
 # wqctl's behaviour.  Prints TAP.  Runs as root on a machine with the module loaded.
 #
 #	WQCTL		path of wqctl
+#	WQCTL_SHARED	path of wqctl with shared libraries: WQCTL
 #	SRC		path of the project
 #	PROMTOOL	Prometheus' promtool, otherwise from PATH
 #	WQ_LS_KEYS	number of keys that stay in the queue while ls prints it and other keys
@@ -16,7 +17,7 @@
 set -u
 
 : "${WQCTL:?set WQCTL to the path of wqctl}" "${SRC:?set SRC to the path of the project}"
-: "${WQ_LS_KEYS:=100000}" "${WQ_LIMIT:=180}"
+: "${WQCTL_SHARED:=$WQCTL}" "${WQ_LS_KEYS:=100000}" "${WQ_LIMIT:=180}"
 time_limit=$WQ_LIMIT
 q=wqctl-test.$$
 # shellcheck source=tests/selftests/harness.sh
@@ -291,7 +292,8 @@ test_set_fails_and_changes_nothing() {
 	prints "a private queue has none"
 	status 2 wq set $q
 	prints "an attribute is missing"
-	status 2 wq set --owner no.such.user $q
+	# glibc loads what else could know the user
+	status 2 "$WQCTL_SHARED" set --owner no.such.user $q
 	status 2 wq set --group 12x $q
 	status 2 wq set --lease 1us $q
 	status 1 wq set -n 5 no.such
@@ -864,7 +866,7 @@ test_ls_prints_each_key_once_during_add_and_cancel() {
 		done
 	) >/dev/null 2>&1 &
 	# On a busy machine nothing may move during a single ls.
-	for ((i = 0; i < 10 || (moved == 0 && i < 100); i++)); do
+	for ((i = 0; i < 3 || (moved == 0 && i < 100); i++)); do
 		before=$(stats adds canceled)
 		wq ls -0 $q >"$dir/keys"
 		after=$(stats adds canceled)
@@ -1116,7 +1118,7 @@ test_metrics_equal_stat() {
 	    same("wq_" + field + "_keys", str(st[field]))
 	same("wq_ready_groups", "0")
 	assert st["ready_groups"] is None and st["ready_by_level"] is None, st
-	for field in "gets_paused", "adds_paused", "shutdown", "draining":
+	for field in "gets_paused", "adds_paused", "rescan", "shutdown", "draining":
 	    same("wq_" + field, str(int(st[field])))
 	same("wq_memory_bytes", str(st["memory"]))
 	same("wq_lease_seconds", "0.000000000")
@@ -1212,7 +1214,7 @@ test_metrics_skip_a_queue_that_unlink_removed_meanwhile() {
 	END
 	succeeds gcc -D_GNU_SOURCE -shared -fPIC -o "$dir/shim.so" "$dir/shim.c"
 	wq create $q.x
-	status 0 env LD_PRELOAD="$dir/shim.so" "$WQCTL" metrics
+	status 0 env LD_PRELOAD="$dir/shim.so" "$WQCTL_SHARED" metrics
 	is "standard error" '' "$(<"$err")"
 	has metrics "\"$q\"" "$(<"$out")"
 	has_no metrics gone "$(<"$out")"
@@ -1293,12 +1295,12 @@ test_restore_refuses_a_snapshot_that_is_truncated_changed_or_newer_and_names_the
 	status 0 wq save -o "$dir/s" $q.a $q.b $q.c
 	unlink_saved
 	lines=$(wc -l <"$dir/s")
-	for ((n = 0; n < lines; n += 3)); do
+	for ((n = 0; n < lines; n += 8)); do
 		head -n $n "$dir/s" >"$dir/t"
 		status 1 wq restore "$dir/t"
 	done
-	prints "line $((n - 3)): the snapshot is truncated"
-	for ((n = 2; n < lines; n += 3)); do
+	prints "line $((n - 8)): the snapshot is truncated"
+	for ((n = 2; n < lines; n += 8)); do
 		sed "${n}s/[a-z]/Z/" "$dir/s" >"$dir/t"
 		status 1 wq restore "$dir/t"
 		prints "line $lines: the checksum differs"
@@ -1315,24 +1317,24 @@ test_restore_refuses_a_snapshot_that_is_truncated_changed_or_newer_and_names_the
 	status 0 wq restore "$dir/s"
 }
 
-# signed: a snapshot of the lines on standard input, with a last line that is right
-signed() {
+# snapshots FILE: for each line of standard input a snapshot FILE.N of a queue, a key and this line,
+# with a last line that is right
+snapshots() {
 	python3 -c '
 import sys
-text, total = sys.stdin.buffer.read(), 0xcbf29ce484222325
-for byte in text:
-    total = (total ^ byte) * 0x100000001b3 & 2**64 - 1
-sys.stdout.buffer.write(text + b"end %d %016x\n" % (text.count(b"\n"), total))'
+queue, file = sys.argv[1:]
+for n, line in enumerate(sys.stdin.buffer, 1):
+    head = f"wq-snapshot 1\nqueue {queue}\nattr mode 0600\n"
+    text, total = head.encode() + b"key ready \"ok\"\n" + line, 0xcbf29ce484222325
+    for byte in text:
+        total = (total ^ byte) * 0x100000001b3 & 2**64 - 1
+    with open(f"{file}.{n}", "wb") as f:
+        f.write(text + b"end %d %016x\n" % (text.count(b"\n"), total))' $q "$1"
 }
 
 test_restore_refuses_hostile_lines_with_the_right_checksum() {
-	local line
-	while read -r line; do
-		printf 'wq-snapshot 1\nqueue %s\nattr mode 0600\nkey ready "ok"\n%s\n' $q "$line" |
-			signed >"$dir/t"
-		status 1 wq restore "$dir/t"
-		prints "line 5: "
-	done <<-'END'
+	local n
+	snapshots "$dir/t" <<-'END'
 	key ready "a
 	key ready a
 	key ready ""
@@ -1353,12 +1355,14 @@ test_restore_refuses_hostile_lines_with_the_right_checksum() {
 	queue a
 	paused gets never
 	nonsense
+	key ready,parked "parked"
 	END
-	is "queues" "" "$(wq ls | grep "^$q" || true)"
-	printf 'wq-snapshot 1\nqueue %s\nattr mode 0600\nkey ready,parked "ok"\n' $q |
-		signed >"$dir/t"
-	status 1 wq restore "$dir/t"
-	prints "line 4: the kernel refuses it"
+	for ((n = 1; n <= 20; n++)); do
+		status 1 wq restore "$dir/t.$n"
+		prints "line 5: "
+	done
+	status 1 wq restore "$dir/t.21"
+	prints "line 5: the kernel refuses it"
 	is "queues" "" "$(wq ls | grep "^$q" || true)"
 }
 
@@ -2367,7 +2371,7 @@ test_run_sigterm_leaves_a_pending_retry() {
 
 # wqctl without memory: each done fails twice before it succeeds, and the first fork() of a
 # worker fails.
-no_memory() { LD_PRELOAD=$dir/shim.so "$WQCTL" "$@"; }
+no_memory() { LD_PRELOAD=$dir/shim.so "$WQCTL_SHARED" "$@"; }
 
 test_run_without_memory_tries_again() {
 	queue

@@ -2,9 +2,8 @@
 /*
  * mirror: the main process, which starts the workers, adds keys and stops the workers.
  *
- * On SIGTERM or SIGINT it reads the pending events, waits until the queue is empty and
- * no key is processing, shuts the queue down, and checks that no key was lost.  A second
- * signal stops it at once.
+ * On SIGTERM or SIGINT it waits until the queue is empty and no key is processing, shuts the
+ * queue down, and checks that no key was lost.  A second signal stops it at once.
  */
 #include <err.h>
 #include <getopt.h>
@@ -22,6 +21,7 @@
 
 static int queue;
 static unsigned int n_workers = 4;
+
 static void remove_private(void)
 {
 	char name[32];
@@ -42,25 +42,24 @@ static void clean_up(void)
 	remove_private();
 }
 
-/* Read all events before the statistics, because they can add keys. */
-static void run_until_quiet(void)
+static bool is_quiet(void)
 {
+	struct wq_source_op source;
 	struct wq_stat st;
 
-	while (!stop_at_once()) {
-		if (watch_read()) {
-			supervise(-1, 0);
-			continue;
-		}
-		if (!stop_asked()) {
-			supervise(watch_fd(), -1);
-			continue;
-		}
-		get_stat(queue, &st);
-		if (!st.ready && !st.processing && !st.delayed)
-			return;
-		supervise(watch_fd(), 10);
-	}
+	/* Look at the source first, because its key goes into the queue. */
+	if (watch_state(queue, &source))
+		return false;
+	get_stat(queue, &st);
+	return !st.ready && !st.processing && !st.delayed;
+}
+
+static void run_until_quiet(void)
+{
+	while (!stop_asked())
+		supervise(-1);
+	while (!stop_at_once() && !is_quiet())
+		supervise(10);
 }
 
 static void row(const char *what, unsigned long long n, const char *note)
@@ -71,17 +70,17 @@ static void row(const char *what, unsigned long long n, const char *note)
 /* Print the statistics, and check the equations of struct wq_stat: each run is in them. */
 static int report(double seconds)
 {
+	struct wq_source_op source;
 	char what[16], note[64];
 	struct wq_stat st;
 	unsigned int i;
 
 	get_stat(queue, &st);
-	row("events", watch_stat.events, "read from inotify");
-	row("scans", watch_stat.scans, "of the whole tree, at the start and after lost events");
-	row("delayed", st.retries, "adds 50 ms after a path's last change, and retries");
+	watch_state(queue, &source);
 	row("adds", st.adds, "of a key that needed no run before");
 	row("coalesced", st.coalesced, "adds of a key that already needed a run");
-	row("waiting", watch_stat.repeats, "changes of a path that still waited, found by the map without a call");
+	row("failed", source.failed, "adds of changes, because the queue was full");
+	row("rescans", source.rescans, "of a directory in which adds failed, and the first of all");
 	row("runs", st.dones, "that ended with done");
 	row("given back", st.given_back, "runs of killed workers, repeated by others");
 	row("  failed", st.given_back_failed, "of these, the second and later ones of a key in a row");
@@ -154,7 +153,9 @@ static void open_queue(void)
 	static const struct wq_limiter_spec limiter = {
 		.kind = WQ_LIMITER_EXPONENTIAL, .base = 20000000, .max = 1000000000,
 	};
-	const struct wq_attrs attrs = { .limiters = (uintptr_t)&limiter, .num_limiters = 1 };
+	const struct wq_attrs attrs = {
+		.limiters = (uintptr_t)&limiter, .num_limiters = 1, .max_keys = 1 << 20,
+	};
 
 	wq_unlink(queue_name);
 	queue = wq_open_attr(queue_name, O_RDWR | O_CREAT | O_EXCL, 0600, &attrs);

@@ -4,7 +4,8 @@
  * example of a daemon with a queue of keys.
  *
  * A key is a path relative to the top of both trees; "." is the top.  It means that the
- * two trees may differ there, not how.  mirror.c is the main process.  watch.c adds a
+ * two trees may differ there, not how.  A key with a slash at its end is a directory with all
+ * below it; "/" is the whole tree.  mirror.c is the main process.  watch.c lets the kernel add a
  * key for each change of the source.  worker.c runs in several worker processes, which
  * get keys and make the mirror equal to the source at each of them; workers.c starts and ends
  * these.
@@ -16,6 +17,7 @@
 #include <stdbool.h>
 
 #include <libwq.h>
+#include <linux/wq_source.h>
 
 /* A directory at the top of the mirror for incomplete files. */
 #define PRIVATE_DIR	".wq-mirror"
@@ -62,24 +64,16 @@ unsigned int workers_killed(void);
 /* For atexit(): kill the workers; false: the caller is a worker itself. */
 bool workers_kill(void);
 
-/* Wait up to @ms for @fd or a signal, and replace workers that were killed. */
-void supervise(int fd, int ms);
+/* Wait up to @ms for a signal, and replace workers that were killed. */
+void supervise(int ms);
 /* Whether there was a signal, or a second one. */
 bool stop_asked(void);
 bool stop_at_once(void);
 void get_stat(int q, struct wq_stat *st);
 
 /* watch.c */
-struct watch_stat {
-	unsigned long events;
-	unsigned long scans;
-	unsigned long repeats;	/* keys that were not added, because they still waited */
-};
-
-extern struct watch_stat watch_stat;
-
 void watch_start(int q);
-int watch_fd(void);
-bool watch_read(void);
+/* Describe the source; whether it has a key that the queue has not accepted yet. */
+bool watch_state(int q, struct wq_source_op *op);
 
 #endif

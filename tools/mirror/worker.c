@@ -240,6 +240,25 @@ static int add_batch(struct wq_batch *keys)
 	return err;
 }
 
+/* The key of a path; @whole: with all below it. */
+static int add_key(const char *path, bool whole)
+{
+	char key[WQ_MAX_KEY + 2];
+	bool top = !strcmp(path, ".");
+	int len = snprintf(key, sizeof(key), "%s%s", top && whole ? "" : path, whole ? "/" : "");
+
+	return wq_add(queue, key, len) < 0 ? -errno : 0;
+}
+
+static bool is_dir(int dir, const struct dirent *ent)
+{
+	struct stat st;
+
+	if (ent->d_type != DT_UNKNOWN)
+		return ent->d_type == DT_DIR;
+	return !fstatat(dir, ent->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISDIR(st.st_mode);
+}
+
 /* Add a key for each entry of a directory, unless the directory @unless has it, too. */
 static int add_entries(const char *path, const struct place *of, const struct place *unless)
 {
@@ -251,7 +270,7 @@ static int add_entries(const char *path, const struct place *of, const struct pl
 	int source = -1;
 	int err = 0;
 	DIR *dir;
-	int fd;
+	int fd, len;
 
 	fd = openat(of->dir, of->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
@@ -278,9 +297,15 @@ static int add_entries(const char *path, const struct place *of, const struct pl
 			continue;
 		if (source >= 0 && !fstatat(source, ent->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
-		snprintf(child, sizeof(child), "%s%s%s", top ? "" : path, top ? "" : "/",
-			 ent->d_name);
-		if (wq_batch_put(&keys, child, strlen(child), 0) < 0)
+		len = snprintf(child, sizeof(child), "%s%s%s%s", top ? "" : path, top ? "" : "/",
+			       ent->d_name, is_dir(fd, ent) ? "/" : "");
+		if (len > WQ_MAX_KEY) {
+			warnx("%.60s...: not mirrored, because the path is longer than %d bytes",
+			      child, WQ_MAX_KEY);
+			work->skipped++;
+			continue;
+		}
+		if (wq_batch_put(&keys, child, len, 0) < 0)
 			err = -errno;
 		if (!err && keys.count == 512)
 			err = add_batch(&keys);
@@ -315,11 +340,7 @@ static int remove_file(const struct place *p)
 	return 0;
 }
 
-/*
- * Files that were moved together with their directory have no event.  If another
- * directory has that name by now, they are left in the mirror: so add the keys of all
- * entries that are not in the source.
- */
+/* Make a directory, and add the keys of all entries that it has in the source or in the mirror. */
 static int put_dir(const char *path, const struct place *from, const struct place *to)
 {
 	int err = 0;
@@ -330,6 +351,8 @@ static int put_dir(const char *path, const struct place *from, const struct plac
 		err = is_gone(errno) ? LOOK_AGAIN : -errno;
 	if (!err && !(S_ISDIR(to->st.st_mode) && same_owner_and_mode(&from->st, &to->st)))
 		err = set_owner_and_mode(to->dir, to->name, &from->st);
+	if (!err)
+		err = add_entries(path, from, NULL);
 	return err ? err : add_entries(path, to, from);
 }
 
@@ -337,7 +360,7 @@ static int put_parent_first(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
-	return wq_add(queue, path, slash - path) < 0 ? -errno : LATER;
+	return wq_add(queue, path, slash + 1 - path) < 0 ? -errno : LATER;
 }
 
 /* Other types, such as sockets and devices, are not mirrored. */
@@ -346,17 +369,37 @@ static bool is_wanted(const struct place *p)
 	return S_ISREG(p->st.st_mode) || S_ISLNK(p->st.st_mode) || S_ISDIR(p->st.st_mode);
 }
 
-static int make_equal(const char *path, const struct place *from, const struct place *to)
+/* The key of a directory with all below it. */
+static int make_tree_equal(const char *path, const struct place *from, const struct place *to)
+{
+	int err = 0;
+
+	if (S_ISDIR(from->st.st_mode))
+		return put_dir(path, from, to);
+	if (S_ISDIR(to->st.st_mode))
+		err = remove_dir(path, to);
+	return err || !is_wanted(from) ? err : add_key(path, false);
+}
+
+/*
+ * Two workers may hold the two keys of a path.  So only the key with the slash makes and removes
+ * directories, and only the other one makes and removes all else.
+ */
+static int make_equal(const char *path, bool whole, const struct place *from,
+		      const struct place *to)
 {
 	int err;
 
 	if (to->dir < 0)
 		return is_wanted(from) ? put_parent_first(path) : 0;
-	if (S_ISDIR(from->st.st_mode))
-		return put_dir(path, from, to);
-	if (S_ISDIR(to->st.st_mode)) {
-		err = remove_dir(path, to);
-		return err || !is_wanted(from) ? err : LOOK_AGAIN;
+	if (whole)
+		return make_tree_equal(path, from, to);
+	if (S_ISDIR(from->st.st_mode) && S_ISDIR(to->st.st_mode))
+		return same_owner_and_mode(&from->st, &to->st) ? 0 :
+			set_owner_and_mode(to->dir, to->name, &from->st);
+	if (S_ISDIR(from->st.st_mode) || S_ISDIR(to->st.st_mode)) {
+		err = add_key(path, true);
+		return !err && is_wanted(from) && !S_ISDIR(from->st.st_mode) ? LATER : err;
 	}
 	if (S_ISREG(from->st.st_mode))
 		return put_file(from, to);
@@ -365,12 +408,25 @@ static int make_equal(const char *path, const struct place *from, const struct p
 	return to->st.st_mode ? remove_file(to) : 0;
 }
 
+/* Whether both are directories, and the mirror's has an older owner or mode. */
+static bool is_outdated(const struct place *from, const char *path)
+{
+	struct place to;
+	bool outdated = S_ISDIR(from->st.st_mode) && !look(dst_fd, path, &to) &&
+			S_ISDIR(to.st.st_mode) && !same_owner_and_mode(&from->st, &to.st);
+
+	if (S_ISDIR(from->st.st_mode))
+		look_away(&to);
+	return outdated;
+}
+
 /*
  * Check the source again at the end.  If the path disappeared during the work, together
  * with a directory above it, that directory's key may have been processed already.  Then
- * nothing else would remove the path from the mirror.
+ * nothing else would remove the path from the mirror.  Two workers may set the owner and mode of
+ * a directory, and the one that looked first may be the last to do it.
  */
-static int reconcile_once(const char *path)
+static int reconcile_once(const char *path, bool whole)
 {
 	struct place from, to = { .dir = -1 }, now;
 	int err;
@@ -379,10 +435,10 @@ static int reconcile_once(const char *path)
 	if (!err)
 		err = look(dst_fd, path, &to);
 	if (!err)
-		err = make_equal(path, &from, &to);
+		err = make_equal(path, whole, &from, &to);
 	if (!err && is_wanted(&from)) {
 		err = look(src_fd, path, &now);
-		if (!err && (now.st.st_mode ^ from.st.st_mode) & S_IFMT)
+		if (!err && ((now.st.st_mode ^ from.st.st_mode) & S_IFMT || is_outdated(&now, path)))
 			err = LOOK_AGAIN;
 		look_away(&now);
 	}
@@ -391,27 +447,36 @@ static int reconcile_once(const char *path)
 	return err;
 }
 
-static int reconcile(const char *path)
+static int reconcile(const char *path, bool whole)
 {
 	int tries = 100;
 	int err;
 
 	do {
-		err = reconcile_once(path);
+		err = reconcile_once(path, whole);
 	} while (err == LOOK_AGAIN && --tries);
 	return err == LOOK_AGAIN ? LATER : err;
 }
 
-/* Other programs can add keys, too: no key may lead out of the two trees. */
-static bool is_valid(const struct wq_view *key, char *path)
+/*
+ * The path of a key, and whether it is a directory with all below it.  Other programs can add keys,
+ * too: no key may lead out of the two trees.
+ */
+static bool is_valid(const struct wq_view *key, char *path, bool *whole)
 {
 	const char *name;
+	size_t len = key->len;
 
-	memcpy(path, key->key, key->len);
-	path[key->len] = '\0';
+	memcpy(path, key->key, len);
+	*whole = path[len - 1] == '/';
+	if (*whole && len == 1)
+		path[0] = '.';
+	else
+		len -= *whole;
+	path[len] = '\0';
 	name = strrchr(path, '/');
 	name = name ? name + 1 : path;
-	return strlen(path) == key->len && *name && strcmp(name, "..") &&
+	return strlen(path) == len && *name && strcmp(name, "..") &&
 		(strcmp(name, ".") || name == path) && strcmp(path, PRIVATE_DIR);
 }
 
@@ -464,12 +529,13 @@ static int handle(const struct wq_view *key, struct wq_batch *done)
 	unsigned int outcome = WQ_OUTCOME_FORGET;
 	char path[WQ_MAX_KEY + 1];
 	int64_t delay = 0;
+	bool whole;
 	int err = 0;
 
 	if (key->info.failures)
 		count_retry(key);
-	if (is_valid(key, path)) {
-		err = reconcile(path);
+	if (is_valid(key, path, &whole)) {
+		err = reconcile(path, whole);
 	} else {
 		warnx("ignored a key that is not a path in the tree: %.60s", path);
 		work->skipped++;

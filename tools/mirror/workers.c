@@ -86,15 +86,12 @@ static void reap(void)
 			replace(i, status);
 }
 
-void supervise(int fd, int ms)
+void supervise(int ms)
 {
 	struct signalfd_siginfo info;
-	struct pollfd fds[] = {
-		{ .fd = signals, .events = POLLIN },
-		{ .fd = fd, .events = POLLIN },
-	};
+	struct pollfd fd = { .fd = signals, .events = POLLIN };
 
-	if (poll(fds, 2, ms) < 0 && errno != EINTR)
+	if (poll(&fd, 1, ms) < 0 && errno != EINTR)
 		err(1, "poll");
 	while (read(signals, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCHLD)

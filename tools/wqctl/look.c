@@ -199,6 +199,7 @@ static json_t *queue_json(const struct wq_queue *q)
 	json_object_set_new(json, "draining", json_boolean(q->state & WQ_STATE_DRAINING));
 	json_object_set_new(json, "gets_paused", json_boolean(q->state & WQ_STATE_GETS_PAUSED));
 	json_object_set_new(json, "adds_paused", json_boolean(q->state & WQ_STATE_ADDS_PAUSED));
+	json_object_set_new(json, "rescan", json_boolean(q->state & WQ_STATE_RESCAN));
 	set_number(json, "ready", q->ready);
 	set_number(json, "blocked", q->blocked);
 	set_number(json, "ready_groups", q->ready_groups);
@@ -233,7 +234,8 @@ static void ls_line(struct ls_line *line, const struct wq_queue *q)
 	snprintf(line->cell[4], sizeof(*line->cell), "%s",
 		 q->state & WQ_STATE_DRAINING ? "draining" :
 		 q->state & WQ_STATE_SHUTDOWN ? "shutdown" :
-		 q->state & PAUSED ? paused_text(q->state) : "open");
+		 q->state & PAUSED ? paused_text(q->state) :
+		 q->state & WQ_STATE_RESCAN ? "rescan" : "open");
 	for (i = 0; i < 7; i++)
 		snprintf(line->cell[5 + i], sizeof(*line->cell), "%u", counts[i]);
 	snprintf(line->cell[12], sizeof(*line->cell), "%s",
@@ -659,6 +661,7 @@ static json_t *stat_json(const struct wq_stat *st, const uint32_t *level_ready,
 	set_number_if(json, "gets_resume_ns", st->gets_resume >= 0, st->gets_resume);
 	json_object_set_new(json, "adds_paused", json_boolean(st->state & WQ_STATE_ADDS_PAUSED));
 	set_number_if(json, "adds_resume_ns", st->adds_resume >= 0, st->adds_resume);
+	json_object_set_new(json, "rescan", json_boolean(st->state & WQ_STATE_RESCAN));
 	set_number(json, "depth", st->depth);
 	set_number(json, "ready", st->ready);
 	set_number(json, "blocked", st->blocked);

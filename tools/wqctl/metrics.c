@@ -122,6 +122,8 @@ static const struct family {
 	      "1: gets are paused, and consumers wait; 0: they are not."),
 	STATE("wq_adds_paused", WQ_STATE_ADDS_PAUSED,
 	      "1: adds are paused, and fail; 0: they are not."),
+	STATE("wq_rescan", WQ_STATE_RESCAN,
+	      "1: a source has a rescan key that the queue has not accepted yet; 0: none has."),
 #undef STATE
 #undef FAMILY
 };

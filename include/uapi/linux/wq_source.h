@@ -50,9 +50,9 @@
 #define WQ_MAX_SOURCE_TEXT	256	/* bytes of the text that LIST returns, and its NUL */
 
 /* wq_source_op.op */
-#define WQ_SOURCE_ATTACH	0
-#define WQ_SOURCE_LIST		1
-#define WQ_SOURCE_DETACH	2
+#define WQ_SOURCE_ATTACH	0	/* attach a source */
+#define WQ_SOURCE_LIST		1	/* describe the next source */
+#define WQ_SOURCE_DETACH	2	/* end a source */
 
 /* wq_source_op.flags of ATTACH, which LIST reports */
 #define WQ_SOURCE_WITH_FILE	(1U << 0)	/* the source ends when this open file is closed */
@@ -203,8 +203,7 @@ struct wq_source_op {
  * looked up: the mark of all ("/") stands for changes in it.
  *
  * WQ_FS_NOT_OWN leaves out changes by the process that attached, and by its descendants up to 16
- * generations.  A process whose parent has ended is no
- * descendant any more.
+ * generations.  A process whose parent has ended is no descendant any more.
  *
  * Rights: CAP_SYS_ADMIN in the user namespace that owns the file system, as for fanotify's mark of
  * a file system.  With WQ_FS_CHILDREN: @fd is open for reading, as for inotify.

@@ -17,7 +17,7 @@ need_test_tools() {
 build_selftests() {
 	make -s --no-print-directory tools
 	make -s --no-print-directory -C tools/wqctl O="$PWD/build/tools" static
-	make -s --no-print-directory -C tests/selftests O="$out" \
+	make -s -j "$(nproc)" --no-print-directory -C tests/selftests O="$out" \
 		KSELFTEST="$kernel/tools/testing/selftests"
 }
 

@@ -818,7 +818,7 @@ static void copy_file(const char *from, const char *to)
 /* Make @to/path as @from/path is, with all below if @whole. */
 static void reconcile(const char *from, const char *to, const char *path, bool whole)
 {
-	char source[300], copy[300], text[1100];
+	char source[300], copy[300], text[1300];
 	struct stat st;
 
 	snprintf(source, sizeof(source), "%s/%s", from, path);

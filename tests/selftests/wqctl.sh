@@ -292,8 +292,7 @@ test_set_fails_and_changes_nothing() {
 	prints "a private queue has none"
 	status 2 wq set $q
 	prints "an attribute is missing"
-	# glibc loads what else could know the user
-	status 2 "$WQCTL_SHARED" set --owner no.such.user $q
+	status 2 wq set --owner no.such.user $q
 	status 2 wq set --group 12x $q
 	status 2 wq set --lease 1us $q
 	status 1 wq set -n 5 no.such

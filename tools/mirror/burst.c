@@ -62,7 +62,7 @@ static void write_files(void)
 	}
 }
 
-/* Count the files that inotify names, and its events; *@lost: it says that it lost some. */
+/* Count the files that inotify names, and its events; *@lost: it reports that it lost some. */
 static unsigned long count_events(int inotify, bool *lost)
 {
 	_Alignas(struct inotify_event) char buf[1 << 16];

@@ -5,10 +5,11 @@
  *
  * A key is a path relative to the top of both trees; "." is the top.  It means that the
  * two trees may differ there, not how.  A key with a slash at its end is a directory with all
- * below it; "/" is the whole tree.  mirror.c is the main process.  watch.c lets the kernel add a
- * key for each change of the source.  worker.c runs in several worker processes, which
- * get keys and make the mirror equal to the source at each of them; workers.c starts and ends
- * these.
+ * below it; "/" is the whole tree.
+ *
+ * mirror.c is the main process.  watch.c lets the kernel add a key for each change of the source.
+ * worker.c runs in several worker processes.  They get keys and make the mirror equal to the
+ * source at each of them.  workers.c starts and ends these processes.
  */
 #ifndef MIRROR_H
 #define MIRROR_H

@@ -125,7 +125,7 @@ static void write_file(long i)
 	check(pwrite(files[i], "x", 1, 0) == 1, "write");
 }
 
-/* @m writes of @n files, of which each has been written to before. */
+/* @m writes of @n files.  Each of them has been written to before. */
 static void writes(enum watcher who, long n, long m)
 {
 	double start;

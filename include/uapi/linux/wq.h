@@ -909,7 +909,7 @@ struct wq_hist {
 #define WQ_STATE_GETS_PAUSED	(1U << 3)	/* gets are paused, see WQ_IOC_PAUSE */
 #define WQ_STATE_ADDS_PAUSED	(1U << 4)	/* adds are paused */
 #define WQ_STATE_REMOVED	(1U << 5)	/* the queue was unlinked */
-#define WQ_STATE_RESCAN		(1U << 6)	/* a source has a key that the queue has not accepted */
+#define WQ_STATE_RESCAN		(1U << 6)	/* a source has a key that found no room */
 
 /**
  * struct wq_stat - WQ_IOC_STAT: report the queue's statistics, all from one moment

@@ -1316,6 +1316,16 @@ test_restore_refuses_a_snapshot_that_is_truncated_changed_or_newer_and_names_the
 	status 0 wq restore "$dir/s"
 }
 
+test_restore_gives_a_queue_its_owner_group_and_mode() {
+	succeeds wq create -m 640 $q
+	succeeds wq set --owner nobody --group 12 $q
+	succeeds wq add $q a b
+	status 0 wq save -o "$dir/s" $q
+	wq unlink $q 2>/dev/null
+	status 0 wq restore "$dir/s"
+	is "uid, gid, mode, ready" "$(id -u nobody) 12 0640 2" "$(stats uid gid mode ready)"
+}
+
 # snapshots FILE: for each line of standard input a snapshot FILE.N of a queue, a key and this line,
 # with a last line that is right
 snapshots() {

@@ -399,24 +399,23 @@ static int set_complain(const struct args *a)
 	return FAILED;
 }
 
-/* Change the owner and the mode of a queue's file.  -1 with errno. */
-static int set_file(const struct args *a)
+int attr_set_file(const char *queue, int fd, const struct wq_attrs *attrs)
 {
-	uid_t uid = a->attrs.set & WQ_ATTR_UID ? a->attrs.uid : (uid_t)-1;
-	gid_t gid = a->attrs.set & WQ_ATTR_GID ? a->attrs.gid : (gid_t)-1;
+	uid_t uid = attrs->set & WQ_ATTR_UID ? attrs->uid : (uid_t)-1;
+	gid_t gid = attrs->set & WQ_ATTR_GID ? attrs->gid : (gid_t)-1;
 	char path[PATH_MAX];
 	struct statfs st;
 
-	if (!a->queue)
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", a->fd);
+	if (!queue)
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	else
-		snprintf(path, sizeof(path), "%s%s%s", strchr(a->queue, '/') ? "" : names_dir(),
-			 strchr(a->queue, '/') ? "" : "/", a->queue);
+		snprintf(path, sizeof(path), "%s%s%s", strchr(queue, '/') ? "" : names_dir(),
+			 strchr(queue, '/') ? "" : "/", queue);
 	if (statfs(path, &st) || (unsigned long)st.f_type != WQ_FS_MAGIC) {
 		errno = ENODEV;
 		return -1;
 	}
-	if (a->attrs.set & WQ_ATTR_MODE && chmod(path, a->attrs.mode))
+	if (attrs->set & WQ_ATTR_MODE && chmod(path, attrs->mode))
 		return -1;
 	return uid == (uid_t)-1 && gid == (gid_t)-1 ? 0 : chown(path, uid, gid);
 }
@@ -430,7 +429,7 @@ int cmd_set(const struct args *a)
 	attrs.set &= ~FILE_ATTRS;
 	if (attrs.set && wq_set(q, &attrs))
 		return set_complain(a);
-	if (a->attrs.set & FILE_ATTRS && set_file(a))
+	if (a->attrs.set & FILE_ATTRS && attr_set_file(a->queue, a->fd, &a->attrs))
 		return set_complain(a);
 	return DONE;
 }

@@ -474,21 +474,24 @@ static int create_queue(struct snapshot_queue *sq, struct hold *h)
 /* The attributes that a new queue can't have at first. */
 static int finish_attrs(const struct snapshot_queue *sq, int q)
 {
-	struct wq_attrs attrs = sq->attrs, is;
+	struct wq_attrs attrs = sq->attrs, file = sq->attrs, is;
 
 	if (wq_config(q, &is, NULL, 0))
 		return -1;
-	attrs.set = 0;
+	attrs.set = file.set = 0;
 	if (is.uid != attrs.uid && sq->attrs.set & WQ_ATTR_UID)
-		attrs.set |= WQ_ATTR_UID;
+		file.set |= WQ_ATTR_UID;
 	if (is.gid != attrs.gid && sq->attrs.set & WQ_ATTR_GID)
-		attrs.set |= WQ_ATTR_GID;
+		file.set |= WQ_ATTR_GID;
 	if (sq->attrs.set & WQ_ATTR_MAX_KEYS && is.max_keys != attrs.max_keys)
 		attrs.set |= WQ_ATTR_MAX_KEYS;
 	if (sq->attrs.set & WQ_ATTR_LEASE && is.lease != attrs.lease)
 		attrs.set |= WQ_ATTR_LEASE;
 	attrs.limiters = attrs.num_limiters = 0;
-	return attrs.set ? wq_set(q, &attrs) : 0;
+	if (attrs.set && wq_set(q, &attrs))
+		return -1;
+	/* The file last, as in wqctl set. */
+	return file.set ? attr_set_file(sq->name, -1, &file) : 0;
 }
 
 /* End the pause of the restore, or begin those of the snapshot, and shut down as it was. */

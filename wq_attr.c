@@ -26,7 +26,7 @@
 #define ORDERS_GROUPS	(BIT(WQ_ORDER_DELIMITER) | BIT(WQ_ORDER_PREFIX))
 #define ORDERS_WITH_ARG	(BIT(WQ_ORDER_PRIORITY) | ORDERS_GROUPS)
 
-enum change { NEVER, ALWAYS, NAMED, LEASED };
+enum change { NEVER, ALWAYS, BY_FILE, LEASED };
 
 struct row {
 	const char *name;

@@ -17,19 +17,20 @@
  *	initial		the value of a new queue for which the caller gives 0.  If this is 0, then 0
  *			is a value, which means: none
  *	orders		ORDERS_*: the orders that it belongs to
- *	change		ALWAYS, NEVER, NAMED (if the queue has a name) or LEASED (if the queue was
- *			created with a lease).  A queue without that has the value 0
+ *	change		ALWAYS, NEVER, BY_FILE (by chmod and chown of the queue's file; SET refuses
+ *			it) or LEASED (if the queue was created with a lease).  A queue without
+ *			that has the value 0
  *	option, metavar	of wqctl create and set; NULL: the attribute has no option of its own
  *	help		of the option
  *
  * The head of wq_attr.c lists the uses of a row.
  */
 
-OTHER(MODE, MODE, mode, NAMED, "mode", "MODE",
+OTHER(MODE, MODE, mode, BY_FILE, "mode", "MODE",
 	"permissions in octal (a new queue: 0600), with any umask; read: get, done, query and ls; write: add, cancel and shutdown; either: forget and stat")
-OTHER(UID, USER, uid, NAMED, "owner", "USER",
+OTHER(UID, USER, uid, BY_FILE, "owner", "USER",
 	"owner, a name or a number; only for root")
-OTHER(GID, GROUP, gid, NAMED, "group", "GROUP",
+OTHER(GID, GROUP, gid, BY_FILE, "group", "GROUP",
 	"group, a name or a number")
 VALUE(MAX_KEYS, NUMBER, max_keys, max_keys, 1, WQ_MAX_KEYS, WQ_DEFAULT_KEYS,
 	ORDERS_ALL, ALWAYS, "max-keys", "N",

@@ -26,7 +26,7 @@
 #define S64_MAX	INT64_MAX
 #define U32_MAX	UINT32_MAX
 
-enum change { NEVER, ALWAYS, NAMED, LEASED };
+enum change { NEVER, ALWAYS, BY_FILE, LEASED };
 
 /**
  * struct row - an attribute

@@ -371,7 +371,7 @@ struct wq_limiter_spec {
 #define WQ_MAX_AGEING		65536	/* the largest wq_attrs.order_arg of WQ_ORDER_PRIORITY */
 
 /* wq_attrs.set */
-#define WQ_ATTR_MODE		(1U << 0)	/* reserved, as the next two */
+#define WQ_ATTR_MODE		(1U << 0)	/* reserved, as the next two: see chmod(2) */
 #define WQ_ATTR_UID		(1U << 1)
 #define WQ_ATTR_GID		(1U << 2)
 #define WQ_ATTR_MAX_KEYS	(1U << 3)

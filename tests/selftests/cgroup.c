@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A user in a cgroup with cpu.max, memory.max and pids.max stays inside of it: no CPU time, memory
- * or thread of the kernel works for him outside, and calls of others on open queues do not wait. A queue's
- * slack bounds how often its timer wakes processes.
+ * or thread of the kernel works for him outside, and calls of others on open queues do not wait. A
+ * queue's slack bounds how often its timer wakes processes.
  */
 #include "wq_users.h"
 

@@ -2209,9 +2209,9 @@ TEST_F(hours, give_back_counts_no_failure)
 }
 
 /* Fails each key three times, now and then later, until the queue is shut down. */
-static int worker(const char *name)
+static int worker(int q)
 {
-	int q = q_attach(name, O_RDWR), runs = 0, ret;
+	int runs = 0, ret;
 	struct array a = array_new(8192), next = array_new(8192);
 
 	for (;;) {
@@ -2244,9 +2244,13 @@ TEST_F(hours, done_RETRY_with_a_killed_worker_loses_no_key)
 
 	ASSERT_LE(0, q);
 	for (int i = 0; i < WORKERS; i++) {
+		int consumer = q_attach("selftest-workers", O_RDWR);
+
+		ASSERT_LE(0, consumer);
 		pids[i] = child();
 		if (!pids[i])
-			_exit(worker("selftest-workers"));
+			_exit(worker(consumer));
+		close(consumer);
 	}
 	for (int i = 0; i < KEYS; i++) {
 		char key[8];

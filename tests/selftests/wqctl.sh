@@ -2205,7 +2205,9 @@ test_run_parks_with_the_exit_status_and_the_last_line_of_standard_error() {
 	holds '.state == ["parked", "failed"] and .error == null and .reason == "exit 3: bad\\033disk"'
 	# a child that is left behind does not hold up the run
 	status 0 wq kick $q k
-	status 1 wq run --once -q --max-retries 0 $q -- sh -c 'sleep 1000 & echo late >&2; kill -15 $$'
+	status 1 wq run --once -q --max-retries 0 $q -- \
+		sh -c 'sleep 1000 & echo $! >$0; echo late >&2; kill -15 $$' "$dir/left"
+	kill "$(cat "$dir/left")"
 	status 0 wq show --json $q k
 	holds '.reason == "signal 15: late"'
 	# without a text

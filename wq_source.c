@@ -172,10 +172,18 @@ void wq_source_rescan(struct wq_source *s, const void *key, size_t dir)
 }
 EXPORT_SYMBOL_GPL(wq_source_rescan);
 
-static int source_add(struct wq_source *s, const void *key, size_t len)
+/* An add of @key has returned @ret. */
+static void source_added(struct wq_source *s, int ret, const void *key, size_t dir)
 {
-	return s->delay ? wq_add_after(s->q, key, len, s->delay, WQ_ADD_TAKE_LATEST) :
-			  wq_add(s->q, key, len);
+	unsigned long flags;
+
+	/* A queue that is shut down has no further runs. */
+	if (ret >= 0 || READ_ONCE(s->q->shut))
+		return;
+	spin_lock_irqsave(&s->lock, flags);
+	s->failed++;
+	spin_unlock_irqrestore(&s->lock, flags);
+	wq_source_rescan(s, key, dir);
 }
 
 /**
@@ -195,17 +203,32 @@ static int source_add(struct wq_source *s, const void *key, size_t len)
  */
 void wq_source_add(struct wq_source *s, const void *key, size_t len, size_t dir)
 {
-	unsigned long flags;
-
-	/* A queue that is shut down has no further runs. */
-	if (source_add(s, key, len) >= 0 || READ_ONCE(s->q->shut))
-		return;
-	spin_lock_irqsave(&s->lock, flags);
-	s->failed++;
-	spin_unlock_irqrestore(&s->lock, flags);
-	wq_source_rescan(s, key, dir);
+	source_added(s, s->delay ?
+		     wq_add_after(s->q, key, len, s->delay, WQ_ADD_TAKE_LATEST) :
+		     wq_add(s->q, key, len), key, dir);
 }
 EXPORT_SYMBOL_GPL(wq_source_add);
+
+/**
+ * wq_source_add_priority() - something has changed, with a level and a delay
+ * @s: the source
+ * @key: as for wq_source_add()
+ * @len: as for wq_source_add()
+ * @dir: as for wq_source_add()
+ * @priority: level of the key, see wq_add_priority().  If the queue has no levels, a level other
+ *	than 0 leaves a mark
+ * @delay: ns, as for wq_add_after().  The delay of the source counts if it is larger
+ *
+ * Context: as for wq_source_add().
+ */
+void wq_source_add_priority(struct wq_source *s, const void *key, size_t len, size_t dir,
+			    int priority, s64 delay)
+{
+	delay = max(delay, s->delay);
+	source_added(s, wq_add_priority(s->q, key, len, priority, delay,
+					delay > 0 ? WQ_ADD_TAKE_LATEST : 0), key, dir);
+}
+EXPORT_SYMBOL_GPL(wq_source_add_priority);
 
 /**
  * wq_source_end() - what a source watched has ended

@@ -42,6 +42,8 @@ int wq_source_register(struct wq_source_kind *kind);
 void wq_source_unregister(struct wq_source_kind *kind);
 
 void wq_source_add(struct wq_source *s, const void *key, size_t len, size_t dir);
+void wq_source_add_priority(struct wq_source *s, const void *key, size_t len, size_t dir,
+			    int priority, s64 delay);
 void wq_source_rescan(struct wq_source *s, const void *key, size_t dir);
 void wq_source_end(struct wq_source *s, int error);
 const char *wq_source_prefix(const struct wq_source *s, size_t *len);

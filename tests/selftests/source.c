@@ -6,6 +6,7 @@
  * remove.  Without it the tests are skipped.
  */
 #define _GNU_SOURCE
+#include "wq_sources.h"
 #include "wq_test.h"
 #include "wq_users.h"
 
@@ -18,42 +19,6 @@
 #include <sys/syscall.h>
 
 #include <linux/wq_source.h>
-
-static int module_in(const char *name)
-{
-	char path[PATH_MAX];
-	int fd, ret;
-
-	snprintf(path, sizeof(path), "%s/%s.ko", getenv("SOURCES"), name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	ret = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
-	close(fd);
-	return ret;
-}
-
-static int module_out(const char *name)
-{
-	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
-}
-
-static struct wq_source_op op_of(__u32 what)
-{
-	return (struct wq_source_op){ .size = sizeof(struct wq_source_op), .op = what };
-}
-
-/* The id, or -errno. */
-static int attach_op(int q, struct wq_source_op *op, const char *kind, const void *args, size_t size)
-{
-	int ret;
-
-	strncpy(op->kind, kind, sizeof(op->kind) - 1);
-	op->arg = addr_of(args);
-	op->arg_size = size;
-	ret = verb(q, WQ_IOC_SOURCE, op);
-	return ret ?: op->id;
-}
 
 static int attach_fs(int q, struct wq_fs_args *args, __u32 flags)
 {
@@ -69,53 +34,6 @@ static int attach_net(int q, __u32 tables)
 	struct wq_net_args args = { .tables = tables };
 
 	return attach_op(q, &op, "net", &args, sizeof(args));
-}
-
-static int detach(int q, __u32 id)
-{
-	struct wq_source_op op = op_of(WQ_SOURCE_DETACH);
-
-	op.id = id;
-	return verb(q, WQ_IOC_SOURCE, &op);
-}
-
-static int list_after(int q, __u32 id, struct wq_source_op *op)
-{
-	*op = op_of(WQ_SOURCE_LIST);
-	op->id = id;
-	return verb(q, WQ_IOC_SOURCE, op);
-}
-
-static struct wq_source_op first(int q)
-{
-	struct wq_source_op op;
-
-	list_after(q, 0, &op);
-	return op;
-}
-
-/* Whether the next key is this one; ends its run. */
-static bool next_is(int q, const char *key)
-{
-	struct item item;
-	int ret = q_get(q, &item, 5 * SEC);
-
-	if (ret || strcmp(item.key, key)) {
-		COMMENT("key: expected %s, seen %s (%d)\n", key, item.key, ret);
-		return false;
-	}
-	/* 1: it was added again meanwhile */
-	return q_done(q, &item) >= 0;
-}
-
-static bool none_is_left(int q)
-{
-	struct item item;
-	int ret = q_get(q, &item, 0);
-
-	if (ret != -EAGAIN)
-		COMMENT("expected no key, seen %s (%d)\n", item.key, ret);
-	return ret == -EAGAIN;
 }
 
 static void drop_all(int q)

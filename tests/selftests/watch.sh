@@ -1,26 +1,26 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# wqctl watch, attach, sources and detach, in a tmpfs and with a network device.  Prints TAP.  Runs as
-# root on a machine with the module loaded; SOURCES is the directory of the modules of sources, WQCTL
+# wqctl watch, attach, sources and detach, in a tmpfs, with a network device, and with a channel of BPF
+# programs.  Prints TAP.  Runs as root on a machine with the module loaded; SOURCES is the directory of the modules of sources, WQCTL
 # the path of wqctl.
 #
 # The tests run through their names. The queue's name is one word.
 # shellcheck disable=SC2317,SC2086
 set -u
 
-: "${SOURCES:?set SOURCES to the directory of wq_fs.ko and wq_net.ko}"
+: "${SOURCES:?set SOURCES to the directory of wq_fs.ko}"
 : "${WQCTL:?set WQCTL to the path of wqctl}"
 # shellcheck source=tests/selftests/harness.sh
 . "$(dirname "$0")/harness.sh"
 
 q=watched
 files=$top/files
-trap 'end_test; umount "$files"; busybox rmmod wq_fs wq_net; rm -rf "$top"' EXIT
+trap 'end_test; umount "$files"; busybox rmmod wq_fs wq_net wq_bpf; rm -rf "$top"' EXIT
 # for a user without rights
 chmod 711 "$top"
 mkdir "$files" && mount -t tmpfs wq-watch "$files" || exit 1
-busybox insmod "$SOURCES/wq_fs.ko" && busybox insmod "$SOURCES/wq_net.ko" || exit 1
+for kind in fs net bpf; do busybox insmod "$SOURCES/wq_$kind.ko" || exit 1; done
 
 setup() { rm -rf "${files:?}"/* && mkdir "$files/d" && "$WQCTL" create $q; }
 cleanup() { "$WQCTL" unlink $q 2>/dev/null; busybox ip link del wqwatch 2>/dev/null; :; }
@@ -133,6 +133,13 @@ test_watch_leaves_nothing_behind_if_it_is_killed() {
 	eventually unused
 }
 
+test_attach_bpf_takes_a_channel() {
+	"$WQCTL" attach $q bpf:3 >/dev/null || fail "attach"
+	has "sources" "channel 3" "$("$WQCTL" sources $q)"
+	refused 1 "another source has this channel" watch --print bpf:3
+	"$WQCTL" detach $q 1 || fail "detach"
+}
+
 refused() { # STATUS TEXT ARGUMENT...
 	local status=0
 	"$WQCTL" "${@:3}" 2>"$err" || status=$?
@@ -145,6 +152,9 @@ test_bad_arguments_of_watch_and_attach_are_named() {
 	refused 2 "is nothing to watch" watch --print nothing:x
 	refused 2 "is no table of the network" attach $q net:nothing
 	refused 2 "belong to fs" attach --children $q net:link
+	refused 2 "belong to fs" attach --only x $q bpf:1
+	refused 2 "is no channel" attach $q bpf:256
+	refused 2 "is no channel" attach $q bpf:
 	refused 2 "give either a command to run, or --print" watch net:link
 	refused 2 "has no slash" attach --only /x $q "fs:$files/d"
 	refused 2 "not the number of a source" detach $q x
@@ -154,8 +164,11 @@ test_watch_without_the_right_names_the_right() {
 	chmod 666 /dev/wq
 	setpriv --reuid 1234 --regid 1234 --clear-groups "$WQCTL" watch --print "fs:$files/d" 2>"$err" &&
 		fail "a user without rights can watch"
-	chmod 600 /dev/wq
 	has "message" CAP_SYS_ADMIN "$(cat "$err")"
+	setpriv --reuid 1234 --regid 1234 --clear-groups "$WQCTL" watch --print bpf:1 2>"$err" &&
+		fail "a user without rights gets keys of BPF programs"
+	has "message" CAP_BPF "$(cat "$err")"
+	chmod 600 /dev/wq
 }
 
 run_tests "$@"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl attach, sources, detach and watch: keys for changes of files and of the network.
+ * wqctl attach, sources, detach and watch: keys for changes of files and of the network,
+ * and of BPF programs.
  *
- * A SPEC names what a source watches: fs:DIRECTORY, or net:TABLE[,TABLE]...  watch makes a private
- * queue, which ends with its last process, so that nothing is left behind however watch ends.
+ * A SPEC names what a source watches: fs:DIRECTORY, net:TABLE[,TABLE]... or bpf:CHANNEL.  watch makes
+ * a private queue, which ends with its last process, so that nothing is left behind however watch
+ * ends.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +22,7 @@
  * @op: the arguments of the attach
  * @fs: those of kind fs
  * @net: those of kind net
+ * @bpf: those of kind bpf
  * @rules: text of @fs.rules, to be freed
  * @text: the SPEC
  */
@@ -27,6 +30,7 @@ struct spec {
 	struct wq_source_op op;
 	struct wq_fs_args fs;
 	struct wq_net_args net;
+	struct wq_bpf_args bpf;
 	char *rules;
 	const char *text;
 };
@@ -102,6 +106,22 @@ static bool parse_dir(struct spec *s, const struct args *a, const char *path)
 	return parse_rules(s, a);
 }
 
+static bool parse_channel(struct spec *s, const char *text)
+{
+	unsigned long channel;
+	char *end;
+
+	errno = 0;
+	channel = strtoul(text, &end, 10);
+	if (errno || end == text || *end || channel >= WQ_BPF_CHANNELS) {
+		message("'%s' is no channel; give the number that the BPF program has, 0 to %d", text,
+			WQ_BPF_CHANNELS - 1);
+		return false;
+	}
+	s->bpf.channel = channel;
+	return true;
+}
+
 /* Parse a SPEC and the options that belong to it; false: a message was printed. */
 static bool parse_spec(struct spec *s, const struct args *a, const char *text)
 {
@@ -113,26 +133,28 @@ static bool parse_spec(struct spec *s, const struct args *a, const char *text)
 	rest = rest ? rest + 1 : "";
 	if (a->prefix)
 		strncpy(s->op.prefix, a->prefix, sizeof(s->op.prefix) - 1);
-	if (len >= sizeof(s->op.kind)) {
-		message("'%s' is nothing to watch; give fs:DIRECTORY or net:TABLE", text);
-		return false;
-	}
-	memcpy(s->op.kind, text, len);
+	if (len < sizeof(s->op.kind))
+		memcpy(s->op.kind, text, len);
 	if (!strcmp(s->op.kind, "fs")) {
 		s->op.arg = (uintptr_t)&s->fs;
 		s->op.arg_size = sizeof(s->fs);
 		return parse_dir(s, a, *rest ? rest : ".");
 	}
+	if (a->num_rules || a->children || a->own) {
+		message("--only, --exclude, --children and --own belong to fs:DIRECTORY");
+		return false;
+	}
 	if (!strcmp(s->op.kind, "net")) {
-		if (a->num_rules || a->children || a->own) {
-			message("--only, --exclude, --children and --own belong to fs:DIRECTORY");
-			return false;
-		}
 		s->op.arg = (uintptr_t)&s->net;
 		s->op.arg_size = sizeof(s->net);
 		return parse_tables(s, rest);
 	}
-	message("'%s' is nothing to watch; give fs:DIRECTORY or net:TABLE", text);
+	if (!strcmp(s->op.kind, "bpf")) {
+		s->op.arg = (uintptr_t)&s->bpf;
+		s->op.arg_size = sizeof(s->bpf);
+		return parse_channel(s, rest);
+	}
+	message("'%s' is nothing to watch; give fs:DIRECTORY, net:TABLE or bpf:CHANNEL", text);
 	return false;
 }
 
@@ -150,8 +172,15 @@ static int attach(const struct args *a, int q, struct spec *s)
 		return DONE;
 	switch (errno) {
 	case EPERM:
+		if (s->op.arg == (uintptr_t)&s->bpf) {
+			message("can't watch '%s': keys of BPF programs need CAP_BPF: use sudo", s->text);
+			return FAILED;
+		}
 		message("can't watch '%s': a whole file system needs CAP_SYS_ADMIN in the user namespace that mounted it: use sudo, or --children for the entries of one directory alone",
 			s->text);
+		return FAILED;
+	case EBUSY:
+		message("can't watch '%s': another source has this channel", s->text);
 		return FAILED;
 	case ENOENT:
 		message("can't watch '%s': the kernel has no module wq_%s; it comes with the package wq-dkms",

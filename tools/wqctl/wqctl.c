@@ -20,6 +20,8 @@
 
 const char *argp_program_version = "wqctl " VERSION;
 
+#define SPEC_TEXT \
+	"SPEC is fs:DIRECTORY, net:TABLES or bpf:CHANNEL. TABLES are link, addr, neigh and route, with commas between them, and none stands for all. CHANNEL is the number by which BPF programs add keys. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1, or what the program adds. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
 	"use the queue that descriptor N is bound to, instead of QUEUE", 0 }
 #define TOKEN_OPTION	{ "token", OPT_TOKEN, "TOKEN", 0, \
@@ -502,8 +504,8 @@ static const struct command commands[] = {
 		.run = cmd_shutdown, .check = check_shutdown, .queue = BY_EITHER,
 	}, {
 		.name = "attach", .args = "QUEUE SPEC\n--fd N SPEC",
-		.doc = "Add a key to a queue for each thing that changes: files, or the network."
-			"\vSPEC is fs:DIRECTORY, or net: with tables and commas between them: link, addr, neigh, route; net alone watches all of them. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
+		.doc = "Add a key to a queue for each thing that changes: files, the network, or what a BPF program sees."
+			"\v" SPEC_TEXT
 			"No change is lost: if a key cannot be added, because the queue is full for instance, a rescan key comes as soon as it can be. attach prints the number of the source. A whole file system is watched, so fs needs CAP_SYS_ADMIN, unless it is --children.\n\n"
 			"0 attached, 1 failed.",
 		.options = (const struct argp_option[]){
@@ -536,8 +538,8 @@ static const struct command commands[] = {
 		.run = cmd_detach, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
 	}, {
 		.name = "watch", .args = "SPEC [--] COMMAND [ARG|{}]...\n--print SPEC",
-		.doc = "Run COMMAND for each file, or each thing of the network, that changes."
-			"\vSPEC is fs:DIRECTORY, or net: with tables and commas between them: link, addr, neigh, route; net alone watches all of them. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
+		.doc = "Run COMMAND for each file that changes, each thing of the network, or each key of a BPF program."
+			"\v" SPEC_TEXT
 			"watch makes a queue of its own, which ends with it, attaches a source to it, and does what wqctl run does: see wqctl run --help for {}, retries and signals. Changes of a file that waits for its run cost no memory, and none is lost. Changes by wqctl and its commands are left out, unless --own is given.\n\n"
 			"  wqctl watch fs:/srv --exclude .git --debounce 1s -- sh -c 'backup \"$1\"' sh {}\n"
 			"  wqctl watch --print net:neigh,route\n\n"

@@ -3,8 +3,8 @@
  * wq: sources, a part of the interface of /dev/wq.
  *
  * A source adds a key to a queue when something changes.  Its kind is what it watches: "fs" a
- * file system, "net" a network namespace.  The kernel module wq_KIND has the kind, and is loaded by
- * the first attach.  Events have no queue of their own that could overflow: a key that waits for
+ * file system, "net" a network namespace, "bpf" a channel for BPF programs.  The kernel module
+ * wq_KIND has the kind, and is loaded by the first attach.  Events have no queue of their own that could overflow: a key that waits for
  * its run stands for all events of what it names.  So the memory that a source takes is bounded by
  * what can change, and not by how often it changes.
  *
@@ -79,8 +79,8 @@
  * @delay: ATTACH: in, ns; 0: a change makes its key ready at once.  Above 0: the key becomes ready
  *	after this time without a further change, at the latest after the queue's debounce: the adds
  *	have this delay and WQ_ADD_TAKE_LATEST.  LIST: must be 0; out.  DETACH: must be 0
- * @arg: ATTACH: in, address of the kind's struct: struct wq_fs_args, struct wq_net_args.  LIST: in,
- *	address of a buffer that receives a text for people, with its NUL: what the source watches,
+ * @arg: ATTACH: in, address of the kind's struct: struct wq_fs_args, struct wq_net_args,
+ *	struct wq_bpf_args.  LIST: in, address of a buffer that receives a text for people, with its NUL: what the source watches,
  *	for "fs" the path of its directory when it was attached.  The text is a string of any bytes.
  *	If it is too long, its end is left out.  0: no text.  DETACH: must be 0
  * @arg_size: ATTACH: bytes of that struct.  It is extensible as all structs of wq are: what is
@@ -259,6 +259,46 @@ struct wq_fs_args {
  */
 struct wq_net_args {
 	__u32 tables;
+	__u32 flags;
+};
+
+#define WQ_BPF_CHANNELS	256	/* channels of BPF programs */
+#define WQ_BPF_MAX_KEY	512	/* bytes of a key of a BPF program, with the source's prefix */
+
+/**
+ * struct wq_bpf_args - what a source of kind "bpf" watches
+ * @channel: number below WQ_BPF_CHANNELS, by which BPF programs name the source
+ * @flags: must be 0
+ *
+ * The source adds the keys that BPF programs add to its channel.  Programs of types tracing, tc
+ * classifier, XDP and syscall call these functions of the module:
+ *
+ *	int wq_bpf_add(u32 channel, const void *key, u32 key__sz);
+ *	int wq_bpf_add_priority(u32 channel, const void *key, u32 key__sz, int priority,
+ *				s64 delay);
+ *
+ * A key has any bytes.  The source puts its prefix ahead of them.  The level @priority counts in a
+ * queue with levels, and must be 0 in others.  @delay is in ns, and may be 0.  The delay of the
+ * source counts if it is larger.
+ *
+ * Programs may call the functions in any context, also in NMI.  Where interrupts are disabled, and
+ * on kernels with PREEMPT_RT, the key comes a little later: it waits in a ring of 32 keys of this
+ * CPU until interrupts are enabled.
+ *
+ * The functions return 0 if the key was added, or if a mark stands for it.  The mark is always that
+ * of all ("/").  A key that is longer than WQ_BPF_MAX_KEY leaves it, too.  They return -ENOENT if no source has the channel, and -EINVAL for an empty key.
+ *
+ * The module must have been loaded when a program is loaded, and stays as long as the program.
+ *
+ * Rights: CAP_BPF, as for the programs.
+ *
+ * Errors, beside those of WQ_IOC_SOURCE:
+ *  EINVAL     @channel is not below WQ_BPF_CHANNELS, or @flags is not 0
+ *  EPERM      CAP_BPF is missing
+ *  EBUSY      another source has the channel
+ */
+struct wq_bpf_args {
+	__u32 channel;
 	__u32 flags;
 };
 

@@ -131,7 +131,7 @@ def _kdir(arguments: Sequence[str]) -> int:
 
 
 def _kflags(arguments: Sequence[str]) -> int:
-    print(" ".join(define(_name(arguments)).make_flags()))
+    print(" ".join(need_kernel(_name(arguments)).make_flags()))
     return 0
 
 

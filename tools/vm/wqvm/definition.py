@@ -95,6 +95,12 @@ class Kernel:
         path = self.folder / "kernel"
         return path if path.exists() else None
 
+    def make_flags(self) -> list[str]:
+        """The make variables that modules for this kernel need."""
+        flags = self.definition.make_flags()
+        # where sources/Kbuild finds the kernel's types
+        return [*flags, f"WQ_BTF={self.image}"] if self.image else flags
+
     @property
     def smp(self) -> bool:
         """Whether this User-mode Linux can have several CPUs."""

@@ -18,7 +18,7 @@ from .places import JOBS, SRC
 
 def is_source(name: str) -> bool:
     """Whether Kbuild reads a file of this name."""
-    return name in ("Kbuild", "Makefile") or name.endswith((".c", ".h", ".S"))
+    return name in ("Kbuild", "Makefile", "btf-base") or name.endswith((".c", ".h", ".S"))
 
 
 def link_sources(src: Path, built: Path) -> None:
@@ -51,7 +51,7 @@ def build_modules(name: str, arguments: Sequence[str] = ()) -> tuple[Kernel, Pat
     built = SRC / "build" / name
     with lock(built / ".lock"):
         link_sources(SRC, built)
-        status = run(["make", "-s", "-C", kernel.kdir, *kernel.definition.make_flags(),
+        status = run(["make", "-s", "-C", kernel.kdir, *kernel.make_flags(),
                       f"M={built}", f"-j{JOBS}", "CONFIG_SAMPLE_WQ=m", "modules", *arguments],
                      stdout=2)
     if status:

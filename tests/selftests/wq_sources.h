@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * For the tests of sources.  SOURCES in the environment is the directory of their modules, which the
+ * tests load and remove.
+ */
+#ifndef WQ_SOURCES_H
+#define WQ_SOURCES_H
+
+#include "wq_test.h"
+
+#include <limits.h>
+#include <sys/syscall.h>
+
+#include <linux/wq_source.h>
+
+static inline int module_in(const char *name)
+{
+	char path[PATH_MAX];
+	int fd, ret;
+
+	snprintf(path, sizeof(path), "%s/%s.ko", getenv("SOURCES"), name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	ret = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+static inline int module_out(const char *name)
+{
+	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
+}
+
+static inline struct wq_source_op op_of(__u32 what)
+{
+	return (struct wq_source_op){ .size = sizeof(struct wq_source_op), .op = what };
+}
+
+/* The id, or -errno. */
+static inline int attach_op(int q, struct wq_source_op *op, const char *kind, const void *args, size_t size)
+{
+	int ret;
+
+	strncpy(op->kind, kind, sizeof(op->kind) - 1);
+	op->arg = addr_of(args);
+	op->arg_size = size;
+	ret = verb(q, WQ_IOC_SOURCE, op);
+	return ret ?: op->id;
+}
+
+static inline int detach(int q, __u32 id)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_DETACH);
+
+	op.id = id;
+	return verb(q, WQ_IOC_SOURCE, &op);
+}
+
+static inline int list_after(int q, __u32 id, struct wq_source_op *op)
+{
+	*op = op_of(WQ_SOURCE_LIST);
+	op->id = id;
+	return verb(q, WQ_IOC_SOURCE, op);
+}
+
+static inline struct wq_source_op first(int q)
+{
+	struct wq_source_op op;
+
+	list_after(q, 0, &op);
+	return op;
+}
+
+/* Whether the next key is this one; ends its run. */
+static inline bool next_is(int q, const char *key)
+{
+	struct item item;
+	int ret = q_get(q, &item, 5 * SEC);
+
+	if (ret || strcmp(item.key, key)) {
+		COMMENT("key: expected %s, seen %s (%d)\n", key, item.key, ret);
+		return false;
+	}
+	/* 1: it was added again meanwhile */
+	return q_done(q, &item) >= 0;
+}
+
+static inline bool none_is_left(int q)
+{
+	struct item item;
+	int ret = q_get(q, &item, 0);
+
+	if (ret != -EAGAIN)
+		COMMENT("expected no key, seen %s (%d)\n", item.key, ret);
+	return ret == -EAGAIN;
+}
+
+#endif /* WQ_SOURCES_H */

@@ -45,7 +45,9 @@
 
 #include <trace/events/wq.h>
 
+#include "wq_core.h"
 #include "wq_cs.h"
+#include "wq_op.h"
 #include "wq_source.h"
 #include "wq_state.h"
 
@@ -224,9 +226,14 @@ EXPORT_SYMBOL_GPL(wq_source_add);
 void wq_source_add_priority(struct wq_source *s, const void *key, size_t len, size_t dir,
 			    int priority, s64 delay)
 {
+	struct wq_op op;
+	int ret;
+
 	delay = max(delay, s->delay);
-	source_added(s, wq_add_priority(s->q, key, len, priority, delay,
-					delay > 0 ? WQ_ADD_TAKE_LATEST : 0), key, dir);
+	ret = wq_op_init(s->q, &op, key, len) ?:
+	      wq_op_set_add(&op, delay, delay > 0 ? WQ_ADD_TAKE_LATEST : 0) ?:
+	      wq_op_set_priority(s->q, &op, priority);
+	source_added(s, ret ?: wq_add_one(s->q, &op, GFP_ATOMIC), key, dir);
 }
 EXPORT_SYMBOL_GPL(wq_source_add_priority);
 

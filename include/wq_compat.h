@@ -227,22 +227,12 @@ static inline void wq_shrinker_end(struct shrinker *s)
 	fsnotify_add_mark(mark, &(sb)->s_fsnotify_marks, FSNOTIFY_OBJ_TYPE_SB, 0, NULL)
 #endif
 
-/*
- * Functions for BPF programs.  The attribute came with 6.3, the macros around the definitions with 6.7,
- * and those of the set with 6.9.
- */
+/* Functions for BPF programs.  The attribute came with 6.3, the macros of the set with 6.9. */
 #ifdef CONFIG_BPF_SYSCALL
 #include <linux/btf.h>
 #include <linux/btf_ids.h>
 #ifndef __bpf_kfunc
-#define __bpf_kfunc	__used noinline
-#endif
-#ifndef __bpf_kfunc_start_defs
-#define __bpf_kfunc_start_defs() \
-	__diag_push(); \
-	__diag_ignore_all("-Wmissing-declarations", "called by BPF programs"); \
-	__diag_ignore_all("-Wmissing-prototypes", "called by BPF programs")
-#define __bpf_kfunc_end_defs()	__diag_pop()
+#define __bpf_kfunc	noinline
 #endif
 #ifndef BTF_KFUNCS_START
 #define BTF_SET8_KFUNCS		0

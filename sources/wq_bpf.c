@@ -8,23 +8,25 @@
  * wq_add() may be called from an interrupt.  So wherever interrupts are enabled, a program may call
  * it, too: an interrupt could come there and do the same.  A program that runs in NMI or with
  * interrupts disabled may have interrupted the holder of any lock, and so may each program on
- * PREEMPT_RT, where locks are held with interrupts enabled.  Its key waits in a ring of this CPU, and
- * an irq_work passes it on, which is soon after.
+ * PREEMPT_RT, where locks are held with interrupts enabled.  Its key waits in a ring of this CPU,
+ * and an irq_work passes it on, which is soon after.
  *
  * The ring (struct wq_bpf_ring): programs put slots into it, with interrupts disabled or in NMI, on
- * its own CPU alone.  A program that another one interrupts has taken its slot before, by a cmpxchg of
- * head.  The irq_work runs on the same CPU, and never in the middle of such a program, so all slots
- * below head are filled then.  Programs that interrupt the irq_work only see a tail that is too low.
- * If the ring is full or the key too long, the program sets the bit of the channel in lost, and the
- * irq_work leaves a mark at the source.  So no key is lost.
+ * its own CPU alone.  A program that another one interrupts has taken its slot before, by a cmpxchg
+ * of head.  The irq_work runs on the same CPU, and never in the middle of such a program, so all
+ * slots below head are filled then.  Programs that interrupt the irq_work only see a tail that is
+ * too low.  If the ring is full or the key too long, the program sets the bit of the channel in
+ * lost, and the irq_work leaves a mark at the source.  So no key is lost.
  *
- * A slot has a channel, and no pointer, so it keeps no source.  If another source has got the channel
- * meanwhile, this source gets the key.  That is harmless, because a key is a request to look.
+ * A slot has a channel, and no pointer, so it keeps no source.  If another source has got the
+ * channel meanwhile, this source gets the key.  That is harmless, because a key is a request to
+ * look.
  *
- * The types of the functions: the verifier reads them as BTF in the module.  The kernel's build makes
- * that if it has the whole kernel at hand.  Headers alone are not enough, so the types are written
- * here, as they would be there: their numbers continue those of the kernel that sources/btf-base
- * reads.  The set of functions has numbers of these types in place of what resolve_btfids fills in.
+ * The types of the functions: the verifier reads them as BTF in the module.  The kernel's build
+ * makes that if it has the whole kernel at hand.  Headers alone are not enough, so the types are
+ * written here, as they would be there: their numbers continue those of the kernel that
+ * sources/btf-base reads.  The set of functions has numbers of these types in place of what
+ * resolve_btfids fills in.
  */
 #include <linux/bpf.h>
 #include <linux/btf.h>
@@ -38,6 +40,7 @@
 
 #include <asm/local.h>
 
+#include "wq_bpf.h"
 #include "wq_compat.h"
 
 #define WQ_BPF_SLOTS	32U	/* a power of 2 */
@@ -80,21 +83,40 @@ struct wq_bpf_ring {
 static struct wq_source __rcu *wq_channels[WQ_BPF_CHANNELS];
 static struct wq_bpf_ring __percpu *wq_rings;
 
-/* Add a key to its source, or leave a mark, if the key is too long with the prefix of the source. */
-static void add(struct wq_source *s, const struct wq_bpf_event *e, const void *key)
+static void add_whole(struct wq_source *s, const struct wq_bpf_event *e, const void *key,
+		      size_t len)
+{
+	/* Most keys have neither, and wq_source_add() takes half of the instructions. */
+	if (e->priority || e->delay)
+		wq_source_add_priority(s, key, len, 0, e->priority, e->delay);
+	else
+		wq_source_add(s, key, len, 0);
+}
+
+/* Not inlined, because few keys need the space on the stack. */
+static noinline void add_with_prefix(struct wq_source *s, const struct wq_bpf_event *e,
+				     const void *key, const char *prefix, size_t n)
 {
 	u8 buf[WQ_BPF_MAX_KEY];
+
+	memcpy(buf, prefix, n);
+	memcpy(buf + n, key, e->len);
+	add_whole(s, e, buf, n + e->len);
+}
+
+/* Add a key to its source.  If it is too long with the prefix of the source, leave a mark. */
+static void add(struct wq_source *s, const struct wq_bpf_event *e, const void *key)
+{
 	const char *prefix;
 	size_t n;
 
 	prefix = wq_source_prefix(s, &n);
-	if (e->len > sizeof(buf) - n) {
+	if (e->len > WQ_BPF_MAX_KEY - n)
 		wq_source_rescan(s, NULL, 0);
-		return;
-	}
-	memcpy(buf, prefix, n);
-	memcpy(buf + n, key, e->len);
-	wq_source_add_priority(s, buf, n + e->len, 0, e->priority, e->delay);
+	else if (n)
+		add_with_prefix(s, e, key, prefix, n);
+	else
+		add_whole(s, e, key, e->len);
 }
 
 /* From any context. */
@@ -127,7 +149,7 @@ static void add_later(const struct wq_bpf_event *e, const void *key)
 static void pass_on(struct irq_work *work)
 {
 	struct wq_bpf_ring *ring = container_of(work, struct wq_bpf_ring, work);
-	/* What comes later queues the work again. */
+	/* A program that comes later queues the work again. */
 	unsigned long end = local_read(&ring->head);
 	struct wq_source *s;
 	u32 channel;
@@ -175,8 +197,6 @@ static int event(const struct wq_bpf_event *e, const void *key)
 	return ret;
 }
 
-__bpf_kfunc_start_defs();
-
 /**
  * wq_bpf_add() - a BPF program adds a key
  * @channel: of the source, see struct wq_bpf_args
@@ -216,8 +236,6 @@ __bpf_kfunc int wq_bpf_add_priority(u32 channel, const void *key, u32 key__sz, i
 
 	return event(&e, key);
 }
-
-__bpf_kfunc_end_defs();
 
 #ifdef WQ_BTF_TYPES
 #define INFO(kind, n)	((kind) << 24 | (n))
@@ -277,7 +295,9 @@ static const struct {
 		.void_const = { .info = INFO(BTF_KIND_CONST, 0) },
 		.key = { .info = INFO(BTF_KIND_PTR, 0), .type = VOID_CONST },
 		.add_proto = { .info = INFO(BTF_KIND_FUNC_PROTO, 3), .type = S32 },
-		.add_params = { { NAME(channel), U32 }, { NAME(key), KEY }, { NAME(key__sz), U32 } },
+		.add_params = {
+			{ NAME(channel), U32 }, { NAME(key), KEY }, { NAME(key__sz), U32 },
+		},
 		.add = { NAME(add), INFO(BTF_KIND_FUNC, 0), { ADD_PROTO } },
 		.priority_proto = { .info = INFO(BTF_KIND_FUNC_PROTO, 5), .type = S32 },
 		.priority_params = {

@@ -10,8 +10,8 @@
  * and the super block go.
  *
  * An event names a dentry, or a directory and a name in it.  The path from the watched directory to
- * it is read from the dcache, as the dcache does for d_path: under RCU, repeated if a rename came in
- * between (rename_lock), the second time with that lock.  The parents of a dentry cannot go away
+ * it is read from the dcache, as the dcache does for d_path: under RCU, repeated if a rename came
+ * in between (rename_lock), the second time with that lock.  The parents of a dentry cannot go away
  * before the grace period of RCU.
  *
  * Events come from tasks that hold locks of the file system.  The handler allocates with GFP_ATOMIC

@@ -3,13 +3,13 @@
  * Sources of kind "net": links, addresses, neighbours and routes of a network namespace.
  *
  * The module has one notifier for each of links, addresses and neighbours.  A notifier finds the
- * sources of the namespace in a list, which wq_net_lock protects and which is read under RCU.  It is
- * a mutex, because attaching registers a notifier of routes, which sleeps.
+ * sources of the namespace in a list, which wq_net_lock protects and which is read under RCU.  It
+ * is a mutex, because attaching registers a notifier of routes, which sleeps.
  *
- * Most notifiers are called after the change, so a consumer that looks sees it.  Notifiers of routes
- * are called before the change in some cases, so their keys wait in a queue of the module's own, and a
- * work item passes them on when each change that was in progress has ended: IPv4 routes change under
- * the RTNL, IPv6 routes with softirqs disabled, which a grace period of RCU waits for.
+ * Most notifiers are called after the change, so a consumer that looks sees it.  Notifiers of
+ * routes are called before the change in some cases, so their keys wait in a queue of the module's
+ * own, and a work item passes them on when each change that was in progress has ended: IPv4 routes
+ * change under the RTNL, IPv6 routes with softirqs disabled, which a grace period of RCU waits for.
  *
  * A source has no reference to its namespace.  The exit of the namespace ends the source.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The cost of a change for its cause, if nobody watches, and if inotify, fanotify, netlink or a
- * queue's source does.  Nobody reads, so each file or neighbour that has changed already waits in
+ * The cost of a change for its cause, if nobody watches, and if inotify, fanotify, netlink, a
+ * BPF ring buffer or a queue's source does.  Nobody reads, so each file or neighbour that has changed already waits in
  * the channel.
  *
  * "watch MEASUREMENT N M" makes M changes of N files or neighbours, and prints "each NS" for a
@@ -26,13 +26,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <libwq.h>
 #include <linux/wq_source.h>
 
 #define DIR		"/tmp/wq-bench-watch"
 #define DEVICE		"wqbench"
 
-enum watcher { NOBODY, INOTIFY, FANOTIFY, NETLINK, SOURCE };
+enum watcher { NOBODY, INOTIFY, FANOTIFY, NETLINK, RINGBUF, SOURCE };
 
 static int *files;
 
@@ -358,6 +360,93 @@ static void neighbours(enum watcher who, long n, long m)
 	check(!system("ip link del " DEVICE), "ip");
 }
 
+/* The types of the module wq_bpf, open for calls of its functions. */
+static int open_types(void)
+{
+	struct bpf_btf_info info;
+	__u32 id = 0, size;
+	char name[64];
+	int fd;
+
+	while (!bpf_btf_get_next_id(id, &id)) {
+		fd = bpf_btf_get_fd_by_id(id);
+		memset(&info, 0, sizeof(info));
+		info.name = (uintptr_t)name;
+		info.name_len = sizeof(name);
+		size = sizeof(info);
+		if (!bpf_obj_get_info_by_fd(fd, &info, &size) && !strcmp(name, "wq_bpf"))
+			return fd;
+		close(fd);
+	}
+	return -1;
+}
+
+/* A program that hands 8 bytes to a channel. */
+static int load(enum watcher who, int ring)
+{
+	struct btf *kernel = btf__load_vmlinux_btf();
+	struct btf *module = btf__load_module_btf("wq_bpf", kernel);
+	const struct bpf_insn start[] = {
+		{ BPF_ST | BPF_MEM | BPF_DW, BPF_REG_10, 0, -8, 0x77777777 },
+	}, add[] = {
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_1, 0, 0, 1 },
+		{ BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_2, BPF_REG_10, 0, 0 },
+		{ BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_2, 0, 0, -8 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_3, 0, 0, 8 },
+		{ BPF_JMP | BPF_CALL, 0, BPF_PSEUDO_KFUNC_CALL, 1,
+		  btf__find_by_name_kind(module, "wq_bpf_add", BTF_KIND_FUNC) },
+	}, reserve[] = {
+		{ BPF_LD | BPF_DW | BPF_IMM, BPF_REG_1, BPF_PSEUDO_MAP_FD, 0, ring }, { 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_2, 0, 0, 8 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_3, 0, 0, 0 },
+		{ BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_ringbuf_reserve },
+		{ BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_0, 0, 5, 0 },
+		{ BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_1, BPF_REG_10, -8, 0 },
+		{ BPF_STX | BPF_MEM | BPF_DW, BPF_REG_0, BPF_REG_1, 0, 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_1, BPF_REG_0, 0, 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_2, 0, 0, 0 },
+		{ BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_ringbuf_submit },
+	}, end[] = {
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0 },
+		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
+	};
+	struct bpf_insn all[32];
+	int fds[2] = { -1, open_types() }, n = 0, fd;
+	struct bpf_prog_load_opts opts = { .sz = sizeof(opts), .fd_array = fds };
+#define APPEND(insns)	(memcpy(all + n, insns, sizeof(insns)), n += sizeof(insns) / sizeof(*insns))
+
+	APPEND(start);
+	if (who == SOURCE)
+		APPEND(add);
+	else if (who == RINGBUF)
+		APPEND(reserve);
+	APPEND(end);
+	fd = bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "wq_bench", "GPL", all, n, &opts);
+	check(fd >= 0, "can't load the program");
+	return fd;
+}
+
+/* @m runs of a program, whose key waits already. */
+static void programs(enum watcher who, long n, long m)
+{
+	int ring = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "ring", 0, 0, 16 << 20, NULL);
+	struct wq_bpf_args args = { .channel = 1 };
+	char packet[64] = "";
+	struct bpf_test_run_opts opts = {
+		.sz = sizeof(opts), .data_in = packet, .data_size_in = sizeof(packet), .repeat = 1,
+	};
+	int fd = load(who, ring);
+	double start;
+
+	if (who == SOURCE)
+		source("bpf", &args, sizeof(args), n);
+	check(!bpf_prog_test_run_opts(fd, &opts), "can't run the program");
+	opts.repeat = m;
+	start = now();
+	check(!bpf_prog_test_run_opts(fd, &opts), "can't run the program");
+	printf("each %.1f\n", (now() - start) / m);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(enum watcher who, long n, long m);
@@ -376,6 +465,9 @@ static const struct {
 	{ "neigh", neighbours, NOBODY },
 	{ "neigh-netlink", neighbours, NETLINK },
 	{ "neigh-source", neighbours, SOURCE },
+	{ "bpf", programs, NOBODY },
+	{ "bpf-ringbuf", programs, RINGBUF },
+	{ "bpf-source", programs, SOURCE },
 };
 
 int main(int argc, char **argv)

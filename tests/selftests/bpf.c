@@ -44,10 +44,11 @@ static int put_key(struct program *p, const char *key, int len)
 	return -size;
 }
 
+/* The types of the kernel and of wq_bpf; a call of a function of wq_bpf needs the latter open. */
+static struct btf *kernel_types, *module_types;
+static int fds[2];
+
 FIXTURE(bpf) {
-	struct btf *kernel;
-	struct btf *module;
-	int fds[2];
 	int q;
 };
 
@@ -65,11 +66,10 @@ FIXTURE_SETUP(bpf)
 	if (!getenv("SOURCES"))
 		SKIP(return, "SOURCES is not set: the directory of wq_bpf.ko");
 	ASSERT_EQ(0, module_in("wq_bpf"));
-	self->kernel = btf__load_vmlinux_btf();
-	ASSERT_NE(NULL, self->kernel);
-	self->module = btf__load_module_btf("wq_bpf", self->kernel);
-	ASSERT_NE(NULL, self->module);
-	/* The call of a function needs the open types of its module. */
+	kernel_types = btf__load_vmlinux_btf();
+	ASSERT_NE(NULL, kernel_types);
+	module_types = btf__load_module_btf("wq_bpf", kernel_types);
+	ASSERT_NE(NULL, module_types);
 	while (!bpf_btf_get_next_id(id, &id)) {
 		int fd = bpf_btf_get_fd_by_id(id);
 
@@ -81,9 +81,9 @@ FIXTURE_SETUP(bpf)
 		if (strcmp(name, "wq_bpf"))
 			close(fd);
 		else
-			self->fds[1] = fd;
+			fds[1] = fd;
 	}
-	ASSERT_LT(0, self->fds[1]);
+	ASSERT_LT(0, fds[1]);
 	self->q = q_of();
 	ASSERT_LE(0, self->q);
 }
@@ -93,9 +93,9 @@ FIXTURE_TEARDOWN(bpf)
 	if (!getenv("SOURCES"))
 		return;
 	close(self->q);
-	close(self->fds[1]);
-	btf__free(self->module);
-	btf__free(self->kernel);
+	close(fds[1]);
+	btf__free(module_types);
+	btf__free(kernel_types);
 	EXPECT_TRUE(EVENTUALLY(module_out("wq_bpf") != -EBUSY && access("/sys/module/wq_bpf", F_OK)));
 }
 
@@ -109,8 +109,7 @@ static int attach_channel(int q, __u32 channel, const char *prefix)
 }
 
 /* Call wq_bpf_add(), or wq_bpf_add_priority() if it has a level or a delay. */
-static void call(struct program *p, FIXTURE_DATA(bpf) *self, __u32 channel, const char *key, int len,
-		 int priority, int delay)
+static void call(struct program *p, __u32 channel, const char *key, int len, int priority, int delay)
 {
 	const char *name = priority || delay ? "wq_bpf_add_priority" : "wq_bpf_add";
 	int at = put_key(p, key, len);
@@ -122,22 +121,23 @@ static void call(struct program *p, FIXTURE_DATA(bpf) *self, __u32 channel, cons
 	insn(p, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_4, 0, 0, priority);
 	insn(p, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_5, 0, 0, delay);
 	insn(p, BPF_JMP | BPF_CALL, 0, BPF_PSEUDO_KFUNC_CALL, 1,
-	     btf__find_by_name_kind(self->module, name, BTF_KIND_FUNC));
+	     btf__find_by_name_kind(module_types, name, BTF_KIND_FUNC));
 }
 
 /* Load a program.  If it is of type tracing, it runs ahead of the function @to. */
-static int load(struct program *p, FIXTURE_DATA(bpf) *self, enum bpf_prog_type type, const char *to)
+static int load(struct program *p, enum bpf_prog_type type, const char *to)
 {
 	static char log[65536];
-	LIBBPF_OPTS(bpf_prog_load_opts, opts, .fd_array = self->fds, .log_buf = log,
-		    .log_size = sizeof(log));
+	struct bpf_prog_load_opts opts = {
+		.sz = sizeof(opts), .fd_array = fds, .log_buf = log, .log_size = sizeof(log),
+	};
 	int fd;
 
 	if (type == BPF_PROG_TYPE_SYSCALL)
 		opts.prog_flags = BPF_F_SLEEPABLE;
 	if (to) {
 		opts.expected_attach_type = BPF_TRACE_FENTRY;
-		opts.attach_btf_id = btf__find_by_name_kind(self->kernel, to, BTF_KIND_FUNC);
+		opts.attach_btf_id = btf__find_by_name_kind(kernel_types, to, BTF_KIND_FUNC);
 		insn(p, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0);
 	}
 	insn(p, BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
@@ -152,7 +152,7 @@ static int load(struct program *p, FIXTURE_DATA(bpf) *self, enum bpf_prog_type t
 static int run(int fd, enum bpf_prog_type type)
 {
 	char packet[64] = "";
-	LIBBPF_OPTS(bpf_test_run_opts, opts);
+	struct bpf_test_run_opts opts = { .sz = sizeof(opts) };
 
 	if (type != BPF_PROG_TYPE_SYSCALL) {
 		opts.data_in = packet;
@@ -164,28 +164,28 @@ static int run(int fd, enum bpf_prog_type type)
 }
 
 /* A program that makes one call runs once; its result. */
-static int call_once(FIXTURE_DATA(bpf) *self, enum bpf_prog_type type, __u32 channel,
-		     const char *key, int priority, int delay)
+static int call_once(enum bpf_prog_type type, __u32 channel, const char *key, int priority,
+		     int delay)
 {
 	struct program p = { .n = 0 };
 	int fd, ret;
 
-	call(&p, self, channel, key, strlen(key), priority, delay);
-	fd = load(&p, self, type, NULL);
+	call(&p, channel, key, strlen(key), priority, delay);
+	fd = load(&p, type, NULL);
 	ret = fd < 0 ? -errno : run(fd, type);
 	close(fd);
 	return ret;
 }
 
 /* Attach a tracing program until the returned file is closed. */
-static int trace(FIXTURE_DATA(bpf) *self, const char *to, const char *keys[], int n)
+static int trace(const char *to, const char * const keys[], int n)
 {
 	struct program p = { .n = 0 };
 	int fd, link;
 
 	for (int i = 0; i < n; i++)
-		call(&p, self, CHANNEL, keys[i], strlen(keys[i]), 0, 0);
-	fd = load(&p, self, BPF_PROG_TYPE_TRACING, to);
+		call(&p, CHANNEL, keys[i], strlen(keys[i]), 0, 0);
+	fd = load(&p, BPF_PROG_TYPE_TRACING, to);
 	if (fd < 0)
 		return -1;
 	link = bpf_raw_tracepoint_open(NULL, fd);
@@ -208,11 +208,11 @@ static void without_interrupts(void)
 TEST_F(bpf, program_of_each_type_adds_a_key)
 {
 	ASSERT_EQ(1, attach_channel(self->q, CHANNEL, ""));
-	EXPECT_EQ(0, call_once(self, BPF_PROG_TYPE_SYSCALL, CHANNEL, "syscall", 0, 0));
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "syscall", 0, 0));
 	EXPECT_TRUE(next_is(self->q, "syscall"));
-	EXPECT_EQ(0, call_once(self, BPF_PROG_TYPE_SCHED_CLS, CHANNEL, "tc", 0, 0));
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SCHED_CLS, CHANNEL, "tc", 0, 0));
 	EXPECT_TRUE(next_is(self->q, "tc"));
-	EXPECT_EQ(0, call_once(self, BPF_PROG_TYPE_XDP, CHANNEL, "xdp", 0, 0));
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_XDP, CHANNEL, "xdp", 0, 0));
 	EXPECT_TRUE(next_is(self->q, "xdp"));
 	EXPECT_TRUE(none_is_left(self->q));
 }
@@ -224,8 +224,8 @@ TEST_F(bpf, keys_begin_with_the_prefix_and_have_any_bytes)
 	int fd;
 
 	ASSERT_EQ(1, attach_channel(self->q, 0, "pid "));
-	call(&p, self, 0, "a\0b", 3, 0, 0);
-	fd = load(&p, self, BPF_PROG_TYPE_SYSCALL, NULL);
+	call(&p, 0, "a\0b", 3, 0, 0);
+	fd = load(&p, BPF_PROG_TYPE_SYSCALL, NULL);
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(0, run(fd, BPF_PROG_TYPE_SYSCALL));
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
@@ -241,16 +241,16 @@ TEST_F(bpf, program_adds_with_a_level)
 
 	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &levels));
 	ASSERT_EQ(1, attach_channel(q, CHANNEL, ""));
-	EXPECT_EQ(0, call_once(self, BPF_PROG_TYPE_SYSCALL, CHANNEL, "low", -1, 0));
-	EXPECT_EQ(0, call_once(self, BPF_PROG_TYPE_SYSCALL, CHANNEL, "high", 2, 0));
-	EXPECT_EQ(0, call_once(self, BPF_PROG_TYPE_SYSCALL, CHANNEL, "middle", 0, 0));
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "low", -1, 0));
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "high", 2, 0));
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "middle", 0, 0));
 	EXPECT_TRUE(next_is(q, "high"));
 	EXPECT_TRUE(next_is(q, "middle"));
 	EXPECT_TRUE(next_is(q, "low"));
 	close(q);
 	/* without levels it is refused, and the mark comes */
 	ASSERT_EQ(1, attach_channel(self->q, CHANNEL, ""));
-	EXPECT_EQ(0, call_once(self, BPF_PROG_TYPE_SYSCALL, CHANNEL, "high", 2, 0));
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "high", 2, 0));
 	EXPECT_TRUE(next_is(self->q, "/"));
 	EXPECT_TRUE(none_is_left(self->q));
 }
@@ -260,7 +260,7 @@ TEST_F(bpf, program_adds_with_a_delay)
 	struct wq_stat st;
 
 	ASSERT_EQ(1, attach_channel(self->q, CHANNEL, ""));
-	EXPECT_EQ(0, call_once(self, BPF_PROG_TYPE_SYSCALL, CHANNEL, "later", 0, SEC));
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "later", 0, SEC));
 	st = q_stat(self->q);
 	EXPECT_EQ(1, st.delayed);
 	EXPECT_EQ(0, st.ready);
@@ -269,11 +269,11 @@ TEST_F(bpf, program_adds_with_a_delay)
 
 TEST_F(bpf, program_with_interrupts_disabled_adds_a_key)
 {
-	const char *keys[] = { "affinity" };
+	static const char * const keys[] = { "affinity" };
 	int link;
 
 	ASSERT_EQ(1, attach_channel(self->q, CHANNEL, ""));
-	link = trace(self, WITHOUT_INTERRUPTS, keys, 1);
+	link = trace(WITHOUT_INTERRUPTS, keys, 1);
 	ASSERT_LE(0, link);
 	without_interrupts();
 	EXPECT_TRUE(next_is(self->q, "affinity"));
@@ -283,11 +283,11 @@ TEST_F(bpf, program_with_interrupts_disabled_adds_a_key)
 
 TEST_F(bpf, program_in_NMI_adds_a_key)
 {
-	const char *keys[] = { "nmi" };
+	static const char * const keys[] = { "nmi" };
 	int link;
 
 	ASSERT_EQ(1, attach_channel(self->q, CHANNEL, ""));
-	link = trace(self, "nmi_cpu_backtrace_handler", keys, 1);
+	link = trace("nmi_cpu_backtrace_handler", keys, 1);
 	ASSERT_LE(0, link);
 	/* each other CPU shows its stack, and it does so in NMI */
 	ASSERT_EQ(0, write_file("/proc/sysrq-trigger", "l"));
@@ -308,7 +308,7 @@ TEST_F(bpf, more_keys_than_the_ring_has_leave_a_mark)
 		keys[i] = text[i];
 	}
 	ASSERT_EQ(1, attach_channel(self->q, CHANNEL, ""));
-	link = trace(self, WITHOUT_INTERRUPTS, keys, BATCH);
+	link = trace(WITHOUT_INTERRUPTS, keys, BATCH);
 	ASSERT_LE(0, link);
 	without_interrupts();
 	close(link);
@@ -322,18 +322,18 @@ TEST_F(bpf, more_keys_than_the_ring_has_leave_a_mark)
 
 TEST_F(bpf, key_that_is_too_long_leaves_a_mark)
 {
-	char key[511];
-	const char *keys[] = { key };
+	static char key[511];
+	static const char * const keys[] = { key };
 	int link;
 
 	memset(key, 'k', sizeof(key) - 1);
 	key[sizeof(key) - 1] = '\0';
 	ASSERT_EQ(1, attach_channel(self->q, CHANNEL, "prefix"));
-	EXPECT_EQ(0, call_once(self, BPF_PROG_TYPE_SYSCALL, CHANNEL, key, 0, 0));
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, key, 0, 0));
 	EXPECT_TRUE(next_is(self->q, "prefix/"));
 	EXPECT_TRUE(none_is_left(self->q));
 	/* and by the ring */
-	link = trace(self, WITHOUT_INTERRUPTS, keys, 1);
+	link = trace(WITHOUT_INTERRUPTS, keys, 1);
 	ASSERT_LE(0, link);
 	without_interrupts();
 	EXPECT_TRUE(next_is(self->q, "prefix/"));
@@ -345,8 +345,8 @@ TEST_F(bpf, full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 	int q = q_private(1);
 
 	ASSERT_EQ(1, attach_channel(q, CHANNEL, ""));
-	EXPECT_EQ(0, call_once(self, BPF_PROG_TYPE_SYSCALL, CHANNEL, "one", 0, 0));
-	EXPECT_EQ(0, call_once(self, BPF_PROG_TYPE_SYSCALL, CHANNEL, "two", 0, 0));
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "one", 0, 0));
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "two", 0, 0));
 	EXPECT_EQ(WQ_SOURCE_MARKED, first(q).state);
 	EXPECT_EQ(1, first(q).failed);
 	EXPECT_TRUE(next_is(q, "one"));
@@ -356,13 +356,13 @@ TEST_F(bpf, full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 
 TEST_F(bpf, program_gets_an_error_without_a_source_or_a_key)
 {
-	EXPECT_EQ(-ENOENT, call_once(self, BPF_PROG_TYPE_SYSCALL, CHANNEL, "k", 0, 0));
-	EXPECT_EQ(-ENOENT, call_once(self, BPF_PROG_TYPE_SYSCALL, WQ_BPF_CHANNELS, "k", 0, 0));
-	EXPECT_EQ(-ENOENT, call_once(self, BPF_PROG_TYPE_SYSCALL, -1, "k", 0, 0));
+	EXPECT_EQ(-ENOENT, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "k", 0, 0));
+	EXPECT_EQ(-ENOENT, call_once(BPF_PROG_TYPE_SYSCALL, WQ_BPF_CHANNELS, "k", 0, 0));
+	EXPECT_EQ(-ENOENT, call_once(BPF_PROG_TYPE_SYSCALL, -1, "k", 0, 0));
 	ASSERT_EQ(1, attach_channel(self->q, CHANNEL, ""));
-	EXPECT_EQ(0, call_once(self, BPF_PROG_TYPE_SYSCALL, CHANNEL, "k", 0, 0));
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "k", 0, 0));
 	EXPECT_EQ(0, detach(self->q, 1));
-	EXPECT_EQ(-ENOENT, call_once(self, BPF_PROG_TYPE_SYSCALL, CHANNEL, "k", 0, 0));
+	EXPECT_EQ(-ENOENT, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "k", 0, 0));
 }
 
 TEST_F(bpf, empty_key_is_refused)
@@ -371,8 +371,8 @@ TEST_F(bpf, empty_key_is_refused)
 	int fd;
 
 	ASSERT_EQ(1, attach_channel(self->q, CHANNEL, ""));
-	call(&p, self, CHANNEL, "x", 0, 0, 0);
-	fd = load(&p, self, BPF_PROG_TYPE_SYSCALL, NULL);
+	call(&p, CHANNEL, "x", 0, 0, 0);
+	fd = load(&p, BPF_PROG_TYPE_SYSCALL, NULL);
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(-EINVAL, run(fd, BPF_PROG_TYPE_SYSCALL));
 	close(fd);
@@ -404,8 +404,8 @@ TEST_F(bpf, attach_needs_CAP_BPF)
 
 TEST_F(bpf, program_and_source_keep_the_module)
 {
-	const char *keys[] = { "affinity" };
-	int link = trace(self, WITHOUT_INTERRUPTS, keys, 1);
+	static const char * const keys[] = { "affinity" };
+	int link = trace(WITHOUT_INTERRUPTS, keys, 1);
 
 	ASSERT_LE(0, link);
 	EXPECT_EQ(-EAGAIN, module_out("wq_bpf"));
@@ -417,8 +417,8 @@ TEST_F(bpf, program_and_source_keep_the_module)
 
 TEST_F(bpf, sources_come_and_go_under_a_program)
 {
-	const char *keys[] = { "one", "two", "three" };
-	int link = trace(self, WITHOUT_INTERRUPTS, keys, 3), id, n = 0;
+	static const char * const keys[] = { "one", "two", "three" };
+	int link = trace(WITHOUT_INTERRUPTS, keys, 3), id, n = 0;
 	time_t end = time(NULL) + 2;
 	struct item it;
 	pid_t pids[2];

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # wqctl watch, attach, sources and detach, in a tmpfs, with a network device, and with a channel of BPF
-# programs.  Prints TAP.  Runs as root on a machine with the module loaded; SOURCES is the directory of the modules of sources, WQCTL
-# the path of wqctl.
+# programs; and the samples of sources.  Prints TAP.  Runs as root on a machine with the module loaded;
+# SOURCES is the directory of the modules of sources, WQCTL the path of wqctl, SRC that of the project.
 #
 # The tests run through their names. The queue's name is one word.
 # shellcheck disable=SC2317,SC2086
 set -u
 
 : "${SOURCES:?set SOURCES to the directory of wq_fs.ko}"
-: "${WQCTL:?set WQCTL to the path of wqctl}"
+: "${WQCTL:?set WQCTL to the path of wqctl}" "${SRC:?set SRC to the path of the project}"
 # shellcheck source=tests/selftests/harness.sh
 . "$(dirname "$0")/harness.sh"
 
@@ -169,6 +169,33 @@ test_watch_without_the_right_names_the_right() {
 		fail "a user without rights gets keys of BPF programs"
 	has "message" CAP_BPF "$(cat "$err")"
 	chmod 600 /dev/wq
+}
+
+# sample NAME ARGUMENT...: runs it, and its output is in $out
+sample() {
+	PATH=${WQCTL%/*}:$PATH "$@" >"$out" 2>&1 || fail "$1: $(cat "$out")"
+}
+printed() { grep -qxE -- "$1" "$out" || fail "expected the line $1, seen $(cat "$out")"; }
+
+test_sample_of_a_tree_makes_the_copy_equal() {
+	sample "$SRC/tools/samples/tree.sh" 20 0
+	printed "inotifywait: [0-9]+ events, [0-9]+ of these files named"
+	printed "wq: [0-9]+ keys, 15 of them directories, 0 adds failed"
+	printed "the copy is equal"
+}
+
+test_sample_of_neighbours_makes_the_copy_equal() {
+	sample "$SRC/tools/samples/neighbours.sh" 20 20
+	printed "netlink: [0-9]+ neighbours named, ENOBUFS [0-9]+ times"
+	printed "wq: 20 keys, 0 adds failed"
+	printed "the copy is equal"
+}
+
+test_sample_of_opens_runs_once_for_each_file() {
+	sample "$(dirname "$0")/samples/opens" 20000 500 256
+	printed "the program saw 20000 opens of 500 files"
+	printed "ring buffer of 256 KB: [1-9][0-9]* events dropped"
+	printed "wq: 500 runs, 0 of them rescans"
 }
 
 run_tests "$@"

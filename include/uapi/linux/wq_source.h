@@ -2,11 +2,11 @@
 /*
  * wq: sources, a part of the interface of /dev/wq.
  *
- * A source adds a key to a queue when something changes.  Its kind is what it watches: "fs" a
- * file system, "net" a network namespace, "bpf" a channel for BPF programs.  The kernel module
- * wq_KIND has the kind, and is loaded by the first attach.  Events have no queue of their own that could overflow: a key that waits for
- * its run stands for all events of what it names.  So the memory that a source takes is bounded by
- * what can change, and not by how often it changes.
+ * A source adds a key to a queue when something changes.  Its kind is what it watches: "fs" a file
+ * system, "net" a network namespace, "bpf" a channel for BPF programs.  The kernel module wq_KIND
+ * has the kind, and is loaded by the first attach.  Events have no queue of their own that could
+ * overflow: a key that waits for its run stands for all events of what it names.  So the memory
+ * that a source takes is bounded by what can change, and not by how often it changes.
  *
  * A key of a source is a path of names with slashes between them, after the source's prefix:
  *
@@ -79,10 +79,11 @@
  * @delay: ATTACH: in, ns; 0: a change makes its key ready at once.  Above 0: the key becomes ready
  *	after this time without a further change, at the latest after the queue's debounce: the adds
  *	have this delay and WQ_ADD_TAKE_LATEST.  LIST: must be 0; out.  DETACH: must be 0
- * @arg: ATTACH: in, address of the kind's struct: struct wq_fs_args, struct wq_net_args,
- *	struct wq_bpf_args.  LIST: in, address of a buffer that receives a text for people, with its NUL: what the source watches,
- *	for "fs" the path of its directory when it was attached.  The text is a string of any bytes.
- *	If it is too long, its end is left out.  0: no text.  DETACH: must be 0
+ * @arg: ATTACH: in, address of the kind's struct: struct wq_fs_args, struct wq_net_args or struct
+ *	wq_bpf_args.  LIST: in, address of a buffer that receives a text for people, with its NUL:
+ *	what the source watches, for "fs" the path of its directory when it was attached.  The
+ *	text is a string of any bytes.  If it is too long, its end is left out.  0: no text.
+ *	DETACH: must be 0
  * @arg_size: ATTACH: bytes of that struct.  It is extensible as all structs of wq are: what is
  *	missing counts as zeros, and what is beyond the kernel's struct must be zero.  LIST: bytes
  *	of the buffer.  DETACH: must be 0

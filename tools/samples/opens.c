@@ -8,9 +8,9 @@
  *	sudo ./opens [OPENS [FILES [KILOBYTES]]]
  *
  * It opens FILES files, OPENS times altogether.  By default these are 500 files and a million times.
- * Nobody handles keys or events meanwhile.  Then it handles the keys, and prints the figures.  The program also puts
- * each open into a ring buffer of that many KILOBYTES, by default 16,384, which drops what does not
- * fit.
+ * Nobody handles keys or events meanwhile.  Then it handles the keys, and prints the figures.  The
+ * program also puts each open into a ring buffer of that many KILOBYTES, by default 16,384, which
+ * drops what does not fit.
  */
 #include <err.h>
 #include <errno.h>

@@ -96,4 +96,18 @@ static inline bool none_is_left(int q)
 	return ret == -EAGAIN;
 }
 
+static inline void drop_all(int q)
+{
+	struct item item;
+
+	while (!q_get(q, &item, 0))
+		q_done(q, &item);
+}
+
+static inline void command(const char *text)
+{
+	if (system(text))
+		COMMENT("failed: %s\n", text);
+}
+
 #endif /* WQ_SOURCES_H */

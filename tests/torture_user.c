@@ -9,7 +9,8 @@
  * Keys of this program begin with "u". In queues torture-w-N it uses only these, because the
  * module tracks all of its own keys there. In queues torture-rw-N both use all keys. Queues
  * torture-own-N are made by the processes, which also change their attributes while others use
- * them. The exit status is 1 if a call failed with an unexpected errno or the statistics of a
+ * them. Sources watch the files of a directory, in which all processes make and remove files;
+ * without the module wq_fs there are none. The exit status is 1 if a call failed with an unexpected errno or the statistics of a
  * queue do not add up.
  */
 #include <errno.h>
@@ -27,15 +28,17 @@
 #include <unistd.h>
 
 #include <libwq.h>
+#include <linux/wq_source.h>
 
 #define US		1000LL
 #define MS		1000000LL
 #define KEYS		64
 #define MAX_PROCESSES	64
+#define FILES		20	/* that sources watch */
 
 /* Shared by all processes. */
 static struct {
-	unsigned long calls, opened, gets, again, dones, set, mapped, waits, disables, killed, stopped, interrupted;
+	unsigned long calls, opened, gets, again, dones, set, mapped, waits, disables, sources, killed, stopped, interrupted;
 	unsigned long failed;
 } *all;
 
@@ -43,6 +46,7 @@ static unsigned int rnd;	/* state of the random numbers, one per process */
 static bool any_key;		/* all keys of the queue may be used */
 static bool own_queue;		/* the processes made the queue, so they may disable keys */
 static const char *queue;	/* its name */
+static int dir;			/* what sources watch */
 
 static unsigned int below(unsigned int n)
 {
@@ -409,6 +413,40 @@ static void disable(int q)
 	note(&all->disables);
 }
 
+/* A source ends by its detach, or with the file. */
+static void watch(int q)
+{
+	struct wq_fs_args args = { .fd = dir, .flags = below(2) * WQ_FS_CHILDREN };
+	struct wq_source_op seen = { .id = 0 }, op = {
+		.kind = "fs", .prefix = "u", .flags = WQ_SOURCE_WITH_FILE | below(2) * WQ_SOURCE_SCAN,
+		.delay = below(2) * some_time(5 * MS), .arg = (uintptr_t)&args,
+		.arg_size = sizeof(args),
+	};
+	char text[WQ_MAX_SOURCE_TEXT], name[8];
+	unsigned int n;
+	int fd;
+
+	if (wq_attach(q, &op)) {
+		if (errno != EUSERS)
+			may("attach", -1);
+		return;
+	}
+	note(&all->sources);
+	for (n = below(20); n; n--) {
+		snprintf(name, sizeof(name), "%u", below(FILES));
+		fd = below(3) ? openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+		if (fd >= 0)
+			close(fd);
+		else
+			unlinkat(dir, name, 0);
+	}
+	while (!wq_source_next(q, &seen, text, sizeof(text)))
+		;
+	may("list of sources", -1);
+	if (below(2))
+		may("detach", wq_detach(q, op.id));
+}
+
 /* A queue of the processes: opened, or made with random attributes.  NULL: a private one. */
 static int open_own(const char *name)
 {
@@ -508,6 +546,8 @@ static void use(unsigned int queues)
 				flush(q);
 			if (!below(4))
 				disable(q);
+			if (!below(8))
+				watch(q);
 			if (!below(4))
 				may("kick", wq_kick_many(q, below(4) ? 1 + below(4) : UINT32_MAX));
 			if (!below(300))
@@ -569,6 +609,7 @@ static pid_t begin(unsigned int queues)
 int main(int argc, char **argv)
 {
 	unsigned int seconds, processes, queues, i;
+	char path[] = "/tmp/torture-XXXXXX", name[32];
 	pid_t pids[MAX_PROCESSES];
 	time_t end;
 
@@ -587,6 +628,11 @@ int main(int argc, char **argv)
 	all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (all == MAP_FAILED) {
 		perror("torture_user: mmap");
+		return 1;
+	}
+	dir = mkdtemp(path) ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	if (dir < 0) {
+		perror("torture_user: a directory in /tmp");
 		return 1;
 	}
 	rnd = time(NULL);
@@ -622,14 +668,17 @@ int main(int argc, char **argv)
 		waitpid(pids[i], NULL, 0);
 	}
 	for (i = 0; i < queues; i++) {
-		char name[32];
-
 		snprintf(name, sizeof(name), "torture-own-%u", i);
 		wq_unlink(name);
 	}
-	printf("processes: %lu calls, %lu failures, %lu files, gets %lu, given back twice %lu, dones %lu, attributes set %lu, adds by a map %lu, descriptors of waits %lu, disables %lu, killed %lu, stopped %lu, interrupted %lu\n",
+	for (i = 0; i < FILES; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		unlinkat(dir, name, 0);
+	}
+	rmdir(path);
+	printf("processes: %lu calls, %lu failures, %lu files, gets %lu, given back twice %lu, dones %lu, attributes set %lu, adds by a map %lu, descriptors of waits %lu, disables %lu, sources %lu, killed %lu, stopped %lu, interrupted %lu\n",
 	       all->calls, all->failed, all->opened, all->gets, all->again, all->dones, all->set, all->mapped,
-	       all->waits, all->disables,
+	       all->waits, all->disables, all->sources,
 	       all->killed, all->stopped, all->interrupted);
 	return all->failed ? 1 : 0;
 }

@@ -10,6 +10,7 @@
  *
  * Needs a kernel with FAILSLAB, FAIL_PAGE_ALLOC and FAULT_INJECTION_USERCOPY.
  */
+#include "wq_sources.h"
 #include "wq_test.h"
 
 #include <poll.h>
@@ -24,6 +25,7 @@ struct world {
 	int other;		/* a second consumer of it */
 	int watch;		/* lists the keys before the call, which needs buffers of its own */
 	int made;		/* the file that the call opened */
+	int sources;		/* that the queue has */
 	char name[WQ_NAME_MAX];
 	char new_name[WQ_NAME_MAX];	/* for a queue that the call makes */
 	struct array keys;
@@ -121,6 +123,7 @@ static void world_end(struct world *w)
 		close(w->made);
 	free(w->keys.recs);
 	free(w->out.recs);
+	module_out("wq_fs");
 }
 
 /* ---- the keys of the queue ---- */
@@ -200,8 +203,12 @@ static bool dump_same(const struct dump *a, const struct dump *b, bool counts)
 static bool adds_up(struct world *w)
 {
 	struct wq_stat st = q_stat(w->q);
+	struct wq_source_op op = { .id = 0 };
+	int sources = 0;
 
-	return conserved(&st);
+	while (!list_after(w->q, op.id, &op))
+		sources++;
+	return conserved(&st) && equal("sources", w->sources, sources);
 }
 
 /* ---- setups ---- */
@@ -224,6 +231,54 @@ static void must(int ret)
 static void no_keys(struct world *w)
 {
 	(void)w;
+}
+
+/* A file of a directory, for a source. */
+static void a_directory(struct world *w)
+{
+	int ret = module_in("wq_fs");
+
+	must(ret == -EEXIST ? 0 : ret);
+	w->made = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	must(w->made);
+}
+
+static int call_attach(struct world *w)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
+	struct wq_fs_args args = {
+		.fd = w->made, .rules = addr_of("D.git\0S.o"), .rules_size = 10,
+	};
+	int ret = attach_op(w->q, &op, "fs", &args, sizeof(args));
+
+	w->sources += ret > 0;
+	return ret < 0 ? ret : 0;
+}
+
+static void a_source(struct world *w)
+{
+	a_directory(w);
+	must(call_attach(w));
+}
+
+static int call_sources(struct world *w)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_LIST);
+	char text[WQ_MAX_SOURCE_TEXT];
+
+	op.arg = addr_of(text);
+	op.arg_size = sizeof(text);
+	return verb(w->q, WQ_IOC_SOURCE, &op);
+}
+
+static int call_detach(struct world *w)
+{
+	int ret = detach(w->q, 1);
+
+	/* The copy to the caller may fail when the source has ended. */
+	if (!ret || first(w->q).id != 1)
+		w->sources = 0;
+	return ret;
 }
 
 static void one_key(struct world *w)
@@ -1271,6 +1326,12 @@ FIXTURE_VARIANT_ADD(faults, close_with_groups) {
 };
 FIXTURE_VARIANT_ADD(faults, close_of_the_second_consumer_with_groups) {
 	.setup = held_again_by_the_other, .call = call_close, .tail = true, GROUPS
+};
+
+FIXTURE_VARIANT_ADD(faults, attach) { .setup = a_directory, .call = call_attach };
+FIXTURE_VARIANT_ADD(faults, sources) { .setup = a_source, .call = call_sources };
+FIXTURE_VARIANT_ADD(faults, detach) {
+	.setup = a_source, .call = call_detach, .again = -ENOENT
 };
 
 FIXTURE_SETUP(faults)

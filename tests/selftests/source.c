@@ -135,6 +135,21 @@ TEST_F(source, bad_arguments_fail_and_attach_nothing)
 	EXPECT_EQ(-ENOENT, detach(self->q, 1));
 }
 
+TEST_F(source, attach_whose_answer_cannot_be_written_attaches_nothing)
+{
+	struct wq_source_op *op = mmap(NULL, sizeof(*op), PROT_READ | PROT_WRITE,
+				       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), seen;
+
+	ASSERT_NE(MAP_FAILED, op);
+	*op = op_of(WQ_SOURCE_ATTACH);
+	strcpy(op->kind, "fs");
+	op->arg = addr_of(&self->fs);
+	op->arg_size = sizeof(self->fs);
+	ASSERT_EQ(0, mprotect(op, sizeof(*op), PROT_READ));
+	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_SOURCE, op));
+	EXPECT_EQ(-ENOENT, list_after(self->q, 0, &seen));
+}
+
 TEST_F(source, list_reports_each_source_and_detach_ends_it)
 {
 	struct wq_source_op op;

@@ -783,6 +783,93 @@ holds() {
 # row KEY: the line of ls that describes KEY
 row() { wq ls $q | while read -r line; do [[ $line != *"  $1" ]] || echo "$line"; done; }
 
+# because STATUS CODE [KEY]: wqctl why gives this reason, and no other
+because() {
+	status "$1" wq why --json $q ${3-}
+	holds --arg code "$2" 'map(.code) == [$code]'
+}
+
+test_why_prints_why_a_key_does_not_run() {
+	queue --max-retries 1 --limiter exponential:2h:2h
+	because 3 not-added k
+	wq add $q k
+	because 0 no-consumer k
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	because 0 ready k
+	wq add $q l
+	because 0 behind l
+	holds '.[0].text | startswith("it is ready, behind 1 other keys; 0 keys run now")'
+	wq pause --gets --for 1h $q
+	because 0 gets-paused k
+	holds '.[0].text | test("for another (1h00m|59m[0-9]+s); to end that: wqctl resume")'
+	wq resume $q
+	wq get --fd 7 >/dev/null
+	because 0 processing k
+	holds '.[0].text | test("^it runs now for [0-9.]+m?s, by [0-9]+\\(wqctl.sh\\)$")'
+	wq add $q k
+	because 0 processing k
+	holds '.[0].text | endswith("it was added meanwhile, and runs again after that")'
+	wq done --fd 7 k
+	wq get --fd 7 >/dev/null
+	status 0 wq done --fd 7 --retry l
+	because 0 delayed l
+	holds '.[0].text | startswith("it failed 1 times, and is ready again in 1h59m")'
+	wq add --after 1h $q later
+	because 0 delayed later
+	status 0 wq disable $q off
+	because 0 disabled off
+	wq pause --adds $q
+	because 3 adds-paused other
+	wq resume $q
+	# given up
+	wq get --fd 7 >/dev/null
+	status 0 wq done --fd 7 --give-up k
+	because 0 parked k
+	holds '.[0].text | contains("to run it again: wqctl kick")'
+	exec 7<&-
+}
+
+test_why_prints_when_a_lease_ends() {
+	queue --lease 1h
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq add $q k
+	status 0 wq get --token --fd 7
+	because 0 processing k
+	holds '.[0].text | test("; its lease ends in (1h00m|59m[0-9]+s)$")'
+	exec 7<&-
+}
+
+test_why_names_the_group_that_is_at_its_limit() {
+	queue --order groups:/:1
+	exec 7<>/dev/wq
+	wq bind --fd 7 $q
+	wq add $q a/1 a/2 b/1
+	wq get --fd 7 >/dev/null
+	because 0 group-limit a/2
+	holds '.[0].text == "its group \u0027a/\u0027 has 1 keys that run, which is the limit"'
+	because 0 ready b/1
+	wq get --fd 7 >/dev/null
+	because 0 group-limit
+	exec 7<&-
+}
+
+test_why_prints_why_the_keys_of_a_queue_do_not_run() {
+	queue --max-keys 4
+	because 0 empty
+	wq add $q a b
+	because 0 no-consumer
+	wq add --after 1h $q c
+	status 0 wq disable $q off
+	status 0 wq why --json $q
+	holds 'map(.code) == ["full", "no-consumer", "delayed", "disabled"]'
+	is "lines" 4 "$(wq why $q | wc -l)"
+	wq shutdown $q
+	status 0 wq why --json $q
+	holds '.[0].code == "shut-down"'
+}
+
 test_ls_prints_each_of_1000_keys_once() {
 	queue
 	local got line

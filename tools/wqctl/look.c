@@ -447,8 +447,7 @@ static int by_ready(const void *x, const void *y)
 	return by_bytes(a, b);
 }
 
-/* Length of the name of a key's group; the delimiter is part of it. */
-static size_t group_len(const struct wq_attrs *cfg, const unsigned char *key, size_t len)
+size_t group_len(const struct wq_attrs *cfg, const unsigned char *key, size_t len)
 {
 	const unsigned char *end;
 

@@ -47,6 +47,9 @@ struct groups {
 /* Whether the order of a queue is that of groups. */
 bool has_groups(const struct wq_attrs *cfg);
 
+/* Length of the name of a key's group; the delimiter is part of it. */
+size_t group_len(const struct wq_attrs *cfg, const unsigned char *key, size_t len);
+
 /* Count a key of a queue that has groups; false: not enough memory. */
 bool groups_add(struct groups *gs, const struct wq_attrs *cfg, const struct wq_view *v);
 

@@ -370,6 +370,16 @@ static const struct command commands[] = {
 		},
 		.run = cmd_show, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
 	}, {
+		.name = "why", .args = "QUEUE [KEY]\n--fd N [KEY]",
+		.doc = "Print why a key does not run, or why the keys of a queue do not."
+			"\vEach line is a reason, with the next command if there is one. For a ready key wqctl reads all keys of the queue, to count those ahead of it. In a queue without a name, and with an order of groups, their number is not known.\n\n"
+			"0 printed, 1 failed, 3 the queue does not have the key.",
+		.options = (const struct argp_option[]){
+			{ "json", OPT_JSON, NULL, 0, "a JSON array of objects with code (a word such as gets-paused) and text", 0 },
+			FD_OPTION, END
+		},
+		.run = cmd_why, .queue = BY_EITHER, .words_max = 1,
+	}, {
 		.name = "groups", .args = "QUEUE\n--fd N",
 		.doc = "List the groups of a queue, with how many of their keys are ready, blocked, processing and delayed."
 			"\vA blocked key is a ready key beyond the limit of its group: gets can have it only when the run of another key of the group has ended. The groups with the most ready keys come first. The queue was created with an order of groups, see wqctl create --order. The delimiter is part of a group's name, and a key without it is a group by itself. wqctl reads all keys of the queue for this, one page after another, so the numbers are not from one moment.",

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wqctl why: why a key does not run, or why a queue's keys do not.
+ *
+ * Each reason has a code for programs and a sentence for people.  The states are read one after the
+ * other, so they need not be of one moment.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "json.h"
+#include "look.h"
+
+/**
+ * struct why - what is asked
+ * @a: arguments
+ * @name: the queue's name, for sentences
+ * @st: statistics of the queue
+ * @cfg: its attributes
+ * @first: no reason was printed yet
+ */
+struct why {
+	const struct args *a;
+	const char *name;
+	struct wq_stat st;
+	struct wq_attrs cfg;
+	bool first;
+};
+
+static __attribute__((format(printf, 3, 4))) void say(struct why *w, const char *code,
+						      const char *format, ...)
+{
+	char text[5 * WQ_MAX_KEY];
+	va_list args;
+	json_t *json;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (w->a->json) {
+		json = json_object();
+		json_object_set_new(json, "code", json_string(code));
+		json_object_set_new(json, "text", json_string(text));
+		print_element(json, w->first);
+	} else {
+		printf("%s\n", text);
+	}
+	w->first = false;
+}
+
+/* For the end of a pause: ", for another 5.00s". */
+static const char *for_another(int64_t ns)
+{
+	static char text[48];
+
+	snprintf(text, sizeof(text), ns >= 0 ? ", for another %s" : "", time_text(ns));
+	return text;
+}
+
+/* Why no consumer gets any key of the queue; false: there is no such reason. */
+static bool say_no_gets(struct why *w)
+{
+	if (w->st.state & WQ_STATE_GETS_PAUSED)
+		say(w, "gets-paused", "gets of the queue are paused%s; to end that: wqctl resume %s",
+		    for_another(w->st.gets_resume), w->name);
+	else if (!w->st.consumers)
+		say(w, "no-consumer", "no process has the queue open; to run a command for each key: wqctl run %s -- COMMAND {}",
+		    w->name);
+	else
+		return false;
+	return true;
+}
+
+/* Why adds fail; false: they do not. */
+static bool say_no_adds(struct why *w)
+{
+	if (w->st.state & WQ_STATE_SHUTDOWN)
+		say(w, "shut-down", "the queue is shut down: it accepts no adds, and ends when its keys are done");
+	else if (w->st.state & WQ_STATE_ADDS_PAUSED)
+		say(w, "adds-paused", "adds to the queue are paused%s; to end that: wqctl resume %s",
+		    for_another(w->st.adds_resume), w->name);
+	else if (w->st.keys >= w->st.max_keys)
+		say(w, "full", "the queue is full: it has %u keys, and adds of others fail; to change that: wqctl set --max-keys N %s",
+		    w->st.keys, w->name);
+	else
+		return false;
+	return true;
+}
+
+static void say_processing(struct why *w, const struct wq_view *v)
+{
+	char lease[64] = "", since[48] = "";
+
+	if (v->info.age)
+		snprintf(since, sizeof(since), " for %s", age_text(v));
+	if (v->info.lease >= 0)
+		snprintf(lease, sizeof(lease), "; its lease ends in %s", time_text(v->info.lease));
+	say(w, "processing", "it runs now%s, by %s%s%s", since,
+	    v->info.holder == WQ_HELD_BY_KERNEL ? "a kernel module" :
+	    v->info.holder ? holder_text(v) : "a process that cannot be seen from here", lease,
+	    v->info.state & WQ_KEY_DIRTY ? "; it was added meanwhile, and runs again after that" :
+	    v->info.state & WQ_KEY_PARKED ? "; it is parked after that" : "");
+}
+
+static void say_parked(struct why *w, const struct wq_view *v, const char *key)
+{
+	char reason[4 * WQ_MAX_REASON + 16] = "";
+
+	if (v->info.reason_len)
+		snprintf(reason, sizeof(reason), ": %s",
+			 key_text(v->info.reason, v->info.reason_len));
+	else if (v->info.error)
+		snprintf(reason, sizeof(reason), ": %s", strerror(v->info.error));
+	say(w, "parked", "it failed %u times and was given up%s; to run it again: wqctl kick %s %s",
+	    v->info.failures, reason, w->name, key_text(key, v->len));
+}
+
+/* Whether @other is handed out before @own, as far as their states tell. */
+static bool is_ahead(const struct why *w, const struct wq_view *other, const struct wq_view *own)
+{
+	if (!(other->info.state & WQ_KEY_READY))
+		return false;
+	if (other->len == own->len && !memcmp(other->key, own->key, own->len))
+		return false;
+	if (w->cfg.order == WQ_ORDER_PRIORITY && other->info.priority != own->info.priority)
+		return other->info.priority > own->info.priority;
+	return other->info.age > own->info.age;
+}
+
+/* Reads all keys; false: it failed, with a message. */
+static bool say_ready(struct why *w, int q, const struct wq_view *own)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	uint64_t cursor = 0, ahead = 0, busy = 0;
+	struct wq_view v;
+	size_t group = 0;
+
+	if (has_groups(&w->cfg))
+		group = group_len(&w->cfg, own->key, own->len);
+	do {
+		if (wq_list(q, &b, WQ_MAX_ARRAY, &cursor) < 0) {
+			complain(w->a, "can't list the keys of the queue '%s'", w->name);
+			return false;
+		}
+		while (wq_batch_next(&b, &v)) {
+			ahead += is_ahead(w, &v, own);
+			if (group && v.info.state & WQ_KEY_PROCESSING &&
+			    group_len(&w->cfg, v.key, v.len) == group &&
+			    !memcmp(v.key, own->key, group))
+				busy++;
+		}
+	} while (cursor);
+	wq_batch_free(&b);
+
+	if (group && w->cfg.group_limit && busy >= w->cfg.group_limit)
+		say(w, "group-limit", "its group '%s' has %" PRIu64 " keys that run, which is the limit",
+		    key_text(own->key, group), busy);
+	else if (has_groups(&w->cfg))
+		say(w, "ready", "it is ready, and its group waits for its turn");
+	else if (ahead)
+		say(w, "behind", "it is ready, behind %" PRIu64 " other keys; %u keys run now",
+		    ahead, w->st.processing);
+	else
+		say(w, "ready", "it is ready, and the next get takes it; %u keys run now",
+		    w->st.processing);
+	return true;
+}
+
+static int why_key(struct why *w, int q, const char *key)
+{
+	struct wq_view v = { .key = key, .len = strlen(key) };
+
+	if (wq_query_info(q, key, v.len, &v.info)) {
+		if (errno != ENOENT)
+			return complain(w->a, "can't read the state of the key '%s' of the queue '%s'",
+					key_text(key, v.len), w->name);
+		if (!say_no_adds(w))
+			say(w, "not-added", "the queue does not have the key: it was not added since its last run");
+		return NOTHING;
+	}
+	if (v.info.state & WQ_KEY_PROCESSING) {
+		say_processing(w, &v);
+	} else if (v.info.state & WQ_KEY_PARKED) {
+		say_parked(w, &v, key);
+	} else if (v.info.state & (WQ_KEY_READY | WQ_KEY_DIRTY)) {
+		if (!say_no_gets(w) && !say_ready(w, q, &v))
+			return FAILED;
+	} else if (v.info.state & WQ_KEY_DISABLED) {
+		say(w, "disabled", "it is disabled: adds of it fail; to end that: wqctl enable %s %s",
+		    w->name, key_text(key, v.len));
+	} else if (v.info.state & WQ_KEY_DELAYED) {
+		if (v.info.failures)
+			say(w, "delayed", "it failed %u times, and is ready again in %s",
+			    v.info.failures, time_text(v.info.due));
+		else
+			say(w, "delayed", "it is delayed, and ready in %s", time_text(v.info.due));
+	} else {
+		say(w, "not-added", "the queue keeps its %u failures: it was not added since its last run",
+		    v.info.failures);
+	}
+	return DONE;
+}
+
+static int why_queue(struct why *w)
+{
+	const struct wq_stat *st = &w->st;
+
+	say_no_adds(w);
+	if (st->ready && !say_no_gets(w)) {
+		if (st->blocked == st->ready)
+			say(w, "group-limit", "all %u ready keys wait for the limits of their groups; see wqctl groups %s",
+			    st->ready, w->name);
+		else
+			say(w, "ready", "%u keys are ready, and consumers get them; %u run now", st->ready,
+			    st->processing);
+	} else if (!st->ready && st->processing) {
+		say(w, "processing", "%u keys run now; see wqctl ls %s", st->processing, w->name);
+	}
+	if (st->delayed)
+		say(w, "delayed", "%u keys are delayed; the next is ready in %s", st->delayed,
+		    time_text(st->next_due));
+	if (st->parked)
+		say(w, "parked", "%u keys were given up; see wqctl ls --parked %s", st->parked, w->name);
+	if (st->disabled)
+		say(w, "disabled", "%u keys are disabled: adds of them fail; see wqctl ls %s",
+		    st->disabled, w->name);
+	if (st->state & WQ_STATE_RESCAN)
+		say(w, "rescan", "a source finds no room for a key; see wqctl sources %s", w->name);
+	if (w->first)
+		say(w, "empty", "the queue has no keys");
+	return DONE;
+}
+
+int cmd_why(const struct args *a)
+{
+	struct why w = { .a = a, .name = queue_text(a), .first = true };
+	int q = queue_open(a, O_RDONLY), ret;
+
+	if (wq_stat(q, &w.st) || wq_config(q, &w.cfg, NULL, 0))
+		return complain(a, "can't read the state of the queue '%s'", w.name);
+	if (a->fd < 0)
+		uncount_own_file(&w.st);
+	ret = a->num_words ? why_key(&w, q, a->words[0]) : why_queue(&w);
+	if (a->json)
+		print_array_end(w.first);
+	return ret;
+}

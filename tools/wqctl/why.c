@@ -119,7 +119,7 @@ static void say_parked(struct why *w, const struct wq_view *v, const char *key)
 	    v->info.failures, reason, w->name, key_text(key, v->len));
 }
 
-/* Whether @other is handed out before @own, as far as their states tell. */
+/* Whether @other is handed out before @own, as far as their states have it. */
 static bool is_ahead(const struct why *w, const struct wq_view *other, const struct wq_view *own)
 {
 	if (!(other->info.state & WQ_KEY_READY))

@@ -350,6 +350,39 @@ TEST_F_TIMEOUT(source, a_burst_of_30000_files_with_3_writes_names_all_files, 300
 	close(in);
 }
 
+/* The shortest of 20 attaches, ns. */
+static __s64 time_of_attach(int q, struct wq_fs_args *args)
+{
+	__s64 best = INT64_MAX, start;
+	int id;
+
+	for (int i = 0; i < 20; i++) {
+		start = now_ns();
+		id = attach_fs(q, args, 0);
+		start = now_ns() - start;
+		if (id < 1 || detach(q, id))
+			return -1;
+		best = start < best ? start : best;
+	}
+	return best;
+}
+
+/* inotify has a watch for each, so a hundred times as many would take a hundred times as long. */
+TEST_F_TIMEOUT(source, an_attach_to_20000_directories_takes_as_long_as_to_one, 300)
+{
+	__s64 one = time_of_attach(self->q, &self->fs), many;
+	char name[16];
+
+	ASSERT_LT(0, one);
+	for (int i = 0; i < 20000; i++) {
+		snprintf(name, sizeof(name), "d%d", i);
+		ASSERT_EQ(0, mkdir(name, 0755));
+	}
+	many = time_of_attach(self->q, &self->fs);
+	ASSERT_LT(0, many);
+	EXPECT_GT(10 * one, many);
+}
+
 TEST_F(source, create_write_unlink_and_attributes_name_the_file)
 {
 	put("before");

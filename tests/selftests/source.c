@@ -846,8 +846,9 @@ static int model(unsigned long start, __u32 max_keys, const char *from)
 	/* The process that attaches is killed. */
 	pid = child();
 	if (!pid) {
-		i = open(from, O_PATH);
-		if (attach_fs(another_consumer(q), &(struct wq_fs_args){ .fd = i }, 0) != 1)
+		struct wq_fs_args args = { .fd = open(from, O_PATH) };
+
+		if (attach_fs(another_consumer(q), &args, 0) != 1)
 			_exit(1);
 		kill(getpid(), SIGKILL);
 	}

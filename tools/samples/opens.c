@@ -3,7 +3,7 @@
  * Sample of a BPF program that adds keys, and a worker that handles them: which files were opened.
  *
  *	clang -O2 -g -target bpf -I/usr/include/$(uname -m)-linux-gnu -c opens.bpf.c
- *	cc -o opens opens.c $(pkg-config --cflags --libs libwq libbpf)
+ *	cc opens.c -o opens $(pkg-config --cflags --libs libwq libbpf)
  *	sudo modprobe wq_bpf
  *	sudo ./opens [OPENS [FILES [KILOBYTES]]]
  *

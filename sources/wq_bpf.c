@@ -119,23 +119,30 @@ static void add(struct wq_source *s, const struct wq_bpf_event *e, const void *k
 		add_whole(s, e, key, e->len);
 }
 
+/* A free slot of this CPU, or NULL.  Interrupts are disabled, but an NMI can come in between. */
+static struct wq_bpf_slot *take_slot(struct wq_bpf_ring *ring)
+{
+	long head;
+
+	do {
+		head = local_read(&ring->head);
+		/* The irq_work writes it on this CPU, and so not meanwhile. */
+		if (head - READ_ONCE(ring->tail) >= WQ_BPF_SLOTS)
+			return NULL;
+	} while (local_cmpxchg(&ring->head, head, head + 1) != head);
+	return &ring->slots[head % WQ_BPF_SLOTS];
+}
+
 /* From any context. */
 static void add_later(const struct wq_bpf_event *e, const void *key)
 {
 	struct wq_bpf_ring *ring;
-	struct wq_bpf_slot *slot = NULL;
+	struct wq_bpf_slot *slot;
 	unsigned long flags;
-	long head;
 
 	local_irq_save(flags);
 	ring = this_cpu_ptr(wq_rings);
-	do {
-		head = local_read(&ring->head);
-		/* The irq_work writes it on this CPU, and so not meanwhile. */
-		if (e->len > WQ_BPF_MAX_KEY || head - READ_ONCE(ring->tail) >= WQ_BPF_SLOTS)
-			break;
-		slot = &ring->slots[head % WQ_BPF_SLOTS];
-	} while (local_cmpxchg(&ring->head, head, head + 1) != head);
+	slot = e->len <= WQ_BPF_MAX_KEY ? take_slot(ring) : NULL;
 	if (slot) {
 		slot->event = *e;
 		memcpy(slot->key, key, e->len);

@@ -287,7 +287,8 @@ struct wq_net_args {
  * CPU until interrupts are enabled.
  *
  * The functions return 0 if the key was added, or if a mark stands for it.  The mark is always that
- * of all ("/").  A key that is longer than WQ_BPF_MAX_KEY leaves it, too.  They return -ENOENT if no source has the channel, and -EINVAL for an empty key.
+ * of all ("/").  A key that is longer than WQ_BPF_MAX_KEY leaves it, too.  They return -ENOENT if no
+ * source has the channel, and -EINVAL for an empty key.
  *
  * The module must have been loaded when a program is loaded, and stays as long as the program.
  *

@@ -799,7 +799,7 @@ test_why_prints_why_a_key_does_not_run() {
 	because 0 ready k
 	wq add $q l
 	because 0 behind l
-	holds '.[0].text | startswith("it is ready, behind 1 other keys; 0 keys run now")'
+	holds '.[0].text | startswith("it is ready, behind 1 other key; running now: 0")'
 	wq pause --gets --for 1h $q
 	because 0 gets-paused k
 	holds '.[0].text | test("for another (1h00m|59m[0-9]+s); to end that: wqctl resume")'
@@ -814,7 +814,7 @@ test_why_prints_why_a_key_does_not_run() {
 	wq get --fd 7 >/dev/null
 	status 0 wq done --fd 7 --retry l
 	because 0 delayed l
-	holds '.[0].text | startswith("it failed 1 times, and is ready again in 1h59m")'
+	holds '.[0].text | startswith("it failed 1 time, and is ready again in 1h59m")'
 	wq add --after 1h $q later
 	because 0 delayed later
 	status 0 wq disable $q off
@@ -828,6 +828,8 @@ test_why_prints_why_a_key_does_not_run() {
 	because 0 parked k
 	holds '.[0].text | contains("to run it again: wqctl kick")'
 	exec 7<&-
+	status 2 wq why $q ''
+	status 2 wq why $q "$(printf '%01025d' 0)"
 }
 
 test_why_prints_when_a_lease_ends() {
@@ -848,7 +850,7 @@ test_why_names_the_group_that_is_at_its_limit() {
 	wq add $q a/1 a/2 b/1
 	wq get --fd 7 >/dev/null
 	because 0 group-limit a/2
-	holds '.[0].text == "its group \u0027a/\u0027 has 1 keys that run, which is the limit"'
+	holds '.[0].text == "its group \u0027a/\u0027 has 1 key in processing, which is the limit"'
 	because 0 ready b/1
 	wq get --fd 7 >/dev/null
 	because 0 group-limit

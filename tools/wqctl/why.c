@@ -15,6 +15,9 @@
 #include "json.h"
 #include "look.h"
 
+/* The end of a word for @n things. */
+#define S(n)	((n) == 1 ? "" : "s")
+
 /**
  * struct why - what is asked
  * @a: arguments
@@ -84,8 +87,8 @@ static bool say_no_adds(struct why *w)
 		say(w, "adds-paused", "adds to the queue are paused%s; to end that: wqctl resume %s",
 		    for_another(w->st.adds_resume), w->name);
 	else if (w->st.keys >= w->st.max_keys)
-		say(w, "full", "the queue is full: it has %u keys, and adds of others fail; to change that: wqctl set --max-keys N %s",
-		    w->st.keys, w->name);
+		say(w, "full", "the queue is full: it has %u key%s, and adds of others fail; to change that: wqctl set --max-keys N %s",
+		    w->st.keys, S(w->st.keys), w->name);
 	else
 		return false;
 	return true;
@@ -115,8 +118,8 @@ static void say_parked(struct why *w, const struct wq_view *v, const char *key)
 			 key_text(v->info.reason, v->info.reason_len));
 	else if (v->info.error)
 		snprintf(reason, sizeof(reason), ": %s", strerror(v->info.error));
-	say(w, "parked", "it failed %u times and was given up%s; to run it again: wqctl kick %s %s",
-	    v->info.failures, reason, w->name, key_text(key, v->len));
+	say(w, "parked", "it failed %u time%s and was given up%s; to run it again: wqctl kick %s %s",
+	    v->info.failures, S(v->info.failures), reason, w->name, key_text(key, v->len));
 }
 
 /* Whether @other is handed out before @own, as far as their states have it. */
@@ -157,15 +160,15 @@ static bool say_ready(struct why *w, int q, const struct wq_view *own)
 	wq_batch_free(&b);
 
 	if (group && w->cfg.group_limit && busy >= w->cfg.group_limit)
-		say(w, "group-limit", "its group '%s' has %" PRIu64 " keys that run, which is the limit",
-		    key_text(own->key, group), busy);
+		say(w, "group-limit", "its group '%s' has %" PRIu64 " key%s in processing, which is the limit",
+		    key_text(own->key, group), busy, S(busy));
 	else if (has_groups(&w->cfg))
 		say(w, "ready", "it is ready, and its group waits for its turn");
 	else if (ahead)
-		say(w, "behind", "it is ready, behind %" PRIu64 " other keys; %u keys run now",
-		    ahead, w->st.processing);
+		say(w, "behind", "it is ready, behind %" PRIu64 " other key%s; running now: %u",
+		    ahead, S(ahead), w->st.processing);
 	else
-		say(w, "ready", "it is ready, and the next get takes it; %u keys run now",
+		say(w, "ready", "it is ready, and the next get takes it; running now: %u",
 		    w->st.processing);
 	return true;
 }
@@ -175,6 +178,8 @@ static int why_key(struct why *w, int q, const char *key)
 	struct wq_view v = { .key = key, .len = strlen(key) };
 
 	if (wq_query_info(q, key, v.len, &v.info)) {
+		if (errno == EINVAL || errno == E2BIG)
+			return bad_key(key);
 		if (errno != ENOENT)
 			return complain(w->a, "can't read the state of the key '%s' of the queue '%s'",
 					key_text(key, v.len), w->name);
@@ -194,13 +199,13 @@ static int why_key(struct why *w, int q, const char *key)
 		    w->name, key_text(key, v.len));
 	} else if (v.info.state & WQ_KEY_DELAYED) {
 		if (v.info.failures)
-			say(w, "delayed", "it failed %u times, and is ready again in %s",
-			    v.info.failures, time_text(v.info.due));
+			say(w, "delayed", "it failed %u time%s, and is ready again in %s",
+			    v.info.failures, S(v.info.failures), time_text(v.info.due));
 		else
 			say(w, "delayed", "it is delayed, and ready in %s", time_text(v.info.due));
 	} else {
-		say(w, "not-added", "the queue keeps its %u failures: it was not added since its last run",
-		    v.info.failures);
+		say(w, "not-added", "the queue keeps its %u failure%s: it was not added since its last run",
+		    v.info.failures, S(v.info.failures));
 	}
 	return DONE;
 }
@@ -212,22 +217,23 @@ static int why_queue(struct why *w)
 	say_no_adds(w);
 	if (st->ready && !say_no_gets(w)) {
 		if (st->blocked == st->ready)
-			say(w, "group-limit", "all %u ready keys wait for the limits of their groups; see wqctl groups %s",
-			    st->ready, w->name);
+			say(w, "group-limit", "%u ready key%s, all beyond the limits of their groups; see wqctl groups %s",
+			    st->ready, S(st->ready), w->name);
 		else
-			say(w, "ready", "%u keys are ready, and consumers get them; %u run now", st->ready,
-			    st->processing);
+			say(w, "ready", "%u key%s ready for the next gets; running now: %u", st->ready,
+			    S(st->ready), st->processing);
 	} else if (!st->ready && st->processing) {
-		say(w, "processing", "%u keys run now; see wqctl ls %s", st->processing, w->name);
+		say(w, "processing", "running now: %u; see wqctl ls %s", st->processing, w->name);
 	}
 	if (st->delayed)
-		say(w, "delayed", "%u keys are delayed; the next is ready in %s", st->delayed,
-		    time_text(st->next_due));
+		say(w, "delayed", "%u key%s delayed; the next is ready in %s", st->delayed,
+		    S(st->delayed), time_text(st->next_due));
 	if (st->parked)
-		say(w, "parked", "%u keys were given up; see wqctl ls --parked %s", st->parked, w->name);
+		say(w, "parked", "%u key%s given up; see wqctl ls --parked %s", st->parked,
+		    S(st->parked), w->name);
 	if (st->disabled)
-		say(w, "disabled", "%u keys are disabled: adds of them fail; see wqctl ls %s",
-		    st->disabled, w->name);
+		say(w, "disabled", "%u key%s disabled, whose adds fail; see wqctl ls %s",
+		    st->disabled, S(st->disabled), w->name);
 	if (st->state & WQ_STATE_RESCAN)
 		say(w, "rescan", "a source finds no room for a key; see wqctl sources %s", w->name);
 	if (w->first)

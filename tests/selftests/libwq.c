@@ -1414,6 +1414,102 @@ TEST_F(libwq, done_failed_parks_with_error_and_reason_and_kick_makes_ready)
 	close(q);
 }
 
+TEST_F(libwq, reopen_keeps_a_queue_that_was_not_removed)
+{
+	ASSERT_EQ(1, wq_add(self->q, "alice", 5));
+	ASSERT_EQ(0, wq_reopen(self->q, self->name, O_RDWR, WQ_FOREVER));
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, wq_query(self->q, "alice", 5));
+}
+
+TEST_F(libwq, reopen_puts_a_new_queue_in_the_place_of_a_removed_one)
+{
+	struct wq_item item;
+	int q;
+
+	ASSERT_EQ(0, wq_unlink(self->name));
+	q = wq_open(self->name, O_RDWR | O_CREAT | O_EXCL, 0600, 0);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, wq_add(q, "alice", 5));
+	ASSERT_EQ(1, wq_reopen(self->q, self->name, O_RDWR | O_NONBLOCK, WQ_NOWAIT));
+	ASSERT_EQ(0, wq_get(self->q, &item, WQ_FOREVER));
+	ASSERT_STREQ("alice", item.key);
+	ASSERT_EQ(O_RDWR | O_NONBLOCK, fcntl(self->q, F_GETFL) & (O_ACCMODE | O_NONBLOCK));
+	ASSERT_EQ(FD_CLOEXEC, fcntl(self->q, F_GETFD));
+	close(q);
+}
+
+/* Whether the descriptor of the parent is one of /dev/null. */
+static bool parent_has_null(int fd)
+{
+	char path[64], target[16] = "";
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", getppid(), fd);
+	return readlink(path, target, sizeof(target) - 1) > 0 && !strcmp(target, "/dev/null");
+}
+
+TEST_F(libwq, reopen_closes_the_removed_queue_and_waits_for_the_new_one)
+{
+	int status, q;
+	pid_t pid;
+
+	ASSERT_EQ(0, wq_unlink(self->name));
+	pid = fork();
+	if (!pid) {
+		while (!parent_has_null(self->q))
+			usleep(1000);
+		q = wq_open(self->name, O_RDWR | O_CREAT | O_EXCL, 0600, 0);
+		_exit(wq_add(q, "alice", 5) != 1);
+	}
+	ASSERT_EQ(1, wq_reopen(self->q, self->name, O_RDWR, WQ_FOREVER));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, wq_query(self->q, "alice", 5));
+}
+
+TEST_F(libwq, reopen_that_timed_out_can_be_repeated)
+{
+	int q;
+
+	ASSERT_EQ(0, wq_unlink(self->name));
+	ASSERT_EQ(-1, wq_reopen(self->q, self->name, O_RDWR, 1));
+	ASSERT_EQ(ETIMEDOUT, errno);
+	ASSERT_EQ(-1, wq_add(self->q, "alice", 5));
+	ASSERT_EQ(ENOTTY, errno);
+	ASSERT_EQ(-1, wq_reopen(self->q, self->name, O_RDWR, wq_until(1)));
+	ASSERT_EQ(ETIMEDOUT, errno);
+	q = wq_open(self->name, O_RDWR | O_CREAT | O_EXCL, 0600, 0);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, wq_reopen(self->q, self->name, O_RDWR, WQ_NOWAIT));
+	ASSERT_EQ(1, wq_add(self->q, "alice", 5));
+	close(q);
+}
+
+TEST_F(libwq, reopen_of_a_queue_of_another_user_fails_with_EACCES_at_the_timeout)
+{
+	int status, q;
+	pid_t pid;
+
+	ASSERT_EQ(0, wq_unlink(self->name));
+	q = wq_open(self->name, O_RDWR | O_CREAT | O_EXCL, 0600, 0);
+	ASSERT_LE(0, q);
+	pid = fork();
+	if (!pid) {
+		if (setuid(65534))
+			_exit(2);
+		_exit(wq_reopen(self->q, self->name, O_RDWR, 1) != -1 || errno != EACCES);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+	close(q);
+}
+
+TEST_F(libwq, reopen_takes_no_flags_of_a_new_queue)
+{
+	ASSERT_EQ(-1, wq_reopen(self->q, self->name, O_RDWR | O_CREAT, WQ_NOWAIT));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(1, wq_add(self->q, "alice", 5));
+}
+
 TEST(open_same_is_another_consumer_of_the_queue)
 {
 	int q = wq_open(NULL, O_RDWR, 0, 0), other = wq_open_same(q, O_RDWR | O_NONBLOCK);

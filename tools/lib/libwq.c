@@ -259,6 +259,60 @@ int wq_open(const char *name, int oflag, mode_t mode, unsigned int max_keys)
 	return wq_open_attr(name, oflag, mode, &attrs);
 }
 
+/* How often wq_reopen() looks for a queue. */
+#define REOPEN_NS	100000000LL
+
+static int64_t end_of(int64_t timeout)
+{
+	int64_t end;
+
+	if (timeout == WQ_FOREVER)
+		return INT64_MAX;
+	if (is_point_in_time(timeout))
+		return timeout - INT64_MIN;
+	return __builtin_add_overflow(now(), timeout, &end) ? INT64_MAX : end;
+}
+
+/* Put the file of @fd in the place of @q, and close @fd. */
+static int replace(int q, int fd)
+{
+	int ret = fd < 0 ? -1 : dup3(fd, q, O_CLOEXEC);
+
+	if (fd >= 0)
+		close_keeping_errno(fd);
+	return ret < 0 ? -1 : 0;
+}
+
+int wq_reopen(int q, const char *name, int oflag, int64_t timeout)
+{
+	int64_t end = end_of(timeout), left;
+	struct timespec ts = { 0 };
+	struct wq_stat st;
+	int fd;
+
+	if (oflag & ~(O_ACCMODE | O_NONBLOCK | O_CLOEXEC)) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (!wq_stat(q, &st) && !(st.state & WQ_STATE_REMOVED))
+		return 0;
+	if (replace(q, open("/dev/null", O_RDWR | O_CLOEXEC)))
+		return -1;
+	while ((fd = wq_open(name, oflag, 0, 0)) < 0) {
+		if (errno != ENOENT && errno != ENODEV && errno != EACCES)
+			return -1;
+		left = end - now();
+		if (left <= 0) {
+			errno = errno == EACCES ? EACCES : ETIMEDOUT;
+			return -1;
+		}
+		ts.tv_nsec = left < REOPEN_NS ? left : REOPEN_NS;
+		if (nanosleep(&ts, NULL))
+			return -1;
+	}
+	return replace(q, fd) ? -1 : 1;
+}
+
 int wq_unlink(const char *name)
 {
 	struct wq_attrs arg = { .size = sizeof(arg) };

@@ -152,6 +152,26 @@ static inline int wq_open_attr(const char *name, int oflag, mode_t mode,
  */
 int wq_unlink(const char *name);
 
+/**
+ * wq_reopen() - put a new queue of a name in the place of a removed one
+ * @q: a descriptor of the removed queue, or the one of a call that timed out
+ * @name: the queue's name, see wq_open()
+ * @oflag: access mode and O_NONBLOCK
+ * @timeout: how long to wait for a queue of that name
+ *
+ * A reload of the module (wqctl reload) removes each queue and makes it again with its keys, and can
+ * do so only if no process has a queue open.  A consumer calls this function if its get fails with
+ * EIDRM.  A producer calls it if its add fails with EHOSTDOWN.  The call closes the removed queue and
+ * then looks for the new one ten times a second.  Meanwhile @q is a descriptor of /dev/null, so that
+ * no other file gets its number.
+ *
+ * A queue that this process may not open counts as missing until the timeout: its owner can be set
+ * last.
+ *
+ * Return: 1; 0: the queue of @q was not removed; -1 with ETIMEDOUT, EINTR or, at the timeout, EACCES.
+ */
+int wq_reopen(int q, const char *name, int oflag, int64_t timeout);
+
 int wq_config_sized(int q, struct wq_attrs *attrs, struct wq_limiter_spec *limiters,
 		    unsigned int max, size_t size);
 

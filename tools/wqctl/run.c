@@ -49,7 +49,8 @@
 
 /* Delay after ENOMEM and before a worker is replaced; interval of --once. */
 #define PAUSE_MS	100
-#define FOLLOW_MS	500	/* interval of looks for a new queue */
+#define FOLLOW_NS	NSEC_PER_SEC	/* a look for a new queue; a stop may have to wait for it */
+#define FOLLOW_DENIED	30		/* looks until a queue of another owner is an error */
 
 /**
  * struct slot - a worker and its counters; only the worker writes them
@@ -612,37 +613,41 @@ static bool all_done(void)
 	       st.failed <= st.retained + st.parked;
 }
 
-/* Open the queue and read its attributes; -1: print an error.  @missing: it may be missing. */
-static int worker_open(bool missing)
+/* Read the attributes of a queue that was opened; on error print it and close @q. */
+static bool worker_config(int q)
 {
 	struct wq_attrs config;
-	/* watch has a private queue. */
-	int q = args->fd >= 0 ? wq_open_same(args->fd, O_RDWR) :
-				wq_open(args->queue, O_RDWR, 0, 0);
 
-	if (q < 0 && missing && errno == ENOENT)
-		return -1;
-	if (q < 0) {
-		complain(args, "can't open the queue '%s'", args->queue);
-		return -1;
-	}
 	if (wq_config(q, &config, NULL, 0)) {
 		complain(args, "can't read the attributes of the queue '%s'", args->queue);
 		close(q);
-		errno = 0;
-		return -1;
+		return false;
 	}
 	lease = config.lease;
 	max_retries = args->max_retries;
 	/* Otherwise the queue would park a key that is to be moved. */
 	if (args->failed_to && config.max_retries && config.max_retries < max_retries)
 		max_retries = config.max_retries;
-	return q;
+	return true;
+}
+
+/* Open the queue and read its attributes; -1: an error was printed. */
+static int worker_open(void)
+{
+	/* watch has a private queue. */
+	int q = args->fd >= 0 ? wq_open_same(args->fd, O_RDWR) :
+				wq_open(args->queue, O_RDWR, 0, 0);
+
+	if (q < 0)
+		complain(args, "can't open the queue '%s'", args->queue);
+	return q < 0 || !worker_config(q) ? -1 : q;
 }
 
 /* The queue was removed, and has no keys.  Return false if the worker has to exit with @status. */
 static bool follow(int *status)
 {
+	unsigned int denied = 0;
+
 	if (!atomic_exchange(&shared->removed, true) && !args->quiet)
 		message("the queue '%s' was removed%s", args->queue, args->follow ?
 			"; waiting for a new one" :
@@ -650,18 +655,19 @@ static bool follow(int *status)
 	*status = args->once ? DONE : FAILED;
 	if (!args->follow || args->once)
 		return false;
-	close(queue);
-	queue = -1;
 	while (!stopped()) {
-		queue = worker_open(true);
-		if (queue >= 0) {
+		if (wq_reopen(queue, args->queue, O_RDWR, FOLLOW_NS) >= 0) {
+			if (!worker_config(queue))
+				return false;
 			if (atomic_exchange(&shared->removed, false) && !args->quiet)
 				message("there is a new queue '%s'", args->queue);
 			return true;
 		}
-		if (errno != ENOENT)
+		denied += errno == EACCES;
+		if ((errno != EACCES || denied > FOLLOW_DENIED) && errno != ETIMEDOUT && errno != EINTR) {
+			complain(args, "can't open the queue '%s'", args->queue);
 			return false;
-		pause_ms(FOLLOW_MS);
+		}
 	}
 	*status = DONE;
 	return false;
@@ -736,7 +742,7 @@ static void worker_main(struct slot *slot)
 		dup2(null, STDIN_FILENO);
 	if (null > STDIN_FILENO)
 		close(null);
-	queue = worker_open(false);
+	queue = worker_open();
 	if (queue < 0)
 		_exit(FAILED);
 	if (args->failed_to) {

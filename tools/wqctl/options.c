@@ -51,6 +51,7 @@ static const struct known_option {
 	{ OPT_FD, "fd", NUMBER, TO(fd), .max = INT32_MAX },
 	{ OPT_FOLLOW, "follow", FLAG, BITS(follow, 1) },
 	{ OPT_FOR, "for", TIME, TO(timeout), .min = 1, BITS(has_timeout, 1) },
+	{ OPT_FORCE, "force", FLAG, BITS(force, 1) },
 	{ OPT_FORGET, "forget", FLAG, BITS(outcome, WQ_OUTCOME_FORGET) },
 	{ OPT_GETS, "gets", FLAG, BITS(pause, WQ_PAUSE_GETS) },
 	{ OPT_GIVE_UP, "give-up", FLAG, BITS(outcome, WQ_OUTCOME_GIVE_UP) },

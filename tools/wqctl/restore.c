@@ -445,6 +445,21 @@ static int restore_keys(struct snapshot *s, const struct snapshot_queue *sq, int
 	return 0;
 }
 
+/* Give a new queue its owner first: a process that waits for the queue may not open it before. */
+static int set_owner(const struct snapshot_queue *sq, int q)
+{
+	struct wq_attrs file = sq->attrs, is;
+
+	if (wq_config(q, &is, NULL, 0))
+		return -1;
+	file.set = 0;
+	if (is.uid != file.uid && sq->attrs.set & WQ_ATTR_UID)
+		file.set |= WQ_ATTR_UID;
+	if (is.gid != file.gid && sq->attrs.set & WQ_ATTR_GID)
+		file.set |= WQ_ATTR_GID;
+	return file.set ? attr_set_file(sq->name, -1, &file) : 0;
+}
+
 /* Create a queue, paused, which has room for all keys. */
 static int create_queue(struct snapshot_queue *sq, struct hold *h)
 {
@@ -463,7 +478,7 @@ static int create_queue(struct snapshot_queue *sq, struct hold *h)
 	if (q < 0)
 		return -1;
 	sq->created = true;
-	if (!wq_stat(q, &st) && !hold_begin(h, q, &st))
+	if (!wq_stat(q, &st) && !hold_begin(h, q, &st) && !set_owner(sq, q))
 		return q;
 	err = errno;
 	close(q);
@@ -474,24 +489,17 @@ static int create_queue(struct snapshot_queue *sq, struct hold *h)
 /* The attributes that a new queue can't have at first. */
 static int finish_attrs(const struct snapshot_queue *sq, int q)
 {
-	struct wq_attrs attrs = sq->attrs, file = sq->attrs, is;
+	struct wq_attrs attrs = sq->attrs, is;
 
 	if (wq_config(q, &is, NULL, 0))
 		return -1;
-	attrs.set = file.set = 0;
-	if (is.uid != attrs.uid && sq->attrs.set & WQ_ATTR_UID)
-		file.set |= WQ_ATTR_UID;
-	if (is.gid != attrs.gid && sq->attrs.set & WQ_ATTR_GID)
-		file.set |= WQ_ATTR_GID;
+	attrs.set = 0;
 	if (sq->attrs.set & WQ_ATTR_MAX_KEYS && is.max_keys != attrs.max_keys)
 		attrs.set |= WQ_ATTR_MAX_KEYS;
 	if (sq->attrs.set & WQ_ATTR_LEASE && is.lease != attrs.lease)
 		attrs.set |= WQ_ATTR_LEASE;
 	attrs.limiters = attrs.num_limiters = 0;
-	if (attrs.set && wq_set(q, &attrs))
-		return -1;
-	/* The file last, as in wqctl set. */
-	return file.set ? attr_set_file(sq->name, -1, &file) : 0;
+	return attrs.set ? wq_set(q, &attrs) : 0;
 }
 
 /* End the pause of the restore, or begin those of the snapshot, and shut down as it was. */
@@ -592,6 +600,14 @@ static int restore_all(const struct args *a, struct snapshot *s)
 	if (!ret && a->verbose)
 		printf("%zu queues, %zu keys\n", s->num, keys);
 	return ret;
+}
+
+int restore_merge(const char *path)
+{
+	char *words[] = { (char *)path };
+	const struct args a = { .words = words, .num_words = 1, .merge = 1, .fd = -1 };
+
+	return cmd_restore(&a);
 }
 
 int cmd_restore(const struct args *a)

@@ -65,16 +65,28 @@ static int check_held(const struct hold *h, struct wq_stat *st)
 	return -1;
 }
 
-int hold_renew(struct hold *h)
+static int renew(struct hold *h)
 {
 	struct wq_stat st;
 
-	if (now_ns() - h->renewed < HOLD_TIME / 5)
+	if (!h->what || now_ns() - h->renewed < HOLD_TIME / 5)
 		return 0;
 	if (check_held(h, &st))
 		return -1;
 	h->renewed = now_ns();
-	return h->what ? wq_pause(h->q, h->what, HOLD_TIME) : 0;
+	return wq_pause(h->q, h->what, HOLD_TIME);
+}
+
+int hold_renew(struct hold *h)
+{
+	struct hold *other = h;
+
+	do {
+		if (renew(other))
+			return -1;
+		other = other->next;
+	} while (other && other != h);
+	return 0;
 }
 
 int hold_end(struct hold *h)
@@ -213,28 +225,26 @@ static void content_free(struct content *c)
 	c->keys = NULL;
 }
 
-/* Read a queue at one moment.  Return -1 with errno on error. */
-static int read_queue(int q, struct content *c)
+int held_begin(struct held *h, int q, const char *name)
 {
-	struct hold h = { .q = q };
-	int ret, err;
-
-	if (wq_stat(q, &c->st) || wq_config(q, &c->attrs, c->specs, WQ_MAX_LIMITERS))
+	*h = (struct held){ .q = q, .hold.q = q };
+	snprintf(h->name, sizeof(h->name), "%s", name);
+	if (wq_stat(q, &h->st))
 		return -1;
 	/* After a shut down a queue can't be paused, and no key is added. */
-	if (!(c->st.state & WQ_STATE_SHUTDOWN) && hold_begin(&h, q, &c->st))
+	return h->st.state & WQ_STATE_SHUTDOWN ? 0 : hold_begin(&h->hold, q, &h->st);
+}
+
+/* Read a paused queue.  Return -1 with errno on error. */
+static int read_queue(struct held *h, struct content *c)
+{
+	*c = (struct content){ .st = h->st, .now = now_ns() };
+	snprintf(c->name, sizeof(c->name), "%s", h->name);
+	if (wq_config(h->q, &c->attrs, c->specs, WQ_MAX_LIMITERS) ||
+	    read_keys(h->q, c, &h->hold))
 		return -1;
-	c->now = now_ns();
-	ret = read_keys(q, c, &h);
-	err = errno;
-	if (h.what && hold_end(&h) && !ret) {
-		ret = -1;
-		err = errno;
-	}
-	errno = err;
-	if (!ret)
-		qsort(c->keys, c->num, sizeof(*c->keys), by_place);
-	return ret;
+	qsort(c->keys, c->num, sizeof(*c->keys), by_place);
+	return 0;
 }
 
 /* The text */
@@ -368,41 +378,62 @@ static bool of_kernel(const struct wq_stat *st)
 	return !st->slack;
 }
 
+static int not_saved(const char *name)
+{
+	struct args one = { .queue = name, .fd = -1 };
+
+	if (errno != ESTALE)
+		return complain(&one, "can't save the queue '%s'", name);
+	message("can't save the queue '%s': its pause ended before all keys were read; try again",
+		name);
+	return FAILED;
+}
+
+static int put_content(struct out *o, struct content *c)
+{
+	bool put = put_queue(o, c);
+
+	content_free(c);
+	if (!put)
+		message("not enough memory");
+	return put ? DONE : FAILED;
+}
+
 static int save_queue(const struct args *a, const char *name, struct out *o)
 {
-	struct args one = *a;
+	int q = wq_open(name, O_RDONLY, 0, 0), ret;
 	struct content c = { 0 };
-	int q, ret;
+	struct held h;
 
-	one.queue = name;
-	q = wq_open(name, O_RDONLY, 0, 0);
 	/* It was removed after it was listed. */
 	if (q < 0 && errno == ENOENT && !a->num_words)
 		return DONE;
 	if (q < 0)
-		return complain(&one, "can't save the queue '%s'", name);
-	snprintf(c.name, sizeof(c.name), "%s", name);
+		return not_saved(name);
 	if (!wq_stat(q, &c.st) && of_kernel(&c.st)) {
 		message("the queue '%s' is not saved: it belongs to a kernel module", name);
 		close(q);
 		return a->num_words ? FAILED : DONE;
 	}
-	ret = DONE;
-	if (read_queue(q, &c)) {
-		if (errno == ESTALE)
-			message("can't save the queue '%s': its pause ended before all keys were read; try again",
-				name);
-		else
-			complain(&one, "can't save the queue '%s'", name);
-		ret = FAILED;
+	ret = held_begin(&h, q, name);
+	if (!ret) {
+		int err;
+
+		ret = read_queue(&h, &c);
+		err = errno;
+		if (h.hold.what && hold_end(&h.hold) && !ret) {
+			ret = -1;
+			err = errno;
+		}
+		errno = err;
 	}
+	if (ret)
+		not_saved(name);
 	close(q);
-	if (!ret && !put_queue(o, &c)) {
-		message("not enough memory");
-		ret = FAILED;
-	}
+	if (!ret)
+		return put_content(o, &c);
 	content_free(&c);
-	return ret;
+	return FAILED;
 }
 
 static int by_text(const void *x, const void *y)
@@ -410,8 +441,10 @@ static int by_text(const void *x, const void *y)
 	return strcmp(*(char *const *)x, *(char *const *)y);
 }
 
-static int save_all(const struct args *a, struct out *o)
+/* The queues of the command line, or all. */
+static int save_named(const void *arg, struct out *o)
 {
+	const struct args *a = arg;
 	struct queues qs = { 0 };
 	int ret = DONE;
 	size_t i;
@@ -420,13 +453,46 @@ static int save_all(const struct args *a, struct out *o)
 		qsort(a->words, a->num_words, sizeof(*a->words), by_text);
 	else if (queues_get(&qs))
 		return complain(a, "can't list the queues");
-	put_line(o, SNAPSHOT_HEAD "%d\n", SNAPSHOT_VERSION);
 	for (i = 0; !ret && i < a->num_words; i++)
 		if (!i || strcmp(a->words[i], a->words[i - 1]))
 			ret = save_queue(a, a->words[i], o);
 	for (i = 0; !ret && i < qs.count; i++)
 		ret = save_queue(a, qs.list[i].name, o);
 	free(qs.list);
+	return ret;
+}
+
+struct held_list {
+	struct held *list;
+	size_t num;
+};
+
+/* The queues that the caller has paused. */
+static int save_list(const void *arg, struct out *o)
+{
+	const struct held_list *l = arg;
+	struct content c;
+	size_t i;
+
+	for (i = 0; i < l->num; i++) {
+		if (read_queue(&l->list[i], &c)) {
+			not_saved(l->list[i].name);
+			content_free(&c);
+			return FAILED;
+		}
+		if (put_content(o, &c))
+			return FAILED;
+	}
+	return DONE;
+}
+
+static int save_all(int (*put_queues)(const void *arg, struct out *o), const void *arg,
+		    struct out *o)
+{
+	int ret;
+
+	put_line(o, SNAPSHOT_HEAD "%d\n", SNAPSHOT_VERSION);
+	ret = put_queues(arg, o);
 	/* Without this line the snapshot is not valid. */
 	if (!ret)
 		fprintf(o->file, "end %zu %016" PRIx64 "\n", o->lines, o->sum);
@@ -447,7 +513,8 @@ static int sync_dir(const char *path)
 	return ret;
 }
 
-static int write_temp(const struct args *a, int fd, const char *temp)
+static int write_temp(int (*put_queues)(const void *arg, struct out *o), const void *arg,
+		      const char *path, int fd, const char *temp)
 {
 	struct out o = { .file = fdopen(fd, "w"), .sum = SNAPSHOT_SUM };
 	bool written;
@@ -458,35 +525,36 @@ static int write_temp(const struct args *a, int fd, const char *temp)
 		message("not enough memory");
 		return FAILED;
 	}
-	ret = save_all(a, &o);
+	ret = save_all(put_queues, arg, &o);
 	errno = 0;
 	written = !fflush(o.file) && !ferror(o.file) && !fsync(fd);
 	/* fclose() reports what is still wrong, such as a full disk. */
 	if ((fclose(o.file) || !written) && !ret) {
-		message("can't write '%s': %s", a->output, errno ? strerror(errno) : "an error");
+		message("can't write '%s': %s", path, errno ? strerror(errno) : "an error");
 		ret = FAILED;
 	}
-	if (!ret && (rename(temp, a->output) || sync_dir(a->output))) {
-		message("can't write '%s': %s", a->output, strerror(errno));
+	if (!ret && (rename(temp, path) || sync_dir(path))) {
+		message("can't write '%s': %s", path, strerror(errno));
 		ret = FAILED;
 	}
 	return ret;
 }
 
 /* The file is written beside and renamed, so that a reader sees the old or the new snapshot. */
-static int save_file(const struct args *a)
+static int save_file(int (*put_queues)(const void *arg, struct out *o), const void *arg,
+		     const char *path)
 {
 	struct stat st;
 	char *temp;
 	int fd, ret;
 
 	/* The rename would replace a device such as /dev/stdout by a file. */
-	if (!lstat(a->output, &st) && !S_ISREG(st.st_mode)) {
+	if (!lstat(path, &st) && !S_ISREG(st.st_mode)) {
 		message("can't write '%s': it is not a regular file; -o - writes to standard output",
-			a->output);
+			path);
 		return FAILED;
 	}
-	if (asprintf(&temp, "%s.XXXXXX", a->output) < 0) {
+	if (asprintf(&temp, "%s.XXXXXX", path) < 0) {
 		message("not enough memory");
 		return FAILED;
 	}
@@ -496,11 +564,18 @@ static int save_file(const struct args *a)
 		free(temp);
 		return FAILED;
 	}
-	ret = write_temp(a, fd, temp);
+	ret = write_temp(put_queues, arg, path, fd, temp);
 	if (ret)
 		unlink(temp);
 	free(temp);
 	return ret;
+}
+
+int save_held(struct held *list, size_t num, const char *path)
+{
+	struct held_list all = { .list = list, .num = num };
+
+	return save_file(save_list, &all, path);
 }
 
 int cmd_save(const struct args *a)
@@ -509,7 +584,7 @@ int cmd_save(const struct args *a)
 	int ret;
 
 	if (a->output && strcmp(a->output, "-"))
-		return save_file(a);
-	ret = save_all(a, &o);
+		return save_file(save_named, a, a->output);
+	ret = save_all(save_named, a, &o);
 	return ret ? ret : ferror(stdout) ? FAILED : DONE;
 }

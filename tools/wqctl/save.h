@@ -54,21 +54,45 @@ static inline uint64_t snapshot_sum(uint64_t sum, const char *text, size_t len)
  * @before: from before it: the time until a pause ends, by bit; 0: it was not paused
  * @begun: when the pause began
  * @renewed: when it was begun or renewed
+ * @next: NULL, or the next one of a ring that is renewed together
  */
 struct hold {
 	int q;
 	uint32_t what;
 	int64_t before[2];
 	int64_t begun, renewed;
+	struct hold *next;
 };
 
 /* Pause the queue, unless it is paused for ever.  Return -1 with errno on error. */
 int hold_begin(struct hold *h, int q, const struct wq_stat *st);
 
-/* Renew the pause.  Return -1 with errno: ESTALE if the pause has ended meanwhile. */
+/* Renew the pause, and those of its ring.  Return -1 with errno: ESTALE if a pause has ended. */
 int hold_renew(struct hold *h);
 
 /* End the pause, or leave what was paused before.  Return -1 with errno as hold_renew(). */
 int hold_end(struct hold *h);
+
+/**
+ * struct held - a queue that a command has paused
+ * @q: descriptor, or -1: it is not held any more
+ * @st: from before the pause
+ * @hold: the pause; @hold.what is 0 if the queue is shut down
+ */
+struct held {
+	char name[WQ_NAME_MAX];
+	int q;
+	struct wq_stat st;
+	struct hold hold;
+};
+
+/* Pause an open queue.  Return -1 with errno on error. */
+int held_begin(struct held *h, int q, const char *name);
+
+/* Write a snapshot of queues that are paused to the file @path, and leave them paused. */
+int save_held(struct held *list, size_t num, const char *path);
+
+/* Make the queues of a snapshot, or add their keys to those that exist. */
+int restore_merge(const char *path);
 
 #endif /* SAVE_H */

@@ -452,6 +452,20 @@ static const struct command commands[] = {
 		},
 		.run = cmd_restore, .words_max = 1,
 	}, {
+		.name = "reload", .args = "",
+		.doc = "Replace the loaded module by the installed one, and keep all queues and their keys."
+			"\vGets and adds are paused, and reload waits until no key is processing. It saves the queues to /var/lib/wq/reload.wq, removes them, replaces the module, and restores them. wqctl run --follow goes on with the new queue, and so does a program that calls wq_reopen().\n\n"
+			"If another process has a queue open, another mount of wqueue exists, or a kernel module uses wq, reload names it and changes nothing. If the module turns out to be in use later, the queues are restored in it.\n\n"
+			"If wqctl is killed, the pauses end within 10 seconds. Queues that were removed already are in the file: wqctl restore --merge /var/lib/wq/reload.wq.\n\n"
+			"0 replaced, 1 failed, 3 the installed module is loaded already, or none is.",
+		.options = (const struct argp_option[]){
+			{ "force", OPT_FORCE, NULL, 0, "also if the installed module is loaded already, and if processes have queues open: their calls fail with EIDRM or EHOSTDOWN until they open the queues again", 0 },
+			{ "quiet", 'q', NULL, 0, "print errors only", 0 },
+			{ "timeout", 't', "TIME", 0, "how long to wait for runs in progress (default: 30s)", 0 },
+			END
+		},
+		.run = cmd_reload,
+	}, {
 		.name = "info", .args = "",
 		.doc = "Print the limits of the kernel's wq."
 			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. user_bytes limits the memory of the keys in them. charged_queues, charged_keys, charged_waits and charged_bytes are the part that your queues use. Private queues and unlinked queues count as long as they are open.",

@@ -114,6 +114,7 @@ struct args {
 	unsigned int own;
 	unsigned int scan;
 	unsigned int print;
+	unsigned int force;
 };
 
 /**
@@ -245,6 +246,7 @@ int cmd_watch(const struct args *a);
 int cmd_metrics(const struct args *a);
 int cmd_save(const struct args *a);
 int cmd_restore(const struct args *a);
+int cmd_reload(const struct args *a);
 int cmd_top(const struct args *a);
 
 #endif /* WQCTL_H */

@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wqctl reload: replace the loaded module by the installed one, and keep all queues.
+ *
+ * The steps, and what is left if wqctl is killed behind one:
+ *
+ *  1. Look for processes, mounts and modules that would keep the module.
+ *  2. Pause the queues, and wait until no key is processing.	The pauses end within 10 seconds.
+ *  3. Save the queues to RELOAD_FILE.			The file, which the next call refuses.
+ *  4. Remove the queues, with all of their keys.		Both are in the file.
+ *  5. Unmount wqueue, unload the modules, load and mount them again.
+ *  6. Restore the queues, and remove the file.
+ *
+ * A removed queue stays paused: an add through an old descriptor fails with EHOSTDOWN, so that no
+ * key gets into a queue that nobody will find.  A get fails with EIDRM, because the queue has no keys.
+ * Programs that call wq_reopen() then, and wqctl run --follow, close the old queue and wait for the
+ * new one.  If the module stays in use, step 6 makes the queues in the old module.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "save.h"
+
+#define STATE_DIR	"/var/lib/wq"
+#define RELOAD_FILE	STATE_DIR "/reload.wq"
+#define MODULE		"/sys/module/wq"
+
+/* How long runs may take to end without --timeout, and processes to close a removed queue. */
+#define RUNS_NS		(30 * NSEC_PER_SEC)
+#define CLOSE_NS	(5 * NSEC_PER_SEC)
+#define LOOK_NS		(NSEC_PER_SEC / 10)
+
+extern char **environ;
+
+/* The modules, in the order in which they can be unloaded. */
+static const char *const modules[] = { "wq_bpf", "wq_fs", "wq_net", "wq" };
+
+#define NUM_MODULES	(sizeof(modules) / sizeof(*modules))
+
+static bool is_loaded(const char *module)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/module/%s", module);
+	return !access(path, F_OK);
+}
+
+/* Run a command without its output, unless @line is there for the first line.  Return its status. */
+static int command(const char *const argv[], char *line, int size)
+{
+	posix_spawn_file_actions_t to;
+	int ends[2], status = -1;
+	FILE *out = NULL;
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return -1;
+	posix_spawn_file_actions_init(&to);
+	posix_spawn_file_actions_adddup2(&to, ends[1], STDOUT_FILENO);
+	if (!posix_spawnp(&pid, argv[0], &to, NULL, (char *const *)argv, environ)) {
+		close(ends[1]);
+		ends[1] = -1;
+		out = fdopen(ends[0], "r");
+		if (out && line && fgets(line, size, out))
+			line[strcspn(line, "\n")] = '\0';
+		if (out)
+			fclose(out);
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+	}
+	if (!out)
+		close(ends[0]);
+	if (ends[1] >= 0)
+		close(ends[1]);
+	posix_spawn_file_actions_destroy(&to);
+	return status;
+}
+
+static bool read_line(const char *path, char *line, int size)
+{
+	FILE *file = fopen(path, "re");
+	bool good = file && fgets(line, size, file);
+
+	if (file)
+		fclose(file);
+	if (good)
+		line[strcspn(line, "\n")] = '\0';
+	return good;
+}
+
+/* The field of the module that modprobe would load; empty: there is none. */
+static void installed(const char *field, char *value, int size)
+{
+	const char *const argv[] = { "modinfo", "-F", field, "wq", NULL };
+
+	value[0] = '\0';
+	if (command(argv, value, size))
+		value[0] = '\0';
+}
+
+/* Step 1: what keeps the module */
+
+/* Whether the process is a wqctl run --follow, which opens the next queue of its name. */
+static bool is_following(const char *pid)
+{
+	char path[300], line[4096], *arg;
+	size_t len = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%s/cmdline", pid);
+	file = fopen(path, "re");
+	if (file) {
+		len = fread(line, 1, sizeof(line) - 1, file);
+		fclose(file);
+	}
+	line[len] = '\0';
+	arg = strrchr(line, '/');
+	if (strcmp(arg ? arg + 1 : line, "wqctl"))
+		return false;
+	for (arg = line; arg < line + len && strcmp(arg, "--"); arg += strlen(arg) + 1)
+		if (!strcmp(arg, "--follow"))
+			return true;
+	return false;
+}
+
+static void report(const char *pid, const char *what, const char *name)
+{
+	char path[300], comm[64] = "?";
+
+	snprintf(path, sizeof(path), "/proc/%s/comm", pid);
+	read_line(path, comm, sizeof(comm));
+	message("process %s (%s) %s%s", pid, comm, what, name);
+}
+
+/* Whether the descriptor is one of wq.  @name: its queue, or empty. */
+static bool is_ours(int proc, const char *pid, const char *fd, char *name, size_t size)
+{
+	static const char field[] = "wq-queue:\t";
+	char path[600], line[300];
+	bool found = false;
+	FILE *file;
+	ssize_t len;
+
+	snprintf(path, sizeof(path), "%s/fd/%s", pid, fd);
+	len = readlinkat(proc, path, line, sizeof(line) - 1);
+	if (len <= 0)
+		return false;
+	line[len] = '\0';
+	name[0] = '\0';
+	/* A socket or a pipe is not ours. */
+	if (line[0] != '/' && strncmp(line, "anon_inode:", 11))
+		return false;
+	found = !strcmp(line, WQ_DEVICE);
+	snprintf(path, sizeof(path), "/proc/%s/fdinfo/%s", pid, fd);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file)) {
+		if (strncmp(line, field, sizeof(field) - 1))
+			continue;
+		snprintf(name, size, "%.*s", (int)strcspn(line + sizeof(field) - 1, "\n"),
+			 line + sizeof(field) - 1);
+		found = true;
+	}
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* Report the first file of wq that a process has open. */
+static bool process_blocks(int proc, const char *pid)
+{
+	char path[300], name[300];
+	struct dirent *entry;
+	bool found = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%s/fd", pid);
+	dir = opendir(path);
+	while (dir && !found && (entry = readdir(dir)))
+		found = entry->d_name[0] != '.' && is_ours(proc, pid, entry->d_name, name, sizeof(name));
+	if (dir)
+		closedir(dir);
+	if (found && strcmp(name, "-") && name[0])
+		report(pid, "has open the queue ", name);
+	else if (found)
+		report(pid, "has open " WQ_DEVICE, name[0] ? " with a private queue" : "");
+	return found;
+}
+
+/* Report mounts of wqueue that an unmount of names_dir() does not end. */
+static bool mounts_block(const char *pid)
+{
+	char path[300], line[8192], *at, *dir, *end;
+	bool found = false;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%s/mountinfo", pid);
+	file = fopen(path, "re");
+	while (file && !found && fgets(line, sizeof(line), file)) {
+		end = strstr(line, " - wqueue ");
+		if (!end)
+			continue;
+		*end = '\0';
+		/* ID PARENT DEVICE ROOT DIRECTORY OPTIONS [FIELD]... */
+		for (at = line, dir = NULL; dir == NULL && at; at = strchr(at + 1, ' '))
+			if (*at == ' ' && at[1] == '/') {
+				at = strchr(at + 1, ' ');
+				dir = at ? at + 1 : NULL;
+				if (!at)
+					break;
+			}
+		if (!dir)
+			continue;
+		/* An unmount reaches the copies in other namespaces that share or follow it. */
+		found = !strstr(dir, " shared:") && !strstr(dir, " master:");
+		dir[strcspn(dir, " ")] = '\0';
+		found = found || strcmp(dir, names_dir());
+		if (found)
+			report(pid, "sees wqueue mounted on ", dir);
+	}
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* Report processes, mounts and modules that use the module.  @force: only for the message. */
+static bool is_used(bool all)
+{
+	char own[64], space[64], path[300], self[16];
+	bool found = false, blocks;
+	struct dirent *entry;
+	DIR *dir;
+	ssize_t len;
+	size_t i;
+
+	dir = opendir(MODULE "/holders");
+	while (dir && (entry = readdir(dir))) {
+		for (i = 0; i < NUM_MODULES && strcmp(entry->d_name, modules[i]); i++)
+			;
+		if (i < NUM_MODULES || entry->d_name[0] == '.')
+			continue;
+		message("the module %s uses wq; unload it first: modprobe -r %s", entry->d_name,
+			entry->d_name);
+		found = true;
+	}
+	if (dir)
+		closedir(dir);
+
+	snprintf(self, sizeof(self), "%d", getpid());
+	len = readlink("/proc/self/ns/mnt", own, sizeof(own) - 1);
+	own[len > 0 ? len : 0] = '\0';
+	dir = opendir("/proc");
+	while (dir && (entry = readdir(dir))) {
+		if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%s/ns/mnt", entry->d_name);
+		len = readlink(path, space, sizeof(space) - 1);
+		space[len > 0 ? len : 0] = '\0';
+		blocks = strcmp(entry->d_name, self) && (all || !is_following(entry->d_name)) &&
+			 process_blocks(dirfd(dir), entry->d_name);
+		if (!blocks && (strcmp(space, own) ? space[0] != '\0' : !strcmp(entry->d_name, self)))
+			blocks = mounts_block(entry->d_name);
+		found = found || blocks;
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* Steps 2 to 4: the queues */
+
+/**
+ * struct reload - what is kept over a reload
+ * @list: the queues, paused
+ * @ring: renew this one, and all are renewed; NULL: there is none
+ * @saved: step 3 is complete
+ */
+struct reload {
+	const struct args *a;
+	struct held *list;
+	size_t num;
+	struct hold *ring;
+	bool saved;
+};
+
+static int renew_all(struct reload *r)
+{
+	if (!r->ring || !hold_renew(r->ring))
+		return 0;
+	message("a pause of a queue ended early; try again");
+	return -1;
+}
+
+static int no_reload(const char *queue)
+{
+	struct args one = { .queue = queue, .fd = -1 };
+
+	return complain(&one, "can't pause the queue '%s'", queue);
+}
+
+static int hold_queue(struct reload *r, const char *name)
+{
+	struct wq_source_op op = { 0 };
+	struct held *h = &r->list[r->num];
+	char text[WQ_MAX_SOURCE_TEXT];
+	int q = wq_open(name, O_RDWR, 0, 0);
+
+	if (q < 0)
+		return errno == ENOENT ? DONE : no_reload(name);
+	r->num++;
+	if (held_begin(h, q, name))
+		return no_reload(name);
+	if (!r->a->force && wq_source_next(q, &op, text, sizeof(text)) > 0) {
+		message("the queue '%s' has a source, which a reload would end: %s", name, text);
+		message("detach it first, or use --force and attach it again with --scan");
+		return FAILED;
+	}
+	return DONE;
+}
+
+static int hold_queues(struct reload *r)
+{
+	struct queues qs;
+	int ret = DONE;
+	size_t i;
+
+	if (queues_get(&qs))
+		return complain(r->a, "can't list the queues");
+	r->list = calloc(qs.count + 1, sizeof(*r->list));
+	for (i = 0; r->list && !ret && i < qs.count; i++)
+		ret = hold_queue(r, qs.list[i].name);
+	if (!r->list) {
+		message("not enough memory");
+		ret = FAILED;
+	}
+	for (i = 0; !ret && i < r->num; i++)
+		r->list[i].hold.next = &r->list[(i + 1) % r->num].hold;
+	r->ring = r->num ? &r->list[0].hold : NULL;
+	free(qs.list);
+	return ret;
+}
+
+static void pause_ns(int64_t ns)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
+}
+
+/* Wait until no key is processing. */
+static int wait_for_runs(struct reload *r)
+{
+	int64_t end = now_ns() + (r->a->has_timeout ? r->a->timeout : RUNS_NS);
+	struct wq_stat st;
+	size_t i = 0;
+
+	while (i < r->num) {
+		if (renew_all(r) || wq_stat(r->list[i].q, &st))
+			return FAILED;
+		if (!st.processing) {
+			i++;
+			continue;
+		}
+		progress("waiting for %u runs of the queue '%s'", st.processing, r->list[i].name);
+		if (now_ns() >= end) {
+			progress_end();
+			message("%u keys of the queue '%s' are still processing; see their holders: wqctl ls %s",
+				st.processing, r->list[i].name, r->list[i].name);
+			message("wait longer with --timeout, or stop these consumers");
+			return FAILED;
+		}
+		pause_ns(LOOK_NS);
+	}
+	progress_end();
+	return DONE;
+}
+
+/* Drop a key; it is in the snapshot. */
+static int cancel_keys(struct held *h)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	uint64_t cursor = 0;
+	struct wq_view v;
+	int ret = 0;
+
+	do {
+		ret = wq_list_since(h->q, &b, 512, &cursor) < 0 ? -1 : hold_renew(&h->hold);
+		while (!ret && wq_batch_next(&b, &v))
+			if (v.info.state & (WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_DELAYED))
+				ret = wq_cancel(h->q, v.key, v.len) < 0 ? -1 : 0;
+	} while (!ret && cursor);
+	wq_batch_free(&b);
+	return ret;
+}
+
+static int remove_queue(struct held *h)
+{
+	int ret;
+
+	ret = h->st.state & WQ_STATE_SHUTDOWN ? 0 : wq_pause(h->q, WQ_PAUSE_ADDS, WQ_FOREVER);
+	if (!ret)
+		ret = wq_unlink(h->name);
+	if (!ret)
+		ret = cancel_keys(h);
+	if (ret)
+		return no_reload(h->name);
+	close(h->q);
+	h->q = -1;
+	h->hold.what = 0;
+	return DONE;
+}
+
+static void release_queues(struct reload *r)
+{
+	size_t i;
+
+	for (i = 0; i < r->num; i++) {
+		if (r->list[i].q < 0)
+			continue;
+		if (r->list[i].hold.what)
+			hold_end(&r->list[i].hold);
+		close(r->list[i].q);
+	}
+	free(r->list);
+	r->num = 0;
+}
+
+/* Step 5: the module */
+
+/**
+ * struct mounted - the mount of names_dir()
+ * @was: it was mounted
+ * @flags: MS_*
+ * @st: its directory
+ */
+struct mounted {
+	bool was;
+	unsigned long flags;
+	char options[256];
+};
+
+/* The options that the file system prints, without the flags of the mount. */
+static void read_mount(struct mounted *m)
+{
+	char line[8192], *at, *word;
+	struct statvfs st;
+	FILE *file;
+
+	*m = (struct mounted){ 0 };
+	if (statvfs(names_dir(), &st))
+		return;
+	m->flags = st.f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC);
+	file = fopen("/proc/self/mountinfo", "re");
+	while (file && fgets(line, sizeof(line), file)) {
+		at = strstr(line, " - wqueue ");
+		/* The source and the options are the last words. */
+		at = at ? strrchr(line, ' ') : NULL;
+		if (!at)
+			continue;
+		m->was = true;
+		at[strcspn(at, "\n")] = '\0';
+		m->options[0] = '\0';
+		for (word = strtok(at + 1, ","); word; word = strtok(NULL, ","))
+			if (strchr(word, '=') && strlen(m->options) + strlen(word) + 2 < sizeof(m->options))
+				strcat(strcat(m->options, m->options[0] ? "," : ""), word);
+	}
+	if (file)
+		fclose(file);
+}
+
+static int mount_again(const struct mounted *m)
+{
+	if (!m->was || !mount("wqueue", names_dir(), "wqueue", m->flags, m->options))
+		return 0;
+	message("can't mount wqueue on %s: %s", names_dir(), strerror(errno));
+	return -1;
+}
+
+/* Unload the modules.  Processes may have to close a removed queue first. */
+static bool unload(void)
+{
+	int64_t end = now_ns() + CLOSE_NS;
+	const char *argv[] = { "modprobe", "-r", "-q", NULL, NULL };
+	size_t i;
+
+	while (is_loaded("wq")) {
+		for (i = 0; i < NUM_MODULES; i++) {
+			argv[3] = modules[i];
+			if (is_loaded(modules[i]))
+				command(argv, NULL, 0);
+		}
+		if (is_loaded("wq") && now_ns() >= end)
+			return false;
+		if (is_loaded("wq"))
+			pause_ns(LOOK_NS);
+	}
+	return true;
+}
+
+static bool replace_module(void)
+{
+	static const char *const load[] = { "modprobe", "wq", NULL };
+	struct mounted m;
+	bool unloaded;
+
+	read_mount(&m);
+	while (m.was && !umount2(names_dir(), 0))
+		;
+	unloaded = unload();
+	if (unloaded && command(load, NULL, 0)) {
+		message("can't load the installed module; see dmesg, load one, and restore the queues: wqctl restore --merge "
+			RELOAD_FILE);
+		return false;
+	}
+	if (mount_again(&m)) {
+		message("then restore the queues: wqctl restore --merge " RELOAD_FILE);
+		return false;
+	}
+	if (unloaded)
+		return true;
+	message("the module is still in use");
+	is_used(true);
+	if (!restore_merge(RELOAD_FILE) && !unlink(RELOAD_FILE))
+		message("the queues are back in the module that was loaded");
+	return false;
+}
+
+static int replace_all(struct reload *r)
+{
+	size_t i;
+
+	if (!r->a->force && is_used(false)) {
+		message("so the module can't be replaced; stop these processes, or use --force if they reopen their queues");
+		return FAILED;
+	}
+	if (hold_queues(r) || wait_for_runs(r))
+		return FAILED;
+	if (mkdir(STATE_DIR, 0700) && errno != EEXIST) {
+		message("can't make the directory " STATE_DIR ": %s", strerror(errno));
+		return FAILED;
+	}
+	if (save_held(r->list, r->num, RELOAD_FILE))
+		return FAILED;
+	for (i = 0; i < r->num; i++)
+		if (renew_all(r) || remove_queue(&r->list[i]))
+			break;
+	if (i < r->num) {
+		release_queues(r);
+		if (!restore_merge(RELOAD_FILE))
+			unlink(RELOAD_FILE);
+		return FAILED;
+	}
+	if (!replace_module())
+		return FAILED;
+	if (restore_merge(RELOAD_FILE)) {
+		message("then restore the queues: wqctl restore --merge " RELOAD_FILE);
+		return FAILED;
+	}
+	unlink(RELOAD_FILE);
+	return DONE;
+}
+
+int cmd_reload(const struct args *a)
+{
+	char was[64] = "", is[64], version[64], old[64] = "?";
+	struct reload r = { .a = a };
+	int ret;
+
+	if (!is_loaded("wq")) {
+		message("the module is not loaded; load it: modprobe wq");
+		return NOTHING;
+	}
+	read_line(MODULE "/srcversion", was, sizeof(was));
+	read_line(MODULE "/version", old, sizeof(old));
+	installed("srcversion", is, sizeof(is));
+	if (!is[0]) {
+		message("no module wq is installed for this kernel");
+		return FAILED;
+	}
+	if (!strcmp(was, is) && !a->force) {
+		if (!a->quiet)
+			message("the loaded module is the installed one");
+		return NOTHING;
+	}
+	if (geteuid()) {
+		message("only root can replace a module");
+		return FAILED;
+	}
+	if (!access(RELOAD_FILE, F_OK)) {
+		message("an earlier reload was interrupted; restore its queues, then remove the file: wqctl restore --merge "
+			RELOAD_FILE);
+		return FAILED;
+	}
+	ret = replace_all(&r);
+	release_queues(&r);
+	if (ret)
+		return ret;
+	installed("version", version, sizeof(version));
+	if (!a->quiet)
+		message("replaced the module %s by %s", old, version);
+	return DONE;
+}

@@ -55,34 +55,32 @@ static bool is_loaded(const char *module)
 	return !access(path, F_OK);
 }
 
-/* Run a command without its output, unless @line is there for the first line.  Return its status. */
-static int command(const char *const argv[], char *line, int size)
+/* Run a command.  @line: NULL, or for the first line that it prints.  Return its status. */
+static int command(const char *const argv[], bool quiet, char *line, int size)
 {
 	posix_spawn_file_actions_t to;
-	int ends[2], status = -1;
-	FILE *out = NULL;
+	int ends[2], status = -1, err;
+	FILE *out;
 	pid_t pid;
 
 	if (pipe2(ends, O_CLOEXEC))
 		return -1;
 	posix_spawn_file_actions_init(&to);
 	posix_spawn_file_actions_adddup2(&to, ends[1], STDOUT_FILENO);
-	if (!posix_spawnp(&pid, argv[0], &to, NULL, (char *const *)argv, environ)) {
-		close(ends[1]);
-		ends[1] = -1;
-		out = fdopen(ends[0], "r");
-		if (out && line && fgets(line, size, out))
-			line[strcspn(line, "\n")] = '\0';
-		if (out)
-			fclose(out);
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-	}
-	if (!out)
-		close(ends[0]);
-	if (ends[1] >= 0)
-		close(ends[1]);
+	if (quiet)
+		posix_spawn_file_actions_addopen(&to, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+	err = posix_spawnp(&pid, argv[0], &to, NULL, (char *const *)argv, environ);
 	posix_spawn_file_actions_destroy(&to);
+	close(ends[1]);
+	out = fdopen(ends[0], "r");
+	if (!err && out && line && fgets(line, size, out))
+		line[strcspn(line, "\n")] = '\0';
+	while (!err && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (out)
+		fclose(out);
+	else
+		close(ends[0]);
 	return status;
 }
 
@@ -104,7 +102,7 @@ static void installed(const char *field, char *value, int size)
 	const char *const argv[] = { "modinfo", "-F", field, "wq", NULL };
 
 	value[0] = '\0';
-	if (command(argv, value, size))
+	if (command(argv, true, value, size))
 		value[0] = '\0';
 }
 
@@ -196,43 +194,32 @@ static bool process_blocks(int proc, const char *pid)
 	return found;
 }
 
-/* Report mounts of wqueue that an unmount of names_dir() does not end. */
-static bool mounts_block(const char *pid)
+/* Report a mount of wqueue that an unmount of names_dir() does not end. */
+static bool mounts_block(const char *pid, bool own)
 {
-	char path[300], line[8192], *at, *dir, *end;
+	char path[300], line[8192], dir[4096];
 	bool found = false;
 	FILE *file;
+	int rest;
 
 	snprintf(path, sizeof(path), "/proc/%s/mountinfo", pid);
 	file = fopen(path, "re");
 	while (file && !found && fgets(line, sizeof(line), file)) {
-		end = strstr(line, " - wqueue ");
-		if (!end)
-			continue;
-		*end = '\0';
-		/* ID PARENT DEVICE ROOT DIRECTORY OPTIONS [FIELD]... */
-		for (at = line, dir = NULL; dir == NULL && at; at = strchr(at + 1, ' '))
-			if (*at == ' ' && at[1] == '/') {
-				at = strchr(at + 1, ' ');
-				dir = at ? at + 1 : NULL;
-				if (!at)
-					break;
-			}
-		if (!dir)
+		if (!strstr(line, " - wqueue ") ||
+		    sscanf(line, "%*s %*s %*s %*s %4095s %n", dir, &rest) != 1)
 			continue;
 		/* An unmount reaches the copies in other namespaces that share or follow it. */
-		found = !strstr(dir, " shared:") && !strstr(dir, " master:");
-		dir[strcspn(dir, " ")] = '\0';
-		found = found || strcmp(dir, names_dir());
-		if (found)
-			report(pid, "sees wqueue mounted on ", dir);
+		found = strcmp(dir, names_dir()) ||
+			(!own && !strstr(line + rest, " shared:") && !strstr(line + rest, " master:"));
 	}
 	if (file)
 		fclose(file);
+	if (found)
+		report(pid, "sees wqueue mounted on ", dir);
 	return found;
 }
 
-/* Report processes, mounts and modules that use the module.  @force: only for the message. */
+/* Report processes, mounts and modules that use the module.  @all: also those that follow. */
 static bool is_used(bool all)
 {
 	char own[64], space[64], path[300], self[16];
@@ -267,8 +254,9 @@ static bool is_used(bool all)
 		space[len > 0 ? len : 0] = '\0';
 		blocks = strcmp(entry->d_name, self) && (all || !is_following(entry->d_name)) &&
 			 process_blocks(dirfd(dir), entry->d_name);
+		/* The mounts of this namespace once. */
 		if (!blocks && (strcmp(space, own) ? space[0] != '\0' : !strcmp(entry->d_name, self)))
-			blocks = mounts_block(entry->d_name);
+			blocks = mounts_block(entry->d_name, !strcmp(space, own));
 		found = found || blocks;
 	}
 	if (dir)
@@ -281,15 +269,13 @@ static bool is_used(bool all)
 /**
  * struct reload - what is kept over a reload
  * @list: the queues, paused
- * @ring: renew this one, and all are renewed; NULL: there is none
- * @saved: step 3 is complete
+ * @ring: a renewal of this one renews all; NULL: there is none
  */
 struct reload {
 	const struct args *a;
 	struct held *list;
 	size_t num;
 	struct hold *ring;
-	bool saved;
 };
 
 static int renew_all(struct reload *r)
@@ -300,11 +286,11 @@ static int renew_all(struct reload *r)
 	return -1;
 }
 
-static int no_reload(const char *queue)
+static int no_reload(const char *what, const char *queue)
 {
 	struct args one = { .queue = queue, .fd = -1 };
 
-	return complain(&one, "can't pause the queue '%s'", queue);
+	return complain(&one, "can't %s the queue '%s'", what, queue);
 }
 
 static int hold_queue(struct reload *r, const char *name)
@@ -315,10 +301,10 @@ static int hold_queue(struct reload *r, const char *name)
 	int q = wq_open(name, O_RDWR, 0, 0);
 
 	if (q < 0)
-		return errno == ENOENT ? DONE : no_reload(name);
+		return errno == ENOENT ? DONE : no_reload("open", name);
 	r->num++;
 	if (held_begin(h, q, name))
-		return no_reload(name);
+		return no_reload("pause", name);
 	if (!r->a->force && wq_source_next(q, &op, text, sizeof(text)) > 0) {
 		message("the queue '%s' has a source, which a reload would end: %s", name, text);
 		message("detach it first, or use --force and attach it again with --scan");
@@ -382,7 +368,7 @@ static int wait_for_runs(struct reload *r)
 	return DONE;
 }
 
-/* Drop a key; it is in the snapshot. */
+/* Drop the keys, which the snapshot has. */
 static int cancel_keys(struct held *h)
 {
 	struct wq_batch b = WQ_BATCH_INIT;
@@ -400,17 +386,17 @@ static int cancel_keys(struct held *h)
 	return ret;
 }
 
+/* Adds through an old descriptor must fail for ever, and gets find no key. */
 static int remove_queue(struct held *h)
 {
-	int ret;
+	int ret = wq_unlink(h->name);
 
-	ret = h->st.state & WQ_STATE_SHUTDOWN ? 0 : wq_pause(h->q, WQ_PAUSE_ADDS, WQ_FOREVER);
-	if (!ret)
-		ret = wq_unlink(h->name);
+	if (!ret && !(h->st.state & WQ_STATE_SHUTDOWN))
+		ret = wq_pause(h->q, WQ_PAUSE_ADDS, WQ_FOREVER);
 	if (!ret)
 		ret = cancel_keys(h);
 	if (ret)
-		return no_reload(h->name);
+		return no_reload("remove", h->name);
 	close(h->q);
 	h->q = -1;
 	h->hold.what = 0;
@@ -438,7 +424,7 @@ static void release_queues(struct reload *r)
  * struct mounted - the mount of names_dir()
  * @was: it was mounted
  * @flags: MS_*
- * @st: its directory
+ * @options: those of wqueue
  */
 struct mounted {
 	bool was;
@@ -446,7 +432,7 @@ struct mounted {
 	char options[256];
 };
 
-/* The options that the file system prints, without the flags of the mount. */
+/* The options with a value are those of wqueue, and the others are flags of the mount. */
 static void read_mount(struct mounted *m)
 {
 	char line[8192], *at, *word;
@@ -494,7 +480,7 @@ static bool unload(void)
 		for (i = 0; i < NUM_MODULES; i++) {
 			argv[3] = modules[i];
 			if (is_loaded(modules[i]))
-				command(argv, NULL, 0);
+				command(argv, true, NULL, 0);
 		}
 		if (is_loaded("wq") && now_ns() >= end)
 			return false;
@@ -514,7 +500,7 @@ static bool replace_module(void)
 	while (m.was && !umount2(names_dir(), 0))
 		;
 	unloaded = unload();
-	if (unloaded && command(load, NULL, 0)) {
+	if (unloaded && command(load, false, NULL, 0)) {
 		message("can't load the installed module; see dmesg, load one, and restore the queues: wqctl restore --merge "
 			RELOAD_FILE);
 		return false;
@@ -588,6 +574,10 @@ int cmd_reload(const struct args *a)
 		if (!a->quiet)
 			message("the loaded module is the installed one");
 		return NOTHING;
+	}
+	if (strcmp(names_dir(), WQ_DIRECTORY)) {
+		message("reload replaces the module of the queues in " WQ_DIRECTORY "; use it without -C and WQ_PATH");
+		return USAGE;
 	}
 	if (geteuid()) {
 		message("only root can replace a module");

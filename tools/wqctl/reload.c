@@ -219,17 +219,13 @@ static bool mounts_block(const char *pid, bool own)
 	return found;
 }
 
-/* Report processes, mounts and modules that use the module.  @all: also those that follow. */
-static bool is_used(bool all)
+static bool modules_block(void)
 {
-	char own[64], space[64], path[300], self[16];
-	bool found = false, blocks;
+	DIR *dir = opendir(MODULE "/holders");
 	struct dirent *entry;
-	DIR *dir;
-	ssize_t len;
+	bool found = false;
 	size_t i;
 
-	dir = opendir(MODULE "/holders");
 	while (dir && (entry = readdir(dir))) {
 		for (i = 0; i < NUM_MODULES && strcmp(entry->d_name, modules[i]); i++)
 			;
@@ -241,23 +237,44 @@ static bool is_used(bool all)
 	}
 	if (dir)
 		closedir(dir);
+	return found;
+}
+
+/* The mount namespace of a process; empty: it has ended. */
+static void mount_space(const char *pid, char *space, size_t size)
+{
+	char path[300];
+	ssize_t len;
+
+	snprintf(path, sizeof(path), "/proc/%s/ns/mnt", pid);
+	len = readlink(path, space, size - 1);
+	space[len > 0 ? len : 0] = '\0';
+}
+
+/* Report processes, mounts and modules that use the module.  @all: also those that follow. */
+static bool is_used(bool all)
+{
+	char own[64], space[64], seen[64] = "", self[16];
+	bool found = modules_block();
+	struct dirent *entry;
+	DIR *dir = opendir("/proc");
 
 	snprintf(self, sizeof(self), "%d", getpid());
-	len = readlink("/proc/self/ns/mnt", own, sizeof(own) - 1);
-	own[len > 0 ? len : 0] = '\0';
-	dir = opendir("/proc");
+	mount_space("self", own, sizeof(own));
+	found = mounts_block("self", true) || found;
 	while (dir && (entry = readdir(dir))) {
-		if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
+		const char *pid = entry->d_name;
+
+		if (pid[0] < '1' || pid[0] > '9' || !strcmp(pid, self))
 			continue;
-		snprintf(path, sizeof(path), "/proc/%s/ns/mnt", entry->d_name);
-		len = readlink(path, space, sizeof(space) - 1);
-		space[len > 0 ? len : 0] = '\0';
-		blocks = strcmp(entry->d_name, self) && (all || !is_following(entry->d_name)) &&
-			 process_blocks(dirfd(dir), entry->d_name);
-		/* The mounts of this namespace once. */
-		if (!blocks && (strcmp(space, own) ? space[0] != '\0' : !strcmp(entry->d_name, self)))
-			blocks = mounts_block(entry->d_name, !strcmp(space, own));
-		found = found || blocks;
+		if ((all || !is_following(pid)) && process_blocks(dirfd(dir), pid))
+			found = true;
+		mount_space(pid, space, sizeof(space));
+		/* Most processes of a container follow each other. */
+		if (!space[0] || !strcmp(space, own) || !strcmp(space, seen))
+			continue;
+		strcpy(seen, space);
+		found = mounts_block(pid, false) || found;
 	}
 	if (dir)
 		closedir(dir);

@@ -163,7 +163,8 @@ install-tools:
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $(O)/man/$$page || exit; \
 	done || exit; done
 	install -D -m 755 -t $(DESTDIR)$(SHAREDIR) tools/wq-latency.bt
-	install -D -m 644 -t $(DESTDIR)$(SHAREDIR) tools/wq.rules.yml
+	tools/dashboard >$(O)/wq.dashboard.json
+	install -D -m 644 -t $(DESTDIR)$(SHAREDIR) tools/wq.rules.yml $(O)/wq.dashboard.json
 	install -D -m 644 -t $(DESTDIR)$(SHAREDIR)/samples $(SAMPLES)
 	sed -n '/^```make$$/,/^```$$/{//!p}' tools/doc/kernel-module.md \
 		>$(DESTDIR)$(SHAREDIR)/samples/Makefile

@@ -50,7 +50,7 @@ DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wild
 
 .PHONY: FORCE all modules tools run shell test test-packaging matrix torture test-torture model litmus kunit mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
-	dkms-install dkms-uninstall dist deb clean help
+	dkms-install dkms-uninstall dist specs deb clean help
 
 all: modules tools
 
@@ -163,7 +163,8 @@ install-tools:
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $(O)/man/$$page || exit; \
 	done || exit; done
 	install -D -m 755 -t $(DESTDIR)$(SHAREDIR) tools/wq-latency.bt
-	install -D -m 644 -t $(DESTDIR)$(SHAREDIR) tools/wq.rules.yml
+	tools/dashboard >$(O)/wq.dashboard.json
+	install -D -m 644 -t $(DESTDIR)$(SHAREDIR) tools/wq.rules.yml $(O)/wq.dashboard.json
 	install -D -m 644 -t $(DESTDIR)$(SHAREDIR)/samples $(SAMPLES)
 	sed -n '/^```make$$/,/^```$$/{//!p}' tools/doc/kernel-module.md \
 		>$(DESTDIR)$(SHAREDIR)/samples/Makefile
@@ -211,6 +212,14 @@ dist:
 	tar -caf build/$(DIST).tar.xz --transform='s,^,$(DIST)/,rSh' --exclude-from=.gitignore \
 		--sort=name --owner=0 --group=0 --numeric-owner $(DIST_FILES)
 
+# Packages of other systems, as specs beside the sources that they build.
+specs: dist
+	@rm -rf build/specs && mkdir build/specs
+	@cp build/$(DIST).tar.xz build/specs
+	@sum=$$(sha256sum <build/$(DIST).tar.xz) && for spec in tools/pkg/specs/*; do \
+		sed "s/@VERSION@/$(WQ_VERSION)/g; s/@SHA256@/$${sum%% *}/" $$spec \
+			>build/specs/$$(basename $$spec .in) || exit; done
+
 deb:
 	@tools/pkg/deb $(WQ_VERSION)
 
@@ -243,6 +252,7 @@ help:
 	@echo "  make uninstall, uninstall-tools, dkms-uninstall"
 	@echo "                        remove what the target of that name installed"
 	@echo "  make deb              Debian packages, in build/deb"
+	@echo "  make specs            specs for Fedora, Arch, NixOS and Kubernetes, in build/specs"
 	@echo "  make dist             the sources as build/$(DIST).tar.xz"
 	@echo
 	@echo "Test:"
@@ -252,7 +262,7 @@ help:
 	@echo "  make mutants          put N=1000 small faults into the module (T='wq_delay.c'), and count"
 	@echo "                        the faults that the quick KUnit cases notice"
 	@echo "  make check            static checks"
-	@echo "  make test-packaging   install, dkms and the Debian packages (needs root)"
+	@echo "  make test-packaging   install, dkms, packages and specs (needs root)"
 	@echo "  make model            compare wq with a model: all short sequences, long random ones"
 	@echo "  make litmus           check the memory ordering with herd7 and the kernel's model"
 	@echo "  make fuzz             fuzz /dev/wq under all checkers for MINUTES=10"
@@ -260,7 +270,7 @@ help:
 	@echo "  make torture          all operations at once under all checkers, MINUTES=5 a kernel"
 	@echo "  make test-torture     the same on two kernels, 1 minute each"
 	@echo "  make matrix           build with gcc and clang, and test, for several kernels"
-	@echo "                        (30 minutes)"
+	@echo "                        (35 minutes)"
 	@echo
 	@echo "Measure:"
 	@echo "  make bench            the cost of wq beside client-go's workqueue and queue_work()"

@@ -158,7 +158,7 @@ static inline void d_make_persistent(struct dentry *dentry, struct inode *inode)
 #define wq_kill_pinned_super(sb)	kill_anon_super(sb)
 #endif
 
-/* 7.3 and some kernel before it have no argument that create is exclusive. */
+/* 7.3 removed the argument that create is exclusive. */
 #if KERNEL_VERSION(7, 3, 0) > LINUX_VERSION_CODE
 #define WQ_CREATE_MODE(mode)	umode_t (mode), bool excl
 #else

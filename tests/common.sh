@@ -10,7 +10,7 @@ need_test_tools() {
 	tools/deps gcc libc6-dev gcc-multilib perl python3 make busybox-static qemu-system-x86 \
 		kmod xz-utils jq tmux bpftrace trace-cmd bc bison flex libelf-dev libssl-dev dwarves \
 		patch liburing-dev libbpf-dev clang iproute2 inotify-tools
-	get_promtool
+	get_prometheus
 	kernel=$(tools/vm/vm source uml)
 }
 
@@ -21,29 +21,17 @@ build_selftests() {
 		KSELFTEST="$kernel/tools/testing/selftests"
 }
 
-# promtool, without the server that its package would start.  It is kept in the cache,
-# and unpacked here, as the guest may not see the cache.
-get_promtool() {
-	local cache=${WQ_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wq}/debs new as_root=()
-	if [ -x "$out/bin/promtool" ]; then return; fi
-	mkdir -p "$cache" "$out/bin"
-	if ! compgen -G "$cache/prometheus_*.deb" >/dev/null; then
-		say "downloading promtool, about 20 MB, into $cache"
-		[ "$(id -u)" -eq 0 ] || as_root=(sudo)
-		apt-cache show prometheus >/dev/null 2>&1 || "${as_root[@]}" apt-get update -qq
-		new=$(mktemp -d "$cache/.new.XXXXXX")
-		# as root, apt would want to download as another user who can't write here
-		if ! (cd "$new" && apt-get -qq -o APT::Sandbox::User=root download prometheus); then
-			rm -rf "$new"
-			say "couldn't download the package prometheus; try apt-get update"
-			exit 1
-		fi
-		mv "$new"/*.deb "$cache/"
-		rmdir "$new"
-	fi
-	dpkg-deb --fsys-tarfile "$cache"/prometheus_*.deb | tar -xO ./usr/bin/promtool >"$out/bin/promtool.new"
-	chmod +x "$out/bin/promtool.new"
-	mv "$out/bin/promtool.new" "$out/bin/promtool"
+# Prometheus' programs, without the servers that its packages would start.  They are copied from
+# the cache, as the guest may not see that.
+get_prometheus() {
+	local program root
+	if [ -x "$out/bin/promtool" ] && [ -x "$out/bin/prometheus-node-exporter" ]; then return; fi
+	root=$(tools/vm/vm packages . prometheus prometheus-node-exporter)
+	mkdir -p "$out/bin"
+	for program in prometheus prometheus-node-exporter promtool; do
+		cp "$root/usr/bin/$program" "$out/bin/.new"
+		mv "$out/bin/.new" "$out/bin/$program"
+	done
 }
 
 # Runs the KUnit suites in a guest; prints "PASSED FAILED SKIPPED".  The kernel's own

@@ -140,6 +140,10 @@ class Packages(unittest.TestCase):
         self.assertEqual(["deb http://m/debian/ sid main"],
                          apt.sources_list(self.TARGETS, "bookworm", "sid"))
 
+    def test_sources_of_several_suites(self) -> None:
+        self.assertEqual(["deb http://m/debian/ experimental main", "deb http://m/debian/ sid main"],
+                         apt.sources_list(self.TARGETS, "bookworm", "experimental sid"))
+
     def test_no_mirror(self) -> None:
         self.assertEqual([], apt.sources_list("http://o/other/ jammy main\n", "bookworm", ""))
         self.assertEqual([], apt.sources_list("", "bookworm", "trixie"))
@@ -155,6 +159,10 @@ class Packages(unittest.TestCase):
         self.assertEqual("6.1.0-42-amd64", build.release_of("linux-headers-amd64", depends))
         self.assertEqual("7.3.4+deb13-amd64",
                          build.release_of("linux-headers-7.3.4+deb13-amd64", ["gcc-14"]))
+
+    def test_series_of_a_release(self) -> None:
+        for release in ("7.3.4+deb13-amd64", "7.3-amd64", "7.3-rc7-amd64"):
+            self.assertEqual("7.3", build.series_of(release))
 
     def test_paths_of_headers_move(self) -> None:
         text = b"include /usr/src/linux-headers-6.1-common/M\nx=/a/usr/lib/linux-kbuild-6.1 /usr/lib/x"

@@ -19,6 +19,7 @@ from .places import CACHE
 
 # Lists that are younger, in seconds, are not read again.
 _FRESH = 600
+_NO_SECURITY = ("sid", "experimental")
 _TARGETS = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
 # The packages that a kernel package cannot do without.
 _KERNEL_PACKAGES = re.compile(r"linux-(image|binary|modules|headers|kbuild|source)-")
@@ -31,19 +32,21 @@ def codename(os_release: str) -> str:
 
 
 def sources_list(targets: str, release: str, suite: str) -> list[str]:
-    """apt's sources for a suite ("": the system's own ones), by the mirrors that the
-    system's targets name, each as "URI RELEASE COMPONENT"."""
+    """apt's sources for a suite ("": the system's own ones; several: "experimental sid"), by
+    the mirrors that the system's targets name, each as "URI RELEASE COMPONENT"."""
     made = []
+    suites = suite.split()
     for target in sorted(set(targets.splitlines())):
         uri, name, component = (target.split() + ["", "", ""])[:3]
         if not re.match(f"({re.escape(release)}|stable)", name) or component != "main":
             continue
-        if not suite:
+        if not suites:
             made.append(f"deb {uri} {name} {component}")
         elif name in (release, "stable"):
-            made.append(f"deb {uri} {suite} main")
-        elif name.endswith("-security") and "-" not in suite and suite != "sid":
-            made.append(f"deb {uri} {suite}-security main")
+            made += [f"deb {uri} {each} main" for each in suites]
+        elif name.endswith("-security"):
+            made += [f"deb {uri} {each}-security main" for each in suites
+                     if "-" not in each and each not in _NO_SECURITY]
     return made
 
 
@@ -116,7 +119,7 @@ def view(suite: str) -> View:
         return _views[suite]
     if not shutil.which("apt-get"):
         raise VmError("kernels come from Debian packages, and this system has no apt-get")
-    folder = CACHE / "apt" / (suite or "system")
+    folder = CACHE / "apt" / (suite.replace(" ", "-") or "system")
     (folder / "lists" / "partial").mkdir(parents=True, exist_ok=True)
     release = codename(Path("/etc/os-release").read_text())
     lines = sources_list(text_of(["apt-get", "indextargets", "--format", _TARGETS,

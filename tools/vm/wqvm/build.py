@@ -190,6 +190,11 @@ def release_of(headers: str, depends: list[str]) -> str:
     return headers.removeprefix("linux-headers-")
 
 
+def series_of(release: str) -> str:
+    """The part of a release by which the package of its source is named."""
+    return re.sub(r"^(\d+\.\d+).*", r"\1", release)
+
+
 def _from_packages(definition: Definition) -> Kernel:
     view = apt.view(definition.suite)
     # the newest package that matches
@@ -275,8 +280,7 @@ def _prepare_source(new: _New, release: str, headers: Path) -> None:
     """Make kdir from the source, with host programs built here. Its configuration is the
     headers', but for what this compiler can do."""
     definition = new.definition
-    series = ".".join(release.split(".")[:2])
-    tree = _source_tree(definition, f"linux-source-{series}")
+    tree = _source_tree(definition, f"linux-source-{series_of(release)}")
     new.kdir.mkdir()
     shutil.copy(headers / ".config", new.kdir)
     shutil.copy(headers / "Module.symvers", new.kdir)

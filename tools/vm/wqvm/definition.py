@@ -31,7 +31,7 @@ class Definition:
     name: str
     about: str = ""
     origin: str = ""            # the definition's "from": packages, source or clang
-    suite: str = ""             # Debian's; empty: the suites of this system
+    suite: str = ""             # Debian's, or several; empty: this system's
     headers: str = ""           # packages: a regular expression for the headers' package
     source: str = ""            # source: its package
     arch: str = "x86"

@@ -9,8 +9,9 @@ need_test_tools() {
 	# with what tools/vm needs to build kernels, so that it installs nothing in between
 	tools/deps gcc libc6-dev gcc-multilib perl python3 make busybox-static qemu-system-x86 \
 		kmod xz-utils jq tmux bpftrace trace-cmd bc bison flex libelf-dev libssl-dev dwarves \
-		patch liburing-dev libbpf-dev clang iproute2 inotify-tools
+		patch liburing-dev libbpf-dev clang iproute2 inotify-tools systemd
 	get_promtool
+	get_dkms
 	kernel=$(tools/vm/vm source uml)
 }
 
@@ -44,6 +45,12 @@ get_promtool() {
 	dpkg-deb --fsys-tarfile "$cache"/prometheus_*.deb | tar -xO ./usr/bin/promtool >"$out/bin/promtool.new"
 	chmod +x "$out/bin/promtool.new"
 	mv "$out/bin/promtool.new" "$out/bin/promtool"
+}
+
+# dkms is one script, whose package depends on a kernel's headers.
+get_dkms() {
+	[ -x "$out/bin/dkms" ] ||
+		install -D "$(tools/vm/vm packages . dkms)/usr/sbin/dkms" "$out/bin/dkms"
 }
 
 # Runs the KUnit suites in a guest; prints "PASSED FAILED SKIPPED".  The kernel's own

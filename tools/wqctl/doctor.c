@@ -37,7 +37,7 @@
 #define TAINT_DIE	7
 #define SYS_RESOURCE	24
 
-/* What a check found.  NOT_HERE: it does not apply, and prints nothing. */
+/* The result of a check.  NOT_HERE: the check does not apply, and prints nothing. */
 enum finding { FINE, FAULT, UNKNOWN, NOT_HERE };
 
 /**
@@ -282,9 +282,9 @@ static enum finding check_build(struct doctor *d)
 	if (!d->has_file)
 		return unknown(d, "modinfo of the package kmod is missing, or cannot read the module");
 	if (strncmp(d->vermagic, d->release, len) || d->vermagic[len] != ' ')
-		return fault(d, "wrong-kernel", "the module was built for the kernel %.*s, and %s runs; build it again: dkms build --force wq/%s -k %s, and the same with install, or make && make install",
+		return fault(d, "wrong-kernel", "the module was built for the kernel %.*s, and %s runs; build it again: dkms build --force wq/%s -k %s && dkms install --force wq/%s -k %s, or make && make install",
 			     (int)strcspn(d->vermagic, " "), d->vermagic, d->release, d->version,
-			     d->release);
+			     d->release, d->version, d->release);
 	return fine(d, "for %s", d->vermagic);
 }
 
@@ -319,7 +319,7 @@ static enum finding check_signature(struct doctor *d)
 	if (enforce[0] != 'Y' && (!strchr(lockdown, '[') || strstr(lockdown, "[none]")))
 		return fine(d, "the kernel demands no signature");
 	if (!d->signer[0])
-		return fault(d, "unsigned", "the kernel demands a signature (%s), and the module has none; let dkms build and sign it, and let the kernel trust the key: dkms build --force wq/%s && dkms install --force wq/%s; " ENROL,
+		return fault(d, "unsigned", "the kernel demands a signature (%s), and the module has none, so build it again by dkms, which signs it, and enrol its key: dkms build --force wq/%s && dkms install --force wq/%s && " ENROL,
 			     enforce[0] == 'Y' ? "module.sig_enforce" : "lockdown", d->version,
 			     d->version);
 	if (geteuid())

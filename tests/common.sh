@@ -9,8 +9,9 @@ need_test_tools() {
 	# with what tools/vm needs to build kernels, so that it installs nothing in between
 	tools/deps gcc libc6-dev gcc-multilib perl python3 make busybox-static qemu-system-x86 \
 		kmod xz-utils jq tmux bpftrace trace-cmd bc bison flex libelf-dev libssl-dev dwarves \
-		patch liburing-dev libbpf-dev clang iproute2 inotify-tools
+		patch liburing-dev libbpf-dev clang iproute2 inotify-tools systemd
 	get_prometheus
+	get_dkms
 	kernel=$(tools/vm/vm source uml)
 }
 
@@ -32,6 +33,12 @@ get_prometheus() {
 		cp "$root/usr/bin/$program" "$out/bin/.new"
 		mv "$out/bin/.new" "$out/bin/$program"
 	done
+}
+
+# dkms is one script, whose package depends on a kernel's headers.
+get_dkms() {
+	[ -x "$out/bin/dkms" ] ||
+		install -D "$(tools/vm/vm packages . dkms)/usr/sbin/dkms" "$out/bin/dkms"
 }
 
 # Runs the KUnit suites in a guest; prints "PASSED FAILED SKIPPED".  The kernel's own

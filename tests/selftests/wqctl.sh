@@ -19,7 +19,7 @@ set -u
 : "${WQCTL:?set WQCTL to the path of wqctl}" "${SRC:?set SRC to the path of the project}"
 : "${WQCTL_SHARED:=$WQCTL}" "${WQ_LS_KEYS:=100000}" "${WQ_LIMIT:=180}"
 time_limit=$WQ_LIMIT
-q=wqctl-test.$$
+q=wqctl.$$
 # shellcheck source=tests/selftests/harness.sh
 . "$(dirname "$0")/harness.sh"
 

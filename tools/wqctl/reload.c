@@ -31,7 +31,6 @@
 
 #include "save.h"
 
-#define STATE_DIR	"/var/lib/wq"
 #define RELOAD_FILE	STATE_DIR "/reload.wq"
 #define MODULE		"/sys/module/wq"
 

@@ -44,6 +44,9 @@ static inline uint64_t snapshot_sum(uint64_t sum, const char *text, size_t len)
 	return sum;
 }
 
+/* Where the units and wqctl reload have snapshots. */
+#define STATE_DIR	"/var/lib/wq"
+
 /* For how long a command pauses a queue.  It renews the pause, which ends soon if it is killed. */
 #define HOLD_TIME	(10 * NSEC_PER_SEC)
 

@@ -380,6 +380,16 @@ static const struct command commands[] = {
 		},
 		.run = cmd_why, .queue = BY_EITHER, .words_max = 1,
 	}, {
+		.name = "doctor", .args = "",
+		.doc = "Find out why wq does not work here, and print the next command."
+			"\vEach line is a check: its name, its result (fine, fault or unknown) and what it found. The first fault ends the list, because a later one could be its consequence. The checks change nothing. As root they see more.\n\n"
+			"0 no fault was found, 1 a fault was found.",
+		.options = (const struct argp_option[]){
+			{ "json", OPT_JSON, NULL, 0, "a JSON array of objects with check, code (fine, unknown, or a word such as not-loaded) and text", 0 },
+			END
+		},
+		.run = cmd_doctor,
+	}, {
 		.name = "groups", .args = "QUEUE\n--fd N",
 		.doc = "List the groups of a queue, with how many of their keys are ready, blocked, processing and delayed."
 			"\vA blocked key is a ready key beyond the limit of its group: gets can have it only when the run of another key of the group has ended. The groups with the most ready keys come first. The queue was created with an order of groups, see wqctl create --order. The delimiter is part of a group's name, and a key without it is a group by itself. wqctl reads all keys of the queue for this, one page after another, so the numbers are not from one moment.",

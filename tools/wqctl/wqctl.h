@@ -229,6 +229,7 @@ int cmd_ls(const struct args *a);
 int cmd_show(const struct args *a);
 int cmd_groups(const struct args *a);
 int cmd_why(const struct args *a);
+int cmd_doctor(const struct args *a);
 int cmd_stat(const struct args *a);
 int cmd_info(const struct args *a);
 int cmd_kick(const struct args *a);

@@ -91,6 +91,12 @@ dkms_fail() { # RELEASE
 	! "$DKMS" build -m wq -v 0.1 -k "$1" >&2
 }
 
+snapshot() { # FILE: one of the units' snapshots
+	mount -t tmpfs none /var/lib
+	mkdir /var/lib/wq
+	: >"/var/lib/wq/$1"
+}
+
 library() { # FILE NAME: a libwq
 	mkdir "$dir/lib"
 	cp "$1" "$dir/lib/$2"
@@ -415,10 +421,10 @@ test_not_restored() {
 	local file
 	for file in queues.failed reload.wq; do
 		finds not-restored "rm /var/lib/wq/$file" \
-			"mount -t tmpfs none /var/lib; mkdir /var/lib/wq; : >/var/lib/wq/$file"
+			"snapshot $file"
 	done
 	passes crash "the kernel has not crashed" \
-		"mount -t tmpfs none /var/lib; mkdir /var/lib/wq; : >/var/lib/wq/queues.wq"
+		"snapshot queues.wq"
 }
 
 # boot LINE: systemd with the project's units, and this line in /etc/wq.d.  $out is what a doctor

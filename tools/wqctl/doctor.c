@@ -621,7 +621,7 @@ static enum finding check_units(struct doctor *d)
 	return ret;
 }
 
-/* What wq-restore.service or wqctl reload could not restore. */
+/* Snapshots that wq-restore.service or wqctl reload could not restore. */
 static enum finding check_snapshots(struct doctor *d)
 {
 	enum finding ret = NOT_HERE;

@@ -44,7 +44,7 @@ static inline uint64_t snapshot_sum(uint64_t sum, const char *text, size_t len)
 	return sum;
 }
 
-/* Where the units and wqctl reload have snapshots. */
+/* The directory for the snapshots of the units and of wqctl reload. */
 #define STATE_DIR	"/var/lib/wq"
 
 /* For how long a command pauses a queue.  It renews the pause, which ends soon if it is killed. */

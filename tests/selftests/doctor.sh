@@ -190,7 +190,7 @@ test_module_forced() {
 	unload
 	succeeds in_namespace listed "modprobe -f wq"
 	mount -t wqueue wqueue /dev/wqueue
-	finds module-forced "modprobe -r wq" ''
+	finds module-forced "wqctl reload --force" ''
 }
 
 # ---- no module

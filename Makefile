@@ -35,7 +35,7 @@ SIG_KEY	= $(shell sed -n 's/^CONFIG_MODULE_SIG_KEY="\(.*\)"/\1/p' $(KDIR)/.confi
 NO_KEY	= $(if $(filter pkcs11:%,$(SIG_KEY))$(wildcard $(SIG_KEY) \
 	$(addprefix $(KDIR)/,$(SIG_KEY))),,CONFIG_MODULE_SIG_ALL=)
 MAN	:= $(wildcard tools/man/*.[1345])
-SAMPLES	:= $(wildcard tools/samples/*.[ch] tools/samples/*.sh)
+SAMPLES	:= $(wildcard tools/samples/*.[ch] tools/samples/*.sh tools/samples/*.py)
 # Documents and the files that they link to. All keep their places.
 DOCS	:= README.md CHANGELOG.md $(wildcard tools/doc/*.md tools/doc/litmus/*) tools/lib/libwq.h \
 	include/linux/wq.h include/uapi/linux/wq.h

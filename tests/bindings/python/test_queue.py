@@ -1,0 +1,1126 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The Python package in a machine with the module loaded.
+
+    LD_LIBRARY_PATH=build/tools python3 tests/bindings/python/test_queue.py [WORD...]
+
+Prints TAP. WORD: a part of the names of tests.
+"""
+import asyncio
+import contextlib
+import doctest
+import errno
+import gc
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import unittest.mock
+import warnings
+from collections.abc import Callable, Iterator
+
+TOP = pathlib.Path(__file__).resolve().parents[3]
+PACKAGE = pathlib.Path(os.environ.get("WQ_PYTHON", TOP / "tools/bindings/python"))
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(PACKAGE))
+
+import tap  # noqa: E402
+import wq  # noqa: E402
+import wq._batch  # noqa: E402
+import wq._item  # noqa: E402
+import wq._queue  # noqa: E402
+
+LONG = 60.0             # seconds until a wait that must end is given up
+FAST = wq.exponential(0.001, 0.001)
+
+
+class Case(unittest.TestCase):
+    """A test with a private queue. Exceptions in __del__ and dropped objects are failures."""
+
+    def setUp(self) -> None:
+        warnings.simplefilter("error", ResourceWarning)
+        self.lost: list[str] = []
+        sys.unraisablehook = lambda seen: self.lost.append(repr(seen.exc_value))
+        self.q = wq.open(limiter=FAST)
+
+    def tearDown(self) -> None:
+        self.q.close()
+        gc.collect()
+        sys.unraisablehook = sys.__unraisablehook__
+        self.assertEqual([], self.lost)
+
+    @contextlib.contextmanager
+    def raises(self, cls: type[OSError], code: int, text: str = "") -> Iterator[None]:
+        """The body raises this class, with this errno and text."""
+        with self.assertRaises(cls) as seen:
+            yield
+        self.assertEqual(code, seen.exception.errno)
+        self.assertIn(text, str(seen.exception))
+
+    def add(self, *keys: wq.Key) -> None:
+        for key in keys:
+            self.assertTrue(self.q.add(key))
+
+    def is_empty(self) -> None:
+        with self.raises(BlockingIOError, errno.EAGAIN):
+            self.q.get(timeout=0)
+
+
+def python(code: str) -> subprocess.Popen[str]:
+    """A process that runs code with the package."""
+    return subprocess.Popen([sys.executable, "-c", f"import sys, wq\n{code}"], text=True,
+                            env=dict(os.environ, PYTHONPATH=str(PACKAGE)), stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, cwd=TOP)
+
+
+def waits(pid: int) -> bool:
+    """Whether the process sleeps in an ioctl or in ppoll."""
+    calls = {"x86_64": ("16", "271"), "aarch64": ("29", "73")}
+    text = pathlib.Path(f"/proc/{pid}/syscall").read_text().split()
+    return text[0] in calls[os.uname().machine]
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + LONG
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("expected to become true, seen false")
+        time.sleep(0.01)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+class Keys(Case):
+    def test_str_bytes_and_paths_keep_every_byte(self) -> None:
+        raw = bytes(range(256)) * 4
+        keys: list[tuple[wq.Key, bytes]] = [
+            ("Müller", "Müller".encode()), (raw, raw), (b"\0", b"\0"),
+            (pathlib.Path("/srv/a b"), b"/srv/a b"), (os.fsdecode(b"/srv/\xff"), b"/srv/\xff")]
+        for key, data in keys:
+            self.add(key)
+            with self.q.get() as item:
+                self.assertEqual(data, item.key)
+                self.assertEqual(data, item.text.encode("utf-8", "surrogateescape"))
+        self.add(b"/srv/\xff")
+        with self.q.get() as item:
+            self.assertEqual(pathlib.Path(os.fsdecode(b"/srv/\xff")), item.path)
+
+    def test_empty_long_and_other_keys_raise_before_the_call(self) -> None:
+        for key, cls, text in (("", ValueError, "empty"), ("ä" * 513, ValueError, "1026 bytes"),
+                               (7, TypeError, "not int"), (None, TypeError, "not NoneType")):
+            for call in (self.q.add, self.q.query, self.q.cancel, self.q.kick, self.q.flush):
+                if call == self.q.kick and key is None:
+                    continue
+                with self.subTest(key=key, call=call), self.assertRaisesRegex(cls, text):
+                    call(key)  # type: ignore[operator]
+        with self.assertRaisesRegex(ValueError, "empty"):
+            self.q.add_many(["a", ""])
+        self.assertEqual(0, self.q.stat().keys)
+
+
+class Adds(Case):
+    def test_add_returns_whether_the_key_is_newly_dirty(self) -> None:
+        self.assertIs(True, self.q.add("a"))
+        self.assertIs(False, self.q.add("a"))
+        self.assertEqual((1, 1, 0), (self.q.stat().adds, self.q.stat().coalesced,
+                                     self.q.stat().retries))
+
+    def test_add_after_makes_the_key_ready_after_the_time(self) -> None:
+        start = time.monotonic()
+        self.assertTrue(self.q.add("a", after=0.2))
+        info = self.q.query("a")
+        self.assertEqual(wq.KeyState.DELAYED, info.state)
+        self.assertTrue(0 < info.due <= 200_000_000, info.due)
+        self.is_empty()
+        with self.q.get(timeout=LONG):
+            self.assertGreaterEqual(time.monotonic() - start, 0.2)
+        self.assertEqual(1, self.q.stat().retries)
+
+    def test_add_after_0_is_ready_and_counts_as_a_retry(self) -> None:
+        self.assertTrue(self.q.add("a", after=0))
+        self.q.get(timeout=0).done()
+        self.assertEqual(1, self.q.stat().retries)
+
+    def test_add_after_any_number_of_seconds(self) -> None:
+        for number, after in enumerate((1e300, float("inf"), 2 ** 80, 10 ** 9)):
+            self.assertTrue(self.q.add(f"key {number}", after=after))
+            self.assertGreaterEqual(self.q.query(f"key {number}").due, 10 ** 17)
+        self.assertTrue(self.q.add("past", after=float("-inf")))
+        self.q.get(timeout=0).done()
+        with self.assertRaises(ValueError):
+            self.q.add("a", after=float("nan"))
+
+    def test_flags_select_the_rule_of_a_pending_delay(self) -> None:
+        def due(after: float, flags: wq.AddFlag = wq.AddFlag(0)) -> int:
+            self.q.add("a", after=after, flags=flags)
+            return self.q.query("a").due // 1_000_000_000
+
+        self.assertEqual(499, due(500))
+        self.assertEqual(299, due(300))
+        self.assertEqual(299, due(500))
+        self.assertEqual(299, due(100, wq.AddFlag.KEEP_FIRST))
+        self.assertEqual(799, due(800, wq.AddFlag.TAKE_LATEST))
+        self.q.add("a", flags=wq.AddFlag.DROP_DELAY)
+        self.assertEqual(-1, self.q.query("a").due)
+        with self.raises(OSError, errno.EINVAL):
+            self.q.add("b", after=1, flags=wq.AddFlag.DROP_DELAY)
+
+    def test_priority_decides_and_needs_a_queue_with_levels(self) -> None:
+        with wq.open(order=wq.Order.PRIORITY, order_arg=1) as q:
+            for key, level in (("low", -128), ("mid", 0), ("high", 127)):
+                q.add(key, priority=level)
+            q.add("mid", priority=5)
+            self.assertEqual({-128: 1, 0: 0, 5: 1, 127: 1}, q.levels())
+            seen = []
+            for _ in range(3):
+                with q.get(timeout=0) as item:
+                    seen.append((item.text, item.priority))
+            self.assertEqual([("high", 127), ("mid", 5), ("low", -128)], seen)
+            for level in (-129, 128, 2 ** 32):
+                with self.assertRaisesRegex(ValueError, "-128 to 127"):
+                    q.add("x", priority=level)
+                with self.assertRaisesRegex(ValueError, "-128 to 127"):
+                    q.add_many("x", priority=level)
+        with self.raises(OSError, errno.EINVAL, "Order.PRIORITY"):
+            self.q.add("x", priority=1)
+
+    def test_add_many_takes_more_keys_than_one_call(self) -> None:
+        keys = 30_000           # of 64 bytes with their records: 2 arrays
+        self.assertEqual(keys, self.q.add_many(f"{n:040}" for n in range(keys)))
+        self.assertEqual(0, self.q.add_many(f"{n:040}" for n in range(100)))
+        self.assertEqual((keys, 100), (self.q.stat().ready, self.q.stat().coalesced))
+        self.assertEqual(0, self.q.add_many([]))
+
+    def test_add_many_has_the_options_of_add(self) -> None:
+        with wq.open(order=wq.Order.PRIORITY) as q:
+            self.assertEqual(2, q.add_many(["a", "b"], priority=3, after=100))
+            self.assertEqual((3, 99), (q.query("b").priority, q.query("b").due // 10 ** 9))
+
+    def test_add_many_names_the_keys_that_failed_and_adds_the_others(self) -> None:
+        with wq.open(max_keys=2) as q:
+            with self.assertRaisesRegex(wq.BatchError, "2 keys failed, .*full.*'c'") as seen:
+                q.add_many(["a", "b", "c", "a", "d"])
+            self.assertEqual([b"c", b"d"], [key for key, _ in seen.exception.failed])
+            self.assertEqual(errno.ENOSPC, seen.exception.errno)
+            self.assertEqual({b"a", b"b"}, {info.key for info in q.keys()})
+
+    def test_add_rate_limited_counts_a_failure(self) -> None:
+        self.q.add_rate_limited("a")
+        with self.q.get(timeout=LONG) as item:
+            self.assertEqual(1, item.failures)
+            self.assertEqual(1, self.q.num_requeues("a"))
+            item.forget()
+            self.assertTrue(item.held)
+            self.assertEqual(0, self.q.num_requeues("a"))
+
+    def test_add_to_a_full_paused_or_shut_down_queue_names_the_cause(self) -> None:
+        with wq.open(max_keys=1) as q:
+            q.add("a")
+            with self.raises(OSError, errno.ENOSPC, "full"):
+                q.add("b")
+            q.pause(wq.Pause.ADDS)
+            with self.raises(OSError, errno.EHOSTDOWN, "adds are paused"):
+                q.add("a")
+            q.shut_down()
+            with self.raises(wq.ShutDown, errno.ESHUTDOWN, "shut down"):
+                q.add("a")
+
+
+class Runs(Case):
+    def test_body_that_ends_is_done_and_resets_the_failures(self) -> None:
+        self.add("a")
+        self.q.get().retry()
+        with self.q.get(timeout=LONG) as item:
+            self.assertEqual(1, item.failures)
+        self.assertFalse(item.held)
+        with self.raises(wq.UnknownKey, errno.ENOENT):
+            self.q.query("a")
+        self.assertEqual((2, 0), (self.q.stat().dones, self.q.stat().failed))
+
+    def test_item_of_a_raising_body_comes_back_with_its_failure_count(self) -> None:
+        self.add("a")
+        for failures in range(4):
+            with self.assertRaisesRegex(RuntimeError, "^no luck$"):
+                with self.q.get(timeout=LONG) as item:
+                    self.assertEqual(failures, item.failures)
+                    raise RuntimeError("no luck")
+        self.assertEqual(4, self.q.query("a").failures)
+
+    def test_key_that_fails_too_often_is_parked_with_the_exception(self) -> None:
+        text = "x" + "ä" * 40
+        with wq.open(max_retries=1, limiter=FAST) as q:
+            q.add("a")
+            for _ in range(2):
+                with contextlib.suppress(OSError):
+                    with q.get(timeout=LONG):
+                        raise PermissionError(errno.EACCES, text)
+            info = q.query("a")
+            self.assertEqual((wq.KeyState.PARKED | wq.KeyState.FAILED, errno.EACCES),
+                             (info.state, info.error))
+            # 64 bytes, without half a character
+            self.assertEqual("PermissionError: [Errno 13] x" + "ä" * 17, info.reason)
+            self.assertEqual(1, q.kick("a"))
+            with q.get(timeout=0) as item:
+                self.assertEqual(0, item.failures)
+
+    def test_park_keeps_the_reason_and_kick_makes_ready(self) -> None:
+        self.add("a", "b")
+        for error in (5, 99999):
+            self.assertEqual(wq.Result.PARKED, self.q.get().park("broken disk", error=error))
+        self.assertEqual(("broken disk", 5), (self.q.query("a").reason, self.q.query("a").error))
+        self.assertEqual(0, self.q.query("b").error)
+        self.assertEqual(2, self.q.kick())
+        self.assertEqual(2, self.q.stat().ready)
+        with self.raises(wq.UnknownKey, errno.ENOENT):
+            self.q.kick("a")
+
+    def test_interrupted_body_makes_the_key_ready_again_without_a_failure(self) -> None:
+        for cls in (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
+            self.q.add("a")
+            with self.assertRaises(cls):
+                with self.q.get(timeout=0):
+                    raise cls
+            self.assertEqual((wq.KeyState.READY | wq.KeyState.DIRTY, 0),
+                             (self.q.query("a").state, self.q.query("a").failures))
+
+    def test_interrupted_body_loses_no_key_of_a_queue_that_is_shut_down(self) -> None:
+        self.add("a")
+        with self.q.open_same() as other:
+            with self.assertRaises(KeyboardInterrupt):
+                with other.get() as item:
+                    self.q.shut_down()
+                    raise KeyboardInterrupt
+            self.assertTrue(item.held)
+        with self.q.get(timeout=0) as item:
+            self.assertEqual(b"a", item.key)
+
+    def test_item_that_the_body_ended_stays_as_it_is(self) -> None:
+        self.add("a", "b", "c")
+        with self.q.get() as item:
+            self.assertEqual(wq.Result.DELAYED, item.retry(after=100))
+        with self.q.get() as item:
+            item.park("x")
+        with self.assertRaises(RuntimeError):
+            with self.q.get() as item:
+                item.done()
+                raise RuntimeError
+        stat = self.q.stat()
+        self.assertEqual((1, 1, 0, 3), (stat.delayed, stat.parked, stat.failures, stat.dones))
+
+    def test_retry_after_a_time_is_no_failure(self) -> None:
+        self.add("a")
+        item = self.q.get()
+        for wrong in ({"reason": "x"}, {"error": 1}):
+            with self.assertRaisesRegex(ValueError, "no failure"):
+                item.retry(1, **wrong)  # type: ignore[arg-type]
+        self.assertEqual(wq.Result.READY, item.retry(after=0))
+        with self.q.get(timeout=0) as item:
+            self.assertEqual(0, item.failures)
+
+    def test_done_reports_an_add_during_the_run(self) -> None:
+        self.add("a")
+        with self.q.get() as item:
+            self.q.add("a")
+            self.assertIs(True, item.done())
+        self.assertIs(False, self.q.get().done())
+
+    def test_done_can_keep_the_failures(self) -> None:
+        self.add("a")
+        self.q.get().retry()
+        self.q.get(timeout=LONG).done(keep_failures=True)
+        self.assertEqual(1, self.q.query("a").failures)
+
+    def test_second_end_raises_stale_and_ends_no_other_run(self) -> None:
+        self.add("a")
+        item = self.q.get()
+        item.done()
+        self.add("a")
+        with self.q.get() as second:
+            ends: list[Callable[[], object]] = [item.done, item.retry, item.touch,
+                                                lambda: item.park("x")]
+            for end in ends:
+                with self.raises(wq.Stale, errno.ESTALE, "no longer held"):
+                    end()
+            second.touch()
+
+    def test_dropped_item_warns_and_gives_its_key_back(self) -> None:
+        self.add("a")
+        self.q.get(timeout=0)
+        self.assertEqual(1, len(self.lost))
+        self.assertRegex(self.lost.pop(), "ResourceWarning.*b'a'.* was dropped during its run")
+        with self.q.get(timeout=0) as item:
+            self.assertEqual(0, item.failures)
+
+    def test_child_of_fork_does_not_end_the_run_of_its_parent(self) -> None:
+        self.add("a")
+        with self.q.get() as item:
+            pid = os.fork()
+            if not pid:
+                try:
+                    item.__exit__(None, None, None)
+                    item.__exit__(RuntimeError, RuntimeError(), None)
+                    item.__del__()
+                finally:
+                    os._exit(0)
+            self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            self.assertEqual(1, self.q.stat().held)
+            item.touch()
+
+    def test_child_of_fork_can_end_a_run_that_it_enters(self) -> None:
+        self.add("a")
+        item = self.q.get()
+        pid = os.fork()
+        if not pid:
+            with item:
+                pass
+            os._exit(0)
+        os.waitpid(pid, 0)
+        self.assertEqual(1, self.q.stat().dones)
+        with self.raises(wq.Stale, errno.ESTALE):
+            item.touch()
+
+    def test_lost_lease_raises_stale(self) -> None:
+        with wq.open(lease=0.1) as q, q.open_same() as other:
+            q.add("a")
+            item = q.get()
+            with other.get(timeout=LONG) as second:
+                self.assertEqual(1, second.given_back)
+                with self.raises(wq.Stale, errno.ESTALE):
+                    with item:
+                        pass
+                self.assertFalse(item.held)
+                second.touch()
+
+    def test_lost_lease_does_not_hide_the_exception_of_the_body(self) -> None:
+        with wq.open(lease=0.1) as q, q.open_same() as other:
+            q.add("a")
+            with self.assertRaisesRegex(RuntimeError, "the cause"):
+                with q.get():
+                    with other.get(timeout=LONG):
+                        raise RuntimeError("the cause")
+
+    def test_touch_keeps_the_lease(self) -> None:
+        with wq.open(lease=2) as q:
+            q.add("a")
+            with q.get() as item:
+                end = time.monotonic() + 4
+                while time.monotonic() < end:
+                    item.touch()
+                    time.sleep(0.1)
+            self.assertEqual(0, q.stat().expired)
+
+
+class Gets(Case):
+    def test_get_without_a_key_raises_the_errors_of_python(self) -> None:
+        self.is_empty()
+        start = time.monotonic()
+        with self.raises(TimeoutError, errno.ETIMEDOUT, "in time"):
+            self.q.get(timeout=0.2)
+        self.assertGreaterEqual(time.monotonic() - start, 0.2)
+        with self.assertRaisesRegex(ValueError, "negative"):
+            self.q.get(timeout=-1)
+        with self.assertRaisesRegex(ValueError, "negative"):
+            self.q.get_many(timeout=-1)
+
+    def test_get_lets_other_threads_run(self) -> None:
+        seen = []
+        threads = [threading.Thread(target=lambda: seen.append(self.q.get().done()))
+                   for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for number in range(4):
+            self.q.add(str(number))
+        for thread in threads:
+            thread.join(LONG)
+        self.assertEqual([False] * 4, seen)
+
+    def test_ctrl_c_ends_get_and_the_key_goes_to_the_next(self) -> None:
+        with wq.open("python-int", create=True) as q:
+            self.addCleanup(q.unlink)
+            process = python('wq.open("python-int").get()')
+            with process:
+                eventually(lambda: waits(process.pid))
+                process.send_signal(signal.SIGINT)
+                _, text = process.communicate(timeout=LONG)
+            self.assertEqual(-signal.SIGINT, process.returncode)
+            self.assertTrue(text.rstrip().endswith("KeyboardInterrupt"), text)
+            q.add("a")
+            q.get(timeout=0).done()
+
+    def test_ctrl_c_ends_a_loop_and_drain(self) -> None:
+        with wq.open("python-int", create=True) as q:
+            self.addCleanup(q.unlink)
+            q.add("held")
+            with q.get():
+                for code in ("for item in q: pass", 'q.flush("held")', "q.drain()"):
+                    with python(f'q = wq.open("python-int")\n{code}') as process:
+                        eventually(lambda: q.stat().consumers == 2 and waits(process.pid))
+                        process.send_signal(signal.SIGINT)
+                        text = process.communicate(timeout=LONG)[1]
+                    self.assertTrue(text.rstrip().endswith("KeyboardInterrupt"), (code, text))
+
+    def test_signal_handlers_run_and_the_wait_goes_on_with_its_timeout(self) -> None:
+        calls = []
+
+        def handler(*_: object) -> None:
+            calls.append(1)
+            # a call that fails has its own errno
+            with contextlib.suppress(wq.UnknownKey):
+                self.q.query("unknown")
+
+        old = signal.signal(signal.SIGALRM, handler)
+        self.addCleanup(signal.signal, signal.SIGALRM, old)
+        start = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+        try:
+            with self.raises(TimeoutError, errno.ETIMEDOUT):
+                self.q.get(timeout=1)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        self.assertTrue(1 <= time.monotonic() - start < 1.9, time.monotonic() - start)
+        self.assertGreaterEqual(len(calls), 3)
+
+    def test_signal_handler_can_shut_down(self) -> None:
+        old = signal.signal(signal.SIGALRM, lambda *_: self.q.shut_down())
+        self.addCleanup(signal.signal, signal.SIGALRM, old)
+        self.add("a")
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        seen = []
+        for item in self.q:
+            seen.append(item.text)
+        self.assertEqual(["a"], seen)
+        with self.raises(wq.ShutDown, errno.ESHUTDOWN):
+            self.q.get()
+        self.assertTrue(issubclass(wq.ShutDown, BrokenPipeError))
+
+    def test_interrupt_between_get_and_body_loses_no_key(self) -> None:
+        self.add("a")
+        item = wq._item.Item(self.q)
+        wq._lib.lib.wq_get(self.q.fileno(), item._raw, 0)
+        del item                # what an exception after the call does
+        self.assertIn("dropped", self.lost.pop())
+        self.q.get(timeout=0).done()
+
+    def test_key_of_a_killed_process_is_given_to_the_next(self) -> None:
+        with wq.open("python-kill", create=True) as q:
+            self.addCleanup(q.unlink)
+            q.add("a")
+            with python('item = wq.open("python-kill").get(); print(item.text, flush=True)\n'
+                        'sys.stdin.read()') as process:
+                assert process.stdout
+                self.assertEqual("a\n", process.stdout.readline())
+                with self.raises(BlockingIOError, errno.EAGAIN):
+                    q.get(timeout=0)
+                process.kill()
+                with q.get(timeout=LONG) as item:
+                    self.assertEqual((b"a", 1, 0), (item.key, item.given_back, item.failures))
+
+    def test_close_gives_keys_back(self) -> None:
+        self.add("a")
+        other = self.q.open_same()
+        item = other.get()
+        other.close()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            item.done()
+        with self.q.get(timeout=0) as second:
+            self.assertEqual(1, second.given_back)
+
+    def test_poll_reports_a_queue_with_keys(self) -> None:
+        self.assertEqual(([], [], []), select.select([self.q], [], [], 0))
+        self.add("a")
+        self.assertEqual(([self.q], [], []), select.select([self.q], [], [], 0))
+
+
+class Loops(Case):
+    def test_step_ends_the_item_before_as_done(self) -> None:
+        self.add("a", "b")
+        items = iter(self.q)
+        next(items)
+        self.assertEqual((1, 0), (self.q.stat().held, self.q.stat().dones))
+        next(items)
+        self.assertEqual((1, 1), (self.q.stat().held, self.q.stat().dones))
+        self.q.shut_down()
+        self.assertEqual([], list(items))
+        stat = self.q.stat()
+        self.assertEqual((0, 2, 0), (stat.held, stat.dones, stat.failures))
+
+    def test_loop_that_an_exception_ends_retries_the_item(self) -> None:
+        self.add("a")
+        for failures in range(3):
+            with self.assertRaisesRegex(RuntimeError, "no luck"):
+                for item in self.q:
+                    self.assertEqual(failures, item.failures)
+                    raise RuntimeError("no luck")
+            self.assertEqual(failures + 1, self.q.stat().failures)
+
+    def test_loop_that_break_ends_retries_the_item_unless_it_ended(self) -> None:
+        self.add("a")
+        for item in self.q:
+            break
+        self.assertEqual(1, self.q.query("a").failures)
+        for item in self.q:
+            item.done()
+            break
+        self.assertEqual(0, self.q.stat().keys)
+
+    def test_inner_with_retries_with_the_reason(self) -> None:
+        with wq.open(max_retries=1, limiter=FAST) as q:
+            q.add("a")
+            runs = 0
+            for item in q:
+                runs += 1
+                try:
+                    with item:
+                        raise LookupError("no such user")
+                except LookupError:
+                    if runs == 2:
+                        q.shut_down()
+            self.assertEqual((2, "LookupError: no such user"), (runs, q.query("a").reason))
+
+    def test_loop_ends_when_the_queue_is_shut_down_and_empty(self) -> None:
+        self.add("a", "b")
+        self.q.shut_down()
+        self.assertEqual(["a", "b"], [item.text for item in self.q])
+        self.assertEqual(2, self.q.stat().dones)
+
+
+class Batches(Case):
+    def test_body_that_ends_is_done_in_one_call(self) -> None:
+        self.add("a", "b", "c")
+        with self.q.get_many() as items:
+            self.assertEqual([b"a", b"b", b"c"], [item.key for item in items])
+            self.assertEqual((3, b"c", 2), (len(items), items[-1].key, len(items[:2])))
+            items[1].retry(after=100)
+        stat = self.q.stat()
+        self.assertEqual((3, 1, 0, 0), (stat.dones, stat.delayed, stat.held, stat.failures))
+        self.assertFalse(any(item.held for item in items))
+
+    def test_most_limits_the_number(self) -> None:
+        self.add("a", "b", "c")
+        with self.q.get_many(2) as items:
+            self.assertEqual(2, len(items))
+        self.assertEqual(1, self.q.stat().ready)
+
+    def test_raising_body_retries_the_items_that_are_held(self) -> None:
+        self.add("a", "b", "c")
+        with self.assertRaises(RuntimeError):
+            with self.q.get_many() as items:
+                items[0].done()
+                raise RuntimeError("no luck")
+        self.assertEqual((3, 2), (self.q.stat().dones, self.q.stat().failures))
+        with self.q.get_many(timeout=LONG) as items:
+            self.assertEqual(1, items[0].failures)
+
+    def test_lost_keys_are_named_and_the_others_are_done(self) -> None:
+        with wq.open(lease=0.5) as q, q.open_same() as other:
+            q.add_many(["a", "b"])
+            items = q.get_many()
+            with other.get(timeout=LONG) as second:
+                key = second.key
+                for call in (items.touch, items.done):
+                    try:
+                        call()
+                    except wq.BatchError as error:
+                        self.assertIn(key, [failed for failed, _ in error.failed])
+                        self.assertIsInstance(error.failed[0][1], wq.Stale)
+                        break
+                else:
+                    self.fail("expected BatchError, seen none")
+
+    def test_touch_restarts_all_leases(self) -> None:
+        with wq.open(lease=100) as q:
+            q.add_many(["a", "b"])
+            with q.get_many() as items:
+                time.sleep(1.1)
+                self.assertLess(q.query("a").lease, 99 * 10 ** 9)
+                items.touch()
+                self.assertGreater(min(q.query("a").lease, q.query("b").lease), 99 * 10 ** 9)
+
+    def test_interrupt_while_items_are_made_loses_no_key(self) -> None:
+        self.add("a", "b", "c")
+        made = []
+
+        class Interrupted(wq.Item):
+            @classmethod
+            def _of_view(cls, queue, view):  # type: ignore[no-untyped-def]
+                made.append(1)
+                if len(made) == 2:
+                    raise KeyboardInterrupt
+                return wq.Item._of_view(queue, view)
+
+        with unittest.mock.patch.object(wq._batch, "Item", Interrupted), \
+                self.assertRaises(KeyboardInterrupt):
+            self.q.get_many()
+        gc.collect()
+        self.assertEqual(3, len(self.lost))
+        self.lost.clear()
+        self.assertEqual((3, 0), (self.q.stat().ready, self.q.stat().held))
+
+
+class Looks(Case):
+    def test_stat_has_each_figure_of_the_kernel(self) -> None:
+        with wq.open("python-stat", create=True, max_keys=99, lease=7, permissions=0o640) as q:
+            self.addCleanup(q.unlink)
+            q.add_many(["a", "b", "a"])
+            q.get().done()
+            stat = q.stat()
+        self.assertEqual(("python-stat", 0, 0o640, 99, 7 * 10 ** 9, wq.State(0)),
+                         (stat.name, stat.uid, stat.mode, stat.max_keys, stat.lease, stat.state))
+        self.assertEqual((2, 1, 1, 1, 1, 1, 1),
+                         (stat.adds, stat.coalesced, stat.gets, stat.dones, stat.ready,
+                          stat.keys, stat.consumers))
+        self.assertEqual((1, 11, 1), (sum(stat.waits.counts), len(stat.works.counts),
+                                      sum(stat.works.counts)))
+        self.assertGreater(stat.waits.sum, 0)
+        self.assertGreater(stat.oldest, 0)
+        with self.assertRaises(AttributeError):
+            stat.ready = 5  # type: ignore[misc]
+
+    def test_keys_come_once_each_with_their_states(self) -> None:
+        self.q.add_many(f"key {n}" for n in range(2000))
+        self.q.add("later", after=100)
+        with self.q.get() as item:
+            seen = {info.key: info.state for info in self.q.keys()}
+            self.assertEqual(2001, len(seen))
+            self.assertEqual(2001, sum(1 for _ in self.q.keys()))
+            self.assertEqual(wq.KeyState.DELAYED, seen[b"later"])
+            self.assertIn(wq.KeyState.MINE, seen[item.key])
+
+    def test_query_of_an_unknown_key_is_a_key_error(self) -> None:
+        for call in (self.q.query, self.q.cancel, self.q.enable):
+            with self.raises(wq.UnknownKey, errno.ENOENT, "does not know the key: 'x'"):
+                call("x")
+        with self.assertRaises(KeyError):
+            self.q.query("x")
+        self.assertEqual(0, self.q.num_requeues("x"))
+        self.q.forget("x")
+
+    def test_info_and_queues(self) -> None:
+        info = wq.info()
+        self.assertEqual((1024, 1), (info.max_key, info.version))
+        before = info.charged_queues
+        with wq.open("python-b", create=True) as b, wq.open("python-a", create=True) as a:
+            self.addCleanup(a.unlink)
+            self.addCleanup(b.unlink)
+            a.add("x")
+            found = {queue.name: queue for queue in wq.queues() if queue.name.startswith("python-")}
+            self.assertEqual(["python-a", "python-b"], list(found))
+            self.assertEqual((1, 0, 1), (found["python-a"].ready, found["python-b"].ready,
+                                         found["python-a"].consumers))
+            self.assertEqual(before + 2, wq.info().charged_queues)
+        with self.raises(OSError, errno.ENODEV):
+            wq.queues("/tmp")
+
+
+class Controls(Case):
+    def test_pause_holds_gets_until_resume_or_its_time(self) -> None:
+        self.add("a")
+        self.q.pause(wq.Pause.GETS)
+        self.is_empty()
+        self.assertEqual(wq.State.GETS_PAUSED, self.q.stat().state)
+        self.add("b")
+        self.q.resume()
+        self.q.get(timeout=0).done()
+        self.q.pause(duration=0.1)
+        with self.raises(OSError, errno.EHOSTDOWN):
+            self.q.add("c")
+        self.q.get(timeout=LONG).done()
+
+    def test_cancel_drops_the_run(self) -> None:
+        self.add("a")
+        self.assertEqual(wq.KeyState.READY | wq.KeyState.DIRTY, self.q.cancel("a"))
+        self.is_empty()
+
+    def test_kick_makes_the_longest_parked_ready(self) -> None:
+        self.add("a", "b", "c")
+        for _ in range(3):
+            self.q.get().park("x")
+        self.assertEqual(2, self.q.kick(most=2))
+        self.assertEqual((2, 1), (self.q.stat().ready, self.q.stat().parked))
+        self.assertEqual(1, self.q.kick())
+
+    def test_disable_refuses_adds_until_enable(self) -> None:
+        self.add("a")
+        self.q.disable("a")
+        with self.raises(OSError, errno.EBUSY, "enable()"):
+            self.q.add("a")
+        self.assertEqual(wq.KeyState.DISABLED, self.q.enable("a"))
+        self.add("a")
+        with self.q.open_same() as other, self.q.get():
+            with self.raises(TimeoutError, errno.ETIMEDOUT):
+                other.disable("a", timeout=0.1)
+            self.assertIn(wq.KeyState.PROCESSING, other.disable("a", timeout=0))
+
+    def test_flush_waits_for_the_run_and_returns_its_end(self) -> None:
+        self.assertEqual(wq.End.NO_RUN, self.q.flush("a"))
+        for body, end in ((lambda item: item.done(), wq.End.DONE),
+                          (lambda item: item.retry(), wq.End.FAILED),
+                          (lambda item: item.park("x"), wq.End.GAVE_UP)):
+            self.q.add("a")
+            item = self.q.get(timeout=LONG)
+            with self.raises(OSError, errno.EDEADLK, "wait for itself"):
+                self.q.flush("a")
+            with self.q.open_same() as other:
+                with self.raises(BlockingIOError, errno.EAGAIN):
+                    other.flush("a", timeout=0)
+                timer = threading.Timer(0.1, body, [item])
+                timer.start()
+                self.assertEqual(end, other.flush("a", timeout=LONG))
+                timer.join()
+            self.q.cancel("a") if self.q.stat().keys else None
+
+    def test_drain_waits_for_the_holders(self) -> None:
+        self.add("a")
+        item = self.q.get()
+        with self.q.open_same() as other:
+            for timeout, cls, code in ((0, BlockingIOError, errno.EAGAIN),
+                                       (0.1, TimeoutError, errno.ETIMEDOUT)):
+                with self.raises(cls, code):
+                    other.drain(timeout)
+            self.assertEqual(wq.State.SHUTDOWN | wq.State.DRAINING, other.stat().state)
+            timer = threading.Timer(0.1, item.done)
+            timer.start()
+            other.drain(LONG)
+            timer.join()
+            self.assertEqual(1, other.stat().dones)
+
+    def test_shut_down_ends_a_drain(self) -> None:
+        self.add("a")
+        with self.q.get(), self.q.open_same() as other:
+            timer = threading.Timer(0.1, self.q.shut_down)
+            timer.start()
+            with self.raises(OSError, errno.ECANCELED, "ended the drain"):
+                other.drain(LONG)
+            timer.join()
+
+
+class Opens(Case):
+    def test_errors_name_the_next_step(self) -> None:
+        with self.raises(FileNotFoundError, errno.ENOENT, "create=True"):
+            wq.open("python-none")
+        with wq.open("python-open", create=True, max_retries=3) as q:
+            self.addCleanup(q.unlink)
+            with self.raises(FileExistsError, errno.EEXIST, "accept=True"):
+                wq.open("python-open", exclusive=True)
+            with self.raises(FileExistsError, errno.EEXIST, "accept=True"):
+                wq.open("python-open", max_retries=4)
+            wq.open("python-open", max_retries=4, accept=True).close()
+            wq.open(pathlib.Path("/dev/wqueue/python-open")).close()
+        for name in ("", "a\0b", "x" * 64):
+            with self.subTest(name), self.assertRaises((OSError, ValueError)):
+                wq.open(name, create=True)
+        with self.raises(OSError, errno.ENOTTY, "not a queue"):
+            wq.open("/etc/passwd")
+        with self.raises(FileNotFoundError, errno.ENOENT, "no such queue"):
+            wq.unlink("python-none")
+        with self.assertRaisesRegex(ValueError, "no name"):
+            self.q.unlink()
+
+    def test_access_limits_the_calls(self) -> None:
+        with self.q.open_same("r") as reader, self.q.open_same("w") as writer:
+            writer.add("a")
+            with self.raises(PermissionError, errno.EACCES):
+                reader.add("a")
+            with self.raises(PermissionError, errno.EACCES):
+                writer.get(timeout=0)
+            reader.get(timeout=0).done()
+        with self.assertRaises(KeyError):
+            wq.open(access="x")  # type: ignore[arg-type]
+
+    def test_attributes_and_limiters_reach_the_kernel(self) -> None:
+        wanted = (
+            (wq.exponential(2, 3), [2, 3, 3]),
+            (wq.fast_slow(5, 50, 1), [5, 50, 50]),
+            (wq.bucket(0.1, 1), [0, 10, 20]),
+            (wq.max_of(wq.exponential(2, 100), wq.bucket(0.1, 1)), [2, 10, 20]),
+            (wq.max_wait(wq.exponential(2, 100), 5), [2, 4, 5]))
+        for limiter, delays in wanted:
+            with wq.open(limiter=limiter, slack=0.5) as q:
+                seen = []
+                for number in range(len(delays)):
+                    # a key of its own for the bucket, failures of one key for the others
+                    key = str(number) if delays == [0, 10, 20] else "a"
+                    q.add_rate_limited(key)
+                    try:
+                        due = q.query(key).due
+                    except wq.UnknownKey:
+                        due = -1
+                    seen.append(max(0, -(-due // 10 ** 9)))
+                    q.cancel(key) if key != "a" else q.add(key, flags=wq.AddFlag.DROP_DELAY)
+                    if key == "a":
+                        q.get(timeout=0).done(keep_failures=True)
+                self.assertEqual(delays, seen)
+                self.assertEqual(5 * 10 ** 8, q.stat().slack)
+        with self.raises(OSError, errno.ERANGE):
+            wq.open(lease=1e-9)
+        with wq.open(order=wq.Order.DELIMITER, order_arg=ord("/"), group_limit=1) as q:
+            q.add_many(["a/1", "a/2", "b/1"])
+            with q.get(timeout=0) as one, q.get(timeout=0) as two:
+                self.assertEqual(["a/1", "b/1"], [one.text, two.text])
+                self.assertEqual(1, q.stat().blocked)
+
+    def test_numbers_beyond_their_fields_raise(self) -> None:
+        for number in (-1, 2 ** 32 + 1):
+            calls: list[Callable[[], object]] = [
+                lambda: wq.open(max_keys=number), lambda: wq.open(max_retries=number),
+                lambda: wq.open(group_limit=number), lambda: wq.open(order_arg=number),
+                lambda: wq.fast_slow(1, 1, number), lambda: wq.bucket(1, number),
+                lambda: self.q.get_many(number), lambda: self.q.kick(most=number)]
+            for call in calls:
+                with self.assertRaisesRegex(ValueError, f"is {number}, and must be 0 to"):
+                    call()
+
+    def test_closed_queue_raises_value_error(self) -> None:
+        self.q.close()
+        self.q.close()
+        self.assertTrue(self.q.closed)
+        calls: list[Callable[[], object]] = [
+            self.q.get, self.q.stat, self.q.fileno, self.q.shut_down, self.q.get_many,
+            lambda: self.q.add("a"), lambda: list(self.q.keys())]
+        for call in calls:
+            with self.assertRaisesRegex(ValueError, "closed"):
+                call()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            next(iter(self.q))
+
+    def test_queue_that_is_not_closed_warns(self) -> None:
+        before = descriptors()
+        wq.open()
+        self.assertRegex(self.lost.pop(), "ResourceWarning.*private queue.* was not closed")
+        self.assertEqual(before, descriptors())
+
+    def test_missing_module_names_modprobe(self) -> None:
+        code = "import wq\ntry:\n    wq.open('x')\nexcept OSError as error:\n    print(error)"
+        said = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev && exec "$@"', "sh",
+             sys.executable, "-c", code], env=dict(os.environ, PYTHONPATH=str(PACKAGE)), text=True,
+            capture_output=True)
+        self.assertEqual("[Errno 19] there is no /dev/wq: load the module, modprobe wq: 'x'\n",
+                         said.stdout, said.stderr)
+
+    def test_unlinked_and_empty_queue_raises(self) -> None:
+        with wq.open("python-gone", create=True) as q:
+            q.unlink()
+            with self.raises(OSError, errno.EIDRM, "unlinked"):
+                q.get(timeout=LONG)
+
+
+class Asyncio(Case):
+    def test_100_tasks_get_each_key_once(self) -> None:
+        seen: list[str] = []
+
+        async def worker() -> None:
+            async for item in self.q.aiter():
+                with item:
+                    await asyncio.sleep(0)
+                    seen.append(item.text)
+
+        async def all_of_it() -> None:
+            workers = [asyncio.create_task(worker()) for _ in range(100)]
+            await asyncio.sleep(0)
+            for n in range(1000):
+                self.q.add(str(n))
+                if n % 50 == 0:
+                    await asyncio.sleep(0.01)
+            await self.q.adrain()
+            await asyncio.wait_for(asyncio.gather(*workers), LONG)
+
+        asyncio.run(all_of_it())
+        self.assertEqual(sorted(map(str, range(1000))), sorted(seen))
+        self.assertEqual((1000, 0), (self.q.stat().dones, self.q.stat().held))
+
+    def test_one_key_wakes_one_task(self) -> None:
+        async def all_of_it() -> None:
+            tasks = [asyncio.create_task(self.q.aget()) for _ in range(10)]
+            await asyncio.sleep(0.05)
+            with unittest.mock.patch.object(self.q, "get", wraps=self.q.get) as get:
+                self.q.add("a")
+                done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED,
+                                                   timeout=LONG)
+                await asyncio.sleep(0.05)
+            # The loop can turn once more before the first task has taken the key.
+            self.assertLessEqual(get.call_count, 2)
+            self.assertEqual((1, 9), (len(done), sum(not task.done() for task in pending)))
+            done.pop().result().done()
+            for n in range(9):
+                self.q.add(str(n))
+            for item in await asyncio.wait_for(asyncio.gather(*pending), LONG):
+                item.done()
+
+        asyncio.run(all_of_it())
+
+    def test_canceled_task_takes_no_key(self) -> None:
+        async def all_of_it() -> None:
+            for n in range(100):
+                first, second = (asyncio.create_task(self.q.aget()) for _ in range(2))
+                await asyncio.sleep(0)
+                self.q.add("a")
+                for _ in range(n % 4):          # as many turns of the loop
+                    await asyncio.sleep(0)
+                got_it = first.done()
+                first.cancel()
+                item = await (first if got_it else asyncio.wait_for(second, LONG))
+                item.done()
+                second.cancel()
+                await asyncio.wait([first, second])
+                self.assertEqual((n + 1, 0), (self.q.stat().dones, self.q.stat().keys))
+
+        asyncio.run(all_of_it())
+
+    def test_canceled_body_makes_the_key_ready_again_without_a_failure(self) -> None:
+        async def worker() -> None:
+            async for item in self.q.aiter():
+                with item:
+                    await asyncio.sleep(LONG)
+
+        async def all_of_it() -> None:
+            self.q.add("a")
+            task = asyncio.create_task(worker())
+            while not self.q.stat().held:
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+
+        asyncio.run(all_of_it())
+        self.assertEqual((1, 0), (self.q.stat().ready, self.q.stat().failures))
+
+    def test_loop_that_an_exception_ends_retries_the_item_at_once(self) -> None:
+        async def all_of_it() -> None:
+            self.q.add("a")
+            with self.assertRaises(RuntimeError):
+                async for _ in self.q.aiter():
+                    raise RuntimeError
+            self.assertEqual((0, 1), (self.q.stat().held, self.q.stat().failures))
+            async for item in self.q.aiter():
+                self.assertEqual(1, item.failures)
+                self.q.shut_down()
+            self.assertEqual(2, self.q.stat().dones)
+
+        asyncio.run(all_of_it())
+
+    def test_timeout_of_asyncio_ends_aget(self) -> None:
+        async def all_of_it() -> None:
+            with self.assertRaises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await self.q.aget()
+
+        asyncio.run(all_of_it())
+        asyncio.run(all_of_it())        # another event loop can wait for the queue afterwards
+
+    def test_tasks_of_two_event_loops_need_two_consumers(self) -> None:
+        async def other() -> None:
+            with self.assertRaisesRegex(RuntimeError, "open_same"):
+                await self.q.aget()
+
+        async def all_of_it() -> None:
+            task = asyncio.create_task(self.q.aget())
+            await asyncio.sleep(0)
+            await asyncio.to_thread(lambda: asyncio.run(other()))
+            task.cancel()
+
+        asyncio.run(all_of_it())
+
+    def test_close_and_the_end_of_an_unlinked_queue_end_the_waits(self) -> None:
+        async def all_of_it() -> None:
+            with wq.open("python-aio", create=True) as q:
+                tasks = [asyncio.create_task(q.aget()) for _ in range(3)]
+                await asyncio.sleep(0)
+                q.unlink()
+                for seen in await asyncio.wait_for(
+                        asyncio.gather(*tasks, return_exceptions=True), LONG):
+                    self.assertIsInstance(seen, OSError)
+                    self.assertEqual(errno.EIDRM, getattr(seen, "errno"))
+            task = asyncio.create_task(self.q.aget())
+            await asyncio.sleep(0)
+            self.q.close()
+            with self.assertRaisesRegex(ValueError, "closed"):
+                await asyncio.wait_for(task, LONG)
+
+        asyncio.run(all_of_it())
+
+    def test_adrain_waits_for_the_holders(self) -> None:
+        async def all_of_it() -> None:
+            self.q.add("a")
+            item = self.q.get()
+            with self.q.open_same() as other:
+                task = asyncio.create_task(other.adrain())
+                await asyncio.sleep(0.05)
+                self.assertFalse(task.done())
+                item.done()
+                await asyncio.wait_for(task, LONG)
+
+        asyncio.run(all_of_it())
+
+    def test_10000_canceled_gets_leave_no_descriptor(self) -> None:
+        async def all_of_it() -> int:
+            before = descriptors()
+            for _ in range(100):
+                tasks = [asyncio.create_task(self.q.aget()) for _ in range(100)]
+                await asyncio.sleep(0)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+            # the queue's own epoll
+            self.assertEqual(before + 1, descriptors())
+            self.q.add("a")
+            (await self.q.aget()).done()
+            self.q.close()
+            return before
+
+        outside = descriptors()
+        inside = asyncio.run(all_of_it())
+        self.assertEqual(outside - 1, descriptors())
+        self.assertGreater(inside, 0)
+
+    def test_gets_that_time_out_leave_no_descriptor(self) -> None:
+        before = descriptors()
+        for _ in range(1000):
+            with contextlib.suppress(OSError):
+                self.q.get(timeout=0)
+            with contextlib.suppress(OSError):
+                self.q.get(timeout=1e-6)
+            with contextlib.suppress(OSError):
+                self.q.flush("x", timeout=0)
+        self.assertEqual(before, descriptors())
+
+
+class Examples(Case):
+    def test_sample_delivers_and_parks(self) -> None:
+        sample = str(TOP / "tools/samples/mail.py")
+        env = dict(os.environ, PYTHONPATH=str(PACKAGE))
+        self.addCleanup(wq.unlink, "mail")
+        self.assertLessEqual(len(pathlib.Path(sample).read_text().splitlines()), 30)
+        names = ["alice", "bob", "nobody", "alice"]
+        added = subprocess.run([sys.executable, sample, *names], env=env, check=True, text=True,
+                               capture_output=True)
+        self.assertEqual("3 added\n", added.stdout)
+        with subprocess.Popen([sys.executable, sample], env=env, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as worker:
+            assert worker.stdout
+            lines = sorted(worker.stdout.readline() for _ in range(6))
+            with wq.open("mail") as q:
+                eventually(lambda: q.stat().parked)
+                self.assertEqual("LookupError: no such user", q.query("nobody").reason)
+            eventually(lambda: waits(worker.pid))
+            worker.send_signal(signal.SIGINT)
+            worker.wait(LONG)
+        self.assertEqual(["deliver to alice\n", "deliver to bob\n"] +
+                         [f"nobody: no such user, failure {n}\n" for n in range(1, 5)], lines)
+
+
+def load_tests(loader: unittest.TestLoader, tests: unittest.TestSuite,
+               _: object) -> unittest.TestSuite:
+    """The docstrings' examples, too."""
+    for module in (wq, wq._queue, wq._item, wq._batch):
+        tests.addTest(doctest.DocTestSuite(module))
+    return tests
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The Python package without a queue: its layouts, types and builds.
+
+    LD_LIBRARY_PATH=build/tools python3 tests/bindings/python/test_static.py [WORD...]
+
+Prints TAP. WORD: a part of the names of tests.
+"""
+import ctypes
+import importlib.machinery
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+from typing import Any
+
+TOP = pathlib.Path(__file__).resolve().parents[3]
+PACKAGE = TOP / "tools/bindings/python"
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(PACKAGE))
+
+import tap  # noqa: E402
+import wq  # noqa: E402
+from wq import _abi  # noqa: E402
+
+
+def generator() -> Any:
+    """The script generate as a module."""
+    loader = importlib.machinery.SourceFileLoader("generate", str(PACKAGE / "generate"))
+    spec = importlib.util.spec_from_loader("generate", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+class Case(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self) -> None:
+        self.dir = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def output(self, *command: str | pathlib.Path, path: pathlib.Path = PACKAGE) -> str:
+        """The output of a command that succeeds."""
+        ran = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             cwd=TOP, env=dict(os.environ, PYTHONPATH=str(path)))
+        self.assertEqual(0, ran.returncode, ran.stdout)
+        return ran.stdout
+
+    def fails(self, code: str, text: str, path: pathlib.Path = PACKAGE) -> None:
+        """Python code that ends with this text."""
+        ran = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True,
+                             env=dict(os.environ, PYTHONPATH=str(path)))
+        self.assertNotEqual(0, ran.returncode)
+        self.assertIn(text, ran.stderr)
+
+
+class Layouts(Case):
+    def test_abi_module_is_made_from_the_headers(self) -> None:
+        made = self.output(sys.executable, PACKAGE / "generate")
+        self.assertEqual(made, (PACKAGE / "wq/_abi.py").read_text(),
+                         "run: tools/bindings/python/generate --update")
+
+    def test_compiler_has_these_layouts_for_64_and_32_bit(self) -> None:
+        # The last is that of arm and most other machines of 32 bit: 64 bits are aligned to 8.
+        for model, flags in (("lp64", ["-m64"]), ("i386", ["-m32"]),
+                             ("ilp32", ["-m32", "-malign-double"])):
+            with self.subTest(model):
+                source = self.dir / "asserts.c"
+                source.write_text(self.output(sys.executable, PACKAGE / "generate", "--asserts",
+                                              model))
+                self.assertGreater(source.read_text().count("offsetof"), 100)
+                self.assertEqual("", self.output(
+                    "gcc", *flags, "-fsyntax-only", "-Iinclude/uapi", "-Itools/lib", source))
+
+    def test_ctypes_has_these_offsets(self) -> None:
+        made = generator()
+        headers = made.Headers()
+        here = (ctypes.sizeof(ctypes.c_void_p), ctypes.alignment(ctypes.c_uint64))
+        model = {sizes: name for name, sizes in made.MODELS.items()}[here]
+        for name in made.STRUCTS:
+            struct = getattr(_abi, name)
+            offsets, size, _ = headers.layout(name, model)
+            self.assertEqual(offsets, [getattr(struct, name).offset
+                                       for name, _ in struct._fields_])
+            self.assertEqual(size, ctypes.sizeof(struct))
+
+    def test_import_refuses_a_struct_of_another_size(self) -> None:
+        shutil.copytree(PACKAGE / "wq", self.dir / "wq")
+        abi = self.dir / "wq/_abi.py"
+        text = abi.read_text()
+        abi.write_text(re.sub(r"\(wq_item, \(\d+, \d+, \d+\)\)", "(wq_item, (1, 1, 1))", text))
+        self.assertNotEqual(text, abi.read_text())
+        self.fails("import wq", "ImportError: wq_item has ", self.dir)
+
+    def test_each_function_of_the_library_is_known_but_those_of_sources_and_producers(self) -> None:
+        exported = re.findall(r"^\t(wq_\w+);", (TOP / "tools/lib/libwq.map").read_text(), re.M)
+        others = {name for name in exported if name not in _abi.FUNCTIONS}
+        self.assertEqual({"wq_attach", "wq_source_next", "wq_producer_add", "wq_producer_free",
+                          "wq_producer_add_batch", "wq_producer_init", "wq_producer_waits"}, others)
+
+    def test_each_flag_and_figure_of_the_headers_is_there(self) -> None:
+        source = (TOP / "include/uapi/linux/wq.h").read_text()
+        for prefix, cls in (("WQ_ADD_", wq.AddFlag), ("WQ_KEY_", wq.KeyState),
+                            ("WQ_STATE_", wq.State), ("WQ_END_", wq.End), ("WQ_ORDER_", wq.Order)):
+            names = re.findall(rf"^#define {prefix}(\w+)\t", source, re.M)
+            self.assertEqual(names, list(cls.__members__))
+        body = re.search(r"^struct wq_stat \{(.*?)^\};", source, re.M | re.S)
+        assert body
+        fields = re.findall(r"(\w+)(?:\[\w+\])?;", body[1])
+        self.assertEqual(fields[2:-1], list(wq.Stat.__dataclass_fields__))
+
+
+class Errors(Case):
+    def test_import_without_the_library_names_its_package(self) -> None:
+        self.fails("import ctypes\ndef no(*_, **__): raise OSError('no libwq.so.0')\n"
+                   "ctypes.CDLL = no\nimport wq", "ImportError: no libwq.so.0; install libwq")
+
+    def test_import_with_an_older_library_names_the_version(self) -> None:
+        self.fails("import ctypes\nctypes.CDLL = lambda *_, **__: object()\nimport wq",
+                   f"has no wq_until(): install libwq {wq.__version__} or later")
+
+
+class Builds(Case):
+    def test_types_are_clean_with_mypy_strict(self) -> None:
+        tests = TOP / "tests/bindings/python"
+        ran = subprocess.run(
+            ["mypy", "--strict", "--scripts-are-modules", "--no-error-summary", "--cache-dir",
+             self.dir, PACKAGE / "wq", PACKAGE / "generate", TOP / "tools/samples/mail.py",
+             tests / "test_queue.py", tests / "test_static.py", tests / "tap.py"],
+            text=True, stdout=subprocess.PIPE, env=dict(os.environ, MYPYPATH=str(PACKAGE)))
+        self.assertEqual(("", 0), (ran.stdout, ran.returncode))
+
+    def test_types_of_wrong_calls_are_errors_of_mypy(self) -> None:
+        wrong = ("q.add(7)", "q.add('a', after='1')", "q.get().done() + ''", "wq.open(access='x')",
+                 "q.stat().ready = 1", "q.stat().unknown", "async def f():\n    q.aget().done()")
+        for code in wrong:
+            source = self.dir / "wrong.py"
+            source.write_text(f"import wq\nq = wq.open()\n{code}\n")
+            ran = subprocess.run(["mypy", "--cache-dir", self.dir / "cache", "--check-untyped-defs",
+                                  source], text=True, stdout=subprocess.PIPE,
+                                 env=dict(os.environ, MYPYPATH=str(PACKAGE)))
+            self.assertIn("Found 1 error", ran.stdout, code)
+
+    def test_wheel_has_the_package_and_works(self) -> None:
+        source = self.dir / "source"
+        shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__"))
+        subprocess.run([sys.executable, "-c", "from setuptools import build_meta\n"
+                        f"build_meta.build_wheel({str(self.dir)!r})"], cwd=source, check=True,
+                       capture_output=True)
+        wheel, = self.dir.glob("*.whl")
+        version = re.search(r'^MODULE_VERSION\("(.*)"\);', (TOP / "wq_main.c").read_text(), re.M)
+        assert version
+        self.assertEqual(f"libwq-{version[1]}-py3-none-any.whl", wheel.name)
+        with zipfile.ZipFile(wheel) as archive:
+            self.assertEqual(sorted(f"wq/{path.name}" for path in (PACKAGE / "wq").glob("*.*")),
+                             sorted(name for name in archive.namelist() if name.startswith("wq/")))
+            archive.extractall(self.dir / "there")
+        self.assertEqual(
+            f"{version[1]} {self.dir}/there/wq/__init__.py\n",
+            self.output(sys.executable, "-c", "import wq; print(wq.__version__, wq.__file__)",
+                        path=self.dir / "there"))
+
+
+if __name__ == "__main__":
+    tap.main()

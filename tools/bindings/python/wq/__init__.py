@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: LGPL-2.1-only
+"""Keyed work queues in the Linux kernel.
+
+A queue holds keys: strings of bytes that name work. Producers add keys. Consumers get one key at a
+time, do the work, and end the run. Adds of a key that waits are merged into one run, and a key has
+at most one consumer. Failed keys come back with growing delays, and the keys of a consumer that
+dies go to another one. A run can happen twice, so the work must be idempotent. See wq(4).
+
+>>> import wq
+>>> with wq.open() as q:                # wq.open("mail", create=True) for a queue with a name
+...     q.add("alice"), q.add("bob"), q.add("alice")
+...     q.shut_down()                   # so that the loop ends
+...     for item in q:
+...         with item:
+...             print("deliver to", item.text)
+(True, True, False)
+deliver to alice
+deliver to bob
+
+The package calls libwq. Queue, Item and open() describe the calls and their errors.
+"""
+from ._abi import (VERSION as __version__, AddFlag, End, Histogram, Info, KeyInfo, KeyState, Order,
+                   Pause, QueueInfo, Result, Stat, State)
+from ._batch import Batch
+from ._item import Item
+from ._lib import BatchError, Key, ShutDown, Stale, UnknownKey
+from ._limiter import Limiter, bucket, exponential, fast_slow, max_of, max_wait
+from ._queue import Access, Queue, info, open, queues, unlink
+
+__all__ = [
+    "Access", "AddFlag", "Batch", "BatchError", "End", "Histogram", "Info", "Item", "Key",
+    "KeyInfo", "KeyState", "Limiter", "Order", "Pause", "Queue", "QueueInfo", "Result", "ShutDown",
+    "Stale", "Stat", "State", "UnknownKey", "__version__", "bucket", "exponential", "fast_slow",
+    "info", "max_of", "max_wait", "open", "queues", "unlink",
+]

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: LGPL-2.1-only
+"""Keys that a consumer holds."""
+import contextlib
+import ctypes
+import errno
+import os
+import pathlib
+import warnings
+from types import TracebackType
+from typing import Protocol
+
+from . import _abi
+from ._abi import Result
+from ._lib import call, checked, key_text, lib, nanoseconds
+
+LEFT = "the loop was left during the run"
+
+
+class Consumer(Protocol):
+    """The part of a queue that its items use."""
+
+    def fileno(self) -> int: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+
+def reason_of(error: BaseException) -> tuple[str, int]:
+    """The reason and the errno that a parked key keeps of an exception."""
+    name, text = type(error).__name__, str(error)
+    code = error.errno if isinstance(error, OSError) else None
+    return f"{name}: {text}" if text else name, code or 0
+
+
+class Item:
+    """A key that this consumer holds, from the get to the end of its run.
+
+    As a context manager, an item ends its run: as done if the body ends, and by retry() with the
+    exception as the reason if the body raises. An item that the body has ended stays as it is. If
+    KeyboardInterrupt, SystemExit or the cancellation of a task ends the body, the key did not fail:
+    it is ready again at once, with its failures as they were. The exception goes on.
+
+    >>> import wq
+    >>> q = wq.open()
+    >>> q.add("alice")
+    True
+    >>> with q.get() as item:
+    ...     print(item.key, item.text, item.failures)
+    b'alice' alice 0
+    >>> q.close()
+
+    If the queue has a lease, work that takes longer calls touch() in time. Each call that ends a
+    run raises Stale if this consumer does not hold the key any more.
+    """
+
+    __slots__ = ("_queue", "_raw", "_held", "_pid")
+
+    def __init__(self, queue: Consumer) -> None:
+        self._queue = queue
+        self._raw = _abi.wq_item()      # the token is 0 until a get fills it
+        self._held = True
+        self._pid = os.getpid()
+
+    @classmethod
+    def _of_view(cls, queue: Consumer, view: _abi.wq_view) -> "Item":
+        """The item of a batch's record."""
+        item = cls(queue)
+        ctypes.memmove(ctypes.addressof(item._raw), view.key or 0, view.len)
+        item._raw.len = view.len
+        item._raw.failures = view.info.failures
+        item._raw.given_back = view.info.given_back
+        item._raw.priority = view.info.priority
+        item._raw.token = view.token
+        return item
+
+    @property
+    def key(self) -> bytes:
+        """The key."""
+        return ctypes.string_at(ctypes.addressof(self._raw), self._raw.len)
+
+    @property
+    def text(self) -> str:
+        """The key as text. Bytes that are not UTF-8 are surrogates, as in names of files."""
+        return key_text(self.key)
+
+    @property
+    def path(self) -> pathlib.Path:
+        """The key as a path."""
+        return pathlib.Path(os.fsdecode(self.key))
+
+    @property
+    def failures(self) -> int:
+        """How often the key has failed since its last success, at most 65,535."""
+        return self._raw.failures
+
+    @property
+    def given_back(self) -> int:
+        """How many runs of the key in a row were given back: their consumers ended or lost their
+        leases."""
+        return self._raw.given_back
+
+    @property
+    def priority(self) -> int:
+        """The level of the run; 0 in a queue without levels."""
+        return self._raw.priority
+
+    @property
+    def held(self) -> bool:
+        """Whether the run has not ended, as far as this object knows: see touch()."""
+        return self._held and self._raw.token != 0
+
+    def __repr__(self) -> str:
+        return f"<wq.Item {self.key!r}{'' if self.held else ', ended'}>"
+
+    def touch(self) -> None:
+        """Restart the key's lease. Raises Stale if the key is no longer held.
+
+        In a queue without leases, only check that the key is held.
+        """
+        self._check(call(lib.wq_touch, self._queue.fileno(), self._raw))
+
+    def done(self, *, keep_failures: bool = False) -> bool:
+        """End the run as a success, which resets the key's failures.
+
+        keep_failures: leave the failures, as client-go's Done does without Forget.
+
+        Returns whether the key is ready again, because it was added during the run.
+        """
+        outcome = 0 if keep_failures else _abi.WQ_OUTCOME_FORGET
+        return Result.READY in self._end(outcome)
+
+    def retry(self, after: float | None = None, *, reason: str = "", error: int = 0) -> Result:
+        """End the run as a failure. The key runs again after the delay of the queue's limiter.
+
+        If the key failed more often in a row than the queue's max_retries, it is parked with the
+        first 64 bytes of the reason, and with error, an errno.
+
+        after: seconds. The key runs again after this time. That is no failure, so it has no reason.
+
+        Returns Result.READY, DELAYED or PARKED, READY and DELAYED together if the key was added
+        during the run, and 0 if the queue is shut down or the key disabled: then it does not run
+        again.
+        """
+        if after is None:
+            return self._fail(_abi.WQ_OUTCOME_RETRY, reason, error)
+        if reason or error:
+            raise ValueError("a retry after a time of the caller's is no failure: give no reason")
+        return self._end(_abi.WQ_OUTCOME_AFTER, nanoseconds(after))
+
+    def park(self, reason: str, *, error: int = 0) -> Result:
+        """End the run as a failure that must not be retried: park the key.
+
+        The key stays in the queue with the first 64 bytes of the reason, and with error, an errno.
+        An add or Queue.kick() makes it ready again, and Queue.cancel() drops it.
+
+        Returns Result.PARKED, or READY if the key was added during the run.
+        """
+        return self._fail(_abi.WQ_OUTCOME_GIVE_UP, reason, error)
+
+    def forget(self) -> None:
+        """Reset the key's failures. The run goes on."""
+        checked(call(lib.wq_forget, self._queue.fileno(), self.key, self._raw.len), self.text)
+
+    def _check(self, result: int) -> int:
+        if result == -errno.ESTALE:
+            self._held = False
+        return checked(result, self.text)
+
+    def _ended(self, result: int) -> Result:
+        self._check(result)
+        self._held = False
+        return Result(result)
+
+    def _end(self, outcome: int, delay: int = 0) -> Result:
+        return self._ended(call(lib.wq_done_with, self._queue.fileno(), self._raw, delay, outcome))
+
+    def _fail(self, outcome: int, reason: str, error: int) -> Result:
+        # Not half a character at the end.
+        text = reason.encode("utf-8", "replace")[:_abi.WQ_MAX_REASON].decode("utf-8", "ignore")
+        error = error if 0 <= error <= _abi.WQ_MAX_ERROR else 0
+        return self._ended(call(lib.wq_done_failed, self._queue.fileno(), self._raw, outcome, error,
+                                text.encode()))
+
+    def _fail_with(self, error: BaseException) -> None:
+        """End a run that an exception ended. An error of this call would hide the exception."""
+        with contextlib.suppress(OSError):
+            if isinstance(error, Exception):
+                reason, code = reason_of(error)
+                self.retry(reason=reason, error=code)
+            else:
+                self._give_back()
+
+    def _give_back(self) -> None:
+        """Make the key ready again, with its failures as they were.
+
+        A queue that is shut down would drop the key, so this consumer keeps it until close().
+        """
+        stat = _abi.wq_stat()
+        checked(call(lib.wq_stat_sized, self._queue.fileno(), stat, ctypes.sizeof(stat), None))
+        if not stat.state & _abi.State.SHUTDOWN:
+            self._end(_abi.WQ_OUTCOME_AFTER)
+
+    def _to_end(self) -> bool:
+        """Whether this object has to end the run. A child of fork() must not end its parent's."""
+        return self.held and self._pid == os.getpid() and not self._queue.closed
+
+    def __enter__(self) -> "Item":
+        self._pid = os.getpid()
+        return self
+
+    def __exit__(self, cls: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if not self._to_end():
+            return
+        if error is None:
+            self.done()
+        else:
+            self._fail_with(error)
+
+    def _leave(self) -> None:
+        """End the run of an item whose loop was left."""
+        if self._to_end():
+            with contextlib.suppress(OSError):
+                self.retry(reason=LEFT)
+
+    def __del__(self) -> None:
+        # Nobody can end the run any more.
+        if self._to_end():
+            text = f"{self!r} was dropped during its run"
+            with contextlib.suppress(OSError):
+                self._give_back()
+            warnings.warn(text, ResourceWarning, source=self)
+
+
+class Loop:
+    """The steps of a loop over a queue: each ends the run of the item before.
+
+    This is no generator, because the end of a loop closes an asynchronous generator only later.
+    """
+
+    def __init__(self) -> None:
+        self._item: Item | None = None
+
+    def _step(self) -> None:
+        item, self._item = self._item, None
+        if item is not None and item.held:
+            item.done()
+
+    def __del__(self) -> None:
+        if self._item is not None:
+            self._item._leave()

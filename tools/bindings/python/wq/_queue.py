@@ -1,0 +1,539 @@
+# SPDX-License-Identifier: LGPL-2.1-only
+"""Queues."""
+import asyncio
+import ctypes
+import errno
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from . import _abi, _aio, _batch
+from ._abi import AddFlag, End, Info, KeyInfo, KeyState, Order, Pause, QueueInfo, Stat
+from ._batch import Batch, Records
+from ._item import Item, Loop
+from ._lib import (Key, ShutDown, UnknownKey, call, checked, error_of, figures, in_range, key_bytes,
+                   key_text, level, lib, name_bytes, nanoseconds, until, wait)
+from ._limiter import Limiter
+
+Access = Literal["r", "w", "rw"]
+_ACCESS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "rw": os.O_RDWR}
+_BOTH = Pause.GETS | Pause.ADDS
+
+_OPEN_TEXTS = {
+    errno.ENOENT: "there is no such queue: create=True makes it",
+    errno.EEXIST: "the queue exists, or has other attributes: accept=True takes it as it is",
+}
+
+
+_NO_LEVELS = {
+    errno.EINVAL: "the queue has no levels, which order=Order.PRIORITY makes, or the flags "
+                  "contradict each other",
+}
+
+
+def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  # noqa: A001
+         create: bool = False, exclusive: bool = False, accept: bool = False,
+         permissions: int = 0o600, max_keys: int = 0, lease: float = 0, max_retries: int = 0,
+         limiter: Limiter = (), order: Order = Order.FIFO, order_arg: int = 0, group_limit: int = 0,
+         debounce: float = 0, slack: float = 0) -> "Queue":
+    """Open a queue as a new consumer.
+
+    name: the queue's name, or with a slash the path of its file in wqueue; None: a new private
+        queue, which ends when its last consumer is closed
+    access: "r" to get and list, "w" to add, cancel and shut down, or "rw"
+    create: create the queue if there is none. exclusive: fail with FileExistsError if there is one
+    permissions: of a new queue, less the umask
+    accept: take a queue that exists with its own attributes. Without this, it must have those of
+        the following that are not 0, else the call fails with FileExistsError
+
+    max_keys: the number of keys that the queue can hold; 0: 65,536
+    lease: seconds for which a consumer can hold a key without Item.touch(); 0: no limit
+    max_retries: failures in a row that are retried, before the key is parked; 0: all
+    limiter: the delay of a failed key, for example exponential(0.1, 60). The default is 5 ms after
+        the first failure, twice as much after each further one, at most 1,000 s, and for all keys
+        together at most 10 failures a second after the first 100
+    order: which ready key a get takes. order_arg: its number, see wq(4), for example ord("/") of
+        Order.DELIMITER. group_limit: keys of a group that are processing at once; 0: no limit
+    debounce: seconds for which adds with AddFlag.TAKE_LATEST can defer a key; 0: no limit
+    slack: seconds by which delays and leases may end late; 0: 50 us
+
+    >>> q = open(order=Order.PRIORITY)
+    >>> q.add("low"), q.add("high", priority=3)
+    (True, True)
+    >>> with q.get() as item:
+    ...     print(item.text)
+    high
+    >>> q.close()
+    """
+    specs = (_abi.wq_limiter_spec * len(limiter))(*limiter)
+    attrs = _abi.wq_attrs(
+        max_keys=in_range("max_keys", max_keys), lease=nanoseconds(lease),
+        slack=nanoseconds(slack), debounce=nanoseconds(debounce), order=order,
+        order_arg=in_range("order_arg", order_arg),
+        group_limit=in_range("group_limit", group_limit),
+        max_retries=in_range("max_retries", max_retries), num_limiters=len(limiter),
+        limiters=ctypes.addressof(specs) if limiter else 0,
+        flags=_abi.WQ_OPEN_ACCEPT if accept else 0)
+    flags = _ACCESS[access]
+    if create or exclusive:
+        flags |= os.O_CREAT | (os.O_EXCL if exclusive else 0)
+    path = None if name is None else name_bytes(name)
+    return Queue(checked(call(lib.wq_open_attr_sized, path, flags, permissions, attrs,
+                              ctypes.sizeof(attrs)), _shown(name), _OPEN_TEXTS), name)
+
+
+def _shown(name: str | os.PathLike[str] | None) -> str:
+    return "a private queue" if name is None else os.fspath(name)
+
+
+def unlink(name: str | os.PathLike[str]) -> None:
+    """Remove the name of a queue. The queue ends when its last consumer is closed."""
+    checked(call(lib.wq_unlink, name_bytes(name)), _shown(name),
+            {errno.ENOENT: "there is no such queue"})
+
+
+def info() -> Info:
+    """The limits of the kernel's wq."""
+    struct = _abi.wq_info()
+    checked(call(lib.wq_info_sized, struct, ctypes.sizeof(struct)))
+    return figures(Info, struct)
+
+
+def queues(path: str | os.PathLike[str] | None = None) -> list[QueueInfo]:
+    """The queues of a directory of wqueue that the caller can open, by name.
+
+    path: None: the directory in which open() looks up names
+    """
+    found = ctypes.POINTER(_abi.wq_queue)()
+    count = checked(call(lib.wq_queues_sized, None if path is None else name_bytes(path),
+                         ctypes.byref(found), ctypes.sizeof(_abi.wq_queue)),
+                    None if path is None else os.fspath(path))
+    try:
+        return sorted((figures(QueueInfo, found[i]) for i in range(count)),
+                      key=lambda queue: queue.name)
+    finally:
+        free = ctypes.CDLL(None).free
+        free.argtypes = [ctypes.c_void_p]
+        free(found)
+
+
+class Queue:
+    """A queue, opened as one consumer.
+
+    The consumer holds each key that it got until the key's run ends, and gives its keys back when
+    it is closed. As a context manager, a queue is closed at the end. Threads can share a queue: a
+    call that waits lets other threads run. shut_down() wakes such calls, and close() does not.
+
+    A loop over the queue waits for keys until the queue is shut down:
+
+        for item in queue:
+            with item:
+                deliver(item.text)
+
+    With the inner with, a run that raises is retried with the exception as its reason, as described
+    in Item. Without it, the next step of the loop ends the item's run as done. If an exception,
+    break or return ends the loop before, the run is retried, unless item.done() or another call
+    ended it: Python does not show the loop why it ends.
+
+    A key is str, bytes or a path, times are seconds, and a timeout is None to wait without a limit,
+    or 0 not to wait. Signal handlers of Python run during a wait, which goes on unless the handler
+    raises, so Ctrl-C ends it. A key that is empty or longer than 1,024 bytes raises ValueError, and
+    any call after close() does. All other errors are OSError with the errno of the call, see wq(4):
+
+        BlockingIOError     EAGAIN: nothing is there, and the timeout is 0
+        TimeoutError        ETIMEDOUT: nothing came in time
+        ShutDown            ESHUTDOWN: the queue is shut down
+        Stale               ESTALE: this consumer does not hold the key any more
+        UnknownKey          ENOENT: the queue does not know the key; also a KeyError
+        PermissionError     EACCES, EPERM: access, or the caller, does not permit the call
+        FileNotFoundError, FileExistsError  ENOENT, EEXIST of open()
+        BatchError          some keys of a batch failed
+        OSError             EHOSTDOWN: adds are paused. EBUSY: the key is disabled. ENOSPC: the
+                            queue is full. EIDRM: the queue was unlinked and is empty
+    """
+
+    def __init__(self, fd: int, name: str | os.PathLike[str] | None) -> None:
+        """Take over a descriptor that is bound to a queue."""
+        self._fd = fd
+        self._name = name
+        self._waiters: _aio.Waiters | None = None
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"descriptor {self._fd}"
+        return f"<wq.Queue {_shown(self._name)!r}, {state}>"
+
+    def __enter__(self) -> "Queue":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            text = f"{self!r} was not closed"
+            self.close()
+            warnings.warn(text, ResourceWarning, source=self)
+
+    @property
+    def name(self) -> str | None:
+        """The name or path by which the queue was opened; None: a private queue."""
+        return None if self._name is None else os.fspath(self._name)
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+        return self._fd < 0
+
+    def fileno(self) -> int:
+        """The descriptor, for select and poll: readable if a get would not wait."""
+        if self._fd < 0:
+            raise ValueError("the queue is closed")
+        return self._fd
+
+    def close(self) -> None:
+        """Close this consumer. The keys that it holds are given back. Can be called again."""
+        fd, self._fd = self._fd, -1
+        if self._waiters:
+            self._waiters.close()
+        if fd >= 0:
+            os.close(fd)
+
+    def open_same(self, access: Access = "rw") -> "Queue":
+        """Open the queue, also a private one, as another consumer."""
+        fd = self._checked(call(lib.wq_open_same, self.fileno(), _ACCESS[access]))
+        return Queue(fd, self._name)
+
+    def _checked(self, result: int, key: bytes | None = None, texts: dict[int, str] = {}) -> int:
+        """The result of a call. Errors name the key, or the queue."""
+        if result == -errno.ENOENT and key is not None:
+            raise UnknownKey(errno.ENOENT, "the queue does not know the key", key_text(key))
+        return checked(result, _shown(self._name) if key is None else key_text(key), texts)
+
+    def _key_call(self, function: str, key: Key) -> int:
+        data = key_bytes(key)
+        return self._checked(call(getattr(lib, function), self.fileno(), data, len(data)), data)
+
+    # Adds
+
+    def add(self, key: Key, *, after: float | None = None, priority: int = 0,
+            flags: AddFlag = AddFlag(0)) -> bool:
+        """Add a key: it needs a run.
+
+        after: seconds until it needs the run. If the key has a pending delay, the earlier time
+            applies, unless flags selects another rule. 0 or less: now; but the add counts in
+            Stat.retries, as client-go's AddAfter
+        priority: the level in a queue with Order.PRIORITY, -128 to 127. If the key is added several
+            times before its run starts, the highest level counts
+
+        Returns True if the key is newly dirty or newly delayed, and False if the add was coalesced
+        with a run that has not started.
+
+        >>> import pathlib, wq
+        >>> q = wq.open()
+        >>> q.add("alice"), q.add(b"alice"), q.add(pathlib.Path("/srv/a"), after=1.5)
+        (True, False, True)
+        >>> q.close()
+        """
+        data = key_bytes(key)
+        if after is None and not priority and not flags:
+            result = call(lib.wq_add, self.fileno(), data, len(data))
+        else:
+            result = call(lib.wq_add_priority, self.fileno(), data, len(data), level(priority),
+                          *_delay(after, flags))
+        return self._checked(result, data, _NO_LEVELS if priority else {}) == 1
+
+    def add_many(self, keys: Iterable[Key], *, after: float | None = None, priority: int = 0,
+                 flags: AddFlag = AddFlag(0)) -> int:
+        """Add keys, some 30,000 in a call. The options are those of add().
+
+        Returns how many keys are newly dirty. Raises BatchError if keys failed. The others are
+        added.
+        """
+        return _batch.add(self.fileno(), map(key_bytes, keys), level(priority),
+                          *_delay(after, flags))
+
+    def add_rate_limited(self, key: Key) -> bool:
+        """Count a failure of a key, and add it after the delay of the queue's limiter.
+
+        Returns as add(). Item.retry() does this for a key that is held.
+        """
+        return self._key_call("wq_add_rate_limited", key) == 1
+
+    # Gets
+
+    def get(self, timeout: float | None = None) -> Item:
+        """Get the next key.
+
+        Raises TimeoutError or, if timeout is 0, BlockingIOError if no key is ready, and ShutDown if
+        the queue is shut down and no key is left.
+
+        >>> import wq
+        >>> q = wq.open(max_retries=1)
+        >>> q.add("bob")
+        True
+        >>> for _ in range(2):
+        ...     try:
+        ...         with q.get(timeout=60) as item:
+        ...             print(item.failures)
+        ...             raise RuntimeError("no such user")
+        ...     except RuntimeError:
+        ...         pass
+        0
+        1
+        >>> q.query("bob").reason
+        'RuntimeError: no such user'
+        >>> q.close()
+        """
+        item = Item(self)       # before the call, so that an interrupt loses no key
+        self._checked(wait(lib.wq_get, self.fileno(), item._raw, until(timeout)))
+        return item
+
+    def get_many(self, most: int = 0, timeout: float | None = None) -> Batch:
+        """Get the next keys: wait for the first, and take the others that are ready.
+
+        most: the number of keys; 0: as many as fit into 8 KiB
+
+        Raises as get().
+        """
+        return _batch.get(self, in_range("most", most), until(timeout))
+
+    def __iter__(self) -> "Items":
+        return Items(self)
+
+    async def aget(self) -> Item:
+        """get() for asyncio. asyncio.timeout() limits the wait."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return self.get(timeout=0)
+            except BlockingIOError:
+                pass
+            if not self._waiters or not self._waiters.serves(loop):
+                if self._waiters:
+                    self._waiters.close()
+                self._waiters = _aio.Waiters(self.fileno(), _shown(self._name))
+            await self._waiters.wait()
+
+    def aiter(self) -> "AsyncItems":
+        """The loop over the queue for asyncio.
+
+        Runs end as in the loop without async, and if the task is canceled in a body with an inner
+        with, its key is ready again at once:
+
+            async for item in queue.aiter():
+                with item:
+                    await deliver(item.text)
+        """
+        return AsyncItems(self)
+
+    # Keys
+
+    def query(self, key: Key) -> KeyInfo:
+        """The state, failures, holder and times of a key. Raises UnknownKey."""
+        data = key_bytes(key)
+        struct = _abi.wq_key_info()
+        self._checked(call(lib.wq_query_info_sized, self.fileno(), data, len(data), struct,
+                           ctypes.sizeof(struct)), data)
+        return _key_info(data, struct)
+
+    def keys(self) -> Iterator[KeyInfo]:
+        """The keys of the queue in any state, in no particular order.
+
+        A key that is in the queue from the first step to the last comes once. A key that is added
+        or removed meanwhile comes at most once.
+        """
+        cursor = ctypes.c_uint64(0)
+        while True:
+            with Records() as records:
+                self._checked(wait(lib.wq_list, self.fileno(), records.raw, 0, cursor))
+                found = [_key_info(records.key(view), view.info) for view in records]
+            yield from found
+            if not cursor.value:
+                return
+
+    def cancel(self, key: Key) -> KeyState:
+        """Drop the pending run, the delay and the failures of a key, or a parked key.
+
+        A run in progress goes on, and no other run follows it. Returns the state before. Raises
+        UnknownKey.
+        """
+        return KeyState(self._key_call("wq_cancel", key))
+
+    def forget(self, key: Key) -> None:
+        """Reset the failures of a key, also of an unknown one."""
+        self._key_call("wq_forget", key)
+
+    def num_requeues(self, key: Key) -> int:
+        """The failures of a key as the queue's limiter counts them; 0 for an unknown key."""
+        return self._key_call("wq_num_requeues", key)
+
+    def kick(self, key: Key | None = None, *, most: int | None = None) -> int:
+        """Make a parked key ready, or the keys that are parked longest, with their failures reset.
+
+        most: without a key, the number of keys at most; None: all that are parked at the time of
+            the call
+
+        Returns how many were made ready. Raises UnknownKey if the key is not parked.
+        """
+        if key is None:
+            number = 2 ** 32 - 1 if most is None else in_range("most", most)
+            return self._checked(call(lib.wq_kick_many, self.fileno(), number))
+        self._key_call("wq_kick", key)
+        return 1
+
+    def disable(self, key: Key, timeout: float | None = None) -> KeyState:
+        """Refuse adds of a key, drop its pending run, and wait for its run in progress.
+
+        Adds fail with EBUSY until enable(), also if the wait fails and after this process ends.
+        Only the queue's owner and root may do this. Returns the state before.
+        """
+        data, limit = key_bytes(key), until(timeout)
+        # Without its wait, which a signal would end and a repeated call would not continue.
+        state = KeyState(self._checked(call(lib.wq_disable, self.fileno(), data, len(data),
+                                            _abi.WQ_NOWAIT), data))
+        if KeyState.PROCESSING in state and limit != _abi.WQ_NOWAIT:
+            self._end_of(self._wait_fd(data, _abi.WQ_WAIT_RUN), limit)
+        return state
+
+    def enable(self, key: Key) -> KeyState:
+        """Accept adds of a key that was disabled. Returns the state before. Raises UnknownKey."""
+        return KeyState(self._key_call("wq_enable", key))
+
+    def flush(self, key: Key, timeout: float | None = None) -> End:
+        """Wait until each add of a key before the call has had its full run.
+
+        Returns how the last of these runs ended, and End.NO_RUN if none was pending or in progress.
+        Raises OSError with EDEADLK if this consumer holds the key.
+        """
+        limit = until(timeout)
+        return self._end_of(self._wait_fd(key_bytes(key), 0), limit)
+
+    def _wait_fd(self, key: bytes, flags: int) -> int:
+        """A descriptor that is readable when a wait for the key has ended."""
+        return self._checked(call(lib.wq_wait_fd, self.fileno(), key, len(key), flags, 0), key)
+
+    def _end_of(self, fd: int, limit: int) -> End:
+        try:
+            return End(self._checked(wait(lib.wq_wait, fd, limit)))
+        finally:
+            os.close(fd)
+
+    # The whole queue
+
+    def stat(self) -> Stat:
+        """The statistics of the queue, all from one moment."""
+        struct = _abi.wq_stat()
+        self._checked(call(lib.wq_stat_sized, self.fileno(), struct, ctypes.sizeof(struct), None))
+        return figures(Stat, struct)
+
+    def levels(self) -> dict[int, int]:
+        """The number of ready keys of each level that has been used."""
+        struct, ready = _abi.wq_stat(), (ctypes.c_uint32 * _abi.WQ_LEVELS)()
+        self._checked(call(lib.wq_stat_sized, self.fileno(), struct, ctypes.sizeof(struct), ready))
+        return {level: count for level, count in enumerate(ready, _abi.WQ_MIN_PRIORITY)
+                if count != _abi.WQ_LEVEL_UNUSED}
+
+    def pause(self, what: Pause = _BOTH, *, duration: float | None = None) -> None:
+        """Pause gets, adds or both, for a duration in seconds or until resume().
+
+        Gets then wait as if no key were ready, and adds fail with EHOSTDOWN. The pause stays when
+        the process ends, and a shut down ends it. Only the queue's owner and root may do this.
+        """
+        # 0 ns would resume.
+        time = _abi.WQ_FOREVER if duration is None else max(1, nanoseconds(duration))
+        self._checked(call(lib.wq_pause, self.fileno(), what, time))
+
+    def resume(self, what: Pause = _BOTH) -> None:
+        """End the pause of gets, adds or both."""
+        self._checked(call(lib.wq_resume, self.fileno(), what))
+
+    def shut_down(self) -> None:
+        """Refuse adds, and drop delayed keys. Gets return the ready keys, and then raise ShutDown.
+
+        That is final. It needs access "rw" or, for the queue's owner and root, "w".
+        """
+        self._checked(call(lib.wq_shutdown, self.fileno()))
+
+    def drain(self, timeout: float | None = None) -> None:
+        """shut_down(), and wait until no key is ready or processing.
+
+        If the wait raises, the queue is shut down and drains. OSError with ECANCELED: a shut_down()
+        ended the drain.
+        """
+        limit = until(timeout)
+        _drained(self._end_of(self._drain_begin(), limit), _shown(self._name))
+
+    async def adrain(self) -> None:
+        """drain() for asyncio."""
+        fd = self._drain_begin()
+        try:
+            await _aio.readable(fd)
+            _drained(End(self._checked(call(lib.wq_wait, fd, _abi.WQ_NOWAIT))), _shown(self._name))
+        finally:
+            os.close(fd)
+
+    def _drain_begin(self) -> int:
+        self._checked(call(lib.wq_drain_begin, self.fileno()))
+        return self._checked(call(lib.wq_wait_fd, self.fileno(), None, 0, _abi.WQ_WAIT_DRAIN, 0))
+
+    def unlink(self) -> None:
+        """Remove the queue's name. The queue ends when its last consumer is closed."""
+        if self._name is None:
+            raise ValueError("a private queue has no name")
+        unlink(self._name)
+
+
+class Items(Loop):
+    """The loop over a queue, see Queue."""
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__()
+        self._queue = queue
+
+    def __iter__(self) -> "Items":
+        return self
+
+    def __next__(self) -> Item:
+        self._step()
+        try:
+            self._item = self._queue.get()
+        except ShutDown:
+            raise StopIteration from None
+        return self._item
+
+
+class AsyncItems(Loop):
+    """The loop over a queue for asyncio, see Queue.aiter()."""
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__()
+        self._queue = queue
+
+    def __aiter__(self) -> "AsyncItems":
+        return self
+
+    async def __anext__(self) -> Item:
+        self._step()
+        try:
+            self._item = await self._queue.aget()
+        except ShutDown:
+            raise StopAsyncIteration from None
+        return self._item
+
+
+def _delay(after: float | None, flags: AddFlag) -> tuple[int, int]:
+    """The delay in ns, and the flags of an add."""
+    if after is None:
+        return 0, flags
+    return nanoseconds(after), flags | AddFlag.AFTER
+
+
+def _key_info(key: bytes, struct: _abi.wq_key_info) -> KeyInfo:
+    reason = bytes(struct.reason[:struct.reason_len]).decode("utf-8", "replace")
+    return figures(KeyInfo, struct, key=key, reason=reason)
+
+
+def _drained(end: End, name: str) -> None:
+    if end != End.DONE:
+        raise error_of(errno.ECANCELED, name)

@@ -216,7 +216,7 @@ deb:
 
 # Kbuild's outputs in a module's directories.  clean removes them without Kbuild, because
 # the kernel headers may have been removed since the build.
-KBUILD_OUTPUTS := *.o *.ko *.ko.* *.mod *.mod.c *.a *.i *.s *.lst *.su *.dwo *.gcno *.ll *.usyms \
+KBUILD_OUTPUTS := *.o *.ko *.ko.* wq*.mod *.mod.c *.a *.i *.s *.lst *.su *.dwo *.gcno *.ll *.usyms \
 	*.symtypes .*.cmd .*.d .*.tmp .tmp_* modules.order Module.symvers
 
 clean:

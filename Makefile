@@ -48,7 +48,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include sources $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
-.PHONY: FORCE all modules tools run shell test test-packaging matrix torture test-torture model litmus kunit mutants fuzz test-fuzz \
+.PHONY: FORCE all modules tools run shell test test-packaging test-go matrix torture test-torture model litmus kunit mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist specs deb clean help
 
@@ -118,6 +118,9 @@ litmus:
 
 test-packaging:
 	@tests/packaging
+
+test-go:
+	@tests/bindings/go
 
 bench:
 	@tests/bench/run
@@ -225,7 +228,7 @@ deb:
 
 # Kbuild's outputs in a module's directories.  clean removes them without Kbuild, because
 # the kernel headers may have been removed since the build.
-KBUILD_OUTPUTS := *.o *.ko *.ko.* *.mod *.mod.c *.a *.i *.s *.lst *.su *.dwo *.gcno *.ll *.usyms \
+KBUILD_OUTPUTS := *.o *.ko *.ko.* wq*.mod *.mod.c *.a *.i *.s *.lst *.su *.dwo *.gcno *.ll *.usyms \
 	*.symtypes .*.cmd .*.d .*.tmp .tmp_* modules.order Module.symvers
 
 clean:
@@ -263,6 +266,7 @@ help:
 	@echo "                        the faults that the quick KUnit cases notice"
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms, packages and specs (needs root)"
+	@echo "  make test-go          the Go packages, and client-go's own tests over them"
 	@echo "  make model            compare wq with a model: all short sequences, long random ones"
 	@echo "  make litmus           check the memory ordering with herd7 and the kernel's model"
 	@echo "  make fuzz             fuzz /dev/wq under all checkers for MINUTES=10"

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: LGPL-2.1-only
+
+package wq
+
+import (
+	"runtime"
+	"sync"
+	"syscall"
+	"unsafe"
+)
+
+const (
+	recSize = int(unsafe.Sizeof(cRec{}))
+	maxRec  = (recSize + cMaxKey) / 8
+)
+
+// A request holds the arguments of one call. The kernel reads and writes memory by addresses in
+// these arguments that the garbage collector does not see as pointers. So all of this memory is
+// part of a request, or of a slice in it, and a request is an object of the heap, which does not
+// move. Records must be at multiples of 8. A 32-bit machine aligns uint64 to 4 bytes. So records
+// stand in front, and an object of this size begins at a multiple of 8.
+type request struct {
+	rec     [maxRec]uint64 // the record of one key
+	next    [maxRec]uint64 // the record of the next key
+	buf     []uint64       // the records of many keys
+	results []int32
+	result  int32
+	add     cAdd
+	get     cGet
+	done    cDone
+	why     cReasonRec
+	key     cKeyOp
+	list    cList
+	stat    cStat
+	control cControl
+	wait    cWait
+	attrs   cAttrs
+	specs   [cMaxLimiters]cLimiterSpec
+
+	verb  uintptr
+	arg   unsafe.Pointer
+	errno syscall.Errno
+	ret   uintptr
+
+	// They are made once, because a new function for each call would be garbage.
+	call func(fd uintptr)
+	try  func(fd uintptr) bool
+}
+
+var requests = sync.Pool{New: func() any {
+	r := new(request)
+	r.call = func(fd uintptr) { r.ioctl(fd) }
+	r.try = func(fd uintptr) bool {
+		r.ioctl(fd)
+		return r.errno != syscall.EAGAIN
+	}
+	return r
+}}
+
+func newRequest() *request { return requests.Get().(*request) }
+
+// Large buffers are not kept.
+func (r *request) free() {
+	if cap(r.buf) > 2*cMaxOut/8 {
+		r.buf, r.results = nil, nil
+	}
+	requests.Put(r)
+}
+
+// A call that a signal of the Go runtime ends is repeated. Calls do not wait, so that only a long
+// list, whose cursor the kernel advances, and a kick end so.
+func (r *request) ioctl(fd uintptr) {
+	for {
+		r.ret, _, r.errno = syscall.Syscall(syscall.SYS_IOCTL, fd, r.verb, uintptr(r.arg))
+		if r.errno != syscall.EINTR {
+			break
+		}
+	}
+	runtime.KeepAlive(r)
+}
+
+func addressOf(p unsafe.Pointer) uint64 { return uint64(uintptr(p)) }
+
+func recOf(words []uint64) *cRec { return (*cRec)(unsafe.Pointer(&words[0])) }
+
+func keyOf(words []uint64, n int) []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(&words[0]), recSize)), n)
+}
+
+// recWords returns the length of a record in words.
+func recWords(keyLen int) int { return (recSize + keyLen + 7) / 8 }
+
+// putRec writes a record with a key and returns it, for the other fields.
+func putRec(words []uint64, key string) *cRec {
+	rec := recOf(words)
+
+	*rec = cRec{len: uint16(len(key))}
+	if len(key) > 0 {
+		words[recWords(len(key))-1] = 0
+		copy(keyOf(words, len(key)), key)
+	}
+	return rec
+}
+
+func oneKey(words *[maxRec]uint64, keyLen int) cKeys {
+	return cKeys{
+		addr:  addressOf(unsafe.Pointer(words)),
+		size:  uint32(recWords(keyLen) * 8),
+		count: 1,
+	}
+}
+
+// setAdd prepares an add, or a touch, of one key.
+func (r *request) setAdd(verb uintptr, key string) *cRec {
+	rec := putRec(r.rec[:], key)
+	r.add = cAdd{
+		size:    uint32(unsafe.Sizeof(r.add)),
+		keys:    oneKey(&r.rec, len(key)),
+		results: addressOf(unsafe.Pointer(&r.result)),
+	}
+	r.result = 0
+	r.verb, r.arg = verb, unsafe.Pointer(&r.add)
+	return rec
+}
+
+// setGet prepares a get of one key that does not wait.
+func (r *request) setGet() {
+	r.get = cGet{size: uint32(unsafe.Sizeof(r.get)), keys: oneKey(&r.rec, cMaxKey)}
+	r.verb, r.arg = cIocGet, unsafe.Pointer(&r.get)
+}
+
+// setDone prepares the end of one run.
+func (r *request) setDone(it Item, e end) {
+	rec := putRec(r.rec[:], it.Key)
+	rec.token, rec.flags, rec.delay = it.token, uint16(e.outcome), int64(e.delay)
+	r.done = cDone{
+		size:    uint32(unsafe.Sizeof(r.done)),
+		keys:    oneKey(&r.rec, len(it.Key)),
+		results: addressOf(unsafe.Pointer(&r.result)),
+	}
+	if e.why != nil {
+		r.why = reasonOf(e.why)
+		r.done.reasons = addressOf(unsafe.Pointer(&r.why))
+	}
+	r.result = 0
+	r.verb, r.arg = cIocDone, unsafe.Pointer(&r.done)
+}
+
+// andGet lets a done that setDone prepared also get the next key.
+func (r *request) andGet() {
+	r.done.flags = cDoneGet
+	r.done.next = oneKey(&r.next, cMaxKey)
+}
+
+// setKey prepares an operation on a key.
+func (r *request) setKey(op uint32, key string) {
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r.rec)), len(r.rec)*8), key)
+	r.key = cKeyOp{
+		size: uint32(unsafe.Sizeof(r.key)), op: op,
+		key: addressOf(unsafe.Pointer(&r.rec)), keyLen: uint32(len(key)),
+	}
+	r.verb, r.arg = cIocKey, unsafe.Pointer(&r.key)
+}
+
+func (r *request) setControl(verb uintptr, flags uint32, timeout int64) {
+	r.control = cControl{
+		size: uint32(unsafe.Sizeof(r.control)), flags: flags, timeout: timeout,
+	}
+	r.verb, r.arg = verb, unsafe.Pointer(&r.control)
+}
+
+// setStat prepares a report of the first bytes of the statistics.
+func (r *request) setStat(size uintptr) {
+	r.stat = cStat{size: uint32(size)}
+	r.verb, r.arg = cIocStat, unsafe.Pointer(&r.stat)
+}

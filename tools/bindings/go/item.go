@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: LGPL-2.1-only
+
+package wq
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+)
+
+// An Item is the run of a key that a get returned. The consumer holds the key until it ends the
+// run by Done, Forget, Retry, RetryAfter or Park. Each of them ends the run once: a second one
+// fails with [ErrStale] and changes nothing. So does one after the item's lease expired.
+type Item struct {
+	Key       string
+	Failures  int // failures of the key since they were last forgotten, at most 65,535
+	GivenBack int // runs of the key in a row that were given back, up to this one
+	Priority  int // the level of the run; 0 in a queue without levels
+
+	token uint64
+	q     *Queue
+}
+
+// An Outcome is how a run ended, for [Queue.DoneBatch].
+type Outcome uint16
+
+// Outcomes of runs.
+const (
+	Done   Outcome = 0              // the run is done
+	Forget Outcome = cOutcomeForget // and the key's failures are reset
+	Retry  Outcome = cOutcomeRetry  // the run failed; the limiter delays the next one
+	Park   Outcome = cOutcomeGiveUp // the run failed, and the key is parked
+	after  Outcome = cOutcomeAfter  // the key runs again after a delay
+)
+
+type end struct {
+	outcome Outcome
+	delay   time.Duration
+	why     error
+}
+
+// Done ends the run. Failures of the key stay if the queue's limiter uses them, see Forget.
+func (it Item) Done() error { return it.end(end{outcome: Done}) }
+
+// Forget ends the run, and resets the key's failures: the usual end of a run without error.
+func (it Item) Forget() error { return it.end(end{outcome: Forget}) }
+
+// Retry ends a run that failed. The key runs again after the delay of the queue's limiter. If it
+// failed more often in a row than the queue retries, it is parked with the reason why, which can
+// be nil.
+func (it Item) Retry(why error) error { return it.end(end{outcome: Retry, why: why}) }
+
+// RetryAfter ends the run. The key runs again after the delay, and this is not a failure.
+func (it Item) RetryAfter(d time.Duration) error {
+	return it.end(end{outcome: after, delay: max(d, 0)})
+}
+
+// Park ends a run that failed, and the key is not handed out any more. It stays in the queue with
+// the reason, up to 64 bytes of its text, until it is added or kicked, or canceled.
+func (it Item) Park(why error) error { return it.end(end{outcome: Park, why: why}) }
+
+// Touch restarts the item's lease. It fails with [ErrStale] if the item is no longer held. Then
+// another consumer may have the key, and the caller should stop its work.
+func (it Item) Touch() error {
+	r := newRequest()
+	defer r.free()
+	r.setAdd(cIocTouch, it.Key).token = it.token
+	_, err := it.q.one(r, "touch", it.Key)
+	return err
+}
+
+func (it Item) end(e end) error {
+	r := newRequest()
+	defer r.free()
+	r.setDone(it, e)
+	_, err := it.q.one(r, "done", it.Key)
+	return err
+}
+
+func reasonOf(why error) cReasonRec {
+	rec := cReasonRec{error: uint32(errnoOf(why))}
+	rec.len = uint32(copy(rec.text[:], why.Error()))
+	if rec.error > cMaxError {
+		rec.error = 0
+	}
+	return rec
+}
+
+func (q *Queue) itemOf(words []uint64) Item {
+	rec := recOf(words)
+	return Item{
+		Key:       string(keyOf(words, int(rec.len))),
+		Failures:  int(rec.failures),
+		GivenBack: int(rec.givenBack),
+		Priority:  int(rec.priority),
+		token:     rec.token,
+		q:         q,
+	}
+}
+
+// Get waits for a key, and takes it. It fails with [ErrShutDown] if the queue is shut down and no
+// key is left, with [ErrClosed] if the Queue is closed, and with the error of the context. A key
+// that the call has taken is never lost: if the context ends meanwhile, the call returns the key.
+func (q *Queue) Get(ctx context.Context) (Item, error) {
+	if err := ctx.Err(); err != nil {
+		return Item{}, err
+	}
+	r := newRequest()
+	defer r.free()
+	r.setGet()
+	err := q.do(r)
+	if err == syscall.EAGAIN {
+		err = q.wait(ctx, r)
+	}
+	if err != nil {
+		return Item{}, q.fail("get", "", err)
+	}
+	return q.itemOf(r.rec[:]), nil
+}
+
+// TryGet takes the next key, or fails with [ErrEmpty] if no key is ready.
+func (q *Queue) TryGet() (Item, error) {
+	r := newRequest()
+	defer r.free()
+	r.setGet()
+	if err := q.do(r); err != nil {
+		return Item{}, q.fail("get", "", err)
+	}
+	return q.itemOf(r.rec[:]), nil
+}
+
+// doneGet ends a run and takes the next key in one call. The call does not wait.
+func (q *Queue) doneGet(it Item, e end) (next Item, doneErr, getErr error) {
+	r := newRequest()
+	defer r.free()
+	r.setDone(it, e)
+	r.andGet()
+	err := q.do(r)
+	// Only if the get failed, the runs before it count as handled.
+	if err != nil && (r.done.keys.count == 0 || !ofGet(err)) {
+		return Item{}, q.fail("done", it.Key, err), ErrEmpty
+	}
+	if r.result < 0 {
+		doneErr = q.fail("done", it.Key, syscall.Errno(-r.result))
+	}
+	if err != nil {
+		return Item{}, doneErr, q.fail("get", "", err)
+	}
+	return q.itemOf(r.next[:]), doneErr, nil
+}
+
+// ofGet reports whether the get of a done failed, and not the call as a whole.
+func ofGet(err error) bool {
+	switch err {
+	case syscall.EAGAIN, syscall.ETIMEDOUT, syscall.EIDRM, syscall.ESHUTDOWN, syscall.EINTR,
+		syscall.EMSGSIZE, syscall.ENOMEM:
+		return true
+	}
+	return false
+}
+
+// isLost reports whether an error means that the consumer does not hold the key.
+func isLost(err error) bool {
+	return errors.Is(err, ErrStale) || errors.Is(err, syscall.ENOENT) ||
+		errors.Is(err, syscall.EPERM)
+}

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: LGPL-2.1-only
+
+package wq
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// A Queue is an open file of a queue, and one consumer: it holds the keys that its gets returned.
+// All methods can be called by several goroutines at once.
+type Queue struct {
+	name string
+	file *os.File
+	conn syscall.RawConn
+
+	// One goroutine at a time waits in the runtime's poller, because a deadline, by which its
+	// context ends its wait, is one of the file. The others wait for their turn.
+	turn chan struct{}
+	once sync.Once
+
+	watch removal
+}
+
+// Open opens a queue that exists, for adds and gets.
+//
+// A name without a slash is looked up in the directory $WQ_PATH or /dev/wqueue, or by /dev/wq if
+// nothing is mounted on /dev/wqueue. A name with a slash is the path of the queue's file.
+func Open(name string) (*Queue, error) {
+	return OpenFile(name, os.O_RDWR, 0, Attrs{})
+}
+
+// OpenFile opens a queue, as [os.OpenFile] opens a file: flag is os.O_RDONLY (get, done, list),
+// os.O_WRONLY (add, cancel) or os.O_RDWR, with os.O_CREATE and os.O_EXCL. If the queue exists, it
+// must have the attributes that are not 0, unless a.Accept is set.
+func OpenFile(name string, flag int, perm fs.FileMode, a Attrs) (*Queue, error) {
+	if name == "" {
+		return nil, &Error{Op: "open", Queue: `""`, Errno: syscall.EINVAL}
+	}
+	return open(name, flag, perm, a)
+}
+
+// New creates a private queue, which ends when it is closed. Same opens it again.
+func New(a Attrs) (*Queue, error) {
+	return open("", os.O_RDWR, 0, a)
+}
+
+// Same opens the queue again, as another consumer.
+func (q *Queue) Same() (*Queue, error) {
+	var made *Queue
+	var err error
+
+	cerr := q.conn.Control(func(fd uintptr) {
+		r := newRequest()
+		defer r.free()
+		r.attrs = cAttrs{flags: cOpenSame, fd: uint32(fd)}
+		made, err = bind(r, q.name, cDevice, syscall.O_RDWR)
+		if errors.Is(err, ErrNoModule) {
+			// A container may have the queue's file and no device.
+			var again int
+			file := "/proc/self/fd/" + strconv.Itoa(int(fd))
+			again, err = openFile(file, syscall.O_RDWR)
+			if err == nil {
+				made, err = newQueue(again, q.name)
+			}
+		}
+	})
+	if cerr != nil {
+		return nil, ErrClosed
+	}
+	return made, err
+}
+
+func open(name string, flag int, perm fs.FileMode, a Attrs) (*Queue, error) {
+	r := newRequest()
+	defer r.free()
+	if err := a.fill(r); err != nil {
+		return nil, err
+	}
+	access := flag & syscall.O_ACCMODE
+	if name != "" && flag&os.O_CREATE != 0 {
+		r.attrs.flags |= cOpenCreate
+		if flag&os.O_EXCL != 0 {
+			r.attrs.flags |= cOpenExcl
+		}
+		r.attrs.mode = uint32(perm.Perm())
+	}
+	file, err := pathOf(name)
+	if err != nil {
+		return nil, &Error{Op: "open", Queue: name, Errno: errnoOf(err)}
+	}
+	if file != "" && r.attrs == (cAttrs{}) {
+		fd, err := openFile(file, access)
+		if err != nil {
+			return nil, &Error{Op: "open", Queue: name, Errno: errnoOf(err)}
+		}
+		return newQueue(fd, name)
+	}
+	base := name[strings.LastIndexByte(name, '/')+1:]
+	if len(base) >= cNameMax || (name != "" && base == "") {
+		return nil, &Error{Op: "open", Queue: name, Errno: syscall.EINVAL}
+	}
+	copy(r.attrs.name[:], base)
+	if file != "" {
+		return openByDir(r, name, path.Dir(file), access)
+	}
+	return bind(r, name, cDevice, access)
+}
+
+// pathOf returns the path of a queue's file, or an empty string if /dev/wq knows the name.
+func pathOf(name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	if strings.Contains(name, "/") {
+		// The path of a queue that does not exist yet may be created.
+		ok, err := isWqueue(name)
+		if err == nil && !ok {
+			return "", syscall.ENOTTY
+		}
+		if err != nil && err != syscall.ENOENT {
+			return "", err
+		}
+		return name, nil
+	}
+	dir := os.Getenv("WQ_PATH")
+	ok, err := isWqueue(dir)
+	if dir != "" && !ok {
+		// Another queue of that name would be the wrong one.
+		if err == nil {
+			err = syscall.ENODEV
+		}
+		return "", err
+	}
+	if dir == "" {
+		dir = "/dev/wqueue"
+		if ok, _ = isWqueue(dir); !ok {
+			return "", nil
+		}
+	}
+	return dir + "/" + name, nil
+}
+
+func isWqueue(dir string) (bool, error) {
+	var st syscall.Statfs_t
+
+	if dir == "" {
+		return false, nil
+	}
+	err := syscall.Statfs(dir, &st)
+	return err == nil && uint32(st.Type) == cFsMagic, err
+}
+
+// openFile opens a file so that the runtime's poller can wait for it.
+func openFile(file string, access int) (int, error) {
+	for {
+		fd, err := syscall.Open(file, access|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+		if err != syscall.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// openByDir opens or creates a queue by the directory of its name.
+func openByDir(r *request, name, dir string, access int) (*Queue, error) {
+	fd, err := openFile(dir, syscall.O_RDONLY|syscall.O_DIRECTORY)
+	if err != nil {
+		return nil, &Error{Op: "open", Queue: name, Errno: errnoOf(err)}
+	}
+	defer syscall.Close(fd)
+	r.attrs.fd = uint32(access | syscall.O_NONBLOCK)
+	r.setOpen()
+	r.ioctl(uintptr(fd))
+	if r.errno != 0 {
+		return nil, &Error{Op: "open", Queue: name, Errno: r.errno}
+	}
+	return newQueue(int(r.ret), name)
+}
+
+// bind opens the device, and binds the file to a queue.
+func bind(r *request, name, device string, access int) (*Queue, error) {
+	fd, err := openFile(device, access)
+	if err == syscall.ENOENT || err == syscall.ENXIO {
+		err = syscall.ENODEV
+	}
+	if err != nil {
+		return nil, &Error{Op: "open", Queue: name, Errno: errnoOf(err)}
+	}
+	r.setOpen()
+	r.ioctl(uintptr(fd))
+	if r.errno != 0 {
+		syscall.Close(fd)
+		return nil, &Error{Op: "open", Queue: name, Errno: r.errno}
+	}
+	return newQueue(fd, name)
+}
+
+func (r *request) setOpen() {
+	r.attrs.size = uint32(unsafe.Sizeof(r.attrs))
+	r.verb, r.arg = cIocOpen, unsafe.Pointer(&r.attrs)
+}
+
+// newQueue gives a file that is bound to the runtime's poller.
+func newQueue(fd int, name string) (*Queue, error) {
+	label := name
+	if label == "" {
+		label = cDevice
+	}
+	file := os.NewFile(uintptr(fd), label)
+	conn, err := file.SyscallConn()
+	if err == nil {
+		// It fails if the poller can't wait for the file.
+		err = file.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return &Queue{
+		name: name, file: file, conn: conn,
+		turn: make(chan struct{}, 1),
+	}, nil
+}
+
+// Name returns the name with which the queue was opened.
+func (q *Queue) Name() string { return q.name }
+
+// Close ends this consumer. Its waiting gets fail with [ErrClosed], and the keys that it holds are
+// given back: they are ready again. The queue and its other consumers go on, unless the queue is
+// private and this was its last file; see [Queue.ShutDown] for the end of a queue.
+func (q *Queue) Close() error {
+	err := ErrClosed
+
+	q.once.Do(func() {
+		q.watch.close()
+		err = q.file.Close()
+	})
+	return err
+}
+
+// do makes a call that was prepared.
+func (q *Queue) do(r *request) error {
+	if q.conn.Control(r.call) != nil {
+		return ErrClosed
+	}
+	if r.errno != 0 {
+		return r.errno
+	}
+	return nil
+}
+
+// fail makes the error of a call.
+func (q *Queue) fail(op, key string, err error) error {
+	errno, ok := err.(syscall.Errno)
+	if !ok {
+		return err
+	}
+	return &Error{Op: op, Queue: q.name, Key: key, Errno: errno}
+}
+
+// one makes a call for one key, and returns the key's result.
+func (q *Queue) one(r *request, op, key string) (int32, error) {
+	err := q.do(r)
+	if err == nil && r.result < 0 {
+		err = syscall.Errno(-r.result)
+	}
+	if err != nil {
+		return 0, q.fail(op, key, err)
+	}
+	return r.result, nil
+}
+
+// wait repeats a call until it does not fail with EAGAIN, or the context ends.
+func (q *Queue) wait(ctx context.Context, r *request) error {
+	select {
+	case q.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-q.turn }()
+
+	if err := q.watch.start(q); err != nil {
+		return err
+	}
+	if q.watch.removed.Load() {
+		return q.last(r)
+	}
+	err := waitFor(ctx, q.file, func() error { return q.conn.Read(r.try) })
+	switch {
+	case err == nil && r.errno != 0:
+		return r.errno
+	case err == nil || err == ctx.Err():
+		return err
+	case q.watch.removed.Load():
+		return q.last(r)
+	}
+	return ErrClosed
+}
+
+// last makes the call of a wait that must not wait, because the queue was unlinked. Keys can have
+// been added since.
+func (q *Queue) last(r *request) error {
+	err := q.do(r)
+	if err == syscall.EAGAIN {
+		return syscall.EIDRM
+	}
+	return err
+}
+
+// waitFor calls read, which waits in the poller for the file. The end of the context ends it.
+func waitFor(ctx context.Context, file *os.File, read func() error) error {
+	if ctx.Done() == nil {
+		return read()
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		file.SetReadDeadline(time.Unix(1, 0))
+		close(ended)
+	})
+	err := read()
+	if !stop() {
+		// The next wait must not find this deadline.
+		<-ended
+		file.SetReadDeadline(time.Time{})
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return ctx.Err()
+		}
+	}
+	return err
+}

@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: LGPL-2.1-only
+
+// Package workqueue has the interfaces of k8s.io/client-go/util/workqueue over a queue of wq. A
+// controller changes one constructor: a [Queue] is a client-go
+// workqueue.TypedRateLimitingInterface, because its methods are the same. The package does not
+// import client-go. Its limiters, clocks and metrics providers fit as they are.
+//
+//	q, err := wq.OpenFile("pods", os.O_RDWR|os.O_CREATE, 0o600, wq.Attrs{})
+//	queue, err := workqueue.New(q, workqueue.Config[string]{Codec: workqueue.Strings[string]()})
+//
+// # Limiters
+//
+// Without Config.Limiter, AddRateLimited, Forget and NumRequeues use the limiter of the queue, see
+// [wq.Attrs]. Then the failures of a key are part of the queue: they outlive the process, wqctl
+// shows them, and the queue parks keys after Attrs.MaxRetries failures. With Config.Limiter,
+// client-go's limiter in this process returns the delays and counts the failures, and the queue
+// only has the delays.
+//
+// # Differences from client-go
+//
+//   - ShutDown of a queue with a name ends this consumer alone: keys that are left stay in the
+//     queue for others, and for the next start. Its ShutDownWithDrain waits for the keys that this
+//     consumer holds. A private queue is shut down as in client-go, except that a drain also waits
+//     for ready keys.
+//   - A queue can be full or paused. An add that fails so is repeated until it succeeds or the
+//     queue is shut down, and reported to Config.OnError once. Len does not count such keys.
+//   - Done of an item that this Queue does not hold has no effect.
+//   - The order is an attribute of the queue. Config.Touch is called as Touch of client-go's Queue,
+//     but Push and Pop have no counterpart.
+//   - In the metrics, keys whose delay has ended in the queue and keys that other processes added
+//     count as adds when they are handed out, and do not count in the depth. The queue has metrics
+//     of its own, which have all keys: see [wq.Queue.Stat] and wqctl metrics.
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+
+	"wq.example/wq"
+)
+
+// TypedInterface is that of client-go.
+type TypedInterface[T comparable] interface {
+	Add(item T)
+	Len() int
+	Get() (item T, shutdown bool)
+	Done(item T)
+	ShutDown()
+	ShutDownWithDrain()
+	ShuttingDown() bool
+}
+
+// TypedDelayingInterface is that of client-go.
+type TypedDelayingInterface[T comparable] interface {
+	TypedInterface[T]
+	AddAfter(item T, duration time.Duration)
+}
+
+// TypedRateLimitingInterface is that of client-go.
+type TypedRateLimitingInterface[T comparable] interface {
+	TypedDelayingInterface[T]
+	AddRateLimited(item T)
+	Forget(item T)
+	NumRequeues(item T) int
+}
+
+// TypedRateLimiter is that of client-go.
+type TypedRateLimiter[T comparable] interface {
+	When(item T) time.Duration
+	Forget(item T)
+	NumRequeues(item T) int
+}
+
+// A Clock is a part of client-go's clocks.
+type Clock interface {
+	Now() time.Time
+	After(d time.Duration) <-chan time.Time
+}
+
+// Config is the configuration of a Queue.
+type Config[T comparable] struct {
+	// Codec makes keys of items. It is required.
+	Codec Codec[T]
+	// Limiter is used in place of the queue's own limiter.
+	Limiter TypedRateLimiter[T]
+	// Metrics are updated for what this process does, see MetricsOf.
+	Metrics *Metrics
+	// UpdatePeriod is the time between updates of the metrics of unfinished work; 0: 500 ms.
+	UpdatePeriod time.Duration
+	// Clock is for tests: the delays of AddAfter then end in this process and by this clock.
+	// By default they end in the queue.
+	Clock Clock
+	// Touch is called if an item is added again before its run starts.
+	Touch func(item T)
+	// OnError is called if an item could not be added, with the call's name. By default the
+	// error is logged by slog.
+	OnError func(op string, item T, err error)
+}
+
+// A Queue is a TypedRateLimitingInterface over a queue of wq. As in client-go, any goroutine can
+// call Done of an item.
+type Queue[T comparable] struct {
+	q      *wq.Queue
+	c      Config[T]
+	local  *local[T] // the codec, if its keys are of this process
+	clock  Clock
+	delays *delays[T] // only with Config.Clock
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu   sync.Mutex
+	idle sync.Cond           // no item is held, or wait has changed
+	held map[T]wq.Item       // what Get returned and Done has not ended
+	down bool                // ShutDown or ShutDownWithDrain was called
+	wait bool                // ShutDownWithDrain waits until no item is held
+	late map[string]wq.Entry // adds that found no room
+}
+
+type realClock struct{}
+
+func (realClock) Now() time.Time                         { return time.Now() }
+func (realClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// retryLate is the time between attempts to add keys that found no room.
+const retryLate = 50 * time.Millisecond
+
+// New makes a Queue over a queue that is open for adds and gets. A queue with leases is refused,
+// because Done(item) does not identify the run that it ends: see [wq.Queue.Run] for these.
+func New[T comparable](q *wq.Queue, c Config[T]) (*Queue[T], error) {
+	s, err := q.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if s.Lease != 0 {
+		return nil, fmt.Errorf("workqueue: the queue %q has leases; use wq.Queue.Run",
+			s.Name)
+	}
+	if c.Codec == nil {
+		return nil, errors.New("workqueue: Config.Codec is not set")
+	}
+	made := &Queue[T]{q: q, c: c, clock: c.Clock,
+		held: make(map[T]wq.Item), late: make(map[string]wq.Entry)}
+	made.idle.L = &made.mu
+	made.local, _ = c.Codec.(*local[T])
+	made.ctx, made.cancel = context.WithCancel(context.Background())
+	if made.clock == nil {
+		made.clock = realClock{}
+	} else {
+		made.delays = newDelays(made)
+	}
+	if c.OnError == nil {
+		made.c.OnError = func(op string, item T, err error) {
+			slog.Error("workqueue: "+op+" failed", "item", item, "err", err)
+		}
+	}
+	if c.UpdatePeriod == 0 {
+		made.c.UpdatePeriod = 500 * time.Millisecond
+	}
+	if c.Metrics != nil {
+		made.c.Metrics = c.Metrics.start()
+		go made.updateUnfinished()
+	}
+	return made, nil
+}
+
+// keyOf returns an item's key. The caller calls release for it.
+func (q *Queue[T]) keyOf(op string, item T) (string, bool) {
+	key, err := q.c.Codec.Key(item)
+	if err != nil {
+		q.c.OnError(op, item, err)
+	}
+	return key, err == nil
+}
+
+// release ends the use of a key. If the queue may not know the key any more, a codec that keeps
+// items can drop its item.
+func (q *Queue[T]) release(key string, maybeIdle bool) {
+	if q.local != nil {
+		q.local.release(key, maybeIdle, func() bool {
+			_, err := q.q.Query(key)
+			return !errors.Is(err, syscall.ENOENT)
+		})
+	}
+}
+
+func (q *Queue[T]) isDown() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.down
+}
+
+// Add marks the item as one that needs processing.
+func (q *Queue[T]) Add(item T) { q.add("add", item, wq.Entry{}) }
+
+// AddEntry adds the item with the delay, the priority and the flags of an entry. Its key is that of
+// the item.
+func (q *Queue[T]) AddEntry(item T, e wq.Entry) { q.add("add", item, e) }
+
+func (q *Queue[T]) add(op string, item T, e wq.Entry) {
+	if q.isDown() {
+		return
+	}
+	key, ok := q.keyOf(op, item)
+	if !ok {
+		return
+	}
+	e.Key = key
+	err := q.addKey(item, e)
+	if isNoRoom(err) {
+		q.c.OnError(op, item, err)
+		q.keepLate(e)
+		return
+	}
+	q.release(key, err != nil)
+	if err != nil && !isDown(err) {
+		q.c.OnError(op, item, err)
+	}
+}
+
+// addKey makes the call. With metrics they are updated under the same lock, so that a Get of the
+// key comes later.
+func (q *Queue[T]) addKey(item T, e wq.Entry) error {
+	delayed := e.Delay > 0 || e.Flags&wq.RateLimited != 0
+	retry := e.Flags&(wq.CountRetry|wq.RateLimited) != 0
+	if q.c.Metrics != nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+	}
+	// A delay that the queue begins later does not end before this time and the delay.
+	now := q.clock.Now()
+	fresh, err := q.q.AddWith(e)
+	if err != nil {
+		return err
+	}
+	if m := q.c.Metrics; m != nil {
+		if retry {
+			m.Retries.Inc()
+		}
+		switch {
+		case !delayed && fresh:
+			m.add(item, now)
+		case e.Delay > 0:
+			m.delay(item, now.Add(e.Delay))
+		}
+	}
+	if q.c.Touch != nil && !fresh && !delayed {
+		if info, err := q.q.Query(e.Key); err == nil && info.State&wq.Ready != 0 {
+			q.c.Touch(item)
+		}
+	}
+	return nil
+}
+
+func isDown(err error) bool {
+	return errors.Is(err, wq.ErrShutDown) || errors.Is(err, wq.ErrClosed)
+}
+
+func isNoRoom(err error) bool {
+	return errors.Is(err, wq.ErrFull) || errors.Is(err, wq.ErrPaused) ||
+		errors.Is(err, syscall.ENOMEM)
+}
+
+// keepLate keeps an add that found no room, and adds it later.
+func (q *Queue[T]) keepLate(e wq.Entry) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.late) == 0 {
+		time.AfterFunc(retryLate, q.addLate)
+	}
+	if old, ok := q.late[e.Key]; ok {
+		// Two adds of a key are one run, at the earlier time.
+		e.Delay = min(e.Delay, old.Delay)
+		q.release(e.Key, false)
+	}
+	q.late[e.Key] = e
+}
+
+func (q *Queue[T]) addLate() {
+	q.mu.Lock()
+	late := q.late
+	q.late = make(map[string]wq.Entry)
+	q.mu.Unlock()
+	for key, e := range late {
+		item, err := q.c.Codec.Item(key)
+		if err == nil && !q.isDown() {
+			err = q.addKey(item, e)
+		}
+		if isNoRoom(err) {
+			q.keepLate(e)
+		} else {
+			q.release(key, true)
+		}
+	}
+}
+
+// AddAfter adds the item after the delay. If it is delayed already, the earlier time counts.
+func (q *Queue[T]) AddAfter(item T, d time.Duration) {
+	if q.delays != nil && d > 0 {
+		if q.ShuttingDown() {
+			return
+		}
+		q.delays.add(item, d)
+		return
+	}
+	q.add("add after", item, wq.Entry{Delay: d, Flags: wq.CountRetry})
+}
+
+// AddRateLimited adds the item after the delay that the limiter returns.
+func (q *Queue[T]) AddRateLimited(item T) {
+	if q.c.Limiter != nil {
+		q.AddAfter(item, q.c.Limiter.When(item))
+		return
+	}
+	q.add("add rate limited", item, wq.Entry{Flags: wq.RateLimited})
+}
+
+// Forget resets the failures of the item. Done is still to be called.
+func (q *Queue[T]) Forget(item T) {
+	if q.c.Limiter != nil {
+		q.c.Limiter.Forget(item)
+		return
+	}
+	if key, ok := q.keyOf("forget", item); ok {
+		if err := q.q.Forget(key); err != nil && !isDown(err) {
+			q.c.OnError("forget", item, err)
+		}
+		q.release(key, true)
+	}
+}
+
+// NumRequeues returns how often the item was requeued since it was forgotten.
+func (q *Queue[T]) NumRequeues(item T) int {
+	if q.c.Limiter != nil {
+		return q.c.Limiter.NumRequeues(item)
+	}
+	key, ok := q.keyOf("num requeues", item)
+	if !ok {
+		return 0
+	}
+	defer q.release(key, true)
+	n, err := q.q.NumRequeues(key)
+	if err != nil && !isDown(err) {
+		q.c.OnError("num requeues", item, err)
+	}
+	return n
+}
+
+// Len returns the number of items that are ready.
+func (q *Queue[T]) Len() int {
+	n, _ := q.q.Len()
+	return n
+}
+
+// Get waits for an item. If shutdown is true, the caller should end.
+//
+// A key that the codec can't turn into an item is parked.
+func (q *Queue[T]) Get() (item T, shutdown bool) {
+	item, _, shutdown = q.GetRun()
+	return item, shutdown
+}
+
+// GetRun is Get, and returns the run of the item.
+func (q *Queue[T]) GetRun() (item T, run wq.Item, shutdown bool) {
+	for {
+		it, err := q.q.Get(q.ctx)
+		if err != nil {
+			if !isDown(err) && q.ctx.Err() == nil {
+				q.c.OnError("get", item, err)
+			}
+			return item, it, true
+		}
+		item, err = q.c.Codec.Item(it.Key)
+		if err != nil {
+			q.c.OnError("get", item, errors.Join(err, it.Park(err)))
+			continue
+		}
+		q.mu.Lock()
+		q.held[item] = it
+		if q.c.Metrics != nil {
+			q.c.Metrics.get(item, q.clock.Now())
+		}
+		q.mu.Unlock()
+		return item, it, false
+	}
+}
+
+// Done ends the processing of the item. If it was added meanwhile, it is ready again.
+func (q *Queue[T]) Done(item T) {
+	q.mu.Lock()
+	it, ok := q.held[item]
+	if ok {
+		delete(q.held, item)
+		if q.c.Metrics != nil {
+			q.c.Metrics.done(item, q.clock.Now())
+		}
+	}
+	q.mu.Unlock()
+	if !ok {
+		return
+	}
+	if err := it.Done(); err != nil && !isDown(err) && !errors.Is(err, wq.ErrStale) {
+		q.c.OnError("done", item, err)
+	}
+	q.mu.Lock()
+	if len(q.held) == 0 {
+		q.idle.Broadcast()
+	}
+	q.mu.Unlock()
+	if q.local != nil && q.local.use(it.Key) {
+		q.release(it.Key, true)
+	}
+}
+
+// ShutDown ignores adds from now on. Get returns the items that are left, and then shutdown. If the
+// queue has a name, it ends only this consumer: see the package's description.
+func (q *Queue[T]) ShutDown() {
+	q.end()
+	if q.q.Name() == "" {
+		q.q.ShutDown()
+	}
+	q.mu.Lock()
+	q.wait = false
+	q.idle.Broadcast()
+	q.mu.Unlock()
+}
+
+// end lets adds of this process, and delays of a Clock, have no effect.
+func (q *Queue[T]) end() {
+	q.mu.Lock()
+	q.down = true
+	q.mu.Unlock()
+	if q.delays != nil {
+		q.delays.stop()
+	}
+	if q.q.Name() != "" {
+		q.cancel()
+	}
+}
+
+// ShutDownWithDrain is ShutDown, and waits until the items that are left have been processed, or
+// ShutDown is called.
+func (q *Queue[T]) ShutDownWithDrain() {
+	q.end()
+	if q.q.Name() == "" {
+		err := q.q.Drain(context.Background())
+		if err != nil && !errors.Is(err, wq.ErrCanceled) && !isDown(err) {
+			var none T
+			q.c.OnError("drain", none, err)
+		}
+		return
+	}
+	q.mu.Lock()
+	q.wait = true
+	for len(q.held) > 0 && q.wait {
+		q.idle.Wait()
+	}
+	q.mu.Unlock()
+}
+
+// ShuttingDown reports whether the queue is shut down.
+func (q *Queue[T]) ShuttingDown() bool {
+	if q.isDown() {
+		return true
+	}
+	down, err := q.q.ShuttingDown()
+	return down || err != nil
+}
+
+// updateUnfinished updates the metrics of unfinished work until the queue is shut down.
+func (q *Queue[T]) updateUnfinished() {
+	for {
+		<-q.clock.After(q.c.UpdatePeriod)
+		if q.ShuttingDown() {
+			return
+		}
+		q.mu.Lock()
+		q.c.Metrics.update(q.clock.Now())
+		q.mu.Unlock()
+	}
+}

@@ -751,6 +751,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wq_open_same": (c_int, [c_int, c_int]),
     "wq_open_attr_sized": (c_int, [c_char_p, c_int, c_uint, POINTER(wq_attrs), c_size_t]),
     "wq_unlink": (c_int, [c_char_p]),
+    "wq_reopen": (c_int, [c_int, c_char_p, c_int, c_int64]),
     "wq_config_sized": (c_int, [c_int, POINTER(wq_attrs), POINTER(wq_limiter_spec), c_uint,
         c_size_t]),
     "wq_set_sized": (c_int, [c_int, POINTER(wq_attrs), c_size_t]),

@@ -39,8 +39,6 @@
 #define CLOSE_NS	(5 * NSEC_PER_SEC)
 #define LOOK_NS		(NSEC_PER_SEC / 10)
 
-extern char **environ;
-
 /* The modules, in the order in which they can be unloaded. */
 static const char *const modules[] = { "wq_bpf", "wq_fs", "wq_net", "wq" };
 
@@ -505,19 +503,23 @@ static int mount_again(const struct mounted *m)
 	return -1;
 }
 
+static void try_unload(const char *module)
+{
+	const char *const argv[] = { "modprobe", "-r", "-q", module, NULL };
+
+	if (is_loaded(module))
+		command(argv, true, NULL, 0);
+}
+
 /* Unload the modules.  Processes may have to close a removed queue first. */
 static bool unload(void)
 {
 	int64_t end = now_ns() + CLOSE_NS;
-	const char *argv[] = { "modprobe", "-r", "-q", NULL, NULL };
 	size_t i;
 
 	while (is_loaded("wq")) {
-		for (i = 0; i < NUM_MODULES; i++) {
-			argv[3] = modules[i];
-			if (is_loaded(modules[i]))
-				command(argv, true, NULL, 0);
-		}
+		for (i = 0; i < NUM_MODULES; i++)
+			try_unload(modules[i]);
 		if (is_loaded("wq") && now_ns() >= end)
 			return false;
 		if (is_loaded("wq"))

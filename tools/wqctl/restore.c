@@ -604,8 +604,8 @@ static int restore_all(const struct args *a, struct snapshot *s)
 
 int restore_merge(const char *path)
 {
-	char *words[] = { (char *)path };
-	const struct args a = { .words = words, .num_words = 1, .merge = 1, .fd = -1 };
+	char *word = strdupa(path);
+	const struct args a = { .words = &word, .num_words = 1, .merge = 1, .fd = -1 };
 
 	return cmd_restore(&a);
 }

@@ -25,6 +25,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -495,9 +496,16 @@ static void read_mount(struct mounted *m)
 		fclose(file);
 }
 
+static bool is_mounted(void)
+{
+	struct statfs st;
+
+	return !statfs(names_dir(), &st) && (unsigned long)st.f_type == WQ_FS_MAGIC;
+}
+
 static int mount_again(const struct mounted *m)
 {
-	if (!m->was || !mount("wqueue", names_dir(), "wqueue", m->flags, m->options))
+	if (!m->was || is_mounted() || !mount("wqueue", names_dir(), "wqueue", m->flags, m->options))
 		return 0;
 	message("can't mount wqueue on %s: %s", names_dir(), strerror(errno));
 	return -1;
@@ -511,13 +519,15 @@ static void try_unload(const char *module)
 		command(argv, true, NULL, 0);
 }
 
-/* Unload the modules.  Processes may have to close a removed queue first. */
+/* Unmount wqueue, and unload the modules.  Processes may have to close a removed queue first. */
 static bool unload(void)
 {
 	int64_t end = now_ns() + CLOSE_NS;
 	size_t i;
 
 	while (is_loaded("wq")) {
+		while (is_mounted() && !umount2(names_dir(), 0))
+			;
 		for (i = 0; i < NUM_MODULES; i++)
 			try_unload(modules[i]);
 		if (is_loaded("wq") && now_ns() >= end)
@@ -535,8 +545,6 @@ static bool replace_module(void)
 	bool unloaded;
 
 	read_mount(&m);
-	while (m.was && !umount2(names_dir(), 0))
-		;
 	unloaded = unload();
 	if (unloaded && command(load, false, NULL, 0)) {
 		message("can't load the installed module; see dmesg, load one, and restore the queues: wqctl restore --merge "

@@ -165,6 +165,8 @@ int wq_unlink(const char *name);
  * then looks for the new one ten times a second.  Meanwhile @q is a descriptor of /dev/null, so that
  * no other file gets its number.
  *
+ * A struct wq_producer of the removed queue has to be freed first, because its map keeps the queue.
+ *
  * A queue that this process may not open counts as missing until the timeout: its owner can be set
  * last.
  *

@@ -2,14 +2,17 @@
 /*
  * wqctl reload: replace the loaded module by the installed one, and keep all queues.
  *
- * The steps, and what is left if wqctl is killed behind one:
+ * The steps, and the state after a kill in each of them:
  *
- *  1. Look for processes, mounts and modules that would keep the module.
+ *  1. Look for processes, mounts and modules that use the module.	As before.
  *  2. Pause the queues, and wait until no key is processing.	The pauses end within 10 seconds.
- *  3. Save the queues to RELOAD_FILE.			The file, which the next call refuses.
- *  4. Remove the queues, with all of their keys.		Both are in the file.
- *  5. Unmount wqueue, unload the modules, load and mount them again.
- *  6. Restore the queues, and remove the file.
+ *  3. Save the queues to RELOAD_FILE.			All keys are in the queues, too.
+ *  4. Remove the keys of each queue, and its name.	The file has all keys.
+ *  5. Unmount wqueue, unload the modules, load and mount them again.	The file has all keys.
+ *  6. Restore the queues, and remove the file.		The file has all keys.
+ *
+ * If the file exists, reload refuses to run, and the next boot merges it: a key runs once more if it
+ * has run since step 3.
  *
  * A removed queue stays paused: an add through an old descriptor fails with EHOSTDOWN, so that no
  * key gets into a queue that nobody will find.  A get fails with EIDRM, because the queue has no keys.
@@ -19,9 +22,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -64,14 +69,17 @@ static int command(const char *const argv[], bool quiet, char *line, int size)
 	if (pipe2(ends, O_CLOEXEC))
 		return -1;
 	posix_spawn_file_actions_init(&to);
-	posix_spawn_file_actions_adddup2(&to, ends[1], STDOUT_FILENO);
+	if (line)
+		posix_spawn_file_actions_adddup2(&to, ends[1], STDOUT_FILENO);
+	else
+		posix_spawn_file_actions_addopen(&to, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
 	if (quiet)
 		posix_spawn_file_actions_addopen(&to, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
 	err = posix_spawnp(&pid, argv[0], &to, NULL, (char *const *)argv, environ);
 	posix_spawn_file_actions_destroy(&to);
 	close(ends[1]);
 	out = fdopen(ends[0], "r");
-	if (!err && out && line && fgets(line, size, out))
+	if (line && !err && out && fgets(line, size, out))
 		line[strcspn(line, "\n")] = '\0';
 	while (!err && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
@@ -317,6 +325,7 @@ static int renew_all(struct reload *r)
 {
 	if (!r->ring || !hold_renew(r->ring))
 		return 0;
+	progress_end();
 	message("a pause of a queue ended early; try again");
 	return -1;
 }
@@ -375,6 +384,12 @@ static void pause_ns(int64_t ns)
 	nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
 }
 
+/* Gets of a queue that is shut down can't be paused, so its consumers have to end all keys. */
+static bool is_busy(const struct wq_stat *st)
+{
+	return st->processing || (st->state & WQ_STATE_SHUTDOWN && st->ready && st->consumers > 1);
+}
+
 /* Wait until no key is processing. */
 static int wait_for_runs(struct reload *r)
 {
@@ -383,9 +398,11 @@ static int wait_for_runs(struct reload *r)
 	size_t i = 0;
 
 	while (i < r->num) {
-		if (renew_all(r) || wq_stat(r->list[i].q, &st))
+		if (renew_all(r))
 			return FAILED;
-		if (!st.processing) {
+		if (wq_stat(r->list[i].q, &st))
+			return no_reload("read the statistics of", r->list[i].name);
+		if (!is_busy(&st)) {
 			i++;
 			continue;
 		}
@@ -403,14 +420,16 @@ static int wait_for_runs(struct reload *r)
 	return DONE;
 }
 
-/* Drop the keys, which the snapshot has. */
+/* Drop the keys, which the snapshot has.  Fail if a consumer has got one of them all the same. */
 static int cancel_keys(struct held *h)
 {
 	struct wq_batch b = WQ_BATCH_INIT;
 	uint64_t cursor = 0;
+	struct wq_stat st;
 	struct wq_view v;
 	int ret = 0;
 
+	h->taken = true;
 	do {
 		ret = wq_list_since(h->q, &b, 512, &cursor) < 0 ? -1 : hold_renew(&h->hold);
 		while (!ret && wq_batch_next(&b, &v))
@@ -418,18 +437,24 @@ static int cancel_keys(struct held *h)
 				ret = wq_cancel(h->q, v.key, v.len) < 0 ? -1 : 0;
 	} while (!ret && cursor);
 	wq_batch_free(&b);
-	return ret;
+	if (ret || wq_stat(h->q, &st))
+		return -1;
+	errno = st.state & WQ_STATE_REMOVED ? ENOENT : EBUSY;
+	return st.processing || st.state & WQ_STATE_REMOVED ? -1 : 0;
 }
 
-/* Adds through an old descriptor must fail for ever, and gets find no key. */
+/*
+ * The keys first: if wqctl is killed before the unlink, the queue is there and has no pause.
+ * Adds through an old descriptor must fail for ever, and gets find no key.
+ */
 static int remove_queue(struct held *h)
 {
-	int ret = wq_unlink(h->name);
+	int ret = cancel_keys(h);
 
+	if (!ret)
+		ret = wq_unlink(h->name);
 	if (!ret && !(h->st.state & WQ_STATE_SHUTDOWN))
 		ret = wq_pause(h->q, WQ_PAUSE_ADDS, WQ_FOREVER);
-	if (!ret)
-		ret = cancel_keys(h);
 	if (ret)
 		return no_reload("remove", h->name);
 	close(h->q);
@@ -440,17 +465,29 @@ static int remove_queue(struct held *h)
 
 static void release_queues(struct reload *r)
 {
-	size_t i;
+	struct held *h;
 
-	for (i = 0; i < r->num; i++) {
-		if (r->list[i].q < 0)
+	for (h = r->list; h < r->list + r->num; h++) {
+		if (h->q < 0)
 			continue;
-		if (r->list[i].hold.what)
-			hold_end(&r->list[i].hold);
-		close(r->list[i].q);
+		if (h->hold.what)
+			hold_end(&h->hold);
+		close(h->q);
+		h->q = -1;
 	}
-	free(r->list);
-	r->num = 0;
+	r->ring = NULL;
+}
+
+/* Step 6.  Return the exit status. */
+static int restore_queues(const struct reload *r)
+{
+	if (!restore_held(r->list, r->num, RELOAD_FILE)) {
+		unlink(RELOAD_FILE);
+		return DONE;
+	}
+	message("the queues are in " RELOAD_FILE "; restore them, then remove the file: wqctl restore --merge "
+		RELOAD_FILE);
+	return FAILED;
 }
 
 /* Step 5: the module */
@@ -470,7 +507,7 @@ struct mounted {
 /* The options with a value are those of wqueue, and the others are flags of the mount. */
 static void read_mount(struct mounted *m)
 {
-	char line[8192], *at, *word;
+	char line[8192], dir[4096], *at, *word;
 	struct statvfs st;
 	FILE *file;
 
@@ -483,7 +520,7 @@ static void read_mount(struct mounted *m)
 		at = strstr(line, " - wqueue ");
 		/* The source and the options are the last words. */
 		at = at ? strrchr(line, ' ') : NULL;
-		if (!at)
+		if (!at || sscanf(line, "%*s %*s %*s %*s %4095s", dir) != 1 || strcmp(dir, names_dir()))
 			continue;
 		m->was = true;
 		at[strcspn(at, "\n")] = '\0';
@@ -538,7 +575,8 @@ static bool unload(void)
 	return true;
 }
 
-static bool replace_module(void)
+/* Step 5.  Return the exit status. */
+static int replace_module(const struct reload *r)
 {
 	static const char *const load[] = { "modprobe", "wq", NULL };
 	struct mounted m;
@@ -547,56 +585,72 @@ static bool replace_module(void)
 	read_mount(&m);
 	unloaded = unload();
 	if (unloaded && command(load, false, NULL, 0)) {
-		message("can't load the installed module; see dmesg, load one, and restore the queues: wqctl restore --merge "
+		message("can't load the installed module: see dmesg; load one, and restore the queues: wqctl restore --merge "
 			RELOAD_FILE);
-		return false;
+		return FAILED;
 	}
 	if (mount_again(&m)) {
-		message("then restore the queues: wqctl restore --merge " RELOAD_FILE);
-		return false;
+		message("mount it, and restore the queues: wqctl restore --merge " RELOAD_FILE);
+		return FAILED;
 	}
 	if (unloaded)
-		return true;
+		return restore_queues(r);
 	message("the module is still in use");
 	is_used(true);
-	if (!restore_merge(RELOAD_FILE) && !unlink(RELOAD_FILE))
+	if (!restore_queues(r))
 		message("the queues are back in the module that was loaded");
-	return false;
+	return FAILED;
+}
+
+/* A signal must not leave the queues without a module, nor without a message. */
+static void block_signals(void)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
 }
 
 static int replace_all(struct reload *r)
 {
 	size_t i;
 
-	if (!r->a->force && is_used(false)) {
-		message("so the module can't be replaced; stop these processes, or use --force if they reopen their queues");
+	/* No option lets a queue of a kernel module go on. */
+	if (r->a->force ? modules_block() : is_used(false)) {
+		message("nothing was changed; end these uses, or use --force if the processes open their queues again");
 		return FAILED;
 	}
 	if (hold_queues(r) || wait_for_runs(r))
 		return FAILED;
-	if (mkdir(STATE_DIR, 0700) && errno != EEXIST) {
-		message("can't make the directory " STATE_DIR ": %s", strerror(errno));
-		return FAILED;
-	}
+	block_signals();
 	if (save_held(r->list, r->num, RELOAD_FILE))
 		return FAILED;
 	for (i = 0; i < r->num; i++)
 		if (renew_all(r) || remove_queue(&r->list[i]))
 			break;
-	if (i < r->num) {
-		release_queues(r);
-		if (!restore_merge(RELOAD_FILE))
-			unlink(RELOAD_FILE);
-		return FAILED;
+	if (i == r->num)
+		return replace_module(r);
+	release_queues(r);
+	restore_queues(r);
+	return FAILED;
+}
+
+/* One reload at a time. */
+static bool lock_state(void)
+{
+	int dir;
+
+	if (mkdir(STATE_DIR, 0700) && errno != EEXIST) {
+		message("can't make the directory " STATE_DIR ": %s", strerror(errno));
+		return false;
 	}
-	if (!replace_module())
-		return FAILED;
-	if (restore_merge(RELOAD_FILE)) {
-		message("then restore the queues: wqctl restore --merge " RELOAD_FILE);
-		return FAILED;
-	}
-	unlink(RELOAD_FILE);
-	return DONE;
+	/* The descriptor stays open until wqctl exits. */
+	dir = open(STATE_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir >= 0 && !flock(dir, LOCK_EX | LOCK_NB))
+		return true;
+	message(dir >= 0 && errno == EWOULDBLOCK ? "another wqctl reload is at work" :
+		"can't lock the directory " STATE_DIR);
+	return false;
 }
 
 int cmd_reload(const struct args *a)
@@ -629,13 +683,18 @@ int cmd_reload(const struct args *a)
 		message("only root can replace a module");
 		return FAILED;
 	}
+	if (!lock_state())
+		return FAILED;
 	if (!access(RELOAD_FILE, F_OK)) {
 		message("an earlier reload was interrupted; restore its queues, then remove the file: wqctl restore --merge "
 			RELOAD_FILE);
 		return FAILED;
 	}
+	/* Or there is no status of modprobe. */
+	signal(SIGCHLD, SIG_DFL);
 	ret = replace_all(&r);
 	release_queues(&r);
+	free(r.list);
 	if (ret)
 		return ret;
 	installed("version", version, sizeof(version));

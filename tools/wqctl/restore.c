@@ -445,11 +445,16 @@ static int restore_keys(struct snapshot *s, const struct snapshot_queue *sq, int
 	return 0;
 }
 
-/* Give a new queue its owner first: a process that waits for the queue may not open it before. */
-static int set_owner(const struct snapshot_queue *sq, int q)
+/*
+ * Before the keys: the owner, whose processes can't open the queue otherwise, and the lease 0.  A new
+ * queue has leases only if it is made with one, so it has the shortest until then.
+ */
+static int begin_attrs(const struct snapshot_queue *sq, int q)
 {
-	struct wq_attrs file = sq->attrs, is;
+	struct wq_attrs lease = { .set = WQ_ATTR_LEASE }, file = sq->attrs, is;
 
+	if (sq->attrs.set & WQ_ATTR_LEASE && !sq->attrs.lease && wq_set(q, &lease))
+		return -1;
 	if (wq_config(q, &is, NULL, 0))
 		return -1;
 	file.set = 0;
@@ -478,7 +483,7 @@ static int create_queue(struct snapshot_queue *sq, struct hold *h)
 	if (q < 0)
 		return -1;
 	sq->created = true;
-	if (!wq_stat(q, &st) && !hold_begin(h, q, &st) && !set_owner(sq, q))
+	if (!wq_stat(q, &st) && !hold_begin(h, q, &st) && !begin_attrs(sq, q))
 		return q;
 	err = errno;
 	close(q);
@@ -496,8 +501,6 @@ static int finish_attrs(const struct snapshot_queue *sq, int q)
 	attrs.set = 0;
 	if (sq->attrs.set & WQ_ATTR_MAX_KEYS && is.max_keys != attrs.max_keys)
 		attrs.set |= WQ_ATTR_MAX_KEYS;
-	if (sq->attrs.set & WQ_ATTR_LEASE && is.lease != attrs.lease)
-		attrs.set |= WQ_ATTR_LEASE;
 	attrs.limiters = attrs.num_limiters = 0;
 	return attrs.set ? wq_set(q, &attrs) : 0;
 }
@@ -579,6 +582,21 @@ static bool check_new(const struct snapshot *s)
 	return good;
 }
 
+/* Leave out the queues in the list that still have their keys. */
+static void leave_out(struct snapshot *s, const struct held *list, size_t num)
+{
+	size_t i, j, kept = 0;
+
+	for (i = 0; i < s->num; i++) {
+		for (j = 0; j < num; j++)
+			if (!strcmp(list[j].name, s->queues[i].name) && !list[j].taken)
+				break;
+		if (j == num)
+			s->queues[kept++] = s->queues[i];
+	}
+	s->num = kept;
+}
+
 static int restore_all(const struct args *a, struct snapshot *s)
 {
 	struct snapshot_queue *sq;
@@ -602,28 +620,37 @@ static int restore_all(const struct args *a, struct snapshot *s)
 	return ret;
 }
 
-int restore_merge(const char *path)
-{
-	char *word = strdupa(path);
-	const struct args a = { .words = &word, .num_words = 1, .merge = 1, .fd = -1 };
-
-	return cmd_restore(&a);
-}
-
-int cmd_restore(const struct args *a)
+static int restore_file(const struct args *a, const struct held *list, size_t num)
 {
 	struct snapshot s = { .path = a->num_words ? a->words[0] : "-" };
 	int fd = STDIN_FILENO, ret = FAILED;
 
 	if (strcmp(s.path, "-"))
 		fd = open(s.path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || !read_text(&s, fd))
+	if (fd < 0 || !read_text(&s, fd)) {
 		message("can't read '%s': %s", s.path, strerror(errno));
-	else if (!parse_all(&s))
+	} else if (!parse_all(&s)) {
 		message("can't restore '%s': line %zu: %s", s.path, s.line, s.wrong);
-	else
+	} else {
+		leave_out(&s, list, num);
 		ret = restore_all(a, &s);
+	}
+	if (fd > STDIN_FILENO)
+		close(fd);
 	free(s.queues);
 	free(s.text);
 	return ret;
+}
+
+int restore_held(const struct held *list, size_t num, const char *path)
+{
+	char *word = strdupa(path);
+	const struct args a = { .words = &word, .num_words = 1, .merge = 1, .fd = -1 };
+
+	return restore_file(&a, list, num);
+}
+
+int cmd_restore(const struct args *a)
+{
+	return restore_file(a, NULL, 0);
 }

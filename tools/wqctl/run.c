@@ -643,6 +643,13 @@ static int worker_open(void)
 	return q < 0 || !worker_config(q) ? -1 : q;
 }
 
+/* Whether the queue of --failed-to, which a reload removes too, is open. */
+static bool follow_failed(void)
+{
+	return failed_queue < 0 ||
+	       wq_reopen(failed_queue, args->failed_to, O_WRONLY, WQ_NOWAIT) >= 0;
+}
+
 /* The queue was removed, and has no keys.  Return false if the worker has to exit with @status. */
 static bool follow(int *status)
 {
@@ -656,7 +663,13 @@ static bool follow(int *status)
 	if (!args->follow || args->once)
 		return false;
 	while (!stopped()) {
+		bool has_failed = follow_failed();
+
 		if (wq_reopen(queue, args->queue, O_RDWR, FOLLOW_NS) >= 0) {
+			if (!has_failed) {
+				pause_ms(PAUSE_MS);
+				continue;
+			}
 			if (!worker_config(queue))
 				return false;
 			if (atomic_exchange(&shared->removed, false) && !args->quiet)

@@ -4,8 +4,8 @@
  *
  * While the keys of a queue are read, its gets and adds are paused, so that no key can be missed: a
  * key stays in the queue until its run ends.  A run that ends meanwhile is in the snapshot or not.
- * The pause has a limit and is renewed, so it ends also if wqctl is killed.  The text is written
- * after the pause: a slow or full disk does not keep the queue's users waiting.
+ * The pause has a limit and is renewed, so it ends also if wqctl is killed.  wqctl save writes the
+ * text after the pause: a slow or full disk does not keep the queue's users waiting.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -249,10 +249,15 @@ static int read_queue(struct held *h, struct content *c)
 
 /* The text */
 
+/**
+ * struct out - a snapshot that is written
+ * @hold: a pause to renew meanwhile, or NULL
+ */
 struct out {
 	FILE *file;
 	uint64_t sum;
 	size_t lines;
+	struct hold *hold;
 };
 
 static void put(struct out *o, const char *text, size_t len)
@@ -365,6 +370,9 @@ static bool put_queue(struct out *o, const struct content *c)
 	for (i = 0; i < c->num && !ferror(o->file); i++) {
 		if (!(i % 65536))
 			progress("%s: %zu of %zu keys written", c->name, i, c->num);
+		/* If this fails, so does the next renewal, which reports it. */
+		if (o->hold && !(i % PAGE))
+			hold_renew(o->hold);
 		put_key(o, c, c->keys[i]);
 	}
 	return true;
@@ -480,6 +488,7 @@ static int save_list(const void *arg, struct out *o)
 			content_free(&c);
 			return FAILED;
 		}
+		o->hold = &l->list[i].hold;
 		if (put_content(o, &c))
 			return FAILED;
 	}

@@ -81,10 +81,12 @@ int hold_end(struct hold *h);
  * @q: descriptor, or -1: it is not held any more
  * @st: from before the pause
  * @hold: the pause; @hold.what is 0 if the queue is shut down
+ * @taken: the command has begun to remove its keys
  */
 struct held {
 	char name[WQ_NAME_MAX];
 	int q;
+	bool taken;
 	struct wq_stat st;
 	struct hold hold;
 };
@@ -95,7 +97,7 @@ int held_begin(struct held *h, int q, const char *name);
 /* Write a snapshot of queues that are paused to the file @path, and leave them paused. */
 int save_held(struct held *list, size_t num, const char *path);
 
-/* Make the queues of a snapshot, or add their keys to those that exist. */
-int restore_merge(const char *path);
+/* Make the queues in the list that were taken again, or add their keys to those that exist. */
+int restore_held(const struct held *list, size_t num, const char *path);
 
 #endif /* SAVE_H */

@@ -112,7 +112,7 @@ static void installed(const char *field, char *value, int size)
 		value[0] = '\0';
 }
 
-/* Step 1: what keeps the module */
+/* Step 1: the users of the module */
 
 /* Whether the process is a wqctl run --follow, which opens the next queue of its name. */
 static bool is_run(const char *pid)

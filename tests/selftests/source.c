@@ -689,7 +689,8 @@ TEST_F(source, with_a_delay_a_key_becomes_ready_after_a_quiet_time)
 
 /*
  * The model: a consumer's copy of a tree, made from keys alone, equals the tree at the end.  The
- * queue is small, so most steps leave marks.  Meanwhile consumers die, and in a kernel that can do so
+ * queue is small, so most steps leave marks.  Meanwhile file systems are mounted on directories of
+ * the tree and unmounted, directories are bound to others, consumers die, and in a kernel that can do so
  * (FAULTS) a fifth of the allocations of adds fail.
  */
 static unsigned long seed;
@@ -743,6 +744,34 @@ static void die_with_a_key(int q)
 	reap(pid);
 }
 
+/* Directories of the tree that steps mount on. */
+static void unmount_all(void)
+{
+	for (char dir[] = "p"; *dir < 'p' + 4; ++*dir)
+		while (!umount2(dir, MNT_DETACH))
+			;
+}
+
+static unsigned int mounts;
+
+static void random_mount(void)
+{
+	char a[] = { 'p' + draw(4), 0 }, b[] = { 'p' + draw(4), 0 };
+
+	switch (draw(4)) {
+	case 0:
+		/* What happens in it is no change of the tree. */
+		mounts += !mount("wq-test", a, "tmpfs", 0, "size=1m");
+		break;
+	case 1:
+		/* What happens in it is a change of the other directory. */
+		mounts += !mount(a, b, NULL, MS_BIND, NULL);
+		break;
+	default:
+		umount2(a, MNT_DETACH);
+	}
+}
+
 static void random_step(void)
 {
 	char a[32], b[32];
@@ -750,6 +779,8 @@ static void random_step(void)
 
 	random_path(a);
 	random_path(b);
+	if (!draw(10))
+		random_mount();
 	switch (draw(8)) {
 	case 0 ... 2:
 		fd = open(a, O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -770,7 +801,8 @@ static void random_step(void)
 		rename(a, b);
 		break;
 	case 7:
-		if (link(a, b))
+		/* A file with two names would have the key of one of them only. */
+		if (!link(a, b))
 			unlink(a);
 		break;
 	}
@@ -832,17 +864,22 @@ static void consume(int q, const char *from, const char *to, int most)
 	}
 }
 
-static int model(unsigned long start, __u32 max_keys, const char *from)
+static int model(unsigned long start, __u32 max_keys, const char *tree)
 {
+	char to[100], from[100], text[500];
 	int q = q_private(max_keys), i;
-	char to[100], text[300];
 	__u64 failed;
 	pid_t pid;
 
 	seed = start;
-	snprintf(to, sizeof(to), "%s.copy", from);
-	snprintf(text, sizeof(text), "rm -rf '%s'/* '%s'; mkdir '%s'", from, to, to);
+	mounts = 0;
+	snprintf(to, sizeof(to), "%s.copy", tree);
+	snprintf(from, sizeof(from), "%s.view", tree);
+	snprintf(text, sizeof(text), "rm -rf '%s'/* '%s'; mkdir -p '%s' '%s'", tree, to, to, from);
 	command(text);
+	/* The consumer sees the tree without what is mounted on its directories. */
+	if (mount(tree, from, NULL, MS_BIND, NULL))
+		return 4;
 	/* The process that attaches is killed. */
 	pid = child();
 	if (!pid) {
@@ -858,30 +895,33 @@ static int model(unsigned long start, __u32 max_keys, const char *from)
 		fail_memory("1");
 		random_step();
 		fail_memory("0");
-		if (!draw(200))
+		if (!draw(100))
 			consume(q, from, to, 1 + draw(5));
 		if (!draw(400))
 			die_with_a_key(q);
 	}
+	unmount_all();
 	do {
 		consume(q, from, to, -1);
 		sleep_ms(20);
 	} while (first(q).state & WQ_SOURCE_MARKED || q_stat(q).ready);
 	failed = first(q).failed;
-	COMMENT("seed %lu: %llu adds failed, %llu rescan keys\n", start, failed, first(q).rescans);
+	COMMENT("seed %lu: %llu adds failed, %llu rescan keys, %u mounts\n", start, failed,
+		first(q).rescans, mounts);
 	close(q);
 #ifdef FAULTS
 	if (!failed)
 		return 3;
 #endif
-	snprintf(text, sizeof(text), "diff -r '%s' '%s' >&2", from, to);
+	umount2(from, MNT_DETACH);
+	snprintf(text, sizeof(text), "diff -r '%s' '%s' >&2", tree, to);
 	return !!system(text);
 }
 
 TEST_F_TIMEOUT(source, a_copy_made_from_keys_equals_the_tree_after_random_steps, 600)
 {
 	static const __u32 max_keys[] = { 1, 5, 1000 };
-	char from[100];
+	char tree[100];
 	int i;
 
 #ifdef FAULTS
@@ -891,9 +931,9 @@ TEST_F_TIMEOUT(source, a_copy_made_from_keys_equals_the_tree_after_random_steps,
 	ASSERT_EQ(0, write_file(FAILSLAB "times", "-1"));
 	ASSERT_EQ(0, write_file(FAILSLAB "verbose", "0"));
 #endif
-	snprintf(from, sizeof(from), "%s/w", self->path);
+	snprintf(tree, sizeof(tree), "%s/w", self->path);
 	for (i = 0; i < ARRAY_SIZE(max_keys); i++)
-		EXPECT_EQ(0, model(1 + i, max_keys[i], from));
+		EXPECT_EQ(0, model(1 + i, max_keys[i], tree));
 }
 
 TEST_F(source, a_module_with_sources_is_not_removed)

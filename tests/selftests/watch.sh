@@ -179,15 +179,16 @@ printed() { grep -qxE -- "$1" "$out" || fail "expected the line $1, seen $(cat "
 
 test_sample_of_a_tree_makes_the_copy_equal() {
 	sample "$SRC/tools/samples/tree.sh" 20 0
-	printed "inotifywait: [0-9]+ events, [0-9]+ of these files named"
-	printed "wq: [0-9]+ keys, 15 of them directories, 0 adds failed"
+	printed "wq: [0-9]+ lines, 20 of these files named, [0-9]+ ms of CPU"
+	printed "inotifywait: [0-9]+ lines, [0-9]+ of these files named, [0-9]+ ms of CPU"
+	printed "the queue: [0-9]+ keys, 15 of them directories, 0 adds failed"
 	printed "the copy is equal"
 }
 
 test_sample_of_neighbours_makes_the_copy_equal() {
 	sample "$SRC/tools/samples/neighbours.sh" 20 20
-	printed "netlink: [0-9]+ neighbours named, ENOBUFS [0-9]+ times"
-	printed "wq: 20 keys, 0 adds failed"
+	printed "netlink: [0-9]+ neighbours named, ENOBUFS [0-9]+ times, [0-9]+ KB in its buffer"
+	printed "wq: 20 keys, 0 adds failed, [0-9]+ KB of memory"
 	printed "the copy is equal"
 }
 

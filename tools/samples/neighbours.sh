@@ -50,14 +50,17 @@ monitor=$!
 sleep 1
 kill -STOP "$monitor"
 ip -batch "$dir/flood"
+buffer=$(awk -v pid="$monitor" '$3 == pid { print int($5 / 1024) }' /proc/net/netlink)
 kill -CONT "$monitor"
 sleep 1
 
 echo "$neighbours neighbours, $updates updates of each"
 echo "netlink: $(awk '{ print $1 }' "$dir/events" | grep '^10\.99\.' | sort -u | wc -l) neighbours named, ENOBUFS $(
-	grep -c 'No buffer space' "$dir/errors" || true) times"
+	grep -c 'No buffer space' "$dir/errors" || true) times, $buffer KB in its buffer"
 echo "wq: $(wqctl ls -0 "$queue" | tr -cd '\0' | wc -c) keys, $(
-	wqctl sources "$queue" | awk 'NR > 1 { print $4 }') adds failed"
+	wqctl sources "$queue" | awk 'NR > 1 { print $4 }') adds failed, $(
+	wqctl stat --json "$queue" | sed -n 's/.*"memory": *\([0-9]*\).*/\1/p' |
+		awk '{ print int($1 / 1024) }') KB of memory"
 wqctl run -q --once -j 4 "$queue" -- sh "$dir/worker" "$dir" "$device" {}
 ip neigh show dev "$device" to 10.99.0.0/16 | sort >"$dir/table"
 cat "$dir"/copy/10.99.* | sort | diff - "$dir/table"

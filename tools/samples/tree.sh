@@ -5,15 +5,17 @@
 #	sudo tools/samples/tree.sh [FILES [SECONDS]]
 #
 # Each change of version removes all of the tree and unpacks the other version: 2,000 FILES by default.
-# The worker starts 10 SECONDS later, and makes the copy equal.  inotifywait, if it is installed, is
-# stopped for the same time.  It names no files in a directory that it sees late.
+# The worker starts 10 SECONDS later, and makes the copy equal.  Two programs that print the names of
+# what changes are stopped for the same time: wqctl watch, and inotifywait if it is installed.
+# inotifywait names no files in a directory that it sees late.
+# shellcheck disable=SC2086  # $watchers are numbers
 set -eu
 
 files=${1:-2000} pause=${2:-10}
-dir=$(mktemp -d) queue=sample-tree.$$ watcher=
+dir=$(mktemp -d) queue=sample-tree.$$ watchers=
 
 cleanup() {
-	[ -z "$watcher" ] || kill -KILL "$watcher"
+	[ -z "$watchers" ] || kill -KILL $watchers
 	wqctl unlink "$queue" 2>/dev/null || true
 	rm -rf "$dir"
 }
@@ -53,26 +55,35 @@ version one 0
 version two 5
 wqctl create "$queue" --max-keys 100000
 wqctl attach "$queue" "fs:$dir/from" >/dev/null
+wqctl watch --print "fs:$dir/from" >"$dir/wq" &
+watchers=$!
 if command -v inotifywait >/dev/null; then
-	inotifywait -mrq --format '%w%f' "$dir/from" >"$dir/events" 2>/dev/null &
-	watcher=$!
-	sleep 1
-	kill -STOP "$watcher"
+	(cd "$dir/from" && exec inotifywait -mrq --format '%w%f' .) >"$dir/inotifywait" 2>/dev/null &
+	watchers="$watchers $!"
 fi
+sleep 1
+kill -STOP $watchers
 
 for name in one two one two; do change "$name"; done
 sleep "$pause"
 echo "4 changes of $files files; then $(find "$dir/from" -type f | wc -l) files in $(
 	find "$dir/from" -mindepth 1 -type d | wc -l) directories"
-if [ -n "$watcher" ]; then
-	kill -CONT "$watcher"
-	sleep 2
-	echo "inotifywait: $(wc -l <"$dir/events") events, $(
-		cd "$dir" && find "$PWD/from" -type f | sort >present &&
-		sort -u events | comm -12 - present | wc -l) of these files named"
-fi
+kill -CONT $watchers
+sleep 2
+find "$dir/from" -type f -printf '%P\n' >"$dir/present"
+for name in wq inotifywait; do
+	[ -e "$dir/$name" ] || continue
+	ticks=$(awk '{ print $14 + $15 }' "/proc/${watchers%% *}/stat")
+	watchers=${watchers#* }
+	# A name that ends with a slash stands for all files of the directory.
+	echo "$name: $(wc -l <"$dir/$name") lines, $(
+		sed 's,^\./,,' "$dir/$name" | awk 'NR == FNR { named[$0]; next }
+			$0 in named || substr($0, 1, index($0, "/")) in named { n++ }
+			END { print n + 0 }' - "$dir/present"
+	) of these files named, $((ticks * 1000 / $(getconf CLK_TCK))) ms of CPU"
+done
 wqctl ls -0 "$queue" | tr '\n\0' ' \n' >"$dir/keys"
-echo "wq: $(wc -l <"$dir/keys") keys, $(grep -c '/$' "$dir/keys") of them directories, $(
+echo "the queue: $(wc -l <"$dir/keys") keys, $(grep -c '/$' "$dir/keys") of them directories, $(
 	wqctl sources "$queue" | awk 'NR > 1 { print $4 }') adds failed"
 wqctl run -q --once "$queue" -- sh "$dir/worker" "$dir" {}
 diff -r "$dir/from" "$dir/to"

@@ -183,8 +183,9 @@ struct wq_source_op {
  *
  * Without WQ_FS_CHILDREN, the source has one mark on the super block of the file system: it
  * watches the directory and all below it, at a cost that does not depend on the number of
- * directories, and on this file system alone.  A mount point below the directory is not followed.
- * The directory can be the root of the file system or any other one.
+ * directories, and on this file system alone.  The directory can be the root of the file system or
+ * any other one.  A mount point below the directory is not followed: a bind mount of the watched
+ * directory shows a consumer what the keys stand for, if something is mounted on one of them.
  *
  * Keys are paths relative to the directory, of any bytes but NUL:
  *

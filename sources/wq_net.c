@@ -131,7 +131,7 @@ static char *put_address(char *to, int family, const void *address)
 	return to - 1;
 }
 
-/* Put the prefix ahead of @text, where there is room for it.  Returns the start of the key. */
+/* Put the prefix into the room ahead of @text.  Returns the start of the key. */
 static char *put_prefix(const struct net_source *src, char *text, size_t *prefix_len)
 {
 	const char *prefix = wq_source_prefix(src->s, prefix_len);

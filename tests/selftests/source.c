@@ -760,11 +760,11 @@ static void random_mount(void)
 
 	switch (draw(4)) {
 	case 0:
-		/* What happens in it is no change of the tree. */
+		/* A change in it is no change of the tree. */
 		mounts += !mount("wq-test", a, "tmpfs", 0, "size=1m");
 		break;
 	case 1:
-		/* What happens in it is a change of the other directory. */
+		/* A change in it is a change of the other directory. */
 		mounts += !mount(a, b, NULL, MS_BIND, NULL);
 		break;
 	default:

@@ -112,18 +112,22 @@ class View:
 _views: dict[str, View] = {}
 
 
-def view(suite: str) -> View:
+def view(name: str) -> View:
     """apt's view of a suite ("": the system's own ones), with lists that are read once in
-    a run of the tool."""
-    if suite in _views:
-        return _views[suite]
+    a run of the tool. "SUITE:ARCH": the packages of another architecture."""
+    if name in _views:
+        return _views[name]
+    suite, _, arch = name.partition(":")
     if not shutil.which("apt-get"):
         raise VmError("kernels come from Debian packages, and this system has no apt-get")
-    folder = CACHE / "apt" / (suite.replace(" ", "-") or "system")
+    folder = CACHE / "apt" / ((suite.replace(" ", "-") or "system") + (arch and f"-{arch}"))
     (folder / "lists" / "partial").mkdir(parents=True, exist_ok=True)
     release = codename(Path("/etc/os-release").read_text())
     lines = sources_list(text_of(["apt-get", "indextargets", "--format", _TARGETS,
                                   "Created-By: Packages"]), release, suite)
+    if arch:        # the suite itself: its packages are for tests, which need no updates
+        releases = (*(suite or release).split(), "stable")
+        lines = [line for line in lines if line.split()[2] in releases]
     if not lines:
         raise VmError(f"apt's sources name no mirror of {release}/main to fetch kernels from; "
                       "add it to /etc/apt/sources.list")
@@ -134,7 +138,8 @@ def view(suite: str) -> View:
                    f"Dir::State::Lists={folder}/lists",
                    f"Dir::Cache::pkgcache={folder}/pkgcache.bin",
                    f"Dir::Cache::srcpkgcache={folder}/srcpkgcache.bin",
-                   "Acquire::Languages=none", "APT::Sandbox::User=root"):
+                   "Acquire::Languages=none", "APT::Sandbox::User=root",
+                   *([f"APT::Architecture={arch}", f"APT::Architectures={arch}"] if arch else [])):
         options += ["-o", option]
     # several runs may make kernels of one suite at the same time: one reads the lists, and
     # no other run replaces them while they are in use
@@ -143,20 +148,21 @@ def view(suite: str) -> View:
         if not stamp.exists() or time.time() - stamp.stat().st_mtime > _FRESH \
                 or stamp.read_text() != sources.read_text():
             stamp.unlink(missing_ok=True)
-            step(f"reading the package list of {suite or release}", folder / "log",
+            step(f"reading the package list of {suite or release} {arch}".rstrip(), folder / "log",
                  ["apt-get", *options, "-q", "update"])
             stamp.write_text(sources.read_text())
-    _views[suite] = View(suite, options)
-    return _views[suite]
+    _views[name] = View(suite, options)
+    return _views[name]
 
 
 def need_packages(suite: str, packages: list[str]) -> Path:
     """A folder of the cache with these packages unpacked, made if need be. The suite "."
-    stands for the system's own."""
+    stands for the system's own, and "SUITE:ARCH" for another architecture's."""
     key = hashlib.sha256((" ".join([suite, *packages]) + "\n").encode()).hexdigest()[:12]
     suite = suite.removeprefix(".")
     folder = CACHE / "packages"
-    entry = folder / f"{suite or 'system'}-{key}"
+    name = suite.replace(":", "-")
+    entry = folder / f"{name if name[:1].isalpha() else 'system' + name}-{key}"
     if entry.is_dir():
         return entry
     with lock(folder / "lock"):

@@ -69,8 +69,8 @@ Build the project's modules into build/NAME and print that folder.
     "kernels": "usage: vm kernels       list the kernels: version, purpose, whether in the cache\n",
     "packages": """\
 usage: vm packages SUITE PACKAGE...
-Unpack these packages of Debian's SUITE (.: this system's own) into the cache, not
-what they depend on, and print that folder.
+Unpack these packages of Debian's SUITE (.: this system's own; .:i386: of another
+architecture) into the cache, not what they depend on, and print that folder.
 """,
     "clean": f"usage: vm clean         remove the cache of kernels ({CACHE})\n",
 }

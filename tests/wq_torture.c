@@ -632,6 +632,9 @@ static void own(struct run *run)
 	while (run->t && !may_be_over(a, run->me)) {
 		old = atomic64_read(&run->t->owner);
 		if (old && !may_be_over(a, old)) {
+			/* This task may have had no CPU since its first look. */
+			if (may_be_over(a, run->me))
+				return;
 			failed("%s: key %u is with two consumers: %#llx and %#llx", a->name,
 			       run->key, old, run->me);
 			return;

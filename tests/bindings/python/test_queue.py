@@ -7,6 +7,7 @@ Prints TAP. WORD: a part of the names of tests.
 """
 import asyncio
 import contextlib
+import dataclasses
 import doctest
 import errno
 import gc
@@ -16,12 +17,14 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
 import unittest.mock
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 PACKAGE = pathlib.Path(os.environ.get("WQ_PYTHON", TOP / "tools/bindings/python"))
@@ -36,6 +39,21 @@ import wq._queue  # noqa: E402
 
 LONG = 60.0             # seconds until a wait that must end is given up
 FAST = wq.exponential(0.001, 0.001)
+SOURCES = pathlib.Path(os.environ.get("SOURCES", TOP / "build/stock/sources"))
+
+
+@contextlib.contextmanager
+def kinds_of_sources() -> Iterator[None]:
+    """Load the kinds of sources, which the kernel would look for among its own modules."""
+    added = [f"wq_{kind}" for kind in ("fs", "net", "bpf")
+             if not os.path.exists(f"/sys/module/wq_{kind}")]
+    for module in added:
+        subprocess.run(["insmod", SOURCES / f"{module}.ko"], check=True)
+    try:
+        yield
+    finally:
+        for module in added:
+            subprocess.run(["rmmod", module], check=True)
 
 
 class Case(unittest.TestCase):
@@ -70,18 +88,33 @@ class Case(unittest.TestCase):
             self.q.get(timeout=0)
 
 
-def python(code: str) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs this Python with the package, and that a failing test kills."""
+    with subprocess.Popen([sys.executable, *arguments], text=True, cwd=TOP,
+                          env=dict(os.environ, PYTHONPATH=str(PACKAGE)), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+
+
+def python(code: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
     """A process that runs code with the package."""
-    return subprocess.Popen([sys.executable, "-c", f"import sys, wq\n{code}"], text=True,
-                            env=dict(os.environ, PYTHONPATH=str(PACKAGE)), stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, cwd=TOP)
+    return started("-c", f"import sys, wq\n{code}")
+
+
+# The numbers of ioctl and ppoll, by the machine and the bits of this Python.
+SLEEPERS = {("x86_64", 64): ("16", "271"), ("x86_64", 32): ("54", "309", "414"),
+            ("i686", 32): ("54", "309", "414"), ("aarch64", 64): ("29", "73")}
 
 
 def waits(pid: int) -> bool:
-    """Whether the process sleeps in an ioctl or in ppoll."""
-    calls = {"x86_64": ("16", "271"), "aarch64": ("29", "73")}
+    """Whether the process, which runs this Python, sleeps in an ioctl or in ppoll."""
     text = pathlib.Path(f"/proc/{pid}/syscall").read_text().split()
-    return text[0] in calls[os.uname().machine]
+    return text[0] in SLEEPERS[os.uname().machine, sys.maxsize.bit_length() + 1]
 
 
 def eventually(condition: Callable[[], object]) -> None:
@@ -443,8 +476,7 @@ class Gets(Case):
     def test_ctrl_c_ends_get_and_the_key_goes_to_the_next(self) -> None:
         with wq.open("python-int", create=True) as q:
             self.addCleanup(q.unlink)
-            process = python('wq.open("python-int").get()')
-            with process:
+            with python('wq.open("python-int").get()') as process:
                 eventually(lambda: waits(process.pid))
                 process.send_signal(signal.SIGINT)
                 _, text = process.communicate(timeout=LONG)
@@ -550,6 +582,51 @@ class Loops(Case):
         stat = self.q.stat()
         self.assertEqual((0, 2, 0), (stat.held, stat.dones, stat.failures))
 
+    def test_step_needs_one_call_and_keeps_the_item_before(self) -> None:
+        self.add("a", "b")
+        with unittest.mock.patch.object(wq._lib.lib, "wq_done_get",
+                                        wraps=wq._lib.lib.wq_done_get) as calls:
+            items = iter(self.q)
+            first, second = next(items), next(items)
+            self.assertEqual(1, calls.call_count)
+        self.assertEqual((b"a", False, b"b", True),
+                         (first.key, first.held, second.key, second.held))
+        second.done()
+
+    def test_step_after_a_lost_lease_raises_and_takes_no_key(self) -> None:
+        with wq.open(lease=0.1) as q, q.open_same() as other:
+            q.add("a")
+            items = iter(q)
+            item = next(items)
+            with other.get(timeout=LONG):
+                q.add("b")
+                with self.raises(wq.Stale, errno.ESTALE, "'a'"):
+                    next(items)
+            self.assertFalse(item.held)
+            self.assertEqual((1, 0), (q.stat().ready, q.stat().held))
+
+    def test_interrupted_step_has_ended_the_item_and_loses_no_key(self) -> None:
+        self.add("a")
+        items = iter(self.q)
+        item = next(items)
+        old = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGALRM, old)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with self.assertRaises(KeyboardInterrupt):
+            next(items)
+        self.assertFalse(item.held)
+        self.assertEqual((1, 0, 0), (self.q.stat().dones, self.q.stat().held, self.q.stat().keys))
+
+    def test_step_goes_on_after_a_signal_handler(self) -> None:
+        self.add("a")
+        old = signal.signal(signal.SIGALRM, lambda *_: self.q.add("b"))
+        self.addCleanup(signal.signal, signal.SIGALRM, old)
+        items = iter(self.q)
+        next(items)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with next(items) as item:
+            self.assertEqual((b"b", 1), (item.key, self.q.stat().dones))
+
     def test_loop_that_an_exception_ends_retries_the_item(self) -> None:
         self.add("a")
         for failures in range(3):
@@ -633,6 +710,44 @@ class Batches(Case):
                 else:
                     self.fail("expected BatchError, seen none")
 
+    def test_next_ends_the_runs_and_gets_in_one_call(self) -> None:
+        self.add("a", "b", "c")
+        items = self.q.get_many(2)
+        items[0].retry(after=100)
+        with items.next(timeout=0) as following:
+            self.assertEqual([b"c"], [item.key for item in following])
+            self.assertEqual(([], 2), (following.failed, self.q.stat().dones))
+            self.assertFalse(any(item.held for item in items))
+        for timeout, cls in ((0, BlockingIOError), (0.05, TimeoutError)):
+            self.add(f"last {timeout}")
+            items = self.q.get_many()
+            with self.assertRaises(cls):
+                items.next(timeout=timeout)
+            self.assertFalse(items[0].held)
+        self.assertEqual((5, 0), (self.q.stat().dones, self.q.stat().held))
+
+    def test_next_names_the_keys_that_were_lost(self) -> None:
+        with wq.open(lease=0.1) as q, q.open_same() as other:
+            q.add("a")
+            items = q.get_many()
+            with other.get(timeout=LONG):
+                q.add("b")
+                following = items.next()
+                self.assertEqual([b"b"], [item.key for item in following])
+                (key, error), = following.failed
+                self.assertEqual(b"a", key)
+                self.assertIsInstance(error, wq.Stale)
+                following.done()
+
+    def test_next_waits_on_after_a_signal_handler(self) -> None:
+        self.add("a")
+        items = self.q.get_many()
+        old = signal.signal(signal.SIGALRM, lambda *_: self.q.add("b"))
+        self.addCleanup(signal.signal, signal.SIGALRM, old)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with items.next(timeout=LONG) as following:
+            self.assertEqual((b"b", []), (following[0].key, following.failed))
+
     def test_touch_restarts_all_leases(self) -> None:
         with wq.open(lease=100) as q:
             q.add_many(["a", "b"])
@@ -663,6 +778,216 @@ class Batches(Case):
         self.assertEqual((3, 0), (self.q.stat().ready, self.q.stat().held))
 
 
+class Producers(Case):
+    def test_add_of_a_key_that_waits_needs_no_call(self) -> None:
+        with self.q.producer() as p:
+            self.assertFalse(p.waits("a"))
+            self.assertEqual((True, False, False), (p.add("a"), p.add("a"), p.add(b"a")))
+            self.assertTrue(p.waits("a"))
+            self.assertEqual((1, 0, 3), (self.q.stat().adds, self.q.stat().coalesced, p.coalesced))
+            with self.q.get():
+                self.assertFalse(p.waits("a"))
+                self.assertTrue(p.add("a"))
+            self.assertEqual(2, self.q.stat().adds)
+
+    def test_add_many_calls_for_the_keys_that_do_not_wait(self) -> None:
+        with self.q.producer(keys=4096) as p:
+            keys = [f"{n:040}" for n in range(1000)]
+            self.assertEqual(1000, p.add_many(keys))
+            self.assertEqual(1, p.add_many([*keys, "new"]))
+            # a key whose slots others have is a call
+            self.assertGreater(p.coalesced, 900)
+            self.assertEqual(1001, self.q.stat().adds)
+            with wq.open(max_keys=1) as q, q.producer() as small:
+                with self.assertRaisesRegex(wq.BatchError, "1 keys failed, .*full.*'b'"):
+                    small.add_many(["a", "b"])
+
+    def test_queue_without_a_map_takes_a_call_for_each_add(self) -> None:
+        with wq.open(no_map=True) as q, q.producer() as p:
+            self.assertEqual((True, False), (p.add("a"), p.add("a")))
+            self.assertFalse(p.waits("a"))
+            self.assertEqual((1, 0), (q.stat().coalesced, p.coalesced))
+
+    def test_errors_are_those_of_the_queue(self) -> None:
+        with self.q.open_same("r") as reader, self.raises(PermissionError, errno.EACCES):
+            reader.producer()
+        with self.q.producer() as p:
+            methods: list[Callable[[str], object]] = [p.add, p.waits, lambda key: p.add_many([key])]
+            for key in ("", "x" * 1025):
+                for method in methods:
+                    with self.assertRaises(ValueError):
+                        method(key)
+            self.q.shut_down()
+            with self.raises(wq.ShutDown, errno.ESHUTDOWN):
+                p.add("a")
+        for number in (-1, 2 ** 32):
+            with self.assertRaisesRegex(ValueError, "keys is"):
+                self.q.producer(number)
+
+    def test_closed_producer_or_queue_raises_and_frees_the_map(self) -> None:
+        def maps() -> int:
+            return pathlib.Path("/proc/self/maps").read_text().count("wq")
+
+        before = maps()
+        p = self.q.producer()
+        p.add("a")
+        self.assertEqual(before + 1, maps())
+        p.close()
+        p.close()
+        self.assertEqual((before, False, 0), (maps(), self.q.closed, p.coalesced))
+        with self.assertRaisesRegex(ValueError, "producer is closed"):
+            p.add("a")
+        p = self.q.producer()
+        self.q.producer()               # is freed when it is dropped
+        gc.collect()
+        self.assertEqual(before + 1, maps())
+        self.q.close()
+        self.assertEqual(before, maps())
+        for call in (p.add, p.waits):
+            with self.assertRaisesRegex(ValueError, "closed"):
+                call("a")
+
+    def test_threads_share_a_producer_and_no_add_is_lost(self) -> None:
+        keys, rounds = 8, 300
+        wanted = [0] * keys
+        seen = [0] * keys
+        with self.q.producer() as p, self.q.open_same() as worker:
+            def produce() -> None:
+                for number in range(rounds):
+                    key = number % keys
+                    wanted[key] += 1
+                    p.add(str(key))
+
+            def work() -> None:
+                for item in worker:
+                    seen[int(item.text)] = wanted[int(item.text)]
+
+            inside = []
+            overlaps = []
+            real = wq._lib.lib.wq_producer_add
+
+            def one_at_a_time(*arguments: object) -> int:
+                overlaps.extend(inside)
+                inside.append(1)
+                time.sleep(0)           # another thread's turn
+                result = real(*arguments)
+                inside.pop()
+                return int(result)
+
+            consumer = threading.Thread(target=work)
+            producers = [threading.Thread(target=produce) for _ in range(4)]
+            with unittest.mock.patch.object(wq._lib.lib, "wq_producer_add", one_at_a_time):
+                for thread in (consumer, *producers):
+                    thread.start()
+                for thread in producers:
+                    thread.join(LONG)
+            self.assertEqual([], overlaps)
+            self.q.drain(LONG)
+            consumer.join(LONG)
+            self.assertEqual(4 * rounds, self.q.stat().adds + self.q.stat().coalesced + p.coalesced)
+        self.assertEqual(wanted, seen)
+
+    def test_producer_follows_a_queue_that_is_opened_again(self) -> None:
+        q = wq.open("python-again", create=True)
+        with q, q.producer() as p:
+            p.add("a")
+            self.assertTrue(p.waits("a"))
+            q.unlink()
+            with wq.open("python-again", create=True) as new:
+                self.addCleanup(new.unlink)
+                queues = wq.info().charged_queues
+                self.assertTrue(q.reopen())
+                # the map would keep the removed queue
+                self.assertEqual(queues - 1, wq.info().charged_queues)
+                self.assertFalse(p.waits("a"))
+                self.assertTrue(p.add("a"))
+                self.assertTrue(p.waits("a"))
+                new.get().done()
+                self.assertFalse(p.waits("a"))
+                self.assertEqual((0, 2), (new.stat().ready, p.coalesced))
+
+
+class Sources(Case):
+    def test_source_of_a_tree_adds_the_paths_that_change(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            top = pathlib.Path(name)
+            (top / "sub").mkdir()
+            (top / "skip").mkdir()
+            number = self.q.attach(wq.fs(top, not_below=["skip"], not_suffix=["~"]), prefix="t/")
+            (top / "sub/a").write_text("x")
+            (top / "sub/a~").write_text("x")
+            (top / "skip/b").write_text("x")
+            with self.q.get_many(timeout=LONG) as items:
+                self.assertEqual(["t/sub/a"], [item.text for item in items])
+            source, = self.q.sources()
+            self.assertEqual((number, "fs", "t/", 0, name, 0, 0),
+                             (source.id, source.kind, source.prefix, source.delay, source.watches,
+                              source.state, source.error))
+            self.q.detach(number)
+            (top / "sub/c").write_text("x")
+            self.assertEqual([], self.q.sources())
+            self.is_empty()
+
+    def test_options_reach_the_kernel(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            top = pathlib.Path(name)
+            (top / "sub").mkdir()
+            cases: list[tuple[wq.Watched, list[str]]] = [
+                (wq.fs(top, children=True), ["a", "b.c"]),
+                (wq.fs(top, events=wq.FsEvent.DELETE), []),
+                (wq.fs(top, own=False), []),
+                (wq.fs(top, only_below=["sub"]), ["sub/d"]),
+                (wq.fs(top, only_suffix=[".c"]), ["b.c"])]
+            for watched, keys in cases:
+                with self.subTest(watched), wq.open() as q:
+                    q.attach(watched)
+                    for path in ("a", "b.c", "sub/d"):
+                        (top / path).write_text(path)
+                    found = {info.key.decode() for info in q.keys()}
+                    self.assertEqual(set(keys), found)
+                for path in ("a", "b.c", "sub/d"):
+                    (top / path).unlink()
+
+    def test_scan_delay_and_close(self) -> None:
+        watched = wq.net(wq.NetTable.LINK | wq.NetTable.ADDR)
+        with self.q.open_same() as other:
+            other.attach(watched, scan=True, delay=100, until_close=True)
+            source, = self.q.sources()
+            self.assertEqual((100 * 10 ** 9, wq.SourceFlag.SCAN | wq.SourceFlag.WITH_FILE),
+                             (source.delay, source.flags))
+            self.assertEqual([b"/"], [info.key for info in self.q.keys()])
+        self.assertEqual([], self.q.sources())
+
+    def test_channel_of_bpf_programs_has_one_source(self) -> None:
+        number = self.q.attach(wq.bpf(7))
+        with self.raises(OSError, errno.EBUSY, "another source"):
+            self.q.attach(wq.bpf(7))
+        self.assertEqual(["bpf"], [source.kind for source in self.q.sources()])
+        self.q.detach(number)
+        self.q.attach(wq.bpf(7))
+
+    def test_wrong_sources_raise(self) -> None:
+        with self.assertRaisesRegex(ValueError, "channel is 256"):
+            wq.bpf(256)
+        with self.assertRaisesRegex(ValueError, "NUL"):
+            wq.fs("/", not_below=["a\0b"])
+        with self.assertRaisesRegex(ValueError, "at most 31"):
+            self.q.attach(wq.net(), prefix="x" * 32)
+        with self.assertRaises(FileNotFoundError):
+            self.q.attach(wq.fs("/nowhere"))
+        with self.raises(OSError, errno.ENOENT, "no such source"):
+            self.q.detach(5)
+        with self.q.open_same("r") as reader, self.raises(PermissionError, errno.EACCES):
+            reader.attach(wq.net())
+
+    def test_user_without_the_right_reads_that_it_is_missing(self) -> None:
+        with python("import os\nwith wq.open() as q:\n    os.setresuid(1000, 1000, 1000)\n"
+                    "    q.attach(wq.net())\n    q.attach(wq.fs('/'))") as process:
+            text = process.communicate(timeout=LONG)[1]
+        self.assertTrue(text.endswith("PermissionError: [Errno 1] the right to watch this is "
+                                      "missing, see wq(4): '/'\n"), text)
+
+
 class Looks(Case):
     def test_stat_has_each_figure_of_the_kernel(self) -> None:
         with wq.open("python-stat", create=True, max_keys=99, lease=7, permissions=0o640) as q:
@@ -691,6 +1016,35 @@ class Looks(Case):
             self.assertEqual(2001, sum(1 for _ in self.q.keys()))
             self.assertEqual(wq.KeyState.DELAYED, seen[b"later"])
             self.assertIn(wq.KeyState.MINE, seen[item.key])
+
+    def test_keys_since_are_sorted_by_when_they_became_dirty(self) -> None:
+        with wq.open("python-since", create=True) as q:
+            self.addCleanup(q.unlink)
+            keys = [b"%d" % n for n in range(20)]
+            for key in keys:
+                q.add(key)
+            now = time.monotonic_ns()
+            found = sorted(q.keys(since=True), key=lambda info: info.age)
+            self.assertEqual(keys, [info.key for info in found])
+            self.assertTrue(0 < now - found[-1].age < LONG * 10 ** 9)
+
+    def test_key_of_a_read_ends_without_an_item(self) -> None:
+        self.add("a", "b")
+        self.q.touch_key(os.read(self.q.fileno(), 1024))
+        self.q.add("a")
+        self.assertTrue(self.q.done_key("a"))
+        item = self.q.get()
+        self.assertFalse(self.q.done_key(item.key))
+        with self.raises(wq.Stale, errno.ESTALE):
+            item.done()
+        os.read(self.q.fileno(), 1024)
+        for call in (self.q.done_key, self.q.touch_key):
+            with self.raises(wq.UnknownKey, errno.ENOENT):
+                call("x")
+        with wq.open(lease=100) as q:
+            q.add("a")
+            with q.get(), self.raises(OSError, errno.EINVAL):
+                q.done_key("a")
 
     def test_query_of_an_unknown_key_is_a_key_error(self) -> None:
         for call in (self.q.query, self.q.cancel, self.q.enable):
@@ -798,6 +1152,103 @@ class Controls(Case):
             with self.raises(OSError, errno.ECANCELED, "ended the drain"):
                 other.drain(LONG)
             timer.join()
+
+
+    def test_config_reports_what_open_and_set_took(self) -> None:
+        limiter = wq.max_of(wq.exponential(2, 100), wq.max_wait(wq.bucket(0.5, 7), 5))
+        with wq.open("python-set", create=True, permissions=0o640, max_keys=99, lease=7, slack=0.5,
+                     debounce=3, order=wq.Order.PRIORITY, order_arg=wq.NO_AGEING, max_retries=4,
+                     limiter=limiter) as q:
+            self.addCleanup(q.unlink)
+            before = q.config()
+            self.assertEqual(wq.Attributes(
+                limiter=limiter, name="python-set", mode=0o640, uid=0, gid=0, max_keys=99,
+                lease=7 * 10 ** 9, slack=5 * 10 ** 8, debounce=3 * 10 ** 9, order=wq.Order.PRIORITY,
+                order_arg=wq.NO_AGEING, group_limit=0, max_retries=4), before)
+            q.set()
+            self.assertEqual(before, q.config())
+            changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
+                ({"max_keys": 5}, {"max_keys": 5}), ({"max_retries": 0}, {"max_retries": 0}),
+                ({"lease": 2.5}, {"lease": 25 * 10 ** 8}),
+                ({"slack": 0.25}, {"slack": 25 * 10 ** 7}),
+                ({"limiter": wq.fast_slow(1, 2, 3)}, {"limiter": wq.fast_slow(1, 2, 3)})]
+            for change, seen in changes:
+                q.set(**change)
+                before = dataclasses.replace(before, **seen)
+                self.assertEqual(before, q.config())
+            q.set(limiter=())
+            self.assertEqual(wq.max_of(wq.exponential(0.005, 1000), wq.bucket(10, 100)),
+                             q.config().limiter)
+
+    def test_set_that_fails_changes_nothing(self) -> None:
+        before = self.q.config()
+        with self.raises(OSError, errno.EINVAL):
+            self.q.set(max_keys=5, lease=3)
+        with self.raises(OSError, errno.ERANGE):
+            self.q.set(max_keys=5, slack=1e6)
+        for number in (-1, 2 ** 32):
+            with self.assertRaisesRegex(ValueError, "max_retries is"):
+                self.q.set(max_keys=5, max_retries=number)
+        self.assertEqual(before, self.q.config())
+
+    def test_restored_keys_have_their_states_and_order(self) -> None:
+        def states(q: wq.Queue) -> dict[bytes, wq.KeyInfo]:
+            return {info.key: dataclasses.replace(
+                info, age=0, due=-(-info.due // 10 ** 9), lease=0, holder=0)
+                for info in q.keys()}
+
+        self.add("runs", "late", "parked", "failed", "ready")
+        with self.q.open_same() as worker:
+            item = worker.get()
+            worker.get().retry(after=100)
+            worker.get().park("broken disk", error=5)
+            worker.get().retry(after=0)
+            with wq.open(limiter=FAST) as to:
+                for info in self.q.keys():
+                    to.restore(info)
+                with self.raises(FileExistsError, errno.EEXIST, "knows the key"):
+                    to.restore(info)
+                before, after = states(self.q), states(to)
+                for key in (b"late", b"parked", b"ready"):
+                    self.assertEqual(before[key], after[key])
+                raw = os.fsdecode(b"any \xff byte" + bytes(range(200, 254)))
+                to.restore(dataclasses.replace(before[b"parked"], key=b"raw", reason=raw))
+                self.assertEqual(raw[:64], to.query("raw").reason)
+                with to.get(timeout=0) as first:
+                    self.assertEqual(b"runs", first.key)
+            item.done()
+
+    def test_reopen_takes_the_new_queue_of_a_removed_one(self) -> None:
+        with wq.open("python-again", create=True) as q:
+            self.assertFalse(q.reopen(timeout=0))
+            q.add("a")
+            item = q.get()
+            q.unlink()
+            with self.raises(TimeoutError, errno.ETIMEDOUT):
+                q.reopen(timeout=0.05)
+            with self.raises(OSError, errno.ENOTTY):
+                q.stat()
+            with wq.open("python-again", create=True) as new:
+                self.addCleanup(new.unlink)
+                new.add("b")
+                self.assertTrue(q.reopen())
+                with self.raises(wq.Stale, errno.ESTALE):
+                    item.done()
+                with q.get(timeout=0) as item:
+                    self.assertEqual(b"b", item.key)
+            with q.open_same("r") as reader, self.assertRaises(PermissionError):
+                reader.add("c")
+        with self.assertRaisesRegex(ValueError, "no name"):
+            self.q.reopen()
+
+    def test_reopen_keeps_the_access(self) -> None:
+        with wq.open("python-again", create=True) as q, wq.open("python-again", "r") as reader:
+            q.unlink()
+            with wq.open("python-again", create=True) as new:
+                self.addCleanup(new.unlink)
+                self.assertTrue(reader.reopen())
+                with self.raises(PermissionError, errno.EACCES):
+                    reader.add("a")
 
 
 class Opens(Case):
@@ -1057,6 +1508,53 @@ class Asyncio(Case):
 
         asyncio.run(all_of_it())
 
+    def test_reopen_ends_the_waits_and_a_new_wait_sees_the_new_queue(self) -> None:
+        async def all_of_it() -> None:
+            with wq.open("python-again", create=True) as q:
+                task = asyncio.create_task(q.aget())
+                await asyncio.sleep(0)
+                q.unlink()
+                with wq.open("python-again", create=True) as new:
+                    self.addCleanup(new.unlink)
+                    self.assertTrue(await asyncio.to_thread(q.reopen))
+                    with self.assertRaises((OSError, ValueError)):
+                        await asyncio.wait_for(task, LONG)
+                    task = asyncio.create_task(q.aget())
+                    await asyncio.sleep(0)
+                    new.add("a")
+                    (await asyncio.wait_for(task, LONG)).done()
+
+        asyncio.run(all_of_it())
+
+    def test_aflush_returns_the_end_of_the_run(self) -> None:
+        async def all_of_it() -> None:
+            self.q.add("a")
+            item = self.q.get()
+            with self.q.open_same() as other:
+                task = asyncio.create_task(other.aflush("a"))
+                await asyncio.sleep(0.05)
+                self.assertFalse(task.done())
+                item.park("x")
+                self.assertEqual(wq.End.GAVE_UP, await asyncio.wait_for(task, LONG))
+                self.assertEqual(wq.End.NO_RUN, await other.aflush("b"))
+
+        asyncio.run(all_of_it())
+
+    def test_loop_needs_one_call_for_a_step_that_finds_a_key(self) -> None:
+        async def all_of_it() -> None:
+            self.q.add_many(["a", "b"])
+            seen = []
+            with unittest.mock.patch.object(wq._lib.lib, "wq_done_get",
+                                            wraps=wq._lib.lib.wq_done_get) as calls:
+                async for item in self.q.aiter():
+                    seen.append(item.text)
+                    if len(seen) == 2:
+                        self.q.shut_down()
+            self.assertEqual((["a", "b"], 2), (seen, calls.call_count))
+            self.assertEqual((2, 0), (self.q.stat().dones, self.q.stat().held))
+
+        asyncio.run(all_of_it())
+
     def test_10000_canceled_gets_leave_no_descriptor(self) -> None:
         async def all_of_it() -> int:
             before = descriptors()
@@ -1100,8 +1598,7 @@ class Examples(Case):
         added = subprocess.run([sys.executable, sample, *names], env=env, check=True, text=True,
                                capture_output=True)
         self.assertEqual("3 added\n", added.stdout)
-        with subprocess.Popen([sys.executable, sample], env=env, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as worker:
+        with started(sample) as worker:
             assert worker.stdout
             lines = sorted(worker.stdout.readline() for _ in range(6))
             with wq.open("mail") as q:
@@ -1117,10 +1614,11 @@ class Examples(Case):
 def load_tests(loader: unittest.TestLoader, tests: unittest.TestSuite,
                _: object) -> unittest.TestSuite:
     """The docstrings' examples, too."""
-    for module in (wq, wq._queue, wq._item, wq._batch):
+    for module in (wq, wq._queue, wq._item, wq._batch, wq._producer):
         tests.addTest(doctest.DocTestSuite(module))
     return tests
 
 
 if __name__ == "__main__":
-    tap.main()
+    with kinds_of_sources():
+        tap.main()

@@ -98,16 +98,30 @@ class Layouts(Case):
         self.assertNotEqual(text, abi.read_text())
         self.fails("import wq", "ImportError: wq_item has ", self.dir)
 
-    def test_each_function_of_the_library_is_known_but_those_of_sources_and_producers(self) -> None:
+    def test_each_function_of_the_library_is_used_or_a_part_of_another(self) -> None:
         exported = re.findall(r"^\t(wq_\w+);", (TOP / "tools/lib/libwq.map").read_text(), re.M)
-        others = {name for name in exported if name not in _abi.FUNCTIONS}
-        self.assertEqual({"wq_attach", "wq_source_next", "wq_producer_add", "wq_producer_free",
-                          "wq_producer_add_batch", "wq_producer_init", "wq_producer_waits"}, others)
+        self.assertEqual(sorted(exported), sorted(_abi.FUNCTIONS))
+        parts = {"wq_open": "wq_open_attr_sized", "wq_add_after": "wq_add_priority",
+                 "wq_query": "wq_query_info_sized", "wq_done": "wq_done_with",
+                 "wq_batch_put": "wq_batch_put_done", "wq_batch_put_after": "wq_batch_put_priority",
+                 "wq_flush": "wq_wait_fd", "wq_drain": "wq_drain_begin"}
+        source = "".join(path.read_text() for path in (PACKAGE / "wq").glob("*.py")
+                         if path.name != "_abi.py")
+        used = set(re.findall(r"\blib\.(wq_\w+)|\"(wq_\w+)\"", source))
+        names = {first or second for first, second in used}
+        self.assertEqual(set(exported) - set(parts), names)
+        self.assertLessEqual(set(parts.values()), names)
 
     def test_each_flag_and_figure_of_the_headers_is_there(self) -> None:
         source = (TOP / "include/uapi/linux/wq.h").read_text()
+        sources = (TOP / "include/uapi/linux/wq_source.h").read_text()
+        events = re.findall(r"^#define WQ_FS_(\w+)\t+0x", sources, re.M)
+        self.assertEqual(events, list(wq.FsEvent.__members__))
+        tables = re.findall(r"^#define WQ_NET_(\w+)\t+\(1U", sources, re.M)
+        self.assertEqual(tables, list(wq.NetTable.__members__))
         for prefix, cls in (("WQ_ADD_", wq.AddFlag), ("WQ_KEY_", wq.KeyState),
-                            ("WQ_STATE_", wq.State), ("WQ_END_", wq.End), ("WQ_ORDER_", wq.Order)):
+                            ("WQ_STATE_", wq.State), ("WQ_END_", wq.End), ("WQ_ORDER_", wq.Order),
+                            ("WQ_LIMITER_", wq.LimiterKind)):
             names = re.findall(rf"^#define {prefix}(\w+)\t", source, re.M)
             self.assertEqual(names, list(cls.__members__))
         body = re.search(r"^struct wq_stat \{(.*?)^\};", source, re.M | re.S)
@@ -138,7 +152,8 @@ class Builds(Case):
 
     def test_types_of_wrong_calls_are_errors_of_mypy(self) -> None:
         wrong = ("q.add(7)", "q.add('a', after='1')", "q.get().done() + ''", "wq.open(access='x')",
-                 "q.stat().ready = 1", "q.stat().unknown", "async def f():\n    q.aget().done()")
+                 "q.stat().ready = 1", "q.stat().unknown", "async def f():\n    q.aget().done()",
+                 "q.set(limiter=1)", "q.attach('fs')", "q.producer().add(7)")
         for code in wrong:
             source = self.dir / "wrong.py"
             source.write_text(f"import wq\nq = wq.open()\n{code}\n")

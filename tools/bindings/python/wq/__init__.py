@@ -19,17 +19,22 @@ deliver to bob
 
 The package calls libwq. Queue, Item and open() describe the calls and their errors.
 """
-from ._abi import (VERSION as __version__, AddFlag, End, Histogram, Info, KeyInfo, KeyState, Order,
-                   Pause, QueueInfo, Result, Stat, State)
+from ._abi import (VERSION as __version__, WQ_NO_AGEING as NO_AGEING, AddFlag, Attributes, End,
+                   FsEvent, Histogram, Info, KeyInfo, KeyState, LimiterKind, LimiterSpec, NetTable,
+                   Order, Pause, QueueInfo, Result, Source, SourceFlag, SourceState, Stat, State)
 from ._batch import Batch
 from ._item import Item
 from ._lib import BatchError, Key, ShutDown, Stale, UnknownKey
 from ._limiter import Limiter, bucket, exponential, fast_slow, max_of, max_wait
+from ._producer import Producer
 from ._queue import Access, Queue, info, open, queues, unlink
+from ._source import Watched, bpf, fs, net
 
 __all__ = [
-    "Access", "AddFlag", "Batch", "BatchError", "End", "Histogram", "Info", "Item", "Key",
-    "KeyInfo", "KeyState", "Limiter", "Order", "Pause", "Queue", "QueueInfo", "Result", "ShutDown",
-    "Stale", "Stat", "State", "UnknownKey", "__version__", "bucket", "exponential", "fast_slow",
-    "info", "max_of", "max_wait", "open", "queues", "unlink",
+    "Access", "AddFlag", "Attributes", "Batch", "BatchError", "End", "FsEvent", "Histogram",
+    "Info", "Item", "Key", "KeyInfo", "KeyState", "Limiter", "LimiterKind", "LimiterSpec",
+    "NO_AGEING", "NetTable", "Order", "Pause", "Producer", "Queue", "QueueInfo", "Result",
+    "ShutDown", "Source", "SourceFlag", "SourceState", "Stale", "Stat", "State", "UnknownKey",
+    "Watched", "__version__", "bpf", "bucket", "exponential", "fast_slow", "fs", "info",
+    "max_of", "max_wait", "net", "open", "queues", "unlink",
 ]

@@ -30,12 +30,6 @@ WQ_OUTCOME_FORGET = 1
 WQ_OUTCOME_RETRY = 2
 WQ_OUTCOME_AFTER = 4
 WQ_OUTCOME_GIVE_UP = 8
-WQ_LIMITER_EXPONENTIAL = 1
-WQ_LIMITER_FAST_SLOW = 2
-WQ_LIMITER_BUCKET = 3
-WQ_LIMITER_MAX_OF = 4
-WQ_LIMITER_MAX_WAIT = 5
-WQ_LIMITER_OTHER = 6
 WQ_OPEN_CREATE = 1
 WQ_OPEN_EXCL = 2
 WQ_OPEN_ACCEPT = 4
@@ -78,6 +72,23 @@ WQ_WAIT_ADD = 4
 WQ_WAIT_OWN = 8
 WQ_NO_COUNTER = 4294967295
 WQ_IOC_MAGIC = 231
+WQ_KIND_MAX = 16
+WQ_SOURCE_PREFIX_MAX = 32
+WQ_MAX_SOURCES = 64
+WQ_MAX_SOURCE_TEXT = 256
+WQ_SOURCE_ATTACH = 0
+WQ_SOURCE_LIST = 1
+WQ_SOURCE_DETACH = 2
+WQ_FS_CHILDREN = 1
+WQ_FS_NOT_OWN = 2
+WQ_FS_ONLY_BELOW = 100
+WQ_FS_ONLY_SUFFIX = 115
+WQ_FS_NOT_BELOW = 68
+WQ_FS_NOT_SUFFIX = 83
+WQ_FS_MAX_RULES = 32
+WQ_FS_MAX_RULES_SIZE = 4096
+WQ_BPF_CHANNELS = 256
+WQ_BPF_MAX_KEY = 512
 WQ_NOWAIT = 0
 WQ_FOREVER = -1
 
@@ -153,6 +164,52 @@ class Order(IntEnum):
     DELIMITER = 2  # groups in turn: keys up to a delimiter byte
     PREFIX = 3  # groups in turn: the first bytes of keys
     OTHER = 4  # a kernel module's own; WQ_IOC_SET reports it alone
+
+
+class LimiterKind(IntEnum):
+    """The rule of a part of a limiter."""
+
+    EXPONENTIAL = 1  # base * 2^(earlier failures of the key), at most max
+    FAST_SLOW = 2  # base for the key's first n failures, then max
+    BUCKET = 3  # a token bucket that all keys share
+    MAX_OF = 4  # the longest delay of the next n limiters
+    MAX_WAIT = 5  # the delay of the limiter that follows, at most max
+    OTHER = 6  # a kernel module's own; WQ_IOC_SET reports it alone
+
+
+class SourceFlag(IntFlag):
+    """How a source was attached."""
+
+    WITH_FILE = 1  # the source ends when this open file is closed
+    SCAN = 2  # add the rescan key of all that it watches
+
+
+class SourceState(IntFlag):
+    """The states of a source, several of them at once."""
+
+    MARKED = 1  # a rescan key waits for room
+    ENDED = 2  # see wq_source_op.error
+
+
+class FsEvent(IntFlag):
+    """Changes in a file system."""
+
+    MODIFY = 2  # a file was written to or truncated
+    ATTRIB = 4  # metadata changed: mode, owner, times, xattr
+    CLOSE_WRITE = 8  # a file that was open for writing was closed
+    MOVED_FROM = 64  # an old name of a rename
+    MOVED_TO = 128  # a new name of a rename
+    CREATE = 256  # a name was made: file, directory, link, node
+    DELETE = 512  # a name was removed
+
+
+class NetTable(IntFlag):
+    """Tables of a network namespace."""
+
+    LINK = 1
+    ADDR = 2
+    NEIGH = 4
+    ROUTE = 8
 
 
 class wq_item(Structure):
@@ -499,6 +556,109 @@ class wq_queue(Structure):
     oldest: int
 
 
+class wq_source_op(Structure):
+    """struct wq_source_op"""
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("op", c_uint32),
+        ("id", c_uint32),
+        ("flags", c_uint32),
+        ("kind", c_char * 16),
+        ("prefix", c_char * 32),
+        ("delay", c_int64),
+        ("arg", c_uint64),
+        ("arg_size", c_uint32),
+        ("uid", c_uint32),
+        ("state", c_uint32),
+        ("error", c_int32),
+        ("failed", c_uint64),
+        ("rescans", c_uint64),
+    ]
+    size: int
+    op: int
+    id: int
+    flags: int
+    kind: bytes
+    prefix: bytes
+    delay: int
+    arg: int
+    arg_size: int
+    uid: int
+    state: int
+    error: int
+    failed: int
+    rescans: int
+
+
+class wq_fs_args(Structure):
+    """struct wq_fs_args"""
+
+    _fields_ = [
+        ("fd", c_int32),
+        ("flags", c_uint32),
+        ("events", c_uint32),
+        ("reserved", c_uint32),
+        ("rules", c_uint64),
+        ("rules_size", c_uint32),
+        ("reserved2", c_uint32),
+    ]
+    fd: int
+    flags: int
+    events: int
+    reserved: int
+    rules: int
+    rules_size: int
+    reserved2: int
+
+
+class wq_net_args(Structure):
+    """struct wq_net_args"""
+
+    _fields_ = [
+        ("tables", c_uint32),
+        ("flags", c_uint32),
+    ]
+    tables: int
+    flags: int
+
+
+class wq_bpf_args(Structure):
+    """struct wq_bpf_args"""
+
+    _fields_ = [
+        ("channel", c_uint32),
+        ("flags", c_uint32),
+    ]
+    channel: int
+    flags: int
+
+
+class wq_producer(Structure):
+    """struct wq_producer"""
+
+    _fields_ = [
+        ("coalesced", c_uint64),
+        ("page", c_void_p),
+        ("slots", c_void_p),
+        ("marks", c_void_p),
+        ("marks_room", c_uint32),
+        ("mask", c_uint32),
+        ("shift", c_uint32),
+        ("turn", c_uint32),
+        ("q", c_int),
+    ]
+    coalesced: int
+    page: int | None
+    slots: int | None
+    marks: int | None
+    marks_room: int
+    mask: int
+    shift: int
+    turn: int
+    q: int
+
+
 @dataclass(frozen=True, slots=True)
 class Histogram:
     """A histogram of durations: up to 10 ns, up to 100 ns, and so on up to 10 s, and longer ones.
@@ -727,6 +887,78 @@ class QueueInfo:
     oldest: int
 
 
+@dataclass(frozen=True, slots=True)
+class LimiterSpec:
+    """A part of a limiter. Times are ns.
+
+    kind: LimiterKind
+    n: FAST_SLOW: number of fast failures. BUCKET: capacity in tokens; a new bucket is full. MAX_OF:
+        number of limiters, 1 or more
+    base: EXPONENTIAL: delay after the first failure. FAST_SLOW: the fast delay. ns, not negative
+    max: EXPONENTIAL and MAX_WAIT: the longest delay. FAST_SLOW: the slow delay. ns, not negative
+    rate: BUCKET: tokens per 10^9 seconds, WQ_QPS(n) for n tokens a second. Below 2^63, and the
+        bucket must fill up in less than 2^63 ns. Each failure takes a token. If there is none, the
+        bucket goes into debt and the key waits until the debt is paid. With rate 0 no token is ever
+        added, and a key that finds none waits forever. With n 0 each failed key waits forever.
+    """
+
+    kind: LimiterKind
+    n: int
+    base: int
+    max: int
+    rate: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """The attributes of a queue, which open() describes. Times are ns.
+
+    limiter: the parts of the limiter
+    """
+
+    limiter: tuple[LimiterSpec, ...]
+    name: str
+    mode: int
+    uid: int
+    gid: int
+    max_keys: int
+    lease: int
+    slack: int
+    debounce: int
+    order: Order
+    order_arg: int
+    group_limit: int
+    max_retries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source of a queue, see Queue.attach(). Times are ns.
+
+    watches: a text for people, such as the path of the directory
+    id: its number, which no other source of the queue has had
+    kind: fs, net or bpf
+    prefix: what is put ahead of each key
+    delay: how long a change waits for further ones
+    uid: the user that attached it
+    error: an errno if it has ended, else 0
+    failed: how many adds failed. Each of them left a mark
+    rescans: how many rescan keys were added for marks
+    """
+
+    watches: str
+    id: int
+    flags: SourceFlag
+    kind: str
+    prefix: str
+    delay: int
+    uid: int
+    state: SourceState
+    error: int
+    failed: int
+    rescans: int
+
+
 # Data models: bytes of a pointer, and the alignment of 64 bits in a struct.
 MODELS = ((8, 8), (4, 4), (4, 8))
 
@@ -742,6 +974,11 @@ SIZES = (
     (wq_limiter_spec, (32, 32, 32)),
     (wq_attrs, (152, 152, 152)),
     (wq_queue, (120, 120, 120)),
+    (wq_source_op, (112, 112, 112)),
+    (wq_fs_args, (32, 32, 32)),
+    (wq_net_args, (8, 8, 8)),
+    (wq_bpf_args, (8, 8, 8)),
+    (wq_producer, (56, 40, 40)),
 )
 
 # The type of the result and the types of the arguments.
@@ -780,6 +1017,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wq_disable": (c_int, [c_int, c_void_p, c_size_t, c_int64]),
     "wq_enable": (c_int, [c_int, c_void_p, c_size_t]),
     "wq_restore_sized": (c_int, [c_int, c_void_p, c_size_t, POINTER(wq_key_info), c_size_t]),
+    "wq_attach": (c_int, [c_int, POINTER(wq_source_op)]),
+    "wq_source_next": (c_int, [c_int, POINTER(wq_source_op), c_char_p, c_size_t]),
     "wq_detach": (c_int, [c_int, c_uint32]),
     "wq_pause": (c_int, [c_int, c_uint32, c_int64]),
     "wq_resume": (c_int, [c_int, c_uint32]),
@@ -805,4 +1044,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wq_done_get_batch": (c_int, [c_int, POINTER(wq_batch), POINTER(wq_batch), c_uint, c_int64]),
     "wq_list": (c_int, [c_int, POINTER(wq_batch), c_uint, POINTER(c_uint64)]),
     "wq_list_since": (c_int, [c_int, POINTER(wq_batch), c_uint, POINTER(c_uint64)]),
+    "wq_producer_init": (c_int, [POINTER(wq_producer), c_int, c_uint]),
+    "wq_producer_free": (None, [POINTER(wq_producer)]),
+    "wq_producer_waits": (c_bool, [POINTER(wq_producer), c_void_p, c_size_t]),
+    "wq_producer_add": (c_int, [POINTER(wq_producer), c_void_p, c_size_t]),
+    "wq_producer_add_batch": (c_int, [POINTER(wq_producer), POINTER(wq_batch)]),
 }

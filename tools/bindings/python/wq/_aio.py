@@ -62,10 +62,10 @@ class Waiters:
             if not woken.done():
                 woken.set_exception(error)
 
-    def close(self) -> None:
-        """End all waits, with ValueError."""
+    def close(self, why: str) -> None:
+        """End all waits, with ValueError and this text."""
         if not self._loop.is_closed():
-            self._fail(ValueError("the queue was closed"))
+            self._fail(ValueError(why))
         self._epoll.close()
 
 

@@ -2,14 +2,14 @@
 """Arrays of keys for one call."""
 import ctypes
 import errno
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import overload
 
 from . import _abi
 from ._item import Consumer, Item
-from ._lib import BatchError, call, checked, error_of, key_text, lib, wait
+from ._lib import BatchError, call, checked, error_of, in_range, key_text, lib, until, wait
 
 
 class Records:
@@ -50,13 +50,17 @@ def raise_failed(failed: Sequence[tuple[bytes, OSError]]) -> None:
         raise error
 
 
-def add(fd: int, keys: Iterable[bytes], priority: int, delay: int, flags: int) -> int:
-    """Add keys, as many in a call as an array can hold. Returns how many are newly dirty."""
+def add(send: Callable[[_abi.wq_batch], int], keys: Iterable[bytes], priority: int = 0,
+        delay: int = 0, flags: int = 0) -> int:
+    """Add keys, as many in a call of send() as an array can hold.
+
+    Returns how many are newly dirty.
+    """
     new = 0
     failed: list[tuple[bytes, OSError]] = []
 
     def flush() -> int:
-        checked(call(lib.wq_add_batch, fd, records.raw))
+        checked(send(records.raw))
         failed.extend(records.failed())
         count = sum(view.result == 1 for view in records)
         lib.wq_batch_reset(records.raw)
@@ -82,6 +86,8 @@ class Batch(Sequence[Item]):
     Each item can be ended by itself. As a context manager, a batch ends the runs of the other
     items: in one call as done if the body ends, and each as Item does if the body raises.
 
+    failed: items of the batch before that were no longer held, see next()
+
     >>> import wq
     >>> q = wq.open()
     >>> q.add_many(["alice", "bob"])
@@ -99,6 +105,7 @@ class Batch(Sequence[Item]):
     def __init__(self, queue: Consumer, items: Sequence[Item]) -> None:
         self._queue = queue
         self._items = items
+        self.failed: list[tuple[bytes, OSError]] = []
 
     @overload
     def __getitem__(self, index: int) -> Item: ...
@@ -126,6 +133,25 @@ class Batch(Sequence[Item]):
                 checked(call(lib.wq_done_batch, self._queue.fileno(), records.raw))
                 self._after(records, held, ended=True)
 
+    def next(self, most: int = 0, timeout: float | None = None) -> "Batch":
+        """done(), and Queue.get_many(), in one call.
+
+        If some items are no longer held, the runs of the others have ended, and the attribute
+        failed of the new batch has pairs of a key and its error. If the get fails, the runs have
+        ended, and it raises as Queue.get_many().
+        """
+        limit = until(timeout)
+        with Records() as done:
+            held = self._put(done, _abi.WQ_OUTCOME_FORGET)
+            if not held:
+                return get(self._queue, most, limit)
+            try:
+                following = get(self._queue, most, limit, done)
+            finally:
+                self._note(done, held, ended=True)
+            following.failed = done.failed()
+            return following
+
     def touch(self) -> None:
         """Restart the leases of all items that are held, in one call.
 
@@ -144,10 +170,13 @@ class Batch(Sequence[Item]):
                          item._raw.token, 0, outcome))
         return held
 
-    def _after(self, records: Records, held: Sequence[Item], ended: bool) -> None:
+    def _note(self, records: Records, held: Sequence[Item], ended: bool) -> None:
         for view, item in zip(records, held):
             if view.result == -errno.ESTALE or (ended and view.result >= 0):
                 item._held = False
+
+    def _after(self, records: Records, held: Sequence[Item], ended: bool) -> None:
+        self._note(records, held, ended)
         raise_failed(records.failed())
 
     def __enter__(self) -> "Batch":
@@ -164,12 +193,18 @@ class Batch(Sequence[Item]):
             self.done()
 
 
-def get(queue: Consumer, most: int, timeout: int) -> Batch:
-    """Get keys, see Queue.get_many()."""
+def get(queue: Consumer, most: int, timeout: int, done: Records | None = None) -> Batch:
+    """Get keys, see Queue.get_many(). done: keys whose runs end before, in the same call."""
     items: list[Item] = []
+    fd, most = queue.fileno(), in_range("most", most)
     with Records() as records:
         try:
-            checked(wait(lib.wq_get_batch, queue.fileno(), records.raw, most, timeout))
+            result = -errno.EINTR
+            if done:
+                result = call(lib.wq_done_get_batch, fd, done.raw, records.raw, most, timeout)
+            if result == -errno.EINTR:          # the runs have ended already
+                result = wait(lib.wq_get_batch, fd, records.raw, most, timeout)
+            checked(result)
             for view in records:
                 items.append(Item._of_view(queue, view))
         except BaseException:

@@ -241,10 +241,10 @@ class Loop:
     def __init__(self) -> None:
         self._item: Item | None = None
 
-    def _step(self) -> None:
+    def _step(self) -> Item | None:
+        """The item before, if it is held."""
         item, self._item = self._item, None
-        if item is not None and item.held:
-            item.done()
+        return item if item is not None and item.held else None
 
     def __del__(self) -> None:
         if self._item is not None:

@@ -139,8 +139,8 @@ def key_bytes(key: Key) -> bytes:
     return data
 
 
-def name_bytes(name: str | os.PathLike[str]) -> bytes:
-    """The name or path of a queue."""
+def name_bytes(name: str | bytes | os.PathLike[str]) -> bytes:
+    """A name or a path as libwq takes it."""
     data = os.fsencode(name)
     if b"\0" in data:
         raise ValueError("the name has a NUL byte")

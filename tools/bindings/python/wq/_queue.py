@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: LGPL-2.1-only
 """Queues."""
 import asyncio
+import contextlib
 import ctypes
+import dataclasses
 import errno
+import fcntl
 import os
 import warnings
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from . import _abi, _aio, _batch
-from ._abi import AddFlag, End, Info, KeyInfo, KeyState, Order, Pause, QueueInfo, Stat
+from . import _abi, _aio, _batch, _source
+from ._abi import (AddFlag, Attributes, End, Info, KeyInfo, KeyState, LimiterSpec, Order, Pause,
+                   QueueInfo, Source, SourceFlag, Stat)
 from ._batch import Batch, Records
 from ._item import Item, Loop
 from ._lib import (Key, ShutDown, UnknownKey, call, checked, error_of, figures, in_range, key_bytes,
                    key_text, level, lib, name_bytes, nanoseconds, until, wait)
-from ._limiter import Limiter
+from ._limiter import Limiter, specs_of
+from ._producer import Producer
+from ._source import Watched
 
 Access = Literal["r", "w", "rw"]
 _ACCESS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "rw": os.O_RDWR}
@@ -36,7 +43,7 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
          create: bool = False, exclusive: bool = False, accept: bool = False,
          permissions: int = 0o600, max_keys: int = 0, lease: float = 0, max_retries: int = 0,
          limiter: Limiter = (), order: Order = Order.FIFO, order_arg: int = 0, group_limit: int = 0,
-         debounce: float = 0, slack: float = 0) -> "Queue":
+         debounce: float = 0, slack: float = 0, no_map: bool = False) -> "Queue":
     """Open a queue as a new consumer.
 
     name: the queue's name, or with a slash the path of its file in wqueue; None: a new private
@@ -57,6 +64,7 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
         Order.DELIMITER. group_limit: keys of a group that are processing at once; 0: no limit
     debounce: seconds for which adds with AddFlag.TAKE_LATEST can defer a key; 0: no limit
     slack: seconds by which delays and leases may end late; 0: 50 us
+    no_map: a new queue has no map, so that each add of a Producer is a call
 
     >>> q = open(order=Order.PRIORITY)
     >>> q.add("low"), q.add("high", priority=3)
@@ -66,7 +74,7 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
     high
     >>> q.close()
     """
-    specs = (_abi.wq_limiter_spec * len(limiter))(*limiter)
+    specs = specs_of(limiter)
     attrs = _abi.wq_attrs(
         max_keys=in_range("max_keys", max_keys), lease=nanoseconds(lease),
         slack=nanoseconds(slack), debounce=nanoseconds(debounce), order=order,
@@ -74,7 +82,7 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
         group_limit=in_range("group_limit", group_limit),
         max_retries=in_range("max_retries", max_retries), num_limiters=len(limiter),
         limiters=ctypes.addressof(specs) if limiter else 0,
-        flags=_abi.WQ_OPEN_ACCEPT if accept else 0)
+        flags=(_abi.WQ_OPEN_ACCEPT if accept else 0) | (_abi.WQ_OPEN_NO_MAP if no_map else 0))
     flags = _ACCESS[access]
     if create or exclusive:
         flags |= os.O_CREAT | (os.O_EXCL if exclusive else 0)
@@ -158,6 +166,8 @@ class Queue:
         self._fd = fd
         self._name = name
         self._waiters: _aio.Waiters | None = None
+        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self._mode = fcntl.fcntl(fd, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_NONBLOCK)
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"descriptor {self._fd}"
@@ -194,15 +204,45 @@ class Queue:
     def close(self) -> None:
         """Close this consumer. The keys that it holds are given back. Can be called again."""
         fd, self._fd = self._fd, -1
-        if self._waiters:
-            self._waiters.close()
+        for producer in getattr(self, "_producers", ()):
+            producer.close()
+        self._end_waiters("the queue was closed")
         if fd >= 0:
             os.close(fd)
+
+    def _end_waiters(self, why: str) -> None:
+        waiters, self._waiters = self._waiters, None
+        if waiters:
+            waiters.close(why)
 
     def open_same(self, access: Access = "rw") -> "Queue":
         """Open the queue, also a private one, as another consumer."""
         fd = self._checked(call(lib.wq_open_same, self.fileno(), _ACCESS[access]))
         return Queue(fd, self._name)
+
+    def reopen(self, timeout: float | None = None) -> bool:
+        """Put the new queue of the name in the place of a removed one.
+
+        "wqctl reload" removes each queue and makes it again with its keys, and can do so only if no
+        process has the queue open. A consumer calls this if a get raises OSError with EIDRM, and a
+        producer if an add raises one with EHOSTDOWN. Until there is a queue of that name the
+        descriptor is one of /dev/null. If the call raises, it can be repeated. Items from before
+        are no longer held, and tasks of asyncio that wait for a key have ValueError.
+
+        Returns False if the queue was not removed.
+        """
+        if self._name is None:
+            raise ValueError("a private queue has no name")
+        for producer in self._producers:
+            producer._unmap()
+        result = 1
+        try:
+            result = wait(lib.wq_reopen, self.fileno(), name_bytes(self._name), self._mode,
+                          until(timeout))
+        finally:
+            if result:
+                self._end_waiters("the queue was opened again")
+        return self._checked(result) == 1
 
     def _checked(self, result: int, key: bytes | None = None, texts: dict[int, str] = {}) -> int:
         """The result of a call. Errors name the key, or the queue."""
@@ -250,8 +290,9 @@ class Queue:
         Returns how many keys are newly dirty. Raises BatchError if keys failed. The others are
         added.
         """
-        return _batch.add(self.fileno(), map(key_bytes, keys), level(priority),
-                          *_delay(after, flags))
+        fd = self.fileno()
+        return _batch.add(lambda records: call(lib.wq_add_batch, fd, records),
+                          map(key_bytes, keys), level(priority), *_delay(after, flags))
 
     def add_rate_limited(self, key: Key) -> bool:
         """Count a failure of a key, and add it after the delay of the queue's limiter.
@@ -259,6 +300,53 @@ class Queue:
         Returns as add(). Item.retry() does this for a key that is held.
         """
         return self._key_call("wq_add_rate_limited", key) == 1
+
+    def producer(self, keys: int = 1024) -> Producer:
+        """A producer that adds keys which still wait without a system call.
+
+        keys: the number of keys that it remembers, up to 2^20. Adds of other keys are calls, and so
+            is each add if the queue has no map
+        """
+        producer = Producer(self, keys)
+        self._producers.add(producer)
+        return producer
+
+    # Sources
+
+    def attach(self, watched: Watched, *, prefix: str | bytes = "", delay: float = 0,
+               scan: bool = False, until_close: bool = False) -> int:
+        """Attach a source, which adds a key for each thing that changes.
+
+        watched: what the source watches, for example wq.fs("/srv") or wq.net(wq.NetTable.LINK)
+        prefix: is put ahead of each key of the source, at most 31 bytes
+        delay: seconds without a further change after which the key is ready
+        scan: add the rescan key of all that the source watches
+        until_close: the source ends when this consumer is closed. Otherwise it lives until it is
+            detached or the queue ends
+
+        Returns the number of the source.
+
+        >>> import wq
+        >>> with wq.open() as q:
+        ...     number = q.attach(wq.net(wq.NetTable.LINK), scan=True)
+        ...     with q.get() as item:
+        ...         print(item.text)
+        ...     q.detach(number)
+        /
+        """
+        flags = SourceFlag.SCAN if scan else SourceFlag(0)
+        if until_close:
+            flags |= SourceFlag.WITH_FILE
+        return _source.attach(self.fileno(), watched, prefix, delay, flags)
+
+    def sources(self) -> list[Source]:
+        """The sources of the queue, by their numbers."""
+        return list(_source.sources(self.fileno()))
+
+    def detach(self, number: int) -> None:
+        """Detach the source of this number. It adds no key after the call."""
+        self._checked(call(lib.wq_detach, self.fileno(), in_range("number", number)), None,
+                      {errno.ENOENT: "the queue has no such source"})
 
     # Gets
 
@@ -289,6 +377,24 @@ class Queue:
         self._checked(wait(lib.wq_get, self.fileno(), item._raw, until(timeout)))
         return item
 
+    def _next(self, item: Item, timeout: int) -> Item:
+        """Item.done() and get() in one call. If it raises, the item shows whether its run ended."""
+        following = Item(self)
+        before, after = item._raw, following._raw
+        try:
+            ctypes.pointer(after)[0] = before
+            result = wait(lib.wq_done_get, self.fileno(), after, 0, _abi.WQ_OUTCOME_FORGET, timeout)
+        finally:
+            # An interrupt that comes before drops the new item, which gives back what it holds.
+            if after.token == before.token:
+                following._held = False
+            else:
+                item._held = False
+        if after.token == before.token:
+            item._check(result)
+        self._checked(result)
+        return following
+
     def get_many(self, most: int = 0, timeout: float | None = None) -> Batch:
         """Get the next keys: wait for the first, and take the others that are ready.
 
@@ -296,7 +402,7 @@ class Queue:
 
         Raises as get().
         """
-        return _batch.get(self, in_range("most", most), until(timeout))
+        return _batch.get(self, most, until(timeout))
 
     def __iter__(self) -> "Items":
         return Items(self)
@@ -310,8 +416,7 @@ class Queue:
             except BlockingIOError:
                 pass
             if not self._waiters or not self._waiters.serves(loop):
-                if self._waiters:
-                    self._waiters.close()
+                self._end_waiters("")
                 self._waiters = _aio.Waiters(self.fileno(), _shown(self._name))
             await self._waiters.wait()
 
@@ -337,20 +442,52 @@ class Queue:
                            ctypes.sizeof(struct)), data)
         return _key_info(data, struct)
 
-    def keys(self) -> Iterator[KeyInfo]:
+    def keys(self, *, since: bool = False) -> Iterator[KeyInfo]:
         """The keys of the queue in any state, in no particular order.
 
         A key that is in the queue from the first step to the last comes once. A key that is added
         or removed meanwhile comes at most once.
+
+        since: KeyInfo.age is the time of time.monotonic_ns() at which the age was 0. Ready keys
+            that are sorted by it are in the order in which they became dirty
         """
         cursor = ctypes.c_uint64(0)
+        function = lib.wq_list_since if since else lib.wq_list
         while True:
             with Records() as records:
-                self._checked(wait(lib.wq_list, self.fileno(), records.raw, 0, cursor))
+                self._checked(wait(function, self.fileno(), records.raw, 0, cursor))
                 found = [_key_info(records.key(view), view.info) for view in records]
             yield from found
             if not cursor.value:
                 return
+
+    def done_key(self, key: Key) -> bool:
+        """End the run of a key without its item, for example of a key that os.read() returned.
+
+        Returns as Item.done(), and leaves the failures. Raises OSError with ENOENT or EPERM if this
+        consumer does not hold the key, and with EINVAL in a queue with leases.
+        """
+        return self._key_call("wq_done_key", key) == 1
+
+    def touch_key(self, key: Key) -> None:
+        """Check that a key is held, without its item. Raises as done_key()."""
+        self._key_call("wq_touch_key", key)
+
+    def restore(self, info: KeyInfo) -> None:
+        """Enter a key that the queue does not know, in a state that query() or keys() returned.
+
+        A key that was processing is ready, ahead of all others. Only the queue's owner and root may
+        do this. Raises FileExistsError if the queue knows the key.
+        """
+        reason = os.fsencode(info.reason)[:_abi.WQ_MAX_REASON]
+        struct = _abi.wq_key_info(reason_len=len(reason))
+        for field in dataclasses.fields(info):
+            if field.name not in ("key", "reason"):
+                setattr(struct, field.name, getattr(info, field.name))
+        ctypes.memmove(struct.reason, reason, len(reason))
+        self._checked(call(lib.wq_restore_sized, self.fileno(), info.key, len(info.key), struct,
+                           ctypes.sizeof(struct)), info.key,
+                      {errno.EEXIST: "the queue knows the key"})
 
     def cancel(self, key: Key) -> KeyState:
         """Drop the pending run, the delay and the failures of a key, or a parked key.
@@ -409,6 +546,10 @@ class Queue:
         limit = until(timeout)
         return self._end_of(self._wait_fd(key_bytes(key), 0), limit)
 
+    async def aflush(self, key: Key) -> End:
+        """flush() for asyncio. asyncio.timeout() limits the wait."""
+        return await self._aend_of(self._wait_fd(key_bytes(key), 0))
+
     def _wait_fd(self, key: bytes, flags: int) -> int:
         """A descriptor that is readable when a wait for the key has ended."""
         return self._checked(call(lib.wq_wait_fd, self.fileno(), key, len(key), flags, 0), key)
@@ -419,7 +560,53 @@ class Queue:
         finally:
             os.close(fd)
 
+    async def _aend_of(self, fd: int) -> End:
+        try:
+            await _aio.readable(fd)
+            return End(self._checked(call(lib.wq_wait, fd, _abi.WQ_NOWAIT)))
+        finally:
+            os.close(fd)
+
     # The whole queue
+
+    def config(self) -> Attributes:
+        """The attributes of the queue."""
+        struct, specs = _abi.wq_attrs(), (_abi.wq_limiter_spec * _abi.WQ_MAX_LIMITERS)()
+        self._checked(call(lib.wq_config_sized, self.fileno(), struct, specs, len(specs),
+                           ctypes.sizeof(struct)))
+        return figures(Attributes, struct, limiter=tuple(
+            figures(LimiterSpec, spec) for spec in specs[:struct.num_limiters]))
+
+    def set(self, *, max_keys: int | None = None, lease: float | None = None,
+            max_retries: int | None = None, limiter: Limiter | None = None,
+            slack: float | None = None) -> None:
+        """Change those attributes that are given, as open() takes them. 0 is the default of each.
+
+        A queue that was created without a lease cannot have one. If the call raises, no attribute
+        has changed. Only the queue's owner and root may do this.
+
+        >>> import wq
+        >>> q = wq.open()
+        >>> q.set(max_retries=3, limiter=wq.exponential(0.1, 60))
+        >>> q.config().max_retries
+        3
+        >>> q.close()
+        """
+        specs = specs_of(limiter or ())
+        struct = _abi.wq_attrs(num_limiters=len(specs),
+                               limiters=ctypes.addressof(specs) if limiter else 0)
+        for bit, name, value in (
+                (_abi.WQ_ATTR_MAX_KEYS, "max_keys", max_keys),
+                (_abi.WQ_ATTR_MAX_RETRIES, "max_retries", max_retries),
+                (_abi.WQ_ATTR_LEASE, "lease", None if lease is None else nanoseconds(lease)),
+                (_abi.WQ_ATTR_SLACK, "slack", None if slack is None else nanoseconds(slack))):
+            if value is not None:
+                struct.set |= bit
+                setattr(struct, name, value if "max" not in name else in_range(name, value))
+        if limiter is not None:
+            struct.set |= _abi.WQ_ATTR_LIMITER
+        if struct.set:          # 0 is a question for all attributes
+            self._checked(call(lib.wq_set_sized, self.fileno(), struct, ctypes.sizeof(struct)))
 
     def stat(self) -> Stat:
         """The statistics of the queue, all from one moment."""
@@ -466,12 +653,7 @@ class Queue:
 
     async def adrain(self) -> None:
         """drain() for asyncio."""
-        fd = self._drain_begin()
-        try:
-            await _aio.readable(fd)
-            _drained(End(self._checked(call(lib.wq_wait, fd, _abi.WQ_NOWAIT))), _shown(self._name))
-        finally:
-            os.close(fd)
+        _drained(await self._aend_of(self._drain_begin()), _shown(self._name))
 
     def _drain_begin(self) -> int:
         self._checked(call(lib.wq_drain_begin, self.fileno()))
@@ -495,9 +677,10 @@ class Items(Loop):
         return self
 
     def __next__(self) -> Item:
-        self._step()
+        before = self._step()
         try:
-            self._item = self._queue.get()
+            self._item = (self._queue._next(before, _abi.WQ_FOREVER) if before else
+                          self._queue.get())
         except ShutDown:
             raise StopIteration from None
         return self._item
@@ -514,9 +697,11 @@ class AsyncItems(Loop):
         return self
 
     async def __anext__(self) -> Item:
-        self._step()
+        before = self._step()
         try:
-            self._item = await self._queue.aget()
+            with contextlib.suppress(BlockingIOError):
+                self._item = self._queue._next(before, _abi.WQ_NOWAIT) if before else None
+            self._item = self._item or await self._queue.aget()
         except ShutDown:
             raise StopAsyncIteration from None
         return self._item
@@ -530,7 +715,7 @@ def _delay(after: float | None, flags: AddFlag) -> tuple[int, int]:
 
 
 def _key_info(key: bytes, struct: _abi.wq_key_info) -> KeyInfo:
-    reason = bytes(struct.reason[:struct.reason_len]).decode("utf-8", "replace")
+    reason = os.fsdecode(bytes(struct.reason[:struct.reason_len]))
     return figures(KeyInfo, struct, key=key, reason=reason)
 
 

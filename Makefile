@@ -48,7 +48,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include sources $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
-.PHONY: FORCE all modules tools run shell test test-packaging test-go matrix torture test-torture model litmus kunit mutants fuzz test-fuzz \
+.PHONY: FORCE all modules tools run shell test test-packaging test-go matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist specs deb clean help
 
@@ -93,6 +93,9 @@ test:
 
 kunit:
 	@tests/kunit $(if $(T),'$(T)')
+
+kunit-smp:
+	@tests/kunit-smp $(if $(T),'$(T)')
 
 # N=1000 T='wq_delay.c' SEED=1
 mutants:
@@ -262,6 +265,7 @@ help:
 	@echo "  make test             all tests, in virtual machines"
 	@echo "  make kunit            the quick KUnit cases, in half a minute"
 	@echo "  make kunit T=wq_get   the KUnit suites that match a pattern; T='wq_get.*signal*': some cases"
+	@echo "  make kunit-smp        the quick KUnit cases on 2 CPUs, in the distribution's kernel"
 	@echo "  make mutants          put N=1000 small faults into the module (T='wq_delay.c'), and count"
 	@echo "                        the faults that the quick KUnit cases notice"
 	@echo "  make check            static checks"

@@ -206,7 +206,7 @@ static inline void wq_shrinker_end(struct shrinker *s)
 }
 
 /* <kunit/visibility.h> came with 6.2. */
-#if IS_ENABLED(CONFIG_KUNIT)
+#if IS_ENABLED(CONFIG_KUNIT) || defined(WQ_KUNIT)
 #define WQ_EXPORT_FOR_KUNIT(sym)	EXPORT_SYMBOL_GPL(sym)
 
 /* 6.14 made it possible to initialize suites without a run. */

@@ -1013,7 +1013,7 @@ static bool waits(struct kunit *test)
 {
 	struct backoff_fixture *fx = test->priv;
 
-	return runs(test) && !task_is_running(fx->task);
+	return runs(test) && is_asleep(fx->task, TASK_NORMAL);
 }
 
 /* Ends the loop, which must run until then and no longer. */
@@ -1186,13 +1186,11 @@ static void a_stop_is_seen_at_once_in_hours_of_sleep(struct kunit *test)
 		every(test, periods[i]);
 		start_sliding(test, i % 2, run_timed);
 		ASSERT_EVENTUALLY(test, waits(test));
-		msleep(20);
 		stop(test);
 		KUNIT_EXPECT_EQ(test, runs(test), 1U);
 
 		start_until(test, periods[i], run_timed);
 		ASSERT_EVENTUALLY(test, waits(test));
-		msleep(20);
 		stop(test);
 		KUNIT_EXPECT_EQ(test, runs(test), 1U);
 	}
@@ -1248,14 +1246,12 @@ static void stopped_during_a_run_there_is_no_other(struct kunit *test)
 		for (sliding = 0; sliding < 2; sliding++) {
 			every(test, periods[i]);
 			start_sliding(test, sliding, run_until_stopped);
-			ASSERT_EVENTUALLY(test, runs(test));
-			msleep(20);
+			ASSERT_EVENTUALLY(test, waits(test));
 			stop(test);
 			KUNIT_EXPECT_EQ(test, runs(test), 1U);
 		}
 		start_until(test, periods[i], run_until_stopped);
-		ASSERT_EVENTUALLY(test, runs(test));
-		msleep(20);
+		ASSERT_EVENTUALLY(test, waits(test));
 		stop(test);
 		KUNIT_EXPECT_EQ(test, runs(test), 1U);
 	}

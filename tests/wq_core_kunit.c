@@ -366,11 +366,10 @@ static void one_add_wakes_one_of_many(struct kunit *test)
 		a[i] = start(test, getter, WQ_FOREVER);
 	for (i = 0; i < 8; i++)
 		sleeps(test, a[i]);
-	msleep(20);
 	for (i = 0; i < 8; i++)
 		before[i] = switches_of(a[i]->task);
 	add(test, "a");
-	msleep(100);
+	rest(fixture(test));
 	for (i = 0; i < 8; i++) {
 		if (has_ended(a[i]))
 			ended++;

@@ -135,7 +135,7 @@ static void the_clock_alone_makes_nothing_ready(struct kunit *test)
 
 	add_after(test, "a", 5);
 	fx->now += HOUR;
-	msleep(20);
+	rest(fx);
 	expect_nothing_ready(test);
 	wq_tick(fx->q);
 	run(test, "a");
@@ -1267,7 +1267,7 @@ static void a_queue_without_delayed_keys_has_no_thread(struct kunit *test)
 	add_after_flags(test, "b", 0, WQ_ADD_DROP_DELAY);
 	run(test, "a");
 	wq_shutdown(queue(test));
-	msleep(50);
+	queue_thread_is_made(queue(test));
 	KUNIT_EXPECT_FALSE(test, has_thread(THREAD));
 }
 
@@ -1285,7 +1285,7 @@ static void a_queue_with_a_clock_of_its_own_has_no_thread(struct kunit *test)
 	pass(test, 1);
 	add_after(test, "a", HOUR);
 	wq_shutdown(queue(test));
-	msleep(50);
+	queue_thread_is_made(queue(test));
 	KUNIT_EXPECT_FALSE(test, has_thread(THREAD));
 }
 
@@ -1349,11 +1349,11 @@ static void a_clamped_delay_leaves_the_thread_asleep(struct kunit *test)
 	add_after_flags(test, "a", S64_MAX, WQ_ADD_TAKE_LATEST);
 	add_after(test, "b", S64_MAX - 1);
 	add_after(test, "c", S64_MAX - ktime_get_ns() - SEC);
-	msleep(20);
+	rest(fixture(test));
 	p = find_thread(THREAD);
 	KUNIT_ASSERT_NOT_NULL(test, p);
 	before = switches_of(p);
-	msleep(100);
+	msleep(100);	/* no timer expires */
 	KUNIT_EXPECT_EQ(test, switches_of(p), before);
 	put_task_struct(p);
 	expect_nothing_ready(test);
@@ -1369,13 +1369,12 @@ static void a_later_time_leaves_the_thread_asleep(struct kunit *test)
 	in_real_time(test);
 	add_after(test, "a", HOUR);
 	ASSERT_EVENTUALLY(test, thread_sleeps(THREAD));
-	msleep(20);
 	p = find_thread(THREAD);
 	KUNIT_ASSERT_NOT_NULL(test, p);
 	before = switches_of(p);
 	for (i = 0; i < 1000; i++)
 		wq_add_after(queue(test), &i, sizeof(i), HOUR + SEC + i, 0);
-	msleep(100);
+	rest(fixture(test));
 	KUNIT_EXPECT_EQ(test, switches_of(p), before);
 	put_task_struct(p);
 }

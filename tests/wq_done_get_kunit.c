@@ -191,22 +191,22 @@ static void done_get_without_memory_gets_nothing(struct kunit *test)
 }
 
 /* Returns the state that "a" had before. */
-static int add_in_a_while(struct actor *a)
+static int add_to_the_waiter(struct actor *a)
 {
 	int state;
 
-	msleep(30);
+	await_tester(a, TASK_INTERRUPTIBLE);
 	state = wq_query(a->q, "a", 1);
 	wq_add(a->q, "b", 1);
 	return state;
 }
 
 /* Returns the state that "a" had before. */
-static int shutdown_in_a_while(struct actor *a)
+static int shut_down_the_waiter(struct actor *a)
 {
 	int state;
 
-	msleep(30);
+	await_tester(a, TASK_INTERRUPTIBLE);
 	state = wq_query(a->q, "a", 1);
 	wq_shutdown(a->q);
 	return state;
@@ -215,7 +215,7 @@ static int shutdown_in_a_while(struct actor *a)
 static void done_get_waits_with_the_last_key_done(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
-	struct actor *a = start(test, add_in_a_while, 0);
+	struct actor *a = start(test, add_to_the_waiter, 0);
 
 	KUNIT_ASSERT_EQ(test, wq_done_get(queue(test), &item, 0, 0, 30 * SEC), 0);
 	expect_key(test, &item, "b");
@@ -225,7 +225,7 @@ static void done_get_waits_with_the_last_key_done(struct kunit *test)
 static void done_get_waits_for_ever_with_wq_forever(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
-	struct actor *a = start(test, add_in_a_while, 0);
+	struct actor *a = start(test, add_to_the_waiter, 0);
 
 	start(test, watchdog, 0);
 	KUNIT_ASSERT_EQ(test, wq_done_get(queue(test), &item, 0, WQ_OUTCOME_RETRY, WQ_FOREVER), 0);
@@ -236,7 +236,7 @@ static void done_get_waits_for_ever_with_wq_forever(struct kunit *test)
 static void shutdown_ends_the_wait_of_done_get(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
-	struct actor *a = start(test, shutdown_in_a_while, 0);
+	struct actor *a = start(test, shut_down_the_waiter, 0);
 
 	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &item, 0, 0, WQ_FOREVER), -ESHUTDOWN);
 	KUNIT_EXPECT_EQ(test, result(test, a), -ENOENT);

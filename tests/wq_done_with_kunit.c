@@ -528,12 +528,14 @@ static void done_with_forget_and_after_after_shutdown_forgets_and_is_dropped(str
 	expect_counts(test, 0, 0, 0);
 }
 
-static int retry_in_a_while(struct actor *a)
+static int retry_in_the_drain(struct actor *a)
 {
 	struct wq_item item;
 	int ret = wq_get(a->q, &item, 30 * SEC);
 
-	msleep(30);
+	while (!ret && !wq_shutting_down(a->q) && !READ_ONCE(a->stop))
+		usleep_range(100, 200);
+	await_tester(a, TASK_NORMAL);
 	return ret ?: wq_done_with(a->q, &item, 0, WQ_OUTCOME_RETRY);
 }
 
@@ -544,7 +546,7 @@ static void done_with_retry_ends_a_drain(struct kunit *test)
 	probed(test, 0);
 	add(test, "a");
 	start(test, watchdog, 0);
-	a = start(test, retry_in_a_while, 0);
+	a = start(test, retry_in_the_drain, 0);
 	ASSERT_EVENTUALLY(test, stats(test)->processing);
 	KUNIT_EXPECT_EQ(test, wq_drain(queue(test)), 0);
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);

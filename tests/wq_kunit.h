@@ -111,7 +111,8 @@ struct actor {
 	struct wq *q;			/* of the test when the actor was started */
 	unsigned int id;
 	int (*fn)(struct actor *a);
-	struct task_struct *task;
+	struct task_struct *task, *tester;	/* its thread, and the one that started it */
+	bool called;			/* fn is the thread's next step, or was */
 	struct completion ended;	/* fn returned */
 	int ret;			/* the result of fn */
 	s64 timeout;			/* for fn, ns */
@@ -419,7 +420,16 @@ static inline struct actor *start(struct kunit *test, int (*fn)(struct actor *a)
 /* Joins all actors: shuts the queue down again and again until each has ended. */
 void join_actors(struct fixture *fx);
 
-/* Waits until the actor sleeps. */
+/*
+ * Whether a thread sleeps in one of these states, so that only a wake-up lets it go on.  A thread
+ * that only prepares to sleep has a CPU.
+ */
+bool is_asleep(struct task_struct *task, unsigned int state);
+
+/* Waits until the test's own thread sleeps, for an actor. */
+void await_tester(struct actor *a, unsigned int state);
+
+/* Waits until the actor sleeps in its call. */
 void sleeps(struct kunit *test, struct actor *a);
 
 static inline bool has_ended(struct actor *a)
@@ -427,9 +437,17 @@ static inline bool has_ended(struct actor *a)
 	return completion_done(&a->ended);
 }
 
+/*
+ * Waits until all that the test has done is seen by all actors and by the queue's thread: each of
+ * them has ended or sleeps, and no other has woken it meanwhile.  A thread that a wake-up has
+ * reached does not sleep any more when the call that woke it returns.  Thus a wait that should go
+ * on, and does not, has ended after this.  Up to a second, if an actor does not come to rest.
+ */
+void rest(struct fixture *fx);
+
 static inline bool still_waits(struct actor *a)
 {
-	msleep(50);
+	rest(a->fx);
 	return !has_ended(a);
 }
 

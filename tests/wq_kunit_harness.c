@@ -186,6 +186,8 @@ static int actor_main(void *data)
 
 	allow_signal(SIGUSR1);
 	allow_signal(SIGKILL);
+	/* The thread has slept before, see kthread(). */
+	smp_store_release(&a->called, true);
 	a->ret = a->fn(a);
 	complete(&a->ended);
 	return 0;
@@ -205,6 +207,7 @@ struct actor *start_with(struct kunit *test, int (*fn)(struct actor *a), s64 tim
 	a->fn = fn;
 	a->timeout = timeout;
 	a->arg = arg;
+	a->tester = current;
 	init_completion(&a->ended);
 	task = kthread_create(actor_main, a, "wq_kunit/%u", a->id);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, task);
@@ -232,16 +235,64 @@ void join_actors(struct fixture *fx)
 		join(&fx->actors[--fx->nr_actors]);
 }
 
+bool is_asleep(struct task_struct *task, unsigned int state)
+{
+	if (!(READ_ONCE(task->__state) & state) || READ_ONCE(task->on_rq))
+		return false;
+#ifdef CONFIG_SMP
+	return !READ_ONCE(task->on_cpu);
+#else
+	return true;
+#endif
+}
+
+static bool sleeps_in_call(struct actor *a)
+{
+	return smp_load_acquire(&a->called) && is_asleep(a->task, TASK_NORMAL);
+}
+
 void sleeps(struct kunit *test, struct actor *a)
 {
-	int tries = 1000;
+	unsigned long end = jiffies + PATIENCE * HZ;
 
-	while (tries-- && task_is_running(a->task) && !has_ended(a))
-		usleep_range(1000, 2000);
+	while (!has_ended(a) && !sleeps_in_call(a) && time_before(jiffies, end))
+		usleep_range(100, 200);
 	if (has_ended(a))
 		KUNIT_FAIL(test, "actor %u returned %d instead of waiting", a->id, a->ret);
 	KUNIT_ASSERT_FALSE(test, has_ended(a));
-	KUNIT_ASSERT_FALSE(test, task_is_running(a->task));
+	KUNIT_ASSERT_TRUE(test, sleeps_in_call(a));
+}
+
+/* Whether all actors and the queue's thread have ended or sleep; adds up how often they ran. */
+static bool all_rest(struct fixture *fx, unsigned long *ran)
+{
+	struct task_struct *thread = IS_ERR_OR_NULL(fx->q) ? NULL : queue_thread(fx->q);
+	unsigned int i;
+
+	*ran = thread ? switches_of(thread) : 0;
+	for (i = 0; i < fx->nr_actors; i++) {
+		struct actor *a = &fx->actors[i];
+
+		if (!has_ended(a) && !sleeps_in_call(a))
+			return false;
+		*ran += switches_of(a->task);
+	}
+	return !thread || is_asleep(thread, TASK_NORMAL);
+}
+
+void rest(struct fixture *fx)
+{
+	unsigned long end = jiffies + HZ, before, after;
+
+	while (!(all_rest(fx, &before) && all_rest(fx, &after) && before == after) &&
+	       time_before(jiffies, end))
+		usleep_range(100, 200);
+}
+
+void await_tester(struct actor *a, unsigned int state)
+{
+	while (!is_asleep(a->tester, state) && !READ_ONCE(a->stop))
+		usleep_range(100, 200);
 }
 
 int result_within(struct kunit *test, struct actor *a, unsigned int seconds)
@@ -307,7 +358,8 @@ bool has_thread(const char *name)
 bool thread_sleeps(const char *name)
 {
 	struct task_struct *p = find_thread(name);
-	bool sleeps = p && !task_is_running(p);
+	/* Before its first step the thread sleeps, too, but not interruptibly. */
+	bool sleeps = p && is_asleep(p, TASK_INTERRUPTIBLE);
 
 	if (p)
 		put_task_struct(p);

@@ -237,9 +237,21 @@ static inline void fence_end(struct wq *q, struct wq_fence *f)
 
 /* --- the queue --- */
 
-static inline bool queue_has_thread(struct wq *q)
+/* NULL: there is none. */
+static inline struct task_struct *queue_thread(struct wq *q)
 {
 	return READ_ONCE(q->thread);
+}
+
+/* Waits until the work that makes the thread has run, if it was begun. */
+static inline void queue_thread_is_made(struct wq *q)
+{
+	flush_delayed_work(&q->start_thread);
+}
+
+static inline bool queue_has_thread(struct wq *q)
+{
+	return queue_thread(q);
 }
 
 /* Entries of former keys. */
@@ -274,6 +286,12 @@ static inline void queue_evict_idle(struct wq *q)
 static inline u32 queue_nr_entries(struct wq *q)
 {
 	return q->table.count;
+}
+
+/* Memory of the table that no chain uses. */
+static inline u64 queue_spare_bytes(const struct wq *q)
+{
+	return q->table.nr_spare * sizeof(struct wq_bucket);
 }
 
 /* The events that poll reports to a consumer. */

@@ -433,7 +433,7 @@ static void the_clock_alone_ends_no_lease(struct kunit *test)
 	add_and_lease(test, &a, "a");
 	add_and_lease(test, &b, "b");
 	fx->base.now += HOUR;
-	msleep(20);
+	rest(&fx->base);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
 	expect_nothing_ready(test);
 	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
@@ -1422,7 +1422,8 @@ static void keys_of_every_length_may_have_leases(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, (u64)WQ_MAX_KEY);
 	queue_evict_idle(queue(test));
-	KUNIT_EXPECT_EQ(test, stats(test)->memory, before);
+	/* Merges may leave the table some spare buckets. */
+	KUNIT_EXPECT_EQ(test, stats(test)->memory - queue_spare_bytes(queue(test)), before);
 }
 
 /* --- bounds --- */
@@ -2188,7 +2189,6 @@ static void a_lease_wakes_a_thread_that_waits_for_a_delay(struct kunit *test)
 	in_real_time(test, 20 * MSEC);
 	add_after(test, "late", HOUR);
 	ASSERT_EVENTUALLY(test, thread_sleeps(THREAD));
-	msleep(20);
 	add_and_lease(test, &h, "a");
 	ASSERT_EVENTUALLY(test, query(test, "a") == READY);
 	KUNIT_EXPECT_EQ(test, query(test, "late"), WQ_KEY_DELAYED);
@@ -2202,7 +2202,6 @@ static void a_delay_wakes_a_thread_that_waits_for_a_lease(struct kunit *test)
 	in_real_time(test, HOUR);
 	add_and_lease(test, &h, "a");
 	ASSERT_EVENTUALLY(test, thread_sleeps(THREAD));
-	msleep(20);
 	add_after(test, "b", 20 * MSEC);
 	ASSERT_EVENTUALLY(test, query(test, "b") == READY);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
@@ -2235,7 +2234,6 @@ static void touches_leave_the_thread_asleep(struct kunit *test)
 	in_real_time(test, HOUR);
 	add_and_lease(test, &h, "a");
 	ASSERT_EVENTUALLY(test, thread_sleeps(THREAD));
-	msleep(20);
 	before = switches();
 	KUNIT_EXPECT_GT(test, before, 0UL);
 	for (i = 0; i < 1000; i++)
@@ -2247,7 +2245,7 @@ static void touches_leave_the_thread_asleep(struct kunit *test)
 		ASSERT_SAME(test, lease_any(queue(test), &b, 0), 0, "round %d", i);
 		ASSERT_SAME(test, done(test, &b.item), 0, "round %d", i);
 	}
-	msleep(100);
+	rest(fixture(test));
 	KUNIT_EXPECT_EQ(test, switches(), before);
 }
 
@@ -2260,11 +2258,11 @@ static void the_longest_lease_leaves_the_thread_asleep(struct kunit *test)
 	add_after(test, "b", HOUR);
 	ASSERT_EVENTUALLY(test, thread_sleeps(THREAD));
 	add_and_lease(test, &h, "a");
-	msleep(20);
+	rest(fixture(test));
 	before = switches();
 	KUNIT_EXPECT_GT(test, before, 0UL);
 	touch(test, &h.item);
-	msleep(100);
+	msleep(100);	/* no timer expires */
 	KUNIT_EXPECT_EQ(test, switches(), before);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);

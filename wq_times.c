@@ -92,13 +92,19 @@ int wq_add_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 /* The entry needs a run now.  Returns whether it is newly dirty. */
 int wq_add_now(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
 {
+	bool drop = op->flags & WQ_ADD_DROP_DELAY && e->state & ENTRY_DELAYED;
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	if (op->flags & WQ_ADD_DROP_DELAY && e->state & ENTRY_DELAYED)
-		wq_delay_clear(&q->heap, e);
-	if (q->prioritized)
+	if (q->prioritized && drop) {
+		/* The run is also for the adds with a delay, so their level counts. */
+		wq_priority_delay(e, wq_add_level(e, op));
+		wq_priority_due(e);
+	} else if (q->prioritized) {
 		wq_priority_raise(e, wq_add_level(e, op));
+	}
+	if (drop)
+		wq_delay_clear(&q->heap, e);
 	return wq_set_dirty(cs, e);
 }
 

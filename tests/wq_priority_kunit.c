@@ -394,16 +394,25 @@ static void delay_that_ends_in_a_run_counts_for_the_next_run(struct kunit *test)
 	run_at(test, "a", 5);
 }
 
-static void delay_that_is_dropped_drops_its_level(struct kunit *test)
+static void add_that_drops_a_delay_has_the_highest_level_of_both(struct kunit *test)
 {
 	add_level_after(test, "a", 5, SEC);
 	wq_add_priority(queue(test), "a", 1, 1, 0, WQ_ADD_DROP_DELAY);
-	run_at(test, "a", 1);
+	run_at(test, "a", 5);
+	add_level_after(test, "a", 1, SEC);
+	wq_add_priority(queue(test), "a", 1, 5, 0, WQ_ADD_DROP_DELAY);
+	run_at(test, "a", 5);
+	expect_nothing_ready(test);
+}
+
+static void delay_that_is_canceled_drops_its_level(struct kunit *test)
+{
 	add_level_after(test, "a", 5, SEC);
 	cancel(test, "a");
 	add_level_after(test, "a", 2, SEC);
 	pass(test, SEC);
 	run_at(test, "a", 2);
+	expect_nothing_ready(test);
 }
 
 /* A key that became due first waits behind a higher level all the same. */
@@ -1027,7 +1036,8 @@ static struct kunit_case priority_cases[] = {
 	KUNIT_CASE(delayed_add_counts_when_its_delay_ends),
 	KUNIT_CASE(highest_of_several_delayed_adds_counts),
 	KUNIT_CASE(delay_that_ends_in_a_run_counts_for_the_next_run),
-	KUNIT_CASE(delay_that_is_dropped_drops_its_level),
+	KUNIT_CASE(add_that_drops_a_delay_has_the_highest_level_of_both),
+	KUNIT_CASE(delay_that_is_canceled_drops_its_level),
 	KUNIT_CASE(levels_count_before_due_times),
 	KUNIT_CASE(key_whose_delay_a_shutdown_dropped_has_no_level),
 	KUNIT_CASE(retry_keeps_the_level),

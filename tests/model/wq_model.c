@@ -504,8 +504,10 @@ int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 		level = max(level, key->run);
 	if (delay > 0 && !(flags & WQ_ADD_COALESCE && key->dirty))
 		return delay_key(m, k, level, delay, flags);
-	if (flags & WQ_ADD_DROP_DELAY)
+	if (flags & WQ_ADD_DROP_DELAY && key->time[WM_DUE].set) {
+		level = max(level, key->later);
 		key->time[WM_DUE].set = false;
+	}
 	return mark(m, k, level);
 }
 

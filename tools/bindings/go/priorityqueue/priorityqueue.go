@@ -2,24 +2,22 @@
 
 // Package priorityqueue has the interface of the package priorityqueue of controller-runtime over a
 // queue of wq with levels. It does not import controller-runtime: a [Queue] whose second type is
-// controller-runtime's AddOpts is a PriorityQueue of it.
+// controller-runtime's AddOpts (0.22 or later) is a PriorityQueue of it.
 //
 //	q, err := wq.OpenFile("pods", os.O_RDWR|os.O_CREATE, 0o600, priorityqueue.Attrs())
-//	queue, err := priorityqueue.New(q, priorityqueue.Config[reconcile.Request, cr.AddOpts]{
-//		Queue:   workqueue.Config[reconcile.Request]{Codec: codec, Limiter: limiter},
-//		Options: func(o cr.AddOpts) priorityqueue.AddOpts {
-//			return priorityqueue.AddOpts(o)
-//		},
-//	})
+//	queue, err := priorityqueue.New[reconcile.Request, cr.AddOpts](q,
+//		workqueue.Config[reconcile.Request]{Codec: codec, Limiter: limiter})
+//
+// As in controller-runtime, an item waits once: the highest priority and the earliest time of its
+// adds count. A shut down ends this consumer, with or without a drain. Items that are left stay in
+// the queue.
 //
 // Differences from controller-runtime:
 //
 //   - Priorities are from -128 to 127. Others count as the nearest of these.
-//   - The priority of an item whose delay has ended is that of its delayed adds. In
-//     controller-runtime items whose delay has ended are ordered by time before they are ordered by
-//     priority.
 //   - Without a limiter of the process, AddOpts with RateLimited use the delay of the queue's
 //     limiter and not After, and an item that waits for its run has another run after the delay.
+//   - The metrics learn at their next update that a delay has ended.
 package priorityqueue
 
 import (
@@ -33,13 +31,16 @@ import (
 type AddOpts struct {
 	After       time.Duration
 	RateLimited bool
-	Priority    int
+	Priority    *int // nil: 0
 }
 
-// Config is the configuration of a Queue. O is the type of the options of AddWithOpts.
-type Config[T comparable, O any] struct {
-	Queue   workqueue.Config[T]
-	Options func(O) AddOpts
+// Options are AddOpts, and types with the same fields, such as that of controller-runtime.
+type Options interface {
+	~struct {
+		After       time.Duration
+		RateLimited bool
+		Priority    *int
+	}
 }
 
 // Attrs are the attributes of a queue whose highest level alone is served, as in
@@ -47,44 +48,45 @@ type Config[T comparable, O any] struct {
 func Attrs() wq.Attrs { return wq.Attrs{Order: wq.Priority, OrderArg: wq.NoAgeing} }
 
 // A Queue is a PriorityQueue of controller-runtime.
-type Queue[T comparable, O any] struct {
+type Queue[T comparable, O Options] struct {
 	*workqueue.Queue[T]
 	q       *wq.Queue
 	limiter workqueue.TypedRateLimiter[T]
-	options func(O) AddOpts
 }
 
 // New makes a Queue over a queue with levels.
-func New[T comparable, O any](q *wq.Queue, c Config[T, O]) (*Queue[T, O], error) {
-	made, err := workqueue.New(q, c.Queue)
+func New[T comparable, O Options](q *wq.Queue, c workqueue.Config[T]) (*Queue[T, O], error) {
+	made, err := workqueue.New(q, c)
 	if err != nil {
 		return nil, err
 	}
-	return &Queue[T, O]{made, q, c.Queue.Limiter, c.Options}, nil
+	return &Queue[T, O]{made, q, c.Limiter}, nil
 }
 
-// AddWithOpts adds items. If an item is added several times before a run, the highest
-// priority and the shortest delay count.
+// AddWithOpts adds items. With RateLimited, the shorter one of After, if it is not 0, and of the
+// limiter's delay counts.
 func (q *Queue[T, O]) AddWithOpts(o O, items ...T) {
-	opts := q.options(o)
 	for _, item := range items {
-		q.add(opts, item)
+		q.add(AddOpts(o), item)
 	}
 }
 
 func (q *Queue[T, O]) add(o AddOpts, item T) {
-	e := wq.Entry{Delay: o.After, Priority: min(max(o.Priority, -128), 127)}
+	e := wq.Entry{Delay: o.After}
+	if o.Priority != nil {
+		e.Priority = min(max(*o.Priority, -128), 127)
+	}
 	if o.RateLimited && q.limiter != nil {
 		if d := q.limiter.When(item); e.Delay == 0 || d < e.Delay {
 			e.Delay = d
 		}
-	} else if o.RateLimited {
-		e.Delay, e.Flags = 0, wq.RateLimited
 	}
 	switch {
+	case o.RateLimited && q.limiter == nil:
+		e.Delay, e.Flags = 0, wq.RateLimited
 	case e.Delay > 0:
-		e.Flags = wq.Coalesce
-	case e.Flags == 0:
+		e.Flags = wq.Coalesce | wq.CountRetry
+	default:
 		e.Delay, e.Flags = 0, wq.DropDelay
 	}
 	q.AddEntry(item, e)
@@ -110,3 +112,9 @@ func (q *Queue[T, O]) Len() int {
 	s, _ := q.q.Stat()
 	return s.Depth
 }
+
+// ShutDown ends this consumer: adds have no effect, and Get returns shutdown at once.
+func (q *Queue[T, O]) ShutDown() { q.Stop() }
+
+// ShutDownWithDrain is ShutDown.
+func (q *Queue[T, O]) ShutDownWithDrain() { q.Stop() }

@@ -34,17 +34,10 @@ func made(t *testing.T) (*Queue[string, theirs], *wq.Queue) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.Close() })
-	q, err := New(k, Config[string, theirs]{
-		Queue: workqueue.Config[string]{Codec: workqueue.Strings[string](),
-			OnError: func(op, item string, err error) {
-				t.Errorf("%s %s: %v", op, item, err)
-			}},
-		Options: func(o theirs) AddOpts {
-			opts := AddOpts{After: o.After, RateLimited: o.RateLimited}
-			if o.Priority != nil {
-				opts.Priority = *o.Priority
-			}
-			return opts
+	q, err := New[string, theirs](k, workqueue.Config[string]{
+		Codec: workqueue.Strings[string](),
+		OnError: func(op, item string, err error) {
+			t.Errorf("%s %s: %v", op, item, err)
 		},
 	})
 	if err != nil {
@@ -88,6 +81,13 @@ func TestAnAddDropsTheDelayAndADelayedAddIsAbsorbed(t *testing.T) {
 	if s, err := k.Stat(); err != nil || s.Keys != 0 {
 		t.Errorf("expected no second run, got %d keys, %v", s.Keys, err)
 	}
+}
+
+func TestAnAddThatDropsADelayHasTheHighestPriorityOfBoth(t *testing.T) {
+	q, _ := made(t)
+	q.AddWithOpts(theirs{After: time.Hour, Priority: priority(3)}, "a")
+	q.AddWithOpts(theirs{Priority: priority(-100)}, "a")
+	take(t, q, "a", 3)
 }
 
 func TestADelayedItemHasItsHighestPriority(t *testing.T) {

@@ -12,23 +12,16 @@ import (
 
 // delays are the delays of a Queue with Config.Clock. One goroutine waits for the first of them.
 type delays[T comparable] struct {
-	q      *Queue[T]
-	mu     sync.Mutex
-	byTime delayHeap[T]
-	byItem map[T]*delay[T]
-	wake   chan struct{} // the first delay has changed
-	halt   chan struct{}
-	once   sync.Once
-}
-
-type delay[T comparable] struct {
-	item  T
-	due   time.Time
-	index int
+	q    *Queue[T]
+	mu   sync.Mutex
+	set  delaySet[T]
+	wake chan struct{} // the first delay has changed
+	halt chan struct{}
+	once sync.Once
 }
 
 func newDelays[T comparable](q *Queue[T]) *delays[T] {
-	d := &delays[T]{q: q, byItem: make(map[T]*delay[T]),
+	d := &delays[T]{q: q, set: newDelaySet[T](),
 		wake: make(chan struct{}, 1), halt: make(chan struct{})}
 	go d.run()
 	return d
@@ -45,15 +38,7 @@ func (d *delays[T]) add(item T, after time.Duration) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	due := d.q.clock.Now().Add(after)
-	if old := d.byItem[item]; old == nil {
-		made := &delay[T]{item: item, due: due}
-		d.byItem[item] = made
-		heap.Push(&d.byTime, made)
-	} else if due.Before(old.due) {
-		old.due = due
-		heap.Fix(&d.byTime, old.index)
-	}
+	d.set.add(item, d.q.clock.Now().Add(after))
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -64,13 +49,12 @@ func (d *delays[T]) add(item T, after time.Duration) {
 func (d *delays[T]) takeDue() (due []T, next <-chan time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for len(d.byTime) > 0 {
-		left := d.byTime[0].due.Sub(d.q.clock.Now())
+	for first := d.set.first(); first != nil; first = d.set.first() {
+		left := first.due.Sub(d.q.clock.Now())
 		if left > 0 {
 			return due, d.q.clock.After(left)
 		}
-		first := heap.Pop(&d.byTime).(*delay[T])
-		delete(d.byItem, first.item)
+		d.set.remove(first.item)
 		due = append(due, first.item)
 	}
 	return due, nil
@@ -89,6 +73,57 @@ func (d *delays[T]) run() {
 			return
 		}
 	}
+}
+
+// A delaySet has items, each with the time when its delay ends.
+type delaySet[T comparable] struct {
+	byTime delayHeap[T]
+	byItem map[T]*delay[T]
+}
+
+type delay[T comparable] struct {
+	item  T
+	due   time.Time
+	level int // for metrics
+	index int
+}
+
+func newDelaySet[T comparable]() delaySet[T] {
+	return delaySet[T]{byItem: make(map[T]*delay[T])}
+}
+
+// add adds an item, or lets its delay end earlier.
+func (s *delaySet[T]) add(item T, due time.Time) (d *delay[T], fresh bool) {
+	d = s.byItem[item]
+	if d == nil {
+		d = &delay[T]{item: item, due: due}
+		s.byItem[item] = d
+		heap.Push(&s.byTime, d)
+		return d, true
+	}
+	if due.Before(d.due) {
+		d.due = due
+		heap.Fix(&s.byTime, d.index)
+	}
+	return d, false
+}
+
+// remove removes an item, and returns its delay or nil.
+func (s *delaySet[T]) remove(item T) *delay[T] {
+	d := s.byItem[item]
+	if d != nil {
+		heap.Remove(&s.byTime, d.index)
+		delete(s.byItem, item)
+	}
+	return d
+}
+
+// first returns the delay that ends first, or nil.
+func (s *delaySet[T]) first() *delay[T] {
+	if len(s.byTime) == 0 {
+		return nil
+	}
+	return s.byTime[0]
 }
 
 type delayHeap[T comparable] []*delay[T]

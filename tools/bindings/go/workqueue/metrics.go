@@ -2,7 +2,11 @@
 
 package workqueue
 
-import "time"
+import (
+	"time"
+
+	"wq.example/wq"
+)
 
 // Metrics are the metrics of client-go's MetricsProvider, see MetricsOf.
 type Metrics struct {
@@ -10,21 +14,31 @@ type Metrics struct {
 		Inc()
 		Dec()
 	}
+	// Levels is updated in place of Depth, if it is set: the depth of each level.
+	Levels interface {
+		Inc(level int)
+		Dec(level int)
+	}
 	Adds, Retries  interface{ Inc() }
 	Latency        interface{ Observe(float64) }
 	WorkDuration   interface{ Observe(float64) }
 	Unfinished     interface{ Set(float64) }
 	LongestRunning interface{ Set(float64) }
 
-	added      map[any]pending
-	due, begun map[any]time.Time
+	added  map[any]pending
+	delays delaySet[any]
+	begun  map[any]time.Time
 }
 
-// pending are the times of adds whose runs have not been counted as handed out. There can be two:
-// an item can be added again before the Get that took it has counted it.
+// pending are the adds whose runs have not been counted as handed out. There can be two: an item
+// can be added again before the Get that took it has counted it.
 type pending struct {
-	n     int
-	times [2]time.Time
+	n    int
+	adds [2]struct {
+		at      time.Time
+		level   int
+		assumed bool // its delay should have ended, but the queue has not reported that
+	}
 }
 
 // MetricsOf asks a metrics provider of client-go for the metrics of a queue.
@@ -60,47 +74,119 @@ func MetricsOf[
 func (m *Metrics) start() *Metrics {
 	made := *m
 	made.added = make(map[any]pending)
-	made.due = make(map[any]time.Time)
+	made.delays = newDelaySet[any]()
 	made.begun = make(map[any]time.Time)
 	return &made
 }
 
+// deepen counts an item of a level in the depth, and shallow counts it off.
+func (m *Metrics) deepen(level int) {
+	if m.Levels != nil {
+		m.Levels.Inc(level)
+	} else {
+		m.Depth.Inc()
+	}
+}
+
+func (m *Metrics) shallow(level int) {
+	if m.Levels != nil {
+		m.Levels.Dec(level)
+	} else {
+		m.Depth.Dec()
+	}
+}
+
+// entry counts an add that succeeded at this time, with its result.
+func (m *Metrics) entry(item any, e wq.Entry, fresh bool, now time.Time) {
+	m.endDelays(now)
+	delayed := m.delays.byItem[item]
+	switch {
+	case e.Flags&wq.RateLimited != 0:
+		// The queue does not report the limiter's delay.
+	case e.Delay > 0 && e.Flags&wq.Coalesce != 0 && !fresh && delayed == nil:
+		m.raise(item, e.Priority)
+	case e.Delay > 0:
+		// The queue does not report when a delay ends.
+		d, made := m.delays.add(item, now.Add(e.Delay))
+		if made || d.level < e.Priority {
+			d.level = e.Priority
+		}
+	default:
+		level := e.Priority
+		if delayed != nil && e.Flags&wq.DropDelay != 0 {
+			level = max(level, delayed.level)
+			m.delays.remove(item)
+		}
+		if fresh {
+			m.add(item, level, now)
+		} else {
+			m.raise(item, level)
+		}
+	}
+}
+
 // add counts an item that is newly dirty.
-func (m *Metrics) add(item any, now time.Time) {
-	m.Adds.Inc()
-	m.Depth.Inc()
+func (m *Metrics) add(item any, level int, now time.Time) {
 	p := m.added[item]
-	if p.n < len(p.times) {
-		p.times[p.n] = now
+	if p.n > 0 && p.adds[p.n-1].assumed {
+		// The delay has not ended before this add.
+		p.adds[p.n-1].assumed = false
+		m.added[item] = p
+		m.raise(item, level)
+		return
+	}
+	m.Adds.Inc()
+	m.deepen(level)
+	if p.n < len(p.adds) {
+		p.adds[p.n].at, p.adds[p.n].level = now, level
 		p.n++
 		m.added[item] = p
 	}
 }
 
-// delay remembers when an item will be dirty: the queue does not report that moment.
-func (m *Metrics) delay(item any, due time.Time) {
-	if old, ok := m.due[item]; !ok || due.Before(old) {
-		m.due[item] = due
+// raise raises the level of an item that is dirty.
+func (m *Metrics) raise(item any, level int) {
+	p := m.added[item]
+	if p.n == 0 || p.adds[p.n-1].level >= level {
+		return
+	}
+	m.shallow(p.adds[p.n-1].level)
+	m.deepen(level)
+	p.adds[p.n-1].level = level
+	m.added[item] = p
+}
+
+// endDelays counts items whose delays should have ended, unless they need a run already.
+func (m *Metrics) endDelays(now time.Time) {
+	for d := m.delays.first(); d != nil && !now.Before(d.due); d = m.delays.first() {
+		m.delays.remove(d.item)
+		if m.added[d.item].n > 0 {
+			m.raise(d.item, d.level)
+			continue
+		}
+		m.add(d.item, d.level, d.due)
+		p := m.added[d.item]
+		p.adds[0].assumed = true
+		m.added[d.item] = p
 	}
 }
 
 func (m *Metrics) get(item any, now time.Time) {
+	m.endDelays(now)
 	m.begun[item] = now
-	if p := m.added[item]; p.n > 0 {
-		m.Depth.Dec()
-		m.Latency.Observe(now.Sub(p.times[0]).Seconds())
-		p.n--
-		p.times[0] = p.times[1]
-		m.added[item] = p
-		if p.n == 0 {
-			delete(m.added, item)
-		}
+	p := m.added[item]
+	if p.n == 0 {
+		m.Adds.Inc()
 		return
 	}
-	m.Adds.Inc()
-	if due, ok := m.due[item]; ok && !now.Before(due) {
-		m.Latency.Observe(now.Sub(due).Seconds())
-		delete(m.due, item)
+	m.shallow(p.adds[0].level)
+	m.Latency.Observe(now.Sub(p.adds[0].at).Seconds())
+	p.n--
+	p.adds[0], p.adds[1].assumed = p.adds[1], false
+	if p.n == 0 {
+		delete(m.added, item)
+	} else {
+		m.added[item] = p
 	}
 }
 
@@ -112,6 +198,7 @@ func (m *Metrics) done(item any, now time.Time) {
 }
 
 func (m *Metrics) update(now time.Time) {
+	m.endDelays(now)
 	var sum, longest time.Duration
 	for _, begun := range m.begun {
 		age := now.Sub(begun)

@@ -27,9 +27,10 @@
 //   - Done of an item that this Queue does not hold has no effect.
 //   - The order is an attribute of the queue. Config.Touch is called as Touch of client-go's Queue,
 //     but Push and Pop have no counterpart.
-//   - In the metrics, keys whose delay has ended in the queue and keys that other processes added
-//     count as adds when they are handed out, and do not count in the depth. The queue has metrics
-//     of its own, which have all keys: see [wq.Queue.Stat] and wqctl metrics.
+//   - In the metrics, keys whose delay ends in the queue count as adds when the metrics are next
+//     updated. Keys that other processes added count as adds when they are handed out, and not in
+//     the depth, and so do keys that a limiter of the queue has delayed. The queue has metrics of
+//     its own, which have all keys: see [wq.Queue.Stat] and wqctl metrics.
 package workqueue
 
 import (
@@ -241,12 +242,7 @@ func (q *Queue[T]) addKey(item T, e wq.Entry) error {
 		if retry {
 			m.Retries.Inc()
 		}
-		switch {
-		case !delayed && fresh:
-			m.add(item, now)
-		case e.Delay > 0:
-			m.delay(item, now.Add(e.Delay))
-		}
+		m.entry(item, e, fresh, now)
 	}
 	if q.c.Touch != nil && !fresh && !delayed {
 		if info, err := q.q.Query(e.Key); err == nil && info.State&wq.Ready != 0 {
@@ -423,6 +419,18 @@ func (q *Queue[T]) ShutDown() {
 	if q.q.Name() == "" {
 		q.q.ShutDown()
 	}
+	q.endDrain()
+}
+
+// Stop ends this consumer: adds have no effect, and Get returns shutdown at once. Items that are
+// left stay in the queue.
+func (q *Queue[T]) Stop() {
+	q.end()
+	q.cancel()
+	q.endDrain()
+}
+
+func (q *Queue[T]) endDrain() {
 	q.mu.Lock()
 	q.wait = false
 	q.idle.Broadcast()

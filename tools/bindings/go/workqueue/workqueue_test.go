@@ -368,7 +368,7 @@ func (g *gauge) Dec()            { g.n.Add(-1) }
 func (g *gauge) Observe(float64) { g.n.Add(1) }
 func (g *gauge) Set(f float64)   { g.set.Store(int64(f * 1e9)) }
 
-func TestMetricsCountDelayedKeysWhenTheyAreHandedOut(t *testing.T) {
+func TestMetricsCountDelayedKeysWhenTheirDelaysEnd(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	var depth, adds, retries, latency, work, unfinished, longest gauge
 	q := over(t, private(t, wq.Attrs{}), Config[string]{
@@ -377,7 +377,9 @@ func TestMetricsCountDelayedKeysWhenTheyAreHandedOut(t *testing.T) {
 			WorkDuration: &work, Unfinished: &unfinished, LongestRunning: &longest},
 	})
 	q.AddAfter("a", time.Millisecond)
+	eventually(t, "the delay has ended", func() bool { return depth.n.Load() == 1 })
 	get(t, q, "a")
+	equal(t, "depth after the get of a delayed key", depth.n.Load(), 0)
 	eventually(t, "the metrics of unfinished work are set",
 		func() bool { return unfinished.set.Load() > 0 && longest.set.Load() > 0 })
 	q.Done("a")

@@ -163,7 +163,7 @@ var (
 	_ = same[unsafe.Sizeof(cRec{}.token)-8]
 	_ = same[unsafe.Offsetof(cRec{}.delay)-16]
 	_ = same[unsafe.Sizeof(cRec{}.delay)-8]
-	_ = same[24-24]
+	_ = same[unsafe.Sizeof(cRec{})-24]
 )
 
 type cKeys struct {
@@ -490,7 +490,7 @@ var (
 	_ = same[unsafe.Sizeof(cListRec{}.reserved)-4]
 	_ = same[unsafe.Offsetof(cListRec{}.info)-8]
 	_ = same[unsafe.Sizeof(cListRec{}.info)-120]
-	_ = same[128-128]
+	_ = same[unsafe.Sizeof(cListRec{})-128]
 )
 
 type cList struct {

@@ -657,29 +657,35 @@ func TestRunEndsEachRunByItsError(t *testing.T) {
 	q := private(t, Attrs{Limiter: Exponential(time.Hour, time.Hour)})
 	add(t, q, "good", "bad", "later", "never")
 	ctx, cancel := context.WithCancel(bg)
-	var runs atomic.Int64
-	err := q.Run(ctx, 2, func(_ context.Context, it Item) error {
-		if runs.Add(1) == 4 {
-			defer cancel()
-		}
-		switch it.Key {
-		case "bad":
-			return errors.New("failed")
-		case "later":
-			return fmt.Errorf("not yet: %w", RetryIn(time.Hour))
-		case "never":
-			return GiveUp(syscall.EIO)
-		}
-		return nil
+	defer cancel()
+	ended := make(chan error)
+	go func() {
+		ended <- q.Run(ctx, 2, func(_ context.Context, it Item) error {
+			switch it.Key {
+			case "bad":
+				return errors.New("failed")
+			case "later":
+				return fmt.Errorf("not yet: %w", RetryIn(time.Hour))
+			case "never":
+				return GiveUp(syscall.EIO)
+			}
+			return nil
+		})
+	}()
+	// A run that has not ended when the context ends would be ready again.
+	eventually(t, "all runs have ended", func() bool {
+		s, err := q.Stat()
+		return err == nil && s.Ready == 0 && s.Processing == 0
 	})
-	fails(t, err, context.Canceled)
+	cancel()
+	fails(t, <-ended, context.Canceled)
 	for key, want := range map[string]State{"bad": Delayed | Failed, "later": Delayed,
 		"never": Parked | Failed} {
 		info, err := q.Query(key)
 		ok(t, err)
 		equal(t, "state of "+key, info.State, want)
 	}
-	_, err = q.Query("good")
+	_, err := q.Query("good")
 	fails(t, err, fs.ErrNotExist)
 }
 

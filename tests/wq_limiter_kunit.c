@@ -7,25 +7,62 @@
 
 #include "wq_ratelimit_kunit.h"
 
-/* --- exponential: base * 2^failures, at most max --- */
+/* --- delays by the failures alone --- */
 
-static void exponential_doubles_from_5_ms_up_to_1000_s(struct kunit *test)
-{
+#define EXP(base, max)			wq_limiter_exponential, NULL, base, max, 0
+#define FAST_SLOW(fast, slow, n)	NULL, wq_limiter_fast_slow, fast, slow, n
+
+/* The delays after 0, 1, 2 ... failures.  The last one is that of all further failures, too. */
+static const struct {
+	const char *name;
+	struct wq_limiter *(*exponential)(s64 base, s64 max);
+	struct wq_limiter *(*fast_slow)(s64 fast, s64 slow, u32 n);
+	s64 a, b;
+	u32 n, nr;
+	s64 delays[19];
+} by_failures[] = {
 	/* 5 ms * 2^k; 2^17: 655.36 s, 2^18 would be 1310.72 s */
-	static const s64 delays[] = {
-		5 * MSEC, 10 * MSEC, 20 * MSEC, 40 * MSEC, 80 * MSEC,
-		160 * MSEC, 320 * MSEC, 640 * MSEC, 1280 * MSEC, 2560 * MSEC,
-		5120 * MSEC, 10240 * MSEC, 20480 * MSEC, 40960 * MSEC, 81920 * MSEC,
-		163840 * MSEC, 327680 * MSEC, 655360 * MSEC, 1000 * SEC, 1000 * SEC,
-		1000 * SEC,
-	};
-	u32 k;
+	{ "exponential doubles from 5 ms up to 1000 s", EXP(5 * MSEC, 1000 * SEC), 19, {
+		5 * MSEC, 10 * MSEC, 20 * MSEC, 40 * MSEC, 80 * MSEC, 160 * MSEC, 320 * MSEC,
+		640 * MSEC, 1280 * MSEC, 2560 * MSEC, 5120 * MSEC, 10240 * MSEC, 20480 * MSEC,
+		40960 * MSEC, 81920 * MSEC, 163840 * MSEC, 327680 * MSEC, 655360 * MSEC, 1000 * SEC } },
+	{ "exponential of a base above the maximum is the maximum", EXP(10, 7), 1, { 7 } },
+	{ "exponential of the longest base is the maximum", EXP(S64_MAX, 1), 1, { 1 } },
+	{ "exponential of a base that is the maximum is it", EXP(7, 7), 1, { 7 } },
+	{ "exponential of the longest base and maximum is it", EXP(S64_MAX, S64_MAX), 1, { S64_MAX } },
+	{ "exponential of a base of 0 never waits", EXP(0, S64_MAX), 1, { 0 } },
+	{ "exponential of a maximum of 0 never waits", EXP(5 * MSEC, 0), 1, { 0 } },
+	{ "exponential of 0 and 0 never waits", EXP(0, 0), 1, { 0 } },
+	{ "exponential stops at a maximum that is a product", EXP(3, 12), 3, { 3, 6, 12 } },
+	{ "exponential stops 1 ns above a product", EXP(3, 13), 4, { 3, 6, 12, 13 } },
+	{ "exponential stops 1 ns below a product", EXP(3, 11), 3, { 3, 6, 11 } },
+	{ "fast-slow is fast for the first 3", FAST_SLOW(5, 90, 3), 4, { 5, 5, 5, 90 } },
+	{ "fast-slow of 0 is always slow", FAST_SLOW(5, 90, 0), 1, { 90 } },
+	{ "fast may be slower than slow", FAST_SLOW(S64_MAX, 0, 1), 2, { S64_MAX, 0 } },
+};
 
-	hold(test, wq_limiter_exponential(5 * MSEC, 1000 * SEC));
-	expect_delays(test, delays, ARRAY_SIZE(delays));
-	for (k = ARRAY_SIZE(delays); k < 1000; k++)
-		KUNIT_ASSERT_EQ(test, when(test, k), 1000 * SEC);
+static void exponential_and_fast_slow_have_these_delays(struct kunit *test)
+{
+	static const u32 many[] = { 999, 1U << 31, U32_MAX - 1, U32_MAX };
+	u32 i, k;
+
+	for (i = 0; i < ARRAY_SIZE(by_failures); i++) {
+		const typeof(*by_failures) *row = &by_failures[i];
+		s64 last = row->delays[row->nr - 1];
+
+		hold(test, row->exponential ? row->exponential(row->a, row->b) :
+					      row->fast_slow(row->a, row->b, row->n));
+		/* further than 64 and 128, at which a shift starts again from 0 */
+		for (k = 0; k < 140; k++)
+			ASSERT_SAME(test, when(test, k), k < row->nr ? row->delays[k] : last,
+				    "%s: after %u failures", row->name, k);
+		for (k = 0; k < ARRAY_SIZE(many); k++)
+			ASSERT_SAME(test, when(test, many[k]), last, "%s: after %u failures",
+				    row->name, many[k]);
+	}
 }
+
+/* --- exponential: base * 2^failures, at most max --- */
 
 static void exponential_saturates_where_client_go_turns_negative(struct kunit *test)
 {
@@ -36,79 +73,8 @@ static void exponential_saturates_where_client_go_turns_negative(struct kunit *t
 	for (k = 0; k < 80; k++)
 		KUNIT_ASSERT_EQ_MSG(test, when(test, k), k <= 62 ? 1LL << k : S64_MAX,
 				    "after %u failures", k);
-}
-
-static void exponential_of_u32_max_failures_is_the_maximum(struct kunit *test)
-{
-	hold(test, wq_limiter_exponential(1, S64_MAX));
-	KUNIT_EXPECT_EQ(test, when(test, U32_MAX), S64_MAX);
-	KUNIT_EXPECT_EQ(test, when(test, U32_MAX - 1), S64_MAX);
-	KUNIT_EXPECT_EQ(test, when(test, 1U << 31), S64_MAX);
-	/* multiples of 64, at which a shift starts again from 0 */
-	KUNIT_EXPECT_EQ(test, when(test, 64), S64_MAX);
 	KUNIT_EXPECT_EQ(test, when(test, 128), S64_MAX);
-	hold(test, wq_limiter_exponential(5 * MSEC, 1000 * SEC));
-	KUNIT_EXPECT_EQ(test, when(test, U32_MAX), 1000 * SEC);
-	KUNIT_EXPECT_EQ(test, when(test, 64), 1000 * SEC);
-}
-
-static void exponential_of_a_base_above_the_maximum_is_the_maximum(struct kunit *test)
-{
-	u32 k;
-
-	hold(test, wq_limiter_exponential(10, 7));
-	for (k = 0; k < 70; k++)
-		KUNIT_ASSERT_EQ(test, when(test, k), 7LL);
-	hold(test, wq_limiter_exponential(S64_MAX, 1));
-	KUNIT_EXPECT_EQ(test, when(test, 0), 1LL);
-	KUNIT_EXPECT_EQ(test, when(test, 1), 1LL);
-}
-
-static void exponential_of_a_base_that_is_the_maximum_is_it(struct kunit *test)
-{
-	hold(test, wq_limiter_exponential(S64_MAX, S64_MAX));
-	KUNIT_EXPECT_EQ(test, when(test, 0), S64_MAX);
-	KUNIT_EXPECT_EQ(test, when(test, 1), S64_MAX);
-	KUNIT_EXPECT_EQ(test, when(test, 63), S64_MAX);
-	hold(test, wq_limiter_exponential(7, 7));
-	KUNIT_EXPECT_EQ(test, when(test, 0), 7LL);
-	KUNIT_EXPECT_EQ(test, when(test, 1), 7LL);
-}
-
-static void exponential_of_a_base_of_0_never_waits(struct kunit *test)
-{
-	u32 k;
-
-	hold(test, wq_limiter_exponential(0, S64_MAX));
-	for (k = 0; k < 140; k++)
-		KUNIT_ASSERT_EQ(test, when(test, k), 0LL);
-	KUNIT_EXPECT_EQ(test, when(test, U32_MAX), 0LL);
-}
-
-static void exponential_of_a_maximum_of_0_never_waits(struct kunit *test)
-{
-	hold(test, wq_limiter_exponential(5 * MSEC, 0));
-	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
-	KUNIT_EXPECT_EQ(test, when(test, 10), 0LL);
-	KUNIT_EXPECT_EQ(test, when(test, U32_MAX), 0LL);
-	hold(test, wq_limiter_exponential(0, 0));
-	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
-	KUNIT_EXPECT_EQ(test, when(test, 1), 0LL);
-}
-
-static void exponential_stops_at_any_maximum(struct kunit *test)
-{
-	/* exactly at a product, 1 ns above and 1 ns below */
-	static const s64 max_12[] = { 3, 6, 12, 12, 12 };
-	static const s64 max_13[] = { 3, 6, 12, 13, 13 };
-	static const s64 max_11[] = { 3, 6, 11, 11, 11 };
-
-	hold(test, wq_limiter_exponential(3, 12));
-	expect_delays(test, max_12, ARRAY_SIZE(max_12));
-	hold(test, wq_limiter_exponential(3, 13));
-	expect_delays(test, max_13, ARRAY_SIZE(max_13));
-	hold(test, wq_limiter_exponential(3, 11));
-	expect_delays(test, max_11, ARRAY_SIZE(max_11));
+	KUNIT_EXPECT_EQ(test, when(test, U32_MAX), S64_MAX);
 }
 
 static void exponential_agrees_with_doubling_step_by_step(struct kunit *test)
@@ -153,24 +119,6 @@ static void exponential_uses_the_failures_only(struct kunit *test)
 
 /* --- fast-slow: fast for the first n failures, slow after --- */
 
-static void fast_slow_is_fast_for_the_first_n_failures(struct kunit *test)
-{
-	static const s64 delays[] = { 5, 5, 5, 90, 90, 90, 90 };
-
-	hold(test, wq_limiter_fast_slow(5, 90, 3));
-	expect_delays(test, delays, ARRAY_SIZE(delays));
-	KUNIT_EXPECT_EQ(test, when(test, U32_MAX), 90LL);
-}
-
-static void fast_slow_of_0_is_always_slow(struct kunit *test)
-{
-	static const s64 delays[] = { 90, 90, 90 };
-
-	hold(test, wq_limiter_fast_slow(5, 90, 0));
-	expect_delays(test, delays, ARRAY_SIZE(delays));
-	KUNIT_EXPECT_EQ(test, when(test, U32_MAX), 90LL);
-}
-
 static void fast_slow_of_u32_max_is_slow_after_so_many(struct kunit *test)
 {
 	hold(test, wq_limiter_fast_slow(5, 90, U32_MAX));
@@ -178,13 +126,6 @@ static void fast_slow_of_u32_max_is_slow_after_so_many(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, when(test, 1U << 31), 5LL);
 	KUNIT_EXPECT_EQ(test, when(test, U32_MAX - 1), 5LL);
 	KUNIT_EXPECT_EQ(test, when(test, U32_MAX), 90LL);
-}
-
-static void fast_may_be_slower_than_slow(struct kunit *test)
-{
-	hold(test, wq_limiter_fast_slow(S64_MAX, 0, 1));
-	KUNIT_EXPECT_EQ(test, when(test, 0), S64_MAX);
-	KUNIT_EXPECT_EQ(test, when(test, 1), 0LL);
 }
 
 /* --- bucket: full at first, then a debt that the rate pays --- */
@@ -743,20 +684,11 @@ static void a_limiter_by_ops_may_be_part_of_others(struct kunit *test)
 }
 
 static struct kunit_case limiter_cases[] = {
-	KUNIT_CASE(exponential_doubles_from_5_ms_up_to_1000_s),
+	KUNIT_CASE(exponential_and_fast_slow_have_these_delays),
 	KUNIT_CASE(exponential_saturates_where_client_go_turns_negative),
-	KUNIT_CASE(exponential_of_u32_max_failures_is_the_maximum),
-	KUNIT_CASE(exponential_of_a_base_above_the_maximum_is_the_maximum),
-	KUNIT_CASE(exponential_of_a_base_that_is_the_maximum_is_it),
-	KUNIT_CASE(exponential_of_a_base_of_0_never_waits),
-	KUNIT_CASE(exponential_of_a_maximum_of_0_never_waits),
-	KUNIT_CASE(exponential_stops_at_any_maximum),
 	KUNIT_CASE_SLOW(exponential_agrees_with_doubling_step_by_step),
 	KUNIT_CASE(exponential_uses_the_failures_only),
-	KUNIT_CASE(fast_slow_is_fast_for_the_first_n_failures),
-	KUNIT_CASE(fast_slow_of_0_is_always_slow),
 	KUNIT_CASE(fast_slow_of_u32_max_is_slow_after_so_many),
-	KUNIT_CASE(fast_may_be_slower_than_slow),
 	KUNIT_CASE(bucket_lets_the_burst_through_and_then_goes_into_debt),
 	KUNIT_CASE(bucket_may_have_less_than_one_token_a_second),
 	KUNIT_CASE(bucket_of_333_a_second_is_right_if_that_is_whole_ns),

@@ -129,14 +129,6 @@ u32 count(struct kunit *test, u32 failures)
 	return wq_limiter_num_requeues(fx->l, &f);
 }
 
-void expect_delays(struct kunit *test, const s64 *delays, u32 n)
-{
-	u32 i;
-
-	for (i = 0; i < n; i++)
-		KUNIT_ASSERT_EQ_MSG(test, when(test, i), delays[i], "after %u failures", i);
-}
-
 /* --- a queue with a limiter --- */
 
 struct wq *limited_by(struct kunit *test, struct wq_limiter *l, u32 max_keys)

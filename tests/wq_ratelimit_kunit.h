@@ -78,9 +78,6 @@ s64 when(struct kunit *test, u32 failures);
 /* The number of requeues after so many failures. */
 u32 count(struct kunit *test, u32 failures);
 
-/* The delays of a key that failed 0, 1, 2 ... times before. */
-void expect_delays(struct kunit *test, const s64 *delays, u32 n);
-
 /* The constructor fails with this error. */
 #define EXPECT_ERROR(test, make, error) do {				\
 	struct wq_limiter *l_ = (make);					\

@@ -955,7 +955,7 @@ class Sources(Case):
             source, = self.q.sources()
             self.assertEqual((100 * 10 ** 9, wq.SourceFlag.SCAN | wq.SourceFlag.WITH_FILE),
                              (source.delay, source.flags))
-            self.assertEqual([b"/"], [info.key for info in self.q.keys()])
+            eventually(lambda: [b"/"] == [info.key for info in self.q.keys()])
         self.assertEqual([], self.q.sources())
 
     def test_channel_of_bpf_programs_has_one_source(self) -> None:

@@ -457,7 +457,7 @@ static struct kunit_case blocked_cases[] = {
 	KUNIT_CASE(poll_does_not_report_blocked_keys),
 	KUNIT_CASE(poll_reports_blocked_keys_to_a_file_whose_last_read_took_a_key),
 	KUNIT_CASE(get_fails_with_ESHUTDOWN_only_if_no_key_is_blocked),
-	KUNIT_CASE_SLOW(getters_return_all_blocked_keys_after_a_shutdown),
+	KUNIT_CASE(getters_return_all_blocked_keys_after_a_shutdown),
 	KUNIT_CASE(drain_waits_for_blocked_keys),
 	KUNIT_CASE(key_that_does_not_fit_stays_in_a_policy_with_peek),
 	KUNIT_CASE(second_key_of_a_get_is_taken_from_a_policy_with_peek_if_it_fits),

@@ -1839,7 +1839,7 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(flush_without_timeout_does_not_wait),
 	KUNIT_CASE(flush_ends_at_its_timeout),
 	KUNIT_CASE(flush_waits_for_the_run_of_a_ready_object),
-	KUNIT_CASE_SLOW(flush_waits_for_the_run_after_an_add_during_a_run),
+	KUNIT_CASE(flush_waits_for_the_run_after_an_add_during_a_run),
 	KUNIT_CASE(flush_does_not_wait_for_adds_after_it),
 	KUNIT_CASE(flush_does_not_wait_for_a_delay),
 	KUNIT_CASE(flush_reports_a_failed_run),

@@ -1252,7 +1252,7 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(flush_of_a_bad_key_fails),
 	KUNIT_CASE(flush_of_a_ready_key_waits_for_the_end_of_its_run),
 	KUNIT_CASE(flush_of_a_key_in_processing_waits_for_its_done),
-	KUNIT_CASE_SLOW(flush_of_a_key_that_is_dirty_in_processing_waits_for_the_next_run),
+	KUNIT_CASE(flush_of_a_key_that_is_dirty_in_processing_waits_for_the_next_run),
 	KUNIT_CASE(add_after_the_flush_does_not_prolong_it),
 	KUNIT_CASE(flush_does_not_wait_for_other_keys),
 	KUNIT_CASE(flushes_of_many_keys_end_with_the_runs_of_their_own_keys),

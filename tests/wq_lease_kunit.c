@@ -2527,7 +2527,7 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(leases_expire_after_shutdown),
 	KUNIT_CASE(touch_extends_a_lease_after_shutdown),
 	KUNIT_CASE(shutdown_drops_the_delay_and_leaves_the_lease),
-	KUNIT_CASE_SLOW(a_drain_ends_although_a_consumer_hangs),
+	KUNIT_CASE(a_drain_ends_although_a_consumer_hangs),
 	KUNIT_CASE(a_drain_waits_for_a_key_that_is_touched),
 	KUNIT_CASE(cancel_of_an_expired_key_ends_a_drain),
 	KUNIT_CASE(a_file_gets_every_key_with_a_lease),

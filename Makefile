@@ -35,7 +35,7 @@ SIG_KEY	= $(shell sed -n 's/^CONFIG_MODULE_SIG_KEY="\(.*\)"/\1/p' $(KDIR)/.confi
 NO_KEY	= $(if $(filter pkcs11:%,$(SIG_KEY))$(wildcard $(SIG_KEY) \
 	$(addprefix $(KDIR)/,$(SIG_KEY))),,CONFIG_MODULE_SIG_ALL=)
 MAN	:= $(wildcard tools/man/*.[1345])
-SAMPLES	:= $(wildcard tools/samples/*.[ch] tools/samples/*.sh tools/samples/*.py)
+SAMPLES	:= $(wildcard $(addprefix tools/samples/*.,c h go py sh))
 # Documents and the files that they link to. All keep their places.
 DOCS	:= README.md CHANGELOG.md $(wildcard tools/doc/*.md tools/doc/litmus/*) tools/lib/libwq.h \
 	include/linux/wq.h include/uapi/linux/wq.h
@@ -270,7 +270,7 @@ help:
 	@echo "                        the faults that the quick KUnit cases notice"
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms, packages and specs (needs root)"
-	@echo "  make test-go          the Go packages, and client-go's own tests over them"
+	@echo "  make test-go          the Go packages and samples, and client-go's own tests"
 	@echo "  make model            compare wq with a model: all short sequences, long random ones"
 	@echo "  make litmus           check the memory ordering with herd7 and the kernel's model"
 	@echo "  make fuzz             fuzz /dev/wq under all checkers for MINUTES=10"

@@ -86,6 +86,7 @@ const (
 	cLimiterMaxWait     = 5
 	cLimiterOther       = 6
 	cListSince          = 1
+	cMapCounters        = 1008
 	cMaxAgeing          = 65536
 	cMaxArray           = 1048576
 	cMaxError           = 4095
@@ -104,6 +105,7 @@ const (
 	cNameMax            = 64
 	cNowait             = 0
 	cNoAgeing           = 1
+	cNoCounter          = 4294967295
 	cOpenAccept         = 4
 	cOpenCreate         = 1
 	cOpenExcl           = 2
@@ -721,4 +723,33 @@ var (
 	_ = same[unsafe.Sizeof(cWait{}.keyLen)-4]
 	_ = same[unsafe.Offsetof(cWait{}.priority)-20]
 	_ = same[unsafe.Sizeof(cWait{}.priority)-4]
+)
+
+type cMark struct {
+	counter uint32
+	value   uint32
+}
+
+var (
+	_ = same[unsafe.Sizeof(cMark{})-8]
+	_ = same[unsafe.Offsetof(cMark{}.counter)-0]
+	_ = same[unsafe.Sizeof(cMark{}.counter)-4]
+	_ = same[unsafe.Offsetof(cMark{}.value)-4]
+	_ = same[unsafe.Sizeof(cMark{}.value)-4]
+)
+
+type cMapPage struct {
+	generation uint32
+	reserved   [15]uint32
+	counters   [cMapCounters]uint32
+}
+
+var (
+	_ = same[unsafe.Sizeof(cMapPage{})-4096]
+	_ = same[unsafe.Offsetof(cMapPage{}.generation)-0]
+	_ = same[unsafe.Sizeof(cMapPage{}.generation)-4]
+	_ = same[unsafe.Offsetof(cMapPage{}.reserved)-4]
+	_ = same[unsafe.Sizeof(cMapPage{}.reserved)-60]
+	_ = same[unsafe.Offsetof(cMapPage{}.counters)-64]
+	_ = same[unsafe.Sizeof(cMapPage{}.counters)-4032]
 )

@@ -14,9 +14,9 @@ func (r *request) grow(words, n int) {
 		r.buf = make([]uint64, words)
 	}
 	if cap(r.results) < n {
-		r.results = make([]int32, n)
+		r.results, r.marks = make([]int32, n), make([]cMark, n)
 	}
-	r.buf, r.results = r.buf[:words], r.results[:n]
+	r.buf, r.results, r.marks = r.buf[:words], r.results[:n], r.marks[:n]
 }
 
 // A many is a call for many keys: add, touch or done. It calls the kernel for as many at a time as
@@ -29,6 +29,7 @@ type many struct {
 	key    func(i int) string
 	fill   func(i int, rec *cRec)
 	result func(i int, result int32, err error)
+	mark   func(i int, mark cMark) // nil, or called for each key that was added
 }
 
 // chunk returns how many keys from a first one on one call takes, and their words.
@@ -63,6 +64,9 @@ func (m *many) run() error {
 		handled, err := m.call(r, at, count)
 		for i, result := range r.results[:handled] {
 			m.report(first+i, result)
+			if m.mark != nil && result >= 0 {
+				m.mark(first+i, r.marks[i])
+			}
 		}
 		if err != nil {
 			return m.q.fail(m.op, "", err)
@@ -84,6 +88,9 @@ func (m *many) call(r *request, words, count int) (int, error) {
 		r.arg, handled = unsafe.Pointer(&r.done), &r.done.keys.count
 	} else {
 		r.add = cAdd{size: uint32(unsafe.Sizeof(r.add)), keys: keys, results: results}
+		if m.mark != nil {
+			r.add.marks = addressOf(unsafe.Pointer(&r.marks[0]))
+		}
 		r.arg = unsafe.Pointer(&r.add)
 	}
 	r.verb = m.verb

@@ -17,13 +17,15 @@ const (
 // A request holds the arguments of one call. The kernel reads and writes memory by addresses in
 // these arguments that the garbage collector does not see as pointers. So all of this memory is
 // part of a request, or of a slice in it, and a request is an object of the heap, which does not
-// move. Records must be at multiples of 8. A 32-bit machine aligns uint64 to 4 bytes. So records
-// stand in front, and an object of this size begins at a multiple of 8.
+// move. Records and marks must be at multiples of 8. A 32-bit machine aligns uint64 to 4 bytes. So
+// they stand in front, and an object of this size begins at a multiple of 8.
 type request struct {
 	rec     [maxRec]uint64 // the record of one key
 	next    [maxRec]uint64 // the record of the next key
-	buf     []uint64       // the records of many keys
+	mark    cMark
+	buf     []uint64 // the records of many keys
 	results []int32
+	marks   []cMark // of the records of many keys
 	result  int32
 	add     cAdd
 	get     cGet
@@ -62,7 +64,7 @@ func newRequest() *request { return requests.Get().(*request) }
 // Large buffers are not kept.
 func (r *request) free() {
 	if cap(r.buf) > 2*cMaxOut/8 {
-		r.buf, r.results = nil, nil
+		r.buf, r.results, r.marks = nil, nil, nil
 	}
 	requests.Put(r)
 }

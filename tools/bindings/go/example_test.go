@@ -65,6 +65,59 @@ func ExampleQueue_Get() {
 	// Output: deliver to alice
 }
 
+// A producer of events, many of them about the same keys.
+func ExampleProducer() {
+	q, err := wq.New(wq.Attrs{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer q.Close()
+	p, err := q.Producer(wq.ProducerConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer p.Close()
+	for range [1000]int{} {
+		if _, err := p.Add("alice"); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(p.Merged(), "of 1000 adds needed no call")
+	// Output: 999 of 1000 adds needed no call
+}
+
+func ExampleProducer_Gather() {
+	q, err := wq.New(wq.Attrs{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer q.Close()
+	p, err := q.Producer(wq.ProducerConfig{Gather: 100})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer p.Close()
+	for i := 0; i < 250; i++ {
+		if err := p.Gather(fmt.Sprint("host-", i)); err != nil {
+			fmt.Println(err)
+		}
+	}
+	n, _ := q.Len()
+	fmt.Println(n, "keys by two calls")
+	if err := p.Flush(); err != nil {
+		fmt.Println(err)
+	}
+	n, _ = q.Len()
+	fmt.Println(n, "keys by three calls")
+	// Output:
+	// 200 keys by two calls
+	// 250 keys by three calls
+}
+
 func ExampleQueue_Keys() {
 	q, err := wq.New(wq.Attrs{})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -27,6 +28,8 @@ type Queue struct {
 	// context ends its wait, is one of the file. The others wait for their turn.
 	turn chan struct{}
 	once sync.Once
+
+	closed atomic.Bool
 
 	watch removal
 }
@@ -241,6 +244,7 @@ func (q *Queue) Close() error {
 	err := ErrClosed
 
 	q.once.Do(func() {
+		q.closed.Store(true)
 		q.watch.close()
 		err = q.file.Close()
 	})

@@ -94,6 +94,7 @@ func TestRecordsAreAligned(t *testing.T) {
 		r.grow(3, 1)
 		for _, p := range []unsafe.Pointer{
 			unsafe.Pointer(&r.rec), unsafe.Pointer(&r.next), unsafe.Pointer(&r.buf[0]),
+			unsafe.Pointer(&r.mark), unsafe.Pointer(&r.marks[0]),
 		} {
 			equal(t, "address modulo 8", addressOf(p)%8, 0)
 		}

@@ -51,8 +51,8 @@ func (q *Queue) AddWith(e Entry) (bool, error) {
 	if err := e.check(); err != nil {
 		return false, q.fail("add", e.Key, err)
 	}
-	r := newRequest()
-	defer r.free()
+	r := q.request()
+	defer q.release(r)
 	e.fill(r.setAdd(cIocAdd, e.Key))
 	result, err := q.one(r, "add", e.Key)
 	return result > 0, err

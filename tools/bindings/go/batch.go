@@ -163,6 +163,79 @@ func (q *Queue) ofItems(op string, verb uintptr, items []Item, o Outcome) ([]err
 	return errs, m.run()
 }
 
+// DoneGetBatch ends the runs of items as DoneBatch does, and takes up to n keys as GetBatch does, by
+// one call if a key is ready. It returns an error for each of the items, and the error of the get.
+func (q *Queue) DoneGetBatch(ctx context.Context, items []Item, o Outcome, n int) (
+	next []Item, errs []error, err error,
+) {
+	words := 0
+	for i := range items {
+		words += recWords(len(items[i].Key))
+	}
+	if len(items) == 0 || n < 1 || words*8 > cMaxArray || ctx.Err() != nil {
+		if errs, err = q.DoneBatch(items, o); err == nil {
+			next, err = q.GetBatch(ctx, n)
+		}
+		return next, errs, err
+	}
+	r := newRequest()
+	defer r.free()
+	r.grow(words+cMaxOut/8, len(items))
+	at := 0
+	for i := range items {
+		rec := putRec(r.buf[at:], items[i].Key)
+		rec.token, rec.flags = items[i].token, uint16(o)
+		at += recWords(len(items[i].Key))
+	}
+	r.done = cDone{
+		size: uint32(unsafe.Sizeof(r.done)), flags: cDoneGet,
+		keys: cKeys{
+			addr: addressOf(unsafe.Pointer(&r.buf[0])), size: uint32(words * 8),
+			count: uint32(len(items)),
+		},
+		results: addressOf(unsafe.Pointer(&r.results[0])),
+		next:    outTo(r.buf[words:], n),
+	}
+	r.verb, r.arg = cIocDone, unsafe.Pointer(&r.done)
+	err = q.do(r)
+	// Only if the get failed, the runs before it count as handled.
+	if err != nil && (int(r.done.keys.count) != len(items) || !ofGet(err)) {
+		return nil, nil, q.fail("done", "", err)
+	}
+	errs = make([]error, len(items))
+	for i, result := range r.results {
+		if result < 0 {
+			errs[i] = q.fail("done", items[i].Key, syscall.Errno(-result))
+		}
+	}
+	switch err {
+	case nil:
+		return q.itemsOf(r.buf[words:], int(r.done.next.count)), errs, nil
+	case syscall.EAGAIN:
+		next, err = q.GetBatch(ctx, n)
+		return next, errs, err
+	}
+	return nil, errs, q.fail("get", "", err)
+}
+
+// outTo describes a buffer for up to n keys.
+func outTo(words []uint64, n int) cKeys {
+	return cKeys{
+		addr: addressOf(unsafe.Pointer(&words[0])), size: cMaxOut,
+		count: uint32(min(n, cMaxOut)),
+	}
+}
+
+func (q *Queue) itemsOf(words []uint64, n int) []Item {
+	items := make([]Item, n)
+	at := 0
+	for i := range items {
+		items[i] = q.itemOf(words[at:])
+		at += recWords(len(items[i].Key))
+	}
+	return items
+}
+
 // GetBatch waits for a key, and takes up to n keys that are ready, as many as fit in 8 KiB. All of
 // them count as processing: no other consumer gets them until their runs have ended.
 func (q *Queue) GetBatch(ctx context.Context, n int) ([]Item, error) {
@@ -175,13 +248,7 @@ func (q *Queue) GetBatch(ctx context.Context, n int) ([]Item, error) {
 	r := newRequest()
 	defer r.free()
 	r.grow(cMaxOut/8, 0)
-	r.get = cGet{
-		size: uint32(unsafe.Sizeof(r.get)),
-		keys: cKeys{
-			addr: addressOf(unsafe.Pointer(&r.buf[0])), size: cMaxOut,
-			count: uint32(min(n, cMaxOut)),
-		},
-	}
+	r.get = cGet{size: uint32(unsafe.Sizeof(r.get)), keys: outTo(r.buf, n)}
 	r.verb, r.arg = cIocGet, unsafe.Pointer(&r.get)
 	err := q.do(r)
 	if err == syscall.EAGAIN {
@@ -190,11 +257,5 @@ func (q *Queue) GetBatch(ctx context.Context, n int) ([]Item, error) {
 	if err != nil {
 		return nil, q.fail("get", "", err)
 	}
-	items := make([]Item, r.get.keys.count)
-	at := 0
-	for i := range items {
-		items[i] = q.itemOf(r.buf[at:])
-		at += recWords(len(items[i].Key))
-	}
-	return items, nil
+	return q.itemsOf(r.buf, int(r.get.keys.count)), nil
 }

@@ -44,16 +44,16 @@ type request struct {
 	errno syscall.Errno
 	ret   uintptr
 
-	// They are made once, because a new function for each call would be garbage.
-	call func(fd uintptr)
-	try  func(fd uintptr) bool
+	// It is made once, because a new function for each call would be garbage.
+	try   func(fd uintptr) bool
+	tries int
 }
 
 var requests = sync.Pool{New: func() any {
 	r := new(request)
-	r.call = func(fd uintptr) { r.ioctl(fd) }
 	r.try = func(fd uintptr) bool {
-		r.ioctl(fd)
+		r.quick(fd)
+		r.tries++
 		return r.errno != syscall.EAGAIN
 	}
 	return r
@@ -69,11 +69,41 @@ func (r *request) free() {
 	requests.Put(r)
 }
 
+// request is newRequest for the calls of one key, which are the most frequent. One request stays at
+// the queue: this costs less than the pool, which finds out on which processor it is.
+func (q *Queue) request() *request {
+	if r := q.spare.Swap(nil); r != nil {
+		return r
+	}
+	return newRequest()
+}
+
+func (q *Queue) release(r *request) {
+	if !q.spare.CompareAndSwap(nil, r) {
+		r.free()
+	}
+}
+
 // A call that a signal of the Go runtime ends is repeated. Calls do not wait, so that only a long
 // list, whose cursor the kernel advances, and a kick end so.
 func (r *request) ioctl(fd uintptr) {
 	for {
 		r.ret, _, r.errno = syscall.Syscall(syscall.SYS_IOCTL, fd, r.verb, uintptr(r.arg))
+		if r.errno != syscall.EINTR {
+			break
+		}
+	}
+	runtime.KeepAlive(r)
+}
+
+// quick is ioctl for an add, a get, a done or a touch of one key. The scheduler does not hear of the
+// call, so that no other goroutine runs on the processor meanwhile. This is right because the file
+// has O_NONBLOCK, and the kernel handles a bounded number of keys and of delays in such a call. It
+// sleeps for memory alone, as an access to memory does that faults.
+func (r *request) quick(fd uintptr) {
+	for {
+		r.ret, _, r.errno = syscall.RawSyscall(syscall.SYS_IOCTL, fd, r.verb,
+			uintptr(r.arg))
 		if r.errno != syscall.EINTR {
 			break
 		}

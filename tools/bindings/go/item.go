@@ -63,16 +63,16 @@ func (it Item) Park(why error) error { return it.end(end{outcome: Park, why: why
 // Touch restarts the item's lease. It fails with [ErrStale] if the item is no longer held. Then
 // another consumer may have the key, and the caller should stop its work.
 func (it Item) Touch() error {
-	r := newRequest()
-	defer r.free()
+	r := it.q.request()
+	defer it.q.release(r)
 	r.setAdd(cIocTouch, it.Key).token = it.token
 	_, err := it.q.one(r, "touch", it.Key)
 	return err
 }
 
 func (it Item) end(e end) error {
-	r := newRequest()
-	defer r.free()
+	r := it.q.request()
+	defer it.q.release(r)
 	r.setDone(it, e)
 	_, err := it.q.one(r, "done", it.Key)
 	return err
@@ -106,10 +106,13 @@ func (q *Queue) Get(ctx context.Context) (Item, error) {
 	if err := ctx.Err(); err != nil {
 		return Item{}, err
 	}
-	r := newRequest()
-	defer r.free()
+	r := q.request()
+	defer q.release(r)
 	r.setGet()
-	err := q.do(r)
+	err := error(syscall.EAGAIN)
+	if !q.waited.Load() {
+		err = q.quick(r)
+	}
 	if err == syscall.EAGAIN {
 		err = q.wait(ctx, r)
 	}
@@ -121,22 +124,20 @@ func (q *Queue) Get(ctx context.Context) (Item, error) {
 
 // TryGet takes the next key, or fails with [ErrEmpty] if no key is ready.
 func (q *Queue) TryGet() (Item, error) {
-	r := newRequest()
-	defer r.free()
+	r := q.request()
+	defer q.release(r)
 	r.setGet()
-	if err := q.do(r); err != nil {
+	if err := q.quick(r); err != nil {
 		return Item{}, q.fail("get", "", err)
 	}
 	return q.itemOf(r.rec[:]), nil
 }
 
 // doneGet ends a run and takes the next key in one call. The call does not wait.
-func (q *Queue) doneGet(it Item, e end) (next Item, doneErr, getErr error) {
-	r := newRequest()
-	defer r.free()
+func (q *Queue) doneGet(r *request, it Item, e end) (next Item, doneErr, getErr error) {
 	r.setDone(it, e)
 	r.andGet()
-	err := q.do(r)
+	err := q.quick(r)
 	// Only if the get failed, the runs before it count as handled.
 	if err != nil && (r.done.keys.count == 0 || !ofGet(err)) {
 		return Item{}, q.fail("done", it.Key, err), ErrEmpty

@@ -4,7 +4,6 @@ package wq
 
 import (
 	"errors"
-	"hash/maphash"
 	"math/bits"
 	"os"
 	"sync/atomic"
@@ -36,9 +35,9 @@ type Producer struct {
 	q      *Queue
 	page   *cMapPage // the map, or nil
 	mapped []byte
-	slots  []slot // keys by their hashes
-	mask   uint64
-	seed   maphash.Seed
+	slots  []slot // keys by their hashes; without a map one, which stays free
+	mask   uint64 // number of slots, less 1
+	shift  uint   // from a hash to its first slot
 	turn   uint64 // the next slot to replace
 
 	looks atomic.Uint64 // at a counter, and the barrier before the look
@@ -58,7 +57,8 @@ type slot struct {
 }
 
 // A key is in one of slotTries slots from its hash on. If all of them have other keys that still
-// wait, it replaces one of them, which costs a later call and nothing else.
+// wait, it replaces one of them, which costs a later call and nothing else. The hash has no secret
+// for the same reason.
 const (
 	slotTries = 4
 	maxSlots  = 1 << 20
@@ -84,7 +84,7 @@ func (q *Queue) Producer(c ProducerConfig) (*Producer, error) {
 	if c.Gather == 0 {
 		c.Gather = 64
 	}
-	p := &Producer{q: q, r: newRequest(), bound: c.Gather}
+	p := &Producer{q: q, r: newRequest(), bound: c.Gather, slots: make([]slot, 1)}
 	err := p.mapQueue()
 	if err == syscall.EOPNOTSUPP || err == syscall.ENOTTY {
 		return p, nil
@@ -92,8 +92,8 @@ func (q *Queue) Producer(c ProducerConfig) (*Producer, error) {
 	if err != nil {
 		return nil, q.fail("map", "", err)
 	}
-	n := 1 << bits.Len(uint(min(max(c.Remember, slotTries), maxSlots)-1))
-	p.slots, p.mask, p.seed = make([]slot, n), uint64(n-1), maphash.MakeSeed()
+	width := bits.Len(uint(min(max(c.Remember, slotTries), maxSlots) - 1))
+	p.slots, p.mask, p.shift = make([]slot, 1<<width), 1<<width-1, uint(64-width)
 	return p, nil
 }
 
@@ -117,7 +117,7 @@ func (p *Producer) Close() error {
 	err := p.Flush()
 	if p.page != nil {
 		err = errors.Join(err, syscall.Munmap(p.mapped))
-		p.page, p.slots = nil, nil
+		p.page, p.slots, p.mask = nil, make([]slot, 1), 0
 	}
 	return err
 }
@@ -183,13 +183,16 @@ func (p *Producer) Flush() error {
 
 // waits reports whether the key waits, so that the add is done.
 func (p *Producer) waits(key string) bool {
-	s := p.find(key)
-	if s == nil {
-		return false
+	hash := hashOf(key)
+	s := p.at(hash, 0)
+	if s.key != key || key == "" {
+		if s = p.find(key, hash); s == nil {
+			return false
+		}
 	}
 	// The barrier, see Producer.
 	p.looks.Add(1)
-	if p.isCurrent(s) && !p.q.closed.Load() {
+	if p.isCurrent(s) && !p.q.isClosed() {
 		return true
 	}
 	p.stale++
@@ -200,7 +203,7 @@ func (p *Producer) waits(key string) bool {
 // first: if it has wrapped before this load, the generation has changed before the next one.
 func (p *Producer) isCurrent(s *slot) bool {
 	return atomic.LoadUint32(&p.page.counters[s.counter]) == s.value &&
-		p.generation() == s.generation
+		atomic.LoadUint32(&p.page.generation) == s.generation
 }
 
 // generation returns the generation of the map, or 0. The load has acquire ordering, which pairs
@@ -212,15 +215,38 @@ func (p *Producer) generation() uint32 {
 	return atomic.LoadUint32(&p.page.generation)
 }
 
-func (p *Producer) at(hash, try uint64) *slot { return &p.slots[(hash+try)&p.mask] }
+// load64 is one instruction on machines that can load from any address.
+func load64(key string) uint64 {
+	_ = key[7]
+	return uint64(key[0]) | uint64(key[1])<<8 | uint64(key[2])<<16 | uint64(key[3])<<24 |
+		uint64(key[4])<<32 | uint64(key[5])<<40 | uint64(key[6])<<48 | uint64(key[7])<<56
+}
+
+// hashOf returns the hash of a key, whose upper bits are those that are used. Package hash/maphash
+// takes longer.
+func hashOf(key string) uint64 {
+	const odd = 0x9e3779b97f4a7c15
+	h := uint64(len(key))
+	for rest := key; len(rest) > 8; rest = rest[8:] {
+		h = bits.RotateLeft64((h^load64(rest))*odd, 5)
+	}
+	if len(key) >= 8 {
+		h ^= load64(key[len(key)-8:])
+	} else {
+		for i := 0; i < len(key); i++ {
+			h ^= uint64(key[i]) << (8 * i)
+		}
+	}
+	return h * odd
+}
+
+func (p *Producer) at(hash, try uint64) *slot {
+	return &p.slots[(hash>>(p.shift&63)+try)&p.mask]
+}
 
 // find returns the slot of a key, or nil.
-func (p *Producer) find(key string) *slot {
-	if len(p.slots) == 0 || key == "" {
-		return nil
-	}
-	hash := maphash.String(p.seed, key)
-	for i := uint64(0); i < slotTries; i++ {
+func (p *Producer) find(key string, hash uint64) *slot {
+	for i := uint64(0); i < slotTries && key != ""; i++ {
 		if s := p.at(hash, i); s.key == key {
 			return s
 		}
@@ -230,10 +256,10 @@ func (p *Producer) find(key string) *slot {
 
 // slotFor returns the slot for a key that was added: its own, a free one, or another's.
 func (p *Producer) slotFor(key string) *slot {
-	if s := p.find(key); s != nil {
+	hash := hashOf(key)
+	if s := p.find(key, hash); s != nil {
 		return s
 	}
-	hash := maphash.String(p.seed, key)
 	for i := uint64(0); i < slotTries; i++ {
 		if s := p.at(hash, i); s.key == "" || !p.isCurrent(s) {
 			return s

@@ -157,8 +157,7 @@ func TestProducerSeesPauseUnlinkShutDownAndClose(t *testing.T) {
 // The module refuses these events in a test: a counter and a generation wrap after 2^32 changes.
 func TestProducerComparesTheCounterAndTheGeneration(t *testing.T) {
 	page := &cMapPage{generation: 1}
-	p := &Producer{q: &Queue{}, page: page, slots: make([]slot, 4), mask: 3}
-	p.seed = producer(t, private(t, Attrs{}), ProducerConfig{}).seed
+	p := &Producer{q: &Queue{}, page: page, slots: make([]slot, 4), mask: 3, shift: 62}
 	p.note("a", 1, cMark{counter: 7, value: 5})
 	for _, c := range []struct {
 		counter, generation uint32
@@ -180,7 +179,7 @@ func TestProducerComparesTheCounterAndTheGeneration(t *testing.T) {
 	p.note("b", 0, cMark{counter: 7})
 	p.note("c", 1, cMark{counter: cNoCounter})
 	for _, key := range []string{"", "b", "c"} {
-		equal(t, "slot of "+key, p.find(key), nil)
+		equal(t, "slot of "+key, p.find(key, hashOf(key)), nil)
 	}
 }
 
@@ -208,16 +207,19 @@ func TestProducerThatForgetsKeysCalls(t *testing.T) {
 }
 
 func TestProducerRemembersMostKeysOfItsSize(t *testing.T) {
-	q := private(t, Attrs{})
-	p := producer(t, q, ProducerConfig{Remember: 1000})
-	for range [2]int{} {
-		for i := range [500]int{} {
-			_, err := p.Add(fmt.Sprint(i))
-			ok(t, err)
+	for _, format := range []string{"%d", "default/%08x", "%08x/default", "%100d"} {
+		q := private(t, Attrs{})
+		p := producer(t, q, ProducerConfig{Remember: 1000})
+		for range [2]int{} {
+			for i := range [500]int{} {
+				_, err := p.Add(fmt.Sprintf(format, i))
+				ok(t, err)
+			}
 		}
-	}
-	if n := p.Merged(); n < 450 {
-		t.Errorf("expected at least 450 of 500 adds without a call, got %d", n)
+		if n := p.Merged(); n < 450 {
+			t.Errorf("keys as %q: expected at least 450 of 500 adds without a call, got %d",
+				format, n)
+		}
 	}
 }
 

@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -21,18 +21,27 @@ import (
 // All methods can be called by several goroutines at once.
 type Queue struct {
 	name string
-	file *os.File
+	fd   uintptr
+	file *os.File // has the descriptor, and the runtime's poller waits for it
 	conn syscall.RawConn
+
+	// The number of calls that use the descriptor, and closedBit after Close. The last of these
+	// closes the descriptor. It is a part of what conn.Control does, which costs more.
+	users atomic.Int64
+	spare atomic.Pointer[request] // see request()
 
 	// One goroutine at a time waits in the runtime's poller, because a deadline, by which its
 	// context ends its wait, is one of the file. The others wait for their turn.
 	turn chan struct{}
-	once sync.Once
 
-	closed atomic.Bool
+	// The last Get waited. So the next one expects to wait and saves a call: the poller makes
+	// one before it waits.
+	waited atomic.Bool
 
 	watch removal
 }
+
+const closedBit = math.MinInt64
 
 // Open opens a queue that exists, for adds and gets.
 //
@@ -59,26 +68,22 @@ func New(a Attrs) (*Queue, error) {
 
 // Same opens the queue again, as another consumer.
 func (q *Queue) Same() (*Queue, error) {
-	var made *Queue
-	var err error
-
-	cerr := q.conn.Control(func(fd uintptr) {
-		r := newRequest()
-		defer r.free()
-		r.attrs = cAttrs{flags: cOpenSame, fd: uint32(fd)}
-		made, err = bind(r, q.name, cDevice, syscall.O_RDWR)
-		if errors.Is(err, ErrNoModule) {
-			// A container may have the queue's file and no device.
-			var again int
-			file := "/proc/self/fd/" + strconv.Itoa(int(fd))
-			again, err = openFile(file, syscall.O_RDWR)
-			if err == nil {
-				made, err = newQueue(again, q.name)
-			}
-		}
-	})
-	if cerr != nil {
+	if !q.enter() {
 		return nil, ErrClosed
+	}
+	defer q.leave()
+	r := newRequest()
+	defer r.free()
+	r.attrs = cAttrs{flags: cOpenSame, fd: uint32(q.fd)}
+	made, err := bind(r, q.name, cDevice, syscall.O_RDWR)
+	if errors.Is(err, ErrNoModule) {
+		// A container may have the queue's file and no device.
+		var again int
+		file := "/proc/self/fd/" + strconv.Itoa(int(q.fd))
+		again, err = openFile(file, syscall.O_RDWR)
+		if err == nil {
+			made, err = newQueue(again, q.name)
+		}
 	}
 	return made, err
 }
@@ -229,7 +234,7 @@ func newQueue(fd int, name string) (*Queue, error) {
 		return nil, err
 	}
 	return &Queue{
-		name: name, file: file, conn: conn,
+		name: name, fd: uintptr(fd), file: file, conn: conn,
 		turn: make(chan struct{}, 1),
 	}, nil
 }
@@ -241,21 +246,59 @@ func (q *Queue) Name() string { return q.name }
 // given back: they are ready again. The queue and its other consumers go on, unless the queue is
 // private and this was its last file; see [Queue.ShutDown] for the end of a queue.
 func (q *Queue) Close() error {
-	err := ErrClosed
-
-	q.once.Do(func() {
-		q.closed.Store(true)
-		q.watch.close()
-		err = q.file.Close()
-	})
-	return err
+	for {
+		users := q.users.Load()
+		if users < 0 {
+			return ErrClosed
+		}
+		if q.users.CompareAndSwap(users, users+closedBit) {
+			break
+		}
+	}
+	q.watch.close()
+	// As a call that ends.
+	q.users.Add(1)
+	return q.leave()
 }
+
+// enter begins a use of the descriptor, unless the Queue is closed.
+func (q *Queue) enter() bool {
+	if q.users.Add(1) > 0 {
+		return true
+	}
+	q.leave()
+	return false
+}
+
+func (q *Queue) leave() error {
+	if q.users.Add(-1) == closedBit {
+		return q.file.Close()
+	}
+	return nil
+}
+
+func (q *Queue) isClosed() bool { return q.users.Load() < 0 }
 
 // do makes a call that was prepared.
 func (q *Queue) do(r *request) error {
-	if q.conn.Control(r.call) != nil {
+	if !q.enter() {
 		return ErrClosed
 	}
+	r.ioctl(q.fd)
+	q.leave()
+	if r.errno != 0 {
+		return r.errno
+	}
+	return nil
+}
+
+// quick is do for a call of one key, see request.quick.
+func (q *Queue) quick(r *request) error {
+	if !q.enter() {
+		return ErrClosed
+	}
+	r.quick(q.fd)
+	q.leave()
 	if r.errno != 0 {
 		return r.errno
 	}
@@ -273,7 +316,7 @@ func (q *Queue) fail(op, key string, err error) error {
 
 // one makes a call for one key, and returns the key's result.
 func (q *Queue) one(r *request, op, key string) (int32, error) {
-	err := q.do(r)
+	err := q.quick(r)
 	if err == nil && r.result < 0 {
 		err = syscall.Errno(-r.result)
 	}
@@ -287,8 +330,12 @@ func (q *Queue) one(r *request, op, key string) (int32, error) {
 func (q *Queue) wait(ctx context.Context, r *request) error {
 	select {
 	case q.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	default:
+		select {
+		case q.turn <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	defer func() { <-q.turn }()
 
@@ -298,7 +345,9 @@ func (q *Queue) wait(ctx context.Context, r *request) error {
 	if q.watch.removed.Load() {
 		return q.last(r)
 	}
+	r.tries = 0
 	err := waitFor(ctx, q.file, func() error { return q.conn.Read(r.try) })
+	q.waited.Store(r.tries > 1)
 	switch {
 	case err == nil && r.errno != 0:
 		return r.errno
@@ -313,7 +362,7 @@ func (q *Queue) wait(ctx context.Context, r *request) error {
 // last makes the call of a wait that must not wait, because the queue was unlinked. Keys can have
 // been added since.
 func (q *Queue) last(r *request) error {
-	err := q.do(r)
+	err := q.quick(r)
 	if err == syscall.EAGAIN {
 		return syscall.EIDRM
 	}

@@ -35,11 +35,11 @@ func (w *removal) start(q *Queue) error {
 	if err != nil {
 		return err
 	}
-	cerr := q.conn.Control(func(of uintptr) {
-		err = syscall.EpollCtl(fd, syscall.EPOLL_CTL_ADD, int(of),
+	if q.enter() {
+		err = syscall.EpollCtl(fd, syscall.EPOLL_CTL_ADD, int(q.fd),
 			&syscall.EpollEvent{Events: syscall.EPOLLPRI})
-	})
-	if cerr != nil {
+		q.leave()
+	} else {
 		err = ErrClosed
 	}
 	if err == nil {

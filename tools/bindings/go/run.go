@@ -114,6 +114,8 @@ func (p *pool) stop() {
 
 // work runs one key after the other.
 func (p *pool) work(ctx context.Context) error {
+	r := newRequest()
+	defer r.free()
 	it, err := p.q.Get(ctx)
 	for err == nil {
 		e := endOf(ctx, p.run(ctx, it))
@@ -124,7 +126,7 @@ func (p *pool) work(ctx context.Context) error {
 			break
 		}
 		var doneErr error
-		next, doneErr, getErr := p.q.doneGet(it, e)
+		next, doneErr, getErr := p.q.doneGet(r, it, e)
 		for errors.Is(doneErr, syscall.ENOMEM) {
 			// The retry found no memory, and this consumer still holds the key.
 			time.Sleep(10 * time.Millisecond)

@@ -654,6 +654,63 @@ func TestSameWithoutTheDevice(t *testing.T) {
 	fails(t, err, ErrNoModule)
 }
 
+func TestDoneGetBatchEndsRunsAndTakesKeys(t *testing.T) {
+	q := private(t, Attrs{})
+	add(t, q, "a", "b", "c", "d", "e")
+	keys := func(items []Item) (made []string) {
+		for _, it := range items {
+			made = append(made, it.Key)
+		}
+		return made
+	}
+	items, errs, err := q.DoneGetBatch(bg, nil, Done, 2)
+	ok(t, err)
+	equal(t, "keys", fmt.Sprint(keys(items), errs), "[a b] []")
+	ok(t, items[1].Done())
+	items, errs, err = q.DoneGetBatch(bg, items, Forget, 100)
+	ok(t, err)
+	equal(t, "keys", fmt.Sprint(keys(items)), "[c d e]")
+	ok(t, errs[0])
+	fails(t, errs[1], ErrStale)
+
+	// No key is ready: the runs have ended, and the call waits.
+	got := make(chan []Item)
+	go func() {
+		next, errs, err := q.DoneGetBatch(bg, items, Done, 100)
+		if errors.Join(append(errs, err)...) != nil {
+			t.Error(errs, err)
+		}
+		got <- next
+	}()
+	eventually(t, "a goroutine waits", func() bool { return len(q.turn) == 1 })
+	s, err := q.Stat()
+	ok(t, err)
+	equal(t, "processing", s.Processing, 0)
+	add(t, q, "f")
+	items = <-got
+	equal(t, "keys", fmt.Sprint(keys(items)), "[f]")
+
+	// A get that fails does not undo the ends of runs.
+	ctx, cancel := context.WithCancel(bg)
+	cancel()
+	_, errs, err = q.DoneGetBatch(ctx, items, Done, 1)
+	fails(t, err, context.Canceled)
+	ok(t, errs[0])
+	add(t, q, "g")
+	items, _, err = q.DoneGetBatch(bg, nil, Done, 1)
+	ok(t, err)
+	ok(t, q.ShutDown())
+	_, errs, err = q.DoneGetBatch(bg, items, Retry, 1)
+	fails(t, err, ErrShutDown)
+	ok(t, errs[0])
+	_, _, err = q.DoneGetBatch(bg, items, Done, 0)
+	fails(t, err, syscall.EINVAL)
+	ok(t, q.Close())
+	_, errs, err = q.DoneGetBatch(bg, items, Done, 1)
+	fails(t, err, ErrClosed)
+	equal(t, "results", len(errs), 0)
+}
+
 func TestRunEndsEachRunByItsError(t *testing.T) {
 	q := private(t, Attrs{Limiter: Exponential(time.Hour, time.Hour)})
 	add(t, q, "good", "bad", "later", "never")

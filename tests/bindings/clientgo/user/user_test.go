@@ -88,23 +88,28 @@ func privateQueue(b *testing.B) *wq.Queue {
 	return q
 }
 
-func queues(b *testing.B, run func(b *testing.B, q workqueue.TypedRateLimitingInterface[string])) {
-	b.Run("clientgo", func(b *testing.B) {
-		limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](0, 0)
-		run(b, workqueue.NewTypedRateLimitingQueue[string](limiter))
-	})
-	b.Run("workqueue", func(b *testing.B) {
-		c := over.Config[string]{Codec: over.Strings[string]()}
-		q, err := over.New(privateQueue(b), c)
-		if err != nil {
-			b.Fatal(err)
-		}
-		run(b, q)
-	})
+type queue = workqueue.TypedRateLimitingInterface[string]
+
+func clientGo() queue {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](0, 0)
+	return workqueue.NewTypedRateLimitingQueue[string](limiter)
+}
+
+func ours(b *testing.B) queue {
+	q, err := over.New(privateQueue(b), over.Config[string]{Codec: over.Strings[string]()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return q
+}
+
+func queues(b *testing.B, run func(b *testing.B, q queue)) {
+	b.Run("clientgo", func(b *testing.B) { run(b, clientGo()) })
+	b.Run("workqueue", func(b *testing.B) { run(b, ours(b)) })
 }
 
 func BenchmarkAddGetDone(b *testing.B) {
-	queues(b, func(b *testing.B, q workqueue.TypedRateLimitingInterface[string]) {
+	queues(b, func(b *testing.B, q queue) {
 		for i := 0; i < b.N; i++ {
 			q.Add(keys[i%len(keys)])
 			key, _ := q.Get()
@@ -121,27 +126,112 @@ func BenchmarkAddGetDone(b *testing.B) {
 	})
 }
 
+// The run of each key adds the next one.
+func BenchmarkRunThatAdds(b *testing.B) {
+	q := privateQueue(b)
+	ctx, cancel := context.WithCancel(context.Background())
+	i := 0
+	q.Add(keys[0])
+	q.Run(ctx, 1, func(context.Context, wq.Item) error {
+		if i++; i >= b.N {
+			cancel()
+		}
+		q.Add(keys[i%len(keys)])
+		return nil
+	})
+}
+
 func BenchmarkCoalescedAdd(b *testing.B) {
-	queues(b, func(b *testing.B, q workqueue.TypedRateLimitingInterface[string]) {
-		q.Add("a")
+	queues(b, func(b *testing.B, q queue) {
+		q.Add(keys[0])
 		b.ResetTimer()
 		for i := 0; i < b.N; i++ {
-			q.Add("a")
+			q.Add(keys[0])
+		}
+	})
+	b.Run("wq", func(b *testing.B) {
+		q := privateQueue(b)
+		q.Add(keys[0])
+		b.ResetTimer()
+		for i := 0; i < b.N; i++ {
+			q.Add(keys[0])
+		}
+	})
+	b.Run("map", func(b *testing.B) {
+		p := producer(b, privateQueue(b))
+		p.Add(keys[0])
+		b.ResetTimer()
+		for i := 0; i < b.N; i++ {
+			p.Add(keys[0])
 		}
 	})
 }
 
+func producer(b *testing.B, q *wq.Queue) *wq.Producer {
+	p, err := q.Producer(wq.ProducerConfig{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { p.Close() })
+	return p
+}
+
 func BenchmarkAddAfter(b *testing.B) {
-	queues(b, func(b *testing.B, q workqueue.TypedRateLimitingInterface[string]) {
+	queues(b, func(b *testing.B, q queue) {
+		for i := 0; i < b.N; i++ {
+			q.AddAfter(keys[i%len(keys)], time.Hour)
+		}
+	})
+	b.Run("wq", func(b *testing.B) {
+		q := privateQueue(b)
 		for i := 0; i < b.N; i++ {
 			q.AddAfter(keys[i%len(keys)], time.Hour)
 		}
 	})
 }
 
+// Two goroutines, each of which waits for the other's key.
+func BenchmarkPingPong(b *testing.B) {
+	pingPong := func(b *testing.B, ping, pong queue) {
+		turn := func(from, to queue) {
+			key, _ := from.Get()
+			to.Add(key)
+			from.Done(key)
+		}
+		go func() {
+			for i := 0; i < b.N; i++ {
+				turn(ping, pong)
+			}
+		}()
+		ping.Add("a")
+		for i := 0; i < b.N; i++ {
+			turn(pong, ping)
+		}
+	}
+	b.Run("clientgo", func(b *testing.B) { pingPong(b, clientGo(), clientGo()) })
+	b.Run("workqueue", func(b *testing.B) { pingPong(b, ours(b), ours(b)) })
+	b.Run("wq", func(b *testing.B) {
+		ping, pong := privateQueue(b), privateQueue(b)
+		turn := func(from, to *wq.Queue) {
+			it, _ := from.Get(context.Background())
+			to.Add(it.Key)
+			it.Done()
+		}
+		go func() {
+			for i := 0; i < b.N; i++ {
+				turn(ping, pong)
+			}
+		}()
+		ping.Add("a")
+		for i := 0; i < b.N; i++ {
+			turn(pong, ping)
+		}
+	})
+}
+
 // 100 adds, and a worker that runs until they are done.
 func BenchmarkRunOf100Keys(b *testing.B) {
-	queues(b, func(b *testing.B, q workqueue.TypedRateLimitingInterface[string]) {
+	queues(b, func(b *testing.B, q queue) {
 		for i := 0; i < b.N; i++ {
 			for _, key := range keys[:100] {
 				q.Add(key)
@@ -153,7 +243,7 @@ func BenchmarkRunOf100Keys(b *testing.B) {
 			}
 		}
 	})
-	b.Run("wq", func(b *testing.B) {
+	b.Run("run", func(b *testing.B) {
 		q := privateQueue(b)
 		entries := make([]wq.Entry, 100)
 		for i := range entries {
@@ -169,6 +259,22 @@ func BenchmarkRunOf100Keys(b *testing.B) {
 				}
 				return nil
 			})
+		}
+	})
+	b.Run("arrays", func(b *testing.B) {
+		q := privateQueue(b)
+		entries := make([]wq.Entry, 100)
+		for i := range entries {
+			entries[i].Key = keys[i]
+		}
+		for i := 0; i < b.N; i++ {
+			q.AddBatch(entries)
+			var items []wq.Item
+			for left := 100; left > 0; left -= len(items) {
+				items, _, _ = q.DoneGetBatch(context.Background(), items,
+					wq.Forget, 16)
+			}
+			q.DoneBatch(items, wq.Forget)
 		}
 	})
 }

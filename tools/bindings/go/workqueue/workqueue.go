@@ -39,6 +39,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -113,13 +114,22 @@ type Queue[T comparable] struct {
 	delays *delays[T] // only with Config.Clock
 	ctx    context.Context
 	cancel context.CancelFunc
+	down   atomic.Bool // ShutDown or ShutDownWithDrain was called
+
+	adds     sync.Mutex
+	producer *wq.Producer // by which repeat adds need no call
 
 	mu   sync.Mutex
 	idle sync.Cond           // no item is held, or wait has changed
-	held map[T]wq.Item       // what Get returned and Done has not ended
-	down bool                // ShutDown or ShutDownWithDrain was called
+	held map[T]holding       // what Get returned and Done has not ended
 	wait bool                // ShutDownWithDrain waits until no item is held
 	late map[string]wq.Entry // adds that found no room
+}
+
+// A holding is an item that is held.
+type holding struct {
+	wq.Item
+	forget bool // Forget was called: Done makes one call for both
 }
 
 type realClock struct{}
@@ -144,8 +154,12 @@ func New[T comparable](q *wq.Queue, c Config[T]) (*Queue[T], error) {
 	if c.Codec == nil {
 		return nil, errors.New("workqueue: Config.Codec is not set")
 	}
-	made := &Queue[T]{q: q, c: c, clock: c.Clock,
-		held: make(map[T]wq.Item), late: make(map[string]wq.Entry)}
+	producer, err := q.Producer(wq.ProducerConfig{})
+	if err != nil {
+		return nil, err
+	}
+	made := &Queue[T]{q: q, c: c, clock: c.Clock, producer: producer,
+		held: make(map[T]holding), late: make(map[string]wq.Entry)}
 	made.idle.L = &made.mu
 	made.local, _ = c.Codec.(*local[T])
 	made.ctx, made.cancel = context.WithCancel(context.Background())
@@ -189,11 +203,7 @@ func (q *Queue[T]) release(key string, maybeIdle bool) {
 	}
 }
 
-func (q *Queue[T]) isDown() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.down
-}
+func (q *Queue[T]) isDown() bool { return q.down.Load() }
 
 // Add marks the item as one that needs processing.
 func (q *Queue[T]) Add(item T) { q.add("add", item, wq.Entry{}) }
@@ -228,13 +238,14 @@ func (q *Queue[T]) add(op string, item T, e wq.Entry) {
 func (q *Queue[T]) addKey(item T, e wq.Entry) error {
 	delayed := e.Delay > 0 || e.Flags&wq.RateLimited != 0
 	retry := e.Flags&(wq.CountRetry|wq.RateLimited) != 0
+	var now time.Time
 	if q.c.Metrics != nil {
 		q.mu.Lock()
 		defer q.mu.Unlock()
+		// A delay that the queue begins later does not end before this time and the delay.
+		now = q.clock.Now()
 	}
-	// A delay that the queue begins later does not end before this time and the delay.
-	now := q.clock.Now()
-	fresh, err := q.q.AddWith(e)
+	fresh, err := q.addEntry(e)
 	if err != nil {
 		return err
 	}
@@ -250,6 +261,16 @@ func (q *Queue[T]) addKey(item T, e wq.Entry) error {
 		}
 	}
 	return nil
+}
+
+// addEntry adds by the producer, which remembers keys that were added without a delay.
+func (q *Queue[T]) addEntry(e wq.Entry) (bool, error) {
+	if e.Delay != 0 || e.Priority != 0 || e.Flags != 0 {
+		return q.q.AddWith(e)
+	}
+	q.adds.Lock()
+	defer q.adds.Unlock()
+	return q.producer.Add(e.Key)
 }
 
 func isDown(err error) bool {
@@ -312,6 +333,16 @@ func (q *Queue[T]) AddRateLimited(item T) {
 		q.AddAfter(item, q.c.Limiter.When(item))
 		return
 	}
+	if q.forgotten(item) {
+		// The limiter must not count the failures from before Forget.
+		q.forget(item)
+		q.mu.Lock()
+		if it, ok := q.held[item]; ok {
+			it.forget = false
+			q.held[item] = it
+		}
+		q.mu.Unlock()
+	}
 	q.add("add rate limited", item, wq.Entry{Flags: wq.RateLimited})
 }
 
@@ -321,6 +352,26 @@ func (q *Queue[T]) Forget(item T) {
 		q.c.Limiter.Forget(item)
 		return
 	}
+	q.mu.Lock()
+	it, held := q.held[item]
+	if held {
+		it.forget = true
+		q.held[item] = it
+	}
+	q.mu.Unlock()
+	if !held {
+		q.forget(item)
+	}
+}
+
+// forgotten reports whether Forget was called for an item whose Done is still to come.
+func (q *Queue[T]) forgotten(item T) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.held[item].forget
+}
+
+func (q *Queue[T]) forget(item T) {
 	if key, ok := q.keyOf("forget", item); ok {
 		if err := q.q.Forget(key); err != nil && !isDown(err) {
 			q.c.OnError("forget", item, err)
@@ -333,6 +384,9 @@ func (q *Queue[T]) Forget(item T) {
 func (q *Queue[T]) NumRequeues(item T) int {
 	if q.c.Limiter != nil {
 		return q.c.Limiter.NumRequeues(item)
+	}
+	if q.forgotten(item) {
+		return 0
 	}
 	key, ok := q.keyOf("num requeues", item)
 	if !ok {
@@ -376,7 +430,7 @@ func (q *Queue[T]) GetRun() (item T, run wq.Item, shutdown bool) {
 			continue
 		}
 		q.mu.Lock()
-		q.held[item] = it
+		q.held[item] = holding{Item: it}
 		if q.c.Metrics != nil {
 			q.c.Metrics.get(item, q.clock.Now())
 		}
@@ -395,18 +449,21 @@ func (q *Queue[T]) Done(item T) {
 			q.c.Metrics.done(item, q.clock.Now())
 		}
 	}
+	last := len(q.held) == 0 && q.wait
 	q.mu.Unlock()
 	if !ok {
 		return
 	}
-	if err := it.Done(); err != nil && !isDown(err) && !errors.Is(err, wq.ErrStale) {
+	end := it.Done
+	if it.forget {
+		end = it.Forget
+	}
+	if err := end(); err != nil && !isDown(err) && !errors.Is(err, wq.ErrStale) {
 		q.c.OnError("done", item, err)
 	}
-	q.mu.Lock()
-	if len(q.held) == 0 {
+	if last {
 		q.idle.Broadcast()
 	}
-	q.mu.Unlock()
 	if q.local != nil && q.local.use(it.Key) {
 		q.release(it.Key, true)
 	}
@@ -439,9 +496,10 @@ func (q *Queue[T]) endDrain() {
 
 // end lets adds of this process, and delays of a Clock, have no effect.
 func (q *Queue[T]) end() {
-	q.mu.Lock()
-	q.down = true
-	q.mu.Unlock()
+	q.down.Store(true)
+	q.adds.Lock()
+	q.producer.Close()
+	q.adds.Unlock()
 	if q.delays != nil {
 		q.delays.stop()
 	}

@@ -71,11 +71,16 @@ func (it Item) Touch() error {
 }
 
 func (it Item) end(e end) error {
+	_, err := it.result(e)
+	return err
+}
+
+// result ends the run, and returns what the key is then.
+func (it Item) result(e end) (int32, error) {
 	r := it.q.request()
 	defer it.q.release(r)
 	r.setDone(it, e)
-	_, err := it.q.one(r, "done", it.Key)
-	return err
+	return it.q.one(r, "done", it.Key)
 }
 
 func reasonOf(why error) cReasonRec {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"math"
 	"os"
 	"path"
@@ -38,7 +39,8 @@ type Queue struct {
 	// one before it waits.
 	waited atomic.Bool
 
-	watch removal
+	watch  removal
+	logger atomic.Pointer[slog.Logger]
 }
 
 const closedBit = math.MinInt64
@@ -251,13 +253,12 @@ func (q *Queue) Close() error {
 		if users < 0 {
 			return ErrClosed
 		}
-		if q.users.CompareAndSwap(users, users+closedBit) {
+		// It is a user itself, so that no other call can be the last one before it.
+		if q.users.CompareAndSwap(users, users+1+closedBit) {
 			break
 		}
 	}
 	q.watch.close()
-	// As a call that ends.
-	q.users.Add(1)
 	return q.leave()
 }
 

@@ -5,6 +5,7 @@ package wq
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"syscall"
 	"time"
@@ -25,6 +26,11 @@ func (e giveUp) Unwrap() error { return e.error }
 // GiveUp is an error for the function of [Queue.Run]: park the key, with the reason err.
 func GiveUp(err error) error { return giveUp{err} }
 
+// SetLogger sets the logger for the events of each Run that begins after it, with the level Warn: a
+// key that failed and is retried or parked, a lost lease, the end of a run that the kernel refused,
+// and a panic of the function. By default Run reports nothing.
+func (q *Queue) SetLogger(l *slog.Logger) { q.logger.Store(l) }
+
 // Run calls fn for each key, in up to n goroutines at once, until the context ends or the queue is
 // shut down and empty. It returns the error of the context, or nil after a shut down. fn does not
 // end the run of its item, because its result does:
@@ -40,14 +46,14 @@ func GiveUp(err error) error { return giveUp{err} }
 // goroutine ends a run and fetches the next key in one call.
 //
 // After the end of the context Run waits for the calls of fn. A panic of fn ends the process, and
-// the kernel then hands out its keys again.
+// the kernel then hands out its keys again. SetLogger lets Run report such events.
 func (q *Queue) Run(ctx context.Context, n int, fn func(context.Context, Item) error) error {
 	if n < 1 {
 		return q.fail("run", "", syscall.EINVAL)
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := pool{q: q, fn: fn}
+	p := pool{q: q, fn: fn, log: q.logger.Load()}
 	if err := p.start(); err != nil {
 		return err
 	}
@@ -78,6 +84,7 @@ func (q *Queue) Run(ctx context.Context, n int, fn func(context.Context, Item) e
 type pool struct {
 	q     *Queue
 	fn    func(context.Context, Item) error
+	log   *slog.Logger // or nil
 	lease time.Duration
 	halt  chan struct{}
 	ended chan struct{}
@@ -127,11 +134,13 @@ func (p *pool) work(ctx context.Context) error {
 		}
 		var doneErr error
 		next, doneErr, getErr := p.q.doneGet(r, it, e)
-		for errors.Is(doneErr, syscall.ENOMEM) {
+		result := r.result
+		for doneErr != nil && errors.Is(doneErr, syscall.ENOMEM) {
 			// The retry found no memory, and this consumer still holds the key.
 			time.Sleep(10 * time.Millisecond)
-			doneErr = it.end(e)
+			result, doneErr = it.result(e)
 		}
+		p.report(it, e, result, doneErr)
 		if doneErr != nil && !isLost(doneErr) {
 			return doneErr
 		}
@@ -145,17 +154,57 @@ func (p *pool) work(ctx context.Context) error {
 
 // finish ends the last run of a goroutine.
 func (p *pool) finish(it Item, e end) error {
-	err := it.end(e)
-	if isLost(err) {
+	result, err := it.result(e)
+	p.report(it, e, result, err)
+	if err != nil && isLost(err) {
 		return nil
 	}
+	return err
+}
+
+// report logs how a run ended, unless it was done.
+func (p *pool) report(it Item, e end, result int32, err error) {
+	switch {
+	case p.log == nil:
+	case err != nil:
+		p.warn("wq: the end of a run was refused", it, "err", err)
+	case e.why == nil:
+	case result&cResultParked != 0:
+		p.warn("wq: a key failed and is parked", it, "failures", it.Failures+1, "err", e.why)
+	case result == 0:
+		p.warn("wq: a key failed and is dropped: the queue is shut down or the key disabled",
+			it, "failures", it.Failures+1, "err", e.why)
+	default:
+		p.warn("wq: a key failed and is retried", it, "failures", it.Failures+1, "err", e.why)
+	}
+}
+
+func (p *pool) warn(msg string, it Item, args ...any) {
+	if p.log != nil {
+		p.log.Warn(msg, append([]any{"queue", p.q.name, "key", it.Key}, args...)...)
+	}
+}
+
+// call calls the function, and reports if it does not return.
+func (p *pool) call(ctx context.Context, it Item) error {
+	if p.log == nil {
+		return p.fn(ctx, it)
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			p.warn("wq: the function of Run panicked, or ended its goroutine", it)
+		}
+	}()
+	err := p.fn(ctx, it)
+	returned = true
 	return err
 }
 
 // run calls the function, with a context that ends if the lease is lost.
 func (p *pool) run(ctx context.Context, it Item) error {
 	if p.held == nil {
-		return p.fn(ctx, it)
+		return p.call(ctx, it)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -167,7 +216,7 @@ func (p *pool) run(ctx context.Context, it Item) error {
 		delete(p.held, it.token)
 		p.mu.Unlock()
 	}()
-	return p.fn(ctx, it)
+	return p.call(ctx, it)
 }
 
 func endOf(ctx context.Context, err error) end {
@@ -226,6 +275,8 @@ func (p *pool) touch() {
 			h.end = now.Add(p.lease)
 		case i < len(errs) && isLost(errs[i]), now.After(h.end):
 			h.cancel(ErrStale)
+			delete(p.held, it.token)
+			p.warn("wq: a lease is lost, so the context of the run ends", it)
 		}
 	}
 }

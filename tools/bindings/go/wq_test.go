@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -693,10 +694,10 @@ func TestDoneGetBatchEndsRunsAndTakesKeys(t *testing.T) {
 	// A get that fails does not undo the ends of runs.
 	ctx, cancel := context.WithCancel(bg)
 	cancel()
+	add(t, q, "g")
 	_, errs, err = q.DoneGetBatch(ctx, items, Done, 1)
 	fails(t, err, context.Canceled)
 	ok(t, errs[0])
-	add(t, q, "g")
 	items, _, err = q.DoneGetBatch(bg, nil, Done, 1)
 	ok(t, err)
 	ok(t, q.ShutDown())
@@ -709,6 +710,75 @@ func TestDoneGetBatchEndsRunsAndTakesKeys(t *testing.T) {
 	_, errs, err = q.DoneGetBatch(bg, items, Done, 1)
 	fails(t, err, ErrClosed)
 	equal(t, "results", len(errs), 0)
+}
+
+// The last call that uses the descriptor closes it, once.
+func TestCloseDuringCalls(t *testing.T) {
+	// The runtime's poller has files from the first queue on.
+	private(t, Attrs{})
+	files := descriptors(t)
+	for range [20]int{} {
+		q, err := New(Attrs{})
+		ok(t, err)
+		var calls sync.WaitGroup
+		begun := make(chan struct{}, 4)
+		for i := range [4]int{} {
+			calls.Add(1)
+			go func(i int) {
+				defer calls.Done()
+				for n := 0; ; n++ {
+					var err error
+					if i == 0 {
+						_, err = q.TryGet()
+					} else {
+						_, err = q.Add(fmt.Sprint(i))
+					}
+					if errors.Is(err, ErrClosed) {
+						return
+					}
+					if err != nil && !errors.Is(err, ErrEmpty) {
+						t.Error(err)
+						return
+					}
+					if n == 0 {
+						begun <- struct{}{}
+					}
+				}
+			}(i)
+		}
+		for range [4]int{} {
+			<-begun
+		}
+		ok(t, q.Close())
+		fails(t, q.Close(), ErrClosed)
+		calls.Wait()
+		equal(t, "descriptors", descriptors(t), files)
+	}
+}
+
+// A Get after one that waited makes one call less. It finds a key that is ready all the same.
+func TestGetAfterOneThatWaited(t *testing.T) {
+	q := private(t, Attrs{})
+	got := make(chan Item)
+	go func() {
+		it, err := q.Get(bg)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- it
+	}()
+	eventually(t, "a goroutine waits", func() bool { return len(q.turn) == 1 })
+	add(t, q, "a")
+	ok(t, (<-got).Done())
+	equal(t, "the next Get expects to wait", q.waited.Load(), true)
+	add(t, q, "b", "c")
+	for _, key := range []string{"b", "c"} {
+		it, err := q.Get(within(t, time.Minute))
+		ok(t, err)
+		equal(t, "key", it.Key, key)
+		ok(t, it.Done())
+		equal(t, "the next Get expects to wait", q.waited.Load(), false)
+	}
 }
 
 func TestRunEndsEachRunByItsError(t *testing.T) {
@@ -837,6 +907,113 @@ func TestRunEndsTheContextOfALostLease(t *testing.T) {
 		fails(t, context.Cause(inner), ErrStale)
 		return nil
 	}), context.Canceled)
+}
+
+// A log collects the messages of a logger, and the keys that they are about.
+type log struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *log) Enabled(context.Context, slog.Level) bool { return true }
+func (l *log) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *log) WithGroup(string) slog.Handler            { return l }
+func (l *log) Handle(_ context.Context, r slog.Record) error {
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		line += fmt.Sprintf(" %s=%v", a.Key, a.Value)
+		return true
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, line)
+	return nil
+}
+
+func (l *log) is(t *testing.T, want ...string) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sort.Strings(l.lines)
+	equal(t, "log", strings.Join(l.lines, "\n"), strings.Join(want, "\n"))
+}
+
+func TestRunReportsFailuresToTheLogger(t *testing.T) {
+	q := private(t, Attrs{MaxRetries: 1, Limiter: Exponential(0, 0)})
+	var seen log
+	q.SetLogger(slog.New(&seen))
+	add(t, q, "bad", "good", "later", "never")
+	ctx, cancel := context.WithCancel(bg)
+	fails(t, q.Run(ctx, 1, func(_ context.Context, it Item) error {
+		switch it.Key {
+		case "bad":
+			if it.Failures == 1 {
+				add(t, q, "last")
+			}
+			return errors.New("failed")
+		case "later":
+			return RetryIn(time.Hour)
+		case "never":
+			return GiveUp(syscall.EIO)
+		case "last":
+			cancel()
+			return errors.New("interrupted")
+		}
+		return nil
+	}), context.Canceled)
+	want := []string{
+		`wq: a key failed and is parked queue= key=bad failures=2 err=failed`,
+		`wq: a key failed and is parked queue= key=never failures=1 err=input/output error`,
+		`wq: a key failed and is retried queue= key=bad failures=1 err=failed`,
+	}
+	seen.is(t, want...)
+
+	seen.lines = nil
+	ok(t, q.ShutDown())
+	fail := func(_ context.Context, it Item) error { return errors.New("failed") }
+	ok(t, q.Run(bg, 1, fail))
+	want = []string{"wq: a key failed and is dropped: the queue is shut down or the key disabled " +
+		"queue= key=last failures=1 err=failed"}
+	seen.is(t, want...)
+}
+
+func TestRunReportsNothingByDefault(t *testing.T) {
+	q := private(t, Attrs{})
+	var seen log
+	q.SetLogger(slog.New(&seen))
+	q.SetLogger(nil)
+	add(t, q, "a")
+	ok(t, q.ShutDown())
+	ok(t, q.Run(bg, 1, func(context.Context, Item) error { return errors.New("failed") }))
+	seen.is(t)
+}
+
+func TestRunReportsALostLeaseAndAPanicToTheLogger(t *testing.T) {
+	q := private(t, Attrs{Lease: 300 * time.Millisecond})
+	var seen log
+	q.SetLogger(slog.New(&seen))
+	add(t, q, "lost")
+	ctx, cancel := context.WithCancel(bg)
+	fails(t, q.Run(ctx, 1, func(inner context.Context, it Item) error {
+		defer cancel()
+		ok(t, it.Done())
+		<-inner.Done()
+		return nil
+	}), context.Canceled)
+	seen.is(t, "wq: a lease is lost, so the context of the run ends queue= key=lost",
+		`wq: the end of a run was refused queue= key=lost err=wq: done "lost": `+
+			"the run has ended: it was done, or its lease expired")
+
+	seen.lines = nil
+	add(t, q, "panic")
+	ctx, cancel = context.WithCancel(bg)
+	fails(t, q.Run(ctx, 1, func(context.Context, Item) error {
+		cancel()
+		// As a panic, but it does not end the process.
+		runtime.Goexit()
+		return nil
+	}), context.Canceled)
+	seen.is(t, "wq: the function of Run panicked, or ended its goroutine queue= key=panic")
 }
 
 func TestRunReturnsTheErrorOfTheQueue(t *testing.T) {

@@ -117,6 +117,74 @@ func TestFailuresOfTheQueuesLimiterOutliveTheProcess(t *testing.T) {
 	equal(t, "requeues of an unknown item", q.NumRequeues("b"), 0)
 }
 
+// Forget of an item that is held is a part of Done. What it means holds at once.
+func TestForgetIsAPartOfDone(t *testing.T) {
+	q := private(t, wq.Attrs{Limiter: wq.Exponential(time.Millisecond, time.Hour)})
+	queue := over(t, q, Config[string]{Codec: Strings[string]()})
+	failures := func() int {
+		info, err := q.Query("a")
+		ok(t, err)
+		return info.Failures
+	}
+	queue.AddRateLimited("a")
+	get(t, queue, "a")
+	equal(t, "requeues", queue.NumRequeues("a"), 1)
+	queue.Forget("a")
+	equal(t, "requeues after Forget", queue.NumRequeues("a"), 0)
+	equal(t, "failures before Done", failures(), 1)
+	queue.Add("a")
+	queue.Done("a")
+	equal(t, "failures after Done", failures(), 0)
+
+	// A failure after Forget is the first one, and Done does not forget it.
+	get(t, queue, "a")
+	queue.Done("a")
+	for range [2]int{} {
+		queue.AddRateLimited("a")
+		get(t, queue, "a")
+		queue.Forget("a")
+		queue.AddRateLimited("a")
+		equal(t, "requeues", queue.NumRequeues("a"), 1)
+		queue.Done("a")
+		get(t, queue, "a")
+		queue.Done("a")
+	}
+	queue.Forget("a")
+	equal(t, "requeues of an item that is not held", queue.NumRequeues("a"), 0)
+}
+
+func TestRepeatAddsNeedNoCall(t *testing.T) {
+	before := mappings(t)
+	q := private(t, wq.Attrs{})
+	touched := 0
+	queue := over(t, q, Config[string]{Codec: Strings[string](),
+		Touch: func(string) { touched++ }})
+	for range [100]int{} {
+		queue.Add("a")
+	}
+	s, err := q.Stat()
+	ok(t, err)
+	equal(t, "adds", s.Adds, 1)
+	equal(t, "coalesced adds that the kernel saw", s.Coalesced, 0)
+	equal(t, "touches", touched, 99)
+	get(t, queue, "a")
+	queue.Add("a")
+	queue.Done("a")
+	get(t, queue, "a")
+	queue.Done("a")
+	equal(t, "mappings", mappings(t), before+1)
+	queue.ShutDown()
+	equal(t, "mappings after ShutDown", mappings(t), before)
+	queue.Add("a")
+	equal(t, "Len", queue.Len(), 0)
+}
+
+func mappings(t testing.TB) int {
+	maps, err := os.ReadFile("/proc/self/maps")
+	ok(t, err)
+	return strings.Count(string(maps), "wq_map")
+}
+
 type limiter struct{ failures map[string]int }
 
 func (l limiter) When(item string) time.Duration {

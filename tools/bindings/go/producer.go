@@ -61,13 +61,13 @@ type slot struct {
 // for the same reason.
 const (
 	slotTries = 4
-	maxSlots  = 1 << 20
+	maxKeys   = 1 << 20
 )
 
 // ProducerConfig is the configuration of a Producer. 0 is the default of each.
 type ProducerConfig struct {
-	// Remember is the number of keys to remember; 0: 1,024. It is rounded up to a power of two.
-	// The producer keeps the memory of these keys.
+	// Remember is the number of keys to remember; 0: 1,024, at most 2^20. A key takes 64 bytes,
+	// and the producer keeps the memory of the keys.
 	Remember int
 	// Gather is the number of keys that Gather collects at most; 0: 64.
 	Gather int
@@ -92,7 +92,8 @@ func (q *Queue) Producer(c ProducerConfig) (*Producer, error) {
 	if err != nil {
 		return nil, q.fail("map", "", err)
 	}
-	width := bits.Len(uint(min(max(c.Remember, slotTries), maxSlots) - 1))
+	// Two slots a key, so that few keys replace others.
+	width := bits.Len(uint(2*min(max(c.Remember, slotTries), maxKeys) - 1))
 	p.slots, p.mask, p.shift = make([]slot, 1<<width), 1<<width-1, uint(64-width)
 	return p, nil
 }

@@ -202,14 +202,14 @@ func TestProducerThatForgetsKeysCalls(t *testing.T) {
 			used++
 		}
 	}
-	equal(t, "remembered keys", used, 8)
+	equal(t, "remembered keys", used, 16)
 	adds(t, p, "99", false, false)
 }
 
 func TestProducerRemembersMostKeysOfItsSize(t *testing.T) {
 	for _, format := range []string{"%d", "default/%08x", "%08x/default", "%100d"} {
 		q := private(t, Attrs{})
-		p := producer(t, q, ProducerConfig{Remember: 1000})
+		p := producer(t, q, ProducerConfig{Remember: 500})
 		for range [2]int{} {
 			for i := range [500]int{} {
 				_, err := p.Add(fmt.Sprintf(format, i))

@@ -223,6 +223,20 @@ static void again(long n, long m)
 	tell(now() - start, arrays * m);
 }
 
+/* add of one of @n keys that wait already, @m times. */
+static void repeat(long n, long m)
+{
+	int q = queue();
+	double start = now();
+
+	for (long i = -n; i < m; i++) {
+		if (!i)
+			start = now();
+		check(wq_add(q, key_of((i + n) % n), KEY) == (i < 0), "add");
+	}
+	tell(now() - start, m);
+}
+
 /*
  * add of one of @n keys that wait already, @m times, by the queue's map: no call of the kernel is
  * made, as the counts of coalesced adds show.
@@ -621,6 +635,7 @@ static const struct {
 	{ "array", array },
 	{ "mixed", mixed },
 	{ "again", again },
+	{ "repeat", repeat },
 	{ "repeat-mapped", repeat_mapped },
 	{ "holds", holds },
 	{ "mq", mq },

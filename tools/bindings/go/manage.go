@@ -305,17 +305,21 @@ type Hist struct {
 type Stat struct {
 	Name                             string
 	ShutDown, Draining, Removed      bool
+	Rescan                           bool // a source has a key that found no room
 	GetsPaused, AddsPaused           bool
 	Ready, Processing, Held, Delayed int
 	Depth, Keys, MaxKeys             int
 	Failed, Retained, Parked         int
 	Disabled, Blocked, Consumers     int
+	ReadyGroups, Flushes             int
 	Adds, Coalesced, Gets, Dones     uint64
 	GivenBack, Expired, Canceled     uint64
+	GivenBackFailed                  uint64
 	Retries, Failures, Dropped       uint64
 	ParkedTotal, ParkDropped, Kicked uint64
 	Memory                           uint64
-	Unfinished, Longest, Lease       time.Duration
+	Unfinished, Longest              time.Duration
+	Lease, Slack                     time.Duration
 	Oldest, NextDue                  time.Duration // -1: there is none
 	Waits, Works                     Hist
 }
@@ -334,14 +338,16 @@ func (q *Queue) Stat() (Stat, error) {
 	return Stat{
 		Name:     string(name),
 		ShutDown: has(cStateShutdown), Draining: has(cStateDraining),
-		Removed:    has(cStateRemoved),
+		Removed: has(cStateRemoved), Rescan: has(cStateRescan),
 		GetsPaused: has(cStateGetsPaused), AddsPaused: has(cStateAddsPaused),
 		Ready: int(s.ready), Processing: int(s.processing), Held: int(s.held),
 		Delayed: int(s.delayed), Depth: int(s.depth), Keys: int(s.keys),
 		MaxKeys: int(s.maxKeys), Failed: int(s.failed), Retained: int(s.retained),
 		Parked: int(s.parked), Disabled: int(s.disabled), Blocked: int(s.blocked),
-		Consumers: int(s.consumers),
-		Adds:      s.adds, Coalesced: s.coalesced, Gets: s.gets, Dones: s.dones,
+		Consumers: int(s.consumers), ReadyGroups: int(s.readyGroups),
+		Flushes: int(s.flushes), GivenBackFailed: s.givenBackFailed,
+		Slack: time.Duration(s.slack),
+		Adds:  s.adds, Coalesced: s.coalesced, Gets: s.gets, Dones: s.dones,
 		GivenBack: s.givenBack, Expired: s.expired, Canceled: s.canceled,
 		Retries: s.retries, Failures: s.failures, Dropped: s.dropped,
 		ParkedTotal: s.parkedTotal, ParkDropped: s.parkDropped, Kicked: s.kicked,

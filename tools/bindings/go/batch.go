@@ -163,8 +163,8 @@ func (q *Queue) ofItems(op string, verb uintptr, items []Item, o Outcome) ([]err
 	return errs, m.run()
 }
 
-// DoneGetBatch ends the runs of items as DoneBatch does, and takes up to n keys as GetBatch does, by
-// one call if a key is ready. It returns an error for each of the items, and the error of the get.
+// DoneGetBatch ends the runs of items as DoneBatch does, and takes up to n keys as GetBatch does.
+// If a key is ready, this is one call. It returns an error for each item, and the error of the get.
 func (q *Queue) DoneGetBatch(ctx context.Context, items []Item, o Outcome, n int) (
 	next []Item, errs []error, err error,
 ) {

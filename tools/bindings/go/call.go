@@ -96,10 +96,10 @@ func (r *request) ioctl(fd uintptr) {
 	runtime.KeepAlive(r)
 }
 
-// quick is ioctl for an add, a get, a done or a touch of one key. The scheduler does not hear of the
-// call, so that no other goroutine runs on the processor meanwhile. This is right because the file
-// has O_NONBLOCK, and the kernel handles a bounded number of keys and of delays in such a call. It
-// sleeps for memory alone, as an access to memory does that faults.
+// quick is ioctl for an add, a get, a done or a touch of one key. The scheduler does not know of
+// the call, so no other goroutine runs on the processor meanwhile. This is right because the file
+// has O_NONBLOCK, and because the kernel handles a bounded number of keys and of delays in such a
+// call. The call can only sleep for memory, as any access to memory can that faults.
 func (r *request) quick(fd uintptr) {
 	for {
 		r.ret, _, r.errno = syscall.RawSyscall(syscall.SYS_IOCTL, fd, r.verb,

@@ -80,7 +80,7 @@ func TestProducerCallsForAKeyThatWasCanceledOrIsDelayed(t *testing.T) {
 	adds(t, p, "b", true, true)
 }
 
-// The run of a key that its consumer gave back starts anew, so an add needs a call. An add during
+// The run of a key that its consumer gave back starts again, so an add needs a call. An add during
 // a run stays valid.
 func TestProducerAndAConsumerThatDies(t *testing.T) {
 	q := private(t, Attrs{})
@@ -415,9 +415,9 @@ func TestProducerThatIsKilledLeavesWholeKeys(t *testing.T) {
 	fails(t, err, ErrEmpty)
 }
 
-// What a producer stores, and what the last run has seen. It is no memory of Go: the race detector
-// does not know that the queue orders the accesses, and atomic accesses would order them
-// themselves. Each has a cache line.
+// The number that a producer stores, and the one that the last run has seen. It is no memory of Go:
+// the race detector does not know that the queue orders the accesses, and atomic accesses would
+// order them themselves. Each has a cache line.
 type shared struct {
 	stored uint64
 	_      [15]uint64

@@ -190,7 +190,7 @@ func BenchmarkAddAfter(b *testing.B) {
 	})
 }
 
-// Two goroutines, each of which waits for the other's key.
+// Two goroutines. Each of them waits for the other's key.
 func BenchmarkPingPong(b *testing.B) {
 	pingPong := func(b *testing.B, ping, pong queue) {
 		turn := func(from, to queue) {

@@ -117,7 +117,7 @@ func TestFailuresOfTheQueuesLimiterOutliveTheProcess(t *testing.T) {
 	equal(t, "requeues of an unknown item", q.NumRequeues("b"), 0)
 }
 
-// Forget of an item that is held is a part of Done. What it means holds at once.
+// Forget of an item that is held is a part of Done. Its effects hold at once.
 func TestForgetIsAPartOfDone(t *testing.T) {
 	q := private(t, wq.Attrs{Limiter: wq.Exponential(time.Millisecond, time.Hour)})
 	queue := over(t, q, Config[string]{Codec: Strings[string]()})

@@ -16,7 +16,8 @@
 //		return deliver(ctx, it.Key)
 //	})
 //
-// [Queue.Get] and the methods of [Item] are for loops of one's own.
+// [Queue.Get] and the methods of [Item] are for loops of one's own. A [Producer] saves calls for
+// goroutines that add the same keys again and again.
 //
 // # Goroutines, threads and files
 //

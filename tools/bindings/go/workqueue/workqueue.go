@@ -24,6 +24,9 @@
 //     for ready keys.
 //   - A queue can be full or paused. An add that fails so is repeated until it succeeds or the
 //     queue is shut down, and reported to Config.OnError once. Len does not count such keys.
+//   - If an item still waits, an add of it by this process makes no call, see [wq.Producer]. The
+//     queue's own statistics do not count it as coalesced.
+//   - Forget of an item that this Queue holds reaches the queue with its Done.
 //   - Done of an item that this Queue does not hold has no effect.
 //   - The order is an attribute of the queue. Config.Touch is called as Touch of client-go's Queue,
 //     but Push and Pop have no counterpart.

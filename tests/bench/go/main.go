@@ -114,9 +114,9 @@ func repeatMapped(n, m int) {
 		_, err := p.Add(key)
 		check(err)
 	}
-	before := p.Merged()
+	before := p.Coalesced()
 	measure(n, m, func(key string) { p.Add(key) })
-	fmt.Printf("calls %.3f\n", 1-float64(p.Merged()-before)/float64(n+m))
+	fmt.Printf("calls %.3f\n", 1-float64(p.Coalesced()-before)/float64(n+m))
 }
 
 func newWorkqueue() *workqueue.Queue[string] {

@@ -84,7 +84,7 @@ func ExampleProducer() {
 			fmt.Println(err)
 		}
 	}
-	fmt.Println(p.Merged(), "of 1000 adds needed no call")
+	fmt.Println(p.Coalesced(), "of 1000 adds needed no call")
 	// Output: 999 of 1000 adds needed no call
 }
 

@@ -123,8 +123,8 @@ func (p *Producer) Close() error {
 	return err
 }
 
-// Merged returns the number of adds that needed no call.
-func (p *Producer) Merged() uint64 { return p.looks.Load() - p.stale }
+// Coalesced returns the number of adds that needed no call.
+func (p *Producer) Coalesced() uint64 { return p.looks.Load() - p.stale }
 
 // Add is [Queue.Add], without a call if the key still waits for its run.
 func (p *Producer) Add(key string) (bool, error) {

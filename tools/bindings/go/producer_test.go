@@ -27,11 +27,11 @@ func producer(t testing.TB, q *Queue, c ProducerConfig) *Producer {
 // adds checks an add by a producer: whether the key was new, and whether the add needed a call.
 func adds(t testing.TB, p *Producer, key string, fresh, call bool) {
 	t.Helper()
-	before := p.Merged()
+	before := p.Coalesced()
 	got, err := p.Add(key)
 	ok(t, err)
 	equal(t, "new", got, fresh)
-	equal(t, "call", p.Merged() == before, call)
+	equal(t, "call", p.Coalesced() == before, call)
 }
 
 func TestProducerRepeatsAnAddWithoutACall(t *testing.T) {
@@ -47,7 +47,7 @@ func TestProducerRepeatsAnAddWithoutACall(t *testing.T) {
 	s, err := q.Stat()
 	ok(t, err)
 	equal(t, "coalesced adds that the kernel saw", s.Coalesced, 0)
-	equal(t, "adds without a call", p.Merged(), 20)
+	equal(t, "adds without a call", p.Coalesced(), 20)
 	ok(t, take(t, q, "a").Done())
 	adds(t, p, "a", true, true)
 	equal(t, "allocations of a repeat add",
@@ -166,7 +166,7 @@ func TestProducerComparesTheCounterAndTheGeneration(t *testing.T) {
 		page.counters[7], page.generation = c.counter, c.generation
 		equal(t, fmt.Sprint(c), p.waits("a"), c.waits)
 	}
-	equal(t, "merged", p.Merged(), 1)
+	equal(t, "merged", p.Coalesced(), 1)
 	page.counters[7], page.generation = 5, 1
 	p.note("a", 1, cMark{counter: 7, value: 5})
 	used := 0
@@ -216,7 +216,7 @@ func TestProducerRemembersMostKeysOfItsSize(t *testing.T) {
 				ok(t, err)
 			}
 		}
-		if n := p.Merged(); n < 450 {
+		if n := p.Coalesced(); n < 450 {
 			t.Errorf("keys as %q: expected at least 450 of 500 adds without a call, got %d",
 				format, n)
 		}
@@ -290,11 +290,11 @@ func TestProducerGathersUpToItsBound(t *testing.T) {
 	ok(t, p.Flush())
 
 	// Marks of gathered keys are remembered, so these adds are done.
-	before := p.Merged()
+	before := p.Coalesced()
 	for _, key := range []string{"a", "b", "c", "d"} {
 		ok(t, p.Gather(key))
 	}
-	equal(t, "adds without a call", p.Merged()-before, 4)
+	equal(t, "adds without a call", p.Coalesced()-before, 4)
 	equal(t, "gathered keys", len(p.gathered), 0)
 
 	ok(t, p.Gather("e"))
@@ -473,8 +473,8 @@ func TestARunSeesWhatWasStoredBeforeAnAddWithoutACall(t *testing.T) {
 	}
 	ok(t, q.ShutDown())
 	<-ended
-	if n := p.Merged(); n == 0 || n == rounds {
+	if n := p.Coalesced(); n == 0 || n == rounds {
 		t.Errorf("expected second adds with and without a call, got %d of %d without", n, rounds)
 	}
-	t.Logf("%d of %d adds needed no call", p.Merged(), rounds)
+	t.Logf("%d of %d adds needed no call", p.Coalesced(), rounds)
 }

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+// Command cluster tests wq-etcd in one guest: three servers, five members, one module.
+// tests/etcd/run builds it and starts it in a guest.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"sort"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"wq.example/wq"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: cluster chaos|directed|rate|baseline|worker [OPTION...]")
+		os.Exit(2)
+	}
+	commands := map[string]func([]string) error{"chaos": chaosMain, "directed": directedMain,
+		"rate": rateMain, "baseline": baselineMain, "worker": workerMain}
+	command := commands[os.Args[1]]
+	if command == nil {
+		must(fmt.Errorf("there is no command %s", os.Args[1]))
+	}
+	if err := command(os.Args[2:]); err != nil {
+		fmt.Println("fault:", err)
+		os.Exit(1)
+	}
+}
+
+func (c *config) flags(fs *flag.FlagSet) {
+	fs.StringVar(&c.bin, "bin", "", "directory of the programs")
+	fs.StringVar(&c.dir, "dir", "/tmp/cluster", "directory for data and records")
+	fs.DurationVar(&c.ttl, "ttl", 10*time.Second, "of members")
+	fs.DurationVar(&c.margin, "margin", 2*time.Second, "of members")
+	fs.DurationVar(&c.relist, "relist", 20*time.Second, "of members")
+	fs.IntVar(&c.shards, "shards", 16, "of the queue")
+	fs.IntVar(&c.jobs, "jobs", 2, "of a member")
+	fs.IntVar(&c.maxKeys, "max-keys", 0, "of a member's local queue")
+	c.heartbeat, c.vote = 400, 4000
+}
+
+// need is the key of a need in etcd, by the documented layout.
+func (c *cluster) need(key string) string {
+	return fmt.Sprintf("%sneed/%04x/%s", prefix, crc32.ChecksumIEEE([]byte(key))%uint32(c.shards), key)
+}
+
+// chaosMain is the long test.
+func chaosMain(args []string) error {
+	var cfg config
+	fs := flag.NewFlagSet("chaos", flag.ExitOnError)
+	cfg.flags(fs)
+	seconds := fs.Int("seconds", 60, "how long to make faults")
+	seed := fs.Int64("seed", time.Now().UnixNano()%1e6, "of the faults")
+	keys := fs.Int("keys", 300, "number of different keys")
+	fs.Parse(args)
+	fmt.Printf("chaos: %d s with the seed %d\n", *seconds, *seed)
+	c := newCluster(cfg, 5)
+	c.startServers()
+	defer c.stop()
+	c.startMembers()
+	if err := c.settle(5, 60*time.Second); err != nil {
+		return err
+	}
+	var inboxes []*wq.Queue
+	for i := 1; i <= 5; i++ {
+		inboxes = append(inboxes, openInbox(i))
+	}
+	p := &producer{adds: map[string]int64{}}
+	var w monitor
+	x := newChaos(c, *seed)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	watching, unwatch := context.WithCancel(context.Background())
+	var all, monitors sync.WaitGroup
+	for i := 0; i < 2; i++ {
+		all.Add(1)
+		go func() { defer all.Done(); p.run(ctx, c, inboxes, *keys) }()
+	}
+	monitors.Add(1)
+	go func() { defer monitors.Done(); w.run(watching, c) }()
+	x.run(time.Duration(*seconds) * time.Second)
+	cancel()
+	all.Wait()
+	faults := x.broken
+	began := monotonic()
+	if err := c.drained(inboxes, 60*time.Second+2*c.ttl); err != nil {
+		faults = append(faults, err.Error())
+	}
+	drained := time.Duration(monotonic() - began)
+	if err := c.settle(5, 2*c.ttl+30*time.Second); err != nil {
+		faults = append(faults, err.Error())
+	}
+	unwatch()
+	monitors.Wait()
+	r, err := readRecords(c.dir)
+	if err != nil {
+		return err
+	}
+	faults = append(faults, r.check(p.adds)...)
+	// A lease is restarted by a new leader, which takes an election to be found.
+	if bound := 2*c.ttl + 10*time.Second; w.longest > bound {
+		faults = append(faults, fmt.Sprintf("unowned: a shard had no owner for %s, expected at most %s",
+			w.longest.Round(time.Millisecond), bound))
+	}
+	for _, n := range c.members {
+		if out, err := os.ReadFile(n.log); err == nil && strings.Contains(string(out), "panic") {
+			faults = append(faults, n.name+" panicked: see its log")
+		}
+	}
+	var names []string
+	for name := range x.count {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		fmt.Printf("chaos: %3d x %s\n", x.count[name], name)
+	}
+	fmt.Printf("chaos: %d adds of %d keys, %d runs, %d overlaps beyond a lease, %d writes refused "+
+		"by the fence\n", p.n, len(p.adds), len(r.runs), len(r.overlaps), r.refused)
+	fmt.Printf("chaos: %d hand-overs, a shard was without owner for %.1f s at most (etcd was silent "+
+		"for %.1f s), all work was done %.1f s after the last fault\n", w.handOver,
+		w.longest.Seconds(), w.silent.Seconds(), drained.Seconds())
+	printFaults(faults)
+	if len(faults) > 0 {
+		for _, n := range c.members {
+			out, _ := os.ReadFile(n.log)
+			text := string(out)
+			if len(text) > 3000 {
+				text = text[len(text)-3000:]
+			}
+			fmt.Printf("%s:\n%s\n", n.name, text)
+		}
+		return fmt.Errorf("%d faults with the seed %d", len(faults), *seed)
+	}
+	return nil
+}
+
+// directedMain makes one situation, in which a broken rule shows at once.
+func directedMain(args []string) error {
+	var cfg config
+	fs := flag.NewFlagSet("directed", flag.ExitOnError)
+	cfg.flags(fs)
+	scenario := fs.String("scenario", "", "fence, compare or relist")
+	noFence := fs.Bool("no-fence", false, "break the worker")
+	fs.Parse(args)
+	cfg.workerArgs = []string{"--slow", (cfg.ttl + 6*time.Second).String()}
+	if *noFence {
+		cfg.workerArgs = append(cfg.workerArgs, "--no-fence")
+	}
+	c := newCluster(cfg, 2)
+	c.startServers()
+	defer c.stop()
+	c.startMembers()
+	if err := c.settle(2, 60*time.Second); err != nil {
+		return err
+	}
+	adds := map[string]int64{}
+	add := func(key string) {
+		at := monotonic()
+		must(c.put(context.Background(), key))
+		adds[key] = max(adds[key], at)
+	}
+	situations := map[string]func(func(string)) error{"fence": c.fence, "compare": c.compare,
+		"relist": c.relistLost}
+	if err := situations[*scenario](add); err != nil {
+		return err
+	}
+	var faults []string
+	if err := c.drained(nil, 4*c.ttl); err != nil {
+		faults = append(faults, err.Error())
+	}
+	time.Sleep(2 * time.Second) // a late write of a worker that is about to be killed
+	r, err := readRecords(c.dir)
+	if err != nil {
+		return err
+	}
+	faults = append(faults, r.check(adds)...)
+	fmt.Printf("%s: %d runs, %d overlaps beyond a lease, %d writes refused by the fence\n",
+		*scenario, len(r.runs), len(r.overlaps), r.refused)
+	printFaults(faults)
+	if len(faults) > 0 {
+		return fmt.Errorf("%d faults", len(faults))
+	}
+	if *scenario == "fence" && r.refused == 0 {
+		must(fmt.Errorf("the situation did not arise: no write came late"))
+	}
+	return nil
+}
+
+// ownerOf returns the node that owns a key's shard.
+func (c *cluster) ownerOf(key string) (*node, error) {
+	shard := strings.Split(strings.TrimPrefix(c.need(key), prefix+"need/"), "/")[0]
+	r, err := c.client.Get(context.Background(), prefix+"live/owner/"+shard)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range c.members {
+		if len(r.Kvs) > 0 && string(r.Kvs[0].Value) == n.name {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("shard %s has no owner", shard)
+}
+
+// begun waits for the begin of a run of the key.
+func (c *cluster) begun(key string) error {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		r, err := readRecords(c.dir)
+		if err != nil {
+			return err
+		}
+		for _, run := range r.runs {
+			if run.key == key {
+				return nil
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("no run of %s began in 20 s", key)
+}
+
+// fence: a member stops while its worker runs on, until another member owns the shard.
+func (c *cluster) fence(add func(string)) error {
+	owner, err := c.ownerOf("slow")
+	if err != nil {
+		return err
+	}
+	add("slow")
+	if err := c.begun("slow"); err != nil {
+		return err
+	}
+	owner.signal(syscall.SIGSTOP)
+	time.Sleep(c.ttl + 8*time.Second)
+	owner.signal(syscall.SIGCONT)
+	return nil
+}
+
+// compare: an add during a run.
+func (c *cluster) compare(add func(string)) error {
+	add("slow")
+	if err := c.begun("slow"); err != nil {
+		return err
+	}
+	add("slow")
+	return nil
+}
+
+// relistLost: the events that a member has not seen are compacted while it is cut off, for less
+// than its lease, and its connection breaks.
+func (c *cluster) relistLost(add func(string)) error {
+	owner, err := c.ownerOf("key-0")
+	if err != nil {
+		return err
+	}
+	must(owner.cut())
+	for i := 0; i < 40; i++ {
+		add(fmt.Sprintf("key-%d", i))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	r, err := c.client.Put(ctx, "x", "")
+	must(err)
+	_, err = c.client.Compact(ctx, r.Header.Revision, clientv3.WithCompactPhysical())
+	must(err)
+	for _, n := range c.servers {
+		n.kill()
+		must(n.start())
+	}
+	must(owner.heal())
+	return nil
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+package main
+
+// The state machine of a key in a shard that this member owns. It knows no etcd and no queue.
+//
+// A key is dirty while the newest change that is known is newer than the change that the last
+// successful run began with. Revisions of etcd order the changes:
+//
+//	changed   a put, by a watch or by a listing: the key is dirty
+//	begin     a run begins, with the newest change that is known
+//	covered   the run ended well: it covers the change that it began with. An add during the
+//	          run is a newer change, so the key stays dirty and runs once more
+//	failed    the key stays dirty, and the local queue retries it
+//	park      the change is given up. A newer change makes the key dirty again
+//	removed   the need, or the mirrored object, does not exist any more
+//
+// In a shared queue the need is deleted when a run covers it. The record of the key stays until
+// the watch has reported the deletion. Otherwise a late event of the put would add the key again.
+//
+// In mirror mode the record stays as long as the object exists, and a deletion is a change.
+
+type key struct {
+	rev     int64 // newest change that is known
+	covered int64 // the change that a run has covered
+	parked  int64 // the change that was given up
+	exists  bool  // the need or the object exists, as far as is known
+	seen    bool  // the watch or a listing has shown that it does not exist
+	queued  bool  // the local queue has the key, and will hand it out
+	running bool
+	listed  int64 // the listing that saw it last
+	fails   int   // failed runs in a row
+}
+
+func (k *key) dirty() bool { return k.rev > k.covered && k.rev != k.parked }
+
+// keys are the keys of a shard.
+type keys struct {
+	mirror bool
+	all    map[string]*key
+}
+
+// changed records a put with its revision, and returns whether the key must be added to the local
+// queue. The caller sets queued when it has added the key.
+func (t *keys) changed(name string, rev int64) bool {
+	k := t.all[name]
+	if k == nil {
+		k = &key{}
+		t.all[name] = k
+	}
+	if rev > k.rev {
+		k.rev, k.exists, k.seen = rev, true, false
+		// During a run, the local queue has to hear of the change once more.
+		k.queued = false
+	}
+	return k.dirty() && !k.queued
+}
+
+// removed records that the need or the object did not exist at a revision. It returns whether the
+// key must be added to the local queue, and whether its pending run must be canceled.
+func (t *keys) removed(name string, rev int64) (add, cancel bool) {
+	k := t.all[name]
+	if k == nil {
+		if !t.mirror {
+			return false, false
+		}
+		k = &key{}
+		t.all[name] = k
+	}
+	if rev < k.rev {
+		return false, false
+	}
+	if t.mirror {
+		if k.exists || rev > k.rev {
+			k.rev, k.exists, k.queued = rev, false, false
+		}
+		return k.dirty() && !k.queued, false
+	}
+	cancel = k.queued
+	k.rev, k.covered, k.exists, k.queued, k.seen = rev, rev, false, false, true
+	t.tidy(name, k)
+	return false, cancel
+}
+
+// begin starts a run, and returns the change that it covers. A run of a key that is not dirty does
+// not begin, unless somebody kicked the key, which is parked.
+func (t *keys) begin(name string) (int64, bool) {
+	k := t.all[name]
+	if k == nil || k.running {
+		return 0, false
+	}
+	k.queued = false
+	if k.rev <= k.covered {
+		return 0, false
+	}
+	k.running = true
+	return k.rev, true
+}
+
+// covers ends a run that was successful: it covers all changes up to the revision. deleted is the
+// revision at which the run deleted the need, or 0.
+func (t *keys) covers(name string, rev, deleted int64) {
+	k := t.all[name]
+	if k == nil {
+		return
+	}
+	k.fails = 0
+	k.covered = max(k.covered, rev)
+	if deleted != 0 && k.rev < deleted {
+		k.rev, k.covered, k.exists = deleted, deleted, false
+	}
+}
+
+// fail counts a failed run, and returns the number in a row.
+func (t *keys) fail(name string) int {
+	k := t.all[name]
+	if k == nil {
+		return 0
+	}
+	k.fails++
+	return k.fails
+}
+
+// park gives up a change.
+func (t *keys) park(name string, rev int64) {
+	if k := t.all[name]; k != nil {
+		k.parked, k.fails = rev, 0
+	}
+}
+
+// ended is the last call of each run. It returns whether the key needs another run that the local
+// queue does not know of. retried: the local queue retries the key.
+func (t *keys) ended(name string, retried bool) bool {
+	k := t.all[name]
+	if k == nil {
+		return false
+	}
+	k.running = false
+	k.queued = k.queued || retried
+	again := k.dirty() && !k.queued
+	t.tidy(name, k)
+	return again
+}
+
+// tidy drops a record that is not needed any more.
+func (t *keys) tidy(name string, k *key) {
+	if k.running || k.exists || k.queued || k.rev > k.covered {
+		return
+	}
+	if k.seen || t.mirror {
+		delete(t.all, name)
+	}
+}
+
+// unlisted returns the keys that a listing at a revision did not see.
+func (t *keys) unlisted(listing, rev int64) []string {
+	var names []string
+	for name, k := range t.all {
+		if k.listed != listing && k.rev <= rev && (k.exists || !t.mirror) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+// Command wq-etcd shares a queue of keys between machines, over etcd.
+//
+// etcd has the keys that need a run, the members, and who works on what. wq is the queue of each
+// node. See tools/doc/etcd.md for its guarantees. The files, from pure rules to the program:
+//
+//	layout.go   keys in etcd, shards, the choice of a member for a shard
+//	key.go      the states of a key
+//	shard.go    the states of a shard
+//	lease.go    the lease, and when workers must stop
+//	feed.go     listing and watch, and what ends in a new listing
+//	member.go   members, owners, hand-over
+//	run.go      one run, and its end in etcd
+//	worker.go   processes that do the work
+//	status.go   the view of an operator
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"wq.example/wq"
+)
+
+var usage = map[string]string{
+	"run": "usage: wq-etcd run [OPTION...] QUEUE [--] COMMAND [ARG|{}...]\n" +
+		"Be a member of a shared queue, and run a command for each key of its shards.\n",
+	"add":    "usage: wq-etcd add [OPTION...] QUEUE KEY...\nAdd keys to a shared queue.\n",
+	"status": "usage: wq-etcd status [OPTION...] QUEUE [KEY...]\nShow members, shards and keys.\n",
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("wq-etcd: ")
+	commands := map[string]func(context.Context, options, []string) error{
+		"run": runCommand, "add": addCommand, "status": statusCommand}
+	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
+		for _, name := range []string{"run", "add", "status"} {
+			fmt.Fprint(os.Stderr, usage[name])
+		}
+		os.Exit(2)
+	}
+	name := os.Args[1]
+	var opt options
+	args, err := opt.parse(name, os.Args[2:])
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(0)
+	}
+	least := map[string]int{"run": 2, "add": 2, "status": 1}[name]
+	if err == nil && len(args) > 1 && args[1] == "--" {
+		args = append(args[:1:1], args[2:]...)
+	}
+	if err == nil && len(args) < least {
+		err = errors.New("arguments are missing: see wq-etcd " + name + " --help")
+	}
+	if err == nil {
+		err = opt.forQueue(args[0])
+	}
+	if err != nil {
+		log.Print(err)
+		os.Exit(2)
+	}
+	if err := commands[name](context.Background(), opt, args[1:]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func addCommand(ctx context.Context, opt options, names []string) error {
+	client, err := opt.connect(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := opt.find(ctx, client)
+	if err != nil {
+		return err
+	}
+	if l.Mirror != "" {
+		return fmt.Errorf("the queue %s mirrors the objects below %s: change these", l.prefix, l.Mirror)
+	}
+	for _, name := range names {
+		if err := put(ctx, client, &l, name, opt.dialTimeout); err != nil {
+			return opt.explain(err)
+		}
+	}
+	return nil
+}
+
+// put adds a key to the shared queue.
+func put(ctx context.Context, client *clientv3.Client, l *layout, name string,
+	limit time.Duration) error {
+	if err := checkKey(name); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_, err := client.Put(ctx, l.needsOf(l.shardOf(name))+name, stamp())
+	return err
+}
+
+func runCommand(ctx context.Context, opt options, args []string) error {
+	// The first signal hands over, the second one ends at once.
+	stopping, again := make(chan os.Signal, 2), context.CancelFunc(nil)
+	signal.Notify(stopping, syscall.SIGTERM, syscall.SIGINT)
+	ctx, again = context.WithCancel(ctx)
+	defer again()
+
+	go serveStarts()
+	client, l, err := opt.patiently(ctx, stopping)
+	if err != nil {
+		return err
+	}
+	m := newMember(opt, l, client)
+	if opt.stream {
+		m.worker = newStreamWorker(args, opt.jobs)
+	} else {
+		m.worker = &commandWorker{args}
+	}
+	if opt.metrics != "" {
+		if err := m.serveMetrics(opt.metrics); err != nil {
+			return err
+		}
+	}
+	go m.watchdog(ctx)
+	left := make(chan struct{})
+	go func() {
+		<-stopping
+		notify("STOPPING=1")
+		go func() { <-stopping; again() }()
+		m.leave(ctx)
+		again()
+		close(left)
+	}()
+	err = m.live(ctx)
+	if ctx.Err() != nil {
+		<-left
+		return nil
+	}
+	return err
+}
+
+// patiently connects, and waits for an etcd that is not up yet. It reports each new reason.
+func (o *options) patiently(ctx context.Context, stop <-chan os.Signal) (*clientv3.Client, layout,
+	error) {
+	reported := ""
+	for {
+		client, err := o.connect(ctx)
+		var l layout
+		if err == nil {
+			l, err = o.agree(ctx, client)
+		}
+		var end fatal
+		if err == nil || errors.As(err, &end) {
+			return client, l, err
+		}
+		if client != nil {
+			client.Close()
+		}
+		if text := err.Error(); text != reported {
+			log.Print(err)
+			notify("STATUS=" + text)
+			reported = text
+		}
+		select {
+		case <-stop:
+			return nil, l, errors.New("stopped before etcd answered")
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// live makes the local queues, and lives in one session after the other.
+func (m *member) live(ctx context.Context) error {
+	work, err := openWork(&m.opt)
+	if err != nil {
+		return err
+	}
+	defer work.Close()
+	m.queue = work
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 2)
+	go func() { failed <- work.Run(inner, m.opt.jobs, m.handle) }()
+	if m.layout.Mirror == "" {
+		inbox, err := wq.OpenFile(m.opt.queue, os.O_RDWR|os.O_CREATE, 0o600, wq.Attrs{Accept: true})
+		if err != nil {
+			return err
+		}
+		defer inbox.Close()
+		go func() { failed <- inbox.Run(inner, inboxJobs, m.forward) }()
+	}
+	go func() {
+		// A local queue that was removed or shut down ends the program.
+		if err := <-failed; inner.Err() == nil {
+			failed <- fmt.Errorf("a local queue can't be used any more: %w", errOr(err))
+			cancel()
+		}
+	}()
+	for inner.Err() == nil {
+		err := m.serve(inner)
+		var end fatal
+		if errors.As(err, &end) {
+			return err
+		}
+		if inner.Err() == nil {
+			log.Print(m.opt.explain(err))
+			sleep(inner, time.Second)
+		}
+	}
+	if ctx.Err() == nil {
+		return <-failed
+	}
+	return nil
+}
+
+func errOr(err error) error {
+	if err == nil {
+		return wq.ErrShutDown
+	}
+	return err
+}
+
+// inboxJobs is the number of puts at once.
+const inboxJobs = 8
+
+// forward puts a key that was added to the local queue into etcd.
+func (m *member) forward(ctx context.Context, it wq.Item) error {
+	err := put(ctx, m.client, &m.layout, it.Key, m.opt.dialTimeout)
+	if err == nil {
+		m.stats.forwarded.Add(1)
+	}
+	return err
+}
+
+// openWork makes the queue of the keys that this member works on. etcd has all of them, so keys
+// that a former process left there are dropped with the queue.
+func openWork(o *options) (*wq.Queue, error) {
+	name := o.queue + ".work"
+	if old, err := wq.Open(name); err == nil {
+		st, err := old.Stat()
+		for tries := 20; err == nil && st.Consumers > 1 && tries > 0; tries-- {
+			time.Sleep(100 * time.Millisecond) // a command that looks at it
+			st, err = old.Stat()
+		}
+		old.Close()
+		if err == nil && st.Consumers > 1 {
+			return nil, fmt.Errorf("the local queue %s is in use: another wq-etcd runs with it, or a "+
+				"program that should use the queue %s", name, o.queue)
+		}
+		if err := wq.Unlink(name); err != nil {
+			return nil, err
+		}
+	}
+	return wq.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600, wq.Attrs{MaxKeys: o.maxKeys})
+}

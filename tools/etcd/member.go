@@ -1,0 +1,642 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+package main
+
+// A member of a shared queue.
+//
+// A member lives in sessions. A session begins when the member has a lease and its name below
+// live/member/, and ends when the lease is lost. In a session the member follows live/, and applies
+// one rule whenever the members or the owners change (reconcile): a shard that rendezvous hashing
+// gives to this member, and that has no owner, is claimed. A shard that belongs to another member
+// is left.
+//
+// Errors, and where they lead:
+//
+//	etcd does not answer            calls are repeated until the lease must be given up
+//	the lease can't be renewed      the workers are killed before it ends; a new session
+//	an owner key is not ours        the runs of the shard are killed
+//	a listing or a watch fails      a new listing, see feed.go
+//	the local queue is full         a new listing, later
+//	a run fails                     the local queue delays the key; see run.go
+//	the member dies                 its workers get SIGKILL from the kernel; its lease ends, and
+//	                                other members list its shards
+//	the name has another member     the program ends, after the TTL of that member
+//	another version or layout       the program ends
+//
+// m.mu protects all of the state below. Calls of the local queue do not wait and are made with the
+// lock held, so that their order is that of the state. Calls of etcd are made without it.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"wq.example/wq"
+)
+
+// localQueue is what a member uses of the local queue.
+type localQueue interface {
+	Add(key string) (bool, error)
+	Cancel(key string) (wq.State, error)
+	Query(key string) (wq.KeyInfo, error)
+}
+
+type shard struct {
+	n       int
+	state   shardState
+	fence   int64 // the create revision of our owner key
+	keys    keys
+	listing int64
+	runs    int
+	ctx     context.Context // of the runs
+	kill    context.CancelFunc
+	stop    context.CancelFunc // of the feed
+
+	unowned time.Duration // since when no member owns it, or 0
+}
+
+type session struct {
+	lease *lease
+	ctx   context.Context
+}
+
+type member struct {
+	name   string
+	layout layout
+	opt    options
+	client *clientv3.Client
+	queue  localQueue
+	worker worker
+	stats  stats
+
+	mu      sync.Mutex
+	changed *sync.Cond // the state of a shard
+	session *session   // nil: no lease, so nothing is ours
+	leaving bool       // the program ends
+	synced  bool       // members and owners were listed
+	shards  []*shard
+	members map[string]bool
+	choice  []string      // the member that should own each shard; nil: the members changed
+	owners  map[int]int64 // create revisions of the owner keys
+	seen    map[string]bool
+	objects chan struct{} // wakes the feed of mirror mode
+}
+
+func newMember(opt options, l layout, client *clientv3.Client) *member {
+	m := &member{name: opt.member, layout: l, opt: opt, client: client,
+		members: map[string]bool{}, owners: map[int]int64{}, objects: make(chan struct{}, 1)}
+	m.changed = sync.NewCond(&m.mu)
+	for n := 0; n < l.Shards; n++ {
+		m.shards = append(m.shards, &shard{n: n, unowned: bootTime()})
+	}
+	return m
+}
+
+// --- sessions ---------------------------------------------------------------------------
+
+// identity is the value of a member's key.
+type identity struct {
+	Host  string
+	PID   int
+	Start int64 // distinguishes two sessions
+	TTL   int   // seconds
+}
+
+func (i identity) encode() string {
+	text, err := json.Marshal(i)
+	if err != nil {
+		panic(err) // numbers and a string
+	}
+	return string(text)
+}
+
+// A fatal error can't be repaired by waiting.
+type fatal struct{ error }
+
+// serve is one session. It returns the reason of its end, when no run is left.
+func (m *member) serve(ctx context.Context) error {
+	l := newLease(m.opt.ttl, m.opt.margin, bootTime)
+	if err := m.join(ctx, l); err != nil {
+		return err
+	}
+	defer l.revoke(m.client)
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m.mu.Lock()
+	m.session, m.synced = &session{l, inner}, false
+	m.mu.Unlock()
+	notify("READY=1\nSTATUS=member " + m.name + " of " + m.layout.prefix)
+
+	var feeds sync.WaitGroup
+	m.follow(inner, &feeds, m.layout.live(), (*liveSink)(m), nil)
+	if m.layout.Mirror != "" {
+		m.follow(inner, &feeds, m.layout.Mirror, (*mirrorSink)(m), m.objects)
+	}
+	err := l.keep(inner, m.client, func() { m.stats.renewals.Add(1) })
+
+	m.mu.Lock()
+	m.session = nil
+	for _, s := range m.shards {
+		m.fire(s, lost)
+	}
+	m.mu.Unlock()
+	cancel()
+	m.waitFree()
+	feeds.Wait()
+	if ctx.Err() == nil {
+		m.stats.sessionsLost.Add(1)
+	}
+	return err
+}
+
+// follow starts a feed, which ends with the context.
+func (m *member) follow(ctx context.Context, wg *sync.WaitGroup, prefix string, to sink,
+	relist chan struct{}) {
+	f := feed{client: m.client, prefix: prefix, every: m.opt.relist, sink: to, relist: relist,
+		failed: func(err error) { m.stats.relisted(reasonOf(err)) }}
+	if wg != nil {
+		wg.Add(1)
+	}
+	go func() {
+		f.run(ctx)
+		if wg != nil {
+			wg.Done()
+		}
+	}()
+}
+
+// join gets a lease, and puts the member's key under it. If a session of this name did not end
+// properly, its key stays until its lease ends.
+func (m *member) join(ctx context.Context, l *lease) error {
+	me := m.layout.members() + m.name
+	patience := time.Duration(0)
+	began := bootTime()
+	for {
+		if err := l.grant(ctx, m.client); err != nil {
+			return err
+		}
+		host, _ := os.Hostname()
+		id := identity{host, os.Getpid(), time.Now().UnixNano(), int(l.ttl / time.Second)}
+		r, err := m.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(me), "=", 0)).
+			Then(clientv3.OpPut(me, id.encode(), clientv3.WithLease(l.id))).
+			Else(clientv3.OpGet(me)).Commit()
+		if err != nil {
+			l.revoke(m.client)
+			return err
+		}
+		if r.Succeeded {
+			return nil
+		}
+		l.revoke(m.client)
+		var other identity
+		if kvs := r.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			if err := json.Unmarshal(kvs[0].Value, &other); err != nil {
+				return fatal{fmt.Errorf("%s is not the key of a member: %w", me, err)}
+			}
+		}
+		// A new leader of etcd starts the leases again.
+		patience = max(patience, 3*time.Duration(other.TTL)*time.Second)
+		if bootTime()-began > patience {
+			return fatal{fmt.Errorf("two members have the name %s: the other one is process %d on %s. "+
+				"Stop one of them, or give it another --member", m.name, other.PID, other.Host)}
+		}
+		notify("STATUS=waiting for the end of the last session of " + m.name)
+		if !sleep(ctx, 500*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}
+
+// leave hands over all shards, and returns when no run is left or the session has ended.
+func (m *member) leave(ctx context.Context) {
+	m.mu.Lock()
+	m.leaving = true
+	m.reconcile()
+	m.mu.Unlock()
+	m.client.Delete(ctx, m.layout.members()+m.name) // others claim the shards sooner
+	m.waitFree()
+}
+
+func (m *member) waitFree() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.shards {
+		for s.state != free {
+			m.changed.Wait()
+		}
+	}
+}
+
+// --- shards -----------------------------------------------------------------------------
+
+// reconcile compares the shards with the members. It is called with the lock held.
+func (m *member) reconcile() {
+	if m.session == nil || !m.synced {
+		return
+	}
+	if m.choice == nil {
+		for n := range m.shards {
+			m.choice = append(m.choice, chosen(m.members, n))
+		}
+	}
+	for _, s := range m.shards {
+		mine := !m.leaving && m.choice[s.n] == m.name
+		switch {
+		case !mine:
+			m.fire(s, unwanted)
+		case m.owners[s.n] == 0:
+			m.fire(s, wanted)
+		}
+	}
+}
+
+// fire applies an event to a shard. It is called with the lock held.
+func (m *member) fire(s *shard, e shardEvent) {
+	was := s.state
+	next, do := s.state.next(e)
+	s.state = next
+	if was != next {
+		m.changed.Broadcast()
+	}
+	switch do {
+	case doClaim:
+		go m.claim(m.session, s)
+	case doStart:
+		m.start(s)
+	case doDrain, doKill:
+		m.stopFeed(s)
+		if do == doKill {
+			s.kill()
+			m.stats.shardsLost.Add(1)
+		}
+		m.ifIdle(s)
+	case doRelease:
+		m.stats.handOvers.Add(1)
+		go m.release(m.session, s)
+	}
+}
+
+func (m *member) ifIdle(s *shard) {
+	if s.runs == 0 {
+		m.fire(s, idle)
+	}
+}
+
+// claim creates the owner key, under the lease.
+func (m *member) claim(in *session, s *shard) {
+	me := m.layout.owner(s.n)
+	ctx, cancel := context.WithTimeout(in.ctx, 5*time.Second)
+	r, err := m.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(me), "=", 0)).
+		Then(clientv3.OpPut(me, m.name, clientv3.WithLease(in.lease.id))).Commit()
+	cancel()
+	if err != nil || !r.Succeeded {
+		sleep(in.ctx, 100*time.Millisecond) // the watch reports the owner
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil && r.Succeeded && m.session == in {
+		s.fence = r.Header.Revision
+		m.fire(s, claimed)
+	} else {
+		m.fire(s, refused)
+	}
+	m.reconcile()
+}
+
+// release deletes the owner key. If etcd does not answer, the lease ends and takes the key along.
+func (m *member) release(in *session, s *shard) {
+	for in != nil && in.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(in.ctx, 5*time.Second)
+		_, err := m.client.Txn(ctx).If(m.owns(s.n, s.fence)).
+			Then(clientv3.OpDelete(m.layout.owner(s.n))).Commit()
+		cancel()
+		if err == nil {
+			break
+		}
+		sleep(in.ctx, 100*time.Millisecond)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fire(s, released)
+	m.reconcile()
+}
+
+// owns is the fence: it holds while the shard has the owner that created its key at this revision.
+func (m *member) owns(n int, fence int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(m.layout.owner(n)), "=", fence)
+}
+
+// start lists and watches the needs of a shard that is ours now.
+func (m *member) start(s *shard) {
+	s.keys = keys{mirror: m.layout.Mirror != "", all: map[string]*key{}}
+	s.ctx, s.kill = context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(m.session.ctx)
+	s.stop = stop
+	if s.keys.mirror {
+		select {
+		case m.objects <- struct{}{}:
+		default: // it is awake already
+		}
+		return
+	}
+	m.follow(ctx, nil, m.layout.needsOf(s.n), &needSink{m: m, s: s, fence: s.fence}, nil)
+}
+
+// stopFeed ends the adds of a shard, and cancels the runs that did not begin. The needs are in
+// etcd, so nothing is lost.
+func (m *member) stopFeed(s *shard) {
+	s.stop()
+	for name, k := range s.keys.all {
+		if k.queued {
+			m.queue.Cancel(name) // it fails if the key is gone
+			k.queued = false
+		}
+	}
+}
+
+// add gives a key to the local queue. It is called with the lock held.
+func (m *member) add(s *shard, name string) error {
+	_, err := m.queue.Add(name)
+	switch {
+	case err == nil:
+		s.keys.all[name].queued = true
+		return nil
+	case errors.Is(err, wq.ErrFull):
+		return errFull
+	}
+	log.Print(err)
+	return err
+}
+
+// --- members and owners -------------------------------------------------------------------
+
+// liveSink is the feed of live/.
+type liveSink member
+
+func (l *liveSink) m() *member { return (*member)(l) }
+
+func (l *liveSink) listBegins() { l.seen = map[string]bool{} }
+
+func (l *liveSink) put(kv *mvccpb.KeyValue, listed bool) error {
+	m, name := l.m(), string(kv.Key)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if listed {
+		m.seen[name] = true
+	}
+	if other, ok := strings.CutPrefix(name, m.layout.members()); ok {
+		m.members[other], m.choice = true, nil
+	} else if n, err := m.layout.ownedShard(name); err == nil {
+		m.owners[n] = kv.CreateRevision
+		s := m.shards[n]
+		s.unowned = 0
+		if s.fence < kv.CreateRevision {
+			m.fire(s, lost)
+		}
+	}
+	if !listed {
+		m.reconcile()
+	}
+	return nil
+}
+
+func (l *liveSink) deleted(name string, rev int64) error {
+	m := l.m()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone(name, rev)
+	m.reconcile()
+	return nil
+}
+
+// gone records that a member or an owner does not exist at a revision.
+func (m *member) gone(name string, rev int64) {
+	if other, ok := strings.CutPrefix(name, m.layout.members()); ok {
+		delete(m.members, other)
+		m.choice = nil
+	} else if n, err := m.layout.ownedShard(name); err == nil {
+		s := m.shards[n]
+		if m.owners[n] != 0 {
+			delete(m.owners, n)
+			s.unowned = bootTime()
+		}
+		if s.fence <= rev {
+			m.fire(s, lost)
+		}
+	}
+}
+
+func (l *liveSink) listEnds(rev int64) error {
+	m := l.m()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.members {
+		if key := m.layout.members() + name; !m.seen[key] {
+			m.gone(key, rev)
+		}
+	}
+	for n := range m.shards {
+		if key := m.layout.owner(n); !m.seen[key] {
+			m.gone(key, rev)
+		}
+	}
+	m.synced = true
+	m.reconcile()
+	return nil
+}
+
+// --- needs --------------------------------------------------------------------------------
+
+var errNotOurs = errors.New("the shard is not ours any more")
+
+// needSink is the feed of the needs of one shard, for one time that we own it.
+type needSink struct {
+	m     *member
+	s     *shard
+	fence int64
+	parks map[string]int64
+}
+
+func (n *needSink) ours() bool { return n.s.state == owned && n.s.fence == n.fence }
+
+func (n *needSink) name(etcdKey string) string {
+	return strings.TrimPrefix(etcdKey, n.m.layout.needsOf(n.s.n))
+}
+
+// listBegins reads the keys that were given up, before their needs. While the shard is ours, no
+// other member gives up its keys, so the first listing needs them alone.
+func (n *needSink) listBegins() {
+	if n.parks == nil {
+		n.parks = n.m.readParks(n.s)
+	}
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	if n.ours() {
+		n.s.listing++
+	}
+}
+
+func (n *needSink) put(kv *mvccpb.KeyValue, listed bool) error {
+	name := n.name(string(kv.Key))
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	if !n.ours() {
+		return errNotOurs
+	}
+	if !listed {
+		n.m.stats.lagged(kv.Value)
+	}
+	return n.m.take(n.s, name, kv.ModRevision, listed, n.parks[name])
+}
+
+func (n *needSink) deleted(etcdKey string, rev int64) error {
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	if !n.ours() {
+		return errNotOurs
+	}
+	return n.m.drop(n.s, n.name(etcdKey), rev)
+}
+
+func (n *needSink) listEnds(rev int64) error {
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	if !n.ours() {
+		return errNotOurs
+	}
+	return n.m.dropUnlisted(n.s, rev)
+}
+
+// take records a key that exists, and adds it if it needs a run.
+func (m *member) take(s *shard, name string, rev int64, listed bool, parked int64) error {
+	if err := checkKey(name); err != nil {
+		m.stats.badKeys.Add(1)
+		return nil // no local queue takes it
+	}
+	add := s.keys.changed(name, rev)
+	k := s.keys.all[name]
+	if parked != 0 && parked == k.rev {
+		k.parked, add = parked, false
+	}
+	if listed {
+		k.listed = s.listing
+		if k.queued && m.forgotten(name) {
+			add = true
+		}
+	}
+	if !add {
+		return nil
+	}
+	return m.add(s, name)
+}
+
+// forgotten reports that the local queue does not know a key any more: somebody canceled it there.
+func (m *member) forgotten(name string) bool {
+	info, err := m.queue.Query(name)
+	return isNotExist(err) || err == nil &&
+		info.State&(wq.Ready|wq.Dirty|wq.Delayed|wq.Processing|wq.Parked) == 0
+}
+
+func (m *member) drop(s *shard, name string, rev int64) error {
+	add, cancel := s.keys.removed(name, rev)
+	if cancel {
+		m.queue.Cancel(name) // it fails if the key is gone
+	}
+	if add {
+		return m.add(s, name)
+	}
+	return nil
+}
+
+func (m *member) dropUnlisted(s *shard, rev int64) error {
+	for _, name := range s.keys.unlisted(s.listing, rev) {
+		if err := m.drop(s, name, rev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readParks returns the revisions of the needs of a shard that were given up.
+func (m *member) readParks(s *shard) map[string]int64 {
+	found := map[string]int64{}
+	from := m.layout.parksOf(s.n)
+	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+	defer cancel()
+	r, err := m.client.Get(ctx, from, clientv3.WithPrefix())
+	if err != nil {
+		return nil // the listing that follows fails as well, and is repeated
+	}
+	for _, kv := range r.Kvs {
+		found[strings.TrimPrefix(string(kv.Key), from)] = parkOf(kv.Value).Need
+	}
+	return found
+}
+
+// --- mirror mode ----------------------------------------------------------------------------
+
+// mirrorSink is the feed of the objects of mirror mode, for all shards.
+type mirrorSink member
+
+func (o *mirrorSink) m() *member { return (*member)(o) }
+
+func (o *mirrorSink) shard(etcdKey string) (*shard, string) {
+	name := strings.TrimPrefix(etcdKey, o.layout.Mirror)
+	s := o.shards[o.layout.shardOf(name)]
+	if s.state != owned {
+		return nil, ""
+	}
+	return s, name
+}
+
+func (o *mirrorSink) listBegins() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.shards {
+		s.listing++
+	}
+}
+
+func (o *mirrorSink) put(kv *mvccpb.KeyValue, listed bool) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s, name := o.shard(string(kv.Key))
+	if s == nil {
+		return nil
+	}
+	return o.m().take(s, name, kv.ModRevision, listed, 0)
+}
+
+func (o *mirrorSink) deleted(etcdKey string, rev int64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s, name := o.shard(etcdKey)
+	if s == nil || checkKey(name) != nil {
+		return nil
+	}
+	return o.m().drop(s, name, rev)
+}
+
+func (o *mirrorSink) listEnds(rev int64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.shards {
+		if s.state != owned {
+			continue
+		}
+		if err := o.m().dropUnlisted(s, rev); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+package main
+
+// Workers: a command for each key, or processes that run one key after the other.
+//
+// A worker gets the fence, so that it can compare the owner key's create revision in the
+// transactions by which it writes to etcd, or store the number with what it writes elsewhere.
+//
+//	a command   {} is replaced by the key; without {} the key is the last argument. The
+//	            environment has WQ_KEY, WQ_OWNER (the owner key), WQ_FENCE (its create revision)
+//	            and WQ_NEED (the revision of the change). Exit status 0: done.
+//	a stream    standard input has a request for each key: "NEED FENCE OWNER KEY", ended by NUL.
+//	            Standard output has a line for each: "done", "retry REASON", "after SECONDS"
+//	            or "park REASON".
+//
+// A worker is a process group. It gets SIGKILL when its shard is lost, and the worker's first
+// process also if this program dies. Processes that it left behind then need the unit's cgroup.
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+var errNUL = parkErr{"the key has a NUL byte, which neither an argument nor a request can have"}
+
+// starts is served by one thread, because the signal of a parent's death is sent when the thread
+// ends that started the process.
+var starts = make(chan func())
+
+func serveStarts() {
+	runtime.LockOSThread()
+	for start := range starts {
+		start()
+	}
+}
+
+func start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = time.Second // what it left behind may hold its output open
+	done := make(chan error)
+	starts <- func() { done <- cmd.Start() }
+	return <-done
+}
+
+func killGroup(cmd *exec.Cmd) { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+// --- a command for each key ---------------------------------------------------------------
+
+type commandWorker struct{ args []string }
+
+func (w *commandWorker) work(r *run) error {
+	if strings.Contains(r.key, "\x00") {
+		return errNUL
+	}
+	args := make([]string, len(w.args))
+	found := false
+	for i, arg := range w.args {
+		found = found || strings.Contains(arg, "{}")
+		args[i] = strings.ReplaceAll(arg, "{}", r.key)
+	}
+	if !found {
+		args = append(args, r.key)
+	}
+	last := &lastLine{to: os.Stderr}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, last
+	cmd.Env = append(os.Environ(), "WQ_KEY="+r.key, "WQ_OWNER="+r.owner,
+		fmt.Sprintf("WQ_FENCE=%d", r.fence), fmt.Sprintf("WQ_NEED=%d", r.need))
+	if err := start(cmd); err != nil {
+		return err
+	}
+	defer context.AfterFunc(r.ctx, func() { killGroup(cmd) })()
+	err := cmd.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
+	if err != nil && last.text() != "" {
+		err = fmt.Errorf("%w: %s", err, last.text())
+	}
+	return err
+}
+
+// lastLine passes text on, and remembers its last line.
+type lastLine struct {
+	to   io.Writer
+	line []byte
+}
+
+func (l *lastLine) Write(p []byte) (int, error) {
+	l.line = append(l.line, p...)
+	if i := bytes.LastIndexByte(bytes.TrimRight(l.line, "\n"), '\n'); i >= 0 {
+		l.line = l.line[i+1:]
+	}
+	if len(l.line) > 256 {
+		l.line = l.line[:256]
+	}
+	return l.to.Write(p)
+}
+
+func (l *lastLine) text() string { return strings.TrimSpace(string(l.line)) }
+
+// --- processes that run one key after the other ---------------------------------------------
+
+type streamWorker struct {
+	args []string
+	idle chan *process // as many as there are jobs; nil: not started
+}
+
+type process struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func newStreamWorker(args []string, jobs int) *streamWorker {
+	w := &streamWorker{args, make(chan *process, jobs)}
+	for ; jobs > 0; jobs-- {
+		w.idle <- nil
+	}
+	return w
+}
+
+func (w *streamWorker) work(r *run) error {
+	if strings.Contains(r.key, "\x00") {
+		return errNUL
+	}
+	p := <-w.idle
+	var err error
+	if p == nil {
+		p, err = w.start()
+	}
+	if err != nil {
+		w.idle <- nil
+		return err
+	}
+	reply, err := p.ask(r)
+	if err != nil {
+		killGroup(p.cmd)
+		err = fmt.Errorf("the worker ended during its run: %w", errors.Join(p.cmd.Wait(), err))
+		w.idle <- nil
+		return err
+	}
+	w.idle <- p
+	return outcome(reply)
+}
+
+func (w *streamWorker) start() (*process, error) {
+	cmd := exec.Command(w.args[0], w.args[1:]...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &process{cmd, in, bufio.NewReader(out)}, start(cmd)
+}
+
+// ask sends a request and waits for the reply. The end of the run's context kills the process.
+func (p *process) ask(r *run) (string, error) {
+	defer context.AfterFunc(r.ctx, func() { killGroup(p.cmd) })()
+	if _, err := fmt.Fprintf(p.in, "%d %d %s %s\x00", r.need, r.fence, r.owner, r.key); err != nil {
+		return "", err
+	}
+	reply, err := p.out.ReadString('\n')
+	if err == nil && r.ctx.Err() != nil {
+		err = r.ctx.Err() // the process has been killed, or is about to be
+	}
+	return strings.TrimSuffix(reply, "\n"), err
+}
+
+// stop ends the processes that wait for a key.
+func (w *streamWorker) stop() {
+	for i := cap(w.idle); i > 0; i-- {
+		if p := <-w.idle; p != nil {
+			p.in.Close()
+			p.cmd.Wait()
+		}
+	}
+}
+
+func outcome(reply string) error {
+	word, rest, _ := strings.Cut(reply, " ")
+	switch word {
+	case "done":
+		return nil
+	case "retry":
+		return errors.New(rest)
+	case "park":
+		return parkErr{rest}
+	case "after":
+		seconds, err := strconv.ParseFloat(rest, 64)
+		if err == nil && seconds >= 0 && seconds < 1e9 {
+			return afterErr{time.Duration(seconds * float64(time.Second))}
+		}
+	}
+	return fmt.Errorf("the worker replied %q: done, retry REASON, after SECONDS or park REASON "+
+		"was expected", reply)
+}

@@ -34,6 +34,7 @@ type config struct {
 	shards, jobs    int
 	maxKeys         int
 	workerArgs      []string
+	mirror          string
 	heartbeat, vote int // ms
 }
 
@@ -134,7 +135,11 @@ func (c *cluster) newMember(i int) *node {
 		"--max-keys", strconv.Itoa(c.maxKeys), "--metrics", address("node", i) + ":9651",
 		"--jobs", strconv.Itoa(c.jobs), "--stream", "mail", "--", c.bin + "/cluster", "worker",
 		"--dir", c.dir, "--endpoints", c.endpoints()}
-	return &node{name: name, log: c.dir + "/" + name + ".log", args: append(args, c.workerArgs...)}
+	args = append(args, c.workerArgs...)
+	if c.mirror != "" {
+		args = append(args[:2:2], append([]string{"--mirror", c.mirror}, args[2:]...)...)
+	}
+	return &node{name: name, log: c.dir + "/" + name + ".log", args: args}
 }
 
 func inbox(i int) string { return fmt.Sprintf("mail-%d", i) }

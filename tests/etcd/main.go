@@ -22,11 +22,11 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: cluster chaos|directed|rate|baseline|worker [OPTION...]")
+		fmt.Fprintln(os.Stderr, "usage: cluster chaos|directed|errors|rate|baseline|worker [OPTION...]")
 		os.Exit(2)
 	}
 	commands := map[string]func([]string) error{"chaos": chaosMain, "directed": directedMain,
-		"rate": rateMain, "baseline": baselineMain, "worker": workerMain}
+		"errors": errorsMain, "rate": rateMain, "baseline": baselineMain, "worker": workerMain}
 	command := commands[os.Args[1]]
 	if command == nil {
 		must(fmt.Errorf("there is no command %s", os.Args[1]))
@@ -150,12 +150,18 @@ func directedMain(args []string) error {
 	var cfg config
 	fs := flag.NewFlagSet("directed", flag.ExitOnError)
 	cfg.flags(fs)
-	scenario := fs.String("scenario", "", "fence, compare or relist")
+	scenario := fs.String("scenario", "", "fence, compare, relist, full or mirror")
 	noFence := fs.Bool("no-fence", false, "break the worker")
 	fs.Parse(args)
 	cfg.workerArgs = []string{"--slow", (cfg.ttl + 6*time.Second).String()}
 	if *noFence {
 		cfg.workerArgs = append(cfg.workerArgs, "--no-fence")
+	}
+	switch *scenario {
+	case "full":
+		cfg.maxKeys = 4
+	case "mirror":
+		cfg.mirror = objects
 	}
 	c := newCluster(cfg, 2)
 	c.startServers()
@@ -171,11 +177,15 @@ func directedMain(args []string) error {
 		adds[key] = max(adds[key], at)
 	}
 	situations := map[string]func(func(string)) error{"fence": c.fence, "compare": c.compare,
-		"relist": c.relistLost}
-	if err := situations[*scenario](add); err != nil {
+		"relist": c.relistLost, "full": c.full}
+	var faults []string
+	if *scenario == "mirror" {
+		if err := c.mirrored(adds); err != nil {
+			faults = append(faults, err.Error())
+		}
+	} else if err := situations[*scenario](add); err != nil {
 		return err
 	}
-	var faults []string
 	if err := c.drained(nil, 4*c.ttl); err != nil {
 		faults = append(faults, err.Error())
 	}
@@ -278,4 +288,70 @@ func (c *cluster) relistLost(add func(string)) error {
 	}
 	must(owner.heal())
 	return nil
+}
+
+// full: more keys than the local queues hold.
+func (c *cluster) full(add func(string)) error {
+	for i := 0; i < 60; i++ {
+		add(fmt.Sprintf("key-%d", i))
+	}
+	return nil
+}
+
+const objects = "/objects/"
+
+// mirrored: changes of objects are runs, deletions too, and the objects stay.
+func (c *cluster) mirrored(adds map[string]int64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	change := func(from, to int, call func(key string) error) {
+		for i := from; i < to; i++ {
+			key := fmt.Sprintf("key-%d", i)
+			adds[key] = monotonic()
+			must(call(objects + key))
+		}
+	}
+	put := func(key string) error { _, err := c.client.Put(ctx, key, ""); return err }
+	del := func(key string) error { _, err := c.client.Delete(ctx, key); return err }
+	change(0, 20, put)
+	if err := c.ran(ctx, adds); err != nil {
+		return err
+	}
+	change(0, 5, del)
+	change(10, 15, put)
+	if err := c.ran(ctx, adds); err != nil {
+		return err
+	}
+	// A member that takes over does not know which objects were covered, so all of them run.
+	c.members[0].kill()
+	for i := 5; i < 20; i++ {
+		key := fmt.Sprintf("key-%d", i)
+		if owner, err := c.ownerOf(key); err == nil && owner == c.members[0] {
+			adds[key] = monotonic()
+		}
+	}
+	if err := c.ran(ctx, adds); err != nil {
+		return err
+	}
+	r, err := c.client.Get(ctx, objects, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	must(err)
+	if r.Count != 15 {
+		return fmt.Errorf("expected 15 objects, got %d", r.Count)
+	}
+	return nil
+}
+
+// ran waits until each key had a complete run after its time.
+func (c *cluster) ran(ctx context.Context, adds map[string]int64) error {
+	for {
+		r, err := readRecords(c.dir)
+		if err != nil {
+			return err
+		}
+		faults := r.check(adds)
+		if len(faults) == 0 || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		sleepOr(ctx, 300*time.Millisecond)
+	}
 }

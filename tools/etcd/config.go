@@ -225,7 +225,7 @@ func (o *options) explain(err error) error {
 		hint = "etcd's certificate is not for the name in --endpoints"
 	case has("certificate required", "bad certificate", "unknown certificate"):
 		hint = "etcd asks for a certificate of the client: see --cert and --key"
-	case has("first record does not look like a TLS handshake"):
+	case has("first record does not look like a TLS handshake", "handshake failed: EOF"):
 		hint = "etcd does not use TLS: its URL starts with http://"
 	case has("error reading server preface"):
 		hint = "is this etcd's port for clients, and does it use TLS? Then its URL starts with https://"

@@ -79,7 +79,7 @@ func (f *feed) list(ctx context.Context) (int64, error) {
 	from, end := f.prefix, clientv3.GetPrefixRangeEnd(f.prefix)
 	rev := int64(0)
 	for {
-		try, cancel := context.WithTimeout(ctx, 10*time.Second)
+		try, cancel := context.WithTimeout(ctx, callLimit)
 		r, err := f.client.Get(try, from, clientv3.WithRange(end), clientv3.WithLimit(listPage),
 			clientv3.WithRev(rev))
 		cancel()

@@ -34,6 +34,9 @@ func bootTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
+// callLimit is the time for one call of etcd. A caller that needs the result repeats the call.
+const callLimit = 5 * time.Second
+
 // renewEvery is the part of the TTL after which the lease is renewed.
 const renewEvery = 4
 

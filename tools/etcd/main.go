@@ -115,7 +115,7 @@ func runCommand(ctx context.Context, opt options, args []string) error {
 
 	go serveStarts()
 	client, l, err := opt.patiently(ctx, stopping)
-	if err != nil {
+	if err != nil || client == nil {
 		return err
 	}
 	m := newMember(opt, l, client)
@@ -147,7 +147,8 @@ func runCommand(ctx context.Context, opt options, args []string) error {
 	return err
 }
 
-// patiently connects, and waits for an etcd that is not up yet. It reports each new reason.
+// patiently connects, and waits for an etcd that is not up yet. It reports each new reason. After a
+// signal it returns no client.
 func (o *options) patiently(ctx context.Context, stop <-chan os.Signal) (*clientv3.Client, layout,
 	error) {
 	reported := ""
@@ -158,8 +159,11 @@ func (o *options) patiently(ctx context.Context, stop <-chan os.Signal) (*client
 			l, err = o.agree(ctx, client)
 		}
 		var end fatal
-		if err == nil || errors.As(err, &end) {
-			return client, l, err
+		if err == nil {
+			return client, l, nil
+		}
+		if errors.As(err, &end) {
+			return nil, l, err
 		}
 		if client != nil {
 			client.Close()
@@ -171,7 +175,7 @@ func (o *options) patiently(ctx context.Context, stop <-chan os.Signal) (*client
 		}
 		select {
 		case <-stop:
-			return nil, l, errors.New("stopped before etcd answered")
+			return nil, l, nil
 		case <-time.After(time.Second):
 		}
 	}
@@ -204,7 +208,7 @@ func (m *member) live(ctx context.Context) error {
 			cancel()
 		}
 	}()
-	for inner.Err() == nil {
+	for inner.Err() == nil && !m.isLeaving() {
 		err := m.serve(inner)
 		var end fatal
 		if errors.As(err, &end) {

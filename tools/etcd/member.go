@@ -104,10 +104,9 @@ func newMember(opt options, l layout, client *clientv3.Client) *member {
 
 // identity is the value of a member's key.
 type identity struct {
-	Host  string
-	PID   int
-	Start int64 // distinguishes two sessions
-	TTL   int   // seconds
+	Host string
+	PID  int
+	TTL  int // seconds
 }
 
 func (i identity) encode() string {
@@ -177,35 +176,26 @@ func (m *member) follow(ctx context.Context, wg *sync.WaitGroup, prefix string, 
 // properly, its key stays until its lease ends.
 func (m *member) join(ctx context.Context, l *lease) error {
 	me := m.layout.members() + m.name
-	patience := time.Duration(0)
-	began := bootTime()
-	for {
-		if err := l.grant(ctx, m.client); err != nil {
-			return err
-		}
-		host, _ := os.Hostname()
-		id := identity{host, os.Getpid(), time.Now().UnixNano(), int(l.ttl / time.Second)}
-		r, err := m.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(me), "=", 0)).
-			Then(clientv3.OpPut(me, id.encode(), clientv3.WithLease(l.id))).
-			Else(clientv3.OpGet(me)).Commit()
+	for began := bootTime(); ; {
+		try, cancel := context.WithTimeout(ctx, callLimit)
+		r, err := m.client.Get(try, me)
+		cancel()
 		if err != nil {
-			l.revoke(m.client)
 			return err
 		}
-		if r.Succeeded {
-			return nil
-		}
-		l.revoke(m.client)
-		var other identity
-		if kvs := r.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-			if err := json.Unmarshal(kvs[0].Value, &other); err != nil {
-				return fatal{fmt.Errorf("%s is not the key of a member: %w", me, err)}
+		if len(r.Kvs) == 0 {
+			ok, err := m.register(ctx, l, me)
+			if ok || err != nil {
+				return err
 			}
+			continue
 		}
-		// A new leader of etcd starts the leases again.
-		patience = max(patience, 3*time.Duration(other.TTL)*time.Second)
-		if bootTime()-began > patience {
+		var other identity
+		if err := json.Unmarshal(r.Kvs[0].Value, &other); err != nil {
+			return fatal{fmt.Errorf("%s is not the key of a member: %w", me, err)}
+		}
+		// A new leader of etcd starts all leases again.
+		if bootTime()-began > 3*time.Duration(other.TTL)*time.Second {
 			return fatal{fmt.Errorf("two members have the name %s: the other one is process %d on %s. "+
 				"Stop one of them, or give it another --member", m.name, other.PID, other.Host)}
 		}
@@ -216,14 +206,45 @@ func (m *member) join(ctx context.Context, l *lease) error {
 	}
 }
 
+// register returns false if another session has the key.
+func (m *member) register(ctx context.Context, l *lease, me string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	if err := l.grant(ctx, m.client); err != nil {
+		return false, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return false, err
+	}
+	id := identity{host, os.Getpid(), int(l.ttl / time.Second)}
+	r, err := m.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(me), "=", 0)).
+		Then(clientv3.OpPut(me, id.encode(), clientv3.WithLease(l.id))).Commit()
+	if err == nil && r.Succeeded {
+		return true, nil
+	}
+	l.revoke(m.client)
+	return false, err
+}
+
 // leave hands over all shards, and returns when no run is left or the session has ended.
 func (m *member) leave(ctx context.Context) {
 	m.mu.Lock()
 	m.leaving = true
 	m.reconcile()
 	m.mu.Unlock()
-	m.client.Delete(ctx, m.layout.members()+m.name) // others claim the shards sooner
+	// The others claim the shards sooner. If it fails, they wait for the end of the lease.
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	m.client.Delete(ctx, m.layout.members()+m.name)
 	m.waitFree()
+}
+
+func (m *member) isLeaving() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.leaving
 }
 
 func (m *member) waitFree() {
@@ -294,7 +315,7 @@ func (m *member) ifIdle(s *shard) {
 // claim creates the owner key, under the lease.
 func (m *member) claim(in *session, s *shard) {
 	me := m.layout.owner(s.n)
-	ctx, cancel := context.WithTimeout(in.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(in.ctx, callLimit)
 	r, err := m.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(me), "=", 0)).
 		Then(clientv3.OpPut(me, m.name, clientv3.WithLease(in.lease.id))).Commit()
@@ -316,7 +337,7 @@ func (m *member) claim(in *session, s *shard) {
 // release deletes the owner key. If etcd does not answer, the lease ends and takes the key along.
 func (m *member) release(in *session, s *shard) {
 	for in != nil && in.ctx.Err() == nil {
-		ctx, cancel := context.WithTimeout(in.ctx, 5*time.Second)
+		ctx, cancel := context.WithTimeout(in.ctx, callLimit)
 		_, err := m.client.Txn(ctx).If(m.owns(s.n, s.fence)).
 			Then(clientv3.OpDelete(m.layout.owner(s.n))).Commit()
 		cancel()
@@ -571,7 +592,7 @@ func (m *member) dropUnlisted(s *shard, rev int64) error {
 func (m *member) readParks(s *shard) map[string]int64 {
 	found := map[string]int64{}
 	from := m.layout.parksOf(s.n)
-	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
 	defer cancel()
 	r, err := m.client.Get(ctx, from, clientv3.WithPrefix())
 	if err != nil {

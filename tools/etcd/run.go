@@ -51,6 +51,12 @@ type parkErr struct{ reason string }        // give up
 func (e afterErr) Error() string { return "run again in " + e.delay.String() }
 func (e parkErr) Error() string  { return e.reason }
 
+// isParked reports that settle has given up the key.
+func isParked(err error) bool {
+	var up parkErr
+	return errors.As(err, &up)
+}
+
 // park is the value of a park record.
 type park struct {
 	Need   int64
@@ -100,20 +106,17 @@ func (m *member) handle(_ context.Context, it wq.Item) error {
 	if r.s.state != owned {
 		err = nil // the new owner runs the key
 	}
-	if r.s.keys.ended(r.key, err != nil && !errors.Is(err, errParked)) {
-		// The local queue has the key in processing, and so it always has room for it.
+	if r.s.keys.ended(r.key, err != nil && !isParked(err)) {
+		// The local queue has the key in processing, and so it has room for it.
+		err = nil
 		if m.add(r.s, r.key) != nil {
 			err = wq.RetryIn(time.Second)
-		} else if errors.Is(err, errParked) {
-			err = nil
 		}
 	}
 	r.s.runs--
 	m.ifIdle(r.s)
 	return err
 }
-
-var errParked = errors.New("parked")
 
 // settle records the outcome of a run in etcd, and returns the outcome for the local queue.
 func (m *member) settle(r *run, err error) error {
@@ -145,9 +148,9 @@ func (m *member) done(r *run) error {
 		r.s.keys.covers(r.key, r.need, 0)
 		return nil
 	}
-	need := m.needOf(r)
-	return m.end(r, func(rev int64) { r.s.keys.covers(r.key, r.need, rev) },
-		clientv3.OpDelete(need), clientv3.OpDelete(m.parkOf(r)))
+	m.end(r, func(rev int64) { r.s.keys.covers(r.key, r.need, rev) },
+		clientv3.OpDelete(m.needOf(r)), clientv3.OpDelete(m.parkOf(r)))
+	return nil
 }
 
 func (m *member) giveUp(r *run, reason string) error {
@@ -157,32 +160,30 @@ func (m *member) giveUp(r *run, reason string) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		r.s.keys.park(r.key, r.need)
-		return parked(reason)
+		return wq.GiveUp(parkErr{reason})
 	}
 	text, err := json.Marshal(park{r.need, reason})
 	if err != nil {
 		panic(err) // a number and a string
 	}
-	isParked := false
-	m.end(r, func(int64) { r.s.keys.park(r.key, r.need); isParked = true },
-		clientv3.OpPut(m.parkOf(r), string(text)))
-	if !isParked {
-		return nil
-	}
-	return parked(reason)
+	// If the need is newer, the key is not parked, and runs again.
+	var outcome error
+	m.end(r, func(int64) {
+		r.s.keys.park(r.key, r.need)
+		outcome = wq.GiveUp(parkErr{reason})
+	}, clientv3.OpPut(m.parkOf(r), string(text)))
+	return outcome
 }
-
-func parked(reason string) error { return wq.GiveUp(errors.Join(errors.New(reason), errParked)) }
 
 func (m *member) needOf(r *run) string { return m.layout.needsOf(r.s.n) + r.key }
 func (m *member) parkOf(r *run) string { return m.layout.parksOf(r.s.n) + r.key }
 
 // end makes the transaction at the end of a run. It calls settled with the lock held if the
 // transaction took place.
-func (m *member) end(r *run, settled func(rev int64), then ...clientv3.Op) error {
+func (m *member) end(r *run, settled func(rev int64), then ...clientv3.Op) {
 	need := m.needOf(r)
 	for {
-		ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
+		ctx, cancel := context.WithTimeout(r.ctx, callLimit)
 		reply, err := m.client.Txn(ctx).
 			If(m.owns(r.s.n, r.fence), clientv3.Compare(clientv3.ModRevision(need), "=", r.need)).
 			Then(then...).
@@ -196,10 +197,10 @@ func (m *member) end(r *run, settled func(rev int64), then ...clientv3.Op) error
 			} else {
 				m.differs(r, reply)
 			}
-			return nil
+			return
 		}
 		if !sleep(r.ctx, 100*time.Millisecond) {
-			return nil
+			return
 		}
 	}
 }

@@ -68,9 +68,11 @@ func (m *member) watchdog(ctx context.Context) {
 		return
 	}
 	for sleep(ctx, every/3) {
-		m.mu.Lock()
-		m.mu.Unlock() //nolint:staticcheck // a lock that is never free is the fault
-		notify("WATCHDOG=1")
+		m.mu.Lock() // if the lock is never free, systemd ends the program
+		live := len(m.members)
+		m.mu.Unlock()
+		notify(fmt.Sprintf("WATCHDOG=1\nSTATUS=member %s of %s, with %d members", m.name,
+			m.layout.prefix, live))
 	}
 }
 
@@ -85,7 +87,8 @@ func (m *member) serveMetrics(address string) error {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		m.writeMetrics(r.Context(), w)
 	})
-	go http.Serve(listener, mux)
+	server := http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go server.Serve(listener)
 	return nil
 }
 

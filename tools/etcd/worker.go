@@ -183,16 +183,6 @@ func (p *process) ask(r *run) (string, error) {
 	return strings.TrimSuffix(reply, "\n"), err
 }
 
-// stop ends the processes that wait for a key.
-func (w *streamWorker) stop() {
-	for i := cap(w.idle); i > 0; i-- {
-		if p := <-w.idle; p != nil {
-			p.in.Close()
-			p.cmd.Wait()
-		}
-	}
-}
-
 func outcome(reply string) error {
 	word, rest, _ := strings.Cut(reply, " ")
 	switch word {

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+package main
+
+// The errors that an operator meets, each made on purpose, and the words that the message must have.
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"flag"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// An authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func writePEM(file, kind string, der []byte) string {
+	must(os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	return file
+}
+
+func newAuthority(file string) *authority {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(err)
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: file},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
+	must(err)
+	return &authority{cert, key, writePEM(file, "CERTIFICATE", der)}
+}
+
+// sign makes a certificate for an address, and returns its file and that of its key.
+func (a *authority) sign(name string, address net.IP, from, to time.Duration) (string, string) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(err)
+	cert := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "root"},
+		NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(to), IPAddresses: []net.IP{address},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, a.key)
+	must(err)
+	der2, err := x509.MarshalECPrivateKey(key)
+	must(err)
+	return writePEM(name+".crt", "CERTIFICATE", der), writePEM(name+".key", "EC PRIVATE KEY", der2)
+}
+
+type errorTest struct {
+	config
+	failed int
+}
+
+// expect runs a command that must fail with the words.
+func (t *errorTest) expect(what, words string, args ...string) { t.command(what, words, true, args) }
+
+// works runs a command that must succeed and print the words.
+func (t *errorTest) works(what, words string, args ...string) { t.command(what, words, false, args) }
+
+func (t *errorTest) command(what, words string, fails bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, t.bin+"/wq-etcd", args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if fails == (err != nil) && strings.Contains(out.String(), words) {
+		fmt.Println("ok", what)
+		return
+	}
+	t.failed++
+	fmt.Printf("fault: %s: expected %q, got %v:\n%s\n", what, words, err, out.String())
+}
+
+// server starts an etcd of its own, and returns a function that ends it.
+func (t *errorTest) server(name, scheme string, port int, args ...string) func() {
+	url := fmt.Sprintf("%s://127.0.0.1:%d", scheme, port)
+	peer := fmt.Sprintf("http://127.0.0.1:%d", port+1)
+	cmd := exec.Command(t.bin+"/etcd", append([]string{"--data-dir", t.dir + "/" + name, "--name", name,
+		"--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer,
+		"--initial-advertise-peer-urls", peer, "--initial-cluster", name + "=" + peer,
+		"--log-level", "error", "--unsafe-no-fsync"}, args...)...)
+	must(cmd.Start())
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	for i := 0; i < 300; i++ {
+		if conn, err := net.Dial("tcp", address); err == nil {
+			conn.Close()
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return func() { cmd.Process.Kill(); cmd.Wait() }
+}
+
+func errorsMain(args []string) error {
+	var t errorTest
+	fs := flag.NewFlagSet("errors", flag.ExitOnError)
+	t.flags(fs)
+	fs.Parse(args)
+	must(os.MkdirAll(t.dir, 0o700))
+	t.connection()
+	t.certificates()
+	t.queue()
+	if t.failed > 0 {
+		return fmt.Errorf("%d errors were not as expected", t.failed)
+	}
+	return nil
+}
+
+func (t *errorTest) connection() {
+	t.expect("no etcd", "does a majority of the servers run",
+		"status", "--endpoints", "127.0.0.1:1", "mail")
+	t.expect("no file of the CA", "no such file", "status", "--cacert", "/none", "mail")
+	t.expect("unknown option", "flag provided but not defined", "status", "--endpoint", "x", "mail")
+	must(os.WriteFile(t.dir+"/conf", []byte("# a comment\nttl = 15s\nnonsense = 1\n"), 0o600))
+	t.expect("option of a file", `conf:3: there is no option "nonsense"`,
+		"status", "--config", t.dir+"/conf", "mail")
+	t.expect("margin", "at most half of the TTL", "run", "--ttl", "4s", "--margin", "3s", "mail", "true")
+}
+
+func (t *errorTest) certificates() {
+	local := net.IPv4(127, 0, 0, 1)
+	ours, other := newAuthority(t.dir+"/ca.crt"), newAuthority(t.dir+"/other.crt")
+	cert, key := ours.sign(t.dir+"/server", local, -time.Hour, time.Hour)
+	clientCert, clientKey := ours.sign(t.dir+"/client", local, -time.Hour, time.Hour)
+	stop := t.server("tls", "https", 24001, "--cert-file", cert, "--key-file", key,
+		"--client-cert-auth", "--trusted-ca-file", ours.file)
+	at := []string{"--endpoints", "https://127.0.0.1:24001"}
+	with := func(more ...string) []string {
+		return append(append([]string{"status"}, at...), append(more, "mail")...)
+	}
+	good := []string{"--cacert", ours.file, "--cert", clientCert, "--key", clientKey}
+	t.expect("TLS that works", "there is no queue", with(good...)...)
+	t.expect("wrong CA", "is not the CA", with("--cacert", other.file)...)
+	t.expect("no certificate of the client", "see --cert and --key", with("--cacert", ours.file)...)
+	t.expect("key without certificate", "client's certificate can't be used",
+		with("--cacert", ours.file, "--key", clientKey)...)
+	stop()
+
+	cert, key = ours.sign(t.dir+"/later", local, time.Hour, 2*time.Hour)
+	stop = t.server("clock", "https", 24011, "--cert-file", cert, "--key-file", key)
+	at = []string{"--endpoints", "https://127.0.0.1:24011"}
+	t.expect("clock off", "set the clock", with("--cacert", ours.file)...)
+	stop()
+
+	cert, key = ours.sign(t.dir+"/name", net.IPv4(10, 1, 1, 1), -time.Hour, time.Hour)
+	stop = t.server("name", "https", 24021, "--cert-file", cert, "--key-file", key)
+	at = []string{"--endpoints", "https://127.0.0.1:24021"}
+	t.expect("certificate of another name", "not for the name", with("--cacert", ours.file)...)
+	stop()
+}
+
+func (t *errorTest) queue() {
+	const port, at = 24031, "127.0.0.1:24031"
+	defer t.server("queue", "http", port)()
+	t.expect("TLS to a server without", "does not use TLS", "status", "--endpoints", "https://"+at,
+		"--cacert", t.dir+"/ca.crt", "mail")
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at}, DialTimeout: 20 * time.Second,
+		Logger: zap.NewNop()})
+	must(err)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	put := func(key, value string) {
+		_, err := client.Put(ctx, key, value)
+		must(err)
+	}
+	run := func(more ...string) []string {
+		return append(append([]string{"run", "--endpoints", at, "--ttl", "4s", "--margin", "1s"},
+			more...), "mail", "true")
+	}
+	put(prefix+"config", `{"Version":7,"Shards":16}`)
+	t.expect("another version", "in use by version 7", run()...)
+	put(prefix+"config", `hello`)
+	t.expect("another program", "used by another program", run()...)
+	put(prefix+"config", `{"Version":1,"Shards":16}`)
+	t.expect("other shards", "these never change", run("--shards", "8")...)
+	t.expect("key too long", "1 to 1024 bytes", "add", "--endpoints", at, "mail", strings.Repeat("x", 1025))
+	t.works("add", "", "add", "--endpoints", at, "mail", "alice")
+	t.works("status", "needs a run", "status", "--endpoints", at, "mail", "bob", "alice")
+	put(prefix+"live/member/twin", `{"Host":"elsewhere","PID":17,"TTL":1}`)
+	t.expect("two members of one name", "process 17 on elsewhere", run("--shards", "16", "--member", "twin")...)
+
+	_, err = client.UserAdd(ctx, "root", "secret")
+	must(err)
+	_, err = client.UserGrantRole(ctx, "root", "root")
+	must(err)
+	_, err = client.UserAdd(ctx, "alice", "pw")
+	must(err)
+	_, err = client.AuthEnable(ctx)
+	must(err)
+	t.expect("no user", "see --user", "status", "--endpoints", at, "mail")
+	t.expect("wrong password", "see --user", "status", "--endpoints", at, "--user", "root:no", "mail")
+	t.expect("user without rights", "needs the right", "status", "--endpoints", at, "--user", "alice:pw", "mail")
+	t.works("right user", "", "status", "--endpoints", at, "--user", "root:secret", "mail")
+}

@@ -183,7 +183,7 @@ func (x *chaos) stepClock() {
 	}
 }
 
-// run makes faults until the time, measured by the monotonic clock, is over.
+// run makes faults until the time has passed by the monotonic clock.
 func (x *chaos) run(d time.Duration) {
 	end := monotonic() + int64(d)
 	for monotonic() < end {

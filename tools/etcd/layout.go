@@ -4,10 +4,10 @@ package main
 
 // The keys in etcd, and the member that should own a shard.
 //
-//	PREFIX/config            version, shards and mode of the queue; never changes
+//	PREFIX/config            version, shards and mode of the queue. They never change
 //	PREFIX/live/member/NAME  a member, under its lease
 //	PREFIX/live/owner/SHARD  the owner of a shard, under the lease of the member
-//	PREFIX/need/SHARD/KEY    the key needs a run; its revision is the generation
+//	PREFIX/need/SHARD/KEY    the key needs a run. The revision is the generation
 //	PREFIX/park/SHARD/KEY    the revision of a need that was given up, and the reason
 //
 // SHARD has four hexadecimal digits: the CRC-32 of the key, as in zlib, modulo the number of

@@ -2,7 +2,7 @@
 
 // Command wq-etcd shares a queue of keys between machines, over etcd.
 //
-// etcd has the keys that need a run, the members, and who works on what. wq is the queue of each
+// etcd has the keys that need a run, the members, and the owners of shards. wq is the queue of each
 // node. See tools/doc/etcd.md for its guarantees. The files, from pure rules to the program:
 //
 //	layout.go   keys in etcd, shards, the choice of a member for a shard

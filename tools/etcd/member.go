@@ -13,12 +13,12 @@ package main
 // Errors, and where they lead:
 //
 //	etcd does not answer            calls are repeated until the lease must be given up
-//	the lease can't be renewed      the workers are killed before it ends; a new session
+//	the lease can't be renewed      the workers are killed before it ends, and a session begins
 //	an owner key is not ours        the runs of the shard are killed
 //	a listing or a watch fails      a new listing, see feed.go
 //	the local queue is full         a new listing, later
-//	a run fails                     the local queue delays the key; see run.go
-//	the member dies                 its workers get SIGKILL from the kernel; its lease ends, and
+//	a run fails                     the local queue delays the key, see run.go
+//	the member dies                 the kernel kills its workers. After the end of its lease
 //	                                other members list its shards
 //	the name has another member     the program ends, after the TTL of that member
 //	another version or layout       the program ends

@@ -129,7 +129,7 @@ func (m *member) writeMetrics(ctx context.Context, w io.Writer) {
 	one("gauge", "shard_without_owner_seconds", "The longest time that one of them has had no owner.",
 		since.Seconds())
 	one("gauge", "key_without_owner_seconds",
-		"As above, of shards that have keys: no key waits for an owner for longer.",
+		"The longest time of a shard that has keys: no key waits for an owner for longer.",
 		m.oldestUnowned(ctx, unowned).Seconds())
 
 	s := &m.stats

@@ -50,7 +50,7 @@ DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wild
 
 .PHONY: FORCE all modules tools run shell test test-packaging test-go cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
-	dkms-install dkms-uninstall dist specs deb clean help
+	dkms-install dkms-uninstall dist specs deb deb-etcd clean help
 
 all: modules tools
 
@@ -126,7 +126,7 @@ test-go:
 	@tests/bindings/go
 
 cluster:
-	@tests/etcd/run --long $(or $(SECONDS),600) $(SEED)
+	@tests/etcd/run --long $$(($(or $(MINUTES),10) * 60)) $(SEED)
 
 bench:
 	@tests/bench/run
@@ -232,6 +232,9 @@ specs: dist
 deb:
 	@tools/pkg/deb $(WQ_VERSION)
 
+deb-etcd:
+	@tools/etcd/deb $(WQ_VERSION)
+
 # Kbuild's outputs in a module's directories.  clean removes them without Kbuild, because
 # the kernel headers may have been removed since the build.
 KBUILD_OUTPUTS := *.o *.ko *.ko.* wq*.mod *.mod.c *.a *.i *.s *.lst *.su *.dwo *.gcno *.ll *.usyms \
@@ -261,6 +264,7 @@ help:
 	@echo "  make uninstall, uninstall-tools, dkms-uninstall"
 	@echo "                        remove what the target of that name installed"
 	@echo "  make deb              Debian packages, in build/deb"
+	@echo "  make deb-etcd         the Debian package wq-etcd, in build/deb-etcd"
 	@echo "  make specs            specs for Fedora, Arch, NixOS and Kubernetes, in build/specs"
 	@echo "  make dist             the sources as build/$(DIST).tar.xz"
 	@echo
@@ -274,7 +278,7 @@ help:
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms, packages and specs (needs root)"
 	@echo "  make test-go          the Go packages and samples, and client-go's own tests"
-	@echo "  make cluster          wq-etcd: kill and cut off members and servers for SECONDS=600,"
+	@echo "  make cluster          wq-etcd: kill and cut off members and servers for MINUTES=10,"
 	@echo "                        with three seeds or SEED=1 (an hour)"
 	@echo "  make model            compare wq with a model: all short sequences, long random ones"
 	@echo "  make litmus           check the memory ordering with herd7 and the kernel's model"

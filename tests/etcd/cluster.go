@@ -18,7 +18,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"wq.example/wq"
 )
 
@@ -223,11 +222,9 @@ func (c *cluster) startServers() {
 		must(n.start())
 	}
 	var err error
-	c.client, err = clientv3.New(clientv3.Config{Endpoints: strings.Split(c.endpoints(), ","),
-		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		Logger: zap.NewNop()})
+	c.client, err = dial(c.endpoints())
 	must(err)
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		_, err := c.client.Get(ctx, "x")
@@ -236,7 +233,7 @@ func (c *cluster) startServers() {
 			return
 		}
 		if time.Now().After(deadline) {
-			must(fmt.Errorf("etcd does not answer after a minute: %w", err))
+			must(fmt.Errorf("etcd does not answer: %w", err))
 		}
 	}
 }
@@ -327,4 +324,22 @@ func openInbox(i int) *wq.Queue {
 	q, err := wq.OpenFile(inbox(i), os.O_RDWR|os.O_CREATE, 0o600, wq.Attrs{Accept: true})
 	must(err)
 	return q
+}
+
+// printLogs prints the needs that are left, and the end of each member's log.
+func (c *cluster) printLogs() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if r, err := c.client.Get(ctx, prefix+"need/", clientv3.WithPrefix(), clientv3.WithLimit(20)); err == nil {
+		for _, kv := range r.Kvs {
+			fmt.Printf("left: %s since revision %d of %d\n", kv.Key, kv.ModRevision, r.Header.Revision)
+		}
+	}
+	for _, n := range c.members {
+		out, _ := os.ReadFile(n.log)
+		if len(out) > 3000 {
+			out = out[len(out)-3000:]
+		}
+		fmt.Printf("%s:\n%s\n", n.name, out)
+	}
 }

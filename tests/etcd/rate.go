@@ -9,13 +9,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -59,7 +57,7 @@ func rateMain(args []string) error {
 	c.startServers()
 	defer c.stop()
 	c.startMembers()
-	if err := c.settle(*members, 60*time.Second); err != nil {
+	if err := c.settle(*members, patience); err != nil {
 		return err
 	}
 	took, err := c.feed(*n)
@@ -81,8 +79,7 @@ func baselineMain(args []string) error {
 	c := newCluster(cfg, 0)
 	c.startServers()
 	defer c.stop()
-	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(c.endpoints(), ","),
-		Logger: zap.NewNop()})
+	client, err := dial(c.endpoints())
 	if err != nil {
 		return err
 	}

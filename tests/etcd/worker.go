@@ -24,6 +24,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 func monotonic() int64 {
@@ -40,6 +42,15 @@ type workerConfig struct {
 	slow           time.Duration
 }
 
+// dial returns a client that finds broken connections soon, and does not print each of them.
+func dial(endpoints string) (*clientv3.Client, error) {
+	soon := grpc.ConnectParams{MinConnectTimeout: 3 * time.Second, Backoff: backoff.Config{
+		BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}}
+	return clientv3.New(clientv3.Config{Endpoints: strings.Split(endpoints, ","),
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(soon)}, Logger: zap.NewNop()})
+}
+
 func workerMain(args []string) error {
 	var c workerConfig
 	fs := flag.NewFlagSet("worker", flag.ExitOnError)
@@ -54,9 +65,7 @@ func workerMain(args []string) error {
 	if err != nil {
 		return err
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(c.endpoints, ","),
-		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		Logger: zap.NewNop()})
+	client, err := dial(c.endpoints)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 type options struct {
@@ -179,6 +180,11 @@ func (o *options) tls() (*tls.Config, error) {
 	return made, nil
 }
 
+// reconnect is quicker than gRPC's default of 20 s for a try and up to 120 s between tries, in which
+// a lease would end.
+var reconnect = grpc.ConnectParams{MinConnectTimeout: 3 * time.Second, Backoff: backoff.Config{
+	BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}}
+
 // connect returns a client that has reached an endpoint.
 func (o *options) connect(ctx context.Context) (*clientv3.Client, error) {
 	secure, err := o.tls()
@@ -194,8 +200,9 @@ func (o *options) connect(ctx context.Context) (*clientv3.Client, error) {
 		Username: user, Password: password, Context: ctx, DialTimeout: o.dialTimeout,
 		// etcd refuses pings that come more often than each 5 s, and gRPC sends none below 10 s.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		DialOptions: []grpc.DialOption{grpc.WithBlock(), grpc.WithReturnConnectionError()},
-		Logger:      zap.NewNop(), MaxCallSendMsgSize: 1 << 20,
+		DialOptions: []grpc.DialOption{grpc.WithBlock(), grpc.WithReturnConnectionError(),
+			grpc.WithConnectParams(reconnect)},
+		Logger: zap.NewNop(), MaxCallSendMsgSize: 1 << 20,
 	})
 	if err != nil {
 		return nil, o.explain(err)

@@ -91,6 +91,11 @@ func (t *errorTest) command(what, words string, fails bool, args []string) {
 
 // server starts an etcd of its own, and returns a function that ends it.
 func (t *errorTest) server(name, scheme string, port int, args ...string) func() {
+	stop, _ := t.serverPID(name, scheme, port, args...)
+	return stop
+}
+
+func (t *errorTest) serverPID(name, scheme string, port int, args ...string) (func(), int) {
 	url := fmt.Sprintf("%s://127.0.0.1:%d", scheme, port)
 	peer := fmt.Sprintf("http://127.0.0.1:%d", port+1)
 	cmd := exec.Command(t.bin+"/etcd", append([]string{"--data-dir", t.dir + "/" + name, "--name", name,
@@ -106,7 +111,7 @@ func (t *errorTest) server(name, scheme string, port int, args ...string) func()
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return func() { cmd.Process.Kill(); cmd.Wait() }
+	return func() { cmd.Process.Kill(); cmd.Wait() }, cmd.Process.Pid
 }
 
 func errorsMain(args []string) error {

@@ -22,11 +22,12 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: cluster chaos|directed|errors|rate|baseline|worker [OPTION...]")
+		fmt.Fprintln(os.Stderr, "usage: cluster chaos|directed|errors|rate|baseline|capacity|worker [OPTION...]")
 		os.Exit(2)
 	}
 	commands := map[string]func([]string) error{"chaos": chaosMain, "directed": directedMain,
-		"errors": errorsMain, "rate": rateMain, "baseline": baselineMain, "worker": workerMain}
+		"errors": errorsMain, "rate": rateMain, "baseline": baselineMain,
+		"capacity": capacityMain, "worker": workerMain}
 	command := commands[os.Args[1]]
 	if command == nil {
 		must(fmt.Errorf("there is no command %s", os.Args[1]))

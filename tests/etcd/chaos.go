@@ -174,6 +174,19 @@ func (x *chaos) compact() {
 	}
 }
 
+// deleteKey deletes the key of a member or of an owner, as an operator could by mistake.
+func (x *chaos) deleteKey() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	key := prefix + "live/member/" + x.c.members[x.rand.Intn(len(x.c.members))].name
+	if x.rand.Intn(2) == 0 {
+		key = fmt.Sprintf("%slive/owner/%04x", prefix, x.rand.Intn(x.c.shards))
+	}
+	if r, err := x.c.client.Delete(ctx, key); err == nil && r.Deleted > 0 {
+		x.tally("delete a key of live/")
+	}
+}
+
 // stepClock moves the wall clock of the guest by up to an hour. No process has one of its own.
 func (x *chaos) stepClock() {
 	tv := unix.NsecToTimeval(time.Now().Add(time.Duration(x.rand.Intn(7200)-3600) *
@@ -193,7 +206,11 @@ func (x *chaos) run(d time.Duration) {
 		case 2:
 			x.compact()
 		case 3:
-			x.stepClock()
+			if x.rand.Intn(2) == 0 {
+				x.stepClock()
+			} else {
+				x.deleteKey()
+			}
 		default:
 			x.inflict(x.c.members, (len(x.c.members)+1)/2, memberFaults)
 		}

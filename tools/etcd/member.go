@@ -15,6 +15,7 @@ package main
 //	etcd does not answer            calls are repeated until the lease must be given up
 //	the lease can't be renewed      the workers are killed before it ends, and a session begins
 //	an owner key is not ours        the runs of the shard are killed
+//	the member's key is deleted     the session ends, and a new one begins
 //	a listing or a watch fails      a new listing, see feed.go
 //	the local queue is full         a new listing, later
 //	a run fails                     the local queue delays the key, see run.go
@@ -66,6 +67,7 @@ type shard struct {
 type session struct {
 	lease *lease
 	ctx   context.Context
+	end   context.CancelCauseFunc
 }
 
 type member struct {
@@ -127,10 +129,10 @@ func (m *member) serve(ctx context.Context) error {
 		return err
 	}
 	defer l.revoke(m.client)
-	inner, cancel := context.WithCancel(ctx)
-	defer cancel()
+	inner, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	m.mu.Lock()
-	m.session, m.synced = &session{l, inner}, false
+	m.session, m.synced = &session{l, inner, end}, false
 	m.mu.Unlock()
 	notify("READY=1\nSTATUS=member " + m.name + " of " + m.layout.prefix)
 
@@ -147,7 +149,7 @@ func (m *member) serve(ctx context.Context) error {
 		m.fire(s, lost)
 	}
 	m.mu.Unlock()
-	cancel()
+	end(nil)
 	m.waitFree()
 	feeds.Wait()
 	if ctx.Err() == nil {
@@ -445,6 +447,9 @@ func (m *member) gone(name string, rev int64) {
 	if other, ok := strings.CutPrefix(name, m.layout.members()); ok {
 		delete(m.members, other)
 		m.choice = nil
+		if other == m.name && m.session != nil && !m.leaving {
+			m.session.end(errors.New("the key of this member was deleted: it joins again"))
+		}
 	} else if n, err := m.layout.ownedShard(name); err == nil {
 		s := m.shards[n]
 		if m.owners[n] != 0 {

@@ -103,10 +103,11 @@ func (m *member) handle(_ context.Context, it wq.Item) error {
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r.s.state != owned {
+	again := r.s.keys.ended(r.key, err != nil && !isParked(err))
+	switch {
+	case r.s.state != owned:
 		err = nil // the new owner runs the key
-	}
-	if r.s.keys.ended(r.key, err != nil && !isParked(err)) {
+	case again:
 		// The local queue has the key in processing, and so it has room for it.
 		err = nil
 		if m.add(r.s, r.key) != nil {

@@ -2,8 +2,8 @@
 
 package main
 
-// What one etcd server takes for keys, watches and leases: the figures of the capacity planning in
-// tools/doc/etcd.md. It needs no module and no guest.
+// The cost of keys, watches and leases in one etcd server: the figures of the capacity planning in
+// tools/doc/etcd.md. This needs no module and no guest.
 
 import (
 	"context"
@@ -40,8 +40,8 @@ func capacityMain(args []string) error {
 	took := putMany(ctx, client, *n)
 	status, err := client.Status(ctx, "127.0.0.1:24051")
 	must(err)
-	fmt.Printf("capacity: %d keys: %.0f puts a second in transactions of 100, %d bytes of the file and "+
-		"%d bytes of memory a key\n", *n, float64(*n)/took.Seconds(), status.DbSizeInUse/int64(*n),
+	fmt.Printf("capacity: %d keys: %.0f puts a second in transactions of 100, %d bytes of the file "+
+		"and %d bytes of memory a key\n", *n, float64(*n)/took.Seconds(), status.DbSizeInUse/int64(*n),
 		(rss(pid)-empty)/int64(*n))
 	began := monotonic()
 	for shard := 0; shard < 256; shard++ {
@@ -71,8 +71,8 @@ func putMany(ctx context.Context, client *clientv3.Client, n int) time.Duration 
 	for i := 0; i < n; i += 100 {
 		var ops []clientv3.Op
 		for j := i; j < min(i+100, n); j++ {
-			ops = append(ops, clientv3.OpPut(fmt.Sprintf("%sneed/%04x/key-of-24-bytes-%08d", prefix, j%256, j),
-				"1764160000000"))
+			key := fmt.Sprintf("%sneed/%04x/key-of-24-bytes-%08d", prefix, j%256, j)
+			ops = append(ops, clientv3.OpPut(key, "1764160000000"))
 		}
 		_, err := client.Txn(ctx).Then(ops...).Commit()
 		must(err)

@@ -330,7 +330,8 @@ func openInbox(i int) *wq.Queue {
 func (c *cluster) printLogs() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if r, err := c.client.Get(ctx, prefix+"need/", clientv3.WithPrefix(), clientv3.WithLimit(20)); err == nil {
+	r, err := c.client.Get(ctx, prefix+"need/", clientv3.WithPrefix(), clientv3.WithLimit(20))
+	if err == nil {
 		for _, kv := range r.Kvs {
 			fmt.Printf("left: %s since revision %d of %d\n", kv.Key, kv.ModRevision, r.Header.Revision)
 		}

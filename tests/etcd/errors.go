@@ -2,7 +2,7 @@
 
 package main
 
-// The errors that an operator meets, each made on purpose, and the words that the message must have.
+// The errors that an operator meets, each made on purpose, and the words of its message.
 
 import (
 	"bytes"
@@ -69,10 +69,14 @@ type errorTest struct {
 }
 
 // expect runs a command that must fail with the words.
-func (t *errorTest) expect(what, words string, args ...string) { t.command(what, words, true, args) }
+func (t *errorTest) expect(what, words string, args ...string) {
+	t.command(what, words, true, args)
+}
 
 // works runs a command that must succeed and print the words.
-func (t *errorTest) works(what, words string, args ...string) { t.command(what, words, false, args) }
+func (t *errorTest) works(what, words string, args ...string) {
+	t.command(what, words, false, args)
+}
 
 func (t *errorTest) command(what, words string, fails bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
@@ -98,7 +102,8 @@ func (t *errorTest) server(name, scheme string, port int, args ...string) func()
 func (t *errorTest) serverPID(name, scheme string, port int, args ...string) (func(), int) {
 	url := fmt.Sprintf("%s://127.0.0.1:%d", scheme, port)
 	peer := fmt.Sprintf("http://127.0.0.1:%d", port+1)
-	cmd := exec.Command(t.bin+"/etcd", append([]string{"--data-dir", t.dir + "/" + name, "--name", name,
+	cmd := exec.Command(t.bin+"/etcd", append([]string{"--name", name,
+		"--data-dir", t.dir + "/" + name,
 		"--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer,
 		"--initial-advertise-peer-urls", peer, "--initial-cluster", name + "=" + peer,
 		"--log-level", "error", "--unsafe-no-fsync"}, args...)...)
@@ -137,7 +142,8 @@ func (t *errorTest) connection() {
 	must(os.WriteFile(t.dir+"/conf", []byte("# a comment\nttl = 15s\nnonsense = 1\n"), 0o600))
 	t.expect("option of a file", `conf:3: there is no option "nonsense"`,
 		"status", "--config", t.dir+"/conf", "mail")
-	t.expect("margin", "at most half of the TTL", "run", "--ttl", "4s", "--margin", "3s", "mail", "true")
+	t.expect("margin", "at most half of the TTL",
+		"run", "--ttl", "4s", "--margin", "3s", "mail", "true")
 }
 
 func (t *errorTest) certificates() {
@@ -197,11 +203,13 @@ func (t *errorTest) queue() {
 	t.expect("another program", "used by another program", run()...)
 	put(prefix+"config", `{"Version":1,"Shards":16}`)
 	t.expect("other shards", "these never change", run("--shards", "8")...)
-	t.expect("key too long", "1 to 1024 bytes", "add", "--endpoints", at, "mail", strings.Repeat("x", 1025))
+	t.expect("key too long", "1 to 1024 bytes",
+		"add", "--endpoints", at, "mail", strings.Repeat("x", 1025))
 	t.works("add", "", "add", "--endpoints", at, "mail", "alice")
 	t.works("status", "needs a run", "status", "--endpoints", at, "mail", "bob", "alice")
 	put(prefix+"live/member/twin", `{"Host":"elsewhere","PID":17,"TTL":1}`)
-	t.expect("two members of one name", "process 17 on elsewhere", run("--shards", "16", "--member", "twin")...)
+	t.expect("two members of one name", "process 17 on elsewhere",
+		run("--shards", "16", "--member", "twin")...)
 
 	_, err = client.UserAdd(ctx, "root", "secret")
 	must(err)
@@ -213,6 +221,7 @@ func (t *errorTest) queue() {
 	must(err)
 	t.expect("no user", "see --user", "status", "--endpoints", at, "mail")
 	t.expect("wrong password", "see --user", "status", "--endpoints", at, "--user", "root:no", "mail")
-	t.expect("user without rights", "needs the right", "status", "--endpoints", at, "--user", "alice:pw", "mail")
+	t.expect("user without rights", "needs the right",
+		"status", "--endpoints", at, "--user", "alice:pw", "mail")
 	t.works("right user", "", "status", "--endpoints", at, "--user", "root:secret", "mail")
 }

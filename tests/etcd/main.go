@@ -22,7 +22,8 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: cluster chaos|directed|errors|rate|baseline|capacity|worker [OPTION...]")
+		fmt.Fprintln(os.Stderr,
+			"usage: cluster chaos|directed|errors|rate|baseline|capacity|worker [OPTION...]")
 		os.Exit(2)
 	}
 	commands := map[string]func([]string) error{"chaos": chaosMain, "directed": directedMain,

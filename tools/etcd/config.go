@@ -56,7 +56,7 @@ func (o *options) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&o.stream, "stream", false, "the command reads keys, and is started once for a job")
 	fs.IntVar(&o.maxKeys, "max-keys", 0, "`NUMBER` of keys of the local queue (default: the kernel's)")
 	fs.IntVar(&o.maxRetries, "max-retries", 15, "`NUMBER` of retries, then a key is parked; 0: no end")
-	fs.DurationVar(&o.ttl, "ttl", 15*time.Second, "`TIME` after which the shards of a dead member move")
+	fs.DurationVar(&o.ttl, "ttl", 15*time.Second, "`TIME` until the shards of a dead member move")
 	fs.DurationVar(&o.margin, "margin", 3*time.Second, "`TIME` before the end of the lease to stop")
 	fs.DurationVar(&o.relist, "relist", 5*time.Minute, "`TIME` after which each shard is listed again")
 	fs.StringVar(&o.metrics, "metrics", "", "serve metrics at this `ADDRESS:PORT`")
@@ -180,8 +180,8 @@ func (o *options) tls() (*tls.Config, error) {
 	return made, nil
 }
 
-// reconnect is quicker than gRPC's default of 20 s for a try and up to 120 s between tries, in which
-// a lease would end.
+// reconnect is quicker than gRPC's default: 20 s for a try and up to 120 s between tries, in which a
+// lease would end.
 var reconnect = grpc.ConnectParams{MinConnectTimeout: 3 * time.Second, Backoff: backoff.Config{
 	BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}}
 

@@ -132,6 +132,21 @@ func TestMirroredDeletionIsARunAndDoneLeavesTheObject(t *testing.T) {
 	expect(t, "records left", len(k.all), 0)
 }
 
+func TestMirroredChangeDuringARunIsOneMoreRun(t *testing.T) {
+	k := newKeys(true)
+	k.adds(k.changed("a", 5), "a")
+	k.begin("a")
+	k.changed("a", 7)
+	k.covers("a", 5, 0)
+	expect(t, "needs another add", k.ended("a", false), true)
+}
+
+func TestMirroredDeletionOfAnUnknownObjectIsARun(t *testing.T) {
+	k := newKeys(true)
+	add, _ := k.removed("a", 9)
+	expect(t, "deletion", add, true)
+}
+
 // A random walk beside a model: a store with the rule of the transaction, and events that arrive
 // late but in order. At the end each put was followed by a run that began after it.
 func TestRandomWalkLosesNothing(t *testing.T) {

@@ -49,7 +49,7 @@ func rateMain(args []string) error {
 	fs := flag.NewFlagSet("rate", flag.ExitOnError)
 	cfg.flags(fs)
 	members := fs.Int("members", 1, "number of members")
-	n := fs.Int("n", 3000, "number of keys")
+	n := fs.Int("n", 500, "number of keys")
 	fs.Parse(args)
 	cfg.workerArgs = []string{"--plain"}
 	cfg.jobs = 8
@@ -74,7 +74,7 @@ func baselineMain(args []string) error {
 	var cfg config
 	fs := flag.NewFlagSet("baseline", flag.ExitOnError)
 	cfg.flags(fs)
-	n := fs.Int("n", 3000, "number of keys")
+	n := fs.Int("n", 500, "number of keys")
 	fs.Parse(args)
 	c := newCluster(cfg, 0)
 	c.startServers()

@@ -81,7 +81,7 @@ func (f *feed) list(ctx context.Context) (int64, error) {
 	for {
 		try, cancel := context.WithTimeout(ctx, callLimit)
 		r, err := f.client.Get(try, from, clientv3.WithRange(end), clientv3.WithLimit(listPage),
-			clientv3.WithRev(rev))
+			clientv3.WithRev(rev), clientv3.WithKeysOnly())
 		cancel()
 		if err != nil {
 			return 0, err

@@ -316,24 +316,45 @@ func (m *member) ifIdle(s *shard) {
 
 // claim creates the owner key, under the lease.
 func (m *member) claim(in *session, s *shard) {
-	me := m.layout.owner(s.n)
-	ctx, cancel := context.WithTimeout(in.ctx, callLimit)
-	r, err := m.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(me), "=", 0)).
-		Then(clientv3.OpPut(me, m.name, clientv3.WithLease(in.lease.id))).Commit()
-	cancel()
-	if err != nil || !r.Succeeded {
-		sleep(in.ctx, 100*time.Millisecond) // the watch reports the owner
-	}
+	fence := m.createOwner(in, s.n)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err == nil && r.Succeeded && m.session == in {
-		s.fence = r.Header.Revision
+	if fence != 0 && m.session == in {
+		s.fence = fence
 		m.fire(s, claimed)
 	} else {
 		m.fire(s, refused)
 	}
 	m.reconcile()
+}
+
+// createOwner returns the create revision of our owner key, or 0 if another member has the shard or
+// the session has ended. It repeats a call without an answer, because etcd may have made the
+// transaction: the shard would have an owner that does not know it.
+func (m *member) createOwner(in *session, n int) int64 {
+	me := m.layout.owner(n)
+	for in.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(in.ctx, callLimit)
+		r, err := m.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(me), "=", 0)).
+			Then(clientv3.OpPut(me, m.name, clientv3.WithLease(in.lease.id))).
+			Else(clientv3.OpGet(me)).Commit()
+		cancel()
+		if err == nil && r.Succeeded {
+			return r.Header.Revision
+		}
+		if err == nil {
+			kvs := r.Responses[0].GetResponseRange().Kvs
+			if len(kvs) > 0 && clientv3.LeaseID(kvs[0].Lease) == in.lease.id {
+				return kvs[0].CreateRevision // a try before this one
+			}
+		}
+		sleep(in.ctx, 100*time.Millisecond)
+		if err == nil {
+			return 0 // the watch reports the owner
+		}
+	}
+	return 0
 }
 
 // release deletes the owner key. If etcd does not answer, the lease ends and takes the key along.

@@ -116,6 +116,8 @@ func work(c *workerConfig, client *clientv3.Client, record *os.File, key, owner 
 		time.Sleep(c.slow)
 	case r == 0:
 		time.Sleep(3 * time.Second)
+	case r == 1:
+		time.Sleep(15 * time.Second) // longer than a lease, so that it can overlap
 	case r < 20:
 		time.Sleep(time.Duration(rand.Intn(300)) * time.Millisecond)
 	}

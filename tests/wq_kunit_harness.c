@@ -248,6 +248,7 @@ bool is_asleep(struct task_struct *task, unsigned int state)
 
 static bool sleeps_in_call(struct actor *a)
 {
+	/* Pairs with the release of the actor: its state is read after this. */
 	return smp_load_acquire(&a->called) && is_asleep(a->task, TASK_NORMAL);
 }
 

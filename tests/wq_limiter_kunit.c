@@ -9,8 +9,11 @@
 
 /* --- delays by the failures alone --- */
 
-#define EXP(base, max)			wq_limiter_exponential, NULL, base, max, 0
-#define FAST_SLOW(fast, slow, n)	NULL, wq_limiter_fast_slow, fast, slow, n
+#define NR(...)	(sizeof((s64[]){ __VA_ARGS__ }) / sizeof(s64))
+#define EXP(name, base, max, ...) \
+	{ name, wq_limiter_exponential, NULL, base, max, 0, NR(__VA_ARGS__), { __VA_ARGS__ } }
+#define FAST_SLOW(name, fast, slow, n, ...) \
+	{ name, NULL, wq_limiter_fast_slow, fast, slow, n, NR(__VA_ARGS__), { __VA_ARGS__ } }
 
 /* The delays after 0, 1, 2 ... failures.  The last one is that of all further failures, too. */
 static const struct {
@@ -22,23 +25,23 @@ static const struct {
 	s64 delays[19];
 } by_failures[] = {
 	/* 5 ms * 2^k; 2^17: 655.36 s, 2^18 would be 1310.72 s */
-	{ "exponential doubles from 5 ms up to 1000 s", EXP(5 * MSEC, 1000 * SEC), 19, {
+	EXP("exponential doubles from 5 ms up to 1000 s", 5 * MSEC, 1000 * SEC,
 		5 * MSEC, 10 * MSEC, 20 * MSEC, 40 * MSEC, 80 * MSEC, 160 * MSEC, 320 * MSEC,
 		640 * MSEC, 1280 * MSEC, 2560 * MSEC, 5120 * MSEC, 10240 * MSEC, 20480 * MSEC,
-		40960 * MSEC, 81920 * MSEC, 163840 * MSEC, 327680 * MSEC, 655360 * MSEC, 1000 * SEC } },
-	{ "exponential of a base above the maximum is the maximum", EXP(10, 7), 1, { 7 } },
-	{ "exponential of the longest base is the maximum", EXP(S64_MAX, 1), 1, { 1 } },
-	{ "exponential of a base that is the maximum is it", EXP(7, 7), 1, { 7 } },
-	{ "exponential of the longest base and maximum is it", EXP(S64_MAX, S64_MAX), 1, { S64_MAX } },
-	{ "exponential of a base of 0 never waits", EXP(0, S64_MAX), 1, { 0 } },
-	{ "exponential of a maximum of 0 never waits", EXP(5 * MSEC, 0), 1, { 0 } },
-	{ "exponential of 0 and 0 never waits", EXP(0, 0), 1, { 0 } },
-	{ "exponential stops at a maximum that is a product", EXP(3, 12), 3, { 3, 6, 12 } },
-	{ "exponential stops 1 ns above a product", EXP(3, 13), 4, { 3, 6, 12, 13 } },
-	{ "exponential stops 1 ns below a product", EXP(3, 11), 3, { 3, 6, 11 } },
-	{ "fast-slow is fast for the first 3", FAST_SLOW(5, 90, 3), 4, { 5, 5, 5, 90 } },
-	{ "fast-slow of 0 is always slow", FAST_SLOW(5, 90, 0), 1, { 90 } },
-	{ "fast may be slower than slow", FAST_SLOW(S64_MAX, 0, 1), 2, { S64_MAX, 0 } },
+		40960 * MSEC, 81920 * MSEC, 163840 * MSEC, 327680 * MSEC, 655360 * MSEC, 1000 * SEC),
+	EXP("exponential of a base above the maximum is the maximum", 10, 7, 7),
+	EXP("exponential of the longest base is the maximum", S64_MAX, 1, 1),
+	EXP("exponential of a base that is the maximum is it", 7, 7, 7),
+	EXP("exponential of the longest base and maximum is it", S64_MAX, S64_MAX, S64_MAX),
+	EXP("exponential of a base of 0 never waits", 0, S64_MAX, 0),
+	EXP("exponential of a maximum of 0 never waits", 5 * MSEC, 0, 0),
+	EXP("exponential of 0 and 0 never waits", 0, 0, 0),
+	EXP("exponential stops at a maximum that is a product", 3, 12, 3, 6, 12),
+	EXP("exponential stops 1 ns above a product", 3, 13, 3, 6, 12, 13),
+	EXP("exponential stops 1 ns below a product", 3, 11, 3, 6, 11),
+	FAST_SLOW("fast-slow is fast for the first 3", 5, 90, 3, 5, 5, 5, 90),
+	FAST_SLOW("fast-slow of 0 is always slow", 5, 90, 0, 90),
+	FAST_SLOW("fast may be slower than slow", S64_MAX, 0, 1, S64_MAX, 0),
 };
 
 static void exponential_and_fast_slow_have_these_delays(struct kunit *test)

@@ -862,8 +862,8 @@ class Producers(Case):
                 for item in worker:
                     seen[int(item.text)] = wanted[int(item.text)]
 
-            inside = []
-            overlaps = []
+            inside: list[int] = []
+            overlaps: list[int] = []
             real = wq._lib.lib.wq_producer_add
 
             def one_at_a_time(*arguments: object) -> int:

@@ -171,8 +171,8 @@
 /*
  * wq_rec.flags for add.  A key has at most one pending delay.  If a delayed key is added with a
  * delay, the earlier time applies, unless KEEP_FIRST or TAKE_LATEST is set.  A delayed add and one
- * without a delay are two runs, unless this one has DROP_DELAY or the other one COALESCE.  The level
- * of such a run is the highest one of its adds.
+ * without a delay are two runs, unless this one has DROP_DELAY or the other one COALESCE.  Such a
+ * run has the highest level of its adds.
  */
 #define WQ_ADD_KEEP_FIRST	(1U << 0)	/* with a delay: the pending time applies */
 #define WQ_ADD_TAKE_LATEST	(1U << 1)	/* the new delay applies, see wq_attrs.debounce */

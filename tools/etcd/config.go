@@ -230,7 +230,9 @@ func (o *options) explain(err error) error {
 		hint = "--cacert is not the CA of etcd's certificate"
 	case has("x509:"):
 		hint = "etcd's certificate is not for the name in --endpoints"
-	case has("certificate required", "bad certificate", "unknown certificate"):
+	case has("certificate required", "bad certificate", "unknown certificate"),
+		o.cacert != "" && o.cert == "" && has("broken pipe", "connection reset"):
+		// With TLS 1.3 the server closes the connection after the client's first bytes.
 		hint = "etcd asks for a certificate of the client: see --cert and --key"
 	case has("first record does not look like a TLS handshake", "handshake failed: EOF"):
 		hint = "etcd does not use TLS: its URL starts with http://"

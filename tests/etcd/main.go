@@ -157,7 +157,7 @@ func directedMain(args []string) error {
 	}
 	switch *scenario {
 	case "relist":
-		cfg.ttl = time.Minute // so that it outlives the cut on a slow machine
+		cfg.ttl = 5 * time.Minute // so that it outlives the cut on a slow machine
 	case "full":
 		cfg.maxKeys = 4
 	case "mirror":
@@ -283,10 +283,13 @@ func (c *cluster) relistLost(add func(string)) error {
 	must(err)
 	_, err = c.client.Compact(ctx, r.Header.Revision, clientv3.WithCompactPhysical())
 	must(err)
+	// Otherwise the kernel still delivers the events that it holds of the killed servers.
+	must(os.WriteFile("/proc/sys/net/ipv4/tcp_max_orphans", []byte("0"), 0))
 	for _, n := range c.servers {
 		n.kill()
 		must(n.start())
 	}
+	time.Sleep(2 * time.Second)
 	must(owner.heal())
 	return nil
 }

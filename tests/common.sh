@@ -9,7 +9,7 @@ need_test_tools() {
 	# with what tools/vm needs to build kernels, so that it installs nothing in between
 	tools/deps gcc libc6-dev gcc-multilib perl python3 make busybox-static qemu-system-x86 \
 		kmod xz-utils jq tmux bpftrace trace-cmd bc bison flex libelf-dev libssl-dev dwarves \
-		patch liburing-dev libbpf-dev clang iproute2 inotify-tools systemd
+		patch liburing-dev libbpf-dev clang iproute2 inotify-tools watchman procps systemd
 	get_prometheus
 	get_dkms
 	kernel=$(tools/vm/vm source uml)

@@ -181,8 +181,10 @@ test_sample_of_a_tree_makes_the_copy_equal() {
 	sample "$SRC/tools/samples/tree.sh" 20 0
 	printed "wq: [0-9]+ lines, 20 of these files named, [0-9]+ ms of CPU"
 	printed "inotifywait: [0-9]+ lines, [0-9]+ of these files named, [0-9]+ ms of CPU"
+	printed "watchman: [0-9]+ lines, 20 of these files named, [0-9]+ ms of CPU"
 	printed "the queue: [0-9]+ keys, 15 of them directories, 0 adds failed"
 	printed "the copy is equal"
+	! pgrep -f "watch --print|inotifywait|watchman" || fail "the sample has left a process"
 }
 
 test_sample_of_neighbours_makes_the_copy_equal() {

@@ -5,9 +5,9 @@
 #	sudo tools/samples/tree.sh [FILES [SECONDS]]
 #
 # Each change of version removes all of the tree and unpacks the other version: 2,000 FILES by default.
-# The worker starts 10 SECONDS later, and makes the copy equal.  Two programs that print the names of
-# what changes are stopped for the same time: wqctl watch, and inotifywait if it is installed.
-# inotifywait names no files in a directory that it sees late.
+# The worker starts 10 SECONDS later, and makes the copy equal.  Programs that name changed files are
+# stopped for the same time: wqctl watch, and inotifywait and watchman if they are installed.
+# inotifywait names no files in a directory that it sees late.  watchman reads the directory then.
 # shellcheck disable=SC2086  # $watchers are numbers
 set -eu
 
@@ -61,6 +61,14 @@ if command -v inotifywait >/dev/null; then
 	(cd "$dir/from" && exec inotifywait -mrq --format '%w%f' .) >"$dir/inotifywait" 2>/dev/null &
 	watchers="$watchers $!"
 fi
+ask() { watchman --sockname="$dir/socket" --no-spawn "$@"; }
+if command -v watchman >/dev/null; then
+	watchman --foreground --sockname="$dir/socket" --logfile="$dir/log" --statefile="$dir/state" \
+		>/dev/null 2>&1 &
+	watchers="$watchers $!"
+	until ask watch "$dir/from" >/dev/null 2>&1; do sleep 0.1; done
+	clock=$(ask clock "$dir/from" | sed -n 's/.*"clock": "\(.*\)".*/\1/p')
+fi
 sleep 1
 kill -STOP $watchers
 
@@ -70,11 +78,16 @@ echo "4 changes of $files files; then $(find "$dir/from" -type f | wc -l) files 
 	find "$dir/from" -mindepth 1 -type d | wc -l) directories"
 kill -CONT $watchers
 sleep 2
+if command -v watchman >/dev/null; then
+	echo "[\"query\", \"$dir/from\", { \"since\": \"$clock\", \"fields\": [\"name\"] }]" | ask -j |
+		sed -n '/"files": \[/,/\]/s/^ *"\(.*\)",\{0,1\}$/\1/p' >"$dir/watchman"
+fi
 find "$dir/from" -type f -printf '%P\n' >"$dir/present"
-for name in wq inotifywait; do
+set -- $watchers
+for name in wq inotifywait watchman; do
 	[ -e "$dir/$name" ] || continue
-	ticks=$(awk '{ print $14 + $15 }' "/proc/${watchers%% *}/stat")
-	watchers=${watchers#* }
+	ticks=$(awk '{ print $14 + $15 }' "/proc/$1/stat")
+	shift
 	# A name that ends with a slash stands for all files of the directory.
 	echo "$name: $(wc -l <"$dir/$name") lines, $(
 		sed 's,^\./,,' "$dir/$name" | awk 'NR == FNR { named[$0]; next }

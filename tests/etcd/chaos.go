@@ -44,38 +44,28 @@ func leave(n *node) error {
 
 func stopMachine(n *node) error {
 	n.signal(syscall.SIGSTOP)
-	for _, pid := range n.workers() {
-		syscall.Kill(pid, syscall.SIGSTOP)
-	}
+	n.signalWorkers(syscall.SIGSTOP)
 	return nil
 }
 
 func contMachine(n *node) error {
-	for _, pid := range n.workers() {
-		syscall.Kill(pid, syscall.SIGCONT)
-	}
+	n.signalWorkers(syscall.SIGCONT)
 	n.signal(syscall.SIGCONT)
 	return nil
 }
 
 func killWorkers(n *node) error {
-	for _, pid := range n.workers() {
-		syscall.Kill(pid, syscall.SIGKILL)
-	}
+	n.signalWorkers(syscall.SIGKILL)
 	return nil
 }
 
 func stopWorkers(n *node) error {
-	for _, pid := range n.workers() {
-		syscall.Kill(pid, syscall.SIGSTOP)
-	}
+	n.signalWorkers(syscall.SIGSTOP)
 	return nil
 }
 
 func contWorkers(n *node) error {
-	for _, pid := range n.workers() {
-		syscall.Kill(pid, syscall.SIGCONT)
-	}
+	n.signalWorkers(syscall.SIGCONT)
 	return nil
 }
 

@@ -186,16 +186,8 @@ func (n *node) ended() bool {
 
 // workers are the processes that a member has started.
 func (n *node) workers() []int {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", n.cmd.Process.Pid))
 	var found []int
-	if err == nil {
-		for _, word := range strings.Fields(string(data)) {
-			if pid, err := strconv.Atoi(word); err == nil {
-				found = append(found, pid)
-			}
-		}
-	}
-	// Another thread may have started them.
+	// Any thread may have started them.
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", n.cmd.Process.Pid))
 	for _, task := range tasks {
 		data, _ := os.ReadFile(task)
@@ -206,6 +198,12 @@ func (n *node) workers() []int {
 		}
 	}
 	return found
+}
+
+func (n *node) signalWorkers(s syscall.Signal) {
+	for _, pid := range n.workers() {
+		syscall.Kill(pid, s)
+	}
 }
 
 func (n *node) cut() error  { return sh("ip link set %s down", n.name) }

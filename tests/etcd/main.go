@@ -148,7 +148,7 @@ func directedMain(args []string) error {
 	var cfg config
 	fs := flag.NewFlagSet("directed", flag.ExitOnError)
 	cfg.flags(fs)
-	scenario := fs.String("scenario", "", "fence, compare, relist, full or mirror")
+	scenario := fs.String("scenario", "", "fence, compare, relist, full, forward or mirror")
 	noFence := fs.Bool("no-fence", false, "break the worker")
 	fs.Parse(args)
 	cfg.workerArgs = []string{"--slow", (cfg.ttl + 6*time.Second).String()}
@@ -160,6 +160,10 @@ func directedMain(args []string) error {
 		cfg.ttl = 5 * time.Minute // so that it outlives the cut on a slow machine
 	case "full":
 		cfg.maxKeys = 4
+	case "forward":
+		q, err := wq.OpenFile(inbox(1), os.O_RDWR|os.O_CREATE, 0o600, wq.Attrs{MaxRetries: 1})
+		must(err)
+		defer q.Close()
 	case "mirror":
 		cfg.mirror = objects
 	}
@@ -179,8 +183,9 @@ func directedMain(args []string) error {
 	situations := map[string]func(func(string)) error{"fence": c.fence, "compare": c.compare,
 		"relist": c.relistLost, "full": c.full}
 	var faults []string
-	if *scenario == "mirror" {
-		if err := c.mirrored(adds); err != nil {
+	alone := map[string]func(map[string]int64) error{"forward": c.forwarded, "mirror": c.mirrored}
+	if situation := alone[*scenario]; situation != nil {
+		if err := situation(adds); err != nil {
 			faults = append(faults, err.Error())
 		}
 	} else if err := situations[*scenario](add); err != nil {
@@ -300,6 +305,33 @@ func (c *cluster) full(add func(string)) error {
 		add(fmt.Sprintf("key-%d", i))
 	}
 	return nil
+}
+
+// forwarded: keys are added to a local queue, which parks a key at its second failure, while etcd
+// does not answer.
+func (c *cluster) forwarded(adds map[string]int64) error {
+	for _, n := range c.servers {
+		n.kill()
+	}
+	q := openInbox(1)
+	defer q.Close()
+	adds["late"] = monotonic()
+	_, err := q.Add("late")
+	must(err)
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		st, err := q.Stat()
+		must(err)
+		if st.Gets > 2 {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("expected a third attempt to forward a key, got %d", st.Gets)
+		}
+	}
+	for _, n := range c.servers {
+		must(n.start())
+	}
+	return c.drained([]*wq.Queue{q}, patience)
 }
 
 const objects = "/objects/"

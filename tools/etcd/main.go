@@ -235,13 +235,21 @@ func errOr(err error) error {
 // inboxJobs is the number of puts at once.
 const inboxJobs = 8
 
-// forward puts a key that was added to the local queue into etcd.
+// forward puts a key that was added to the local queue into etcd. A put that fails is no failure of
+// the key: the local queue would delay it longer and longer, and park it in the end.
 func (m *member) forward(ctx context.Context, it wq.Item) error {
 	err := put(ctx, m.client, &m.layout, it.Key, m.opt.dialTimeout)
 	if err == nil {
 		m.stats.forwarded.Add(1)
+		return nil
 	}
-	return err
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := bootTime(); ctx.Err() == nil && now >= m.nextReport {
+		log.Printf("keys of the local queue %s wait: %v", m.opt.queue, m.opt.explain(err))
+		m.nextReport = now + time.Minute
+	}
+	return wq.RetryIn(time.Second)
 }
 
 // openWork makes the queue of the keys that this member works on. etcd has all of them, so keys

@@ -90,6 +90,8 @@ type member struct {
 	owners  map[int]int64 // create revisions of the owner keys
 	seen    map[string]bool
 	objects chan struct{} // wakes the feed of mirror mode
+
+	nextReport time.Duration // no report of keys that wait in the local queue before this time
 }
 
 func newMember(opt options, l layout, client *clientv3.Client) *member {

@@ -155,7 +155,7 @@ func (m *member) done(r *run) error {
 }
 
 func (m *member) giveUp(r *run, reason string) error {
-	log.Printf("key %q: given up: %s", r.key, reason)
+	log.Printf("key %q: given up: %s", r.key, shown(reason))
 	m.stats.parked.Add(1)
 	if m.layout.Mirror != "" {
 		m.mu.Lock()

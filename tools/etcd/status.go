@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -46,6 +47,12 @@ func statusCommand(ctx context.Context, opt options, names []string) error {
 		}
 	}
 	return nil
+}
+
+// shown is a text of another program, without bytes that a terminal would obey.
+func shown(text string) string {
+	quoted := strconv.Quote(text)
+	return quoted[1 : len(quoted)-1]
 }
 
 func look(ctx context.Context, client *clientv3.Client, l layout) (*view, error) {
@@ -108,7 +115,7 @@ func (v *view) show(ctx context.Context, client *clientv3.Client) error {
 	fmt.Fprintln(table, "MEMBER\tHOST\tPID\tSHARDS")
 	for _, name := range names {
 		id := v.members[name]
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\n", name, id.Host, id.PID, owned[name])
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\n", shown(name), shown(id.Host), id.PID, owned[name])
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -142,13 +149,14 @@ func (v *view) showKey(ctx context.Context, client *clientv3.Client, name string
 		state = fmt.Sprintf("needs a run since revision %d", need.Kvs[0].ModRevision)
 		if len(given.Kvs) > 0 {
 			if p := parkOf(given.Kvs[0].Value); p.Need == need.Kvs[0].ModRevision {
-				state = fmt.Sprintf("parked: %s. An add runs it again", p.Reason)
+				state = fmt.Sprintf("parked: %s. An add runs it again", shown(p.Reason))
 			}
 		}
 	}
 	owner := "which no member owns"
 	if name, ok := v.owners[n]; ok {
-		owner = fmt.Sprintf("owned by %s (%s) with fence %d", name, v.members[name].Host, v.fences[n])
+		owner = fmt.Sprintf("owned by %s (%s) with fence %d", shown(name), shown(v.members[name].Host),
+			v.fences[n])
 	}
 	fmt.Printf("%q: %s; shard %04x, %s\n", name, state, n, owner)
 	return nil

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// lossy makes the first transaction, whose answer is lost. Then the owner key is there.
+type lossy struct {
+	clientv3.KV
+	owner *mvccpb.KeyValue
+	calls int
+}
+
+func (l *lossy) Txn(context.Context) clientv3.Txn { return l }
+func (l *lossy) If(...clientv3.Cmp) clientv3.Txn  { return l }
+func (l *lossy) Then(...clientv3.Op) clientv3.Txn { return l }
+func (l *lossy) Else(...clientv3.Op) clientv3.Txn { return l }
+func (l *lossy) Commit() (*clientv3.TxnResponse, error) {
+	l.calls++
+	if l.calls == 1 {
+		return nil, errors.New("the answer was lost")
+	}
+	found := &etcdserverpb.RangeResponse{Kvs: []*mvccpb.KeyValue{l.owner}}
+	return &clientv3.TxnResponse{Header: &etcdserverpb.ResponseHeader{Revision: 9},
+		Responses: []*etcdserverpb.ResponseOp{{
+			Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: found}}}}, nil
+}
+
+func TestClaimWhoseAnswerWasLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		lease, want int64
+	}{
+		"etcd had made it":        {lease: 5, want: 7},
+		"another member has come": {lease: 6, want: 0},
+	} {
+		kv := &lossy{owner: &mvccpb.KeyValue{Lease: c.lease, CreateRevision: 7}}
+		m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1},
+			&clientv3.Client{KV: kv})
+		l := newLease(time.Minute, time.Second, bootTime)
+		l.id = 5
+		if got := m.createOwner(&session{lease: l, ctx: context.Background()}, 0); got != c.want {
+			t.Errorf("%s: expected the fence %d, got %d", name, c.want, got)
+		}
+		if kv.calls != 2 {
+			t.Errorf("%s: expected 2 calls, got %d", name, kv.calls)
+		}
+	}
+}
+
+func TestClaimEndsWithTheSession(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	kv := &lossy{}
+	m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1},
+		&clientv3.Client{KV: kv})
+	if got := m.createOwner(&session{ctx: ctx}, 0); got != 0 || kv.calls != 0 {
+		t.Errorf("expected no claim, got the fence %d after %d calls", got, kv.calls)
+	}
+}
+
+func TestShownTextHasNoControlBytes(t *testing.T) {
+	if got := shown("a\x1b[2J\n\"b\""); got != `a\x1b[2J\n\"b\"` {
+		t.Errorf("got %q", got)
+	}
+}

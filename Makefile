@@ -126,7 +126,7 @@ test-go:
 	@tests/bindings/go
 
 test-etcd:
-	@tests/etcd/run
+	@tests/run etcd
 
 cluster:
 	@tests/etcd/run --long $$(($(or $(MINUTES),10) * 60)) $(SEED)
@@ -281,7 +281,7 @@ help:
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms, packages and specs (needs root)"
 	@echo "  make test-go          the Go packages and samples, and client-go's own tests"
-	@echo "  make test-etcd        wq-etcd: unit tests, and 20 s of the faults of make cluster"
+	@echo "  make test-etcd        wq-etcd: unit tests, and a minute of the faults of make cluster"
 	@echo "  make cluster          wq-etcd: kill and cut off members and servers for MINUTES=10,"
 	@echo "                        with three seeds or SEED=1 (an hour)"
 	@echo "  make model            compare wq with a model: all short sequences, long random ones"

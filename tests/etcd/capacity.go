@@ -47,8 +47,11 @@ func capacityMain(args []string) error {
 	for shard := 0; shard < 256; shard++ {
 		must(listPrefix(ctx, client, fmt.Sprintf("%sneed/%04x/", prefix, shard)))
 	}
-	fmt.Printf("capacity: %.0f keys a second listed by shards, in pages of 1,000\n",
+	fmt.Printf("capacity: %.0f keys a second listed by shards",
 		float64(*n)/time.Duration(monotonic()-began).Seconds())
+	began = monotonic()
+	must(listPrefix(ctx, client, prefix+"need/"))
+	fmt.Printf(", %.0f by one prefix\n", float64(*n)/time.Duration(monotonic()-began).Seconds())
 	for _, w := range []int{1, 10, 100, 1000} {
 		fanOut(ctx, client, w)
 	}
@@ -80,10 +83,12 @@ func putMany(ctx context.Context, client *clientv3.Client, n int) time.Duration 
 	return time.Duration(monotonic() - began)
 }
 
+// listPrefix lists as wq-etcd does.
 func listPrefix(ctx context.Context, client *clientv3.Client, prefix string) error {
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
-		r, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(1000))
+		r, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(50000),
+			clientv3.WithKeysOnly())
 		if err != nil || !r.More {
 			return err
 		}

@@ -25,7 +25,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-const listPage = 1000
+// listPage is the number of keys in one answer, which has no values: 50 MB at most. For each page
+// etcd counts all keys that follow, so small pages of a large prefix take long.
+const listPage = 50000
 
 var (
 	errPeriodic = errors.New("periodic listing")
@@ -47,6 +49,7 @@ type feed struct {
 	client *clientv3.Client
 	prefix string
 	every  time.Duration // between listings
+	limit  time.Duration // for one page
 	sink   sink
 	relist chan struct{} // wakes the feed for a new listing; nil: never
 	failed func(error)   // counts the reason of a new listing
@@ -79,7 +82,7 @@ func (f *feed) list(ctx context.Context) (int64, error) {
 	from, end := f.prefix, clientv3.GetPrefixRangeEnd(f.prefix)
 	rev := int64(0)
 	for {
-		try, cancel := context.WithTimeout(ctx, callLimit)
+		try, cancel := context.WithTimeout(ctx, f.limit)
 		r, err := f.client.Get(try, from, clientv3.WithRange(end), clientv3.WithLimit(listPage),
 			clientv3.WithRev(rev), clientv3.WithKeysOnly())
 		cancel()

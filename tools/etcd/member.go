@@ -139,9 +139,11 @@ func (m *member) serve(ctx context.Context) error {
 	notify("READY=1\nSTATUS=member " + m.name + " of " + m.layout.prefix)
 
 	var feeds sync.WaitGroup
-	m.follow(inner, &feeds, m.layout.live(), (*liveSink)(m), nil)
+	m.follow(inner, &feeds, feed{prefix: m.layout.live(), sink: (*liveSink)(m)})
 	if m.layout.Mirror != "" {
-		m.follow(inner, &feeds, m.layout.Mirror, (*mirrorSink)(m), m.objects)
+		// A page of millions of objects can take long.
+		m.follow(inner, &feeds, feed{prefix: m.layout.Mirror, sink: (*mirrorSink)(m),
+			relist: m.objects, limit: time.Minute})
 	}
 	err := l.keep(inner, m.client, func() { m.stats.renewals.Add(1) })
 
@@ -161,10 +163,9 @@ func (m *member) serve(ctx context.Context) error {
 }
 
 // follow starts a feed, which ends with the context.
-func (m *member) follow(ctx context.Context, wg *sync.WaitGroup, prefix string, to sink,
-	relist chan struct{}) {
-	f := feed{client: m.client, prefix: prefix, every: m.opt.relist, sink: to, relist: relist,
-		failed: func(err error) { m.stats.relisted(reasonOf(err)) }}
+func (m *member) follow(ctx context.Context, wg *sync.WaitGroup, f feed) {
+	f.client, f.every, f.limit = m.client, m.opt.relist, max(f.limit, callLimit)
+	f.failed = func(err error) { m.stats.relisted(reasonOf(err)) }
 	if wg != nil {
 		wg.Add(1)
 	}
@@ -395,7 +396,8 @@ func (m *member) start(s *shard) {
 		}
 		return
 	}
-	m.follow(ctx, nil, m.layout.needsOf(s.n), &needSink{m: m, s: s, fence: s.fence}, nil)
+	m.follow(ctx, nil, feed{prefix: m.layout.needsOf(s.n),
+		sink: &needSink{m: m, s: s, fence: s.fence}})
 }
 
 // stopFeed ends the adds of a shard, and cancels the runs that did not begin. The needs are in

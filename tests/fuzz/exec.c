@@ -75,13 +75,8 @@ static const struct {
 	const char *name;
 } errors[] = {
 #define E(name)	{ name, #name }
-	/* The errnos in the ABI's header. */
-	E(EINVAL), E(E2BIG), E(ERANGE), E(ENOTTY), E(EOPNOTSUPP), E(EFAULT), E(ENOSPC), E(ENOMEM),
-	E(ENOTCONN), E(EISCONN), E(EACCES), E(EPERM), E(ENOENT), E(EEXIST), E(ESTALE),
-	E(ESHUTDOWN), E(EHOSTDOWN), E(EBUSY), E(EDEADLK), E(EUSERS), E(EAGAIN), E(ETIMEDOUT), E(EIDRM), E(EMSGSIZE), E(EINTR), E(ECANCELED),
-	E(EMFILE), E(ENFILE),
-	/* The errno of a slot without a file. */
-	E(EBADF),
+	/* The errnos in the ABI's headers, one of them that of a slot without a file. */
+#include "errnos.h"
 #undef E
 };
 

@@ -689,8 +689,8 @@ static bool is_known(const struct entry *e)
 }
 
 /*
- * Writes the programs with a title, and then those that add coverage, the largest addition
- * first.
+ * Writes the programs with a title, and then those that add coverage, the largest addition for
+ * each call first.
  */
 static void minimise(char **files)
 {
@@ -724,7 +724,7 @@ static void minimise(char **files)
 	do {
 		most = 0;
 		for (__u32 i = 0; i < n; i++) {
-			__u32 fresh = fresh_of(&reach[i]);
+			__u32 fresh = FUZZ_CALLS * fresh_of(&reach[i]) / all[i].prog.n;
 
 			if (fresh > most) {
 				most = fresh;

@@ -81,6 +81,14 @@ static const struct attr {
 #include "../../include/wq_attr_table.h"
 };
 
+/* The bits of all attributes. */
+enum {
+	ALL_ATTRS = 0
+#define VALUE(name, ...) | WQ_ATTR_##name
+#define OTHER(name, ...) | WQ_ATTR_##name
+#include "../../include/wq_attr_table.h"
+};
+
 /* Writes a value at the ends of an attribute's range. Returns the attribute's bit, or 0. */
 static __u32 attr_put(struct wq_attrs *args, const struct call *c)
 {
@@ -168,47 +176,14 @@ static const struct {
 	{ 3, { MAX_OF(2), MAX_WAIT(0), FAST(0, 0, 0) } },
 };
 
-/* The size field of a struct, and whether the bytes beyond its end are zero. */
-static __u32 struct_size(__u8 i, __u32 size, bool *dirty)
-{
-	*dirty = false;
-	switch (i) {
-	case 1:
-		return 0;
-	case 2:
-		return 4;
-	case 3:
-		return 7;
-	case 4:
-		return 8;
-	case 5:
-		return size - 8;
-	case 6:
-		return size - 4;
-	case 7:
-		return size - 1;
-	case 8:
-		return size + 8;
-	case 9:
-		*dirty = true;
-		return size + 8;
-	case 10:
-		*dirty = true;
-		return size + 1;
-	case 11:
-		return PAGE;
-	case 12:
-		*dirty = true;
-		return PAGE;
-	case 13:
-		return PAGE + 1;
-	case 14:
-		return 1U << 31;
-	case 15:
-		return ~0U;
-	}
-	return size;
-}
+/* The size field of a struct: a number, or the right size and a number.  Bytes beyond its end. */
+static const struct { __u32 n; bool relative, dirty; } sizes[] = {
+	{ 0, true, false }, { 0, false, false }, { 4, false, false }, { 7, false, false },
+	{ 8, false, false }, { -8, true, false }, { -4, true, false }, { -1, true, false },
+	{ 8, true, false }, { 8, true, true }, { 1, true, true }, { PAGE, false, false },
+	{ PAGE, false, true }, { PAGE + 1, false, false }, { 1U << 31, false, false },
+	{ ~0U, false, false },
+};
 
 /* Letters that differ from poison; some keys have bytes that would break a text. */
 static void key_fill(__u8 *to, __u32 id, __u32 len)
@@ -240,14 +215,14 @@ __s32 verb(struct task *t, unsigned int cmd, void *args, __u32 size, bool tells)
 {
 	const struct call *c = t->call;
 	char *image = t->image[ARG];
-	__u32 usize, room, n;
-	bool dirty;
+	__u32 usize = sizes[c->arg[A_SIZE]].n, room, n;
 	__s32 ret;
 
-	usize = struct_size(c->arg[A_SIZE], size, &dirty);
+	if (sizes[c->arg[A_SIZE]].relative)
+		usize += size;
 	room = usize < 8 ? 8 : usize > PAGE ? PAGE + 8 : usize;
 	n = size < room ? size : room;
-	memset(image, dirty ? 0x11 : 0, room);
+	memset(image, sizes[c->arg[A_SIZE]].dirty ? 0x11 : 0, room);
 	memcpy(image, args, n);
 	memcpy(image, &usize, sizeof(usize));
 	/* PTR_SELF for the struct itself has no meaning. */
@@ -459,34 +434,24 @@ static void recs_place(struct task *t, struct wq_keys *keys, struct spot *s)
 	keys->addr = (uintptr_t)s->user;
 }
 
-static __u64 results_place(struct task *t, __u32 n, struct spot *s)
+/* The array for @n results or marks of @each bytes, or none. */
+static __u64 array_place(struct task *t, int area, __u8 where, __u32 n, size_t each, struct spot *s)
 {
-	__u8 where = t->call->arg[A_RESULTS];
-	size_t len = n * sizeof(__s32);
+	size_t len = n * each;
 
 	*s = (struct spot){};
 	if (!where)
 		return 0;
-	if (len > area_sizes[RESULTS] - PAGE)
-		len = area_sizes[RESULTS] - PAGE;
-	memset(t->image[RESULTS], FILL, len);
-	*s = place(t, RESULTS, where - 1, len);
+	if (len > area_sizes[area] - PAGE)
+		len = area_sizes[area] - PAGE;
+	memset(t->image[area], FILL, len);
+	*s = place(t, area, where - 1, len);
 	return (uintptr_t)s->user;
 }
 
-static __u64 marks_place(struct task *t, __u32 n, struct spot *s)
+static __u64 results_place(struct task *t, __u32 n, struct spot *s)
 {
-	__u8 where = t->call->arg[A_MARKS];
-	size_t len = n * sizeof(struct wq_mark);
-
-	*s = (struct spot){};
-	if (!where)
-		return 0;
-	if (len > area_sizes[MARKS] - PAGE)
-		len = area_sizes[MARKS] - PAGE;
-	memset(t->image[MARKS], FILL, len);
-	*s = place(t, MARKS, where - 1, len);
-	return (uintptr_t)s->user;
+	return array_place(t, RESULTS, t->call->arg[A_RESULTS], n, sizeof(__s32), s);
 }
 
 static void marks_check(struct task *t, const struct spot *s, __u32 handled)
@@ -836,7 +801,8 @@ __s32 do_recs(struct task *t, const struct call *c)
 	n = args.keys.count;
 	args.results = results_place(t, n, &results);
 	if (add)
-		args.marks = marks_place(t, n, &marks);
+		args.marks = array_place(t, MARKS, c->arg[A_MARKS], n, sizeof(struct wq_mark),
+					 &marks);
 	ret = verb(t, add ? WQ_IOC_ADD : WQ_IOC_TOUCH, &args, sizeof(args), true);
 	spot_check(t, &recs, 0, "the keys");
 	leak_check(t, &marks, marks.len, "the marks");
@@ -934,8 +900,16 @@ static __u32 op_of(const struct call *c)
 	return ops[c->op] ^ PICK(flag_values, c->arg[A_FLAGS]);
 }
 
+#define INFO(field)	offsetof(struct wq_key_info, field)
+#define RESERVED_COUNT	7	/* and the count */
+
 __s32 do_key(struct task *t, const struct call *c)
 {
+	/* The field that is not 0, by the value of A_RESERVED. */
+	static const __u8 info_fields[] = {
+		0, INFO(state), INFO(requeues), INFO(failures), INFO(age), INFO(due), INFO(holder),
+		INFO(lease), INFO(given_back), INFO(priority),
+	};
 	struct wq_key_op args = {
 		.op = op_of(c),
 		.key_len = PICK(key_lens, c->arg[A_LEN]),
@@ -943,36 +917,10 @@ __s32 do_key(struct task *t, const struct call *c)
 	struct spot key;
 	__s32 ret;
 
-	switch (c->arg[A_RESERVED]) {
-	case 1:
-		args.info.state = 1;
-		break;
-	case 2:
-		args.info.requeues = 1;
-		break;
-	case 3:
-		args.info.failures = 1;
-		break;
-	case 4:
-		args.info.age = 1;
-		break;
-	case 5:
-		args.info.due = 1;
-		break;
-	case 6:
-		args.info.holder = 1;
-		break;
-	case 7:
+	if (c->arg[A_RESERVED])
+		*((__u8 *)&args.info + PICK(info_fields, c->arg[A_RESERVED])) = 1;
+	if (c->arg[A_RESERVED] == RESERVED_COUNT)
 		args.count = 1;
-		args.info.lease = 1;
-		break;
-	case 8:
-		args.info.given_back = 1;
-		break;
-	case 9:
-		args.info.priority = 1;
-		break;
-	}
 	/* A state, which can be one that no key has. */
 	if (args.op == WQ_DO_RESTORE) {
 		args.info.state |= (c->arg[A_FLAGS] * 37 ^ c->arg[A_RESERVED] * 5) & 0x1ff;
@@ -1121,15 +1069,18 @@ __s32 do_shutdown(struct task *t, const struct call *c)
 
 static void config_check(struct task *t, const struct wq_attrs *args)
 {
-	if (args->set >= WQ_ATTR_MAX_RETRIES << 1 || args->max_retries > WQ_MAX_RETRIES ||
-	    args->order > WQ_ORDER_OTHER || args->mode > 0777 || !args->max_keys ||
-	    args->max_keys > WQ_MAX_KEYS || args->lease < 0 ||
-	    (args->lease && args->lease < WQ_MIN_LEASE) || args->slack < 0 ||
-	    args->slack > WQ_MAX_SLACK || args->debounce < 0 || !args->num_limiters ||
+	for (size_t i = 0; i < ARRAY_SIZE(attrs); i++) {
+		const struct attr *a = &attrs[i];
+		__s64 value = 0;
+
+		memcpy(&value, (const char *)args + a->field, a->size);
+		if (value ? value < a->min || value > a->max : a->initial)
+			fault(t, "attribute 0x%x is %lld", a->bit, (long long)value);
+	}
+	if (args->set & ~ALL_ATTRS || args->mode > 0777 || !args->num_limiters ||
 	    args->num_limiters > WQ_MAX_LIMITERS)
-		fault(t, "set 0x%x, mode 0%o, max_keys %u, lease %lld, slack %lld, %u limiters",
-		      args->set, args->mode, args->max_keys, (long long)args->lease,
-		      (long long)args->slack, args->num_limiters);
+		fault(t, "set 0x%x, mode 0%o, %u limiters", args->set, args->mode,
+		      args->num_limiters);
 }
 
 __s32 do_config(struct task *t, const struct call *c)

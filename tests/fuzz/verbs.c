@@ -81,14 +81,6 @@ static const struct attr {
 #include "../../include/wq_attr_table.h"
 };
 
-/* The bits of all attributes. */
-enum {
-	ALL_ATTRS = 0
-#define VALUE(name, ...) | WQ_ATTR_##name
-#define OTHER(name, ...) | WQ_ATTR_##name
-#include "../../include/wq_attr_table.h"
-};
-
 /* Writes a value at the ends of an attribute's range. Returns the attribute's bit, or 0. */
 static __u32 attr_put(struct wq_attrs *args, const struct call *c)
 {
@@ -1069,6 +1061,12 @@ __s32 do_shutdown(struct task *t, const struct call *c)
 
 static void config_check(struct task *t, const struct wq_attrs *args)
 {
+	__u32 unknown = args->set;
+
+#define VALUE(name, ...)	unknown &= ~WQ_ATTR_##name;
+#define OTHER(name, ...)	unknown &= ~WQ_ATTR_##name;
+#include "../../include/wq_attr_table.h"
+
 	for (size_t i = 0; i < ARRAY_SIZE(attrs); i++) {
 		const struct attr *a = &attrs[i];
 		__s64 value = 0;
@@ -1077,7 +1075,7 @@ static void config_check(struct task *t, const struct wq_attrs *args)
 		if (value ? value < a->min || value > a->max : a->initial)
 			fault(t, "attribute 0x%x is %lld", a->bit, (long long)value);
 	}
-	if (args->set & ~ALL_ATTRS || args->mode > 0777 || !args->num_limiters ||
+	if (unknown || args->mode > 0777 || !args->num_limiters ||
 	    args->num_limiters > WQ_MAX_LIMITERS)
 		fault(t, "set 0x%x, mode 0%o, %u limiters", args->set, args->mode,
 		      args->num_limiters);

@@ -9,9 +9,9 @@
  * so that most adds compare two numbers of the queue.
  *
  * wq_users_lock protects the tree of users and their counts.  It is the innermost lock: it is
- * taken with wq.lock held, or alone.  It is a raw spinlock, because a task that holds a mutex, or on
- * PREEMPT_RT any other lock, can be throttled by its cgroup's cpu.max, and would make all users wait.
- * Nothing allocates, frees or asks a security module under it.
+ * taken with wq.lock held, or alone.  It is a raw spinlock, because a task that holds a mutex, or
+ * on PREEMPT_RT any other lock, can be throttled by its cgroup's cpu.max, and would make all users
+ * wait.  Nothing allocates, frees or asks a security module under it.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>

@@ -65,7 +65,7 @@ void fault(struct task *t, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	snprintf(shared->fault, sizeof(shared->fault), "call %td (%s): %s",
-		 t->call - shared->prog.call + 1, op_names[t->call->op], text);
+		 t->call - shared->prog.call + 1, op_info[t->call->op].word, text);
 }
 
 /* ---- a call ---- */
@@ -220,19 +220,9 @@ static __s32 do_kill(struct task *t, const struct call *c)
 }
 
 static do_call *const ops[OPS] = {
-	[OP_OPEN] = do_open, [OP_BIND] = do_bind, [OP_ADD] = do_recs, [OP_GET] = do_get,
-	[OP_DONE] = do_done, [OP_TOUCH] = do_recs, [OP_STAT] = do_stat, [OP_QUERY] = do_key,
-	[OP_CANCEL] = do_key, [OP_FORGET] = do_key, [OP_LIST] = do_list,
-	[OP_INFO] = do_info, [OP_SHUTDOWN] = do_shutdown,
-	[OP_CONFIG] = do_config, [OP_SET] = do_set, [OP_MAP] = do_map, [OP_PAUSE] = do_pause,
-	[OP_KICK] = do_kick,
-	[OP_FLUSH] = do_flush, [OP_DISABLE] = do_key, [OP_SOURCE] = do_source,
-	[OP_UNLINK] = do_unlink, [OP_IOCTL] = do_ioctl, [OP_CLOSE] = do_close,
-	[OP_DUP] = do_dup, [OP_POLL] = do_poll, [OP_EPOLL] = do_epoll, [OP_FCNTL] = do_fcntl,
-	[OP_FILE] = do_file, [OP_FDINFO] = do_fdinfo, [OP_DEBUGFS] = do_debugfs,
-	[OP_PATH] = do_path,
-	[OP_KILL] = do_kill, [OP_UID] = do_uid, [OP_SLEEP] = do_sleep, [OP_PASS] = do_pass,
-	[OP_RW] = do_rw,
+#define OP(name, word, function, ...)	function,
+#define ARGUMENT(...)
+#include "table.h"
 };
 
 /* ---- programs ---- */

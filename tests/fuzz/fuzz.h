@@ -36,33 +36,18 @@
 /* ---- programs ---- */
 
 enum op {
-	OP_OPEN, OP_BIND, OP_ADD, OP_GET, OP_DONE, OP_TOUCH, OP_STAT, OP_QUERY, OP_CANCEL,
-	OP_FORGET, OP_LIST, OP_INFO, OP_SHUTDOWN, OP_CONFIG, OP_SET, OP_MAP,
-	OP_PAUSE, OP_KICK, OP_FLUSH, OP_DISABLE, OP_SOURCE, OP_UNLINK,
-	OP_IOCTL, OP_CLOSE, OP_DUP, OP_POLL, OP_EPOLL, OP_FCNTL, OP_FILE, OP_FDINFO,
-	OP_DEBUGFS, OP_PATH, OP_FORK, OP_KILL, OP_UID, OP_SLEEP, OP_PASS, OP_RW,
+#define OP(name, ...)	OP_##name,
+#define ARGUMENT(...)
+#include "table.h"
 	OPS
 };
 
-/* OP_BIND to OP_UNLINK are the verbs. */
 #define OP_IS_VERB(op)	((op) >= OP_BIND && (op) <= OP_UNLINK)
 
 enum arg {
-	A_THREAD,	/* 1: in the racing thread */
-	A_FAIL,		/* the allocation or copy that fails */
-	A_FD, A_FD2,	/* slots */
-	A_HOW,		/* one of several calls */
-	A_ARG, A_SIZE,	/* the address of the verb's struct, and the size in it */
-	A_FLAGS, A_RESERVED,
-	A_NAME, A_MODE, A_MAX_KEYS, A_LIMITS, A_TWEAK, A_LIMITS_AT, A_LEASE,
-	A_SLACK, A_DEBOUNCE, A_SET, A_UID,
-	A_KEYS,		/* the address of the records */
-	A_SOURCE,	/* 0: made up, 1: from the last get */
-	A_N, A_KEY, A_LEN, A_OUTCOME, A_OUTCOME2, A_DELAY, A_TOKEN, A_BAD,
-	A_RESULTS,
-	A_NEXT, A_ROOM, A_COUNT, A_TIMEOUT, A_DEADLINE, A_CURSOR,
-	A_EVENTS, A_MARKS, A_ORDER, A_LEVEL, A_RETRIES, A_REASONS,
-	A_ATTR, A_VALUE,	/* an attribute of the table, and a value at the ends of its range */
+#define OP(...)
+#define ARGUMENT(name, ...)	A_##name,
+#include "table.h"
 	ARGS
 };
 
@@ -76,11 +61,16 @@ struct prog {
 	struct call call[FUZZ_CALLS];
 };
 
-/* The number of values of an argument. */
-extern const __u8 arg_values[ARGS];
-/* The arguments of an op, a bit for each. */
-extern const __u64 op_args[OPS];
-extern const char * const op_names[OPS];
+extern const struct op_info {
+	const char *word;
+	__u8 weight;		/* how often new programs have it */
+	__u64 args;		/* a bit for each argument that it has */
+} op_info[OPS];
+
+extern const struct arg_info {
+	const char *word;
+	__u8 values;		/* number of values */
+} arg_info[ARGS];
 
 /* The kinds of pointers. */
 enum where {

@@ -530,7 +530,7 @@ static void summary(void)
 	for (enum op op = 0; op < OPS; op++) {
 		if (!OP_IS_VERB(op))
 			continue;
-		printf("fuzz: %-9s %10llu %14llu %10llu ", op_names[op],
+		printf("fuzz: %-9s %10llu %14llu %10llu ", op_info[op].word,
 		       (unsigned long long)calls_of[op],
 		       (unsigned long long)worst[op].ns / 1000,
 		       (unsigned long long)worst[op].blocks);

@@ -11,55 +11,6 @@
 
 #include "fuzz.h"
 
-const char * const op_names[OPS] = {
-	[OP_OPEN] = "open", [OP_BIND] = "bind", [OP_ADD] = "add", [OP_GET] = "get",
-	[OP_DONE] = "done", [OP_TOUCH] = "touch", [OP_STAT] = "stat", [OP_QUERY] = "query",
-	[OP_CANCEL] = "cancel", [OP_FORGET] = "forget", [OP_LIST] = "list",
-	[OP_INFO] = "info", [OP_SHUTDOWN] = "shutdown",
-	[OP_CONFIG] = "config", [OP_SET] = "set", [OP_MAP] = "map", [OP_PAUSE] = "pause",
-	[OP_KICK] = "kick",
-	[OP_FLUSH] = "flush", [OP_DISABLE] = "disable", [OP_SOURCE] = "source",
-	[OP_UNLINK] = "unlink", [OP_IOCTL] = "ioctl", [OP_CLOSE] = "close",
-	[OP_DUP] = "dup", [OP_POLL] = "poll", [OP_EPOLL] = "epoll", [OP_FCNTL] = "fcntl",
-	[OP_FILE] = "file", [OP_FDINFO] = "fdinfo", [OP_DEBUGFS] = "debugfs",
-	[OP_PATH] = "path",
-	[OP_FORK] = "fork", [OP_KILL] = "kill", [OP_UID] = "uid", [OP_SLEEP] = "sleep", [OP_PASS] = "pass",
-	[OP_RW] = "rw",
-};
-
-static const char * const arg_names[ARGS] = {
-	[A_THREAD] = "thread", [A_FAIL] = "fail", [A_FD] = "fd", [A_FD2] = "fd2",
-	[A_HOW] = "how", [A_ARG] = "arg", [A_SIZE] = "size", [A_FLAGS] = "flags",
-	[A_RESERVED] = "reserved", [A_NAME] = "name", [A_MODE] = "mode",
-	[A_MAX_KEYS] = "max_keys", [A_LIMITS] = "limits", [A_TWEAK] = "tweak",
-	[A_LIMITS_AT] = "limits_at", [A_LEASE] = "lease", [A_SLACK] = "slack",
-	[A_DEBOUNCE] = "debounce",
-	[A_SET] = "set", [A_UID] = "uid", [A_KEYS] = "keys",
-	[A_SOURCE] = "source", [A_N] = "n", [A_KEY] = "key", [A_LEN] = "len",
-	[A_OUTCOME] = "outcome", [A_OUTCOME2] = "outcome2", [A_DELAY] = "delay",
-	[A_TOKEN] = "token", [A_BAD] = "bad", [A_RESULTS] = "results", [A_NEXT] = "next",
-	[A_ROOM] = "room", [A_COUNT] = "count", [A_TIMEOUT] = "timeout",
-	[A_DEADLINE] = "deadline", [A_CURSOR] = "cursor", [A_EVENTS] = "events",
-	[A_MARKS] = "marks", [A_ORDER] = "order", [A_LEVEL] = "level", [A_RETRIES] = "retries",
-	[A_REASONS] = "reasons", [A_ATTR] = "attr", [A_VALUE] = "value",
-};
-
-/* verbs.c and calls.c have the tables for these; a value beyond a table is its last entry. */
-const __u8 arg_values[ARGS] = {
-	[A_THREAD] = 2, [A_FAIL] = 64, [A_FD] = FUZZ_SLOTS, [A_FD2] = FUZZ_SLOTS,
-	[A_HOW] = 16, [A_ARG] = PTR_VALUES, [A_SIZE] = 16, [A_FLAGS] = 12, [A_RESERVED] = 10,
-	[A_NAME] = 16, [A_MODE] = 8, [A_MAX_KEYS] = 10, [A_LIMITS] = 21, [A_TWEAK] = 50,
-	[A_LIMITS_AT] = PTR_VALUES, [A_LEASE] = 8, [A_SLACK] = 9, [A_DEBOUNCE] = 6, [A_SET] = 13, [A_UID] = 6,
-	[A_KEYS] = PTR_VALUES, [A_SOURCE] = 2,
-	[A_N] = 14, [A_KEY] = 12, [A_LEN] = 16, [A_OUTCOME] = 24, [A_OUTCOME2] = 24,
-	[A_DELAY] = 14, [A_TOKEN] = 6, [A_BAD] = 20, [A_RESULTS] = PTR_VALUES + 1,
-	[A_NEXT] = PTR_VALUES, [A_ROOM] = 18, [A_COUNT] = 10, [A_TIMEOUT] = 8, [A_DEADLINE] = 8,
-	[A_CURSOR] = 8,
-	[A_EVENTS] = 8, [A_MARKS] = PTR_VALUES + 1,
-	[A_ORDER] = 10, [A_LEVEL] = 8, [A_RETRIES] = 6, [A_REASONS] = 5,
-	[A_ATTR] = 16, [A_VALUE] = 8,
-};
-
 #define B(arg)		(1ULL << (arg))
 #define ANY		(B(A_THREAD) | B(A_FAIL))
 #define VERB		(ANY | B(A_FD) | B(A_ARG) | B(A_SIZE))
@@ -68,64 +19,16 @@ const __u8 arg_values[ARGS] = {
 #define OUT		(B(A_NEXT) | B(A_ROOM) | B(A_COUNT))
 #define ONE_KEY		(B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_FLAGS) | B(A_RESERVED))
 
-const __u64 op_args[OPS] = {
-	[OP_OPEN] = ANY | B(A_FD) | B(A_HOW),
-	[OP_BIND] = VERB | B(A_FD2) | B(A_FLAGS) | B(A_NAME) | B(A_MODE) | B(A_MAX_KEYS) | B(A_LIMITS) |
-		    B(A_TWEAK) | B(A_LIMITS_AT) | B(A_RESERVED) | B(A_LEASE) | B(A_SLACK) |
-		    B(A_DEBOUNCE) | B(A_ORDER) | B(A_RETRIES) | B(A_ATTR) | B(A_VALUE),
-	[OP_ADD] = VERB | B(A_FLAGS) | RECS | B(A_MARKS) | B(A_LEVEL),
-	[OP_GET] = VERB | B(A_FLAGS) | OUT | B(A_TIMEOUT) | B(A_DEADLINE),
-	[OP_DONE] = VERB | B(A_FLAGS) | RECS | OUT | B(A_TIMEOUT) | B(A_REASONS),
-	[OP_TOUCH] = VERB | B(A_FLAGS) | RECS,
-	[OP_STAT] = VERB | B(A_FLAGS),
-	[OP_QUERY] = VERB | ONE_KEY,
-	[OP_CANCEL] = VERB | ONE_KEY,
-	[OP_FORGET] = VERB | ONE_KEY,
-	[OP_LIST] = VERB | B(A_FLAGS) | OUT | B(A_CURSOR),
-	[OP_INFO] = VERB | B(A_FLAGS),
-	[OP_SHUTDOWN] = VERB | B(A_FLAGS) | B(A_TIMEOUT) | B(A_DEADLINE),
-	[OP_CONFIG] = VERB | B(A_FLAGS) | B(A_LIMITS_AT) | B(A_COUNT),
-	[OP_SET] = VERB | B(A_FLAGS) | B(A_SET) | B(A_MODE) | B(A_UID) | B(A_MAX_KEYS) |
-		   B(A_LIMITS) | B(A_TWEAK) | B(A_LIMITS_AT) | B(A_LEASE) | B(A_SLACK) |
-		   B(A_RETRIES) | B(A_ATTR) | B(A_VALUE),
-	[OP_MAP] = VERB | B(A_FLAGS) | B(A_HOW),
-	[OP_PAUSE] = VERB | B(A_FLAGS) | B(A_TIMEOUT),
-	[OP_KICK] = VERB | B(A_FLAGS) | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_COUNT) | B(A_HOW),
-	[OP_FLUSH] = VERB | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_FLAGS) | B(A_TIMEOUT) |
-		     B(A_DEADLINE) | B(A_LEVEL),
-	[OP_DISABLE] = VERB | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_FLAGS) | B(A_TIMEOUT) |
-		       B(A_DEADLINE),
-	[OP_SOURCE] = VERB | B(A_HOW) | B(A_FLAGS) | B(A_N) | B(A_KEYS) | B(A_NAME) | B(A_DELAY),
-	[OP_UNLINK] = VERB | B(A_FLAGS) | B(A_NAME),
-	[OP_IOCTL] = ANY | B(A_FD) | B(A_HOW) | B(A_ARG),
-	[OP_CLOSE] = ANY | B(A_FD),
-	[OP_DUP] = ANY | B(A_FD) | B(A_FD2) | B(A_HOW),
-	[OP_POLL] = ANY | B(A_FD) | B(A_FD2) | B(A_EVENTS) | B(A_TIMEOUT),
-	[OP_EPOLL] = ANY | B(A_FD) | B(A_HOW) | B(A_EVENTS),
-	[OP_FCNTL] = ANY | B(A_FD) | B(A_HOW),
-	[OP_FILE] = ANY | B(A_FD) | B(A_HOW),
-	[OP_FDINFO] = ANY | B(A_FD),
-	[OP_DEBUGFS] = ANY | B(A_NAME) | B(A_HOW),
-	[OP_PATH] = ANY | B(A_FD) | B(A_HOW) | B(A_NAME),
-	[OP_FORK] = B(A_N) | B(A_HOW),
-	[OP_KILL] = B(A_HOW),
-	[OP_UID] = B(A_THREAD) | B(A_HOW),
-	[OP_SLEEP] = B(A_THREAD) | B(A_HOW),
-	[OP_PASS] = ANY | B(A_FD),
-	[OP_RW] = ANY | B(A_FD) | B(A_HOW) | B(A_KEY) | B(A_NEXT),
+const struct op_info op_info[OPS] = {
+#define OP(name, word, function, weight, args)	{ #word, weight, args },
+#define ARGUMENT(...)
+#include "table.h"
 };
 
-/* The weight of an op. */
-static const __u8 op_weight[OPS] = {
-	[OP_OPEN] = 10, [OP_BIND] = 12, [OP_ADD] = 22, [OP_GET] = 20, [OP_DONE] = 20,
-	[OP_TOUCH] = 6, [OP_STAT] = 5, [OP_QUERY] = 6, [OP_CANCEL] = 6, [OP_FORGET] = 4,
-	[OP_LIST] = 6, [OP_INFO] = 1, [OP_SHUTDOWN] = 4, [OP_CONFIG] = 4,
-	[OP_SET] = 6, [OP_MAP] = 6, [OP_PAUSE] = 5, [OP_KICK] = 6, [OP_FLUSH] = 6,
-	[OP_DISABLE] = 4, [OP_SOURCE] = 4, [OP_UNLINK] = 3, [OP_IOCTL] = 1, [OP_CLOSE] = 6,
-	[OP_DUP] = 3,
-	[OP_POLL] = 3, [OP_EPOLL] = 4, [OP_FCNTL] = 3, [OP_FILE] = 1, [OP_FDINFO] = 2,
-	[OP_DEBUGFS] = 2, [OP_PATH] = 5, [OP_FORK] = 5, [OP_KILL] = 4, [OP_UID] = 3, [OP_SLEEP] = 4,
-	[OP_PASS] = 1, [OP_RW] = 20,
+const struct arg_info arg_info[ARGS] = {
+#define OP(...)
+#define ARGUMENT(name, word, values)	{ #word, values },
+#include "table.h"
 };
 
 /* ---- random numbers: splitmix64 ---- */
@@ -160,7 +63,7 @@ static bool one_in(__u32 n)
 
 static __u8 arg_random(enum arg a)
 {
-	__u8 v = fuzz_below(arg_values[a]);
+	__u8 v = fuzz_below(arg_info[a].values);
 
 	/* Thousands of keys take long, so few programs have them. */
 	return a == A_N && v > 10 && !one_in(16) ? v - 8 : v;
@@ -173,10 +76,10 @@ static enum op op_random(void)
 
 	if (!sum)
 		for (i = 0; i < OPS; i++)
-			sum += op_weight[i];
+			sum += op_info[i].weight;
 	at = fuzz_below(sum);
-	for (i = 0; at >= op_weight[i]; i++)
-		at -= op_weight[i];
+	for (i = 0; at >= op_info[i].weight; i++)
+		at -= op_info[i].weight;
 	return i;
 }
 
@@ -187,20 +90,20 @@ static struct call call_make(enum op op)
 	__u32 odds = 4 + fuzz_below(16);
 
 	for (enum arg a = A_FD; a < ARGS; a++)
-		if (op_args[op] & B(a) && one_in(odds))
+		if (op_info[op].args & B(a) && one_in(odds))
 			c.arg[a] = arg_random(a);
-	if (op_args[op] & B(A_THREAD) && one_in(8))
+	if (op_info[op].args & B(A_THREAD) && one_in(8))
 		c.arg[A_THREAD] = 1;
-	if (op_args[op] & B(A_FAIL) && one_in(16))
+	if (op_info[op].args & B(A_FAIL) && one_in(16))
 		c.arg[A_FAIL] = 1 + fuzz_below(6);
 	/* Few names and keys, so that calls use the same ones. */
-	if (op_args[op] & B(A_NAME) && one_in(2))
+	if (op_info[op].args & B(A_NAME) && one_in(2))
 		c.arg[A_NAME] = fuzz_below(3);
-	if (op_args[op] & B(A_KEY) && one_in(2))
+	if (op_info[op].args & B(A_KEY) && one_in(2))
 		c.arg[A_KEY] = fuzz_below(4);
 	if ((op == OP_DONE || op == OP_TOUCH) && one_in(2))
 		c.arg[A_SOURCE] = 1;
-	if (op_args[op] & B(A_BAD) && one_in(4))
+	if (op_info[op].args & B(A_BAD) && one_in(4))
 		c.arg[A_BAD] = arg_random(A_BAD);
 	if (op == OP_DEBUGFS)
 		c.arg[A_NAME] = 1 + fuzz_below(2);
@@ -317,7 +220,7 @@ void prog_make(struct prog *p)
 
 static void call_tweak(struct call *c)
 {
-	__u64 args = op_args[c->op];
+	__u64 args = op_info[c->op].args;
 	__u32 skip = fuzz_below(__builtin_popcountll(args));
 
 	while (skip--)
@@ -374,7 +277,7 @@ static void prog_mutate_once(struct prog *p, const struct prog *other)
 	case 19:
 		/* the calls from here on race */
 		for (; i < p->n; i++)
-			if (op_args[p->call[i].op] & B(A_THREAD) && one_in(2))
+			if (op_info[p->call[i].op].args & B(A_THREAD) && one_in(2))
 				p->call[i].arg[A_THREAD] ^= 1;
 		break;
 	}
@@ -391,11 +294,11 @@ void prog_mutate(struct prog *p, const struct prog *other)
 
 int call_print(char *s, size_t size, const struct call *c)
 {
-	int n = snprintf(s, size, "%s", op_names[c->op]);
+	int n = snprintf(s, size, "%s", op_info[c->op].word);
 
 	for (enum arg a = 0; a < ARGS; a++)
-		if (c->arg[a] && op_args[c->op] & B(a))
-			n += snprintf(s + n, size - n, " %s=%u", arg_names[a], c->arg[a]);
+		if (c->arg[a] && op_info[c->op].args & B(a))
+			n += snprintf(s + n, size - n, " %s=%u", arg_info[a].word, c->arg[a]);
 	return n;
 }
 
@@ -416,7 +319,7 @@ static bool call_read(struct call *c, char *line)
 
 	*c = (struct call){};
 	for (c->op = 0; c->op < OPS; c->op++)
-		if (!strcmp(word, op_names[c->op]))
+		if (!strcmp(word, op_info[c->op].word))
 			break;
 	if (c->op == OPS)
 		return false;
@@ -426,12 +329,12 @@ static bool call_read(struct call *c, char *line)
 			return false;
 		*eq = '\0';
 		for (a = 0; a < ARGS; a++)
-			if (!strcmp(word, arg_names[a]))
+			if (!strcmp(word, arg_info[a].word))
 				break;
-		if (a == ARGS || !(op_args[c->op] & B(a)))
+		if (a == ARGS || !(op_info[c->op].args & B(a)))
 			return false;
 		c->arg[a] = strtoul(eq + 1, NULL, 10);
-		if (c->arg[a] >= arg_values[a])
+		if (c->arg[a] >= arg_info[a].values)
 			return false;
 	}
 	return true;

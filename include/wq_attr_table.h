@@ -27,7 +27,7 @@
  */
 
 OTHER(MODE, MODE, mode, BY_FILE, "mode", "MODE",
-	"permissions in octal (a new queue: 0600), with any umask; read: get, done, query and ls; write: add, cancel and shutdown; either: forget and stat")
+	"permissions in octal (a new queue: 0600), with any umask; read: get, done, query and ls; write: add, cancel and kick; both: shutdown; either: forget and stat")
 OTHER(UID, USER, uid, BY_FILE, "owner", "USER",
 	"owner, a name or a number; only for root")
 OTHER(GID, GROUP, gid, BY_FILE, "group", "GROUP",
@@ -39,7 +39,7 @@ OTHER(LIMITER, LIMITER, limiters, ALWAYS, "limiter", "SPEC",
 	"delay of a key that failed: a list of limiters, see wqctl create --help (default: default-controller)")
 VALUE(ORDER, ORDER, order, order_kind, 1, WQ_ORDER_PREFIX, WQ_ORDER_FIFO,
 	ORDERS_ALL, NEVER, "order", "ORDER",
-	"which ready key is next, see below; fixed at creation (default: fifo)")
+	"which ready key is next; fixed at creation (default: fifo)")
 VALUE(ORDER_ARG, PART, order_arg, order_arg, 1, WQ_MAX_AGEING, 0,
 	ORDERS_WITH_ARG, NEVER, NULL, NULL, NULL)
 VALUE(GROUP_LIMIT, PART, group_limit, group_limit, 1, U32_MAX, 0,

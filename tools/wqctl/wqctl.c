@@ -140,10 +140,10 @@ static const struct command commands[] = {
 	{
 		.name = "create", .args = "QUEUE",
 		.doc = "Create a queue."
-			"\vA queue exists until it is unlinked or the machine restarts. Its name is one of $WQ_PATH or /dev/wqueue, if wqueue is mounted there; a name with a slash is the path of its file.\n\n"
+			"\vA queue exists until it is unlinked or the machine restarts. Its name is in $WQ_PATH or /dev/wqueue, if wqueue is mounted there; a name with a slash is the path of its file.\n\n"
 			"A key that failed runs again after a delay, which the queue's limiter determines. SPEC is a list of limiters, separated by commas; the longest delay applies:\n\n"
 			"  exponential:BASE:MAX   BASE after the first failure of a key, twice as long\n"
-			"                         after each other, at most MAX\n"
+			"                         after each further one, at most MAX\n"
 			"  fast-slow:FAST:SLOW:N  FAST after each of a key's first N failures, then SLOW\n"
 			"  bucket:QPS:BURST       a token bucket for all keys: BURST retries at once,\n"
 			"                         then QPS (such as 10 or 0.1) per second\n"
@@ -155,7 +155,7 @@ static const struct command commands[] = {
 			"  priority[:AGEING]             a key of the highest level, see wqctl add\n"
 			"                                --priority; one key in AGEING (default: 16) is\n"
 			"                                for the levels in turn, so that none waits for\n"
-			"                                ever. strict: no such key\n"
+			"                                ever. With strict, there is no such key\n"
 			"  groups:DELIMITER[:IN-FLIGHT]  groups take turns. The group of a key is the\n"
 			"                                part before the byte DELIMITER, such as / or\n"
 			"                                0x2f. At most IN-FLIGHT keys of a group are\n"
@@ -209,7 +209,7 @@ static const struct command commands[] = {
 			"With --wait, add waits until the keys that are given as arguments have had their runs, and its exit status shows how they ended. No run can end between the add and the wait. A command must not wait for the key that wqctl run started it for, see wqctl wait --help.\n\n"
 			"0 all keys were added or coalesced (with --wait: and their runs were done), 1 failed, or with --wait a run failed, 4 the queue is shut down, 5 a run was canceled, 6 a run did not end in time.",
 		.options = (const struct argp_option[]){
-			{ "wait", OPT_WAIT, NULL, 0, "wait for the runs of the keys, see below", 0 },
+			{ "wait", OPT_WAIT, NULL, 0, "wait for the runs of the keys", 0 },
 			{ "timeout", 't', "TIME", 0, "with --wait: wait this long; 0: do not wait (default: no limit)", 0 },
 			{ "after", OPT_AFTER, "TIME", 0,
 			  "add after this time: 1.5s, 20ms, 3m, 2h (a number alone: seconds); if the key already has a pending delay, the earlier time applies", 0 },
@@ -347,7 +347,7 @@ static const struct command commands[] = {
 		.name = "ls", .args = "[QUEUE]\n--fd N",
 		.doc = "List the queues that you can open; with QUEUE its keys."
 			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing, ready or parked (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), its level (PRIORITY, only in a queue with --order priority), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
-			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, rescan, ready, blocked, ready_groups, processing, delayed, parked, keys, consumers and oldest_ns (how long the first ready key has been waiting). A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, priority, error (a number) and reason of a parked key, holder (\"process\" or \"kernel\"), pid and command (the name of that process's command); a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
+			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, rescan (see wqctl sources --help), ready, blocked, ready_groups, processing, delayed, parked, keys, consumers and oldest_ns (how long the first ready key has been waiting). A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, priority, error (a number) and reason of a parked key, holder (\"process\" or \"kernel\"), pid and command (the name of that process's command); a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
 			"For instance, the keys that a consumer holds, and a copy of all keys to another queue:\n\n"
 			"  wqctl ls --json mail | jq -r '.[] | select(.holder) | .key'\n"
 			"  wqctl ls -0 mail | wqctl add -0 spare",
@@ -372,7 +372,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "why", .args = "QUEUE [KEY]\n--fd N [KEY]",
 		.doc = "Print why a key does not run, or why the keys of a queue do not."
-			"\vEach line is a reason, with the next command if there is one. For a ready key wqctl reads all keys of the queue, to count those ahead of it. In a queue without a name, and with an order of groups, their number is not known.\n\n"
+			"\vEach line is a reason, with the next command if there is one. For a ready key wqctl reads all keys of the queue, to count those ahead of it. In a queue without a name or with an order of groups, their number is not known.\n\n"
 			"0 printed, 1 failed, 3 the queue does not have the key.",
 		.options = (const struct argp_option[]){
 			{ "json", OPT_JSON, NULL, 0, "a JSON array of objects with code (a word such as gets-paused) and text", 0 },
@@ -478,7 +478,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "info", .args = "",
 		.doc = "Print the limits of the kernel's wq."
-			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. user_bytes limits the memory of the keys in them. charged_queues, charged_keys, charged_waits and charged_bytes are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
+			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. user_bytes limits the memory of the keys in the user's queues. charged_queues, charged_keys, charged_waits and charged_bytes are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
 		.options = (const struct argp_option[]){
 			{ "json", OPT_JSON, NULL, 0, "print a JSON object", 0 }, END
 		},
@@ -486,7 +486,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "kick", .args = "QUEUE KEY...\nQUEUE --all|--count N\n--fd N KEY...",
 		.doc = "Make parked keys ready, with their failures reset."
-			"\vA key that failed too often is parked: no consumer gets it. wqctl ls --parked shows the parked keys and why they are. An add of a parked key makes it ready as well, and wqctl cancel drops it. At most a quarter of max_keys is parked; then the key that is parked longest is dropped.\n\n"
+			"\vA key that failed too often is parked: no consumer gets it. wqctl ls --parked shows the parked keys and the reasons. An add of a parked key makes it ready as well, and wqctl cancel drops it. At most a quarter of max_keys is parked; then the key that is parked longest is dropped.\n\n"
 			"--all and --count print how many keys were made ready.\n\n"
 			"0 ready, 1 failed, 3 a key is not parked, or none is, 4 the queue is shut down.",
 		.options = (const struct argp_option[]){
@@ -540,7 +540,7 @@ static const struct command commands[] = {
 		.name = "attach", .args = "QUEUE SPEC\n--fd N SPEC",
 		.doc = "Add a key to a queue for each thing that changes: files, the network, or what a BPF program sees."
 			"\v" SPEC_TEXT
-			"No change is lost: if a key cannot be added, because the queue is full for instance, a rescan key comes as soon as it can be. attach prints the number of the source. A whole file system is watched, so fs needs CAP_SYS_ADMIN, unless it is --children.\n\n"
+			"No change is lost: if a key cannot be added, because the queue is full for instance, a rescan key is added as soon as there is room. attach prints the number of the source. A whole file system is watched, so fs needs CAP_SYS_ADMIN, unless it is --children.\n\n"
 			"0 attached, 1 failed.",
 		.options = (const struct argp_option[]){
 			{ "only", OPT_ONLY, "PATTERN", 0,
@@ -603,7 +603,7 @@ static const struct command commands[] = {
 			"Pass the key as an argument of its own. Never put {} into the text of a shell script, since the shell would execute a key such as $(reboot):\n\n"
 			"  wqctl run mail -- sh -c 'deliver \"$1\" >>log' sh {}\n\n"
 			"After a shut down, run processes the keys that are left. While the queue drains, it also waits for the keys of other consumers, because these can come back.\n\n"
-			"If COMMAND exits with 0, the key is done and its failures are reset. Otherwise it runs again after the delay that the queue's limiter determines (see wqctl create --help). A key that failed N + 1 times, or more often than the queue's --max-retries, is given up: run prints a message and parks the key (see wqctl kick), with the exit status and the last line that COMMAND wrote to standard error. With --failed-to, the key goes to another queue instead. With the default limiter, the 18 default retries take 22 minutes. Two kinds of keys are dropped with a message: a key with a NUL byte, which cannot be an argument, and a key that failed in a queue that is shut down.\n\n"
+			"If COMMAND exits with 0, the key is done and its failures are reset. Otherwise it runs again after the delay that the queue's limiter determines (see wqctl create --help). A key that failed more often than run's or the queue's --max-retries is given up: run prints a message and parks the key (see wqctl kick), with the exit status and the last line that COMMAND wrote to standard error. With --failed-to, the key goes to another queue instead. With the default limiter, the 18 default retries take 22 minutes. Two kinds of keys are dropped with a message: a key with a NUL byte, which cannot be an argument, and a key that failed in a queue that is shut down.\n\n"
 			"Each key runs at least once, so COMMAND must be idempotent: if wqctl or a worker is killed, the key goes back to the queue once its COMMAND is gone, too, and runs again. The first time, that is not a failure. A key that goes back a second time in a row counts as failed: it runs again after the delay of the limiter, and a queue with --max-retries parks it if it failed too often.\n\n"
 			"In a queue with leases (see wqctl create --help), run touches a key every third of the lease while its COMMAND runs. If wqctl is stopped for longer than a lease, another consumer gets the key. Then run prints a message, sends SIGTERM to COMMAND and its children, and ignores the exit status.\n\n"
 			"After SIGINT, SIGTERM or SIGHUP no more commands start, and those that run may finish; keys that wait for a retry stay in the queue. A second signal kills the commands, and their keys go back. If SIGINT or SIGHUP was ignored at the start, as by nohup, it stays ignored.\n\n"

@@ -536,6 +536,34 @@ static inline bool conserved(const struct wq_stat *st)
 	       within("expired", 0, st->given_back, st->expired);
 }
 
+#define FIELD(f) { #f, offsetof(struct wq_stat, f), sizeof(((struct wq_stat *)0)->f) }
+static const struct stat_field {
+	const char *name;
+	size_t off, size;
+} stat_fields[] = {
+	FIELD(size), FIELD(flags), FIELD(name), FIELD(uid), FIELD(gid), FIELD(mode),
+	FIELD(state), FIELD(ready), FIELD(processing), FIELD(held), FIELD(keys),
+	FIELD(max_keys), FIELD(adds), FIELD(coalesced), FIELD(gets),
+	FIELD(dones), FIELD(given_back), FIELD(canceled), FIELD(merged), FIELD(delayed),
+	FIELD(retries), FIELD(dropped), FIELD(failed), FIELD(retained),
+	FIELD(memory), FIELD(depth), FIELD(consumers), FIELD(waits), FIELD(works),
+	FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(slack),
+	FIELD(gets_resume), FIELD(adds_resume), FIELD(failures), FIELD(oldest),
+	FIELD(parked), FIELD(max_parked),
+	FIELD(parked_total), FIELD(park_dropped), FIELD(kicked),
+	FIELD(disabled), FIELD(flushes), FIELD(blocked), FIELD(ready_groups),
+};
+#undef FIELD
+
+/* The value of a field that is a number. */
+static inline __u64 stat_value(const struct wq_stat *st, const struct stat_field *field)
+{
+	__u64 value = 0;
+
+	memcpy(&value, (const char *)st + field->off, field->size);
+	return value;
+}
+
 /*
  * Whether all statistics are as before.  Not compared are the values of unfinished,
  * longest and next_due, which change with the time alone; that longest is 0 or not is
@@ -543,24 +571,6 @@ static inline bool conserved(const struct wq_stat *st)
  */
 static inline bool same(const struct wq_stat *before, int fd)
 {
-#define FIELD(f) { #f, offsetof(struct wq_stat, f), sizeof(((struct wq_stat *)0)->f) }
-	static const struct {
-		const char *name;
-		size_t off, size;
-	} fields[] = {
-		FIELD(size), FIELD(flags), FIELD(name), FIELD(uid), FIELD(gid), FIELD(mode),
-		FIELD(state), FIELD(ready), FIELD(processing), FIELD(held), FIELD(keys),
-		FIELD(max_keys), FIELD(adds), FIELD(coalesced), FIELD(gets),
-		FIELD(dones), FIELD(given_back), FIELD(canceled), FIELD(merged), FIELD(delayed),
-		FIELD(retries), FIELD(dropped), FIELD(failed), FIELD(retained),
-		FIELD(memory), FIELD(depth), FIELD(consumers), FIELD(waits), FIELD(works),
-		FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(slack),
-		FIELD(gets_resume), FIELD(adds_resume), FIELD(failures), FIELD(oldest),
-		FIELD(parked), FIELD(max_parked),
-		FIELD(parked_total), FIELD(park_dropped), FIELD(kicked),
-		FIELD(disabled), FIELD(flushes), FIELD(blocked), FIELD(ready_groups),
-	};
-#undef FIELD
 	struct wq_stat was = *before, now = q_stat(fd);
 
 	if (!equal("stat.longest is not 0", !!was.longest, !!now.longest))
@@ -571,19 +581,40 @@ static inline bool same(const struct wq_stat *before, int fd)
 		return false;
 	was.oldest = now.oldest;
 	was.next_due = now.next_due;
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		const char *a = (char *)&was + fields[i].off, *b = (char *)&now + fields[i].off;
-		__u64 expected = 0, seen = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(stat_fields); i++) {
+		const struct stat_field *f = &stat_fields[i];
+		const char *a = (char *)&was + f->off, *b = (char *)&now + f->off;
 
-		if (!memcmp(a, b, fields[i].size))
+		if (!memcmp(a, b, f->size))
 			continue;
-		if (fields[i].size > sizeof(expected))
-			return equal_bytes(fields[i].name, a, b, fields[i].size);
-		memcpy(&expected, a, fields[i].size);
-		memcpy(&seen, b, fields[i].size);
-		return equal(fields[i].name, expected, seen);
+		if (f->size > sizeof(__u64))
+			return equal_bytes(f->name, a, b, f->size);
+		return equal(f->name, stat_value(&was, f), stat_value(&now, f));
 	}
 	return equal_bytes("stat", &was, &now, sizeof(now));
+}
+
+/* Whether the queue's statistics have these values, as in counts(q, "ready 2, keys 3"). */
+static inline bool counts(int fd, const char *expected)
+{
+	struct wq_stat st = q_stat(fd);
+	bool all_are = true;
+
+	while (*expected) {
+		const struct stat_field *f = stat_fields;
+		long long value;
+		char name[32];
+		int used;
+
+		if (sscanf(expected, "%31s %lld%n", name, &value, &used) != 2)
+			abort();
+		while (strcmp(f->name, name))
+			if (++f == stat_fields + ARRAY_SIZE(stat_fields))
+				abort();
+		all_are = equal(name, value, stat_value(&st, f)) && all_are;
+		expected += used + strspn(expected + used, ", ");
+	}
+	return all_are;
 }
 
 static inline int q_bind(int fd, const char *name, __u32 flags, __u32 mode, __u32 max_keys)

@@ -5,8 +5,7 @@
  *
  * tests/wq_lease_kunit.c tests the exact rules with a clock that the test sets. This file uses
  * real processes and real time on a machine that may be busy. Leases that must end have a
- * second or less, leases that must not end an hour. If a busy machine keeps a test from
- * touching in time, the test detects that and tries again.
+ * second or less, leases that must not end an hour.
  */
 #define EVENTUALLY_LIMIT	(60 * SEC)	/* LIMIT is longer */
 #include "wq_test.h"
@@ -68,28 +67,6 @@ static __s64 lease_began(int fd, const char *key)
 	return from + left - HOUR;
 }
 
-/* A lease that began at or after that time, and one that began 20 ms or more before it */
-#define ASSERT_BEGAN_AFTER(when, fd, key)	ASSERT_LE((when) - 10 * MS, lease_began(fd, key))
-#define ASSERT_BEGAN_BEFORE(when, fd, key)	ASSERT_GT((when) - 10 * MS, lease_began(fd, key))
-
-/*
- * Touches the key for ns. Returns 0 if it kept the key, 1 if a lease passed between two touches
- * because the machine is busy, and -1 if the key was lost although it was touched in time.
- */
-static int keep(int fd, const struct item *it, __s64 lease, __s64 ns)
-{
-	__s64 begun = now_ns(), last = begun, now;
-
-	do {
-		sleep_ms(lease / MS / 20);
-		now = now_ns();
-		if (q_touch(fd, it))
-			return now_ns() - last >= lease ? 1 : -1;
-		last = now;
-	} while (now - begun < ns);
-	return 0;
-}
-
 /*
  * Finishes the key. If its lease expired before, because the machine is busy, gets it once
  * more. Returns the number of these gets.
@@ -149,163 +126,48 @@ static bool stopped(pid_t pid)
 	return waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status);
 }
 
+/* A signal or a tracer stops the process. */
 TEST_F_TIMEOUT(lease, lease_of_a_stopped_process_expires_and_late_done_fails_with_ESTALE, LIMIT)
 {
-	struct hung *h = shared(sizeof(*h));
-	struct item it;
-	pid_t pid;
-	int again;
-
 	self->q = q_open_lease(self->name, 0, SEC);
 	ASSERT_LE(0, self->q);
-	q_add(self->q, "a");
-	pid = hang(self->name, h);
-	ASSERT_EQ(0, kill(pid, SIGSTOP));
-	ASSERT_TRUE(stopped(pid));
-	ASSERT_EQ(0, q_get(self->q, &it, 60 * SEC));
-	ASSERT_STREQ("a", it.key);
-	ASSERT_NE(h->it.token, it.token);
-	ASSERT_EQ(1, q_stat(self->q).expired);
-	ASSERT_EQ(1, q_stat(self->q).given_back);
+	for (int traced = 0; traced < 2; traced++) {
+		struct hung *h = shared(sizeof(*h));
+		struct wq_stat before = q_stat(self->q), now;
+		__s64 begun = now_ns();
+		struct item it;
+		pid_t pid;
+		int again;
 
-	h->go = 1;
-	ASSERT_EQ(0, kill(pid, SIGCONT));
-	ASSERT_EQ(0, reap(pid));
-	ASSERT_EQ(-ESTALE, h->touched);
-	ASSERT_EQ(-ESTALE, h->done);
-	/* by the key alone: another has it, or, on a very busy machine, had it */
-	ASSERT_EQ(-EINVAL, h->by_key);
-	again = finish(self->q, &it);
-	ASSERT_LE(0, again);
-	ASSERT_EQ(1 + again, q_stat(self->q).expired);
-	ASSERT_EQ(1 + again, q_stat(self->q).given_back);
-	ASSERT_EQ(1, q_stat(self->q).dones);
-	ASSERT_EQ(0, q_stat(self->q).keys);
-}
+		q_add(self->q, "a");
+		pid = hang(self->name, h);
+		if (traced) {
+			ASSERT_EQ(0, ptrace(PTRACE_SEIZE, pid, NULL, NULL));
+			ASSERT_EQ(0, ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
+		} else {
+			ASSERT_EQ(0, kill(pid, SIGSTOP));
+		}
+		ASSERT_TRUE(stopped(pid));
+		ASSERT_EQ(0, q_get(self->q, &it, 60 * SEC));
+		ASSERT_LE(SEC, now_ns() - begun);
+		ASSERT_STREQ("a", it.key);
+		ASSERT_NE(h->it.token, it.token);
 
-TEST_F_TIMEOUT(lease, lease_of_a_traced_process_expires_and_late_done_fails_with_ESTALE, LIMIT)
-{
-	struct hung *h = shared(sizeof(*h));
-	struct item it;
-	pid_t pid;
-
-	self->q = q_open_lease(self->name, 0, SEC);
-	q_add(self->q, "a");
-	pid = hang(self->name, h);
-	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, pid, NULL, NULL));
-	ASSERT_EQ(0, ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
-	ASSERT_TRUE(stopped(pid));
-	ASSERT_EQ(0, q_get(self->q, &it, 60 * SEC));
-	ASSERT_NE(h->it.token, it.token);
-	ASSERT_LE(0, finish(self->q, &it));
-	h->go = 1;
-	ASSERT_EQ(0, ptrace(PTRACE_DETACH, pid, NULL, NULL));
-	ASSERT_EQ(0, reap(pid));
-	ASSERT_EQ(-ESTALE, h->touched);
-	ASSERT_EQ(-ESTALE, h->done);
-	ASSERT_EQ(-EINVAL, h->by_key);
-	ASSERT_EQ(1, q_stat(self->q).dones);
-}
-
-TEST_F_TIMEOUT(lease, lease_expired_get_by_the_same_process_returns_a_new_token, LIMIT)
-{
-	struct item old, new;
-
-	self->q = q_open_lease(self->name, 0, 300 * MS);
-	q_add(self->q, "a");
-	ASSERT_EQ(0, q_get(self->q, &old, 0));
-	ASSERT_EQ(0, q_get(self->q, &new, 60 * SEC));
-	ASSERT_STREQ("a", new.key);
-	ASSERT_NE(old.token, new.token);
-	ASSERT_EQ(-ESTALE, q_touch(self->q, &old));
-	ASSERT_EQ(-ESTALE, q_done(self->q, &old));
-	ASSERT_LE(0, finish(self->q, &new));
-	ASSERT_EQ(-ESTALE, q_done(self->q, &old));
-	ASSERT_EQ(0, q_stat(self->q).keys);
-}
-
-TEST_F_TIMEOUT(lease, lease_expired_counts_no_failure_and_keeps_earlier_failures, LIMIT)
-{
-	union one one;
-	struct array a = { .recs = &one, .room = sizeof(one) };
-	struct item it;
-
-	self->q = q_open_lease(self->name, 0, 300 * MS);
-	q_add(self->q, "a");
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EVENTUALLY(q_stat(self->q).ready);
-	ASSERT_EQ(0, q_stat(self->q).failed);
-	ASSERT_EQ(0, q_state(self->q, WQ_DO_QUERY, "a").info.failures);
-
-	ASSERT_EQ(0, q_get_array(self->q, &a, 1, 0));
-	one.rec.flags = WQ_OUTCOME_RETRY;
-	ASSERT_EQ(0, q_done_array(self->q, &a));
-	ASSERT_EQ(0, q_get_array(self->q, &a, 1, 20 * SEC));
-	ASSERT_EQ(1, one.rec.failures);
-	ASSERT_EVENTUALLY(q_stat(self->q).ready);
-	ASSERT_EQ(1, q_state(self->q, WQ_DO_QUERY, "a").info.failures);
-	ASSERT_EQ(1, q_stat(self->q).failed);
-}
-
-TEST_F_TIMEOUT(lease, lease_expired_keys_are_requeued_in_the_order_of_get, LIMIT)
-{
-	enum { KEYS = 200 };
-	int other, n;
-	struct array a = array_new(1 << 14);
-	struct item it;
-	char key[8];
-
-	self->q = q_open_lease(self->name, 0, SEC);
-	other = q_attach(self->name, O_RDWR);
-	/* the order of the gets, not of names or memory */
-	for (int i = 0; i < KEYS; i++)
-		array_putf(&a, "%d", i * 77 % KEYS);
-	ASSERT_EQ(0, q_add_array(other, &a));
-	for (n = 0; n < KEYS; n++)
-		ASSERT_EQ(0, q_get(other, &it, 0));
-	q_add(self->q, "fresh");
-	ASSERT_EVENTUALLY(q_stat(self->q).expired == KEYS);
-	ASSERT_EQ(0, q_stat(other).held);
-	ASSERT_EQ(KEYS + 1, q_stat(self->q).ready);
-	for (int i = 0; i < KEYS; i++) {
-		snprintf(key, sizeof(key), "%d", i * 77 % KEYS);
-		ASSERT_EQ(0, q_get(self->q, &it, 0));
-		ASSERT_STREQ(key, it.key);
+		h->go = 1;
+		ASSERT_EQ(0, traced ? ptrace(PTRACE_DETACH, pid, NULL, NULL) : kill(pid, SIGCONT));
+		ASSERT_EQ(0, reap(pid));
+		ASSERT_EQ(-ESTALE, h->touched);
+		ASSERT_EQ(-ESTALE, h->done);
+		/* by the key alone: another has it, or, on a very busy machine, had it */
+		ASSERT_EQ(-EINVAL, h->by_key);
+		again = finish(self->q, &it);
+		ASSERT_LE(0, again);
+		now = q_stat(self->q);
+		ASSERT_EQ(1 + again, now.expired - before.expired);
+		ASSERT_EQ(1 + again, now.given_back - before.given_back);
+		ASSERT_EQ(1, now.dones - before.dones);
+		ASSERT_EQ(0, now.keys);
 	}
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_STREQ("fresh", it.key);
-	free(a.recs);
-}
-
-TEST_F_TIMEOUT(lease, lease_expired_keys_precede_a_key_that_get_put_back, LIMIT)
-{
-	struct array a = array_new(WQ_REC_SIZE(8));
-	struct item it;
-
-	self->q = q_open_lease(self->name, 0, SEC);
-	q_add(self->q, "a");
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	q_add(self->q, "too long for it");
-	ASSERT_EQ(-EMSGSIZE, q_get_array(self->q, &a, 0, 0));
-	ASSERT_EVENTUALLY(q_stat(self->q).expired);
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_STREQ("a", it.key);
-	free(a.recs);
-}
-
-TEST_F_TIMEOUT(lease, lease_expired_dirty_key_is_handed_out_once, LIMIT)
-{
-	struct item it;
-
-	self->q = q_open_lease(self->name, 0, 300 * MS);
-	q_add(self->q, "a");
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	ASSERT_EVENTUALLY(q_stat(self->q).ready);
-	ASSERT_EQ(1, q_stat(self->q).merged);
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_LE(0, finish(self->q, &it));
-	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
 }
 
 /* ---- a consumer that ends ---- */
@@ -322,81 +184,8 @@ TEST_F_TIMEOUT(lease, lease_of_a_killed_process_is_given_back_at_once_and_not_ex
 	kill(pid, SIGKILL);
 	ASSERT_EQ(1000 + SIGKILL, reap(pid));
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(1, q_stat(self->q).given_back);
-	ASSERT_EQ(0, q_stat(self->q).expired);
+	ASSERT_TRUE(counts(self->q, "given_back 1, expired 0"));
 	ASSERT_EQ(0, q_done(self->q, &it));
-}
-
-/* One try: the lease of the killed process would have ended while another process holds its key. */
-static int kill_and_keep(const char *name, int q, int *kept)
-{
-	struct hung *h = shared(sizeof(*h));
-	struct item it;
-	pid_t pid;
-
-	q_add(q, "a");
-	pid = hang(name, h);
-	kill(pid, SIGKILL);
-	if (reap(pid) != 1000 + SIGKILL || q_get(q, &it, 0))
-		return -1;
-	*kept = keep(q, &it, SEC, 2 * SEC);
-	return 0;
-}
-
-TEST_F_TIMEOUT(lease, lease_of_a_killed_process_leaves_the_lease_of_the_next_getter, LIMIT)
-{
-	struct wq_stat st;
-	int kept = 1;
-
-	for (int i = 0; i < TRIES && kept; i++) {
-		if (self->q >= 0) {
-			q_unlink(self->name);
-			close(self->q);
-		}
-		self->q = q_open_lease(self->name, 0, SEC);
-		ASSERT_EQ(0, kill_and_keep(self->name, self->q, &kept));
-		ASSERT_LE(0, kept);
-	}
-	ASSERT_EQ(0, kept);
-	st = q_stat(self->q);
-	/* one, if the machine was so busy that the lease ended before the kill */
-	ASSERT_EQ(1, st.given_back);
-	ASSERT_GE(1, st.expired);
-}
-
-TEST_F_TIMEOUT(lease, lease_expired_key_is_not_given_back_again_at_exit, LIMIT)
-{
-	struct hung *h = shared(sizeof(*h));
-	struct item it;
-	pid_t pid;
-
-	self->q = q_open_lease(self->name, 0, 300 * MS);
-	q_add(self->q, "a");
-	pid = hang(self->name, h);
-	kill(pid, SIGSTOP);
-	ASSERT_EVENTUALLY(q_stat(self->q).ready);
-	kill(pid, SIGKILL);
-	ASSERT_EQ(1000 + SIGKILL, reap(pid));
-	ASSERT_EQ(1, q_stat(self->q).given_back);
-	ASSERT_EQ(1, q_stat(self->q).expired);
-	ASSERT_EQ(1, q_stat(self->q).ready);
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
-}
-
-TEST_F_TIMEOUT(lease, lease_of_a_key_whose_get_failed_with_EFAULT_does_not_expire, LIMIT)
-{
-	struct array a = { .recs = edge(0), .room = 4096 };
-
-	self->q = q_open_lease(self->name, 0, 50 * MS);
-	q_add(self->q, "a");
-	ASSERT_EQ(-EFAULT, q_get_array(self->q, &a, 0, 0));
-	ASSERT_EQ(1, q_stat(self->q).ready);
-	sleep_ms(300);
-	ASSERT_EQ(1, q_stat(self->q).ready);
-	ASSERT_EQ(1, q_stat(self->q).given_back);
-	/* one, if the machine was so busy that the lease ended earlier */
-	ASSERT_GE(1, q_stat(self->q).expired);
 }
 
 TEST_F_TIMEOUT(lease, lease_is_shared_after_fork, LIMIT)
@@ -416,85 +205,14 @@ TEST_F_TIMEOUT(lease, lease_is_shared_after_fork, LIMIT)
 	if (!pid)
 		_exit(q_touch(self->q, &a) || q_done(self->q, &b));
 	ASSERT_EQ(0, reap(pid));
-	ASSERT_BEGAN_AFTER(begun, self->q, "a");
+	ASSERT_LE(begun - 10 * MS, lease_began(self->q, "a"));
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "a"));
 	ASSERT_EQ(-ESTALE, q_done(self->q, &b));
 	ASSERT_EQ(0, q_done(self->q, &a));
 	ASSERT_EQ(0, q_stat(self->q).given_back);
 }
 
-TEST_F_TIMEOUT(lease, lease_expired_key_is_lost_to_all_processes_that_share_the_file, LIMIT)
-{
-	struct item it, none;
-	pid_t pid;
-
-	self->q = q_open_lease(self->name, 0, 300 * MS);
-	q_add(self->q, "a");
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EVENTUALLY(q_stat(self->q).ready);
-	pid = child();
-	if (!pid)
-		_exit(q_touch(self->q, &it) != -ESTALE || q_done(self->q, &it) != -ESTALE);
-	ASSERT_EQ(0, reap(pid));
-	ASSERT_EQ(-ESTALE, q_done(dup(self->q), &it));
-	ASSERT_EQ(0, q_get(self->q, &none, 0));
-}
-
 /* ---- touch ---- */
-
-TEST_F_TIMEOUT(lease, touch_keeps_a_key_for_many_leases, LIMIT)
-{
-	struct item it;
-	int kept = 1;
-
-	self->q = q_open_lease(self->name, 0, 200 * MS);
-	q_add(self->q, "a");
-	for (int i = 0; i < TRIES && kept; i++) {
-		ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
-		kept = keep(self->q, &it, 200 * MS, 2 * SEC);
-		ASSERT_LE(0, kept);
-	}
-	ASSERT_EQ(0, kept);
-	ASSERT_EVENTUALLY(q_stat(self->q).ready);
-	ASSERT_EQ(-ESTALE, q_touch(self->q, &it));
-}
-
-TEST_F_TIMEOUT(lease, touch_restarts_the_lease, LIMIT)
-{
-	struct item it;
-	__s64 begun;
-
-	self->q = q_open_lease(self->name, 0, HOUR);
-	q_add(self->q, "a");
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	sleep_ms(20);
-	begun = now_ns();
-	ASSERT_BEGAN_BEFORE(begun, self->q, "a");
-	ASSERT_EQ(0, q_touch(self->q, &it));
-	ASSERT_BEGAN_AFTER(begun, self->q, "a");
-	ASSERT_GE(HOUR, q_lease(self->q, "a"));
-}
-
-/* On the file of this holder, another thread may hold the key after the lease expired. */
-TEST_F_TIMEOUT(lease, done_and_touch_without_the_token_fail_with_EINVAL, LIMIT)
-{
-	struct item it, again;
-
-	self->q = q_open_lease(self->name, 0, 20 * MS);
-	q_add(self->q, "a");
-	ASSERT_EQ(-EINVAL, q_done_key(self->q, "a"));
-	ASSERT_EQ(-EINVAL, q_touch_key(self->q, "none"));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(-EINVAL, q_done_key(self->q, "a"));
-	ASSERT_EQ(-EINVAL, q_touch_key(self->q, "a"));
-	ASSERT_EQ(0, q_stat(self->q).dones);
-	ASSERT_EVENTUALLY(q_stat(self->q).ready);
-	ASSERT_EQ(0, q_get(self->q, &again, 0));
-	/* the late done of the first holder */
-	ASSERT_EQ(-EINVAL, q_done_key(self->q, "a"));
-	ASSERT_EQ(-ESTALE, q_done(self->q, &it));
-	ASSERT_EQ(0, q_stat(self->q).dones);
-}
 
 TEST_F_TIMEOUT(lease, touch_array_returns_the_result_of_each_key, LIMIT)
 {
@@ -629,55 +347,13 @@ TEST_F_TIMEOUT(lease, touch_array_of_hundreds_touches_all, LIMIT)
 	self->q = q_open_lease(self->name, 0, HOUR);
 	a = held(self->q, N);
 	begun = now_ns();
-	ASSERT_EQ(0, q_touch_array(self->q, &a));
-	ASSERT_EQ(N, a.count);
-	ASSERT_EQ(N, touched(self->q, N, begun));
-	sleep_ms(20);
-	begun = now_ns();
 	memset(results, 9, sizeof(results));
 	a.results = results;
 	ASSERT_EQ(0, q_touch_array(self->q, &a));
 	ASSERT_EQ(N, a.count);
-	for (int i = 0; i < N; i++)
-		ASSERT_EQ(0, results[i]);
+	ASSERT_TRUE(all(results, 0, sizeof(results)));
 	ASSERT_EQ(N, touched(self->q, N, begun));
 	free(a.recs);
-}
-
-TEST_F_TIMEOUT(lease, touch_of_an_empty_array_does_nothing, LIMIT)
-{
-	struct array a = array_new(64);
-
-	self->q = q_open_lease(self->name, 0, HOUR);
-	ASSERT_EQ(0, q_touch_array(self->q, &a));
-	ASSERT_EQ(0, a.count);
-}
-
-TEST_F_TIMEOUT(lease, touch_without_leases_checks_that_the_key_is_held, LIMIT)
-{
-	struct wq_stat before;
-	struct item it;
-	int other;
-
-	self->q = q_open_lease(self->name, 0, 0);
-	other = q_attach(self->name, O_RDWR);
-	q_add(self->q, "a");
-	ASSERT_EQ(-ENOENT, q_touch_key(self->q, "a"));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	before = q_stat(self->q);
-	ASSERT_EQ(0, before.lease);
-	ASSERT_EQ(0, q_touch(self->q, &it));
-	ASSERT_EQ(0, q_touch_key(self->q, "a"));
-	ASSERT_EQ(-EPERM, q_touch_key(other, "a"));
-	ASSERT_EQ(-ESTALE, q_touch(other, &it));
-	it.token++;
-	ASSERT_EQ(-ESTALE, q_touch(self->q, &it));
-	ASSERT_TRUE(same(&before, self->q));
-	ASSERT_EQ(-1, q_lease(self->q, "a"));
-	it.token--;
-	ASSERT_EQ(0, q_done(self->q, &it));
-	ASSERT_EQ(-ESTALE, q_touch(self->q, &it));
-	ASSERT_EQ(-ENOENT, q_touch_key(self->q, "a"));
 }
 
 /*
@@ -687,7 +363,7 @@ TEST_F_TIMEOUT(lease, touch_without_leases_checks_that_the_key_is_held, LIMIT)
  */
 TEST_F_TIMEOUT(lease, touch_racing_with_the_end_of_the_lease_is_exact, LIMIT)
 {
-	enum { ROUNDS = 2000 };
+	enum { ROUNDS = 1000 };
 	int kept = 0, lost = 0;
 	const __s64 lease = 2 * MS;
 	struct wq_stat st;
@@ -729,302 +405,6 @@ TEST_F_TIMEOUT(lease, touch_racing_with_the_end_of_the_lease_is_exact, LIMIT)
 }
 
 /* ---- bad input of touch ---- */
-
-/* A queue with a held, a held and dirty, and a ready key. */
-FIXTURE(used) {
-	int q;
-	struct item held;
-	struct wq_stat before;
-	__s64 begun;
-};
-
-FIXTURE_SETUP(used)
-{
-	struct item it;
-
-	self->q = q_open_lease("", 0, HOUR);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "held");
-	q_add(self->q, "dirty");
-	q_get(self->q, &self->held, 0);
-	q_get(self->q, &it, 0);
-	q_add(self->q, "dirty");
-	q_add(self->q, "k");
-	sleep_ms(20);
-	self->before = q_stat(self->q);
-	self->begun = now_ns();
-	ASSERT_EQ(2, self->before.held);
-}
-
-/* No bad call changed anything or restarted a lease. */
-FIXTURE_TEARDOWN(used)
-{
-	EXPECT_TRUE(same(&self->before, self->q));
-	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "k"));
-	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "held"));
-	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_MINE, q_query(self->q, "dirty"));
-	EXPECT_GT(self->begun - 10 * MS, lease_began(self->q, "held"));
-	EXPECT_GT(self->begun - 10 * MS, lease_began(self->q, "dirty"));
-	EXPECT_EQ(0, q_touch(self->q, &self->held));
-	close(self->q);
-}
-
-/* A correct call, which the test modifies. */
-struct args {
-	struct wq_add touch;
-	char more[1024];
-};
-
-static union one in;
-
-static struct args good(void)
-{
-	struct args a = {
-		.touch = {
-			.size = sizeof(a.touch),
-			.keys = { addr_of(rec_set(&in, "held", 4, 0)), WQ_REC_SIZE(4), 1 },
-		},
-	};
-
-	return a;
-}
-
-static int call(int q, struct args *a)
-{
-	return verb(q, WQ_IOC_TOUCH, &a->touch);
-}
-
-TEST_F(used, touch_with_an_unknown_flag_fails_with_EINVAL)
-{
-	for (int bit = 0; bit < 32; bit++) {
-		struct args a = good();
-
-		a.touch.flags = 1U << bit;
-		ASSERT_EQ(-EINVAL, call(self->q, &a));
-		ASSERT_EQ(0, a.touch.keys.count);
-	}
-}
-
-TEST_F(used, touch_with_marks_fails_with_EINVAL)
-{
-	struct wq_mark mark;
-	struct args a = good();
-	__s32 result = 4711;
-
-	a.touch.results = addr_of(&result);
-	a.touch.marks = addr_of(&mark);
-	ASSERT_EQ(-EINVAL, call(self->q, &a));
-	ASSERT_EQ(4711, result);
-}
-
-TEST_F(used, touch_with_flags_or_delay_in_a_record_fails_with_EINVAL)
-{
-	static const __s64 delays[] = { 1, -1, INT64_MAX, INT64_MIN };
-	struct args a;
-
-	for (int bit = 0; bit < 16; bit++) {
-		a = good();
-		in.rec.flags = 1 << bit;
-		ASSERT_EQ(-EINVAL, call(self->q, &a));
-		ASSERT_EQ(0, a.touch.keys.count);
-	}
-	for (int i = 0; i < ARRAY_SIZE(delays); i++) {
-		a = good();
-		in.rec.delay = delays[i];
-		ASSERT_EQ(-EINVAL, call(self->q, &a));
-		ASSERT_EQ(0, a.touch.keys.count);
-	}
-}
-
-TEST_F(used, touch_struct_at_a_bad_address_fails_with_EFAULT)
-{
-	struct args a = good();
-	void *p;
-
-	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_TOUCH, NULL));
-	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_TOUCH, edge(0)));
-	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_TOUCH, (void *)-4096L));
-	p = edge(4);
-	memcpy(p, &a, 4);
-	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_TOUCH, p));
-	p = edge(sizeof(a.touch) - 8);
-	memcpy(p, &a, sizeof(a.touch) - 8);
-	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_TOUCH, p));
-}
-
-TEST_F(used, touch_struct_of_a_bad_size_fails)
-{
-	static const __u32 more[] = { 1, 4, 8, 512 }, huge[] = { 0x7fffffff, 0xffffffff };
-	struct args a;
-
-	for (int size = 0; size < 8; size++) {
-		a = good();
-		a.touch.size = size;
-		ASSERT_EQ(-EINVAL, call(self->q, &a));
-	}
-	for (int i = 0; i < ARRAY_SIZE(more); i++) {
-		a = good();
-		a.touch.size += more[i];
-		a.more[more[i] - 1] = 1;
-		ASSERT_EQ(-E2BIG, call(self->q, &a));
-	}
-	for (int i = 0; i < ARRAY_SIZE(huge); i++) {
-		int ret;
-
-		a = good();
-		a.touch.size = huge[i];
-		ret = call(self->q, &a);
-		/* the limit of the size or unmapped memory, in any order */
-		ASSERT_TRUE(ret == -E2BIG || ret == -EFAULT);
-	}
-	/* as if zeros followed: no key */
-	a = good();
-	a.touch.size = 8;
-	ASSERT_EQ(0, call(self->q, &a));
-	ASSERT_EQ(1, a.touch.keys.count);
-}
-
-TEST(touch_longer_struct_with_zeros_works)
-{
-	static const int more[] = { 0, 1, 8, 512 };
-	int q = q_open_lease("", 0, HOUR);
-	struct item it;
-
-	q_add(q, "held");
-	ASSERT_EQ(0, q_get(q, &it, 0));
-	for (int i = 0; i < ARRAY_SIZE(more); i++) {
-		__s64 begun;
-		struct args a;
-
-		sleep_ms(20);
-		begun = now_ns();
-		a = good();
-		in.rec.token = it.token;
-		a.touch.size += more[i];
-		ASSERT_EQ(0, call(q, &a));
-		ASSERT_EQ(1, a.touch.keys.count);
-		ASSERT_BEGAN_AFTER(begun, q, "held");
-	}
-}
-
-TEST_F(used, touch_of_an_unbound_file_fails)
-{
-	struct args a = good();
-	int fd = q_dev(O_RDWR);
-
-	ASSERT_EQ(-ENOTCONN, call(fd, &a));
-	ASSERT_EQ(1, a.touch.keys.count);
-}
-
-TEST_F_TIMEOUT(lease, touch_of_a_write_only_file_fails, LIMIT)
-{
-	struct item it;
-	int w, r;
-
-	self->q = q_open_lease(self->name, 0, HOUR);
-	w = q_attach(self->name, O_WRONLY);
-	r = q_attach(self->name, O_RDONLY);
-	q_add(w, "a");
-	ASSERT_EQ(-EACCES, q_touch_key(w, "a"));
-	ASSERT_EQ(0, q_get(r, &it, 0));
-	ASSERT_EQ(-EACCES, q_touch(w, &it));
-	ASSERT_EQ(0, q_touch(r, &it));
-	ASSERT_EQ(0, q_done(r, &it));
-}
-
-TEST_F(used, touch_array_at_a_bad_address_fails_with_EFAULT)
-{
-	static const __u64 bad[] = { 0, 4096, 0x8000000000000000ULL, (__u64)-4096 };
-	struct args a;
-
-	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		a = good();
-		a.touch.keys.addr = bad[i];
-		ASSERT_EQ(-EFAULT, call(self->q, &a));
-		ASSERT_EQ(0, a.touch.keys.count);
-	}
-	for (int i = 1; i < 8; i++) {
-		a = good();
-		a.touch.keys.addr += i;
-		ASSERT_EQ(-EINVAL, call(self->q, &a));
-		ASSERT_EQ(0, a.touch.keys.count);
-	}
-}
-
-TEST_F(used, touch_results_at_a_bad_address_fail_with_EFAULT)
-{
-	static __s32 results[2];
-	struct args a;
-
-	for (int i = 1; i < 4; i++) {
-		a = good();
-		a.touch.results = addr_of(results) + i;
-		ASSERT_EQ(-EINVAL, call(self->q, &a));
-		ASSERT_EQ(0, a.touch.keys.count);
-	}
-	a = good();
-	a.touch.results = addr_of(edge(0));
-	ASSERT_EQ(-EFAULT, call(self->q, &a));
-	ASSERT_EQ(0, a.touch.keys.count);
-	a = good();
-	a.touch.results = (__u64)-4096;
-	ASSERT_EQ(-EFAULT, call(self->q, &a));
-	ASSERT_EQ(0, a.touch.keys.count);
-}
-
-TEST_F(used, touch_fails_with_EINVAL_if_records_do_not_fill_their_buffer)
-{
-	static const struct {
-		int size, count;	/* more than the array has */
-	} bad[] = {
-		{ 8, 0 }, { 1, 0 }, { -1, 0 }, { -8, 0 }, { -24, 0 }, { -32, 0 }, { 0, 1 },
-		{ 0, -1 }, { 0, 1000000 }, { 24, 1 },
-	};
-
-	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct args a = good();
-
-		memset(in.room + WQ_REC_SIZE(4) / 8, 0, 64);
-		/*
-		 * all records are bad, because a good record before the bad end would take
-		 * effect
-		 */
-		in.rec.token = 1000;
-		a.touch.keys.size += bad[i].size;
-		a.touch.keys.count += bad[i].count;
-		ASSERT_GT(0, call(self->q, &a)) {
-			TH_LOG("size %+d count %+d", bad[i].size, bad[i].count);
-		}
-		ASSERT_EQ(0, a.touch.keys.count);
-	}
-	for (int i = 0; i < 3; i++) {
-		static const __u32 sizes[] = { WQ_MAX_ARRAY + 8, 0x80000000, 0xfffffff8 };
-		struct args a = good();
-
-		a.touch.keys.size = sizes[i];
-		ASSERT_EQ(-E2BIG, call(self->q, &a));
-		ASSERT_EQ(0, a.touch.keys.count);
-	}
-}
-
-TEST_F(used, touch_with_a_bad_key_length_fails_with_EINVAL)
-{
-	static const struct {
-		__u32 len;
-		int error;
-	} bad[] = { { 0, -EINVAL }, { WQ_MAX_KEY + 1, -E2BIG }, { 65535, -E2BIG } };
-	char *key = calloc(1, 65536);
-
-	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct array a = array_new(1 << 17);
-
-		array_put(&a, key, bad[i].len, 0);
-		ASSERT_EQ(bad[i].error, q_touch_array(self->q, &a));
-		ASSERT_EQ(0, a.count);
-		free(a.recs);
-	}
-	free(key);
-}
 
 TEST_F_TIMEOUT(lease, touch_EFAULT_at_any_record_keeps_the_touches_before_it, LIMIT)
 {
@@ -1088,56 +468,6 @@ TEST_F(lease, open_with_a_lease_out_of_range_fails_with_ERANGE_and_creates_no_qu
 	ASSERT_EQ(WQ_MIN_LEASE, q_stat(fd).lease);
 }
 
-TEST_F_TIMEOUT(lease, lease_of_minimum_length_expires_and_of_maximum_length_does_not, LIMIT)
-{
-	int forever = q_open_lease("", 0, INT64_MAX);
-	struct item it, kept;
-
-	self->q = q_open_lease(self->name, 0, WQ_MIN_LEASE);
-	q_add(self->q, "a");
-	q_add(forever, "a");
-	ASSERT_EQ(0, q_get(forever, &kept, 0));
-	ASSERT_EQ(INT64_MAX, q_stat(forever).lease);
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EVENTUALLY(q_stat(self->q).ready);
-	sleep_ms(50);
-	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(forever, "a"));
-	ASSERT_EQ(0, q_touch(forever, &kept));
-	/* clamped to the end of time, and so a little less than it was asked for */
-	ASSERT_LT(INT64_MAX / 2, q_lease(forever, "a"));
-	ASSERT_EQ(0, q_done(forever, &kept));
-}
-
-TEST_F(lease, open_with_a_shorter_struct_creates_a_queue_without_leases)
-{
-	struct wq_attrs op;
-	int fd = q_dev(O_RDWR);
-
-	memset(&op, 0, sizeof(op));
-	op.size = offsetof(struct wq_attrs, lease);
-	op.lease = SEC;
-	ASSERT_EQ(0, verb(fd, WQ_IOC_OPEN, &op));
-	ASSERT_EQ(0, q_stat(fd).lease);
-}
-
-TEST_F(lease, open_that_attaches_uses_the_queues_lease)
-{
-	struct wq_attrs op = {
-		.size = sizeof(op), .flags = WQ_OPEN_CREATE, .mode = 0600, .lease = 5 * SEC,
-	};
-	int fd = q_dev(O_RDWR), other;
-
-	self->q = q_open_lease(self->name, 0, HOUR);
-	other = q_attach(self->name, O_RDWR);
-	ASSERT_EQ(HOUR, q_stat(other).lease);
-	strcpy(op.name, self->name);
-	ASSERT_EQ(-EEXIST, verb(fd, WQ_IOC_OPEN, &op));
-	op.flags |= WQ_OPEN_ACCEPT;
-	ASSERT_EQ(0, verb(fd, WQ_IOC_OPEN, &op));
-	ASSERT_EQ(HOUR, q_stat(fd).lease);
-	ASSERT_EQ(HOUR, q_stat(self->q).lease);
-}
-
 /* ---- leases in query, list, stat, fdinfo, debugfs and traces ---- */
 
 TEST_F_TIMEOUT(lease, query_returns_the_remaining_lease, LIMIT)
@@ -1179,30 +509,6 @@ TEST_F_TIMEOUT(lease, query_returns_the_remaining_lease, LIMIT)
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, (int)ks.info.state);
 }
 
-TEST_F_TIMEOUT(lease, list_returns_an_expired_key_as_ready_without_holder, LIMIT)
-{
-	struct array a = array_new(4096);
-	struct item it;
-	__u64 cursor = 0;
-
-	self->q = q_open_lease(self->name, 0, SEC);
-	q_add(self->q, "a");
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
-	ASSERT_EQ(1, a.count);
-	ASSERT_TRUE(row_at(&a, 0)->info.state == (WQ_KEY_PROCESSING | WQ_KEY_MINE) ||
-		    q_stat(self->q).expired);
-	ASSERT_EVENTUALLY(q_stat(self->q).ready);
-	cursor = 0;
-	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
-	ASSERT_EQ(1, a.count);
-	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, row_at(&a, 0)->info.state);
-	ASSERT_EQ(0, row_at(&a, 0)->info.holder);
-	ASSERT_EQ(0, q_state(self->q, WQ_DO_QUERY, "a").info.holder);
-	ASSERT_EQ(-1, q_lease(self->q, "a"));
-	free(a.recs);
-}
-
 TEST_F_TIMEOUT(lease, stat_fdinfo_and_debugfs_show_leases, LIMIT)
 {
 	char fdinfo[64], metrics[128];
@@ -1225,10 +531,11 @@ TEST_F_TIMEOUT(lease, stat_fdinfo_and_debugfs_show_leases, LIMIT)
 	ASSERT_EVENTUALLY(q_stat(self->q).expired == 2);
 	ASSERT_EQ(0, read_field(fdinfo, "wq-held:"));
 	ASSERT_EQ(2, read_field(fdinfo, "wq-ready:"));
+	ASSERT_EQ(0, q_state(self->q, WQ_DO_QUERY, "a").info.holder);
+	ASSERT_EQ(-1, q_lease(self->q, "a"));
 	ASSERT_EQ(2, read_field(metrics, "expired_total"));
 	ASSERT_EQ(2, read_field(metrics, "given_back_total"));
-	ASSERT_EQ(0, q_stat(other).held);
-	ASSERT_EQ(0, q_stat(other).processing);
+	ASSERT_TRUE(counts(other, "held 0, processing 0"));
 	ASSERT_EQ(0, q_stat(other).longest);
 	ASSERT_EQ(0, q_stat(other).unfinished);
 	/* a queue without leases has no such line */
@@ -1272,22 +579,6 @@ TEST_F_TIMEOUT(lease, lease_expired_tracepoint_has_the_time_that_the_key_was_hel
 }
 
 /* ---- wake-ups ---- */
-
-TEST_F_TIMEOUT(lease, lease_end_wakes_get_and_not_early, LIMIT)
-{
-	struct item old, new;
-	__s64 begun;
-
-	self->q = q_open_lease(self->name, 0, 200 * MS);
-	for (int i = 0; i < 5; i++) {
-		q_add(self->q, "a");
-		begun = now_ns();
-		ASSERT_EQ(0, q_get(self->q, &old, 0));
-		ASSERT_EQ(0, q_get(self->q, &new, 60 * SEC));
-		ASSERT_LE(200 * MS, now_ns() - begun);
-		ASSERT_LE(0, finish(self->q, &new));
-	}
-}
 
 TEST_F_TIMEOUT(lease, lease_end_wakes_poll_and_epoll, LIMIT)
 {
@@ -1336,36 +627,6 @@ TEST_F_TIMEOUT(lease, lease_end_after_shutdown_wakes_poll, LIMIT)
 	ASSERT_EQ(1, poll(&p, 1, 0));
 	ASSERT_EQ(POLLIN | POLLHUP, p.revents);
 	ASSERT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
-}
-
-TEST_F_TIMEOUT(lease, drain_ends_when_the_lease_of_a_stopped_process_expires, LIMIT)
-{
-	struct hung *h = shared(sizeof(*h));
-	struct item it;
-	pid_t pid, drain;
-	int ret;
-
-	self->q = q_open_lease(self->name, 0, 500 * MS);
-	q_add(self->q, "a");
-	pid = hang(self->name, h);
-	kill(pid, SIGSTOP);
-	drain = child();
-	if (!drain)
-		_exit(-q_drain(self->q));
-	/* get fails with EAGAIN until the key is ready again */
-	ASSERT_EVENTUALLY(!(ret = q_get(self->q, &it, 0)) || ret != -ESHUTDOWN);
-	while (ret == -EAGAIN)
-		ret = q_get(self->q, &it, SEC);
-	ASSERT_TRUE(ret == 0 || ret == -ESHUTDOWN);
-	if (ret)
-		ASSERT_EVENTUALLY(!q_get(self->q, &it, 0));
-	ASSERT_LE(0, finish(self->q, &it));
-	ASSERT_EQ(0, reap(drain));
-	h->go = 1;
-	kill(pid, SIGCONT);
-	ASSERT_EQ(0, reap(pid));
-	ASSERT_EQ(-ESTALE, h->done);
-	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
 TEST_F_TIMEOUT(lease, done_get_starts_a_lease, LIMIT)
@@ -1512,7 +773,7 @@ TEST_F_TIMEOUT(lease, lease_with_stopped_workers_under_load_covers_every_add, LI
 	if (!producer)
 		load_add(self->name, l);
 
-	for (end = now_ns() + 3 * SEC; now_ns() < end;) {
+	for (end = now_ns() + 2 * SEC; now_ns() < end;) {
 		pid_t pid = worker[random() % LOAD_WORKERS];
 
 		kill(pid, SIGSTOP);

@@ -255,11 +255,8 @@ TEST(report_fails_with_EINVAL_and_EFAULT_and_writes_nothing)
 	ASSERT_EQ(0, verb(q, WQ_IOC_SET, &c));
 	ASSERT_EQ(3, c.num_limiters);
 	/* a struct that can't be written */
-	struct wq_attrs *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-				      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	page->size = sizeof(*page);
-	ASSERT_EQ(0, mprotect(page, 4096, PROT_READ));
-	ASSERT_EQ(-EFAULT, verb(q, WQ_IOC_SET, page));
+	c = (struct wq_attrs){ .size = sizeof(c) };
+	ASSERT_EQ(-EFAULT, verb(q, WQ_IOC_SET, read_only(&c, sizeof(c))));
 }
 
 /* ---- set ---- */
@@ -509,25 +506,6 @@ TEST(set_of_max_keys_below_the_keys_keeps_them_and_refuses_new_ones)
 	ASSERT_EQ(-ENOSPC, q_add(q, "f"));
 	ASSERT_EQ(0, set_max_keys(q, 1000));
 	ASSERT_EQ(1, q_add(q, "f"));
-}
-
-TEST(set_of_max_keys_wakes_pollers_that_wait_for_room)
-{
-	int q = q_private(1);
-	struct pollfd p = { .fd = q, .events = POLLOUT };
-	pid_t pid;
-
-	ASSERT_EQ(1, q_add(q, "a"));
-	ASSERT_EQ(0, poll(&p, 1, 0));
-	pid = child();
-	if (!pid)
-		_exit(poll_woken(&p, 1, 15000) != 1 || p.revents != POLLOUT);
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_EQ(0, set_max_keys(q, 2));
-	ASSERT_EQ(0, reap(pid));
-	ASSERT_EQ(1, poll(&p, 1, 0));
-	ASSERT_EQ(0, set_max_keys(q, 1));
-	ASSERT_EQ(0, poll(&p, 1, 0));
 }
 
 /* ---- the quota ---- */
@@ -784,14 +762,12 @@ TEST(set_of_the_limiter_keeps_idle_keys_with_failures)
 	ASSERT_EQ(1, q_stat(q).retained);
 	ASSERT_EQ(0, set_limiter(q, bucket, 1));
 	/* it counts, so it is listed and can be forgotten, although a bucket does not use it */
-	ASSERT_EQ(1, q_stat(q).retained);
-	ASSERT_EQ(1, q_stat(q).keys);
+	ASSERT_TRUE(counts(q, "retained 1, keys 1"));
 	ASSERT_EQ(WQ_KEY_FAILED, q_query(q, "a"));
 	ASSERT_EQ(0, q_list(q, &a, 0, &cursor));
 	ASSERT_EQ(1, a.count);
 	ASSERT_EQ(WQ_KEY_FAILED, q_key_state(q, WQ_DO_FORGET, "a", 1));
-	ASSERT_EQ(0, q_stat(q).keys);
-	ASSERT_EQ(0, q_stat(q).failed);
+	ASSERT_TRUE(counts(q, "keys 0, failed 0"));
 	/* the bucket retains no failures */
 	ASSERT_EQ(1, fail(q, "b"));
 	ASSERT_EQ(0, q_get(q, &it, 0));
@@ -813,7 +789,7 @@ TEST(set_of_the_limiter_while_keys_fail)
 	pid_t pid = child();
 
 	if (!pid)
-		_exit(set_limiters(q, 3000));
+		_exit(set_limiters(q, 1000));
 	for (int i = 0; alive(pid); i++) {
 		char key[16];
 

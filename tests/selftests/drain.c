@@ -8,178 +8,6 @@
 #include <poll.h>
 #include <sys/klog.h>
 
-TEST_F(queue, drain_of_an_empty_queue_returns_at_once)
-{
-	struct item it;
-
-	ASSERT_EQ(0, q_drain(self->q));
-	ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(self->q).state);
-	ASSERT_EQ(-ESHUTDOWN, q_add(self->q, "a"));
-	ASSERT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
-	ASSERT_EQ(0, q_drain(self->q));
-}
-
-TEST_F(queue, drain_waits_for_ready_and_for_processing_keys)
-{
-	struct item a, b;
-	pid_t pid;
-
-	q_add(self->q, "a");
-	q_add(self->q, "b");
-	q_get(self->q, &a, 0);
-	pid = drainer(self->q);
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
-	ASSERT_EQ(0, q_done(self->q, &a));
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_TRUE(alive(pid));
-	ASSERT_EQ(0, q_get(self->q, &b, 0));
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_TRUE(alive(pid));
-	ASSERT_EQ(0, q_done(self->q, &b));
-	ASSERT_EQ(0, reap(pid));
-	ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(self->q).state);
-	ASSERT_EQ(0, q_stat(self->q).keys);
-}
-
-TEST_F(queue, drain_waits_for_keys_added_during_processing)
-{
-	struct item it;
-	pid_t pid;
-
-	q_add(self->q, "a");
-	q_get(self->q, &it, 0);
-	q_add(self->q, "a");
-	pid = drainer(self->q);
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_EQ(1, q_done(self->q, &it));
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_TRUE(alive(pid));
-	ASSERT_EQ(0, q_get(self->q, &it, FOREVER));
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_TRUE(alive(pid));
-	ASSERT_EQ(0, q_done(self->q, &it));
-	ASSERT_EQ(0, reap(pid));
-}
-
-TEST_F(queue, drain_wakes_getters_and_add_fails)
-{
-	struct item it, held;
-	pid_t getter, pid;
-
-	q_add(self->q, "held");
-	q_get(self->q, &held, 0);
-	/* it waits for more keys by the file that holds one */
-	getter = child();
-	if (!getter)
-		_exit(-q_get(self->q, &it, FOREVER));
-	ASSERT_TRUE(asleep(getter));
-	pid = drainer(self->q);
-	ASSERT_EQ(ESHUTDOWN, reap(getter));
-	ASSERT_EQ(-ESHUTDOWN, q_add(self->q, "a"));
-	ASSERT_EQ(-ESHUTDOWN, q_add(self->q, "held"));
-	ASSERT_EQ(0, q_done(self->q, &held));
-	ASSERT_EQ(0, reap(pid));
-}
-
-TEST_F(queue, drain_end_wakes_every_drainer)
-{
-	struct item it;
-	pid_t pid[3];
-
-	q_add(self->q, "a");
-	q_get(self->q, &it, 0);
-	for (int i = 0; i < 3; i++)
-		pid[i] = drainer(self->q);
-	for (int i = 0; i < 3; i++)
-		ASSERT_TRUE(asleep(pid[i]));
-	ASSERT_EQ(0, q_done(self->q, &it));
-	for (int i = 0; i < 3; i++)
-		ASSERT_EQ(0, reap(pid[i]));
-	ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(self->q).state);
-}
-
-TEST_F(queue, shutdown_ends_every_drain_with_ECANCELED)
-{
-	struct item it;
-	pid_t pid[3];
-
-	q_add(self->q, "a");
-	q_add(self->q, "b");
-	q_get(self->q, &it, 0);
-	for (int i = 0; i < 3; i++)
-		pid[i] = drainer(self->q);
-	for (int i = 0; i < 3; i++)
-		ASSERT_TRUE(asleep(pid[i]));
-	ASSERT_EQ(0, q_shutdown(self->q));
-	for (int i = 0; i < 3; i++)
-		ASSERT_EQ(ECANCELED, reap(pid[i]));
-	ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(self->q).state);
-	ASSERT_EQ(1, q_stat(self->q).ready);
-	ASSERT_EQ(1, q_stat(self->q).processing);
-	ASSERT_EQ(0, q_done(self->q, &it));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_STREQ("b", it.key);
-}
-
-TEST_F(queue, drain_after_shutdown_waits)
-{
-	struct item it;
-	pid_t pid;
-
-	q_add(self->q, "a");
-	q_shutdown(self->q);
-	pid = drainer(self->q);
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_TRUE(alive(pid));
-	ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
-	q_get(self->q, &it, 0);
-	ASSERT_EQ(0, q_done(self->q, &it));
-	ASSERT_EQ(0, reap(pid));
-}
-
-TEST_F(queue, drain_call_ends_at_a_fatal_signal_and_the_queue_still_drains)
-{
-	static const int signals[] = { SIGKILL, SIGTERM };
-	struct item it;
-	pid_t pid;
-
-	q_add(self->q, "a");
-	for (int i = 0; i < ARRAY_SIZE(signals); i++) {
-		pid = drainer(self->q);
-		ASSERT_TRUE(asleep(pid));
-		kill(pid, signals[i]);
-		ASSERT_EQ(1000 + signals[i], reap(pid));
-		ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
-		ASSERT_EQ(-ESHUTDOWN, q_add(self->q, "b"));
-	}
-	pid = drainer(self->q);
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(0, q_done(self->q, &it));
-	ASSERT_EQ(0, reap(pid));
-}
-
-TEST_F(queue, drain_of_others_continues_after_a_drainer_is_killed)
-{
-	struct item it;
-	pid_t killed, pid;
-
-	q_add(self->q, "a");
-	killed = drainer(self->q);
-	pid = drainer(self->q);
-	ASSERT_TRUE(asleep(killed));
-	ASSERT_TRUE(asleep(pid));
-	kill(killed, SIGKILL);
-	ASSERT_EQ(1000 + SIGKILL, reap(killed));
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_TRUE(alive(pid));
-	ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
-	q_get(self->q, &it, 0);
-	q_done(self->q, &it);
-	ASSERT_EQ(0, reap(pid));
-}
-
 static int is_readable(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -265,45 +93,6 @@ TEST_F(queue, process_that_was_stopped_does_not_undo_a_shutdown)
 	ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(self->q).state);
 }
 
-TEST_F(queue, drain_continues_after_signals_without_a_handler)
-{
-	struct item it;
-	pid_t pid;
-
-	q_add(self->q, "a");
-	q_get(self->q, &it, 0);
-	pid = drainer(self->q);
-	ASSERT_TRUE(asleep(pid));
-	for (int i = 0; i < 3; i++) {
-		kill(pid, SIGSTOP);
-		ASSERT_EVENTUALLY(proc_state(pid) == 'T');
-		kill(pid, SIGCONT);
-		kill(pid, SIGWINCH);
-		ASSERT_TRUE(asleep(pid));
-		ASSERT_TRUE(alive(pid));
-	}
-	q_done(self->q, &it);
-	ASSERT_EQ(0, reap(pid));
-}
-
-TEST_F(queue, drain_with_a_timeout_fails_with_ETIMEDOUT_and_the_queue_still_drains)
-{
-	struct item it;
-	__s64 begun;
-
-	q_add(self->q, "a");
-	begun = now_ns();
-	ASSERT_EQ(-ETIMEDOUT, q_drain_for(self->q, 50 * MS));
-	ASSERT_LE(50 * MS, now_ns() - begun);
-	ASSERT_EQ(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING, q_stat(self->q).state);
-	ASSERT_EQ(-ESHUTDOWN, q_add(self->q, "b"));
-	ASSERT_EQ(-ETIMEDOUT, q_drain_for(self->q, 1));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(0, q_done(self->q, &it));
-	ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(self->q).state);
-	ASSERT_EQ(0, q_drain_for(self->q, 50 * MS));
-}
-
 TEST_F(queue, shutdown_with_a_timeout_fails_with_EINVAL)
 {
 	static const struct wq_control bad[] = {
@@ -325,21 +114,27 @@ TEST_F(queue, shutdown_with_a_timeout_fails_with_EINVAL)
 }
 
 /* D would count in the load average. */
-TEST_F(queue, drain_sleeps_in_state_S)
+TEST_F(queue, read_of_a_wait_for_a_drain_sleeps_in_state_S)
 {
 	struct item it;
 	pid_t pid;
+	int fd;
 
 	q_add(self->q, "a");
 	q_get(self->q, &it, 0);
-	pid = drainer(self->q);
+	fd = drain_fd(self->q);
+	ASSERT_LE(0, fd);
+	pid = child();
+	if (!pid)
+		_exit(wait_result(fd));
 	ASSERT_TRUE(asleep(pid));
 	for (int i = 0; i < 20; i++) {
 		ASSERT_EQ('S', proc_state(pid));
 		sleep_ms(2);
 	}
 	q_done(self->q, &it);
-	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(WQ_END_DONE, reap(pid));
+	close(fd);
 }
 
 /* ---- consumers that hold nothing during a drain ---- */
@@ -377,41 +172,34 @@ static pid_t key_holder(const char *name)
 
 TEST_F(queue, get_during_a_drain_waits_and_gets_the_key_when_its_holder_dies)
 {
-	pid_t holder, idle, pid;
+	for (int waits_before = 0; waits_before < 2; waits_before++) {
+		char name[WQ_NAME_MAX + 8];
+		pid_t holder, pid, idle = 0;
+		int q;
 
-	q_add(self->q, "last");
-	holder = key_holder(self->name);
-	ASSERT_EVENTUALLY(q_stat(self->q).processing == 1);
-	pid = drainer(self->q);
-	ASSERT_TRUE(asleep(pid));
-	idle = idle_consumer(self->name, FOREVER);
-	ASSERT_TRUE(asleep(idle));
-	ASSERT_TRUE(alive(idle));
-	kill(holder, SIGKILL);
-	ASSERT_EQ(1000 + SIGKILL, reap(holder));
-	ASSERT_EQ(0, reap(idle));
-	ASSERT_EQ(0, reap(pid));
-	ASSERT_EQ(0, q_stat(self->q).keys);
-	ASSERT_EQ(1, q_stat(self->q).given_back);
-}
-
-TEST_F(queue, get_that_waits_when_a_drain_begins_goes_on_waiting)
-{
-	pid_t holder, idle, pid;
-
-	q_add(self->q, "last");
-	holder = key_holder(self->name);
-	ASSERT_EVENTUALLY(q_stat(self->q).processing == 1);
-	idle = idle_consumer(self->name, FOREVER);
-	ASSERT_TRUE(asleep(idle));
-	pid = drainer(self->q);
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_TRUE(asleep(idle));
-	ASSERT_TRUE(alive(idle));
-	kill(holder, SIGKILL);
-	ASSERT_EQ(1000 + SIGKILL, reap(holder));
-	ASSERT_EQ(0, reap(idle));
-	ASSERT_EQ(0, reap(pid));
+		snprintf(name, sizeof(name), "%s-%d", self->name, waits_before);
+		q = q_open(name, O_RDWR, WQ_OPEN_CREATE, 0600, 0);
+		q_add(q, "last");
+		holder = key_holder(name);
+		ASSERT_EVENTUALLY(q_stat(q).processing == 1);
+		if (waits_before) {
+			idle = idle_consumer(name, FOREVER);
+			ASSERT_TRUE(asleep(idle));
+		}
+		pid = drainer(q);
+		ASSERT_TRUE(asleep(pid));
+		if (!waits_before)
+			idle = idle_consumer(name, FOREVER);
+		ASSERT_TRUE(asleep(idle));
+		ASSERT_TRUE(alive(idle));
+		kill(holder, SIGKILL);
+		ASSERT_EQ(1000 + SIGKILL, reap(holder));
+		ASSERT_EQ(0, reap(idle));
+		ASSERT_EQ(0, reap(pid));
+		ASSERT_TRUE(counts(q, "keys 0, given_back 1"));
+		q_unlink(name);
+		close(q);
+	}
 }
 
 TEST_F(queue, get_during_a_drain_gets_the_key_when_the_lease_of_its_holder_expires)
@@ -462,20 +250,6 @@ TEST_F(queue, get_during_a_drain_fails_with_ESHUTDOWN_if_the_file_holds_keys)
 	close(second);
 }
 
-TEST_F(queue, get_after_shutdown_without_drain_fails_with_ESHUTDOWN_while_others_hold_keys)
-{
-	int other = q_attach(self->name, O_RDWR);
-	struct item it, held;
-
-	q_add(self->q, "a");
-	ASSERT_EQ(0, q_get(other, &held, 0));
-	ASSERT_EQ(0, q_shutdown(self->q));
-	ASSERT_EQ(-ESHUTDOWN, q_get(self->q, &it, FOREVER));
-	close(other);
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(0, q_done(self->q, &it));
-}
-
 TEST_F(queue, done_get_during_a_drain_waits_for_the_keys_that_others_hold)
 {
 	union one next;
@@ -510,45 +284,36 @@ TEST_F(queue, done_get_during_a_drain_waits_for_the_keys_that_others_hold)
 	ASSERT_EQ(0, q_drain_for(self->q, 0));
 }
 
-TEST_F(queue, done_of_the_last_key_wakes_all_idle_consumers_with_ESHUTDOWN)
+/* The done of the last key ends the drain, or a shut down. */
+TEST_F(queue, end_of_a_drain_wakes_all_idle_consumers_with_ESHUTDOWN)
 {
-	enum { IDLE = 8 };
-	struct item it;
-	pid_t pid[IDLE], drain;
+	enum { IDLE = 6 };
 
-	q_add(self->q, "last");
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	drain = drainer(self->q);
-	for (int i = 0; i < IDLE; i++)
-		pid[i] = idle_consumer(self->name, FOREVER);
-	for (int i = 0; i < IDLE; i++)
-		ASSERT_TRUE(asleep(pid[i]));
-	for (int i = 0; i < IDLE; i++)
-		ASSERT_TRUE(alive(pid[i]));
-	ASSERT_EQ(0, q_done(self->q, &it));
-	for (int i = 0; i < IDLE; i++)
-		ASSERT_EQ(ESHUTDOWN, reap(pid[i]));
-	ASSERT_EQ(0, reap(drain));
-}
+	for (int canceled = 0; canceled < 2; canceled++) {
+		char name[WQ_NAME_MAX + 8];
+		pid_t pid[IDLE], drain;
+		struct item it;
+		int q;
 
-TEST_F(queue, shutdown_during_a_drain_wakes_idle_consumers_with_ESHUTDOWN)
-{
-	struct item it;
-	pid_t idle[3], drain;
-
-	q_add(self->q, "last");
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	drain = drainer(self->q);
-	for (int i = 0; i < 3; i++)
-		idle[i] = idle_consumer(self->name, FOREVER);
-	for (int i = 0; i < 3; i++)
-		ASSERT_TRUE(asleep(idle[i]));
-	ASSERT_EQ(0, q_shutdown(self->q));
-	ASSERT_EQ(ECANCELED, reap(drain));
-	for (int i = 0; i < 3; i++)
-		ASSERT_EQ(ESHUTDOWN, reap(idle[i]));
-	ASSERT_EQ(1, q_stat(self->q).processing);
-	ASSERT_EQ(0, q_done(self->q, &it));
+		snprintf(name, sizeof(name), "%s-%d", self->name, canceled);
+		q = q_open(name, O_RDWR, WQ_OPEN_CREATE, 0600, 0);
+		q_add(q, "last");
+		ASSERT_EQ(0, q_get(q, &it, 0));
+		drain = drainer(q);
+		for (int i = 0; i < IDLE; i++)
+			pid[i] = idle_consumer(name, FOREVER);
+		for (int i = 0; i < IDLE; i++)
+			ASSERT_TRUE(asleep(pid[i]));
+		for (int i = 0; i < IDLE; i++)
+			ASSERT_TRUE(alive(pid[i]));
+		ASSERT_EQ(0, canceled ? q_shutdown(q) : q_done(q, &it));
+		for (int i = 0; i < IDLE; i++)
+			ASSERT_EQ(ESHUTDOWN, reap(pid[i]));
+		ASSERT_EQ(canceled ? ECANCELED : 0, reap(drain));
+		ASSERT_EQ(canceled, q_stat(q).processing);
+		q_unlink(name);
+		close(q);
+	}
 }
 
 TEST_F(queue, idle_consumers_of_a_drain_end_one_after_the_other_while_holders_die)
@@ -629,33 +394,44 @@ TEST_F(queue, drain_poll_reports_POLLHUP_exactly_if_get_fails_with_ESHUTDOWN)
 	close(idle);
 }
 
-TEST_F(queue, drain_end_wakes_pollers_and_epoll_waiters_with_HUP)
+/* The done of the last key ends the drain, or a shut down. */
+TEST_F(queue, end_of_a_drain_wakes_pollers_and_epoll_waiters_with_HUP)
 {
-	struct item it;
-	pid_t pid[4];
+	for (int canceled = 0; canceled < 2; canceled++) {
+		char name[WQ_NAME_MAX + 8];
+		struct item it;
+		pid_t pid[4];
+		int q;
 
-	q_add(self->q, "last");
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
-	for (int i = 0; i < 4; i++) {
-		pid[i] = child();
-		if (!pid[i]) {
-			int q = q_attach(self->name, O_RDWR), ep = epoll_create1(0);
-			struct epoll_event ev = { .events = EPOLLIN | (i % 2 ? EPOLLET : 0) };
+		snprintf(name, sizeof(name), "%s-%d", self->name, canceled);
+		q = q_open(name, O_RDWR, WQ_OPEN_CREATE, 0600, 0);
+		q_add(q, "last");
+		ASSERT_EQ(0, q_get(q, &it, 0));
+		ASSERT_EQ(-EAGAIN, q_drain_for(q, 0));
+		for (int i = 0; i < 4; i++) {
+			pid[i] = child();
+			if (!pid[i]) {
+				int fd = q_attach(name, O_RDWR), ep = epoll_create1(0);
+				struct epoll_event ev = { .events = EPOLLIN };
 
-			if (i < 2)
-				_exit(events(q, 20000) == (POLLIN | POLLHUP) ? 0 : 1);
-			if (epoll_ctl(ep, EPOLL_CTL_ADD, q, &ev) ||
-			    epoll_wait(ep, &ev, 1, 20000) != 1)
-				_exit(2);
-			_exit(ev.events == (EPOLLIN | EPOLLHUP) ? 0 : 3);
+				if (i % 2)
+					ev.events |= EPOLLET;
+				if (i < 2)
+					_exit(events(fd, 20000) == (POLLIN | POLLHUP) ? 0 : 1);
+				if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) ||
+				    epoll_wait(ep, &ev, 1, 20000) != 1)
+					_exit(2);
+				_exit(ev.events == (EPOLLIN | EPOLLHUP) ? 0 : 3);
+			}
 		}
+		for (int i = 0; i < 4; i++)
+			ASSERT_TRUE(asleep(pid[i]));
+		ASSERT_EQ(0, canceled ? q_shutdown(q) : q_done(q, &it));
+		for (int i = 0; i < 4; i++)
+			ASSERT_EQ(0, reap(pid[i]));
+		q_unlink(name);
+		close(q);
 	}
-	for (int i = 0; i < 4; i++)
-		ASSERT_TRUE(asleep(pid[i]));
-	ASSERT_EQ(0, q_done(self->q, &it));
-	for (int i = 0; i < 4; i++)
-		ASSERT_EQ(0, reap(pid[i]));
 }
 
 TEST_F(queue, drain_by_poll_alone_needs_no_thread)
@@ -681,23 +457,6 @@ TEST_F(queue, drain_by_poll_alone_needs_no_thread)
 	ASSERT_EQ(0, q_drain_for(watch, 0));
 	ASSERT_EQ(0, reap(pid));
 	close(watch);
-}
-
-TEST_F(queue, shutdown_during_a_drain_wakes_pollers_with_POLLHUP)
-{
-	struct item it;
-	pid_t pid;
-
-	q_add(self->q, "last");
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
-	pid = child();
-	if (!pid)
-		_exit(events(q_attach(self->name, O_RDWR), 20000) & POLLHUP ? 0 : 1);
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_EQ(0, q_shutdown(self->q));
-	ASSERT_EQ(0, reap(pid));
-	ASSERT_EQ(0, q_done(self->q, &it));
 }
 
 /* ---- the kernel log ---- */
@@ -737,41 +496,6 @@ TEST_F(users, drains_of_a_user_write_nothing_to_the_kernel_log)
 	ASSERT_EQ(0, reap(pid));
 	ASSERT_EQ(0, logged("wq-chosen-key"));
 	ASSERT_EQ(before, logged("wq"));
-}
-
-TEST_F(queue, drain_waits_for_keys_given_back_by_a_dead_consumer)
-{
-	struct item it;
-	pid_t consumer, pid;
-
-	q_add(self->q, "a");
-	consumer = child();
-	if (!consumer) {
-		q_get(q_attach(self->name, O_RDWR), &it, 0);
-		pause();
-	}
-	ASSERT_TRUE(asleep(consumer));
-	pid = drainer(self->q);
-	ASSERT_TRUE(asleep(pid));
-	kill(consumer, SIGKILL);
-	reap(consumer);
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_TRUE(alive(pid));
-	ASSERT_EQ(1, q_stat(self->q).ready);
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(0, q_done(self->q, &it));
-	ASSERT_EQ(0, reap(pid));
-}
-
-TEST_F(queue, cancel_of_the_last_key_ends_the_drain)
-{
-	pid_t pid;
-
-	q_add(self->q, "a");
-	pid = drainer(self->q);
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_cancel(self->q, "a"));
-	ASSERT_EQ(0, reap(pid));
 }
 
 TEST_F(queue, drain_with_busy_consumers_leaves_no_key)

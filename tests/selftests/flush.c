@@ -100,59 +100,32 @@ TEST_F(queue, flush_of_a_ready_key_waits_for_the_end_of_its_run)
 	EXPECT_EQ(0, q_stat(self->q).flushes);
 }
 
-TEST_F(queue, flush_of_a_key_that_is_dirty_in_processing_waits_for_the_next_run)
+TEST_F(queue, flush_reports_how_its_run_ended)
 {
-	int w = q_attach(self->name, O_WRONLY);
-	struct item it;
-	pid_t pid;
+	static const struct {
+		__u16 outcome;
+		bool cancel;
+		int end;
+	} rows[] = {
+		{ 0, false, WQ_END_DONE },
+		{ WQ_OUTCOME_RETRY, false, WQ_END_FAILED },
+		{ WQ_OUTCOME_GIVE_UP, false, WQ_END_GAVE_UP },
+		{ 0, true, WQ_END_CANCELED },
+	};
 
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	pid = flusher(w, "a", FOREVER);
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_EQ(WQ_RESULT_READY, q_done(self->q, &it));
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_TRUE(alive(pid));
-	ASSERT_EQ(0, run_with(self->name, WQ_OUTCOME_RETRY));
-	EXPECT_EQ(WQ_END_FAILED, reap(pid));
-}
+	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+		pid_t pid;
 
-TEST_F(queue, flush_goes_on_when_the_consumer_dies)
-{
-	struct item it;
-	pid_t consumer, pid;
-
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	consumer = child();
-	if (!consumer) {
-		int q = q_attach(self->name, O_RDWR);
-
-		if (q_get(q, &it, 0))
-			_exit(1);
-		pause();
+		ASSERT_EQ(1, q_add(self->q, "a"));
+		pid = flusher(self->q, "a", FOREVER);
+		ASSERT_TRUE(asleep(pid));
+		if (!rows[i].cancel)
+			ASSERT_EQ(0, run_with(self->name, rows[i].outcome));
+		q_cancel(self->q, "a");
+		EXPECT_EQ(rows[i].end, reap(pid)) {
+			TH_LOG("row %d", i);
+		}
 	}
-	while (!q_stat(self->q).processing)
-		sleep_ms(1);
-	pid = flusher(self->q, "a", FOREVER);
-	ASSERT_TRUE(asleep(pid));
-	kill(consumer, SIGKILL);
-	reap(consumer);
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_TRUE(alive(pid));
-	ASSERT_EQ(0, run(self->name));
-	EXPECT_EQ(WQ_END_DONE, reap(pid));
-}
-
-TEST_F(queue, flush_reports_a_cancel)
-{
-	pid_t pid;
-
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	pid = flusher(self->q, "a", FOREVER);
-	ASSERT_TRUE(asleep(pid));
-	q_cancel(self->q, "a");
-	EXPECT_EQ(WQ_END_CANCELED, reap(pid));
 }
 
 TEST_F(queue, flush_of_a_key_that_the_file_holds_fails_with_EDEADLK)
@@ -199,25 +172,6 @@ TEST_F(queue, read_of_a_wait_after_a_signal_returns_the_result_of_the_same_run)
 	ASSERT_TRUE(asleep(pid));
 	ASSERT_EQ(0, run_with(self->name, WQ_OUTCOME_RETRY));
 	EXPECT_EQ(0, reap(pid));
-}
-
-TEST_F(queue, read_of_a_wait_is_restarted_after_a_handler_with_SA_RESTART)
-{
-	pid_t pid;
-	int fd;
-
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	fd = q_wait(self->q, "a", 0);
-	pid = child();
-	if (!pid) {
-		handle(SIGUSR1, SA_RESTART);
-		_exit(wait_result(fd));
-	}
-	ASSERT_TRUE(asleep(pid));
-	kill(pid, SIGUSR1);
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_EQ(0, run_with(self->name, WQ_OUTCOME_RETRY));
-	EXPECT_EQ(WQ_END_FAILED, reap(pid));
 }
 
 /* A call that waited itself would begin again, and find no run. */
@@ -295,19 +249,6 @@ TEST_F(queue, wait_for_the_run_in_progress_ends_with_it_though_the_key_was_added
 	EXPECT_EQ(WQ_END_FAILED, wait_for(adds_fd, 0));
 }
 
-TEST_F(queue, killed_flush_leaves_no_wait)
-{
-	pid_t pid;
-
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	pid = flusher(self->q, "a", FOREVER);
-	ASSERT_TRUE(asleep(pid));
-	kill(pid, SIGKILL);
-	reap(pid);
-	EXPECT_EQ(0, q_stat(self->q).flushes);
-	EXPECT_EQ(0, run(self->name));
-}
-
 TEST_F(queue, wait_fails_with_EINVAL_for_bad_flags_and_fields)
 {
 	struct wq_stat before = q_stat(self->q);
@@ -367,58 +308,44 @@ TEST_F(queue, flush_fd_is_readable_when_the_run_has_ended)
 	EXPECT_EQ(0, q_stat(self->q).flushes);
 }
 
-TEST_F(queue, flush_fd_wakes_a_poller_and_a_reader)
+/* The run ends, or the queue. */
+TEST(flush_fd_wakes_a_poller_and_a_reader)
 {
-	pid_t poller, reader;
-	int fd;
+	for (int of_queue = 0; of_queue < 2; of_queue++) {
+		int q = q_private(10), fd;
+		pid_t poller, reader;
+		struct item it;
 
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	fd = q_wait(self->q, "a", 0);
-	poller = child();
-	if (!poller) {
-		struct pollfd p = { .fd = fd, .events = POLLIN };
+		ASSERT_EQ(1, q_add(q, "a"));
+		fd = q_wait(q, "a", 0);
+		poller = child();
+		if (!poller) {
+			struct pollfd p = { .fd = fd, .events = POLLIN };
 
-		_exit(poll(&p, 1, -1) != 1 || p.revents != POLLIN);
+			close(q);
+			_exit(poll(&p, 1, -1) != 1 || p.revents != POLLIN);
+		}
+		reader = child();
+		if (!reader) {
+			close(q);
+			_exit(wait_result(fd));
+		}
+		close(fd);
+		ASSERT_TRUE(asleep(poller));
+		ASSERT_TRUE(asleep(reader));
+		if (!of_queue) {
+			ASSERT_EQ(0, q_get(q, &it, 0));
+			ASSERT_EQ(0, q_done(q, &it));
+		}
+		close(q);
+		EXPECT_EQ(0, reap(poller));
+		EXPECT_EQ(of_queue ? WQ_END_OF_QUEUE : WQ_END_DONE, reap(reader));
 	}
-	reader = child();
-	if (!reader)
-		_exit(wait_result(fd));
-	ASSERT_TRUE(asleep(poller));
-	ASSERT_TRUE(asleep(reader));
-	ASSERT_EQ(0, run_with(self->name, WQ_OUTCOME_RETRY));
-	EXPECT_EQ(0, reap(poller));
-	EXPECT_EQ(WQ_END_FAILED, reap(reader));
-}
-
-TEST_F(queue, flush_fd_keeps_the_result_of_its_own_run)
-{
-	int fd;
-
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	fd = q_wait(self->q, "a", 0);
-	ASSERT_EQ(0, run_with(self->name, WQ_OUTCOME_RETRY));
-	for (int i = 0; i < 100; i++) {
-		ASSERT_EQ(1, q_add(self->q, "b"));
-		ASSERT_EQ(0, run(self->name));
-		q_cancel(self->q, "a");
-		ASSERT_EQ(1, q_add(self->q, "a"));
-		ASSERT_EQ(0, run(self->name));
-	}
-	EXPECT_EQ(WQ_END_FAILED, wait_result(fd));
-}
-
-TEST_F(queue, flush_fd_of_an_idle_key_is_readable_at_once)
-{
-	int fd = q_wait(self->q, "a", 0);
-
-	EXPECT_EQ(POLLIN, is_readable(fd));
-	EXPECT_EQ(WQ_END_NO_RUN, wait_result(fd));
-	EXPECT_EQ(0, q_stat(self->q).flushes);
-	EXPECT_EQ(0, q_stat(self->q).keys);
 }
 
 TEST_F(queue, flush_add_adds_the_key_and_waits_for_that_run)
 {
+	struct wq_control p = { .size = sizeof(p), .flags = WQ_PAUSE_ADDS, .timeout = FOREVER };
 	int r = q_attach(self->name, O_RDONLY), fd, full;
 
 	fd = q_wait(self->q, "a", WQ_WAIT_ADD);
@@ -432,18 +359,11 @@ TEST_F(queue, flush_add_adds_the_key_and_waits_for_that_run)
 	full = q_private(1);
 	ASSERT_EQ(1, q_add(full, "x"));
 	EXPECT_EQ(-ENOSPC, q_wait(full, "y", WQ_WAIT_ADD));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_PAUSE, &p));
+	EXPECT_EQ(-EHOSTDOWN, q_wait(self->q, "b", WQ_WAIT_ADD));
 	ASSERT_EQ(0, q_shutdown(self->q));
 	EXPECT_EQ(-ESHUTDOWN, q_wait(self->q, "b", WQ_WAIT_ADD));
-	EXPECT_EQ(0, q_stat(self->q).flushes);
-}
-
-TEST_F(queue, flush_add_fails_with_EHOSTDOWN_while_adds_are_paused)
-{
-	struct wq_control p = { .size = sizeof(p), .flags = WQ_PAUSE_ADDS, .timeout = FOREVER };
-
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_PAUSE, &p));
-	EXPECT_EQ(-EHOSTDOWN, q_wait(self->q, "a", WQ_WAIT_ADD));
-	EXPECT_EQ(0, q_stat(self->q).keys);
+	EXPECT_TRUE(counts(self->q, "flushes 0, keys 1"));
 }
 
 TEST_F(queue, close_of_a_flush_fd_gives_the_wait_up)
@@ -494,33 +414,6 @@ TEST(end_of_the_queue_ends_a_flush_fd)
 		EXPECT_EQ(WQ_END_OF_QUEUE, wait_result(fd[i]));
 		close(fd[i]);
 	}
-}
-
-TEST(end_of_the_queue_wakes_a_poller_and_a_reader_of_a_flush_fd)
-{
-	int q = q_private(10), fd;
-	pid_t poller, reader;
-
-	ASSERT_EQ(1, q_add(q, "a"));
-	fd = q_wait(q, "a", 0);
-	poller = child();
-	if (!poller) {
-		struct pollfd p = { .fd = fd, .events = POLLIN };
-
-		close(q);
-		_exit(poll(&p, 1, -1) != 1 || p.revents != POLLIN);
-	}
-	reader = child();
-	if (!reader) {
-		close(q);
-		_exit(wait_result(fd));
-	}
-	close(fd);
-	ASSERT_TRUE(asleep(poller));
-	ASSERT_TRUE(asleep(reader));
-	close(q);
-	EXPECT_EQ(0, reap(poller));
-	EXPECT_EQ(WQ_END_OF_QUEUE, reap(reader));
 }
 
 TEST_F(queue, read_of_a_flush_fd_needs_room_and_the_file_has_no_position)
@@ -639,42 +532,27 @@ TEST_F(queue, disable_drops_the_pending_run_and_refuses_adds)
 	EXPECT_EQ(-EBUSY, q_add_after(self->q, "a", HOUR));
 	EXPECT_EQ(-1, write(self->q, "a", 1));
 	EXPECT_EQ(EBUSY, errno);
-	EXPECT_EQ(1, q_stat(self->q).disabled);
-	EXPECT_EQ(1, q_stat(self->q).keys);
+	EXPECT_TRUE(counts(self->q, "disabled 1, keys 1"));
 	EXPECT_EQ(WQ_KEY_DISABLED, q_enable(self->q, "a"));
-	EXPECT_EQ(0, q_stat(self->q).disabled);
-	EXPECT_EQ(0, q_stat(self->q).keys);
+	EXPECT_TRUE(counts(self->q, "disabled 0, keys 0"));
 	EXPECT_EQ(1, q_add(self->q, "a"));
-}
-
-TEST_F(queue, disable_waits_for_the_run_in_progress)
-{
-	int other = q_attach(self->name, O_RDWR);
-	struct item it;
-	pid_t pid;
-
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	EXPECT_EQ(-ETIMEDOUT, q_disable(other, "a", 5 * MS));
-	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_DISABLED, q_query(other, "a"));
-	pid = child();
-	if (!pid)
-		_exit(q_disable(other, "a", FOREVER) != (WQ_KEY_PROCESSING | WQ_KEY_DISABLED));
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_EQ(0, q_done(self->q, &it));
-	EXPECT_EQ(0, reap(pid));
-	EXPECT_EQ(WQ_KEY_DISABLED, q_query(other, "a"));
 }
 
 TEST_F(queue, disable_stays_when_the_process_ends)
 {
+	struct array a = array_new(4096);
+	__u64 cursor = 0;
 	pid_t pid = child();
 
 	if (!pid)
 		_exit(q_disable(q_attach(self->name, O_RDWR), "a", 0));
 	ASSERT_EQ(0, reap(pid));
 	EXPECT_EQ(-EBUSY, q_add(self->q, "a"));
+	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+	ASSERT_EQ(1, a.count);
+	EXPECT_EQ(WQ_KEY_DISABLED, row_at(&a, 0)->info.state);
 	EXPECT_EQ(WQ_KEY_DISABLED, q_enable(self->q, "a"));
+	free(a.recs);
 }
 
 TEST_F(queue, enable_of_an_unknown_key_fails_with_ENOENT)
@@ -687,35 +565,28 @@ TEST_F(queue, enable_of_an_unknown_key_fails_with_ENOENT)
 
 TEST_F(queue, disable_fails_with_EINVAL_for_bad_fields)
 {
-	struct wq_stat before = q_stat(self->q);
-	struct wq_key_op good = {
-		.size = sizeof(good), .op = WQ_DO_DISABLE, .key = addr_of("a"), .key_len = 1,
-	}, op;
-
-	op = good;
-	op.count = 1;
-	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &op));
-	op = good;
-	op.info.state = 1;
-	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &op));
-	op = good;
-	op.key_len = 0;
-	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &op));
-	op.key_len = WQ_MAX_KEY + 1;
-	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_KEY, &op));
-	op = good;
-	op.key = 8;
-	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_KEY, &op));
-	EXPECT_TRUE(same(&before, self->q));
-}
-
-TEST_F(queue, key_fails_with_EINVAL_for_an_unknown_operation)
-{
+	const struct {
+		int error;
+		struct wq_key_op op;
+	} bad[] = {
+		{ -EINVAL, { .op = WQ_DO_DISABLE, .key = addr_of("a"), .key_len = 1, .count = 1 } },
+		{ -EINVAL,
+		  { .op = WQ_DO_DISABLE, .key = addr_of("a"), .key_len = 1, .info.state = 1 } },
+		{ -EINVAL, { .op = WQ_DO_DISABLE, .key = addr_of("a") } },
+		{ -E2BIG, { .op = WQ_DO_DISABLE, .key = addr_of("a"), .key_len = WQ_MAX_KEY + 1 } },
+		{ -EFAULT, { .op = WQ_DO_DISABLE, .key = 8, .key_len = 1 } },
+		{ -EINVAL, { .op = WQ_DO_RESTORE + 1, .key = addr_of("a"), .key_len = 1 } },
+	};
 	struct wq_stat before = q_stat(self->q);
 
-	for (int bit = 3; bit < 32; bit++)
-		EXPECT_EQ(-EINVAL, q_key_state(self->q, 1U << bit, "a", 1));
-	EXPECT_EQ(-EINVAL, q_key_state(self->q, WQ_DO_ENABLE + 1, "a", 1));
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct wq_key_op op = bad[i].op;
+
+		op.size = sizeof(op);
+		EXPECT_EQ(bad[i].error, verb(self->q, WQ_IOC_KEY, &op)) {
+			TH_LOG("struct %d", i);
+		}
+	}
 	EXPECT_TRUE(same(&before, self->q));
 }
 
@@ -727,18 +598,6 @@ TEST(disabled_keys_count_in_max_keys)
 	EXPECT_EQ(-ENOSPC, q_add(q, "b"));
 	EXPECT_EQ(-ENOSPC, q_disable(q, "b", 0));
 	EXPECT_EQ(1, q_stat(q).keys);
-}
-
-TEST_F(queue, list_shows_disabled_keys)
-{
-	struct array a = array_new(4096);
-	__u64 cursor = 0;
-
-	ASSERT_EQ(0, q_disable(self->q, "a", 0));
-	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
-	ASSERT_EQ(1, a.count);
-	EXPECT_EQ(WQ_KEY_DISABLED, row_at(&a, 0)->info.state);
-	free(a.recs);
 }
 
 /* 0, or the error. */

@@ -126,43 +126,12 @@ FIXTURE_TEARDOWN(parking)
 
 /* ---- what parks a key ---- */
 
-TEST_F(parking, failure_beyond_the_retries_parks_the_key)
-{
-	struct wq_stat st;
-
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	EXPECT_EQ(WQ_RESULT_READY, retry(self->q));
-	EXPECT_EQ(WQ_RESULT_READY, retry(self->q));
-	EXPECT_EQ(WQ_RESULT_PARKED, retry(self->q));
-	EXPECT_EQ(PARKED | FAILED, q_query(self->q, "a"));
-	EXPECT_EQ(3, info_of(self->q, "a").failures);
-	EXPECT_TRUE(has_reason(self->q, "a", 0, ""));
-	st = q_stat(self->q);
-	EXPECT_EQ(1, st.parked);
-	EXPECT_EQ(3, st.max_parked);
-	EXPECT_EQ(1, st.parked_total);
-	EXPECT_EQ(1, st.keys);
-	EXPECT_EQ(0, st.ready);
-}
-
 TEST_F(queue, give_up_parks_the_key_also_without_a_number_of_retries)
 {
 	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "no answer"));
 	EXPECT_EQ(PARKED | FAILED, q_query(self->q, "a"));
 	EXPECT_TRUE(has_reason(self->q, "a", EIO, "no answer"));
 	EXPECT_LE(0, info_of(self->q, "a").age);
-}
-
-TEST_F(queue, key_that_was_added_during_the_run_is_not_parked)
-{
-	struct wq_reason_rec reason = reason_of(EIO, "text");
-	struct item it;
-
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	EXPECT_EQ(WQ_RESULT_READY, q_done_reason(self->q, &it, WQ_OUTCOME_GIVE_UP, &reason));
-	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
 }
 
 TEST_F(parking, key_whose_consumers_are_killed_again_and_again_is_parked_with_that_reason)
@@ -195,15 +164,17 @@ TEST_F(parking, reason_of_a_retry_is_kept_if_the_retry_parks_the_key)
 {
 	struct wq_reason_rec reason = reason_of(ETIMEDOUT, "too slow");
 	struct item it;
-	int i;
 
 	ASSERT_EQ(1, q_add(self->q, "a"));
-	for (i = 0; i < 3; i++) {
+	for (int i = 0; i < 3; i++) {
 		ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
 		EXPECT_EQ(i < 2 ? WQ_RESULT_READY : WQ_RESULT_PARKED,
 			  q_done_reason(self->q, &it, WQ_OUTCOME_RETRY, &reason));
 	}
+	EXPECT_EQ(PARKED | FAILED, q_query(self->q, "a"));
+	EXPECT_EQ(3, info_of(self->q, "a").failures);
 	EXPECT_TRUE(has_reason(self->q, "a", ETIMEDOUT, "too slow"));
+	EXPECT_TRUE(counts(self->q, "parked 1, max_parked 3, parked_total 1, keys 1, ready 0"));
 }
 
 TEST_F(parking, reason_has_up_to_64_bytes_of_any_value)
@@ -298,8 +269,7 @@ TEST_F(parking, done_with_reasons_that_can_not_be_read_fails_with_EFAULT_after_t
 		args.keys = (struct wq_keys){ addr_of(a.recs), a.used, a.count };
 		EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_DONE, &args));
 		EXPECT_EQ(1, args.keys.count);
-		EXPECT_EQ(1, q_stat(self->q).parked);
-		EXPECT_EQ(2, q_stat(self->q).held);
+		EXPECT_TRUE(counts(self->q, "parked 1, held 2"));
 		EXPECT_EQ(0, q_done_key(self->q, "b"));
 		EXPECT_EQ(0, q_done_key(self->q, "c"));
 		EXPECT_LT(0, q_cancel(self->q, "a"));
@@ -393,18 +363,26 @@ TEST_F(parking, writer_does_not_see_the_reason)
 
 /* ---- what ends the parking ---- */
 
-TEST_F(parking, kick_makes_the_key_ready_with_its_failures_reset)
+/* A kick, and a write of the key. */
+TEST_F(parking, kick_makes_the_key_ready_with_its_failures_reset_and_wakes_a_poller)
 {
 	struct item it;
 
-	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "text"));
-	EXPECT_EQ(1, q_kick(self->q, "a", 0));
-	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
-	EXPECT_EQ(1, q_stat(self->q).kicked);
-	EXPECT_EQ(0, q_stat(self->q).parked);
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	EXPECT_EQ(0, q_done(self->q, &it));
-	EXPECT_EQ(-ENOENT, q_query(self->q, "a"));
+	for (int write_it = 0; write_it < 2; write_it++) {
+		int ep;
+
+		ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "text"));
+		ep = epoll_of(self->q, EPOLLIN | EPOLLET);
+		EXPECT_EQ(0, epoll_events(ep, 0));
+		EXPECT_EQ(1, write_it ? write(self->q, "a", 1) : q_kick(self->q, "a", 0));
+		EXPECT_EQ(EPOLLIN, epoll_events(ep, 20000));
+		EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
+		EXPECT_TRUE(counts(self->q, "kicked 1, parked 0"));
+		ASSERT_EQ(0, q_get(self->q, &it, 0));
+		EXPECT_EQ(0, q_done(self->q, &it));
+		EXPECT_EQ(-ENOENT, q_query(self->q, "a"));
+		close(ep);
+	}
 }
 
 TEST_F(parking, kick_of_a_number_of_keys_takes_those_that_are_parked_longest)
@@ -423,61 +401,25 @@ TEST_F(parking, kick_of_a_number_of_keys_takes_those_that_are_parked_longest)
 	EXPECT_EQ(0, q_kick(self->q, NULL, ALL));
 }
 
-TEST_F(parking, kick_wakes_a_poller)
-{
-	int ep;
-
-	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
-	ep = epoll_of(self->q, EPOLLIN | EPOLLET);
-	EXPECT_EQ(0, epoll_events(ep, 0));
-	EXPECT_EQ(1, q_kick(self->q, "a", 0));
-	EXPECT_EQ(EPOLLIN, epoll_events(ep, 20000));
-	close(ep);
-}
-
-TEST_F(parking, write_ends_the_parking)
-{
-	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "text"));
-	EXPECT_EQ(1, write(self->q, "a", 1));
-	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "a"));
-}
-
-TEST_F(parking, cancel_drops_a_parked_key_and_forget_does_not)
-{
-	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", EIO, "text"));
-	EXPECT_EQ(PARKED | FAILED, q_key_state(self->q, WQ_DO_FORGET, "a", 1));
-	EXPECT_EQ(PARKED, q_query(self->q, "a"));
-	EXPECT_EQ(PARKED, q_cancel(self->q, "a"));
-	EXPECT_EQ(-ENOENT, q_query(self->q, "a"));
-	EXPECT_EQ(0, q_stat(self->q).keys);
-}
-
 TEST_F(parking, oldest_parked_key_makes_room_for_the_next_and_wakes_a_poller_for_room)
 {
+	struct wq_reason_rec reason = reason_of(0, "");
 	char key[2] = "a";
-	int ep, i;
+	struct item it;
+	int ep;
 
-	for (i = 0; i < 3; i++, key[0]++)
+	for (int i = 0; i < 3; i++, key[0]++)
 		ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, key, 0, ""));
-	ASSERT_EQ(1, q_add(self->q, "next"));
-	for (i = 4; i < 12; i++, key[0]++)
+	for (int i = 3; i < 12; i++, key[0]++)
 		ASSERT_EQ(1, q_add(self->q, key));
 	ASSERT_EQ(-ENOSPC, q_add(self->q, "full"));
 	ep = epoll_of(self->q, EPOLLOUT | EPOLLET);
 	EXPECT_EQ(0, epoll_events(ep, 0));
-	EXPECT_EQ(WQ_RESULT_READY, retry(self->q));
-	{
-		struct wq_reason_rec reason = reason_of(0, "");
-		struct item it;
-
-		ASSERT_EQ(0, q_get(self->q, &it, 0));
-		EXPECT_EQ(WQ_RESULT_PARKED,
-			  q_done_reason(self->q, &it, WQ_OUTCOME_GIVE_UP, &reason));
-	}
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	EXPECT_EQ(WQ_RESULT_PARKED, q_done_reason(self->q, &it, WQ_OUTCOME_GIVE_UP, &reason));
 	EXPECT_EQ(EPOLLOUT, epoll_events(ep, 20000));
 	EXPECT_EQ(-ENOENT, q_query(self->q, "a"));
-	EXPECT_EQ(1, q_stat(self->q).park_dropped);
-	EXPECT_EQ(3, q_stat(self->q).parked);
+	EXPECT_TRUE(counts(self->q, "park_dropped 1, parked 3"));
 	close(ep);
 }
 
@@ -506,35 +448,35 @@ TEST_F(parking, keys_beyond_a_lower_bound_are_dropped_two_for_each_key_that_is_p
 
 /* ---- errors of kick ---- */
 
-TEST_F(parking, kick_fails_with_EINVAL_for_arguments_that_contradict_each_other)
+TEST_F(parking, kick_of_bad_arguments_fails_and_the_key_stays_parked)
 {
-	struct wq_key_op args;
+	const struct {
+		int error;
+		struct wq_key_op op;
+	} bad[] = {
+		{ -EINVAL, kick_args(NULL, 0) },
+		{ -EINVAL, kick_args("a", 1) },
+		{ -EINVAL, kick_args("", 1) },
+		{ -EINVAL, { .key = addr_of("a"), .key_len = 1, .info.state = 1 } },
+		{ -E2BIG, { .key = addr_of("a"), .key_len = WQ_MAX_KEY + 1 } },
+		{ -E2BIG, { .key = addr_of("a"), .key_len = ALL } },
+		{ -EFAULT, { .key = addr_of(edge(0)), .key_len = 1 } },
+		{ -ENOENT, kick_args("ready", 0) },
+		{ -ENOENT, kick_args("unknown", 0) },
+	};
 
 	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
-	EXPECT_EQ(-EINVAL, q_kick(self->q, NULL, 0));
-	EXPECT_EQ(-EINVAL, q_kick(self->q, "a", 1));
-	EXPECT_EQ(-EINVAL, q_kick(self->q, "", 1));
-	args = kick_args("a", 0);
-	args.info.state = 1;
-	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_KEY, &args));
-	EXPECT_EQ(1, q_stat(self->q).parked);
-}
+	ASSERT_EQ(1, q_add(self->q, "ready"));
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct wq_key_op op = bad[i].op;
 
-TEST_F(parking, kick_of_a_key_that_is_too_long_fails_with_E2BIG)
-{
-	struct wq_key_op args = kick_args("a", 0);
-
-	args.key_len = WQ_MAX_KEY + 1;
-	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_KEY, &args));
-	args.key_len = ALL;
-	EXPECT_EQ(-E2BIG, verb(self->q, WQ_IOC_KEY, &args));
-}
-
-TEST_F(parking, kick_of_a_key_that_is_not_parked_fails_with_ENOENT)
-{
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	EXPECT_EQ(-ENOENT, q_kick(self->q, "a", 0));
-	EXPECT_EQ(-ENOENT, q_kick(self->q, "unknown", 0));
+		op.size = sizeof(op);
+		op.op = WQ_DO_KICK;
+		EXPECT_EQ(bad[i].error, verb(self->q, WQ_IOC_KEY, &op)) {
+			TH_LOG("struct %d", i);
+		}
+	}
+	EXPECT_TRUE(counts(self->q, "parked 1, kicked 0, ready 1"));
 }
 
 TEST_F(parking, kick_after_a_shutdown_fails_with_ESHUTDOWN_and_parked_keys_stay)
@@ -547,16 +489,6 @@ TEST_F(parking, kick_after_a_shutdown_fails_with_ESHUTDOWN_and_parked_keys_stay)
 	EXPECT_EQ(1, q_stat(self->q).parked);
 }
 
-TEST_F(parking, kick_fails_with_EFAULT_if_the_key_can_not_be_read)
-{
-	struct wq_key_op args = kick_args("a", 0);
-
-	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
-	args.key = addr_of(edge(0));
-	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_KEY, &args));
-	EXPECT_EQ(1, q_stat(self->q).parked);
-}
-
 TEST_F(parking, kick_fails_with_EFAULT_if_the_struct_can_not_be_written_and_the_keys_are_ready)
 {
 	struct wq_key_op args = kick_args(NULL, ALL);
@@ -564,16 +496,6 @@ TEST_F(parking, kick_fails_with_EFAULT_if_the_struct_can_not_be_written_and_the_
 	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
 	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_KEY, read_only(&args, sizeof(args))));
 	EXPECT_EQ(1, q_stat(self->q).ready);
-}
-
-TEST_F(parking, kick_works_while_adds_are_paused)
-{
-	struct wq_control p = { .size = sizeof(p), .flags = WQ_PAUSE_ADDS, .timeout = FOREVER };
-
-	ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, "a", 0, ""));
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_PAUSE, &p));
-	EXPECT_EQ(-EHOSTDOWN, q_add(self->q, "a"));
-	EXPECT_EQ(1, q_kick(self->q, "a", 0));
 }
 
 /* ---- attributes ---- */

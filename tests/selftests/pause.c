@@ -80,72 +80,7 @@ TEST_F(queue, read_ends_its_run_while_gets_are_paused)
 	ASSERT_EQ(0, q_pause(self->q, GETS, FOREVER));
 	EXPECT_EQ(-1, read(self->q, key, sizeof(key)));
 	EXPECT_EQ(EAGAIN, errno);
-	EXPECT_EQ(0, q_stat(self->q).processing);
-	EXPECT_EQ(1, q_stat(self->q).dones);
-}
-
-TEST_F(queue, done_get_ends_the_run_and_waits_while_gets_are_paused)
-{
-	union one in, out;
-	struct wq_done done = { .size = sizeof(done), .flags = WQ_DONE_GET };
-	struct item it;
-
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(1, q_add(self->q, "b"));
-	ASSERT_EQ(0, q_pause(self->q, GETS, FOREVER));
-	done.keys = (struct wq_keys){ addr_of(rec_set(&in, "a", 1, it.token)), WQ_REC_SIZE(1), 1 };
-	done.next = (struct wq_keys){ addr_of(&out), sizeof(out), 1 };
-	EXPECT_EQ(-EAGAIN, verb(self->q, WQ_IOC_DONE, &done));
-	EXPECT_EQ(1, done.keys.count);
-	EXPECT_EQ(1, q_stat(self->q).dones);
-	EXPECT_EQ(0, q_stat(self->q).processing);
-	EXPECT_EQ(1, q_stat(self->q).ready);
-}
-
-TEST_F(queue, getters_wait_while_gets_are_paused_and_the_resume_wakes_them)
-{
-	pid_t pid[3];
-
-	ASSERT_EQ(0, q_pause(self->q, GETS, FOREVER));
-	for (int i = 0; i < 3; i++)
-		pid[i] = getter(self->q, FOREVER);
-	for (int i = 0; i < 3; i++)
-		ASSERT_TRUE(asleep(pid[i]));
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	ASSERT_EQ(1, q_add(self->q, "b"));
-	ASSERT_EQ(1, q_add(self->q, "c"));
-	for (int i = 0; i < 3; i++) {
-		ASSERT_TRUE(asleep(pid[i]));
-		ASSERT_TRUE(alive(pid[i]));
-	}
-	ASSERT_EQ(0, q_resume(self->q, GETS));
-	for (int i = 0; i < 3; i++)
-		ASSERT_EQ(0, reap(pid[i]));
-}
-
-TEST_F(queue, adds_delays_and_the_end_of_a_consumer_go_on_while_gets_are_paused)
-{
-	struct item it;
-	pid_t pid;
-
-	ASSERT_EQ(1, q_add(self->q, "held"));
-	pid = child();
-	if (!pid) {
-		int q = q_attach(self->name, O_RDWR);
-
-		_exit(-q_get(q, &it, 0));
-	}
-	ASSERT_EQ(0, reap(pid));
-	ASSERT_EQ(1, q_stat(self->q).given_back);
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(0, q_pause(self->q, GETS, FOREVER));
-	ASSERT_EQ(1, q_add_after(self->q, "delayed", MS));
-	ASSERT_EQ(1, q_add(self->q, "held"));
-	ASSERT_EVENTUALLY(q_query(self->q, "delayed") == (WQ_KEY_READY | WQ_KEY_DIRTY));
-	ASSERT_EQ(WQ_RESULT_READY, q_done(self->q, &it));
-	ASSERT_EQ(2, q_stat(self->q).ready);
-	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
+	EXPECT_TRUE(counts(self->q, "processing 0, dones 1"));
 }
 
 TEST(lease_ends_while_gets_are_paused)
@@ -191,36 +126,10 @@ TEST_F(queue, add_and_write_fail_with_EHOSTDOWN_while_adds_are_paused)
 	EXPECT_EQ(2, a.count);
 	EXPECT_EQ(-EHOSTDOWN, results[0]);
 	EXPECT_EQ(-EHOSTDOWN, results[1]);
-	EXPECT_EQ(1, q_stat(self->q).adds);
-	EXPECT_EQ(0, q_stat(self->q).coalesced);
-	EXPECT_EQ(0, q_stat(self->q).retries);
+	EXPECT_TRUE(counts(self->q, "adds 1, coalesced 0, retries 0"));
 	ASSERT_EQ(0, q_resume(self->q, ADDS));
 	EXPECT_EQ(0, q_add(self->q, "dirty"));
 	EXPECT_EQ(3, write(self->q, "new", 3));
-}
-
-TEST_F(queue, keys_lose_no_run_while_adds_are_paused)
-{
-	struct item it;
-	union one one;
-	struct array a;
-
-	ASSERT_EQ(1, q_add_after(self->q, "delayed", MS));
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	ASSERT_EQ(0, q_get(self->q, &it, FOREVER));
-	while (strcmp(it.key, "a")) {
-		ASSERT_EQ(0, q_done(self->q, &it));
-		ASSERT_EQ(0, q_get(self->q, &it, FOREVER));
-	}
-	ASSERT_EQ(0, q_pause(self->q, ADDS, FOREVER));
-	rec_set(&one, "a", 1, it.token)->flags = WQ_OUTCOME_AFTER;
-	a = (struct array){ .recs = &one, .used = WQ_REC_SIZE(1), .count = 1 };
-	ASSERT_EQ(0, q_done_array(self->q, &a));
-	/* both keys have another run, or had it before the pause */
-	ASSERT_EVENTUALLY(q_stat(self->q).delayed == 0);
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(3, q_stat(self->q).adds);
-	ASSERT_EQ(0, q_stat(self->q).dropped);
 }
 
 /* ---- the call itself ---- */
@@ -336,21 +245,6 @@ TEST_F(queue, pause_fails_with_ESHUTDOWN_after_a_shutdown)
 	EXPECT_EQ(-ESHUTDOWN, q_pause(self->q, BOTH, SEC));
 	EXPECT_EQ(0, q_resume(self->q, BOTH));
 	EXPECT_EQ(WQ_STATE_SHUTDOWN, q_stat(self->q).state);
-}
-
-TEST_F(queue, shutdown_and_drain_end_a_pause)
-{
-	pid_t pid;
-
-	ASSERT_EQ(1, q_add(self->q, "a"));
-	ASSERT_EQ(0, q_pause(self->q, BOTH, FOREVER));
-	pid = getter(self->q, FOREVER);
-	ASSERT_TRUE(asleep(pid));
-	/* the getter ends the only run, and so the drain */
-	ASSERT_EQ(0, q_drain(self->q));
-	ASSERT_EQ(0, reap(pid));
-	EXPECT_EQ(WQ_STATE_SHUTDOWN, q_stat(self->q).state);
-	EXPECT_EQ(-ESHUTDOWN, q_add(self->q, "a"));
 }
 
 /* ---- poll ---- */
@@ -538,16 +432,6 @@ TEST(pause_sets_the_timer_though_no_call_handled_a_delay_that_ended)
 	EXPECT_EQ(1, q_add(q, "b"));
 	close(ep);
 	close(q);
-}
-
-TEST_F(queue, second_pause_replaces_the_time_of_the_first)
-{
-	ASSERT_EQ(0, q_pause(self->q, BOTH, HOUR));
-	ASSERT_EQ(0, q_pause(self->q, GETS, MS));
-	ASSERT_EVENTUALLY(paused(self->q) == ADDS);
-	ASSERT_EQ(0, q_pause(self->q, ADDS, MS));
-	ASSERT_EVENTUALLY(q_add(self->q, "a") == 1);
-	ASSERT_EQ(0, paused(self->q));
 }
 
 TEST_HARNESS_MAIN

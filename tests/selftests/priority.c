@@ -61,8 +61,8 @@ static int get(int q, union one *one)
 	return verb(q, WQ_IOC_GET, &args);
 }
 
-/* The next key is this one, at this level; its run ends with an outcome. */
-static bool ends_with(int q, const char *key, int level, __u16 outcome)
+/* The next key is this one, at this level; it is done. */
+static bool runs(int q, const char *key, int level)
 {
 	struct wq_done args = { .size = sizeof(args) };
 	union one one;
@@ -78,14 +78,8 @@ static bool ends_with(int q, const char *key, int level, __u16 outcome)
 	    !equal("priority of query", level, level_of(q, key)))
 		return false;
 	/* the record as get wrote it */
-	rec->flags = outcome;
 	args.keys = (struct wq_keys){ addr_of(rec), WQ_REC_SIZE(rec->len), 1 };
 	return equal("done", 0, verb(q, WQ_IOC_DONE, &args));
-}
-
-static bool runs(int q, const char *key, int level)
-{
-	return ends_with(q, key, level, 0);
 }
 
 FIXTURE(priority) {
@@ -161,18 +155,6 @@ TEST_F(priority, array_is_returned_in_the_order_of_levels)
 	ASSERT_EQ(0, q_done_array(self->q, &a));
 }
 
-TEST_F(priority, repeat_add_raises_the_key_and_never_lowers_it)
-{
-	ASSERT_EQ(1, add(self->q, "a", 0));
-	ASSERT_EQ(1, add(self->q, "b", 5));
-	ASSERT_EQ(0, add(self->q, "a", 5));
-	ASSERT_EQ(0, add(self->q, "b", -5));
-	EXPECT_EQ(5, level_of(self->q, "a"));
-	EXPECT_EQ(2, q_stat(self->q).depth);
-	EXPECT_TRUE(runs(self->q, "b", 5));
-	EXPECT_TRUE(runs(self->q, "a", 5));
-}
-
 TEST_F(priority, write_adds_at_level_0_and_read_returns_the_highest_level)
 {
 	char key[16];
@@ -191,74 +173,7 @@ TEST_F(priority, write_adds_at_level_0_and_read_returns_the_highest_level)
 	ASSERT_EQ(0, read(self->q, key, 0));
 }
 
-TEST_F(priority, one_get_in_order_arg_takes_the_first_key_of_the_other_level)
-{
-	int q = open_order("", 0, WQ_ORDER_PRIORITY, 0, 0), low = 0;
-	char key[16];
-
-	ASSERT_LE(0, q);
-	for (int i = 0; i < 10; i++) {
-		snprintf(key, sizeof(key), "low%d", i);
-		ASSERT_EQ(1, add(q, key, -20));
-	}
-	/* the highest level is never empty */
-	ASSERT_EQ(1, add(q, "high", 20));
-	for (int i = 1; i <= 10 * WQ_DEFAULT_AGEING; i++) {
-		snprintf(key, sizeof(key), "low%d", low);
-		if (i % WQ_DEFAULT_AGEING == 0) {
-			ASSERT_TRUE(runs(q, key, -20));
-			low++;
-		} else {
-			ASSERT_TRUE(runs(q, "high", 20));
-			ASSERT_EQ(1, add(q, "high", 20));
-		}
-	}
-	ASSERT_EQ(10, low);
-	close(q);
-}
-
 /* ---- what keeps the level ---- */
-
-TEST_F(priority, retry_and_after_keep_the_level)
-{
-	ASSERT_EQ(1, add(self->q, "a", -7));
-	ASSERT_EQ(1, add(self->q, "b", -8));
-	ASSERT_TRUE(ends_with(self->q, "a", -7, WQ_OUTCOME_AFTER));
-	EXPECT_EQ(-7, level_of(self->q, "a"));
-	ASSERT_EQ(0, add(self->q, "a", -9));
-	EXPECT_TRUE(runs(self->q, "a", -7));
-	EXPECT_TRUE(ends_with(self->q, "b", -8, WQ_OUTCOME_RETRY));
-	EXPECT_EQ(-8, level_of(self->q, "b"));
-	/* b may be due by now: the limiter's first delay is 5 ms */
-	EXPECT_TRUE(q_query(self->q, "b") & (WQ_KEY_DELAYED | WQ_KEY_READY));
-}
-
-TEST_F(priority, delayed_add_has_a_level_of_its_own)
-{
-	ASSERT_EQ(1, add(self->q, "a", 1));
-	ASSERT_EQ(1, add_flags(self->q, "a", 9, HOUR, 0));
-	EXPECT_EQ(1, level_of(self->q, "a"));
-	EXPECT_TRUE(runs(self->q, "a", 1));
-	EXPECT_EQ(9, level_of(self->q, "a"));
-	ASSERT_EQ(0, add_flags(self->q, "a", 9, 1, 0));
-	ASSERT_EVENTUALLY(q_query(self->q, "a") & WQ_KEY_READY);
-	EXPECT_TRUE(runs(self->q, "a", 9));
-}
-
-TEST_F(priority, key_of_a_dead_consumer_is_next_and_keeps_its_level)
-{
-	union one one;
-	int other;
-
-	ASSERT_EQ(1, add(self->q, "a", -7));
-	other = q_attach(self->name, O_RDWR);
-	ASSERT_EQ(0, get(other, &one));
-	close(other);
-	ASSERT_EQ(1, add(self->q, "high", 20));
-	EXPECT_EQ(-7, level_of(self->q, "a"));
-	EXPECT_TRUE(runs(self->q, "a", -7));
-	EXPECT_TRUE(runs(self->q, "high", 20));
-}
 
 TEST_F(priority, list_reports_levels)
 {
@@ -273,19 +188,6 @@ TEST_F(priority, list_reports_levels)
 	row = row_at(&a, 0);
 	for (int i = 0; i < 2; i++, row = row_next(row))
 		EXPECT_EQ(row->key[0] == 'a' ? -7 : 9, row->info.priority);
-}
-
-TEST_F(priority, drain_hands_out_all_levels)
-{
-	union one one;
-
-	ASSERT_EQ(1, add(self->q, "low", -30));
-	ASSERT_EQ(1, add(self->q, "high", 30));
-	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
-	EXPECT_TRUE(runs(self->q, "high", 30));
-	EXPECT_TRUE(runs(self->q, "low", -30));
-	EXPECT_EQ(-ESHUTDOWN, get(self->q, &one));
-	EXPECT_EQ(0, q_drain_for(self->q, 0));
 }
 
 TEST_F(priority, stat_counts_the_ready_keys_of_levels)
@@ -310,7 +212,6 @@ TEST_F(priority, stat_counts_the_ready_keys_of_levels)
 
 /* ---- bad input ---- */
 
-
 TEST_F(priority, add_with_a_level_fails_with_EINVAL_in_a_queue_without_levels)
 {
 	int q = q_private(0);
@@ -327,6 +228,7 @@ TEST_F(priority, open_with_an_order_out_of_range_fails_and_creates_no_queue)
 {
 	static const struct { __u32 order, arg, limit; int err; } bad[] = {
 		{ WQ_ORDER_FIFO, 1, 0, -EINVAL },
+		{ WQ_ORDER_FIFO, '/', 0, -EINVAL },
 		{ WQ_ORDER_FIFO, 0, 1, -EINVAL },
 		{ WQ_ORDER_PRIORITY, 0, 1, -EINVAL },
 		{ WQ_ORDER_PRIORITY, WQ_MAX_AGEING + 1, 0, -ERANGE },

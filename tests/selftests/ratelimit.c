@@ -78,6 +78,11 @@ static __s64 minutes(int fd, const char *key)
 	return ret < 0 ? ret : due(fd);
 }
 
+static __s64 at_most_for_ever(__s64 minutes)
+{
+	return minutes > FOR_EVER ? FOR_EVER : minutes;
+}
+
 static int failures(int fd, const char *key)
 {
 	struct wq_key_op ks;
@@ -266,9 +271,9 @@ TEST(limiters_of_each_kind_have_their_delays)
 		int q = open_limited("", 0, rows[i].limiters);
 
 		for (int n = 0; n < 4; n++) {
-			__s64 seen = minutes(q, "a");
+			__s64 seen = at_most_for_ever(minutes(q, "a"));
 
-			EXPECT_EQ(rows[i].minutes[n], seen > FOR_EVER ? FOR_EVER : seen) {
+			EXPECT_EQ(rows[i].minutes[n], seen) {
 				TH_LOG("%s: failure %d", rows[i].what, n + 1);
 			}
 		}
@@ -424,9 +429,9 @@ TEST(open_with_limiters_at_their_bounds_works)
 
 		ASSERT_LE(0, q);
 		for (int n = 0; n < 2; n++) {
-			__s64 seen = minutes(q, "a");
+			__s64 seen = at_most_for_ever(minutes(q, "a"));
 
-			EXPECT_EQ(rows[i].minutes[n], seen > FOR_EVER ? FOR_EVER : seen) {
+			EXPECT_EQ(rows[i].minutes[n], seen) {
 				TH_LOG("limiters number %d: failure %d", i, n + 1);
 			}
 		}
@@ -720,27 +725,30 @@ TEST_F(hours, done_accepts_the_array_of_get)
 TEST_F(hours, done_has_each_outcome_for_a_clean_and_a_dirty_key)
 {
 	static const struct {
+		const char *what;
 		__u16 flags;
 		__s64 delay;
 		int result, state, failures;	/* of a key that is not dirty */
 		__s64 minutes;
 	} rows[] = {
-		{ 0, 0, 0, WQ_KEY_FAILED, 2, 0 },
-		{ WQ_OUTCOME_FORGET, 0, 0, -ENOENT, -ENOENT, 0 },
-		{ WQ_OUTCOME_RETRY, 0, WQ_RESULT_DELAYED, FAILED_DELAYED, 3, 240 },
-		{ WQ_OUTCOME_AFTER, 3 * HOUR, WQ_RESULT_DELAYED, FAILED_DELAYED, 2, 180 },
-		{ WQ_OUTCOME_AFTER, INT64_MAX, WQ_RESULT_DELAYED, FAILED_DELAYED, 2, FOR_EVER },
-		{ WQ_OUTCOME_AFTER, 0, WQ_RESULT_READY, FAILED_READY, 2, 0 },
-		{ WQ_OUTCOME_AFTER, INT64_MIN, WQ_RESULT_READY, FAILED_READY, 2, 0 },
-		{ WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET, 3 * HOUR, WQ_RESULT_DELAYED,
-		  WQ_KEY_DELAYED, 0, 180 },
+		{ "none", 0, 0, 0, WQ_KEY_FAILED, 2, 0 },
+		{ "FORGET", WQ_OUTCOME_FORGET, 0, 0, -ENOENT, -ENOENT, 0 },
+		{ "RETRY", WQ_OUTCOME_RETRY, 0, WQ_RESULT_DELAYED, FAILED_DELAYED, 3, 240 },
+		{ "AFTER 3 h", WQ_OUTCOME_AFTER, 3 * HOUR, WQ_RESULT_DELAYED, FAILED_DELAYED,
+		  2, 180 },
+		{ "AFTER for ever", WQ_OUTCOME_AFTER, INT64_MAX, WQ_RESULT_DELAYED, FAILED_DELAYED,
+		  2, FOR_EVER },
+		{ "AFTER 0", WQ_OUTCOME_AFTER, 0, WQ_RESULT_READY, FAILED_READY, 2, 0 },
+		{ "AFTER < 0", WQ_OUTCOME_AFTER, INT64_MIN, WQ_RESULT_READY, FAILED_READY, 2, 0 },
+		{ "AFTER and FORGET", WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET, 3 * HOUR,
+		  WQ_RESULT_DELAYED, WQ_KEY_DELAYED, 0, 180 },
 	};
 	struct item it;
 
 	for (int i = 0; i < 2 * ARRAY_SIZE(rows); i++) {
 		int row = i / 2, dirty = i % 2, result = rows[row].result;
 		int state = rows[row].state, failed = rows[row].failures;
-		__s64 seen;
+		const char *what = rows[row].what;
 
 		if (dirty) {
 			result |= WQ_RESULT_READY;
@@ -751,19 +759,11 @@ TEST_F(hours, done_has_each_outcome_for_a_clean_and_a_dirty_key)
 		ASSERT_EQ(0, hold(self->q, "a", &it));
 		if (dirty)
 			ASSERT_EQ(1, q_add(self->q, "a"));
-		EXPECT_EQ(result, done_with(self->q, &it, rows[row].flags, rows[row].delay)) {
-			TH_LOG("row %d, dirty %d", row, dirty);
-		}
-		EXPECT_EQ(state, q_query(self->q, "a")) {
-			TH_LOG("row %d, dirty %d", row, dirty);
-		}
-		EXPECT_EQ(failed, failures(self->q, "a")) {
-			TH_LOG("row %d, dirty %d", row, dirty);
-		}
-		seen = due(self->q);
-		EXPECT_EQ(rows[row].minutes, seen > FOR_EVER ? FOR_EVER : seen) {
-			TH_LOG("row %d, dirty %d", row, dirty);
-		}
+		EXPECT_TRUE(equal(what, result,
+				  done_with(self->q, &it, rows[row].flags, rows[row].delay)));
+		EXPECT_TRUE(equal(what, state, q_query(self->q, "a")));
+		EXPECT_TRUE(equal(what, failed, failures(self->q, "a")));
+		EXPECT_TRUE(equal(what, rows[row].minutes, at_most_for_ever(due(self->q))));
 		q_cancel(self->q, "a");
 		ASSERT_TRUE(counts(self->q, "keys 0, processing 0, failed 0"));
 	}
@@ -771,33 +771,38 @@ TEST_F(hours, done_has_each_outcome_for_a_clean_and_a_dirty_key)
 
 TEST_F(hours, done_array_has_an_outcome_for_each_key)
 {
+	static const struct {
+		int key;		/* number of the key that is held; the last is unknown */
+		__u16 flags;
+		__s64 delay;
+		__s32 result;
+	} rows[] = {
+		{ 0, 0, 0, 0 },
+		{ 1, WQ_OUTCOME_FORGET, 0, 0 },
+		{ 2, WQ_OUTCOME_RETRY, 0, WQ_RESULT_DELAYED },
+		{ 3, WQ_OUTCOME_AFTER, 5 * HOUR, WQ_RESULT_DELAYED },
+		{ 4, WQ_OUTCOME_AFTER, 0, WQ_RESULT_READY },
+		{ 5, WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY, 0, -EINVAL },
+		{ 6, WQ_OUTCOME_RETRY, 0, WQ_RESULT_READY | WQ_RESULT_DELAYED },
+		{ 7, WQ_OUTCOME_RETRY, 0, -ENOENT },
+		{ 0, WQ_OUTCOME_RETRY, 0, -ESTALE },
+	};
+	struct item its[8] = { [7] = { .len = 4, .key = "none" } };
 	struct array a = array_new(4096);
-	__s32 results[9] = { 9, 9, 9, 9, 9, 9, 9, 9, 9 };
-	struct item its[7], none = { .len = 4, .key = "none", .token = 0 };
+	__s32 results[ARRAY_SIZE(rows)];
 
 	ASSERT_EQ(0, hold_letters(self->q, 7, its));
 	q_add(self->q, "g");
-	put_done(&a, &its[0], 0, 0);
-	put_done(&a, &its[1], WQ_OUTCOME_FORGET, 0);
-	put_done(&a, &its[2], WQ_OUTCOME_RETRY, 0);
-	put_done(&a, &its[3], WQ_OUTCOME_AFTER, 5 * HOUR);
-	put_done(&a, &its[4], WQ_OUTCOME_AFTER, 0);
-	put_done(&a, &its[5], WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY, 0);
-	put_done(&a, &its[6], WQ_OUTCOME_RETRY, 0);
-	put_done(&a, &none, WQ_OUTCOME_RETRY, 0);
-	put_done(&a, &its[0], WQ_OUTCOME_RETRY, 0);
+	for (int i = 0; i < ARRAY_SIZE(rows); i++)
+		put_done(&a, &its[rows[i].key], rows[i].flags, rows[i].delay);
 	a.results = results;
 	ASSERT_EQ(0, q_done_array(self->q, &a));
-	ASSERT_EQ(9, a.count);
-	ASSERT_EQ(0, results[0]);
-	ASSERT_EQ(0, results[1]);
-	ASSERT_EQ(WQ_RESULT_DELAYED, results[2]);
-	ASSERT_EQ(WQ_RESULT_DELAYED, results[3]);
-	ASSERT_EQ(WQ_RESULT_READY, results[4]);
-	ASSERT_EQ(-EINVAL, results[5]);
-	ASSERT_EQ(WQ_RESULT_READY | WQ_RESULT_DELAYED, results[6]);
-	ASSERT_EQ(-ENOENT, results[7]);
-	ASSERT_EQ(-ESTALE, results[8]);
+	ASSERT_EQ(ARRAY_SIZE(rows), a.count);
+	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+		EXPECT_EQ(rows[i].result, results[i]) {
+			TH_LOG("record %d", i);
+		}
+	}
 	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
 	ASSERT_EQ(-ENOENT, q_query(self->q, "b"));
 	ASSERT_EQ(1, failures(self->q, "c"));
@@ -885,26 +890,6 @@ TEST_F(hours, done_with_contradicting_outcomes_fails_and_leaves_the_key_held)
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE | WQ_KEY_FAILED, q_query(self->q, "a"));
 	ASSERT_EQ(1, failures(self->q, "a"));
 	ASSERT_EQ(0, done_with(self->q, &it, WQ_OUTCOME_FORGET, 0));
-}
-
-TEST(done_RETRY_backoff_grows)
-{
-	int q = limited(EXPONENTIAL(20 * MS, 80 * MS));
-	static const int gaps[] = { 20, 40, 80, 80 };
-	struct item it;
-
-	q_add(q, "a");
-	ASSERT_EQ(0, get_failed(q, &it, 0));
-	for (int i = 0; i < ARRAY_SIZE(gaps); i++) {
-		__s64 start = now_ns();
-
-		ASSERT_EQ(WQ_RESULT_DELAYED, done_with(q, &it, WQ_OUTCOME_RETRY, 0));
-		ASSERT_EQ(i + 1, get_failed(q, &it, 20 * SEC));
-		ASSERT_LE(gaps[i] * MS, now_ns() - start);
-	}
-	ASSERT_EQ(0, done_with(q, &it, WQ_OUTCOME_FORGET, 0));
-	ASSERT_TRUE(balanced(q));
-	ASSERT_EQ(0, q_stat(q).keys);
 }
 
 /* ---- done_get ---- */
@@ -1032,55 +1017,43 @@ TEST_F(hours, done_get_waits_for_the_next_key_after_the_done)
 
 TEST_F(hours, done_get_EFAULT_gives_back_the_next_keys_and_keeps_the_done)
 {
-	void *bad[] = { NULL, edge(0), (void *)-4096L };
+	const struct {
+		void *next;
+		__u32 fit;		/* keys that were got before the error */
+	} rows[] = {
+		{ NULL, 0 }, { edge(0), 0 }, { (void *)-4096L, 0 }, { edge(WQ_REC_SIZE(1)), 1 },
+	};
 	struct array a = array_new(4096), next;
+	__u64 given_back = 0;
 	struct item it;
 
-	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		q_add(self->q, "a");
-		ASSERT_EQ(0, q_get(self->q, &it, 0));
-		ASSERT_STREQ("a", it.key);
+	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+		ASSERT_EQ(0, hold(self->q, "a", &it));
 		q_add(self->q, "b");
 		q_add(self->q, "c");
 		array_reset(&a);
 		put_done(&a, &it, 0, 0);
-		next = (struct array){ .recs = bad[i], .room = 4096 };
+		next = (struct array){ .recs = rows[i].next, .room = 4096 };
 		ASSERT_EQ(-EFAULT, done_get(self->q, &a, &next, 0, 0));
 		ASSERT_EQ(1, a.count);
-		ASSERT_EQ(0, next.count);
+		ASSERT_EQ(rows[i].fit, next.count);
+		ASSERT_EQ(rows[i].fit * WQ_REC_SIZE(1), next.used);
 		ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
-		ASSERT_TRUE(counts(self->q, "held 0, ready 2"));
-		ASSERT_EQ(2 * (i + 1), q_stat(self->q).given_back);
+		ASSERT_EQ(rows[i].fit, q_stat(self->q).held);
+		given_back += 2 - rows[i].fit;
+		ASSERT_EQ(given_back, q_stat(self->q).given_back);
+		if (rows[i].fit) {
+			ASSERT_EQ('b', rec_at(&next, 0)->key[0]);
+			ASSERT_EQ(0, q_donen(self->q, "b", 1, rec_at(&next, 0)->token));
+		}
 		/* at the head, in their order, and no failure */
 		q_add(self->q, "d");
-		for (int j = 0; j < 3; j++) {
+		for (int j = rows[i].fit; j < 3; j++) {
 			ASSERT_EQ(0, get_failed(self->q, &it, 0));
 			ASSERT_EQ('b' + j, it.key[0]);
 			ASSERT_EQ(0, q_done(self->q, &it));
 		}
 	}
-	free(a.recs);
-}
-
-TEST_F(hours, done_get_EFAULT_halfway_returns_the_keys_before_it)
-{
-	struct array a = array_new(4096), next;
-	struct item it;
-
-	ASSERT_EQ(0, hold(self->q, "a", &it));
-	put_done(&a, &it, 0, 0);
-	q_add(self->q, "b");
-	q_add(self->q, "c");
-	q_add(self->q, "d");
-	next = (struct array){ .recs = edge(WQ_REC_SIZE(1)), .room = 4096 };
-	ASSERT_EQ(-EFAULT, done_get(self->q, &a, &next, 0, 0));
-	ASSERT_EQ(1, a.count);
-	ASSERT_EQ(1, next.count);
-	ASSERT_EQ(WQ_REC_SIZE(1), next.used);
-	ASSERT_EQ('b', rec_at(&next, 0)->key[0]);
-	ASSERT_TRUE(counts(self->q, "held 1, given_back 2"));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_STREQ("c", it.key);
 	free(a.recs);
 }
 
@@ -1102,102 +1075,68 @@ TEST_F(hours, done_get_EFAULT_on_the_struct_loses_no_key)
 	free(next.recs);
 }
 
-TEST_F(hours, done_get_fails_with_EMSGSIZE_and_leaves_the_next_key)
-{
-	struct array a = array_new(4096), next = array_new(4096);
-	struct item it;
-
-	ASSERT_EQ(0, hold(self->q, "a", &it));
-	put_done(&a, &it, 0, 0);
-	q_add(self->q, "longer-than-8-bytes");
-	next.room = WQ_REC_SIZE(8);
-	ASSERT_EQ(-EMSGSIZE, done_get(self->q, &a, &next, 0, 0));
-	ASSERT_EQ(1, a.count);
-	ASSERT_EQ(0, next.count);
-	ASSERT_TRUE(counts(self->q, "held 0, ready 1"));
-	free(a.recs);
-	free(next.recs);
-}
-
 TEST_F(hours, done_get_with_a_bad_buffer_returns_the_right_count)
 {
-	struct array a = array_new(4096);
+	static char room[4096] __attribute__((aligned(8)));
 	static const struct {
-		int error;
-		__u64 addr;
+		int error, done;
+		void *recs;
 		__u32 size;
 	} bad[] = {
-		{ -EINVAL, 4097, 4096 }, { -E2BIG, 4096, WQ_MAX_ARRAY + 8 },
-		{ -E2BIG, 4096, 0xfffffff8 },
+		{ -EINVAL, 0, room + 1, 2048 },
+		{ -E2BIG, 0, room, WQ_MAX_ARRAY + 8 },
+		{ -E2BIG, 0, room, 0xfffffff8 },
+		{ -EMSGSIZE, 1, room, WQ_REC_SIZE(8) },
 	};
+	struct array a = array_new(4096);
 	struct item it;
 
-	q_add(self->q, "next");
 	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct array next = { .recs = (void *)(uintptr_t)bad[i].addr,
-				      .room = bad[i].size };
-		__u64 dones = q_stat(self->q).dones;
+		struct array next = { .recs = bad[i].recs, .room = bad[i].size };
 
-		q_cancel(self->q, "next");
 		ASSERT_EQ(0, hold(self->q, "a", &it));
-		q_add(self->q, "next");
+		q_add(self->q, "longer-than-8-bytes");
 		array_reset(&a);
 		put_done(&a, &it, 0, 0);
-		ASSERT_EQ(bad[i].error, done_get(self->q, &a, &next, 0, 0));
-		ASSERT_EQ(a.count, q_stat(self->q).dones - dones);
-		ASSERT_EQ(1 - a.count, q_stat(self->q).held);
+		EXPECT_EQ(bad[i].error, done_get(self->q, &a, &next, 0, 0)) {
+			TH_LOG("buffer %d", i);
+		}
+		ASSERT_EQ(bad[i].done, a.count);
+		ASSERT_EQ(0, next.count);
+		ASSERT_EQ(!bad[i].done, q_stat(self->q).held);
 		ASSERT_EQ(1, q_stat(self->q).ready);
-		if (!a.count)
+		if (!bad[i].done)
 			ASSERT_EQ(0, q_done(self->q, &it));
+		q_cancel(self->q, "longer-than-8-bytes");
 	}
 	free(a.recs);
 }
 
-TEST_F(hours, done_get_without_results_gets_nothing_if_done_fails)
+TEST_F(hours, done_get_gets_nothing_if_done_fails_without_results)
 {
 	struct array a = array_new(4096), next = array_new(4096);
-	struct item its[3], none = { .len = 4, .key = "none" };
-
-	ASSERT_EQ(0, hold_letters(self->q, 3, its));
-	q_add(self->q, "next");
-	put_done(&a, &its[0], WQ_OUTCOME_RETRY, 0);
-	put_done(&a, &none, 0, 0);
-	put_done(&a, &its[1], 0, 0);
-	ASSERT_EQ(-ENOENT, done_get(self->q, &a, &next, 5, FOREVER));
-	ASSERT_EQ(1, a.count);
-	ASSERT_EQ(0, next.count);
-	ASSERT_TRUE(counts(self->q, "ready 1, held 2"));
-	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "b"));
-
-	array_reset(&a);
-	put_done(&a, &its[1], WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY, 0);
-	ASSERT_EQ(-EINVAL, done_get(self->q, &a, &next, 5, FOREVER));
-	ASSERT_EQ(0, a.count);
-	ASSERT_EQ(0, next.count);
-	ASSERT_EQ(2, q_stat(self->q).held);
-	free(a.recs);
-	free(next.recs);
-}
-
-TEST_F(hours, done_get_with_results_gets_keys_even_if_done_fails)
-{
-	struct array a = array_new(4096), next = array_new(4096);
+	__s32 results[3], expected[] = { WQ_RESULT_DELAYED, -ENOENT, -EINVAL };
 	struct item its[2], none = { .len = 4, .key = "none" };
-	__s32 results[3] = { 9, 9, 9 };
 
-	ASSERT_EQ(0, hold_letters(self->q, 2, its));
-	q_add(self->q, "next");
-	put_done(&a, &its[0], WQ_OUTCOME_AFTER, HOUR);
-	put_done(&a, &none, 0, 0);
-	put_done(&a, &its[1], WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY, 0);
-	a.results = results;
-	ASSERT_EQ(0, done_get(self->q, &a, &next, 0, 0));
-	ASSERT_EQ(3, a.count);
-	ASSERT_EQ(WQ_RESULT_DELAYED, results[0]);
-	ASSERT_EQ(-ENOENT, results[1]);
-	ASSERT_EQ(-EINVAL, results[2]);
-	ASSERT_EQ(1, next.count);
-	ASSERT_EQ(2, q_stat(self->q).held);
+	for (int with = 0; with < 2; with++) {
+		ASSERT_EQ(0, hold_letters(self->q, 2, its));
+		q_add(self->q, "next");
+		array_reset(&a);
+		put_done(&a, &its[0], WQ_OUTCOME_AFTER, HOUR);
+		put_done(&a, &none, 0, 0);
+		put_done(&a, &its[1], WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY, 0);
+		a.results = with ? results : NULL;
+		ASSERT_EQ(with ? 0 : -ENOENT, done_get(self->q, &a, &next, 5, with ? 0 : FOREVER));
+		ASSERT_EQ(with ? 3 : 1, a.count);
+		ASSERT_EQ(with, next.count);
+		ASSERT_EQ(1 + with, q_stat(self->q).held);
+		ASSERT_EQ(!with, q_stat(self->q).ready);
+		ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "b"));
+		if (with)
+			ASSERT_TRUE(equal_bytes("results", expected, results, sizeof(results)));
+		ASSERT_EQ(0, q_done(self->q, &its[1]));
+		q_cancel(self->q, "next");
+	}
 	free(a.recs);
 	free(next.recs);
 }
@@ -1307,36 +1246,6 @@ TEST_F(hours, done_with_next_or_timeout_without_DONE_GET_fails_with_EINVAL)
 
 /* ---- query, forget, cancel, list ---- */
 
-TEST_F(hours, query_returns_failures_in_every_state)
-{
-	struct wq_key_op ks;
-	struct item it;
-
-	ASSERT_EQ(-ENOENT, q_key_call(self->q, WQ_DO_QUERY, "a", 1, &ks));
-	ASSERT_EQ(0, ks.info.failures);
-	retry(self->q, "a");
-	retry(self->q, "a");
-	for (int i = 0; i < 4; i++) {
-		static const int states[] = {
-			WQ_KEY_DELAYED | WQ_KEY_FAILED,
-			WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_FAILED,
-			WQ_KEY_PROCESSING | WQ_KEY_MINE | WQ_KEY_FAILED,
-			WQ_KEY_FAILED,
-		};
-
-		if (i == 1)
-			q_add_flags(self->q, "a", 0, WQ_ADD_DROP_DELAY);
-		if (i == 2)
-			q_get(self->q, &it, 0);
-		if (i == 3)
-			q_done(self->q, &it);
-		ASSERT_EQ(0, q_key_call(self->q, WQ_DO_QUERY, "a", 1, &ks));
-		ASSERT_EQ(states[i], ks.info.state);
-		ASSERT_EQ(2, ks.info.failures);
-		ASSERT_EQ(2, ks.info.requeues);
-	}
-}
-
 TEST(query_requeues_are_the_limiters_and_failures_are_always_counted)
 {
 	static const struct {
@@ -1402,37 +1311,6 @@ TEST_F(hours, forget_and_cancel_reset_failures_and_return_them)
 		EXPECT_EQ(60, minutes(self->q, "a"));
 		q_cancel(self->q, "a");
 	}
-}
-
-TEST_F(hours, list_returns_the_failed_state)
-{
-	struct array a = array_new(4096);
-	__u64 cursor = 0;
-	int seen = 0;
-
-	ASSERT_EQ(0, keep(self->q, "kept", 1));
-	retry(self->q, "delayed");
-	retry(self->q, "ready");
-	q_add_flags(self->q, "ready", 0, WQ_ADD_DROP_DELAY);
-	q_add(self->q, "fresh");
-	do {
-		ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
-		for (int i = 0; i < a.count; i++, seen++) {
-			struct wq_list_rec *rec = row_at(&a, i);
-			int want = rec->key[0] == 'k' ? WQ_KEY_FAILED :
-				   rec->key[0] == 'd' ? WQ_KEY_FAILED | WQ_KEY_DELAYED :
-				   rec->key[0] == 'r' ?
-					WQ_KEY_FAILED | WQ_KEY_READY | WQ_KEY_DIRTY :
-					WQ_KEY_READY | WQ_KEY_DIRTY;
-
-			ASSERT_EQ(want, rec->info.state) {
-				TH_LOG("key %.*s", rec->len, rec->key);
-			}
-		}
-	} while (cursor);
-	ASSERT_EQ(4, seen);
-	ASSERT_TRUE(counts(self->q, "failed 3, retained 1"));
-	free(a.recs);
 }
 
 /* ---- consumers that die ---- */

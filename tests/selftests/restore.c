@@ -115,32 +115,6 @@ FIXTURE_TEARDOWN(restoring)
 	EXPECT_TRUE(target_close(&self->to));
 }
 
-/* Groups take turns, and a list has one time for blocked keys. */
-FIXTURE(restoring_in_order) {
-	struct target to;
-};
-
-FIXTURE_VARIANT(restoring_in_order) {
-	struct wq_attrs attrs;
-};
-
-FIXTURE_VARIANT_ADD(restoring_in_order, fifo) {
-};
-
-FIXTURE_VARIANT_ADD(restoring_in_order, levels_and_leases) {
-	.attrs = levels_and_leases,
-};
-
-FIXTURE_SETUP(restoring_in_order)
-{
-	ASSERT_EQ(0, target_open(&self->to, &variant->attrs));
-}
-
-FIXTURE_TEARDOWN(restoring_in_order)
-{
-	EXPECT_TRUE(target_close(&self->to));
-}
-
 /* Whether a list can report a key in this state. */
 static bool is_state(__u32 state)
 {
@@ -210,23 +184,29 @@ TEST_F(restoring, every_state_is_as_before_or_fails_with_EINVAL_and_changes_noth
 	ASSERT_EQ(keys, q_stat(self->to.q).keys);
 }
 
-TEST_F(restoring_in_order, processing_and_requeued_keys_are_ahead_of_all_in_the_order_of_the_calls)
-{
-	char got[16];
+/* Groups take turns, and a list has one time for blocked keys. */
+static const struct wq_attrs *const in_order[] = { &(struct wq_attrs){}, &levels_and_leases };
 
-	ASSERT_EQ(0, restore_state(self->to.q, "ready", READY));
-	ASSERT_EQ(0, restore_state(self->to.q, "running", RUNNING));
-	ASSERT_EQ(0, restore_state(self->to.q, "requeued", READY | REQUEUED));
-	ASSERT_EQ(0, restore_state(self->to.q, "again", RUNNING | DIRTY));
-	ASSERT_EQ(4, q_stat(self->to.q).ready);
-	ASSERT_EQ(0, get_text(self->to.q, got));
-	EXPECT_STREQ("running", got);
-	ASSERT_EQ(0, get_text(self->to.q, got));
-	EXPECT_STREQ("requeued", got);
-	ASSERT_EQ(0, get_text(self->to.q, got));
-	EXPECT_STREQ("again", got);
-	ASSERT_EQ(0, get_text(self->to.q, got));
-	EXPECT_STREQ("ready", got);
+TEST(processing_and_requeued_keys_are_ahead_of_all_in_the_order_of_the_calls)
+{
+	static const char *const order[] = { "running", "requeued", "again", "ready" };
+
+	for (int i = 0; i < ARRAY_SIZE(in_order); i++) {
+		struct target to;
+		char got[16];
+
+		ASSERT_EQ(0, target_open(&to, in_order[i]));
+		ASSERT_EQ(0, restore_state(to.q, "ready", READY));
+		ASSERT_EQ(0, restore_state(to.q, "running", RUNNING));
+		ASSERT_EQ(0, restore_state(to.q, "requeued", READY | REQUEUED));
+		ASSERT_EQ(0, restore_state(to.q, "again", RUNNING | DIRTY));
+		ASSERT_EQ(4, q_stat(to.q).ready);
+		for (int n = 0; n < ARRAY_SIZE(order); n++) {
+			ASSERT_EQ(0, get_text(to.q, got));
+			EXPECT_STREQ(order[n], got);
+		}
+		EXPECT_TRUE(target_close(&to));
+	}
 }
 
 TEST(processing_keys_count_against_the_limit_of_their_group)
@@ -280,29 +260,33 @@ TEST_F(restoring, a_restore_works_while_adds_are_paused)
 	EXPECT_EQ(0, restore_state(self->to.q, "k", READY));
 }
 
-TEST_F(restoring_in_order, a_list_since_sorts_the_keys_and_shows_requeued_ones)
+TEST(a_list_since_sorts_the_keys_and_shows_requeued_ones)
 {
-	struct array rows = array_new(8192);
-	struct wq_list list = { .size = sizeof(list), .flags = WQ_LIST_SINCE };
-	__s64 since[2] = { 0 };
-	unsigned int i;
+	for (int i = 0; i < ARRAY_SIZE(in_order); i++) {
+		struct array rows = array_new(8192);
+		struct wq_list list = { .size = sizeof(list), .flags = WQ_LIST_SINCE };
+		__s64 since[2] = { 0 };
+		struct target to;
 
-	ASSERT_EQ(1, q_add(self->to.q, "b"));
-	ASSERT_EQ(1, q_add(self->to.q, "a"));
-	ASSERT_EQ(0, restore_state(self->to.q, "r", READY | REQUEUED));
-	list.keys = (struct wq_keys){ addr_of(rows.recs), rows.room, 0 };
-	ASSERT_EQ(0, verb(self->to.q, WQ_IOC_LIST, &list));
-	ASSERT_EQ(3, list.keys.count);
-	for (i = 0; i < 3; i++) {
-		struct wq_list_rec *row = row_at(&rows, i);
+		ASSERT_EQ(0, target_open(&to, in_order[i]));
+		ASSERT_EQ(1, q_add(to.q, "b"));
+		ASSERT_EQ(1, q_add(to.q, "a"));
+		ASSERT_EQ(0, restore_state(to.q, "r", READY | REQUEUED));
+		list.keys = (struct wq_keys){ addr_of(rows.recs), rows.room, 0 };
+		ASSERT_EQ(0, verb(to.q, WQ_IOC_LIST, &list));
+		ASSERT_EQ(3, list.keys.count);
+		for (int n = 0; n < 3; n++) {
+			struct wq_list_rec *row = row_at(&rows, n);
 
-		EXPECT_EQ(row->key[0] == 'r', !!(row->info.state & REQUEUED));
-		if (row->key[0] != 'r')
-			since[row->key[0] - 'a'] = row->info.age;
+			EXPECT_EQ(row->key[0] == 'r', !!(row->info.state & REQUEUED));
+			if (row->key[0] != 'r')
+				since[row->key[0] - 'a'] = row->info.age;
+		}
+		EXPECT_LT(since[1], since[0]);
+		EXPECT_TRUE(within("since", 0, now_ns(), since[0]));
+		free(rows.recs);
+		EXPECT_TRUE(target_close(&to));
 	}
-	EXPECT_LT(since[1], since[0]);
-	EXPECT_TRUE(within("since", 0, now_ns(), since[0]));
-	free(rows.recs);
 }
 
 /* ---- errors ---- */

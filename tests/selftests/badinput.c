@@ -5,13 +5,30 @@
 /* WQ_IOC_SET that reports. */
 #define REPORT		(WQ_IOC_SET | 0x10000)
 
-/* Every verb that needs a queue, in an order in which all succeed. */
-static const unsigned int verbs[] = {
-	WQ_IOC_ADD, KEY_VERB(WQ_DO_QUERY), WQ_IOC_LIST, WQ_IOC_STAT, REPORT, WQ_IOC_SET,
-	WQ_IOC_PAUSE, KEY_VERB(WQ_DO_KICK), WQ_IOC_WAIT, KEY_VERB(WQ_DO_ENABLE), WQ_IOC_GET,
-	WQ_IOC_TOUCH, WQ_IOC_DONE, WQ_IOC_ADD, KEY_VERB(WQ_DO_FORGET), KEY_VERB(WQ_DO_CANCEL),
-	KEY_VERB(WQ_DO_DISABLE), WQ_IOC_MAP, WQ_IOC_SHUTDOWN,
+#define ANY_OP	7	/* the bits of WQ_DO_*, which stand where others have flags */
+
+/* Every verb that needs a queue, in an order in which all succeed; then the others. */
+static const struct {
+	unsigned int nr;
+	__u32 known;		/* flags that the verb knows */
+	__u32 more;		/* flags that contradict these */
+} verbs[] = {
+	{ WQ_IOC_ADD, 0, 0 }, { KEY_VERB(WQ_DO_QUERY), ANY_OP, 0 },
+	{ WQ_IOC_LIST, WQ_LIST_SINCE, 0 }, { WQ_IOC_STAT, 0, 0 }, { REPORT, 0, 0 },
+	{ WQ_IOC_SET, 0, 0 }, { WQ_IOC_PAUSE, WQ_PAUSE_GETS | WQ_PAUSE_ADDS, 0 },
+	{ KEY_VERB(WQ_DO_KICK), ANY_OP, 0 },
+	{ WQ_IOC_WAIT, WQ_WAIT_OWN, WQ_WAIT_RUN | WQ_WAIT_DRAIN | WQ_WAIT_ADD },
+	{ KEY_VERB(WQ_DO_ENABLE), ANY_OP, 0 }, { WQ_IOC_GET, 0, 0 }, { WQ_IOC_TOUCH, 0, 0 },
+	{ WQ_IOC_DONE, WQ_DONE_GET, 0 }, { WQ_IOC_ADD, 0, 0 },
+	{ KEY_VERB(WQ_DO_FORGET), ANY_OP, 0 }, { KEY_VERB(WQ_DO_CANCEL), ANY_OP, 0 },
+	{ KEY_VERB(WQ_DO_DISABLE), ANY_OP, 0 }, { WQ_IOC_MAP, 0, 0 },
+	{ WQ_IOC_SHUTDOWN, WQ_SHUTDOWN_DRAIN, 0 },
+	{ WQ_IOC_INFO, 0, 0 }, { WQ_IOC_UNLINK, 0, 0 },
+	{ WQ_IOC_OPEN, WQ_OPEN_CREATE | WQ_OPEN_EXCL,
+	  WQ_OPEN_ACCEPT | WQ_OPEN_NO_MAP | WQ_OPEN_SAME },
 };
+
+#define NEED_A_QUEUE	(ARRAY_SIZE(verbs) - 3)
 
 struct args {
 	union {
@@ -32,7 +49,7 @@ struct args {
 		struct wq_attrs config;
 		struct wq_control control;
 		struct wq_wait wait;
-		char bytes[2048];
+		char bytes[4096];
 	};
 };
 
@@ -120,7 +137,7 @@ static struct args good(unsigned int nr)
 
 /* A queue with a ready, a held and a held and dirty key. */
 FIXTURE(used) {
-	int q;
+	int q, unbound;
 	struct wq_stat before;
 };
 
@@ -128,6 +145,7 @@ FIXTURE_SETUP(used)
 {
 	struct item it;
 
+	self->unbound = q_dev(O_RDWR);
 	self->q = q_private(0);
 	ASSERT_LE(0, self->q);
 	q_add(self->q, "held");
@@ -147,6 +165,8 @@ FIXTURE_TEARDOWN(used)
 	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "k"));
 	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "held"));
 	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_MINE, q_query(self->q, "dirty"));
+	EXPECT_EQ(-ENOTCONN, q_shutdown(self->unbound));
+	close(self->unbound);
 	close(self->q);
 }
 
@@ -190,10 +210,117 @@ TEST(structs_have_one_layout_for_32_and_64_bit_callers)
 	ASSERT_EQ(16, offsetof(struct wq_rec, delay));
 }
 
+/* ---- the errors that are common to all verbs ---- */
+
+/* Open needs a file without a queue. */
+#define FILE_OF(nr)	((nr) == WQ_IOC_OPEN ? self->unbound : self->q)
+
+/* Whether the call fails with this error and does not write its struct. */
+static bool fails_with(int error, int fd, unsigned int nr, struct args *a)
+{
+	struct args was = *a;
+	char what[64];
+
+	snprintf(what, sizeof(what), "verb %#x, size %u", nr, a->size);
+	return equal(what, error, verb_of(fd, nr, a)) && equal_bytes(what, &was, a, sizeof(was));
+}
+
+TEST_F(used, fails_with_EFAULT_if_the_struct_can_not_be_read)
+{
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		unsigned int nr = verbs[i].nr;
+		struct args a = good(nr);
+		size_t part = (a.size - 1) & ~7;
+		void *bad[] = {
+			NULL, edge(0), (void *)-4096L, memcpy(edge(8), &a, 8),
+			memcpy(edge(part), &a, part),
+		};
+
+		for (int j = 0; j < ARRAY_SIZE(bad); j++) {
+			EXPECT_EQ(-EFAULT, verb_of(FILE_OF(nr), nr, bad[j])) {
+				TH_LOG("verb %#x, address %d", nr, j);
+			}
+		}
+	}
+}
+
+TEST_F(used, fails_with_EINVAL_for_a_size_below_8)
+{
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		unsigned int nr = verbs[i].nr;
+		struct args a = good(nr);
+
+		for (a.size = 0; a.size < 8; a.size++)
+			EXPECT_TRUE(fails_with(-EINVAL, FILE_OF(nr), nr, &a));
+	}
+}
+
+TEST_F(used, fails_with_E2BIG_for_a_size_above_a_page)
+{
+	static const __u32 sizes[] = { 4097, 4104, 8192, 16384, 0x7fffffff, 0xffffffff };
+
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		unsigned int nr = verbs[i].nr;
+
+		for (int j = 0; j < ARRAY_SIZE(sizes); j++) {
+			struct args a = good(nr);
+
+			a.size = sizes[j];
+			EXPECT_TRUE(fails_with(-E2BIG, FILE_OF(nr), nr, &a));
+		}
+	}
+}
+
+TEST_F(used, fails_with_E2BIG_for_a_byte_beyond_the_kernels_struct)
+{
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		unsigned int nr = verbs[i].nr;
+		__u32 known = good(nr).size;
+
+		/* the first byte, some behind it, and the last one of the struct and of a page */
+		for (__u32 at = known; at < 4096; at += at == known ? 7 : 501) {
+			struct args a = good(nr);
+
+			a.bytes[at] = 1;
+			a.size = at + 1;
+			EXPECT_TRUE(fails_with(-E2BIG, FILE_OF(nr), nr, &a));
+			a.size = 4096;
+			EXPECT_TRUE(fails_with(-E2BIG, FILE_OF(nr), nr, &a));
+		}
+	}
+}
+
+TEST_F(used, fails_with_EINVAL_for_an_unknown_flag)
+{
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		unsigned int nr = verbs[i].nr;
+
+		for (int bit = 0; bit < 32; bit++) {
+			struct args alone = good(nr), beside = good(nr);
+
+			if ((verbs[i].known | verbs[i].more) & 1U << bit)
+				continue;
+			alone.flags = 1U << bit;
+			EXPECT_EQ(-EINVAL, verb_of(FILE_OF(nr), nr, &alone)) {
+				TH_LOG("verb %#x, bit %d", nr, bit);
+			}
+			/* the known flags need a good buffer, or a name */
+			beside.flags = 1U << bit | verbs[i].known;
+			if (nr == WQ_IOC_DONE)
+				beside.done.next = good(WQ_IOC_GET).get.keys;
+			if (nr == WQ_IOC_OPEN)
+				strcpy(beside.open.name, "new");
+			EXPECT_EQ(-EINVAL, verb_of(FILE_OF(nr), nr, &beside)) {
+				TH_LOG("verb %#x, bit %d beside %#x", nr, bit, verbs[i].known);
+			}
+		}
+	}
+}
+
 TEST_F(used, unknown_ioctl_fails_with_ENOTTY)
 {
-	struct args a = good(WQ_IOC_ADD);
-	unsigned int nrs[] = {
+	struct args a = good(WQ_IOC_ADD), was = a;
+	const unsigned int nrs[] = {
 		_IO(WQ_IOC_MAGIC, 0x40), _IO(WQ_IOC_MAGIC, 0xfe), _IO(WQ_IOC_MAGIC, 0xff),
 		_IO(WQ_IOC_MAGIC + 1, 0x03), _IO('T', 0x03), 0x03,
 		_IOWR(WQ_IOC_MAGIC, 0x40, struct wq_add), 0xffffffff,
@@ -201,7 +328,16 @@ TEST_F(used, unknown_ioctl_fails_with_ENOTTY)
 	};
 
 	for (int i = 0; i < ARRAY_SIZE(nrs); i++)
-		ASSERT_EQ(-ENOTTY, verb(self->q, nrs[i], &a));
+		EXPECT_EQ(-ENOTTY, verb(self->q, nrs[i], &a));
+	/* the number of a verb with another size or type */
+	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
+		unsigned int nr = _IOC_NR(verbs[i].nr);
+
+		EXPECT_EQ(-ENOTTY, verb(self->q, _IOWR(WQ_IOC_MAGIC, nr, int), &a));
+		EXPECT_EQ(-ENOTTY, verb(self->q, _IO('T', nr), &a));
+		EXPECT_EQ(-ENOTTY, verb(self->q, _IO(WQ_IOC_MAGIC, nr + 0x40), &a));
+	}
+	EXPECT_TRUE(equal_bytes("the struct", &was, &a, sizeof(a)));
 }
 
 TEST(verbs_except_info_open_and_unlink_fail_with_ENOTCONN_without_a_queue)
@@ -209,9 +345,9 @@ TEST(verbs_except_info_open_and_unlink_fail_with_ENOTCONN_without_a_queue)
 	int fd = q_dev(O_RDWR);
 	struct args a;
 
-	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
-		a = good(verbs[i]);
-		ASSERT_EQ(-ENOTCONN, verb_of(fd, verbs[i], &a));
+	for (int i = 0; i < NEED_A_QUEUE; i++) {
+		a = good(verbs[i].nr);
+		ASSERT_EQ(-ENOTCONN, verb_of(fd, verbs[i].nr, &a));
 	}
 	a = good(WQ_IOC_INFO);
 	ASSERT_EQ(0, verb(fd, WQ_IOC_INFO, &a));
@@ -243,15 +379,15 @@ TEST(longer_struct_with_zeros_past_the_known_fields_works)
 		a.size += more[j];
 		ASSERT_EQ(0, verb(q, WQ_IOC_INFO, &a));
 		ASSERT_EQ(WQ_API_VERSION, a.info.version);
-		for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
-			unsigned int known = good(verbs[i]).size;
+		for (int i = 0; i < NEED_A_QUEUE; i++) {
+			unsigned int known = good(verbs[i].nr).size;
 			int ret;
 
-			a = good(verbs[i]);
+			a = good(verbs[i].nr);
 			a.size += more[j];
-			ret = verb_of(q, verbs[i], &a);
+			ret = verb_of(q, verbs[i].nr, &a);
 			ASSERT_LE(0, ret) {
-				TH_LOG("verb %#x %d longer", verbs[i], more[j]);
+				TH_LOG("verb %#x %d longer", verbs[i].nr, more[j]);
 			}
 			if (ret)
 				close(ret);
@@ -613,7 +749,7 @@ TEST(bad_input_causes_no_kernel_warning)
 	/* the script that runs the guest fails if the kernel log has a warning */
 	fcntl(q, F_SETFL, O_NONBLOCK);
 	for (int i = 0; i < 30000; i++) {
-		unsigned int nr = verbs[random64() % (ARRAY_SIZE(verbs) - 1)];
+		unsigned int nr = verbs[random64() % (NEED_A_QUEUE - 1)].nr;
 		struct args a = good(nr);
 		__u32 *words = (__u32 *)&a, known = a.size;
 

@@ -12,94 +12,6 @@
 
 #include <linux/userfaultfd.h>
 
-/* ---- the errors that are common to all verbs ---- */
-
-union args {
-	__u32 size;
-	struct {
-		__u32 same_size;
-		__u32 flags;
-	};
-	struct wq_attrs open;
-	struct wq_attrs unlink;
-	struct wq_add add;
-	struct wq_get get;
-	struct wq_done done;
-	struct wq_key_op query;
-	struct wq_list list;
-	struct wq_attrs config;
-	char bytes[16384];
-};
-
-/* A queue with a ready, a held, and a failed and delayed key; file: for the verb's calls. */
-FIXTURE(each) {
-	char name[WQ_NAME_MAX];
-	int q, file;
-	struct wq_stat before;
-	union args *args, *was;		/* of a call that would succeed */
-	union one in, out;
-};
-
-FIXTURE_VARIANT(each) {
-	unsigned int nr;
-	__u32 size;
-	__u32 known;			/* flags that the verb knows */
-	__u32 more;			/* a flag that contradicts these */
-	bool report;			/* WQ_IOC_SET: no attribute is set */
-};
-
-#define ANY_OP	7	/* the bits of WQ_DO_*, which stand where others have flags */
-
-FIXTURE_VARIANT_ADD(each, info) { .nr = WQ_IOC_INFO, .size = sizeof(struct wq_info) };
-FIXTURE_VARIANT_ADD(each, open) {
-	.nr = WQ_IOC_OPEN, .size = sizeof(struct wq_attrs), .known = WQ_OPEN_CREATE | WQ_OPEN_EXCL,
-	.more = WQ_OPEN_ACCEPT | WQ_OPEN_NO_MAP,
-};
-FIXTURE_VARIANT_ADD(each, unlink) { .nr = WQ_IOC_UNLINK, .size = UNLINK_SIZE };
-FIXTURE_VARIANT_ADD(each, add) { .nr = WQ_IOC_ADD, .size = sizeof(struct wq_add) };
-FIXTURE_VARIANT_ADD(each, get) { .nr = WQ_IOC_GET, .size = sizeof(struct wq_get) };
-FIXTURE_VARIANT_ADD(each, done) {
-	.nr = WQ_IOC_DONE, .size = sizeof(struct wq_done), .known = WQ_DONE_GET,
-};
-FIXTURE_VARIANT_ADD(each, touch) { .nr = WQ_IOC_TOUCH, .size = sizeof(struct wq_add) };
-FIXTURE_VARIANT_ADD(each, query) {
-	.nr = KEY_VERB(WQ_DO_QUERY), .size = sizeof(struct wq_key_op), .known = ANY_OP,
-};
-FIXTURE_VARIANT_ADD(each, list) {
-	.nr = WQ_IOC_LIST, .size = sizeof(struct wq_list), .known = WQ_LIST_SINCE,
-};
-FIXTURE_VARIANT_ADD(each, stat) { .nr = WQ_IOC_STAT, .size = sizeof(struct wq_stat) };
-FIXTURE_VARIANT_ADD(each, shutdown) {
-	.nr = WQ_IOC_SHUTDOWN, .size = sizeof(struct wq_control), .known = WQ_SHUTDOWN_DRAIN,
-};
-FIXTURE_VARIANT_ADD(each, report) {
-	.nr = WQ_IOC_SET, .size = sizeof(struct wq_attrs), .report = true,
-};
-FIXTURE_VARIANT_ADD(each, set) { .nr = WQ_IOC_SET, .size = sizeof(struct wq_attrs) };
-FIXTURE_VARIANT_ADD(each, map) { .nr = WQ_IOC_MAP, .size = sizeof(struct wq_control) };
-FIXTURE_VARIANT_ADD(each, pause) {
-	.nr = WQ_IOC_PAUSE, .size = sizeof(struct wq_control), .known = WQ_PAUSE_GETS | WQ_PAUSE_ADDS,
-};
-FIXTURE_VARIANT_ADD(each, kick) {
-	.nr = KEY_VERB(WQ_DO_KICK), .size = sizeof(struct wq_key_op), .known = ANY_OP,
-};
-FIXTURE_VARIANT_ADD(each, wait) {
-	.nr = WQ_IOC_WAIT, .size = sizeof(struct wq_wait), .known = WQ_WAIT_OWN,
-	.more = WQ_WAIT_RUN | WQ_WAIT_DRAIN | WQ_WAIT_ADD,
-};
-FIXTURE_VARIANT_ADD(each, disable) {
-	.nr = KEY_VERB(WQ_DO_DISABLE), .size = sizeof(struct wq_key_op), .known = ANY_OP,
-};
-FIXTURE_VARIANT_ADD(each, enable) {
-	.nr = KEY_VERB(WQ_DO_ENABLE), .size = sizeof(struct wq_key_op), .known = ANY_OP,
-};
-FIXTURE_VARIANT_ADD(each, cancel) {
-	.nr = KEY_VERB(WQ_DO_CANCEL), .size = sizeof(struct wq_key_op), .known = ANY_OP,
-};
-FIXTURE_VARIANT_ADD(each, forget) {
-	.nr = KEY_VERB(WQ_DO_FORGET), .size = sizeof(struct wq_key_op), .known = ANY_OP,
-};
-
 static int open_limited(const char *name)
 {
 	static const struct wq_limiter_spec hour = {
@@ -127,178 +39,6 @@ static int retry(int q, const char *key)
 	return q_add_array(q, &a);
 }
 
-FIXTURE_SETUP(each)
-{
-	struct item it;
-
-	snprintf(self->name, sizeof(self->name), "errors-%d", getpid());
-	self->q = open_limited(self->name);
-	ASSERT_LE(0, self->q);
-	ASSERT_EQ(1, q_add(self->q, "held"));
-	ASSERT_EQ(0, q_get(self->q, &it, 0));
-	ASSERT_EQ(1, q_add(self->q, "ready"));
-	ASSERT_EQ(0, retry(self->q, "failed"));
-	self->file = variant->nr == WQ_IOC_OPEN ? q_dev(O_RDWR) : self->q;
-	self->before = q_stat(self->q);
-	ASSERT_EQ(3, self->before.keys);
-
-	self->args = mmap(NULL, sizeof(*self->args), PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	self->was = calloc(1, sizeof(*self->was));
-	self->args->size = variant->size;
-	switch (variant->nr) {
-	case WQ_IOC_OPEN:
-	case WQ_IOC_UNLINK:
-		strcpy(variant->nr == WQ_IOC_OPEN ? self->args->open.name :
-						    self->args->unlink.name, self->name);
-		break;
-	case WQ_IOC_ADD:
-		self->args->add.keys = (struct wq_keys){
-			addr_of(rec_set(&self->in, "new", 3, 0)), WQ_REC_SIZE(3), 1,
-		};
-		break;
-	case WQ_IOC_DONE:
-	case WQ_IOC_TOUCH:
-		self->args->done.keys = (struct wq_keys){
-			addr_of(rec_set(&self->in, "held", 4, it.token)), WQ_REC_SIZE(4), 1,
-		};
-		break;
-	case WQ_IOC_GET:
-	case WQ_IOC_LIST:
-		self->args->get.keys = (struct wq_keys){ addr_of(&self->out), sizeof(self->out), 1 };
-		break;
-	case KEY_VERB(WQ_DO_QUERY):
-	case KEY_VERB(WQ_DO_CANCEL):
-	case KEY_VERB(WQ_DO_FORGET):
-	case KEY_VERB(WQ_DO_DISABLE):
-	case KEY_VERB(WQ_DO_ENABLE):
-		self->args->query.op = variant->nr >> 16;
-		/* fall through */
-	case WQ_IOC_WAIT:
-		/* The key and its length have the same place in both structs. */
-		self->args->query.key = addr_of("failed");
-		self->args->query.key_len = 6;
-		break;
-	case WQ_IOC_PAUSE:
-		self->args->flags = WQ_PAUSE_GETS;
-		break;
-	case KEY_VERB(WQ_DO_KICK):
-		self->args->query.op = WQ_DO_KICK;
-		self->args->query.count = 1;
-		break;
-	case WQ_IOC_SET:
-		if (variant->report)
-			break;
-		self->args->config.set = WQ_ATTR_MAX_KEYS;
-		self->args->config.max_keys = 100;
-		break;
-	}
-	*self->was = *self->args;
-}
-
-/* Each test here makes calls that fail and change nothing. */
-FIXTURE_TEARDOWN(each)
-{
-	EXPECT_TRUE(same(&self->before, self->q));
-	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "held"));
-	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "ready"));
-	EXPECT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, q_query(self->q, "failed"));
-	if (variant->nr == WQ_IOC_OPEN)
-		EXPECT_EQ(-ENOTCONN, q_shutdown(self->file));
-	EXPECT_EQ(0, q_unlink(self->name));
-	if (self->file != self->q)
-		close(self->file);
-	close(self->q);
-	free(self->was);
-	munmap(self->args, sizeof(*self->args));
-}
-
-#define EXPECT_NOT_WRITTEN() do {					\
-	EXPECT_TRUE(equal_bytes("the struct", self->was, self->args, sizeof(*self->was)));	\
-	*self->was = *self->args;					\
-} while (0)
-
-TEST_F(each, fails_with_EFAULT_if_the_struct_can_not_be_read)
-{
-	char *cut = edge((variant->size - 1) & ~7);
-
-	memcpy(cut, self->args, (variant->size - 1) & ~7);
-	EXPECT_EQ(-EFAULT, verb_of(self->file, variant->nr, NULL));
-	EXPECT_EQ(-EFAULT, verb_of(self->file, variant->nr, edge(0)));
-	EXPECT_EQ(-EFAULT, verb_of(self->file, variant->nr, cut));
-}
-
-TEST_F(each, fails_with_EINVAL_for_a_size_below_8)
-{
-	for (__u32 size = 0; size < 8; size++) {
-		self->args->size = self->was->size = size;
-		EXPECT_EQ(-EINVAL, verb_of(self->file, variant->nr, self->args)) {
-			TH_LOG("size %u", size);
-		}
-		EXPECT_NOT_WRITTEN();
-	}
-}
-
-TEST_F(each, fails_with_E2BIG_for_a_size_above_a_page)
-{
-	static const __u32 sizes[] = { 4097, 4104, 8192, 16384, 0x7fffffff, 0xffffffff };
-
-	for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
-		self->args->size = self->was->size = sizes[i];
-		EXPECT_EQ(-E2BIG, verb_of(self->file, variant->nr, self->args)) {
-			TH_LOG("size %u", sizes[i]);
-		}
-		EXPECT_NOT_WRITTEN();
-	}
-}
-
-TEST_F(each, fails_with_E2BIG_for_a_byte_beyond_the_kernels_struct)
-{
-	self->args->size = self->was->size = 4096;
-	for (__u32 at = variant->size; at < 4096; at += at == variant->size ? 7 : 501) {
-		self->args->bytes[at] = self->was->bytes[at] = 1;
-		EXPECT_EQ(-E2BIG, verb_of(self->file, variant->nr, self->args)) {
-			TH_LOG("byte %u", at);
-		}
-		EXPECT_NOT_WRITTEN();
-		self->args->bytes[at] = self->was->bytes[at] = 0;
-	}
-}
-
-TEST_F(each, fails_with_EINVAL_for_an_unknown_flag)
-{
-	for (int bit = 0; bit < 32; bit++) {
-		__u32 flag = 1U << bit;
-
-		if (flag & (variant->known | variant->more))
-			continue;
-		*self->args = *self->was;
-		self->args->flags = flag;
-		EXPECT_EQ(-EINVAL, verb_of(self->file, variant->nr, self->args)) {
-			TH_LOG("bit %d", bit);
-		}
-		/* beside a known one, too; that of done needs a good buffer */
-		*self->args = *self->was;
-		self->args->flags = flag | variant->known;
-		if (variant->nr == WQ_IOC_DONE)
-			self->args->done.next = (struct wq_keys){
-				addr_of(&self->out), sizeof(self->out), 1,
-			};
-		EXPECT_EQ(-EINVAL, verb_of(self->file, variant->nr, self->args)) {
-			TH_LOG("bit %d beside %#x", bit, variant->known);
-		}
-	}
-}
-
-TEST_F(each, fails_with_ENOTTY_for_a_request_that_is_no_verb)
-{
-	EXPECT_EQ(-ENOTTY, verb(self->file, _IOWR(WQ_IOC_MAGIC, _IOC_NR(variant->nr), int),
-				self->args));
-	EXPECT_EQ(-ENOTTY, verb(self->file, _IO('T', _IOC_NR(variant->nr)), self->args));
-	EXPECT_EQ(-ENOTTY, verb(self->file, variant->nr + 0x40, self->args));
-	EXPECT_NOT_WRITTEN();
-}
-
 /* ---- open ---- */
 
 /* After an open that failed: the file can be bound, and no queue has the name. */
@@ -315,7 +55,8 @@ TEST_F(users, open_fails_with_EINVAL_for_flags_that_contradict_each_other_or_the
 	} bad[] = {
 		{ self->name, WQ_OPEN_EXCL, 0600 },
 		/* a private queue has neither flags nor mode */
-		{ "", WQ_OPEN_CREATE, 0 }, { "", WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0 }, { "", 0, 0600 },
+		{ "", WQ_OPEN_CREATE, 0 }, { "", 0, 0600 },
+		{ "", WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0 },
 	};
 	int fd = q_dev(O_RDWR);
 
@@ -418,6 +159,12 @@ TEST_F(users, open_fails_with_ENOSPC_and_the_file_is_not_bound)
 }
 
 /* ---- arrays ---- */
+
+union args {
+	__u32 size;
+	struct wq_add add;
+	struct wq_done done;
+};
 
 TEST_F(queue, array_fails_with_EINVAL_for_an_address_that_is_not_aligned)
 {

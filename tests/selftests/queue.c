@@ -86,22 +86,6 @@ TEST_F(queue, done_of_a_key_that_is_not_held_fails_and_changes_nothing)
 	close(stranger);
 }
 
-TEST_F(queue, get_fails_with_EAGAIN_with_timeout_0_and_on_an_O_NONBLOCK_file)
-{
-	int q = q_attach(self->name, O_RDWR | O_NONBLOCK);
-	struct wq_stat before = q_stat(self->q);
-	struct item it;
-
-	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, 0));
-	ASSERT_EQ(-EAGAIN, q_get(q, &it, FOREVER));
-	ASSERT_EQ(-EAGAIN, q_get(q, &it, 10 * SEC));
-	ASSERT_TRUE(same(&before, self->q));
-	q_add(q, "a");
-	ASSERT_EQ(0, q_get(q, &it, FOREVER));
-	ASSERT_EQ(0, fcntl(self->q, F_SETFL, O_NONBLOCK));
-	ASSERT_EQ(-EAGAIN, q_get(self->q, &it, FOREVER));
-}
-
 TEST_F(queue, get_times_out_and_not_early)
 {
 	struct wq_stat before = q_stat(self->q);
@@ -135,26 +119,6 @@ TEST_F(queue, get_waits_for_an_add)
 		ASSERT_EQ(0, reap(pid));
 		ASSERT_GT(10 * SEC, now_ns() - start);
 	}
-}
-
-TEST_F(queue, get_fails_with_EINTR_after_a_signal_handler)
-{
-	static const int flags[] = { 0, SA_RESTART };
-	struct wq_stat before = q_stat(self->q);
-	struct item it;
-
-	for (int i = 0; i < ARRAY_SIZE(flags); i++) {
-		pid_t pid = child();
-
-		if (!pid) {
-			handle(SIGUSR1, flags[i]);
-			_exit(-q_get(self->q, &it, FOREVER));
-		}
-		ASSERT_TRUE(asleep(pid));
-		kill(pid, SIGUSR1);
-		ASSERT_EQ(EINTR, reap(pid));
-	}
-	ASSERT_TRUE(same(&before, self->q));
 }
 
 TEST_F(queue, get_continues_after_SIGSTOP_SIGCONT_and_an_ignored_signal)

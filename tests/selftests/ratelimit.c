@@ -681,7 +681,8 @@ TEST_F(hours, add_rate_limited_with_delay_or_DROP_DELAY_fails_with_EINVAL)
 
 /* ---- get ---- */
 
-TEST_F(hours, get_returns_the_failures_of_a_key)
+/* done accepts a record as get returned it, which for a failed key includes its failures. */
+TEST_F(hours, get_returns_the_failures_of_a_key_and_done_accepts_its_array)
 {
 	struct array a = array_new(4096);
 
@@ -695,24 +696,9 @@ TEST_F(hours, get_returns_the_failures_of_a_key)
 	ASSERT_EQ(2, rec_at(&a, 1)->failures);
 	ASSERT_EQ(0, rec_at(&a, 1)->flags);
 	ASSERT_EQ(0, rec_at(&a, 1)->delay);
-	free(a.recs);
-}
-
-/* done accepts a record as get returned it, which for a failed key includes its failures. */
-TEST_F(hours, done_accepts_the_array_of_get)
-{
-	struct array a = array_new(4096);
-	struct item it;
-
-	ASSERT_EQ(0, keep(self->q, "failed", 2));
-	q_add(self->q, "failed");
-	q_add(self->q, "fresh");
-	ASSERT_EQ(0, q_get_array(self->q, &a, 0, 0));
+	ASSERT_EQ(0, q_done_array(self->q, &a));
 	ASSERT_EQ(2, a.count);
-	EXPECT_EQ(0, q_done_array(self->q, &a));
-	EXPECT_EQ(2, a.count);
-	EXPECT_EQ(0, q_stat(self->q).held);
-	EXPECT_EQ(-EAGAIN, q_get(self->q, &it, 0));
+	ASSERT_TRUE(counts(self->q, "held 0, ready 0"));
 	free(a.recs);
 }
 
@@ -946,75 +932,6 @@ TEST_F(hours, done_get_works_in_one_buffer_and_with_an_empty_array)
 	free(a.recs);
 }
 
-TEST(done_get_without_a_next_key_keeps_the_done)
-{
-	static const struct wq_limiter_spec hour[] = { EXPONENTIAL(HOUR, HOUR), {} };
-	static const struct {
-		int error;
-		__s64 timeout;
-		int oflag;
-		bool shutdown, removed;
-	} rows[] = {
-		{ .error = -EAGAIN },
-		{ .error = -ETIMEDOUT, .timeout = 50 * MS },
-		{ .error = -EAGAIN, .timeout = FOREVER, .oflag = O_NONBLOCK },
-		{ .error = -ESHUTDOWN, .timeout = FOREVER, .shutdown = true },
-		{ .error = -EIDRM, .timeout = FOREVER, .removed = true },
-	};
-	struct array a = array_new(4096), next = array_new(4096);
-
-	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
-		int creator = open_limited("done-get", 0, hour);
-		int q = q_attach("done-get", O_RDWR | rows[i].oflag);
-		struct item it;
-		__s64 start;
-
-		ASSERT_LE(0, q);
-		array_reset(&a);
-		ASSERT_EQ(0, hold(q, "a", &it));
-		put_done(&a, &it, 0, 0);
-		if (rows[i].shutdown)
-			ASSERT_EQ(0, q_shutdown(q));
-		if (rows[i].removed)
-			ASSERT_EQ(0, q_unlink("done-get"));
-		start = now_ns();
-		EXPECT_EQ(rows[i].error, done_get(q, &a, &next, 0, rows[i].timeout)) {
-			TH_LOG("row %d", i);
-		}
-		ASSERT_LE(rows[i].timeout, now_ns() - start);
-		ASSERT_EQ(1, a.count);
-		ASSERT_EQ(0, next.count);
-		ASSERT_TRUE(counts(q, "keys 0, held 0, dones 1"));
-		if (!rows[i].removed)
-			ASSERT_EQ(0, q_unlink("done-get"));
-		close(q);
-		close(creator);
-	}
-	free(a.recs);
-	free(next.recs);
-}
-
-TEST_F(hours, done_get_waits_for_the_next_key_after_the_done)
-{
-	struct array a = array_new(4096), next = array_new(4096);
-	struct item it;
-	pid_t pid;
-
-	ASSERT_EQ(0, hold(self->q, "a", &it));
-	put_done(&a, &it, 0, 0);
-	pid = child();
-	if (!pid)
-		_exit(done_get(self->q, &a, &next, 0, FOREVER) || next.count != 1 ||
-		      rec_at(&next, 0)->key[0] != 'b');
-	ASSERT_TRUE(asleep(pid));
-	ASSERT_EQ(-ENOENT, q_query(self->q, "a"));
-	ASSERT_EQ(1, q_add(self->q, "b"));
-	ASSERT_EQ(0, reap(pid));
-	ASSERT_EQ(2, q_stat(self->q).gets);
-	free(a.recs);
-	free(next.recs);
-}
-
 TEST_F(hours, done_get_EFAULT_gives_back_the_next_keys_and_keeps_the_done)
 {
 	const struct {
@@ -1073,43 +990,6 @@ TEST_F(hours, done_get_EFAULT_on_the_struct_loses_no_key)
 	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "b"));
 	free(a.recs);
 	free(next.recs);
-}
-
-TEST_F(hours, done_get_with_a_bad_buffer_returns_the_right_count)
-{
-	static char room[4096] __attribute__((aligned(8)));
-	static const struct {
-		int error, done;
-		void *recs;
-		__u32 size;
-	} bad[] = {
-		{ -EINVAL, 0, room + 1, 2048 },
-		{ -E2BIG, 0, room, WQ_MAX_ARRAY + 8 },
-		{ -E2BIG, 0, room, 0xfffffff8 },
-		{ -EMSGSIZE, 1, room, WQ_REC_SIZE(8) },
-	};
-	struct array a = array_new(4096);
-	struct item it;
-
-	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct array next = { .recs = bad[i].recs, .room = bad[i].size };
-
-		ASSERT_EQ(0, hold(self->q, "a", &it));
-		q_add(self->q, "longer-than-8-bytes");
-		array_reset(&a);
-		put_done(&a, &it, 0, 0);
-		EXPECT_EQ(bad[i].error, done_get(self->q, &a, &next, 0, 0)) {
-			TH_LOG("buffer %d", i);
-		}
-		ASSERT_EQ(bad[i].done, a.count);
-		ASSERT_EQ(0, next.count);
-		ASSERT_EQ(!bad[i].done, q_stat(self->q).held);
-		ASSERT_EQ(1, q_stat(self->q).ready);
-		if (!bad[i].done)
-			ASSERT_EQ(0, q_done(self->q, &it));
-		q_cancel(self->q, "longer-than-8-bytes");
-	}
-	free(a.recs);
 }
 
 TEST_F(hours, done_get_gets_nothing_if_done_fails_without_results)

@@ -89,6 +89,7 @@ static struct wq_done done_of(int q, const char *key, union one *rec, union one 
 
 TEST_F(queue, done_whose_get_fails_leaves_the_struct)
 {
+	int nonblock = q_attach(self->name, O_RDWR | O_NONBLOCK);
 	union one rec, next;
 	struct wq_done done = done_of(self->q, "a", &rec, &next);
 
@@ -96,13 +97,16 @@ TEST_F(queue, done_whose_get_fails_leaves_the_struct)
 	done = done_of(self->q, "a", &rec, &next);
 	done.timeout = 10 * MS;
 	EXPECT_FAILS(-ETIMEDOUT, self->q, WQ_IOC_DONE, &done);
-	EXPECT_EQ(2, q_stat(self->q).dones);
+	done = done_of(nonblock, "a", &rec, &next);
+	done.timeout = FOREVER;
+	EXPECT_FAILS(-EAGAIN, nonblock, WQ_IOC_DONE, &done);
+	EXPECT_TRUE(counts(self->q, "dones 3, keys 0"));
 
 	done = done_of(self->q, "a", &rec, &next);
 	ASSERT_EQ(1, q_add(self->q, "next"));
 	done.next.size = sizeof(struct wq_rec);
 	EXPECT_FAILS(-EMSGSIZE, self->q, WQ_IOC_DONE, &done);
-	EXPECT_EQ(3, q_stat(self->q).dones);
+	EXPECT_TRUE(counts(self->q, "dones 4, held 0, ready 1"));
 	/* the next keys fit into the same buffer if its size is right */
 	done.next.size = sizeof(next);
 	done.keys = (struct wq_keys){ 0 };
@@ -111,9 +115,15 @@ TEST_F(queue, done_whose_get_fails_leaves_the_struct)
 
 	ASSERT_EQ(0, q_donen(self->q, "next", 4, next.rec.token));
 	done = done_of(self->q, "a", &rec, &next);
+	done.timeout = FOREVER;
+	ASSERT_EQ(0, q_unlink(self->name));
+	EXPECT_FAILS(-EIDRM, self->q, WQ_IOC_DONE, &done);
+	done = done_of(self->q, "a", &rec, &next);
 	ASSERT_EQ(0, q_shutdown(self->q));
+	done.timeout = FOREVER;
 	EXPECT_FAILS(-ESHUTDOWN, self->q, WQ_IOC_DONE, &done);
-	EXPECT_EQ(0, q_stat(self->q).processing);
+	EXPECT_TRUE(counts(self->q, "processing 0, keys 0"));
+	close(nonblock);
 }
 
 /* The count of keys is 0, and the rest is as before. */

@@ -170,46 +170,6 @@ FIXTURE_TEARDOWN(used)
 	close(self->q);
 }
 
-TEST(structs_have_one_layout_for_32_and_64_bit_callers)
-{
-	ASSERT_EQ(24, sizeof(struct wq_rec));
-	ASSERT_EQ(16, sizeof(struct wq_keys));
-	ASSERT_EQ(72, sizeof(struct wq_info));
-	ASSERT_EQ(152, sizeof(struct wq_attrs));
-	ASSERT_EQ(72, offsetof(struct wq_attrs, set));
-	ASSERT_EQ(96, offsetof(struct wq_attrs, limiters));
-	ASSERT_EQ(104, offsetof(struct wq_attrs, lease));
-	ASSERT_EQ(112, offsetof(struct wq_attrs, slack));
-	ASSERT_EQ(120, offsetof(struct wq_attrs, debounce));
-	ASSERT_EQ(128, offsetof(struct wq_attrs, order));
-	ASSERT_EQ(32, sizeof(struct wq_limiter_spec));
-	ASSERT_EQ(40, sizeof(struct wq_add));
-	ASSERT_EQ(32, offsetof(struct wq_add, marks));
-	ASSERT_EQ(8, sizeof(struct wq_mark));
-	ASSERT_EQ(4096, sizeof(struct wq_map_page));
-	ASSERT_EQ(64, offsetof(struct wq_map_page, counters));
-	ASSERT_EQ(40, sizeof(struct wq_get));
-	ASSERT_EQ(32, offsetof(struct wq_get, deadline));
-	ASSERT_EQ(64, sizeof(struct wq_done));
-	ASSERT_EQ(144, sizeof(struct wq_key_op));
-	ASSERT_EQ(56, offsetof(struct wq_key_op, info.lease));
-	ASSERT_EQ(64, offsetof(struct wq_key_op, info.given_back));
-	ASSERT_EQ(128, sizeof(struct wq_list_rec));
-	ASSERT_EQ(40, sizeof(struct wq_list));
-	ASSERT_EQ(32, offsetof(struct wq_list, reserved));
-	ASSERT_EQ(96, sizeof(struct wq_hist));
-	ASSERT_EQ(544, sizeof(struct wq_stat));
-	ASSERT_EQ(24, sizeof(struct wq_wait));
-	ASSERT_EQ(16, offsetof(struct wq_wait, key_len));
-	ASSERT_EQ(424, offsetof(struct wq_stat, lease));
-	ASSERT_EQ(440, offsetof(struct wq_stat, given_back_failed));
-	ASSERT_EQ(16, sizeof(struct wq_control));
-	ASSERT_EQ(8, offsetof(struct wq_control, timeout));
-	ASSERT_EQ(6, offsetof(struct wq_rec, given_back));
-	ASSERT_EQ(24, offsetof(struct wq_get, timeout));
-	ASSERT_EQ(16, offsetof(struct wq_rec, delay));
-}
-
 /* ---- the errors that are common to all verbs ---- */
 
 /* Open needs a file without a queue. */

@@ -498,35 +498,4 @@ TEST_F(users, drains_of_a_user_write_nothing_to_the_kernel_log)
 	ASSERT_EQ(before, logged("wq"));
 }
 
-TEST_F(queue, drain_with_busy_consumers_leaves_no_key)
-{
-	enum { KEYS = 500 };
-	struct array a = array_new(KEYS * 64);
-	pid_t pid[4];
-
-	for (int i = 0; i < KEYS; i++)
-		array_putf(&a, "%d", i);
-	ASSERT_EQ(0, q_add_array(self->q, &a));
-	for (int i = 0; i < 4; i++) {
-		pid[i] = child();
-		if (!pid[i]) {
-			int q = q_attach(self->name, O_RDWR), ret;
-			struct item it;
-
-			while (!(ret = q_get(q, &it, FOREVER))) {
-				q_add(q, it.key);
-				q_done(q, &it);
-			}
-			_exit(-ret);
-		}
-	}
-	sleep_ms(50);
-	ASSERT_EQ(0, q_drain(self->q));
-	ASSERT_EQ(0, q_stat(self->q).keys);
-	ASSERT_EQ(q_stat(self->q).gets, q_stat(self->q).dones);
-	ASSERT_EQ(q_stat(self->q).gets, q_stat(self->q).adds);
-	for (int i = 0; i < 4; i++)
-		ASSERT_EQ(ESHUTDOWN, reap(pid[i]));
-}
-
 TEST_HARNESS_MAIN

@@ -109,23 +109,6 @@ static int flush_add(int q, const char *key, int level)
 
 /* ---- the order ---- */
 
-TEST_F(priority, get_returns_keys_of_higher_levels_first)
-{
-	char key[8];
-
-	for (int i = 0; i < WQ_LEVELS; i++) {
-		int level = WQ_MIN_PRIORITY + i * 37 % WQ_LEVELS;
-
-		snprintf(key, sizeof(key), "%d", level);
-		ASSERT_EQ(1, add(self->q, key, level));
-	}
-	for (int level = WQ_MAX_PRIORITY; level >= WQ_MIN_PRIORITY; level--) {
-		snprintf(key, sizeof(key), "%d", level);
-		ASSERT_TRUE(runs(self->q, key, level));
-	}
-	ASSERT_EQ(0, q_stat(self->q).ready);
-}
-
 TEST_F(priority, array_is_returned_in_the_order_of_levels)
 {
 	struct array a = array_new(65536);

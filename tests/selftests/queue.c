@@ -202,34 +202,6 @@ TEST_F(queue, add_array_wakes_a_getter_for_each_key)
 	ASSERT_EQ(N, q_stat(self->q).gets);
 }
 
-TEST_F(queue, get_killed_during_add_does_not_lose_the_key)
-{
-	for (int i = 0; i < 20; i++) {
-		struct item it;
-		pid_t first, second;
-
-		first = child();
-		if (!first)
-			_exit(-q_get(q_attach(self->name, O_RDWR), &it, FOREVER));
-		ASSERT_TRUE(asleep(first));
-		second = child();
-		if (!second) {
-			int q = q_attach(self->name, O_RDWR);
-
-			_exit(-(q_get(q, &it, FOREVER) ?: q_done(q, &it)));
-		}
-		ASSERT_TRUE(asleep(second));
-		if (i % 2)
-			kill(first, SIGKILL);
-		q_add(self->q, "a");
-		if (!(i % 2))
-			kill(first, SIGKILL);
-		reap(first);
-		ASSERT_EQ(0, reap(second));
-		ASSERT_EQ(0, q_stat(self->q).keys);
-	}
-}
-
 TEST_F(queue, shutdown_get_returns_remaining_keys_then_ESHUTDOWN)
 {
 	struct array a = array_new(4096);
@@ -248,39 +220,6 @@ TEST_F(queue, shutdown_get_returns_remaining_keys_then_ESHUTDOWN)
 	ASSERT_EQ(-ESHUTDOWN, q_get_array(self->q, &a, 2, FOREVER));
 	ASSERT_EQ(0, a.count);
 	ASSERT_EQ(-ESHUTDOWN, q_get_array(self->q, &a, 2, 0));
-}
-
-TEST_F(queue, shutdown_get_returns_keys_or_ESHUTDOWN_but_not_both)
-{
-	struct array a = array_new(4096);
-
-	for (int i = 0; i < 10; i++) {
-		int q = q_private(0);
-		int *got = shared(sizeof(*got));
-		pid_t pid = child();
-
-		if (!pid) {
-			int ret;
-
-			*got = 0;
-			do {
-				memset(a.recs, 0x5a, a.room);
-				ret = q_get_array(q, &a, 4, FOREVER);
-				*got += ret ? 0 : a.count;
-			} while (!ret);
-			if (a.count || *(char *)a.recs != 0x5a)
-				_exit(1);
-			_exit(-ret);
-		}
-		q_add(q, "a");
-		q_add(q, "b");
-		q_shutdown(q);
-		ASSERT_EQ(ESHUTDOWN, reap(pid));
-		ASSERT_EQ(2, *got);
-		ASSERT_EQ(2, q_stat(q).processing);
-		munmap(got, sizeof(*got));
-		close(q);
-	}
 }
 
 TEST_F(queue, add_accepts_keys_of_1_to_1024_bytes)

@@ -577,36 +577,6 @@ TEST_F(hours, done_with_a_shorter_struct_has_outcomes_and_no_get)
 	ASSERT_EQ(1, q_stat(self->q).ready);
 }
 
-TEST_F(hours, query_forget_and_stat_do_not_overrun_shorter_structs)
-{
-	static const unsigned int nrs[] = { WQ_DO_QUERY, WQ_DO_FORGET, WQ_DO_CANCEL };
-	struct wq_key_op ks;
-	struct wq_stat st;
-
-	for (int i = 0; i < ARRAY_SIZE(nrs); i++) {
-		retry(self->q, "a");
-		memset(&ks, 0x5a, sizeof(ks));
-		ks.size = offsetof(struct wq_key_op, info.requeues);
-		ks.op = nrs[i];
-		ks.count = 0;
-		ks.info.state = ks.info.failures = 0;
-		ks.key = addr_of("a");
-		ks.key_len = 1;
-		ASSERT_EQ(0, verb(self->q, WQ_IOC_KEY, &ks));
-		ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, ks.info.state);
-		/* counted by query, and by forget before it resets them */
-		ASSERT_EQ(i == 1 ? 2 : 1, ks.info.failures);
-		ASSERT_EQ(0x5a5a5a5a, ks.info.requeues);
-		ASSERT_EQ(0x5a5a5a5a, ks.info.holder);
-	}
-	memset(&st, 0x5a, sizeof(st));
-	st.size = offsetof(struct wq_stat, failed);
-	st.flags = 0;
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_STAT, &st));
-	ASSERT_EQ(0, st.dropped);
-	ASSERT_EQ(0x5a5a5a5a, st.failed);
-}
-
 /* ---- add ---- */
 
 TEST_F(hours, add_rate_limited_delays_and_counts_a_failure_and_a_retry)
@@ -1191,77 +1161,6 @@ TEST_F(hours, forget_and_cancel_reset_failures_and_return_them)
 		EXPECT_EQ(60, minutes(self->q, "a"));
 		q_cancel(self->q, "a");
 	}
-}
-
-/* ---- consumers that die ---- */
-
-/* Fails each key three times, now and then later, until the queue is shut down. */
-static int worker(int q)
-{
-	int runs = 0, ret;
-	struct array a = array_new(8192), next = array_new(8192);
-
-	for (;;) {
-		ret = done_get(q, &a, &next, 4, FOREVER);
-		if (ret)
-			return -ret;
-		array_reset(&a);
-		for (int i = 0; i < next.count; i++) {
-			struct wq_rec *rec = rec_at(&next, i);
-			struct wq_rec *done = array_put(&a, rec->key, rec->len, rec->token);
-
-			done->flags = rec->failures < 3 ? WQ_OUTCOME_RETRY : WQ_OUTCOME_FORGET;
-			if (rec->failures == 3 && !(++runs % 4)) {
-				done->flags = WQ_OUTCOME_AFTER;
-				done->delay = MS;
-			}
-		}
-	}
-}
-
-TEST_F(hours, done_RETRY_with_a_killed_worker_loses_no_key)
-{
-	static const struct wq_limiter_spec limiters[] = {
-		MAX_OF(2), EXPONENTIAL(MS / 4, 2 * MS), BUCKET(WQ_QPS(100000), 100), {}
-	};
-	enum { KEYS = 1000, WORKERS = 4 };
-	int q = open_limited("selftest-workers", 0, limiters);
-	struct wq_stat st;
-	pid_t pids[WORKERS];
-
-	ASSERT_LE(0, q);
-	for (int i = 0; i < WORKERS; i++) {
-		int consumer = q_attach("selftest-workers", O_RDWR);
-
-		ASSERT_LE(0, consumer);
-		pids[i] = child();
-		if (!pids[i])
-			_exit(worker(consumer));
-		close(consumer);
-	}
-	for (int i = 0; i < KEYS; i++) {
-		char key[8];
-
-		snprintf(key, sizeof(key), "%d", i);
-		EXPECT_EQ(1, q_add(q, key));
-		if (i == KEYS / 2)
-			kill(pids[0], SIGKILL);
-	}
-	(void)EVENTUALLY(!q_stat(q).keys);
-	st = q_stat(q);
-	EXPECT_EQ(0, st.keys);
-	EXPECT_EQ(0, st.failed);
-	EXPECT_LE(3 * KEYS, st.retries);
-	EXPECT_LE(4 * KEYS, st.dones);
-	/* each run of a key but the last caused the next one */
-	EXPECT_EQ(st.dones, KEYS + st.retries);
-	EXPECT_TRUE(balanced(q));
-	/* A get of a queue without a name fails with EIDRM. */
-	q_shutdown(q);
-	q_unlink("selftest-workers");
-	EXPECT_EQ(1000 + SIGKILL, reap(pids[0]));
-	for (int i = 1; i < WORKERS; i++)
-		EXPECT_EQ(ESHUTDOWN, reap(pids[i]));
 }
 
 TEST_HARNESS_MAIN

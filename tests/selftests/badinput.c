@@ -223,10 +223,14 @@ TEST_F(used, fails_with_E2BIG_for_a_size_above_a_page)
 		unsigned int nr = verbs[i].nr;
 
 		for (int j = 0; j < ARRAY_SIZE(sizes); j++) {
-			struct args a = good(nr);
+			/* zeros follow, which a smaller size would allow */
+			struct {
+				struct args a;
+				char zeros[16384 - sizeof(struct args)];
+			} wide = { .a = good(nr) };
 
-			a.size = sizes[j];
-			EXPECT_TRUE(fails_with(-E2BIG, FILE_OF(nr), nr, &a));
+			wide.a.size = sizes[j];
+			EXPECT_TRUE(fails_with(-E2BIG, FILE_OF(nr), nr, &wide.a));
 		}
 	}
 }

@@ -649,8 +649,8 @@ TEST_F(libwq, config_returns_the_attributes_and_set_changes_them)
 	cfg.s.set = 0;
 	ASSERT_EQ(-EINVAL, ret_of(wq_set(q, &cfg.s)));
 	ASSERT_EQ(-EINVAL, ret_of(wq_set_sized(q, &cfg.s, 7)));
-	ASSERT_EQ(-EINVAL,
-		  ret_of(wq_config_sized(q, &cfg.s, NULL, 0, offsetof(struct wq_attrs, lease) - 1)));
+	ASSERT_EQ(-EINVAL, ret_of(wq_config_sized(q, &cfg.s, NULL, 0,
+						  offsetof(struct wq_attrs, lease) - 1)));
 }
 
 TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byte_more)
@@ -1016,8 +1016,8 @@ TEST_F(libwq, done_get_shows_by_the_token_whether_the_key_is_done)
 	ASSERT_EQ(was.token, item.token);
 	ASSERT_EQ(-EBADF, ret_of(wq_done_get(-1, &item, 0, 0, WQ_NOWAIT)));
 	ASSERT_EQ(was.token, item.token);
-	ASSERT_EQ(-EINVAL,
-		  ret_of(wq_done_get(self->q, &item, 0, WQ_OUTCOME_RETRY | WQ_OUTCOME_FORGET, WQ_NOWAIT)));
+	ASSERT_EQ(-EINVAL, ret_of(wq_done_get(self->q, &item, 0,
+					      WQ_OUTCOME_RETRY | WQ_OUTCOME_FORGET, WQ_NOWAIT)));
 	ASSERT_EQ(was.token, item.token);
 	ASSERT_EQ(-EINVAL, ret_of(wq_done_get(self->q, &item, 0, 1 << 16, WQ_NOWAIT)));
 	ASSERT_EQ(was.token, item.token);

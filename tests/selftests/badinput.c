@@ -444,6 +444,8 @@ TEST(struct_without_the_fields_that_were_added_later_works)
 	close(q);
 }
 
+/* ---- single verbs ---- */
+
 TEST_F(used, get_with_a_negative_deadline_fails_with_EINVAL)
 {
 	static const __s64 bad[] = { -1, INT64_MIN };

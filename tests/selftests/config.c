@@ -5,8 +5,6 @@
  */
 #include "wq_users.h"
 
-#include <poll.h>
-
 #define ALL_SET	(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | \
 		 WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_MAX_RETRIES)
 

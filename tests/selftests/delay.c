@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Adds with a delay, and cancel, query, stat and shutdown of delayed keys. Delays are far in
- * the future or a few ms. Delays of hours are tested with clocks that tests set (KUnit,
- * virtual_time.c).
+ * Adds with a delay, and cancel, query, stat and list of delayed keys. Delays are far in the future
+ * or a few ms. Delays of hours are tested with clocks that tests set (KUnit, virtual_time.c).
  */
 #include "wq_test.h"
 

@@ -156,7 +156,7 @@ TEST_F(priority, write_adds_at_level_0_and_read_returns_the_highest_level)
 	ASSERT_EQ(0, read(self->q, key, 0));
 }
 
-/* ---- what keeps the level ---- */
+/* ---- list, stat ---- */
 
 TEST_F(priority, list_reports_levels)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* add, get, done, cancel, shutdown: the life of a key, through /dev/wq. */
+/*
+ * add, get, done, cancel, shutdown: the life of a key, through /dev/wq. wq_core_kunit.c has the
+ * rules.
+ */
 #include "wq_test.h"
 
 TEST_F(queue, a_key_goes_through_all_states_and_the_statistics_count_it)
@@ -248,8 +251,6 @@ TEST_F(queue, add_ignores_the_padding_behind_a_key)
 	ASSERT_EQ(0, q_add_array(self->q, &a));
 	ASSERT_TRUE(counts(self->q, "coalesced 1, keys 1"));
 }
-
-/* ---- cancel, query ---- */
 
 TEST_F(queue, cancel_of_a_dirty_processing_key_drops_the_pending_run)
 {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Limiters, retries and failed keys.
+ * Limiters, retries and failed keys through /dev/wq. KUnit tests the limiters' arithmetic and the
+ * rules of failed keys (wq_limiter_kunit.c, wq_add_rate_limited_kunit.c, wq_done_with_kunit.c).
  *
- * Most delays here are hours, so that the limiter's delay can be read from the queue's next_due
- * on a machine of any speed. A few are ms, and the test waits for them.
+ * Delays are hours, so that the limiter's delay can be read from the queue's next_due on a machine
+ * of any speed.
  */
 #include "wq_test.h"
 
@@ -20,8 +21,6 @@
 #define MAX_OF(k)		{ .kind = WQ_LIMITER_MAX_OF, .n = (k) }
 #define MAX_WAIT(m)		{ .kind = WQ_LIMITER_MAX_WAIT, .max = (m) }
 
-/* A failed key is ready at once. */
-#define AT_ONCE		EXPONENTIAL(0, 0)
 /* One token an hour. */
 #define HOURLY(burst)	BUCKET(277778, burst)
 
@@ -53,9 +52,6 @@ static int open_limited(const char *name, __u32 max_keys, const struct wq_limite
 		close(fd);
 	return ret ?: fd;
 }
-
-/* A private queue with these limiters. */
-#define limited(...)	open_limited("", 0, (struct wq_limiter_spec[]){ __VA_ARGS__, {} })
 
 static int retry(int fd, const char *key)
 {

@@ -98,8 +98,11 @@ static bool reports(int fd, const char *key, int given_back, int failures)
 	       equal("priority of query", 0, i.priority);
 }
 
-/* A named queue whose limiter returns base, 2 * base, and so on, without an upper bound. */
-static int create(const char *name, __s64 base, __s64 lease, __u32 max_keys)
+/*
+ * A named queue with keys, which blanks separate. Its limiter returns base, 2 * base, and so on,
+ * without an upper bound.
+ */
+static int create(const char *name, __s64 base, __s64 lease, __u32 max_keys, const char *keys)
 {
 	struct wq_limiter_spec spec = {
 		.kind = WQ_LIMITER_EXPONENTIAL, .base = base, .max = base ? 1000 * HOUR : 0,
@@ -108,14 +111,18 @@ static int create(const char *name, __s64 base, __s64 lease, __u32 max_keys)
 		.size = sizeof(op), .flags = EXCL, .mode = 0600, .max_keys = max_keys,
 		.limiters = addr_of(&spec), .num_limiters = 1, .lease = lease,
 	};
-	int fd = q_dev(O_RDWR), ret;
+	int fd = q_dev(O_RDWR);
+	size_t len;
 
 	strcpy(op.name, name);
-	ret = fd < 0 ? fd : verb(fd, WQ_IOC_OPEN, &op);
-	if (!ret)
-		return fd;
-	close(fd);
-	return ret;
+	if (fd < 0 || verb(fd, WQ_IOC_OPEN, &op))
+		abort();
+	for (; *keys; keys += len + (keys[len] == ' ')) {
+		len = strcspn(keys, " ");
+		if (q_addn(fd, keys, len) != 1)
+			abort();
+	}
+	return fd;
 }
 
 /* How a consumer loses the keys that it holds. */
@@ -182,6 +189,16 @@ static bool lose(int q, const char *name, enum way way, int n)
 	return lose_after_add(q, name, way, n, NULL);
 }
 
+/* The next key is lost in several runs in a row. */
+static bool lose_runs(int q, const char *name, enum way way, int runs)
+{
+	bool good = true;
+
+	while (good && runs--)
+		good = lose(q, name, way, 1);
+	return good;
+}
+
 /* Ends a test's queue; true if its counters agree. */
 static bool ends_conserved(int q, const char *name)
 {
@@ -221,10 +238,7 @@ FIXTURE_TEARDOWN(lost)
 
 TEST_F_TIMEOUT(lost, given_back_once_goes_ahead_of_all_and_is_no_failure, LIMIT)
 {
-	self->q = create(self->name, HOUR, self->lease, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
-	q_add(self->q, "other");
+	self->q = create(self->name, HOUR, self->lease, 0, "poison other");
 	ASSERT_TRUE(reports(self->q, "poison", 0, 0));
 	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
 	ASSERT_TRUE(reports(self->q, "poison", 1, 0));
@@ -242,13 +256,9 @@ TEST_F_TIMEOUT(lost, given_back_twice_in_a_row_counts_as_failed_and_is_delayed, 
 {
 	__s64 begun;
 
-	self->q = create(self->name, HOUR, self->lease, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
-	q_add(self->q, "other");
+	self->q = create(self->name, HOUR, self->lease, 0, "poison other");
 	begun = now_ns();
-	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
-	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
+	ASSERT_TRUE(lose_runs(self->q, self->name, self->way, 2));
 	ASSERT_TRUE(reports(self->q, "poison", 2, 1));
 	ASSERT_EQ(FAILED_DELAYED, info(self->q, "poison").state);
 	ASSERT_EQ(1, info(self->q, "poison").requeues);
@@ -269,9 +279,7 @@ TEST_F_TIMEOUT(lost, given_back_again_and_again_waits_for_the_limiters_growing_d
 	__s64 lost[TIMES], got[TIMES];
 	const __s64 base = 20 * MS;
 
-	self->q = create(self->name, base, self->lease, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
+	self->q = create(self->name, base, self->lease, 0, "poison");
 	for (int i = 0; i < TIMES; i++) {
 		struct run run;
 		int fd = q_attach(self->name, O_RDWR);
@@ -312,13 +320,8 @@ TEST_F_TIMEOUT(lost, given_back_again_and_again_waits_for_the_limiters_growing_d
 
 TEST_F_TIMEOUT(lost, given_back_twice_goes_to_the_tail_if_the_delay_is_0, LIMIT)
 {
-	self->q = create(self->name, 0, self->lease, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
-	q_add(self->q, "a");
-	q_add(self->q, "b");
-	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
-	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
+	self->q = create(self->name, 0, self->lease, 0, "poison a b");
+	ASSERT_TRUE(lose_runs(self->q, self->name, self->way, 2));
 	ASSERT_EQ(3, q_stat(self->q).ready);
 	ASSERT_EQ(0, q_stat(self->q).delayed);
 	ASSERT_EQ(1, q_stat(self->q).retries);
@@ -331,11 +334,8 @@ TEST_F_TIMEOUT(lost, given_back_twice_goes_to_the_tail_if_the_delay_is_0, LIMIT)
 
 TEST_F_TIMEOUT(lost, done_resets_given_back_and_the_failures_of_lost_runs, LIMIT)
 {
-	self->q = create(self->name, 0, self->lease, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
-	for (int i = 0; i < 3; i++)
-		ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
+	self->q = create(self->name, 0, self->lease, 0, "poison");
+	ASSERT_TRUE(lose_runs(self->q, self->name, self->way, 3));
 	ASSERT_TRUE(reports(self->q, "poison", 3, 2));
 	ASSERT_TRUE(next_is(self->q, "poison", 3, 2));
 	/* a consumer that never retries does not have to forget the key */
@@ -355,11 +355,8 @@ TEST_F_TIMEOUT(lost, done_with_RETRY_resets_given_back_and_adds_a_failure, LIMIT
 	union one one;
 	struct array a = { .recs = &one, .room = sizeof(one) };
 
-	self->q = create(self->name, 0, self->lease, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
-	for (int i = 0; i < 3; i++)
-		ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
+	self->q = create(self->name, 0, self->lease, 0, "poison");
+	ASSERT_TRUE(lose_runs(self->q, self->name, self->way, 3));
 	ASSERT_EQ(0, q_get_array(self->q, &a, 1, 20 * SEC));
 	one.rec.flags = WQ_OUTCOME_RETRY;
 	ASSERT_EQ(0, q_done_array(self->q, &a));
@@ -375,8 +372,7 @@ TEST_F_TIMEOUT(lost, done_with_any_outcome_resets_given_back, LIMIT)
 	union one one;
 	struct array a = { .recs = &one, .room = sizeof(one) };
 
-	self->q = create(self->name, 0, self->lease, 0);
-	ASSERT_LE(0, self->q);
+	self->q = create(self->name, 0, self->lease, 0, "");
 	for (int i = 0; i < ARRAY_SIZE(outcomes); i++) {
 		q_add(self->q, "poison");
 		ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
@@ -400,8 +396,7 @@ TEST_F_TIMEOUT(lost, cancel_resets_given_back_unless_the_key_is_processing, LIMI
 	int other;
 	struct run run;
 
-	self->q = create(self->name, HOUR, self->lease, 0);
-	ASSERT_LE(0, self->q);
+	self->q = create(self->name, HOUR, self->lease, 0, "");
 	/* ready */
 	q_add(self->q, "poison");
 	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
@@ -410,8 +405,7 @@ TEST_F_TIMEOUT(lost, cancel_resets_given_back_unless_the_key_is_processing, LIMI
 	q_add(self->q, "poison");
 	ASSERT_TRUE(reports(self->q, "poison", 0, 0));
 	/* delayed */
-	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
-	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
+	ASSERT_TRUE(lose_runs(self->q, self->name, self->way, 2));
 	ASSERT_EQ(FAILED_DELAYED, q_cancel(self->q, "poison"));
 	ASSERT_EQ(-ENOENT, q_query(self->q, "poison"));
 	q_add(self->q, "poison");
@@ -429,11 +423,8 @@ TEST_F_TIMEOUT(lost, cancel_resets_given_back_unless_the_key_is_processing, LIMI
 
 TEST_F_TIMEOUT(lost, forget_resets_the_failures_of_a_poison_key, LIMIT)
 {
-	self->q = create(self->name, 0, self->lease, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
-	for (int i = 0; i < 3; i++)
-		ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
+	self->q = create(self->name, 0, self->lease, 0, "poison");
+	ASSERT_TRUE(lose_runs(self->q, self->name, self->way, 3));
 	ASSERT_TRUE(reports(self->q, "poison", 3, 2));
 	ASSERT_LT(0, q_key_state(self->q, WQ_DO_FORGET, "poison", 6));
 	ASSERT_EQ(0, info(self->q, "poison").failures);
@@ -443,10 +434,7 @@ TEST_F_TIMEOUT(lost, forget_resets_the_failures_of_a_poison_key, LIMIT)
 
 TEST_F_TIMEOUT(lost, add_during_a_run_that_is_lost_once_is_merged_and_ahead_of_all, LIMIT)
 {
-	self->q = create(self->name, HOUR, self->lease, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
-	q_add(self->q, "other");
+	self->q = create(self->name, HOUR, self->lease, 0, "poison other");
 	ASSERT_TRUE(lose_after_add(self->q, self->name, self->way, 1, "poison"));
 	ASSERT_EQ(1, q_stat(self->q).merged);
 	ASSERT_EQ(2, q_stat(self->q).ready);
@@ -458,10 +446,7 @@ TEST_F_TIMEOUT(lost, add_during_a_run_that_is_lost_once_is_merged_and_ahead_of_a
 
 TEST_F_TIMEOUT(lost, add_during_a_run_that_is_lost_twice_is_ready_at_the_tail_and_retried, LIMIT)
 {
-	self->q = create(self->name, HOUR, self->lease, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
-	q_add(self->q, "other");
+	self->q = create(self->name, HOUR, self->lease, 0, "poison other");
 	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
 	ASSERT_TRUE(lose_after_add(self->q, self->name, self->way, 1, "poison"));
 	ASSERT_EQ(READY | FAILED_DELAYED, info(self->q, "poison").state);
@@ -478,9 +463,7 @@ TEST_F_TIMEOUT(lost, add_during_a_run_that_is_lost_twice_is_ready_at_the_tail_an
 
 TEST_F_TIMEOUT(lost, given_back_twice_keeps_an_earlier_pending_delay, LIMIT)
 {
-	self->q = create(self->name, 2 * HOUR, self->lease, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
+	self->q = create(self->name, 2 * HOUR, self->lease, 0, "poison");
 	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
 	ASSERT_EQ(1, q_add_after(self->q, "poison", HOUR));
 	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
@@ -500,10 +483,7 @@ TEST_F_TIMEOUT(lost, given_back_twice_keeps_an_earlier_pending_delay, LIMIT)
 
 TEST_F_TIMEOUT(lost, given_back_with_fresh_keys_only_the_poison_goes_to_the_tail, LIMIT)
 {
-	self->q = create(self->name, 0, self->lease, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "p1");
-	q_add(self->q, "p2");
+	self->q = create(self->name, 0, self->lease, 0, "p1 p2");
 	ASSERT_TRUE(lose(self->q, self->name, self->way, 2));
 	q_add(self->q, "f1");
 	q_add(self->q, "f2");
@@ -528,8 +508,7 @@ TEST_F_TIMEOUT(lost, given_back_of_1000_keys_is_right_for_each, LIMIT)
 	int poison = 0, fresh = 0;
 
 	/* a thousand gets must be shorter than the lease */
-	self->q = create(self->name, HOUR, self->lease ? SEC : 0, 0);
-	ASSERT_LE(0, self->q);
+	self->q = create(self->name, HOUR, self->lease ? SEC : 0, 0, "");
 	for (int i = 0; i < KEYS / 2; i++)
 		array_putf(&a, "p%d", i);
 	ASSERT_EQ(0, q_add_array(self->q, &a));
@@ -577,11 +556,7 @@ TEST_F_TIMEOUT(lost, given_back_twice_after_shutdown_is_ready_at_the_tail_and_no
 	static const __u32 how[] = { 0, WQ_SHUTDOWN_DRAIN };
 
 	for (int i = 0; i < ARRAY_SIZE(how); i++) {
-		self->q = create(self->name, HOUR, self->lease, 0);
-		ASSERT_LE(0, self->q);
-		q_add(self->q, "poison");
-		q_add(self->q, "a");
-		q_add(self->q, "b");
+		self->q = create(self->name, HOUR, self->lease, 0, "poison a b");
 		ASSERT_EQ(how[i] ? -EAGAIN : 0,
 			  how[i] ? q_drain_for(self->q, 0) : q_shutdown(self->q));
 		ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
@@ -608,9 +583,7 @@ TEST_F_TIMEOUT(lost, given_back_twice_after_shutdown_is_ready_at_the_tail_and_no
 
 TEST_F_TIMEOUT(lost, add_before_shutdown_and_the_lost_run_are_one_run_after_it, LIMIT)
 {
-	self->q = create(self->name, HOUR, self->lease ? SEC : 0, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
+	self->q = create(self->name, HOUR, self->lease ? SEC : 0, 0, "poison");
 	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
 	if (self->way == EXPIRE) {
 		int other = q_attach(self->name, O_RDWR);
@@ -638,8 +611,7 @@ TEST_F_TIMEOUT(lost, given_back_keeps_the_age_of_the_key, LIMIT)
 {
 	__s64 added;
 
-	self->q = create(self->name, HOUR, self->lease, 0);
-	ASSERT_LE(0, self->q);
+	self->q = create(self->name, HOUR, self->lease, 0, "");
 	added = now_ns();
 	q_add(self->q, "a");
 	sleep_ms(50);
@@ -653,12 +625,8 @@ TEST_F_TIMEOUT(lost, given_back_keeps_the_age_of_the_key, LIMIT)
 
 TEST_F_TIMEOUT(lost, given_back_in_a_full_queue_loses_no_key, LIMIT)
 {
-	self->q = create(self->name, 0, self->lease, 2);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
-	q_add(self->q, "other");
-	for (int i = 0; i < 2; i++)
-		ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
+	self->q = create(self->name, 0, self->lease, 2, "poison other");
+	ASSERT_TRUE(lose_runs(self->q, self->name, self->way, 2));
 	ASSERT_EQ(-ENOSPC, q_add(self->q, "new"));
 	ASSERT_EQ(2, q_stat(self->q).keys);
 	ASSERT_TRUE(next_is(self->q, "other", 0, 0));
@@ -735,8 +703,7 @@ TEST_F_TIMEOUT(poison, key_that_kills_each_consumer_starves_no_other_key, LIMIT)
 	struct seen *seen = shared(sizeof(*seen));
 	int restarts = 0;
 
-	self->q = create(self->name, 50 * MS, 0, 0);
-	ASSERT_LE(0, self->q);
+	self->q = create(self->name, 50 * MS, 0, 0, "");
 	ASSERT_EQ(1, add_poison_and_others(self->q));
 	for (; restarts < 100 && kinds_done(seen) < OTHERS_KEYS; restarts++) {
 		pid_t pid = child();
@@ -761,8 +728,7 @@ TEST_F_TIMEOUT(poison, key_that_kills_each_consumer_runs_as_often_as_the_limiter
 	__s64 begun = now_ns(), ran;
 	unsigned int most = 2;
 
-	self->q = create(self->name, 20 * MS, 0, 0);
-	ASSERT_LE(0, self->q);
+	self->q = create(self->name, 20 * MS, 0, 0, "");
 	ASSERT_EQ(1, q_add(self->q, "poison"));
 	while (now_ns() - begun < SEC) {
 		pid_t pid = child();
@@ -784,8 +750,7 @@ TEST_F_TIMEOUT(poison, key_whose_runs_are_longer_than_the_lease_starves_no_other
 	struct item it;
 	__s64 end = now_ns() + 20 * SEC;
 
-	self->q = create(self->name, 5 * MS, 20 * MS, 0);
-	ASSERT_LE(0, self->q);
+	self->q = create(self->name, 5 * MS, 20 * MS, 0, "");
 	ASSERT_EQ(1, add_poison_and_others(self->q));
 	while (kinds_done(&seen) < OTHERS_KEYS && now_ns() < end) {
 		ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
@@ -811,8 +776,7 @@ TEST_F_TIMEOUT(poison, hundreds_of_poison_keys_starve_no_other_key, LIMIT)
 	struct array a = array_new((POISON + FRESH) * WQ_REC_SIZE(8));
 	int *done = shared(sizeof(*done)), restarts = 0;
 
-	self->q = create(self->name, HOUR, 0, 0);
-	ASSERT_LE(0, self->q);
+	self->q = create(self->name, HOUR, 0, 0, "");
 	for (int i = 0; i < POISON; i++)
 		array_putf(&a, "p%d", i);
 	for (int i = 0; i < FRESH; i++)
@@ -855,9 +819,7 @@ TEST_F_TIMEOUT(poison, hundreds_of_poison_keys_starve_no_other_key, LIMIT)
 
 TEST_F_TIMEOUT(poison, given_back_saturates_at_63, LIMIT)
 {
-	self->q = create(self->name, 0, 0, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
+	self->q = create(self->name, 0, 0, 0, "poison");
 	for (int i = 1; i <= 70; i++) {
 		ASSERT_TRUE(lose(self->q, self->name, CLOSE, 1));
 		ASSERT_TRUE(reports(self->q, "poison", i < 63 ? i : WQ_MAX_GIVEN_BACK, i - 1));
@@ -870,10 +832,7 @@ TEST_F_TIMEOUT(poison, get_EFAULT_counts_as_neither_failure_nor_given_back_in_a_
 {
 	struct array hole = { .recs = edge(0), .room = 4096 };
 
-	self->q = create(self->name, HOUR, 0, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "a");
-	q_add(self->q, "b");
+	self->q = create(self->name, HOUR, 0, 0, "a b");
 	for (int i = 0; i < 5; i++) {
 		ASSERT_EQ(-EFAULT, q_get_array(self->q, &hole, 1, 0));
 		ASSERT_TRUE(reports(self->q, "a", 0, 0));
@@ -897,10 +856,7 @@ TEST_F_TIMEOUT(poison, keys_of_a_get_behind_the_EFAULT_count_as_neither, LIMIT)
 	struct array half = { .recs = edge(WQ_REC_SIZE(1)), .room = 4096 };
 	int other;
 
-	self->q = create(self->name, HOUR, 0, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "a");
-	q_add(self->q, "b");
+	self->q = create(self->name, HOUR, 0, 0, "a b");
 	other = q_attach(self->name, O_RDWR);
 	ASSERT_EQ(-EFAULT, q_get_array(other, &half, 2, 0));
 	ASSERT_EQ(1, half.count);
@@ -918,10 +874,7 @@ TEST_F_TIMEOUT(poison, keys_lost_together_are_handed_out_one_by_one, LIMIT)
 {
 	struct array a = array_new(WQ_MAX_OUT);
 
-	self->q = create(self->name, HOUR, 0, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "a");
-	q_add(self->q, "b");
+	self->q = create(self->name, HOUR, 0, 0, "a b");
 	ASSERT_TRUE(lose(self->q, self->name, CLOSE, 2));
 	q_add(self->q, "c");
 	q_add(self->q, "d");
@@ -941,9 +894,7 @@ TEST_F_TIMEOUT(poison, keys_lost_together_are_handed_out_one_by_one, LIMIT)
 
 TEST_F_TIMEOUT(poison, given_back_by_one_way_after_another_is_in_a_row, LIMIT)
 {
-	self->q = create(self->name, 0, LEASE, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
+	self->q = create(self->name, 0, LEASE, 0, "poison");
 	ASSERT_TRUE(lose(self->q, self->name, EXPIRE, 1));
 	ASSERT_TRUE(lose(self->q, self->name, KILL, 1));
 	ASSERT_TRUE(reports(self->q, "poison", 2, 1));
@@ -957,9 +908,7 @@ TEST_F_TIMEOUT(poison, late_done_of_a_stale_run_does_not_reset_given_back, LIMIT
 {
 	struct run old;
 
-	self->q = create(self->name, HOUR, LEASE, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
+	self->q = create(self->name, HOUR, LEASE, 0, "poison");
 	ASSERT_EQ(0, get_run(self->q, &old, 0));
 	ASSERT_EVENTUALLY(q_stat(self->q).expired == 1);
 	ASSERT_EQ(-ESTALE, q_done(self->q, &old.it));
@@ -975,8 +924,7 @@ TEST_F_TIMEOUT(poison, given_back_key_that_waits_for_its_delay_wakes_no_consumer
 	struct pollfd p;
 	struct item it;
 
-	self->q = create(self->name, HOUR, 0, 0);
-	ASSERT_LE(0, self->q);
+	self->q = create(self->name, HOUR, 0, 0, "");
 	p = (struct pollfd){ .fd = self->q, .events = POLLIN };
 	q_add(self->q, "poison");
 	ASSERT_TRUE(lose(self->q, self->name, KILL, 1));
@@ -991,11 +939,8 @@ TEST_F_TIMEOUT(poison, given_back_key_whose_delay_ends_wakes_a_waiting_consumer,
 {
 	struct run run;
 
-	self->q = create(self->name, 30 * MS, 0, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "poison");
-	ASSERT_TRUE(lose(self->q, self->name, KILL, 1));
-	ASSERT_TRUE(lose(self->q, self->name, KILL, 1));
+	self->q = create(self->name, 30 * MS, 0, 0, "poison");
+	ASSERT_TRUE(lose_runs(self->q, self->name, KILL, 2));
 	/* no other call and no other process is there to look at the clock */
 	ASSERT_EQ(0, get_run(self->q, &run, 20 * SEC));
 	ASSERT_TRUE(is_run(&run, "poison", 2, 1));
@@ -1013,8 +958,7 @@ TEST_F_TIMEOUT(poison, given_back_with_a_bucket_of_0_waits_for_ever, LIMIT)
 	self->q = q_dev(O_RDWR);
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_OPEN, &op));
 	q_add(self->q, "poison");
-	ASSERT_TRUE(lose(self->q, self->name, KILL, 1));
-	ASSERT_TRUE(lose(self->q, self->name, KILL, 1));
+	ASSERT_TRUE(lose_runs(self->q, self->name, KILL, 2));
 	ASSERT_EQ(WQ_KEY_DELAYED, info(self->q, "poison").state & ~WQ_KEY_FAILED);
 	ASSERT_LT(1000 * HOUR, info(self->q, "poison").due);
 	ASSERT_EQ(1, q_stat(self->q).given_back_failed);
@@ -1028,10 +972,7 @@ TEST_F_TIMEOUT(poison, given_back_counts_only_the_keys_of_the_consumer_that_dies
 	struct item it;
 	int other;
 
-	self->q = create(self->name, HOUR, 0, 0);
-	ASSERT_LE(0, self->q);
-	q_add(self->q, "other");
-	q_add(self->q, "poison");
+	self->q = create(self->name, HOUR, 0, 0, "other poison");
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	ASSERT_STREQ("other", it.key);
 	other = q_attach(self->name, O_RDWR);

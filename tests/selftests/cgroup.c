@@ -594,22 +594,4 @@ TEST_F_TIMEOUT(slack, leases_end_late_by_the_slack_at_most, LIMIT)
 	close(q);
 }
 
-TEST_F(slack, open_with_a_slack_out_of_range_fails_with_ERANGE)
-{
-	static const __s64 bad[] = { -1, WQ_MAX_SLACK + 1LL, INT64_MAX, INT64_MIN };
-	int q;
-
-	for (int i = 0; i < ARRAY_SIZE(bad); i++)
-		ASSERT_EQ(-ERANGE, open_slack(self->name, bad[i], 0));
-	q = open_slack(self->name, WQ_MAX_SLACK, 0);
-	ASSERT_LE(0, q);
-	ASSERT_EQ(WQ_MAX_SLACK, q_stat(q).slack);
-	close(q);
-	q_unlink(self->name);
-	q = open_slack(self->name, 1, 0);
-	ASSERT_LE(0, q);
-	ASSERT_EQ(1, q_stat(q).slack);
-	close(q);
-}
-
 TEST_HARNESS_MAIN

@@ -193,16 +193,6 @@ TEST_F(users, open_ACCEPT_and_EXCL_fails_with_EINVAL)
 	ASSERT_EQ(0, q_bind(fd, self->name, CREATE | WQ_OPEN_ACCEPT, 0600, 0));
 }
 
-TEST_F(users, open_with_a_slack_out_of_range_fails_with_ERANGE)
-{
-	ASSERT_EQ(-ERANGE, ask(self->name, (struct wq_attrs){ .flags = EXCL, .slack = -1 }));
-	ASSERT_EQ(-ERANGE, ask(self->name, (struct wq_attrs){
-		.flags = EXCL, .slack = WQ_MAX_SLACK + 1,
-	}));
-	ASSERT_EQ(-ENOENT, q_unlink(self->name));
-	ASSERT_LE(0, ask(self->name, (struct wq_attrs){ .flags = EXCL, .slack = WQ_MAX_SLACK }));
-}
-
 TEST_F(users, open_and_unlink_refuse_bytes_behind_the_NUL_of_a_name)
 {
 	struct wq_attrs op = { .size = sizeof(op), .flags = CREATE, .mode = 0600 };

@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include <libwq.h>
@@ -239,25 +238,6 @@ TEST_F(map, array_has_a_mark_for_each_key)
 	free(a.recs);
 }
 
-TEST_F(map, counter_of_a_key_differs_from_queue_to_queue)
-{
-	int other = q_private(0), same = 0;
-	const struct wq_map_page *map = map_of(other);
-	struct wq_mark one, two;
-	char key[16];
-
-	for (int i = 0; i < 200; i++) {
-		snprintf(key, sizeof(key), "key-%d", i);
-		ASSERT_EQ(1, add(self->q, key, &one));
-		ASSERT_EQ(1, add(other, key, &two));
-		same += one.counter == two.counter;
-	}
-	/* 0.2 of 200 keys by chance */
-	ASSERT_GT(6, same);
-	map_end(map);
-	close(other);
-}
-
 TEST_F(map, add_with_marks_that_can_not_be_written_fails_with_EFAULT)
 {
 	struct array a = array_new(4096);
@@ -461,37 +441,12 @@ TEST_F(map, verb_fails_and_leaves_no_descriptor)
 
 TEST_F(map, verb_fails_with_EMFILE_if_there_is_no_descriptor)
 {
-	struct rlimit none = { 3, 3 };
-	pid_t pid = child();
-
-	if (!pid) {
-		setrlimit(RLIMIT_NOFILE, &none);
-		_exit(-map_fd(self->q));
-	}
-	ASSERT_EQ(EMFILE, reap(pid));
+	ASSERT_EQ(EMFILE, call_without_files(map_fd, self->q, true));
 }
 
-/* root may exceed the limit of the system. */
 TEST_F(map, verb_fails_with_ENFILE_if_the_system_has_too_many_files)
 {
-	static const char file_max[] = "/proc/sys/fs/file-max";
-	int many[500], status;
-	char most[24];
-	pid_t pid;
-
-	/* the kernel's count lags behind by some files of each CPU */
-	for (int i = 0; i < ARRAY_SIZE(many); i++)
-		many[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	snprintf(most, sizeof(most), "%lld", read_number(file_max));
-	ASSERT_EQ(0, write_file(file_max, "1"));
-	pid = user(ALICE, GROUP, 0);
-	if (!pid)
-		_exit(-map_fd(self->q));
-	status = reap(pid);
-	ASSERT_EQ(0, write_file(file_max, most));
-	ASSERT_EQ(ENFILE, status);
-	for (int i = 0; i < ARRAY_SIZE(many); i++)
-		close(many[i]);
+	ASSERT_EQ(ENFILE, call_without_files(map_fd, self->q, false));
 }
 
 TEST_F(map, memory_of_the_page_counts_in_the_statistics)

@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <grp.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #define CREATE	WQ_OPEN_CREATE
@@ -58,6 +59,38 @@ static inline int create_as(uid_t uid, gid_t gid, const char *name, __u32 mode)
 		_exit(open_status(q_open(name, O_RDWR, EXCL, mode, 10)));
 	}
 	return reap(pid);
+}
+
+/*
+ * The exit status of a user's call on fd while the system has too many files, or while the process
+ * has (own). Root may exceed the limit of the system.
+ */
+static inline int call_without_files(int (*call)(int fd), int fd, bool own)
+{
+	static const char file_max[] = "/proc/sys/fs/file-max";
+	struct rlimit none = { 3, 3 };
+	int many[500], status;
+	char most[24];
+	pid_t pid;
+
+	/* the kernel's count lags behind by some files of each CPU */
+	for (int i = 0; i < ARRAY_SIZE(many); i++)
+		many[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	snprintf(most, sizeof(most), "%lld", read_number(file_max));
+	if (!own && write_file(file_max, "1"))
+		abort();
+	pid = user(ALICE, GROUP, 0);
+	if (!pid) {
+		if (own)
+			setrlimit(RLIMIT_NOFILE, &none);
+		_exit(-call(fd));
+	}
+	status = reap(pid);
+	if (!own && write_file(file_max, most))
+		abort();
+	for (int i = 0; i < ARRAY_SIZE(many); i++)
+		close(many[i]);
+	return status;
 }
 
 /*

@@ -34,8 +34,20 @@ struct world {
 	__s64 deadline;		/* of a wait that ended */
 };
 
+/* The keys of a queue. */
+struct row {
+	char key[24];		/* its first bytes */
+	__u32 len, state, failures;
+	int level;
+};
+
+struct dump {
+	int n;
+	struct row rows[4096];
+};
+
 FIXTURE(faults) {
-	struct dump *before, *end, *now;
+	struct dump before, end, now;
 };
 
 FIXTURE_VARIANT(faults) {
@@ -128,17 +140,6 @@ static void world_end(struct world *w)
 
 /* ---- the keys of the queue ---- */
 
-struct row {
-	char key[24];		/* its first bytes */
-	__u32 len, state, failures;
-	int level;
-};
-
-struct dump {
-	int n;
-	struct row rows[4096];
-};
-
 static int by_key(const void *a, const void *b)
 {
 	return memcmp(a, b, sizeof(((struct row *)0)->key)) ?:
@@ -228,6 +229,11 @@ static void must(int ret)
 	}
 }
 
+static int error_of(int ret)
+{
+	return ret < 0 ? ret : 0;
+}
+
 static void no_keys(struct world *w)
 {
 	(void)w;
@@ -252,7 +258,7 @@ static int call_attach(struct world *w)
 	int ret = attach_op(w->q, &op, "fs", &args, sizeof(args));
 
 	w->sources += ret > 0;
-	return ret < 0 ? ret : 0;
+	return error_of(ret);
 }
 
 static void a_source(struct world *w)
@@ -286,13 +292,18 @@ static void one_key(struct world *w)
 	put_keys(w, 1, "key %d");
 }
 
-static void one_long_key(struct world *w)
+static void put_long_key(struct array *a)
 {
 	char key[WQ_MAX_KEY];
 
 	memset(key, 'k', sizeof(key));
+	array_put(a, key, sizeof(key), 0);
+}
+
+static void one_long_key(struct world *w)
+{
 	array_reset(&w->keys);
-	array_put(&w->keys, key, sizeof(key), 0);
+	put_long_key(&w->keys);
 }
 
 static void forty_keys(struct world *w)
@@ -314,35 +325,52 @@ static void keys_onto_many(struct world *w)
 	put_keys(w, 70, "key %d");
 }
 
-static void each_delayed(struct world *w)
+static void each_with(struct world *w, __u16 flags, __s64 delay)
+{
+	struct wq_rec *rec = w->keys.recs;
+
+	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec)) {
+		rec->flags = flags;
+		rec->delay = delay;
+	}
+}
+
+/* Each key at a level of its own, from this one on. */
+static void each_at_level(struct world *w, int first, int step)
 {
 	struct wq_rec *rec = w->keys.recs;
 
 	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec))
-		rec->delay = 3600 * SEC;
+		rec->priority = first + (int)i * step;
+}
+
+/* An add of n keys, all with this priority. */
+static void add_keys(struct world *w, int first, int n, int priority)
+{
+	struct array a = array_new(4096);
+
+	for (int i = first; i < first + n; i++)
+		array_putf(&a, "key %d", i)->priority = priority;
+	must(q_add_array(w->q, &a));
+	free(a.recs);
 }
 
 static void one_delayed(struct world *w)
 {
 	one_key(w);
-	each_delayed(w);
+	each_with(w, 0, HOUR);
 }
 
 static void many_delayed(struct world *w)
 {
 	put_keys(w, 70, "key %d");
-	each_delayed(w);
+	each_with(w, 0, HOUR);
 }
 
 static void rate_limited(struct world *w)
 {
-	struct wq_rec *rec;
-
-	put_keys(w, 40, "key %d");
-	rec = w->keys.recs;
-	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec))
-		rec->flags = WQ_ADD_RATE_LIMITED;
-	w->keys.results = w->results;
+	forty_keys(w);
+	each_with(w, WQ_ADD_RATE_LIMITED, 0);
 }
 
 static void rate_limited_keys(struct world *w)
@@ -365,11 +393,8 @@ static void a_ready_long_key(struct world *w)
 
 static void short_and_long_keys(struct world *w)
 {
-	char key[WQ_MAX_KEY];
-
 	put_keys(w, 40, "key %d");
-	memset(key, 'k', sizeof(key));
-	array_put(&w->keys, key, sizeof(key), 0);
+	put_long_key(&w->keys);
 }
 
 /* The file's last read took a key, and others are ready. */
@@ -386,13 +411,11 @@ static void one_read_before_others(struct world *w)
 static void one_held_before_a_long_key(struct world *w)
 {
 	struct array next = array_new(4096);
-	char key[WQ_MAX_KEY];
 
 	one_key(w);
 	must(q_add_array(w->q, &w->keys));
 	must(q_get_array(w->q, &w->keys, 1, 0));
-	memset(key, 'k', sizeof(key));
-	array_put(&next, key, sizeof(key), 0);
+	put_long_key(&next);
 	must(q_add_array(w->q, &next));
 	free(next.recs);
 }
@@ -400,14 +423,9 @@ static void one_held_before_a_long_key(struct world *w)
 /* Forty keys: twenty are processing, and ten of the twenty are dirty as well. */
 static void held_keys(struct world *w)
 {
-	struct array ten = array_new(4096);
-
 	ready_keys(w);
 	must(q_get_array(w->q, &w->keys, 20, 0));
-	for (int i = 0; i < 10; i++)
-		array_putf(&ten, "key %d", i);
-	must(q_add_array(w->q, &ten));
-	free(ten.recs);
+	add_keys(w, 0, 10, 0);
 }
 
 static void keys_to_held_ones(struct world *w)
@@ -416,31 +434,22 @@ static void keys_to_held_ones(struct world *w)
 	forty_keys(w);
 }
 
-static void held_with(struct world *w, __u16 flags, __s64 delay)
-{
-	struct wq_rec *rec;
-
-	held_keys(w);
-	rec = w->keys.recs;
-	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec)) {
-		rec->flags = flags;
-		rec->delay = delay;
-	}
-}
-
 static void held_for_retry(struct world *w)
 {
-	held_with(w, WQ_OUTCOME_RETRY, 0);
+	held_keys(w);
+	each_with(w, WQ_OUTCOME_RETRY, 0);
 }
 
 static void held_for_later(struct world *w)
 {
-	held_with(w, WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET, 3600 * SEC);
+	held_keys(w);
+	each_with(w, WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET, HOUR);
 }
 
 static void held_to_give_up(struct world *w)
 {
-	held_with(w, WQ_OUTCOME_GIVE_UP, 0);
+	held_keys(w);
+	each_with(w, WQ_OUTCOME_GIVE_UP, 0);
 }
 
 /* Ten are parked, and thirty are ready. */
@@ -455,35 +464,26 @@ static void adds_to_parked_keys(struct world *w)
 {
 	parked_keys(w);
 	forty_keys(w);
-	each_delayed(w);
+	each_with(w, 0, HOUR);
 }
 
 static void a_failed_long_key(struct world *w)
 {
 	one_long_key(w);
-	((struct wq_rec *)w->keys.recs)->flags = WQ_ADD_RATE_LIMITED;
+	each_with(w, WQ_ADD_RATE_LIMITED, 0);
 	must(q_add_array(w->q, &w->keys));
-}
-
-/* Each of forty keys at a level of its own. */
-static void at_levels(struct world *w)
-{
-	struct wq_rec *rec = w->keys.recs;
-
-	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec))
-		rec->priority = WQ_MIN_PRIORITY + i;
 }
 
 static void keys_of_levels(struct world *w)
 {
 	forty_keys(w);
-	at_levels(w);
+	each_at_level(w, WQ_MIN_PRIORITY, 1);
 }
 
 static void delayed_keys_of_levels(struct world *w)
 {
 	keys_of_levels(w);
-	each_delayed(w);
+	each_with(w, 0, HOUR);
 }
 
 static void ready_keys_of_levels(struct world *w)
@@ -495,30 +495,18 @@ static void ready_keys_of_levels(struct world *w)
 /* The keys are ready at their levels.  Delayed adds come at the levels of other keys. */
 static void delays_of_ready_keys_of_levels(struct world *w)
 {
-	struct wq_rec *rec;
-
 	ready_keys_of_levels(w);
-	each_delayed(w);
-	rec = w->keys.recs;
-	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec))
-		rec->priority = WQ_MAX_PRIORITY - i;
+	each_with(w, 0, HOUR);
+	each_at_level(w, WQ_MAX_PRIORITY, -1);
 }
 
 /* Twenty keys are processing at their levels, and ten of them were added at higher ones. */
 static void levels_held_for_retry(struct world *w)
 {
-	struct array ten = array_new(4096);
-	struct wq_rec *rec;
-
 	ready_keys_of_levels(w);
 	must(q_get_array(w->q, &w->keys, 20, 0));
-	for (int i = 30; i < 40; i++)
-		array_putf(&ten, "key %d", i)->priority = WQ_MAX_PRIORITY;
-	must(q_add_array(w->q, &ten));
-	free(ten.recs);
-	rec = w->keys.recs;
-	for (__u32 i = 0; i < w->keys.count; i++, rec = rec_next(rec))
-		rec->flags = WQ_OUTCOME_RETRY;
+	add_keys(w, 30, 10, WQ_MAX_PRIORITY);
+	each_with(w, WQ_OUTCOME_RETRY, 0);
 }
 
 /* ---- calls ---- */
@@ -623,9 +611,7 @@ static int call_kick(struct world *w)
 
 static int call_kick_one(struct world *w)
 {
-	int ret = q_key_state(w->q, WQ_DO_KICK, "key 10", 6);
-
-	return ret < 0 ? ret : 0;
+	return error_of(q_key_state(w->q, WQ_DO_KICK, "key 10", 6));
 }
 
 /*
@@ -723,9 +709,8 @@ static int call_done_get_one(struct world *w)
 static int key_call(struct world *w, unsigned long nr)
 {
 	struct wq_rec *rec = w->keys.recs;
-	int ret = q_key_state(w->q, nr, rec->key, rec->len);
 
-	return ret < 0 ? ret : 0;
+	return error_of(q_key_state(w->q, nr, rec->key, rec->len));
 }
 
 static int call_stat_levels(struct world *w)
@@ -870,7 +855,7 @@ static int closed(int fd)
 {
 	if (fd >= 0)
 		close(fd);
-	return fd < 0 ? fd : 0;
+	return error_of(fd);
 }
 
 /* The first call of a queue allocates the map, and each call a file. */
@@ -951,18 +936,24 @@ static int call_unlink(struct world *w)
 	return verb(w->dev, WQ_IOC_UNLINK, &un);
 }
 
+/* The statistics by a call that no fault hits, because a fault happens once. */
+static struct wq_stat stat_after(int q)
+{
+	struct wq_stat st;
+
+	do
+		st = q_stat(q);
+	while (st.state == ~0U);
+	return st;
+}
+
 static int call_pause(struct world *w)
 {
 	struct wq_control p = { .size = sizeof(p), .flags = WQ_PAUSE_GETS, .timeout = HOUR };
 	int ret = verb(w->q, WQ_IOC_PAUSE, &p);
-	__u32 state;
 	bool paused;
 
-	/* After the fault was hit, because it happens once. */
-	do
-		state = q_stat(w->q).state;
-	while (state == ~0U);
-	paused = state & WQ_STATE_GETS_PAUSED;
+	paused = stat_after(w->q).state & WQ_STATE_GETS_PAUSED;
 	if (paused != !ret) {
 		COMMENT("pause returned %d, and gets are %spaused\n", ret, paused ? "" : "not ");
 		return -EBADMSG;
@@ -970,23 +961,12 @@ static int call_pause(struct world *w)
 	return ret;
 }
 
-static __u32 flushes_of(int q)
-{
-	struct wq_stat st;
-
-	/* After the fault was hit, because it happens once. */
-	do
-		st = q_stat(q);
-	while (st.state == ~0U);
-	return st.flushes;
-}
-
 /* A wait ends with its file. */
 static int call_wait(struct world *w)
 {
 	int ret = closed(q_wait(w->q, "longer", 0));
 
-	return flushes_of(w->q) ? -EBADMSG : ret;
+	return stat_after(w->q).flushes ? -EBADMSG : ret;
 }
 
 static int call_wait_add(struct world *w)
@@ -998,7 +978,7 @@ static int call_wait_add(struct world *w)
 	};
 	int fd = verb(w->q, WQ_IOC_WAIT, &args);
 
-	if (fd >= 0 && flushes_of(w->q) != 1)
+	if (fd >= 0 && stat_after(w->q).flushes != 1)
 		return -EBADMSG;
 	return closed(fd);
 }
@@ -1006,9 +986,8 @@ static int call_wait_add(struct world *w)
 static int call_disable(struct world *w)
 {
 	static char key[WQ_MAX_KEY] = "k";
-	int ret = q_key_state(w->q, WQ_DO_DISABLE, key, sizeof(key));
 
-	return ret < 0 ? ret : 0;
+	return error_of(q_key_state(w->q, WQ_DO_DISABLE, key, sizeof(key)));
 }
 
 static int call_restore(struct world *w)
@@ -1113,226 +1092,146 @@ static int call_close(struct world *w)
 	return 0;
 }
 
-FIXTURE_VARIANT_ADD(faults, open_of_the_device) { .setup = no_keys, .call = call_open_device };
-FIXTURE_VARIANT_ADD(faults, open_of_a_private_queue) {
-	.setup = no_keys, .call = call_open_private
-};
-FIXTURE_VARIANT_ADD(faults, open_with_limiters_and_a_lease) {
-	.setup = no_keys, .call = call_open_limited
-};
-FIXTURE_VARIANT_ADD(faults, open_of_a_new_name) { .setup = no_keys, .call = call_open_create };
-FIXTURE_VARIANT_ADD(faults, open_of_a_name) { .setup = no_keys, .call = call_open_attach };
-FIXTURE_VARIANT_ADD(faults, open_with_other_attributes_and_ACCEPT) {
-	.setup = no_keys, .call = call_open_accept
-};
-FIXTURE_VARIANT_ADD(faults, open_with_the_attributes_of_the_queue) {
-	.setup = no_keys, .call = call_open_same
-};
-FIXTURE_VARIANT_ADD(faults, open_of_a_polled_file) {
-	.setup = ready_keys, .call = call_bind_polled
-};
-FIXTURE_VARIANT_ADD(faults, config) { .setup = rate_limited_keys, .call = call_config };
-FIXTURE_VARIANT_ADD(faults, set_of_all_attributes) { .setup = rate_limited_keys, .call = call_set };
-FIXTURE_VARIANT_ADD(faults, set_of_the_default_limiter) {
-	.setup = rate_limited_keys, .call = call_set_default_limiter
-};
-FIXTURE_VARIANT_ADD(faults, unlink) { .setup = no_keys, .call = call_unlink };
-FIXTURE_VARIANT_ADD(faults, info) { .setup = no_keys, .call = call_info };
-FIXTURE_VARIANT_ADD(faults, add_of_one_key) { .setup = one_key, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, add_of_the_longest_key) { .setup = one_long_key, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, add_with_results) { .setup = forty_keys, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, add_with_marks) { .setup = keys_of_a_map, .call = call_add_marked };
-FIXTURE_VARIANT_ADD(faults, map) { .setup = no_keys, .call = call_map };
-FIXTURE_VARIANT_ADD(faults, add_without_results) { .setup = large_array, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, add_that_grows_the_table) {
-	.setup = keys_onto_many, .call = call_add
-};
-FIXTURE_VARIANT_ADD(faults, add_of_ready_keys) { .setup = ready_keys, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, add_of_processing_keys) {
-	.setup = keys_to_held_ones, .call = call_add
-};
-FIXTURE_VARIANT_ADD(faults, add_of_a_first_delayed_key) { .setup = one_delayed, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, add_of_delayed_keys) { .setup = many_delayed, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, add_rate_limited) {
-	.setup = rate_limited, .call = call_add, .counts = true
-};
-FIXTURE_VARIANT_ADD(faults, write_of_keys) {
-	.setup = short_and_long_keys, .call = call_write
-};
+#define CALL(name) FIXTURE_VARIANT_ADD(faults, name)
+
+CALL(open_of_the_device) { .setup = no_keys, .call = call_open_device };
+CALL(open_of_a_private_queue) { .setup = no_keys, .call = call_open_private };
+CALL(open_with_limiters_and_a_lease) { .setup = no_keys, .call = call_open_limited };
+CALL(open_of_a_new_name) { .setup = no_keys, .call = call_open_create };
+CALL(open_of_a_name) { .setup = no_keys, .call = call_open_attach };
+CALL(open_with_other_attributes_and_ACCEPT) { .setup = no_keys, .call = call_open_accept };
+CALL(open_with_the_attributes_of_the_queue) { .setup = no_keys, .call = call_open_same };
+CALL(open_of_a_polled_file) { .setup = ready_keys, .call = call_bind_polled };
+CALL(config) { .setup = rate_limited_keys, .call = call_config };
+CALL(set_of_all_attributes) { .setup = rate_limited_keys, .call = call_set };
+CALL(set_of_the_default_limiter) { .setup = rate_limited_keys, .call = call_set_default_limiter };
+CALL(unlink) { .setup = no_keys, .call = call_unlink };
+CALL(info) { .setup = no_keys, .call = call_info };
+CALL(add_of_one_key) { .setup = one_key, .call = call_add };
+CALL(add_of_the_longest_key) { .setup = one_long_key, .call = call_add };
+CALL(add_with_results) { .setup = forty_keys, .call = call_add };
+CALL(add_with_marks) { .setup = keys_of_a_map, .call = call_add_marked };
+CALL(map) { .setup = no_keys, .call = call_map };
+CALL(add_without_results) { .setup = large_array, .call = call_add };
+CALL(add_that_grows_the_table) { .setup = keys_onto_many, .call = call_add };
+CALL(add_of_ready_keys) { .setup = ready_keys, .call = call_add };
+CALL(add_of_processing_keys) { .setup = keys_to_held_ones, .call = call_add };
+CALL(add_of_a_first_delayed_key) { .setup = one_delayed, .call = call_add };
+CALL(add_of_delayed_keys) { .setup = many_delayed, .call = call_add };
+CALL(add_rate_limited) { .setup = rate_limited, .call = call_add, .counts = true };
+CALL(write_of_keys) { .setup = short_and_long_keys, .call = call_write };
 /* Its allocation is the first one, so that no page that a slab needs meanwhile hides it. */
-FIXTURE_VARIANT_ADD(faults, write_of_the_longest_key) {
-	.setup = one_long_key, .call = call_write
-};
-FIXTURE_VARIANT_ADD(faults, write_of_the_longest_key_without_a_wait) {
-	.setup = one_long_key, .call = call_write_nowait
-};
-FIXTURE_VARIANT_ADD(faults, read_of_a_long_key_without_a_wait) {
-	.setup = a_ready_long_key, .call = call_read_nowait
-};
-FIXTURE_VARIANT_ADD(faults, read_of_a_long_key) {
-	.setup = a_ready_long_key, .call = call_read
-};
+CALL(write_of_the_longest_key) { .setup = one_long_key, .call = call_write };
+CALL(write_of_the_longest_key_without_a_wait) { .setup = one_long_key, .call = call_write_nowait };
+CALL(read_of_a_long_key_without_a_wait) { .setup = a_ready_long_key, .call = call_read_nowait };
+CALL(read_of_a_long_key) { .setup = a_ready_long_key, .call = call_read };
 /* The run of the key before ends in any case. */
-FIXTURE_VARIANT_ADD(faults, read_after_a_read) {
-	.setup = one_read_before_others, .call = call_read, .again = -ESTALE
+CALL(read_after_a_read) { .setup = one_read_before_others, .call = call_read, .again = -ESTALE };
+CALL(readv_after_a_read) { .setup = one_read_before_others, .call = call_readv, .again = -ESTALE };
+CALL(get_of_some) { .setup = ready_keys, .call = call_get };
+CALL(get_of_all) { .setup = ready_keys, .call = call_get_all };
+CALL(get_of_the_longest_key) { .setup = a_ready_long_key, .call = call_get };
+CALL(get_of_one_long_key) { .setup = a_ready_long_key, .call = call_get_one };
+CALL(done) { .setup = held_keys, .call = call_done, .again = -ESTALE };
+CALL(done_retry) { .setup = held_for_retry, .call = call_done, .again = -ESTALE };
+CALL(done_after) { .setup = held_for_later, .call = call_done, .again = -ESTALE };
+CALL(done_get) { .setup = held_keys, .call = call_done_get, .again = -ESTALE };
+CALL(done_get_of_one_long_key) {
+	.setup = one_held_before_a_long_key, .call = call_done_get_one, .again = -ESTALE,
 };
-FIXTURE_VARIANT_ADD(faults, readv_after_a_read) {
-	.setup = one_read_before_others, .call = call_readv, .again = -ESTALE
-};
-FIXTURE_VARIANT_ADD(faults, get_of_some) { .setup = ready_keys, .call = call_get };
-FIXTURE_VARIANT_ADD(faults, get_of_all) { .setup = ready_keys, .call = call_get_all };
-FIXTURE_VARIANT_ADD(faults, get_of_the_longest_key) { .setup = a_ready_long_key, .call = call_get };
-FIXTURE_VARIANT_ADD(faults, get_of_one_long_key) {
-	.setup = a_ready_long_key, .call = call_get_one
-};
-FIXTURE_VARIANT_ADD(faults, done) { .setup = held_keys, .call = call_done, .again = -ESTALE };
-FIXTURE_VARIANT_ADD(faults, done_retry) {
-	.setup = held_for_retry, .call = call_done, .again = -ESTALE
-};
-FIXTURE_VARIANT_ADD(faults, done_after) {
-	.setup = held_for_later, .call = call_done, .again = -ESTALE
-};
-FIXTURE_VARIANT_ADD(faults, done_get) {
-	.setup = held_keys, .call = call_done_get, .again = -ESTALE
-};
-FIXTURE_VARIANT_ADD(faults, done_get_of_one_long_key) {
-	.setup = one_held_before_a_long_key, .call = call_done_get_one, .again = -ESTALE
-};
-FIXTURE_VARIANT_ADD(faults, touch) { .setup = held_keys, .call = call_touch };
-FIXTURE_VARIANT_ADD(faults, query) { .setup = a_ready_long_key, .call = call_query };
-FIXTURE_VARIANT_ADD(faults, cancel) {
-	.setup = a_ready_long_key, .call = call_cancel, .again = -ENOENT
-};
-FIXTURE_VARIANT_ADD(faults, cancel_of_a_failed_key) {
-	.setup = a_failed_long_key, .call = call_cancel, .again = -ENOENT
-};
-FIXTURE_VARIANT_ADD(faults, forget) { .setup = a_failed_long_key, .call = call_forget };
-FIXTURE_VARIANT_ADD(faults, list) { .setup = held_for_retry, .call = call_list };
-FIXTURE_VARIANT_ADD(faults, stat) { .setup = held_keys, .call = call_stat };
-FIXTURE_VARIANT_ADD(faults, give_up) {
-	.setup = held_to_give_up, .call = call_give_up, .again = -ESTALE
-};
-FIXTURE_VARIANT_ADD(faults, kick) { .setup = parked_keys, .call = call_kick };
-FIXTURE_VARIANT_ADD(faults, kick_of_one_key) {
-	.setup = parked_keys, .call = call_kick_one, .again = -ENOENT
-};
-FIXTURE_VARIANT_ADD(faults, add_to_parked_keys) { .setup = adds_to_parked_keys, .call = call_add };
-FIXTURE_VARIANT_ADD(faults, pause) { .setup = many_delayed, .call = call_pause };
-FIXTURE_VARIANT_ADD(faults, wait) { .setup = no_keys, .call = call_wait };
-FIXTURE_VARIANT_ADD(faults, wait_add) { .setup = no_keys, .call = call_wait_add };
-FIXTURE_VARIANT_ADD(faults, disable) { .setup = no_keys, .call = call_disable };
-FIXTURE_VARIANT_ADD(faults, restore) {
-	.setup = no_keys, .call = call_restore, .again = -EEXIST
-};
-FIXTURE_VARIANT_ADD(faults, restore_parked) {
-	.setup = no_keys, .call = call_restore_parked, .again = -EEXIST
-};
-FIXTURE_VARIANT_ADD(faults, shutdown) { .setup = many_delayed, .call = call_shutdown };
-FIXTURE_VARIANT_ADD(faults, drain) { .setup = no_keys, .call = call_drain };
-FIXTURE_VARIANT_ADD(faults, poll) { .setup = ready_keys, .call = call_poll };
-FIXTURE_VARIANT_ADD(faults, epoll) { .setup = ready_keys, .call = call_epoll };
-FIXTURE_VARIANT_ADD(faults, fdinfo) { .setup = held_keys, .call = call_fdinfo };
-FIXTURE_VARIANT_ADD(faults, close) { .setup = held_by_the_other, .call = call_close };
-FIXTURE_VARIANT_ADD(faults, close_of_the_second_consumer_that_loses_its_keys) {
-	.setup = held_again_by_the_other, .call = call_close, .tail = true
+CALL(touch) { .setup = held_keys, .call = call_touch };
+CALL(query) { .setup = a_ready_long_key, .call = call_query };
+CALL(cancel) { .setup = a_ready_long_key, .call = call_cancel, .again = -ENOENT };
+CALL(cancel_of_a_failed_key) { .setup = a_failed_long_key, .call = call_cancel, .again = -ENOENT };
+CALL(forget) { .setup = a_failed_long_key, .call = call_forget };
+CALL(list) { .setup = held_for_retry, .call = call_list };
+CALL(stat) { .setup = held_keys, .call = call_stat };
+CALL(give_up) { .setup = held_to_give_up, .call = call_give_up, .again = -ESTALE };
+CALL(kick) { .setup = parked_keys, .call = call_kick };
+CALL(kick_of_one_key) { .setup = parked_keys, .call = call_kick_one, .again = -ENOENT };
+CALL(add_to_parked_keys) { .setup = adds_to_parked_keys, .call = call_add };
+CALL(pause) { .setup = many_delayed, .call = call_pause };
+CALL(wait) { .setup = no_keys, .call = call_wait };
+CALL(wait_add) { .setup = no_keys, .call = call_wait_add };
+CALL(disable) { .setup = no_keys, .call = call_disable };
+CALL(restore) { .setup = no_keys, .call = call_restore, .again = -EEXIST };
+CALL(restore_parked) { .setup = no_keys, .call = call_restore_parked, .again = -EEXIST };
+CALL(shutdown) { .setup = many_delayed, .call = call_shutdown };
+CALL(drain) { .setup = no_keys, .call = call_drain };
+CALL(poll) { .setup = ready_keys, .call = call_poll };
+CALL(epoll) { .setup = ready_keys, .call = call_epoll };
+CALL(fdinfo) { .setup = held_keys, .call = call_fdinfo };
+CALL(close) { .setup = held_by_the_other, .call = call_close };
+CALL(close_of_the_second_consumer_that_loses_its_keys) {
+	.setup = held_again_by_the_other, .call = call_close, .tail = true,
 };
 
-FIXTURE_VARIANT_ADD(faults, get_that_times_out) { .setup = no_keys, .call = call_get_late };
-FIXTURE_VARIANT_ADD(faults, wait_for_a_drain) { .setup = held_keys, .call = call_wait_drain };
+CALL(get_that_times_out) { .setup = no_keys, .call = call_get_late };
+CALL(wait_for_a_drain) { .setup = held_keys, .call = call_wait_drain };
 
 #define LEVELS .order = WQ_ORDER_PRIORITY
-FIXTURE_VARIANT_ADD(faults, stat_of_levels) {
-	.setup = ready_keys_of_levels, .call = call_stat_levels, LEVELS
+CALL(stat_of_levels) { .setup = ready_keys_of_levels, .call = call_stat_levels, LEVELS };
+CALL(open_of_a_queue_with_levels) { .setup = no_keys, .call = call_open_levels };
+CALL(add_with_levels) { .setup = keys_of_levels, .call = call_add, LEVELS };
+CALL(add_with_levels_and_delays) { .setup = delayed_keys_of_levels, .call = call_add, LEVELS };
+CALL(add_with_delays_of_ready_keys_with_levels) {
+	.setup = delays_of_ready_keys_of_levels, .call = call_add, LEVELS,
 };
-FIXTURE_VARIANT_ADD(faults, open_of_a_queue_with_levels) {
-	.setup = no_keys, .call = call_open_levels
+CALL(get_of_some_with_levels) { .setup = ready_keys_of_levels, .call = call_get, LEVELS };
+CALL(done_retry_with_levels) {
+	.setup = levels_held_for_retry, .call = call_done, .again = -ESTALE, LEVELS,
 };
-FIXTURE_VARIANT_ADD(faults, add_with_levels) { .setup = keys_of_levels, .call = call_add, LEVELS };
-FIXTURE_VARIANT_ADD(faults, add_with_levels_and_delays) {
-	.setup = delayed_keys_of_levels, .call = call_add, LEVELS
+CALL(done_get_with_levels) {
+	.setup = levels_held_for_retry, .call = call_done_get, .again = -ESTALE, LEVELS,
 };
-FIXTURE_VARIANT_ADD(faults, add_with_delays_of_ready_keys_with_levels) {
-	.setup = delays_of_ready_keys_of_levels, .call = call_add, LEVELS
-};
-FIXTURE_VARIANT_ADD(faults, get_of_some_with_levels) {
-	.setup = ready_keys_of_levels, .call = call_get, LEVELS
-};
-FIXTURE_VARIANT_ADD(faults, done_retry_with_levels) {
-	.setup = levels_held_for_retry, .call = call_done, .again = -ESTALE, LEVELS
-};
-FIXTURE_VARIANT_ADD(faults, done_get_with_levels) {
-	.setup = levels_held_for_retry, .call = call_done_get, .again = -ESTALE, LEVELS
-};
-FIXTURE_VARIANT_ADD(faults, list_with_levels) {
-	.setup = levels_held_for_retry, .call = call_list, LEVELS
-};
-FIXTURE_VARIANT_ADD(faults, close_of_the_second_consumer_with_levels) {
-	.setup = held_again_by_the_other, .call = call_close, .tail = true, LEVELS
+CALL(list_with_levels) { .setup = levels_held_for_retry, .call = call_list, LEVELS };
+CALL(close_of_the_second_consumer_with_levels) {
+	.setup = held_again_by_the_other, .call = call_close, .tail = true, LEVELS,
 };
 
 /* Each short key has a group of its own, so a new key needs memory for both. */
 #define GROUPS .order = WQ_ORDER_PREFIX, .order_arg = 24, .limit = 1
-FIXTURE_VARIANT_ADD(faults, open_of_a_queue_with_groups) {
-	.setup = no_keys, .call = call_open_groups
+CALL(open_of_a_queue_with_groups) { .setup = no_keys, .call = call_open_groups };
+CALL(add_of_a_new_group) { .setup = one_key, .call = call_add, GROUPS };
+CALL(add_of_the_longest_group) {
+	.setup = one_long_key, .call = call_add, .order = WQ_ORDER_DELIMITER, .order_arg = '/',
 };
-FIXTURE_VARIANT_ADD(faults, add_of_a_new_group) { .setup = one_key, .call = call_add, GROUPS };
-FIXTURE_VARIANT_ADD(faults, add_of_the_longest_group) {
-	.setup = one_long_key, .call = call_add, .order = WQ_ORDER_DELIMITER, .order_arg = '/'
+CALL(add_of_new_groups) { .setup = forty_keys, .call = call_add, GROUPS };
+CALL(add_of_keys_of_one_group) {
+	.setup = forty_keys, .call = call_add, .order = WQ_ORDER_PREFIX, .order_arg = 3, .limit = 1,
 };
-FIXTURE_VARIANT_ADD(faults, add_of_new_groups) { .setup = forty_keys, .call = call_add, GROUPS };
-FIXTURE_VARIANT_ADD(faults, add_of_keys_of_one_group) {
-	.setup = forty_keys, .call = call_add, .order = WQ_ORDER_PREFIX, .order_arg = 3, .limit = 1
+CALL(add_that_grows_both_tables) { .setup = keys_onto_many, .call = call_add, GROUPS };
+CALL(add_rate_limited_with_groups) {
+	.setup = rate_limited, .call = call_add, .counts = true, GROUPS,
 };
-FIXTURE_VARIANT_ADD(faults, add_that_grows_both_tables) {
-	.setup = keys_onto_many, .call = call_add, GROUPS
+CALL(write_with_groups) { .setup = short_and_long_keys, .call = call_write, GROUPS };
+CALL(get_of_some_with_groups) { .setup = ready_keys, .call = call_get, GROUPS };
+CALL(get_of_a_group_with_a_limit) {
+	.setup = ready_keys, .call = call_get, .order = WQ_ORDER_PREFIX, .order_arg = 3, .limit = 2,
 };
-FIXTURE_VARIANT_ADD(faults, add_rate_limited_with_groups) {
-	.setup = rate_limited, .call = call_add, .counts = true, GROUPS
+CALL(read_after_a_read_with_a_limit) {
+	.setup = one_read_before_others, .call = call_read,
+	.again = -ESTALE, .order = WQ_ORDER_PREFIX, .order_arg = 3, .limit = 1,
 };
-FIXTURE_VARIANT_ADD(faults, write_with_groups) {
-	.setup = short_and_long_keys, .call = call_write, GROUPS
+CALL(done_retry_with_groups) {
+	.setup = held_for_retry, .call = call_done, .again = -ESTALE, GROUPS,
 };
-FIXTURE_VARIANT_ADD(faults, get_of_some_with_groups) {
-	.setup = ready_keys, .call = call_get, GROUPS
+CALL(done_get_with_groups) { .setup = held_keys, .call = call_done_get, .again = -ESTALE, GROUPS };
+CALL(list_with_groups) { .setup = held_for_retry, .call = call_list, GROUPS };
+CALL(cancel_of_the_last_key_of_a_group) {
+	.setup = a_ready_long_key, .call = call_cancel, .again = -ENOENT, GROUPS,
 };
-FIXTURE_VARIANT_ADD(faults, get_of_a_group_with_a_limit) {
-	.setup = ready_keys, .call = call_get, .order = WQ_ORDER_PREFIX, .order_arg = 3, .limit = 2
-};
-FIXTURE_VARIANT_ADD(faults, read_after_a_read_with_a_limit) {
-	.setup = one_read_before_others, .call = call_read, .again = -ESTALE,
-	.order = WQ_ORDER_PREFIX, .order_arg = 3, .limit = 1
-};
-FIXTURE_VARIANT_ADD(faults, done_retry_with_groups) {
-	.setup = held_for_retry, .call = call_done, .again = -ESTALE, GROUPS
-};
-FIXTURE_VARIANT_ADD(faults, done_get_with_groups) {
-	.setup = held_keys, .call = call_done_get, .again = -ESTALE, GROUPS
-};
-FIXTURE_VARIANT_ADD(faults, list_with_groups) {
-	.setup = held_for_retry, .call = call_list, GROUPS
-};
-FIXTURE_VARIANT_ADD(faults, cancel_of_the_last_key_of_a_group) {
-	.setup = a_ready_long_key, .call = call_cancel, .again = -ENOENT, GROUPS
-};
-FIXTURE_VARIANT_ADD(faults, wait_add_with_groups) {
-	.setup = no_keys, .call = call_wait_add, GROUPS
-};
-FIXTURE_VARIANT_ADD(faults, disable_with_groups) { .setup = no_keys, .call = call_disable, GROUPS };
-FIXTURE_VARIANT_ADD(faults, restore_with_groups) {
-	.setup = no_keys, .call = call_restore, .again = -EEXIST, GROUPS
-};
-FIXTURE_VARIANT_ADD(faults, close_with_groups) {
-	.setup = held_by_the_other, .call = call_close, GROUPS
-};
-FIXTURE_VARIANT_ADD(faults, close_of_the_second_consumer_with_groups) {
-	.setup = held_again_by_the_other, .call = call_close, .tail = true, GROUPS
+CALL(wait_add_with_groups) { .setup = no_keys, .call = call_wait_add, GROUPS };
+CALL(disable_with_groups) { .setup = no_keys, .call = call_disable, GROUPS };
+CALL(restore_with_groups) { .setup = no_keys, .call = call_restore, .again = -EEXIST, GROUPS };
+CALL(close_with_groups) { .setup = held_by_the_other, .call = call_close, GROUPS };
+CALL(close_of_the_second_consumer_with_groups) {
+	.setup = held_again_by_the_other, .call = call_close, .tail = true, GROUPS,
 };
 
-FIXTURE_VARIANT_ADD(faults, attach) { .setup = a_directory, .call = call_attach };
-FIXTURE_VARIANT_ADD(faults, sources) { .setup = a_source, .call = call_sources };
-FIXTURE_VARIANT_ADD(faults, detach) {
-	.setup = a_source, .call = call_detach, .again = -ENOENT
-};
+CALL(attach) { .setup = a_directory, .call = call_attach };
+CALL(sources) { .setup = a_source, .call = call_sources };
+CALL(detach) { .setup = a_source, .call = call_detach, .again = -ENOENT };
 
 FIXTURE_SETUP(faults)
 {
@@ -1342,9 +1241,6 @@ FIXTURE_SETUP(faults)
 	put(DEBUGFS "fail_page_alloc/min-order", "0");
 	put(DEBUGFS "fail_page_alloc/verbose", "0");
 	put(DEBUGFS "fail_usercopy/verbose", "0");
-	self->before = malloc(sizeof(struct dump));
-	self->end = malloc(sizeof(struct dump));
-	self->now = malloc(sizeof(struct dump));
 }
 
 FIXTURE_TEARDOWN(faults)
@@ -1361,39 +1257,39 @@ TEST_F_TIMEOUT(faults, verb_survives_failure_of_each_allocation_and_copy, 600)
 	world_new(&w, variant->order, variant->order_arg, variant->limit);
 	variant->setup(&w);
 	ASSERT_EQ(0, variant->call(&w));
-	dump_of(w.q, self->end);
+	dump_of(w.q, &self->end);
 	world_end(&w);
 
 	for (n = 1;; n++) {
 		world_new(&w, variant->order, variant->order_arg, variant->limit);
 		variant->setup(&w);
-		dump_of(w.watch, self->before);
+		dump_of(w.watch, &self->before);
 		inject(n);
 		ret = variant->call(&w);
 		fired = injected();
 		if (!fired)
 			ASSERT_EQ(0, w.deadline);
 		ASSERT_TRUE(adds_up(&w)) TH_LOG("fault %d: statistics", n);
-		dump_of(w.q, self->now);
+		dump_of(w.q, &self->now);
 		if (variant->tail && fired)
-			fallbacks += dump_fallbacks(self->now);
+			fallbacks += dump_fallbacks(&self->now);
 		if (!fired || !ret) {
 			/* no fault, or one that the call survived */
 			ASSERT_EQ(0, ret);
-			ASSERT_TRUE(dump_same(self->now, self->end, false))
+			ASSERT_TRUE(dump_same(&self->now, &self->end, false))
 				TH_LOG("fault %d: success, but other keys", n);
 		} else {
 			ASSERT_TRUE(ret == -ENOMEM || ret == -EFAULT || ret == -EAGAIN)
 				TH_LOG("fault %d: %s", n, strerror(-ret));
 			/* no key was lost, unless the call removes keys */
 			if (!variant->again)
-				ASSERT_LE(self->before->n, self->now->n);
+				ASSERT_LE(self->before.n, self->now.n);
 			first = ret;
 			ret = variant->call(&w);
 			ASSERT_TRUE(!ret || (first == -EFAULT && ret == variant->again))
 				TH_LOG("fault %d: repeated call: %s", n, strerror(-ret));
-			dump_of(w.q, self->now);
-			ASSERT_TRUE(dump_same(self->now, self->end, variant->counts && first == -EFAULT))
+			dump_of(w.q, &self->now);
+			ASSERT_TRUE(dump_same(&self->now, &self->end, variant->counts && first == -EFAULT))
 				TH_LOG("fault %d: repeated call: other keys", n);
 			ASSERT_TRUE(adds_up(&w));
 		}

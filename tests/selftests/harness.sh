@@ -15,13 +15,12 @@
 #
 # Starting a program is slow in an emulated CPU, so the helpers use shell builtins.
 #
-# The functions run through their names.
-# shellcheck disable=SC2317
+# The functions run through their names, and the tests use the variables.
+# shellcheck disable=SC2317,SC2034
 
 : "${time_limit:=300}" "${eventually_limit:=20}"
 top=$(mktemp -d)
-dir=$top/test out=$top/out err=$top/err
-mkdir "$dir"
+dir=$top out=$top/out err=$top/err
 test_pid='' watchdog=''
 setup() { :; }
 explain() { :; }
@@ -71,6 +70,12 @@ status() {
 	[ $got -eq "$want" ] || fail "$*: expected exit status $want, seen $got" "$(<"$err")"
 }
 
+# reports STATUS TEXT COMMAND...: the exit status, and a text in standard error
+reports() {
+	status "$1" "${@:3}"
+	prints "$2"
+}
+
 # succeeds COMMAND...: as status 0, without a change of $out and $err
 succeeds() {
 	local got=0
@@ -81,6 +86,33 @@ succeeds() {
 # prints TEXT: standard error ($err) contains TEXT; printed TEXT: the condition alone
 printed() { [[ $(<"$err") = *"$1"* ]]; } 2>/dev/null
 prints() { printed "$1" || fail "$(printf 'standard error: expected %q in it, seen:' "$1")" "$(<"$err")"; }
+
+# holds FILTER...: each of jq's filters is true for $out.  jq is slow to start in an emulated CPU,
+# so one jq evaluates all filters of a test when that ends, each for $out as it was.
+holds() {
+	local filter text
+	IFS= read -rd '' text <"$out"
+	[ -n "$text" ] || fail "expected $1, seen no output"
+	for filter; do
+		printf '%s\0' "$filter" >>"$top/filters"
+		printf '%s\0' "$text" >>"$top/texts"
+	done
+}
+
+all_hold() {
+	local filters texts results i program=
+	mapfile -d '' filters <"$top/filters"
+	mapfile -d '' texts <"$top/texts"
+	for i in "${!filters[@]}"; do
+		program+="(\$ARGS.positional[$i] | try (fromjson | [${filters[i]}][-1]) catch .),"
+	done
+	[ ${#filters[@]} -gt 0 ] || return 0
+	mapfile -t results < <(jq -nc "${program%,}" --args "${texts[@]}" 2>&1)
+	for i in "${!filters[@]}"; do
+		[ "${results[i]-}" = true ] ||
+			fail "expected ${filters[i]}, seen ${results[i]-nothing}, for ${texts[i]:0:2000}"
+	done
+}
 
 # eventually COMMAND...: COMMAND succeeds within $eventually_limit seconds
 eventually() {
@@ -103,7 +135,8 @@ stats() {
 	local -A of
 	if [ "${*: -2:1}" = --fd ]; then queue="--fd ${*: -1}"; fi
 	# shellcheck disable=SC2086  # an option and its value
-	while read -r name value; do of[$name]=$value; done < <(wq stat $queue)
+	wq stat $queue >"$top/stat"
+	while read -r name value; do of[$name]=$value; done <"$top/stat"
 	for name; do
 		[ "$name" != --fd ] || break
 		found+=("${of[$name]-no $name}")
@@ -115,12 +148,21 @@ stat_is() { [ "$(stats "$1")" = "$2" ]; }
 # queue [OPTION...]: creates the test's queue $q; unlink it in cleanup
 queue() { succeeds wq create "${q:?}" "$@"; }
 
+# consumer FD...: an open file of $q
+consumer() {
+	local fd
+	for fd; do
+		eval "exec $fd<>/dev/wq"
+		succeeds wq bind --fd "$fd" "$q"
+	done
+}
+
 # unlink_queues PREFIX: all queues with a name that begins so
 unlink_queues() {
-	local name
-	while read -r name _; do
-		[[ $name != "$1"* ]] || wq unlink "$name"
-	done < <(wq ls)
+	local file
+	for file in /dev/wqueue/"$1"*; do
+		[ ! -e "$file" ] || wq unlink "${file##*/}"
+	done
 } 2>/dev/null
 
 # ---- processes
@@ -166,14 +208,11 @@ end_test() {
 
 # Runs test_$1: 0 if it passed
 run_test() {
-	local began=${EPOCHREALTIME/[.,]/} status=0
-	rm -rf "$dir"
-	mkdir "$dir"
-	: >"$out"
-	: >"$err"
+	local began=${EPOCHREALTIME/[.,]/} status=0 file
+	for file in out err filters texts; do : >"$top/$file"; done
 	setup
 	set -m	# a process group of its own, which is killed as a whole
-	(set +m; "test_$1") &
+	(set +m; "test_$1" && all_hold) &
 	test_pid=$!
 	set +m
 	(
@@ -209,8 +248,9 @@ run_tests() { # [NAME...]
 	fi
 	echo "TAP version 13"
 	echo "1..${#tests[@]}"
+	seq -f "$top/%.0f" ${#tests[@]} | xargs mkdir
 	for name in "${tests[@]}"; do
-		number=$((number + 1))
+		number=$((number + 1)) dir=$top/$number
 		if run_test "$name"; then
 			echo "ok $number $name"
 		else

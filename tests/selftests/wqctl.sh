@@ -7,8 +7,6 @@
 #	WQCTL_SHARED	path of wqctl with shared libraries: WQCTL
 #	SRC		path of the project
 #	PROMTOOL	Prometheus' promtool, otherwise from PATH
-#	WQ_LS_KEYS	number of keys that stay in the queue while ls prints it and other keys
-#			come and go: 100000
 #	WQ_LIMIT	seconds that a test may take: 180
 #
 # The tests run through their names, the queue's name needs no quotes, wq done ends no loop,
@@ -17,7 +15,7 @@
 set -u
 
 : "${WQCTL:?set WQCTL to the path of wqctl}" "${SRC:?set SRC to the path of the project}"
-: "${WQCTL_SHARED:=$WQCTL}" "${WQ_LS_KEYS:=100000}" "${WQ_LIMIT:=180}"
+: "${WQCTL_SHARED:=$WQCTL}" "${WQ_LIMIT:=180}"
 time_limit=$WQ_LIMIT
 q=wqctl.$$
 # shellcheck source=tests/selftests/harness.sh
@@ -43,9 +41,19 @@ cleanup() {
 	while read -rt 0 -u 9; do read -r -u 9; done
 }
 
+device_for_all() {
+	: >"$dir/device-for-all"
+	chmod 666 /dev/wq
+}
+
 # Commands with a standard output that can't be written
 full() { "$@" >/dev/full; }
 closed() { "$@" >&8; }
+
+# with_shim FAULT ARGUMENT...: wqctl with a fault of wqctl_shim.c
+with_shim() {
+	SHIM=$1 LD_PRELOAD=${0%/*}/shim/wqctl_shim.so "$WQCTL_SHARED" "${@:2}"
+}
 
 # lines FILE: its lines in one; file_has FILE N: at least N lines
 lines() { local l; mapfile -t l <"$1"; echo "${l[*]}"; }
@@ -63,12 +71,9 @@ asleep() { # PID: a wqctl that waits
 
 test_create_sets_mode_and_max_keys() {
 	(umask 077; succeeds wq create -m 0640 -n 2 $q) || exit 1
-	status 0 wq add -v $q a b a
-	prints "2 added, 1 coalesced"
-	status 1 wq add $q a c
-	prints "the queue is full"
+	reports 0 "2 added, 1 coalesced" wq add -v $q a b a
+	reports 1 "the queue is full" wq add $q a c
 	is "mode, max_keys, ready" "0640 2 2" "$(stats mode max_keys ready)"
-	status 0 wq unlink $q
 }
 
 create_limiter() { # SPEC NS KEY...: fails the keys in a queue with this limiter; the first waits NS
@@ -104,12 +109,10 @@ test_create_without_limiter_uses_default_controller() {
 		status 0 wq add --rate-limited $q {1..400}
 		among "delayed keys of 400 $name" 101 400 "$(stats delayed)"
 	done
-	status 0 wq unlink $q
 }
 
 bad_limiter() { # SPEC TEXT
-	status 2 wq create --limiter "$1" $q
-	prints "--limiter: "
+	reports 2 "--limiter: " wq create --limiter "$1" $q
 	prints "$2"
 	prints "for instance "
 }
@@ -146,8 +149,7 @@ test_create_bad_limiter_names_the_wrong_part() {
 test_create_lease_appears_in_stat_and_show() {
 	queue --lease 2h
 	local time
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq add $q held ready
 	wq get --token --fd 7 >/dev/null
 	is "lease, expired" "7200000000000 0" "$(stats lease_ns expired)"
@@ -158,13 +160,11 @@ test_create_lease_appears_in_stat_and_show() {
 	is show "lease 1h59m" "$(wq show $q held | grep ^lease | words)"
 	is show "lease -" "$(wq show $q ready | grep ^lease | words)"
 	for time in 0 999us 999999ns -1 soon ''; do
-		status 2 wq create --lease "$time" $q.b
-		prints "--lease: "
+		reports 2 "--lease: " wq create --lease "$time" $q.b
 	done
 	status 0 wq create --lease 1ms $q.b
 	status 0 wq stat --json $q.b
 	holds '.lease_ns == 1000000'
-	wq unlink $q.b
 }
 
 test_levels_choose_the_next_key() {
@@ -181,13 +181,10 @@ test_levels_choose_the_next_key() {
 	status 2 wq add --priority 128 $q k
 	wq create --order priority:strict $q.s
 	is order priority:strict "$(wq stat $q.s | sed -n 's/^order *//p')"
-	status 1 wq create --order priority $q.s
-	prints "its order is priority:strict, not priority:16"
+	reports 1 "its order is priority:strict, not priority:16" wq create --order priority $q.s
 	wq unlink $q.s
-	status 2 wq create --order priority:1 $q.s
-	prints "AGEING is from 2 to 65536, or strict"
-	status 1 wq create --order fifo $q
-	prints "the queue exists"
+	reports 2 "AGEING is from 2 to 65536, or strict" wq create --order priority:1 $q.s
+	reports 1 "the queue exists" wq create --order fifo $q
 }
 
 test_take_latest_defers_a_key_up_to_the_debounce() {
@@ -200,8 +197,7 @@ test_take_latest_defers_a_key_up_to_the_debounce() {
 	wq add --after 2h --take-latest $q k
 	status 0 wq ls --json $q
 	holds '.[0].due_ns > 3500e9 and .[0].due_ns <= 3600e9'
-	status 2 wq add --take-latest $q k
-	prints "--take-latest and --coalesce need --after"
+	reports 2 "--take-latest and --coalesce need --after" wq add --take-latest $q k
 	status 2 wq create --debounce 0 $q.b
 	status 1 wq create --debounce 2h $q
 	prints "its debounce is 1h, not 2h; use it as it is with --accept, or remove it first"
@@ -224,8 +220,7 @@ test_create_slack_and_limiter_appear_in_stat() {
 	status 0 wq stat --json $q
 	holds '.slack_ns == 2000000 and .limiter == "exponential:5ms:1000s,bucket:10:100"'
 	for time in 0 -1 1.1s soon; do
-		status 2 wq create --slack "$time" $q.b
-		prints "--slack: "
+		reports 2 "--slack: " wq create --slack "$time" $q.b
 	done
 }
 
@@ -261,64 +256,42 @@ test_set_changes_the_attributes_that_are_given() {
 	is lease 10000000000 "$(stats lease_ns)"
 	wq add --rate-limited $q a b
 	is "delayed in a bucket of 1" "1 1" "$(stats ready delayed)"
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	status 0 wq set -n 9 --fd 7
 	is max_keys 9 "$(stats max_keys)"
 }
 
 test_set_fails_and_changes_nothing() {
 	queue
-	: >"$dir/device-for-all"
-	chmod 666 /dev/wq
-	status 1 wq set --lease 1m -n 5 $q
-	prints "it was created without a lease"
+	device_for_all
+	reports 1 "it was created without a lease" wq set --lease 1m -n 5 $q
 	is max_keys 65536 "$(stats max_keys)"
-	status 2 wq set -n 33554433 $q
-	prints "--max-keys: '33554433' is not a number from 1 to 33554432"
+	reports 2 "--max-keys: '33554433' is not a number from 1 to 33554432" wq set -n 33554433 $q
 	status 0 wq set -m 666 $q
-	status 1 as_nobody set -n 5 $q
-	prints "only the queue's owner and root may do that"
+	reports 1 "only the queue's owner and root may do that" as_nobody set -n 5 $q
 	status 0 wq set --owner nobody $q
 	status 0 as_nobody set -n 5 $q
-	status 1 as_nobody set --owner root $q
-	prints "only root may change the owner"
-	status 1 as_nobody set --group 12345 $q
-	prints "only root may change the owner"
+	reports 1 "only root may change the owner" as_nobody set --owner root $q
+	reports 1 "only root may change the owner" as_nobody set --group 12345 $q
 	is "max_keys, uid" "5 $(id -u nobody)" "$(stats max_keys uid)"
 	exec 7<>/dev/wq
 	wq bind --fd 7
-	status 1 wq set -m 600 --fd 7
-	prints "a private queue has none"
-	status 2 wq set $q
-	prints "an attribute is missing"
+	reports 1 "a private queue has none" wq set -m 600 --fd 7
+	reports 2 "an attribute is missing" wq set $q
 	status 2 wq set --owner no.such.user $q
 	status 2 wq set --group 12x $q
 	status 2 wq set --lease 1us $q
-	status 1 wq set -n 5 no.such
-	prints "there is no queue of that name"
+	reports 1 "there is no queue of that name" wq set -n 5 no.such
 }
 
 test_create_fails_if_the_queue_exists_or_its_name_is_invalid() {
 	queue
 	local name
-	status 1 wq create $q
-	prints "the queue exists; use it, or remove it first: wqctl unlink $q"
-	status 1 wq create a/b
-	prints "there is no such file; the path of a queue is in a mount of wqueue"
+	reports 1 "the queue exists; use it, or remove it first: wqctl unlink $q" wq create $q
+	reports 1 "there is no such file; the path of a queue is in a mount of wqueue" wq create a/b
 	for name in .hidden "$(printf '%064d' 0)"; do
-		status 2 wq create "$name"
-		prints "can't be a queue's name"
+		reports 2 "can't be a queue's name" wq create "$name"
 		status 1 wq ls "$name"
-	done
-}
-
-test_missing_queue_is_reported_by_every_command() {
-	local c
-	for c in "add no.such k" "get no.such" "stat no.such" "run no.such -- true" "unlink no.such"; do
-		# shellcheck disable=SC2086
-		status 1 wq $c
-		prints "there is no queue of that name"
 	done
 }
 
@@ -361,11 +334,9 @@ test_add_after_delays_a_key_by_any_unit_of_time() {
 	is "was, due" "delayed -" "$(<"$out") $(stats next_due_ns)"
 	local time
 	for time in soon '' . 1.5.s -1 '5 s' 1e3 3y; do
-		status 2 wq add --after "$time" $q k
-		prints "'$time' is not a time; for instance"
+		reports 2 "'$time' is not a time; for instance" wq add --after "$time" $q k
 	done
-	status 2 wq add --after 2562048h $q k
-	prints "'2562048h' is too long; the maximum is 106751d"
+	reports 2 "'2562048h' is too long; the maximum is 106751d" wq add --after 2562048h $q k
 	for time in 30m 1800 1800.00s .5h 1800000ms 1800000000us 1800000000000ns; do
 		status 0 wq add --after "$time" $q k
 		due=$(stats next_due_ns)
@@ -485,15 +456,17 @@ test_get_is_done_with_its_key_and_exits_3_if_empty() {
 
 test_get_json_prints_an_object_for_each_key() {
 	queue --lease 1m --order priority
+	local line
 	wq add --priority -7 $q low
 	printf 'a\n\0' | wq add -0 --priority 9 $q
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	status 0 wq get --json -n 2 --fd 7
-	is lines 2 "$(wc -l <"$out")"
-	holds -s 'map([.key, (.key_base64 | @base64d), .failures, .given_back, .priority]) ==
+	mapfile -t line <"$out"
+	is lines 2 ${#line[@]}
+	printf '[%s, %s]' "${line[@]}" >"$out"
+	holds 'map([.key, (.key_base64 | @base64d), .failures, .given_back, .priority]) ==
 		[[null, "a\n", 0, 0, 9], ["low", "low", 0, 0, -7]]'
-	status 0 wq done --fd 7 --token "$(jq -r 'select(.key == "low").token' "$out")" low
+	status 0 wq done --fd 7 --token "$(jq -r '.[1].token' "$out")" low
 	exec 7<&-
 	status 0 wq get --json $q
 	holds '[.token, .given_back] == [null, 1]'
@@ -503,11 +476,9 @@ test_get_json_prints_an_object_for_each_key() {
 test_get_gives_the_key_back_if_output_fails() {
 	queue
 	wq add $q k
-	status 1 full wq get $q
-	prints "the keys go back"
+	reports 1 "the keys go back" full wq get $q
 	status 1 full wq ls $q
-	status 1 full wq ls --json $q
-	prints "can't write to standard output"
+	reports 1 "can't write to standard output" full wq ls --json $q
 	exec 8> >(:)
 	wait $!
 	status 141 closed wq get $q
@@ -516,40 +487,24 @@ test_get_gives_the_key_back_if_output_fails() {
 
 # ---- --fd
 
-test_close_of_fd_gives_its_key_back() {
-	queue
-	wq add $q k
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
-	is key k "$(wq get --fd 7)"
-	is "ready, held" "0 1" "$(stats ready held --fd 7)"
-	exec 7>&-
-	is key k "$(wq get $q)"
-}
-
 test_done_fd_needs_the_descriptor_that_holds_the_key() {
 	queue
-	exec 7<>/dev/wq 6<>/dev/wq
-	wq bind --fd 7 $q
-	wq bind --fd 6 $q
+	consumer 7 6
 	wq add --fd 7 a b
 	is key a "$(wq get --fd 7)"
 	is state "processing,mine" "$(wq query --fd 7 a)"
 	wq add $q a
 	is state "processing,dirty" "$(wq query $q a)"
-	status 1 wq done --fd 6 a
-	prints "another consumer holds it"
+	reports 1 "another consumer holds it" wq done --fd 6 a
 	status 0 wq done --fd 7 a
 	is state ready "$(wq query $q a)"
-	status 1 wq done --fd 7 a
-	prints "does not hold the key 'a'"
+	reports 1 "does not hold the key 'a'" wq done --fd 7 a
 }
 
 test_done_retry_after_and_forget_set_the_outcome() {
 	queue --limiter exponential:1h:1h
 	local k
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq add $q retry after both
 	wq get -n 3 --fd 7 >/dev/null
 	status 0 wq done --fd 7 --retry retry
@@ -561,37 +516,17 @@ test_done_retry_after_and_forget_set_the_outcome() {
 	status 0 wq done --fd 7 --forget --after 2h both
 	is query delayed "$(wq query $q both)"
 	for k in --forget '--after 1s'; do
-		status 2 wq done --fd 7 --retry $k k
-		prints "--retry can't be combined with"
+		reports 2 "--retry can't be combined with" wq done --fd 7 --retry $k k
 	done
-}
-
-test_done_retains_a_failed_key_until_done_forget() {
-	queue --limiter fast-slow:1ms:1h:1
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
-	wq add --rate-limited $q k
-	is key k "$(wq get -t 20 --fd 7)"
-	status 0 wq done --fd 7 k
-	is query $'failed\nfailures 1' "$(wq query $q k)"
-	is "failed, retained, keys" "1 1 1" "$(stats failed retained keys)"
-	wq add $q k
-	is query $'ready,failed\nfailures 1' "$(wq query $q k)"
-	wq get --fd 7 >/dev/null
-	status 0 wq done --fd 7 --forget k
-	status 3 wq query $q k
-	is "failed, retained, keys" "0 0 0" "$(stats failed retained keys)"
 }
 
 test_done_retry_and_done_after_exit_4_after_shutdown() {
 	queue
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq add $q a b c
 	wq get -n 3 --fd 7 >/dev/null
 	wq shutdown $q
-	status 4 wq done --fd 7 --retry a
-	prints "the key 'a' is done, but it does not run again"
+	reports 4 "the key 'a' is done, but it does not run again" wq done --fd 7 --retry a
 	status 4 wq done --fd 7 --after 1s b
 	status 0 wq done --fd 7 --forget c
 	is "processing, keys, dropped" "0 0 2" "$(stats processing keys dropped)"
@@ -599,17 +534,14 @@ test_done_retry_and_done_after_exit_4_after_shutdown() {
 
 test_bind_fails_for_a_wrong_or_bound_descriptor() {
 	exec 7<>/dev/wq
-	status 1 wq get --fd 7
-	prints "bind it first"
-	status 1 wq get --fd 63
-	prints "is not open"
+	reports 1 "bind it first" wq get --fd 7
+	reports 1 "is not open" wq get --fd 63
 	status 1 wq get --fd 0 </dev/null
 	prints "is not /dev/wq; open it first: exec 0<>/dev/wq"
 	status 0 wq bind --fd 7
 	wq add --fd 7 x
 	is key x "$(wq get --fd 7)"
-	status 1 wq bind --fd 7 $q
-	prints "already has a queue"
+	reports 1 "already has a queue" wq bind --fd 7 $q
 }
 
 # got FD: gets the next key of descriptor FD as $key, and its $token
@@ -619,28 +551,10 @@ got() {
 	token=${line%% *} key=${line#* }
 }
 
-test_lease_expired_key_is_requeued() {
-	queue --lease 300ms
-	local token key
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
-	wq add $q slow other
-	got 7
-	is key slow "$key"
-	is key slow "$(eventually stat_is expired 1; wq get $q)"
-	status 1 wq done --fd 7 --token $token slow
-	prints "descriptor 7 does not hold the key 'slow': it is done already, or its lease expired"
-	is "expired, given back, failed, dones" "1 1 0 1" "$(stats expired given_back failed dones)"
-	is metrics "wq_expired_total{name=\"$q\"} 1" "$(wq metrics $q | grep ^wq_expired_total)"
-	is left other "$(wq get -n 9 $q)"
-}
-
 test_done_and_touch_need_the_token_in_a_queue_with_leases() {
 	queue --lease 1h
 	local token key old
-	exec 7<>/dev/wq 6<>/dev/wq
-	wq bind --fd 7 $q
-	wq bind --fd 6 $q
+	consumer 7 6
 	wq add $q 'a key' b
 	status 1 wq get --fd 7
 	prints "was created with a lease, so that done and touch need the token of a key; get it with --token"
@@ -661,13 +575,12 @@ test_done_and_touch_need_the_token_in_a_queue_with_leases() {
 	got 7
 	is key 'a key' "$key"
 	status 1 wq done --fd 7 --token $old "$key"
+	prints "descriptor 7 does not hold the key 'a key': it is done already, or its lease expired"
 	is "held, dones" "2 1" "$(stats held dones --fd 7)"
 	status 0 wq done --fd 7 --token $token "$key"
-	status 2 wq done --fd 7 --token $token a b
-	prints "--token belongs to one key"
+	reports 2 "--token belongs to one key" wq done --fd 7 --token $token a b
 	status 2 wq done --fd 7 --token 0 a
-	status 2 wq get --token $q
-	prints "--token needs --fd"
+	reports 2 "--token needs --fd" wq get --token $q
 	wq add -0 $q < <(printf 'x\ny')
 	is key 'x\ny' "$(wq get -0 --token --fd 7 | { IFS= read -rd '' line; printf '%q' "${line#* }"; } |
 		sed "s/^\$'//; s/'$//")"
@@ -675,8 +588,7 @@ test_done_and_touch_need_the_token_in_a_queue_with_leases() {
 
 # given_back KEY...: the keys, which fd 6 gets, are given back
 give_back() {
-	exec 6<>/dev/wq
-	wq bind --fd 6 $q
+	consumer 6
 	is keys "$*" "$(wq get -t 20s -n $# --fd 6 | words)"
 	exec 6>&-
 }
@@ -711,15 +623,14 @@ test_key_given_back_twice_fails_and_appears_everywhere() {
 test_touch_restarts_the_lease() {
 	queue --lease 1h
 	# The age and the rest of the lease add up to the lease, or to more after a touch.
-	local lease='.age_ns + .lease_ns | . > 3599e9 and . < 3601e9' more='.age_ns + .lease_ns > 3602e9'
+	local lease='.age_ns + .lease_ns | . > 3599.5e9 and . < 3600.5e9' more='.age_ns + .lease_ns > 3600.9e9'
 	local token key
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq add $q b a
 	got 7
 	got 7
 	is key a "$key"
-	nap 3
+	nap 1
 	status 0 wq show --json $q a
 	holds "$lease"
 	status 0 wq touch --fd 7 --token $token a
@@ -728,22 +639,18 @@ test_touch_restarts_the_lease() {
 	status 0 wq show --json $q b
 	holds "$lease"
 	status 2 wq touch --fd 7
-	status 2 wq touch a
-	prints "give --fd N"
+	reports 2 "give --fd N" wq touch a
 }
 
 test_touch_without_leases_checks_that_the_descriptor_holds_the_key() {
 	queue
-	exec 7<>/dev/wq 6<>/dev/wq
-	wq bind --fd 7 $q
-	wq bind --fd 6 $q
+	consumer 7 6
 	wq add $q b
 	wq get --fd 7 >/dev/null
 	status 0 wq touch --fd 7 b
 	status 1 wq touch --fd 6 b
 	prints "descriptor 6 does not hold the key 'b': another consumer holds it"
-	status 1 wq touch --fd 7 none b
-	prints "descriptor 7 does not hold the key 'none': nobody got it"
+	reports 1 "descriptor 7 does not hold the key 'none': nobody got it" wq touch --fd 7 none b
 }
 
 # ---- query, cancel, forget
@@ -753,8 +660,7 @@ test_cancel_drops_a_key_and_prints_its_state() {
 	wq add $q a b
 	is state ready "$(wq cancel $q a)"
 	status 3 wq cancel $q a
-	status 3 wq query $q a
-	prints "has no key 'a'"
+	reports 3 "has no key 'a'" wq query $q a
 	is keys b "$(wq get -n 9 $q)"
 }
 
@@ -767,18 +673,11 @@ test_forget_resets_failures_and_leaves_the_delay() {
 	is "failed, delayed" "0 2" "$(stats failed delayed)"
 	wq add --rate-limited $q b
 	is b $'delayed,failed\nfailures 1' "$(wq query $q b)"
-	status 2 wq forget $q ''
-	prints "a key has 1 to 1024 bytes"
-	status 2 wq forget $q
-	prints "a key is missing"
+	reports 2 "a key has 1 to 1024 bytes" wq forget $q ''
+	reports 2 "a key is missing" wq forget $q
 }
 
 # ---- ls, show, stat
-
-# holds FILTER: jq's FILTER is true for $out
-holds() {
-	jq -e "$@" <"$out" >"$dir/holds" || fail "expected $*, seen $(head -c 2000 "$out")"
-}
 
 # row KEY: the line of ls that describes KEY
 row() { wq ls $q | while read -r line; do [[ $line != *"  $1" ]] || echo "$line"; done; }
@@ -786,7 +685,7 @@ row() { wq ls $q | while read -r line; do [[ $line != *"  $1" ]] || echo "$line"
 # because STATUS CODE [KEY]: wqctl why gives this reason, and no other
 because() {
 	status "$1" wq why --json $q ${3-}
-	holds --arg code "$2" 'map(.code) == [$code]'
+	holds 'map(.code) == ["'$2'"]'
 }
 
 test_why_prints_why_a_key_does_not_run() {
@@ -794,8 +693,7 @@ test_why_prints_why_a_key_does_not_run() {
 	because 3 not-added k
 	wq add $q k
 	because 0 no-consumer k
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	because 0 ready k
 	wq add $q l
 	because 0 behind l
@@ -832,29 +730,18 @@ test_why_prints_why_a_key_does_not_run() {
 	status 2 wq why $q "$(printf '%01025d' 0)"
 }
 
-test_why_prints_when_a_lease_ends() {
-	queue --lease 1h
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
-	wq add $q k
-	status 0 wq get --token --fd 7
-	because 0 processing k
-	holds '.[0].text | test("; its lease ends in (1h00m|59m[0-9]+s)$")'
-	exec 7<&-
-}
-
-test_why_names_the_group_that_is_at_its_limit() {
-	queue --order groups:/:1
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+test_why_names_the_end_of_a_lease_and_the_group_that_is_at_its_limit() {
+	queue --order groups:/:1 --lease 1h
+	consumer 7
 	wq add $q a/1 a/2 b/1
-	wq get --fd 7 >/dev/null
+	wq get --token --fd 7 >/dev/null
+	because 0 processing a/1
+	holds '.[0].text | test("; its lease ends in (1h00m|59m[0-9]+s)$")'
 	because 0 group-limit a/2
 	holds '.[0].text == "its group \u0027a/\u0027 has 1 key in processing, which is the limit"'
 	because 0 ready b/1
-	wq get --fd 7 >/dev/null
+	wq get --token --fd 7 >/dev/null
 	because 0 group-limit
-	exec 7<&-
 }
 
 test_why_prints_why_the_keys_of_a_queue_do_not_run() {
@@ -870,21 +757,6 @@ test_why_prints_why_the_keys_of_a_queue_do_not_run() {
 	wq shutdown $q
 	status 0 wq why --json $q
 	holds '.[0].code == "shut-down"'
-}
-
-test_ls_prints_each_of_1000_keys_once() {
-	queue
-	local got line
-	local -A seen
-	wq add $q < <(printf '%s\n' {1..1000})
-	mapfile -t got < <(wq ls $q)
-	is head "STATE AGE DUE FAILURES GIVEN_BACK HOLDER KEY" "$(words <<<"${got[0]}")"
-	for line in "${got[@]:1}"; do
-		is "state in '$line'" ready "${line%% *}"
-		seen[${line##* }]=1
-	done
-	is "keys, different keys" "1000 1000" "$((${#got[@]} - 1)) ${#seen[@]}"
-	is "the first and the last key" "1 1" "${seen[1]-} ${seen[1000]-}"
 }
 
 # hold_key: a worker, $pid, holds the next key until let_go or the end of the test
@@ -905,14 +777,14 @@ test_ls_describes_each_key_in_columns_and_json() {
 	local pid run
 	wq add $q held
 	hold_key
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq add $q again
 	wq get --fd 7 >/dev/null
 	wq add $q again ready
 	wq add --after 2h $q later
 	wq add --rate-limited $q failed
 	wq add --rate-limited $q failed
+	is head "STATE AGE DUE FAILURES GIVEN_BACK HOLDER KEY" "$(wq ls $q | head -n 1 | words)"
 	matches held "^processing +[0-9.]+[mu]?s +- +0 +0 +$pid\(wqctl\) " "$(row held)"
 	matches again "^processing,dirty +[0-9.]+[mu]?s +- +0 +0 +[0-9]+\(.*\) " "$(row again)"
 	matches ready "^ready +[0-9.]+[mu]?s +- +0 +0 +- " "$(row ready)"
@@ -943,14 +815,15 @@ test_ls_and_stat_of_an_unnamed_queue_have_null_times() {
 	holds 'has("queue_duration") and .queue_duration == null and .longest_ns == null and .consumers == 1'
 }
 
+# The kernel's list proves it for 100000 keys, in metrics.c.
 test_ls_prints_each_key_once_during_add_and_cancel() {
-	queue -n $((WQ_LS_KEYS + 100000))
+	queue -n 40000
 	local i before after moved=0
-	wq add $q < <(seq -f 's%.0f' "$WQ_LS_KEYS")
+	wq add $q < <(seq -f 's%.0f' 20000)
 	(
-		for ((i = 0; ; i++)); do
-			wq add $q < <(printf "x$i-%d\n" {1..20000})
-			printf "x$i-%d\n" {1..20000} | xargs -n 20000 "$WQCTL" cancel $q
+		while :; do
+			wq add $q < <(seq -f 'x%.0f' 5000)
+			seq -f 'x%.0f' 5000 | xargs -n 5000 "$WQCTL" cancel $q
 		done
 	) >/dev/null 2>&1 &
 	# On a busy machine nothing may move during a single ls.
@@ -958,13 +831,12 @@ test_ls_prints_each_key_once_during_add_and_cancel() {
 		before=$(stats adds canceled)
 		wq ls -0 $q >"$dir/keys"
 		after=$(stats adds canceled)
-		is "keys that stayed, printed twice" "$WQ_LS_KEYS 0" "$(tr '\0' '\n' <"$dir/keys" |
+		is "keys that stayed, printed twice" "20000 0" "$(tr '\0' '\n' <"$dir/keys" |
 			awk '/^s/ { n++; if (seen[$0]++) twice++ } END { print n, twice + 0 }')"
 		[ "$before" = "$after" ] || moved=$((moved + 1))
 	done
 	is_not "times that other keys came or went during ls" 0 $moved
 	kill $!
-	echo "# $(($(stats adds) - WQ_LS_KEYS)) came meanwhile, $(stats canceled) went"
 }
 
 test_ls_prints_each_queue() {
@@ -1005,8 +877,7 @@ as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$WQCTL" "$@"; 
 
 test_ls_stat_and_metrics_respect_the_mode() {
 	queue
-	: >"$dir/device-for-all"
-	chmod 666 /dev/wq
+	device_for_all
 	wq create -m 602 $q.w
 	wq create -m 604 $q.r
 	wq add $q.w k
@@ -1101,18 +972,15 @@ test_show_describes_one_key() {
 	is key 'key a\n\033[2J' "$(head -n 1 "$out" | tr -s ' ')"
 	status 0 wq show --json $q "$key"
 	holds '.key == null and (.key_base64 | @base64d) == "a\n\u001b[2J"'
-	status 3 wq show $q other
-	prints "has no key 'other'"
+	reports 3 "has no key 'other'" wq show $q other
 	status 2 wq show $q
-	status 2 wq show $q ''
-	prints "a key has 1 to"
+	reports 2 "a key has 1 to" wq show $q ''
 }
 
 test_stat_prints_all_statistics_in_columns_and_json() {
 	queue
 	local f
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq add $q a b c a
 	wq get $q >/dev/null
 	is key b "$(wq get --fd 7)"
@@ -1138,10 +1006,10 @@ test_stat_prints_all_statistics_in_columns_and_json() {
 
 test_metrics_pass_promtool() {
 	queue
-	local name
 	wq create $q.b
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	wq create --order priority $q.levels
+	wq add --priority 31 $q.levels a
+	consumer 7
 	wq add $q a b c a
 	wq get $q >/dev/null
 	is key b "$(wq get --fd 7)"
@@ -1151,24 +1019,21 @@ test_metrics_pass_promtool() {
 	cp "$out" "$dir/all"
 	status 0 "${PROMTOOL:-promtool}" check metrics <"$dir/all"
 	is "promtool's findings" '' "$(<"$out")$(<"$err")"
-	for name in workqueue_{depth,adds_total,queue_duration_seconds,work_duration_seconds} \
-		workqueue_{unfinished_work_seconds,longest_running_processor_seconds,retries_total} \
-		wq_expired_total wq_given_back_failed_total wq_{lease,slack}_seconds \
-		wq_{delayed,processing,keys,max_keys,memory_bytes,consumers,failed_keys,retained_keys,parked_keys,disabled_keys,flushes} \
-		wq_{oldest_ready_seconds,shutdown,draining,blocked_keys,ready_groups} \
-		wq_{coalesced,given_back,canceled,dropped,failures,parked,park_dropped,kicked}_total; do
-		is "TYPE lines of $name" 1 "$(grep -c "^# TYPE $name " "$dir/all")"
-		is "HELP lines of $name" 1 "$(grep -c "^# HELP $name ." "$dir/all")"
-		is "samples of $name" 2 "$(grep -Ec "^$name(_count)?\{name=\"$q(\.b)?\"\} [0-9.]+$" "$dir/all")"
-	done
-	wq unlink $q.b
+	is "metrics without one TYPE and HELP, and with other samples of one queue" '' "$(awk -v q="$q" '
+		/^# TYPE / { type[$3]++ }
+		/^# HELP [^ ]+ ./ { help[$3]++ }
+		/^[^#]/ { split($1, part, /[{",}]/); name = part[1] }
+		/^[^#]/ && !(name in type) { sub(/_(bucket|sum|count)$/, "", name) }
+		/^[^#]/ { samples[name, part[3]]++; type[name] += 0 }
+		END { for (name in type)
+			if (type[name] != 1 || help[name] != 1 ||
+			    samples[name, q] != samples[name, q ".b"]) print name }' "$dir/all")"
 }
 
 test_metrics_equal_stat() {
 	queue
 	local k
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	for k in a b c; do
 		wq add $q $k
 		wq get $q >/dev/null
@@ -1251,8 +1116,6 @@ test_stat_and_metrics_show_ready_keys_by_level() {
 	# a level that had a key keeps its sample
 	is "samples" "priority=\"-128\"} 1 priority=\"4\"} 0 priority=\"31\"} 1" \
 		"$(wq metrics $q | sed -n "s/^wq_level_ready_keys{name=\"$q\",//p" | words)"
-	wq metrics | "${PROMTOOL:-promtool}" check metrics >"$out" 2>&1
-	is "promtool's findings" '' "$(<"$out")"
 }
 
 test_metrics_replace_the_output_file_atomically() {
@@ -1262,52 +1125,32 @@ test_metrics_replace_the_output_file_atomically() {
 	umask 022
 	status 0 wq metrics -o "$f"
 	is "out, mode" "0 644" "$(stat -c %s "$out") $(stat -c %a "$f")"
-	status 0 "${PROMTOOL:-promtool}" check metrics <"$f"
+	is file "$(wq metrics)" "$(<"$f")"
 	exec 8<"$f"
 	inode=$(stat -c %i "$f")
 	status 0 wq metrics -o "$f" $q
 	is_not "inode of the new file" "$inode" "$(stat -c %i "$f")"
 	has "the old file, still open" "\"$q.b\"" "$(cat <&8)"
 	is files wq.prom "$(ls -A "$dir")"
-	status 1 wq metrics -o /dev/null $q
-	prints "is not a regular file"
+	reports 1 "is not a regular file" wq metrics -o /dev/null $q
 	is "type of /dev/null" "character special file" "$(stat -c %F /dev/null)"
-	status 1 wq metrics -o "$dir/none/wq.prom"
-	prints "No such file"
+	reports 1 "No such file" wq metrics -o "$dir/none/wq.prom"
 
 	mkdir "$dir/full"
 	succeeds mount -t tmpfs -o size=4k,nr_inodes=9 tmpfs "$dir/full"
 	echo old >"$dir/full/wq.prom"
-	status 1 wq metrics -o "$dir/full/wq.prom"
-	prints "No space left"
+	reports 1 "No space left" wq metrics -o "$dir/full/wq.prom"
 	is "file, files" "old wq.prom" "$(<"$dir/full/wq.prom") $(ls -A "$dir/full")"
-	wq unlink $q.b
 }
 
 test_metrics_skip_a_queue_that_unlink_removed_meanwhile() {
 	queue
-	cat >"$dir/shim.c" <<-END
-	#include <dirent.h>
-	#include <dlfcn.h>
-	#include <string.h>
-	/* Each queue NAME.x is unlinked right after it was listed. */
-	struct dirent *readdir(DIR *dir)
-	{
-		struct dirent *(*next)(DIR *) = dlsym(RTLD_NEXT, "readdir");
-		struct dirent *entry = next(dir);
-		if (entry && strstr(entry->d_name, ".x"))
-			strcpy(entry->d_name, "gone");
-		return entry;
-	}
-	END
-	succeeds gcc -D_GNU_SOURCE -shared -fPIC -o "$dir/shim.so" "$dir/shim.c"
 	wq create $q.x
-	status 0 env LD_PRELOAD="$dir/shim.so" "$WQCTL_SHARED" metrics
+	status 0 with_shim unlink metrics
 	is "standard error" '' "$(<"$err")"
 	has metrics "\"$q\"" "$(<"$out")"
 	has_no metrics gone "$(<"$out")"
 	has_no metrics "$q.x" "$(<"$out")"
-	wq unlink $q.x
 }
 
 # ---- save, restore
@@ -1383,19 +1226,17 @@ test_restore_refuses_a_snapshot_that_is_truncated_changed_or_newer_and_names_the
 	status 0 wq save -o "$dir/s" $q.a $q.b $q.c
 	unlink_saved
 	lines=$(wc -l <"$dir/s")
-	for ((n = 0; n < lines; n += 8)); do
+	for ((n = 0; n < lines; n += 16)); do
 		head -n $n "$dir/s" >"$dir/t"
 		status 1 wq restore "$dir/t"
 	done
-	prints "line $((n - 8)): the snapshot is truncated"
-	for ((n = 2; n < lines; n += 8)); do
+	prints "line $((n - 16)): the snapshot is truncated"
+	for ((n = 2; n < lines; n += 16)); do
 		sed "${n}s/[a-z]/Z/" "$dir/s" >"$dir/t"
-		status 1 wq restore "$dir/t"
-		prints "line $lines: the checksum differs"
+		reports 1 "line $lines: the checksum differs" wq restore "$dir/t"
 	done
 	sed '1s/1/2/' "$dir/s" >"$dir/t"
-	status 1 wq restore "$dir/t"
-	prints "line 1: this wqctl can't read this version"
+	reports 1 "line 1: this wqctl can't read this version" wq restore "$dir/t"
 	(cat "$dir/s"; echo more) >"$dir/t"
 	status 1 wq restore "$dir/t"
 	printf 'wq-snapshot 1\n\0' >"$dir/t"
@@ -1456,11 +1297,9 @@ test_restore_refuses_hostile_lines_with_the_right_checksum() {
 	key ready,parked "parked"
 	END
 	for ((n = 1; n <= 20; n++)); do
-		status 1 wq restore "$dir/t.$n"
-		prints "line 5: "
+		reports 1 "line 5: " wq restore "$dir/t.$n"
 	done
-	status 1 wq restore "$dir/t.21"
-	prints "line 5: the kernel refuses it"
+	reports 1 "line 5: the kernel refuses it" wq restore "$dir/t.21"
 	is "queues" "" "$(wq ls | grep "^$q" || true)"
 }
 
@@ -1469,8 +1308,7 @@ test_restore_of_a_queue_that_exists_fails_or_merges_as_adds_do() {
 	succeeds wq add $q a b
 	succeeds wq add --after 1h $q c
 	status 0 wq save -o "$dir/s" $q
-	status 1 wq restore "$dir/s"
-	prints "it exists; add the keys to it with --merge"
+	reports 1 "it exists; add the keys to it with --merge" wq restore "$dir/s"
 	succeeds wq cancel $q a >/dev/null
 	status 0 wq restore --merge "$dir/s"
 	is "ready, delayed, keys" "2 1 3" "$(stats ready delayed keys)"
@@ -1480,15 +1318,15 @@ test_restore_of_a_queue_that_exists_fails_or_merges_as_adds_do() {
 test_save_that_is_killed_leaves_no_pause_and_the_old_file() {
 	local i pid
 	succeeds wq create -n 200000 $q
-	seq 50000 | succeeds wq add $q
+	seq 20000 | succeeds wq add $q
 	echo old >"$dir/s"
-	for i in 0 0.02 0.05 0.1 0.3; do
+	for i in 0 0.02 0.05 0.1; do
 		wq save -o "$dir/s" $q &
 		pid=$!
 		nap $i
 		kill -9 $pid 2>/dev/null
 		wait $pid 2>/dev/null
-		[ "$(head -c 3 "$dir/s")" = old ] || tail -n 1 "$dir/s" | grep -q '^end 50' ||
+		[ "$(head -c 3 "$dir/s")" = old ] || tail -n 1 "$dir/s" | grep -q '^end 20' ||
 			fail "a part of a snapshot"
 	done
 	eventually add_succeeds
@@ -1500,9 +1338,9 @@ add_succeeds() { wq add $q more 2>/dev/null; }
 test_restore_that_is_killed_can_be_merged() {
 	local i pid
 	succeeds wq create -n 200000 $q
-	seq 30000 | succeeds wq add $q
+	seq 10000 | succeeds wq add $q
 	status 0 wq save -o "$dir/s" $q
-	for i in 0.05 0.1 0.2 0.4; do
+	for i in 0.03 0.1 0.2; do
 		wq unlink $q 2>/dev/null
 		"$WQCTL" restore "$dir/s" &
 		pid=$!
@@ -1510,7 +1348,7 @@ test_restore_that_is_killed_can_be_merged() {
 		kill -9 $pid 2>/dev/null
 		wait $pid 2>/dev/null
 		status 0 wq restore --merge "$dir/s"
-		is "ready" 30000 "$(stats ready)"
+		is "ready" 10000 "$(stats ready)"
 	done
 }
 
@@ -1520,13 +1358,11 @@ test_save_to_a_full_disk_keeps_the_old_file() {
 	mkdir "$dir/full"
 	succeeds mount -t tmpfs -o size=8k,nr_inodes=9 tmpfs "$dir/full"
 	echo old >"$dir/full/s"
-	status 1 wq save -o "$dir/full/s" $q
-	prints "No space left"
+	reports 1 "No space left" wq save -o "$dir/full/s" $q
 	is "file, files" "old s" "$(<"$dir/full/s") $(ls -A "$dir/full")"
 	status 1 full wq save $q
 	is "ready, a pause" "1000 0" "$(stats ready) $(wq ls | grep -c "^$q.*paused")"
-	status 1 wq save -o /dev/null $q
-	prints "it is not a regular file"
+	reports 1 "it is not a regular file" wq save -o /dev/null $q
 }
 
 test_save_keeps_a_pause_that_was_there() {
@@ -1617,7 +1453,6 @@ test_top_sorts_queues_by_any_column() {
 	sees "^before"$'\n'"after 0"
 	eventually file_has "$dir/tty-after" 1
 	is "terminal's settings" "$(<"$dir/tty")" "$(<"$dir/tty-after")"
-	wq unlink $q.b
 }
 
 test_top_shows_rates_of_the_last_interval() {
@@ -1628,7 +1463,7 @@ test_top_shows_rates_of_the_last_interval() {
 			wq get -n 3 $q
 		done
 	) >/dev/null 2>&1 &
-	in_tmux "$WQCTL" top -d 1
+	in_tmux "$WQCTL" top -d 0.5
 	sees "$q +[1-9][0-9.]* +[1-9][0-9.]* +[0-9]+ +[0-9]+ +0 +[0-9]+ +[^ ]+ +[^ ]+ +[0-9.]+[mun]?s +[0-9.]+[mun]?s +[0-9.]+[mun]?s +[0-9.]+[mun]?s"
 	kill $!
 	sees "$q +0 +0 +[0-9]+ +0 +0 +0 +[^ ]+ +- +- +- +- +- +0"
@@ -1722,11 +1557,11 @@ test_top_fits_a_terminal_of_any_size() {
 	wq add $q {1..40}
 	in_tmux "$WQCTL" top -d 0.2
 	sees "$q "
-	for size in "60 10" "12 4" "3 2" "1 1" "200 60"; do
+	for size in "12 4" "1 1" "200 60"; do
 		tmux -S "$top/tmux" resize-window -x ${size% *} -y ${size#* }
-		nap 0.3
+		nap 0.2
 		press Enter Down NPage
-		nap 0.3
+		nap 0.2
 		press Up q
 	done
 	sees "by DEPTH.*$q "
@@ -1755,10 +1590,8 @@ test_top_restores_the_terminal_after_ctrl_c() {
 
 test_top_batch_prints_frames_without_a_terminal() {
 	queue
-	status 1 wq top
-	prints "top needs a terminal"
-	status 1 wq top --batch no.such
-	prints "there is no queue of that name"
+	reports 1 "top needs a terminal" wq top
+	reports 1 "there is no queue of that name" wq top --batch no.such
 	status 2 wq top -d 0 $q
 	wq add $q a b
 	status 0 wq top --batch -d 0.1 -n 2
@@ -1800,8 +1633,7 @@ test_pause_changes_only_what_it_names() {
 	status 0 wq resume --adds $q
 	status 0 wq add $q b
 	is "paused" "yes no" "$(stats gets_paused adds_paused)"
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	status 0 wq resume --fd 7
 	is keys "a b" "$(wq get -n 2 $q | words)"
 }
@@ -1815,22 +1647,16 @@ test_pause_for_a_time_ends_by_itself() {
 	eventually "$WQCTL" add $q a 2>/dev/null
 	is key a "$(wq get --wait $q)"
 	is "paused" "no no" "$(stats gets_paused adds_paused)"
-	status 2 wq pause --for 0 $q
-	prints "--for: '0' is too short"
+	reports 2 "--for: '0' is too short" wq pause --for 0 $q
 }
 
-test_get_and_run_report_that_gets_are_paused() {
+test_get_reports_that_gets_are_paused() {
 	queue
 	wq pause --gets $q
 	status 3 wq get -t 10ms $q
 	prints "the get waits: gets of the queue '$q' are paused; the queue's owner ends that by: wqctl resume $q"
 	status 0 wq shutdown $q
 	status 0 wq run $q true
-	wq unlink $q
-	queue
-	wq pause --gets $q
-	status 124 timeout -s INT 1 "$WQCTL" run $q true
-	prints "no command starts: gets are paused"
 }
 
 test_pause_is_shown_by_ls_metrics_and_top() {
@@ -1857,26 +1683,23 @@ test_pause_is_shown_by_ls_metrics_and_top() {
 
 test_wait_exits_with_the_end_of_the_run() {
 	queue
-	status 3 wq wait $q a
-	prints "no run is pending or in progress"
+	reports 3 "no run is pending or in progress" wq wait $q a
 	wq add $q a b c
-	status 6 wq wait -t 0 $q a
-	prints "the run has not ended yet"
+	reports 6 "the run has not ended yet" wq wait -t 0 $q a
 	status 6 wq wait -t 5ms $q a
 	wq wait $q a &
-	until [ "$(stats flushes)" = 1 ]; do nap 0.01; done
+	eventually stat_is flushes 1
 	is key a "$(wq get $q)"
 	wait $! || fail "wait: status $?"
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	is key b "$(wq get --fd 7)"
 	status 1 wq wait --fd 7 -t 1ms b
 	(status 1 wq wait $q b && prints "the key 'b': the run failed") &
-	until [ "$(stats flushes)" = 1 ]; do nap 0.01; done
+	eventually stat_is flushes 1
 	wq done --retry --fd 7 b
 	wait $! || fail "wait of a run that fails: status $?"
 	(status 5 wq wait $q c && prints "the key 'c': the run was canceled") &
-	until [ "$(stats flushes)" = 1 ]; do nap 0.01; done
+	eventually stat_is flushes 1
 	wq cancel $q c
 	wait $! || fail "wait of a run that is canceled: status $?"
 }
@@ -1885,15 +1708,12 @@ test_add_wait_exits_with_the_end_of_its_run() {
 	queue
 	wq run $q -- sh -c '[ "$1" != bad ]' sh {} &
 	status 0 wq add --wait $q good other
-	status 1 wq add --wait $q bad
-	prints "the key 'bad': the run failed"
+	reports 1 "the key 'bad': the run failed" wq add --wait $q bad
 	status 1 wq add --wait $q good bad
 	status 2 wq add --wait $q </dev/null
 	prints "--wait needs a KEY"
-	status 2 wq add -t 1s $q a
-	prints "--timeout needs --wait"
-	status 2 wq add --wait --after 1s $q a
-	prints "can't be combined with --after"
+	reports 2 "--timeout needs --wait" wq add -t 1s $q a
+	reports 2 "can't be combined with --after" wq add --wait --after 1s $q a
 	status 1 wq add --wait --priority 1 $q a
 	prints "the queue '$q' was created without --order priority"
 	wq pause --gets $q
@@ -1905,10 +1725,8 @@ test_disable_refuses_adds_until_enable() {
 	wq add $q a
 	status 0 wq disable $q a b
 	is states "ready idle" "$(words <"$out")"
-	status 1 wq add $q a
-	prints "a key is disabled"
-	status 1 wq add --wait $q a
-	prints "the key 'a' is disabled"
+	reports 1 "a key is disabled" wq add $q a
+	reports 1 "the key 'a' is disabled" wq add --wait $q a
 	is query disabled "$(wq query $q a)"
 	is "disabled, keys" "2 2" "$(stats disabled keys)"
 	status 0 wq ls --json $q
@@ -1926,11 +1744,9 @@ test_disable_refuses_adds_until_enable() {
 test_disable_waits_for_the_run_in_progress() {
 	queue
 	wq add $q a
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq get --fd 7
-	status 6 wq disable -t 5ms $q a
-	prints "the run has not ended yet"
+	reports 6 "the run has not ended yet" wq disable -t 5ms $q a
 	status 0 wq disable -t 0 $q a
 	is states "processing,disabled" "$(<"$out")"
 	wq disable $q a >"$dir/states" &
@@ -1940,28 +1756,18 @@ test_disable_waits_for_the_run_in_progress() {
 	is query disabled "$(wq query $q a)"
 }
 
-test_disable_is_for_the_owner() {
-	: >"$dir/device-for-all"
-	chmod 666 /dev/wq
+test_pause_and_disable_are_for_the_owner() {
+	device_for_all
 	queue -m 666
-	status 1 as_nobody disable $q a
-	prints "only the queue's owner and root may do that"
-	is disabled 0 "$(stats disabled)"
-	wq disable $q a
-	status 1 as_nobody enable $q a
-	is disabled 1 "$(stats disabled)"
-}
-
-test_pause_is_for_the_owner() {
-	: >"$dir/device-for-all"
-	chmod 666 /dev/wq
-	queue -m 666
-	status 1 as_nobody pause $q
-	prints "only the queue's owner and root may do that"
-	is "paused" "no no" "$(stats gets_paused adds_paused)"
+	local args
+	for args in "pause $q" "disable $q a"; do
+		reports 1 "only the queue's owner and root may do that" as_nobody $args
+	done
+	is "paused, disabled" "no no 0" "$(stats gets_paused adds_paused disabled)"
+	wq disable $q a >/dev/null
 	wq pause $q
-	status 1 as_nobody resume $q
-	is "paused" "yes yes" "$(stats gets_paused adds_paused)"
+	for args in "resume $q" "enable $q a"; do status 1 as_nobody $args; done
+	is "paused, disabled" "yes yes 1" "$(stats gets_paused adds_paused disabled)"
 }
 
 test_pause_of_a_queue_that_is_shut_down_exits_4() {
@@ -1970,18 +1776,17 @@ test_pause_of_a_queue_that_is_shut_down_exits_4() {
 	wq pause $q
 	wq shutdown $q
 	is "paused" "no no" "$(stats gets_paused adds_paused)"
-	status 4 wq pause $q
-	prints "the queue is shut down"
+	reports 4 "the queue is shut down" wq pause $q
 	status 0 wq resume $q
 	is key a "$(wq get $q)"
 }
 
-test_run_waits_while_gets_are_paused() {
+test_run_reports_that_gets_are_paused_and_waits() {
 	queue
 	wq pause --gets $q
 	wq add $q a b
-	"$WQCTL" run -q --once $q -- sh -c 'echo "$1" >>'"$dir/ran" sh &
-	eventually asleep $!
+	"$WQCTL" run --once $q -- sh -c 'echo "$1" >>'"$dir/ran" sh 2>"$err" &
+	eventually printed "no command starts: gets are paused"
 	gone $! && fail "run: expected to wait, seen to end"
 	[ ! -e "$dir/ran" ] || fail "run: expected no run, seen one"
 	wq resume $q
@@ -2019,29 +1824,25 @@ test_shutdown_drain_waits_for_the_last_key() {
 
 test_shutdown_drain_timeout_ends_the_wait_and_the_queue_still_drains() {
 	queue
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq add $q a b
 	wq get --fd 7 >/dev/null
 	status 1 wq shutdown --drain --timeout 0 $q
 	prints "the queue '$q' is shut down, and drains: 1 ready and 1 processing keys are left; wait again: wqctl shutdown --drain $q"
 	is draining yes "$(stats draining)"
-	status 1 wq shutdown --drain -t 50ms $q
-	prints "1 ready and 1 processing keys are left"
+	reports 1 "1 ready and 1 processing keys are left" wq shutdown --drain -t 50ms $q
 	is key b "$(wq get $q)"
 	# while the queue drains, the key can come back
 	status 3 wq get $q
 	status 0 wq done --fd 7 a
 	status 4 wq get --wait $q
 	status 0 wq shutdown --drain --timeout 0 $q
-	status 2 wq shutdown --timeout 1s $q
-	prints "--timeout needs --drain"
+	reports 2 "--timeout needs --drain" wq shutdown --timeout 1s $q
 }
 
 test_shutdown_needs_more_than_write_permission() {
 	queue -m 602
-	: >"$dir/device-for-all"
-	chmod 666 /dev/wq
+	device_for_all
 	wq create -m 606 $q.rw
 	status 1 as_nobody shutdown $q
 	prints "can't shut down the queue '$q': write permission alone does not allow it"
@@ -2055,8 +1856,7 @@ test_shutdown_needs_more_than_write_permission() {
 test_run_waits_in_a_drain_for_a_key_that_another_consumer_holds() {
 	queue
 	local run drain
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq add $q k
 	wq get --fd 7 >/dev/null
 	# descriptor 7 is the other consumer, which these must not keep
@@ -2066,7 +1866,7 @@ test_run_waits_in_a_drain_for_a_key_that_another_consumer_holds() {
 	"$WQCTL" shutdown --drain $q 7>&- &
 	drain=$!
 	eventually stat_is draining yes
-	nap 0.5
+	nap 0.2
 	gone $run && fail "run: expected to wait for the key, seen to end"
 	eventually idle $run 2
 	exec 7>&-
@@ -2102,7 +1902,7 @@ test_run_processes_every_key_until_shutdown() {
 	wq add $q {1..8}
 	wq shutdown $q
 	status 0 wq run -j 4 $q -- sh -c 'echo "$1" >>'"$dir/ran" sh
-	for k in $(lines "$dir/ran"); do seen[$k]+=x; done
+	for k in $(lines "$dir/ran"); do seen[k]+=x; done
 	is keys "1 2 3 4 5 6 7 8" "${!seen[*]}"
 	is runs "x x x x x x x x" "${seen[*]}"
 	prints "8 runs, 0 retries, 0 given up, in "
@@ -2127,23 +1927,6 @@ test_run_retries_a_failed_key() {
 	prints "key 'bad': exit status 7; retry 1 of 18"
 	prints "3 runs, 1 retries, 0 given up, in "
 	is "keys, retries" "0 1" "$(stats keys retries)"
-}
-
-test_run_doubles_the_backoff_at_each_failure() {
-	queue --limiter exponential:50ms:10s
-	local t i wait=50000
-	wq add $q k
-	status 0 wq run --once -q $q -- bash -c '
-		echo "${EPOCHREALTIME/[.,]}" >>"$1"
-		mapfile -t times <"$1"
-		[ ${#times[@]} -ge 4 ]' bash "$dir/ran"
-	mapfile -t t <"$dir/ran"
-	is runs 4 ${#t[@]}
-	for i in 1 2 3; do
-		among "us from run $i to its retry" $wait 100000000 $((t[i] - t[i - 1]))
-		wait=$((wait * 2))
-	done
-	is "standard error" '' "$(<"$err")"
 }
 
 # Descriptor 1 or 2 would be that of a queue, where each message is an add.
@@ -2175,8 +1958,7 @@ test_command_of_run_does_not_wait_for_its_own_key() {
 
 test_run_refuses_to_move_keys_to_its_own_queue() {
 	queue
-	status 2 wq run --failed-to $q $q -- false
-	prints "--failed-to needs another queue"
+	reports 2 "--failed-to needs another queue" wq run --failed-to $q $q -- false
 }
 
 test_create_accepts_no_queue_that_is_shut_down() {
@@ -2188,12 +1970,9 @@ test_create_accepts_no_queue_that_is_shut_down() {
 }
 
 test_unknown_command_gets_a_suggestion() {
-	status 2 wq creat $q
-	prints "there is no command 'creat'; did you mean 'create'?"
-	status 2 wq list
-	prints "did you mean 'ls'?"
-	status 2 wq xyzzy
-	prints "there is no command 'xyzzy'; wqctl --help lists the commands"
+	reports 2 "there is no command 'creat'; did you mean 'create'?" wq creat $q
+	reports 2 "did you mean 'ls'?" wq list
+	reports 2 "there is no command 'xyzzy'; wqctl --help lists the commands" wq xyzzy
 	status 0 wq help
 	is "help" "$(wq --help)" "$(<"$out")"
 	status 0 wq help add
@@ -2203,7 +1982,7 @@ test_unknown_command_gets_a_suggestion() {
 test_run_gives_up_after_max_retries() {
 	queue --limiter exponential:1ms:1ms
 	local n
-	for n in 0 1 2; do
+	for n in 0 1; do
 		rm -f "$dir/ran"
 		wq add $q k
 		status 1 wq run --once -q --max-retries $n $q -- sh -c "echo >>$dir/ran; exit 7"
@@ -2216,8 +1995,7 @@ test_run_gives_up_after_max_retries() {
 	prints "key 'k': killed by signal 9 (Killed); retry 18 of 18"
 	prints "key 'k': killed by signal 9 (Killed); given up after 18 retries, and parked"
 	prints "20 runs, 18 retries, 1 given up, in "
-	status 2 wq run --max-retries -1 $q true
-	prints "not a number"
+	reports 2 "not a number" wq run --max-retries -1 $q true
 }
 
 test_run_gives_up_a_key_that_kills_its_worker() {
@@ -2266,7 +2044,7 @@ test_run_follows_the_name_of_its_queue() {
 	prints "2 runs, "
 }
 
-test_run_touches_its_key_while_nobody_reads_standard_error() {
+test_run_touches_the_key_of_a_long_command_while_nobody_reads_standard_error() {
 	queue --lease 300ms
 	local run
 	mkfifo "$dir/errors"
@@ -2275,7 +2053,7 @@ test_run_touches_its_key_while_nobody_reads_standard_error() {
 	"$WQCTL" run -q --once $q -- sh -c "echo >>$dir/ran; head -c 300000 /dev/zero | tr '\0' x >&2" \
 		2>"$dir/errors" {errors}>&- &
 	run=$!
-	nap 2
+	nap 1.5
 	is "runs, expired" "1 0" "$(wc -l <"$dir/ran") $(stats expired)"
 	head -c 300000 <&"$errors" >/dev/null
 	wait $run
@@ -2327,15 +2105,13 @@ test_run_moves_given_up_keys_with_failed_to() {
 	# the queue's own retries do not park it
 	wq set --max-retries 1 $q
 	wq add $q k
-	status 1 wq run --once --failed-to $q.dead $q -- false
-	prints "given up after 1 retry, and moved"
+	reports 1 "given up after 1 retry, and moved" wq run --once --failed-to $q.dead $q -- false
 	is "keys, parked" "0 0" "$(stats keys parked_total)"
 	is key k "$(wq get $q.dead)"
 	wq set --max-retries 0 $q
 	# a wait reports that the run failed
 	"$WQCTL" run -q --max-retries 0 --failed-to $q.dead $q -- false &
-	status 1 wq add --wait -t 10s $q k
-	prints "the key 'k': the run failed, and the key was given up"
+	reports 1 "the key 'k': the run failed, and the key was given up" wq add --wait -t 10s $q k
 	kill $!
 	wait $! || true
 	is key k "$(wq get $q.dead)"
@@ -2346,25 +2122,22 @@ test_run_moves_given_up_keys_with_failed_to() {
 	is parked 1 "$(stats parked)"
 	status 1 wq run --once --failed-to $q.none $q -- true
 	prints "can't open the queue '$q.none' of --failed-to"
-	wq unlink $q.dead
 }
 
 # ---- kick
 
-park() { # KEY REASON
-	exec 5<>/dev/wq
-	wq bind --fd 5 $q
-	wq add $q "$1"
-	wq get --fd 5 >/dev/null
-	wq done --fd 5 --give-up --reason "$2" -- "$1"
+park() { # REASON KEY...
+	consumer 5
+	wq add $q "${@:2}"
+	wq get --fd 5 -n 9 >/dev/null
+	wq done --fd 5 --give-up --reason "$1" -- "${@:2}"
 	exec 5>&-
 }
 
 test_kick_makes_parked_keys_ready() {
 	queue
-	park a 'no disk'
-	park b ''
-	park c ''
+	park 'no disk' a
+	park '' b c
 	is state parked,failed "$(wq query $q a | head -n 1)"
 	status 0 wq ls --parked $q
 	matches row '^ *[0-9.]+[mu]?s +1 - +a: no disk$' "$(grep ': ' "$out" | tail -n 1)"
@@ -2378,8 +2151,7 @@ test_kick_makes_parked_keys_ready() {
 	matches top "$q .* 3 +-"$'\n' "$(<"$out")"$'\n'
 	status 0 wq kick $q a
 	is state ready "$(wq query $q a)"
-	status 3 wq kick $q a other
-	prints "the key 'a' is not parked"
+	reports 3 "the key 'a' is not parked" wq kick $q a other
 	prints "the key 'other' is not parked"
 	status 0 wq kick --count 1 $q
 	is kicked 1 "$(<"$out")"
@@ -2390,7 +2162,7 @@ test_kick_makes_parked_keys_ready() {
 	status 2 wq kick $q
 	status 2 wq kick --all $q a
 	wq cancel $q a b c >/dev/null
-	park d ''
+	park '' d
 	is parked 1 "$(stats parked)"
 	wq shutdown $q
 	status 4 wq kick $q d
@@ -2400,8 +2172,7 @@ test_kick_makes_parked_keys_ready() {
 test_retries_are_an_attribute() {
 	wq create --max-retries 3 --max-keys 40 $q
 	is "max_retries, max_parked" "3 10" "$(stats max_retries max_parked)"
-	status 1 wq create --max-retries 4 $q
-	prints "its max-retries is 3, not 4"
+	reports 1 "its max-retries is 3, not 4" wq create --max-retries 4 $q
 	status 0 wq set --max-retries 0 $q
 	is max_retries - "$(stats max_retries)"
 	status 2 wq set --max-retries 65536 $q
@@ -2415,8 +2186,7 @@ test_run_counts_earlier_failures() {
 	queue --limiter exponential:1ms:1ms
 	wq add --rate-limited $q k
 	wq add --rate-limited $q k
-	status 1 wq run --once --max-retries 3 $q -- false
-	prints "retry 3 of 3"
+	reports 1 "retry 3 of 3" wq run --once --max-retries 3 $q -- false
 	prints "2 runs, 1 retries, 1 given up"
 }
 
@@ -2436,13 +2206,11 @@ test_run_once_waits_for_retries_but_not_for_delayed_keys() {
 test_run_once_does_not_wait_for_a_retained_key() {
 	queue --limiter exponential:1ms:1ms
 	wq add --rate-limited $q k
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq get -t 20 --fd 7 >/dev/null
 	wq done --fd 7 k
 	is "failed, retained" "1 1" "$(stats failed retained)"
-	status 0 wq run --once $q -- true
-	prints "0 runs"
+	reports 0 "0 runs" wq run --once $q -- true
 }
 
 test_run_reports_retries_that_shutdown_dropped() {
@@ -2469,49 +2237,16 @@ test_run_sigterm_leaves_a_pending_retry() {
 	is query $'delayed,failed\nfailures 1' "$(wq query $q k)"
 }
 
-# wqctl without memory: each done fails twice before it succeeds, and the first fork() of a
-# worker fails.
-no_memory() { LD_PRELOAD=$dir/shim.so "$WQCTL_SHARED" "$@"; }
-
 test_run_without_memory_tries_again() {
 	queue
-	cat >"$dir/shim.c" <<-END
-	#define _GNU_SOURCE
-	#include <dlfcn.h>
-	#include <errno.h>
-	#include <linux/wq.h>
-	#include <sys/syscall.h>
-	#include <sys/types.h>
-	#include <unistd.h>
-	int ioctl(int fd, unsigned long nr, void *arg)
-	{
-		static int n;
-		if (nr != WQ_IOC_DONE || n++ % 3 == 2)
-			return syscall(SYS_ioctl, fd, nr, arg);
-		/* as the kernel, which has not handled a key */
-		((struct wq_done *)arg)->keys.count = 0;
-		errno = ENOMEM;
-		return -1;
-	}
-	pid_t fork(void)
-	{
-		static int n;
-		if (n++ != 1)
-			return ((pid_t (*)(void))dlsym(RTLD_NEXT, "fork"))();
-		errno = EAGAIN;
-		return -1;
-	}
-	END
-	succeeds gcc -shared -fPIC -I"$SRC/include/uapi" \
-		-o "$dir/shim.so" "$dir/shim.c" -ldl
 	wq add $q bad good
-	status 0 no_memory run --once $q -- sh -c "echo {} >>$dir/ran"
+	status 0 with_shim memory run --once $q -- sh -c "echo {} >>$dir/ran"
 	is ran "bad good" "$(lines "$dir/ran")"
 	prints "can't fork: Resource temporarily unavailable; trying again"
 	prints "2 runs, 0 retries"
 	is "keys, dones, given back" "0 2 0" "$(stats keys dones given_back)"
 	wq add $q bad
-	status 0 no_memory run --once $q -- sh -c "[ -e $dir/again ] || { : >$dir/again; exit 1; }"
+	status 0 with_shim memory run --once $q -- sh -c "[ -e $dir/again ] || { : >$dir/again; exit 1; }"
 	prints "2 runs, 1 retries"
 	is "keys, dones, given back" "0 4 0" "$(stats keys dones given_back)"
 }
@@ -2533,8 +2268,7 @@ is_ready() { # KEY
 test_run_of_a_missing_command_leaves_the_key() {
 	queue
 	wq add $q k
-	status 1 wq run -j 3 $q -- no-such-command
-	prints "can't run 'no-such-command'"
+	reports 1 "can't run 'no-such-command'" wq run -j 3 $q -- no-such-command
 	# two of the workers may have given the key back, so that it is delayed for 5 ms
 	eventually is_ready k
 	wq shutdown $q
@@ -2696,14 +2430,6 @@ test_run_never_runs_a_key_twice_at_once() {
 	among "runs" 6 36 $begun
 }
 
-test_run_touches_the_key_of_a_long_command() {
-	queue --lease 2s
-	wq add $q k
-	status 0 wq run -j 2 --once $q -- sh -c "echo >>$dir/ran; exec sleep 5"
-	is "runs, expired, dones" "1 0 1" "$(wc -l <"$dir/ran") $(stats expired dones)"
-	prints "1 runs, 0 retries, 0 given up, in "
-}
-
 test_run_that_was_stopped_ends_the_command_of_its_expired_key() {
 	queue --lease 2s
 	local second run worker command child
@@ -2766,8 +2492,7 @@ test_run_discards_the_outcome_of_an_expired_key() {
 test_usage_errors_exit_2() {
 	status 2 wq nonsense
 	status 2 wq get
-	status 2 wq done $q k
-	prints "give --fd N"
+	reports 2 "give --fd N" wq done $q k
 	status 2 wq get -t never $q
 	status 2 wq create -m 888 $q
 	status 2 wq run $q
@@ -2794,13 +2519,12 @@ test_missing_queue_advice_names_create_or_ls() {
 	for c in "add no.such k" "get no.such" "bind --fd 7 no.such" "run no.such -- true"; do
 		exec 7<>/dev/wq
 		status 1 wq $c
-		prints "create it first: wqctl create no.such"
+		prints "there is no queue of that name; create it first: wqctl create no.such"
 	done
 	for c in "unlink no.such" "stat no.such" "ls no.such" "show no.such k" "query no.such k" \
 		"cancel no.such k" "forget no.such k" "shutdown no.such" "metrics no.such" \
 		"top --batch no.such"; do
-		status 1 wq $c
-		prints "there is no queue of that name; wqctl ls lists the queues"
+		reports 1 "there is no queue of that name; wqctl ls lists the queues" wq $c
 		has_no "advice of $c" "wqctl create" "$(<"$err")"
 	done
 }
@@ -2808,19 +2532,15 @@ test_missing_queue_advice_names_create_or_ls() {
 test_denied_commands_explain_the_mode() {
 	queue
 	: >"$dir/device-for-all"
-	status 1 as_nobody stat $q
-	prints "you cannot open /dev/wq; use sudo"
+	reports 1 "you cannot open /dev/wq; use sudo" as_nobody stat $q
 	chmod 666 /dev/wq
-	status 1 as_nobody stat $q
-	prints "sudo wqctl stat $q"
+	reports 1 "sudo wqctl stat $q" as_nobody stat $q
 	status 0 wq stat $q
-	status 1 as_nobody unlink $q
-	prints "only the queue's owner and root may do that"
+	reports 1 "only the queue's owner and root may do that" as_nobody unlink $q
 	status 0 wq stat $q
 	wq create -m 604 $q.r
 	status 1 as_nobody add $q.r k
 	prints "the queue has mode 0604 and uid 0, gid 0, which allow you only to read"
-	wq unlink $q.r
 }
 
 test_unlink_prints_the_keys_that_it_drops() {
@@ -2830,8 +2550,7 @@ test_unlink_prints_the_keys_that_it_drops() {
 	wq create $q
 	wq add $q a b c
 	wq add --after 1h $q later
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq get --fd 7 >/dev/null
 	status 0 wq unlink $q
 	prints "unlinked '$q' with 2 ready, 1 processing and 1 delayed keys; 1 open file still uses it, and keys that are left when it is closed are dropped"
@@ -2839,16 +2558,14 @@ test_unlink_prints_the_keys_that_it_drops() {
 	exec 7>&-
 	wq create $q
 	wq add $q a
-	status 0 wq unlink $q
-	prints "with 1 ready, 0 processing and 0 delayed keys; they are dropped"
+	reports 0 "with 1 ready, 0 processing and 0 delayed keys; they are dropped" wq unlink $q
 }
 
 test_shutdown_prints_the_delayed_keys_that_it_drops() {
 	queue
 	wq add --after 1h $q a b
 	wq add $q ready
-	status 0 wq shutdown $q
-	prints "dropped 2 delayed keys or retries"
+	reports 0 "dropped 2 delayed keys or retries" wq shutdown $q
 	status 0 wq shutdown $q
 	is "standard error" '' "$(<"$err")"
 }
@@ -2856,8 +2573,7 @@ test_shutdown_prints_the_delayed_keys_that_it_drops() {
 test_shutdown_drain_counts_retries_that_it_drops() {
 	queue
 	wq add --after 1h $q a
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq add $q k
 	wq get --fd 7 >/dev/null
 	"$WQCTL" shutdown --drain $q 2>"$dir/drain" &
@@ -2878,8 +2594,7 @@ test_no_command_lists_the_queues() {
 
 test_info_shows_the_used_quota() {
 	queue
-	: >"$dir/device-for-all"
-	chmod 666 /dev/wq
+	device_for_all
 	status 0 as_nobody info
 	matches info 'charged_queues +0' "$(<"$out")"
 	status 0 as_nobody create -n 70 $q.b
@@ -2923,13 +2638,10 @@ test_times_have_several_units() {
 	1.5 1500000000
 	END
 	for t in 1h30 30m1 1y m 1..5s 1h-2m ''; do
-		status 2 wq create --lease "$t" $q
-		prints "is not a time"
+		reports 2 "is not a time" wq create --lease "$t" $q
 	done
-	status 2 wq create --lease 200000d $q
-	prints "is too long; the maximum is 106751d"
-	status 2 wq create --limiter exponential:1s:999999d $q
-	prints "is too long a time"
+	reports 2 "is too long; the maximum is 106751d" wq create --lease 200000d $q
+	reports 2 "is too long a time" wq create --limiter exponential:1s:999999d $q
 }
 
 test_run_does_not_execute_a_key() {
@@ -2938,8 +2650,7 @@ test_run_does_not_execute_a_key() {
 	status 0 wq run --once $q -- sh -c 'printf "%s;" "$1" >>'"$dir/ran" sh {}
 	is ran "\$(touch $dir/executed);-n;" "$(<"$dir/ran")"
 	exists_no "$dir/executed"
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	status 0 wq add --fd 7 -- -n
 	wq get --fd 7 >/dev/null
 	status 0 wq done --fd 7 --forget -- -n
@@ -2949,8 +2660,7 @@ test_groups_counts_the_keys_of_each_group() {
 	status 0 wq create --order groups:/:1 $q
 	status 0 wq add $q b/1 a/1 a/2 a/3 single $'b/\n'
 	status 0 wq add --after 1h $q b/later
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	succeeds wq get --fd 7
 	succeeds wq get --fd 7
 	status 0 wq groups $q
@@ -2970,8 +2680,7 @@ test_groups_shows_which_keys_wait_for_the_limit() {
 	is blocked "2 3" "$(stats blocked ready_groups)"
 	is metrics "wq_blocked_keys{name=\"$q\"} 2 wq_ready_groups{name=\"$q\"} 3" \
 		"$(wq metrics $q | grep -E '^wq_(blocked_keys|ready_groups)' | words)"
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	is keys "a/1 b/1" "$(wq get --fd 7 -n 2 | words)"
 	exec 7>&-
 	eventually stat_is processing 0
@@ -2994,8 +2703,7 @@ test_groups_of_a_prefix_are_its_bytes() {
 
 test_groups_of_a_queue_without_groups_fails() {
 	queue
-	status 1 wq groups $q
-	prints "the queue '$q' has no groups"
+	reports 1 "the queue '$q' has no groups" wq groups $q
 	prints "wqctl create --order"
 	status 1 wq groups no-such-queue
 }

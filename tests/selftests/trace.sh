@@ -23,12 +23,6 @@ cleanup() {
 	unlink_queues $q
 }
 
-# Makes descriptor 7 a consumer
-consume() {
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
-}
-
 # ---- tracepoints
 
 trace_on() {
@@ -62,7 +56,7 @@ saw_all() { [ ${#events[@]} -eq 0 ] || fail "expected no further event, seen ${e
 test_trace_add_get_done() {
 	queue
 	trace_on
-	consume
+	consumer 7
 	wq add $q k
 	wq add $q k
 	nap 0.05
@@ -107,7 +101,7 @@ test_trace_add_after() {
 test_trace_rate_limited() {
 	queue --limiter exponential:50ms:10s
 	trace_on
-	consume
+	consumer 7
 	wq add --rate-limited $q k
 	is key k "$(wq get -t 20 --fd 7)"
 	wq done --fd 7 --retry k
@@ -161,7 +155,7 @@ test_trace_give_back_of_a_killed_consumer() {
 test_trace_lease_expired() {
 	queue --lease 300ms
 	trace_on
-	consume
+	consumer 7
 	wq add $q k
 	wq get --token --fd 7 >/dev/null
 	eventually stat_is expired 1
@@ -184,7 +178,7 @@ test_trace_lease_expired() {
 test_trace_levels() {
 	queue --order priority --lease 300ms
 	trace_on
-	consume
+	consumer 7
 	wq add --priority=-5 $q k
 	wq add --priority 7 $q k
 	wq add --priority 3 $q k
@@ -218,7 +212,7 @@ test_trace_levels() {
 
 test_trace_cancel_and_shutdown() {
 	queue
-	consume
+	consumer 7
 	wq add $q a b held
 	wq get --fd 7 -n 1 >/dev/null
 	wq add --after 1h $q later
@@ -256,7 +250,7 @@ test_trace_disable_enable_and_the_end_of_a_flush() {
 	wq add $q a
 	trace_on
 	wq add --wait -t 30s $q a &
-	until [ "$(wq stat --json $q | jq .flushes)" = 1 ]; do nap 0.01; done
+	eventually stat_is flushes 1
 	wq disable $q a
 	wait $! || [ $? = 5 ] || fail "add --wait: status $?"
 	# an add that is refused, and an enable of a key that is not disabled, are no events
@@ -293,8 +287,7 @@ test_trace_pause_and_resume() {
 
 test_trace_park_and_kick() {
 	queue --max-keys 4
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	trace_on
 	wq add $q a b
 	wq get --fd 7 >/dev/null
@@ -439,7 +432,7 @@ metric_ns() {
 test_debugfs_metrics_equal_stat_and_are_for_root() {
 	shown_queue
 	local name text
-	consume
+	consumer 7
 	wq add $q a b c d
 	wq add $q d
 	wq get --fd 7 -n 3 >/dev/null
@@ -482,7 +475,7 @@ test_debugfs_state_lists_holders_and_delayed_keys_in_order() {
 	wq add $q first second third fourth
 	hold 1
 	nap 0.1
-	consume
+	consumer 7
 	wq get --fd 7 >/dev/null
 	wq add $q second
 	wq add --after 1h $q later
@@ -554,8 +547,7 @@ test_debugfs_directory_follows_the_queue_name() {
 	local text
 	wq add $q old
 	exec 6<$debug/$q/state
-	exec 7<>/dev/wq
-	wq bind --fd 7 $q
+	consumer 7
 	wq unlink $q
 	eventually hidden
 	# debugfs fails reads of an open file after its removal, so no freed queue is read

@@ -112,8 +112,8 @@ func chaosMain(args []string) error {
 		return err
 	}
 	faults = append(faults, r.check(p.adds)...)
-	// A shard waits for the lease of a successor in a fault, of which there are two at a time. A
-	// new leader starts their leases again, and takes an election to be found.
+	// Two members are in a fault at a time, so a shard waits for the leases of two successors. A new
+	// leader starts these again, and takes an election to be found.
 	if bound := 3*c.ttl + 10*time.Second; w.longest > bound {
 		faults = append(faults, fmt.Sprintf("unowned: a shard had no owner for %s, expected at most %s",
 			w.longest.Round(time.Millisecond), bound))

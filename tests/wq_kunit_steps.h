@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * KUnit cases as tables.  A row is a case: its name, and the steps that it takes in the fixture of
+ * its suite.  wq_kunit_main.c makes a case of each row.  A case with a loop, a thread or a condition
+ * is a function.
+ *
+ *	ROW(a_delayed_key_comes_when_it_is_due_and_not_a_ns_earlier,
+ *	    AFTER("a", HOUR), PASS(HOUR - 1), STATE("a", DELAYED), PASS(1), RUN("a")),
+ *
+ * A step that returns an error fails the case, unless IS() follows, which names the result.
+ * A suite that needs other steps defines them beside its rows.
+ */
+#ifndef _WQ_KUNIT_STEPS_H
+#define _WQ_KUNIT_STEPS_H
+
+#include "wq_kunit.h"
+
+struct step {
+	s64 (*fn)(struct kunit *test, const struct step *s);
+	const char *verb, *key;
+	const char *as;			/* under which GET_AS() remembers the key */
+	s64 arg;
+	u32 flags;
+	const struct wq_params *params;
+	int (*actor)(struct actor *a);
+};
+
+struct row {
+	char name[104];			/* an array, by whose address run_row() finds the row */
+	const struct step *steps;	/* up to one without a function */
+};
+
+#define ROW(name, ...)	{ #name, (const struct step[]){ __VA_ARGS__, {} } }
+
+/* The rows of the suites, up to one without a name. */
+extern const struct row wq_add_rows[], wq_get_rows[], wq_done_rows[], wq_shutdown_rows[];
+extern const struct row wq_drain_rows[], wq_state_rows[], wq_key_rows[];
+extern const struct row wq_delay_rows[], wq_lease_rows[];
+
+/* The function of each case that is a row. */
+void run_row(struct kunit *test);
+
+#define STEP(function, ...)	{ .fn = step_##function, .verb = #function, ##__VA_ARGS__ }
+
+/* --- results --- */
+
+/* The result of the step before. */
+#define IS(result)		STEP(is, .arg = result)
+/* The step fails with an error, and leaves the statistics as they were. */
+#define REFUSED(step, error)	STEP(remember), step, IS(error), STEP(unchanged)
+
+/* --- verbs; their results are those of the API --- */
+
+#define ADD(k)			STEP(add, .key = k)
+#define AFTER(k, ns)		AFTER_FLAGS(k, ns, 0)
+#define AFTER_FLAGS(k, ns, f)	STEP(add_after, .key = k, .arg = ns, .flags = f)
+#define RATE_LIMITED(k)		STEP(add_rate_limited, .key = k)
+#define CANCEL(k)		STEP(cancel, .key = k)
+#define FORGET(k)		STEP(forget, .key = k)
+#define QUERY(k)		STEP(query, .key = k)
+#define REQUEUES(k)		STEP(num_requeues, .key = k)
+#define DONE_KEY(k)		STEP(done_key, .key = k)
+#define SHUTDOWN		STEP(shutdown)
+
+/* Gets the next key, which must be this one.  DONE(), TOUCH() and GOT() are about this get. */
+#define GET(k)			GET_AS(k, k)
+#define GET_AS(name, k)		STEP(get, .key = k, .as = name)
+/* Gets the key with a lease. */
+#define LEASED(k)		LEASED_AS(k, k)
+#define LEASED_AS(name, k)	STEP(get_leased, .key = k, .as = name)
+#define DONE(name)		STEP(done, .as = name)
+#define DONE_WITH(name, ns, outcome)	STEP(done_with, .as = name, .arg = ns, .flags = outcome)
+#define TOUCH(name)		STEP(touch, .as = name)
+/* What the get returned in a field of wq_item. */
+#define GOT(name, field, value) \
+	STEP(got, .as = name, .arg = offsetof(struct wq_item, field)), IS(value)
+
+/* --- checks --- */
+
+#define STATE(k, state)		QUERY(k), IS(state)
+/* The key is next.  Its run ends, and it is no longer dirty. */
+#define RUN(k)			STEP(run, .key = k)
+#define GET_ANY			STEP(get_any)
+#define GET_FAILS(error)	GET_ANY, IS(error)
+#define NOTHING_READY		GET_FAILS(-EAGAIN)
+#define LEN(n)			STEP(len), IS(n)
+/* A field of wq_stat. */
+#define STAT(field, value) \
+	STEP(stat, .arg = offsetof(struct wq_stat, field), \
+	     .flags = sizeof_field(struct wq_stat, field)), IS(value)
+
+/* --- the clock, and the queue --- */
+
+#define PASS(ns)		STEP(pass, .arg = ns)
+#define AT(time)		STEP(at, .arg = time)
+#define TICK			STEP(tick)
+/* Replaces the queue by one with these wq_params, on the test's clock. */
+#define NEW_QUEUE(...)		STEP(new_queue, .params = &(const struct wq_params){ __VA_ARGS__ })
+
+/* --- actors, by names --- */
+
+#define START(name, function, ns) \
+	STEP(start, .as = name, .actor = function, .arg = ns)
+#define SLEEPS(name)		STEP(sleeps, .as = name)
+#define STILL_WAITS(name)	STEP(still_waits, .as = name)
+#define ENDS(name, result)	STEP(ends, .as = name), IS(result)
+/* The actor, a getter, has got this key. */
+#define HAS_GOT(name, k)	STEP(has_got, .as = name, .key = k)
+
+/* The functions of the steps. */
+#define DECLARE_STEP(name)	s64 step_##name(struct kunit *test, const struct step *s)
+DECLARE_STEP(is);
+DECLARE_STEP(remember);
+DECLARE_STEP(unchanged);
+DECLARE_STEP(add);
+DECLARE_STEP(add_after);
+DECLARE_STEP(add_rate_limited);
+DECLARE_STEP(cancel);
+DECLARE_STEP(forget);
+DECLARE_STEP(query);
+DECLARE_STEP(num_requeues);
+DECLARE_STEP(done_key);
+DECLARE_STEP(shutdown);
+DECLARE_STEP(get);
+DECLARE_STEP(get_leased);
+DECLARE_STEP(done);
+DECLARE_STEP(done_with);
+DECLARE_STEP(touch);
+DECLARE_STEP(got);
+DECLARE_STEP(run);
+DECLARE_STEP(get_any);
+DECLARE_STEP(len);
+DECLARE_STEP(stat);
+DECLARE_STEP(pass);
+DECLARE_STEP(at);
+DECLARE_STEP(tick);
+DECLARE_STEP(new_queue);
+DECLARE_STEP(start);
+DECLARE_STEP(sleeps);
+DECLARE_STEP(still_waits);
+DECLARE_STEP(ends);
+DECLARE_STEP(has_got);
+
+/* The key that a get of this name returned, and the place for a new get. */
+struct held *held_of(struct kunit *test, const struct step *s);
+struct held *new_held(struct kunit *test, const struct step *s);
+
+#endif /* _WQ_KUNIT_STEPS_H */

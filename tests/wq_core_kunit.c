@@ -28,6 +28,7 @@
 #include <linux/wq.h>
 
 #include "wq_kunit.h"
+#include "wq_kunit_steps.h"
 
 static unsigned int stress_adds = 200000;
 module_param(stress_adds, uint, 0444);
@@ -78,18 +79,6 @@ static void core_exit(struct kunit *test)
 
 /* --- add --- */
 
-static void add_of_a_new_key_is_newly_dirty(struct kunit *test)
-{
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-}
-
-static void add_of_a_ready_key_is_coalesced(struct kunit *test)
-{
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
-}
-
 static void many_adds_before_the_start_cost_one_run(struct kunit *test)
 {
 	struct wq_item item;
@@ -99,32 +88,6 @@ static void many_adds_before_the_start_cost_one_run(struct kunit *test)
 		add(test, "a");
 	item = get(test, "a");
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
-}
-
-static void a_coalesced_add_keeps_the_place_in_the_queue(struct kunit *test)
-{
-	add(test, "a");
-	add(test, "b");
-	add(test, "a");
-	get(test, "a");
-	get(test, "b");
-}
-
-static void add_during_processing_is_newly_dirty_once(struct kunit *test)
-{
-	add(test, "a");
-	get(test, "a");
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
-}
-
-static void add_during_processing_is_not_ready(struct kunit *test)
-{
-	add(test, "a");
-	get(test, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 0U);
 	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
 }
 
@@ -141,28 +104,6 @@ static void adds_during_processing_cost_exactly_one_more_run(struct kunit *test)
 	item = get(test, "a");
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
-}
-
-static void a_key_made_dirty_by_done_coalesces_further_adds(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	item = get(test, "a");
-	add(test, "a");
-	done(test, &item);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
-}
-
-static void add_after_done_is_newly_dirty(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	item = get(test, "a");
-	done(test, &item);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	get(test, "a");
 }
 
 static void the_queue_keeps_a_copy_of_the_key(struct kunit *test)
@@ -204,16 +145,28 @@ static void two_queues_share_no_key(struct kunit *test)
 	get(test, "a");
 }
 
+const struct row wq_add_rows[] = {
+	/* --- add --- */
+	ROW(add_of_a_new_key_is_newly_dirty,
+	    ADD("a"), IS(1)),
+	ROW(add_of_a_ready_key_is_coalesced,
+	    ADD("a"), ADD("a"), IS(0), ADD("a"), IS(0)),
+	ROW(a_coalesced_add_keeps_the_place_in_the_queue,
+	    ADD("a"), ADD("b"), ADD("a"), GET("a"), GET("b")),
+	ROW(add_during_processing_is_newly_dirty_once,
+	    ADD("a"), GET("a"), ADD("a"), IS(1), ADD("a"), IS(0)),
+	ROW(add_during_processing_is_not_ready,
+	    ADD("a"), GET("a"), ADD("a"), LEN(0), NOTHING_READY),
+	ROW(a_key_made_dirty_by_done_coalesces_further_adds,
+	    ADD("a"), GET("a"), ADD("a"), DONE("a"), ADD("a"), IS(0)),
+	ROW(add_after_done_is_newly_dirty,
+	    ADD("a"), GET("a"), DONE("a"), ADD("a"), IS(1), GET("a")),
+	{}
+};
+
 static struct kunit_case add_cases[] = {
-	KUNIT_CASE(add_of_a_new_key_is_newly_dirty),
-	KUNIT_CASE(add_of_a_ready_key_is_coalesced),
 	KUNIT_CASE(many_adds_before_the_start_cost_one_run),
-	KUNIT_CASE(a_coalesced_add_keeps_the_place_in_the_queue),
-	KUNIT_CASE(add_during_processing_is_newly_dirty_once),
-	KUNIT_CASE(add_during_processing_is_not_ready),
 	KUNIT_CASE(adds_during_processing_cost_exactly_one_more_run),
-	KUNIT_CASE(a_key_made_dirty_by_done_coalesces_further_adds),
-	KUNIT_CASE(add_after_done_is_newly_dirty),
 	KUNIT_CASE(the_queue_keeps_a_copy_of_the_key),
 	KUNIT_CASE(len_counts_ready_keys_only),
 	KUNIT_CASE(two_queues_share_no_key),
@@ -235,18 +188,6 @@ static void ten_thousand_keys_leave_in_the_order_they_came(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
 }
 
-static void get_hands_a_key_out_once(struct kunit *test)
-{
-	add(test, "a");
-	get(test, "a");
-	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
-}
-
-static void get_without_wait_of_an_empty_queue_is_eagain(struct kunit *test)
-{
-	EXPECT_REFUSED(test, get_error(test), -EAGAIN);
-}
-
 static void get_times_out_and_not_before_its_time(struct kunit *test)
 {
 	struct wq_item item;
@@ -266,16 +207,6 @@ static void the_shortest_timeout_times_out(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_get(queue(test), &item, 1), -ETIMEDOUT);
 }
 
-static void the_longest_timeout_waits(struct kunit *test)
-{
-	struct actor *a = start(test, getter, S64_MAX);
-
-	sleeps(test, a);
-	EXPECT_STILL_WAITS(test, a);
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
 static void get_with_a_timeout_returns_a_ready_key_at_once(struct kunit *test)
 {
 	struct actor *a;
@@ -286,16 +217,6 @@ static void get_with_a_timeout_returns_a_ready_key_at_once(struct kunit *test)
 	KUNIT_EXPECT_LT(test, a->took, 10 * (s64)NSEC_PER_SEC);
 }
 
-static void a_sleeping_get_is_woken_by_add(struct kunit *test)
-{
-	struct actor *a = start(test, getter, WQ_FOREVER);
-
-	sleeps(test, a);
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	expect_key(test, &a->held.item, "a");
-}
-
 static void a_get_with_timeout_is_woken_by_add(struct kunit *test)
 {
 	struct actor *a = start(test, getter, 20 * (s64)NSEC_PER_SEC);
@@ -304,33 +225,6 @@ static void a_get_with_timeout_is_woken_by_add(struct kunit *test)
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 	KUNIT_EXPECT_LT(test, a->took, 10 * (s64)NSEC_PER_SEC);
-}
-
-static void a_sleeping_get_is_woken_by_done_of_a_dirty_key(struct kunit *test)
-{
-	struct wq_item item;
-	struct actor *a;
-
-	add(test, "a");
-	item = get(test, "a");
-	a = start(test, getter, WQ_FOREVER);
-	sleeps(test, a);
-	add(test, "a");
-	EXPECT_STILL_WAITS(test, a);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
-static void a_sleeping_get_is_woken_by_shutdown(struct kunit *test)
-{
-	struct actor *a = start(test, getter, WQ_FOREVER);
-	struct actor *b = start(test, getter, 20 * (s64)NSEC_PER_SEC);
-
-	sleeps(test, a);
-	sleeps(test, b);
-	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, result(test, a), -ESHUTDOWN);
-	KUNIT_EXPECT_EQ(test, result(test, b), -ESHUTDOWN);
 }
 
 static void a_handled_signal_ends_the_wait_of_get(struct kunit *test)
@@ -435,18 +329,31 @@ static void no_key_is_lost_to_a_timeout(struct kunit *test)
 	add_and_disturb(test, 0, 60 * NSEC_PER_USEC);
 }
 
+const struct row wq_get_rows[] = {
+	/* --- get --- */
+	ROW(get_hands_a_key_out_once,
+	    ADD("a"), GET("a"), NOTHING_READY),
+	ROW(get_without_wait_of_an_empty_queue_is_eagain,
+	    REFUSED(GET_ANY, -EAGAIN)),
+	ROW(the_longest_timeout_waits,
+	    START("a", getter, S64_MAX), SLEEPS("a"), STILL_WAITS("a"), ADD("a"), ENDS("a", 0)),
+	ROW(a_sleeping_get_is_woken_by_add,
+	    START("a", getter, WQ_FOREVER), SLEEPS("a"), ADD("a"), ENDS("a", 0), HAS_GOT("a", "a")),
+	ROW(a_sleeping_get_is_woken_by_done_of_a_dirty_key,
+	    ADD("a"), GET("a"), START("a", getter, WQ_FOREVER), SLEEPS("a"), ADD("a"),
+	    STILL_WAITS("a"), DONE("a"), IS(1), ENDS("a", 0)),
+	ROW(a_sleeping_get_is_woken_by_shutdown,
+	    START("a", getter, WQ_FOREVER), START("b", getter, 20 * NSEC_PER_SEC), SLEEPS("a"),
+	    SLEEPS("b"), SHUTDOWN, ENDS("a", -ESHUTDOWN), ENDS("b", -ESHUTDOWN)),
+	{}
+};
+
 static struct kunit_case get_cases[] = {
 	KUNIT_CASE_SLOW(ten_thousand_keys_leave_in_the_order_they_came),
-	KUNIT_CASE(get_hands_a_key_out_once),
-	KUNIT_CASE(get_without_wait_of_an_empty_queue_is_eagain),
 	KUNIT_CASE(get_times_out_and_not_before_its_time),
 	KUNIT_CASE(the_shortest_timeout_times_out),
-	KUNIT_CASE(the_longest_timeout_waits),
 	KUNIT_CASE(get_with_a_timeout_returns_a_ready_key_at_once),
-	KUNIT_CASE(a_sleeping_get_is_woken_by_add),
 	KUNIT_CASE(a_get_with_timeout_is_woken_by_add),
-	KUNIT_CASE(a_sleeping_get_is_woken_by_done_of_a_dirty_key),
-	KUNIT_CASE(a_sleeping_get_is_woken_by_shutdown),
 	KUNIT_CASE(a_handled_signal_ends_the_wait_of_get),
 	KUNIT_CASE(a_fatal_signal_ends_the_wait_of_get),
 	KUNIT_CASE_SLOW(one_add_wakes_one_of_many),
@@ -457,70 +364,6 @@ static struct kunit_case get_cases[] = {
 };
 
 /* --- done --- */
-
-static void done_ends_processing(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
-}
-
-static void done_of_a_dirty_key_puts_it_at_the_tail(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	add(test, "b");
-	item = get(test, "a");
-	add(test, "a");
-	add(test, "c");
-	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
-	get(test, "b");
-	get(test, "c");
-	get(test, "a");
-}
-
-static void done_key_ends_processing(struct kunit *test)
-{
-	add(test, "a");
-	get(test, "a");
-	KUNIT_EXPECT_EQ(test, done_key(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
-}
-
-static void done_key_of_a_dirty_key_makes_it_ready(struct kunit *test)
-{
-	add(test, "a");
-	get(test, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, done_key(test, "a"), 1);
-	get(test, "a");
-}
-
-static void done_twice_is_stale(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	item = get(test, "a");
-	done(test, &item);
-	EXPECT_REFUSED(test, done(test, &item), -ESTALE);
-}
-
-static void done_twice_leaves_a_key_that_became_ready(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	item = get(test, "a");
-	add(test, "a");
-	done(test, &item);
-	EXPECT_REFUSED(test, done(test, &item), -ESTALE);
-	get(test, "a");
-}
 
 static void done_with_the_item_of_an_earlier_run_is_stale(struct kunit *test)
 {
@@ -548,16 +391,6 @@ static void done_with_an_old_item_leaves_a_new_key_of_that_name(struct kunit *te
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 }
 
-static void done_after_done_key_is_stale(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	item = get(test, "a");
-	done_key(test, "a");
-	EXPECT_REFUSED(test, done(test, &item), -ESTALE);
-}
-
 static void done_with_an_item_that_was_never_got_is_stale(struct kunit *test)
 {
 	struct wq_item item = { .key = "a", .len = 1 };
@@ -569,57 +402,39 @@ static void done_with_an_item_that_was_never_got_is_stale(struct kunit *test)
 	EXPECT_REFUSED(test, done(test, &item), -ESTALE);
 }
 
-static void done_key_of_an_unknown_key_is_enoent(struct kunit *test)
-{
-	EXPECT_REFUSED(test, done_key(test, "a"), -ENOENT);
-}
-
-static void done_key_of_a_ready_key_is_enoent(struct kunit *test)
-{
-	add(test, "a");
-	EXPECT_REFUSED(test, done_key(test, "a"), -ENOENT);
-	get(test, "a");
-}
-
-static void done_key_twice_is_enoent(struct kunit *test)
-{
-	add(test, "a");
-	get(test, "a");
-	done_key(test, "a");
-	EXPECT_REFUSED(test, done_key(test, "a"), -ENOENT);
-}
-
-static void keys_may_be_done_in_any_order(struct kunit *test)
-{
-	struct wq_item a, b, c;
-
-	add(test, "a");
-	add(test, "b");
-	add(test, "c");
-	a = get(test, "a");
-	b = get(test, "b");
-	c = get(test, "c");
-	KUNIT_EXPECT_EQ(test, done(test, &b), 0);
-	KUNIT_EXPECT_EQ(test, done(test, &c), 0);
-	KUNIT_EXPECT_EQ(test, done(test, &a), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-}
+const struct row wq_done_rows[] = {
+	/* --- done --- */
+	ROW(done_ends_processing,
+	    ADD("a"), GET("a"), DONE("a"), IS(0), STATE("a", -ENOENT)),
+	ROW(done_of_a_dirty_key_puts_it_at_the_tail,
+	    ADD("a"), ADD("b"), GET("a"), ADD("a"), ADD("c"), DONE("a"), IS(1), GET("b"), GET("c"),
+	    GET("a")),
+	ROW(done_key_ends_processing,
+	    ADD("a"), GET("a"), DONE_KEY("a"), IS(0), STATE("a", -ENOENT)),
+	ROW(done_key_of_a_dirty_key_makes_it_ready,
+	    ADD("a"), GET("a"), ADD("a"), DONE_KEY("a"), IS(1), GET("a")),
+	ROW(done_twice_is_stale,
+	    ADD("a"), GET("a"), DONE("a"), REFUSED(DONE("a"), -ESTALE)),
+	ROW(done_twice_leaves_a_key_that_became_ready,
+	    ADD("a"), GET("a"), ADD("a"), DONE("a"), REFUSED(DONE("a"), -ESTALE), GET("a")),
+	ROW(done_after_done_key_is_stale,
+	    ADD("a"), GET("a"), DONE_KEY("a"), REFUSED(DONE("a"), -ESTALE)),
+	ROW(done_key_of_an_unknown_key_is_enoent,
+	    REFUSED(DONE_KEY("a"), -ENOENT)),
+	ROW(done_key_of_a_ready_key_is_enoent,
+	    ADD("a"), REFUSED(DONE_KEY("a"), -ENOENT), GET("a")),
+	ROW(done_key_twice_is_enoent,
+	    ADD("a"), GET("a"), DONE_KEY("a"), REFUSED(DONE_KEY("a"), -ENOENT)),
+	ROW(keys_may_be_done_in_any_order,
+	    ADD("a"), ADD("b"), ADD("c"), GET("a"), GET("b"), GET("c"), DONE("b"), IS(0),
+	    DONE("c"), IS(0), DONE("a"), IS(0), STAT(keys, 0)),
+	{}
+};
 
 static struct kunit_case done_cases[] = {
-	KUNIT_CASE(done_ends_processing),
-	KUNIT_CASE(done_of_a_dirty_key_puts_it_at_the_tail),
-	KUNIT_CASE(done_key_ends_processing),
-	KUNIT_CASE(done_key_of_a_dirty_key_makes_it_ready),
-	KUNIT_CASE(done_twice_is_stale),
-	KUNIT_CASE(done_twice_leaves_a_key_that_became_ready),
 	KUNIT_CASE(done_with_the_item_of_an_earlier_run_is_stale),
 	KUNIT_CASE(done_with_an_old_item_leaves_a_new_key_of_that_name),
-	KUNIT_CASE(done_after_done_key_is_stale),
 	KUNIT_CASE(done_with_an_item_that_was_never_got_is_stale),
-	KUNIT_CASE(done_key_of_an_unknown_key_is_enoent),
-	KUNIT_CASE(done_key_of_a_ready_key_is_enoent),
-	KUNIT_CASE(done_key_twice_is_enoent),
-	KUNIT_CASE(keys_may_be_done_in_any_order),
 	{}
 };
 
@@ -636,66 +451,6 @@ static void shutting_down_reports_shutdown(struct kunit *test)
 	wq_shutdown(queue(test));
 	KUNIT_EXPECT_TRUE(test, wq_shutting_down(queue(test)));
 	KUNIT_EXPECT_EQ(test, stats(test)->state, (u32)WQ_STATE_SHUTDOWN);
-}
-
-static void shutdown_refuses_a_new_key(struct kunit *test)
-{
-	wq_shutdown(queue(test));
-	EXPECT_REFUSED(test, add(test, "a"), -ESHUTDOWN);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
-}
-
-static void shutdown_refuses_a_ready_key(struct kunit *test)
-{
-	add(test, "a");
-	wq_shutdown(queue(test));
-	EXPECT_REFUSED(test, add(test, "a"), -ESHUTDOWN);
-}
-
-static void shutdown_refuses_a_key_in_processing(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	item = get(test, "a");
-	wq_shutdown(queue(test));
-	EXPECT_REFUSED(test, add(test, "a"), -ESHUTDOWN);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-}
-
-static void after_shutdown_get_returns_the_keys_that_are_left(struct kunit *test)
-{
-	add(test, "a");
-	add(test, "b");
-	wq_shutdown(queue(test));
-	get(test, "a");
-	get(test, "b");
-	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
-}
-
-static void get_after_shutdown_of_an_empty_queue_never_waits(struct kunit *test)
-{
-	struct actor *a;
-
-	wq_shutdown(queue(test));
-	a = start(test, getter, WQ_FOREVER);
-	KUNIT_EXPECT_EQ(test, result(test, a), -ESHUTDOWN);
-	a = start(test, getter, 20 * (s64)NSEC_PER_SEC);
-	KUNIT_EXPECT_EQ(test, result(test, a), -ESHUTDOWN);
-}
-
-static void a_key_dirty_before_shutdown_runs_once_more(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	item = get(test, "a");
-	add(test, "a");
-	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
-	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 }
 
 static void get_returns_either_a_key_or_eshutdown_at_shutdown(struct kunit *test)
@@ -753,15 +508,28 @@ static void destroy_may_come_while_keys_are_processing(struct kunit *test)
 	queue_of(test, NULL);
 }
 
+const struct row wq_shutdown_rows[] = {
+	/* --- shut down --- */
+	ROW(shutdown_refuses_a_new_key,
+	    SHUTDOWN, REFUSED(ADD("a"), -ESHUTDOWN), STATE("a", -ENOENT)),
+	ROW(shutdown_refuses_a_ready_key,
+	    ADD("a"), SHUTDOWN, REFUSED(ADD("a"), -ESHUTDOWN)),
+	ROW(shutdown_refuses_a_key_in_processing,
+	    ADD("a"), GET("a"), SHUTDOWN, REFUSED(ADD("a"), -ESHUTDOWN), DONE("a"), IS(0)),
+	ROW(after_shutdown_get_returns_the_keys_that_are_left,
+	    ADD("a"), ADD("b"), SHUTDOWN, GET("a"), GET("b"), GET_FAILS(-ESHUTDOWN)),
+	ROW(get_after_shutdown_of_an_empty_queue_never_waits,
+	    SHUTDOWN, START("a", getter, WQ_FOREVER), ENDS("a", -ESHUTDOWN),
+	    START("a", getter, 20 * NSEC_PER_SEC), ENDS("a", -ESHUTDOWN)),
+	ROW(a_key_dirty_before_shutdown_runs_once_more,
+	    ADD("a"), GET("a"), ADD("a"), SHUTDOWN, DONE("a"), IS(1), GET("a"), DONE("a"), IS(0),
+	    GET_FAILS(-ESHUTDOWN)),
+	{}
+};
+
 static struct kunit_case shutdown_cases[] = {
 	KUNIT_CASE(shutdown_is_not_reported_of_a_new_queue),
 	KUNIT_CASE(shutting_down_reports_shutdown),
-	KUNIT_CASE(shutdown_refuses_a_new_key),
-	KUNIT_CASE(shutdown_refuses_a_ready_key),
-	KUNIT_CASE(shutdown_refuses_a_key_in_processing),
-	KUNIT_CASE(after_shutdown_get_returns_the_keys_that_are_left),
-	KUNIT_CASE(get_after_shutdown_of_an_empty_queue_never_waits),
-	KUNIT_CASE(a_key_dirty_before_shutdown_runs_once_more),
 	KUNIT_CASE(get_returns_either_a_key_or_eshutdown_at_shutdown),
 	KUNIT_CASE(shutdown_may_be_called_any_number_of_times),
 	KUNIT_CASE(destroy_may_come_while_keys_are_ready),
@@ -792,114 +560,6 @@ static void drain_is_a_shutdown_as_well(struct kunit *test)
 			(u32)(WQ_STATE_SHUTDOWN | WQ_STATE_DRAINING));
 }
 
-static void drain_wakes_a_sleeping_get(struct kunit *test)
-{
-	struct actor *a = start(test, getter, WQ_FOREVER);
-
-	sleeps(test, a);
-	start(test, drainer, 0);
-	KUNIT_EXPECT_EQ(test, result(test, a), -ESHUTDOWN);
-}
-
-static void drain_waits_for_ready_keys(struct kunit *test)
-{
-	struct wq_item item;
-	struct actor *a;
-
-	add(test, "a");
-	a = start(test, drainer, 0);
-	sleeps(test, a);
-	EXPECT_STILL_WAITS(test, a);
-	item = get(test, "a");
-	EXPECT_STILL_WAITS(test, a);
-	done(test, &item);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
-static void drain_waits_for_keys_in_processing(struct kunit *test)
-{
-	struct wq_item item;
-	struct actor *a;
-
-	add(test, "a");
-	item = get(test, "a");
-	a = start(test, drainer, 0);
-	sleeps(test, a);
-	EXPECT_STILL_WAITS(test, a);
-	done(test, &item);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
-static void drain_waits_for_keys_added_again_while_processing(struct kunit *test)
-{
-	struct wq_item item;
-	struct actor *a;
-
-	add(test, "a");
-	item = get(test, "a");
-	add(test, "a");
-	a = start(test, drainer, 0);
-	sleeps(test, a);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
-	EXPECT_STILL_WAITS(test, a);
-	item = get(test, "a");
-	EXPECT_STILL_WAITS(test, a);
-	done(test, &item);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
-static void drain_ends_when_the_last_ready_key_is_canceled(struct kunit *test)
-{
-	struct actor *a;
-
-	add(test, "a");
-	a = start(test, drainer, 0);
-	sleeps(test, a);
-	cancel(test, "a");
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
-static void drain_ends_by_done_key(struct kunit *test)
-{
-	struct actor *a;
-
-	add(test, "a");
-	get(test, "a");
-	a = start(test, drainer, 0);
-	sleeps(test, a);
-	done_key(test, "a");
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
-static void drain_after_shutdown_waits(struct kunit *test)
-{
-	struct actor *a;
-
-	add(test, "a");
-	wq_shutdown(queue(test));
-	a = start(test, drainer, 0);
-	sleeps(test, a);
-	get(test, "a");
-	EXPECT_STILL_WAITS(test, a);
-	done_key(test, "a");
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
-static void every_drainer_wakes(struct kunit *test)
-{
-	struct actor *a, *b;
-
-	add(test, "a");
-	get(test, "a");
-	a = start(test, drainer, 0);
-	b = start(test, drainer, 0);
-	sleeps(test, a);
-	sleeps(test, b);
-	done_key(test, "a");
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	KUNIT_EXPECT_EQ(test, result(test, b), 0);
-}
-
 static void shutdown_ends_every_drain(struct kunit *test)
 {
 	struct actor *a, *b;
@@ -915,23 +575,6 @@ static void shutdown_ends_every_drain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, b), -ECANCELED);
 	KUNIT_EXPECT_TRUE(test, wq_shutting_down(queue(test)));
 	KUNIT_EXPECT_EQ(test, stats(test)->state, (u32)WQ_STATE_SHUTDOWN);
-}
-
-static void drain_after_shutdown_ended_a_drain_waits(struct kunit *test)
-{
-	struct actor *a, *b;
-
-	add(test, "a");
-	get(test, "a");
-	a = start(test, drainer, 0);
-	sleeps(test, a);
-	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, result(test, a), -ECANCELED);
-	b = start(test, drainer, 0);
-	sleeps(test, b);
-	EXPECT_STILL_WAITS(test, b);
-	done_key(test, "a");
-	KUNIT_EXPECT_EQ(test, result(test, b), 0);
 }
 
 static void drain_can_be_killed_and_the_queue_goes_on_draining(struct kunit *test)
@@ -982,19 +625,41 @@ static void a_signal_that_is_not_fatal_leaves_a_drain_waiting(struct kunit *test
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
 
+const struct row wq_drain_rows[] = {
+	/* --- drain --- */
+	ROW(drain_wakes_a_sleeping_get,
+	    START("a", getter, WQ_FOREVER), SLEEPS("a"), START("", drainer, 0),
+	    ENDS("a", -ESHUTDOWN)),
+	ROW(drain_waits_for_ready_keys,
+	    ADD("a"), START("a", drainer, 0), SLEEPS("a"), STILL_WAITS("a"), GET("a"),
+	    STILL_WAITS("a"), DONE("a"), ENDS("a", 0)),
+	ROW(drain_waits_for_keys_in_processing,
+	    ADD("a"), GET("a"), START("a", drainer, 0), SLEEPS("a"), STILL_WAITS("a"), DONE("a"),
+	    ENDS("a", 0)),
+	ROW(drain_waits_for_keys_added_again_while_processing,
+	    ADD("a"), GET("a"), ADD("a"), START("a", drainer, 0), SLEEPS("a"), DONE("a"), IS(1),
+	    STILL_WAITS("a"), GET("a"), STILL_WAITS("a"), DONE("a"), ENDS("a", 0)),
+	ROW(drain_ends_when_the_last_ready_key_is_canceled,
+	    ADD("a"), START("a", drainer, 0), SLEEPS("a"), CANCEL("a"), ENDS("a", 0)),
+	ROW(drain_ends_by_done_key,
+	    ADD("a"), GET("a"), START("a", drainer, 0), SLEEPS("a"), DONE_KEY("a"), ENDS("a", 0)),
+	ROW(drain_after_shutdown_waits,
+	    ADD("a"), SHUTDOWN, START("a", drainer, 0), SLEEPS("a"), GET("a"), STILL_WAITS("a"),
+	    DONE_KEY("a"), ENDS("a", 0)),
+	ROW(every_drainer_wakes,
+	    ADD("a"), GET("a"), START("a", drainer, 0), START("b", drainer, 0), SLEEPS("a"),
+	    SLEEPS("b"), DONE_KEY("a"), ENDS("a", 0), ENDS("b", 0)),
+	ROW(drain_after_shutdown_ended_a_drain_waits,
+	    ADD("a"), GET("a"), START("a", drainer, 0), SLEEPS("a"), SHUTDOWN,
+	    ENDS("a", -ECANCELED), START("b", drainer, 0), SLEEPS("b"), STILL_WAITS("b"),
+	    DONE_KEY("a"), ENDS("b", 0)),
+	{}
+};
+
 static struct kunit_case drain_cases[] = {
 	KUNIT_CASE(drain_of_an_empty_queue_returns_at_once),
 	KUNIT_CASE_SLOW(drain_is_a_shutdown_as_well),
-	KUNIT_CASE(drain_wakes_a_sleeping_get),
-	KUNIT_CASE(drain_waits_for_ready_keys),
-	KUNIT_CASE(drain_waits_for_keys_in_processing),
-	KUNIT_CASE(drain_waits_for_keys_added_again_while_processing),
-	KUNIT_CASE(drain_ends_when_the_last_ready_key_is_canceled),
-	KUNIT_CASE(drain_ends_by_done_key),
-	KUNIT_CASE(drain_after_shutdown_waits),
-	KUNIT_CASE(every_drainer_wakes),
 	KUNIT_CASE(shutdown_ends_every_drain),
-	KUNIT_CASE(drain_after_shutdown_ended_a_drain_waits),
 	KUNIT_CASE(drain_can_be_killed_and_the_queue_goes_on_draining),
 	KUNIT_CASE(a_killed_drainer_leaves_the_others_waiting),
 	KUNIT_CASE(a_signal_that_is_not_fatal_leaves_a_drain_waiting),
@@ -1003,33 +668,6 @@ static struct kunit_case drain_cases[] = {
 
 /* --- query, cancel, stats --- */
 
-static void query_of_an_unknown_key_is_enoent(struct kunit *test)
-{
-	EXPECT_REFUSED(test, query(test, "a"), -ENOENT);
-}
-
-static void query_reports_ready(struct kunit *test)
-{
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_READY | WQ_KEY_DIRTY);
-}
-
-static void query_reports_processing(struct kunit *test)
-{
-	add(test, "a");
-	get(test, "a");
-	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_PROCESSING | WQ_KEY_MINE);
-}
-
-static void query_reports_processing_and_dirty(struct kunit *test)
-{
-	add(test, "a");
-	get(test, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, query(test, "a"),
-			WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_MINE);
-}
-
 static void query_changes_nothing(struct kunit *test)
 {
 	add(test, "a");
@@ -1037,88 +675,6 @@ static void query_changes_nothing(struct kunit *test)
 	query(test, "a");
 	EXPECT_UNCHANGED(test);
 	get(test, "a");
-}
-
-static void cancel_of_an_unknown_key_is_enoent(struct kunit *test)
-{
-	EXPECT_REFUSED(test, cancel(test, "a"), -ENOENT);
-}
-
-static void cancel_drops_a_ready_key(struct kunit *test)
-{
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, cancel(test, "a"), WQ_KEY_READY | WQ_KEY_DIRTY);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 0U);
-	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
-}
-
-static void cancel_leaves_the_other_keys_in_order(struct kunit *test)
-{
-	add(test, "a");
-	add(test, "b");
-	add(test, "c");
-	add(test, "d");
-	cancel(test, "b");
-	cancel(test, "d");
-	cancel(test, "a");
-	add(test, "e");
-	get(test, "c");
-	get(test, "e");
-}
-
-static void a_canceled_key_can_be_added_again(struct kunit *test)
-{
-	add(test, "a");
-	cancel(test, "a");
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	get(test, "a");
-}
-
-static void cancel_lets_a_run_that_has_started_go_on(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, cancel(test, "a"), WQ_KEY_PROCESSING | WQ_KEY_MINE);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_PROCESSING | WQ_KEY_MINE);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-}
-
-static void cancel_drops_the_further_run_of_a_key_in_processing(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	item = get(test, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, cancel(test, "a"),
-			WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_MINE);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_PROCESSING | WQ_KEY_MINE);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
-}
-
-static void add_after_cancel_during_processing_runs_once_more(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	item = get(test, "a");
-	add(test, "a");
-	cancel(test, "a");
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 1);
-	get(test, "a");
-}
-
-static void cancel_after_shutdown_drops_a_ready_key(struct kunit *test)
-{
-	add(test, "a");
-	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, cancel(test, "a"), WQ_KEY_READY | WQ_KEY_DIRTY);
-	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 }
 
 static void a_queue_holds_65536_keys_by_default(struct kunit *test)
@@ -1182,20 +738,44 @@ static void stats_count_the_verbs(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, st->merged, 0ULL);
 }
 
+const struct row wq_state_rows[] = {
+	/* --- query, cancel, stats --- */
+	ROW(query_of_an_unknown_key_is_enoent,
+	    REFUSED(QUERY("a"), -ENOENT)),
+	ROW(query_reports_ready,
+	    ADD("a"), STATE("a", WQ_KEY_READY | WQ_KEY_DIRTY)),
+	ROW(query_reports_processing,
+	    ADD("a"), GET("a"), STATE("a", WQ_KEY_PROCESSING | WQ_KEY_MINE)),
+	ROW(query_reports_processing_and_dirty,
+	    ADD("a"), GET("a"), ADD("a"),
+	    STATE("a", WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_MINE)),
+	ROW(cancel_of_an_unknown_key_is_enoent,
+	    REFUSED(CANCEL("a"), -ENOENT)),
+	ROW(cancel_drops_a_ready_key,
+	    ADD("a"), CANCEL("a"), IS(WQ_KEY_READY | WQ_KEY_DIRTY), STATE("a", -ENOENT), LEN(0),
+	    NOTHING_READY),
+	ROW(cancel_leaves_the_other_keys_in_order,
+	    ADD("a"), ADD("b"), ADD("c"), ADD("d"), CANCEL("b"), CANCEL("d"), CANCEL("a"), ADD("e"),
+	    GET("c"), GET("e")),
+	ROW(a_canceled_key_can_be_added_again,
+	    ADD("a"), CANCEL("a"), ADD("a"), IS(1), GET("a")),
+	ROW(cancel_lets_a_run_that_has_started_go_on,
+	    ADD("a"), GET("a"), CANCEL("a"), IS(WQ_KEY_PROCESSING | WQ_KEY_MINE),
+	    STATE("a", WQ_KEY_PROCESSING | WQ_KEY_MINE), DONE("a"), IS(0)),
+	ROW(cancel_drops_the_further_run_of_a_key_in_processing,
+	    ADD("a"), GET("a"), ADD("a"),
+	    CANCEL("a"), IS(WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_MINE),
+	    STATE("a", WQ_KEY_PROCESSING | WQ_KEY_MINE), DONE("a"), IS(0), NOTHING_READY),
+	ROW(add_after_cancel_during_processing_runs_once_more,
+	    ADD("a"), GET("a"), ADD("a"), CANCEL("a"), ADD("a"), IS(1), DONE("a"), IS(1), GET("a")),
+	ROW(cancel_after_shutdown_drops_a_ready_key,
+	    ADD("a"), SHUTDOWN, CANCEL("a"), IS(WQ_KEY_READY | WQ_KEY_DIRTY),
+	    GET_FAILS(-ESHUTDOWN)),
+	{}
+};
+
 static struct kunit_case state_cases[] = {
-	KUNIT_CASE(query_of_an_unknown_key_is_enoent),
-	KUNIT_CASE(query_reports_ready),
-	KUNIT_CASE(query_reports_processing),
-	KUNIT_CASE(query_reports_processing_and_dirty),
 	KUNIT_CASE(query_changes_nothing),
-	KUNIT_CASE(cancel_of_an_unknown_key_is_enoent),
-	KUNIT_CASE(cancel_drops_a_ready_key),
-	KUNIT_CASE(cancel_leaves_the_other_keys_in_order),
-	KUNIT_CASE(a_canceled_key_can_be_added_again),
-	KUNIT_CASE(cancel_lets_a_run_that_has_started_go_on),
-	KUNIT_CASE(cancel_drops_the_further_run_of_a_key_in_processing),
-	KUNIT_CASE(add_after_cancel_during_processing_runs_once_more),
-	KUNIT_CASE(cancel_after_shutdown_drops_a_ready_key),
 	KUNIT_CASE(a_queue_holds_65536_keys_by_default),
 	KUNIT_CASE(stats_of_a_new_queue_are_zero),
 	KUNIT_CASE(stats_count_keys_by_state),
@@ -1335,71 +915,6 @@ static void a_key_may_lie_at_any_address(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_len(q), 1U);
 }
 
-static struct wq *full_queue_of_two(struct kunit *test)
-{
-	struct wq_params params = { .max_keys = 2 };
-	struct wq *q = queue_of(test, &params);
-
-	KUNIT_ASSERT_EQ(test, add(test, "a"), 1);
-	KUNIT_ASSERT_EQ(test, add(test, "b"), 1);
-	return q;
-}
-
-static void stats_report_max_keys(struct kunit *test)
-{
-	full_queue_of_two(test);
-	KUNIT_EXPECT_EQ(test, stats(test)->max_keys, 2U);
-}
-
-static void a_full_queue_refuses_a_new_key(struct kunit *test)
-{
-	full_queue_of_two(test);
-	EXPECT_REFUSED(test, add(test, "c"), -ENOSPC);
-	KUNIT_EXPECT_EQ(test, query(test, "c"), -ENOENT);
-	get(test, "a");
-	get(test, "b");
-	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
-}
-
-static void a_full_queue_still_coalesces(struct kunit *test)
-{
-	full_queue_of_two(test);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
-}
-
-static void keys_in_processing_count_against_max_keys(struct kunit *test)
-{
-	full_queue_of_two(test);
-	get(test, "a");
-	EXPECT_REFUSED(test, add(test, "c"), -ENOSPC);
-}
-
-static void a_full_queue_still_marks_a_key_in_processing(struct kunit *test)
-{
-	full_queue_of_two(test);
-	get(test, "a");
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	KUNIT_EXPECT_EQ(test, done_key(test, "a"), 1);
-	get(test, "b");
-	get(test, "a");
-}
-
-static void there_is_room_again_after_done(struct kunit *test)
-{
-	full_queue_of_two(test);
-	get(test, "a");
-	done_key(test, "a");
-	KUNIT_EXPECT_EQ(test, add(test, "c"), 1);
-	EXPECT_REFUSED(test, add(test, "a"), -ENOSPC);
-}
-
-static void there_is_room_again_after_cancel(struct kunit *test)
-{
-	full_queue_of_two(test);
-	cancel(test, "b");
-	KUNIT_EXPECT_EQ(test, add(test, "c"), 1);
-}
-
 static void two_hundred_thousand_keys_go_in_and_out(struct kunit *test)
 {
 	struct wq *q = queue(test);
@@ -1508,6 +1023,29 @@ static void keys_of_each_length_fit_their_entries_in_a_queue_with_times(struct k
 	}
 }
 
+#define FULL_QUEUE_OF_TWO	NEW_QUEUE(.max_keys = 2), ADD("a"), IS(1), ADD("b"), IS(1)
+
+const struct row wq_key_rows[] = {
+	/* --- keys, limits, creation --- */
+	ROW(stats_report_max_keys,
+	    FULL_QUEUE_OF_TWO, STAT(max_keys, 2)),
+	ROW(a_full_queue_refuses_a_new_key,
+	    FULL_QUEUE_OF_TWO, REFUSED(ADD("c"), -ENOSPC), STATE("c", -ENOENT), GET("a"), GET("b"),
+	    NOTHING_READY),
+	ROW(a_full_queue_still_coalesces,
+	    FULL_QUEUE_OF_TWO, ADD("a"), IS(0)),
+	ROW(keys_in_processing_count_against_max_keys,
+	    FULL_QUEUE_OF_TWO, GET("a"), REFUSED(ADD("c"), -ENOSPC)),
+	ROW(a_full_queue_still_marks_a_key_in_processing,
+	    FULL_QUEUE_OF_TWO, GET("a"), ADD("a"), IS(1), DONE_KEY("a"), IS(1), GET("b"), GET("a")),
+	ROW(there_is_room_again_after_done,
+	    FULL_QUEUE_OF_TWO, GET("a"), DONE_KEY("a"), ADD("c"), IS(1),
+	    REFUSED(ADD("a"), -ENOSPC)),
+	ROW(there_is_room_again_after_cancel,
+	    FULL_QUEUE_OF_TWO, CANCEL("b"), ADD("c"), IS(1)),
+	{}
+};
+
 static struct kunit_case key_cases[] = {
 	KUNIT_CASE(a_key_of_no_bytes_is_einval),
 	KUNIT_CASE(a_key_of_1025_bytes_is_e2big),
@@ -1518,13 +1056,6 @@ static struct kunit_case key_cases[] = {
 	KUNIT_CASE(keys_may_hold_nuls),
 	KUNIT_CASE(a_prefix_of_a_key_is_another_key),
 	KUNIT_CASE(a_key_may_lie_at_any_address),
-	KUNIT_CASE(stats_report_max_keys),
-	KUNIT_CASE(a_full_queue_refuses_a_new_key),
-	KUNIT_CASE(a_full_queue_still_coalesces),
-	KUNIT_CASE(keys_in_processing_count_against_max_keys),
-	KUNIT_CASE(a_full_queue_still_marks_a_key_in_processing),
-	KUNIT_CASE(there_is_room_again_after_done),
-	KUNIT_CASE(there_is_room_again_after_cancel),
 	KUNIT_CASE_SLOW(two_hundred_thousand_keys_go_in_and_out),
 	KUNIT_CASE_SLOW(keys_are_found_while_others_come_and_go),
 	KUNIT_CASE(a_key_takes_little_memory),

@@ -7,123 +7,6 @@
 
 /* --- done with an outcome --- */
 
-static void done_with_no_outcome_leaves_the_failures_counted(struct kunit *test)
-{
-	struct wq_item item;
-
-	add_rate_limited(test, "a");
-	pass(test, 5 * MSEC);
-	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), FAILED);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 1);
-	KUNIT_EXPECT_EQ(test, stats(test)->dones, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
-	/* a key that never failed is not retained */
-	item = add_and_get(test, "b");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), -ENOENT);
-}
-
-static void done_with_no_outcome_reports_ready_and_not_delayed(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	add_after(test, "a", 10);
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
-	item = add_and_get(test, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), WQ_RESULT_READY);
-	run(test, "a");
-}
-
-static void done_with_forget_resets_the_failures(struct kunit *test)
-{
-	struct wq_item item;
-
-	retain(test, "a", 3);
-	item = add_and_get(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->dones, 2ULL);
-	expect_counts(test, 0, 0, 0);
-	expect_nothing_ready(test);
-}
-
-static void done_with_forget_of_a_dirty_key_leaves_it_ready(struct kunit *test)
-{
-	struct wq_item item;
-
-	retain(test, "a", 3);
-	item = add_and_get(test, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), WQ_RESULT_READY);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
-	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, item.failures, 0U);
-	done_with(test, &item, 0, 0);
-	expect_counts(test, 0, 0, 0);
-}
-
-static void done_with_forget_leaves_a_delay_in_place(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	add_rate_limited(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
-	pass(test, 5 * MSEC);
-	run(test, "a");
-	expect_counts(test, 0, 0, 0);
-}
-
-static void done_with_forget_calls_forget_of_the_limiter_and_done_does_not(struct kunit *test)
-{
-	struct probe *p = probed(test, 0);
-	struct wq_item item;
-
-	add_rate_limited(test, "a");
-	item = get(test, "a");
-	done_with(test, &item, 0, 0);
-	KUNIT_EXPECT_EQ(test, p->forgot, 0U);
-	item = add_and_get(test, "a");
-	done_with(test, &item, 0, WQ_OUTCOME_FORGET);
-	KUNIT_EXPECT_EQ(test, p->forgot, 1U);
-	EXPECT_SAW(test, p, "a");
-	/* even if the key has no failures by the queue's count */
-	item = add_and_get(test, "b");
-	done_with(test, &item, 0, WQ_OUTCOME_FORGET);
-	KUNIT_EXPECT_EQ(test, p->forgot, 2U);
-	EXPECT_SAW(test, p, "b");
-	item = add_and_get(test, "c");
-	done_with(test, &item, 5, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER);
-	KUNIT_EXPECT_EQ(test, p->forgot, 3U);
-	EXPECT_SAW(test, p, "c");
-	KUNIT_EXPECT_EQ(test, p->asked, 1U);
-}
-
-static void done_with_retry_delays_by_the_limiter_and_counts(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
-	KUNIT_EXPECT_EQ(test, next_due(test), 5 * MSEC);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 1);
-	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->dones, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
-	pass(test, 5 * MSEC);
-	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
-	KUNIT_EXPECT_EQ(test, next_due(test), 10 * MSEC);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 2);
-	KUNIT_EXPECT_EQ(test, stats(test)->retries, 2ULL);
-	expect_runs_conserved(test, 0);
-}
-
 static void done_with_retry_calls_when_of_the_limiter_once(struct kunit *test)
 {
 	struct probe *p = probed(test, 10);
@@ -143,103 +26,6 @@ static void done_with_retry_calls_when_of_the_limiter_once(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, p->seen.failures, 1U);
 }
 
-static void done_with_retry_without_delay_is_ready_behind_the_others(struct kunit *test)
-{
-	struct wq_item item;
-
-	probed(test, 0);
-	item = add_and_get(test, "a");
-	add(test, "b");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_READY);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | FAILED);
-	KUNIT_EXPECT_EQ(test, stats(test)->adds, 3ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
-	run(test, "b");
-	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, item.failures, 1U);
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
-	expect_counts(test, 0, 0, 0);
-	expect_runs_conserved(test, 0);
-}
-
-static void done_with_retry_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_READY | WQ_RESULT_DELAYED);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | DELAYED | FAILED);
-	expect_runs_conserved(test, 0);
-	run(test, "a");
-	pass(test, 5 * MSEC - 1);
-	expect_nothing_ready(test);
-	pass(test, 1);
-	run(test, "a");
-	expect_nothing_ready(test);
-	expect_runs_conserved(test, 0);
-}
-
-static void done_with_retry_without_delay_of_a_dirty_key_is_one_run(struct kunit *test)
-{
-	struct wq_item item;
-
-	probed(test, 0);
-	item = add_and_get(test, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_READY);
-	KUNIT_EXPECT_EQ(test, stats(test)->adds, 2ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 1ULL);
-	run(test, "a");
-	expect_nothing_ready(test);
-	expect_runs_conserved(test, 0);
-}
-
-static void done_with_retry_of_a_delayed_key_waits_once_and_not_longer(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	add_after(test, "a", 2 * MSEC);
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
-	KUNIT_EXPECT_EQ(test, next_due(test), 2 * MSEC);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 1);
-	pass(test, 2 * MSEC);
-	item = get(test, "a");
-	add_after(test, "a", HOUR);
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
-	KUNIT_EXPECT_EQ(test, next_due(test), 10 * MSEC);
-	pass(test, 10 * MSEC);
-	run(test, "a");
-	pass(test, 2 * HOUR);
-	expect_nothing_ready(test);
-}
-
-static void done_with_after_delays_and_is_no_failure(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, HOUR, WQ_OUTCOME_AFTER), WQ_RESULT_DELAYED);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
-	KUNIT_EXPECT_EQ(test, next_due(test), HOUR);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->dones, 1ULL);
-	expect_counts(test, 1, 0, 0);
-	pass(test, HOUR);
-	run(test, "a");
-	expect_counts(test, 0, 0, 0);
-}
-
-static void done_with_after_leaves_the_failures_counted(struct kunit *test)
-{
-	struct wq_item item;
-
-	retain(test, "a", 3);
-	item = add_and_get(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 10, WQ_OUTCOME_AFTER), WQ_RESULT_DELAYED);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 3);
-}
-
 static void done_with_after_no_delay_is_ready(struct kunit *test)
 {
 	static const s64 delays[] = { 0, -1, S64_MIN };
@@ -255,75 +41,6 @@ static void done_with_after_no_delay_is_ready(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, 0), 0);
 	expect_runs_conserved(test, 0);
-}
-
-static void done_with_after_no_delay_reports_an_earlier_delay(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	add_after(test, "a", 10);
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_AFTER),
-			WQ_RESULT_READY | WQ_RESULT_DELAYED);
-	KUNIT_EXPECT_EQ(test, next_due(test), 10LL);
-}
-
-static void done_with_forget_does_not_report_an_earlier_delay(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	add_after(test, "a", 10);
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
-}
-
-static void done_with_after_the_longest_delay_waits_for_ever(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, S64_MAX, WQ_OUTCOME_AFTER), WQ_RESULT_DELAYED);
-	KUNIT_EXPECT_EQ(test, next_due(test), S64_MAX - BEGIN);
-	pass(test, 1000 * HOUR);
-	expect_nothing_ready(test);
-}
-
-static void done_with_after_of_a_dirty_key_is_a_run_now_and_one_later(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 10, WQ_OUTCOME_AFTER),
-			WQ_RESULT_READY | WQ_RESULT_DELAYED);
-	run(test, "a");
-	pass(test, 10);
-	run(test, "a");
-	expect_nothing_ready(test);
-
-	item = add_and_get(test, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_AFTER), WQ_RESULT_READY);
-	run(test, "a");
-	expect_nothing_ready(test);
-	expect_runs_conserved(test, 0);
-}
-
-static void done_with_forget_and_after_does_both(struct kunit *test)
-{
-	struct wq_item item;
-
-	retain(test, "a", 3);
-	item = add_and_get(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 10, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER),
-			WQ_RESULT_DELAYED);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
-	expect_counts(test, 1, 0, 0);
-	pass(test, 10);
-	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, item.failures, 0U);
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER),
-			WQ_RESULT_READY);
-	run(test, "a");
-	expect_counts(test, 0, 0, 0);
 }
 
 static void outcomes_that_contradict_each_other_are_einval(struct kunit *test)
@@ -395,20 +112,6 @@ static void every_outcome_of_a_key_that_is_not_held_is_estale(struct kunit *test
 	KUNIT_EXPECT_EQ(test, p->asked + p->forgot, 0U);
 }
 
-static void an_item_of_a_retained_key_is_estale(struct kunit *test)
-{
-	struct wq_item item;
-
-	add_rate_limited(test, "a");
-	pass(test, 5 * MSEC);
-	item = get(test, "a");
-	done_with(test, &item, 0, 0);
-	EXPECT_REFUSED(test, done_with(test, &item, 0, 0), -ESTALE);
-	EXPECT_REFUSED(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), -ESTALE);
-	EXPECT_REFUSED(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), -ESTALE);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), FAILED);
-}
-
 static void get_reports_the_failures(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
@@ -471,36 +174,6 @@ static void done_with_retry_after_shutdown_ends_the_run_and_counts_as_dropped(st
 	expect_counts(test, 0, 0, 0);
 }
 
-static void done_with_retry_without_delay_after_shutdown_is_dropped(struct kunit *test)
-{
-	struct wq_item a, b;
-
-	probed(test, 0);
-	a = add_and_get(test, "a");
-	b = add_and_get(test, "b");
-	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, done_with(test, &a, 0, WQ_OUTCOME_RETRY), 0);
-	KUNIT_EXPECT_EQ(test, done_with(test, &b, 0, WQ_OUTCOME_AFTER), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 2ULL);
-	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
-	expect_runs_conserved(test, 0);
-}
-
-static void done_with_retry_of_a_dirty_key_after_shutdown_leaves_it_ready(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	add(test, "a");
-	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_READY);
-	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
-	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_FORGET), 0);
-	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
-	expect_counts(test, 0, 0, 0);
-	expect_runs_conserved(test, 0);
-}
-
 static void done_and_done_with_forget_after_shutdown_drop_nothing(struct kunit *test)
 {
 	struct wq_item a = add_and_get(test, "a"), b;
@@ -512,19 +185,6 @@ static void done_and_done_with_forget_after_shutdown_drop_nothing(struct kunit *
 	KUNIT_EXPECT_EQ(test, done_with(test, &a, 0, 0), 0);
 	KUNIT_EXPECT_EQ(test, done_with(test, &b, 0, WQ_OUTCOME_FORGET), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 0ULL);
-	expect_counts(test, 0, 0, 0);
-}
-
-static void done_with_forget_and_after_after_shutdown_forgets_and_is_dropped(struct kunit *test)
-{
-	struct wq_item item;
-
-	retain(test, "a", 3);
-	item = add_and_get(test, "a");
-	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 10, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
 	expect_counts(test, 0, 0, 0);
 }
 
@@ -631,37 +291,123 @@ static void done_and_done_with_forget_need_no_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ret, 0);
 }
 
+const struct row wq_done_with_rows[] = {
+	/* --- done with an outcome --- */
+	ROW(done_with_no_outcome_leaves_the_failures_counted,
+	    RATE_LIMITED("a"), PASS(5 * MSEC), GET("a"), DONE_WITH("a", 0, 0), IS(0),
+	    STATE("a", FAILED), REQUEUES("a"), IS(1), STAT(dones, 1), STAT(retries, 1),
+	    /* a key that never failed is not retained */
+	    ADD("b"), GET("b"), DONE_WITH("b", 0, 0), IS(0), STATE("b", -ENOENT)),
+	ROW(done_with_no_outcome_reports_ready_and_not_delayed,
+	    ADD("a"), GET("a"), AFTER("a", 10), DONE_WITH("a", 0, 0), IS(0), STATE("a", DELAYED),
+	    ADD("a"), GET("a"), ADD("a"), DONE_WITH("a", 0, 0), IS(WQ_RESULT_READY), RUN("a")),
+	ROW(done_with_forget_resets_the_failures,
+	    RETAINED("a", 3), ADD("a"), GET("a"), DONE_WITH("a", 0, WQ_OUTCOME_FORGET), IS(0),
+	    STATE("a", -ENOENT), REQUEUES("a"), IS(0), STAT(dones, 2), COUNTS(0, 0, 0),
+	    NOTHING_READY),
+	ROW(done_with_forget_of_a_dirty_key_leaves_it_ready,
+	    RETAINED("a", 3), ADD("a"), GET("a"), ADD("a"),
+	    DONE_WITH("a", 0, WQ_OUTCOME_FORGET), IS(WQ_RESULT_READY), STATE("a", READY), GET("a"),
+	    GOT("a", failures, 0), DONE_WITH("a", 0, 0), COUNTS(0, 0, 0)),
+	ROW(done_with_forget_leaves_a_delay_in_place,
+	    ADD("a"), GET("a"), RATE_LIMITED("a"), DONE_WITH("a", 0, WQ_OUTCOME_FORGET), IS(0),
+	    STATE("a", DELAYED), PASS(5 * MSEC), RUN("a"), COUNTS(0, 0, 0)),
+	ROW(done_with_forget_calls_forget_of_the_limiter_and_done_does_not,
+	    PROBED(0), RATE_LIMITED("a"), GET("a"), DONE_WITH("a", 0, 0), PROBE(forgot, 0),
+	    ADD("a"), GET("a"), DONE_WITH("a", 0, WQ_OUTCOME_FORGET), PROBE(forgot, 1), SAW("a"),
+	    /* even if the key has no failures by the queue's count */
+	    ADD("b"), GET("b"), DONE_WITH("b", 0, WQ_OUTCOME_FORGET), PROBE(forgot, 2), SAW("b"),
+	    ADD("c"), GET("c"), DONE_WITH("c", 5, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER),
+	    PROBE(forgot, 3), SAW("c"), PROBE(asked, 1)),
+	ROW(done_with_retry_delays_by_the_limiter_and_counts,
+	    ADD("a"), GET("a"), DONE_WITH("a", 0, WQ_OUTCOME_RETRY), IS(WQ_RESULT_DELAYED),
+	    STATE("a", DELAYED | FAILED), STAT(next_due, 5 * MSEC), REQUEUES("a"), IS(1),
+	    STAT(retries, 1), STAT(dones, 1), STAT(processing, 0), PASS(5 * MSEC), GET("a"),
+	    DONE_WITH("a", 0, WQ_OUTCOME_RETRY), IS(WQ_RESULT_DELAYED), STAT(next_due, 10 * MSEC),
+	    REQUEUES("a"), IS(2), STAT(retries, 2), RUNS_CONSERVED(0)),
+	ROW(done_with_retry_without_delay_is_ready_behind_the_others,
+	    PROBED(0), ADD("a"), GET("a"), ADD("b"),
+	    DONE_WITH("a", 0, WQ_OUTCOME_RETRY), IS(WQ_RESULT_READY), STATE("a", READY | FAILED),
+	    STAT(adds, 3), STAT(retries, 1), RUN("b"), GET("a"), GOT("a", failures, 1),
+	    DONE_WITH("a", 0, WQ_OUTCOME_FORGET), IS(0), COUNTS(0, 0, 0), RUNS_CONSERVED(0)),
+	ROW(done_with_retry_of_a_dirty_key_is_a_run_now_and_one_later,
+	    ADD("a"), GET("a"), ADD("a"),
+	    DONE_WITH("a", 0, WQ_OUTCOME_RETRY), IS(WQ_RESULT_READY | WQ_RESULT_DELAYED),
+	    STATE("a", READY | DELAYED | FAILED), RUNS_CONSERVED(0), RUN("a"), PASS(5 * MSEC - 1),
+	    NOTHING_READY, PASS(1), RUN("a"), NOTHING_READY, RUNS_CONSERVED(0)),
+	ROW(done_with_retry_without_delay_of_a_dirty_key_is_one_run,
+	    PROBED(0), ADD("a"), GET("a"), ADD("a"),
+	    DONE_WITH("a", 0, WQ_OUTCOME_RETRY), IS(WQ_RESULT_READY), STAT(adds, 2),
+	    STAT(coalesced, 1), RUN("a"), NOTHING_READY, RUNS_CONSERVED(0)),
+	ROW(done_with_retry_of_a_delayed_key_waits_once_and_not_longer,
+	    ADD("a"), GET("a"), AFTER("a", 2 * MSEC),
+	    DONE_WITH("a", 0, WQ_OUTCOME_RETRY), IS(WQ_RESULT_DELAYED), STAT(next_due, 2 * MSEC),
+	    REQUEUES("a"), IS(1), PASS(2 * MSEC), GET("a"), AFTER("a", HOUR),
+	    DONE_WITH("a", 0, WQ_OUTCOME_RETRY), IS(WQ_RESULT_DELAYED), STAT(next_due, 10 * MSEC),
+	    PASS(10 * MSEC), RUN("a"), PASS(2 * HOUR), NOTHING_READY),
+	ROW(done_with_after_delays_and_is_no_failure,
+	    ADD("a"), GET("a"), DONE_WITH("a", HOUR, WQ_OUTCOME_AFTER), IS(WQ_RESULT_DELAYED),
+	    STATE("a", DELAYED), STAT(next_due, HOUR), REQUEUES("a"), IS(0), STAT(retries, 1),
+	    STAT(dones, 1), COUNTS(1, 0, 0), PASS(HOUR), RUN("a"), COUNTS(0, 0, 0)),
+	ROW(done_with_after_leaves_the_failures_counted,
+	    RETAINED("a", 3), ADD("a"), GET("a"),
+	    DONE_WITH("a", 10, WQ_OUTCOME_AFTER), IS(WQ_RESULT_DELAYED),
+	    STATE("a", DELAYED | FAILED), REQUEUES("a"), IS(3)),
+	ROW(done_with_after_no_delay_reports_an_earlier_delay,
+	    ADD("a"), GET("a"), AFTER("a", 10),
+	    DONE_WITH("a", 0, WQ_OUTCOME_AFTER), IS(WQ_RESULT_READY | WQ_RESULT_DELAYED),
+	    STAT(next_due, 10)),
+	ROW(done_with_forget_does_not_report_an_earlier_delay,
+	    ADD("a"), GET("a"), AFTER("a", 10), DONE_WITH("a", 0, WQ_OUTCOME_FORGET), IS(0),
+	    STATE("a", DELAYED)),
+	ROW(done_with_after_the_longest_delay_waits_for_ever,
+	    ADD("a"), GET("a"), DONE_WITH("a", S64_MAX, WQ_OUTCOME_AFTER), IS(WQ_RESULT_DELAYED),
+	    STAT(next_due, S64_MAX - BEGIN), PASS(1000 * HOUR), NOTHING_READY),
+	ROW(done_with_after_of_a_dirty_key_is_a_run_now_and_one_later,
+	    ADD("a"), GET("a"), ADD("a"),
+	    DONE_WITH("a", 10, WQ_OUTCOME_AFTER), IS(WQ_RESULT_READY | WQ_RESULT_DELAYED), RUN("a"),
+	    PASS(10), RUN("a"), NOTHING_READY, ADD("a"), GET("a"), ADD("a"),
+	    DONE_WITH("a", 0, WQ_OUTCOME_AFTER), IS(WQ_RESULT_READY), RUN("a"), NOTHING_READY,
+	    RUNS_CONSERVED(0)),
+	ROW(done_with_forget_and_after_does_both,
+	    RETAINED("a", 3), ADD("a"), GET("a"),
+	    DONE_WITH("a", 10, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER), IS(WQ_RESULT_DELAYED),
+	    STATE("a", DELAYED), REQUEUES("a"), IS(0), COUNTS(1, 0, 0), PASS(10), GET("a"),
+	    GOT("a", failures, 0),
+	    DONE_WITH("a", 0, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER), IS(WQ_RESULT_READY), RUN("a"),
+	    COUNTS(0, 0, 0)),
+	ROW(an_item_of_a_retained_key_is_estale,
+	    RATE_LIMITED("a"), PASS(5 * MSEC), GET("a"), DONE_WITH("a", 0, 0),
+	    REFUSED(DONE_WITH("a", 0, 0), -ESTALE),
+	    REFUSED(DONE_WITH("a", 0, WQ_OUTCOME_FORGET), -ESTALE),
+	    REFUSED(DONE_WITH("a", 0, WQ_OUTCOME_RETRY), -ESTALE), STATE("a", FAILED)),
+
+	/* --- done with an outcome, after a shut down --- */
+	ROW(done_with_retry_without_delay_after_shutdown_is_dropped,
+	    PROBED(0), ADD("a"), GET("a"), ADD("b"), GET("b"), SHUTDOWN,
+	    DONE_WITH("a", 0, WQ_OUTCOME_RETRY), IS(0), DONE_WITH("b", 0, WQ_OUTCOME_AFTER), IS(0),
+	    STAT(dropped, 2), GET_FAILS(-ESHUTDOWN), RUNS_CONSERVED(0)),
+	ROW(done_with_retry_of_a_dirty_key_after_shutdown_leaves_it_ready,
+	    ADD("a"), GET("a"), ADD("a"), SHUTDOWN,
+	    DONE_WITH("a", 0, WQ_OUTCOME_RETRY), IS(WQ_RESULT_READY), STAT(dropped, 1), GET("a"),
+	    DONE_WITH("a", 0, WQ_OUTCOME_FORGET), IS(0), GET_FAILS(-ESHUTDOWN), COUNTS(0, 0, 0),
+	    RUNS_CONSERVED(0)),
+	ROW(done_with_forget_and_after_after_shutdown_forgets_and_is_dropped,
+	    RETAINED("a", 3), ADD("a"), GET("a"), SHUTDOWN,
+	    DONE_WITH("a", 10, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER), IS(0), STAT(dropped, 1),
+	    STATE("a", -ENOENT), COUNTS(0, 0, 0)),
+	{}
+};
+
 static struct kunit_case done_with_cases[] = {
-	KUNIT_CASE(done_with_no_outcome_leaves_the_failures_counted),
-	KUNIT_CASE(done_with_no_outcome_reports_ready_and_not_delayed),
-	KUNIT_CASE(done_with_forget_resets_the_failures),
-	KUNIT_CASE(done_with_forget_of_a_dirty_key_leaves_it_ready),
-	KUNIT_CASE(done_with_forget_leaves_a_delay_in_place),
-	KUNIT_CASE(done_with_forget_calls_forget_of_the_limiter_and_done_does_not),
-	KUNIT_CASE(done_with_retry_delays_by_the_limiter_and_counts),
 	KUNIT_CASE(done_with_retry_calls_when_of_the_limiter_once),
-	KUNIT_CASE(done_with_retry_without_delay_is_ready_behind_the_others),
-	KUNIT_CASE(done_with_retry_of_a_dirty_key_is_a_run_now_and_one_later),
-	KUNIT_CASE(done_with_retry_without_delay_of_a_dirty_key_is_one_run),
-	KUNIT_CASE(done_with_retry_of_a_delayed_key_waits_once_and_not_longer),
-	KUNIT_CASE(done_with_after_delays_and_is_no_failure),
-	KUNIT_CASE(done_with_after_leaves_the_failures_counted),
 	KUNIT_CASE(done_with_after_no_delay_is_ready),
-	KUNIT_CASE(done_with_after_no_delay_reports_an_earlier_delay),
-	KUNIT_CASE(done_with_forget_does_not_report_an_earlier_delay),
-	KUNIT_CASE(done_with_after_the_longest_delay_waits_for_ever),
-	KUNIT_CASE(done_with_after_of_a_dirty_key_is_a_run_now_and_one_later),
-	KUNIT_CASE(done_with_forget_and_after_does_both),
 	KUNIT_CASE(outcomes_that_contradict_each_other_are_einval),
 	KUNIT_CASE(every_outcome_of_a_key_that_is_not_held_is_estale),
-	KUNIT_CASE(an_item_of_a_retained_key_is_estale),
 	KUNIT_CASE(get_reports_the_failures),
 	KUNIT_CASE(done_with_retry_20_times_waits_3310715_ms_in_all),
 	KUNIT_CASE(done_with_retry_after_shutdown_ends_the_run_and_counts_as_dropped),
-	KUNIT_CASE(done_with_retry_without_delay_after_shutdown_is_dropped),
-	KUNIT_CASE(done_with_retry_of_a_dirty_key_after_shutdown_leaves_it_ready),
 	KUNIT_CASE(done_and_done_with_forget_after_shutdown_drop_nothing),
-	KUNIT_CASE(done_with_forget_and_after_after_shutdown_forgets_and_is_dropped),
 	KUNIT_CASE(done_with_retry_ends_a_drain),
 	KUNIT_CASE(done_with_retry_without_memory_leaves_the_key_held_and_uncounted),
 	KUNIT_CASE(done_with_after_without_memory_leaves_the_key_held),

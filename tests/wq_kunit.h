@@ -103,6 +103,12 @@ struct held {
 	u8 key[32];
 };
 
+/* A get of a row, see wq_kunit_steps.h. */
+struct got {
+	const char *name;		/* NULL: a free place */
+	struct held held;
+};
+
 struct fixture;
 
 /* A thread of a test. */
@@ -110,6 +116,7 @@ struct actor {
 	struct fixture *fx;
 	struct wq *q;			/* of the test when the actor was started */
 	unsigned int id;
+	const char *name;		/* in a row, see wq_kunit_steps.h */
 	int (*fn)(struct actor *a);
 	struct task_struct *task, *tester;	/* its thread, and the one that started it */
 	bool called;			/* fn is the thread's next step, or was */
@@ -133,6 +140,10 @@ struct fixture {
 	struct actor actors[MAX_ACTORS];
 	unsigned int nr_actors;
 	struct wq_stat st, before, after;
+	/* of a case that is a row */
+	const struct step *step;	/* the present one */
+	unsigned int nr_step;
+	struct got got[6];
 };
 
 /*
@@ -327,6 +338,9 @@ s64 get_number(struct kunit *test, struct wq_item *item);
 
 /* Fields that the module leaves unset have odd values. */
 const struct wq_stat *stats(struct kunit *test);
+
+/* A field of 32 or 64 bits, by its offset and size. */
+u64 field_at(const void *p, u32 offset, u32 size);
 
 /* Remembers the statistics, for EXPECT_UNCHANGED(). */
 static inline void remember(struct kunit *test)

@@ -12,6 +12,7 @@
 
 #include "wq_kunit_internals.h"
 #include "wq_kunit.h"
+#include "wq_kunit_steps.h"
 
 /* --- fixtures --- */
 
@@ -41,6 +42,9 @@ void fixture_exit(struct kunit *test)
 
 	if (!fx)
 		return;
+	if (fx->step && test->status == KUNIT_FAILURE)
+		kunit_err(test, "step %u: %s(\"%s\", %lld)", fx->nr_step, fx->step->verb,
+			  fx->step->key ?: "", fx->step->arg);
 	join_actors(fx);
 	if (!IS_ERR_OR_NULL(fx->q))
 		wq_destroy(fx->q);
@@ -131,10 +135,9 @@ static const struct {
 	FIELD(disabled), FIELD(flushes),
 };
 
-static u64 value_at(const struct wq_stat *st, u32 offset, u32 size)
+u64 field_at(const void *p, u32 offset, u32 size)
 {
-	const void *p = (const char *)st + offset;
-
+	p += offset;
 	return size == sizeof(u32) ? *(const u32 *)p : *(const u64 *)p;
 }
 
@@ -146,8 +149,8 @@ bool has_changed(struct kunit *test, char *why, size_t size)
 
 	fx->after = *stats(test);
 	for (i = 0; i < ARRAY_SIZE(stat_fields); i++) {
-		u64 a = value_at(&fx->before, stat_fields[i].offset, stat_fields[i].size);
-		u64 b = value_at(&fx->after, stat_fields[i].offset, stat_fields[i].size);
+		u64 a = field_at(&fx->before, stat_fields[i].offset, stat_fields[i].size);
+		u64 b = field_at(&fx->after, stat_fields[i].offset, stat_fields[i].size);
 
 		if (a == b)
 			continue;

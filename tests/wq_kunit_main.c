@@ -13,6 +13,7 @@
 
 #include "wq_compat.h"
 #include "wq_kunit.h"
+#include "wq_kunit_steps.h"
 #include "wq_mutants_kunit.h"
 
 static char *T = "*";
@@ -23,43 +24,46 @@ static bool quick;
 module_param(quick, bool, 0444);
 MODULE_PARM_DESC(quick, "leave out the cases that take more than 0.1 s");
 
-static struct kunit_suite *const all[] = {
-	&wq_add_suite,
-	&wq_get_suite,
-	&wq_done_suite,
-	&wq_shutdown_suite,
-	&wq_drain_suite,
-	&wq_state_suite,
-	&wq_key_suite,
-	&wq_create_suite,
-	&wq_order_suite,
-	&wq_nomem_suite,
-	&wq_load_suite,
-	&wq_table_suite,
-	&wq_delay_suite,
-	&wq_heap_suite,
-	&wq_limiter_suite,
-	&wq_limiter_compose_suite,
-	&wq_add_rate_limited_suite,
-	&wq_done_with_suite,
-	&wq_done_get_suite,
-	&wq_backoff_suite,
-	&wq_controller_suite,
-	&wq_metrics_suite,
-	&wq_lease_suite,
-	&wq_token_suite,
-	&wq_hash_suite,
-	&wq_lockless_suite,
-	&wq_idle_suite,
-	&wq_embedded_suite,
-	&wq_map_suite,
-	&wq_pause_suite,
-	&wq_blocked_suite,
-	&wq_priority_suite,
-	&wq_groups_suite,
-	&wq_park_suite,
-	&wq_flush_suite,
-	&wq_array_suite,
+static const struct {
+	struct kunit_suite *suite;
+	const struct row *rows;		/* or NULL */
+} all[] = {
+	{ &wq_add_suite, wq_add_rows },
+	{ &wq_get_suite, wq_get_rows },
+	{ &wq_done_suite, wq_done_rows },
+	{ &wq_shutdown_suite, wq_shutdown_rows },
+	{ &wq_drain_suite, wq_drain_rows },
+	{ &wq_state_suite, wq_state_rows },
+	{ &wq_key_suite, wq_key_rows },
+	{ &wq_create_suite },
+	{ &wq_order_suite },
+	{ &wq_nomem_suite },
+	{ &wq_load_suite },
+	{ &wq_table_suite },
+	{ &wq_delay_suite, wq_delay_rows },
+	{ &wq_heap_suite },
+	{ &wq_limiter_suite },
+	{ &wq_limiter_compose_suite },
+	{ &wq_add_rate_limited_suite, wq_add_rate_limited_rows },
+	{ &wq_done_with_suite, wq_done_with_rows },
+	{ &wq_done_get_suite },
+	{ &wq_backoff_suite },
+	{ &wq_controller_suite },
+	{ &wq_metrics_suite, wq_metrics_rows },
+	{ &wq_lease_suite, wq_lease_rows },
+	{ &wq_token_suite },
+	{ &wq_hash_suite },
+	{ &wq_lockless_suite },
+	{ &wq_idle_suite },
+	{ &wq_embedded_suite },
+	{ &wq_map_suite },
+	{ &wq_pause_suite },
+	{ &wq_blocked_suite },
+	{ &wq_priority_suite, wq_priority_rows },
+	{ &wq_groups_suite },
+	{ &wq_park_suite, wq_park_rows },
+	{ &wq_flush_suite },
+	{ &wq_array_suite },
 };
 
 /* The suites that run: copies, which have only the chosen cases. */
@@ -67,22 +71,38 @@ static struct kunit_suite chosen[ARRAY_SIZE(all)];
 static struct kunit_suite *running[ARRAY_SIZE(all)];
 static int nr_running;
 
+static bool is_chosen(const struct kunit_case *c, const char *pattern)
+{
+	return glob_match(pattern, c->name) && !(quick && wq_case_is_slow(c));
+}
+
 /* The cases of a suite whose names match, or NULL: there are none, or there is no memory. */
-static struct kunit_case *cases_of(const struct kunit_suite *suite, const char *pattern)
+static struct kunit_case *cases_of(const struct kunit_suite *suite, const struct row *rows,
+				   const char *pattern)
 {
 	struct kunit_case *cases, *c, *to;
+	const struct row *row;
+	size_t n = 1;
 
 	for (c = suite->test_cases; c->run_case; c++)
-		;
-	cases = kcalloc(c - suite->test_cases + 1, sizeof(*cases), GFP_KERNEL);
+		n++;
+	for (row = rows; row && row->steps; row++)
+		n++;
+	cases = kcalloc(n, sizeof(*cases), GFP_KERNEL);
 	if (!cases)
 		return NULL;
 	to = cases;
+	for (row = rows; row && row->steps; row++) {
+		*to = (struct kunit_case){ .run_case = run_row, .name = row->name };
+		to += is_chosen(to, pattern);
+	}
 	for (c = suite->test_cases; c->run_case; c++)
-		if (glob_match(pattern, c->name) && !(quick && wq_case_is_slow(c)))
+		if (is_chosen(c, pattern))
 			*to++ = *c;
-	if (to != cases)
+	if (to != cases) {
+		memset(to, 0, sizeof(*to));
 		return cases;
+	}
 	kfree(cases);
 	return NULL;
 }
@@ -100,19 +120,15 @@ static int __init wq_kunit_init(void)
 
 	if (!suites)
 		return -ENOMEM;
-	if (IS_ENABLED(CONFIG_WQ_MUTANTS)) {
-		kfree(suites);
-		return wq_mutants_init(all, ARRAY_SIZE(all));
-	}
 	strsep(&cases, ".");
 	for (i = 0; i < ARRAY_SIZE(all); i++) {
 		struct kunit_suite *suite = &chosen[nr_running];
 
-		if (!glob_match(suites, all[i]->name))
+		if (!glob_match(suites, all[i].suite->name))
 			continue;
 		/* Its name is constant, which forbids an assignment. */
-		memcpy(suite, all[i], sizeof(*suite));
-		suite->test_cases = cases_of(all[i], cases ?: "*");
+		memcpy(suite, all[i].suite, sizeof(*suite));
+		suite->test_cases = cases_of(all[i].suite, all[i].rows, cases ?: "*");
 		if (suite->test_cases)
 			running[nr_running++] = suite;
 	}
@@ -121,7 +137,8 @@ static int __init wq_kunit_init(void)
 		pr_err("wq_kunit: no case matches T=%s\n", T);
 		return -EINVAL;
 	}
-	ret = wq_kunit_suites_init(running, nr_running);
+	ret = IS_ENABLED(CONFIG_WQ_MUTANTS) ? wq_mutants_init(running, nr_running) :
+					      wq_kunit_suites_init(running, nr_running);
 	if (ret)
 		free_cases();
 	return ret;
@@ -131,7 +148,8 @@ module_init(wq_kunit_init);
 static void __exit wq_kunit_exit(void)
 {
 	wq_mutants_exit();
-	__kunit_test_suites_exit(running, nr_running);
+	if (!IS_ENABLED(CONFIG_WQ_MUTANTS))
+		__kunit_test_suites_exit(running, nr_running);
 	free_cases();
 }
 module_exit(wq_kunit_exit);

@@ -144,7 +144,7 @@ s64 step_len(struct kunit *test, const struct step *s)
 
 s64 step_stat(struct kunit *test, const struct step *s)
 {
-	return stat_at(stats(test), s->arg, s->flags);
+	return field_at(stats(test), s->arg, s->flags);
 }
 
 s64 step_remember(struct kunit *test, const struct step *s)

@@ -19,7 +19,8 @@ struct step {
 	s64 (*fn)(struct kunit *test, const struct step *s);
 	const char *verb, *key;
 	const char *as;			/* under which GET_AS() remembers the key */
-	s64 arg;
+	const char *text;
+	s64 arg, time;
 	u32 flags;
 	const struct wq_params *params;
 	int (*actor)(struct actor *a);
@@ -35,7 +36,8 @@ struct row {
 /* The rows of the suites, up to one without a name. */
 extern const struct row wq_add_rows[], wq_get_rows[], wq_done_rows[], wq_shutdown_rows[];
 extern const struct row wq_drain_rows[], wq_state_rows[], wq_key_rows[];
-extern const struct row wq_delay_rows[], wq_lease_rows[];
+extern const struct row wq_delay_rows[], wq_lease_rows[], wq_add_rate_limited_rows[];
+extern const struct row wq_done_with_rows[], wq_priority_rows[], wq_park_rows[], wq_metrics_rows[];
 
 /* The function of each case that is a row. */
 void run_row(struct kunit *test);
@@ -84,10 +86,10 @@ void run_row(struct kunit *test);
 #define GET_FAILS(error)	GET_ANY, IS(error)
 #define NOTHING_READY		GET_FAILS(-EAGAIN)
 #define LEN(n)			STEP(len), IS(n)
+/* A field of a struct, for field_at(). */
+#define FIELD_OF(type, field)	.arg = offsetof(type, field), .flags = sizeof_field(type, field)
 /* A field of wq_stat. */
-#define STAT(field, value) \
-	STEP(stat, .arg = offsetof(struct wq_stat, field), \
-	     .flags = sizeof_field(struct wq_stat, field)), IS(value)
+#define STAT(field, value)	STEP(stat, FIELD_OF(struct wq_stat, field)), IS(value)
 
 /* --- the clock, and the queue --- */
 

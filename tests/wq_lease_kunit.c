@@ -19,6 +19,7 @@
 
 #include "wq_kunit_internals.h"
 #include "wq_kunit.h"
+#include "wq_kunit_steps.h"
 
 #define LEASE	(10 * SEC)
 
@@ -257,61 +258,6 @@ static int worker(struct actor *a)
 
 /* --- expiry --- */
 
-static void a_lease_ends_at_its_time_and_not_a_ns_earlier(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, LEASE - 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, stats(test)->processing, 1U);
-	expect_nothing_ready(test);
-	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
-	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
-	KUNIT_EXPECT_EQ(test, stats(test)->held, 0U);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
-	run_all(test, "a");
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
-}
-
-static void an_expiry_is_counted_as_given_back_and_as_expired(struct kunit *test)
-{
-	struct held a, b;
-
-	add_and_lease(test, &a, "a");
-	add_and_lease(test, &b, "b");
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 2ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 2ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->merged, 0ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->adds, 2ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->gets, 2ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->dones, 0ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->retries, 0ULL);
-	run_all(test, "ab");
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 2ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 2ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->dones, 2ULL);
-}
-
-static void each_get_begins_a_lease_of_its_own(struct kunit *test)
-{
-	struct held a, b;
-
-	add_and_lease(test, &a, "a");
-	pass(test, 3 * SEC);
-	add_and_lease(test, &b, "b");
-	pass(test, LEASE - 3 * SEC);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), RUNNING);
-	pass(test, 3 * SEC - 1);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), RUNNING);
-	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), READY);
-}
-
 static void a_key_that_expires_again_and_again_fails_from_the_second_time_on(struct kunit *test)
 {
 	struct held a;
@@ -336,38 +282,6 @@ static void a_key_that_expires_again_and_again_fails_from_the_second_time_on(str
 	KUNIT_EXPECT_EQ(test, stats(test)->gets, 101ULL);
 }
 
-static void a_done_ends_the_row_of_runs_that_expired(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, LEASE);
-	lease(test, &a, "a");
-	KUNIT_EXPECT_EQ(test, a.item.given_back, 1U);
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), WQ_RESULT_READY);
-	lease(test, &a, "a");
-	KUNIT_EXPECT_EQ(test, a.item.given_back, 0U);
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
-	KUNIT_EXPECT_EQ(test, stats(test)->given_back_failed, 0ULL);
-}
-
-static void a_key_that_expires_again_and_is_dirty_is_ready_behind_the_others(struct kunit *test)
-{
-	struct held h;
-
-	add_and_lease(test, &h, "a");
-	pass(test, LEASE);
-	lease(test, &h, "a");
-	add(test, "b");
-	add(test, "a");
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | DELAYED | FAILED);
-	KUNIT_EXPECT_EQ(test, stats(test)->merged, 0ULL);
-	run_all(test, "ba");
-}
-
 static void a_key_that_expires_again_after_a_shutdown_goes_behind_and_does_not_fail(
 							struct kunit *test)
 {
@@ -384,44 +298,6 @@ static void a_key_that_expires_again_after_a_shutdown_goes_behind_and_does_not_f
 	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 0ULL);
 	run(test, "b");
 	run(test, "a");
-}
-
-static void a_key_that_is_done_in_time_does_not_expire(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, LEASE - 1);
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-	pass(test, HOUR);
-	expect_nothing_ready(test);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 0ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-}
-
-static void a_key_that_is_done_and_ready_again_does_not_expire(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), WQ_RESULT_READY);
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
-	run_all(test, "a");
-}
-
-static void a_key_that_is_ready_does_not_expire(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, LEASE);
-	pass(test, HOUR);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
-	run_all(test, "a");
 }
 
 /* A lease expires in wq_tick().  Until then its holder may still call done or touch. */
@@ -444,53 +320,6 @@ static void the_clock_alone_ends_no_lease(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
 }
 
-static void leases_work_on_a_clock_that_starts_at_0(struct kunit *test)
-{
-	struct held a;
-
-	at(test, 0);
-	add_and_lease(test, &a, "a");
-	at(test, LEASE - 1);
-	expect_nothing_ready(test);
-	at(test, LEASE);
-	run_all(test, "a");
-}
-
-static void a_queue_without_leases_lets_keys_be_held_for_ever(struct kunit *test)
-{
-	struct wq_consumer *c;
-	struct held a, b;
-
-	leases_of(test, 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->lease, 0LL);
-	c = file_new(test);
-	add(test, "a");
-	add(test, "b");
-	get_unleased(test, &a, "a");
-	file_get(test, c, &b, "b");
-	KUNIT_EXPECT_EQ(test, lease_left(test, "a"), -1LL);
-	KUNIT_EXPECT_EQ(test, lease_left(test, "b"), -1LL);
-	at(test, S64_MAX);
-	KUNIT_EXPECT_EQ(test, stats(test)->processing, 2U);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-	KUNIT_EXPECT_EQ(test, file_done(c, &b), 0);
-}
-
-static void a_key_of_wq_get_never_expires(struct kunit *test)
-{
-	struct held a;
-
-	add(test, "a");
-	get_unleased(test, &a, "a");
-	KUNIT_EXPECT_EQ(test, lease_left(test, "a"), -1LL);
-	pass(test, LEASE);
-	pass(test, 1000 * HOUR);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
-}
-
 static void the_next_key_of_wq_done_get_never_expires(struct kunit *test)
 {
 	struct held a;
@@ -504,38 +333,6 @@ static void the_next_key_of_wq_done_get_never_expires(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, query(test, "b"), RUNNING);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
 	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-}
-
-static void an_expired_key_that_wq_get_takes_is_held_until_done(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, LEASE);
-	get_unleased(test, &a, "a");
-	pass(test, 1000 * HOUR);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
-}
-
-static void keys_with_a_lease_expire_and_those_without_do_not(struct kunit *test)
-{
-	struct held a, b, c;
-
-	add(test, "a");
-	add(test, "b");
-	add(test, "c");
-	get_unleased(test, &a, "a");
-	lease(test, &b, "b");
-	get_unleased(test, &c, "c");
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), READY);
-	KUNIT_EXPECT_EQ(test, query(test, "c"), RUNNING);
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-	KUNIT_EXPECT_EQ(test, done(test, &c.item), 0);
-	run_all(test, "b");
 }
 
 static void a_thousand_leases_may_end_at_once(struct kunit *test)
@@ -619,152 +416,7 @@ static void query_reports_the_time_left_of_the_lease(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, lease_left(test, "a"), -1LL);
 }
 
-/* --- the order of expired keys --- */
-
-static void expired_keys_come_in_the_order_their_leases_ended(struct kunit *test)
-{
-	struct held h;
-
-	add_and_lease(test, &h, "b");
-	pass(test, 1);
-	add_and_lease(test, &h, "a");
-	pass(test, 1);
-	add_and_lease(test, &h, "c");
-	pass(test, HOUR);
-	run_all(test, "bac");
-}
-
-static void leases_that_end_at_one_time_come_in_the_order_of_the_gets(struct kunit *test)
-{
-	struct held h;
-
-	add_and_lease(test, &h, "c");
-	add_and_lease(test, &h, "a");
-	add_and_lease(test, &h, "b");
-	pass(test, LEASE);
-	run_all(test, "cab");
-}
-
-static void keys_that_expired_by_another_tick_come_behind(struct kunit *test)
-{
-	struct held h;
-
-	add_and_lease(test, &h, "a");
-	pass(test, 1);
-	add_and_lease(test, &h, "b");
-	pass(test, LEASE - 1);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
-	pass(test, 1);
-	run_all(test, "ab");
-}
-
-static void expired_keys_come_ahead_of_those_never_handed_out(struct kunit *test)
-{
-	struct held h;
-
-	add(test, "a");
-	add(test, "b");
-	add(test, "c");
-	lease(test, &h, "a");
-	pass(test, 1);
-	lease(test, &h, "b");
-	add(test, "d");
-	add_after(test, "e", 1);
-	pass(test, LEASE);
-	add(test, "f");
-	run_all(test, "abcdef");
-}
-
-static void expired_keys_come_ahead_of_those_that_are_due_at_that_time(struct kunit *test)
-{
-	struct held h;
-
-	add_after(test, "b", LEASE);
-	add_after(test, "c", LEASE - 1);
-	add_and_lease(test, &h, "a");
-	pass(test, LEASE);
-	run_all(test, "acb");
-}
-
-static void expired_keys_come_ahead_of_those_that_are_done_and_ready_again(struct kunit *test)
-{
-	struct held a, b;
-
-	add_and_lease(test, &b, "b");
-	add_and_lease(test, &a, "a");
-	add(test, "b");
-	KUNIT_EXPECT_EQ(test, done(test, &b.item), WQ_RESULT_READY);
-	pass(test, LEASE);
-	run_all(test, "ab");
-}
-
-static void expired_keys_come_behind_those_given_back_before(struct kunit *test)
-{
-	struct wq_consumer *c = file_new(test);
-	struct held h;
-
-	add_and_lease(test, &h, "x");
-	pass(test, 1);
-	add(test, "a");
-	add(test, "b");
-	file_get(test, c, &h, "a");
-	file_get(test, c, &h, "b");
-	add(test, "f");
-	file_end(test, c);
-	pass(test, LEASE - 1);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
-	run_all(test, "abxf");
-}
-
-static void the_keys_of_a_file_that_ends_come_ahead_of_those_expired_before(struct kunit *test)
-{
-	struct wq_consumer *c = file_new(test);
-	struct held h;
-
-	add_and_lease(test, &h, "x");
-	pass(test, 1);
-	add(test, "a");
-	add(test, "b");
-	file_get(test, c, &h, "a");
-	file_get(test, c, &h, "b");
-	add(test, "f");
-	pass(test, LEASE - 1);
-	file_end(test, c);
-	run_all(test, "abxf");
-}
-
-/* Otherwise a key that hangs every consumer would starve the other keys. */
-static void a_key_that_expires_again_comes_after_its_delay(struct kunit *test)
-{
-	struct held h;
-
-	add_and_lease(test, &h, "a");
-	add_and_lease(test, &h, "b");
-	add_and_lease(test, &h, "c");
-	pass(test, LEASE);
-	lease(test, &h, "a");
-	pass(test, LEASE);
-	run_all(test, "bc");
-	pass(test, HOUR);
-	run_all(test, "a");
-}
-
 /* --- touch --- */
-
-static void touch_restarts_the_lease(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, LEASE - 1);
-	KUNIT_EXPECT_EQ(test, touch(test, &a.item), 0);
-	pass(test, LEASE - 1);
-	expect_nothing_ready(test);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	pass(test, 1);
-	run_all(test, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
-}
 
 static void touch_keeps_a_key_for_a_thousand_leases(struct kunit *test)
 {
@@ -780,65 +432,6 @@ static void touch_keeps_a_key_for_a_thousand_leases(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
 }
 
-static void touch_moves_a_key_behind_the_others(struct kunit *test)
-{
-	struct held a, b, c;
-
-	add_and_lease(test, &a, "a");
-	add_and_lease(test, &b, "b");
-	add_and_lease(test, &c, "c");
-	pass(test, 1);
-	touch(test, &b.item);
-	pass(test, 1);
-	touch(test, &a.item);
-	pass(test, LEASE - 2);
-	KUNIT_EXPECT_EQ(test, query(test, "c"), READY);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), RUNNING);
-	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), READY);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	pass(test, 1);
-	run_all(test, "cba");
-}
-
-static void touch_at_one_time_moves_a_key_behind_its_equals(struct kunit *test)
-{
-	struct held a, b;
-
-	add_and_lease(test, &a, "a");
-	add_and_lease(test, &b, "b");
-	touch(test, &a.item);
-	pass(test, LEASE);
-	run_all(test, "ba");
-}
-
-static void touch_of_one_key_leaves_the_others_their_times(struct kunit *test)
-{
-	struct held a, b;
-
-	add_and_lease(test, &a, "a");
-	add_and_lease(test, &b, "b");
-	pass(test, 5 * SEC);
-	touch(test, &a.item);
-	pass(test, LEASE - 5 * SEC);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), READY);
-}
-
-static void touch_is_counted_nowhere_and_leaves_the_run_its_age(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, 3 * SEC);
-	EXPECT_REFUSED(test, touch(test, &a.item), 0);
-	pass(test, 4 * SEC);
-	KUNIT_EXPECT_EQ(test, stats(test)->longest, 7ULL * SEC);
-	KUNIT_EXPECT_EQ(test, stats(test)->unfinished, 7ULL * SEC);
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->works.sum, 7ULL * SEC);
-}
-
 static void touch_of_a_key_that_is_not_held_any_more_is_estale(struct kunit *test)
 {
 	struct held a, never = {};
@@ -849,34 +442,6 @@ static void touch_of_a_key_that_is_not_held_any_more_is_estale(struct kunit *tes
 	add(test, "a");
 	EXPECT_REFUSED(test, touch(test, &a.item), -ESTALE);
 	EXPECT_REFUSED(test, touch(test, &never.item), -ESTALE);
-}
-
-static void touch_of_a_key_of_wq_get_gives_it_no_lease(struct kunit *test)
-{
-	struct held a;
-
-	add(test, "a");
-	get_unleased(test, &a, "a");
-	EXPECT_REFUSED(test, touch(test, &a.item), 0);
-	KUNIT_EXPECT_EQ(test, lease_left(test, "a"), -1LL);
-	pass(test, 1000 * HOUR);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, touch(test, &a.item), 0);
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-}
-
-static void touch_in_a_queue_without_leases_reports_whether_the_key_is_held(struct kunit *test)
-{
-	struct held a;
-
-	leases_of(test, 0);
-	add(test, "a");
-	get_unleased(test, &a, "a");
-	EXPECT_REFUSED(test, touch(test, &a.item), 0);
-	pass(test, HOUR);
-	KUNIT_EXPECT_EQ(test, touch(test, &a.item), 0);
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-	EXPECT_REFUSED(test, touch(test, &a.item), -ESTALE);
 }
 
 struct irq_touch {
@@ -911,62 +476,6 @@ static void touch_may_come_from_hard_interrupt(struct kunit *test)
 }
 
 /* --- dirty, delayed, failed --- */
-
-static void a_key_that_expires_while_it_is_dirty_runs_once(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING | WQ_KEY_DIRTY);
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
-	KUNIT_EXPECT_EQ(test, stats(test)->merged, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 1ULL);
-	run_all(test, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-}
-
-static void an_add_of_an_expired_key_is_coalesced(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 1ULL);
-	run_all(test, "a");
-}
-
-static void the_delay_of_a_key_outlasts_its_lease(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	add_after(test, "a", LEASE + 5);
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | WQ_KEY_DELAYED);
-	run_all(test, "a");
-	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_DELAYED);
-	pass(test, 4);
-	expect_nothing_ready(test);
-	pass(test, 1);
-	run_all(test, "a");
-}
-
-static void a_delay_that_ends_after_the_lease_is_coalesced(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	add_after(test, "a", LEASE + 5);
-	pass(test, LEASE);
-	pass(test, 5);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
-	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 1ULL);
-	run_all(test, "a");
-}
 
 static void a_delay_and_a_lease_that_end_in_one_tick_make_one_run(struct kunit *test)
 {
@@ -1078,30 +587,6 @@ static void an_expired_key_that_failed_again_is_retained(struct kunit *test)
 
 /* --- times and histograms --- */
 
-static void an_expired_key_waits_since_it_was_added(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, LEASE);
-	pass(test, 3 * SEC);
-	get_unleased(test, &a, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->waits.sum, (u64)LEASE + 3 * SEC);
-}
-
-static void an_expired_key_that_was_dirty_waits_since_it_became_so(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, 4 * SEC);
-	add(test, "a");
-	pass(test, LEASE - 4 * SEC);
-	pass(test, 3 * SEC);
-	get_unleased(test, &a, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->waits.sum, (u64)(LEASE - 4 * SEC + 3 * SEC));
-}
-
 static void an_expired_run_is_unfinished_no_longer_and_counts_in_no_duration(struct kunit *test)
 {
 	u64 works = 0;
@@ -1125,71 +610,6 @@ static void an_expired_run_is_unfinished_no_longer_and_counts_in_no_duration(str
 }
 
 /* --- tokens --- */
-
-static void an_old_item_is_stale_while_the_key_is_ready(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, LEASE);
-	expect_stale(test, &a);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
-	run_all(test, "a");
-}
-
-static void an_old_item_is_stale_when_the_same_consumer_has_the_key_again(struct kunit *test)
-{
-	struct held old, new;
-
-	add_and_lease(test, &old, "a");
-	pass(test, LEASE);
-	lease(test, &new, "a");
-	expect_stale(test, &old);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, done(test, &new.item), 0);
-	expect_stale(test, &old);
-}
-
-static void an_old_item_is_stale_when_a_file_has_the_key(struct kunit *test)
-{
-	struct wq_consumer *c = file_new(test);
-	struct held old, new;
-
-	add_and_lease(test, &old, "a");
-	pass(test, LEASE);
-	file_get(test, c, &new, "a");
-	expect_stale(test, &old);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_PROCESSING);
-	KUNIT_EXPECT_EQ(test, file_done(c, &new), 0);
-}
-
-static void an_old_item_is_stale_when_the_key_is_gone(struct kunit *test)
-{
-	struct held old;
-
-	add_and_lease(test, &old, "a");
-	pass(test, LEASE);
-	run_all(test, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-	/* KASAN reports an access to the freed entry */
-	expect_stale(test, &old);
-}
-
-static void an_old_item_is_stale_when_the_key_was_added_again(struct kunit *test)
-{
-	struct held old, new;
-
-	add_and_lease(test, &old, "a");
-	pass(test, LEASE);
-	run_all(test, "a");
-	add(test, "a");
-	expect_stale(test, &old);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
-	lease(test, &new, "a");
-	expect_stale(test, &old);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, done(test, &new.item), 0);
-}
 
 /* Without KASAN's quarantine the allocator reuses freed memory at once. */
 static void an_old_item_is_stale_when_its_memory_is_another_keys(struct kunit *test)
@@ -1219,21 +639,6 @@ static void an_old_item_is_stale_when_its_memory_is_another_keys(struct kunit *t
 		ASSERT_SAME(test, wq_done(q, &old.item), -ESTALE, "round %u", i);
 		ASSERT_SAME(test, wq_done(q, &again.item), 0, "round %u", i);
 	}
-}
-
-static void a_stale_touch_leaves_the_lease_of_the_new_holder_as_it_is(struct kunit *test)
-{
-	struct held old, new;
-
-	add_and_lease(test, &old, "a");
-	pass(test, LEASE);
-	lease(test, &new, "a");
-	pass(test, LEASE - 1);
-	KUNIT_EXPECT_EQ(test, touch(test, &old.item), -ESTALE);
-	KUNIT_EXPECT_EQ(test, lease_left(test, "a"), 1LL);
-	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 2ULL);
 }
 
 static void tokens_are_never_0_and_never_the_same(struct kunit *test)
@@ -1443,140 +848,7 @@ static void a_lease_below_the_least_or_negative_is_erange(struct kunit *test)
 	}
 }
 
-static void the_least_lease_ends_at_its_time(struct kunit *test)
-{
-	struct held a;
-
-	leases_of(test, WQ_MIN_LEASE);
-	KUNIT_EXPECT_EQ(test, stats(test)->lease, (s64)WQ_MIN_LEASE);
-	add_and_lease(test, &a, "a");
-	pass(test, WQ_MIN_LEASE - 1);
-	expect_nothing_ready(test);
-	pass(test, 1);
-	run_all(test, "a");
-}
-
-static void the_longest_lease_never_ends(struct kunit *test)
-{
-	struct held a;
-
-	leases_of(test, S64_MAX);
-	KUNIT_EXPECT_EQ(test, stats(test)->lease, S64_MAX);
-	add_and_lease(test, &a, "a");
-	wq_tick(queue(test));
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	at(test, S64_MAX - 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, touch(test, &a.item), 0);
-	at(test, S64_MAX);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-}
-
-static void a_lease_that_just_fits_ends(struct kunit *test)
-{
-	struct held a;
-
-	leases_of(test, S64_MAX - BEGIN - 1);
-	add_and_lease(test, &a, "a");
-	at(test, S64_MAX - 2);
-	expect_nothing_ready(test);
-	at(test, S64_MAX - 1);
-	run_all(test, "a");
-}
-
-static void a_lease_that_begins_near_the_end_of_time_does_not_wrap(struct kunit *test)
-{
-	struct held a, b;
-
-	at(test, S64_MAX - LEASE - 1);
-	add_and_lease(test, &a, "a");
-	add_and_lease(test, &b, "b");
-	pass(test, LEASE / 2);
-	touch(test, &a.item);
-	wq_tick(queue(test));
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	at(test, S64_MAX - 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), READY);
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-}
-
 /* --- shut down, drain --- */
-
-static void leases_expire_after_shutdown(struct kunit *test)
-{
-	struct held old, new;
-
-	add_and_lease(test, &old, "a");
-	add(test, "b");
-	wq_shutdown(queue(test));
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
-	lease(test, &new, "a");
-	expect_stale(test, &old);
-	KUNIT_EXPECT_EQ(test, done(test, &new.item), 0);
-	/* a lease that began after the shut down */
-	lease(test, &old, "b");
-	KUNIT_EXPECT_EQ(test, lease_any(queue(test), &new, 0), -ESHUTDOWN);
-	pass(test, LEASE);
-	lease(test, &new, "b");
-	KUNIT_EXPECT_EQ(test, done(test, &new.item), 0);
-	KUNIT_EXPECT_EQ(test, lease_any(queue(test), &new, 0), -ESHUTDOWN);
-}
-
-static void touch_extends_a_lease_after_shutdown(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	wq_shutdown(queue(test));
-	pass(test, LEASE - 1);
-	KUNIT_EXPECT_EQ(test, touch(test, &a.item), 0);
-	pass(test, LEASE - 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-}
-
-static void shutdown_drops_the_delay_and_leaves_the_lease(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	add_after(test, "a", 5);
-	add_after(test, "b", LEASE);
-	wq_shutdown(queue(test));
-	pass(test, LEASE - 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), -ENOENT);
-	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 1U);
-	lease(test, &a, "a");
-	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-}
-
-static void a_drain_ends_although_a_consumer_hangs(struct kunit *test)
-{
-	struct actor *drain;
-	struct held hung, h;
-
-	add_and_lease(test, &hung, "a");
-	add(test, "a");
-	drain = start(test, drainer, 0);
-	sleeps(test, drain);
-	pass(test, LEASE - 1);
-	EXPECT_STILL_WAITS(test, drain);
-	pass(test, 1);
-	/* drain waits for the ready key */
-	EXPECT_STILL_WAITS(test, drain);
-	lease(test, &h, "a");
-	EXPECT_STILL_WAITS(test, drain);
-	KUNIT_EXPECT_EQ(test, done(test, &h.item), 0);
-	KUNIT_EXPECT_EQ(test, result(test, drain), 0);
-	expect_stale(test, &hung);
-}
 
 static void a_drain_waits_for_a_key_that_is_touched(struct kunit *test)
 {
@@ -1593,20 +865,6 @@ static void a_drain_waits_for_a_key_that_is_touched(struct kunit *test)
 	}
 	EXPECT_STILL_WAITS(test, drain);
 	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
-	KUNIT_EXPECT_EQ(test, result(test, drain), 0);
-}
-
-static void cancel_of_an_expired_key_ends_a_drain(struct kunit *test)
-{
-	struct actor *drain;
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	drain = start(test, drainer, 0);
-	sleeps(test, drain);
-	pass(test, LEASE);
-	EXPECT_STILL_WAITS(test, drain);
-	KUNIT_EXPECT_EQ(test, cancel(test, "a"), READY);
 	KUNIT_EXPECT_EQ(test, result(test, drain), 0);
 }
 
@@ -1651,24 +909,6 @@ static void an_expired_key_is_ready_for_the_same_file_too(struct kunit *test)
 	expect_file_stale(test, c, &old);
 }
 
-static void a_files_late_done_and_touch_are_stale_when_another_has_the_key(struct kunit *test)
-{
-	struct wq_consumer *c = file_new(test), *d = file_new(test);
-	struct held old, new;
-
-	add(test, "a");
-	file_get(test, c, &old, "a");
-	pass(test, LEASE);
-	file_get(test, d, &new, "a");
-	expect_file_stale(test, c, &old);
-	/* with the token of the other consumer's get */
-	expect_file_stale(test, c, &new);
-	expect_file_stale(test, d, &old);
-	KUNIT_EXPECT_EQ(test, file_touch(d, &new), 0);
-	KUNIT_EXPECT_EQ(test, file_done(d, &new), 0);
-	expect_file_stale(test, c, &old);
-}
-
 static void a_files_done_and_touch_without_token_are_einval(struct kunit *test)
 {
 	struct wq_consumer *c = file_new(test);
@@ -1682,134 +922,6 @@ static void a_files_done_and_touch_without_token_are_einval(struct kunit *test)
 	EXPECT_REFUSED(test, file_done_by(c, &a, 0), -EINVAL);
 	EXPECT_REFUSED(test, file_touch_by(c, &a, 0), -EINVAL);
 	EXPECT_REFUSED(test, file_touch(c, &a), -ESTALE);
-}
-
-static void keys_given_back_at_the_end_of_a_file_are_not_expired(struct kunit *test)
-{
-	struct wq_consumer *c = file_new(test);
-	struct held h;
-
-	add(test, "a");
-	add(test, "b");
-	add(test, "c");
-	file_get(test, c, &h, "a");
-	file_get(test, c, &h, "b");
-	pass(test, LEASE - 1);
-	file_end(test, c);
-	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 2ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
-	/* the times when their leases would have expired */
-	pass(test, 1);
-	pass(test, HOUR);
-	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 2ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 3U);
-	run_all(test, "abc");
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-}
-
-static void keys_that_expired_before_the_end_of_their_file_are_given_back_once(struct kunit *test)
-{
-	struct wq_consumer *c = file_new(test);
-	struct held h;
-
-	add(test, "a");
-	add(test, "b");
-	file_get(test, c, &h, "a");
-	pass(test, 1);
-	file_get(test, c, &h, "b");
-	pass(test, LEASE - 1);
-	file_end(test, c);
-	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 2ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 2U);
-	run_all(test, "ba");
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-}
-
-static void a_key_of_a_file_that_ended_has_a_full_lease_with_the_next(struct kunit *test)
-{
-	struct wq_consumer *c = file_new(test), *d = file_new(test);
-	struct held h;
-
-	add(test, "a");
-	file_get(test, c, &h, "a");
-	pass(test, 4 * SEC);
-	file_end(test, c);
-	pass(test, SEC);
-	file_get(test, d, &h, "a");
-	KUNIT_EXPECT_EQ(test, lease_left(test, "a"), LEASE);
-	pass(test, LEASE - 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), WQ_KEY_PROCESSING);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
-	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DELAYED | FAILED);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 2ULL);
-}
-
-static void a_key_of_a_file_that_ended_is_held_by_wq_get_until_done(struct kunit *test)
-{
-	struct wq_consumer *c = file_new(test);
-	struct held h;
-
-	add(test, "a");
-	file_get(test, c, &h, "a");
-	file_end(test, c);
-	get_unleased(test, &h, "a");
-	pass(test, HOUR);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
-	KUNIT_EXPECT_EQ(test, done(test, &h.item), 0);
-}
-
-/* Leases of a closed file must not delay the leases of others behind them. */
-static void a_file_that_ended_does_not_hold_up_the_leases_of_others(struct kunit *test)
-{
-	struct wq_consumer *c = file_new(test), *d = file_new(test);
-	struct held h;
-
-	add(test, "a");
-	add(test, "b");
-	add(test, "c");
-	file_get(test, c, &h, "a");
-	file_get(test, d, &h, "b");
-	file_get(test, c, &h, "c");
-	file_end(test, c);
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 3ULL);
-	run_all(test, "acb");
-}
-
-static void cancel_of_a_key_given_back_leaves_nothing_to_expire(struct kunit *test)
-{
-	struct wq_consumer *c = file_new(test);
-	struct held h;
-
-	add(test, "a");
-	file_get(test, c, &h, "a");
-	file_end(test, c);
-	KUNIT_EXPECT_EQ(test, cancel(test, "a"), READY);
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-	/* KASAN reports it if the lease is still in a list */
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
-}
-
-static void a_key_that_was_dirty_as_its_file_ended_is_merged_once(struct kunit *test)
-{
-	struct wq_consumer *c = file_new(test);
-	struct held h;
-
-	add(test, "a");
-	file_get(test, c, &h, "a");
-	add(test, "a");
-	file_end(test, c);
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, stats(test)->merged, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->given_back, 1ULL);
-	run_all(test, "a");
 }
 
 /* As wq_dev.c does when the caller's buffer turns out to be bad. */
@@ -1850,51 +962,6 @@ static void a_get_that_expired_before_it_could_be_copied_is_given_back_once(stru
 }
 
 /* --- cancel, forget --- */
-
-static void cancel_leaves_a_run_its_lease(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, 5 * SEC);
-	KUNIT_EXPECT_EQ(test, cancel(test, "a"), RUNNING);
-	KUNIT_EXPECT_EQ(test, lease_left(test, "a"), LEASE - 5 * SEC);
-	KUNIT_EXPECT_EQ(test, touch(test, &a.item), 0);
-	pass(test, LEASE - 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING);
-	pass(test, 1);
-	run_all(test, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->canceled, 0ULL);
-}
-
-static void cancel_of_the_next_run_leaves_nothing_to_merge(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, cancel(test, "a"), RUNNING | WQ_KEY_DIRTY);
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, stats(test)->merged, 0ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->canceled, 1ULL);
-	run_all(test, "a");
-}
-
-static void cancel_drops_an_expired_key(struct kunit *test)
-{
-	struct held a;
-
-	add_and_lease(test, &a, "a");
-	pass(test, LEASE);
-	KUNIT_EXPECT_EQ(test, cancel(test, "a"), READY);
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-	KUNIT_EXPECT_EQ(test, stats(test)->canceled, 1ULL);
-	expect_nothing_ready(test);
-	expect_stale(test, &a);
-	pass(test, HOUR);
-	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
-}
 
 static void forget_leaves_a_lease_as_it_is(struct kunit *test)
 {
@@ -2449,66 +1516,349 @@ static void an_array_of_dones_ends_no_more_than_a_batch_of_leases(struct kunit *
 	KUNIT_EXPECT_LE(test, stats(test)->expired, 2ULL * WQ_BATCH);
 }
 
+/* --- steps of rows --- */
+
+/* In a row, files are letters. */
+static struct wq_consumer **file_of(struct kunit *test, const struct step *s)
+{
+	struct lease_fixture *fx = test->priv;
+
+	return &fx->files[s->arg - 'c'];
+}
+
+#define OPEN(file)		STEP(open, .arg = file)
+static s64 step_open(struct kunit *test, const struct step *s)
+{
+	*file_of(test, s) = consumer_open(queue(test));
+	KUNIT_ASSERT_NOT_NULL(test, *file_of(test, s));
+	return 0;
+}
+
+#define CLOSE(file)		STEP(close, .arg = file)
+static s64 step_close(struct kunit *test, const struct step *s)
+{
+	file_end(test, *file_of(test, s));
+	return 0;
+}
+
+#define FILE_GET(file, k)	FILE_GET_AS(k, file, k)
+#define FILE_GET_AS(name, file, k)	STEP(file_get, .as = name, .arg = file, .key = k)
+static s64 step_file_get(struct kunit *test, const struct step *s)
+{
+	file_get(test, *file_of(test, s), new_held(test, s), s->key);
+	return 0;
+}
+
+#define FILE_DONE(file, name)	STEP(file_done, .as = name, .arg = file)
+static s64 step_file_done(struct kunit *test, const struct step *s)
+{
+	return file_done(*file_of(test, s), held_of(test, s));
+}
+
+#define FILE_TOUCH(file, name)	STEP(file_touch, .as = name, .arg = file)
+static s64 step_file_touch(struct kunit *test, const struct step *s)
+{
+	return file_touch(*file_of(test, s), held_of(test, s));
+}
+
+#define FILE_STALE(file, name)	STEP(file_stale, .as = name, .arg = file)
+static s64 step_file_stale(struct kunit *test, const struct step *s)
+{
+	expect_file_stale(test, *file_of(test, s), held_of(test, s));
+	return 0;
+}
+
+#define STALE(name)		STEP(stale, .as = name)
+static s64 step_stale(struct kunit *test, const struct step *s)
+{
+	expect_stale(test, held_of(test, s));
+	return 0;
+}
+
+#define LEASE_FAILS(error)	STEP(lease_any), IS(error)
+static s64 step_lease_any(struct kunit *test, const struct step *s)
+{
+	struct held h;
+
+	return lease_any(queue(test), &h, 0);
+}
+
+#define RUN_ALL(keys)		STEP(run_all, .key = keys)
+static s64 step_run_all(struct kunit *test, const struct step *s)
+{
+	run_all(test, s->key);
+	return 0;
+}
+
+/* The time until the lease ends. */
+#define LEASE_LEFT(k)		STEP(lease_left, .key = k)
+static s64 step_lease_left(struct kunit *test, const struct step *s)
+{
+	return lease_left(test, s->key);
+}
+
+#define LEASES_OF(ns)		NEW_QUEUE(.name = QUEUE, .lease = ns)
+
+const struct row wq_lease_rows[] = {
+	/* --- expiry --- */
+	ROW(a_lease_ends_at_its_time_and_not_a_ns_earlier,
+	    ADD("a"), LEASED("a"), PASS(LEASE - 1), STATE("a", RUNNING), STAT(processing, 1),
+	    NOTHING_READY, PASS(1), STATE("a", READY), STAT(processing, 0), STAT(held, 0), LEN(1),
+	    RUN_ALL("a"), STATE("a", -ENOENT)),
+	ROW(an_expiry_is_counted_as_given_back_and_as_expired,
+	    ADD("a"), LEASED("a"), ADD("b"), LEASED("b"), STAT(expired, 0), PASS(LEASE),
+	    STAT(expired, 2), STAT(given_back, 2), STAT(merged, 0), STAT(adds, 2), STAT(gets, 2),
+	    STAT(dones, 0), STAT(retries, 0), RUN_ALL("ab"), STAT(expired, 2), STAT(given_back, 2),
+	    STAT(dones, 2)),
+	ROW(each_get_begins_a_lease_of_its_own,
+	    ADD("a"), LEASED("a"), PASS(3 * SEC), ADD("b"), LEASED("b"), PASS(LEASE - 3 * SEC),
+	    STATE("a", READY), STATE("b", RUNNING), PASS(3 * SEC - 1), STATE("b", RUNNING), PASS(1),
+	    STATE("b", READY)),
+	ROW(a_done_ends_the_row_of_runs_that_expired,
+	    ADD("a"), LEASED("a"), PASS(LEASE), LEASED("a"), GOT("a", given_back, 1), ADD("a"),
+	    DONE("a"), IS(WQ_RESULT_READY), LEASED("a"), GOT("a", given_back, 0), PASS(LEASE),
+	    STATE("a", READY), STAT(given_back_failed, 0)),
+	ROW(a_key_that_expires_again_and_is_dirty_is_ready_behind_the_others,
+	    ADD("a"), LEASED("a"), PASS(LEASE), LEASED("a"), ADD("b"), ADD("a"), PASS(LEASE),
+	    STATE("a", READY | DELAYED | FAILED), STAT(merged, 0), RUN_ALL("ba")),
+	ROW(a_key_that_is_done_in_time_does_not_expire,
+	    ADD("a"), LEASED("a"), PASS(LEASE - 1), DONE("a"), IS(0), PASS(HOUR), NOTHING_READY,
+	    STAT(expired, 0), STAT(given_back, 0), STAT(keys, 0)),
+	ROW(a_key_that_is_done_and_ready_again_does_not_expire,
+	    ADD("a"), LEASED("a"), ADD("a"), DONE("a"), IS(WQ_RESULT_READY), PASS(LEASE),
+	    STAT(expired, 0), RUN_ALL("a")),
+	ROW(a_key_that_is_ready_does_not_expire,
+	    ADD("a"), LEASED("a"), PASS(LEASE), PASS(HOUR), STAT(expired, 1), LEN(1), RUN_ALL("a")),
+	ROW(leases_work_on_a_clock_that_starts_at_0,
+	    AT(0), ADD("a"), LEASED("a"), AT(LEASE - 1), NOTHING_READY, AT(LEASE), RUN_ALL("a")),
+	ROW(a_queue_without_leases_lets_keys_be_held_for_ever,
+	    LEASES_OF(0), STAT(lease, 0), OPEN('c'), ADD("a"), ADD("b"), GET("a"),
+	    FILE_GET('c', "b"), LEASE_LEFT("a"), IS(-1), LEASE_LEFT("b"), IS(-1), AT(S64_MAX),
+	    STAT(processing, 2), STAT(expired, 0), DONE("a"), IS(0), FILE_DONE('c', "b"), IS(0)),
+	ROW(a_key_of_wq_get_never_expires,
+	    ADD("a"), GET("a"), LEASE_LEFT("a"), IS(-1), PASS(LEASE), PASS(1000 * HOUR),
+	    STATE("a", RUNNING), DONE("a"), IS(0), STAT(expired, 0)),
+	ROW(an_expired_key_that_wq_get_takes_is_held_until_done,
+	    ADD("a"), LEASED("a"), PASS(LEASE), GET("a"), PASS(1000 * HOUR), STATE("a", RUNNING),
+	    DONE("a"), IS(0), STAT(expired, 1)),
+	ROW(keys_with_a_lease_expire_and_those_without_do_not,
+	    ADD("a"), ADD("b"), ADD("c"), GET("a"), LEASED("b"), GET("c"), PASS(LEASE),
+	    STATE("a", RUNNING), STATE("b", READY), STATE("c", RUNNING), DONE("a"), IS(0),
+	    DONE("c"), IS(0), RUN_ALL("b")),
+
+	/* --- the order of expired keys --- */
+	ROW(expired_keys_come_in_the_order_their_leases_ended,
+	    ADD("b"), LEASED("b"), PASS(1), ADD("a"), LEASED("a"), PASS(1), ADD("c"), LEASED("c"),
+	    PASS(HOUR), RUN_ALL("bac")),
+	ROW(leases_that_end_at_one_time_come_in_the_order_of_the_gets,
+	    ADD("c"), LEASED("c"), ADD("a"), LEASED("a"), ADD("b"), LEASED("b"), PASS(LEASE),
+	    RUN_ALL("cab")),
+	ROW(keys_that_expired_by_another_tick_come_behind,
+	    ADD("a"), LEASED("a"), PASS(1), ADD("b"), LEASED("b"), PASS(LEASE - 1), LEN(1), PASS(1),
+	    RUN_ALL("ab")),
+	ROW(expired_keys_come_ahead_of_those_never_handed_out,
+	    ADD("a"), ADD("b"), ADD("c"), LEASED("a"), PASS(1), LEASED("b"), ADD("d"),
+	    AFTER("e", 1), PASS(LEASE), ADD("f"), RUN_ALL("abcdef")),
+	ROW(expired_keys_come_ahead_of_those_that_are_due_at_that_time,
+	    AFTER("b", LEASE), AFTER("c", LEASE - 1), ADD("a"), LEASED("a"), PASS(LEASE),
+	    RUN_ALL("acb")),
+	ROW(expired_keys_come_ahead_of_those_that_are_done_and_ready_again,
+	    ADD("b"), LEASED("b"), ADD("a"), LEASED("a"), ADD("b"), DONE("b"), IS(WQ_RESULT_READY),
+	    PASS(LEASE), RUN_ALL("ab")),
+	ROW(expired_keys_come_behind_those_given_back_before,
+	    OPEN('c'), ADD("x"), LEASED("x"), PASS(1), ADD("a"), ADD("b"), FILE_GET('c', "a"),
+	    FILE_GET('c', "b"), ADD("f"), CLOSE('c'), PASS(LEASE - 1), STAT(expired, 1),
+	    RUN_ALL("abxf")),
+	ROW(the_keys_of_a_file_that_ends_come_ahead_of_those_expired_before,
+	    OPEN('c'), ADD("x"), LEASED("x"), PASS(1), ADD("a"), ADD("b"), FILE_GET('c', "a"),
+	    FILE_GET('c', "b"), ADD("f"), PASS(LEASE - 1), CLOSE('c'), RUN_ALL("abxf")),
+	/* Otherwise a key that hangs every consumer would starve the other keys. */
+	ROW(a_key_that_expires_again_comes_after_its_delay,
+	    ADD("a"), LEASED("a"), ADD("b"), LEASED("b"), ADD("c"), LEASED("c"), PASS(LEASE),
+	    LEASED("a"), PASS(LEASE), RUN_ALL("bc"), PASS(HOUR), RUN_ALL("a")),
+
+	/* --- touch --- */
+	ROW(touch_restarts_the_lease,
+	    ADD("a"), LEASED("a"), PASS(LEASE - 1), TOUCH("a"), IS(0), PASS(LEASE - 1),
+	    NOTHING_READY, STATE("a", RUNNING), PASS(1), RUN_ALL("a"), STAT(expired, 1)),
+	ROW(touch_moves_a_key_behind_the_others,
+	    ADD("a"), LEASED("a"), ADD("b"), LEASED("b"), ADD("c"), LEASED("c"), PASS(1),
+	    TOUCH("b"), PASS(1), TOUCH("a"), PASS(LEASE - 2), STATE("c", READY),
+	    STATE("b", RUNNING), PASS(1), STATE("b", READY), STATE("a", RUNNING), PASS(1),
+	    RUN_ALL("cba")),
+	ROW(touch_at_one_time_moves_a_key_behind_its_equals,
+	    ADD("a"), LEASED("a"), ADD("b"), LEASED("b"), TOUCH("a"), PASS(LEASE), RUN_ALL("ba")),
+	ROW(touch_of_one_key_leaves_the_others_their_times,
+	    ADD("a"), LEASED("a"), ADD("b"), LEASED("b"), PASS(5 * SEC), TOUCH("a"),
+	    PASS(LEASE - 5 * SEC), STATE("a", RUNNING), STATE("b", READY)),
+	ROW(touch_is_counted_nowhere_and_leaves_the_run_its_age,
+	    ADD("a"), LEASED("a"), PASS(3 * SEC), REFUSED(TOUCH("a"), 0), PASS(4 * SEC),
+	    STAT(longest, 7 * SEC), STAT(unfinished, 7 * SEC), DONE("a"), IS(0),
+	    STAT(works.sum, 7 * SEC)),
+	ROW(touch_of_a_key_of_wq_get_gives_it_no_lease,
+	    ADD("a"), GET("a"), REFUSED(TOUCH("a"), 0), LEASE_LEFT("a"), IS(-1), PASS(1000 * HOUR),
+	    STATE("a", RUNNING), TOUCH("a"), IS(0), DONE("a"), IS(0)),
+	ROW(touch_in_a_queue_without_leases_reports_whether_the_key_is_held,
+	    LEASES_OF(0), ADD("a"), GET("a"), REFUSED(TOUCH("a"), 0), PASS(HOUR), TOUCH("a"), IS(0),
+	    DONE("a"), IS(0), REFUSED(TOUCH("a"), -ESTALE)),
+
+	/* --- dirty, delayed, failed --- */
+	ROW(a_key_that_expires_while_it_is_dirty_runs_once,
+	    ADD("a"), LEASED("a"), ADD("a"), IS(1), STATE("a", RUNNING | WQ_KEY_DIRTY), PASS(LEASE),
+	    STATE("a", READY), STAT(merged, 1), STAT(expired, 1), STAT(given_back, 1), RUN_ALL("a"),
+	    STAT(keys, 0)),
+	ROW(an_add_of_an_expired_key_is_coalesced,
+	    ADD("a"), LEASED("a"), PASS(LEASE), ADD("a"), IS(0), STAT(coalesced, 1), RUN_ALL("a")),
+	ROW(the_delay_of_a_key_outlasts_its_lease,
+	    ADD("a"), LEASED("a"), AFTER("a", LEASE + 5), PASS(LEASE),
+	    STATE("a", READY | WQ_KEY_DELAYED), RUN_ALL("a"), STATE("a", WQ_KEY_DELAYED), PASS(4),
+	    NOTHING_READY, PASS(1), RUN_ALL("a")),
+	ROW(a_delay_that_ends_after_the_lease_is_coalesced,
+	    ADD("a"), LEASED("a"), AFTER("a", LEASE + 5), PASS(LEASE), PASS(5), STATE("a", READY),
+	    STAT(coalesced, 1), RUN_ALL("a")),
+
+	/* --- times and histograms --- */
+	ROW(an_expired_key_waits_since_it_was_added,
+	    ADD("a"), LEASED("a"), PASS(LEASE), PASS(3 * SEC), GET("a"),
+	    STAT(waits.sum, LEASE + 3 * SEC)),
+	ROW(an_expired_key_that_was_dirty_waits_since_it_became_so,
+	    ADD("a"), LEASED("a"), PASS(4 * SEC), ADD("a"), PASS(LEASE - 4 * SEC), PASS(3 * SEC),
+	    GET("a"), STAT(waits.sum, (LEASE - 4 * SEC + 3 * SEC))),
+
+	/* --- tokens --- */
+	ROW(an_old_item_is_stale_while_the_key_is_ready,
+	    ADD("a"), LEASED("a"), PASS(LEASE), STALE("a"), STATE("a", READY), RUN_ALL("a")),
+	ROW(an_old_item_is_stale_when_the_same_consumer_has_the_key_again,
+	    ADD("a"), LEASED_AS("old", "a"), PASS(LEASE), LEASED_AS("new", "a"), STALE("old"),
+	    STATE("a", RUNNING), DONE("new"), IS(0), STALE("old")),
+	ROW(an_old_item_is_stale_when_a_file_has_the_key,
+	    OPEN('c'), ADD("a"), LEASED_AS("old", "a"), PASS(LEASE), FILE_GET_AS("new", 'c', "a"),
+	    STALE("old"), STATE("a", WQ_KEY_PROCESSING), FILE_DONE('c', "new"), IS(0)),
+	ROW(an_old_item_is_stale_when_the_key_is_gone,
+	    ADD("a"), LEASED_AS("old", "a"), PASS(LEASE), RUN_ALL("a"), STAT(keys, 0),
+	    /* KASAN reports an access to the freed entry */
+	    STALE("old")),
+	ROW(an_old_item_is_stale_when_the_key_was_added_again,
+	    ADD("a"), LEASED_AS("old", "a"), PASS(LEASE), RUN_ALL("a"), ADD("a"), STALE("old"),
+	    STATE("a", READY), LEASED_AS("new", "a"), STALE("old"), STATE("a", RUNNING),
+	    DONE("new"), IS(0)),
+	ROW(a_stale_touch_leaves_the_lease_of_the_new_holder_as_it_is,
+	    ADD("a"), LEASED_AS("old", "a"), PASS(LEASE), LEASED_AS("new", "a"), PASS(LEASE - 1),
+	    TOUCH("old"), IS(-ESTALE), LEASE_LEFT("a"), IS(1), PASS(1),
+	    STATE("a", DELAYED | FAILED), STAT(expired, 2)),
+
+	/* --- bounds --- */
+	ROW(the_least_lease_ends_at_its_time,
+	    LEASES_OF(WQ_MIN_LEASE), STAT(lease, WQ_MIN_LEASE), ADD("a"), LEASED("a"),
+	    PASS(WQ_MIN_LEASE - 1), NOTHING_READY, PASS(1), RUN_ALL("a")),
+	ROW(the_longest_lease_never_ends,
+	    LEASES_OF(S64_MAX), STAT(lease, S64_MAX), ADD("a"), LEASED("a"), TICK,
+	    STATE("a", RUNNING), AT(S64_MAX - 1), STATE("a", RUNNING), TOUCH("a"), IS(0),
+	    AT(S64_MAX), STATE("a", RUNNING), DONE("a"), IS(0)),
+	ROW(a_lease_that_just_fits_ends,
+	    LEASES_OF(S64_MAX - BEGIN - 1), ADD("a"), LEASED("a"), AT(S64_MAX - 2), NOTHING_READY,
+	    AT(S64_MAX - 1), RUN_ALL("a")),
+	ROW(a_lease_that_begins_near_the_end_of_time_does_not_wrap,
+	    AT(S64_MAX - LEASE - 1), ADD("a"), LEASED("a"), ADD("b"), LEASED("b"), PASS(LEASE / 2),
+	    TOUCH("a"), TICK, STATE("a", RUNNING), AT(S64_MAX - 1), STATE("a", RUNNING),
+	    STATE("b", READY), DONE("a"), IS(0)),
+
+	/* --- shut down, drain --- */
+	ROW(leases_expire_after_shutdown,
+	    ADD("a"), LEASED_AS("old", "a"), ADD("b"), SHUTDOWN, PASS(LEASE), STAT(expired, 1),
+	    LEASED_AS("new", "a"), STALE("old"), DONE("new"), IS(0),
+	    /* a lease that began after the shut down */
+	    LEASED_AS("old", "b"), LEASE_FAILS(-ESHUTDOWN), PASS(LEASE), LEASED_AS("new", "b"),
+	    DONE("new"), IS(0), LEASE_FAILS(-ESHUTDOWN)),
+	ROW(touch_extends_a_lease_after_shutdown,
+	    ADD("a"), LEASED("a"), SHUTDOWN, PASS(LEASE - 1), TOUCH("a"), IS(0), PASS(LEASE - 1),
+	    STATE("a", RUNNING), DONE("a"), IS(0)),
+	ROW(shutdown_drops_the_delay_and_leaves_the_lease,
+	    ADD("a"), LEASED("a"), AFTER("a", 5), AFTER("b", LEASE), SHUTDOWN, PASS(LEASE - 1),
+	    STATE("a", RUNNING), STATE("b", -ENOENT), PASS(1), STATE("a", READY), STAT(keys, 1),
+	    LEASED("a"), DONE("a"), IS(0), STAT(keys, 0)),
+	ROW(a_drain_ends_although_a_consumer_hangs,
+	    ADD("a"), LEASED_AS("hung", "a"), ADD("a"), START("drain", drainer, 0), SLEEPS("drain"),
+	    PASS(LEASE - 1), STILL_WAITS("drain"), PASS(1),
+	    /* drain waits for the ready key */
+	    STILL_WAITS("drain"), LEASED("a"), STILL_WAITS("drain"), DONE("a"), IS(0),
+	    ENDS("drain", 0), STALE("hung")),
+	ROW(cancel_of_an_expired_key_ends_a_drain,
+	    ADD("a"), LEASED("a"), START("drain", drainer, 0), SLEEPS("drain"), PASS(LEASE),
+	    STILL_WAITS("drain"), CANCEL("a"), IS(READY), ENDS("drain", 0)),
+
+	/* --- files: what they hold always has a lease --- */
+	ROW(a_files_late_done_and_touch_are_stale_when_another_has_the_key,
+	    OPEN('c'), OPEN('d'), ADD("a"), FILE_GET_AS("old", 'c', "a"), PASS(LEASE),
+	    FILE_GET_AS("new", 'd', "a"), FILE_STALE('c', "old"),
+	    /* with the token of the other consumer's get */
+	    FILE_STALE('c', "new"), FILE_STALE('d', "old"), FILE_TOUCH('d', "new"), IS(0),
+	    FILE_DONE('d', "new"), IS(0), FILE_STALE('c', "old")),
+	ROW(keys_given_back_at_the_end_of_a_file_are_not_expired,
+	    OPEN('c'), ADD("a"), ADD("b"), ADD("c"), FILE_GET('c', "a"), FILE_GET('c', "b"),
+	    PASS(LEASE - 1), CLOSE('c'), STAT(given_back, 2), STAT(expired, 0),
+	    /* the times when their leases would have expired */
+	    PASS(1), PASS(HOUR), STAT(given_back, 2), STAT(expired, 0), LEN(3), RUN_ALL("abc"),
+	    STAT(keys, 0)),
+	ROW(keys_that_expired_before_the_end_of_their_file_are_given_back_once,
+	    OPEN('c'), ADD("a"), ADD("b"), FILE_GET('c', "a"), PASS(1), FILE_GET('c', "b"),
+	    PASS(LEASE - 1), CLOSE('c'), STAT(given_back, 2), STAT(expired, 1), LEN(2),
+	    RUN_ALL("ba"), STAT(keys, 0)),
+	ROW(a_key_of_a_file_that_ended_has_a_full_lease_with_the_next,
+	    OPEN('c'), OPEN('d'), ADD("a"), FILE_GET('c', "a"), PASS(4 * SEC), CLOSE('c'),
+	    PASS(SEC), FILE_GET('d', "a"), LEASE_LEFT("a"), IS(LEASE), PASS(LEASE - 1),
+	    STATE("a", WQ_KEY_PROCESSING), STAT(expired, 0), PASS(1), STATE("a", DELAYED | FAILED),
+	    STAT(expired, 1), STAT(given_back, 2)),
+	ROW(a_key_of_a_file_that_ended_is_held_by_wq_get_until_done,
+	    OPEN('c'), ADD("a"), FILE_GET('c', "a"), CLOSE('c'), GET("a"), PASS(HOUR),
+	    STATE("a", RUNNING), STAT(expired, 0), DONE("a"), IS(0)),
+	/* Leases of a closed file must not delay the leases of others behind them. */
+	ROW(a_file_that_ended_does_not_hold_up_the_leases_of_others,
+	    OPEN('c'), OPEN('d'), ADD("a"), ADD("b"), ADD("c"), FILE_GET('c', "a"),
+	    FILE_GET('d', "b"), FILE_GET('c', "c"), CLOSE('c'), PASS(LEASE), STAT(expired, 1),
+	    STAT(given_back, 3), RUN_ALL("acb")),
+	ROW(cancel_of_a_key_given_back_leaves_nothing_to_expire,
+	    OPEN('c'), ADD("a"), FILE_GET('c', "a"), CLOSE('c'), CANCEL("a"), IS(READY),
+	    STAT(keys, 0),
+	    /* KASAN reports it if the lease is still in a list */
+	    PASS(LEASE), STAT(expired, 0)),
+	ROW(a_key_that_was_dirty_as_its_file_ended_is_merged_once,
+	    OPEN('c'), ADD("a"), FILE_GET('c', "a"), ADD("a"), CLOSE('c'), PASS(LEASE),
+	    STAT(merged, 1), STAT(given_back, 1), RUN_ALL("a")),
+
+	/* --- cancel, forget --- */
+	ROW(cancel_leaves_a_run_its_lease,
+	    ADD("a"), LEASED("a"), PASS(5 * SEC), CANCEL("a"), IS(RUNNING),
+	    LEASE_LEFT("a"), IS(LEASE - 5 * SEC), TOUCH("a"), IS(0), PASS(LEASE - 1),
+	    STATE("a", RUNNING), PASS(1), RUN_ALL("a"), STAT(expired, 1), STAT(canceled, 0)),
+	ROW(cancel_of_the_next_run_leaves_nothing_to_merge,
+	    ADD("a"), LEASED("a"), ADD("a"), CANCEL("a"), IS(RUNNING | WQ_KEY_DIRTY), PASS(LEASE),
+	    STAT(merged, 0), STAT(canceled, 1), RUN_ALL("a")),
+	ROW(cancel_drops_an_expired_key,
+	    ADD("a"), LEASED("a"), PASS(LEASE), CANCEL("a"), IS(READY), STAT(keys, 0),
+	    STAT(canceled, 1), NOTHING_READY, STALE("a"), PASS(HOUR), STAT(expired, 1)),
+	{}
+};
+
 static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(an_array_of_dones_ends_no_more_than_a_batch_of_leases),
-	KUNIT_CASE(a_lease_ends_at_its_time_and_not_a_ns_earlier),
-	KUNIT_CASE(an_expiry_is_counted_as_given_back_and_as_expired),
-	KUNIT_CASE(each_get_begins_a_lease_of_its_own),
 	KUNIT_CASE(a_key_that_expires_again_and_again_fails_from_the_second_time_on),
-	KUNIT_CASE(a_done_ends_the_row_of_runs_that_expired),
-	KUNIT_CASE(a_key_that_expires_again_and_is_dirty_is_ready_behind_the_others),
 	KUNIT_CASE(a_key_that_expires_again_after_a_shutdown_goes_behind_and_does_not_fail),
-	KUNIT_CASE(a_key_that_is_done_in_time_does_not_expire),
-	KUNIT_CASE(a_key_that_is_done_and_ready_again_does_not_expire),
-	KUNIT_CASE(a_key_that_is_ready_does_not_expire),
 	KUNIT_CASE(the_clock_alone_ends_no_lease),
-	KUNIT_CASE(leases_work_on_a_clock_that_starts_at_0),
-	KUNIT_CASE(a_queue_without_leases_lets_keys_be_held_for_ever),
-	KUNIT_CASE(a_key_of_wq_get_never_expires),
 	KUNIT_CASE(the_next_key_of_wq_done_get_never_expires),
-	KUNIT_CASE(an_expired_key_that_wq_get_takes_is_held_until_done),
-	KUNIT_CASE(keys_with_a_lease_expire_and_those_without_do_not),
 	KUNIT_CASE(a_thousand_leases_may_end_at_once),
 	KUNIT_CASE(an_expired_key_wakes_a_waiter),
 	KUNIT_CASE(query_reports_the_time_left_of_the_lease),
-	KUNIT_CASE(expired_keys_come_in_the_order_their_leases_ended),
-	KUNIT_CASE(leases_that_end_at_one_time_come_in_the_order_of_the_gets),
-	KUNIT_CASE(keys_that_expired_by_another_tick_come_behind),
-	KUNIT_CASE(expired_keys_come_ahead_of_those_never_handed_out),
-	KUNIT_CASE(expired_keys_come_ahead_of_those_that_are_due_at_that_time),
-	KUNIT_CASE(expired_keys_come_ahead_of_those_that_are_done_and_ready_again),
-	KUNIT_CASE(expired_keys_come_behind_those_given_back_before),
-	KUNIT_CASE(the_keys_of_a_file_that_ends_come_ahead_of_those_expired_before),
-	KUNIT_CASE(a_key_that_expires_again_comes_after_its_delay),
-	KUNIT_CASE(touch_restarts_the_lease),
 	KUNIT_CASE(touch_keeps_a_key_for_a_thousand_leases),
-	KUNIT_CASE(touch_moves_a_key_behind_the_others),
-	KUNIT_CASE(touch_at_one_time_moves_a_key_behind_its_equals),
-	KUNIT_CASE(touch_of_one_key_leaves_the_others_their_times),
-	KUNIT_CASE(touch_is_counted_nowhere_and_leaves_the_run_its_age),
 	KUNIT_CASE(touch_of_a_key_that_is_not_held_any_more_is_estale),
-	KUNIT_CASE(touch_of_a_key_of_wq_get_gives_it_no_lease),
-	KUNIT_CASE(touch_in_a_queue_without_leases_reports_whether_the_key_is_held),
 	KUNIT_CASE(touch_may_come_from_hard_interrupt),
-	KUNIT_CASE(a_key_that_expires_while_it_is_dirty_runs_once),
-	KUNIT_CASE(an_add_of_an_expired_key_is_coalesced),
-	KUNIT_CASE(the_delay_of_a_key_outlasts_its_lease),
-	KUNIT_CASE(a_delay_that_ends_after_the_lease_is_coalesced),
 	KUNIT_CASE(a_delay_and_a_lease_that_end_in_one_tick_make_one_run),
 	KUNIT_CASE(an_expiry_is_no_failure),
 	KUNIT_CASE(failures_from_before_stay_counted_over_an_expiry),
 	KUNIT_CASE(the_late_failure_of_a_stale_holder_is_not_counted),
 	KUNIT_CASE(an_expired_key_that_failed_again_is_retained),
-	KUNIT_CASE(an_expired_key_waits_since_it_was_added),
-	KUNIT_CASE(an_expired_key_that_was_dirty_waits_since_it_became_so),
 	KUNIT_CASE(an_expired_run_is_unfinished_no_longer_and_counts_in_no_duration),
-	KUNIT_CASE(an_old_item_is_stale_while_the_key_is_ready),
-	KUNIT_CASE(an_old_item_is_stale_when_the_same_consumer_has_the_key_again),
-	KUNIT_CASE(an_old_item_is_stale_when_a_file_has_the_key),
-	KUNIT_CASE(an_old_item_is_stale_when_the_key_is_gone),
-	KUNIT_CASE(an_old_item_is_stale_when_the_key_was_added_again),
 	KUNIT_CASE(an_old_item_is_stale_when_its_memory_is_another_keys),
-	KUNIT_CASE(a_stale_touch_leaves_the_lease_of_the_new_holder_as_it_is),
 	KUNIT_CASE(tokens_are_never_0_and_never_the_same),
 	KUNIT_CASE(done_key_in_a_queue_with_leases_is_einval),
 	KUNIT_CASE(the_key_is_in_the_callers_buffer_and_stays_there),
@@ -2520,32 +1870,12 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(a_key_that_does_not_fit_one_waiter_wakes_the_next),
 	KUNIT_CASE(keys_of_every_length_may_have_leases),
 	KUNIT_CASE(a_lease_below_the_least_or_negative_is_erange),
-	KUNIT_CASE(the_least_lease_ends_at_its_time),
-	KUNIT_CASE(the_longest_lease_never_ends),
-	KUNIT_CASE(a_lease_that_just_fits_ends),
-	KUNIT_CASE(a_lease_that_begins_near_the_end_of_time_does_not_wrap),
-	KUNIT_CASE(leases_expire_after_shutdown),
-	KUNIT_CASE(touch_extends_a_lease_after_shutdown),
-	KUNIT_CASE(shutdown_drops_the_delay_and_leaves_the_lease),
-	KUNIT_CASE(a_drain_ends_although_a_consumer_hangs),
 	KUNIT_CASE(a_drain_waits_for_a_key_that_is_touched),
-	KUNIT_CASE(cancel_of_an_expired_key_ends_a_drain),
 	KUNIT_CASE(a_file_gets_every_key_with_a_lease),
 	KUNIT_CASE(an_expired_key_is_ready_for_the_same_file_too),
-	KUNIT_CASE(a_files_late_done_and_touch_are_stale_when_another_has_the_key),
 	KUNIT_CASE(a_files_done_and_touch_without_token_are_einval),
-	KUNIT_CASE(keys_given_back_at_the_end_of_a_file_are_not_expired),
-	KUNIT_CASE(keys_that_expired_before_the_end_of_their_file_are_given_back_once),
-	KUNIT_CASE(a_key_of_a_file_that_ended_has_a_full_lease_with_the_next),
-	KUNIT_CASE(a_key_of_a_file_that_ended_is_held_by_wq_get_until_done),
-	KUNIT_CASE(a_file_that_ended_does_not_hold_up_the_leases_of_others),
-	KUNIT_CASE(cancel_of_a_key_given_back_leaves_nothing_to_expire),
-	KUNIT_CASE(a_key_that_was_dirty_as_its_file_ended_is_merged_once),
 	KUNIT_CASE(a_get_that_could_not_be_copied_is_given_back_and_does_not_expire),
 	KUNIT_CASE(a_get_that_expired_before_it_could_be_copied_is_given_back_once),
-	KUNIT_CASE(cancel_leaves_a_run_its_lease),
-	KUNIT_CASE(cancel_of_the_next_run_leaves_nothing_to_merge),
-	KUNIT_CASE(cancel_drops_an_expired_key),
 	KUNIT_CASE(forget_leaves_a_lease_as_it_is),
 	KUNIT_CASE(an_expired_key_does_not_pass_the_policy_a_second_time),
 	KUNIT_CASE(cancel_of_an_expired_key_does_not_call_the_policy),

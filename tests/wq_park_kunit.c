@@ -3,6 +3,7 @@
  * wq: KUnit suite of parked keys: what parks a key, what ends that, and what shows it.
  */
 #include "wq_kunit.h"
+#include "wq_kunit_steps.h"
 #include "wq_kunit_internals.h"
 #include "../include/wq_park.h"
 
@@ -116,15 +117,6 @@ static void failures_never_park_a_key_without_a_number_of_retries(struct kunit *
 		ASSERT_SAME(test, retry(test, "a"), WQ_RESULT_READY, "failure %d", i);
 }
 
-static void forgotten_failures_do_not_park(struct kunit *test)
-{
-	add(test, "a");
-	retry(test, "a");
-	retry(test, "a");
-	forget(test, "a");
-	KUNIT_EXPECT_EQ(test, retry(test, "a"), WQ_RESULT_READY);
-}
-
 static void give_up_parks_the_key_at_once_also_without_a_number_of_retries(struct kunit *test)
 {
 	struct wq_item item;
@@ -135,38 +127,6 @@ static void give_up_parks_the_key_at_once_also_without_a_number_of_retries(struc
 	KUNIT_EXPECT_EQ(test, query(test, "a"), PARKED | FAILED);
 	KUNIT_EXPECT_EQ(test, info_of(test, "a").failures, 1U);
 	expect_nothing_ready(test);
-}
-
-static void give_up_with_forget_keeps_nothing_of_the_key(struct kunit *test)
-{
-	struct wq_item item;
-
-	queue_that_retries(test, 0, 0);
-	add(test, "a");
-	retry(test, "a");
-	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, item.failures, 1U);
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, GIVE_UP | WQ_OUTCOME_FORGET), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
-	KUNIT_EXPECT_EQ(test, stats(test)->parked_total, 0ULL);
-	item = add_and_get(test, "a");
-	KUNIT_EXPECT_EQ(test, item.failures, 0U);
-	/* An add during the run counts for the next one. */
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, GIVE_UP | WQ_OUTCOME_FORGET),
-			WQ_RESULT_READY);
-}
-
-static void give_up_combines_with_no_outcome_that_adds_the_key(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	EXPECT_REFUSED(test, done_with(test, &item, 0, GIVE_UP | RETRY), -EINVAL);
-	EXPECT_REFUSED(test, done_with(test, &item, 0, GIVE_UP | WQ_OUTCOME_AFTER), -EINVAL);
-	EXPECT_REFUSED(test, done_with(test, &item, 0,
-				       GIVE_UP | WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER), -EINVAL);
-	EXPECT_REFUSED(test, done_with(test, &item, 1, GIVE_UP), -EINVAL);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 }
 
 static void add_rate_limited_beyond_the_retries_parks_an_idle_key(struct kunit *test)
@@ -184,39 +144,6 @@ static void add_rate_limited_beyond_the_retries_parks_an_idle_key(struct kunit *
 	KUNIT_EXPECT_EQ(test, query(test, "a"), PARKED | FAILED);
 	KUNIT_EXPECT_EQ(test, stats(test)->parked_total, 1ULL);
 	KUNIT_EXPECT_EQ(test, info_of(test, "a").failures, 4U);
-}
-
-/* client-go's order: AddRateLimited() comes before Done(). */
-static void add_rate_limited_beyond_the_retries_parks_the_key_after_its_run(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	retry(test, "a");
-	retry(test, "a");
-	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING | PARKED | FAILED);
-	KUNIT_EXPECT_EQ(test, stats(test)->parked, 0U);
-	KUNIT_EXPECT_EQ(test, done(test, &item), WQ_RESULT_PARKED);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), PARKED | FAILED);
-	KUNIT_EXPECT_EQ(test, stats(test)->parked, 1U);
-}
-
-static void add_ends_a_parking_that_waits_for_the_run(struct kunit *test)
-{
-	struct wq_item item;
-
-	add(test, "a");
-	retry(test, "a");
-	retry(test, "a");
-	item = get(test, "a");
-	add_rate_limited(test, "a");
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING | WQ_KEY_DIRTY);
-	KUNIT_EXPECT_EQ(test, done(test, &item), WQ_RESULT_READY);
-	run(test, "a");
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
 }
 
 static void cancel_and_kick_end_a_parking_that_waits_for_the_run(struct kunit *test)
@@ -369,17 +296,6 @@ static void key_whose_leases_expire_again_and_again_is_parked(struct kunit *test
 	consumer_close(c);
 }
 
-static void old_items_do_not_end_the_parking(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, GIVE_UP), WQ_RESULT_PARKED);
-	EXPECT_REFUSED(test, done(test, &item), -ESTALE);
-	EXPECT_REFUSED(test, done_with(test, &item, 0, GIVE_UP), -ESTALE);
-	EXPECT_REFUSED(test, touch(test, &item), -ESTALE);
-	EXPECT_REFUSED(test, done_key(test, "a"), -ENOENT);
-}
-
 static void age_of_a_parked_key_is_the_time_since_it_was_parked(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
@@ -392,18 +308,6 @@ static void age_of_a_parked_key_is_the_time_since_it_was_parked(struct kunit *te
 
 /* --- what ends the parking --- */
 
-static void kick_makes_the_key_ready_without_failures(struct kunit *test)
-{
-	park(test, "a");
-	KUNIT_EXPECT_EQ(test, kick(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
-	KUNIT_EXPECT_EQ(test, stats(test)->parked, 0U);
-	KUNIT_EXPECT_EQ(test, stats(test)->kicked, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->failed, 0U);
-	run(test, "a");
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
-}
-
 static void kick_of_a_key_that_is_not_parked_fails_with_ENOENT(struct kunit *test)
 {
 	add(test, "ready");
@@ -411,18 +315,6 @@ static void kick_of_a_key_that_is_not_parked_fails_with_ENOENT(struct kunit *tes
 	EXPECT_REFUSED(test, kick(test, "unknown"), -ENOENT);
 	EXPECT_REFUSED(test, wq_kick(queue(test), "", 0), -EINVAL);
 	EXPECT_REFUSED(test, wq_kick(queue(test), "a", WQ_MAX_KEY + 1), -E2BIG);
-}
-
-static void kick_wakes_a_getter(struct kunit *test)
-{
-	struct actor *a;
-
-	park(test, "a");
-	a = start(test, getter, WQ_FOREVER);
-	sleeps(test, a);
-	kick(test, "a");
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	expect_key(test, &a->held.item, "a");
 }
 
 static void kick_many_takes_the_keys_that_are_parked_longest(struct kunit *test)
@@ -506,53 +398,6 @@ static void add_with_a_delay_that_has_no_memory_leaves_the_key_parked(struct kun
 	expect_reason(test, "a", EIO, "text");
 }
 
-static void cancel_drops_a_parked_key(struct kunit *test)
-{
-	give_up(test, "a", EIO, "text");
-	KUNIT_EXPECT_EQ(test, cancel(test, "a"), PARKED | FAILED);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
-	KUNIT_EXPECT_EQ(test, stats(test)->parked, 0U);
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-	KUNIT_EXPECT_EQ(test, stats(test)->canceled, 0ULL);
-}
-
-static void forget_leaves_the_key_parked_without_failures(struct kunit *test)
-{
-	give_up(test, "a", EIO, "text");
-	KUNIT_EXPECT_EQ(test, forget(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), PARKED);
-	KUNIT_EXPECT_EQ(test, stats(test)->parked, 1U);
-	expect_reason(test, "a", EIO, "text");
-}
-
-/* --- the bound --- */
-
-static void oldest_parked_key_makes_room_for_the_next(struct kunit *test)
-{
-	park(test, "a");
-	park(test, "b");
-	KUNIT_EXPECT_EQ(test, stats(test)->park_dropped, 0ULL);
-	park(test, "c");
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), PARKED | FAILED);
-	KUNIT_EXPECT_EQ(test, query(test, "c"), PARKED | FAILED);
-	KUNIT_EXPECT_EQ(test, stats(test)->parked, 2U);
-	KUNIT_EXPECT_EQ(test, stats(test)->park_dropped, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->parked_total, 3ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 2U);
-	KUNIT_EXPECT_EQ(test, stats(test)->failed, 2U);
-}
-
-static void one_key_can_be_parked_in_the_smallest_queue(struct kunit *test)
-{
-	queue_on_clock(test, (struct wq_params){ .max_keys = 1 });
-	park(test, "a");
-	KUNIT_EXPECT_EQ(test, query(test, "a"), PARKED | FAILED);
-	/* It counts as a key. */
-	KUNIT_EXPECT_EQ(test, add(test, "b"), -ENOSPC);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-}
-
 /* --- pause, shut down, drain --- */
 
 static void kick_works_while_adds_are_paused(struct kunit *test)
@@ -586,22 +431,6 @@ static void parked_keys_stay_after_a_shutdown_and_kick_fails_with_ESHUTDOWN(stru
 	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
 	KUNIT_EXPECT_EQ(test, cancel(test, "a"), PARKED | FAILED);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
-}
-
-static void give_up_parks_after_a_shutdown_and_retry_does_not(struct kunit *test)
-{
-	struct wq_item a, b;
-
-	add(test, "b");
-	retry(test, "b");
-	retry(test, "b");
-	b = get(test, "b");
-	a = add_and_get(test, "a");
-	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, done_with(test, &a, 0, GIVE_UP), WQ_RESULT_PARKED);
-	KUNIT_EXPECT_EQ(test, done_with(test, &b, 0, RETRY), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), FAILED);
 }
 
 static void give_up_parks_a_key_whose_delay_a_shutdown_dropped(struct kunit *test)
@@ -727,17 +556,113 @@ static void retries_above_the_limit_fail_with_ERANGE(struct kunit *test)
 	queue_that_retries(test, WQ_MAX_RETRIES, 0);
 }
 
+/* --- steps of rows --- */
+
+#define PARK(k)			STEP(park, .key = k)
+static s64 step_park(struct kunit *test, const struct step *s)
+{
+	park(test, s->key);
+	return 0;
+}
+
+#define KICK(k)			STEP(kick, .key = k)
+static s64 step_kick(struct kunit *test, const struct step *s)
+{
+	return kick(test, s->key);
+}
+
+#define GIVE_UP_KEY(k, error, why)	STEP(give_up, .key = k, .arg = error, .text = why)
+static s64 step_give_up(struct kunit *test, const struct step *s)
+{
+	return give_up(test, s->key, s->arg, s->text);
+}
+
+#define REASON(k, error, why)		STEP(reason, .key = k, .arg = error, .text = why)
+static s64 step_reason(struct kunit *test, const struct step *s)
+{
+	expect_reason(test, s->key, s->arg, s->text);
+	return 0;
+}
+
+#define RETRIES(n, lease)	STEP(retries, .arg = n, .time = lease)
+static s64 step_retries(struct kunit *test, const struct step *s)
+{
+	queue_that_retries(test, s->arg, s->time);
+	return 0;
+}
+
+const struct row wq_park_rows[] = {
+	/* --- what parks a key --- */
+	ROW(forgotten_failures_do_not_park,
+	    ADD("a"), GET("a"), DONE_WITH("a", 0, RETRY), GET("a"), DONE_WITH("a", 0, RETRY),
+	    FORGET("a"), GET("a"), DONE_WITH("a", 0, RETRY), IS(WQ_RESULT_READY)),
+	ROW(give_up_with_forget_keeps_nothing_of_the_key,
+	    RETRIES(0, 0), ADD("a"), GET("a"), DONE_WITH("a", 0, RETRY), GET("a"),
+	    GOT("a", failures, 1), DONE_WITH("a", 0, GIVE_UP | WQ_OUTCOME_FORGET), IS(0),
+	    STATE("a", -ENOENT), STAT(parked_total, 0), ADD("a"), GET("a"), GOT("a", failures, 0),
+	    /* An add during the run counts for the next one. */
+	    ADD("a"), DONE_WITH("a", 0, GIVE_UP | WQ_OUTCOME_FORGET), IS(WQ_RESULT_READY)),
+	ROW(give_up_combines_with_no_outcome_that_adds_the_key,
+	    ADD("a"), GET("a"), REFUSED(DONE_WITH("a", 0, GIVE_UP | RETRY), -EINVAL),
+	    REFUSED(DONE_WITH("a", 0, GIVE_UP | WQ_OUTCOME_AFTER), -EINVAL),
+	    REFUSED(DONE_WITH("a", 0, GIVE_UP | WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER), -EINVAL),
+	    REFUSED(DONE_WITH("a", 1, GIVE_UP), -EINVAL), DONE("a"), IS(0)),
+	/* client-go's order: AddRateLimited() comes before Done(). */
+	ROW(add_rate_limited_beyond_the_retries_parks_the_key_after_its_run,
+	    ADD("a"), GET("a"), DONE_WITH("a", 0, RETRY), GET("a"), DONE_WITH("a", 0, RETRY),
+	    GET("a"), RATE_LIMITED("a"), IS(0), STATE("a", RUNNING | PARKED | FAILED),
+	    STAT(parked, 0), DONE("a"), IS(WQ_RESULT_PARKED), STATE("a", PARKED | FAILED),
+	    STAT(parked, 1)),
+	ROW(add_ends_a_parking_that_waits_for_the_run,
+	    ADD("a"), GET("a"), DONE_WITH("a", 0, RETRY), GET("a"), DONE_WITH("a", 0, RETRY),
+	    GET("a"), RATE_LIMITED("a"), ADD("a"), IS(1), STATE("a", RUNNING | WQ_KEY_DIRTY),
+	    DONE("a"), IS(WQ_RESULT_READY), RUN("a"), STATE("a", -ENOENT)),
+
+	/* --- reasons --- */
+	ROW(old_items_do_not_end_the_parking,
+	    ADD("a"), GET("a"), DONE_WITH("a", 0, GIVE_UP), IS(WQ_RESULT_PARKED),
+	    REFUSED(DONE("a"), -ESTALE), REFUSED(DONE_WITH("a", 0, GIVE_UP), -ESTALE),
+	    REFUSED(TOUCH("a"), -ESTALE), REFUSED(DONE_KEY("a"), -ENOENT)),
+
+	/* --- what ends the parking --- */
+	ROW(kick_makes_the_key_ready_without_failures,
+	    PARK("a"), KICK("a"), IS(0), STATE("a", READY), STAT(parked, 0), STAT(kicked, 1),
+	    STAT(failed, 0), RUN("a"), STATE("a", -ENOENT)),
+	ROW(kick_wakes_a_getter,
+	    PARK("a"), START("a", getter, WQ_FOREVER), SLEEPS("a"), KICK("a"), ENDS("a", 0),
+	    HAS_GOT("a", "a")),
+	ROW(cancel_drops_a_parked_key,
+	    GIVE_UP_KEY("a", EIO, "text"), CANCEL("a"), IS(PARKED | FAILED), STATE("a", -ENOENT),
+	    STAT(parked, 0), STAT(keys, 0), STAT(canceled, 0)),
+	ROW(forget_leaves_the_key_parked_without_failures,
+	    GIVE_UP_KEY("a", EIO, "text"), FORGET("a"), IS(0), STATE("a", PARKED), STAT(parked, 1),
+	    REASON("a", EIO, "text")),
+
+	/* --- the bound --- */
+	ROW(oldest_parked_key_makes_room_for_the_next,
+	    PARK("a"), PARK("b"), STAT(park_dropped, 0), PARK("c"), STATE("a", -ENOENT),
+	    STATE("b", PARKED | FAILED), STATE("c", PARKED | FAILED), STAT(parked, 2),
+	    STAT(park_dropped, 1), STAT(parked_total, 3), STAT(keys, 2), STAT(failed, 2)),
+	ROW(one_key_can_be_parked_in_the_smallest_queue,
+	    NEW_QUEUE(.max_keys = 1), PARK("a"), STATE("a", PARKED | FAILED),
+	    /* It counts as a key. */
+	    ADD("b"), IS(-ENOSPC), ADD("a"), IS(1)),
+
+	/* --- pause, shut down, drain --- */
+	ROW(give_up_parks_after_a_shutdown_and_retry_does_not,
+	    ADD("b"), GET("b"), DONE_WITH("b", 0, RETRY), GET("b"), DONE_WITH("b", 0, RETRY),
+	    GET("b"), ADD("a"), GET("a"), SHUTDOWN,
+	    DONE_WITH("a", 0, GIVE_UP), IS(WQ_RESULT_PARKED), DONE_WITH("b", 0, RETRY), IS(0),
+	    STAT(dropped, 1), STATE("b", FAILED)),
+	{}
+};
+
 static struct kunit_case park_cases[] = {
 	KUNIT_CASE(failure_beyond_the_retries_parks_the_key),
 	KUNIT_CASE(rate_limited_add_that_parks_the_key_counts_as_a_retry),
 	KUNIT_CASE(failures_never_park_a_key_without_a_number_of_retries),
-	KUNIT_CASE(forgotten_failures_do_not_park),
 	KUNIT_CASE(give_up_parks_the_key_at_once_also_without_a_number_of_retries),
-	KUNIT_CASE(give_up_combines_with_no_outcome_that_adds_the_key),
-	KUNIT_CASE(give_up_with_forget_keeps_nothing_of_the_key),
 	KUNIT_CASE(add_rate_limited_beyond_the_retries_parks_an_idle_key),
-	KUNIT_CASE(add_rate_limited_beyond_the_retries_parks_the_key_after_its_run),
-	KUNIT_CASE(add_ends_a_parking_that_waits_for_the_run),
 	KUNIT_CASE(cancel_and_kick_end_a_parking_that_waits_for_the_run),
 	KUNIT_CASE(key_that_was_added_during_the_run_is_not_parked),
 	KUNIT_CASE(error_and_reason_are_kept),
@@ -745,23 +670,15 @@ static struct kunit_case park_cases[] = {
 	KUNIT_CASE(key_is_parked_without_the_text_if_there_is_no_memory),
 	KUNIT_CASE(key_whose_consumers_die_again_and_again_is_parked_with_that_reason),
 	KUNIT_CASE(key_whose_leases_expire_again_and_again_is_parked),
-	KUNIT_CASE(old_items_do_not_end_the_parking),
 	KUNIT_CASE(age_of_a_parked_key_is_the_time_since_it_was_parked),
-	KUNIT_CASE(kick_makes_the_key_ready_without_failures),
 	KUNIT_CASE(kick_of_a_key_that_is_not_parked_fails_with_ENOENT),
-	KUNIT_CASE(kick_wakes_a_getter),
 	KUNIT_CASE(kick_many_takes_the_keys_that_are_parked_longest),
 	KUNIT_CASE(kick_many_takes_so_many_keys_at_most),
 	KUNIT_CASE(adds_end_the_parking_and_forget_the_failures),
 	KUNIT_CASE(add_with_a_delay_that_has_no_memory_leaves_the_key_parked),
-	KUNIT_CASE(cancel_drops_a_parked_key),
-	KUNIT_CASE(forget_leaves_the_key_parked_without_failures),
-	KUNIT_CASE(oldest_parked_key_makes_room_for_the_next),
-	KUNIT_CASE(one_key_can_be_parked_in_the_smallest_queue),
 	KUNIT_CASE(kick_works_while_adds_are_paused),
 	KUNIT_CASE(kicked_key_waits_while_gets_are_paused),
 	KUNIT_CASE(parked_keys_stay_after_a_shutdown_and_kick_fails_with_ESHUTDOWN),
-	KUNIT_CASE(give_up_parks_after_a_shutdown_and_retry_does_not),
 	KUNIT_CASE(give_up_parks_a_key_whose_delay_a_shutdown_dropped),
 	KUNIT_CASE(drain_does_not_wait_for_parked_keys),
 	KUNIT_CASE(key_of_a_full_group_is_kicked_in_a_paused_queue_that_drains),

@@ -185,3 +185,47 @@ void retain(struct kunit *test, const char *key, u32 n)
 	run(test, key);
 	KUNIT_ASSERT_EQ(test, query(test, key), FAILED);
 }
+
+/* --- steps of rows --- */
+
+static struct probe *first_probe(struct kunit *test)
+{
+	struct limit_fixture *fx = test->priv;
+
+	return &fx->probes[0];
+}
+
+s64 step_probed(struct kunit *test, const struct step *s)
+{
+	probed(test, s->arg);
+	return 0;
+}
+
+s64 step_probe_delay(struct kunit *test, const struct step *s)
+{
+	first_probe(test)->delay = s->arg;
+	return 0;
+}
+
+s64 step_probe(struct kunit *test, const struct step *s)
+{
+	return field_at(first_probe(test), s->arg, s->flags);
+}
+
+s64 step_saw(struct kunit *test, const struct step *s)
+{
+	EXPECT_SAW(test, first_probe(test), s->key);
+	return 0;
+}
+
+s64 step_retained(struct kunit *test, const struct step *s)
+{
+	retain(test, s->key, s->arg);
+	return 0;
+}
+
+s64 step_runs_conserved(struct kunit *test, const struct step *s)
+{
+	expect_runs_conserved(test, s->arg);
+	return 0;
+}

@@ -11,6 +11,7 @@
 #define _WQ_RATELIMIT_KUNIT_H
 
 #include "wq_kunit.h"
+#include "wq_kunit_steps.h"
 
 #define PROBES		(WQ_MAX_LIMITERS + 1)
 
@@ -112,5 +113,24 @@ void expect_runs_conserved(struct kunit *test, u32 requeued);
 
 /* A key that failed n times and has nothing to do. */
 void retain(struct kunit *test, const char *key, u32 n);
+
+/* --- steps of rows, see wq_kunit_steps.h --- */
+
+#define PROBED(ns)		STEP(probed, .arg = ns)
+/* What the probe returns from here on. */
+#define PROBE_DELAY(ns)		STEP(probe_delay, .arg = ns)
+#define PROBE(field, value)	STEP(probe, FIELD_OF(struct probe, field)), IS(value)
+#define SAW(k)			STEP(saw, .key = k)
+#define RETAINED(k, n)		STEP(retained, .key = k, .arg = n)
+#define COUNTS(nr_keys, nr_failed, nr_retained) \
+	STAT(keys, nr_keys), STAT(failed, nr_failed), STAT(retained, nr_retained)
+#define RUNS_CONSERVED(requeued)	STEP(runs_conserved, .arg = requeued)
+
+DECLARE_STEP(probed);
+DECLARE_STEP(probe_delay);
+DECLARE_STEP(probe);
+DECLARE_STEP(saw);
+DECLARE_STEP(retained);
+DECLARE_STEP(runs_conserved);
 
 #endif /* _WQ_RATELIMIT_KUNIT_H */

@@ -6,6 +6,7 @@
 #include <linux/poll.h>
 
 #include "wq_kunit.h"
+#include "wq_kunit_steps.h"
 #include "wq_kunit_internals.h"
 
 /* The policy, which outlives the queue. */
@@ -69,29 +70,6 @@ static struct wq_consumer *holder(struct kunit *test, const char *key)
 static __poll_t readable(struct kunit *test, struct wq_consumer *c)
 {
 	return queue_poll(queue(test), c) & (EPOLLIN | EPOLLHUP);
-}
-
-static void get_does_not_return_a_blocked_key(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	add(test, "b");
-	expect_nothing_ready(test);
-	done(test, &item);
-	run(test, "b");
-}
-
-static void len_depth_and_query_count_blocked_keys(struct kunit *test)
-{
-	add_and_get(test, "a");
-	add(test, "b");
-	add(test, "c");
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 2U);
-	KUNIT_EXPECT_EQ(test, stats(test)->ready, 2U);
-	KUNIT_EXPECT_EQ(test, stats(test)->depth, 2U);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), READY);
-	KUNIT_EXPECT_EQ(test, cancel(test, "b"), READY);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
 }
 
 static void release_comes_before_the_push_of_a_key_that_is_dirty_again(struct kunit *test)
@@ -198,19 +176,6 @@ static void expired_key_stays_handed_out(struct kunit *test)
 	consumer_close(c);
 }
 
-static void retry_releases_the_key(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	add(test, "b");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
-	item = get(test, "b");
-	pass(test, SEC);
-	expect_nothing_ready(test);
-	done(test, &item);
-	run(test, "a");
-}
-
 static void getter_waits_for_a_blocked_key_and_wakes_when_it_is_released(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
@@ -312,18 +277,6 @@ static void poll_reports_blocked_keys_to_a_file_whose_last_read_took_a_key(struc
 	consumer_close(other);
 }
 
-static void get_fails_with_ESHUTDOWN_only_if_no_key_is_blocked(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	add(test, "b");
-	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
-	done(test, &item);
-	run(test, "b");
-	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
-}
-
 static void getters_return_all_blocked_keys_after_a_shutdown(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
@@ -339,20 +292,6 @@ static void getters_return_all_blocked_keys_after_a_shutdown(struct kunit *test)
 	/* One getter has the key, and the other getter returns because no key is left. */
 	KUNIT_EXPECT_EQ(test, result(test, a) + result(test, b), -ESHUTDOWN);
 	KUNIT_EXPECT_EQ(test, query(test, "b"), RUNNING);
-}
-
-static void drain_waits_for_blocked_keys(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-	struct actor *a;
-
-	add(test, "b");
-	a = start(test, drainer, 0);
-	sleeps(test, a);
-	done(test, &item);
-	EXPECT_STILL_WAITS(test, a);
-	run(test, "b");
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
 
 static int take_two(struct wq_cs *cs, void *arg)
@@ -440,9 +379,26 @@ static void destroy_drops_more_embedded_entries_than_can_be_handed_out(struct ku
 		wq_embedded_exit(&x[i]);
 }
 
+const struct row wq_blocked_rows[] = {
+	ROW(get_does_not_return_a_blocked_key,
+	    ADD("a"), GET("a"), ADD("b"), NOTHING_READY, DONE("a"), RUN("b")),
+	ROW(len_depth_and_query_count_blocked_keys,
+	    ADD("a"), GET("a"), ADD("b"), ADD("c"), LEN(2), STAT(ready, 2), STAT(depth, 2),
+	    STATE("b", READY), CANCEL("b"), IS(READY), LEN(1)),
+	ROW(retry_releases_the_key,
+	    ADD("a"), GET("a"), ADD("b"),
+	    DONE_WITH("a", 0, WQ_OUTCOME_RETRY), IS(WQ_RESULT_DELAYED), GET("b"), PASS(SEC),
+	    NOTHING_READY, DONE("b"), RUN("a")),
+	ROW(get_fails_with_ESHUTDOWN_only_if_no_key_is_blocked,
+	    ADD("a"), GET("a"), ADD("b"), SHUTDOWN, NOTHING_READY, DONE("a"), RUN("b"),
+	    GET_FAILS(-ESHUTDOWN)),
+	ROW(drain_waits_for_blocked_keys,
+	    ADD("a"), GET("a"), ADD("b"), START("a", drainer, 0), SLEEPS("a"), DONE("a"),
+	    STILL_WAITS("a"), RUN("b"), ENDS("a", 0)),
+	{}
+};
+
 static struct kunit_case blocked_cases[] = {
-	KUNIT_CASE(get_does_not_return_a_blocked_key),
-	KUNIT_CASE(len_depth_and_query_count_blocked_keys),
 	KUNIT_CASE(release_comes_before_the_push_of_a_key_that_is_dirty_again),
 	KUNIT_CASE(requeued_key_stays_handed_out_until_its_next_run_ends),
 	KUNIT_CASE(cancel_of_a_requeued_key_releases_it),
@@ -450,15 +406,12 @@ static struct kunit_case blocked_cases[] = {
 	KUNIT_CASE(key_that_is_lost_again_is_released),
 	KUNIT_CASE(key_that_is_lost_again_after_a_shutdown_is_released),
 	KUNIT_CASE(expired_key_stays_handed_out),
-	KUNIT_CASE(retry_releases_the_key),
 	KUNIT_CASE(getter_waits_for_a_blocked_key_and_wakes_when_it_is_released),
 	KUNIT_CASE_SLOW(release_wakes_one_getter_per_key_that_is_available),
 	KUNIT_CASE(resume_wakes_no_getter_for_blocked_keys),
 	KUNIT_CASE(poll_does_not_report_blocked_keys),
 	KUNIT_CASE(poll_reports_blocked_keys_to_a_file_whose_last_read_took_a_key),
-	KUNIT_CASE(get_fails_with_ESHUTDOWN_only_if_no_key_is_blocked),
 	KUNIT_CASE(getters_return_all_blocked_keys_after_a_shutdown),
-	KUNIT_CASE(drain_waits_for_blocked_keys),
 	KUNIT_CASE(key_that_does_not_fit_stays_in_a_policy_with_peek),
 	KUNIT_CASE(second_key_of_a_get_is_taken_from_a_policy_with_peek_if_it_fits),
 	KUNIT_CASE(key_in_a_policy_with_peek_shows_that_it_was_given_back),

@@ -227,28 +227,6 @@ static void a_get_with_timeout_is_woken_by_add(struct kunit *test)
 	KUNIT_EXPECT_LT(test, a->took, 10 * (s64)NSEC_PER_SEC);
 }
 
-static void a_handled_signal_ends_the_wait_of_get(struct kunit *test)
-{
-	struct actor *a = start(test, getter, WQ_FOREVER);
-	struct actor *b = start(test, getter, 20 * (s64)NSEC_PER_SEC);
-
-	sleeps(test, a);
-	sleeps(test, b);
-	send_sig(SIGUSR1, a->task, 0);
-	send_sig(SIGUSR1, b->task, 0);
-	EXPECT_INTERRUPTED(test, result(test, a));
-	EXPECT_INTERRUPTED(test, result(test, b));
-}
-
-static void a_fatal_signal_ends_the_wait_of_get(struct kunit *test)
-{
-	struct actor *a = start(test, getter, WQ_FOREVER);
-
-	sleeps(test, a);
-	send_sig(SIGKILL, a->task, 1);
-	EXPECT_INTERRUPTED(test, result(test, a));
-}
-
 /* The other getters are not scheduled at all. */
 static void one_add_wakes_one_of_many(struct kunit *test)
 {
@@ -345,6 +323,12 @@ const struct row wq_get_rows[] = {
 	ROW(a_sleeping_get_is_woken_by_shutdown,
 	    START("a", getter, WQ_FOREVER), START("b", getter, 20 * NSEC_PER_SEC), SLEEPS("a"),
 	    SLEEPS("b"), SHUTDOWN, ENDS("a", -ESHUTDOWN), ENDS("b", -ESHUTDOWN)),
+	ROW(a_handled_signal_ends_the_wait_of_get,
+	    START("a", getter, WQ_FOREVER), START("b", getter, 20 * NSEC_PER_SEC), SLEEPS("a"),
+	    SLEEPS("b"), SIGNAL("a", SIGUSR1), SIGNAL("b", SIGUSR1), INTERRUPTED("a"),
+	    INTERRUPTED("b")),
+	ROW(a_fatal_signal_ends_the_wait_of_get,
+	    START("a", getter, WQ_FOREVER), SLEEPS("a"), SIGNAL("a", SIGKILL), INTERRUPTED("a")),
 	{}
 };
 
@@ -354,8 +338,6 @@ static struct kunit_case get_cases[] = {
 	KUNIT_CASE(the_shortest_timeout_times_out),
 	KUNIT_CASE(get_with_a_timeout_returns_a_ready_key_at_once),
 	KUNIT_CASE(a_get_with_timeout_is_woken_by_add),
-	KUNIT_CASE(a_handled_signal_ends_the_wait_of_get),
-	KUNIT_CASE(a_fatal_signal_ends_the_wait_of_get),
 	KUNIT_CASE_SLOW(one_add_wakes_one_of_many),
 	KUNIT_CASE(each_of_n_sleeping_gets_returns_one_of_n_keys),
 	KUNIT_CASE_SLOW(no_key_is_lost_to_a_signal),
@@ -440,12 +422,6 @@ static struct kunit_case done_cases[] = {
 
 /* --- shut down --- */
 
-static void shutdown_is_not_reported_of_a_new_queue(struct kunit *test)
-{
-	KUNIT_EXPECT_FALSE(test, wq_shutting_down(queue(test)));
-	KUNIT_EXPECT_EQ(test, stats(test)->state, 0U);
-}
-
 static void shutting_down_reports_shutdown(struct kunit *test)
 {
 	wq_shutdown(queue(test));
@@ -524,11 +500,12 @@ const struct row wq_shutdown_rows[] = {
 	ROW(a_key_dirty_before_shutdown_runs_once_more,
 	    ADD("a"), GET("a"), ADD("a"), SHUTDOWN, DONE("a"), IS(1), GET("a"), DONE("a"), IS(0),
 	    GET_FAILS(-ESHUTDOWN)),
+	ROW(shutdown_is_not_reported_of_a_new_queue,
+	    SHUTTING_DOWN(0), STAT(state, 0)),
 	{}
 };
 
 static struct kunit_case shutdown_cases[] = {
-	KUNIT_CASE(shutdown_is_not_reported_of_a_new_queue),
 	KUNIT_CASE(shutting_down_reports_shutdown),
 	KUNIT_CASE(get_returns_either_a_key_or_eshutdown_at_shutdown),
 	KUNIT_CASE(shutdown_may_be_called_any_number_of_times),
@@ -538,14 +515,6 @@ static struct kunit_case shutdown_cases[] = {
 };
 
 /* --- drain --- */
-
-static void drain_of_an_empty_queue_returns_at_once(struct kunit *test)
-{
-	struct actor *a = start(test, drainer, 0);
-
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	KUNIT_EXPECT_TRUE(test, wq_shutting_down(queue(test)));
-}
 
 static void drain_is_a_shutdown_as_well(struct kunit *test)
 {
@@ -594,37 +563,6 @@ static void drain_can_be_killed_and_the_queue_goes_on_draining(struct kunit *tes
 	KUNIT_EXPECT_EQ(test, stats(test)->state, (u32)WQ_STATE_SHUTDOWN);
 }
 
-static void a_killed_drainer_leaves_the_others_waiting(struct kunit *test)
-{
-	struct actor *a, *b;
-
-	add(test, "a");
-	get(test, "a");
-	a = start(test, drainer, 0);
-	b = start(test, drainer, 0);
-	sleeps(test, a);
-	sleeps(test, b);
-	send_sig(SIGKILL, a->task, 1);
-	EXPECT_INTERRUPTED(test, result(test, a));
-	EXPECT_STILL_WAITS(test, b);
-	done_key(test, "a");
-	KUNIT_EXPECT_EQ(test, result(test, b), 0);
-}
-
-static void a_signal_that_is_not_fatal_leaves_a_drain_waiting(struct kunit *test)
-{
-	struct actor *a;
-
-	add(test, "a");
-	get(test, "a");
-	a = start(test, drainer, 0);
-	sleeps(test, a);
-	send_sig(SIGUSR1, a->task, 0);
-	EXPECT_STILL_WAITS(test, a);
-	done_key(test, "a");
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
 const struct row wq_drain_rows[] = {
 	/* --- drain --- */
 	ROW(drain_wakes_a_sleeping_get,
@@ -653,16 +591,22 @@ const struct row wq_drain_rows[] = {
 	    ADD("a"), GET("a"), START("a", drainer, 0), SLEEPS("a"), SHUTDOWN,
 	    ENDS("a", -ECANCELED), START("b", drainer, 0), SLEEPS("b"), STILL_WAITS("b"),
 	    DONE_KEY("a"), ENDS("b", 0)),
+	ROW(drain_of_an_empty_queue_returns_at_once,
+	    START("a", drainer, 0), ENDS("a", 0), SHUTTING_DOWN(1)),
+	ROW(a_killed_drainer_leaves_the_others_waiting,
+	    ADD("a"), GET("a"), START("a", drainer, 0), START("b", drainer, 0), SLEEPS("a"),
+	    SLEEPS("b"), SIGNAL("a", SIGKILL), INTERRUPTED("a"), STILL_WAITS("b"), DONE_KEY("a"),
+	    ENDS("b", 0)),
+	ROW(a_signal_that_is_not_fatal_leaves_a_drain_waiting,
+	    ADD("a"), GET("a"), START("a", drainer, 0), SLEEPS("a"), SIGNAL("a", SIGUSR1),
+	    STILL_WAITS("a"), DONE_KEY("a"), ENDS("a", 0)),
 	{}
 };
 
 static struct kunit_case drain_cases[] = {
-	KUNIT_CASE(drain_of_an_empty_queue_returns_at_once),
 	KUNIT_CASE_SLOW(drain_is_a_shutdown_as_well),
 	KUNIT_CASE(shutdown_ends_every_drain),
 	KUNIT_CASE(drain_can_be_killed_and_the_queue_goes_on_draining),
-	KUNIT_CASE(a_killed_drainer_leaves_the_others_waiting),
-	KUNIT_CASE(a_signal_that_is_not_fatal_leaves_a_drain_waiting),
 	{}
 };
 
@@ -1173,42 +1117,6 @@ static struct policy *ordered(struct kunit *test, const struct wq_order_ops *ops
 	return p;
 }
 
-static void push_is_called_when_a_key_becomes_ready(struct kunit *test)
-{
-	struct policy *o = ordered(test, &policy_fifo);
-
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, o->pushes, 1U);
-	get(test, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, o->pushes, 1U);
-	done_key(test, "a");
-	KUNIT_EXPECT_EQ(test, o->pushes, 2U);
-}
-
-static void touch_is_called_when_a_ready_key_is_added_again(struct kunit *test)
-{
-	struct policy *o = ordered(test, &policy_fifo);
-
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, o->touches, 0U);
-	add(test, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, o->touches, 2U);
-	KUNIT_EXPECT_EQ(test, o->pushes, 1U);
-}
-
-static void touch_is_not_called_for_a_key_in_processing(struct kunit *test)
-{
-	struct policy *o = ordered(test, &policy_fifo);
-
-	add(test, "a");
-	get(test, "a");
-	add(test, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, o->touches, 0U);
-}
-
 static void pop_is_called_once_a_get_and_never_on_an_empty_policy(struct kunit *test)
 {
 	struct policy *o = ordered(test, &policy_fifo);
@@ -1221,21 +1129,6 @@ static void pop_is_called_once_a_get_and_never_on_an_empty_policy(struct kunit *
 	get_error(test);
 	KUNIT_EXPECT_EQ(test, o->pops, 1U);
 	KUNIT_EXPECT_FALSE(test, o->popped_empty);
-}
-
-static void remove_is_called_when_a_ready_key_is_canceled(struct kunit *test)
-{
-	struct policy *o = ordered(test, &policy_fifo);
-
-	add(test, "a");
-	add(test, "b");
-	cancel(test, "a");
-	KUNIT_EXPECT_EQ(test, o->removes, 1U);
-	get(test, "b");
-	add(test, "b");
-	cancel(test, "b");
-	KUNIT_EXPECT_EQ(test, o->removes, 1U);
-	KUNIT_EXPECT_EQ(test, o->pops, 1U);
 }
 
 static void a_policy_is_called_with_interrupts_off(struct kunit *test)
@@ -1252,30 +1145,6 @@ static void a_policy_is_called_with_interrupts_off(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, o->irqs_were_on);
 }
 
-static void len_counts_the_keys_of_a_policy(struct kunit *test)
-{
-	ordered(test, &policy_fifo);
-	add(test, "a");
-	add(test, "b");
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 2U);
-	KUNIT_EXPECT_EQ(test, stats(test)->ready, 2U);
-	get(test, "a");
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
-	KUNIT_EXPECT_EQ(test, stats(test)->ready, 1U);
-}
-
-static void a_lifo_policy_hands_out_the_last_key_first(struct kunit *test)
-{
-	ordered(test, &policy_lifo);
-	add(test, "a");
-	add(test, "b");
-	add(test, "c");
-	cancel(test, "b");
-	get(test, "c");
-	get(test, "a");
-	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
-}
-
 static void touch_may_be_null(struct kunit *test)
 {
 	static struct wq_order_ops untouched;
@@ -1286,36 +1155,6 @@ static void touch_may_be_null(struct kunit *test)
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
 	get(test, "a");
-}
-
-static void touch_may_move_a_key(struct kunit *test)
-{
-	ordered(test, &policy_touched_first);
-	add(test, "a");
-	add(test, "b");
-	add(test, "c");
-	add(test, "c");
-	get(test, "c");
-	get(test, "a");
-	get(test, "b");
-}
-
-static void a_priority_policy_hands_out_the_least_key_first(struct kunit *test)
-{
-	ordered(test, &policy_by_bytes);
-	add(test, "5 first");
-	add(test, "9");
-	add(test, "1");
-	add(test, "5 second");
-	add(test, "3");
-	cancel(test, "3");
-	get(test, "1");
-	add(test, "0");
-	get(test, "0");
-	get(test, "5 first");
-	get(test, "5 second");
-	get(test, "9");
-	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
 }
 
 static void a_policy_sorts_ten_thousand_keys(struct kunit *test)
@@ -1370,18 +1209,39 @@ static void a_queue_with_a_policy_can_be_destroyed_with_keys_in_it(struct kunit 
 	queue_of(test, NULL);
 }
 
+const struct row wq_order_rows[] = {
+	/* --- ordering policies --- */
+	ROW(push_is_called_when_a_key_becomes_ready,
+	    WITH_POLICY(policy_fifo), ADD("a"), POLICY(pushes, 1), GET("a"), ADD("a"),
+	    POLICY(pushes, 1), DONE_KEY("a"), POLICY(pushes, 2)),
+	ROW(touch_is_called_when_a_ready_key_is_added_again,
+	    WITH_POLICY(policy_fifo), ADD("a"), POLICY(touches, 0), ADD("a"), ADD("a"),
+	    POLICY(touches, 2), POLICY(pushes, 1)),
+	ROW(touch_is_not_called_for_a_key_in_processing,
+	    WITH_POLICY(policy_fifo), ADD("a"), GET("a"), ADD("a"), ADD("a"), POLICY(touches, 0)),
+	ROW(remove_is_called_when_a_ready_key_is_canceled,
+	    WITH_POLICY(policy_fifo), ADD("a"), ADD("b"), CANCEL("a"), POLICY(removes, 1), GET("b"),
+	    ADD("b"), CANCEL("b"), POLICY(removes, 1), POLICY(pops, 1)),
+	ROW(len_counts_the_keys_of_a_policy,
+	    WITH_POLICY(policy_fifo), ADD("a"), ADD("b"), LEN(2), STAT(ready, 2), GET("a"), LEN(1),
+	    STAT(ready, 1)),
+	ROW(a_lifo_policy_hands_out_the_last_key_first,
+	    WITH_POLICY(policy_lifo), ADD("a"), ADD("b"), ADD("c"), CANCEL("b"), GET("c"), GET("a"),
+	    NOTHING_READY),
+	ROW(touch_may_move_a_key,
+	    WITH_POLICY(policy_touched_first), ADD("a"), ADD("b"), ADD("c"), ADD("c"), GET("c"),
+	    GET("a"), GET("b")),
+	ROW(a_priority_policy_hands_out_the_least_key_first,
+	    WITH_POLICY(policy_by_bytes), ADD("5 first"), ADD("9"), ADD("1"), ADD("5 second"),
+	    ADD("3"), CANCEL("3"), GET("1"), ADD("0"), GET("0"), GET("5 first"), GET("5 second"),
+	    GET("9"), NOTHING_READY),
+	{}
+};
+
 static struct kunit_case order_cases[] = {
-	KUNIT_CASE(push_is_called_when_a_key_becomes_ready),
-	KUNIT_CASE(touch_is_called_when_a_ready_key_is_added_again),
-	KUNIT_CASE(touch_is_not_called_for_a_key_in_processing),
 	KUNIT_CASE(pop_is_called_once_a_get_and_never_on_an_empty_policy),
-	KUNIT_CASE(remove_is_called_when_a_ready_key_is_canceled),
 	KUNIT_CASE(a_policy_is_called_with_interrupts_off),
-	KUNIT_CASE(len_counts_the_keys_of_a_policy),
-	KUNIT_CASE(a_lifo_policy_hands_out_the_last_key_first),
 	KUNIT_CASE(touch_may_be_null),
-	KUNIT_CASE(touch_may_move_a_key),
-	KUNIT_CASE(a_priority_policy_hands_out_the_least_key_first),
 	KUNIT_CASE_SLOW(a_policy_sorts_ten_thousand_keys),
 	KUNIT_CASE(wq_entry_key_returns_the_key),
 	KUNIT_CASE(a_queue_with_a_policy_can_be_destroyed_with_keys_in_it),

@@ -18,6 +18,7 @@
 #include <linux/wq.h>
 
 #include "wq_kunit.h"
+#include "wq_kunit_steps.h"
 #include "wq_kunit_internals.h"
 
 #define OBJECTS		4
@@ -342,21 +343,6 @@ static void an_object_is_shown_by_its_hashed_address(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, text, expected);
 }
 
-static void add_returns_1_if_newly_dirty_and_0_if_coalesced(struct kunit *test)
-{
-	KUNIT_EXPECT_EQ(test, query_object(A), 0);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
-	KUNIT_EXPECT_EQ(test, query_object(A), READY);
-	KUNIT_EXPECT_EQ(test, add_object(A), 0);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
-	KUNIT_EXPECT_EQ(test, stats(test)->adds, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 1ULL);
-	run_object(test, A);
-	KUNIT_EXPECT_EQ(test, query_object(A), 0);
-	expect_nothing_ready(test);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
-}
-
 static void get_hands_out_the_object_without_a_key(struct kunit *test)
 {
 	struct wq_item item = add_and_get_object(test, B);
@@ -373,35 +359,6 @@ static void an_item_of_a_key_has_no_object(struct kunit *test)
 	struct wq_item item = add_and_get(test, "key");
 
 	KUNIT_EXPECT_NULL(test, wq_item_embedded(&item));
-}
-
-static void objects_and_keys_leave_in_the_order_of_their_adds(struct kunit *test)
-{
-	add_object(C);
-	add(test, "key");
-	add_object(A);
-	add(test, "another");
-	add_object(B);
-	add_object(C);
-	run_object(test, C);
-	run(test, "key");
-	run_object(test, A);
-	run(test, "another");
-	run_object(test, B);
-	expect_nothing_ready(test);
-}
-
-static void adds_during_the_run_cost_exactly_one_more_run(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
-	KUNIT_EXPECT_EQ(test, add_object(A), 0);
-	KUNIT_EXPECT_EQ(test, query_object(A), RUNNING | WQ_KEY_DIRTY);
-	expect_nothing_ready(test);
-	KUNIT_EXPECT_EQ(test, done(test, &item), WQ_RESULT_READY);
-	run_object(test, A);
-	expect_nothing_ready(test);
 }
 
 static void done_of_a_run_that_has_ended_is_stale(struct kunit *test)
@@ -541,17 +498,6 @@ static void init_that_may_sleep_tries_once_more(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, delay_object(A, HOUR), 1);
 }
 
-static void an_object_may_be_initialized_again_after_exit(struct kunit *test)
-{
-	add_object(A);
-	exit_object(A);
-	expect_nothing_ready(test);
-	KUNIT_ASSERT_EQ(test, init_object(A, queue(test)), 0);
-	KUNIT_EXPECT_EQ(test, query_object(A), 0);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
-	run_object(test, A);
-}
-
 static void an_object_may_be_on_the_stack(struct kunit *test)
 {
 	struct wq_embedded x;
@@ -584,20 +530,6 @@ static void exit_returns_all_that_init_took(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->ready, 0U);
 	/* an empty heap keeps its first segment and two of pointers */
 	KUNIT_EXPECT_LE(test, stats(test)->memory, memory + 3 * 4096);
-}
-
-static void exit_waits_for_the_run(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-	struct actor *a;
-
-	add_object(A);
-	a = start_waiter(test, exiter, A);
-	EXPECT_STILL_WAITS(test, a);
-	KUNIT_EXPECT_EQ(test, add_object(A), -EBUSY);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	expect_nothing_ready(test);
 }
 
 static void exit_waits_until_flushes_have_returned(struct kunit *test)
@@ -714,21 +646,6 @@ static void destroy_handles_any_number_of_objects(struct kunit *test)
 
 /* --- delays --- */
 
-static void a_delayed_object_comes_when_it_is_due(struct kunit *test)
-{
-	KUNIT_EXPECT_EQ(test, delay_object(A, SEC), 1);
-	KUNIT_EXPECT_EQ(test, query_object(A), DELAYED);
-	KUNIT_EXPECT_EQ(test, delay_object(A, 2 * SEC), 0);
-	expect_nothing_ready(test);
-	pass(test, SEC - 1);
-	expect_nothing_ready(test);
-	pass(test, 1);
-	run_object(test, A);
-	pass(test, HOUR);
-	expect_nothing_ready(test);
-	KUNIT_EXPECT_EQ(test, stats(test)->retries, 2ULL);
-}
-
 static void the_flags_of_add_after_apply_to_objects(struct kunit *test)
 {
 	struct wq_embedded *x = &A->x;
@@ -744,30 +661,6 @@ static void the_flags_of_add_after_apply_to_objects(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, query_object(A), READY);
 	EXPECT_REFUSED(test, wq_embedded_add_after(x, 0, BIT(30)), -EINVAL);
 	EXPECT_REFUSED(test, wq_embedded_add_after(x, 1, WQ_ADD_RATE_LIMITED), -EINVAL);
-}
-
-static void equal_times_leave_in_the_order_of_adding(struct kunit *test)
-{
-	delay_object(B, SEC);
-	add_after(test, "key", SEC);
-	delay_object(A, SEC);
-	delay_object(C, SEC - 1);
-	pass(test, SEC);
-	run_object(test, C);
-	run_object(test, B);
-	run(test, "key");
-	run_object(test, A);
-}
-
-static void an_object_due_while_processing_has_one_more_run(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-
-	delay_object(A, SEC);
-	pass(test, SEC);
-	KUNIT_EXPECT_EQ(test, query_object(A), RUNNING | WQ_KEY_DIRTY);
-	KUNIT_EXPECT_EQ(test, done(test, &item), WQ_RESULT_READY);
-	run_object(test, A);
 }
 
 static void no_call_for_an_object_needs_memory(struct kunit *test)
@@ -854,33 +747,6 @@ static void a_failed_object_waits_longer_each_time(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_embedded_num_requeues(&B->x), 0);
 }
 
-static void forget_resets_the_failures(struct kunit *test)
-{
-	fail_object(A);
-	fail_object(A);
-	wq_embedded_forget(&A->x);
-	KUNIT_EXPECT_EQ(test, wq_embedded_num_requeues(&A->x), 0);
-	KUNIT_EXPECT_EQ(test, query_object(A), DELAYED);
-	KUNIT_EXPECT_EQ(test, stats(test)->failed, 0U);
-}
-
-static void an_idle_object_keeps_its_failures_until_it_is_forgotten(struct kunit *test)
-{
-	fail_object(A);
-	pass(test, BASE);
-	run_object(test, A);
-	KUNIT_EXPECT_EQ(test, query_object(A), FAILED);
-	KUNIT_EXPECT_EQ(test, stats(test)->retained, 1U);
-	wq_embedded_forget(&A->x);
-	KUNIT_EXPECT_EQ(test, query_object(A), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->retained, 0U);
-	fail_object(A);
-	pass(test, BASE);
-	run_object(test, A);
-	add_object(A);
-	KUNIT_EXPECT_EQ(test, stats(test)->retained, 0U);
-}
-
 /* The arguments with which the queue called the limiter last. */
 struct own_limiter {
 	struct wq_limiter l;
@@ -947,70 +813,7 @@ static void objects_go_through_the_policy(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, p->no_key);
 }
 
-/* --- shutdown --- */
-
-static void after_shutdown_adds_fail_and_ready_objects_run(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-
-	add_object(A);
-	add_object(B);
-	delay_object(C, SEC);
-	wq_shutdown(queue(test));
-	EXPECT_REFUSED(test, add_object(A), -ESHUTDOWN);
-	EXPECT_REFUSED(test, add_object(C), -ESHUTDOWN);
-	EXPECT_REFUSED(test, delay_object(A, SEC), -ESHUTDOWN);
-	EXPECT_REFUSED(test, fail_object(A), -ESHUTDOWN);
-	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
-	KUNIT_EXPECT_EQ(test, query_object(C), 0);
-	run_object(test, B);
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_READY);
-	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 2ULL);
-	run_object(test, A);
-	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
-	pass(test, HOUR);
-	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
-}
-
-static void drain_waits_for_objects(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-	struct actor *a;
-
-	add_object(B);
-	a = start_waiter(test, drainer, A);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	EXPECT_STILL_WAITS(test, a);
-	run_object(test, B);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
 /* --- cancel --- */
-
-static void cancel_returns_the_state_and_drops_the_run(struct kunit *test)
-{
-	KUNIT_EXPECT_EQ(test, wq_embedded_cancel(&A->x), 0);
-	add_object(A);
-	fail_object(A);
-	KUNIT_EXPECT_EQ(test, wq_embedded_cancel(&A->x), READY | DELAYED | FAILED);
-	KUNIT_EXPECT_EQ(test, query_object(A), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->canceled, 1ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->failed, 0U);
-	pass(test, HOUR);
-	expect_nothing_ready(test);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
-}
-
-static void cancel_lets_a_run_go_on(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-
-	add_object(A);
-	KUNIT_EXPECT_EQ(test, wq_embedded_cancel(&A->x), RUNNING | WQ_KEY_DIRTY);
-	KUNIT_EXPECT_EQ(test, query_object(A), RUNNING);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	expect_nothing_ready(test);
-}
 
 static void cancel_sync_of_an_object_without_a_run_returns_at_once(struct kunit *test)
 {
@@ -1020,30 +823,6 @@ static void cancel_sync_of_an_object_without_a_run_returns_at_once(struct kunit 
 	delay_object(A, SEC);
 	KUNIT_EXPECT_EQ(test, wq_embedded_cancel_sync(&A->x), DELAYED);
 	expect_nothing_ready(test);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
-}
-
-static void cancel_sync_waits_for_the_run(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-	struct actor *a = start_waiter(test, canceler, A);
-
-	EXPECT_STILL_WAITS(test, a);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, result(test, a), RUNNING);
-	KUNIT_EXPECT_EQ(test, query_object(A), 0);
-}
-
-static void a_run_cannot_add_itself_during_cancel_sync(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-	struct actor *a = start_waiter(test, canceler, A);
-
-	KUNIT_EXPECT_EQ(test, add_object(A), -EBUSY);
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), 0);
-	KUNIT_EXPECT_EQ(test, result(test, a), RUNNING);
-	KUNIT_EXPECT_EQ(test, query_object(A), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
 	KUNIT_EXPECT_EQ(test, add_object(A), 1);
 }
 
@@ -1071,27 +850,6 @@ static void disable_counts(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, add_object(A), -EBUSY);
 	KUNIT_EXPECT_TRUE(test, wq_embedded_enable(&A->x));
 	KUNIT_EXPECT_EQ(test, add_object(A), 1);
-}
-
-static void disable_drops_a_delay(struct kunit *test)
-{
-	fail_object(A);
-	KUNIT_EXPECT_EQ(test, wq_embedded_disable(&A->x), DELAYED | FAILED);
-	pass(test, HOUR);
-	expect_nothing_ready(test);
-	KUNIT_EXPECT_EQ(test, query_object(A), 0);
-}
-
-static void disable_lets_a_run_go_on_and_refuses_its_outcome(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-
-	add_object(A);
-	KUNIT_EXPECT_EQ(test, wq_embedded_disable(&A->x), RUNNING | WQ_KEY_DIRTY);
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, SEC, WQ_OUTCOME_AFTER), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
-	pass(test, HOUR);
-	expect_nothing_ready(test);
 }
 
 static void disable_sync_waits_for_the_run(struct kunit *test)
@@ -1146,61 +904,6 @@ static void flush_ends_at_its_timeout(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, A->x.waiters, 0U);
 }
 
-static void flush_waits_for_the_run_of_a_ready_object(struct kunit *test)
-{
-	struct wq_item item;
-	struct actor *a;
-
-	add_object(A);
-	a = start_flush(test, A);
-	item = get_object(test, A);
-	EXPECT_STILL_WAITS(test, a);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
-static void flush_waits_for_the_run_after_an_add_during_a_run(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-	struct actor *a;
-
-	add_object(A);
-	a = start_flush(test, A);
-	KUNIT_EXPECT_EQ(test, done(test, &item), WQ_RESULT_READY);
-	EXPECT_STILL_WAITS(test, a);
-	item = get_object(test, A);
-	EXPECT_STILL_WAITS(test, a);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
-static void flush_does_not_wait_for_adds_after_it(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-	struct actor *a = start_flush(test, A);
-
-	add_object(A);
-	KUNIT_EXPECT_EQ(test, done(test, &item), WQ_RESULT_READY);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	KUNIT_EXPECT_EQ(test, query_object(A), READY);
-}
-
-static void flush_does_not_wait_for_a_delay(struct kunit *test)
-{
-	delay_object(A, HOUR);
-	KUNIT_EXPECT_EQ(test, flush_now(A), 0);
-}
-
-static void flush_reports_a_failed_run(struct kunit *test)
-{
-	struct actor *a;
-
-	add_object(A);
-	a = start_flush(test, A);
-	run_fails(test, A);
-	KUNIT_EXPECT_EQ(test, result(test, a), WQ_END_FAILED);
-}
-
 /* Holds the lock of the object's queue while runs end, so that the flush sees them all at once. */
 static void flush_reports_its_own_run_if_others_have_followed(struct kunit *test)
 {
@@ -1219,51 +922,6 @@ static void flush_reports_its_own_run_if_others_have_followed(struct kunit *test
 	}
 	preempt_enable();
 	KUNIT_EXPECT_EQ(test, result(test, a), WQ_END_FAILED);
-}
-
-static void cancel_ends_a_flush_of_the_pending_run(struct kunit *test)
-{
-	struct actor *a;
-
-	add_object(A);
-	a = start_flush(test, A);
-	wq_embedded_cancel(&A->x);
-	KUNIT_EXPECT_EQ(test, result(test, a), -ECANCELED);
-}
-
-static void disable_ends_a_flush_of_the_pending_run(struct kunit *test)
-{
-	struct actor *a;
-
-	add_object(A);
-	a = start_flush(test, A);
-	wq_embedded_disable(&A->x);
-	KUNIT_EXPECT_EQ(test, result(test, a), -ECANCELED);
-}
-
-static void a_canceled_flush_still_waits_for_the_run_in_progress(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-	struct actor *a;
-
-	add_object(A);
-	a = start_flush(test, A);
-	wq_embedded_cancel(&A->x);
-	EXPECT_STILL_WAITS(test, a);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, result(test, a), -ECANCELED);
-}
-
-static void cancel_of_a_later_add_leaves_a_flush_waiting(struct kunit *test)
-{
-	struct wq_item item = add_and_get_object(test, A);
-	struct actor *a = start_flush(test, A);
-
-	add_object(A);
-	wq_embedded_cancel(&A->x);
-	EXPECT_STILL_WAITS(test, a);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
 
 static void a_fatal_signal_ends_a_flush(struct kunit *test)
@@ -1784,15 +1442,183 @@ static void objects_may_be_freed_while_their_queue_is_in_use(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->ready, 0U);
 }
 
+/* --- steps of rows, in which objects are "A", "B" and "C" --- */
+
+static struct object *object_by(struct kunit *test, const char *name)
+{
+	return object(test, *name - 'A');
+}
+
+#define OBJECT_STEP(name, call)						\
+	static s64 step_##name(struct kunit *test, const struct step *s) \
+	{								\
+		struct object *o = object_by(test, s->as);		\
+									\
+		return call;						\
+	}
+OBJECT_STEP(add_object, add_object(o))
+OBJECT_STEP(fail_object, fail_object(o))
+OBJECT_STEP(query_object, query_object(o))
+OBJECT_STEP(flush_object, flush_now(o))
+OBJECT_STEP(init_object, init_object(o, queue(test)))
+OBJECT_STEP(exit_object, (exit_object(o), 0))
+OBJECT_STEP(run_object, (run_object(test, o), 0))
+OBJECT_STEP(run_fails, (run_fails(test, o), 0))
+OBJECT_STEP(get_object, (new_held(test, s)->item = get_object(test, o), 0))
+OBJECT_STEP(cancel_object, wq_embedded_cancel(&o->x))
+OBJECT_STEP(forget_object, (wq_embedded_forget(&o->x), 0))
+OBJECT_STEP(disable_object, wq_embedded_disable(&o->x))
+OBJECT_STEP(requeues_object, wq_embedded_num_requeues(&o->x))
+OBJECT_STEP(delay_object, delay_object(o, s->arg))
+
+#define ADD_OBJECT(o)		STEP(add_object, .as = o)
+#define FAIL_OBJECT(o)		STEP(fail_object, .as = o)
+#define QUERY_OBJECT(o)		STEP(query_object, .as = o)
+#define FLUSH_OBJECT(o)		STEP(flush_object, .as = o)
+#define INIT_OBJECT(o)		STEP(init_object, .as = o)
+#define EXIT_OBJECT(o)		STEP(exit_object, .as = o)
+#define RUN_OBJECT(o)		STEP(run_object, .as = o)
+#define RUN_FAILS(o)		STEP(run_fails, .as = o)
+#define GET_OBJECT(o)		STEP(get_object, .as = o)
+#define CANCEL_OBJECT(o)	STEP(cancel_object, .as = o)
+#define FORGET_OBJECT(o)	STEP(forget_object, .as = o)
+#define DISABLE_OBJECT(o)	STEP(disable_object, .as = o)
+#define REQUEUES_OBJECT(o)	STEP(requeues_object, .as = o)
+#define DELAY_OBJECT(o, ns)	STEP(delay_object, .as = o, .arg = ns)
+
+#define START_FLUSH(name, o)	STEP(start_waiter, .as = name, .key = o, .actor = flusher, .arg = LIMIT)
+#define START_WAITER(name, function, o)	\
+	STEP(start_waiter, .as = name, .key = o, .actor = function)
+static s64 step_start_waiter(struct kunit *test, const struct step *s)
+{
+	struct actor *a = start_with(test, s->actor, s->arg, object_by(test, s->key));
+
+	a->name = s->as;
+	sleeps(test, a);
+	return 0;
+}
+
+const struct row wq_embedded_rows[] = {
+	/* --- add, get and done --- */
+	ROW(add_returns_1_if_newly_dirty_and_0_if_coalesced,
+	    QUERY_OBJECT("A"), IS(0), ADD_OBJECT("A"), IS(1), QUERY_OBJECT("A"), IS(READY),
+	    ADD_OBJECT("A"), IS(0), LEN(1), STAT(adds, 1), STAT(coalesced, 1), RUN_OBJECT("A"),
+	    QUERY_OBJECT("A"), IS(0), NOTHING_READY, ADD_OBJECT("A"), IS(1)),
+	ROW(objects_and_keys_leave_in_the_order_of_their_adds,
+	    ADD_OBJECT("C"), ADD("key"), ADD_OBJECT("A"), ADD("another"), ADD_OBJECT("B"),
+	    ADD_OBJECT("C"), RUN_OBJECT("C"), RUN("key"), RUN_OBJECT("A"), RUN("another"),
+	    RUN_OBJECT("B"), NOTHING_READY),
+	ROW(adds_during_the_run_cost_exactly_one_more_run,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("A"), IS(1), ADD_OBJECT("A"), IS(0),
+	    QUERY_OBJECT("A"), IS(RUNNING | WQ_KEY_DIRTY), NOTHING_READY,
+	    DONE("A"), IS(WQ_RESULT_READY), RUN_OBJECT("A"), NOTHING_READY),
+
+	/* --- life --- */
+	ROW(an_object_may_be_initialized_again_after_exit,
+	    ADD_OBJECT("A"), EXIT_OBJECT("A"), NOTHING_READY, INIT_OBJECT("A"), IS(0),
+	    QUERY_OBJECT("A"), IS(0), ADD_OBJECT("A"), IS(1), RUN_OBJECT("A")),
+	ROW(exit_waits_for_the_run,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("A"), START_WAITER("a", exiter, "A"),
+	    STILL_WAITS("a"), ADD_OBJECT("A"), IS(-EBUSY), DONE("A"), IS(0), ENDS("a", 0),
+	    NOTHING_READY),
+
+	/* --- delays --- */
+	ROW(a_delayed_object_comes_when_it_is_due,
+	    DELAY_OBJECT("A", SEC), IS(1), QUERY_OBJECT("A"), IS(DELAYED),
+	    DELAY_OBJECT("A", 2 * SEC), IS(0), NOTHING_READY, PASS(SEC - 1), NOTHING_READY, PASS(1),
+	    RUN_OBJECT("A"), PASS(HOUR), NOTHING_READY, STAT(retries, 2)),
+	ROW(equal_times_leave_in_the_order_of_adding,
+	    DELAY_OBJECT("B", SEC), AFTER("key", SEC), DELAY_OBJECT("A", SEC),
+	    DELAY_OBJECT("C", SEC - 1), PASS(SEC), RUN_OBJECT("C"), RUN_OBJECT("B"), RUN("key"),
+	    RUN_OBJECT("A")),
+	ROW(an_object_due_while_processing_has_one_more_run,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), DELAY_OBJECT("A", SEC), PASS(SEC),
+	    QUERY_OBJECT("A"), IS(RUNNING | WQ_KEY_DIRTY), DONE("A"), IS(WQ_RESULT_READY),
+	    RUN_OBJECT("A")),
+
+	/* --- failures --- */
+	ROW(forget_resets_the_failures,
+	    FAIL_OBJECT("A"), FAIL_OBJECT("A"), FORGET_OBJECT("A"), REQUEUES_OBJECT("A"), IS(0),
+	    QUERY_OBJECT("A"), IS(DELAYED), STAT(failed, 0)),
+	ROW(an_idle_object_keeps_its_failures_until_it_is_forgotten,
+	    FAIL_OBJECT("A"), PASS(BASE), RUN_OBJECT("A"), QUERY_OBJECT("A"), IS(FAILED),
+	    STAT(retained, 1), FORGET_OBJECT("A"), QUERY_OBJECT("A"), IS(0), STAT(retained, 0),
+	    FAIL_OBJECT("A"), PASS(BASE), RUN_OBJECT("A"), ADD_OBJECT("A"), STAT(retained, 0)),
+
+	/* --- shutdown --- */
+	ROW(after_shutdown_adds_fail_and_ready_objects_run,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("A"), ADD_OBJECT("B"),
+	    DELAY_OBJECT("C", SEC), SHUTDOWN, REFUSED(ADD_OBJECT("A"), -ESHUTDOWN),
+	    REFUSED(ADD_OBJECT("C"), -ESHUTDOWN), REFUSED(DELAY_OBJECT("A", SEC), -ESHUTDOWN),
+	    REFUSED(FAIL_OBJECT("A"), -ESHUTDOWN), STAT(dropped, 1), QUERY_OBJECT("C"), IS(0),
+	    RUN_OBJECT("B"), DONE_WITH("A", 0, WQ_OUTCOME_RETRY), IS(WQ_RESULT_READY),
+	    STAT(dropped, 2), RUN_OBJECT("A"), GET_FAILS(-ESHUTDOWN), PASS(HOUR),
+	    GET_FAILS(-ESHUTDOWN)),
+	ROW(drain_waits_for_objects,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("B"), START_WAITER("a", drainer, "A"),
+	    DONE("A"), IS(0), STILL_WAITS("a"), RUN_OBJECT("B"), ENDS("a", 0)),
+
+	/* --- cancel --- */
+	ROW(cancel_returns_the_state_and_drops_the_run,
+	    CANCEL_OBJECT("A"), IS(0), ADD_OBJECT("A"), FAIL_OBJECT("A"),
+	    CANCEL_OBJECT("A"), IS(READY | DELAYED | FAILED), QUERY_OBJECT("A"), IS(0),
+	    STAT(canceled, 1), STAT(failed, 0), PASS(HOUR), NOTHING_READY, ADD_OBJECT("A"), IS(1)),
+	ROW(cancel_lets_a_run_go_on,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("A"),
+	    CANCEL_OBJECT("A"), IS(RUNNING | WQ_KEY_DIRTY), QUERY_OBJECT("A"), IS(RUNNING),
+	    DONE("A"), IS(0), NOTHING_READY),
+	ROW(cancel_sync_waits_for_the_run,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), START_WAITER("a", canceler, "A"), STILL_WAITS("a"),
+	    DONE("A"), IS(0), ENDS("a", RUNNING), QUERY_OBJECT("A"), IS(0)),
+	ROW(a_run_cannot_add_itself_during_cancel_sync,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), START_WAITER("a", canceler, "A"),
+	    ADD_OBJECT("A"), IS(-EBUSY), DONE_WITH("A", 0, WQ_OUTCOME_RETRY), IS(0),
+	    ENDS("a", RUNNING), QUERY_OBJECT("A"), IS(0), STAT(dropped, 1), ADD_OBJECT("A"), IS(1)),
+
+	/* --- disable --- */
+	ROW(disable_drops_a_delay,
+	    FAIL_OBJECT("A"), DISABLE_OBJECT("A"), IS(DELAYED | FAILED), PASS(HOUR), NOTHING_READY,
+	    QUERY_OBJECT("A"), IS(0)),
+	ROW(disable_lets_a_run_go_on_and_refuses_its_outcome,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("A"),
+	    DISABLE_OBJECT("A"), IS(RUNNING | WQ_KEY_DIRTY),
+	    DONE_WITH("A", SEC, WQ_OUTCOME_AFTER), IS(0), STAT(dropped, 1), PASS(HOUR),
+	    NOTHING_READY),
+
+	/* --- flush --- */
+	ROW(flush_waits_for_the_run_of_a_ready_object,
+	    ADD_OBJECT("A"), START_FLUSH("a", "A"), GET_OBJECT("A"), STILL_WAITS("a"),
+	    DONE("A"), IS(0), ENDS("a", 0)),
+	ROW(flush_waits_for_the_run_after_an_add_during_a_run,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("A"), START_FLUSH("a", "A"),
+	    DONE("A"), IS(WQ_RESULT_READY), STILL_WAITS("a"), GET_OBJECT("A"), STILL_WAITS("a"),
+	    DONE("A"), IS(0), ENDS("a", 0)),
+	ROW(flush_does_not_wait_for_adds_after_it,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), START_FLUSH("a", "A"), ADD_OBJECT("A"),
+	    DONE("A"), IS(WQ_RESULT_READY), ENDS("a", 0), QUERY_OBJECT("A"), IS(READY)),
+	ROW(flush_does_not_wait_for_a_delay,
+	    DELAY_OBJECT("A", HOUR), FLUSH_OBJECT("A"), IS(0)),
+	ROW(flush_reports_a_failed_run,
+	    ADD_OBJECT("A"), START_FLUSH("a", "A"), RUN_FAILS("A"), ENDS("a", WQ_END_FAILED)),
+	ROW(cancel_ends_a_flush_of_the_pending_run,
+	    ADD_OBJECT("A"), START_FLUSH("a", "A"), CANCEL_OBJECT("A"), ENDS("a", -ECANCELED)),
+	ROW(disable_ends_a_flush_of_the_pending_run,
+	    ADD_OBJECT("A"), START_FLUSH("a", "A"), DISABLE_OBJECT("A"), ENDS("a", -ECANCELED)),
+	ROW(a_canceled_flush_still_waits_for_the_run_in_progress,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("A"), START_FLUSH("a", "A"),
+	    CANCEL_OBJECT("A"), STILL_WAITS("a"), DONE("A"), IS(0), ENDS("a", -ECANCELED)),
+	ROW(cancel_of_a_later_add_leaves_a_flush_waiting,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), START_FLUSH("a", "A"), ADD_OBJECT("A"),
+	    CANCEL_OBJECT("A"), STILL_WAITS("a"), DONE("A"), IS(0), ENDS("a", 0)),
+	{}
+};
+
 static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(add_of_a_dirty_object_takes_no_lock),
 	KUNIT_CASE(add_in_an_nmi_succeeds_if_the_object_is_dirty),
 	KUNIT_CASE(an_object_is_shown_by_its_hashed_address),
-	KUNIT_CASE(add_returns_1_if_newly_dirty_and_0_if_coalesced),
 	KUNIT_CASE(get_hands_out_the_object_without_a_key),
 	KUNIT_CASE(an_item_of_a_key_has_no_object),
-	KUNIT_CASE(objects_and_keys_leave_in_the_order_of_their_adds),
-	KUNIT_CASE(adds_during_the_run_cost_exactly_one_more_run),
 	KUNIT_CASE(done_of_a_run_that_has_ended_is_stale),
 	KUNIT_CASE(done_get_hands_out_the_next_object),
 	KUNIT_CASE(any_number_of_objects_can_be_held),
@@ -1803,51 +1629,27 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(objects_and_max_keys_are_limited_together),
 	KUNIT_CASE(init_without_memory_fails_and_takes_nothing),
 	KUNIT_CASE(init_that_may_sleep_tries_once_more),
-	KUNIT_CASE(an_object_may_be_initialized_again_after_exit),
 	KUNIT_CASE(an_object_may_be_on_the_stack),
 	KUNIT_CASE(exit_returns_all_that_init_took),
-	KUNIT_CASE(exit_waits_for_the_run),
 	KUNIT_CASE(exit_waits_until_flushes_have_returned),
 	KUNIT_CASE(an_object_may_outlive_its_queue),
 	KUNIT_CASE(destroy_takes_objects_off_all_lists),
 	KUNIT_CASE(destroy_takes_objects_out_of_the_policy),
 	KUNIT_CASE(destroy_handles_any_number_of_objects),
-	KUNIT_CASE(a_delayed_object_comes_when_it_is_due),
 	KUNIT_CASE(the_flags_of_add_after_apply_to_objects),
-	KUNIT_CASE(equal_times_leave_in_the_order_of_adding),
-	KUNIT_CASE(an_object_due_while_processing_has_one_more_run),
 	KUNIT_CASE(no_call_for_an_object_needs_memory),
 	KUNIT_CASE_SLOW(the_slot_of_an_object_stays_reserved),
 	KUNIT_CASE(a_failed_object_waits_longer_each_time),
-	KUNIT_CASE(forget_resets_the_failures),
-	KUNIT_CASE(an_idle_object_keeps_its_failures_until_it_is_forgotten),
 	KUNIT_CASE(a_limiter_sees_no_key_of_an_object),
 	KUNIT_CASE(objects_go_through_the_policy),
-	KUNIT_CASE(after_shutdown_adds_fail_and_ready_objects_run),
-	KUNIT_CASE(drain_waits_for_objects),
-	KUNIT_CASE(cancel_returns_the_state_and_drops_the_run),
-	KUNIT_CASE(cancel_lets_a_run_go_on),
 	KUNIT_CASE(cancel_sync_of_an_object_without_a_run_returns_at_once),
-	KUNIT_CASE(cancel_sync_waits_for_the_run),
-	KUNIT_CASE(a_run_cannot_add_itself_during_cancel_sync),
 	KUNIT_CASE(a_disabled_object_refuses_adds),
 	KUNIT_CASE(disable_counts),
-	KUNIT_CASE(disable_drops_a_delay),
-	KUNIT_CASE(disable_lets_a_run_go_on_and_refuses_its_outcome),
 	KUNIT_CASE(disable_sync_waits_for_the_run),
 	KUNIT_CASE(flush_of_an_idle_object_reports_the_last_run),
 	KUNIT_CASE(flush_without_timeout_does_not_wait),
 	KUNIT_CASE(flush_ends_at_its_timeout),
-	KUNIT_CASE(flush_waits_for_the_run_of_a_ready_object),
-	KUNIT_CASE(flush_waits_for_the_run_after_an_add_during_a_run),
-	KUNIT_CASE(flush_does_not_wait_for_adds_after_it),
-	KUNIT_CASE(flush_does_not_wait_for_a_delay),
-	KUNIT_CASE(flush_reports_a_failed_run),
 	KUNIT_CASE(flush_reports_its_own_run_if_others_have_followed),
-	KUNIT_CASE(cancel_ends_a_flush_of_the_pending_run),
-	KUNIT_CASE(disable_ends_a_flush_of_the_pending_run),
-	KUNIT_CASE(a_canceled_flush_still_waits_for_the_run_in_progress),
-	KUNIT_CASE(cancel_of_a_later_add_leaves_a_flush_waiting),
 	KUNIT_CASE(a_fatal_signal_ends_a_flush),
 	KUNIT_CASE(many_may_flush_and_each_waits_for_its_object),
 	KUNIT_CASE(a_controller_runs_objects_and_keys),

@@ -7,6 +7,7 @@
 #include <linux/sched/signal.h>
 
 #include "wq_kunit.h"
+#include "wq_kunit_steps.h"
 #include "wq_kunit_internals.h"
 
 #define DISABLED	WQ_KEY_DISABLED
@@ -24,11 +25,6 @@ static int flush_init(struct kunit *test)
 static int flush(struct kunit *test, const char *key, s64 timeout)
 {
 	return wq_flush_key(queue(test), key, strlen(key), timeout);
-}
-
-static int flush_now(struct kunit *test, const char *key)
-{
-	return flush(test, key, 0);
 }
 
 static int disable(struct kunit *test, const char *key, s64 timeout)
@@ -141,40 +137,6 @@ static u64 get_by(struct kunit *test, struct wq_consumer *c, const char *key)
 
 /* --- which run a flush waits for --- */
 
-static void flush_without_a_run_fails_with_ENOENT_at_once(struct kunit *test)
-{
-	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -ENOENT);
-	KUNIT_EXPECT_EQ(test, flush(test, "a", WQ_FOREVER), -ENOENT);
-	add(test, "a");
-	run(test, "a");
-	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -ENOENT);
-	KUNIT_EXPECT_EQ(test, flush(test, "a", WQ_FOREVER), -ENOENT);
-	/* A former key does not become one by a flush. */
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
-}
-
-static void flush_does_not_wait_for_a_delay_that_is_not_due(struct kunit *test)
-{
-	add_after(test, "a", SEC);
-	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -ENOENT);
-	KUNIT_EXPECT_EQ(test, flush(test, "a", WQ_FOREVER), -ENOENT);
-	pass(test, SEC);
-	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -EAGAIN);
-}
-
-static void flush_of_a_retained_key_fails_with_ENOENT(struct kunit *test)
-{
-	struct wq_item item;
-
-	add_rate_limited(test, "a");
-	pass(test, SEC);
-	item = get(test, "a");
-	done(test, &item);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), FAILED);
-	KUNIT_EXPECT_EQ(test, flush(test, "a", WQ_FOREVER), -ENOENT);
-}
-
 static void flush_of_a_bad_key_fails(struct kunit *test)
 {
 	static const u8 big[WQ_MAX_KEY + 1];
@@ -185,49 +147,6 @@ static void flush_of_a_bad_key_fails(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_disable_key(queue(test), big, sizeof(big), 0), -E2BIG);
 	KUNIT_EXPECT_EQ(test, wq_enable_key(queue(test), big, 0), -EINVAL);
 	KUNIT_EXPECT_EQ(test, wq_enable_key(queue(test), big, sizeof(big)), -E2BIG);
-}
-
-static void flush_of_a_ready_key_waits_for_the_end_of_its_run(struct kunit *test)
-{
-	struct wq_item item;
-	struct actor *a;
-
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -EAGAIN);
-	a = start_flush(test, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 1U);
-	item = get(test, "a");
-	EXPECT_STILL_WAITS(test, a);
-	done(test, &item);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
-}
-
-static void flush_of_a_key_in_processing_waits_for_its_done(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-	struct actor *a;
-
-	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -EAGAIN);
-	a = start_flush(test, "a");
-	EXPECT_STILL_WAITS(test, a);
-	done(test, &item);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-}
-
-static void flush_of_a_key_that_is_dirty_in_processing_waits_for_the_next_run(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-	struct actor *a;
-
-	add(test, "a");
-	a = start_flush(test, "a");
-	done(test, &item);
-	EXPECT_STILL_WAITS(test, a);
-	item = get(test, "a");
-	EXPECT_STILL_WAITS(test, a);
-	done(test, &item);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
 
 static void add_after_the_flush_does_not_prolong_it(struct kunit *test)
@@ -243,18 +162,6 @@ static void add_after_the_flush_does_not_prolong_it(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fence_result(later), -EAGAIN);
 	run(test, "a");
 	EXPECT_END(test, later, WQ_END_DONE);
-}
-
-static void flush_does_not_wait_for_other_keys(struct kunit *test)
-{
-	struct wq_fence *f;
-
-	add(test, "a");
-	add(test, "b");
-	f = watch(test, "a");
-	run(test, "a");
-	EXPECT_END(test, f, WQ_END_DONE);
-	KUNIT_EXPECT_EQ(test, flush_now(test, "b"), -EAGAIN);
 }
 
 /* There are 64 buckets of fences, so some of these keys share one. */
@@ -294,19 +201,6 @@ static void flushes_of_one_run_share_its_end(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(a); i++)
 		KUNIT_EXPECT_EQ(test, result(test, a[i]), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
-}
-
-static void flush_while_gets_are_paused_waits_for_the_resume(struct kunit *test)
-{
-	struct actor *a;
-
-	add(test, "a");
-	wq_pause(queue(test), WQ_PAUSE_GETS, WQ_FOREVER);
-	a = start_flush(test, "a");
-	EXPECT_STILL_WAITS(test, a);
-	wq_pause(queue(test), WQ_PAUSE_GETS, 0);
-	run(test, "a");
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
 
 /* --- how the run ended --- */
@@ -371,95 +265,7 @@ static void done_of_an_array_ends_the_flush_of_each_key(struct kunit *test)
 	consumer_close(c);
 }
 
-static void failed_flush_returns_1(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-	struct actor *a = start_flush(test, "a");
-
-	done_with(test, &item, 0, WQ_OUTCOME_RETRY);
-	KUNIT_EXPECT_EQ(test, result(test, a), WQ_END_FAILED);
-}
-
-static void each_flush_has_the_result_of_its_own_run(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-	struct wq_fence *first = watch(test, "a"), *second;
-
-	add(test, "a");
-	second = watch(test, "a");
-	done(test, &item);
-	item = get(test, "a");
-	done_with(test, &item, 0, WQ_OUTCOME_RETRY);
-	EXPECT_END(test, first, WQ_END_DONE);
-	EXPECT_END(test, second, WQ_END_FAILED);
-}
-
 /* --- runs that are dropped --- */
-
-static void cancel_of_a_ready_key_ends_its_flush(struct kunit *test)
-{
-	struct actor *a;
-
-	add(test, "a");
-	a = start_flush(test, "a");
-	cancel(test, "a");
-	KUNIT_EXPECT_EQ(test, result(test, a), -ECANCELED);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-}
-
-static void flush_of_a_pending_run_that_is_canceled_ends_with_the_run_in_progress(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-	struct wq_fence *now = watch(test, "a"), *next;
-
-	add(test, "a");
-	next = watch(test, "a");
-	cancel(test, "a");
-	KUNIT_EXPECT_EQ(test, fence_result(now), -EAGAIN);
-	KUNIT_EXPECT_EQ(test, fence_result(next), -EAGAIN);
-	done(test, &item);
-	EXPECT_END(test, now, WQ_END_DONE);
-	EXPECT_END(test, next, WQ_END_CANCELED);
-}
-
-static void flush_of_a_canceled_run_waits_for_an_add_during_the_run(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-	struct wq_fence *f;
-
-	add(test, "a");
-	f = watch(test, "a");
-	cancel(test, "a");
-	add(test, "a");
-	done(test, &item);
-	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
-	run(test, "a");
-	EXPECT_END(test, f, WQ_END_DONE);
-}
-
-static void cancel_of_the_run_in_progress_does_not_end_its_flush(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-	struct wq_fence *f = watch(test, "a");
-
-	cancel(test, "a");
-	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
-	done(test, &item);
-	EXPECT_END(test, f, WQ_END_DONE);
-}
-
-static void shutdown_does_not_end_a_flush_but_the_run_does(struct kunit *test)
-{
-	struct wq_fence *f;
-
-	add(test, "a");
-	f = watch(test, "a");
-	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
-	run(test, "a");
-	EXPECT_END(test, f, WQ_END_DONE);
-}
 
 static void end_of_the_queue_ends_a_flush(struct kunit *test)
 {
@@ -634,32 +440,6 @@ static void flush_times_out(struct kunit *test)
 	KUNIT_EXPECT_GE(test, (s64)ktime_get_ns() - begun, 5 * MSEC);
 	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
 	run(test, "a");
-}
-
-static void fatal_signal_ends_a_flush(struct kunit *test)
-{
-	struct actor *a;
-
-	add(test, "a");
-	a = start_flush(test, "a");
-	send_sig(SIGUSR1, a->task, 1);
-	EXPECT_STILL_WAITS(test, a);
-	send_sig(SIGKILL, a->task, 1);
-	KUNIT_EXPECT_EQ(test, result(test, a), -EINTR);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
-}
-
-static void flush_that_is_given_up_leaves_the_others(struct kunit *test)
-{
-	struct wq_fence *f, *g;
-
-	add(test, "a");
-	f = watch(test, "a");
-	g = watch(test, "a");
-	end(test, f);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 1U);
-	run(test, "a");
-	EXPECT_END(test, g, WQ_END_DONE);
 }
 
 #define MANY	1024
@@ -877,28 +657,6 @@ static void disable_drops_the_pending_run_and_refuses_adds(struct kunit *test)
 	run(test, "a");
 }
 
-static void disable_drops_the_delay_and_the_failures(struct kunit *test)
-{
-	add_rate_limited(test, "a");
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), READY | DELAYED | FAILED);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->failed, 0U);
-	pass(test, HOUR);
-	expect_nothing_ready(test);
-}
-
-static void disable_of_an_unknown_key_adds_an_entry(struct kunit *test)
-{
-	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), -EBUSY);
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 1U);
-	KUNIT_EXPECT_EQ(test, enable(test, "a"), DISABLED);
-	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-}
-
 static void disable_of_an_idle_key_keeps_its_entry(struct kunit *test)
 {
 	u32 i;
@@ -915,19 +673,6 @@ static void disable_of_an_idle_key_keeps_its_entry(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, add(test, "a"), -EBUSY);
 }
 
-static void disabled_keys_count_in_max_keys(struct kunit *test)
-{
-	queue_on_clock(test, (struct wq_params){ .max_keys = 1 });
-	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), 0);
-	KUNIT_EXPECT_EQ(test, add(test, "b"), -ENOSPC);
-	EXPECT_REFUSED(test, disable(test, "b", 0), -ENOSPC);
-	/* The first wait takes memory of the queue. */
-	flush(test, "b", LONG);
-	EXPECT_REFUSED(test, disable(test, "b", LONG), -ENOSPC);
-	KUNIT_EXPECT_EQ(test, enable(test, "a"), DISABLED);
-	KUNIT_EXPECT_EQ(test, add(test, "b"), 1);
-}
-
 static void disables_do_not_nest(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), 0);
@@ -940,32 +685,6 @@ static void disables_do_not_nest(struct kunit *test)
 	remember(test);
 	KUNIT_EXPECT_EQ(test, enable(test, "a"), READY);
 	EXPECT_UNCHANGED(test);
-}
-
-static void disable_waits_for_the_run_in_progress(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-	struct actor *a;
-
-	add(test, "a");
-	a = start_disable(test, "a");
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING | DISABLED);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), -EBUSY);
-	EXPECT_STILL_WAITS(test, a);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, result(test, a), RUNNING | WQ_KEY_DIRTY);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
-}
-
-static void disable_whose_wait_times_out_stays(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "a");
-
-	KUNIT_EXPECT_EQ(test, disable(test, "a", MSEC), -ETIMEDOUT);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), RUNNING | DISABLED);
-	done(test, &item);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
 }
 
 static void outcomes_that_add_a_disabled_key_are_dropped(struct kunit *test)
@@ -1067,38 +786,6 @@ static void disabled_key_whose_run_is_given_back_twice_is_dropped(struct kunit *
 	KUNIT_EXPECT_EQ(test, stats(test)->given_back_failed, 1ULL);
 	pass(test, HOUR);
 	expect_nothing_ready(test);
-}
-
-static void disable_ends_the_flush_of_a_ready_key(struct kunit *test)
-{
-	struct wq_fence *f;
-
-	add(test, "a");
-	f = watch(test, "a");
-	KUNIT_EXPECT_EQ(test, disable(test, "a", LONG), READY);
-	EXPECT_END(test, f, WQ_END_CANCELED);
-	KUNIT_EXPECT_EQ(test, flush_now(test, "a"), -ENOENT);
-}
-
-static void cancel_and_forget_leave_a_key_disabled(struct kunit *test)
-{
-	disable(test, "a", 0);
-	KUNIT_EXPECT_EQ(test, cancel(test, "a"), DISABLED);
-	KUNIT_EXPECT_EQ(test, forget(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
-	KUNIT_EXPECT_EQ(test, stats(test)->disabled, 1U);
-}
-
-static void disable_works_after_a_shutdown_and_while_adds_are_paused(struct kunit *test)
-{
-	wq_pause(queue(test), WQ_PAUSE_ADDS, WQ_FOREVER);
-	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), 0);
-	wq_shutdown(queue(test));
-	KUNIT_EXPECT_EQ(test, disable(test, "b", 0), 0);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), -ESHUTDOWN);
-	KUNIT_EXPECT_EQ(test, enable(test, "a"), DISABLED);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
-	/* The end of the test destroys the queue with the other key. */
 }
 
 static void drain_does_not_wait_for_disabled_keys(struct kunit *test)
@@ -1244,29 +931,168 @@ static void no_run_is_in_progress_after_a_disable(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->disabled, 0U);
 }
 
+/* --- steps of rows --- */
+
+#define FLUSH(k, ns)		STEP(flush, .key = k, .arg = ns)
+static s64 step_flush(struct kunit *test, const struct step *s)
+{
+	return flush(test, s->key, s->arg);
+}
+
+#define DISABLE(k, ns)		STEP(disable, .key = k, .arg = ns)
+static s64 step_disable(struct kunit *test, const struct step *s)
+{
+	return disable(test, s->key, s->arg);
+}
+
+#define ENABLE(k)		STEP(enable, .key = k)
+static s64 step_enable(struct kunit *test, const struct step *s)
+{
+	return enable(test, s->key);
+}
+
+/* Actors, by names. */
+#define START_FLUSH(name, k)	STEP(start_waiter, .as = name, .key = k, .actor = flusher)
+#define START_DISABLE(name, k)	STEP(start_waiter, .as = name, .key = k, .actor = disabler)
+static s64 step_start_waiter(struct kunit *test, const struct step *s)
+{
+	struct actor *a = start_with(test, s->actor, LONG, (void *)s->key);
+
+	a->name = s->as;
+	sleeps(test, a);
+	return 0;
+}
+
+/* A wait, which is known by a name. */
+#define WATCH(name, k)		STEP(watch, .as = name, .key = k)
+static s64 step_watch(struct kunit *test, const struct step *s)
+{
+	new_got(test, s)->fence = watch(test, s->key);
+	return 0;
+}
+
+/* The result of the wait. */
+#define FENCE(name, result)	STEP(fence, .as = name), IS(result)
+static s64 step_fence(struct kunit *test, const struct step *s)
+{
+	return fence_result(got_of(test, s)->fence);
+}
+
+#define GIVE_UP_FENCE(name)	STEP(end, .as = name)
+static s64 step_end(struct kunit *test, const struct step *s)
+{
+	end(test, got_of(test, s)->fence);
+	return 0;
+}
+
+#define ENDED(name, result)	FENCE(name, result), GIVE_UP_FENCE(name)
+
+const struct row wq_flush_rows[] = {
+	/* --- which run a flush waits for --- */
+	ROW(flush_without_a_run_fails_with_ENOENT_at_once,
+	    FLUSH("a", 0), IS(-ENOENT), FLUSH("a", WQ_FOREVER), IS(-ENOENT), ADD("a"), RUN("a"),
+	    FLUSH("a", 0), IS(-ENOENT), FLUSH("a", WQ_FOREVER), IS(-ENOENT),
+	    /* A former key does not become one by a flush. */
+	    STAT(keys, 0), STAT(flushes, 0)),
+	ROW(flush_does_not_wait_for_a_delay_that_is_not_due,
+	    AFTER("a", SEC), FLUSH("a", 0), IS(-ENOENT), FLUSH("a", WQ_FOREVER), IS(-ENOENT),
+	    PASS(SEC), FLUSH("a", 0), IS(-EAGAIN)),
+	ROW(flush_of_a_retained_key_fails_with_ENOENT,
+	    RATE_LIMITED("a"), PASS(SEC), GET("a"), DONE("a"), STATE("a", FAILED),
+	    FLUSH("a", WQ_FOREVER), IS(-ENOENT)),
+	ROW(flush_of_a_ready_key_waits_for_the_end_of_its_run,
+	    ADD("a"), FLUSH("a", 0), IS(-EAGAIN), START_FLUSH("a", "a"), STAT(flushes, 1), GET("a"),
+	    STILL_WAITS("a"), DONE("a"), ENDS("a", 0), STAT(flushes, 0)),
+	ROW(flush_of_a_key_in_processing_waits_for_its_done,
+	    ADD("a"), GET("a"), FLUSH("a", 0), IS(-EAGAIN), START_FLUSH("a", "a"), STILL_WAITS("a"),
+	    DONE("a"), ENDS("a", 0)),
+	ROW(flush_of_a_key_that_is_dirty_in_processing_waits_for_the_next_run,
+	    ADD("a"), GET("a"), ADD("a"), START_FLUSH("a", "a"), DONE("a"), STILL_WAITS("a"),
+	    GET("a"), STILL_WAITS("a"), DONE("a"), ENDS("a", 0)),
+	ROW(flush_does_not_wait_for_other_keys,
+	    ADD("a"), ADD("b"), WATCH("f", "a"), RUN("a"), ENDED("f", WQ_END_DONE),
+	    FLUSH("b", 0), IS(-EAGAIN)),
+	ROW(flush_while_gets_are_paused_waits_for_the_resume,
+	    ADD("a"), PAUSE(WQ_PAUSE_GETS, WQ_FOREVER), START_FLUSH("a", "a"), STILL_WAITS("a"),
+	    PAUSE(WQ_PAUSE_GETS, 0), RUN("a"), ENDS("a", 0)),
+
+	/* --- how the run ended --- */
+	ROW(failed_flush_returns_1,
+	    ADD("a"), GET("a"), START_FLUSH("a", "a"), DONE_WITH("a", 0, WQ_OUTCOME_RETRY),
+	    ENDS("a", WQ_END_FAILED)),
+	ROW(each_flush_has_the_result_of_its_own_run,
+	    ADD("a"), GET("a"), WATCH("first", "a"), ADD("a"), WATCH("second", "a"), DONE("a"),
+	    GET("a"), DONE_WITH("a", 0, WQ_OUTCOME_RETRY), ENDED("first", WQ_END_DONE),
+	    ENDED("second", WQ_END_FAILED)),
+
+	/* --- runs that are dropped --- */
+	ROW(cancel_of_a_ready_key_ends_its_flush,
+	    ADD("a"), START_FLUSH("a", "a"), CANCEL("a"), ENDS("a", -ECANCELED), STAT(flushes, 0),
+	    STAT(keys, 0)),
+	ROW(flush_of_a_pending_run_that_is_canceled_ends_with_the_run_in_progress,
+	    ADD("a"), GET("a"), WATCH("now", "a"), ADD("a"), WATCH("next", "a"), CANCEL("a"),
+	    FENCE("now", -EAGAIN), FENCE("next", -EAGAIN), DONE("a"), ENDED("now", WQ_END_DONE),
+	    ENDED("next", WQ_END_CANCELED)),
+	ROW(flush_of_a_canceled_run_waits_for_an_add_during_the_run,
+	    ADD("a"), GET("a"), ADD("a"), WATCH("f", "a"), CANCEL("a"), ADD("a"), DONE("a"),
+	    FENCE("f", -EAGAIN), RUN("a"), ENDED("f", WQ_END_DONE)),
+	ROW(cancel_of_the_run_in_progress_does_not_end_its_flush,
+	    ADD("a"), GET("a"), WATCH("f", "a"), CANCEL("a"), FENCE("f", -EAGAIN), DONE("a"),
+	    ENDED("f", WQ_END_DONE)),
+	ROW(shutdown_does_not_end_a_flush_but_the_run_does,
+	    ADD("a"), WATCH("f", "a"), SHUTDOWN, FENCE("f", -EAGAIN), RUN("a"),
+	    ENDED("f", WQ_END_DONE)),
+
+	/* --- the end of a wait --- */
+	ROW(fatal_signal_ends_a_flush,
+	    ADD("a"), START_FLUSH("a", "a"), SIGNAL("a", SIGUSR1), STILL_WAITS("a"),
+	    SIGNAL("a", SIGKILL), ENDS("a", -EINTR), STAT(flushes, 0)),
+	ROW(flush_that_is_given_up_leaves_the_others,
+	    ADD("a"), WATCH("f", "a"), WATCH("g", "a"), GIVE_UP_FENCE("f"), STAT(flushes, 1),
+	    RUN("a"), ENDED("g", WQ_END_DONE)),
+
+	/* --- disable --- */
+	ROW(disable_drops_the_delay_and_the_failures,
+	    RATE_LIMITED("a"), ADD("a"), DISABLE("a", 0), IS(READY | DELAYED | FAILED),
+	    STATE("a", DISABLED), REQUEUES("a"), IS(0), STAT(failed, 0), PASS(HOUR), NOTHING_READY),
+	ROW(disable_of_an_unknown_key_adds_an_entry,
+	    DISABLE("a", 0), IS(0), STATE("a", DISABLED), ADD("a"), IS(-EBUSY), STAT(keys, 1),
+	    ENABLE("a"), IS(DISABLED), STAT(keys, 0)),
+	ROW(disabled_keys_count_in_max_keys,
+	    NEW_QUEUE(.max_keys = 1), DISABLE("a", 0), IS(0), ADD("b"), IS(-ENOSPC),
+	    REFUSED(DISABLE("b", 0), -ENOSPC),
+	    /* The first wait takes memory of the queue. */
+	    FLUSH("b", LONG), IS(-ENOENT), REFUSED(DISABLE("b", LONG), -ENOSPC),
+	    ENABLE("a"), IS(DISABLED), ADD("b"), IS(1)),
+	ROW(disable_waits_for_the_run_in_progress,
+	    ADD("a"), GET("a"), ADD("a"), START_DISABLE("a", "a"), STATE("a", RUNNING | DISABLED),
+	    ADD("a"), IS(-EBUSY), STILL_WAITS("a"), DONE("a"), IS(0),
+	    ENDS("a", RUNNING | WQ_KEY_DIRTY), STATE("a", DISABLED), STAT(flushes, 0)),
+	ROW(disable_whose_wait_times_out_stays,
+	    ADD("a"), GET("a"), DISABLE("a", MSEC), IS(-ETIMEDOUT), STATE("a", RUNNING | DISABLED),
+	    DONE("a"), STATE("a", DISABLED)),
+	ROW(disable_ends_the_flush_of_a_ready_key,
+	    ADD("a"), WATCH("f", "a"), DISABLE("a", LONG), IS(READY), ENDED("f", WQ_END_CANCELED),
+	    FLUSH("a", 0), IS(-ENOENT)),
+	ROW(cancel_and_forget_leave_a_key_disabled,
+	    DISABLE("a", 0), CANCEL("a"), IS(DISABLED), FORGET("a"), IS(0), STATE("a", DISABLED),
+	    STAT(disabled, 1)),
+	ROW(disable_works_after_a_shutdown_and_while_adds_are_paused,
+	    PAUSE(WQ_PAUSE_ADDS, WQ_FOREVER), DISABLE("a", 0), IS(0), SHUTDOWN,
+	    DISABLE("b", 0), IS(0), ADD("a"), IS(-ESHUTDOWN), ENABLE("a"), IS(DISABLED),
+	    STATE("a", -ENOENT)),
+	    /* The end of the test destroys the queue with the other key. */
+	{}
+};
+
 static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(fences_of_chosen_keys_are_in_many_buckets),
-	KUNIT_CASE(flush_without_a_run_fails_with_ENOENT_at_once),
-	KUNIT_CASE(flush_does_not_wait_for_a_delay_that_is_not_due),
-	KUNIT_CASE(flush_of_a_retained_key_fails_with_ENOENT),
 	KUNIT_CASE(flush_of_a_bad_key_fails),
-	KUNIT_CASE(flush_of_a_ready_key_waits_for_the_end_of_its_run),
-	KUNIT_CASE(flush_of_a_key_in_processing_waits_for_its_done),
-	KUNIT_CASE(flush_of_a_key_that_is_dirty_in_processing_waits_for_the_next_run),
 	KUNIT_CASE(add_after_the_flush_does_not_prolong_it),
-	KUNIT_CASE(flush_does_not_wait_for_other_keys),
 	KUNIT_CASE(flushes_of_many_keys_end_with_the_runs_of_their_own_keys),
 	KUNIT_CASE(flushes_of_one_run_share_its_end),
-	KUNIT_CASE(flush_while_gets_are_paused_waits_for_the_resume),
 	KUNIT_CASE(flush_reports_the_outcome_of_its_run),
 	KUNIT_CASE(done_of_an_array_ends_the_flush_of_each_key),
-	KUNIT_CASE(failed_flush_returns_1),
-	KUNIT_CASE(each_flush_has_the_result_of_its_own_run),
-	KUNIT_CASE(cancel_of_a_ready_key_ends_its_flush),
-	KUNIT_CASE(flush_of_a_pending_run_that_is_canceled_ends_with_the_run_in_progress),
-	KUNIT_CASE(flush_of_a_canceled_run_waits_for_an_add_during_the_run),
-	KUNIT_CASE(cancel_of_the_run_in_progress_does_not_end_its_flush),
-	KUNIT_CASE(shutdown_does_not_end_a_flush_but_the_run_does),
 	KUNIT_CASE(end_of_the_queue_ends_a_flush),
 	KUNIT_CASE(flush_waits_for_the_run_after_a_give_back),
 	KUNIT_CASE(flush_after_a_give_back_joins_the_run_to_come),
@@ -1276,8 +1102,6 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(expired_lease_is_no_end_of_a_run),
 	KUNIT_CASE(many_give_backs_end_all_flushes_with_one_run),
 	KUNIT_CASE(flush_times_out),
-	KUNIT_CASE(fatal_signal_ends_a_flush),
-	KUNIT_CASE(flush_that_is_given_up_leaves_the_others),
 	KUNIT_CASE(many_flushes_end_with_one_run),
 	KUNIT_CASE(wait_for_a_run_ends_with_the_run_in_progress),
 	KUNIT_CASE(flush_with_add_waits_for_the_run_of_that_add),
@@ -1286,21 +1110,13 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(run_of_a_controller_may_flush_another_key),
 	KUNIT_CASE(flush_reports_that_a_controller_gave_the_key_up),
 	KUNIT_CASE(disable_drops_the_pending_run_and_refuses_adds),
-	KUNIT_CASE(disable_drops_the_delay_and_the_failures),
-	KUNIT_CASE(disable_of_an_unknown_key_adds_an_entry),
 	KUNIT_CASE(disable_of_an_idle_key_keeps_its_entry),
-	KUNIT_CASE(disabled_keys_count_in_max_keys),
 	KUNIT_CASE(disables_do_not_nest),
-	KUNIT_CASE(disable_waits_for_the_run_in_progress),
-	KUNIT_CASE(disable_whose_wait_times_out_stays),
 	KUNIT_CASE(outcomes_that_add_a_disabled_key_are_dropped),
 	KUNIT_CASE(disabled_key_whose_run_is_given_back_is_handed_out_again),
 	KUNIT_CASE(plain_add_is_coalesced_with_the_run_of_a_disabled_key_that_was_given_back),
 	KUNIT_CASE(done_of_an_array_leaves_its_keys_disabled),
 	KUNIT_CASE(disabled_key_whose_run_is_given_back_twice_is_dropped),
-	KUNIT_CASE(disable_ends_the_flush_of_a_ready_key),
-	KUNIT_CASE(cancel_and_forget_leave_a_key_disabled),
-	KUNIT_CASE(disable_works_after_a_shutdown_and_while_adds_are_paused),
 	KUNIT_CASE(drain_does_not_wait_for_disabled_keys),
 	KUNIT_CASE(policy_gives_up_the_run_of_a_key_that_is_disabled),
 	KUNIT_CASE(disable_without_memory_fails_with_ENOMEM),

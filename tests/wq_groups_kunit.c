@@ -6,6 +6,7 @@
 #include <linux/poll.h>
 
 #include "wq_kunit.h"
+#include "wq_kunit_steps.h"
 #include "wq_kunit_internals.h"
 
 static struct wq_params groups_params(u32 limit)
@@ -70,39 +71,6 @@ static struct wq_consumer *holder(struct kunit *test, const char *key)
 
 /* --- groups and turns --- */
 
-static void groups_take_turns_and_keys_of_a_group_are_in_order(struct kunit *test)
-{
-	add_all(test, KEYS("a/1", "a/2", "a/3", "b/1", "c/1", "c/2"));
-	run_all(test, KEYS("a/1", "b/1", "c/1", "a/2", "c/2", "a/3"));
-}
-
-static void group_that_is_ready_again_goes_behind_the_others(struct kunit *test)
-{
-	add_all(test, KEYS("a/1", "b/1", "b/2"));
-	run(test, "a/1");
-	add(test, "a/2");
-	run_all(test, KEYS("b/1", "a/2", "b/2"));
-}
-
-static void key_without_the_delimiter_is_a_group_by_itself(struct kunit *test)
-{
-	/* Also apart from the group that has its name before the delimiter. */
-	add_all(test, KEYS("a/1", "a/2", "a", "b"));
-	run_all(test, KEYS("a/1", "a", "b", "a/2"));
-}
-
-static void empty_name_is_a_group(struct kunit *test)
-{
-	add_all(test, KEYS("/1", "/2", "/", "a/1", "//"));
-	run_all(test, KEYS("/1", "a/1", "/2", "/", "//"));
-}
-
-static void name_ends_at_the_first_delimiter(struct kunit *test)
-{
-	add_all(test, KEYS("a/b/1", "a/c/1", "a/2", "ab/1"));
-	run_all(test, KEYS("a/b/1", "ab/1", "a/c/1", "a/2"));
-}
-
 static void delimiter_may_be_any_byte(struct kunit *test)
 {
 	struct wq_params params = groups_params(0);
@@ -124,14 +92,6 @@ static void delimiter_may_be_any_byte(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, item.len, i == 3 ? 3U : 2U);
 		done(test, &item);
 	}
-}
-
-static void prefix_groups_keys_by_their_first_bytes(struct kunit *test)
-{
-	groups_by_prefix(test, 2);
-	/* A shorter key is a group by itself, and a key of that length is in its group. */
-	add_all(test, KEYS("ab1", "ab2", "ab", "a", "ac1", "b"));
-	run_all(test, KEYS("ab1", "a", "ac1", "b", "ab2", "ab"));
 }
 
 static void prefix_may_be_as_long_as_the_longest_key(struct kunit *test)
@@ -162,26 +122,6 @@ static void repeat_add_keeps_the_place_and_takes_no_lock(struct kunit *test)
 	wq_unlock(&cs);
 	run_all(test, KEYS("a/1", "b/1", "a/2"));
 	KUNIT_EXPECT_FALSE(test, IS_ERR(queue_map(queue(test))));
-}
-
-static void cancel_takes_a_key_out_of_its_group(struct kunit *test)
-{
-	add_all(test, KEYS("a/1", "a/2", "b/1", "c/1", "a/3"));
-	KUNIT_EXPECT_EQ(test, cancel(test, "a/1"), READY);
-	KUNIT_EXPECT_EQ(test, cancel(test, "b/1"), READY);
-	run_all(test, KEYS("a/2", "c/1", "a/3"));
-}
-
-static void delayed_and_retried_keys_enter_their_group_when_they_are_due(struct kunit *test)
-{
-	struct wq_item item;
-
-	add_after(test, "b/1", SEC);
-	item = add_and_get(test, "a/1");
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
-	add_all(test, KEYS("c/1", "c/2", "c/3"));
-	pass(test, SEC);
-	run_all(test, KEYS("c/1", "b/1", "a/1", "c/2", "c/3"));
 }
 
 static void given_back_key_is_ahead_of_all_groups(struct kunit *test)
@@ -294,49 +234,6 @@ static void group_that_never_empties_starves_no_other(struct kunit *test)
 
 /* --- the limit --- */
 
-static void limit_of_one_serializes_a_group(struct kunit *test)
-{
-	struct wq_item a, b;
-
-	groups_of(test, 1);
-	add_all(test, KEYS("a/1", "a/2", "b/1"));
-	a = get(test, "a/1");
-	b = get(test, "b/1");
-	expect_nothing_ready(test);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
-	done(test, &b);
-	expect_nothing_ready(test);
-	done(test, &a);
-	run_all(test, KEYS("a/2"));
-}
-
-static void limit_counts_the_keys_of_each_group(struct kunit *test)
-{
-	struct wq_item a;
-
-	groups_of(test, 2);
-	add_all(test, KEYS("a/1", "a/2", "a/3", "a/4", "b/1", "b/2", "b/3"));
-	a = get(test, "a/1");
-	get(test, "b/1");
-	get(test, "a/2");
-	get(test, "b/2");
-	expect_nothing_ready(test);
-	done(test, &a);
-	get(test, "a/3");
-	expect_nothing_ready(test);
-}
-
-static void group_below_its_limit_again_goes_behind_the_others(struct kunit *test)
-{
-	struct wq_item a;
-
-	groups_of(test, 1);
-	add_all(test, KEYS("a/1", "a/2", "b/1", "c/1"));
-	a = get(test, "a/1");
-	done(test, &a);
-	run_all(test, KEYS("b/1", "c/1", "a/2"));
-}
-
 static void run_that_ends_dirty_or_with_an_outcome_gives_its_slot_back(struct kunit *test)
 {
 	static const u32 outcomes[] = {
@@ -362,85 +259,6 @@ static void run_that_ends_dirty_or_with_an_outcome_gives_its_slot_back(struct ku
 	}
 }
 
-static void cancel_during_the_run_keeps_the_slot(struct kunit *test)
-{
-	struct wq_item item;
-
-	groups_of(test, 1);
-	add_all(test, KEYS("a/1", "a/2"));
-	item = get(test, "a/1");
-	add(test, "a/1");
-	KUNIT_EXPECT_EQ(test, cancel(test, "a/1"), RUNNING | WQ_KEY_DIRTY);
-	expect_nothing_ready(test);
-	done(test, &item);
-	run_all(test, KEYS("a/2"));
-}
-
-static void cancel_of_the_last_blocked_key_leaves_the_group(struct kunit *test)
-{
-	struct wq_item item;
-
-	groups_of(test, 1);
-	add_all(test, KEYS("a/1", "a/2", "a/3"));
-	item = get(test, "a/1");
-	KUNIT_EXPECT_EQ(test, cancel(test, "a/2"), READY);
-	KUNIT_EXPECT_EQ(test, cancel(test, "a/3"), READY);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 0U);
-	done(test, &item);
-	expect_nothing_ready(test);
-	add_all(test, KEYS("a/4"));
-	run_all(test, KEYS("a/4"));
-}
-
-static void expect_figures(struct kunit *test, u32 ready, u32 blocked, u32 groups)
-{
-	KUNIT_EXPECT_EQ(test, stats(test)->ready, ready);
-	KUNIT_EXPECT_EQ(test, stats(test)->blocked, blocked);
-	KUNIT_EXPECT_EQ(test, stats(test)->ready_groups, groups);
-}
-
-static void stat_counts_blocked_keys_and_groups_with_ready_keys(struct kunit *test)
-{
-	struct wq_item a, b;
-
-	groups_of(test, 1);
-	expect_figures(test, 0, 0, 0);
-	add_all(test, KEYS("a/1", "a/2", "a/3", "b/1", "c"));
-	expect_figures(test, 5, 2, 3);
-	a = get(test, "a/1");
-	expect_figures(test, 4, 2, 3);
-	b = get(test, "b/1");
-	expect_figures(test, 3, 2, 2);
-	KUNIT_EXPECT_EQ(test, cancel(test, "c"), READY);
-	expect_figures(test, 2, 2, 1);
-	done(test, &a);
-	expect_figures(test, 2, 1, 1);
-	KUNIT_EXPECT_EQ(test, cancel(test, "a/2"), READY);
-	expect_figures(test, 1, 0, 1);
-	KUNIT_EXPECT_EQ(test, cancel(test, "a/3"), READY);
-	expect_figures(test, 0, 0, 0);
-	done(test, &b);
-	expect_figures(test, 0, 0, 0);
-}
-
-static void stat_counts_no_blocked_keys_without_a_limit(struct kunit *test)
-{
-	add_all(test, KEYS("a/1", "a/2", "b/1"));
-	expect_figures(test, 3, 0, 2);
-	run_all(test, KEYS("a/1", "b/1", "a/2"));
-	expect_figures(test, 0, 0, 0);
-}
-
-static void stat_counts_a_given_back_key_in_no_group(struct kunit *test)
-{
-	groups_of(test, 1);
-	add_all(test, KEYS("a/1", "a/2"));
-	consumer_close(holder(test, "a/1"));
-	/* a/1 still counts for the limit. */
-	expect_figures(test, 2, 1, 1);
-	run_all(test, KEYS("a/1", "a/2"));
-}
-
 static void dead_consumer_keeps_the_slots_of_its_keys_until_their_next_run(struct kunit *test)
 {
 	struct wq_consumer *c;
@@ -454,15 +272,6 @@ static void dead_consumer_keeps_the_slots_of_its_keys_until_their_next_run(struc
 	run(test, "b/1");
 	expect_nothing_ready(test);
 	done(test, &a);
-	run_all(test, KEYS("a/2"));
-}
-
-static void canceled_key_of_a_dead_consumer_gives_its_slot_back(struct kunit *test)
-{
-	groups_of(test, 1);
-	add_all(test, KEYS("a/1", "a/2"));
-	consumer_close(holder(test, "a/1"));
-	KUNIT_EXPECT_EQ(test, cancel(test, "a/1"), READY);
 	run_all(test, KEYS("a/2"));
 }
 
@@ -547,25 +356,6 @@ static void failed_key_keeps_its_group_while_it_is_retained(struct kunit *test)
 
 /* --- waiting --- */
 
-static void getter_wakes_when_a_slot_of_the_group_is_free(struct kunit *test)
-{
-	struct wq_item item;
-	struct actor *a;
-
-	groups_of(test, 1);
-	add_all(test, KEYS("a/1", "a/2"));
-	item = get(test, "a/1");
-	a = start(test, getter, WQ_FOREVER);
-	sleeps(test, a);
-	add_all(test, KEYS("a/3"));
-	EXPECT_STILL_WAITS(test, a);
-	done(test, &item);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	expect_key(test, &a->held.item, "a/2");
-	/* For the shut down, which waits for blocked keys. */
-	KUNIT_EXPECT_EQ(test, cancel(test, "a/3"), READY);
-}
-
 static void getter_wakes_when_a_lost_key_gives_its_slot_back(struct kunit *test)
 {
 	struct wq_consumer *c;
@@ -597,38 +387,6 @@ static void poll_does_not_report_keys_of_a_group_at_its_limit(struct kunit *test
 	done(test, &item);
 	KUNIT_EXPECT_TRUE(test, queue_poll(queue(test), c) & EPOLLIN);
 	consumer_close(c);
-}
-
-static void shutdown_hands_out_what_is_blocked(struct kunit *test)
-{
-	struct wq_item item;
-
-	groups_of(test, 1);
-	add_all(test, KEYS("a/1", "a/2", "a/3", "b/1"));
-	item = get(test, "a/1");
-	wq_shutdown(queue(test));
-	run(test, "b/1");
-	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
-	done(test, &item);
-	run(test, "a/2");
-	run(test, "a/3");
-	KUNIT_EXPECT_EQ(test, get_error(test), -ESHUTDOWN);
-}
-
-static void drain_waits_for_keys_of_a_group_at_its_limit(struct kunit *test)
-{
-	struct wq_item item;
-	struct actor *a;
-
-	groups_of(test, 1);
-	add_all(test, KEYS("a/1", "a/2"));
-	item = get(test, "a/1");
-	a = start(test, drainer, 0);
-	sleeps(test, a);
-	done(test, &item);
-	EXPECT_STILL_WAITS(test, a);
-	run(test, "a/2");
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
 
 /* Threads that process keys of few groups, and check that a group has one run at a time. */
@@ -796,44 +554,143 @@ static void queue_of_groups_can_be_destroyed_with_keys_in_all_states(struct kuni
 	queue_of(test, NULL);
 }
 
+/* --- steps of rows --- */
+
+#define ADD_ALL(...)		STEP(add_all, .keys = KEYS(__VA_ARGS__))
+static s64 step_add_all(struct kunit *test, const struct step *s)
+{
+	add_all(test, s->keys);
+	return 0;
+}
+
+#define RUN_ALL(...)		STEP(run_all, .keys = KEYS(__VA_ARGS__))
+static s64 step_run_all(struct kunit *test, const struct step *s)
+{
+	run_all(test, s->keys);
+	return 0;
+}
+
+#define GROUPS_OF(limit)	STEP(groups_of, .arg = limit)
+static s64 step_groups_of(struct kunit *test, const struct step *s)
+{
+	groups_of(test, s->arg);
+	return 0;
+}
+
+#define BY_PREFIX(len)		STEP(by_prefix, .arg = len)
+static s64 step_by_prefix(struct kunit *test, const struct step *s)
+{
+	groups_by_prefix(test, s->arg);
+	return 0;
+}
+
+/* A file gets the key and is closed. */
+#define LOST_BY_A_FILE(k)	STEP(lost_by_a_file, .key = k)
+static s64 step_lost_by_a_file(struct kunit *test, const struct step *s)
+{
+	consumer_close(holder(test, s->key));
+	return 0;
+}
+
+#define FIGURES(nr_ready, nr_blocked, nr_groups) \
+	STAT(ready, nr_ready), STAT(blocked, nr_blocked), STAT(ready_groups, nr_groups)
+
+const struct row wq_groups_rows[] = {
+	/* --- groups and turns --- */
+	ROW(groups_take_turns_and_keys_of_a_group_are_in_order,
+	    ADD_ALL("a/1", "a/2", "a/3", "b/1", "c/1", "c/2"),
+	    RUN_ALL("a/1", "b/1", "c/1", "a/2", "c/2", "a/3")),
+	ROW(group_that_is_ready_again_goes_behind_the_others,
+	    ADD_ALL("a/1", "b/1", "b/2"), RUN("a/1"), ADD("a/2"), RUN_ALL("b/1", "a/2", "b/2")),
+	ROW(key_without_the_delimiter_is_a_group_by_itself,
+	    /* Also apart from the group that has its name before the delimiter. */
+	    ADD_ALL("a/1", "a/2", "a", "b"), RUN_ALL("a/1", "a", "b", "a/2")),
+	ROW(empty_name_is_a_group,
+	    ADD_ALL("/1", "/2", "/", "a/1", "//"), RUN_ALL("/1", "a/1", "/2", "/", "//")),
+	ROW(name_ends_at_the_first_delimiter,
+	    ADD_ALL("a/b/1", "a/c/1", "a/2", "ab/1"), RUN_ALL("a/b/1", "ab/1", "a/c/1", "a/2")),
+	ROW(prefix_groups_keys_by_their_first_bytes,
+	    BY_PREFIX(2),
+	    /* A shorter key is a group by itself, and a key of that length is in its group. */
+	    ADD_ALL("ab1", "ab2", "ab", "a", "ac1", "b"),
+	    RUN_ALL("ab1", "a", "ac1", "b", "ab2", "ab")),
+	ROW(cancel_takes_a_key_out_of_its_group,
+	    ADD_ALL("a/1", "a/2", "b/1", "c/1", "a/3"), CANCEL("a/1"), IS(READY),
+	    CANCEL("b/1"), IS(READY), RUN_ALL("a/2", "c/1", "a/3")),
+	ROW(delayed_and_retried_keys_enter_their_group_when_they_are_due,
+	    AFTER("b/1", SEC), ADD("a/1"), GET("a/1"),
+	    DONE_WITH("a/1", 0, WQ_OUTCOME_RETRY), IS(WQ_RESULT_DELAYED),
+	    ADD_ALL("c/1", "c/2", "c/3"), PASS(SEC), RUN_ALL("c/1", "b/1", "a/1", "c/2", "c/3")),
+
+	/* --- the limit --- */
+	ROW(limit_of_one_serializes_a_group,
+	    GROUPS_OF(1), ADD_ALL("a/1", "a/2", "b/1"), GET("a/1"), GET("b/1"), NOTHING_READY,
+	    LEN(1), DONE("b/1"), NOTHING_READY, DONE("a/1"), RUN_ALL("a/2")),
+	ROW(limit_counts_the_keys_of_each_group,
+	    GROUPS_OF(2), ADD_ALL("a/1", "a/2", "a/3", "a/4", "b/1", "b/2", "b/3"), GET("a/1"),
+	    GET("b/1"), GET("a/2"), GET("b/2"), NOTHING_READY, DONE("a/1"), GET("a/3"),
+	    NOTHING_READY),
+	ROW(group_below_its_limit_again_goes_behind_the_others,
+	    GROUPS_OF(1), ADD_ALL("a/1", "a/2", "b/1", "c/1"), GET("a/1"), DONE("a/1"),
+	    RUN_ALL("b/1", "c/1", "a/2")),
+	ROW(cancel_during_the_run_keeps_the_slot,
+	    GROUPS_OF(1), ADD_ALL("a/1", "a/2"), GET("a/1"), ADD("a/1"),
+	    CANCEL("a/1"), IS(RUNNING | WQ_KEY_DIRTY), NOTHING_READY, DONE("a/1"), RUN_ALL("a/2")),
+	ROW(cancel_of_the_last_blocked_key_leaves_the_group,
+	    GROUPS_OF(1), ADD_ALL("a/1", "a/2", "a/3"), GET("a/1"), CANCEL("a/2"), IS(READY),
+	    CANCEL("a/3"), IS(READY), LEN(0), DONE("a/1"), NOTHING_READY, ADD_ALL("a/4"),
+	    RUN_ALL("a/4")),
+	ROW(stat_counts_blocked_keys_and_groups_with_ready_keys,
+	    GROUPS_OF(1), FIGURES(0, 0, 0), ADD_ALL("a/1", "a/2", "a/3", "b/1", "c"),
+	    FIGURES(5, 2, 3), GET("a/1"), FIGURES(4, 2, 3), GET("b/1"), FIGURES(3, 2, 2),
+	    CANCEL("c"), IS(READY), FIGURES(2, 2, 1), DONE("a/1"), FIGURES(2, 1, 1),
+	    CANCEL("a/2"), IS(READY), FIGURES(1, 0, 1), CANCEL("a/3"), IS(READY), FIGURES(0, 0, 0),
+	    DONE("b/1"), FIGURES(0, 0, 0)),
+	ROW(stat_counts_no_blocked_keys_without_a_limit,
+	    ADD_ALL("a/1", "a/2", "b/1"), FIGURES(3, 0, 2), RUN_ALL("a/1", "b/1", "a/2"),
+	    FIGURES(0, 0, 0)),
+	ROW(stat_counts_a_given_back_key_in_no_group,
+	    GROUPS_OF(1), ADD_ALL("a/1", "a/2"), LOST_BY_A_FILE("a/1"),
+	    /* a/1 still counts for the limit. */
+	    FIGURES(2, 1, 1), RUN_ALL("a/1", "a/2")),
+	ROW(canceled_key_of_a_dead_consumer_gives_its_slot_back,
+	    GROUPS_OF(1), ADD_ALL("a/1", "a/2"), LOST_BY_A_FILE("a/1"), CANCEL("a/1"), IS(READY),
+	    RUN_ALL("a/2")),
+
+	/* --- waiting --- */
+	ROW(getter_wakes_when_a_slot_of_the_group_is_free,
+	    GROUPS_OF(1), ADD_ALL("a/1", "a/2"), GET("a/1"), START("a", getter, WQ_FOREVER),
+	    SLEEPS("a"), ADD_ALL("a/3"), STILL_WAITS("a"), DONE("a/1"), ENDS("a", 0),
+	    HAS_GOT("a", "a/2"),
+	    /* For the shut down, which waits for blocked keys. */
+	    CANCEL("a/3"), IS(READY)),
+	ROW(shutdown_hands_out_what_is_blocked,
+	    GROUPS_OF(1), ADD_ALL("a/1", "a/2", "a/3", "b/1"), GET("a/1"), SHUTDOWN, RUN("b/1"),
+	    NOTHING_READY, DONE("a/1"), RUN("a/2"), RUN("a/3"), GET_FAILS(-ESHUTDOWN)),
+	ROW(drain_waits_for_keys_of_a_group_at_its_limit,
+	    GROUPS_OF(1), ADD_ALL("a/1", "a/2"), GET("a/1"), START("a", drainer, 0), SLEEPS("a"),
+	    DONE("a/1"), STILL_WAITS("a"), RUN("a/2"), ENDS("a", 0)),
+	{}
+};
+
 static struct kunit_case groups_cases[] = {
-	KUNIT_CASE(groups_take_turns_and_keys_of_a_group_are_in_order),
-	KUNIT_CASE(group_that_is_ready_again_goes_behind_the_others),
-	KUNIT_CASE(key_without_the_delimiter_is_a_group_by_itself),
-	KUNIT_CASE(empty_name_is_a_group),
-	KUNIT_CASE(name_ends_at_the_first_delimiter),
 	KUNIT_CASE(delimiter_may_be_any_byte),
-	KUNIT_CASE(prefix_groups_keys_by_their_first_bytes),
 	KUNIT_CASE(prefix_may_be_as_long_as_the_longest_key),
 	KUNIT_CASE(repeat_add_keeps_the_place_and_takes_no_lock),
-	KUNIT_CASE(cancel_takes_a_key_out_of_its_group),
-	KUNIT_CASE(delayed_and_retried_keys_enter_their_group_when_they_are_due),
 	KUNIT_CASE(given_back_key_is_ahead_of_all_groups),
 	KUNIT_CASE(create_checks_the_figures_of_groups),
 	KUNIT_CASE(embedded_entries_are_refused),
 	KUNIT_CASE_SLOW(quiet_groups_do_not_wait_for_a_noisy_one),
 	KUNIT_CASE(group_that_never_empties_starves_no_other),
-	KUNIT_CASE(limit_of_one_serializes_a_group),
-	KUNIT_CASE(limit_counts_the_keys_of_each_group),
-	KUNIT_CASE(group_below_its_limit_again_goes_behind_the_others),
 	KUNIT_CASE(run_that_ends_dirty_or_with_an_outcome_gives_its_slot_back),
-	KUNIT_CASE(cancel_during_the_run_keeps_the_slot),
-	KUNIT_CASE(cancel_of_the_last_blocked_key_leaves_the_group),
-	KUNIT_CASE(stat_counts_blocked_keys_and_groups_with_ready_keys),
-	KUNIT_CASE(stat_counts_no_blocked_keys_without_a_limit),
-	KUNIT_CASE(stat_counts_a_given_back_key_in_no_group),
 	KUNIT_CASE(dead_consumer_keeps_the_slots_of_its_keys_until_their_next_run),
-	KUNIT_CASE(canceled_key_of_a_dead_consumer_gives_its_slot_back),
 	KUNIT_CASE(key_that_is_lost_again_gives_its_slot_back),
 	KUNIT_CASE(expired_key_keeps_its_slot),
 	KUNIT_CASE(key_that_does_not_fit_keeps_its_turn),
 	KUNIT_CASE(idle_key_keeps_its_group_and_not_a_slot),
 	KUNIT_CASE(failed_key_keeps_its_group_while_it_is_retained),
-	KUNIT_CASE(getter_wakes_when_a_slot_of_the_group_is_free),
 	KUNIT_CASE(getter_wakes_when_a_lost_key_gives_its_slot_back),
 	KUNIT_CASE(poll_does_not_report_keys_of_a_group_at_its_limit),
-	KUNIT_CASE(shutdown_hands_out_what_is_blocked),
-	KUNIT_CASE(drain_waits_for_keys_of_a_group_at_its_limit),
 	KUNIT_CASE(threads_never_overlap_within_a_group),
 	KUNIT_CASE(groups_are_freed_with_their_last_key),
 	KUNIT_CASE(each_allocation_of_an_add_may_fail),

@@ -107,6 +107,7 @@ struct held {
 struct got {
 	const char *name;		/* NULL: a free place */
 	struct held held;
+	struct wq_fence *fence;		/* or a wait */
 };
 
 struct fixture;

@@ -2,12 +2,14 @@
 /*
  * The steps of KUnit cases that are rows of tables, see wq_kunit_steps.h.
  */
+#include <linux/sched/signal.h>
+
 #include "wq_kunit_steps.h"
 
 /* --- gets --- */
 
 /* The get of this name, or a free place for it. */
-static struct got *got_of(struct kunit *test, const char *name)
+static struct got *place_of(struct kunit *test, const char *name)
 {
 	struct fixture *fx = fixture(test);
 	struct got *g;
@@ -19,20 +21,30 @@ static struct got *got_of(struct kunit *test, const char *name)
 	return NULL;
 }
 
-struct held *held_of(struct kunit *test, const struct step *s)
+struct got *got_of(struct kunit *test, const struct step *s)
 {
-	struct got *g = got_of(test, s->as);
+	struct got *g = place_of(test, s->as);
 
 	KUNIT_ASSERT_NOT_NULL_MSG(test, g->name, "no get of \"%s\"", s->as);
-	return &g->held;
+	return g;
+}
+
+struct got *new_got(struct kunit *test, const struct step *s)
+{
+	struct got *g = place_of(test, s->as);
+
+	g->name = s->as;
+	return g;
+}
+
+struct held *held_of(struct kunit *test, const struct step *s)
+{
+	return &got_of(test, s)->held;
 }
 
 struct held *new_held(struct kunit *test, const struct step *s)
 {
-	struct got *g = got_of(test, s->as);
-
-	g->name = s->as;
-	return &g->held;
+	return &new_got(test, s)->held;
 }
 
 static struct wq_item *item_of(struct kunit *test, const struct step *s)
@@ -185,9 +197,33 @@ s64 step_new_queue(struct kunit *test, const struct step *s)
 	return 0;
 }
 
+s64 step_with_policy(struct kunit *test, const struct step *s)
+{
+	struct policy *p = &fixture(test)->policy;
+
+	policy_init(p);
+	queue_of(test, &(struct wq_params){ .order = s->order, .order_data = p });
+	return 0;
+}
+
+s64 step_policy(struct kunit *test, const struct step *s)
+{
+	return field_at(&fixture(test)->policy, s->arg, s->flags);
+}
+
+s64 step_pause(struct kunit *test, const struct step *s)
+{
+	return wq_pause(queue(test), s->flags, s->arg);
+}
+
+s64 step_shutting_down(struct kunit *test, const struct step *s)
+{
+	return wq_shutting_down(queue(test));
+}
+
 /* --- actors --- */
 
-static struct actor *actor_of(struct kunit *test, const struct step *s)
+struct actor *actor_of(struct kunit *test, const struct step *s)
 {
 	struct fixture *fx = fixture(test);
 	unsigned int i;
@@ -222,6 +258,18 @@ s64 step_ends(struct kunit *test, const struct step *s)
 	return result(test, actor_of(test, s));
 }
 
+s64 step_signal(struct kunit *test, const struct step *s)
+{
+	send_sig(s->arg, actor_of(test, s)->task, 1);
+	return 0;
+}
+
+s64 step_interrupted(struct kunit *test, const struct step *s)
+{
+	EXPECT_INTERRUPTED(test, result(test, actor_of(test, s)));
+	return 0;
+}
+
 s64 step_has_got(struct kunit *test, const struct step *s)
 {
 	expect_key(test, &actor_of(test, s)->held.item, s->key);
@@ -253,6 +301,6 @@ void run_row(struct kunit *test)
 		if (is_known && result != s[1].arg)
 			KUNIT_FAIL(test, "%s is %lld, expected %lld", s->verb, result, s[1].arg);
 		else if (!is_known && result < 0)
-			KUNIT_FAIL(test, "%s failed with %lld", s->verb, result);
+			KUNIT_FAIL(test, "%s is %lld, expected no error", s->verb, result);
 	}
 }

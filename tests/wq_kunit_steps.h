@@ -20,10 +20,12 @@ struct step {
 	const char *verb, *key;
 	const char *as;			/* under which GET_AS() remembers the key */
 	const char *text;
+	const char *const *keys;
 	s64 arg, time;
 	u32 flags;
 	const struct wq_params *params;
 	int (*actor)(struct actor *a);
+	const struct wq_order_ops *order;
 };
 
 struct row {
@@ -38,6 +40,8 @@ extern const struct row wq_add_rows[], wq_get_rows[], wq_done_rows[], wq_shutdow
 extern const struct row wq_drain_rows[], wq_state_rows[], wq_key_rows[];
 extern const struct row wq_delay_rows[], wq_lease_rows[], wq_add_rate_limited_rows[];
 extern const struct row wq_done_with_rows[], wq_priority_rows[], wq_park_rows[], wq_metrics_rows[];
+extern const struct row wq_order_rows[], wq_pause_rows[], wq_blocked_rows[], wq_flush_rows[];
+extern const struct row wq_embedded_rows[], wq_groups_rows[];
 
 /* The function of each case that is a row. */
 void run_row(struct kunit *test);
@@ -73,7 +77,7 @@ void run_row(struct kunit *test);
 #define DONE(name)		STEP(done, .as = name)
 #define DONE_WITH(name, ns, outcome)	STEP(done_with, .as = name, .arg = ns, .flags = outcome)
 #define TOUCH(name)		STEP(touch, .as = name)
-/* What the get returned in a field of wq_item. */
+/* A field of the wq_item that the get returned. */
 #define GOT(name, field, value) \
 	STEP(got, .as = name, .arg = offsetof(struct wq_item, field)), IS(value)
 
@@ -99,6 +103,13 @@ void run_row(struct kunit *test);
 /* Replaces the queue by one with these wq_params, on the test's clock. */
 #define NEW_QUEUE(...)		STEP(new_queue, .params = &(const struct wq_params){ __VA_ARGS__ })
 
+/* Replaces the queue by one with an ordering policy. */
+#define WITH_POLICY(ops)	STEP(with_policy, .order = &(ops))
+/* Calls of the policy. */
+#define POLICY(field, value)	STEP(policy, FIELD_OF(struct policy, field)), IS(value)
+#define PAUSE(what, ns)		STEP(pause, .flags = what, .arg = ns)
+#define SHUTTING_DOWN(is)	STEP(shutting_down), IS(is)
+
 /* --- actors, by names --- */
 
 #define START(name, function, ns) \
@@ -106,6 +117,8 @@ void run_row(struct kunit *test);
 #define SLEEPS(name)		STEP(sleeps, .as = name)
 #define STILL_WAITS(name)	STEP(still_waits, .as = name)
 #define ENDS(name, result)	STEP(ends, .as = name), IS(result)
+#define SIGNAL(name, nr)	STEP(signal, .as = name, .arg = nr)
+#define INTERRUPTED(name)	STEP(interrupted, .as = name)
 /* The actor, a getter, has got this key. */
 #define HAS_GOT(name, k)	STEP(has_got, .as = name, .key = k)
 
@@ -137,13 +150,24 @@ DECLARE_STEP(pass);
 DECLARE_STEP(at);
 DECLARE_STEP(tick);
 DECLARE_STEP(new_queue);
+DECLARE_STEP(with_policy);
+DECLARE_STEP(policy);
+DECLARE_STEP(pause);
+DECLARE_STEP(shutting_down);
 DECLARE_STEP(start);
 DECLARE_STEP(sleeps);
 DECLARE_STEP(still_waits);
 DECLARE_STEP(ends);
+DECLARE_STEP(signal);
+DECLARE_STEP(interrupted);
 DECLARE_STEP(has_got);
 
-/* The key that a get of this name returned, and the place for a new get. */
+/* The actor of this name. */
+struct actor *actor_of(struct kunit *test, const struct step *s);
+
+/* The get of this name, and a place for a new one. */
+struct got *got_of(struct kunit *test, const struct step *s);
+struct got *new_got(struct kunit *test, const struct step *s);
 struct held *held_of(struct kunit *test, const struct step *s);
 struct held *new_held(struct kunit *test, const struct step *s);
 

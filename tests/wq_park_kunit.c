@@ -400,26 +400,6 @@ static void add_with_a_delay_that_has_no_memory_leaves_the_key_parked(struct kun
 
 /* --- pause, shut down, drain --- */
 
-static void kick_works_while_adds_are_paused(struct kunit *test)
-{
-	park(test, "a");
-	wq_pause(queue(test), WQ_PAUSE_ADDS, WQ_FOREVER);
-	EXPECT_REFUSED(test, add(test, "a"), -EHOSTDOWN);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), PARKED | FAILED);
-	KUNIT_EXPECT_EQ(test, kick(test, "a"), 0);
-	run(test, "a");
-}
-
-static void kicked_key_waits_while_gets_are_paused(struct kunit *test)
-{
-	park(test, "a");
-	wq_pause(queue(test), WQ_PAUSE_GETS, WQ_FOREVER);
-	KUNIT_EXPECT_EQ(test, kick(test, "a"), 0);
-	expect_nothing_ready(test);
-	wq_pause(queue(test), WQ_PAUSE_GETS, 0);
-	run(test, "a");
-}
-
 static void parked_keys_stay_after_a_shutdown_and_kick_fails_with_ESHUTDOWN(struct kunit *test)
 {
 	park(test, "a");
@@ -654,6 +634,12 @@ const struct row wq_park_rows[] = {
 	    GET("b"), ADD("a"), GET("a"), SHUTDOWN,
 	    DONE_WITH("a", 0, GIVE_UP), IS(WQ_RESULT_PARKED), DONE_WITH("b", 0, RETRY), IS(0),
 	    STAT(dropped, 1), STATE("b", FAILED)),
+	ROW(kick_works_while_adds_are_paused,
+	    PARK("a"), PAUSE(WQ_PAUSE_ADDS, WQ_FOREVER), REFUSED(ADD("a"), -EHOSTDOWN),
+	    STATE("a", PARKED | FAILED), KICK("a"), IS(0), RUN("a")),
+	ROW(kicked_key_waits_while_gets_are_paused,
+	    PARK("a"), PAUSE(WQ_PAUSE_GETS, WQ_FOREVER), KICK("a"), IS(0), NOTHING_READY,
+	    PAUSE(WQ_PAUSE_GETS, 0), RUN("a")),
 	{}
 };
 
@@ -676,8 +662,6 @@ static struct kunit_case park_cases[] = {
 	KUNIT_CASE(kick_many_takes_so_many_keys_at_most),
 	KUNIT_CASE(adds_end_the_parking_and_forget_the_failures),
 	KUNIT_CASE(add_with_a_delay_that_has_no_memory_leaves_the_key_parked),
-	KUNIT_CASE(kick_works_while_adds_are_paused),
-	KUNIT_CASE(kicked_key_waits_while_gets_are_paused),
 	KUNIT_CASE(parked_keys_stay_after_a_shutdown_and_kick_fails_with_ESHUTDOWN),
 	KUNIT_CASE(give_up_parks_a_key_whose_delay_a_shutdown_dropped),
 	KUNIT_CASE(drain_does_not_wait_for_parked_keys),

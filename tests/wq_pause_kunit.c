@@ -6,6 +6,7 @@
 #include <linux/poll.h>
 
 #include "wq_kunit.h"
+#include "wq_kunit_steps.h"
 #include "wq_kunit_internals.h"
 
 #define GETS	WQ_PAUSE_GETS
@@ -51,17 +52,6 @@ static __poll_t events(struct kunit *test)
 }
 
 /* --- gets --- */
-
-static void get_fails_with_EAGAIN_while_gets_are_paused(struct kunit *test)
-{
-	add(test, "a");
-	pause_now(test, GETS);
-	EXPECT_REFUSED(test, get_error(test), -EAGAIN);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
-	resume(test, GETS);
-	run(test, "a");
-}
 
 static void get_of_a_requeued_key_fails_while_gets_are_paused(struct kunit *test)
 {
@@ -109,29 +99,6 @@ static void getter_keeps_waiting_while_gets_are_paused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
 
-static void getter_times_out_while_gets_are_paused(struct kunit *test)
-{
-	struct actor *a;
-
-	add(test, "a");
-	pause_now(test, GETS);
-	a = start(test, getter, MSEC);
-	KUNIT_EXPECT_EQ(test, result(test, a), -ETIMEDOUT);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
-}
-
-static void signal_ends_a_get_while_gets_are_paused(struct kunit *test)
-{
-	struct actor *a;
-
-	add(test, "a");
-	pause_now(test, GETS);
-	a = start(test, getter, WQ_FOREVER);
-	sleeps(test, a);
-	send_sig(SIGUSR1, a->task, 1);
-	EXPECT_INTERRUPTED(test, result(test, a));
-}
-
 #define NR_GETTERS	5
 
 static void resume_of_gets_wakes_one_getter_per_ready_key(struct kunit *test)
@@ -155,26 +122,6 @@ static void resume_of_gets_wakes_one_getter_per_ready_key(struct kunit *test)
 	add(test, "last");
 	for (i = 0; i < NR_GETTERS; i++)
 		KUNIT_EXPECT_EQ(test, result(test, a[i]), 0);
-}
-
-static void adds_delays_and_retries_go_on_while_gets_are_paused(struct kunit *test)
-{
-	struct wq_item item = add_and_get(test, "retried");
-
-	pause_now(test, GETS);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, add_after(test, "b", SEC), 1);
-	KUNIT_EXPECT_EQ(test, touch(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), WQ_RESULT_DELAYED);
-	pass(test, SEC);
-	KUNIT_EXPECT_EQ(test, query(test, "b"), READY);
-	KUNIT_EXPECT_EQ(test, query(test, "retried"), READY | FAILED);
-	KUNIT_EXPECT_EQ(test, cancel(test, "a"), READY);
-	expect_nothing_ready(test);
-	resume(test, GETS);
-	run(test, "retried");
-	run(test, "b");
 }
 
 static void done_get_ends_the_run_and_takes_no_key_while_gets_are_paused(struct kunit *test)
@@ -238,16 +185,6 @@ static void adds_fail_with_EHOSTDOWN_while_adds_are_paused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, add(test, "new"), 1);
 	run(test, "dirty");
 	run(test, "new");
-}
-
-static void add_to_a_full_queue_fails_with_EHOSTDOWN_while_adds_are_paused(struct kunit *test)
-{
-	queue_on_clock(test, (struct wq_params){ .max_keys = 1 });
-	add(test, "a");
-	pause_now(test, ADDS);
-	EXPECT_REFUSED(test, add(test, "b"), -EHOSTDOWN);
-	resume(test, ADDS);
-	EXPECT_REFUSED(test, add(test, "b"), -ENOSPC);
 }
 
 static void keys_in_the_queue_lose_no_run_while_adds_are_paused(struct kunit *test)
@@ -325,57 +262,6 @@ static void gets_and_adds_pause_and_resume_independently(struct kunit *test)
 	resume(test, BOTH);
 	KUNIT_EXPECT_EQ(test, paused(test), 0U);
 	run(test, (add(test, "a"), "a"));
-}
-
-static void pause_ends_at_its_time(struct kunit *test)
-{
-	KUNIT_EXPECT_EQ(test, pause_for(test, GETS, 2 * SEC), 0);
-	KUNIT_EXPECT_EQ(test, pause_for(test, ADDS, 3 * SEC), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->gets_resume, 2 * SEC);
-	KUNIT_EXPECT_EQ(test, stats(test)->adds_resume, 3 * SEC);
-	at(test, BEGIN + 2 * SEC - 1);
-	KUNIT_EXPECT_EQ(test, paused(test), BOTH);
-	KUNIT_EXPECT_EQ(test, stats(test)->gets_resume, 1LL);
-	at(test, BEGIN + 2 * SEC);
-	KUNIT_EXPECT_EQ(test, paused(test), ADDS);
-	KUNIT_EXPECT_EQ(test, stats(test)->gets_resume, -1LL);
-	KUNIT_EXPECT_EQ(test, stats(test)->adds_resume, SEC);
-	at(test, BEGIN + 3 * SEC - 1);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), -EHOSTDOWN);
-	at(test, BEGIN + 3 * SEC);
-	KUNIT_EXPECT_EQ(test, paused(test), 0U);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	run(test, "a");
-}
-
-static void pause_without_a_time_does_not_end(struct kunit *test)
-{
-	pause_now(test, GETS);
-	KUNIT_EXPECT_EQ(test, pause_for(test, ADDS, S64_MAX), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->gets_resume, -1LL);
-	KUNIT_EXPECT_EQ(test, stats(test)->adds_resume, -1LL);
-	at(test, S64_MAX);
-	KUNIT_EXPECT_EQ(test, paused(test), BOTH);
-}
-
-static void second_pause_replaces_the_time_of_the_first(struct kunit *test)
-{
-	pause_for(test, BOTH, 2 * SEC);
-	pause_for(test, GETS, SEC);
-	pause_for(test, ADDS, 3 * SEC);
-	pass(test, SEC);
-	KUNIT_EXPECT_EQ(test, paused(test), ADDS);
-	pass(test, SEC);
-	KUNIT_EXPECT_EQ(test, paused(test), ADDS);
-	pause_now(test, ADDS);
-	pass(test, HOUR);
-	KUNIT_EXPECT_EQ(test, paused(test), ADDS);
-	/* A resume leaves no time behind that would end a later pause. */
-	pause_for(test, ADDS, SEC);
-	resume(test, ADDS);
-	pause_now(test, ADDS);
-	pass(test, HOUR);
-	KUNIT_EXPECT_EQ(test, paused(test), ADDS);
 }
 
 static void end_of_the_time_wakes_getters(struct kunit *test)
@@ -476,26 +362,67 @@ static void poll_agrees_with_get_and_add(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, (__force u32)events(test), (__force u32)(in | EPOLLHUP));
 }
 
+#define PAUSED			STEP(paused)
+static s64 step_paused(struct kunit *test, const struct step *s)
+{
+	return paused(test);
+}
+
+const struct row wq_pause_rows[] = {
+	/* --- gets --- */
+	ROW(get_fails_with_EAGAIN_while_gets_are_paused,
+	    ADD("a"), PAUSE(GETS, WQ_FOREVER), REFUSED(GET_ANY, -EAGAIN), LEN(1), STATE("a", READY),
+	    PAUSE(GETS, 0), RUN("a")),
+	ROW(getter_times_out_while_gets_are_paused,
+	    ADD("a"), PAUSE(GETS, WQ_FOREVER), START("a", getter, MSEC), ENDS("a", -ETIMEDOUT),
+	    LEN(1)),
+	ROW(signal_ends_a_get_while_gets_are_paused,
+	    ADD("a"), PAUSE(GETS, WQ_FOREVER), START("a", getter, WQ_FOREVER), SLEEPS("a"),
+	    SIGNAL("a", SIGUSR1), INTERRUPTED("a")),
+	ROW(adds_delays_and_retries_go_on_while_gets_are_paused,
+	    ADD("retried"), GET("retried"), PAUSE(GETS, WQ_FOREVER), ADD("a"), IS(1),
+	    ADD("a"), IS(0), AFTER("b", SEC), IS(1), TOUCH("retried"), IS(0),
+	    DONE_WITH("retried", 0, WQ_OUTCOME_RETRY), IS(WQ_RESULT_DELAYED), PASS(SEC),
+	    STATE("b", READY), STATE("retried", READY | FAILED), CANCEL("a"), IS(READY),
+	    NOTHING_READY, PAUSE(GETS, 0), RUN("retried"), RUN("b")),
+
+	/* --- adds --- */
+	ROW(add_to_a_full_queue_fails_with_EHOSTDOWN_while_adds_are_paused,
+	    NEW_QUEUE(.max_keys = 1), ADD("a"), PAUSE(ADDS, WQ_FOREVER),
+	    REFUSED(ADD("b"), -EHOSTDOWN), PAUSE(ADDS, 0), REFUSED(ADD("b"), -ENOSPC)),
+
+	/* --- both switches, and their times --- */
+	ROW(pause_ends_at_its_time,
+	    PAUSE(GETS, 2 * SEC), IS(0), PAUSE(ADDS, 3 * SEC), IS(0), STAT(gets_resume, 2 * SEC),
+	    STAT(adds_resume, 3 * SEC), AT(BEGIN + 2 * SEC - 1), PAUSED, IS(BOTH),
+	    STAT(gets_resume, 1), AT(BEGIN + 2 * SEC), PAUSED, IS(ADDS), STAT(gets_resume, -1),
+	    STAT(adds_resume, SEC), AT(BEGIN + 3 * SEC - 1), ADD("a"), IS(-EHOSTDOWN),
+	    AT(BEGIN + 3 * SEC), PAUSED, IS(0), ADD("a"), IS(1), RUN("a")),
+	ROW(pause_without_a_time_does_not_end,
+	    PAUSE(GETS, WQ_FOREVER), PAUSE(ADDS, S64_MAX), IS(0), STAT(gets_resume, -1),
+	    STAT(adds_resume, -1), AT(S64_MAX), PAUSED, IS(BOTH)),
+	ROW(second_pause_replaces_the_time_of_the_first,
+	    PAUSE(BOTH, 2 * SEC), PAUSE(GETS, SEC), PAUSE(ADDS, 3 * SEC), PASS(SEC),
+	    PAUSED, IS(ADDS), PASS(SEC), PAUSED, IS(ADDS), PAUSE(ADDS, WQ_FOREVER), PASS(HOUR),
+	    PAUSED, IS(ADDS),
+	    /* A resume leaves no time behind that would end a later pause. */
+	    PAUSE(ADDS, SEC), PAUSE(ADDS, 0), PAUSE(ADDS, WQ_FOREVER), PASS(HOUR),
+	    PAUSED, IS(ADDS)),
+	{}
+};
+
 static struct kunit_case pause_cases[] = {
-	KUNIT_CASE(get_fails_with_EAGAIN_while_gets_are_paused),
 	KUNIT_CASE(get_of_a_requeued_key_fails_while_gets_are_paused),
 	KUNIT_CASE(get_without_room_fails_with_EAGAIN_while_gets_are_paused),
 	KUNIT_CASE(getter_keeps_waiting_while_gets_are_paused),
-	KUNIT_CASE(getter_times_out_while_gets_are_paused),
-	KUNIT_CASE(signal_ends_a_get_while_gets_are_paused),
 	KUNIT_CASE(resume_of_gets_wakes_one_getter_per_ready_key),
-	KUNIT_CASE(adds_delays_and_retries_go_on_while_gets_are_paused),
 	KUNIT_CASE(done_get_ends_the_run_and_takes_no_key_while_gets_are_paused),
 	KUNIT_CASE(policy_is_not_asked_while_gets_are_paused),
 	KUNIT_CASE(adds_fail_with_EHOSTDOWN_while_adds_are_paused),
-	KUNIT_CASE(add_to_a_full_queue_fails_with_EHOSTDOWN_while_adds_are_paused),
 	KUNIT_CASE(keys_in_the_queue_lose_no_run_while_adds_are_paused),
 	KUNIT_CASE(embedded_adds_fail_with_EHOSTDOWN_while_adds_are_paused),
 	KUNIT_CASE(pause_fails_for_an_unknown_switch),
 	KUNIT_CASE(gets_and_adds_pause_and_resume_independently),
-	KUNIT_CASE(pause_ends_at_its_time),
-	KUNIT_CASE(pause_without_a_time_does_not_end),
-	KUNIT_CASE(second_pause_replaces_the_time_of_the_first),
 	KUNIT_CASE(end_of_the_time_wakes_getters),
 	KUNIT_CASE(thread_ends_a_pause),
 	KUNIT_CASE(shutdown_ends_a_pause_and_pause_fails_after_it),

@@ -634,29 +634,6 @@ static void add_that_raises_a_key_wakes_no_second_getter(struct kunit *test)
 	EXPECT_STILL_WAITS(test, b);
 }
 
-static void adds_raise_keys_while_gets_are_paused(struct kunit *test)
-{
-	wq_pause(queue(test), WQ_PAUSE_GETS, WQ_FOREVER);
-	add_level(test, "a", 0);
-	add_level(test, "b", 1);
-	add_level(test, "a", 2);
-	EXPECT_REFUSED(test, get_error(test), -EAGAIN);
-	wq_pause(queue(test), WQ_PAUSE_GETS, 0);
-	run_at(test, "a", 2);
-	run_at(test, "b", 1);
-}
-
-static void add_that_is_refused_does_not_raise_the_key(struct kunit *test)
-{
-	add_level(test, "a", 0);
-	wq_pause(queue(test), WQ_PAUSE_ADDS, WQ_FOREVER);
-	EXPECT_REFUSED(test, add_level(test, "a", 1), -EHOSTDOWN);
-	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 0);
-	wq_shutdown(queue(test));
-	EXPECT_REFUSED(test, add_level(test, "a", 1), -ESHUTDOWN);
-	KUNIT_EXPECT_EQ(test, level_of(test, "a"), 0);
-}
-
 /* --- bad input --- */
 
 static void add_priority_fails_with_ERANGE_beyond_the_levels(struct kunit *test)
@@ -880,6 +857,14 @@ const struct row wq_priority_rows[] = {
 	    ADD_LEVEL("low", MIN_LEVEL), ADD_LEVEL("a", 0), ADD_LEVEL("high", MAX_LEVEL),
 	    ADD_LEVEL("a", 1), START("a", drainer, 0), SLEEPS("a"), RUN_AT("high", MAX_LEVEL),
 	    RUN_AT("a", 1), STILL_WAITS("a"), RUN_AT("low", MIN_LEVEL), ENDS("a", 0)),
+	ROW(adds_raise_keys_while_gets_are_paused,
+	    PAUSE(WQ_PAUSE_GETS, WQ_FOREVER), ADD_LEVEL("a", 0), ADD_LEVEL("b", 1),
+	    ADD_LEVEL("a", 2), REFUSED(GET_ANY, -EAGAIN), PAUSE(WQ_PAUSE_GETS, 0), RUN_AT("a", 2),
+	    RUN_AT("b", 1)),
+	ROW(add_that_is_refused_does_not_raise_the_key,
+	    ADD_LEVEL("a", 0), PAUSE(WQ_PAUSE_ADDS, WQ_FOREVER),
+	    REFUSED(ADD_LEVEL("a", 1), -EHOSTDOWN), LEVEL_OF("a"), IS(0), SHUTDOWN,
+	    REFUSED(ADD_LEVEL("a", 1), -ESHUTDOWN), LEVEL_OF("a"), IS(0)),
 	{}
 };
 
@@ -909,8 +894,6 @@ static struct kunit_case priority_cases[] = {
 	KUNIT_CASE(shutdown_hands_out_the_keys_of_all_levels),
 	KUNIT_CASE(getters_return_after_a_shutdown_with_keys_of_several_levels),
 	KUNIT_CASE_SLOW(add_that_raises_a_key_wakes_no_second_getter),
-	KUNIT_CASE(adds_raise_keys_while_gets_are_paused),
-	KUNIT_CASE(add_that_is_refused_does_not_raise_the_key),
 	KUNIT_CASE(add_priority_fails_with_ERANGE_beyond_the_levels),
 	KUNIT_CASE(add_priority_fails_with_EINVAL_in_a_queue_without_levels),
 	KUNIT_CASE(add_priority_fails_with_EINVAL_for_bad_flags),

@@ -117,7 +117,7 @@ void retain(struct kunit *test, const char *key, u32 n);
 /* --- steps of rows, see wq_kunit_steps.h --- */
 
 #define PROBED(ns)		STEP(probed, .arg = ns)
-/* What the probe returns from here on. */
+/* The delay that the probe returns from here on. */
 #define PROBE_DELAY(ns)		STEP(probe_delay, .arg = ns)
 #define PROBE(field, value)	STEP(probe, FIELD_OF(struct probe, field)), IS(value)
 #define SAW(k)			STEP(saw, .key = k)

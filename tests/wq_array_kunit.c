@@ -222,7 +222,46 @@ static void an_array_keeps_the_same_times_as_its_keys_one_by_one(struct kunit *t
 	run_steps(test, (struct wq_params){}, "kunit-singles");
 }
 
+/* Entries of former keys are taken by a quicker path. */
+static void an_array_of_adds_ends_at_its_last_key(struct kunit *test)
+{
+	struct rig *rig = test->priv;
+	int i;
+
+	queue_on_clock(test, (struct wq_params){});
+	for (i = 0; i < 3; i++) {
+		char key[] = { rig->names[i], 0 };
+
+		add(test, key);
+		run(test, key);
+		wq_op_init(queue(test), &rig->ops[i], key, 1);
+		rig->ops[i].key = &rig->names[i];
+	}
+	KUNIT_EXPECT_EQ(test, queue_nr_idle(queue(test)), 3U);
+	KUNIT_EXPECT_EQ(test, wq_add_ops(queue(test), rig->ops, 2, true, GFP_KERNEL), 2U);
+	KUNIT_EXPECT_EQ(test, query(test, "b"), READY);
+	KUNIT_EXPECT_EQ(test, query(test, "c"), -ENOENT);
+}
+
+static void an_add_that_was_refused_before_is_not_tried(struct kunit *test)
+{
+	struct rig *rig = test->priv;
+	int i;
+
+	queue_on_clock(test, (struct wq_params){});
+	add(test, "a");
+	for (i = 0; i < 2; i++)
+		wq_op_init(queue(test), &rig->ops[i], &rig->names[0], 1);
+	rig->ops[0].result = -EINVAL;
+	wq_add_ops(queue(test), rig->ops, 2, false, GFP_KERNEL);
+	KUNIT_EXPECT_EQ(test, rig->ops[0].result, -EINVAL);
+	KUNIT_EXPECT_EQ(test, rig->ops[1].result, 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 1ULL);
+}
+
 static struct kunit_case array_cases[] = {
+	KUNIT_CASE(an_array_of_adds_ends_at_its_last_key),
+	KUNIT_CASE(an_add_that_was_refused_before_is_not_tried),
 	KUNIT_CASE(an_array_does_the_same_as_its_keys_one_by_one),
 	KUNIT_CASE(an_array_keeps_the_same_times_as_its_keys_one_by_one),
 	{}

@@ -252,6 +252,21 @@ static void one_add_wakes_one_of_many(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, disturbed, 0);
 }
 
+static void an_add_wakes_one_of_two_getters(struct kunit *test)
+{
+	struct actor *a = start(test, getter, WQ_FOREVER), *b;
+	unsigned long before;
+
+	sleeps(test, a);
+	b = start(test, getter, WQ_FOREVER);
+	sleeps(test, b);
+	before = switches_of(b->task);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	EXPECT_STILL_WAITS(test, b);
+	KUNIT_EXPECT_EQ(test, switches_of(b->task), before);
+}
+
 static void each_of_n_sleeping_gets_returns_one_of_n_keys(struct kunit *test)
 {
 	u32 seen = 0, i, key;
@@ -339,6 +354,7 @@ static struct kunit_case get_cases[] = {
 	KUNIT_CASE(get_with_a_timeout_returns_a_ready_key_at_once),
 	KUNIT_CASE(a_get_with_timeout_is_woken_by_add),
 	KUNIT_CASE_SLOW(one_add_wakes_one_of_many),
+	KUNIT_CASE(an_add_wakes_one_of_two_getters),
 	KUNIT_CASE(each_of_n_sleeping_gets_returns_one_of_n_keys),
 	KUNIT_CASE_SLOW(no_key_is_lost_to_a_signal),
 	KUNIT_CASE_SLOW(no_key_is_lost_to_a_timeout),

@@ -458,6 +458,17 @@ static void allocations_may_fail_while_the_heap_grows(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
 
+/* The second attempt has memory that was allocated outside of the lock. */
+static void an_add_that_may_sleep_tries_once_more(struct kunit *test)
+{
+	skip_unless_sleepers_fail(test);
+	fail_nth(1);
+	KUNIT_EXPECT_EQ(test, queue_add(queue(test), "a", 1, 0, 0), 1);
+	KUNIT_EXPECT_TRUE(test, has_failed());
+	fail_nth(0);
+	run(test, "a");
+}
+
 static void another_time_for_a_delayed_key_needs_no_memory(struct kunit *test)
 {
 	u32 flags[] = { 0, WQ_ADD_KEEP_FIRST, WQ_ADD_TAKE_LATEST };
@@ -902,6 +913,13 @@ static s64 step_cancel_in_state(struct kunit *test, const struct step *s)
 
 #define FULL_QUEUE_OF_TWO	NEW_QUEUE(.max_keys = 2), AFTER("a", 10), AFTER("b", 20)
 
+#define WITHOUT_THREAD		STEP(without_thread)
+static s64 step_without_thread(struct kunit *test, const struct step *s)
+{
+	queue_without_thread(queue(test));
+	return 0;
+}
+
 const struct row wq_delay_rows[] = {
 	/* --- a delay --- */
 	ROW(a_delay_of_0_adds_now,
@@ -1055,6 +1073,9 @@ const struct row wq_delay_rows[] = {
 	    RUN("a")),
 
 	/* --- statistics --- */
+	ROW(stats_of_a_queue_without_a_thread_first_handle_the_times,
+	    WITHOUT_THREAD, AFTER("a", 5), CLOCK(4), STAT(ready, 0), STAT(delayed, 1), CLOCK(1),
+	    STAT(ready, 1), STAT(delayed, 0)),
 	ROW(stats_count_delayed_keys,
 	    AFTER("a", 10), AFTER("b", 20), ADD("b"), GET("b"), AFTER("c", 30), ADD("c"),
 	    STAT(delayed, 3), STAT(keys, 3), STAT(ready, 1), STAT(processing, 1), PASS(20),
@@ -1129,6 +1150,7 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(each_allocation_of_add_after_may_fail),
 	KUNIT_CASE(each_allocation_of_add_after_may_fail_for_a_key_that_is_there),
 	KUNIT_CASE(allocations_may_fail_while_the_heap_grows),
+	KUNIT_CASE(an_add_that_may_sleep_tries_once_more),
 	KUNIT_CASE(another_time_for_a_delayed_key_needs_no_memory),
 	KUNIT_CASE_SLOW(a_delayed_key_needs_no_more_memory),
 	KUNIT_CASE(a_thread_that_failed_for_lack_of_memory_is_made_later),

@@ -951,6 +951,12 @@ static s64 step_enable(struct kunit *test, const struct step *s)
 	return enable(test, s->key);
 }
 
+#define KICK(k)			STEP(kick, .key = k)
+static s64 step_kick(struct kunit *test, const struct step *s)
+{
+	return wq_kick(queue(test), s->key, strlen(s->key));
+}
+
 /* Actors, by names. */
 #define START_FLUSH(name, k)	STEP(start_waiter, .as = name, .key = k, .actor = flusher)
 #define START_DISABLE(name, k)	STEP(start_waiter, .as = name, .key = k, .actor = disabler)
@@ -1058,6 +1064,8 @@ const struct row wq_flush_rows[] = {
 	ROW(disable_of_an_unknown_key_adds_an_entry,
 	    DISABLE("a", 0), IS(0), STATE("a", DISABLED), ADD("a"), IS(-EBUSY), STAT(keys, 1),
 	    ENABLE("a"), IS(DISABLED), STAT(keys, 0)),
+	ROW(kick_leaves_a_key_disabled,
+	    DISABLE("a", 0), IS(0), REFUSED(KICK("a"), -ENOENT), STATE("a", DISABLED)),
 	ROW(disabled_keys_count_in_max_keys,
 	    NEW_QUEUE(.max_keys = 1), DISABLE("a", 0), IS(0), ADD("b"), IS(-ENOSPC),
 	    REFUSED(DISABLE("b", 0), -ENOSPC),

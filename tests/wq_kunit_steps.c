@@ -185,6 +185,12 @@ s64 step_at(struct kunit *test, const struct step *s)
 	return 0;
 }
 
+s64 step_clock(struct kunit *test, const struct step *s)
+{
+	pass_alone(test, s->arg);
+	return 0;
+}
+
 s64 step_tick(struct kunit *test, const struct step *s)
 {
 	wq_tick(queue(test));

@@ -99,6 +99,8 @@ void run_row(struct kunit *test);
 
 #define PASS(ns)		STEP(pass, .arg = ns)
 #define AT(time)		STEP(at, .arg = time)
+/* The clock moves on without a tick. */
+#define CLOCK(ns)		STEP(clock, .arg = ns)
 #define TICK			STEP(tick)
 /* Replaces the queue by one with these wq_params, on the test's clock. */
 #define NEW_QUEUE(...)		STEP(new_queue, .params = &(const struct wq_params){ __VA_ARGS__ })
@@ -148,6 +150,7 @@ DECLARE_STEP(len);
 DECLARE_STEP(stat);
 DECLARE_STEP(pass);
 DECLARE_STEP(at);
+DECLARE_STEP(clock);
 DECLARE_STEP(tick);
 DECLARE_STEP(new_queue);
 DECLARE_STEP(with_policy);

@@ -579,11 +579,14 @@ static void a_longer_key_is_not_kept(struct kunit *test)
 {
 	u8 key[WQ_MAX_IDLE_KEY + 1] = {};
 	struct wq_item item;
+	u32 i;
 
-	KUNIT_EXPECT_EQ(test, wq_add(queue(test), key, sizeof(key)), 1);
-	KUNIT_EXPECT_EQ(test, wq_get(queue(test), &item, 0), 0);
-	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
-	KUNIT_EXPECT_EQ(test, queue_nr_entries(queue(test)), 0U);
+	for (i = 0; i <= WQ_IDLE_TURN; i++) {
+		ASSERT_SAME(test, wq_add(queue(test), key, sizeof(key)), 1, "round %u", i);
+		ASSERT_SAME(test, wq_get(queue(test), &item, 0), 0, "round %u", i);
+		ASSERT_SAME(test, done(test, &item), 0, "round %u", i);
+		ASSERT_SAME(test, queue_nr_entries(queue(test)), 0, "round %u", i);
+	}
 }
 
 static struct kunit_case idle_cases[] = {

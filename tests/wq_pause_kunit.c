@@ -408,6 +408,10 @@ const struct row wq_pause_rows[] = {
 	    /* A resume leaves no time behind that would end a later pause. */
 	    PAUSE(ADDS, SEC), PAUSE(ADDS, 0), PAUSE(ADDS, WQ_FOREVER), PASS(HOUR),
 	    PAUSED, IS(ADDS)),
+	ROW(a_pause_that_is_over_lasts_0_until_a_tick,
+	    PAUSE(GETS, 5), CLOCK(4), STAT(gets_resume, 1), CLOCK(1), STAT(gets_resume, 0),
+	    CLOCK(HOUR), STAT(gets_resume, 0), PAUSED, IS(GETS), TICK, STAT(gets_resume, -1),
+	    PAUSED, IS(0)),
 	{}
 };
 

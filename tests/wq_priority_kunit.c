@@ -842,6 +842,10 @@ const struct row wq_priority_rows[] = {
 	    RUN_AT("a", -4), RUN_AT("b", -5), GET_FAILS(-ESHUTDOWN)),
 
 	/* --- ageing --- */
+	ROW(each_level_has_its_turn_before_one_has_a_second,
+	    QUEUE_OF_LEVELS(2, 0), ADD_LEVEL("high", 9), ADD_LEVEL("higher", 9), ADD_LEVEL("a", 0),
+	    ADD_LEVEL("b", 0), ADD_LEVEL("low", -1), RUN_AT("high", 9), RUN_AT("a", 0),
+	    RUN_AT("higher", 9), RUN_AT("low", -1), RUN_AT("b", 0)),
 	ROW(gets_of_requeued_keys_do_not_count_for_ageing,
 	    QUEUE_OF_LEVELS(2, 0), ADD_LEVEL("low", -1), ADD_LEVEL("a", 1), ADD_LEVEL("b", 1),
 	    LOSE("a", 1),

@@ -550,7 +550,27 @@ static void a_walk_finds_a_key_that_stays_once_when_hashes_are_equal(struct kuni
 	walk_while_others_move(test, one_of_three_hashes);
 }
 
+static void the_text_of_a_key_is_escaped_and_ends_with_a_whole_byte(struct kunit *test)
+{
+	static const struct {
+		size_t size;
+		const char *text;
+	} texts[] = {
+		{ 1, "" }, { 2, "a" }, { 3, "a" }, { 4, "a\\n" }, { 7, "a\\n" }, { 8, "a\\n\\377" },
+	};
+	char text[16];
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(texts); i++) {
+		size_t len = wq_bytes_text(text, texts[i].size, "a\n\xff", 3);
+
+		ASSERT_SAME(test, len, strlen(texts[i].text), "room %zu", texts[i].size);
+		ASSERT_SAME(test, strcmp(text, texts[i].text), 0, "room %zu", texts[i].size);
+	}
+}
+
 static struct kunit_case table_cases[] = {
+	KUNIT_CASE(the_text_of_a_key_is_escaped_and_ends_with_a_whole_byte),
 	KUNIT_CASE_SLOW(random_steps_agree_with_a_model),
 	KUNIT_CASE_SLOW(random_steps_agree_with_a_model_when_hashes_collide),
 	KUNIT_CASE_SLOW(random_steps_agree_with_a_model_when_keys_are_chosen),

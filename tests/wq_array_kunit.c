@@ -222,6 +222,21 @@ static void an_array_keeps_the_same_times_as_its_keys_one_by_one(struct kunit *t
 	run_steps(test, (struct wq_params){}, "kunit-singles");
 }
 
+static void a_record_has_room_for_whole_words_of_a_key(struct kunit *test)
+{
+	static const struct {
+		u32 room, key;
+	} records[] = {
+		{ 0, 0 }, { 16, 0 }, { 23, 0 }, { 24, 8 }, { 31, 8 }, { 32, 16 },
+		{ 16 + WQ_MAX_KEY, WQ_MAX_KEY }, { U32_MAX, WQ_MAX_KEY },
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(records); i++)
+		ASSERT_SAME(test, wq_key_room(16, records[i].room), records[i].key, "room %u",
+			    records[i].room);
+}
+
 /* Entries of former keys are taken by a quicker path. */
 static void an_array_of_adds_ends_at_its_last_key(struct kunit *test)
 {
@@ -260,6 +275,7 @@ static void an_add_that_was_refused_before_is_not_tried(struct kunit *test)
 }
 
 static struct kunit_case array_cases[] = {
+	KUNIT_CASE(a_record_has_room_for_whole_words_of_a_key),
 	KUNIT_CASE(an_array_of_adds_ends_at_its_last_key),
 	KUNIT_CASE(an_add_that_was_refused_before_is_not_tried),
 	KUNIT_CASE(an_array_does_the_same_as_its_keys_one_by_one),

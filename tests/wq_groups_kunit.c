@@ -672,6 +672,11 @@ const struct row wq_groups_rows[] = {
 	ROW(drain_waits_for_keys_of_a_group_at_its_limit,
 	    GROUPS_OF(1), ADD_ALL("a/1", "a/2"), GET("a/1"), START("a", drainer, 0), SLEEPS("a"),
 	    DONE("a/1"), STILL_WAITS("a"), RUN("a/2"), ENDS("a", 0)),
+
+	/* --- getters --- */
+	ROW(getter_wakes_for_a_key_that_is_not_blocked,
+	    GROUPS_OF(1), ADD("a/1"), GET("a/1"), START("a", getter, WQ_FOREVER), SLEEPS("a"),
+	    ADD("a/2"), STILL_WAITS("a"), ADD("b/1"), ENDS("a", 0), HAS_GOT("a", "b/1")),
 	{}
 };
 

@@ -478,6 +478,7 @@ static long dir_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 	struct wq_limiter *limiter;
 	struct path path;
 	int flags, fd, ret;
+	bool made;
 
 	if (cmd != WQ_IOC_OPEN)
 		return -ENOTTY;
@@ -491,15 +492,17 @@ static long dir_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 		return ret;
 	if (!args.name[0] || flags & ~(O_ACCMODE | O_NONBLOCK) || (flags & O_ACCMODE) == O_ACCMODE)
 		return -EINVAL;
-	/* Before the queue is made, because without a descriptor there must be no queue. */
 	fd = get_unused_fd_flags(O_CLOEXEC);
 	if (fd < 0)
 		return fd;
 	limiter = wq_limiter_copy_in(args.limiters, args.num_limiters);
 	ret = PTR_ERR_OR_ZERO(limiter) ?:
 		wq_mount_open(&file->f_path, &args, limiter, OPEN_FMODE(flags), &path);
-	if (!ret) {
+	if (ret >= 0) {
+		made = ret;
 		ret = dir_install(fd, &path, flags);
+		if (ret < 0 && made)
+			wq_mount_undo(&path);
 		path_put(&path);
 	}
 	if (ret < 0)

@@ -43,6 +43,7 @@
 #include <linux/user_namespace.h>
 #include <linux/xattr.h>
 
+#include "wq_cs.h"
 #include "wq_mount.h"
 #include "wq_name.h"
 #include "wq_queue.h"
@@ -293,7 +294,7 @@ static int check_found(const struct path *dir, struct dentry *dentry, const stru
  * @fmode: what the process wants to do
  * @to: receives a path with references
  *
- * Return: 0, or an error of WQ_IOC_OPEN.
+ * Return: 1 if it made the queue, 0 if there was one, or an error of WQ_IOC_OPEN.
  */
 int wq_mount_open(const struct path *dir, const struct wq_attrs *args, struct wq_limiter *limiter,
 		  fmode_t fmode, struct path *to)
@@ -328,7 +329,26 @@ int wq_mount_open(const struct path *dir, const struct wq_attrs *args, struct wq
 		wq_put(made);
 	else if (found)
 		wq_limiter_drop(limiter);
-	return ret;
+	return ret ?: !found;
+}
+
+/* Remove a queue that wq_mount_open() has made, unless another task has opened it since then. */
+void wq_mount_undo(const struct path *path)
+{
+	struct dentry *root = path->mnt->mnt_sb->s_root;
+	struct wq *q = wq_mount_queue(path);
+	struct wq_cs cs;
+	bool used;
+
+	inode_lock_nested(d_inode(root), I_MUTEX_PARENT);
+	wq_lock(&cs, q);
+	used = q->nr_consumers || wq_nr_keys(q);
+	wq_unlock(&cs);
+	if (!used && !d_unhashed(path->dentry)) {
+		set_remove(d_inode(root), path->dentry);
+		d_delete(path->dentry);
+	}
+	inode_unlock(d_inode(root));
 }
 
 static int default_dir(struct path *dir)
@@ -345,7 +365,7 @@ static void default_put(void)
 	simple_release_fs(&wq_default_mnt, &wq_default_users);
 }
 
-/* wq_mount_open() in the default set. */
+/* wq_mount_open() in the default set. Return: 0, or an error. */
 int wq_mount_open_default(const struct wq_attrs *args, struct wq_limiter *limiter, fmode_t fmode,
 			  struct path *to)
 {
@@ -357,9 +377,9 @@ int wq_mount_open_default(const struct wq_attrs *args, struct wq_limiter *limite
 		return ret;
 	}
 	ret = wq_mount_open(&dir, args, limiter, fmode, to);
-	if (ret)
+	if (ret < 0)
 		default_put();
-	return ret;
+	return min(ret, 0);
 }
 
 /* Another file gets the path of a file. */

@@ -12,6 +12,7 @@
 /* Takes over @limiter, even on error. */
 int wq_mount_open(const struct path *dir, const struct wq_attrs *args,
 		  struct wq_limiter *limiter, fmode_t fmode, struct path *to);
+void wq_mount_undo(const struct path *path);
 int wq_mount_open_default(const struct wq_attrs *args, struct wq_limiter *limiter, fmode_t fmode,
 			  struct path *to);
 void wq_mount_path_get(const struct path *path);

@@ -222,6 +222,7 @@ TEST_F(set, OPEN_of_a_directory_fails_with_EMFILE_and_creates_no_queue)
 TEST_F(set, OPEN_of_a_directory_fails_with_ENFILE_if_the_system_has_too_many_files)
 {
 	EXPECT_EQ(ENFILE, create_without_files(false));
+	EXPECT_EQ(-1, access(SET "/q", F_OK));
 }
 
 TEST_F(set, both_ways_open_the_same_queues_of_the_default_set)

@@ -2,7 +2,7 @@
 /*
  * The errors that the uapi header documents for each verb: the errno, the state of the
  * queue after it, and the fields that the call wrote.  Errors that other selftests prove
- * are not repeated here; tests/abi/errors.txt names a test for each error of the header.
+ * are not repeated here: tests/abi/errors finds a test for each error of the header.
  */
 #include "wq_users.h"
 

@@ -44,7 +44,7 @@ void fixture_exit(struct kunit *test)
 		return;
 	if (fx->step && test->status == KUNIT_FAILURE)
 		kunit_err(test, "step %u: %s(\"%s\", %lld)", fx->nr_step, fx->step->verb,
-			  fx->step->key ?: "", fx->step->arg);
+			  fx->step->key ?: fx->step->as ?: "", fx->step->arg);
 	join_actors(fx);
 	if (!IS_ERR_OR_NULL(fx->q))
 		wq_destroy(fx->q);

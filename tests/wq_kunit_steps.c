@@ -232,9 +232,9 @@ s64 step_shutting_down(struct kunit *test, const struct step *s)
 struct actor *actor_of(struct kunit *test, const struct step *s)
 {
 	struct fixture *fx = fixture(test);
-	unsigned int i;
+	unsigned int i = fx->nr_actors;
 
-	for (i = 0; i < fx->nr_actors; i++)
+	while (i--)
 		if (fx->actors[i].name && !strcmp(fx->actors[i].name, s->as))
 			return &fx->actors[i];
 	KUNIT_ASSERT_TRUE_MSG(test, false, "no actor \"%s\"", s->as);
@@ -289,6 +289,12 @@ s64 step_is(struct kunit *test, const struct step *s)
 	return s->arg;
 }
 
+/* Whether a step is a part of IS() or REFUSED(), which count as one step with what they check. */
+static bool is_part(const struct step *s)
+{
+	return s->fn == step_is || s->fn == step_remember || s->fn == step_unchanged;
+}
+
 void run_row(struct kunit *test)
 {
 	const struct row *row = container_of(test->name, struct row, name[0]);
@@ -300,7 +306,7 @@ void run_row(struct kunit *test)
 		s64 result;
 
 		fx->step = s;
-		fx->nr_step = s - row->steps + 1;
+		fx->nr_step += !is_part(s);
 		if (s->fn == step_is)
 			continue;
 		result = s->fn(test, s);

@@ -79,7 +79,7 @@ void run_row(struct kunit *test);
 #define TOUCH(name)		STEP(touch, .as = name)
 /* A field of the wq_item that the get returned. */
 #define GOT(name, field, value) \
-	STEP(got, .as = name, .arg = offsetof(struct wq_item, field)), IS(value)
+	STEP(got, .as = name, .key = #field, .arg = offsetof(struct wq_item, field)), IS(value)
 
 /* --- checks --- */
 
@@ -90,8 +90,9 @@ void run_row(struct kunit *test);
 #define GET_FAILS(error)	GET_ANY, IS(error)
 #define NOTHING_READY		GET_FAILS(-EAGAIN)
 #define LEN(n)			STEP(len), IS(n)
-/* A field of a struct, for field_at(). */
-#define FIELD_OF(type, field)	.arg = offsetof(type, field), .flags = sizeof_field(type, field)
+/* A field of a struct, for field_at(), and for the message of a step that fails. */
+#define FIELD_OF(type, field) \
+	.key = #field, .arg = offsetof(type, field), .flags = sizeof_field(type, field)
 /* A field of wq_stat. */
 #define STAT(field, value)	STEP(stat, FIELD_OF(struct wq_stat, field)), IS(value)
 
@@ -165,7 +166,7 @@ DECLARE_STEP(signal);
 DECLARE_STEP(interrupted);
 DECLARE_STEP(has_got);
 
-/* The actor of this name. */
+/* The last actor that got this name. */
 struct actor *actor_of(struct kunit *test, const struct step *s);
 
 /* The get of this name, and a place for a new one. */

@@ -509,9 +509,11 @@ TEST_F_TIMEOUT(lease, query_returns_the_remaining_lease, LIMIT)
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, (int)ks.info.state);
 }
 
-TEST_F_TIMEOUT(lease, stat_fdinfo_and_debugfs_show_leases, LIMIT)
+TEST_F_TIMEOUT(lease, stat_list_fdinfo_and_debugfs_show_leases, LIMIT)
 {
+	struct array a = array_new(4096);
 	char fdinfo[64], metrics[128];
+	__u64 cursor = 0;
 	struct item it;
 	int other, plain;
 
@@ -533,6 +535,11 @@ TEST_F_TIMEOUT(lease, stat_fdinfo_and_debugfs_show_leases, LIMIT)
 	ASSERT_EQ(2, read_field(fdinfo, "wq-ready:"));
 	ASSERT_EQ(0, q_state(self->q, WQ_DO_QUERY, "a").info.holder);
 	ASSERT_EQ(-1, q_lease(self->q, "a"));
+	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+	ASSERT_EQ(2, a.count);
+	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, row_at(&a, 0)->info.state);
+	ASSERT_EQ(0, row_at(&a, 0)->info.holder);
+	free(a.recs);
 	ASSERT_EQ(2, read_field(metrics, "expired_total"));
 	ASSERT_EQ(2, read_field(metrics, "given_back_total"));
 	ASSERT_TRUE(counts(other, "held 0, processing 0"));

@@ -521,7 +521,7 @@ TEST(open_with_bad_limiters_charges_no_quota)
 	ASSERT_EQ(0, reap(pid));
 }
 
-TEST(open_that_attaches_leaves_the_limiter)
+TEST(open_that_attaches_leaves_the_limiter_and_the_lease)
 {
 	static const struct wq_limiter_spec hour[] = { EXPONENTIAL(HOUR, HOUR) };
 	static const struct wq_limiter_spec day[] = { EXPONENTIAL(24 * HOUR, 24 * HOUR) };
@@ -529,8 +529,10 @@ TEST(open_that_attaches_leaves_the_limiter)
 	struct wq_attrs op = opening("limits-stay", hour, 1);
 	int a = q_dev(O_RDWR), b = q_dev(O_RDWR);
 
+	op.lease = HOUR;
 	ASSERT_EQ(0, verb(a, WQ_IOC_OPEN, &op));
 	op = opening("limits-stay", day, 1);
+	op.lease = 24 * HOUR;
 	EXPECT_EQ(-EEXIST, verb(b, WQ_IOC_OPEN, &op));
 	/* checked, though not used */
 	for (int flags = 0; flags <= WQ_OPEN_CREATE; flags += WQ_OPEN_CREATE) {
@@ -547,6 +549,8 @@ TEST(open_that_attaches_leaves_the_limiter)
 	op.flags |= WQ_OPEN_ACCEPT;
 	EXPECT_EQ(0, verb(b, WQ_IOC_OPEN, &op));
 	EXPECT_EQ(60, minutes(b, "a"));
+	EXPECT_EQ(HOUR, q_stat(a).lease);
+	EXPECT_EQ(HOUR, q_stat(b).lease);
 	EXPECT_EQ(0, q_unlink("limits-stay"));
 }
 

@@ -21,6 +21,7 @@
 
 #include "wq_kunit.h"
 #include "wq_kunit_internals.h"
+#include "wq_kunit_steps.h"
 
 /* Far more than a stop takes, and far less than the waits that it ends. */
 #define AT_ONCE	(20 * SEC)
@@ -394,6 +395,19 @@ static void expect_stop_at_once(struct kunit *test, bool drain)
 	KUNIT_EXPECT_LT(test, a->took, AT_ONCE);
 }
 
+/* The case has a new queue, on which another controller can start. */
+static void no_runs(struct kunit *test)
+{
+	struct control_fixture *fx = test->priv;
+
+	reinit_completion(&fx->entered);
+	reinit_completion(&fx->go);
+	fx->stopped = false;
+	fx->others_ran = false;
+	atomic_set(&fx->runs, 0);
+	memset(fx->tally, 0, sizeof(fx->tally));
+}
+
 /* No key is ready, processing or delayed. */
 static bool idle(struct kunit *test)
 {
@@ -443,22 +457,6 @@ static void workers_sleep(struct kunit *test)
 
 /* --- work --- */
 
-static void a_ready_key_is_worked_on(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	add(test, "a");
-	control(test, 1, 0, succeed);
-	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
-	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
-	KUNIT_EXPECT_EQ(test, add(test, "b"), 1);
-	ASSERT_EVENTUALLY(test, runs(test, 'b') == 1);
-	KUNIT_EXPECT_FALSE(test, wq_shutting_down(fx->base.q));
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-	KUNIT_EXPECT_EQ(test, runs_of_all(test), 2);
-	KUNIT_EXPECT_EQ(test, given_up(test), 0);
-}
-
 static void all_keys_are_worked_on(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
@@ -506,70 +504,6 @@ static void fn_sees_the_key_bytewise(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-static void n_workers_run_n_keys_at_once(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	add_each(test, "abcdefgh");
-	control(test, 8, 0, hold);
-	entered(test, 8);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 8);
-	let_all_go(test);
-	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
-}
-
-static void n_workers_run_no_more_than_n_keys_at_once(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	add_each(test, "abcdefgh");
-	control(test, 3, 0, hold);
-	entered(test, 3);
-	workers_sleep(test);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 3);
-	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 5U);
-	let_go(test, 1);
-	entered(test, 1);
-	let_all_go(test);
-	ASSERT_EVENTUALLY(test, idle(test));
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->most), 3);
-	KUNIT_EXPECT_EQ(test, runs_of_all(test), 8);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void no_number_of_workers_is_one(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	add_each(test, "abc");
-	control(test, 0, 0, hold);
-	entered(test, 1);
-	workers_sleep(test);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 1);
-	KUNIT_EXPECT_EQ(test, threads(THREADS).all, 1U);
-	let_all_go(test);
-	ASSERT_EVENTUALLY(test, idle(test));
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->most), 1);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void a_key_never_runs_twice_at_once(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	control(test, 4, 0, hold);
-	add(test, "a");
-	entered(test, 1);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	workers_sleep(test);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 1);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
-	let_all_go(test);
-	ASSERT_EVENTUALLY(test, idle(test));
-	KUNIT_EXPECT_EQ(test, atomic_read(&fx->most), 1);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
 static void a_key_added_while_it_runs_runs_once_more(struct kunit *test)
 {
 	int i;
@@ -594,16 +528,6 @@ static s64 add_others(struct control_fixture *fx, struct tally *t, int n)
 	expect_same(&fx->verdict, wq_add(fx->base.q, "b", 1), 1, "add of b");
 	expect_same(&fx->verdict, wq_add_after(fx->base.q, "c", 1, MSEC, 0), 1, "add_after of c");
 	return 0;
-}
-
-static void fn_may_add_keys_its_own_included(struct kunit *test)
-{
-	control(test, 1, 0, add_others);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, runs(test, 'a') == 2 && runs(test, 'b') == 1 &&
-			  runs(test, 'c') == 1);
-	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
-	KUNIT_EXPECT_EQ(test, runs_of_all(test), 4);
 }
 
 static s64 look_at_drain_map(struct control_fixture *fx, struct tally *t, int n)
@@ -683,45 +607,7 @@ static void the_name_may_be_null(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-static void workers_that_wait_do_not_look_hung(struct kunit *test)
-{
-	control(test, 3, 0, succeed);
-	ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 3);
-	KUNIT_EXPECT_EQ(test, threads(THREADS).hung, 0U);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
 /* --- results --- */
-
-static void a_key_that_is_done_is_forgotten(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	/* a failure from before */
-	limited(test, wq_limiter_exponential(0, 0));
-	KUNIT_ASSERT_EQ(test, wq_add_rate_limited(fx->base.q, "a", 1), 1);
-	KUNIT_ASSERT_EQ(test, num_requeues(test, "a"), 1);
-	control(test, 1, 3, succeed);
-	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
-	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->failed, 0U);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void a_key_that_failed_is_tried_again(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	fx->fails = 1;
-	control(test, 1, 3, fail_first);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, runs(test, 'a') == 2);
-	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
-	KUNIT_EXPECT_EQ(test, given_up(test), 0);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
-}
 
 static void a_failed_key_waits_for_the_delay_of_the_limiter(struct kunit *test)
 {
@@ -760,48 +646,11 @@ static void retries_come_after_the_delay_of_the_limiter_to_the_ns(struct kunit *
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-static void a_key_that_waits_for_its_retry_is_delayed_and_failed(struct kunit *test)
-{
-	limited(test, wq_limiter_exponential(1000 * SEC, 1000 * SEC));
-	control(test, 1, 3, fail);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WAITS_AGAIN);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 1);
-	KUNIT_EXPECT_EQ(test, stats(test)->retries, 1ULL);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
-	KUNIT_EXPECT_EQ(test, given_up(test), 0);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-/* Meanwhile the worker runs other keys. */
-static void a_key_that_waits_for_its_retry_holds_up_no_other(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	limited(test, wq_limiter_exponential(1000 * SEC, 1000 * SEC));
-	fx->fails = 1;
-	control(test, 1, 3, fail_first);
-	add_each(test, "abc");
-	ASSERT_EVENTUALLY(test, stats(test)->delayed == 3);
-	add_each(test, "abc");
-	ASSERT_EVENTUALLY(test, runs_of_all(test) == 6);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
 static s64 fail_and_count(struct control_fixture *fx, struct tally *t, int n)
 {
 	expect_same(&fx->verdict, wq_num_requeues(fx->base.q, "a", 1), n - 1,
 		    "num_requeues in run %d", n);
 	return -EIO;
-}
-
-static void each_failure_counts_once(struct kunit *test)
-{
-	control(test, 1, 5, fail_and_count);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, given_up(test) == 1);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 6);
 }
 
 static void expect_parked(struct kunit *test, const char *key, u32 failures, u32 error)
@@ -832,34 +681,11 @@ static void expect_given_up(struct kunit *test, int max_retries)
 	KUNIT_EXPECT_EQ(test, fx->key[0], (u8)'a');
 }
 
-static void a_key_is_given_up_after_max_retries_with_the_last_error(struct kunit *test)
-{
-	control(test, 2, 3, fail);
-	expect_given_up(test, 3);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void without_retries_a_key_is_given_up_at_its_first_failure(struct kunit *test)
-{
-	control(test, 1, 0, fail);
-	expect_given_up(test, 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->retries, 0ULL);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
 /* num_requeues is always 0. */
 static void max_retries_holds_if_the_limiter_is_a_bucket_alone(struct kunit *test)
 {
 	limited(test, wq_limiter_bucket(WQ_QPS(1000), 100));
 	control(test, 1, 4, fail);
-	expect_given_up(test, 4);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void max_retries_holds_if_the_limiter_has_no_delay(struct kunit *test)
-{
-	limited(test, wq_limiter_exponential(0, 0));
-	control(test, 3, 4, fail);
 	expect_given_up(test, 4);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
@@ -906,31 +732,6 @@ static void when_is_called_once_a_retry_and_forget_at_the_end(struct kunit *test
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
-static void max_retries_may_be_any_number(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	fx->fails = 5;
-	control(test, 1, UINT_MAX, fail_first);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, runs(test, 'a') == 6);
-	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
-	KUNIT_EXPECT_EQ(test, given_up(test), 0);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void gave_up_is_called_before_the_key_is_done(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	control(test, 1, 1, fail);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, given_up(test) == 1);
-	KUNIT_EXPECT_GT(test, fx->state, 0);
-	KUNIT_EXPECT_EQ(test, fx->state & WQ_KEY_PROCESSING, WQ_KEY_PROCESSING);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
 static void gave_up_and_add(void *data, const void *key, size_t len, int error)
 {
 	struct control_fixture *fx = data;
@@ -967,16 +768,6 @@ static void gave_up_may_be_null(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 4);
 }
 
-static void key_is_given_up_when_the_queue_would_park_it(struct kunit *test)
-{
-	queue_of(test, &(struct wq_params){
-		.max_retries = 2, .limiter = wq_limiter_exponential(0, 0),
-	});
-	control(test, 1, 5, fail);
-	expect_given_up(test, 2);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
 static s64 refuse(void *data, const void *key, size_t len)
 {
 	return -EIO;
@@ -1001,46 +792,6 @@ static void a_key_of_any_bytes_may_be_given_up_without_gave_up(struct kunit *tes
 	KUNIT_EXPECT_EQ(test, stats(test)->dones, 2ULL);
 }
 
-static void a_key_that_was_given_up_has_all_its_retries_again(struct kunit *test)
-{
-	control(test, 1, 2, fail);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, given_up(test) == 1 && stats(test)->parked == 1);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, given_up(test) == 2);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 6);
-}
-
-static void a_success_forgets_the_failures_before_it(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	int i;
-
-	fx->fails = 2;
-	control(test, 1, 2, fail_first);
-	for (i = 1; i <= 3; i++) {
-		add(test, "a");
-		ASSERT_EVENTUALLY(test, runs(test, 'a') == 3 * i);
-		ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
-	}
-	KUNIT_EXPECT_EQ(test, given_up(test), 0);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void one_key_s_failures_are_not_another_s(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	fx->fails = 2;
-	control(test, 3, 2, fail_first);
-	add_each(test, "abcdefghij");
-	ASSERT_EVENTUALLY(test, !stats(test)->keys);
-	KUNIT_EXPECT_EQ(test, given_up(test), 0);
-	KUNIT_EXPECT_EQ(test, runs_of_all(test), 30);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
 static void a_key_added_while_it_fails_runs_again(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
@@ -1054,36 +805,6 @@ static void a_key_added_while_it_fails_runs_again(struct kunit *test)
 	ASSERT_EVENTUALLY(test, runs(test, 'a') >= 2);
 	ASSERT_EVENTUALLY(test, idle(test));
 	KUNIT_EXPECT_LE(test, runs(test, 'a'), 4);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void a_key_added_while_it_is_given_up_runs_again(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	fx->fails = 1;
-	control(test, 1, 0, hold_and_fail_first);
-	add(test, "a");
-	entered(test, 1);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	let_all_go(test);
-	ASSERT_EVENTUALLY(test, runs(test, 'a') == 2);
-	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
-	KUNIT_EXPECT_EQ(test, given_up(test), 1);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void a_key_is_tried_again_in_a_full_queue(struct kunit *test)
-{
-	struct wq_params full = { .max_keys = 1, .limiter = wq_limiter_exponential(MSEC, MSEC) };
-	struct control_fixture *fx = test->priv;
-
-	queue_of(test, &full);
-	fx->fails = 2;
-	control(test, 1, 2, fail_first);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, runs(test, 'a') == 3);
-	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
@@ -1102,86 +823,12 @@ static void a_result_above_0_is_the_time_to_the_next_run(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
 }
 
-static void a_result_above_0_comes_to_the_ns(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	limited_on_clock(test, NULL);
-	fx->after = 1000 * HOUR;
-	control(test, 2, 0, again_after);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WQ_KEY_DELAYED);
-	pass(test, 1000 * HOUR - 1);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), (int)WQ_KEY_DELAYED);
-	pass(test, 1);
-	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void a_result_of_1_ns_is_a_time(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	fx->after = 1;
-	control(test, 1, 0, again_after);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, runs(test, 'a') == 2);
-	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
-}
-
 static s64 fail_twice_then_far_away(struct control_fixture *fx, struct tally *t, int n)
 {
 	return n % 3 ? -EIO : fx->after;
 }
 
-static void a_result_above_0_forgets_the_failures_before_it(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	fx->after = HOUR;
-	control(test, 1, 2, fail_twice_then_far_away);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WQ_KEY_DELAYED);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 3);
-	KUNIT_EXPECT_EQ(test, num_requeues(test, "a"), 0);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, runs(test, 'a') == 6);
-	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WQ_KEY_DELAYED);
-	KUNIT_EXPECT_EQ(test, given_up(test), 0);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void the_greatest_result_waits_for_ever(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	fx->after = S64_MAX;
-	control(test, 1, 0, again_after);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WQ_KEY_DELAYED);
-	workers_sleep(test);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
-	expect_stop_at_once(test, true);
-}
-
 /* --- stop --- */
-
-static void stop_ends_the_workers_that_wait(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	int drain;
-
-	for (drain = 0; drain < 2; drain++) {
-		fx->stopped = false;
-		control(test, 5, 0, succeed);
-		ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 5);
-		expect_stop_at_once(test, drain);
-		KUNIT_EXPECT_EQ(test, add(test, "a"), -ESHUTDOWN);
-		ASSERT_EVENTUALLY(test, !threads(THREADS).all);
-		limited(test, NULL);
-	}
-}
 
 static void stop_may_come_before_the_workers_run(struct kunit *test)
 {
@@ -1204,48 +851,6 @@ static void stop_may_come_before_the_workers_run(struct kunit *test)
 	EXPECT_ALL_SAME(test, &fx->verdict);
 }
 
-static void stop_finishes_keys_in_processing_and_leaves_ready_keys(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	struct wq_item item;
-	struct actor *a;
-
-	add_each(test, "abcde");
-	control(test, 2, 0, hold);
-	entered(test, 2);
-	a = begin_stop(test, false);
-	EXPECT_STILL_WAITS(test, a);
-	KUNIT_EXPECT_EQ(test, add(test, "f"), -ESHUTDOWN);
-	let_all_go(test);
-	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a') + runs(test, 'b'), 2);
-	KUNIT_EXPECT_EQ(test, runs_of_all(test), 2);
-	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 3U);
-	KUNIT_EXPECT_EQ(test, threads(THREADS).all, 0U);
-
-	KUNIT_ASSERT_EQ(test, wq_get(fx->base.q, &item, 0), 0);
-	KUNIT_EXPECT_EQ(test, memcmp(item.key, "c", 1), 0);
-	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 0);
-}
-
-/* The key was added during its run.  It stays dirty. */
-static void stop_leaves_a_key_ready_that_was_added_while_it_ran(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	struct actor *a;
-
-	add(test, "a");
-	control(test, 2, 0, hold);
-	entered(test, 1);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	a = begin_stop(test, false);
-	EXPECT_STILL_WAITS(test, a);
-	let_all_go(test);
-	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
-	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 1U);
-}
-
 static void stop_with_drain_first_runs_all_ready_and_processing_keys(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
@@ -1254,10 +859,7 @@ static void stop_with_drain_first_runs_all_ready_and_processing_keys(struct kuni
 	u32 i;
 
 	for (workers = 1; workers <= 4; workers += 3) {
-		memset(fx->tally, 0, sizeof(fx->tally));
-		reinit_completion(&fx->entered);
-		reinit_completion(&fx->go);
-		fx->stopped = false;
+		no_runs(test);
 		for (i = 0; i < 200; i++)
 			wq_add(fx->base.q, &i, sizeof(i));
 		control(test, workers, 0, hold);
@@ -1281,59 +883,6 @@ static void stop_with_drain_first_runs_all_ready_and_processing_keys(struct kuni
 	}
 }
 
-/* The other workers had nothing to do, and ended. */
-static void stop_with_drain_runs_a_key_again_that_was_added_while_it_ran(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	struct actor *a;
-
-	add(test, "a");
-	control(test, 4, 0, hold);
-	entered(test, 1);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	a = begin_stop(test, true);
-	EXPECT_STILL_WAITS(test, a);
-	let_all_go(test);
-	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
-	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 0U);
-}
-
-static void stop_with_drain_waits_for_a_key_that_another_consumer_holds(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	struct wq_item item;
-	struct actor *a;
-
-	add(test, "x");
-	KUNIT_ASSERT_EQ(test, wq_get(fx->base.q, &item, 0), 0);
-	control(test, 2, 0, succeed);
-	a = begin_stop(test, true);
-	EXPECT_STILL_WAITS(test, a);
-	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 0);
-	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
-	KUNIT_EXPECT_EQ(test, runs_of_all(test), 0);
-}
-
-/* All workers found nothing ready by then. */
-static void stop_with_drain_runs_keys_that_another_consumer_makes_ready(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	struct wq_item item;
-	struct actor *a;
-
-	add(test, "x");
-	KUNIT_ASSERT_EQ(test, wq_get(fx->base.q, &item, 0), 0);
-	KUNIT_EXPECT_EQ(test, add(test, "x"), 1);
-	control(test, 2, 0, succeed);
-	a = begin_stop(test, true);
-	EXPECT_STILL_WAITS(test, a);
-	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 1);
-	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
-	KUNIT_EXPECT_EQ(test, runs(test, 'x'), 1);
-	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 0U);
-}
-
 static void a_plain_stop_leaves_a_key_that_another_consumer_holds(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
@@ -1349,70 +898,6 @@ static void a_plain_stop_leaves_a_key_that_another_consumer_holds(struct kunit *
 	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 0);
 }
 
-static void stop_drops_a_key_that_waits_for_its_retry(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	int drain;
-
-	for (drain = 0; drain < 2; drain++) {
-		limited(test, wq_limiter_exponential(1000 * SEC, 1000 * SEC));
-		fx->stopped = false;
-		atomic_set(&fx->tally['a'].runs, 0);
-		control(test, 2, 3, fail);
-		add(test, "a");
-		ASSERT_EVENTUALLY(test, query(test, "a") == (int)WAITS_AGAIN);
-		expect_stop_at_once(test, drain);
-		KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
-		KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
-		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
-	}
-}
-
-static void stop_ends_when_the_key_in_processing_fails(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	struct actor *a;
-	int drain;
-
-	for (drain = 0; drain < 2; drain++) {
-		limited(test, wq_limiter_exponential(MSEC, MSEC));
-		reinit_completion(&fx->go);
-		fx->stopped = false;
-		atomic_set(&fx->tally['a'].runs, 0);
-		control(test, 2, 3, hold_and_fail);
-		add(test, "a");
-		entered(test, 1);
-		a = begin_stop(test, drain);
-		EXPECT_STILL_WAITS(test, a);
-		let_all_go(test);
-		KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
-		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
-	}
-}
-
-static void stop_ends_when_the_key_in_processing_wants_another_run(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	struct actor *a;
-	int drain;
-
-	fx->after = 1;
-	for (drain = 0; drain < 2; drain++) {
-		limited(test, NULL);
-		reinit_completion(&fx->go);
-		fx->stopped = false;
-		atomic_set(&fx->tally['a'].runs, 0);
-		control(test, 2, 3, hold_and_again_after);
-		add(test, "a");
-		entered(test, 1);
-		a = begin_stop(test, drain);
-		EXPECT_STILL_WAITS(test, a);
-		let_all_go(test);
-		KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
-		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
-	}
-}
-
 /* The limiter has no delay: no worker ever finds nothing to do. */
 static void keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end(struct kunit *test)
 {
@@ -1421,9 +906,7 @@ static void keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end(str
 
 	for (drain = 0; drain < 2; drain++) {
 		limited(test, wq_limiter_exponential(0, 0));
-		fx->stopped = false;
-		fx->others_ran = false;
-		atomic_set(&fx->runs, 0);
+		no_runs(test);
 		control(test, 3, UINT_MAX, fail_greedily);
 		add_each(test, "abcdefgh");
 		ASSERT_EVENTUALLY(test, runs_of_all(test) > 100);
@@ -1455,54 +938,6 @@ static void a_stop_does_not_end_a_sleep_within_the_work(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 1);
 }
 
-/* A key of another consumer may still become ready, so the workers must stay. */
-static void shutdown_by_another_leaves_the_workers_asleep(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	int drain;
-
-	for (drain = 0; drain < 2; drain++) {
-		fx->stopped = false;
-		control(test, 3, 0, succeed);
-		ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 3);
-		wq_shutdown(fx->base.q);
-		workers_sleep(test);
-		KUNIT_EXPECT_EQ(test, threads(THREADS).all, 3);
-		expect_stop_at_once(test, drain);
-		limited(test, NULL);
-	}
-}
-
-static void workers_run_keys_that_a_shutdown_by_another_left_ready(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	add_each(test, "abcde");
-	control(test, 2, 0, hold);
-	entered(test, 2);
-	wq_shutdown(fx->base.q);
-	let_all_go(test);
-	ASSERT_EVENTUALLY(test, runs_of_all(test) == 5);
-	ASSERT_EVENTUALLY(test, idle(test));
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void another_may_drain_the_queue(struct kunit *test)
-{
-	struct actor *a;
-
-	add_each(test, "abcde");
-	control(test, 2, 0, hold);
-	entered(test, 2);
-	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
-	a = start(test, drainer, 0);
-	EXPECT_STILL_WAITS(test, a);
-	let_all_go(test);
-	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	KUNIT_EXPECT_EQ(test, runs_of_all(test), 6);
-	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
-}
-
 /* Stop returns -ECANCELED, but its threads have ended. */
 static void shutdown_by_another_ends_the_drain_of_stop(struct kunit *test)
 {
@@ -1521,17 +956,6 @@ static void shutdown_by_another_ends_the_drain_of_stop(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), -ECANCELED);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test) + (int)wq_len(fx->base.q), 5);
 	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
-}
-
-static void stop_leaves_the_queue_to_its_owner(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	struct wq_item item;
-
-	control(test, 1, 0, succeed);
-	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
-	KUNIT_EXPECT_EQ(test, wq_get(fx->base.q, &item, 0), -ESHUTDOWN);
-	KUNIT_EXPECT_EQ(test, wq_query(fx->base.q, "a", 1), -ENOENT);
 }
 
 /* --- what is refused, and no memory --- */
@@ -1578,17 +1002,6 @@ static void as_many_workers_as_are_allowed_may_work(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 }
 
-static void start_after_shutdown_runs_the_keys_that_are_left(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	add_each(test, "abc");
-	wq_shutdown(fx->base.q);
-	control(test, 2, 0, succeed);
-	ASSERT_EVENTUALLY(test, runs_of_all(test) == 3);
-	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
-}
-
 static void each_allocation_of_start_may_fail(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
@@ -1617,9 +1030,7 @@ static void each_allocation_of_start_may_fail(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
 		join_actors(&fx->base);
-		fx->stopped = false;
-		atomic_set(&fx->runs, 0);
-		atomic_set(&fx->tally['a'].runs, 0);
+		no_runs(test);
 		limited(test, NULL);
 		add(test, "a");
 	}
@@ -1689,8 +1100,7 @@ static void a_retry_without_memory_is_not_lost(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(endings); i++) {
 		limited(test, wq_limiter_exponential(MSEC, MSEC));
 		fx->without_memory = 0;
-		fx->stopped = false;
-		atomic_set(&fx->tally['a'].runs, 0);
+		no_runs(test);
 		control(test, 1, 5, endings[i]);
 		add(test, "a");
 		ASSERT_EVENTUALLY(test, runs(test, 'a') == 4);
@@ -1711,14 +1121,12 @@ static s64 hold_and_fail_without_memory(struct control_fixture *fx, struct tally
 
 static void stop_ends_when_a_retry_has_no_memory(struct kunit *test)
 {
-	struct control_fixture *fx = test->priv;
 	int drain;
 
 	skip_unless_adds_fail(test);
 	for (drain = 0; drain < 2; drain++) {
 		limited(test, wq_limiter_exponential(1000 * SEC, 1000 * SEC));
-		reinit_completion(&fx->go);
-		fx->stopped = false;
+		no_runs(test);
 		control(test, 2, 3, hold_and_fail_without_memory);
 		add(test, "a");
 		entered(test, 1);
@@ -1875,74 +1283,322 @@ static void under_load_each_add_is_covered_whatever_becomes_of_the_runs(struct k
 	kunit_info(test, "%d runs, %d given up\n", runs_of_all(test), given_up(test));
 }
 
+/* --- steps of rows, see wq_kunit_steps.h --- */
+
+/* A new queue with an exponential limiter, and no run yet. */
+#define LIMITED(base, max, ...) \
+	STEP(limited, .arg = base, .time = max, .params = &(const struct wq_params){ __VA_ARGS__ })
+static s64 step_limited(struct kunit *test, const struct step *s)
+{
+	struct wq_params params = *s->params;
+
+	params.limiter = wq_limiter_exponential(s->arg, s->time);
+	queue_of(test, &params);
+	no_runs(test);
+	return 0;
+}
+
+#define FAILS(times)		STEP(fails, .arg = times)
+static s64 step_fails(struct kunit *test, const struct step *s)
+{
+	((struct control_fixture *)test->priv)->fails = s->arg;
+	return 0;
+}
+
+#define RETURNS(ns)		STEP(returns, .arg = ns)
+static s64 step_returns(struct kunit *test, const struct step *s)
+{
+	((struct control_fixture *)test->priv)->after = s->arg;
+	return 0;
+}
+
+#define CONTROL(workers, max_retries, fn) \
+	STEP(control, .flags = workers, .arg = max_retries, .ending = fn)
+static s64 step_control(struct kunit *test, const struct step *s)
+{
+	control(test, s->flags, s->arg, s->ending);
+	return 0;
+}
+
+#define ADD_EACH(keys)		STEP(add_each, .key = keys)
+static s64 step_add_each(struct kunit *test, const struct step *s)
+{
+	add_each(test, s->key);
+	return 0;
+}
+
+#define ENTERED(n)		STEP(entered, .arg = n)
+static s64 step_entered(struct kunit *test, const struct step *s)
+{
+	entered(test, s->arg);
+	return 0;
+}
+
+#define LET_GO(n)		STEP(let_go, .arg = n)
+static s64 step_let_go(struct kunit *test, const struct step *s)
+{
+	let_go(test, s->arg);
+	return 0;
+}
+
+#define LET_ALL_GO		STEP(let_all_go)
+static s64 step_let_all_go(struct kunit *test, const struct step *s)
+{
+	let_all_go(test);
+	return 0;
+}
+
+/* The number of the key's runs, now and in time. */
+#define RUNS(k, n)		STEP(runs, .key = k), IS(n)
+#define COMES_TO_RUNS(k, n)	STEP(runs, .key = k), BECOMES(n)
+static s64 step_runs(struct kunit *test, const struct step *s)
+{
+	return runs(test, *s->key);
+}
+
+#define GONE(k)			QUERY(k), BECOMES(-ENOENT)
+
+/* A counter of control_fixture, now and in time. */
+#define COUNT(field, n)		STEP(count, .arg = offsetof(struct control_fixture, field)), IS(n)
+#define COMES_TO(field, n) \
+	STEP(count, .arg = offsetof(struct control_fixture, field)), BECOMES(n)
+static s64 step_count(struct kunit *test, const struct step *s)
+{
+	return atomic_read((atomic_t *)((char *)test->priv + s->arg));
+}
+
+#define STAT_BECOMES(field, n)	STEP(stat, FIELD_OF(struct wq_stat, field)), BECOMES(n)
+
+#define IDLE			STEP(idle), BECOMES(true)
+static s64 step_idle(struct kunit *test, const struct step *s)
+{
+	return idle(test);
+}
+
+/* A number of struct threads. */
+#define WORKERS(field)		STEP(workers, FIELD_OF(struct threads, field))
+#define WORKERS_WAIT(n)		WORKERS(waiting), BECOMES(n)
+static s64 step_workers(struct kunit *test, const struct step *s)
+{
+	struct threads n = threads(THREADS);
+
+	return field_at(&n, s->arg, s->flags);
+}
+
+#define WORKERS_SLEEP		STEP(workers_sleep)
+static s64 step_workers_sleep(struct kunit *test, const struct step *s)
+{
+	workers_sleep(test);
+	return 0;
+}
+
+#define GIVEN_UP_AFTER(max_retries)	STEP(given_up, .arg = max_retries)
+static s64 step_given_up(struct kunit *test, const struct step *s)
+{
+	expect_given_up(test, s->arg);
+	return 0;
+}
+
+#define STOP			STEP(stop, .flags = false)
+#define STOP_WITH_DRAIN		STEP(stop, .flags = true)
+static s64 step_stop(struct kunit *test, const struct step *s)
+{
+	return stop(test, s->flags);
+}
+
+#define STOP_AT_ONCE(drain)	STEP(stop_at_once, .flags = drain)
+static s64 step_stop_at_once(struct kunit *test, const struct step *s)
+{
+	expect_stop_at_once(test, s->flags);
+	return 0;
+}
+
+/* The stop waits for a run or for another consumer. */
+#define BEGIN_STOP(drain)	STEP(begin_stop, .as = "stop", .flags = drain), STILL_WAITS("stop")
+static s64 step_begin_stop(struct kunit *test, const struct step *s)
+{
+	begin_stop(test, s->flags)->name = s->as;
+	return 0;
+}
+
+#define END_STOP		STEP(end_stop, .as = "stop")
+static s64 step_end_stop(struct kunit *test, const struct step *s)
+{
+	return end_stop(test, actor_of(test, s));
+}
+
+/* Parts of rows that are about a plain stop and a stop with drain. */
+#define STOP_OF_WAITING_WORKERS(drain) \
+	LIMITED(MSEC, MSEC), CONTROL(5, 0, succeed), WORKERS_WAIT(5), STOP_AT_ONCE(drain), \
+	ADD("a"), IS(-ESHUTDOWN), WORKERS(all), BECOMES(0)
+#define STOP_BEFORE_A_RETRY(drain) \
+	LIMITED(1000 * SEC, 1000 * SEC), CONTROL(2, 3, fail), ADD("a"), QUERY("a"), \
+	BECOMES(WAITS_AGAIN), STOP_AT_ONCE(drain), STAT(dropped, 1), STAT(delayed, 0), RUNS("a", 1)
+#define STOP_DURING_A_RUN(drain, fn) \
+	LIMITED(MSEC, MSEC), CONTROL(2, 3, fn), ADD("a"), ENTERED(1), BEGIN_STOP(drain), \
+	LET_ALL_GO, END_STOP, RUNS("a", 1)
+#define STOP_AFTER_A_SHUTDOWN(drain) \
+	LIMITED(MSEC, MSEC), CONTROL(3, 0, succeed), WORKERS_WAIT(3), SHUTDOWN, WORKERS_SLEEP, \
+	WORKERS(all), IS(3), STOP_AT_ONCE(drain)
+
+const struct row wq_controller_rows[] = {
+	/* --- work --- */
+	ROW(a_ready_key_is_worked_on,
+	    ADD("a"), CONTROL(1, 0, succeed), COMES_TO_RUNS("a", 1), GONE("a"), ADD("b"), IS(1),
+	    COMES_TO_RUNS("b", 1), SHUTTING_DOWN(false), STOP, COUNT(runs, 2), COUNT(given_up, 0)),
+	ROW(n_workers_run_n_keys_at_once,
+	    ADD_EACH("abcdefgh"), CONTROL(8, 0, hold), ENTERED(8), COUNT(running, 8), LET_ALL_GO,
+	    STOP_WITH_DRAIN),
+	ROW(n_workers_run_no_more_than_n_keys_at_once,
+	    ADD_EACH("abcdefgh"), CONTROL(3, 0, hold), ENTERED(3), WORKERS_SLEEP, COUNT(running, 3),
+	    LEN(5), LET_GO(1), ENTERED(1), LET_ALL_GO, IDLE, COUNT(most, 3), COUNT(runs, 8), STOP),
+	ROW(no_number_of_workers_is_one,
+	    ADD_EACH("abc"), CONTROL(0, 0, hold), ENTERED(1), WORKERS_SLEEP, COUNT(running, 1),
+	    WORKERS(all), IS(1), LET_ALL_GO, IDLE, COUNT(most, 1), STOP),
+	ROW(a_key_never_runs_twice_at_once,
+	    CONTROL(4, 0, hold), ADD("a"), ENTERED(1), ADD("a"), IS(1), WORKERS_SLEEP,
+	    COUNT(running, 1), RUNS("a", 1), LET_ALL_GO, IDLE, COUNT(most, 1), STOP),
+	ROW(fn_may_add_keys_its_own_included,
+	    CONTROL(1, 0, add_others), ADD("a"), COMES_TO_RUNS("a", 2), COMES_TO_RUNS("b", 1),
+	    COMES_TO_RUNS("c", 1), STOP_WITH_DRAIN, COUNT(runs, 4)),
+	ROW(workers_that_wait_do_not_look_hung,
+	    CONTROL(3, 0, succeed), WORKERS_WAIT(3), WORKERS(hung), IS(0), STOP),
+
+	/* --- results --- */
+	ROW(a_key_that_is_done_is_forgotten,
+	    LIMITED(0, 0), RATE_LIMITED("a"), IS(1), REQUEUES("a"), IS(1), CONTROL(1, 3, succeed),
+	    COMES_TO_RUNS("a", 1), GONE("a"), REQUEUES("a"), IS(0), STAT(failed, 0), STOP),
+	ROW(a_key_that_failed_is_tried_again,
+	    FAILS(1), CONTROL(1, 3, fail_first), ADD("a"), COMES_TO_RUNS("a", 2), GONE("a"),
+	    COUNT(given_up, 0), STOP, RUNS("a", 2)),
+	ROW(a_key_that_waits_for_its_retry_is_delayed_and_failed,
+	    LIMITED(1000 * SEC, 1000 * SEC), CONTROL(1, 3, fail), ADD("a"), QUERY("a"),
+	    BECOMES(WAITS_AGAIN), REQUEUES("a"), IS(1), STAT(retries, 1), RUNS("a", 1),
+	    COUNT(given_up, 0), STOP),
+	/* Meanwhile the worker runs other keys. */
+	ROW(a_key_that_waits_for_its_retry_holds_up_no_other,
+	    LIMITED(1000 * SEC, 1000 * SEC), FAILS(1), CONTROL(1, 3, fail_first), ADD_EACH("abc"),
+	    STAT_BECOMES(delayed, 3), ADD_EACH("abc"), COMES_TO(runs, 6), STOP),
+	ROW(each_failure_counts_once,
+	    CONTROL(1, 5, fail_and_count), ADD("a"), COMES_TO(given_up, 1), STOP, RUNS("a", 6)),
+	ROW(a_key_is_given_up_after_max_retries_with_the_last_error,
+	    CONTROL(2, 3, fail), GIVEN_UP_AFTER(3), STOP),
+	ROW(without_retries_a_key_is_given_up_at_its_first_failure,
+	    CONTROL(1, 0, fail), GIVEN_UP_AFTER(0), STAT(retries, 0), STOP),
+	ROW(max_retries_holds_if_the_limiter_has_no_delay,
+	    LIMITED(0, 0), CONTROL(3, 4, fail), GIVEN_UP_AFTER(4), STOP),
+	ROW(max_retries_may_be_any_number,
+	    FAILS(5), CONTROL(1, UINT_MAX, fail_first), ADD("a"), COMES_TO_RUNS("a", 6), GONE("a"),
+	    COUNT(given_up, 0), STOP),
+	ROW(key_is_given_up_when_the_queue_would_park_it,
+	    LIMITED(0, 0, .max_retries = 2), CONTROL(1, 5, fail), GIVEN_UP_AFTER(2), STOP),
+	ROW(gave_up_is_called_before_the_key_is_done,
+	    CONTROL(1, 1, fail), ADD("a"), COMES_TO(given_up, 1), COUNT(state, RUNNING | FAILED),
+	    STOP),
+	ROW(a_key_that_was_given_up_has_all_its_retries_again,
+	    CONTROL(1, 2, fail), ADD("a"), COMES_TO(given_up, 1), STAT_BECOMES(parked, 1), ADD("a"),
+	    COMES_TO(given_up, 2), STOP, RUNS("a", 6)),
+	ROW(a_success_forgets_the_failures_before_it,
+	    FAILS(2), CONTROL(1, 2, fail_first), ADD("a"), COMES_TO_RUNS("a", 3), GONE("a"),
+	    ADD("a"), COMES_TO_RUNS("a", 6), GONE("a"), ADD("a"), COMES_TO_RUNS("a", 9), GONE("a"),
+	    COUNT(given_up, 0), STOP),
+	ROW(one_key_s_failures_are_not_another_s,
+	    FAILS(2), CONTROL(3, 2, fail_first), ADD_EACH("abcdefghij"), STAT_BECOMES(keys, 0),
+	    COUNT(given_up, 0), COUNT(runs, 30), STOP),
+	ROW(a_key_added_while_it_is_given_up_runs_again,
+	    FAILS(1), CONTROL(1, 0, hold_and_fail_first), ADD("a"), ENTERED(1), ADD("a"), IS(1),
+	    LET_ALL_GO, COMES_TO_RUNS("a", 2), GONE("a"), COUNT(given_up, 1), STOP),
+	ROW(a_key_is_tried_again_in_a_full_queue,
+	    LIMITED(MSEC, MSEC, .max_keys = 1), FAILS(2), CONTROL(1, 2, fail_first), ADD("a"),
+	    COMES_TO_RUNS("a", 3), GONE("a"), STOP),
+	ROW(a_result_above_0_comes_to_the_ns,
+	    NEW_QUEUE(), RETURNS(1000 * HOUR), CONTROL(2, 0, again_after), ADD("a"), QUERY("a"),
+	    BECOMES(DELAYED), PASS(1000 * HOUR - 1), STATE("a", DELAYED), PASS(1), GONE("a"),
+	    RUNS("a", 2), STOP),
+	ROW(a_result_of_1_ns_is_a_time,
+	    RETURNS(1), CONTROL(1, 0, again_after), ADD("a"), COMES_TO_RUNS("a", 2),
+	    STOP_WITH_DRAIN),
+	ROW(a_result_above_0_forgets_the_failures_before_it,
+	    RETURNS(HOUR), CONTROL(1, 2, fail_twice_then_far_away), ADD("a"), QUERY("a"),
+	    BECOMES(DELAYED), RUNS("a", 3), REQUEUES("a"), IS(0), ADD("a"), COMES_TO_RUNS("a", 6),
+	    QUERY("a"), BECOMES(DELAYED), COUNT(given_up, 0), STOP),
+	ROW(the_greatest_result_waits_for_ever,
+	    RETURNS(S64_MAX), CONTROL(1, 0, again_after), ADD("a"), QUERY("a"), BECOMES(DELAYED),
+	    WORKERS_SLEEP, RUNS("a", 1), STOP_AT_ONCE(true)),
+
+	/* --- stop --- */
+	ROW(stop_ends_the_workers_that_wait,
+	    STOP_OF_WAITING_WORKERS(false), STOP_OF_WAITING_WORKERS(true)),
+	ROW(stop_finishes_keys_in_processing_and_leaves_ready_keys,
+	    ADD_EACH("abcde"), CONTROL(2, 0, hold), ENTERED(2), BEGIN_STOP(false),
+	    ADD("f"), IS(-ESHUTDOWN), LET_ALL_GO, END_STOP, RUNS("a", 1), RUNS("b", 1),
+	    COUNT(runs, 2), LEN(3), WORKERS(all), IS(0), GET("c"), DONE("c"), IS(0)),
+	/* The key was added during its run.  It stays dirty. */
+	ROW(stop_leaves_a_key_ready_that_was_added_while_it_ran,
+	    ADD("a"), CONTROL(2, 0, hold), ENTERED(1), ADD("a"), IS(1), BEGIN_STOP(false),
+	    LET_ALL_GO, END_STOP, RUNS("a", 1), LEN(1)),
+	/* The other workers had nothing to do, and ended. */
+	ROW(stop_with_drain_runs_a_key_again_that_was_added_while_it_ran,
+	    ADD("a"), CONTROL(4, 0, hold), ENTERED(1), ADD("a"), IS(1), BEGIN_STOP(true),
+	    LET_ALL_GO, END_STOP, RUNS("a", 2), LEN(0)),
+	ROW(stop_with_drain_waits_for_a_key_that_another_consumer_holds,
+	    ADD("x"), GET("x"), CONTROL(2, 0, succeed), BEGIN_STOP(true), DONE("x"), IS(0),
+	    END_STOP, COUNT(runs, 0)),
+	/* All workers found nothing ready by then. */
+	ROW(stop_with_drain_runs_keys_that_another_consumer_makes_ready,
+	    ADD("x"), GET("x"), ADD("x"), IS(1), CONTROL(2, 0, succeed), BEGIN_STOP(true),
+	    DONE("x"), IS(1), END_STOP, RUNS("x", 1), LEN(0)),
+	ROW(stop_drops_a_key_that_waits_for_its_retry,
+	    STOP_BEFORE_A_RETRY(false), STOP_BEFORE_A_RETRY(true)),
+	ROW(stop_ends_when_the_key_in_processing_fails,
+	    STOP_DURING_A_RUN(false, hold_and_fail), STOP_DURING_A_RUN(true, hold_and_fail)),
+	ROW(stop_ends_when_the_key_in_processing_wants_another_run,
+	    RETURNS(1), STOP_DURING_A_RUN(false, hold_and_again_after),
+	    STOP_DURING_A_RUN(true, hold_and_again_after)),
+	/* A key of another consumer may still become ready, so the workers must stay. */
+	ROW(shutdown_by_another_leaves_the_workers_asleep,
+	    STOP_AFTER_A_SHUTDOWN(false), STOP_AFTER_A_SHUTDOWN(true)),
+	ROW(workers_run_keys_that_a_shutdown_by_another_left_ready,
+	    ADD_EACH("abcde"), CONTROL(2, 0, hold), ENTERED(2), SHUTDOWN, LET_ALL_GO,
+	    COMES_TO(runs, 5), IDLE, STOP),
+	ROW(another_may_drain_the_queue,
+	    ADD_EACH("abcde"), CONTROL(2, 0, hold), ENTERED(2), ADD("a"), IS(1),
+	    START("drain", drainer, 0), STILL_WAITS("drain"), LET_ALL_GO, ENDS("drain", 0),
+	    COUNT(runs, 6), STOP_WITH_DRAIN),
+	ROW(stop_leaves_the_queue_to_its_owner,
+	    CONTROL(1, 0, succeed), STOP_WITH_DRAIN, GET_FAILS(-ESHUTDOWN), STATE("a", -ENOENT)),
+	ROW(start_after_shutdown_runs_the_keys_that_are_left,
+	    ADD_EACH("abc"), SHUTDOWN, CONTROL(2, 0, succeed), COMES_TO(runs, 3), STOP_WITH_DRAIN),
+	{}
+};
+
 static struct kunit_case controller_cases[] = {
-	KUNIT_CASE(a_ready_key_is_worked_on),
 	KUNIT_CASE(all_keys_are_worked_on),
 	KUNIT_CASE(fn_sees_the_key_bytewise),
-	KUNIT_CASE(n_workers_run_n_keys_at_once),
-	KUNIT_CASE(n_workers_run_no_more_than_n_keys_at_once),
-	KUNIT_CASE(no_number_of_workers_is_one),
-	KUNIT_CASE(a_key_never_runs_twice_at_once),
 	KUNIT_CASE(a_key_added_while_it_runs_runs_once_more),
-	KUNIT_CASE(fn_may_add_keys_its_own_included),
 	KUNIT_CASE(fn_holds_the_map_that_drain_and_stop_acquire),
 	KUNIT_CASE(two_controllers_may_share_a_queue),
 	KUNIT_CASE(each_worker_has_the_name_and_a_number),
 	KUNIT_CASE(the_name_is_no_format_and_may_be_long),
 	KUNIT_CASE(the_name_may_be_null),
-	KUNIT_CASE(workers_that_wait_do_not_look_hung),
-	KUNIT_CASE(a_key_that_is_done_is_forgotten),
-	KUNIT_CASE(a_key_that_failed_is_tried_again),
 	KUNIT_CASE(a_failed_key_waits_for_the_delay_of_the_limiter),
 	KUNIT_CASE(retries_come_after_the_delay_of_the_limiter_to_the_ns),
-	KUNIT_CASE(a_key_that_waits_for_its_retry_is_delayed_and_failed),
-	KUNIT_CASE(a_key_that_waits_for_its_retry_holds_up_no_other),
-	KUNIT_CASE(each_failure_counts_once),
-	KUNIT_CASE(a_key_is_given_up_after_max_retries_with_the_last_error),
-	KUNIT_CASE(without_retries_a_key_is_given_up_at_its_first_failure),
 	KUNIT_CASE(max_retries_holds_if_the_limiter_is_a_bucket_alone),
-	KUNIT_CASE(max_retries_holds_if_the_limiter_has_no_delay),
 	KUNIT_CASE(max_retries_holds_with_the_default_limiter),
 	KUNIT_CASE(when_is_called_once_a_retry_and_forget_at_the_end),
-	KUNIT_CASE(max_retries_may_be_any_number),
-	KUNIT_CASE(key_is_given_up_when_the_queue_would_park_it),
-	KUNIT_CASE(gave_up_is_called_before_the_key_is_done),
 	KUNIT_CASE(gave_up_may_add_the_key_again),
 	KUNIT_CASE(gave_up_may_be_null),
 	KUNIT_CASE(a_key_of_any_bytes_may_be_given_up_without_gave_up),
-	KUNIT_CASE(a_key_that_was_given_up_has_all_its_retries_again),
-	KUNIT_CASE(a_success_forgets_the_failures_before_it),
-	KUNIT_CASE(one_key_s_failures_are_not_another_s),
 	KUNIT_CASE(a_key_added_while_it_fails_runs_again),
-	KUNIT_CASE(a_key_added_while_it_is_given_up_runs_again),
-	KUNIT_CASE(a_key_is_tried_again_in_a_full_queue),
 	KUNIT_CASE(a_result_above_0_is_the_time_to_the_next_run),
-	KUNIT_CASE(a_result_above_0_comes_to_the_ns),
-	KUNIT_CASE(a_result_of_1_ns_is_a_time),
-	KUNIT_CASE(a_result_above_0_forgets_the_failures_before_it),
-	KUNIT_CASE(the_greatest_result_waits_for_ever),
-	KUNIT_CASE(stop_ends_the_workers_that_wait),
 	KUNIT_CASE_SLOW(stop_may_come_before_the_workers_run),
-	KUNIT_CASE(stop_finishes_keys_in_processing_and_leaves_ready_keys),
-	KUNIT_CASE(stop_leaves_a_key_ready_that_was_added_while_it_ran),
 	KUNIT_CASE(stop_with_drain_first_runs_all_ready_and_processing_keys),
-	KUNIT_CASE(stop_with_drain_runs_a_key_again_that_was_added_while_it_ran),
-	KUNIT_CASE(stop_with_drain_waits_for_a_key_that_another_consumer_holds),
-	KUNIT_CASE(stop_with_drain_runs_keys_that_another_consumer_makes_ready),
 	KUNIT_CASE(a_plain_stop_leaves_a_key_that_another_consumer_holds),
-	KUNIT_CASE(stop_drops_a_key_that_waits_for_its_retry),
-	KUNIT_CASE(stop_ends_when_the_key_in_processing_fails),
-	KUNIT_CASE(stop_ends_when_the_key_in_processing_wants_another_run),
 	KUNIT_CASE(keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end),
 	KUNIT_CASE_SLOW(a_stop_does_not_end_a_sleep_within_the_work),
-	KUNIT_CASE(shutdown_by_another_leaves_the_workers_asleep),
-	KUNIT_CASE(workers_run_keys_that_a_shutdown_by_another_left_ready),
-	KUNIT_CASE(another_may_drain_the_queue),
 	KUNIT_CASE(shutdown_by_another_ends_the_drain_of_stop),
-	KUNIT_CASE(stop_leaves_the_queue_to_its_owner),
 	KUNIT_CASE(start_refuses_bad_parameters),
 	KUNIT_CASE_SLOW(as_many_workers_as_are_allowed_may_work),
-	KUNIT_CASE(start_after_shutdown_runs_the_keys_that_are_left),
 	KUNIT_CASE(each_allocation_of_start_may_fail),
 	KUNIT_CASE(start_without_threads_leaves_nothing_behind),
 	KUNIT_CASE_SLOW(a_retry_without_memory_is_not_lost),

@@ -289,10 +289,25 @@ s64 step_is(struct kunit *test, const struct step *s)
 	return s->arg;
 }
 
-/* Whether a step is a part of IS() or REFUSED(), which count as one step with what they check. */
+s64 step_becomes(struct kunit *test, const struct step *s)
+{
+	const struct step *repeated = s - 1;
+	unsigned long end = jiffies + PATIENCE * HZ;
+	s64 result;
+
+	while ((result = repeated->fn(test, repeated)) != s->arg && time_before(jiffies, end))
+		usleep_range(500, 1000);
+	if (result != s->arg)
+		KUNIT_FAIL(test, "%s(\"%s\") is %lld after %d s, expected %lld", repeated->verb,
+			   repeated->key ?: "", result, PATIENCE, s->arg);
+	return 0;
+}
+
+/* Whether a step is a part of IS(), BECOMES() or REFUSED(), which count with what they check. */
 static bool is_part(const struct step *s)
 {
-	return s->fn == step_is || s->fn == step_remember || s->fn == step_unchanged;
+	return s->fn == step_is || s->fn == step_becomes || s->fn == step_remember ||
+	       s->fn == step_unchanged;
 }
 
 void run_row(struct kunit *test)
@@ -307,7 +322,7 @@ void run_row(struct kunit *test)
 
 		fx->step = s;
 		fx->nr_step += !is_part(s);
-		if (s->fn == step_is)
+		if (s->fn == step_is || s[1].fn == step_becomes)
 			continue;
 		result = s->fn(test, s);
 		if (is_known && result != s[1].arg)

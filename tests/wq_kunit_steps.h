@@ -15,6 +15,9 @@
 
 #include "wq_kunit.h"
 
+struct control_fixture;
+struct tally;
+
 struct step {
 	s64 (*fn)(struct kunit *test, const struct step *s);
 	const char *verb, *key;
@@ -25,6 +28,8 @@ struct step {
 	u32 flags;
 	const struct wq_params *params;
 	int (*actor)(struct actor *a);
+	const void *data;
+	s64 (*ending)(struct control_fixture *fx, struct tally *t, int n);
 	const struct wq_order_ops *order;
 };
 
@@ -41,7 +46,8 @@ extern const struct row wq_drain_rows[], wq_state_rows[], wq_key_rows[];
 extern const struct row wq_delay_rows[], wq_lease_rows[], wq_add_rate_limited_rows[];
 extern const struct row wq_done_with_rows[], wq_priority_rows[], wq_park_rows[], wq_metrics_rows[];
 extern const struct row wq_order_rows[], wq_pause_rows[], wq_blocked_rows[], wq_flush_rows[];
-extern const struct row wq_embedded_rows[], wq_groups_rows[];
+extern const struct row wq_embedded_rows[], wq_groups_rows[], wq_controller_rows[];
+extern const struct row wq_backoff_rows[];
 
 /* The function of each case that is a row. */
 void run_row(struct kunit *test);
@@ -52,6 +58,8 @@ void run_row(struct kunit *test);
 
 /* The result of the step before. */
 #define IS(result)		STEP(is, .arg = result)
+/* The step before is repeated until this is its result. */
+#define BECOMES(result)		STEP(becomes, .arg = result)
 /* The step fails with an error, and leaves the statistics as they were. */
 #define REFUSED(step, error)	STEP(remember), step, IS(error), STEP(unchanged)
 
@@ -128,6 +136,7 @@ void run_row(struct kunit *test);
 /* The functions of the steps. */
 #define DECLARE_STEP(name)	s64 step_##name(struct kunit *test, const struct step *s)
 DECLARE_STEP(is);
+DECLARE_STEP(becomes);
 DECLARE_STEP(remember);
 DECLARE_STEP(unchanged);
 DECLARE_STEP(add);

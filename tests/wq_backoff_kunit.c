@@ -20,6 +20,7 @@
 #include <linux/wq.h>
 
 #include "wq_kunit.h"
+#include "wq_kunit_steps.h"
 
 /* Tenths of a factor or of a jitter. */
 #define TENTHS(n)	((n) * (WQ_ONE / 10))
@@ -34,6 +35,7 @@
 struct backoff_fixture {
 	struct fixture base;		/* without a queue */
 	struct wq_clock watched;	/* in real time; each reading is an event */
+	struct wq_backoff b;
 	struct wq_backoff_manager m;
 
 	/* A loop. */
@@ -126,24 +128,6 @@ static s64 at_most(s64 d, u32 jitter)
 	return check_add_overflow(d, times(d, jitter), &sum) ? S64_MAX : sum;
 }
 
-/* Steps without jitter must be exactly these. */
-static void expect_steps(struct kunit *test, struct wq_backoff *b, const s64 *want, int n)
-{
-	s64 got;
-	int i;
-
-	for (i = 0; i < n; i++) {
-		got = wq_backoff_step(b);
-		if (got != want[i])
-			KUNIT_FAIL(test, "step %d is %lld for %lld", i, got, want[i]);
-	}
-}
-
-#define EXPECT_STEPS(test, b, ...) do {					\
-	const s64 want_[] = { __VA_ARGS__ };				\
-	expect_steps(test, b, want_, ARRAY_SIZE(want_));		\
-} while (0)
-
 static u64 rnd64(struct rnd_state *rnd)
 {
 	u64 high = prandom_u32_state(rnd);
@@ -153,209 +137,65 @@ static u64 rnd64(struct rnd_state *rnd)
 
 /* --- step: the figures --- */
 
-struct figures {
+/* What the steps return before jitter.  The last one is that of all further steps, too. */
+#define WANT(...) \
+	.nr = sizeof((s64[]){ __VA_ARGS__ }) / sizeof(s64), .want = { __VA_ARGS__ }
+
+static const struct figures {
 	const char *name;
 	struct wq_backoff b;
-	s64 want[9];		/* before jitter */
-	u32 left;		/* steps, after these 9 */
+	int nr;
+	s64 want[9];
+	u32 left;		/* steps, after 9 */
+} figures[] = {
+	{ "client-go's retry.DefaultRetry", { 10 * MSEC, WQ_ONE, TENTHS(1), 5 }, WANT(10 * MSEC) },
+	{ "client-go's retry.DefaultBackoff", { 10 * MSEC, 5 * WQ_ONE, TENTHS(1), 4 },
+	  WANT(10 * MSEC, 50 * MSEC, 250 * MSEC, 1250 * MSEC, 6250 * MSEC) },
+	{ "client-go's test: no steps", { SEC }, WANT(SEC) },
+	{ "client-go's test: one step, no factor", { SEC, .steps = 1 }, WANT(SEC) },
+	{ "client-go's test: one step, factor 1", { SEC, WQ_ONE, 0, 1 }, WANT(SEC) },
+	{ "client-go's test: three steps", { SEC, 2 * WQ_ONE, 0, 3 },
+	  WANT(SEC, 2 * SEC, 4 * SEC, 8 * SEC) },
+	{ "client-go's test: three steps and a cap", { SEC, 2 * WQ_ONE, 0, 3, 3 * SEC },
+	  WANT(SEC, 2 * SEC, 3 * SEC) },
+	{ "client-go's test: two steps, a cap, jitter",
+	  { SEC, 2 * WQ_ONE, TENTHS(5), 2, 3 * SEC }, WANT(SEC, 2 * SEC, 3 * SEC) },
+	{ "client-go's test: six steps, much jitter", { SEC, 2 * WQ_ONE, 4 * WQ_ONE, 6 },
+	  WANT(SEC, 2 * SEC, 4 * SEC, 8 * SEC, 16 * SEC, 32 * SEC, 64 * SEC) },
+	{ "1 s doubled up to 30 s", { SEC, 2 * WQ_ONE, 0, 10, 30 * SEC },
+	  WANT(SEC, 2 * SEC, 4 * SEC, 8 * SEC, 16 * SEC, 30 * SEC) },
+	{ "100 ms and half as much again", { 100 * MSEC, TENTHS(15), 0, 10 },
+	  WANT(100000000, 150000000, 225000000, 337500000, 506250000, 759375000, 1139062500,
+	       1708593750, 2562890625LL), .left = 1 },
+	{ "a part of a ns is cut off, in each step", { 7, TENTHS(15), 0, 100 },
+	  WANT(7, 10, 15, 22, 33, 49, 73, 109, 163), .left = 91 },
+	{ "halves, to 0", { 10, TENTHS(5), 0, 7 }, WANT(10, 5, 2, 1, 0) },
+	{ "the least factor", { 5 * SEC, 1, 0, 20 }, WANT(5 * SEC, 5000, 0), .left = 11 },
+	{ "a factor a millionth above 1", { SEC, WQ_ONE + 1, 0, 3 },
+	  WANT(SEC, SEC + 1000, SEC + 2000, SEC + 3000) },
+	{ "the greatest factor", { WQ_ONE, U32_MAX, 0, 1 }, WANT(WQ_ONE, U32_MAX) },
 };
-
-static const struct figures figures[] = { {
-	"client-go's retry.DefaultRetry",
-	{ 10 * MSEC, WQ_ONE, TENTHS(1), 5, 0 },
-	{ 10 * MSEC, 10 * MSEC, 10 * MSEC, 10 * MSEC, 10 * MSEC,
-	  10 * MSEC, 10 * MSEC, 10 * MSEC, 10 * MSEC }, 0
-}, {
-	"client-go's retry.DefaultBackoff",
-	{ 10 * MSEC, 5 * WQ_ONE, TENTHS(1), 4, 0 },
-	{ 10 * MSEC, 50 * MSEC, 250 * MSEC, 1250 * MSEC, 6250 * MSEC,
-	  6250 * MSEC, 6250 * MSEC, 6250 * MSEC, 6250 * MSEC }, 0
-}, {
-	"client-go's test: no steps",
-	{ SEC, 0, 0, 0, 0 },
-	{ SEC, SEC, SEC, SEC, SEC, SEC, SEC, SEC, SEC }, 0
-}, {
-	"client-go's test: one step, no factor",
-	{ SEC, 0, 0, 1, 0 },
-	{ SEC, SEC, SEC, SEC, SEC, SEC, SEC, SEC, SEC }, 0
-}, {
-	"client-go's test: one step, factor 1",
-	{ SEC, WQ_ONE, 0, 1, 0 },
-	{ SEC, SEC, SEC, SEC, SEC, SEC, SEC, SEC, SEC }, 0
-}, {
-	"client-go's test: three steps",
-	{ SEC, 2 * WQ_ONE, 0, 3, 0 },
-	{ SEC, 2 * SEC, 4 * SEC, 8 * SEC, 8 * SEC, 8 * SEC, 8 * SEC, 8 * SEC, 8 * SEC }, 0
-}, {
-	"client-go's test: three steps and a cap",
-	{ SEC, 2 * WQ_ONE, 0, 3, 3 * SEC },
-	{ SEC, 2 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC }, 0
-}, {
-	"client-go's test: two steps, a cap, jitter",
-	{ SEC, 2 * WQ_ONE, TENTHS(5), 2, 3 * SEC },
-	{ SEC, 2 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC }, 0
-}, {
-	"client-go's test: six steps, much jitter",
-	{ SEC, 2 * WQ_ONE, 4 * WQ_ONE, 6, 0 },
-	{ SEC, 2 * SEC, 4 * SEC, 8 * SEC, 16 * SEC, 32 * SEC, 64 * SEC, 64 * SEC, 64 * SEC }, 0
-}, {
-	"1 s doubled up to 30 s",
-	{ SEC, 2 * WQ_ONE, 0, 10, 30 * SEC },
-	{ SEC, 2 * SEC, 4 * SEC, 8 * SEC, 16 * SEC, 30 * SEC, 30 * SEC, 30 * SEC, 30 * SEC }, 0
-}, {
-	"100 ms and half as much again",
-	{ 100 * MSEC, TENTHS(15), 0, 10, 0 },
-	{ 100000000, 150000000, 225000000, 337500000, 506250000, 759375000, 1139062500,
-	  1708593750, 2562890625LL }, 1
-}, {
-	"a part of a ns is cut off, in each step",
-	{ 7, TENTHS(15), 0, 100, 0 },
-	{ 7, 10, 15, 22, 33, 49, 73, 109, 163 }, 91
-}, {
-	"halves, to 0",
-	{ 10, TENTHS(5), 0, 7, 0 },
-	{ 10, 5, 2, 1, 0, 0, 0, 0, 0 }, 0
-}, {
-	"the least factor",
-	{ 5 * SEC, 1, 0, 20, 0 },
-	{ 5 * SEC, 5000, 0, 0, 0, 0, 0, 0, 0 }, 11
-}, {
-	"a factor a millionth above 1",
-	{ SEC, WQ_ONE + 1, 0, 3, 0 },
-	{ SEC, SEC + 1000, SEC + 2000, SEC + 3000, SEC + 3000, SEC + 3000, SEC + 3000,
-	  SEC + 3000, SEC + 3000 }, 0
-}, {
-	"the greatest factor",
-	{ WQ_ONE, U32_MAX, 0, 1, 0 },
-	{ WQ_ONE, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX, U32_MAX }, 0
-} };
 
 static void the_steps_of_a_backoff_are_those_of_client_go(struct kunit *test)
 {
 	const struct figures *f;
 	struct wq_backoff b;
-	s64 got;
+	s64 want, got;
 	int i;
 
 	for (f = figures; f < figures + ARRAY_SIZE(figures); f++) {
 		b = f->b;
 		for (i = 0; i < ARRAY_SIZE(f->want); i++) {
+			want = f->want[min(i, f->nr - 1)];
 			got = wq_backoff_step(&b);
-			if (got < f->want[i] || got > at_most(f->want[i], b.jitter))
+			if (got < want || got > at_most(want, b.jitter))
 				KUNIT_FAIL(test, "%s: step %d is %lld for %lld", f->name, i,
-					   got, f->want[i]);
+					   got, want);
 		}
 		if (b.steps != f->left)
 			KUNIT_FAIL(test, "%s: %u steps are left for %u", f->name, b.steps,
 				   f->left);
 	}
-}
-
-static void a_step_returns_the_present_duration_and_then_multiplies_it(struct kunit *test)
-{
-	struct wq_backoff b = { .duration = 10, .factor = 3 * WQ_ONE, .steps = 2 };
-
-	KUNIT_EXPECT_EQ(test, wq_backoff_step(&b), 10LL);
-	KUNIT_EXPECT_EQ(test, b.duration, 30LL);
-	KUNIT_EXPECT_EQ(test, b.steps, 1U);
-	KUNIT_EXPECT_EQ(test, wq_backoff_step(&b), 30LL);
-	KUNIT_EXPECT_EQ(test, b.duration, 90LL);
-	KUNIT_EXPECT_EQ(test, b.steps, 0U);
-	KUNIT_EXPECT_EQ(test, wq_backoff_step(&b), 90LL);
-	KUNIT_EXPECT_EQ(test, b.duration, 90LL);
-	KUNIT_EXPECT_EQ(test, b.steps, 0U);
-}
-
-static void a_step_changes_nothing_but_duration_and_steps(struct kunit *test)
-{
-	struct wq_backoff b = { .duration = 10, .factor = 3 * WQ_ONE, .jitter = 7, .steps = 3,
-				.cap = 50 };
-	int i;
-
-	for (i = 0; i < 5; i++)
-		wq_backoff_step(&b);
-	KUNIT_EXPECT_EQ(test, b.factor, 3 * WQ_ONE);
-	KUNIT_EXPECT_EQ(test, b.jitter, 7U);
-	KUNIT_EXPECT_EQ(test, b.cap, 50LL);
-}
-
-static void without_steps_the_duration_stays(struct kunit *test)
-{
-	struct wq_backoff b = { .duration = 10, .factor = 3 * WQ_ONE, .cap = 5 };
-
-	EXPECT_STEPS(test, &b, 10, 10, 10);
-	KUNIT_EXPECT_EQ(test, b.steps, 0U);
-}
-
-static void a_product_above_the_cap_becomes_it_and_ends_the_steps(struct kunit *test)
-{
-	struct wq_backoff b = { .duration = 10, .factor = 2 * WQ_ONE, .steps = 100, .cap = 35 };
-
-	EXPECT_STEPS(test, &b, 10, 20);
-	KUNIT_EXPECT_EQ(test, b.duration, 35LL);
-	KUNIT_EXPECT_EQ(test, b.steps, 0U);
-	EXPECT_STEPS(test, &b, 35, 35, 35);
-}
-
-static void a_product_that_is_the_cap_ends_no_steps(struct kunit *test)
-{
-	struct wq_backoff b = { .duration = 10, .factor = 2 * WQ_ONE, .steps = 100, .cap = 20 };
-
-	EXPECT_STEPS(test, &b, 10);
-	KUNIT_EXPECT_EQ(test, b.duration, 20LL);
-	KUNIT_EXPECT_EQ(test, b.steps, 99U);
-	EXPECT_STEPS(test, &b, 20);
-	KUNIT_EXPECT_EQ(test, b.duration, 20LL);
-	KUNIT_EXPECT_EQ(test, b.steps, 0U);
-}
-
-/* The cap also ends steps that shrink. */
-static void a_duration_above_the_cap_is_one_step_long(struct kunit *test)
-{
-	struct wq_backoff b = { .duration = 100, .factor = WQ_ONE, .steps = 100, .cap = 35 };
-	struct wq_backoff shrinks = { .duration = 100, .factor = TENTHS(5), .steps = 100,
-				      .cap = 35 };
-
-	EXPECT_STEPS(test, &b, 100, 35, 35);
-	EXPECT_STEPS(test, &shrinks, 100, 35, 35);
-	KUNIT_EXPECT_EQ(test, shrinks.steps, 0U);
-}
-
-static void a_cap_of_0_or_below_is_none(struct kunit *test)
-{
-	s64 caps[] = { 0, -1, -HOUR, S64_MIN };
-	int i;
-
-	for (i = 0; i < ARRAY_SIZE(caps); i++) {
-		struct wq_backoff b = { .duration = 10, .factor = 2 * WQ_ONE, .steps = 3,
-					.cap = caps[i] };
-
-		EXPECT_STEPS(test, &b, 10, 20, 40, 80, 80);
-	}
-}
-
-static void a_factor_of_0_leaves_the_duration_as_it_is(struct kunit *test)
-{
-	struct wq_backoff b = { .duration = 10, .steps = 3 };
-	struct wq_backoff capped = { .duration = 10, .steps = 3, .cap = 5 };
-
-	EXPECT_STEPS(test, &b, 10, 10, 10, 10, 10);
-	EXPECT_STEPS(test, &capped, 10, 10, 10, 10, 10);
-	KUNIT_EXPECT_EQ(test, b.steps, 0U);
-}
-
-static void a_factor_below_1_shrinks_the_duration(struct kunit *test)
-{
-	struct wq_backoff b = { .duration = 1000, .factor = TENTHS(9), .steps = 4, .cap = 2000 };
-
-	EXPECT_STEPS(test, &b, 1000, 900, 810, 729, 656, 656);
-}
-
-static void a_duration_of_0_stays_0(struct kunit *test)
-{
-	struct wq_backoff b = { .factor = U32_MAX, .jitter = U32_MAX, .steps = 3, .cap = 5 };
-
-	EXPECT_STEPS(test, &b, 0, 0, 0, 0, 0);
 }
 
 static void jitter_never_feeds_back(struct kunit *test)
@@ -408,39 +248,6 @@ static void a_capped_duration_has_its_jitter(struct kunit *test)
 }
 
 /* --- step: the extremes --- */
-
-static void the_longest_duration_is_not_exceeded(struct kunit *test)
-{
-	struct wq_backoff b = { .duration = S64_MAX, .factor = U32_MAX, .jitter = U32_MAX,
-				.steps = 3 };
-	struct wq_backoff twice = { .duration = S64_MAX / 2 + 1, .factor = 2 * WQ_ONE,
-				    .steps = 3 };
-	struct wq_backoff least = { .duration = S64_MAX, .factor = WQ_ONE + 1, .steps = 3 };
-
-	EXPECT_STEPS(test, &b, S64_MAX, S64_MAX, S64_MAX, S64_MAX, S64_MAX);
-	EXPECT_STEPS(test, &twice, S64_MAX / 2 + 1, S64_MAX, S64_MAX, S64_MAX, S64_MAX);
-	EXPECT_STEPS(test, &least, S64_MAX, S64_MAX, S64_MAX, S64_MAX, S64_MAX);
-}
-
-static void a_product_above_the_longest_duration_is_above_every_cap(struct kunit *test)
-{
-	struct wq_backoff b = { .duration = S64_MAX / 2, .factor = U32_MAX, .steps = 3,
-				.cap = HOUR };
-
-	EXPECT_STEPS(test, &b, S64_MAX / 2, HOUR, HOUR);
-	KUNIT_EXPECT_EQ(test, b.steps, 0U);
-}
-
-static void the_longest_duration_is_multiplied_exactly(struct kunit *test)
-{
-	struct wq_backoff same = { .duration = S64_MAX, .factor = WQ_ONE, .steps = 3 };
-	struct wq_backoff half = { .duration = S64_MAX, .factor = TENTHS(5), .steps = 1 };
-	struct wq_backoff tenth = { .duration = S64_MAX, .factor = TENTHS(1), .steps = 1 };
-
-	EXPECT_STEPS(test, &same, S64_MAX, S64_MAX, S64_MAX, S64_MAX);
-	EXPECT_STEPS(test, &half, S64_MAX, 4611686018427387903LL);
-	EXPECT_STEPS(test, &tenth, S64_MAX, 922337203685477580LL);
-}
 
 static void a_backoff_grows_to_the_longest_duration_and_stays_there(struct kunit *test)
 {
@@ -562,32 +369,6 @@ static void expect_uniform(struct kunit *test, s64 d, u32 f, s64 spread)
 	}
 	KUNIT_EXPECT_GT(test, mean, spread / 200 * 99);
 	KUNIT_EXPECT_LT(test, mean, spread / 200 * 101);
-}
-
-static void a_jitter_is_uniform_up_to_its_part_of_the_duration(struct kunit *test)
-{
-	expect_uniform(test, 100 * SEC, TENTHS(1), 10 * SEC);
-}
-
-static void a_jitter_is_uniform_up_to_a_multiple_of_the_duration(struct kunit *test)
-{
-	expect_uniform(test, 10 * SEC, TENTHS(25), 25 * SEC);
-}
-
-static void a_jitter_factor_of_0_means_1(struct kunit *test)
-{
-	expect_uniform(test, 10 * SEC, 0, 10 * SEC);
-}
-
-static void a_jitter_of_a_century_is_uniform(struct kunit *test)
-{
-	expect_uniform(test, 876600 * HOUR, WQ_ONE, 876600 * HOUR);
-}
-
-static void the_widest_jitter_is_uniform(struct kunit *test)
-{
-	/* 2^50 times 4294.967295 */
-	expect_uniform(test, 1LL << 50, U32_MAX, 4835703277332616791LL);
 }
 
 static void a_step_jitters_as_wq_jitter_does(struct kunit *test)
@@ -728,52 +509,6 @@ static void a_manager_stays_at_its_longest_step_for_ever(struct kunit *test)
 	}
 }
 
-static void a_call_more_than_reset_after_the_last_starts_again(struct kunit *test)
-{
-	managed(test, SEC, HOUR, 100 * SEC, 2 * WQ_ONE, 0);
-	KUNIT_EXPECT_EQ(test, next(test), SEC);
-	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
-	KUNIT_EXPECT_EQ(test, next(test), 4 * SEC);
-	pass_alone(test, 100 * SEC + 1);
-	KUNIT_EXPECT_EQ(test, next(test), SEC);
-	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
-}
-
-static void a_call_exactly_reset_after_the_last_goes_on(struct kunit *test)
-{
-	managed(test, SEC, HOUR, 100 * SEC, 2 * WQ_ONE, 0);
-	KUNIT_EXPECT_EQ(test, next(test), SEC);
-	pass_alone(test, 100 * SEC);
-	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
-	pass_alone(test, 100 * SEC);
-	KUNIT_EXPECT_EQ(test, next(test), 4 * SEC);
-}
-
-static void a_manager_at_its_longest_step_starts_again_as_well(struct kunit *test)
-{
-	int i, round;
-
-	managed(test, SEC, 3 * SEC, 100 * SEC, 2 * WQ_ONE, 0);
-	for (round = 0; round < 3; round++) {
-		KUNIT_EXPECT_EQ(test, next(test), SEC);
-		KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
-		for (i = 0; i < 5; i++)
-			KUNIT_EXPECT_EQ(test, next(test), 3 * SEC);
-		pass_alone(test, 101 * SEC);
-	}
-}
-
-/* A wait longer than the reset resets the manager. */
-static void the_time_of_the_last_call_is_not_the_end_of_its_wait(struct kunit *test)
-{
-	managed(test, 60 * SEC, HOUR, 100 * SEC, 2 * WQ_ONE, 0);
-	KUNIT_EXPECT_EQ(test, next(test), 60 * SEC);
-	pass_alone(test, 60 * SEC);
-	KUNIT_EXPECT_EQ(test, next(test), 120 * SEC);
-	pass_alone(test, 120 * SEC);
-	KUNIT_EXPECT_EQ(test, next(test), 60 * SEC);
-}
-
 static void a_call_that_goes_on_counts_as_the_last_one(struct kunit *test)
 {
 	s64 want = SEC;
@@ -785,35 +520,6 @@ static void a_call_that_goes_on_counts_as_the_last_one(struct kunit *test)
 		pass_alone(test, 60 * SEC);
 		want *= 2;
 	}
-}
-
-static void the_first_call_has_the_first_step_however_late_it_comes(struct kunit *test)
-{
-	managed(test, SEC, HOUR, 100 * SEC, 2 * WQ_ONE, 0);
-	pass_alone(test, HOUR);
-	KUNIT_EXPECT_EQ(test, next(test), SEC);
-	pass_alone(test, 100 * SEC);
-	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
-}
-
-static void a_reset_of_0_goes_on_within_one_moment_only(struct kunit *test)
-{
-	managed(test, SEC, HOUR, 0, 2 * WQ_ONE, 0);
-	KUNIT_EXPECT_EQ(test, next(test), SEC);
-	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
-	pass_alone(test, 1);
-	KUNIT_EXPECT_EQ(test, next(test), SEC);
-}
-
-static void the_longest_reset_never_comes(struct kunit *test)
-{
-	struct backoff_fixture *fx = test->priv;
-
-	fx->base.now = 0;
-	managed(test, SEC, HOUR, S64_MAX, 2 * WQ_ONE, 0);
-	KUNIT_EXPECT_EQ(test, next(test), SEC);
-	fx->base.now = S64_MAX;
-	KUNIT_EXPECT_EQ(test, next(test), 2 * SEC);
 }
 
 static void a_manager_without_max_grows_to_the_longest_duration(struct kunit *test)
@@ -831,15 +537,6 @@ static void a_manager_without_max_grows_to_the_longest_duration(struct kunit *te
 	managed(test, 1, -1, S64_MAX, 10 * WQ_ONE, 0);
 	KUNIT_EXPECT_EQ(test, next(test), 1LL);
 	KUNIT_EXPECT_EQ(test, next(test), 10LL);
-}
-
-static void a_manager_without_factor_stays_at_its_first_step(struct kunit *test)
-{
-	int i;
-
-	managed(test, 5 * SEC, HOUR, HOUR, 0, 0);
-	for (i = 0; i < 10; i++)
-		KUNIT_EXPECT_EQ(test, next(test), 5 * SEC);
 }
 
 static void the_steps_of_a_manager_have_jitter_that_does_not_feed_back(struct kunit *test)
@@ -980,26 +677,19 @@ static void start_loop(struct kunit *test, void (*loop)(struct backoff_fixture *
 	wake_up_process(task);
 }
 
-static void start_sliding(struct kunit *test, bool sliding, void (*fn)(void *data))
-{
-	struct backoff_fixture *fx = test->priv;
+/* The loops: the two of wq_backoff_until(), and wq_until(). */
+enum { NOT_SLIDING, SLIDING, UNTIL, LOOPS };
 
-	fx->sliding = sliding;
-	start_loop(test, by_manager, fn);
-}
-
-static void start_until(struct kunit *test, s64 period, void (*fn)(void *data))
+/* The wait is the same each time. */
+static void start_every(struct kunit *test, int loop, s64 period, void (*fn)(void *data))
 {
 	struct backoff_fixture *fx = test->priv;
 
 	fx->period = period;
-	start_loop(test, by_period, fn);
-}
-
-/* The same wait each time. */
-static void every(struct kunit *test, s64 period)
-{
-	managed(test, period, 0, S64_MAX, 0, 0);
+	fx->sliding = loop == SLIDING;
+	if (loop != UNTIL)
+		managed(test, period, 0, S64_MAX, 0, 0);
+	start_loop(test, loop == UNTIL ? by_period : by_manager, fn);
 }
 
 static unsigned int runs(struct kunit *test)
@@ -1028,31 +718,61 @@ static void stop(struct kunit *test)
 	KUNIT_EXPECT_LT(test, fx->stop_took, AT_ONCE);
 }
 
+/* The loop runs fn once, waits, and sees a stop at once. */
+static void expect_one_run(struct kunit *test)
+{
+	ASSERT_EVENTUALLY(test, waits(test));
+	stop(test);
+	KUNIT_EXPECT_EQ(test, runs(test), 1U);
+}
+
+/* Runs a loop until fn has returned so many times. */
+static void finish_runs(struct kunit *test, unsigned int n)
+{
+	ASSERT_EVENTUALLY(test, runs(test) >= n);
+	stop(test);
+}
+
+/* fn takes so many ms. */
+static void time_runs(struct kunit *test, int loop, unsigned int period, unsigned int takes,
+		      unsigned int n)
+{
+	struct backoff_fixture *fx = test->priv;
+
+	fx->takes = takes;
+	start_every(test, loop, period * MSEC, run_timed);
+	finish_runs(test, n);
+}
+
+/* The least of some gaps: the machine may be busy at some of them. */
+static s64 least_gap(struct kunit *test, int n)
+{
+	struct backoff_fixture *fx = test->priv;
+	s64 least = S64_MAX;
+	int i;
+
+	for (i = 0; i < n; i++)
+		least = min(least, fx->began[i + 1] - fx->finished[i]);
+	return least;
+}
+
 static void backoff_until_runs_fn_at_once_and_then_waits(struct kunit *test)
 {
-	int sliding;
+	int loop;
 
-	for (sliding = 0; sliding < 2; sliding++) {
-		every(test, LONG);
-		start_sliding(test, sliding, run_timed);
+	for (loop = NOT_SLIDING; loop <= SLIDING; loop++) {
+		start_every(test, loop, LONG, run_timed);
 		ASSERT_EVENTUALLY(test, waits(test));
 		msleep(50);
 		KUNIT_EXPECT_EQ(test, runs(test), 1U);
-		stop(test);
-		KUNIT_EXPECT_EQ(test, runs(test), 1U);
+		expect_one_run(test);
 	}
 }
 
 static void backoff_until_runs_fn_again_and_again(struct kunit *test)
 {
-	int sliding;
-
-	for (sliding = 0; sliding < 2; sliding++) {
-		every(test, MSEC);
-		start_sliding(test, sliding, run_timed);
-		ASSERT_EVENTUALLY(test, runs(test) >= 10);
-		stop(test);
-	}
+	time_runs(test, NOT_SLIDING, 1, 0, 10);
+	time_runs(test, SLIDING, 1, 0, 10);
 }
 
 static void backoff_until_waits_for_the_steps_of_the_manager(struct kunit *test)
@@ -1062,77 +782,46 @@ static void backoff_until_waits_for_the_steps_of_the_manager(struct kunit *test)
 	int i;
 
 	managed(test, 10 * MSEC, 40 * MSEC, S64_MAX, 2 * WQ_ONE, 0);
-	start_sliding(test, true, run_timed);
-	ASSERT_EVENTUALLY(test, runs(test) >= 6);
-	stop(test);
+	fx->sliding = true;
+	start_loop(test, by_manager, run_timed);
+	finish_runs(test, 6);
 	for (i = 0; i < ARRAY_SIZE(want); i++)
 		KUNIT_EXPECT_GE(test, fx->began[i + 1] - fx->finished[i], want[i] * MSEC);
 }
 
-static void watch(struct kunit *test, s64 period)
+/* The manager reads its clock when it is asked. */
+static void expect_events(struct kunit *test, bool sliding, const char *events)
 {
 	struct backoff_fixture *fx = test->priv;
 
-	wq_backoff_manager_init(&fx->m, period, 0, S64_MAX, 0, 0, &fx->watched);
+	wq_backoff_manager_init(&fx->m, MSEC, 0, S64_MAX, 0, 0, &fx->watched);
+	fx->sliding = sliding;
+	start_loop(test, by_manager, run_timed);
+	finish_runs(test, 3);
+	fx->events[strlen(events)] = 0;
+	KUNIT_EXPECT_STREQ(test, (const char *)fx->events, events);
 }
 
 static void sliding_the_manager_is_asked_after_fn(struct kunit *test)
 {
-	struct backoff_fixture *fx = test->priv;
-
-	watch(test, MSEC);
-	start_sliding(test, true, run_timed);
-	ASSERT_EVENTUALLY(test, runs(test) >= 3);
-	stop(test);
-	KUNIT_EXPECT_EQ(test, strncmp(fx->events, "fwfwf", 5), 0);
+	expect_events(test, true, "fwfwf");
 }
 
 static void not_sliding_the_manager_is_asked_before_fn(struct kunit *test)
 {
-	struct backoff_fixture *fx = test->priv;
-
-	watch(test, MSEC);
-	start_sliding(test, false, run_timed);
-	ASSERT_EVENTUALLY(test, runs(test) >= 3);
-	stop(test);
-	KUNIT_EXPECT_EQ(test, strncmp(fx->events, "wfwfwf", 6), 0);
+	expect_events(test, false, "wfwfwf");
 }
 
 static void sliding_the_wait_starts_after_fn(struct kunit *test)
 {
-	struct backoff_fixture *fx = test->priv;
-	int i;
-
-	every(test, 50 * MSEC);
-	fx->takes = 40;
-	start_sliding(test, true, run_timed);
-	ASSERT_EVENTUALLY(test, runs(test) >= 4);
-	stop(test);
-	for (i = 0; i < 3; i++)
-		KUNIT_EXPECT_GE(test, fx->began[i + 1] - fx->finished[i], 50 * MSEC);
-}
-
-/* The least of some gaps: the machine may be busy at some of them. */
-static s64 least_gap(struct backoff_fixture *fx, int n)
-{
-	s64 least = S64_MAX;
-	int i;
-
-	for (i = 0; i < n; i++)
-		least = min(least, fx->began[i + 1] - fx->finished[i]);
-	return least;
+	time_runs(test, SLIDING, 50, 40, 4);
+	KUNIT_EXPECT_GE(test, least_gap(test, 3), 50 * MSEC);
 }
 
 static void not_sliding_the_wait_starts_before_fn(struct kunit *test)
 {
-	struct backoff_fixture *fx = test->priv;
-
-	every(test, 1000 * MSEC);
-	fx->takes = 800;
-	start_sliding(test, false, run_timed);
-	ASSERT_EVENTUALLY(test, runs(test) >= 4);
-	stop(test);
-	KUNIT_EXPECT_LT(test, least_gap(fx, 3), 900 * MSEC);
+	time_runs(test, NOT_SLIDING, 1000, 800, 4);
+	KUNIT_EXPECT_LT(test, least_gap(test, 3), 900 * MSEC);
 }
 
 /* Four waits, less what may pass between the start of the first one and fn. */
@@ -1140,41 +829,31 @@ static void not_sliding_there_is_a_wait_from_run_to_run(struct kunit *test)
 {
 	struct backoff_fixture *fx = test->priv;
 
-	every(test, 100 * MSEC);
-	start_sliding(test, false, run_timed);
-	ASSERT_EVENTUALLY(test, runs(test) >= 5);
-	stop(test);
+	time_runs(test, NOT_SLIDING, 100, 0, 5);
 	KUNIT_EXPECT_GE(test, fx->began[4] - fx->began[0], 300 * MSEC);
 }
 
 static void not_sliding_a_run_longer_than_the_wait_is_followed_by_the_next_at_once(
 		struct kunit *test)
 {
-	struct backoff_fixture *fx = test->priv;
+	time_runs(test, NOT_SLIDING, 500, 600, 5);
+	KUNIT_EXPECT_LT(test, least_gap(test, 4), 400 * MSEC);
+}
 
-	every(test, 500 * MSEC);
-	fx->takes = 600;
-	start_sliding(test, false, run_timed);
-	ASSERT_EVENTUALLY(test, runs(test) >= 5);
-	stop(test);
-	KUNIT_EXPECT_LT(test, least_gap(fx, 4), 400 * MSEC);
+static void until_waits_its_period_after_each_run(struct kunit *test)
+{
+	time_runs(test, UNTIL, 50, 20, 4);
+	KUNIT_EXPECT_GE(test, least_gap(test, 3), 50 * MSEC);
 }
 
 static void a_stop_is_seen_at_once_in_a_minute_of_sleep(struct kunit *test)
 {
-	int sliding;
+	int loop;
 
-	for (sliding = 0; sliding < 2; sliding++) {
-		every(test, LONG);
-		start_sliding(test, sliding, run_timed);
-		ASSERT_EVENTUALLY(test, waits(test));
-		stop(test);
-		KUNIT_EXPECT_EQ(test, runs(test), 1U);
+	for (loop = 0; loop < LOOPS; loop++) {
+		start_every(test, loop, LONG, run_timed);
+		expect_one_run(test);
 	}
-	start_until(test, LONG, run_timed);
-	ASSERT_EVENTUALLY(test, waits(test));
-	stop(test);
-	KUNIT_EXPECT_EQ(test, runs(test), 1U);
 }
 
 static void a_stop_is_seen_at_once_in_hours_of_sleep(struct kunit *test)
@@ -1183,16 +862,10 @@ static void a_stop_is_seen_at_once_in_hours_of_sleep(struct kunit *test)
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(periods); i++) {
-		every(test, periods[i]);
-		start_sliding(test, i % 2, run_timed);
-		ASSERT_EVENTUALLY(test, waits(test));
-		stop(test);
-		KUNIT_EXPECT_EQ(test, runs(test), 1U);
-
-		start_until(test, periods[i], run_timed);
-		ASSERT_EVENTUALLY(test, waits(test));
-		stop(test);
-		KUNIT_EXPECT_EQ(test, runs(test), 1U);
+		start_every(test, i % 2, periods[i], run_timed);
+		expect_one_run(test);
+		start_every(test, UNTIL, periods[i], run_timed);
+		expect_one_run(test);
 	}
 }
 
@@ -1204,11 +877,7 @@ static void a_stop_is_seen_whenever_it_comes(struct kunit *test)
 	int i;
 
 	for (i = 0; i < 300; i++) {
-		every(test, LONG);
-		if (i % 3)
-			start_sliding(test, i % 2, run_timed);
-		else
-			start_until(test, LONG, run_timed);
+		start_every(test, i % 3 ? i % 2 : UNTIL, LONG, run_timed);
 		for (end = jiffies + 30 * HZ; i % 5 && !runs(test); cond_resched())
 			KUNIT_ASSERT_TRUE(test, time_before(jiffies, end));
 		udelay(i % 7);
@@ -1221,95 +890,56 @@ static void a_stop_is_seen_whenever_it_comes(struct kunit *test)
 static void stopped_before_the_start_fn_is_never_run(struct kunit *test)
 {
 	struct backoff_fixture *fx = test->priv;
-	int sliding;
+	int loop;
 
 	fx->starts_late = true;
-	for (sliding = 0; sliding < 2; sliding++) {
-		every(test, 0);
-		start_sliding(test, sliding, run_timed);
+	for (loop = 0; loop < LOOPS; loop++) {
+		start_every(test, loop, 0, run_timed);
 		ASSERT_EVENTUALLY(test, READ_ONCE(fx->started));
 		stop(test);
 		KUNIT_EXPECT_EQ(test, runs(test), 0U);
 	}
-	start_until(test, 0, run_timed);
-	ASSERT_EVENTUALLY(test, READ_ONCE(fx->started));
-	stop(test);
-	KUNIT_EXPECT_EQ(test, runs(test), 0U);
 }
 
 static void stopped_during_a_run_there_is_no_other(struct kunit *test)
 {
 	s64 periods[] = { 0, 1, MSEC, LONG };
-	int i, sliding;
+	int i, loop;
 
-	for (i = 0; i < ARRAY_SIZE(periods); i++) {
-		for (sliding = 0; sliding < 2; sliding++) {
-			every(test, periods[i]);
-			start_sliding(test, sliding, run_until_stopped);
-			ASSERT_EVENTUALLY(test, waits(test));
-			stop(test);
-			KUNIT_EXPECT_EQ(test, runs(test), 1U);
+	for (i = 0; i < ARRAY_SIZE(periods); i++)
+		for (loop = 0; loop < LOOPS; loop++) {
+			start_every(test, loop, periods[i], run_until_stopped);
+			expect_one_run(test);
 		}
-		start_until(test, periods[i], run_until_stopped);
-		ASSERT_EVENTUALLY(test, waits(test));
-		stop(test);
-		KUNIT_EXPECT_EQ(test, runs(test), 1U);
-	}
-}
-
-static void until_waits_its_period_after_each_run(struct kunit *test)
-{
-	struct backoff_fixture *fx = test->priv;
-	int i;
-
-	fx->takes = 20;
-	start_until(test, 50 * MSEC, run_timed);
-	ASSERT_EVENTUALLY(test, runs(test) >= 4);
-	stop(test);
-	for (i = 0; i < 3; i++)
-		KUNIT_EXPECT_GE(test, fx->began[i + 1] - fx->finished[i], 50 * MSEC);
 }
 
 /* Other threads run from the first run on. */
-static void expect_turns(struct kunit *test)
+static void expect_turns(struct kunit *test, s64 period)
 {
 	struct backoff_fixture *fx = test->priv;
+	int loop;
 
-	ASSERT_EVENTUALLY(test, runs(test) >= 100);
-	WRITE_ONCE(fx->others_ran, true);
-	stop(test);
-	KUNIT_ASSERT_FALSE(test, fx->starved);
-	fx->others_ran = false;
+	for (loop = 0; loop < LOOPS; loop++) {
+		start_every(test, loop, period, run_greedily);
+		ASSERT_EVENTUALLY(test, runs(test) >= 100);
+		WRITE_ONCE(fx->others_ran, true);
+		stop(test);
+		KUNIT_ASSERT_FALSE(test, fx->starved);
+		fx->others_ran = false;
+	}
 }
 
 static void a_wait_of_0_or_below_is_none_but_leaves_the_cpu_to_others(struct kunit *test)
 {
-	s64 periods[] = { 0, -1, S64_MIN };
-	int i, sliding;
-
-	for (i = 0; i < ARRAY_SIZE(periods); i++) {
-		start_until(test, periods[i], run_greedily);
-		expect_turns(test);
-		for (sliding = 0; sliding < 2; sliding++) {
-			every(test, periods[i]);
-			start_sliding(test, sliding, run_greedily);
-			expect_turns(test);
-		}
-	}
+	expect_turns(test, 0);
+	expect_turns(test, -1);
+	expect_turns(test, S64_MIN);
 }
 
 /* Not sliding, the wait has ended when fn returns. */
 static void a_wait_of_1_ns_leaves_the_cpu_to_others(struct kunit *test)
 {
-	int sliding;
-
-	start_until(test, 1, run_greedily);
-	expect_turns(test);
-	for (sliding = 0; sliding < 2; sliding++) {
-		every(test, 1);
-		start_sliding(test, sliding, run_greedily);
-		expect_turns(test);
-	}
+	expect_turns(test, 1);
 }
 
 static void a_wake_up_for_no_reason_does_not_shorten_the_wait(struct kunit *test)
@@ -1317,8 +947,7 @@ static void a_wake_up_for_no_reason_does_not_shorten_the_wait(struct kunit *test
 	struct backoff_fixture *fx = test->priv;
 	int i;
 
-	every(test, LONG);
-	start_sliding(test, true, run_timed);
+	start_every(test, SLIDING, LONG, run_timed);
 	ASSERT_EVENTUALLY(test, waits(test));
 	for (i = 0; i < 50; i++) {
 		wake_up_process(fx->task);
@@ -1334,8 +963,7 @@ static void a_long_wait_does_not_look_hung(struct kunit *test)
 	struct backoff_fixture *fx = test->priv;
 	unsigned int state;
 
-	every(test, HOUR);
-	start_sliding(test, true, run_timed);
+	start_every(test, SLIDING, HOUR, run_timed);
 	ASSERT_EVENTUALLY(test, waits(test));
 	/* as khungtaskd and the load average see it */
 	state = READ_ONCE(fx->task->__state);
@@ -1344,32 +972,179 @@ static void a_long_wait_does_not_look_hung(struct kunit *test)
 	stop(test);
 }
 
+/* --- steps of rows, see wq_kunit_steps.h --- */
+
+#define BACKOFF(...)		STEP(backoff, .data = &(const struct wq_backoff){ __VA_ARGS__ })
+static s64 step_backoff(struct kunit *test, const struct step *s)
+{
+	((struct backoff_fixture *)test->priv)->b = *(const struct wq_backoff *)s->data;
+	return 0;
+}
+
+#define LIST(...) \
+	.data = (const s64[]){ __VA_ARGS__ }, \
+	.arg = sizeof((const s64[]){ __VA_ARGS__ }) / sizeof(s64)
+
+/* The durations that the next steps of the backoff return. */
+#define STEPS(...)		STEP(steps, LIST(__VA_ARGS__))
+static s64 step_steps(struct kunit *test, const struct step *s)
+{
+	struct backoff_fixture *fx = test->priv;
+	const s64 *want = s->data;
+	int i;
+
+	for (i = 0; i < s->arg; i++)
+		ASSERT_SAME(test, wq_backoff_step(&fx->b), want[i], "step %d", i);
+	return 0;
+}
+
+/* A field of the backoff. */
+#define HAS(field, value)	STEP(has, FIELD_OF(struct wq_backoff, field)), IS(value)
+static s64 step_has(struct kunit *test, const struct step *s)
+{
+	return field_at(&((struct backoff_fixture *)test->priv)->b, s->arg, s->flags);
+}
+
+#define UNIFORM(duration, factor, spread) \
+	STEP(uniform, .arg = duration, .flags = factor, .time = spread)
+static s64 step_uniform(struct kunit *test, const struct step *s)
+{
+	expect_uniform(test, s->arg, s->flags, s->time);
+	return 0;
+}
+
+/* Without jitter. */
+#define MANAGED(init, max, reset, factor)	STEP(managed, LIST(init, max, reset), .flags = factor)
+static s64 step_managed(struct kunit *test, const struct step *s)
+{
+	const s64 *times = s->data;
+
+	managed(test, times[0], times[1], times[2], s->flags, 0);
+	return 0;
+}
+
+/* What the next calls of the manager return, at one time. */
+#define NEXT(...)		STEP(next, LIST(__VA_ARGS__))
+static s64 step_next(struct kunit *test, const struct step *s)
+{
+	const s64 *want = s->data;
+	int i;
+
+	for (i = 0; i < s->arg; i++)
+		ASSERT_SAME(test, next(test), want[i], "call %d", i);
+	return 0;
+}
+
+const struct row wq_backoff_rows[] = {
+	/* --- step: the figures --- */
+	ROW(a_step_returns_the_present_duration_and_then_multiplies_it,
+	    BACKOFF(.duration = 10, .factor = 3 * WQ_ONE, .steps = 2), STEPS(10), HAS(duration, 30),
+	    HAS(steps, 1), STEPS(30), HAS(duration, 90), HAS(steps, 0), STEPS(90),
+	    HAS(duration, 90), HAS(steps, 0)),
+	ROW(a_step_changes_nothing_but_duration_and_steps,
+	    BACKOFF(.duration = 10, .factor = 3 * WQ_ONE, .jitter = 7, .steps = 3, .cap = 50),
+	    STEPS(10, 30, 50, 50, 50), HAS(factor, 3 * WQ_ONE), HAS(jitter, 7), HAS(cap, 50)),
+	ROW(without_steps_the_duration_stays,
+	    BACKOFF(.duration = 10, .factor = 3 * WQ_ONE, .cap = 5), STEPS(10, 10, 10),
+	    HAS(steps, 0)),
+	ROW(a_product_above_the_cap_becomes_it_and_ends_the_steps,
+	    BACKOFF(.duration = 10, .factor = 2 * WQ_ONE, .steps = 100, .cap = 35), STEPS(10, 20),
+	    HAS(duration, 35), HAS(steps, 0), STEPS(35, 35, 35)),
+	ROW(a_product_that_is_the_cap_ends_no_steps,
+	    BACKOFF(.duration = 10, .factor = 2 * WQ_ONE, .steps = 100, .cap = 20), STEPS(10),
+	    HAS(duration, 20), HAS(steps, 99), STEPS(20), HAS(duration, 20), HAS(steps, 0)),
+	/* The cap also ends steps that shrink. */
+	ROW(a_duration_above_the_cap_is_one_step_long,
+	    BACKOFF(.duration = 100, .factor = WQ_ONE, .steps = 100, .cap = 35),
+	    STEPS(100, 35, 35),
+	    BACKOFF(.duration = 100, .factor = TENTHS(5), .steps = 100, .cap = 35),
+	    STEPS(100, 35, 35), HAS(steps, 0)),
+	ROW(a_cap_of_0_or_below_is_none,
+	    BACKOFF(.duration = 10, .factor = 2 * WQ_ONE, .steps = 3), STEPS(10, 20, 40, 80, 80),
+	    BACKOFF(10, 2 * WQ_ONE, 0, 3, -1), STEPS(10, 20, 40, 80, 80),
+	    BACKOFF(10, 2 * WQ_ONE, 0, 3, -HOUR), STEPS(10, 20, 40, 80, 80),
+	    BACKOFF(10, 2 * WQ_ONE, 0, 3, S64_MIN), STEPS(10, 20, 40, 80, 80)),
+	ROW(a_factor_of_0_leaves_the_duration_as_it_is,
+	    BACKOFF(.duration = 10, .steps = 3, .cap = 5), STEPS(10, 10, 10, 10, 10),
+	    BACKOFF(.duration = 10, .steps = 3), STEPS(10, 10, 10, 10, 10), HAS(steps, 0)),
+	ROW(a_factor_below_1_shrinks_the_duration,
+	    BACKOFF(.duration = 1000, .factor = TENTHS(9), .steps = 4, .cap = 2000),
+	    STEPS(1000, 900, 810, 729, 656, 656)),
+	ROW(a_duration_of_0_stays_0,
+	    BACKOFF(.factor = U32_MAX, .jitter = U32_MAX, .steps = 3, .cap = 5),
+	    STEPS(0, 0, 0, 0, 0)),
+
+	/* --- step: the extremes --- */
+	ROW(the_longest_duration_is_not_exceeded,
+	    BACKOFF(.duration = S64_MAX, .factor = U32_MAX, .jitter = U32_MAX, .steps = 3),
+	    STEPS(S64_MAX, S64_MAX, S64_MAX, S64_MAX, S64_MAX),
+	    BACKOFF(.duration = S64_MAX / 2 + 1, .factor = 2 * WQ_ONE, .steps = 3),
+	    STEPS(S64_MAX / 2 + 1, S64_MAX, S64_MAX, S64_MAX, S64_MAX),
+	    BACKOFF(.duration = S64_MAX, .factor = WQ_ONE + 1, .steps = 3),
+	    STEPS(S64_MAX, S64_MAX, S64_MAX, S64_MAX, S64_MAX)),
+	ROW(a_product_above_the_longest_duration_is_above_every_cap,
+	    BACKOFF(.duration = S64_MAX / 2, .factor = U32_MAX, .steps = 3, .cap = HOUR),
+	    STEPS(S64_MAX / 2, HOUR, HOUR), HAS(steps, 0)),
+	ROW(the_longest_duration_is_multiplied_exactly,
+	    BACKOFF(.duration = S64_MAX, .factor = WQ_ONE, .steps = 3),
+	    STEPS(S64_MAX, S64_MAX, S64_MAX, S64_MAX),
+	    BACKOFF(.duration = S64_MAX, .factor = TENTHS(5), .steps = 1),
+	    STEPS(S64_MAX, 4611686018427387903LL),
+	    BACKOFF(.duration = S64_MAX, .factor = TENTHS(1), .steps = 1),
+	    STEPS(S64_MAX, 922337203685477580LL)),
+
+	/* --- jitter --- */
+	ROW(a_jitter_is_uniform_up_to_its_part_of_the_duration,
+	    UNIFORM(100 * SEC, TENTHS(1), 10 * SEC)),
+	ROW(a_jitter_is_uniform_up_to_a_multiple_of_the_duration,
+	    UNIFORM(10 * SEC, TENTHS(25), 25 * SEC)),
+	ROW(a_jitter_factor_of_0_means_1,
+	    UNIFORM(10 * SEC, 0, 10 * SEC)),
+	ROW(a_jitter_of_a_century_is_uniform,
+	    UNIFORM(876600 * HOUR, WQ_ONE, 876600 * HOUR)),
+	/* 2^50 times 4294.967295 */
+	ROW(the_widest_jitter_is_uniform,
+	    UNIFORM(1LL << 50, U32_MAX, 4835703277332616791LL)),
+
+	/* --- manager --- */
+	ROW(a_call_more_than_reset_after_the_last_starts_again,
+	    MANAGED(SEC, HOUR, 100 * SEC, 2 * WQ_ONE), NEXT(SEC, 2 * SEC, 4 * SEC),
+	    CLOCK(100 * SEC + 1), NEXT(SEC, 2 * SEC)),
+	ROW(a_call_exactly_reset_after_the_last_goes_on,
+	    MANAGED(SEC, HOUR, 100 * SEC, 2 * WQ_ONE), NEXT(SEC), CLOCK(100 * SEC), NEXT(2 * SEC),
+	    CLOCK(100 * SEC), NEXT(4 * SEC)),
+	ROW(a_manager_at_its_longest_step_starts_again_as_well,
+	    MANAGED(SEC, 3 * SEC, 100 * SEC, 2 * WQ_ONE),
+	    NEXT(SEC, 2 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC), CLOCK(101 * SEC),
+	    NEXT(SEC, 2 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC), CLOCK(101 * SEC),
+	    NEXT(SEC, 2 * SEC, 3 * SEC, 3 * SEC, 3 * SEC, 3 * SEC)),
+	/* A wait longer than the reset resets the manager. */
+	ROW(the_time_of_the_last_call_is_not_the_end_of_its_wait,
+	    MANAGED(60 * SEC, HOUR, 100 * SEC, 2 * WQ_ONE), NEXT(60 * SEC), CLOCK(60 * SEC),
+	    NEXT(120 * SEC), CLOCK(120 * SEC), NEXT(60 * SEC)),
+	ROW(the_first_call_has_the_first_step_however_late_it_comes,
+	    MANAGED(SEC, HOUR, 100 * SEC, 2 * WQ_ONE), CLOCK(HOUR), NEXT(SEC), CLOCK(100 * SEC),
+	    NEXT(2 * SEC)),
+	ROW(a_reset_of_0_goes_on_within_one_moment_only,
+	    MANAGED(SEC, HOUR, 0, 2 * WQ_ONE), NEXT(SEC, 2 * SEC), CLOCK(1), NEXT(SEC)),
+	/* from 0 to the end of time */
+	ROW(the_longest_reset_never_comes,
+	    CLOCK(-BEGIN), MANAGED(SEC, HOUR, S64_MAX, 2 * WQ_ONE), NEXT(SEC), CLOCK(S64_MAX),
+	    NEXT(2 * SEC)),
+	ROW(a_manager_without_factor_stays_at_its_first_step,
+	    MANAGED(5 * SEC, HOUR, HOUR, 0),
+	    NEXT(5 * SEC, 5 * SEC, 5 * SEC, 5 * SEC, 5 * SEC, 5 * SEC, 5 * SEC)),
+	{}
+};
+
 static struct kunit_case backoff_cases[] = {
 	KUNIT_CASE(the_steps_of_a_backoff_are_those_of_client_go),
-	KUNIT_CASE(a_step_returns_the_present_duration_and_then_multiplies_it),
-	KUNIT_CASE(a_step_changes_nothing_but_duration_and_steps),
-	KUNIT_CASE(without_steps_the_duration_stays),
-	KUNIT_CASE(a_product_above_the_cap_becomes_it_and_ends_the_steps),
-	KUNIT_CASE(a_product_that_is_the_cap_ends_no_steps),
-	KUNIT_CASE(a_duration_above_the_cap_is_one_step_long),
-	KUNIT_CASE(a_cap_of_0_or_below_is_none),
-	KUNIT_CASE(a_factor_of_0_leaves_the_duration_as_it_is),
-	KUNIT_CASE(a_factor_below_1_shrinks_the_duration),
-	KUNIT_CASE(a_duration_of_0_stays_0),
 	KUNIT_CASE(jitter_never_feeds_back),
 	KUNIT_CASE(a_jitter_of_0_is_none),
 	KUNIT_CASE(a_capped_duration_has_its_jitter),
-	KUNIT_CASE(the_longest_duration_is_not_exceeded),
-	KUNIT_CASE(a_product_above_the_longest_duration_is_above_every_cap),
-	KUNIT_CASE(the_longest_duration_is_multiplied_exactly),
 	KUNIT_CASE(a_backoff_grows_to_the_longest_duration_and_stays_there),
 	KUNIT_CASE(a_negative_duration_never_becomes_a_wait),
 	KUNIT_CASE(random_backoffs_agree_with_a_model),
-	KUNIT_CASE(a_jitter_is_uniform_up_to_its_part_of_the_duration),
-	KUNIT_CASE(a_jitter_is_uniform_up_to_a_multiple_of_the_duration),
-	KUNIT_CASE(a_jitter_factor_of_0_means_1),
-	KUNIT_CASE(a_jitter_of_a_century_is_uniform),
-	KUNIT_CASE(the_widest_jitter_is_uniform),
 	KUNIT_CASE(a_step_jitters_as_wq_jitter_does),
 	KUNIT_CASE(a_jitter_of_few_ns_meets_each_of_them),
 	KUNIT_CASE(a_jitter_of_less_than_a_ns_is_none),
@@ -1378,16 +1153,8 @@ static struct kunit_case backoff_cases[] = {
 	KUNIT_CASE(a_jitter_never_exceeds_the_longest_duration),
 	KUNIT_CASE(a_manager_takes_the_next_step_with_every_call),
 	KUNIT_CASE(a_manager_stays_at_its_longest_step_for_ever),
-	KUNIT_CASE(a_call_more_than_reset_after_the_last_starts_again),
-	KUNIT_CASE(a_call_exactly_reset_after_the_last_goes_on),
-	KUNIT_CASE(a_manager_at_its_longest_step_starts_again_as_well),
-	KUNIT_CASE(the_time_of_the_last_call_is_not_the_end_of_its_wait),
 	KUNIT_CASE(a_call_that_goes_on_counts_as_the_last_one),
-	KUNIT_CASE(the_first_call_has_the_first_step_however_late_it_comes),
-	KUNIT_CASE(a_reset_of_0_goes_on_within_one_moment_only),
-	KUNIT_CASE(the_longest_reset_never_comes),
 	KUNIT_CASE(a_manager_without_max_grows_to_the_longest_duration),
-	KUNIT_CASE(a_manager_without_factor_stays_at_its_first_step),
 	KUNIT_CASE(the_steps_of_a_manager_have_jitter_that_does_not_feed_back),
 	KUNIT_CASE(two_managers_share_nothing),
 	KUNIT_CASE(a_manager_without_a_clock_uses_real_time),

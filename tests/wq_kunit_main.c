@@ -47,7 +47,7 @@ static const struct {
 	{ &wq_add_rate_limited_suite, wq_add_rate_limited_rows },
 	{ &wq_done_with_suite, wq_done_with_rows },
 	{ &wq_done_get_suite },
-	{ &wq_backoff_suite },
+	{ &wq_backoff_suite, wq_backoff_rows },
 	{ &wq_controller_suite, wq_controller_rows },
 	{ &wq_metrics_suite, wq_metrics_rows },
 	{ &wq_lease_suite, wq_lease_rows },

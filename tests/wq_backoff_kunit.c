@@ -1000,18 +1000,11 @@ static s64 step_steps(struct kunit *test, const struct step *s)
 
 /* A field of the backoff. */
 #define HAS(field, value)	STEP(has, FIELD_OF(struct wq_backoff, field)), IS(value)
-static s64 step_has(struct kunit *test, const struct step *s)
-{
-	return field_at(&((struct backoff_fixture *)test->priv)->b, s->arg, s->flags);
-}
+static VALUE_STEP(has, field_at(&((struct backoff_fixture *)test->priv)->b, s->arg, s->flags))
 
 #define UNIFORM(duration, factor, spread) \
 	STEP(uniform, .arg = duration, .flags = factor, .time = spread)
-static s64 step_uniform(struct kunit *test, const struct step *s)
-{
-	expect_uniform(test, s->arg, s->flags, s->time);
-	return 0;
-}
+static VOID_STEP(uniform, expect_uniform(test, s->arg, s->flags, s->time))
 
 /* Without jitter. */
 #define MANAGED(init, max, reset, factor)	STEP(managed, LIST(init, max, reset), .flags = factor)

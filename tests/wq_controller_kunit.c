@@ -1299,62 +1299,31 @@ static s64 step_limited(struct kunit *test, const struct step *s)
 }
 
 #define FAILS(times)		STEP(fails, .arg = times)
-static s64 step_fails(struct kunit *test, const struct step *s)
-{
-	((struct control_fixture *)test->priv)->fails = s->arg;
-	return 0;
-}
+static VOID_STEP(fails, ((struct control_fixture *)test->priv)->fails = s->arg)
 
 #define RETURNS(ns)		STEP(returns, .arg = ns)
-static s64 step_returns(struct kunit *test, const struct step *s)
-{
-	((struct control_fixture *)test->priv)->after = s->arg;
-	return 0;
-}
+static VOID_STEP(returns, ((struct control_fixture *)test->priv)->after = s->arg)
 
 #define CONTROL(workers, max_retries, fn) \
 	STEP(control, .flags = workers, .arg = max_retries, .ending = fn)
-static s64 step_control(struct kunit *test, const struct step *s)
-{
-	control(test, s->flags, s->arg, s->ending);
-	return 0;
-}
+static VOID_STEP(control, control(test, s->flags, s->arg, s->ending))
 
 #define ADD_EACH(keys)		STEP(add_each, .key = keys)
-static s64 step_add_each(struct kunit *test, const struct step *s)
-{
-	add_each(test, s->key);
-	return 0;
-}
+static VOID_STEP(add_each, add_each(test, s->key))
 
 #define ENTERED(n)		STEP(entered, .arg = n)
-static s64 step_entered(struct kunit *test, const struct step *s)
-{
-	entered(test, s->arg);
-	return 0;
-}
+static VOID_STEP(entered, entered(test, s->arg))
 
 #define LET_GO(n)		STEP(let_go, .arg = n)
-static s64 step_let_go(struct kunit *test, const struct step *s)
-{
-	let_go(test, s->arg);
-	return 0;
-}
+static VOID_STEP(let_go, let_go(test, s->arg))
 
 #define LET_ALL_GO		STEP(let_all_go)
-static s64 step_let_all_go(struct kunit *test, const struct step *s)
-{
-	let_all_go(test);
-	return 0;
-}
+static VOID_STEP(let_all_go, let_all_go(test))
 
 /* The number of the key's runs, now and in time. */
 #define RUNS(k, n)		STEP(runs, .key = k), IS(n)
 #define COMES_TO_RUNS(k, n)	STEP(runs, .key = k), BECOMES(n)
-static s64 step_runs(struct kunit *test, const struct step *s)
-{
-	return runs(test, *s->key);
-}
+static VALUE_STEP(runs, runs(test, *s->key))
 
 #define GONE(k)			QUERY(k), BECOMES(-ENOENT)
 
@@ -1362,18 +1331,12 @@ static s64 step_runs(struct kunit *test, const struct step *s)
 #define COUNT(field, n)		STEP(count, .arg = offsetof(struct control_fixture, field)), IS(n)
 #define COMES_TO(field, n) \
 	STEP(count, .arg = offsetof(struct control_fixture, field)), BECOMES(n)
-static s64 step_count(struct kunit *test, const struct step *s)
-{
-	return atomic_read((atomic_t *)((char *)test->priv + s->arg));
-}
+static VALUE_STEP(count, atomic_read((atomic_t *)((char *)test->priv + s->arg)))
 
 #define STAT_BECOMES(field, n)	STEP(stat, FIELD_OF(struct wq_stat, field)), BECOMES(n)
 
 #define IDLE			STEP(idle), BECOMES(true)
-static s64 step_idle(struct kunit *test, const struct step *s)
-{
-	return idle(test);
-}
+static VALUE_STEP(idle, idle(test))
 
 /* A number of struct threads. */
 #define WORKERS(field)		STEP(workers, FIELD_OF(struct threads, field))
@@ -1386,46 +1349,24 @@ static s64 step_workers(struct kunit *test, const struct step *s)
 }
 
 #define WORKERS_SLEEP		STEP(workers_sleep)
-static s64 step_workers_sleep(struct kunit *test, const struct step *s)
-{
-	workers_sleep(test);
-	return 0;
-}
+static VOID_STEP(workers_sleep, workers_sleep(test))
 
 #define GIVEN_UP_AFTER(max_retries)	STEP(given_up, .arg = max_retries)
-static s64 step_given_up(struct kunit *test, const struct step *s)
-{
-	expect_given_up(test, s->arg);
-	return 0;
-}
+static VOID_STEP(given_up, expect_given_up(test, s->arg))
 
 #define STOP			STEP(stop, .flags = false)
 #define STOP_WITH_DRAIN		STEP(stop, .flags = true)
-static s64 step_stop(struct kunit *test, const struct step *s)
-{
-	return stop(test, s->flags);
-}
+static VALUE_STEP(stop, stop(test, s->flags))
 
 #define STOP_AT_ONCE(drain)	STEP(stop_at_once, .flags = drain)
-static s64 step_stop_at_once(struct kunit *test, const struct step *s)
-{
-	expect_stop_at_once(test, s->flags);
-	return 0;
-}
+static VOID_STEP(stop_at_once, expect_stop_at_once(test, s->flags))
 
 /* The stop waits for a run or for another consumer. */
 #define BEGIN_STOP(drain)	STEP(begin_stop, .as = "stop", .flags = drain), STILL_WAITS("stop")
-static s64 step_begin_stop(struct kunit *test, const struct step *s)
-{
-	begin_stop(test, s->flags)->name = s->as;
-	return 0;
-}
+static VOID_STEP(begin_stop, begin_stop(test, s->flags)->name = s->as)
 
 #define END_STOP		STEP(end_stop, .as = "stop")
-static s64 step_end_stop(struct kunit *test, const struct step *s)
-{
-	return end_stop(test, actor_of(test, s));
-}
+static VALUE_STEP(end_stop, end_stop(test, actor_of(test, s)))
 
 /* Parts of rows that are about a plain stop and a stop with drain. */
 #define STOP_OF_WAITING_WORKERS(drain) \

@@ -52,11 +52,7 @@ static struct wq_item *item_of(struct kunit *test, const struct step *s)
 	return &held_of(test, s)->item;
 }
 
-s64 step_get(struct kunit *test, const struct step *s)
-{
-	new_held(test, s)->item = get(test, s->key);
-	return 0;
-}
+VOID_STEP(get, new_held(test, s)->item = get(test, s->key))
 
 s64 step_get_leased(struct kunit *test, const struct step *s)
 {
@@ -68,140 +64,39 @@ s64 step_get_leased(struct kunit *test, const struct step *s)
 	return 0;
 }
 
-s64 step_done(struct kunit *test, const struct step *s)
-{
-	return done(test, item_of(test, s));
-}
-
-s64 step_done_with(struct kunit *test, const struct step *s)
-{
-	return done_with(test, item_of(test, s), s->arg, s->flags);
-}
-
-s64 step_touch(struct kunit *test, const struct step *s)
-{
-	return touch(test, item_of(test, s));
-}
-
-s64 step_got(struct kunit *test, const struct step *s)
-{
-	return *(s32 *)((char *)item_of(test, s) + s->arg);
-}
-
-s64 step_run(struct kunit *test, const struct step *s)
-{
-	run(test, s->key);
-	return 0;
-}
-
-s64 step_get_any(struct kunit *test, const struct step *s)
-{
-	return get_error(test);
-}
+VALUE_STEP(done, done(test, item_of(test, s)))
+VALUE_STEP(done_with, done_with(test, item_of(test, s), s->arg, s->flags))
+VALUE_STEP(touch, touch(test, item_of(test, s)))
+VALUE_STEP(got, *(s32 *)((char *)item_of(test, s) + s->arg))
+VOID_STEP(run, run(test, s->key))
+VALUE_STEP(get_any, get_error(test))
 
 /* --- other verbs --- */
 
-s64 step_add(struct kunit *test, const struct step *s)
-{
-	return add(test, s->key);
-}
-
-s64 step_add_after(struct kunit *test, const struct step *s)
-{
-	return add_after_flags(test, s->key, s->arg, s->flags);
-}
-
-s64 step_add_rate_limited(struct kunit *test, const struct step *s)
-{
-	return add_rate_limited(test, s->key);
-}
-
-s64 step_cancel(struct kunit *test, const struct step *s)
-{
-	return cancel(test, s->key);
-}
-
-s64 step_forget(struct kunit *test, const struct step *s)
-{
-	return forget(test, s->key);
-}
-
-s64 step_query(struct kunit *test, const struct step *s)
-{
-	return query(test, s->key);
-}
-
-s64 step_num_requeues(struct kunit *test, const struct step *s)
-{
-	return num_requeues(test, s->key);
-}
-
-s64 step_done_key(struct kunit *test, const struct step *s)
-{
-	return done_key(test, s->key);
-}
-
-s64 step_shutdown(struct kunit *test, const struct step *s)
-{
-	wq_shutdown(queue(test));
-	return 0;
-}
-
-s64 step_len(struct kunit *test, const struct step *s)
-{
-	return wq_len(queue(test));
-}
+VALUE_STEP(add, add(test, s->key))
+VALUE_STEP(add_after, add_after_flags(test, s->key, s->arg, s->flags))
+VALUE_STEP(add_rate_limited, add_rate_limited(test, s->key))
+VALUE_STEP(cancel, cancel(test, s->key))
+VALUE_STEP(forget, forget(test, s->key))
+VALUE_STEP(query, query(test, s->key))
+VALUE_STEP(num_requeues, num_requeues(test, s->key))
+VALUE_STEP(done_key, done_key(test, s->key))
+VOID_STEP(shutdown, wq_shutdown(queue(test)))
+VALUE_STEP(len, wq_len(queue(test)))
 
 /* --- the statistics --- */
 
-s64 step_stat(struct kunit *test, const struct step *s)
-{
-	return field_at(stats(test), s->arg, s->flags);
-}
-
-s64 step_remember(struct kunit *test, const struct step *s)
-{
-	remember(test);
-	return 0;
-}
-
-s64 step_unchanged(struct kunit *test, const struct step *s)
-{
-	EXPECT_UNCHANGED(test);
-	return 0;
-}
+VALUE_STEP(stat, field_at(stats(test), s->arg, s->flags))
+VOID_STEP(remember, remember(test))
+VOID_STEP(unchanged, EXPECT_UNCHANGED(test))
 
 /* --- the clock, and the queue --- */
 
-s64 step_pass(struct kunit *test, const struct step *s)
-{
-	pass(test, s->arg);
-	return 0;
-}
-
-s64 step_at(struct kunit *test, const struct step *s)
-{
-	at(test, s->arg);
-	return 0;
-}
-
-s64 step_clock(struct kunit *test, const struct step *s)
-{
-	pass_alone(test, s->arg);
-	return 0;
-}
-
-s64 step_tick(struct kunit *test, const struct step *s)
-{
-	wq_tick(queue(test));
-	return 0;
-}
-
-s64 step_new_queue(struct kunit *test, const struct step *s)
-{
-	queue_on_clock(test, *s->params);
-	return 0;
-}
+VOID_STEP(pass, pass(test, s->arg))
+VOID_STEP(at, at(test, s->arg))
+VOID_STEP(clock, pass_alone(test, s->arg))
+VOID_STEP(tick, wq_tick(queue(test)))
+VOID_STEP(new_queue, queue_on_clock(test, *s->params))
 
 s64 step_with_policy(struct kunit *test, const struct step *s)
 {
@@ -212,20 +107,9 @@ s64 step_with_policy(struct kunit *test, const struct step *s)
 	return 0;
 }
 
-s64 step_policy(struct kunit *test, const struct step *s)
-{
-	return field_at(&fixture(test)->policy, s->arg, s->flags);
-}
-
-s64 step_pause(struct kunit *test, const struct step *s)
-{
-	return wq_pause(queue(test), s->flags, s->arg);
-}
-
-s64 step_shutting_down(struct kunit *test, const struct step *s)
-{
-	return wq_shutting_down(queue(test));
-}
+VALUE_STEP(policy, field_at(&fixture(test)->policy, s->arg, s->flags))
+VALUE_STEP(pause, wq_pause(queue(test), s->flags, s->arg))
+VALUE_STEP(shutting_down, wq_shutting_down(queue(test)))
 
 /* --- actors --- */
 
@@ -241,53 +125,17 @@ struct actor *actor_of(struct kunit *test, const struct step *s)
 	return NULL;
 }
 
-s64 step_start(struct kunit *test, const struct step *s)
-{
-	start(test, s->actor, s->arg)->name = s->as;
-	return 0;
-}
-
-s64 step_sleeps(struct kunit *test, const struct step *s)
-{
-	sleeps(test, actor_of(test, s));
-	return 0;
-}
-
-s64 step_still_waits(struct kunit *test, const struct step *s)
-{
-	EXPECT_STILL_WAITS(test, actor_of(test, s));
-	return 0;
-}
-
-s64 step_ends(struct kunit *test, const struct step *s)
-{
-	return result(test, actor_of(test, s));
-}
-
-s64 step_signal(struct kunit *test, const struct step *s)
-{
-	send_sig(s->arg, actor_of(test, s)->task, 1);
-	return 0;
-}
-
-s64 step_interrupted(struct kunit *test, const struct step *s)
-{
-	EXPECT_INTERRUPTED(test, result(test, actor_of(test, s)));
-	return 0;
-}
-
-s64 step_has_got(struct kunit *test, const struct step *s)
-{
-	expect_key(test, &actor_of(test, s)->held.item, s->key);
-	return 0;
-}
+VOID_STEP(start, start(test, s->actor, s->arg)->name = s->as)
+VOID_STEP(sleeps, sleeps(test, actor_of(test, s)))
+VOID_STEP(still_waits, EXPECT_STILL_WAITS(test, actor_of(test, s)))
+VALUE_STEP(ends, result(test, actor_of(test, s)))
+VOID_STEP(signal, send_sig(s->arg, actor_of(test, s)->task, 1))
+VOID_STEP(interrupted, EXPECT_INTERRUPTED(test, result(test, actor_of(test, s))))
+VOID_STEP(has_got, expect_key(test, &actor_of(test, s)->held.item, s->key))
 
 /* --- rows --- */
 
-s64 step_is(struct kunit *test, const struct step *s)
-{
-	return s->arg;
-}
+VALUE_STEP(is, s->arg)
 
 s64 step_becomes(struct kunit *test, const struct step *s)
 {

@@ -17,9 +17,11 @@
 
 struct control_fixture;
 struct tally;
+struct step;
+typedef s64 step_fn(struct kunit *test, const struct step *s);
 
 struct step {
-	s64 (*fn)(struct kunit *test, const struct step *s);
+	step_fn *fn;
 	const char *verb, *key;
 	const char *as;			/* under which GET_AS() remembers the key */
 	const char *text;
@@ -133,47 +135,20 @@ void run_row(struct kunit *test);
 /* The actor, a getter, has got this key. */
 #define HAS_GOT(name, k)	STEP(has_got, .as = name, .key = k)
 
+/* The function of a step that is one call: its result, or a call without a result. */
+#define VALUE_STEP(name, call) \
+	s64 step_##name(struct kunit *test, const struct step *s) { return call; }
+#define VOID_STEP(name, call) \
+	s64 step_##name(struct kunit *test, const struct step *s) { call; return 0; }
+
 /* The functions of the steps. */
-#define DECLARE_STEP(name)	s64 step_##name(struct kunit *test, const struct step *s)
-DECLARE_STEP(is);
-DECLARE_STEP(becomes);
-DECLARE_STEP(remember);
-DECLARE_STEP(unchanged);
-DECLARE_STEP(add);
-DECLARE_STEP(add_after);
-DECLARE_STEP(add_rate_limited);
-DECLARE_STEP(cancel);
-DECLARE_STEP(forget);
-DECLARE_STEP(query);
-DECLARE_STEP(num_requeues);
-DECLARE_STEP(done_key);
-DECLARE_STEP(shutdown);
-DECLARE_STEP(get);
-DECLARE_STEP(get_leased);
-DECLARE_STEP(done);
-DECLARE_STEP(done_with);
-DECLARE_STEP(touch);
-DECLARE_STEP(got);
-DECLARE_STEP(run);
-DECLARE_STEP(get_any);
-DECLARE_STEP(len);
-DECLARE_STEP(stat);
-DECLARE_STEP(pass);
-DECLARE_STEP(at);
-DECLARE_STEP(clock);
-DECLARE_STEP(tick);
-DECLARE_STEP(new_queue);
-DECLARE_STEP(with_policy);
-DECLARE_STEP(policy);
-DECLARE_STEP(pause);
-DECLARE_STEP(shutting_down);
-DECLARE_STEP(start);
-DECLARE_STEP(sleeps);
-DECLARE_STEP(still_waits);
-DECLARE_STEP(ends);
-DECLARE_STEP(signal);
-DECLARE_STEP(interrupted);
-DECLARE_STEP(has_got);
+step_fn step_is, step_becomes, step_remember, step_unchanged, step_add, step_add_after,
+	step_add_rate_limited, step_cancel, step_forget, step_query, step_num_requeues,
+	step_done_key, step_shutdown, step_get, step_get_leased, step_done, step_done_with,
+	step_touch, step_got, step_run, step_get_any, step_len, step_stat, step_pass, step_at,
+	step_clock, step_tick, step_new_queue, step_with_policy, step_policy, step_pause,
+	step_shutting_down, step_start, step_sleeps, step_still_waits, step_ends, step_signal,
+	step_interrupted, step_has_got;
 
 /* The last actor that got this name. */
 struct actor *actor_of(struct kunit *test, const struct step *s);

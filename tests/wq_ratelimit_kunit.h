@@ -126,11 +126,6 @@ void retain(struct kunit *test, const char *key, u32 n);
 	STAT(keys, nr_keys), STAT(failed, nr_failed), STAT(retained, nr_retained)
 #define RUNS_CONSERVED(requeued)	STEP(runs_conserved, .arg = requeued)
 
-DECLARE_STEP(probed);
-DECLARE_STEP(probe_delay);
-DECLARE_STEP(probe);
-DECLARE_STEP(saw);
-DECLARE_STEP(retained);
-DECLARE_STEP(runs_conserved);
+step_fn step_probed, step_probe_delay, step_probe, step_saw, step_retained, step_runs_conserved;
 
 #endif /* _WQ_RATELIMIT_KUNIT_H */

@@ -934,28 +934,16 @@ static void no_run_is_in_progress_after_a_disable(struct kunit *test)
 /* --- steps of rows --- */
 
 #define FLUSH(k, ns)		STEP(flush, .key = k, .arg = ns)
-static s64 step_flush(struct kunit *test, const struct step *s)
-{
-	return flush(test, s->key, s->arg);
-}
+static VALUE_STEP(flush, flush(test, s->key, s->arg))
 
 #define DISABLE(k, ns)		STEP(disable, .key = k, .arg = ns)
-static s64 step_disable(struct kunit *test, const struct step *s)
-{
-	return disable(test, s->key, s->arg);
-}
+static VALUE_STEP(disable, disable(test, s->key, s->arg))
 
 #define ENABLE(k)		STEP(enable, .key = k)
-static s64 step_enable(struct kunit *test, const struct step *s)
-{
-	return enable(test, s->key);
-}
+static VALUE_STEP(enable, enable(test, s->key))
 
 #define KICK(k)			STEP(kick, .key = k)
-static s64 step_kick(struct kunit *test, const struct step *s)
-{
-	return wq_kick(queue(test), s->key, strlen(s->key));
-}
+static VALUE_STEP(kick, wq_kick(queue(test), s->key, strlen(s->key)))
 
 /* Actors, by names. */
 #define START_FLUSH(name, k)	STEP(start_waiter, .as = name, .key = k, .actor = flusher)
@@ -971,25 +959,14 @@ static s64 step_start_waiter(struct kunit *test, const struct step *s)
 
 /* A wait, which is known by a name. */
 #define WATCH(name, k)		STEP(watch, .as = name, .key = k)
-static s64 step_watch(struct kunit *test, const struct step *s)
-{
-	new_got(test, s)->fence = watch(test, s->key);
-	return 0;
-}
+static VOID_STEP(watch, new_got(test, s)->fence = watch(test, s->key))
 
 /* The result of the wait. */
 #define FENCE(name, result)	STEP(fence, .as = name), IS(result)
-static s64 step_fence(struct kunit *test, const struct step *s)
-{
-	return fence_result(got_of(test, s)->fence);
-}
+static VALUE_STEP(fence, fence_result(got_of(test, s)->fence))
 
 #define GIVE_UP_FENCE(name)	STEP(end, .as = name)
-static s64 step_end(struct kunit *test, const struct step *s)
-{
-	end(test, got_of(test, s)->fence);
-	return 0;
-}
+static VOID_STEP(end, end(test, got_of(test, s)->fence))
 
 #define ENDED(name, result)	FENCE(name, result), GIVE_UP_FENCE(name)
 

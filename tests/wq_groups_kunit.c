@@ -559,40 +559,20 @@ static void queue_of_groups_can_be_destroyed_with_keys_in_all_states(struct kuni
 /* --- steps of rows --- */
 
 #define ADD_ALL(...)		STEP(add_all, .keys = KEYS(__VA_ARGS__))
-static s64 step_add_all(struct kunit *test, const struct step *s)
-{
-	add_all(test, s->keys);
-	return 0;
-}
+static VOID_STEP(add_all, add_all(test, s->keys))
 
 #define RUN_ALL(...)		STEP(run_all, .keys = KEYS(__VA_ARGS__))
-static s64 step_run_all(struct kunit *test, const struct step *s)
-{
-	run_all(test, s->keys);
-	return 0;
-}
+static VOID_STEP(run_all, run_all(test, s->keys))
 
 #define GROUPS_OF(limit)	STEP(groups_of, .arg = limit)
-static s64 step_groups_of(struct kunit *test, const struct step *s)
-{
-	groups_of(test, s->arg);
-	return 0;
-}
+static VOID_STEP(groups_of, groups_of(test, s->arg))
 
 #define BY_PREFIX(len)		STEP(by_prefix, .arg = len)
-static s64 step_by_prefix(struct kunit *test, const struct step *s)
-{
-	groups_by_prefix(test, s->arg);
-	return 0;
-}
+static VOID_STEP(by_prefix, groups_by_prefix(test, s->arg))
 
 /* A file gets the key and is closed. */
 #define LOST_BY_A_FILE(k)	STEP(lost_by_a_file, .key = k)
-static s64 step_lost_by_a_file(struct kunit *test, const struct step *s)
-{
-	consumer_close(holder(test, s->key));
-	return 0;
-}
+static VOID_STEP(lost_by_a_file, consumer_close(holder(test, s->key)))
 
 #define FIGURES(nr_ready, nr_blocked, nr_groups) \
 	STAT(ready, nr_ready), STAT(blocked, nr_blocked), STAT(ready_groups, nr_groups)

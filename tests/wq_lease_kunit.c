@@ -1535,45 +1535,23 @@ static s64 step_open(struct kunit *test, const struct step *s)
 }
 
 #define CLOSE(file)		STEP(close, .arg = file)
-static s64 step_close(struct kunit *test, const struct step *s)
-{
-	file_end(test, *file_of(test, s));
-	return 0;
-}
+static VOID_STEP(close, file_end(test, *file_of(test, s)))
 
 #define FILE_GET(file, k)	FILE_GET_AS(k, file, k)
 #define FILE_GET_AS(name, file, k)	STEP(file_get, .as = name, .arg = file, .key = k)
-static s64 step_file_get(struct kunit *test, const struct step *s)
-{
-	file_get(test, *file_of(test, s), new_held(test, s), s->key);
-	return 0;
-}
+static VOID_STEP(file_get, file_get(test, *file_of(test, s), new_held(test, s), s->key))
 
 #define FILE_DONE(file, name)	STEP(file_done, .as = name, .arg = file)
-static s64 step_file_done(struct kunit *test, const struct step *s)
-{
-	return file_done(*file_of(test, s), held_of(test, s));
-}
+static VALUE_STEP(file_done, file_done(*file_of(test, s), held_of(test, s)))
 
 #define FILE_TOUCH(file, name)	STEP(file_touch, .as = name, .arg = file)
-static s64 step_file_touch(struct kunit *test, const struct step *s)
-{
-	return file_touch(*file_of(test, s), held_of(test, s));
-}
+static VALUE_STEP(file_touch, file_touch(*file_of(test, s), held_of(test, s)))
 
 #define FILE_STALE(file, name)	STEP(file_stale, .as = name, .arg = file)
-static s64 step_file_stale(struct kunit *test, const struct step *s)
-{
-	expect_file_stale(test, *file_of(test, s), held_of(test, s));
-	return 0;
-}
+static VOID_STEP(file_stale, expect_file_stale(test, *file_of(test, s), held_of(test, s)))
 
 #define STALE(name)		STEP(stale, .as = name)
-static s64 step_stale(struct kunit *test, const struct step *s)
-{
-	expect_stale(test, held_of(test, s));
-	return 0;
-}
+static VOID_STEP(stale, expect_stale(test, held_of(test, s)))
 
 #define LEASE_FAILS(error)	STEP(lease_any), IS(error)
 static s64 step_lease_any(struct kunit *test, const struct step *s)
@@ -1584,18 +1562,11 @@ static s64 step_lease_any(struct kunit *test, const struct step *s)
 }
 
 #define RUN_ALL(keys)		STEP(run_all, .key = keys)
-static s64 step_run_all(struct kunit *test, const struct step *s)
-{
-	run_all(test, s->key);
-	return 0;
-}
+static VOID_STEP(run_all, run_all(test, s->key))
 
 /* The time until the lease ends. */
 #define LEASE_LEFT(k)		STEP(lease_left, .key = k)
-static s64 step_lease_left(struct kunit *test, const struct step *s)
-{
-	return lease_left(test, s->key);
-}
+static VALUE_STEP(lease_left, lease_left(test, s->key))
 
 #define LEASES_OF(ns)		NEW_QUEUE(.name = QUEUE, .lease = ns)
 

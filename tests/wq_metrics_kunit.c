@@ -724,22 +724,13 @@ static void a_queue_may_be_destroyed_while_keys_are_processed(struct kunit *test
 /* --- steps of rows --- */
 
 #define CHECKED(field, value)	STEP(checked, FIELD_OF(struct wq_stat, field)), IS(value)
-static s64 step_checked(struct kunit *test, const struct step *s)
-{
-	return field_at(checked_stats(test), s->arg, s->flags);
-}
+static VALUE_STEP(checked, field_at(checked_stats(test), s->arg, s->flags))
 
 #define WAITS(n, ns)		STEP(total_of_waits), IS(n), CHECKED(waits.sum, ns)
-static s64 step_total_of_waits(struct kunit *test, const struct step *s)
-{
-	return total(&stats(test)->waits);
-}
+static VALUE_STEP(total_of_waits, total(&stats(test)->waits))
 
 #define WORKS(n, ns)		STEP(total_of_works), IS(n), CHECKED(works.sum, ns)
-static s64 step_total_of_works(struct kunit *test, const struct step *s)
-{
-	return total(&stats(test)->works);
-}
+static VALUE_STEP(total_of_works, total(&stats(test)->works))
 
 #define RUNNING_FOR(sum, oldest)	CHECKED(unfinished, sum), CHECKED(longest, oldest)
 

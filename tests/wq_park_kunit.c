@@ -539,37 +539,19 @@ static void retries_above_the_limit_fail_with_ERANGE(struct kunit *test)
 /* --- steps of rows --- */
 
 #define PARK(k)			STEP(park, .key = k)
-static s64 step_park(struct kunit *test, const struct step *s)
-{
-	park(test, s->key);
-	return 0;
-}
+static VOID_STEP(park, park(test, s->key))
 
 #define KICK(k)			STEP(kick, .key = k)
-static s64 step_kick(struct kunit *test, const struct step *s)
-{
-	return kick(test, s->key);
-}
+static VALUE_STEP(kick, kick(test, s->key))
 
 #define GIVE_UP_KEY(k, error, why)	STEP(give_up, .key = k, .arg = error, .text = why)
-static s64 step_give_up(struct kunit *test, const struct step *s)
-{
-	return give_up(test, s->key, s->arg, s->text);
-}
+static VALUE_STEP(give_up, give_up(test, s->key, s->arg, s->text))
 
 #define REASON(k, error, why)		STEP(reason, .key = k, .arg = error, .text = why)
-static s64 step_reason(struct kunit *test, const struct step *s)
-{
-	expect_reason(test, s->key, s->arg, s->text);
-	return 0;
-}
+static VOID_STEP(reason, expect_reason(test, s->key, s->arg, s->text))
 
 #define RETRIES(n, lease)	STEP(retries, .arg = n, .time = lease)
-static s64 step_retries(struct kunit *test, const struct step *s)
-{
-	queue_that_retries(test, s->arg, s->time);
-	return 0;
-}
+static VOID_STEP(retries, queue_that_retries(test, s->arg, s->time))
 
 const struct row wq_park_rows[] = {
 	/* --- what parks a key --- */

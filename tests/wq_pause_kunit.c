@@ -363,10 +363,7 @@ static void poll_agrees_with_get_and_add(struct kunit *test)
 }
 
 #define PAUSED			STEP(paused)
-static s64 step_paused(struct kunit *test, const struct step *s)
-{
-	return paused(test);
-}
+static VALUE_STEP(paused, paused(test))
 
 const struct row wq_pause_rows[] = {
 	/* --- gets --- */

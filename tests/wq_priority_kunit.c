@@ -733,38 +733,20 @@ static void destroy_drops_the_keys_of_all_levels(struct kunit *test)
 
 #define ADD_LEVEL(k, level)	LEVEL_AFTER(k, level, 0)
 #define LEVEL_AFTER(k, level, ns)	STEP(add_level, .key = k, .arg = level, .time = ns)
-static s64 step_add_level(struct kunit *test, const struct step *s)
-{
-	return add_level_after(test, s->key, s->arg, s->time);
-}
+static VALUE_STEP(add_level, add_level_after(test, s->key, s->arg, s->time))
 
 #define LEVEL_OF(k)		STEP(level_of, .key = k)
-static s64 step_level_of(struct kunit *test, const struct step *s)
-{
-	return level_of(test, s->key);
-}
+static VALUE_STEP(level_of, level_of(test, s->key))
 
 #define RUN_AT(k, level)	STEP(run_at, .key = k, .arg = level)
-static s64 step_run_at(struct kunit *test, const struct step *s)
-{
-	run_at(test, s->key, s->arg);
-	return 0;
-}
+static VOID_STEP(run_at, run_at(test, s->key, s->arg))
 
 #define LOSE(k, level)		STEP(lose, .key = k, .arg = level)
-static s64 step_lose(struct kunit *test, const struct step *s)
-{
-	lose(test, s->key, s->arg);
-	return 0;
-}
+static VOID_STEP(lose, lose(test, s->key, s->arg))
 
 /* With leases. */
 #define QUEUE_OF_LEVELS(ageing, lease)	STEP(queue_of_levels, .arg = ageing, .time = lease)
-static s64 step_queue_of_levels(struct kunit *test, const struct step *s)
-{
-	queue_of_levels(test, s->arg, s->time);
-	return 0;
-}
+static VOID_STEP(queue_of_levels, queue_of_levels(test, s->arg, s->time))
 
 const struct row wq_priority_rows[] = {
 	/* --- the order --- */

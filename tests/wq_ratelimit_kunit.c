@@ -195,37 +195,9 @@ static struct probe *first_probe(struct kunit *test)
 	return &fx->probes[0];
 }
 
-s64 step_probed(struct kunit *test, const struct step *s)
-{
-	probed(test, s->arg);
-	return 0;
-}
-
-s64 step_probe_delay(struct kunit *test, const struct step *s)
-{
-	first_probe(test)->delay = s->arg;
-	return 0;
-}
-
-s64 step_probe(struct kunit *test, const struct step *s)
-{
-	return field_at(first_probe(test), s->arg, s->flags);
-}
-
-s64 step_saw(struct kunit *test, const struct step *s)
-{
-	EXPECT_SAW(test, first_probe(test), s->key);
-	return 0;
-}
-
-s64 step_retained(struct kunit *test, const struct step *s)
-{
-	retain(test, s->key, s->arg);
-	return 0;
-}
-
-s64 step_runs_conserved(struct kunit *test, const struct step *s)
-{
-	expect_runs_conserved(test, s->arg);
-	return 0;
-}
+VOID_STEP(probed, probed(test, s->arg))
+VOID_STEP(probe_delay, first_probe(test)->delay = s->arg)
+VALUE_STEP(probe, field_at(first_probe(test), s->arg, s->flags))
+VOID_STEP(saw, EXPECT_SAW(test, first_probe(test), s->key))
+VOID_STEP(retained, retain(test, s->key, s->arg))
+VOID_STEP(runs_conserved, expect_runs_conserved(test, s->arg))

@@ -137,7 +137,7 @@ static u64 rnd64(struct rnd_state *rnd)
 
 /* --- step: the figures --- */
 
-/* What the steps return before jitter.  The last one is that of all further steps, too. */
+/* The results of the steps before jitter.  All further steps return the last one, too. */
 #define WANT(...) \
 	.nr = sizeof((s64[]){ __VA_ARGS__ }) / sizeof(s64), .want = { __VA_ARGS__ }
 
@@ -1016,7 +1016,7 @@ static s64 step_managed(struct kunit *test, const struct step *s)
 	return 0;
 }
 
-/* What the next calls of the manager return, at one time. */
+/* The next calls of the manager return these durations, without time between them. */
 #define NEXT(...)		STEP(next, LIST(__VA_ARGS__))
 static s64 step_next(struct kunit *test, const struct step *s)
 {

@@ -43,7 +43,7 @@ static const struct {
 	{ &wq_delay_suite, wq_delay_rows },
 	{ &wq_heap_suite },
 	{ &wq_limiter_suite },
-	{ &wq_limiter_compose_suite },
+	{ &wq_limiter_compose_suite, wq_limiter_compose_rows },
 	{ &wq_add_rate_limited_suite, wq_add_rate_limited_rows },
 	{ &wq_done_with_suite, wq_done_with_rows },
 	{ &wq_done_get_suite },

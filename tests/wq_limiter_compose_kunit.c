@@ -14,19 +14,30 @@
 static void num_requeues_of_exponential_and_fast_slow_is_the_failures(struct kunit *test)
 {
 	static const u32 figures[] = { 0, 1, 2, 3, 100, U32_MAX };
-	u32 i;
+	u32 n, i;
 
-	hold(test, wq_limiter_exponential(5 * MSEC, 1000 * SEC));
-	for (i = 0; i < ARRAY_SIZE(figures); i++)
-		KUNIT_ASSERT_EQ(test, count(test, figures[i]), figures[i]);
-	hold(test, wq_limiter_fast_slow(5, 90, 3));
-	for (i = 0; i < ARRAY_SIZE(figures); i++)
-		KUNIT_ASSERT_EQ(test, count(test, figures[i]), figures[i]);
+	for (n = 0; n < 2; n++) {
+		hold(test, n ? wq_limiter_fast_slow(5, 90, 3) :
+			       wq_limiter_exponential(5 * MSEC, 1000 * SEC));
+		for (i = 0; i < ARRAY_SIZE(figures); i++)
+			ASSERT_SAME(test, count(test, figures[i]), figures[i], "limiter %u", n);
+	}
+}
+
+/* Max of two probes.  Each one may use the failures. */
+static struct wq_limiter *max_of_two(struct kunit *test, bool first, bool second)
+{
+	struct wq_limiter *two[2];
+
+	drop(test);
+	two[0] = &probe_as(test, 0, &probe_ops, first)->l;
+	two[1] = &probe_as(test, 1, &probe_ops, second)->l;
+	return hold(test, wq_limiter_max_of(two, 2));
 }
 
 static void limiters_that_use_the_failures_have_counts_set(struct kunit *test)
 {
-	struct wq_limiter *two[2];
+	struct wq_limiter *l;
 
 	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_exponential(1, 2))->counts);
 	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_fast_slow(1, 2, 3))->counts);
@@ -37,18 +48,36 @@ static void limiters_that_use_the_failures_have_counts_set(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, probe(test, 0)->l.counts);
 
 	/* a limiter that is made of others uses the failures if one of them does */
-	two[0] = &probe(test, 0)->l;
-	two[1] = &probe_as(test, 1, &probe_ops, true)->l;
-	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_max_of(two, 2))->counts);
-	two[0] = &probe_as(test, 2, &probe_ops, true)->l;
-	two[1] = &probe(test, 3)->l;
-	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_max_of(two, 2))->counts);
-	two[0] = &probe(test, 4)->l;
-	two[1] = &probe(test, 5)->l;
-	KUNIT_EXPECT_FALSE(test, hold(test, wq_limiter_max_of(two, 2))->counts);
-	two[0] = &probe_as(test, 6, &probe_ops, true)->l;
-	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_max_wait(two[0], 1))->counts);
-	KUNIT_EXPECT_FALSE(test, hold(test, wq_limiter_max_wait(&probe(test, 7)->l, 1))->counts);
+	KUNIT_EXPECT_TRUE(test, max_of_two(test, false, true)->counts);
+	KUNIT_EXPECT_TRUE(test, max_of_two(test, true, false)->counts);
+	KUNIT_EXPECT_FALSE(test, max_of_two(test, false, false)->counts);
+	l = &probe_as(test, 2, &probe_ops, true)->l;
+	KUNIT_EXPECT_TRUE(test, hold(test, wq_limiter_max_wait(l, 1))->counts);
+	KUNIT_EXPECT_FALSE(test, hold(test, wq_limiter_max_wait(&probe(test, 3)->l, 1))->counts);
+}
+
+static struct wq_limiter *limiter(struct kunit *test)
+{
+	return ((struct limit_fixture *)test->priv)->l;
+}
+
+static struct probe *probes_of(struct kunit *test)
+{
+	return ((struct limit_fixture *)test->priv)->probes;
+}
+
+/* The first n probes were freed so many times. */
+static void expect_freed(struct kunit *test, u32 n, u32 times)
+{
+	while (n--)
+		KUNIT_EXPECT_EQ_MSG(test, freed(test, n), times, "probe %u", n);
+}
+
+/* New probes, the first n. */
+static void probes(struct kunit *test, struct wq_limiter **ls, u32 n)
+{
+	while (n--)
+		ls[n] = &probe(test, n)->l;
 }
 
 /* --- max of, max wait --- */
@@ -57,18 +86,17 @@ static void limiters_that_use_the_failures_have_counts_set(struct kunit *test)
 static void hold_max_of(struct kunit *test, u32 n)
 {
 	struct wq_limiter *ls[PROBES];
-	u32 i;
 
-	for (i = 0; i < n; i++)
-		ls[i] = &probe(test, i)->l;
+	probes(test, ls, n);
 	hold(test, wq_limiter_max_of(ls, n));
 }
 
 static void max_of_waits_for_the_longest(struct kunit *test)
 {
-	static const s64 delays[][3] = {
-		{ 1, 2, 3 }, { 1, 3, 2 }, { 2, 1, 3 }, { 2, 3, 1 }, { 3, 1, 2 }, { 3, 2, 1 },
-		{ 3, 3, 3 }, { 0, 0, 3 }, { 3, -1, 0 }, { -5, 3, S64_MIN },
+	static const s64 delays[][4] = {	/* the last one is the longest */
+		{ 1, 2, 3, 3 }, { 1, 3, 2, 3 }, { 2, 1, 3, 3 }, { 2, 3, 1, 3 }, { 3, 1, 2, 3 },
+		{ 3, 2, 1, 3 }, { 3, 3, 3, 3 }, { 0, 0, 3, 3 }, { 3, -1, 0, 3 },
+		{ -5, 3, S64_MIN, 3 }, { 0, 0, 0, 0 }, { 0, S64_MAX, 0, S64_MAX },
 	};
 	struct limit_fixture *fx = test->priv;
 	u32 i, n;
@@ -77,13 +105,8 @@ static void max_of_waits_for_the_longest(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(delays); i++) {
 		for (n = 0; n < 3; n++)
 			fx->probes[n].delay = delays[i][n];
-		KUNIT_EXPECT_EQ(test, when(test, 0), 3LL);
+		ASSERT_SAME(test, when(test, 0), delays[i][3], "row %u", i);
 	}
-	for (n = 0; n < 3; n++)
-		fx->probes[n].delay = 0;
-	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
-	fx->probes[1].delay = S64_MAX;
-	KUNIT_EXPECT_EQ(test, when(test, 0), S64_MAX);
 	for (n = 0; n < 3; n++)
 		fx->probes[n].delay = -1 - (s64)n;
 	KUNIT_EXPECT_LE(test, when(test, 0), 0LL);
@@ -107,23 +130,6 @@ static void max_of_asks_each_of_them_once_a_failure(struct kunit *test)
 	}
 }
 
-static void num_requeues_of_max_of_is_the_most_of_all(struct kunit *test)
-{
-	struct limit_fixture *fx = test->priv;
-	u32 n;
-
-	hold_max_of(test, 3);
-	KUNIT_EXPECT_EQ(test, count(test, 9), 0U);
-	for (n = 0; n < 3; n++) {
-		fx->probes[n].requeues = 100 + n;
-		KUNIT_EXPECT_EQ(test, count(test, 9), 100 + n);
-	}
-	fx->probes[0].requeues = U32_MAX;
-	KUNIT_EXPECT_EQ(test, count(test, 9), U32_MAX);
-	for (n = 0; n < 3; n++)
-		KUNIT_EXPECT_EQ(test, fx->probes[n].seen.failures, 9U);
-}
-
 static void num_requeues_of_max_of_exponential_and_bucket_is_that_of_the_first(struct kunit *test)
 {
 	struct wq_limiter *two[] = {
@@ -133,28 +139,6 @@ static void num_requeues_of_max_of_exponential_and_bucket_is_that_of_the_first(s
 	hold(test, wq_limiter_max_of(two, 2));
 	KUNIT_EXPECT_EQ(test, count(test, 0), 0U);
 	KUNIT_EXPECT_EQ(test, count(test, 7), 7U);
-}
-
-static void max_of_forgets_in_all(struct kunit *test)
-{
-	struct limit_fixture *fx = test->priv;
-	u32 n;
-
-	hold_max_of(test, 3);
-	wq_limiter_forget(fx->l, "key", 3);
-	for (n = 0; n < 3; n++) {
-		KUNIT_EXPECT_EQ(test, fx->probes[n].forgot, 1U);
-		EXPECT_SAW(test, &fx->probes[n], "key");
-	}
-}
-
-static void max_of_may_be_of_one(struct kunit *test)
-{
-	struct limit_fixture *fx = test->priv;
-
-	hold_max_of(test, 1);
-	fx->probes[0].delay = 5;
-	KUNIT_EXPECT_EQ(test, when(test, 0), 5LL);
 }
 
 static void max_wait_cuts_longer_delays_only(struct kunit *test)
@@ -191,20 +175,6 @@ static void max_wait_of_the_longest_cuts_nothing(struct kunit *test)
 {
 	hold(test, wq_limiter_max_wait(wq_limiter_bucket(0, 0), S64_MAX));
 	KUNIT_EXPECT_EQ(test, when(test, 0), S64_MAX);
-}
-
-static void max_wait_passes_num_requeues_and_forget_on(struct kunit *test)
-{
-	struct limit_fixture *fx = test->priv;
-	struct probe *p = probe(test, 0);
-
-	hold(test, wq_limiter_max_wait(&p->l, 100));
-	p->requeues = 77;
-	KUNIT_EXPECT_EQ(test, count(test, 3), 77U);
-	KUNIT_EXPECT_EQ(test, p->seen.failures, 3U);
-	wq_limiter_forget(fx->l, "key", 3);
-	KUNIT_EXPECT_EQ(test, p->forgot, 1U);
-	EXPECT_SAW(test, p, "key");
 }
 
 static void max_wait_of_a_bucket_hides_its_debt_and_pays_none_of_it(struct kunit *test)
@@ -252,15 +222,10 @@ static void limiters_nested_5_deep_are_einval(struct kunit *test)
 {
 	struct wq_limiter *l;
 
-	l = nested(test, 0, WQ_MAX_NESTED);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, l);
-	EXPECT_ERROR(test, wq_limiter_max_wait(l, 1), -EINVAL);
-	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
-
+	EXPECT_ERROR(test, wq_limiter_max_wait(nested(test, 0, WQ_MAX_NESTED), 1), -EINVAL);
 	l = nested(test, 1, WQ_MAX_NESTED);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, l);
 	EXPECT_ERROR(test, wq_limiter_max_of(&l, 1), -EINVAL);
-	KUNIT_EXPECT_EQ(test, freed(test, 1), 1U);
+	expect_freed(test, 2, 1);
 }
 
 static void the_deepest_of_max_of_counts(struct kunit *test)
@@ -296,37 +261,13 @@ static void max_of_none_is_einval(struct kunit *test)
 static void more_than_16_limiters_are_e2big(struct kunit *test)
 {
 	struct wq_limiter *ls[PROBES];
-	u32 n;
 
-	for (n = 0; n < PROBES; n++)
-		ls[n] = &probe(test, n)->l;
+	probes(test, ls, PROBES);
 	EXPECT_ERROR(test, wq_limiter_max_of(ls, PROBES), -E2BIG);
-	for (n = 0; n < PROBES; n++)
-		KUNIT_EXPECT_EQ(test, freed(test, n), 1U);
-}
-
-static void max_of_15_makes_16_limiters(struct kunit *test)
-{
-	struct limit_fixture *fx = test->priv;
-
-	hold_max_of(test, WQ_MAX_LIMITERS - 1);
-	fx->probes[WQ_MAX_LIMITERS - 2].delay = 5;
-	KUNIT_EXPECT_EQ(test, when(test, 0), 5LL);
+	expect_freed(test, PROBES, 1);
 }
 
 /* --- which call frees a limiter --- */
-
-static void max_of_frees_its_limiters(struct kunit *test)
-{
-	u32 n;
-
-	hold_max_of(test, 4);
-	for (n = 0; n < 4; n++)
-		KUNIT_EXPECT_EQ(test, freed(test, n), 0U);
-	drop(test);
-	for (n = 0; n < 4; n++)
-		KUNIT_EXPECT_EQ(test, freed(test, n), 1U);
-}
 
 static void limiters_4_deep_are_freed_once(struct kunit *test)
 {
@@ -344,8 +285,7 @@ static void the_error_of_a_limiter_is_that_of_max_of_and_frees_the_others(struct
 	u32 bad, n;
 
 	for (bad = 0; bad < 3; bad++) {
-		for (n = 0; n < 3; n++)
-			ls[n] = &probe(test, n)->l;
+		probes(test, ls, 3);
 		ls[bad] = ERR_PTR(-ENODEV);
 		EXPECT_ERROR(test, wq_limiter_max_of(ls, 3), -ENODEV);
 		for (n = 0; n < 3; n++)
@@ -390,22 +330,19 @@ static void the_same_limiter_twice_is_ebusy_and_freed_once(struct kunit *test)
 	}
 }
 
-/* A limiter in memory of its own, so that KASAN reports an access after its end. */
+/* A limiter in memory of its own, so that KASAN reports an access after its end, and a probe. */
 static void too_many_times_the_same_is_e2big_and_freed_once(struct kunit *test)
 {
+	struct wq_limiter *both[] = { wq_limiter_exponential(1, 2), &probe(test, 0)->l };
 	struct wq_limiter *ls[WQ_MAX_LIMITERS + 1];
-	u32 i;
+	u32 i, n;
 
-	ls[0] = wq_limiter_exponential(1, 2);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, ls[0]);
-	for (i = 1; i < ARRAY_SIZE(ls); i++)
-		ls[i] = ls[0];
-	EXPECT_ERROR(test, wq_limiter_max_of(ls, ARRAY_SIZE(ls)), -E2BIG);
-
-	probe(test, 0);
-	for (i = 0; i < ARRAY_SIZE(ls); i++)
-		ls[i] = &((struct limit_fixture *)test->priv)->probes[0].l;
-	EXPECT_ERROR(test, wq_limiter_max_of(ls, ARRAY_SIZE(ls)), -E2BIG);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, both[0]);
+	for (n = 0; n < 2; n++) {
+		for (i = 0; i < ARRAY_SIZE(ls); i++)
+			ls[i] = both[n];
+		EXPECT_ERROR(test, wq_limiter_max_of(ls, ARRAY_SIZE(ls)), -E2BIG);
+	}
 	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
 }
 
@@ -451,17 +388,6 @@ static void free_of_nothing_or_of_an_error_does_nothing(struct kunit *test)
 	wq_limiter_free(ERR_PTR(-ENOMEM));
 	wq_limiter_free(ERR_PTR(-EINVAL));
 	KUNIT_SUCCEED(test);
-}
-
-static void free_of_a_limiter_that_is_part_of_another_does_nothing(struct kunit *test)
-{
-	struct probe *p = probe(test, 0);
-
-	hold(test, wq_limiter_max_wait(&p->l, 100));
-	wq_limiter_free(&p->l);
-	KUNIT_EXPECT_EQ(test, p->freed, 0U);
-	p->delay = 7;
-	KUNIT_EXPECT_EQ(test, when(test, 0), 7LL);
 }
 
 static void free_frees_a_limiter_without_a_queue(struct kunit *test)
@@ -527,13 +453,12 @@ static struct wq_limiter *make_default_item(struct limit_fixture *fx)
  */
 static u32 refusals(struct kunit *test, struct wq_limiter *(*make)(struct limit_fixture *fx), u32 n)
 {
-	u32 i, nth, refused = 0;
-	struct wq_limiter *l;
+	struct wq_limiter *ls[2], *l;
+	u32 nth, refused = 0;
 	bool failed = true;
 
 	for (nth = 1; failed && nth < 100; nth++) {
-		for (i = 0; i < n; i++)
-			probe(test, i);
+		probes(test, ls, n);
 		fail_nth(nth);
 		l = make(test->priv);
 		failed = has_failed();
@@ -542,12 +467,10 @@ static u32 refusals(struct kunit *test, struct wq_limiter *(*make)(struct limit_
 			KUNIT_EXPECT_TRUE(test, failed);
 			refused++;
 		} else {
-			for (i = 0; i < n; i++)
-				KUNIT_EXPECT_EQ(test, freed(test, i), 0U);
+			expect_freed(test, n, 0);
 			wq_limiter_free(l);
 		}
-		for (i = 0; i < n; i++)
-			KUNIT_EXPECT_EQ(test, freed(test, i), 1U);
+		expect_freed(test, n, 1);
 	}
 	KUNIT_EXPECT_FALSE(test, failed);
 	return refused;
@@ -587,13 +510,32 @@ static long create_with(struct kunit *test, struct wq_params params, struct wq_l
 	return 0;
 }
 
-static void destroy_frees_the_limiter_once(struct kunit *test)
+/* A queue whose limiter is the first probe. */
+static struct wq *probed_queue(struct kunit *test)
 {
 	struct wq_params params = { .limiter = &probe(test, 0)->l };
 	struct wq *q = wq_create(&params);
 
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
+	return q;
+}
+
+/* The queue still uses its limiter, and frees it. */
+static void expect_queue_has_its_limiter(struct kunit *test, struct wq *q)
+{
+	struct limit_fixture *fx = test->priv;
+
 	KUNIT_EXPECT_EQ(test, freed(test, 0), 0U);
+	KUNIT_EXPECT_EQ(test, wq_add_rate_limited(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, fx->probes[0].asked, 1U);
+	wq_destroy(q);
+	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
+}
+
+static void destroy_frees_the_limiter_once(struct kunit *test)
+{
+	struct wq *q = probed_queue(test);
+
 	wq_shutdown(q);
 	KUNIT_EXPECT_EQ(test, freed(test, 0), 0U);
 	wq_destroy(q);
@@ -606,23 +548,16 @@ static void destroy_frees_the_parts_of_the_limiter_once(struct kunit *test)
 	struct wq_params none = {};
 
 	KUNIT_EXPECT_EQ(test, create_with(test, none, wq_limiter_max_of(two, 2)), 0L);
-	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
-	KUNIT_EXPECT_EQ(test, freed(test, 1), 1U);
+	expect_freed(test, 2, 1);
 }
 
 static void free_of_a_queue_s_limiter_does_nothing(struct kunit *test)
 {
-	struct probe *p = probe(test, 0);
-	struct wq_params params = { .limiter = &p->l };
-	struct wq *q = wq_create(&params);
+	struct limit_fixture *fx = test->priv;
+	struct wq *q = probed_queue(test);
 
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
-	wq_limiter_free(&p->l);
-	KUNIT_EXPECT_EQ(test, p->freed, 0U);
-	KUNIT_EXPECT_EQ(test, wq_add_rate_limited(q, "a", 1), 1);
-	KUNIT_EXPECT_EQ(test, p->asked, 1U);
-	wq_destroy(q);
-	KUNIT_EXPECT_EQ(test, p->freed, 1U);
+	wq_limiter_free(&fx->probes[0].l);
+	expect_queue_has_its_limiter(test, q);
 }
 
 static void create_that_refuses_frees_the_limiter_once(struct kunit *test)
@@ -668,30 +603,15 @@ static void create_returns_the_error_of_the_limiter(struct kunit *test)
 
 static void a_limiter_of_another_queue_is_ebusy_and_stays(struct kunit *test)
 {
-	struct probe *p = probe(test, 0);
-	struct wq_params params = { .limiter = &p->l }, none = {};
-	struct wq_params bad = { .max_keys = WQ_MAX_KEYS + 1 };
-	struct wq *q = wq_create(&params);
+	struct wq_params bad = { .max_keys = WQ_MAX_KEYS + 1 }, none = {};
+	struct limit_fixture *fx = test->priv;
+	struct wq *q = probed_queue(test);
+	struct wq_limiter *l = &fx->probes[0].l;
 
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
-	KUNIT_EXPECT_EQ(test, create_with(test, none, &p->l), (long)-EBUSY);
-	KUNIT_EXPECT_NE(test, create_with(test, bad, &p->l), 0L);
-	EXPECT_ERROR(test, wq_limiter_max_wait(&p->l, 5), -EBUSY);
-	KUNIT_EXPECT_EQ(test, p->freed, 0U);
-	KUNIT_EXPECT_EQ(test, wq_add_rate_limited(q, "a", 1), 1);
-	KUNIT_EXPECT_EQ(test, p->asked, 1U);
-	wq_destroy(q);
-	KUNIT_EXPECT_EQ(test, p->freed, 1U);
-}
-
-static void a_limiter_that_is_part_of_another_makes_no_queue(struct kunit *test)
-{
-	struct probe *p = probe(test, 0);
-	struct wq_params none = {};
-
-	hold(test, wq_limiter_max_wait(&p->l, 5));
-	KUNIT_EXPECT_EQ(test, create_with(test, none, &p->l), (long)-EBUSY);
-	KUNIT_EXPECT_EQ(test, p->freed, 0U);
+	KUNIT_EXPECT_EQ(test, create_with(test, none, l), (long)-EBUSY);
+	KUNIT_EXPECT_NE(test, create_with(test, bad, l), 0L);
+	EXPECT_ERROR(test, wq_limiter_max_wait(l, 5), -EBUSY);
+	expect_queue_has_its_limiter(test, q);
 }
 
 /* With a limiter of the test's own, or the default limiter, which needs memory as well. */
@@ -725,22 +645,27 @@ static u32 creates_refused(struct kunit *test, bool own)
 
 /* --- specs --- */
 
-/* The specs of the test's limiter are these, and make an equal limiter. */
-static void expect_specs(struct kunit *test, const struct wq_limiter_spec *specs, u32 n)
+/* The specs of a limiter, which are so many. */
+static struct wq_limiter_spec *specs_of(struct kunit *test, struct wq_limiter *l, u32 n)
 {
-	struct limit_fixture *fx = test->priv;
-	struct wq_limiter_spec *seen, *again;
-	struct wq_limiter *copy;
+	struct wq_limiter_spec *specs;
 
-	seen = kunit_kcalloc(test, WQ_MAX_LIMITERS, sizeof(*seen), GFP_KERNEL);
-	again = kunit_kcalloc(test, WQ_MAX_LIMITERS, sizeof(*again), GFP_KERNEL);
-	KUNIT_ASSERT_TRUE(test, seen && again);
-	KUNIT_ASSERT_EQ(test, wq_limiter_to_specs(fx->l, seen), n);
+	specs = kunit_kcalloc(test, WQ_MAX_LIMITERS, sizeof(*specs), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, specs);
+	KUNIT_ASSERT_EQ(test, wq_limiter_to_specs(l, specs), n);
+	return specs;
+}
+
+/* The test's limiter from here on has these specs, and they make an equal limiter. */
+static void expect_specs(struct kunit *test, struct wq_limiter *l,
+			 const struct wq_limiter_spec *specs, u32 n)
+{
+	struct wq_limiter_spec *seen = specs_of(test, hold(test, l), n);
+	struct wq_limiter *copy = wq_limiter_from_specs(seen, n);
+
 	KUNIT_EXPECT_EQ(test, memcmp(seen, specs, n * sizeof(*seen)), 0);
-	copy = wq_limiter_from_specs(seen, n);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(copy));
-	KUNIT_EXPECT_EQ(test, wq_limiter_to_specs(copy, again), n);
-	KUNIT_EXPECT_EQ(test, memcmp(seen, again, n * sizeof(*seen)), 0);
+	KUNIT_EXPECT_EQ(test, memcmp(seen, specs_of(test, copy, n), n * sizeof(*seen)), 0);
 	wq_limiter_free(copy);
 }
 
@@ -759,19 +684,16 @@ static void to_specs_describes_each_built_in_limiter(struct kunit *test)
 		{ .kind = WQ_LIMITER_EXPONENTIAL, .base = 5 * MSEC, .max = 1000 * SEC },
 		{ .kind = WQ_LIMITER_BUCKET, .n = 100, .rate = WQ_QPS(10) },
 	};
+	struct limit_fixture *fx = test->priv;
 
-	hold(test, wq_limiter_exponential(5, 90));
-	expect_specs(test, &exponential, 1);
-	hold(test, wq_limiter_fast_slow(3, 4, 7));
-	expect_specs(test, &fast_slow, 1);
-	hold(test, wq_limiter_bucket(WQ_QPS(2), 9));
-	expect_specs(test, &bucket, 1);
-	hold(test, wq_limiter_default_controller());
-	expect_specs(test, controller, ARRAY_SIZE(controller));
+	expect_specs(test, wq_limiter_exponential(5, 90), &exponential, 1);
+	expect_specs(test, wq_limiter_fast_slow(3, 4, 7), &fast_slow, 1);
+	expect_specs(test, wq_limiter_bucket(WQ_QPS(2), 9), &bucket, 1);
+	expect_specs(test, wq_limiter_default_controller(), controller, ARRAY_SIZE(controller));
+	expect_specs(test, wq_limiter_bucket(0, 2), &no_rate, 1);
 	/* what a bucket has taken is no part of its description */
-	hold(test, wq_limiter_bucket(0, 2));
 	KUNIT_EXPECT_EQ(test, when(test, 0), 0LL);
-	expect_specs(test, &no_rate, 1);
+	KUNIT_EXPECT_EQ(test, memcmp(specs_of(test, fx->l, 1), &no_rate, sizeof(no_rate)), 0);
 }
 
 static void to_specs_describes_nested_limiters_in_prefix_order(struct kunit *test)
@@ -790,22 +712,15 @@ static void to_specs_describes_nested_limiters_in_prefix_order(struct kunit *tes
 	of[0] = wq_limiter_max_wait(wq_limiter_fast_slow(2, 3, 1), 50);
 	of[1] = wq_limiter_max_of(&bucket, 1);
 	of[2] = wq_limiter_exponential(6, 7);
-	hold(test, wq_limiter_max_wait(wq_limiter_max_of(of, 3), 60));
-	expect_specs(test, specs, ARRAY_SIZE(specs));
+	expect_specs(test, wq_limiter_max_wait(wq_limiter_max_of(of, 3), 60), specs,
+		     ARRAY_SIZE(specs));
 }
 
 static void to_specs_of_a_modules_own_limiter_is_other(struct kunit *test)
 {
-	struct wq_limiter_spec *specs;
-	struct wq_limiter *of[2];
+	struct wq_limiter *of[] = { &probe(test, 0)->l, wq_limiter_exponential(1, 2) };
+	struct wq_limiter_spec *specs = specs_of(test, hold(test, wq_limiter_max_of(of, 2)), 3);
 
-	specs = kunit_kcalloc(test, WQ_MAX_LIMITERS, sizeof(*specs), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, specs);
-	of[0] = &probe(test, 0)->l;
-	of[1] = wq_limiter_exponential(1, 2);
-	hold(test, wq_limiter_max_of(of, 2));
-	KUNIT_ASSERT_EQ(test, wq_limiter_to_specs(((struct limit_fixture *)test->priv)->l, specs),
-			3U);
 	KUNIT_EXPECT_EQ(test, specs[0].kind, (u32)WQ_LIMITER_MAX_OF);
 	KUNIT_EXPECT_EQ(test, specs[1].kind, (u32)WQ_LIMITER_OTHER);
 	KUNIT_EXPECT_EQ(test, specs[2].kind, (u32)WQ_LIMITER_EXPONENTIAL);
@@ -819,17 +734,13 @@ static void to_specs_of_more_than_16_limiters_is_other(struct kunit *test)
 	struct wq_limiter_spec *specs;
 	u32 i, j;
 
-	specs = kunit_kcalloc(test, WQ_MAX_LIMITERS, sizeof(*specs), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, specs);
 	for (i = 0; i < 2; i++) {
 		for (j = 0; j < 7 + i; j++)
 			inner[j] = wq_limiter_bucket(1, 1);
 		of[i] = wq_limiter_max_of(inner, 7 + i);
 	}
 	/* 1 and 2 and 15 */
-	hold(test, wq_limiter_max_of(of, 2));
-	KUNIT_ASSERT_EQ(test, wq_limiter_to_specs(((struct limit_fixture *)test->priv)->l, specs),
-			1U);
+	specs = specs_of(test, hold(test, wq_limiter_max_of(of, 2)), 1);
 	KUNIT_EXPECT_EQ(test, specs[0].kind, (u32)WQ_LIMITER_OTHER);
 }
 
@@ -869,27 +780,88 @@ static void create_without_memory_frees_the_limiter_once(struct kunit *test)
 	KUNIT_EXPECT_GE(test, creates_refused(test, false), 1U);
 }
 
+/* --- steps of rows, see wq_kunit_steps.h --- */
+
+/* The test's limiter is a max of the first n probes. */
+#define MAX_OF(n)		STEP(max_of, .arg = n)
+static VOID_STEP(max_of, hold_max_of(test, s->arg))
+/* The test's limiter is a max wait of the first probe. */
+#define MAX_WAIT(ns)		STEP(max_wait, .arg = ns)
+static VOID_STEP(max_wait, hold(test, wq_limiter_max_wait(&probe(test, 0)->l, s->arg)))
+#define DROP			STEP(drop)
+static VOID_STEP(drop, drop(test))
+
+/* From here on a probe returns this delay, and this number of requeues. */
+#define RETURNS(n, ns)		STEP(returns, .flags = n, .arg = ns)
+static VOID_STEP(returns, probes_of(test)[s->flags].delay = s->arg)
+#define HAS_REQUEUES(n, requeues)	STEP(has_requeues, .flags = n, .arg = requeues)
+static VOID_STEP(has_requeues, probes_of(test)[s->flags].requeues = s->arg)
+
+#define WHEN(failures, ns)	STEP(when, .arg = failures), IS(ns)
+static VALUE_STEP(when, when(test, s->arg))
+#define COUNT(failures, requeues)	STEP(count, .arg = failures), IS(requeues)
+static VALUE_STEP(count, count(test, s->arg))
+#define FORGET_IN_LIMITER(k)	STEP(forget_in_limiter, .key = k)
+static VOID_STEP(forget_in_limiter,
+		 wq_limiter_forget(limiter(test), s->key, strlen(s->key)))
+
+/* A field of a probe. */
+#define PROBE_N(n, field, value) \
+	STEP(probe_n, FIELD_OF(struct limit_fixture, probes[n].field)), IS(value)
+static VALUE_STEP(probe_n, field_at(test->priv, s->arg, s->flags))
+#define FORGOT(n, k)		PROBE_N(n, forgot, 1), STEP(saw_n, .flags = n, .key = k)
+static VOID_STEP(saw_n, EXPECT_SAW(test, &probes_of(test)[s->flags], s->key))
+#define FREED(n, times)		STEP(freed, .flags = n, .arg = times)
+static VOID_STEP(freed, expect_freed(test, s->flags, s->arg))
+#define FREE(n)			STEP(free, .flags = n)
+static VOID_STEP(free, wq_limiter_free(&probes_of(test)[s->flags].l))
+#define MAKES_NO_QUEUE(n, error)	STEP(queue_of_probe, .flags = n), IS(error)
+static VALUE_STEP(queue_of_probe,
+		  create_with(test, (struct wq_params){}, &probes_of(test)[s->flags].l))
+
+const struct row wq_limiter_compose_rows[] = {
+	/* --- max of, max wait --- */
+	ROW(num_requeues_of_max_of_is_the_most_of_all,
+	    MAX_OF(3), COUNT(9, 0), HAS_REQUEUES(0, 100), COUNT(9, 100), HAS_REQUEUES(1, 101),
+	    COUNT(9, 101), HAS_REQUEUES(2, 102), COUNT(9, 102), HAS_REQUEUES(0, U32_MAX),
+	    COUNT(9, U32_MAX), PROBE_N(0, seen.failures, 9),
+	    PROBE_N(1, seen.failures, 9), PROBE_N(2, seen.failures, 9)),
+	ROW(max_of_forgets_in_all,
+	    MAX_OF(3), FORGET_IN_LIMITER("key"), FORGOT(0, "key"), FORGOT(1, "key"),
+	    FORGOT(2, "key")),
+	ROW(max_of_may_be_of_one,
+	    MAX_OF(1), RETURNS(0, 5), WHEN(0, 5)),
+	ROW(max_wait_passes_num_requeues_and_forget_on,
+	    MAX_WAIT(100), HAS_REQUEUES(0, 77), COUNT(3, 77), PROBE_N(0, seen.failures, 3),
+	    FORGET_IN_LIMITER("key"), FORGOT(0, "key")),
+	ROW(max_of_15_makes_16_limiters,
+	    MAX_OF(WQ_MAX_LIMITERS - 1), RETURNS(WQ_MAX_LIMITERS - 2, 5), WHEN(0, 5)),
+
+	/* --- which call frees a limiter --- */
+	ROW(max_of_frees_its_limiters,
+	    MAX_OF(4), FREED(4, 0), DROP, FREED(4, 1)),
+	ROW(free_of_a_limiter_that_is_part_of_another_does_nothing,
+	    MAX_WAIT(100), FREE(0), FREED(1, 0), RETURNS(0, 7), WHEN(0, 7)),
+	ROW(a_limiter_that_is_part_of_another_makes_no_queue,
+	    MAX_WAIT(5), MAKES_NO_QUEUE(0, -EBUSY), FREED(1, 0)),
+	{}
+};
+
 static struct kunit_case limiter_compose_cases[] = {
 	KUNIT_CASE(num_requeues_of_exponential_and_fast_slow_is_the_failures),
 	KUNIT_CASE(limiters_that_use_the_failures_have_counts_set),
 	KUNIT_CASE(max_of_waits_for_the_longest),
 	KUNIT_CASE(max_of_asks_each_of_them_once_a_failure),
-	KUNIT_CASE(num_requeues_of_max_of_is_the_most_of_all),
 	KUNIT_CASE(num_requeues_of_max_of_exponential_and_bucket_is_that_of_the_first),
-	KUNIT_CASE(max_of_forgets_in_all),
-	KUNIT_CASE(max_of_may_be_of_one),
 	KUNIT_CASE(max_wait_cuts_longer_delays_only),
 	KUNIT_CASE(max_wait_of_0_never_waits),
 	KUNIT_CASE(max_wait_of_the_longest_cuts_nothing),
-	KUNIT_CASE(max_wait_passes_num_requeues_and_forget_on),
 	KUNIT_CASE(max_wait_of_a_bucket_hides_its_debt_and_pays_none_of_it),
 	KUNIT_CASE(limiters_may_be_nested_4_deep),
 	KUNIT_CASE(limiters_nested_5_deep_are_einval),
 	KUNIT_CASE(the_deepest_of_max_of_counts),
 	KUNIT_CASE(max_of_none_is_einval),
 	KUNIT_CASE(more_than_16_limiters_are_e2big),
-	KUNIT_CASE(max_of_15_makes_16_limiters),
-	KUNIT_CASE(max_of_frees_its_limiters),
 	KUNIT_CASE(limiters_4_deep_are_freed_once),
 	KUNIT_CASE(the_error_of_a_limiter_is_that_of_max_of_and_frees_the_others),
 	KUNIT_CASE(the_error_of_a_limiter_is_that_of_max_wait),
@@ -899,7 +871,6 @@ static struct kunit_case limiter_compose_cases[] = {
 	KUNIT_CASE(the_same_composed_limiter_twice_is_ebusy_and_freed_once),
 	KUNIT_CASE(a_limiter_that_is_part_of_another_is_ebusy_and_stays),
 	KUNIT_CASE(free_of_nothing_or_of_an_error_does_nothing),
-	KUNIT_CASE(free_of_a_limiter_that_is_part_of_another_does_nothing),
 	KUNIT_CASE(free_frees_a_limiter_without_a_queue),
 	KUNIT_CASE(each_allocation_of_a_limiter_may_fail),
 	KUNIT_CASE(each_allocation_of_a_composed_limiter_may_fail_and_frees_all),
@@ -910,7 +881,6 @@ static struct kunit_case limiter_compose_cases[] = {
 	KUNIT_CASE(create_of_a_name_that_exists_frees_the_limiter_once),
 	KUNIT_CASE(create_returns_the_error_of_the_limiter),
 	KUNIT_CASE(a_limiter_of_another_queue_is_ebusy_and_stays),
-	KUNIT_CASE(a_limiter_that_is_part_of_another_makes_no_queue),
 	KUNIT_CASE(create_without_memory_frees_the_limiter_once),
 	KUNIT_CASE(to_specs_describes_each_built_in_limiter),
 	KUNIT_CASE(to_specs_describes_nested_limiters_in_prefix_order),

@@ -408,6 +408,14 @@ static void no_runs(struct kunit *test)
 	memset(fx->tally, 0, sizeof(fx->tally));
 }
 
+/* From the end of the nth run to the begin of the next one. */
+static s64 gap(struct kunit *test, int n)
+{
+	struct control_fixture *fx = test->priv;
+
+	return fx->began[n + 1] - fx->finished[n];
+}
+
 /* No key is ready, processing or delayed. */
 static bool idle(struct kunit *test)
 {
@@ -609,21 +617,6 @@ static void the_name_may_be_null(struct kunit *test)
 
 /* --- results --- */
 
-static void a_failed_key_waits_for_the_delay_of_the_limiter(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	int i;
-
-	limited(test, wq_limiter_exponential(10 * MSEC, HOUR));
-	fx->fails = 3;
-	control(test, 2, 3, fail_first);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, runs(test, 'a') == 4);
-	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
-	for (i = 0; i < 3; i++)
-		KUNIT_EXPECT_GE(test, fx->began[i + 1] - fx->finished[i], 10 * MSEC << i);
-}
-
 static void retries_come_after_the_delay_of_the_limiter_to_the_ns(struct kunit *test)
 {
 	s64 delays[] = { 300 * SEC, 600 * SEC, 1000 * SEC, 1000 * SEC };
@@ -679,23 +672,6 @@ static void expect_given_up(struct kunit *test, int max_retries)
 	KUNIT_EXPECT_EQ(test, fx->error, -101 - max_retries);
 	KUNIT_EXPECT_EQ(test, fx->len, (size_t)1);
 	KUNIT_EXPECT_EQ(test, fx->key[0], (u8)'a');
-}
-
-/* num_requeues is always 0. */
-static void max_retries_holds_if_the_limiter_is_a_bucket_alone(struct kunit *test)
-{
-	limited(test, wq_limiter_bucket(WQ_QPS(1000), 100));
-	control(test, 1, 4, fail);
-	expect_given_up(test, 4);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void max_retries_holds_with_the_default_limiter(struct kunit *test)
-{
-	limited(test, NULL);
-	control(test, 1, 3, fail);
-	expect_given_up(test, 3);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
 static s64 own_when(struct wq_limiter *l, const struct wq_failure *f)
@@ -806,21 +782,6 @@ static void a_key_added_while_it_fails_runs_again(struct kunit *test)
 	ASSERT_EVENTUALLY(test, idle(test));
 	KUNIT_EXPECT_LE(test, runs(test, 'a'), 4);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-}
-
-static void a_result_above_0_is_the_time_to_the_next_run(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-
-	fx->after = 30 * MSEC;
-	control(test, 2, 0, again_after);
-	add(test, "a");
-	ASSERT_EVENTUALLY(test, runs(test, 'a') == 2);
-	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
-	KUNIT_EXPECT_GE(test, fx->began[1] - fx->finished[0], 30 * MSEC);
-	KUNIT_EXPECT_EQ(test, given_up(test), 0);
-	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 2);
 }
 
 static s64 fail_twice_then_far_away(struct control_fixture *fx, struct tally *t, int n)
@@ -1298,6 +1259,11 @@ static s64 step_limited(struct kunit *test, const struct step *s)
 	return 0;
 }
 
+#define LIMITED_BY_A_BUCKET	STEP(limited_by_a_bucket)
+static VOID_STEP(limited_by_a_bucket, limited(test, wq_limiter_bucket(WQ_QPS(1000), 100)))
+#define LIMITED_BY_DEFAULT	STEP(limited_by_default)
+static VOID_STEP(limited_by_default, limited(test, NULL))
+
 #define FAILS(times)		STEP(fails, .arg = times)
 static VOID_STEP(fails, ((struct control_fixture *)test->priv)->fails = s->arg)
 
@@ -1350,6 +1316,10 @@ static s64 step_workers(struct kunit *test, const struct step *s)
 
 #define WORKERS_SLEEP		STEP(workers_sleep)
 static VOID_STEP(workers_sleep, workers_sleep(test))
+
+/* The least time from the nth run of the case to the next one. */
+#define GAP(n, ns)		STEP(gap, .flags = n, .arg = ns)
+static VOID_STEP(gap, KUNIT_EXPECT_GE(test, gap(test, s->flags), s->arg))
 
 #define GIVEN_UP_AFTER(max_retries)	STEP(given_up, .arg = max_retries)
 static VOID_STEP(given_up, expect_given_up(test, s->arg))
@@ -1412,6 +1382,10 @@ const struct row wq_controller_rows[] = {
 	ROW(a_key_that_failed_is_tried_again,
 	    FAILS(1), CONTROL(1, 3, fail_first), ADD("a"), COMES_TO_RUNS("a", 2), GONE("a"),
 	    COUNT(given_up, 0), STOP, RUNS("a", 2)),
+	ROW(a_failed_key_waits_for_the_delay_of_the_limiter,
+	    LIMITED(10 * MSEC, HOUR), FAILS(3), CONTROL(2, 3, fail_first), ADD("a"),
+	    COMES_TO_RUNS("a", 4), STOP_WITH_DRAIN, GAP(0, 10 * MSEC), GAP(1, 20 * MSEC),
+	    GAP(2, 40 * MSEC)),
 	ROW(a_key_that_waits_for_its_retry_is_delayed_and_failed,
 	    LIMITED(1000 * SEC, 1000 * SEC), CONTROL(1, 3, fail), ADD("a"), QUERY("a"),
 	    BECOMES(WAITS_AGAIN), REQUEUES("a"), IS(1), STAT(retries, 1), RUNS("a", 1),
@@ -1428,6 +1402,11 @@ const struct row wq_controller_rows[] = {
 	    CONTROL(1, 0, fail), GIVEN_UP_AFTER(0), STAT(retries, 0), STOP),
 	ROW(max_retries_holds_if_the_limiter_has_no_delay,
 	    LIMITED(0, 0), CONTROL(3, 4, fail), GIVEN_UP_AFTER(4), STOP),
+	/* num_requeues is always 0. */
+	ROW(max_retries_holds_if_the_limiter_is_a_bucket_alone,
+	    LIMITED_BY_A_BUCKET, CONTROL(1, 4, fail), GIVEN_UP_AFTER(4), STOP),
+	ROW(max_retries_holds_with_the_default_limiter,
+	    LIMITED_BY_DEFAULT, CONTROL(1, 3, fail), GIVEN_UP_AFTER(3), STOP),
 	ROW(max_retries_may_be_any_number,
 	    FAILS(5), CONTROL(1, UINT_MAX, fail_first), ADD("a"), COMES_TO_RUNS("a", 6), GONE("a"),
 	    COUNT(given_up, 0), STOP),
@@ -1452,6 +1431,9 @@ const struct row wq_controller_rows[] = {
 	ROW(a_key_is_tried_again_in_a_full_queue,
 	    LIMITED(MSEC, MSEC, .max_keys = 1), FAILS(2), CONTROL(1, 2, fail_first), ADD("a"),
 	    COMES_TO_RUNS("a", 3), GONE("a"), STOP),
+	ROW(a_result_above_0_is_the_time_to_the_next_run,
+	    RETURNS(30 * MSEC), CONTROL(2, 0, again_after), ADD("a"), COMES_TO_RUNS("a", 2),
+	    GONE("a"), GAP(0, 30 * MSEC), COUNT(given_up, 0), STOP, RUNS("a", 2)),
 	ROW(a_result_above_0_comes_to_the_ns,
 	    NEW_QUEUE(), RETURNS(1000 * HOUR), CONTROL(2, 0, again_after), ADD("a"), QUERY("a"),
 	    BECOMES(DELAYED), PASS(1000 * HOUR - 1), STATE("a", DELAYED), PASS(1), GONE("a"),
@@ -1522,16 +1504,12 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE(each_worker_has_the_name_and_a_number),
 	KUNIT_CASE(the_name_is_no_format_and_may_be_long),
 	KUNIT_CASE(the_name_may_be_null),
-	KUNIT_CASE(a_failed_key_waits_for_the_delay_of_the_limiter),
 	KUNIT_CASE(retries_come_after_the_delay_of_the_limiter_to_the_ns),
-	KUNIT_CASE(max_retries_holds_if_the_limiter_is_a_bucket_alone),
-	KUNIT_CASE(max_retries_holds_with_the_default_limiter),
 	KUNIT_CASE(when_is_called_once_a_retry_and_forget_at_the_end),
 	KUNIT_CASE(gave_up_may_add_the_key_again),
 	KUNIT_CASE(gave_up_may_be_null),
 	KUNIT_CASE(a_key_of_any_bytes_may_be_given_up_without_gave_up),
 	KUNIT_CASE(a_key_added_while_it_fails_runs_again),
-	KUNIT_CASE(a_result_above_0_is_the_time_to_the_next_run),
 	KUNIT_CASE_SLOW(stop_may_come_before_the_workers_run),
 	KUNIT_CASE(stop_with_drain_first_runs_all_ready_and_processing_keys),
 	KUNIT_CASE(a_plain_stop_leaves_a_key_that_another_consumer_holds),

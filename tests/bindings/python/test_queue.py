@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import doctest
 import errno
+import functools
 import gc
 import os
 import pathlib
@@ -23,7 +24,7 @@ import time
 import unittest
 import unittest.mock
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
@@ -79,6 +80,12 @@ class Case(unittest.TestCase):
         self.assertEqual(code, seen.exception.errno)
         self.assertIn(text, str(seen.exception))
 
+    def named(self, name: str, **options: Any) -> wq.Queue:
+        """A new queue with a name, which the end of the test unlinks."""
+        q = wq.open(name, create=True, **options)
+        self.addCleanup(q.unlink)
+        return q
+
     def add(self, *keys: wq.Key) -> None:
         for key in keys:
             self.assertTrue(self.q.add(key))
@@ -123,6 +130,14 @@ def eventually(condition: Callable[[], object]) -> None:
         if time.monotonic() > end:
             raise AssertionError("expected to become true, seen false")
         time.sleep(0.01)
+
+
+def in_a_loop(test: Callable[[Any], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
+    """The test as the main task of an event loop."""
+    @functools.wraps(test)
+    def run(self: Any) -> None:
+        asyncio.run(test(self))
+    return run
 
 
 def descriptors() -> int:
@@ -474,8 +489,7 @@ class Gets(Case):
         self.assertEqual([False] * 4, seen)
 
     def test_ctrl_c_ends_get_and_the_key_goes_to_the_next(self) -> None:
-        with wq.open("python-int", create=True) as q:
-            self.addCleanup(q.unlink)
+        with self.named("python-int") as q:
             with python('wq.open("python-int").get()') as process:
                 eventually(lambda: waits(process.pid))
                 process.send_signal(signal.SIGINT)
@@ -486,8 +500,7 @@ class Gets(Case):
             q.get(timeout=0).done()
 
     def test_ctrl_c_ends_a_loop_and_drain(self) -> None:
-        with wq.open("python-int", create=True) as q:
-            self.addCleanup(q.unlink)
+        with self.named("python-int") as q:
             q.add("held")
             with q.get():
                 for code in ("for item in q: pass", 'q.flush("held")', "q.drain()"):
@@ -540,8 +553,7 @@ class Gets(Case):
         self.q.get(timeout=0).done()
 
     def test_key_of_a_killed_process_is_given_to_the_next(self) -> None:
-        with wq.open("python-kill", create=True) as q:
-            self.addCleanup(q.unlink)
+        with self.named("python-kill") as q:
             q.add("a")
             with python('item = wq.open("python-kill").get(); print(item.text, flush=True)\n'
                         'sys.stdin.read()') as process:
@@ -893,8 +905,7 @@ class Producers(Case):
             p.add("a")
             self.assertTrue(p.waits("a"))
             q.unlink()
-            with wq.open("python-again", create=True) as new:
-                self.addCleanup(new.unlink)
+            with self.named("python-again") as new:
                 queues = wq.info().charged_queues
                 self.assertTrue(q.reopen())
                 # the map would keep the removed queue
@@ -990,8 +1001,7 @@ class Sources(Case):
 
 class Looks(Case):
     def test_stat_has_each_figure_of_the_kernel(self) -> None:
-        with wq.open("python-stat", create=True, max_keys=99, lease=7, permissions=0o640) as q:
-            self.addCleanup(q.unlink)
+        with self.named("python-stat", max_keys=99, lease=7, permissions=0o640) as q:
             q.add_many(["a", "b", "a"])
             q.get().done()
             stat = q.stat()
@@ -1018,8 +1028,7 @@ class Looks(Case):
             self.assertIn(wq.KeyState.MINE, seen[item.key])
 
     def test_keys_since_are_sorted_by_when_they_became_dirty(self) -> None:
-        with wq.open("python-since", create=True) as q:
-            self.addCleanup(q.unlink)
+        with self.named("python-since") as q:
             keys = [b"%d" % n for n in range(20)]
             for key in keys:
                 q.add(key)
@@ -1059,9 +1068,7 @@ class Looks(Case):
         info = wq.info()
         self.assertEqual((1024, 1), (info.max_key, info.version))
         before = info.charged_queues
-        with wq.open("python-b", create=True) as b, wq.open("python-a", create=True) as a:
-            self.addCleanup(a.unlink)
-            self.addCleanup(b.unlink)
+        with self.named("python-b"), self.named("python-a") as a:
             a.add("x")
             found = {queue.name: queue for queue in wq.queues() if queue.name.startswith("python-")}
             self.assertEqual(["python-a", "python-b"], list(found))
@@ -1156,10 +1163,9 @@ class Controls(Case):
 
     def test_config_reports_what_open_and_set_took(self) -> None:
         limiter = wq.max_of(wq.exponential(2, 100), wq.max_wait(wq.bucket(0.5, 7), 5))
-        with wq.open("python-set", create=True, permissions=0o640, max_keys=99, lease=7, slack=0.5,
+        with self.named("python-set", permissions=0o640, max_keys=99, lease=7, slack=0.5,
                      debounce=3, order=wq.Order.PRIORITY, order_arg=wq.NO_AGEING, max_retries=4,
                      limiter=limiter) as q:
-            self.addCleanup(q.unlink)
             before = q.config()
             self.assertEqual(wq.Attributes(
                 limiter=limiter, name="python-set", mode=0o640, uid=0, gid=0, max_keys=99,
@@ -1228,8 +1234,7 @@ class Controls(Case):
                 q.reopen(timeout=0.05)
             with self.raises(OSError, errno.ENOTTY):
                 q.stat()
-            with wq.open("python-again", create=True) as new:
-                self.addCleanup(new.unlink)
+            with self.named("python-again") as new:
                 new.add("b")
                 self.assertTrue(q.reopen())
                 with self.raises(wq.Stale, errno.ESTALE):
@@ -1244,8 +1249,7 @@ class Controls(Case):
     def test_reopen_keeps_the_access(self) -> None:
         with wq.open("python-again", create=True) as q, wq.open("python-again", "r") as reader:
             q.unlink()
-            with wq.open("python-again", create=True) as new:
-                self.addCleanup(new.unlink)
+            with self.named("python-again"):
                 self.assertTrue(reader.reopen())
                 with self.raises(PermissionError, errno.EACCES):
                     reader.add("a")
@@ -1255,8 +1259,7 @@ class Opens(Case):
     def test_errors_name_the_next_step(self) -> None:
         with self.raises(FileNotFoundError, errno.ENOENT, "create=True"):
             wq.open("python-none")
-        with wq.open("python-open", create=True, max_retries=3) as q:
-            self.addCleanup(q.unlink)
+        with self.named("python-open", max_retries=3):
             with self.raises(FileExistsError, errno.EEXIST, "accept=True"):
                 wq.open("python-open", exclusive=True)
             with self.raises(FileExistsError, errno.EEXIST, "accept=True"):
@@ -1363,7 +1366,8 @@ class Opens(Case):
 
 
 class Asyncio(Case):
-    def test_100_tasks_get_each_key_once(self) -> None:
+    @in_a_loop
+    async def test_100_tasks_get_each_key_once(self) -> None:
         seen: list[str] = []
 
         async def worker() -> None:
@@ -1372,88 +1376,77 @@ class Asyncio(Case):
                     await asyncio.sleep(0)
                     seen.append(item.text)
 
-        async def all_of_it() -> None:
-            workers = [asyncio.create_task(worker()) for _ in range(100)]
-            await asyncio.sleep(0)
-            for n in range(1000):
-                self.q.add(str(n))
-                if n % 50 == 0:
-                    await asyncio.sleep(0.01)
-            await self.q.adrain()
-            await asyncio.wait_for(asyncio.gather(*workers), LONG)
-
-        asyncio.run(all_of_it())
+        workers = [asyncio.create_task(worker()) for _ in range(100)]
+        await asyncio.sleep(0)
+        for n in range(1000):
+            self.q.add(str(n))
+            if n % 50 == 0:
+                await asyncio.sleep(0.01)
+        await self.q.adrain()
+        await asyncio.wait_for(asyncio.gather(*workers), LONG)
         self.assertEqual(sorted(map(str, range(1000))), sorted(seen))
         self.assertEqual((1000, 0), (self.q.stat().dones, self.q.stat().held))
 
-    def test_one_key_wakes_one_task(self) -> None:
-        async def all_of_it() -> None:
-            tasks = [asyncio.create_task(self.q.aget()) for _ in range(10)]
+    @in_a_loop
+    async def test_one_key_wakes_one_task(self) -> None:
+        tasks = [asyncio.create_task(self.q.aget()) for _ in range(10)]
+        await asyncio.sleep(0.05)
+        with unittest.mock.patch.object(self.q, "get", wraps=self.q.get) as get:
+            self.q.add("a")
+            done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED,
+                                               timeout=LONG)
             await asyncio.sleep(0.05)
-            with unittest.mock.patch.object(self.q, "get", wraps=self.q.get) as get:
-                self.q.add("a")
-                done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED,
-                                                   timeout=LONG)
-                await asyncio.sleep(0.05)
-            # The loop can turn once more before the first task has taken the key.
-            self.assertLessEqual(get.call_count, 2)
-            self.assertEqual((1, 9), (len(done), sum(not task.done() for task in pending)))
-            done.pop().result().done()
-            for n in range(9):
-                self.q.add(str(n))
-            for item in await asyncio.wait_for(asyncio.gather(*pending), LONG):
-                item.done()
+        # The loop can turn once more before the first task has taken the key.
+        self.assertLessEqual(get.call_count, 2)
+        self.assertEqual((1, 9), (len(done), sum(not task.done() for task in pending)))
+        done.pop().result().done()
+        for n in range(9):
+            self.q.add(str(n))
+        for item in await asyncio.wait_for(asyncio.gather(*pending), LONG):
+            item.done()
 
-        asyncio.run(all_of_it())
-
-    def test_canceled_task_takes_no_key(self) -> None:
-        async def all_of_it() -> None:
-            for n in range(100):
-                first, second = (asyncio.create_task(self.q.aget()) for _ in range(2))
+    @in_a_loop
+    async def test_canceled_task_takes_no_key(self) -> None:
+        for n in range(100):
+            first, second = (asyncio.create_task(self.q.aget()) for _ in range(2))
+            await asyncio.sleep(0)
+            self.q.add("a")
+            for _ in range(n % 4):          # as many turns of the loop
                 await asyncio.sleep(0)
-                self.q.add("a")
-                for _ in range(n % 4):          # as many turns of the loop
-                    await asyncio.sleep(0)
-                got_it = first.done()
-                first.cancel()
-                item = await (first if got_it else asyncio.wait_for(second, LONG))
-                item.done()
-                second.cancel()
-                await asyncio.wait([first, second])
-                self.assertEqual((n + 1, 0), (self.q.stat().dones, self.q.stat().keys))
+            got_it = first.done()
+            first.cancel()
+            item = await (first if got_it else asyncio.wait_for(second, LONG))
+            item.done()
+            second.cancel()
+            await asyncio.wait([first, second])
+            self.assertEqual((n + 1, 0), (self.q.stat().dones, self.q.stat().keys))
 
-        asyncio.run(all_of_it())
-
-    def test_canceled_body_makes_the_key_ready_again_without_a_failure(self) -> None:
+    @in_a_loop
+    async def test_canceled_body_makes_the_key_ready_again_without_a_failure(self) -> None:
         async def worker() -> None:
             async for item in self.q.aiter():
                 with item:
                     await asyncio.sleep(LONG)
 
-        async def all_of_it() -> None:
-            self.q.add("a")
-            task = asyncio.create_task(worker())
-            while not self.q.stat().held:
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
-
-        asyncio.run(all_of_it())
+        self.q.add("a")
+        task = asyncio.create_task(worker())
+        while not self.q.stat().held:
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
         self.assertEqual((1, 0), (self.q.stat().ready, self.q.stat().failures))
 
-    def test_loop_that_an_exception_ends_retries_the_item_at_once(self) -> None:
-        async def all_of_it() -> None:
-            self.q.add("a")
-            with self.assertRaises(RuntimeError):
-                async for _ in self.q.aiter():
-                    raise RuntimeError
-            self.assertEqual((0, 1), (self.q.stat().held, self.q.stat().failures))
-            async for item in self.q.aiter():
-                self.assertEqual(1, item.failures)
-                self.q.shut_down()
-            self.assertEqual(2, self.q.stat().dones)
-
-        asyncio.run(all_of_it())
+    @in_a_loop
+    async def test_loop_that_an_exception_ends_retries_the_item_at_once(self) -> None:
+        self.q.add("a")
+        with self.assertRaises(RuntimeError):
+            async for _ in self.q.aiter():
+                raise RuntimeError
+        self.assertEqual((0, 1), (self.q.stat().held, self.q.stat().failures))
+        async for item in self.q.aiter():
+            self.assertEqual(1, item.failures)
+            self.q.shut_down()
+        self.assertEqual(2, self.q.stat().dones)
 
     def test_timeout_of_asyncio_ends_aget(self) -> None:
         async def all_of_it() -> None:
@@ -1464,96 +1457,83 @@ class Asyncio(Case):
         asyncio.run(all_of_it())
         asyncio.run(all_of_it())        # another event loop can wait for the queue afterwards
 
-    def test_tasks_of_two_event_loops_need_two_consumers(self) -> None:
+    @in_a_loop
+    async def test_tasks_of_two_event_loops_need_two_consumers(self) -> None:
         async def other() -> None:
             with self.assertRaisesRegex(RuntimeError, "open_same"):
                 await self.q.aget()
 
-        async def all_of_it() -> None:
-            task = asyncio.create_task(self.q.aget())
+        task = asyncio.create_task(self.q.aget())
+        await asyncio.sleep(0)
+        await asyncio.to_thread(lambda: asyncio.run(other()))
+        task.cancel()
+
+    @in_a_loop
+    async def test_close_and_the_end_of_an_unlinked_queue_end_the_waits(self) -> None:
+        with wq.open("python-aio", create=True) as q:
+            tasks = [asyncio.create_task(q.aget()) for _ in range(3)]
             await asyncio.sleep(0)
-            await asyncio.to_thread(lambda: asyncio.run(other()))
-            task.cancel()
+            q.unlink()
+            for seen in await asyncio.wait_for(
+                    asyncio.gather(*tasks, return_exceptions=True), LONG):
+                self.assertIsInstance(seen, OSError)
+                self.assertEqual(errno.EIDRM, getattr(seen, "errno"))
+        task = asyncio.create_task(self.q.aget())
+        await asyncio.sleep(0)
+        self.q.close()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            await asyncio.wait_for(task, LONG)
 
-        asyncio.run(all_of_it())
+    @in_a_loop
+    async def test_adrain_waits_for_the_holders(self) -> None:
+        self.q.add("a")
+        item = self.q.get()
+        with self.q.open_same() as other:
+            task = asyncio.create_task(other.adrain())
+            await asyncio.sleep(0.05)
+            self.assertFalse(task.done())
+            item.done()
+            await asyncio.wait_for(task, LONG)
 
-    def test_close_and_the_end_of_an_unlinked_queue_end_the_waits(self) -> None:
-        async def all_of_it() -> None:
-            with wq.open("python-aio", create=True) as q:
-                tasks = [asyncio.create_task(q.aget()) for _ in range(3)]
-                await asyncio.sleep(0)
-                q.unlink()
-                for seen in await asyncio.wait_for(
-                        asyncio.gather(*tasks, return_exceptions=True), LONG):
-                    self.assertIsInstance(seen, OSError)
-                    self.assertEqual(errno.EIDRM, getattr(seen, "errno"))
-            task = asyncio.create_task(self.q.aget())
+    @in_a_loop
+    async def test_reopen_ends_the_waits_and_a_new_wait_sees_the_new_queue(self) -> None:
+        with wq.open("python-again", create=True) as q:
+            task = asyncio.create_task(q.aget())
             await asyncio.sleep(0)
-            self.q.close()
-            with self.assertRaisesRegex(ValueError, "closed"):
-                await asyncio.wait_for(task, LONG)
-
-        asyncio.run(all_of_it())
-
-    def test_adrain_waits_for_the_holders(self) -> None:
-        async def all_of_it() -> None:
-            self.q.add("a")
-            item = self.q.get()
-            with self.q.open_same() as other:
-                task = asyncio.create_task(other.adrain())
-                await asyncio.sleep(0.05)
-                self.assertFalse(task.done())
-                item.done()
-                await asyncio.wait_for(task, LONG)
-
-        asyncio.run(all_of_it())
-
-    def test_reopen_ends_the_waits_and_a_new_wait_sees_the_new_queue(self) -> None:
-        async def all_of_it() -> None:
-            with wq.open("python-again", create=True) as q:
+            q.unlink()
+            with self.named("python-again") as new:
+                self.assertTrue(await asyncio.to_thread(q.reopen))
+                with self.assertRaises((OSError, ValueError)):
+                    await asyncio.wait_for(task, LONG)
                 task = asyncio.create_task(q.aget())
                 await asyncio.sleep(0)
-                q.unlink()
-                with wq.open("python-again", create=True) as new:
-                    self.addCleanup(new.unlink)
-                    self.assertTrue(await asyncio.to_thread(q.reopen))
-                    with self.assertRaises((OSError, ValueError)):
-                        await asyncio.wait_for(task, LONG)
-                    task = asyncio.create_task(q.aget())
-                    await asyncio.sleep(0)
-                    new.add("a")
-                    (await asyncio.wait_for(task, LONG)).done()
+                new.add("a")
+                (await asyncio.wait_for(task, LONG)).done()
 
-        asyncio.run(all_of_it())
+    @in_a_loop
+    async def test_aflush_returns_the_end_of_the_run(self) -> None:
+        self.q.add("a")
+        item = self.q.get()
+        with self.q.open_same() as other:
+            task = asyncio.create_task(other.aflush("a"))
+            await asyncio.sleep(0.05)
+            self.assertFalse(task.done())
+            item.park("x")
+            self.assertEqual(wq.End.GAVE_UP, await asyncio.wait_for(task, LONG))
+            self.assertEqual(wq.End.NO_RUN, await other.aflush("b"))
 
-    def test_aflush_returns_the_end_of_the_run(self) -> None:
-        async def all_of_it() -> None:
-            self.q.add("a")
-            item = self.q.get()
-            with self.q.open_same() as other:
-                task = asyncio.create_task(other.aflush("a"))
-                await asyncio.sleep(0.05)
-                self.assertFalse(task.done())
-                item.park("x")
-                self.assertEqual(wq.End.GAVE_UP, await asyncio.wait_for(task, LONG))
-                self.assertEqual(wq.End.NO_RUN, await other.aflush("b"))
-
-        asyncio.run(all_of_it())
-
-    def test_loop_needs_one_call_for_a_step_that_finds_a_key(self) -> None:
-        async def all_of_it() -> None:
-            self.q.add_many(["a", "b"])
-            seen = []
-            with unittest.mock.patch.object(wq._lib.lib, "wq_done_get",
-                                            wraps=wq._lib.lib.wq_done_get) as calls:
-                async for item in self.q.aiter():
-                    seen.append(item.text)
-                    if len(seen) == 2:
-                        self.q.shut_down()
-            self.assertEqual((["a", "b"], 2), (seen, calls.call_count))
-            self.assertEqual((2, 0), (self.q.stat().dones, self.q.stat().held))
-
-        asyncio.run(all_of_it())
+    @in_a_loop
+    async def test_loop_needs_one_call_for_a_step_that_finds_a_key(self) -> None:
+        self.q.add_many(["a", "b"])
+        seen = []
+        with unittest.mock.patch.object(wq._lib.lib, "wq_done_get",
+                                        wraps=wq._lib.lib.wq_done_get) as calls:
+            async for item in self.q.aiter():
+                seen.append(item.text)
+                if len(seen) == 2:
+                    self.q.shut_down()
+        self.assertEqual((["a", "b"], 2), (seen, calls.call_count))
+        self.assertEqual((2, 0), (self.q.stat().dones, self.q.stat().held))
 
     def test_10000_canceled_gets_leave_no_descriptor(self) -> None:
         async def all_of_it() -> int:

@@ -118,6 +118,7 @@ struct actor *actor_of(struct kunit *test, const struct step *s)
 	struct fixture *fx = fixture(test);
 	unsigned int i = fx->nr_actors;
 
+	/* the newest of its name */
 	while (i--)
 		if (fx->actors[i].name && !strcmp(fx->actors[i].name, s->as))
 			return &fx->actors[i];

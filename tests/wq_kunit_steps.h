@@ -7,8 +7,9 @@
  *	ROW(a_delayed_key_comes_when_it_is_due_and_not_a_ns_earlier,
  *	    AFTER("a", HOUR), PASS(HOUR - 1), STATE("a", DELAYED), PASS(1), RUN("a")),
  *
- * A step that returns an error fails the case, unless IS() follows, which names the result.
- * A suite that needs other steps defines them beside its rows.
+ * A step that returns an error fails the case, unless IS() or BECOMES() follows, which names the
+ * result.  A suite that needs other steps defines them beside its rows, with VALUE_STEP() if a
+ * step is one call.
  */
 #ifndef _WQ_KUNIT_STEPS_H
 #define _WQ_KUNIT_STEPS_H

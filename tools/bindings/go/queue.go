@@ -272,8 +272,12 @@ func (q *Queue) enter() bool {
 }
 
 func (q *Queue) leave() error {
-	if q.users.Add(-1) == closedBit {
-		return q.file.Close()
+	if q.users.Add(-1) != closedBit {
+		return nil
+	}
+	// A call that begins after Close leaves too, perhaps ahead of the last user.
+	if err := q.file.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
 	}
 	return nil
 }

@@ -97,9 +97,9 @@ kunit:
 kunit-smp:
 	@tests/kunit-smp $(if $(T),'$(T)')
 
-# N=1000 T='wq_delay.c' SEED=1
+# N=1000 T='wq_delay.c' SEED=1 QUICK=1
 mutants:
-	@tests/mutants $(if $(N),-n $(N)) $(if $(SEED),--seed $(SEED)) $(T)
+	@tests/mutants $(if $(N),-n $(N)) $(if $(SEED),--seed $(SEED)) $(if $(QUICK),--quick) $(T)
 
 test-fuzz:
 	@tests/fuzz/run --replay
@@ -277,7 +277,7 @@ help:
 	@echo "  make kunit T=wq_get   the KUnit suites that match a pattern; T='wq_get.*signal*': some cases"
 	@echo "  make kunit-smp        the quick KUnit cases on 2 CPUs, in the distribution's kernel"
 	@echo "  make mutants          put N=1000 small faults into the module (T='wq_delay.c'), and count"
-	@echo "                        the faults that the quick KUnit cases notice"
+	@echo "                        the faults that the quick KUnit cases or the selftests notice"
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms, packages and specs (needs root)"
 	@echo "  make test-go          the Go packages and samples, and client-go's own tests"

@@ -43,6 +43,21 @@ TEST_F(queue, wait_for_a_drain_is_readable_when_the_drain_has_ended)
 	ASSERT_EQ(WQ_END_DONE, wait_for(q_wait(self->q, NULL, WQ_WAIT_DRAIN), 0));
 }
 
+TEST_F(queue, wait_for_a_drain_fails_with_EINVAL_if_it_has_a_key_or_another_flag)
+{
+	struct wq_wait waits[] = {
+		{ .flags = WQ_WAIT_DRAIN | WQ_WAIT_OWN },
+		{ .flags = WQ_WAIT_DRAIN, .key = addr_of("a") },
+		{ .flags = WQ_WAIT_DRAIN, .key_len = 1 },
+	};
+
+	ASSERT_LE(0, drain_fd(self->q));
+	for (int i = 0; i < ARRAY_SIZE(waits); i++) {
+		waits[i].size = sizeof(waits[i]);
+		EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_WAIT, &waits[i]));
+	}
+}
+
 /* As the second SIGTERM of a program, while keys are left that nobody takes. */
 TEST_F(queue, shutdown_wakes_a_poller_that_waits_for_a_drain)
 {

@@ -211,7 +211,7 @@ TEST_F(source, two_sources_of_a_queue_are_told_apart_by_their_prefixes)
 {
 	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
 
-	strcpy(op.prefix, "one:");
+	strcpy(op.prefix, "the first:");
 	ASSERT_EQ(1, attach_op(self->q, &op, "fs", &self->fs, sizeof(self->fs)));
 	op = op_of(WQ_SOURCE_ATTACH);
 	op.flags = WQ_SOURCE_SCAN;
@@ -221,7 +221,7 @@ TEST_F(source, two_sources_of_a_queue_are_told_apart_by_their_prefixes)
 	ASSERT_EQ(0, mkdir("d", 0755));
 	EXPECT_EQ(2, q_stat(self->q).ready);
 	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "two:d/"));
-	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "one:d/"));
+	EXPECT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, q_query(self->q, "the first:d/"));
 }
 
 TEST_F(source, a_source_with_its_file_ends_when_that_is_closed)

@@ -999,6 +999,10 @@ const struct row wq_flush_rows[] = {
 	    ADD("a"), PAUSE(WQ_PAUSE_GETS, WQ_FOREVER), START_FLUSH("a", "a"), STILL_WAITS("a"),
 	    PAUSE(WQ_PAUSE_GETS, 0), RUN("a"), ENDS("a", 0)),
 
+	ROW(done_of_the_last_key_wakes_its_flush_and_the_drain,
+	    ADD("a"), GET("a"), START_FLUSH("flush", "a"), START("drain", drainer, 0),
+	    SLEEPS("drain"), DONE("a"), ENDS("drain", 0), ENDS("flush", 0)),
+
 	/* --- how the run ended --- */
 	ROW(failed_flush_returns_1,
 	    ADD("a"), GET("a"), START_FLUSH("a", "a"), DONE_WITH("a", 0, WQ_OUTCOME_RETRY),

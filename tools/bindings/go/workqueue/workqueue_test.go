@@ -311,6 +311,8 @@ func TestAFullOrPausedQueueLosesNoAdd(t *testing.T) {
 	eventually(t, "the codec keeps no item", func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
+		q.local.mu.Lock()
+		defer q.local.mu.Unlock()
 		return len(q.late) == 0 && len(q.local.entries) == 0 && len(q.local.keys) == 0
 	})
 }

@@ -255,8 +255,8 @@ func (c *cluster) put(ctx context.Context, key string) error {
 
 // --- the view of owners ----------------------------------------------------------------------
 
-// A monitor measures how long shards have no owner. The time in which etcd does not answer, or takes
-// longer than a second, does not count, as then no member can own anything.
+// A monitor measures how long shards have no owner. The time in which etcd does not answer does
+// not count, as then no member can own anything.
 type monitor struct {
 	longest  time.Duration
 	silent   time.Duration
@@ -280,9 +280,7 @@ func (w *monitor) run(ctx context.Context, c *cluster) {
 			last = now
 			continue
 		}
-		counts := min(now-last, int64(time.Second))
-		clock += counts
-		w.silent += time.Duration(now - last - counts)
+		clock += now - last
 		last = now
 		here := map[string]string{}
 		for _, kv := range r.Kvs {

@@ -550,8 +550,8 @@ struct wq_controller;
  * @gave_up: called before done for each key that is given up, with the last error of
  *	@fn; NULL: the controller logs the key
  * @embedded_fn: process an embedded entry, by the rules of @fn; NULL if the queue has none.
- *	Must not free the entry's object, and must not wait for the entry itself: a flush
- *	or a synchronous cancel or disable from there fails with -EDEADLK.
+ *	May free the entry's object after wq_embedded_exit().  Must not wait for the entry itself:
+ *	a flush or a synchronous cancel or disable from there fails with -EDEADLK.
  * @embedded_gave_up: called for each embedded entry that is given up, by the rules of
  *	@gave_up
  * @data: first argument of these functions

@@ -210,8 +210,8 @@
  * are reset instead.
  *
  * Failures that stay are reset when the key is idle, unless the queue's limiter uses them.  If two
- * or more runs before this one were given back, each outcome but RETRY resets the failures, because
- * the consumer does not know of them.
+ * or more runs before this one were given back, the outcomes 0 and AFTER reset the failures, too,
+ * because the consumer does not know of them.
  */
 #define WQ_OUTCOME_FORGET		(1U << 0)	/* reset the key's failures */
 #define WQ_OUTCOME_RETRY		(1U << 1)	/* failed: add as by WQ_ADD_RATE_LIMITED */
@@ -1142,8 +1142,8 @@ struct wq_control {
  * WQ_SHUTDOWN_DRAIN ends the drain (CANCELED), or when the queue ends.  If that shut down came
  * before the call, the wait has ended already.
  *
- * The descriptor does not keep the queue.  It keeps the queue's memory, so the queue's user stays
- * charged for the queue until it is closed.  wq_info.user_waits limits the waits of a user.
+ * The descriptor does not keep the queue, but some of its memory.  The caller's user is charged for
+ * the wait until the descriptor is closed.  wq_info.user_waits limits the waits of a user.
  *
  * Errors of WQ_IOC_WAIT:
  *  EINVAL     - @flags has an unknown bit, or two of RUN, DRAIN and ADD

@@ -252,7 +252,7 @@ class Guests(unittest.TestCase):
 
     def test_qemu(self) -> None:
         def command(request: guest.Request, kvm: bool = False) -> str:
-            return " ".join(guest.qemu_command(request, Path("/k"), Path("/t"), Path("/a,b"), kvm))
+            return " ".join(guest.qemu_arguments(request, Path("/k"), Path("/t"), Path("/a,b"), kvm))
         text = command(guest.Request(smp="4", mem="512", cpu="cx16=off", append="x=1 y"))
         self.assertIn("-accel tcg,thread=multi -cpu max,la57=off,cx16=off -smp 4 -m 512", text)
         self.assertIn("path=/a,,b,security_model=none,multidevs=remap", text)
@@ -265,6 +265,24 @@ class Guests(unittest.TestCase):
         self.assertIn("-accel tcg,thread=single -cpu max,la57=off -plugin file=p.so,a=1 -smp 2",
                       command(guest.Request(plugin="p.so,a=1"), kvm=True))
         self.assertIn("-serial chardev:tty", command(guest.Request(shell=True)))
+
+    def test_qemu_of_the_backports_emulates_on_debian_12(self) -> None:
+        def program(request: guest.Request, kvm: bool = False, release: str = "bookworm") -> str:
+            with unittest.mock.patch.object(guest, "codename", return_value=release), \
+                    unittest.mock.patch.object(guest, "need_packages", side_effect=needed):
+                return guest.qemu_program(request, kvm)[0]
+
+        needed: list[object] = [Path("/r")]
+        own = "qemu-system-x86_64"
+        self.assertEqual(f"/r/usr/bin/{own}", program(guest.Request()))
+        self.assertEqual(own, program(guest.Request(), kvm=True))
+        self.assertEqual(own, program(guest.Request(), release="trixie"))
+        self.assertEqual(own, program(guest.Request(icount=True)))
+        self.assertEqual(own, program(guest.Request(plugin="p.so")))
+        needed = [VmError("no network")]
+        with contextlib.redirect_stderr(io.StringIO()) as text:
+            self.assertEqual(own, program(guest.Request()))
+        self.assertIn("no network", text.getvalue())
 
     def test_user_mode_linux(self) -> None:
         words = guest.uml_command(guest.Request(mem="512", append="time-travel=inf-cpu"), Path("/k"),

@@ -176,7 +176,7 @@ static int attach(const struct args *a, int q, struct spec *s)
 			message("can't watch '%s': keys of BPF programs need CAP_BPF: use sudo", s->text);
 			return FAILED;
 		}
-		message("can't watch '%s': a whole file system needs CAP_SYS_ADMIN in the user namespace that mounted it: use sudo, or --children for the entries of one directory alone",
+		message("can't watch '%s': a whole file system needs CAP_SYS_ADMIN in the user namespace that mounted it: use sudo, or --children for only the entries of one directory",
 			s->text);
 		return FAILED;
 	case EBUSY:

@@ -212,7 +212,7 @@ static const struct command commands[] = {
 			{ "wait", OPT_WAIT, NULL, 0, "wait for the runs of the keys", 0 },
 			{ "timeout", 't', "TIME", 0, "with --wait: wait this long; 0: do not wait (default: no limit)", 0 },
 			{ "after", OPT_AFTER, "TIME", 0,
-			  "add after this time: 1.5s, 20ms, 3m, 2h (a number alone: seconds); if the key already has a pending delay, the earlier time applies", 0 },
+			  "add after this time: 1.5s, 20ms, 3m, 2h (a number without a unit: seconds); if the key already has a pending delay, the earlier time applies", 0 },
 			{ "take-latest", OPT_TAKE_LATEST, NULL, 0,
 			  "with --after: if the key already has a pending delay, this one replaces it, as long as the queue's debounce allows", 0 },
 			{ "coalesce", OPT_COALESCE, NULL, 0,
@@ -245,7 +245,7 @@ static const struct command commands[] = {
 			"0 at least one key, 1 failed, 3 no key was ready (in time), 4 the queue is shut down and no key is left.",
 		.options = (const struct argp_option[]){
 			{ "count", 'n', "N", 0, "up to N keys; waits for the first key only (default: 1)", 0 },
-			{ "timeout", 't', "TIME", 0, "wait this long for a key: 1.5s, 20ms, 3m (a number alone: seconds)", 0 },
+			{ "timeout", 't', "TIME", 0, "wait this long for a key: 1.5s, 20ms, 3m (a number without a unit: seconds)", 0 },
 			{ "wait", OPT_WAIT, NULL, 0, "wait for a key without a limit", 0 },
 			{ "null", '0', NULL, 0, "end each key with NUL, not newline", 0 },
 			{ "token", OPT_PRINT_TOKEN, NULL, 0,
@@ -415,7 +415,7 @@ static const struct command commands[] = {
 			"For instance, a log of an hour:\n\n"
 			"  wqctl top --batch -d 60 -n 60 >top.log",
 		.options = (const struct argp_option[]){
-			{ "delay", 'd', "TIME", 0, "interval of the display: 0.5s, 1m (a number alone: seconds; default: 2)", 0 },
+			{ "delay", 'd', "TIME", 0, "interval of the display: 0.5s, 1m (a number without a unit: seconds; default: 2)", 0 },
 			{ "batch", 'b', NULL, 0, "print the display as text; needs no terminal", 0 },
 			{ "count", 'n', "N", 0, "with --batch: print it N times (default: no limit)", 0 },
 			END
@@ -547,7 +547,7 @@ static const struct command commands[] = {
 			  "files: watch this path and what is below it, or *SUFFIX: names that end so; can be repeated", 0 },
 			{ "exclude", OPT_EXCLUDE, "PATTERN", 0, "files: leave out that path, or those names", 0 },
 			{ "children", OPT_CHILDREN, NULL, 0,
-			  "files: the directory and its entries alone, for which read permission suffices", 0 },
+			  "files: only the directory and its entries, for which read permission suffices", 0 },
 			{ "own", OPT_OWN, NULL, 0, "files: also what wqctl and its commands change", 0 },
 			{ "debounce", OPT_DEBOUNCE, "TIME", 0,
 			  "a key is ready after this time without a further change", 0 },
@@ -584,7 +584,7 @@ static const struct command commands[] = {
 			  "files: watch this path and what is below it, or *SUFFIX: names that end so; can be repeated", 0 },
 			{ "exclude", OPT_EXCLUDE, "PATTERN", 0, "files: leave out that path, or those names", 0 },
 			{ "children", OPT_CHILDREN, NULL, 0,
-			  "files: the directory and its entries alone, for which read permission suffices", 0 },
+			  "files: only the directory and its entries, for which read permission suffices", 0 },
 			{ "own", OPT_OWN, NULL, 0, "files: also what wqctl and its commands change", 0 },
 			{ "debounce", OPT_DEBOUNCE, "TIME", 0,
 			  "a key is ready after this time without a further change", 0 },

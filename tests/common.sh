@@ -5,14 +5,19 @@
 
 say() { echo "wq: $*" >&2; }
 
-need_test_tools() {
+need_test_tools() { # [KERNEL]: to be built, too
 	# with what tools/vm needs to build kernels, so that it installs nothing in between
 	tools/deps gcc libc6-dev gcc-multilib perl python3 make busybox-static qemu-system-x86 \
 		kmod xz-utils jq tmux bpftrace trace-cmd bc bison flex libelf-dev libssl-dev dwarves \
 		patch liburing-dev libbpf-dev clang iproute2 inotify-tools watchman procps systemd
-	get_prometheus
-	get_dkms
+	# beside the unpacking of a source, which takes one CPU
+	{
+		get_prometheus
+		get_dkms
+		[ -z "${1-}" ] || tools/vm/vm build "$1" >/dev/null
+	} &
 	kernel=$(tools/vm/vm source uml)
+	wait $!
 }
 
 build_selftests() {

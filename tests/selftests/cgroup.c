@@ -20,7 +20,7 @@ enum {
 	CPU_PERCENT = 5,
 	MEMORY = 64 << 20,
 	PIDS = PROCS + 2,
-	SECONDS = 5,		/* of an attack */
+	SECONDS = 3,		/* of an attack */
 };
 
 FIXTURE(cgroup) {

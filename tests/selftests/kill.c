@@ -11,7 +11,7 @@
  * In one test, two of the processes drain the queue or shut it down in the second half. The kernel
  * counts the keys that this drops, and no more are missing.
  *
- * From the environment: KILL_SECONDS is the length of each test, 5 by default. With KILL_COUNT,
+ * From the environment: KILL_SECONDS is the length of each test, 3 by default. With KILL_COUNT,
  * each test ends after that many kills instead.
  */
 #include "wq_test.h"
@@ -402,7 +402,7 @@ FIXTURE_SETUP(kill)
 
 	snprintf(self->name, sizeof(self->name), "kill-%d", getpid());
 	strcpy(op.name, self->name);
-	self->seconds = seconds ? atol(seconds) : 5;
+	self->seconds = seconds ? atol(seconds) : 3;
 	self->count = count ? atol(count) : 0;
 	lease = variant->lease;
 	levels = variant->order == WQ_ORDER_PRIORITY;

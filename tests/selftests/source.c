@@ -693,6 +693,12 @@ TEST_F(source, with_a_delay_a_key_becomes_ready_after_a_quiet_time)
  * the tree and unmounted, directories are bound to others, consumers die, and in a kernel that can do so
  * (FAULTS) a fifth of the allocations of adds fail.
  */
+#ifdef FAULTS
+#define STEPS	4000
+#else
+#define STEPS	1500	/* an emulated CPU is slow */
+#endif
+
 static unsigned long seed;
 
 static unsigned int draw(unsigned int n)
@@ -891,7 +897,7 @@ static int model(unsigned long start, __u32 max_keys, const char *tree)
 	}
 	if (reap(pid) != 1000 + SIGKILL)
 		return 2;
-	for (i = 0; i < 4000; i++) {
+	for (i = 0; i < STEPS; i++) {
 		fail_memory("1");
 		random_step();
 		fail_memory("0");

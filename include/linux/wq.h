@@ -539,10 +539,10 @@ struct wq_controller;
  *	has stopped.
  * @name: name of the threads, followed by a number; NULL: "wq"
  * @workers: number of threads; 0: one
- * @max_retries: upper bound on retries of a failed key, each after the delay of the
- *	queue's limiter.  wq_params.max_retries applies too, if it is lower and not 0.  After that
- *	the controller gives the key up: the key is parked with the error, see
- *	wq_done_give_up().
+ * @max_retries: how many failures of a key in a row are retried, each after the delay of the
+ *	queue's limiter.  0: none, so the first failure gives the key up.  If wq_params.max_retries
+ *	is lower and not 0, it applies instead.  A key that is given up is parked with the error,
+ *	see wq_done_give_up().
  * @fn: process a key; may be NULL if there is @embedded_fn.  0: done, its failures are
  *	forgotten; negative errno: the key failed; above 0: done, and the key needs its next run
  *	after that many ns.  May sleep.  Must neither stop the controller nor drain the queue:

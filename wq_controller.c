@@ -68,7 +68,7 @@ static void controller_give_up(const struct wq_controller_params *p, const struc
 	/* The key does not change and is not freed while it is held. */
 	wq_key_text(key, sizeof(key), item->entry);
 	pr_warn_ratelimited("wq: %s: gave up on \"%s\" after %u retries: error %d\n",
-			    current->comm, key, p->max_retries, error);
+			    current->comm, key, item->failures, error);
 }
 
 /*

@@ -249,7 +249,7 @@ static const struct command commands[] = {
 			{ "wait", OPT_WAIT, NULL, 0, "wait for a key without a limit", 0 },
 			{ "null", '0', NULL, 0, "end each key with NUL, not newline", 0 },
 			{ "token", OPT_PRINT_TOKEN, NULL, 0,
-			  "print the number of the get and a blank before each key, for done and touch; needs --fd", 0 },
+			  "print the token, a number, and a blank before each key, for done and touch; needs --fd", 0 },
 			{ "json", OPT_JSON, NULL, 0,
 			  "a JSON object in a line for each key, with key_base64, key (as wqctl ls), token (a string, or null without --fd), failures, given_back and priority (the level of the run)", 0 },
 			FD_OPTION, END

@@ -142,7 +142,7 @@ TEST_F(restoring, every_state_is_as_before_or_fails_with_EINVAL_and_changes_noth
 {
 	const __u32 bits = READY | RUNNING | DELAYED | FAILED | PARKED | DISABLED | REQUEUED;
 	unsigned int levels = variant->attrs.order == WQ_ORDER_PRIORITY;
-	__u32 state, keys = 0;
+	__u32 state, keys = 0, failed = 0, disabled = 0;
 	char key[16];
 
 	for (state = 0; state <= bits; state++) {
@@ -163,6 +163,8 @@ TEST_F(restoring, every_state_is_as_before_or_fails_with_EINVAL_and_changes_noth
 		}
 		ASSERT_EQ(0, q_restore(self->to.q, key, &in));
 		keys++;
+		failed += !!(state & FAILED);
+		disabled += !!(state & DISABLED);
 		seen = info_of(self->to.q, key);
 		ASSERT_TRUE(equal(key, state_after(state), seen.state));
 		ASSERT_EQ(in.failures, seen.failures);
@@ -182,6 +184,8 @@ TEST_F(restoring, every_state_is_as_before_or_fails_with_EINVAL_and_changes_noth
 	}
 	ASSERT_LT(20, keys);
 	ASSERT_EQ(keys, q_stat(self->to.q).keys);
+	ASSERT_EQ(failed, q_stat(self->to.q).failed);
+	ASSERT_EQ(disabled, q_stat(self->to.q).disabled);
 }
 
 /* Groups take turns, and a list has one time for blocked keys. */
@@ -228,6 +232,48 @@ TEST(processing_keys_count_against_the_limit_of_their_group)
 	EXPECT_TRUE(target_close(&to));
 }
 
+TEST_F(restoring, the_largest_age_count_error_and_text_are_restored)
+{
+	const struct wq_key_info in = {
+		.state = PARKED, .age = (1LL << 62) - 1, .given_back = WQ_MAX_GIVEN_BACK,
+		.error = WQ_MAX_ERROR, .reason_len = WQ_MAX_REASON,
+	};
+	struct wq_key_info seen;
+
+	ASSERT_EQ(0, q_restore(self->to.q, "k", &in));
+	seen = info_of(self->to.q, "k");
+	EXPECT_TRUE(within("age", in.age, in.age + MINUTE, seen.age));
+	EXPECT_EQ(in.given_back, seen.given_back);
+	EXPECT_EQ(in.error, seen.error);
+	EXPECT_EQ(in.reason_len, seen.reason_len);
+}
+
+/* The queue keeps the entry of the first one. */
+TEST_F(restoring, a_key_can_be_restored_again_after_its_run)
+{
+	struct item it;
+
+	for (int i = 0; i < 2; i++) {
+		ASSERT_EQ(0, restore_state(self->to.q, "k", READY));
+		ASSERT_EQ(0, q_get(self->to.q, &it, 0));
+		ASSERT_EQ(0, q_done(self->to.q, &it));
+	}
+}
+
+TEST(failures_alone_are_not_kept_if_the_limiter_does_not_use_them)
+{
+	static const struct wq_limiter_spec bucket = {
+		.kind = WQ_LIMITER_BUCKET, .n = 1, .rate = WQ_QPS(1),
+	};
+	const struct wq_attrs attrs = { .limiters = addr_of(&bucket), .num_limiters = 1 };
+	struct target to;
+
+	ASSERT_EQ(0, target_open(&to, &attrs));
+	ASSERT_EQ(0, restore_state(to.q, "k", FAILED));
+	EXPECT_EQ(0, q_stat(to.q).keys);
+	EXPECT_TRUE(target_close(&to));
+}
+
 TEST_F(restoring, a_delay_that_has_ended_makes_the_key_ready)
 {
 	struct wq_key_info info = { .state = DELAYED };
@@ -239,14 +285,31 @@ TEST_F(restoring, a_delay_that_has_ended_makes_the_key_ready)
 
 TEST_F(restoring, a_getter_that_waits_gets_the_key)
 {
+	static const __u32 states[] = { READY, RUNNING };
 	struct item it;
-	pid_t pid = child();
 
-	if (!pid)
-		_exit(-q_get(self->to.q, &it, 20 * SEC));
-	sleep_ms(50);
+	for (int i = 0; i < ARRAY_SIZE(states); i++) {
+		pid_t pid = child();
+
+		if (!pid)
+			_exit(-q_get(self->to.q, &it, 20 * SEC));
+		ASSERT_TRUE(asleep(pid));
+		ASSERT_EQ(0, restore_state(self->to.q, i ? "running" : "ready", states[i]));
+		EXPECT_EQ(0, reap(pid));
+	}
+}
+
+TEST_F(restoring, an_edge_triggered_poller_wakes_for_room_after_a_restore_has_filled_the_queue)
+{
+	struct wq_attrs one = { .size = sizeof(one), .set = WQ_ATTR_MAX_KEYS, .max_keys = 1 };
+	int ep = epoll_of(self->to.q, EPOLLOUT | EPOLLET);
+
+	ASSERT_EQ(0, verb(self->to.q, WQ_IOC_SET, &one));
+	ASSERT_EQ(EPOLLOUT, epoll_events(ep, 0));
 	ASSERT_EQ(0, restore_state(self->to.q, "k", READY));
-	EXPECT_EQ(0, reap(pid));
+	ASSERT_LT(0, q_cancel(self->to.q, "k"));
+	EXPECT_EQ(EPOLLOUT, epoll_events(ep, 0));
+	close(ep);
 }
 
 TEST_F(restoring, a_restore_works_while_adds_are_paused)

@@ -626,6 +626,23 @@ TEST_F(source, a_full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 	close(q);
 }
 
+TEST_F(source, detach_of_a_source_that_waits_for_room_drops_its_mark)
+{
+	int q = q_private(1);
+
+	ASSERT_EQ(1, attach_fs(q, &self->fs, 0));
+	put("a");
+	put("b");
+	settle();
+	EXPECT_EQ(WQ_SOURCE_MARKED, first(q).state);
+	EXPECT_EQ(0, detach(q, 1));
+	EXPECT_FALSE(q_stat(q).state & WQ_STATE_RESCAN);
+	/* The room that arises wakes no source. */
+	EXPECT_TRUE(next_is(q, "a"));
+	EXPECT_TRUE(none_is_left(q));
+	close(q);
+}
+
 TEST_F(source, paused_adds_leave_a_mark_that_is_added_at_the_resume)
 {
 	struct wq_control op = { .size = sizeof(op), .flags = WQ_PAUSE_ADDS, .timeout = -1 };

@@ -8,6 +8,7 @@
 #include "wq_users.h"
 
 #include <sched.h>
+#include <sys/fsuid.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
@@ -410,6 +411,24 @@ TEST_F(set, options_set_limits_and_the_directory)
 	fd = open(SET "/d", O_RDWR | O_CREAT, 0600);
 	EXPECT_EQ(8, q_stat(fd).max_keys);
 	close(fd);
+}
+
+TEST_F(set, a_new_directory_belongs_to_the_user_that_mounts_it)
+{
+	struct stat st;
+	int ret;
+
+	setfsgid(GROUP);
+	setfsuid(ALICE);
+	ret = err(mount("x", SET, "wqueue", 0, "newinstance"));
+	setfsuid(0);
+	setfsgid(0);
+	ASSERT_EQ(0, ret);
+	ASSERT_EQ(0, stat(SET, &st));
+	EXPECT_EQ(S_IFDIR | 01777, st.st_mode);
+	EXPECT_EQ(ALICE, st.st_uid);
+	EXPECT_EQ(GROUP, st.st_gid);
+	EXPECT_EQ(2, st.st_nlink);
 }
 
 TEST_F(set, bad_options_fail)

@@ -294,6 +294,12 @@ static inline u64 queue_spare_bytes(const struct wq *q)
 	return q->table.nr_spare * sizeof(struct wq_bucket);
 }
 
+/* The wait queue of poll. */
+static inline struct wait_queue_head *queue_pollers(struct wq *q)
+{
+	return &q->pollers;
+}
+
 /* The events that poll reports to a consumer. */
 static inline __poll_t queue_poll(struct wq *q, struct wq_consumer *c)
 {

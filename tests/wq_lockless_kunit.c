@@ -212,6 +212,25 @@ static void an_array_of_known_and_new_keys_adds_each(struct kunit *test)
 	run(test, "c");
 }
 
+/* An add without the lock may have found the entry just before it is removed. */
+static void a_removed_entry_is_not_freed_while_a_look_up_may_read_it(struct kunit *test)
+{
+	/* Too long to be kept for later adds, and not the poison of freed memory, which is 'k'. */
+	static const u8 key[] = { [0 ... WQ_MAX_IDLE_KEY] = 'a' };
+	struct wq_item item;
+	int ret, differs;
+
+	KUNIT_ASSERT_EQ(test, wq_add(queue(test), key, sizeof(key)), 1);
+	KUNIT_ASSERT_EQ(test, wq_get(queue(test), &item, 0), 0);
+	rcu_read_lock();
+	ret = done(test, &item);
+	differs = memcmp(item.key, key, sizeof(key));
+	rcu_read_unlock();
+	KUNIT_EXPECT_EQ(test, ret, 0);
+	KUNIT_EXPECT_EQ(test, differs, 0);
+	KUNIT_EXPECT_EQ(test, queue_nr_entries(queue(test)), 0U);
+}
+
 /* --- stores before an add --- */
 
 static struct {
@@ -338,6 +357,7 @@ static struct kunit_case lockless_cases[] = {
 	KUNIT_CASE(a_policy_with_touch_sees_each_repeat_add),
 	KUNIT_CASE(a_coalesced_add_of_an_array_takes_no_lock),
 	KUNIT_CASE(an_array_of_known_and_new_keys_adds_each),
+	KUNIT_CASE(a_removed_entry_is_not_freed_while_a_look_up_may_read_it),
 	KUNIT_CASE(stores_before_an_add_are_visible_to_the_run_that_follows),
 	KUNIT_CASE(wq_add_many_adds_each_key_in_order),
 	KUNIT_CASE(wq_add_many_of_no_key_does_nothing),
@@ -445,6 +465,33 @@ static void a_queue_is_full_with_a_key_that_was_idle(struct kunit *test)
 	consumer_close(c);
 }
 
+static unsigned int room_wakes;
+
+static int count_room(struct wait_queue_entry *w, unsigned int mode, int flags, void *key)
+{
+	room_wakes += !!(key_to_poll(key) & EPOLLOUT);
+	return 0;
+}
+
+/* An edge-triggered poller does not look before it wakes. */
+static void a_poller_wakes_for_room_only_if_the_queue_was_full(struct kunit *test)
+{
+	struct wait_queue_entry w;
+
+	queue_on_clock(test, (struct wq_params){ .max_keys = 2 });
+	init_waitqueue_func_entry(&w, count_room);
+	room_wakes = 0;
+	add_wait_queue(queue_pollers(queue(test)), &w);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, room_wakes, 0U);
+	add(test, "b");
+	run(test, "a");
+	KUNIT_EXPECT_EQ(test, room_wakes, 1U);
+	run(test, "b");
+	KUNIT_EXPECT_EQ(test, room_wakes, 1U);
+	remove_wait_queue(queue_pollers(queue(test)), &w);
+}
+
 static void idle_entries_are_bounded(struct kunit *test)
 {
 	u32 n = 20 * (WQ_MAX_IDLE + WQ_IDLE_TURN), i;
@@ -476,7 +523,10 @@ static void the_entry_that_is_idle_for_longest_is_evicted_first(struct kunit *te
 	KUNIT_EXPECT_PTR_EQ(test, cycle(test, 0), e[0]);
 }
 
-/* Entries that an array ends replace as many as entries that end one by one. */
+/*
+ * The first key of the array takes the last free place.  The others replace as many entries as
+ * keys that end one by one.
+ */
 static void an_array_replaces_one_idle_entry_in_each_turn(struct kunit *test)
 {
 	u32 n = 2 * WQ_IDLE_TURN, i;
@@ -487,7 +537,7 @@ static void an_array_replaces_one_idle_entry_in_each_turn(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, ops);
 	KUNIT_ASSERT_NOT_NULL(test, keys);
-	for (i = 0; i < WQ_MAX_IDLE; i++) {
+	for (i = 0; i < WQ_MAX_IDLE - 1; i++) {
 		struct wq_entry *e = cycle(test, i);
 
 		if (i < ARRAY_SIZE(oldest))
@@ -501,6 +551,9 @@ static void an_array_replaces_one_idle_entry_in_each_turn(struct kunit *test)
 	}
 	wq_done_ops(queue(test), consumer_kernel(queue(test)), ops, n, true, GFP_KERNEL);
 	KUNIT_EXPECT_EQ(test, queue_nr_idle(queue(test)), (u32)WQ_MAX_IDLE);
+	KUNIT_EXPECT_PTR_EQ(test, queue_first_idle(queue(test)), oldest[1]);
+	/* The key that ends the second turn. */
+	cycle(test, WQ_MAX_IDLE + n);
 	KUNIT_EXPECT_PTR_EQ(test, queue_first_idle(queue(test)), oldest[2]);
 }
 
@@ -595,6 +648,7 @@ static struct kunit_case idle_cases[] = {
 	KUNIT_CASE(list_returns_no_idle_entry),
 	KUNIT_CASE(idle_entries_do_not_count_in_max_keys),
 	KUNIT_CASE(a_queue_is_full_with_a_key_that_was_idle),
+	KUNIT_CASE(a_poller_wakes_for_room_only_if_the_queue_was_full),
 	KUNIT_CASE(idle_entries_are_bounded),
 	KUNIT_CASE(the_entry_that_is_idle_for_longest_is_evicted_first),
 	KUNIT_CASE(an_array_replaces_one_idle_entry_in_each_turn),

@@ -734,6 +734,14 @@ static VALUE_STEP(total_of_works, total(&stats(test)->works))
 
 #define RUNNING_FOR(sum, oldest)	CHECKED(unfinished, sum), CHECKED(longest, oldest)
 
+/* The leases of "a" and "b" expire.  "b" was added during its run, and "c" comes later. */
+#define AGES_OF_REQUEUED_KEYS(...) \
+	NEW_QUEUE(.name = QUEUE, .lease = SEC, ##__VA_ARGS__), ADD("a"), ADD("b"), PASS(5), \
+	LEASED("a"), LEASED("b"), PASS(1), ADD("b"), CHECKED(oldest, -1), PASS(SEC), \
+	CHECKED(oldest, SEC + 6), ADD("c"), PASS(2), CHECKED(oldest, SEC + 8), \
+	RUN("a"), CHECKED(oldest, SEC + 2), RUN("b"), CHECKED(oldest, 2), RUN("c"), \
+	CHECKED(oldest, -1)
+
 const struct row wq_metrics_rows[] = {
 	/* --- counters --- */
 	ROW(depth_is_ready_and_dirty_while_processing,
@@ -750,6 +758,10 @@ const struct row wq_metrics_rows[] = {
 	    CHECKED(adds, 3), CHECKED(coalesced, 2)),
 	ROW(the_kernel_is_no_open_file,
 	    ADD("a"), GET("a"), CHECKED(consumers, 0), CHECKED(held, 1)),
+	ROW(oldest_counts_from_the_last_add_of_a_requeued_key_in_each_order,
+	    AGES_OF_REQUEUED_KEYS(),
+	    AGES_OF_REQUEUED_KEYS(.order_kind = WQ_ORDER_PRIORITY),
+	    AGES_OF_REQUEUED_KEYS(.order_kind = WQ_ORDER_PREFIX, .order_arg = 1)),
 
 	/* --- from needing a run to the get --- */
 	ROW(a_run_waits_from_its_add_to_its_get,

@@ -822,6 +822,10 @@ const struct row wq_priority_rows[] = {
 	ROW(key_that_is_lost_again_after_a_shutdown_keeps_its_level,
 	    ADD_LEVEL("a", -4), ADD_LEVEL("b", -5), LOSE("a", -4), SHUTDOWN, LOSE("a", -4),
 	    RUN_AT("a", -4), RUN_AT("b", -5), GET_FAILS(-ESHUTDOWN)),
+	ROW(key_that_is_added_at_a_lower_level_during_a_lost_run_keeps_the_level_of_that_run,
+	    QUEUE_OF_LEVELS(0, SEC), ADD_LEVEL("a", 4), LEASED("a"), ADD_LEVEL("a", -4), PASS(SEC),
+	    LEVEL_OF("a"), IS(4), LEASED_AS("again", "a"), ADD_LEVEL("a", -4), SHUTDOWN, PASS(SEC),
+	    LEVEL_OF("a"), IS(4), RUN_AT("a", 4)),
 
 	/* --- ageing --- */
 	ROW(each_level_has_its_turn_before_one_has_a_second,

@@ -172,8 +172,7 @@ TEST_F(queue, add_EFAULT_at_any_result_returns_the_right_count)
 
 		a.results = edge(i * sizeof(__s32));
 		ASSERT_EQ(-EFAULT, q_add_array(q, &a));
-		ASSERT_LE(i, a.count);
-		ASSERT_GE(i + 1, a.count);
+		ASSERT_EQ(i, a.count);
 		ASSERT_EQ(a.count, q_stat(q).adds);
 		for (int j = 0; j < i; j++)
 			ASSERT_EQ(1, a.results[j]);
@@ -434,8 +433,7 @@ TEST_F(queue, done_EFAULT_at_any_result_returns_the_right_count)
 		q_get_array(q, &a, 0, 0);
 		a.results = edge(i * sizeof(__s32));
 		ASSERT_EQ(-EFAULT, q_done_array(q, &a));
-		ASSERT_LE(i, a.count);
-		ASSERT_GE(i + 1, a.count);
+		ASSERT_EQ(i, a.count);
 		ASSERT_EQ(a.count, q_stat(q).dones);
 		ASSERT_EQ(N - a.count, q_stat(q).held);
 		for (int j = 0; j < i; j++)

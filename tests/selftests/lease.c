@@ -441,8 +441,7 @@ TEST_F_TIMEOUT(lease, touch_EFAULT_at_any_result_returns_the_right_count, LIMIT)
 		a.results = edge(i * sizeof(__s32));
 		memset(a.results, 9, i * sizeof(__s32));
 		ASSERT_EQ(-EFAULT, q_touch_array(q, &a));
-		ASSERT_LE(i, a.count);
-		ASSERT_GE(i + 1, a.count);
+		ASSERT_EQ(i, a.count);
 		ASSERT_EQ(a.count, touched(q, N, begun));
 		for (int j = 0; j < i; j++)
 			ASSERT_EQ(0, a.results[j]);

@@ -243,21 +243,22 @@ TEST_F(parking, done_of_an_array_has_a_reason_for_each_key)
 	free(a.recs);
 }
 
-/* The second of three reasons can't be read, with and without results. */
-TEST_F(parking, done_with_reasons_that_can_not_be_read_fails_with_EFAULT_after_the_keys_before)
+/* The second of three reasons can't be read, or the second of three results not be written. */
+TEST_F(parking, done_with_reasons_at_a_bad_address_fails_with_EFAULT_after_the_keys_before)
 {
 	static const char * const keys[] = { "a", "b", "c" };
-	struct wq_reason_rec *reasons = edge(sizeof(*reasons));
-	int with;
+	struct wq_reason_rec good[3] = {}, *bad = edge(sizeof(*bad));
+	__s32 results[3], *bad_result = edge(sizeof(*bad_result));
+	struct wq_done calls[] = {
+		{ .reasons = addr_of(bad) },
+		{ .reasons = addr_of(bad), .results = addr_of(results) },
+		{ .reasons = addr_of(good), .results = addr_of(bad_result) },
+	};
 
-	*reasons = reason_of(EIO, "first");
-	for (with = 0; with < 2; with++) {
+	*bad = reason_of(EIO, "first");
+	for (int n = 0; n < ARRAY_SIZE(calls); n++) {
 		struct array a = array_new(4096);
-		__s32 results[3] = { -1, -1, -1 };
-		struct wq_done args = {
-			.size = sizeof(args), .results = with ? addr_of(results) : 0,
-			.reasons = addr_of(reasons),
-		};
+		struct wq_done args = calls[n];
 		struct item it;
 		int i;
 
@@ -266,6 +267,7 @@ TEST_F(parking, done_with_reasons_that_can_not_be_read_fails_with_EFAULT_after_t
 			ASSERT_EQ(0, q_get(self->q, &it, 0));
 			array_put(&a, it.key, it.len, it.token)->flags = WQ_OUTCOME_GIVE_UP;
 		}
+		args.size = sizeof(args);
 		args.keys = (struct wq_keys){ addr_of(a.recs), a.used, a.count };
 		EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_DONE, &args));
 		EXPECT_EQ(1, args.keys.count);

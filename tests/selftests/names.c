@@ -2,6 +2,8 @@
 /* Named queues: create, attach, unlink, permissions and quota. */
 #include "wq_users.h"
 
+#include <sys/fsuid.h>
+
 static int open_as(uid_t uid, gid_t gid, gid_t group, const char *name, int oflag)
 {
 	pid_t pid = user(uid, gid, group);
@@ -519,6 +521,19 @@ TEST_F(users, open_CREATE_sets_the_owner)
 	ASSERT_EQ(0640, q_stat(q).mode);
 }
 
+TEST_F(users, open_without_a_name_sets_the_owner)
+{
+	struct wq_stat st;
+
+	setfsgid(GROUP);
+	setfsuid(ALICE);
+	st = q_stat(q_private(0));
+	setfsuid(0);
+	setfsgid(0);
+	ASSERT_EQ(ALICE, st.uid);
+	ASSERT_EQ(GROUP, st.gid);
+}
+
 TEST_F(users, open_checks_the_mode_of_owner_group_and_others)
 {
 	static const struct {
@@ -776,7 +791,7 @@ static int fill(int q, const char *prefix)
 
 static int bytes_of_a_user(void)
 {
-	int a = q_private(0), b = q_private(0), fd = q_dev(O_RDWR), n;
+	int a = q_private(0), b = q_private(0), fd = q_dev(O_RDWR), n, left;
 	struct pollfd out = { .fd = a, .events = POLLOUT };
 	struct array keys = array_new(WQ_MAX_OUT);
 	struct wq_info info;
@@ -788,9 +803,11 @@ static int bytes_of_a_user(void)
 	CHECK(q_add(b, "of another queue") == -ENOSPC);
 	CHECK(!q_info(fd, &info));
 	CHECK(info.charged_bytes == 1 << 20 && info.user_bytes == 1 << 20);
-	/* what a queue no longer uses, another one can have */
-	while (!q_get_array(a, &keys, 0, 0))
-		CHECK(!q_done_array(a, &keys));
+	/* what a queue no longer uses, another one can have, and no more */
+	for (left = n; !q_get_array(a, &keys, 0, 0); left -= keys.count) {
+		CHECK(!q_done_array(a, &keys) && !q_info(fd, &info));
+		CHECK(info.charged_bytes >= (left - keys.count) * 1024);
+	}
 	CHECK(poll(&out, 1, 0) == 1);
 	CHECK(fill(b, "b") > 200);
 	close(b);

@@ -427,6 +427,7 @@ static u32 empty_by_any(struct model *m)
 		e = wq_table_any(&m->t);
 		expect_same(&m->verdict, buckets - m->t.buckets <= 16, true,
 			    "a call looks at up to 16 buckets");
+		expect_same(&m->verdict, m->t.seq & 1, 0, "the change of the table has ended");
 		if (!e) {
 			none++;
 			continue;
@@ -439,6 +440,17 @@ static u32 empty_by_any(struct model *m)
 	expect_same(&m->verdict, !!wq_table_any(&m->t), false, "any of an empty table");
 	check_structure(m);
 	return none;
+}
+
+static void any_returns_all_entries_of_a_small_table(struct kunit *test)
+{
+	struct model *m = test->priv;
+	u32 n;
+
+	for (n = 0; n < KEYS / 16; n++)
+		check_insert(m, n, any_hash(m));
+	empty_by_any(m);
+	EXPECT_ALL_SAME(test, &m->verdict);
 }
 
 static void any_returns_all_entries(struct kunit *test)
@@ -581,6 +593,7 @@ static struct kunit_case table_cases[] = {
 	KUNIT_CASE(keys_of_equal_places_are_found_and_listed),
 	KUNIT_CASE_SLOW(buckets_grow_and_go_with_the_keys),
 	KUNIT_CASE_SLOW(buckets_go_as_keys_go),
+	KUNIT_CASE(any_returns_all_entries_of_a_small_table),
 	KUNIT_CASE_SLOW(any_returns_all_entries),
 	KUNIT_CASE_SLOW(any_skips_few_empty_buckets_in_a_call),
 	KUNIT_CASE(a_walk_finds_a_key_that_stays_once),

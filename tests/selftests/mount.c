@@ -394,7 +394,7 @@ TEST_F(set, options_set_limits_and_the_directory)
 	int fd;
 
 	ASSERT_EQ(0, mount("x", SET, "wqueue", 0,
-			   "newinstance,keys=7,queues=2,uid=54301,gid=54401,mode=0750"));
+			   "newinstance,keys=7,queues=2,gid=54401,uid=54301,mode=0750"));
 	ASSERT_EQ(0, stat(SET, &st));
 	EXPECT_EQ(S_IFDIR | 0750, st.st_mode);
 	EXPECT_EQ(ALICE, st.st_uid);
@@ -407,10 +407,19 @@ TEST_F(set, options_set_limits_and_the_directory)
 	EXPECT_EQ(-ENOSPC, dir_open(SET, (struct wq_attrs){ .name = "c", .flags = CREATE }));
 	EXPECT_EQ(0, unlink(SET "/a"));
 	EXPECT_EQ(0, create(SET "/c", 0600));
-	EXPECT_EQ(0, mount("x", SET, "wqueue", MS_REMOUNT, "queues=3,keys=8"));
-	fd = open(SET "/d", O_RDWR | O_CREAT, 0600);
+}
+
+TEST_F(set, a_remount_sets_limits)
+{
+	int fd;
+
+	ASSERT_EQ(0, mount("x", SET, "wqueue", MS_REMOUNT, "queues=1,keys=8"));
+	fd = open(SET "/a", O_RDWR | O_CREAT, 0600);
 	EXPECT_EQ(8, q_stat(fd).max_keys);
 	close(fd);
+	EXPECT_EQ(-ENOSPC, create(SET "/b", 0600));
+	EXPECT_EQ(0, mount("x", SET, "wqueue", MS_REMOUNT, "queues=2"));
+	EXPECT_EQ(0, create(SET "/b", 0600));
 }
 
 TEST_F(set, a_new_directory_belongs_to_the_user_that_mounts_it)

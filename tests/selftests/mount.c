@@ -630,6 +630,36 @@ TEST_F(set, user_namespace_mounts_a_set_of_its_own_without_privilege)
 	EXPECT_EQ(0, reap(pid));
 }
 
+/* The namespace of the caller may have one namespace in it at a time. */
+static int find_no_name_in_two_namespaces(int dev)
+{
+	struct wq_attrs args = { .size = sizeof(args), .name = "none" };
+
+	CHECK(!write_file("/proc/sys/user/max_user_namespaces", "1"));
+	for (int i = 0; i < 2; i++) {
+		pid_t pid = fork();
+
+		if (!pid)
+			_exit(!EVENTUALLY(!unshare(CLONE_NEWUSER)) ||
+			      verb(dev, WQ_IOC_OPEN, &args) != -ENOENT);
+		CHECK(!reap(pid));
+	}
+	return 0;
+}
+
+TEST_F(set, the_first_user_of_the_default_set_does_not_hold_its_user_namespace)
+{
+	int dev = q_dev(O_RDWR), ret;
+	pid_t pid = in_namespace(ALICE);
+
+	if (!pid)
+		_exit(find_no_name_in_two_namespaces(dev));
+	ret = reap(pid);
+	if (ret == 77)
+		SKIP(return, "user namespaces are not for users here");
+	EXPECT_EQ(0, ret);
+}
+
 TEST_F(set, a_set_outlives_the_namespace_and_the_user_that_mounted_it)
 {
 	int pair[2], fd = -1;

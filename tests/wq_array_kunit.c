@@ -274,10 +274,35 @@ static void an_add_that_was_refused_before_is_not_tried(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 1ULL);
 }
 
+/* The policy does not reveal its next key, so there must be room for the longest one. */
+static void an_array_from_a_policy_ends_when_the_longest_key_might_not_fit(struct kunit *test)
+{
+	const struct wq_want want = {
+		.head = 16,
+		.room = 16 + WQ_MAX_KEY + 24,
+		.max = 3,
+		.first = true,
+	};
+	struct wq_entry *es[3];
+	struct wq_cs cs;
+	int n;
+
+	queue_with_policy(test);
+	add(test, "a");
+	add(test, "b");
+	add(test, "c");
+	wq_lock(&cs, queue(test));
+	n = wq_take_batch(&cs, consumer_kernel(queue(test)), &want, es);
+	wq_unlock(&cs);
+	KUNIT_EXPECT_EQ(test, n, 2);
+	KUNIT_EXPECT_EQ(test, query(test, "c"), READY);
+}
+
 static struct kunit_case array_cases[] = {
 	KUNIT_CASE(a_record_has_room_for_whole_words_of_a_key),
 	KUNIT_CASE(an_array_of_adds_ends_at_its_last_key),
 	KUNIT_CASE(an_add_that_was_refused_before_is_not_tried),
+	KUNIT_CASE(an_array_from_a_policy_ends_when_the_longest_key_might_not_fit),
 	KUNIT_CASE(an_array_does_the_same_as_its_keys_one_by_one),
 	KUNIT_CASE(an_array_keeps_the_same_times_as_its_keys_one_by_one),
 	{}

@@ -56,6 +56,13 @@ static void the_clock_alone_makes_nothing_ready(struct kunit *test)
 	run(test, "a");
 }
 
+static void a_delay_of_1_ns_needs_no_flag(struct kunit *test)
+{
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_add_priority(queue(test), "a", 1, 0, 1, 0), 1);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | DELAYED);
+}
+
 static void a_delayed_key_may_have_1024_bytes_and_no_more(struct kunit *test)
 {
 	u8 *key = kunit_kzalloc(test, WQ_MAX_KEY + 1, GFP_KERNEL);
@@ -146,6 +153,22 @@ static void equal_times_keep_their_order_when_others_go(struct kunit *test)
 		if (i % 3)
 			ASSERT_SAME(test, get_number(test, &item), i, "get %u", i);
 	expect_nothing_ready(test);
+}
+
+static void another_time_for_a_delayed_key_takes_no_memory(struct kunit *test)
+{
+	u32 i, first = 0;
+	u64 memory;
+
+	/* more than the slots of a segment of the heap */
+	for (i = 0; i < 400; i++) {
+		ASSERT_SAME(test, wq_add_after(queue(test), &i, sizeof(i), HOUR, 0), 1, "key %u",
+			    i);
+		memory = stats(test)->memory;
+		ASSERT_SAME(test, wq_add_after(queue(test), &first, sizeof(first), HOUR - i, 0), 0,
+			    "time %u", i);
+		ASSERT_SAME(test, stats(test)->memory, memory, "time %u", i);
+	}
 }
 
 /* --- flags --- */
@@ -1127,12 +1150,14 @@ const struct row wq_delay_rows[] = {
 
 static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(the_clock_alone_makes_nothing_ready),
+	KUNIT_CASE(a_delay_of_1_ns_needs_no_flag),
 	KUNIT_CASE(a_delayed_key_may_have_1024_bytes_and_no_more),
 	KUNIT_CASE(a_key_that_is_deferred_again_and_again_runs_when_the_debounce_ends),
 	KUNIT_CASE(a_negative_debounce_is_refused),
 	KUNIT_CASE(a_queue_with_a_debounce_refuses_embedded_entries),
 	KUNIT_CASE(equal_times_leave_in_the_order_of_adding),
 	KUNIT_CASE(equal_times_keep_their_order_when_others_go),
+	KUNIT_CASE(another_time_for_a_delayed_key_takes_no_memory),
 	KUNIT_CASE(take_latest_again_and_again_puts_the_run_off),
 	KUNIT_CASE(unknown_flags_are_einval),
 	KUNIT_CASE(contradictory_flags_are_einval),

@@ -1096,6 +1096,23 @@ static void a_controller_gives_an_object_up(struct kunit *test)
 	stop_control(test, true);
 }
 
+static void embedded_gave_up_may_be_null(struct kunit *test)
+{
+	struct embedded_fixture *fx = embedded(test);
+	struct wq_controller_params params;
+
+	objects_in_real_time(test);
+	params = controller_params(test);
+	params.embedded_gave_up = NULL;
+	fx->fn = fail;
+	fx->controller = wq_controller_start(&params);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fx->controller);
+	add_object(A);
+	ASSERT_EVENTUALLY(test, query_object(A) == (WQ_KEY_PARKED | FAILED));
+	KUNIT_EXPECT_EQ(test, runs_of(A), 3);
+	stop_control(test, true);
+}
+
 static void a_controller_runs_an_object_again_after_a_delay(struct kunit *test)
 {
 	control(test, again_once);
@@ -1655,6 +1672,7 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(a_controller_runs_objects_and_keys),
 	KUNIT_CASE(a_controller_retries_an_object_that_failed),
 	KUNIT_CASE(a_controller_gives_an_object_up),
+	KUNIT_CASE(embedded_gave_up_may_be_null),
 	KUNIT_CASE(a_controller_runs_an_object_again_after_a_delay),
 	KUNIT_CASE(an_object_without_a_function_is_given_up),
 	KUNIT_CASE(cancel_sync_waits_for_a_run_of_a_controller),

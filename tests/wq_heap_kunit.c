@@ -421,6 +421,21 @@ static void a_hundred_and_forty_thousand_entries_come_and_their_memory_is_freed(
 	vfree(entries);
 }
 
+/* Slots in use come first, and then those of embedded entries that are not delayed. */
+static void a_removal_frees_no_segment_with_slots_in_use_or_reserved(struct kunit *test)
+{
+	const u32 per = WQ_SEG_BYTES / sizeof(struct wq_heap_slot);
+	struct heap_test *t = test->priv;
+	u32 i;
+
+	for (i = 0; i < per + 2; i++)
+		heap_insert(&t->h, &t->entries[i], i, GFP_KERNEL);
+	t->h.reserved = per + 1 - per / 2;
+	wq_heap_remove(&t->h, &t->entries[per + 1]);
+	KUNIT_EXPECT_NOT_NULL(test, t->h.vec.root[0][1]);
+	t->h.reserved = 0;
+}
+
 static struct kunit_case heap_cases[] = {
 	KUNIT_CASE_SLOW(every_order_of_7_adds_with_every_move_and_every_cancel),
 	KUNIT_CASE(random_steps_of_the_heap_agree_with_a_model),
@@ -429,6 +444,7 @@ static struct kunit_case heap_cases[] = {
 	KUNIT_CASE(the_extremes_of_time_sort_as_numbers),
 	KUNIT_CASE(an_insert_without_memory_changes_nothing),
 	KUNIT_CASE(a_hundred_and_forty_thousand_entries_come_and_their_memory_is_freed),
+	KUNIT_CASE(a_removal_frees_no_segment_with_slots_in_use_or_reserved),
 	{}
 };
 

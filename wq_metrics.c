@@ -95,7 +95,8 @@ static s64 since_of(struct wq_entry *e)
 /*
  * How long keys have been waiting for a consumer, see struct wq_stat.  Requeued keys and those of
  * the policy are two orders, and the first of each counts.  The consumer that ended last has its
- * keys first, and these can be younger than other requeued keys.  Only a walk would find the oldest.
+ * keys first, and these can be younger than other requeued keys.  Only a walk would find the
+ * oldest.
  */
 static s64 stat_oldest(struct wq_cs *cs)
 {

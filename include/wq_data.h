@@ -53,13 +53,16 @@ struct wq_user;
  * @polled: L: the file was polled, so its process may wait by an exclusive poller
  * @q: the queue, constant once it is set
  * @pid: the process that opened the file; NULL for the kernel
- * @node: L: in wq.running while it holds entries, if wq.timed
+ * @starts: L: sum of the times at which its entries were got; this field and the
+ *	following one are used if wq.timed
+ * @node: L: in wq.running while it holds entries
  */
 struct wq_consumer {
 	struct list_head again;
 	bool polled;
 	struct wq *q;
 	struct pid *pid;
+	u64 starts;
 	struct rb_node node;
 	/* Written by each get and done */
 	struct list_head held;

@@ -5,7 +5,7 @@
 
 say() { echo "wq: $*" >&2; }
 
-need_test_tools() { # [KERNEL]: to be built, too
+need_test_tools() { # KERNEL-OR-NOTHING: to be built, too
 	# with what tools/vm needs to build kernels, so that it installs nothing in between
 	tools/deps gcc libc6-dev gcc-multilib perl python3 make busybox-static qemu-system-x86 \
 		kmod xz-utils jq tmux bpftrace trace-cmd bc bison flex libelf-dev libssl-dev dwarves \
@@ -14,7 +14,7 @@ need_test_tools() { # [KERNEL]: to be built, too
 	{
 		get_prometheus
 		get_dkms
-		[ -z "${1-}" ] || tools/vm/vm build "$1" >/dev/null
+		[ -z "$1" ] || tools/vm/vm build "$1" >/dev/null
 	} &
 	kernel=$(tools/vm/vm source uml)
 	wait $!

@@ -994,17 +994,23 @@ static struct wq_controller_params controller_params(struct kunit *test)
 	};
 }
 
+static void start_control(struct kunit *test, const struct wq_controller_params *params)
+{
+	struct embedded_fixture *fx = embedded(test);
+
+	fx->controller = wq_controller_start(params);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fx->controller);
+}
+
 static void control(struct kunit *test,
 		    s64 (*fn)(struct embedded_fixture *fx, struct object *o))
 {
-	struct embedded_fixture *fx = embedded(test);
 	struct wq_controller_params params;
 
 	objects_in_real_time(test);
 	params = controller_params(test);
-	fx->fn = fn;
-	fx->controller = wq_controller_start(&params);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fx->controller);
+	embedded(test)->fn = fn;
+	start_control(test, &params);
 }
 
 static void stop_control(struct kunit *test, bool drain)
@@ -1098,15 +1104,13 @@ static void a_controller_gives_an_object_up(struct kunit *test)
 
 static void embedded_gave_up_may_be_null(struct kunit *test)
 {
-	struct embedded_fixture *fx = embedded(test);
 	struct wq_controller_params params;
 
 	objects_in_real_time(test);
 	params = controller_params(test);
 	params.embedded_gave_up = NULL;
-	fx->fn = fail;
-	fx->controller = wq_controller_start(&params);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fx->controller);
+	embedded(test)->fn = fail;
+	start_control(test, &params);
 	add_object(A);
 	ASSERT_EVENTUALLY(test, query_object(A) == (WQ_KEY_PARKED | FAILED));
 	KUNIT_EXPECT_EQ(test, runs_of(A), 3);
@@ -1136,8 +1140,7 @@ static void an_object_without_a_function_is_given_up(struct kunit *test)
 	params.embedded_fn = NULL;
 	KUNIT_EXPECT_TRUE(test, wq_controller_start(&params) == ERR_PTR(-EINVAL));
 	params.fn = controlled_key;
-	fx->controller = wq_controller_start(&params);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fx->controller);
+	start_control(test, &params);
 	add_object(A);
 	ASSERT_EVENTUALLY(test, READ_ONCE(fx->given_up));
 	KUNIT_EXPECT_EQ(test, fx->error, -EOPNOTSUPP);

@@ -724,8 +724,9 @@ class Stat:
     failures: how many in retries counted as a failure: WQ_ADD_RATE_LIMITED, done with RETRY, and
         given_back_failed. The others are delays
     oldest: ns since the ready key that became ready first became dirty: how long keys have been
-        waiting for a consumer. -1 if no key is ready, in a queue without a name, and if the
-        ordering policy of a kernel module does not report it
+        waiting for a consumer. A key that was given back counts only if it is the next of these
+        keys, although others can be older. -1 if no key is ready, in a queue without a name, and if
+        the ordering policy of a kernel module does not report it
     parked: number of parked keys. A key that is parked after its run counts from then on
     max_parked: the limit of parked: a quarter of max_keys, 1 at least
     parked_total: how often a key was parked

@@ -46,25 +46,27 @@ get_dkms() {
 		install -D "$(tools/vm/vm packages . dkms)/usr/sbin/dkms" "$out/bin/dkms"
 }
 
-# Runs the KUnit suites in a guest; prints "PASSED FAILED SKIPPED".  The kernel's own
-# kunit.py reads the results of each suite.
-run_suites() { # KERNEL FOLDER-OF-SUITES DIR VM-OPTION...
+# Runs the KUnit suites in a guest, all or the quick cases; prints "PASSED FAILED SKIPPED".  The
+# kernel's own kunit.py reads the results of each suite.
+run_suites() { # KERNEL FOLDER-OF-SUITES DIR all|quick VM-OPTION...
 	local guest=0 file sum good=0 bad=0 skipped=0 g b s
 	rm -rf "$3"
 	mkdir -p "$3"
 	# by default failslab does not fail allocations that may sleep
 	# shellcheck disable=SC2016  # for the guest's shell
-	tools/vm/vm run --kernel "$1" "${@:4}" -- bash -c '
+	tools/vm/vm run --kernel "$1" "${@:5}" -- bash -c '
 		failslab=/sys/kernel/debug/failslab/ignore-gfp-wait
 		[ ! -e $failslab ] || echo N >$failslab
-		for suites in "$1"/wq_kunit*.ko; do insmod "$suites"; done
+		suites=("$1"/wq_kunit*.ko) quick=()
+		[ "$3" = all ] || suites=("$1/wq_kunit.ko") quick=(quick=1)
+		for ko in "${suites[@]}"; do insmod "$ko" "${quick[@]}"; done
 		for suite in /sys/kernel/debug/kunit/wq*; do
 			cat "$suite/results" >"$2/${suite##*/}"
 		done
-		for suites in "$1"/wq_kunit*.ko; do
-			suites=${suites##*/}
-			rmmod "${suites%.ko}"
-		done' guest "$2" "$3" >&2 || guest=$?
+		for ko in "${suites[@]}"; do
+			ko=${ko##*/}
+			rmmod "${ko%.ko}"
+		done' guest "$2" "$3" "$4" >&2 || guest=$?
 	for file in "$3"/*; do
 		[ -e "$file" ] || continue
 		python3 "$kernel/tools/testing/kunit/kunit.py" parse --json="$file.json" "$file" >&2 || true

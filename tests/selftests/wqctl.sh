@@ -2045,7 +2045,7 @@ test_run_follows_the_name_of_its_queue() {
 }
 
 test_run_touches_the_key_of_a_long_command_while_nobody_reads_standard_error() {
-	queue --lease 300ms
+	queue --lease 1500ms
 	local run
 	mkfifo "$dir/errors"
 	exec {errors}<>"$dir/errors"
@@ -2053,7 +2053,7 @@ test_run_touches_the_key_of_a_long_command_while_nobody_reads_standard_error() {
 	"$WQCTL" run -q --once $q -- sh -c "echo >>$dir/ran; head -c 300000 /dev/zero | tr '\0' x >&2" \
 		2>"$dir/errors" {errors}>&- &
 	run=$!
-	nap 1.5
+	nap 4
 	is "runs, expired" "1 0" "$(wc -l <"$dir/ran") $(stats expired)"
 	head -c 300000 <&"$errors" >/dev/null
 	wait $run

@@ -104,9 +104,11 @@ TEST_F(set, read_returns_a_text_and_no_key_until_OPEN_makes_the_file_a_consumer)
 	ssize_t n;
 
 	ASSERT_EQ(1, q_add(fd, "k"));
+	/* it is due before the read */
+	ASSERT_EQ(1, q_add_after(fd, "later", 1));
 	n = read(fd, text, sizeof(text));
 	ASSERT_LT(0, n);
-	EXPECT_NE(NULL, strstr(text, "ready:1 processing:0 "));
+	EXPECT_NE(NULL, strstr(text, "ready:2 processing:0 delayed:0 "));
 	EXPECT_EQ('\n', text[n - 1]);
 	EXPECT_EQ(0, read(fd, text + n, 1));
 	/* again from the start, in parts and by readv */
@@ -114,7 +116,7 @@ TEST_F(set, read_returns_a_text_and_no_key_until_OPEN_makes_the_file_a_consumer)
 	EXPECT_EQ(0, memcmp(part, text, sizeof(part)));
 	EXPECT_EQ(n - sizeof(part), readv(fd, &v, 1));
 	EXPECT_STREQ(text + sizeof(part), again);
-	EXPECT_EQ(1, q_stat(fd).ready);
+	EXPECT_EQ(2, q_stat(fd).ready);
 	EXPECT_EQ(-EISCONN, verb(fd, WQ_IOC_OPEN, &bad));
 	EXPECT_EQ(-EACCES, consume(only));
 	ASSERT_EQ(0, consume(fd));
@@ -123,7 +125,7 @@ TEST_F(set, read_returns_a_text_and_no_key_until_OPEN_makes_the_file_a_consumer)
 	EXPECT_EQ('k', part[0]);
 	EXPECT_EQ(1, q_stat(fd).held);
 	close(fd);
-	EXPECT_EQ(1, q_stat(only).ready);
+	EXPECT_EQ(2, q_stat(only).ready);
 	close(only);
 }
 
@@ -360,6 +362,7 @@ TEST_F(set, access_lists_and_chmod_change_who_may_open)
 	EXPECT_EQ(EACCES, reap(pid));
 	/* lists of a directory for what is created in it, and other attributes, are not stored */
 	EXPECT_EQ(-EOPNOTSUPP, err(setxattr(SET, "system.posix_acl_default", &acl, sizeof(acl), 0)));
+	EXPECT_GE(0, removexattr(SET, "system.posix_acl_default"));
 	EXPECT_EQ(-EPERM, err(setxattr(SET "/q", "user.x", "y", 1, 0)));
 }
 

@@ -520,7 +520,7 @@ TEST_F(full, poll_for_POLLOUT_wakes_when_a_key_leaves)
 	struct array done;
 	union one one;
 	struct item it;
-	pid_t pid[4];
+	pid_t pid[6];
 
 	for (enum leave way = 0; way < LEAVES; way++) {
 		struct wq_attrs op = {
@@ -540,10 +540,10 @@ TEST_F(full, poll_for_POLLOUT_wakes_when_a_key_leaves)
 			ASSERT_EQ(0, q_done(q, &it));
 			ASSERT_EQ(1, q_stat(q).retained);
 		}
-		for (int i = 0; i < 4; i++)
+		for (int i = 0; i < 6; i++)
 			pid[i] = room_waiter(op.name, i % 2 ? O_WRONLY : O_RDWR, i > 1,
-					     i == 3 ? EPOLLET : 0);
-		for (int i = 0; i < 4; i++)
+					     i == 3 ? EPOLLET : i > 3 ? EPOLLEXCLUSIVE : 0);
+		for (int i = 0; i < 6; i++)
 			ASSERT_TRUE(asleep(pid[i]));
 		switch (way) {
 		case BY_DONE:
@@ -560,7 +560,7 @@ TEST_F(full, poll_for_POLLOUT_wakes_when_a_key_leaves)
 		default:
 			ASSERT_LT(0, q_cancel(q, "a"));
 		}
-		for (int i = 0; i < 4; i++) {
+		for (int i = 0; i < 6; i++) {
 			ASSERT_EQ(POLLOUT, reap(pid[i])) {
 				TH_LOG("way %d, poller %d", way, i);
 			}
@@ -654,6 +654,20 @@ TEST_F(full, epoll_edge_triggered_reports_room_once_each_time)
 	}
 	close(ep);
 	close(w);
+}
+
+TEST_F(full, epoll_edge_triggered_reports_room_after_max_keys_shrank_to_the_keys)
+{
+	struct wq_attrs set = { .size = sizeof(set), .set = WQ_ATTR_MAX_KEYS, .max_keys = 1 };
+	int ep = epoll_of(self->q, EPOLLOUT | EPOLLET);
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(EPOLLOUT, epoll_events(ep, 0));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &set));
+	ASSERT_EQ(0, epoll_events(ep, 0));
+	ASSERT_LT(0, q_cancel(self->q, "a"));
+	ASSERT_EQ(EPOLLOUT, epoll_events(ep, 0));
+	close(ep);
 }
 
 TEST_F(full, epoll_level_triggered_reports_room_while_there_is_some)

@@ -1179,11 +1179,13 @@ struct wq_wait {
  *	queue.  WQ_NO_COUNTER if the add has a delay or WQ_ADD_RATE_LIMITED, so that the key may not
  *	be dirty, and if no WQ_IOC_MAP has been called for the queue
  * @value: the counter's value from before the add
+ *
+ * The kernel writes both fields at once, so a mark has the alignment of 8 that wq_add.marks needs.
  */
 struct wq_mark {
 	__u32 counter;
 	__u32 value;
-};
+} __attribute__((aligned(8)));
 
 /**
  * struct wq_map_page - the map of a queue

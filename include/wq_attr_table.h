@@ -27,7 +27,7 @@
  */
 
 OTHER(MODE, MODE, mode, BY_FILE, "mode", "MODE",
-	"permissions in octal (a new queue: 0600), with any umask; read: get, done, query and ls; write: add, cancel and kick; both: shutdown; either: forget and stat")
+	"permissions in octal (a new queue: 0600), with any umask; read: get, done, query and ls; write: add, cancel and kick; both: shutdown (the owner: write); either: forget and stat")
 OTHER(UID, USER, uid, BY_FILE, "owner", "USER",
 	"owner, a name or a number; only for root")
 OTHER(GID, GROUP, gid, BY_FILE, "group", "GROUP",

@@ -21,7 +21,7 @@
 const char *argp_program_version = "wqctl " VERSION;
 
 #define SPEC_TEXT \
-	"SPEC is fs:DIRECTORY, net:TABLES or bpf:CHANNEL. TABLES are link, addr, neigh and route, with commas between them, and none stands for all. CHANNEL is the number by which BPF programs add keys. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1, or what the program adds. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
+	"SPEC is fs:DIRECTORY, net:TABLES or bpf:CHANNEL. TABLES are link, addr, neigh and route, with commas between them; net without TABLES stands for all. CHANNEL is the number by which BPF programs add keys. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1, or what the program adds. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
 	"use the queue that descriptor N is bound to, instead of QUEUE", 0 }
 #define TOKEN_OPTION	{ "token", OPT_TOKEN, "TOKEN", 0, \
@@ -155,7 +155,8 @@ static const struct command commands[] = {
 			"  priority[:AGEING]             a key of the highest level, see wqctl add\n"
 			"                                --priority; one key in AGEING (default: 16) is\n"
 			"                                for the levels in turn, so that none waits for\n"
-			"                                ever. With strict, there is no such key\n"
+			"                                ever. With priority:strict, a level waits as\n"
+			"                                long as a higher one has keys\n"
 			"  groups:DELIMITER[:IN-FLIGHT]  groups take turns. The group of a key is the\n"
 			"                                part before the byte DELIMITER, such as / or\n"
 			"                                0x2f. At most IN-FLIGHT keys of a group are\n"
@@ -166,7 +167,7 @@ static const struct command commands[] = {
 			"0 created, 1 failed, for instance because the queue exists.",
 		.options = (const struct argp_option[]){
 			{ "no-map", OPT_NO_MAP, NULL, 0,
-			  "the queue has no map: each repeat add is a call, and no process can observe by the map when the keys of others are handed out", 0 },
+			  "the queue has no map (see WQ_IOC_MAP in wq(4)): each repeat add is a call, and no process can observe by the map when the keys of others are handed out", 0 },
 			{ "accept", OPT_ACCEPT, NULL, 0,
 			  "if the queue exists, accept it with the attributes that it has", 0 },
 			END
@@ -205,7 +206,7 @@ static const struct command commands[] = {
 		.name = "add", .args = "QUEUE [KEY...]\n--fd N [KEY...]",
 		.doc = "Add keys: the arguments, or the lines of standard input."
 			"\vEmpty lines are ignored. A key is all that a queue stores: two equal lines are one job. If a key is already waiting for its run, the add is coalesced with it. If a key is being processed, it runs once more afterwards.\n\n"
-			"For the lines of standard input, add maps the queue: a line that was added before and still waits for its run costs no call of the kernel. wqctl stat does not count such adds as coalesced.\n\n"
+			"For the lines of standard input, add uses the queue's map (see wqctl create --no-map): a line that was added before and still waits for its run costs no call of the kernel. wqctl stat does not count such adds as coalesced.\n\n"
 			"With --wait, add waits until the keys that are given as arguments have had their runs, and its exit status shows how they ended. No run can end between the add and the wait. A command must not wait for the key that wqctl run started it for, see wqctl wait --help.\n\n"
 			"0 all keys were added or coalesced (with --wait: and their runs were done), 1 failed, or with --wait a run failed, 4 the queue is shut down, 5 a run was canceled, 6 a run did not end in time.",
 		.options = (const struct argp_option[]){
@@ -464,8 +465,8 @@ static const struct command commands[] = {
 	}, {
 		.name = "reload", .args = "",
 		.doc = "Replace the loaded module by the installed one, and keep all queues and their keys."
-			"\vGets and adds are paused, and reload waits until no key is processing. It saves the queues to /var/lib/wq/reload.wq, removes them, replaces the module, and restores them. wqctl run --follow goes on with the new queue, and so does a program that calls wq_reopen().\n\n"
-			"If another process has a queue open, another mount of wqueue exists, or a kernel module uses wq, reload names it and changes nothing. If the module turns out to be in use later, the queues are restored in it.\n\n"
+			"\vGets and adds are paused, and reload waits until no key is processing. It saves the queues to /var/lib/wq/reload.wq, removes them, replaces the module, and restores them. wqctl run --follow goes on with the new queue, and with --force so does a program that calls wq_reopen().\n\n"
+			"If a process other than wqctl run --follow and its commands has a queue open, another mount of wqueue exists, or a kernel module uses wq, reload names it and changes nothing. If the module turns out to be in use later, the queues are restored in it.\n\n"
 			"If wqctl is killed, the pauses end within 10 seconds. Queues that were removed already are in the file: wqctl restore --merge /var/lib/wq/reload.wq.\n\n"
 			"0 replaced, 1 failed, 3 the installed module is loaded already, or none is.",
 		.options = (const struct argp_option[]){
@@ -723,7 +724,7 @@ static int run_command(const struct command *c, int argc, char **argv)
 static const char main_doc[] =
 	"Keyed work queues of the kernel: add keys that need work, and process each of them."
 	"\vWithout a command, wqctl lists the queues. `wqctl COMMAND --help' describes a command.\n\n"
-	"Exit status: 0 success, 1 failure, 2 wrong command line, 3 no key, 4 the queue is shut down, 5 a run was canceled, 6 a run did not end in time.\n\n"
+	"Exit status: 0 success, 1 failure, 2 wrong command line, 3 no key or nothing to do, 4 the queue is shut down or ended, 5 a run was canceled, 6 a run did not end in time.\n\n"
 	"For instance:\n\n"
 	"  wqctl create mail\n"
 	"  ls spool | wqctl add mail\n"

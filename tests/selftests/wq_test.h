@@ -623,7 +623,7 @@ static inline int q_bind(int fd, const char *name, __u32 flags, __u32 mode, __u3
 		.size = sizeof(op), .flags = flags, .mode = mode, .max_keys = max_keys,
 	};
 
-	memcpy(op.name, name, strnlen(name, sizeof(op.name)));
+	memccpy(op.name, name, 0, sizeof(op.name));
 	return verb(fd, WQ_IOC_OPEN, &op);
 }
 
@@ -648,7 +648,7 @@ static inline int q_open_path(const char *name, int oflag, __u32 flags, __u32 mo
 		op.mode = mode;
 		op.max_keys = max_keys;
 		op.fd = oflag;
-		memcpy(op.name, name, strnlen(name, sizeof(op.name)));
+		memccpy(op.name, name, 0, sizeof(op.name));
 		ret = verb(dir, WQ_IOC_OPEN, &op);
 		close(dir);
 		return ret;
@@ -700,7 +700,7 @@ static inline int q_bind_lease(int fd, const char *name, __u32 max_keys, __s64 l
 		.mode = name[0] ? 0600 : 0, .max_keys = max_keys, .lease = lease,
 	};
 
-	memcpy(op.name, name, strnlen(name, sizeof(op.name)));
+	memccpy(op.name, name, 0, sizeof(op.name));
 	return verb(fd, WQ_IOC_OPEN, &op);
 }
 
@@ -735,7 +735,7 @@ static inline int q_unlink(const char *name)
 
 	if (fd < 0)
 		return fd;
-	memcpy(un.name, name, strnlen(name, sizeof(un.name)));
+	memccpy(un.name, name, 0, sizeof(un.name));
 	ret = verb(fd, WQ_IOC_UNLINK, &un);
 	close(fd);
 	return ret;

@@ -346,6 +346,24 @@ static void run_given_back_twice_in_a_row_ends_its_flush_as_failed(struct kunit 
 	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
 }
 
+static void run_to_come_keeps_its_flush_if_the_run_before_is_given_back_twice(struct kunit *test)
+{
+	struct wq_consumer *c = file_of(test);
+	struct wq_fence *f;
+
+	add(test, "a");
+	get_by(test, c, "a");
+	consumer_close(c);
+	c = file_of(test);
+	get_by(test, c, "a");
+	add(test, "a");
+	f = watch(test, "a");
+	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
+	run(test, "a");
+	EXPECT_END(test, f, WQ_END_DONE);
+}
+
 static void run_given_back_too_often_ends_its_flush_as_given_up(struct kunit *test)
 {
 	struct wq_consumer *c;
@@ -1086,6 +1104,7 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(flush_waits_for_the_run_after_a_give_back),
 	KUNIT_CASE(flush_after_a_give_back_joins_the_run_to_come),
 	KUNIT_CASE(run_given_back_twice_in_a_row_ends_its_flush_as_failed),
+	KUNIT_CASE(run_to_come_keeps_its_flush_if_the_run_before_is_given_back_twice),
 	KUNIT_CASE(run_given_back_too_often_ends_its_flush_as_given_up),
 	KUNIT_CASE(get_that_fails_to_copy_is_no_end_of_a_run),
 	KUNIT_CASE(expired_lease_is_no_end_of_a_run),

@@ -358,9 +358,45 @@ static void keys_of_a_full_chain_are_spilled(struct kunit *test)
 	check_insert(m, n, 0xa5000005 | n << 13);
 	KUNIT_EXPECT_EQ(test, m->t.spilled, 1U);
 	KUNIT_EXPECT_EQ(test, m->t.chained, WQ_CHAIN_MAX - 1U);
+	/* Its place was free, so a look-up hashes its key once. */
+	KUNIT_EXPECT_EQ(test, m->t.secrets, 1U);
 	check_structure(m);
 	for (n = 0; n <= CHAIN_ENTRIES; n++)
 		check_key(m, n);
+	EXPECT_ALL_SAME(test, &m->verdict);
+}
+
+static void memory_of_removed_keys_serves_the_next_ones(struct kunit *test)
+{
+	struct model *m = test->priv;
+	u64 memory;
+	u32 n;
+
+	for (n = 0; n <= CHAIN_ENTRIES; n++)
+		check_insert(m, n, 0xa5000005 | n << 13);
+	memory = wq_table_bytes(&m->t);
+	for (n = CHAIN_ENTRIES - 6; n <= CHAIN_ENTRIES; n++)
+		take_out(m, n);
+	KUNIT_EXPECT_EQ(test, m->t.nr_spare, 2U);
+	for (n = CHAIN_ENTRIES - 6; n <= CHAIN_ENTRIES; n++)
+		check_insert(m, n, 0);
+	KUNIT_EXPECT_EQ(test, m->t.nr_spare, 0U);
+	KUNIT_EXPECT_EQ(test, wq_table_bytes(&m->t), memory);
+	EXPECT_ALL_SAME(test, &m->verdict);
+}
+
+static void short_chains_merge_without_other_memory(struct kunit *test)
+{
+	struct model *m = test->priv;
+	u32 n;
+
+	for (n = 0; n < 5; n++)
+		check_insert(m, n, n + 1);
+	KUNIT_EXPECT_EQ(test, m->t.buckets, 2U);
+	take_out(m, 0);
+	take_out(m, 1);
+	KUNIT_EXPECT_EQ(test, m->t.nr_spare, 0U);
+	KUNIT_EXPECT_EQ(test, m->t.buckets, 1U);
 	EXPECT_ALL_SAME(test, &m->verdict);
 }
 
@@ -590,6 +626,8 @@ static struct kunit_case table_cases[] = {
 	KUNIT_CASE_SLOW(keys_of_one_bucket_never_fail),
 	KUNIT_CASE_SLOW(keys_of_equal_hashes_never_fail),
 	KUNIT_CASE(keys_of_a_full_chain_are_spilled),
+	KUNIT_CASE(memory_of_removed_keys_serves_the_next_ones),
+	KUNIT_CASE(short_chains_merge_without_other_memory),
 	KUNIT_CASE(keys_of_equal_places_are_found_and_listed),
 	KUNIT_CASE_SLOW(buckets_grow_and_go_with_the_keys),
 	KUNIT_CASE_SLOW(buckets_go_as_keys_go),

@@ -1091,6 +1091,10 @@ const struct row wq_delay_rows[] = {
 	    AFTER("a", 10), CANCEL("a"), AFTER("a", 20), IS(1), PASS(10), NOTHING_READY, PASS(10),
 	    RUN("a")),
 
+	ROW(query_in_a_queue_without_a_thread_first_handles_the_time_of_its_key,
+	    WITHOUT_THREAD, AFTER("a", 5), CLOCK(4), STATE("a", DELAYED), CLOCK(1),
+	    STATE("a", READY)),
+
 	/* --- statistics --- */
 	ROW(stats_of_a_queue_without_a_thread_first_handle_the_times,
 	    WITHOUT_THREAD, AFTER("a", 5), CLOCK(4), STAT(ready, 0), STAT(delayed, 1), CLOCK(1),

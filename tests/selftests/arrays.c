@@ -282,7 +282,7 @@ TEST_F(queue, get_count_0_returns_as_many_keys_as_fit)
 
 TEST_F(queue, get_and_list_return_8_KiB_at_most)
 {
-	struct array a = array_new(1 << 16), got = array_new(1 << 16);
+	struct array a = array_new(1 << 16), got = array_new(WQ_MAX_ARRAY);
 	__u64 cursor = 0;
 
 	for (int i = 0; i < 300; i++)

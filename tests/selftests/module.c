@@ -130,6 +130,18 @@ TEST_F(module, rmmod_fails_while_wqueue_is_mounted)
 	ASSERT_EQ(0, module_out());
 }
 
+TEST_F(module, limits_of_the_default_set_end_with_its_last_user)
+{
+	int q;
+
+	ASSERT_EQ(0, mount("wqueue", DIRECTORY, "wqueue", 0, "keys=7"));
+	ASSERT_EQ(0, umount(DIRECTORY));
+	q = q_open(NAME, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
+	ASSERT_LE(0, q);
+	EXPECT_LT(7, q_stat(q).max_keys);
+	close(q);
+}
+
 TEST_F(module, rmmod_after_the_last_close_and_insmod_work)
 {
 	struct item it;

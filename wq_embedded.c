@@ -64,63 +64,53 @@ static void *embedded_debug_hint(void *addr)
 	return ((struct wq_embedded *)addr)->q;
 }
 
-/* The object is being freed or initialized again: take it off the queue, after the report. */
-static bool embedded_fixup(void *addr, enum debug_obj_state state)
-{
-	if (state != ODEBUG_STATE_ACTIVE)
-		return false;
-	embedded_remove(addr);
-	return true;
-}
-
 static bool embedded_fixup_init(void *addr, enum debug_obj_state state);
 static bool embedded_fixup_free(void *addr, enum debug_obj_state state);
 
-static const struct debug_obj_descr embedded_debug = {
+const struct debug_obj_descr wq_embedded_debug = {
 	.name = "wq_embedded",
 	.debug_hint = embedded_debug_hint,
 	.fixup_init = embedded_fixup_init,
 	.fixup_free = embedded_fixup_free,
 };
-
-static bool embedded_fixup_init(void *addr, enum debug_obj_state state)
-{
-	bool fixed = embedded_fixup(addr, state);
-
-	if (fixed)
-		debug_object_init(addr, &embedded_debug);
-	return fixed;
-}
-
-static bool embedded_fixup_free(void *addr, enum debug_obj_state state)
-{
-	bool fixed = embedded_fixup(addr, state);
-
-	if (fixed)
-		debug_object_free(addr, &embedded_debug);
-	return fixed;
-}
+WQ_EXPORT_FOR_KUNIT(wq_embedded_debug);
 
 static void embedded_debug_begin(struct wq_embedded *x, bool on_stack)
 {
 	if (on_stack)
-		debug_object_init_on_stack(x, &embedded_debug);
+		debug_object_init_on_stack(x, &wq_embedded_debug);
 	else
-		debug_object_init(x, &embedded_debug);
-	debug_object_activate(x, &embedded_debug);
+		debug_object_init(x, &wq_embedded_debug);
+	debug_object_activate(x, &wq_embedded_debug);
 }
 
 static void embedded_debug_use(struct wq_embedded *x)
 {
 	/* It takes a lock. */
 	if (!in_nmi())
-		debug_object_assert_init(x, &embedded_debug);
+		debug_object_assert_init(x, &wq_embedded_debug);
 }
 
 static void embedded_debug_end(struct wq_embedded *x)
 {
-	debug_object_deactivate(x, &embedded_debug);
-	debug_object_free(x, &embedded_debug);
+	debug_object_deactivate(x, &wq_embedded_debug);
+	debug_object_free(x, &wq_embedded_debug);
+}
+
+/* An active object is initialized again: take it off its queue, after the report. */
+static bool embedded_fixup_init(void *addr, enum debug_obj_state state)
+{
+	embedded_remove(addr);
+	debug_object_deactivate(addr, &wq_embedded_debug);
+	return true;
+}
+
+/* An active object is freed. */
+static bool embedded_fixup_free(void *addr, enum debug_obj_state state)
+{
+	embedded_remove(addr);
+	embedded_debug_end(addr);
+	return true;
 }
 #else
 static void embedded_debug_begin(struct wq_embedded *x, bool on_stack) { }
@@ -214,7 +204,7 @@ static void embedded_disown(struct wq_cs *cs)
 }
 
 #ifdef CONFIG_DEBUG_OBJECTS
-/* Take an entry off its queue without waiting for its run. */
+/* Take an entry off its queue without waiting for its run.  The pin stays: its drop may sleep. */
 static void embedded_remove(struct wq_embedded *x)
 {
 	struct wq_cs cs;

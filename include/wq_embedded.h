@@ -7,6 +7,8 @@
 
 #include <linux/wq.h>
 
+extern const struct debug_obj_descr wq_embedded_debug;	/* with CONFIG_DEBUG_OBJECTS */
+
 void wq_embedded_enter(struct wq_embedded *x, bool *gone);
 void wq_embedded_leave(struct wq_embedded *x, const bool *gone);
 

@@ -6,6 +6,7 @@
  * test's clock, which it may replace by another queue before it uses an object.
  */
 #include <kunit/test.h>
+#include <linux/debugobjects.h>
 #include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/hardirq.h>
@@ -1262,6 +1263,30 @@ static void a_run_of_a_controller_holds_the_map_of_lockdep(struct kunit *test)
 	stop_control(test, true);
 }
 
+/* Debug objects call a fixup after their report of an object that is freed or initialized again. */
+static void a_report_of_debug_objects_takes_the_object_off_its_queue(struct kunit *test)
+{
+	int freed;
+
+	if (!IS_ENABLED(CONFIG_DEBUG_OBJECTS))
+		kunit_skip(test, "needs CONFIG_DEBUG_OBJECTS");
+	for (freed = 0; freed < 2; freed++) {
+		const struct debug_obj_descr *debug = &wq_embedded_debug;
+
+		add_and_get_object(test, A);
+		add_object(A);
+		delay_object(A, HOUR);
+		KUNIT_EXPECT_TRUE(test, (freed ? debug->fixup_free : debug->fixup_init)(
+					  &A->x, ODEBUG_STATE_ACTIVE));
+		KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
+		KUNIT_EXPECT_EQ(test, stats(test)->ready, 0U);
+		KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
+		wq_unpin(queue(test));
+		/* The object is no longer active, so there is no other report. */
+		KUNIT_ASSERT_EQ(test, wq_embedded_init(&A->x, queue(test), GFP_KERNEL), 0);
+	}
+}
+
 /* --- load --- */
 
 #define LOAD_ADDS	20000
@@ -1555,6 +1580,8 @@ const struct row wq_embedded_rows[] = {
 	    ADD_OBJECT("A"), GET_OBJECT("A"), DELAY_OBJECT("A", SEC), PASS(SEC),
 	    QUERY_OBJECT("A"), IS(RUNNING | WQ_KEY_DIRTY), DONE("A"), IS(WQ_RESULT_READY),
 	    RUN_OBJECT("A")),
+	ROW(add_after_counts_as_a_retry_also_without_a_delay,
+	    DELAY_OBJECT("A", 0), IS(1), DELAY_OBJECT("A", -1), IS(0), STAT(retries, 2)),
 
 	/* --- failures --- */
 	ROW(forget_resets_the_failures,
@@ -1683,6 +1710,7 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(an_object_can_be_freed_by_its_own_function),
 	KUNIT_CASE(an_object_that_is_given_up_can_be_freed_by_the_function_that_is_told),
 	KUNIT_CASE(a_run_of_a_controller_holds_the_map_of_lockdep),
+	KUNIT_CASE(a_report_of_debug_objects_takes_the_object_off_its_queue),
 	KUNIT_CASE_SLOW(threads_add_flush_and_cancel_objects_at_once),
 	KUNIT_CASE(objects_may_be_added_from_hard_interrupt),
 	KUNIT_CASE(objects_may_be_freed_while_their_queue_is_in_use),

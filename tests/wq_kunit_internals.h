@@ -10,8 +10,10 @@
 #define _WQ_KUNIT_INTERNALS_H
 
 #include "../include/wq_array.h"
+#include "../include/wq_buf.h"
 #include "../include/wq_consumer.h"
 #include "../include/wq_core.h"
+#include "../include/wq_embedded.h"
 #include "../include/wq_flush.h"
 #include "../include/wq_idle.h"
 #include "../include/wq_metrics.h"

@@ -45,6 +45,8 @@ struct wq_buf {
 	struct wq_kept *kept;
 };
 
+extern struct shrinker *wq_buf_shrinker;
+
 void wq_bufs_init(struct wq_bufs *bufs);
 void wq_bufs_end(struct wq_bufs *bufs);
 void wq_bufs_idle(struct wq_bufs *bufs);

@@ -298,6 +298,46 @@ static void an_array_from_a_policy_ends_when_the_longest_key_might_not_fit(struc
 	KUNIT_EXPECT_EQ(test, query(test, "c"), READY);
 }
 
+static unsigned long files_with_buffers(void)
+{
+	return wq_buf_shrinker->count_objects(wq_buf_shrinker, &(struct shrink_control){});
+}
+
+static unsigned long shrink(unsigned long files)
+{
+	return wq_buf_shrinker->scan_objects(wq_buf_shrinker,
+					     &(struct shrink_control){ .nr_to_scan = files });
+}
+
+static void the_shrinker_frees_the_buffers_that_no_call_uses(struct kunit *test)
+{
+	struct wq_bufs *files = kunit_kcalloc(test, 3, sizeof(*files), GFP_KERNEL);
+	struct wq_buf in_use, buf;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, files);
+	KUNIT_ASSERT_EQ(test, files_with_buffers(), SHRINK_EMPTY);
+	for (i = 0; i < 3; i++)
+		wq_bufs_init(&files[i]);
+	KUNIT_EXPECT_EQ(test, wq_buf_get(&in_use, &files[0], &files[0].in, 100), 0);
+	for (i = 1; i < 3; i++) {
+		KUNIT_EXPECT_EQ(test, wq_buf_get(&buf, &files[i], &files[i].out, 100), 0);
+		wq_buf_put(&buf);
+	}
+	KUNIT_EXPECT_EQ(test, files_with_buffers(), 3UL);
+	KUNIT_EXPECT_EQ(test, shrink(2), 1UL);
+	KUNIT_EXPECT_EQ(test, files_with_buffers(), 2UL);
+	KUNIT_EXPECT_EQ(test, shrink(8), 1UL);
+	KUNIT_EXPECT_EQ(test, shrink(8), 0UL);
+	KUNIT_EXPECT_EQ(test, files_with_buffers(), 1UL);
+	wq_buf_put(&in_use);
+	KUNIT_EXPECT_EQ(test, shrink(1), 1UL);
+	KUNIT_EXPECT_EQ(test, shrink(1), SHRINK_STOP);
+	KUNIT_EXPECT_EQ(test, files_with_buffers(), SHRINK_EMPTY);
+	for (i = 0; i < 3; i++)
+		wq_bufs_end(&files[i]);
+}
+
 static struct kunit_case array_cases[] = {
 	KUNIT_CASE(a_record_has_room_for_whole_words_of_a_key),
 	KUNIT_CASE(an_array_of_adds_ends_at_its_last_key),
@@ -305,6 +345,7 @@ static struct kunit_case array_cases[] = {
 	KUNIT_CASE(an_array_from_a_policy_ends_when_the_longest_key_might_not_fit),
 	KUNIT_CASE(an_array_does_the_same_as_its_keys_one_by_one),
 	KUNIT_CASE(an_array_keeps_the_same_times_as_its_keys_one_by_one),
+	KUNIT_CASE(the_shrinker_frees_the_buffers_that_no_call_uses),
 	{}
 };
 

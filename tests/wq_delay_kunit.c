@@ -936,9 +936,6 @@ static s64 step_cancel_in_state(struct kunit *test, const struct step *s)
 
 #define FULL_QUEUE_OF_TWO	NEW_QUEUE(.max_keys = 2), AFTER("a", 10), AFTER("b", 20)
 
-#define WITHOUT_THREAD		STEP(without_thread)
-static VOID_STEP(without_thread, queue_without_thread(queue(test)))
-
 const struct row wq_delay_rows[] = {
 	/* --- a delay --- */
 	ROW(a_delay_of_0_adds_now,

@@ -4,6 +4,7 @@
  */
 #include <linux/sched/signal.h>
 
+#include "wq_kunit_internals.h"
 #include "wq_kunit_steps.h"
 
 /* --- gets --- */
@@ -108,6 +109,7 @@ s64 step_with_policy(struct kunit *test, const struct step *s)
 }
 
 VALUE_STEP(policy, field_at(&fixture(test)->policy, s->arg, s->flags))
+VOID_STEP(without_thread, queue_without_thread(queue(test)))
 VALUE_STEP(pause, wq_pause(queue(test), s->flags, s->arg))
 VALUE_STEP(shutting_down, wq_shutting_down(queue(test)))
 

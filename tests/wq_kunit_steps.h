@@ -121,6 +121,8 @@ void run_row(struct kunit *test);
 #define WITH_POLICY(ops)	STEP(with_policy, .order = &(ops))
 /* Calls of the policy. */
 #define POLICY(field, value)	STEP(policy, FIELD_OF(struct policy, field)), IS(value)
+/* As in the queue of a process, each call handles times. */
+#define WITHOUT_THREAD		STEP(without_thread)
 #define PAUSE(what, ns)		STEP(pause, .flags = what, .arg = ns)
 #define SHUTTING_DOWN(is)	STEP(shutting_down), IS(is)
 
@@ -147,9 +149,9 @@ step_fn step_is, step_becomes, step_remember, step_unchanged, step_add, step_add
 	step_add_rate_limited, step_cancel, step_forget, step_query, step_num_requeues,
 	step_done_key, step_shutdown, step_get, step_get_leased, step_done, step_done_with,
 	step_touch, step_got, step_run, step_get_any, step_len, step_stat, step_pass, step_at,
-	step_clock, step_tick, step_new_queue, step_with_policy, step_policy, step_pause,
-	step_shutting_down, step_start, step_sleeps, step_still_waits, step_ends, step_signal,
-	step_interrupted, step_has_got;
+	step_clock, step_tick, step_new_queue, step_without_thread, step_with_policy, step_policy,
+	step_pause, step_shutting_down, step_start, step_sleeps, step_still_waits, step_ends,
+	step_signal, step_interrupted, step_has_got;
 
 /* The last actor that got this name. */
 struct actor *actor_of(struct kunit *test, const struct step *s);

@@ -1769,6 +1769,10 @@ const struct row wq_lease_rows[] = {
 	    /* with the token of the other consumer's get */
 	    FILE_STALE('c', "new"), FILE_STALE('d', "old"), FILE_TOUCH('d', "new"), IS(0),
 	    FILE_DONE('d', "new"), IS(0), FILE_STALE('c', "old")),
+	ROW(a_file_whose_lease_has_ended_cannot_finish_or_keep_the_key_although_no_call_has_come_since,
+	    WITHOUT_THREAD, OPEN('c'), ADD("a"), FILE_GET('c', "a"), CLOCK(1), ADD("b"),
+	    FILE_GET('c', "b"), CLOCK(LEASE - 1), FILE_DONE('c', "a"), IS(-ESTALE), CLOCK(1),
+	    FILE_TOUCH('c', "b"), IS(-ESTALE), STAT(expired, 2)),
 	ROW(keys_given_back_at_the_end_of_a_file_are_not_expired,
 	    OPEN('c'), ADD("a"), ADD("b"), ADD("c"), FILE_GET('c', "a"), FILE_GET('c', "b"),
 	    PASS(LEASE - 1), CLOSE('c'), STAT(given_back, 2), STAT(expired, 0),

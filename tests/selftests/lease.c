@@ -550,6 +550,26 @@ TEST_F_TIMEOUT(lease, stat_list_fdinfo_and_debugfs_show_leases, LIMIT)
 	ASSERT_EQ(0, read_field(fdinfo, "wq-held:"));
 }
 
+TEST_F(lease, query_and_list_show_a_key_as_ready_whose_lease_has_ended)
+{
+	struct array a = array_new(4096);
+	__u64 cursor = 0;
+	struct item it;
+
+	self->q = q_open_lease(self->name, 0, WQ_MIN_LEASE);
+	for (int listed = 0; listed < 2; listed++) {
+		ASSERT_EQ(1, q_add(self->q, "a"));
+		ASSERT_EQ(0, q_get(self->q, &it, 0));
+		sleep_ms(2);
+		if (listed)
+			ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
+		ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY,
+			  listed ? row_at(&a, 0)->info.state : q_query(self->q, "a"));
+		q_cancel(self->q, "a");
+	}
+	free(a.recs);
+}
+
 #define TRACING "/sys/kernel/tracing/"
 
 TEST_F_TIMEOUT(lease, lease_expired_tracepoint_has_the_time_that_the_key_was_held, LIMIT)

@@ -448,6 +448,7 @@ test_debugfs_metrics_equal_stat_and_are_for_root() {
 	among longest 100000000 20000000000 "$(metric_ns longest_running_processor_seconds)"
 	text=$(<$debug/$q/metrics)
 	matches metrics 'queue_duration_seconds.*work_duration_seconds' "$text"
+	matches mean "work_duration_seconds [0-9. ]+"$'\n'"  of 1, mean [0-9.]+ m?s" "$text"
 	among "work_duration_seconds" 100000000 20000000000 "$(metric_ns work_duration_seconds)"
 	for name in ready blocked processing delayed failed retained consumers; do
 		among $name 0 5 "$(metric $name)"
@@ -528,6 +529,14 @@ test_debugfs_state_lists_given_back_keys_as_ready() {
 	has_no state "process " "$text"
 }
 
+test_debugfs_state_shows_the_reason_of_a_parked_key() {
+	shown_queue
+	consumer 7
+	wq add $q k
+	wq get --fd 7 >/dev/null
+	wq done --fd 7 --give-up --reason 'no disk' k
+	matches state 'parked: 1.  "k", for [^"]*, failed 1 times, "no disk"' "$(<$debug/$q/state)"
+}
 
 test_debugfs_state_of_thousands_of_long_keys_is_bounded() {
 	shown_queue

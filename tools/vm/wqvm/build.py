@@ -162,7 +162,8 @@ def _from_source(definition: Definition) -> Kernel:
                           "fix tools/vm/kernels/")
         step(f"building the kernel {definition.name} {new.entry.name}, "
              f"about {definition.minutes} minutes on 2 CPUs", new.log,
-             [*make, f"-j{JOBS}", *definition.make_args, *targets],
+             # more than there are CPUs: make test waits for it, and its first guests run already
+             [*make, f"-j{2 * JOBS}", *definition.make_args, *targets],
              minutes=definition.minutes, progress=lambda: _compiled(new.log))
         if image:
             shutil.copy(new.kdir / image, new.folder / "kernel")

@@ -1078,9 +1078,9 @@ struct wq_stat {
  * keys are still handed out, also if gets were paused.  Parked keys stay parked.
  *
  * With WQ_SHUTDOWN_DRAIN the queue drains until no key is ready or processing, or until another
- * call without WQ_SHUTDOWN_DRAIN ends the drain.  While it drains and no key is ready, gets of files
- * that hold no key wait as long as other consumers hold keys.  WQ_WAIT_DRAIN waits for the end of
- * the drain.
+ * call without WQ_SHUTDOWN_DRAIN ends the drain.  While it drains and no key is ready, gets of
+ * files that hold no key wait as long as other consumers hold keys.  WQ_WAIT_DRAIN waits for the
+ * end of the drain.
  *
  * The right to add keys does not include the right to shut down: the file must also be open for
  * reading, or the caller must be the queue's owner or have CAP_FOWNER.

@@ -91,7 +91,7 @@ failed = max(found.total() - passed - skipped, sum(map(int, totals)))
 print(passed, failed, skipped)' "$3.json" "$3.ktap") || sum="0 1 0"
 	read -r good bad skipped <<<"$sum"
 	# a guest that failed or ran no case is a failure, even if no case failed
-	if [ $bad -eq 0 ] && { [ $guest -ne 0 ] || [ $good -eq 0 ]; }; then bad=1; fi
+	if [ "$bad" -eq 0 ] && { [ $guest -ne 0 ] || [ "$good" -eq 0 ]; }; then bad=1; fi
 	echo "$good $bad $skipped"
 }
 

@@ -101,14 +101,23 @@ TEST_F(set, read_returns_a_text_and_no_key_until_OPEN_makes_the_file_a_consumer)
 	struct wq_attrs bad = { .size = sizeof(bad), .max_keys = 1 };
 	char text[256] = "", part[8], again[256] = "";
 	struct iovec v = { again, sizeof(again) };
+	struct wq_attrs late = {
+		.size = sizeof(late), .set = WQ_ATTR_SLACK, .slack = WQ_MAX_SLACK,
+	};
+	struct array a = array_new(1 << 14);
 	ssize_t n;
 
 	ASSERT_EQ(1, q_add(fd, "k"));
-	/* it is due before the read */
-	ASSERT_EQ(1, q_add_after(fd, "later", 1));
+	/* due before the read, and the timer comes later */
+	ASSERT_EQ(0, verb(fd, WQ_IOC_SET, &late));
+	for (int i = 0; i < 200; i++)
+		array_putf(&a, "%d", i)->delay = MS;
+	ASSERT_EQ(0, q_add_array(fd, &a));
+	free(a.recs);
+	sleep_ms(2);
 	n = read(fd, text, sizeof(text));
 	ASSERT_LT(0, n);
-	EXPECT_NE(NULL, strstr(text, "ready:2 processing:0 delayed:0 "));
+	EXPECT_NE(NULL, strstr(text, "ready:201 processing:0 delayed:0 "));
 	EXPECT_EQ('\n', text[n - 1]);
 	EXPECT_EQ(0, read(fd, text + n, 1));
 	/* again from the start, in parts and by readv */
@@ -116,7 +125,7 @@ TEST_F(set, read_returns_a_text_and_no_key_until_OPEN_makes_the_file_a_consumer)
 	EXPECT_EQ(0, memcmp(part, text, sizeof(part)));
 	EXPECT_EQ(n - sizeof(part), readv(fd, &v, 1));
 	EXPECT_STREQ(text + sizeof(part), again);
-	EXPECT_EQ(2, q_stat(fd).ready);
+	EXPECT_EQ(201, q_stat(fd).ready);
 	EXPECT_EQ(-EISCONN, verb(fd, WQ_IOC_OPEN, &bad));
 	EXPECT_EQ(-EACCES, consume(only));
 	ASSERT_EQ(0, consume(fd));
@@ -125,7 +134,7 @@ TEST_F(set, read_returns_a_text_and_no_key_until_OPEN_makes_the_file_a_consumer)
 	EXPECT_EQ('k', part[0]);
 	EXPECT_EQ(1, q_stat(fd).held);
 	close(fd);
-	EXPECT_EQ(2, q_stat(only).ready);
+	EXPECT_EQ(201, q_stat(only).ready);
 	close(only);
 }
 

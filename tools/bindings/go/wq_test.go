@@ -897,7 +897,8 @@ func TestRunTouchesLongWork(t *testing.T) {
 			}
 			left = now
 			if err := context.Cause(ctx); err != nil || left < 0 {
-				t.Fatalf("expected the lease to be kept, got %v and %v", err, left)
+				t.Errorf("expected the lease to be kept, got %v and %v", err, left)
+				return nil
 			}
 		}
 		return nil

@@ -459,10 +459,12 @@ TEST_F(libwq, add_after_and_batch_put_after_count_a_retry_without_a_delay_too)
 	ASSERT_EQ(0, wq_batch_put_after(&b, "e", 1, 0, WQ_ADD_DROP_DELAY));
 	ASSERT_EQ(0, wq_batch_put_after(&b, "f", 1, HOUR, 0));
 	ASSERT_EQ(3, wq_add_batch(self->q, &b));
+	ASSERT_EQ(0, wq_stat(self->q, &st));
+	ASSERT_EQ(5, st.retries);
+	ASSERT_EQ(5, st.adds);
 	ASSERT_LE(0, wq_add_rate_limited(self->q, "g", 1));
 	ASSERT_EQ(0, wq_stat(self->q, &st));
 	ASSERT_EQ(6, st.retries);
-	ASSERT_EQ(5, st.adds);
 	wq_batch_free(&b);
 }
 

@@ -48,7 +48,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include sources $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
-.PHONY: FORCE all modules tools run shell test test-packaging test-go test-etcd cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
+.PHONY: FORCE all modules tools run shell test quick test-packaging test-go test-etcd cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist specs deb deb-etcd clean help
 
@@ -90,6 +90,9 @@ shell:
 
 test:
 	@tests/run
+
+quick:
+	@tests/run quick
 
 kunit:
 	@tests/kunit $(if $(T),'$(T)')
@@ -273,6 +276,7 @@ help:
 	@echo
 	@echo "Test:"
 	@echo "  make test             all tests, in virtual machines"
+	@echo "  make quick            the quick KUnit cases and C selftests, half a minute after an edit"
 	@echo "  make kunit            the quick KUnit cases, in half a minute"
 	@echo "  make kunit T=wq_get   the KUnit suites that match a pattern; T='wq_get.*signal*': some cases"
 	@echo "  make kunit-smp        the quick KUnit cases on 2 CPUs, in the distribution's kernel"

@@ -385,6 +385,13 @@ static void a_bucket_alone_retains_no_key(struct kunit *test)
 	run(test, "b");
 	KUNIT_EXPECT_EQ(test, query(test, "b"), -ENOENT);
 	expect_counts(test, 0, 0, 0);
+
+	/* The shut down drops the delay of the second key, before any tick. */
+	add_rate_limited(test, "c");
+	add_rate_limited(test, "d");
+	KUNIT_EXPECT_EQ(test, query(test, "d"), DELAYED | FAILED);
+	wq_shutdown(queue(test));
+	KUNIT_EXPECT_EQ(test, query(test, "d"), -ENOENT);
 }
 
 /* wq_item.failures and wq_stat.failed are the queue's own count. */

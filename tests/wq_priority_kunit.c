@@ -403,6 +403,24 @@ static void key_whose_lease_expires_keeps_its_level(struct kunit *test)
 	run_at(test, "b", 9);
 }
 
+static void key_that_is_lost_again_without_memory_keeps_the_level_of_its_run(struct kunit *test)
+{
+	struct wq_item item;
+	u8 buf[8];
+
+	skip_unless_adds_fail(test);
+	queue_of_levels(test, AGEING, SEC);
+	add_level(test, "a", 4);
+	lose(test, "a", 4);
+	KUNIT_EXPECT_EQ(test, wq_get_leased(queue(test), &item, buf, sizeof(buf), 0), 0);
+	add_level(test, "a", -4);
+	fail_nth(1);
+	pass(test, SEC);
+	KUNIT_EXPECT_TRUE(test, has_failed());
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | FAILED);
+	run_at(test, "a", 4);
+}
+
 /* --- ageing --- */
 
 /* While the higher of two levels never gets empty, one get in @n takes the lower one. */
@@ -875,6 +893,7 @@ static struct kunit_case priority_cases[] = {
 	KUNIT_CASE(key_that_is_given_back_has_the_highest_level_of_run_and_adds),
 	KUNIT_CASE(key_that_is_lost_twice_keeps_the_level_of_an_add_during_its_first_run),
 	KUNIT_CASE(key_whose_lease_expires_keeps_its_level),
+	KUNIT_CASE(key_that_is_lost_again_without_memory_keeps_the_level_of_its_run),
 	KUNIT_CASE_SLOW(one_of_so_many_gets_takes_the_first_key_of_the_other_level),
 	KUNIT_CASE(every_level_is_served_while_the_highest_one_never_gets_empty),
 	KUNIT_CASE_SLOW(key_of_each_level_is_handed_out_within_the_bound),

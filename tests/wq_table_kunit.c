@@ -400,6 +400,21 @@ static void short_chains_merge_without_other_memory(struct kunit *test)
 	EXPECT_ALL_SAME(test, &m->verdict);
 }
 
+static void longer_chains_merge_with_a_spare_bucket(struct kunit *test)
+{
+	struct model *m = test->priv;
+	u32 n;
+
+	/* Four keys each in the buckets 3 and 7, and a long chain in bucket 0. */
+	for (n = 0; n < 35; n++)
+		check_insert(m, n, n << 4 | (n < 8 ? 3 + n % 2 * 4 : 0));
+	KUNIT_EXPECT_EQ(test, m->t.buckets, 8U);
+	while (n > 15)
+		take_out(m, --n);
+	KUNIT_EXPECT_EQ(test, m->t.buckets, 7U);
+	EXPECT_ALL_SAME(test, &m->verdict);
+}
+
 /* The pair's second hashes are equal with a secret of 0. */
 static void keys_of_equal_places_are_found_and_listed(struct kunit *test)
 {
@@ -628,6 +643,7 @@ static struct kunit_case table_cases[] = {
 	KUNIT_CASE(keys_of_a_full_chain_are_spilled),
 	KUNIT_CASE(memory_of_removed_keys_serves_the_next_ones),
 	KUNIT_CASE(short_chains_merge_without_other_memory),
+	KUNIT_CASE(longer_chains_merge_with_a_spare_bucket),
 	KUNIT_CASE(keys_of_equal_places_are_found_and_listed),
 	KUNIT_CASE_SLOW(buckets_grow_and_go_with_the_keys),
 	KUNIT_CASE_SLOW(buckets_go_as_keys_go),

@@ -196,6 +196,9 @@ TEST_F(map, delayed_key_has_no_mark)
 	ASSERT_EQ(0, add_marked(self->q, "a", 0, WQ_ADD_DROP_DELAY, &mark));
 	ASSERT_TRUE(waits(self->map, &mark));
 	ASSERT_LE(0, q_cancel(self->q, "b"));
+	/* the shortest delay */
+	ASSERT_EQ(1, add_marked(self->q, "c", 1, 0, &mark));
+	ASSERT_EQ(WQ_NO_COUNTER, mark.counter);
 }
 
 TEST_F(map, add_of_a_queue_that_nobody_maps_has_no_mark)

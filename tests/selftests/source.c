@@ -94,8 +94,18 @@ TEST_F(source, bad_arguments_fail_and_attach_nothing)
 {
 	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH), seen;
 	struct wq_fs_args args = self->fs;
+	static const struct wq_source_op reported[] = {
+		{ .uid = 1 }, { .state = 1 }, { .error = 1 }, { .failed = 1 }, { .rescans = 1 },
+	};
 	char page[8192] = "";
 
+	for (size_t i = 0; i < ARRAY_SIZE(reported); i++) {
+		op = reported[i];
+		op.size = sizeof(op);
+		op.op = WQ_SOURCE_ATTACH;
+		EXPECT_EQ(-EINVAL, attach_op(self->q, &op, "fs", &self->fs, sizeof(self->fs)));
+	}
+	op = op_of(WQ_SOURCE_ATTACH);
 	op.delay = -1;
 	EXPECT_EQ(-EINVAL, attach_op(self->q, &op, "fs", &args, sizeof(args)));
 	op = op_of(WQ_SOURCE_ATTACH);
@@ -610,6 +620,7 @@ TEST_F(source, a_full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 	put("b");
 	put("d/e/x");
 	put("d/y");
+	put("d/e/z");
 	settle();
 	EXPECT_TRUE(next_is(q, "a"));
 	EXPECT_TRUE(next_is(q, "b"));

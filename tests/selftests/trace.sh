@@ -448,7 +448,7 @@ test_debugfs_metrics_equal_stat_and_are_for_root() {
 	among longest 100000000 20000000000 "$(metric_ns longest_running_processor_seconds)"
 	text=$(<$debug/$q/metrics)
 	matches metrics 'queue_duration_seconds.*work_duration_seconds' "$text"
-	matches mean "work_duration_seconds [0-9. ]+"$'\n'"  of 1, mean [0-9.]+ m?s" "$text"
+	matches mean "work_duration_seconds [0-9. ]+"$'\n'"  of 1, mean [0-9.]+ m?s"$'\n'"  up to" "$text"
 	among "work_duration_seconds" 100000000 20000000000 "$(metric_ns work_duration_seconds)"
 	for name in ready blocked processing delayed failed retained consumers; do
 		among $name 0 5 "$(metric $name)"
@@ -459,10 +459,10 @@ test_debugfs_metrics_equal_stat_and_are_for_root() {
 
 test_debugfs_metrics_show_levels_and_groups() {
 	shown_queue --order priority
-	wq add --priority 31 $q a
-	wq add --priority -32 $q b
-	wq add --priority -32 $q c
-	matches levels $'\n'"ready +3"$'\n'"  level 31 +1"$'\n'"  level -32 +2"$'\n'"blocked +0" "$(<$debug/$q/metrics)"
+	wq add --priority 127 $q a
+	wq add --priority -128 $q b
+	wq add --priority -128 $q c
+	matches levels $'\n'"ready +3"$'\n'"  level 127 +1"$'\n'"  level -128 +2"$'\n'"blocked +0" "$(<$debug/$q/metrics)"
 	wq unlink $q
 	eventually hidden
 	shown_queue --order groups:/:1

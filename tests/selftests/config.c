@@ -625,6 +625,10 @@ TEST_F(quota, set_of_max_keys_charges_the_creator)
 		.set = WQ_ATTR_MAX_KEYS, .max_keys = 1001 }));
 	EXPECT_EQ(0, set_as(ALICE, OTHERS, 0, q, (struct wq_attrs){
 		.set = WQ_ATTR_MAX_KEYS, .max_keys = 900 }));
+	/* no change is accepted, although the queue is above the quota now */
+	ASSERT_EQ(0, write_file(USER_KEYS, "10"));
+	EXPECT_EQ(0, set_as(ALICE, OTHERS, 0, q, (struct wq_attrs){
+		.set = WQ_ATTR_MAX_KEYS, .max_keys = 900 }));
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
 		_exit(charged_keys() != 900);

@@ -409,13 +409,20 @@ TEST_F(queue, query_returns_age_due_and_holder_in_every_state)
 
 TEST_F(queue, query_of_a_retained_key_has_no_times)
 {
+	struct wq_limiter_spec hour = { .kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = HOUR };
+	struct wq_attrs limited = {
+		.size = sizeof(limited), .set = WQ_ATTR_LIMITER, .limiters = addr_of(&hour),
+		.num_limiters = 1,
+	};
 	struct wq_key_op ks;
 	struct item it;
 
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &limited));
 	ASSERT_EQ(1, q_add_flags(self->q, "a", 0, WQ_ADD_RATE_LIMITED));
 	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, key_state(self->q, WQ_DO_QUERY, "a", &ks));
 	ASSERT_EQ(1, ks.info.failures);
-	ASSERT_EQ(0, q_get(self->q, &it, 20 * SEC));
+	ASSERT_LE(0, q_add_flags(self->q, "a", 0, WQ_ADD_DROP_DELAY));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	ASSERT_EQ(MINE | WQ_KEY_FAILED, key_state(self->q, WQ_DO_QUERY, "a", &ks));
 	ASSERT_EQ(getpid(), ks.info.holder);
 	ASSERT_EQ(0, q_done(self->q, &it));

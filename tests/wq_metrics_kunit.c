@@ -13,6 +13,7 @@
 #include <linux/wq.h>
 
 #include "wq_kunit.h"
+#include "wq_kunit_internals.h"
 #include "wq_kunit_steps.h"
 
 #define YEAR	(365 * 24 * HOUR)
@@ -503,6 +504,11 @@ static void keys_may_be_done_in_every_order(struct kunit *test)
 
 /* --- what it costs --- */
 
+static void a_queue_without_keys_needs_its_struct_and_its_table(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, stats(test)->memory, memory_without_keys(queue(test)));
+}
+
 static void a_queue_without_a_name_has_no_times(struct kunit *test)
 {
 	const struct wq_stat *st;
@@ -838,6 +844,7 @@ static struct kunit_case metrics_cases[] = {
 	KUNIT_CASE(sums_are_exact),
 	KUNIT_CASE(all_durations_are_0_if_the_clock_stands_still),
 	KUNIT_CASE(keys_may_be_done_in_every_order),
+	KUNIT_CASE(a_queue_without_keys_needs_its_struct_and_its_table),
 	KUNIT_CASE(a_queue_without_a_name_has_no_times),
 	KUNIT_CASE(a_queue_without_a_name_reads_no_clock),
 	KUNIT_CASE(a_queue_with_a_name_reads_the_clock_once_a_call_at_most),

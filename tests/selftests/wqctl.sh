@@ -2608,6 +2608,7 @@ test_info_shows_the_used_quota() {
 
 test_messages_escape_what_a_terminal_would_obey() {
 	local c
+	local -x LC_ALL=C.UTF-8
 	for c in "ls $(printf '\33')[31mx" "add $(printf 'q\u200b') k" "create --order=$(printf '\33') q" \
 		"ls --$(printf '\33')[31m" "$(printf '\33')[31m" "create --lease=$(printf '\33') q"; do
 		# shellcheck disable=SC2086  # words
@@ -2618,6 +2619,7 @@ test_messages_escape_what_a_terminal_would_obey() {
 }
 
 test_two_keys_never_look_equal() {
+	local -x LC_ALL=C.UTF-8
 	queue
 	wq add $q "$(printf 'a\u200bb')" ab "$(printf 'e\u0301')" "$(printf '\u00e9')"
 	is "names" 4 "$(wq ls $q | tail -n +2 | awk '{ print $NF }' | sort -u | wc -l)"

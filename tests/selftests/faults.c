@@ -438,12 +438,6 @@ static void held_keys(struct world *w)
 	add_keys(w, 0, 10, 0);
 }
 
-static void held_keys_and_a_directory(struct world *w)
-{
-	held_keys(w);
-	must(has_directory(w->name) ? 0 : -ENOENT);
-}
-
 static void keys_to_held_ones(struct world *w)
 {
 	held_keys(w);
@@ -1086,33 +1080,18 @@ static int call_epoll(struct world *w)
 	return ret;
 }
 
-static int read_of(const char *path)
+static int call_fdinfo(struct world *w)
 {
-	char text[1024];
+	char path[40], text[1024];
 	int fd, ret;
 
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", w->q);
 	fd = open(path, O_RDONLY);
 	if (fd < 0)
 		return -errno;
 	ret = read(fd, text, sizeof(text)) < 0 ? -errno : 0;
 	close(fd);
 	return ret;
-}
-
-static int call_fdinfo(struct world *w)
-{
-	char path[40];
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", w->q);
-	return read_of(path);
-}
-
-static int call_state(struct world *w)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), DEBUGFS_WQ "/%s/state", w->name);
-	return read_of(path);
 }
 
 /* The release of a consumer can't fail. */
@@ -1192,7 +1171,6 @@ CALL(drain) { .setup = no_keys, .call = call_drain };
 CALL(poll) { .setup = ready_keys, .call = call_poll };
 CALL(epoll) { .setup = ready_keys, .call = call_epoll };
 CALL(fdinfo) { .setup = held_keys, .call = call_fdinfo };
-CALL(state_in_debugfs) { .setup = held_keys_and_a_directory, .call = call_state };
 CALL(close) { .setup = held_by_the_other, .call = call_close };
 CALL(close_of_the_second_consumer_that_loses_its_keys) {
 	.setup = held_again_by_the_other, .call = call_close, .tail = true,

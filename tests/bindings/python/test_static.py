@@ -141,6 +141,10 @@ class Errors(Case):
 
 
 class Builds(Case):
+    def test_import_of_the_package_imports_no_asyncio(self) -> None:
+        code = "import sys, wq; print(*({'asyncio', 'wq._aio'} & set(sys.modules)))"
+        self.assertEqual("\n", self.output(sys.executable, "-c", code))
+
     def test_types_are_clean_with_mypy_strict(self) -> None:
         tests = TOP / "tests/bindings/python"
         ran = subprocess.run(

@@ -22,8 +22,9 @@ class Waiters:
         self._epoll = select.epoll()
         self._epoll.register(fd, select.EPOLLIN | select.EPOLLPRI)
 
-    def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
+    def serves(self) -> bool:
         """Whether a task of this loop can wait. Raises RuntimeError if another loop's tasks do."""
+        loop = asyncio.get_running_loop()
         if self._tasks and self._loop is not loop:
             raise RuntimeError("tasks of another event loop wait for this queue: open_same() makes "
                                "a consumer of this loop's own")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-only
 """Queues."""
-import asyncio
 import contextlib
 import ctypes
 import dataclasses
@@ -10,9 +9,9 @@ import os
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from . import _abi, _aio, _batch, _source
+from . import _abi, _batch, _source
 from ._abi import (AddFlag, Attributes, End, Info, KeyInfo, KeyState, LimiterSpec, Order, Pause,
                    QueueInfo, Source, SourceFlag, Stat)
 from ._batch import Batch, Records
@@ -22,6 +21,10 @@ from ._lib import (Key, ShutDown, UnknownKey, call, checked, error_of, figures, 
 from ._limiter import Limiter, specs_of
 from ._producer import Producer
 from ._source import Watched
+
+# Only tasks need it, and asyncio takes as long to import as all the rest.
+if TYPE_CHECKING:
+    from . import _aio
 
 Access = Literal["r", "w", "rw"]
 _ACCESS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "rw": os.O_RDWR}
@@ -409,13 +412,13 @@ class Queue:
 
     async def aget(self) -> Item:
         """get() for asyncio. asyncio.timeout() limits the wait."""
-        loop = asyncio.get_running_loop()
+        from . import _aio
         while True:
             try:
                 return self.get(timeout=0)
             except BlockingIOError:
                 pass
-            if not self._waiters or not self._waiters.serves(loop):
+            if not self._waiters or not self._waiters.serves():
                 self._end_waiters("")
                 self._waiters = _aio.Waiters(self.fileno(), _shown(self._name))
             await self._waiters.wait()
@@ -562,6 +565,7 @@ class Queue:
 
     async def _aend_of(self, fd: int) -> End:
         try:
+            from . import _aio
             await _aio.readable(fd)
             return End(self._checked(call(lib.wq_wait, fd, _abi.WQ_NOWAIT)))
         finally:

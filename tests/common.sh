@@ -6,8 +6,9 @@
 # The C selftests that a developer runs after each edit: those that take up to 3 s, and do not need
 # the module for themselves.
 # shellcheck disable=SC2034  # for tests/run and tests/mutants
-quick_tests=(access arrays badinput bytes config delay drain errors files flush groups libwq limits
-	map metrics mount park pause poll priority queue ratelimit readwrite repeat restore unbound uring)
+quick_tests=(access arrays badinput bytes config debugfs delay drain errors files flush groups
+	libwq limits map metrics mount names park pause poll priority queue ratelimit readwrite repeat
+	restore unbound uring)
 
 say() { echo "wq: $*" >&2; }
 

@@ -1075,6 +1075,8 @@ static void a_controller_runs_objects_and_keys(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, runs_of(B), 1);
 	KUNIT_EXPECT_EQ(test, query_object(A), 0);
 	stop_control(test, true);
+	/* on the stack of a thread that has ended */
+	KUNIT_EXPECT_TRUE(test, !A->x.gone);
 }
 
 static void a_controller_retries_an_object_that_failed(struct kunit *test)

@@ -400,6 +400,20 @@ TEST_F(set, sticky_directory_lets_owners_unlink_and_its_mode_lets_users_create)
 	EXPECT_EQ(EACCES, reap(pid));
 }
 
+/* Whether the last mount at this path has these options in /proc/mounts. */
+static bool mounted_with(const char *path, const char *options)
+{
+	FILE *f = fopen("/proc/mounts", "r");
+	char line[512], at[64];
+	bool has = false;
+
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%*s %63s", at) == 1 && !strcmp(at, path))
+			has = strstr(line, options);
+	fclose(f);
+	return has;
+}
+
 TEST_F(set, options_set_limits_and_the_directory)
 {
 	struct stat st;
@@ -419,6 +433,7 @@ TEST_F(set, options_set_limits_and_the_directory)
 	EXPECT_EQ(-ENOSPC, dir_open(SET, (struct wq_attrs){ .name = "c", .flags = CREATE }));
 	EXPECT_EQ(0, unlink(SET "/a"));
 	EXPECT_EQ(0, create(SET "/c", 0600));
+	EXPECT_TRUE(mounted_with(SET, ",mode=750,keys=7,queues=2 "));
 }
 
 TEST_F(set, a_remount_sets_limits)

@@ -25,29 +25,6 @@ static int q_kick(int fd, const char *key, __u32 count)
 	return verb(fd, WQ_IOC_KEY, &args) ?: (int)args.count;
 }
 
-/* One key's done with an outcome, and with a reason unless it is NULL. */
-static int q_done_reason(int fd, const struct item *it, __u16 outcome,
-			 const struct wq_reason_rec *reason)
-{
-	union one one;
-	__s32 result = -4711;
-	struct wq_done args = {
-		.size = sizeof(args), .keys = { addr_of(&one), WQ_REC_SIZE(it->len), 1 },
-		.results = addr_of(&result), .reasons = addr_of(reason),
-	};
-
-	rec_set(&one, it->key, it->len, it->token)->flags = outcome;
-	return verb(fd, WQ_IOC_DONE, &args) ?: result;
-}
-
-static struct wq_reason_rec reason_of(__u32 error, const char *text)
-{
-	struct wq_reason_rec rec = { .error = error, .len = strlen(text) };
-
-	memcpy(rec.text, text, rec.len);
-	return rec;
-}
-
 /* Add, get and give up a key. */
 static int park(int fd, const char *key, __u32 error, const char *text)
 {

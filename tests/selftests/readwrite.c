@@ -78,10 +78,13 @@ TEST_F(queue, write_adds_a_key_and_returns_its_length)
 
 TEST_F(queue, write_of_a_key_that_waits_is_coalesced)
 {
+	struct iovec iov = { "a", 1 };
+
 	ASSERT_EQ(1, q_put(self->q, "a"));
 	ASSERT_EQ(1, q_put(self->q, "a"));
+	ASSERT_EQ(1, writev(self->q, &iov, 1));
 	ASSERT_EQ(1, q_stat(self->q).ready);
-	ASSERT_EQ(1, q_stat(self->q).coalesced);
+	ASSERT_EQ(2, q_stat(self->q).coalesced);
 }
 
 TEST_F(queue, write_of_0_bytes_or_more_than_a_key_fails_with_EINVAL_and_changes_nothing)

@@ -403,6 +403,29 @@ static inline int q_done_key(int fd, const char *key)
 }
 
 /* 0 touched, or the key's error. */
+/* One key's done with an outcome, and with a reason unless it is NULL. */
+static inline int q_done_reason(int fd, const struct item *it, __u16 outcome,
+			 const struct wq_reason_rec *reason)
+{
+	union one one;
+	__s32 result = -4711;
+	struct wq_done args = {
+		.size = sizeof(args), .keys = { addr_of(&one), WQ_REC_SIZE(it->len), 1 },
+		.results = addr_of(&result), .reasons = addr_of(reason),
+	};
+
+	rec_set(&one, it->key, it->len, it->token)->flags = outcome;
+	return verb(fd, WQ_IOC_DONE, &args) ?: result;
+}
+
+static inline struct wq_reason_rec reason_of(__u32 error, const char *text)
+{
+	struct wq_reason_rec rec = { .error = error, .len = strlen(text) };
+
+	memcpy(rec.text, text, rec.len);
+	return rec;
+}
+
 static inline int q_touchn(int fd, const void *key, size_t len, __u64 token)
 {
 	union one one;

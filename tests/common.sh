@@ -3,7 +3,7 @@
 # The common functions of the scripts that run tests in guests.  A script sets out, the
 # folder of its results, and runs in the project's folder.
 
-# The C selftests that a developer runs after each edit: those that take up to 3 s, and do not need
+# The C selftests that a developer runs after each edit: those that take up to 4 s, and do not need
 # the module for themselves.
 # shellcheck disable=SC2034  # for tests/run and tests/mutants
 quick_tests=(access arrays badinput bytes config debugfs delay drain errors files flush groups

@@ -22,7 +22,7 @@
 #include "../include/wq_table.h"
 #include "../include/wq_wait.h"
 
-/* What a queue in order of adds needs while it has no keys, in bytes. */
+/* The memory of a queue in order of adds that has no keys, in bytes. */
 static inline u64 memory_without_keys(const struct wq *q)
 {
 	return sizeof(*q) + wq_table_bytes(&q->table);

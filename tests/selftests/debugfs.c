@@ -156,28 +156,31 @@ static bool shows_hist(const char *text, const char *name, const struct wq_hist 
 /* Whether each figure of stat that metrics has is the same there. */
 static bool shows_figures(const char *name, const struct wq_stat *st)
 {
-	static const char * const figures[] = {
-		"depth depth", "adds adds_total", "retries retries_total", "failures failures_total",
-		"ready ready", "blocked blocked", "ready_groups ready_groups",
-		"processing processing", "delayed delayed", "coalesced coalesced_total",
-		"given_back given_back_total", "given_back_failed given_back_failed_total",
-		"expired expired_total", "canceled canceled_total", "dropped dropped_total",
-		"failed failed", "retained retained", "parked parked", "parked_total parked_total",
-		"park_dropped park_dropped_total", "kicked kicked_total", "disabled disabled",
-		"flushes flushes", "keys keys", "max_keys max_keys", "consumers consumers",
-		"memory memory_bytes",
+	static const struct {
+		const char *field, *metric;
+	} figures[] = {
+		{ "depth", "depth" }, { "adds", "adds_total" }, { "retries", "retries_total" },
+		{ "failures", "failures_total" }, { "ready", "ready" }, { "blocked", "blocked" },
+		{ "ready_groups", "ready_groups" }, { "processing", "processing" },
+		{ "delayed", "delayed" }, { "coalesced", "coalesced_total" },
+		{ "given_back", "given_back_total" },
+		{ "given_back_failed", "given_back_failed_total" }, { "expired", "expired_total" },
+		{ "canceled", "canceled_total" }, { "dropped", "dropped_total" },
+		{ "failed", "failed" }, { "retained", "retained" }, { "parked", "parked" },
+		{ "parked_total", "parked_total" }, { "park_dropped", "park_dropped_total" },
+		{ "kicked", "kicked_total" }, { "disabled", "disabled" }, { "flushes", "flushes" },
+		{ "keys", "keys" }, { "max_keys", "max_keys" }, { "consumers", "consumers" },
+		{ "memory", "memory_bytes" },
 	};
 	const struct stat_field *f;
-	char field[32], metric[32];
 	bool same = true;
 
 	for (size_t i = 0; i < ARRAY_SIZE(figures); i++) {
-		sscanf(figures[i], "%31s %31s", field, metric);
-		for (f = stat_fields; strcmp(f->name, field);)
+		for (f = stat_fields; strcmp(f->name, figures[i].field);)
 			if (++f == stat_fields + ARRAY_SIZE(stat_fields))
 				abort();
-		same = equal(metric, stat_value(st, f),
-			     read_field(file_of(name, "metrics"), metric)) && same;
+		same = equal(figures[i].metric, stat_value(st, f),
+			     read_field(file_of(name, "metrics"), figures[i].metric)) && same;
 	}
 	return same;
 }
@@ -213,10 +216,22 @@ TEST_F(debugfs, metrics_are_those_of_stat)
 	ASSERT_EQ(0, q_done(self->q, &c));
 }
 
+/* A time in seconds with nine decimals, in ns; -1: the text has no such line. */
+static long long ns_of(const char *text, const char *name)
+{
+	const char *line = strstr(text, name);
+	char *part;
+	__s64 s;
+
+	if (!line)
+		return -1;
+	s = strtoll(line + strlen(name), &part, 10);
+	return *part == '.' && strspn(part + 1, "0123456789") == 9 ? s * SEC + atoll(part + 1) : -1;
+}
+
 TEST_F(debugfs, times_of_metrics_are_seconds)
 {
 	struct wq_stat before, after;
-	double unfinished, longest, oldest;
 	struct item it;
 
 	self->q = open_shown(self->name, (struct wq_attrs){});
@@ -227,13 +242,12 @@ TEST_F(debugfs, times_of_metrics_are_seconds)
 	before = q_stat(self->q);
 	ASSERT_LT(0, text_of(self->name, "metrics", self->text));
 	after = q_stat(self->q);
-	ASSERT_EQ(1, sscanf(strstr(self->text, "\nunfinished_work_seconds"), "%*s %lf", &unfinished));
-	ASSERT_EQ(1, sscanf(strstr(self->text, "\nlongest_running_processor_seconds"), "%*s %lf",
-			    &longest));
-	ASSERT_EQ(1, sscanf(strstr(self->text, "\noldest_ready_seconds"), "%*s %lf", &oldest));
-	EXPECT_TRUE(within("unfinished", before.unfinished, after.unfinished, unfinished * SEC + 0.5));
-	EXPECT_TRUE(within("longest", before.longest, after.longest, longest * SEC + 0.5));
-	EXPECT_TRUE(within("oldest", before.oldest, after.oldest, oldest * SEC + 0.5));
+	EXPECT_TRUE(within("unfinished", before.unfinished, after.unfinished,
+			   ns_of(self->text, "\nunfinished_work_seconds")));
+	EXPECT_TRUE(within("longest", before.longest, after.longest,
+			   ns_of(self->text, "\nlongest_running_processor_seconds")));
+	EXPECT_TRUE(within("oldest", before.oldest, after.oldest,
+			   ns_of(self->text, "\noldest_ready_seconds")));
 }
 
 static int add_at_level(int q, const char *key, int level)

@@ -412,7 +412,7 @@ test_debugfs_hostile_keys_are_escaped_and_bounded() {
 # the queue.
 shown() { [ -e $debug/$q/state ]; }
 hidden() { [ ! -e $debug/$q ]; }
-shown_queue() { queue "$@"; eventually shown; }
+shown_queue() { queue; eventually shown; }
 
 # metric NAME: its value in debugfs
 metric() {

@@ -45,7 +45,7 @@ static const char *file_of(const char *name, const char *file)
 	return path;
 }
 
-/* The length of the text; -1 if it is longer than a file may be. */
+/* The length of the text, or -errno; -EFBIG: it is longer than a file may be. */
 static int text_of(const char *name, const char *file, char *text)
 {
 	FILE *f = fopen(file_of(name, file), "r");
@@ -56,7 +56,7 @@ static int text_of(const char *name, const char *file, char *text)
 	len = fread(text, 1, TEXT_SIZE, f);
 	fclose(f);
 	if (len == TEXT_SIZE)
-		return -1;
+		return -EFBIG;
 	text[len] = 0;
 	return len;
 }
@@ -250,19 +250,6 @@ TEST_F(debugfs, times_of_metrics_are_seconds)
 			   ns_of(self->text, "\noldest_ready_seconds")));
 }
 
-static int add_at_level(int q, const char *key, int level)
-{
-	union one one;
-	__s32 result = 4711;
-	struct array a = {
-		.recs = rec_set(&one, key, strlen(key), 0), .used = WQ_REC_SIZE(strlen(key)),
-		.count = 1, .results = &result,
-	};
-
-	one.rec.priority = level;
-	return q_add_array(q, &a) ?: result;
-}
-
 TEST_F(debugfs, levels_are_shown_from_the_highest)
 {
 	static const char levels[] =
@@ -272,9 +259,9 @@ TEST_F(debugfs, levels_are_shown_from_the_highest)
 		"blocked                              0\n";
 
 	self->q = open_shown(self->name, (struct wq_attrs){ .order = WQ_ORDER_PRIORITY });
-	ASSERT_EQ(1, add_at_level(self->q, "low", -128));
-	ASSERT_EQ(1, add_at_level(self->q, "high", 127));
-	ASSERT_EQ(1, add_at_level(self->q, "second", -128));
+	ASSERT_EQ(1, q_add_level(self->q, "low", -128, 0, 0));
+	ASSERT_EQ(1, q_add_level(self->q, "high", 127, 0, 0));
+	ASSERT_EQ(1, q_add_level(self->q, "second", -128, 0, 0));
 	ASSERT_LT(0, text_of(self->name, "metrics", self->text));
 	EXPECT_NE(NULL, strstr(self->text, levels)) TH_LOG("%s", self->text);
 	EXPECT_TRUE(state_is(self->name,
@@ -305,6 +292,16 @@ TEST_F(debugfs, only_the_owner_of_the_machine_reads_the_files)
 
 TEST_F(debugfs, state_lists_the_holders_from_the_longest_and_the_next_delay)
 {
+	static const char shown[] =
+		"N: %1$s, 2 consumers\n"
+		"processing: 2\n"
+		"  \"first\" by process %2$u, for T\n"
+		"  \"second\" by process %2$u, for T, dirty\n"
+		"ready: 2, of these given back: 0\n"
+		"  \"third\", for T\n"
+		"  \"fourth\", for T\n"
+		"%3$s"
+		"parked: 0\n";
 	struct wq_limiter_spec hour = {
 		.kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = HOUR,
 	};
@@ -325,31 +322,14 @@ TEST_F(debugfs, state_lists_the_holders_from_the_longest_and_the_next_delay)
 	ASSERT_EQ(0, q_get(other, &it, 0));
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	ASSERT_EQ(1, q_add(self->q, "second"));
-	EXPECT_TRUE(state_isf(self->name,
-			      "N: open, 2 consumers\n"
-			      "processing: 2\n"
-			      "  \"first\" by process %1$u, for T\n"
-			      "  \"second\" by process %1$u, for T, dirty\n"
-			      "ready: 2, of these given back: 0\n"
-			      "  \"third\", for T\n"
-			      "  \"fourth\", for T\n"
+	EXPECT_TRUE(state_isf(self->name, shown, "open", getpid(),
 			      "delayed: 2\n"
-			      "  \"failing\", due in T, failed 1 times\n"
-			      "parked: 0\n", getpid()));
+			      "  \"failing\", due in T, failed 1 times\n"));
 	ASSERT_EQ(0, q_shutdown(self->q));
-	EXPECT_TRUE(state_isf(self->name,
-			      "N: shut down, 2 consumers\n"
-			      "processing: 2\n"
-			      "  \"first\" by process %1$u, for T\n"
-			      "  \"second\" by process %1$u, for T, dirty\n"
-			      "ready: 2, of these given back: 0\n"
-			      "  \"third\", for T\n"
-			      "  \"fourth\", for T\n"
-			      "delayed: 0\n"
-			      "parked: 0\n", getpid()));
+	EXPECT_TRUE(state_isf(self->name, shown, "shut down", getpid(), "delayed: 0\n"));
 }
 
-TEST_F(debugfs, state_shows_leases_and_disabled_keys)
+TEST_F(debugfs, files_show_leases_and_disabled_keys)
 {
 	struct item it;
 
@@ -364,6 +344,7 @@ TEST_F(debugfs, state_shows_leases_and_disabled_keys)
 			      "ready: 0, of these given back: 0\n"
 			      "delayed: 0\n"
 			      "parked: 0\n", getpid()));
+	EXPECT_EQ(HOUR, read_field(file_of(self->name, "attributes"), "lease"));
 }
 
 TEST_F(debugfs, state_shows_blocked_keys_as_ready_and_16_of_each_kind)

@@ -511,7 +511,7 @@ TEST_F_TIMEOUT(lease, query_returns_the_remaining_lease, LIMIT)
 TEST_F_TIMEOUT(lease, stat_list_fdinfo_and_debugfs_show_leases, LIMIT)
 {
 	struct array a = array_new(4096);
-	char fdinfo[64], metrics[128], attributes[128];
+	char fdinfo[64], metrics[128];
 	__u64 cursor = 0;
 	struct item it;
 	int other, plain;
@@ -521,14 +521,12 @@ TEST_F_TIMEOUT(lease, stat_list_fdinfo_and_debugfs_show_leases, LIMIT)
 	other = q_attach(self->name, O_RDWR);
 	snprintf(fdinfo, sizeof(fdinfo), "/proc/self/fdinfo/%d", other);
 	snprintf(metrics, sizeof(metrics), DEBUGFS_WQ "/%s/metrics", self->name);
-	snprintf(attributes, sizeof(attributes), DEBUGFS_WQ "/%s/attributes", self->name);
 	ASSERT_EQ(300 * MS, q_stat(self->q).lease);
 	ASSERT_EQ(300 * MS, read_field(fdinfo, "wq-lease-ns:"));
 	q_add(self->q, "a");
 	q_add(self->q, "b");
 	ASSERT_TRUE(has_directory(self->name));
 	ASSERT_EQ(0, read_field(metrics, "expired_total"));
-	ASSERT_EQ(300 * MS, read_field(attributes, "lease"));
 	ASSERT_EQ(0, q_get(other, &it, 0));
 	ASSERT_EQ(0, q_get(other, &it, 0));
 	ASSERT_EVENTUALLY(q_stat(self->q).expired == 2);

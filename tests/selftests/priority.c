@@ -22,25 +22,9 @@ static int open_order(const char *name, __u32 flags, __u32 order, __u32 arg, __u
 	return ret;
 }
 
-static int add_flags(int q, const char *key, int level, __s64 delay, __u16 flags)
-{
-	union one one;
-	struct wq_rec *rec = rec_set(&one, key, strlen(key), 0);
-	__s32 result = -4711;
-	struct wq_add args = {
-		.size = sizeof(args), .keys = { addr_of(rec), WQ_REC_SIZE(rec->len), 1 },
-		.results = addr_of(&result),
-	};
-
-	rec->priority = level;
-	rec->delay = delay;
-	rec->flags = flags;
-	return verb(q, WQ_IOC_ADD, &args) ?: result;
-}
-
 static int add(int q, const char *key, int level)
 {
-	return add_flags(q, key, level, 0, 0);
+	return q_add_level(q, key, level, 0, 0);
 }
 
 /* The level that query reports, or an error below WQ_MIN_PRIORITY. */
@@ -165,7 +149,7 @@ TEST_F(priority, list_reports_levels)
 	__u64 cursor = 0;
 
 	ASSERT_EQ(1, add(self->q, "a", -7));
-	ASSERT_EQ(1, add_flags(self->q, "b", 9, HOUR, 0));
+	ASSERT_EQ(1, q_add_level(self->q, "b", 9, HOUR, 0));
 	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
 	ASSERT_EQ(2, a.count);
 	row = row_at(&a, 0);

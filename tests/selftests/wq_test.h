@@ -338,8 +338,8 @@ static inline int q_add(int fd, const char *key)
 	return q_addn(fd, key, strlen(key));
 }
 
-/* As q_add(), with the delay and the flags of the record. */
-static inline int q_add_flags(int fd, const char *key, __s64 delay, __u16 flags)
+/* As q_add(), with the level, the delay and the flags of the record. */
+static inline int q_add_level(int fd, const char *key, int level, __s64 delay, __u16 flags)
 {
 	union one one;
 	__s32 result = 4711;
@@ -349,10 +349,16 @@ static inline int q_add_flags(int fd, const char *key, __s64 delay, __u16 flags)
 	};
 	int ret;
 
+	one.rec.priority = level;
 	one.rec.delay = delay;
 	one.rec.flags = flags;
 	ret = q_add_array(fd, &a);
 	return ret ?: result;
+}
+
+static inline int q_add_flags(int fd, const char *key, __s64 delay, __u16 flags)
+{
+	return q_add_level(fd, key, 0, delay, flags);
 }
 
 static inline int q_add_after(int fd, const char *key, __s64 delay)
@@ -402,10 +408,9 @@ static inline int q_done_key(int fd, const char *key)
 	return q_donen(fd, key, strlen(key), 0);
 }
 
-/* 0 touched, or the key's error. */
 /* One key's done with an outcome, and with a reason unless it is NULL. */
 static inline int q_done_reason(int fd, const struct item *it, __u16 outcome,
-			 const struct wq_reason_rec *reason)
+				const struct wq_reason_rec *reason)
 {
 	union one one;
 	__s32 result = -4711;
@@ -426,6 +431,7 @@ static inline struct wq_reason_rec reason_of(__u32 error, const char *text)
 	return rec;
 }
 
+/* 0 touched, or the key's error. */
 static inline int q_touchn(int fd, const void *key, size_t len, __u64 token)
 {
 	union one one;

@@ -22,7 +22,7 @@ from ._limiter import Limiter, specs_of
 from ._producer import Producer
 from ._source import Watched
 
-# Only tasks need it, and asyncio takes as long to import as all the rest.
+# Only tasks need _aio, whose asyncio takes as long to import as all the rest of the package.
 if TYPE_CHECKING:
     from . import _aio
 

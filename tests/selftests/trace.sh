@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Tracepoints, the tools that use them, and debugfs, of which debugfs.c has the rest.  Prints TAP.
-# Runs as root on a machine with the module loaded, tracefs and debugfs; WQCTL is the path of wqctl,
-# SRC that of the project.
+# Tracepoints, the tools that use them, and hostile keys and the directory in debugfs.  debugfs.c
+# tests the other files of debugfs.  Prints TAP.  Runs as root on a machine with the module loaded,
+# tracefs and debugfs; WQCTL is the path of wqctl, SRC that of the project.
 #
 # The tests run through their names, and the queue's name needs no quotes.
 # shellcheck disable=SC2317,SC2086,SC1010

@@ -300,8 +300,7 @@ TEST_F(debugfs, state_lists_the_holders_from_the_longest_and_the_next_delay)
 		"ready: 2, of these given back: 0\n"
 		"  \"third\", for T\n"
 		"  \"fourth\", for T\n"
-		"%3$s"
-		"parked: 0\n";
+		"%3$sparked: 0\n";
 	struct wq_limiter_spec hour = {
 		.kind = WQ_LIMITER_EXPONENTIAL, .base = HOUR, .max = HOUR,
 	};

@@ -11,6 +11,7 @@
 #include "wq_users.h"
 
 #include <dirent.h>
+#include <ftw.h>
 #include <limits.h>
 #include <sched.h>
 #include <sys/inotify.h>
@@ -311,6 +312,8 @@ TEST_F(source, a_tree_needs_CAP_SYS_ADMIN_and_children_need_read_permission)
 	EXPECT_EQ(0, reap(pid));
 }
 
+/* User-mode Linux would take a quarter of a minute for its system calls. */
+#ifndef FAULTS
 TEST_F_TIMEOUT(source, a_burst_of_30000_files_with_3_writes_names_all_files, 300)
 {
 	struct array a = array_new(1 << 20);
@@ -359,6 +362,7 @@ TEST_F_TIMEOUT(source, a_burst_of_30000_files_with_3_writes_names_all_files, 300
 	EXPECT_EQ(0, first(self->q).failed);
 	close(in);
 }
+#endif
 
 /* The shortest of 20 attaches, ns. */
 static __s64 time_of_attach(int q, struct wq_fs_args *args)
@@ -842,7 +846,7 @@ static void random_step(void)
 	}
 }
 
-/* Without a process, because most keys are names of files. */
+/* Without a process, which would take most of the time. */
 static void copy_file(const char *from, const char *to)
 {
 	int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600), n;
@@ -854,33 +858,63 @@ static void copy_file(const char *from, const char *to)
 	close(out);
 }
 
+static int remove_one(const char *path, const struct stat *, int, struct FTW *)
+{
+	return remove(path);
+}
+
+static void remove_all(const char *path)
+{
+	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static const char *copied_from, *copied_to;
+
+static int copy_one(const char *path, const struct stat *, int type, struct FTW *)
+{
+	char to[300];
+
+	snprintf(to, sizeof(to), "%s%s", copied_to, path + strlen(copied_from));
+	if (type == FTW_D)
+		mkdir(to, 0755);
+	else
+		copy_file(path, to);
+	return 0;
+}
+
+static void copy_all(const char *from, const char *to)
+{
+	copied_from = from;
+	copied_to = to;
+	nftw(from, copy_one, 16, FTW_PHYS);
+}
+
 /* Make @to/path as @from/path is, with all below if @whole. */
 static void reconcile(const char *from, const char *to, const char *path, bool whole)
 {
-	char source[300], copy[300], text[1300];
+	char source[300], copy[300];
 	struct stat st;
+	bool is_file;
 
 	snprintf(source, sizeof(source), "%s/%s", from, path);
 	snprintf(copy, sizeof(copy), "%s/%s", to, path);
+	remove_all(copy);
+	is_file = !lstat(source, &st) && S_ISREG(st.st_mode);
 	/* If a copy fails, its directory is not there yet, and the key of that comes. */
-	if (whole || (unlink(copy) && errno == EISDIR)) {
-		snprintf(text, sizeof(text), "rm -rf '%s'; test ! %s '%s' || cp -r '%s' '%s' 2>/dev/null",
-			 copy, whole ? "-e" : "-f", source, source, copy);
-		(void)!system(text);
-	} else if (!lstat(source, &st) && S_ISREG(st.st_mode)) {
+	if (is_file)
 		copy_file(source, copy);
-	}
+	else if (whole)
+		copy_all(source, copy);
 }
 
 static void consume(int q, const char *from, const char *to, int most)
 {
 	struct item item;
-	char text[200];
 
 	while (most-- && !q_get(q, &item, 0)) {
 		if (!strcmp(item.key, "/")) {
-			snprintf(text, sizeof(text), "rm -rf '%s'; cp -r '%s' '%s'", to, from, to);
-			command(text);
+			remove_all(to);
+			copy_all(from, to);
 		} else if (item.key[item.len - 1] == '/') {
 			item.key[item.len - 1] = 0;
 			reconcile(from, to, item.key, true);

@@ -496,6 +496,10 @@ func (l *liveSink) listEnds(rev int64) error {
 			m.gone(key, rev)
 		}
 	}
+	// The own key can be deleted before the session's first listing, which then adds no member.
+	if key := m.layout.members() + m.name; !m.seen[key] {
+		m.gone(key, rev)
+	}
 	for n := range m.shards {
 		if key := m.layout.owner(n); !m.seen[key] {
 			m.gone(key, rev)

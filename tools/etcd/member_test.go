@@ -67,6 +67,27 @@ func TestClaimEndsWithTheSession(t *testing.T) {
 	}
 }
 
+// Another program can delete it between the join and the first listing.
+func TestListingWithoutTheOwnKeyEndsTheSession(t *testing.T) {
+	for _, there := range []bool{true, false} {
+		m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1}, nil)
+		ctx, end := context.WithCancelCause(context.Background())
+		m.session = &session{ctx: ctx, end: end}
+		feed := (*liveSink)(m)
+		feed.listBegins()
+		// Another member, which the shard belongs to.
+		m.choice = []string{"b"}
+		if there {
+			m.seen[m.layout.members()+"a"] = true
+		}
+		feed.listEnds(1)
+		if ended := ctx.Err() != nil; ended == there {
+			t.Errorf("the own key is there: %t, the session has ended: %t", there, ended)
+		}
+		end(nil)
+	}
+}
+
 func TestShownTextHasNoControlBytes(t *testing.T) {
 	if got := shown("a\x1b[2J\n\"b\""); got != `a\x1b[2J\n\"b\"` {
 		t.Errorf("got %q", got)

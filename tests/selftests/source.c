@@ -894,16 +894,12 @@ static void reconcile(const char *from, const char *to, const char *path, bool w
 {
 	char source[300], copy[300];
 	struct stat st;
-	bool is_file;
 
 	snprintf(source, sizeof(source), "%s/%s", from, path);
 	snprintf(copy, sizeof(copy), "%s/%s", to, path);
 	remove_all(copy);
-	is_file = !lstat(source, &st) && S_ISREG(st.st_mode);
 	/* If a copy fails, its directory is not there yet, and the key of that comes. */
-	if (is_file)
-		copy_file(source, copy);
-	else if (whole)
+	if (whole || (!lstat(source, &st) && S_ISREG(st.st_mode)))
 		copy_all(source, copy);
 }
 

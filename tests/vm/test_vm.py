@@ -250,6 +250,37 @@ class Guests(unittest.TestCase):
         self.assertEqual((FAILED, "BUG: y"), self.judge("", "wq: z\nBUG: y"))
         self.assertEqual((FAILED, "wq: z"), self.judge("", "a\nwq: z"))
 
+    def boots(self, *guests: tuple[str, str], name: str = "stock", kvm: bool = False) -> int:
+        """How often vm run boots if its guests end with these status lines and logs."""
+        booted = 0
+
+        def run(self: guest._Guest) -> None:
+            nonlocal booted
+            (self.tmp / "result/status").write_text(guests[booted][0])
+            (self.tmp / "console").write_text(guests[booted][1])
+            booted += 1
+
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()), \
+                unittest.mock.patch.multiple(guest, need_kernel=unittest.mock.DEFAULT, install=print,
+                                             pack=lambda *_: b"", kvm_works=lambda: kvm) as fakes, \
+                contextlib.redirect_stdout(io.StringIO()), \
+                unittest.mock.patch.object(guest, "SRC", Path(folder)), \
+                unittest.mock.patch.object(guest._Guest, "run", run):
+            fakes["need_kernel"].return_value = unittest.mock.Mock(
+                definition=definition.define(name), release="6", modules=None)
+            with contextlib.suppress(VmError):
+                guest.run_guest(guest.Request(own_module=False, share=folder, command=["true"]))
+        return booted
+
+    def test_a_stall_before_init_boots_once_more(self) -> None:
+        stall = "[ 22.8] Kernel panic - not syncing: RCU Stall\n"
+        self.assertEqual(2, self.boots(("", stall), ("ok 0", "")))
+        self.assertEqual(2, self.boots(("", stall), ("", stall), ("ok 0", "")))
+        self.assertEqual(1, self.boots(("start\n", stall), ("ok 0", "")))
+        self.assertEqual(1, self.boots(("", "Kernel panic - not syncing: Oops\n"), ("ok 0", "")))
+        self.assertEqual(1, self.boots(("", stall), ("ok 0", ""), kvm=True))
+        self.assertEqual(1, self.boots(("", stall), ("ok 0", ""), name="uml"))
+
     def test_qemu(self) -> None:
         def command(request: guest.Request, kvm: bool = False) -> str:
             return " ".join(guest.qemu_arguments(request, Path("/k"), Path("/t"), Path("/a,b"), kvm))

@@ -187,7 +187,7 @@ struct shown_state {
 	struct shown_keys processing, ready, delayed, parked;
 };
 
-/* Copy the shown parts of an entry.  Returns false if no further entry has room. */
+/* Copy the shown parts of an entry.  Returns false if there is no room for them. */
 static bool copy_entry(struct wq_cs *cs, struct shown_keys *to, struct wq_entry *e)
 {
 	struct shown_key *k;
@@ -200,7 +200,7 @@ static bool copy_entry(struct wq_cs *cs, struct shown_keys *to, struct wq_entry 
 	k->entry = e;
 	k->len = min_t(u32, e->len, WQ_SHOWN_BYTES);
 	memcpy(k->key, wq_shown_key(e), k->len);
-	return to->count < WQ_SHOWN_KEYS;
+	return true;
 }
 
 /* Copy the first entries of a list.  Returns as copy_entry(). */

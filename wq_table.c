@@ -491,11 +491,9 @@ static noinline bool table_merge(struct wq_table *t)
 		len += chain_len(to);
 		if (unlikely(len > WQ_MERGE_MAX))
 			return false;
-		if (len > WQ_SLOTS && !bucket_chained(from) && !bucket_chained(to)) {
-			if (!t->spare)
-				return false;
-			unused = spare_bucket(t, NULL, 0);
-		}
+		/* chain_add() will take the spare one */
+		if (len > WQ_SLOTS && !bucket_chained(from) && !bucket_chained(to) && !t->spare)
+			return false;
 	}
 	while (bucket_len(from))
 		chain_move(t, to, chain_pop(t, from, &unused), &unused);

@@ -121,18 +121,15 @@ void wq_vec_free(struct wq_vec *v)
 }
 WQ_EXPORT_FOR_KUNIT(wq_vec_free);
 
-/* Fill @pre, outside of the lock.  -ENOMEM: @pre may hold some segments, to be freed. */
-int wq_vec_prealloc(struct wq_vec_prealloc *pre, gfp_t gfp)
+/* Fill @pre, outside of the lock, as far as there is memory.  The change itself may still fail. */
+void wq_vec_prealloc(struct wq_vec_prealloc *pre, gfp_t gfp)
 {
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(pre->seg); i++) {
 		if (!pre->seg[i])
 			pre->seg[i] = kzalloc(WQ_SEG_BYTES, gfp);
-		if (!pre->seg[i])
-			return -ENOMEM;
 	}
-	return 0;
 }
 
 void wq_vec_prealloc_free(struct wq_vec_prealloc *pre)

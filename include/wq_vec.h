@@ -28,7 +28,7 @@ int wq_vec_add_segment(struct wq_vec *v, u32 seg, struct wq_vec_prealloc *pre, g
 void wq_vec_trim(struct wq_vec *v, u32 i, u32 per);
 void wq_vec_free(struct wq_vec *v);
 
-int wq_vec_prealloc(struct wq_vec_prealloc *pre, gfp_t gfp);
+void wq_vec_prealloc(struct wq_vec_prealloc *pre, gfp_t gfp);
 void wq_vec_prealloc_free(struct wq_vec_prealloc *pre);
 
 /**

@@ -277,6 +277,28 @@ TEST_F(set, a_file_without_read_or_write_access_and_O_PATH_opens_nothing)
 	close(fd);
 }
 
+TEST_F(set, a_queue_of_the_default_set_stays_without_a_mount_or_a_file)
+{
+	struct stat st;
+	int a, b, again;
+
+	ASSERT_EQ(0, stat(DIRECTORY, &st));
+	ASSERT_EQ(0, umount(DIRECTORY));
+	a = q_open("stays", O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
+	b = q_attach("stays", O_RDWR);
+	EXPECT_EQ(1, q_add(a, "k"));
+	close(b);
+	close(a);
+	again = q_attach("stays", O_RDWR);
+	EXPECT_EQ(0, mount("wqueue", DIRECTORY, "wqueue", 0, NULL));
+	EXPECT_EQ(0, chmod(DIRECTORY, st.st_mode & 07777));
+	ASSERT_LE(0, again);
+	EXPECT_EQ(1, q_stat(again).ready);
+	EXPECT_EQ(0, access(DIRECTORY "/stays", F_OK));
+	close(again);
+	EXPECT_EQ(0, q_unlink("stays"));
+}
+
 TEST_F(set, names_that_no_queue_can_have_fail)
 {
 	static const char * const bad[] = {

@@ -176,10 +176,26 @@ TEST_F(source, list_reports_each_source_and_detach_ends_it)
 	EXPECT_STREQ("fs", op.kind);
 	snprintf(expected, sizeof(expected), "%s/w", self->path);
 	EXPECT_STREQ(expected, text);
+	/* A shorter buffer gets the beginning. */
+	strcpy(text, "123456789");
+	op = op_of(WQ_SOURCE_LIST);
+	op.arg = addr_of(text);
+	op.arg_size = 5;
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_SOURCE, &op));
+	EXPECT_EQ(0, memcmp(text, expected, 4));
+	EXPECT_EQ('\0', text[4]);
+	EXPECT_STREQ("6789", text + 5);
 	ASSERT_EQ(0, list_after(self->q, 1, &op));
 	EXPECT_EQ(2, op.id);
 	EXPECT_EQ(WQ_SOURCE_WITH_FILE, op.flags);
 	EXPECT_EQ(-ENOENT, list_after(self->q, 2, &op));
+	op = op_of(WQ_SOURCE_DETACH);
+	op.id = 1;
+	op.arg = addr_of(text);
+	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_SOURCE, &op));
+	op.arg = 0;
+	op.arg_size = sizeof(text);
+	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_SOURCE, &op));
 	EXPECT_EQ(0, detach(self->q, 1));
 	EXPECT_EQ(-ENOENT, detach(self->q, 1));
 	EXPECT_EQ(0, detach(self->q, 2));

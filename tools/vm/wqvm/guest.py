@@ -90,8 +90,9 @@ def judge(final: str, console: str, splat: re.Pattern[str], limit: str | None) -
 def lost_timer(status: str, console: str) -> bool:
     """Whether an emulated CPU lost its timer while the kernel booted, before any module of wq.
 
-    Seen twice in some 150 boots of four CPUs by QEMU 10.0.2: one CPU is idle, the timer that ends
-    a sleep of the RCU thread never comes there, and 21 s later another CPU reports the stall.
+    Seen in CI, and once in some 130 boots of four CPUs by QEMU 10.0.2: one CPU is idle, the timer
+    that ends a sleep of the RCU thread never comes there, and 21 s later another CPU reports the
+    stall.
     @status: what init wrote on its channel, which it opens before it loads a module.
     """
     return not status and "Kernel panic - not syncing: RCU Stall" in console

@@ -156,7 +156,7 @@ static unsigned int wq_done_first(struct wq_cs *cs, struct wq_batch *b, struct w
 		    e->given_back || wq_check_held(c, e, op->token))
 			break;
 		wq_count_done(cs, e);
-		wq_end_run(cs, c, e);
+		wq_end_run(cs, e);
 		wq_entry_set_state(e, ENTRY_IDLE);
 		wq_span_add(&span, e, &q->idle);
 		op->result = 0;

@@ -53,16 +53,13 @@ struct wq_user;
  * @polled: L: the file was polled, so its process may wait by an exclusive poller
  * @q: the queue, constant once it is set
  * @pid: the process that opened the file; NULL for the kernel
- * @starts: L: sum of the times at which its entries were got; this field and the
- *	following one are used if wq.timed
- * @node: L: in wq.running while it holds entries
+ * @node: L: in wq.running while it holds entries, if wq.timed
  */
 struct wq_consumer {
 	struct list_head again;
 	bool polled;
 	struct wq *q;
 	struct pid *pid;
-	u64 starts;
 	struct rb_node node;
 	/* Written by each get and done */
 	struct list_head held;
@@ -131,6 +128,7 @@ struct wq {
 	u64 key_bytes;			/* L: memory of entries */
 	u64 unfit;			/* L: gets that put the key back, because it was too long */
 	u64 given_back;			/* L: statistics, see struct wq_stat */
+	u64 canceled;			/* L */
 
 	/* Gets and dones write the end of the consumer and the first places, which are a line. */
 	struct wq_consumer kernel;	/* holds the keys got by the kernel API */
@@ -144,7 +142,6 @@ struct wq {
 	struct wq_hist works;		/* L */
 	u64 given_back_failed;		/* L: statistics, see struct wq_stat */
 	u64 merged;			/* L */
-	u64 canceled;			/* L */
 	u64 retries;			/* L: wq_stat.retries */
 	u64 failures;			/* L */
 	u64 dropped;			/* L */

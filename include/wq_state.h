@@ -195,7 +195,6 @@ static inline void wq_start_run(struct wq_cs *cs, struct wq_consumer *c,
 	wq_run_start(&q->runs, e);
 	if (q->timed) {
 		wq_times_of(e)->start = wq_now(cs);
-		c->starts += wq_times_of(e)->start;
 		q->starts += wq_times_of(e)->start;
 	}
 	/* The kernel API starts a lease only in wq_get_leased(). */
@@ -224,16 +223,14 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 	wq_count_held(cs, c, 1);
 }
 
-/* A run of an entry by a consumer ends. */
-static __always_inline void wq_end_run(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e)
+/* A run of an entry ends. */
+static __always_inline void wq_end_run(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	if (q->timed) {
-		c->starts -= wq_times_of(e)->start;
+	if (q->timed)
 		q->starts -= wq_times_of(e)->start;
-	}
 	wq_run_end(&q->runs, e);
 }
 
@@ -257,7 +254,7 @@ static __always_inline void __wq_take_away(struct wq_cs *cs, struct wq_entry *e)
 		c->read = NULL;
 	if (q->leased)
 		wq_lease_stop(e);
-	wq_end_run(cs, c, e);
+	wq_end_run(cs, e);
 	q->nr_processing--;
 	wq_entry_set_state(e, e->state & ~ENTRY_PROCESSING);
 }

@@ -364,32 +364,48 @@ void wq_debugfs_exit(void)
 	debugfs_remove(wq_debugfs);
 }
 
+/* Append the first keys of a list to a text.  Returns whether there is room for more of them. */
+static bool text_of_list(char *text, size_t *len, unsigned int *n, const struct list_head *list)
+{
+	struct wq_entry *e;
+
+	list_for_each_entry(e, list, link) {
+		if ((*n)++ == WQ_LOGGED_KEYS) {
+			*len += scnprintf(text + *len, WQ_DRAIN_TEXT - *len, " ...");
+			return false;
+		}
+		*len += scnprintf(text + *len, WQ_DRAIN_TEXT - *len, " \"");
+		*len += wq_key_text(text + *len, WQ_LOGGED_BYTES, e);
+		*len += scnprintf(text + *len, WQ_DRAIN_TEXT - *len, "\"");
+	}
+	return true;
+}
+
+/* The keys that a drain waits for, as a text of up to WQ_DRAIN_TEXT bytes with its NUL. */
+void wq_drain_text(struct wq *q, char *text)
+{
+	struct wq_consumer *c;
+	unsigned int n = 0;
+	struct wq_cs cs;
+	size_t len;
+
+	wq_lock(&cs, q);
+	len = scnprintf(text, WQ_DRAIN_TEXT, "%u ready and %u processing keys:", wq_nr_ready(q),
+			q->nr_processing);
+	for_each_running(q, c)
+		if (!text_of_list(text, &len, &n, &c->again) ||
+		    !text_of_list(text, &len, &n, &c->held))
+			break;
+	wq_unlock(&cs);
+}
+WQ_EXPORT_FOR_KUNIT(wq_drain_text);
+
 /* Log which keys a drain waits for. */
 void wq_log_drain(struct wq *q)
 {
-	unsigned int n = 0, ready, processing;
-	struct wq_consumer *c;
-	struct wq_entry *e;
-	struct wq_cs cs;
-	char keys[256];
-	size_t len = 0;
+	char text[WQ_DRAIN_TEXT];
 
-	keys[0] = '\0';
-	wq_lock(&cs, q);
-	ready = wq_nr_ready(q);
-	processing = q->nr_processing;
-	for_each_running(q, c) {
-		list_for_each_entry(e, &c->held, link) {
-			if (n++ == WQ_LOGGED_KEYS)
-				goto out;
-			len += scnprintf(keys + len, sizeof(keys) - len, " \"");
-			len += wq_key_text(keys + len, WQ_LOGGED_BYTES, e);
-			len += scnprintf(keys + len, sizeof(keys) - len, "\"");
-		}
-	}
-out:
-	wq_unlock(&cs);
-	pr_warn_ratelimited("wq: %s: a drain has waited for 30 s, for %u ready and %u processing keys:%s%s\n",
-			    q->name[0] ? q->name : "a queue without a name", ready, processing,
-			    keys, n > WQ_LOGGED_KEYS ? " ..." : "");
+	wq_drain_text(q, text);
+	pr_warn_ratelimited("wq: %s: a drain has waited for 30 s, for %s\n",
+			    q->name[0] ? q->name : "a queue without a name", text);
 }

@@ -9,6 +9,10 @@ struct wq;
 
 void wq_debugfs_add(struct wq *q, const char *name);
 void wq_debugfs_remove(struct wq *q);
+
+#define WQ_DRAIN_TEXT	256
+
+void wq_drain_text(struct wq *q, char *text);
 void wq_log_drain(struct wq *q);
 
 void wq_debugfs_init(void);

@@ -13,6 +13,7 @@
 #include "../include/wq_buf.h"
 #include "../include/wq_consumer.h"
 #include "../include/wq_core.h"
+#include "../include/wq_debugfs.h"
 #include "../include/wq_embedded.h"
 #include "../include/wq_flush.h"
 #include "../include/wq_idle.h"

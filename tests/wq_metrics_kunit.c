@@ -826,6 +826,60 @@ const struct row wq_metrics_rows[] = {
 	{}
 };
 
+/* --- the log of a long drain --- */
+
+static void expect_drain_text(struct kunit *test, const char *expected)
+{
+	char text[WQ_DRAIN_TEXT];
+
+	wq_drain_text(queue(test), text);
+	KUNIT_EXPECT_STREQ(test, (const char *)text, expected);
+}
+
+static void log_of_a_drain_shows_up_to_4_held_keys_and_first_those_given_back(struct kunit *test)
+{
+	static const char *const keys[] = { "given back", "b", "c", "d", "e" };
+	struct wq_consumer *c = consumer_open(queue(test));
+	u8 key[WQ_MAX_KEY];
+	struct consumer_got got = { .key = key, .size = sizeof(key) };
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	expect_drain_text(test, "0 ready and 0 processing keys:");
+	add(test, "ready");
+	add(test, keys[0]);
+	expect_drain_text(test, "2 ready and 0 processing keys:");
+	get(test, "ready");
+	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
+	consumer_close(c);
+	done_key(test, "ready");
+	for (i = 1; i < ARRAY_SIZE(keys); i++)
+		add(test, keys[i]);
+	for (i = 0; i < ARRAY_SIZE(keys) - 1; i++)
+		get(test, keys[i]);
+	expect_drain_text(test,
+			  "1 ready and 4 processing keys: \"given back\" \"b\" \"c\" \"d\"");
+	get(test, keys[i]);
+	expect_drain_text(test,
+			  "0 ready and 5 processing keys: \"given back\" \"b\" \"c\" \"d\" ...");
+}
+
+static void log_of_a_drain_shows_the_first_31_bytes_of_a_key(struct kunit *test)
+{
+	add(test, "0123456789012345678901234567890123456789");
+	get(test, "0123456789012345678901234567890123456789");
+	expect_drain_text(test,
+			  "0 ready and 1 processing keys: \"0123456789012345678901234567890\"");
+}
+
+static void log_of_a_drain_shows_the_keys_of_a_queue_without_a_name(struct kunit *test)
+{
+	queue_on_clock(test, (struct wq_params){});
+	add(test, "a");
+	get(test, "a");
+	expect_drain_text(test, "0 ready and 1 processing keys: \"a\"");
+}
+
 static struct kunit_case metrics_cases[] = {
 	KUNIT_CASE(retries_count_every_add_after_and_add_rate_limited_and_outcome),
 	KUNIT_CASE(failures_count_the_retries_that_are_no_delays),
@@ -853,6 +907,9 @@ static struct kunit_case metrics_cases[] = {
 	KUNIT_CASE(the_keys_left_after_shutdown_are_measured),
 	KUNIT_CASE(while_a_drain_waits_all_is_measured),
 	KUNIT_CASE(a_queue_may_be_destroyed_while_keys_are_processed),
+	KUNIT_CASE(log_of_a_drain_shows_up_to_4_held_keys_and_first_those_given_back),
+	KUNIT_CASE(log_of_a_drain_shows_the_first_31_bytes_of_a_key),
+	KUNIT_CASE(log_of_a_drain_shows_the_keys_of_a_queue_without_a_name),
 	{}
 };
 

@@ -258,6 +258,43 @@ static void an_array_of_adds_ends_at_its_last_key(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, query(test, "c"), -ENOENT);
 }
 
+/* A done of a key that was added again does not take the quicker path, and the next one does. */
+static void an_array_of_dones_ends_at_its_last_key(struct kunit *test)
+{
+	struct rig *rig = test->priv;
+	int i;
+
+	queue_on_clock(test, (struct wq_params){});
+	for (i = 0; i < 3; i++) {
+		char key[] = { rig->names[i], 0 };
+
+		wq_op_init_token(queue(test), &rig->ops[i], &rig->names[i], 1,
+				 add_and_get(test, key).token);
+		wq_op_set_done(&rig->ops[i], 0, 0);
+	}
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_done_ops(queue(test), consumer_kernel(queue(test)), rig->ops, 2,
+					  true, GFP_KERNEL), 2U);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
+	KUNIT_EXPECT_EQ(test, query(test, "b"), -ENOENT);
+	KUNIT_EXPECT_EQ(test, query(test, "c"), RUNNING);
+}
+
+static void an_array_of_dones_keeps_no_idle_entry_of_a_long_key(struct kunit *test)
+{
+	char long_key[WQ_MAX_IDLE_KEY + 2] = "";
+	struct rig *rig = test->priv;
+
+	memset(long_key, 'a', WQ_MAX_IDLE_KEY + 1);
+	queue_on_clock(test, (struct wq_params){});
+	wq_op_init_token(queue(test), &rig->ops[0], long_key, WQ_MAX_IDLE_KEY + 1,
+			 add_and_get(test, long_key).token);
+	wq_op_set_done(&rig->ops[0], 0, 0);
+	wq_done_ops(queue(test), consumer_kernel(queue(test)), rig->ops, 1, true, GFP_KERNEL);
+	KUNIT_EXPECT_EQ(test, rig->ops[0].result, 0);
+	KUNIT_EXPECT_EQ(test, queue_nr_idle(queue(test)), 0U);
+}
+
 static void an_add_that_was_refused_before_is_not_tried(struct kunit *test)
 {
 	struct rig *rig = test->priv;
@@ -341,6 +378,8 @@ static void the_shrinker_frees_the_buffers_that_no_call_uses(struct kunit *test)
 static struct kunit_case array_cases[] = {
 	KUNIT_CASE(a_record_has_room_for_whole_words_of_a_key),
 	KUNIT_CASE(an_array_of_adds_ends_at_its_last_key),
+	KUNIT_CASE(an_array_of_dones_ends_at_its_last_key),
+	KUNIT_CASE(an_array_of_dones_keeps_no_idle_entry_of_a_long_key),
 	KUNIT_CASE(an_add_that_was_refused_before_is_not_tried),
 	KUNIT_CASE(an_array_from_a_policy_ends_when_the_longest_key_might_not_fit),
 	KUNIT_CASE(an_array_does_the_same_as_its_keys_one_by_one),

@@ -202,6 +202,13 @@ static void unknown_flags_are_einval(struct kunit *test)
 	expect_nothing_ready(test);
 }
 
+static void coalesce_with_a_run_that_is_due_leaves_no_delay(struct kunit *test)
+{
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, add_after_flags(test, "a", 10, WQ_ADD_COALESCE), 0);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), READY);
+}
+
 static void contradictory_flags_are_einval(struct kunit *test)
 {
 	u32 both = WQ_ADD_KEEP_FIRST | WQ_ADD_TAKE_LATEST;
@@ -1161,6 +1168,7 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(another_time_for_a_delayed_key_takes_no_memory),
 	KUNIT_CASE(take_latest_again_and_again_puts_the_run_off),
 	KUNIT_CASE(unknown_flags_are_einval),
+	KUNIT_CASE(coalesce_with_a_run_that_is_due_leaves_no_delay),
 	KUNIT_CASE(contradictory_flags_are_einval),
 	KUNIT_CASE(a_new_queue_has_no_delayed_keys),
 	KUNIT_CASE(next_due_is_the_time_until_the_earliest),

@@ -132,6 +132,9 @@ int wq_verb_pause(struct wq_call *call, void *arg)
 	const struct wq_control *args = arg;
 	struct wq *q = call->c->q;
 
+	/* wq_pause() looks, too, but a bad switch is EINVAL for a caller who may not pause as well. */
+	if (!args->flags || args->flags & ~WQ_PAUSE_ALL)
+		return -EINVAL;
 	/* A queue without a user belongs to a kernel module. */
 	if (!q->user || !wq_call_by_owner(call))
 		return -EPERM;

@@ -192,12 +192,12 @@ TEST_F(queue, fdinfo_and_debugfs_show_what_is_paused)
 	EXPECT_EQ(1, read_field(path, "adds_paused"));
 }
 
-static int pause_as(uid_t uid, int q)
+static int pause_as(uid_t uid, int q, __u32 what)
 {
 	pid_t pid = user(uid, GROUP, 0);
 
 	if (!pid)
-		_exit(-q_pause(q, GETS, FOREVER));
+		_exit(-q_pause(q, what, FOREVER));
 	return -reap(pid);
 }
 
@@ -209,12 +209,14 @@ TEST_F(users, pause_is_for_the_owner_and_root)
 	rw = q_attach(self->name, O_RDWR);
 	r = q_attach(self->name, O_RDONLY);
 	w = q_attach(self->name, O_WRONLY);
-	EXPECT_EQ(-EPERM, pause_as(BOB, rw));
+	EXPECT_EQ(-EPERM, pause_as(BOB, rw, GETS));
+	EXPECT_EQ(-EINVAL, pause_as(BOB, rw, 0));
+	EXPECT_EQ(-EINVAL, pause_as(BOB, rw, GETS | 1U << 31));
 	EXPECT_EQ(0, paused(rw));
-	EXPECT_EQ(0, pause_as(ALICE, r));
+	EXPECT_EQ(0, pause_as(ALICE, r, GETS));
 	EXPECT_EQ(GETS, paused(rw));
 	ASSERT_EQ(0, q_resume(rw, GETS));
-	EXPECT_EQ(0, pause_as(ALICE, w));
+	EXPECT_EQ(0, pause_as(ALICE, w, GETS));
 	EXPECT_EQ(GETS, paused(rw));
 	/* root, by CAP_FOWNER */
 	ASSERT_EQ(0, q_resume(rw, GETS));

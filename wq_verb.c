@@ -132,7 +132,7 @@ int wq_verb_pause(struct wq_call *call, void *arg)
 	const struct wq_control *args = arg;
 	struct wq *q = call->c->q;
 
-	/* wq_pause() looks, too, but a bad switch is EINVAL for a caller who may not pause as well. */
+	/* As wq_pause() does, but before EPERM for a caller who may not pause. */
 	if (!args->flags || args->flags & ~WQ_PAUSE_ALL)
 		return -EINVAL;
 	/* A queue without a user belongs to a kernel module. */

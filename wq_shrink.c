@@ -38,16 +38,17 @@ static unsigned long evict_idle(struct shrinker *s, struct shrink_control *sc)
 	return freed ?: SHRINK_STOP;
 }
 
-static struct shrinker *shrinker;
+struct shrinker *wq_idle_shrinker;
+WQ_EXPORT_FOR_KUNIT(wq_idle_shrinker);
 
 int __init wq_shrink_init(void)
 {
-	shrinker = wq_shrinker_new(count_idle, evict_idle, "wq");
-	return shrinker ? 0 : -ENOMEM;
+	wq_idle_shrinker = wq_shrinker_new(count_idle, evict_idle, "wq");
+	return wq_idle_shrinker ? 0 : -ENOMEM;
 }
 
 /* No scan is in progress when this returns. */
 void wq_shrink_exit(void)
 {
-	wq_shrinker_end(shrinker);
+	wq_shrinker_end(wq_idle_shrinker);
 }

@@ -5,6 +5,10 @@
 #ifndef _WQ_SHRINK_H
 #define _WQ_SHRINK_H
 
+struct shrinker;
+
+extern struct shrinker *wq_idle_shrinker;
+
 int wq_shrink_init(void);
 void wq_shrink_exit(void);
 

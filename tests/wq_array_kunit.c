@@ -337,13 +337,12 @@ static void an_array_from_a_policy_ends_when_the_longest_key_might_not_fit(struc
 
 static unsigned long files_with_buffers(void)
 {
-	return wq_buf_shrinker->count_objects(wq_buf_shrinker, &(struct shrink_control){});
+	return shrinker_count(wq_buf_shrinker);
 }
 
 static unsigned long shrink(unsigned long files)
 {
-	return wq_buf_shrinker->scan_objects(wq_buf_shrinker,
-					     &(struct shrink_control){ .nr_to_scan = files });
+	return shrinker_scan(wq_buf_shrinker, files);
 }
 
 static void the_shrinker_frees_the_buffers_that_no_call_uses(struct kunit *test)

@@ -20,6 +20,7 @@
 #include "../include/wq_metrics.h"
 #include "../include/wq_queue.h"
 #include "../include/wq_report.h"
+#include "../include/wq_shrink.h"
 #include "../include/wq_table.h"
 #include "../include/wq_wait.h"
 
@@ -290,6 +291,16 @@ static inline void queue_evict_idle(struct wq *q)
 	wq_lock(&cs, q);
 	wq_evict_idle(&cs, U32_MAX);
 	wq_unlock(&cs);
+}
+
+static inline unsigned long shrinker_count(struct shrinker *s)
+{
+	return s->count_objects(s, &(struct shrink_control){});
+}
+
+static inline unsigned long shrinker_scan(struct shrinker *s, unsigned long n)
+{
+	return s->scan_objects(s, &(struct shrink_control){ .nr_to_scan = n });
 }
 
 /* Entries in the table, of keys and of former keys. */

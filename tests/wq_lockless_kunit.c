@@ -642,6 +642,68 @@ static void a_longer_key_is_not_kept(struct kunit *test)
 	}
 }
 
+/* Runs two keys, so that the queue has two idle entries. */
+static void run_two(struct kunit *test, struct wq *q)
+{
+	struct wq_item item;
+	u32 key;
+
+	for (key = 0; key < 2; key++) {
+		KUNIT_EXPECT_EQ(test, wq_add(q, &key, sizeof(key)), 1);
+		KUNIT_EXPECT_EQ(test, wq_get(q, &item, 0), 0);
+		KUNIT_EXPECT_EQ(test, wq_done(q, &item), 0);
+	}
+}
+
+/* The test's queue has the first turn. */
+static void the_shrinker_takes_one_queue_after_the_other(struct kunit *test)
+{
+	struct wq *q[3];
+	int i;
+
+	KUNIT_ASSERT_EQ(test, shrinker_count(wq_idle_shrinker), SHRINK_EMPTY);
+	for (i = 0; i < ARRAY_SIZE(q); i++) {
+		q[i] = wq_create(NULL);
+		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q[i]);
+		run_two(test, q[i]);
+	}
+	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), 6UL);
+	/* The first queue has no idle entry. */
+	KUNIT_EXPECT_EQ(test, shrinker_scan(wq_idle_shrinker, 2), 2UL);
+	KUNIT_EXPECT_EQ(test, queue_nr_idle(q[0]), 0U);
+	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), 4UL);
+	KUNIT_EXPECT_EQ(test, shrinker_scan(wq_idle_shrinker, 1), 2UL);
+	KUNIT_EXPECT_EQ(test, queue_nr_idle(q[1]), 0U);
+	KUNIT_EXPECT_EQ(test, shrinker_scan(wq_idle_shrinker, 1), 2UL);
+	KUNIT_EXPECT_EQ(test, shrinker_scan(wq_idle_shrinker, 1), SHRINK_STOP);
+	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), SHRINK_EMPTY);
+	for (i = 0; i < ARRAY_SIZE(q); i++)
+		wq_destroy(q[i]);
+}
+
+/* One count looks at 32 queues, and the next one at those after them. */
+static void the_shrinker_estimates_the_idle_entries_of_many_queues(struct kunit *test)
+{
+	enum { LOOK = 32 };
+	static struct wq *q[2 * LOOK - 1];
+	int i;
+
+	KUNIT_ASSERT_EQ(test, shrinker_count(wq_idle_shrinker), SHRINK_EMPTY);
+	for (i = 0; i < ARRAY_SIZE(q); i++) {
+		q[i] = wq_create(NULL);
+		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q[i]);
+	}
+	for (i = LOOK; i < ARRAY_SIZE(q); i++)
+		run_two(test, q[i]);
+	/* None of the first 32, and two of each of the next 31. */
+	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), 1UL);
+	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), 2UL * 2 * (LOOK - 1));
+	for (i = 0; i < ARRAY_SIZE(q); i++)
+		wq_destroy(q[i]);
+	run_two(test, queue(test));
+	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), 2UL);
+}
+
 static struct kunit_case idle_cases[] = {
 	KUNIT_CASE(an_idle_entry_is_used_by_the_next_add_of_its_key),
 	KUNIT_CASE(an_idle_entry_is_no_key),
@@ -657,6 +719,8 @@ static struct kunit_case idle_cases[] = {
 	KUNIT_CASE(a_failed_add_leaves_the_entry_idle),
 	KUNIT_CASE(no_entry_becomes_idle_after_a_shutdown),
 	KUNIT_CASE(a_longer_key_is_not_kept),
+	KUNIT_CASE(the_shrinker_takes_one_queue_after_the_other),
+	KUNIT_CASE(the_shrinker_estimates_the_idle_entries_of_many_queues),
 	{}
 };
 

@@ -121,7 +121,6 @@ static void *spare_bucket(struct wq_table *t, struct wq_bucket **pre, gfp_t gfp)
 		b = t->spare;
 		t->spare = b->slot[0];
 		t->nr_spare--;
-		b->slot[0] = NULL;
 	} else {
 		b = wq_bucket_alloc(gfp);
 	}

@@ -213,6 +213,19 @@ TEST(processing_and_requeued_keys_are_ahead_of_all_in_the_order_of_the_calls)
 	}
 }
 
+TEST(the_next_run_of_a_processing_key_is_at_its_level)
+{
+	const struct wq_key_info in = { .state = RUNNING, .due = -1, .lease = -1, .priority = 5 };
+	struct target to;
+	char got[16];
+
+	ASSERT_EQ(0, target_open(&to, &levels_and_leases));
+	ASSERT_EQ(0, q_restore(to.q, "a", &in));
+	ASSERT_EQ(0, get_text(to.q, got));
+	EXPECT_EQ(5, info_of(to.q, "a").priority);
+	EXPECT_TRUE(target_close(&to));
+}
+
 TEST(processing_keys_count_against_the_limit_of_their_group)
 {
 	struct target to;

@@ -6,16 +6,20 @@
 
 import contextlib
 import io
+import lzma
 import os
 import pty
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 import unittest.mock
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -169,6 +173,22 @@ class Packages(unittest.TestCase):
         self.assertEqual(b"include /c/root/usr/src/linux-headers-6.1-common/M\n"
                          b"x=/a/usr/lib/linux-kbuild-6.1 /usr/lib/x",
                          build.move_paths(text, build._INSTALLED, "/c/root"))
+
+
+class Images(unittest.TestCase):
+    @staticmethod
+    def packed(kernel: bytes, pack: Callable[[bytes], bytes]) -> bytes:
+        """An image, by the fields of Linux' boot protocol."""
+        image = bytearray(512 * 3 + 16)
+        image[0x1f1] = 2
+        struct.pack_into("<2I", image, 0x248, 16, len(pack(kernel)))
+        return bytes(image) + pack(kernel) + b"what follows"
+
+    def test_a_kernel_is_unpacked_if_it_is_slow_to_unpack_and_can_be_booted(self) -> None:
+        kernel = b"\x7fELF" + struct.pack("<3I4sQ", 4, 8, 18, b"Xen", 1 << 24)
+        self.assertEqual(kernel, build.unpacked(self.packed(kernel, lzma.compress)))
+        for other in (self.packed(kernel[:-12], lzma.compress), self.packed(kernel, zlib.compress)):
+            self.assertIs(other, build.unpacked(other))
 
 
 class Configuration(unittest.TestCase):
@@ -449,6 +469,47 @@ class Sources(unittest.TestCase):
             (src / "b.c").unlink()
             modules.link_sources(src, built)
             self.assertEqual(["Kbuild", "a.c", "a.o"], sorted(p.name for p in built.iterdir() if not p.is_dir()))
+
+    def test_make_runs_only_after_a_change(self) -> None:
+        runs, status = 0, 0
+
+        def make(*_: object, **__: object) -> int:
+            nonlocal runs
+            runs += 1
+            (built / "a.o").write_text("made")
+            return status
+
+        def made(*command: str) -> bool:
+            before = runs
+            self.assertEqual(status, modules.make_once(built, command))
+            return runs > before
+
+        with tempfile.TemporaryDirectory() as tmp, \
+                unittest.mock.patch.object(modules, "run", make):
+            built, source = Path(tmp, "built"), Path(tmp, "a.c")
+            built.mkdir()
+            source.touch()
+            (built / "a.c").symlink_to(source)
+            self.assertTrue(made("make"))
+            self.assertFalse(made("make"))
+            source.write_text("int a;")
+            self.assertTrue(made("make"))
+            (built / "a.o").unlink()
+            self.assertTrue(made("make"))
+            (built / "a.o").write_text("something else")
+            self.assertTrue(made("make"))
+            (built / "b.c").symlink_to(source)
+            self.assertTrue(made("make"))
+            self.assertTrue(made("make", "W=1"))
+            self.assertFalse(made("make", "W=1"))
+            with unittest.mock.patch.dict(os.environ, KCFLAGS="-g"):
+                self.assertTrue(made("make", "W=1"))
+            status = 2
+            self.assertTrue(made("make"))
+            self.assertTrue(made("make"))
+            status = 0
+            self.assertTrue(made("make"))
+            self.assertFalse(made("make"))
 
 
 class Jobs(unittest.TestCase):

@@ -6,6 +6,7 @@ and out of the source tree.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,6 +44,38 @@ def link_sources(src: Path, built: Path) -> None:
                     link.with_suffix(".o").unlink(missing_ok=True)
 
 
+def _times(built: Path, sources: bool) -> list[str]:
+    """The times and sizes of the sources in a folder, which are links, or of what was made."""
+    found = []
+    for folder, _, files in os.walk(built):
+        for path in (Path(folder, name) for name in files if name not in (".lock", ".made")):
+            if path.is_symlink() == sources:
+                stat = path.stat()
+                found.append(f"{path} {stat.st_mtime_ns} {stat.st_size}")
+    return sorted(found)
+
+
+def make_once(built: Path, command: Sequence[str | Path]) -> int:
+    """Run make unless nothing in the folder has changed since the same command succeeded.
+
+    Kbuild starts 250 processes to find that it has nothing to do, which costs as much as the boot
+    of a guest.
+    """
+    record = built / ".made"
+    of_make = sorted(f"{name}={value}" for name, value in os.environ.items()
+                     if re.match("CONFIG_|KBUILD_|KC", name))
+    before = [*map(str, command), *of_make, *_times(built, sources=True)]
+    if record.exists() and \
+            record.read_text() == "\n".join([*before, *_times(built, sources=False)]):
+        return 0
+    record.unlink(missing_ok=True)
+    # A source that changes meanwhile has another time in the next run.
+    status = run(command, stdout=2)
+    if not status:
+        record.write_text("\n".join([*before, *_times(built, sources=False)]))
+    return status
+
+
 def build_modules(name: str, arguments: Sequence[str] = ()) -> tuple[Kernel, Path]:
     """Build the modules for a kernel; return it, and the folder that they are in."""
     kernel = need_kernel(name)
@@ -51,9 +84,9 @@ def build_modules(name: str, arguments: Sequence[str] = ()) -> tuple[Kernel, Pat
     built = SRC / "build" / name
     with lock(built / ".lock"):
         link_sources(SRC, built)
-        status = run(["make", "-s", "-C", kernel.kdir, *kernel.make_flags(),
-                      f"M={built}", f"-j{JOBS}", "CONFIG_SAMPLE_WQ=m", "modules", *arguments],
-                     stdout=2)
+        status = make_once(built, ["make", "-s", "-C", kernel.kdir, *kernel.make_flags(),
+                                   f"M={built}", f"-j{JOBS}", "CONFIG_SAMPLE_WQ=m", "modules",
+                                   *arguments])
     if status:
         raise VmError(f"the modules don't build for {name} ({kernel.release}); the compiler's "
                       "message is above")

@@ -8,7 +8,7 @@
 # shellcheck disable=SC2034  # for tests/run and tests/mutants
 quick_tests=(access arrays badinput bytes config debugfs delay drain errors files flush groups
 	libwq limits map metrics mount names park pause poll priority queue ratelimit readwrite repeat
-	restore unbound uring)
+	restore source unbound uring)
 
 say() { echo "wq: $*" >&2; }
 

@@ -63,7 +63,7 @@ def make_once(built: Path, command: Sequence[str | Path]) -> int:
     """
     record = built / ".made"
     of_make = sorted(f"{name}={value}" for name, value in os.environ.items()
-                     if re.match("CONFIG_|KBUILD_|KC", name))
+                     if re.match("ARCH|CONFIG_|CROSS_|KBUILD_|KC|LLVM", name))
     before = [*map(str, command), *of_make, *_times(built, sources=True)]
     if record.exists() and \
             record.read_text() == "\n".join([*before, *_times(built, sources=False)]):

@@ -39,8 +39,6 @@ static LIST_HEAD(wq_queues);
 static unsigned long wq_nr_queues;
 static DEFINE_RAW_SPINLOCK(wq_queues_lock);
 
-#define WQ_QUEUES_LOOK	32UL	/* queues that are looked at in one hold of wq_queues_lock */
-
 /*
  * The queue is complete, and the shrinker may pin it.  That of a kernel module is added after all
  * that can fail: a pin could keep a limiter whose module is unloaded after the failure.

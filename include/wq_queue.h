@@ -9,6 +9,8 @@
 
 #include "wq_data.h"
 
+#define WQ_QUEUES_LOOK	32UL	/* queues that are looked at in one hold of wq_queues_lock */
+
 struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp);
 void wq_queues_add(struct wq *q);
 unsigned long wq_queues_idle(void);

@@ -681,11 +681,10 @@ static void the_shrinker_takes_one_queue_after_the_other(struct kunit *test)
 		wq_destroy(q[i]);
 }
 
-/* One count looks at 32 queues, and the next one at those after them. */
+/* One count looks at some queues, and the next one at those after them. */
 static void the_shrinker_estimates_the_idle_entries_of_many_queues(struct kunit *test)
 {
-	enum { LOOK = 32 };
-	static struct wq *q[2 * LOOK - 1];
+	static struct wq *q[2 * WQ_QUEUES_LOOK - 1];
 	int i;
 
 	KUNIT_ASSERT_EQ(test, shrinker_count(wq_idle_shrinker), SHRINK_EMPTY);
@@ -693,11 +692,11 @@ static void the_shrinker_estimates_the_idle_entries_of_many_queues(struct kunit 
 		q[i] = wq_create(NULL);
 		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q[i]);
 	}
-	for (i = LOOK; i < ARRAY_SIZE(q); i++)
+	for (i = WQ_QUEUES_LOOK; i < ARRAY_SIZE(q); i++)
 		run_two(test, q[i]);
-	/* None of the first 32, and two of each of the next 31. */
+	/* None of those that the first count sees, and two of all but one of the others. */
 	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), 1UL);
-	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), 2UL * 2 * (LOOK - 1));
+	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), 2 * 2 * (WQ_QUEUES_LOOK - 1));
 	for (i = 0; i < ARRAY_SIZE(q); i++)
 		wq_destroy(q[i]);
 	run_two(test, queue(test));

@@ -96,7 +96,7 @@ FIXTURE_TEARDOWN(bpf)
 	close(fds[1]);
 	btf__free(module_types);
 	btf__free(kernel_types);
-	EXPECT_TRUE(EVENTUALLY(module_out("wq_bpf") != -EBUSY && access("/sys/module/wq_bpf", F_OK)));
+	EXPECT_TRUE(module_leaves("wq_bpf"));
 }
 
 static int attach_channel(int q, __u32 channel, const char *prefix)

@@ -39,7 +39,7 @@ FIXTURE_TEARDOWN(net)
 	if (!getenv("SOURCES"))
 		return;
 	close(self->q);
-	EXPECT_TRUE(EVENTUALLY(module_out("wq_net") != -EBUSY && access("/sys/module/wq_net", F_OK)));
+	EXPECT_TRUE(module_leaves("wq_net"));
 }
 
 TEST_F(net, attach_checks_its_tables)

@@ -69,7 +69,7 @@ FIXTURE_TEARDOWN(source)
 	umount2(self->path, MNT_DETACH);
 	rmdir(self->path);
 	/* The queue is gone, and so are its sources: nothing keeps the module. */
-	EXPECT_TRUE(EVENTUALLY(module_out("wq_fs") != -EBUSY && access("/sys/module/wq_fs", F_OK)));
+	EXPECT_TRUE(module_leaves("wq_fs"));
 }
 
 #endif /* WQ_SOURCE_FS_H */

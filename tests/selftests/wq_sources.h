@@ -32,6 +32,15 @@ static inline int module_out(const char *name)
 	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
 }
 
+/* Removes a module.  Returns whether nothing keeps it. */
+static inline bool module_leaves(const char *name)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/sys/module/%s", name);
+	return EVENTUALLY(module_out(name) != -EBUSY && access(path, F_OK));
+}
+
 static inline struct wq_source_op op_of(__u32 what)
 {
 	return (struct wq_source_op){ .size = sizeof(struct wq_source_op), .op = what };

@@ -383,6 +383,20 @@ test_sensors_run_after_interrupts_and_failures_are_retried() {
 	is "users of wq" "$idle" "$(users)"
 }
 
+# The delays of retries are by a thread of the queue, which must freeze.
+test_sensors_are_retried_after_a_suspend() {
+	local sample=wq_sensors
+	succeeds busybox insmod "$top/wq_sensors.ko" fail=3
+	succeeds write interrupt 3
+	eventually reported "sensor 3 fails*"
+	echo 0 >/sys/module/suspend/parameters/pm_test_delay
+	echo freezer >/sys/power/pm_test
+	succeeds dd of=/sys/power/state status=none <<<freeze
+	echo none >/sys/power/pm_test
+	eventually reported "sensor 3: given up: *"
+	succeeds busybox rmmod wq_sensors
+}
+
 test_sensors_can_be_removed_during_interrupts() {
 	local sample=wq_sensors
 	succeeds busybox insmod "$top/wq_sensors.ko"

@@ -104,6 +104,7 @@ void wq_heap_disown(struct wq_heap *h)
 	h->reserved--;
 	wq_vec_trim(&h->vec, h->count + h->reserved, WQ_SEG_SLOTS);
 }
+WQ_EXPORT_FOR_KUNIT(wq_heap_disown);
 
 /* Insert an entry, after wq_heap_reserve() or, for an embedded entry, wq_heap_own(). */
 void wq_heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due)

@@ -15,8 +15,8 @@
  *    it stays there: a storm of events that fail does not make it run more often.
  *  - If an attempt fails, the item is queued for a later attempt, and the source becomes an entry
  *    of wq.pollers before that.  If room arises, the wake-up of the pollers lets the item run at
- *    once.  WQ_WATCH_ROOM is set in a hold of the queue's lock that finds no room, so the room that
- *    arises later causes the wake-up.
+ *    once.  WQ_WATCH_ROOM is set from the hold of the queue's lock that takes the last room, so the
+ *    room that arises later causes the wake-up.
  *  - The attempt adds a copy of the mark without wq_source.lock.  If the mark has changed meanwhile
  *    (wq_source.seq), it is kept, and the item runs again.
  *
@@ -331,16 +331,9 @@ static int room_wake(struct wait_queue_entry *entry, unsigned int mode, int flag
 /* Let the work item run when there is room for a key. */
 static void watch_room(struct wq_source *s)
 {
-	struct wq *q = s->q;
-	struct wq_cs cs;
-
 	if (!s->waiting)
-		add_wait_queue(&q->pollers, &s->room);
+		add_wait_queue(&s->q->pollers, &s->room);
 	s->waiting = true;
-	wq_lock(&cs, q);
-	if (!q->shut && !wq_has_room(q))
-		q->watched |= WQ_WATCH_ROOM;
-	wq_unlock(&cs);
 }
 
 static void unwatch_room(struct wq_source *s)

@@ -433,6 +433,9 @@ static void a_removal_frees_no_segment_with_slots_in_use_or_reserved(struct kuni
 	t->h.reserved = per + 1 - per / 2;
 	wq_heap_remove(&t->h, &t->entries[per + 1]);
 	KUNIT_EXPECT_NOT_NULL(test, t->h.vec.root[0][1]);
+	t->h.reserved++;
+	wq_heap_disown(&t->h);
+	KUNIT_EXPECT_NOT_NULL(test, t->h.vec.root[0][1]);
 	t->h.reserved = 0;
 }
 

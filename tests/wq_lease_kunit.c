@@ -1040,6 +1040,7 @@ static void a_policys_key_that_does_not_fit_stays_and_is_pushed_once(struct kuni
 	/* The policy does not know the oldest key, so wq_stat.oldest changes. */
 	KUNIT_EXPECT_EQ(test, wq_get_leased(queue(test), &h.item, h.key, 1, 0), -EMSGSIZE);
 	KUNIT_EXPECT_EQ(test, o->pushes, 2U);
+	KUNIT_EXPECT_EQ(test, stats(test)->gets, 1ULL);
 	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
 	lease(test, &h, "long");
 	pass(test, LEASE);

@@ -6,6 +6,7 @@
 #include <linux/err.h>
 
 #include "../include/wq_config.h"
+#include "../include/wq_queue.h"
 #include "../include/wq_ratelimit.h"
 #include "wq_ratelimit_kunit.h"
 
@@ -770,7 +771,12 @@ static void set_of_a_kernel_modules_queue_is_eperm(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, config.lease, (s64)SEC);
 	KUNIT_EXPECT_EQ(test, config.slack, 0LL);
 	KUNIT_EXPECT_EQ(test, config.num_limiters, 3U);
+	/* A process may still have the queue when the module, whose limiter it was, is gone. */
+	refcount_inc(&q->ref);
 	wq_destroy(q);
+	wq_config_get(q, &config, specs);
+	KUNIT_EXPECT_EQ(test, config.num_limiters, 0U);
+	wq_put(q);
 }
 
 static void create_without_memory_frees_the_limiter_once(struct kunit *test)

@@ -2,6 +2,8 @@
 /* Bad input: each call fails with its errno and changes nothing. */
 #include "wq_test.h"
 
+#include <sys/param.h>
+
 /* WQ_IOC_SET that reports. */
 #define REPORT		(WQ_IOC_SET | 0x10000)
 
@@ -331,16 +333,16 @@ TEST_F(used, open_of_a_bound_file_fails_with_EISCONN)
 
 TEST(longer_struct_with_zeros_past_the_known_fields_works)
 {
-	static const int more[] = { 0, 1, 8, 64, 1024 };
+	static const unsigned int more[] = { 0, 1, 8, 64, 1024, 4096 /* up to a page */ };
 
 	for (int j = 0; j < ARRAY_SIZE(more); j++) {
 		int q = q_dev(O_RDWR);
 		struct args a = good(WQ_IOC_OPEN);
 
-		a.size += more[j];
+		a.size = MIN(a.size + more[j], sizeof(a));
 		ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &a));
 		a = good(WQ_IOC_INFO);
-		a.size += more[j];
+		a.size = MIN(a.size + more[j], sizeof(a));
 		ASSERT_EQ(0, verb(q, WQ_IOC_INFO, &a));
 		ASSERT_EQ(WQ_API_VERSION, a.info.version);
 		for (int i = 0; i < NEED_A_QUEUE; i++) {
@@ -348,15 +350,15 @@ TEST(longer_struct_with_zeros_past_the_known_fields_works)
 			int ret;
 
 			a = good(verbs[i].nr);
-			a.size += more[j];
+			a.size = MIN(a.size + more[j], sizeof(a));
 			ret = verb_of(q, verbs[i].nr, &a);
 			ASSERT_LE(0, ret) {
-				TH_LOG("verb %#x %d longer", verbs[i].nr, more[j]);
+				TH_LOG("verb %#x %u longer", verbs[i].nr, more[j]);
 			}
 			if (ret)
 				close(ret);
-			for (int k = 0; k < more[j]; k++)
-				ASSERT_EQ(0, a.bytes[known + k]);
+			for (unsigned int k = known; k < MIN(known + more[j], sizeof(a)); k++)
+				ASSERT_EQ(0, a.bytes[k]);
 		}
 		ASSERT_TRUE(counts(q, "adds 2, dones 1, canceled 1"));
 		ASSERT_EQ(WQ_STATE_SHUTDOWN, q_stat(q).state);

@@ -7,6 +7,7 @@
 #include "wq_users.h"
 
 #include <dirent.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 #define LIMIT		120		/* time limit of a test, in s */
@@ -450,6 +451,24 @@ static __s64 add_one_each_ms(int q, int n)
 	return from;
 }
 
+/* On this CPU, the timer of another queue expires each ms, and others that have slack with it. */
+static int start_a_timer_each_ms(void)
+{
+	int q = q_private(0);
+	struct item it;
+	cpu_set_t one;
+	pid_t pid;
+
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	if (sched_setaffinity(0, sizeof(one), &one))
+		return -errno;
+	pid = child();
+	while (!pid && q_add_after(q, "a", MS) == 1 && !q_get(q, &it, FOREVER))
+		q_done(q, &it);
+	return pid;
+}
+
 /* Wake-ups of this thread since the last call. */
 static long woken(void)
 {
@@ -484,6 +503,7 @@ TEST_F_TIMEOUT(slack, delays_wake_an_epoll_waiter_at_most_once_in_the_slack, LIM
 
 	ASSERT_LE(0, q);
 	ASSERT_EQ(SLACK, q_stat(q).slack);
+	ASSERT_LT(0, start_a_timer_each_ms());
 	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, q, &ev));
 	from = add_one_each_ms(q, DUE);
 	end = from + DUE * MS + 2 * SLACK;

@@ -497,7 +497,7 @@ static int use_all_waits(const char *name)
 
 TEST_F(users, waits_of_one_user_are_limited_and_leave_the_owner_his_own)
 {
-	pid_t bob, alice;
+	pid_t bob, alice, carol;
 	int q;
 
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0666));
@@ -516,6 +516,11 @@ TEST_F(users, waits_of_one_user_are_limited_and_leave_the_owner_his_own)
 	kill(bob, SIGKILL);
 	reap(bob);
 	EXPECT_EQ(0, q_stat(q).flushes);
+	ASSERT_EQ(0, write_file(USER_WAITS, "1"));
+	carol = user(CAROL, GROUP, 0);
+	if (!carol)
+		_exit(open_status(q_wait(q, "a", 0)));
+	EXPECT_EQ(0, reap(carol));
 	/* root has CAP_SYS_RESOURCE */
 	ASSERT_EQ(0, write_file(USER_WAITS, "0"));
 	EXPECT_EQ(-EAGAIN, wait_for(q_wait(q, "a", 0), 0));

@@ -152,6 +152,25 @@ test_trace_give_back_of_a_killed_consumer() {
 	saw wq_done 'key=c ns=[0-9]+'
 }
 
+# The key that was processing is ready after a restore, and has been added.
+test_trace_restore() {
+	queue
+	consumer 7
+	wq add $q k
+	wq get --fd 7 >/dev/null
+	wq save -o "$dir/snapshot" $q
+	exec 7<&-
+	wq unlink $q
+	trace_on
+	succeeds wq restore "$dir/snapshot"
+	read_events
+	saw wq_pause 'what=0x3 ns=[0-9]+'
+	saw wq_add 'key=k coalesced=0'
+	saw wq_resume 'what=0x1 ready=1'
+	saw wq_resume 'what=0x2 ready=1'
+	saw_all
+}
+
 test_trace_lease_expired() {
 	queue --lease 300ms
 	trace_on

@@ -40,7 +40,8 @@ cleanup() {
 	if [ ! -d /sys/module/wq ]; then busybox insmod "$WQ_KO"; fi
 	if [ -e "$dir/other-module" ]; then unload && busybox insmod "$WQ_KO"; fi
 	[[ $(</proc/mounts) = *" /dev/wqueue wqueue "* ]] || mount -t wqueue wqueue /dev/wqueue
-	[ -c /dev/wq ] || { rm -f /dev/wq && mknod /dev/wq c "$major" "$minor"; }
+	# the same file, because rmmod would leave another one there
+	[ ! -e /dev/wq.kept ] || mv -f /dev/wq.kept /dev/wq
 	chown root:root /dev/wq && chmod 600 /dev/wq
 	chmod 1777 /dev/wqueue
 	for name in user_queues user_keys user_waits user_bytes; do
@@ -316,7 +317,7 @@ test_library_broken() {
 # ---- files
 
 test_no_device() {
-	rm /dev/wq
+	mv /dev/wq /dev/wq.kept
 	finds no-device "mknod -m 600 /dev/wq c $major $minor" ''
 	finds no-device "--device /dev/wq" 'mount -t tmpfs none /dev'
 	# a container
@@ -331,7 +332,7 @@ test_no_device() {
 test_wrong_device() {
 	finds wrong-device "mknod -m 600 /dev/wq c $major $minor" 'mount --bind /dev/null /dev/wq'
 	finds wrong-device "rm -r /dev/wq" 'over file /dev/wq'
-	rm /dev/wq && mknod /dev/wq b "$major" "$minor"
+	mv /dev/wq /dev/wq.kept && mknod /dev/wq b "$major" "$minor"
 	finds wrong-device "rm -r /dev/wq" ''
 }
 

@@ -138,6 +138,21 @@ TEST_F(set, read_returns_a_text_and_no_key_until_OPEN_makes_the_file_a_consumer)
 	close(only);
 }
 
+/* As open(2), without standard input. */
+TEST_F(set, OPEN_of_a_directory_returns_the_lowest_descriptor_also_if_that_is_0)
+{
+	struct wq_attrs args = { .size = sizeof(args), .name = "q", .flags = CREATE, .fd = O_RDWR };
+	int dir = open(SET, O_RDONLY), in = dup(0);
+
+	close(0);
+	EXPECT_EQ(0, verb(dir, WQ_IOC_OPEN, &args));
+	EXPECT_LT(0, open("/dev/null", O_RDONLY));
+	EXPECT_EQ(1, q_add(0, "k"));
+	dup2(in, 0);
+	close(in);
+	close(dir);
+}
+
 TEST_F(set, OPEN_of_a_directory_returns_a_consumer_with_the_access_mode)
 {
 	struct wq_attrs args = {

@@ -380,6 +380,19 @@ TEST_F(parking, kick_of_a_number_of_keys_takes_those_that_are_parked_longest)
 	EXPECT_EQ(0, q_kick(self->q, NULL, ALL));
 }
 
+/* The call handles some at a time. */
+TEST_F(queue, kick_makes_each_of_100_parked_keys_ready)
+{
+	char key[8];
+
+	for (int i = 0; i < 100; i++) {
+		snprintf(key, sizeof(key), "%d", i);
+		ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, key, 0, ""));
+	}
+	EXPECT_EQ(100, q_kick(self->q, NULL, ALL));
+	EXPECT_TRUE(counts(self->q, "ready 100, parked 0"));
+}
+
 TEST_F(parking, oldest_parked_key_makes_room_for_the_next_and_wakes_a_poller_for_room)
 {
 	struct wq_reason_rec reason = reason_of(0, "");

@@ -167,12 +167,20 @@ TEST_F(queue, stat_and_queues_show_what_is_paused)
 	EXPECT_EQ(0, found.state);
 }
 
-TEST_F(queue, fdinfo_and_debugfs_show_what_is_paused)
+TEST_F(queue, the_queues_file_fdinfo_and_debugfs_show_what_is_paused)
 {
 	char path[256], line[256], seen[256] = "";
 	FILE *f;
 
+	f = fopen(path_of(self->name), "r");
+	ASSERT_NE(NULL, fgets(line, sizeof(line), f));
+	EXPECT_EQ(NULL, strstr(line, "paused"));
+	fclose(f);
 	ASSERT_EQ(0, q_pause(self->q, BOTH, FOREVER));
+	f = fopen(path_of(self->name), "r");
+	ASSERT_NE(NULL, fgets(line, sizeof(line), f));
+	fclose(f);
+	EXPECT_NE(NULL, strstr(line, " gets-paused adds-paused\n"));
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", self->q);
 	f = fopen(path, "r");
 	while (fgets(line, sizeof(line), f))

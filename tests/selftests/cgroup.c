@@ -451,7 +451,10 @@ static __s64 add_one_each_ms(int q, int n)
 	return from;
 }
 
-/* On this CPU, the timer of another queue expires each ms, and others that have slack with it. */
+/*
+ * Stay on one CPU, where the timer of another queue expires each ms.  A timer that has slack may
+ * expire with it.
+ */
 static int start_a_timer_each_ms(void)
 {
 	int q = q_private(0);
@@ -464,8 +467,11 @@ static int start_a_timer_each_ms(void)
 	if (sched_setaffinity(0, sizeof(one), &one))
 		return -errno;
 	pid = child();
-	while (!pid && q_add_after(q, "a", MS) == 1 && !q_get(q, &it, FOREVER))
-		q_done(q, &it);
+	if (!pid) {
+		while (q_add_after(q, "a", MS) == 1 && !q_get(q, &it, FOREVER))
+			q_done(q, &it);
+		_exit(1);
+	}
 	return pid;
 }
 

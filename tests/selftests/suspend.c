@@ -25,7 +25,7 @@ static int get(int q)
 	return q_get(q, &it, FOREVER);
 }
 
-/* Of all gets, this one alone is not restarted after a signal. */
+/* This get alone is not restarted after a signal. */
 static int done_get(int q)
 {
 	union one held, next;

@@ -160,7 +160,7 @@ test_trace_restore() {
 	wq get --fd 7 >/dev/null
 	wq save -o "$dir/snapshot" $q
 	exec 7<&-
-	wq unlink $q
+	wq unlink $q 2>/dev/null
 	trace_on
 	succeeds wq restore "$dir/snapshot"
 	read_events

@@ -465,6 +465,17 @@ static void a_queue_is_full_with_a_key_that_was_idle(struct kunit *test)
 	consumer_close(c);
 }
 
+static void a_queue_whose_bytes_suffice_for_one_longest_key_is_writable(struct kunit *test)
+{
+	struct wq_consumer *c = consumer_open(queue(test));
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	queue(test)->share.most = queue(test)->key_bytes + WQ_MAX_KEY_BYTES;
+	KUNIT_EXPECT_TRUE(test, queue_poll(queue(test), c) & EPOLLOUT);
+	queue(test)->share.most = U64_MAX;
+	consumer_close(c);
+}
+
 static unsigned int room_wakes;
 
 static int count_room(struct wait_queue_entry *w, unsigned int mode, int flags, void *key)
@@ -709,6 +720,7 @@ static struct kunit_case idle_cases[] = {
 	KUNIT_CASE(list_returns_no_idle_entry),
 	KUNIT_CASE(idle_entries_do_not_count_in_max_keys),
 	KUNIT_CASE(a_queue_is_full_with_a_key_that_was_idle),
+	KUNIT_CASE(a_queue_whose_bytes_suffice_for_one_longest_key_is_writable),
 	KUNIT_CASE(a_poller_wakes_for_room_only_if_the_queue_was_full),
 	KUNIT_CASE(idle_entries_are_bounded),
 	KUNIT_CASE(the_entry_that_is_idle_for_longest_is_evicted_first),

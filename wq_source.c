@@ -15,8 +15,8 @@
  *    it stays there: a storm of events that fail does not make it run more often.
  *  - If an attempt fails, the item is queued for a later attempt, and the source becomes an entry
  *    of wq.pollers before that.  If room arises, the wake-up of the pollers lets the item run at
- *    once.  The hold of the queue's lock that takes the last room, or that finds no bytes left, sets
- *    WQ_WATCH_ROOM, so the room that arises later causes the wake-up.
+ *    once.  The hold of the queue's lock that takes the last room, or that finds no bytes left,
+ *    sets WQ_WATCH_ROOM, so the room that arises later causes the wake-up.
  *  - The attempt adds a copy of the mark without wq_source.lock.  If the mark has changed meanwhile
  *    (wq_source.seq), it is kept, and the item runs again.
  *

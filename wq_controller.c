@@ -7,7 +7,8 @@
  * caller's function, and calls done with the outcome.
  *
  * A stop shuts the queue down, which wakes the threads that wait for a key.  A thread
- * that processes a key ends after that key.  Threads end for no other reason: a key of a
+ * that processes a key ends after that key, and no thread takes a key after the shut down, when a
+ * key that was added during its run becomes ready.  Threads end for no other reason: a key of a
  * queue that is shut down can become ready again, when another consumer gives it back.
  *
  * A thread holds wq.drain_map while it calls the caller's function.  So lockdep reports
@@ -37,6 +38,7 @@
 struct controller_worker {
 	struct wq_controller *c;
 	struct task_struct *task;
+	struct wq_item item;		/* the key that the thread took last */
 	u64 token;			/* of the run that the thread works on; 0: none */
 };
 
@@ -112,10 +114,10 @@ static u32 controller_outcome(const struct wq_controller_params *p, const struct
 }
 
 /* Process a key, and set @cause for its done.  Returns false if the run ended with its entry. */
-static bool controller_work(struct controller_worker *w, const struct wq_item *item,
-			    struct wq_cause *cause)
+static bool controller_work(struct controller_worker *w, struct wq_cause *cause)
 {
 	const struct wq_controller_params *p = &w->c->params;
+	const struct wq_item *item = &w->item;
 	bool gone = false;
 	u32 outcome;
 	s64 ret;
@@ -139,17 +141,28 @@ static bool controller_work(struct controller_worker *w, const struct wq_item *i
 	return !gone;
 }
 
-/* End the run of a key and take the next key.  Returns the result of the get. */
-static int controller_next(struct wq_controller *c, struct wq_item *item,
-			   struct wq_cause *cause)
+/*
+ * Take a key for a thread, @arg.  The lock orders the look at stopping after the shut down of a
+ * stop, so a thread that wakes late does not take what became ready since.
+ */
+static int controller_take(struct wq_cs *cs, void *arg)
 {
+	struct controller_worker *w = arg;
+
+	return READ_ONCE(w->c->stopping) ? -ESHUTDOWN : wq_take_item(cs, &w->item);
+}
+
+/* End the run of a key and take the next key if one is ready.  Returns the result of the get. */
+static int controller_next(struct controller_worker *w, struct wq_cause *cause)
+{
+	struct wq_controller *c = w->c;
 	int ret;
 
 	for (;;) {
 		if (!READ_ONCE(c->stopping)) {
-			ret = wq_done_take(c->params.q, NULL, item, cause, WQ_FOREVER);
+			ret = wq_done_take(c->params.q, NULL, &w->item, cause, 0);
 		} else {
-			ret = wq_done_cause(c->params.q, item, cause);
+			ret = wq_done_cause(c->params.q, &w->item, cause);
 			if (ret >= 0)
 				return -ESHUTDOWN;
 		}
@@ -166,15 +179,14 @@ static int controller_thread(void *arg)
 	struct wq_controller *c = w->c;
 	struct wq *q = c->params.q;
 	struct wq_cause cause;
-	struct wq_item item;
 	int ret;
 
 	/* Pairs with the WRITE_ONCE() in wq_controller_stop(), ahead of the shut down. */
 	while (!READ_ONCE(c->stopping)) {
-		ret = wq_get_wait(q, NULL, S64_MAX, wq_take_item, &item);
-		while (!ret && controller_work(w, &item, &cause)) {
+		ret = wq_get_wait(q, NULL, S64_MAX, controller_take, w);
+		while (!ret && controller_work(w, &cause)) {
 			cond_resched();
-			ret = controller_next(c, &item, &cause);
+			ret = controller_next(w, &cause);
 		}
 		/* After a plain shut down no get waits, but keys can be given back: wait here. */
 		wait_event_idle_exclusive(q->getters, READ_ONCE(c->stopping) ||

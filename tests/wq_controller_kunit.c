@@ -652,7 +652,8 @@ static void expect_parked(struct kunit *test, const char *key, u32 failures, u32
 	struct wq_op op;
 
 	wq_op_init(queue(test), &op, key, strlen(key));
-	KUNIT_EXPECT_EQ(test, wq_key_do(queue(test), consumer_kernel(queue(test)), &op, WQ_DO_QUERY, &info), 0);
+	KUNIT_EXPECT_EQ(test, wq_key_do(queue(test), consumer_kernel(queue(test)), &op, WQ_DO_QUERY,
+					&info), 0);
 	KUNIT_EXPECT_EQ(test, info.failures, failures);
 	KUNIT_EXPECT_EQ(test, info.error, error);
 }
@@ -857,6 +858,35 @@ static void a_plain_stop_leaves_a_key_that_another_consumer_holds(struct kunit *
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 	KUNIT_EXPECT_LT(test, a->took, AT_ONCE);
 	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 0);
+}
+
+/* Ends a wake-up: nobody behind this entry is woken. */
+static int wake_nobody(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
+{
+	return -1;
+}
+
+/* The stop does not wake it, but the other worker does, after it gave the key back. */
+static void a_worker_that_wakes_late_in_a_stop_takes_no_key(struct kunit *test)
+{
+	struct control_fixture *fx = test->priv;
+	struct wait_queue_entry first;
+	struct actor *a;
+
+	control(test, 2, 0, hold);
+	add(test, "a");
+	entered(test, 1);
+	workers_sleep(test);
+	KUNIT_EXPECT_EQ(test, wq_add(fx->base.q, "a", 1), 1);
+	init_waitqueue_func_entry(&first, wake_nobody);
+	add_wait_queue(&fx->base.q->getters, &first);
+	a = begin_stop(test, false);
+	EXPECT_STILL_WAITS(test, a);
+	remove_wait_queue(&fx->base.q->getters, &first);
+	let_all_go(test);
+	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
+	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 1U);
 }
 
 /* The limiter has no delay: no worker ever finds nothing to do. */
@@ -1513,6 +1543,7 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE_SLOW(stop_may_come_before_the_workers_run),
 	KUNIT_CASE(stop_with_drain_first_runs_all_ready_and_processing_keys),
 	KUNIT_CASE(a_plain_stop_leaves_a_key_that_another_consumer_holds),
+	KUNIT_CASE(a_worker_that_wakes_late_in_a_stop_takes_no_key),
 	KUNIT_CASE(keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end),
 	KUNIT_CASE_SLOW(a_stop_does_not_end_a_sleep_within_the_work),
 	KUNIT_CASE(shutdown_by_another_ends_the_drain_of_stop),

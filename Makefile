@@ -48,7 +48,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include sources $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
-.PHONY: FORCE all modules tools run shell test quick test-packaging test-go test-etcd cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
+.PHONY: FORCE all modules tools run shell test quick test-checkers test-packaging test-go test-etcd cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist specs deb deb-etcd clean help
 
@@ -91,6 +91,9 @@ shell:
 test:
 	@tests/run
 
+test-checkers:
+	@tests/run checkers
+
 quick:
 	@tests/run quick
 
@@ -129,7 +132,7 @@ test-go:
 	@tests/bindings/go
 
 test-etcd:
-	@tests/run etcd
+	@tests/etcd/run
 
 cluster:
 	@tests/etcd/run --long $$(($(or $(MINUTES),10) * 60)) $(SEED)
@@ -275,7 +278,9 @@ help:
 	@echo "  make dist             the sources as build/$(DIST).tar.xz"
 	@echo
 	@echo "Test:"
-	@echo "  make test             all tests, in virtual machines"
+	@echo "  make test             the module and its tools, in virtual machines"
+	@echo "  make test-checkers    the KUnit suites under KASAN, lockdep and kmemleak, failing memory,"
+	@echo "                        and months of virtual time"
 	@echo "  make quick            the quick KUnit cases and C selftests, half a minute after an edit"
 	@echo "  make kunit            the quick KUnit cases, in half a minute"
 	@echo "  make kunit T=wq_get   the KUnit suites that match a pattern; T='wq_get.*signal*': some cases"

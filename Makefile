@@ -48,7 +48,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include sources $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
-.PHONY: FORCE all modules tools run shell test quick test-checkers test-packaging test-go test-etcd cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
+.PHONY: FORCE all modules tools run shell test quick test-checkers test-packaging test-go test-python test-etcd cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist specs deb deb-etcd clean help
 
@@ -130,6 +130,9 @@ test-packaging:
 
 test-go:
 	@tests/bindings/go
+
+test-python:
+	@tests/bindings/python/run
 
 test-etcd:
 	@tests/etcd/run
@@ -290,6 +293,7 @@ help:
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms, packages and specs (needs root)"
 	@echo "  make test-go          the Go packages and samples, and client-go's own tests"
+	@echo "  make test-python      the Python package, also for 32 bit"
 	@echo "  make test-etcd        wq-etcd: unit tests, and a minute of the faults of make cluster"
 	@echo "  make cluster          wq-etcd: kill and cut off members and servers for MINUTES=10,"
 	@echo "                        with three seeds or SEED=1 (an hour)"

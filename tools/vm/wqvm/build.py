@@ -164,8 +164,7 @@ def _from_source(definition: Definition) -> Kernel:
                           "fix tools/vm/kernels/")
         step(f"building the kernel {definition.name} {new.entry.name}, "
              f"about {definition.minutes} minutes on 2 CPUs", new.log,
-             # more than there are CPUs: make test waits for it, and its first guests run already
-             [*make, f"-j{2 * JOBS}", *definition.make_args, *targets,
+             [*make, f"-j{JOBS}", *definition.make_args, *targets,
               # the check of exports takes a fifteenth, and the distribution has done it
               "cmd_check_local_export=:"],
              minutes=definition.minutes, progress=lambda: _compiled(new.log))

@@ -48,7 +48,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include sources $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
-.PHONY: FORCE all modules tools run shell test quick test-checkers test-packaging test-go test-python test-etcd cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
+.PHONY: FORCE all modules tools run shell test quick test-long test-packaging test-go test-python test-etcd cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist specs deb deb-etcd clean help
 
@@ -91,8 +91,8 @@ shell:
 test:
 	@tests/run
 
-test-checkers:
-	@tests/run checkers
+test-long:
+	@tests/run long
 
 quick:
 	@tests/run quick
@@ -282,8 +282,8 @@ help:
 	@echo
 	@echo "Test:"
 	@echo "  make test             the module and its tools, in virtual machines"
-	@echo "  make test-checkers    the KUnit suites under KASAN, lockdep and kmemleak, failing memory,"
-	@echo "                        and months of virtual time"
+	@echo "  make test-long        KUnit under KASAN, lockdep and kmemleak, failing memory, months of"
+	@echo "                        virtual time, the sources of keys, and the dashboard"
 	@echo "  make quick            the quick KUnit cases and C selftests, half a minute after an edit"
 	@echo "  make kunit            the quick KUnit cases, in half a minute"
 	@echo "  make kunit T=wq_get   the KUnit suites that match a pattern; T='wq_get.*signal*': some cases"

@@ -48,7 +48,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include sources $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
-.PHONY: FORCE all modules tools run shell test quick test-long test-packaging test-go test-python test-etcd cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
+.PHONY: FORCE all modules tools run shell test quick test-long test-packaging test-go test-etcd cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist specs deb deb-etcd clean help
 
@@ -130,9 +130,6 @@ test-packaging:
 
 test-go:
 	@tests/bindings/go
-
-test-python:
-	@tests/bindings/python/run
 
 test-etcd:
 	@tests/etcd/run
@@ -283,7 +280,7 @@ help:
 	@echo "Test:"
 	@echo "  make test             the module and its tools, in virtual machines"
 	@echo "  make test-long        KUnit under KASAN, lockdep and kmemleak, failing memory, months of"
-	@echo "                        virtual time, the sources of keys, and the dashboard"
+	@echo "                        virtual time, the sources of keys, the dashboard, and Python"
 	@echo "  make quick            the quick KUnit cases and C selftests, half a minute after an edit"
 	@echo "  make kunit            the quick KUnit cases, in half a minute"
 	@echo "  make kunit T=wq_get   the KUnit suites that match a pattern; T='wq_get.*signal*': some cases"
@@ -293,7 +290,6 @@ help:
 	@echo "  make check            static checks"
 	@echo "  make test-packaging   install, dkms, packages and specs (needs root)"
 	@echo "  make test-go          the Go packages and samples, and client-go's own tests"
-	@echo "  make test-python      the Python package, also for 32 bit"
 	@echo "  make test-etcd        wq-etcd: unit tests, and a minute of the faults of make cluster"
 	@echo "  make cluster          wq-etcd: kill and cut off members and servers for MINUTES=10,"
 	@echo "                        with three seeds or SEED=1 (an hour)"

@@ -143,7 +143,7 @@ static bool controller_work(struct controller_worker *w, struct wq_cause *cause)
 
 /*
  * Take a key for a thread, @arg.  The lock orders the look at stopping after the shut down of a
- * stop, so a thread that wakes late does not take what became ready since.
+ * stop, so a thread that wakes late, or ends its run then, takes nothing that became ready since.
  */
 static int controller_take(struct wq_cs *cs, void *arg)
 {
@@ -152,20 +152,14 @@ static int controller_take(struct wq_cs *cs, void *arg)
 	return READ_ONCE(w->c->stopping) ? -ESHUTDOWN : wq_take_item(cs, &w->item);
 }
 
-/* End the run of a key and take the next key if one is ready.  Returns the result of the get. */
+/* End the run of a key and take the next key.  Returns the result of the get. */
 static int controller_next(struct controller_worker *w, struct wq_cause *cause)
 {
-	struct wq_controller *c = w->c;
 	int ret;
 
 	for (;;) {
-		if (!READ_ONCE(c->stopping)) {
-			ret = wq_done_take(c->params.q, NULL, &w->item, cause, 0);
-		} else {
-			ret = wq_done_cause(c->params.q, &w->item, cause);
-			if (ret >= 0)
-				return -ESHUTDOWN;
-		}
+		ret = wq_done_take(w->c->params.q, NULL, &w->item, cause, controller_take, w,
+				   WQ_FOREVER);
 		if (ret != -ENOMEM)
 			return ret;
 		/* No memory for the retry: the thread holds the key until there is some. */
@@ -299,7 +293,7 @@ int wq_controller_stop(struct wq_controller *c, bool drain)
 	lock_map_release(&q->drain_map);
 	ret = drain ? wq_drain(q) : 0;
 
-	/* Pairs with the READ_ONCE() in controller_thread(). */
+	/* Pairs with the READ_ONCE() in controller_take() and controller_thread(). */
 	WRITE_ONCE(c->stopping, true);
 	wq_shutdown(q);
 	/* Wait first: kthread_stop() would interrupt a sleep of the caller's function. */

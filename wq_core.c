@@ -523,9 +523,13 @@ int wq_done_cause(struct wq *q, const struct wq_item *item, struct wq_cause *cau
 	return wq_done_op(q, item, &cause->op);
 }
 
-/* wq_done_get() for a caller that holds no other key if @c is NULL, see wq_get_wait(). */
+/*
+ * wq_done_get() for a caller that holds no other key if @c is NULL, with the @take and @arg of
+ * wq_get_wait().  @take fills @item.
+ */
 int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item,
-		 struct wq_cause *cause, s64 timeout)
+		 struct wq_cause *cause, int (*take)(struct wq_cs *cs, void *arg), void *arg,
+		 s64 timeout)
 {
 	int ret, next = -EAGAIN;
 	struct wq_cs cs;
@@ -533,12 +537,12 @@ int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item
 	wq_lock(&cs, q);
 	ret = wq_done_item(&cs, item, &cause->op);
 	if (ret >= 0)
-		next = wq_take_item(&cs, item);
+		next = take(&cs, arg);
 	wq_unlock(&cs);
 	if (ret < 0 || !next)
 		return min(ret, 0);
 	*item = (struct wq_item){};
-	return wq_get_wait(q, c, wq_deadline(timeout), wq_take_item, item);
+	return wq_get_wait(q, c, wq_deadline(timeout), take, arg);
 }
 
 /**
@@ -563,6 +567,6 @@ int wq_done_get(struct wq *q, struct wq_item *item, s64 delay, u32 outcome, s64 
 	struct wq_cause cause = {};
 
 	return wq_op_set_done(&cause.op, delay, outcome) ?:
-	       wq_done_take(q, &q->kernel, item, &cause, timeout);
+	       wq_done_take(q, &q->kernel, item, &cause, wq_take_item, item, timeout);
 }
 EXPORT_SYMBOL_GPL(wq_done_get);

@@ -34,6 +34,7 @@ void wq_fill_item(const struct wq *q, struct wq_item *item, struct wq_entry *e);
 int wq_take_item(struct wq_cs *cs, void *arg);
 int wq_done_cause(struct wq *q, const struct wq_item *item, struct wq_cause *cause);
 int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item,
-		 struct wq_cause *cause, s64 timeout);
+		 struct wq_cause *cause, int (*take)(struct wq_cs *cs, void *arg), void *arg,
+		 s64 timeout);
 
 #endif /* _WQ_CORE_H */

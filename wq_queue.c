@@ -261,7 +261,7 @@ void wq_unpin(struct wq *q)
 	if (!refcount_dec_and_test(&q->pins))
 		return;
 	wq_queues_del(q);
-	/* A reader of the statistics may have set the timer while wq_put() dropped the keys. */
+	/* It may be set for a time of a key that is gone, also by a reader of the statistics. */
 	hrtimer_cancel(&q->timer);
 	free_keys(q);
 	wq_limiter_drop(q->limiter);

@@ -139,15 +139,14 @@ void wq_thread_init(struct wq *q)
 }
 
 /*
- * Stop the thread or the timer of a queue that is shut down or has no user left, so that no
- * delayed add follows.  If a process gets a key with a lease, the thread may be created once
- * more.
+ * Stop the thread of a queue that is shut down or has no user left, so that no delayed add follows.
+ * If a process gets a key with a lease, the thread may be created once more.  A timer only wakes
+ * others: wq_unpin() ends it.
  */
 void wq_thread_stop(struct wq *q)
 {
 	struct task_struct *thread;
 
-	hrtimer_cancel(&q->timer);
 	cancel_delayed_work_sync(&q->start_thread);
 	spin_lock_irq(&q->lock);
 	thread = q->thread;

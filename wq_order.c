@@ -9,12 +9,13 @@
 #include "wq_order.h"
 #include "wq_priority.h"
 
-/* Check the figure of an order, which wq_order_init() relies on. */
+/*
+ * Check the figure of an order, which wq_order_init() relies on.  The bound of PRIORITY is in the
+ * table of attributes.
+ */
 int wq_check_order(u32 order, u32 arg)
 {
 	switch (order) {
-	case WQ_ORDER_PRIORITY:
-		return arg > WQ_MAX_AGEING ? -ERANGE : 0;
 	case WQ_ORDER_DELIMITER:
 		return arg > U8_MAX ? -ERANGE : 0;
 	case WQ_ORDER_PREFIX:

@@ -1176,6 +1176,24 @@ static void touch_may_be_null(struct kunit *test)
 	get(test, "a");
 }
 
+static struct wq_entry *pop_nothing(void *order)
+{
+	return NULL;
+}
+
+static void key_stays_ready_if_pop_returns_nothing(struct kunit *test)
+{
+	static struct wq_order_ops ops;
+
+	ops = policy_fifo;
+	ops.pop = pop_nothing;
+	ordered(test, &ops);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, get_error(test), -EAGAIN);
+	ops.pop = policy_fifo.pop;
+	get(test, "a");
+}
+
 static void a_policy_sorts_ten_thousand_keys(struct kunit *test)
 {
 	struct wq *q;
@@ -1264,6 +1282,7 @@ static struct kunit_case order_cases[] = {
 	KUNIT_CASE(pop_is_called_once_a_get_and_never_on_an_empty_policy),
 	KUNIT_CASE(a_policy_is_called_with_interrupts_off),
 	KUNIT_CASE(touch_may_be_null),
+	KUNIT_CASE(key_stays_ready_if_pop_returns_nothing),
 	KUNIT_CASE_SLOW(a_policy_sorts_ten_thousand_keys),
 	KUNIT_CASE(wq_entry_key_returns_the_key),
 	KUNIT_CASE(a_queue_with_a_policy_can_be_destroyed_with_keys_in_it),

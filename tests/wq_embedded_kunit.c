@@ -1268,6 +1268,7 @@ static void a_run_of_a_controller_holds_the_map_of_lockdep(struct kunit *test)
 /* Debug objects call a fixup after their report of an object that is freed or initialized again. */
 static void a_report_of_debug_objects_takes_the_object_off_its_queue(struct kunit *test)
 {
+	u32 owned = queue(test)->nr_embedded;
 	int freed;
 
 	if (!IS_ENABLED(CONFIG_DEBUG_OBJECTS))
@@ -1283,6 +1284,7 @@ static void a_report_of_debug_objects_takes_the_object_off_its_queue(struct kuni
 		KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
 		KUNIT_EXPECT_EQ(test, stats(test)->ready, 0U);
 		KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
+		KUNIT_EXPECT_EQ(test, queue(test)->nr_embedded, owned - 1);
 		wq_unpin(queue(test));
 		/* The object is no longer active, so there is no other report. */
 		KUNIT_ASSERT_EQ(test, wq_embedded_init(&A->x, queue(test), GFP_KERNEL), 0);

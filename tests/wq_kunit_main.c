@@ -64,6 +64,7 @@ static const struct {
 	{ &wq_park_suite, wq_park_rows },
 	{ &wq_flush_suite, wq_flush_rows },
 	{ &wq_array_suite },
+	{ &wq_source_suite },
 };
 
 /* The suites that run: copies, which have only the chosen cases. */

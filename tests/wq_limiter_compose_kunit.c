@@ -259,6 +259,15 @@ static void max_of_none_is_einval(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, freed(test, 0), 0U);
 }
 
+static void null_among_the_limiters_is_einval_and_frees_the_others(struct kunit *test)
+{
+	struct wq_limiter *ls[] = { &probe(test, 0)->l, NULL, &probe(test, 1)->l };
+
+	EXPECT_ERROR(test, wq_limiter_max_of(ls, 3), -EINVAL);
+	EXPECT_ERROR(test, wq_limiter_max_wait(NULL, 1), -EINVAL);
+	expect_freed(test, 2, 1);
+}
+
 static void more_than_16_limiters_are_e2big(struct kunit *test)
 {
 	struct wq_limiter *ls[PROBES];
@@ -867,6 +876,7 @@ static struct kunit_case limiter_compose_cases[] = {
 	KUNIT_CASE(limiters_nested_5_deep_are_einval),
 	KUNIT_CASE(the_deepest_of_max_of_counts),
 	KUNIT_CASE(max_of_none_is_einval),
+	KUNIT_CASE(null_among_the_limiters_is_einval_and_frees_the_others),
 	KUNIT_CASE(more_than_16_limiters_are_e2big),
 	KUNIT_CASE(limiters_4_deep_are_freed_once),
 	KUNIT_CASE(the_error_of_a_limiter_is_that_of_max_of_and_frees_the_others),

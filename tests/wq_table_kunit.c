@@ -415,6 +415,27 @@ static void longer_chains_merge_with_a_spare_bucket(struct kunit *test)
 	EXPECT_ALL_SAME(test, &m->verdict);
 }
 
+/* Keys are compared by words, and the last word may overlap the one before it. */
+static void keys_of_one_hash_that_differ_in_a_byte_are_told_apart(struct kunit *test)
+{
+	u8 key[4 * sizeof(u64) + 1] = {};
+	struct wq_key *k;
+	u32 len, i;
+
+	k = kunit_kzalloc(test, sizeof(*k) + sizeof(key), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, k);
+	for (len = 1; len <= sizeof(key); len++) {
+		k->entry.len = len;
+		KUNIT_ASSERT_TRUE_MSG(test, wq_key_equals(&k->entry, key, len), "%u bytes", len);
+		for (i = 0; i < len; i++) {
+			key[i] = 1;
+			KUNIT_ASSERT_FALSE_MSG(test, wq_key_equals(&k->entry, key, len),
+					       "byte %u of %u", i, len);
+			key[i] = 0;
+		}
+	}
+}
+
 /* The pair's second hashes are equal with a secret of 0. */
 static void keys_of_equal_places_are_found_and_listed(struct kunit *test)
 {
@@ -644,6 +665,7 @@ static struct kunit_case table_cases[] = {
 	KUNIT_CASE(memory_of_removed_keys_serves_the_next_ones),
 	KUNIT_CASE(short_chains_merge_without_other_memory),
 	KUNIT_CASE(longer_chains_merge_with_a_spare_bucket),
+	KUNIT_CASE(keys_of_one_hash_that_differ_in_a_byte_are_told_apart),
 	KUNIT_CASE(keys_of_equal_places_are_found_and_listed),
 	KUNIT_CASE_SLOW(buckets_grow_and_go_with_the_keys),
 	KUNIT_CASE_SLOW(buckets_go_as_keys_go),

@@ -519,6 +519,16 @@ TEST_F(queue, fdinfo_has_the_queue_and_the_keys_that_the_file_holds)
 	ASSERT_STREQ("2", value);
 }
 
+TEST_F(queue, fdinfo_has_whether_the_name_was_removed)
+{
+	char value[256];
+
+	ASSERT_EQ(-1, fdinfo(self->q, "wq-removed:", value, sizeof(value)));
+	ASSERT_EQ(0, q_unlink(self->name));
+	ASSERT_EQ(0, fdinfo(self->q, "wq-removed:", value, sizeof(value)));
+	ASSERT_STREQ("yes", value);
+}
+
 TEST(device_mode_is_0600)
 {
 	struct wq_info info;

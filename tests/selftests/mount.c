@@ -120,6 +120,7 @@ TEST_F(set, read_returns_a_text_and_no_key_until_OPEN_makes_the_file_a_consumer)
 	EXPECT_NE(NULL, strstr(text, "ready:201 processing:0 delayed:0 "));
 	EXPECT_EQ('\n', text[n - 1]);
 	EXPECT_EQ(0, read(fd, text + n, 1));
+	EXPECT_EQ(-EFAULT, err(readv(fd, &(struct iovec){ (void *)8, sizeof(part) }, 1)));
 	/* again from the start, in parts and by readv */
 	EXPECT_EQ(sizeof(part), read(fd, part, sizeof(part)));
 	EXPECT_EQ(0, memcmp(part, text, sizeof(part)));
@@ -410,6 +411,12 @@ TEST_F(set, access_lists_and_chmod_change_who_may_open)
 	EXPECT_EQ(-EOPNOTSUPP, err(setxattr(SET, "system.posix_acl_default", &acl, sizeof(acl), 0)));
 	EXPECT_GE(0, removexattr(SET, "system.posix_acl_default"));
 	EXPECT_EQ(-EPERM, err(setxattr(SET "/q", "user.x", "y", 1, 0)));
+}
+
+TEST_F(set, label_that_no_security_module_knows_is_refused)
+{
+	ASSERT_EQ(0, create(SET "/q", 0600));
+	EXPECT_EQ(-EOPNOTSUPP, err(setxattr(SET "/q", "security.wq", "y", 1, 0)));
 }
 
 TEST_F(set, sticky_directory_lets_owners_unlink_and_its_mode_lets_users_create)

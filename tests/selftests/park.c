@@ -111,6 +111,17 @@ TEST_F(queue, give_up_parks_the_key_also_without_a_number_of_retries)
 	EXPECT_LE(0, info_of(self->q, "a").age);
 }
 
+TEST_F(parking, fdinfo_has_the_number_of_parked_keys)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", self->q);
+	EXPECT_EQ(-1, read_field(path, "wq-parked:"));
+	for (int i = 0; i < 2; i++)
+		ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, i ? "a" : "b", 0, ""));
+	EXPECT_EQ(2, read_field(path, "wq-parked:"));
+}
+
 TEST_F(parking, key_whose_consumers_are_killed_again_and_again_is_parked_with_that_reason)
 {
 	char key[8];
@@ -217,6 +228,28 @@ TEST_F(parking, done_of_an_array_has_a_reason_for_each_key)
 	EXPECT_TRUE(has_reason(self->q, "a", EIO, "first"));
 	EXPECT_EQ(-ENOENT, q_query(self->q, "b"));
 	EXPECT_TRUE(has_reason(self->q, "c", 0, "third"));
+	free(a.recs);
+}
+
+TEST_F(parking, done_of_an_empty_key_with_a_bad_reason_fails_with_EINVAL_and_the_next_key_is_done)
+{
+	struct array a = array_new(4096);
+	struct wq_reason_rec reasons[2] = { { .error = WQ_MAX_ERROR + 1 }, reason_of(0, "") };
+	__s32 results[2];
+	struct wq_done args = {
+		.size = sizeof(args), .results = addr_of(results), .reasons = addr_of(reasons),
+	};
+	struct item it;
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(0, q_get(self->q, &it, 0));
+	array_put(&a, "", 0, it.token);
+	array_put(&a, it.key, it.len, it.token);
+	args.keys = (struct wq_keys){ addr_of(a.recs), a.used, a.count };
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_DONE, &args));
+	EXPECT_EQ(2, args.keys.count);
+	EXPECT_EQ(-EINVAL, results[0]);
+	EXPECT_EQ(0, results[1]);
 	free(a.recs);
 }
 

@@ -245,6 +245,26 @@ TEST(processing_keys_count_against_the_limit_of_their_group)
 	EXPECT_TRUE(target_close(&to));
 }
 
+TEST(processing_keys_of_a_group_without_a_limit_are_all_ahead)
+{
+	static const struct wq_attrs unlimited = {
+		.order = WQ_ORDER_DELIMITER, .order_arg = '/',
+	};
+	struct target to;
+	char got[16];
+
+	ASSERT_EQ(0, target_open(&to, &unlimited));
+	ASSERT_EQ(0, restore_state(to.q, "a/3", READY));
+	ASSERT_EQ(0, restore_state(to.q, "a/1", RUNNING));
+	ASSERT_EQ(0, restore_state(to.q, "a/2", RUNNING));
+	EXPECT_EQ(3, q_stat(to.q).ready);
+	ASSERT_EQ(0, get_text(to.q, got));
+	EXPECT_STREQ("a/1", got);
+	ASSERT_EQ(0, get_text(to.q, got));
+	EXPECT_STREQ("a/2", got);
+	EXPECT_TRUE(target_close(&to));
+}
+
 TEST_F(restoring, the_largest_age_count_error_and_text_are_restored)
 {
 	const struct wq_key_info in = {

@@ -19,6 +19,15 @@ TEST_F(source, attach_of_an_unknown_kind_fails_with_ENOENT)
 	EXPECT_EQ(-EINVAL, attach_op(self->q, &op, "", NULL, 0));
 }
 
+TEST_F(source, attach_to_a_queue_that_is_shut_down_fails_with_ESHUTDOWN)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
+
+	ASSERT_EQ(0, q_shutdown(self->q));
+	EXPECT_EQ(-ESHUTDOWN, attach_op(self->q, &op, "fs", &self->fs, sizeof(self->fs)));
+	EXPECT_EQ(-ENOENT, list_after(self->q, 0, &op));
+}
+
 TEST_F(source, bad_arguments_fail_and_attach_nothing)
 {
 	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH), seen;

@@ -65,7 +65,7 @@ FIXTURE_SETUP(bpf)
 
 	if (!getenv("SOURCES"))
 		SKIP(return, "SOURCES is not set: the directory of wq_bpf.ko");
-	ASSERT_EQ(0, module_in("wq_bpf"));
+	ASSERT_EQ(0, source_in("wq_bpf"));
 	kernel_types = btf__load_vmlinux_btf();
 	ASSERT_NE(NULL, kernel_types);
 	module_types = btf__load_module_btf("wq_bpf", kernel_types);

@@ -11,13 +11,11 @@
  *
  * Needs a kernel with FAILSLAB, FAIL_PAGE_ALLOC and FAULT_INJECTION_USERCOPY.
  */
+#include "wq_faults.h"
 #include "wq_sources.h"
-#include "wq_test.h"
 
 #include <poll.h>
 #include <sys/uio.h>
-
-#define DEBUGFS	"/sys/kernel/debug/"
 
 /* The state of a test before its call. */
 struct world {
@@ -59,52 +57,6 @@ FIXTURE_VARIANT(faults) {
 	bool tail;		/* without memory for its delay, a key that failed is ready */
 	__u32 order, order_arg, limit;	/* as in struct wq_attrs */
 };
-
-static void put(const char *file, const char *text)
-{
-	int ret = write_file(file, text);
-
-	if (ret) {
-		fprintf(stderr, "faults: %s: %s; the kernel needs fault injection\n", file,
-			strerror(-ret));
-		exit(KSFT_FAIL);
-	}
-}
-
-static int fail_nth = -1;
-
-static void inject(int n)
-{
-	char text[12];
-	int len = snprintf(text, sizeof(text), "%d", n);
-
-	if (fail_nth < 0)
-		fail_nth = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
-	/* Repeated, because the pending fault may hit the copy of this write. */
-	if (pwrite(fail_nth, text, len, 0) < 0 && pwrite(fail_nth, text, len, 0) < 0) {
-		perror("faults: fail-nth");
-		exit(KSFT_FAIL);
-	}
-}
-
-/* Whether a fault was injected since inject(). A fault in this read does not count. */
-static bool injected(void)
-{
-	char text[12] = "";
-	bool was = pread(fail_nth, text, sizeof(text) - 1, 0) > 0 && atoi(text) == 0;
-
-	inject(0);
-	return was;
-}
-
-/* Whether each allocation of this process fails that cannot wait, as in a hold of a lock. */
-static void starve(bool on)
-{
-	put("/proc/self/make-it-fail", "0");
-	put(DEBUGFS "failslab/ignore-gfp-wait", on ? "Y" : "N");
-	if (on)
-		put("/proc/self/make-it-fail", "1");
-}
 
 static void world_new(struct world *w, __u32 order, __u32 order_arg, __u32 limit)
 {
@@ -252,7 +204,7 @@ static void no_keys(struct world *w)
 /* A file of a directory, for a source. */
 static void a_directory(struct world *w)
 {
-	int ret = module_in("wq_fs");
+	int ret = source_in("wq_fs");
 
 	must(ret == -EEXIST ? 0 : ret);
 	w->made = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -1087,18 +1039,33 @@ static int call_epoll(struct world *w)
 	return ret;
 }
 
-static int call_fdinfo(struct world *w)
+static int read_text(const char *path)
 {
-	char path[40], text[1024];
+	char text[1024];
 	int fd, ret;
 
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", w->q);
 	fd = open(path, O_RDONLY);
 	if (fd < 0)
 		return -errno;
 	ret = read(fd, text, sizeof(text)) < 0 ? -errno : 0;
 	close(fd);
 	return ret;
+}
+
+static int call_fdinfo(struct world *w)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", w->q);
+	return read_text(path);
+}
+
+static int call_metrics(struct world *w)
+{
+	char path[sizeof(DEBUGFS) + WQ_NAME_MAX + 16];
+
+	snprintf(path, sizeof(path), DEBUGFS "wq/%s/metrics", w->name);
+	return read_text(path);
 }
 
 /* The release of a consumer can't fail. */
@@ -1178,6 +1145,7 @@ CALL(drain) { .setup = no_keys, .call = call_drain };
 CALL(poll) { .setup = ready_keys, .call = call_poll };
 CALL(epoll) { .setup = ready_keys, .call = call_epoll };
 CALL(fdinfo) { .setup = held_keys, .call = call_fdinfo };
+CALL(metrics_in_debugfs) { .setup = held_keys, .call = call_metrics };
 CALL(close) { .setup = held_by_the_other, .call = call_close };
 CALL(close_of_the_second_consumer_that_loses_its_keys) {
 	.setup = held_again_by_the_other, .call = call_close, .tail = true,
@@ -1252,15 +1220,7 @@ CALL(detach) { .setup = a_source, .call = call_detach, .again = -ENOENT };
 
 FIXTURE_SETUP(faults)
 {
-	starve(false);
-	put(DEBUGFS "failslab/task-filter", "Y");
-	put(DEBUGFS "failslab/probability", "100");
-	put(DEBUGFS "failslab/times", "-1");
-	put(DEBUGFS "failslab/verbose", "0");
-	put(DEBUGFS "fail_page_alloc/ignore-gfp-wait", "N");
-	put(DEBUGFS "fail_page_alloc/min-order", "0");
-	put(DEBUGFS "fail_page_alloc/verbose", "0");
-	put(DEBUGFS "fail_usercopy/verbose", "0");
+	fail_on_demand();
 }
 
 FIXTURE_TEARDOWN(faults)

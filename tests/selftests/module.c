@@ -3,49 +3,10 @@
  * Loading and removing the module: rmmod fails while a file is open, and leaves nothing behind.
  * WQ_KO in the environment is the path of wq.ko; without it the tests are skipped.
  */
-#include "wq_test.h"
-
-#include <dirent.h>
-#include <sys/mount.h>
-#include <sys/syscall.h>
+#include "wq_module.h"
 
 #define NAME	"selftest-module"
-
-static int module_out(void)
-{
-	return syscall(SYS_delete_module, "wq", O_NONBLOCK) ? -errno : 0;
-}
-
-static int module_in(void)
-{
-	const char *path = getenv("WQ_KO");
-	int fd = open(path, O_RDONLY | O_CLOEXEC), ret;
-
-	if (fd < 0)
-		return -errno;
-	ret = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
-	close(fd);
-	return ret;
-}
-
-static bool slab_has_wq(void)
-{
-	DIR *dir = opendir("/sys/kernel/slab");
-	FILE *f = fopen("/proc/slabinfo", "r");
-	bool found = false;
-	struct dirent *e;
-	char line[512];
-
-	while (dir && (e = readdir(dir)))
-		found |= !strncmp(e->d_name, "wq_", 3);
-	while (f && fgets(line, sizeof(line), f))
-		found |= !strncmp(line, "wq_", 3);
-	if (dir)
-		closedir(dir);
-	if (f)
-		fclose(f);
-	return found;
-}
+#define OLD	"/tmp/selftest-module"	/* a file of the device that is gone */
 
 FIXTURE(module) { int unused; };
 
@@ -54,7 +15,7 @@ FIXTURE_SETUP(module)
 	if (!getenv("WQ_KO"))
 		SKIP(return, "WQ_KO is not set: the path of wq.ko");
 	if (access(WQ_DEVICE, F_OK))
-		ASSERT_EQ(0, module_in());
+		ASSERT_EQ(0, wq_in());
 	umount(DIRECTORY);
 }
 
@@ -63,14 +24,14 @@ FIXTURE_TEARDOWN(module)
 	if (!getenv("WQ_KO"))
 		return;
 	if (access(WQ_DEVICE, F_OK))
-		EXPECT_EQ(0, module_in());
+		EXPECT_EQ(0, wq_in());
 	q_unlink(NAME);
 	EXPECT_EQ(0, mount("wqueue", DIRECTORY, "wqueue", 0, NULL));
 }
 
 static int refused(void)
 {
-	int ret = module_out();
+	int ret = wq_out();
 
 	return ret == -EBUSY || ret == -EWOULDBLOCK;
 }
@@ -115,7 +76,7 @@ TEST_F(module, rmmod_fails_while_a_named_queue_exists_and_keeps_its_keys)
 	ASSERT_EQ(0, q_unlink(NAME));
 	ASSERT_TRUE(refused());
 	close(q);
-	ASSERT_EQ(0, module_out());
+	ASSERT_EQ(0, wq_out());
 }
 
 TEST_F(module, rmmod_fails_while_wqueue_is_mounted)
@@ -127,7 +88,7 @@ TEST_F(module, rmmod_fails_while_wqueue_is_mounted)
 		ASSERT_TRUE(refused());
 		ASSERT_EQ(0, umount(DIRECTORY));
 	}
-	ASSERT_EQ(0, module_out());
+	ASSERT_EQ(0, wq_out());
 }
 
 TEST_F(module, limits_of_the_default_set_end_with_its_last_user)
@@ -155,11 +116,27 @@ TEST_F(module, rmmod_after_the_last_close_and_insmod_work)
 		q_get(q, &it, 0);
 		close(q);
 		ASSERT_EQ(0, q_unlink(NAME));
-		ASSERT_EQ(0, module_out());
+		ASSERT_EQ(0, wq_out());
 		ASSERT_EQ(-1, access(WQ_DEVICE, F_OK));
-		ASSERT_EQ(0, module_in());
+		ASSERT_EQ(0, wq_in());
 		ASSERT_EQ(-ENOENT, q_unlink(NAME));
 	}
+}
+
+TEST_F(module, rmmod_leaves_nothing_registered)
+{
+	struct stat device;
+
+	ASSERT_TRUE(registered());
+	ASSERT_EQ(0, stat(WQ_DEVICE, &device));
+	ASSERT_EQ(0, wq_out());
+	EXPECT_EQ(NULL, registered()) TH_LOG("%s", registered());
+	/* calls all shrinkers, and none of them is the module's */
+	EXPECT_EQ(0, write_file("/proc/sys/vm/drop_caches", "2"));
+	ASSERT_EQ(0, mknod(OLD, S_IFCHR | 0600, device.st_rdev));
+	EXPECT_EQ(-1, open(OLD, O_RDONLY));
+	EXPECT_EQ(ENXIO, errno);
+	unlink(OLD);
 }
 
 TEST_F(module, rmmod_leaves_no_slab_cache)
@@ -169,10 +146,10 @@ TEST_F(module, rmmod_leaves_no_slab_cache)
 	for (int i = 0; i < 1000; i++)
 		q_addn(q, &i, sizeof(i));
 	close(q);
-	ASSERT_EQ(0, module_out());
+	ASSERT_EQ(0, wq_out());
 	/* a cache may go only after a grace period */
 	ASSERT_EVENTUALLY(!slab_has_wq());
-	ASSERT_EQ(0, module_in());
+	ASSERT_EQ(0, wq_in());
 	q = q_private(0);
 	ASSERT_LE(0, q);
 	ASSERT_EQ(1, q_add(q, "a"));

@@ -28,7 +28,7 @@ FIXTURE_SETUP(net)
 {
 	if (!getenv("SOURCES"))
 		SKIP(return, "SOURCES is not set: the directory of wq_net.ko");
-	ASSERT_EQ(0, module_in("wq_net"));
+	ASSERT_EQ(0, source_in("wq_net"));
 	ASSERT_EQ(0, unshare(CLONE_NEWNET));
 	self->q = q_private(100000);
 	ASSERT_LE(0, self->q);

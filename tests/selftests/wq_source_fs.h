@@ -43,7 +43,7 @@ FIXTURE_SETUP(source)
 {
 	if (!getenv("SOURCES"))
 		SKIP(return, "SOURCES is not set: the directory of wq_fs.ko");
-	ASSERT_EQ(0, module_in("wq_fs"));
+	ASSERT_EQ(0, source_in("wq_fs"));
 	ASSERT_EQ(0, unshare(CLONE_NEWNS));
 	ASSERT_EQ(0, mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
 	strcpy(self->path, "/tmp/wq-source-XXXXXX");

@@ -6,30 +6,18 @@
 #ifndef WQ_SOURCES_H
 #define WQ_SOURCES_H
 
-#include "wq_test.h"
+#include "wq_module.h"
 
 #include <limits.h>
-#include <sys/syscall.h>
 
 #include <linux/wq_source.h>
 
-static inline int module_in(const char *name)
+static inline int source_in(const char *name)
 {
 	char path[PATH_MAX];
-	int fd, ret;
 
 	snprintf(path, sizeof(path), "%s/%s.ko", getenv("SOURCES"), name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	ret = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
-	close(fd);
-	return ret;
-}
-
-static inline int module_out(const char *name)
-{
-	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
+	return module_in(path, "");
 }
 
 /* Removes a module.  Returns whether nothing keeps it. */

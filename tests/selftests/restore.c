@@ -226,15 +226,19 @@ TEST(the_next_run_of_a_processing_key_is_at_its_level)
 	EXPECT_TRUE(target_close(&to));
 }
 
+/* A queue with a ready key of a group, and two of it that are processing. */
+static int restore_group(struct target *to, const struct wq_attrs *attrs)
+{
+	return target_open(to, attrs) ?: restore_state(to->q, "a/3", READY) ?:
+	       restore_state(to->q, "a/1", RUNNING) ?: restore_state(to->q, "a/2", RUNNING);
+}
+
 TEST(processing_keys_count_against_the_limit_of_their_group)
 {
 	struct target to;
 	char got[16];
 
-	ASSERT_EQ(0, target_open(&to, &groups));
-	ASSERT_EQ(0, restore_state(to.q, "a/3", READY));
-	ASSERT_EQ(0, restore_state(to.q, "a/1", RUNNING));
-	ASSERT_EQ(0, restore_state(to.q, "a/2", RUNNING));
+	ASSERT_EQ(0, restore_group(&to, &groups));
 	EXPECT_EQ(2, q_stat(to.q).blocked);
 	ASSERT_EQ(0, get_text(to.q, got));
 	EXPECT_STREQ("a/1", got);
@@ -253,10 +257,7 @@ TEST(processing_keys_of_a_group_without_a_limit_are_all_ahead)
 	struct target to;
 	char got[16];
 
-	ASSERT_EQ(0, target_open(&to, &unlimited));
-	ASSERT_EQ(0, restore_state(to.q, "a/3", READY));
-	ASSERT_EQ(0, restore_state(to.q, "a/1", RUNNING));
-	ASSERT_EQ(0, restore_state(to.q, "a/2", RUNNING));
+	ASSERT_EQ(0, restore_group(&to, &unlimited));
 	EXPECT_EQ(3, q_stat(to.q).ready);
 	ASSERT_EQ(0, get_text(to.q, got));
 	EXPECT_STREQ("a/1", got);

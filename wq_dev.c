@@ -26,6 +26,7 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
+#include <linux/uio.h>
 
 #include "wq_call.h"
 #include "wq_config.h"
@@ -404,23 +405,30 @@ static int queue_open(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* Read from the text into one of @to and @iter.  After its end, the next read starts again. */
-static ssize_t read_text(struct file *file, char __user *to, struct iov_iter *iter, size_t size)
+/*
+ * Read from the text.  After its end, the next read starts again.  A read of 0 bytes and one that
+ * fails leave the position as it was.
+ */
+static ssize_t read_text(struct file *file, struct iov_iter *to)
 {
 	struct wq_file *f = file->private_data;
-	size_t pos = READ_ONCE(f->text_pos);
+	size_t len, pos, size = iov_iter_count(to);
 	struct wq_stat st;
 	char text[256];
 
+	if (!size)
+		return 0;
 	wq_catch_up_some(f->c->q);
 	wq_consumer_stats(f->c, &st, NULL);
-	size = min_t(size_t, size, scnprintf(text, sizeof(text),
+	len = scnprintf(text, sizeof(text),
 		"ready:%u processing:%u delayed:%u parked:%u keys:%u max_keys:%u files:%u%s%s%s\n",
 		st.ready, st.processing, st.delayed, st.parked, st.keys, st.max_keys, st.consumers,
 		st.state & WQ_STATE_GETS_PAUSED ? " gets-paused" : "",
 		st.state & WQ_STATE_ADDS_PAUSED ? " adds-paused" : "",
-		st.state & WQ_STATE_SHUTDOWN ? " shutdown" : "") - min(pos, strlen(text)));
-	if (to ? copy_to_user(to, text + pos, size) : copy_to_iter(text + pos, size, iter) != size)
+		st.state & WQ_STATE_SHUTDOWN ? " shutdown" : "");
+	pos = min_t(size_t, READ_ONCE(f->text_pos), len);
+	size = min(size, len - pos);
+	if (copy_to_iter(text + pos, size, to) != size)
 		return -EFAULT;
 	WRITE_ONCE(f->text_pos, size ? pos + size : 0);
 	return size;
@@ -429,10 +437,13 @@ static ssize_t read_text(struct file *file, char __user *to, struct iov_iter *it
 static ssize_t queue_read(struct file *file, char __user *to, size_t size, loff_t *pos)
 {
 	const struct wq_file *f = file->private_data;
+	struct iov_iter iter;
 
-	if (unlikely(!READ_ONCE(f->takes)))
-		return read_text(file, to, NULL, size);
-	return wq_read(file, to, size, pos);
+	if (likely(READ_ONCE(f->takes)))
+		return wq_read(file, to, size, pos);
+	/* One way for all callers: no address distinguishes read(2) from the others, NULL is legal. */
+	iov_iter_ubuf(&iter, ITER_DEST, to, size);
+	return read_text(file, &iter);
 }
 
 static ssize_t queue_read_iter(struct kiocb *iocb, struct iov_iter *to)
@@ -440,7 +451,7 @@ static ssize_t queue_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	const struct wq_file *f = iocb->ki_filp->private_data;
 
 	if (unlikely(!READ_ONCE(f->takes)))
-		return read_text(iocb->ki_filp, NULL, to, iov_iter_count(to));
+		return read_text(iocb->ki_filp, to);
 	return wq_read_iter(iocb, to);
 }
 

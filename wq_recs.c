@@ -6,6 +6,9 @@
  * of WQ_BATCH, and hashed before the lock is taken.  Results are written after each
  * batch, to memory that was probed for writing before the batch.
  *
+ * An array that is optional is left out if its number in the caller's struct is 0.  No pointer made
+ * of it is compared with NULL: on a 32-bit kernel other numbers become NULL, too, and have to fail.
+ *
  * A verb copies its struct out itself if it fails and has changed it, see wq_dev.c.
  */
 #include <linux/mm.h>
@@ -255,7 +258,7 @@ static noinline_for_stack int array_run(const struct wq_call *call, u32 flags, s
 	while (keys->count < a.count && !ret) {
 		n = min_t(u32, a.count - keys->count, WQ_BATCH);
 		rec = verb->fill(rec, n, c->q, ops);
-		if (results) {
+		if (uresults) {
 			done = results_probe(results + keys->count, n);
 			if (done < n)
 				ret = -EFAULT;
@@ -267,8 +270,8 @@ static noinline_for_stack int array_run(const struct wq_call *call, u32 flags, s
 				ret = -EFAULT;
 			n = done;
 		}
-		done = verb->run(c, ops, n, !results);
-		if (results)
+		done = verb->run(c, ops, n, !uresults);
+		if (uresults)
 			ret = results_copy_out(results + keys->count, ops, n) ?: ret;
 		else if (done < n)
 			ret = ops[done].result;
@@ -302,8 +305,9 @@ static int cause_copy_in(struct wq_cause *cause, const struct wq_reason_rec __us
 
 /* Run done on the next key of an array with reasons, and count it. */
 static int done_reason(const struct wq_call *call, const struct wq_rec *rec, u32 *count,
-		       s32 __user *results, struct wq_reason_rec __user *reasons)
+		       u64 uresults, struct wq_reason_rec __user *reasons)
 {
+	s32 __user *results = u64_to_user_ptr(uresults);
 	struct wq_consumer *c = call->c;
 	struct wq_cause cause = {};
 	u32 i = *count;
@@ -311,15 +315,15 @@ static int done_reason(const struct wq_call *call, const struct wq_rec *rec, u32
 
 	fill_dones(rec, 1, c->q, &cause.op);
 	ret = cause_copy_in(&cause, reasons + i);
-	if (!ret && results && results_probe(results + i, 1) != 1)
+	if (!ret && uresults && results_probe(results + i, 1) != 1)
 		ret = -EFAULT;
 	if (!ret) {
 		run_done(c, &cause.op, 1, true);
-		if (results)
+		if (uresults)
 			ret = results_copy_out(results + i, &cause.op, 1);
 		else
 			ret = min(cause.op.result, 0);
-		if (results || !ret)
+		if (uresults || !ret)
 			*count = i + 1;
 	}
 	kfree(cause.reason);
@@ -331,21 +335,20 @@ static noinline_for_stack int array_done_reasons(const struct wq_call *call, u32
 						 struct wq_keys *keys, u64 uresults, u64 ureasons)
 {
 	struct wq_reason_rec __user *reasons = u64_to_user_ptr(ureasons);
-	s32 __user *results = u64_to_user_ptr(uresults);
 	struct wq_array a __uninitialized;
 	struct wq_keys in = *keys;
 	const struct wq_rec *rec;
 	int ret;
 
 	keys->count = 0;
-	if (flags || uresults % sizeof(*results) || ureasons % sizeof(u32))
+	if (flags || uresults % sizeof(s32) || ureasons % sizeof(u32))
 		return -EINVAL;
 	a.f = call->file->private_data;
 	ret = array_in(&a, &in);
 	if (ret)
 		return ret;
 	for (rec = a.recs; !ret && keys->count < a.count; rec = rec_next(rec)) {
-		ret = done_reason(call, rec, &keys->count, results, reasons);
+		ret = done_reason(call, rec, &keys->count, uresults, reasons);
 		cond_resched();
 	}
 	array_free(&a);

@@ -593,7 +593,7 @@ static int fs_attach(struct wq_source *s, const void *arg)
 	int ret;
 
 	if (args->flags & ~(WQ_FS_CHILDREN | WQ_FS_NOT_OWN) || args->events & ~WQ_FS_EVENTS ||
-	    args->reserved || args->reserved2 || (args->rules_size && !args->rules))
+	    args->reserved || args->reserved2)
 		return -EINVAL;
 	file = fget_raw(args->fd);
 	if (!file)

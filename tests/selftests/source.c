@@ -77,6 +77,8 @@ TEST_F(source, bad_arguments_fail_and_attach_nothing)
 	EXPECT_EQ(-EINVAL, attach_fs(self->q, &args, 0));
 	args.rules = addr_of("da/");
 	EXPECT_EQ(-EINVAL, attach_fs(self->q, &args, 0));
+	args.rules = 0;
+	EXPECT_EQ(-EFAULT, attach_fs(self->q, &args, 0));
 	args.rules_size = 4097;
 	EXPECT_EQ(-E2BIG, attach_fs(self->q, &args, 0));
 	EXPECT_EQ(-ENOENT, list_after(self->q, 0, &seen));

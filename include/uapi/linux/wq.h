@@ -69,8 +69,9 @@
  * One key without a struct: write adds a key, and read takes one.
  *
  *  - A read of a file of wqueue takes no key: it returns a line of text with numbers of the queue,
- *    for people.  The next read returns 0, and the one after that the line again.  WQ_IOC_OPEN with
- *    a struct wq_attrs whose fields but @size are 0 makes the file one that takes keys.
+ *    for people.  The next read returns 0, and the one after that the line again.  A read of 0
+ *    bytes changes nothing.  WQ_IOC_OPEN with a struct wq_attrs whose fields but @size are 0 makes
+ *    the file one that takes keys.
  *  - write(fd, key, len) adds the key as WQ_IOC_ADD does without a delay, and returns @len, also if
  *    the add is coalesced.  It never waits for room.
  *  - read(fd, buf, size) ends the run of the key that the last read of this file returned, if the

@@ -187,11 +187,40 @@ static void plot_user(struct prog *p, __u8 name)
 	prog_append(p, bind);
 }
 
+/* Reads and writes with bad addresses and few bytes, of a file of each kind. */
+static void plot_buffer(struct prog *p, __u8 name)
+{
+	static const struct call kinds[] = {
+		{ .op = OP_PATH, .arg = { [A_FD] = 3, [A_HOW] = 15 } },
+		{ .op = OP_PATH, .arg = { [A_FD] = 3, [A_HOW] = 4 } },
+		{ .op = OP_PATH, .arg = { [A_FD] = 3, [A_HOW] = 2 } },
+		{ .op = OP_OPEN, .arg = { [A_FD] = 3 } },
+		{ .op = OP_FLUSH, .arg = { [A_FD2] = 3 } },
+		{ .op = OP_MAP, .arg = { [A_FD2] = 3 } },
+		/* the last one: of no name, the directory */
+		{ .op = OP_PATH, .arg = { [A_FD] = 3, [A_HOW] = 1 } },
+	};
+	__u32 kind = fuzz_below(ARRAY_SIZE(kinds)), n = 1 + fuzz_below(4);
+	struct call file = kinds[kind], rw;
+
+	if (file.op == OP_PATH && kind < ARRAY_SIZE(kinds) - 1)
+		file.arg[A_NAME] = name ?: 1;
+	prog_append(p, file);
+	while (n--) {
+		rw = (struct call){ .op = OP_RW, .arg = { [A_FD] = 3 } };
+		rw.arg[A_HOW] = arg_random(A_HOW);
+		rw.arg[A_LEN] = arg_random(A_LEN);
+		rw.arg[A_COUNT] = arg_random(A_COUNT);
+		rw.arg[A_NEXT] = one_in(2) ? PTR_NULL : arg_random(A_NEXT);
+		prog_append(p, rw);
+	}
+}
+
 /* One or two files of a queue, and calls on them. */
 void prog_make(struct prog *p)
 {
 	static void (*const plots[])(struct prog *p, __u8 name) = {
-		plot_killed, plot_unbound, plot_user,
+		plot_killed, plot_unbound, plot_user, plot_buffer,
 	};
 	__u32 n = 2 + fuzz_below(10), files = 1 + one_in(3), i;
 	__u8 name = files > 1 ? 1 : fuzz_below(2);

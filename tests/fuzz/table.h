@@ -31,12 +31,12 @@ OP(SET, set, do_set, 6,
 	VERB | B(A_FLAGS) | B(A_SET) | B(A_MODE) | B(A_UID) | B(A_MAX_KEYS) | B(A_LIMITS) |
 	B(A_TWEAK) | B(A_LIMITS_AT) | B(A_LEASE) | B(A_SLACK) | B(A_RETRIES) | B(A_ATTR) |
 	B(A_VALUE))
-OP(MAP, map, do_map, 6, VERB | B(A_FLAGS) | B(A_HOW))
+OP(MAP, map, do_map, 6, VERB | B(A_FD2) | B(A_FLAGS) | B(A_HOW))
 OP(PAUSE, pause, do_pause, 5, VERB | B(A_FLAGS) | B(A_TIMEOUT))
 OP(KICK, kick, do_kick, 6,
 	VERB | B(A_FLAGS) | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_COUNT) | B(A_HOW))
 OP(FLUSH, flush, do_flush, 6,
-	VERB | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_FLAGS) | B(A_TIMEOUT) | B(A_DEADLINE) |
+	VERB | B(A_FD2) | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_FLAGS) | B(A_TIMEOUT) | B(A_DEADLINE) |
 	B(A_LEVEL))
 OP(DISABLE, disable, do_key, 4,
 	VERB | B(A_KEYS) | B(A_KEY) | B(A_LEN) | B(A_FLAGS) | B(A_TIMEOUT) | B(A_DEADLINE))
@@ -58,7 +58,8 @@ OP(KILL, kill, do_kill, 4, B(A_HOW))
 OP(UID, uid, do_uid, 3, B(A_THREAD) | B(A_HOW))
 OP(SLEEP, sleep, do_sleep, 4, B(A_THREAD) | B(A_HOW))
 OP(PASS, pass, do_pass, 1, ANY | B(A_FD))
-OP(RW, rw, do_rw, 20, ANY | B(A_FD) | B(A_HOW) | B(A_KEY) | B(A_NEXT))
+OP(RW, rw, do_rw, 20,
+	ANY | B(A_FD) | B(A_HOW) | B(A_KEY) | B(A_LEN) | B(A_NEXT) | B(A_COUNT))
 
 ARGUMENT(THREAD, thread, 2)	/* 1: in the racing thread */
 ARGUMENT(FAIL, fail, 64)	/* the allocation or copy that fails */

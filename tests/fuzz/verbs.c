@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -1141,6 +1142,15 @@ __s32 do_set(struct task *t, const struct call *c)
 	return ret;
 }
 
+/* The file that a verb returned goes to a slot, for calls that are not for its kind. */
+static void file_keep(const struct call *c, int fd)
+{
+	if (c->arg[A_FD2])
+		slot_set(c->arg[A_FD2], fd);
+	else
+		close(fd);
+}
+
 /* A map, which is mapped in a way that succeeds or fails, and read. */
 static void map_use(struct task *t, int fd, __u8 how)
 {
@@ -1174,7 +1184,7 @@ __s32 do_map(struct task *t, const struct call *c)
 	if (fd < 0)
 		return fd;
 	map_use(t, fd, c->arg[A_HOW]);
-	close(fd);
+	file_keep(c, fd);
 	return 0;
 }
 
@@ -1238,7 +1248,7 @@ __s32 do_flush(struct task *t, const struct call *c)
 	if (fd < 0)
 		return fd;
 	wait_use(t, fd);
-	close(fd);
+	file_keep(c, fd);
 	return 0;
 }
 
@@ -1252,15 +1262,57 @@ __s32 do_pause(struct task *t, const struct call *c)
 	return verb(t, WQ_IOC_PAUSE, &args, sizeof(args), false);
 }
 
-/* read and write of one key; readv and writev if it is in two halves. */
+/* The ways to read and write. */
+enum { RW_PLAIN, RW_EMPTY_FIRST, RW_HERE, RW_NOWAIT, RW_AT, RW_VECTOR_AT, RW_DIRENTS };
+
+/* In one piece, or in two halves behind an empty one at no address. */
+static __s32 write_call(struct task *t, int fd, __u8 way, const struct iovec *v)
+{
+	switch (way) {
+	case RW_PLAIN:
+		return CALL(t, write(fd, v->iov_base, v->iov_len));
+	case RW_HERE:
+		return CALL(t, pwritev2(fd, v, 1, -1, 0));
+	case RW_NOWAIT:
+		return CALL(t, pwritev2(fd, v, 1, -1, RWF_NOWAIT));
+	case RW_AT:
+		return CALL(t, pwrite(fd, v->iov_base, v->iov_len, 0));
+	case RW_VECTOR_AT:
+		return CALL(t, pwritev(fd, v + 1, 3, 0));
+	}
+	return CALL(t, writev(fd, v + 1, 3));
+}
+
+static __s32 read_call(struct task *t, int fd, __u8 way, const struct iovec *v)
+{
+	switch (way) {
+	case RW_PLAIN:
+		return CALL(t, read(fd, v->iov_base, v->iov_len));
+	case RW_HERE:
+		return CALL(t, preadv2(fd, v, 1, -1, 0));
+	case RW_NOWAIT:
+		return CALL(t, preadv2(fd, v, 1, -1, RWF_NOWAIT));
+	case RW_AT:
+		return CALL(t, pread(fd, v->iov_base, v->iov_len, 0));
+	case RW_VECTOR_AT:
+		return CALL(t, preadv(fd, v + 1, 3, 0));
+	case RW_DIRENTS:
+		return CALL(t, syscall(SYS_getdents64, fd, v->iov_base, v->iov_len));
+	}
+	return CALL(t, readv(fd, v + 1, 3));
+}
+
+/* read and write, of one key if the file is bound to a queue. */
 __s32 do_rw(struct task *t, const struct call *c)
 {
 	static const __u32 lens[] = { 16, 4, 64, 300, WQ_MAX_KEY, 0, WQ_MAX_KEY + 1, 9 };
-	__u32 len = lens[c->arg[A_HOW] / 2 % ARRAY_SIZE(lens)];
-	bool is_write = c->arg[A_HOW] % 2, halves = c->arg[A_KEY] % 4 == 3;
+	__u32 len = c->arg[A_LEN] ? PICK(key_lens, c->arg[A_LEN]) :
+				    lens[c->arg[A_HOW] / 2 % ARRAY_SIZE(lens)];
+	bool is_write = c->arg[A_HOW] % 2;
+	__u8 way = c->arg[A_COUNT] ?: c->arg[A_KEY] % 4 == 3 ? RW_EMPTY_FIRST : RW_PLAIN;
 	char *image = t->image[NEXT];
-	struct iovec iov[2];
 	int fd = slot_of(c, A_FD);
+	struct iovec v[4];
 	struct spot s;
 	__s32 ret;
 
@@ -1269,21 +1321,24 @@ __s32 do_rw(struct task *t, const struct call *c)
 	else
 		memset(image, FILL, len);
 	s = place(t, NEXT, c->arg[A_NEXT], len);
-	iov[0] = (struct iovec){ s.user, len / 2 };
-	iov[1] = (struct iovec){ s.user + len / 2, len - len / 2 };
+	v[0] = (struct iovec){ s.user, len };
+	v[1] = (struct iovec){ NULL, 0 };
+	v[2] = (struct iovec){ s.user, len / 2 };
+	v[3] = (struct iovec){ s.user + len / 2, len - len / 2 };
 	if (is_write) {
-		ret = halves ? CALL(t, writev(fd, iov, 2)) : CALL(t, write(fd, s.user, len));
+		ret = write_call(t, fd, way, v);
 		if (ret >= 0 && ret != (__s32)len)
 			fault(t, "write of %u bytes returned %d", len, ret);
 		return ret;
 	}
 	/* A call that must not be interrupted must not wait. */
-	if (is_delicate(c))
-		ret = CALL(t, preadv2(fd, iov, 2, -1, RWF_NOWAIT));
-	else
-		ret = halves ? CALL(t, readv(fd, iov, 2)) : CALL(t, read(fd, s.user, len));
+	if (is_delicate(c) && way < RW_AT)
+		way = RW_NOWAIT;
+	ret = read_call(t, fd, way, v);
 	if (ret > (__s32)len)
 		fault(t, "read of %u bytes returned %d", len, ret);
+	if (way == RW_DIRENTS)
+		return ret;
 	leak_check(t, &s, len, "the key");
 	if (ret >= 0) {
 		spot_check(t, &s, ret, "the buffer behind the key");

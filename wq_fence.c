@@ -19,6 +19,9 @@
  *
  * The fence of a drain is in no bucket: wq.drain points to it.
  *
+ * Waiters look at the result without the lock.  wq_fence_set_result() and wq_fence_result() order the
+ * run before what the waiter does after its wait, which may be to free what the run has used.
+ *
  * Why no list of waits in the order of their calls: the end of a run would walk it with the lock
  * held and interrupts off.
  *
@@ -132,7 +135,7 @@ void wq_fence_leave(struct wq_fences *fs, struct wq_fence *f)
 struct wq_fence *wq_fence_end(struct wq_fence *f, int result, struct wq_fence *ended)
 {
 	refcount_inc(&f->ref);
-	WRITE_ONCE(f->result, result);
+	wq_fence_set_result(f, result);
 	f->next = ended;
 	return f;
 }

@@ -65,7 +65,7 @@ static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 	if (e && e->state & (w->run ? ENTRY_PROCESSING : ENTRY_PROCESSING | ENTRY_DIRTY))
 		w->fence = wq_fence_join(q->fences, e, w->run, w->fence);
 	else
-		w->fence->result = WQ_END_NO_RUN;
+		wq_fence_set_result(w->fence, WQ_END_NO_RUN);
 	return 0;
 }
 

@@ -409,9 +409,9 @@ struct wq_fence *wq_drain_join(struct wq *q, struct wq_fence *spare)
 	if (!q->shut) {
 		f = ERR_PTR(-EINVAL);
 	} else if (wq_is_drained(q)) {
-		f->result = WQ_END_DONE;
+		wq_fence_set_result(f, WQ_END_DONE);
 	} else if (!q->draining) {
-		f->result = WQ_END_CANCELED;
+		wq_fence_set_result(f, WQ_END_CANCELED);
 	} else {
 		/* The queue has a reference as well. */
 		if (!q->drain)

@@ -24,7 +24,7 @@
  * @waits: L: how many waits there are
  * @next: the next fence whose run ended in the same critical section
  * @ref: its waits, and the wake-up at the end of the run
- * @result: WQ_NOT_ENDED, then WQ_END_*.  Written once, with the lock held
+ * @result: WQ_NOT_ENDED, then WQ_END_*.  Written once, with the lock held; read without it
  * @waiters: tasks and pollers that wait for the end of the run
  */
 struct wq_fence {
@@ -59,10 +59,22 @@ struct wq_fence *wq_fences_end(struct wq_fences *fs, struct wq_entry *e, int res
 struct wq_fence *wq_fence_end(struct wq_fence *f, int result, struct wq_fence *ended);
 void wq_fences_wake(struct wq_fence *ended);
 
+/* Store the result of a fence. */
+static inline void wq_fence_set_result(struct wq_fence *f, int result)
+{
+	/*
+	 * The lock that the caller took after the run does not order the run's stores before this
+	 * one.  Pairs with the acquire in wq_fence_result(): if a waiter sees the result, it sees
+	 * what the run has stored, and the run does not see what the waiter stores.
+	 */
+	smp_store_release(&f->result, result);
+}
+
 /* The result of a fence, WQ_NOT_ENDED before the run has ended.  Needs no lock. */
 static inline int wq_fence_result(const struct wq_fence *f)
 {
-	return READ_ONCE(f->result);
+	/* Pairs with the release in wq_fence_set_result(). */
+	return smp_load_acquire(&f->result);
 }
 
 #endif /* _WQ_FENCE_H */

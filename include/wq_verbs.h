@@ -204,7 +204,7 @@ static inline bool wq_count_coalesced(struct wq *q, const void *key, size_t len)
  *
  *	add				get
  *	store to the caller's data	store to the entry's word, not dirty any more
- *	full barrier, here		full barrier, in wq_hold()
+ *	full barrier, here		full barrier, in wq_start_run()
  *	load of the entry's word	loads of the caller's data, by the consumer
  *
  * If the load sees the word from before the get, the consumer's loads see the caller's data.  If it
@@ -226,7 +226,7 @@ static __always_inline bool wq_add_coalesced(struct wq *q, u32 hash, const void 
 	/* A first look without the barrier, which a new key then does not pay for. */
 	dirty = p->entry && wq_is_dirty(p->entry) && plain && !q->sees_repeats;
 	if (dirty) {
-		/* Pairs with the barrier in wq_hold(). */
+		/* Pairs with the barrier in wq_start_run(). */
 		smp_mb();
 		dirty = wq_is_dirty(p->entry) && wq_table_is(&q->table, p);
 	}
@@ -242,7 +242,7 @@ static inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
 
 	if (!wq_is_dirty(&x->entry) || !wq_is_plain(op) || q->sees_repeats)
 		return false;
-	/* Pairs with the barrier in wq_hold(). */
+	/* Pairs with the barrier in wq_start_run(). */
 	smp_mb();
 	/* An entry that is disabled is not dirty. */
 	return wq_is_dirty(&x->entry) && wq_count_coalesced(q, &x->entry, 0);

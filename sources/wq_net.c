@@ -47,7 +47,8 @@
  * @fib: notifier of routes
  * @live: the notifier is registered: before, it lists the routes that there are
  * @routes: keys of routes that wait until their change has ended; NULL without routes
- * @lost: a key of a route could not be added to @routes
+ * @lost: 1: a key of a route could not be added to @routes.  No bool: xchg() of a byte does not exist
+ *	on some machines
  * @pass_on: passes the keys of @routes on
  */
 struct net_source {
@@ -58,7 +59,7 @@ struct net_source {
 	struct notifier_block fib;
 	bool live;
 	struct wq *routes;
-	bool lost;
+	u32 lost;
 	struct work_struct pass_on;
 };
 
@@ -157,6 +158,11 @@ static void add(const struct net_device *dev, const struct net_table *table, int
 	char buf[WQ_SOURCE_PREFIX_MAX + WQ_NET_TEXT] __uninitialized;
 	char *text = buf + WQ_SOURCE_PREFIX_MAX, *end;
 
+	/*
+	 * Pairs with the barrier in net_attach(): either this change sees the source, or a dump after
+	 * the attach sees the change.
+	 */
+	smp_mb();
 	if (list_empty(&sources->list))
 		return;
 	end = put_number(put_name(text, table), dev->ifindex);
@@ -258,7 +264,11 @@ static int on_route(struct notifier_block *nb, unsigned long event, void *info)
 	char text[WQ_NET_TEXT];
 	size_t len;
 
-	/* The notifier is registered after it has seen all routes that there are. */
+	/*
+	 * The notifier is registered after it has seen all routes that there are.  The barrier pairs
+	 * with that in net_attach(), as in add().
+	 */
+	smp_mb();
 	if (!READ_ONCE(src->live))
 		return NOTIFY_DONE;
 	if (event != FIB_EVENT_ENTRY_REPLACE && event != FIB_EVENT_ENTRY_APPEND &&
@@ -269,7 +279,7 @@ static int on_route(struct notifier_block *nb, unsigned long event, void *info)
 		return NOTIFY_DONE;
 	if (wq_add(src->routes, text, len) < 0)
 		/* Pairs with xchg() in pass_on_routes(), which queue_work() orders. */
-		WRITE_ONCE(src->lost, true);
+		WRITE_ONCE(src->lost, 1);
 	queue_work(system_unbound_wq, &src->pass_on);
 	return NOTIFY_DONE;
 }
@@ -293,7 +303,7 @@ static void pass_on_routes(struct work_struct *work)
 	bool lost;
 
 	do {
-		lost = xchg(&src->lost, false);
+		lost = xchg(&src->lost, 0);
 		for (n = 0; n < WQ_NET_BATCH && !wq_get(src->routes, &items[n], 0); n++)
 			;
 		if (n || lost)
@@ -353,6 +363,8 @@ static int net_attach(struct wq_source *s, const void *arg)
 	if (!ret)
 		list_add_tail_rcu(&src->link, &sources->list);
 	mutex_unlock(&wq_net_lock);
+	/* Pairs with those in add() and on_route(): the caller dumps tables that no lock protects. */
+	smp_mb();
 	if (ret) {
 		if (src->routes)
 			wq_destroy(src->routes);

@@ -2,9 +2,8 @@
 /*
  * The controller: threads that process the keys of a queue and retry those that failed.
  *
- * It uses the kernel API and, from inside wq, the gets of a consumer that holds no key, the
- * wait queue of getters, wq.drain_map and wq_key_text().  Each thread gets a key, calls the
- * caller's function, and calls done with the outcome.
+ * Each thread gets a key, calls the caller's function, and calls done with the outcome.  The get is
+ * that of a consumer that holds no key.
  *
  * A stop shuts the queue down, which wakes the threads that wait for a key.  A thread
  * that processes a key ends after that key, and no thread takes a key after the shut down, when a

@@ -38,8 +38,8 @@ static int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep
 }
 
 /*
- * Prefetch for the get after that of @e, which was popped: the bucket of the next key, or that of
- * @e if no other key is available.  Policies prefetch entries in their pop.
+ * @e was popped.  Prefetch for the next get: the bucket of the next key, or that of @e if no other
+ * key is available.  Policies prefetch entries in their pop.
  */
 static __always_inline void wq_prefetch_popped(struct wq *q, const struct wq_entry *e)
 {
@@ -122,9 +122,8 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
  * @ep: receives the entry
  *
  * Return: 0; -EAGAIN: no key is available, or gets are paused; -EMSGSIZE: the next key is longer
- * than @room and stays the next one.  If the next key comes from a policy that does not reveal it
- * and @first is not set, -EMSGSIZE is returned if @room is below WQ_MAX_KEY, even if no key is
- * ready.
+ * than @room and stays the next one.  A policy can hide its next key.  Then a call without @first
+ * returns -EMSGSIZE if @room is below WQ_MAX_KEY, even if no key is ready.
  */
 int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep)
 {
@@ -524,8 +523,8 @@ int wq_done_cause(struct wq *q, const struct wq_item *item, struct wq_cause *cau
 }
 
 /*
- * wq_done_get() for a caller that holds no other key if @c is NULL, with the @take and @arg of
- * wq_get_wait().  @take fills @item.
+ * wq_done_get() with the @take and @arg of wq_get_wait().  @take fills @item.  @c: NULL: the caller
+ * holds no other key.
  */
 int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item,
 		 struct wq_cause *cause, int (*take)(struct wq_cs *cs, void *arg), void *arg,

@@ -8,10 +8,10 @@
  *
  * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in, and the verb
  * works on that copy.  If the row has .copy_out and the verb succeeds, wq_ioctl() copies the
- * struct out.  Add, get, done, touch and list copy it out themselves if they fail and have
- * changed it.  A struct that was not changed is not copied out, so that the error of
- * the verb is not replaced by EFAULT.  The struct's size is read twice, and the value of the
- * first read counts.  All else is read once.
+ * struct out.  The verbs on arrays and list copy it out themselves when they have changed it.  A
+ * struct that was not changed is not copied out, so that the error of the verb is not replaced by
+ * EFAULT.  The struct's size is read twice, and the value of the first read counts.  All else is
+ * read once.
  */
 #include <linux/cdev.h>
 #include <linux/cred.h>

@@ -2,8 +2,8 @@
 /*
  * Statistics of a queue, for wq_stats() and WQ_IOC_STAT.
  *
- * Names and meaning are those of client-go's metrics.  All values but coalesced are from one
- * critical section, which is O(1) in the number of keys.
+ * The metrics that client-go has, too, have its names and meaning.  All values but coalesced are
+ * from one critical section, which is O(1) in the number of keys.
  */
 #include <linux/export.h>
 #include <linux/log2.h>

@@ -15,8 +15,8 @@
  *    it stays there: a storm of events that fail does not make it run more often.
  *  - If an attempt fails, the item is queued for a later attempt, and the source becomes an entry
  *    of wq.pollers before that.  If room arises, the wake-up of the pollers lets the item run at
- *    once.  The hold of the queue's lock that takes the last room, or that finds no bytes left,
- *    sets WQ_WATCH_ROOM, so the room that arises later causes the wake-up.
+ *    once.  WQ_WATCH_ROOM causes that wake-up.  It is set in the hold of the queue's lock that
+ *    takes the last room or finds no bytes left, so before the room arises.
  *  - The attempt adds a copy of the mark without wq_source.lock.  If the mark has changed meanwhile
  *    (wq_source.seq), it is kept, and the item runs again.
  *
@@ -140,8 +140,9 @@ static void source_set_marked(struct wq_source *s, bool marked)
  * wq_source_rescan() - any change may have happened below a key
  * @s: the source
  * @key: a key, which begins with the source's prefix
- * @dir: length of its first part that is a rescan key: it ends with a slash.  0: all that the
- *	source watches
+ * @dir: the first @dir bytes of @key are the rescan key, which ends with a slash.  0: the rescan
+ * key
+ *	of all that the source watches
  *
  * The rescan key is added soon, or as soon as the queue accepts it.
  *
@@ -693,10 +694,10 @@ int wq_source_next(struct wq *q, struct wq_source_op *op, char text[WQ_MAX_SOURC
 		memcpy(text, found->text, WQ_MAX_SOURCE_TEXT);
 		/* These are figures of a report, and need not be of one moment. */
 		op->state = data_race(found->marked) ? WQ_SOURCE_MARKED : 0;
-		op->error = data_race(found->error);	/* of any moment */
+		op->error = data_race(found->error);
 		op->state |= op->error ? WQ_SOURCE_ENDED : 0;
-		op->failed = data_race(found->failed);	/* of any moment */
-		op->rescans = data_race(found->rescans);	/* of any moment */
+		op->failed = data_race(found->failed);
+		op->rescans = data_race(found->rescans);
 		uid = found->uid;
 	}
 	raw_spin_unlock_irqrestore(&wq_sources_lock, flags);

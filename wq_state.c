@@ -52,7 +52,9 @@ static struct wq_entry *wq_any_embedded(struct wq_cs *cs)
 		return wq_first_ready(q);
 	if (!q->order->len(q->order_data))
 		return NULL;
-	/* A policy shows an entry by pop alone.  The release makes it not count as a get. */
+	/*
+	 * A policy shows an entry only by a pop.  The release undoes that the policy counts a get.
+	 */
 	e = q->order->pop(q->order_data);
 	if (q->releases)
 		q->order->release(q->order_data, e);
@@ -206,7 +208,7 @@ void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 	wq_entry_set_state_mb(e, e->state & ~(ENTRY_DIRTY | ENTRY_REQUEUED));
 	wq_void_marks(cs, e);
 	cs->q->canceled++;
-	/* While a run is in progress, the run to come may come back by an add. */
+	/* During a run, an add can still cause the next run, for which the fences wait. */
 	if (e->waited && !(e->state & ENTRY_PROCESSING))
 		wq_end_fences(cs, e, cs->q->purged ? WQ_END_OF_QUEUE : WQ_END_CANCELED, true);
 }

@@ -6,7 +6,7 @@
  *
  *  0                        wq_retire_if_unused() makes it idle, or removes it; an embedded entry
  *                           that has nothing to do
- *  DIRTY                    ready, in the ordering policy
+ *  DIRTY                    ready, in wq.fifo or in the ordering policy
  *  DIRTY | REQUEUED         ready, in wq.requeued, which is handed out first
  *  PROCESSING               in its consumer's list
  *  PROCESSING | DIRTY       in its consumer's list, and ready again after done

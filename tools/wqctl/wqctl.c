@@ -320,7 +320,7 @@ static const struct command commands[] = {
 			"The run of an add can end before wqctl wait begins; wqctl add --wait cannot miss it. For instance, to build something and to learn how that ended:\n\n"
 			"  wqctl add --wait builds kernel && echo built\n\n"
 			"A command that wqctl run started must not wait for its own key: it would wait for itself. wqctl wait and wqctl add --wait refuse that, by WQ_QUEUE and WQ_KEY in the environment, or if the descriptor of --fd holds the key.\n\n"
-			"0 the runs were done, 1 a run failed, or wqctl failed, 3 a key has no run to wait for, 4 the queue ended before a run, 5 a run was canceled, 6 a run did not end in time. If several of these apply, 1 comes first, then the one of the first key.",
+			"0 the runs were done, 1 a run failed, or wqctl failed, 3 a key has no run to wait for, 4 the queue ended before a run, 5 a run was canceled, 6 a run did not end in time. With several keys, the status is 1 if one of them has 1, else that of the first key that has not 0.",
 		.options = (const struct argp_option[]){
 			{ "timeout", 't', "TIME", 0, "wait this long: 90s, 10m, 2h; 0: do not wait (default: no limit)", 0 },
 			FD_OPTION, END

@@ -178,7 +178,7 @@
 #define WQ_ADD_KEEP_FIRST	(1U << 0)	/* with a delay: the pending time applies */
 #define WQ_ADD_TAKE_LATEST	(1U << 1)	/* the new delay applies, see wq_attrs.debounce */
 #define WQ_ADD_DROP_DELAY	(1U << 2)	/* without a delay: drop the pending one */
-#define WQ_ADD_COALESCE		(1U << 5)	/* with a delay: the run that is due is enough */
+#define WQ_ADD_COALESCE		(1U << 5)	/* with a delay: a run that the key waits for is enough */
 
 /*
  * wq_rec.flags for add: the key failed.  Count the failure, and delay the key by the time that the
@@ -416,19 +416,19 @@ struct wq_limiter_spec {
  *	their failures and pending delays
  * @lease: ns, how long a file may hold a key without done or touch, at least WQ_MIN_LEASE.  When
  *	the lease expires the key is given back.  0: no lease.  Only a queue that was created with a
- *	lease can have one.  After a change, a lease that runs keeps its end.  After a change to a
- *	shorter lease, no lease ends before those that ran at the change and were not done or
- *	touched since
+ *	lease can have one.  After a change, a lease that runs keeps its end.  Leases end in their
+ *	order, so after a change to a shorter lease, a new lease does not end before those that ran
+ *	at the change and were not done or touched since
  * @slack: ns, by how much a delay or a lease may end late, so that the queue's timer wakes
  *	processes at most once in this time; up to WQ_MAX_SLACK.  0: WQ_DEFAULT_SLACK
  * @debounce: ns, for how long adds with WQ_ADD_TAKE_LATEST can defer a key.  The key's delay ends
  *	at most this long after it began, or at its first end if that is later.  So a key that is
  *	added again and again is still run.  0: no bound
  * @order: WQ_ORDER_*.  Keys that were given back are ahead of all others in each order
- * @order_arg: PRIORITY: of so many gets one is for the levels in turn, up to WQ_MAX_AGEING; 0:
- *	WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends the group's name in a
- *	key, up to 255.  A key without it is a group by itself.  PREFIX: bytes of the group's name,
- *	1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
+ * @order_arg: PRIORITY: one get in each @order_arg is for the levels in turn, up to WQ_MAX_AGEING;
+ *	0: WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends the group's name in
+ *	a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes of the group's
+ *	name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
  * @group_limit: DELIMITER and PREFIX: how many keys of a group can be processing at once; 0: no
  *	limit.  Else must be 0
  * @max_retries: how many failures in a row of a key are retried, up to WQ_MAX_RETRIES.  The next
@@ -458,19 +458,21 @@ struct wq_limiter_spec {
  * of that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least at the level of the run.
  *
  * Ageing: one get in each @order_arg is for the levels in turn.  It takes the first key of the next
- * level downwards that has keys, after the lowest one of the highest, and passes over the level of
- * the get before.  So if L levels have keys, the first key of each is handed out within (L + 1) *
- * @order_arg gets, however many keys are added.  Gets of keys that were given back do not count.
+ * level downwards that has keys.  After the lowest level the highest one follows.  It passes over
+ * the level of the get before.  So if L levels have keys, the first key of each is handed out
+ * within (L + 1) * @order_arg gets, however many keys are added.  Gets of keys that were given back
+ * do not count.
  *
  * Groups of WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX: each get takes the first key of the group whose
  * turn it is, in the order in which the group's keys became ready.  The group then goes behind all
  * others.  A group is passed over while @group_limit of its keys are processing.  Its ready keys
- * are blocked: they count as ready, but no get takes them, and poll does not report them.  When one
- * of the keys is done or canceled, or failed because its run was lost again, the group goes behind
- * all others, and a waiting get takes its next key.  A key that was given back counts against
- * @group_limit until its next run ends.  The delimiter is part of the group's name, so the key "a"
- * is not in the group of "a/1".  After a shut down, gets wait for blocked keys, and a drain does
- * so, too.  A consumer that holds the only keys of all groups must end a run before it waits.
+ * are blocked: they count as ready, but no get takes them, and poll does not report them.  A key
+ * stops counting when it is done or canceled, or when it failed because its run was lost again.
+ * Then the group goes behind all others, and a waiting get takes its next key.  A key that was
+ * given back counts against @group_limit until its next run ends.  The delimiter is part of the
+ * group's name, so the key "a" is not in the group of "a/1".  After a shut down, gets wait for
+ * blocked keys, and a drain does so, too.  A consumer that holds the only keys of all groups must
+ * end a run before it waits.
  *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.  After
  * each error but EISCONN the file is not bound, and the call can be repeated:
@@ -914,7 +916,8 @@ struct wq_hist {
 #define WQ_STATE_RESCAN		(1U << 6)	/* a source has a key that found no room */
 
 /**
- * struct wq_stat - WQ_IOC_STAT: report the queue's statistics, all from one moment
+ * struct wq_stat - WQ_IOC_STAT: report the queue's statistics, all from one moment but @coalesced
+ *	and the owner
  * @size: sizeof(struct wq_stat)
  * @flags: must be 0
  * @name: the queue's name, empty for a private queue
@@ -936,7 +939,7 @@ struct wq_hist {
  * @dones: runs that ended with done
  * @given_back: runs that ended because the consumer ended, the lease expired, or the key could not
  *	be written to the getter's buffer
- * @canceled: runs that cancel dropped before they started
+ * @canceled: runs that were dropped before they started: by cancel, disable or the end of the queue
  * @merged: keys that were given back, ahead of all others, and were dirty too, so that two runs
  *	became one
  * @next_due: ns until the first delayed key needs a run, 0: now; -1 if no key is delayed
@@ -1094,7 +1097,7 @@ struct wq_stat {
  *
  * Errors of WQ_IOC_SHUTDOWN.  The call did not shut down the queue:
  *  EINVAL     @flags has an unknown bit, or @timeout is not 0
- *  EACCES     the caller has not that right
+ *  EACCES     the caller may not shut the queue down
  */
 struct wq_control {
 	__u32 size;
@@ -1191,8 +1194,8 @@ struct wq_mark {
 
 /**
  * struct wq_map_page - the map of a queue
- * @generation: changes when an add can have another answer than before for another reason than its
- *	key: the queue was unlinked, or adds were paused.  A pause of gets alone does not change it,
+ * @generation: changes when an add can have another answer than before although its key waits: the
+ *	queue was unlinked, or adds were paused.  A pause of gets alone does not change it,
  *	because a repeat add is coalesced as before.  0: the map answers no add any more, for
  *	example because the queue is shut down
  * @reserved: 0

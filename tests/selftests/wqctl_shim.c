@@ -4,15 +4,23 @@
  * SHIM names them:
  *
  *	memory	each done fails twice before it succeeds, and the second fork fails
+ *	resume	at each list of keys the owner of a queue with a name that ends in .x resumes it
+ *	again	at each list of keys such a queue is removed and made again
  *	unlink	each queue with a name that ends in .x is gone right after it was listed
+ *
+ * With SHIM_KILL=N the N-th call of those that change a queue, a file or a directory kills wqctl.
  */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/wq.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,10 +31,94 @@ static bool shim(const char *fault)
 	return chosen && !strcmp(chosen, fault);
 }
 
+static void count_call(void)
+{
+	static int calls;
+	const char *last = getenv("SHIM_KILL");
+
+	if (last && ++calls == atoi(last))
+		kill(getpid(), SIGKILL);
+}
+
+static int counted(long nr, long a, long b, long c, long d)
+{
+	count_call();
+	return syscall(nr, a, b, c, d);
+}
+
+int rename(const char *from, const char *to)
+{
+	return counted(SYS_rename, (long)from, (long)to, 0, 0);
+}
+
+int renameat(int dir, const char *from, int to_dir, const char *to)
+{
+	return counted(SYS_renameat, dir, (long)from, to_dir, (long)to);
+}
+
+int unlink(const char *path)
+{
+	return counted(SYS_unlink, (long)path, 0, 0, 0);
+}
+
+int unlinkat(int dir, const char *path, int flags)
+{
+	return counted(SYS_unlinkat, dir, (long)path, flags, 0);
+}
+
+int fsync(int fd)
+{
+	return counted(SYS_fsync, fd, 0, 0, 0);
+}
+
+int chmod(const char *path, mode_t mode)
+{
+	return counted(SYS_chmod, (long)path, mode, 0, 0);
+}
+
+int chown(const char *path, uid_t uid, gid_t gid)
+{
+	return counted(SYS_chown, (long)path, uid, gid, 0);
+}
+
+/* The owner of a queue interferes while another process reads its keys. */
+static void interfere(int fd)
+{
+	struct wq_control resume = {
+		.size = sizeof(resume),
+		.flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS,
+	};
+	struct wq_stat st = { .size = sizeof(st) };
+	char path[128];
+	size_t len;
+
+	if (syscall(SYS_ioctl, fd, WQ_IOC_STAT, &st))
+		return;
+	len = strlen(st.name);
+	if (len < 2 || strcmp(st.name + len - 2, ".x"))
+		return;
+	if (shim("resume"))
+		syscall(SYS_ioctl, fd, WQ_IOC_PAUSE, &resume);
+	if (!shim("again"))
+		return;
+	snprintf(path, sizeof(path), "/dev/wqueue/%s", st.name);
+	syscall(SYS_unlink, path);
+	close(open(path, O_CREAT | O_WRONLY, 0600));
+}
+
+static bool changes(unsigned long nr)
+{
+	return nr != WQ_IOC_STAT && nr != WQ_IOC_LIST && nr != WQ_IOC_INFO;
+}
+
 int ioctl(int fd, unsigned long nr, void *arg)
 {
 	static int n;
 
+	if (changes(nr))
+		count_call();
+	if (nr == WQ_IOC_LIST)
+		interfere(fd);
 	if (nr != WQ_IOC_DONE || !shim("memory") || n++ % 3 == 2)
 		return syscall(SYS_ioctl, fd, nr, arg);
 	/* as the kernel, which has not handled a key */

@@ -405,12 +405,18 @@ int attr_set_file(const char *queue, int fd, const struct wq_attrs *attrs)
 	gid_t gid = attrs->set & WQ_ATTR_GID ? attrs->gid : (gid_t)-1;
 	char path[PATH_MAX];
 	struct statfs st;
+	int len;
 
 	if (!queue)
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		len = snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	else
-		snprintf(path, sizeof(path), "%s%s%s", strchr(queue, '/') ? "" : names_dir(),
-			 strchr(queue, '/') ? "" : "/", queue);
+		len = snprintf(path, sizeof(path), "%s%s%s", strchr(queue, '/') ? "" : names_dir(),
+			       strchr(queue, '/') ? "" : "/", queue);
+	/* A part of the path would be that of another queue. */
+	if (len >= (int)sizeof(path)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
 	if (statfs(path, &st) || (unsigned long)st.f_type != WQ_FS_MAGIC) {
 		errno = ENODEV;
 		return -1;
@@ -568,7 +574,6 @@ const char *attr_parse_line(const char *name, const char *value, struct wq_attrs
 	if (r->kind == ORDER) {
 		wrong = parse_order(value, attrs);
 	} else if (r->kind == LIMITER) {
-		attrs->limiters = (uintptr_t)specs;
 		wrong = strncmp(value, RAW_LIMITER, strlen(RAW_LIMITER)) ?
 			parse_limiter(value, specs, &attrs->num_limiters) :
 			parse_raw_limiter(value, specs, &attrs->num_limiters);

@@ -31,7 +31,8 @@ void attr_json(json_t *to, const struct wq_attrs *attrs, const struct wq_limiter
 char *attr_lines(const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);
 
 /*
- * Set an attribute from a line of a snapshot, and its bit in attrs->set.  Return NULL, or what is
+ * Set an attribute from a line of a snapshot, and its bit in attrs->set.  The caller sets
+ * attrs->limiters to the address of @specs when it calls the kernel.  Return NULL, or what is
  * wrong.
  */
 const char *attr_parse_line(const char *name, const char *value, struct wq_attrs *attrs,

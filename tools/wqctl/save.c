@@ -6,6 +6,10 @@
  * key stays in the queue until its run ends.  A run that ends meanwhile is in the snapshot or not.
  * The pause has a limit and is renewed, so it ends also if wqctl is killed.  wqctl save writes the
  * text after the pause: a slow or full disk does not keep the queue's users waiting.
+ *
+ * A queue's owner can end the pause, remove the queue, or fill it with keys that take much of the
+ * disk.  wqctl save tries a queue a few times, and bounds the bytes that the queues of a user take in
+ * the snapshot.  Beyond that it leaves the queue out with a message, and saves all others.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +25,15 @@
 
 /* Keys per call. */
 #define PAGE	512
+
+/* How often wqctl reads a queue whose pause ends early, and how many repetitions an owner has. */
+#define ATTEMPTS	3
+
+/* The part of a user in a snapshot, in bytes, if the kernel reports no limit. */
+#define DEFAULT_USER_BYTES	(1ULL << 30)
+
+/* A line of a key, without the key and its reason, counts as so many bytes. */
+#define KEY_BYTES	64
 
 /* Pauses */
 
@@ -130,13 +143,16 @@ struct saved {
 /**
  * struct content - what a queue has
  * @now: when it was read
+ * @bytes: what its keys take in the snapshot
+ * @most: what they may take
  */
 struct content {
-	char name[WQ_NAME_MAX];
+	const char *name;
 	struct wq_stat st;
 	struct wq_attrs attrs;
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
 	int64_t now;
+	uint64_t bytes, most;
 	struct saved **keys;
 	size_t num, room;
 };
@@ -171,11 +187,33 @@ static int by_place(const void *x, const void *y)
 	return ret ? ret : a->len - b->len;
 }
 
+/* Whether a byte is written as it is. */
+static bool is_plain(unsigned char byte)
+{
+	return byte >= ' ' && byte <= '~' && byte != '"' && byte != '\\';
+}
+
+static size_t quoted_len(const unsigned char *bytes, size_t len)
+{
+	size_t sum = len;
+
+	while (len--)
+		sum += is_plain(*bytes++) ? 0 : 3;
+	return sum;
+}
+
+/* Fails with EFBIG if the keys take too much. */
 static bool keep_key(struct content *c, const struct wq_view *v)
 {
 	const struct wq_key_info *info = &v->info;
 	struct saved *k, **keys;
 
+	c->bytes += KEY_BYTES + quoted_len(v->key, v->len) +
+		    quoted_len(info->reason, info->reason_len);
+	if (c->bytes > c->most) {
+		errno = EFBIG;
+		return false;
+	}
 	if (c->num == c->room) {
 		c->room = 2 * c->room + 64;
 		keys = realloc(c->keys, c->room * sizeof(*keys));
@@ -225,21 +263,30 @@ static void content_free(struct content *c)
 	c->keys = NULL;
 }
 
+/* Pause an open queue. */
+static int hold_queue(struct held *h)
+{
+	if (wq_stat(h->q, &h->st))
+		return -1;
+	/* After a shut down a queue can't be paused, and no key is added. */
+	return h->st.state & WQ_STATE_SHUTDOWN ? 0 : hold_begin(&h->hold, h->q, &h->st);
+}
+
 int held_begin(struct held *h, int q, const char *name)
 {
 	*h = (struct held){ .q = q, .hold.q = q };
-	snprintf(h->name, sizeof(h->name), "%s", name);
-	if (wq_stat(q, &h->st))
+	if (strlen(name) >= sizeof(h->name)) {
+		errno = ENAMETOOLONG;
 		return -1;
-	/* After a shut down a queue can't be paused, and no key is added. */
-	return h->st.state & WQ_STATE_SHUTDOWN ? 0 : hold_begin(&h->hold, q, &h->st);
+	}
+	strcpy(h->name, name);
+	return hold_queue(h);
 }
 
-/* Read a paused queue.  Return -1 with errno on error. */
-static int read_queue(struct held *h, struct content *c)
+/* Read a paused queue.  Return -1 with errno on error: EFBIG if its keys take more than @most. */
+static int read_queue(struct held *h, struct content *c, const char *name, uint64_t most)
 {
-	*c = (struct content){ .st = h->st, .now = now_ns() };
-	snprintf(c->name, sizeof(c->name), "%s", h->name);
+	*c = (struct content){ .name = name, .st = h->st, .now = now_ns(), .most = most };
 	if (wq_config(h->q, &c->attrs, c->specs, WQ_MAX_LIMITERS) ||
 	    read_keys(h->q, c, &h->hold))
 		return -1;
@@ -249,21 +296,17 @@ static int read_queue(struct held *h, struct content *c)
 
 /* The text */
 
-/**
- * struct out - a snapshot that is written
- * @hold: a pause to renew meanwhile, or NULL
- */
-struct out {
-	FILE *file;
-	uint64_t sum;
-	size_t lines;
-	struct hold *hold;
-};
-
 static void put(struct out *o, const char *text, size_t len)
 {
 	o->sum = snapshot_sum(o->sum, text, len);
 	fwrite(text, 1, len, o->file);
+}
+
+void out_line(struct out *o, const char *line, size_t len)
+{
+	put(o, line, len);
+	put(o, "\n", 1);
+	o->lines++;
 }
 
 __attribute__((format(printf, 2, 3)))
@@ -298,7 +341,7 @@ static char *put_quoted(char *to, const unsigned char *bytes, size_t len)
 {
 	*to++ = '"';
 	for (; len--; bytes++) {
-		if (*bytes >= ' ' && *bytes <= '~' && *bytes != '"' && *bytes != '\\') {
+		if (is_plain(*bytes)) {
 			*to++ = *bytes;
 			continue;
 		}
@@ -355,6 +398,7 @@ static bool put_queue(struct out *o, const struct content *c)
 
 	if (!lines)
 		return false;
+	o->queues++;
 	put_line(o, "queue %s\n", c->name);
 	put(o, lines, strlen(lines));
 	for (at = lines; (at = strchr(at, '\n')); at++)
@@ -378,133 +422,58 @@ static bool put_queue(struct out *o, const struct content *c)
 	return true;
 }
 
-/* The command */
-
-/* Whether a queue belongs to a kernel module, which makes it again itself. */
-static bool of_kernel(const struct wq_stat *st)
-{
-	return !st->slack;
-}
-
 static int not_saved(const char *name)
 {
 	struct args one = { .queue = name, .fd = -1 };
 
-	if (errno != ESTALE)
+	switch (errno) {
+	case ESTALE:
+		message("can't save the queue '%s': its pause ended before all keys were read, which its owner can do by wqctl resume; see its owner in wqctl ls, and try again",
+			name);
+		return FAILED;
+	case EIDRM:
+		message("can't save the queue '%s': it was removed and made again while it was read; try again",
+			name);
+		return FAILED;
+	case EFBIG:
+		message("can't save the queue '%s': the queues of its owner would take more than --max-user-bytes in the snapshot (default: user_bytes of wqctl info); give a larger number",
+			name);
+		return FAILED;
+	default:
 		return complain(&one, "can't save the queue '%s'", name);
-	message("can't save the queue '%s': its pause ended before all keys were read; try again",
-		name);
-	return FAILED;
-}
-
-static int put_content(struct out *o, struct content *c)
-{
-	bool put = put_queue(o, c);
-
-	content_free(c);
-	if (!put)
-		message("not enough memory");
-	return put ? DONE : FAILED;
-}
-
-static int save_queue(const struct args *a, const char *name, struct out *o)
-{
-	int q = wq_open(name, O_RDONLY, 0, 0), ret;
-	struct content c = { 0 };
-	struct held h;
-
-	/* It was removed after it was listed. */
-	if (q < 0 && errno == ENOENT && !a->num_words)
-		return DONE;
-	if (q < 0)
-		return not_saved(name);
-	if (!wq_stat(q, &c.st) && of_kernel(&c.st)) {
-		message("the queue '%s' is not saved: it belongs to a kernel module", name);
-		close(q);
-		return a->num_words ? FAILED : DONE;
 	}
-	ret = held_begin(&h, q, name);
-	if (!ret) {
-		int err;
-
-		ret = read_queue(&h, &c);
-		err = errno;
-		if (h.hold.what && hold_end(&h.hold) && !ret) {
-			ret = -1;
-			err = errno;
-		}
-		errno = err;
-	}
-	if (ret)
-		not_saved(name);
-	close(q);
-	if (!ret)
-		return put_content(o, &c);
-	content_free(&c);
-	return FAILED;
 }
 
-static int by_text(const void *x, const void *y)
+/* Files */
+
+void boot_line(char *line, size_t size)
 {
-	return strcmp(*(char *const *)x, *(char *const *)y);
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+	char id[64] = "";
+
+	line[0] = '\0';
+	if (file && fgets(id, sizeof(id), file))
+		snprintf(line, size, BOOT_LINE "%.*s", (int)strcspn(id, "\n"), id);
+	if (file)
+		fclose(file);
 }
 
-/* The queues of the command line, or all. */
-static int save_named(const void *arg, struct out *o)
+static int write_all(FILE *file, put_func *put_queues, void *arg)
 {
-	const struct args *a = arg;
-	struct queues qs = { 0 };
-	int ret = DONE;
-	size_t i;
-
-	if (a->num_words)
-		qsort(a->words, a->num_words, sizeof(*a->words), by_text);
-	else if (queues_get(&qs))
-		return complain(a, "can't list the queues");
-	for (i = 0; !ret && i < a->num_words; i++)
-		if (!i || strcmp(a->words[i], a->words[i - 1]))
-			ret = save_queue(a, a->words[i], o);
-	for (i = 0; !ret && i < qs.count; i++)
-		ret = save_queue(a, qs.list[i].name, o);
-	free(qs.list);
-	return ret;
-}
-
-struct held_list {
-	struct held *list;
-	size_t num;
-};
-
-/* The queues that the caller has paused. */
-static int save_list(const void *arg, struct out *o)
-{
-	const struct held_list *l = arg;
-	struct content c;
-	size_t i;
-
-	for (i = 0; i < l->num; i++) {
-		if (read_queue(&l->list[i], &c)) {
-			not_saved(l->list[i].name);
-			content_free(&c);
-			return FAILED;
-		}
-		o->hold = &l->list[i].hold;
-		if (put_content(o, &c))
-			return FAILED;
-	}
-	return DONE;
-}
-
-static int save_all(int (*put_queues)(const void *arg, struct out *o), const void *arg,
-		    struct out *o)
-{
+	struct out o = { .file = file, .sum = SNAPSHOT_SUM };
+	char boot[80];
 	int ret;
 
-	put_line(o, SNAPSHOT_HEAD "%d\n", SNAPSHOT_VERSION);
-	ret = put_queues(arg, o);
+	put_line(&o, SNAPSHOT_HEAD "%d\n", SNAPSHOT_VERSION);
+	boot_line(boot, sizeof(boot));
+	if (boot[0])
+		out_line(&o, boot, strlen(boot));
+	ret = put_queues(arg, &o);
 	/* Without this line the snapshot is not valid. */
-	if (!ret)
-		fprintf(o->file, "end %zu %016" PRIx64 "\n", o->lines, o->sum);
+	if (!ret || o.queues)
+		fprintf(file, "end %zu %016" PRIx64 "\n", o.lines, o.sum);
+	else
+		ret = -ret;
 	progress_end();
 	return ret;
 }
@@ -522,41 +491,49 @@ static int sync_dir(const char *path)
 	return ret;
 }
 
-static int write_temp(int (*put_queues)(const void *arg, struct out *o), const void *arg,
-		      const char *path, int fd, const char *temp)
+/* As snapshot_write().  Unless *@written is set, the caller removes @temp, whose descriptor is @fd. */
+static int write_temp(const char *path, int fd, const char *temp, put_func *put_queues, void *arg,
+		      bool *written)
 {
-	struct out o = { .file = fdopen(fd, "w"), .sum = SNAPSHOT_SUM };
-	bool written;
+	FILE *file = fdopen(fd, "w");
+	bool good;
 	int ret;
 
-	if (!o.file) {
+	if (!file) {
 		close(fd);
 		message("not enough memory");
 		return FAILED;
 	}
-	ret = save_all(put_queues, arg, &o);
+	ret = write_all(file, put_queues, arg);
 	errno = 0;
-	written = !fflush(o.file) && !ferror(o.file) && !fsync(fd);
+	good = !fflush(file) && !ferror(file) && !fsync(fd);
 	/* fclose() reports what is still wrong, such as a full disk. */
-	if ((fclose(o.file) || !written) && !ret) {
-		message("can't write '%s': %s", path, errno ? strerror(errno) : "an error");
-		ret = FAILED;
+	if (fclose(file) || !good) {
+		if (ret >= 0)
+			message("can't write '%s': %s; the file is as before", path,
+				errno ? strerror(errno) : "an error");
+		return FAILED;
 	}
-	if (!ret && (rename(temp, path) || sync_dir(path))) {
+	if (ret < 0)
+		return -ret;
+	if (rename(temp, path) || sync_dir(path)) {
 		message("can't write '%s': %s", path, strerror(errno));
-		ret = FAILED;
+		return FAILED;
 	}
+	*written = true;
 	return ret;
 }
 
 /* The file is written beside and renamed, so that a reader sees the old or the new snapshot. */
-static int save_file(int (*put_queues)(const void *arg, struct out *o), const void *arg,
-		     const char *path)
+int snapshot_write(const char *path, put_func *put_queues, void *arg, bool *written)
 {
+	bool unused;
 	struct stat st;
 	char *temp;
 	int fd, ret;
 
+	written = written ? written : &unused;
+	*written = false;
 	/* The rename would replace a device such as /dev/stdout by a file. */
 	if (!lstat(path, &st) && !S_ISREG(st.st_mode)) {
 		message("can't write '%s': it is not a regular file; -o - writes to standard output",
@@ -573,27 +550,286 @@ static int save_file(int (*put_queues)(const void *arg, struct out *o), const vo
 		free(temp);
 		return FAILED;
 	}
-	ret = write_temp(put_queues, arg, path, fd, temp);
-	if (ret)
+	ret = write_temp(path, fd, temp, put_queues, arg, written);
+	if (!*written)
 		unlink(temp);
 	free(temp);
 	return ret;
+}
+
+/* The queues that a caller has paused */
+
+struct held_list {
+	struct held *list;
+	size_t num;
+};
+
+/* All or none. */
+static int put_held(void *arg, struct out *o)
+{
+	const struct held_list *l = arg;
+	struct content c;
+	size_t i;
+
+	for (i = 0; i < l->num; i++) {
+		struct held *h = &l->list[i];
+		bool put = !read_queue(h, &c, h->name, UINT64_MAX);
+
+		o->hold = &h->hold;
+		put = put && put_queue(o, &c);
+		if (!put)
+			not_saved(h->name);
+		content_free(&c);
+		if (!put) {
+			o->queues = 0;
+			return FAILED;
+		}
+	}
+	return DONE;
 }
 
 int save_held(struct held *list, size_t num, const char *path)
 {
 	struct held_list all = { .list = list, .num = num };
 
-	return save_file(save_list, &all, path);
+	return snapshot_write(path, put_held, &all, NULL);
 }
 
-int cmd_save(const struct args *a)
+/* The command */
+
+/**
+ * struct owner - what the queues of a user have had of a save
+ * @bytes: in the snapshot
+ * @failed: reads that had to be repeated
+ */
+struct owner {
+	uint32_t uid;
+	uint64_t bytes;
+	unsigned int failed;
+};
+
+/**
+ * struct save - a save of queues
+ * @most: what the queues of a user may take in the snapshot
+ * @owners: those that have had a queue, in no order
+ */
+struct save {
+	const struct args *a;
+	uint64_t most;
+	struct owner *owners;
+	size_t num_owners;
+};
+
+/* The index of a user in the list of owners, which may move; -1: not enough memory. */
+static ssize_t owner_of(struct save *s, uint32_t uid)
 {
-	struct out o = { .file = stdout, .sum = SNAPSHOT_SUM };
+	struct owner *owners;
+	size_t i;
+
+	/* The queues are in the order of their names, so the last owner is often the next one. */
+	for (i = s->num_owners; i-- > 0;)
+		if (s->owners[i].uid == uid)
+			return i;
+	owners = reallocarray(s->owners, s->num_owners + 1, sizeof(*owners));
+	if (!owners)
+		return -1;
+	s->owners = owners;
+	s->owners[s->num_owners] = (struct owner){ .uid = uid };
+	return s->num_owners++;
+}
+
+/* Whether a queue belongs to a kernel module, which makes it again itself. */
+static bool of_kernel(const struct wq_stat *st)
+{
+	return !st->slack;
+}
+
+/* Read a queue under its pause.  Return -1 with errno: ESTALE or EIDRM if it changed meanwhile. */
+static int read_once(struct save *s, int q, const char *name, struct content *c)
+{
+	struct held h = { .q = q, .hold.q = q };
+	ssize_t owner = -1;
+	struct wq_stat st;
+	int ret, err;
+
+	if (hold_queue(&h))
+		return -1;
+	owner = owner_of(s, h.st.uid);
+	errno = ENOMEM;
+	/* The disk is root's. */
+	ret = owner < 0 ? -1 : read_queue(&h, c, name, !h.st.uid ? UINT64_MAX :
+					  s->most - s->owners[owner].bytes);
+	err = errno;
+	if (h.hold.what && hold_end(&h.hold) && !ret) {
+		ret = -1;
+		err = errno;
+	}
+	if (!ret && !wq_stat(q, &st) && st.state & WQ_STATE_REMOVED) {
+		ret = -1;
+		err = EIDRM;
+	}
+	if (!ret)
+		s->owners[owner].bytes += h.st.uid ? c->bytes : 0;
+	errno = err;
+	return ret;
+}
+
+/* Whether another attempt may succeed: the queue's owner has changed it. */
+static bool try_again(struct save *s, int q, unsigned int attempt)
+{
+	int err = errno;
+	struct wq_stat st;
+	ssize_t owner;
+	bool again = false;
+
+	if (err != ESTALE && err != EIDRM && err != ESHUTDOWN)
+		return false;
+	owner = wq_stat(q, &st) ? -1 : owner_of(s, st.uid);
+	if (owner >= 0)
+		again = attempt < ATTEMPTS && s->owners[owner].failed++ < ATTEMPTS;
+	errno = err;
+	return again;
+}
+
+/* Open and read a queue.  1: it has been read; 0: it is not to be saved; -1 with errno. */
+static int read_name(struct save *s, const char *name, struct content *c)
+{
+	bool again = true;
+	unsigned int i;
+	int q, ret = -1;
+
+	for (i = 1; again; i++) {
+		q = wq_open(name, O_RDONLY, 0, 0);
+		/* It was removed after it was listed. */
+		if (q < 0)
+			return errno == ENOENT && !s->a->num_words ? 0 : -1;
+		if (!wq_stat(q, &c->st) && of_kernel(&c->st)) {
+			message("the queue '%s' is not saved: it belongs to a kernel module", name);
+			close(q);
+			errno = 0;
+			return s->a->num_words ? -1 : 0;
+		}
+		ret = read_once(s, q, name, c);
+		if (ret)
+			content_free(c);
+		again = ret && try_again(s, q, i);
+		close(q);
+	}
+	return ret ? -1 : 1;
+}
+
+static int save_queue(struct save *s, const char *name, struct out *o)
+{
+	struct content c = { 0 };
+	int ret = read_name(s, name, &c);
+
+	if (ret < 0)
+		return errno ? not_saved(name) : FAILED;
+	if (ret && !put_queue(o, &c)) {
+		errno = ENOMEM;
+		ret = not_saved(name);
+	} else {
+		ret = DONE;
+	}
+	content_free(&c);
+	return ret;
+}
+
+static int by_text(const void *x, const void *y)
+{
+	return strcmp(*(char *const *)x, *(char *const *)y);
+}
+
+/*
+ * The name of a queue in a snapshot, to be freed: it is restored in another directory, and maybe by
+ * a process with another one.  NULL with a message: a line can't have the name.
+ */
+static char *stored_name(const char *word)
+{
+	char *name = strchr(word, '/') ? realpath(word, NULL) : strdup(word);
+	const char *c;
+
+	if (!name) {
+		not_saved(word);
+		return NULL;
+	}
+	for (c = name; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			break;
+	if (!*c)
+		return name;
+	message("can't save the queue '%s': its path has a control character, which a snapshot can't have; mount wqueue on another directory",
+		name);
+	free(name);
+	return NULL;
+}
+
+/* The names of the command line, sorted, without NULL. */
+static char **stored_names(const struct args *a, size_t *num)
+{
+	char **names = calloc(a->num_words, sizeof(*names));
+	unsigned int i;
+
+	*num = 0;
+	for (i = 0; names && i < a->num_words; i++) {
+		names[*num] = stored_name(a->words[i]);
+		*num += !!names[*num];
+	}
+	if (names)
+		qsort(names, *num, sizeof(*names), by_text);
+	else
+		message("not enough memory");
+	return names;
+}
+
+static int save_words(struct save *s, struct out *o)
+{
+	size_t num, i;
+	char **names = stored_names(s->a, &num);
+	int ret = num < s->a->num_words ? FAILED : DONE, one;
+
+	for (i = 0; i < num; i++) {
+		if (i && !strcmp(names[i], names[i - 1]))
+			continue;
+		one = save_queue(s, names[i], o);
+		ret = ret ? ret : one;
+	}
+	for (i = 0; i < num; i++)
+		free(names[i]);
+	free(names);
+	return ret;
+}
+
+/* The queues of the command line, or all. */
+static int put_named(void *arg, struct out *o)
+{
+	struct save *s = arg;
+	struct queues qs = { 0 };
+	int ret = DONE;
+	size_t i;
+
+	if (s->a->num_words)
+		ret = save_words(s, o);
+	else if (queues_get(&qs))
+		ret = complain(s->a, "can't list the queues");
+	for (i = 0; i < qs.count && !ferror(o->file); i++)
+		if (save_queue(s, qs.list[i].name, o))
+			ret = FAILED;
+	free(qs.list);
+	free(s->owners);
+	return ret;
+}
+
+int save_named(const struct args *a, const char *path, bool *written)
+{
+	struct save s = { .a = a, .most = a->max_user_bytes };
+	struct wq_info info;
 	int ret;
 
-	if (a->output && strcmp(a->output, "-"))
-		return save_file(save_named, a, a->output);
-	ret = save_all(save_named, a, &o);
-	return ret ? ret : ferror(stdout) ? FAILED : DONE;
+	if (!s.most)
+		s.most = wq_info(&info) ? DEFAULT_USER_BYTES : info.user_bytes;
+	if (path)
+		return snapshot_write(path, put_named, &s, written);
+	ret = write_all(stdout, put_named, &s);
+	return ret < 0 ? -ret : ferror(stdout) ? FAILED : ret;
 }

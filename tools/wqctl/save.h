@@ -5,6 +5,7 @@
  * A snapshot is a text of lines, each with one fact:
  *
  *	wq-snapshot 1				the version of the format
+ *	boot ID					of the kernel whose queues these are
  *	queue NAME				the following lines are about this queue
  *	attr NAME VALUE				an attribute, as wqctl set takes it
  *	no-map
@@ -19,6 +20,9 @@
  * are restored: those in processing, the requeued ones, the other ready ones,
  * each from the oldest on, the delayed ones by the end of their delay, the parked ones from the
  * oldest on, and others by name.
+ *
+ * NAME is a name, or the absolute path of a queue's file, without . and .., and without a control
+ * character.  The queues are sorted by it.
  *
  * A key or a reason is in double quotes.  A byte that is not printable ASCII, \ or "
  * is written as \ and three octal digits.
@@ -46,6 +50,16 @@ static inline uint64_t snapshot_sum(uint64_t sum, const char *text, size_t len)
 
 /* The directory for the snapshots of the units and of wqctl reload. */
 #define STATE_DIR	"/var/lib/wq"
+
+/* The files of the units there, see boot.c. */
+#define STATE_FILE	"queues.wq"
+#define STATE_RESTORING	STATE_FILE ".restoring"
+#define STATE_RESTORED	STATE_FILE ".restored"
+#define STATE_RELOAD	"reload.wq"
+
+/* The line of this boot of the kernel; empty if there is none. */
+#define BOOT_LINE	"boot "
+void boot_line(char *line, size_t size);
 
 /* For how long a command pauses a queue.  It renews the pause, which ends soon if it is killed. */
 #define HOLD_TIME	(10 * NSEC_PER_SEC)
@@ -91,8 +105,37 @@ struct held {
 	struct hold hold;
 };
 
-/* Pause an open queue.  Return -1 with errno on error. */
+/* Pause an open queue of a name without a slash.  Return -1 with errno on error. */
 int held_begin(struct held *h, int q, const char *name);
+
+/**
+ * struct out - a snapshot that is written
+ * @queues: how many queues it has
+ * @hold: a pause to renew meanwhile, or NULL
+ */
+struct out {
+	FILE *file;
+	uint64_t sum;
+	size_t lines, queues;
+	struct hold *hold;
+};
+
+/* Write a line, whose end the function adds. */
+void out_line(struct out *o, const char *line, size_t len);
+
+/*
+ * Write a snapshot to a file, which is replaced as a whole.  If @put_queues returns another status
+ * than DONE and has written no queue, the file stays as it is.  *@written receives whether the file
+ * was replaced; it can be NULL.  Return the status, or FAILED with a message.
+ */
+typedef int put_func(void *arg, struct out *o);
+int snapshot_write(const char *path, put_func *put_queues, void *arg, bool *written);
+
+/*
+ * Write a snapshot of the queues of the command line, or of all, to the file @path; NULL: to
+ * standard output.  *@written as by snapshot_write().
+ */
+int save_named(const struct args *a, const char *path, bool *written);
 
 /* Write a snapshot of queues that are paused to the file @path, and leave them paused. */
 int save_held(struct held *list, size_t num, const char *path);

@@ -120,6 +120,11 @@ static const char *check_run(const struct args *a)
 	return NULL;
 }
 
+static const char *check_save(const struct args *a)
+{
+	return a->boot && a->num_words ? "--boot saves all queues; name none" : NULL;
+}
+
 static const char *check_watch(const struct args *a)
 {
 	if (a->print ? a->num_words : !a->num_words)
@@ -441,21 +446,27 @@ static const struct command commands[] = {
 			"  wqctl save -o queues.wq\n"
 			"  wqctl restore queues.wq\n\n"
 			"While wqctl reads the keys of a queue, its gets and adds are paused, which only the queue's owner and root may do. If wqctl is killed, the pause ends within 10 seconds. Runs go on: a run that ends meanwhile is in the snapshot or not. Later changes are not in the snapshot.\n\n"
+			"A queue that can't be saved is left out with a message: its owner resumes it, or removes and makes it again, at each of three attempts, or its keys exceed --max-user-bytes. The other queues are saved, and the exit status is 1. If no queue can be saved, FILE stays as it is. A key takes 64 bytes and its own bytes, and a byte that is not printable takes 4.\n\n"
+			"A QUEUE with a slash is the path of its file. The snapshot has the absolute path without symbolic links.\n\n"
 			"Queues without a name and queues of kernel modules are not saved, nor are statistics, and the tokens of a bucket: it is full after a restore.\n\n"
-			"0 saved, 1 failed.",
+			"0 saved, 1 failed, or a queue was left out.",
 		.options = (const struct argp_option[]){
+			{ "boot", OPT_BOOT, NULL, 0, "as wq-save.service: write queues.wq in the directory FILE (default: /var/lib/wq), and set a snapshot of an earlier boot aside that was not restored", 0 },
+			{ "max-user-bytes", OPT_MAX_USER_BYTES, "N", 0, "leave out a queue if the queues of its owner would take more bytes in the snapshot, but no queue of root (default: user_bytes of wqctl info)", 0 },
 			{ "output", 'o', "FILE", 0, "write FILE, which is replaced as a whole when all is on the disk; - or no -o: standard output", 0 },
 			END
 		},
-		.run = cmd_save, .words_max = -1,
+		.run = cmd_save, .check = check_save, .words_max = -1,
 	}, {
 		.name = "restore", .args = "[FILE]",
 		.doc = "Make queues and keys again from a snapshot of wqctl save; without FILE or with - from standard input."
 			"\vThe whole snapshot is checked first. If it is truncated, changed or of a newer format, nothing is restored, and the message names the line. If a queue exists, nothing is restored either, unless --merge is given.\n\n"
-			"A key that was processing is ready, ahead of all others, because its run may not have ended. Delays go on with the time that was left at the save. Gets and adds of a queue are paused until all of its keys are there. If wqctl fails, it removes the queues that it has created. If it is killed, repeat it with --merge.\n\n"
+			"A key that was processing is ready, ahead of all others, because its run may not have ended. Delays go on with the time that was left at the save. Gets and adds of a queue are paused until all of its keys are there, and only its owner and root can open it.\n\n"
+			"If a queue can't be restored, wqctl names it, removes what it has made of it, and restores the others. A queue that exists is only filled if its owner, group and mode are those of the snapshot. If wqctl is killed, repeat it with --merge: it goes on where it stopped.\n\n"
 			"The keys are charged to the user that restores them. To restore the queues of other users, root is needed.\n\n"
-			"0 restored, 1 failed.",
+			"0 restored, 1 failed, or a queue was not restored.",
 		.options = (const struct argp_option[]){
+			{ "boot", OPT_BOOT, NULL, 0, "as wq-restore.service: merge reload.wq and queues.wq of the directory FILE (default: /var/lib/wq). queues.wq is renamed to queues.wq.restoring before, and to queues.wq.restored when all is restored. Queues that can't be restored get into queues.failed or reload.failed", 0 },
 			{ "merge", OPT_MERGE, NULL, 0,
 			  "if a queue exists, keep its attributes, and add the keys to it: a key that it knows is added as by wqctl add, with its delay", 0 },
 			{ "verbose", 'v', NULL, 0, "print the number of queues and keys", 0 },

@@ -57,6 +57,7 @@ enum {
  * @print_token: --token
  * @interval: -d, in ns
  * @output: -o, or NULL
+ * @max_user_bytes: --max-user-bytes, or 0
  * @needs_queue: if the queue is missing, advise to create it
  * @rules: --only and --exclude, in their order
  * @num_rules: number of @rules
@@ -84,6 +85,7 @@ struct args {
 	uint64_t token;
 	int64_t interval;
 	const char *output;
+	uint64_t max_user_bytes;
 	bool needs_queue;
 	struct rule {
 		const char *pattern;
@@ -110,6 +112,7 @@ struct args {
 	unsigned int batch;
 	unsigned int dry_run;
 	unsigned int merge;
+	unsigned int boot;
 	unsigned int children;
 	unsigned int own;
 	unsigned int scan;

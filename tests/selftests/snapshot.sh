@@ -1,0 +1,435 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# wqctl save and restore when something is against them: kills, other users, hostile files, many
+# queues.  wqctl.sh has the tests of what a snapshot contains.  Prints TAP.  Runs as root on a machine
+# with the module loaded.
+#
+#	WQCTL		path of wqctl
+#	WQCTL_SHARED	path of wqctl with shared libraries, for the faults of wqctl_shim.c
+#	WQ_LIMIT	seconds that a test may take: 180
+#
+# The tests run through their names, and the queue's name needs no quotes.
+# shellcheck disable=SC2317,SC2086
+set -u
+
+: "${WQCTL:?set WQCTL to the path of wqctl}" "${WQCTL_SHARED:=$WQCTL}" "${WQ_LIMIT:=180}"
+time_limit=$WQ_LIMIT
+q=snapshot.$$
+# shellcheck source=tests/selftests/harness.sh
+. "$(dirname "$0")/harness.sh"
+
+cleanup() {
+	local place
+	for place in "$dir"/new*line "$dir"/l*/l*/q /proc/sys/kernel/random/boot_id; do
+		! mountpoint -q "$place" || umount "$place"
+	done
+	unlink_all
+} 2>/dev/null
+
+# with_shim FAULT ARGUMENT...: wqctl with a fault of wqctl_shim.c
+with_shim() {
+	SHIM=$1 LD_PRELOAD=${0%/*}/shim/wqctl_shim.so "$WQCTL_SHARED" "${@:2}"
+}
+
+# killed_at N ARGUMENT...: wqctl, which is killed before its N-th call that changes something
+killed_at() {
+	SHIM_KILL=$1 LD_PRELOAD=${0%/*}/shim/wqctl_shim.so "$WQCTL_SHARED" "${@:2}"
+} >"$out" 2>"$err"
+
+# content: the lines of a snapshot on standard input, without times, pauses and the last line
+content() { sed -E 's/ (age|due)=[0-9.]+s//; /^(end|boot|paused) /d'; }
+
+# snapshot PROGRAM: prints a snapshot of the lines that the program prints in Python, by "line"
+snapshot() {
+	python3 -c '
+import sys
+lines = ["wq-snapshot 1"]
+line = lines.append
+q = sys.argv[1]
+exec(sys.argv[2])
+text = "".join(l + "\n" for l in lines).encode()
+total = 0xcbf29ce484222325
+for byte in text:
+    total = (total ^ byte) * 0x100000001b3 & 2**64 - 1
+sys.stdout.buffer.write(text + b"end %d %016x\n" % (len(lines), total))' $q "$1"
+}
+
+# of_nobody QUEUE: the queue belongs to nobody from now on
+of_nobody() { succeeds wq set --owner nobody "$1"; }
+
+# keys_of QUEUE...: how many keys they have
+keys_of() {
+	local queue
+	for queue; do wq stat "$queue" | sed -n 's/^keys *//p'; done | words
+}
+
+# words: the words of standard input, with a blank between
+words() { local w; read -rd '' -a w; echo "${w[*]}"; }
+
+unlink_all() { rm -f /dev/wqueue/$q*; }
+
+# files_of_state: the names of the files in $dir/state
+files_of_state() { (cd "$dir/state" && echo *); }
+
+# at_another_boot COMMAND...
+at_another_boot() {
+	echo 00000000-0000-0000-0000-000000000000 >"$dir/id"
+	succeeds mount --bind "$dir/id" /proc/sys/kernel/random/boot_id
+	"$@"
+	succeeds umount /proc/sys/kernel/random/boot_id
+}
+
+# ---- size
+
+# A limiter that is freed memory has other figures, or the kernel can't read it.
+test_restore_of_1000_queues_gives_each_the_limiters_of_its_own() {
+	snapshot '
+for n in range(1001, 2001):
+    line(f"queue {q}.{n}")
+    line("attr mode 0600")
+    line(f"attr limiter exponential:7ms:9s,bucket:2:{n},fast-slow:1ms:7m:{n},max-wait:9h")
+' >"$dir/s"
+	MALLOC_PERTURB_=85 status 0 wq restore "$dir/s"
+	status 0 wq save
+	is "limiters" "$(sed -n '/^queue/{p;n;n;p}' "$dir/s")" \
+		"$(sed -n "/^queue $q/p; /^attr limiter.*,max-wait/p" "$out")"
+}
+
+# All lines are right but the last one, so restore has to look at all of them.
+test_restore_needs_no_memory_for_the_keys_of_a_snapshot() {
+	{
+		printf '%s\n' "wq-snapshot 1" "queue $q" "attr mode 0600"
+		seq -f 'key ready "%01000.0f"' 8000
+		echo "end 8003 0000000000000000"
+	} >"$dir/s"
+	(ulimit -v 7000; status 1 "$WQCTL" restore "$dir/s") || exit 1
+	prints "line 8004: the checksum differs"
+}
+
+test_restore_refuses_a_line_of_megabytes_and_names_it() {
+	head -c 9000000 /dev/zero | tr '\0' 1 >"$dir/long"
+	(echo -n "wq-snapshot "; cat "$dir/long") >"$dir/s"
+	reports 1 "line 1: the line is too long" wq restore "$dir/s"
+	(echo "wq-snapshot 1"; cat "$dir/long") >"$dir/s"
+	reports 1 "line 2: the line is too long" wq restore "$dir/s"
+	reports 1 "line 1: the line is too long" wq restore /dev/zero
+	(echo "wq-snapshot 1"; yes) 2>/dev/null | status 1 wq restore
+	prints "line 2: a queue is expected"
+}
+
+test_restore_reads_a_pipe() {
+	succeeds wq create $q
+	seq 3000 | succeeds wq add $q
+	status 0 wq save -o "$dir/s" $q
+	unlink_all
+	mkfifo "$dir/pipe"
+	(exec >"$dir/pipe" && cat "$dir/s") &
+	status 0 wq restore -v "$dir/pipe"
+	is "standard output" "1 queues, 3000 keys" "$(<"$out")"
+	is "ready" 3000 "$(stats ready)"
+}
+
+test_restore_refuses_text_behind_the_last_line_and_a_change_of_a_key() {
+	succeeds wq create $q
+	succeeds wq add $q key
+	status 0 wq save -o "$dir/s" $q
+	unlink_all
+	(cat "$dir/s"; cat "$dir/s") >"$dir/t"
+	reports 1 "the snapshot goes on behind its last line" wq restore "$dir/t"
+	sed 's/"key"/"kex"/' "$dir/s" >"$dir/t"
+	reports 1 "line $(wc -l <"$dir/s"): the checksum differs" wq restore "$dir/t"
+	exists_no /dev/wqueue/$q
+}
+
+# ---- paths
+
+test_save_stores_the_whole_path_of_a_queue_without_links() {
+	local long
+	long=$dir/$(printf 'l%.0s' {1..100})/$(printf 'l%.0s' {1..100})/q
+	mkdir -p "$long"
+	succeeds mount -t wqueue none "$long"
+	ln -s "$long" "$dir/link"
+	succeeds wq create $q.1
+	succeeds wq create $q.2
+	succeeds wq add $q.1 one
+	succeeds wq add $q.2 two
+	cd "$dir/link" || exit 1
+	status 0 wq save -o "$dir/s" ./$q.1 ../q/$q.2 "$long/$q.1"
+	cd / || exit 1
+	is "queues" "queue $long/$q.1 queue $long/$q.2" "$(grep ^queue "$dir/s" | words)"
+	unlink_all
+	status 0 wq restore "$dir/s"
+	is "keys" "one two" "$(wq get $q.1) $(wq get $q.2)"
+}
+
+test_save_of_a_path_that_a_line_cannot_have_fails_and_saves_the_rest() {
+	local place=$dir/new$'\n'line
+	mkdir "$place"
+	succeeds mount -t wqueue none "$place"
+	succeeds wq create $q
+	echo old >"$dir/s"
+	reports 1 "its path has a control character" wq save -o "$dir/s" "$place/$q"
+	is "file" old "$(<"$dir/s")"
+	reports 1 "its path has a control character" wq save -o "$dir/s" "$place/$q" $q
+	is "queues" "queue $q" "$(grep ^queue "$dir/s")"
+}
+
+test_restore_refuses_a_name_that_save_cannot_write() {
+	local name
+	for name in ./a a/b .a "a b" /a/../b /a//b /a/./b /a/ "/$(printf 'l%.0s' {1..64})" "$(printf 'l%.0s' {1..64})"; do
+		printf 'wq-snapshot 1\nqueue %s\n' "$name" >"$dir/s"
+		reports 1 "line 2: the name of a queue is wrong" wq restore "$dir/s"
+	done
+}
+
+# ---- other users
+
+interfering() { # FAULT MESSAGE: the queue $q.x is left out, and two others are saved
+	local n
+	for n in a x y; do
+		succeeds wq create $q.$n
+		succeeds wq add $q.$n $n
+	done
+	of_nobody $q.x
+	status 1 with_shim $1 save -o "$dir/s"
+	prints "can't save the queue '$q.x': $2"
+	is "queues" "queue $q.a queue $q.y" "$(grep "^queue $q" "$dir/s" | words)"
+	is "pauses" 0 "$(wq ls | grep -c "^$q.*paused")"
+	unlink_all
+	status 0 wq restore --merge "$dir/s"
+}
+
+test_save_leaves_out_a_queue_whose_owner_resumes_it() { interfering resume "its pause ended"; }
+test_save_leaves_out_a_queue_that_is_removed_and_made_again() { interfering again "it was removed"; }
+
+test_save_leaves_out_queues_beyond_max_user_bytes_but_those_of_root() {
+	local n
+	for n in a b root; do
+		succeeds wq create $q.$n
+		# 4 bytes in the file for each byte
+		printf '\1%d\0' {1..50} | succeeds wq add -0 $q.$n
+	done
+	of_nobody $q.a
+	of_nobody $q.b
+	status 1 wq save -o "$dir/s" --max-user-bytes 4000 $q.a $q.b $q.root
+	prints "can't save the queue '$q.b': the queues of its owner would take more than --max-user-bytes"
+	is "queues" "queue $q.a queue $q.root" "$(grep ^queue "$dir/s" | words)"
+	status 0 wq save -o "$dir/s" --max-user-bytes 8000 $q.a $q.b $q.root
+}
+
+test_save_of_no_queue_keeps_the_file_and_of_some_replaces_it() {
+	succeeds wq create $q
+	echo old >"$dir/s"
+	reports 1 "there is no queue of that name" wq save -o "$dir/s" $q.none
+	is "file" old "$(<"$dir/s")"
+	reports 1 "there is no queue of that name" wq save -o "$dir/s" $q.none $q
+	is "queues" "queue $q" "$(grep ^queue "$dir/s")"
+}
+
+test_merge_refuses_a_queue_of_another_owner_group_or_mode_and_restores_the_rest() {
+	local n
+	for n in a group mode owner z; do
+		succeeds wq create $q.$n
+		succeeds wq add $q.$n key
+	done
+	status 0 wq save -o "$dir/s" $q.a $q.group $q.mode $q.owner $q.z
+	unlink_all
+	for n in group mode owner; do succeeds wq create $q.$n; done
+	of_nobody $q.owner
+	succeeds wq set -m 0602 $q.mode
+	succeeds wq set --group 12 $q.group
+	status 1 wq restore -v --merge "$dir/s"
+	prints "the queue '$q.owner' exists and belongs to user $(id -u nobody), not 0 as in the snapshot"
+	prints "wqctl unlink $q.owner"
+	prints "the queue '$q.mode' exists with group 0 and mode 0602, not group 0 and mode 0600"
+	prints "wqctl set --group 0 -m 0600 $q.group"
+	is "standard output" "2 queues, 2 keys" "$(<"$out")"
+	is "keys" "1 0 0 0 1" "$(keys_of $q.{a,group,mode,owner,z})"
+}
+
+test_restore_leaves_nothing_of_a_queue_that_the_kernel_refuses_and_restores_the_rest() {
+	snapshot '
+for n in "abcd":
+    line(f"queue {q}.{n}")
+    line("attr mode 0600")
+    if n == "d":
+        line("attr limiter specs;99,0,0,0,0")
+    line("key ready \"1\"")
+    line("key ready,parked \"2\"" if n == "b" else "key ready \"2\"")
+' >"$dir/s"
+	reports 1 "line 9: the kernel refuses it for the queue '$q.b'" wq restore -v "$dir/s"
+	prints "line 14: can't create the queue '$q.d': this kernel's wq refuses its attributes"
+	is "standard output" "2 queues, 4 keys" "$(<"$out")"
+	exists_no /dev/wqueue/$q.b
+}
+
+# ---- kills
+
+make_queues() { # two queues with much that a restore has to set
+	succeeds wq create -m 0640 --order priority $q.a
+	succeeds wq add --priority 5 $q.a 1 2
+	succeeds wq add --after 9h $q.a later
+	succeeds wq set --owner nobody --group 12 $q.a
+	succeeds wq create --limiter bucket:1:1 -n 100 $q.b
+	succeeds wq add $q.b 3
+	succeeds wq pause --adds $q.b
+	succeeds wq shutdown $q.b
+} >/dev/null
+
+# A kill at each call, then a save as at shutdown, every other time a reboot, and a restore.  Every
+# other snapshot is that of a reload.
+test_restore_boot_that_is_killed_at_any_call_and_a_save_lose_no_key() {
+	local n got want file
+	make_queues
+	at_another_boot status 0 wq save -o "$dir/s" $q.a $q.b
+	unlink_all
+	want=$(content <"$dir/s")
+	mkdir "$dir/state"
+	for ((n = 1; ; n++)); do
+		file=queues.wq
+		if [ $((n % 2)) = 0 ]; then file=reload.wq; fi
+		cp "$dir/s" "$dir/state/$file"
+		got=0
+		killed_at $n restore --boot "$dir/state" || got=$?
+		[ $got -ne 0 ] || break
+		is "status" 137 $got
+		status 0 wq save --boot -o "$dir/state"
+		# the same boot: it goes on
+		if [ $((n % 4)) -lt 2 ]; then unlink_all; fi
+		status 0 wq restore --boot "$dir/state"
+		wq save $q.a $q.b >"$dir/t"
+		# a pause of the killed restore may go on for 10 s
+		is "$file after a kill at call $n" "$want" "$(content <"$dir/t")"
+		[[ $(files_of_state) != *\ * ]] || fail "files: $(files_of_state)"
+		unlink_all
+		rm "$dir"/state/*
+	done
+	# that the calls of both queues were among them
+	[ $n -gt 20 ] || fail "only $n calls"
+}
+
+test_restore_that_is_killed_at_any_call_goes_on_with_merge() {
+	local n got want
+	make_queues
+	status 0 wq save -o "$dir/s" $q.a $q.b
+	want=$(content <"$dir/s")
+	for ((n = 2; ; n += 4)); do
+		unlink_all
+		got=0
+		killed_at $n restore "$dir/s" || got=$?
+		[ $got -ne 0 ] || break
+		status 0 wq restore --merge "$dir/s"
+		wq save $q.a $q.b >"$dir/t"
+		is "after a kill at call $n" "$want" "$(content <"$dir/t")"
+	done
+}
+
+test_save_boot_keeps_a_snapshot_whose_restore_was_killed() {
+	mkdir "$dir/state"
+	make_queues
+	status 0 wq save --boot -o "$dir/state"
+	cp "$dir/state/queues.wq" "$dir/s"
+	unlink_all
+	killed_at 12 restore --boot "$dir/state"
+	exists /dev/wqueue/$q.a
+	status 0 wq save --boot -o "$dir/state"
+	succeeds cmp "$dir/s" "$dir/state/queues.wq.restoring"
+}
+
+# Afterwards the keys of both are in the kernel, and in one file for the next boot.
+test_restore_boot_enters_all_snapshots_that_were_set_aside() {
+	mkdir "$dir/state"
+	succeeds wq create $q.a
+	succeeds wq add $q.a old both
+	status 0 wq save -o "$dir/state/queues.wq.restoring" $q.a
+	unlink_all
+	succeeds wq create $q.a
+	succeeds wq add --after 9h $q.a both
+	succeeds wq add $q.a new
+	status 0 wq save -o "$dir/state/queues.wq" $q.a
+	unlink_all
+	status 0 wq restore --boot "$dir/state"
+	is "keys" 3 "$(keys_of $q.a)"
+	is "files" queues.wq "$(files_of_state)"
+	is "keys" 3 "$(grep -c '^key' "$dir/state/queues.wq")"
+}
+
+test_restore_boot_keeps_the_snapshot_until_the_next_save_for_a_power_cut() {
+	mkdir "$dir/state"
+	make_queues
+	status 0 wq save --boot -o "$dir/state"
+	unlink_all
+	status 0 wq restore --boot "$dir/state"
+	is "files" queues.wq.restored "$(files_of_state)"
+	unlink_all
+	status 0 wq restore -v --boot "$dir/state"
+	is "files" queues.wq.restored "$(files_of_state)"
+	exists /dev/wqueue/$q.b
+	status 0 wq save --boot -o "$dir/state"
+	is "files" queues.wq "$(files_of_state)"
+}
+
+test_save_boot_sets_aside_a_snapshot_that_this_boot_has_not_restored() {
+	mkdir "$dir/state"
+	succeeds wq create $q
+	succeeds wq add $q key
+	at_another_boot status 0 wq save --boot -o "$dir/state"
+	unlink_all
+	status 0 wq save --boot -o "$dir/state"
+	is "files" "queues.wq queues.wq.restoring" "$(files_of_state)"
+	status 0 wq save --boot -o "$dir/state"
+	status 0 wq restore --boot "$dir/state"
+	is "ready" 1 "$(stats ready)"
+}
+
+test_save_boot_removes_what_killed_saves_have_left() {
+	mkdir "$dir/state"
+	succeeds wq create $q
+	killed_at 2 save --boot -o "$dir/state"
+	matches "files" '^queues\.wq\.......$' "$(files_of_state)"
+	status 0 wq save --boot -o "$dir/state"
+	is "files" queues.wq "$(files_of_state)"
+}
+
+test_restore_boot_keeps_what_it_could_not_restore_in_a_file_of_its_own() {
+	local n
+	mkdir "$dir/state"
+	for n in a b c; do
+		succeeds wq create $q.$n
+		succeeds wq add $q.$n "key of $n"
+	done
+	status 0 wq save --boot -o "$dir/state"
+	unlink_all
+	succeeds wq create $q.b
+	of_nobody $q.b
+	status 1 wq restore --boot "$dir/state"
+	prints "wqctl restore --merge $dir/state/queues.failed"
+	is "files" "queues.failed queues.wq.restored" "$(files_of_state)"
+	is "keys" "0 1" "$(keys_of $q.b $q.c)"
+	is "queues" "queue $q.b" "$(grep ^queue "$dir/state/queues.failed")"
+	succeeds wq unlink $q.b 2>/dev/null
+	status 0 wq restore --merge "$dir/state/queues.failed"
+	is "key" "key of b" "$(wq get $q.b)"
+
+	# a damaged snapshot is kept as a whole, beside the other
+	status 0 wq save --boot -o "$dir/state"
+	sed -i 's/key of/key ov/' "$dir/state/queues.wq"
+	echo rubbish >"$dir/state/reload.wq"
+	status 1 wq restore --boot "$dir/state"
+	prints "reload.wq': line 1: this is not a snapshot"
+	prints "queues.wq.restoring': line "
+	is "files" "queues.failed queues.failed.2 reload.failed" "$(files_of_state)"
+}
+
+test_restore_boot_removes_the_snapshot_of_a_reload_when_it_is_whole() {
+	mkdir "$dir/state"
+	succeeds wq create $q
+	succeeds wq add $q key
+	status 0 wq save -o "$dir/state/reload.wq" $q
+	unlink_all
+	status 0 wq restore --boot "$dir/state"
+	is "files, ready" "* 1" "$(files_of_state) $(stats ready)"
+}
+
+run_tests "$@"

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* wqctl: making queues again from a snapshot. */
+#ifndef RESTORE_H
+#define RESTORE_H
+
+#include "snapshot.h"
+
+/**
+ * struct restore - a restore of a snapshot
+ * @merge: add keys to queues that exist
+ * @list: queues that the caller has paused, see restore_held()
+ * @num: number of elements of @list
+ * @queues: how many queues were restored
+ * @keys: how many keys these have in the snapshot
+ */
+struct restore {
+	struct snapshot s;
+	bool merge;
+	const struct held *list;
+	size_t num;
+	size_t queues, keys;
+};
+
+/* Whether no queue of the snapshot exists.  Prints a message for each that does. */
+bool check_new(struct restore *r);
+
+/* Restore a snapshot that is open.  FAILED: some of its queues were not, and have @left set. */
+int restore_all(struct restore *r);
+
+#endif /* RESTORE_H */

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * wqctl: reading snapshots, see save.h.
+ *
+ * A snapshot is read twice, so that its size does not matter: snapshot_open() checks all of it and
+ * keeps the place of each queue, then snapshot_queue() and snapshot_key() read a queue.  A file that
+ * is not regular is copied to a temporary one while it is checked.
+ */
+#ifndef SNAPSHOT_H
+#define SNAPSHOT_H
+
+#include <limits.h>
+
+#include "save.h"
+
+/* A snapshot has no more queues than this. */
+#define SNAPSHOT_QUEUES	(1U << 20)
+
+/**
+ * struct part - the lines of a queue
+ * @start: offset of the first line
+ * @line: number of the first line
+ * @lines: number of lines
+ * @keys: number of keys
+ * @left: the queue was not restored
+ */
+struct part {
+	off_t start;
+	size_t line, lines;
+	uint32_t keys;
+	bool left;
+};
+
+/**
+ * struct snapshot - a snapshot that is read
+ * @path: its file as messages name it
+ * @fd: the file, or the copy of it
+ * @copy: descriptor of the copy while it is written, else -1
+ * @line: number of the line that was read last
+ * @wrong: what is wrong with it, or NULL
+ * @unreadable: it, or its copy, could not be read or written
+ * @at: offset of the next line
+ * @buf: what was read ahead
+ * @used: bytes of @buf before the next line
+ * @have: bytes in @buf
+ * @parts: the queues
+ */
+struct snapshot {
+	const char *path;
+	int fd, copy;
+	size_t line;
+	const char *wrong;
+	bool unreadable;
+	off_t at;
+	size_t used, have;
+	struct part *parts;
+	size_t num, room;
+	char buf[65536];
+};
+
+/**
+ * struct snapshot_queue - a queue of a snapshot, without its keys
+ * @paused: what is left of a pause, by bit; 0: it is not paused
+ *
+ * The address of @specs gets into attributes only when the kernel is called, because the struct may
+ * move before.
+ */
+struct snapshot_queue {
+	char name[PATH_MAX];
+	struct wq_attrs attrs;
+	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
+	int64_t paused[2];
+	bool no_map, shut, draining;
+};
+
+/**
+ * struct parsed - a key of a snapshot
+ * @key: its bytes; valid until the next line is read
+ */
+struct parsed {
+	struct wq_key_info info;
+	const char *key;
+	size_t len;
+};
+
+/* How a snapshot could be opened. */
+enum opened { OPENED, UNREADABLE, REFUSED };
+
+/* Open a snapshot, - is standard input, and check all of it.  Prints a message. */
+enum opened snapshot_open(struct snapshot *s, const char *path);
+void snapshot_close(struct snapshot *s);
+
+/* Read the lines before the keys of a queue.  False with @s->wrong: the file has changed. */
+bool snapshot_queue(struct snapshot *s, const struct part *p, struct snapshot_queue *q);
+
+/* Read the next of the @p->keys keys.  False with @s->wrong: the file has changed. */
+bool snapshot_key(struct snapshot *s, struct parsed *k);
+
+/* Write the queues with @left as a snapshot to @path.  Return FAILED with a message on error. */
+int snapshot_write_left(struct snapshot *s, const char *path);
+
+#endif /* SNAPSHOT_H */

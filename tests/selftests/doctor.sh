@@ -412,7 +412,8 @@ test_limit_bytes() {
 
 test_not_restored() {
 	local file
-	for file in queues.failed reload.wq; do
+	finds not-restored "systemctl restart wq-restore" "snapshot queues.wq.restoring"
+	for file in queues.failed queues.failed.2 reload.wq; do
 		finds not-restored "rm /var/lib/wq/$file" \
 			"snapshot $file"
 	done

@@ -12,7 +12,7 @@
  *
  * A thread holds wq.drain_map while it calls the caller's function.  So lockdep reports
  * a drain or a stop from within that function, which would wait for itself.  The thread also notes
- * the token of its run, so a wait for the key of that run fails with -EDEADLK.
+ * the token of its run, so a wait for the key or embedded entry of that run fails with -EDEADLK.
  */
 #include <linux/completion.h>
 #include <linux/err.h>
@@ -26,7 +26,6 @@
 
 #include "wq_controller.h"
 #include "wq_core.h"
-#include "wq_embedded.h"
 #include "wq_wait.h"
 
 #define WQ_MAX_WORKERS	1024
@@ -38,7 +37,7 @@ struct controller_worker {
 	struct wq_controller *c;
 	struct task_struct *task;
 	struct wq_item item;		/* the key that the thread took last */
-	u64 token;			/* of the run that the thread works on; 0: none */
+	u64 token;			/* of the run that the thread works on; 0: none, or ended */
 };
 
 struct wq_controller {
@@ -49,17 +48,25 @@ struct wq_controller {
 	struct controller_worker workers[];
 };
 
-/* Report to the caller that a key was given up.  *@gone: as for controller_call(). */
-static void controller_give_up(const struct wq_controller_params *p, const struct wq_item *item,
-			       int error, bool *gone)
+/* The function of an embedded entry returned.  If it ended the entry, see wq_controller_run_of(). */
+static void controller_returned(const struct controller_worker *w, struct wq_embedded *x)
 {
+	if (w->token)
+		lock_map_release(&x->map);
+}
+
+/* Report to the caller that a key was given up. */
+static void controller_give_up(const struct controller_worker *w, int error)
+{
+	const struct wq_controller_params *p = &w->c->params;
+	const struct wq_item *item = &w->item;
 	struct wq_embedded *x = wq_item_embedded(item);
 	char key[WQ_SHOWN_KEY];
 
 	if (x && p->embedded_gave_up) {
-		wq_embedded_enter(x, gone);
+		lock_map_acquire(&x->map);
 		p->embedded_gave_up(p->data, x, error);
-		wq_embedded_leave(x, gone);
+		controller_returned(w, x);
 		return;
 	}
 	if (!x && p->gave_up) {
@@ -72,24 +79,21 @@ static void controller_give_up(const struct wq_controller_params *p, const struc
 			    current->comm, key, item->failures, error);
 }
 
-/*
- * Call the caller's function for a key or for an embedded entry.  *@gone becomes true if the
- * function ends the entry.
- */
-static s64 controller_call(const struct wq_controller_params *p, const struct wq_item *item,
-			   bool *gone)
+/* Call the caller's function for a key or for an embedded entry. */
+static s64 controller_call(const struct controller_worker *w)
 {
-	struct wq_embedded *x = wq_item_embedded(item);
+	const struct wq_controller_params *p = &w->c->params;
+	struct wq_embedded *x = wq_item_embedded(&w->item);
 	s64 ret;
 
 	if (x && p->embedded_fn) {
-		wq_embedded_enter(x, gone);
+		lock_map_acquire(&x->map);
 		ret = p->embedded_fn(p->data, x);
-		wq_embedded_leave(x, gone);
+		controller_returned(w, x);
 		return ret;
 	}
 	if (!x && p->fn)
-		return p->fn(p->data, item->key, item->len);
+		return p->fn(p->data, w->item.key, w->item.len);
 	return -EOPNOTSUPP;
 }
 
@@ -117,27 +121,28 @@ static bool controller_work(struct controller_worker *w, struct wq_cause *cause)
 {
 	const struct wq_controller_params *p = &w->c->params;
 	const struct wq_item *item = &w->item;
-	bool gone = false;
 	u32 outcome;
 	s64 ret;
 
 	lock_map_acquire(&p->q->drain_map);
 	w->token = item->token;
-	ret = controller_call(p, item, &gone);
-	w->token = 0;
+	ret = controller_call(w);
 	lock_map_release(&p->q->drain_map);
-	if (gone)
+	if (!w->token)
 		return false;
 
 	outcome = controller_outcome(p, item, ret);
 	if (outcome == WQ_OUTCOME_GIVE_UP)
-		controller_give_up(p, item, max_t(s64, ret, INT_MIN), &gone);
+		controller_give_up(w, max_t(s64, ret, INT_MIN));
+	if (!w->token)
+		return false;
+	w->token = 0;
 	*cause = (struct wq_cause){
 		.op.flags = OP_CAUSE,
 		.error = ret < 0 ? -max_t(s64, ret, -MAX_ERRNO) : 0,
 	};
 	wq_op_set_done(&cause->op, max_t(s64, ret, 0), outcome);
-	return !gone;
+	return true;
 }
 
 /*
@@ -203,23 +208,40 @@ static void controller_join(struct wq_controller *c)
 	kfree(c);
 }
 
+/* The thread of a controller that the caller is; NULL: none, or an interrupt of it. */
+static struct controller_worker *own_worker(void)
+{
+	if (!in_task() || !(current->flags & PF_KTHREAD) ||
+	    kthread_func(current) != controller_thread)
+		return NULL;
+	return kthread_data(current);
+}
+
 /*
  * Whether the caller is a thread of a controller of @q, and not an interrupt of it.  *@token
  * receives the token of the run that it works on; 0: none.
  */
 bool wq_controller_is_own(const struct wq *q, u64 *token)
 {
-	struct controller_worker *w;
+	struct controller_worker *w = own_worker();
 
 	*token = 0;
-	if (!in_task() || !(current->flags & PF_KTHREAD) ||
-	    kthread_func(current) != controller_thread)
-		return false;
-	w = kthread_data(current);
-	if (w->c->params.q != q)
+	if (!w || w->c->params.q != q)
 		return false;
 	*token = w->token;
 	return true;
+}
+
+/*
+ * If the caller is the run of an embedded entry in a controller: where the thread has the token of
+ * the run.  wq_embedded_exit() sets it to 0 when it ends that run.  Then the thread neither ends the
+ * run nor uses the entry, which may be freed.  NULL: the caller is not the run.
+ */
+u64 *wq_controller_run_of(const struct wq_embedded *x)
+{
+	struct controller_worker *w = own_worker();
+
+	return w && w->token && w->item.entry == &x->entry ? &w->token : NULL;
 }
 
 /**

@@ -117,8 +117,6 @@ void wq_wake(const struct wq_cs *cs)
 	bool all = w->others & WQ_WAKE_POLLERS;
 	struct wq *q = cs->q;
 
-	if (unlikely(w->others & WQ_WAKE_FLUSHERS))
-		wake_up_all(&q->flushers);
 	if (unlikely(w->others & WQ_WAKE_FENCES))
 		wq_fences_wake(w->fences);
 	/* The lock orders the look at the wait queue, see the head of this file. */

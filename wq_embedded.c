@@ -15,35 +15,32 @@
  * queue has no mode.  It has no leases either: an expired lease would end a run although the
  * object's owner relies on the end of the run.
  *
- * Waiting: wq_embedded.ended counts the runs that have ended.  A flush computes up to which
- * count it waits, see flush_begin().  wq_embedded.failed has one bit for each of the last runs,
- * the last run in bit 0, so a flush reports its own run even if others have followed it.
- * wq_embedded.waiters counts the tasks that wait for the entry.  If there are none, the end of
- * a run wakes nobody.
+ * Waits: the fence of a wait is on the waiter's stack, see wq_fence.c, so a wait needs no memory.  A
+ * waiter uses the object for the last time in the hold of the lock in which its wait begins, or in
+ * which it gives the wait up.  The end of the run takes the fence off the entry, and undoes the
+ * disable of wq_embedded_cancel_sync(), in the hold of done.  wq_embedded_exit() refuses adds, and
+ * drops or waits for each run.  So after that no wait is left that would use the object, although
+ * tasks may still be about to return from their waits.  Each of them has a pin of the queue.
  *
- * A task that waits for an entry enters wq.flushers, then takes the lock and looks at the
- * entry.  So it misses no wake-up, see "Wake-ups" in wq_cs.c.
+ * Own runs: a wait for the run that a controller's thread works on, by that thread, would wait for
+ * itself.  It fails with -EDEADLK, see wq_controller_run_of().  wq_embedded_exit() from the own run
+ * ends the run.  Then the controller uses the entry no more, and the function can free its object.
+ * If lockdep is on, the thread holds wq_embedded.map, and each wait acquires it.  So lockdep also
+ * reports a wait with a lock held that the run takes.
  *
- * Own runs: while a controller calls a function of its caller, wq_embedded.gone points to a
- * variable of that thread's stack.  So a wait for the entry's own run is recognized, and fails with
- * -EDEADLK.  wq_embedded_exit() from the own run ends the run, and sets the variable.  Then the
- * controller uses the entry no more, and the function can free its object.  If lockdep is on, the
- * thread holds wq_embedded.map, and each wait acquires it.  So lockdep also reports a wait with a
- * lock held that the run takes.
- *
- * wq.lock protects all fields but q, gone and map.  Only the run itself writes gone.
+ * wq.lock protects all fields but q and map.
  */
 #include <linux/debugobjects.h>
 #include <linux/export.h>
 #include <linux/hrtimer.h>
 #include <linux/preempt.h>
-#include <linux/sched/signal.h>
-#include <linux/sched/task_stack.h>
 
 #include <trace/events/wq.h>
 
+#include "wq_controller.h"
 #include "wq_core.h"
 #include "wq_embedded.h"
+#include "wq_flush.h"
 #include "wq_idle.h"
 #include "wq_park.h"
 #include "wq_queue.h"
@@ -137,6 +134,17 @@ static int embedded_own_slot(struct wq *q, struct wq_vec_prealloc *pre, gfp_t gf
 	return ret;
 }
 
+/* Return what wq_embedded_init() took, but the pin.  The entry is idle. */
+static void embedded_disown(struct wq *q)
+{
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	wq_heap_disown(&q->heap);
+	q->nr_embedded--;
+	wq_unlock(&cs);
+}
+
 /* wq_embedded_init(), with the class of the caller in lockdep. */
 int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_stack,
 		       const char *name, struct lock_class_key *key)
@@ -158,6 +166,12 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
 	}
 	if (ret)
 		return ret;
+	/* Waits use them, and must not fail. */
+	ret = wq_fences_init(q, gfp);
+	if (ret) {
+		embedded_disown(q);
+		return ret;
+	}
 
 	embedded_debug_begin(x, on_stack);
 	*x = (struct wq_embedded){ .q = wq_pin(q) };
@@ -176,8 +190,6 @@ static u32 embedded_drop(struct wq_cs *cs, struct wq_embedded *x)
 	if (bits)
 		trace_wq_cancel(q, wq_shown_key(&x->entry), x->entry.len, bits);
 	wq_drop_entry(cs, &x->entry);
-	if (x->waiters)
-		cs->wakes.others |= WQ_WAKE_FLUSHERS;
 	return bits;
 }
 
@@ -195,14 +207,6 @@ static u32 embedded_cancel(struct wq_embedded *x, bool disable)
 	return bits;
 }
 
-/* Return what wq_embedded_init() took, but the pin.  The entry is idle. */
-static void embedded_disown(struct wq_cs *cs)
-{
-	wq_assert_locked(cs);
-	wq_heap_disown(&cs->q->heap);
-	cs->q->nr_embedded--;
-}
-
 #ifdef CONFIG_DEBUG_OBJECTS
 /* Take an entry off its queue without waiting for its run.  The pin stays: its drop may sleep. */
 static void embedded_remove(struct wq_embedded *x)
@@ -213,8 +217,8 @@ static void embedded_remove(struct wq_embedded *x)
 	if (x->entry.state & ENTRY_PROCESSING)
 		wq_give_back_entry(&cs, &x->entry);
 	embedded_drop(&cs, x);
-	embedded_disown(&cs);
 	wq_unlock(&cs);
+	embedded_disown(x->q);
 }
 #endif
 
@@ -222,103 +226,32 @@ static void embedded_remove(struct wq_embedded *x)
  * Waiting for runs.
  */
 
-/**
- * struct flush - the wait of a task for runs of an entry
- * @x: the entry, for flush_look()
- * @target: the wait ends when wq_embedded.ended, the number of runs that have ended, is this
- * @pending: the wait includes a run that had not begun when the wait began
- * @token: if @pending: the token of the entry at that time, which is of the run before that one
- * @alone: the wait goes on until no other task waits for the entry
- * @counted: wq_embedded.waiters includes the task
- */
-struct flush {
-	struct wq_embedded *x;
-	u32 target;
-	bool pending;
-	u64 token;
-	bool alone;
-	bool counted;
+/* A wait of this task. */
+struct wait {
+	struct wq_fence fence;
+	struct completion unused;
 };
 
-/*
- * The result of a wait: 0; WQ_END_FAILED; -ECANCELED: the pending run was dropped; -EAGAIN: the
- * wait goes on.
- */
-static int flush_result(const struct wq_embedded *x, const struct flush *f)
-{
-	s32 left = f->target - x->ended;
-
-	lockdep_assert_held(&x->q->lock);
-	if (f->alone && x->waiters > f->counted)
-		return -EAGAIN;
-	if (left <= 0)
-		return x->failed >> min(-left, 31) & 1 ? WQ_END_FAILED : 0;
-	/* Its get would have changed the token. */
-	if (left == 1 && f->pending && x->entry.token == f->token &&
-	    !(x->entry.state & ENTRY_DIRTY))
-		return -ECANCELED;
-	return -EAGAIN;
-}
-
-/* Begin to wait for the run in progress, and for the pending run if @pending is set. */
-static int flush_begin(struct wq_cs *cs, struct wq_embedded *x, struct flush *f, bool pending)
-{
-	const struct wq_entry *e = &x->entry;
-	int ret;
-
-	wq_assert_locked(cs);
-	f->pending = pending && e->state & ENTRY_DIRTY;
-	f->target = x->ended + !!(e->state & ENTRY_PROCESSING) + f->pending;
-	f->token = e->token;
-	ret = flush_result(x, f);
-	if (ret == -EAGAIN) {
-		x->waiters++;
-		f->counted = true;
-	}
-	return ret;
-}
-
-/* End a wait.  When the lock is released after that, the object may be freed. */
-static void flush_end(struct wq_cs *cs, struct wq_embedded *x)
+/* Begin to wait, for the run in progress alone if @run is set.  A run is pending or in progress. */
+static void wait_begin(struct wq_cs *cs, struct wq_embedded *x, bool run, struct wait *w)
 {
 	wq_assert_locked(cs);
-	x->waiters--;
-	if (x->exiting)
-		cs->wakes.others |= WQ_WAKE_FLUSHERS;
+	/* When the wait ends, the entry, and with it its pin, may be gone. */
+	wq_pin(cs->q);
+	wq_fence_init_on_stack(&w->fence, &w->unused);
+	wq_fence_join(cs->q->fences, &x->entry, run, &w->fence);
+	wq_fence_put(&w->fence);
 }
 
-static int flush_look(void *arg)
+/* Wait after wait_begin().  Does not use the entry but to give the wait up. */
+static int wait_end(struct wq *q, struct wait *w, s64 deadline, struct wq_sleep how)
 {
-	const struct flush *f = arg;
-	struct wq_cs cs;
-	int ret;
+	int ret = wq_fence_sleep(q, &w->fence, how, deadline);
 
-	wq_lock(&cs, f->x->q);
-	ret = flush_result(f->x, f);
-	wq_unlock(&cs);
+	wq_flush_end(q, &w->fence);
+	wait_for_completion(&w->unused);
+	wq_unpin(q);
 	return ret;
-}
-
-/* Wait after flush_begin() has returned -EAGAIN. */
-static int flush_wait(struct wq_embedded *x, struct flush *f, s64 deadline, struct wq_sleep how)
-{
-	struct wq *q = x->q;
-	struct wq_cs cs;
-	int ret;
-
-	f->x = x;
-	ret = wq_sleep(&q->flushers, how, deadline, flush_look, f);
-	wq_lock(&cs, q);
-	flush_end(&cs, x);
-	wq_unlock(&cs);
-	return ret == -ERESTARTSYS ? -EINTR : ret;
-}
-
-/* Whether the caller is the run of the entry, so that a wait would not end. */
-static bool embedded_is_own(const struct wq_embedded *x)
-{
-	/* Only the thread itself writes an address of its own stack. */
-	return object_is_on_stack(READ_ONCE(x->gone));
 }
 
 /* Let lockdep check a wait for the entry. */
@@ -329,32 +262,48 @@ static void embedded_check_wait(struct wq_embedded *x)
 	lock_map_release(&x->map);
 }
 
-/* Refuse adds, drop the pending run, and wait for the run in progress. */
-static u32 embedded_disable_sync(struct wq_embedded *x, struct flush *f)
+/*
+ * Refuse adds, drop the pending run, and wait for the run in progress.  With @enable: accept adds
+ * again when that has ended, in the same hold of the lock.  Returns the state from before, or
+ * -EDEADLK.
+ */
+static int embedded_disable_sync(struct wq_embedded *x, bool enable)
 {
+	struct wq *q = x->q;
 	struct wq_cs cs;
+	struct wait w;
+	bool waits;
 	u32 bits;
-	int ret;
 
-	wq_lock(&cs, x->q);
+	embedded_debug_use(x);
+	if (wq_controller_run_of(x))
+		return -EDEADLK;
+	embedded_check_wait(x);
+	wq_lock(&cs, q);
 	x->disabled++;
-	x->exiting |= f->alone;
 	bits = embedded_drop(&cs, x);
-	ret = flush_begin(&cs, x, f, false);
+	waits = x->entry.state & ENTRY_PROCESSING;
+	if (waits) {
+		wait_begin(&cs, x, true, &w);
+		w.fence.enable = enable;
+	} else {
+		x->disabled -= enable;
+	}
 	wq_unlock(&cs);
-	if (ret == -EAGAIN)
-		flush_wait(x, f, S64_MAX, (struct wq_sleep){ .state = TASK_UNINTERRUPTIBLE });
+	if (waits)
+		wait_end(q, &w, S64_MAX, (struct wq_sleep){ .state = TASK_UNINTERRUPTIBLE });
 	return bits;
 }
 
-/* End the run that the caller is.  Adds are refused from before that on, so no other one begins. */
-static void embedded_end_own(struct wq_embedded *x)
+/*
+ * End the run that the caller is, whose token is *@run.  Adds are refused from before that on, so
+ * no other run begins.
+ */
+static void embedded_end_own(struct wq_embedded *x, u64 *run)
 {
-	/* The token does not change while the entry is held. */
-	struct wq_item item = { .entry = &x->entry, .token = x->entry.token };
+	struct wq_item item = { .entry = &x->entry, .token = *run };
 
-	*x->gone = true;
-	WRITE_ONCE(x->gone, NULL);
+	*run = 0;
 	lock_map_release(&x->map);
 	embedded_cancel(x, true);
 	wq_done(x->q, &item);
@@ -364,9 +313,11 @@ static void embedded_end_own(struct wq_embedded *x)
  * wq_embedded_exit() - end the use of an entry, before its object is freed
  * @x: the entry
  *
- * Drops the run that the entry waits for, refuses adds, waits until the run in progress has
- * ended, and waits for all tasks that wait for the entry.  After it the entry must not be
- * used, but may be initialized again.  The queue may have been destroyed before.
+ * Drops the run that the entry waits for, refuses adds, and waits until the run in progress has
+ * ended.  That ends all waits for the entry.  Tasks that wait may return later than this call, but
+ * do not use the entry any more.  So after it the object may be freed, and the entry may be
+ * initialized again.  Otherwise the entry must not be used.  The queue may have been destroyed
+ * before.
  *
  * A function of a controller may call this for the entry that it was called for, and then free the
  * object.  The run ends with the call, as if the function had returned 0, and what the function
@@ -376,18 +327,13 @@ static void embedded_end_own(struct wq_embedded *x)
  */
 void wq_embedded_exit(struct wq_embedded *x)
 {
-	struct flush f = { .alone = true };
+	u64 *run = wq_controller_run_of(x);
 	struct wq *q = x->q;
-	struct wq_cs cs;
 
-	embedded_debug_use(x);
-	if (embedded_is_own(x))
-		embedded_end_own(x);
-	embedded_check_wait(x);
-	embedded_disable_sync(x, &f);
-	wq_lock(&cs, q);
-	embedded_disown(&cs);
-	wq_unlock(&cs);
+	if (run)
+		embedded_end_own(x, run);
+	embedded_disable_sync(x, false);
+	embedded_disown(q);
 	embedded_debug_end(x);
 	wq_unpin(q);
 }
@@ -596,13 +542,7 @@ EXPORT_SYMBOL_GPL(wq_embedded_enable);
  */
 int wq_embedded_disable_sync(struct wq_embedded *x)
 {
-	struct flush f = {};
-
-	embedded_debug_use(x);
-	if (embedded_is_own(x))
-		return -EDEADLK;
-	embedded_check_wait(x);
-	return embedded_disable_sync(x, &f);
+	return embedded_disable_sync(x, false);
 }
 EXPORT_SYMBOL_GPL(wq_embedded_disable_sync);
 
@@ -612,7 +552,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_disable_sync);
  * @x: its entry
  *
  * As wq_embedded_cancel().  While it waits, the entry is disabled, so that its run cannot add
- * it again.  When it returns, the entry is idle, unless another task has added it since.
+ * it again.  The end of the run enables the entry, so when the call returns, the entry is idle,
+ * unless another task has added it since.
  *
  * Context: process, may sleep, as for wq_embedded_disable_sync().
  *
@@ -620,11 +561,7 @@ EXPORT_SYMBOL_GPL(wq_embedded_disable_sync);
  */
 int wq_embedded_cancel_sync(struct wq_embedded *x)
 {
-	int bits = wq_embedded_disable_sync(x);
-
-	if (bits >= 0)
-		wq_embedded_enable(x);
-	return bits;
+	return embedded_disable_sync(x, true);
 }
 EXPORT_SYMBOL_GPL(wq_embedded_cancel_sync);
 
@@ -643,51 +580,30 @@ EXPORT_SYMBOL_GPL(wq_embedded_cancel_sync);
  * Return: 0: the run did not fail, or there was none; WQ_END_FAILED: the run failed: it ended
  * with WQ_OUTCOME_RETRY, or the controller gave the entry up; -ECANCELED: a cancel or disable
  * dropped the pending run; -EAGAIN: a run has not ended and @timeout is 0; -ETIMEDOUT; -EDEADLK:
- * the caller is the entry's own run in a controller; -EINTR: a fatal signal ended the wait.
+ * the caller is the entry's own run in a controller; -EINTR: a fatal signal ended the wait;
+ * -ESHUTDOWN: the queue ended before the run.
  */
 int wq_embedded_flush(struct wq_embedded *x, s64 timeout)
 {
 	s64 deadline = wq_deadline(timeout);
-	struct flush f = {};
+	struct wq *q = x->q;
+	int ret = -EAGAIN;
 	struct wq_cs cs;
-	int ret;
+	struct wait w;
 
 	embedded_debug_use(x);
-	if (embedded_is_own(x))
+	if (wq_controller_run_of(x))
 		return -EDEADLK;
 	if (timeout)
 		embedded_check_wait(x);
-	wq_lock(&cs, x->q);
-	ret = flush_begin(&cs, x, &f, true);
-	if (ret == -EAGAIN && !timeout)
-		flush_end(&cs, x);
+	wq_lock(&cs, q);
+	if (!(x->entry.state & (ENTRY_DIRTY | ENTRY_PROCESSING)))
+		ret = x->failed ? WQ_END_FAILED : 0;
+	else if (timeout)
+		wait_begin(&cs, x, false, &w);
 	wq_unlock(&cs);
 	if (ret != -EAGAIN || !timeout)
 		return ret;
-	return flush_wait(x, &f, deadline, WQ_KILLABLE);
+	return wq_flush_result(wait_end(q, &w, deadline, WQ_KILLABLE));
 }
 EXPORT_SYMBOL_GPL(wq_embedded_flush);
-
-/*
- * Runs by a controller.
- */
-
-/*
- * A controller is about to call a function of its caller for an entry that it got.  *@gone is on
- * the thread's stack.  It becomes true if the function ends the entry, whose run has ended then.
- */
-void wq_embedded_enter(struct wq_embedded *x, bool *gone)
-{
-	*gone = false;
-	lock_map_acquire(&x->map);
-	WRITE_ONCE(x->gone, gone);
-}
-
-/* The function has returned. */
-void wq_embedded_leave(struct wq_embedded *x, const bool *gone)
-{
-	if (*gone)
-		return;
-	WRITE_ONCE(x->gone, NULL);
-	lock_map_release(&x->map);
-}

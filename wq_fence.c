@@ -10,7 +10,8 @@
  * fence does not learn when its run begins.  Instead it has the token of the run before its own: a
  * get changes the token of the entry, so a fence whose token differs from that of the entry is that
  * of the run in progress.  Thereby a get does nothing for fences, and a done tests one bit,
- * wq_entry.waited, which is set while the entry has fences.
+ * wq_entry.waited, which is set while the entry has fences.  After the last wait was given up, the
+ * bit stays set until the end of the run.
  *
  * If a run is given back, it is no end: the key is handed out again.  The run that was lost and the
  * run to come become one, and that run ends the fences of both.
@@ -24,6 +25,16 @@
  *
  * Why no list of waits in the order of their calls: the end of a run would walk it with the lock
  * held and interrupts off.
+ *
+ * Fences on a stack: a wait for an embedded entry must not need memory, as it may be what memory
+ * reclaim waits for.  So its fence is on the stack of the waiter, and no other wait shares it.  The
+ * waiter uses the entry for the last time in the hold of the lock that takes the fence out of its
+ * bucket: that of the end of the run, or that in which the waiter gives up.  After that the end of
+ * the run may still have a reference for the wake-up, so the waiter returns when wq_fence.unused is
+ * completed.  If waits shared such a fence, a waiter could not return at its timeout before the
+ * others have run, which may be frozen.  As they do not share it, a done walks all waits for its
+ * entry.  These are few: no process can open the queue, so each is a task of the kernel module that
+ * has the object.
  *
  * The caller holds the queue's lock, unless a comment states something else.
  */
@@ -40,24 +51,43 @@ struct wq_fences *wq_fences_new(gfp_t gfp)
 	return kzalloc_obj(struct wq_fences, gfp);
 }
 
+static void fence_init(struct wq_fence *f)
+{
+	INIT_HLIST_NODE(&f->node);
+	refcount_set(&f->ref, 1);
+	f->result = WQ_NOT_ENDED;
+	init_waitqueue_head(&f->waiters);
+}
+
 /* Needs no lock.  Returns NULL if there is no memory. */
 struct wq_fence *wq_fence_new(gfp_t gfp)
 {
 	struct wq_fence *f = kzalloc_obj(*f, gfp);
 
-	if (!f)
-		return NULL;
-	INIT_HLIST_NODE(&f->node);
-	refcount_set(&f->ref, 1);
-	f->result = WQ_NOT_ENDED;
-	init_waitqueue_head(&f->waiters);
+	if (f)
+		fence_init(f);
 	return f;
+}
+
+/*
+ * A fence on the stack of its only waiter, see the head of this file.  After wq_fence_put() the
+ * waiter waits for @unused.  Needs no lock.
+ */
+void wq_fence_init_on_stack(struct wq_fence *f, struct completion *unused)
+{
+	*f = (struct wq_fence){ .unused = unused };
+	init_completion(unused);
+	fence_init(f);
 }
 
 /* Needs no lock. */
 void wq_fence_put(struct wq_fence *f)
 {
-	if (f && refcount_dec_and_test(&f->ref))
+	if (!f || !refcount_dec_and_test(&f->ref))
+		return;
+	if (f->unused)
+		complete(f->unused);
+	else
 		kfree(f);
 }
 
@@ -76,37 +106,41 @@ static bool is_next(const struct wq_fence *f)
 	return !(f->entry->state & ENTRY_PROCESSING) || f->after != f->entry->token;
 }
 
-/* Take a fence out of its bucket. */
+/* Take a fence out of its bucket.  From now on its waiters do not touch the entry. */
 static void fence_remove(struct wq_fences *fs, struct wq_fence *f)
 {
-	struct wq_entry *e = f->entry;
-	struct wq_fence *other;
-
+	if (f->enable)
+		wq_embedded_of(f->entry)->disabled--;
 	fs->waits -= f->waits;
 	hlist_del_init(&f->node);
 	f->entry = NULL;
-	hlist_for_each_entry(other, bucket_of(fs, e), node)
-		if (other->entry == e)
-			return;
-	e->waited = 0;
+}
+
+/* A fence that waits can share, of the next run of an entry to end, or of the run after that. */
+static struct wq_fence *fence_find(struct wq_fences *fs, const struct wq_entry *e, bool next)
+{
+	struct wq_fence *f;
+
+	hlist_for_each_entry(f, bucket_of(fs, e), node)
+		if (f->entry == e && is_next(f) == next)
+			return f;
+	return NULL;
 }
 
 /*
  * Wait for the last run that the entry needs at present: the run to come if it is dirty, else the
  * run in progress.  With @run: wait for the run in progress, which there is.  Returns the fence of
- * that run, with a reference: one that exists, or @spare.
+ * that run, with a reference: one that exists, or @spare.  If @spare is on a stack, it is @spare.
  */
 struct wq_fence *wq_fence_join(struct wq_fences *fs, struct wq_entry *e, bool run,
 			       struct wq_fence *spare)
 {
 	bool dirty = e->state & ENTRY_DIRTY && !run;
 	bool next = !(e->state & ENTRY_PROCESSING) || !dirty;
-	struct wq_fence *f;
+	struct wq_fence *f = spare->unused ? NULL : fence_find(fs, e, next);
 
 	fs->waits++;
-	hlist_for_each_entry(f, bucket_of(fs, e), node) {
-		if (f->entry != e || is_next(f) != next)
-			continue;
+	if (f) {
 		f->waits++;
 		refcount_inc(&f->ref);
 		return f;
@@ -151,6 +185,7 @@ struct wq_fence *wq_fences_end(struct wq_fences *fs, struct wq_entry *e, int res
 			       struct wq_fence *ended)
 {
 	struct hlist_node *tmp;
+	bool waited = false;
 	struct wq_fence *f;
 
 	hlist_for_each_entry_safe(f, tmp, bucket_of(fs, e), node) {
@@ -159,11 +194,14 @@ struct wq_fence *wq_fences_end(struct wq_fences *fs, struct wq_entry *e, int res
 		if (f->entry != e)
 			continue;
 		next = all || is_next(f);
-		if (!next && e->state & ENTRY_DIRTY)
+		if (!next && e->state & ENTRY_DIRTY) {
+			waited = true;
 			continue;
+		}
 		fence_remove(fs, f);
 		ended = wq_fence_end(f, next ? result : WQ_END_CANCELED, ended);
 	}
+	e->waited = waited;
 	return ended;
 }
 

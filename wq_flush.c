@@ -91,7 +91,7 @@ int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp)
 WQ_EXPORT_FOR_KUNIT(wq_watch_key);
 
 /* Make the queue's fences, which live as long as its memory. */
-static int flush_init(struct wq *q, gfp_t gfp)
+int wq_fences_init(struct wq *q, gfp_t gfp)
 {
 	struct wq_fences *made;
 	struct wq_cs cs;
@@ -120,7 +120,7 @@ static int flush_init(struct wq *q, gfp_t gfp)
 int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp)
 {
 	struct wq_fence *spare;
-	int ret = flush_init(q, gfp);
+	int ret = wq_fences_init(q, gfp);
 
 	if (ret)
 		return ret;
@@ -178,7 +178,7 @@ static int flush_wait_kernel(struct wq *q, struct wq_fence *f, s64 deadline)
 }
 
 /* The result of a wait as the kernel API returns it: that of wq_embedded_flush(). */
-static int flush_result(int ret)
+int wq_flush_result(int ret)
 {
 	switch (ret) {
 	case WQ_END_CANCELED:
@@ -244,7 +244,7 @@ int wq_flush_key(struct wq *q, const void *key, size_t len, s64 timeout)
 	ret = flush_begin_kernel(q, &w);
 	if (!ret)
 		ret = flush_wait_kernel(q, w.fence, deadline);
-	return flush_result(ret);
+	return wq_flush_result(ret);
 }
 EXPORT_SYMBOL_GPL(wq_flush_key);
 
@@ -288,7 +288,7 @@ int wq_disable_key(struct wq *q, const void *key, size_t len, s64 timeout)
 		return ret;
 	ret = flush_wait_kernel(q, w.fence, deadline);
 	/* However the run ended, none is in progress. */
-	return ret < 0 ? flush_result(ret) : w.state;
+	return ret < 0 ? wq_flush_result(ret) : w.state;
 }
 EXPORT_SYMBOL_GPL(wq_disable_key);
 

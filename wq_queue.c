@@ -141,7 +141,6 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	init_waitqueue_head(&q->getters);
 	init_waitqueue_head(&q->pollers);
 	init_waitqueue_head(&q->overdue);
-	init_waitqueue_head(&q->flushers);
 	wq_hash_init(&q->hash);
 	refcount_set(&q->ref, 1);
 	refcount_set(&q->pins, 1);

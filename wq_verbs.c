@@ -31,25 +31,23 @@ noinline void wq_add_failed(struct wq_cs *cs, struct wq_entry *e, bool idle)
 		wq_remove(cs, e);
 }
 
-/* The run of an entry ends by a done with these flags, and tasks or files may wait for that. */
+/* The run of an entry, which is embedded or has waits, ends by a done with these flags. */
 noinline void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags)
 {
-	struct wq_embedded *x = wq_embedded_of(e);
+	int result = flags & WQ_ADD_RATE_LIMITED ? WQ_END_FAILED : WQ_END_DONE;
 
 	wq_assert_locked(cs);
-	if (!wq_is_embedded(e)) {
-		wq_end_fences(cs, e, e->state & ENTRY_PARKED || flags & OP_PARK ?
-			      WQ_END_GAVE_UP : flags & WQ_ADD_RATE_LIMITED ?
-			      WQ_END_FAILED : WQ_END_DONE, false);
-		return;
+	if (wq_is_embedded(e)) {
+		if (flags & OP_PARK)
+			result = WQ_END_FAILED;
+		/* A flush without a run to wait for reports how the last one ended. */
+		wq_embedded_of(e)->failed = result;
+		if (!e->waited)
+			return;
+	} else if (e->state & ENTRY_PARKED || flags & OP_PARK) {
+		result = WQ_END_GAVE_UP;
 	}
-	/* wq_embedded_flush() reports how it ended. */
-	x->failed <<= 1;
-	if (flags & (WQ_ADD_RATE_LIMITED | OP_PARK))
-		x->failed |= 1;
-	x->ended++;
-	if (x->waiters)
-		cs->wakes.others |= WQ_WAKE_FLUSHERS;
+	wq_end_fences(cs, e, result, false);
 }
 
 /* Park an entry whose run has ended by done.  @cause: the reason, or NULL */

@@ -11,9 +11,8 @@
 
 /* wq_wakes.others */
 #define WQ_WAKE_POLLERS		BIT(0)	/* all: the key of a file's last read is dirty */
-#define WQ_WAKE_FLUSHERS	BIT(1)	/* the state of an embedded entry has changed */
-#define WQ_WAKE_FENCES		BIT(2)	/* runs or a drain have ended */
-#define WQ_WAKE_TIMES		BIT(3)	/* wq.armed is earlier: the thread, or set the timer */
+#define WQ_WAKE_FENCES		BIT(1)	/* runs or a drain have ended */
+#define WQ_WAKE_TIMES		BIT(2)	/* wq.armed is earlier: the thread, or set the timer */
 
 /**
  * struct wq_wakes - what a critical section wakes when it ends
@@ -114,7 +113,7 @@ static inline bool wq_has_waiters(const struct wq_cs *cs)
 	return waitqueue_active(&cs->q->getters) ||
 	       /* Ordered by the lock. */
 	       waitqueue_active(&cs->q->pollers) ||
-	       cs->wakes.others & (WQ_WAKE_FLUSHERS | WQ_WAKE_FENCES);
+	       cs->wakes.others & WQ_WAKE_FENCES;
 }
 
 /*
@@ -123,8 +122,7 @@ static inline bool wq_has_waiters(const struct wq_cs *cs)
  *  - for each entry that became ready, wake one getter and one exclusive poller;
  *  - if any entry became ready, wake all other pollers;
  *  - if a key became dirty that a file's last read took, wake all pollers;
- *  - if a task waits for an embedded entry whose run ended or was dropped, wake it;
- *  - if a run of a key ended or was dropped, for which tasks or files wait, wake them;
+ *  - if a run ended or was dropped, for which tasks or files wait, wake them;
  *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
  *  - if nothing is ready or processing any more, end the drain;
  *  - if a queue without its name is deserted now, wake all getters and pollers;

@@ -153,7 +153,7 @@ struct wq {
 	struct wq_fence *drain;		/* L: the fence of a drain that a wait is for; NULL: none */
 	u32 nr_consumers;		/* L: open files */
 	u32 nr_embedded;		/* L: embedded entries, also idle ones */
-	struct wq_fences *fences;	/* L: NULL until the first wait for a key; then constant */
+	struct wq_fences *fences;	/* L: NULL until wq_fences_init(); then constant */
 	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: end of the pause; S64_MAX: never */
 	struct list_head parked;	/* L: parked entries, the one parked longest first */
 	u32 nr_parked;			/* L: entries in parked */
@@ -167,7 +167,6 @@ struct wq {
 	wait_queue_head_t pollers;
 
 	wait_queue_head_t overdue;	/* waiters for fences, which @timer wakes */
-	wait_queue_head_t flushers;	/* tasks that wait for an embedded entry */
 	struct task_struct *thread;	/* L: drives delays and leases, see wq_thread.c */
 	struct delayed_work start_thread;
 	struct hrtimer timer;		/* of a process's queue, instead of the thread */

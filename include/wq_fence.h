@@ -5,6 +5,7 @@
 #ifndef _WQ_FENCE_H
 #define _WQ_FENCE_H
 
+#include <linux/completion.h>
 #include <linux/list.h>
 #include <linux/refcount.h>
 #include <linux/wait.h>
@@ -22,8 +23,10 @@
  * @entry: L: the key, until the run ends; NULL for a drain
  * @after: L: the run follows the run with this token; 0: the run is in progress
  * @waits: L: how many waits there are
+ * @enable: L: at the end of the run, undo a disable of the entry, which is embedded
  * @next: the next fence whose run ended in the same critical section
  * @ref: its waits, and the wake-up at the end of the run
+ * @unused: of a fence on a stack: completed by the end of the last reference; NULL: that frees it
  * @result: WQ_NOT_ENDED, then WQ_END_*.  Written once, with the lock held; read without it
  * @waiters: tasks and pollers that wait for the end of the run
  */
@@ -32,9 +35,11 @@ struct wq_fence {
 	struct wq_entry *entry;
 	u64 after;
 	u32 waits;
+	bool enable;
 	struct wq_fence *next;
 	refcount_t ref;
 	int result;
+	struct completion *unused;
 	wait_queue_head_t waiters;
 };
 
@@ -50,6 +55,7 @@ struct wq_fences {
 
 struct wq_fences *wq_fences_new(gfp_t gfp);
 struct wq_fence *wq_fence_new(gfp_t gfp);
+void wq_fence_init_on_stack(struct wq_fence *f, struct completion *unused);
 void wq_fence_put(struct wq_fence *f);
 struct wq_fence *wq_fence_join(struct wq_fences *fs, struct wq_entry *e, bool run,
 			       struct wq_fence *spare);

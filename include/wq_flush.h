@@ -32,9 +32,11 @@ struct wq_watch {
 
 struct file;
 
+int wq_fences_init(struct wq *q, gfp_t gfp);
 int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp);
 int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp);
 void wq_flush_end(struct wq *q, struct wq_fence *f);
+int wq_flush_result(int ret);
 struct file *wq_wait_file_new(struct wq *q);
 void wq_wait_file_begin(struct file *file, struct wq_fence *f);
 

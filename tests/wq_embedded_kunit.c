@@ -487,6 +487,29 @@ static void init_without_memory_fails_and_takes_nothing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->memory, memory);
 }
 
+/* Each allocation of an init fails in turn. */
+static void init_that_fails_returns_all_that_it_took(struct kunit *test)
+{
+	struct object *o = object(test, 3);
+	int n, ret;
+
+	skip_unless_adds_fail(test);
+	exit_objects();
+	for (n = 1; n < 20; n++) {
+		queue_of(test, NULL);
+		fail_nth(n);
+		ret = init_object(o, queue(test));
+		if (!has_failed())
+			break;
+		KUNIT_EXPECT_EQ(test, queue_nr_embedded(queue(test)), !ret);
+		exit_object(o);
+		KUNIT_EXPECT_EQ(test, queue_nr_embedded(queue(test)), 0U);
+	}
+	KUNIT_EXPECT_EQ(test, ret, 0);
+	KUNIT_EXPECT_GT(test, n, 2);
+	KUNIT_EXPECT_LT(test, n, 20);
+}
+
 /* The second attempt has memory that was allocated outside of the lock. */
 static void init_that_may_sleep_tries_once_more(struct kunit *test)
 {
@@ -533,7 +556,7 @@ static void exit_returns_all_that_init_took(struct kunit *test)
 	KUNIT_EXPECT_LE(test, stats(test)->memory, memory + 3 * 4096);
 }
 
-static void exit_waits_until_flushes_have_returned(struct kunit *test)
+static void exit_ends_all_flushes(struct kunit *test)
 {
 	struct wq_item item = add_and_get_object(test, A);
 	struct actor *flushes[8], *a;
@@ -548,6 +571,110 @@ static void exit_waits_until_flushes_have_returned(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 	for (i = 0; i < ARRAY_SIZE(flushes); i++)
 		KUNIT_EXPECT_EQ(test, result(test, flushes[i]), -ECANCELED);
+}
+
+/*
+ * Held waiters have seen the end of the run, and go on when the object and the queue are gone.  With
+ * KASAN, a use of either is reported.
+ */
+static void an_object_may_be_freed_before_its_waiters_return(struct kunit *test)
+{
+	struct object *o = kzalloc(sizeof(*o), GFP_KERNEL);
+	struct wq_fence *held[4];
+	struct actor *a[4];
+	struct wq_item item;
+	unsigned int n, i;
+
+	KUNIT_ASSERT_NOT_NULL(test, o);
+	/* their pins would keep the queue */
+	exit_objects();
+	KUNIT_ASSERT_EQ(test, init_object(o, queue(test)), 0);
+	item = add_and_get_object(test, o);
+	a[0] = start_flush(test, o);
+	a[1] = start_waiter(test, canceler, o);
+	a[2] = start_waiter(test, disabler, o);
+	a[3] = start_waiter(test, canceler, o);
+	n = embedded_hold_waits(&o->x, held, ARRAY_SIZE(held));
+	KUNIT_EXPECT_EQ(test, n, (unsigned int)ARRAY_SIZE(held));
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), 0);
+	exit_object(o);
+	memset(o, 0xa5, sizeof(*o));
+	kfree(o);
+	wq_destroy(queue(test));
+	fixture(test)->q = NULL;
+	for (i = 0; i < ARRAY_SIZE(a); i++)
+		EXPECT_STILL_WAITS(test, a[i]);
+	while (n)
+		wq_flush_end(NULL, held[--n]);
+	KUNIT_EXPECT_EQ(test, result(test, a[0]), WQ_END_FAILED);
+	for (i = 1; i < ARRAY_SIZE(a); i++)
+		KUNIT_EXPECT_EQ(test, result(test, a[i]), RUNNING);
+}
+
+#define WAITERS	257
+
+static int wait_in_crowd(void *arg)
+{
+	struct object *o = arg;
+
+	switch (atomic_inc_return(&o->wanted) % 3) {
+	case 0:
+		return wq_embedded_flush(&o->x, LIMIT);
+	case 1:
+		return wq_embedded_cancel_sync(&o->x) - RUNNING;
+	default:
+		return wq_embedded_disable_sync(&o->x) - RUNNING;
+	}
+}
+
+static void an_object_may_be_freed_beside_any_number_of_waiters(struct kunit *test)
+{
+	struct task_struct **tasks = kunit_kcalloc(test, WAITERS, sizeof(*tasks), GFP_KERNEL);
+	struct object *o = kzalloc(sizeof(*o), GFP_KERNEL);
+	struct wq_item item;
+	int n;
+
+	KUNIT_ASSERT_NOT_NULL(test, tasks);
+	KUNIT_ASSERT_NOT_NULL(test, o);
+	KUNIT_ASSERT_EQ(test, init_object(o, queue(test)), 0);
+	item = add_and_get_object(test, o);
+	for (n = 0; n < WAITERS; n++) {
+		tasks[n] = kthread_run(wait_in_crowd, o, "wq_kunit/%d", n);
+		if (IS_ERR(tasks[n]))
+			break;
+		get_task_struct(tasks[n]);
+	}
+	KUNIT_EXPECT_EQ(test, n, WAITERS);
+	ASSERT_EVENTUALLY(test, stats(test)->flushes == n);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	exit_object(o);
+	memset(o, 0xa5, sizeof(*o));
+	kfree(o);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	while (n--) {
+		ASSERT_SAME(test, kthread_stop(tasks[n]), 0, "wait %d", n);
+		put_task_struct(tasks[n]);
+	}
+}
+
+static void waits_end_with_the_queue(struct kunit *test)
+{
+	struct actor *pending, *a[3];
+	int i;
+
+	add_and_get_object(test, A);
+	add_object(B);
+	pending = start_flush(test, B);
+	a[0] = start_flush(test, A);
+	a[1] = start_waiter(test, canceler, A);
+	a[2] = start_waiter(test, disabler, A);
+	wq_destroy(queue(test));
+	fixture(test)->q = NULL;
+	KUNIT_EXPECT_EQ(test, result(test, pending), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, result(test, a[0]), -ESHUTDOWN);
+	for (i = 1; i < ARRAY_SIZE(a); i++)
+		KUNIT_EXPECT_EQ(test, result(test, a[i]), RUNNING);
+	KUNIT_EXPECT_EQ(test, add_object(A), -ESHUTDOWN);
 }
 
 static void an_object_may_outlive_its_queue(struct kunit *test)
@@ -827,6 +954,27 @@ static void cancel_sync_of_an_object_without_a_run_returns_at_once(struct kunit 
 	KUNIT_EXPECT_EQ(test, add_object(A), 1);
 }
 
+/* Else it would use the object when the run has ended, and exit could have returned. */
+static void end_of_the_run_accepts_adds_before_cancel_sync_returns(struct kunit *test)
+{
+	struct wq_item item = add_and_get_object(test, A);
+	struct actor *a = start_waiter(test, canceler, A), *b = start_waiter(test, canceler, A);
+	struct wq_fence *held[2];
+	unsigned int n = embedded_hold_waits(&A->x, held, ARRAY_SIZE(held));
+
+	KUNIT_EXPECT_EQ(test, n, 2U);
+	KUNIT_EXPECT_EQ(test, add_object(A), -EBUSY);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY), 0);
+	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	EXPECT_STILL_WAITS(test, a);
+	EXPECT_STILL_WAITS(test, b);
+	while (n)
+		wq_flush_end(queue(test), held[--n]);
+	KUNIT_EXPECT_EQ(test, result(test, a), RUNNING);
+	KUNIT_EXPECT_EQ(test, result(test, b), RUNNING);
+	KUNIT_EXPECT_EQ(test, query_object(A), READY);
+}
+
 /* --- disable --- */
 
 static void a_disabled_object_refuses_adds(struct kunit *test)
@@ -891,8 +1039,8 @@ static void flush_without_timeout_does_not_wait(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, flush_now(A), -EAGAIN);
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 	KUNIT_EXPECT_EQ(test, flush_now(A), 0);
-	/* no waiter was left */
-	KUNIT_EXPECT_EQ(test, A->x.waiters, 0U);
+	/* no wait was left */
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
 }
 
 static void flush_ends_at_its_timeout(struct kunit *test)
@@ -902,7 +1050,8 @@ static void flush_ends_at_its_timeout(struct kunit *test)
 	add_object(A);
 	KUNIT_EXPECT_EQ(test, wq_embedded_flush(&A->x, 20 * MSEC), -ETIMEDOUT);
 	KUNIT_EXPECT_GE(test, (s64)ktime_get_ns() - begun, 20 * MSEC);
-	KUNIT_EXPECT_EQ(test, A->x.waiters, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	run_object(test, A);
 }
 
 /* Holds the lock of the object's queue while runs end, so that the flush sees them all at once. */
@@ -935,7 +1084,38 @@ static void a_fatal_signal_ends_a_flush(struct kunit *test)
 	EXPECT_STILL_WAITS(test, a);
 	send_sig(SIGKILL, a->task, 1);
 	KUNIT_EXPECT_EQ(test, result(test, a), -EINTR);
-	KUNIT_EXPECT_EQ(test, A->x.waiters, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	run_object(test, A);
+}
+
+/* The fence of each is on its stack, which must be forgotten. */
+static void a_flush_that_is_given_up_leaves_the_others(struct kunit *test)
+{
+	struct wq_item item = add_and_get_object(test, A);
+	struct actor *a[4], *killed, *c;
+	unsigned int i;
+
+	a[0] = start_flush(test, A);
+	add_object(A);
+	killed = start_flush(test, A);
+	for (i = 1; i < ARRAY_SIZE(a); i++)
+		a[i] = start_flush(test, A);
+	KUNIT_EXPECT_EQ(test, wq_embedded_flush(&A->x, MSEC), -ETIMEDOUT);
+	send_sig(SIGKILL, killed->task, 1);
+	KUNIT_EXPECT_EQ(test, result(test, killed), -EINTR);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 4U);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY),
+			WQ_RESULT_READY | WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, result(test, a[0]), WQ_END_FAILED);
+	EXPECT_STILL_WAITS(test, a[1]);
+	item = get_object(test, A);
+	c = start_waiter(test, canceler, A);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 4U);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	KUNIT_EXPECT_EQ(test, result(test, c), RUNNING | DELAYED | FAILED);
+	for (i = 1; i < ARRAY_SIZE(a); i++)
+		KUNIT_EXPECT_EQ(test, result(test, a[i]), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
 }
 
 static void many_may_flush_and_each_waits_for_its_object(struct kunit *test)
@@ -1075,8 +1255,6 @@ static void a_controller_runs_objects_and_keys(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, runs_of(B), 1);
 	KUNIT_EXPECT_EQ(test, query_object(A), 0);
 	stop_control(test, true);
-	/* on the stack of a thread that has ended */
-	KUNIT_EXPECT_TRUE(test, !A->x.gone);
 }
 
 static void a_controller_retries_an_object_that_failed(struct kunit *test)
@@ -1177,6 +1355,32 @@ static void a_run_that_waits_for_itself_is_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fx->canceled, -EDEADLK);
 	KUNIT_EXPECT_EQ(test, fx->disabled, -EDEADLK);
 	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	stop_control(test, true);
+}
+
+static void gave_up_waits_for_itself(void *data, struct wq_embedded *x, int error)
+{
+	struct embedded_fixture *fx = data;
+
+	wait_for_itself(fx, container_of(x, struct object, x));
+}
+
+static void embedded_gave_up_that_waits_for_its_object_is_refused(struct kunit *test)
+{
+	struct embedded_fixture *fx = embedded(test);
+	struct wq_controller_params params;
+
+	objects_in_real_time(test);
+	params = controller_params(test);
+	params.max_retries = 0;
+	params.embedded_gave_up = gave_up_waits_for_itself;
+	fx->fn = fail;
+	start_control(test, &params);
+	add_object(A);
+	KUNIT_EXPECT_EQ(test, wq_embedded_flush(&A->x, LIMIT), WQ_END_FAILED);
+	KUNIT_EXPECT_EQ(test, fx->flushed, -EDEADLK);
+	KUNIT_EXPECT_EQ(test, fx->canceled, -EDEADLK);
+	KUNIT_EXPECT_EQ(test, fx->disabled, -EDEADLK);
 	stop_control(test, true);
 }
 
@@ -1658,6 +1862,14 @@ const struct row wq_embedded_rows[] = {
 	ROW(a_canceled_flush_still_waits_for_the_run_in_progress,
 	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("A"), START_FLUSH("a", "A"),
 	    CANCEL_OBJECT("A"), STILL_WAITS("a"), DONE("A"), IS(0), ENDS("a", -ECANCELED)),
+	ROW(a_flush_of_a_canceled_run_waits_for_an_add_during_the_run,
+	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("A"), START_FLUSH("a", "A"),
+	    CANCEL_OBJECT("A"), ADD_OBJECT("A"), DONE("A"), IS(WQ_RESULT_READY), STILL_WAITS("a"),
+	    RUN_OBJECT("A"), ENDS("a", 0)),
+	ROW(a_canceled_run_leaves_the_result_of_the_last_run,
+	    ADD_OBJECT("A"), RUN_FAILS("A"), ADD_OBJECT("A"), CANCEL_OBJECT("A"),
+	    FLUSH_OBJECT("A"), IS(WQ_END_FAILED), ADD_OBJECT("A"), RUN_OBJECT("A"),
+	    FLUSH_OBJECT("A"), IS(0)),
 	ROW(cancel_of_a_later_add_leaves_a_flush_waiting,
 	    ADD_OBJECT("A"), GET_OBJECT("A"), START_FLUSH("a", "A"), ADD_OBJECT("A"),
 	    CANCEL_OBJECT("A"), STILL_WAITS("a"), DONE("A"), IS(0), ENDS("a", 0)),
@@ -1682,7 +1894,11 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(init_that_may_sleep_tries_once_more),
 	KUNIT_CASE(an_object_may_be_on_the_stack),
 	KUNIT_CASE(exit_returns_all_that_init_took),
-	KUNIT_CASE(exit_waits_until_flushes_have_returned),
+	KUNIT_CASE(init_that_fails_returns_all_that_it_took),
+	KUNIT_CASE(exit_ends_all_flushes),
+	KUNIT_CASE(an_object_may_be_freed_before_its_waiters_return),
+	KUNIT_CASE(an_object_may_be_freed_beside_any_number_of_waiters),
+	KUNIT_CASE(waits_end_with_the_queue),
 	KUNIT_CASE(an_object_may_outlive_its_queue),
 	KUNIT_CASE(destroy_takes_objects_off_all_lists),
 	KUNIT_CASE(destroy_takes_objects_out_of_the_policy),
@@ -1694,6 +1910,7 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(a_limiter_sees_no_key_of_an_object),
 	KUNIT_CASE(objects_go_through_the_policy),
 	KUNIT_CASE(cancel_sync_of_an_object_without_a_run_returns_at_once),
+	KUNIT_CASE(end_of_the_run_accepts_adds_before_cancel_sync_returns),
 	KUNIT_CASE(a_disabled_object_refuses_adds),
 	KUNIT_CASE(disable_counts),
 	KUNIT_CASE(disable_sync_waits_for_the_run),
@@ -1702,6 +1919,7 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(flush_ends_at_its_timeout),
 	KUNIT_CASE(flush_reports_its_own_run_if_others_have_followed),
 	KUNIT_CASE(a_fatal_signal_ends_a_flush),
+	KUNIT_CASE(a_flush_that_is_given_up_leaves_the_others),
 	KUNIT_CASE(many_may_flush_and_each_waits_for_its_object),
 	KUNIT_CASE(a_controller_runs_objects_and_keys),
 	KUNIT_CASE(a_controller_retries_an_object_that_failed),
@@ -1711,6 +1929,7 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(an_object_without_a_function_is_given_up),
 	KUNIT_CASE(cancel_sync_waits_for_a_run_of_a_controller),
 	KUNIT_CASE(a_run_that_waits_for_itself_is_refused),
+	KUNIT_CASE(embedded_gave_up_that_waits_for_its_object_is_refused),
 	KUNIT_CASE(an_object_can_be_freed_by_its_own_function),
 	KUNIT_CASE(an_object_that_is_given_up_can_be_freed_by_the_function_that_is_told),
 	KUNIT_CASE(a_run_of_a_controller_holds_the_map_of_lockdep),

@@ -585,6 +585,9 @@ static s64 work_fn(void *data, const void *key, size_t len)
 
 static void gave_up(void *data, const void *key, size_t len, int error)
 {
+	struct work *w = data;
+
+	w->flushed = wq_flush_key(queue(w->test), key, len, LONG);
 }
 
 static struct wq_controller *controller(struct kunit *test, struct work *w, unsigned int workers)
@@ -618,6 +621,17 @@ static void flush_of_a_controllers_own_run_fails_with_EDEADLK(struct kunit *test
 	/* Without a wait a run may disable its own key. */
 	KUNIT_EXPECT_EQ(test, w.off, RUNNING);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+}
+
+static void flush_by_gave_up_of_its_own_key_fails_with_EDEADLK(struct kunit *test)
+{
+	struct work w = { .fail = true, .go = true };
+	struct wq_controller *c = controller(test, &w, 1);
+
+	add(test, "a");
+	wait_for_completion(&w.begun);
+	wq_controller_stop(c, true);
+	KUNIT_EXPECT_EQ(test, w.flushed, -EDEADLK);
 }
 
 static void run_of_a_controller_may_flush_another_key(struct kunit *test)
@@ -1115,6 +1129,7 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(flush_with_add_waits_for_the_run_of_that_add),
 	KUNIT_CASE(flush_without_memory_fails_with_ENOMEM),
 	KUNIT_CASE(flush_of_a_controllers_own_run_fails_with_EDEADLK),
+	KUNIT_CASE(flush_by_gave_up_of_its_own_key_fails_with_EDEADLK),
 	KUNIT_CASE(run_of_a_controller_may_flush_another_key),
 	KUNIT_CASE(flush_reports_that_a_controller_gave_the_key_up),
 	KUNIT_CASE(disable_drops_the_pending_run_and_refuses_adds),

@@ -246,6 +246,30 @@ static inline void fence_end(struct wq *q, struct wq_fence *f)
 	wq_flush_end(q, f);
 }
 
+/*
+ * Holds the tasks that wait for an embedded entry: they see the end of the run, and do not return
+ * from their calls before fence_end() of each fence.  Return: how many.
+ */
+static inline unsigned int embedded_hold_waits(struct wq_embedded *x, struct wq_fence **held,
+					       unsigned int most)
+{
+	unsigned int n = 0, i;
+	struct wq_fence *f;
+	struct wq_cs cs;
+
+	wq_lock(&cs, x->q);
+	for (i = 0; i < WQ_FENCE_BUCKETS; i++) {
+		hlist_for_each_entry(f, &x->q->fences->bucket[i], node) {
+			if (f->entry != &x->entry || n == most)
+				continue;
+			refcount_inc(&f->ref);
+			held[n++] = f;
+		}
+	}
+	wq_unlock(&cs);
+	return n;
+}
+
 /* --- the queue --- */
 
 /* NULL: there is none. */
@@ -275,6 +299,11 @@ static inline u32 queue_nr_idle(struct wq *q)
 static inline void queue_without_thread(struct wq *q)
 {
 	q->of_process = true;
+}
+
+static inline u32 queue_nr_embedded(struct wq *q)
+{
+	return q->nr_embedded;
 }
 
 /* The entry that is idle for longest. */

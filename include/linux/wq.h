@@ -389,16 +389,12 @@ bool wq_shutting_down(struct wq *q);
  */
 struct wq_embedded {
 	/* private: */
-	bool *gone;
-	bool exiting;
 	struct wq_times times;	/* ahead of the entry, as in keys of queues that keep times */
 	/* Each run uses these, so they lie together. */
 	struct wq_entry entry;
 	struct wq *q;
-	u32 ended;
-	u32 failed;
 	u32 disabled;
-	u32 waiters;
+	bool failed;	/* the last run that has ended */
 #ifdef CONFIG_LOCKDEP
 	struct lockdep_map map;
 #endif
@@ -418,8 +414,8 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
  * @x: the entry, a struct wq_embedded
  * @q: its queue, from wq_create().  Processes must not be able to open it: its mode is 0.  It
  *	must have no leases.
- * @gfp: how to allocate the memory that a delay needs, 16 bytes.  So no later call for the
- *	entry can fail for lack of memory.
+ * @gfp: how to allocate the memory that a delay needs, 16 bytes, and in the first call for a
+ *	queue 0.5 KiB for waits.  So no later call for the entry can fail for lack of memory.
  *
  * The entry does not count in the queue's max_keys, but max_keys and all entries together are
  * at most WQ_MAX_KEYS.
@@ -551,7 +547,8 @@ struct wq_controller;
  *	@fn; NULL: the controller logs the key
  * @embedded_fn: process an embedded entry, by the rules of @fn; NULL if the queue has none.
  *	May free the entry's object after wq_embedded_exit().  Must not wait for the entry itself:
- *	a flush or a synchronous cancel or disable from there fails with -EDEADLK.
+ *	a flush or a synchronous cancel or disable from there fails with -EDEADLK.  This applies to
+ *	@embedded_gave_up, too.
  * @embedded_gave_up: called for each embedded entry that is given up, by the rules of
  *	@gave_up
  * @data: first argument of these functions

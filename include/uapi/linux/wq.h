@@ -977,7 +977,7 @@ struct wq_hist {
  * @park_dropped: parked keys that were dropped because @parked was at its limit
  * @kicked: parked keys that WQ_DO_KICK made ready
  * @disabled: number of disabled keys
- * @flushes: number of waits for keys, see WQ_IOC_WAIT
+ * @flushes: number of waits for keys and embedded entries, see WQ_IOC_WAIT
  * @blocked: ready keys beyond the limits of their groups, see wq_attrs.group_limit: gets can have
  *	them only when other runs have ended.  A kernel module's own order can block keys, too
  * @ready_groups: in a queue with groups: number of groups with ready keys.  A key that was given

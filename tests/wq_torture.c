@@ -12,7 +12,7 @@
  *	prober		adds a key that is all its own, and waits for the run
  *	racer		drains and shut downs while a queue ends
  *	owner		flushes and disables keys; flushes, cancels, disables and ends embedded
- *			entries
+ *			entries, and frees them beside tasks that wait for them
  *	signaller	sends signals to waiters
  *	monitor		checks the statistics of each queue, and that no queue stands still
  *
@@ -34,6 +34,8 @@
  *  - When a flush of a key or an embedded entry returns, a run has seen each add before it.  When
  *    a synchronous cancel or disable returns, no run has the entry, and one of a disabled key
  *    begins only after the enable.  Adds of a disabled key fail.
+ *  - An embedded entry can be freed when wq_embedded_exit() has returned, also while tasks return
+ *    from waits for it.
  *  - No queue stands still while keys are ready.
  *  - Each verb returns only what it may return.
  *
@@ -1885,6 +1887,158 @@ static void own_object(struct arena *a, struct rnd_state *r)
 	kfree(x);
 }
 
+/*
+ * Objects that are freed beside their waiters.  They are in a queue of their own, whose consumer is
+ * the owner.
+ */
+
+#define WAITERS		4	/* at most, for an object */
+
+struct waiter {
+	struct task_struct *task;
+	struct wq_embedded *x;
+	enum { CANCEL_SYNC, DISABLE_SYNC, FLUSH, NR_WAITS } call;
+	s64 timeout;
+	atomic_t *returned;
+};
+
+static int wait_for_object(void *data)
+{
+	struct waiter *w = data;
+	int ret;
+
+	allow_signal(SIGKILL);
+	if (w->call == CANCEL_SYNC)
+		ret = wq_embedded_cancel_sync(w->x);
+	else if (w->call == DISABLE_SYNC)
+		ret = wq_embedded_disable_sync(w->x);
+	else
+		ret = wq_embedded_flush(w->x, w->timeout);
+	atomic_inc(w->returned);
+	return ret;
+}
+
+/* Returns how many waits for the object have begun, each in a thread of its own. */
+static unsigned int waiters_begin(struct waiter *w, struct wq_embedded *x, struct rnd_state *r)
+{
+	static const s64 timeouts[] = { WQ_FOREVER, HOUR, MS, 1 };
+	unsigned int n, most = 1 + below(r, WAITERS);
+	atomic_t *returned = w->returned;
+	struct task_struct *task;
+	unsigned long end = jiffies + stall * HZ;
+	struct wq_stat st;
+
+	for (n = 0; n < most; n++) {
+		w[n] = (struct waiter){
+			.x = x, .call = below(r, NR_WAITS), .returned = returned,
+			.timeout = timeouts[below(r, ARRAY_SIZE(timeouts))],
+		};
+		task = kthread_create(wait_for_object, &w[n], "wqt_waiter/%u", n);
+		if (IS_ERR(task)) {
+			count(NO_MEMORY);
+			break;
+		}
+		w[n].task = get_task_struct(task);
+		wake_up_process(task);
+	}
+	for (;;) {
+		wq_stats(x->q, &st);
+		if (st.flushes + atomic_read(returned) >= n)
+			return n;
+		if (time_after(jiffies, end)) {
+			failed("%u waits for an object have not begun", n);
+			end = jiffies + HOUR / NSEC_PER_SEC * HZ;
+		}
+		usleep_range(10, 50);
+	}
+}
+
+static void waiters_end(struct waiter *w, unsigned int n)
+{
+	while (n--) {
+		int ret = kthread_stop(w[n].task);
+
+		put_task_struct(w[n].task);
+		count(w[n].call == FLUSH ? FLUSHES : SYNCS);
+		if (w[n].call == FLUSH ? ret && ret != WQ_END_FAILED && ret != -ECANCELED &&
+		    ret != -ETIMEDOUT && ret != -EINTR && ret != -ESHUTDOWN :
+		    ret < 0 || !(ret & WQ_KEY_PROCESSING))
+			failed("wait %u for an object that was freed: %d", w[n].call, ret);
+	}
+}
+
+/* A queue of this thread alone, with one object, which waits for a run. */
+static struct wq_embedded *mortal_object(struct wq_item *item)
+{
+	struct wq *q = wq_create(NULL);
+	struct wq_embedded *x;
+
+	if (IS_ERR(q)) {
+		count(NO_MEMORY);
+		return NULL;
+	}
+	x = kzalloc_obj(*x, GFP_KERNEL);
+	if (!x || wq_embedded_init(x, q, GFP_KERNEL)) {
+		count(NO_MEMORY);
+		kfree(x);
+		wq_destroy(q);
+		return NULL;
+	}
+	wq_embedded_add(x);
+	if (wq_get(q, item, 0))
+		failed("no get of an object that was added");
+	count(OBJECTS);
+	return x;
+}
+
+/* Use the memory of an object once more, for a new one. */
+static void reuse_object(struct wq_embedded *x, struct wq *q)
+{
+	struct wq_item item;
+
+	if (wq_embedded_init(x, q, GFP_KERNEL)) {
+		count(NO_MEMORY);
+		return;
+	}
+	if (wq_embedded_add(x) != 1 || wq_get(q, &item, 0) || wq_done(q, &item))
+		failed("no run of an object that was initialized again");
+	wq_embedded_exit(x);
+}
+
+/* Free an object, and sometimes its queue, while tasks return from waits for it. */
+static void free_beside_waiters(struct rnd_state *r)
+{
+	atomic_t returned = ATOMIC_INIT(0);
+	struct waiter w[WAITERS] = { { .returned = &returned } };
+	bool destroy = one_in(r, 4);
+	struct wq_embedded *x;
+	struct wq_item item;
+	unsigned int n;
+	struct wq *q;
+
+	x = mortal_object(&item);
+	if (!x)
+		return;
+	q = x->q;
+	if (one_in(r, 2))
+		wq_embedded_add(x);
+	n = waiters_begin(w, x, r);
+	if (n && one_in(r, 4))
+		send_sig(SIGKILL, w[below(r, n)].task, 1);
+	if (destroy)
+		wq_destroy(q);
+	else
+		wq_done_with(q, &item, 0, one_in(r, 2) ? WQ_OUTCOME_RETRY : 0);
+	wq_embedded_exit(x);
+	memset(x, 0xa5, sizeof(*x));
+	if (!destroy && one_in(r, 2))
+		reuse_object(x, q);
+	kfree(x);
+	if (!destroy)
+		wq_destroy(q);
+	waiters_end(w, n);
+}
+
 /* Half of the time a key that a run has at present, if one is found. */
 static u32 some_busy_key(struct arena *a, struct rnd_state *r)
 {
@@ -1922,6 +2076,8 @@ static int owner(struct thread *t)
 				disable_key(a, i, r);
 		}
 		srcu_read_unlock(&users, idx);
+		if (objects && one_in(r, 4))
+			free_beside_waiters(r);
 		usleep_range(10, 10 + some_time(r, 2 * MS) / US);
 	}
 	return 0;

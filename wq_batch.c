@@ -47,8 +47,8 @@ static int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
 		       struct wq_prealloc *pre, gfp_t gfp)
 {
 	if (new_key) {
-		pre->key = wq_key_alloc(q->prefix, op->len, gfp);
-		pre->bucket = wq_bucket_alloc(gfp);
+		pre->key = wq_key_alloc(&q->mem, q->prefix, op->len, gfp);
+		pre->bucket = wq_bucket_alloc(&q->mem, gfp);
 		if (!pre->key || !pre->bucket)
 			return -ENOMEM;
 		if (q->grouped &&
@@ -56,7 +56,7 @@ static int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
 			return -ENOMEM;
 	}
 	if (op->delay > 0 || op->flags & WQ_ADD_RATE_LIMITED)
-		wq_vec_prealloc(&pre->heap, gfp);
+		wq_vec_prealloc(&pre->heap, &q->mem, gfp);
 	return 0;
 }
 
@@ -84,7 +84,10 @@ static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
 	wq_unlock(cs);
 	ret = wq_prealloc(q, op, verb->inserts, &pre, b->gfp | WQ_GFP_REFUSE);
 	wq_lock(cs, q);
-	/* With __GFP_HIGH, allocations that @pre does not cover may use the reserves. */
+	/*
+	 * With __GFP_HIGH, allocations that @pre does not cover may use the reserves, in the queue
+	 * of a kernel module.
+	 */
 	if (!ret)
 		ret = verb->run(cs, b, op, &pre, wq_locked_gfp(b->gfp) | __GFP_HIGH);
 	wq_prealloc_free(q, op, &pre);

@@ -312,7 +312,7 @@ void wq_unread_key(struct wq_read *r)
  *
  * If the key waits for its run already, the add is coalesced with that run.  If the
  * key is being processed, it has one more run after that.  A new key needs memory,
- * which is allocated with GFP_ATOMIC.
+ * which is allocated with GFP_ATOMIC, and without the reserves if wq_params.account is set.
  *
  * All that the caller stored before the add is visible to the run that follows it, also if
  * the add is coalesced.

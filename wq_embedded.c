@@ -160,7 +160,7 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
 	ret = embedded_own_slot(q, NULL, (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN);
 	if (ret == -ENOMEM && gfpflags_allow_blocking(gfp)) {
 		/* A lack of segments is no error: mostly one of the three is enough. */
-		wq_vec_prealloc(&pre, gfp);
+		wq_vec_prealloc(&pre, &q->mem, gfp);
 		ret = embedded_own_slot(q, &pre, GFP_NOWAIT | __GFP_NOWARN);
 		wq_vec_prealloc_free(&pre);
 	}

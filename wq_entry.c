@@ -21,9 +21,10 @@ static struct kmem_cache *key_caches[WQ_SIZES];
  * Memory for an entry, @prefix bytes ahead of it, and a key of @len bytes; wq_key_init() makes it
  * an entry.
  */
-struct wq_key *wq_key_alloc(u32 prefix, u32 len, gfp_t gfp)
+struct wq_key *wq_key_alloc(const struct wq_mem *m, u32 prefix, u32 len, gfp_t gfp)
 {
-	void *mem = kmem_cache_alloc(key_caches[wq_key_size(prefix, len)], gfp);
+	struct kmem_cache *cache = key_caches[wq_key_size(prefix, len)];
+	void *mem = wq_mem_alloc(m, gfp, kmem_cache_alloc(cache, gfp));
 
 	return mem ? mem + prefix : NULL;
 }

@@ -46,9 +46,9 @@
 #include "wq_fence.h"
 
 /* Needs no lock.  Returns NULL if there is no memory. */
-struct wq_fences *wq_fences_new(gfp_t gfp)
+struct wq_fences *wq_fences_new(const struct wq_mem *m, gfp_t gfp)
 {
-	return kzalloc_obj(struct wq_fences, gfp);
+	return wq_mem_alloc(m, gfp, kzalloc_obj(struct wq_fences, gfp));
 }
 
 static void fence_init(struct wq_fence *f)
@@ -59,7 +59,7 @@ static void fence_init(struct wq_fence *f)
 	init_waitqueue_head(&f->waiters);
 }
 
-/* Needs no lock.  Returns NULL if there is no memory. */
+/* Memory of the waiter.  Needs no lock.  Returns NULL if there is no memory. */
 struct wq_fence *wq_fence_new(gfp_t gfp)
 {
 	struct wq_fence *f = kzalloc_obj(*f, gfp);

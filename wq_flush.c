@@ -12,8 +12,8 @@
  *
  * A wait of a process is a file.  It begins by a call that does not sleep, and poll and read(2) of
  * the file wait for its end.  So a signal, a stop or a repeated read does nothing again.  The file
- * has a reference to the fence, and a pin of the queue's memory.  It does not keep the queue: the
- * end of the queue drops its keys, which ends the waits.
+ * has a reference to the fence, and a pin of the queue's memory, so the queue still counts for its
+ * user.  It does not keep the queue: the end of the queue drops its keys, which ends the waits.
  *
  * A key that is disabled keeps its entry.  Adds of it fail with -EBUSY, and no run of it begins but
  * one that was given back.
@@ -99,13 +99,15 @@ int wq_fences_init(struct wq *q, gfp_t gfp)
 	/* Pairs with the release below: the fences are initialized. */
 	if (smp_load_acquire(&q->fences))
 		return 0;
-	made = wq_fences_new(gfp);
+	made = wq_fences_new(&q->mem, gfp);
 	if (!made)
 		return -ENOMEM;
 	wq_lock(&cs, q);
 	if (!q->fences) {
 		/* The call above reads it without the lock. */
 		smp_store_release(&q->fences, made);
+		wq_share_add_fixed(q->user, &q->share,
+				   kmalloc_size_roundup(sizeof(*made)) + q->mem.overhead);
 		made = NULL;
 	}
 	wq_unlock(&cs);
@@ -352,7 +354,7 @@ static int wait_release(struct inode *inode, struct file *file)
 		wq_flush_end(q, f->fence);
 	wq_user_uncharge_wait(f->user);
 	kfree(f);
-	wq_unpin(q);
+	wq_unpin_counted(q);
 	return 0;
 }
 
@@ -379,7 +381,7 @@ struct file *wq_wait_file_new(struct wq *q)
 	file = anon_inode_getfile("[wq_wait]", &wait_fops, f, O_RDONLY | O_CLOEXEC);
 	if (IS_ERR(file))
 		goto uncharge;
-	f->q = wq_pin(q);
+	f->q = wq_pin_counted(q);
 	/* IOCB_NOWAIT is respected, so io_uring polls the file instead of waiting in a thread. */
 	file->f_mode |= FMODE_NOWAIT;
 	stream_open(file_inode(file), file);

@@ -58,7 +58,6 @@ static_assert(sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
  * @limit: how many entries of a group are handed out at a time; 0: any number
  * @arg: the delimiter, or the length of names
  * @by_prefix: @arg is the length of names
- * @bytes: memory of the groups
  */
 struct wq_groups {
 	struct wq_table table;
@@ -70,7 +69,6 @@ struct wq_groups {
 	u32 limit;
 	u32 arg;
 	bool by_prefix;
-	u64 bytes;
 };
 
 static struct wq_group *group_of_name(struct wq_entry *e)
@@ -280,8 +278,10 @@ const struct wq_order_ops *wq_groups_ops(const struct wq_groups *gs)
 bool wq_group_prealloc(const struct wq_groups *gs, struct wq_group_prealloc *pre, const void *key,
 		       u32 len, gfp_t gfp)
 {
-	pre->key = wq_key_alloc(sizeof(struct wq_group), name_len(gs, key, len), gfp);
-	pre->bucket = wq_bucket_alloc(gfp);
+	const struct wq_mem *m = gs->table.vec.mem;
+
+	pre->key = wq_key_alloc(m, sizeof(struct wq_group), name_len(gs, key, len), gfp);
+	pre->bucket = wq_bucket_alloc(m, gfp);
 	return pre->key && pre->bucket;
 }
 
@@ -300,14 +300,15 @@ void wq_group_prealloc_free(const struct wq_groups *gs, struct wq_group_prealloc
 static struct wq_group *group_new(struct wq_groups *gs, u32 hash, const u8 *name, u32 len,
 				  struct wq_group_prealloc *pre, gfp_t gfp)
 {
-	struct wq_key *k;
+	struct wq_mem *m = gs->table.vec.mem;
 	struct wq_group *g;
+	struct wq_key *k;
 
 	if (pre && pre->key) {
 		k = pre->key;
 		pre->key = NULL;
 	} else {
-		k = wq_key_alloc(sizeof(struct wq_group), len, gfp);
+		k = wq_key_alloc(m, sizeof(struct wq_group), len, gfp);
 	}
 	if (!k)
 		return NULL;
@@ -319,7 +320,7 @@ static struct wq_group *group_new(struct wq_groups *gs, u32 hash, const u8 *name
 	}
 	g = group_of_name(&k->entry);
 	*g = (struct wq_group){ .ready = LIST_HEAD_INIT(g->ready) };
-	gs->bytes += wq_key_bytes(sizeof(*g), len);
+	m->bytes += wq_key_bytes(sizeof(*g), len) + m->overhead;
 	return g;
 }
 
@@ -353,20 +354,21 @@ int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_
 /* An entry, which is neither ready nor handed out, leaves its group.  The last one frees it. */
 void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e)
 {
+	struct wq_mem *m = gs->table.vec.mem;
 	struct wq_group *g = group_of(e);
 	u32 len = group_entry(g)->len;
 
 	if (--g->refs)
 		return;
 	wq_table_remove(&gs->table, group_entry(g));
-	gs->bytes -= wq_key_bytes(sizeof(*g), len);
+	m->bytes -= wq_key_bytes(sizeof(*g), len) + m->overhead;
 	wq_key_free(wq_key_of(group_entry(g)), sizeof(*g));
 }
 
-/* Memory of all groups. */
-u64 wq_groups_bytes(const struct wq_groups *gs)
+/* Memory for the groups of a queue, without what grows with them. */
+size_t wq_groups_bytes(void)
 {
-	return sizeof(*gs) + gs->bytes + wq_table_bytes(&gs->table);
+	return sizeof(struct wq_groups);
 }
 
 /* Number of groups with ready entries. */
@@ -376,13 +378,13 @@ u32 wq_groups_ready(const struct wq_groups *gs)
 }
 
 /* Groups by WQ_ORDER_DELIMITER or WQ_ORDER_PREFIX, with checked figures; NULL: no memory. */
-struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, gfp_t gfp)
+struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, struct wq_mem *m, gfp_t gfp)
 {
-	struct wq_groups *gs = kzalloc_obj(*gs, gfp);
+	struct wq_groups *gs = wq_mem_alloc(m, gfp, kzalloc_obj(*gs, gfp));
 
 	if (!gs)
 		return NULL;
-	if (wq_table_init(&gs->table, gfp)) {
+	if (wq_table_init(&gs->table, m, gfp)) {
 		kfree(gs);
 		return NULL;
 	}

@@ -18,12 +18,11 @@ noinline void wq_remove(struct wq_cs *cs, struct wq_entry *e)
 
 	wq_assert_locked(cs);
 	wq_table_remove(&q->table, e);
-	q->key_bytes -= wq_key_bytes(q->prefix, e->len);
-	if (unlikely(q->key_bytes < q->share.least))
-		wq_share_shrink(q->user, &q->share, q->key_bytes);
 	if (q->grouped)
 		wq_groups_leave(q->order_data, e);
 	wq_dispose(cs, e);
+	if (unlikely(q->mem.bytes < q->share.least))
+		wq_share_shrink(q->user, &q->share, q->mem.bytes);
 }
 
 /* Remove up to @n idle entries, the one that is idle for longest first.  Returns their number. */
@@ -56,11 +55,8 @@ unsigned int wq_try_evict_idle(struct wq *q, unsigned int n)
 		return 0;
 	evicted = wq_evict_idle(&cs, n);
 	/* Each chain of freed entries has a callback of its own. */
-	if (!cs.freed) {
-		cs.freed = q->recycled;
-		q->recycled = NULL;
-		q->nr_recycled = 0;
-	}
+	if (!cs.freed)
+		wq_free_recycled(&cs);
 	wq_unlock(&cs);
 	return evicted;
 }

@@ -51,7 +51,7 @@ struct wq *wq_create(const struct wq_params *params)
 	if (!ret && params->order && params->order_kind)
 		ret = -EINVAL;
 	if (!ret)
-		q = wq_alloc(params, GFP_KERNEL);
+		q = wq_alloc(params, params->account ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
 	if (!q) {
 		wq_limiter_drop(params->limiter);
 		return ERR_PTR(ret ?: -ENOMEM);
@@ -477,7 +477,8 @@ int wq_done_give_up(struct wq *q, const struct wq_item *item, int error, const c
 	int ret;
 
 	if (reason)
-		cause.reason = wq_reason_new(reason, strnlen(reason, WQ_MAX_REASON), GFP_ATOMIC);
+		cause.reason = wq_reason_new(q, reason, strnlen(reason, WQ_MAX_REASON),
+					     GFP_ATOMIC);
 	ret = wq_done_cause(q, item, &cause);
 	kfree(cause.reason);
 	return ret;

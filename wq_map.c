@@ -40,13 +40,13 @@ static_assert(sizeof(struct wq_map_page) <= PAGE_SIZE);
 static_assert(offsetof(struct wq_map_page, counters) >= L1_CACHE_BYTES || L1_CACHE_BYTES > 64);
 
 /* Needs no lock. */
-struct wq_counters *wq_counters_new(gfp_t gfp)
+struct wq_counters *wq_counters_new(const struct wq_mem *mem, gfp_t gfp)
 {
-	struct wq_counters *m = kzalloc_obj(*m, gfp);
+	struct wq_counters *m = wq_mem_alloc(mem, gfp, kzalloc_obj(*m, gfp));
 
 	if (!m)
 		return NULL;
-	m->page = (struct wq_map_page *)get_zeroed_page(gfp);
+	m->page = wq_mem_alloc(mem, gfp, (void *)get_zeroed_page(gfp));
 	if (!m->page) {
 		kfree(m);
 		return NULL;

@@ -56,10 +56,12 @@ struct wq_consumer *wq_running_next(struct wq *q, struct wq_consumer *c)
 	return q->timed ? rb_entry_safe(rb_next(&c->node), struct wq_consumer, node) : NULL;
 }
 
+/* Without the entries that are kept for the next new keys. */
 static u64 memory_of(const struct wq *q)
 {
-	return sizeof(*q) + q->key_bytes + wq_table_bytes(&q->table) + wq_heap_bytes(&q->heap) +
-	       wq_order_bytes(q) + (q->map ? sizeof(*q->map) + PAGE_SIZE : 0) +
+	return sizeof(*q) + q->mem.bytes - (u64)q->nr_recycled * wq_entry_bytes(q, 1) +
+	       wq_order_bytes(q) +
+	       (q->map ? sizeof(*q->map) + PAGE_SIZE : 0) +
 	       (q->fences ? sizeof(*q->fences) : 0);
 }
 

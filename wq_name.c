@@ -161,10 +161,10 @@ struct wq *wq_name_new(const struct wq_attrs *args, u32 max_keys, struct wq_limi
 	q->of_process = true;
 	q->uid = current_fsuid();
 	q->gid = current_fsgid();
-	wq_share_init(&q->share);
-	user = wq_user_charge(&spare, q->max_keys, false);
+	wq_share_init(&q->share, q->mem.bytes);
+	user = wq_user_charge(&spare, q->max_keys, &q->share, false);
 	if (user == ERR_PTR(-ENOSPC) && capable(CAP_SYS_RESOURCE))
-		user = wq_user_charge(&spare, q->max_keys, true);
+		user = wq_user_charge(&spare, q->max_keys, &q->share, true);
 	wq_user_free(spare);
 	if (IS_ERR(user)) {
 		wq_put(q);

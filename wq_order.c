@@ -37,12 +37,13 @@ bool wq_order_init(struct wq *q, const struct wq_params *params, gfp_t gfp)
 	case WQ_ORDER_PRIORITY:
 		q->order_arg = q->order_arg ?: WQ_DEFAULT_AGEING;
 		q->order = &wq_priority_ops;
-		q->order_data = wq_priority_new(q->order_arg, gfp);
+		q->order_data = wq_priority_new(q->order_arg, &q->mem, gfp);
 		q->prioritized = true;
 		return q->order_data;
 	case WQ_ORDER_DELIMITER:
 	case WQ_ORDER_PREFIX:
-		q->order_data = wq_groups_new(q->order_kind, q->order_arg, q->group_limit, gfp);
+		q->order_data = wq_groups_new(q->order_kind, q->order_arg, q->group_limit,
+					      &q->mem, gfp);
 		if (!q->order_data)
 			return false;
 		q->order = wq_groups_ops(q->order_data);
@@ -72,11 +73,11 @@ void wq_order_free(struct wq *q)
 		wq_groups_free(q->order_data);
 }
 
-/* Bytes of memory for the order, without those in entries. */
-u64 wq_order_bytes(const struct wq *q)
+/* Bytes of memory for the order, without those that grow with the keys. */
+size_t wq_order_bytes(const struct wq *q)
 {
 	if (q->grouped)
-		return wq_groups_bytes(q->order_data);
+		return wq_groups_bytes();
 	return q->order_kind == WQ_ORDER_PRIORITY ? wq_priority_bytes() : 0;
 }
 

@@ -27,18 +27,25 @@
 #include "wq_park.h"
 
 /* Returns NULL if there is no text or no memory. */
-struct wq_reason *wq_reason_new(const void *text, size_t len, gfp_t gfp)
+struct wq_reason *wq_reason_new(const struct wq *q, const void *text, size_t len, gfp_t gfp)
 {
 	struct wq_reason *reason;
 
 	if (!len)
 		return NULL;
-	reason = kmalloc(sizeof(*reason), gfp | __GFP_NOWARN);
+	gfp |= __GFP_NOWARN;
+	reason = wq_mem_alloc(&q->mem, gfp, kmalloc(sizeof(*reason), gfp));
 	if (!reason)
 		return NULL;
 	reason->len = min_t(size_t, len, sizeof(reason->text));
 	memcpy(reason->text, text, reason->len);
 	return reason;
+}
+
+/* Memory of a reason in bytes, as the allocator rounds it up. */
+static u32 wq_reason_bytes(const struct wq *q)
+{
+	return kmalloc_size_roundup(sizeof(struct wq_reason)) + q->mem.overhead;
 }
 
 /* Count a failure of a key that is given up.  It does not wait, so the limiter is not asked. */
@@ -61,7 +68,7 @@ static void wq_clear_parked(struct wq_cs *cs, struct wq_entry *e)
 		list_del(&e->link);
 		q->nr_parked--;
 		if (e->reason)
-			q->key_bytes -= sizeof(*e->reason);
+			q->mem.bytes -= wq_reason_bytes(q);
 		kfree(e->reason);
 		/* The key starts again, with its next run. */
 		e->given_back = 0;
@@ -105,8 +112,10 @@ noinline void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error,
 	wq_drop_parked(cs);
 	wq_entry_set_error(e, error);
 	e->reason = reason;
-	if (reason)
-		q->key_bytes += sizeof(*reason);
+	if (reason) {
+		q->mem.bytes += wq_reason_bytes(q);
+		wq_cover_bytes(cs);
+	}
 	if (q->timed)
 		wq_times_of(e)->since = wq_now(cs);
 	list_add_tail(&e->link, &q->parked);

@@ -68,9 +68,9 @@ struct wq_priority {
 	struct list_head ready;
 };
 
-struct wq_priority *wq_priority_new(u32 ageing, gfp_t gfp)
+struct wq_priority *wq_priority_new(u32 ageing, const struct wq_mem *m, gfp_t gfp)
 {
-	struct wq_priority *p = kzalloc_obj(*p, gfp);
+	struct wq_priority *p = wq_mem_alloc(m, gfp, kzalloc_obj(*p, gfp));
 	int i;
 
 	if (!p)

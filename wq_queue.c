@@ -6,7 +6,8 @@
  * open file.  The last wq_put() ends it: all keys that it holds are lost, and its user is no longer
  * charged.  A reader of statistics and a wait must not keep the queue alive, so they pin its memory
  * alone, without what its keys needed: the statistics of a queue that has ended can still be read.
- * The user of a wait is charged for the wait.  A queue never opens again after a shut down.
+ * A pin of a process, which can last for any time, is counted, too: the queue counts for its user
+ * until the last of them.  A queue never opens again after a shut down.
  *
  * All queues are in a list, for the shrinker.  wq_queues_lock protects it.  It is a raw spinlock
  * because a task that holds a mutex, or on PREEMPT_RT any other lock, can be throttled by its
@@ -111,16 +112,37 @@ static u64 __percpu *alloc_counters(gfp_t gfp)
 	return alloc_percpu_gfp(u64, atomic) ?: alloc_percpu_gfp(u64, gfp);
 }
 
+/* The most that a limiter takes, with those that it is composed of. */
+#define WQ_LIMITER_BYTES	((WQ_MAX_LIMITERS + 2) * 128)
+
+/* Memory of the VFS and of debugfs for a queue with a name: inodes and dentries. */
+#define WQ_FILE_BYTES		4096
+
+/* Bytes of a new queue, without the memory that keys need. */
+static u32 fixed_bytes(const struct wq *q)
+{
+	return kmalloc_size_roundup(sizeof(*q)) + num_possible_cpus() * sizeof(*q->coalesced) +
+	       kmalloc_size_roundup(wq_order_bytes(q)) + WQ_LIMITER_BYTES +
+	       (q->name[0] ? WQ_FILE_BYTES : 0);
+}
+
 /*
  * Allocate a queue.  Takes over params->limiter on success alone.  Returns NULL if there
- * is no memory.
+ * is no memory.  If @gfp has __GFP_ACCOUNT, all memory of the queue is charged to the caller's
+ * memory cgroup, see wq_mem.h.
  */
 struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 {
-	struct wq *q = kzalloc_obj(*q, gfp);
+	struct wq_mem mem;
+	struct wq *q;
 
+	wq_mem_init(&mem, gfp);
+	gfp = wq_mem_gfp(&mem, gfp);
+	/* The caller's cgroup is that of the queue. */
+	q = kzalloc_obj(*q, gfp);
 	if (!q)
-		return NULL;
+		goto exit_mem;
+	q->mem = mem;
 	q->coalesced = alloc_counters(gfp);
 	if (!q->coalesced)
 		goto free;
@@ -131,7 +153,8 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 		goto free;
 	if (!wq_order_init(q, params, gfp))
 		goto free_limiter;
-	if (wq_table_init(&q->table, gfp))
+	q->heap.vec.mem = &q->mem;
+	if (wq_table_init(&q->table, &q->mem, gfp))
 		goto free_order;
 	spin_lock_init(&q->lock);
 	INIT_LIST_HEAD(&q->fifo);
@@ -144,6 +167,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	wq_hash_init(&q->hash);
 	refcount_set(&q->ref, 1);
 	refcount_set(&q->pins, 1);
+	refcount_set(&q->counted, 1);
 	wq_runs_init(&q->runs);
 	wq_consumer_init(&q->kernel, q);
 	INIT_LIST_HEAD(&q->leases);
@@ -159,6 +183,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
+	q->share.fixed = fixed_bytes(q);
 	q->prefix = q->debounce || wq_order_has_rank(q) ? WQ_PREFIX_ORDER :
 		    q->leased ? WQ_PREFIX_LEASE :
 		    q->timed ? WQ_PREFIX_TIMES : 0;
@@ -175,6 +200,8 @@ free_limiter:
 free:
 	free_percpu(q->coalesced);
 	kfree(q);
+exit_mem:
+	wq_mem_exit(&mem);
 	return NULL;
 }
 WQ_EXPORT_FOR_KUNIT(wq_alloc);
@@ -222,6 +249,7 @@ static void free_keys(struct wq *q)
 {
 	struct wq_table table;
 	struct wq_vec heap = {};
+	struct wq_mem mem;
 	struct wq_cs cs;
 
 	/* A reader of the statistics or the shrinker may look. */
@@ -231,13 +259,23 @@ static void free_keys(struct wq *q)
 	/* Objects keep their places in it. */
 	if (!q->nr_embedded) {
 		heap = q->heap.vec;
-		q->heap.vec = (struct wq_vec){};
+		q->heap.vec = (struct wq_vec){ .mem = &q->mem };
 	}
-	cs.freed = q->recycled;
-	q->recycled = NULL;
+	wq_free_recycled(&cs);
+	/* The heap of objects or the table of the groups is left. */
+	mem = q->mem;
+	table.vec.mem = &mem;
+	q->mem.bytes -= wq_table_bytes(&table) + wq_vec_bytes(&heap);
 	wq_unlock(&cs);
+	heap.mem = &mem;
 	wq_table_destroy(&table);
 	wq_vec_free(&heap);
+}
+
+static void uncount(struct wq *q)
+{
+	if (refcount_dec_and_test(&q->counted))
+		wq_user_uncharge_queue(q->user);
 }
 
 /* Drop a reference; the last one ends the queue.  May sleep. */
@@ -249,7 +287,8 @@ void wq_put(struct wq *q)
 	wq_thread_stop(q);
 	wq_purge(q, true);
 	free_keys(q);
-	wq_user_uncharge(q->user, q->max_keys, &q->share);
+	wq_user_uncharge_keys(q->user, q->max_keys, &q->share, q->mem.bytes);
+	uncount(q);
 	wq_unpin(q);
 }
 WQ_EXPORT_FOR_KUNIT(wq_put);
@@ -268,9 +307,18 @@ void wq_unpin(struct wq *q)
 	free_percpu(q->coalesced);
 	wq_counters_free(q->map);
 	kfree(q->fences);
+	wq_user_uncharge_memory(q->user, &q->share);
+	wq_mem_exit(&q->mem);
 	kfree(q);
 }
 WQ_EXPORT_FOR_KUNIT(wq_unpin);
+
+/* Drop a pin of wq_pin_counted().  May sleep. */
+void wq_unpin_counted(struct wq *q)
+{
+	uncount(q);
+	wq_unpin(q);
+}
 
 /*
  * The queue's map, which the first call makes.  Returns an ERR_PTR if there is none.  It lives as
@@ -287,7 +335,7 @@ struct wq_counters *wq_map_of(struct wq *q)
 	/* Pairs with the release below: the page is initialized. */
 	if (smp_load_acquire(&q->map))
 		return q->map;
-	made = wq_counters_new(GFP_KERNEL_ACCOUNT);
+	made = wq_counters_new(&q->mem, GFP_KERNEL_ACCOUNT);
 	if (!made)
 		return ERR_PTR(-ENOMEM);
 	wq_lock(&cs, q);
@@ -296,6 +344,8 @@ struct wq_counters *wq_map_of(struct wq *q)
 			wq_counters_retire(made);
 		/* Adds and the call above read it without the lock. */
 		smp_store_release(&q->map, made);
+		wq_share_add_fixed(q->user, &q->share, kmalloc_size_roundup(sizeof(*made)) +
+				   PAGE_SIZE + 2 * q->mem.overhead);
 		made = NULL;
 	}
 	wq_unlock(&cs);

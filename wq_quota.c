@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Quotas: how many queues and waits one user may have, how many keys the queues may hold, and how
- * many bytes these keys may take.
+ * many bytes of memory the queues and their keys may take.
  *
  * As for POSIX message queues, a user is charged when a queue is created, with all keys
  * that the queue may ever hold.  So an add checks the queue's own bound alone.  Bytes are charged
  * as they are used, because keys have different lengths.  A queue charges WQ_SHARE bytes at a time,
- * so that most adds compare two numbers of the queue.
+ * so that most adds compare two numbers of the queue.  All bytes count: entries, tables, heap,
+ * groups and reasons, and what the queue itself takes.  If a key that the queue has already needs
+ * more memory, for a delay or a reason, this is charged even beyond the limit, because such a call
+ * must not fail.  The next new key then fails.
+ *
+ * The charge ends with the memory.  When a queue ends, its keys and their bytes are uncharged.  The
+ * bytes of the queue itself are charged until its memory is freed, and the queue counts as long as
+ * a process can keep it: while it exists, and then as long as a wait's file is open.
  *
  * wq_users_lock protects the tree of users and their counts.  It is the innermost lock: it is
  * taken with wq.lock held, or alone.  It is a raw spinlock, because a task that holds a mutex, or
@@ -40,13 +47,23 @@ MODULE_PARM_DESC(user_waits, "Waits of one user at most (CAP_SYS_RESOURCE exempt
 
 static unsigned long user_bytes = 1UL << 30;
 module_param(user_bytes, ulong, 0644);
-MODULE_PARM_DESC(user_bytes, "Bytes that the keys of one user may take at most (queues of a creator with CAP_SYS_RESOURCE are exempt)");
+MODULE_PARM_DESC(user_bytes, "Bytes that the queues and keys of one user may take at most (queues of a creator with CAP_SYS_RESOURCE are exempt)");
 
-/* A user with queues or waits. */
+/**
+ * struct wq_user - a user with queues or waits
+ * @node: in wq_users
+ * @uid: the user
+ * @queues: queues that count in user_queues
+ * @refs: queues whose memory exists
+ * @waits: waits that count in user_waits
+ * @keys: the sum of max_keys of the queues
+ * @bytes: of their memory
+ */
 struct wq_user {
 	struct rb_node node;
 	kuid_t uid;
 	unsigned int queues;
+	unsigned int refs;
 	unsigned int waits;
 	u64 keys;
 	u64 bytes;
@@ -58,29 +75,31 @@ static DEFINE_RAW_SPINLOCK(wq_users_lock);
 static struct rb_root wq_users = RB_ROOT;
 
 /*
- * The user whose quota applies to the caller.  A process can create a user namespace
+ * The user whose quota applies to a user of a namespace.  A process can create a user namespace
  * with many users, so all of these share the quota of the namespace's owner.  Root is an
  * exception: its namespaces are containers, whose users have quotas of their own.
  */
-static kuid_t user_to_charge(void)
+static kuid_t user_to_charge(kuid_t uid, const struct user_namespace *ns)
 {
-	const struct user_namespace *ns;
-	kuid_t uid = current_euid();
-
-	for (ns = current_user_ns(); ns->parent; ns = ns->parent)
+	for (; ns->parent; ns = ns->parent)
 		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
 			uid = ns->owner;
 	return uid;
 }
 
-/* Memory for wq_user_charge(), which is called with a spinlock held. */
-struct wq_user *wq_user_alloc(void)
+static struct wq_user *user_alloc(kuid_t uid)
 {
 	struct wq_user *user = kzalloc_obj(*user, GFP_KERNEL_ACCOUNT);
 
 	if (user)
-		user->uid = user_to_charge();
+		user->uid = uid;
 	return user;
+}
+
+/* Memory for wq_user_charge(), which is called with a spinlock held. */
+struct wq_user *wq_user_alloc(void)
+{
+	return user_alloc(user_to_charge(current_euid(), current_user_ns()));
 }
 
 /* Free what wq_user_alloc() returned and wq_user_charge() did not take over; or NULL. */
@@ -121,37 +140,62 @@ static struct wq_user *user_insert(struct wq_user *user, struct wq_user **spare)
 }
 
 /* Whether the sum is within the limit.  The limit can be below what is charged already. */
+static bool fits(u64 charged, u64 more, u64 limit)
+{
+	return charged <= limit && more <= limit - charged;
+}
+
 static bool keys_fit(u64 charged, u32 more)
 {
-	u64 limit = READ_ONCE(user_keys);
+	return fits(charged, more, READ_ONCE(user_keys));
+}
 
-	return charged <= limit && more <= limit - charged;
+/* Bytes that a queue is charged. */
+static u64 share_bytes(const struct wq_share *s)
+{
+	return s->most == U64_MAX ? 0 : s->most + s->fixed;
+}
+
+/* Whether the user may have one more queue.  NULL: a user who has nothing yet */
+static bool queue_fits(const struct wq_user *user, u32 keys, u64 bytes)
+{
+	return (user ? user->queues : 0) < READ_ONCE(user_queues) &&
+	       keys_fit(user ? user->keys : 0, keys) &&
+	       fits(user ? user->bytes : 0, bytes, READ_ONCE(user_bytes));
+}
+
+static void queue_add(struct wq_user *user, u32 keys, u64 bytes)
+{
+	lockdep_assert_held(&wq_users_lock);
+	user->queues++;
+	user->refs++;
+	user->keys += keys;
+	user->bytes += bytes;
 }
 
 /**
  * wq_user_charge() - charge a new queue to a user
  * @spare: in, from wq_user_alloc(); out, NULL if the function has taken it over
  * @keys: the keys that the queue may hold
+ * @s: its bytes
  * @exempt: the caller has CAP_SYS_RESOURCE, which it must find out without a spinlock
  *
  * Return: the charged user, or ERR_PTR(-ENOSPC): the user's quota is used up.
  */
-struct wq_user *wq_user_charge(struct wq_user **spare, u32 keys, bool exempt)
+struct wq_user *wq_user_charge(struct wq_user **spare, u32 keys, const struct wq_share *s,
+			       bool exempt)
 {
 	struct wq_user *user;
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
 	user = user_find((*spare)->uid);
-	if (!exempt && ((user ? user->queues : 0) >= READ_ONCE(user_queues) ||
-			!keys_fit(user ? user->keys : 0, keys))) {
+	if (!exempt && !queue_fits(user, keys, share_bytes(s))) {
 		user = ERR_PTR(-ENOSPC);
-		goto out;
+	} else {
+		user = user_insert(user, spare);
+		queue_add(user, keys, share_bytes(s));
 	}
-	user = user_insert(user, spare);
-	user->queues++;
-	user->keys += keys;
-out:
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 	return user;
 }
@@ -185,7 +229,7 @@ int wq_user_recharge(struct wq_user *user, u32 from, u32 to, bool exempt)
 static void user_unlock(struct wq_user *user, unsigned long flags)
 	__releases(&wq_users_lock)
 {
-	bool last = !user->queues && !user->waits;
+	bool last = !user->refs && !user->waits;
 
 	lockdep_assert_held(&wq_users_lock);
 	if (last)
@@ -195,34 +239,56 @@ static void user_unlock(struct wq_user *user, unsigned long flags)
 		kfree(user);
 }
 
-/* A queue is made by the caller.  It has no user yet, and no bytes. */
-void wq_share_init(struct wq_share *s)
-{
-	if (!ns_capable_noaudit(&init_user_ns, CAP_SYS_RESOURCE))
-		s->most = 0;
-}
-
 static void share_set(struct wq_share *s, u64 most)
 {
 	s->most = most;
 	s->least = most > 2 * WQ_SHARE ? most - 2 * WQ_SHARE : 0;
 }
 
-/* Charge more bytes to the user of a queue, whose lock is held.  Returns false if none are left. */
-bool wq_share_grow(struct wq_user *user, struct wq_share *s)
+/* A queue is made by the caller.  It has no user yet, and its table takes @used bytes. */
+void wq_share_init(struct wq_share *s, u64 used)
 {
-	u64 limit = READ_ONCE(user_bytes);
+	if (!ns_capable_noaudit(&init_user_ns, CAP_SYS_RESOURCE))
+		share_set(s, used);
+}
+
+/*
+ * Charge more bytes to the user of a queue, whose lock is held.  Returns false if none are left.
+ * With @force they are charged beyond the limit.
+ */
+bool wq_share_grow(struct wq_user *user, struct wq_share *s, bool force)
+{
 	unsigned long flags;
-	bool fits;
+	bool grows;
 
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
-	fits = user->bytes <= limit && WQ_SHARE <= limit - user->bytes;
-	if (fits)
+	grows = force || fits(user->bytes, WQ_SHARE, READ_ONCE(user_bytes));
+	if (grows)
 		user->bytes += WQ_SHARE;
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
-	if (fits)
+	if (grows)
 		share_set(s, s->most + WQ_SHARE);
-	return fits;
+	return grows;
+}
+
+/* Charge @used bytes in any case to the user of a queue, whose lock is held. */
+void wq_share_cover(struct wq_user *user, struct wq_share *s, u64 used)
+{
+	while (used > s->most)
+		wq_share_grow(user, s, true);
+}
+
+/* The queue itself, whose lock is held, takes @more bytes until its memory is freed. */
+void wq_share_add_fixed(struct wq_user *user, struct wq_share *s, u32 more)
+{
+	unsigned long flags;
+
+	s->fixed += more;
+	if (s->most == U64_MAX)
+		return;
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	user->bytes += more;
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 }
 
 /* Give back what a queue, whose lock is held, does not need for @used bytes. */
@@ -237,8 +303,8 @@ void wq_share_shrink(struct wq_user *user, struct wq_share *s, u64 used)
 	share_set(s, s->most - less);
 }
 
-/* A queue has ended. */
-void wq_user_uncharge(struct wq_user *user, u32 keys, const struct wq_share *s)
+/* A queue has ended: it has no keys any more, and @left bytes.  It still counts. */
+void wq_user_uncharge_keys(struct wq_user *user, u32 keys, struct wq_share *s, u64 left)
 {
 	unsigned long flags;
 
@@ -246,8 +312,35 @@ void wq_user_uncharge(struct wq_user *user, u32 keys, const struct wq_share *s)
 		return;
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
 	user->keys -= keys;
-	user->bytes -= s->most == U64_MAX ? 0 : s->most;
+	if (s->most != U64_MAX) {
+		user->bytes -= s->most - left;
+		share_set(s, left);
+	}
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
+}
+
+/* No process keeps the queue any more. */
+void wq_user_uncharge_queue(struct wq_user *user)
+{
+	unsigned long flags;
+
+	if (!user)
+		return;
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
 	user->queues--;
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
+}
+
+/* The memory of a queue is freed. */
+void wq_user_uncharge_memory(struct wq_user *user, const struct wq_share *s)
+{
+	unsigned long flags;
+
+	if (!user)
+		return;
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	user->bytes -= share_bytes(s);
+	user->refs--;
 	user_unlock(user, flags);
 }
 
@@ -303,7 +396,7 @@ void wq_user_uncharge_wait(struct wq_user *user)
 /* The caller's quota and the part of it that is charged, for WQ_IOC_INFO. */
 void wq_quota_info(struct wq_info *info)
 {
-	kuid_t uid = user_to_charge();
+	kuid_t uid = user_to_charge(current_euid(), current_user_ns());
 	struct wq_user *user;
 	unsigned long flags;
 

@@ -283,7 +283,8 @@ static noinline_for_stack int array_run(const struct wq_call *call, u32 flags, s
 }
 
 /* Copy the reason of a done in.  Without memory the text is left out. */
-static int cause_copy_in(struct wq_cause *cause, const struct wq_reason_rec __user *from)
+static int cause_copy_in(const struct wq *q, struct wq_cause *cause,
+			 const struct wq_reason_rec __user *from)
 {
 	struct wq_reason_rec rec;
 
@@ -298,7 +299,7 @@ static int cause_copy_in(struct wq_cause *cause, const struct wq_reason_rec __us
 	cause->error = rec.error;
 	if (cause->op.flags & (OP_PARK | WQ_ADD_RATE_LIMITED)) {
 		cause->op.flags |= OP_CAUSE;
-		cause->reason = wq_reason_new(rec.text, rec.len, GFP_KERNEL_ACCOUNT);
+		cause->reason = wq_reason_new(q, rec.text, rec.len, GFP_KERNEL_ACCOUNT);
 	}
 	return 0;
 }
@@ -314,7 +315,7 @@ static int done_reason(const struct wq_call *call, const struct wq_rec *rec, u32
 	int ret;
 
 	fill_dones(rec, 1, c->q, &cause.op);
-	ret = cause_copy_in(&cause, reasons + i);
+	ret = cause_copy_in(c->q, &cause, reasons + i);
 	if (!ret && uresults && results_probe(results + i, 1) != 1)
 		ret = -EFAULT;
 	if (!ret) {

@@ -143,6 +143,7 @@ static int restore_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 		wq_add_failed(cs, e, idle);
 		return -ENOMEM;
 	}
+	wq_cover_bytes(cs);
 	restore_entry(cs, e, r);
 	wq_watch_room(cs);
 	return 0;
@@ -176,7 +177,7 @@ int wq_restore_key(struct wq *q, const struct wq_op *op, const struct wq_key_inf
 	/* A second attempt allocates a segment of the heap. */
 	r.op.delay = info->state & WQ_KEY_DELAYED ? 1 : 0;
 	if (info->state & WQ_KEY_PARKED && info->reason_len) {
-		r.reason = wq_reason_new(info->reason, info->reason_len, gfp);
+		r.reason = wq_reason_new(q, info->reason, info->reason_len, gfp);
 		if (!r.reason)
 			return -ENOMEM;
 	}

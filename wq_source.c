@@ -516,12 +516,13 @@ static struct wq_source *source_new(const struct wq_source_kind *kind,
 				    const struct wq_source_op *op, struct wq_consumer *c,
 				    void **args)
 {
+	gfp_t gfp = GFP_KERNEL_ACCOUNT;
 	struct wq_source *s;
 	int ret;
 
 	if (op->arg_size > PAGE_SIZE)
 		return ERR_PTR(-E2BIG);
-	s = kzalloc_obj(*s, GFP_KERNEL_ACCOUNT);
+	s = wq_mem_alloc(&c->q->mem, gfp, kzalloc_obj(*s, gfp));
 	*args = kzalloc(kind->args_size, GFP_KERNEL_ACCOUNT);
 	if (!s || !*args) {
 		ret = -ENOMEM;
@@ -573,10 +574,14 @@ static int source_attach(struct wq_source *s, const void *args, struct wq_source
 {
 	struct wq *q = s->q;
 	int ret = source_reserve(s);
+	struct mem_cgroup *old;
 
 	if (ret)
 		return ret;
+	/* The kind's memory, if it has __GFP_ACCOUNT, is charged as the queue is. */
+	old = wq_mem_enter(&q->mem);
 	ret = s->kind->attach(s, args);
+	wq_mem_leave(&q->mem, old);
 	if (!ret && s->flags & WQ_SOURCE_SCAN)
 		wq_source_rescan(s, NULL, 0);
 	op->id = s->id;

@@ -80,7 +80,7 @@ noinline bool wq_grow_share(struct wq_cs *cs)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	if (wq_share_grow(q->user, &q->share))
+	if (wq_share_grow(q->user, &q->share, false))
 		return true;
 	/* Pollers are woken when this queue uses less. */
 	q->watched |= WQ_WATCH_ROOM;

@@ -97,9 +97,9 @@
 static_assert(sizeof(struct wq_bucket) <= 64);
 static_assert(sizeof(struct wq_spilled) <= sizeof(struct wq_bucket));
 
-struct wq_bucket *wq_bucket_alloc(gfp_t gfp)
+struct wq_bucket *wq_bucket_alloc(const struct wq_mem *m, gfp_t gfp)
 {
-	return kzalloc_obj(struct wq_bucket, gfp);
+	return wq_mem_alloc(m, gfp, kzalloc_obj(struct wq_bucket, gfp));
 }
 
 void wq_bucket_free(struct wq_bucket *b)
@@ -122,15 +122,27 @@ static void *spare_bucket(struct wq_table *t, struct wq_bucket **pre, gfp_t gfp)
 		t->spare = b->slot[0];
 		t->nr_spare--;
 	} else {
-		b = wq_bucket_alloc(gfp);
+		b = wq_bucket_alloc(t->vec.mem, gfp);
 	}
 	return b;
+}
+
+/* Buckets beside those of the vector, and spilled entries. */
+static u32 nr_buckets(const struct wq_table *t)
+{
+	return t->chained + t->spilled + t->nr_spare;
+}
+
+static u32 bucket_bytes(const struct wq_table *t)
+{
+	return sizeof(struct wq_bucket) + t->vec.mem->overhead;
 }
 
 /* Keep an unused bucket for the next chain, or free it. */
 static void spare_put(struct wq_table *t, struct wq_bucket *b)
 {
 	if (t->nr_spare == WQ_SPARE_BUCKETS) {
+		t->vec.mem->bytes -= bucket_bytes(t);
 		/* A reader that reads the rcu_head does not follow its pointers, see above. */
 		kfree_rcu(b, rcu);
 		return;
@@ -505,10 +517,12 @@ static noinline bool table_merge(struct wq_table *t)
 	return true;
 }
 
-int __cold wq_table_init(struct wq_table *t, gfp_t gfp)
+int __cold wq_table_init(struct wq_table *t, struct wq_mem *m, gfp_t gfp)
 {
-	int ret = wq_vec_extend(&t->vec, 0, WQ_SEG_BUCKETS, NULL, gfp);
+	int ret;
 
+	t->vec.mem = m;
+	ret = wq_vec_extend(&t->vec, 0, WQ_SEG_BUCKETS, NULL, gfp);
 	if (ret)
 		return ret;
 	t->vec.peeked = true;
@@ -525,6 +539,7 @@ void __cold wq_table_destroy(struct wq_table *t)
 
 	/* No look-up comes any more.  RCU callbacks would work outside of the caller's cgroup. */
 	t->vec.peeked = false;
+	t->vec.mem->bytes -= (u64)nr_buckets(t) * bucket_bytes(t);
 	rbtree_postorder_for_each_entry_safe(s, next, &t->by_place, by_place)
 		kfree(s);
 	t->by_place = RB_ROOT;
@@ -736,11 +751,16 @@ WQ_EXPORT_FOR_KUNIT(wq_table_find_entry);
 static noinline int chain_insert(struct wq_table *t, struct wq_bucket *b, struct wq_entry *e,
 				 struct wq_bucket **pre, gfp_t gfp)
 {
+	u32 before = nr_buckets(t);
 	int ret = -ENOSPC;
 
 	if (likely(e->hash != t->twin))
 		ret = chain_add(t, b, slot_content_of(e), pre, gfp);
-	return ret == -ENOSPC ? spill_add(t, b, e, pre, gfp) : ret;
+	if (ret == -ENOSPC)
+		ret = spill_add(t, b, e, pre, gfp);
+	/* Other changes of the table move buckets, or free them. */
+	t->vec.mem->bytes += (u64)(nr_buckets(t) - before) * bucket_bytes(t);
+	return ret;
 }
 
 /**
@@ -941,8 +961,6 @@ WQ_EXPORT_FOR_KUNIT(wq_table_next);
 /* The table's memory in bytes. */
 u64 wq_table_bytes(const struct wq_table *t)
 {
-	u64 buckets = (u64)t->chained + t->spilled + t->nr_spare;
-
-	return wq_vec_bytes(&t->vec) + buckets * sizeof(struct wq_bucket);
+	return wq_vec_bytes(&t->vec) + (u64)nr_buckets(t) * bucket_bytes(t);
 }
 WQ_EXPORT_FOR_KUNIT(wq_table_bytes);

@@ -132,6 +132,7 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 	if ((limited || delay > 0) &&
 	    wq_delay_reserve(&q->heap, e, pre ? &pre->heap : NULL, gfp))
 		return -ENOMEM;
+	wq_cover_bytes(cs);
 	if (unlikely(e->state & ENTRY_PARKED))
 		wq_unpark(cs, e);
 	if (limited)

@@ -18,6 +18,11 @@
 #include "wq_compat.h"
 #include "wq_vec.h"
 
+static void *seg_new(const struct wq_mem *m, gfp_t gfp)
+{
+	return wq_mem_alloc(m, gfp, kzalloc(WQ_SEG_BYTES, gfp));
+}
+
 /* A zeroed segment: from @pre as long as it has some, else allocated. */
 static void *seg_alloc(struct wq_vec *v, struct wq_vec_prealloc *pre, gfp_t gfp)
 {
@@ -27,9 +32,11 @@ static void *seg_alloc(struct wq_vec *v, struct wq_vec_prealloc *pre, gfp_t gfp)
 	for (i = 0; pre && i < ARRAY_SIZE(pre->seg) && !seg; i++)
 		seg = xchg(&pre->seg[i], NULL);
 	if (!seg)
-		seg = kzalloc(WQ_SEG_BYTES, gfp);
-	if (seg)
+		seg = seg_new(v->mem, gfp);
+	if (seg) {
 		v->segs++;
+		v->mem->bytes += wq_seg_bytes(v);
+	}
 	return seg;
 }
 
@@ -42,8 +49,10 @@ static void seg_free(struct wq_vec *v, void *seg)
 {
 	struct freed_seg *freed = seg;
 
-	if (seg)
+	if (seg) {
 		v->segs--;
+		v->mem->bytes -= wq_seg_bytes(v);
+	}
 	if (v->peeked)
 		kfree_rcu(freed, rcu);
 	else
@@ -122,13 +131,13 @@ void wq_vec_free(struct wq_vec *v)
 WQ_EXPORT_FOR_KUNIT(wq_vec_free);
 
 /* Fill @pre, outside of the lock, as far as there is memory.  The change itself may still fail. */
-void wq_vec_prealloc(struct wq_vec_prealloc *pre, gfp_t gfp)
+void wq_vec_prealloc(struct wq_vec_prealloc *pre, const struct wq_mem *m, gfp_t gfp)
 {
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(pre->seg); i++) {
 		if (!pre->seg[i])
-			pre->seg[i] = kzalloc(WQ_SEG_BYTES, gfp);
+			pre->seg[i] = seg_new(m, gfp);
 	}
 }
 

@@ -112,19 +112,23 @@ int wq_verb_set(struct wq_call *call, void *arg)
 {
 	struct wq_attrs *args = arg;
 	struct wq_limiter *limiter = NULL;
+	struct wq *q = call->c->q;
+	struct mem_cgroup *old;
 
 	if (args->flags || args->fd || args->reserved)
 		return -EINVAL;
 	if (!args->set)
 		return report_attrs(call, args);
-	if (call->c->q->user && !wq_call_by_owner(call))
+	if (q->user && !wq_call_by_owner(call))
 		return -EPERM;
+	old = wq_mem_enter(&q->mem);
 	if (args->set & WQ_ATTR_LIMITER)
 		limiter = wq_limiter_copy_in(args->limiters, args->num_limiters) ?:
 			  wq_limiter_default_controller();
+	wq_mem_leave(&q->mem, old);
 	if (IS_ERR(limiter))
 		return PTR_ERR(limiter);
-	return wq_config_set(call->c->q, args, limiter);
+	return wq_config_set(q, args, limiter);
 }
 
 int wq_verb_pause(struct wq_call *call, void *arg)

@@ -26,6 +26,7 @@
 #include "wq_hash.h"
 #include "wq_lease.h"
 #include "wq_map.h"
+#include "wq_mem.h"
 #include "wq_quota.h"
 #include "wq_ratelimit.h"
 #include "wq_run.h"
@@ -125,10 +126,8 @@ struct wq {
 	struct wq_entry *recycled;	/* L: removed entries, for the next new keys */
 	u32 nr_recycled;		/* L: entries in recycled */
 	bool reads;			/* L: a read(2) has taken a key; only changes to true */
-	u64 key_bytes;			/* L: memory of entries */
+	struct wq_mem mem;		/* its memory, see wq_mem.h */
 	u64 unfit;			/* L: gets that put the key back, because it was too long */
-	u64 given_back;			/* L: statistics, see struct wq_stat */
-	u64 canceled;			/* L */
 
 	/* Gets and dones write the end of the consumer and the first places, which are a line. */
 	struct wq_consumer kernel;	/* holds the keys got by the kernel API */
@@ -140,7 +139,9 @@ struct wq {
 	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
 	struct wq_hist waits;		/* L */
 	struct wq_hist works;		/* L */
-	u64 given_back_failed;		/* L: statistics, see struct wq_stat */
+	u64 given_back;			/* L: statistics, see struct wq_stat */
+	u64 canceled;			/* L */
+	u64 given_back_failed;		/* L */
 	u64 merged;			/* L */
 	u64 retries;			/* L: wq_stat.retries */
 	u64 failures;			/* L */
@@ -173,6 +174,7 @@ struct wq {
 	s64 fired;			/* L: when the timer expired last */
 	refcount_t ref;			/* users of the queue; the last one ends it */
 	refcount_t pins;		/* users of its memory; all of ref count as one */
+	refcount_t counted;		/* while the user has it: all of ref, and each wait */
 	kuid_t uid;			/* C: of its creator, and without a name its owner */
 	kgid_t gid;			/* C */
 	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
@@ -217,6 +219,19 @@ struct wq {
 static_assert(!IS_ENABLED(CONFIG_SMP) || !IS_ENABLED(CONFIG_64BIT) || L1_CACHE_BYTES != 64 ||
 	      sizeof(spinlock_t) != 4 || offsetof(struct wq, kernel.held) % L1_CACHE_BYTES == 0);
 
+/*
+ * The most memory that an add takes: an entry and its group's, a bucket for each, and the segments
+ * of two tables and of the heap.
+ */
+#define WQ_MAX_ADD_BYTES	\
+	(2 * (WQ_MAX_KEY_BYTES + sizeof(struct wq_bucket)) + 9 * WQ_SEG_BYTES + 13 * sizeof(void *))
+
+/* Memory of an entry in bytes. */
+static inline u32 wq_entry_bytes(const struct wq *q, u32 len)
+{
+	return wq_key_bytes(q->prefix, len) + q->mem.overhead;
+}
+
 /* Gets that handed a key out. */
 static inline u64 wq_gets(const struct wq *q)
 {
@@ -245,7 +260,7 @@ static inline u32 wq_max_parked(const struct wq *q)
 static inline bool wq_has_room(const struct wq *q)
 {
 	return !q->no_adds && wq_nr_keys(q) < q->max_keys &&
-	       q->key_bytes + WQ_MAX_KEY_BYTES <= q->share.most;
+	       q->mem.bytes + WQ_MAX_ADD_BYTES <= q->share.most;
 }
 
 #endif /* _WQ_DATA_H */

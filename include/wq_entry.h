@@ -18,6 +18,7 @@
 #include <linux/wq.h>
 
 #include "wq_compat.h"
+#include "wq_mem.h"
 
 /* wq_entry.state; wq_state.h has the diagram */
 #define ENTRY_DIRTY		BIT(0)	/* needs a run */
@@ -318,7 +319,7 @@ static __always_inline bool wq_key_equals(const struct wq_entry *e, const void *
 	return wq_key_tail(a, len) == wq_key_tail(b, len);
 }
 
-struct wq_key *wq_key_alloc(u32 prefix, u32 len, gfp_t gfp);
+struct wq_key *wq_key_alloc(const struct wq_mem *m, u32 prefix, u32 len, gfp_t gfp);
 void wq_key_free(struct wq_key *k, u32 prefix);
 void wq_entries_free(struct wq_entry *e, u32 prefix);
 void wq_entries_free_rcu(struct wq_entry *e, u32 prefix);

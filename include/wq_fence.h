@@ -53,7 +53,7 @@ struct wq_fences {
 	struct hlist_head bucket[WQ_FENCE_BUCKETS];
 };
 
-struct wq_fences *wq_fences_new(gfp_t gfp);
+struct wq_fences *wq_fences_new(const struct wq_mem *m, gfp_t gfp);
 struct wq_fence *wq_fence_new(gfp_t gfp);
 void wq_fence_init_on_stack(struct wq_fence *f, struct completion *unused);
 void wq_fence_put(struct wq_fence *f);

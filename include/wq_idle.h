@@ -14,24 +14,34 @@ void wq_retire_if_unused(struct wq_cs *cs, struct wq_entry *e);
 void wq_retire_slow(struct wq_cs *cs, struct wq_entry *e);
 void wq_forget_entry(struct wq_cs *cs, struct wq_entry *e);
 
+/* Free the entries that are kept for the next new keys.  cs->freed is empty. */
+static inline void wq_free_recycled(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	cs->freed = q->recycled;
+	q->recycled = NULL;
+	/* All of them have room for a short key. */
+	q->mem.bytes -= (u64)q->nr_recycled * wq_entry_bytes(q, 1);
+	q->nr_recycled = 0;
+}
+
 /*
  * Free an entry that was in the table, or keep its memory for the next new keys, because the
  * allocator costs more than all else that a new key needs.  If enough entries
  * are kept, all of them are freed at once, because each chain of freed entries costs an RCU
- * callback.  In the queue of a process such an entry stays charged to the process that added the
- * former key.  That is at most 9 KiB of a queue, and the number of queues is limited.
+ * callback.  The memory that is kept still counts in wq_mem.bytes.
  */
 static inline void wq_dispose(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	if (unlikely(q->nr_recycled == WQ_MAX_RECYCLED && !cs->freed)) {
-		cs->freed = q->recycled;
-		q->recycled = NULL;
-		q->nr_recycled = 0;
-	}
+	if (unlikely(q->nr_recycled == WQ_MAX_RECYCLED && !cs->freed))
+		wq_free_recycled(cs);
 	if (q->nr_recycled >= WQ_MAX_RECYCLED || e->len > WQ_MIN_ROOM) {
+		q->mem.bytes -= wq_entry_bytes(q, e->len);
 		e->next_freed = cs->freed;
 		cs->freed = e;
 		return;

@@ -9,6 +9,8 @@
 #include <linux/types.h>
 #include <linux/wq.h>
 
+#include "wq_mem.h"
+
 struct file;
 
 /**
@@ -21,7 +23,7 @@ struct wq_counters {
 	hsiphash_key_t secret;
 };
 
-struct wq_counters *wq_counters_new(gfp_t gfp);
+struct wq_counters *wq_counters_new(const struct wq_mem *mem, gfp_t gfp);
 void wq_counters_free(struct wq_counters *m);
 void wq_counters_move(struct wq_counters *m, u32 hash);
 void wq_counters_renew(struct wq_counters *m);

@@ -15,7 +15,7 @@ bool wq_kick_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_disable_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_enable_entry(struct wq_cs *cs, struct wq_entry *e);
-struct wq_reason *wq_reason_new(const void *text, size_t len, gfp_t gfp);
+struct wq_reason *wq_reason_new(const struct wq *q, const void *text, size_t len, gfp_t gfp);
 int wq_kick_process(struct wq *q, u32 *n);
 
 /* Whether the next failure of a key is one more than its queue retries. */

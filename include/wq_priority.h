@@ -9,11 +9,12 @@
 #include <linux/types.h>
 #include <linux/wq.h>
 
+struct wq_mem;
 struct wq_priority;
 
 extern const struct wq_order_ops wq_priority_ops;
 
-struct wq_priority *wq_priority_new(u32 ageing, gfp_t gfp);
+struct wq_priority *wq_priority_new(u32 ageing, const struct wq_mem *m, gfp_t gfp);
 void wq_priority_free(struct wq_priority *p);
 size_t wq_priority_bytes(void);
 void wq_priority_stat(const struct wq_priority *p, u32 *level_ready);

@@ -19,6 +19,7 @@ void wq_purge(struct wq *q, bool ended);
 void wq_put(struct wq *q);
 struct wq_counters *wq_map_of(struct wq *q);
 void wq_unpin(struct wq *q);
+void wq_unpin_counted(struct wq *q);
 void wq_shutdown_process(struct wq *q, bool drain);
 struct wq_fence *wq_drain_join(struct wq *q, struct wq_fence *spare);
 
@@ -33,6 +34,13 @@ static inline struct wq *wq_pin(struct wq *q)
 {
 	refcount_inc(&q->pins);
 	return q;
+}
+
+/* wq_pin() by a process, for as long as it likes: the queue still counts for its user. */
+static inline struct wq *wq_pin_counted(struct wq *q)
+{
+	refcount_inc(&q->counted);
+	return wq_pin(q);
 }
 
 #endif /* _WQ_QUEUE_H */

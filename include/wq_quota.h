@@ -11,22 +11,30 @@ struct wq_user;
 
 /**
  * struct wq_share - the part of a queue in the bytes of its user
- * @most: bytes that the user is charged; U64_MAX: the queue has no user, or its creator is exempt
+ * @most: bytes that the user is charged for the keys; U64_MAX: the queue has no user, or the user
+ *	is not charged for its bytes
  * @least: if the queue uses less, it gives bytes back
+ * @fixed: bytes of the queue itself, which the user is also charged unless @most is U64_MAX
  */
 struct wq_share {
 	u64 most;
 	u64 least;
+	u32 fixed;
 };
 
 struct wq_user *wq_user_alloc(void);
 void wq_user_free(struct wq_user *user);
-struct wq_user *wq_user_charge(struct wq_user **spare, u32 keys, bool exempt);
+struct wq_user *wq_user_charge(struct wq_user **spare, u32 keys, const struct wq_share *s,
+			       bool exempt);
 int wq_user_recharge(struct wq_user *user, u32 from, u32 to, bool exempt);
 /* @user: NULL is ignored. */
-void wq_user_uncharge(struct wq_user *user, u32 keys, const struct wq_share *s);
-void wq_share_init(struct wq_share *s);
-bool wq_share_grow(struct wq_user *user, struct wq_share *s);
+void wq_user_uncharge_keys(struct wq_user *user, u32 keys, struct wq_share *s, u64 left);
+void wq_user_uncharge_queue(struct wq_user *user);
+void wq_user_uncharge_memory(struct wq_user *user, const struct wq_share *s);
+void wq_share_init(struct wq_share *s, u64 used);
+bool wq_share_grow(struct wq_user *user, struct wq_share *s, bool force);
+void wq_share_cover(struct wq_user *user, struct wq_share *s, u64 used);
+void wq_share_add_fixed(struct wq_user *user, struct wq_share *s, u32 more);
 void wq_share_shrink(struct wq_user *user, struct wq_share *s, u64 used);
 struct wq_user *wq_user_charge_wait(void);
 void wq_user_uncharge_wait(struct wq_user *user);

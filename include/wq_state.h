@@ -112,13 +112,23 @@ static __always_inline struct wq_entry *wq_first_ready(struct wq *q)
 
 bool wq_grow_share(struct wq_cs *cs);
 
+/* Charge the queue's user for memory that was needed for a key that the queue has already. */
+static inline void wq_cover_bytes(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (unlikely(q->mem.bytes > q->share.most))
+		wq_share_cover(q->user, &q->share, q->mem.bytes);
+}
+
 /* Whether the queue's user may have the bytes of one more key. */
 static __always_inline bool wq_has_bytes(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	return likely(q->key_bytes + WQ_MAX_KEY_BYTES <= q->share.most) || wq_grow_share(cs);
+	return likely(q->mem.bytes + WQ_MAX_ADD_BYTES <= q->share.most) || wq_grow_share(cs);
 }
 
 /* Make a dirty entry ready. */

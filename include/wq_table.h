@@ -52,7 +52,7 @@ struct wq_table {
 	unsigned long seq;		/* odd while the table changes, and then another one */
 	u32 buckets;			/* chains */
 	u32 mask;			/* the bits of a hash that choose a bucket */
-	struct wq_vec vec;		/* the first buckets of all chains */
+	struct wq_vec vec;		/* the first buckets of all chains; has the queue's memory */
 	u32 count;			/* entries */
 	u32 twin;			/* the last hash that two keys had, see wq_table_find() */
 	u32 chained;			/* further buckets of chains */
@@ -77,7 +77,7 @@ struct wq_peek {
 
 #define WQ_SEEN_NOTHING	((struct wq_peek){ .seq = 1 })
 
-int wq_table_init(struct wq_table *t, gfp_t gfp);
+int wq_table_init(struct wq_table *t, struct wq_mem *m, gfp_t gfp);
 void wq_table_destroy(struct wq_table *t);
 struct wq_entry *wq_table_find(struct wq_table *t, u32 hash, const void *key, size_t len);
 struct wq_peek wq_table_peek(struct wq_table *t, u32 hash, const void *key, size_t len);
@@ -99,7 +99,7 @@ static inline bool wq_table_is(const struct wq_table *t, const struct wq_peek *p
 	return !(p->seq & 1) && wq_seq_is(&t->seq, p->seq);
 }
 
-struct wq_bucket *wq_bucket_alloc(gfp_t gfp);
+struct wq_bucket *wq_bucket_alloc(const struct wq_mem *m, gfp_t gfp);
 void wq_bucket_free(struct wq_bucket *b);
 
 #endif /* _WQ_TABLE_H */

@@ -10,6 +10,8 @@
 #include <linux/sizes.h>
 #include <linux/types.h>
 
+#include "wq_mem.h"
+
 #define WQ_SEG_BYTES	SZ_4K
 #define WQ_SEG_PTRS	(WQ_SEG_BYTES / sizeof(void *))
 
@@ -17,6 +19,7 @@ struct wq_vec {
 	void ***root;		/* two levels of pointers, then segments of elements */
 	u32 segs;		/* allocated segments, also those of pointers */
 	bool peeked;		/* wq_vec_peek() may read it, so segments are freed after that */
+	struct wq_mem *mem;	/* of its queue */
 };
 
 /* Memory for one wq_vec_extend(), which allocates up to three segments. */
@@ -28,7 +31,7 @@ int wq_vec_add_segment(struct wq_vec *v, u32 seg, struct wq_vec_prealloc *pre, g
 void wq_vec_trim(struct wq_vec *v, u32 i, u32 per);
 void wq_vec_free(struct wq_vec *v);
 
-void wq_vec_prealloc(struct wq_vec_prealloc *pre, gfp_t gfp);
+void wq_vec_prealloc(struct wq_vec_prealloc *pre, const struct wq_mem *m, gfp_t gfp);
 void wq_vec_prealloc_free(struct wq_vec_prealloc *pre);
 
 /**
@@ -104,10 +107,16 @@ static inline void *wq_vec_peek(const struct wq_vec *v, u32 i, u32 per, u32 size
 	return mem + i % per * size;
 }
 
+/* Memory of a segment in bytes. */
+static inline u32 wq_seg_bytes(const struct wq_vec *v)
+{
+	return WQ_SEG_BYTES + v->mem->overhead;
+}
+
 /* The vector's memory in bytes. */
 static inline u64 wq_vec_bytes(const struct wq_vec *v)
 {
-	return (u64)v->segs * WQ_SEG_BYTES;
+	return v->segs ? (u64)v->segs * wq_seg_bytes(v) : 0;
 }
 
 #endif /* _WQ_VEC_H */

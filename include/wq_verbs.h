@@ -67,24 +67,28 @@ static inline void wq_watch_room(struct wq_cs *cs)
 		q->watched |= WQ_WATCH_ROOM;
 }
 
-/* An initialized entry for a new key: preallocated, recycled, or allocated. */
+/* An initialized entry for a new key: recycled, preallocated, or allocated. */
 static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_op *op,
 						 struct wq_prealloc *pre, gfp_t gfp)
 {
-	struct wq_key *k = NULL;
+	struct wq_key *k;
 
-	if (pre && pre->key) {
-		k = pre->key;
-		pre->key = NULL;
-	} else if (q->recycled && op->len <= WQ_MIN_ROOM) {
+	if (q->recycled && op->len <= WQ_MIN_ROOM) {
 		k = wq_key_of(q->recycled);
 		q->recycled = k->entry.next_freed;
 		q->nr_recycled--;
 	} else {
-		k = wq_key_alloc(q->prefix, op->len, gfp);
+		if (pre && pre->key) {
+			k = pre->key;
+			pre->key = NULL;
+		} else {
+			k = wq_key_alloc(&q->mem, q->prefix, op->len, gfp);
+		}
+		if (!k)
+			return NULL;
+		q->mem.bytes += wq_entry_bytes(q, op->len);
 	}
-	if (k)
-		wq_key_init(k, q->prefix, op->hash, op->key, op->len);
+	wq_key_init(k, q->prefix, op->hash, op->key, op->len);
 	return k;
 }
 
@@ -124,7 +128,6 @@ static __always_inline int wq_enter(struct wq_cs *cs, const struct wq_op *op,
 	ret = wq_table_insert(&q->table, &k->entry, pre ? &pre->bucket : NULL, gfp);
 	if (ret)
 		goto err_leave;
-	q->key_bytes += wq_key_bytes(q->prefix, op->len);
 	*ep = &k->entry;
 	return 0;
 

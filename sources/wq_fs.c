@@ -14,8 +14,8 @@
  * in between (rename_lock), the second time with that lock.  The parents of a dentry cannot go away
  * before the grace period of RCU.
  *
- * Events come from tasks that hold locks of the file system.  The handler allocates with GFP_ATOMIC
- * alone (in wq_add()), and takes nothing but rename_lock and the locks of wq.
+ * Events come from tasks that hold locks of the file system.  The handler does not wait for memory,
+ * and takes nothing but rename_lock and the locks of wq.
  *
  * Lifetime: the group has a reference of the source and one of each mark, and fs_source is freed
  * with the group.  fs_source.s is NULL from the detach on.  It is used under RCU, and the detach

@@ -323,9 +323,11 @@ static void pass_on_routes(struct work_struct *work)
 
 static int watch_routes(struct net_source *src)
 {
+	/* Charged as the source is. */
+	static const struct wq_params params = { .account = true };
 	int ret;
 
-	src->routes = wq_create(NULL);
+	src->routes = wq_create(&params);
 	if (IS_ERR(src->routes)) {
 		ret = PTR_ERR(src->routes);
 		src->routes = NULL;

@@ -20,6 +20,7 @@ struct heap_test {
 	struct wq_entry entries[HEAP_ENTRIES];
 	/* the model: the entries of the heap, sorted by time */
 	struct wq_heap_slot sorted[HEAP_ENTRIES];
+	struct wq_mem mem;
 	u32 count;
 	u32 step;
 	struct verdict verdict;
@@ -53,6 +54,7 @@ static int heap_init(struct kunit *test)
 
 	if (!t)
 		return -ENOMEM;
+	t->h.vec.mem = &t->mem;
 	test->priv = t;
 	return 0;
 }
@@ -66,6 +68,7 @@ static void heap_exit(struct kunit *test)
 	while (t->h.count)
 		wq_heap_remove(&t->h, slot_at(&t->h, 0)->entry);
 	wq_vec_free(&t->h.vec);
+	KUNIT_EXPECT_EQ(test, t->mem.bytes, 0);
 	vfree(t);
 }
 

@@ -470,7 +470,7 @@ static void a_queue_whose_bytes_suffice_for_one_longest_key_is_writable(struct k
 	struct wq_consumer *c = consumer_open(queue(test));
 
 	KUNIT_ASSERT_NOT_NULL(test, c);
-	queue(test)->share.most = queue(test)->key_bytes + WQ_MAX_KEY_BYTES;
+	queue(test)->share.most = queue(test)->mem.bytes + WQ_MAX_ADD_BYTES;
 	KUNIT_EXPECT_TRUE(test, queue_poll(queue(test), c) & EPOLLOUT);
 	queue(test)->share.most = U64_MAX;
 	consumer_close(c);

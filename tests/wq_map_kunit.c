@@ -3,6 +3,9 @@
 #include "wq_kunit.h"
 #include "wq_kunit_internals.h"
 
+/* The memory of a queue that charges no cgroup. */
+static const struct wq_mem none;
+
 static int map_init(struct kunit *test)
 {
 	int ret = fixture_init(test, sizeof(struct fixture));
@@ -97,7 +100,7 @@ static void destroy_changes_the_counter_of_each_dirty_key(struct kunit *test)
 static void counters_are_used_evenly(struct kunit *test)
 {
 	u32 n = 500 * WQ_MAP_COUNTERS, least = U32_MAX, most = 0, i;
-	struct wq_counters *m = wq_counters_new(GFP_KERNEL);
+	struct wq_counters *m = wq_counters_new(&none, GFP_KERNEL);
 	u32 *counters;
 
 	KUNIT_ASSERT_NOT_NULL(test, m);
@@ -118,7 +121,7 @@ static void counters_are_used_evenly(struct kunit *test)
 /* Each map has a secret: the hashes of two queues differ in any case, so they are the same here. */
 static void counter_of_a_hash_differs_from_map_to_map(struct kunit *test)
 {
-	struct wq_counters *one = wq_counters_new(GFP_KERNEL), *two = wq_counters_new(GFP_KERNEL);
+	struct wq_counters *one = wq_counters_new(&none, GFP_KERNEL), *two = wq_counters_new(&none, GFP_KERNEL);
 	unsigned int same = 0;
 	u32 i;
 
@@ -136,7 +139,7 @@ static void counter_of_a_hash_differs_from_map_to_map(struct kunit *test)
 
 static void a_counter_that_wraps_changes_the_generation(struct kunit *test)
 {
-	struct wq_counters *m = wq_counters_new(GFP_KERNEL);
+	struct wq_counters *m = wq_counters_new(&none, GFP_KERNEL);
 	u32 before, counter;
 
 	KUNIT_ASSERT_NOT_NULL(test, m);
@@ -153,7 +156,7 @@ static void a_counter_that_wraps_changes_the_generation(struct kunit *test)
 
 static void a_generation_that_wraps_stays_0(struct kunit *test)
 {
-	struct wq_counters *m = wq_counters_new(GFP_KERNEL);
+	struct wq_counters *m = wq_counters_new(&none, GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, m);
 	m->page->generation = U32_MAX;

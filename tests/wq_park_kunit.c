@@ -220,7 +220,7 @@ static void reason_counts_as_memory_of_the_queue(struct kunit *test)
 	run(test, "a");
 	give_up(test, "a", EIO, "text");
 	with = stats(test)->memory;
-	KUNIT_EXPECT_EQ(test, with - before, sizeof(struct wq_reason));
+	KUNIT_EXPECT_EQ(test, with - before, kmalloc_size_roundup(sizeof(struct wq_reason)));
 	kick(test, "a");
 	run(test, "a");
 	KUNIT_EXPECT_EQ(test, stats(test)->memory, before);

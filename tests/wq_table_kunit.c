@@ -28,6 +28,7 @@ struct model {
 	struct wq_table t;
 	struct rnd_state rnd;
 	u32 count;
+	struct wq_mem mem;
 	u64 empty;			/* memory of the table without entries */
 	u32 peeks, seen;		/* look-ups without the lock, and how many have seen anything */
 	DECLARE_BITMAP(spilled, KEYS);	/* chains that have entries in the tree */
@@ -48,7 +49,7 @@ static int table_init(struct kunit *test)
 		return -ENOMEM;
 	prandom_seed_state(&m->rnd, 1);
 	test->priv = m;
-	if (wq_table_init(&m->t, GFP_KERNEL))
+	if (wq_table_init(&m->t, &m->mem, GFP_KERNEL))
 		return -ENOMEM;
 	m->empty = wq_table_bytes(&m->t);
 	return 0;
@@ -62,6 +63,7 @@ static void table_exit(struct kunit *test)
 	if (!m)
 		return;
 	wq_table_destroy(&m->t);
+	KUNIT_EXPECT_EQ(test, m->mem.bytes, 0);
 	for (n = 0; n < KEYS; n++)
 		kfree(m->keys[n].k);
 	vfree(m);
@@ -240,6 +242,7 @@ static void check_structure(struct model *m)
 		    segs * WQ_SEG_BYTES +
 		    (t->chained + t->spilled + t->nr_spare) * sizeof(struct wq_bucket),
 		    "memory of the table");
+	expect_same(&m->verdict, m->mem.bytes, wq_table_bytes(t), "memory that is counted");
 }
 
 /* 100,000 steps over keys. */

@@ -269,6 +269,9 @@ void wq_limiter_free(struct wq_limiter *l);
  *	has a touch operation.
  * @max_retries: how many failures of a key in a row are retried; the next one parks the key.  0:
  *	all of them.  At most WQ_MAX_RETRIES
+ * @account: charge the memory of the queue and of all of its keys to the memory cgroup of the
+ *	caller, as with GFP_KERNEL_ACCOUNT.  Adds do not use the reserves for GFP_ATOMIC then.
+ *	Otherwise the memory is charged to no cgroup, but for keys that a process adds
  */
 struct wq_params {
 	const char *name;
@@ -285,6 +288,7 @@ struct wq_params {
 	s64 lease;
 	bool no_map;
 	unsigned int max_retries;
+	bool account;
 	/* private: of a queue that a process creates */
 	s64 slack;
 };

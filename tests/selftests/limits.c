@@ -443,6 +443,64 @@ TEST_F(limits, quota_of_a_user_namespace_is_its_creators)
 	ASSERT_EQ(30, queues_of_a_namespace_of(0, "0 100000 65536"));
 }
 
+/* ---- queues that have ended ---- */
+
+/* The limits of a user, and the part that is charged. */
+static struct wq_info info_of(uid_t uid)
+{
+	struct wq_info *shm = shared(sizeof(*shm)), info;
+	pid_t pid = geteuid() == uid ? child() : user(uid, OTHERS, 0);
+
+	if (!pid)
+		_exit(!!q_info(q_dev(O_RDWR), shm));
+	info = reap(pid) ? (struct wq_info){ .charged_queues = -1 } : *shm;
+	munmap(shm, sizeof(*shm));
+	return info;
+}
+
+static bool is_charged(uid_t uid, __u32 queues, __u64 keys, __u64 least_bytes, __u64 most_bytes)
+{
+	struct wq_info info = info_of(uid);
+
+	return equal("queues", queues, info.charged_queues) &
+	       equal("keys", keys, info.charged_keys) &
+	       within("bytes", least_bytes, most_bytes, info.charged_bytes);
+}
+
+static int dead_queues(void)
+{
+	int q[2], wait[2];
+
+	/* a queue that has ended counts as long as the file of a wait keeps it, its keys do not */
+	for (int i = 0; i < 2; i++) {
+		q[i] = q_private(1000);
+		CHECK(q_add(q[i], "k") == 1);
+		wait[i] = q_wait(q[i], "k", 0);
+		CHECK(wait[i] >= 0);
+	}
+	CHECK(q_private(1) == -ENOSPC);
+	CHECK(is_charged(BOB, 2, 2000, 2 << 18, 2 << 19));
+	close(q[0]);
+	CHECK(is_charged(BOB, 2, 1000, (1 << 18) + 2048, 1 << 19));
+	CHECK(q_private(1) == -ENOSPC);
+	close(q[1]);
+	CHECK(is_charged(BOB, 2, 0, 2 * 2048, 64 << 10));
+	CHECK(q_private(1) == -ENOSPC);
+	CHECK(wait_result(wait[0]) == WQ_END_OF_QUEUE);
+	close(wait[0]);
+	CHECK(is_charged(BOB, 1, 0, 2048, 32 << 10));
+	CHECK(open_status(q_private(1)) == 0);
+	close(wait[1]);
+	CHECK(is_charged(BOB, 0, 0, 0, 0));
+	return 0;
+}
+
+TEST_F(limits, queue_that_has_ended_counts_until_the_last_wait_is_closed)
+{
+	ASSERT_EQ(0, write_file(USER_QUEUES, "2"));
+	ASSERT_EQ(0, run_as(BOB, dead_queues));
+}
+
 TEST(info_reports_the_queues_and_keys_charged_to_the_user)
 {
 	struct wq_info before, after;

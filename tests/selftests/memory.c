@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The memory of a queue or key is charged to the memory cgroup of the process that creates the
- * queue or adds the key, and uncharged when it is freed. A cgroup without memory does not
- * affect other cgroups.
+ * The memory of a queue and of its keys is charged to the memory cgroup of the process that creates
+ * the queue, also if another process adds the keys, and uncharged when it is freed. A cgroup without memory does not
+ * affect other cgroups. The limit user_bytes counts all of this memory.
  */
 #include "wq_memory.h"
 #include "wq_users.h"
@@ -13,7 +13,7 @@ FIXTURE_SETUP(memory)
 {
 	if (!group_new())
 		SKIP(return, "no memory controller of cgroup v2");
-	self->q = q_private(1000000);
+	self->q = q_of_group(1000000, 0);
 	ASSERT_LE(0, self->q);
 }
 
@@ -42,21 +42,16 @@ static int add_keys(int q, int n, int *added)
 	return 0;
 }
 
-TEST_F(memory, add_charges_the_cgroup_of_the_caller)
+TEST_F(memory, add_charges_the_cgroup_of_the_maker_of_the_queue)
 {
 	enum { KEYS = 50000 };
-	int *added = shared(sizeof(*added));
+	int added, q = q_private(1000000);
 	long long before = charged(), after;
-	pid_t pid = child();
+	pid_t pid;
 
-	if (!pid) {
-		if (write_file(CGROUP "/cgroup.procs", "0"))
-			_exit(255);
-		_exit(-add_keys(self->q, KEYS, added));
-	}
-	/* another process created the queue: the process that adds is charged */
-	ASSERT_EQ(0, reap(pid));
-	ASSERT_EQ(KEYS, *added);
+	/* this process is not in the group */
+	ASSERT_EQ(0, add_keys(self->q, KEYS, &added));
+	ASSERT_EQ(KEYS, added);
 	after = charged();
 	ASSERT_LT(KEYS * 64LL, after - before);
 	ASSERT_GT(KEYS * 512LL, after - before);
@@ -67,32 +62,40 @@ TEST_F(memory, add_charges_the_cgroup_of_the_caller)
 		ASSERT_LT(0, q_cancel(self->q, key));
 	}
 	ASSERT_EQ(0, q_stat(self->q).keys);
+	ASSERT_EVENTUALLY(settled() < 128 << 10);
+
+	/* nor does a process in the group pay for the keys of another's queue */
+	pid = member();
+	if (!pid)
+		_exit(-add_keys(q, KEYS, &added));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(KEYS, q_stat(q).ready);
+	ASSERT_EVENTUALLY(settled() < 128 << 10);
+	close(q);
 }
 
-TEST_F(memory, add_beyond_the_cgroup_limit_fails_and_loses_no_key)
+TEST_F(memory, add_beyond_the_cgroup_limit_of_the_maker_fails_and_loses_and_kills_nothing)
 {
-	int *added = shared(sizeof(*added));
-	pid_t pid;
-	int ret;
+	pid_t pid = member();
+	int added;
 
-	ASSERT_EQ(0, write_file(CGROUP "/memory.max", "8388608"));
-	pid = child();
 	if (!pid) {
-		if (write_file(CGROUP "/cgroup.procs", "0"))
-			_exit(255);
-		_exit(-add_keys(self->q, 1000000, added));
+		pause();
+		_exit(1);
 	}
-	/* where the kernel can't fail an allocation, it kills a process of the group */
-	ret = reap(pid);
-	ASSERT_TRUE(ret == ENOMEM || ret == 1000 + SIGKILL) {
-		TH_LOG("exit status %d", ret);
-	}
-	ASSERT_LT(1000, *added);
-	ASSERT_LE(*added, q_stat(self->q).ready);
-	ASSERT_GE(*added + 100, q_stat(self->q).ready);
-	if (ret == ENOMEM)
-		ASSERT_EQ(*added, q_stat(self->q).adds);
-	ASSERT_EQ(1, q_add(self->q, "from another group"));
+	ASSERT_EQ(0, write_file(CGROUP "/memory.max", "8388608"));
+	ASSERT_EQ(-ENOMEM, add_keys(self->q, 1000000, &added));
+	ASSERT_LT(1000, added);
+	ASSERT_EQ(added, q_stat(self->q).ready);
+	ASSERT_EQ(added, q_stat(self->q).adds);
+	/* it takes nothing beyond the limit */
+	ASSERT_GE(8388608, charged());
+	ASSERT_EQ(0, read_field(CGROUP "/memory.events", "oom_kill"));
+	ASSERT_TRUE(alive(pid));
+	kill(pid, SIGKILL);
+	reap(pid);
+	ASSERT_EQ(0, write_file(CGROUP "/memory.max", "max"));
+	ASSERT_EQ(1, q_add(self->q, "now there is room"));
 }
 
 #define SLACK	(128 << 10)
@@ -177,7 +180,7 @@ TEST_F_TIMEOUT(memory, stat_memory_equals_the_cgroup_charge_until_the_keys_leave
 	/* its pages are charged to this process */
 	memset(tokens, 1, KEYS * sizeof(*tokens));
 	for (int i = 0; i < ARRAY_SIZE(how); i++) {
-		int q = q_open_lease("", 1000000, how[i].lease);
+		int q = q_of_group(1000000, how[i].lease);
 		long long reported = -q_stat(q).memory, paid = -settled();
 		pid_t pid = member();
 
@@ -188,8 +191,6 @@ TEST_F_TIMEOUT(memory, stat_memory_equals_the_cgroup_charge_until_the_keys_leave
 		paid += settled();
 		/* the key, its entry in the table, and the slot in the heap if it is delayed */
 		ASSERT_LT(KEYS * (48LL + how[i].len + 8), reported);
-		/* each object has a pointer to its cgroup */
-		reported += KEYS * 8LL;
 		ASSERT_TRUE(paid > reported - SLACK && paid < reported + SLACK) {
 			TH_LOG("%d: stat reports %lld, charged are %lld", i, reported, paid);
 		}
@@ -206,7 +207,7 @@ TEST_F_TIMEOUT(memory, stat_memory_equals_the_cgroup_charge_until_the_keys_leave
 TEST_F(memory, shutdown_and_close_uncharge_the_cgroup)
 {
 	for (int i = 0; i < 3; i++) {
-		int q = q_private(1000000);
+		int q = q_of_group(1000000, 0);
 		pid_t pid = member();
 
 		if (!pid)
@@ -264,6 +265,10 @@ TEST_F(memory, add_array_is_charged_during_the_call)
 	long long before, peak;
 	pid_t pid;
 
+	/* a group that this process was never in */
+	close(self->q);
+	self->q = q_private(1000000);
+	ASSERT_EVENTUALLY(group_new());
 	if (read_number(CGROUP "/memory.peak") < 0)
 		SKIP(return, "no memory.peak in this kernel");
 	/* all keys fail: none is stored */
@@ -409,6 +414,165 @@ TEST_F(memory, keys_outlive_their_cgroup)
 	ASSERT_EQ(0, mkdir(CGROUP, 0755));
 }
 
+/* ---- charged_bytes ---- */
+
+/* Each makes some MB of memory in one way, or returns an error. */
+
+static int plain_keys(void)
+{
+	return add_many(q_private(100000), READY, 30000, 8);
+}
+
+static int long_keys(void)
+{
+	return add_many(q_private(100000), READY, 3000, 1000);
+}
+
+static int delayed_keys(void)
+{
+	return add_many(q_private(100000), DELAYED, 30000, 8);
+}
+
+/* Each key is a group. */
+static int groups_of_one_key(void)
+{
+	struct wq_attrs op = {
+		.size = sizeof(op), .order = WQ_ORDER_DELIMITER, .order_arg = '/',
+		.max_keys = 100000,
+	};
+	int q = q_dev(O_RDWR);
+
+	return verb(q, WQ_IOC_OPEN, &op) ?: add_many(q, READY, 15000, 8);
+}
+
+static int parked_keys(void)
+{
+	struct wq_reason_rec reason = reason_of(EIO,
+		"0123456789012345678901234567890123456789012345678901234567890123");
+	int q = q_private(100000), ret = add_many(q, READY, 10000, 8);
+	struct item it;
+
+	while (!ret && !(ret = q_get(q, &it, 0)))
+		ret = q_done_reason(q, &it, WQ_OUTCOME_GIVE_UP, &reason) < 0;
+	return ret == -EAGAIN ? 0 : 1;
+}
+
+static int mapped_queues(void)
+{
+	for (int i = 0; i < 200; i++) {
+		struct wq_control args = { .size = sizeof(args) };
+		int q = q_private(1), map = verb(q, WQ_IOC_MAP, &args);
+
+		if (map < 0)
+			return 1;
+		close(map);
+	}
+	return 0;
+}
+
+static int named_queues(void)
+{
+	char name[WQ_NAME_MAX];
+
+	for (int i = 0; i < 200; i++) {
+		snprintf(name, sizeof(name), "bytes-%d", i);
+		close(q_open(name, O_RDWR, CREATE, 0600, 1));
+	}
+	return 0;
+}
+
+static int dead_queues(void)
+{
+	for (int i = 0; i < 200; i++) {
+		struct wq_attrs op = {
+			.size = sizeof(op), .order = i % 2 ? WQ_ORDER_PRIORITY : WQ_ORDER_PREFIX,
+			.order_arg = 1,
+		};
+		int q = q_dev(O_RDWR);
+
+		if (verb(q, WQ_IOC_OPEN, &op) || q_add(q, "k") != 1 || q_wait(q, "k", 0) < 0)
+			return 1;
+		close(q);
+	}
+	return 0;
+}
+
+/*
+ * The memory that the group is charged for; -1: it failed.  *counted receives charged_bytes.  The
+ * user's files are charged to the group, too, but no quota of bytes counts them.
+ */
+static long long real_bytes(int (*fill)(void), long long *counted)
+{
+	struct { int stage; __u64 counted; } *s = shared(sizeof(*s));
+	long long real = -1;
+	pid_t pid = member();
+
+	if (!pid) {
+		struct wq_info info;
+		int dev = q_dev(O_RDWR);
+
+		if (setresuid(ALICE, ALICE, ALICE))
+			_exit(1);
+		/* memory of its own that the calls need */
+		free(malloc(1 << 20));
+		if (!pass(&s->stage, 1) || fill() || q_info(dev, &info))
+			_exit(1);
+		s->counted = info.charged_bytes;
+		pass(&s->stage, 3);
+		_exit(0);
+	}
+	if (EVENTUALLY(__atomic_load_n(&s->stage, __ATOMIC_ACQUIRE) == 1 || !alive(pid)) &&
+	    alive(pid)) {
+		real = -present();
+		__atomic_store_n(&s->stage, 2, __ATOMIC_RELEASE);
+		while (alive(pid) && __atomic_load_n(&s->stage, __ATOMIC_ACQUIRE) != 3)
+			sleep_ms(1);
+		real += present();
+		*counted = s->counted;
+		__atomic_store_n(&s->stage, 4, __ATOMIC_RELEASE);
+	}
+	if (reap(pid))
+		real = -1;
+	munmap(s, sizeof(*s));
+	return real;
+}
+
+TEST_F_TIMEOUT(memory, charged_bytes_of_a_user_count_all_memory, 180)
+{
+	static const struct {
+		const char *name;
+		int (*fill)(void);
+	} how[] = {
+		{ "plain keys", plain_keys }, { "long keys", long_keys },
+		{ "delayed keys", delayed_keys }, { "groups of one key", groups_of_one_key },
+		{ "parked keys", parked_keys }, { "mapped queues", mapped_queues },
+		{ "named queues", named_queues }, { "dead queues", dead_queues },
+	};
+	struct rlimit files = { 4096, 4096 };
+	struct stat device;
+
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &files));
+	ASSERT_EQ(0, stat(WQ_DEVICE, &device));
+	ASSERT_EQ(0, chmod(WQ_DEVICE, 0666));
+	for (int i = 0; i < ARRAY_SIZE(how); i++) {
+		long long counted = 0, real = real_bytes(how[i].fill, &counted);
+
+		COMMENT("%s: %lld KiB, counted are %lld KiB\n", how[i].name, real >> 10,
+			counted >> 10);
+		EXPECT_LT(1 << 20, real);
+		/* the allocator's slabs are a bit larger than what is in them */
+		EXPECT_LT(real * 95 / 100, counted);
+		EXPECT_GT(real * 12 / 10 + (1 << 20), counted);
+		for (int n = 0; n < 200; n++) {
+			char name[WQ_NAME_MAX];
+
+			snprintf(name, sizeof(name), "bytes-%d", n);
+			q_unlink(name);
+		}
+	}
+	chmod(WQ_DEVICE, device.st_mode & 07777);
+}
+
 /* ---- a group that has no more memory ---- */
 
 struct run {
@@ -506,9 +670,8 @@ TEST_F_TIMEOUT(memory, cgroup_without_memory_does_not_stop_other_cgroups, 120)
 	}
 	EXPECT_LT(5000, run->inside);
 	EXPECT_EQ(0, reap(else_));
-	/* its private queue was freed with it; the named queue still has its keys */
-	EXPECT_GT(12 << 20, at_limit);
-	EXPECT_LT(4 << 20, at_limit);
+	/* its private queue was freed with it; the named queue has its keys, and another maker */
+	EXPECT_GT(4 << 20, at_limit);
 	rounds = run->rounds;
 	EXPECT_LT(10, rounds);
 	ASSERT_EVENTUALLY(run->rounds > rounds + 20 || !alive(worker));

@@ -802,7 +802,9 @@ static int bytes_of_a_user(void)
 	CHECK(poll(&out, 1, 0) == 0);
 	CHECK(q_add(b, "of another queue") == -ENOSPC);
 	CHECK(!q_info(fd, &info));
-	CHECK(info.charged_bytes == 1 << 20 && info.user_bytes == 1 << 20);
+	/* each queue takes 256 KiB at a time, and some memory for itself */
+	CHECK(info.charged_bytes > 3 << 18 && info.charged_bytes <= 1 << 20);
+	CHECK(info.user_bytes == 1 << 20);
 	/* what a queue no longer uses, another one can have, and no more */
 	for (left = n; !q_get_array(a, &keys, 0, 0); left -= keys.count) {
 		CHECK(!q_done_array(a, &keys) && !q_info(fd, &info));

@@ -3,6 +3,7 @@
  * Sources: WQ_IOC_SOURCE, and the kind "fs".
  */
 #define _GNU_SOURCE
+#include "wq_memory.h"
 #include "wq_source_fs.h"
 #include "wq_users.h"
 
@@ -509,6 +510,57 @@ TEST_F(source, a_full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 	EXPECT_TRUE(next_is(q, "/"));
 	EXPECT_TRUE(none_is_left(q));
 	close(q);
+}
+
+/* Makes files with long names from one number on. */
+static void put_many(int from, int n)
+{
+	char name[201];
+
+	for (int i = from; i < from + n; i++) {
+		int fd;
+
+		snprintf(name, sizeof(name), "%0200d", i);
+		fd = open(name, O_WRONLY | O_CREAT, 0600);
+		close(fd);
+	}
+}
+
+/* This process, which changes the files, is not in the group. */
+TEST_F(source, keys_are_charged_to_the_cgroup_of_the_queues_maker_and_a_limit_leaves_a_mark)
+{
+	long long before, after;
+	char limit[24];
+	int q;
+
+	if (!group_new())
+		SKIP(return, "no memory controller of cgroup v2");
+	q = q_of_group(100000, 0);
+	ASSERT_LE(0, q);
+	ASSERT_LT(0, attach_fs(q, &self->fs, 0));
+	before = present();
+	put_many(0, 2000);
+	ASSERT_EQ(2000, q_stat(q).ready);
+	after = present();
+	EXPECT_LT(2000 * 250LL, after - before);
+	EXPECT_GT(2000 * 500LL, after - before);
+
+	snprintf(limit, sizeof(limit), "%lld", after + (256 << 10));
+	ASSERT_EQ(0, write_file(CGROUP "/memory.max", limit));
+	put_many(2000, 4000);
+	EXPECT_GE(after + (256 << 10), charged());
+	EXPECT_GT(5000, q_stat(q).ready);
+	EXPECT_LT(0, first(q).failed);
+	EXPECT_EQ(WQ_SOURCE_MARKED, first(q).state);
+	EXPECT_EQ(0, read_field(CGROUP "/memory.events", "oom_kill"));
+	/* with memory, the rescan key stands for what failed */
+	ASSERT_EQ(0, write_file(CGROUP "/memory.max", "max"));
+	ASSERT_EVENTUALLY(!first(q).state);
+	EXPECT_EQ(1, first(q).rescans);
+	EXPECT_TRUE(q_query(q, "/") & WQ_KEY_READY);
+	close(q);
+	ASSERT_EVENTUALLY(settled() < 128 << 10);
+	EXPECT_TRUE(EVENTUALLY(!rmdir(CGROUP)));
 }
 
 TEST_F(source, detach_of_a_source_that_waits_for_room_drops_its_mark)

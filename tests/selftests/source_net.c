@@ -6,6 +6,7 @@
  * it the tests are skipped.
  */
 #define _GNU_SOURCE
+#include "wq_memory.h"
 #include "wq_sources.h"
 #include "wq_test.h"
 
@@ -51,6 +52,28 @@ TEST_F(net, attach_checks_its_tables)
 	EXPECT_EQ(-EINVAL, attach_op(self->q, &op, "net", &args, sizeof(args)));
 	EXPECT_LT(0, attach_net(self->q, 0));
 	EXPECT_STREQ("net", first(self->q).kind);
+}
+
+/* With the queue in which its routes wait. */
+TEST_F(net, a_source_is_charged_to_the_cgroup_of_the_queues_maker_with_all_of_its_memory)
+{
+	enum { SOURCES = 40 };
+	long long before, after;
+	int q;
+
+	if (!group_new())
+		SKIP(return, "no memory controller of cgroup v2");
+	q = q_of_group(1000, 0);
+	ASSERT_LE(0, q);
+	before = present();
+	for (int i = 0; i < SOURCES; i++)
+		ASSERT_LT(0, attach_net(q, 0));
+	after = present();
+	COMMENT("%lld bytes each\n", (after - before) / SOURCES);
+	EXPECT_LT(SOURCES * (16LL << 10), after - before);
+	close(q);
+	ASSERT_EVENTUALLY(settled() < 128 << 10);
+	EXPECT_TRUE(EVENTUALLY(!rmdir(CGROUP)));
 }
 
 TEST_F(net, links_addresses_neighbours_and_routes_are_keys)

@@ -23,6 +23,22 @@ static inline bool group_new(void)
 	return !mkdir(CGROUP, 0755) && charged() >= 0;
 }
 
+/* From here on the caller is in the group, or not. */
+static inline int group_enter(bool in)
+{
+	return write_file(in ? CGROUP "/cgroup.procs" : ROOT "/cgroup.procs", "0");
+}
+
+/* A private queue that was made in the group, for the caller, which is not in the group. */
+static inline int q_of_group(__u32 max_keys, __s64 lease)
+{
+	int q = group_enter(true);
+
+	if (!q)
+		q = q_open_lease("", max_keys, lease);
+	return group_enter(false) ?: q;
+}
+
 /* A child in the group. */
 static inline pid_t member(void)
 {

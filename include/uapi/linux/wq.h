@@ -287,13 +287,14 @@ struct wq_keys {
  * @max_array: out, the kernel's WQ_MAX_ARRAY
  * @max_keys: out, the kernel's WQ_MAX_KEYS
  * @user_queues: out, how many queues a user may have
- * @charged_queues: out, how many queues the user has, also private and unlinked ones that are open
+ * @charged_queues: out, how many queues the user has, also private and unlinked ones that are
+ *	open, and those that have ended if the file of a wait for them is open
  * @user_keys: out, the limit on the sum of max_keys of all queues of a user
  * @charged_keys: out, that sum, however many keys the queues hold
  * @user_waits: out, how many waits a user may have, see WQ_IOC_WAIT
  * @charged_waits: out, how many waits the user has
- * @user_bytes: out, how many bytes the keys of a user may take.  Keys of queues that a process with
- *	CAP_SYS_RESOURCE created do not count
+ * @user_bytes: out, how many bytes of memory the queues of a user and their keys may take.  Queues
+ *	that a process with CAP_SYS_RESOURCE created do not count
  * @charged_bytes: out, how many they take, and up to 768 KiB more for each queue
  *
  * Errors of WQ_IOC_INFO:
@@ -501,8 +502,9 @@ struct wq_limiter_spec {
  *             overrides permissions.  A file of wqueue: it is not open for reading
  *  EROFS      the queue would be created, and the file system is read-only
  *  ENOSPC     the set of names has as many queues as its mount option allows, the user has
- *             user_queues queues, or the sum of their max_keys would exceed user_keys (see struct
- *             wq_info).  CAP_SYS_RESOURCE overrides the last two
+ *             user_queues queues, the sum of their max_keys would exceed user_keys, or their memory
+ *             would exceed user_bytes (see struct wq_info).  CAP_SYS_RESOURCE overrides the limits
+ *             of a user
  *  EMFILE, ENFILE  a directory: the process or the system has as many open files as its limit
  *             allows
  *  ENOMEM     there is not enough memory
@@ -570,7 +572,7 @@ struct wq_attrs {
  *  ESHUTDOWN  the queue is shut down
  *  EHOSTDOWN  adds are paused, see WQ_IOC_PAUSE.  An add of a key that is dirty fails, too
  *  EBUSY      the key is disabled, see WQ_DO_DISABLE
- *  ENOSPC     the key is new, and the queue holds max_keys keys, or its user's keys user_bytes
+ *  ENOSPC     the key is new, and the queue holds max_keys keys, or its user's memory user_bytes
  *  ENOMEM     there is not enough memory for the key or for its delay
  *
  * Errors of WQ_IOC_ADD for the call.  keys.count keys were handled, 0 of them unless the error is
@@ -1235,8 +1237,7 @@ struct wq_map_page {
  *
  * The map shows when keys are handed out or canceled, also keys of other producers, to each process
  * that may add keys or has the descriptor.  It shows keys by their counters, which a secret of the
- * map determines.  The page is charged to the memory cgroup of the process that makes the first
- * call.
+ * map determines.  The page is charged as the queue is.
  *
  * Errors of WQ_IOC_MAP:
  *  EINVAL      @flags or @timeout is not 0

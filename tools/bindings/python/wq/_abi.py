@@ -841,13 +841,14 @@ class Info:
     max_array: out, the kernel's WQ_MAX_ARRAY
     max_keys: out, the kernel's WQ_MAX_KEYS
     user_queues: out, how many queues a user may have
-    charged_queues: out, how many queues the user has, also private and unlinked ones that are open
+    charged_queues: out, how many queues the user has, also private and unlinked ones that are open,
+        and those that have ended if the file of a wait for them is open
     user_keys: out, the limit on the sum of max_keys of all queues of a user
     charged_keys: out, that sum, however many keys the queues hold
     user_waits: out, how many waits a user may have, see WQ_IOC_WAIT
     charged_waits: out, how many waits the user has
-    user_bytes: out, how many bytes the keys of a user may take. Keys of queues that a process with
-        CAP_SYS_RESOURCE created do not count
+    user_bytes: out, how many bytes of memory the queues of a user and their keys may take. Queues
+        that a process with CAP_SYS_RESOURCE created do not count
     charged_bytes: out, how many they take, and up to 768 KiB more for each queue
     """
 

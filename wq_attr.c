@@ -155,7 +155,7 @@ int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
 		if (set & r->bit && !value && r->initial)
 			return -EINVAL;
 	}
-	if (!q->user)
+	if (!q->of_process)
 		return -EPERM;
 	for_each_value(r)
 		if (set & r->bit && r->change == LEASED && !q->leased &&
@@ -167,8 +167,7 @@ int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
 /* WQ_ATTR_* of the attributes that WQ_IOC_SET can change in this queue. */
 u32 wq_attr_changeable(const struct wq *q)
 {
-	/* A queue without a user belongs to a kernel module. */
-	if (!q->user)
+	if (!q->of_process)
 		return 0;
 	return ruled(ALWAYS) | (q->leased ? ruled(LEASED) : 0);
 }

@@ -98,9 +98,27 @@ static int wq_set_acl(struct mnt_idmap *idmap, WQ_ACL_OWNER *owner, struct posix
 #define wq_set_acl	NULL
 #endif
 
+/* Charge the new owner of a queue, before anything changes. */
+static int charge_owner(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr)
+{
+	struct inode *inode = d_inode(dentry);
+	const struct user_namespace *ns = inode->i_sb->s_user_ns;
+	struct wq *q = inode->i_private;
+	int ret;
+
+	/* A directory has no queue. */
+	if (!q || !q->of_process || !(attr->ia_valid & ATTR_UID))
+		return 0;
+	ret = setattr_prepare(idmap, dentry, attr);
+	if (ret || !i_uid_needs_update(idmap, attr, inode))
+		return ret;
+	return wq_give(q, from_vfsuid(idmap, i_user_ns(inode), attr->ia_vfsuid), ns);
+}
+
+/* The caller holds the lock of the inode, so the owner and the charged user change together. */
 static int wq_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr)
 {
-	int ret = simple_setattr(idmap, dentry, attr);
+	int ret = charge_owner(idmap, dentry, attr) ?: simple_setattr(idmap, dentry, attr);
 
 	if (!ret && attr->ia_valid & ATTR_MODE)
 		ret = wq_acl_chmod(idmap, dentry);
@@ -204,8 +222,8 @@ static int wq_dir_unlink(struct inode *dir, struct dentry *dentry)
 {
 	struct wq *q = d_inode(dentry)->i_private;
 
-	/* A queue without a user belongs to a kernel module. */
-	if (!q->user)
+	/* That of a kernel module is not the processes'. */
+	if (!q->of_process)
 		return -EPERM;
 	set_remove(dir, dentry);
 	return 0;

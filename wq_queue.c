@@ -13,6 +13,7 @@
  * because a task that holds a mutex, or on PREEMPT_RT any other lock, can be throttled by its
  * cgroup's cpu.max, and would hold up other users.
  */
+#include <linux/capability.h>
 #include <linux/export.h>
 #include <linux/hrtimer.h>
 #include <linux/overflow.h>
@@ -318,6 +319,53 @@ void wq_unpin_counted(struct wq *q)
 {
 	uncount(q);
 	wq_unpin(q);
+}
+
+static int give_try(struct wq *q, struct wq_user **spare, bool exempt)
+{
+	struct wq_cs cs;
+	int ret;
+
+	wq_lock(&cs, q);
+	ret = wq_user_transfer(&q->user, spare, q->max_keys, &q->share, q->mem.bytes, exempt);
+	wq_unlock(&cs);
+	return ret;
+}
+
+/**
+ * wq_give() - charge another owner for a queue
+ * @q: the queue, which a process made
+ * @owner: the new owner
+ * @ns: the user namespace of its file system
+ *
+ * Its memory stays charged to the memory cgroup of its maker.
+ *
+ * Return: 0; -ENOMEM; -EDQUOT: the new owner's quota is used up, and the caller does not have
+ * CAP_SYS_RESOURCE.
+ */
+int wq_give(struct wq *q, kuid_t owner, const struct user_namespace *ns)
+{
+	struct wq_user *spare = wq_user_alloc_owner(owner, ns);
+	int ret;
+
+	if (!spare)
+		return -ENOMEM;
+	ret = give_try(q, &spare, false);
+	if (ret == -EDQUOT && capable(CAP_SYS_RESOURCE))
+		ret = give_try(q, &spare, true);
+	wq_user_free(spare);
+	return ret;
+}
+
+/* Charge a queue for one more key, also beyond the limit of its user. */
+void wq_force_bytes(struct wq *q)
+{
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	if (!wq_has_bytes(&cs))
+		wq_share_grow(q->user, &q->share, true);
+	wq_unlock(&cs);
 }
 
 /*

@@ -15,6 +15,9 @@
  * bytes of the queue itself are charged until its memory is freed, and the queue counts as long as
  * a process can keep it: while it exists, and then as long as a wait's file is open.
  *
+ * The owner is charged.  If root gives a queue to another user, wq_user_transfer() moves the whole
+ * charge, as chown(2) does with the quota of a disk.
+ *
  * wq_users_lock protects the tree of users and their counts.  It is the innermost lock: it is
  * taken with wq.lock held, or alone.  It is a raw spinlock, because a task that holds a mutex, or
  * on PREEMPT_RT any other lock, can be throttled by its cgroup's cpu.max, and would make all users
@@ -100,6 +103,15 @@ static struct wq_user *user_alloc(kuid_t uid)
 struct wq_user *wq_user_alloc(void)
 {
 	return user_alloc(user_to_charge(current_euid(), current_user_ns()));
+}
+
+/*
+ * Memory for wq_user_transfer().  @uid: the new owner; @ns: the namespace of the file system.  If
+ * that is not the initial one, its owner is charged, also if root of the host gives the queue away.
+ */
+struct wq_user *wq_user_alloc_owner(kuid_t uid, const struct user_namespace *ns)
+{
+	return user_alloc(user_to_charge(uid, ns->parent ? ns : current_user_ns()));
 }
 
 /* Free what wq_user_alloc() returned and wq_user_charge() did not take over; or NULL. */
@@ -344,6 +356,60 @@ void wq_user_uncharge_memory(struct wq_user *user, const struct wq_share *s)
 	user_unlock(user, flags);
 }
 
+/*
+ * The share of a queue in the bytes of its next user.  If its creator was exempt, the queue counts
+ * from now on, unless it is given to root.
+ */
+static struct wq_share share_after(const struct wq_share *s, u64 used, kuid_t uid)
+{
+	struct wq_share to = *s;
+
+	if (uid_eq(uid, GLOBAL_ROOT_UID))
+		to = (struct wq_share){ .most = U64_MAX, .fixed = s->fixed };
+	else if (to.most == U64_MAX)
+		share_set(&to, used);
+	return to;
+}
+
+/**
+ * wq_user_transfer() - a queue gets another owner
+ * @userp: the user that it is charged to; out, the new one
+ * @spare: in, from wq_user_alloc_owner(); out, NULL if the function has taken it over
+ * @keys: the keys that the queue may hold
+ * @s: its bytes
+ * @used: bytes of its keys
+ * @exempt: the caller has CAP_SYS_RESOURCE: the new user is charged beyond the limits
+ *
+ * The caller holds the queue's lock.
+ *
+ * Return: 0; -EDQUOT: the quota of the new user does not permit the queue, and nothing has changed.
+ */
+int wq_user_transfer(struct wq_user **userp, struct wq_user **spare, u32 keys,
+		     struct wq_share *s, u64 used, bool exempt)
+{
+	struct wq_share to = share_after(s, used, (*spare)->uid);
+	struct wq_user *from = *userp, *user;
+	unsigned long flags;
+	int ret = 0;
+
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	user = user_find((*spare)->uid);
+	if (user != from && !exempt && !queue_fits(user, keys, share_bytes(&to))) {
+		ret = -EDQUOT;
+	} else if (user != from) {
+		user = user_insert(user, spare);
+		queue_add(user, keys, share_bytes(&to));
+		from->queues--;
+		from->refs--;
+		from->keys -= keys;
+		from->bytes -= share_bytes(s);
+		*s = to;
+		*userp = user;
+	}
+	user_unlock(from, flags);
+	return ret;
+}
+
 static struct wq_user *charge_wait(struct wq_user **spare, bool exempt)
 {
 	struct wq_user *user;
@@ -393,11 +459,13 @@ void wq_user_uncharge_wait(struct wq_user *user)
 	user_unlock(user, flags);
 }
 
-/* The caller's quota and the part of it that is charged, for WQ_IOC_INFO. */
-void wq_quota_info(struct wq_info *info)
+/*
+ * The quota of a user and the part of it that is charged, for WQ_IOC_INFO.  @user: that of a queue,
+ * whose lock is held; NULL: the caller's
+ */
+void wq_quota_info(struct wq_info *info, const struct wq_user *user)
 {
 	kuid_t uid = user_to_charge(current_euid(), current_user_ns());
-	struct wq_user *user;
 	unsigned long flags;
 
 	info->user_queues = READ_ONCE(user_queues);
@@ -405,7 +473,8 @@ void wq_quota_info(struct wq_info *info)
 	info->user_waits = READ_ONCE(user_waits);
 	info->user_bytes = READ_ONCE(user_bytes);
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
-	user = user_find(uid);
+	if (!user)
+		user = user_find(uid);
 	if (user) {
 		info->charged_queues = user->queues;
 		info->charged_keys = user->keys;

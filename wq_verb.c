@@ -33,17 +33,29 @@
 int wq_verb_info(struct wq_call *call, void *arg)
 {
 	struct wq_info *info = arg;
+	struct wq_cs cs;
 
-	if (info->flags)
+	if (info->flags & ~WQ_INFO_OWNER)
 		return -EINVAL;
+	if (info->flags && !call->c)
+		return -ENOTCONN;
+	if (info->flags && (!call->c->q->of_process || !wq_call_by_owner(call)))
+		return -EPERM;
 	*info = (struct wq_info){
 		.size = info->size,
+		.flags = info->flags,
 		.version = WQ_API_VERSION,
 		.max_key = WQ_MAX_KEY,
 		.max_array = WQ_MAX_ARRAY,
 		.max_keys = WQ_MAX_KEYS,
 	};
-	wq_quota_info(info);
+	if (info->flags) {
+		wq_lock(&cs, call->c->q);
+		wq_quota_info(info, call->c->q->user);
+		wq_unlock(&cs);
+	} else {
+		wq_quota_info(info, NULL);
+	}
 	return 0;
 }
 
@@ -119,7 +131,7 @@ int wq_verb_set(struct wq_call *call, void *arg)
 		return -EINVAL;
 	if (!args->set)
 		return report_attrs(call, args);
-	if (q->user && !wq_call_by_owner(call))
+	if (q->of_process && !wq_call_by_owner(call))
 		return -EPERM;
 	old = wq_mem_enter(&q->mem);
 	if (args->set & WQ_ATTR_LIMITER)
@@ -139,8 +151,7 @@ int wq_verb_pause(struct wq_call *call, void *arg)
 	/* As wq_pause() does, but before EPERM for a caller who may not pause. */
 	if (!args->flags || args->flags & ~WQ_PAUSE_ALL)
 		return -EINVAL;
-	/* A queue without a user belongs to a kernel module. */
-	if (!q->user || !wq_call_by_owner(call))
+	if (!q->of_process || !wq_call_by_owner(call))
 		return -EPERM;
 	return wq_pause(q, args->flags, args->timeout);
 }
@@ -155,6 +166,17 @@ static int disable_key(struct wq_call *call, struct wq_op *op, struct wq_key_inf
 	ret = wq_watch_key(call->c->q, &w, GFP_KERNEL_ACCOUNT);
 	info->state = w.state;
 	return ret;
+}
+
+/* Root restores the queues of users, and no key must be lost because of their limits. */
+static int restore_key(struct wq *q, const struct wq_op *op, const struct wq_key_info *info)
+{
+	int ret = wq_restore_key(q, op, info, GFP_KERNEL_ACCOUNT);
+
+	if (ret != -ENOSPC || !capable(CAP_SYS_RESOURCE))
+		return ret;
+	wq_force_bytes(q);
+	return wq_restore_key(q, op, info, GFP_KERNEL_ACCOUNT);
 }
 
 int wq_verb_key(struct wq_call *call, void *arg)
@@ -185,15 +207,14 @@ int wq_verb_key(struct wq_call *call, void *arg)
 		return -EINVAL;
 	if (!(call->file->f_mode & modes[array_index_nospec(what, ARRAY_SIZE(modes))]))
 		return -EACCES;
-	/* A queue without a user belongs to a kernel module. */
-	if (what >= WQ_DO_DISABLE && (!q->user || !wq_call_by_owner(call)))
+	if (what >= WQ_DO_DISABLE && (!q->of_process || !wq_call_by_owner(call)))
 		return -EPERM;
 	if (many)
 		return wq_kick_process(q, &args->count);
 
 	ret = wq_key_op_init(q, &op, &buf, args->key, args->key_len);
 	if (!ret && what == WQ_DO_RESTORE)
-		ret = wq_restore_key(q, &op, &args->info, GFP_KERNEL_ACCOUNT);
+		ret = restore_key(q, &op, &args->info);
 	else if (!ret)
 		ret = what == WQ_DO_DISABLE ? disable_key(call, &op, &args->info) :
 					      wq_key_do(q, call->c, &op, what, &args->info);

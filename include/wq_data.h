@@ -177,7 +177,7 @@ struct wq {
 	refcount_t counted;		/* while the user has it: all of ref, and each wait */
 	kuid_t uid;			/* C: of its creator, and without a name its owner */
 	kgid_t gid;			/* C */
-	struct wq_user *user;		/* C: the user whose quota is charged, or NULL */
+	struct wq_user *user;		/* L: the user whose quota is charged, or NULL */
 	bool published;			/* C: a kernel module's, with a file in wqueue */
 	bool shown;			/* N: it is to have a directory in debugfs */
 	struct list_head sources;	/* as the next by wq_sources_lock, see wq_source.c */

@@ -22,11 +22,16 @@ struct wq_share {
 	u32 fixed;
 };
 
+struct user_namespace;
+
 struct wq_user *wq_user_alloc(void);
+struct wq_user *wq_user_alloc_owner(kuid_t uid, const struct user_namespace *ns);
 void wq_user_free(struct wq_user *user);
 struct wq_user *wq_user_charge(struct wq_user **spare, u32 keys, const struct wq_share *s,
 			       bool exempt);
 int wq_user_recharge(struct wq_user *user, u32 from, u32 to, bool exempt);
+int wq_user_transfer(struct wq_user **userp, struct wq_user **spare, u32 keys,
+		     struct wq_share *s, u64 used, bool exempt);
 /* @user: NULL is ignored. */
 void wq_user_uncharge_keys(struct wq_user *user, u32 keys, struct wq_share *s, u64 left);
 void wq_user_uncharge_queue(struct wq_user *user);
@@ -38,6 +43,6 @@ void wq_share_add_fixed(struct wq_user *user, struct wq_share *s, u32 more);
 void wq_share_shrink(struct wq_user *user, struct wq_share *s, u64 used);
 struct wq_user *wq_user_charge_wait(void);
 void wq_user_uncharge_wait(struct wq_user *user);
-void wq_quota_info(struct wq_info *info);
+void wq_quota_info(struct wq_info *info, const struct wq_user *user);
 
 #endif /* _WQ_QUOTA_H */

@@ -601,8 +601,8 @@ TEST_F(quota, set_of_max_keys_beyond_the_quota_needs_CAP_SYS_RESOURCE)
 	ASSERT_EQ(0, charged_keys());
 }
 
-/* A queue is charged to its creator, also after a change of its owner. */
-TEST_F(quota, set_of_max_keys_charges_the_creator)
+/* A queue is charged to its owner, also after a change of the owner. */
+TEST_F(quota, set_of_max_keys_charges_the_owner)
 {
 	int q, fd = q_dev(O_RDWR), hers = q_dev(O_RDWR);
 	long long *others = shared(sizeof(*others));
@@ -621,8 +621,9 @@ TEST_F(quota, set_of_max_keys_charges_the_creator)
 	ASSERT_EQ(0, reap(pid));
 	q = q_attach(name, O_RDWR);
 	ASSERT_EQ(0, chown(path_of(name), ALICE, -1));
+	/* with the 5 of her other queue */
 	EXPECT_EQ(-ENOSPC, set_as(ALICE, OTHERS, 0, q, (struct wq_attrs){
-		.set = WQ_ATTR_MAX_KEYS, .max_keys = 1001 }));
+		.set = WQ_ATTR_MAX_KEYS, .max_keys = 996 }));
 	EXPECT_EQ(0, set_as(ALICE, OTHERS, 0, q, (struct wq_attrs){
 		.set = WQ_ATTR_MAX_KEYS, .max_keys = 900 }));
 	/* no change is accepted, although the queue is above the quota now */
@@ -631,11 +632,11 @@ TEST_F(quota, set_of_max_keys_charges_the_creator)
 		.set = WQ_ATTR_MAX_KEYS, .max_keys = 900 }));
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
-		_exit(charged_keys() != 900);
+		_exit(charged_keys() != 0);
 	EXPECT_EQ(0, reap(pid));
 	pid = user(ALICE, OTHERS, 0);
 	if (!pid)
-		_exit(charged_keys() != *others);
+		_exit(charged_keys() != *others + 900);
 	EXPECT_EQ(0, reap(pid));
 	EXPECT_EQ(0, q_unlink(name));
 	close(hers);

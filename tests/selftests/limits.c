@@ -11,6 +11,7 @@
 
 #define USER_QUEUES	"/sys/module/wq/parameters/user_queues"
 #define USER_KEYS	"/sys/module/wq/parameters/user_keys"
+#define USER_BYTES	"/sys/module/wq/parameters/user_bytes"
 
 enum { PROCS = 8 };
 
@@ -73,7 +74,7 @@ TEST(max_keys_of_33554432_takes_memory_only_for_existing_keys)
 /* ---- quota of a user ---- */
 
 FIXTURE(limits) {
-	char queues[24], keys[24];
+	char queues[24], keys[24], bytes[24];
 	struct stat device;
 	char name[WQ_NAME_MAX];
 };
@@ -85,6 +86,7 @@ FIXTURE_SETUP(limits)
 	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
 	snprintf(self->queues, sizeof(self->queues), "%lld", read_number(USER_QUEUES));
 	snprintf(self->keys, sizeof(self->keys), "%lld", read_number(USER_KEYS));
+	snprintf(self->bytes, sizeof(self->bytes), "%lld", read_number(USER_BYTES));
 	ASSERT_EQ(0, stat(WQ_DEVICE, &self->device));
 	ASSERT_EQ(0, chmod(WQ_DEVICE, 0666));
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &files));
@@ -94,6 +96,7 @@ FIXTURE_TEARDOWN(limits)
 {
 	write_file(USER_QUEUES, self->queues);
 	write_file(USER_KEYS, self->keys);
+	write_file(USER_BYTES, self->bytes);
 	chmod(WQ_DEVICE, self->device.st_mode & 07777);
 	q_unlink(self->name);
 }
@@ -443,7 +446,7 @@ TEST_F(limits, quota_of_a_user_namespace_is_its_creators)
 	ASSERT_EQ(30, queues_of_a_namespace_of(0, "0 100000 65536"));
 }
 
-/* ---- queues that have ended ---- */
+/* ---- the owner is charged ---- */
 
 /* The limits of a user, and the part that is charged. */
 static struct wq_info info_of(uid_t uid)
@@ -465,6 +468,262 @@ static bool is_charged(uid_t uid, __u32 queues, __u64 keys, __u64 least_bytes, _
 	return equal("queues", queues, info.charged_queues) &
 	       equal("keys", keys, info.charged_keys) &
 	       within("bytes", least_bytes, most_bytes, info.charged_bytes);
+}
+
+static int add_long(int q, int from, int n)
+{
+	char key[201];
+
+	for (int i = from; i < from + n; i++) {
+		int ret;
+
+		snprintf(key, sizeof(key), "%0200d", i);
+		ret = q_add(q, key);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+TEST_F(limits, chown_by_root_charges_the_new_owner_until_the_queue_ends)
+{
+	int fd = q_dev(O_RDWR);
+	pid_t pid = user(BOB, OTHERS, 0);
+
+	if (!pid)
+		_exit(q_bind(fd, self->name, EXCL, 0600, 5000) || add_long(fd, 0, 2000));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_TRUE(is_charged(BOB, 1, 5000, 2000 * 250, 2 << 20));
+	ASSERT_EQ(0, chown(path_of(self->name), CAROL, -1));
+	EXPECT_TRUE(is_charged(BOB, 0, 0, 0, 0));
+	EXPECT_TRUE(is_charged(CAROL, 1, 5000, 2000 * 250, 2 << 20));
+	/* the same owner once more, and another group */
+	ASSERT_EQ(0, chown(path_of(self->name), CAROL, OTHERS));
+	EXPECT_TRUE(is_charged(CAROL, 1, 5000, 2000 * 250, 2 << 20));
+	/* further keys, of any user */
+	ASSERT_EQ(0, add_long(fd, 2000, 2500));
+	EXPECT_TRUE(is_charged(CAROL, 1, 5000, 4500 * 250, 3 << 20));
+	ASSERT_EQ(0, q_unlink(self->name));
+	EXPECT_TRUE(is_charged(CAROL, 1, 5000, 4500 * 250, 3 << 20));
+	close(fd);
+	EXPECT_TRUE(is_charged(CAROL, 0, 0, 0, 16 << 10));
+	ASSERT_EVENTUALLY(!info_of(CAROL).charged_bytes);
+	EXPECT_TRUE(is_charged(BOB, 0, 0, 0, 0));
+}
+
+TEST_F(limits, chown_by_root_charges_beyond_the_limits_and_later_creations_fail)
+{
+	int q = q_open(self->name, O_RDWR, EXCL, 0666, 10), more;
+
+	ASSERT_EQ(0, write_file(USER_QUEUES, "0"));
+	ASSERT_EQ(0, chown(path_of(self->name), CAROL, -1));
+	EXPECT_TRUE(is_charged(CAROL, 1, 10, 1, 64 << 10));
+	EXPECT_EQ(1, info_of(CAROL).charged_queues > info_of(CAROL).user_queues);
+	ASSERT_EQ(0, write_file(USER_QUEUES, "1"));
+	EXPECT_EQ(ENOSPC, run_as(CAROL, one_private));
+	/* it works as before */
+	EXPECT_EQ(1, q_add(q, "k"));
+	ASSERT_EQ(0, write_file(USER_QUEUES, "2"));
+	EXPECT_EQ(0, run_as(CAROL, one_private));
+	more = q_attach(self->name, O_RDWR);
+	ASSERT_LE(0, more);
+	close(more);
+	close(q);
+}
+
+TEST_F(limits, info_OWNER_reports_the_user_that_the_queue_is_charged_to)
+{
+	struct wq_info info = { .size = sizeof(info), .flags = WQ_INFO_OWNER };
+	int fd = q_dev(O_RDWR), unbound = q_dev(O_RDWR), q;
+	pid_t pid = user(BOB, OTHERS, 0);
+
+	if (!pid)
+		_exit(-q_bind(fd, self->name, EXCL, 0666, 5000));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(0, verb(fd, WQ_IOC_INFO, &info));
+	EXPECT_EQ(1, info.charged_queues);
+	EXPECT_EQ(5000, info.charged_keys);
+	ASSERT_EQ(0, write_file(USER_KEYS, "77"));
+	ASSERT_EQ(0, chown(path_of(self->name), CAROL, -1));
+	q = q_private(5);
+	ASSERT_EQ(0, verb(fd, WQ_IOC_INFO, &info));
+	EXPECT_EQ(WQ_INFO_OWNER, info.flags);
+	EXPECT_EQ(1, info.charged_queues);
+	EXPECT_EQ(5000, info.charged_keys);
+	EXPECT_EQ(77, info.user_keys);
+	EXPECT_EQ(info_of(CAROL).charged_bytes, info.charged_bytes);
+	/* a private queue of this process, which is root */
+	ASSERT_EQ(0, verb(q, WQ_IOC_INFO, &info));
+	EXPECT_LE(5, info.charged_keys);
+	EXPECT_EQ(-ENOTCONN, verb(unbound, WQ_IOC_INFO, &info));
+	close(q);
+	close(unbound);
+	close(fd);
+}
+
+static int info_of_owner(const char *name)
+{
+	struct wq_info info = { .size = sizeof(info), .flags = WQ_INFO_OWNER };
+
+	return -verb(q_attach(name, O_RDWR), WQ_IOC_INFO, &info);
+}
+
+TEST_F(limits, info_OWNER_of_another_users_queue_fails_with_EPERM)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, create_as(BOB, OTHERS, self->name, 0666));
+	for (int i = 0; i < 2; i++) {
+		pid = user(i ? BOB : CAROL, OTHERS, 0);
+		if (!pid)
+			_exit(info_of_owner(self->name));
+		EXPECT_EQ(i ? 0 : EPERM, reap(pid));
+	}
+}
+
+static int restore_ready(int q, int i)
+{
+	struct wq_key_op op = {
+		.size = sizeof(op), .op = WQ_DO_RESTORE, .info.state = WQ_KEY_READY | WQ_KEY_DIRTY,
+		.info.due = -1,
+	};
+	char key[201];
+
+	snprintf(key, sizeof(key), "%0200d", i);
+	op.key = addr_of(key);
+	op.key_len = strlen(key);
+	return verb(q, WQ_IOC_KEY, &op);
+}
+
+/* As wqctl restore does: root makes the queue, gives it to its owner and adds the keys. */
+TEST_F(limits, queue_that_root_made_counts_in_the_bytes_of_its_owner_after_chown)
+{
+	int q = q_open(self->name, O_RDWR, EXCL, 0666, 100000), ret = 0, n;
+	struct array keys = array_new(WQ_MAX_OUT);
+	__u64 before;
+	pid_t pid;
+
+	ASSERT_EQ(0, write_file(USER_BYTES, "1048576"));
+	/* root's are not counted */
+	ASSERT_EQ(0, add_long(q, 0, 5000));
+	ASSERT_EQ(0, chown(path_of(self->name), CAROL, -1));
+	EXPECT_TRUE(is_charged(CAROL, 1, 100000, 5000 * 250, 2 << 20));
+	/* she is beyond the limit: no process can add a key, but root restores all */
+	pid = user(CAROL, OTHERS, 0);
+	if (!pid)
+		_exit(-add_long(q, 5000, 2000));
+	EXPECT_EQ(ENOSPC, reap(pid));
+	EXPECT_EQ(-ENOSPC, add_long(q, 10000, 2000));
+	n = q_stat(q).keys;
+	for (int i = 20000; i < 25000 && !ret; i++)
+		ret = restore_ready(q, i);
+	EXPECT_EQ(0, ret);
+	EXPECT_EQ(n + 5000, q_stat(q).keys);
+	EXPECT_TRUE(is_charged(CAROL, 1, 100000, 10000 * 250, 4 << 20));
+	EXPECT_EQ(ENOSPC, run_as(CAROL, one_private));
+	/* root takes it: its bytes are not counted any more */
+	ASSERT_EQ(0, chown(path_of(self->name), 0, -1));
+	EXPECT_TRUE(is_charged(CAROL, 0, 0, 0, 0));
+	EXPECT_EQ(0, add_long(q, 30000, 5000));
+	before = info_of(0).charged_bytes;
+	while (!q_get_array(q, &keys, 0, 0))
+		ASSERT_EQ(0, q_done_array(q, &keys));
+	EXPECT_EQ(before, info_of(0).charged_bytes);
+	free(keys.recs);
+	close(q);
+}
+
+/* In a user namespace, whose stages are in shm: a queue is given from its user 0 to its user 1. */
+static int give_in_namespace(const char *name, int *stage)
+{
+	int q, ret;
+
+	if (setresgid(0, 0, 0) || setresuid(0, 0, 0))
+		return 255;
+	q = q_open(name, O_RDWR, EXCL, 0600, 10);
+	if (q < 0)
+		return -q;
+	ret = chown(path_of(name), 1, -1) ? errno : 0;
+	__atomic_store_n(stage, 3, __ATOMIC_RELEASE);
+	while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) != 4)
+		sleep_ms(1);
+	return ret;
+}
+
+/* The child, at stage 3. */
+static pid_t namespace_that_gives(uid_t maker, const char *map, const char *name, int *stage)
+{
+	pid_t pid;
+	char path[64];
+
+	*stage = 0;
+	pid = user(maker, OTHERS, 0);
+	if (!pid) {
+		if (unshare(CLONE_NEWUSER))
+			_exit(254);
+		__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
+		while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) != 2)
+			sleep_ms(1);
+		_exit(give_in_namespace(name, stage));
+	}
+	while (alive(pid) && !__atomic_load_n(stage, __ATOMIC_ACQUIRE))
+		sleep_ms(1);
+	snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
+	write_file(path, "0 100000 65536");
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+	write_file(path, map);
+	__atomic_store_n(stage, 2, __ATOMIC_RELEASE);
+	while (alive(pid) && __atomic_load_n(stage, __ATOMIC_ACQUIRE) != 3)
+		sleep_ms(1);
+	return pid;
+}
+
+TEST_F(limits, chown_in_a_user_namespace_charges_the_namespaces_creator)
+{
+	int *stage = shared(sizeof(*stage));
+	char map[64];
+	pid_t pid;
+
+	snprintf(map, sizeof(map), "0 %d 1\n1 100000 65536", BOB);
+	pid = namespace_that_gives(BOB, map, self->name, stage);
+	EXPECT_TRUE(is_charged(BOB, 1, 10, 1, 64 << 10));
+	EXPECT_TRUE(is_charged(100000, 0, 0, 0, 0));
+	*stage = 4;
+	EXPECT_EQ(0, reap(pid));
+	ASSERT_EQ(0, q_unlink(self->name));
+	EXPECT_TRUE(is_charged(BOB, 0, 0, 0, 16 << 10));
+
+	/* in a container of root, users have quotas of their own, which its root must respect */
+	pid = namespace_that_gives(0, "0 100000 65536", self->name, stage);
+	EXPECT_TRUE(is_charged(100000, 0, 0, 0, 16 << 10));
+	EXPECT_TRUE(is_charged(100001, 1, 10, 1, 64 << 10));
+	*stage = 4;
+	EXPECT_EQ(0, reap(pid));
+	ASSERT_EQ(0, q_unlink(self->name));
+	munmap(stage, sizeof(*stage));
+}
+
+TEST_F(limits, chown_beyond_the_limit_of_the_new_owner_fails_with_EDQUOT_and_changes_nothing)
+{
+	int *stage = shared(sizeof(*stage)), theirs = q_dev(O_RDWR);
+	struct stat st;
+	pid_t pid;
+
+	ASSERT_EQ(0, write_file(USER_QUEUES, "1"));
+	/* the other user has one */
+	pid = user(100001, OTHERS, 0);
+	if (!pid)
+		_exit(-q_bind(theirs, "", 0, 0, 5));
+	ASSERT_EQ(0, reap(pid));
+	pid = namespace_that_gives(0, "0 100000 65536", self->name, stage);
+	EXPECT_TRUE(is_charged(100000, 1, 10, 1, 64 << 10));
+	EXPECT_TRUE(is_charged(100001, 1, 5, 1, 64 << 10));
+	EXPECT_EQ(0, stat(path_of(self->name), &st));
+	EXPECT_EQ(100000, st.st_uid);
+	*stage = 4;
+	EXPECT_EQ(EDQUOT, reap(pid));
+	close(theirs);
+	munmap(stage, sizeof(*stage));
 }
 
 static int dead_queues(void)

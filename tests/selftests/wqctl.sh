@@ -261,6 +261,20 @@ test_set_changes_the_attributes_that_are_given() {
 	is max_keys 9 "$(stats max_keys)"
 }
 
+test_set_of_the_owner_reports_an_owner_who_is_over_a_limit() {
+	local limit
+	limit=$(cat /sys/module/wq/parameters/user_keys)
+	queue -n 7
+	echo 6 >/sys/module/wq/parameters/user_keys
+	reports 0 "the owner of the queue '$q' is over the limit of keys: 7 of 6" \
+		wq set --owner nobody $q
+	echo 7 >/sys/module/wq/parameters/user_keys
+	status 0 wq set --owner 0 $q
+	status 0 wq set --owner nobody $q
+	is "messages of a set within the limits" "" "$(<"$err")"
+	echo "$limit" >/sys/module/wq/parameters/user_keys
+}
+
 test_set_fails_and_changes_nothing() {
 	queue
 	device_for_all

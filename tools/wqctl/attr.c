@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <limits.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -426,6 +427,28 @@ int attr_set_file(const char *queue, int fd, const struct wq_attrs *attrs)
 	return uid == (uid_t)-1 && gid == (gid_t)-1 ? 0 : chown(path, uid, gid);
 }
 
+/* Whether the user is over a limit, with a message. */
+static bool is_over(const char *queue, const char *things, const char *parameter, uint64_t charged,
+		    uint64_t limit)
+{
+	if (charged > limit)
+		message("the owner of the queue '%s' is over the limit of %s: %" PRIu64 " of %" PRIu64 "; root can raise it: echo N >/sys/module/wq/parameters/%s",
+			queue, things, charged, limit, parameter);
+	return charged > limit;
+}
+
+bool report_owner_limits(const char *queue, int q)
+{
+	struct wq_info i = { .size = sizeof(i), .flags = WQ_INFO_OWNER };
+
+	/* A module from before the flag does not know it. */
+	if (ioctl(q, WQ_IOC_INFO, &i))
+		return false;
+	return is_over(queue, "queues", "user_queues", i.charged_queues, i.user_queues) |
+	       is_over(queue, "keys", "user_keys", i.charged_keys, i.user_keys) |
+	       is_over(queue, "bytes", "user_bytes", i.charged_bytes, i.user_bytes);
+}
+
 int cmd_set(const struct args *a)
 {
 	int q = queue_open(a, OPEN_EITHER);
@@ -437,6 +460,9 @@ int cmd_set(const struct args *a)
 		return set_complain(a);
 	if (a->attrs.set & FILE_ATTRS && attr_set_file(a->queue, a->fd, &a->attrs))
 		return set_complain(a);
+	/* Only root can exceed the limits of the new owner. */
+	if (a->attrs.set & WQ_ATTR_UID)
+		report_owner_limits(queue_text(a), q);
 	return DONE;
 }
 

@@ -47,4 +47,10 @@ char *attr_labels(const struct wq_attrs *attrs, const struct wq_limiter_spec *sp
  */
 int attr_set_file(const char *queue, int fd, const struct wq_attrs *attrs);
 
+/*
+ * Print a message if the user that a queue is charged to is over a limit.  Return whether that is so.
+ * @queue: for the message; @q: a descriptor of it.  For root and for the queue's owner.
+ */
+bool report_owner_limits(const char *queue, int q);
+
 #endif /* ATTR_H */

@@ -201,6 +201,8 @@ static const char *reason(const struct args *a, int err)
 	case EBUSY:
 		snprintf(text, sizeof(text), "a key is disabled; the queue's owner ends that by: wqctl enable %s KEY", q);
 		return text;
+	case EDQUOT:
+		return "the limits of the new owner do not permit the queue; root may exceed them";
 	case EAGAIN:
 		return "no key is ready; use --wait to wait for a key";
 	case ETIMEDOUT:

@@ -182,7 +182,7 @@ static const struct command commands[] = {
 		.name = "set", .args = "QUEUE\n--fd N",
 		.doc = "Change attributes of a queue."
 			"\vMode, owner and group are those of the queue's file, and change last. The other attributes that are given change at once, or none does. Only the queue's owner and root may change them. wqctl stat prints them. With --lease and --max-retries, 0 stands for none. Only a queue that was created with a lease can have one.\n\n"
-			"Processes that have the queue open keep the access that they have. Leases that run keep their end, and keys keep their failures and delays. The keys stay charged to the queue's creator.\n\n"
+			"Processes that have the queue open keep the access that they have. Leases that run keep their end, and keys keep their failures and delays. A new owner is charged for the queue. That counts in the limits of the owner, which root may exceed.\n\n"
 			"0 changed, 1 failed.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.attributes = CHANGE,
@@ -463,8 +463,8 @@ static const struct command commands[] = {
 			"\vThe whole snapshot is checked first. If it is truncated, changed or of a newer format, nothing is restored, and the message names the line. If a queue exists, nothing is restored either, unless --merge is given.\n\n"
 			"A key that was processing is ready, ahead of all others, because its run may not have ended. Delays go on with the time that was left at the save. Gets and adds of a queue are paused until all of its keys are there, and only its owner and root can open it.\n\n"
 			"If a queue can't be restored, wqctl names it, removes what it has made of it, and restores the others. A queue that exists is only filled if its owner, group and mode are those of the snapshot. If wqctl is killed, repeat it with --merge: it goes on where it stopped.\n\n"
-			"The keys are charged to the user that restores them. To restore the queues of other users, root is needed.\n\n"
-			"0 restored, 1 failed, or a queue was not restored.",
+			"Each queue is charged to its owner, also beyond the owner's limits: wqctl then names the queue and the limit. To restore the queues of other users, root is needed.\n\n"
+			"0 restored, 1 failed, a queue was not restored, or an owner is beyond a limit.",
 		.options = (const struct argp_option[]){
 			{ "boot", OPT_BOOT, NULL, 0, "as wq-restore.service: merge reload.wq and queues.wq of the directory FILE (default: /var/lib/wq). queues.wq is renamed to queues.wq.restoring before, and to queues.wq.restored when all is restored. Queues that can't be restored get into queues.failed or reload.failed", 0 },
 			{ "merge", OPT_MERGE, NULL, 0,
@@ -490,7 +490,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "info", .args = "",
 		.doc = "Print the limits of the kernel's wq."
-			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. user_bytes limits the memory of the keys in the user's queues. charged_queues, charged_keys, charged_waits and charged_bytes are the part that your queues use. Private queues and unlinked queues count as long as they are open.",
+			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. user_bytes limits the memory of the user's queues and their keys. charged_queues, charged_keys, charged_waits and charged_bytes are the part that your queues use. Private queues and unlinked queues count as long as they are open, or as wqctl wait waits for them.",
 		.options = (const struct argp_option[]){
 			{ "json", OPT_JSON, NULL, 0, "print a JSON object", 0 }, END
 		},

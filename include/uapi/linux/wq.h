@@ -278,10 +278,14 @@ struct wq_keys {
 	__u32 count;
 };
 
+/* wq_info.flags */
+#define WQ_INFO_OWNER		(1U << 0)	/* of the user that the file's queue is charged to */
+
 /**
- * struct wq_info - WQ_IOC_INFO: report the limits of this kernel's wq
+ * struct wq_info - WQ_IOC_INFO: report the limits of this kernel's wq and the charge of a user
  * @size: sizeof(struct wq_info)
- * @flags: must be 0
+ * @flags: 0: of the caller's user; WQ_INFO_OWNER: of the user that the file's queue is charged to.
+ *	The caller must be the queue's owner or have CAP_FOWNER
  * @version: out, WQ_API_VERSION
  * @max_key: out, the kernel's WQ_MAX_KEY
  * @max_array: out, the kernel's WQ_MAX_ARRAY
@@ -294,11 +298,14 @@ struct wq_keys {
  * @user_waits: out, how many waits a user may have, see WQ_IOC_WAIT
  * @charged_waits: out, how many waits the user has
  * @user_bytes: out, how many bytes of memory the queues of a user and their keys may take.  Queues
- *	that a process with CAP_SYS_RESOURCE created do not count
+ *	that a process with CAP_SYS_RESOURCE created do not count until another user than root is
+ *	their owner
  * @charged_bytes: out, how many they take, and up to 768 KiB more for each queue
  *
  * Errors of WQ_IOC_INFO:
- *  EINVAL     @flags is not 0
+ *  EINVAL     @flags has an unknown bit
+ *  EPERM      OWNER: the caller is not the queue's owner and does not have CAP_FOWNER, or the queue
+ *             belongs to a kernel module
  *  EFAULT     the struct can't be written
  */
 struct wq_info {
@@ -403,7 +410,9 @@ struct wq_limiter_spec {
  * @mode: permission bits.  WQ_IOC_OPEN: of a new named queue, from which the caller's umask is
  *	removed; 0 for a private queue.  A file opened for reading needs read permission of the
  *	queue, and a file opened for writing needs write permission.  As those of all files,
- *	chmod(2) and chown(2) change the mode and the owner.  Keys stay charged to the creator
+ *	chmod(2) and chown(2) change the mode and the owner.  The owner is charged for the queue, so
+ *	chown(2) fails with EDQUOT if the limits of the new owner do not permit the queue, and the
+ *	caller does not have CAP_SYS_RESOURCE
  * @uid: a report: the queue's owner, as a number of the caller's user namespace.  Else must be 0
  * @gid: a report: the queue's group, as a number of the caller's user namespace.  Else must be 0
  * @max_keys: how many keys the queue may hold, in any state, up to WQ_MAX_KEYS; 0: the default,
@@ -827,7 +836,7 @@ struct wq_key_info {
  *  ENOENT     the queue does not know the key; not for DISABLE and RESTORE.  KICK: the key is not
  *             parked.  FORGET: a limiter's own count is reset
  *  ESHUTDOWN  KICK, RESTORE: the queue is shut down; its parked keys stay parked
- *  ENOSPC     DISABLE, RESTORE: as of WQ_IOC_ADD
+ *  ENOSPC     DISABLE, RESTORE: as of WQ_IOC_ADD.  RESTORE: CAP_SYS_RESOURCE overrides user_bytes
  *  ENOMEM     there is not enough memory for a copy of the key or, to DISABLE or RESTORE, for it
  *  EFAULT     the key can't be read; or the struct can't be written, and @op took effect
  */

@@ -51,6 +51,7 @@ const (
 	cFsMagic            = 2003924325
 	cHeldByKernel       = 4294967295
 	cHistCounts         = 11
+	cInfoOwner          = 1
 	cIocAdd             = 59139
 	cIocDone            = 59141
 	cIocGet             = 59140

@@ -30,6 +30,7 @@ WQ_OUTCOME_FORGET = 1
 WQ_OUTCOME_RETRY = 2
 WQ_OUTCOME_AFTER = 4
 WQ_OUTCOME_GIVE_UP = 8
+WQ_INFO_OWNER = 1
 WQ_OPEN_CREATE = 1
 WQ_OPEN_EXCL = 2
 WQ_OPEN_ACCEPT = 4
@@ -848,7 +849,8 @@ class Info:
     user_waits: out, how many waits a user may have, see WQ_IOC_WAIT
     charged_waits: out, how many waits the user has
     user_bytes: out, how many bytes of memory the queues of a user and their keys may take. Queues
-        that a process with CAP_SYS_RESOURCE created do not count
+        that a process with CAP_SYS_RESOURCE created do not count until another user than root is
+        their owner
     charged_bytes: out, how many they take, and up to 768 KiB more for each queue
     """
 

@@ -248,6 +248,22 @@ test_merge_refuses_a_queue_of_another_owner_group_or_mode_and_restores_the_rest(
 	is "keys" "1 0 0 0 1" "$(keys_of $q.{a,group,mode,owner,z})"
 }
 
+test_restore_names_an_owner_that_is_beyond_a_limit_and_restores_all() {
+	local limit
+	limit=$(cat /sys/module/wq/parameters/user_keys)
+	succeeds wq create -n 4 $q.1
+	succeeds wq create -n 4 $q.2
+	of_nobody $q.1
+	of_nobody $q.2
+	succeeds wq save -o "$dir/saved" $q.1 $q.2
+	unlink_all
+	echo 7 >/sys/module/wq/parameters/user_keys
+	reports 1 "the owner of the queue '$q.2' is over the limit of keys: 8 of 7" \
+		wq restore "$dir/saved"
+	echo "$limit" >/sys/module/wq/parameters/user_keys
+	is "limits of the queues" "4 4" "$(for n in 1 2; do wq stat $q.$n | sed -n 's/^max_keys *//p'; done | words)"
+}
+
 test_restore_leaves_nothing_of_a_queue_that_the_kernel_refuses_and_restores_the_rest() {
 	snapshot '
 for n in "abcd":

@@ -50,7 +50,7 @@ static int restore_file(const struct args *a)
 			message("the other queues are restored; mend the cause, and call wqctl restore --merge with the same file");
 	}
 	snapshot_close(&r.s);
-	return ret;
+	return r.beyond ? FAILED : ret;
 }
 
 /* The directory of the units */
@@ -253,7 +253,7 @@ static int restore_one(const struct boot *b, const char *name, bool *over)
 	}
 	snapshot_close(&r.s);
 	free(path);
-	return ret;
+	return r.beyond ? FAILED : ret;
 }
 
 static int restore_reload(const struct boot *b)

@@ -351,6 +351,15 @@ static bool is_held(const struct restore *r, const char *name)
 	return false;
 }
 
+/* A queue is restored also if its owner then has more than the limits allow.  Root has no limits. */
+static void look_at_owner(struct restore *r, const struct snapshot_queue *sq, const struct target *t)
+{
+	uint32_t uid = sq->attrs.set & WQ_ATTR_UID ? sq->attrs.uid : 0;
+
+	if (uid && uid != r->beyond && report_owner_limits(sq->name, t->q))
+		r->beyond = uid;
+}
+
 static int restore_part(struct restore *r, const struct part *p)
 {
 	struct snapshot_queue sq;
@@ -370,6 +379,8 @@ static int restore_part(struct restore *r, const struct part *p)
 		remove_created(&sq, &t);
 		ret = not_restored(r, p, &sq);
 	}
+	if (!ret)
+		look_at_owner(r, &sq, &t);
 	if (t.q >= 0)
 		close(t.q);
 	r->queues += !ret;

@@ -12,6 +12,7 @@
  * @num: number of elements of @list
  * @queues: how many queues were restored
  * @keys: how many keys these have in the snapshot
+ * @beyond: the last owner that was reported to be beyond a limit; 0: none
  */
 struct restore {
 	struct snapshot s;
@@ -19,6 +20,7 @@ struct restore {
 	const struct held *list;
 	size_t num;
 	size_t queues, keys;
+	uint32_t beyond;
 };
 
 /* Whether no queue of the snapshot exists.  Prints a message for each that does. */

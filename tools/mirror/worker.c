@@ -576,8 +576,10 @@ int worker(unsigned int slot)
 		}
 		wq_batch_reset(&done);
 		while (wq_batch_next(&keys, &key))
-			if (handle(&key, &done) < 0)
-				err(1, NULL);
+			if (handle(&key, &done) < 0) {
+				warn(NULL);
+				return 1;
+			}
 	}
 	if (errno == ESHUTDOWN)
 		return 0;

@@ -320,6 +320,77 @@ test_unlink_of_20000_keys_returns_at_once() {
 	status 1 wq stat $q
 }
 
+# ---- apply
+
+# config LINE...: the lines of $dir/conf
+config() { printf '%s\n' "$@" >"$dir/conf"; }
+
+# A child that leaves by exit() sets the position of the file back, and the lines are read again.
+test_apply_ends_after_wrong_lines_and_applies_each_good_line_once() {
+	config "$q.x - - --leese 3s" "$q - - -n 5" "$q.x - - --leese 3s" '# a comment' "$q.y - 9" "$q.z"
+	status 1 timeout 60 "$WQCTL" apply "$dir/conf"
+	is "standard output" "created $q" "$(<"$out")"
+	is "wrong options" 2 "$(grep -c "unrecognized option '--leese'" "$err")"
+	prints "conf:5: '9' is not a mode"
+	prints "conf:6: '$q.z' is not all"
+	is max_keys 5 "$(stats max_keys)"
+	config "$q - - -n 5"
+	status 0 wq apply "$dir/conf"
+	is "standard output of a repeated apply" '' "$(<"$out")"
+}
+
+test_apply_bounds_a_file_and_its_lines() {
+	local longest
+	printf -v longest '%04096d' 0
+	config "#$longest" "$q - -" "$q - - $longest"
+	reports 1 "conf:3: the line has more than 4096 bytes" wq apply "$dir/conf"
+	status 0 wq unlink $q
+	{ echo "$q - -"; yes '#' | head -c 1048577; } >"$dir/conf"
+	reports 1 "it has more than 1 MiB" wq apply "$dir/conf"
+	reports 1 "it has more than 1 MiB" wq apply /dev/zero
+	printf "%s - -\n%s.x - 060\0 -\n" $q $q >"$dir/conf"
+	reports 1 "it has a NUL byte" wq apply "$dir/conf"
+	reports 1 "can't read $dir: Is a directory" wq apply "$dir"
+	status 1 wq stat $q
+}
+
+test_apply_leaves_the_queue_of_another_owner_as_it_is() {
+	local owner line
+	owner=$(id -u nobody)
+	queue -m 666
+	status 0 wq set --owner nobody --group 12 $q
+	for line in "$q - 600 -n 7" "$q root 600" "$q daemon:daemon 666"; do
+		config "$line"
+		reports 1 "the queue '$q' is left as it is, because it belongs to uid $owner" \
+			wq apply --dry-run "$dir/conf"
+		reports 1 "then remove it: wqctl unlink $q" wq apply "$dir/conf"
+		is "standard output for $line" '' "$(<"$out")"
+		is "uid, gid, mode, max_keys" "$owner 12 0666 65536" "$(stats uid gid mode max_keys)"
+	done
+	config "$q - -"
+	status 0 wq unlink $q
+	status 0 wq apply "$dir/conf"
+	is "uid, gid, mode" "0 0 0600" "$(stats uid gid mode)"
+}
+
+test_apply_changes_the_queue_of_the_owner_or_caller_and_reports_its_open_files() {
+	local owner
+	owner=$(id -u nobody)
+	queue -m 666
+	consumer 7
+	config "$q nobody:12 640"
+	status 0 wq apply --dry-run "$dir/conf"
+	is "uid, mode" "0 0666" "$(stats uid mode)"
+	reports 0 "the access of files that are open does not change, and the queue '$q' has 1 of them" \
+		wq apply "$dir/conf"
+	is "uid, gid, mode" "$owner 12 0640" "$(stats uid gid mode)"
+	exec 7>&-
+	config "$q nobody:13 660 -n 9"
+	status 0 wq apply "$dir/conf"
+	is "standard error" '' "$(<"$err")"
+	is "uid, gid, mode, max_keys" "$owner 13 0660 9" "$(stats uid gid mode max_keys)"
+}
+
 # ---- add
 
 test_add_reads_lines_and_with_null_keys_with_newlines() {

@@ -4,14 +4,19 @@
  *
  *	NAME OWNER[:GROUP] MODE [OPTION...]
  *
- * A hyphen for OWNER or MODE stands for the default.  The options are those of wqctl create.  A
- * child checks each line before, because the parser of options exits after an error.
+ * A hyphen for OWNER or MODE stands for the default.  The options are those of wqctl create.
+ *
+ * A file is read as a whole, and closed.  Then a child applies each line, because the parser of
+ * options exits after an error.  The child leaves by _exit(): an exit() would run what the parent
+ * has for its own end, and set back the position of files that both have open.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <grp.h>
 #include <limits.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,6 +26,10 @@
 #include "attr.h"
 
 #define APPLY_FILES	"/etc/wq.d/*.conf"
+
+/* Bounds, far above what a line for each queue takes. */
+#define MAX_FILE	(1 << 20)
+#define MAX_LINE	4096
 #define MAX_WORDS	32
 
 /**
@@ -43,6 +52,7 @@ static error_t parse_words(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case ARGP_KEY_INIT:
+		state->err_stream = escaped_stderr();
 		state->child_inputs[0] = a;
 		return 0;
 	case ARGP_KEY_ARG:
@@ -125,20 +135,6 @@ static void parse_queue(struct line *l, char *text)
 		bad_line(l, "has a mode twice; the third word is the mode", words[0]);
 }
 
-/* Whether a child can parse the line. */
-static bool check_queue(struct line *l, char *text)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (!pid) {
-		parse_queue(l, text);
-		_exit(0);
-	}
-	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-	       !WEXITSTATUS(status);
-}
-
 static int failed(const struct line *l, const char *what)
 {
 	int err = errno;
@@ -148,21 +144,21 @@ static int failed(const struct line *l, const char *what)
 	return FAILED;
 }
 
-static int apply_new(struct line *l, bool dry)
+/* Create the queue.  Return a descriptor, or -1 after a message. */
+static int create_queue(struct line *l)
 {
 	struct wq_attrs attrs = l->a.attrs;
+	int q;
 
-	if (dry) {
-		printf("create %s\n", l->a.queue);
-		return DONE;
-	}
 	attrs.set = 0;
 	attrs.mode = 0;
 	umask(0);
-	if (wq_open_attr(l->a.queue, O_RDWR | O_CREAT | O_EXCL, l->a.attrs.mode, &attrs) < 0)
-		return failed(l, "create");
-	printf("created %s\n", l->a.queue);
-	return DONE;
+	q = wq_open_attr(l->a.queue, O_RDWR | O_CREAT | O_EXCL, l->a.attrs.mode, &attrs);
+	if (q < 0)
+		failed(l, "create");
+	else
+		printf("created %s\n", l->a.queue);
+	return q;
 }
 
 /* Change the attributes of a queue that exists to those of the line. */
@@ -191,86 +187,144 @@ static int apply_attrs(struct line *l, int q, bool dry)
 	return FAILED;
 }
 
-static int apply_owner(struct line *l, int q, bool dry)
+/*
+ * Any user can take a name that is free.  So a queue is only changed if it belongs to the owner in
+ * the line, or to the caller, which may have made it in an earlier apply.
+ */
+static bool is_expected(const struct line *l, const struct wq_stat *st)
 {
-	struct wq_stat st;
-	char path[PATH_MAX];
+	uid_t owner = l->uid == (uid_t)-1 ? geteuid() : l->uid;
 
-	if (wq_stat(q, &st))
-		return failed(l, "read");
-	snprintf(path, sizeof(path), "%s/%s", names_dir(), l->a.queue);
-	if (st.mode != l->a.attrs.mode) {
-		if (!dry && chmod(path, l->a.attrs.mode))
-			return failed(l, "change the mode of");
-		printf("%s %s: mode %04o, not %04o\n", dry ? "change" : "changed", l->a.queue,
-		       l->a.attrs.mode, st.mode);
-	}
-	if ((l->uid != (uid_t)-1 && l->uid != st.uid) || (l->gid != (gid_t)-1 && l->gid != st.gid)) {
-		if (!dry && chown(path, l->uid, l->gid))
-			return failed(l, "change the owner of");
-		printf("%s %s: owner %d:%d, not %u:%u\n", dry ? "change" : "changed", l->a.queue,
-		       (int)l->uid, (int)l->gid, st.uid, st.gid);
-	}
+	if (st->uid == owner || st->uid == geteuid())
+		return true;
+	message("%s: the queue '%s' is left as it is, because it belongs to uid %u, not to uid %u; look at it: wqctl ls %s; then remove it: wqctl unlink %s; processes that have it open would keep their access if only the owner were changed",
+		l->where, l->a.queue, st->uid, owner, l->a.queue, l->a.queue);
+	return false;
+}
+
+/* Change the mode, the owner and the group.  @st: from before. */
+static int apply_owner(struct line *l, int q, const struct wq_stat *st, bool dry)
+{
+	struct wq_attrs file = { .mode = l->a.attrs.mode, .uid = l->uid, .gid = l->gid };
+	const char *change = dry ? "change" : "changed";
+
+	if (st->mode != file.mode)
+		file.set |= WQ_ATTR_MODE;
+	if (l->uid != (uid_t)-1 && l->uid != st->uid)
+		file.set |= WQ_ATTR_UID;
+	if (l->gid != (gid_t)-1 && l->gid != st->gid)
+		file.set |= WQ_ATTR_GID;
+	/* By the descriptor, because the name can be that of another queue by now. */
+	if (file.set && !dry && attr_set_file(NULL, q, &file))
+		return failed(l, "change the mode or the owner of");
+	if (file.set & WQ_ATTR_MODE)
+		printf("%s %s: mode %04o, not %04o\n", change, l->a.queue, file.mode, st->mode);
+	if (file.set & (WQ_ATTR_UID | WQ_ATTR_GID))
+		printf("%s %s: owner %d:%d, not %u:%u\n", change, l->a.queue, (int)l->uid,
+		       (int)l->gid, st->uid, st->gid);
+	if (file.set && st->consumers > 1)
+		message("%s: the access of files that are open does not change, and the queue '%s' has %u of them",
+			l->where, l->a.queue, st->consumers - 1);
 	return DONE;
 }
 
 static int apply_queue(struct line *l, bool dry)
 {
-	int q = open_either(l->a.queue), ret;
+	int q = open_either(l->a.queue), ret = FAILED;
+	struct wq_stat st;
 
-	if (q < 0) {
-		if (errno != ENOENT)
-			return failed(l, "open");
-		ret = apply_new(l, dry);
-		q = ret || dry ? -1 : open_either(l->a.queue);
-		if (ret || dry)
-			return ret;
-		if (q < 0)
-			return failed(l, "open");
+	if (q < 0 && errno != ENOENT)
+		return failed(l, "open");
+	if (q < 0 && dry) {
+		printf("create %s\n", l->a.queue);
+		return DONE;
 	}
-	ret = apply_attrs(l, q, dry);
-	ret = ret ? ret : apply_owner(l, q, dry);
+	if (q < 0)
+		q = create_queue(l);
+	if (q < 0)
+		return FAILED;
+	if (wq_stat(q, &st))
+		failed(l, "read");
+	else if (is_expected(l, &st) && !apply_attrs(l, q, dry))
+		ret = apply_owner(l, q, &st, dry);
 	close(q);
 	return ret;
 }
 
-static int apply_file(const char *path, bool dry)
+/* A child must not run what its parent wants to run at its own exit. */
+static void leave_child(void)
 {
-	FILE *in = fopen(path, "re");
-	char *text = NULL, *copy, where[PATH_MAX + 16];
-	struct line l, first = {
+	_exit(USAGE);
+}
+
+/* Apply a line in a child. */
+static int apply_line(const char *where, char *text, bool dry)
+{
+	struct line l = {
 		.where = where, .uid = -1, .gid = -1, .a = { .fd = -1, .command = "apply" },
 	};
-	int ret = DONE, number = 0;
-	size_t room = 0;
+	int status, ret;
+	pid_t pid;
 
-	if (!in) {
-		message("can't read %s: %s", path, strerror(errno));
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		if (atexit(leave_child))
+			_exit(FAILED);
+		parse_queue(&l, text);
+		ret = apply_queue(&l, dry);
+		_exit(fflush(stdout) ? FAILED : ret);
+	}
+	if (pid < 0) {
+		message("%s: can't fork: %s", where, strerror(errno));
 		return FAILED;
 	}
-	while (getline(&text, &room, in) >= 0) {
-		text[strcspn(text, "\n")] = '\0';
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status) ?
+	       DONE : FAILED;
+}
+
+/* The whole file, to be freed, with a NUL behind it; NULL: a message was printed. */
+static char *read_file(const char *path)
+{
+	FILE *in = fopen(path, "re");
+	char *text = in ? malloc(MAX_FILE + 1) : NULL;
+	size_t size = text ? fread(text, 1, MAX_FILE + 1, in) : 0;
+	const char *wrong = NULL;
+
+	if (!text || ferror(in))
+		wrong = strerror(errno);
+	else if (size > MAX_FILE)
+		wrong = "it has more than 1 MiB";
+	else if (memchr(text, '\0', size))
+		wrong = "it has a NUL byte";
+	else
+		text[size] = '\0';
+	if (in)
+		fclose(in);
+	if (!wrong)
+		return text;
+	message("can't read %s: %s", path, wrong);
+	free(text);
+	return NULL;
+}
+
+static int apply_file(const char *path, bool dry)
+{
+	char *text = read_file(path), *rest = text, *line, where[PATH_MAX + 16];
+	int ret = text ? DONE : FAILED, number = 0;
+
+	while ((line = strsep(&rest, "\n"))) {
 		snprintf(where, sizeof(where), "%s:%d", path, ++number);
-		if (strchr("#", text[strspn(text, " \t")]))
+		if (strchr("#", line[strspn(line, " \t")]))
 			continue;
-		copy = strdup(text);
-		l = first;
-		fflush(stdout);
-		if (!copy || !check_queue(&l, text)) {
+		if (strlen(line) > MAX_LINE) {
+			message("%s: the line has more than %d bytes", where, MAX_LINE);
 			ret = FAILED;
-		} else {
-			parse_queue(&l, copy);
-			if (apply_queue(&l, dry))
-				ret = FAILED;
+		} else if (apply_line(where, line, dry)) {
+			ret = FAILED;
 		}
-		free(copy);
-	}
-	if (ferror(in)) {
-		message("can't read %s: %s", path, strerror(errno));
-		ret = FAILED;
 	}
 	free(text);
-	fclose(in);
 	return ret;
 }
 
@@ -280,6 +334,8 @@ int cmd_apply(const struct args *a)
 	int ret = DONE;
 	size_t i;
 
+	/* Or there is no status of a child. */
+	signal(SIGCHLD, SIG_DFL);
 	for (i = 0; i < a->num_words; i++)
 		if (apply_file(a->words[i], a->dry_run))
 			ret = FAILED;

@@ -190,11 +190,12 @@ static const struct command commands[] = {
 	}, {
 		.name = "apply", .args = "[FILE...]",
 		.doc = "Create and change queues as files describe them; without FILE as /etc/wq.d/*.conf."
-			"\vA line describes a queue: its name, its owner and group, its mode, and attributes as wqctl create takes them. A hyphen stands for the default: the owner is left as it is, the mode is 0600. Attributes that a line does not name are left as they are. Lines that begin with # are comments. For instance:\n\n"
+			"\vA line describes a queue: its name, its owner and group, its mode, and attributes as wqctl create takes them. A hyphen stands for the default: the owner is the caller, the mode is 0600. A group and attributes that a line does not name are left as they are. Lines that begin with # are comments. For instance:\n\n"
 			"  # NAME  OWNER[:GROUP]  MODE  OPTIONS\n"
 			"  mail    mail:mail      0660  --lease 30s --max-retries 18\n"
 			"  builds  -              -     --order groups:/:2\n\n"
-			"A queue that is as described is left alone, so that apply can be repeated. Each change is printed. A line that is wrong, or whose queue cannot be changed, is reported by file and line, and the others are applied.\n\n"
+			"A queue that is as described is left alone, so that apply can be repeated. Each change is printed. A line that is wrong, or whose queue cannot be changed, is reported by file and line, and the others are applied. A file has up to 1 MiB, and a line up to 4096 bytes.\n\n"
+			"Any user can create a queue whose name is free. So a queue that belongs neither to the owner in its line nor to the caller is reported, and left as it is. If you do not trust its owner, remove the queue, because a new owner or mode does not end the access of processes that have it open. If apply changes the owner, the group or the mode, it prints how many files are open.\n\n"
 			"0 all queues are as described, 1 at least one is not.",
 		.options = (const struct argp_option[]){
 			{ "dry-run", OPT_DRY_RUN, NULL, 0, "print what would be done, and do nothing", 0 },

@@ -63,6 +63,15 @@ struct wq_set {
 	u32 nr_queues;
 };
 
+/*
+ * wqctl reload closes the default set while it removes queues and makes them again, so that no user
+ * takes a name meanwhile.  A create that begins after an unlink sees a store ahead of the unlink,
+ * because both hold the lock of the directory.
+ */
+static bool closed;
+module_param(closed, bool, 0644);
+MODULE_PARM_DESC(closed, "only root can create queues in the default set (default: N)");
+
 static struct wq_set wq_default;
 static struct file_system_type wq_fs_type;
 static const struct file_operations *wq_queue_fops, *wq_dir_fops;
@@ -199,6 +208,8 @@ static int wq_dir_create(struct mnt_idmap *idmap, struct inode *dir, struct dent
 	ret = wq_name_check(dentry->d_name.name);
 	if (ret)
 		return ret;
+	if (set == &wq_default && READ_ONCE(closed) && !capable(CAP_DAC_OVERRIDE))
+		return -EACCES;
 	if (set->nr_queues >= (READ_ONCE(set->max_queues) ?: U32_MAX))
 		return -ENOSPC;
 	inode = inode_new(dir->i_sb);

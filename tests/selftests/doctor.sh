@@ -421,6 +421,11 @@ test_not_restored() {
 		"snapshot queues.wq"
 }
 
+test_names_closed() {
+	finds names-closed "echo N >$parameters/closed" "over Y $parameters/closed"
+	passes crash "the kernel has not crashed" "over N $parameters/closed"
+}
+
 # systemd with the project's units.  A doctor looks when all is well, and when a unit has failed.
 test_unit_failed() {
 	mkdir -p "$dir/units" "$dir/none"

@@ -911,4 +911,27 @@ TEST(open_for_neither_reading_nor_writing_fails)
 	ASSERT_EQ(EINVAL, errno);
 }
 
+#define CLOSED	"/sys/module/wq/parameters/closed"
+
+TEST_F(users, closed_lets_only_root_create_queues_and_users_open_and_unlink_theirs)
+{
+	char own[WQ_NAME_MAX];
+	int as_user, as_root, opened, unlinked;
+
+	snprintf(own, sizeof(own), "selftest-%d-own", getpid());
+	ASSERT_EQ(0, create_as(ALICE, GROUP, own, 0600));
+	ASSERT_EQ(0, write_file(CLOSED, "Y"));
+	as_user = create_as(ALICE, GROUP, self->name, 0600);
+	as_root = create_as(0, 0, self->name, 0600);
+	opened = open_as(ALICE, GROUP, 0, own, O_RDWR);
+	unlinked = unlink_as(ALICE, own);
+	ASSERT_EQ(0, write_file(CLOSED, "N"));
+	EXPECT_EQ(EACCES, as_user);
+	EXPECT_EQ(0, as_root);
+	EXPECT_EQ(0, opened);
+	EXPECT_EQ(0, unlinked);
+	EXPECT_EQ(0, create_as(ALICE, GROUP, own, 0600));
+	EXPECT_EQ(0, q_unlink(own));
+}
+
 TEST_HARNESS_MAIN

@@ -5,6 +5,7 @@
 #
 #	WQCTL		path of wqctl
 #	WQCTL_SHARED	path of wqctl with shared libraries: WQCTL
+#	WQ_KO		path of wq.ko
 #	SRC		path of the project
 #	PROMTOOL	Prometheus' promtool, otherwise from PATH
 #	WQ_LIMIT	seconds that a test may take: 180
@@ -15,7 +16,7 @@
 set -u
 
 : "${WQCTL:?set WQCTL to the path of wqctl}" "${SRC:?set SRC to the path of the project}"
-: "${WQCTL_SHARED:=$WQCTL}" "${WQ_LIMIT:=180}"
+: "${WQCTL_SHARED:=$WQCTL}" "${WQ_LIMIT:=180}" "${WQ_KO:?set WQ_KO to the path of wq.ko}"
 time_limit=$WQ_LIMIT
 q=wqctl.$$
 # shellcheck source=tests/selftests/harness.sh
@@ -37,8 +38,19 @@ cleanup() {
 	[ ! -e "$dir/device-for-all" ] || chmod 600 /dev/wq
 	[ ! -d "$mount" ] || umount "$mount"
 	unlink_queues $q
+	[ ! -d "$dir/bin" ] || end_reload
 	# a test that was killed may have left a line in it
 	while read -rt 0 -u 9; do read -r -u 9; done
+}
+
+# A test of wqctl reload can end before the module and the queues are back.
+end_reload() {
+	[ -d /sys/module/wq ] || busybox insmod "$WQ_KO"
+	[[ $(</proc/mounts) = *" /dev/wqueue wqueue "* ]] || mount -t wqueue wqueue /dev/wqueue
+	unlink_queues $q
+	echo N >/sys/module/wq/parameters/closed
+	chmod 600 /dev/wq
+	rm -f /var/lib/wq/reload.wq "$top/stolen"
 }
 
 device_for_all() {
@@ -1458,6 +1470,71 @@ test_save_keeps_a_pause_that_was_there() {
 	has "snapshot" "paused gets forever" "$(<"$dir/s")"
 	is "gets_resume_ns" - "$(stats gets_resume_ns)"
 	among "adds_resume_ns" 3000000000000 3600000000000 "$(stats adds_resume_ns)"
+}
+
+# ---- reload
+
+# fake_kmod BEFORE-UNLOAD AFTER-LOAD: modprobe and modinfo for wqctl reload, which run these
+# commands when the queues have no names, and when the new module is loaded.
+fake_kmod() {
+	mkdir "$dir/bin"
+	cat >"$dir/bin/modprobe" <<-END
+		#!/bin/bash
+		as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$WQCTL" "\$@"; }
+		if [ \$1 = -r ]; then
+			[ "\${*: -1}" = wq ] || exit 0
+			$1
+			exec busybox rmmod wq
+		fi
+		busybox insmod "$WQ_KO" "\${@:2}" || exit
+		chmod 666 /dev/wq	# as by a rule of udev
+		$2
+		exit 0
+	END
+	printf '#!/bin/sh\necho "$2"\n' >"$dir/bin/modinfo"
+	chmod +x "$dir/bin"/*
+}
+
+reload() { PATH=$dir/bin:$PATH "$WQCTL" reload --force "$@"; }
+
+# A user takes the name of the queue.
+steal="as_nobody create $q 2>>$top/stolen && echo stolen >>$top/stolen"
+
+test_reload_lets_no_user_take_the_name_of_a_queue() {
+	queue -m 640 -n 5
+	wq add $q a b
+	device_for_all
+	fake_kmod "$steal" "$steal"
+	status 0 reload
+	is "keys" "a b" "$(wq get -n 9 $q | words)"
+	is "uid, mode, max_keys" "0 0640 5" "$(stats uid mode max_keys)"
+	has_no "what the user did" stolen "$(<"$top/stolen")"
+	is "attempts" 2 "$(grep -c "can't create the queue" "$top/stolen")"
+	exists_no /var/lib/wq/reload.wq
+	status 0 as_nobody create $q.new
+}
+
+# As if the kernel had loaded the module for a mount of the user.
+test_reload_gives_no_keys_to_a_queue_of_another_owner_or_mode() {
+	queue
+	wq create -m 640 $q.b
+	wq create $q.c
+	wq add $q a
+	wq add $q.b b
+	wq add $q.c c
+	fake_kmod : "echo N >/sys/module/wq/parameters/closed
+		$steal
+		'$WQCTL' create -m 604 $q.b"
+	reports 1 "the queue '$q' is not restored, because another queue has its name" reload
+	prints "the queue '$q.b' is not restored"
+	prints "wqctl restore --merge /var/lib/wq/reload.wq"
+	has "what the user did" stolen "$(<"$top/stolen")"
+	is "keys of the user's queue" 0 "$(stats keys)"
+	is "keys of the queue with another mode" 0 "$(q=$q.b stats keys)"
+	is "keys of another queue" c "$(wq get $q.c)"
+	has "the file" '"a"' "$(</var/lib/wq/reload.wq)"
+	reports 1 "can't create the queue" as_nobody create $q.new
+	reports 1 "an earlier reload was interrupted" reload
 }
 
 # ---- top

@@ -637,6 +637,16 @@ static enum finding check_snapshots(struct doctor *d)
 	return ret;
 }
 
+/* After the check of snapshots, because the queues of an interrupted reload come first. */
+static enum finding check_closed(struct doctor *d)
+{
+	char closed[8];
+
+	if (!line_of(MODULE "/parameters/closed", closed, sizeof(closed)) || closed[0] != 'Y')
+		return NOT_HERE;
+	return fault(d, "names-closed", "only root can create queues, as while wqctl reload is at work; if it was interrupted, let all users create queues again: echo N >" MODULE "/parameters/closed");
+}
+
 /* The last check, as the crash may have been in a part of the kernel that wq does not use. */
 static enum finding check_crash(struct doctor *d)
 {
@@ -667,6 +677,7 @@ static const struct check {
 	{ "limits", check_limits },
 	{ "library", check_library },
 	{ "snapshots", check_snapshots },
+	{ "closed", check_closed },
 	{ "units", check_units },
 	{ "crash", check_crash },
 };

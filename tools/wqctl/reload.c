@@ -7,17 +7,24 @@
  *  1. Look for processes, mounts and modules that use the module.	As before.
  *  2. Pause the queues, and wait until no key is processing.	The pauses end within 10 seconds.
  *  3. Save the queues to RELOAD_FILE.			All keys are in the queues, too.
- *  4. Remove the keys of each queue, and its name.	The file has all keys.
- *  5. Unmount wqueue, unload the modules, load and mount them again.	The file has all keys.
- *  6. Restore the queues, and remove the file.		The file has all keys.
+ *  4. Close the set of names.			As before, but the set is closed.
+ *  5. Remove the keys of each queue, and its name.	The file has all keys, the set is closed.
+ *  6. Unmount wqueue, unload the modules, load and mount them again.	As in step 5, or no module.
+ *  7. Restore the queues, remove the file, and open the set again.	As in step 5.
  *
  * If the file exists, reload refuses to run, and the next boot merges it: a key runs once more if it
  * has run since step 3.
  *
+ * While the set is closed, only root can create queues, so no user takes the name of a queue and
+ * gets its keys.  The new module is closed from its load on.  If queues are missing at the end, the
+ * set stays closed until root opens it or the machine boots.  A module without the parameter lets
+ * users create queues, and so does one that the kernel loads for a mount before reload does.  So
+ * step 7 adds no key to a queue whose owner, group or mode are not those of the removed queue.
+ *
  * A removed queue stays paused: an add through an old descriptor fails with EHOSTDOWN, so that no
  * key gets into a queue that nobody will find.  A get fails with EIDRM, because the queue has no keys.
  * Programs that call wq_reopen() then, and wqctl run --follow, close the old queue and wait for the
- * new one.  If the module stays in use, step 6 makes the queues in the old module.
+ * new one.  If the module stays in use, step 7 makes the queues in the old module.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -39,6 +46,10 @@
 
 #define RELOAD_FILE	STATE_DIR "/reload.wq"
 #define MODULE		"/sys/module/wq"
+#define CLOSED		MODULE "/parameters/closed"
+
+/* The commands that remain if queues are only in the file, and the set is closed. */
+#define RESTORE		"wqctl restore --merge " RELOAD_FILE " && rm " RELOAD_FILE " && echo N >" CLOSED
 
 /* How long runs may take to end without --timeout, and processes to close a removed queue. */
 #define RUNS_NS		(30 * NSEC_PER_SEC)
@@ -307,7 +318,7 @@ static bool is_used(bool all)
 	return found;
 }
 
-/* Steps 2 to 4: the queues */
+/* Steps 2 to 5: the queues */
 
 /**
  * struct reload - what is kept over a reload
@@ -463,6 +474,17 @@ static int remove_queue(struct held *h)
 	return DONE;
 }
 
+/* Let only root create queues, or all users again.  An older module has no such parameter. */
+static void set_closed(bool closed)
+{
+	int fd = open(CLOSED, O_WRONLY | O_CLOEXEC);
+
+	if ((fd < 0 || write(fd, closed ? "Y" : "N", 1) != 1) && errno != ENOENT)
+		message("can't write " CLOSED ": %s", strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
 static void release_queues(struct reload *r)
 {
 	struct held *h;
@@ -478,19 +500,48 @@ static void release_queues(struct reload *r)
 	r->ring = NULL;
 }
 
-/* Step 6.  Return the exit status. */
-static int restore_queues(const struct reload *r)
+/* Whether a queue of the name exists that is not the one that was held, nor one as it. */
+static bool is_foreign(const struct held *h)
 {
-	if (!restore_held(r->list, r->num, RELOAD_FILE)) {
+	struct wq_stat st;
+
+	if (stat_get(h->name, &st))
+		return errno != ENOENT;
+	return st.uid != h->st.uid || st.gid != h->st.gid || st.mode != h->st.mode;
+}
+
+/* Leave out the queues whose names others have taken. */
+static bool leave_foreign(struct reload *r)
+{
+	bool found = false;
+	struct held *h;
+
+	for (h = r->list; h < r->list + r->num; h++) {
+		if (!h->taken || !is_foreign(h))
+			continue;
+		message("the queue '%s' is not restored, because another queue has its name, and not its uid %u, gid %u and mode %04o; look at it: wqctl ls %s; then remove it: wqctl unlink %s",
+			h->name, h->st.uid, h->st.gid, h->st.mode, h->name, h->name);
+		h->taken = false;
+		found = true;
+	}
+	return found;
+}
+
+/* Step 7.  Return the exit status. */
+static int restore_queues(struct reload *r)
+{
+	bool foreign = leave_foreign(r);
+
+	if (!restore_held(r->list, r->num, RELOAD_FILE) && !foreign) {
 		unlink(RELOAD_FILE);
+		set_closed(false);
 		return DONE;
 	}
-	message("the queues are in " RELOAD_FILE "; restore them, then remove the file: wqctl restore --merge "
-		RELOAD_FILE);
+	message("the queues are in " RELOAD_FILE ", and until they are restored, only root can create queues; then: " RESTORE);
 	return FAILED;
 }
 
-/* Step 5: the module */
+/* Step 6: the module */
 
 /**
  * struct mounted - the mount of names_dir()
@@ -575,22 +626,24 @@ static bool unload(void)
 	return true;
 }
 
-/* Step 5.  Return the exit status. */
-static int replace_module(const struct reload *r)
+/* Step 6.  Return the exit status. */
+static int replace_module(struct reload *r)
 {
-	static const char *const load[] = { "modprobe", "wq", NULL };
+	static const char *const load[] = { "modprobe", "wq", "closed=Y", NULL };
 	struct mounted m;
 	bool unloaded;
 
 	read_mount(&m);
 	unloaded = unload();
 	if (unloaded && command(load, false, NULL, 0)) {
-		message("can't load the installed module: see dmesg; load one, and restore the queues: wqctl restore --merge "
-			RELOAD_FILE);
+		message("can't load the installed module: see dmesg; load one by modprobe wq closed=Y, mount wqueue, and restore the queues: "
+			RESTORE);
 		return FAILED;
 	}
+	/* The kernel may have loaded it, for a mount of a user. */
+	set_closed(true);
 	if (mount_again(&m)) {
-		message("mount it, and restore the queues: wqctl restore --merge " RELOAD_FILE);
+		message("mount it, and restore the queues: " RESTORE);
 		return FAILED;
 	}
 	if (unloaded)
@@ -625,6 +678,7 @@ static int replace_all(struct reload *r)
 	block_signals();
 	if (save_held(r->list, r->num, RELOAD_FILE))
 		return FAILED;
+	set_closed(true);
 	for (i = 0; i < r->num; i++)
 		if (renew_all(r) || remove_queue(&r->list[i]))
 			break;
@@ -686,8 +740,8 @@ int cmd_reload(const struct args *a)
 	if (!lock_state())
 		return FAILED;
 	if (!access(RELOAD_FILE, F_OK)) {
-		message("an earlier reload was interrupted; restore its queues, then remove the file: wqctl restore --merge "
-			RELOAD_FILE);
+		message("an earlier reload was interrupted; restore its queues, remove the file, and let users create queues: "
+			RESTORE);
 		return FAILED;
 	}
 	/* Or there is no status of modprobe. */

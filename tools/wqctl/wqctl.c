@@ -479,7 +479,8 @@ static const struct command commands[] = {
 		.doc = "Replace the loaded module by the installed one, and keep all queues and their keys."
 			"\vGets and adds are paused, and reload waits until no key is processing. It saves the queues to /var/lib/wq/reload.wq, removes them, replaces the module, and restores them. wqctl run --follow goes on with the new queue, and with --force so does a program that calls wq_reopen().\n\n"
 			"If a process other than wqctl run --follow and its commands has a queue open, another mount of wqueue exists, or a kernel module uses wq, reload names it and changes nothing. If the module turns out to be in use later, the queues are restored in it.\n\n"
-			"If wqctl is killed, the pauses end within 10 seconds. Queues that were removed already are in the file: wqctl restore --merge /var/lib/wq/reload.wq.\n\n"
+			"Meanwhile only root can create queues (the parameter closed of the module), so that no user takes the name of a queue that is to be restored. If another queue has the name all the same, and its owner, group or mode differ, reload reports it, adds no key to it, and keeps the file.\n\n"
+			"If wqctl is killed, the pauses end within 10 seconds. Queues that were removed already are in the file. Only root can create queues until the next boot, or until you restore these queues and end that: wqctl restore --merge /var/lib/wq/reload.wq && rm /var/lib/wq/reload.wq && echo N >/sys/module/wq/parameters/closed.\n\n"
 			"0 replaced, 1 failed, 3 the installed module is loaded already, or none is.",
 		.options = (const struct argp_option[]){
 			{ "force", OPT_FORCE, NULL, 0, "also if the installed module is loaded already, and if processes have queues open: their calls fail with EIDRM or EHOSTDOWN until they open the queues again", 0 },

@@ -2131,6 +2131,23 @@ test_create_accepts_no_queue_that_is_shut_down() {
 	prints "it is shut down, which is final; remove it first: wqctl unlink $q"
 }
 
+test_create_accepts_no_queue_of_another_user_than_root() {
+	queue -m 666
+	status 0 as_nobody create --accept $q
+	status 0 wq set --owner 12 $q
+	reports 1 "it belongs to uid 12, which is neither you nor root" wq create --accept $q
+	status 1 as_nobody create --accept $q
+	status 0 wq set --owner nobody $q
+	status 0 as_nobody create --accept $q
+}
+
+test_create_names_the_directory_that_denies_it() {
+	chmod 755 /dev/wqueue
+	status 1 as_nobody create $q
+	chmod 1777 /dev/wqueue
+	prints "only some users can create queues in /dev/wqueue; see its mode (ls -ld /dev/wqueue)"
+}
+
 test_unknown_command_gets_a_suggestion() {
 	reports 2 "there is no command 'creat'; did you mean 'create'?" wq creat $q
 	reports 2 "did you mean 'ls'?" wq list
@@ -2204,6 +2221,42 @@ test_run_follows_the_name_of_its_queue() {
 	is status 0 $?
 	is keys "a b" "$(words <"$dir/ran")"
 	prints "2 runs, "
+}
+
+# follow_foreign QUEUE OPTION...: the queue is removed, and a user takes its name
+follow_foreign() {
+	local run owner
+	owner=$(id -u nobody)
+	"$WQCTL" run -j 2 --follow "${@:2}" $q -- sh -c 'echo "$1" >>'"$dir/ran; false" sh 2>"$err" &
+	run=$!
+	wq add $q a
+	eventually file_has "$dir/ran" 1
+	status 0 wq unlink $1
+	status 0 as_nobody create $1
+	status 0 as_nobody add $1 stranger
+	[ $1 = $q ] || status 0 wq unlink $q
+	[ $1 = $q ] || queue
+	eventually printed "the new queue '$1' belongs to uid $owner, not to uid 0"
+	is messages 1 "$(grep -c "belongs to uid" "$err")"
+	is "keys of the user's queue" 1 "$(q=$1 stats ready)"
+	status 0 wq unlink $1
+	status 0 wq create $1
+	wq add $q b
+	eventually file_has "$dir/ran" 2
+	kill $run
+	wait $run
+	is keys "a b" "$(words <"$dir/ran")"
+}
+
+test_run_follow_takes_no_key_of_a_queue_of_another_owner() {
+	queue
+	follow_foreign $q --max-retries 0
+}
+
+test_run_follow_adds_no_failed_key_to_a_queue_of_another_owner() {
+	queue
+	wq create $q.failed
+	follow_foreign $q.failed --max-retries 0 --failed-to $q.failed
 }
 
 test_run_touches_the_key_of_a_long_command_while_nobody_reads_standard_error() {

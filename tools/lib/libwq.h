@@ -168,7 +168,8 @@ int wq_unlink(const char *name);
  * A struct wq_producer of the removed queue has to be freed first, because its map keeps the queue.
  *
  * A queue that this process may not open counts as missing until the timeout: its owner can be set
- * last.
+ * last.  If users can create queues in the directory, the new queue can be that of any user.  So
+ * compare its owner, wq_stat.uid, with that of the removed queue.
  *
  * Return: 1; 0: the queue of @q was not removed; -1 with ETIMEDOUT, EINTR or, at the timeout, EACCES.
  */

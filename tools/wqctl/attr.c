@@ -332,6 +332,7 @@ static bool report_range(const struct args *a, int err, const char *what)
 
 static int create_complain(const struct args *a)
 {
+	struct wq_stat st;
 	int err = errno;
 
 	if (report_range(a, err, "create"))
@@ -341,6 +342,11 @@ static int create_complain(const struct args *a)
 	if (err == E2BIG) {
 		message("can't create the queue '%s': this kernel's wq lacks an attribute (see wqctl info); load a newer wq.ko",
 			a->queue);
+		return FAILED;
+	}
+	if (err == EACCES && stat_get(a->queue, &st) && errno == ENOENT) {
+		message("can't create the queue '%s': only some users can create queues in %s; see its mode (ls -ld %s), or wait for the end of wqctl reload",
+			a->queue, names_dir(), names_dir());
 		return FAILED;
 	}
 	errno = err;
@@ -362,7 +368,15 @@ int cmd_create(const struct args *a)
 	q = wq_open_attr(a->queue, oflag, mode, &attrs);
 	if (q < 0)
 		return create_complain(a);
-	if (a->accept && !wq_stat(q, &st) && st.state & WQ_STATE_SHUTDOWN) {
+	if (a->accept && wq_stat(q, &st))
+		return complain(a, "can't read the owner of the queue '%s'", a->queue);
+	/* Any user can take a name that is free. */
+	if (a->accept && st.uid && st.uid != geteuid()) {
+		message("can't accept the queue '%s': it belongs to uid %u, which is neither you nor root; without create you can use it as it is, or remove it: wqctl unlink %s",
+			a->queue, st.uid, a->queue);
+		return FAILED;
+	}
+	if (a->accept && st.state & WQ_STATE_SHUTDOWN) {
 		message("can't accept the queue '%s': it is shut down, which is final; remove it first: wqctl unlink %s",
 			a->queue, a->queue);
 		return FAILED;

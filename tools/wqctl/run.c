@@ -81,12 +81,14 @@ struct slot {
  * @stop: start no more commands
  * @no_command: a message about a command that cannot be executed was printed
  * @removed: a message about a removed queue was printed
+ * @foreign: a message about a new queue of another owner was printed
  * @slots: the workers
  */
 static struct shared {
 	atomic_bool stop;
 	atomic_bool no_command;
 	atomic_bool removed;
+	atomic_bool foreign;
 	struct slot slots[];
 } *shared;
 
@@ -102,6 +104,7 @@ static const int stop_signals[] = { SIGTERM, SIGINT, SIGHUP, 0 };
 static volatile sig_atomic_t stopping;
 static int queue = -1;
 static int failed_queue = -1;	/* of --failed-to; -1: there is none */
+static uid_t owner, failed_owner;	/* of the two queues, when they were opened first */
 static pid_t parent;
 static int64_t lease;		/* of the queue, in ns; 0: none */
 static unsigned int max_retries;	/* before a key is given up here, not by the queue */
@@ -631,6 +634,34 @@ static bool worker_config(int q)
 	return true;
 }
 
+/* The owner of an open queue; -1: it cannot be read, and no user has this ID. */
+static uid_t owner_of(int q)
+{
+	struct wq_stat st;
+
+	return wq_stat(q, &st) ? (uid_t)-1 : st.uid;
+}
+
+/*
+ * Any user can take the name of a queue that was removed.  Then run would take that user's keys, or
+ * add keys that failed to the queue.  A queue that root restores gets its owner soon after it was
+ * made.
+ */
+static bool has_owner(int q, const char *name, uid_t owner)
+{
+	static unsigned int looks;
+	uid_t is = owner_of(q);
+
+	if (is == owner && is != (uid_t)-1) {
+		looks = 0;
+		return true;
+	}
+	if (++looks == FOLLOW_DENIED && !atomic_exchange(&shared->foreign, true))
+		message("the new queue '%s' belongs to uid %d, not to uid %d; remove it, or start run again to work on it: wqctl unlink %s",
+			name, (int)is, (int)owner, name);
+	return false;
+}
+
 /* Open the queue and read its attributes; -1: an error was printed. */
 static int worker_open(void)
 {
@@ -640,6 +671,8 @@ static int worker_open(void)
 
 	if (q < 0)
 		complain(args, "can't open the queue '%s'", args->queue);
+	else
+		owner = owner_of(q);
 	return q < 0 || !worker_config(q) ? -1 : q;
 }
 
@@ -647,7 +680,8 @@ static int worker_open(void)
 static bool follow_failed(void)
 {
 	return failed_queue < 0 ||
-	       wq_reopen(failed_queue, args->failed_to, O_WRONLY, WQ_NOWAIT) >= 0;
+	       (wq_reopen(failed_queue, args->failed_to, O_WRONLY, WQ_NOWAIT) >= 0 &&
+		has_owner(failed_queue, args->failed_to, failed_owner));
 }
 
 /* The queue was removed, and has no keys.  Return false if the worker has to exit with @status. */
@@ -666,7 +700,7 @@ static bool follow(int *status)
 		bool has_failed = follow_failed();
 
 		if (wq_reopen(queue, args->queue, O_RDWR, FOLLOW_NS) >= 0) {
-			if (!has_failed) {
+			if (!has_failed || !has_owner(queue, args->queue, owner)) {
 				pause_ms(PAUSE_MS);
 				continue;
 			}
@@ -674,6 +708,7 @@ static bool follow(int *status)
 				return false;
 			if (atomic_exchange(&shared->removed, false) && !args->quiet)
 				message("there is a new queue '%s'", args->queue);
+			shared->foreign = false;
 			return true;
 		}
 		denied += errno == EACCES;
@@ -762,6 +797,7 @@ static void worker_main(struct slot *slot)
 		failed_queue = wq_open(args->failed_to, O_WRONLY, 0, 0);
 		if (failed_queue < 0)
 			_exit(complain_failed_to(args));
+		failed_owner = owner_of(failed_queue);
 	}
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);

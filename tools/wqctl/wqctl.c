@@ -174,7 +174,7 @@ static const struct command commands[] = {
 			{ "no-map", OPT_NO_MAP, NULL, 0,
 			  "the queue has no map (see WQ_IOC_MAP in wq(4)): each repeat add is a call, and no process can observe by the map when the keys of others are handed out", 0 },
 			{ "accept", OPT_ACCEPT, NULL, 0,
-			  "if the queue exists, accept it with the attributes that it has", 0 },
+			  "if the queue exists, and belongs to you or to root, accept it with the attributes that it has", 0 },
 			END
 		},
 		.attributes = NEW, .run = cmd_create, .queue = BY_NAME,
@@ -627,7 +627,7 @@ static const struct command commands[] = {
 			{ "once", OPT_ONCE, NULL, 0,
 			  "exit when no key is ready, processing or waiting for a retry", 0 },
 			{ "follow", OPT_FOLLOW, NULL, 0,
-			  "if the queue is removed, go on with the next queue of that name", 0 },
+			  "if the queue is removed, go on with the next queue of that name and owner", 0 },
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0,
 			  "retries of a key that fails, or that ends its worker twice in a row (default: 18)", 0 },
 			{ "failed-to", OPT_FAILED_TO, "QUEUE", 0,

@@ -16,10 +16,11 @@
  * has run since step 3.
  *
  * While the set is closed, only root can create queues, so no user takes the name of a queue and
- * gets its keys.  The new module is closed from its load on.  If queues are missing at the end, the
- * set stays closed until root opens it or the machine boots.  A module without the parameter lets
- * users create queues, and so does one that the kernel loads for a mount before reload does.  So
- * step 7 adds no key to a queue whose owner, group or mode are not those of the removed queue.
+ * gets its keys.  The new module is closed from its load on.  If queues are missing at the end, and
+ * their names are free, the set stays closed until root opens it or the machine boots.  A module
+ * without the parameter lets users create queues, and so does one that the kernel loads for a mount
+ * before reload does.  So step 7 adds no key to a queue whose owner, group or mode are not those of
+ * the removed queue.
  *
  * A removed queue stays paused: an add through an old descriptor fails with EHOSTDOWN, so that no
  * key gets into a queue that nobody will find.  A get fails with EIDRM, because the queue has no keys.
@@ -532,13 +533,20 @@ static int restore_queues(struct reload *r)
 {
 	bool foreign = leave_foreign(r);
 
-	if (!restore_held(r->list, r->num, RELOAD_FILE) && !foreign) {
-		unlink(RELOAD_FILE);
-		set_closed(false);
-		return DONE;
+	if (restore_held(r->list, r->num, RELOAD_FILE)) {
+		message("the queues are in " RELOAD_FILE ", and until they are restored, only root can create queues; then: "
+			RESTORE);
+		return FAILED;
 	}
-	message("the queues are in " RELOAD_FILE ", and until they are restored, only root can create queues; then: " RESTORE);
-	return FAILED;
+	/* No name that is free has to be kept. */
+	set_closed(false);
+	if (foreign) {
+		message("the other queues are restored; then restore these, and remove the file: wqctl restore --merge "
+			RELOAD_FILE);
+		return FAILED;
+	}
+	unlink(RELOAD_FILE);
+	return DONE;
 }
 
 /* Step 6: the module */

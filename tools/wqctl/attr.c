@@ -472,7 +472,8 @@ int cmd_set(const struct args *a)
 	attrs.set &= ~FILE_ATTRS;
 	if (attrs.set && wq_set(q, &attrs))
 		return set_complain(a);
-	if (a->attrs.set & FILE_ATTRS && attr_set_file(a->queue, a->fd, &a->attrs))
+	/* By the descriptor, because the name can be that of another queue by now. */
+	if (a->attrs.set & FILE_ATTRS && attr_set_file(NULL, q, &a->attrs))
 		return set_complain(a);
 	/* Only root can exceed the limits of the new owner. */
 	if (a->attrs.set & WQ_ATTR_UID)

@@ -50,7 +50,8 @@
 /* Delay after ENOMEM and before a worker is replaced; interval of --once. */
 #define PAUSE_MS	100
 #define FOLLOW_NS	NSEC_PER_SEC	/* a look for a new queue; a stop may have to wait for it */
-#define FOLLOW_DENIED	30		/* looks until a queue of another owner is an error */
+#define FOLLOW_DENIED	30		/* looks until a queue that may not be opened is an error */
+#define FOLLOW_FOREIGN	10		/* looks, PAUSE_MS apart, until such a queue is reported */
 
 /**
  * struct slot - a worker and its counters; only the worker writes them
@@ -656,7 +657,7 @@ static bool has_owner(int q, const char *name, uid_t owner)
 		looks = 0;
 		return true;
 	}
-	if (++looks == FOLLOW_DENIED && !atomic_exchange(&shared->foreign, true))
+	if (++looks == FOLLOW_FOREIGN && !atomic_exchange(&shared->foreign, true))
 		message("the new queue '%s' belongs to uid %d, not to uid %d; remove it, or start run again to work on it: wqctl unlink %s",
 			name, (int)is, (int)owner, name);
 	return false;

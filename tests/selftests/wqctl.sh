@@ -1525,14 +1525,15 @@ test_reload_gives_no_keys_to_a_queue_of_another_owner_or_mode() {
 	fake_kmod : "echo N >/sys/module/wq/parameters/closed
 		$steal
 		'$WQCTL' create -m 604 $q.b"
-	reports 1 "the queue '$q' is not restored, because another queue has its name" reload
-	prints "the queue '$q.b' is not restored"
+	reports 1 "the queue '$q' exists and belongs to user" reload
+	prints "the queue '$q.b' exists with group 0 and mode 0604, not group 0 and mode 0640"
 	prints "wqctl restore --merge /var/lib/wq/reload.wq"
 	has "what the user did" stolen "$(<"$top/stolen")"
 	is "keys of the user's queue" 0 "$(stats keys)"
 	is "keys of the queue with another mode" 0 "$(q=$q.b stats keys)"
 	is "keys of another queue" c "$(wq get $q.c)"
 	has "the file" '"a"' "$(</var/lib/wq/reload.wq)"
+	is "keys in the file of queues that were restored" "" "$(grep '"c"' /var/lib/wq/reload.wq)"
 	reports 1 "an earlier reload was interrupted" reload
 	status 0 as_nobody create $q.new
 }

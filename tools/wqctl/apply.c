@@ -215,7 +215,7 @@ static int apply_owner(struct line *l, int q, const struct wq_stat *st, bool dry
 	if (l->gid != (gid_t)-1 && l->gid != st->gid)
 		file.set |= WQ_ATTR_GID;
 	/* By the descriptor, because the name can be that of another queue by now. */
-	if (file.set && !dry && attr_set_file(NULL, q, &file))
+	if (file.set && !dry && attr_set_file(q, &file))
 		return failed(l, "change the mode or the owner of");
 	if (file.set & WQ_ATTR_MODE)
 		printf("%s %s: mode %04o, not %04o\n", change, l->a.queue, file.mode, st->mode);

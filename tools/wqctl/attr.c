@@ -414,24 +414,15 @@ static int set_complain(const struct args *a)
 	return FAILED;
 }
 
-int attr_set_file(const char *queue, int fd, const struct wq_attrs *attrs)
+int attr_set_file(int q, const struct wq_attrs *attrs)
 {
 	uid_t uid = attrs->set & WQ_ATTR_UID ? attrs->uid : (uid_t)-1;
 	gid_t gid = attrs->set & WQ_ATTR_GID ? attrs->gid : (gid_t)-1;
-	char path[PATH_MAX];
+	char path[32];
 	struct statfs st;
-	int len;
 
-	if (!queue)
-		len = snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	else
-		len = snprintf(path, sizeof(path), "%s%s%s", strchr(queue, '/') ? "" : names_dir(),
-			       strchr(queue, '/') ? "" : "/", queue);
-	/* A part of the path would be that of another queue. */
-	if (len >= (int)sizeof(path)) {
-		errno = ENAMETOOLONG;
-		return -1;
-	}
+	/* The file of this queue, also if the name is another one's by now. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", q);
 	if (statfs(path, &st) || (unsigned long)st.f_type != WQ_FS_MAGIC) {
 		errno = ENODEV;
 		return -1;
@@ -473,7 +464,7 @@ int cmd_set(const struct args *a)
 	if (attrs.set && wq_set(q, &attrs))
 		return set_complain(a);
 	/* By the descriptor, because the name can be that of another queue by now. */
-	if (a->attrs.set & FILE_ATTRS && attr_set_file(NULL, q, &a->attrs))
+	if (a->attrs.set & FILE_ATTRS && attr_set_file(q, &a->attrs))
 		return set_complain(a);
 	/* Only root can exceed the limits of the new owner. */
 	if (a->attrs.set & WQ_ATTR_UID)

@@ -45,7 +45,7 @@ char *attr_labels(const struct wq_attrs *attrs, const struct wq_limiter_spec *sp
  * Change the mode, the owner and the group of a queue's file, which @attrs->set names.  @queue: its
  * name or path; NULL: that of descriptor @fd.  -1 with errno; ENODEV: it is no file of wqueue.
  */
-int attr_set_file(const char *queue, int fd, const struct wq_attrs *attrs);
+int attr_set_file(int q, const struct wq_attrs *attrs);
 
 /*
  * Print a message if the user that a queue is charged to is over a limit.  Return whether that is so.

@@ -501,52 +501,35 @@ static void release_queues(struct reload *r)
 	r->ring = NULL;
 }
 
-/* Whether a queue of the name exists that is not the one that was held, nor one as it. */
-static bool is_foreign(const struct held *h)
+/* Whether a queue is missing, so that another user could take its name. */
+static bool is_name_free(const struct reload *r)
 {
+	const struct held *h;
 	struct wq_stat st;
 
-	if (stat_get(h->name, &st))
-		return errno != ENOENT;
-	return st.uid != h->st.uid || st.gid != h->st.gid || st.mode != h->st.mode;
+	for (h = r->list; h < r->list + r->num; h++)
+		if (h->taken && stat_get(h->name, &st) && errno == ENOENT)
+			return true;
+	return false;
 }
 
-/* Leave out the queues whose names others have taken. */
-static bool leave_foreign(struct reload *r)
-{
-	bool found = false;
-	struct held *h;
-
-	for (h = r->list; h < r->list + r->num; h++) {
-		if (!h->taken || !is_foreign(h))
-			continue;
-		message("the queue '%s' is not restored, because another queue has its name, and not its uid %u, gid %u and mode %04o; look at it: wqctl ls %s; then remove it: wqctl unlink %s",
-			h->name, h->st.uid, h->st.gid, h->st.mode, h->name, h->name);
-		h->taken = false;
-		found = true;
-	}
-	return found;
-}
-
-/* Step 7.  Return the exit status. */
+/* Step 7.  A queue whose name others have taken gets no key, and stays in the file. */
 static int restore_queues(struct reload *r)
 {
-	bool foreign = leave_foreign(r);
+	int ret = restore_held(r->list, r->num, RELOAD_FILE);
 
-	if (restore_held(r->list, r->num, RELOAD_FILE)) {
+	if (ret && is_name_free(r)) {
 		message("the queues are in " RELOAD_FILE ", and until they are restored, only root can create queues; then: "
 			RESTORE);
-		return FAILED;
+		return ret;
 	}
-	/* No name that is free has to be kept. */
 	set_closed(false);
-	if (foreign) {
+	if (ret)
 		message("the other queues are restored; then restore these, and remove the file: wqctl restore --merge "
 			RELOAD_FILE);
-		return FAILED;
-	}
-	unlink(RELOAD_FILE);
-	return DONE;
+	else
+		unlink(RELOAD_FILE);
+	return ret;
 }
 
 /* Step 6: the module */

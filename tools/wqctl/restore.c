@@ -184,7 +184,7 @@ static int begin_attrs(const struct snapshot_queue *sq, int q)
 		file.set |= WQ_ATTR_UID;
 	if (is.gid != file.gid && sq->attrs.set & WQ_ATTR_GID)
 		file.set |= WQ_ATTR_GID;
-	return file.set ? attr_set_file(NULL, q, &file) : 0;
+	return file.set ? attr_set_file(q, &file) : 0;
 }
 
 /* The attributes that a new queue can't have at first. */
@@ -230,7 +230,7 @@ static int finish(const struct snapshot_queue *sq, struct target *t)
 	}
 	if (!(st.state & WQ_STATE_SHUTDOWN) && (finish_attrs(sq, t->q) || finish_state(sq, t)))
 		return -1;
-	if (t->has_file && attr_set_file(NULL, t->q, &mode))
+	if (t->has_file && attr_set_file(t->q, &mode))
 		return -1;
 	/* If that fails, the owner has ended the pause, or it ends by itself. */
 	if (t->hold.what)

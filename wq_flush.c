@@ -352,7 +352,7 @@ static int wait_release(struct inode *inode, struct file *file)
 
 	if (f->fence)
 		wq_flush_end(q, f->fence);
-	wq_user_uncharge_wait(f->user);
+	wq_user_uncharge_one(f->user, WQ_CHARGE_WAIT);
 	kfree(f);
 	wq_unpin_counted(q);
 	return 0;
@@ -373,7 +373,7 @@ struct file *wq_wait_file_new(struct wq *q)
 
 	if (!f)
 		return ERR_PTR(-ENOMEM);
-	f->user = wq_user_charge_wait();
+	f->user = wq_user_charge_one(WQ_CHARGE_WAIT);
 	if (IS_ERR(f->user)) {
 		file = ERR_CAST(f->user);
 		goto free;
@@ -388,7 +388,7 @@ struct file *wq_wait_file_new(struct wq *q)
 	return file;
 
 uncharge:
-	wq_user_uncharge_wait(f->user);
+	wq_user_uncharge_one(f->user, WQ_CHARGE_WAIT);
 free:
 	kfree(f);
 	return file;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Quotas: how many queues and waits one user may have, how many keys the queues may hold, and how
- * many bytes of memory the queues and their keys may take.
+ * Quotas: how many queues, waits and sources one user may have, how many keys the queues may hold,
+ * and how many bytes of memory the queues and their keys may take.
  *
  * As for POSIX message queues, a user is charged when a queue is created, with all keys
  * that the queue may ever hold.  So an add checks the queue's own bound alone.  Bytes are charged
@@ -44,21 +44,27 @@ static unsigned long user_keys = 1UL << 24;
 module_param(user_keys, ulong, 0644);
 MODULE_PARM_DESC(user_keys, "Keys that the queues of one user may hold at most (CAP_SYS_RESOURCE exempts)");
 
-static unsigned int user_waits = 1024;
-module_param(user_waits, uint, 0644);
+/* Limits of things that are charged to the caller's user, also if the queue is another user's. */
+static unsigned int user_most[WQ_CHARGES] = {
+	[WQ_CHARGE_WAIT] = 1024,
+	[WQ_CHARGE_SOURCE] = 128,
+};
+module_param_named(user_waits, user_most[WQ_CHARGE_WAIT], uint, 0644);
 MODULE_PARM_DESC(user_waits, "Waits of one user at most (CAP_SYS_RESOURCE exempts)");
+module_param_named(user_sources, user_most[WQ_CHARGE_SOURCE], uint, 0644);
+MODULE_PARM_DESC(user_sources, "Sources of one user at most (CAP_SYS_RESOURCE exempts)");
 
 static unsigned long user_bytes = 1UL << 30;
 module_param(user_bytes, ulong, 0644);
 MODULE_PARM_DESC(user_bytes, "Bytes that the queues and keys of one user may take at most (queues of a creator with CAP_SYS_RESOURCE are exempt)");
 
 /**
- * struct wq_user - a user with queues or waits
+ * struct wq_user - a user with queues, waits or sources
  * @node: in wq_users
  * @uid: the user
  * @queues: queues that count in user_queues
  * @refs: queues whose memory exists
- * @waits: waits that count in user_waits
+ * @charged: what counts in the limits of user_most
  * @keys: the sum of max_keys of the queues
  * @bytes: of their memory
  */
@@ -67,7 +73,7 @@ struct wq_user {
 	kuid_t uid;
 	unsigned int queues;
 	unsigned int refs;
-	unsigned int waits;
+	unsigned int charged[WQ_CHARGES];
 	u64 keys;
 	u64 bytes;
 };
@@ -237,11 +243,11 @@ int wq_user_recharge(struct wq_user *user, u32 from, u32 to, bool exempt)
 	return ret;
 }
 
-/* Forget a user without queues and waits.  Leaves wq_users_lock. */
+/* Forget a user without queues, waits and sources.  Leaves wq_users_lock. */
 static void user_unlock(struct wq_user *user, unsigned long flags)
 	__releases(&wq_users_lock)
 {
-	bool last = !user->refs && !user->waits;
+	bool last = !user->refs && !memchr_inv(user->charged, 0, sizeof(user->charged));
 
 	lockdep_assert_held(&wq_users_lock);
 	if (last)
@@ -410,52 +416,54 @@ int wq_user_transfer(struct wq_user **userp, struct wq_user **spare, u32 keys,
 	return ret;
 }
 
-static struct wq_user *charge_wait(struct wq_user **spare, bool exempt)
+static struct wq_user *charge_one(struct wq_user **spare, enum wq_charge what, bool exempt)
 {
 	struct wq_user *user;
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
 	user = user_find((*spare)->uid);
-	if (!exempt && (user ? user->waits : 0) >= READ_ONCE(user_waits)) {
+	if (!exempt && (user ? user->charged[what] : 0) >= READ_ONCE(user_most[what])) {
 		user = ERR_PTR(-EUSERS);
 	} else {
 		user = user_insert(user, spare);
-		user->waits++;
+		user->charged[what]++;
 	}
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 	return user;
 }
 
 /**
- * wq_user_charge_wait() - charge a wait to the caller's user
+ * wq_user_charge_one() - charge a wait or a source to the caller's user
+ * @what: which of them
  *
- * The queue can be another user's, and its owner need not pay for the waits of others.
+ * The queue can be another user's, and its owner need not pay for the waits and sources of others.
  *
  * Context: process, may sleep.
  *
- * Return: the charged user; an ERR_PTR of -EUSERS: the user has user_waits waits, or of -ENOMEM.
+ * Return: the charged user; an ERR_PTR of -EUSERS: the user has as many as the limit permits, or of
+ * -ENOMEM.
  */
-struct wq_user *wq_user_charge_wait(void)
+struct wq_user *wq_user_charge_one(enum wq_charge what)
 {
 	struct wq_user *user, *spare = wq_user_alloc();
 
 	if (!spare)
 		return ERR_PTR(-ENOMEM);
-	user = charge_wait(&spare, false);
+	user = charge_one(&spare, what, false);
 	if (user == ERR_PTR(-EUSERS) && capable(CAP_SYS_RESOURCE))
-		user = charge_wait(&spare, true);
+		user = charge_one(&spare, what, true);
 	wq_user_free(spare);
 	return user;
 }
 
-/* A wait has ended. */
-void wq_user_uncharge_wait(struct wq_user *user)
+/* A wait or a source has ended, and its memory is free or about to be freed. */
+void wq_user_uncharge_one(struct wq_user *user, enum wq_charge what)
 {
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
-	user->waits--;
+	user->charged[what]--;
 	user_unlock(user, flags);
 }
 
@@ -470,7 +478,8 @@ void wq_quota_info(struct wq_info *info, const struct wq_user *user)
 
 	info->user_queues = READ_ONCE(user_queues);
 	info->user_keys = READ_ONCE(user_keys);
-	info->user_waits = READ_ONCE(user_waits);
+	info->user_waits = READ_ONCE(user_most[WQ_CHARGE_WAIT]);
+	info->user_sources = READ_ONCE(user_most[WQ_CHARGE_SOURCE]);
 	info->user_bytes = READ_ONCE(user_bytes);
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
 	if (!user)
@@ -478,7 +487,8 @@ void wq_quota_info(struct wq_info *info, const struct wq_user *user)
 	if (user) {
 		info->charged_queues = user->queues;
 		info->charged_keys = user->keys;
-		info->charged_waits = user->waits;
+		info->charged_waits = user->charged[WQ_CHARGE_WAIT];
+		info->charged_sources = user->charged[WQ_CHARGE_SOURCE];
 		info->charged_bytes = user->bytes;
 	}
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);

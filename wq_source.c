@@ -26,6 +26,9 @@
  * wq_queue.c gives, and a hold handles the WQ_MAX_SOURCES sources of one queue at most.  A source
  * has no reference to its queue: wq_put() ends the sources of a queue before it ends the queue.
  *
+ * The user that attaches a source is charged for it until it is freed, see wq_quota.c: each source
+ * slows the changes that it watches, which can be another user's.
+ *
  * A source has a reference to the module of its kind, so a kind that has sources is not unloaded.
  * wq_kinds_lock is a mutex, because the kinds change only when modules come and go, and nothing
  * else happens under it.
@@ -63,6 +66,7 @@
  * @id: its number, which is constant once it is in the list
  * @flags: WQ_SOURCE_WITH_FILE, WQ_SOURCE_SCAN
  * @uid: the user that attached it
+ * @user: the user that is charged for it
  * @c: the consumer whose end is that of the source, or NULL
  * @delay: ns, of each add
  * @prefix: what each key begins with
@@ -92,6 +96,7 @@ struct wq_source {
 	u32 id;
 	u32 flags;
 	kuid_t uid;
+	struct wq_user *user;
 	const struct wq_consumer *c;
 	s64 delay;
 	u32 prefix_len;
@@ -466,6 +471,7 @@ static void source_free(struct wq_source *s)
 	/* A wake-up can still queue the item, which does nothing any more. */
 	unwatch_room(s);
 	cancel_delayed_work_sync(&s->work);
+	wq_user_uncharge_one(s->user, WQ_CHARGE_SOURCE);
 	module_put(s->kind->owner);
 	kfree(s);
 }
@@ -520,6 +526,7 @@ static struct wq_source *source_new(const struct wq_source_kind *kind,
 	struct wq_source *s;
 	int ret;
 
+	*args = NULL;
 	if (op->arg_size > PAGE_SIZE)
 		return ERR_PTR(-E2BIG);
 	s = wq_mem_alloc(&c->q->mem, gfp, kzalloc_obj(*s, gfp));
@@ -530,6 +537,10 @@ static struct wq_source *source_new(const struct wq_source_kind *kind,
 	}
 	ret = copy_struct_from_user(*args, kind->args_size, u64_to_user_ptr(op->arg),
 				    op->arg_size);
+	if (ret)
+		goto free;
+	s->user = wq_user_charge_one(WQ_CHARGE_SOURCE);
+	ret = PTR_ERR_OR_ZERO(s->user);
 	if (ret)
 		goto free;
 	s->kind = kind;

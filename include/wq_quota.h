@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Quotas: how many queues, keys, bytes and waits one user may have, see wq_quota.c.
+ * Quotas: how many queues, keys, bytes, waits and sources one user may have, see wq_quota.c.
  */
 #ifndef _WQ_QUOTA_H
 #define _WQ_QUOTA_H
@@ -8,6 +8,13 @@
 #include <linux/wq.h>
 
 struct wq_user;
+
+/* Things that are charged to a user one at a time. */
+enum wq_charge {
+	WQ_CHARGE_WAIT,
+	WQ_CHARGE_SOURCE,
+	WQ_CHARGES
+};
 
 /**
  * struct wq_share - the part of a queue in the bytes of its user
@@ -41,8 +48,8 @@ bool wq_share_grow(struct wq_user *user, struct wq_share *s, bool force);
 void wq_share_cover(struct wq_user *user, struct wq_share *s, u64 used);
 void wq_share_add_fixed(struct wq_user *user, struct wq_share *s, u32 more);
 void wq_share_shrink(struct wq_user *user, struct wq_share *s, u64 used);
-struct wq_user *wq_user_charge_wait(void);
-void wq_user_uncharge_wait(struct wq_user *user);
+struct wq_user *wq_user_charge_one(enum wq_charge what);
+void wq_user_uncharge_one(struct wq_user *user, enum wq_charge what);
 void wq_quota_info(struct wq_info *info, const struct wq_user *user);
 
 #endif /* _WQ_QUOTA_H */

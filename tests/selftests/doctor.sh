@@ -27,7 +27,7 @@ parameters=/sys/module/wq/parameters
 IFS=: read -r major minor </sys/class/wq/wq/dev
 version=$("$WQCTL" --version)
 version=${version##* }
-for name in user_queues user_keys user_waits user_bytes; do
+for name in user_queues user_keys user_waits user_bytes user_sources; do
 	read -r "default_$name" <"$parameters/$name"
 done
 export WQCTL WQ_KO DKMS SRC dir modules
@@ -44,7 +44,7 @@ cleanup() {
 	[ ! -e /dev/wq.kept ] || mv -f /dev/wq.kept /dev/wq
 	chown root:root /dev/wq && chmod 600 /dev/wq
 	chmod 1777 /dev/wqueue
-	for name in user_queues user_keys user_waits user_bytes; do
+	for name in user_queues user_keys user_waits user_bytes user_sources; do
 		local -n value=default_$name
 		echo "$value" >"$parameters/$name"
 	done
@@ -408,6 +408,11 @@ test_limit_waits() {
 test_limit_bytes() {
 	chmod 666 /dev/wq
 	at_limit limit-bytes user_bytes 262143
+}
+
+test_limit_sources() {
+	chmod 666 /dev/wq
+	at_limit limit-sources user_sources 0
 }
 
 test_not_restored() {

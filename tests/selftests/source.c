@@ -158,6 +158,121 @@ TEST_F(source, a_queue_has_64_sources_at_most)
 	EXPECT_TRUE(none_is_left(self->q));
 }
 
+#define USER_SOURCES	"/sys/module/wq/parameters/user_sources"
+
+/* The caller becomes root of a user namespace of its own. */
+static int into_user_namespace(void)
+{
+	char uids[32], gids[32];
+
+	snprintf(uids, sizeof(uids), "0 %u 1", geteuid());
+	snprintf(gids, sizeof(gids), "0 %u 1", getegid());
+	prctl(PR_SET_DUMPABLE, 1);
+	CHECK(!unshare(CLONE_NEWUSER));
+	CHECK(!write_file("/proc/self/setgroups", "deny"));
+	CHECK(!write_file("/proc/self/uid_map", uids));
+	CHECK(!write_file("/proc/self/gid_map", gids));
+	return 0;
+}
+
+/* Attach as many sources as the limit permits, in turn to @q and to queues of the caller's own. */
+static int attach_up_to(int q, int dir, __u32 most, int namespaces)
+{
+	struct wq_fs_args entries = { .fd = dir, .flags = WQ_FS_CHILDREN };
+	int own[2] = { q_private(10), q_private(10) }, ids[most + 1];
+	struct wq_info info;
+
+	while (namespaces--)
+		CHECK(!into_user_namespace());
+	for (__u32 i = 0; i < most; i++) {
+		ids[i] = attach_fs(i % 3 ? own[i % 3 - 1] : q, &entries, 0);
+		CHECK(ids[i] > 0);
+	}
+	CHECK(attach_fs(q, &entries, 0) == -EUSERS);
+	CHECK(attach_fs(own[0], &entries, 0) == -EUSERS);
+	CHECK(!q_info(q, &info) && info.user_sources == most && info.charged_sources == most);
+	/* Each end makes room at once: a detach, and the end of a queue. */
+	for (int n = 0; most && n < 10; n++) {
+		CHECK(!detach(q, ids[0]));
+		ids[0] = attach_fs(q, &entries, 0);
+		CHECK(ids[0] > 0);
+		CHECK(attach_fs(q, &entries, 0) == -EUSERS);
+	}
+	close(own[0]);
+	own[0] = q_private(10);
+	if (most > 1)
+		CHECK(attach_fs(own[0], &entries, 0) > 0);
+	close(own[0]);
+	close(own[1]);
+	for (__u32 i = 0; i < most; i += 3)
+		CHECK(!detach(q, ids[i]));
+	return 0;
+}
+
+TEST_F(source, user_sources_limits_the_sources_of_each_user_over_all_queues_and_namespaces)
+{
+	static const struct { uid_t uid; __u32 most; int namespaces; } cases[] = {
+		{ ALICE, 0, 0 }, { ALICE, 1, 0 }, { BOB, 1, 1 }, { BOB, 7, 2 }, { CAROL, 128, 0 },
+	};
+	struct wq_info before, after;
+	char most[12];
+	int i, id;
+
+	ASSERT_EQ(0, q_info(self->q, &before));
+	EXPECT_EQ(128, before.user_sources);
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		pid_t pid;
+
+		snprintf(most, sizeof(most), "%u", cases[i].most);
+		ASSERT_EQ(0, write_file(USER_SOURCES, most));
+		ASSERT_EQ(0, chmod(WQ_DEVICE, 0666));
+		pid = user(cases[i].uid, GROUP, 0);
+		if (!pid)
+			_exit(attach_up_to(self->q, self->dir, cases[i].most, cases[i].namespaces));
+		EXPECT_EQ(0, reap(pid));
+		ASSERT_EQ(0, chmod(WQ_DEVICE, 0600));
+	}
+	/* root has CAP_SYS_RESOURCE, and is charged all the same */
+	ASSERT_EQ(0, write_file(USER_SOURCES, "0"));
+	id = attach_fs(self->q, &self->fs, 0);
+	EXPECT_LT(0, id);
+	ASSERT_EQ(0, q_info(self->q, &after));
+	EXPECT_EQ(before.charged_sources + 1, after.charged_sources);
+	EXPECT_EQ(0, detach(self->q, id));
+	ASSERT_EQ(0, write_file(USER_SOURCES, "128"));
+	/* what fails is not charged */
+	EXPECT_EQ(-EBADF, attach_fs(self->q, &(struct wq_fs_args){ .fd = -1 }, 0));
+	EXPECT_EQ(-EFAULT, attach_fs(self->q, (void *)8, 0));
+	EXPECT_TRUE(EVENTUALLY(!q_info(self->q, &after) &&
+			       before.charged_sources == after.charged_sources));
+}
+
+TEST_F(source, a_user_at_the_limit_of_sources_leaves_another_user_his_own)
+{
+	struct wq_fs_args entries = { .fd = self->dir, .flags = WQ_FS_CHILDREN };
+	pid_t bob, alice;
+
+	ASSERT_EQ(0, write_file(USER_SOURCES, "1"));
+	ASSERT_EQ(0, chmod(WQ_DEVICE, 0666));
+	bob = user(BOB, GROUP, 0);
+	if (!bob) {
+		if (attach_fs(self->q, &entries, 0) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	ASSERT_TRUE(asleep(bob));
+	alice = user(ALICE, GROUP, 0);
+	if (!alice)
+		_exit(attach_fs(self->q, &entries, 0) != 2 ||
+		      attach_fs(self->q, &entries, 0) != -EUSERS);
+	EXPECT_EQ(0, reap(alice));
+	kill(bob, SIGKILL);
+	reap(bob);
+	ASSERT_EQ(0, chmod(WQ_DEVICE, 0600));
+	ASSERT_EQ(0, write_file(USER_SOURCES, "128"));
+}
+
 TEST_F(source, one_kind_adds_to_100_queues)
 {
 	int q[100], i;

@@ -2739,7 +2739,7 @@ test_help_lists_every_command() {
 		status 0 wq $c --help
 	done
 	status 0 wq info
-	matches info 'max_key +1024.*user_waits' "$(<"$out")"
+	matches info 'max_key +1024.*user_waits.*user_sources +128.*charged_sources +0' "$(<"$out")"
 }
 
 # ---- advice, and dropped keys

@@ -571,12 +571,14 @@ static enum finding compare_limits(struct doctor *d, const struct wq_info *info)
 		  info->user_waits, info->charged_waits, 1 },
 		{ "limit-bytes", "bytes of your keys", "user_bytes",
 		  info->user_bytes, info->charged_bytes, 1 << 18 },
+		{ "limit-sources", "sources", "user_sources",
+		  info->user_sources, info->charged_sources, 1 },
 	};
 	size_t i;
 
 	for (i = 0; i < sizeof(limits) / sizeof(*limits); i++)
 		if (limits[i].charged + limits[i].least > limits[i].limit)
-			return fault(d, limits[i].code, "you are at the limit of %s: %" PRIu64 " of %" PRIu64 "; unlink queues or end waits, or as root: echo N >" MODULE "/parameters/%s",
+			return fault(d, limits[i].code, "you are at the limit of %s: %" PRIu64 " of %" PRIu64 "; unlink queues, end waits or detach sources, or as root: echo N >" MODULE "/parameters/%s",
 				     limits[i].things, limits[i].charged, limits[i].limit,
 				     limits[i].parameter);
 	return fine(d, "queues: %u of %u", info->charged_queues, info->user_queues);

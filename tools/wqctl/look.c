@@ -784,6 +784,8 @@ int cmd_info(const struct args *a)
 	set_number(json, "charged_waits", info.charged_waits);
 	set_number(json, "user_bytes", info.user_bytes);
 	set_number(json, "charged_bytes", info.charged_bytes);
+	set_number(json, "user_sources", info.user_sources);
+	set_number(json, "charged_sources", info.charged_sources);
 	if (a->json)
 		return print_object(json);
 	json_object_foreach(json, name, value)

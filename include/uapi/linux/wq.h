@@ -301,6 +301,8 @@ struct wq_keys {
  *	that a process with CAP_SYS_RESOURCE created do not count until another user than root is
  *	their owner
  * @charged_bytes: out, how many they take, and up to 768 KiB more for each queue
+ * @user_sources: out, how many sources a user may have, see WQ_IOC_SOURCE
+ * @charged_sources: out, how many sources the user has
  *
  * Errors of WQ_IOC_INFO:
  *  EINVAL     @flags has an unknown bit
@@ -323,6 +325,8 @@ struct wq_info {
 	__u32 charged_waits;
 	__aligned_u64 user_bytes;
 	__aligned_u64 charged_bytes;
+	__u32 user_sources;
+	__u32 charged_sources;
 };
 
 /* wq_limiter_spec.kind */

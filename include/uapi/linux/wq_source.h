@@ -103,6 +103,10 @@
  * access, and the caller is the user that attached the source or the queue's owner, or has
  * CAP_FOWNER.  LIST needs read or write access.
  *
+ * The user that attaches a source is charged for it until it ends, also if the queue is another
+ * user's.
+ * wq_info.user_sources limits the sources of a user.
+ *
  * When DETACH returns, the source adds no further key.  A mark that was not added is dropped.  Keys
  * that were added stay.
  *
@@ -116,7 +120,9 @@
  *  ENOENT     - ATTACH: there is no such kind, also after its module was asked for
  *             - LIST: no source has a larger id
  *             - DETACH: the queue has no such source
- *  EUSERS     ATTACH: the queue has WQ_MAX_SOURCES sources
+ *  EUSERS     - ATTACH: the queue has WQ_MAX_SOURCES sources
+ *             - ATTACH: the user has user_sources sources, see struct wq_info; CAP_SYS_RESOURCE
+ *               overrides it
  *  E2BIG      ATTACH: @arg_size is above the size of a page, or a byte beyond the kernel's struct
  *             is not zero
  *  EFAULT     the struct or @arg can't be read or written.  After ATTACH, no source is attached

@@ -186,24 +186,26 @@ var (
 )
 
 type cInfo struct {
-	size          uint32
-	flags         uint32
-	version       uint32
-	maxKey        uint32
-	maxArray      uint32
-	maxKeys       uint32
-	userQueues    uint32
-	chargedQueues uint32
-	userKeys      uint64
-	chargedKeys   uint64
-	userWaits     uint32
-	chargedWaits  uint32
-	userBytes     uint64
-	chargedBytes  uint64
+	size           uint32
+	flags          uint32
+	version        uint32
+	maxKey         uint32
+	maxArray       uint32
+	maxKeys        uint32
+	userQueues     uint32
+	chargedQueues  uint32
+	userKeys       uint64
+	chargedKeys    uint64
+	userWaits      uint32
+	chargedWaits   uint32
+	userBytes      uint64
+	chargedBytes   uint64
+	userSources    uint32
+	chargedSources uint32
 }
 
 var (
-	_ = same[unsafe.Sizeof(cInfo{})-72]
+	_ = same[unsafe.Sizeof(cInfo{})-80]
 	_ = same[unsafe.Offsetof(cInfo{}.size)-0]
 	_ = same[unsafe.Sizeof(cInfo{}.size)-4]
 	_ = same[unsafe.Offsetof(cInfo{}.flags)-4]
@@ -232,6 +234,10 @@ var (
 	_ = same[unsafe.Sizeof(cInfo{}.userBytes)-8]
 	_ = same[unsafe.Offsetof(cInfo{}.chargedBytes)-64]
 	_ = same[unsafe.Sizeof(cInfo{}.chargedBytes)-8]
+	_ = same[unsafe.Offsetof(cInfo{}.userSources)-72]
+	_ = same[unsafe.Sizeof(cInfo{}.userSources)-4]
+	_ = same[unsafe.Offsetof(cInfo{}.chargedSources)-76]
+	_ = same[unsafe.Sizeof(cInfo{}.chargedSources)-4]
 )
 
 type cLimiterSpec struct {

@@ -443,6 +443,8 @@ class wq_info(Structure):
         ("charged_waits", c_uint32),
         ("user_bytes", c_uint64),
         ("charged_bytes", c_uint64),
+        ("user_sources", c_uint32),
+        ("charged_sources", c_uint32),
     ]
     size: int
     flags: int
@@ -458,6 +460,8 @@ class wq_info(Structure):
     charged_waits: int
     user_bytes: int
     charged_bytes: int
+    user_sources: int
+    charged_sources: int
 
 
 class wq_limiter_spec(Structure):
@@ -852,6 +856,8 @@ class Info:
         that a process with CAP_SYS_RESOURCE created do not count until another user than root is
         their owner
     charged_bytes: out, how many they take, and up to 768 KiB more for each queue
+    user_sources: out, how many sources a user may have, see WQ_IOC_SOURCE
+    charged_sources: out, how many sources the user has
     """
 
     version: int
@@ -866,6 +872,8 @@ class Info:
     charged_waits: int
     user_bytes: int
     charged_bytes: int
+    user_sources: int
+    charged_sources: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -974,7 +982,7 @@ SIZES = (
     (wq_key_info, (120, 120, 120)),
     (wq_view, (152, 140, 144)),
     (wq_batch, (48, 36, 36)),
-    (wq_info, (72, 72, 72)),
+    (wq_info, (80, 80, 80)),
     (wq_limiter_spec, (32, 32, 32)),
     (wq_attrs, (152, 152, 152)),
     (wq_queue, (120, 120, 120)),

@@ -362,12 +362,11 @@ static int bpf_attach(struct wq_source *s, const void *arg)
 	return cmpxchg(&wq_channels[args->channel], NULL, RCU_INITIALIZER(s)) ? -EBUSY : 0;
 }
 
-static void bpf_detach(struct wq_source *s)
+static void bpf_unhook(struct wq_source *s)
 {
 	struct wq_source __rcu **channel = wq_source_private(s);
 
 	RCU_INIT_POINTER(*channel, NULL);
-	synchronize_rcu();
 }
 
 static struct wq_source_kind wq_bpf_kind = {
@@ -375,7 +374,7 @@ static struct wq_source_kind wq_bpf_kind = {
 	.owner = THIS_MODULE,
 	.args_size = sizeof(struct wq_bpf_args),
 	.attach = bpf_attach,
-	.detach = bpf_detach,
+	.unhook = bpf_unhook,
 };
 
 /* The kernel forgets a module's kfuncs with its types. */

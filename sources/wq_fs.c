@@ -18,8 +18,9 @@
  * and takes nothing but rename_lock and the locks of wq.
  *
  * Lifetime: the group has a reference of the source and one of each mark, and fs_source is freed
- * with the group.  fs_source.s is NULL from the detach on.  It is used under RCU, and the detach
- * waits for a grace period.
+ * with the group.  fs_source.s is NULL from fs_unhook() on.  It is used under RCU, and fs_free()
+ * comes a grace period later.  Neither waits for fsnotify, which frees marks by a work item of its
+ * own, after one of its grace periods for all of them.
  */
 #include <linux/cred.h>
 #include <linux/dcache.h>
@@ -50,7 +51,7 @@ static_assert(WQ_FS_MODIFY == FS_MODIFY && WQ_FS_ATTRIB == FS_ATTRIB &&
 
 /**
  * struct fs_source - a source
- * @s: the source of wq; NULL from the detach on, see the head of this file
+ * @s: the source of wq; NULL from fs_unhook() on, see the head of this file
  * @group: its group
  * @inode: the watched directory, while @root exists
  * @ended: @root or @tree is gone
@@ -351,7 +352,7 @@ static int fs_handle_event(struct fsnotify_group *group, u32 mask, const void *d
 	return 0;
 }
 
-/* A mark ends, by the detach, or because the directory or the super block does. */
+/* A mark ends, by fs_unhook(), or because the directory or the super block does. */
 static void fs_freeing_mark(struct fsnotify_mark *mark, struct fsnotify_group *group)
 {
 	struct fs_source *src = group->private;
@@ -429,14 +430,12 @@ static void mark_end(struct fs_source *src, struct fsnotify_mark **slot)
 	fsnotify_put_mark(mark);
 }
 
-/* End the marks and the group.  No event is added when this returns. */
+/* No event for the source begins when this returns. */
 static void marks_end(struct fs_source *src)
 {
 	WRITE_ONCE(src->s, NULL);
 	mark_end(src, &src->tree);
 	mark_end(src, &src->root);
-	synchronize_rcu();
-	fsnotify_put_group(src->group);
 }
 
 static int marks_add(struct fs_source *src, struct inode *inode, u32 events, bool tree)
@@ -579,6 +578,9 @@ static int attach_file(struct wq_source *s, const struct wq_fs_args *args, struc
 			!(args->flags & WQ_FS_CHILDREN));
 	if (ret) {
 		marks_end(src);
+		/* Events in progress use @s. */
+		synchronize_rcu();
+		fsnotify_put_group(src->group);
 		return ret;
 	}
 	wq_source_set_private(s, src);
@@ -603,9 +605,16 @@ static int fs_attach(struct wq_source *s, const void *arg)
 	return ret;
 }
 
-static void fs_detach(struct wq_source *s)
+static void fs_unhook(struct wq_source *s)
 {
 	marks_end(wq_source_private(s));
+}
+
+static void fs_free(struct wq_source *s)
+{
+	struct fs_source *src = wq_source_private(s);
+
+	fsnotify_put_group(src->group);
 }
 
 static struct wq_source_kind wq_fs_kind = {
@@ -613,7 +622,8 @@ static struct wq_source_kind wq_fs_kind = {
 	.owner = THIS_MODULE,
 	.args_size = sizeof(struct wq_fs_args),
 	.attach = fs_attach,
-	.detach = fs_detach,
+	.unhook = fs_unhook,
+	.free = fs_free,
 };
 
 static int __init wq_fs_init(void)

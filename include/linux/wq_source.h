@@ -22,16 +22,23 @@ struct wq_source;
  * @args_size: size of the struct that wq_source_op.arg is the address of
  * @attach: begin to watch for a source, as set in the struct that @args points to.  It checks the
  *	caller's rights.  Events can come before it returns.  May sleep.  On error the source is not
- *	attached, no event comes any more, and @detach is not called.
- * @detach: end to watch.  When it returns, no call for the source is in progress or follows.  May
- *	sleep.  It is called once, also if wq_source_end() was called.
+ *	attached, no event comes any more, and @unhook and @free are not called.
+ * @unhook: end to watch.  When it returns, no call for the source begins any more, but calls may be
+ *	in progress: these are in RCU's read-side critical sections, and add no key any more.  A
+ *	close of a file and the end of a queue wait for it, for each of their sources.  So it waits
+ *	for no grace period, and for nothing that takes long.  May sleep.  It is called once, also
+ *	if wq_source_end() was called.
+ * @free: free what the kind has for the source.  A grace period of RCU has passed since @unhook
+ *	returned, one for all sources that ended meanwhile.  May sleep.  NULL: there is nothing to
+ *	free
  */
 struct wq_source_kind {
 	const char *name;
 	struct module *owner;
 	size_t args_size;
 	int (*attach)(struct wq_source *s, const void *args);
-	void (*detach)(struct wq_source *s);
+	void (*unhook)(struct wq_source *s);
+	void (*free)(struct wq_source *s);
 	/* private: */
 	struct list_head link;
 };

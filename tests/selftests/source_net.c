@@ -149,6 +149,153 @@ TEST_F(net, a_network_namespace_that_ends_ends_its_sources)
 	EXPECT_EQ(0, detach(self->q, 1));
 }
 
+TEST_F_TIMEOUT(net, close_of_many_sources_waits_for_no_grace_period_each, LIMIT)
+{
+	int files[MANY_SOURCES], n = 0, i;
+	__s64 start;
+	bool few;
+
+	do {
+		many_files(files);
+		for (i = 0; i < MANY_SOURCES; i++) {
+			struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
+			struct wq_net_args args = {};
+
+			op.flags = WQ_SOURCE_WITH_FILE;
+			ASSERT_LT(0, attach_op(files[i], &op, "net", &args, sizeof(args)));
+		}
+		start = now_ns();
+		for (i = 0; i < MANY_SOURCES; i++)
+			close(files[i]);
+		few = is_fewer_grace_periods(now_ns() - start);
+		many_files_gone();
+	} while (!few && ++n < 3);
+	EXPECT_TRUE(few);
+}
+
+/* A process in a network namespace of its own, with a source of each queue as often as it can be. */
+static pid_t in_net(const int *q, int n, int sources)
+{
+	pid_t pid = child();
+
+	if (pid)
+		return pid;
+	if (unshare(CLONE_NEWNET))
+		_exit(1);
+	for (int i = 0; i < n * sources; i++)
+		if (attach_net(q[i % n], 0) < 1)
+			_exit(1);
+	for (;;)
+		pause();
+}
+
+/* ns from the end of a namespace until its source has ended */
+static __s64 end_net(int q, pid_t pid)
+{
+	__s64 start = now_ns();
+	bool ended;
+
+	kill(pid, SIGKILL);
+	reap(pid);
+	ended = EVENTUALLY(first(q).state & WQ_SOURCE_ENDED);
+	detach(q, first(q).id);
+	return ended ? now_ns() - start : 3600 * SEC;
+}
+
+TEST_F_TIMEOUT(net, the_end_of_a_namespace_with_many_sources_does_not_hold_up_the_end_of_another, LIMIT)
+{
+	int many[MANY_QUEUES], n = 0;
+	__s64 alone, beside;
+	pid_t first, second;
+	struct wq_source_op op;
+
+	do {
+		second = in_net(&self->q, 1, 1);
+		ASSERT_TRUE(asleep(second));
+		alone = end_net(self->q, second);
+
+		for (int i = 0; i < MANY_QUEUES; i++)
+			many[i] = q_private(10);
+		first = in_net(many, MANY_QUEUES, WQ_MAX_SOURCES);
+		second = in_net(&self->q, 1, 1);
+		ASSERT_TRUE(asleep(first));
+		ASSERT_TRUE(asleep(second));
+		kill(first, SIGKILL);
+		reap(first);
+		beside = end_net(self->q, second);
+		COMMENT("alone %lld us, beside %lld us\n", alone / 1000, beside / 1000);
+		/* All sources of the first one learn its end, too. */
+		for (int i = 0; i < MANY_QUEUES; i++) {
+			for (int id = 0; id < WQ_MAX_SOURCES; id++)
+				EXPECT_TRUE(EVENTUALLY(!list_after(many[i], id, &op) &&
+						       op.error == ENODEV));
+			close(many[i]);
+		}
+	} while (beside >= 4 * alone + SEC && ++n < 3);
+	EXPECT_LT(beside, 4 * alone + SEC);
+}
+
+/* The notifier of routes belongs to the namespace: it comes and goes with the sources. */
+TEST_F_TIMEOUT(net, sources_of_routes_come_and_go_while_routes_change, LIMIT)
+{
+	pid_t pid;
+	int id;
+
+	command("ip link set lo up");
+	pid = child();
+	if (!pid) {
+		for (;;) {
+			command("ip route add 198.51.100.0/24 dev lo");
+			command("ip route del 198.51.100.0/24 dev lo");
+		}
+	}
+	for (int i = 0; i < 30; i++) {
+		id = attach_net(self->q, WQ_NET_ROUTE);
+		ASSERT_LT(0, id);
+		if (!(i % 5))
+			EXPECT_TRUE(next_is(self->q, "route/main/198.51.100.0/24"));
+		ASSERT_LT(0, attach_net(self->q, WQ_NET_ROUTE | WQ_NET_LINK));
+		EXPECT_EQ(0, detach(self->q, id));
+		EXPECT_EQ(0, detach(self->q, id + 1));
+		drop_all(self->q);
+	}
+	kill(pid, SIGKILL);
+	reap(pid);
+}
+
+/* More than the namespace's queue of routes holds. */
+TEST_F_TIMEOUT(net, many_routes_that_change_at_a_time_have_a_key_or_the_mark_of_the_table, LIMIT)
+{
+	char key[64];
+	struct item item;
+	FILE *ip;
+	bool seen[2000] = {}, rescan = false;
+	int n = 0;
+
+	command("ip link set lo up");
+	ASSERT_EQ(1, attach_net(self->q, WQ_NET_ROUTE));
+	ip = popen("ip -batch -", "w");
+	ASSERT_NE(NULL, ip);
+	for (int i = 0; i < 2000; i++)
+		fprintf(ip, "route add 10.%d.%d.0/24 dev lo\n", i / 250, i % 250);
+	EXPECT_EQ(0, pclose(ip));
+	while (n < 2000 && !rescan) {
+		int a, b;
+
+		if (q_get(self->q, &item, 10 * SEC))
+			break;
+		strcpy(key, item.key);
+		q_done(self->q, &item);
+		rescan = !strcmp(key, "route/");
+		if (sscanf(key, "route/main/10.%d.%d.0/24", &a, &b) == 2 && !seen[a * 250 + b]) {
+			seen[a * 250 + b] = true;
+			n++;
+		}
+	}
+	if (!rescan)
+		EXPECT_EQ(2000, n);
+}
+
 TEST_F(net, a_full_queue_leaves_the_mark_of_the_table)
 {
 	int q = q_private(1);

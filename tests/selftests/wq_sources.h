@@ -9,7 +9,9 @@
 #include "wq_module.h"
 
 #include <limits.h>
+#include <sys/syscall.h>
 
+#include <linux/membarrier.h>
 #include <linux/wq_source.h>
 
 static inline int source_in(const char *name)
@@ -105,6 +107,49 @@ static inline void command(const char *text)
 {
 	if (system(text))
 		COMMENT("failed: %s\n", text);
+}
+
+#define LIMIT		120	/* seconds of a test, on a host with few CPUs for many guests */
+#define MANY_QUEUES	8
+#define MANY_SOURCES	(MANY_QUEUES * WQ_MAX_SOURCES)
+
+static inline void many_files_gone(void)
+{
+	char name[WQ_NAME_MAX];
+
+	for (int i = 0; i < MANY_QUEUES; i++) {
+		snprintf(name, sizeof(name), "selftest-source-%d", i);
+		q_unlink(name);
+	}
+}
+
+/* Files of several queues.  Each file is to attach a source that ends with the file. */
+static inline void many_files(int files[MANY_SOURCES])
+{
+	char name[WQ_NAME_MAX];
+
+	many_files_gone();
+	for (int i = 0; i < MANY_SOURCES; i++) {
+		snprintf(name, sizeof(name), "selftest-source-%d", i % MANY_QUEUES);
+		files[i] = q_open(name, O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_ACCEPT, 0600, 100);
+	}
+}
+
+/*
+ * Whether the ends of MANY_SOURCES sources, which took this long, did not wait for a grace period
+ * each.  A membarrier of all processes waits for one, if there is more than one CPU.
+ */
+static inline bool is_fewer_grace_periods(__s64 took)
+{
+	__s64 start = now_ns(), some;
+	int i;
+
+	for (i = 0; i < MANY_SOURCES / 16; i++)
+		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+	some = now_ns() - start;
+	COMMENT("%d ends: %lld us, %d grace periods: %lld us\n", MANY_SOURCES, took / 1000, i,
+		some / 1000);
+	return took < some + 2 * SEC;
 }
 
 #endif /* WQ_SOURCES_H */

@@ -258,7 +258,8 @@ struct wq_fs_args {
  * IPv6 addresses are written as in RFC 5952.  A key of an address stands for it being there or
  * not: that duplicate address detection has ended, or a change of a lifetime, is no event.  If
  * several routes of one table have one destination, a change of a route that is not the best one
- * may have no key.  All of this is what the kernel's notifiers report.
+ * may have no key.  All of this is what the kernel's notifiers report.  If more than 512 routes
+ * change at a time, the mark can stand for them, also if the queue has room.
  *
  * Rights: none beyond write access to the queue, as for the groups of rtnetlink.
  *

@@ -325,9 +325,8 @@ static int file_init(struct inode *inode, struct file *file)
 	return stream_open(inode, file);
 }
 
-static int wq_fop_release(struct inode *inode, struct file *file)
+static void file_end(struct wq_file *f)
 {
-	struct wq_file *f = file->private_data;
 	struct wq *q = f->c->q;
 
 	/* No poller is left: poll holds a reference to the file, and epoll has removed itself. */
@@ -342,6 +341,24 @@ static int wq_fop_release(struct inode *inode, struct file *file)
 		wq_mount_path_put(&f->path);
 	wq_bufs_end(&f->bufs);
 	kfree(f);
+}
+
+static void file_end_work(struct work_struct *work)
+{
+	file_end(container_of(work, struct wq_file, end));
+}
+
+static int wq_fop_release(struct inode *inode, struct file *file)
+{
+	struct wq_file *f = file->private_data;
+
+	/* It can hold many keys, and its queue can have many. */
+	if (wq_defers()) {
+		INIT_WORK(&f->end, file_end_work);
+		wq_defer(&f->end);
+	} else {
+		file_end(f);
+	}
 	return 0;
 }
 

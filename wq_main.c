@@ -9,6 +9,7 @@
 #include "wq_dev.h"
 #include "wq_entry.h"
 #include "wq_name.h"
+#include "wq_queue.h"
 #include "wq_shrink.h"
 #include "wq_source.h"
 
@@ -32,12 +33,17 @@ static int __init wq_init(void)
 	ret = wq_source_init();
 	if (ret)
 		goto err_names;
+	ret = wq_queue_init();
+	if (ret)
+		goto err_sources;
 	/* Last, as processes can use wq from here on. */
 	ret = wq_dev_init();
 	if (ret)
-		goto err_sources;
+		goto err_queues;
 	return 0;
 
+err_queues:
+	wq_queue_exit();
 err_sources:
 	wq_source_exit();
 err_names:
@@ -56,6 +62,8 @@ module_init(wq_init);
 static void __exit wq_exit(void)
 {
 	wq_dev_exit();
+	/* Waits for files and queues that are about to end, which need the others. */
+	wq_queue_exit();
 	wq_source_exit();
 	wq_name_exit();
 	wq_debugfs_exit();

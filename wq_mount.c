@@ -22,6 +22,8 @@
  *    end while it has queues: each of them counts as a user of the super block (s_active).
  *  - A super block pins the module.  So the module stays while a set is mounted or the default set
  *    has a queue.
+ *  - The queues of a set that ends lose their names with s_umount held, which sync(2) of the whole
+ *    machine waits for.  They end in wq_kill_sb() when the lock is free, in the task that unmounts.
  *
  * Locks: the lock of the set's directory (i_rwsem) serializes create and unlink, and protects
  * wq_set.nr_queues.  As in all file systems, a task that its cgroup throttles while it holds that
@@ -56,11 +58,16 @@
  * @max_keys: what a queue without wq_attrs.max_keys gets; 0: WQ_DEFAULT_KEYS
  * @max_queues: the most queues; 0: no limit but the users' quotas
  * @nr_queues: number of queues
+ * @ends: the set ends: wq_evict_inode() adds the queues to @ending.  Written and read by the task
+ *	that ends the set, when no other one has a reference to an inode
+ * @ending: queues whose inode is gone, with its reference
  */
 struct wq_set {
 	u32 max_keys;
 	u32 max_queues;
 	u32 nr_queues;
+	bool ends;
+	struct list_head ending;
 };
 
 /*
@@ -538,7 +545,10 @@ static void wq_evict_inode(struct inode *inode)
 		return;
 	/* If the set ends, it was not unlinked. */
 	wq_name_hide(q);
-	wq_put(q);
+	if (set_of(inode)->ends)
+		list_add_tail(&q->ending, &set_of(inode)->ending);
+	else
+		wq_put(q);
 }
 
 static int wq_statfs(struct dentry *dentry, struct kstatfs *st)
@@ -655,6 +665,7 @@ static int wq_fill_super(struct super_block *sb, struct fs_context *fc)
 	struct inode *dir;
 
 	*set = (struct wq_set){};
+	INIT_LIST_HEAD(&set->ending);
 	sb->s_blocksize = PAGE_SIZE;
 	sb->s_blocksize_bits = PAGE_SHIFT;
 	sb->s_magic = WQ_FS_MAGIC;
@@ -735,10 +746,19 @@ static int wq_init_fs_context(struct fs_context *fc)
 static void wq_kill_sb(struct super_block *sb)
 {
 	struct wq_set *set = sb->s_fs_info;
+	struct wq *q, *next;
 
+	/* The default set has no queue any more, and the next mount may use the struct at once. */
+	if (set == &wq_default) {
+		wq_kill_pinned_super(sb);
+		return;
+	}
+	set->ends = true;
+	/* Releases s_umount. */
 	wq_kill_pinned_super(sb);
-	if (set != &wq_default)
-		kfree(set);
+	list_for_each_entry_safe(q, next, &set->ending, ending)
+		wq_put(q);
+	kfree(set);
 }
 
 static struct file_system_type wq_fs_type = {

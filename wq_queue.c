@@ -9,6 +9,15 @@
  * A pin of a process, which can last for any time, is counted, too: the queue counts for its user
  * until the last of them.  A queue never opens again after a shut down.
  *
+ * The end of a queue takes time in proportion to its keys.  So the task that drops the last
+ * reference ends the queue, at its own cost, and holds no lock meanwhile.  Two cases differ:
+ *
+ *  - The end of a set holds s_umount of its super block, for which sync(2) of the machine waits.
+ *    wq_mount.c keeps the references of the set's queues until the lock is free.
+ *  - Work items of the kernel close files and end mounts for tasks that are gone, and for sockets
+ *    with descriptors that nobody received: all of them one after the other (delayed_fput and
+ *    delayed_mntput).  wq_defers() recognizes them, and a work item of the queue's own ends it.
+ *
  * All queues are in a list, for the shrinker.  wq_queues_lock protects it.  It is a raw spinlock
  * because a task that holds a mutex, or on PREEMPT_RT any other lock, can be throttled by its
  * cgroup's cpu.max, and would hold up other users.
@@ -19,6 +28,7 @@
 #include <linux/overflow.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 
 #include <trace/events/wq.h>
 
@@ -40,6 +50,7 @@
 static LIST_HEAD(wq_queues);
 static unsigned long wq_nr_queues;
 static DEFINE_RAW_SPINLOCK(wq_queues_lock);
+static struct workqueue_struct *wq_ends;
 
 /*
  * The queue is complete, and the shrinker may pin it.  That of a kernel module is added after all
@@ -279,11 +290,8 @@ static void uncount(struct wq *q)
 		wq_user_uncharge_queue(q->user);
 }
 
-/* Drop a reference; the last one ends the queue.  May sleep. */
-void wq_put(struct wq *q)
+static void queue_end(struct wq *q)
 {
-	if (!refcount_dec_and_test(&q->ref))
-		return;
 	wq_sources_end(q, NULL);
 	wq_thread_stop(q);
 	wq_purge(q, true);
@@ -292,7 +300,49 @@ void wq_put(struct wq *q)
 	uncount(q);
 	wq_unpin(q);
 }
+
+static void end_work(struct work_struct *work)
+{
+	queue_end(container_of(work, struct wq, end_work));
+}
+
+/* Drop a reference; the last one ends the queue.  May sleep. */
+void wq_put(struct wq *q)
+{
+	if (!refcount_dec_and_test(&q->ref))
+		return;
+	/* A kernel module has dropped the keys of its queue. */
+	if (q->of_process && wq_defers()) {
+		INIT_WORK(&q->end_work, end_work);
+		wq_defer(&q->end_work);
+	} else {
+		queue_end(q);
+	}
+}
 WQ_EXPORT_FOR_KUNIT(wq_put);
+
+/* Whether the caller is a work item of the kernel, for which others wait. */
+bool wq_defers(void)
+{
+	return current->flags & PF_WQ_WORKER;
+}
+
+/* Let a work item end something that can take long.  The module's exit waits for it. */
+void wq_defer(struct work_struct *work)
+{
+	queue_work(wq_ends, work);
+}
+
+int wq_queue_init(void)
+{
+	wq_ends = alloc_workqueue("wq_ends", WQ_UNBOUND, 0);
+	return wq_ends ? 0 : -ENOMEM;
+}
+
+void wq_queue_exit(void)
+{
+	destroy_workqueue(wq_ends);
+}
 
 /* Drop a pin; the last one frees the queue's memory.  May sleep. */
 void wq_unpin(struct wq *q)

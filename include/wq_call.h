@@ -37,6 +37,7 @@ struct wq_call {
  * @path: the queue's file in wqueue, if the queue has a name.  Constant once @c is bound
  * @takes: WQ_IOC_OPEN has made a file of wqueue a consumer: read(2) takes keys
  * @text_pos: if not, how much of the text was read
+ * @end: ends the file, see wq_defers()
  */
 struct wq_file {
 	struct wq_consumer *c;
@@ -46,6 +47,7 @@ struct wq_file {
 	wait_queue_head_t pollers;
 	wait_queue_entry_t forward;
 	struct wq_bufs bufs;
+	struct work_struct end;
 };
 
 /* The file's consumer, or NULL if the file is not bound. */

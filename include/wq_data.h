@@ -188,6 +188,10 @@ struct wq {
 	u32 dir_number;			/* C: makes the directory's name unique; 0: none */
 	struct work_struct dir_work;	/* makes and removes the directory, see wq_name.c */
 	struct dentry *dir;		/* D: its directory in debugfs */
+	union {
+		struct list_head ending;	/* its set ends, see wq_mount.c; then */
+		struct work_struct end_work;	/* ends it, see wq_put() */
+	};
 	char name[WQ_NAME_MAX];		/* C */
 	struct lock_class_key drain_key;
 	struct lockdep_map drain_map;	/* held by controllers' threads, see wq_drain(); */

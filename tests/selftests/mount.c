@@ -765,6 +765,148 @@ TEST_F(set, a_set_outlives_the_namespace_and_the_user_that_mounted_it)
 	close(fd);
 }
 
+/* ---- the end of a queue holds nobody up ---- */
+
+#define BIG	200000	/* keys whose end takes longer than a sync */
+
+/* A queue of ALICE's with many keys. */
+static int create_big(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0666);
+	struct array a = array_new(1 << 14);
+
+	CHECK(fd >= 0);
+	for (int i = 0; i < BIG;) {
+		array_reset(&a);
+		for (int n = 0; n < 500; n++)
+			array_putf(&a, "%d", i++);
+		CHECK(!q_add_array(fd, &a));
+	}
+	free(a.recs);
+	close(fd);
+	return 0;
+}
+
+/* As ALICE: sync when some keys of the queue are gone.  Returns 0 if the queue has not ended after that. */
+static int sync_in_the_end(int dev, int *stage)
+{
+	struct wq_info info;
+	__u64 full;
+
+	CHECK(!q_info(dev, &info) && info.charged_queues == 1);
+	full = info.charged_bytes;
+	__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
+	do {
+		CHECK(!q_info(dev, &info));
+	} while (info.charged_bytes == full);
+	sync();
+	CHECK(!q_info(dev, &info));
+	return info.charged_queues ? 0 : 2;
+}
+
+TEST_F_TIMEOUT(set, sync_returns_while_an_unmount_ends_a_queue_full_of_keys, 120)
+{
+	int dev = q_dev(O_RDWR), *stage = shared(sizeof(*stage)), ret = 2;
+	struct wq_info info;
+	pid_t pid;
+
+	/* The queue can end before the sync begins, but not each time. */
+	for (int i = 0; i < 5 && ret == 2; i++) {
+		ASSERT_EQ(0, mount(NULL, SET, NULL, MS_REMOUNT, "keys=1000000"));
+		pid = user(ALICE, GROUP, 0);
+		if (!pid)
+			_exit(create_big(SET "/big"));
+		ASSERT_EQ(0, reap(pid));
+		sync();
+		*stage = 0;
+		pid = user(ALICE, GROUP, 0);
+		if (!pid)
+			_exit(sync_in_the_end(dev, stage));
+		while (alive(pid) && !__atomic_load_n(stage, __ATOMIC_ACQUIRE))
+			sleep_ms(1);
+		ASSERT_EQ(0, umount2(SET, 0));
+		/* The task that unmounts has ended the queue. */
+		ASSERT_EQ(0, seteuid(ALICE));
+		EXPECT_EQ(0, q_info(dev, &info));
+		EXPECT_EQ(0, info.charged_queues);
+		EXPECT_EQ(0, info.charged_bytes);
+		ASSERT_EQ(0, seteuid(0));
+		ret = reap(pid);
+		ASSERT_EQ(0, mount("wqueue", SET, "wqueue", 0, "newinstance"));
+	}
+	EXPECT_EQ(0, ret);
+	close(dev);
+}
+
+/* Send the descriptor to a socket that nobody can reach when the caller has closed it. */
+static void lose(int fd)
+{
+	char byte = 0, control[CMSG_SPACE(2 * sizeof(int))] = "";
+	struct iovec v = { &byte, 1 };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1, .msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	int pair[2], lost[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
+		return;
+	*c = (struct cmsghdr){ CMSG_LEN(sizeof(lost)), SOL_SOCKET, SCM_RIGHTS };
+	lost[0] = fd;
+	lost[1] = pair[1];
+	memcpy(CMSG_DATA(c), lost, sizeof(lost));
+	if (sendmsg(pair[0], &m, 0) != 1)
+		COMMENT("sendmsg: %s\n", strerror(errno));
+	close(pair[0]);
+	close(pair[1]);
+	close(fd);
+	/* The kernel looks for such sockets when another one is closed. */
+	close(socket(AF_UNIX, SOCK_STREAM, 0));
+}
+
+/*
+ * Work items of the kernel close such files, and end mounts, for all tasks: one after the other.  The
+ * item of the module's own that ends the queue is one of an unbound workqueue.
+ */
+TEST_F(set, a_file_and_a_mount_that_the_kernel_closes_later_end_in_a_work_item_of_their_own)
+{
+	char line[512], file[] = "/sys/kernel/tracing/trace";
+	static const char event[] = "/sys/kernel/tracing/events/wq/wq_cancel/enable";
+	struct wq_info before, after;
+	int dev = q_dev(O_RDWR), q, seen = 0;
+	FILE *f;
+
+	ASSERT_EQ(0, q_info(dev, &before));
+	ASSERT_EQ(0, write_file(file, ""));
+	ASSERT_EQ(0, write_file(event, "1"));
+	q = q_private(10);
+	ASSERT_EQ(1, q_add(q, "lost private"));
+	lose(q);
+	EXPECT_TRUE(EVENTUALLY(!q_info(dev, &after) &&
+			       after.charged_queues == before.charged_queues));
+	/* The mount is gone, but for the file. */
+	q = open(SET "/q", O_RDWR | O_CREAT, 0600);
+	ASSERT_EQ(1, q_add(q, "lost named"));
+	ASSERT_EQ(0, umount2(SET, MNT_DETACH));
+	lose(q);
+	EXPECT_TRUE(EVENTUALLY(!q_info(dev, &after) &&
+			       after.charged_queues == before.charged_queues));
+	EXPECT_EQ(0, write_file(event, "0"));
+	f = fopen(file, "r");
+	ASSERT_NE(NULL, f);
+	while (fgets(line, sizeof(line), f)) {
+		if (!strstr(line, "key=lost "))
+			continue;
+		seen++;
+		EXPECT_NE(NULL, strstr(line, "kworker/u")) COMMENT("%s", line);
+	}
+	fclose(f);
+	EXPECT_EQ(2, seen);
+	close(dev);
+	ASSERT_EQ(0, mount("wqueue", SET, "wqueue", 0, "newinstance"));
+}
+
 /* Creates, opens, lists and unlinks as fast as it can. */
 static void race(int kind)
 {

@@ -253,6 +253,8 @@ test_restore_names_an_owner_that_is_beyond_a_limit_and_restores_all() {
 	limit=$(cat /sys/module/wq/parameters/user_keys)
 	succeeds wq create -n 4 $q.1
 	succeeds wq create -n 4 $q.2
+	succeeds wq add $q.1 a
+	succeeds wq add $q.2 b
 	of_nobody $q.1
 	of_nobody $q.2
 	succeeds wq save -o "$dir/saved" $q.1 $q.2
@@ -261,7 +263,7 @@ test_restore_names_an_owner_that_is_beyond_a_limit_and_restores_all() {
 	reports 1 "the owner of the queue '$q.2' is over the limit of keys: 8 of 7" \
 		wq restore "$dir/saved"
 	echo "$limit" >/sys/module/wq/parameters/user_keys
-	is "limits of the queues" "4 4" "$(for n in 1 2; do wq stat $q.$n | sed -n 's/^max_keys *//p'; done | words)"
+	is "keys" "1 1" "$(keys_of $q.1 $q.2)"
 }
 
 test_restore_leaves_nothing_of_a_queue_that_the_kernel_refuses_and_restores_the_rest() {

@@ -100,7 +100,7 @@ class AddFlag(IntFlag):
     KEEP_FIRST = 1  # with a delay: the pending time applies
     TAKE_LATEST = 2  # the new delay applies, see wq_attrs.debounce
     DROP_DELAY = 4  # without a delay: drop the pending one
-    COALESCE = 32  # with a delay: the run that is due is enough
+    COALESCE = 32  # with a delay: a run that the key waits for is enough
     RATE_LIMITED = 8
     AFTER = 16
 
@@ -700,7 +700,7 @@ class Stat:
     dones: runs that ended with done
     given_back: runs that ended because the consumer ended, the lease expired, or the key could not
         be written to the getter's buffer
-    canceled: runs that cancel dropped before they started
+    canceled: runs that were dropped before they started: by cancel, disable or the end of the queue
     merged: keys that were given back, ahead of all others, and were dirty too, so that two runs
         became one
     next_due: ns until the first delayed key needs a run, 0: now; -1 if no key is delayed

@@ -292,6 +292,9 @@ TEST_F(queue, exec_keeps_keys_except_for_close_on_exec_files)
 		ASSERT_EQ(0, reap(pid));
 		close(out[0]);
 		ASSERT_EQ(1, q_stat(self->q).ready);
+		/* given back twice in a row, it would wait for the delay of the limiter */
+		ASSERT_EQ(0, q_get(self->q, &it, 0));
+		ASSERT_EQ(0, q_done(self->q, &it));
 	}
 }
 

@@ -229,7 +229,7 @@ TEST_F(queue, error_of_a_call_that_changes_nothing_is_not_replaced_by_EFAULT)
 	EXPECT_EQ(-ENOENT, verb(self->q, WQ_IOC_KEY, READ_ONLY(struct wq_key_op,
 				.op = WQ_DO_FORGET, .key = addr_of("a"), .key_len = 1)));
 	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_STAT, READ_ONLY(struct wq_stat, .flags = 1)));
-	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_INFO, READ_ONLY(struct wq_info, .flags = 1)));
+	EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_INFO, READ_ONLY(struct wq_info, .flags = 1U << 31)));
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	EXPECT_EQ(-EMSGSIZE, verb(self->q, WQ_IOC_GET, READ_ONLY(struct wq_get, .keys = small)));
 	EXPECT_EQ(-EMSGSIZE, verb(self->q, WQ_IOC_LIST, READ_ONLY(struct wq_list, .keys = small)));

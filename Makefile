@@ -27,7 +27,7 @@ TOOLS	:= $(MAKE) --no-print-directory O=$(O) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 RELEASE	= $(or $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' \
 	$(KDIR)/include/generated/utsrelease.h 2>/dev/null),$(patsubst /lib/modules/%/build,%,$(KDIR)))
 MODDIR	= $(DESTDIR)/lib/modules/$(RELEASE)/updates
-MODULES	:= wq.ko $(patsubst %.c,%.ko,$(wildcard sources/*.c))
+MODULES	:= wq.ko $(patsubst %.c,%.ko,$(wildcard module/events/*.c))
 # For the build of other modules: see tools/doc/kernel-module.md.
 DEVDIR	= $(DESTDIR)/lib/modules/$(RELEASE)/wq
 # A distribution's headers come without its signing key, so signing would fail.
@@ -44,7 +44,7 @@ MAKE_MAN := $(wildcard tools/man/pages tools/man/kernel-api)
 
 DKMSDIR	:= /usr/src/wq-$(WQ_VERSION)
 LICENCES := $(wildcard COPYING* LICENSES)
-MODULE_FILES := Kbuild $(wildcard wq_*.[ch]) include sources $(LICENCES)
+MODULE_FILES := Kbuild $(wildcard wq_*.c) include module $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
@@ -160,7 +160,8 @@ install: may-install all
 
 uninstall: may-install uninstall-tools
 	rm -f $(foreach ko,$(MODULES),$(MODDIR)/$(ko) $(addprefix $(MODDIR)/$(ko).,gz xz zst))
-	test ! -d $(MODDIR)/sources || rmdir --ignore-fail-on-non-empty $(MODDIR)/sources
+	test ! -d $(MODDIR)/module/events || \
+		rmdir -p --ignore-fail-on-non-empty $(MODDIR)/module/events
 	tools/pkg/kernel-dev remove $(DEVDIR)
 	@test -n "$(DESTDIR)" || test ! -d $(MODDIR)/.. || depmod $(RELEASE)
 

@@ -2,9 +2,10 @@
 /*
  * The most frequent verbs: add, get and done of one key, from the kernel and by read and write.
  *
- * wq_state.h has the states of a key, wq_cs.c the lock and the wake-ups, wq_verbs.h what these
- * verbs have in common with those on arrays in wq_array.c.  Other functions of the kernel API are
- * in wq_kernel.c, or in the file of their subject: limiters in wq_ratelimit.c, for instance.
+ * state/state.h has the states of a key, state/lock.c the lock and the wake-ups, verbs/steps.h what
+ * these verbs have in common with those on arrays in verbs/array.c.  Other functions of the kernel
+ * API are in api/verbs.c, or in the file of their subject: limiters in wq_ratelimit.c, for
+ * instance.
  *
  * An add that finds its key dirty takes no lock, and works in an NMI, too, see wq_add_coalesced().
  *
@@ -14,8 +15,8 @@
 #include <linux/preempt.h>
 #include <linux/slab.h>
 
-#include "wq_core.h"
-#include "wq_verbs.h"
+#include "core.h"
+#include "verbs/steps.h"
 
 /* Pop the next entry from the policy, for wq_take(). */
 static int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
@@ -143,7 +144,7 @@ static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
 	return READ_ONCE(q->no_adds) ? wq_refusal(q) : -EAGAIN;
 }
 
-/* Another attempt of an add that may sleep, see wq_batch.c. */
+/* Another attempt of an add that may sleep, see verbs/batch.c. */
 static noinline int wq_add_again(struct wq *q, struct wq_op *op, gfp_t gfp)
 {
 	static const struct wq_batch_verb verb = { .run = wq_add_run, .inserts = true };

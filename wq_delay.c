@@ -14,14 +14,14 @@
  * 30 ms under the lock.  Why not lib/min_heap: it cannot find an entry's index, its
  * array is contiguous, and its interface differs between 6.1 and 7.3.
  *
- * This file knows no queue.  The queue's lock protects the heap; wq_thread.c makes
+ * This file knows no queue.  The queue's lock protects the heap; queue/thread.c makes
  * the entries ready that are due.
  */
 #include <linux/export.h>
 #include <linux/minmax.h>
 
-#include "wq_compat.h"
-#include "wq_delay.h"
+#include "base/compat.h"
+#include "delay.h"
 
 #define WQ_ARITY	4
 #define WQ_SEG_SLOTS	(WQ_SEG_BYTES / sizeof(struct wq_heap_slot))

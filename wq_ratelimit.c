@@ -21,8 +21,8 @@
 #include <linux/overflow.h>
 #include <linux/slab.h>
 
-#include "wq_compat.h"
-#include "wq_ratelimit.h"
+#include "base/compat.h"
+#include "ratelimit.h"
 
 /**
  * wq_limiter_init() - initialize a limiter of the caller's own kind

@@ -7,8 +7,8 @@
 #include <linux/prandom.h>
 #include <linux/slab.h>
 
-#include "../include/wq_hash.h"
-#include "../include/wq_table.h"
+#include "base/hash.h"
+#include "base/table.h"
 #include "wq_kunit.h"
 #include "wq_kunit_internals.h"
 
@@ -185,7 +185,7 @@ static void a_queue_that_processes_may_open_uses_siphash(struct kunit *test)
 	KUNIT_ASSERT_FALSE(test, IS_ERR(q));
 	KUNIT_EXPECT_FALSE(test, q->hash.pairs);
 	wq_destroy(q);
-	/* As wq_name.c makes the queue of a process. */
+	/* As module/wqueue/name.c makes the queue of a process. */
 	q = wq_alloc(&(struct wq_params){}, GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, q);
 	KUNIT_EXPECT_FALSE(test, q->hash.pairs);

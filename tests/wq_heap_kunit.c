@@ -7,7 +7,7 @@
 #include <linux/prandom.h>
 #include <linux/vmalloc.h>
 
-#include "../include/wq_delay.h"
+#include "delay.h"
 #include "wq_kunit.h"
 
 #define PERM		7	/* entries of every permutation */

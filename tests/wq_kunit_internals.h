@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The tests' only way to the module's internals: consumers other than the kernel API,
- * driven as wq_dev.c drives them for an open file, and the thread of a queue.
+ * driven as module/dev/dev.c drives them for an open file, and the thread of a queue.
  *
  * A change of an internal function has to be followed here and nowhere else, except in
  * the suites of a single structure (table, heap), which call that structure directly.
@@ -9,20 +9,20 @@
 #ifndef _WQ_KUNIT_INTERNALS_H
 #define _WQ_KUNIT_INTERNALS_H
 
-#include "../include/wq_array.h"
-#include "../include/wq_buf.h"
-#include "../include/wq_consumer.h"
-#include "../include/wq_core.h"
-#include "../include/wq_debugfs.h"
-#include "../include/wq_embedded.h"
-#include "../include/wq_flush.h"
-#include "../include/wq_idle.h"
-#include "../include/wq_metrics.h"
-#include "../include/wq_queue.h"
-#include "../include/wq_report.h"
-#include "../include/wq_shrink.h"
-#include "../include/wq_table.h"
-#include "../include/wq_wait.h"
+#include "api/embedded.h"
+#include "api/flush.h"
+#include "base/table.h"
+#include "core.h"
+#include "dev/buf.h"
+#include "queue/debugfs.h"
+#include "queue/metrics.h"
+#include "queue/queue.h"
+#include "queue/shrink.h"
+#include "state/idle.h"
+#include "verbs/array.h"
+#include "verbs/consumer.h"
+#include "verbs/key.h"
+#include "verbs/wait.h"
 
 /* The memory of a queue in order of adds that has no keys, in bytes. */
 static inline u64 memory_without_keys(const struct wq *q)

@@ -11,7 +11,7 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "wq_compat.h"
+#include "base/compat.h"
 #include "wq_kunit.h"
 #include "wq_kunit_steps.h"
 #include "wq_mutants_kunit.h"

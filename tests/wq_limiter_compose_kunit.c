@@ -5,9 +5,9 @@
  */
 #include <linux/err.h>
 
-#include "../include/wq_config.h"
-#include "../include/wq_queue.h"
-#include "../include/wq_ratelimit.h"
+#include "queue/config.h"
+#include "queue/queue.h"
+#include "ratelimit.h"
 #include "wq_ratelimit_kunit.h"
 
 /* --- num_requeues --- */

@@ -17,7 +17,7 @@
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
-#include "wq_compat.h"
+#include "base/compat.h"
 #include "wq_kunit.h"
 #include "wq_mutants_kunit.h"
 

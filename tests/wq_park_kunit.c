@@ -2,10 +2,10 @@
 /*
  * wq: KUnit suite of parked keys: what parks a key, what ends that, and what shows it.
  */
+#include "state/park.h"
 #include "wq_kunit.h"
-#include "wq_kunit_steps.h"
 #include "wq_kunit_internals.h"
-#include "../include/wq_park.h"
+#include "wq_kunit_steps.h"
 
 #define PARKED	WQ_KEY_PARKED
 #define GIVE_UP	WQ_OUTCOME_GIVE_UP

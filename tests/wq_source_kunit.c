@@ -6,9 +6,9 @@
 #include <kunit/test.h>
 #include <linux/module.h>
 
+#include "queue/source.h"
 #include "wq_kunit.h"
 #include "wq_kunit_internals.h"
-#include "../include/wq_source.h"
 
 static void a_kind_whose_name_is_taken_is_eexist(struct kunit *test)
 {

@@ -11,7 +11,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
-#include "../include/wq_table.h"
+#include "base/table.h"
 #include "wq_kunit.h"
 
 #define KEYS		8192

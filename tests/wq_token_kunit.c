@@ -3,7 +3,7 @@
  * wq: KUnit suite of tokens: done and touch find an entry by the token of its get, and no token
  * that is out of date, forged or of another consumer leads to an entry.
  */
-#include "../include/wq_run.h"
+#include "base/run.h"
 #include "wq_kunit.h"
 #include "wq_kunit_internals.h"
 

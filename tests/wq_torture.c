@@ -67,7 +67,7 @@
 #include <linux/workqueue.h>
 #include <linux/wq.h>
 
-#include "wq_compat.h"
+#include "base/compat.h"
 
 #define PARAM(type, name, value, about) \
 	static type name = value; \

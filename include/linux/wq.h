@@ -84,14 +84,14 @@ struct wq_entry {
 			 * while parked
 			 */
 			u32 heap : 25;
-			/* private: ENTRY_*, see wq_entry.h */
+			/* private: ENTRY_*, see base/entry.h */
 			u32 state : 7;
 		};
 		/* private: both, which adds read without the lock */
 		u32 word;
 	};
 	u32 failures : 19;
-	/* private: tasks or files wait for its runs, see wq_fence.c */
+	/* private: tasks or files wait for its runs, see base/fence.c */
 	u32 waited : 1;
 	/* private: adds are refused */
 	u32 disabled : 1;

@@ -8,7 +8,7 @@
 { pkgs ? import <nixpkgs> { }, kernel ? pkgs.linux }:
 let
   inherit (pkgs) lib stdenv;
-  lines = lib.splitString "\n" (builtins.readFile ../../wq_main.c);
+  lines = lib.splitString "\n" (builtins.readFile ../../module/dev/main.c);
   found = map (builtins.match "MODULE_VERSION\\(\"(.*)\"\\);") lines;
   common = {
     version = lib.head (lib.head (lib.filter (match: match != null) found));

@@ -16,7 +16,7 @@
 
 #include <linux/wq_source.h>
 
-#include "wq_data.h"
+#include "state/data.h"
 
 #ifndef WQ_TRACE_KEY
 #define WQ_TRACE_KEY	64	/* bytes of an escaped key, with its NUL */

@@ -173,7 +173,8 @@ class Builds(Case):
                         f"build_meta.build_wheel({str(self.dir)!r})"], cwd=source, check=True,
                        capture_output=True)
         wheel, = self.dir.glob("*.whl")
-        version = re.search(r'^MODULE_VERSION\("(.*)"\);', (TOP / "wq_main.c").read_text(), re.M)
+        text = (TOP / "module/dev/main.c").read_text()
+        version = re.search(r'^MODULE_VERSION\("(.*)"\);', text, re.M)
         assert version
         self.assertEqual(f"libwq-{version[1]}-py3-none-any.whl", wheel.name)
         with zipfile.ZipFile(wheel) as archive:

@@ -98,7 +98,7 @@ class Kernel:
     def make_flags(self) -> list[str]:
         """The make variables that modules for this kernel need."""
         flags = self.definition.make_flags()
-        # where sources/Kbuild finds the kernel's types
+        # where module/events/Kbuild finds the kernel's types
         return [*flags, f"WQ_BTF={self.image}"] if self.image else flags
 
     @property

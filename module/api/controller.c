@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The controller: threads that process the keys of a queue and retry those that failed.
+ *
+ * Each thread gets a key, calls the caller's function, and calls done with the outcome.  The get is
+ * that of a consumer that holds no key.
+ *
+ * A stop shuts the queue down, which wakes the threads that wait for a key.  A thread
+ * that processes a key ends after that key, and no thread takes a key after the shut down, when a
+ * key that was added during its run becomes ready.  Threads end for no other reason: a key of a
+ * queue that is shut down can become ready again, when another consumer gives it back.
+ *
+ * A thread holds wq.drain_map while it calls the caller's function.  So lockdep reports
+ * a drain or a stop from within that function, which would wait for itself.  The thread also notes
+ * the token of its run, so a wait for the key or embedded entry of that run fails with -EDEADLK.
+ */
+#include <linux/completion.h>
+#include <linux/err.h>
+#include <linux/kthread.h>
+#include <linux/minmax.h>
+#include <linux/module.h>
+#include <linux/overflow.h>
+#include <linux/preempt.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+
+#include "api/controller.h"
+#include "core.h"
+#include "verbs/wait.h"
+
+#define WQ_MAX_WORKERS	1024
+#define WQ_SHOWN_KEY	128		/* bytes of an escaped key in the log, with its NUL */
+#define WQ_NOMEM_PAUSE	(HZ / 10 ?: 1)	/* until the next attempt at a done without memory */
+
+/* A thread of a controller. */
+struct controller_worker {
+	struct wq_controller *c;
+	struct task_struct *task;
+	struct wq_item item;		/* the key that the thread took last */
+	u64 token;			/* of the run that the thread works on; 0: none, or ended */
+};
+
+struct wq_controller {
+	struct wq_controller_params params;
+	bool stopping;			/* set once, before the shut down */
+	struct completion ended;	/* completed by each thread */
+	unsigned int n;			/* threads */
+	struct controller_worker workers[];
+};
+
+/* The function of an embedded entry returned.  If it ended the entry, see wq_controller_run_of(). */
+static void controller_returned(const struct controller_worker *w, struct wq_embedded *x)
+{
+	if (w->token)
+		lock_map_release(&x->map);
+}
+
+/* Report to the caller that a key was given up. */
+static void controller_give_up(const struct controller_worker *w, int error)
+{
+	const struct wq_controller_params *p = &w->c->params;
+	const struct wq_item *item = &w->item;
+	struct wq_embedded *x = wq_item_embedded(item);
+	char key[WQ_SHOWN_KEY];
+
+	if (x && p->embedded_gave_up) {
+		lock_map_acquire(&x->map);
+		p->embedded_gave_up(p->data, x, error);
+		controller_returned(w, x);
+		return;
+	}
+	if (!x && p->gave_up) {
+		p->gave_up(p->data, item->key, item->len, error);
+		return;
+	}
+	/* The key does not change and is not freed while it is held. */
+	wq_key_text(key, sizeof(key), item->entry);
+	pr_warn_ratelimited("wq: %s: gave up on \"%s\" after %u retries: error %d\n",
+			    current->comm, key, item->failures, error);
+}
+
+/* Call the caller's function for a key or for an embedded entry. */
+static s64 controller_call(const struct controller_worker *w)
+{
+	const struct wq_controller_params *p = &w->c->params;
+	struct wq_embedded *x = wq_item_embedded(&w->item);
+	s64 ret;
+
+	if (x && p->embedded_fn) {
+		lock_map_acquire(&x->map);
+		ret = p->embedded_fn(p->data, x);
+		controller_returned(w, x);
+		return ret;
+	}
+	if (!x && p->fn)
+		return p->fn(p->data, w->item.key, w->item.len);
+	return -EOPNOTSUPP;
+}
+
+/* How many failures of a key in a row are retried. */
+static u32 controller_retries(const struct wq_controller_params *p)
+{
+	u32 parks_after = READ_ONCE(p->q->max_retries);
+
+	return parks_after ? min(parks_after, p->max_retries) : p->max_retries;
+}
+
+/* The outcome of a key whose function returned @ret. */
+static u32 controller_outcome(const struct wq_controller_params *p, const struct wq_item *item,
+			      s64 ret)
+{
+	if (ret > 0)
+		return WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER;
+	if (!ret)
+		return WQ_OUTCOME_FORGET;
+	return item->failures < controller_retries(p) ? WQ_OUTCOME_RETRY : WQ_OUTCOME_GIVE_UP;
+}
+
+/* Process a key, and set @cause for its done.  Returns false if the run ended with its entry. */
+static bool controller_work(struct controller_worker *w, struct wq_cause *cause)
+{
+	const struct wq_controller_params *p = &w->c->params;
+	const struct wq_item *item = &w->item;
+	u32 outcome;
+	s64 ret;
+
+	lock_map_acquire(&p->q->drain_map);
+	w->token = item->token;
+	ret = controller_call(w);
+	lock_map_release(&p->q->drain_map);
+	if (!w->token)
+		return false;
+
+	outcome = controller_outcome(p, item, ret);
+	if (outcome == WQ_OUTCOME_GIVE_UP)
+		controller_give_up(w, max_t(s64, ret, INT_MIN));
+	if (!w->token)
+		return false;
+	w->token = 0;
+	*cause = (struct wq_cause){
+		.op.flags = OP_CAUSE,
+		.error = ret < 0 ? -max_t(s64, ret, -MAX_ERRNO) : 0,
+	};
+	wq_op_set_done(&cause->op, max_t(s64, ret, 0), outcome);
+	return true;
+}
+
+/*
+ * Take a key for a thread, @arg.  The lock orders the look at stopping after the shut down of a
+ * stop, so a thread that wakes late, or ends its run then, takes nothing that became ready since.
+ */
+static int controller_take(struct wq_cs *cs, void *arg)
+{
+	struct controller_worker *w = arg;
+
+	return READ_ONCE(w->c->stopping) ? -ESHUTDOWN : wq_take_item(cs, &w->item);
+}
+
+/* End the run of a key and take the next key.  Returns the result of the get. */
+static int controller_next(struct controller_worker *w, struct wq_cause *cause)
+{
+	int ret;
+
+	for (;;) {
+		ret = wq_done_take(w->c->params.q, NULL, &w->item, cause, controller_take, w,
+				   WQ_FOREVER);
+		if (ret != -ENOMEM)
+			return ret;
+		/* No memory for the retry: the thread holds the key until there is some. */
+		schedule_timeout_idle(WQ_NOMEM_PAUSE);
+	}
+}
+
+static int controller_thread(void *arg)
+{
+	struct controller_worker *w = arg;
+	struct wq_controller *c = w->c;
+	struct wq *q = c->params.q;
+	struct wq_cause cause;
+	int ret;
+
+	/* Pairs with the WRITE_ONCE() in wq_controller_stop(), ahead of the shut down. */
+	while (!READ_ONCE(c->stopping)) {
+		ret = wq_get_wait(q, NULL, S64_MAX, controller_take, w);
+		while (!ret && controller_work(w, &cause)) {
+			cond_resched();
+			ret = controller_next(w, &cause);
+		}
+		/* After a plain shut down no get waits, but keys can be given back: wait here. */
+		wait_event_idle_exclusive(q->getters, READ_ONCE(c->stopping) ||
+					  !wq_shutting_down(q) || wq_len(q));
+	}
+	/* Pass on a wake-up for a key that this thread will not take. */
+	if (wq_len(q))
+		wake_up(&q->getters);
+	complete(&c->ended);
+	return 0;
+}
+
+static void controller_join(struct wq_controller *c)
+{
+	while (c->n) {
+		struct task_struct *thread = c->workers[--c->n].task;
+
+		kthread_stop(thread);
+		put_task_struct(thread);
+	}
+	kfree(c);
+}
+
+/* The thread of a controller that the caller is; NULL: none, or an interrupt of it. */
+static struct controller_worker *own_worker(void)
+{
+	if (!in_task() || !(current->flags & PF_KTHREAD) ||
+	    kthread_func(current) != controller_thread)
+		return NULL;
+	return kthread_data(current);
+}
+
+/*
+ * Whether the caller is a thread of a controller of @q, and not an interrupt of it.  *@token
+ * receives the token of the run that it works on; 0: none.
+ */
+bool wq_controller_is_own(const struct wq *q, u64 *token)
+{
+	struct controller_worker *w = own_worker();
+
+	*token = 0;
+	if (!w || w->c->params.q != q)
+		return false;
+	*token = w->token;
+	return true;
+}
+
+/*
+ * If the caller is the run of an embedded entry in a controller: where the thread has the token of
+ * the run.  wq_embedded_exit() sets it to 0 when it ends that run.  Then the thread neither ends the
+ * run nor uses the entry, which may be freed.  NULL: the caller is not the run.
+ */
+u64 *wq_controller_run_of(const struct wq_embedded *x)
+{
+	struct controller_worker *w = own_worker();
+
+	return w && w->token && w->item.entry == &x->entry ? &w->token : NULL;
+}
+
+/**
+ * wq_controller_start() - start threads that process the keys of a queue
+ * @params: parameters, which are copied
+ *
+ * Context: process, may sleep.
+ *
+ * Return: the controller, or an ERR_PTR: -EINVAL (no queue, or no function), -ERANGE
+ * (more than 1024 workers), -ENOMEM or another error of kthread_create().  On error no
+ * key was taken.
+ */
+struct wq_controller *wq_controller_start(const struct wq_controller_params *params)
+{
+	unsigned int workers = params->workers ?: 1, i;
+	struct wq_controller *c;
+
+	if (IS_ERR_OR_NULL(params->q) || (!params->fn && !params->embedded_fn))
+		return ERR_PTR(-EINVAL);
+	if (workers > WQ_MAX_WORKERS)
+		return ERR_PTR(-ERANGE);
+	c = kzalloc(struct_size(c, workers, workers), GFP_KERNEL);
+	if (!c)
+		return ERR_PTR(-ENOMEM);
+	c->params = *params;
+	init_completion(&c->ended);
+
+	while (c->n < workers) {
+		struct controller_worker *w = &c->workers[c->n];
+		struct task_struct *thread = kthread_create(controller_thread, w, "%s/%u",
+							    params->name ?: "wq", c->n);
+
+		if (IS_ERR(thread)) {
+			controller_join(c);	/* no thread has run yet, and none will */
+			return ERR_CAST(thread);
+		}
+		w->c = c;
+		w->task = get_task_struct(thread);
+		c->n++;
+	}
+	for (i = 0; i < workers; i++)
+		wake_up_process(c->workers[i].task);
+	return c;
+}
+EXPORT_SYMBOL_GPL(wq_controller_start);
+
+/**
+ * wq_controller_stop() - stop and free a controller
+ * @c: the controller, from wq_controller_start()
+ * @drain: true: first process all keys that are ready or processing, and keys that
+ *	become ready meanwhile; false: each thread ends after its current key
+ *
+ * In both cases the queue is shut down: delayed keys, also retries, are dropped and
+ * counted, and adds fail.  When the function returns, the threads have ended and none
+ * of the caller's functions is called any more.  So a module may be unloaded after
+ * wq_destroy().
+ *
+ * Context: process, may sleep; not from a function of a controller of this queue, which
+ * lockdep reports.
+ *
+ * Return: 0, or the error of wq_drain(); the threads have ended in either case.
+ */
+int wq_controller_stop(struct wq_controller *c, bool drain)
+{
+	struct wq *q = c->params.q;
+	unsigned int i;
+	int ret;
+
+	lock_map_acquire(&q->drain_map);
+	lock_map_release(&q->drain_map);
+	ret = drain ? wq_drain(q) : 0;
+
+	/* Pairs with the READ_ONCE() in controller_take() and controller_thread(). */
+	WRITE_ONCE(c->stopping, true);
+	wq_shutdown(q);
+	/* Wait first: kthread_stop() would interrupt a sleep of the caller's function. */
+	for (i = 0; i < c->n; i++)
+		wait_for_completion(&c->ended);
+	controller_join(c);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(wq_controller_stop);

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Controllers, see api/controller.c.
+ */
+#ifndef _WQ_CONTROLLER_H
+#define _WQ_CONTROLLER_H
+
+#include <linux/wq.h>
+
+bool wq_controller_is_own(const struct wq *q, u64 *token);
+u64 *wq_controller_run_of(const struct wq_embedded *x);
+
+#endif /* _WQ_CONTROLLER_H */

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Fences: a fence stands for one run of a key, and all waits for that run share it.
+ *
+ * The end of the run sets the result of the fence once and wakes its waiters.  So the end of a run
+ * costs no more for a thousand waits than for one, and a wait that looks late still finds the
+ * result of its own run.
+ *
+ * A key has at most one run in progress and one run to come, so mostly it has up to two fences.  A
+ * fence does not learn when its run begins.  Instead it has the token of the run before its own: a
+ * get changes the token of the entry, so a fence whose token differs from that of the entry is that
+ * of the run in progress.  Thereby a get does nothing for fences, and a done tests one bit,
+ * wq_entry.waited, which is set while the entry has fences.  After the last wait was given up, the
+ * bit stays set until the end of the run.
+ *
+ * If a run is given back, it is no end: the key is handed out again.  The run that was lost and the
+ * run to come become one, and that run ends the fences of both.
+ *
+ * An entry with fences is dirty or in processing, so it is not freed before its fences have ended.
+ *
+ * The fence of a drain is in no bucket: wq.drain points to it.
+ *
+ * Waiters look at the result without the lock.  wq_fence_set_result() and wq_fence_result() order the
+ * run before what the waiter does after its wait, which may be to free what the run has used.
+ *
+ * Why no list of waits in the order of their calls: the end of a run would walk it with the lock
+ * held and interrupts off.
+ *
+ * Fences on a stack: a wait for an embedded entry must not need memory, as it may be what memory
+ * reclaim waits for.  So its fence is on the stack of the waiter, and no other wait shares it.  The
+ * waiter uses the entry for the last time in the hold of the lock that takes the fence out of its
+ * bucket: that of the end of the run, or that in which the waiter gives up.  After that the end of
+ * the run may still have a reference for the wake-up, so the waiter returns when wq_fence.unused is
+ * completed.  If waits shared such a fence, a waiter could not return at its timeout before the
+ * others have run, which may be frozen.  As they do not share it, a done walks all waits for its
+ * entry.  These are few: no process can open the queue, so each is a task of the kernel module that
+ * has the object.
+ *
+ * The caller holds the queue's lock, unless a comment states something else.
+ */
+#include <linux/hash.h>
+#include <linux/log2.h>
+#include <linux/slab.h>
+
+#include "base/compat.h"
+#include "base/fence.h"
+
+/* Needs no lock.  Returns NULL if there is no memory. */
+struct wq_fences *wq_fences_new(const struct wq_mem *m, gfp_t gfp)
+{
+	return wq_mem_alloc(m, gfp, kzalloc_obj(struct wq_fences, gfp));
+}
+
+static void fence_init(struct wq_fence *f)
+{
+	INIT_HLIST_NODE(&f->node);
+	refcount_set(&f->ref, 1);
+	f->result = WQ_NOT_ENDED;
+	init_waitqueue_head(&f->waiters);
+}
+
+/* Memory of the waiter.  Needs no lock.  Returns NULL if there is no memory. */
+struct wq_fence *wq_fence_new(gfp_t gfp)
+{
+	struct wq_fence *f = kzalloc_obj(*f, gfp);
+
+	if (f)
+		fence_init(f);
+	return f;
+}
+
+/*
+ * A fence on the stack of its only waiter, see the head of this file.  After wq_fence_put() the
+ * waiter waits for @unused.  Needs no lock.
+ */
+void wq_fence_init_on_stack(struct wq_fence *f, struct completion *unused)
+{
+	*f = (struct wq_fence){ .unused = unused };
+	init_completion(unused);
+	fence_init(f);
+}
+
+/* Needs no lock. */
+void wq_fence_put(struct wq_fence *f)
+{
+	if (!f || !refcount_dec_and_test(&f->ref))
+		return;
+	if (f->unused)
+		complete(f->unused);
+	else
+		kfree(f);
+}
+
+/*
+ * By the address of the entry, which a user does not know.  The order in which list returns keys is
+ * that of their hashes, so keys could be chosen by these.
+ */
+static struct hlist_head *bucket_of(struct wq_fences *fs, const struct wq_entry *e)
+{
+	return &fs->bucket[hash_ptr(e, ilog2(WQ_FENCE_BUCKETS))];
+}
+
+/* Whether the run of a fence is the next one to end. */
+static bool is_next(const struct wq_fence *f)
+{
+	return !(f->entry->state & ENTRY_PROCESSING) || f->after != f->entry->token;
+}
+
+/* Take a fence out of its bucket.  From now on its waiters do not touch the entry. */
+static void fence_remove(struct wq_fences *fs, struct wq_fence *f)
+{
+	if (f->enable)
+		wq_embedded_of(f->entry)->disabled--;
+	fs->waits -= f->waits;
+	hlist_del_init(&f->node);
+	f->entry = NULL;
+}
+
+/* A fence that waits can share, of the next run of an entry to end, or of the run after that. */
+static struct wq_fence *fence_find(struct wq_fences *fs, const struct wq_entry *e, bool next)
+{
+	struct wq_fence *f;
+
+	hlist_for_each_entry(f, bucket_of(fs, e), node)
+		if (f->entry == e && is_next(f) == next)
+			return f;
+	return NULL;
+}
+
+/*
+ * Wait for the last run that the entry needs at present: the run to come if it is dirty, else the
+ * run in progress.  With @run: wait for the run in progress, which there is.  Returns the fence of
+ * that run, with a reference: one that exists, or @spare.  If @spare is on a stack, it is @spare.
+ */
+struct wq_fence *wq_fence_join(struct wq_fences *fs, struct wq_entry *e, bool run,
+			       struct wq_fence *spare)
+{
+	bool dirty = e->state & ENTRY_DIRTY && !run;
+	bool next = !(e->state & ENTRY_PROCESSING) || !dirty;
+	struct wq_fence *f = spare->unused ? NULL : fence_find(fs, e, next);
+
+	fs->waits++;
+	if (f) {
+		f->waits++;
+		refcount_inc(&f->ref);
+		return f;
+	}
+	/* No run has token 0, so a run in progress differs from it. */
+	spare->after = dirty ? e->token : 0;
+	spare->entry = e;
+	spare->waits = 1;
+	refcount_inc(&spare->ref);
+	hlist_add_head(&spare->node, bucket_of(fs, e));
+	e->waited = 1;
+	return spare;
+}
+
+/* Give up a wait.  The caller keeps its reference. */
+void wq_fence_leave(struct wq_fences *fs, struct wq_fence *f)
+{
+	if (hlist_unhashed(&f->node))
+		return;
+	fs->waits--;
+	if (!--f->waits)
+		fence_remove(fs, f);
+}
+
+/* The run or drain of a fence ended.  The fence is chained before @ended, for wq_fences_wake(). */
+struct wq_fence *wq_fence_end(struct wq_fence *f, int result, struct wq_fence *ended)
+{
+	refcount_inc(&f->ref);
+	wq_fence_set_result(f, result);
+	f->next = ended;
+	return f;
+}
+
+/*
+ * A run of the entry ended with @result.  Called before the entry leaves its consumer, or with @all
+ * if the run that it waited for was dropped.  If the run to come was canceled during the run, its
+ * fences end now.
+ *
+ * The fences are chained before @ended, for wq_fences_wake().
+ */
+struct wq_fence *wq_fences_end(struct wq_fences *fs, struct wq_entry *e, int result, bool all,
+			       struct wq_fence *ended)
+{
+	struct hlist_node *tmp;
+	bool waited = false;
+	struct wq_fence *f;
+
+	hlist_for_each_entry_safe(f, tmp, bucket_of(fs, e), node) {
+		bool next;
+
+		if (f->entry != e)
+			continue;
+		next = all || is_next(f);
+		if (!next && e->state & ENTRY_DIRTY) {
+			waited = true;
+			continue;
+		}
+		fence_remove(fs, f);
+		ended = wq_fence_end(f, next ? result : WQ_END_CANCELED, ended);
+	}
+	e->waited = waited;
+	return ended;
+}
+
+/*
+ * Wake the waiters of fences that have ended.  Needs no lock.  A waiter adds itself to the wait
+ * queue and then looks at the result, which was set before this call takes the lock of the wait
+ * queue.
+ */
+void wq_fences_wake(struct wq_fence *ended)
+{
+	struct wq_fence *next;
+
+	for (; ended; ended = next) {
+		next = ended->next;
+		wake_up_all(&ended->waiters);
+		wq_fence_put(ended);
+	}
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Common parts of the verbs of /dev/wq: keys on their way in, deadlines, the owner.
+ */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/slab.h>
+#include <linux/uidgid.h>
+
+#include "dev/call.h"
+#include "state/state.h"
+#include "verbs/wait.h"
+
+#include "base/compat.h"
+
+/* Copy a key in, and initialize an op for it.  The caller frees @buf, also after an error. */
+int wq_key_op_init(const struct wq *q, struct wq_op *op, struct wq_key_buf *buf, u64 key,
+		       u32 len)
+{
+	buf->key = buf->stack;
+	if (len > WQ_MAX_KEY)
+		return -E2BIG;
+	if (len > sizeof(buf->stack))
+		buf->key = kmalloc(len, GFP_KERNEL_ACCOUNT);
+	if (!buf->key)
+		return -ENOMEM;
+	if (copy_from_user(buf->key, u64_to_user_ptr(key), len))
+		return -EFAULT;
+	return wq_op_init(q, op, buf->key, len);
+}
+
+bool wq_call_by_owner(const struct wq_call *call)
+{
+	const struct wq_file *f = call->file->private_data;
+
+	if (f->path.dentry)
+		return inode_owner_or_capable(mnt_idmap(f->path.mnt), d_inode(f->path.dentry));
+	return uid_eq(current_fsuid(), f->c->q->uid) || capable(CAP_FOWNER);
+}
+
+/* The owner, group and mode of the queue, as the caller sees them. */
+void wq_call_report_owner(const struct wq_call *call, u32 *uid, u32 *gid, u32 *mode)
+{
+	const struct wq_file *f = call->file->private_data;
+	const struct inode *inode = f->path.dentry ? d_inode(f->path.dentry) : NULL;
+
+	*uid = from_kuid_munged(current_user_ns(), inode ? inode->i_uid : f->c->q->uid);
+	*gid = from_kgid_munged(current_user_ns(), inode ? inode->i_gid : f->c->q->gid);
+	*mode = inode ? inode->i_mode & 0777 : 0;
+}
+
+/*
+ * The end of a wait, for wq_get_wait().  A call that is repeated after
+ * a signal has the deadline of the first call.
+ */
+s64 wq_call_deadline(const struct wq_call *call, s64 timeout, s64 deadline)
+{
+	if (call->file->f_flags & O_NONBLOCK)
+		return 0;
+	return timeout > 0 && deadline ? deadline : wq_deadline(timeout);
+}
+
+/*
+ * The wait of a call ended with @ret: update the caller's struct, @arg.  @deadline is a field
+ * of it, or NULL: then @timeout receives the time that was left.
+ *
+ * After a signal the caller can pass the struct again, and the wait keeps its end.  If no
+ * handler runs, the call is restarted and the caller does not notice the signal.  So the
+ * timeout stays as it is, and any other end of the wait sets the deadline to 0: otherwise the
+ * caller's next waits with the struct would be too short.
+ */
+int wq_call_wait_ended(const struct wq_call *call, void *arg, s64 end, s64 *timeout,
+			   s64 *deadline, int ret)
+{
+	if (ret == -ERESTARTSYS) {
+		/* Without a deadline in the struct, the call must not be restarted. */
+		ret = deadline ? -ERESTARTNOHAND : -EINTR;
+		if (deadline)
+			*deadline = end;
+		else
+			*timeout = wq_time_left(end);
+		return wq_call_copy_out(call, arg) ? -EFAULT : ret;
+	}
+	if (deadline && *deadline) {
+		*deadline = 0;
+		/* The error of the wait is more important than a fault now. */
+		(void)!wq_call_copy_out(call, arg);
+	}
+	return ret;
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The verbs of /dev/wq on a queue and on one key.
+ */
+#include <linux/bitops.h>
+#include <linux/capability.h>
+#include <linux/err.h>
+#include <linux/file.h>
+#include <linux/module.h>
+#include <linux/nospec.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "api/flush.h"
+#include "base/quota.h"
+#include "core.h"
+#include "dev/call.h"
+#include "dev/control.h"
+#include "order/priority.h"
+#include "queue/config.h"
+#include "queue/metrics.h"
+#include "queue/queue.h"
+#include "queue/source.h"
+#include "ratelimit.h"
+#include "state/park.h"
+#include "state/pause.h"
+#include "verbs/key.h"
+#include "verbs/restore.h"
+#include "verbs/wait.h"
+#include "wqueue/mount.h"
+#include "wqueue/name.h"
+
+int wq_verb_info(struct wq_call *call, void *arg)
+{
+	struct wq_info *info = arg;
+	struct wq_cs cs;
+
+	if (info->flags & ~WQ_INFO_OWNER)
+		return -EINVAL;
+	if (info->flags && !call->c)
+		return -ENOTCONN;
+	if (info->flags && (!call->c->q->of_process || !wq_call_by_owner(call)))
+		return -EPERM;
+	*info = (struct wq_info){
+		.size = info->size,
+		.flags = info->flags,
+		.version = WQ_API_VERSION,
+		.max_key = WQ_MAX_KEY,
+		.max_array = WQ_MAX_ARRAY,
+		.max_keys = WQ_MAX_KEYS,
+	};
+	if (info->flags) {
+		wq_lock(&cs, call->c->q);
+		wq_quota_info(info, call->c->q->user);
+		wq_unlock(&cs);
+	} else {
+		wq_quota_info(info, NULL);
+	}
+	return 0;
+}
+
+/* The limiter that the caller describes; NULL: the default one. */
+struct wq_limiter *wq_limiter_copy_in(u64 limiters, u32 n)
+{
+	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
+
+	if (!n)
+		return NULL;
+	if (n > WQ_MAX_LIMITERS)
+		return ERR_PTR(-E2BIG);
+	if (copy_from_user(specs, u64_to_user_ptr(limiters), n * sizeof(specs[0])))
+		return ERR_PTR(-EFAULT);
+	return wq_limiter_from_specs(specs, n);
+}
+
+int wq_verb_unlink(struct wq_call *call, void *arg)
+{
+	struct wq_attrs *args = arg;	/* up to the name */
+
+	if (args->flags)
+		return -EINVAL;
+	return wq_name_check_field(args->name) ?: wq_mount_unlink(args->name);
+}
+
+int wq_verb_stat(struct wq_call *call, void *arg)
+{
+	struct wq_stat *st = arg;
+	u64 to = st->level_ready;
+	u32 usize = st->size, *level_ready = NULL;
+	int ret = 0;
+
+	if (st->flags)
+		return -EINVAL;
+	if (to)
+		level_ready = kmalloc_array(WQ_LEVELS, sizeof(*level_ready), GFP_KERNEL_ACCOUNT);
+	if (to && !level_ready)
+		return -ENOMEM;
+	wq_consumer_stats(call->c, st, level_ready);
+	wq_call_report_owner(call, &st->uid, &st->gid, &st->mode);
+	/* wq_consumer_stats() has overwritten them. */
+	st->size = usize;
+	st->level_ready = to;
+	if (to && copy_to_user(u64_to_user_ptr(to), level_ready,
+			       array_size(WQ_LEVELS, sizeof(*level_ready))))
+		ret = -EFAULT;
+	kfree(level_ready);
+	return ret;
+}
+
+static int report_attrs(struct wq_call *call, struct wq_attrs *args)
+{
+	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
+	u32 room = args->num_limiters;
+
+	wq_config_get(call->c->q, args, specs);
+	wq_call_report_owner(call, &args->uid, &args->gid, &args->mode);
+	if (copy_to_user(u64_to_user_ptr(args->limiters), specs,
+			 min(room, args->num_limiters) * sizeof(specs[0])))
+		return -EFAULT;
+	return wq_call_copy_out(call, args);
+}
+
+int wq_verb_set(struct wq_call *call, void *arg)
+{
+	struct wq_attrs *args = arg;
+	struct wq_limiter *limiter = NULL;
+	struct wq *q = call->c->q;
+	struct mem_cgroup *old;
+
+	if (args->flags || args->fd || args->reserved)
+		return -EINVAL;
+	if (!args->set)
+		return report_attrs(call, args);
+	if (q->of_process && !wq_call_by_owner(call))
+		return -EPERM;
+	old = wq_mem_enter(&q->mem);
+	if (args->set & WQ_ATTR_LIMITER)
+		limiter = wq_limiter_copy_in(args->limiters, args->num_limiters) ?:
+			  wq_limiter_default_controller();
+	wq_mem_leave(&q->mem, old);
+	if (IS_ERR(limiter))
+		return PTR_ERR(limiter);
+	return wq_config_set(q, args, limiter);
+}
+
+int wq_verb_pause(struct wq_call *call, void *arg)
+{
+	const struct wq_control *args = arg;
+	struct wq *q = call->c->q;
+
+	/* As wq_pause() does, but before EPERM for a caller who may not pause. */
+	if (!args->flags || args->flags & ~WQ_PAUSE_ALL)
+		return -EINVAL;
+	if (!q->of_process || !wq_call_by_owner(call))
+		return -EPERM;
+	return wq_pause(q, args->flags, args->timeout);
+}
+
+/* Disable a key, and report the bits of its state from before alone. */
+static int disable_key(struct wq_call *call, struct wq_op *op, struct wq_key_info *info)
+{
+	struct wq_watch w = { .op = *op, .c = call->c, .may_own = true };
+	int ret;
+
+	w.op.flags = OP_DISABLE;
+	ret = wq_watch_key(call->c->q, &w, GFP_KERNEL_ACCOUNT);
+	info->state = w.state;
+	return ret;
+}
+
+/* Root restores the queues of users, and no key must be lost because of their limits. */
+static int restore_key(struct wq *q, const struct wq_op *op, const struct wq_key_info *info)
+{
+	int ret = wq_restore_key(q, op, info, GFP_KERNEL_ACCOUNT);
+
+	if (ret != -ENOSPC || !capable(CAP_SYS_RESOURCE))
+		return ret;
+	wq_force_bytes(q);
+	return wq_restore_key(q, op, info, GFP_KERNEL_ACCOUNT);
+}
+
+int wq_verb_key(struct wq_call *call, void *arg)
+{
+	static const fmode_t modes[] = {
+		[WQ_DO_QUERY] = FMODE_READ,
+		[WQ_DO_CANCEL] = FMODE_WRITE,
+		[WQ_DO_FORGET] = FMODE_READ | FMODE_WRITE,
+		[WQ_DO_KICK] = FMODE_WRITE,
+		[WQ_DO_DISABLE] = FMODE_READ | FMODE_WRITE,
+		[WQ_DO_ENABLE] = FMODE_READ | FMODE_WRITE,
+		[WQ_DO_RESTORE] = FMODE_WRITE,
+	};
+	struct wq_key_op *args = arg;
+	struct wq_key_buf buf __uninitialized;
+	struct wq *q = call->c->q;
+	u32 what = args->op;
+	struct wq_op op;
+	bool many;
+	int ret;
+
+	if (what >= ARRAY_SIZE(modes))
+		return -EINVAL;
+	if (what != WQ_DO_RESTORE && memchr_inv(&args->info, 0, sizeof(args->info)))
+		return -EINVAL;
+	many = what == WQ_DO_KICK && !args->key_len;
+	if (many ? !args->count || args->key : args->count)
+		return -EINVAL;
+	if (!(call->file->f_mode & modes[array_index_nospec(what, ARRAY_SIZE(modes))]))
+		return -EACCES;
+	if (what >= WQ_DO_DISABLE && (!q->of_process || !wq_call_by_owner(call)))
+		return -EPERM;
+	if (many)
+		return wq_kick_process(q, &args->count);
+
+	ret = wq_key_op_init(q, &op, &buf, args->key, args->key_len);
+	if (!ret && what == WQ_DO_RESTORE)
+		ret = restore_key(q, &op, &args->info);
+	else if (!ret)
+		ret = what == WQ_DO_DISABLE ? disable_key(call, &op, &args->info) :
+					      wq_key_do(q, call->c, &op, what, &args->info);
+	wq_key_buf_free(&buf);
+	if (what == WQ_DO_RESTORE)
+		return ret;
+	args->count = what == WQ_DO_KICK;
+	/* Without read access, report only the state from before the call. */
+	if (!(call->file->f_mode & FMODE_READ))
+		args->info = (struct wq_key_info){ .state = args->info.state };
+	return ret;
+}
+
+int wq_verb_shutdown(struct wq_call *call, void *arg)
+{
+	const struct wq_control *args = arg;
+	struct wq *q = call->c->q;
+
+	if (args->flags & ~WQ_SHUTDOWN_DRAIN || args->timeout)
+		return -EINVAL;
+	/* A shut down is final, so a producer that may only write must not end others' queue. */
+	if (!(call->file->f_mode & FMODE_READ) && !wq_call_by_owner(call))
+		return -EACCES;
+	wq_shutdown_process(q, args->flags & WQ_SHUTDOWN_DRAIN);
+	return 0;
+}
+
+int wq_verb_map(struct wq_call *call, void *arg)
+{
+	const struct wq_control *args = arg;
+	struct wq_counters *m;
+	struct file *file;
+	int fd;
+
+	if (args->flags || args->timeout)
+		return -EINVAL;
+	m = wq_map_of(call->c->q);
+	if (IS_ERR(m))
+		return PTR_ERR(m);
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	file = wq_counters_file(m);
+	if (IS_ERR(file)) {
+		put_unused_fd(fd);
+		return PTR_ERR(file);
+	}
+	fd_install(fd, file);
+	return fd;
+}
+
+static int wait_for_drain(struct wq *q, struct wq_fence **fence)
+{
+	struct wq_fence *spare = wq_fence_new(GFP_KERNEL_ACCOUNT);
+
+	if (!spare)
+		return -ENOMEM;
+	*fence = wq_drain_join(q, spare);
+	return PTR_ERR_OR_ZERO(*fence);
+}
+
+static int wait_for_key(struct wq_call *call, const struct wq_wait *args, struct wq_fence **fence)
+{
+	struct wq_watch w = {
+		.c = call->c,
+		.may_own = args->flags & WQ_WAIT_OWN,
+		.run = args->flags & WQ_WAIT_RUN,
+		.add = args->flags & WQ_WAIT_ADD,
+	};
+	struct wq_key_buf buf __uninitialized;
+	struct wq *q = call->c->q;
+	int ret;
+
+	ret = wq_key_op_init(q, &w.op, &buf, args->key, args->key_len);
+	if (!ret && w.add)
+		ret = wq_op_set_priority(q, &w.op, args->priority);
+	if (!ret)
+		ret = wq_flush_begin(q, &w, GFP_KERNEL_ACCOUNT);
+	wq_key_buf_free(&buf);
+	*fence = w.fence;
+	return ret;
+}
+
+int wq_verb_wait(struct wq_call *call, void *arg)
+{
+	const struct wq_wait *args = arg;
+	struct wq_fence *fence;
+	struct file *file;
+	int fd, ret;
+	u32 what;
+
+	what = args->flags & (WQ_WAIT_RUN | WQ_WAIT_DRAIN | WQ_WAIT_ADD);
+	if (args->flags & ~(what | WQ_WAIT_OWN) || hweight32(what) > 1)
+		return -EINVAL;
+	if (what == WQ_WAIT_DRAIN && (args->flags != what || args->key || args->key_len))
+		return -EINVAL;
+	if (args->priority && what != WQ_WAIT_ADD)
+		return -EINVAL;
+	if (what == WQ_WAIT_ADD && !(call->file->f_mode & FMODE_WRITE))
+		return -EACCES;
+
+	/* All that can fail comes before the add, but the add itself. */
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	file = wq_wait_file_new(call->c->q);
+	if (IS_ERR(file)) {
+		ret = PTR_ERR(file);
+		goto put_fd;
+	}
+	ret = what == WQ_WAIT_DRAIN ? wait_for_drain(call->c->q, &fence) :
+				      wait_for_key(call, args, &fence);
+	if (ret)
+		goto put_file;
+	wq_wait_file_begin(file, fence);
+	fd_install(fd, file);
+	return fd;
+
+put_file:
+	fput(file);
+put_fd:
+	put_unused_fd(fd);
+	return ret;
+}
+
+static int list_source(struct wq_call *call, struct wq_source_op *op)
+{
+	char text[WQ_MAX_SOURCE_TEXT];
+	u32 usize = op->size;
+	int ret;
+
+	ret = wq_source_next(call->c->q, op, text);
+	if (ret)
+		return ret;
+	op->size = usize;
+	if (op->arg_size && op->arg_size < sizeof(text))
+		text[op->arg_size - 1] = '\0';
+	if (op->arg && copy_to_user(u64_to_user_ptr(op->arg), text,
+				    min_t(u32, op->arg_size, strlen(text) + 1)))
+		return -EFAULT;
+	return wq_call_copy_out(call, op);
+}
+
+static int attach_source(struct wq_call *call, struct wq_source_op *op)
+{
+	size_t len = strnlen(op->prefix, sizeof(op->prefix));
+	int ret;
+
+	if (op->id || op->flags & ~(WQ_SOURCE_WITH_FILE | WQ_SOURCE_SCAN) || op->delay < 0)
+		return -EINVAL;
+	if (len == sizeof(op->prefix) ||
+	    memchr_inv(op->prefix + len, 0, sizeof(op->prefix) - len))
+		return -EINVAL;
+	ret = wq_source_attach(call->c, op);
+	if (ret)
+		return ret;
+	ret = wq_call_copy_out(call, op);
+	if (ret)
+		wq_source_detach(call->c->q, op->id, true);
+	return ret;
+}
+
+int wq_verb_source(struct wq_call *call, void *arg)
+{
+	struct wq_source_op *op = arg;
+	struct wq_source_op may = {
+		.size = op->size, .op = op->op, .id = op->id, .arg = op->arg,
+		.arg_size = op->arg_size,
+	};
+
+	if (op->op > WQ_SOURCE_DETACH || op->uid || op->state || op->error || op->failed ||
+	    op->rescans)
+		return -EINVAL;
+	if (op->op != WQ_SOURCE_LIST && !(call->file->f_mode & FMODE_WRITE))
+		return -EACCES;
+	if (op->op == WQ_SOURCE_ATTACH)
+		return attach_source(call, op);
+	if (op->op == WQ_SOURCE_DETACH)
+		may.arg = may.arg_size = 0;
+	if (memcmp(op, &may, sizeof(may)))
+		return -EINVAL;
+	if (op->op == WQ_SOURCE_LIST)
+		return list_source(call, op);
+	return wq_source_detach(call->c->q, op->id, wq_call_by_owner(call));
+}

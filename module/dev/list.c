@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The verb of /dev/wq that lists keys.
+ */
+#include <linux/once.h>
+#include <linux/random.h>
+#include <linux/sched/signal.h>
+#include <linux/siphash.h>
+
+#include "dev/list.h"
+#include "dev/out.h"
+#include "state/state.h"
+#include "verbs/key.h"
+
+/*
+ * Append keys from *@place on, WQ_BATCH at most, to @out.  Returns -EMSGSIZE if there is no room
+ * for the next key; *@place is still that of the key then.
+ */
+static int list_batch(struct wq_out *out, u32 flags, u64 *place)
+{
+	struct wq *q = out->c->q;
+	struct wq_list_rec *rec;
+	struct wq_entry *e;
+	struct wq_cs cs;
+	int i, ret = 0;
+	u64 next;
+
+	wq_lock(&cs, q);
+	for (i = 0; i < WQ_BATCH; i++) {
+		next = *place;
+		e = wq_walk(&cs, &next);
+		/* An entry whose delay a shut down dropped counts as unknown. */
+		if (e && wq_key_bits(q, out->c, e)) {
+			if (out->count == out->max ||
+			    e->len > wq_key_room(out->head, out->room - out->used)) {
+				ret = -EMSGSIZE;
+				break;
+			}
+			rec = out->recs + out->used;
+			*rec = (struct wq_list_rec){ .len = e->len };
+			wq_key_info(&cs, out->c, e, &rec->info);
+			if (flags & WQ_LIST_SINCE) {
+				rec->info.age = wq_now(&cs) - rec->info.age;
+				if (e->state & ENTRY_REQUEUED)
+					rec->info.state |= WQ_KEY_REQUEUED;
+			}
+			out->used += wq_rec_set_key(rec, out->head, e);
+			out->count++;
+		}
+		*place = next;
+		if (!e)
+			break;
+	}
+	wq_unlock(&cs);
+	return ret;
+}
+
+/*
+ * A place in the table contains the hash of a key, which must not leave the kernel: with it, keys
+ * that collide can be chosen.  So a cursor is the place, encrypted by a Feistel network of four
+ * rounds of SipHash.  0, the start and the end, remains 0.
+ */
+static u64 cursor_encrypt(u64 place, const siphash_key_t *key)
+{
+	u32 left = place >> 32, right = place;
+
+	for (u32 i = 0; i < 4; i++) {
+		swap(left, right);
+		right ^= siphash_2u32(left, i, key);
+	}
+	return (u64)left << 32 | right;
+}
+
+static u64 cursor_decrypt(u64 cursor, const siphash_key_t *key)
+{
+	u32 left = cursor >> 32, right = cursor;
+
+	for (u32 i = 4; i-- > 0;) {
+		right ^= siphash_2u32(left, i, key);
+		swap(left, right);
+	}
+	return (u64)left << 32 | right;
+}
+
+static const siphash_key_t *cursor_key(void)
+{
+	static siphash_key_t key __read_mostly;
+
+	get_random_once(&key, sizeof(key));
+	return &key;
+}
+
+static u64 cursor_of_place(u64 place)
+{
+	return cursor_encrypt(place, cursor_key()) ^ cursor_encrypt(0, cursor_key());
+}
+
+static u64 place_of_cursor(u64 cursor)
+{
+	return cursor_decrypt(cursor ^ cursor_encrypt(0, cursor_key()), cursor_key());
+}
+
+int wq_verb_list(struct wq_call *call, void *arg)
+{
+	struct wq_list *args = arg;
+	u64 place = place_of_cursor(args->cursor);
+	struct wq_out out __uninitialized;
+	int ret;
+
+	if (args->flags & ~WQ_LIST_SINCE || args->reserved)
+		return -EINVAL;
+	ret = wq_out_init(&out, call, &args->keys, sizeof(struct wq_list_rec)) ?:
+		wq_out_extend(&out);
+	if (ret)
+		return ret;
+
+	do {
+		ret = list_batch(&out, args->flags, &place);
+		cond_resched();
+	} while (!ret && place && !signal_pending(current));
+
+	if (out.count)
+		ret = 0;
+	else if (!ret && place)
+		ret = -ERESTARTNOHAND;	/* a signal is pending */
+	if (!ret && copy_to_user(u64_to_user_ptr(args->keys.addr), out.recs, out.used))
+		ret = -EFAULT;
+	if (!ret) {
+		args->keys.size = out.used;
+		args->keys.count = out.count;
+		args->cursor = cursor_of_place(place);
+	} else if (ret == -ERESTARTNOHAND) {
+		args->cursor = cursor_of_place(place);
+		if (wq_call_copy_out(call, args))
+			ret = -EFAULT;
+	}
+	wq_out_free(&out);
+	return ret;
+}

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The orders WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX: groups of keys take turns.
+ *
+ * A group's name is the first bytes of its keys.  Each get takes the first key of the group whose
+ * turn it is, and the group then goes behind the others.  So a group with many keys does not delay
+ * the keys of the others by more than its turns.  Within a group the order is first in, first out.
+ *
+ * A limit bounds how many keys of a group are handed out at a time.  With a limit of 1 a group's
+ * keys are processed one after another.  A group is in the ring if a get can take a key of it: it
+ * has ready keys, and it is below its limit.  So a group at its limit costs the gets nothing, and
+ * it enters the ring again, behind all others, when one of its keys is released.
+ *
+ * A delimiter is part of the name, so the key "a" is not in the group of "a/1" and "a/2".
+ *
+ * A group exists as long as the queue's table has an entry of it, idle entries included.  So a push
+ * needs no look-up and no memory, and neither does the next add of a former key.  There are no more
+ * groups than entries.  A new entry finds its group by a table of its own, which has the same
+ * bounds for chosen names as that of the keys: the name is the key of the group's entry, and the
+ * group's data lies ahead of that entry.
+ *
+ * The queue's lock protects all of it.
+ */
+#include <linux/list.h>
+#include <linux/minmax.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "base/compat.h"
+#include "order/groups.h"
+
+/**
+ * struct wq_group - the data of a group, ahead of its entry
+ * @ready: the group's ready entries, by link, in the order in which they became ready
+ * @nr_ready: number of entries in @ready
+ * @nr_out: entries that are handed out, if there is a limit
+ * @refs: entries of the queue's table that are in the group
+ *
+ * The link of the group's own entry is in wq_groups.ring.
+ */
+struct wq_group {
+	struct list_head ready;
+	u32 nr_ready;
+	u32 nr_out;
+	u32 refs;
+} __aligned(sizeof(u64));
+
+static_assert(sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
+
+/**
+ * struct wq_groups - the groups of a queue
+ * @table: all groups, by name
+ * @ring: the groups that a get can take a key of; the first one is next
+ * @ready: the ready entries of all groups, by wq_rank.ready
+ * @nr_ready: ready entries of all groups
+ * @nr_available: how many of these gets can take without a release
+ * @nr_groups: groups with ready entries
+ * @limit: how many entries of a group are handed out at a time; 0: any number
+ * @arg: the delimiter, or the length of names
+ * @by_prefix: @arg is the length of names
+ */
+struct wq_groups {
+	struct wq_table table;
+	struct list_head ring;
+	struct list_head ready;
+	u32 nr_ready;
+	u32 nr_available;
+	u32 nr_groups;
+	u32 limit;
+	u32 arg;
+	bool by_prefix;
+};
+
+static struct wq_group *group_of_name(struct wq_entry *e)
+{
+	return (struct wq_group *)e - 1;
+}
+
+static struct wq_entry *group_entry(struct wq_group *g)
+{
+	return (struct wq_entry *)(g + 1);
+}
+
+static struct wq_group *group_of(const struct wq_entry *e)
+{
+	return wq_rank_of(e)->group;
+}
+
+/* Length of the name of a key's group. */
+static u32 name_len(const struct wq_groups *gs, const u8 *key, u32 len)
+{
+	const u8 *end;
+
+	if (gs->by_prefix)
+		return min(len, gs->arg);
+	end = memchr(key, gs->arg, len);
+	return end ? end - key + 1 : len;
+}
+
+/*
+ * The order.
+ */
+
+static u32 group_available(const struct wq_groups *gs, const struct wq_group *g)
+{
+	return gs->limit ? min(g->nr_ready, gs->limit - g->nr_out) : g->nr_ready;
+}
+
+/* A group has changed.  Before that, @before of its entries were available. */
+static void group_changed(struct wq_groups *gs, struct wq_group *g, u32 before)
+{
+	u32 available = group_available(gs, g);
+
+	gs->nr_available += available - before;
+	if (available && !before)
+		list_add_tail(&group_entry(g)->link, &gs->ring);
+	else if (!available && before)
+		list_del(&group_entry(g)->link);
+}
+
+static void groups_push(void *order, struct wq_entry *e)
+{
+	struct wq_groups *gs = order;
+	struct wq_group *g = group_of(e);
+	u32 before = group_available(gs, g);
+
+	list_add_tail(&e->link, &g->ready);
+	list_add_tail(&wq_rank_of(e)->ready, &gs->ready);
+	if (!g->nr_ready++)
+		gs->nr_groups++;
+	gs->nr_ready++;
+	group_changed(gs, g, before);
+}
+
+static void group_del(struct wq_groups *gs, struct wq_group *g, struct wq_entry *e)
+{
+	list_del(&e->link);
+	list_del(&wq_rank_of(e)->ready);
+	if (!--g->nr_ready)
+		gs->nr_groups--;
+	gs->nr_ready--;
+}
+
+static void groups_remove(void *order, struct wq_entry *e)
+{
+	struct wq_groups *gs = order;
+	struct wq_group *g = group_of(e);
+	u32 before = group_available(gs, g);
+
+	group_del(gs, g, e);
+	group_changed(gs, g, before);
+}
+
+static unsigned int groups_len(void *order)
+{
+	return ((struct wq_groups *)order)->nr_available;
+}
+
+static unsigned int groups_blocked(void *order)
+{
+	struct wq_groups *gs = order;
+
+	return gs->nr_ready - gs->nr_available;
+}
+
+static struct wq_entry *groups_peek(void *order)
+{
+	struct wq_groups *gs = order;
+	struct wq_entry *turn = list_first_entry(&gs->ring, struct wq_entry, link);
+
+	return list_first_entry(&((struct wq_group *)turn - 1)->ready, struct wq_entry, link);
+}
+
+/*
+ * Prefetch for the next pops: the first entry of the group whose turn is next, and the group behind
+ * it.  The pop before this one has prefetched the next group.
+ */
+static __always_inline void prefetch_turns(const struct wq_groups *gs)
+{
+	struct wq_entry *turn;
+	struct wq_group *g;
+
+	if (list_empty(&gs->ring))
+		return;
+	turn = list_first_entry(&gs->ring, struct wq_entry, link);
+	g = (struct wq_group *)turn - 1;
+	wq_rank_prefetch(list_first_entry(&g->ready, struct wq_entry, link));
+	turn = list_next_entry(turn, link);
+	prefetchw((struct wq_group *)turn - 1);
+	prefetchw(&turn->link);
+}
+
+static struct wq_entry *groups_pop(void *order)
+{
+	struct wq_groups *gs = order;
+	struct wq_entry *e = groups_peek(gs);
+	struct wq_group *g = group_of(e);
+	u32 before = group_available(gs, g);
+
+	group_del(gs, g, e);
+	if (gs->limit)
+		g->nr_out++;
+	group_changed(gs, g, before);
+	if (group_available(gs, g))
+		list_move_tail(&group_entry(g)->link, &gs->ring);
+	prefetch_turns(gs);
+	return e;
+}
+
+static void groups_release(void *order, struct wq_entry *e)
+{
+	struct wq_groups *gs = order;
+	struct wq_group *g = group_of(e);
+	u32 before = group_available(gs, g);
+
+	g->nr_out--;
+	group_changed(gs, g, before);
+}
+
+/*
+ * Count a restored entry, which is in no list, as handed out: it was when it was saved.  false: as
+ * many entries of its group are handed out as can be.
+ */
+bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e)
+{
+	struct wq_group *g = group_of(e);
+	u32 before = group_available(gs, g);
+
+	if (!gs->limit)
+		return true;
+	if (g->nr_out >= gs->limit)
+		return false;
+	g->nr_out++;
+	group_changed(gs, g, before);
+	return true;
+}
+
+static struct wq_entry *groups_oldest(void *order)
+{
+	struct wq_groups *gs = order;
+
+	return wq_ranked_entry(list_first_entry(&gs->ready, struct wq_rank, ready));
+}
+
+static const struct wq_order_ops groups_ops = {
+	.push = groups_push,
+	.len = groups_len,
+	.pop = groups_pop,
+	.remove = groups_remove,
+	.peek = groups_peek,
+	.oldest = groups_oldest,
+};
+
+static const struct wq_order_ops limited_groups_ops = {
+	.push = groups_push,
+	.len = groups_len,
+	.pop = groups_pop,
+	.remove = groups_remove,
+	.peek = groups_peek,
+	.oldest = groups_oldest,
+	.release = groups_release,
+	.blocked = groups_blocked,
+};
+
+const struct wq_order_ops *wq_groups_ops(const struct wq_groups *gs)
+{
+	return gs->limit ? &limited_groups_ops : &groups_ops;
+}
+
+/*
+ * The life of a group.
+ */
+
+/*
+ * Allocate what wq_groups_enter() may need for a key.  Needs no lock.  Returns false if there is
+ * no memory.
+ */
+bool wq_group_prealloc(const struct wq_groups *gs, struct wq_group_prealloc *pre, const void *key,
+		       u32 len, gfp_t gfp)
+{
+	const struct wq_mem *m = gs->table.vec.mem;
+
+	pre->key = wq_key_alloc(m, sizeof(struct wq_group), name_len(gs, key, len), gfp);
+	pre->bucket = wq_bucket_alloc(m, gfp);
+	return pre->key && pre->bucket;
+}
+
+/* Free what is left of it. */
+void wq_group_prealloc_free(const struct wq_groups *gs, struct wq_group_prealloc *pre,
+			    const void *key, u32 len)
+{
+	if (pre->key) {
+		pre->key->entry.len = name_len(gs, key, len);
+		wq_key_free(pre->key, sizeof(struct wq_group));
+	}
+	wq_bucket_free(pre->bucket);
+}
+
+/* Make a group, whose name is not in the table.  Returns NULL if there is no memory. */
+static struct wq_group *group_new(struct wq_groups *gs, u32 hash, const u8 *name, u32 len,
+				  struct wq_group_prealloc *pre, gfp_t gfp)
+{
+	struct wq_mem *m = gs->table.vec.mem;
+	struct wq_group *g;
+	struct wq_key *k;
+
+	if (pre && pre->key) {
+		k = pre->key;
+		pre->key = NULL;
+	} else {
+		k = wq_key_alloc(m, sizeof(struct wq_group), len, gfp);
+	}
+	if (!k)
+		return NULL;
+	/* A group has no lease. */
+	wq_key_init(k, 0, hash, name, len);
+	if (wq_table_insert(&gs->table, &k->entry, pre ? &pre->bucket : NULL, gfp)) {
+		wq_key_free(k, sizeof(*g));
+		return NULL;
+	}
+	g = group_of_name(&k->entry);
+	*g = (struct wq_group){ .ready = LIST_HEAD_INIT(g->ready) };
+	m->bytes += wq_key_bytes(sizeof(*g), len) + m->overhead;
+	return g;
+}
+
+/**
+ * wq_groups_enter() - a new entry joins its group
+ * @gs: the groups
+ * @hash: how to hash the group's name
+ * @e: the entry, which is about to enter the queue's table
+ * @pre: NULL, or memory that is used before any is allocated
+ * @gfp: how to allocate
+ *
+ * Return: 0; -ENOMEM.
+ */
+int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_entry *e,
+		    struct wq_group_prealloc *pre, gfp_t gfp)
+{
+	const u8 *name = wq_key_of(e)->key;
+	u32 len = name_len(gs, name, e->len);
+	u32 h = wq_hash(hash, name, len);
+	struct wq_entry *found = wq_table_find(&gs->table, h, name, len);
+	struct wq_group *g;
+
+	g = found ? group_of_name(found) : group_new(gs, h, name, len, pre, gfp);
+	if (!g)
+		return -ENOMEM;
+	g->refs++;
+	wq_rank_of(e)->group = g;
+	return 0;
+}
+
+/* An entry, which is neither ready nor handed out, leaves its group.  The last one frees it. */
+void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e)
+{
+	struct wq_mem *m = gs->table.vec.mem;
+	struct wq_group *g = group_of(e);
+	u32 len = group_entry(g)->len;
+
+	if (--g->refs)
+		return;
+	wq_table_remove(&gs->table, group_entry(g));
+	m->bytes -= wq_key_bytes(sizeof(*g), len) + m->overhead;
+	wq_key_free(wq_key_of(group_entry(g)), sizeof(*g));
+}
+
+/* Memory for the groups of a queue, without what grows with them. */
+size_t wq_groups_bytes(void)
+{
+	return sizeof(struct wq_groups);
+}
+
+/* Number of groups with ready entries. */
+u32 wq_groups_ready(const struct wq_groups *gs)
+{
+	return gs->nr_groups;
+}
+
+/* Groups by WQ_ORDER_DELIMITER or WQ_ORDER_PREFIX, with checked figures; NULL: no memory. */
+struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, struct wq_mem *m, gfp_t gfp)
+{
+	struct wq_groups *gs = wq_mem_alloc(m, gfp, kzalloc_obj(*gs, gfp));
+
+	if (!gs)
+		return NULL;
+	if (wq_table_init(&gs->table, m, gfp)) {
+		kfree(gs);
+		return NULL;
+	}
+	INIT_LIST_HEAD(&gs->ring);
+	INIT_LIST_HEAD(&gs->ready);
+	gs->by_prefix = kind == WQ_ORDER_PREFIX;
+	gs->arg = arg;
+	gs->limit = limit;
+	return gs;
+}
+
+/* All entries have left. */
+void wq_groups_free(struct wq_groups *gs)
+{
+	wq_table_destroy(&gs->table);
+	kfree(gs);
+}

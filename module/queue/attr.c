@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The attributes of a queue, from the table in queue/attr_table.h.
+ *
+ * A row of the table is all that an attribute needs for
+ *
+ *  - the checks when a queue is created and when an attribute is changed,
+ *  - the comparison of a queue that exists with what an open asks for,
+ *  - the field in struct wq, the value of a new queue, its change and its report,
+ *  - the file attributes in debugfs.
+ *
+ * Permissions, the limiter and the quota of keys have code of their own, see queue/config.c.
+ */
+#include <linux/bits.h>
+#include <linux/build_bug.h>
+#include <linux/cred.h>
+#include <linux/log2.h>
+#include <linux/seq_file.h>
+#include <linux/stddef.h>
+
+#include "queue/attr.h"
+#include "queue/order.h"
+#include "state/data.h"
+
+#define ORDERS_ALL		U32_MAX
+#define ORDERS_GROUPS	(BIT(WQ_ORDER_DELIMITER) | BIT(WQ_ORDER_PREFIX))
+#define ORDERS_WITH_ARG	(BIT(WQ_ORDER_PRIORITY) | ORDERS_GROUPS)
+
+enum change { NEVER, ALWAYS, BY_FILE, LEASED };
+
+struct row {
+	const char *name;
+	u32 bit;
+	enum change change;
+	/* If its value is copied, else 0: */
+	u16 size;		/* of the value: a u32 or an s64 */
+	u16 field;		/* offset in struct wq_attrs */
+	u16 member;		/* offset in struct wq */
+	u16 param;		/* offset in struct wq_params */
+	u32 orders;
+	s64 min;
+	s64 max;
+	s64 initial;
+};
+
+/* 0; the build fails if the sizes of a value differ. */
+#define SAME_SIZE(field, member)								\
+	BUILD_BUG_ON_ZERO(sizeof_field(struct wq_attrs, field) !=				\
+			  sizeof_field(struct wq_params, member))
+
+#define VALUE(attr, kind_, field_, member_, min_, max_, initial_, orders_, change_, ...)	\
+	[const_ilog2(WQ_ATTR_##attr)] = {							\
+		.name = #field_, .bit = WQ_ATTR_##attr, .change = change_, .orders = orders_,	\
+		.size = sizeof_field(struct wq, member_) + SAME_SIZE(field_, member_),		\
+		.field = offsetof(struct wq_attrs, field_),					\
+		.member = offsetof(struct wq, member_),						\
+		.param = offsetof(struct wq_params, member_),					\
+		.min = min_, .max = max_, .initial = initial_,					\
+	},
+#define OTHER(attr, kind_, field_, change_, ...)						\
+	[const_ilog2(WQ_ATTR_##attr)] = {							\
+		.name = #field_, .bit = WQ_ATTR_##attr, .change = change_,			\
+	},
+
+/* By the bit of the attribute. */
+static const struct row rows[] = {
+#include "queue/attr_table.h"
+};
+
+/* The next row from @r on whose value is copied, or the end. */
+static const struct row *value_from(const struct row *r)
+{
+	while (r < rows + ARRAY_SIZE(rows) && !r->size)
+		r++;
+	return r;
+}
+
+#define for_each_value(r) \
+	for (r = value_from(rows); r < rows + ARRAY_SIZE(rows); r = value_from(r + 1))
+
+/* WQ_ATTR_* of the attributes with this rule. */
+static u32 ruled(enum change change)
+{
+	u32 set = 0;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		if (rows[i].change == change)
+			set |= rows[i].bit;
+	return set;
+}
+
+static s64 load(const void *from, u16 offset, u16 size)
+{
+	return size == sizeof(u32) ? *(const u32 *)(from + offset) : *(const s64 *)(from + offset);
+}
+
+static void store(void *to, u16 offset, u16 size, s64 value)
+{
+	if (size == sizeof(u32))
+		*(u32 *)(to + offset) = value;
+	else
+		*(s64 *)(to + offset) = value;
+}
+
+static bool is_in_range(const struct row *r, s64 value)
+{
+	return !value || (value >= r->min && value <= r->max);
+}
+
+/**
+ * wq_attr_check_new() - check the attributes that a new queue is to have
+ * @attrs: the attributes; 0: the default of each
+ *
+ * Return: 0; -EINVAL: an attribute does not belong to the order; -ERANGE.
+ */
+int wq_attr_check_new(const struct wq_attrs *attrs)
+{
+	const struct row *r;
+	s64 value;
+
+	if (attrs->order > WQ_ORDER_PREFIX)
+		return -EINVAL;
+	if (attrs->mode & ~0777)
+		return -ERANGE;
+	for_each_value(r) {
+		value = load(attrs, r->field, r->size);
+		if (value && !(r->orders & BIT(attrs->order)))
+			return -EINVAL;
+		if (!is_in_range(r, value))
+			return -ERANGE;
+	}
+	return wq_check_order(attrs->order, attrs->order_arg);
+}
+
+/**
+ * wq_attr_check_change() - check a change of attributes, without what depends on the caller
+ * @q: the queue
+ * @attrs: the attributes in @attrs->set; others are ignored
+ *
+ * Return: 0, -EINVAL, -ERANGE, or -EPERM: the queue belongs to a kernel module.
+ */
+int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
+{
+	u32 set = attrs->set;
+	const struct row *r;
+	s64 value;
+
+	if (!set || set & ~(ruled(ALWAYS) | ruled(LEASED)))
+		return -EINVAL;
+	for_each_value(r) {
+		value = load(attrs, r->field, r->size);
+		if (set & r->bit && !is_in_range(r, value))
+			return -ERANGE;
+		if (set & r->bit && !value && r->initial)
+			return -EINVAL;
+	}
+	if (!q->of_process)
+		return -EPERM;
+	for_each_value(r)
+		if (set & r->bit && r->change == LEASED && !q->leased &&
+		    load(attrs, r->field, r->size))
+			return -EINVAL;
+	return 0;
+}
+
+/* WQ_ATTR_* of the attributes that WQ_IOC_SET can change in this queue. */
+u32 wq_attr_changeable(const struct wq *q)
+{
+	if (!q->of_process)
+		return 0;
+	return ruled(ALWAYS) | (q->leased ? ruled(LEASED) : 0);
+}
+
+/* Whether a queue has another value than an open asks for.  0 asks for nothing. */
+bool wq_attr_differ(const struct wq *q, const struct wq_attrs *asked)
+{
+	const struct row *r;
+	s64 value;
+
+	lockdep_assert_held(&q->lock);
+	for_each_value(r) {
+		value = load(asked, r->field, r->size);
+		if (value && value != load(q, r->member, r->size))
+			return true;
+	}
+	/* The delimiter can be the byte 0. */
+	return asked->order == WQ_ORDER_DELIMITER && asked->order_arg != q->order_arg;
+}
+
+/* The attributes of a kernel module's queue. */
+void wq_attr_from_params(struct wq_attrs *attrs, const struct wq_params *params)
+{
+	const struct row *r;
+
+	*attrs = (struct wq_attrs){ .mode = params->mode };
+	for_each_value(r)
+		store(attrs, r->field, r->size, load(params, r->param, r->size));
+}
+
+void wq_attr_to_params(struct wq_params *params, const struct wq_attrs *attrs)
+{
+	const struct row *r;
+
+	for_each_value(r)
+		store(params, r->param, r->size, load(attrs, r->field, r->size));
+}
+
+/* The attributes of a new queue. */
+void wq_attr_init(struct wq *q, const struct wq_params *params)
+{
+	const struct row *r;
+
+	for_each_value(r)
+		store(q, r->member, r->size, load(params, r->param, r->size) ?: r->initial);
+}
+
+/* Change the attributes in @attrs->set whose values are copied.  The caller has checked them. */
+void wq_attr_change(struct wq *q, const struct wq_attrs *attrs)
+{
+	const struct row *r;
+
+	lockdep_assert_held(&q->lock);
+	for_each_value(r)
+		if (attrs->set & r->bit)
+			store(q, r->member, r->size, load(attrs, r->field, r->size));
+}
+
+/* Report all attributes but the limiter, the owner and the mode. */
+void wq_attr_report(const struct wq *q, struct wq_attrs *attrs)
+{
+	const struct row *r;
+
+	lockdep_assert_held(&q->lock);
+	attrs->set = wq_attr_changeable(q);
+	for_each_value(r)
+		store(attrs, r->field, r->size, load(q, r->member, r->size));
+}
+
+/* A line for each attribute, with times in ns. */
+void wq_attr_show(struct seq_file *m, const struct wq_attrs *attrs)
+{
+	const struct row *r;
+
+	for_each_value(r)
+		seq_printf(m, "%-36s %lld\n", r->name, load(attrs, r->field, r->size));
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Attributes of a queue, see queue/attr.c.
+ */
+#ifndef _WQ_ATTR_H
+#define _WQ_ATTR_H
+
+#include <linux/types.h>
+
+struct seq_file;
+struct wq;
+struct wq_attrs;
+struct wq_params;
+
+int wq_attr_check_new(const struct wq_attrs *attrs);
+int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs);
+u32 wq_attr_changeable(const struct wq *q);
+bool wq_attr_differ(const struct wq *q, const struct wq_attrs *asked);
+void wq_attr_from_params(struct wq_attrs *attrs, const struct wq_params *params);
+void wq_attr_to_params(struct wq_params *params, const struct wq_attrs *attrs);
+void wq_attr_init(struct wq *q, const struct wq_params *params);
+void wq_attr_change(struct wq *q, const struct wq_attrs *attrs);
+void wq_attr_report(const struct wq *q, struct wq_attrs *attrs);
+void wq_attr_show(struct seq_file *m, const struct wq_attrs *attrs);
+
+#endif /* _WQ_ATTR_H */

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Statistics of a queue, see queue/metrics.c.
+ */
+#ifndef _WQ_METRICS_H
+#define _WQ_METRICS_H
+
+#include "state/data.h"
+
+void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_ready);
+
+/* Consumers that hold keys, in the order of their first keys; the lock is held. */
+struct wq_consumer *wq_running_first(struct wq *q);
+struct wq_consumer *wq_running_next(struct wq *q, struct wq_consumer *c);
+
+#define for_each_running(q, c) \
+	for ((c) = wq_running_first(q); (c); (c) = wq_running_next(q, c))
+
+#endif /* _WQ_METRICS_H */

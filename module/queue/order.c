@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The order of a queue, an attribute: FIFO, or a policy of wq itself, or one of a kernel module.
+ *
+ * FIFO is no policy.  It is the list wq.fifo, and inlined in the state machine: with calls of a
+ * policy, add, get and done of a key would take more instructions, see tools/doc/performance.md.
+ */
+#include "order/priority.h"
+#include "queue/order.h"
+#include "state/lock.h"
+
+/*
+ * Check the figure of an order, which wq_order_init() relies on.  The bound of PRIORITY is in the
+ * table of attributes.
+ */
+int wq_check_order(u32 order, u32 arg)
+{
+	switch (order) {
+	case WQ_ORDER_DELIMITER:
+		return arg > U8_MAX ? -ERANGE : 0;
+	case WQ_ORDER_PREFIX:
+		return !arg || arg > WQ_MAX_KEY ? -ERANGE : 0;
+	default:
+		return 0;
+	}
+}
+
+/*
+ * Make the policy of the queue's order, which the queue has as an attribute.  Returns false if
+ * there is no memory.
+ */
+bool wq_order_init(struct wq *q, const struct wq_params *params, gfp_t gfp)
+{
+	if (params->order)
+		q->order_kind = WQ_ORDER_OTHER;
+	switch (q->order_kind) {
+	case WQ_ORDER_PRIORITY:
+		q->order_arg = q->order_arg ?: WQ_DEFAULT_AGEING;
+		q->order = &wq_priority_ops;
+		q->order_data = wq_priority_new(q->order_arg, &q->mem, gfp);
+		q->prioritized = true;
+		return q->order_data;
+	case WQ_ORDER_DELIMITER:
+	case WQ_ORDER_PREFIX:
+		q->order_data = wq_groups_new(q->order_kind, q->order_arg, q->group_limit,
+					      &q->mem, gfp);
+		if (!q->order_data)
+			return false;
+		q->order = wq_groups_ops(q->order_data);
+		q->grouped = true;
+		return true;
+	case WQ_ORDER_OTHER:
+		q->order = params->order;
+		q->order_data = params->order_data;
+		return true;
+	default:
+		return true;
+	}
+}
+
+/* Whether the order uses the ranks of entries. */
+bool wq_order_has_rank(const struct wq *q)
+{
+	return q->order_kind != WQ_ORDER_FIFO && q->order_kind != WQ_ORDER_OTHER;
+}
+
+/* wq_destroy() has cleared q->order. */
+void wq_order_free(struct wq *q)
+{
+	if (q->order_kind == WQ_ORDER_PRIORITY)
+		wq_priority_free(q->order_data);
+	if (q->grouped)
+		wq_groups_free(q->order_data);
+}
+
+/* Bytes of memory for the order, without those that grow with the keys. */
+size_t wq_order_bytes(const struct wq *q)
+{
+	if (q->grouped)
+		return wq_groups_bytes();
+	return q->order_kind == WQ_ORDER_PRIORITY ? wq_priority_bytes() : 0;
+}
+
+/* Report the statistics of the order.  @level_ready: see struct wq_stat; or NULL */
+void wq_order_stat(const struct wq *q, struct wq_stat *st, u32 *level_ready)
+{
+	lockdep_assert_held(&q->lock);
+	st->blocked = wq_nr_blocked(q);
+	if (q->prioritized && level_ready)
+		wq_priority_stat(q->order_data, level_ready);
+	if (q->grouped)
+		st->ready_groups = wq_groups_ready(q->order_data);
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Times: delayed keys become ready when they are due, keys whose lease expired are given
+ * back, and pauses end.
+ *
+ * The queue of a kernel module has a thread for that.  The thread sleeps until the first
+ * due time or lease end, by an absolute hrtimer without slack.  Then it handles up to
+ * WQ_BATCH entries in each critical section.  wq.armed is when it will look again: only
+ * an earlier time wakes it.  It sets its state to sleep before it looks, so a wake-up
+ * between its look and its sleep is not lost.
+ *
+ * The first delayed add may come from atomic context, where no thread can be created.
+ * So wq_unlock() schedules a work item, which creates the thread, and tries again
+ * later if there is no memory.
+ *
+ * A queue that a process made has no thread, because a thread would work outside of the
+ * process's cgroups.  Before a call of a process looks at keys, it handles the times that
+ * have come, by wq_catch_up().  So the caller's cgroup pays for that.  A timer wakes processes
+ * that wait for a key, and they handle the times.
+ *
+ *  - wq.armed is a time at or before the next due time, lease end or end of a pause.
+ *  - A call that lowers wq.armed, or that has caught up, sets the timer to it.
+ *  - So if wq.armed is in the future, the timer is set to it.  If wq.armed is in the past,
+ *    the next call catches up and sets the timer again.
+ *  - A waiter adds itself to the wait queue, then takes the lock and catches up.  If the
+ *    timer expired before that, the waiter finds wq.armed in the past.
+ *
+ * So the timer expires at most once for each call.  Moreover it expires at most once in
+ * wq.slack.  It wakes one getter, the pollers, and all that wait for a run or for a drain.
+ *
+ * The end of a pause must not depend on a call: a poller that waits for room does not wake
+ * for a key, and may be the only process that uses the queue.  So the timer ends pauses
+ * itself, which takes constant time.  If wq.armed is in the past, and a pause ends later, the
+ * timer sets itself to that end.
+ *
+ * A shut down voids the heap in constant time.  The thread, or the process that shuts down,
+ * then releases the entries.  Leases still expire, so that a drain can end: the keys of a
+ * hung consumer go to another consumer.
+ *
+ * wq.lock protects wq.thread, wq.armed and wq.fired.
+ */
+#include <linux/export.h>
+#include <linux/freezer.h>
+#include <linux/hrtimer.h>
+#include <linux/kthread.h>
+#include <linux/sched/signal.h>
+
+#include "queue/thread.h"
+#include "state/pause.h"
+#include "state/times.h"
+
+#define WQ_START_RETRY	(HZ / 10 ?: 1)	/* between attempts to create the thread */
+
+/* Handle one batch of times in a critical section, see wq_handle_times(). */
+static s64 run_batch(struct wq *q)
+{
+	struct wq_cs cs;
+	s64 next;
+
+	wq_lock(&cs, q);
+	next = wq_handle_times(&cs);
+	wq_unlock(&cs);
+	return next;
+}
+
+static enum hrtimer_restart wq_timer_fn(struct hrtimer *timer)
+{
+	struct wq *q = container_of(timer, struct wq, timer);
+	struct wq_cs cs;
+	s64 resume;
+
+	wq_lock(&cs, q);
+	q->fired = ktime_get_ns();
+	resume = wq_handle_pauses(&cs);
+	/* A call that has set the timer meanwhile has set it to wq.armed, which is no later. */
+	if (resume != S64_MAX && !hrtimer_is_queued(timer))
+		wq_start_timer(q, resume);
+	wq_unlock(&cs);
+	wake_up(&q->getters);
+	wake_up_poll(&q->pollers, EPOLLIN | EPOLLRDNORM);
+	/* A run can end by a lease that expired, and no other process may look at the queue. */
+	wake_up_poll(&q->overdue, EPOLLIN | EPOLLRDNORM);
+	return HRTIMER_NORESTART;
+}
+
+static int wq_thread_fn(void *arg)
+{
+	struct wq *q = arg;
+	ktime_t expires;
+
+	set_freezable();
+	for (;;) {
+		/* Pairs with the wake-up in wq_unlock(), see the head of state/lock.c. */
+		set_current_state(TASK_INTERRUPTIBLE);
+		if (kthread_should_stop())
+			break;
+		expires = ns_to_ktime(run_batch(q));
+		if (!expires) {
+			__set_current_state(TASK_RUNNING);
+			cond_resched();
+		} else {
+			schedule_hrtimeout_range(expires == KTIME_MAX ? NULL : &expires, 0,
+						 HRTIMER_MODE_ABS);
+		}
+		try_to_freeze();
+	}
+	__set_current_state(TASK_RUNNING);
+	return 0;
+}
+
+static void wq_thread_start(struct work_struct *work)
+{
+	static atomic_t unnamed = ATOMIC_INIT(0);
+	struct wq *q = container_of(to_delayed_work(work), struct wq, start_thread);
+	struct task_struct *thread;
+
+	if (q->thread)
+		return;
+	if (q->name[0])
+		thread = kthread_create(wq_thread_fn, q, "wq/%s", q->name);
+	else
+		thread = kthread_create(wq_thread_fn, q, "wq/%u",
+					(u32)atomic_inc_return(&unnamed));
+	if (IS_ERR(thread)) {
+		schedule_delayed_work(&q->start_thread, WQ_START_RETRY);
+		return;
+	}
+	spin_lock_irq(&q->lock);
+	q->thread = thread;
+	wake_up_process(thread);
+	spin_unlock_irq(&q->lock);
+}
+
+void wq_thread_init(struct wq *q)
+{
+	q->armed = S64_MAX;
+	INIT_DELAYED_WORK(&q->start_thread, wq_thread_start);
+	wq_hrtimer_setup(&q->timer, wq_timer_fn, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+}
+
+/*
+ * Stop the thread of a queue that is shut down or has no user left, so that no delayed add follows.
+ * If a process gets a key with a lease, the thread may be created once more.  A timer only wakes
+ * others: wq_unpin() ends it.
+ */
+void wq_thread_stop(struct wq *q)
+{
+	struct task_struct *thread;
+
+	cancel_delayed_work_sync(&q->start_thread);
+	spin_lock_irq(&q->lock);
+	thread = q->thread;
+	q->thread = NULL;
+	spin_unlock_irq(&q->lock);
+	if (thread)
+		kthread_stop(thread);
+}
+
+/**
+ * wq_tick() - the caller's clock of a queue has moved
+ * @q: a queue that was created with wq_params.clock
+ *
+ * When it returns, all keys that are due are ready, in the order of their times, and
+ * all expired leases have ended.
+ *
+ * Context: process, may sleep.
+ */
+void wq_tick(struct wq *q)
+{
+	while (q->clock && !run_batch(q))
+		cond_resched();
+}
+EXPORT_SYMBOL_GPL(wq_tick);

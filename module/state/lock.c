@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The critical section of a queue: its lock, and what a hold of the lock leads to.
+ *
+ * wq.lock protects all of a queue.  Interrupts are off while it is held, so that an add works
+ * from any context but NMI.  A struct wq_cs on the stack stands for one hold of the lock, and
+ * wq_unlock() does all that follows from the changes: it wakes waiters, wakes the thread or sets
+ * the timer, and frees entries.  A hold handles at most WQ_BATCH keys.
+ *
+ * Wake-ups: a waiter adds itself to the wait queue, then takes the lock and looks for
+ * a key.  A waker makes a key ready under the lock, and looks at the wait queue after
+ * that.  If the waiter's hold of the lock came first, the waker sees the waiter; else
+ * the waiter sees the key.  So waitqueue_active() needs no further barrier.
+ *
+ * While gets are paused, keys that become ready wake nobody.  The resume wakes a getter for each
+ * ready key, and all pollers.  A waker looks at wq.paused after its hold of the lock.  If gets are
+ * not paused, it wakes.  If they are paused, it does not: the resume comes later than the key, and
+ * wakes for it.
+ *
+ * Drain: if no key is ready, a consumer that holds no key waits in get as long as others
+ * hold keys, because these may be given back.  A consumer that holds keys must not wait,
+ * because the drain waits for it.  See wq_waits_for_others().
+ *
+ * A named queue that was unlinked is deserted if no key is ready, processing or delayed.  Then
+ * waiting gets of processes fail with -EIDRM, as a producer will open another queue by the name.
+ * Producers that have the queue open can still add keys, and after that it is not deserted.
+ */
+#include "state/lock.h"
+
+/* Enter a critical section of @q. */
+void wq_lock(struct wq_cs *cs, struct wq *q)
+	__acquires(&q->lock)
+{
+	__wq_lock(cs, q);
+}
+WQ_EXPORT_FOR_KUNIT(wq_lock);
+
+/*
+ * Set the timer to @when, but no earlier than one slack after it expired last.  It may
+ * expire later together with other timers, up to one slack after @when.
+ */
+void wq_start_timer(struct wq *q, s64 when)
+{
+	s64 expires = max(when, q->fired + q->slack);
+	s64 range = clamp_t(s64, when + q->slack - expires, 0, q->slack);
+
+	hrtimer_start_range_ns(&q->timer, ns_to_ktime(expires), range, HRTIMER_MODE_ABS_SOFT);
+}
+
+/*
+ * Wake the thread or schedule its creation, or set the timer.  The lock is held, because
+ * the thread could end otherwise.  A queue with a clock of its own has neither.
+ */
+void wq_rearm(struct wq *q)
+{
+	if (q->clock)
+		return;
+	if (q->of_process)
+		wq_start_timer(q, q->armed);
+	else if (q->thread)
+		wake_up_process(q->thread);
+	else
+		schedule_delayed_work(&q->start_thread, 0);
+}
+
+/* See wq_now(). */
+noinline s64 wq_read_clock(struct wq_cs *cs)
+{
+	struct wq_clock *clock = cs->q->clock;
+
+	wq_assert_locked(cs);
+	cs->now = clock ? clock->now(clock) : ktime_get_ns();
+	return cs->now;
+}
+
+/* Ready entries that a get can't have now, see "Blocked keys". */
+u32 wq_nr_blocked(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return q->order && q->order->blocked ? q->order->blocked(q->order_data) : 0;
+}
+
+u32 wq_nr_ready(const struct wq *q)
+{
+	return wq_nr_available(q) + wq_nr_blocked(q);
+}
+
+bool wq_is_drained(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return !q->nr_processing && !wq_nr_ready(q);
+}
+
+bool wq_is_deserted(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return q->watched & WQ_WATCH_REMOVED && !q->shut && wq_is_drained(q) && !q->heap.count;
+}
+
+/* Whether the queue has become deserted. */
+static bool wq_newly_deserted(struct wq *q)
+{
+	bool woken = q->watched & WQ_WOKE_DESERTED;
+
+	lockdep_assert_held(&q->lock);
+	q->watched &= ~WQ_WOKE_DESERTED;
+	if (!wq_is_deserted(q))
+		return false;
+	q->watched |= WQ_WOKE_DESERTED;
+	return !woken;
+}
+
+/* Wake waiters for what has changed in a critical section, after it. */
+void wq_wake(const struct wq_cs *cs)
+{
+	const struct wq_wakes *w = &cs->wakes;
+	bool all = w->others & WQ_WAKE_POLLERS;
+	struct wq *q = cs->q;
+
+	if (unlikely(w->others & WQ_WAKE_FENCES))
+		wq_fences_wake(w->fences);
+	/* The lock orders the look at the wait queue, see the head of this file. */
+	if (waitqueue_active(&q->getters) && w->ready && !wq_gets_paused(q))
+		__wake_up(&q->getters, TASK_NORMAL, w->ready, NULL);
+	/* The lock orders this look as well.  0 wakes all pollers. */
+	if (waitqueue_active(&q->pollers) && (w->ready || all) && !wq_gets_paused(q))
+		__wake_up(&q->pollers, TASK_NORMAL, all ? 0 : w->ready,
+			  poll_to_key(EPOLLIN | EPOLLRDNORM));
+}
+
+/* Free the entries that were removed in a critical section, after it. */
+void wq_free_entries(const struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	/* RCU callbacks work outside of the caller's cgroup, so only if a look-up may read them. */
+	if (q->ended)
+		wq_entries_free(cs->freed, q->prefix);
+	else
+		wq_entries_free_rcu(cs->freed, q->prefix);
+}
+
+/*
+ * Which gets of a queue that is shut down fail with -ESHUTDOWN.  0: none; 1: those of
+ * consumers that hold keys; 2: all.
+ */
+static u8 wq_hup_level(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	if (wq_nr_ready(q))
+		return 0;
+	return q->draining && q->nr_processing ? 1 : 2;
+}
+
+/* The drain has ended, for which tasks or files may wait. */
+void wq_end_drain(struct wq_cs *cs, int result)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (!q->drain)
+		return;
+	cs->wakes.fences = wq_fence_end(q->drain, result, cs->wakes.fences);
+	cs->wakes.others |= WQ_WAKE_FENCES;
+	/* Its reference is that of the queue. */
+	wq_fence_put(q->drain);
+	q->drain = NULL;
+}
+
+/*
+ * The part of wq_unlock() for a queue that is shut down, that lost its name, or whose pollers wait
+ * for room.  Leaves the critical section.
+ */
+noinline void wq_unlock_special(struct wq_cs *cs)
+	__releases(&cs->q->lock)
+{
+	bool hup = false, room = false, deserted = false;
+	struct wq *q = cs->q;
+	u8 level;
+
+	wq_assert_locked(cs);
+	if (q->shut) {
+		level = wq_hup_level(q);
+		hup = level > q->hup;
+		q->hup = level;
+		if (q->drain && wq_is_drained(q))
+			wq_end_drain(cs, WQ_END_DONE);
+	} else {
+		room = q->watched & WQ_WATCH_ROOM && wq_has_room(q);
+		if (room)
+			q->watched &= ~WQ_WATCH_ROOM;
+		deserted = wq_newly_deserted(q);
+	}
+	spin_unlock_irqrestore(&q->lock, cs->flags);
+
+	wq_wake(cs);
+	/* Wake exclusive pollers as well: the change concerns each of them. */
+	if (hup || deserted) {
+		wake_up_all(&q->getters);
+		__wake_up(&q->pollers, TASK_NORMAL, 0,
+			  poll_to_key(hup ? EPOLLIN | EPOLLRDNORM | EPOLLHUP : EPOLLPRI));
+	}
+	if (room)
+		__wake_up(&q->pollers, TASK_NORMAL, 0, poll_to_key(EPOLLOUT | EPOLLWRNORM));
+}
+
+/* Leave a critical section, see __wq_unlock(). */
+void wq_unlock(struct wq_cs *cs)
+	__releases(&cs->q->lock)
+{
+	__wq_unlock(cs);
+}
+WQ_EXPORT_FOR_KUNIT(wq_unlock);

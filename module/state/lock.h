@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The critical section of a queue, see state/lock.c.
+ */
+#ifndef _WQ_CS_H
+#define _WQ_CS_H
+
+#include <linux/poll.h>
+
+#include "state/data.h"
+
+/* wq_wakes.others */
+#define WQ_WAKE_POLLERS		BIT(0)	/* all: the key of a file's last read is dirty */
+#define WQ_WAKE_FENCES		BIT(1)	/* runs or a drain have ended */
+#define WQ_WAKE_TIMES		BIT(2)	/* wq.armed is earlier: the thread, or set the timer */
+
+/**
+ * struct wq_wakes - what a critical section wakes when it ends
+ * @ready: entries that became ready: as many getters and exclusive pollers
+ * @others: WQ_WAKE_*
+ * @fences: fences that have ended, chained by next
+ */
+struct wq_wakes {
+	u32 ready;
+	u32 others;
+	struct wq_fence *fences;
+};
+
+/**
+ * struct wq_cs - a critical section: all that belongs to one hold of wq.lock
+ * @q: the queue
+ * @flags: interrupt flags
+ * @now: the time on the queue's clock, read at most once; -1: not read yet
+ * @freed: removed entries, chained by next_freed, that wq_unlock() frees
+ * @wakes: what wq_unlock() wakes
+ *
+ * On the stack, initialized by wq_lock().  In frequent verbs it is __uninitialized: a kernel that
+ * zeroes the stack would do so by a string instruction.
+ */
+struct wq_cs {
+	struct wq *q;
+	unsigned long flags;
+	s64 now;
+	struct wq_entry *freed;
+	struct wq_wakes wakes;
+};
+
+void wq_lock(struct wq_cs *cs, struct wq *q)
+	__acquires(&q->lock);
+void wq_unlock(struct wq_cs *cs)
+	__releases(&cs->q->lock);
+void wq_start_timer(struct wq *q, s64 when);
+void wq_rearm(struct wq *q);
+void wq_wake(const struct wq_cs *cs);
+void wq_free_entries(const struct wq_cs *cs);
+void wq_end_drain(struct wq_cs *cs, int result);
+void wq_unlock_special(struct wq_cs *cs)
+	__releases(&cs->q->lock);
+s64 wq_read_clock(struct wq_cs *cs);
+u32 wq_nr_blocked(const struct wq *q);
+u32 wq_nr_ready(const struct wq *q);
+bool wq_is_drained(const struct wq *q);
+bool wq_is_deserted(const struct wq *q);
+
+static inline void wq_assert_locked(const struct wq_cs *cs)
+{
+	lockdep_assert_held(&cs->q->lock);
+}
+
+/* The time on the queue's clock, read once in each critical section. */
+static inline s64 wq_now(struct wq_cs *cs)
+{
+	wq_assert_locked(cs);
+	return cs->now < 0 ? wq_read_clock(cs) : cs->now;
+}
+
+static inline void __wq_lock(struct wq_cs *cs, struct wq *q)
+	__acquires(&q->lock)
+{
+	cs->q = q;
+	cs->now = -1;
+	cs->freed = NULL;
+	cs->wakes.ready = 0;
+	cs->wakes.others = 0;
+	cs->wakes.fences = NULL;
+	spin_lock_irqsave(&q->lock, cs->flags);
+}
+
+/* Whether gets are paused, for a waker, which does not hold the lock any more, see "Pauses". */
+static inline bool wq_gets_paused(const struct wq *q)
+{
+	return READ_ONCE(q->paused) & WQ_PAUSE_GETS;
+}
+
+/* Ready entries that a get can have now. */
+static inline u32 wq_nr_available(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return q->nr_requeued + (q->order ? q->order->len(q->order_data) : q->nr_fifo);
+}
+
+/* Whether @c waits for keys of others in a drain.  NULL: a consumer that holds no key. */
+static inline bool wq_waits_for_others(const struct wq *q, const struct wq_consumer *c)
+{
+	lockdep_assert_held(&q->lock);
+	return q->draining && q->nr_processing && !(c && c->nr_held);
+}
+
+/* Whether a task or poller may wait for a change.  The lock orders the looks, see state/lock.c. */
+static inline bool wq_has_waiters(const struct wq_cs *cs)
+{
+	/* Ordered by the lock. */
+	return waitqueue_active(&cs->q->getters) ||
+	       /* Ordered by the lock. */
+	       waitqueue_active(&cs->q->pollers) ||
+	       cs->wakes.others & WQ_WAKE_FENCES;
+}
+
+/*
+ * Leave a critical section, and do what follows from it:
+ *
+ *  - for each entry that became ready, wake one getter and one exclusive poller;
+ *  - if any entry became ready, wake all other pollers;
+ *  - if a key became dirty that a file's last read took, wake all pollers;
+ *  - if a run ended or was dropped, for which tasks or files wait, wake them;
+ *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
+ *  - if nothing is ready or processing any more, end the drain;
+ *  - if a queue without its name is deserted now, wake all getters and pollers;
+ *  - if the queue was full or its adds were paused, and there is room now, wake all pollers;
+ *  - if times have to be handled earlier than planned, wake the thread or set the timer;
+ *  - free entries.
+ */
+static __always_inline void __wq_unlock(struct wq_cs *cs)
+	__releases(&cs->q->lock)
+{
+	struct wq *q = cs->q;
+
+	if (unlikely(cs->wakes.others & WQ_WAKE_TIMES))
+		wq_rearm(q);
+	if (unlikely(q->shut | q->watched)) {
+		wq_unlock_special(cs);
+	} else {
+		spin_unlock_irqrestore(&q->lock, cs->flags);
+		if ((cs->wakes.ready | cs->wakes.others) && wq_has_waiters(cs))
+			wq_wake(cs);
+	}
+	if (cs->freed)
+		wq_free_entries(cs);
+}
+
+/* Make sure that times are handled at time @when or earlier. */
+static inline void wq_arm(struct wq_cs *cs, s64 when)
+{
+	wq_assert_locked(cs);
+	if (when < cs->q->armed) {
+		cs->q->armed = when;
+		cs->wakes.others |= WQ_WAKE_TIMES;
+	}
+}
+
+#endif /* _WQ_CS_H */

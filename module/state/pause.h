@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Pauses and the shut down of a queue, see state/pause.c.
+ */
+#ifndef _WQ_PAUSE_H
+#define _WQ_PAUSE_H
+
+#include "state/lock.h"
+
+void wq_set_paused(struct wq_cs *cs, u32 what, s64 end);
+void wq_set_resumed(struct wq_cs *cs, u32 what);
+s64 wq_handle_pauses(struct wq_cs *cs);
+void wq_set_shut(struct wq_cs *cs, bool drain);
+
+/* The error of an add, if adds are refused. */
+static inline int wq_refusal(const struct wq *q)
+{
+	return READ_ONCE(q->shut) ? -ESHUTDOWN : -EHOSTDOWN;
+}
+
+#endif /* _WQ_PAUSE_H */

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The steps of a key's state that are not inline, see state/state.h, and the look-up of entries.
+ */
+#include <linux/slab.h>
+
+#include "state/state.h"
+
+/* The entry of a key, or NULL. */
+struct wq_entry *wq_lookup(struct wq_cs *cs, u32 hash, const void *key, size_t len)
+{
+	struct wq_entry *e = __wq_lookup(cs, hash, key, len);
+
+	return e && e->state & ENTRY_IDLE ? NULL : e;
+}
+
+struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item)
+{
+	return __wq_lookup_item(cs, item);
+}
+
+/*
+ * The entry at or behind *@cursor, see wq_table_next().  If it is NULL and *@cursor is not 0,
+ * call again.
+ */
+struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor)
+{
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	e = wq_table_next(&cs->q->table, cursor);
+	return e && e->state & ENTRY_IDLE ? NULL : e;
+}
+WQ_EXPORT_FOR_KUNIT(wq_walk);
+
+/* Any entry of a list, the heap or the policy; NULL: there is none.  The table is empty. */
+static struct wq_entry *wq_any_embedded(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	/* Only the kernel API can hold embedded entries. */
+	if (q->nr_processing)
+		return list_first_entry(list_empty(&q->kernel.held) ? &q->kernel.again :
+					&q->kernel.held, struct wq_entry, link);
+	if (q->heap.count)
+		return wq_heap_last(&q->heap);
+	if (q->nr_parked)
+		return list_first_entry(&q->parked, struct wq_entry, link);
+	if (q->nr_requeued || !q->order)
+		return wq_first_ready(q);
+	if (!q->order->len(q->order_data))
+		return NULL;
+	/*
+	 * A policy shows an entry only by a pop.  The release undoes that the policy counts a get.
+	 */
+	e = q->order->pop(q->order_data);
+	if (q->releases)
+		q->order->release(q->order_data, e);
+	q->order->push(q->order_data, e);
+	return e;
+}
+
+/*
+ * Any entry of a queue that ends, first those of the table, see wq_table_any().  If it is NULL
+ * and the table is not empty, call again.
+ */
+struct wq_entry *wq_any(struct wq_cs *cs)
+{
+	wq_assert_locked(cs);
+	if (!cs->q->table.count)
+		return wq_any_embedded(cs);
+	return wq_table_any(&cs->q->table);
+}
+
+/* See wq_has_bytes(). */
+noinline bool wq_grow_share(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (wq_share_grow(q->user, &q->share, false))
+		return true;
+	/* Pollers are woken when this queue uses less. */
+	q->watched |= WQ_WATCH_ROOM;
+	return false;
+}
+
+/* Insert an entry into the policy.  If that blocks the entry, it wakes no getter. */
+noinline void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
+{
+	const struct wq_order_ops *order = cs->q->order;
+	void *data = cs->q->order_data;
+	u32 before, grown;
+
+	wq_assert_locked(cs);
+	if (!order->blocked) {
+		order->push(data, e);
+		cs->wakes.ready++;
+		return;
+	}
+	before = order->len(data);
+	order->push(data, e);
+	grown = order->len(data) - before;
+	cs->wakes.ready += grown;
+	/* A read may release it by the end of its file's last run, see wq_poll_mask(). */
+	if (!grown && cs->q->reads)
+		cs->wakes.others |= WQ_WAKE_POLLERS;
+}
+
+/* The policy no longer counts an entry as handed out, which may make blocked entries available. */
+noinline void wq_release(struct wq_cs *cs, struct wq_entry *e)
+{
+	const struct wq_order_ops *order = cs->q->order;
+	void *data = cs->q->order_data;
+	u32 before;
+
+	wq_assert_locked(cs);
+	/* wq_destroy() has ended the policy. */
+	if (!order)
+		return;
+	before = order->len(data);
+	order->release(data, e);
+	cs->wakes.ready += order->len(data) - before;
+}
+
+noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	wq_entry_set_state(e, e->state | ENTRY_DIRTY);
+	if (q->timed)
+		wq_times_of(e)->since = wq_now(cs);
+	if (e->state & ENTRY_PROCESSING) {
+		/* A read of this consumer's file would return the key, see wq_poll_mask(). */
+		if (e->consumer->read == e)
+			cs->wakes.others |= WQ_WAKE_POLLERS;
+	} else {
+		__wq_push(cs, e);
+	}
+	q->adds++;
+	wq_trace_add(q, e, false);
+}
+
+/* __wq_push() for callers that are not frequent. */
+noinline void wq_push(struct wq_cs *cs, struct wq_entry *e)
+{
+	__wq_push(cs, e);
+}
+
+/* __wq_set_dirty() for callers that are not frequent. */
+int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
+{
+	return __wq_set_dirty(cs, e);
+}
+
+/* Adds can have another answer from now on, so readers of the map have to call again. */
+void wq_renew_map(struct wq_cs *cs)
+{
+	wq_assert_locked(cs);
+	if (cs->q->map)
+		wq_counters_renew(cs->q->map);
+}
+
+/* A run of an entry with fences has ended, or with @all it was dropped, see wq_fences_end(). */
+noinline void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bool all)
+{
+	struct wq_fence *ended = cs->wakes.fences;
+
+	wq_assert_locked(cs);
+	cs->wakes.fences = wq_fences_end(cs->q->fences, e, result, all, ended);
+	if (cs->wakes.fences == ended)
+		return;
+	cs->wakes.others |= WQ_WAKE_FENCES;
+	trace_wq_flush_end(cs->q, e, result);
+}
+
+/* Take a ready entry out of the policy or out of wq.requeued. */
+static void wq_unqueue(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (e->state & ENTRY_REQUEUED) {
+		list_del(&e->link);
+		q->nr_requeued--;
+	} else if (q->order) {
+		q->order->remove(q->order_data, e);
+	} else {
+		list_del(&e->link);
+		q->nr_fifo--;
+	}
+}
+
+/* Drop the run that the entry waits for.  The caller releases the entry if it is idle. */
+void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	if (!(e->state & ENTRY_DIRTY))
+		return;
+	if (!(e->state & ENTRY_PROCESSING))
+		wq_unqueue(cs, e);
+	if (unlikely(cs->q->releases) && e->state & ENTRY_REQUEUED)
+		wq_release(cs, e);
+	/* After the cancel, its caller sees the stores of all producers whose adds it canceled. */
+	wq_entry_set_state_mb(e, e->state & ~(ENTRY_DIRTY | ENTRY_REQUEUED));
+	wq_void_marks(cs, e);
+	cs->q->canceled++;
+	/* During a run, an add can still cause the next run, for which the fences wait. */
+	if (e->waited && !(e->state & ENTRY_PROCESSING))
+		wq_end_fences(cs, e, cs->q->purged ? WQ_END_OF_QUEUE : WQ_END_CANCELED, true);
+}
+
+/* Count a duration. */
+void wq_hist_add(struct wq_hist *h, s64 ns)
+{
+	unsigned int i = 0;
+	s64 bound;
+
+	ns = max_t(s64, ns, 0);
+	for (bound = 10; i < WQ_HIST_COUNTS - 1 && ns > bound; bound *= 10)
+		i++;
+	h->counts[i]++;
+	h->sum += ns;
+}
+
+/* When the oldest run of a consumer started, which holds at least one entry. */
+s64 wq_oldest_start(struct wq_consumer *c)
+{
+	struct wq_entry *a, *b;
+
+	a = list_first_entry_or_null(&c->held, struct wq_entry, link);
+	b = list_first_entry_or_null(&c->again, struct wq_entry, link);
+	return !a || (b && wq_times_of(b)->start < wq_times_of(a)->start) ?
+	       wq_times_of(b)->start : wq_times_of(a)->start;
+}
+
+static bool running_before(struct rb_node *a, const struct rb_node *b)
+{
+	return wq_oldest_start(rb_entry(a, struct wq_consumer, node)) <
+	       wq_oldest_start(rb_entry(b, struct wq_consumer, node));
+}
+
+/* Insert a consumer into wq.running. */
+void wq_running_insert(struct wq *q, struct wq_consumer *c)
+{
+	rb_add_cached(&c->node, &q->running, running_before);
+}
+
+/*
+ * Start or restart the lease of an entry in processing.  If the queue's lease was changed to
+ * 0 meanwhile, stop the lease instead: the entry is held without one from now on.
+ */
+void wq_renew_lease(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	if (cs->q->lease)
+		wq_arm(cs, wq_lease_start(&cs->q->leases, e, wq_now(cs), cs->q->lease));
+	else
+		wq_lease_stop(e);
+}
+
+/* __wq_take_away() for callers that are not frequent. */
+static noinline void wq_take_away(struct wq_cs *cs, struct wq_entry *e)
+{
+	__wq_take_away(cs, e);
+}
+
+/* __wq_unhold() for callers that are not frequent. */
+void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_take_away(cs, e);
+	if (cs->q->releases)
+		wq_release(cs, e);
+}
+
+/* Take an entry away from its consumer and hand it out ahead of all others. */
+void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	wq_take_away(cs, e);
+	if (q->prioritized)
+		wq_priority_lose(e);
+	if (e->state & ENTRY_DIRTY)
+		q->merged++;
+	wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED);
+	list_add(&e->link, &q->requeued);
+	q->nr_requeued++;
+	cs->wakes.ready++;
+}
+
+/* Requeue an entry whose get did not reach the consumer, so that no run was lost. */
+void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	trace_wq_give_back(q, e, wq_time_held(cs, e), false);
+	wq_requeue(cs, e);
+	q->given_back++;
+}
+
+void wq_reset_failures(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	if (!e->failures)
+		return;
+	e->failures = 0;
+	cs->q->nr_failed--;
+	wq_unretain(cs, e);
+}
+
+/* Count a failure of an entry's key.  Returns the limiter's delay. */
+s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq_failure f;
+	s64 delay;
+
+	wq_assert_locked(cs);
+	f = wq_failure_of(e, wq_now(cs));
+	delay = wq_limiter_when(cs->q->limiter, &f);
+	if (!e->failures)
+		cs->q->nr_failed++;
+	if (e->failures != WQ_MAX_FAILURES)
+		e->failures++;
+	cs->q->failures++;
+	trace_wq_retry(cs->q, e, delay);
+	return delay;
+}
+
+/* Reset the failures of a key, whose entry @e may be NULL. */
+void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key, size_t len)
+{
+	wq_assert_locked(cs);
+	if (e && e->failures)
+		trace_wq_forget(cs->q, e);
+	/* wq_destroy() frees the limiter while processes may still have the queue open. */
+	if (cs->q->limiter)
+		wq_limiter_forget(cs->q->limiter, key, len);
+	if (e)
+		wq_reset_failures(cs, e);
+}

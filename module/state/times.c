@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Adds with a delay or with flags, delays that are due, leases that expire, and runs that are lost.
+ *
+ * A key can be the reason why its consumers die.  If a run is given back, and the key's run
+ * before it was given back too, the run ends as by done with RETRY: the key goes behind all
+ * others, after the limiter's delay.  So such a key does not keep its consumers from other
+ * keys.
+ *
+ * queue/thread.c calls wq_handle_times() when a time has come.  A queue that a process made has a
+ * timer instead of a thread, and the calls of processes handle the times, see wq_catch_up().
+ */
+#include <linux/overflow.h>
+
+#include "state/idle.h"
+#include "state/park.h"
+#include "state/pause.h"
+#include "state/times.h"
+
+/* The entry that is due next, or NULL. */
+struct wq_entry *wq_next_due(struct wq_cs *cs)
+{
+	wq_assert_locked(cs);
+	if (!cs->q->heap.count)
+		return NULL;
+	return wq_heap_first(&cs->q->heap);
+}
+
+/* The end of a delay until @due, at which adds cannot defer it any more, see wq_attrs.debounce. */
+static noinline s64 wq_debounce(struct wq_cs *cs, struct wq_entry *e, s64 due)
+{
+	struct wq_rank *rank = wq_rank_of(e);
+
+	wq_assert_locked(cs);
+	if (!(e->state & ENTRY_DELAYED)) {
+		if (check_add_overflow(wq_now(cs), cs->q->debounce, &rank->limit))
+			rank->limit = S64_MAX;
+		rank->limit = max(rank->limit, due);
+	}
+	return min(due, rank->limit);
+}
+
+/*
+ * The level of an add.  A retry has the level of its run, and so has each failure that is added
+ * during the run at least: the caller of wq_add_rate_limited() need not know the level.
+ */
+static s8 wq_add_level(const struct wq_entry *e, const struct wq_op *op)
+{
+	s8 held = wq_rank_of(e)->held;
+
+	if (!(e->state & ENTRY_PROCESSING))
+		return op->priority;
+	if (op->flags & OP_ADD)
+		return held;
+	return op->flags & WQ_ADD_RATE_LIMITED ? max(held, op->priority) : op->priority;
+}
+
+/* The failure of a rate limited add is the last one that the queue retries. */
+static void wq_add_last_failure(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	wq_give_up(cs, e);
+	/* A call counts also if it parks the key, the outcome of a run does not. */
+	if (!(op->flags & OP_ADD)) {
+		q->retries++;
+		q->failures++;
+	}
+}
+
+/* Delay an entry.  The caller has reserved the memory.  Returns whether it is newly delayed. */
+int wq_add_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay)
+{
+	struct wq *q = cs->q;
+	s64 due;
+	int ret;
+
+	wq_assert_locked(cs);
+	if (check_add_overflow(wq_now(cs), delay, &due))
+		due = S64_MAX;
+	if (q->prioritized)
+		wq_priority_delay(e, wq_add_level(e, op));
+	if (unlikely(q->debounce))
+		due = wq_debounce(cs, e, due);
+	ret = wq_delay_set(&q->heap, e, due, op->flags);
+	trace_wq_delay(q, e, delay, true);
+	wq_arm(cs, wq_heap_due(&q->heap));
+	return ret;
+}
+
+/* The entry needs a run now.  Returns whether it is newly dirty. */
+int wq_add_now(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
+{
+	bool drop = op->flags & WQ_ADD_DROP_DELAY && e->state & ENTRY_DELAYED;
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->prioritized && drop) {
+		/* The run is also for the adds with a delay, so their level counts. */
+		wq_priority_delay(e, wq_add_level(e, op));
+		wq_priority_due(e);
+	} else if (q->prioritized) {
+		wq_priority_raise(e, wq_add_level(e, op));
+	}
+	if (drop)
+		wq_delay_clear(&q->heap, e);
+	return wq_set_dirty(cs, e);
+}
+
+/* Add a key that has an entry, with a delay, flags or a level. */
+int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
+		struct wq_prealloc *pre, gfp_t gfp)
+{
+	bool limited = op->flags & WQ_ADD_RATE_LIMITED;
+	s64 delay = op->delay;
+	struct wq *q = cs->q;
+	int ret;
+
+	wq_assert_locked(cs);
+	if (op->flags & OP_DISABLE) {
+		wq_disable_entry(cs, e);
+		return 0;
+	}
+	if (limited && wq_fails_finally(q, e)) {
+		wq_add_last_failure(cs, e, op);
+		return 0;
+	}
+	if (op->flags & WQ_ADD_COALESCE && e->state & ENTRY_DIRTY)
+		delay = 0;
+	/* Reserve first: after this nothing fails, so the limiter can count and the key unpark. */
+	if ((limited || delay > 0) &&
+	    wq_delay_reserve(&q->heap, e, pre ? &pre->heap : NULL, gfp))
+		return -ENOMEM;
+	wq_cover_bytes(cs);
+	if (unlikely(e->state & ENTRY_PARKED))
+		wq_unpark(cs, e);
+	if (limited)
+		delay = wq_count_failure(cs, e);
+	ret = delay > 0 ? wq_add_delayed(cs, e, op, delay) : wq_add_now(cs, e, op);
+	wq_unretain(cs, e);
+	q->retries += op->delay > 0 || op->flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER);
+	return ret;
+}
+
+/* End a lost run whose run before was lost too: the key failed, and is added as by RETRY. */
+static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	const struct wq_op op = { .flags = OP_ADD | WQ_ADD_RATE_LIMITED };
+	struct wq *q = cs->q;
+	gfp_t gfp = GFP_NOWAIT | __GFP_NOWARN | (q->of_process ? __GFP_ACCOUNT : 0);
+
+	wq_assert_locked(cs);
+	q->given_back_failed++;
+	/* If there is no memory for the delay, the key is ready at once, and is not lost. */
+	if (e->disabled) {
+		q->dropped++;
+	} else if (wq_add_slow(cs, e, &op, NULL, gfp) == -ENOMEM) {
+		wq_count_failure(cs, e);
+		if (q->prioritized)
+			wq_priority_raise(e, wq_add_level(e, &op));
+		wq_set_dirty(cs, e);
+		q->retries++;
+	}
+	if (e->waited)
+		wq_end_fences(cs, e, e->state & ENTRY_PARKED ? WQ_END_GAVE_UP : WQ_END_FAILED,
+			      false);
+	wq_unhold(cs, e);
+	if (e->state & ENTRY_DIRTY)
+		wq_push(cs, e);
+	else if (e->state & ENTRY_PARKED)
+		wq_park(cs, e, EOWNERDEAD, NULL);
+}
+
+/* End such a run after a shut down, when no key fails or is delayed: the key goes to the tail. */
+static void wq_give_back_last(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	if (e->state & ENTRY_DIRTY)
+		cs->q->merged++;
+	if (cs->q->prioritized)
+		wq_priority_lose(e);
+	wq_unhold(cs, e);
+	wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY);
+	wq_push(cs, e);
+}
+
+/* A consumer has lost the run of an entry: it died, or its lease expired. */
+void wq_lose_run(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+	bool again = e->given_back;
+
+	wq_assert_locked(cs);
+	q->given_back++;
+	trace_wq_give_back(q, e, wq_time_held(cs, e), false);
+	if (e->given_back < WQ_MAX_GIVEN_BACK)
+		e->given_back++;
+	if (!again)
+		wq_requeue(cs, e);
+	else if (q->shut)
+		wq_give_back_last(cs, e);
+	else
+		wq_fail_entry(cs, e);
+}
+
+/* The first lease has expired. */
+static void wq_handle_expired(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	e = wq_leases_first(&q->leases);
+	trace_wq_expire(q, e, wq_time_held(cs, e), false);
+	wq_lose_run(cs, e);
+	/* Move it behind the keys that dead consumers gave back. */
+	if (e->state & ENTRY_REQUEUED)
+		list_move_tail(&e->link, &q->requeued);
+	q->expired++;
+}
+
+/* The delay of an entry has ended: it needs its run. */
+static void wq_end_delay(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+	s64 due = wq_delay_due(&q->heap, e);
+
+	wq_assert_locked(cs);
+	trace_wq_due(q, e, wq_now(cs) - due, true);
+	wq_delay_clear(&q->heap, e);
+	if (q->prioritized)
+		wq_priority_due(e);
+	/* The key has needed its run since then, even if no process has looked for long. */
+	if (wq_set_dirty(cs, e) && q->of_process && q->timed)
+		wq_times_of(e)->since = due;
+}
+
+/* Handle the first delayed entry, which is due.  After a shut down: release one. */
+static void wq_handle_due(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	if (!q->shut) {
+		wq_end_delay(cs, wq_heap_first(&q->heap));
+		return;
+	}
+	e = wq_heap_last(&q->heap);
+	wq_delay_clear(&q->heap, e);
+	wq_retire_if_unused(cs, e);
+}
+
+/*
+ * If an entry is due, it needs its run from now on, also if wq_catch_up_some() has left it and
+ * others to a later call.  The state of a key that a process asks for does not depend on that.
+ */
+void wq_catch_up_entry(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->of_process && !q->shut && e->state & ENTRY_DELAYED &&
+	    wq_delay_due(&q->heap, e) <= wq_now(cs))
+		wq_end_delay(cs, e);
+}
+
+/*
+ * Handle up to WQ_BATCH due times and lease ends, and the ends of pauses.  Returns when to do
+ * it again, ns on the queue's clock; 0: at once; S64_MAX: there is no time to wait for.
+ */
+s64 wq_handle_times(struct wq_cs *cs)
+{
+	s64 due, lease, next = 0, resume = wq_handle_pauses(cs);
+	struct wq *q = cs->q;
+	int i;
+
+	wq_assert_locked(cs);
+	for (i = 0; i < WQ_BATCH; i++) {
+		due = q->shut && q->heap.count ? 0 : wq_heap_due(&q->heap);
+		lease = wq_leases_due(&q->leases);
+		next = min(due, lease);
+		if (next > wq_now(cs) || next == S64_MAX)
+			break;
+		next = 0;
+		if (due <= lease)
+			wq_handle_due(cs);
+		else
+			wq_handle_expired(cs);
+	}
+	next = min(next, resume);
+	q->armed = next;
+	/* The timer has to be set again.  A thread sleeps until @next without that. */
+	if (q->of_process && next != S64_MAX)
+		cs->wakes.others |= WQ_WAKE_TIMES;
+	return next;
+}
+
+/* __wq_catch_up() for callers that are not frequent. */
+bool wq_catch_up(struct wq_cs *cs)
+{
+	return __wq_catch_up(cs);
+}
+
+/*
+ * Handle times that have come, WQ_MAX_CATCH_UP at most, in a queue without a thread, for a process
+ * that looks at keys.  Returns whether more have come: they are handled by gets and by the next
+ * calls, so that a call does not work for long for others.
+ */
+bool wq_catch_up_some(struct wq *q)
+{
+	unsigned int batches = WQ_MAX_CATCH_UP / WQ_BATCH;
+	struct wq_cs cs;
+	bool more;
+
+	if (!q->of_process)
+		return false;
+	do {
+		wq_lock(&cs, q);
+		more = wq_catch_up(&cs);
+		wq_unlock(&cs);
+		cond_resched();
+	} while (more && --batches);
+	return more;
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A verb on up to WQ_BATCH keys in one hold of the lock.
+ *
+ * The lock is left only to allocate memory.  A first attempt takes memory from the allocator with
+ * the lock held.  If that fails and the caller may sleep, the lock is left, all that the key can
+ * need is allocated, and the verb is tried once more.
+ */
+#include <linux/prefetch.h>
+#include <linux/rcupdate.h>
+
+#include "verbs/batch.h"
+
+/*
+ * Fetch the memory of all look-ups of a batch at once, before the lock is taken: look-ups one
+ * after another would each wait for their own.  A look-up reads a bucket, then an entry.  A small
+ * table is in the caches, and the prefetch would only cost instructions.
+ */
+void wq_prefetch_keys(struct wq *q, const struct wq_op *ops, unsigned int n)
+{
+	unsigned int i;
+
+	if (READ_ONCE(q->table.count) < WQ_SMALL_TABLE)
+		return;
+	rcu_read_lock();
+	for (i = 0; i < n; i++)
+		if (ops[i].result >= 0 && !wq_token_index(ops[i].token))
+			wq_table_prefetch(&q->table, ops[i].hash);
+	for (i = 0; i < n; i++)
+		if (ops[i].result >= 0 && !wq_token_index(ops[i].token))
+			wq_table_prefetch_entry(&q->table, ops[i].hash);
+	rcu_read_unlock();
+}
+
+/*
+ * Fail with -ENOMEM rather than invoke the OOM killer, which would kill some other
+ * process and would free no key of a named queue.
+ */
+#define WQ_GFP_REFUSE	(__GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+
+/*
+ * Allocate what the op may need.  Fails if there is no memory for a key or a bucket,
+ * because then the second attempt would fail too.  A lack of segments for the heap is no
+ * error: mostly one of the three is enough.
+ */
+static int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
+		       struct wq_prealloc *pre, gfp_t gfp)
+{
+	if (new_key) {
+		pre->key = wq_key_alloc(&q->mem, q->prefix, op->len, gfp);
+		pre->bucket = wq_bucket_alloc(&q->mem, gfp);
+		if (!pre->key || !pre->bucket)
+			return -ENOMEM;
+		if (q->grouped &&
+		    !wq_group_prealloc(q->order_data, &pre->group, op->key, op->len, gfp))
+			return -ENOMEM;
+	}
+	if (op->delay > 0 || op->flags & WQ_ADD_RATE_LIMITED)
+		wq_vec_prealloc(&pre->heap, &q->mem, gfp);
+	return 0;
+}
+
+static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct wq_prealloc *pre)
+{
+	if (pre->key) {
+		/* A key that was not inserted may not have been initialized. */
+		pre->key->entry.len = op->len;
+		wq_key_free(pre->key, q->prefix);
+	}
+	wq_bucket_free(pre->bucket);
+	if (q->grouped)
+		wq_group_prealloc_free(q->order_data, &pre->group, op->key, op->len);
+	wq_vec_prealloc_free(&pre->heap);
+}
+
+/* Another attempt of an op that had no memory, which is allocated without the lock. */
+static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
+				 const struct wq_batch_verb *verb, struct wq_op *op)
+{
+	struct wq_prealloc pre = {};
+	struct wq *q = b->q;
+	int ret;
+
+	wq_unlock(cs);
+	ret = wq_prealloc(q, op, verb->inserts, &pre, b->gfp | WQ_GFP_REFUSE);
+	wq_lock(cs, q);
+	/*
+	 * With __GFP_HIGH, allocations that @pre does not cover may use the reserves, in the queue
+	 * of a kernel module.
+	 */
+	if (!ret)
+		ret = verb->run(cs, b, op, &pre, wq_locked_gfp(b->gfp) | __GFP_HIGH);
+	wq_prealloc_free(q, op, &pre);
+	return ret;
+}
+
+/**
+ * wq_run_batch() - run a verb on keys in one critical section
+ * @b: the keys, WQ_BATCH at most
+ * @verb: the verb
+ *
+ * Return: the number of ops handled; below @b->n: the op at this index has failed.
+ */
+unsigned int wq_run_batch(struct wq_batch *b, const struct wq_batch_verb *verb)
+{
+	struct wq_cs cs __uninitialized;
+	unsigned int i;
+
+	if (b->n > 1 && !verb->inserts)
+		wq_prefetch_keys(b->q, b->ops, b->n);
+	__wq_lock(&cs, b->q);
+	/* Once, so that a hold handles no more than WQ_BATCH times beside its ops. */
+	if (b->q->leased && !verb->inserts)
+		__wq_catch_up(&cs);
+	for (i = 0; i < b->n; i++) {
+		struct wq_op *op = &b->ops[i];
+
+		if (verb->first && op->result >= 0 && wq_is_plain(op)) {
+			i += verb->first(&cs, b, op, b->n - i);
+			if (i == b->n)
+				break;
+			op = &b->ops[i];
+		}
+		if (op->result >= 0)
+			op->result = verb->run(&cs, b, op, NULL, wq_locked_gfp(b->gfp));
+		b->peek = WQ_SEEN_NOTHING;
+		/* A caller in atomic context, as wq_add(), has no second attempt. */
+		if (unlikely(op->result == -ENOMEM) && gfpflags_allow_blocking(b->gfp))
+			op->result = wq_run_again(&cs, b, verb, op);
+		if (op->result < 0 && b->stop)
+			break;
+	}
+	__wq_unlock(&cs);
+	return i;
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The steps of add and done that are not inline, see verbs/steps.h, and the verbs themselves for
+ * the callers that are not the most frequent ones.
+ */
+#include "verbs/steps.h"
+
+/*
+ * Whether an add to a disabled key is refused.  A run that was given back still comes, and a plain
+ * add takes no lock to be coalesced with it.
+ */
+noinline bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op)
+{
+	return !(op->flags & OP_DISABLE) && !(e->state & ENTRY_DIRTY && wq_is_plain(op));
+}
+
+/* wq_dispose() of an entry that was never in the table. */
+noinline void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e)
+{
+	/* A look-up without the lock may still read it, if it was used for another key before. */
+	wq_dispose(cs, e);
+}
+
+/* The add of a key failed that was new or @idle: it is that again. */
+noinline void wq_add_failed(struct wq_cs *cs, struct wq_entry *e, bool idle)
+{
+	wq_assert_locked(cs);
+	if (idle)
+		wq_keep_idle(cs, e);
+	else
+		wq_remove(cs, e);
+}
+
+/* The run of an entry, which is embedded or has waits, ends by a done with these flags. */
+noinline void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags)
+{
+	int result = flags & WQ_ADD_RATE_LIMITED ? WQ_END_FAILED : WQ_END_DONE;
+
+	wq_assert_locked(cs);
+	if (wq_is_embedded(e)) {
+		if (flags & OP_PARK)
+			result = WQ_END_FAILED;
+		/* A flush without a run to wait for reports how the last one ended. */
+		wq_embedded_of(e)->failed = result;
+		if (!e->waited)
+			return;
+	} else if (e->state & ENTRY_PARKED || flags & OP_PARK) {
+		result = WQ_END_GAVE_UP;
+	}
+	wq_end_fences(cs, e, result, false);
+}
+
+/* Park an entry whose run has ended by done.  @cause: the reason, or NULL */
+noinline int wq_done_park(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause)
+{
+	struct wq_reason *reason = NULL;
+
+	wq_assert_locked(cs);
+	if (cause)
+		swap(reason, cause->reason);
+	wq_park(cs, e, cause ? cause->error : 0, reason);
+	return WQ_RESULT_PARKED;
+}
+
+/* __wq_lookup_run() for callers that are not frequent. */
+struct wq_entry *wq_lookup_run(struct wq_cs *cs, const struct wq_op *op)
+{
+	return __wq_lookup_run(cs, op);
+}
+
+/*
+ * Look up the key of a done or touch in a queue with leases.  Without the token, the call could be
+ * meant for a run whose lease has expired, and end a later run of the key by another user of the
+ * file.  A read returns no token, so the key that the file's last read took needs none: all users
+ * of the file share that run.
+ */
+int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
+		     struct wq_entry **ep)
+{
+	*ep = wq_lookup_run(cs, op);
+	return op->token || (*ep && *ep == c->read) ? 0 : -EINVAL;
+}
+
+/* __wq_add_op() for all callers but the most frequent one. */
+int wq_add_op(struct wq_cs *cs, const struct wq_op *op, const struct wq_peek *peek,
+	      struct wq_prealloc *pre, gfp_t gfp)
+{
+	return __wq_add_op(cs, op, peek, pre, gfp);
+}
+
+/* __wq_done_entry() for all callers but the most frequent one. */
+int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
+		  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp)
+{
+	return __wq_done_entry(cs, c, e, op, pre, gfp);
+}
+
+/* Add for struct wq_batch_verb. */
+int wq_add_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+	       struct wq_prealloc *pre, gfp_t gfp)
+{
+	return wq_add_op(cs, op, pre ? &WQ_SEEN_NOTHING : &b->peek, pre, gfp);
+}

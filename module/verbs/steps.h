@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Add, get and done, for wq_core.c and verbs/array.c: the most frequent ways through them are
+ * inline, with the state machine.  The section "What bounds it" of tools/doc/performance.md has the
+ * gain.
+ */
+#ifndef _WQ_VERBS_H
+#define _WQ_VERBS_H
+
+#include "state/idle.h"
+#include "state/park.h"
+#include "state/pause.h"
+#include "state/times.h"
+#include "verbs/batch.h"
+#include "verbs/wait.h"
+
+int wq_add_op(struct wq_cs *cs, const struct wq_op *op, const struct wq_peek *peek,
+	      struct wq_prealloc *pre, gfp_t gfp);
+int wq_add_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+	       struct wq_prealloc *pre, gfp_t gfp);
+int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
+		  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp);
+bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op);
+void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags);
+int wq_done_park(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause);
+void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e);
+void wq_add_failed(struct wq_cs *cs, struct wq_entry *e, bool idle);
+struct wq_entry *wq_lookup_run(struct wq_cs *cs, const struct wq_op *op);
+int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
+		     struct wq_entry **ep);
+
+/*
+ * The entry of a key whose run the caller names by a token, or by the key alone.  A token comes
+ * from a process, so an entry that it leads to must also have the key.
+ */
+static __always_inline struct wq_entry *__wq_lookup_run(struct wq_cs *cs, const struct wq_op *op)
+{
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	if (!wq_token_index(op->token))
+		return __wq_lookup(cs, op->hash, op->key, op->len);
+	e = wq_run_find(&cs->q->runs, op->token);
+	return e && wq_key_equals(e, op->key, op->len) ? e : NULL;
+}
+
+/* Add a key that has an entry.  Most adds have no delay and no flags, and cannot fail. */
+static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
+					const struct wq_op *op, struct wq_prealloc *pre,
+					gfp_t gfp)
+{
+	wq_assert_locked(cs);
+	if (!wq_is_plain(op) || unlikely(cs->q->prioritized))
+		return wq_add_slow(cs, e, op, pre, gfp);
+	if (unlikely(e->state & ENTRY_PARKED))
+		wq_unpark(cs, e);
+	wq_unretain(cs, e);
+	return __wq_set_dirty(cs, e);
+}
+
+/* Edge-triggered pollers do not look again, but expect to wake when room comes. */
+static inline void wq_watch_room(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (unlikely(wq_nr_keys(q) >= q->max_keys))
+		q->watched |= WQ_WATCH_ROOM;
+}
+
+/* An initialized entry for a new key: recycled, preallocated, or allocated. */
+static __always_inline struct wq_key *wq_new_key(struct wq *q, const struct wq_op *op,
+						 struct wq_prealloc *pre, gfp_t gfp)
+{
+	struct wq_key *k;
+
+	if (q->recycled && op->len <= WQ_MIN_ROOM) {
+		k = wq_key_of(q->recycled);
+		q->recycled = k->entry.next_freed;
+		q->nr_recycled--;
+	} else {
+		if (pre && pre->key) {
+			k = pre->key;
+			pre->key = NULL;
+		} else {
+			k = wq_key_alloc(&q->mem, q->prefix, op->len, gfp);
+		}
+		if (!k)
+			return NULL;
+		q->mem.bytes += wq_entry_bytes(q, op->len);
+	}
+	wq_key_init(k, q->prefix, op->hash, op->key, op->len);
+	return k;
+}
+
+/*
+ * The entry of the op's key, or NULL: as @peek has seen it, if the table is still the same.  On
+ * 32-bit kernels the table's sequence number could have wrapped before the lock was taken.
+ */
+static inline struct wq_entry *wq_lookup_op(struct wq_cs *cs, const struct wq_op *op,
+					    const struct wq_peek *peek)
+{
+	wq_assert_locked(cs);
+	if (IS_ENABLED(CONFIG_64BIT) && likely(wq_table_is(&cs->q->table, peek)))
+		return peek->entry;
+	return __wq_lookup(cs, op->hash, op->key, op->len);
+}
+
+/* Enter a new key into the table, without any state. */
+static __always_inline int wq_enter(struct wq_cs *cs, const struct wq_op *op,
+				    struct wq_prealloc *pre, gfp_t gfp, struct wq_entry **ep)
+{
+	struct wq *q = cs->q;
+	struct wq_key *k;
+	int ret;
+
+	wq_assert_locked(cs);
+	if (!wq_has_bytes(cs))
+		return -ENOSPC;
+	k = wq_new_key(q, op, pre, gfp);
+	if (!k)
+		return -ENOMEM;
+	if (unlikely(q->grouped)) {
+		ret = wq_groups_enter(q->order_data, &q->hash, &k->entry, pre ? &pre->group : NULL,
+				      gfp);
+		if (ret)
+			goto err_dispose;
+	}
+	ret = wq_table_insert(&q->table, &k->entry, pre ? &pre->bucket : NULL, gfp);
+	if (ret)
+		goto err_leave;
+	*ep = &k->entry;
+	return 0;
+
+err_leave:
+	if (q->grouped)
+		wq_groups_leave(q->order_data, &k->entry);
+err_dispose:
+	wq_dispose_new(cs, &k->entry);
+	return ret;
+}
+
+static __always_inline int __wq_add_op(struct wq_cs *cs, const struct wq_op *op,
+				       const struct wq_peek *peek, struct wq_prealloc *pre,
+				       gfp_t gfp)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	bool idle;
+	int ret;
+
+	wq_assert_locked(cs);
+	if (unlikely(q->no_adds) && !(op->flags & OP_DISABLE))
+		return wq_refusal(q);
+
+	e = wq_lookup_op(cs, op, peek);
+	idle = e && e->state & ENTRY_IDLE;
+	if (e && !idle) {
+		if (unlikely(e->disabled) && wq_disabled_refuses(e, op))
+			return -EBUSY;
+		return wq_add_entry(cs, e, op, pre, gfp);
+	}
+	if (wq_nr_keys(q) >= q->max_keys)
+		return -ENOSPC;
+	if (idle) {
+		wq_unidle(cs, e);
+	} else {
+		ret = wq_enter(cs, op, pre, gfp, &e);
+		if (ret)
+			return ret;
+	}
+	ret = wq_add_entry(cs, e, op, pre, gfp);
+	if (unlikely(ret < 0))
+		wq_add_failed(cs, e, idle);
+	wq_watch_room(cs);
+	return ret;
+}
+
+static __always_inline bool wq_is_dirty(const struct wq_entry *e)
+{
+	return wq_word_state(READ_ONCE(e->word)) & ENTRY_DIRTY;
+}
+
+/* Count and trace a coalesced add, but not if adds are refused. */
+static inline bool wq_count_coalesced(struct wq *q, const void *key, size_t len)
+{
+	/*
+	 * A shut down or pause that has returned is visible.  Others may come before or after this
+	 * add.
+	 */
+	if (READ_ONCE(q->no_adds))
+		return false;
+	/* Counters of a CPU need no lock. */
+	this_cpu_inc(*q->coalesced);
+	wq_trace_coalesced(q, key, len);
+	return true;
+}
+
+/*
+ * An add without the lock, of a key that is dirty already.  @plain: the add has neither delay nor
+ * flags.  Returns false if the add needs the lock.  *@p then receives the result of the look-up.
+ *
+ * The look-up may miss a key, and then the add takes the lock.  It never finds a key that is not
+ * there, see wq_table_peek().  So if it finds the key dirty, the key was dirty at that moment,
+ * between the add's call and its return, and the run that it waits for has not started.
+ *
+ * The caller's stores before the add must be visible to that run:
+ *
+ *	add				get
+ *	store to the caller's data	store to the entry's word, not dirty any more
+ *	full barrier, here		full barrier, in wq_start_run()
+ *	load of the entry's word	loads of the caller's data, by the consumer
+ *
+ * If the load sees the word from before the get, the consumer's loads see the caller's data.  If it
+ * sees the word that the get stored, the add takes the lock and causes another run.  One barrier
+ * alone does not suffice: each side stores first and then loads what the other side stores.
+ * tools/doc/litmus has this as a litmus test.
+ *
+ * An add that finds its key dirty writes no memory but the counter of its CPU.  So adds of
+ * several CPUs do not wait for each other.
+ */
+static __always_inline bool wq_add_coalesced(struct wq *q, u32 hash, const void *key, u32 len,
+					     bool plain, struct wq_peek *p)
+{
+	bool dirty;
+
+	/* Less costly than rcu_read_lock(), and an RCU read section, too. */
+	rcu_read_lock_sched();
+	*p = wq_table_peek(&q->table, hash, key, len);
+	/* A first look without the barrier, which a new key then does not pay for. */
+	dirty = p->entry && wq_is_dirty(p->entry) && plain && !q->sees_repeats;
+	if (dirty) {
+		/* Pairs with the barrier in wq_start_run(). */
+		smp_mb();
+		dirty = wq_is_dirty(p->entry) && wq_table_is(&q->table, p);
+	}
+	rcu_read_unlock_sched();
+	return dirty && wq_count_coalesced(q, key, len);
+}
+
+/* wq_add_coalesced() of an embedded entry, which needs no look-up. */
+static inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
+					     const struct wq_op *op)
+{
+	struct wq *q = x->q;
+
+	if (!wq_is_dirty(&x->entry) || !wq_is_plain(op) || q->sees_repeats)
+		return false;
+	/* Pairs with the barrier in wq_start_run(). */
+	smp_mb();
+	/* An entry that is disabled is not dirty. */
+	return wq_is_dirty(&x->entry) && wq_count_coalesced(q, &x->entry, 0);
+}
+
+/*
+ * Whether done resets the failures that wq_fail_entry() has counted.  A consumer that never
+ * uses the limiter does not know of them, and the key would be retained for ever.
+ */
+static inline bool wq_done_forgets(const struct wq_entry *e, const struct wq_op *op)
+{
+	return e->given_back > 1 && !(op->flags & WQ_ADD_RATE_LIMITED);
+}
+
+/* Whether an add by a done is refused. */
+static __always_inline bool wq_refuses_adds(const struct wq *q, struct wq_entry *e)
+{
+	return q->shut || wq_is_disabled(e);
+}
+
+/* Count and trace a done, whose run has not ended yet. */
+static inline void wq_count_done(struct wq_cs *cs, struct wq_entry *e)
+{
+	s64 ns = 0;
+
+	wq_assert_locked(cs);
+	if (cs->q->timed) {
+		ns = wq_time_held(cs, e);
+		wq_hist_add(&cs->q->works, ns);
+	}
+	wq_trace_done(cs->q, e, ns);
+}
+
+/* End the run of an entry, which may be NULL, with the op's outcome. */
+static __always_inline int __wq_done_entry(struct wq_cs *cs, struct wq_consumer *c,
+					   struct wq_entry *e, const struct wq_op *op,
+					   struct wq_prealloc *pre, gfp_t gfp)
+{
+	struct wq *q = cs->q;
+	int ret = wq_check_held(c, e, op->token);
+
+	wq_assert_locked(cs);
+	if (ret)
+		return ret;
+	/* The only step that can fail comes first. */
+	if (op->flags & OP_ADD && !wq_refuses_adds(q, e)) {
+		ret = wq_add_entry(cs, e, op, pre, gfp);
+		if (ret < 0)
+			return ret;
+		ret = e->state & ENTRY_DELAYED ? WQ_RESULT_DELAYED : 0;
+	} else if (op->flags & OP_ADD) {
+		q->dropped++;
+	}
+	if (op->flags & (OP_FORGET | OP_PARK) || unlikely(wq_done_forgets(e, op))) {
+		if (op->flags & OP_PARK && !(op->flags & OP_FORGET))
+			wq_give_up(cs, e);
+		else
+			wq_forget_key(cs, e, wq_key_data(e), e->len);
+	}
+
+	wq_count_done(cs, e);
+	if (unlikely(e->waited) || wq_is_embedded(e))
+		wq_end_waits(cs, e, op->flags);
+	__wq_unhold(cs, e);
+	e->given_back = 0;
+	if (e->state & (ENTRY_DIRTY | ENTRY_PARKED)) {
+		if (unlikely(e->state & ENTRY_PARKED))
+			return wq_done_park(cs, e, op->flags & OP_CAUSE ?
+					    wq_cause_of(op) : NULL);
+		wq_push(cs, e);
+		return ret | WQ_RESULT_READY;
+	}
+	__wq_retire_if_unused(cs, e);
+	return ret;
+}
+
+/*
+ * Prefetch for later gets: the bucket of the entry behind @first in wq.fifo, and the entry behind
+ * that.  The get before this one has prefetched the second entry.
+ */
+static __always_inline void wq_prefetch_next(struct wq *q, struct wq_entry *first)
+{
+	struct wq_entry *second = list_next_entry(first, link), *third;
+
+	if (list_is_head(&second->link, &q->fifo))
+		return;
+	if (q->table.count >= WQ_SMALL_TABLE)
+		wq_table_prefetch(&q->table, second->hash);
+	/* If the second entry is the last one, this is an address within struct wq. */
+	third = list_next_entry(second, link);
+	prefetchw(third);
+	prefetch(&third->hash);
+}
+
+/* Whether the next entry comes from a policy that does not reveal it. */
+static inline bool wq_next_hidden(const struct wq *q)
+{
+	return !q->nr_requeued && q->order && !q->order->peek;
+}
+
+/* The next entry in the queue's order, or NULL.  Not if it is hidden. */
+static __always_inline struct wq_entry *wq_next(struct wq *q)
+{
+	if (q->nr_requeued || !q->order)
+		return wq_first_ready(q);
+	return q->order->len(q->order_data) ? q->order->peek(q->order_data) : NULL;
+}
+
+/* Count and trace a get, whose run has started. */
+static inline void wq_count_get(struct wq *q, struct wq_entry *e)
+{
+	s64 ns = 0;
+
+	if (q->timed) {
+		ns = wq_times_of(e)->start - wq_times_of(e)->since;
+		wq_hist_add(&q->waits, ns);
+	}
+	wq_trace_get(q, e, ns);
+}
+
+#endif /* _WQ_VERBS_H */

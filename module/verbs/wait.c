@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The sleep of all waits, waits of gets, and poll.  The head of state/lock.c argues why no wake-up
+ * is lost.
+ */
+#include <linux/hrtimer.h>
+#include <linux/sched/signal.h>
+
+#include "state/times.h"
+#include "verbs/wait.h"
+
+/**
+ * wq_sleep() - sleep until something has happened
+ * @head: what is woken when it may have happened
+ * @how: the state of the sleeping task, and whether a wake-up is for one task
+ * @deadline: as for all waits, see verbs/wait.h; not 0
+ * @look: looks whether it has happened, after the task has added itself to @head; returns -EAGAIN
+ *	if it has not
+ * @arg: argument of @look
+ *
+ * Return: the last result of @look if it is not -EAGAIN; else -ETIMEDOUT, or -ERESTARTSYS: a signal
+ * ended the sleep.
+ */
+int wq_sleep(struct wait_queue_head *head, struct wq_sleep how, s64 deadline,
+	     int (*look)(void *arg), void *arg)
+{
+	ktime_t expires = ns_to_ktime(deadline);
+	bool expired = false;
+	int ret;
+	DEFINE_WAIT(wait);
+
+	for (;;) {
+		if (how.exclusive)
+			prepare_to_wait_exclusive(head, &wait, how.state);
+		else
+			prepare_to_wait(head, &wait, how.state);
+		ret = look(arg);
+		if (ret != -EAGAIN)
+			break;
+		if (expired)
+			ret = -ETIMEDOUT;
+		else if (signal_pending_state(how.state, current))
+			ret = -ERESTARTSYS;
+		if (ret != -EAGAIN)
+			break;
+		expired = !schedule_hrtimeout_range(deadline == S64_MAX ? NULL : &expires,
+						    current->timer_slack_ns, HRTIMER_MODE_ABS);
+	}
+	finish_wait(head, &wait);
+	return ret;
+}
+
+static noinline int wq_try_get(struct wq *q, const struct wq_consumer *c,
+			       int (*take)(struct wq_cs *cs, void *arg), void *arg)
+{
+	return __wq_try_get(q, c, take, arg);
+}
+
+struct get {
+	struct wq *q;
+	const struct wq_consumer *c;
+	int (*take)(struct wq_cs *cs, void *arg);
+	void *arg;
+};
+
+/* Whether a get waits in vain, see the head of state/lock.c.  @c: NULL or its consumer */
+static bool get_is_deserted(struct wq *q, const struct wq_consumer *c)
+{
+	struct wq_cs cs;
+	bool deserted;
+
+	/* The unlink sets the bit before it wakes the getters, which look once more. */
+	if (!c || !c->pid || !(READ_ONCE(q->watched) & WQ_WATCH_REMOVED))
+		return false;
+	wq_lock(&cs, q);
+	deserted = wq_is_deserted(q);
+	wq_unlock(&cs);
+	return deserted;
+}
+
+static int get_look(void *arg)
+{
+	const struct get *g = arg;
+	int ret = wq_try_get(g->q, g->c, g->take, g->arg);
+
+	return ret == -EAGAIN && get_is_deserted(g->q, g->c) ? -EIDRM : ret;
+}
+
+int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
+		       int (*take)(struct wq_cs *cs, void *arg), void *arg)
+{
+	struct get g = { .q = q, .c = c, .take = take, .arg = arg };
+	/* A process must not keep the machine from suspending, nor notice that it was suspended. */
+	struct wq_sleep how = {
+		.state = TASK_INTERRUPTIBLE | (c && c->pid ? TASK_FREEZABLE : 0),
+		.exclusive = true,
+	};
+	struct wq_cs cs;
+	bool more;
+	int ret;
+
+	ret = wq_sleep(&q->getters, how, deadline, get_look, &g);
+
+	/*
+	 * A waker may have chosen this getter after its last look.  So this getter
+	 * tries once more in spite of the timeout or signal.  If keys are still ready after
+	 * that, this getter wakes the next one.
+	 */
+	if (ret == -ETIMEDOUT || ret == -ERESTARTSYS) {
+		int last = wq_try_get(q, c, take, arg);
+
+		if (last != -EAGAIN)
+			ret = last;
+	}
+	wq_lock(&cs, q);
+	more = wq_nr_available(q) && !wq_gets_paused(q);
+	wq_unlock(&cs);
+	/* Ordered by the lock, as in __wq_unlock(). */
+	if (more && waitqueue_active(&q->getters))
+		wake_up(&q->getters);
+	return ret;
+}
+
+struct fence_wait {
+	struct wq *q;
+	const struct wq_fence *f;
+};
+
+static int fence_look(void *arg)
+{
+	const struct fence_wait *w = arg;
+	int ret = wq_fence_result(w->f);
+
+	if (ret != WQ_NOT_ENDED)
+		return ret;
+	/* If more times have come, the timer wakes wq.overdue once more. */
+	wq_catch_up_some(w->q);
+	ret = wq_fence_result(w->f);
+	return ret == WQ_NOT_ENDED ? -EAGAIN : ret;
+}
+
+/**
+ * wq_fence_sleep() - wait until that has ended for which a fence stands
+ * @q: the queue
+ * @f: the fence, to which the caller has a reference
+ * @how: how the task sleeps
+ * @deadline: as for all waits, see verbs/wait.h
+ *
+ * In a queue of a process a run can end by a lease that expires, for which no thread looks: the
+ * timer wakes wq.overdue, and this task handles the times.
+ *
+ * Return: WQ_END_*; -EAGAIN: @deadline is 0; -ETIMEDOUT; -ERESTARTSYS.
+ */
+int wq_fence_sleep(struct wq *q, struct wq_fence *f, struct wq_sleep how, s64 deadline)
+{
+	struct fence_wait w = { .q = q, .f = f };
+	wait_queue_entry_t entry;
+	int ret;
+
+	if (!deadline)
+		return fence_look(&w);
+	init_waitqueue_entry(&entry, current);
+	add_wait_queue(&q->overdue, &entry);
+	ret = wq_sleep(&f->waiters, how, deadline, fence_look, &w);
+	remove_wait_queue(&q->overdue, &entry);
+	return ret;
+}
+WQ_EXPORT_FOR_KUNIT(wq_fence_sleep);
+
+/* Whether that has ended for which a fence stands, for poll. */
+bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_table *wait)
+{
+	struct fence_wait w = { .q = q, .f = f };
+
+	/* The poller is added before the look at the result, see wq_fences_wake(). */
+	poll_wait(file, &f->waiters, wait);
+	poll_wait(file, &q->overdue, wait);
+	return fence_look(&w) != -EAGAIN;
+}
+
+/**
+ * wq_get_wait() - wait for keys
+ * @q: the queue
+ * @c: the consumer; NULL: the caller knows that it holds no key
+ * @deadline: as for all waits, see verbs/wait.h
+ * @take: called in a critical section until it returns something else than -EAGAIN
+ * @arg: argument of @take
+ *
+ * Return: the result of @take, or an error of wq_get().
+ */
+int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
+		int (*take)(struct wq_cs *cs, void *arg), void *arg)
+{
+	int ret = wq_try_get(q, c, take, arg);
+
+	return ret != -EAGAIN || !deadline ? ret : wq_get_slow(q, c, deadline, take, arg);
+}
+WQ_EXPORT_FOR_KUNIT(wq_get_wait);
+
+/*
+ * Whether a key may be available to a read only because it first ends the run of the last key:
+ * that one if it is dirty, or a blocked one.
+ */
+static bool wq_read_makes_ready(const struct wq *q, const struct wq_consumer *c)
+{
+	return c->read && (c->read->state & ENTRY_DIRTY || wq_nr_blocked(q));
+}
+
+/* The events that poll reports to consumer @c. */
+__poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
+{
+	__poll_t mask = 0;
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	c->polled = true;
+	wq_catch_up(&cs);
+	if (wq_nr_available(q) || wq_read_makes_ready(q, c))
+		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;
+	else if (q->shut && !wq_waits_for_others(q, c) && !wq_nr_blocked(q))
+		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
+	if (wq_is_deserted(q))
+		mask |= EPOLLPRI;
+	if (wq_has_bytes(&cs) && wq_has_room(q))
+		mask |= EPOLLOUT | EPOLLWRNORM;
+	else if (!q->shut)
+		q->watched |= WQ_WATCH_ROOM;
+	wq_unlock(&cs);
+	return mask;
+}
+WQ_EXPORT_FOR_KUNIT(wq_poll_mask);

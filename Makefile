@@ -98,14 +98,14 @@ quick:
 	@tests/run quick
 
 kunit:
-	@tests/kunit $(if $(T),'$(T)')
+	@tests/kunit/run $(if $(T),'$(T)')
 
 kunit-smp:
-	@tests/kunit-smp $(if $(T),'$(T)')
+	@tests/kunit/run-smp $(if $(T),'$(T)')
 
 # N=1000 T='wq_delay.c' SEED=1 QUICK=1
 mutants:
-	@tests/mutants $(if $(N),-n $(N)) $(if $(SEED),--seed $(SEED)) $(if $(QUICK),--quick) $(T)
+	@tests/mutants/run $(if $(N),-n $(N)) $(if $(SEED),--seed $(SEED)) $(if $(QUICK),--quick) $(T)
 
 test-fuzz:
 	@tests/fuzz/run --replay
@@ -117,13 +117,13 @@ matrix:
 	@tests/matrix
 
 check:
-	@tests/check
+	@tests/static/run
 
 model:
 	@tests/model/run
 
 litmus:
-	@tests/litmus
+	@tests/static/litmus
 
 test-packaging:
 	@tests/packaging
@@ -141,10 +141,10 @@ bench:
 	@tests/bench/run
 
 torture:
-	@tests/torture
+	@tests/torture/run
 
 test-torture:
-	@tests/torture --ci
+	@tests/torture/run --ci
 
 # "make uninstall" removes all that "make install" creates, and nothing else, so a change
 # of the list below needs the same change of the other.  The KUnit suites are not

@@ -5,7 +5,7 @@
 
 # The C selftests that a developer runs after each edit: those that take up to 4 s, and do not need
 # the module for themselves.
-# shellcheck disable=SC2034  # for tests/run and tests/mutants
+# shellcheck disable=SC2034  # for tests/run and tests/mutants/run
 quick_tests=(access arrays badbuf badinput bytes config debugfs delay drain errors files flush
 	groups libwq limits map metrics mount names park pause poll priority queue ratelimit readwrite
 	repeat restore source unbound uring)

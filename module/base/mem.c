@@ -6,7 +6,7 @@
  * the queue or a key is allocated by wq_mem_alloc().  So the maker's cgroup is charged, also if
  * another process, a source, a BPF program or the kernel adds the key.  Nothing is taken from the
  * reserves of the kernel, and no process is killed for the memory: the allocation fails instead.
- * tests/floors checks that no file allocates in another way.
+ * tests/static/floors checks that no file allocates in another way.
  *
  * The queue of a kernel module has no cgroup, unless wq_params.account is set.  Its memory is
  * charged to nobody, but for keys that a process adds by /dev/wq.  These are charged to that

@@ -27,7 +27,7 @@
 #include <linux/sched.h>
 #include <linux/vmalloc.h>
 
-#include "../wq_kunit_internals.h"
+#include "../kunit/internals.h"
 #include "wq_steps.h"
 
 static unsigned int depth;

@@ -3,7 +3,7 @@
  * Leases: a consumer that stops or hangs loses its keys to others, and its late calls have no
  * effect.
  *
- * tests/wq_lease_kunit.c tests the exact rules with a clock that the test sets. This file uses
+ * tests/kunit/lease.c tests the exact rules with a clock that the test sets. This file uses
  * real processes and real time on a machine that may be busy. Leases that must end have a
  * second or less, leases that must not end an hour.
  */

@@ -4,7 +4,7 @@
  * and query.
  *
  * Times are real here, so each time is compared with two readings of the clock.
- * wq_metrics_kunit.c tests them to the nanosecond.
+ * tests/kunit/metrics.c tests them to the nanosecond.
  */
 #include "wq_users.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Parked keys through /dev/wq: retries, the outcome GIVE_UP, reasons, kick, list and errors.
- * tests/wq_park_kunit.c has the rules that need a clock.
+ * tests/kunit/park.c has the rules that need a clock.
  */
 #include "wq_users.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * add, get, done, cancel, shutdown: the life of a key, through /dev/wq. wq_core_kunit.c has the
+ * add, get, done, cancel, shutdown: the life of a key, through /dev/wq. tests/kunit/core.c has the
  * rules.
  */
 #include "wq_test.h"

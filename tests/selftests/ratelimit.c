@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Limiters, retries and failed keys through /dev/wq. KUnit tests the limiters' arithmetic and the
- * rules of failed keys (wq_limiter_kunit.c, wq_add_rate_limited_kunit.c, wq_done_with_kunit.c).
+ * rules of failed keys (tests/kunit/limiter.c, tests/kunit/add_rate_limited.c,
+ * tests/kunit/done_with.c).
  *
  * Delays are hours, so that the limiter's delay can be read from the queue's next_due on a machine
  * of any speed.

@@ -6,7 +6,7 @@ ifneq ($(words $(CURDIR))$(findstring :,$(CURDIR)),1)
 $(error wq: the path of this directory has a blank or a colon: move it. It is '$(CURDIR)')
 endif
 
-include tools/version.mk
+include tools/make/version.mk
 
 KDIR	?= /lib/modules/$(shell uname -r)/build
 PREFIX	?= /usr/local
@@ -63,25 +63,25 @@ modules: headers
 	$(MAKE) -C $(KDIR) M=$(CURDIR) $(MODARGS) modules
 
 tools:
-	@tools/deps gcc libc6-dev linux-libc-dev pkg-config libjansson-dev libncurses-dev
+	@tools/make/deps gcc libc6-dev linux-libc-dev pkg-config libjansson-dev libncurses-dev
 	+$(TOOLS) -C tools/lib
 	+$(TOOLS) -C tools/wqctl
-	+$(TOOLS) -C tools/mirror
+	+$(TOOLS) -C tools/samples/mirror
 
 # Without the headers of the running kernel: for the kernel that the tests run in.
 compile_commands.json: FORCE
-	@tools/deps python3
+	@tools/make/deps python3
 	@if test -e $(KDIR)/Makefile; then \
-		$(MAKE) -s modules && tools/compile-commands $(KDIR) . >$@.new; \
+		$(MAKE) -s modules && tools/make/compile-commands $(KDIR) . >$@.new; \
 	else \
 		tools/vm/vm build stock >/dev/null && \
-		tools/compile-commands $$(tools/vm/vm kdir stock) build/stock >$@.new; \
+		tools/make/compile-commands $$(tools/vm/vm kdir stock) build/stock >$@.new; \
 	fi && mv $@.new $@
 
 FORCE:
 
 run:
-	@tools/run
+	@tools/samples/mirror/run
 
 shell:
 	@$(MAKE) -s --no-print-directory tools
@@ -171,19 +171,19 @@ may-install:
 		echo "wq: or name another directory: make $(MAKECMDGOALS) DESTDIR=..." >&2; exit 1; }
 
 install-tools:
-	@tools/deps python3
+	@tools/make/deps python3
 	+$(TOOLS) -C tools/lib install
 	+$(TOOLS) -C tools/wqctl install
-	install -D -m 644 tools/60-wq.rules $(DESTDIR)$(UDEVDIR)/60-wq.rules
-	install -D -m 644 -t $(DESTDIR)$(UNITDIR) tools/systemd/*
+	install -D -m 644 tools/system/udev/60-wq.rules $(DESTDIR)$(UDEVDIR)/60-wq.rules
+	install -D -m 644 -t $(DESTDIR)$(UNITDIR) tools/system/systemd/*
 	for page in $(MAN); do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit; done
 	for maker in $(MAKE_MAN); do pages=$$($$maker $(O)/man) && for page in $$pages; do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $(O)/man/$$page || exit; \
 	done || exit; done
-	install -D -m 755 -t $(DESTDIR)$(SHAREDIR) tools/wq-latency.bt
-	tools/dashboard >$(O)/wq.dashboard.json
-	install -D -m 644 -t $(DESTDIR)$(SHAREDIR) tools/wq.rules.yml $(O)/wq.dashboard.json
+	install -D -m 755 -t $(DESTDIR)$(SHAREDIR) tools/system/bpftrace/wq-latency.bt
+	tools/system/prometheus/dashboard >$(O)/wq.dashboard.json
+	install -D -m 644 -t $(DESTDIR)$(SHAREDIR) tools/system/prometheus/wq.alerts.yml $(O)/wq.dashboard.json
 	install -D -m 644 -t $(DESTDIR)$(SHAREDIR)/samples $(SAMPLES)
 	sed -n '/^```make$$/,/^```$$/{//!p}' tools/doc/kernel-module.md \
 		>$(DESTDIR)$(SHAREDIR)/samples/Makefile
@@ -194,8 +194,8 @@ install-tools:
 uninstall-tools:
 	+$(TOOLS) -C tools/lib uninstall
 	+$(TOOLS) -C tools/wqctl uninstall
-	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules $(patsubst tools/systemd/%,$(DESTDIR)$(UNITDIR)/%,\
-		$(wildcard tools/systemd/*))
+	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules $(patsubst tools/system/systemd/%,$(DESTDIR)$(UNITDIR)/%,\
+		$(wildcard tools/system/systemd/*))
 	for page in $(MAN); do \
 		rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/} || exit; done
 	for maker in $(MAKE_MAN); do pages=$$($$maker --list) && for page in $$pages; do \
@@ -221,7 +221,7 @@ dkms-uninstall:
 		echo "wq: dkms changes the system: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
 	@! dpkg-query -S $(DKMSDIR)/dkms.conf 2>/dev/null || { \
 		echo "wq: the package wq-dkms owns $(DKMSDIR): apt-get purge wq-dkms" >&2; exit 1; }
-	@command -v dkms >/dev/null || tools/deps dkms
+	@command -v dkms >/dev/null || tools/make/deps dkms
 	@test -z "$$(dkms status wq/$(WQ_VERSION))" || dkms remove wq/$(WQ_VERSION) --all
 	rm -rf $(DKMSDIR)
 

@@ -63,7 +63,7 @@ is_scraped() {
 mkdir "$top/text"
 cat >"$top/config" <<END
 global: {scrape_interval: 1s, evaluation_interval: 1s}
-rule_files: ['$SRC/tools/wq.rules.yml']
+rule_files: ['$SRC/tools/system/prometheus/wq.alerts.yml']
 scrape_configs: [{job_name: node, static_configs: [{targets: ['$exporter']}]}]
 END
 "${PROMTOOL%/*}/prometheus-node-exporter" --web.listen-address="$exporter" \
@@ -75,7 +75,7 @@ programs+=($!)
 programs+=($!)
 (queues_in_use; exit 0) || { tail -n 5 "$top"/*.log; exit 1; }
 moment=$(<"$top/moment")
-"$SRC/tools/dashboard" >"$top/dashboard.json" || exit 1
+"$SRC/tools/system/prometheus/dashboard" >"$top/dashboard.json" || exit 1
 
 # The expressions, one a line.  The test's queues stand for all.
 # shellcheck disable=SC2016  # Grafana's variables
@@ -111,7 +111,7 @@ test_expressions_of_the_dashboard_have_values() {
 test_expressions_of_the_alerts_have_values() {
 	local list
 	mapfile -t list < <(rules)
-	is "alerts" "$(grep -c 'alert:' "$SRC/tools/wq.rules.yml")" ${#list[@]}
+	is "alerts" "$(grep -c 'alert:' "$SRC/tools/system/prometheus/wq.alerts.yml")" ${#list[@]}
 	each_has_values "${list[@]}"
 }
 

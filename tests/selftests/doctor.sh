@@ -111,7 +111,7 @@ rule() { # GROUP
 	mkdir -p /etc/udev
 	mount -t tmpfs none /etc/udev
 	mkdir /etc/udev/rules.d
-	sed "s/^#KERNEL/KERNEL/; s/GROUP=\"wq\"/GROUP=\"$1\"/" "$SRC/tools/60-wq.rules" \
+	sed "s/^#KERNEL/KERNEL/; s/GROUP=\"wq\"/GROUP=\"$1\"/" "$SRC/tools/system/udev/60-wq.rules" \
 		>/etc/udev/rules.d/60-wq.rules
 }
 
@@ -434,7 +434,7 @@ test_names_closed() {
 # systemd with the project's units.  A doctor looks when all is well, and when a unit has failed.
 test_unit_failed() {
 	mkdir -p "$dir/units" "$dir/none"
-	cp "$SRC"/tools/systemd/*.{mount,service} "$dir/units"
+	cp "$SRC"/tools/system/systemd/*.{mount,service} "$dir/units"
 	echo "[Unit]" | tee "$dir/units/sysinit.target" >"$dir/units/basic.target"
 	cat >"$dir/units/doctor.service" <<-END
 		[Unit]

@@ -548,7 +548,7 @@ test_bpftrace_latency_histograms_count_each_key() {
 	local bt i
 	exists $trace/events/wq/wq_get/format
 	: >"$dir/bt"
-	"$SRC/tools/wq-latency.bt" >"$dir/bt" 2>"$err" &
+	"$SRC/tools/system/bpftrace/wq-latency.bt" >"$dir/bt" 2>"$err" &
 	bt=$!
 	for ((i = 0; i < 4000; i++)); do
 		[[ $(<"$dir/bt") = *Ctrl-C* ]] && break

@@ -150,7 +150,7 @@ def install(*packages: str) -> None:
     child = None
     try:
         with _signals.held():
-            child = subprocess.Popen([HERE.parent / "deps", *packages], stdin=subprocess.DEVNULL)
+            child = subprocess.Popen([HERE.parent / "make/deps", *packages], stdin=subprocess.DEVNULL)
         status = child.wait()
     except Stopped:
         if child:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The most frequent verbs: add, get and done of one key, from the kernel and by read and write.
+ * Add, get and done of one key, from the kernel and by read and write.
  *
  * state/state.h has the states of a key, state/lock.c the lock and the wake-ups, verbs/steps.h what
  * these verbs have in common with those on arrays in verbs/array.c.  Other functions of the kernel
@@ -17,120 +17,6 @@
 
 #include "core.h"
 #include "verbs/steps.h"
-
-/* Pop the next entry from the policy, for wq_take(). */
-static int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
-{
-	bool tight = room < WQ_MAX_KEY, hidden = wq_next_hidden(q);
-	struct wq_entry *e;
-
-	/* A policy that does not reveal its next key does not take it back either. */
-	if (tight && hidden && !first)
-		return -EMSGSIZE;
-	if (tight && !hidden) {
-		e = wq_next(q);
-		if (e && e->len > room)
-			return -EMSGSIZE;
-	}
-	if (!q->order->len(q->order_data))
-		return -EAGAIN;
-	*ep = q->order->pop(q->order_data);
-	return *ep ? 0 : -EAGAIN;
-}
-
-/*
- * @e was popped.  Prefetch for the next get: the bucket of the next key, or that of @e if no other
- * key is available.  Policies prefetch entries in their pop.
- */
-static __always_inline void wq_prefetch_popped(struct wq *q, const struct wq_entry *e)
-{
-	const struct wq_entry *next;
-
-	if (q->table.count < WQ_SMALL_TABLE || !q->order->peek)
-		return;
-	next = wq_next(q) ?: e;
-	wq_table_prefetch(&q->table, next->hash);
-}
-
-/* wq_take() from wq.requeued or wq.fifo. */
-static __always_inline int wq_take_first(struct wq_cs *cs, struct wq_consumer *c, u32 room,
-					 struct wq_entry **ep)
-{
-	struct wq *q = cs->q;
-	struct wq_entry *e;
-
-	wq_assert_locked(cs);
-	if (unlikely(q->paused & WQ_PAUSE_GETS))
-		return -EAGAIN;
-	e = wq_first_ready(q);
-	if (!e)
-		return -EAGAIN;
-	if (unlikely(e->len > room))
-		return -EMSGSIZE;
-	list_del(&e->link);
-	if (unlikely(e->state & ENTRY_REQUEUED))
-		q->nr_requeued--;
-	else
-		q->nr_fifo--;
-	if (q->nr_fifo)
-		wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
-	wq_hold(cs, c, e);
-	wq_count_get(q, e);
-	*ep = e;
-	return 0;
-}
-
-/* wq_take() from the policy. */
-static noinline int wq_take_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
-				  struct wq_entry **ep)
-{
-	struct wq *q = cs->q;
-	struct wq_entry *e;
-	int ret;
-
-	wq_assert_locked(cs);
-	if (unlikely(q->paused & WQ_PAUSE_GETS))
-		return -EAGAIN;
-	ret = wq_pop_order(q, room, first, &e);
-	if (ret)
-		return ret;
-	wq_prefetch_popped(q, e);
-	wq_hold(cs, c, e);
-	if (unlikely(e->len > room)) {
-		wq_requeue(cs, e);
-		q->unfit++;
-		return -EMSGSIZE;
-	}
-	wq_count_get(q, e);
-	*ep = e;
-	return 0;
-}
-
-static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
-				     bool first, struct wq_entry **ep)
-{
-	if (cs->q->nr_requeued || !cs->q->order)
-		return wq_take_first(cs, c, room, ep);
-	return wq_take_order(cs, c, room, first, ep);
-}
-
-/**
- * wq_take() - hand the next entry out to a consumer
- * @cs: the critical section
- * @c: the consumer
- * @room: longest key that the caller has room for, in bytes
- * @first: the caller has taken no key yet, so it needs to know whether a key is ready
- * @ep: receives the entry
- *
- * Return: 0; -EAGAIN: no key is available, or gets are paused; -EMSGSIZE: the next key is longer
- * than @room and stays the next one.  A policy can hide its next key.  Then a call without @first
- * returns -EMSGSIZE if @room is below WQ_MAX_KEY, even if no key is ready.
- */
-int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep)
-{
-	return __wq_take(cs, c, room, first, ep);
-}
-WQ_EXPORT_FOR_KUNIT(wq_take);
 
 /* An add in an NMI, after the first look-up.  Another CPU may have changed the table meanwhile. */
 static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Delays: the heap of entries that need a run at a time, and the rules for an entry
- * that is delayed more than once.
+ * Delays: the heap of entries that need a run at a time, and the rules for a second delay.
  *
  * The heap orders the delayed entries of a queue by due time, and equal times by the
  * order of their adds.  It is a 4-ary heap in an array of 16-byte slots.  Each entry

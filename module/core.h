@@ -24,7 +24,6 @@ struct wq_read {
 	u64 token;
 };
 
-int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep);
 int wq_add_one(struct wq *q, struct wq_op *op, gfp_t gfp);
 int wq_add_key(struct wq *q, const void *key, size_t len);
 int wq_add_embedded(struct wq_embedded *x, const struct wq_op *op);

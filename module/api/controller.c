@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The controller: threads that process the keys of a queue and retry those that failed.
+ * The controller: threads that process the keys of a queue and retry failed ones.
  *
  * Each thread gets a key, calls the caller's function, and calls done with the outcome.  The get is
  * that of a consumer that holds no key.
@@ -48,7 +48,7 @@ struct wq_controller {
 	struct controller_worker workers[];
 };
 
-/* The function of an embedded entry returned.  If it ended the entry, see wq_controller_run_of(). */
+/* The function of an embedded entry returned.  It may have ended it, see wq_controller_run_of(). */
 static void controller_returned(const struct controller_worker *w, struct wq_embedded *x)
 {
 	if (w->token)
@@ -234,8 +234,8 @@ bool wq_controller_is_own(const struct wq *q, u64 *token)
 
 /*
  * If the caller is the run of an embedded entry in a controller: where the thread has the token of
- * the run.  wq_embedded_exit() sets it to 0 when it ends that run.  Then the thread neither ends the
- * run nor uses the entry, which may be freed.  NULL: the caller is not the run.
+ * the run.  wq_embedded_exit() sets it to 0 when it ends that run.  Then the thread neither ends
+ * the run nor uses the entry, which may be freed.  NULL: the caller is not the run.
  */
 u64 *wq_controller_run_of(const struct wq_embedded *x)
 {

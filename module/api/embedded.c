@@ -47,6 +47,7 @@
 #include "state/park.h"
 #include "verbs/key.h"
 #include "verbs/wait.h"
+#include "verbs/watch.h"
 
 /*
  * CONFIG_DEBUG_OBJECTS: an entry is active from its initialization to wq_embedded_exit().  So

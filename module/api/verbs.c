@@ -15,6 +15,7 @@
 #include "state/times.h"
 #include "verbs/array.h"
 #include "verbs/key.h"
+#include "verbs/steps.h"
 #include "verbs/wait.h"
 #include "wqueue/mount.h"
 #include "wqueue/name.h"

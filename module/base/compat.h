@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Replacements for interfaces that some kernels from 6.1 on do not have.  The rest of wq is written
- * for the newest spelling.  A macro is tested for rather than a version, if there is
+ * Replacements for interfaces that some kernels do not have, from 6.1 on.  The rest of wq is
+ * written for the newest spelling.  A macro is tested for rather than a version, if there is
  * one, because stable kernels carry backports.
  */
 #ifndef _WQ_COMPAT_H

@@ -17,6 +17,12 @@
 
 static struct kmem_cache *key_caches[WQ_SIZES];
 
+/* Out of line, so that wq_key_alloc() saves fewer registers for a queue without a cgroup. */
+static noinline void *key_alloc_charged(const struct wq_mem *m, struct kmem_cache *cache, gfp_t gfp)
+{
+	return wq_mem_alloc(m, gfp, kmem_cache_alloc(cache, gfp));
+}
+
 /*
  * Memory for an entry, @prefix bytes ahead of it, and a key of @len bytes; wq_key_init() makes it
  * an entry.
@@ -24,7 +30,8 @@ static struct kmem_cache *key_caches[WQ_SIZES];
 struct wq_key *wq_key_alloc(const struct wq_mem *m, u32 prefix, u32 len, gfp_t gfp)
 {
 	struct kmem_cache *cache = key_caches[wq_key_size(prefix, len)];
-	void *mem = wq_mem_alloc(m, gfp, kmem_cache_alloc(cache, gfp));
+	void *mem = unlikely(m->memcg) ? key_alloc_charged(m, cache, gfp) :
+					 kmem_cache_alloc(cache, gfp);
 
 	return mem ? mem + prefix : NULL;
 }

@@ -20,8 +20,8 @@
  *
  * The fence of a drain is in no bucket: wq.drain points to it.
  *
- * Waiters look at the result without the lock.  wq_fence_set_result() and wq_fence_result() order the
- * run before what the waiter does after its wait, which may be to free what the run has used.
+ * Waiters look at the result without the lock.  wq_fence_set_result() and wq_fence_result() order
+ * the run before what the waiter does after its wait, which may be to free what the run has used.
  *
  * Why no list of waits in the order of their calls: the end of a run would walk it with the lock
  * held and interrupts off.

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The map of a queue: a page of counters, by which a producer learns without a system call that
- * a key it added before still waits for its run.
+ * The map of a queue: a page of counters that shows a producer which keys still wait.
  *
- * A key's counter changes when the key stops being dirty.  An add returns the counter's value from
- * before it, the mark.  As long as the counter has that value, the key has been dirty since the
- * add, and a repeat add would be coalesced.  The section "Adds without a system call" in
- * tools/doc/design.md proves that such an add is not lost.
+ * So a repeat add needs no system call.  A key's counter changes when the key stops being dirty.
+ * An add returns the counter's value from before it, the mark.  As long as the counter has that
+ * value, the key has been dirty since the add, and a repeat add would be coalesced.  The section
+ * "Adds without a system call" in tools/doc/design.md proves that such an add is not lost.
  *
  * Counters have 32 bits, because a 32-bit process cannot read more at once.  When a counter wraps,
  * the generation changes, and no mark from before is valid any more.  A generation that would wrap

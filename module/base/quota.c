@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Quotas: how many queues, waits and sources one user may have, how many keys the queues may hold,
- * and how many bytes of memory the queues and their keys may take.
+ * Quotas of a user: queues, waits, sources, keys that the queues may hold, and bytes.
  *
  * As for POSIX message queues, a user is charged when a queue is created, with all keys
  * that the queue may ever hold.  So an add checks the queue's own bound alone.  Bytes are charged

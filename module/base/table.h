@@ -52,7 +52,7 @@ struct wq_table {
 	unsigned long seq;		/* odd while the table changes, and then another one */
 	u32 buckets;			/* chains */
 	u32 mask;			/* the bits of a hash that choose a bucket */
-	struct wq_vec vec;		/* the first buckets of all chains; has the queue's memory */
+	struct wq_vec vec;		/* the first buckets of all chains; knows the memory */
 	u32 count;			/* entries */
 	u32 twin;			/* the last hash that two keys had, see wq_table_find() */
 	u32 chained;			/* further buckets of chains */

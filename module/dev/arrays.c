@@ -18,7 +18,6 @@
 #include "core.h"
 #include "dev/arrays.h"
 #include "dev/call.h"
-#include "dev/out.h"
 #include "state/park.h"
 #include "state/times.h"
 #include "verbs/array.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A call of a process: the open file, the struct of an ioctl, and a key on its way in.
+ * A call of a process: the open file, the struct of an ioctl, and keys on their way in and out.
  */
 #ifndef _WQ_CALL_H
 #define _WQ_CALL_H
@@ -12,6 +12,7 @@
 
 #include "dev/buf.h"
 #include "state/op.h"
+#include "verbs/array.h"
 
 /* Arrays up to this size, one key of up to 232 bytes or a few short ones, are on the stack. */
 #define WQ_STACK_BYTES	256
@@ -88,5 +89,40 @@ int wq_key_op_init(const struct wq *q, struct wq_op *op, struct wq_key_buf *buf,
 s64 wq_call_deadline(const struct wq_call *call, s64 timeout, s64 deadline);
 int wq_call_wait_ended(const struct wq_call *call, void *arg, s64 end, s64 *timeout,
 			   s64 *deadline, int ret);
+
+/* All records of one buffer have a header of the same size. */
+struct wq_out {
+	struct wq_consumer *c;
+	struct wq_file *f;
+	void *recs;
+	struct wq_buf buf;	/* if recs is not stack */
+	u32 head;		/* bytes of a record before its key */
+	bool alone;		/* get: no key may follow the one that was taken */
+	u32 room;		/* bytes of the buffer */
+	u32 max_room;		/* bytes that the caller's buffer has room for */
+	u32 used;		/* bytes */
+	u32 max;		/* records that the caller wants */
+	u32 count;		/* records */
+	u64 stack[WQ_STACK_BYTES / sizeof(u64)];
+};
+
+int wq_out_init(struct wq_out *out, const struct wq_call *call, const struct wq_keys *keys,
+		u32 head);
+int wq_out_extend(struct wq_out *out);
+void wq_out_free(struct wq_out *out);
+
+/*
+ * Write an entry's key to its record, behind the header, and the padding.  Returns the bytes of the
+ * record.
+ */
+static inline u32 wq_rec_set_key(void *rec, u32 head, struct wq_entry *e)
+{
+	u32 len = e->len, size = wq_rec_bytes(head, len);
+
+	/* Clear the last 8 bytes first: the key overwrites all of them but its padding. */
+	*(u64 *)(rec + size - sizeof(u64)) = 0;
+	wq_key_copy(rec + head, wq_key_of(e)->key, len);
+	return size;
+}
 
 #endif /* _WQ_CALL_H */

@@ -11,22 +11,20 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "api/flush.h"
 #include "base/quota.h"
 #include "core.h"
 #include "dev/call.h"
 #include "dev/control.h"
 #include "order/priority.h"
-#include "queue/config.h"
+#include "queue/attr.h"
 #include "queue/metrics.h"
 #include "queue/queue.h"
-#include "queue/source.h"
 #include "ratelimit.h"
 #include "state/park.h"
 #include "state/pause.h"
 #include "verbs/key.h"
 #include "verbs/restore.h"
-#include "verbs/wait.h"
+#include "verbs/watch.h"
 #include "wqueue/mount.h"
 #include "wqueue/name.h"
 
@@ -264,139 +262,4 @@ int wq_verb_map(struct wq_call *call, void *arg)
 	}
 	fd_install(fd, file);
 	return fd;
-}
-
-static int wait_for_drain(struct wq *q, struct wq_fence **fence)
-{
-	struct wq_fence *spare = wq_fence_new(GFP_KERNEL_ACCOUNT);
-
-	if (!spare)
-		return -ENOMEM;
-	*fence = wq_drain_join(q, spare);
-	return PTR_ERR_OR_ZERO(*fence);
-}
-
-static int wait_for_key(struct wq_call *call, const struct wq_wait *args, struct wq_fence **fence)
-{
-	struct wq_watch w = {
-		.c = call->c,
-		.may_own = args->flags & WQ_WAIT_OWN,
-		.run = args->flags & WQ_WAIT_RUN,
-		.add = args->flags & WQ_WAIT_ADD,
-	};
-	struct wq_key_buf buf __uninitialized;
-	struct wq *q = call->c->q;
-	int ret;
-
-	ret = wq_key_op_init(q, &w.op, &buf, args->key, args->key_len);
-	if (!ret && w.add)
-		ret = wq_op_set_priority(q, &w.op, args->priority);
-	if (!ret)
-		ret = wq_flush_begin(q, &w, GFP_KERNEL_ACCOUNT);
-	wq_key_buf_free(&buf);
-	*fence = w.fence;
-	return ret;
-}
-
-int wq_verb_wait(struct wq_call *call, void *arg)
-{
-	const struct wq_wait *args = arg;
-	struct wq_fence *fence;
-	struct file *file;
-	int fd, ret;
-	u32 what;
-
-	what = args->flags & (WQ_WAIT_RUN | WQ_WAIT_DRAIN | WQ_WAIT_ADD);
-	if (args->flags & ~(what | WQ_WAIT_OWN) || hweight32(what) > 1)
-		return -EINVAL;
-	if (what == WQ_WAIT_DRAIN && (args->flags != what || args->key || args->key_len))
-		return -EINVAL;
-	if (args->priority && what != WQ_WAIT_ADD)
-		return -EINVAL;
-	if (what == WQ_WAIT_ADD && !(call->file->f_mode & FMODE_WRITE))
-		return -EACCES;
-
-	/* All that can fail comes before the add, but the add itself. */
-	fd = get_unused_fd_flags(O_CLOEXEC);
-	if (fd < 0)
-		return fd;
-	file = wq_wait_file_new(call->c->q);
-	if (IS_ERR(file)) {
-		ret = PTR_ERR(file);
-		goto put_fd;
-	}
-	ret = what == WQ_WAIT_DRAIN ? wait_for_drain(call->c->q, &fence) :
-				      wait_for_key(call, args, &fence);
-	if (ret)
-		goto put_file;
-	wq_wait_file_begin(file, fence);
-	fd_install(fd, file);
-	return fd;
-
-put_file:
-	fput(file);
-put_fd:
-	put_unused_fd(fd);
-	return ret;
-}
-
-static int list_source(struct wq_call *call, struct wq_source_op *op)
-{
-	char text[WQ_MAX_SOURCE_TEXT];
-	u32 usize = op->size;
-	int ret;
-
-	ret = wq_source_next(call->c->q, op, text);
-	if (ret)
-		return ret;
-	op->size = usize;
-	if (op->arg_size && op->arg_size < sizeof(text))
-		text[op->arg_size - 1] = '\0';
-	if (op->arg && copy_to_user(u64_to_user_ptr(op->arg), text,
-				    min_t(u32, op->arg_size, strlen(text) + 1)))
-		return -EFAULT;
-	return wq_call_copy_out(call, op);
-}
-
-static int attach_source(struct wq_call *call, struct wq_source_op *op)
-{
-	size_t len = strnlen(op->prefix, sizeof(op->prefix));
-	int ret;
-
-	if (op->id || op->flags & ~(WQ_SOURCE_WITH_FILE | WQ_SOURCE_SCAN) || op->delay < 0)
-		return -EINVAL;
-	if (len == sizeof(op->prefix) ||
-	    memchr_inv(op->prefix + len, 0, sizeof(op->prefix) - len))
-		return -EINVAL;
-	ret = wq_source_attach(call->c, op);
-	if (ret)
-		return ret;
-	ret = wq_call_copy_out(call, op);
-	if (ret)
-		wq_source_detach(call->c->q, op->id, true);
-	return ret;
-}
-
-int wq_verb_source(struct wq_call *call, void *arg)
-{
-	struct wq_source_op *op = arg;
-	struct wq_source_op may = {
-		.size = op->size, .op = op->op, .id = op->id, .arg = op->arg,
-		.arg_size = op->arg_size,
-	};
-
-	if (op->op > WQ_SOURCE_DETACH || op->uid || op->state || op->error || op->failed ||
-	    op->rescans)
-		return -EINVAL;
-	if (op->op != WQ_SOURCE_LIST && !(call->file->f_mode & FMODE_WRITE))
-		return -EACCES;
-	if (op->op == WQ_SOURCE_ATTACH)
-		return attach_source(call, op);
-	if (op->op == WQ_SOURCE_DETACH)
-		may.arg = may.arg_size = 0;
-	if (memcmp(op, &may, sizeof(may)))
-		return -EINVAL;
-	if (op->op == WQ_SOURCE_LIST)
-		return list_source(call, op);
-	return wq_source_detach(call->c->q, op->id, wq_call_by_owner(call));
 }

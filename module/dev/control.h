@@ -18,8 +18,6 @@ int wq_verb_set(struct wq_call *call, void *arg);
 int wq_verb_pause(struct wq_call *call, void *arg);
 int wq_verb_shutdown(struct wq_call *call, void *arg);
 int wq_verb_key(struct wq_call *call, void *arg);
-int wq_verb_wait(struct wq_call *call, void *arg);
-int wq_verb_source(struct wq_call *call, void *arg);
 int wq_verb_map(struct wq_call *call, void *arg);
 
 #endif /* _WQ_VERB_H */

@@ -34,7 +34,9 @@
 #include "dev/dev.h"
 #include "dev/list.h"
 #include "dev/rw.h"
-#include "queue/config.h"
+#include "dev/source.h"
+#include "dev/wait.h"
+#include "queue/attr.h"
 #include "queue/metrics.h"
 #include "queue/queue.h"
 #include "queue/source.h"
@@ -458,7 +460,7 @@ static ssize_t queue_read(struct file *file, char __user *to, size_t size, loff_
 
 	if (likely(READ_ONCE(f->takes)))
 		return wq_read(file, to, size, pos);
-	/* One way for all callers: no address distinguishes read(2) from the others, NULL is legal. */
+	/* No address distinguishes read(2) from the other callers: NULL is legal. */
 	iov_iter_ubuf(&iter, ITER_DEST, to, size);
 	return read_text(file, &iter);
 }

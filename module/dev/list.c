@@ -7,8 +7,8 @@
 #include <linux/sched/signal.h>
 #include <linux/siphash.h>
 
+#include "dev/call.h"
 #include "dev/list.h"
-#include "dev/out.h"
 #include "state/state.h"
 #include "verbs/key.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The module: what it sets up when it is loaded, and takes down when it is unloaded.
+ * The load and the unload of the module, and its version.
  */
 #include <linux/module.h>
 
@@ -9,7 +9,6 @@
 #include "dev/dev.h"
 #include "queue/debugfs.h"
 #include "queue/queue.h"
-#include "queue/shrink.h"
 #include "queue/source.h"
 #include "wqueue/name.h"
 

@@ -224,8 +224,8 @@ static void add(const struct net_device *dev, const struct net_table *table, int
 	char *text = buf + WQ_SOURCE_PREFIX_MAX, *end;
 
 	/*
-	 * Pairs with the barrier in net_attach(): either this change sees the source, or a dump after
-	 * the attach sees the change.
+	 * Pairs with the barrier in net_attach(): either this change sees the source, or a dump
+	 * after the attach sees the change.
 	 */
 	smp_mb();
 	if (!rcu_access_pointer(ns->watch))
@@ -332,8 +332,8 @@ static int on_route(struct notifier_block *nb, unsigned long event, void *info)
 	size_t len;
 
 	/*
-	 * The notifier is registered after it has seen all routes that there are.  The barrier pairs
-	 * with that in net_attach(), as in add().
+	 * The notifier is registered after it has seen all routes that there are.  The barrier
+	 * pairs with that in net_attach(), as in add().
 	 */
 	smp_mb();
 	if (!READ_ONCE(ns->live) || !rcu_access_pointer(ns->watch))
@@ -568,7 +568,7 @@ static int net_attach(struct wq_source *s, const void *arg)
 	kfree(spare);
 	if (src->tables & WQ_NET_ROUTE)
 		ret = watch_routes(ns, src->watch);
-	/* Pairs with those in add() and on_route(): the caller dumps tables that no lock protects. */
+	/* Pairs with those in add() and on_route(): the caller dumps tables without a lock. */
 	smp_mb();
 	if (ret) {
 		net_unhook(s);

@@ -5,12 +5,9 @@
 #ifndef _WQ_ATTR_H
 #define _WQ_ATTR_H
 
-#include <linux/types.h>
+#include <linux/wq.h>
 
 struct seq_file;
-struct wq;
-struct wq_attrs;
-struct wq_params;
 
 int wq_attr_check_new(const struct wq_attrs *attrs);
 int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs);
@@ -22,5 +19,9 @@ void wq_attr_init(struct wq *q, const struct wq_params *params);
 void wq_attr_change(struct wq *q, const struct wq_attrs *attrs);
 void wq_attr_report(const struct wq *q, struct wq_attrs *attrs);
 void wq_attr_show(struct seq_file *m, const struct wq_attrs *attrs);
+void wq_config_get(struct wq *q, struct wq_attrs *args,
+		   struct wq_limiter_spec specs[WQ_MAX_LIMITERS]);
+/* Takes over @limiter, even on error. */
+int wq_config_set(struct wq *q, const struct wq_attrs *args, struct wq_limiter *limiter);
 
 #endif /* _WQ_ATTR_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The order of a queue, an attribute: FIFO, or a policy of wq itself, or one of a kernel module.
+ * The order of a queue: FIFO, a policy of wq itself, or one of a kernel module.
  *
  * FIFO is no policy.  It is the list wq.fifo, and inlined in the state machine: with calls of a
  * policy, add, get and done of a key would take more instructions, see tools/doc/performance.md.

@@ -26,6 +26,7 @@
 #include <linux/export.h>
 #include <linux/hrtimer.h>
 #include <linux/overflow.h>
+#include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
@@ -46,6 +47,8 @@
 #include "verbs/consumer.h"
 #include "verbs/key.h"
 #include "verbs/wait.h"
+
+#include "base/compat.h"
 
 static LIST_HEAD(wq_queues);
 static unsigned long wq_nr_queues;
@@ -78,7 +81,7 @@ static void wq_queues_del(struct wq *q)
  * The number of idle entries.  If there are many queues, it is estimated from those whose turn it
  * is, which then go to the end of the list, and is at least 1.
  */
-unsigned long wq_queues_idle(void)
+static unsigned long queues_idle(void)
 {
 	unsigned long idle = 0, looked = 0;
 	struct wq *q;
@@ -98,7 +101,7 @@ unsigned long wq_queues_idle(void)
 }
 
 /* The queue whose turn it is, pinned, or NULL if it is about to be freed or there is none. */
-struct wq *wq_queues_turn(void)
+static struct wq *queues_turn(void)
 {
 	struct wq *q;
 
@@ -111,6 +114,52 @@ struct wq *wq_queues_turn(void)
 	}
 	raw_spin_unlock(&wq_queues_lock);
 	return q;
+}
+
+/*
+ * The shrinker.  Entries of former keys, see state/idle.c, are the only memory that a queue can do
+ * without.  The kernel asks for it when it needs memory, and the shrinker removes idle entries of
+ * one queue after the other, WQ_BATCH in a hold of the queue's lock.
+ *
+ * A queue whose lock is taken is left out: on PREEMPT_RT its holder may be a process that has used
+ * up its CPU time, and must not hold up all that need memory.
+ */
+
+static unsigned long count_idle(struct shrinker *s, struct shrink_control *sc)
+{
+	return queues_idle() ?: SHRINK_EMPTY;
+}
+
+static unsigned long evict_idle(struct shrinker *s, struct shrink_control *sc)
+{
+	unsigned long freed = 0, turns = sc->nr_to_scan;
+	struct wq *q;
+
+	/* Each turn handles a queue, which may have no idle entry. */
+	while (freed < sc->nr_to_scan && turns--) {
+		q = queues_turn();
+		if (!q)
+			continue;
+		freed += wq_try_evict_idle(q, WQ_BATCH);
+		wq_unpin(q);
+		cond_resched();
+	}
+	return freed ?: SHRINK_STOP;
+}
+
+struct shrinker *wq_idle_shrinker;
+WQ_EXPORT_FOR_KUNIT(wq_idle_shrinker);
+
+int __init wq_shrink_init(void)
+{
+	wq_idle_shrinker = wq_shrinker_new(count_idle, evict_idle, "wq");
+	return wq_idle_shrinker ? 0 : -ENOMEM;
+}
+
+/* No scan is in progress when this returns. */
+void wq_shrink_exit(void)
+{
+	wq_shrinker_end(wq_idle_shrinker);
 }
 
 /*

@@ -13,8 +13,6 @@
 
 struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp);
 void wq_queues_add(struct wq *q);
-unsigned long wq_queues_idle(void);
-struct wq *wq_queues_turn(void);
 void wq_purge(struct wq *q, bool ended);
 void wq_put(struct wq *q);
 bool wq_defers(void);
@@ -48,5 +46,10 @@ static inline struct wq *wq_pin_counted(struct wq *q)
 	refcount_inc(&q->counted);
 	return wq_pin(q);
 }
+
+struct shrinker;
+extern struct shrinker *wq_idle_shrinker;
+int wq_shrink_init(void);
+void wq_shrink_exit(void);
 
 #endif /* _WQ_QUEUE_H */

@@ -836,10 +836,10 @@ int wq_source_next(struct wq *q, struct wq_source_op *op, char text[WQ_MAX_SOURC
 		memcpy(text, found->text, WQ_MAX_SOURCE_TEXT);
 		/* These are figures of a report, and need not be of one moment. */
 		op->state = data_race(found->marked) ? WQ_SOURCE_MARKED : 0;
-		op->error = data_race(found->error);
+		op->error = data_race(found->error);	/* of any moment */
 		op->state |= op->error ? WQ_SOURCE_ENDED : 0;
-		op->failed = data_race(found->failed);
-		op->rescans = data_race(found->rescans);
+		op->failed = data_race(found->failed);	/* of any moment */
+		op->rescans = data_race(found->rescans);	/* of any moment */
 		uid = found->uid;
 	}
 	raw_spin_unlock_irqrestore(&wq_sources_lock, flags);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Times: delayed keys become ready when they are due, keys whose lease expired are given
- * back, and pauses end.
+ * Times: delays, leases and pauses end when their time has come.
  *
  * The queue of a kernel module has a thread for that.  The thread sleeps until the first
  * due time or lease end, by an absolute hrtimer without slack.  Then it handles up to

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The steps of a key's state that are not inline, see state/state.h, and the look-up of entries.
+ * The steps of a key's state, and the look-up of entries.  state/state.h has those that are inline.
  */
 #include <linux/slab.h>
 

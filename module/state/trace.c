@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The tracepoints of the module. */
+/*
+ * The tracepoints of the module.
+ */
 #include "state/trace.h"
 
 #define CREATE_TRACE_POINTS

@@ -2,7 +2,6 @@
 /*
  * Verbs on arrays of keys: up to WQ_BATCH of them in one hold of the lock.
  */
-#include "core.h"
 #include "verbs/array.h"
 #include "verbs/steps.h"
 

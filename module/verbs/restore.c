@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * WQ_DO_RESTORE: enter a key that the queue does not know, in the state that another queue's list
- * has reported.
+ * WQ_DO_RESTORE: enter a key in the state that another queue's list has reported.
  *
+ * The queue does not know the key.
  * The state is entered by the steps that an add, a give-back and a park take, so that all counts of
  * the queue agree.  All that can fail comes before the first step.
  */

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The steps of add and done that are not inline, see verbs/steps.h, and the verbs themselves for
- * the callers that are not the most frequent ones.
+ * The steps of add, get and done that are not inline.
+ *
+ * verbs/steps.h has the others.  Here are also the verbs themselves for the callers that are not
+ * the most frequent ones.
  */
+#include <linux/export.h>
+
 #include "verbs/steps.h"
 
 /*
@@ -101,3 +105,95 @@ int wq_add_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 {
 	return wq_add_op(cs, op, pre ? &WQ_SEEN_NOTHING : &b->peek, pre, gfp);
 }
+
+/* Pop the next entry from the policy, for wq_take(). */
+static int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
+{
+	bool tight = room < WQ_MAX_KEY, hidden = wq_next_hidden(q);
+	struct wq_entry *e;
+
+	/* A policy that does not reveal its next key does not take it back either. */
+	if (tight && hidden && !first)
+		return -EMSGSIZE;
+	if (tight && !hidden) {
+		e = wq_next(q);
+		if (e && e->len > room)
+			return -EMSGSIZE;
+	}
+	if (!q->order->len(q->order_data))
+		return -EAGAIN;
+	*ep = q->order->pop(q->order_data);
+	return *ep ? 0 : -EAGAIN;
+}
+
+/*
+ * @e was popped.  Prefetch for the next get: the bucket of the next key, or that of @e if no other
+ * key is available.  Policies prefetch entries in their pop.
+ */
+static __always_inline void wq_prefetch_popped(struct wq *q, const struct wq_entry *e)
+{
+	const struct wq_entry *next;
+
+	if (q->table.count < WQ_SMALL_TABLE || !q->order->peek)
+		return;
+	next = wq_next(q) ?: e;
+	wq_table_prefetch(&q->table, next->hash);
+}
+
+/* wq_take() from the policy. */
+noinline int wq_take_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
+			   struct wq_entry **ep)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	int ret;
+
+	wq_assert_locked(cs);
+	if (unlikely(q->paused & WQ_PAUSE_GETS))
+		return -EAGAIN;
+	ret = wq_pop_order(q, room, first, &e);
+	if (ret)
+		return ret;
+	wq_prefetch_popped(q, e);
+	wq_hold(cs, c, e);
+	if (unlikely(e->len > room)) {
+		wq_requeue(cs, e);
+		q->unfit++;
+		return -EMSGSIZE;
+	}
+	wq_count_get(q, e);
+	*ep = e;
+	return 0;
+}
+
+/**
+ * wq_take() - hand the next entry out to a consumer
+ * @cs: the critical section
+ * @c: the consumer
+ * @room: longest key that the caller has room for, in bytes
+ * @first: the caller has taken no key yet, so it needs to know whether a key is ready
+ * @ep: receives the entry
+ *
+ * Return: 0; -EAGAIN: no key is available, or gets are paused; -EMSGSIZE: the next key is longer
+ * than @room and stays the next one.  A policy can hide its next key.  Then a call without @first
+ * returns -EMSGSIZE if @room is below WQ_MAX_KEY, even if no key is ready.
+ */
+int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep)
+{
+	return __wq_take(cs, c, room, first, ep);
+}
+WQ_EXPORT_FOR_KUNIT(wq_take);
+
+/* Initialize an op for a key.  If the key's length is bad, sets op->result and returns it. */
+int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len)
+{
+	return __wq_op_init(q, op, key, len);
+}
+WQ_EXPORT_FOR_KUNIT(wq_op_init);
+
+/* __wq_op_set_done() for callers that are not frequent. */
+int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
+{
+	return __wq_op_set_done(op, delay, outcome);
+}
+WQ_EXPORT_FOR_KUNIT(wq_op_set_done);

@@ -28,6 +28,9 @@ void wq_add_failed(struct wq_cs *cs, struct wq_entry *e, bool idle);
 struct wq_entry *wq_lookup_run(struct wq_cs *cs, const struct wq_op *op);
 int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
 		     struct wq_entry **ep);
+int wq_take_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
+		  struct wq_entry **ep);
+int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep);
 
 /*
  * The entry of a key whose run the caller names by a token, or by the key alone.  A token comes
@@ -365,6 +368,42 @@ static inline void wq_count_get(struct wq *q, struct wq_entry *e)
 		wq_hist_add(&q->waits, ns);
 	}
 	wq_trace_get(q, e, ns);
+}
+
+/* wq_take() from wq.requeued or wq.fifo. */
+static __always_inline int wq_take_first(struct wq_cs *cs, struct wq_consumer *c, u32 room,
+					 struct wq_entry **ep)
+{
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	if (unlikely(q->paused & WQ_PAUSE_GETS))
+		return -EAGAIN;
+	e = wq_first_ready(q);
+	if (!e)
+		return -EAGAIN;
+	if (unlikely(e->len > room))
+		return -EMSGSIZE;
+	list_del(&e->link);
+	if (unlikely(e->state & ENTRY_REQUEUED))
+		q->nr_requeued--;
+	else
+		q->nr_fifo--;
+	if (q->nr_fifo)
+		wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
+	wq_hold(cs, c, e);
+	wq_count_get(q, e);
+	*ep = e;
+	return 0;
+}
+
+static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
+				     bool first, struct wq_entry **ep)
+{
+	if (cs->q->nr_requeued || !cs->q->order)
+		return wq_take_first(cs, c, room, ep);
+	return wq_take_order(cs, c, room, first, ep);
 }
 
 #endif /* _WQ_VERBS_H */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Parts of a queue with a name beside its file in wqueue, see wqueue/mount.c: the check of the name
- * and of what an open asks for, the charge of its creator, and its directory in debugfs.
+ * Parts of a queue with a name beside its file: checks, charges, a directory in debugfs.
+ *
+ * wqueue/mount.c has its file.
  *
  * A directory in debugfs needs memory, its parent's mutex and, when it is removed, the end
  * of its readers.  So no caller makes or removes it: the work item of a queue does, on an

@@ -10,19 +10,19 @@
 #define _WQ_KUNIT_INTERNALS_H
 
 #include "api/embedded.h"
-#include "api/flush.h"
 #include "base/table.h"
 #include "core.h"
 #include "dev/buf.h"
 #include "queue/debugfs.h"
 #include "queue/metrics.h"
 #include "queue/queue.h"
-#include "queue/shrink.h"
 #include "state/idle.h"
 #include "verbs/array.h"
 #include "verbs/consumer.h"
 #include "verbs/key.h"
+#include "verbs/steps.h"
 #include "verbs/wait.h"
+#include "verbs/watch.h"
 
 /* The memory of a queue in order of adds that has no keys, in bytes. */
 static inline u64 memory_without_keys(const struct wq *q)

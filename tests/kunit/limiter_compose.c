@@ -5,9 +5,8 @@
  */
 #include <linux/err.h>
 
-#include "queue/config.h"
+#include "queue/attr.h"
 #include "queue/queue.h"
-#include "ratelimit.h"
 #include "ratelimit.h"
 
 /* --- num_requeues --- */

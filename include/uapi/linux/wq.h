@@ -178,7 +178,7 @@
 #define WQ_ADD_KEEP_FIRST	(1U << 0)	/* with a delay: the pending time applies */
 #define WQ_ADD_TAKE_LATEST	(1U << 1)	/* the new delay applies, see wq_attrs.debounce */
 #define WQ_ADD_DROP_DELAY	(1U << 2)	/* without a delay: drop the pending one */
-#define WQ_ADD_COALESCE		(1U << 5)	/* with a delay: a run that the key waits for is enough */
+#define WQ_ADD_COALESCE		(1U << 5)	/* with a delay: one pending run is enough */
 
 /*
  * wq_rec.flags for add: the key failed.  Count the failure, and delay the key by the time that the
@@ -279,7 +279,7 @@ struct wq_keys {
 };
 
 /* wq_info.flags */
-#define WQ_INFO_OWNER		(1U << 0)	/* of the user that the file's queue is charged to */
+#define WQ_INFO_OWNER		(1U << 0)	/* of the user that is charged for the queue */
 
 /**
  * struct wq_info - WQ_IOC_INFO: report the limits of this kernel's wq and the charge of a user

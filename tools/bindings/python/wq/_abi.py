@@ -100,7 +100,7 @@ class AddFlag(IntFlag):
     KEEP_FIRST = 1  # with a delay: the pending time applies
     TAKE_LATEST = 2  # the new delay applies, see wq_attrs.debounce
     DROP_DELAY = 4  # without a delay: drop the pending one
-    COALESCE = 32  # with a delay: a run that the key waits for is enough
+    COALESCE = 32  # with a delay: one pending run is enough
     RATE_LIMITED = 8
     AFTER = 16
 

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Waits for the runs of a key, and keys that are disabled.
+ *
+ * A flush waits until each add before it has had its full run.  If the key is dirty, that is the
+ * run to come, else the run in progress.  base/fence.c keeps the waits, and the state machine ends
+ * them.  The rules are those of embedded entries, see api/embedded.c:
+ *
+ *  - A pending delay is no add before it is due, so a flush does not wait for it.
+ *  - A run that is given back is not over: the key is handed out again.
+ *  - If the pending run is dropped during a run, the wait ends with that run.
+ *
+ * A key that is disabled keeps its entry.  Adds of it fail with -EBUSY, and no run of it begins but
+ * one that was given back.
+ */
+#include <linux/export.h>
+#include <linux/slab.h>
+
+#include "base/quota.h"
+#include "verbs/key.h"
+#include "verbs/steps.h"
+#include "verbs/watch.h"
+
+/* Begin a wait for a key, see wq_watch_key(). */
+static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+			struct wq_prealloc *pre, gfp_t gfp)
+{
+	struct wq_watch *w = container_of(op, struct wq_watch, op);
+	struct wq_consumer *c = b->c;
+	bool disable = op->flags & OP_DISABLE;
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	int ret = 0;
+
+	wq_assert_locked(cs);
+	e = wq_lookup(cs, op->hash, op->key, op->len);
+	if (e)
+		wq_catch_up_entry(cs, e);
+	w->state = e ? wq_key_bits(q, c, e) : 0;
+	if (w->state & WQ_KEY_MINE && !w->may_own && (c != &q->kernel || e->token == w->own))
+		return -EDEADLK;
+	if (disable)
+		trace_wq_disable(q, op->key, op->len, w->state);
+	if (disable || w->add)
+		ret = wq_add_op(cs, op, &WQ_SEEN_NOTHING, pre, gfp);
+	if (ret < 0 || !w->fence)
+		return ret;
+
+	e = wq_lookup(cs, op->hash, op->key, op->len);
+	if (e && e->state & (w->run ? ENTRY_PROCESSING : ENTRY_PROCESSING | ENTRY_DIRTY))
+		w->fence = wq_fence_join(q->fences, e, w->run, w->fence);
+	else
+		wq_fence_set_result(w->fence, WQ_END_NO_RUN);
+	return 0;
+}
+
+/**
+ * wq_watch_key() - add or disable a key or do neither, and begin to wait for its runs
+ * @q: the queue, which has fences if @w has one
+ * @w: what to do; if it fails or no run is to come, @w->fence is the caller's fence, else another
+ *	one with a reference
+ * @gfp: how to allocate the key's entry
+ *
+ * All in one critical section, so that no run can end in between.
+ *
+ * Return: 0; -EDEADLK: the caller works on the key; or an error of an add.
+ */
+int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp)
+{
+	static const struct wq_batch_verb verb = { .run = wq_watch_run, .inserts = true };
+	struct wq_batch b = { .q = q, .c = w->c, .ops = &w->op, .n = 1, .gfp = gfp };
+
+	wq_run_batch(&b, &verb);
+	return min(w->op.result, 0);
+}
+WQ_EXPORT_FOR_KUNIT(wq_watch_key);
+
+/* Make the queue's fences, which live as long as its memory. */
+int wq_fences_init(struct wq *q, gfp_t gfp)
+{
+	struct wq_fences *made;
+	struct wq_cs cs;
+
+	/* Pairs with the release below: the fences are initialized. */
+	if (smp_load_acquire(&q->fences))
+		return 0;
+	made = wq_fences_new(&q->mem, gfp);
+	if (!made)
+		return -ENOMEM;
+	wq_lock(&cs, q);
+	if (!q->fences) {
+		/* The call above reads it without the lock. */
+		smp_store_release(&q->fences, made);
+		wq_share_add_fixed(q->user, &q->share,
+				   kmalloc_size_roundup(sizeof(*made)) + q->mem.overhead);
+		made = NULL;
+	}
+	wq_unlock(&cs);
+	kfree(made);
+	return 0;
+}
+
+/*
+ * Begin to wait, see wq_watch_key().  If it succeeds, w->fence has a reference of the caller, and
+ * counts as a wait until wq_flush_end() or the end of its run.
+ */
+int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp)
+{
+	struct wq_fence *spare;
+	int ret = wq_fences_init(q, gfp);
+
+	if (ret)
+		return ret;
+	spare = wq_fence_new(gfp);
+	if (!spare)
+		return -ENOMEM;
+	w->fence = spare;
+	ret = wq_watch_key(q, w, gfp);
+	/* If the fence is the spare, it has a reference more, or is the only one. */
+	if (ret || w->fence != spare || wq_fence_result(spare) != WQ_END_NO_RUN)
+		wq_fence_put(spare);
+	return ret;
+}
+WQ_EXPORT_FOR_KUNIT(wq_flush_begin);
+
+/* Give up the caller's wait, if its run has not ended, and its reference. */
+void wq_flush_end(struct wq *q, struct wq_fence *f)
+{
+	struct wq_cs cs;
+
+	/* A result is stored once, with the lock held, when the fence leaves the queue. */
+	if (wq_fence_result(f) == WQ_NOT_ENDED) {
+		wq_lock(&cs, q);
+		wq_fence_leave(q->fences, f);
+		wq_unlock(&cs);
+	}
+	wq_fence_put(f);
+}
+WQ_EXPORT_FOR_KUNIT(wq_flush_end);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Waits for keys, see verbs/watch.c.
+ */
+#ifndef _WQ_WATCH_H
+#define _WQ_WATCH_H
+
+#include "state/op.h"
+
+/**
+ * struct wq_watch - a wait for a key that begins, in wq_watch_key()
+ * @op: the key.  With OP_DISABLE the key is disabled first
+ * @c: the caller; it must not wait for a run of its own
+ * @own: token of a run that the calling thread works on; 0: none
+ * @may_own: a run that @c holds is no error
+ * @run: wait for the run in progress alone
+ * @add: add the key first
+ * @state: receives the key's WQ_KEY_* from before
+ * @fence: in: a new fence; NULL: do not wait.  Out: the fence of the run to wait for, if that
+ *	run has not ended
+ */
+struct wq_watch {
+	struct wq_op op;
+	struct wq_consumer *c;
+	u64 own;
+	bool may_own;
+	bool run;
+	bool add;
+	u32 state;
+	struct wq_fence *fence;
+};
+
+int wq_fences_init(struct wq *q, gfp_t gfp);
+int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp);
+int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp);
+void wq_flush_end(struct wq *q, struct wq_fence *f);
+
+#endif /* _WQ_WATCH_H */

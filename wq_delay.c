@@ -13,7 +13,7 @@
  * 30 ms under the lock.  Why not lib/min_heap: it cannot find an entry's index, its
  * array is contiguous, and its interface differs between 6.1 and 7.3.
  *
- * This file knows no queue.  The queue's lock protects the heap; queue/thread.c makes
+ * This file knows no queue.  The queue's lock protects the heap; state/times.c makes
  * the entries ready that are due.
  */
 #include <linux/export.h>

@@ -18,7 +18,7 @@
  * A controller, see wq_controller_start(), runs this loop in threads of its own and
  * retries the keys that failed.
  *
- * The kernel-doc of each function is beside its definition, in wq_*.c.
+ * The kernel-doc of each function is beside its definition, in wq_*.c and module/.
  */
 #ifndef _LINUX_WQ_H
 #define _LINUX_WQ_H
@@ -84,14 +84,14 @@ struct wq_entry {
 			 * while parked
 			 */
 			u32 heap : 25;
-			/* private: ENTRY_*, see base/entry.h */
+			/* private: ENTRY_*, see module/base/entry.h */
 			u32 state : 7;
 		};
 		/* private: both, which adds read without the lock */
 		u32 word;
 	};
 	u32 failures : 19;
-	/* private: tasks or files wait for its runs, see base/fence.c */
+	/* private: tasks or files wait for its runs, see module/base/fence.c */
 	u32 waited : 1;
 	/* private: adds are refused */
 	u32 disabled : 1;

@@ -3,7 +3,7 @@
  * wq: kinds of sources, for kernel modules.
  *
  * A source adds keys to a queue when something changes, see include/uapi/linux/wq_source.h and
- * queue/source.c.  The kernel-doc of each function is beside its definition.
+ * module/queue/source.c.  The kernel-doc of each function is beside its definition.
  */
 #ifndef _LINUX_WQ_SOURCE_H
 #define _LINUX_WQ_SOURCE_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fences: a fence stands for one run of a key, and all waits for that run share it.
+ * Fences: a fence stands for one run of a key, whose end ends all waits for it.
  *
  * The end of the run sets the result of the fence once and wakes its waiters.  So the end of a run
  * costs no more for a thousand waits than for one, and a wait that looks late still finds the

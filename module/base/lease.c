@@ -13,7 +13,7 @@
  * before those that started or were touched earlier.  The lease is part of the entry's
  * memory, so no get and no touch can fail for lack of memory.
  *
- * This file knows no queue.  The queue's lock protects the list; queue/thread.c gives
+ * This file knows no queue.  The queue's lock protects the list; state/times.c gives
  * back the keys whose lease expired.
  */
 #include <linux/limits.h>

@@ -2,8 +2,8 @@
 /*
  * The verbs of /dev/wq on arrays of keys, see dev/arrays.c.
  */
-#ifndef _WQ_RECS_H
-#define _WQ_RECS_H
+#ifndef _WQ_ARRAYS_H
+#define _WQ_ARRAYS_H
 
 struct wq_call;
 
@@ -12,4 +12,4 @@ int wq_verb_touch(struct wq_call *call, void *arg);
 int wq_verb_get(struct wq_call *call, void *arg);
 int wq_verb_done(struct wq_call *call, void *arg);
 
-#endif /* _WQ_RECS_H */
+#endif /* _WQ_ARRAYS_H */

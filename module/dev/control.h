@@ -2,8 +2,8 @@
 /*
  * The verbs of /dev/wq on a queue and on one key, see dev/control.c.
  */
-#ifndef _WQ_VERB_H
-#define _WQ_VERB_H
+#ifndef _WQ_CONTROL_H
+#define _WQ_CONTROL_H
 
 #include <linux/types.h>
 
@@ -20,4 +20,4 @@ int wq_verb_shutdown(struct wq_call *call, void *arg);
 int wq_verb_key(struct wq_call *call, void *arg);
 int wq_verb_map(struct wq_call *call, void *arg);
 
-#endif /* _WQ_VERB_H */
+#endif /* _WQ_CONTROL_H */

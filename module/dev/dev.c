@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/wq and the files of wqueue: queues for processes.
+ * /dev/wq and the files of wqueue: open, poll, close, and the table of ioctls.
  *
  * An open file is a consumer: its struct wq_consumer exists from open on.  WQ_IOC_OPEN binds a file
  * of /dev/wq to a queue once, and a file of wqueue is bound by its open.  The keys of a file are

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The attributes of a queue, from the table in queue/attr_table.h: their report and their change.
+ * The attributes of a queue, from the table in state/attr_table.h: their report and their change.
  *
  * A row of the table is all that an attribute needs for
  *
@@ -78,7 +78,7 @@ struct row {
 
 /* By the bit of the attribute. */
 static const struct row rows[] = {
-#include "queue/attr_table.h"
+#include "state/attr_table.h"
 };
 
 /* The next row from @r on whose value is copied, or the end. */

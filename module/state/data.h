@@ -102,7 +102,7 @@ struct wq {
 	/* The values of attributes, L */
 #define VALUE(attr, kind, field, member, ...) typeof_member(struct wq_attrs, field) member;
 #define OTHER(...)
-#include "queue/attr_table.h"
+#include "state/attr_table.h"
 
 	/* Read by adds without the lock, written when an entry enters or leaves the table */
 	struct wq_table table ____cacheline_aligned_in_smp;	/* L */

@@ -2,8 +2,8 @@
 /*
  * The critical section of a queue, see state/lock.c.
  */
-#ifndef _WQ_CS_H
-#define _WQ_CS_H
+#ifndef _WQ_LOCK_H
+#define _WQ_LOCK_H
 
 #include <linux/poll.h>
 
@@ -158,4 +158,4 @@ static inline void wq_arm(struct wq_cs *cs, s64 when)
 	}
 }
 
-#endif /* _WQ_CS_H */
+#endif /* _WQ_LOCK_H */

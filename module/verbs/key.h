@@ -2,8 +2,8 @@
 /*
  * Reports of keys, and verbs on one key that report its state, see verbs/key.c.
  */
-#ifndef _WQ_REPORT_H
-#define _WQ_REPORT_H
+#ifndef _WQ_KEY_H
+#define _WQ_KEY_H
 
 #include "state/lock.h"
 #include "state/op.h"
@@ -14,4 +14,4 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 int wq_key_do(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 what,
 	      struct wq_key_info *info);
 
-#endif /* _WQ_REPORT_H */
+#endif /* _WQ_KEY_H */

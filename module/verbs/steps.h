@@ -4,8 +4,8 @@
  * inline, with the state machine.  The section "What bounds it" of tools/doc/performance.md has the
  * gain.
  */
-#ifndef _WQ_VERBS_H
-#define _WQ_VERBS_H
+#ifndef _WQ_VERBS_STEPS_H
+#define _WQ_VERBS_STEPS_H
 
 #include "state/idle.h"
 #include "state/park.h"
@@ -406,4 +406,4 @@ static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u3
 	return wq_take_order(cs, c, room, first, ep);
 }
 
-#endif /* _WQ_VERBS_H */
+#endif /* _WQ_VERBS_STEPS_H */

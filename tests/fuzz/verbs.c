@@ -79,7 +79,7 @@ static const struct attr {
 	{ WQ_ATTR_##name, sizeof(((struct wq_attrs *)0)->f), offsetof(struct wq_attrs, f), \
 	  min, max, initial },
 #define OTHER(...)
-#include "../../module/queue/attr_table.h"
+#include "../../module/state/attr_table.h"
 };
 
 /* Writes a value at the ends of an attribute's range. Returns the attribute's bit, or 0. */
@@ -1066,7 +1066,7 @@ static void config_check(struct task *t, const struct wq_attrs *args)
 
 #define VALUE(name, ...)	unknown &= ~WQ_ATTR_##name;
 #define OTHER(name, ...)	unknown &= ~WQ_ATTR_##name;
-#include "../../module/queue/attr_table.h"
+#include "../../module/state/attr_table.h"
 
 	for (size_t i = 0; i < ARRAY_SIZE(attrs); i++) {
 		const struct attr *a = &attrs[i];

@@ -6,7 +6,7 @@
 #include <linux/irqflags.h>
 #include <linux/ktime.h>
 
-#include "ratelimit.h"
+#include "limits.h"
 
 /* --- add rate limited --- */
 

@@ -4,7 +4,7 @@
  */
 #include <linux/ktime.h>
 
-#include "ratelimit.h"
+#include "limits.h"
 
 /* --- done and get --- */
 

@@ -3,7 +3,7 @@
  * wq: KUnit suite of done with an outcome, in a queue with a limiter on the test's clock.
  */
 
-#include "ratelimit.h"
+#include "limits.h"
 
 /* --- done with an outcome --- */
 

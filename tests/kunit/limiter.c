@@ -5,7 +5,7 @@
  */
 #include <linux/math64.h>
 
-#include "ratelimit.h"
+#include "limits.h"
 
 /* --- delays by the failures alone --- */
 

@@ -7,7 +7,7 @@
 
 #include "queue/attr.h"
 #include "queue/queue.h"
-#include "ratelimit.h"
+#include "limits.h"
 
 /* --- num_requeues --- */
 

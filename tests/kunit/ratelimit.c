@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wq: what the KUnit suites of rate limits share, see ratelimit.h.
+ * wq: what the KUnit suites of rate limits share, see limits.h.
  */
 
-#include "ratelimit.h"
+#include "limits.h"
 
 /* --- probes --- */
 

@@ -667,7 +667,7 @@ static void random_attrs(struct wq_attrs *a, struct ws_gen *g)
 	*a = (struct wq_attrs){};
 #define VALUE(name, kind, field, ...) a->field = DRAW(g, draw_##field);
 #define OTHER(...)
-#include "../../module/queue/attr_table.h"
+#include "../../module/state/attr_table.h"
 	if (a->order == WQ_ORDER_PREFIX)
 		a->order_arg = 1;
 	else
@@ -721,7 +721,7 @@ static void report(struct rig *rig, unsigned int n)
 	printf("# queue:");
 #define VALUE(name, kind, field, ...) printf(" " #field " %lld,", (long long)rig->attrs.field);
 #define OTHER(...)
-#include "../../module/queue/attr_table.h"
+#include "../../module/state/attr_table.h"
 	printf(" exponential %lld to %lld, bucket %u, groups %u\n",
 	       (long long)(rig->p.exponential ? rig->p.base : -1), (long long)rig->p.longest,
 	       rig->p.burst, rig->p.groups);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl create and set: the attributes of a queue, from the table in module/queue/attr_table.h.
+ * wqctl create and set: the attributes of a queue, from the table in module/state/attr_table.h.
  *
  * A row of the table is all that an attribute needs for its option of create and set, the check
  * and the comparison of its value, and its line of stat.
@@ -61,7 +61,7 @@ static const struct row {
 	.name = #field_, .option = option_, .metavar = metavar_, .help = help_, .kind = kind_,	\
 	.bit = WQ_ATTR_##attr, .field = offsetof(struct wq_attrs, field_), .change = change_,	\
 },
-#include "../../module/queue/attr_table.h"
+#include "../../module/state/attr_table.h"
 };
 
 #define NUM_ROWS	(sizeof(rows) / sizeof(*rows))

@@ -24,6 +24,9 @@
 #include "base/compat.h"
 #include "ratelimit.h"
 
+/* It fails rather than kill a process of a memory cgroup, which may not be the caller's. */
+#define WQ_LIMITER_GFP	(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+
 /**
  * wq_limiter_init() - initialize a limiter of the caller's own kind
  * @l: the limiter, embedded in a struct of the caller's
@@ -143,7 +146,7 @@ static struct wq_limiter *by_failures_new(const struct wq_limiter_ops *ops, s64 
 
 	if (base < 0 || max < 0)
 		return ERR_PTR(-ERANGE);
-	b = kzalloc_obj(*b, GFP_KERNEL_ACCOUNT);
+	b = kzalloc_obj(*b, WQ_LIMITER_GFP);
 	if (!b)
 		return ERR_PTR(-ENOMEM);
 	wq_limiter_init(&b->limiter, ops, true);
@@ -321,7 +324,7 @@ struct wq_limiter *wq_limiter_bucket(u64 rate, u32 burst)
 
 	if (rate > S64_MAX)
 		return ERR_PTR(-ERANGE);
-	b = kzalloc_obj(*b, GFP_KERNEL_ACCOUNT);
+	b = kzalloc_obj(*b, WQ_LIMITER_GFP);
 	if (!b)
 		return ERR_PTR(-ENOMEM);
 	wq_limiter_init(&b->limiter, &bucket_ops, false);
@@ -438,7 +441,7 @@ static struct wq_limiter *composed_new(const struct wq_limiter_ops *ops,
 		ret = ret ?: err;
 	}
 	if (!ret)
-		c = kzalloc(struct_size(c, of, n), GFP_KERNEL_ACCOUNT);
+		c = kzalloc(struct_size(c, of, n), WQ_LIMITER_GFP);
 	if (!c) {
 		while ((l = taken)) {
 			taken = l->next;

@@ -8,6 +8,7 @@
 #ifndef _LINUX_WQ_SOURCE_H
 #define _LINUX_WQ_SOURCE_H
 
+#include <linux/gfp.h>
 #include <linux/list.h>
 #include <linux/types.h>
 #include <uapi/linux/wq_source.h>
@@ -42,6 +43,12 @@ struct wq_source_kind {
 	/* private: */
 	struct list_head link;
 };
+
+/*
+ * How a kind allocates in @attach.  The memory is charged to the maker of the queue, and an allocation
+ * fails rather than kill a process.
+ */
+#define WQ_SOURCE_GFP	(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 #define MODULE_ALIAS_WQ_SOURCE(name)	MODULE_ALIAS("wq-source-" name)
 

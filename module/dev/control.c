@@ -58,17 +58,42 @@ int wq_verb_info(struct wq_call *call, void *arg)
 }
 
 /* The limiter that the caller describes; NULL: the default one. */
+static int specs_copy_in(struct wq_limiter_spec specs[WQ_MAX_LIMITERS], u64 limiters, u32 n)
+{
+	if (n > WQ_MAX_LIMITERS)
+		return -E2BIG;
+	return copy_from_user(specs, u64_to_user_ptr(limiters), n * sizeof(specs[0])) ? -EFAULT : 0;
+}
+
 struct wq_limiter *wq_limiter_copy_in(u64 limiters, u32 n)
 {
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
+	int ret = specs_copy_in(specs, limiters, n);
 
-	if (!n)
+	if (ret)
+		return ERR_PTR(ret);
+	return n ? wq_limiter_from_specs(specs, n) : NULL;
+}
+
+/* The limiter that a change asks for, whose memory is charged as the queue's; NULL: none. */
+static struct wq_limiter *limiter_of_change(const struct wq *q, const struct wq_attrs *args)
+{
+	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
+	struct wq_limiter *limiter;
+	struct mem_cgroup *old;
+	int ret;
+
+	if (!(args->set & WQ_ATTR_LIMITER))
 		return NULL;
-	if (n > WQ_MAX_LIMITERS)
-		return ERR_PTR(-E2BIG);
-	if (copy_from_user(specs, u64_to_user_ptr(limiters), n * sizeof(specs[0])))
-		return ERR_PTR(-EFAULT);
-	return wq_limiter_from_specs(specs, n);
+	/* First, as a page fault of the caller is not charged to the queue. */
+	ret = specs_copy_in(specs, args->limiters, args->num_limiters);
+	if (ret)
+		return ERR_PTR(ret);
+	old = wq_mem_enter(&q->mem);
+	limiter = args->num_limiters ? wq_limiter_from_specs(specs, args->num_limiters) :
+				       wq_limiter_default_controller();
+	wq_mem_leave(&q->mem, old);
+	return limiter;
 }
 
 int wq_verb_unlink(struct wq_call *call, void *arg)
@@ -121,9 +146,8 @@ static int report_attrs(struct wq_call *call, struct wq_attrs *args)
 int wq_verb_set(struct wq_call *call, void *arg)
 {
 	struct wq_attrs *args = arg;
-	struct wq_limiter *limiter = NULL;
 	struct wq *q = call->c->q;
-	struct mem_cgroup *old;
+	struct wq_limiter *limiter;
 
 	if (args->flags || args->fd || args->reserved)
 		return -EINVAL;
@@ -131,11 +155,7 @@ int wq_verb_set(struct wq_call *call, void *arg)
 		return report_attrs(call, args);
 	if (q->of_process && !wq_call_by_owner(call))
 		return -EPERM;
-	old = wq_mem_enter(&q->mem);
-	if (args->set & WQ_ATTR_LIMITER)
-		limiter = wq_limiter_copy_in(args->limiters, args->num_limiters) ?:
-			  wq_limiter_default_controller();
-	wq_mem_leave(&q->mem, old);
+	limiter = limiter_of_change(q, args);
 	if (IS_ERR(limiter))
 		return PTR_ERR(limiter);
 	return wq_config_set(q, args, limiter);

@@ -4,8 +4,8 @@
  *
  * A wait of a process is a file.  It begins by a call that does not sleep, and poll and read(2) of
  * the file wait for its end.  So a signal, a stop or a repeated read does nothing again.  The file
- * has a reference to the fence, and a pin of the queue's memory, so the queue still counts for its
- * user.  It does not keep the queue: the end of the queue drops its keys, which ends the waits.
+ * has a reference to the fence, and a pin of the queue's memory.  It does not keep the queue: the end
+ * of the queue drops its keys, which ends the waits.
  */
 #include <linux/anon_inodes.h>
 #include <linux/bitops.h>
@@ -61,7 +61,7 @@ static int wait_release(struct inode *inode, struct file *file)
 		wq_flush_end(q, f->fence);
 	wq_user_uncharge_one(f->user, WQ_CHARGE_WAIT);
 	kfree(f);
-	wq_unpin_counted(q);
+	wq_unpin(q);
 	return 0;
 }
 
@@ -88,7 +88,7 @@ static struct file *file_new(struct wq *q)
 	file = anon_inode_getfile("[wq_wait]", &wait_fops, f, O_RDONLY | O_CLOEXEC);
 	if (IS_ERR(file))
 		goto uncharge;
-	f->q = wq_pin_counted(q);
+	f->q = wq_pin(q);
 	/* IOCB_NOWAIT is respected, so io_uring polls the file instead of waiting in a thread. */
 	file->f_mode |= FMODE_NOWAIT;
 	stream_open(file_inode(file), file);

@@ -31,6 +31,7 @@
 #include <linux/pid.h>
 #include <linux/sched.h>
 #include <linux/seqlock.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/user_namespace.h>
@@ -404,7 +405,7 @@ static const struct fsnotify_ops fs_ops = {
 
 static struct fsnotify_mark *mark_new(struct fs_source *src, u32 mask)
 {
-	struct fsnotify_mark *mark = kzalloc_obj(*mark, GFP_KERNEL_ACCOUNT);
+	struct fsnotify_mark *mark = kzalloc_obj(*mark, WQ_SOURCE_GFP);
 
 	if (mark) {
 		fsnotify_init_mark(mark, src->group);
@@ -509,19 +510,24 @@ static int check_rules(struct fs_source *src)
 
 static struct fs_source *source_new(struct wq_source *s, const struct wq_fs_args *args)
 {
+	struct mem_cgroup *memcg;
 	struct fs_source *src;
 	int ret;
 
 	if (args->rules_size > WQ_FS_MAX_RULES_SIZE)
 		return ERR_PTR(-E2BIG);
-	src = kzalloc(struct_size(src, rules, args->rules_size), GFP_KERNEL_ACCOUNT);
+	src = kzalloc(struct_size(src, rules, args->rules_size), WQ_SOURCE_GFP);
 	if (!src)
 		return ERR_PTR(-ENOMEM);
 	spin_lock_init(&src->lock);
 	src->s = s;
 	src->rules_size = args->rules_size;
+	/* A page fault reads the caller's file, and the maker of the queue must not pay for that. */
+	memcg = set_active_memcg(NULL);
 	ret = copy_from_user(src->rules, u64_to_user_ptr(args->rules), args->rules_size) ?
-	      -EFAULT : check_rules(src);
+	      -EFAULT : 0;
+	set_active_memcg(memcg);
+	ret = ret ?: check_rules(src);
 	if (ret) {
 		kfree(src);
 		return ERR_PTR(ret);
@@ -545,7 +551,7 @@ static int may_watch(const struct wq_fs_args *args, const struct file *file)
 
 static void describe(struct wq_source *s, const struct file *file)
 {
-	char *buf = kmalloc(PATH_MAX, GFP_KERNEL_ACCOUNT), *text;
+	char *buf = kmalloc(PATH_MAX, WQ_SOURCE_GFP), *text;
 
 	if (!buf)
 		return;
@@ -638,6 +644,8 @@ static void __exit wq_fs_exit(void)
 	/* fsnotify frees marks and groups a while after they were destroyed. */
 	fsnotify_wait_marks_destroyed();
 	wait_var_event(&fs_groups, !atomic_read(&fs_groups));
+	/* The worker of fsnotify may still be about to return from fs_free_group(). */
+	fsnotify_wait_marks_destroyed();
 }
 module_exit(wq_fs_exit);
 

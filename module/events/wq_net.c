@@ -443,10 +443,12 @@ static int watch_routes(struct net_ns *ns, struct net_watch *w)
 	/* Charged as the source that makes it. */
 	const struct wq_params params = { .max_keys = WQ_NET_ROUTES, .account = true };
 	struct wq *queue;
+	bool missed;
 	int ret = 0;
 
 	mutex_lock(&ns->fib_lock);
-	if (!w->routes) {
+	missed = !w->routes;
+	if (missed) {
 		queue = wq_create(&params);
 		ret = PTR_ERR_OR_ZERO(queue);
 		if (!ret)
@@ -454,17 +456,24 @@ static int watch_routes(struct net_ns *ns, struct net_watch *w)
 			smp_store_release(&w->routes, queue);
 	}
 	if (!ret && !ns->live) {
+		missed = true;
 		ret = register_fib_notifier(ns->net, &ns->fib, NULL, NULL);
 		if (!ret)
 			WRITE_ONCE(ns->live, true);
 	}
+	/*
+	 * A change may have called its notifiers before that, and comes after them.  The caller's
+	 * dump must see it.
+	 */
+	if (!ret && missed)
+		wait_for_changes();
 	mutex_unlock(&ns->fib_lock);
 	return ret;
 }
 
 static struct net_watch *watch_new(struct net_ns *ns)
 {
-	struct net_watch *w = kzalloc_obj(*w, GFP_KERNEL_ACCOUNT);
+	struct net_watch *w = kzalloc_obj(*w, WQ_SOURCE_GFP);
 
 	if (!w)
 		return NULL;
@@ -554,7 +563,7 @@ static int net_attach(struct wq_source *s, const void *arg)
 
 	if (args->flags || args->tables & ~WQ_NET_ALL)
 		return -EINVAL;
-	src = kzalloc_obj(*src, GFP_KERNEL_ACCOUNT);
+	src = kzalloc_obj(*src, WQ_SOURCE_GFP);
 	spare = watch_new(ns);
 	if (!src || !spare) {
 		kfree(spare);

@@ -6,8 +6,9 @@
  * open file.  The last wq_put() ends it: all keys that it holds are lost, and its user is no longer
  * charged.  A reader of statistics and a wait must not keep the queue alive, so they pin its memory
  * alone, without what its keys needed: the statistics of a queue that has ended can still be read.
- * A pin of a process, which can last for any time, is counted, too: the queue counts for its user
- * until the last of them.  A queue never opens again after a shut down.
+ * The user stays charged for the bytes of the memory.  The queue itself no longer counts, because
+ * the pin may be another user's, whose waits are limited.  A queue never opens again after a shut
+ * down.
  *
  * The end of a queue takes time in proportion to its keys.  So the task that drops the last
  * reference ends the queue, at its own cost, and holds no lock meanwhile.  Two cases differ:
@@ -228,7 +229,6 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	wq_hash_init(&q->hash);
 	refcount_set(&q->ref, 1);
 	refcount_set(&q->pins, 1);
-	refcount_set(&q->counted, 1);
 	wq_runs_init(&q->runs);
 	wq_consumer_init(&q->kernel, q);
 	INIT_LIST_HEAD(&q->leases);
@@ -333,12 +333,6 @@ static void free_keys(struct wq *q)
 	wq_vec_free(&heap);
 }
 
-static void uncount(struct wq *q)
-{
-	if (refcount_dec_and_test(&q->counted))
-		wq_user_uncharge_queue(q->user);
-}
-
 static void queue_end(struct wq *q)
 {
 	wq_sources_end(q, NULL);
@@ -346,7 +340,7 @@ static void queue_end(struct wq *q)
 	wq_purge(q, true);
 	free_keys(q);
 	wq_user_uncharge_keys(q->user, q->max_keys, &q->share, q->mem.bytes);
-	uncount(q);
+	wq_user_uncharge_queue(q->user);
 	wq_unpin(q);
 }
 
@@ -412,13 +406,6 @@ void wq_unpin(struct wq *q)
 	kfree(q);
 }
 WQ_EXPORT_FOR_KUNIT(wq_unpin);
-
-/* Drop a pin of wq_pin_counted().  May sleep. */
-void wq_unpin_counted(struct wq *q)
-{
-	uncount(q);
-	wq_unpin(q);
-}
 
 static int give_try(struct wq *q, struct wq_user **spare, bool exempt)
 {

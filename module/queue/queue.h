@@ -21,7 +21,6 @@ int wq_queue_init(void);
 void wq_queue_exit(void);
 struct wq_counters *wq_map_of(struct wq *q);
 void wq_unpin(struct wq *q);
-void wq_unpin_counted(struct wq *q);
 int wq_give(struct wq *q, kuid_t owner, const struct user_namespace *ns);
 void wq_force_bytes(struct wq *q);
 void wq_shutdown_process(struct wq *q, bool drain);
@@ -38,13 +37,6 @@ static inline struct wq *wq_pin(struct wq *q)
 {
 	refcount_inc(&q->pins);
 	return q;
-}
-
-/* wq_pin() by a process, for as long as it likes: the queue still counts for its user. */
-static inline struct wq *wq_pin_counted(struct wq *q)
-{
-	refcount_inc(&q->counted);
-	return wq_pin(q);
 }
 
 struct shrinker;

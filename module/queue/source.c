@@ -146,7 +146,7 @@ static LIST_HEAD(wq_kinds);
 static DEFINE_MUTEX(wq_kinds_lock);
 static LIST_HEAD(wq_closed);
 static DEFINE_RAW_SPINLOCK(wq_sources_lock);
-static struct workqueue_struct *wq_sources_wq;
+static struct workqueue_struct *wq_sources_wq, *wq_reaper_wq;
 
 static void reap(struct work_struct *work);
 static DECLARE_WORK(wq_reaper, reap);
@@ -567,7 +567,7 @@ static void source_close(struct wq_source *s)
 	raw_spin_lock_irqsave(&wq_sources_lock, flags);
 	list_add_tail(&s->link, &wq_closed);
 	raw_spin_unlock_irqrestore(&wq_sources_lock, flags);
-	queue_work(system_unbound_wq, &wq_reaper);
+	queue_work(wq_reaper_wq, &wq_reaper);
 	/* From here on wq_source_unregister() waits for the work item. */
 	module_put(owner);
 }
@@ -631,8 +631,10 @@ static struct wq_user *charge_user(void)
 	struct wq_user *user = wq_user_charge_one(WQ_CHARGE_SOURCE);
 
 	/* Sources of the user may be closed, and not freed yet. */
-	if (user == ERR_PTR(-EUSERS) && flush_work(&wq_reaper))
+	if (user == ERR_PTR(-EUSERS)) {
+		flush_work(&wq_reaper);
 		user = wq_user_charge_one(WQ_CHARGE_SOURCE);
+	}
 	return user;
 }
 
@@ -853,10 +855,19 @@ int wq_source_init(void)
 {
 	/* Its items are few and short.  Marks are also set when memory is low. */
 	wq_sources_wq = alloc_workqueue("wq_sources", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	return wq_sources_wq ? 0 : -ENOMEM;
+	/* Not the same: the end of a source of a kind may wait for work items of the kernel. */
+	wq_reaper_wq = alloc_workqueue("wq_reaper", WQ_UNBOUND, 0);
+	if (wq_sources_wq && wq_reaper_wq)
+		return 0;
+	wq_source_exit();
+	return -ENOMEM;
 }
 
+/* Also after wq_source_init() has failed. */
 void wq_source_exit(void)
 {
-	destroy_workqueue(wq_sources_wq);
+	if (wq_reaper_wq)
+		destroy_workqueue(wq_reaper_wq);
+	if (wq_sources_wq)
+		destroy_workqueue(wq_sources_wq);
 }

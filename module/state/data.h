@@ -9,6 +9,7 @@
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
+#include <linux/llist.h>
 #include <linux/lockdep.h>
 #include <linux/percpu.h>
 #include <linux/rbtree.h>
@@ -174,7 +175,6 @@ struct wq {
 	s64 fired;			/* L: when the timer expired last */
 	refcount_t ref;			/* users of the queue; the last one ends it */
 	refcount_t pins;		/* users of its memory; all of ref count as one */
-	refcount_t counted;		/* while the user has it: all of ref, and each wait */
 	kuid_t uid;			/* C: of its creator, and without a name its owner */
 	kgid_t gid;			/* C */
 	struct wq_user *user;		/* L: the user whose quota is charged, or NULL */
@@ -189,7 +189,7 @@ struct wq {
 	struct work_struct dir_work;	/* makes and removes the directory, see wqueue/name.c */
 	struct dentry *dir;		/* D: its directory in debugfs */
 	union {
-		struct list_head ending;	/* its set ends, see wqueue/mount.c; then */
+		struct llist_node ending;	/* its set ends, see wqueue/mount.c; then */
 		struct work_struct end_work;	/* ends it, see wq_put() */
 	};
 	char name[WQ_NAME_MAX];		/* C */

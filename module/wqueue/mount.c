@@ -58,16 +58,17 @@
  * @max_keys: what a queue without wq_attrs.max_keys gets; 0: WQ_DEFAULT_KEYS
  * @max_queues: the most queues; 0: no limit but the users' quotas
  * @nr_queues: number of queues
- * @ends: the set ends: wq_evict_inode() adds the queues to @ending.  Written and read by the task
- *	that ends the set, when no other one has a reference to an inode
- * @ending: queues whose inode is gone, with its reference
+ * @ends: the set ends: wq_evict_inode() adds the queues to @ending
+ * @ending: queues whose inode is gone, with its reference.  Tasks that end marks of inotify or rules
+ *	of Landlock on a queue may drop the last references of inodes at the same time as the task
+ *	that ends the set, which waits for them
  */
 struct wq_set {
 	u32 max_keys;
 	u32 max_queues;
 	u32 nr_queues;
 	bool ends;
-	struct list_head ending;
+	struct llist_head ending;
 };
 
 /*
@@ -545,8 +546,8 @@ static void wq_evict_inode(struct inode *inode)
 		return;
 	/* If the set ends, it was not unlinked. */
 	wq_name_hide(q);
-	if (set_of(inode)->ends)
-		list_add_tail(&q->ending, &set_of(inode)->ending);
+	if (READ_ONCE(set_of(inode)->ends))
+		llist_add(&q->ending, &set_of(inode)->ending);
 	else
 		wq_put(q);
 }
@@ -665,7 +666,7 @@ static int wq_fill_super(struct super_block *sb, struct fs_context *fc)
 	struct inode *dir;
 
 	*set = (struct wq_set){};
-	INIT_LIST_HEAD(&set->ending);
+	init_llist_head(&set->ending);
 	sb->s_blocksize = PAGE_SIZE;
 	sb->s_blocksize_bits = PAGE_SHIFT;
 	sb->s_magic = WQ_FS_MAGIC;
@@ -753,10 +754,10 @@ static void wq_kill_sb(struct super_block *sb)
 		wq_kill_pinned_super(sb);
 		return;
 	}
-	set->ends = true;
+	WRITE_ONCE(set->ends, true);
 	/* Releases s_umount. */
 	wq_kill_pinned_super(sb);
-	list_for_each_entry_safe(q, next, &set->ending, ending)
+	llist_for_each_entry_safe(q, next, llist_del_all(&set->ending), ending)
 		wq_put(q);
 	kfree(set);
 }

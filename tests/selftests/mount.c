@@ -9,6 +9,7 @@
 
 #include <sched.h>
 #include <sys/fsuid.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
@@ -835,6 +836,67 @@ TEST_F_TIMEOUT(set, sync_returns_while_an_unmount_ends_a_queue_full_of_keys, 120
 		ASSERT_EQ(0, mount("wqueue", SET, "wqueue", 0, "newinstance"));
 	}
 	EXPECT_EQ(0, ret);
+	close(dev);
+}
+
+/* Watches a quarter of the queues, and ends the watches when the unmount begins. */
+static int watch_quarter(int part, int *stage)
+{
+	int fd = inotify_init1(IN_CLOEXEC);
+	char path[64];
+
+	for (int i = part; i < 64; i += 4) {
+		snprintf(path, sizeof(path), SET "/%d", i);
+		CHECK(inotify_add_watch(fd, path, IN_ATTRIB) >= 0);
+	}
+	__atomic_fetch_add(stage, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) < 5)
+		;
+	CHECK(!close(fd));
+	return 0;
+}
+
+static int create_64(void)
+{
+	char path[64];
+
+	for (int i = 0; i < 64; i++) {
+		snprintf(path, sizeof(path), SET "/%d", i);
+		CHECK(!create(path, 0600));
+	}
+	return 0;
+}
+
+/* A mark keeps the inode without the mount, so several tasks drop last references at once. */
+TEST_F_TIMEOUT(set, umount_ends_each_queue_beside_marks_that_end, 60)
+{
+	int dev = q_dev(O_RDWR), *stage = shared(sizeof(*stage));
+	struct wq_info info;
+	pid_t pid, pids[4];
+
+	for (int round = 0; round < 8; round++) {
+		pid = user(ALICE, GROUP, 0);
+		if (!pid)
+			_exit(create_64());
+		ASSERT_EQ(0, reap(pid));
+		*stage = 0;
+		for (int i = 0; i < 4; i++) {
+			pids[i] = child();
+			if (!pids[i])
+				_exit(watch_quarter(i, stage));
+		}
+		while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) < 4 && alive(pids[0]))
+			sleep_ms(1);
+		__atomic_fetch_add(stage, 1, __ATOMIC_RELEASE);
+		EXPECT_EQ(0, umount2(SET, MNT_DETACH));
+		for (int i = 0; i < 4; i++)
+			EXPECT_EQ(0, reap(pids[i]));
+		ASSERT_EQ(0, seteuid(ALICE));
+		EXPECT_TRUE(EVENTUALLY(!q_info(dev, &info) && !info.charged_queues &&
+				       !info.charged_bytes));
+		ASSERT_EQ(0, seteuid(0));
+		ASSERT_EQ(0, mount("wqueue", SET, "wqueue", 0, "newinstance"));
+	}
 	close(dev);
 }
 

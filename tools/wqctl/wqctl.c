@@ -492,7 +492,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "info", .args = "",
 		.doc = "Print the limits of the kernel's wq."
-			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. user_bytes limits the memory of the user's queues and their keys. user_sources limits the sources that the user has attached, see attach. charged_queues, charged_keys, charged_waits, charged_bytes and charged_sources are the part that you use. Private queues and unlinked queues count as long as they are open, or as wqctl wait waits for them.",
+			"\vuser_queues limits the queues of a user. user_keys limits the keys that these queues may hold: the sum of their max_keys, however many keys are in them. user_waits limits the waits of a user, as of wqctl wait. user_bytes limits the memory of the user's queues and their keys. user_sources limits the sources that the user has attached, see attach. charged_queues, charged_keys, charged_waits, charged_bytes and charged_sources are the part that you use. Private queues and unlinked queues count as long as they are open; their bytes, as long as wqctl wait waits for them, too.",
 		.options = (const struct argp_option[]){
 			{ "json", OPT_JSON, NULL, 0, "print a JSON object", 0 }, END
 		},

@@ -2274,6 +2274,12 @@ test_run_follow_adds_no_failed_key_to_a_queue_of_another_owner() {
 	follow_foreign $q.failed --max-retries 0 --failed-to $q.failed
 }
 
+test_run_follow_reports_a_queue_of_another_owner_beside_that_of_failed_to() {
+	queue
+	wq create $q.failed
+	follow_foreign $q --max-retries 0 --failed-to $q.failed
+}
+
 test_run_touches_the_key_of_a_long_command_while_nobody_reads_standard_error() {
 	queue --lease 1500ms
 	local run
@@ -2534,6 +2540,39 @@ test_run_replaces_a_killed_worker() {
 	is status 0 $?
 	prints "was killed by signal 9; its key goes back to the queue, a new worker starts"
 	is "keys, given back" "0 1" "$(stats keys given_back)"
+}
+
+# replace_foreign QUEUE OPTION...: the queue is removed, a user takes its name, and a worker is killed
+replace_foreign() {
+	local run worker owner
+	owner=$(id -u nobody)
+	rm -f "$dir/ran"
+	queue
+	wq create $q.failed
+	wq add $q a
+	"$WQCTL" run -j 1 "${@:2}" $q -- sh -c "echo \$PPID >>$dir/ran; read -r _ <$gate" 2>"$err" &
+	run=$!
+	eventually file_has "$dir/ran" 1
+	status 0 wq unlink $1
+	status 0 as_nobody create $1
+	status 0 as_nobody add $1 stranger
+	read -r worker <"$dir/ran"
+	kill -9 "$worker"
+	wait $run
+	is status 1 $?
+	prints "the new queue '$1' belongs to uid $owner, not to uid 0"
+	is "keys of the user's queue" 1 "$(q=$1 stats ready)"
+	is runs 1 "$(wc -l <"$dir/ran")"
+	unlink_queues $q
+}
+
+test_run_of_a_killed_worker_takes_no_key_of_a_queue_of_another_owner() {
+	replace_foreign $q
+	replace_foreign $q --follow
+}
+
+test_run_of_a_killed_worker_adds_no_failed_key_to_a_queue_of_another_owner() {
+	replace_foreign $q.failed --failed-to $q.failed
 }
 
 test_run_after_a_killed_worker_waits_for_its_child_processes() {

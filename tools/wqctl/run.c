@@ -28,6 +28,9 @@
  *    worker terminates the command and ignores its outcome.
  *  - If the queue is removed, the worker processes the keys that are left, and exits when its get
  *    fails with EIDRM.  With --follow it opens the next queue of that name instead.
+ *
+ * Any user can take the name of a queue that was removed.  So the owners of the queues are read once,
+ * before the first worker starts, and a worker uses no queue of that name of another owner.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -82,14 +85,14 @@ struct slot {
  * @stop: start no more commands
  * @no_command: a message about a command that cannot be executed was printed
  * @removed: a message about a removed queue was printed
- * @foreign: a message about a new queue of another owner was printed
+ * @foreign: a message about a queue of another owner was printed; for each name
  * @slots: the workers
  */
 static struct shared {
 	atomic_bool stop;
 	atomic_bool no_command;
 	atomic_bool removed;
-	atomic_bool foreign;
+	atomic_bool foreign[2];
 	struct slot slots[];
 } *shared;
 
@@ -105,7 +108,11 @@ static const int stop_signals[] = { SIGTERM, SIGINT, SIGHUP, 0 };
 static volatile sig_atomic_t stopping;
 static int queue = -1;
 static int failed_queue = -1;	/* of --failed-to; -1: there is none */
-static uid_t owner, failed_owner;	/* of the two queues, when they were opened first */
+
+/* The names that a run opens; the second is of --failed-to. */
+enum name { QUEUE, FAILED_TO };
+
+static uid_t owners[2];		/* of the two queues; set before there are workers */
 static pid_t parent;
 static int64_t lease;		/* of the queue, in ns; 0: none */
 static unsigned int max_retries;	/* before a key is given up here, not by the queue */
@@ -643,23 +650,39 @@ static uid_t owner_of(int q)
 	return wq_stat(q, &st) ? (uid_t)-1 : st.uid;
 }
 
-/*
- * Any user can take the name of a queue that was removed.  Then run would take that user's keys, or
- * add keys that failed to the queue.  A queue that root restores gets its owner soon after it was
- * made.
- */
-static bool has_owner(int q, const char *name, uid_t owner)
+static const char *name_text(enum name name)
 {
-	static unsigned int looks;
+	return name == QUEUE ? args->queue : args->failed_to;
+}
+
+/* Otherwise run would take another user's keys, or add keys that failed to that user's queue. */
+static bool has_owner(int q, enum name name)
+{
 	uid_t is = owner_of(q);
 
-	if (is == owner && is != (uid_t)-1) {
-		looks = 0;
+	return is == owners[name] && is != (uid_t)-1;
+}
+
+static void report_foreign(int q, enum name name)
+{
+	const char *text = name_text(name);
+
+	if (!atomic_exchange(&shared->foreign[name], true))
+		message("the new queue '%s' belongs to uid %d, not to uid %d; remove it, or start run again to work on it: wqctl unlink %s",
+			text, (int)owner_of(q), (int)owners[name], text);
+}
+
+/* Report a foreign queue late: a queue that root restores gets its owner soon after it was made. */
+static bool follow_has_owner(int q, enum name name)
+{
+	static unsigned int looks[2];
+
+	if (has_owner(q, name)) {
+		looks[name] = 0;
 		return true;
 	}
-	if (++looks == FOLLOW_FOREIGN && !atomic_exchange(&shared->foreign, true))
-		message("the new queue '%s' belongs to uid %d, not to uid %d; remove it, or start run again to work on it: wqctl unlink %s",
-			name, (int)is, (int)owner, name);
+	if (++looks[name] == FOLLOW_FOREIGN)
+		report_foreign(q, name);
 	return false;
 }
 
@@ -670,11 +693,16 @@ static int worker_open(void)
 	int q = args->fd >= 0 ? wq_open_same(args->fd, O_RDWR) :
 				wq_open(args->queue, O_RDWR, 0, 0);
 
-	if (q < 0)
+	if (q < 0) {
 		complain(args, "can't open the queue '%s'", args->queue);
-	else
-		owner = owner_of(q);
-	return q < 0 || !worker_config(q) ? -1 : q;
+		return -1;
+	}
+	if (!has_owner(q, QUEUE)) {
+		report_foreign(q, QUEUE);
+		close(q);
+		return -1;
+	}
+	return worker_config(q) ? q : -1;
 }
 
 /* Whether the queue of --failed-to, which a reload removes too, is open. */
@@ -682,7 +710,7 @@ static bool follow_failed(void)
 {
 	return failed_queue < 0 ||
 	       (wq_reopen(failed_queue, args->failed_to, O_WRONLY, WQ_NOWAIT) >= 0 &&
-		has_owner(failed_queue, args->failed_to, failed_owner));
+		follow_has_owner(failed_queue, FAILED_TO));
 }
 
 /* The queue was removed, and has no keys.  Return false if the worker has to exit with @status. */
@@ -701,7 +729,7 @@ static bool follow(int *status)
 		bool has_failed = follow_failed();
 
 		if (wq_reopen(queue, args->queue, O_RDWR, FOLLOW_NS) >= 0) {
-			if (!has_failed || !has_owner(queue, args->queue, owner)) {
+			if (!has_failed || !follow_has_owner(queue, QUEUE)) {
 				pause_ms(PAUSE_MS);
 				continue;
 			}
@@ -709,7 +737,8 @@ static bool follow(int *status)
 				return false;
 			if (atomic_exchange(&shared->removed, false) && !args->quiet)
 				message("there is a new queue '%s'", args->queue);
-			shared->foreign = false;
+			shared->foreign[QUEUE] = false;
+			shared->foreign[FAILED_TO] = false;
 			return true;
 		}
 		denied += errno == EACCES;
@@ -798,7 +827,10 @@ static void worker_main(struct slot *slot)
 		failed_queue = wq_open(args->failed_to, O_WRONLY, 0, 0);
 		if (failed_queue < 0)
 			_exit(complain_failed_to(args));
-		failed_owner = owner_of(failed_queue);
+		if (!has_owner(failed_queue, FAILED_TO)) {
+			report_foreign(failed_queue, FAILED_TO);
+			_exit(FAILED);
+		}
 	}
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -1002,10 +1034,12 @@ int cmd_run(const struct args *a)
 		to = wq_open(a->failed_to, O_WRONLY, 0, 0);
 		if (to < 0)
 			return complain_failed_to(a);
+		owners[FAILED_TO] = owner_of(to);
 		close(to);
 	}
 	if (wq_stat(q, &st))
 		return complain(a, "can't read the statistics of the queue '%s'", a->queue);
+	owners[QUEUE] = st.uid;
 	if (st.state & WQ_STATE_GETS_PAUSED)
 		message("no command starts: gets are paused; the queue's owner ends that by: wqctl resume %s",
 			a->queue);

@@ -562,9 +562,17 @@ static int wq_statfs(struct dentry *dentry, struct kstatfs *st)
 
 static int wq_show_options(struct seq_file *m, struct dentry *root)
 {
+	const struct inode *dir = d_inode(root->d_sb->s_root);
+	struct user_namespace *ns = root->d_sb->s_user_ns;
 	const struct wq_set *set = set_of(d_inode(root));
+	uid_t uid = from_kuid_munged(ns, dir->i_uid);
+	gid_t gid = from_kgid_munged(ns, dir->i_gid);
 
-	seq_printf(m, ",mode=%o", d_inode(root->d_sb->s_root)->i_mode & 07777);
+	seq_printf(m, ",mode=%o", dir->i_mode & 07777);
+	if (uid)
+		seq_printf(m, ",uid=%u", uid);
+	if (gid)
+		seq_printf(m, ",gid=%u", gid);
 	if (set->max_keys)
 		seq_printf(m, ",keys=%u", set->max_keys);
 	if (set->max_queues)

@@ -478,7 +478,7 @@ TEST_F(set, options_set_limits_and_the_directory)
 	EXPECT_EQ(-ENOSPC, dir_open(SET, (struct wq_attrs){ .name = "c", .flags = CREATE }));
 	EXPECT_EQ(0, unlink(SET "/a"));
 	EXPECT_EQ(0, create(SET "/c", 0600));
-	EXPECT_TRUE(mounted_with(SET, ",mode=750,keys=7,queues=2 "));
+	EXPECT_TRUE(mounted_with(SET, ",mode=750,uid=54301,gid=54401,keys=7,queues=2 "));
 }
 
 TEST_F(set, a_remount_sets_limits)

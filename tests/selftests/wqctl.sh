@@ -287,6 +287,16 @@ test_set_of_the_owner_reports_an_owner_who_is_over_a_limit() {
 	echo "$limit" >/sys/module/wq/parameters/user_keys
 }
 
+test_set_of_owner_group_and_mode_lets_no_group_in_meanwhile_and_fails_as_a_whole() {
+	queue -m 640
+	status 1 with_shim chown set -m 660 --group 12 $q
+	is "mode at the chown" "its mode was 0600" "$(head -n 1 "$err")"
+	prints "only root may change the owner"
+	is "mode, gid" "0640 0" "$(stats mode gid)"
+	status 0 wq set -m 660 --group 12 $q
+	is "mode, gid" "0660 12" "$(stats mode gid)"
+}
+
 test_set_fails_and_changes_nothing() {
 	queue
 	device_for_all

@@ -6,6 +6,7 @@
  *	memory	each done fails twice before it succeeds, and the second fork fails
  *	resume	at each list of keys the owner of a queue with a name that ends in .x resumes it
  *	again	at each list of keys such a queue is removed and made again
+ *	chown	each chown prints the file's mode, and fails
  *	unlink	each queue with a name that ends in .x is gone right after it was listed
  *
  * With SHIM_KILL=N the N-th call of those that change a queue, a file or a directory kills wqctl.
@@ -78,6 +79,13 @@ int chmod(const char *path, mode_t mode)
 
 int chown(const char *path, uid_t uid, gid_t gid)
 {
+	struct stat st;
+
+	if (shim("chown") && !stat(path, &st)) {
+		fprintf(stderr, "its mode was %04o\n", st.st_mode & 07777);
+		errno = EPERM;
+		return -1;
+	}
 	return counted(SYS_chown, (long)path, uid, gid, 0);
 }
 

@@ -418,8 +418,12 @@ int attr_set_file(int q, const struct wq_attrs *attrs)
 {
 	uid_t uid = attrs->set & WQ_ATTR_UID ? attrs->uid : (uid_t)-1;
 	gid_t gid = attrs->set & WQ_ATTR_GID ? attrs->gid : (gid_t)-1;
+	bool moves = uid != (uid_t)-1 || gid != (gid_t)-1;
+	bool sets_mode = attrs->set & WQ_ATTR_MODE, moved;
 	char path[32];
 	struct statfs st;
+	struct stat was;
+	int err;
 
 	/* The file of this queue, also if the name is another one's by now. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", q);
@@ -427,9 +431,23 @@ int attr_set_file(int q, const struct wq_attrs *attrs)
 		errno = ENODEV;
 		return -1;
 	}
-	if (attrs->set & WQ_ATTR_MODE && chmod(path, attrs->mode))
+	if (!moves)
+		return sets_mode ? chmod(path, attrs->mode) : 0;
+	if (!sets_mode)
+		return chown(path, uid, gid);
+	/* Neither the old group gets what the new one is to have, nor the other way round. */
+	if (stat(path, &was) || chmod(path, was.st_mode & attrs->mode & 0700))
 		return -1;
-	return uid == (uid_t)-1 && gid == (gid_t)-1 ? 0 : chown(path, uid, gid);
+	moved = !chown(path, uid, gid);
+	if (moved && !chmod(path, attrs->mode))
+		return 0;
+	err = errno;
+	if (moved && chown(path, was.st_uid, was.st_gid))
+		message("can't put back the owner and the group of a queue: %s", strerror(errno));
+	if (chmod(path, was.st_mode & 07777))
+		message("can't put back the mode of a queue: %s", strerror(errno));
+	errno = err;
+	return -1;
 }
 
 /* Whether the user is over a limit, with a message. */

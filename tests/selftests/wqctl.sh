@@ -376,6 +376,17 @@ test_apply_bounds_a_file_and_its_lines() {
 	status 1 wq stat $q
 }
 
+test_apply_fails_if_it_may_not_read_the_directory() {
+	unshare -m sh -c '
+		mount -t tmpfs -o mode=755 none /etc
+		"$0" apply || exit 11
+		mkdir -m 700 /etc/wq.d
+		"$0" apply || exit 12
+		setpriv --reuid 65534 --regid 65534 --clear-groups "$0" apply' "$WQCTL" 2>"$err"
+	is status 1 $?
+	prints "can't read the directory /etc/wq.d"
+}
+
 test_apply_leaves_the_queue_of_another_owner_as_it_is() {
 	local owner line
 	owner=$(id -u nobody)

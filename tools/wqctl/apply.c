@@ -328,9 +328,35 @@ static int apply_file(const char *path, bool dry)
 	return ret;
 }
 
-int cmd_apply(const struct args *a)
+/* A directory that is missing has no files. */
+static int report_directory(const char *path, int err)
+{
+	if (err == ENOENT || err == ENOTDIR)
+		return 0;
+	message("can't read the directory %s: %s", path, strerror(err));
+	return -1;
+}
+
+/* Apply the files of the system. */
+static int apply_all(bool dry)
 {
 	glob_t found = { 0 };
+	int ret = glob(APPLY_FILES, 0, report_directory, &found), status = DONE;
+	size_t i;
+
+	if (ret && ret != GLOB_NOMATCH)
+		status = FAILED;
+	if (ret == GLOB_NOSPACE)
+		message("not enough memory");
+	for (i = 0; !ret && i < found.gl_pathc; i++)
+		if (apply_file(found.gl_pathv[i], dry))
+			status = FAILED;
+	globfree(&found);
+	return status;
+}
+
+int cmd_apply(const struct args *a)
+{
 	int ret = DONE;
 	size_t i;
 
@@ -339,10 +365,5 @@ int cmd_apply(const struct args *a)
 	for (i = 0; i < a->num_words; i++)
 		if (apply_file(a->words[i], a->dry_run))
 			ret = FAILED;
-	if (!a->num_words && !glob(APPLY_FILES, 0, NULL, &found))
-		for (i = 0; i < found.gl_pathc; i++)
-			if (apply_file(found.gl_pathv[i], a->dry_run))
-				ret = FAILED;
-	globfree(&found);
-	return ret;
+	return a->num_words ? ret : apply_all(a->dry_run);
 }

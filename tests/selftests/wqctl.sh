@@ -48,6 +48,7 @@ end_reload() {
 	[ -d /sys/module/wq ] || busybox insmod "$WQ_KO"
 	[[ $(</proc/mounts) = *" /dev/wqueue wqueue "* ]] || mount -t wqueue wqueue /dev/wqueue
 	unlink_queues $q
+	mount -o remount,uid=0,gid=0,mode=1777,queues=0 /dev/wqueue
 	echo N >/sys/module/wq/parameters/closed
 	chmod 600 /dev/wq
 	rm -f /var/lib/wq/reload.wq "$top/stolen"
@@ -1571,6 +1572,48 @@ test_reload_leaves_names_to_root_while_queues_are_missing() {
 	echo N >$closed
 	is key key "$(wq get $q)"
 	status 0 as_nobody create $q.new
+}
+
+test_reload_keeps_the_parameters_and_the_options_of_the_mount() {
+	local parameters=/sys/module/wq/parameters keys waits
+	keys=$(<$parameters/user_keys)
+	waits=$(<$parameters/user_waits)
+	queue
+	fake_kmod : "echo old >$dir/loaded; cat $parameters/user_keys >>$dir/loaded"
+	echo $((keys + 1)) >$parameters/user_keys
+	succeeds mount -o remount,uid=54301,gid=54401,mode=1755,queues=77 /dev/wqueue
+	status 0 reload
+	is "standard error" "" "$(grep -v "replaced the module" "$err")"
+	is "user_keys of the new module at its load" "old $keys" "$(lines "$dir/loaded")"
+	is "user_keys, user_waits" "$((keys + 1)) $waits" \
+		"$(<$parameters/user_keys) $(<$parameters/user_waits)"
+	is "closed" N "$(<$parameters/closed)"
+	is "owner, group, mode" "54301 54401 1755" "$(stat -c '%u %g %a' /dev/wqueue)"
+	has "options" ",uid=54301,gid=54401,queues=77 " "$(</proc/mounts)"
+	echo $keys >$parameters/user_keys
+}
+
+test_reload_raises_the_limit_of_open_files_or_names_it() {
+	local i
+	for i in {1..12}; do
+		queue
+		wq add $q key$i
+		q=wqctl.$$.$i
+	done
+	q=wqctl.$$
+	fake_kmod : :
+	reports 1 "reload opens a file for each queue, and the limit of open files is 12; raise it" \
+		env "PATH=$dir/bin:$PATH" prlimit --nofile=12:12 "$WQCTL" reload --force
+	is "keys of the first and the last queue" "1 1" "$(stats keys) $(q=$q.11 stats keys)"
+	status 0 env "PATH=$dir/bin:$PATH" prlimit --nofile=12:4096 "$WQCTL" reload --force
+	is "keys of the first and the last queue" "key1 key12" "$(wq get $q) $(wq get $q.11)"
+}
+
+test_reload_names_what_can_hold_the_lock_of_the_state() {
+	mkdir -p /var/lib/wq
+	fake_kmod : :
+	reports 1 "another wqctl reload, save --boot or restore --boot is at work" \
+		env "PATH=$dir/bin:$PATH" flock /var/lib/wq "$WQCTL" reload --force
 }
 
 # ---- top

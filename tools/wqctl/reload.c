@@ -10,6 +10,7 @@
  *  4. Close the set of names.			As before, but the set is closed.
  *  5. Remove the keys of each queue, and its name.	The file has all keys, the set is closed.
  *  6. Unmount wqueue, unload the modules, load and mount them again.	As in step 5, or no module.
+ *     The parameters that root can write keep their values, which a kill can lose.
  *  7. Restore the queues, remove the file, and open the set again.	As in step 5.
  *
  * If the file exists, reload refuses to run, and the next boot merges it: a key runs once more if it
@@ -30,12 +31,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -47,7 +50,8 @@
 
 #define RELOAD_FILE	STATE_DIR "/reload.wq"
 #define MODULE		"/sys/module/wq"
-#define CLOSED		MODULE "/parameters/closed"
+#define PARAMETERS	MODULE "/parameters"
+#define CLOSED		PARAMETERS "/closed"
 
 /* The commands that remain if queues are only in the file, and the set is closed. */
 #define RESTORE		"wqctl restore --merge " RELOAD_FILE " && rm " RELOAD_FILE " && echo N >" CLOSED
@@ -349,6 +353,18 @@ static int no_reload(const char *what, const char *queue)
 	return complain(&one, "can't %s the queue '%s'", what, queue);
 }
 
+/* Raise the limit of open files as far as possible, and return it. */
+static uint64_t files_limit(void)
+{
+	struct rlimit limit = { 0 };
+
+	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	return limit.rlim_cur;
+}
+
 static int hold_queue(struct reload *r, const char *name)
 {
 	struct wq_source_op op = { 0 };
@@ -356,6 +372,11 @@ static int hold_queue(struct reload *r, const char *name)
 	char text[WQ_MAX_SOURCE_TEXT];
 	int q = wq_open(name, O_RDWR, 0, 0);
 
+	if (q < 0 && errno == EMFILE) {
+		message("can't open the queue '%s': reload opens a file for each queue, and the limit of open files is %" PRIu64 "; raise it: ulimit -Hn",
+			name, files_limit());
+		return FAILED;
+	}
 	if (q < 0)
 		return errno == ENOENT ? DONE : no_reload("open", name);
 	r->num++;
@@ -377,6 +398,7 @@ static int hold_queues(struct reload *r)
 
 	if (queues_get(&qs))
 		return complain(r->a, "can't list the queues");
+	files_limit();
 	r->list = calloc(qs.count + 1, sizeof(*r->list));
 	for (i = 0; r->list && !ret && i < qs.count; i++)
 		ret = hold_queue(r, qs.list[i].name);
@@ -575,6 +597,65 @@ static void read_mount(struct mounted *m)
 		fclose(file);
 }
 
+/**
+ * struct parameter - a parameter of the module that root can write
+ * @name: its file
+ * @value: its value before the unload
+ */
+struct parameter {
+	char name[64];
+	char value[64];
+};
+
+#define MAX_PARAMETERS	32
+
+/* Read the parameters, but for closed, which reload itself sets.  Return their number. */
+static size_t read_parameters(struct parameter *list)
+{
+	DIR *dir = opendir(PARAMETERS);
+	struct dirent *entry;
+	struct parameter *p;
+	char path[512];
+	struct stat st;
+	size_t num = 0;
+
+	while (dir && num < MAX_PARAMETERS && (entry = readdir(dir))) {
+		p = &list[num];
+		snprintf(path, sizeof(path), PARAMETERS "/%s", entry->d_name);
+		if (strlen(entry->d_name) < sizeof(p->name) && strcmp(path, CLOSED) &&
+		    !stat(path, &st) && S_ISREG(st.st_mode) && st.st_mode & 0200 &&
+		    read_line(path, p->value, sizeof(p->value))) {
+			strcpy(p->name, entry->d_name);
+			num++;
+		}
+	}
+	if (dir)
+		closedir(dir);
+	return num;
+}
+
+/* Write the parameters that the new module has, and whose values differ. */
+static void write_parameters(const struct parameter *list, size_t num)
+{
+	const struct parameter *p;
+	char path[128], is[64];
+	ssize_t len;
+	int fd;
+
+	for (p = list; p < list + num; p++) {
+		snprintf(path, sizeof(path), PARAMETERS "/%.63s", p->name);
+		if (!read_line(path, is, sizeof(is)) || !strcmp(is, p->value))
+			continue;
+		len = strlen(p->value);
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+		if (fd < 0 || write(fd, p->value, len) != len)
+			message("can't set the parameter %s, which was %s, and is %s: %s", p->name,
+				p->value, is, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
 static bool is_mounted(void)
 {
 	struct statfs st;
@@ -621,6 +702,8 @@ static bool unload(void)
 static int replace_module(struct reload *r)
 {
 	static const char *const load[] = { "modprobe", "wq", "closed=Y", NULL };
+	struct parameter parameters[MAX_PARAMETERS];
+	size_t num = read_parameters(parameters);
 	struct mounted m;
 	bool unloaded;
 
@@ -633,6 +716,7 @@ static int replace_module(struct reload *r)
 	}
 	/* The kernel may have loaded it, for a mount of a user. */
 	set_closed(true);
+	write_parameters(parameters, num);
 	if (mount_again(&m)) {
 		message("mount it, and restore the queues: " RESTORE);
 		return FAILED;
@@ -680,7 +764,7 @@ static int replace_all(struct reload *r)
 	return FAILED;
 }
 
-/* One reload at a time. */
+/* One reload at a time, and none while the units save or restore the queues. */
 static bool lock_state(void)
 {
 	int dir;
@@ -693,7 +777,7 @@ static bool lock_state(void)
 	dir = open(STATE_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir >= 0 && !flock(dir, LOCK_EX | LOCK_NB))
 		return true;
-	message(dir >= 0 && errno == EWOULDBLOCK ? "another wqctl reload is at work" :
+	message(dir >= 0 && errno == EWOULDBLOCK ? "another wqctl reload, save --boot or restore --boot is at work; try again when it has ended" :
 		"can't lock the directory " STATE_DIR);
 	return false;
 }

@@ -29,8 +29,8 @@
  *  - If the queue is removed, the worker processes the keys that are left, and exits when its get
  *    fails with EIDRM.  With --follow it opens the next queue of that name instead.
  *
- * Any user can take the name of a queue that was removed.  So the owners of the queues are read once,
- * before the first worker starts, and a worker uses no queue of that name of another owner.
+ * Any user can take the name of a queue that was removed.  So the owners of the queues are read
+ * once, before the first worker starts, and a worker uses no queue of another owner.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -194,7 +194,7 @@ static const struct command commands[] = {
 			"  # NAME  OWNER[:GROUP]  MODE  OPTIONS\n"
 			"  mail    mail:mail      0660  --lease 30s --max-retries 18\n"
 			"  builds  -              -     --order groups:/:2\n\n"
-			"A queue that is as described is left alone, so that apply can be repeated. Each change is printed. A line that is wrong, or whose queue cannot be changed, is reported by file and line, and the others are applied. A file has up to 1 MiB, and a line up to 4096 bytes.\n\n"
+			"A queue that is as described is left alone, so that apply can be repeated. Each change is printed. A line that is wrong, or whose queue cannot be changed, is reported by file and line, and the others are applied. If /etc/wq.d can't be read, apply fails; if it is missing, there is nothing to do. A file has up to 1 MiB, and a line up to 4096 bytes.\n\n"
 			"Any user can create a queue whose name is free. So a queue that belongs neither to the owner in its line nor to the caller is reported, and left as it is. If you do not trust its owner, remove the queue, because a new owner or mode does not end the access of processes that have it open. If apply changes the owner, the group or the mode, it prints how many files are open.\n\n"
 			"0 all queues are as described, 1 at least one is not.",
 		.options = (const struct argp_option[]){
@@ -477,8 +477,8 @@ static const struct command commands[] = {
 	}, {
 		.name = "reload", .args = "",
 		.doc = "Replace the loaded module by the installed one, and keep all queues and their keys."
-			"\vGets and adds are paused, and reload waits until no key is processing. It saves the queues to /var/lib/wq/reload.wq, removes them, replaces the module, and restores them. wqctl run --follow goes on with the new queue, and with --force so does a program that calls wq_reopen().\n\n"
-			"If a process other than wqctl run --follow and its commands has a queue open, another mount of wqueue exists, or a kernel module uses wq, reload names it and changes nothing. If the module turns out to be in use later, the queues are restored in it.\n\n"
+			"\vGets and adds are paused, and reload waits until no key is processing. It saves the queues to /var/lib/wq/reload.wq, removes them, replaces the module, and restores them. The parameters of the module that root can write, and the options of the mount, stay as they are. wqctl run --follow goes on with the new queue, and with --force so does a program that calls wq_reopen().\n\n"
+			"Reload opens a file for each queue, and raises the limit of open files up to the hard limit. If a process other than wqctl run --follow and its commands has a queue open, another mount of wqueue exists, or a kernel module uses wq, reload names it and changes nothing. If the module turns out to be in use later, the queues are restored in it.\n\n"
 			"Meanwhile only root can create queues (the parameter closed of the module), so that no user takes the name of a queue that is to be restored. If another queue has the name all the same, and its owner, group or mode differ, reload reports it, adds no key to it, and keeps the file.\n\n"
 			"If wqctl is killed, the pauses end within 10 seconds. Queues that were removed already are in the file. Only root can create queues until the next boot, or until you restore these queues and end that: wqctl restore --merge /var/lib/wq/reload.wq && rm /var/lib/wq/reload.wq && echo N >/sys/module/wq/parameters/closed.\n\n"
 			"0 replaced, 1 failed, 3 the installed module is loaded already, or none is.",

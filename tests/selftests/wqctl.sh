@@ -2606,6 +2606,28 @@ test_run_replaces_a_killed_worker() {
 	is "keys, given back" "0 1" "$(stats keys given_back)"
 }
 
+test_run_by_root_for_the_queue_of_a_user_needs_owner() {
+	local nobody command="echo \$1 >>$dir/ran"
+	nobody=$(id -u nobody)
+	status 0 as_nobody create $q
+	status 0 as_nobody add $q k
+	local queue_of_root=$q.b
+	wq create -m 666 $queue_of_root
+	reports 1 "the queue '$q' belongs to uid $nobody, which is neither root nor given by --owner" \
+		wq run --once $q -- sh -c "$command" sh
+	reports 1 "wqctl run --owner $nobody; " wq run --once --owner daemon $q -- sh -c "$command" sh
+	reports 1 "the queue '$q' belongs to uid $nobody" wq run --once --failed-to $q $queue_of_root -- true
+	reports 2 "--owner: 'no.such.user' is not the name or number" wq run --once --owner no.such.user $q -- true
+	reports 2 "--owner: '1x' is not the name or number" wq run --once --owner 1x $q -- true
+	exists_no "$dir/ran"
+	is ready 1 "$(stats ready)"
+	status 0 wq run --once --owner nobody --failed-to $q $queue_of_root -- true
+	status 0 wq run --once --owner $nobody $q -- sh -c "$command" sh
+	is keys k "$(<"$dir/ran")"
+	status 0 as_nobody run --once $q -- true
+	status 0 as_nobody run --once --owner nobody $queue_of_root -- true
+}
+
 # replace_foreign QUEUE OPTION...: the queue is removed, a user takes its name, and a worker is killed
 replace_foreign() {
 	local run worker owner

@@ -64,6 +64,7 @@ static const struct known_option {
 	{ OPT_ONCE, "once", FLAG, BITS(once, 1) },
 	{ OPT_ONLY, "only", RULE, .to = 0 },
 	{ OPT_OWN, "own", FLAG, BITS(own, 1) },
+	{ OPT_OWNER, "owner", TEXT, TO(owner) },
 	{ OPT_PARKED, "parked", FLAG, BITS(parked, 1) },
 	{ OPT_PREFIX, "prefix", TEXT, TO(prefix) },
 	{ OPT_PRINT, "print", FLAG, BITS(print, 1) },

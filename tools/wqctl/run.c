@@ -36,6 +36,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -1014,6 +1015,33 @@ static void block_signals(void)
 	signal(SIGCHLD, SIG_DFL);	/* If it is ignored, waitpid() finds no children. */
 }
 
+/* The user of --owner; -1: the option was not given, or there is no such user. */
+static uid_t owner_given(const struct args *a)
+{
+	const struct passwd *pw = a->owner ? getpwnam(a->owner) : NULL;
+	unsigned long n;
+	char *end;
+
+	if (pw || !a->owner)
+		return pw ? pw->pw_uid : (uid_t)-1;
+	errno = 0;
+	n = strtoul(a->owner, &end, 10);
+	return errno || *end || *a->owner < '0' || *a->owner > '9' || n >= UINT32_MAX ? (uid_t)-1 : n;
+}
+
+/* Any user can take a name that is free, and the commands have the rights of the caller. */
+static bool may_run(const struct args *a, enum name name)
+{
+	const char *queue = name == QUEUE ? a->queue : a->failed_to;
+	uid_t is = owners[name], uid = owner_given(a);
+
+	if (!is || is == uid || (geteuid() && (!a->owner || is == geteuid())))
+		return true;
+	message("the queue '%s' belongs to uid %d, which is neither root nor given by --owner; if that user is the right one: wqctl run --owner %d; otherwise remove the queue: wqctl unlink %s",
+		queue, (int)is, (int)is, queue);
+	return false;
+}
+
 int cmd_run(const struct args *a)
 {
 	bool visible = !a->quiet && isatty(STDERR_FILENO);
@@ -1027,6 +1055,10 @@ int cmd_run(const struct args *a)
 	unsigned int i;
 	int sig, q, to;
 
+	if (a->owner && owner_given(a) == (uid_t)-1) {
+		message("--owner: '%s' is not the name or number of a user", a->owner);
+		return USAGE;
+	}
 	/* The parent opens the queue for statistics, and to report errors only once. */
 	q = queue_open(a, O_RDWR);
 	/* Also the queue of --failed-to. */
@@ -1036,10 +1068,14 @@ int cmd_run(const struct args *a)
 			return complain_failed_to(a);
 		owners[FAILED_TO] = owner_of(to);
 		close(to);
+		if (!may_run(a, FAILED_TO))
+			return FAILED;
 	}
 	if (wq_stat(q, &st))
 		return complain(a, "can't read the statistics of the queue '%s'", a->queue);
 	owners[QUEUE] = st.uid;
+	if (a->fd < 0 && !may_run(a, QUEUE))
+		return FAILED;
 	if (st.state & WQ_STATE_GETS_PAUSED)
 		message("no command starts: gets are paused; the queue's owner ends that by: wqctl resume %s",
 			a->queue);

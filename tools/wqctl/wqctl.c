@@ -619,6 +619,7 @@ static const struct command commands[] = {
 			"After a shut down, run processes the keys that are left. While the queue drains, it also waits for the keys of other consumers, because these can come back.\n\n"
 			"If COMMAND exits with 0, the key is done and its failures are reset. Otherwise it runs again after the delay that the queue's limiter determines (see wqctl create --help). A key that failed more often than run's or the queue's --max-retries is given up: run prints a message and parks the key (see wqctl kick), with the exit status and the last line that COMMAND wrote to standard error. With --failed-to, the key goes to another queue instead. With the default limiter, the 18 default retries take 22 minutes. Two kinds of keys are dropped with a message: a key with a NUL byte, which cannot be an argument, and a key that failed in a queue that is shut down.\n\n"
 			"Each key runs at least once, so COMMAND must be idempotent: if wqctl or a worker is killed, the key goes back to the queue once its COMMAND is gone, too, and runs again. The first time, that is not a failure. A key that goes back a second time in a row counts as failed: it runs again after the delay of the limiter, and a queue with --max-retries parks it if it failed too often.\n\n"
+			"COMMAND runs with the rights of the caller. Any user can create a queue whose name is free. So root runs commands for a queue of root, or for one of the user that --owner names, and otherwise refuses. The queue of --failed-to is checked, too. Another caller with --owner refuses a queue that belongs neither to USER nor to root nor to the caller.\n\n"
 			"Any user can take the name of a queue that was removed. So run takes no key of a queue whose owner is not that from the start of run, and adds no key to such a queue of --failed-to. If a worker was killed, and the worker that replaces it finds such a queue, run ends. With --follow, workers wait until such a queue is removed.\n\n"
 			"In a queue with leases (see wqctl create --help), run touches a key every third of the lease while its COMMAND runs. If wqctl is stopped for longer than a lease, another consumer gets the key. Then run prints a message, sends SIGTERM to COMMAND and its children, and ignores the exit status.\n\n"
 			"After SIGINT, SIGTERM or SIGHUP no more commands start, and those that run may finish; keys that wait for a retry stay in the queue. A second signal kills the commands, and their keys go back. If SIGINT or SIGHUP was ignored at the start, as by nohup, it stays ignored.\n\n"
@@ -633,6 +634,8 @@ static const struct command commands[] = {
 			  "retries of a key that fails, or that ends its worker twice in a row (default: 18)", 0 },
 			{ "failed-to", OPT_FAILED_TO, "QUEUE", 0,
 			  "add keys that are given up to this queue, and do not park them", 0 },
+			{ "owner", OPT_OWNER, "USER", 0,
+			  "the queues may belong to this user, a name or a number, or to root", 0 },
 			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries", 0 },
 			END
 		},

@@ -51,6 +51,7 @@ enum {
  * @pause: WQ_PAUSE_*: --gets, --adds
  * @reason: --reason, or NULL
  * @failed_to: --failed-to, or NULL
+ * @owner: --owner of run, or NULL
  * @accept: --accept
  * @no_map: --no-map
  * @token: --token N, or 0
@@ -82,6 +83,7 @@ struct args {
 	unsigned int pause;
 	const char *reason;
 	const char *failed_to;
+	const char *owner;
 	uint64_t token;
 	int64_t interval;
 	const char *output;

@@ -414,6 +414,7 @@ static int set_complain(const struct args *a)
 	return FAILED;
 }
 
+/* On an error the file is as it was. */
 int attr_set_file(int q, const struct wq_attrs *attrs)
 {
 	uid_t uid = attrs->set & WQ_ATTR_UID ? attrs->uid : (uid_t)-1;

@@ -43,8 +43,7 @@ char *attr_labels(const struct wq_attrs *attrs, const struct wq_limiter_spec *sp
 
 /*
  * Change the mode, the owner and the group of a queue's file, which @attrs->set names.  @queue: its
- * name or path; NULL: that of descriptor @fd.  -1 with errno; ENODEV: it is no file of wqueue.  On
- * an error the file is as it was.
+ * name or path; NULL: that of descriptor @fd.  -1 with errno; ENODEV: it is no file of wqueue.
  */
 int attr_set_file(int q, const struct wq_attrs *attrs);
 

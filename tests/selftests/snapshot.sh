@@ -218,6 +218,49 @@ test_save_leaves_out_queues_beyond_max_user_bytes_but_those_of_root() {
 	status 0 wq save -o "$dir/s" --max-user-bytes 8000 $q.a $q.b $q.root
 }
 
+# Half of the range of a time is the largest age that the kernel takes, and the age grows.
+test_save_of_a_key_with_the_largest_age_can_be_restored() {
+	snapshot '
+for n in "ab":
+    line(f"queue {q}.{n}")
+    line("attr mode 0600")
+    line("key ready age=4611686018.427387903s \"1\"")
+' >"$dir/s"
+	status 0 wq restore "$dir/s"
+	status 0 wq save -o "$dir/t" $q.a $q.b
+	unlink_all
+	status 0 wq restore "$dir/t"
+	is "keys" "1 1" "$(keys_of $q.a $q.b)"
+}
+
+test_restore_takes_a_larger_age_than_the_kernel_does() {
+	snapshot '
+line(f"queue {q}")
+line("attr mode 0600")
+line("key ready age=9000000000s \"1\"")
+' >"$dir/s"
+	status 0 wq restore "$dir/s"
+	is "ready" 1 "$(stats ready)"
+}
+
+test_save_leaves_out_a_queue_that_restore_would_refuse_and_saves_the_rest() {
+	local n
+	for n in a x y; do succeeds wq create $q.$n; done
+	status 1 with_shim lease save -o "$dir/s" $q.a $q.x $q.y
+	prints "can't save the queue '$q.x': wqctl restore would refuse what the kernel reports of it"
+	unlink_all
+	status 0 wq restore "$dir/s"
+	exists_no /dev/wqueue/$q.x
+	exists /dev/wqueue/$q.y
+}
+
+test_save_of_a_queue_whose_sort_takes_longer_than_a_pause_saves_it() {
+	succeeds wq create $q
+	succeeds wq add $q 1 2 3
+	status 0 with_shim slow save -o "$dir/s" $q
+	is "keys" 3 "$(grep -c ^key "$dir/s")"
+}
+
 test_save_of_no_queue_keeps_the_file_and_of_some_replaces_it() {
 	succeeds wq create $q
 	echo old >"$dir/s"

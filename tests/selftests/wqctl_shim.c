@@ -8,6 +8,8 @@
  *	again	at each list of keys such a queue is removed and made again
  *	chown	each chown prints the file's mode, and fails
  *	unlink	each queue with a name that ends in .x is gone right after it was listed
+ *	slow	each sort takes 11 s by the clock of the process
+ *	lease	the kernel reports a lease below 0 of each queue with a name that ends in .x
  *
  * With SHIM_KILL=N the N-th call of those that change a queue, a file or a directory kills wqctl.
  */
@@ -23,6 +25,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 static bool shim(const char *fault)
@@ -114,6 +117,45 @@ static void interfere(int fd)
 	close(open(path, O_CREAT | O_WRONLY, 0600));
 }
 
+/* Seconds by which the clock of the process is ahead. */
+static time_t ahead;
+
+int clock_gettime(clockid_t clock, struct timespec *ts)
+{
+	int ret = syscall(SYS_clock_gettime, clock, ts);
+
+	ts->tv_sec += ahead;
+	return ret;
+}
+
+void qsort(void *base, size_t num, size_t size, int (*compare)(const void *x, const void *y))
+{
+	void (*sort)(void *base, size_t num, size_t size,
+		     int (*compare)(const void *x, const void *y)) = dlsym(RTLD_NEXT, "qsort");
+
+	sort(base, num, size, compare);
+	ahead += shim("slow") ? 11 : 0;
+}
+
+void qsort_r(void *base, size_t num, size_t size,
+	     int (*compare)(const void *x, const void *y, void *arg), void *arg)
+{
+	void (*sort)(void *base, size_t num, size_t size,
+		     int (*compare)(const void *x, const void *y, void *arg), void *arg) =
+		dlsym(RTLD_NEXT, "qsort_r");
+
+	sort(base, num, size, compare, arg);
+	ahead += shim("slow") ? 11 : 0;
+}
+
+static void report_lease(struct wq_attrs *attrs)
+{
+	size_t len = strlen(attrs->name);
+
+	if (shim("lease") && len > 2 && !strcmp(attrs->name + len - 2, ".x"))
+		attrs->lease = -1;
+}
+
 static bool changes(unsigned long nr)
 {
 	return nr != WQ_IOC_STAT && nr != WQ_IOC_LIST && nr != WQ_IOC_INFO;
@@ -127,8 +169,13 @@ int ioctl(int fd, unsigned long nr, void *arg)
 		count_call();
 	if (nr == WQ_IOC_LIST)
 		interfere(fd);
-	if (nr != WQ_IOC_DONE || !shim("memory") || n++ % 3 == 2)
-		return syscall(SYS_ioctl, fd, nr, arg);
+	if (nr != WQ_IOC_DONE || !shim("memory") || n++ % 3 == 2) {
+		int ret = syscall(SYS_ioctl, fd, nr, arg);
+
+		if (nr == WQ_IOC_SET)
+			report_lease(arg);
+		return ret;
+	}
 	/* as the kernel, which has not handled a key */
 	((struct wq_done *)arg)->keys.count = 0;
 	errno = ENOMEM;

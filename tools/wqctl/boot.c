@@ -220,7 +220,7 @@ static int keep_failed(const struct boot *b, struct restore *r, const char *name
 	if (failed_name(b, name, to, sizeof(to)))
 		path = path_in(b, to);
 	if (path && !refused)
-		ret = snapshot_write_left(&r->s, path);
+		ret = restore_write_left(&r->s, path);
 	else if (path && !renameat(b->fd, name, b->fd, to) && !fsync(b->fd))
 		ret = DONE;
 	else if (path)

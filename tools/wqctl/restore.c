@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl restore: make queues and their keys again from a snapshot, see save.h.
+ * wqctl restore: make queues and their keys again from a snapshot, see format.h.
  *
  * The whole snapshot is checked before anything changes.  Then each queue is restored by itself: if
  * it can't be restored, it is named, and the others are restored.
@@ -431,6 +431,39 @@ int restore_all(struct restore *r)
 	return ret;
 }
 
+/* What was not restored */
+
+static int put_left(void *arg, struct out *o)
+{
+	struct snapshot *s = arg;
+	const struct part *p;
+	size_t i, len;
+	char *line;
+
+	for (p = s->parts; p < s->parts + s->num; p++) {
+		if (!p->left)
+			continue;
+		line = snapshot_seek(s, p) ? snapshot_line(s, &len) : NULL;
+		for (i = 0; line; line = snapshot_line(s, &len)) {
+			out_line(o, line, len);
+			if (++i == p->lines)
+				break;
+		}
+		if (!line) {
+			message("can't read '%s': line %zu: %s", s->path, s->line, s->wrong);
+			o->queues = 0;
+			return FAILED;
+		}
+		o->queues++;
+	}
+	return DONE;
+}
+
+int restore_write_left(struct snapshot *s, const char *path)
+{
+	return snapshot_write(path, put_left, s, NULL);
+}
+
 int restore_held(const struct held *list, size_t num, const char *path)
 {
 	struct restore r = { .merge = true, .list = list, .num = num };
@@ -439,7 +472,7 @@ int restore_held(const struct held *list, size_t num, const char *path)
 	if (snapshot_open(&r.s, path) == OPENED) {
 		ret = restore_all(&r);
 		if (ret)
-			snapshot_write_left(&r.s, path);
+			restore_write_left(&r.s, path);
 	}
 	snapshot_close(&r.s);
 	return ret;

@@ -3,7 +3,7 @@
 #ifndef RESTORE_H
 #define RESTORE_H
 
-#include "snapshot.h"
+#include "save.h"
 
 /**
  * struct restore - a restore of a snapshot
@@ -28,5 +28,8 @@ bool check_new(struct restore *r);
 
 /* Restore a snapshot that is open.  FAILED: some of its queues were not, and have @left set. */
 int restore_all(struct restore *r);
+
+/* Write the queues with @left as a snapshot to @path.  Return FAILED with a message on error. */
+int restore_write_left(struct snapshot *s, const char *path);
 
 #endif /* RESTORE_H */

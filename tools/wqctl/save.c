@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl save: write a snapshot of queues, see save.h.
+ * wqctl save: write a snapshot of queues, see format.h.
  *
  * While the keys of a queue are read, its gets and adds are paused, so that no key can be missed: a
  * key stays in the queue until its run ends.  A run that ends meanwhile is in the snapshot or not.
@@ -128,7 +128,7 @@ int hold_end(struct hold *h)
 /**
  * struct saved - a key
  * @since: when it was handed out, became dirty or was parked
- * @place: where keys of its state are in the snapshot, see save.h
+ * @place: where keys of its state are in the snapshot, see format.h
  * @text: the key, and behind it the reason
  */
 struct saved {
@@ -170,9 +170,8 @@ static enum place place_of(const struct wq_key_info *info)
 	return info->state & WQ_KEY_PARKED ? PARKED : OTHER;
 }
 
-static int by_place(const void *x, const void *y)
+static int by_place(const struct saved *a, const struct saved *b)
 {
-	const struct saved *a = *(struct saved *const *)x, *b = *(struct saved *const *)y;
 	size_t len = a->len < b->len ? a->len : b->len;
 	int64_t one, other;
 	int ret;
@@ -283,44 +282,56 @@ int held_begin(struct held *h, int q, const char *name)
 	return hold_queue(h);
 }
 
-/* Read a paused queue.  Return -1 with errno on error: EFBIG if its keys take more than @most. */
+/* Read a paused queue, whose keys are not sorted yet.  Return -1 with errno on error: EFBIG if its keys take more than @most. */
 static int read_queue(struct held *h, struct content *c, const char *name, uint64_t most)
 {
 	*c = (struct content){ .name = name, .st = h->st, .now = now_ns(), .most = most };
 	if (wq_config(h->q, &c->attrs, c->specs, WQ_MAX_LIMITERS) ||
 	    read_keys(h->q, c, &h->hold))
 		return -1;
-	qsort(c->keys, c->num, sizeof(*c->keys), by_place);
 	return 0;
 }
 
 /* The text */
 
-static void put(struct out *o, const char *text, size_t len)
+static void check_line(struct out *o, const char *line, size_t len)
 {
-	o->sum = snapshot_sum(o->sum, text, len);
-	fwrite(text, 1, len, o->file);
+	char copy[SNAPSHOT_LINE + 1];
+
+	if (o->wrong)
+		return;
+	if (len > SNAPSHOT_LINE || memchr(line, '\0', len) || memchr(line, '\n', len)) {
+		o->wrong = "a line is too long, or has a byte that no line can have";
+		return;
+	}
+	memcpy(copy, line, len);
+	copy[len] = '\0';
+	o->wrong = snapshot_check_line(o->check, copy);
 }
 
 void out_line(struct out *o, const char *line, size_t len)
 {
-	put(o, line, len);
-	put(o, "\n", 1);
+	if (o->check) {
+		check_line(o, line, len);
+		return;
+	}
+	o->sum = snapshot_sum(snapshot_sum(o->sum, line, len), "\n", 1);
+	fwrite(line, 1, len, o->file);
+	putc('\n', o->file);
 	o->lines++;
 }
 
 __attribute__((format(printf, 2, 3)))
 static void put_line(struct out *o, const char *format, ...)
 {
-	char line[SNAPSHOT_LINE];
+	char line[SNAPSHOT_LINE + 1];
 	va_list ap;
 	int len;
 
 	va_start(ap, format);
 	len = vsnprintf(line, sizeof(line), format, ap);
 	va_end(ap);
-	put(o, line, len);
-	o->lines++;
+	out_line(o, line, len);
 }
 
 /* A time as a snapshot has it, exact: parse_time() reads it. */
@@ -359,6 +370,7 @@ static void put_key(struct out *o, const struct content *c, const struct saved *
 	const uint32_t aged = WQ_KEY_PROCESSING | WQ_KEY_READY | WQ_KEY_PARKED;
 	uint32_t state = k->state & ~(WQ_KEY_FAILED | WQ_KEY_MINE);
 	char line[SNAPSHOT_LINE], *to = line;
+	int64_t age = c->now > k->since ? c->now - k->since : 0;
 
 	to += sprintf(to, "key %s", state_text(state));
 	if (k->failures)
@@ -370,7 +382,7 @@ static void put_key(struct out *o, const struct content *c, const struct saved *
 	if (k->state & WQ_KEY_DELAYED)
 		to += sprintf(to, " due=%s", seconds(k->due));
 	if (k->state & aged)
-		to += sprintf(to, " age=%s", seconds(c->now > k->since ? c->now - k->since : 0));
+		to += sprintf(to, " age=%s", seconds(age < SNAPSHOT_AGE ? age : SNAPSHOT_AGE));
 	if (k->error)
 		to += sprintf(to, " error=%u", k->error);
 	if (k->reason_len) {
@@ -379,41 +391,69 @@ static void put_key(struct out *o, const struct content *c, const struct saved *
 	}
 	*to++ = ' ';
 	to = put_quoted(to, k->text, k->len);
-	*to++ = '\n';
-	put(o, line, to - line);
-	o->lines++;
+	out_line(o, line, to - line);
 }
 
 static void put_pause(struct out *o, const char *what, bool paused, int64_t left)
 {
 	if (paused)
-		put_line(o, "paused %s %s\n", what, left < 0 ? "forever" : seconds(left));
+		put_line(o, "paused %s %s", what, left < 0 ? "forever" : seconds(left));
 }
 
-static bool put_queue(struct out *o, const struct content *c)
+/**
+ * struct sorting - a sort of keys
+ * @hold: a pause to renew meanwhile, or NULL
+ * @steps: comparisons until now
+ */
+struct sorting {
+	struct hold *hold;
+	size_t steps;
+};
+
+static int compare(const void *x, const void *y, void *arg)
 {
-	char *lines = attr_lines(&c->attrs, c->specs), *at;
+	struct sorting *s = arg;
+
+	/* If this fails, so does the next renewal, which reports it. */
+	if (s->hold && !(s->steps++ % 4096))
+		hold_renew(s->hold);
+	return by_place(*(struct saved *const *)x, *(struct saved *const *)y);
+}
+
+/* The sort of many keys can take longer than a pause. */
+static void sort_keys(struct out *o, struct content *c)
+{
+	struct sorting s = { .hold = o->hold };
+
+	qsort_r(c->keys, c->num, sizeof(*c->keys), compare, &s);
+}
+
+/* Write or check the lines of a queue. */
+static bool put_lines(struct out *o, const struct content *c)
+{
+	char *lines = attr_lines(&c->attrs, c->specs), *at, *end;
 	uint32_t state = c->st.state;
 	size_t i;
 
-	if (!lines)
+	if (!lines) {
+		errno = ENOMEM;
 		return false;
-	o->queues++;
-	put_line(o, "queue %s\n", c->name);
-	put(o, lines, strlen(lines));
-	for (at = lines; (at = strchr(at, '\n')); at++)
-		o->lines++;
+	}
+	put_line(o, "queue %s", c->name);
+	for (at = lines; (end = strchr(at, '\n')); at = end + 1)
+		out_line(o, at, end - at);
 	free(lines);
 	/* Another order than levels can do without a map. */
 	if (state & WQ_STATE_NO_MAP && c->attrs.order != WQ_ORDER_PRIORITY)
-		put_line(o, "no-map\n");
+		put_line(o, "no-map");
 	if (state & WQ_STATE_SHUTDOWN)
-		put_line(o, state & WQ_STATE_DRAINING ? "draining\n" : "shutdown\n");
+		put_line(o, state & WQ_STATE_DRAINING ? "draining" : "shutdown");
 	put_pause(o, "gets", state & WQ_STATE_GETS_PAUSED, c->st.gets_resume);
 	put_pause(o, "adds", state & WQ_STATE_ADDS_PAUSED, c->st.adds_resume);
-	for (i = 0; i < c->num && !ferror(o->file); i++) {
+	for (i = 0; i < c->num && !o->wrong && !ferror(o->file); i++) {
 		if (!(i % 65536))
-			progress("%s: %zu of %zu keys written", c->name, i, c->num);
+			progress("%s: %zu of %zu keys %s", c->name, i, c->num,
+				 o->check ? "checked" : "written");
 		/* If this fails, so does the next renewal, which reports it. */
 		if (o->hold && !(i % PAGE))
 			hold_renew(o->hold);
@@ -422,11 +462,35 @@ static bool put_queue(struct out *o, const struct content *c)
 	return true;
 }
 
+/*
+ * A snapshot is refused as a whole if a line is wrong, so each line is checked before the first is
+ * written.  Return -1 with errno: EBADMSG with a message: restore would refuse a line.
+ */
+static int put_queue(struct out *o, struct content *c)
+{
+	struct snapshot_queue q;
+	struct out check = { .file = o->file, .hold = o->hold, .check = &q };
+
+	sort_keys(o, c);
+	if (!put_lines(&check, c))
+		return -1;
+	if (check.wrong) {
+		message("can't save the queue '%s': wqctl restore would refuse what the kernel reports of it: %s",
+			c->name, check.wrong);
+		errno = EBADMSG;
+		return -1;
+	}
+	o->queues++;
+	return put_lines(o, c) ? 0 : -1;
+}
+
 static int not_saved(const char *name)
 {
 	struct args one = { .queue = name, .fd = -1 };
 
 	switch (errno) {
+	case EBADMSG:
+		return FAILED;
 	case ESTALE:
 		message("can't save the queue '%s': its pause ended before all keys were read, which its owner can do by wqctl resume; see its owner in wqctl ls, and try again",
 			name);
@@ -464,7 +528,7 @@ static int write_all(FILE *file, put_func *put_queues, void *arg)
 	char boot[80];
 	int ret;
 
-	put_line(&o, SNAPSHOT_HEAD "%d\n", SNAPSHOT_VERSION);
+	put_line(&o, SNAPSHOT_HEAD "%d", SNAPSHOT_VERSION);
 	boot_line(boot, sizeof(boot));
 	if (boot[0])
 		out_line(&o, boot, strlen(boot));
@@ -573,14 +637,14 @@ static int put_held(void *arg, struct out *o)
 
 	for (i = 0; i < l->num; i++) {
 		struct held *h = &l->list[i];
-		bool put = !read_queue(h, &c, h->name, UINT64_MAX);
+		int ret = read_queue(h, &c, h->name, UINT64_MAX);
 
 		o->hold = &h->hold;
-		put = put && put_queue(o, &c);
-		if (!put)
+		ret = ret ? ret : put_queue(o, &c);
+		if (ret)
 			not_saved(h->name);
 		content_free(&c);
-		if (!put) {
+		if (ret) {
 			o->queues = 0;
 			return FAILED;
 		}
@@ -725,12 +789,7 @@ static int save_queue(struct save *s, const char *name, struct out *o)
 
 	if (ret < 0)
 		return errno ? not_saved(name) : FAILED;
-	if (ret && !put_queue(o, &c)) {
-		errno = ENOMEM;
-		ret = not_saved(name);
-	} else {
-		ret = DONE;
-	}
+	ret = ret && put_queue(o, &c) ? not_saved(name) : DONE;
 	content_free(&c);
 	return ret;
 }

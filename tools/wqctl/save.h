@@ -1,52 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * wqctl: snapshots of queues.
- *
- * A snapshot is a text of lines, each with one fact:
- *
- *	wq-snapshot 1				the version of the format
- *	boot ID					of the kernel whose queues these are
- *	queue NAME				the following lines are about this queue
- *	attr NAME VALUE				an attribute, as wqctl set takes it
- *	no-map
- *	shutdown | draining
- *	paused gets|adds TIME|forever		what is left of the pause
- *	key STATE [NAME=VALUE]... "KEY"		a key, see below
- *	end LINES CHECKSUM			of all lines before this one
- *
- * STATE is of the words of wqctl query, without failed, and of requeued (ready ahead of all others)
- * and idle (a key that only has failures).  The values of a key are failures, given-back, priority,
- * due (the time until its delay ends), age, error and reason.  Keys are in the order in which they
- * are restored: those in processing, the requeued ones, the other ready ones,
- * each from the oldest on, the delayed ones by the end of their delay, the parked ones from the
- * oldest on, and others by name.
- *
- * NAME is a name, or the absolute path of a queue's file, without . and .., and without a control
- * character.  The queues are sorted by it.
- *
- * A key or a reason is in double quotes.  A byte that is not printable ASCII, \ or "
- * is written as \ and three octal digits.
- */
+/* wqctl: writing snapshots, see format.h. */
 #ifndef SAVE_H
 #define SAVE_H
 
-#include "wqctl.h"
-
-#define SNAPSHOT_HEAD	"wq-snapshot "
-#define SNAPSHOT_VERSION	1
-
-/* The longest line: each byte of a key and of a reason can be four. */
-#define SNAPSHOT_LINE	(4 * (WQ_MAX_KEY + WQ_MAX_REASON) + 512)
-
-/* The checksum of a snapshot: FNV-1a with 64 bits. */
-#define SNAPSHOT_SUM	0xcbf29ce484222325ULL
-
-static inline uint64_t snapshot_sum(uint64_t sum, const char *text, size_t len)
-{
-	while (len--)
-		sum = (sum ^ (unsigned char)*text++) * 0x100000001b3ULL;
-	return sum;
-}
+#include "snapshot.h"
 
 /* The directory for the snapshots of the units and of wqctl reload. */
 #define STATE_DIR	"/var/lib/wq"
@@ -57,8 +14,7 @@ static inline uint64_t snapshot_sum(uint64_t sum, const char *text, size_t len)
 #define STATE_RESTORED	STATE_FILE ".restored"
 #define STATE_RELOAD	"reload.wq"
 
-/* The line of this boot of the kernel; empty if there is none. */
-#define BOOT_LINE	"boot "
+/* BOOT_LINE of this boot of the kernel; empty if there is none. */
 void boot_line(char *line, size_t size);
 
 /* For how long a command pauses a queue.  It renews the pause, which ends soon if it is killed. */
@@ -110,17 +66,21 @@ int held_begin(struct held *h, int q, const char *name);
 
 /**
  * struct out - a snapshot that is written
+ * @check: the lines are those of this queue, and are only checked; NULL: they are written
+ * @wrong: why restore would refuse a line, or NULL
  * @queues: how many queues it has
  * @hold: a pause to renew meanwhile, or NULL
  */
 struct out {
 	FILE *file;
+	struct snapshot_queue *check;
+	const char *wrong;
 	uint64_t sum;
 	size_t lines, queues;
 	struct hold *hold;
 };
 
-/* Write a line, whose end the function adds. */
+/* Write or check a line, whose end the function adds. */
 void out_line(struct out *o, const char *line, size_t len);
 
 /*

@@ -174,8 +174,8 @@ static bool parse_field(struct snapshot *s, const char *name, const char *value,
 		good = parse_time(value, &n);
 		info->due = n;
 	} else if (!strcmp(name, "age")) {
-		good = parse_time(value, &n) && n <= INT64_MAX / 2;
-		info->age = n;
+		good = parse_time(value, &n);
+		info->age = n < SNAPSHOT_AGE ? n : SNAPSHOT_AGE;
 	} else {
 		return wrong(s, "a key has no field of this name");
 	}
@@ -285,6 +285,25 @@ static bool parse_line(struct snapshot *s, struct snapshot_queue *q, char *line)
 static bool is_key(const char *line)
 {
 	return !strncmp(line, "key ", 4);
+}
+
+const char *snapshot_check_line(struct snapshot_queue *q, char *line)
+{
+	/* Its buffer is large, and is not used. */
+	static struct snapshot s;
+	struct parsed k;
+
+	s.wrong = NULL;
+	if (!strncmp(line, "queue ", 6)) {
+		*q = (struct snapshot_queue){ 0 };
+		if (!is_name(line + 6))
+			wrong(&s, "the name of a queue is wrong");
+	} else if (is_key(line)) {
+		parse_key(&s, line + 4, &k);
+	} else {
+		parse_line(&s, q, line);
+	}
+	return s.wrong;
 }
 
 /* The check of the whole file */
@@ -443,7 +462,7 @@ void snapshot_close(struct snapshot *s)
 
 /* Queue by queue */
 
-static bool seek(struct snapshot *s, const struct part *p)
+bool snapshot_seek(struct snapshot *s, const struct part *p)
 {
 	bool next = !s->wrong && s->at == p->start;
 
@@ -456,8 +475,7 @@ static bool seek(struct snapshot *s, const struct part *p)
 	return lseek(s->fd, p->start, SEEK_SET) == p->start || wrong(s, strerror(errno));
 }
 
-/* A line that was there at the check. */
-static char *same_line(struct snapshot *s, size_t *len)
+char *snapshot_line(struct snapshot *s, size_t *len)
 {
 	char *line = next_line(s, len);
 
@@ -469,7 +487,7 @@ static char *same_line(struct snapshot *s, size_t *len)
 bool snapshot_queue(struct snapshot *s, const struct part *p, struct snapshot_queue *q)
 {
 	size_t left = p->lines - p->keys - 1, len;
-	char *line = seek(s, p) ? same_line(s, &len) : NULL;
+	char *line = snapshot_seek(s, p) ? snapshot_line(s, &len) : NULL;
 
 	*q = (struct snapshot_queue){ 0 };
 	if (!line)
@@ -478,7 +496,7 @@ bool snapshot_queue(struct snapshot *s, const struct part *p, struct snapshot_qu
 		return wrong(s, "the file has changed");
 	strcpy(q->name, line + 6);
 	while (left--) {
-		line = same_line(s, &len);
+		line = snapshot_line(s, &len);
 		if (!line || !parse_line(s, q, line))
 			return false;
 	}
@@ -488,40 +506,9 @@ bool snapshot_queue(struct snapshot *s, const struct part *p, struct snapshot_qu
 bool snapshot_key(struct snapshot *s, struct parsed *k)
 {
 	size_t len;
-	char *line = same_line(s, &len);
+	char *line = snapshot_line(s, &len);
 
 	if (!line)
 		return false;
 	return is_key(line) ? parse_key(s, line + 4, k) : wrong(s, "the file has changed");
-}
-
-static int put_left(void *arg, struct out *o)
-{
-	struct snapshot *s = arg;
-	const struct part *p;
-	size_t i, len;
-	char *line;
-
-	for (p = s->parts; p < s->parts + s->num; p++) {
-		if (!p->left)
-			continue;
-		line = seek(s, p) ? same_line(s, &len) : NULL;
-		for (i = 0; line; line = same_line(s, &len)) {
-			out_line(o, line, len);
-			if (++i == p->lines)
-				break;
-		}
-		if (!line) {
-			message("can't read '%s': line %zu: %s", s->path, s->line, s->wrong);
-			o->queues = 0;
-			return FAILED;
-		}
-		o->queues++;
-	}
-	return DONE;
-}
-
-int snapshot_write_left(struct snapshot *s, const char *path)
-{
-	return snapshot_write(path, put_left, s, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * wqctl: reading snapshots, see save.h.
+ * wqctl: reading snapshots, see format.h.
  *
  * A snapshot is read twice, so that its size does not matter: snapshot_open() checks all of it and
  * keeps the place of each queue, then snapshot_queue() and snapshot_key() read a queue.  A file that
@@ -11,7 +11,7 @@
 
 #include <limits.h>
 
-#include "save.h"
+#include "format.h"
 
 /* A snapshot has no more queues than this. */
 #define SNAPSHOT_QUEUES	(1U << 20)
@@ -93,10 +93,19 @@ void snapshot_close(struct snapshot *s);
 /* Read the lines before the keys of a queue.  False with @s->wrong: the file has changed. */
 bool snapshot_queue(struct snapshot *s, const struct part *p, struct snapshot_queue *q);
 
+/* Go to the lines of a queue.  False with @s->wrong: an error of the file. */
+bool snapshot_seek(struct snapshot *s, const struct part *p);
+
+/* Read a line that was there at the check.  NULL with @s->wrong: the file has changed. */
+char *snapshot_line(struct snapshot *s, size_t *len);
+
 /* Read the next of the @p->keys keys.  False with @s->wrong: the file has changed. */
 bool snapshot_key(struct snapshot *s, struct parsed *k);
 
-/* Write the queues with @left as a snapshot to @path.  Return FAILED with a message on error. */
-int snapshot_write_left(struct snapshot *s, const char *path);
+/*
+ * Check a line of a queue, without its end, as snapshot_open() does.  The first line of @q has its
+ * name.  The text is changed.  Return NULL, or what is wrong.
+ */
+const char *snapshot_check_line(struct snapshot_queue *q, char *line);
 
 #endif /* SNAPSHOT_H */

@@ -7,8 +7,9 @@
  *	queues.wq		the last save
  *	queues.wq.restoring	a snapshot that was set aside before its restore began; no save
  *				touches it.  Further ones have numbers, the newest the highest
- *	queues.wq.restored	a snapshot whose restore has ended, and no save has followed: the
- *				next boot uses it after a power cut
+ *	queues.wq.restored	a snapshot whose restore has ended, with the number that it had.
+ *				After a power cut the next boot uses it.  A save removes it, or
+ *				leaves in it the queues that the save has left out
  *	queues.failed		the queues that could not be restored
  *	reload.wq		of a reload that was interrupted
  *
@@ -76,27 +77,47 @@ static int state_lock(const char *dir)
 	return fd;
 }
 
-static int state_set_aside(int dir, const char *name)
+static bool state_has(int dir, const char *first, int n)
+{
+	char name[64];
+
+	state_name(name, sizeof(name), first, n);
+	return !faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW);
+}
+
+static int state_rename(int dir, const char *from, const char *to)
+{
+	if (!renameat(dir, from, dir, to) && !fsync(dir))
+		return DONE;
+	message("can't rename '%s' to '%s': %s", from, to, strerror(errno));
+	return FAILED;
+}
+
+/* A snapshot begins or ends its restore, and keeps its number. */
+static int state_renumber(int dir, const char *from, const char *to, int n)
+{
+	char old[64], new[64];
+
+	state_name(old, sizeof(old), from, n);
+	state_name(new, sizeof(new), to, n);
+	return state_rename(dir, old, new);
+}
+
+/* A higher number is newer, also if an older snapshot is gone. */
+static int state_set_aside(int dir)
 {
 	char to[64];
-	int n;
+	int n = STATE_NUMBERS;
 
-	/* A higher number is newer, also if an older one is gone. */
-	for (n = STATE_NUMBERS; n > 0; n--) {
-		state_name(to, sizeof(to), STATE_RESTORING, n);
-		if (!faccessat(dir, to, F_OK, AT_SYMLINK_NOFOLLOW))
-			break;
-	}
-	state_name(to, sizeof(to), STATE_RESTORING, n + 1);
+	while (n > 0 && !state_has(dir, STATE_RESTORING, n) && !state_has(dir, STATE_RESTORED, n))
+		n--;
 	if (n == STATE_NUMBERS) {
-		message("can't set '%s' aside: there are %d snapshots that were not restored; restore them: wqctl restore --boot",
-			name, n);
+		message("can't set '" STATE_FILE "' aside: there are %d snapshots that were not restored; restore them: wqctl restore --boot",
+			n);
 		return FAILED;
 	}
-	if (!renameat(dir, name, dir, to) && !fsync(dir))
-		return DONE;
-	message("can't rename '%s' to '%s': %s", name, to, strerror(errno));
-	return FAILED;
+	state_name(to, sizeof(to), STATE_RESTORING, n + 1);
+	return state_rename(dir, STATE_FILE, to);
 }
 
 /* Whether the file is a snapshot of this boot: its queues are there, or were removed. */
@@ -131,6 +152,71 @@ static void remove_temps(const char *path)
 	free(pattern);
 }
 
+static bool exists(const char *queue)
+{
+	int q = open_either(queue);
+
+	if (q >= 0)
+		close(q);
+	return q >= 0 || errno != ENOENT;
+}
+
+/* Of an open snapshot leave those queues that exist and are not in a newer one, which is open. */
+static bool mark_left_out(struct snapshot *s, struct snapshot *newer)
+{
+	struct snapshot_queue old, new = { .name = "" };
+	struct part *p, *n = newer->parts, *end = n + newer->num;
+	bool any = false;
+
+	for (p = s->parts; p < s->parts + s->num; p++) {
+		if (!snapshot_queue(s, p, &old))
+			return true;
+		/* Both are sorted by name. */
+		while (strcmp(new.name, old.name) < 0 && n < end)
+			if (!snapshot_queue(newer, n++, &new))
+				return true;
+		p->left = strcmp(new.name, old.name) && exists(old.name);
+		any = any || p->left;
+	}
+	return any;
+}
+
+/* Leave in a restored snapshot what the save has left out.  After an error it stays as it is. */
+static void trim_restored(const char *dir, int fd, const char *name, const char *saved)
+{
+	struct snapshot s = { .fd = -1, .copy = -1 }, newer = s;
+	char *path;
+
+	if (asprintf(&path, "%s/%s", dir, name) < 0)
+		return;
+	if (snapshot_open(&s, path) == OPENED && snapshot_open(&newer, saved) == OPENED) {
+		if (!mark_left_out(&s, &newer))
+			unlinkat(fd, name, 0);
+		else if (!s.wrong && !newer.wrong)
+			restore_write_left(&s, path);
+	}
+	snapshot_close(&s);
+	snapshot_close(&newer);
+	free(path);
+}
+
+/* After a save: a snapshot that has all queues has all that was restored. */
+static void end_restored(const char *dir, int fd, const char *saved, bool whole)
+{
+	char name[64];
+	int n;
+
+	for (n = STATE_NUMBERS; n > 0; n--) {
+		state_name(name, sizeof(name), STATE_RESTORED, n);
+		if (!state_has(fd, STATE_RESTORED, n))
+			continue;
+		if (whole)
+			unlinkat(fd, name, 0);
+		else
+			trim_restored(dir, fd, name, saved);
+	}
+}
+
 /* Save all queues.  A snapshot of an earlier boot that nobody has restored is set aside. */
 static int save_boot(const struct args *a)
 {
@@ -144,12 +230,11 @@ static int save_boot(const struct args *a)
 	if (snprintf(path, sizeof(path), "%s/" STATE_FILE, dir) >= (int)sizeof(path)) {
 		message("the path of the directory '%s' is too long", dir);
 	} else if (access(path, F_OK) || is_of_this_boot(path) ||
-		   !state_set_aside(fd, STATE_FILE)) {
+		   !state_set_aside(fd)) {
 		remove_temps(path);
 		ret = save_named(a, path, &written);
-		/* The snapshot has all that was restored. */
 		if (written)
-			unlinkat(fd, STATE_RESTORED, 0);
+			end_restored(dir, fd, path, !ret);
 		if (ret && written)
 			message("'%s' has all other queues", path);
 	}
@@ -274,65 +359,36 @@ static int restore_reload(const struct boot *b)
 /* Set aside what the units have saved or restored last. */
 static int set_aside(const struct boot *b)
 {
-	if (is_there(b, STATE_FILE)) {
-		if (state_set_aside(b->fd, STATE_FILE))
-			return FAILED;
-		/* The save came later. */
-		unlinkat(b->fd, STATE_RESTORED, 0);
-		return DONE;
-	}
-	return is_there(b, STATE_RESTORED) ? state_set_aside(b->fd, STATE_RESTORED) : DONE;
-}
-
-/* All restores have ended.  After a power cut, the next boot needs the keys in one file. */
-static int end_restoring(const struct boot *b, int num)
-{
-	const struct args all_queues = { .fd = -1 };
-	char name[64], *path;
-	bool written = true;
 	int n, ret = DONE;
 
-	for (n = STATE_NUMBERS; num == 1 && n > 0; n--) {
-		state_name(name, sizeof(name), STATE_RESTORING, n);
-		if (is_there(b, name) &&
-		    (renameat(b->fd, name, b->fd, STATE_RESTORED) || fsync(b->fd)))
+	for (n = 1; n <= STATE_NUMBERS; n++)
+		if (state_has(b->fd, STATE_RESTORED, n) &&
+		    state_renumber(b->fd, STATE_RESTORED, STATE_RESTORING, n))
 			ret = FAILED;
-	}
-	if (num == 1 && ret)
-		message("can't rename '%s/" STATE_RESTORING "': %s", b->dir, strerror(errno));
-	if (num <= 1)
-		return ret;
-	path = path_in(b, STATE_FILE);
-	ret = path ? save_named(&all_queues, path, &written) : FAILED;
-	free(path);
-	if (!path || !written)
-		return FAILED;
-	for (n = STATE_NUMBERS; n > 0; n--) {
-		state_name(name, sizeof(name), STATE_RESTORING, n);
-		unlinkat(b->fd, name, 0);
-	}
+	if (!ret && is_there(b, STATE_FILE))
+		ret = state_set_aside(b->fd);
 	return ret;
 }
 
-/* The newest snapshot first: the state that a key has there is its last one. */
+/*
+ * The newest snapshot first: the state that a key has there is its last one.  Each that is over ends
+ * by itself, so that the next boot does not enter it again because of another one.
+ */
 static int restore_set_aside(const struct boot *b)
 {
-	bool over, all = true;
-	int n, num = 0, ret = DONE;
 	char name[64];
+	int n, ret = DONE;
+	bool over;
 
 	for (n = STATE_NUMBERS; n > 0; n--) {
-		state_name(name, sizeof(name), STATE_RESTORING, n);
-		if (!is_there(b, name))
+		if (!state_has(b->fd, STATE_RESTORING, n))
 			continue;
+		state_name(name, sizeof(name), STATE_RESTORING, n);
 		if (restore_one(b, name, &over))
 			ret = FAILED;
-		/* A snapshot that was refused has another name now. */
-		num += is_there(b, name);
-		all = all && (over || !is_there(b, name));
+		if (over && state_renumber(b->fd, STATE_RESTORING, STATE_RESTORED, n))
+			ret = FAILED;
 	}
-	if (all && num && end_restoring(b, num))
-		ret = FAILED;
 	return ret;
 }
 

@@ -42,8 +42,8 @@ const char *attr_parse_line(const char *name, const char *value, struct wq_attrs
 char *attr_labels(const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);
 
 /*
- * Change the mode, the owner and the group of a queue's file, which @attrs->set names.  @queue: its
- * name or path; NULL: that of descriptor @fd.  -1 with errno; ENODEV: it is no file of wqueue.
+ * Change the mode, the owner and the group of a queue's file, which @attrs->set names.  @q: a
+ * descriptor of the queue.  -1 with errno; ENODEV: it is no file of wqueue.
  */
 int attr_set_file(int q, const struct wq_attrs *attrs);
 

@@ -529,8 +529,9 @@ static bool is_name_free(const struct reload *r)
 	const struct held *h;
 	struct wq_stat st;
 
+	/* After another error than ENOENT it is not known, and the set stays closed. */
 	for (h = r->list; h < r->list + r->num; h++)
-		if (h->taken && stat_get(h->name, &st) && errno == ENOENT)
+		if (h->taken && stat_get(h->name, &st))
 			return true;
 	return false;
 }
@@ -549,8 +550,11 @@ static int restore_queues(struct reload *r)
 	if (ret)
 		message("the other queues are restored; then restore these, and remove the file: wqctl restore --merge "
 			RELOAD_FILE);
-	else
-		unlink(RELOAD_FILE);
+	if (!ret && unlink(RELOAD_FILE)) {
+		message("all queues are restored; do not restore them again, and remove the file: can't remove "
+			RELOAD_FILE ": %s", strerror(errno));
+		ret = FAILED;
+	}
 	return ret;
 }
 

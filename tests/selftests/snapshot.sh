@@ -303,10 +303,53 @@ test_restore_names_an_owner_that_is_beyond_a_limit_and_restores_all() {
 	succeeds wq save -o "$dir/saved" $q.1 $q.2
 	unlink_all
 	echo 7 >/sys/module/wq/parameters/user_keys
-	reports 1 "the owner of the queue '$q.2' is over the limit of keys: 8 of 7" \
-		wq restore "$dir/saved"
+	status 0 wq restore "$dir/saved"
+	prints "the owner of the queue '$q.2' is over the limit of keys: 8 of 7"
+	prints "all queues are restored; do not restore them again"
+	is "keys" "1 1" "$(keys_of $q.1 $q.2)"
+	# the unit shows it
+	unlink_all
+	mkdir "$dir/state"
+	mv "$dir/saved" "$dir/state/reload.wq"
+	status 1 wq restore --boot "$dir/state"
 	echo "$limit" >/sys/module/wq/parameters/user_keys
 	is "keys" "1 1" "$(keys_of $q.1 $q.2)"
+}
+
+test_restore_reports_each_owner_that_is_beyond_a_limit_once() {
+	local limit n
+	limit=$(cat /sys/module/wq/parameters/user_keys)
+	snapshot '
+for n in range(8):
+    line(f"queue {q}.{n}")
+    line("attr mode 0600")
+    line(f"attr owner {7001 + n % 2}")
+    line("attr max-keys 4")
+' >"$dir/s"
+	echo 7 >/sys/module/wq/parameters/user_keys
+	status 0 wq restore "$dir/s"
+	echo "$limit" >/sys/module/wq/parameters/user_keys
+	is "messages" 2 "$(grep -c "is over the limit" "$err")"
+}
+
+test_merge_takes_no_queue_of_another_owner_for_an_unfinished_one_without_keys() {
+	snapshot '
+line(f"queue {q}")
+line("attr mode 0700")
+line("attr owner 7001")
+' >"$dir/s"
+	succeeds wq create $q
+	of_nobody $q
+	reports 1 "exists and belongs to user $(id -u nobody), not 7001" wq restore --merge "$dir/s"
+}
+
+test_a_command_in_a_message_has_the_name_of_a_queue_for_no_option() {
+	snapshot 'line(f"queue --{q}"); line("attr mode 0600")' >"$dir/s"
+	status 0 wq restore "$dir/s"
+	status 1 wq restore "$dir/s"
+	prints "wqctl unlink -- --$q"
+	reports 1 "wqctl unlink -- --$q" wq create -- --$q
+	wq unlink -- --$q
 }
 
 test_restore_leaves_nothing_of_a_queue_that_the_kernel_refuses_and_restores_the_rest() {

@@ -307,8 +307,8 @@ static bool report_differences(const struct args *a)
 	if (!text)
 		return false;
 	if (set & ~is.set)
-		message("can't create the queue '%s': the queue exists, and %s; use it as it is with --accept, or remove it first: wqctl unlink %s",
-			a->queue, text, a->queue);
+		message("can't create the queue '%s': the queue exists, and %s; use it as it is with --accept, or remove it first: wqctl unlink %s%s",
+			a->queue, text, end_of_options(a->queue), a->queue);
 	else if (set)
 		message("can't create the queue '%s': the queue exists, and %s; use it as it is with --accept, or change it with wqctl set",
 			a->queue, text);
@@ -372,13 +372,13 @@ int cmd_create(const struct args *a)
 		return complain(a, "can't read the owner of the queue '%s'", a->queue);
 	/* Any user can take a name that is free. */
 	if (a->accept && st.uid && st.uid != geteuid()) {
-		message("can't accept the queue '%s': it belongs to uid %u, which is neither you nor root; without create you can use it as it is, or remove it: wqctl unlink %s",
-			a->queue, st.uid, a->queue);
+		message("can't accept the queue '%s': it belongs to uid %u, which is neither you nor root; without create you can use it as it is, or remove it: wqctl unlink %s%s",
+			a->queue, st.uid, end_of_options(a->queue), a->queue);
 		return FAILED;
 	}
 	if (a->accept && st.state & WQ_STATE_SHUTDOWN) {
-		message("can't accept the queue '%s': it is shut down, which is final; remove it first: wqctl unlink %s",
-			a->queue, a->queue);
+		message("can't accept the queue '%s': it is shut down, which is final; remove it first: wqctl unlink %s%s",
+			a->queue, end_of_options(a->queue), a->queue);
 		return FAILED;
 	}
 	return DONE;

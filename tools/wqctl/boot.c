@@ -49,9 +49,12 @@ static int restore_file(const struct args *a)
 		print_sum(a, &r);
 		if (ret && r.queues)
 			message("the other queues are restored; mend the cause, and call wqctl restore --merge with the same file");
+		/* A repetition runs the keys again, so the status is that of the restore. */
+		if (!ret && r.num_beyond)
+			message("all queues are restored; do not restore them again");
 	}
-	snapshot_close(&r.s);
-	return r.beyond ? FAILED : ret;
+	restore_end(&r);
+	return ret;
 }
 
 /* The directory of the units */
@@ -161,7 +164,7 @@ static bool exists(const char *queue)
 	return q >= 0 || errno != ENOENT;
 }
 
-/* Of an open snapshot leave those queues that exist and are not in a newer one, which is open. */
+/* Mark the queues of a snapshot that exist and are not in a newer one.  Return whether there are any. */
 static bool mark_left_out(struct snapshot *s, struct snapshot *newer)
 {
 	struct snapshot_queue old, new = { .name = "" };
@@ -336,9 +339,11 @@ static int restore_one(const struct boot *b, const char *name, bool *over)
 	} else if (opened == REFUSED) {
 		keep_failed(b, &r, name, true);
 	}
-	snapshot_close(&r.s);
+	/* The unit shows an owner that is over a limit. */
+	ret = r.num_beyond ? FAILED : ret;
+	restore_end(&r);
 	free(path);
-	return r.beyond ? FAILED : ret;
+	return ret;
 }
 
 static int restore_reload(const struct boot *b)

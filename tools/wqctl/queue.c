@@ -179,7 +179,8 @@ static const char *reason(const struct args *a, int err)
 		return text;
 	case EEXIST:
 		snprintf(text, sizeof(text),
-			 "the queue exists; use it, or remove it first: wqctl unlink %s", q);
+			 "the queue exists; use it, or remove it first: wqctl unlink %s%s",
+			 end_of_options(q), q);
 		return text;
 	case EACCES:
 		return access_denied(a, text, sizeof(text));

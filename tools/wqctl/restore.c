@@ -57,14 +57,15 @@ static int no_queue(const struct restore *r, const struct part *p, const struct 
 	struct args one = { .queue = q->name, .fd = -1 };
 
 	if (errno == ENOSPC) {
-		message("can't restore '%s': line %zu: can't %s the queue '%s': it has max_keys keys, or its owner's queues would exceed a limit; compare wqctl stat %s and wqctl info, and raise the limit: wqctl set -n, or /sys/module/wq/parameters",
-			r->s.path, p->line, what, q->name, q->name);
+		message("can't restore '%s': line %zu: can't %s the queue '%s': it has max_keys keys, or its owner's queues would exceed a limit; compare wqctl stat %s%s and wqctl info, and raise the limit: wqctl set -n, or /sys/module/wq/parameters",
+			r->s.path, p->line, what, q->name, end_of_options(q->name), q->name);
 		return FAILED;
 	}
 	/* The name was checked. */
 	if (errno == EINVAL || errno == ERANGE || errno == E2BIG) {
-		message("can't restore '%s': line %zu: can't %s the queue '%s': this kernel's wq refuses its attributes: %s; create the queue with other attributes, and add the keys with --merge: wqctl create %s",
-			r->s.path, p->line, what, q->name, strerror(errno), q->name);
+		message("can't restore '%s': line %zu: can't %s the queue '%s': this kernel's wq refuses its attributes: %s; create the queue with other attributes, and add the keys with --merge: wqctl create %s%s",
+			r->s.path, p->line, what, q->name, strerror(errno),
+			end_of_options(q->name), q->name);
 		return FAILED;
 	}
 	complain(&one, "can't restore '%s': line %zu: can't %s the queue '%s'", r->s.path, p->line,
@@ -293,7 +294,7 @@ static bool is_unfinished(const struct snapshot_queue *sq, const struct wq_stat 
 
 /*
  * Whether the keys may get into a queue that exists.  A save that found the queue unfinished does not
- * know its mode, and maybe not its owner, but then it has no keys.
+ * know its mode.  If that queue has no keys, its owner may still have been the restore's user.
  */
 static bool is_expected(const struct restore *r, const struct part *p,
 			const struct snapshot_queue *sq, const struct wq_stat *st)
@@ -301,15 +302,16 @@ static bool is_expected(const struct restore *r, const struct part *p,
 	uint32_t uid = sq->attrs.set & WQ_ATTR_UID ? sq->attrs.uid : geteuid();
 	uint32_t gid = sq->attrs.set & WQ_ATTR_GID ? sq->attrs.gid : st->gid;
 
-	if (sq->attrs.mode == MODE_UNFINISHED && (!p->keys || (st->uid == uid && st->gid == gid)))
+	if (sq->attrs.mode == MODE_UNFINISHED &&
+	    (p->keys ? st->uid == uid && st->gid == gid : st->uid == uid || uid == geteuid()))
 		return true;
 	if (st->uid != uid)
-		message("can't restore '%s': line %zu: the queue '%s' exists and belongs to user %u, not %u as in the snapshot, so that user would get the keys; remove the queue, and try again: wqctl unlink %s",
-			r->s.path, p->line, sq->name, st->uid, uid, sq->name);
+		message("can't restore '%s': line %zu: the queue '%s' exists and belongs to user %u, not %u as in the snapshot, so that user would get the keys; remove the queue, and try again: wqctl unlink %s%s",
+			r->s.path, p->line, sq->name, st->uid, uid, end_of_options(sq->name), sq->name);
 	else if (st->gid != gid || (st->mode & 07777) != sq->attrs.mode)
-		message("can't restore '%s': line %zu: the queue '%s' exists with group %u and mode %04o, not group %u and mode %04o as in the snapshot, so others may get the keys; change the queue, and try again: wqctl set --group %u -m %04o %s",
+		message("can't restore '%s': line %zu: the queue '%s' exists with group %u and mode %04o, not group %u and mode %04o as in the snapshot, so others may get the keys; change the queue, and try again: wqctl set --group %u -m %04o %s%s",
 			r->s.path, p->line, sq->name, st->gid, st->mode & 07777, gid,
-			sq->attrs.mode, gid, sq->attrs.mode, sq->name);
+			sq->attrs.mode, gid, sq->attrs.mode, end_of_options(sq->name), sq->name);
 	else
 		return true;
 	return false;
@@ -351,13 +353,25 @@ static bool is_held(const struct restore *r, const char *name)
 	return false;
 }
 
-/* A queue is restored also if its owner then has more than the limits allow.  Root has no limits. */
+/*
+ * A queue is restored also if its owner then has more than the limits allow.  Root has no limits.  An
+ * owner is reported once.
+ */
 static void look_at_owner(struct restore *r, const struct snapshot_queue *sq, const struct target *t)
 {
-	uint32_t uid = sq->attrs.set & WQ_ATTR_UID ? sq->attrs.uid : 0;
+	uint32_t uid = sq->attrs.set & WQ_ATTR_UID ? sq->attrs.uid : 0, *beyond;
+	size_t i;
 
-	if (uid && uid != r->beyond && report_owner_limits(sq->name, t->q))
-		r->beyond = uid;
+	for (i = 0; i < r->num_beyond; i++)
+		if (r->beyond[i] == uid)
+			return;
+	if (!uid || !report_owner_limits(sq->name, t->q))
+		return;
+	beyond = reallocarray(r->beyond, r->num_beyond + 1, sizeof(*beyond));
+	if (!beyond)
+		return;
+	r->beyond = beyond;
+	r->beyond[r->num_beyond++] = uid;
 }
 
 static int restore_part(struct restore *r, const struct part *p)
@@ -409,11 +423,17 @@ bool check_new(struct restore *r)
 		}
 		if (q >= 0)
 			close(q);
-		message("can't restore '%s': line %zu: the queue '%s' exists; add the keys to it with --merge, or remove it first: wqctl unlink %s",
-			r->s.path, p->line, sq.name, sq.name);
+		message("can't restore '%s': line %zu: the queue '%s' exists; add the keys to it with --merge, or remove it first: wqctl unlink %s%s",
+			r->s.path, p->line, sq.name, end_of_options(sq.name), sq.name);
 		good = false;
 	}
 	return good;
+}
+
+void restore_end(struct restore *r)
+{
+	snapshot_close(&r->s);
+	free(r->beyond);
 }
 
 int restore_all(struct restore *r)
@@ -431,7 +451,7 @@ int restore_all(struct restore *r)
 	return ret;
 }
 
-/* What was not restored */
+/* The queues that were not restored */
 
 static int put_left(void *arg, struct out *o)
 {
@@ -474,6 +494,6 @@ int restore_held(const struct held *list, size_t num, const char *path)
 		if (ret)
 			restore_write_left(&r.s, path);
 	}
-	snapshot_close(&r.s);
+	restore_end(&r);
 	return ret;
 }

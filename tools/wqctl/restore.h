@@ -12,7 +12,8 @@
  * @num: number of elements of @list
  * @queues: how many queues were restored
  * @keys: how many keys these have in the snapshot
- * @beyond: the last owner that was reported to be beyond a limit; 0: none
+ * @beyond: the owners that were reported to be over a limit
+ * @num_beyond: number of elements of @beyond
  */
 struct restore {
 	struct snapshot s;
@@ -20,11 +21,15 @@ struct restore {
 	const struct held *list;
 	size_t num;
 	size_t queues, keys;
-	uint32_t beyond;
+	uint32_t *beyond;
+	size_t num_beyond;
 };
 
 /* Whether no queue of the snapshot exists.  Prints a message for each that does. */
 bool check_new(struct restore *r);
+
+/* Close the snapshot, and free the rest. */
+void restore_end(struct restore *r);
 
 /* Restore a snapshot that is open.  FAILED: some of its queues were not, and have @left set. */
 int restore_all(struct restore *r);

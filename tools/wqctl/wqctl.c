@@ -464,8 +464,8 @@ static const struct command commands[] = {
 			"\vThe whole snapshot is checked first. If it is truncated, changed or of a newer format, nothing is restored, and the message names the line. If a queue exists, nothing is restored either, unless --merge is given.\n\n"
 			"A key that was processing is ready, ahead of all others, because its run may not have ended. Delays go on with the time that was left at the save. Gets and adds of a queue are paused until all of its keys are there, and only its owner and root can open it.\n\n"
 			"If a queue can't be restored, wqctl names it, removes what it has made of it, and restores the others. A queue that exists is only filled if its owner, group and mode are those of the snapshot. If wqctl is killed, repeat it with --merge: it goes on where it stopped.\n\n"
-			"Each queue is charged to its owner, also beyond the owner's limits: wqctl then names the queue and the limit. To restore the queues of other users, root is needed.\n\n"
-			"0 restored, 1 failed, a queue was not restored, or an owner is beyond a limit.",
+			"Each queue is charged to its owner, also beyond the owner's limits: wqctl then names the queue and the limit, and the exit status is that of the restore, but 1 with --boot. To restore the queues of other users, root is needed.\n\n"
+			"0 restored, 1 failed, or a queue was not restored.",
 		.options = (const struct argp_option[]){
 			{ "boot", OPT_BOOT, NULL, 0, "as wq-restore.service: merge reload.wq and queues.wq of the directory FILE (default: /var/lib/wq). queues.wq is renamed to queues.wq.restoring before, and to queues.wq.restored when all is restored. Queues that can't be restored get into queues.failed or reload.failed", 0 },
 			{ "merge", OPT_MERGE, NULL, 0,

@@ -135,6 +135,12 @@ struct queues {
 /* Return -1 with errno on error, and print nothing. */
 int queues_get(struct queues *qs);
 
+/* The text in front of a queue's name in a command of a message: a name may begin with a dash. */
+static inline const char *end_of_options(const char *name)
+{
+	return *name == '-' ? "-- " : "";
+}
+
 /* Open a queue for reading or, if that is denied, for writing. */
 int open_either(const char *name);
 

@@ -1560,6 +1560,18 @@ test_reload_gives_no_keys_to_a_queue_of_another_owner_or_mode() {
 	status 0 as_nobody create $q.new
 }
 
+test_reload_reports_that_its_file_can_not_be_removed() {
+	local file=/var/lib/wq/reload.wq
+	queue
+	wq add $q key
+	fake_kmod : "mount --bind $file $file"
+	status 1 reload
+	umount $file
+	prints "all queues are restored; do not restore them again, and remove the file"
+	is key key "$(wq get $q)"
+	rm $file
+}
+
 test_reload_leaves_names_to_root_while_queues_are_missing() {
 	local file=/var/lib/wq/reload.wq closed=/sys/module/wq/parameters/closed
 	queue

@@ -528,9 +528,21 @@ test_save_boot_removes_what_killed_saves_have_left() {
 	mkdir "$dir/state"
 	succeeds wq create $q
 	killed_at 2 save --boot -o "$dir/state"
-	matches "files" '^queues\.wq\.......$' "$(files_of_state)"
+	matches "files" '^queues\.wq\.tmp-......$' "$(files_of_state)"
+	touch "$dir"/state/{reload.wq,queues.failed.2,queues.wq.restored}.tmp-abcdef
 	status 0 wq save --boot -o "$dir/state"
 	is "files" queues.wq "$(files_of_state)"
+	touch "$dir"/state/{reload.wq,reload.failed}.tmp-abcdef
+	at_another_boot status 0 wq restore --boot "$dir/state"
+	is "files" queues.wq.restored "$(files_of_state)"
+}
+
+test_save_boot_keeps_the_copies_of_an_operator() {
+	mkdir "$dir/state"
+	succeeds wq create $q
+	touch "$dir"/state/queues.wq.{backup,before}
+	status 0 wq save --boot -o "$dir/state"
+	is "files" "queues.wq queues.wq.backup queues.wq.before" "$(files_of_state)"
 }
 
 test_restore_boot_keeps_what_it_could_not_restore_in_a_file_of_its_own() {

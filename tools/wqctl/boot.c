@@ -16,9 +16,10 @@
  * A snapshot is no longer "restoring" when each of its queues is in the kernel or in queues.failed.  A
  * lock of the directory keeps saves of the units, reloads and other restores away.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,21 +139,27 @@ static bool is_of_this_boot(const char *path)
 	return same;
 }
 
-/* Remove the temporary files of saves that were killed. */
-static void remove_temps(const char *path)
+/* Remove the temporary files of the units and of reload, whose writers were killed. */
+static void remove_temps(int dir)
 {
-	char *pattern;
-	glob_t found;
+	static const char *const patterns[] = {
+		STATE_FILE TEMP_SUFFIX "??????", STATE_RESTORED "*" TEMP_SUFFIX "??????",
+		STATE_RELOAD TEMP_SUFFIX "??????", "queues.failed*" TEMP_SUFFIX "??????",
+		"reload.failed*" TEMP_SUFFIX "??????",
+	};
+	int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *files = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *file;
 	size_t i;
 
-	if (asprintf(&pattern, "%s.??????", path) < 0)
-		return;
-	if (!glob(pattern, 0, NULL, &found)) {
-		for (i = 0; i < found.gl_pathc; i++)
-			unlink(found.gl_pathv[i]);
-		globfree(&found);
-	}
-	free(pattern);
+	while (files && (file = readdir(files)))
+		for (i = 0; i < sizeof(patterns) / sizeof(*patterns); i++)
+			if (!fnmatch(patterns[i], file->d_name, 0))
+				unlinkat(dir, file->d_name, 0);
+	if (files)
+		closedir(files);
+	else if (copy >= 0)
+		close(copy);
 }
 
 static bool exists(const char *queue)
@@ -234,7 +241,7 @@ static int save_boot(const struct args *a)
 		message("the path of the directory '%s' is too long", dir);
 	} else if (access(path, F_OK) || is_of_this_boot(path) ||
 		   !state_set_aside(fd)) {
-		remove_temps(path);
+		remove_temps(fd);
 		ret = save_named(a, path, &written);
 		if (written)
 			end_restored(dir, fd, path, !ret);
@@ -405,6 +412,7 @@ static int restore_boot(const struct args *a)
 	b.fd = state_lock(b.dir);
 	if (b.fd < 0)
 		return FAILED;
+	remove_temps(b.fd);
 	ret = restore_reload(&b);
 	if (set_aside(&b) || restore_set_aside(&b))
 		ret = FAILED;

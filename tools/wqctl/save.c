@@ -604,7 +604,7 @@ int snapshot_write(const char *path, put_func *put_queues, void *arg, bool *writ
 			path);
 		return FAILED;
 	}
-	if (asprintf(&temp, "%s.XXXXXX", path) < 0) {
+	if (asprintf(&temp, "%s" TEMP_SUFFIX "XXXXXX", path) < 0) {
 		message("not enough memory");
 		return FAILED;
 	}

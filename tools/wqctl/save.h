@@ -14,6 +14,9 @@
 #define STATE_RESTORED	STATE_FILE ".restored"
 #define STATE_RELOAD	"reload.wq"
 
+/* Between the name of a snapshot and the six letters of its temporary file. */
+#define TEMP_SUFFIX	".tmp-"
+
 /* BOOT_LINE of this boot of the kernel; empty if there is none. */
 void boot_line(char *line, size_t size);
 

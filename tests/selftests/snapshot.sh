@@ -545,6 +545,23 @@ test_save_boot_keeps_the_copies_of_an_operator() {
 	is "files" "queues.wq queues.wq.backup queues.wq.before" "$(files_of_state)"
 }
 
+test_restore_boot_in_a_running_system_runs_no_key_again() {
+	local n
+	mkdir "$dir/state"
+	for n in a b; do
+		succeeds wq create $q.$n
+		succeeds wq add $q.$n key
+	done
+	status 0 wq save --boot -o "$dir/state"
+	is "key" key "$(wq get $q.a)"
+	succeeds wq unlink $q.b 2>/dev/null
+	# as wq-apply.service does after the module was replaced
+	succeeds wq create $q.b
+	status 0 wq restore --boot "$dir/state"
+	prints "the queue '$q.a' is left as it is: the snapshot is of this boot"
+	is "keys" "0 1" "$(keys_of $q.a $q.b)"
+}
+
 test_restore_boot_keeps_what_it_could_not_restore_in_a_file_of_its_own() {
 	local n
 	mkdir "$dir/state"

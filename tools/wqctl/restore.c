@@ -374,6 +374,14 @@ static void look_at_owner(struct restore *r, const struct snapshot_queue *sq, co
 	r->beyond[r->num_beyond++] = uid;
 }
 
+/* Whether a queue has had a key since it was made. */
+static bool was_used(const struct target *t)
+{
+	struct wq_stat st;
+
+	return t->q >= 0 && !t->own && !wq_stat(t->q, &st) && st.adds;
+}
+
 static int restore_part(struct restore *r, const struct part *p)
 {
 	struct snapshot_queue sq;
@@ -387,6 +395,12 @@ static int restore_part(struct restore *r, const struct part *p)
 		return DONE;
 	t.has_file = has_file(sq.name);
 	ret = r->merge ? open_queue(r, p, &sq, &t) : DONE;
+	if (!ret && r->running && was_used(&t)) {
+		message("the queue '%s' is left as it is: the snapshot is of this boot, and its keys may have run; to add them all the same, call wqctl restore --merge with queues.wq.restored before the next save",
+			sq.name);
+		close(t.q);
+		return DONE;
+	}
 	if (!ret && t.q < 0 && create_queue(&sq, p, &t))
 		ret = no_queue(r, p, &sq, "create");
 	if (!ret && fill(r, &sq, p, &t)) {

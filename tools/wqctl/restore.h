@@ -8,6 +8,7 @@
 /**
  * struct restore - a restore of a snapshot
  * @merge: add keys to queues that exist
+ * @running: leave queues alone that exist and have had a key: their keys may have run
  * @list: queues that the caller has paused, see restore_held()
  * @num: number of elements of @list
  * @queues: how many queues were restored
@@ -17,7 +18,7 @@
  */
 struct restore {
 	struct snapshot s;
-	bool merge;
+	bool merge, running;
 	const struct held *list;
 	size_t num;
 	size_t queues, keys;
